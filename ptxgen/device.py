@@ -1,0 +1,120 @@
+"""What the generator and the tuner know of a GPU: plain data, no GPU needed.
+
+Limits of one multiprocessor are from the CUDA C++ Programming Guide (compute capabilities); clocks and
+bandwidths are the vendor's data sheets', in MHz and GB/s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ptxgen.errors import DeviceError
+
+
+@dataclass(frozen=True)
+class Device:
+    """Hardware facts of one GPU.
+
+    ``sm``: compute capability as an integer (90); ``sms``: multiprocessors; ``fma``, ``fma16``, ``fma64``:
+    scalar multiply-adds of f32, f16 (packed) and f64 a clock and multiprocessor; sizes in bytes, ``clock`` in
+    MHz, ``bandwidth`` in GB/s.
+    """
+
+    name: str
+    sm: int
+    sms: int
+    clock: int
+    bandwidth: int
+    l2: int
+    shared_block: int
+    shared_sm: int
+    fma: int = 128
+    fma16: int = 256
+    fma64: int = 2
+    threads_sm: int = 2048
+    blocks_sm: int = 32
+    registers_sm: int = 65536
+    registers_thread: int = 255
+    shared_reserved: int = 1024
+
+    @property
+    def target(self) -> str:
+        return f"sm_{self.sm}"
+
+    @property
+    def ptx_version(self) -> str:
+        """The lowest PTX version that knows the target and what the templates use on it."""
+        return "8.7" if self.sm >= 120 else "8.6" if self.sm >= 100 else "8.1"
+
+    @property
+    def has_async_copy(self) -> bool:
+        return self.sm >= 80
+
+    @property
+    def has_vector_red(self) -> bool:
+        return self.sm >= 90
+
+    def flops(self, kind: str) -> float:
+        """Peak scalar rate in FLOP a second for an accumulator of type ``kind``."""
+        lanes = {"f64": self.fma64, "f32": self.fma, "f16": self.fma16}[kind]
+        return 2e6 * self.clock * self.sms * lanes
+
+    def blocks_per_sm(self, threads: Any, registers: Any, shared: Any) -> Any:
+        """Resident blocks of one multiprocessor; integers or NumPy columns. 0: it does not fit."""
+        warps = (threads + 31) // 32
+        rounded = (registers + 7) // 8 * 8 * 32
+        by_registers = self.registers_sm // rounded // np.maximum(warps, 1)
+        by_shared = self.shared_sm // (shared + self.shared_reserved)
+        by_threads = self.threads_sm // (warps * 32)
+        return np.minimum(np.minimum(by_registers, by_shared), np.minimum(by_threads, self.blocks_sm))
+
+
+KB = 1 << 10
+DEVICES = {
+    d.name: d
+    for d in (
+        Device("t4", 75, 40, 1590, 320, 4096 * KB, 64 * KB, 64 * KB, fma=64, fma16=128, threads_sm=1024,
+               blocks_sm=16, shared_reserved=0),
+        Device("a100", 80, 108, 1410, 1555, 40960 * KB, 163 * KB, 164 * KB, fma=64, fma64=32),
+        Device("rtx3090", 86, 82, 1695, 936, 6144 * KB, 99 * KB, 100 * KB, fma16=128, threads_sm=1536, blocks_sm=16),
+        Device("rtx4090", 89, 128, 2520, 1008, 73728 * KB, 99 * KB, 100 * KB, fma16=128, threads_sm=1536,
+               blocks_sm=24),
+        Device("h100", 90, 132, 1980, 3350, 51200 * KB, 227 * KB, 228 * KB, fma64=64),
+        Device("h200", 90, 132, 1980, 4800, 61440 * KB, 227 * KB, 228 * KB, fma64=64),
+        Device("b200", 100, 148, 1965, 8000, 129024 * KB, 227 * KB, 228 * KB, fma64=64),
+        Device("rtx5090", 120, 170, 2407, 1792, 98304 * KB, 99 * KB, 100 * KB, fma16=128, threads_sm=1536,
+               blocks_sm=24),
+        Device("emulated", 90, 4, 1000, 100, 4096 * KB, 227 * KB, 228 * KB, fma64=64),
+    )
+}
+
+_BY_ARCHITECTURE = {75: "t4", 80: "a100", 86: "rtx3090", 89: "rtx4090", 90: "h200", 100: "b200", 120: "rtx5090"}
+
+
+def device(name: str) -> Device:
+    """The device called ``name`` (as ``h200``), or a plain target (as ``sm_86``). DeviceError if unknown."""
+    key = str(name).lower().strip()
+    if key in DEVICES:
+        return DEVICES[key]
+    if key.startswith("sm_") and key[3:].isdigit() and int(key[3:]) in _BY_ARCHITECTURE:
+        return DEVICES[_BY_ARCHITECTURE[int(key[3:])]]
+    targets = ", ".join(f"sm_{sm}" for sm in _BY_ARCHITECTURE)
+    raise DeviceError(f"device is {name!r}; it must be one of {', '.join(DEVICES)}, or a target: {targets}")
+
+
+def describe(name: str, sm: int, **facts: int) -> Device:
+    """The device that a driver found: the known row whose name is in ``name``, else its architecture's.
+
+    ``facts`` are what the driver reports (sms, clock, l2, ...) and win over the table. DeviceError below sm_75.
+    """
+    if sm < 75:
+        raise DeviceError(f"{name} is sm_{sm}; ptxgen generates for sm_75 and up")
+    plain = name.lower().replace(" ", "").replace("-", "")
+    for row in DEVICES.values():
+        if row.name != "emulated" and row.name in plain:
+            return replace(row, sm=sm, **facts)
+    nearest = max((s for s in _BY_ARCHITECTURE if s <= sm), default=75)
+    return replace(DEVICES[_BY_ARCHITECTURE[nearest]], name=plain.replace("nvidia", ""), sm=sm, **facts)

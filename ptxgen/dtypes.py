@@ -1,0 +1,66 @@
+"""The element types that problems are made of, one row each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+
+from ptxgen.errors import DtypeError
+
+
+@dataclass(frozen=True)
+class Dtype:
+    """An element type.
+
+    ``bytes``: size; ``bits``: the untyped PTX type of that size; ``roundoff``: unit roundoff u = eps / 2.
+    """
+
+    name: str
+    bytes: int
+    numpy: np.dtype[np.generic]
+    roundoff: float
+
+    @property
+    def bits(self) -> str:
+        return f"b{8 * self.bytes}"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+DTYPES = {
+    d.name: d
+    for d in (
+        Dtype("f16", 2, np.dtype(np.float16), 2.0**-11),
+        Dtype("bf16", 2, np.dtype(ml_dtypes.bfloat16), 2.0**-8),
+        Dtype("f32", 4, np.dtype(np.float32), 2.0**-24),
+        Dtype("f64", 8, np.dtype(np.float64), 2.0**-53),
+    )
+}
+
+_BY_NUMPY = {d.numpy: d for d in DTYPES.values()}
+
+
+def dtype(name: str) -> Dtype:
+    """The row called ``name``. DtypeError if there is none."""
+    try:
+        return DTYPES[name]
+    except (KeyError, TypeError):
+        raise DtypeError(f"dtype is {name!r}; it must be one of {', '.join(DTYPES)}") from None
+
+
+def from_numpy(kind: np.dtype[np.generic], argument: str) -> Dtype:
+    """The row of a NumPy dtype. DtypeError, naming ``argument``, if there is none."""
+    try:
+        return _BY_NUMPY[np.dtype(kind)]
+    except (KeyError, TypeError):
+        known = ", ".join(str(d.numpy) for d in DTYPES.values())
+        raise DtypeError(f"{argument} has dtype {kind}; it must be one of {known}") from None
+
+
+def bits_of(value: float, kind: Dtype) -> str:
+    """``value`` as a PTX literal of type ``kind``: exact, and free of the printing of floats."""
+    word = np.array(value, kind.numpy).tobytes()[::-1].hex().upper()
+    return {2: f"0x{word}", 4: f"0f{word}", 8: f"0d{word}"}[kind.bytes]

@@ -1,0 +1,167 @@
+"""What to compute: shapes, strides, types. Never a tile.
+
+Layouts are in row-major (NumPy) terms. First letter: A, N = stored M×K, T = stored K×M. Second letter: B,
+N = stored K×N, T = stored N×K. C is stored M×N.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from ptxgen.dtypes import Dtype, dtype
+from ptxgen.errors import DtypeError, InputError, ShapeError
+
+LAYOUTS = ("NN", "NT", "TN", "TT")
+EXTENT_LIMIT = 1 << 31
+
+#: dtype of A, B and C -> the types that products may be summed in, the default first
+COMPUTE = {"f16": ("f32", "f16"), "f32": ("f32",), "f64": ("f64",)}
+
+
+@dataclass(frozen=True)
+class Gemm:
+    """C[M,N] = alpha · op(A)[M,K] · op(B)[K,N] + beta · C.
+
+    ``lda``, ``ldb``, ``ldc``: elements from one stored row to the next, 0 = packed. ``aligned_a`` (b, c): bytes,
+    a power of two up to 16, that the start of the operand is a multiple of. ``deterministic``: the sum's order
+    must not depend on timing. ShapeError, DtypeError: an argument breaks a rule.
+    """
+
+    m: int
+    n: int
+    k: int
+    layout: str = "NN"
+    dtype: str = "f32"
+    compute: str = ""
+    lda: int = 0
+    ldb: int = 0
+    ldc: int = 0
+    aligned_a: int = 16
+    aligned_b: int = 16
+    aligned_c: int = 16
+    deterministic: bool = False
+
+    operation = "gemm"
+
+    def __post_init__(self) -> None:
+        for name in ("m", "n", "k"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < EXTENT_LIMIT:
+                raise ShapeError(f"{name} is {value!r}; it must be an integer from 0 to {EXTENT_LIMIT - 1}")
+        if self.layout not in LAYOUTS:
+            raise ShapeError(f"layout is {self.layout!r}; it must be one of {', '.join(LAYOUTS)}")
+        if self.dtype not in COMPUTE:
+            raise DtypeError(f"dtype is {self.dtype!r}; it must be one of {', '.join(COMPUTE)}")
+        allowed = COMPUTE[self.dtype]
+        if not self.compute:
+            object.__setattr__(self, "compute", allowed[0])
+        if self.compute not in allowed:
+            raise DtypeError(f"compute is {self.compute!r}; with dtype {self.dtype} it must be one of {', '.join(allowed)}")
+        for name, columns in (("lda", self.columns_a), ("ldb", self.columns_b), ("ldc", self.n)):
+            value = getattr(self, name)
+            if value == 0:
+                object.__setattr__(self, name, max(columns, 1))
+            elif not columns <= value < EXTENT_LIMIT:
+                raise ShapeError(f"{name} is {value}; it must be from {columns}, the length of a row, to {EXTENT_LIMIT - 1}")
+        for name in ("aligned_a", "aligned_b", "aligned_c"):
+            value = getattr(self, name)
+            if value not in (1, 2, 4, 8, 16) or value < self.element.bytes and value != 16:
+                raise ShapeError(f"{name} is {value} bytes; it must be a power of two from {self.element.bytes} to 16")
+
+    @property
+    def element(self) -> Dtype:
+        return dtype(self.dtype)
+
+    @property
+    def accumulator(self) -> Dtype:
+        return dtype(self.compute)
+
+    @property
+    def columns_a(self) -> int:
+        """Length of a stored row of A."""
+        return self.k if self.layout[0] == "N" else self.m
+
+    @property
+    def columns_b(self) -> int:
+        return self.n if self.layout[1] == "N" else self.k
+
+    @property
+    def flops(self) -> int:
+        return 2 * self.m * self.n * self.k
+
+    @property
+    def bytes(self) -> int:
+        """The fewest bytes that must move: A and B read once, C written once."""
+        return self.element.bytes * (self.m * self.k + self.k * self.n + self.m * self.n)
+
+    @property
+    def vectors(self) -> tuple[int, int, int]:
+        """Alignment class: the widest accesses, in elements, that fit every row of A, B and C."""
+        size = self.element.bytes
+
+        def widest(aligned: int, columns: int, ld: int) -> int:
+            return math.gcd(16, aligned, columns * size, ld * size) // size or 1
+
+        return (
+            widest(self.aligned_a, self.columns_a, self.lda),
+            widest(self.aligned_b, self.columns_b, self.ldb),
+            widest(self.aligned_c, self.n, self.ldc),
+        )
+
+    def key(self) -> str:
+        """One line that names the problem, the same for equal problems; ``parse`` reads it back."""
+        parts = [self.operation, f"{self.m},{self.n},{self.k}", self.layout, self.dtype]
+        plain = replace(self, lda=0, ldb=0, ldc=0, compute="", aligned_a=16, aligned_b=16, aligned_c=16, deterministic=False)
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if f.name not in ("m", "n", "k", "layout", "dtype") and value != getattr(plain, f.name):
+                parts.append(f"{f.name}={value if isinstance(value, str) else int(value)}")
+        return " ".join(parts)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"operation": self.operation, **asdict(self)}
+
+
+Problem = Gemm
+
+_SHAPE = re.compile(r"\d+,\d+,\d+")
+
+
+def parse_shape(text: str) -> tuple[int, int, int]:
+    """``"M,N,K"`` as integers. ShapeError if it is anything else."""
+    plain = text.replace(" ", "")
+    if not _SHAPE.fullmatch(plain):
+        raise ShapeError(f"shape is {text!r}; it must be M,N,K: three integers from 0, as 2560,16,2560")
+    m, n, k = (int(x) for x in plain.split(","))
+    return m, n, k
+
+
+def parse(text: str) -> Problem:
+    """The problem whose ``key()`` is ``text``. InputError if it is not one."""
+    words = text.split()
+    if len(words) < 4 or words[0] != "gemm":
+        raise InputError(f"problem is {text!r}; it must read: gemm M,N,K LAYOUT DTYPE [name=value ...]")
+    m, n, k = parse_shape(words[1])
+    extra: dict[str, Any] = {}
+    types = {f.name: f.type for f in fields(Gemm)}
+    for word in words[4:]:
+        name, _, value = word.partition("=")
+        if name not in types or not value:
+            raise InputError(f"problem has {word!r}; it must be name=value with a name of {', '.join(types)}")
+        extra[name] = value if types[name] == "str" else int(value) if types[name] == "int" else value == "1"
+    return Gemm(m, n, k, words[2], words[3], **extra)
+
+
+def from_dict(values: dict[str, Any]) -> Problem:
+    """The problem whose ``as_dict()`` is ``values`` (as in a line of a shapes file). InputError if it is not one."""
+    known = {f.name for f in fields(Gemm)} | {"operation"}
+    unknown = sorted(set(values) - known)
+    if unknown or values.get("operation", "gemm") != "gemm":
+        raise InputError(f"problem has {', '.join(unknown) or 'operation ' + str(values['operation'])}; known names: {', '.join(sorted(known))}")
+    for name in ("m", "n", "k"):
+        if name not in values:
+            raise InputError(f"problem lacks {name}; it needs m, n and k")
+    return Gemm(**{k: v for k, v in values.items() if k != "operation"})
