@@ -1,0 +1,201 @@
+"""Where elements lie: global loads, shared-memory tiles, fragments. Numbers only; templates write the instructions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+from ptxgen.geometry import WARP
+from ptxgen.registers import Tile, braces, width
+
+POINTERS_LIMIT = 4  #: with more loads a thread, one pointer walks and each load keeps a 32-bit offset from it
+
+
+def log2(n: int) -> int:
+    if n <= 0 or n & (n - 1):
+        raise ValueError(f"{n} is not a power of two")
+    return n.bit_length() - 1
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One of a thread's global loads of a stage. ``mn``, ``k``: elements from the thread's first load; ``offset``:
+    bytes from its place in the stage; ``out``: the register that holds whether it lies outside M or N (predicated
+    bounds), shared by the pieces of one row."""
+
+    index: int
+    mn: int
+    k: int
+    offset: int
+    out: str
+
+
+@dataclass(frozen=True)
+class Put:
+    """One store to shared memory of what a piece brought: ``offset`` bytes from the thread's place in the stage."""
+
+    offset: int
+    kind: str
+    registers: str
+
+
+@dataclass(frozen=True)
+class Read:
+    """One fragment load from shared memory."""
+
+    kind: str
+    registers: str
+    address: str
+
+
+class OperandLayout:
+    """How A or B reaches the registers of a thread.
+
+    ``g`` is the operand's share of the geometry (geometry.operand), all integers; ``threads`` of the block, ``depth``
+    U, ``ahead`` whether fragments are read one k ahead, ``steps`` k steps of one thread group, ``packed`` whether
+    fragments are pairs of f16.
+    """
+
+    def __init__(self, g: SimpleNamespace, threads: int, depth: int, steps: int, ahead: bool, packed: bool,
+                 global_bytes: int, base: int) -> None:  # fmt: skip
+        self.name: str = g.name
+        self.extent = "M" if g.name == "a" else "N"
+        self.kmajor, self.kept, self.transposed = bool(g.kmajor), bool(g.kept), bool(g.transposed)
+        self.tile, self.thread, self.warp = int(g.tile), int(g.thread), int(g.warp)
+        self.vec, self.row, self.size = int(g.vec), int(g.row), int(g.size)
+        self.bytes, self.global_bytes, self.chunk = int(g.bytes), global_bytes, int(g.chunk)
+        self.asynchronous = bool(g.copy)
+        self.depth, self.steps, self.packed, self.base = depth, steps, packed, base
+        self.loads, self.across = int(g.loads), int(g.across)
+        self.log2_across, self.log2_chunk, self.log2_tile = log2(self.across), log2(self.chunk), log2(self.tile)
+        self.partial = self.loads < threads
+        self.pieces = self._pieces(threads)
+        self.many = len(self.pieces) > POINTERS_LIMIT
+        self.rows_out = list(dict.fromkeys(p.out for p in self.pieces))
+        # reading ahead across the edge of the loop needs an even number of fragment reads in one pass
+        self.reads_a_pass = steps // self.chunk if self.kept else steps
+        self.ahead = ahead and self.reads_a_pass % 2 == 0
+        buffers = 2 if self.ahead else 1
+        word = "b32" if packed else f"f{8 * self.bytes}"
+        shape = (buffers, self.thread, self.chunk) if self.kept else (buffers, self.thread // (2 if packed else 1))
+        self.fragment = Tile(f"{self.name}", word, shape)
+        self.contiguous = 1 if self.kept else min(self.chunk, self.thread)
+        self.swizzle_q = depth // self.chunk if self.kept else 1
+        self.swizzle_shift = 3 - log2(self.swizzle_q) if self.kept else 0
+        self.readers = Tile(f"read_{self.name}", "b32", (self.swizzle_q,))
+        self._staging()
+
+    # ---- global memory
+
+    def _pieces(self, threads: int) -> list[Piece]:
+        out: list[Piece] = []
+        names: dict[int, str] = {}
+        for first in range(0, self.loads, threads):
+            if self.kept:
+                mn, k = first // self.across, 0
+                offset = mn * self.depth
+            elif self.transposed:
+                mn, k = first // self.across % self.tile, first // self.across // self.tile * self.across * self.vec
+                offset = mn + k * self.row
+            else:
+                mn, k = first % self.across * self.vec, first // self.across
+                offset = mn + k * self.row
+            name = names.setdefault(mn, f"%out_{self.name}{len(names)}")
+            out.append(Piece(len(out), mn, k, offset * self.bytes, name))
+        return out
+
+    @property
+    def edge(self) -> int:
+        """What is taken off the extent to get the last element that a load may start at."""
+        return 1 if self.kmajor else self.vec
+
+    @property
+    def copy_bytes(self) -> int:
+        return self.vec * self.global_bytes
+
+    # ---- registers between global and shared memory
+
+    def _staging(self) -> None:
+        """``staging``: what global loads fill; ``staged``: the elements stored; ``puts``: the stores, by piece."""
+        halves = self.global_bytes == 2 and self.vec > 1
+        words = self.vec // 2 if halves else self.vec
+        kind = "b32" if halves else f"b{8 * self.global_bytes}"
+        pieces = len(self.pieces)
+        self.staging = Tile(f"got_{self.name}", kind, (pieces, words))
+        self.load_kind = width(words, kind)
+        self.widens = self.bytes != self.global_bytes
+        self.unpacks = self.widens or (halves and self.transposed)
+        if self.unpacks:
+            self.staged = Tile(f"el_{self.name}", "f32" if self.widens else "b16", (pieces, self.vec))
+        else:
+            self.staged = self.staging
+        self.halves = Tile(f"half_{self.name}", "b16", (2,))
+        self.puts = [self._puts(p) for p in self.pieces]
+
+    def _puts(self, p: Piece) -> list[Put]:
+        kind = self.staged.kind
+        size = 4 if kind.endswith("32") else 8 if kind.endswith("64") else 2
+        count = self.staged.shape[1]
+        if self.transposed:
+            step = self.row * self.bytes
+            return [Put(p.offset + j * step, kind, self.staged[p.index, j]) for j in range(count)]
+        most = min(count, 16 // size, 4)
+        return [Put(p.offset + j * size, width(most, kind), self.staged.vector(p.index, j, n=most))
+                for j in range(0, count, most)]  # fmt: skip
+
+    # ---- fragments
+
+    def offset(self, i: int) -> int:
+        """Rows (or columns) of C between element ``i`` of the thread's tile and its first."""
+        return i // self.contiguous * self.warp * self.contiguous + i % self.contiguous
+
+    def buffer(self, k: int) -> int:
+        """Which of the fragment buffers holds step ``k``."""
+        return (k // self.chunk if self.kept else k) % 2 if self.ahead else 0
+
+    def reads(self, k: int, buffer: int) -> list[Read]:
+        """The fragment loads of step ``k``; none where an earlier step's already brought it."""
+        if self.kept:
+            if k % self.chunk:
+                return []
+            return [
+                Read(width(self.chunk, self.fragment.kind), self.fragment.vector(buffer, i, 0, n=self.chunk),
+                     self._kept_address(k, i))
+                for i in range(self.thread)
+            ]  # fmt: skip
+        n = self.contiguous
+        per = n // (2 if self.packed else 1)
+        return [
+            Read(width(per, self.fragment.kind), self.fragment.vector(buffer, i // n * per, n=per),
+                 f"{self.readers[0]}+{(k * self.row + self.offset(i)) * self.bytes}")
+            for i in range(0, self.thread, n)
+        ]  # fmt: skip
+
+    def _kept_address(self, k: int, i: int) -> str:
+        """16-byte chunk q of row mn lies at q ^ (mn >> shift): a warp reads a column of rows without conflicts."""
+        q = k // self.chunk ^ (self.offset(i) >> self.swizzle_shift) & self.swizzle_q - 1
+        return f"{self.readers[q]}+{self.offset(i) * self.depth * self.bytes}"
+
+    def element(self, i: int, k: int) -> str:
+        """The register with element ``i`` of step ``k`` (not packed)."""
+        b = self.buffer(k)
+        return self.fragment[b, i, k % self.chunk] if self.kept else self.fragment[b, i]
+
+
+def products(ms: int, ns: int, order: int) -> list[tuple[int, int]]:
+    """The (i, j) of one k step in the order they are issued: neighbours share an operand, which the reuse cache
+    then supplies. 0: serpentine by rows, 1: serpentine by columns, 2: plain rows."""
+    outer, inner = (range(ns), range(ms)) if order == 1 else (range(ms), range(ns))
+    out = []
+    for n, x in enumerate(outer):
+        run = inner if order == 2 or n % 2 == 0 else reversed(inner)
+        out += [(y, x) if order == 1 else (x, y) for y in run]
+    return out
+
+
+def lane_bits(wm: int) -> tuple[int, int]:
+    """log2 of the threads of a warp along M and along N."""
+    return log2(wm), log2(WARP // wm)
+
+
+__all__ = ["OperandLayout", "Piece", "Put", "Read", "braces", "lane_bits", "log2", "products"]

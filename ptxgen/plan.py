@@ -1,0 +1,229 @@
+"""A plan: every derived number of one kernel, and the template that fills each slot."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+
+from ptxgen.config import BOUNDS_NONE, BOUNDS_PREDICATE, FAMILIES, SPLIT_FLAG, SPLIT_MEMSET, SPLIT_WORKSPACE, Config
+from ptxgen.device import Device
+from ptxgen.dtypes import bits_of, dtype
+from ptxgen.geometry import geometry
+from ptxgen.layout import OperandLayout, lane_bits, log2, products
+from ptxgen.problem import Gemm
+from ptxgen.registers import Tile, braces, width
+from ptxgen.rules import GRID_LIMIT, require
+from ptxgen.source import Argument, Launch, Step
+
+PASS_THREADS = 256  #: threads of a block of the passes over C
+
+#: slot of what happens to a finished vector of C, by how slices of K meet (None: there is one slice)
+_PUT = {
+    None: "epilogue/put_store.mako",
+    SPLIT_MEMSET: "epilogue/put_red.mako",
+    SPLIT_FLAG: "epilogue/put_red.mako",
+    SPLIT_WORKSPACE: "epilogue/put_partial.mako",
+}
+
+
+class Plan:
+    """How ``config`` computes problems like ``problem`` on ``device``.
+
+    The kernel serves every shape of the same types, layout and alignment class. ConfigError: the configuration
+    breaks a rule.
+    """
+
+    kernel = "kernel/cooperative.mako"
+    PASS_THREADS = PASS_THREADS
+    UNROLLED = 8  #: rounds of the gather through shared memory that are written out
+
+    def __init__(self, problem: Gemm, config: Config, device: Device) -> None:
+        require(problem, config, device)
+        self.problem, self.config, self.device = problem, config, device
+        c, g = config, geometry(problem, config)
+        self.geometry = g
+        self.family = FAMILIES[c.family]
+        self.target, self.ptx_version = device.target, device.ptx_version
+        self.entry = f"gemm_{problem.dtype}_{problem.layout.lower()}"
+        self.threads, self.group, self.steps = int(g.threads), int(g.group), int(g.uk)
+        self.stages, self.stage_bytes, self.shared = c.stages, int(g.stage), int(g.shared)
+        self.wait = c.stages - 2
+        packed = problem.compute == "f16"
+        size = problem.element.bytes
+        self.a = OperandLayout(g.a, self.threads, c.u, self.steps, bool(c.ahead), packed, size, 0)
+        self.b = OperandLayout(g.b, self.threads, c.u, self.steps, bool(c.ahead), packed, size, self.a.size)
+        self.operands = (self.a, self.b)
+        self.sliced = c.kg > 1
+        self._slots(packed)
+        self._accumulators(packed)
+        self._reader()
+        self._epilogue()
+
+    # ---- slots
+
+    def _slots(self, packed: bool) -> None:
+        c = self.config
+        self.math = "math/hfma2.mako" if packed else "math/fma.mako"
+        self.raster = "sched/raster.mako"
+        self.raster_group = c.raster
+        self.copy_a, self.copy_b = (f"copy/{'cp_async' if x.asynchronous else 'ldg_sts'}.mako" for x in self.operands)
+        self.leave = "epilogue/staged.mako" if self.geometry.gathers else "epilogue/direct.mako"
+        self.put = _PUT[c.split if self.sliced else None]
+        self.asynchronous = self.a.asynchronous or self.b.asynchronous
+        self.hold = bool(c.hold) and not (self.a.asynchronous and self.b.asynchronous)
+        self.checked = c.bounds != BOUNDS_NONE
+        self.predicated = c.bounds == BOUNDS_PREDICATE
+        self.flagged = self.sliced and c.split == SPLIT_FLAG
+        self.cleared = self.sliced and c.split == SPLIT_MEMSET
+        self.partial = self.sliced and c.split == SPLIT_WORKSPACE
+        self.stores = not self.sliced
+
+    # ---- arithmetic
+
+    def _accumulators(self, packed: bool) -> None:
+        c = self.config
+        self.ms, self.ns, self.ks = c.ms, c.ns, c.ks
+        self.packed = packed
+        #: type of sums outside the main loop, of alpha and of beta
+        self.sum = "f64" if self.problem.compute == "f64" else "f32"
+        self.sum_bytes = 8 if self.sum == "f64" else 4
+        self.zero = bits_of(0.0, dtype(self.sum))
+        if packed:
+            self.acc = Tile("acc", "b32", (c.ks, c.ms, c.ns // 2))
+            self.pairs = Tile("pair", "b32", (c.ms,))
+            self.products = products(c.ms, c.ns // 2, c.order)
+        else:
+            self.acc = Tile("acc", self.sum, (c.ks, c.ms, c.ns))
+            self.products = products(c.ms, c.ns, c.order)
+        self.row = Tile("e", self.sum, (c.ns,))
+
+    def set_of(self, k: int) -> int:
+        """Which set of accumulators step ``k`` adds to."""
+        return k % self.ks
+
+    # ---- threads
+
+    def _reader(self) -> None:
+        c = self.config
+        self.bits_m, self.bits_n = lane_bits(c.wm)
+        self.warp_m, self.warp_n = c.wm, 32 // c.wm
+        self.warps_across = c.nl // (self.warp_n * c.ns)
+        self.log2_warps_across, self.log2_group = log2(self.warps_across), log2(self.group)
+        self.interleaved = bool(c.lanes) and self.bits_m > 0 and self.bits_n > 0
+
+    # ---- leaving
+
+    def _epilogue(self) -> None:
+        c, p = self.config, self.problem
+        self.element = "f32" if p.dtype == "f32" else "f64" if p.dtype == "f64" else "b16"
+        self.element_bytes = p.element.bytes
+        self.narrows = p.dtype == "f16"
+        self.stream = ".cs" if c.stream else ""
+        most = 16 // self.sum_bytes
+        #: elements of one access of C (or of a partial sum)
+        self.vec_c = min(c.vec_c, most, self.b.contiguous if not self.geometry.gathers else most)
+        self.has_vector_red = self.device.has_vector_red and self.sum == "f32"
+        self.columns = [self.b.offset(j) for j in range(0, c.ns, self.vec_c)]
+        self.vector = width(self.vec_c, self.sum)
+        self.c_type = self._c_type(self.vec_c)
+        words = max(1, self.vec_c // 2) if self.narrows else self.vec_c
+        self.got_c = Tile("c", "b32" if self.narrows and self.vec_c > 1 else self.element, (words,))
+        self.half_c = Tile("half", "b16", (2,))
+        self.wide_c = Tile("wide", self.sum, (self.vec_c,)) if self.narrows else self.got_c
+        self.other = Tile("other", self.sum, (self.vec_c,))
+        self.out_bytes = self.sum_bytes if self.partial else self.element_bytes
+        # through shared memory: rows of the tile padded by four
+        self.row_c = int(self.geometry.row_c)
+        self.share = min(self.b.contiguous, most)
+        self.row_vectors = c.nl // self.vec_c
+        self.log2_row_vectors = log2(self.row_vectors)
+        self.gather_loads = c.ml * c.nl // self.vec_c
+        self.gather_rounds = -(-self.gather_loads // self.threads)
+        self.gather_guard = "@%in " if self.checked or self.gather_loads < self.threads else ""
+        self.kl = c.kl
+
+    def _c_type(self, n: int) -> str:
+        """The type of an access of ``n`` elements of C."""
+        if not self.narrows:
+            return width(n, self.element)
+        return "b16" if n == 1 else width(n // 2, "b32")
+
+    @property
+    def elements_declaration(self) -> str:
+        """Registers of epilogue/elements.mako."""
+        tiles = [self.got_c, self.half_c, self.wide_c] if self.narrows else [self.got_c]
+        return " ".join(t.declaration for t in tiles)
+
+    @staticmethod
+    def braced(registers: list[str]) -> str:
+        return braces(registers)
+
+    # ---- launching
+
+    def slices_for(self, problem: Gemm) -> tuple[int, int]:
+        """(slices of K that hold something, length of a slice) for a problem of this class."""
+        c = self.config
+        chunk = -(-(-(-problem.k // c.kg)) // c.u) * c.u
+        return max(-(-problem.k // chunk), 1) if chunk else 1, chunk
+
+    def launch(self, problem: Gemm) -> Launch:
+        """The steps that compute ``problem``, which must be of this plan's class."""
+        if problem.m == 0 or problem.n == 0:
+            return Launch(())
+        c = self.config
+        slices, chunk = self.slices_for(problem)
+        tiles_m, tiles_n = -(-problem.m // c.ml), -(-problem.n // c.nl)
+        grid = (tiles_m, tiles_n, slices) if c.raster == 1 else (tiles_m * tiles_n, 1, slices)
+        scalars: tuple[Argument, ...] = (
+            ("u32", problem.m), ("u32", problem.n), ("u32", problem.k),
+            ("u32", problem.lda), ("u32", problem.ldb), ("u32", problem.ldc), ("u32", chunk),
+            (self.sum, "alpha"), (self.sum, "beta"),
+        )  # fmt: skip
+        pointers: tuple[Argument, ...] = (("u64", "A"), ("u64", "B"), ("u64", "C"), ("u64", "W"))
+        main = Step(self.entry, grid, (self.threads, 1, 1), self.shared, pointers + scalars)
+        if self.cleared:
+            return Launch((self._pass("scale", problem, ()), main))
+        if self.partial:
+            size = slices * problem.m * problem.n * self.sum_bytes
+            return Launch((main, self._pass("reduce", problem, (("u32", slices),))), size)
+        if self.flagged:
+            return Launch((main,), 4 * tiles_m * tiles_n, zeroed=True)
+        return Launch((main,))
+
+    def _pass(self, name: str, problem: Gemm, more: tuple[Argument, ...]) -> Step:
+        """A pass over C by blocks of PASS_THREADS threads, 2^shift of them along a row."""
+        vectors = -(-problem.n // self.vec_c)
+        shift = min(log2(PASS_THREADS), (vectors - 1).bit_length())
+        rows = PASS_THREADS >> shift
+        grid = (-(-vectors // (1 << shift)),
+                min(-(-problem.m // rows), GRID_LIMIT), 1)  # fmt: skip
+        return Step(f"{self.entry}_{name}", grid, (PASS_THREADS, 1, 1), 0, (
+            ("u64", "C"), ("u64", "W"), ("u32", problem.m), ("u32", problem.n), ("u32", problem.ldc), ("u32", shift),
+            (self.sum, "beta"), *more))  # fmt: skip
+
+    # ---- what a reader is told
+
+    @cached_property
+    def command(self) -> str:
+        p = self.problem
+        flags = f"--shape {p.m},{p.n},{p.k} --layout {p.layout} --dtype {p.dtype}"
+        if p.compute != "f32" and p.dtype == "f16":
+            flags += f" --compute {p.compute}"
+        name = self.device.name
+        return f"python -m ptxgen emit gemm {flags} --device {name} --config '{self.config}'"
+
+    @property
+    def tiles(self) -> list[tuple[Tile, str]]:
+        """The register table: what is declared for the whole kernel, and what for."""
+        out = [(self.acc, "sums: set, row, column" + (" (pairs)" if self.packed else ""))]
+        for x in self.operands:
+            out.append((x.fragment, f"fragment of {x.name.upper()}"))
+            out.append((x.readers, f"where this thread reads {x.name.upper()} in shared memory"))
+            if not x.asynchronous:
+                out.append((x.staging, f"{x.name.upper()} on its way from global to shared memory"))
+        return out
+
+
+def neutral(config: Config) -> Config:
+    """The configuration that stands for all that generate the same text: the number of slices is a run-time value."""
+    return replace(config, kg=min(config.kg, 2))

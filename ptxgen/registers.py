@@ -1,0 +1,53 @@
+"""Register handles: a template names registers through them, so a wrong index fails here and not in ptxas."""
+
+from __future__ import annotations
+
+import math
+
+
+class Tile:
+    """Registers of one PTX type in a grid: ``Tile("acc", "f32", (4, 8))`` is ``%acc<32>``.
+
+    ``tile[i, j]`` is one register; ``tile.vector(i, j, n=4)`` an operand of ``n`` consecutive ones, in braces when
+    there are several.
+    """
+
+    def __init__(self, name: str, kind: str, shape: tuple[int, ...]) -> None:
+        self.name, self.kind, self.shape = name, kind, shape
+        self.size = math.prod(shape)
+
+    def _flat(self, index: tuple[int, ...]) -> int:
+        if len(index) != len(self.shape):
+            raise IndexError(f"%{self.name} has {len(self.shape)} dimensions, the index {index} has {len(index)}")
+        flat = 0
+        for i, extent in zip(index, self.shape, strict=True):
+            if not 0 <= i < extent:
+                raise IndexError(f"%{self.name}{list(index)} is outside its shape {list(self.shape)}")
+            flat = flat * extent + i
+        return flat
+
+    def __getitem__(self, index: int | tuple[int, ...]) -> str:
+        return f"%{self.name}{self._flat(index if isinstance(index, tuple) else (index,))}"
+
+    def vector(self, *index: int, n: int) -> str:
+        first = self._flat(index)
+        self._flat((*index[:-1], index[-1] + n - 1))
+        return braces([f"%{self.name}{first + i}" for i in range(n)])
+
+    @property
+    def all(self) -> list[str]:
+        return [f"%{self.name}{i}" for i in range(self.size)]
+
+    @property
+    def declaration(self) -> str:
+        return f".reg .{self.kind} %{self.name}<{self.size}>;"
+
+
+def braces(names: list[str]) -> str:
+    """An operand: one register as it is, several in braces."""
+    return names[0] if len(names) == 1 else "{" + ", ".join(names) + "}"
+
+
+def width(n: int, kind: str) -> str:
+    """The type suffix of an access of ``n`` elements: ``f32``, ``v2.f32``, ``v4.f32``."""
+    return kind if n == 1 else f"v{n}.{kind}"

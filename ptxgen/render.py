@@ -1,0 +1,80 @@
+"""Plans into PTX: owns Mako."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import mako.exceptions
+from mako.lookup import TemplateLookup
+
+from ptxgen.errors import RenderError
+from ptxgen.plan import Plan
+from ptxgen.settings import templates_dir
+from ptxgen.source import Source
+
+_ENTRY = re.compile(r"\.entry\s+(\w+)")
+
+
+def emitted(value: Any) -> str:
+    """What an expression of a template may be: text or an integer. RenderError on None, bool and float, which are
+    always mistakes in PTX."""
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise TypeError(f"an expression gave {value!r}; a template may write text and integers only")
+    return str(value)
+
+
+@cache
+def lookup(folder: str) -> TemplateLookup:
+    return TemplateLookup(
+        directories=[folder],
+        strict_undefined=True,
+        default_filters=["emitted"],
+        imports=["from ptxgen.render import emitted"],
+        filesystem_checks=False,
+        input_encoding="utf-8",
+    )
+
+
+def header(plan: Plan) -> list[str]:
+    """The comment that opens a module: what it computes, how it is launched, what lies where, how to emit it again."""
+    p, c = plan.problem, plan.config
+    grid = "(tiles of M, tiles of N, slices)" if c.raster == 1 else "(tiles, 1, slices)"
+    lines = [
+        f"{p.operation}: C = alpha A B + beta C, layout {p.layout} (row-major), {p.dtype}, summed in {p.compute}",
+        "M, N, K, leading dimensions, alpha and beta are parameters; accesses of "
+        f"{c.vec_a}, {c.vec_b}, {plan.vec_c} elements of A, B, C",
+        "",
+        f"config   {c}",
+        f"launch   grid {grid}, tile {c.ml} x {c.nl}; block ({plan.threads}, 1, 1); {plan.shared} bytes of dynamic shared memory",
+        f"shared   {plan.stages} stages of {plan.stage_bytes} bytes: A at 0 ({plan.a.size} bytes, rows of {plan.a.row}),"
+        f" B at {plan.b.base} ({plan.b.size} bytes, rows of {plan.b.row})",
+    ]
+    if plan.geometry.gathers:
+        lines.append(f"         then {plan.kl} tiles of C, rows of {plan.row_c}, in the same place")
+    lines.append("registers")
+    lines += [f"         %{t.name}<{t.size}> .{t.kind}: {meaning}" for t, meaning in plan.tiles]
+    return [*lines, f"again    {plan.command}"]
+
+
+def spaced(text: str) -> str:
+    """The text with blank lines where a reader wants them: before a phase, an entry and the directives."""
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    opens = (".version", ".extern", ".visible", "    // ----", "// C =")
+    out = [f"\n{line}" if line.startswith(opens) and not before.startswith("// C =") else line
+           for line, before in zip(lines, ["", *lines], strict=False)]  # fmt: skip
+    return "\n".join(out).strip() + "\n"
+
+
+def render(plan: Plan) -> Source:
+    """The PTX of a plan. RenderError, with the template's own traceback, if a template fails."""
+    folder = str(Path(templates_dir()))
+    try:
+        out = lookup(folder).get_template(plan.kernel).render(plan=plan, header_lines=header(plan))
+    except Exception as error:
+        trace = mako.exceptions.text_error_template().render()
+        raise RenderError(f"{plan.kernel} failed on {plan.problem.key()} with {plan.config}: {error}\n{trace}") from error
+    tidy = spaced(out)
+    return Source(tidy, tuple(_ENTRY.findall(tidy)), plan.target, plan.shared)

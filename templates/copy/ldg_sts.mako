@@ -1,0 +1,78 @@
+## Global to shared memory through registers: any alignment, any target; widens f16 and transposes on the way.
+<%namespace name="addr" file="/addr/strided.mako"/>
+<%def name="title(x)"><% return "through registers" + (", transposed" if x.transposed else "") + (", widened to f32" if x.widens else "") %></%def>
+
+<%def name="setup(x)">
+    .reg .b32 %to_${x.name};
+% if x.unpacks:
+    ${x.staged.declaration}
+    ${x.halves.declaration}
+% endif
+</%def>
+
+<%def name="fetch(x, go, first=False)">
+<%
+    guard = f"%go_{x.name}" if x.partial else go
+    cut = first and plan.checked
+%>\
+${addr.narrow(x, go)}\
+% for p in x.pieces:
+<% words = [x.staging[p.index, j] for j in range(x.staging.shape[1])] %>\
+% if cut or plan.predicated:
+% for word in words:
+    mov.${x.staging.kind} ${word}, 0;
+% endfor
+% if cut:
+${addr.skip(x, p)}\
+% else:
+    mov.pred %skip, ${p.out};
+% endif
+    not.pred %skip, %skip;
+    and.pred %skip, %skip, ${guard};
+% endif
+${addr.address(x, p)}\
+    @${"%skip" if cut or plan.predicated else guard} ld.global.nc.${x.load_kind} ${x.staging.vector(p.index, 0, n=len(words))}, [${"%t64" if x.many else f"%ptr_{x.name}{p.index}"}];
+% endfor
+</%def>
+
+<%def name="deliver(x, slot, go)">
+<% guard = f"%go_{x.name}" if x.partial else go %>\
+${addr.narrow(x, go)}\
+    add.u32 %to_${x.name}, ${slot}, %s_${x.name};
+% for p in x.pieces:
+% if x.unpacks:
+${unpack(x, p, guard)}\
+% endif
+% for put in x.puts[p.index]:
+    @${guard} st.shared.${put.kind} [%to_${x.name}+${put.offset}], ${put.registers};
+% endfor
+% endfor
+</%def>
+
+## Words of two f16 (or one) into single elements, f32 where shared memory holds f32.
+<%def name="unpack(x, p, guard)">
+% for j in range(0, x.vec, 2):
+% if x.vec == 1:
+    @${guard} cvt.f32.f16 ${x.staged[p.index, j]}, ${x.staging[p.index, 0]};
+% elif x.widens:
+    @${guard} mov.b32 {${x.halves[0]}, ${x.halves[1]}}, ${x.staging[p.index, j // 2]};
+    @${guard} cvt.f32.f16 ${x.staged[p.index, j]}, ${x.halves[0]};
+    @${guard} cvt.f32.f16 ${x.staged[p.index, j + 1]}, ${x.halves[1]};
+% else:
+    @${guard} mov.b32 {${x.staged[p.index, j]}, ${x.staged[p.index, j + 1]}}, ${x.staging[p.index, j // 2]};
+% endif
+% endfor
+</%def>
+
+<%def name="start(x, slot, go, first=False)">
+${fetch(x, go, first)}\
+${deliver(x, slot, go)}\
+</%def>
+
+<%def name="ahead(x, go)">${fetch(x, go)}</%def>
+<%def name="early(x, slot, go)">${fetch(x, go)}</%def>
+<%def name="late(x, slot, go)">${deliver(x, slot, go)}</%def>
+<%def name="held(x, slot, go, load)">
+${deliver(x, slot, go)}\
+${fetch(x, load)}\
+</%def>

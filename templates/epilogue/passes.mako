@@ -1,0 +1,89 @@
+## Passes over C that are launches of their own, each thread a vector of a row.
+<%namespace name="ptx" file="/epilogue/elements.mako"/>
+<%def name="entries()">
+% if plan.cleared:
+${entry("scale")}\
+% elif plan.partial:
+${entry("reduce")}\
+% endif
+</%def>
+
+<%def name="entry(name)">
+
+// C = beta C${" + the sums of all slices, slice by slice" if plan.partial else ""}
+.visible .entry ${plan.entry}_${name}(
+    .param .u64 C, .param .u64 W, .param .u32 M, .param .u32 N, .param .u32 ldc, .param .u32 shift,
+    .param .${plan.sum} beta${", .param .u32 slices" if plan.partial else ""}
+)
+.maxntid ${plan.PASS_THREADS}, 1, 1
+{
+    .reg .b64 %C, %W, %at, %from, %slice, %t64, %u64;
+    .reg .b32 %M, %N, %ldc, %shift, %thread, %r, %q, %rows, %step, %t0, %slices, %s;
+    .reg .pred %in, %old, %p;
+    .reg .${plan.sum} %beta;
+    ${plan.row.declaration}
+    ${plan.other.declaration}
+    ${plan.elements_declaration}
+    ld.param.u64 %C, [C];  ld.param.u64 %W, [W];
+    cvta.to.global.u64 %C, %C;  cvta.to.global.u64 %W, %W;
+    ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %ldc, [ldc];  ld.param.u32 %shift, [shift];
+    ld.param.${plan.sum} %beta, [beta];
+    mov.u32 %thread, %tid.x;
+    // 2^shift threads along a row; blocks walk down the rows
+    mov.u32 %t0, %ctaid.x;
+    shl.b32 %t0, %t0, %shift;
+    mov.u32 %q, 1;
+    shl.b32 %q, %q, %shift;
+    sub.u32 %q, %q, 1;
+    and.b32 %q, %thread, %q;
+    add.u32 %q, %q, %t0;
+    mul.lo.u32 %q, %q, ${plan.vec_c};
+    setp.lt.u32 %in, %q, %N;
+    mov.u32 %rows, ${plan.PASS_THREADS};
+    shr.u32 %rows, %rows, %shift;
+    shr.u32 %r, %thread, %shift;
+    mov.u32 %t0, %ctaid.y;
+    mad.lo.u32 %r, %t0, %rows, %r;
+    mov.u32 %step, %nctaid.y;
+    mul.lo.u32 %step, %step, %rows;
+    setp.lt.and.u32 %in, %r, %M, %in;
+    @!%in bra DONE;
+    setp.neu.${plan.sum} %old, %beta, ${plan.zero};
+ROW:
+    mul.wide.u32 %t64, %r, %ldc;
+    cvt.u64.u32 %u64, %q;
+    add.u64 %t64, %t64, %u64;
+    mad.lo.u64 %at, %t64, ${plan.element_bytes}, %C;
+% for q in range(plan.vec_c):
+    mov.${plan.sum} ${plan.row[q]}, ${plan.zero};
+% endfor
+% if plan.partial:
+    mul.wide.u32 %t64, %r, %N;
+    add.u64 %t64, %t64, %u64;
+    mad.lo.u64 %from, %t64, ${plan.sum_bytes}, %W;
+    mul.wide.u32 %slice, %M, %N;
+    mul.lo.u64 %slice, %slice, ${plan.sum_bytes};
+    ld.param.u32 %slices, [slices];
+    mov.u32 %s, 0;
+SLICE:
+    ld.global.${plan.vector} ${plan.other.vector(0, n=plan.vec_c)}, [%from];
+% for q in range(plan.vec_c):
+    add.rn.${plan.sum} ${plan.row[q]}, ${plan.row[q]}, ${plan.other[q]};
+% endfor
+    add.u64 %from, %from, %slice;
+    add.u32 %s, %s, 1;
+    setp.lt.u32 %p, %s, %slices;
+    @%p bra SLICE;
+% endif
+${ptx.load("%at", 0, "@%old ")}\
+% for q in range(plan.vec_c):
+    @%old fma.rn.${plan.sum} ${plan.row[q]}, ${plan.wide_c[q]}, %beta, ${plan.row[q]};
+% endfor
+${ptx.store([plan.row[q] for q in range(plan.vec_c)], "%at", 0, "")}\
+    add.u32 %r, %r, %step;
+    setp.lt.u32 %p, %r, %M;
+    @%p bra ROW;
+DONE:
+    ret;
+}
+</%def>

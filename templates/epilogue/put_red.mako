@@ -1,0 +1,88 @@
+## Slices of K are added to C by red, in whatever order they finish, on a C that holds beta C before.
+<%namespace name="ptx" file="/epilogue/elements.mako"/>
+<%def name="prepare()">
+% if plan.flagged:
+
+    // ---- slice 0 leaves beta C in the tile, while its first stages arrive, and raises the tile's flag
+    .reg .b64 %flag;
+    mov.u32 %t0, %ctaid.x;
+    mov.u32 %t1, %ctaid.y;
+    mov.u32 %t2, %nctaid.x;
+    mad.lo.u32 %t0, %t1, %t2, %t0;
+    mad.wide.u32 %flag, %t0, 4, %W;
+    setp.ne.u32 %p, %z, 0;
+    @%p bra.uni CLEARED;
+    {
+    .reg .b64 %at;
+    .reg .b32 %i, %r, %q;
+    .reg .pred %in, %old;
+    ${plan.row.declaration}
+    ${plan.elements_declaration}
+    setp.neu.${plan.sum} %old, %beta, ${plan.zero};
+    mov.u32 %i, %thread;
+    .pragma "nounroll";
+CLEAR:
+    shr.u32 %r, %i, ${plan.log2_row_vectors};
+    and.b32 %q, %i, ${plan.row_vectors - 1};
+    mad.lo.u32 %q, %q, ${plan.vec_c}, %n0;
+    add.u32 %r, %r, %m0;
+    setp.lt.u32 %in, %r, %M;
+    setp.lt.and.u32 %in, %q, %N, %in;
+    mul.wide.u32 %t64, %r, %ldc;
+    cvt.u64.u32 %u64, %q;
+    add.u64 %t64, %t64, %u64;
+    mad.lo.u64 %at, %t64, ${plan.element_bytes}, %C;
+% for q in range(plan.vec_c):
+    mov.${plan.sum} ${plan.row[q]}, ${plan.zero};
+% endfor
+    and.pred %p, %in, %old;
+${ptx.load("%at", 0, "@%p ")}\
+% for q in range(plan.vec_c):
+    @%p mul.rn.${plan.sum} ${plan.row[q]}, ${plan.wide_c[q]}, %beta;
+% endfor
+${ptx.store([plan.row[q] for q in range(plan.vec_c)], "%at", 0, "@%in ")}\
+    add.u32 %i, %i, ${plan.threads};
+    setp.lt.u32 %p, %i, ${plan.gather_loads};
+    @%p bra CLEAR;
+    }
+    fence.acq_rel.gpu;
+    bar.sync 0;
+    setp.eq.u32 %p, %thread, 0;
+    @%p red.release.gpu.global.add.u32 [%flag], 1;
+CLEARED:
+% endif
+</%def>
+
+<%def name="leaving(leave, math, put)">
+    .reg .b64 %out;
+    .reg .b32 %ldo;
+    mov.b64 %out, %C;
+    mov.b32 %ldo, %ldc;
+% if plan.flagged:
+    // wait for the flag; the last slice to see it lowers it again
+    setp.ne.u32 %p, %thread, 0;
+    @%p bra READY;
+WAIT:
+    ld.acquire.gpu.global.u32 %t0, [%flag];
+    setp.eq.u32 %p, %t0, 0;
+    @%p bra WAIT;
+    atom.acq_rel.gpu.global.add.u32 %t0, [%flag], 1;
+    mov.u32 %t1, %nctaid.z;
+    setp.eq.u32 %p, %t0, %t1;
+    mov.u32 %t1, 0;
+    @%p st.relaxed.gpu.global.u32 [%flag], %t1;
+READY:
+    bar.sync 0;
+% endif
+${leave.leave(math, put, False)}\
+</%def>
+
+<%def name="vector(registers, at, offset, guard, add)">
+% if plan.has_vector_red and len(registers) > 1:
+    ${guard}red.global.v${len(registers)}.f32.add [${at}+${offset}], ${plan.braced(registers)};
+% else:
+% for q, r in enumerate(registers):
+    ${guard}red.global.add.${plan.sum} [${at}+${offset + q * plan.sum_bytes}], ${r};
+% endfor
+% endif
+</%def>

@@ -1,0 +1,138 @@
+## The schedule in which every warp copies and computes: a ring of stages, one barrier a pass.
+<%inherit file="base.mako"/>\
+<%namespace name="ptx" file="/ptx/banner.mako"/>\
+<%namespace name="raster" file="/${context['plan'].raster}"/>\
+<%namespace name="addr" file="/addr/strided.mako"/>\
+<%namespace name="copy_a" file="/${context['plan'].copy_a}"/>\
+<%namespace name="copy_b" file="/${context['plan'].copy_b}"/>\
+<%namespace name="math" file="/${context['plan'].math}"/>\
+<%namespace name="put" file="/${context['plan'].put}"/>\
+<%namespace name="leave" file="/${context['plan'].leave}"/>\
+<%namespace name="passes" file="/epilogue/passes.mako"/>\
+<%namespace name="reader" file="/addr/fragments.mako"/>\
+<%
+    operands = ((copy_a, plan.a), (copy_b, plan.b))
+    last = plan.steps - 1
+%>\
+    .reg .b64 %A, %B, %C, %W, %t64, %u64;
+    .reg .b32 %M, %N, %K, %lda, %ldb, %ldc, %chunk, %thread, %smem, %m0, %n0, %k0, %z, %length, %tiles, %first;
+    .reg .b32 %tile, %fill, %end, %slot, %step, %row, %col, %share, %t0, %t1, %t2;
+    .reg .pred %go, %more, %next, %load, %wrap, %skip, %p;
+    .reg .${plan.sum} %alpha, %beta;
+
+    ld.param.u64 %A, [A];  ld.param.u64 %B, [B];  ld.param.u64 %C, [C];  ld.param.u64 %W, [W];
+    cvta.to.global.u64 %A, %A;  cvta.to.global.u64 %B, %B;  cvta.to.global.u64 %C, %C;  cvta.to.global.u64 %W, %W;
+    ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %K, [K];  ld.param.u32 %chunk, [chunk];
+    ld.param.u32 %lda, [lda];  ld.param.u32 %ldb, [ldb];  ld.param.u32 %ldc, [ldc];
+    ld.param.${plan.sum} %alpha, [alpha];  ld.param.${plan.sum} %beta, [beta];
+    mov.u32 %thread, %tid.x;
+    mov.u32 %smem, smem;
+${ptx.banner("which tile of C, which slice of K")}\
+${raster.tile()}\
+${raster.slice()}\
+% for copy, x in operands:
+${ptx.banner(f"{x.name.upper()}: {len(x.pieces)} loads of {x.copy_bytes} bytes a thread and stage, {copy.title(x)}")}\
+${addr.setup(x)}\
+${copy.setup(x)}\
+% endfor
+${ptx.banner(f"prologue: {plan.stages - 1} stages in flight; the first takes what K leaves over")}\
+    mov.u32 %fill, %smem;
+% for s in range(plan.stages - 1):
+    setp.gt.u32 %go, %tiles, ${s};
+% for copy, x in operands:
+${copy.start(x, "%fill", "%go", s == 0)}\
+${addr.advance(x, s == 0)}\
+% endfor
+% if plan.asynchronous:
+    cp.async.commit_group;
+% endif
+    add.u32 %fill, %fill, ${plan.stage_bytes};
+% endfor
+% if plan.hold:
+    setp.gt.u32 %load, %tiles, ${plan.stages - 1};
+% for copy, x in operands:
+${copy.ahead(x, "%load")}\
+% if not x.asynchronous:
+${addr.advance(x, False)}\
+% endif
+% endfor
+% endif
+${put.prepare()}\
+${ptx.banner("which rows and columns this thread multiplies")}\
+${reader.setup()}\
+${math.clear()}\
+% if plan.asynchronous:
+    cp.async.wait_group ${plan.wait};
+% endif
+    bar.sync 0;
+    setp.eq.u32 %p, %tiles, 0;
+    @%p bra.uni LEAVE;
+    mov.u32 %tile, 0;
+    mov.u32 %slot, 0;
+    add.u32 %end, %smem, ${plan.stages * plan.stage_bytes};
+% for x in plan.operands:
+% if x.ahead:
+${math.read(x, 0, 0)}\
+% endif
+% endfor
+${ptx.banner(f"main loop: {plan.steps} steps of K a pass")}\
+    .pragma "nounroll";
+PASS:
+    add.u32 %t0, %tile, ${plan.stages - 1};
+    setp.lt.u32 %more, %t0, %tiles;
+% if plan.hold:
+    add.u32 %t0, %tile, ${plan.stages};
+    setp.lt.u32 %load, %t0, %tiles;
+% endif
+    add.u32 %tile, %tile, 1;
+    setp.lt.u32 %next, %tile, %tiles;
+% for k in range(plan.steps):
+    // step ${k}
+% for x in plan.operands:
+% if not x.ahead:
+${math.read(x, k, 0)}\
+% endif
+% endfor
+% if k == last:
+% if not plan.hold:
+% for copy, x in operands:
+${copy.late(x, "%fill", "%more")}\
+% endfor
+% endif
+${reader.advance()}\
+% if plan.asynchronous:
+    cp.async.wait_group ${plan.wait};
+% endif
+    bar.sync 0;
+% endif
+% for x in plan.operands:
+% if x.ahead:
+${math.read(x, 0 if k == last else k + 1, x.buffer(k + 1), "@%next " if k == last else "")}\
+% endif
+% endfor
+% if k == plan.config.request:
+% if plan.hold:
+% for copy, x in operands:
+${copy.held(x, "%fill", "%more", "%load")}\
+${addr.advance(x, False)}\
+% endfor
+% else:
+% for copy, x in operands:
+${copy.early(x, "%fill", "%more")}\
+${addr.advance(x, False)}\
+% endfor
+% endif
+% if plan.asynchronous:
+    cp.async.commit_group;
+% endif
+% endif
+${math.multiply(k)}\
+% endfor
+    add.u32 %fill, %fill, ${plan.stage_bytes};
+    setp.eq.u32 %wrap, %fill, %end;
+    selp.b32 %fill, %smem, %fill, %wrap;
+    @%next bra.uni PASS;
+LEAVE:
+${ptx.banner("the tile leaves")}\
+${put.leaving(leave, math, put)}\
+<%def name="after_entry()">${passes.entries()}</%def>\

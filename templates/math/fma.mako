@@ -1,0 +1,32 @@
+## One multiply-add an element: FFMA or DFMA.
+<%def name="clear()">
+% for r in plan.acc.all:
+    mov.${plan.sum} ${r}, ${plan.zero};
+% endfor
+</%def>
+
+<%def name="read(x, k, buffer, guard='')">
+% for r in x.reads(k, buffer):
+    ${guard}ld.shared.${r.kind} ${r.registers}, [${r.address}];
+% endfor
+</%def>
+
+<%def name="multiply(k)">
+<% s = plan.set_of(k) %>\
+% for i, j in plan.products:
+    fma.rn.${plan.sum} ${plan.acc[s, i, j]}, ${plan.a.element(i, k)}, ${plan.b.element(j, k)}, ${plan.acc[s, i, j]};
+% endfor
+</%def>
+
+## Row i of the thread's tile, times alpha, into the registers e: fresh ones, because accumulators that are stored
+## themselves are tied to aligned quads, which costs the main loop register banks.
+<%def name="row(i)">
+% for s in range(1, plan.ks):
+% for j in range(plan.ns):
+    add.rn.${plan.sum} ${plan.acc[0, i, j]}, ${plan.acc[0, i, j]}, ${plan.acc[s, i, j]};
+% endfor
+% endfor
+% for j in range(plan.ns):
+    mul.rn.${plan.sum} ${plan.row[j]}, ${plan.acc[0, i, j]}, %alpha;
+% endfor
+</%def>

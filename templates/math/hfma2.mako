@@ -1,0 +1,43 @@
+## Two multiply-adds of f16 an instruction: columns in pairs, rows doubled.
+<%def name="clear()">
+    ${plan.pairs.declaration}
+    .reg .b16 %low, %high;
+% for r in plan.acc.all:
+    mov.b32 ${r}, 0;
+% endfor
+</%def>
+
+<%def name="read(x, k, buffer, guard='')">
+% for r in x.reads(k, buffer):
+    ${guard}ld.shared.${r.kind} ${r.registers}, [${r.address}];
+% endfor
+</%def>
+
+<%def name="multiply(k)">
+<%
+    s = plan.set_of(k)
+    a, b = plan.a.buffer(k), plan.b.buffer(k)
+%>\
+% for i in range(plan.ms):
+    prmt.b32 ${plan.pairs[i]}, ${plan.a.fragment[a, i // 2]}, ${plan.a.fragment[a, i // 2]}, ${"0x3232" if i % 2 else "0x1010"};
+% endfor
+% for i, j in plan.products:
+    fma.rn.f16x2 ${plan.acc[s, i, j]}, ${plan.pairs[i]}, ${plan.b.fragment[b, j]}, ${plan.acc[s, i, j]};
+% endfor
+</%def>
+
+<%def name="row(i)">
+% for s in range(1, plan.ks):
+% for j in range(plan.ns // 2):
+    add.rn.f16x2 ${plan.acc[0, i, j]}, ${plan.acc[0, i, j]}, ${plan.acc[s, i, j]};
+% endfor
+% endfor
+% for j in range(0, plan.ns, 2):
+    mov.b32 {%low, %high}, ${plan.acc[0, i, j // 2]};
+    cvt.f32.f16 ${plan.row[j]}, %low;
+    cvt.f32.f16 ${plan.row[j + 1]}, %high;
+% endfor
+% for j in range(plan.ns):
+    mul.rn.f32 ${plan.row[j]}, ${plan.row[j]}, %alpha;
+% endfor
+</%def>

@@ -1,0 +1,4 @@
+<%def name="banner(text)">
+
+    // ---- ${text}
+</%def>

@@ -1,0 +1,47 @@
+## Which tile of C a block computes, and which slice of K.
+<%def name="tile()">
+% if plan.raster_group == 1:
+    mov.u32 %m0, %ctaid.x;
+    mov.u32 %n0, %ctaid.y;
+% else:
+    { // groups of ${plan.raster_group} tiles along M are walked together, so that neighbours share B
+    .reg .b32 %tiles_m, %tiles_n, %id, %group, %span, %high;
+    add.u32 %tiles_m, %M, ${plan.config.ml - 1};
+    div.u32 %tiles_m, %tiles_m, ${plan.config.ml};
+    add.u32 %tiles_n, %N, ${plan.config.nl - 1};
+    div.u32 %tiles_n, %tiles_n, ${plan.config.nl};
+    mov.u32 %id, %ctaid.x;
+    mul.lo.u32 %span, %tiles_n, ${plan.raster_group};
+    div.u32 %group, %id, %span;
+    mul.lo.u32 %t0, %group, %span;
+    sub.u32 %id, %id, %t0;
+    mul.lo.u32 %group, %group, ${plan.raster_group};
+    sub.u32 %high, %tiles_m, %group;
+    min.u32 %high, %high, ${plan.raster_group};
+    div.u32 %n0, %id, %high;
+    mul.lo.u32 %t0, %n0, %high;
+    sub.u32 %m0, %id, %t0;
+    add.u32 %m0, %m0, %group;
+    }
+% endif
+    mul.lo.u32 %m0, %m0, ${plan.config.ml};
+    mul.lo.u32 %n0, %n0, ${plan.config.nl};
+</%def>
+
+<%def name="slice()">
+% if plan.sliced:
+    mov.u32 %z, %ctaid.z;
+    mul.lo.u32 %k0, %z, %chunk;
+    sub.u32 %length, %K, %k0;
+    min.u32 %length, %length, %chunk;
+% else:
+    mov.u32 %k0, 0;
+    mov.u32 %length, %K;
+% endif
+    // passes of ${plan.config.u}, and how much of K the first one takes
+    add.u32 %tiles, %length, ${plan.config.u - 1};
+    div.u32 %tiles, %tiles, ${plan.config.u};
+    sub.u32 %first, %tiles, 1;
+    mul.lo.u32 %first, %first, ${plan.config.u};
+    sub.u32 %first, %length, %first;
+</%def>
