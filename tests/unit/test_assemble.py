@@ -1,0 +1,223 @@
+"""Assembling with the real ptxas of the nvidia-cuda-nvcc wheel: results, the cache, and refusals."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from ptxgen import assemble as module
+from ptxgen.assemble import assemble, find_ptxas, version
+from ptxgen.errors import AssembleError, UnavailableError
+from ptxgen.source import Source
+
+HEAD = """\
+// two kernels of different appetite
+.version 8.1
+.target sm_90
+.address_size 64
+"""
+COPY = """\
+.visible .entry copy(.param .u64 from, .param .u64 to) {
+    .reg .u64 %a, %b;
+    .reg .b32 %v;
+    ld.param.u64 %a, [from];
+    ld.param.u64 %b, [to];
+    ld.global.b32 %v, [%a];
+    st.global.b32 [%b], %v;
+    ret;
+}
+"""
+
+
+def hungry(values: int) -> str:
+    """A kernel that holds ``values`` values at once."""
+    loads = "".join(f"    ld.volatile.global.f32 %f{i}, [%a + {4 * i}];\n" for i in range(values))
+    stores = "".join(f"    st.volatile.global.f32 [%a + {4 * i}], %f{values - 1 - i};\n" for i in range(values))
+    return (
+        ".visible .entry hungry(.param .u64 p) {\n    .reg .u64 %a;\n"
+        f"    .reg .f32 %f<{values}>;\n    ld.param.u64 %a, [p];\n{loads}{stores}    ret;\n}}\n"
+    )
+
+
+SOURCE = Source(HEAD + COPY + hungry(64), ("copy", "hungry"), "sm_90")
+
+
+@pytest.fixture(autouse=True)
+def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("PTXGEN_PTXAS", raising=False)
+    if find_ptxas() is None:
+        pytest.skip("no ptxas; pip install nvidia-cuda-nvcc")
+    return tmp_path / "cache" / "cubin"
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The targets that ptxas was really run for."""
+    seen: list[str] = []
+    real = module._run
+
+    def run(ptxas: Path, source: Source, target: str) -> module.Assembled:
+        seen.append(target)
+        return real(ptxas, source, target)
+
+    monkeypatch.setattr(module, "_run", run)
+    return seen
+
+
+def test_registers_are_told_by_entry() -> None:
+    made = assemble(SOURCE)
+    assert made.cubin[:4] == b"\x7fELF"
+    assert set(made.registers) == set(made.spills) == {"copy", "hungry"}
+    assert made.registers["copy"] < 32 < 64 <= made.registers["hungry"] <= 255
+    assert made.spills == {"copy": 0, "hungry": 0}
+
+
+def test_spills_are_told() -> None:
+    made = assemble(Source(HEAD + COPY + hungry(300), ("copy", "hungry"), "sm_90"))
+    assert made.spills["hungry"] > 0 == made.spills["copy"]
+
+
+def test_functions_and_their_spills_are_not_taken_for_an_entry() -> None:
+    log = (
+        "ptxas info    : Compiling entry function 'a' for 'sm_90'\n"
+        "ptxas info    : Function properties for a\n"
+        "    0 bytes stack frame, 8 bytes spill stores, 4 bytes spill loads\n"
+        "ptxas info    : Function properties for helper\n"
+        "    0 bytes stack frame, 99 bytes spill stores, 99 bytes spill loads\n"
+        "ptxas info    : Used 40 registers, used 1 barriers\n"
+    )
+    assert module._reported(log) == ({"a": 40}, {"a": 8})
+
+
+def test_a_second_call_reads_the_cache(runs: list[str], cache: Path) -> None:
+    first = assemble(SOURCE)
+    assert assemble(SOURCE) == first
+    assert runs == ["sm_90"]
+    assert len(list(cache.iterdir())) == 2
+
+
+def test_comments_do_not_miss_and_targets_do(runs: list[str]) -> None:
+    assemble(SOURCE)
+    assemble(Source("// another header\n" + SOURCE.text, SOURCE.entries, SOURCE.target))
+    assert runs == ["sm_90"]
+    assemble(SOURCE, "sm_90a")
+    assemble(SOURCE, "sm_100")
+    assert runs == ["sm_90", "sm_90a", "sm_100"]
+
+
+def test_another_release_of_ptxas_misses(runs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assemble(SOURCE)
+    monkeypatch.setattr(module, "version", lambda ptxas: "99.1.2")
+    assemble(SOURCE)
+    assert len(runs) == 2
+
+
+@pytest.mark.parametrize("damage", ["cut", "swap", "json", "shape", "half"])
+def test_a_damaged_entry_is_made_anew(damage: str, runs: list[str], cache: Path) -> None:
+    good = assemble(SOURCE)
+    (code,), (facts,) = cache.glob("*.cubin"), cache.glob("*.json")
+    if damage == "cut":
+        code.write_bytes(good.cubin[:100])
+    elif damage == "swap":
+        code.write_bytes(good.cubin[:-1] + bytes([good.cubin[-1] ^ 1]))
+    elif damage == "json":
+        facts.write_text("{")
+    elif damage == "shape":
+        facts.write_text(json.dumps({**json.loads(facts.read_text()), "registers": [1]}))
+    else:
+        code.unlink()
+    again = assemble(SOURCE)
+    assert (again.cubin, again.registers) == (good.cubin, good.registers)
+    assert assemble(SOURCE) == again
+    assert len(runs) == 2
+    assert not [f for f in cache.iterdir() if f.suffix not in (".cubin", ".json")]
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path / "file"))
+    assert assemble(SOURCE).registers
+
+
+def test_bad_ptx_carries_the_whole_log() -> None:
+    bad = Source(HEAD + COPY.replace("ld.global.b32", "ld.nowhere.b32"), ("copy",), "sm_90")
+    with pytest.raises(AssembleError, match=r"sm_90.*line 10.*nowhere") as caught:
+        assemble(bad)
+    assert "aborted due to errors" in caught.value.log
+    assert "/" not in caught.value.log.split(";")[0]
+
+
+def test_a_target_that_the_text_is_too_new_for() -> None:
+    with pytest.raises(AssembleError, match="sm_80"):
+        assemble(SOURCE, "sm_80")
+
+
+def test_threads_share_the_cache() -> None:
+    gate = threading.Barrier(8)
+
+    def work(i: int) -> bytes:
+        gate.wait()
+        return assemble(SOURCE if i % 2 else Source(HEAD + COPY, ("copy",), "sm_90")).cubin
+
+    with ThreadPoolExecutor(8) as pool:
+        assert len(set(pool.map(work, range(8)))) == 2
+
+
+def test_the_environment_names_the_ptxas(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    wheel = find_ptxas()
+    assert wheel is not None
+    other = tmp_path / "ptxas"
+    other.write_text(f'#!/bin/sh\nexec "{wheel}" "$@"\n')
+    other.chmod(0o755)
+    monkeypatch.setenv("PTXGEN_PTXAS", str(other))
+    assert find_ptxas() == other
+    assert version(other) == version(wheel)
+    assert version(other).count(".") == 2
+    monkeypatch.setenv("PTXGEN_PTXAS", str(tmp_path / "absent"))
+    with pytest.raises(UnavailableError, match=r"PTXGEN_PTXAS is .*absent"):
+        assemble(SOURCE)
+
+
+def test_the_path_is_the_last_resort(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(module, "_wheel_ptxas", lambda: None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_ptxas() is None
+    with pytest.raises(UnavailableError, match="pip install nvidia-cuda-nvcc"):
+        assemble(SOURCE)
+    (tmp_path / "ptxas").write_text("#!/bin/sh\n")
+    (tmp_path / "ptxas").chmod(0o755)
+    assert find_ptxas() == tmp_path / "ptxas"
+
+
+def test_a_ptxas_that_says_nothing_sensible(tmp_path: Path) -> None:
+    mute = tmp_path / "ptxas"
+    mute.write_text("#!/bin/sh\necho hello\n")
+    mute.chmod(0o755)
+    with pytest.raises(UnavailableError, match="does not name a release"):
+        version(mute)
+    mute.chmod(0o644)
+    if not os.access(mute, os.X_OK):
+        version.cache_clear()
+        with pytest.raises(UnavailableError, match="does not run"):
+            version(mute)
+
+
+@pytest.mark.parametrize("layout", ["cu13", "cuda_nvcc"])
+def test_both_layouts_of_the_wheel_are_found(layout: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    program = tmp_path / layout / "bin" / "ptxas"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+
+    class Spec:
+        submodule_search_locations = (str(tmp_path),)
+
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: Spec)
+    assert find_ptxas() == program
