@@ -49,14 +49,38 @@ def _driver(text: str) -> str:
 
 
 VARIABLES = (
-    Variable("PTXGEN_DATABASE", "database", _path, lambda: platformdirs.user_data_path("ptxgen") / "tuning.sqlite",
-             "tuning.sqlite in the user's data directory", "the SQLite file that remembers what was measured"),
-    Variable("PTXGEN_CACHE", "cache", _path, lambda: platformdirs.user_cache_path("ptxgen"),
-             "the user's cache directory", "where compiled kernels are kept; safe to delete"),
-    Variable("PTXGEN_DRIVER", "driver", _driver, lambda: "auto",
-             "auto", "what runs the kernels: cuda, emulated, or auto (a GPU where there is one)"),
-    Variable("PTXGEN_PTXAS", "ptxas", _path, lambda: None,
-             "looked for", "the ptxas that assembles; without it: the nvidia-cuda-nvcc wheel, then the PATH"),
+    Variable(
+        "PTXGEN_DATABASE",
+        "database",
+        _path,
+        lambda: platformdirs.user_data_path("ptxgen") / "tuning.sqlite",
+        "tuning.sqlite in the user's data directory",
+        "the SQLite file that remembers what was measured",
+    ),
+    Variable(
+        "PTXGEN_CACHE",
+        "cache",
+        _path,
+        lambda: platformdirs.user_cache_path("ptxgen"),
+        "the user's cache directory",
+        "where compiled kernels are kept; safe to delete",
+    ),
+    Variable(
+        "PTXGEN_DRIVER",
+        "driver",
+        _driver,
+        lambda: "auto",
+        "auto",
+        "what runs the kernels: cuda, emulated, or auto (a GPU where there is one)",
+    ),
+    Variable(
+        "PTXGEN_PTXAS",
+        "ptxas",
+        _path,
+        lambda: None,
+        "looked for",
+        "the ptxas that assembles; without it: the nvidia-cuda-nvcc wheel, then the PATH",
+    ),
 )
 
 
