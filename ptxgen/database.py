@@ -264,7 +264,8 @@ class Database:
         where = " AND ".join(f"result.{name} = ?" for name in given)
         sql += f" WHERE {where} ORDER BY result.id" if given else " ORDER BY result.id"
         with self._guard():
-            yield from self._db.execute(sql, (*given.values(),))
+            for row in self._db.execute(sql, (*given.values(),)):  # noqa: UP028 it would close the cursor, perhaps too late
+                yield row
 
     def _measurement(self, row: Row) -> Measurement | None:
         """The measurement of a row of ``_COLUMNS``; None: this version does not know its problem or axes."""
@@ -294,7 +295,7 @@ class Database:
             "us": float(m.us) if m.samples else None,
             "registers": int(m.registers),
             "spills": int(m.spills),
-            "message": m.message,
+            "message": _text(m.message),
             "purpose": m.purpose,
             "samples": _samples(m),
             "created": float(created),
@@ -346,7 +347,7 @@ class Database:
         for number, us, samples, message, purpose, created in self._db.execute(sql, (*place.values(),)):
             if close and math.isclose(us, m.us, rel_tol=1e-5):
                 return int(number)
-            same = (samples, message, purpose) == (text, m.message, m.purpose)
+            same = (samples, message, purpose) == (text, _text(m.message), m.purpose)
             if same and m.created in (0, created):
                 return int(number)
         return None
@@ -532,6 +533,11 @@ def _canonical(config: str) -> str:
 
 def _samples(m: Measurement) -> str:
     return json.dumps([float(x) for x in m.samples])
+
+
+def _text(message: str) -> str:
+    """What a program printed may hold halves of characters, which SQLite refuses."""
+    return message.encode(errors="replace").decode()
 
 
 def _judge(m: Measurement, current: Current) -> str:

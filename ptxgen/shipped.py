@@ -116,7 +116,7 @@ def write_winners(path: Path, header: Header, winners: Iterable[Measurement]) ->
         if key in lines:
             raise InputError(f"{key} has two winners; it must have one")
         environment = {n: v for n, v in asdict(m.environment).items() if v and n not in ("device", "clock")}
-        cells = (key, str(m.config), f"{m.us:.6g}", m.digest, _json(environment, sort_keys=True))
+        cells = (key, str(m.config), f"{_microseconds(m.us):.6g}", m.digest, _json(environment, sort_keys=True))
         lines[key] = " | ".join(cells)
     head = [f"{_TITLE}{FORMAT}", *(f"{name}: {value}" for name, value in asdict(header).items())]
     head += [f"winners: {len(lines)}", " | ".join(_COLUMNS)]
@@ -141,7 +141,7 @@ class _Winners(Mapping[str, Measurement]):
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            lines = path.read_bytes().decode().rstrip("\n").split("\n")
+            lines = path.read_bytes().decode().replace("\r\n", "\n").rstrip("\n").split("\n")
         except FileNotFoundError:
             raise InputError(f"{path} does not exist") from None
         except (OSError, UnicodeDecodeError) as error:
@@ -206,13 +206,14 @@ def _environment(device: str, clock: str, text: str) -> Environment:
 def write_measurements(path: Path, header: Header, measurements: Iterable[Measurement]) -> int:
     """Write ``measurements.jsonl.xz``, sorted; how many there were. All lines are held in memory to sort them.
 
-    InputError: a measurement of another device or clock than the header's.
+    InputError: a measurement breaks a rule, or is of another device or clock than the header's.
     """
     lines = []
     for m in measurements:
         _of_header(m, header)
         values = m.as_dict()
         values["samples"] = [float(x) for x in m.samples]
+        _measurement(values)  # nothing is written that would not be read
         lines.append(_json(values))
     lines.sort()
     title = {"ptxgen": "measurements", "format": FORMAT, **asdict(header), "measurements": len(lines)}

@@ -45,7 +45,7 @@ def test_empty_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_unknown_driver_names_variable_and_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PTXGEN_DRIVER", "opencl")
-    with pytest.raises(InputError, match="PTXGEN_DRIVER is 'opencl'.*auto, cuda, emulated"):
+    with pytest.raises(InputError, match=r"PTXGEN_DRIVER is 'opencl'.*auto, cuda, emulated"):
         settings()
 
 

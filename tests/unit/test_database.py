@@ -1,0 +1,601 @@
+"""The tuning database: what it keeps through kills, newer and foreign files, and changes of the generator."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ptxgen
+from ptxgen import database as module
+from ptxgen.config import Config
+from ptxgen.database import APPLICATION, SCHEMA, SCHEMA_VERSION, Database, config_text
+from ptxgen.errors import ConfigError, CorruptError, DatabaseError, InputError, SchemaError
+from ptxgen.measurement import OUTCOMES, Environment, Measurement
+from ptxgen.problem import Gemm, Problem
+
+H200 = Environment("h200", "hardware", "cuda 13.0", "13.0.88", "graph 3x", "abc")
+EMULATED = Environment("emulated", "model")
+PROBLEM = Gemm(2560, 16, 2560)
+OLD, NEW = "0123456789abcdef", "fedcba9876543210"
+
+
+def measured(us: float = 10.0, **changes: Any) -> Measurement:
+    m = Measurement(PROBLEM, Config(kg=4), "ok", H200, (us, us + 1, us - 1), OLD, 64, 0, "", "sample", 1000.0)
+    return replace(m, **changes)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "made" / "on first use" / "tuning?#.sqlite"
+
+
+@pytest.fixture
+def db(path: Path) -> Any:
+    with Database(path) as database:
+        yield database
+
+
+def sql(path: Path, statement: str, *values: Any) -> list[Any]:
+    connection = sqlite3.connect(path)
+    with connection:
+        rows = connection.execute(statement, values).fetchall()
+    connection.close()
+    return rows
+
+
+# --- rows ----------------------------------------------------------------------------------------------------
+
+
+def test_every_field_survives_a_round_trip(db: Database, path: Path) -> None:
+    odd = Gemm(3, 5, 7, "TN", "f16", "f16", lda=9, aligned_b=2, deterministic=True)
+    stored = [
+        measured(),
+        measured(problem=odd, config=Config(ms=2, split=2), samples=(1 / 3,), registers=-1, purpose="bench"),
+        *(measured(outcome=o, samples=(), message=f"{o} — 'twice'\n") for o in OUTCOMES[1:]),
+    ]
+    assert [db.add(m) for m in stored] == list(range(1, len(stored) + 1))
+    with Database(path, readonly=True) as again:
+        read = list(again.measurements())
+    assert read == stored
+    assert {m.created for m in read} == {1000.0}
+    assert read[1].us == 1 / 3
+
+
+def test_a_measurement_without_a_date_gets_one(db: Database) -> None:
+    db.add(measured(created=0.0))
+    assert next(db.measurements()).created > 1.7e9
+
+
+def test_numpy_numbers_become_plain_ones(db: Database, path: Path) -> None:
+    import numpy as np
+
+    db.add(measured(registers=np.int64(40), samples=tuple(np.array([2.5, 3.5], np.float32))))
+    assert sql(path, "SELECT us, registers, typeof(us), typeof(registers) FROM result") == [
+        (3.0, 40, "real", "integer")
+    ]
+    assert next(db.measurements()).samples == (2.5, 3.5)
+
+
+def test_filters_select_by_each_of_their_columns(db: Database) -> None:
+    other = Gemm(7, 7, 7)
+    rows = [
+        measured(),
+        measured(problem=other),
+        measured(environment=EMULATED),
+        measured(outcome="timeout", samples=()),
+        measured(purpose="refine"),
+    ]
+    for m in rows:
+        db.add(m)
+    assert list(db.measurements(problem=other)) == [rows[1]]
+    assert list(db.measurements(device="emulated")) == [rows[2]]
+    assert list(db.measurements(clock="hardware", outcome="timeout")) == [rows[3]]
+    assert list(db.measurements(purpose="refine")) == [rows[4]]
+    assert list(db.measurements(device="t4")) == []
+    assert db.devices() == [("emulated", "model"), ("h200", "hardware")]
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"outcome": "fine"}, "outcome is 'fine'"),
+        ({"outcome": "timeout"}, "timeout has 3 samples"),
+        ({"samples": ()}, "ok has 0 samples"),
+        ({"samples": (float("nan"),)}, "positive and finite"),
+        ({"samples": (-1.0,)}, "positive and finite"),
+        ({"environment": Environment("h200", "sundial")}, "clock is 'sundial'"),
+    ],
+)
+def test_bad_measurements_are_refused_and_leave_nothing(db: Database, changes: dict[str, Any], named: str) -> None:
+    with pytest.raises(InputError, match=named):
+        db.add(measured(**changes))
+    assert db.info()["measurements"] == 0
+
+
+def test_columns_can_be_queried_by_hand(db: Database, path: Path) -> None:
+    db.add(measured(problem=Gemm(8, 4, 2, "TN", lda=16)))
+    row = "m, n, k, layout, dtype, compute, us, device, driver, ptxas, policy, revision, digest"
+    assert sql(path, f"SELECT {row} FROM result") == [
+        (8, 4, 2, "TN", "f32", "f32", 10.0, "h200", "cuda 13.0", "13.0.88", "graph 3x", "abc", OLD)
+    ]
+    ((fields, samples),) = sql(path, "SELECT fields, samples FROM result")
+    assert json.loads(fields)["lda"] == 16
+    assert json.loads(samples) == [10.0, 11.0, 9.0]
+
+
+# --- resuming ------------------------------------------------------------------------------------------------
+
+
+def test_seen_names_what_was_tried_on_that_device_and_clock(db: Database) -> None:
+    db.add(measured())
+    db.add(measured(config=Config(kg=8), outcome="crashed", samples=()))
+    db.add(measured(environment=EMULATED))
+    key = PROBLEM.key()
+    assert db.seen("h200", "hardware") == {(key, config_text(Config(kg=4))), (key, config_text(Config(kg=8)))}
+    assert db.seen("h200", "hardware", purpose="refine") == set()
+    assert db.seen("h200", "model") == set()
+
+
+def test_a_row_older_than_an_axis_means_its_default(db: Database, path: Path) -> None:
+    db.add(measured())
+    sql(path, "UPDATE measurement SET config = replace(config, ' resident=1', '')")
+    assert sql(path, "SELECT config FROM measurement WHERE config LIKE '%resident%'") == []
+    assert db.seen("h200", "hardware") == {(PROBLEM.key(), config_text(Config(kg=4)))}
+    assert list(db.measurements()) == [measured()]
+
+
+def test_a_row_with_an_unknown_axis_is_kept_counted_and_not_returned(db: Database, path: Path) -> None:
+    db.set_winner(measured())
+    db.add(measured(config=Config(kg=8)))
+    sql(path, "UPDATE measurement SET config = config || ' warp_magic=3' WHERE id = 1")
+    assert [m.config.kg for m in db.measurements()] == [8]
+    assert len(db.seen("h200", "hardware")) == 1
+    assert (db.info()["unreadable"], db.info()["measurements"]) == (1, 2)
+    assert db.best(PROBLEM, "h200") is None
+    ((key, reason),) = db.demote("h200", lambda problem, config: OLD)
+    assert key == PROBLEM.key()
+    assert "unknown" in reason
+
+
+def test_adding_while_reading_is_fine(db: Database) -> None:
+    for us in range(1, 50):
+        db.add(measured(us + 1.0))
+    for read, _ in enumerate(db.measurements()):
+        if read < 20:
+            db.add(measured(problem=Gemm(1, 1, read)))
+    assert db.info()["measurements"] == 69
+
+
+# --- winners -------------------------------------------------------------------------------------------------
+
+
+def test_the_winner_is_the_one_that_was_set(db: Database) -> None:
+    fast, slow = measured(5.0), measured(50.0)
+    assert db.best(PROBLEM, "h200") is None
+    db.add(fast)
+    db.set_winner(fast)
+    assert db.best(PROBLEM, "h200") == fast
+    assert db.info()["measurements"] == 1  # it was stored already
+    db.set_winner(slow)
+    assert db.best(PROBLEM, "h200") == slow
+    assert (db.info()["measurements"], len(list(db.winners()))) == (2, 1)
+    assert db.best(Gemm(2560, 16, 2561), "h200") is None
+    assert db.best(PROBLEM, "h100") is None
+
+
+def test_a_measurement_added_without_a_date_is_recognised(db: Database) -> None:
+    m = measured(created=0.0)
+    db.add(m)
+    db.set_winner(m)
+    assert db.info()["measurements"] == 1
+
+
+def test_a_modelled_time_never_wins_for_hardware(db: Database) -> None:
+    modelled = measured(0.001, samples=(0.001,), environment=Environment("h200", "model"))
+    db.set_winner(modelled)
+    assert db.best(PROBLEM, "h200") is None
+    assert list(db.winners(clock="hardware")) == []
+    real = measured()
+    db.set_winner(real)
+    assert db.best(PROBLEM, "h200") == real
+    assert db.best(PROBLEM, "h200", "model") == modelled
+    assert db.merge([], [modelled]) == {"measurements": 0, "known": 0, "winners": 0, "kept": 1, "stale": 0}
+    assert db.best(PROBLEM, "h200") == real
+
+
+def test_a_failure_cannot_win(db: Database) -> None:
+    failure = measured(outcome="wrong_result", samples=())
+    with pytest.raises(InputError, match="must be ok"):
+        db.set_winner(failure)
+    with pytest.raises(InputError, match="must be ok"):
+        db.merge([], [failure])
+    assert db.info()["measurements"] == 0
+
+
+def test_demote_marks_the_winners_whose_kernel_changed(db: Database) -> None:
+    broken, changed, same, elsewhere = Gemm(1, 1, 1), Gemm(2, 2, 2), Gemm(3, 3, 3), Gemm(4, 4, 4)
+    for problem in (broken, changed, same):
+        db.set_winner(measured(problem=problem))
+    db.set_winner(measured(problem=elsewhere, environment=replace(H200, device="a100")))
+
+    def current(problem: Problem, config: Config) -> str:
+        assert config == Config(kg=4)
+        if problem == broken:
+            raise ConfigError("kg is 4; it must be 1", "slices")
+        return NEW if problem == changed else OLD
+
+    demoted = dict(db.demote("h200", current))
+    assert set(demoted) == {broken.key(), changed.key()}
+    assert "kg is 4" in demoted[broken.key()]
+    assert OLD in demoted[changed.key()]
+    assert NEW in demoted[changed.key()]
+    assert db.best(changed, "h200") is None
+    assert [m.problem for m in db.winners()] == [same, elsewhere]
+    assert {row[:3] for row in db.stale("h200")} == {(p.key(), "h200", "hardware") for p in (broken, changed)}
+    assert db.info()["winners"][1] == {"device": "h200", "clock": "hardware", "count": 1, "stale": 2}
+    assert db.info()["measurements"] == 4  # nothing is deleted
+
+    assert db.demote("h200", current) == []  # nothing new
+    assert db.demote("h200", lambda problem, config: OLD) == []
+    assert db.best(changed, "h200") is not None  # the kernel is back, and so is its winner
+
+
+def test_a_winner_without_a_digest_is_stale(db: Database) -> None:
+    db.set_winner(measured(digest=""))
+    assert len(db.demote("h200", lambda problem, config: OLD)) == 1
+
+
+def test_a_new_winner_takes_the_place_of_a_stale_one(db: Database) -> None:
+    db.set_winner(measured())
+    db.demote("h200", lambda problem, config: NEW)
+    fresh = measured(20.0, digest=NEW)
+    db.set_winner(fresh)
+    assert db.best(PROBLEM, "h200") == fresh
+    assert db.stale() == []
+
+
+# --- merging -------------------------------------------------------------------------------------------------
+
+
+def test_merging_twice_adds_nothing(db: Database) -> None:
+    rows = [measured(), measured(), measured(11.0), measured(created=0.0), measured(outcome="crashed", samples=())]
+    first = db.merge(rows, [measured()])
+    assert first == {"measurements": 3, "known": 2, "winners": 1, "kept": 0, "stale": 0}
+    again = db.merge(rows, [measured()])
+    assert again == {"measurements": 0, "known": 5, "winners": 0, "kept": 1, "stale": 0}
+    assert db.info()["measurements"] == 3
+
+
+def test_the_faster_winner_stays(db: Database) -> None:
+    db.set_winner(measured(10.0))
+    better, worse = measured(8.0, config=Config(kg=8)), measured(12.0, config=Config(kg=16))
+    assert db.merge([], [worse])["kept"] == 1
+    assert db.best(PROBLEM, "h200") == measured(10.0)
+    assert db.merge([], [better])["winners"] == 1
+    assert db.best(PROBLEM, "h200") == better
+    assert db.merge([], [worse, measured(10.0)])["kept"] == 2
+    assert db.best(PROBLEM, "h200") == better
+
+
+def test_a_winner_whose_kernel_is_not_ours_comes_in_stale(db: Database) -> None:
+    asked = []
+
+    def current(device: str, problem: Problem, config: Config) -> str:
+        asked.append((device, problem, config))
+        return NEW
+
+    assert db.merge([], [measured()], current)["stale"] == 1
+    assert asked == [("h200", PROBLEM, Config(kg=4))]
+    assert db.best(PROBLEM, "h200") is None
+    assert len(db.stale()) == 1
+    slow = measured(99.0, digest=NEW)
+    assert db.merge([], [slow], current)["winners"] == 1  # slow and valid beats fast and stale
+    assert db.best(PROBLEM, "h200") == slow
+    assert db.merge([], [measured()], current)["stale"] == 1
+    assert db.best(PROBLEM, "h200") == slow
+
+
+def test_a_stale_winner_comes_back_only_when_it_was_verified(db: Database) -> None:
+    db.set_winner(measured())
+    db.demote("h200", lambda problem, config: NEW)
+    assert db.merge([], [measured()])["kept"] == 1
+    assert db.best(PROBLEM, "h200") is None
+    assert db.merge([], [measured()], lambda device, problem, config: OLD)["winners"] == 1
+    assert db.best(PROBLEM, "h200") == measured()
+
+
+def test_a_merge_that_fails_half_way_leaves_nothing(db: Database) -> None:
+    db.set_winner(measured())
+
+    def rows() -> Any:
+        yield measured(1.5, problem=Gemm(5, 5, 5), environment=replace(H200, driver="cuda 14"))
+        raise CorruptError("line 2")
+
+    with pytest.raises(CorruptError, match="line 2"):
+        db.merge(rows(), [measured(3.0, config=Config())])
+    assert list(db.measurements()) == [measured()]
+    assert db.best(PROBLEM, "h200") == measured()
+    assert db.info()["problems"] == 1
+    db.add(measured(problem=Gemm(5, 5, 5), environment=replace(H200, driver="cuda 14")))  # and is usable after it
+    assert db.info()["problems"] == 2
+
+
+def test_a_median_of_six_digits_finds_the_row_that_it_came_from(db: Database) -> None:
+    db.add(measured(100 / 3))
+    shortened = measured(samples=(33.3333,), created=0.0, purpose="")
+    db.merge([], [shortened])
+    best = db.best(PROBLEM, "h200")
+    assert best is not None
+    assert best.samples == measured(100 / 3).samples
+    assert db.info()["measurements"] == 1
+
+
+# --- the file ------------------------------------------------------------------------------------------------
+
+
+def test_every_schema_version_has_its_line_of_history() -> None:
+    history = SCHEMA[: SCHEMA.index("CREATE")].splitlines()
+    lines = [line.split()[1] for line in history if line.startswith("--   ")]
+    assert lines == [str(v) for v in range(1, SCHEMA_VERSION + 1)]
+
+
+def test_the_journal_is_a_log_and_the_file_is_marked(db: Database, path: Path) -> None:
+    assert sql(path, "PRAGMA journal_mode") == [("wal",)]
+    assert sql(path, "PRAGMA user_version") == [(SCHEMA_VERSION,)]
+    assert sql(path, "PRAGMA application_id") == [(APPLICATION,)]
+
+
+def untouched(path: Path, before: bytes) -> None:
+    assert path.read_bytes() == before
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("readonly", [False, True])
+def test_a_newer_schema_is_refused_and_untouched(path: Path, readonly: bool) -> None:
+    with Database(path) as db:
+        db.add(measured())
+    sql(path, f"PRAGMA user_version = {SCHEMA_VERSION + 3}")
+    before = path.read_bytes()
+    with pytest.raises(SchemaError, match=f"version {SCHEMA_VERSION + 3}.* {SCHEMA_VERSION}") as caught:
+        Database(path, readonly=readonly)
+    assert str(path) in str(caught.value)
+    untouched(path, before)
+
+
+def test_a_newer_schema_that_is_still_in_the_log_is_refused(path: Path) -> None:
+    with Database(path) as older:
+        older.add(measured())
+        newer = sqlite3.connect(path)
+        newer.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+        assert path.read_bytes()[60:64] == SCHEMA_VERSION.to_bytes(4, "big")  # not in the file itself yet
+        with pytest.raises(SchemaError, match=f"version {SCHEMA_VERSION + 1}"):
+            Database(path)
+        newer.close()
+
+
+@pytest.mark.parametrize("readonly", [False, True])
+@pytest.mark.parametrize("content", [b"M,N,K,us\n1,2,3,4\n" * 40, b"SQLite format 3\0", b"x"])
+def test_what_is_no_database_is_refused_and_untouched(tmp_path: Path, content: bytes, readonly: bool) -> None:
+    path = tmp_path / "notes.csv"
+    path.write_bytes(content)
+    with pytest.raises(CorruptError, match=r"notes\.csv"):
+        Database(path, readonly=readonly)
+    untouched(path, content)
+
+
+def test_another_programs_database_is_refused_and_untouched(tmp_path: Path) -> None:
+    path = tmp_path / "history.sqlite"
+    sql(path, "CREATE TABLE urls (url TEXT)")
+    before = path.read_bytes()
+    with pytest.raises(CorruptError, match=r"history\.sqlite.*not one of ptxgen's"):
+        Database(path)
+    untouched(path, before)
+
+
+def test_a_truncated_database_is_reported_as_corrupt(path: Path) -> None:
+    with Database(path) as db:
+        for us in range(1, 200):
+            db.add(measured(us + 1.0, problem=Gemm(us, 1, 1)))
+    before = path.read_bytes()
+    path.write_bytes(before[: len(before) // 2])
+    with pytest.raises(CorruptError, match="tuning"), Database(path) as db:
+        list(db.measurements())
+
+
+def test_a_damaged_page_is_reported_as_corrupt(path: Path) -> None:
+    with Database(path) as db:
+        for us in range(1, 200):
+            db.add(measured(us + 1.0, problem=Gemm(us, 1, 1)))
+    content = bytearray(path.read_bytes())
+    content[4096 * 2 :] = random.Random(1).randbytes(len(content) - 4096 * 2)
+    path.write_bytes(content)
+    with pytest.raises(CorruptError, match="tuning"), Database(path) as db:
+        list(db.measurements())
+
+
+def test_samples_that_are_no_list_are_reported_as_corrupt(db: Database, path: Path) -> None:
+    db.add(measured())
+    sql(path, "UPDATE measurement SET samples = '[1.0, '")
+    with pytest.raises(CorruptError, match="measurement 1"):
+        list(db.measurements())
+
+
+def test_an_empty_file_becomes_a_database(tmp_path: Path) -> None:
+    path = tmp_path / "new.sqlite"
+    path.touch()
+    with pytest.raises(DatabaseError, match="is empty"):
+        Database(path, readonly=True)
+    assert path.stat().st_size == 0
+    with Database(path) as db:
+        db.add(measured())
+        assert db.info()["measurements"] == 1
+
+
+def test_a_folder_or_an_impossible_place_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DatabaseError, match="cannot be read"):
+        Database(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DatabaseError, match="file"):
+        Database(tmp_path / "file" / "tuning.sqlite")
+
+
+def test_reading_only_makes_and_changes_nothing(path: Path) -> None:
+    with pytest.raises(DatabaseError, match="does not exist"):
+        Database(path, readonly=True)
+    assert not path.parent.exists()
+    with Database(path) as db:
+        db.set_winner(measured())
+    before = path.read_bytes()
+    with Database(path, readonly=True) as db:
+        assert db.best(PROBLEM, "h200") == measured()
+        for attempt in (lambda: db.add(measured()), lambda: db.set_winner(measured(1.5)), lambda: db.merge([], [])):
+            with pytest.raises(DatabaseError, match="reading only"):
+                attempt()
+    assert path.read_bytes() == before
+
+
+def test_a_database_in_a_folder_that_cannot_be_written_can_be_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Database(path) as db:
+        db.add(measured())
+    monkeypatch.setattr(module.os, "access", lambda *_: False)
+    with Database(path, readonly=True) as db:
+        assert list(db.measurements()) == [measured()]
+        assert [p.name for p in path.parent.iterdir()] == [path.name]  # not even SQLite's index of the log
+
+
+def test_several_readers_see_what_a_writer_adds(db: Database, path: Path) -> None:
+    with Database(path, readonly=True) as one, Database(path, readonly=True) as two:
+        db.add(measured())
+        assert list(one.measurements()) == list(two.measurements()) == [measured()]
+        reading = one.measurements()
+        next(reading)
+        db.add(measured(12.0))  # no reader makes a writer wait
+        assert len(list(two.measurements())) == 2
+
+
+def test_waiting_for_another_writer_ends_in_an_error(db: Database, path: Path) -> None:
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with Database(path, timeout=0.05) as waiting, pytest.raises(DatabaseError, match="locked") as caught:
+        waiting.add(measured())
+    assert not isinstance(caught.value, CorruptError)
+    other.execute("ROLLBACK")
+    other.close()
+
+
+def test_a_closed_database_is_an_error(path: Path) -> None:
+    db = Database(path)
+    db.close()
+    with pytest.raises(DatabaseError, match="closed"):
+        db.add(measured())
+
+
+def test_info_counts_by_device_clock_and_outcome(db: Database, path: Path) -> None:
+    for m in (measured(), measured(11.0), measured(outcome="timeout", samples=()), measured(environment=EMULATED)):
+        db.add(m)
+    db.set_winner(measured())
+    info = db.info()
+    assert info["rows"] == [
+        {"device": "emulated", "clock": "model", "outcome": "ok", "count": 1},
+        {"device": "h200", "clock": "hardware", "outcome": "ok", "count": 2},
+        {"device": "h200", "clock": "hardware", "outcome": "timeout", "count": 1},
+    ]
+    assert info["winners"] == [{"device": "h200", "clock": "hardware", "count": 1, "stale": 0}]
+    assert (info["path"], info["schema"], info["problems"], info["measurements"]) == (str(path), 1, 1, 4)
+    assert info["bytes"] >= path.stat().st_size
+    json.dumps(info)
+
+
+# --- other processes -----------------------------------------------------------------------------------------
+
+CHILD = """
+import sys
+from ptxgen.config import Config
+from ptxgen.database import Database
+from ptxgen.measurement import Environment, Measurement
+from ptxgen.problem import Gemm
+
+path, first, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+with Database(path) as db:
+    for i in range(first, first + count):
+        db.add(Measurement(Gemm(i, 1, 1), Config(), "ok", Environment("h200"), (1.0,), created=1.0))
+        print(i, flush=True)
+"""
+
+
+def child(path: Path, first: int, count: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", CHILD, str(path), str(first), str(count)]
+    root = Path(ptxgen.database.__file__).parents[1]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+
+
+def test_every_acknowledged_row_survives_kill_9(path: Path) -> None:
+    acknowledged: list[int] = []
+    for turn, wait_for in enumerate((1, 7, 23)):
+        process = child(path, 1000 * turn, 1000)
+        assert process.stdout is not None
+        for _ in range(wait_for):
+            acknowledged.append(int(process.stdout.readline()))
+        process.send_signal(signal.SIGKILL)
+        acknowledged += [int(line) for line in process.stdout.read().split("\n")[:-1]]
+        process.stdout.close()
+        assert process.wait() == -signal.SIGKILL
+    with Database(path) as db:
+        stored = [m.problem.m for m in db.measurements()]
+        assert set(acknowledged) <= set(stored)
+        assert len(stored) <= len(acknowledged) + 3  # at most one a kill was stored and not acknowledged
+        assert len(stored) == len(set(stored))
+        db.add(measured())  # and it goes on
+    assert sql(path, "PRAGMA integrity_check") == [("ok",)]
+
+
+def test_several_processes_make_and_fill_one_database(path: Path) -> None:
+    path.parent.mkdir(parents=True)
+    processes = [child(path, 100 * i, 20) for i in range(3)]
+    assert [p.wait(120) for p in processes] == [0, 0, 0]
+    for p in processes:
+        assert p.stdout is not None
+        p.stdout.close()
+    with Database(path, readonly=True) as db:
+        assert sorted(m.problem.m for m in db.measurements()) == [100 * i + j for i in range(3) for j in range(20)]
+
+
+def test_a_kill_during_the_first_write_leaves_a_usable_file(path: Path) -> None:
+    process = child(path, 0, 1000)
+    while not path.exists() and process.poll() is None:
+        pass
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert process.stdout is not None
+    process.stdout.close()
+    with Database(path) as db:
+        db.add(measured())
+        assert measured() in list(db.measurements())
+
+
+# --- the package ---------------------------------------------------------------------------------------------
+
+
+def test_nothing_in_the_package_imports_a_pickle() -> None:
+    banned = {"pickle", "_pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
+    files = list(Path(ptxgen.database.__file__).parent.rglob("*.py"))
+    assert len(files) > 10
+    for file in files:
+        text = file.read_text()
+        for node in ast.walk(ast.parse(text)):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not {n.split(".")[0] for n in names} & banned, file
+        assert "allow_pickle=True" not in text, file

@@ -1,0 +1,490 @@
+"""Tuning results as text: the same bytes for the same content, and no line gets in that breaks a rule."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ptxgen import shipped
+from ptxgen.config import Config
+from ptxgen.database import Database
+from ptxgen.errors import ConfigError, CorruptError, DatabaseError, InputError, SchemaError
+from ptxgen.measurement import OUTCOMES, Environment, Measurement
+from ptxgen.problem import Gemm, Problem
+from ptxgen.shipped import Header
+
+H200 = Environment("h200", "hardware", "cuda 13.0 | r580", "13.0.88", "graph", "abc")
+EMULATED = Environment("emulated", "model")
+HEADER = Header("h200", "hardware", "4101e5d", "python -m ptxgen tune gemm: all", "2026-01-31")
+OLD, NEW = "0123456789abcdef", "fedcba9876543210"
+SMALL, WIDE, ODD = Gemm(64, 64, 64), Gemm(2560, 16, 2560, "NT"), Gemm(3, 5, 7, "TN", "f16", "f16", aligned_a=2)
+
+
+def measured(problem: Gemm = WIDE, us: float = 12.5, **changes: Any) -> Measurement:
+    m = Measurement(
+        problem, Config(kg=4, vec_a=4), "ok", H200, (us, us * 1.1, us * 0.9), OLD, 64, 0, "", "refine", 1000.0
+    )
+    return replace(m, **changes)
+
+
+THREE = [measured(WIDE), measured(SMALL, 1 / 3, config=Config(ms=2)), measured(ODD, 123456.789)]
+FAILURES = [measured(outcome=o, samples=(), message=f"{o}: ‘why’\n\u2028 \ud800") for o in OUTCOMES[1:]]
+
+
+@pytest.fixture
+def winners(tmp_path: Path) -> Path:
+    path = tmp_path / "h200" / "winners.txt"
+    shipped.write_winners(path, HEADER, THREE)
+    return path
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> Path:
+    path = tmp_path / "h200" / "measurements.jsonl.xz"
+    shipped.write_measurements(path, HEADER, [*THREE, *FAILURES])
+    return path
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Iterator[Database]:
+    with Database(tmp_path / "tuning.sqlite") as database:
+        yield database
+
+
+def short(m: Measurement) -> Measurement:
+    """What is left of a winner as text."""
+    return replace(m, samples=(float(f"{m.us:.6g}"),), registers=-1, spills=-1, purpose="", created=0.0)
+
+
+# --- winners.txt ---------------------------------------------------------------------------------------------
+
+
+def test_winners_survive_a_round_trip(winners: Path) -> None:
+    header, read = shipped.read_winners(winners)
+    assert header == HEADER
+    assert sorted(read, key=lambda m: m.us) == sorted(map(short, THREE), key=lambda m: m.us)
+
+
+def test_winners_are_sorted_readable_lines(winners: Path) -> None:
+    text = winners.read_text()
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    assert lines == sorted(lines)
+    line = next(line for line in lines if line.startswith(WIDE.key()))
+    assert line.startswith(f"{WIDE.key()} | {Config(kg=4, vec_a=4)} | 12.5 | {OLD} | {{")
+    for value in ("format 1", "device: h200", "clock: hardware", HEADER.commit, HEADER.command, HEADER.date):
+        assert value in text.split(lines[0])[0]
+
+
+def test_the_same_winners_give_the_same_bytes_in_any_order(winners: Path, tmp_path: Path) -> None:
+    again = tmp_path / "again.txt"
+    shipped.write_winners(again, HEADER, reversed(THREE))
+    assert again.read_bytes() == winners.read_bytes()
+    shipped.write_winners(again, *shipped.read_winners(winners))
+    assert again.read_bytes() == winners.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("bad", "named"),
+    [
+        (measured(outcome="timeout", samples=()), "must be ok"),
+        (measured(digest="short"), "has digest 'short'"),
+        (measured(environment=replace(H200, device="a100")), "device is 'a100'"),
+        (measured(environment=replace(H200, clock="model")), "clock is 'model'"),
+        (measured(us=99.0), "two winners"),
+        (measured(Gemm(1, 1, 1), samples=(-1.0,)), r"time is -1\.0"),
+    ],
+)
+def test_a_bad_winner_is_not_written_and_the_old_file_stays(winners: Path, bad: Measurement, named: str) -> None:
+    before = winners.read_bytes()
+    with pytest.raises(InputError, match=named):
+        shipped.write_winners(winners, HEADER, [*THREE, bad])
+    assert winners.read_bytes() == before
+    assert [p.name for p in winners.parent.iterdir()] == [winners.name]
+
+
+@pytest.mark.parametrize("field", ["device", "clock", "commit", "command", "date"])
+def test_a_header_is_made_of_single_lines(field: str) -> None:
+    with pytest.raises(InputError, match=field):
+        replace(HEADER, **{field: "two\nlines"})
+
+
+@pytest.mark.parametrize("device", ["", "../h200", "H200", "a/b", ".."])
+def test_a_device_must_name_a_folder(device: str) -> None:
+    with pytest.raises(InputError, match="device"):
+        Header(device)
+
+
+Edit = Callable[[str], str]
+WINNER_RULES: list[tuple[str, Edit, type[Exception], str]] = [
+    ("newer format", lambda t: t.replace("format 1", "format 7"), SchemaError, "line 1.*format 7.*up to 1"),
+    ("no format", lambda t: t.replace("format 1", "format x"), CorruptError, "line 1.*format is 'x'"),
+    ("no title", lambda t: t.split("\n", 1)[1], CorruptError, "line 1.*ptxgen winners"),
+    ("empty", lambda t: "", CorruptError, "line 1.*ptxgen winners"),
+    ("unknown clock", lambda t: t.replace("clock: hardware", "clock: sundial"), CorruptError, "clock is 'sundial'"),
+    ("no device", lambda t: t.replace("device: h200", "device:"), CorruptError, "device is ''"),
+    ("cut at a line", lambda t: t[: t.rstrip().rindex("\n") + 1], CorruptError, "says '3' winners, it has 2"),
+    ("cut in a line", lambda t: t.rstrip()[:-3], CorruptError, "line 11"),
+    ("a line twice", lambda t: t + t.rstrip().rsplit("\n", 1)[1] + "\n", CorruptError, "line 12.*twice"),
+    ("unknown axis", lambda t: t.replace(" vec_a=4", " warp_magic=4", 1), CorruptError, "line 9.*warp_magic"),
+    ("axis without a number", lambda t: t.replace("vec_a=4", "vec_a=four", 1), CorruptError, "line 9.*four"),
+    ("unknown layout", lambda t: t.replace(" NT ", " QT "), CorruptError, "line 9.*layout is 'QT'"),
+    ("other spelling", lambda t: t.replace("2560,16,", "2560,016,"), CorruptError, "line 9.*must be written as"),
+    ("time is no number", lambda t: t.replace("| 12.5 |", "| fast |"), CorruptError, "line 9.*fast"),
+    ("time is not positive", lambda t: t.replace("| 12.5 |", "| 0 |"), CorruptError, "line 9.*positive"),
+    ("time is not finite", lambda t: t.replace("| 12.5 |", "| nan |"), CorruptError, "line 9.*finite"),
+    ("digest", lambda t: t.replace(OLD, OLD[:-1], 1), CorruptError, "line 9.*16 hexadecimal"),
+    ("three columns", lambda t: t.replace(" | 12.5", "", 1).replace(f" | {OLD} | ", " ", 1), CorruptError, "3 columns"),
+    ("environment", lambda t: t.replace('"ptxas"', '"pxtas"', 1), CorruptError, "line 9.*pxtas"),
+    ("environment's type", lambda t: t.replace('"13.0.88"', "13", 1), CorruptError, "line 9.*ptxas"),
+    ("not UTF-8", lambda t: t.replace("NT", "\udcff"), CorruptError, "as text"),
+]
+
+
+@pytest.mark.parametrize(("edit", "error", "named"), [r[1:] for r in WINNER_RULES], ids=[r[0] for r in WINNER_RULES])
+def test_a_broken_winners_file_names_file_line_and_rule(
+    winners: Path, db: Database, edit: Edit, error: type[Exception], named: str
+) -> None:
+    text = winners.read_text()
+    edited = edit(text)
+    assert edited != text
+    winners.write_bytes(edited.encode(errors="surrogateescape"))
+    with pytest.raises(error, match=named) as caught:
+        shipped.read_winners(winners)
+    assert str(winners) in str(caught.value)
+    with pytest.raises(DatabaseError):
+        shipped.import_text(db, winners)
+    assert db.info()["problems"] == db.info()["measurements"] == 0
+
+
+def test_line_ends_of_another_system_are_fine(winners: Path) -> None:
+    expected = shipped.read_winners(winners)
+    winners.write_bytes(winners.read_bytes().replace(b"\n", b"\r\n"))
+    assert shipped.read_winners(winners) == expected
+
+
+# --- measurements.jsonl.xz -----------------------------------------------------------------------------------
+
+
+def test_measurements_survive_a_round_trip(raw: Path) -> None:
+    header, rows = shipped.read_measurements(raw)
+    assert header == HEADER
+    read = list(rows)
+    assert len(read) == len(THREE) + len(FAILURES)
+    assert all(m in read for m in [*THREE, *FAILURES])
+    assert {m.created for m in read} == {1000.0}
+
+
+def test_the_same_measurements_give_the_same_bytes_in_any_order(raw: Path, tmp_path: Path) -> None:
+    again = tmp_path / "again.xz"
+    assert shipped.write_measurements(again, HEADER, [*FAILURES, *reversed(THREE)]) == 8
+    assert again.read_bytes() == raw.read_bytes()
+
+
+@pytest.mark.parametrize("bad", [measured(samples=(0.0,)), measured(samples=()), measured(outcome="fine")])
+def test_nothing_is_written_that_would_not_be_read(raw: Path, bad: Measurement) -> None:
+    before = raw.read_bytes()
+    with pytest.raises(InputError):
+        shipped.write_measurements(raw, HEADER, [bad])
+    assert raw.read_bytes() == before
+
+
+def test_reading_is_streaming(tmp_path: Path) -> None:
+    path = tmp_path / "measurements.jsonl.xz"
+    shipped.write_measurements(path, HEADER, [measured(us=i + 2.0) for i in range(3000)])
+    path.write_bytes(path.read_bytes()[:-40])
+    _, rows = shipped.read_measurements(path)
+    assert next(rows).outcome == "ok"  # the start is there before the damage is met
+    with pytest.raises(CorruptError, match="cut short"):
+        list(rows)
+
+
+def repacked(path: Path, edit: Callable[[list[str]], list[str]]) -> None:
+    lines = edit(lzma.decompress(path.read_bytes()).decode().splitlines())
+    path.write_bytes(lzma.compress("".join(f"{line}\n" for line in lines).encode()))
+
+
+def last_row(**changes: Any) -> Callable[[list[str]], list[str]]:
+    """An edit of the last line, which is an ``ok`` row; a value of None takes the name away."""
+
+    def edit(lines: list[str]) -> list[str]:
+        values = {**json.loads(lines[-1]), **changes}
+        return [*lines[:-1], json.dumps({n: v for n, v in values.items() if v is not None})]
+
+    return edit
+
+
+def environment(**changes: Any) -> Callable[[list[str]], list[str]]:
+    return lambda lines: last_row(environment={**json.loads(lines[-1])["environment"], **changes})(lines)
+
+
+def header(**changes: Any) -> Callable[[list[str]], list[str]]:
+    return lambda lines: [json.dumps({**json.loads(lines[0]), **changes}), *lines[1:]]
+
+
+ROW_RULES: list[tuple[str, Any, type[Exception], str]] = [
+    ("newer format", header(format=2), SchemaError, "line 1.*format 2.*up to 1"),
+    ("no format", header(format=None), CorruptError, "line 1.*format is None"),
+    ("something else", header(ptxgen="model"), CorruptError, "line 1.*ptxgen"),
+    ("unknown header", header(host="x"), CorruptError, "line 1.*host"),
+    ("header's type", header(commit=3), CorruptError, "line 1.*commit"),
+    ("header is a list", lambda lines: ["[1]", *lines[1:]], CorruptError, "line 1.*JSON object"),
+    ("nothing", lambda lines: [], CorruptError, "line 1"),
+    ("a line less", lambda lines: lines[:-1], CorruptError, "says 8 measurements, it has 7"),
+    ("no JSON", lambda lines: [*lines[:-1], lines[-1][:-5]], CorruptError, "line 9"),
+    ("deep JSON", lambda lines: [*lines[:-1], "[" * 100_000], CorruptError, "line 9"),
+    ("unknown name", last_row(colour="red"), CorruptError, "line 9.*colour"),
+    ("missing name", last_row(outcome=None), CorruptError, "line 9.*lacks outcome"),
+    ("unknown axis", last_row(config="ms=8 warp_magic=1"), CorruptError, "line 9.*warp_magic"),
+    ("bad problem", last_row(problem="gemm 1,2 NN f32"), CorruptError, "line 9.*shape"),
+    ("bad number in problem", last_row(problem="gemm 1,2,3 NN f32 lda=x"), CorruptError, "line 9"),
+    ("unknown outcome", last_row(outcome="fine"), CorruptError, "line 9.*outcome is 'fine'"),
+    ("outcome against samples", last_row(outcome="timeout"), CorruptError, "line 9.*timeout has 3 samples"),
+    ("no samples", last_row(samples=[]), CorruptError, "line 9.*ok has 0 samples"),
+    ("sample is text", last_row(samples=["1.0"]), CorruptError, "line 9.*positive and finite"),
+    ("sample is infinite", last_row(samples=[float("inf")]), CorruptError, "line 9.*Infinity"),
+    ("sample is negative", last_row(samples=[-1.0]), CorruptError, "line 9.*positive and finite"),
+    ("sample too large", last_row(samples=[10**400]), CorruptError, "line 9"),
+    ("registers are text", last_row(registers="64"), CorruptError, "line 9.*registers"),
+    ("registers are true", last_row(registers=True), CorruptError, "line 9.*registers"),
+    ("registers too large", last_row(registers=1 << 70), CorruptError, "line 9.*registers"),
+    ("created too large", last_row(created=10**400), CorruptError, "line 9"),
+    ("other device", environment(device="a100"), CorruptError, "line 9.*device is 'a100'"),
+    ("other clock", environment(clock="model"), CorruptError, "line 9.*clock is 'model'"),
+    ("unknown environment", environment(host="x"), CorruptError, "line 9.*host"),
+    ("no device", last_row(environment={}), CorruptError, "line 9.*lacks device"),
+]
+
+
+@pytest.mark.parametrize(("edit", "error", "named"), [r[1:] for r in ROW_RULES], ids=[r[0] for r in ROW_RULES])
+def test_a_broken_line_names_file_line_and_rule_and_nothing_gets_in(
+    raw: Path, db: Database, edit: Any, error: type[Exception], named: str
+) -> None:
+    repacked(raw, edit)
+    with pytest.raises(error, match=named) as caught:
+        list(shipped.read_measurements(raw)[1])
+    assert str(raw) in str(caught.value)
+    with pytest.raises(error):
+        shipped.import_text(db, raw)
+    assert db.info()["problems"] == db.info()["measurements"] == 0
+
+
+@pytest.mark.parametrize("keep", [0, 5, 100, -1])
+def test_a_truncated_xz_file_is_corrupt_and_nothing_gets_in(raw: Path, db: Database, keep: int) -> None:
+    raw.write_bytes(raw.read_bytes()[:keep])
+    with pytest.raises(CorruptError, match=r"measurements\.jsonl\.xz"):
+        shipped.import_text(db, raw.parent)
+    assert db.info()["measurements"] == 0
+
+
+def test_a_flipped_bit_is_corrupt(raw: Path, db: Database) -> None:
+    content = bytearray(raw.read_bytes())
+    content[len(content) // 2] ^= 4
+    raw.write_bytes(content)
+    with pytest.raises(CorruptError):
+        shipped.import_text(db, raw)
+    assert db.info()["measurements"] == 0
+
+
+def test_files_that_are_not_there_are_an_error(tmp_path: Path, db: Database) -> None:
+    for read in (shipped.read_winners, shipped.read_measurements):
+        with pytest.raises(InputError, match="does not exist"):
+            read(tmp_path / "none")
+    for path in (tmp_path / "none", tmp_path):
+        with pytest.raises(InputError, match="path is"):
+            shipped.import_text(db, path)
+
+
+# --- exchange ------------------------------------------------------------------------------------------------
+
+
+def filled(path: Path) -> Database:
+    db = Database(path)
+    for m in (*THREE, *FAILURES[:2]):
+        db.add(m)
+    modelled = (measured(SMALL, 1.5, environment=e) for e in (EMULATED, replace(H200, clock="model")))
+    for m in (*THREE[:2], *modelled):
+        db.set_winner(m)
+    return db
+
+
+def test_export_writes_a_folder_a_device_and_import_brings_it_back(tmp_path: Path, db: Database) -> None:
+    out = tmp_path / "out"
+    with filled(tmp_path / "full.sqlite") as full:
+        files = shipped.export_text(full, out, commit="c", command="x", date="d")
+        inside = list(full.measurements(device="h200", clock="hardware"))
+    assert sorted(str(f.relative_to(out)) for f in files) == [
+        "emulated/measurements.jsonl.xz",
+        "emulated/winners.txt",
+        "h200/measurements.jsonl.xz",
+        "h200/winners.txt",
+    ]
+    header, text = shipped.read_winners(out / "h200" / "winners.txt")
+    assert header == Header("h200", "hardware", "c", "x", "d")
+    assert {m.problem for m in text} == {WIDE, SMALL}  # and no modelled time of an h200
+    counts = shipped.import_text(db, out)
+    assert counts == {"measurements": 6, "known": 0, "winners": 3, "kept": 0, "stale": 0}
+    back = list(db.measurements(device="h200"))
+    assert len(back) == len(inside)
+    assert all(m in back for m in inside)
+    assert db.best(SMALL, "h200") == THREE[1]  # with its own samples, not the median of the text
+    assert db.best(SMALL, "emulated", "model") is not None
+
+
+def test_export_after_import_gives_the_same_bytes(tmp_path: Path, db: Database) -> None:
+    with filled(tmp_path / "full.sqlite") as full:
+        files = shipped.export_text(full, tmp_path / "one")
+    shipped.import_text(db, tmp_path / "one")
+    shipped.export_text(db, tmp_path / "two")
+    for file in files:
+        assert (tmp_path / "two" / file.relative_to(tmp_path / "one")).read_bytes() == file.read_bytes()
+
+
+def test_importing_twice_changes_nothing(tmp_path: Path, db: Database) -> None:
+    with filled(tmp_path / "full.sqlite") as full:
+        shipped.export_text(full, tmp_path / "out")
+    shipped.import_text(db, tmp_path / "out")
+    before = list(db.measurements()), list(db.winners())
+    counts = shipped.import_text(db, tmp_path / "out")
+    assert counts == {"measurements": 0, "known": 6, "winners": 0, "kept": 3, "stale": 0}
+    assert (list(db.measurements()), list(db.winners())) == before
+
+
+def test_winners_alone_can_be_exported_and_imported(tmp_path: Path, db: Database) -> None:
+    with filled(tmp_path / "full.sqlite") as full:
+        (file,) = shipped.export_text(full, tmp_path / "out", device="h200", raw=False)
+        with pytest.raises(InputError, match="t4"):
+            shipped.export_text(full, tmp_path / "out", device="t4")
+    assert shipped.import_text(db, file)["winners"] == 2
+    assert shipped.import_text(db, file.parent)["kept"] == 2
+    assert db.best(WIDE, "h200") == short(THREE[0])
+
+
+def test_stale_winners_are_not_exported(tmp_path: Path) -> None:
+    with filled(tmp_path / "full.sqlite") as full:
+        full.demote("h200", lambda problem, config: OLD if problem == SMALL else NEW)
+        shipped.export_text(full, tmp_path / "out", raw=False)
+    assert [m.problem for m in shipped.read_winners(tmp_path / "out/h200/winners.txt")[1]] == [SMALL]
+
+
+@pytest.mark.parametrize(("us", "stays"), [(20.0, False), (2.0, True)])
+def test_the_better_of_two_winners_stays(winners: Path, db: Database, us: float, stays: bool) -> None:
+    mine = measured(WIDE, us, config=Config(ms=16))
+    db.set_winner(mine)
+    counts = shipped.import_text(db, winners)
+    assert (counts["winners"], counts["kept"]) == ((2, 1) if stays else (3, 0))
+    assert db.best(WIDE, "h200") == (mine if stays else short(THREE[0]))
+
+
+def test_winners_of_a_kernel_that_changed_come_in_stale(winners: Path, db: Database) -> None:
+    def current(device: str, problem: Problem, config: Config) -> str:
+        assert device == "h200"
+        if problem == ODD:
+            raise ConfigError("vec_a is 4; it must be 1", "vector")
+        return NEW if problem == WIDE else OLD
+
+    assert shipped.import_text(db, winners, current)["stale"] == 2
+    assert [m.problem for m in db.winners()] == [SMALL]
+    reasons = {row[0]: row[-1] for row in db.stale()}
+    assert NEW in reasons[WIDE.key()]
+    assert "vec_a is 4" in reasons[ODD.key()]
+
+
+def test_one_bad_device_keeps_the_others_out(winners: Path, tmp_path: Path, db: Database) -> None:
+    bad = tmp_path / "z100" / "measurements.jsonl.xz"
+    shipped.write_measurements(bad, replace(HEADER, device="z100"), [measured(environment=Environment("z100"))])
+    repacked(bad, last_row(colour="red"))
+    with pytest.raises(CorruptError, match=r"z100.*line 2.*colour"):
+        shipped.import_text(db, tmp_path)
+    assert db.info()["problems"] == 0
+
+
+# --- what ships ----------------------------------------------------------------------------------------------
+
+
+def test_devices_are_the_folders_with_winners(winners: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert shipped.devices(tmp_path) == ["h200"]
+    assert shipped.devices(tmp_path / "nowhere") == []
+    assert shipped.winners_path("h200", tmp_path) == winners
+    assert shipped.measurements_path("h200", tmp_path) == winners.parent / "measurements.jsonl.xz"
+    assert shipped.model_path("h200", tmp_path) == winners.parent / "model.json"
+
+
+def test_shipped_winners_are_read_once_a_process(
+    winners: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = shipped.shipped_winners("h200", tmp_path)
+    assert found[WIDE.key()] == short(THREE[0])
+    assert set(found) == {m.problem.key() for m in THREE}
+    assert shipped.shipped_winners("t4", tmp_path) == {}
+    monkeypatch.setattr(Path, "read_bytes", lambda self: pytest.fail("read again"))
+    assert shipped.shipped_winners("h200", tmp_path) is found
+    shipped.write_winners(winners, HEADER, THREE[:1])
+    monkeypatch.undo()
+    assert len(shipped.shipped_winners("h200", tmp_path)) == 1  # but what was written is seen
+
+
+def test_a_folder_that_is_misnamed_is_corrupt(winners: Path, tmp_path: Path) -> None:
+    winners.parent.rename(tmp_path / "a100")
+    with pytest.raises(CorruptError, match=r"'h200'.*'a100'"):
+        shipped.shipped_winners("a100", tmp_path)
+
+
+def test_what_this_checkout_ships_can_be_read() -> None:
+    for device in shipped.devices():
+        head, rows = shipped.read_winners(shipped.winners_path(device))
+        assert head.device == device
+        assert {m.problem.key() for m in rows} == set(shipped.shipped_winners(device))
+
+
+def test_two_thousand_winners_are_ready_in_twenty_milliseconds(tmp_path: Path) -> None:
+    path = tmp_path / "h200" / "winners.txt"
+    shipped.write_winners(path, HEADER, [measured(Gemm(i + 1, 16, 2560)) for i in range(2000)])
+
+    def once() -> float:
+        shipped._load.cache_clear()
+        start = time.perf_counter()
+        found = shipped.shipped_winners("h200", tmp_path)
+        assert found[Gemm(7, 16, 2560).key()].us == 12.5
+        return time.perf_counter() - start
+
+    assert min(once() for _ in range(10)) < 0.02
+
+
+def test_lookup_takes_the_users_winner_then_the_shipped_one(winners: Path, tmp_path: Path, db: Database) -> None:
+    assert shipped.lookup(WIDE, "h200", None, folder=tmp_path) == short(THREE[0])
+    assert shipped.lookup(WIDE, "h200", db, folder=tmp_path) == short(THREE[0])
+    mine = measured(WIDE, 99.0)
+    db.set_winner(mine)
+    assert shipped.lookup(WIDE, "h200", db, folder=tmp_path) == mine
+    assert shipped.lookup(replace(WIDE, m=1, lda=0), "h200", db, folder=tmp_path) is None
+    assert shipped.lookup(WIDE, "a100", db, folder=tmp_path) is None
+
+
+def test_lookup_keeps_the_clocks_apart(winners: Path, tmp_path: Path, db: Database) -> None:
+    modelled = measured(WIDE, environment=EMULATED)
+    db.set_winner(modelled)
+    db.set_winner(measured(ODD, environment=Environment("h200", "model")))
+    assert shipped.lookup(WIDE, "emulated", db, folder=tmp_path) == modelled
+    assert shipped.lookup(ODD, "h200", db, folder=tmp_path) == short(THREE[2])
+    assert shipped.lookup(WIDE, "h200", db, clock="model", folder=tmp_path) is None
+
+
+def test_lookup_passes_over_a_kernel_that_changed(winners: Path, tmp_path: Path, db: Database) -> None:
+    mine = measured(WIDE, 99.0, digest=NEW)
+    db.set_winner(mine)
+    here = {"folder": tmp_path}
+    assert shipped.lookup(WIDE, "h200", db, current=lambda problem, config: NEW, **here) == mine
+    assert shipped.lookup(WIDE, "h200", db, current=lambda problem, config: OLD, **here) == short(THREE[0])
+
+    def illegal(problem: Problem, config: Config) -> str:
+        raise ConfigError("no")
+
+    assert shipped.lookup(WIDE, "h200", db, current=illegal, **here) is None
