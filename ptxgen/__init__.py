@@ -1,0 +1,26 @@
+"""ptxgen: input-aware auto-tuning of matrix kernels, from parameterised PTX.
+
+``gemm(A, B)`` multiplies; ``python -m ptxgen`` tunes, selects, emits, checks and compares.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+__all__ = ["Config", "Gemm", "gemm"]
+
+if TYPE_CHECKING:
+    from ptxgen.api import gemm
+    from ptxgen.config import Config
+    from ptxgen.problem import Gemm
+
+
+def __getattr__(name: str) -> Any:
+    """Public names are loaded on first use: importing ptxgen stays cheap."""
+    from importlib import import_module
+
+    home = {"gemm": "api", "Gemm": "problem", "Config": "config"}
+    if name in home:
+        return getattr(import_module(f"ptxgen.{home[name]}"), name)
+    raise AttributeError(f"module 'ptxgen' has no attribute {name!r}")

@@ -76,8 +76,9 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     in_flight = sum(
         pick(x.copy == 0, np.maximum(x.loads // np.maximum(threads, 1), 1) * x.vec, 0) for x in (a, b)
     ) * p.element.bytes // 4
+    in_flight = in_flight * (2 if p.dtype == "f16" else 1)
     pointers = sum(np.maximum(x.loads // np.maximum(threads, 1), 1) for x in (a, b))
-    registers = (c.ms * c.ns * c.ks // packed + fragments) * words + in_flight + np.minimum(2 * pointers, 16) + 24
+    registers = (c.ms * c.ns * c.ks // packed + fragments) * words + in_flight + np.minimum(2 * pointers, 16) + 28
     tiles_m, tiles_n = ceil_div(p.m, c.ml), ceil_div(p.n, c.nl)
     chunk = ceil_div(ceil_div(p.k, c.kg), c.u) * c.u
     slices = np.maximum(ceil_div(p.k, np.maximum(chunk, 1)), 1)

@@ -19,8 +19,8 @@ from ptxgen.errors import ConfigError
 from ptxgen.geometry import WARP, ceil_div, geometry, register_cap
 from ptxgen.problem import Gemm
 
+REUSED = 8  #: registers by which the estimate may pass the cap: ptxas shares some that it counts apart
 GRID_LIMIT = 65535  #: blocks along y and z
-SPILL_ALLOWANCE = 16  #: registers by which the estimate may pass the cap: ptxas reuses what the estimate keeps
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ RULES = (
     Rule("resident", lambda p, c, g, d: ((g.shared + d.shared_reserved) * c.resident <= d.shared_sm)
          & (g.threads * c.resident <= d.threads_sm) & (c.resident <= d.blocks_sm),
          "resident={c.resident} blocks of {g.threads} threads and {g.shared} bytes do not fit one multiprocessor"),
-    Rule("registers", lambda p, c, g, d: g.registers <= register_cap(d, g.threads, c.resident) + SPILL_ALLOWANCE,
+    Rule("registers", lambda p, c, g, d: g.registers <= register_cap(d, g.threads, c.resident) + REUSED,
          "about {g.registers} registers a thread; {g.threads} threads, resident={c.resident}, leave fewer"),
     Rule("hold", lambda p, c, g, d: (c.hold == 0) | (c.copy_a == 0) | (c.copy_b == 0),
          "hold=1 needs an operand that is copied through registers"),

@@ -1,0 +1,228 @@
+"""What users call from Python."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ptxgen import dispatch, settings
+from ptxgen.arrays import View, aligned, stored, view
+from ptxgen.database import Database
+from ptxgen.drivers import Driver, open_driver
+from ptxgen.errors import DtypeError, InputError, OverlapError, ShapeError, UnavailableError
+from ptxgen.problem import Gemm
+from ptxgen.runner import Runner, Workspace
+
+_lock = threading.RLock()
+_ready: dict[Any, Callable[..., None]] = {}
+_workspaces: dict[int, Workspace] = {}
+
+
+@cache
+def driver() -> Driver:
+    """The driver that arrays of this process are multiplied on: the GPU's where there is one, else the emulated
+    device's (PTXGEN_DRIVER decides otherwise)."""
+    return open_driver(settings.settings().driver)
+
+
+@cache
+def _database() -> Database | None:
+    path = settings.settings().database
+    return Database(path, readonly=True) if path.exists() else None
+
+
+def gemm(a: Any, b: Any, *, alpha: float = 1.0, beta: float = 0.0, out: Any = None, compute: str | None = None,
+         deterministic: bool = False) -> Any:  # fmt: skip
+    """alpha·A·B + beta·out, as an array like A.
+
+    ``a`` is M×K, ``b`` K×N, ``out`` (made if None) M×N: NumPy arrays, or PyTorch, CuPy arrays on the GPU, of one dtype:
+    float16, float32, float64. Transposes are read from strides (``a.T`` costs nothing); an operand that is contiguous
+    along neither axis is copied first. ``beta`` other than 0 needs ``out``, which is then read. ``compute="f16"`` sums
+    f16 products in f16. ``deterministic``: the same inputs give the same bits.
+
+    ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule. GPU arrays are multiplied on their
+    library's current stream, and the call returns at once.
+    """
+    key = _key(a, b, out, alpha, beta, compute, deterministic)
+    ready = _ready.get(key) if key is not None else None
+    if ready is not None:
+        if out is None:
+            out = a.new_empty((a.shape[0], b.shape[1]))
+        ready(a.data_ptr(), b.data_ptr(), out.data_ptr(), _stream_of(a))
+        return out
+    with _lock:
+        return _first(key, a, b, out, float(alpha), float(beta), compute, deterministic)
+
+
+def _key(a: Any, b: Any, out: Any, *rest: Any) -> Any:
+    """What decides how PyTorch tensors are multiplied, cheap to make; None for other arrays."""
+    try:
+        made = (
+            a.shape, a.stride(), a.dtype, a.data_ptr() & 15, b.shape, b.stride(), b.dtype, b.data_ptr() & 15, a.device,
+            b.device, rest, out if out is None else (out.shape, out.stride(), out.dtype, out.data_ptr() & 15, out.device),
+        )  # fmt: skip
+    except (AttributeError, TypeError):
+        return None
+    return made if out is None or not _meets(out, a, b) else None
+
+
+def _meets(out: Any, a: Any, b: Any) -> bool:
+    """Whether out lives in the storage of an operand: then it takes the way that looks closer."""
+    home = out.untyped_storage().data_ptr()
+    return bool(home in (a.untyped_storage().data_ptr(), b.untyped_storage().data_ptr()))
+
+
+def _first(key: Any, a: Any, b: Any, out: Any, alpha: float, beta: float, compute: str | None,
+           deterministic: bool) -> Any:  # fmt: skip
+    """The whole way: checks, selection, generation, launch; remembered under ``key`` where the next call can use it."""
+    va, vb = view(a, "a"), view(b, "b")
+    _agree(va, vb)
+    if out is None:
+        if beta != 0:
+            raise InputError(f"beta is {beta:g} and out is None; a beta other than 0 adds to an out that is given")
+        result = _empty(va, (va.shape[0], vb.shape[1]))
+    else:
+        result = out
+    vc = view(result, "out")
+    _fits(va, vb, vc)
+    if va.host:
+        _host(va, vb, vc, alpha, beta, compute or "", deterministic)
+        return result
+    on = driver()
+    if on.name != "cuda":
+        raise UnavailableError("the arrays are on a GPU, and ptxgen's driver is the emulated device; unset PTXGEN_DRIVER"
+                               ' or install it with: pip install "ptxgen[cuda]"')  # fmt: skip
+    swapped, problem, operands = _problem(va, vb, vc, compute or "", deterministic)
+    runner = _runner(problem)
+    go = _launcher(runner, alpha, beta, swapped)
+    first, second = (operands[1], operands[0]) if swapped else operands
+    go(first.address, second.address, vc.address, _stream_of(a))
+    if key is not None and (first.address, second.address) == (va.address, vb.address):
+        _ready[key] = go
+    return result
+
+
+def _agree(a: View, b: View) -> None:
+    if a.dtype is not b.dtype:
+        raise DtypeError(f"a is {a.dtype} and b is {b.dtype}; they must be the same")
+    if a.shape[1] != b.shape[0]:
+        raise ShapeError(f"a is {a.shape[0]}x{a.shape[1]} and b is {b.shape[0]}x{b.shape[1]}; the columns of a must be"
+                         " the rows of b")  # fmt: skip
+    if a.host != b.host:
+        raise InputError("a and b must be in the same memory: both the host's, or both the GPU's")
+
+
+def _fits(a: View, b: View, c: View) -> None:
+    if c.shape != (a.shape[0], b.shape[1]):
+        raise ShapeError(f"out is {c.shape[0]}x{c.shape[1]}; it must be {a.shape[0]}x{b.shape[1]}, the shape of a·b")
+    if c.dtype is not a.dtype:
+        raise DtypeError(f"out is {c.dtype}; it must be {a.dtype}, like a and b")
+    if c.host != a.host:
+        raise InputError("out must be in the same memory as a and b")
+    for name, x in (("a", a), ("b", b)):
+        if c.span[0] < x.span[1] and x.span[0] < c.span[1] and not _apart(c, x):
+            raise OverlapError(f"out shares memory with {name}; the product needs an out of its own")
+    if c.host and not c.origin.flags.writeable:
+        raise InputError("out is read-only")
+
+
+def _apart(c: View, x: View) -> bool:
+    """Whether two arrays whose spans meet share no element all the same (interleaved views of one array)."""
+    return bool(c.host) and isinstance(c.origin, np.ndarray) and not np.shares_memory(c.origin, x.origin)
+
+
+def _empty(like: View, shape: tuple[int, int]) -> Any:
+    x = like.origin
+    if isinstance(x, np.ndarray):
+        return np.empty(shape, x.dtype)
+    if hasattr(x, "new_empty"):
+        return x.new_empty(shape)
+    import importlib
+
+    return importlib.import_module(type(x).__module__.partition(".")[0]).empty(shape, x.dtype)
+
+
+def _contiguous(v: View, argument: str) -> View:
+    x = v.origin
+    copied = np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x.contiguous() if hasattr(x, "contiguous") else x.copy()
+    return view(copied, argument)
+
+
+def _problem(a: View, b: View, c: View, compute: str, deterministic: bool) -> tuple[bool, Gemm, tuple[View, View]]:
+    """(whether Cᵀ = BᵀAᵀ is what is computed, the problem, its A and B): C must be stored by rows."""
+    place = stored(c)
+    if place is None:
+        raise ShapeError(f"out has strides {c.strides}; its rows or its columns must be contiguous")
+    swapped = place[0] == "T"
+    first, second = (_transposed(b), _transposed(a)) if swapped else (a, b)
+    if stored(first) is None:
+        first = _contiguous(first, "a")
+    if stored(second) is None:
+        second = _contiguous(second, "b")
+    (la, lda), (lb, ldb) = stored(first) or ("N", 0), stored(second) or ("N", 0)
+    m, n = (c.shape[1], c.shape[0]) if swapped else c.shape
+    problem = Gemm(m, n, first.shape[1], la + lb, a.dtype.name, compute, lda, ldb, place[1], aligned(first.address),
+                   aligned(second.address), aligned(c.address), deterministic)  # fmt: skip
+    return swapped, problem, (first, second)
+
+
+def _transposed(v: View) -> View:
+    return View(v.origin.T, v.address, v.shape[::-1], v.strides[::-1], v.dtype, v.host)
+
+
+def _runner(problem: Gemm, stream: int = 0) -> Runner:
+    on = driver()
+    chosen = dispatch.select(problem, on.device, _database())[0]
+    return Runner.of(on, problem, chosen.config, _workspaces.setdefault(stream, Workspace(on)))
+
+
+def _launcher(runner: Runner, alpha: float, beta: float, swapped: bool) -> Callable[[int, int, int, int], None]:
+    steps = runner.prepare(alpha, beta)
+    launch, kernel, on = runner.launch, runner.kernel, runner.driver
+
+    def go(a: int, b: int, c: int, stream: int) -> None:
+        if swapped:
+            a, b = b, a
+        space = _workspaces.get(stream)
+        if space is None:
+            space = _workspaces[stream] = Workspace(on)
+        w = space.address(launch)
+        for step, head, names, tail in steps:
+            at = (a, b, c, w) if names == "ABCW" else (c, w)
+            on.launch(kernel, step, head.pack(*at) + tail, stream)
+
+    return go
+
+
+def _stream_of(x: Any) -> int:
+    """The raw handle of the stream that the array's library queues on."""
+    if hasattr(x, "new_empty"):
+        import torch
+
+        return int(torch._C._cuda_getCurrentRawStream(x.device.index))
+    if type(x).__module__.startswith("cupy"):
+        import cupy
+
+        return int(cupy.cuda.get_current_stream().ptr)
+    return 0
+
+
+def _host(a: View, b: View, c: View, alpha: float, beta: float, compute: str, deterministic: bool) -> None:
+    """Host arrays: packed copies go to the device, and the result comes back."""
+    into = c.origin if isinstance(c.origin, np.ndarray) else c.origin.numpy()
+    m, n, k = a.shape[0], b.shape[1], a.shape[1]
+    letters, arrays = "", []
+    for v in (a, b):
+        place = stored(v) or ("N", 0)
+        x = v.origin if isinstance(v.origin, np.ndarray) else v.origin.numpy()
+        letters += place[0]
+        arrays.append(np.ascontiguousarray(x if place[0] == "N" else x.T))
+    problem = Gemm(m, n, k, letters, a.dtype.name, compute, deterministic=deterministic)
+    if m == 0 or n == 0:
+        return
+    before = np.ascontiguousarray(into) if beta != 0 else np.empty((m, n), into.dtype)
+    into[...] = _runner(problem).compute(arrays[0], arrays[1], before, alpha, beta)

@@ -1,0 +1,97 @@
+"""Arrays of NumPy, PyTorch and CuPy (and whatever speaks __cuda_array_interface__), seen alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ptxgen.dtypes import DTYPES, Dtype, from_numpy
+from ptxgen.errors import DtypeError, InputError, ShapeError
+
+
+@dataclass(frozen=True)
+class View:
+    """A matrix in memory. ``strides``: in elements; ``address``: of the first element; ``host``: in the machine's
+    memory rather than the GPU's; ``origin``: the array itself."""
+
+    origin: Any
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: Dtype
+    host: bool
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """First byte, and one past the last."""
+        if 0 in self.shape:
+            return self.address, self.address
+        ends = [(n - 1) * s * self.dtype.bytes for n, s in zip(self.shape, self.strides, strict=True)]
+        low, high = sum(min(e, 0) for e in ends), sum(max(e, 0) for e in ends)
+        return self.address + low, self.address + high + self.dtype.bytes
+
+
+_TORCH = {f"torch.{long}": DTYPES[short] for long, short in
+          (("float16", "f16"), ("bfloat16", "bf16"), ("float32", "f32"), ("float64", "f64"))}  # fmt: skip
+
+
+def _numpy(x: Any, argument: str) -> View:
+    kind = from_numpy(x.dtype, argument)
+    strides = tuple(s // kind.bytes for s in x.strides)
+    if any(s % kind.bytes for s in x.strides):
+        raise ShapeError(f"{argument} has strides {x.strides} bytes; they must be multiples of an element, {kind.bytes}")
+    return View(x, x.ctypes.data, x.shape, strides, kind, True)
+
+
+def _torch(x: Any, argument: str) -> View:
+    name = str(x.dtype)
+    if name not in _TORCH:
+        raise DtypeError(f"{argument} has dtype {name}; it must be one of {', '.join(_TORCH)}")
+    return View(x, x.data_ptr(), tuple(x.shape), tuple(x.stride()), _TORCH[name], x.device.type != "cuda")
+
+
+def _interface(x: Any, argument: str) -> View:
+    facts = x.__cuda_array_interface__
+    kind = from_numpy(np.dtype(facts["typestr"]), argument)
+    shape = tuple(facts["shape"])
+    raw = facts.get("strides")
+    strides = tuple(s // kind.bytes for s in raw) if raw else tuple(
+        int(np.prod(shape[i + 1 :], dtype=np.int64)) for i in range(len(shape)))  # fmt: skip
+    return View(x, facts["data"][0], shape, strides, kind, False)
+
+
+def view(x: Any, argument: str) -> View:
+    """``x`` as a View of two dimensions. InputError, ShapeError, DtypeError: it is none, or not a matrix."""
+    reader: Callable[[Any, str], View]
+    if isinstance(x, np.ndarray):
+        reader = _numpy
+    elif type(x).__module__.startswith("torch"):
+        reader = _torch
+    elif hasattr(x, "__cuda_array_interface__"):
+        reader = _interface
+    else:
+        raise InputError(f"{argument} is {type(x).__name__}; it must be an array of NumPy, PyTorch or CuPy")
+    out = reader(x, argument)
+    if len(out.shape) != 2:
+        raise ShapeError(f"{argument} has {len(out.shape)} dimensions, shape {out.shape}; it must have 2")
+    return out
+
+
+def stored(v: View) -> tuple[str, int] | None:
+    """(``N`` if rows are contiguous or ``T`` if columns are, leading dimension), or None if neither is."""
+    (rows, columns), (down, along) = v.shape, v.strides
+    if rows == 0 or columns == 0:
+        return "N", 0
+    if (along == 1 or columns == 1) and (down >= columns or rows == 1):
+        return "N", down if rows > 1 else 0
+    if (down == 1 or rows == 1) and (along >= rows or columns == 1):
+        return "T", along if columns > 1 else 0
+    return None
+
+
+def aligned(address: int) -> int:
+    """The largest power of two, up to 16, that ``address`` is a multiple of."""
+    return min(16, address & -address) if address else 16

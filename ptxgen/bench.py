@@ -1,0 +1,191 @@
+"""Measures configurations, and compares suites with the vendor's library in the same run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ptxgen.config import Config
+from ptxgen.device import Device
+from ptxgen.drivers import Driver, Timing
+from ptxgen.errors import AssembleError, EmulatorError, LaunchError
+from ptxgen.measurement import Environment, Measurement
+from ptxgen.problem import Gemm
+from ptxgen.reference import Array, Deviation, compare, operands, reference, shapes
+from ptxgen.runner import Runner, Workspace
+
+CHECKED_ELEMENTS = 1 << 20  #: elements of C that a measurement compares; a full check compares all
+SEARCH_TIMING = Timing(samples=3, target_ms=1.5)
+FINAL_TIMING = Timing(samples=7, target_ms=6.0)
+
+
+def environment(driver: Driver, timing: Timing, commit: str = "") -> Environment:
+    """What the driver's times depend on."""
+    return Environment(driver.device.name, driver.clock, driver.version, driver.assembler, str(timing), commit)
+
+
+class Ring:
+    """Sets of operands on the device, together larger than the caches, that launches use in turn.
+
+    The first set's values are known to the host: results are compared on it.
+    """
+
+    def __init__(self, driver: Driver, problem: Gemm, timing: Timing, seed: int = 0) -> None:
+        self.driver, self.problem = driver, problem
+        self.a, self.b, _ = operands(problem, seed)
+        sizes = [max(rows * ld, 1) * problem.element.bytes
+                 for (rows, _), ld in zip(shapes(problem), (problem.lda, problem.ldb, problem.ldc), strict=True)]  # fmt: skip
+        count = 1
+        if driver.clock == "hardware":
+            count = int(min(timing.most, max(2, -(-timing.ring * driver.device.l2 // sum(sizes)))))
+        self.sets: list[tuple[int, int, int]] = []
+        wide = self._wide(self.a, problem.lda), self._wide(self.b, problem.ldb)
+        for _ in range(count):
+            a, b, c = (driver.allocate(size) for size in sizes)
+            driver.upload(a, wide[0])
+            driver.upload(b, wide[1])
+            driver.fill(c, sizes[2], 0xFF)
+            self.sets.append((a, b, c))
+        self.bytes_c = sizes[2]
+        self._references: dict[int, tuple[slice, Any]] = {}
+
+    @staticmethod
+    def _wide(array: Array, ld: int) -> Array:
+        if array.shape[1] == ld:
+            return array
+        out = np.zeros((array.shape[0], ld), array.dtype)
+        out[:, : array.shape[1]] = array
+        return out
+
+    def blocks(self, limit: int) -> list[slice]:
+        """Runs of rows of C, at most ``limit`` elements in all: everything, or eight runs from the first to the last."""
+        p = self.problem
+        rows = max(1, limit // max(p.n, 1))
+        if rows >= p.m:
+            return [slice(0, p.m)]
+        run = max(1, rows // 8)
+        starts = sorted({round(i * (p.m - run) / 7) for i in range(8)})
+        return [slice(s, s + run) for s in starts]
+
+    def deviation(self, limit: int = CHECKED_ELEMENTS) -> Deviation:
+        """Compares the first set's C, as the device holds it, with float64."""
+        p, worst = self.problem, Deviation(0.0, (0, 0), 0.0)
+        for rows in self.blocks(limit):
+            key = rows.start, rows.stop
+            if key not in self._references:
+                a = (self.a if p.layout[0] == "N" else self.a.T)[rows]
+                part = Gemm(len(a), p.n, p.k, "N" + p.layout[1], p.dtype, p.compute)
+                self._references[key] = rows, reference(part, np.ascontiguousarray(a), self.b)
+            got = np.empty((rows.stop - rows.start, p.ldc), p.element.numpy)
+            if rows.stop == p.m:  # the last row need not be whole
+                flat = np.empty((rows.stop - rows.start - 1) * p.ldc + p.n, p.element.numpy)
+                self.driver.download(self.sets[0][2] + rows.start * p.ldc * p.element.bytes, flat)
+                got.reshape(-1)[: flat.size] = flat
+            else:
+                self.driver.download(self.sets[0][2] + rows.start * p.ldc * p.element.bytes, got)
+            found = compare(got[:, : p.n], self._references[key][1])
+            if not found.ratio <= worst.ratio:
+                worst = Deviation(found.ratio, (found.where[0] + rows.start, found.where[1]), found.worst)
+        return worst
+
+    def release(self) -> None:
+        for addresses in self.sets:
+            for address in addresses:
+                self.driver.release(address)
+        self.sets.clear()
+
+
+class Bench:
+    """Measures configurations of one problem after another on a driver; keeps the problem's ring between them."""
+
+    def __init__(self, driver: Driver, commit: str = "") -> None:
+        self.driver, self.commit = driver, commit
+        self.workspace = Workspace(driver)
+        self.ring: Ring | None = None
+
+    def ring_for(self, problem: Gemm, timing: Timing) -> Ring:
+        if self.ring is None or self.ring.problem != problem:
+            if self.ring is not None:
+                self.ring.release()
+                self.ring = None
+            self.ring = Ring(self.driver, problem, timing)
+        return self.ring
+
+    def measure(self, problem: Gemm, config: Config, timing: Timing = SEARCH_TIMING, purpose: str = "",
+                full: bool = False) -> Measurement:  # fmt: skip
+        """Loads, checks and times ``config``; whatever goes wrong is the outcome. ``full``: compare all of C."""
+        made: dict[str, Any] = {"purpose": purpose, "created": time.time()}
+        env = environment(self.driver, timing, self.commit)
+        try:
+            runner = Runner.of(self.driver, problem, config, self.workspace)
+        except AssembleError as error:
+            return Measurement(problem, config, "ptxas_error", env, message=str(error)[:500], **made)
+        kernel = runner.kernel
+        made.update(digest=kernel.source.digest, registers=kernel.registers, spills=kernel.spills)
+        ring = self.ring_for(problem, timing)
+        calls = [runner.bind(*addresses) for addresses in ring.sets]
+        try:
+            self.driver.fill(ring.sets[0][2], ring.bytes_c, 0xFF)
+            calls[0]()
+            self.driver.synchronize()
+            found = ring.deviation(1 << 40 if full else CHECKED_ELEMENTS)
+            if not found.ok:
+                return Measurement(problem, config, "wrong_result", env, message=str(found), **made)
+            samples = self.driver.time(calls, timing)
+        except (LaunchError, EmulatorError) as error:
+            return Measurement(problem, config, "launch_error", env, message=str(error)[:500], **made)
+        return Measurement(problem, config, "ok", env, tuple(round(s, 4) for s in samples), **made)
+
+
+@dataclass(frozen=True)
+class BenchRow:
+    """One row of a comparison. ``us``: microseconds of ours; ``vendor_us``: of the vendor's best candidate in the same
+    run, ``vendor_first_us``: of the one its heuristic names (NaN without a baseline); ``note``: why a row is empty."""
+
+    name: str
+    problem: Gemm
+    selection: Any
+    us: float
+    vendor_us: float = float("nan")
+    vendor_first_us: float = float("nan")
+    deviation: Deviation | None = None
+    note: str = ""
+
+    @property
+    def tflops(self) -> float:
+        return self.problem.flops / self.us * 1e-6 if self.us > 0 else 0.0
+
+    @property
+    def ratio(self) -> float:
+        """How many times faster than the vendor's best."""
+        return self.vendor_us / self.us if self.us > 0 else float("nan")
+
+
+def bench(
+    cases: Iterable[Any], driver: Driver, choose: Callable[[Gemm, Device], Any], baseline: str | None = None,
+    timing: Timing = FINAL_TIMING,
+) -> Iterator[BenchRow]:  # fmt: skip
+    """Times each case (``name``, ``problem``) with the configuration that ``choose`` selects, checked in full, beside
+    the vendor's library (``cublas``): ours, theirs, ours again; the two of ours are averaged."""
+    work = Bench(driver)
+    for case in cases:
+        problem = case.problem
+        selection = choose(problem, driver.device)
+        first = work.measure(problem, selection.config, timing, "bench", full=True)
+        if first.outcome != "ok":
+            yield BenchRow(case.name, problem, selection, float("nan"), note=f"{first.outcome}: {first.message}")
+            continue
+        ring = work.ring_for(problem, timing)
+        found = ring.deviation(1 << 40)
+        vendor = vendor_first = float("nan")
+        us = first.us
+        if baseline == "cublas":
+            from ptxgen.baselines.cublaslt import CublasLt
+
+            vendor, vendor_first = CublasLt(driver, problem).best(ring.sets, timing)
+            us = (us + work.measure(problem, selection.config, timing, "bench").us) / 2
+        yield BenchRow(case.name, problem, selection, us, vendor, vendor_first, found)

@@ -1,0 +1,63 @@
+"""Runs a configuration on inputs that show mistakes, and compares every element with float64."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ptxgen.config import Config
+from ptxgen.drivers import Driver
+from ptxgen.problem import Gemm
+from ptxgen.reference import Deviation, compare, operands, reference, shapes
+from ptxgen.runner import Runner, padded
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """``kind``: what was tried; ``deviation``: what came of it."""
+
+    kind: str
+    deviation: Deviation
+
+    @property
+    def ok(self) -> bool:
+        return self.deviation.ok
+
+
+#: what is tried: inputs, alpha, beta, what C holds before
+CASES = (
+    ("integers", 1.0, 0.0, "nan"),
+    ("normal", 1.0, 0.0, "nan"),
+    ("scaled", 1.0, 0.0, "nan"),
+    ("normal", -1.5, 0.75, "normal"),
+)
+
+
+def check(driver: Driver, problem: Gemm, config: Config, seed: int = 0, slack: int = 0) -> list[CheckResult]:
+    """Runs ``config`` on ``problem`` with integers (every element must be equal), with normal and badly scaled
+    values, and with alpha and beta; C starts as NaN where beta is zero. ``slack``: elements that leading dimensions
+    exceed rows by, filled with NaN, which must not change. ConfigError, AssembleError, LaunchError, Fault.
+    """
+    size = slack
+    p = problem if not size else replace(
+        problem, lda=problem.columns_a + size, ldb=problem.columns_b + size, ldc=problem.n + size
+    )  # fmt: skip
+    runner = Runner.of(driver, p, config)
+    results = []
+    for kind, alpha, beta, before in CASES:
+        a, b, c = operands(p, seed, kind)
+        if before == "nan":
+            c = np.full_like(c, np.nan)
+        ref = reference(p, a, b, c, alpha, beta)
+        out = runner.compute(*padded(p, (a, b, c)), alpha, beta)
+        deviation = compare(out[:, : p.n], ref)
+        if kind == "integers" and deviation.ok and not np.array_equal(out[:, : p.n].astype(np.float64), ref.exact):
+            wrong = np.argwhere(out[:, : p.n].astype(np.float64) != ref.exact)[0]
+            deviation = Deviation(np.inf, (int(wrong[0]), int(wrong[1])), deviation.worst)
+        if size and not np.isnan(out[:, shapes(p)[2][1] :].astype(np.float64)).all():
+            deviation = Deviation(np.inf, (-1, -1), deviation.worst)
+        label = kind if beta == 0 else f"{kind}, alpha={alpha:g}, beta={beta:g}"
+        results.append(CheckResult(label, deviation))
+    runner.workspace.release()
+    return results

@@ -1,0 +1,81 @@
+"""The emulated device as a driver: exact results on any machine, and a clock that is a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ptxgen import clock
+from ptxgen.device import DEVICES, Device
+from ptxgen.drivers import Timing
+from ptxgen.emulator import Machine, Module, Stats
+from ptxgen.errors import AssembleError, EmulatorError
+from ptxgen.source import Source, Step
+
+
+@dataclass(eq=False)
+class EmulatedKernel:
+    """A parsed module."""
+
+    source: Source
+    module: Module
+    registers: int = -1
+    spills: int = -1
+
+
+class EmulatedDriver:
+    """Executes PTX on the emulator. Faults of a kernel are raised by the launch that meets them.
+
+    ``options`` go to the machine (seed, completion, checks).
+    """
+
+    name = "emulated"
+    clock = "model"
+    version = "1"
+    assembler = ""
+
+    def __init__(self, device: Device = DEVICES["emulated"], **options: Any) -> None:
+        self.device = device
+        self.machine = Machine(**options)
+        self.last: list[float] = []  #: modelled microseconds of the launches since the last ``time``
+
+    def allocate(self, size: int) -> int:
+        return self.machine.alloc(size)
+
+    def release(self, address: int) -> None:
+        self.machine.free(address)
+
+    def upload(self, address: int, array: np.ndarray[Any, Any]) -> None:
+        self.machine.write(address, np.ascontiguousarray(array))
+
+    def download(self, address: int, array: np.ndarray[Any, Any]) -> None:
+        data = self.machine.read(address, array.nbytes)
+        array[...] = np.frombuffer(data, array.dtype).reshape(array.shape)
+
+    def fill(self, address: int, size: int, byte: int = 0) -> None:
+        self.machine.fill(address, size, byte)
+
+    def load(self, source: Source) -> EmulatedKernel:
+        try:
+            return EmulatedKernel(source, self.machine.load(source.text))
+        except EmulatorError as error:
+            raise AssembleError(f"the emulated device cannot read the kernel: {error}") from error
+
+    def launch(self, kernel: EmulatedKernel, step: Step, parameters: bytes, stream: int = 0) -> None:
+        stats = self.machine.launch(kernel.module, step.entry, step.grid, step.block, parameters, step.shared)
+        self.last.append(self._microseconds(stats, step))
+
+    def _microseconds(self, stats: Stats, step: Step) -> float:
+        return clock.from_stats(clock.Counts.of(stats, step), self.device)
+
+    def synchronize(self) -> None:
+        """Launches are complete when they return."""
+
+    def time(self, launches: Sequence[Callable[[], None]], timing: Timing) -> list[float]:
+        """One run of the first call, timed by the model: the model has no noise."""
+        self.last.clear()
+        launches[0]()
+        return [sum(self.last)]

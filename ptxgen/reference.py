@@ -1,0 +1,118 @@
+"""What is right: products in float64, how far a result may be from them, and inputs that show mistakes.
+
+A sum of K products in arithmetic of unit roundoff u errs by about √K·u·Σ|a||b| (probabilistic; Higham & Mary,
+SIAM J. Sci. Comput. 41, 2019) and never by more than K·u·Σ|a||b|.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ptxgen.problem import Gemm
+
+Array = np.ndarray[Any, Any]
+
+FACTOR = 4.0  #: c of the tolerance; the worst seen of a right kernel is 1.4
+KINDS = ("integers", "normal", "scaled")
+
+
+def shapes(p: Gemm) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
+    """Stored shapes of A, B and C, without what a leading dimension pads."""
+    a = (p.m, p.k) if p.layout[0] == "N" else (p.k, p.m)
+    b = (p.k, p.n) if p.layout[1] == "N" else (p.n, p.k)
+    return a, b, (p.m, p.n)
+
+
+def operands(p: Gemm, seed: int = 0, kind: str = "normal") -> tuple[Array, Array, Array]:
+    """A, B and C as stored, packed, of the problem's dtype. ``integers``: every partial sum of a product is exact;
+    ``normal``; ``scaled``: rows and columns of A and B differ by up to 2^±6."""
+    rng = np.random.default_rng(seed)
+    out = []
+    for n, shape in enumerate(shapes(p)):
+        if kind == "integers":
+            values = rng.integers(-3, 4, shape).astype(np.float64)
+            if p.element.bytes == 2:  # keep Σ|a||b| under 2^11, the integers that f16 holds
+                values = np.sign(values) * (rng.random(shape) < min(1.0, (256 / max(p.k, 1)) ** 0.5))
+        else:
+            values = rng.standard_normal(shape)
+            if kind == "scaled":
+                values *= np.exp2(rng.integers(-6, 7, (shape[0], 1)) if n != 1 else rng.integers(-6, 7, (1, shape[1])))
+                values /= 1 if p.element.bytes > 2 else max(1.0, p.k**0.5) / 4
+        out.append(values.astype(p.element.numpy))
+    return out[0], out[1], out[2]
+
+
+def plain(p: Gemm, a: Array, b: Array) -> tuple[Array, Array]:
+    """A as M×K and B as K×N, in float64."""
+    wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
+    return (wide_a if p.layout[0] == "N" else wide_a.T), (wide_b if p.layout[1] == "N" else wide_b.T)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """``exact``: the result in float64; ``scale``: |alpha|·Σ|a||b| + |beta||c| an element."""
+
+    problem: Gemm
+    exact: Array
+    scale: Array
+
+    def tolerance(self) -> Array:
+        """The error allowed an element: c(√K·u_sum·scale + u_out·|exact|), never past K·u_sum; tiny results may
+        be lost to underflow."""
+        p = self.problem
+        u_sum, u_out = p.accumulator.roundoff, p.element.roundoff
+        steps = min(FACTOR * max(p.k, 1) ** 0.5, p.k + 4.0)
+        tiny = float(np.finfo(p.element.numpy).smallest_subnormal) if p.dtype != "bf16" else 1e-40
+        return steps * u_sum * self.scale + FACTOR * u_out * np.abs(self.exact) + 4 * tiny
+
+
+def reference(p: Gemm, a: Array, b: Array, c: Array | None = None, alpha: float = 1.0, beta: float = 0.0) -> Reference:
+    """alpha·op(A)·op(B) + beta·C in float64; C is not read where beta is zero."""
+    wide_a, wide_b = plain(p, a, b)
+    with np.errstate(all="ignore"):
+        exact = alpha * (wide_a @ wide_b)
+        scale = abs(alpha) * (np.abs(wide_a) @ np.abs(wide_b))
+        if beta != 0 and c is not None:
+            exact = exact + beta * c.astype(np.float64)
+            scale = scale + abs(beta) * np.abs(c.astype(np.float64))
+    return Reference(p, exact, scale)
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """How a result differs. ``ratio``: the largest error over its tolerance (at most 1 is right, NaN where one of the
+    two is not a number); ``where``: of that element; ``worst``: the largest error over u_sum·√K·scale."""
+
+    ratio: float
+    where: tuple[int, int]
+    worst: float
+
+    @property
+    def ok(self) -> bool:
+        return self.ratio <= 1.0
+
+    def __str__(self) -> str:
+        return f"worst error {self.ratio:.3g} of what is allowed, at {list(self.where)}"
+
+
+def compare(result: Array, ref: Reference) -> Deviation:
+    """The deviation of ``result`` (M×N) from the reference. Infinities and NaN must agree element by element."""
+    p = ref.problem
+    if result.size == 0:
+        return Deviation(0.0, (0, 0), 0.0)
+    with np.errstate(all="ignore"):
+        got = result.astype(np.float64)
+        limit = float(np.finfo(p.element.numpy).max) if p.dtype != "bf16" else 3.38e38
+        exact = np.where(np.abs(ref.exact) > limit, np.inf * np.sign(ref.exact), ref.exact)
+        same = (got == exact) | (np.isnan(got) & np.isnan(exact))
+        error = np.where(same, 0.0, np.abs(got - exact))
+        ratio = np.where(same, 0.0, error / ref.tolerance())
+        ratio = np.where(np.isnan(ratio), np.inf, ratio)
+        unit = p.accumulator.roundoff * max(p.k, 1) ** 0.5 * ref.scale
+        worst = np.nanmax(np.where(error > 0, error / np.where(unit > 0, unit, np.inf), 0.0))
+    flat = int(np.argmax(ratio))
+    i, j = divmod(flat, ratio.shape[1])
+    return Deviation(float(ratio.flat[flat]), (i, j), float(worst))

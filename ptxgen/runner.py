@@ -1,0 +1,133 @@
+"""One configuration, loaded and ready to launch on a driver."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ptxgen.config import Config
+from ptxgen.drivers import Driver, Kernel
+from ptxgen.plan import Plan
+from ptxgen.problem import Gemm
+from ptxgen.reference import Array, shapes
+from ptxgen.render import render
+from ptxgen.source import Launch, Source, Step
+
+
+def generate(problem: Gemm, config: Config, driver: Driver) -> tuple[Plan, Source]:
+    """The plan and the PTX of ``config`` for the driver's device. ConfigError: it breaks a rule."""
+    plan = Plan(problem, config, driver.device)
+    return plan, render(plan)
+
+
+class Workspace:
+    """Device memory that launches share, one after the other: grown on demand, zeroed where a launch needs that.
+
+    A launch that needs zeros leaves zeros, so its part is cleared once; the others take what lies behind it.
+    """
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self._parts: dict[bool, tuple[int, int]] = {}
+
+    def address(self, launch: Launch) -> int:
+        """Where ``launch`` finds W; 0 if it needs none."""
+        if not launch.workspace:
+            return 0
+        address, size = self._parts.get(launch.zeroed, (0, 0))
+        if size < launch.workspace:
+            self.driver.synchronize()
+            if size:
+                self.driver.release(address)
+            size = max(launch.workspace, 2 * size, 1 << 16)
+            address = self.driver.allocate(size)
+            if launch.zeroed:
+                self.driver.fill(address, size)
+            self._parts[launch.zeroed] = address, size
+        return address
+
+    def release(self) -> None:
+        for address, _ in self._parts.values():
+            self.driver.release(address)
+        self._parts.clear()
+
+
+class Runner:
+    """A kernel bound to a problem. AssembleError: the assembler rejected it."""
+
+    def __init__(
+        self, driver: Driver, plan: Plan, kernel: Kernel, problem: Gemm, workspace: Workspace | None = None
+    ) -> None:
+        self.driver, self.plan, self.kernel, self.problem = driver, plan, kernel, problem
+        self.workspace = workspace or Workspace(driver)
+        self.launch = plan.launch(problem)
+
+    @classmethod
+    def of(cls, driver: Driver, problem: Gemm, config: Config, workspace: Workspace | None = None) -> Runner:
+        plan, source = generate(problem, config, driver)
+        return cls(driver, plan, driver.load(source), problem, workspace)
+
+    def prepare(self, alpha: float = 1.0, beta: float = 0.0) -> list[tuple[Step, struct.Struct, str, bytes]]:
+        """Each step with the format and the names of its leading addresses, and the rest of its parameters packed:
+        what is left to do for a launch on other addresses."""
+        out = []
+        values: dict[str, int | float] = {"alpha": alpha, "beta": beta, "A": 0, "B": 0, "C": 0, "W": 0}
+        for step in self.launch.steps:
+            names = "".join(str(v) for kind, v in step.arguments if kind == "u64")
+            head = struct.Struct(f"@{len(names)}Q")
+            out.append((step, head, names, step.pack(values)[head.size :]))
+        return out
+
+    def bind(self, a: int, b: int, c: int, alpha: float = 1.0, beta: float = 0.0) -> Callable[[], None]:
+        """A call that launches every step on these addresses."""
+        at = {"A": a, "B": b, "C": c, "W": self.workspace.address(self.launch)}
+        steps = [(step, head.pack(*(at[n] for n in names)) + tail) for step, head, names, tail in self.prepare(alpha, beta)]
+        driver, kernel = self.driver, self.kernel
+
+        def go() -> None:
+            for step, parameters in steps:
+                driver.launch(kernel, step, parameters)
+
+        return go
+
+    def compute(self, a: Array, b: Array, c: Array, alpha: float = 1.0, beta: float = 0.0) -> Array:
+        """The result for host arrays as stored (packed, or wider than the leading dimension says): a new C."""
+        with Buffers(self.driver, a, b, c) as at:
+            self.bind(*at.addresses, alpha, beta)()
+            self.driver.synchronize()
+            out = np.empty_like(c)
+            self.driver.download(at.addresses[2], out)
+        return out
+
+
+class Buffers:
+    """Device copies of host arrays, released at the end of a ``with``."""
+
+    def __init__(self, driver: Driver, *arrays: Array) -> None:
+        self.driver = driver
+        self.addresses = []
+        for array in arrays:
+            address = driver.allocate(max(array.nbytes, 1))
+            self.addresses.append(address)
+            if array.nbytes:
+                driver.upload(address, np.ascontiguousarray(array))
+
+    def __enter__(self) -> Buffers:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        for address in self.addresses:
+            self.driver.release(address)
+
+
+def padded(p: Gemm, arrays: tuple[Array, Array, Array], fill: float = float("nan")) -> tuple[Array, Array, Array]:
+    """The operands with rows as long as the problem's leading dimensions, the rest filled with ``fill``."""
+    out = []
+    for array, shape, ld in zip(arrays, shapes(p), (p.lda, p.ldb, p.ldc), strict=True):
+        wide = np.full((shape[0], ld), fill, array.dtype)
+        wide[:, : shape[1]] = array
+        out.append(wide)
+    return out[0], out[1], out[2]

@@ -1,0 +1,211 @@
+"""Finds the fastest configuration of each problem: sample, learn, search, refine, time again, remember."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ptxgen import space
+from ptxgen.assemble import assemble, find_ptxas
+from ptxgen.bench import FINAL_TIMING, SEARCH_TIMING
+from ptxgen.config import Config
+from ptxgen.database import Database, config_text
+from ptxgen.device import Device
+from ptxgen.errors import AssembleError, LaunchError
+from ptxgen.measurement import Measurement
+from ptxgen.model import Model
+from ptxgen.plan import Plan
+from ptxgen.problem import Gemm
+from ptxgen.progress import SILENT, Progress
+from ptxgen.render import render
+from ptxgen.sampler import Categorical
+from ptxgen.worker import Worker
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much is measured for each problem: ``samples`` drawn by the generative model, ``search``: of the regressor's
+    best, then ``refine_rounds`` rounds of at most ``refine`` neighbours of the ``keep`` fastest; the ``final`` fastest are
+    timed again at length."""
+
+    samples: int = 60
+    search: int = 100
+    refine_rounds: int = 3
+    refine: int = 60
+    keep: int = 3
+    final: int = 4
+
+
+@dataclass
+class Tuned:
+    """What tuning one problem came to. ``winner``: None if nothing ran; ``failures``: outcomes other than ok."""
+
+    problem: Gemm
+    winner: Measurement | None = None
+    measured: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
+
+
+class Session:
+    """One tuning run on one device: a worker that measures, threads that assemble ahead of it, the database."""
+
+    def __init__(self, driver: str, database: Database, budget: Budget, seed: int = 0, progress: Progress = SILENT,
+                 jobs: int | None = None, commit: str = "") -> None:  # fmt: skip
+        self.database, self.budget, self.progress = database, budget, progress
+        self.rng = np.random.default_rng(seed)
+        self.worker = Worker(driver, commit=commit)
+        self.device = Device(**self.worker.start()["device"])
+        self.clock = self.worker.environment.clock
+        self.pool = ThreadPoolExecutor(jobs or os.cpu_count() or 1)
+        self.ahead = self.clock == "hardware" and find_ptxas() is not None
+        self.known: dict[tuple[str, str], Measurement] = {
+            (m.problem.key(), config_text(m.config)): m
+            for m in database.measurements(device=self.device.name, clock=self.clock)
+            if m.purpose != "final"
+        }
+        self.model = Model.analytic(self.device)
+        self.results: dict[Gemm, Tuned] = {}
+
+    def close(self) -> None:
+        self.pool.shutdown(cancel_futures=True)
+        self.worker.stop()
+
+    # ---- measuring
+
+    def _prepare(self, problem: Gemm, config: Config) -> None:
+        """Assembles into the cache, which the worker then finds full; what fails there fails again in the worker."""
+        with suppress(AssembleError):
+            assemble(render(Plan(problem, config, self.device)))
+
+    def measure(self, problem: Gemm, configs: Iterable[Config], purpose: str) -> list[Measurement]:
+        """Measures what the database does not hold yet; the rows of all of ``configs``."""
+        chosen = list(dict.fromkeys(configs))
+        tuned = self.results.setdefault(problem, Tuned(problem))
+        waiting: dict[Config, Future[None]] = {}
+        if self.ahead:
+            fresh = [c for c in chosen if (problem.key(), config_text(c)) not in self.known]
+            waiting = {c: self.pool.submit(self._prepare, problem, c) for c in fresh}
+        out = []
+        for config in chosen:
+            key = problem.key(), config_text(config)
+            found = self.known.get(key)
+            if found is None:
+                if config in waiting:
+                    waiting[config].result()
+                found = self.worker.measure(problem, config, SEARCH_TIMING, purpose)
+                self.database.add(found)
+                self.known[key] = found
+                tuned.measured += 1
+                if found.outcome != "ok":
+                    tuned.failures[found.outcome] += 1
+            self.progress.step(f"{problem.m}x{problem.n}x{problem.k} {problem.layout}")
+            out.append(found)
+        return out
+
+    def fastest(self, problem: Gemm, n: int) -> list[Measurement]:
+        rows = [m for m in self.known.values() if m.problem == problem and m.outcome == "ok"]
+        return sorted(rows, key=lambda m: m.us)[:n]
+
+    # ---- phases
+
+    def sample(self, problems: Sequence[Gemm]) -> None:
+        """Random legal configurations of every problem: what the regressor learns from (section 4.1)."""
+        n = self.budget.samples
+        self.progress.phase("sample", n * len(problems))
+        for problem in problems:
+            drawn = Categorical(problem, self.device, self.rng).sample(n)
+            self.measure(problem, [drawn.row(i) for i in range(len(drawn))], "sample")
+
+    def fit(self) -> None:
+        """Trains the regressor on everything known of this device."""
+        good = [m for m in self.known.values() if m.outcome == "ok"]
+        if len(good) >= 200:
+            self.progress.message(f"training on {len(good)} measurements")
+            self.model = Model.fit(good, self.device)
+
+    def search(self, problem: Gemm, seeds: Iterable[Config] = ()) -> None:
+        """The regressor's best of the whole legal space, and ``seeds``, on the hardware (section 6)."""
+        ranked = [c for c, _ in self.model.rank(problem, self.device, self.budget.search)]
+        self.measure(problem, [*seeds, *ranked], "search")
+
+    def refine(self, problem: Gemm) -> None:
+        """Neighbours of the fastest few, on every axis, round by round until none is faster."""
+        budget = self.budget
+        for _ in range(budget.refine_rounds):
+            best = self.fastest(problem, budget.keep)
+            if not best:
+                return
+            near: list[Config] = []
+            for m in best:
+                c = space.refinements(problem, self.device, m.config)
+                picked = self.rng.permutation(len(c))[: budget.refine // len(best)]
+                near += [c.row(int(i)) for i in picked]
+            self.measure(problem, near, "refine")
+            if self.fastest(problem, 1)[0].us >= best[0].us:
+                return
+
+    def finish(self, problem: Gemm) -> Tuned:
+        """Times the fastest few again at length, all of C compared, and stores the winner."""
+        tuned = self.results.setdefault(problem, Tuned(problem))
+        again = [
+            self.worker.measure(problem, m.config, FINAL_TIMING, "final", full=True)
+            for m in self.fastest(problem, self.budget.final)
+        ]
+        for m in again:
+            self.database.add(m)
+        good = sorted((m for m in again if m.outcome == "ok"), key=lambda m: m.us)
+        if good:
+            stored = self.database.best(problem, self.device.name, self.clock)
+            tuned.winner = good[0]
+            if stored is None or stored.digest != good[0].digest or good[0].us < stored.us:
+                self.database.set_winner(good[0])
+        return tuned
+
+
+def tune(problems: Sequence[Gemm], driver: str = "auto", database: Database | None = None, budget: Budget | None = None,
+         seed: int = 0, progress: Progress | None = None, jobs: int | None = None, commit: str = "",
+         seeds: dict[Gemm, list[Config]] | None = None) -> list[Tuned]:  # fmt: skip
+    """Tunes every problem, and stores what was measured and who won as it goes.
+
+    What the database holds already is not measured again, so a run that was interrupted goes on where it stopped.
+    ``seeds``: configurations to try first. LaunchError: the device cannot be used at all.
+    """
+    if database is None:
+        raise LaunchError("tune needs a database")
+    session = Session(driver, database, budget or Budget(), seed, progress or SILENT, jobs, commit)
+    try:
+        session.sample(problems)
+        session.fit()
+        total = session.budget.search * len(problems)
+        session.progress.phase("search", total)
+        for problem in problems:
+            session.search(problem, (seeds or {}).get(problem, ()))
+        session.fit()
+        session.progress.phase("refine", session.budget.refine * session.budget.refine_rounds * len(problems))
+        out = []
+        for problem in problems:
+            session.refine(problem)
+            out.append(session.finish(problem))
+            session.progress.message(summary(out[-1]))
+        return out
+    finally:
+        session.close()
+
+
+def summary(t: Tuned) -> str:
+    """One line on one problem."""
+    failed = ", ".join(f"{n} {outcome}" for outcome, n in t.failures.items())
+    head = f"{t.problem.m}x{t.problem.n}x{t.problem.k} {t.problem.layout} {t.problem.dtype}"
+    tail = f"{t.measured} measured" + (f" ({failed})" if failed else "")
+    if t.winner is None:
+        return f"{head}: nothing ran; {tail}"
+    return f"{head}: {t.winner.us:.2f} us, {t.winner.tflops:.2f} TFLOP/s with {t.winner.config}; {tail}"
+
+
+__all__ = ["Budget", "Session", "Tuned", "summary", "tune"]

@@ -1,0 +1,137 @@
+"""Measures in a child process: a kernel that crashes, hangs or poisons its context takes only the child with it.
+
+Parent and child exchange JSON, a line each way. The parent alone writes the database.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import subprocess
+import sys
+import threading
+from dataclasses import asdict
+from typing import Any
+
+from ptxgen.bench import SEARCH_TIMING, Bench
+from ptxgen.config import Config, parse_config
+from ptxgen.drivers import Timing, open_driver
+from ptxgen.errors import ConfigError, LaunchError
+from ptxgen.measurement import Environment, Measurement, from_dict
+from ptxgen.problem import Gemm, parse
+
+START_SECONDS = 120.0
+MEASURE_SECONDS = 60.0
+
+
+class Worker:
+    """A child process with a driver of its own, replaced when it dies.
+
+    ``driver``: its name; ``seconds``: after which a measurement has timed out.
+    """
+
+    def __init__(self, driver: str = "auto", seconds: float = MEASURE_SECONDS, commit: str = "") -> None:
+        self.driver, self.seconds, self.commit = driver, seconds, commit
+        self.child: subprocess.Popen[str] | None = None
+        self.lines: queue.Queue[str | None] = queue.Queue()
+        self.environment = Environment("")
+        self.log: list[str] = []
+
+    def start(self) -> dict[str, Any]:
+        """Starts the child; returns what it says of its device. LaunchError: it did not start."""
+        command = [sys.executable, "-m", "ptxgen.worker", self.driver, self.commit]
+        pipe = subprocess.PIPE
+        self.child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, bufsize=1)
+        self.lines = queue.Queue()
+        self.log = []
+        threading.Thread(target=self._read, args=(self.child, self.lines), daemon=True).start()
+        threading.Thread(target=self._drain, args=(self.child, self.log), daemon=True).start()
+        hello = self._answer(START_SECONDS)
+        if hello is None:
+            self.stop()
+            raise LaunchError(f"the measuring process did not start: {''.join(self.log[-20:])}")
+        self.environment = Environment(**hello["environment"])
+        return hello
+
+    @staticmethod
+    def _read(child: subprocess.Popen[str], lines: queue.Queue[str | None]) -> None:
+        assert child.stdout is not None
+        for line in child.stdout:
+            lines.put(line)
+        lines.put(None)
+
+    @staticmethod
+    def _drain(child: subprocess.Popen[str], log: list[str]) -> None:
+        assert child.stderr is not None
+        for line in child.stderr:
+            log.append(line)
+            del log[:-200]
+
+    def _answer(self, seconds: float) -> dict[str, Any] | None:
+        """The child's next line; None if it died. queue.Empty: it took too long."""
+        line = self.lines.get(timeout=seconds)
+        return json.loads(line) if line is not None else None
+
+    def measure(self, problem: Gemm, config: Config, timing: Timing = SEARCH_TIMING, purpose: str = "",
+                full: bool = False) -> Measurement:  # fmt: skip
+        """As ``Bench.measure``, with two more outcomes: ``timeout`` and ``crashed``."""
+        if self.child is None or self.child.poll() is not None:
+            self.start()
+        assert self.child is not None and self.child.stdin is not None
+        order = {
+            "problem": problem.key(), "config": " ".join(f"{n}={v}" for n, v in config.items()),
+            "timing": asdict(timing), "purpose": purpose, "full": full,
+        }  # fmt: skip
+        outcome, message = "crashed", ""
+        try:
+            self.child.stdin.write(json.dumps(order) + "\n")
+            answer = self._answer(self.seconds)
+            if answer is not None:
+                if answer.pop("poisoned", False):
+                    self.stop()
+                return from_dict(answer)
+            message = "".join(self.log[-5:])[-500:]
+        except queue.Empty:
+            outcome, message = "timeout", f"no answer in {self.seconds:g} s"
+        except BrokenPipeError:
+            message = "".join(self.log[-5:])[-500:]
+        self.stop()
+        return Measurement(problem, config, outcome, self.environment, message=message, purpose=purpose)
+
+    def stop(self) -> None:
+        if self.child is not None:
+            self.child.kill()
+            self.child.wait()
+            self.child = None
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.stop()
+
+
+def main() -> None:
+    """The child: reads orders, writes measurements."""
+    from ptxgen.bench import environment
+
+    driver = open_driver(sys.argv[1])
+    work = Bench(driver, sys.argv[2] if len(sys.argv) > 2 else "")
+    hello = {"environment": asdict(environment(driver, SEARCH_TIMING, work.commit)), "device": asdict(driver.device)}
+    print(json.dumps(hello), flush=True)
+    for line in sys.stdin:
+        order = json.loads(line)
+        problem, config = parse(order["problem"]), parse_config(order["config"])
+        timing = Timing(**order["timing"])
+        try:
+            done = work.measure(problem, config, timing, order["purpose"], order["full"])
+        except ConfigError as error:
+            done = Measurement(problem, config, "launch_error", environment(driver, timing), message=str(error))
+        answer = done.as_dict()
+        # a launch that failed on hardware may have poisoned the context: the parent starts another child
+        answer["poisoned"] = done.outcome == "launch_error" and driver.clock == "hardware"
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()
