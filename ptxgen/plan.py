@@ -95,7 +95,6 @@ class Plan:
         else:
             self.acc = Tile("acc", self.sum, (c.ks, c.ms, c.ns))
             self.products = products(c.ms, c.ns, c.order)
-        self.row = Tile("e", self.sum, (c.ns,))
 
     def set_of(self, k: int) -> int:
         """Which set of accumulators step ``k`` adds to."""
@@ -123,6 +122,8 @@ class Plan:
         #: elements of one access of C (or of a partial sum)
         self.vec_c = min(c.vec_c, most, self.b.contiguous if not self.geometry.gathers else most)
         self.has_vector_red = self.device.has_vector_red and self.sum == "f32"
+        #: a row of the thread's tile, or a vector of the block's
+        self.row = Tile("e", self.sum, (max(c.ns, self.vec_c),))
         self.columns = [self.b.offset(j) for j in range(0, c.ns, self.vec_c)]
         self.vector = width(self.vec_c, self.sum)
         self.c_type = self._c_type(self.vec_c)

@@ -42,10 +42,11 @@ def _loads_divide(g: SimpleNamespace, x: SimpleNamespace) -> Any:
     across = np.maximum(x.across, 1)
     down = np.maximum(t // across, 1)
     many = x.loads > t
-    even = ~many | (x.loads % t == 0)
-    transposed = (t % across == 0) & (~many | ((x.tile % down == 0) & (x.loads // x.tile % across == 0)))
-    kept = ~many | ((t % across == 0) & (down % 8 == 0))
-    direct = ~many | (t % across == 0) | (across % t == 0)
+    few = np.logical_not(many)
+    even = few | (x.loads % t == 0)
+    transposed = (t % across == 0) & (few | ((x.tile % down == 0) & (x.loads // x.tile % across == 0)))
+    kept = few | ((t % across == 0) & (down % 8 == 0))
+    direct = few | (t % across == 0) | (across % t == 0)
     return (x.across > 0) & even & np.where(x.kept, kept, np.where(x.transposed, transposed, direct))
 
 
@@ -53,7 +54,7 @@ def _copies(p: Gemm, d: Device, x: SimpleNamespace) -> Any:
     """cp.async moves 4, 8 or 16 bytes as they are; transposing, one element at a time."""
     size = x.vec * p.element.bytes
     whole = (size >= 4) & (size <= 16) & (x.bytes == p.element.bytes) & d.has_async_copy
-    return (x.copy == 0) | (whole & (~x.transposed | (x.vec == 1)))
+    return (x.copy == 0) | (whole & (np.logical_not(x.transposed) | (x.vec == 1)))
 
 
 RULES = (
@@ -78,11 +79,15 @@ RULES = (
          "u={c.u} over kl={c.kl} leaves {g.uk} steps; they must be at least 2, a multiple of ks={c.ks},"
          " and at least request={c.request} and two more"),
     Rule("kept_a", lambda p, c, g, d: (c.keep_a == 0) | (g.a.kmajor & (g.bytes >= 4) & (g.uk % g.a.chunk == 0)
+         & (c.vec_a <= g.a.chunk)
          & np.isin(c.u // g.a.chunk, (2, 4, 8))),
-         "keep_a needs a K-major A of 4 or 8 bytes, and u={c.u} of 2, 4 or 8 chunks of 16 bytes, whole ones a group"),
+         "keep_a needs a K-major A of 4 or 8 bytes in shared memory, u={c.u} of 2, 4 or 8 chunks of 16 bytes,"
+         " whole ones a group, and vec_a={c.vec_a} within a chunk"),
     Rule("kept_b", lambda p, c, g, d: (c.keep_b == 0) | (g.b.kmajor & (g.bytes >= 4) & (g.uk % g.b.chunk == 0)
+         & (c.vec_b <= g.b.chunk)
          & np.isin(c.u // g.b.chunk, (2, 4, 8))),
-         "keep_b needs a K-major B of 4 or 8 bytes, and u={c.u} of 2, 4 or 8 chunks of 16 bytes, whole ones a group"),
+         "keep_b needs a K-major B of 4 or 8 bytes in shared memory, u={c.u} of 2, 4 or 8 chunks of 16 bytes,"
+         " whole ones a group, and vec_b={c.vec_b} within a chunk"),
     Rule("packed", lambda p, c, g, d: (p.compute != "f16") | ((c.ms >= 2) & (c.ns >= 2)),
          "ms={c.ms} and ns={c.ns} must be even for packed f16 arithmetic"),
     Rule("vector_a", lambda p, c, g, d: (c.vec_a <= p.vectors[0]) & (c.vec_a <= np.where(g.a.kmajor, c.u, c.ml)),

@@ -17,7 +17,7 @@ ${math.row(i)}\
     mov.u32 %i, %thread;
 % if plan.gather_rounds > plan.UNROLLED:
     .pragma "nounroll";
-GATHER${add:d}:
+GATHER${int(add)}:
 % endif
 % for n in range(min(plan.gather_rounds, plan.UNROLLED) if plan.gather_rounds <= plan.UNROLLED else 1):
     // vector %i of the tile: its row, its column
@@ -53,7 +53,7 @@ ${put.vector([plan.row[q] for q in range(plan.vec_c)], "%at", 0, plan.gather_gua
 % endfor
 % if plan.gather_rounds > plan.UNROLLED:
     setp.lt.u32 %p, %i, ${plan.gather_loads};
-    @%p bra GATHER${add:d};
+    @%p bra GATHER${int(add)};
 % endif
     }
 </%def>

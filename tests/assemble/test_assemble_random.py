@@ -1,0 +1,26 @@
+"""ptxas takes every legal configuration, on every target."""
+
+from __future__ import annotations
+
+import pytest
+
+from ptxgen.assemble import assemble
+from ptxgen.device import device
+from ptxgen.plan import Plan
+from ptxgen.render import render
+from tests.cases import cases
+
+TARGETS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+EACH = 12
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_random_legal_configurations_assemble(target, tmp_path, monkeypatch):
+    monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path))
+    d = device(target)
+    spilled = 0
+    for p, c in cases(int(target[3:]), EACH, d, limit=600):
+        made = assemble(render(Plan(p, c, d)))
+        assert made.cubin, f"{p.key()} | {c}"
+        spilled += any(made.spills.values())
+    assert spilled <= EACH // 3, f"{spilled} of {EACH} spill: the register estimate is off"

@@ -1,0 +1,63 @@
+"""Random legal problems and configurations, the same for every tier of tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ptxgen.config import AXES, Columns, Config
+from ptxgen.device import Device
+from ptxgen.problem import LAYOUTS, Gemm
+from ptxgen.rules import legal
+
+TYPES = (("f32", ""), ("f32", ""), ("f64", ""), ("f16", "f32"), ("f16", "f16"))
+DRAWS = 4000
+
+
+def extents(rng: np.random.Generator, limit: int) -> tuple[int, int, int]:
+    """Extents that show mistakes: 1, primes, around tiles, multiples of vectors, and anything."""
+    kinds = ([1, 2, 3, 7, 13, 31, 61, 127, 251], [15, 16, 17, 31, 33, 63, 64, 65, 127, 128, 129], [4, 8, 24, 40, 96, 160, 256])
+    out = []
+    for _ in range(3):
+        pool = kinds[rng.integers(len(kinds))] if rng.random() < 0.8 else list(range(1, limit))
+        out.append(int(min(rng.choice(pool), limit)))
+    return out[0], out[1], out[2]
+
+
+def problem(rng: np.random.Generator, limit: int) -> Gemm:
+    """A random problem: types, layout, extents, leading dimensions longer than rows, starts off alignment."""
+    dtype, compute = TYPES[rng.integers(len(TYPES))]
+    m, n, k = extents(rng, limit)
+    layout = LAYOUTS[rng.integers(4)]
+    extra = {}
+    plain = Gemm(m, n, k, layout, dtype, compute)
+    if rng.random() < 0.4:
+        pads = rng.choice([0, 1, 2, 3, 4, 8, 16], 3)
+        extra = {"lda": plain.columns_a + int(pads[0]), "ldb": plain.columns_b + int(pads[1]), "ldc": n + int(pads[2])}
+        extra = {name: max(value, 1) for name, value in extra.items()}
+    return Gemm(m, n, k, layout, dtype, compute, deterministic=bool(rng.random() < 0.15), **extra)
+
+
+def config(p: Gemm, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
+    """A random legal configuration over all axes, or None if none was drawn."""
+    values = {a.name: rng.choice(np.array((*a.values, *((3, 5, 7) if a.name == "kg" else ()))), DRAWS) for a in AXES}
+    sliced = rng.random(DRAWS) < 0.5
+    values["kg"] = np.where(sliced, values["kg"], 1)
+    values["split"] = np.where(sliced, values["split"], 0)
+    c = Columns(values, DRAWS)
+    small = c.ml // c.ms * (c.nl // c.ns) * c.kl <= threads
+    rows = np.flatnonzero(legal(p, c, d) & small)
+    return c.row(int(rng.choice(rows))) if len(rows) else None
+
+
+def cases(seed: int, count: int, d: Device, limit: int = 160, threads: int = 1024) -> Iterator[tuple[Gemm, Config]]:
+    """``count`` random pairs."""
+    rng = np.random.default_rng(seed)
+    made = 0
+    while made < count:
+        p = problem(rng, limit)
+        c = config(p, d, rng, threads)
+        if c is not None:
+            made += 1
+            yield p, c
