@@ -1,0 +1,5 @@
+"""``python -m ptxgen`` is the command ``ptxgen``."""
+
+from ptxgen.cli import main
+
+main()

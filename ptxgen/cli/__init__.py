@@ -1,0 +1,20 @@
+"""The command line: reads arguments, calls the layers below, writes one answer. Owns typer.
+
+Standard output has the answer's text, or with ``--json`` its document, and nothing else; progress, messages and errors
+go to standard error. What a command needs is imported when it runs: ``--help`` costs no NumPy.
+"""
+
+from __future__ import annotations
+
+from ptxgen.cli import problems as _problems
+from ptxgen.cli import stored as _stored
+from ptxgen.cli.command import app
+
+__all__ = ["app", "main"]
+
+_COMMANDS = (_problems, _stored)  #: importing these is what fills the application
+
+
+def main() -> None:
+    """The command ``ptxgen``."""
+    app()

@@ -1,0 +1,136 @@
+"""What makes a command of a function: options out of dataclasses, one printed answer, errors on one line."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from ptxgen.errors import DatabaseError, EmulatorError, InputError, PtxgenError, UnavailableError
+
+#: error class -> exit code, the first that fits
+EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
+    (DatabaseError, 4), (UnavailableError, 3), (InputError, 2), (OSError, 2), (PtxgenError, 1),
+)  # fmt: skip
+EPILOG = """Exit codes: 0 done; 1 a check failed, a kernel could not be made or run, or a figure that was asked for is
+missing; 2 bad input; 3 something is not installed or not there; 4 the database cannot be used."""
+
+app = typer.Typer(
+    name="ptxgen",
+    help="Input-aware auto-tuning of matrix kernels: generates PTX, measures it, selects by shape.",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+db = typer.Typer(help="The tuning database: export, import, info.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(db, name="db")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command came to. ``text``: what is printed without ``--json``."""
+
+    document: dict[str, Any]
+    text: str
+    code: int = 0
+
+
+@dataclass(frozen=True)
+class Common:
+    """Options of every command."""
+
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False
+
+
+def command(group: typer.Typer, name: str) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
+    """Makes a command of a function whose first parameter is a ``Common``, or a dataclass that extends it: the fields
+    of such a parameter become options, the same ones in every command that has it."""
+
+    def register(function: Callable[..., Answer]) -> Callable[..., Answer]:
+        shared: dict[str, type[Common]] = {}
+        parameters: dict[str, inspect.Parameter] = {}
+        hints = get_type_hints(function, include_extras=True)
+        for p in inspect.signature(function).parameters.values():
+            kind = hints[p.name]
+            if is_dataclass(kind) and isinstance(kind, type) and issubclass(kind, Common):
+                shared[p.name] = kind
+                types = get_type_hints(kind, include_extras=True)
+                parameters.update({f.name: _parameter(f.name, types[f.name], f.default) for f in fields(kind)})
+            else:
+                parameters[p.name] = _parameter(p.name, kind, p.default)
+
+        def run(**values: Any) -> None:
+            options = {n: kind(**{f.name: values.pop(f.name) for f in fields(kind)}) for n, kind in shared.items()}
+            common = next(iter(options.values()))
+            with _reported(common):
+                answer = function(**options, **values)
+                _print(answer.document if common.json else answer.text)
+            raise typer.Exit(answer.code)
+
+        run.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
+        run.__annotations__ = {n: p.annotation for n, p in parameters.items()}
+        run.__doc__ = function.__doc__
+        group.command(name, epilog=EPILOG)(run)
+        return function
+
+    return register
+
+
+def _parameter(name: str, kind: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+def _print(answer: dict[str, Any] | str) -> None:
+    if isinstance(answer, dict):
+        from ptxgen.report import to_json
+
+        answer = to_json(answer)
+    print(answer.rstrip("\n"), flush=True)
+
+
+@contextmanager
+def _reported(common: Common) -> Iterator[None]:
+    """Errors of ptxgen and of files: one line on standard error, with ``--json`` a document too, an exit code."""
+    try:
+        yield
+    except BrokenPipeError:  # whoever read our output has enough
+        raise
+    except (PtxgenError, OSError) as error:
+        if common.debug:
+            raise
+        print(f"error: {one_line(error)}", file=sys.stderr)
+        if common.json:
+            _print({"error": {"kind": type(error).__name__, "message": str(error)}})
+        raise typer.Exit(next(code for kind, code in EXIT_CODES if isinstance(error, kind))) from error
+
+
+def one_line(error: BaseException) -> str:
+    """What an error says, on one line: all of it where it names a place in a kernel, else its first line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return "; ".join(lines) if isinstance(error, EmulatorError) else lines[0]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from ptxgen import __version__
+
+        print(f"ptxgen {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    pass

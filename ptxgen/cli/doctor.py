@@ -1,0 +1,168 @@
+"""What this machine has of what ptxgen can use."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from ptxgen.errors import PtxgenError, UnavailableError
+
+Finding = dict[str, Any]
+
+#: distribution, the extra that brings it ("": always needed), what it is for
+PACKAGES = (
+    ("mako", "", "templates"),
+    ("numpy", "", "arrays, the columnar search"),
+    ("ml_dtypes", "", "bfloat16"),
+    ("xgboost-cpu", "", "the regressor"),
+    ("platformdirs", "", "where files go"),
+    ("rich", "", "progress bars"),
+    ("typer", "", "the command line"),
+    ("pycuda", "cuda", "the driver for NVIDIA GPUs"),
+    ("cuda-bindings", "cuda", "CUDA graphs"),
+    ("nvidia-cuda-nvcc", "cuda", "ptxas"),
+    ("nvidia-cublas", "baseline", "what bench --baseline cublas compares with"),
+)
+#: distributions that do as well: xgboost-cpu is xgboost without its GPU code
+INSTEAD = {"xgboost-cpu": ("xgboost",)}
+
+
+def finding(name: str, state: str, found: str, remedy: str = "") -> Finding:
+    """``state``: ``ok``, ``missing`` (something that is needed), ``optional`` (absent, and only some uses need it)."""
+    return {"name": name, "state": state, "found": found, "remedy": remedy}
+
+
+def revision() -> str:
+    """The commit of a checkout, ``+`` at its end where files differ from it; else ptxgen's version."""
+    from ptxgen import __version__
+
+    here = Path(__file__).resolve().parents[2]
+    if (here / ".git").exists() and (git := shutil.which("git")):
+        asked = [git, "-C", str(here), "describe", "--always", "--dirty=+", "--exclude=*"]
+        told = subprocess.run(asked, capture_output=True, text=True, check=False)
+        if told.returncode == 0 and told.stdout.strip():
+            return told.stdout.strip()
+    return f"v{__version__}"
+
+
+def examine(database: Path) -> list[Finding]:
+    """Everything, in the order in which a person would look."""
+    gpu = _gpu_name()
+    rows = [_python(), *(_package(*row, gpu=bool(gpu)) for row in PACKAGES)]
+    rows += [_gpu(gpu), _guarded("ptxas", lambda: _ptxas(bool(gpu)))]
+    rows += [_guarded("cuBLASLt", lambda: _cublaslt(bool(gpu))), _guarded("database", lambda: _database(database))]
+    rows += [_guarded("shipped tuning data", _shipped), _guarded("templates", _templates), _environment()]
+    return rows
+
+
+def _guarded(name: str, look: Callable[[], Finding]) -> Finding:
+    try:
+        return look()
+    except PtxgenError as error:
+        return finding(name, "missing", str(error).splitlines()[0])
+
+
+def _python() -> Finding:
+    told = ".".join(map(str, sys.version_info[:3]))
+    enough = sys.version_info >= (3, 11)
+    return finding("Python", "ok" if enough else "missing", told, "" if enough else "install Python 3.11 or newer")
+
+
+def _package(name: str, extra: str, purpose: str, gpu: bool) -> Finding:
+    for other in (name, *INSTEAD.get(name, ())):
+        try:
+            return finding(name, "ok", f"{metadata.version(other)}{'' if other == name else f' ({other})'}")
+        except metadata.PackageNotFoundError:
+            continue
+    needed = not extra or (extra == "cuda" and gpu)
+    what = f'pip install "ptxgen[{extra}]"' if extra else f"pip install {name}"
+    remedy = what if needed else f"{what}  (only where there is an NVIDIA GPU)" if extra == "cuda" else what
+    return finding(name, "missing" if needed else "optional", f"not installed: {purpose}", remedy)
+
+
+def _gpu_name() -> str:
+    """What nvidia-smi says of the first GPU: name and driver; empty where there is none."""
+    smi = shutil.which("nvidia-smi")
+    if smi is None:
+        return ""
+    asked = [smi, "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    try:
+        told = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    lines = told.stdout.strip().splitlines()
+    return lines[0] if told.returncode == 0 and lines else ""
+
+
+def _gpu(name: str) -> Finding:
+    from ptxgen.drivers import open_driver
+
+    try:
+        device = open_driver("cuda").device
+    except UnavailableError as error:
+        if name:
+            return finding("GPU", "missing", f"{name}, but it cannot be used: {error}", 'pip install "ptxgen[cuda]"')
+        return finding("GPU", "optional", "none: kernels run on the emulated device")
+    except PtxgenError as error:
+        return finding("GPU", "missing", str(error).splitlines()[0])
+    return finding("GPU", "ok", f"{device.name}, {device.target}, {device.sms} multiprocessors ({name or 'PyCUDA'})")
+
+
+def _ptxas(gpu: bool) -> Finding:
+    from ptxgen.assemble import find_ptxas, version
+
+    found = find_ptxas()
+    if found is not None:
+        return finding("ptxas", "ok", f"{version(found)}, {found}")
+    told = "none: the GPU's driver assembles, slower" if gpu else "none: kernels are emitted, and emulated, unassembled"
+    return finding("ptxas", "optional", told, 'pip install "nvidia-cuda-nvcc>=13.0,<14"')
+
+
+def _cublaslt(gpu: bool) -> Finding:
+    from ptxgen.baselines.cublaslt import available
+
+    found = available()
+    if found:
+        return finding("cuBLASLt", "ok", found)
+    return finding("cuBLASLt", "optional", "none" if gpu else "none: it needs an NVIDIA GPU",
+                   'pip install "ptxgen[baseline]"' if gpu else "")  # fmt: skip
+
+
+def _database(path: Path) -> Finding:
+    from ptxgen.database import Database
+
+    if not path.exists():
+        return finding("database", "optional", f"{path}: none yet; the first tune makes it")
+    with Database(path, readonly=True) as database:
+        told = database.info()
+    counts = f"{told['measurements']} measurements of {told['problems']} problems"
+    return finding("database", "ok", f"{path}: {counts}")
+
+
+def _shipped() -> Finding:
+    from ptxgen import shipped
+
+    told = []
+    for device in shipped.devices():
+        model = "a model" if shipped.model_path(device).exists() else "no model"
+        told.append(f"{device}: {len(shipped.shipped_winners(device))} winners, {model}")
+    return finding("shipped tuning data", "ok" if told else "optional", "; ".join(told) or "none in this installation")
+
+
+def _templates() -> Finding:
+    from ptxgen.settings import templates_dir
+
+    return finding("templates", "ok", str(templates_dir()))
+
+
+def _environment() -> Finding:
+    from ptxgen.settings import VARIABLES
+
+    given = [f"{v.name}={os.environ[v.name]}" for v in VARIABLES if os.environ.get(v.name)]
+    return finding("environment", "ok", " ".join(given) or "no variable of ptxgen is set")

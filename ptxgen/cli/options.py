@@ -1,0 +1,156 @@
+"""Options that commands share: the database, the problems to work on, the device."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ptxgen.cli.command import Common
+from ptxgen.errors import InputError, UnavailableError
+
+if TYPE_CHECKING:
+    from ptxgen.database import Database
+    from ptxgen.device import Device
+    from ptxgen.drivers import Driver
+    from ptxgen.suites import Case
+
+Seed = Annotated[int, typer.Option(help="Of everything random.")]
+Forced = Annotated[
+    str | None, typer.Option("--config", metavar="AXES", help="A configuration, as 'ms=8 ns=8 ml=64 ...'.")
+]
+
+
+@dataclass(frozen=True)
+class Stored(Common):
+    """Options of commands that use the database."""
+
+    database: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Tuning database. [default: PTXGEN_DATABASE, or the user's own]")
+    ] = None
+
+    @property
+    def path(self) -> Path:
+        from ptxgen.settings import settings
+
+        return self.database or settings().database
+
+    @contextmanager
+    def reading(self) -> Iterator[Database | None]:
+        """The database, for reading; None where there is none and none was named."""
+        from ptxgen.database import Database
+
+        if self.database is None and not self.path.exists():
+            yield None
+            return
+        with Database(self.path, readonly=True) as database:
+            yield database
+
+
+@dataclass(frozen=True)
+class Target(Stored):
+    """The problems to work on, and the device: all commands on problems take these in the same way."""
+
+    operation: Annotated[str, typer.Argument(metavar="[OPERATION]", help="What is computed: gemm.")] = "gemm"
+    shape: Annotated[list[str] | None, typer.Option(metavar="M,N,K", help="A problem's extents; repeatable.")] = None
+    suite: Annotated[str | None, typer.Option(help="A named set of problems: isaac, square, odd, small.")] = None
+    shapes_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help='JSON lines, each {"m": 1, "n": 2, "k": 3, ...}; - is stdin.')
+    ] = None
+    layout: Annotated[
+        str | None, typer.Option(help="NN, NT, TN or TT, row-major: N is A stored MxK, B stored KxN. [default: NN]")
+    ] = None
+    dtype: Annotated[str | None, typer.Option(help="f32, f64 or f16. [default: f32]")] = None
+    compute: Annotated[str | None, typer.Option(help="Type of the sums; f16 takes f32 (its default) or f16.")] = None
+    deterministic: Annotated[bool, typer.Option("--deterministic", help="No sum's order depends on timing.")] = False
+    lda: Annotated[int | None, typer.Option(help="Elements from a row of A to the next. [default: packed]")] = None
+    ldb: Annotated[int | None, typer.Option(help="Likewise of B.")] = None
+    ldc: Annotated[int | None, typer.Option(help="Likewise of C.")] = None
+    aligned_a: Annotated[int | None, typer.Option(help="Bytes that A's start is a multiple of. [default: 16]")] = None
+    aligned_b: Annotated[int | None, typer.Option(help="Likewise of B.")] = None
+    aligned_c: Annotated[int | None, typer.Option(help="Likewise of C.")] = None
+    device: Annotated[
+        str | None, typer.Option(help="As h200, sm_86, emulated. [default: the GPU found, else emulated]")
+    ] = None
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What the options say of every problem, by the problem's own names."""
+        names = ("layout", "dtype", "compute", "lda", "ldb", "ldc", "aligned_a", "aligned_b", "aligned_c")
+        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        return {**given, "deterministic": True} if self.deterministic else given
+
+    def cases(self, default: str = "") -> list[Case]:
+        """The problems that the options name; ``default``: the suite where they name none."""
+        if self.operation not in OPERATIONS:
+            raise InputError(f"operation is {self.operation!r}; it must be one of {', '.join(OPERATIONS)}")
+        named = self.shape or self.suite or self.shapes_file is not None
+        cases = list(OPERATIONS[self.operation].cases(self, (self.suite or "") if named else default))
+        if not cases:
+            raise InputError("no problem is named; give --shape, --suite or --shapes-file")
+        return cases
+
+    def find_driver(self) -> Driver:
+        """The driver of the device that the options name, or of whatever is here.
+
+        DeviceError: no such device; UnavailableError: it is not here.
+        """
+        from ptxgen.device import device
+        from ptxgen.drivers import open_driver
+        from ptxgen.settings import settings
+
+        wanted = device(self.device).name if self.device is not None else ""
+        driver = open_driver("emulated" if wanted == "emulated" else settings().driver)
+        if wanted and driver.device.name != wanted:
+            raise UnavailableError(f"device is {self.device!r}; kernels can run here on {driver.device.name} only")
+        return driver
+
+    def find_device(self) -> Device:
+        """The facts of the device that the options name, which need not be here, or of whatever is."""
+        from ptxgen.device import device
+
+        return device(self.device) if self.device is not None else self.find_driver().device
+
+
+@dataclass(frozen=True)
+class Operation:
+    """``cases(target, suite)``: the problems that options name; ``suite``: a suite's name, or empty."""
+
+    name: str
+    cases: Callable[[Target, str], Iterator[Case]]
+
+
+def _gemm_cases(target: Target, suite: str) -> Iterator[Case]:
+    from ptxgen import suites
+    from ptxgen.problem import Gemm, parse_shape
+
+    for text in target.shape or ():
+        problem = Gemm(*parse_shape(text), **target.fields)
+        yield suites.Case(problem.key(), problem)
+    if target.shapes_file is not None:
+        with _opened(target.shapes_file) as lines:
+            yield from suites.read(lines, str(target.shapes_file), **target.fields)
+    if suite:
+        yield from suites.cases(suite, **target.fields)
+
+
+#: what the commands can be asked for: a further operation is a further row
+OPERATIONS = {o.name: o for o in (Operation("gemm", _gemm_cases),)}
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Iterator[str]]:
+    if str(path) == "-":
+        yield iter(sys.stdin)
+        return
+    try:
+        file = path.open(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"shapes-file {path} cannot be read: {error.strerror}") from error
+    with file:
+        yield iter(file)

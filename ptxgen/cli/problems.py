@@ -1,0 +1,183 @@
+"""The commands on problems: tune, select, emit, check, bench, sampler."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ptxgen.cli.command import Answer, app, command
+from ptxgen.cli.options import Forced, Seed, Target
+from ptxgen.errors import InputError, UnavailableError
+
+if TYPE_CHECKING:
+    from ptxgen.database import Database
+    from ptxgen.device import Device
+    from ptxgen.dispatch import Selection
+    from ptxgen.problem import Problem
+
+#: what the emulated device, an interpreter, measures in two minutes
+EMULATED_BUDGET = {"samples": 6, "search": 6, "refine_rounds": 1, "refine": 6, "keep": 1, "final": 1}
+
+
+def _select(problem: Problem, device: Device, database: Database | None, config: str | None) -> Selection:
+    """The configuration that was given, or the one that is stored or predicted. ConfigError: it breaks a rule."""
+    from ptxgen import dispatch, rules
+    from ptxgen.config import parse_config
+
+    if config is None:
+        return dispatch.select(problem, device, database)[0]
+    given = parse_config(config)
+    rules.require(problem, given, device)
+    return dispatch.Selection(problem, given, "given")
+
+
+@command(app, "tune")
+def tune(
+    target: Target,
+    samples: Annotated[int | None, typer.Option(min=0, help="Random configurations measured a problem.")] = None,
+    search: Annotated[int | None, typer.Option(min=0, help="Best of the exhaustive search, a problem.")] = None,
+    rounds: Annotated[int | None, typer.Option(min=0, help="Rounds over the neighbours of the best few.")] = None,
+    keep: Annotated[int | None, typer.Option(min=1, help="How many best a round starts from.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Kernels assembled at once. [default: cores]")] = None,
+    seed: Seed = 0,
+) -> Answer:
+    """Find the fastest configuration of each problem and store it: sample, learn, search, measure.
+
+    Without a problem: the suite isaac on a GPU; on the emulated device the suite small, in two minutes at most. What
+    the database holds is not measured again: an interrupted run goes on where it stopped.
+    """
+    import time
+    from dataclasses import replace
+
+    from ptxgen import report, tuner
+    from ptxgen.cli.doctor import revision
+    from ptxgen.database import Database
+
+    driver = target.find_driver()
+    emulated = driver.clock == "model"
+    cases = target.cases("small" if emulated else "isaac")
+    chosen = {"samples": samples, "search": search, "refine_rounds": rounds, "keep": keep}
+    start = tuner.Budget(**EMULATED_BUDGET) if emulated else tuner.Budget()
+    budget = replace(start, **{name: value for name, value in chosen.items() if value is not None})
+    began = time.monotonic()
+    with Database(target.path) as database, report.progress() as progress:
+        if emulated:
+            progress.message(f"Tuning on the emulated device. {report.MODEL_CLOCK}")
+        problems = [case.problem for case in cases]
+        done = tuner.tune(problems, driver.name, database, budget, seed, progress, jobs, revision())
+    document = {
+        "command": "tune", "device": driver.device.name, "clock": driver.clock, "database": target.path,
+        "seconds": time.monotonic() - began,
+        "rows": [report.tuned_fields(case, tuned) for case, tuned in zip(cases, done, strict=True)],
+    }  # fmt: skip
+    return Answer(document, report.tune_text(document), int(any(tuned.winner is None for tuned in done)))
+
+
+@command(app, "select")
+def select(
+    target: Target,
+    model: Annotated[bool, typer.Option("--model", help="Ask the regressor alone, not the stored winners.")] = False,
+    count: Annotated[int, typer.Option("--count", "-k", min=1, help="How many, best first.")] = 1,
+) -> Answer:
+    """Print the configuration that a problem is computed with. Needs no GPU: --device h200."""
+    from ptxgen import dispatch, report
+
+    device = target.find_device()
+    with target.reading() as database:
+        found = [(c, s) for c in target.cases() for s in dispatch.select(c.problem, device, database, model, count)]
+    rows = [report.selection_fields(case, selection) for case, selection in found]
+    document = {"command": "select", "device": device.name, "rows": rows}
+    return Answer(document, report.select_text(document))
+
+
+@command(app, "emit")
+def emit(target: Target, config: Forced = None) -> Answer:
+    """Print the PTX that computes a problem. Needs no GPU: --device h200."""
+    from ptxgen import report
+    from ptxgen.plan import Plan
+    from ptxgen.render import render
+
+    cases = target.cases()
+    if len(cases) != 1:
+        raise InputError(f"{len(cases)} problems are named; emit takes one")
+    [case], device = cases, target.find_device()
+    with target.reading() as database:
+        selection = _select(case.problem, device, database, config)
+    plan = Plan(case.problem, selection.config, device)
+    source = render(plan)
+    document = {
+        "command": "emit", "device": device.name, **report.selection_fields(case, selection),
+        "target": source.target, "digest": source.digest, "entries": source.entries,
+        "launch": plan.launch(case.problem), "ptx": source.text,
+    }  # fmt: skip
+    return Answer(document, source.text)
+
+
+@command(app, "check")
+def check(target: Target, config: Forced = None, seed: Seed = 0) -> Answer:
+    """Run each problem on inputs that show mistakes, and compare every element with float64."""
+    from ptxgen import report
+    from ptxgen.check import check as run
+
+    driver, cases, rows = target.find_driver(), target.cases(), []
+    with target.reading() as database, report.progress() as progress:
+        progress.phase("check", len(cases))
+        for case in cases:
+            selection = _select(case.problem, driver.device, database, config)
+            rows.append(report.check_fields(case, selection, run(driver, case.problem, selection.config, seed)))
+            progress.step(case.name)
+    document = {"command": "check", "device": driver.device.name, "clock": driver.clock, "rows": rows}
+    return Answer(document, report.check_text(document), int(not all(row["ok"] for row in rows)))
+
+
+@command(app, "bench")
+def bench(
+    target: Target,
+    config: Forced = None,
+    baseline: Annotated[str | None, typer.Option(help="Compare in the same run with: cublas.")] = None,
+) -> Answer:
+    """Time each problem, checked in full; with --baseline cublas beside the vendor's best candidate."""
+    from ptxgen import report
+    from ptxgen.bench import bench as run
+
+    if baseline not in (None, "cublas"):
+        raise InputError(f"baseline is {baseline!r}; it must be cublas")
+    driver, cases, rows = target.find_driver(), target.cases(), []
+    if baseline and driver.clock == "model":
+        raise UnavailableError(f"baseline is {baseline!r}; the vendor's library needs an NVIDIA GPU")
+    with target.reading() as database, report.progress() as progress:
+        progress.phase("bench", len(cases))
+
+        def choose(problem: Problem, device: Device) -> Selection:
+            return _select(problem, device, database, config)
+
+        for case, row in zip(cases, run(cases, driver, choose, baseline), strict=True):
+            rows.append(report.bench_fields(case, row))
+            progress.step(case.name)
+    document = {
+        "command": "bench", "device": driver.device.name, "clock": driver.clock, "baseline": baseline, "rows": rows,
+        "summary": report.summary(rows),
+    }  # fmt: skip
+    incomplete = any(not row["ok"] or (baseline and row["ratio"] is None) for row in rows)
+    return Answer(document, report.bench_text(document), int(incomplete))
+
+
+@command(app, "sampler")
+def sampler(
+    target: Target,
+    draws: Annotated[int, typer.Option(min=1, help="Draws of each sampler.")] = 200_000,
+    seed: Seed = 0,
+) -> Answer:
+    """Print how many draws of the learnt sampler are legal, and of a uniform one (Table 1 of the paper)."""
+    from ptxgen import report
+    from ptxgen.sampler import table
+
+    device, cases, rows = target.find_device(), target.cases(), []
+    with report.progress() as progress:
+        progress.phase("sampler", len(cases))
+        for case in cases:
+            rows.append({**report.problem_fields(case), "samplers": table(case.problem, device, draws, seed)})
+            progress.step(case.name)
+    document = {"command": "sampler", "device": device.name, "rows": rows}
+    return Answer(document, report.sampler_text(document))

@@ -1,0 +1,80 @@
+"""The commands on what is there: the database, and the machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ptxgen.cli.command import Answer, app, command, db
+from ptxgen.cli.options import Stored
+
+if TYPE_CHECKING:
+    from ptxgen.config import Config
+    from ptxgen.problem import Problem
+
+
+@command(db, "export")
+def export(
+    options: Stored,
+    folder: Annotated[Path, typer.Argument(help="Where to write: a folder a device.")],
+    device: Annotated[str | None, typer.Option(help="This device alone.")] = None,
+    raw: Annotated[bool, typer.Option("--raw/--no-raw", help="The measurements too, or the winners alone.")] = True,
+) -> Answer:
+    """Write the winners as sorted text, and the measurements compressed: what tuning_db/ consists of."""
+    import datetime
+
+    from ptxgen.cli.doctor import revision
+    from ptxgen.database import Database
+    from ptxgen.shipped import export_text
+
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    told = "ptxgen db export" + (f" --device {device}" if device else "") + ("" if raw else " --no-raw")
+    with Database(options.path, readonly=True) as database:
+        files = export_text(database, folder, device=device, commit=revision(), command=told, date=today, raw=raw)
+    return Answer({"command": "db export", "files": files}, "\n".join(map(str, files)))
+
+
+@command(db, "import")
+def import_(
+    options: Stored,
+    path: Annotated[Path, typer.Argument(help="What db export wrote: the folder, a device's folder, or a file.")],
+) -> Answer:
+    """Take in exported results, all or nothing; the better of two winners stays."""
+    from ptxgen.database import Database
+    from ptxgen.device import device
+    from ptxgen.plan import Plan
+    from ptxgen.render import render
+    from ptxgen.report import pairs_text
+    from ptxgen.shipped import import_text
+
+    def current(name: str, problem: Problem, config: Config) -> str:
+        return render(Plan(problem, config, device(name))).digest
+
+    with Database(options.path) as database:
+        counts = import_text(database, path, current)
+    return Answer({"command": "db import", "database": options.path, **counts}, pairs_text(counts))
+
+
+@command(db, "info")
+def info(options: Stored) -> Answer:
+    """Print what the database holds."""
+    from ptxgen.database import Database
+    from ptxgen.report import info_text
+
+    with Database(options.path, readonly=True) as database:
+        stale = [dict(zip(("problem", "device", "clock", "reason"), row, strict=True)) for row in database.stale()]
+        document = {"command": "db info", **database.info(), "stale_winners": stale}
+    return Answer(document, info_text(document))
+
+
+@command(app, "doctor")
+def doctor(options: Stored) -> Answer:
+    """Print what ptxgen finds on this machine, what is missing, and the command that installs it."""
+    from ptxgen.cli.doctor import examine
+    from ptxgen.report import doctor_text
+
+    findings = examine(options.path)
+    document = {"command": "doctor", "findings": findings}
+    return Answer(document, doctor_text(document), 3 if any(f["state"] == "missing" for f in findings) else 0)
