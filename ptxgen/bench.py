@@ -15,7 +15,7 @@ from ptxgen.drivers import Driver, Timing
 from ptxgen.errors import AssembleError, EmulatorError, LaunchError
 from ptxgen.measurement import Environment, Measurement
 from ptxgen.problem import Gemm
-from ptxgen.reference import Array, Deviation, compare, operands, reference, shapes
+from ptxgen.reference import Array, Deviation, Reference, compare, operands, reference, shapes
 from ptxgen.runner import Runner, Workspace
 
 CHECKED_ELEMENTS = 1 << 20  #: elements of C that a measurement compares; a full check compares all
@@ -51,7 +51,7 @@ class Ring:
             driver.fill(c, sizes[2], 0xFF)
             self.sets.append((a, b, c))
         self.bytes_c = sizes[2]
-        self._references: dict[int, tuple[slice, Any]] = {}
+        self._references: dict[tuple[int, int], Reference] = {}
 
     @staticmethod
     def _wide(array: Array, ld: int) -> Array:
@@ -79,7 +79,7 @@ class Ring:
             if key not in self._references:
                 a = (self.a if p.layout[0] == "N" else self.a.T)[rows]
                 part = Gemm(len(a), p.n, p.k, "N" + p.layout[1], p.dtype, p.compute)
-                self._references[key] = rows, reference(part, np.ascontiguousarray(a), self.b)
+                self._references[key] = reference(part, np.ascontiguousarray(a), self.b)
             got = np.empty((rows.stop - rows.start, p.ldc), p.element.numpy)
             if rows.stop == p.m:  # the last row need not be whole
                 flat = np.empty((rows.stop - rows.start - 1) * p.ldc + p.n, p.element.numpy)
@@ -87,7 +87,7 @@ class Ring:
                 got.reshape(-1)[: flat.size] = flat
             else:
                 self.driver.download(self.sets[0][2] + rows.start * p.ldc * p.element.bytes, got)
-            found = compare(got[:, : p.n], self._references[key][1])
+            found = compare(got[:, : p.n], self._references[key])
             if not found.ratio <= worst.ratio:
                 worst = Deviation(found.ratio, (found.where[0] + rows.start, found.where[1]), found.worst)
         return worst
@@ -185,7 +185,9 @@ def bench(
         us = first.us
         if baseline == "cublas":
             from ptxgen.baselines.cublaslt import CublasLt
+            from ptxgen.drivers.cuda import CudaDriver
 
+            assert isinstance(driver, CudaDriver)
             vendor, vendor_first = CublasLt(driver, problem).best(ring.sets, timing)
             us = (us + work.measure(problem, selection.config, timing, "bench").us) / 2
         yield BenchRow(case.name, problem, selection, us, vendor, vendor_first, found)

@@ -31,7 +31,7 @@ def model_for(device: Device) -> Model:
     """The regressor shipped for ``device``, or the formula where there is none."""
     path = shipped.model_path(device.name)
     if path.exists():
-        return Model.load(path.parent, device)
+        return Model.load(path.parent)
     return Model.analytic(device)
 
 
@@ -47,7 +47,7 @@ def select(problem: Gemm, device: Device, database: Database | None = None, use_
             out.append(Selection(problem, found.config, origin, found.us))
     if len(out) < k:
         model = model_for(device)
-        origin = "analytic" if model.booster is None else "model"
+        origin = "model" if model.trained else "analytic"
         ranked = model.rank(problem, device, k)
         out += [Selection(problem, c, origin, us) for c, us in ranked if all(c != s.config for s in out)]
     return out[:k]

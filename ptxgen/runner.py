@@ -96,10 +96,11 @@ class Runner:
     def compute(self, a: Array, b: Array, c: Array, alpha: float = 1.0, beta: float = 0.0) -> Array:
         """The result for host arrays as stored (packed, or wider than the leading dimension says): a new C."""
         with Buffers(self.driver, a, b, c) as at:
-            self.bind(*at.addresses, alpha, beta)()
+            first, second, result = at.addresses
+            self.bind(first, second, result, alpha, beta)()
             self.driver.synchronize()
             out = np.empty_like(c)
-            self.driver.download(at.addresses[2], out)
+            self.driver.download(result, out)
         return out
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ptxgen import space
+from ptxgen import clock, space
 from ptxgen.assemble import assemble, find_ptxas
 from ptxgen.bench import FINAL_TIMING, SEARCH_TIMING
 from ptxgen.config import Config
@@ -24,7 +24,7 @@ from ptxgen.plan import Plan
 from ptxgen.problem import Gemm
 from ptxgen.progress import SILENT, Progress
 from ptxgen.render import render
-from ptxgen.sampler import Categorical
+from ptxgen.sampler import Categorical, promising
 from ptxgen.worker import Worker
 
 
@@ -115,12 +115,16 @@ class Session:
     # ---- phases
 
     def sample(self, problems: Sequence[Gemm]) -> None:
-        """Random legal configurations of every problem: what the regressor learns from (section 4.1)."""
+        """What the regressor learns from: legal configurations of every problem, half of them drawn by the generative
+        model (section 4.1), half from the legal space with a preference for what the clock model puts first."""
         n = self.budget.samples
         self.progress.phase("sample", n * len(problems))
         for problem in problems:
-            drawn = Categorical(problem, self.device, self.rng).sample(n)
-            self.measure(problem, [drawn.row(i) for i in range(len(drawn))], "sample")
+            drawn = Categorical.learn(problem, self.device, int(self.rng.integers(1 << 31))).sample(n // 2, self.rng)
+            whole = space.candidates(problem, self.device)
+            likely = promising(clock.predict(problem, whole, self.device), n - n // 2, self.rng)
+            configs = [drawn.row(i) for i in range(len(drawn))] + [whole.row(int(i)) for i in likely]
+            self.measure(problem, configs, "sample")
 
     def fit(self) -> None:
         """Trains the regressor on everything known of this device."""

@@ -1,0 +1,52 @@
+"""The emitted text of a few kernels, committed: a change of templates shows in review. ``--update-golden`` rewrites."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ptxgen.assemble import assemble
+from ptxgen.config import parse_config
+from ptxgen.device import device
+from ptxgen.plan import Plan
+from ptxgen.problem import parse
+from ptxgen.render import render
+
+FOLDER = Path(__file__).parent / "ptx"
+
+#: file name -> device, problem, configuration: every slot at least once
+GOLDEN = {
+    "square_tn": ("h200", "gemm 512,512,512 TN f32", "vec_a=4 vec_b=4 vec_c=4"),
+    "held_nt": ("h200", "gemm 512,512,512 NT f32", "copy_a=0 copy_b=0 hold=1 vec_a=4 vec_b=4 vec_c=4"),
+    "kept_nt": ("h200", "gemm 64,64,256 NT f32", "ms=4 ns=4 ml=32 nl=32 u=32 kl=2 keep_a=1 keep_b=1 vec_a=4 vec_b=4 vec_c=4"),
+    "single_async_nn": ("h200", "gemm 64,64,256 NN f32", "ms=4 ns=4 ml=32 nl=64 vec_b=4 vec_c=4 ks=2"),
+    "flags": ("h200", "gemm 16,256,512 NN f32", "ms=4 ns=4 ml=16 nl=128 kg=4 split=1 keep_a=1 vec_a=4 vec_b=4 vec_c=4 wm=2"),
+    "scale_pass": ("h200", "gemm 64,64,512 TN f32", "ms=4 ns=4 ml=32 nl=32 kg=4 split=0 vec_a=4 vec_b=4 vec_c=4"),
+    "workspace": ("h200", "gemm 64,64,512 TN f32 deterministic=1", "ms=4 ns=4 ml=32 nl=32 kg=4 split=2 vec_a=4 vec_b=4 vec_c=4"),
+    "walking_pointer": ("h200", "gemm 256,64,512 TN f32", "ml=256 nl=64 u=32 stages=2 vec_a=1 vec_b=1 vec_c=1"),
+    "predicated": ("h200", "gemm 61,67,59 TT f32", "ms=4 ns=4 ml=32 nl=32 bounds=2 copy_a=0 copy_b=0"),
+    "unchecked": ("h200", "gemm 128,128,64 TN f32", "bounds=0 vec_a=4 vec_b=4 vec_c=4 raster=8"),
+    "double": ("h200", "gemm 128,128,64 TN f64", "ms=4 ns=4 ml=32 nl=64 u=8 vec_a=2 vec_b=2 vec_c=2 stream=1"),
+    "double_flags": ("h200", "gemm 32,32,4096 TN f64", "ms=4 ns=4 ml=32 nl=32 u=16 kg=8 kl=2 split=1 vec_a=2 vec_b=2 vec_c=2"),
+    "half_wide": ("h200", "gemm 128,128,64 NN f16", "ms=8 ns=4 ml=64 nl=64 copy_a=0 copy_b=0 vec_a=8 vec_b=8 vec_c=8"),
+    "half_packed": ("h200", "gemm 128,128,64 TN f16 compute=f16", "vec_a=8 vec_b=8 vec_c=8 stage_c=1"),
+    "turing": ("t4", "gemm 128,128,64 NN f32", "copy_a=0 copy_b=0 vec_a=4 vec_b=4 vec_c=4 stages=2"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden(name, request, tmp_path, monkeypatch):
+    where, problem, config = GOLDEN[name]
+    source = render(Plan(parse(problem), parse_config(config), device(where)))
+    path = FOLDER / f"{name}.ptx"
+    if request.config.getoption("--update-golden"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(source.text)
+    assert source.text == path.read_text(), f"{path.name} changed; if that is meant: pytest --update-golden"
+    monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path))
+    assert not any(assemble(source).spills.values())
+
+
+def test_no_file_is_left_over():
+    assert {p.stem for p in FOLDER.glob("*.ptx")} == set(GOLDEN)
