@@ -1,0 +1,319 @@
+"""Shared-memory hygiene: bytes never written, copies in flight, and races between warps.
+
+Pages of 128 bytes, as the bits of a Python integer, rule most accesses out; what they cannot rule
+out is looked at byte by byte. A segment is what one team did between two synchronisations. Two
+segments of different warps race if they share bytes, one writes, and no chain of barriers orders
+them; vector clocks, one a warp and block, tell.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.errors import AsyncFault, RaceFault, UninitialisedFault
+
+from .builder import fault
+from .memory import typed_views
+
+if TYPE_CHECKING:
+    from .syntax import Instruction
+    from .team import Chunk, Team
+
+Array = NDArray[Any]
+PAGE = 7
+
+
+def page_bits(lo: int, hi: int) -> int:
+    """The pages of bytes lo to hi - 1 of a block's shared memory."""
+    first = lo >> PAGE
+    return ((1 << (((hi - 1) >> PAGE) - first + 1)) - 1) << first
+
+
+class Touch:
+    """One access of one team: byte positions in the chunk's arena, `size` bytes each."""
+
+    __slots__ = ("pages", "index", "offset", "size", "mask", "ins", "lanes")
+
+    def __init__(self, pages: int, index: Array, offset: int, size: int, mask: Any, ins: Instruction) -> None:
+        self.pages, self.index, self.offset, self.size, self.mask, self.ins = pages, index, offset, size, mask, ins
+        self.lanes: Array | None = None  # of a compressed index
+
+    def positions(self) -> tuple[Array, Array | None]:
+        """Byte positions of the active lanes, and which lanes those are (None: all)."""
+        if self.mask is None:
+            return self.index + self.offset, self.lanes
+        lanes = np.flatnonzero(self.mask)
+        return self.index[lanes] + self.offset, lanes
+
+
+def words(positions: Array, size: int) -> list[tuple[int, Array]]:
+    """(unit, element positions) that cover `size` bytes from each position."""
+    unit = min(size, 8)
+    first = positions >> (unit.bit_length() - 1)
+    return [(unit, first + i) for i in range(size // unit)]
+
+
+FULL = {1: 1, 2: 0x0101, 4: 0x01010101, 8: 0x0101010101010101}
+
+
+class Segment:
+    __slots__ = ("team", "reads", "writes", "atomics", "rpages", "wpages", "apages", "clock")
+
+    def __init__(self, team: Team) -> None:
+        self.team = team
+        self.reads: list[Touch] = []
+        self.writes: list[Touch] = []
+        self.atomics: list[Touch] = []
+        self.rpages = self.wpages = self.apages = 0
+        self.clock: Any = None
+
+
+class Checks:
+    """The shadow state of one chunk's shared memory."""
+
+    def __init__(self, chunk: Chunk) -> None:
+        options = chunk.engine.options
+        self.chunk = chunk
+        self.valid_pages = 0
+        self.valid: Array | None = None
+        self.valid_views: dict[int, Array] = {}
+        self.dirty = False
+        if options.uninitialised:
+            self.valid = np.zeros(len(chunk.shared), np.uint8)
+            self.valid_views = typed_views(self.valid)
+        else:
+            self.valid_pages = -1
+        self.races = options.races and len(chunk.teams) > 1
+        self.copy_pages = 0
+        self.scratch: dict[int, Array] | None = None
+        self.live: list[Segment] = []
+        if self.races:
+            self.fresh_clocks()
+
+    # ---- never written
+
+    def mark_written(self, pages: int, positions: Array, size: int) -> None:
+        """Bytes become defined; `positions` in the arena."""
+        if not pages & ~self.valid_pages:
+            return
+        for unit, at in words(positions, size):
+            self.valid_views[unit][at] = FULL[unit]
+        self.dirty = True
+
+    def refresh(self, pages: int) -> None:
+        """Looks whether pages have become wholly defined in every block."""
+        assert self.valid is not None
+        self.dirty = False
+        todo = pages & ~self.valid_pages
+        first = (todo & -todo).bit_length() - 1
+        last = todo.bit_length()
+        per_block = self.valid.reshape(self.chunk.blocks, -1)[:, first << PAGE : last << PAGE]
+        whole = per_block.reshape(self.chunk.blocks, -1, 1 << PAGE).all(axis=(0, 2))
+        for i in np.flatnonzero(whole):
+            self.valid_pages |= 1 << (first + int(i))
+
+    def check_read(self, c: Team, touch: Touch) -> None:
+        """Faults where a lane reads a byte that nobody wrote."""
+        if self.dirty:
+            self.refresh(touch.pages)
+            if not touch.pages & ~self.valid_pages:
+                return
+        at, lanes = touch.positions()
+        bad = np.zeros(len(at), bool)
+        for unit, elements in words(at, touch.size):
+            bad |= self.valid_views[unit][elements] != FULL[unit]
+        if bad.any():
+            i = int(np.argmax(bad))
+            lane = i if lanes is None else int(lanes[i])
+            address = int(at[i]) % self.chunk.stride
+            raise fault(UninitialisedFault, "shared memory is read before it is written", c, touch.ins, lane, address)
+
+    # ---- copies in flight
+
+    def check_copies(self, c: Team, touch: Touch, doing: str) -> None:
+        """Faults where an access meets the destination of a copy that nobody has waited for."""
+        at, lanes = touch.positions()
+        scratch = self.scratch_views()
+        for team in self.chunk.teams:
+            for copy in team.copies:
+                if not copy.touch.pages & touch.pages:
+                    continue
+                there, _ = copy.touch.positions()
+                for unit, elements in words(there, copy.touch.size):
+                    scratch[unit][elements] = FULL[unit]
+                bad = np.zeros(len(at), bool)
+                for unit, elements in words(at, touch.size):
+                    bad |= scratch[unit][elements] != 0
+                for unit, elements in words(there, copy.touch.size):
+                    scratch[unit][elements] = 0
+                if bad.any():
+                    i = int(np.argmax(bad))
+                    lane = i if lanes is None else int(lanes[i])
+                    raise fault(
+                        AsyncFault,
+                        f"shared memory is {doing} while the copy of line {copy.touch.ins.line} into it is in flight",
+                        c, touch.ins, lane, int(at[i]) % self.chunk.stride,
+                    )  # fmt: skip
+
+    def scratch_views(self) -> dict[int, Array]:
+        if self.scratch is None:
+            self.scratch = typed_views(np.zeros(len(self.chunk.shared), np.uint8))
+        return self.scratch
+
+    # ---- races
+
+    def fresh_clocks(self) -> None:
+        teams = len(self.chunk.teams)
+        self.clocks = np.zeros((teams, teams, self.chunk.blocks), np.int32)
+        self.clocks[np.arange(teams), np.arange(teams)] = 1
+        self.live = []
+        self.live_read = self.live_write = self.live_atomic = 0
+
+    def record(self, c: Team, touch: Touch, kind: str) -> None:
+        """Remembers an access of the current segment."""
+        segment = c.segment
+        if segment is None:
+            segment = c.segment = Segment(c)
+        if kind == "read":
+            segment.rpages |= touch.pages
+            segment.reads.append(touch)
+            if len(segment.reads) > 4096:
+                self.close(c)
+        elif kind == "write":
+            segment.wpages |= touch.pages
+            segment.writes.append(touch)
+        else:
+            segment.apages |= touch.pages
+            segment.atomics.append(touch)
+
+    def close(self, c: Team) -> None:
+        """Ends a team's segment, at a synchronisation, and looks for races with the others."""
+        if not self.races:
+            return
+        own = self.clocks[c.warp, c.warp]
+        segment, c.segment = c.segment, None
+        if segment is not None:
+            mine_r, mine_w, mine_a = segment.rpages, segment.wpages, segment.apages
+            if (
+                (mine_w & (self.live_read | self.live_write | self.live_atomic))
+                | (mine_r & (self.live_write | self.live_atomic))
+                | (mine_a & (self.live_write | self.live_read))
+            ):
+                for other in self.live:
+                    if other.team is not c:
+                        self.compare(segment, other)
+            segment.clock = own.copy()
+            self.live.append(segment)
+            self.live_read |= mine_r
+            self.live_write |= mine_w
+            self.live_atomic |= mine_a
+            if len(self.live) > 16 * len(self.chunk.teams):
+                self.prune()
+        own += 1
+
+    def prune(self) -> None:
+        """Forgets segments that happened before everything still to come."""
+        running = [t.warp for t in self.chunk.teams if t.count]
+        kept = []
+        for s in self.live:
+            others = [w for w in running if w != s.team.warp]
+            if others and not (self.clocks[others, s.team.warp] >= s.clock).all():
+                kept.append(s)
+        self.live = kept
+        self.live_read = self.live_write = self.live_atomic = 0
+        for s in kept:
+            self.live_read |= s.rpages
+            self.live_write |= s.wpages
+            self.live_atomic |= s.apages
+        # many segments, none ordered: no barrier ever comes between, so keep the latest
+        if len(kept) > 15 * len(self.chunk.teams):
+            self.live = kept[len(kept) // 2 :]
+
+    def join(self, given: Array, taken: Array) -> None:
+        """Warps meet: who of [warp, block] tells what it did, and who learns it."""
+        if not self.races:
+            return
+        if given.all() and taken.all():
+            self.fresh_clocks()
+            return
+        blocks = np.flatnonzero(given.any(axis=0))
+        if len(blocks) and (given[:, blocks] == given[:, blocks[:1]]).all():
+            self.learn(np.flatnonzero(given[:, blocks[0]]), taken, blocks)
+        else:
+            for block in blocks:
+                self.learn(np.flatnonzero(given[:, block]), taken, np.array([block]))
+
+    def learn(self, who: Array, taken: Array, blocks: Array) -> None:
+        known = self.clocks[np.ix_(who, np.arange(len(taken)), blocks)].max(axis=0)
+        # what the givers did before they arrived ended with the clock before their own tick
+        known[who] -= 1
+        for w in np.flatnonzero(taken[:, blocks].any(axis=1)):
+            at = blocks[taken[w, blocks]]
+            self.clocks[w][:, at] = np.maximum(self.clocks[w][:, at], known[:, taken[w, blocks]])
+
+    def compare(self, new: Segment, old: Segment) -> None:
+        ordered = self.clocks[new.team.warp, old.team.warp] >= old.clock
+        if ordered.all():
+            return
+        pairs = (
+            (new.writes, "write", old.writes, "write"),
+            (new.writes, "write", old.reads, "read"),
+            (new.reads, "read", old.writes, "write"),
+            (new.atomics, "atomic", old.writes, "write"),
+            (new.atomics, "atomic", old.reads, "read"),
+            (new.writes, "write", old.atomics, "atomic"),
+            (new.reads, "read", old.atomics, "atomic"),
+        )
+        stride = self.chunk.stride
+        scratch = self.scratch_views()
+        for mine, my_kind, theirs, their_kind in pairs:
+            if not mine or not theirs:
+                continue
+            if my_kind == "write" and their_kind == "write" and new.wpages & old.wpages == 0:
+                continue
+            pages = 0
+            for t in theirs:
+                pages |= t.pages
+            mine = [t for t in mine if t.pages & pages]
+            pages = 0
+            for t in mine:
+                pages |= t.pages
+            theirs = [t for t in theirs if t.pages & pages]
+            if not mine or not theirs:
+                continue
+            marked = []
+            for t in theirs:
+                for unit, at in words(t.positions()[0], t.size):
+                    scratch[unit][at] = FULL[unit]
+                    marked.append((unit, at))
+            hit: tuple[Touch, int, int] | None = None
+            for t in mine:
+                at, lanes = t.positions()
+                for unit, elements in words(at, t.size):
+                    bad = (scratch[unit][elements] != 0) & ~ordered[at // stride]
+                    if bad.any() and hit is None:
+                        i = int(np.argmax(bad))
+                        hit = (t, i if lanes is None else int(lanes[i]), int(at[i]))
+            for unit, at in marked:
+                scratch[unit][at] = 0
+            if hit is None:
+                continue
+            touch, lane, position = hit
+            line = self.culprit(theirs, position, touch.size)
+            raise fault(
+                RaceFault,
+                f"{my_kind} by warp {new.team.warp} and {their_kind} by warp {old.team.warp} (line {line}) "
+                "of the same shared memory with no barrier between",
+                new.team, touch.ins, lane, position % stride,
+            )  # fmt: skip
+
+    @staticmethod
+    def culprit(touches: list[Touch], position: int, size: int) -> int:
+        for t in touches:
+            at, _ = t.positions()
+            if ((at < position + size) & (at + t.size > position)).any():
+                return t.ins.line
+        return touches[0].ins.line

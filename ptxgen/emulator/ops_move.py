@@ -1,0 +1,133 @@
+"""mov, cvta and what only names a value."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .builder import Builder
+from .memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
+from .registry import Step, instruction
+from .syntax import SIZES, Instruction, Special, Vec
+
+if TYPE_CHECKING:
+    from .team import Team
+
+Mask = NDArray[np.bool_] | None
+copyto = np.copyto
+
+
+def copy(dst: int, src: int) -> Step:
+    """A step that copies one row to another of the same type."""
+
+    def step(c: Team, m: Mask) -> None:
+        v = c.v
+        if m is None:
+            copyto(v[dst], v[src])
+        else:
+            copyto(v[dst], v[src], where=m)
+
+    return step
+
+
+def together(steps: list[Step]) -> Step:
+    if len(steps) == 1:
+        return steps[0]
+
+    def step(c: Team, m: Mask) -> None:
+        for s in steps:
+            s(c, m)
+
+    return step
+
+
+@instruction("mov")
+def mov(b: Builder, ins: Instruction) -> Step:
+    if len(ins.mods) != 1 or ins.mods[0] not in SIZES or len(ins.operands) != 2:
+        raise b.unsupported()
+    kind = ins.mods[0]
+    d, a = ins.operands
+    if isinstance(d, Vec) or isinstance(a, Vec):
+        return pack(b, kind, d, a)
+    if isinstance(a, Special) and a.name[1:].split("_")[0] in ("clock", "clock64", "globaltimer"):
+        return clock(b, kind, d, a.name)
+    if kind == "b128":
+        raise b.unsupported("128-bit registers")
+    raw = "pred" if kind == "pred" else f"u{8 * SIZES[kind]}"
+    if kind in ("f32", "f64"):
+        return copy(b.dst(d, kind), b.src(a, kind))
+    return copy(b.dst(d, raw), b.src(a, raw))
+
+
+def pack(b: Builder, kind: str, d: Any, a: Any) -> Step:
+    vec, whole = (d, a) if isinstance(d, Vec) else (a, d)
+    if not isinstance(vec, Vec) or isinstance(whole, Vec):
+        raise b.malformed("one side must be a single register")
+    size = SIZES[kind] // len(vec.items)
+    if size * len(vec.items) != SIZES[kind] or size not in (1, 2, 4, 8) or kind == "b128":
+        raise b.unsupported("this packing")
+    piece = f"u{8 * size}"
+    steps = []
+    for i, item in enumerate(vec.items):
+        if vec is a:
+            source = b.src(item, piece)
+            steps.append(copy(b.part(whole, piece, i, True), source))
+        else:
+            source = b.part(whole, piece, i, False)
+            steps.append(copy(b.dst(item, piece), source))
+    return together(steps)
+
+
+def clock(b: Builder, kind: str, d: Any, name: str) -> Step:
+    dst = b.dst(d, f"u{8 * SIZES[kind]}")
+    shift = 32 if name.endswith("_hi") else 0
+    wide = SIZES[kind] == 8
+
+    def step(c: Team, m: Mask) -> None:
+        now = time.perf_counter_ns() >> shift
+        row = c.v[dst]
+        value = np.array(now & (0xFFFFFFFFFFFFFFFF if wide else 0xFFFFFFFF), row.dtype)
+        if m is None:
+            copyto(row, value)
+        else:
+            copyto(row, value, where=m)
+
+    return step
+
+
+@instruction("cvta")
+def cvta(b: Builder, ins: Instruction) -> Step:
+    to = ins.mods[0] == "to"
+    space = ins.mods[1 if to else 0].split("::")[0]
+    base = {"global": 0, "const": 0, "shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}.get(space)
+    if base is None or ins.mods[-1] != "u64":
+        raise b.unsupported()
+    dst, src = b.dst(ins.operands[0], "u64"), b.src(ins.operands[1], "u64")
+    if base == 0:
+        return copy(dst, src)
+    offset = np.array(-base & 0xFFFFFFFFFFFFFFFF if to else base, np.uint64)
+
+    def step(c: Team, m: Mask) -> None:
+        v = c.v
+        np.add(v[src], offset, out=v[dst], where=True if m is None else m)
+
+    return step
+
+
+@instruction("isspacep")
+def isspacep(b: Builder, ins: Instruction) -> Step:
+    base = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}.get(ins.mods[0].split("::")[0])
+    dst, src = b.dst(ins.operands[0], "pred"), b.src(ins.operands[1], "u64")
+
+    def step(c: Team, m: Mask) -> None:
+        at = c.v[src]
+        if base is None:
+            found = at < np.uint64(SHARED_WINDOW)
+        else:
+            found = (at >= np.uint64(base)) & (at < np.uint64(base + (1 << 32)))
+        copyto(c.v[dst], found, where=True if m is None else m)
+
+    return step

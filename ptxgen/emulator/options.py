@@ -1,0 +1,37 @@
+"""What a machine is asked to check, and how it orders what hardware leaves open."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ptxgen.errors import InputError
+
+
+@dataclass(frozen=True)
+class Options:
+    """Choices of one machine.
+
+    seed: of the order in which warps run. completion: asynchronous work takes effect "late" (at the
+    wait that orders it) or "early" (at once). races, uninitialised: whether to look for them.
+    mma: "hopper" rounds as tensor cores do, "f32" in plain float32. stats: "sampled", "full" or
+    "off" (the costly part: bank conflicts and sectors). lanes: of one chunk. engine: "numpy".
+    """
+
+    seed: int = 0
+    completion: str = "late"
+    races: bool = True
+    uninitialised: bool = True
+    mma: str = "hopper"
+    stats: str = "sampled"
+    lanes: int = 16384
+    engine: str = "auto"
+
+    def __post_init__(self) -> None:
+        for name, value, known in (
+            ("completion", self.completion, ("late", "early")),
+            ("mma", self.mma, ("hopper", "f32")),
+            ("stats", self.stats, ("sampled", "full", "off")),
+            ("engine", self.engine, ("auto", "numpy", "llvm")),
+        ):
+            if value not in known:
+                raise InputError(f"{name} must be one of {', '.join(known)}, got {value!r}")

@@ -1,0 +1,600 @@
+"""PTX text to a :class:`Unit`: scopes resolved, control flow flat."""
+
+from __future__ import annotations
+
+import re
+import struct
+
+from ptxgen.errors import ParseError, UnsupportedError
+
+from .lexer import Token, integer, tokenize
+from .syntax import (
+    SIZES,
+    Flt,
+    Function,
+    Imm,
+    Instruction,
+    Mem,
+    Name,
+    Neg,
+    Not,
+    Operand,
+    Pair,
+    Parameter,
+    Reg,
+    Sink,
+    Special,
+    Sym,
+    Unit,
+    Variable,
+    Vec,
+)
+
+_LINKAGE = {".visible", ".extern", ".weak", ".common"}
+_SPACES = {".global", ".const", ".shared", ".local", ".param"}
+_PERFORMANCE = {
+    ".maxntid", ".reqntid", ".minnctapersm", ".maxnctapersm", ".maxnreg", ".reqnctapercluster",
+    ".maxclusterrank", ".explicitcluster", ".blocksareclusters", ".noreturn", ".abi_preserve",
+    ".abi_preserve_control",
+}  # fmt: skip
+_SPECIAL = re.compile(
+    r"%(tid|ntid|ctaid|nctaid|clusterid|nclusterid|cluster_ctaid|cluster_nctaid)\.[xyz]$"
+    r"|%(laneid|warpid|nwarpid|smid|nsmid|gridid|is_explicit_cluster|cluster_ctarank|cluster_nctarank"
+    r"|clock|clock_hi|clock64|globaltimer|globaltimer_lo|globaltimer_hi|total_smem_size|dynamic_smem_size"
+    r"|aggr_smem_size|reserved_smem_offset_\w+|lanemask_(?:eq|le|lt|ge|gt)|current_graph_exec)$"
+)
+_CONSTANTS = {"WARP_SZ": 32}
+
+
+class Scope:
+    """Names of one pair of braces."""
+
+    def __init__(self, parent: Scope | None, number: int) -> None:
+        self.parent = parent
+        self.number = number
+        self.names: dict[str, Reg | Variable] = {}
+        self.ranges: list[tuple[str, int, str]] = []
+        self.labels: set[str] = set()
+
+
+class Parser:
+    """One pass over the tokens of one text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens = tokenize(text)
+        self.at = 0
+        self.version = (0, 0)
+        self.target = ""
+        self.globals: dict[str, Variable] = {}
+        self.functions: dict[str, Function] = {}
+        self.function: Function | None = None
+        self.scope = Scope(None, 0)
+        self.scopes = 1
+
+    # ---- tokens
+
+    @property
+    def token(self) -> Token:
+        return self.tokens[self.at]
+
+    def next(self) -> Token:
+        token = self.tokens[self.at]
+        self.at += 1
+        return token
+
+    def fail(self, message: str, token: Token | None = None) -> ParseError:
+        token = token or self.token
+        return ParseError(f"line {token.line}: {message}, got {token.text or 'the end of the text'!r}")
+
+    def expect(self, kind: str) -> Token:
+        if self.token.kind != kind:
+            raise self.fail(f"expected {kind!r}")
+        return self.next()
+
+    def accept(self, kind: str) -> bool:
+        if self.token.kind == kind:
+            self.at += 1
+            return True
+        return False
+
+    def skip_line(self) -> None:
+        line = self.token.line
+        while self.token.line == line and self.token.kind != "end":
+            self.at += 1
+
+    # ---- module
+
+    def unit(self) -> Unit:
+        while self.token.kind != "end":
+            self.top()
+        if not self.version[0]:
+            raise ParseError("line 1: a module begins with .version, .target and .address_size")
+        return Unit(self.version, self.target, list(self.globals.values()), self.functions)
+
+    def top(self) -> None:
+        token = self.token
+        if token.kind == ";":
+            self.at += 1
+            return
+        if token.kind != "directive":
+            raise self.fail("expected a directive")
+        linkage = set()
+        while self.token.text in _LINKAGE:
+            linkage.add(self.next().text)
+        word = self.token.text
+        if word == ".version":
+            self.at += 1
+            major, _, minor = self.next().text.partition(".")
+            if not (major.isdigit() and minor.isdigit()):
+                raise self.fail("expected a version such as 8.0", token)
+            self.version = (int(major), int(minor))
+        elif word == ".target":
+            self.at += 1
+            self.target = self.expect("word").text
+            while self.accept(","):
+                self.expect("word")
+        elif word == ".address_size":
+            self.at += 1
+            if self.expect("int").text != "64":
+                raise UnsupportedError(f"line {token.line}: only .address_size 64 is emulated")
+        elif word in (".file", ".loc", ".section"):
+            if word == ".section":
+                while not self.accept("}"):
+                    self.next()
+            else:
+                self.skip_line()
+        elif word == ".pragma":
+            while not self.accept(";"):
+                self.next()
+        elif word in (".entry", ".func"):
+            self.parse_function(word == ".entry")
+        elif word in _SPACES:
+            for var in self.variables(extern=".extern" in linkage):
+                self.globals[var.name] = var
+        else:
+            raise UnsupportedError(f"line {token.line}: directive {word}")
+
+    def dimensions(self) -> int | None:
+        """Elements of ``[a][b]``; None without brackets, 0 for ``[]``."""
+        count: int | None = None
+        while self.accept("["):
+            n = 0 if self.token.kind == "]" else self.constant()
+            self.expect("]")
+            count = n if count is None else count * n
+        return count
+
+    def variables(self, extern: bool = False) -> list[Variable]:
+        """``.space [.align n] [.vN] .type name[n] [= init], ...;``"""
+        line = self.token.line
+        space = self.next().text[1:]
+        align, vector, kind = 0, 1, ""
+        while self.token.kind == "directive":
+            word = self.next().text
+            if word == ".align":
+                align = self.constant()
+            elif word in (".v2", ".v4"):
+                vector = int(word[2])
+            elif word[1:] in SIZES:
+                kind = word[1:]
+            else:
+                raise UnsupportedError(f"line {line}: {word} in a variable's declaration")
+        if not kind:
+            raise self.fail("expected a type")
+        out = []
+        while True:
+            name = self.expect("word").text
+            if self.token.kind == "<":
+                raise UnsupportedError(f"line {line}: ranged variable {name}")
+            count = self.dimensions()
+            unit = SIZES[kind] * vector
+            init = self.initialiser() if self.accept("=") else None
+            size = unit * (1 if count is None else count)
+            if count == 0 and init is not None:
+                size = unit * len(init)
+            elif count == 0 and not extern:
+                raise self.fail(f"{name} needs a size")
+            out.append(Variable(name, space, kind, align or unit, size, init, extern or count == 0, line=line))
+            if not self.accept(","):
+                break
+        self.expect(";")
+        return out
+
+    def initialiser(self) -> list[object]:
+        if self.accept("{"):
+            out: list[object] = []
+            while not self.accept("}"):
+                out += self.initialiser()
+                self.accept(",")
+            return out
+        if self.token.kind == "word":
+            name = self.next().text
+            if name == "generic" and self.accept("("):
+                name = self.expect("word").text
+                self.expect(")")
+            offset = 0
+            while self.token.kind in "+-":
+                sign = -1 if self.next().kind == "-" else 1
+                offset += sign * self.constant()
+            return [(name, offset)]
+        sign = 1
+        mark = self.at
+        while self.token.kind in ("-", "+"):
+            sign = -sign if self.next().kind == "-" else sign
+        if self.token.kind == "flt":
+            return [self.float_constant(self.next(), sign)]
+        self.at = mark
+        return [self.constant()]
+
+    def parameters(self) -> list[Parameter]:
+        out: list[Parameter] = []
+        if not self.accept("("):
+            return out
+        while not self.accept(")"):
+            if self.token.text not in (".param", ".reg"):
+                raise self.fail("expected .param")
+            self.at += 1
+            align, kind = 0, ""
+            while self.token.kind == "directive":
+                word = self.next().text
+                if word == ".align":
+                    align = align or self.constant()
+                elif word == ".ptr":
+                    while self.token.text in _SPACES | {".align"}:
+                        if self.next().text == ".align":
+                            self.constant()
+                elif word[1:] in SIZES:
+                    kind = word[1:]
+                else:
+                    raise UnsupportedError(f"line {self.token.line}: {word} in a parameter's declaration")
+            if not kind:
+                raise self.fail("expected a type")
+            name = self.expect("word").text
+            count = self.dimensions()
+            size = SIZES[kind] * (1 if count is None else count)
+            out.append(Parameter(name, kind, align or SIZES[kind], size, array=count is not None))
+            self.accept(",")
+        offset = 0
+        for p in out:
+            p.offset = offset = -(-offset // p.align) * p.align
+            offset += p.size
+        return out
+
+    def parse_function(self, entry: bool) -> None:
+        line = self.next().line
+        returns = [] if entry else self.parameters()
+        name = self.expect("word").text
+        f = Function(name, entry, returns=returns, line=line)
+        f.params = self.parameters()
+        outer, self.scope = self.scope, Scope(None, 0)
+        self.scopes = 1
+        self.function = f
+        for group, store in ((f.params, f.param_vars), (f.returns, f.return_vars)):
+            for p in group:
+                var = Variable(p.name, "param", p.type, p.align, p.size, address=p.offset, line=line)
+                self.scope.names[p.name] = var
+                store.append(var)
+        while self.token.kind == "directive":
+            word = self.token.text
+            if word == ".pragma":
+                while not self.accept(";"):
+                    self.next()
+                continue
+            if word not in _PERFORMANCE:
+                raise UnsupportedError(f"line {self.token.line}: directive {word}")
+            self.at += 1
+            values = []
+            while self.token.kind == "int":
+                values.append(integer(self.next().text))
+                self.accept(",")
+            f.directives[word[1:]] = tuple(values)
+        if self.accept(";"):
+            self.functions.setdefault(name, f)
+        else:
+            self.expect("{")
+            self.body(f)
+            self.functions[name] = f
+        self.function, self.scope = None, outer
+
+    # ---- statements
+
+    def body(self, f: Function) -> None:
+        """Up to the brace that closes the function."""
+        depth = 1
+        pending: list[tuple[Scope, Instruction]] = []
+        parents: dict[int, Scope] = {0: self.scope}
+        while depth:
+            token = self.token
+            kind = token.kind
+            if kind == "word":
+                if self.tokens[self.at + 1].kind == ":":
+                    self.at += 2
+                    if token.text in self.scope.labels:
+                        raise ParseError(f"line {token.line}: label {token.text} is defined twice")
+                    self.scope.labels.add(token.text)
+                    f.targets[self.scope.number, token.text] = len(f.code)
+                else:
+                    pending.append((self.scope, self.instruction(f, None, False, token)))
+            elif kind == "@":
+                self.at += 1
+                negated = self.accept("!")
+                word = self.expect("word")
+                reg = self.lookup(word)
+                if not isinstance(reg, Reg) or reg.type != "pred":
+                    raise self.fail("a guard is a .pred register", word)
+                pending.append((self.scope, self.instruction(f, reg, negated, token)))
+            elif kind == "{":
+                self.at += 1
+                self.scope = parents[self.scopes] = Scope(self.scope, self.scopes)
+                self.scopes += 1
+                depth += 1
+            elif kind == "}":
+                self.at += 1
+                depth -= 1
+                if depth:
+                    assert self.scope.parent is not None
+                    self.scope = self.scope.parent
+            elif kind == "directive":
+                self.local_directive(f)
+            elif kind == ";":
+                self.at += 1
+            else:
+                raise self.fail("expected a statement")
+        self.resolve_labels(f, pending)
+
+    def resolve_labels(self, f: Function, pending: list[tuple[Scope, Instruction]]) -> None:
+        for scope, ins in pending:
+            if ins.op not in ("bra", "brx"):
+                continue
+            target = ins.operands[-1]
+            if not isinstance(target, Name):
+                raise ParseError(f"line {ins.line}: {ins.text!r} needs a label")
+            at: Scope | None = scope
+            while at is not None and target.name not in at.labels:
+                at = at.parent
+            if at is None:
+                raise ParseError(f"line {ins.line}: no label {target.name}")
+            ins.scope = f.targets[at.number, target.name]
+
+    def local_directive(self, f: Function) -> None:
+        word = self.token.text
+        if word == ".reg":
+            self.registers()
+        elif word in _SPACES:
+            for var in self.variables():
+                f.variables.append(var)
+                self.scope.names[var.name] = var
+        elif word == ".pragma":
+            while not self.accept(";"):
+                self.next()
+        elif word in (".loc", ".file"):
+            self.skip_line()
+        else:
+            raise UnsupportedError(f"line {self.token.line}: directive {word}")
+
+    def registers(self) -> None:
+        line = self.next().line
+        kind = self.expect("directive").text[1:]
+        if kind not in SIZES:
+            raise UnsupportedError(f"line {line}: .reg .{kind}")
+        while True:
+            name = self.expect("word").text
+            if self.accept("<"):
+                count = self.constant_sum()
+                self.expect(">")
+                self.scope.ranges.append((name, count, kind))
+            else:
+                self.declare(name, kind, self.scope)
+            if not self.accept(","):
+                break
+        self.expect(";")
+
+    def declare(self, name: str, kind: str, scope: Scope) -> Reg:
+        assert self.function is not None
+        reg = Reg(name, kind, len(self.function.registers))
+        self.function.registers.append(reg)
+        scope.names[name] = reg
+        return reg
+
+    def lookup(self, token: Token) -> Reg | Variable | None:
+        name = token.text
+        scope: Scope | None = self.scope
+        while scope is not None:
+            found = scope.names.get(name)
+            if found is not None:
+                return found
+            for prefix, count, kind in scope.ranges:
+                rest = name[len(prefix) :]
+                if name.startswith(prefix) and rest.isdigit() and int(rest) < count:
+                    if str(int(rest)) == rest:
+                        return self.declare(name, kind, scope)
+            scope = scope.parent
+        return self.globals.get(name)
+
+    def instruction(self, f: Function, pred: Reg | None, negated: bool, first: Token) -> Instruction:
+        word = self.expect("word")
+        op, *mods = word.text.split(".")
+        operands: list[Operand] = []
+        if op == "call" and self.token.kind == "(":
+            operands.append(self.parenthesised())
+            self.accept(",")
+        while self.token.kind != ";":
+            operands.append(self.parenthesised() if self.token.kind == "(" and op == "call" else self.operand())
+            if not self.accept(","):
+                break
+        end = self.expect(";")
+        text = self.text[first.start : end.end]
+        if len(text) > 400:
+            text = text[:400] + "..."
+        ins = Instruction(op, tuple(mods), tuple(operands), pred, negated, first.line, text)
+        f.code.append(ins)
+        return ins
+
+    def parenthesised(self) -> Vec:
+        self.expect("(")
+        items = []
+        while not self.accept(")"):
+            items.append(self.operand())
+            self.accept(",")
+        return Vec(tuple(items))
+
+    # ---- operands
+
+    def operand(self) -> Operand:
+        first = self.single()
+        if self.accept("|"):
+            return Pair(first, self.single())
+        return first
+
+    def single(self) -> Operand:
+        token = self.token
+        kind = token.kind
+        if kind == "word":
+            self.at += 1
+            base = self.named(token)
+            if isinstance(base, Sym) and self.token.kind in ("+", "-"):
+                return Sym(base.var, self.offset())
+            return base
+        if kind == "int" or kind == "(" or kind == "~":
+            return Imm(self.constant_sum())
+        if kind == "flt":
+            self.at += 1
+            return self.float_constant(token, 1)
+        if kind == "-":
+            following = self.tokens[self.at + 1]
+            if following.kind == "flt":
+                self.at += 2
+                return self.float_constant(following, -1)
+            if following.kind == "word" and following.text not in _CONSTANTS:
+                self.at += 1
+                return Neg(self.single())
+            return Imm(self.constant_sum())
+        if kind == "!":
+            self.at += 1
+            return Not(self.single())
+        if kind == "{":
+            self.at += 1
+            items = []
+            while not self.accept("}"):
+                items.append(self.operand())
+                if not self.accept(",") and self.token.kind != "}":
+                    raise self.fail("expected ',' or '}'")
+            return Vec(tuple(items))
+        if kind == "[":
+            self.at += 1
+            return self.address()
+        raise self.fail("expected an operand")
+
+    def address(self) -> Operand:
+        base: Operand
+        if self.token.kind == "word" and self.token.text not in _CONSTANTS:
+            base = self.named(self.next())
+        else:
+            base = Imm(self.constant_sum())
+        offset = self.offset() if self.token.kind in ("+", "-") else 0
+        if isinstance(base, Sym):
+            base, offset = Sym(base.var), offset + base.offset
+        coords = None
+        if self.accept(","):
+            vec = self.operand()
+            coords = vec if isinstance(vec, Vec) else Vec((vec,))
+        self.expect("]")
+        return Mem(base, offset, coords)
+
+    def offset(self) -> int:
+        total = 0
+        while self.token.kind in ("+", "-"):
+            sign = -1 if self.next().kind == "-" else 1
+            total += sign * self.constant()
+        return total
+
+    def named(self, token: Token) -> Operand:
+        name = token.text
+        if name == "_":
+            return Sink()
+        if name in _CONSTANTS:
+            return Imm(_CONSTANTS[name])
+        found = self.lookup(token)
+        if isinstance(found, Reg):
+            return found
+        if isinstance(found, Variable):
+            return Sym(found)
+        if name[0] == "%":
+            if _SPECIAL.match(name):
+                return Special(name)
+            raise ParseError(f"line {token.line}: {name} is not declared")
+        return Name(name)
+
+    def float_constant(self, token: Token, sign: int) -> Flt:
+        text = token.text
+        if text[:2] in ("0f", "0F"):
+            return Flt(int(text[2:], 16) ^ (0x80000000 if sign < 0 else 0), 4)
+        if text[:2] in ("0d", "0D"):
+            return Flt(int(text[2:], 16) ^ (1 << 63 if sign < 0 else 0), 8)
+        return Flt(struct.unpack("<Q", struct.pack("<d", sign * float(text)))[0], 8)
+
+    # ---- constant expressions: the operators of C on integers, without ?:
+
+    def constant(self) -> int:
+        token = self.token
+        if token.kind == "int":
+            self.at += 1
+            return integer(token.text)
+        if token.kind == "word" and token.text in _CONSTANTS:
+            self.at += 1
+            return _CONSTANTS[token.text]
+        if self.accept("-"):
+            return -self.constant()
+        if self.accept("+"):
+            return self.constant()
+        if self.accept("~"):
+            return ~self.constant()
+        if self.accept("("):
+            if self.token.kind == "directive":  # a cast: (.s64)
+                self.at += 1
+                self.expect(")")
+                return self.constant()
+            value = self.constant_sum()
+            self.expect(")")
+            return value
+        raise self.fail("expected a constant")
+
+    def constant_sum(self, level: int = 0) -> int:
+        levels = (("|",), ("^",), ("&",), ("<<", ">>"), ("+", "-"), ("*", "/", "%"))
+        if level == len(levels):
+            return self.constant()
+        value = self.constant_sum(level + 1)
+        while self.token.kind in levels[level]:
+            op = self.next().kind
+            right = self.constant_sum(level + 1)
+            if op == "|":
+                value |= right
+            elif op == "^":
+                value ^= right
+            elif op == "&":
+                value &= right
+            elif op == "<<":
+                value <<= right
+            elif op == ">>":
+                value >>= right
+            elif op == "+":
+                value += right
+            elif op == "-":
+                value -= right
+            elif op == "*":
+                value *= right
+            elif not right:
+                raise self.fail("division by zero in a constant")
+            elif op == "/":
+                value = int(value / right) if abs(value) < 1 << 50 else value // right
+            else:
+                value %= right
+        return value
+
+
+def parse(text: str) -> Unit:
+    """The module in `text`.
+
+    Raises ParseError for text that is not PTX, UnsupportedError for directives that are not emulated.
+    """
+    return Parser(text).unit()

@@ -1,0 +1,270 @@
+"""One kernel, ready to run: basic blocks of steps, and what their teams need."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.errors import UninitialisedFault, UnsupportedError
+
+from . import (  # noqa: F401  (filling the instruction table)
+    ops_async,
+    ops_atomic,
+    ops_bits,
+    ops_compare,
+    ops_convert,
+    ops_float,
+    ops_int,
+    ops_memory,
+    ops_move,
+    ops_sync,
+    ops_warp,
+)
+from .access import Site
+from .builder import Builder, fault
+from .liveness import unproven
+from .registry import Row, Step, find
+from .stats import instruction_class
+from .syntax import Function, Instruction, Reg, Unit
+
+if TYPE_CHECKING:
+    from .options import Options
+    from .team import Team
+
+Mask = NDArray[np.bool_] | None
+
+FALL, BRANCH, EXIT, WARP, BLOCKING = range(5)
+
+
+class Block:
+    """Steps that run one after another, and what follows them."""
+
+    __slots__ = ("steps", "end", "ins", "target", "guard", "negated", "uniform", "aligned", "members", "step",
+                 "lanes", "warps", "contents", "first", "polls", "check")  # fmt: skip
+
+    def __init__(self, first: int) -> None:
+        self.steps: list[Step] = []
+        self.end = FALL
+        self.ins: Instruction | None = None
+        self.target = -1
+        self.guard: int | None = None
+        self.negated = False
+        self.uniform = False
+        self.aligned = False
+        self.members: int | None = None
+        self.step: Step | None = None
+        self.lanes = self.warps = 0
+        self.contents: list[Instruction] = []
+        self.first = first
+        self.polls = False
+        self.check: Step | None = None
+
+
+class Program:
+    """An entry compiled for the NumPy engine."""
+
+    def __init__(self, unit: Unit, function: Function, options: Options) -> None:
+        self.unit, self.function, self.options = unit, function, options
+        self.name = function.name
+        self.code = function.code
+        self.builder = Builder(function, options)
+        self.sites: list[Site] = []
+        self.builder.sites = self.sites
+        self.blocks: list[Block] = []
+        self.layout()
+        self.suspects = unproven(self) if options.uninitialised else set()
+        self.flags = {slot: i for i, slot in enumerate(sorted(self.suspects))}
+        self.tracked = len(self.flags)
+        bodies = [self.compile(ins) for ins in self.code]
+        self.assemble(bodies)
+        self.views = self.builder.views
+        self.rows = self.builder.rows
+        self.keys = len(self.builder.keys)
+
+    # ---- basic blocks
+
+    def layout(self) -> None:
+        """Finds where basic blocks begin: `self.starts`, and `self.block_of` each start."""
+        self.table: list[Row] = []
+        leaders = {0, *(i for i in self.function.targets.values())}
+        for i, ins in enumerate(self.code):
+            row = find(ins)
+            if row is None:
+                raise UnsupportedError(f"line {ins.line}: {ins.name} is not emulated: {ins.text}")
+            self.table.append(row)
+            if row.kind in ("branch", "exit"):
+                leaders.add(i + 1)
+            elif row.kind in ("warp", "blocking"):
+                leaders.update((i, i + 1))
+        self.starts = sorted(leaders)
+        self.block_of = {start: n for n, start in enumerate(self.starts)}
+
+    def compile(self, ins: Instruction) -> dict[str, Any]:
+        """The step of one instruction with its guards and checks, and the registers it touches."""
+        b = self.builder
+        b.begin(ins)
+        row = find(ins)
+        assert row is not None
+        b.members = None
+        made = row.make(b, ins)
+        reads, writes = list(b.reads), list(b.writes)
+        before = [self.check_written(reg, ins) for reg in dict.fromkeys(reads) if reg.slot in self.suspects]
+        after: list[Step] = []
+        for reg in dict.fromkeys(writes):
+            if reg.slot in self.suspects:
+                after.append(self.note_written(reg))
+        self.current_writes = [reg.slot for reg in writes]
+        guard = b.src(ins.pred, "pred") if ins.pred is not None else None
+        guard_check = None
+        if ins.pred is not None and ins.pred.slot in self.suspects:
+            guard_check = self.check_written(ins.pred, ins)
+        return {
+            "row": row, "step": made, "before": before, "after": after, "guard": guard,
+            "guard_check": guard_check, "writes": self.current_writes, "members": b.members, "ins": ins,
+        }  # fmt: skip
+
+    def assemble(self, bodies: list[dict[str, Any]]) -> None:
+        keys = self.builder.address_slots
+        ends = [*self.starts[1:], len(self.code)]
+        for start, end in zip(self.starts, ends, strict=True):
+            block = Block(start)
+            self.blocks.append(block)
+            for i in range(start, end):
+                body = bodies[i]
+                ins, kind = body["ins"], body["row"].kind
+                block.contents.append(ins)
+                block.polls |= body["row"].polls
+                after = body["after"]
+                stale = [k for slot in body["writes"] for k in keys.get(slot, ())]
+                if stale:
+                    after = [*after, self.forget(stale)]
+                if kind == "branch":
+                    block.end, block.ins = BRANCH, ins
+                    block.target = self.block_of[ins.scope]
+                    block.uniform = "uni" in ins.mods
+                elif kind == "exit":
+                    block.end, block.ins = EXIT, ins
+                else:
+                    step = self.chain([*body["before"], body["step"], *after], kind == "blocking")
+                    if kind == "plain":
+                        if body["guard"] is not None:
+                            step = self.guarded(step, body["guard"], ins.negated)
+                            if body["guard_check"] is not None:
+                                step = self.chain([body["guard_check"], step], False)
+                        block.steps.append(step)
+                        continue
+                    block.end = WARP if kind == "warp" else BLOCKING
+                    block.ins, block.step = ins, step
+                    block.aligned = "aligned" in ins.mods or ins.op == "bar" and ins.mods[:1] != ("warp",)
+                    block.members = body["members"]
+                block.guard, block.negated, block.check = body["guard"], ins.negated, body["guard_check"]
+        # a position past the end: falling off it means leaving
+        last = Block(len(self.code))
+        last.end = EXIT
+        if self.starts[-1] == len(self.code):
+            self.blocks[-1] = last
+        else:
+            self.block_of[len(self.code)] = len(self.blocks)
+            self.blocks.append(last)
+        self.local_size = 0
+        self.histogram = [Counter(i.name for i in blk.contents) for blk in self.blocks]
+        self.classes = [Counter(instruction_class(i.op, i.mods) for i in blk.contents) for blk in self.blocks]
+
+    # ---- wrappers
+
+    @staticmethod
+    def chain(steps: list[Step], blocking: bool) -> Step:
+        if len(steps) == 1:
+            return steps[0]
+        if blocking:
+
+            def run_blocking(c: Team, m: Mask, after: int) -> None:
+                for s in steps[:-1]:
+                    s(c, m)
+                steps[-1](c, m, after)
+
+            return run_blocking
+        if len(steps) == 2:
+            one, two = steps
+
+            def run_two(c: Team, m: Mask) -> None:
+                one(c, m)
+                two(c, m)
+
+            return run_two
+
+        def run(c: Team, m: Mask) -> None:
+            for s in steps:
+                s(c, m)
+
+        return run
+
+    @staticmethod
+    def guarded(step: Step, guard: int, negated: bool) -> Step:
+        count_nonzero = np.count_nonzero
+
+        def run(c: Team, m: Mask) -> None:
+            p = c.v[guard]
+            if m is None:
+                m = c.alive
+            if negated:
+                q = ~p if m is None else m & ~p
+            else:
+                q = p.copy() if m is None else m & p
+            k = count_nonzero(q)
+            if k == c.count:
+                step(c, None)
+            elif k:
+                step(c, q)
+
+        return run
+
+    @staticmethod
+    def forget(keys: list[int]) -> Step:
+        if len(keys) == 1:
+            (only,) = keys
+
+            def forget_one(c: Team, m: Mask) -> None:
+                c.addresses[only] = None
+
+            return forget_one
+
+        def forget(c: Team, m: Mask) -> None:
+            for k in keys:
+                c.addresses[k] = None
+
+        return forget
+
+    def check_written(self, reg: Reg, ins: Instruction) -> Step:
+        flag = self.flags[reg.slot]
+
+        def check(c: Team, m: Mask) -> None:
+            state = c.written[flag]
+            if state is True:
+                return
+            if m is None:
+                m = c.live()
+            bad = m if state is False else m & ~state
+            if bad.any():
+                lane = int(np.argmax(bad))
+                raise fault(UninitialisedFault, f"register {reg.name} is read before it is written", c, ins, lane)
+
+        return check
+
+    def note_written(self, reg: Reg) -> Step:
+        flag = self.flags[reg.slot]
+
+        def note(c: Team, m: Mask) -> None:
+            state = c.written[flag]
+            if state is True:
+                return
+            if m is None:
+                c.written[flag] = True if c.alive is None else (c.alive if state is False else c.alive | state)
+            else:
+                c.written[flag] = m if state is False else m | state
+
+        return note
+

@@ -1,0 +1,87 @@
+"""What a launch did: the counts that feed a clock model and the tests."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+_CLASSES = {
+    "fp32": {"f32"},
+    "fp64": {"f64"},
+    "fp16": {"f16", "bf16", "f16x2", "bf16x2"},
+}
+_FLOAT_OPS = {"add", "sub", "mul", "fma", "mad", "min", "max", "abs", "neg", "div", "setp", "set", "selp"}
+_SPECIAL_OPS = {"rcp", "sqrt", "rsqrt", "sin", "cos", "lg2", "ex2", "tanh"}
+
+
+def instruction_class(op: str, mods: tuple[str, ...]) -> str:
+    """The execution pipe that an instruction belongs to, in words."""
+    if op in ("ld", "st", "ldu", "red", "atom", "prefetch", "prefetchu", "ldmatrix", "stmatrix", "multimem", "st.async"):
+        space = next((m.split("::")[0] for m in mods if m.split("::")[0] in
+                      ("global", "shared", "param", "const", "local")), "generic")  # fmt: skip
+        kind = "atomic" if op in ("red", "atom") else "store" if op in ("st", "stmatrix") else "load"
+        return f"{space}_{kind}"
+    if op == "cp":
+        return "async_copy"
+    if op in ("mma", "wgmma"):
+        return op
+    if op in ("bar", "barrier", "mbarrier"):
+        return "barrier"
+    if op in ("bra", "brx", "ret", "exit", "call"):
+        return "branch"
+    if op == "cvt":
+        return "convert"
+    if op in _SPECIAL_OPS:
+        return "special"
+    if op in ("shfl", "vote", "match", "redux", "elect", "activemask"):
+        return "warp"
+    if op in _FLOAT_OPS:
+        for name, types in _CLASSES.items():
+            if types & set(mods):
+                return name
+    return "integer"
+
+
+@dataclass
+class Access:
+    """Accesses of one kind, of one instruction or of a launch; sampled ones are scaled up."""
+
+    requests: float = 0  # warp-instructions
+    wavefronts: float = 0  # passes over the 32 banks of shared memory
+    ideal: float = 0  # passes without conflicts
+    sectors: float = 0  # 32-byte sectors of global memory
+    bytes: float = 0  # bytes asked for by lanes
+
+
+@dataclass
+class Stats:
+    """Counts of one launch.
+
+    ``lane_instructions`` and ``warp_instructions`` count what was issued, by class (see
+    ``instruction_class``); ``opcodes`` counts warp-instructions by full name. Lanes under a false
+    guard count as issued. Shared wavefronts and global sectors are measured on a sample of the
+    executions of each instruction and scaled to all of them.
+    """
+
+    lane_instructions: Counter[str] = field(default_factory=Counter)
+    warp_instructions: Counter[str] = field(default_factory=Counter)
+    opcodes: Counter[str] = field(default_factory=Counter)
+    shared: Access = field(default_factory=Access)
+    global_load: Access = field(default_factory=Access)
+    global_store: Access = field(default_factory=Access)
+    barriers: int = 0  # warps that arrived at a barrier
+    atomics: int = 0  # lanes that did an atomic or a reduction
+    mma: int = 0  # warp-level (mma) or warpgroup-level (wgmma) products
+    blocks: int = 0
+    threads: int = 0
+    seconds: float = 0.0
+
+    @property
+    def lanes(self) -> int:
+        """Executed lane-instructions, all classes."""
+        return sum(self.lane_instructions.values())
+
+    @property
+    def bank_conflicts(self) -> float:
+        """Shared-memory passes beyond what conflict-free accesses would take."""
+        return self.shared.wavefronts - self.shared.ideal

@@ -1,0 +1,184 @@
+"""What the parser produces: operands, instructions, variables and functions, with names resolved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Union
+
+#: bytes of each scalar type
+SIZES = {
+    "b8": 1, "u8": 1, "s8": 1, "e4m3": 1, "e5m2": 1,
+    "b16": 2, "u16": 2, "s16": 2, "f16": 2, "bf16": 2, "e4m3x2": 2, "e5m2x2": 2,
+    "b32": 4, "u32": 4, "s32": 4, "f32": 4, "f16x2": 4, "bf16x2": 4, "tf32": 4, "u16x2": 4, "s16x2": 4,
+    "b64": 8, "u64": 8, "s64": 8, "f64": 8, "f32x2": 8,
+    "b128": 16, "pred": 1,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Reg:
+    """One virtual register of one function; `slot` counts from 0 within it."""
+
+    name: str
+    type: str
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class Imm:
+    """An integer constant."""
+
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Flt:
+    """A floating-point constant as its bits; `size` is 4 or 8 bytes."""
+
+    bits: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Special:
+    """A special register, such as ``%tid.x``."""
+
+    name: str
+
+
+@dataclass(slots=True, eq=False)
+class Variable:
+    """A .global, .const, .shared, .local or .param variable.
+
+    `address` is its offset in its space (absolute for .global and .const), set when the module is laid out.
+    """
+
+    name: str
+    space: str
+    type: str
+    align: int
+    size: int
+    init: list[object] | None = None
+    extern: bool = False
+    address: int = 0
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sym:
+    """A variable's address plus an offset."""
+
+    var: Variable
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A label or a function."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Vec:
+    items: tuple[Operand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mem:
+    """``[base + offset]``, with ``coords`` for tensor copies."""
+
+    base: Operand
+    offset: int = 0
+    coords: Vec | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """``p|q``."""
+
+    first: Operand
+    second: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """``!p``."""
+
+    reg: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class Neg:
+    """``-r``, of a register."""
+
+    reg: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """``_``."""
+
+
+Operand = Union[Reg, Imm, Flt, Special, Sym, Name, Vec, Mem, Pair, Not, Neg, Sink]
+
+
+@dataclass(slots=True, eq=False)
+class Instruction:
+    op: str
+    mods: tuple[str, ...]
+    operands: tuple[Operand, ...]
+    pred: Reg | None
+    negated: bool
+    line: int
+    text: str
+    scope: object = None
+
+    @property
+    def types(self) -> list[str]:
+        """The modifiers that name a type, in order."""
+        return [m for m in self.mods if m in SIZES]
+
+    @property
+    def name(self) -> str:
+        return ".".join((self.op, *self.mods))
+
+
+@dataclass(slots=True)
+class Parameter:
+    """One .param of an entry; `offset` in the parameter buffer, all in bytes."""
+
+    name: str
+    type: str
+    align: int
+    size: int
+    offset: int = 0
+    array: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Function:
+    """An entry or a device function: flat instructions, and labels as indices into them."""
+
+    name: str
+    entry: bool
+    params: list[Parameter] = field(default_factory=list)
+    returns: list[Parameter] = field(default_factory=list)
+    directives: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    code: list[Instruction] = field(default_factory=list)
+    registers: list[Reg] = field(default_factory=list)
+    variables: list[Variable] = field(default_factory=list)
+    param_vars: list[Variable] = field(default_factory=list)
+    return_vars: list[Variable] = field(default_factory=list)
+    targets: dict[tuple[int, str], int] = field(default_factory=dict)
+    line: int = 0
+
+
+@dataclass(slots=True)
+class Unit:
+    """One PTX text."""
+
+    version: tuple[int, int]
+    target: str
+    variables: list[Variable]
+    functions: dict[str, Function]
