@@ -116,7 +116,7 @@ def write_winners(path: Path, header: Header, winners: Iterable[Measurement]) ->
         if key in lines:
             raise InputError(f"{key} has two winners; it must have one")
         environment = {n: v for n, v in asdict(m.environment).items() if v and n not in ("device", "clock")}
-        cells = (key, str(m.config), f"{_microseconds(m.us):.6g}", m.digest, _json(environment, sort_keys=True))
+        cells = (key, str(m.config), f"{_microseconds(m.us):.6g}", m.digest, _json(environment))
         lines[key] = " | ".join(cells)
     head = [f"{_TITLE}{FORMAT}", *(f"{name}: {value}" for name, value in asdict(header).items())]
     head += [f"winners: {len(lines)}", " | ".join(_COLUMNS)]
@@ -141,7 +141,7 @@ class _Winners(Mapping[str, Measurement]):
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            lines = path.read_bytes().decode().replace("\r\n", "\n").rstrip("\n").split("\n")
+            lines = path.read_bytes().decode().rstrip("\n").split("\n")
         except FileNotFoundError:
             raise InputError(f"{path} does not exist") from None
         except (OSError, UnicodeDecodeError) as error:
@@ -454,8 +454,8 @@ def _microseconds(value: object) -> float:
     return float(value)
 
 
-def _json(values: dict[str, Any], *, sort_keys: bool = False) -> str:
-    return json.dumps(values, allow_nan=False, separators=(",", ":"), sort_keys=sort_keys)
+def _json(values: dict[str, Any]) -> str:
+    return json.dumps(values, allow_nan=False, separators=(",", ":"))
 
 
 def _not_json(name: str) -> None:

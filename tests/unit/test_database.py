@@ -265,6 +265,15 @@ def test_a_new_winner_takes_the_place_of_a_stale_one(db: Database) -> None:
     assert db.stale() == []
 
 
+def test_winners_come_in_the_order_of_their_measurements(db: Database) -> None:
+    one, two = measured(problem=Gemm(1, 1, 1)), measured(problem=Gemm(2, 2, 2))
+    db.add(one)
+    db.add(two)
+    db.set_winner(two)
+    db.set_winner(one)
+    assert list(db.winners()) == [one, two]
+
+
 # --- merging -------------------------------------------------------------------------------------------------
 
 
@@ -275,6 +284,7 @@ def test_merging_twice_adds_nothing(db: Database) -> None:
     again = db.merge(rows, [measured()])
     assert again == {"measurements": 0, "known": 5, "winners": 0, "kept": 1, "stale": 0}
     assert db.info()["measurements"] == 3
+    assert db.merge([measured(created=2000.0)], [])["measurements"] == 1  # the same numbers on another day
 
 
 def test_the_faster_winner_stays(db: Database) -> None:
@@ -284,7 +294,7 @@ def test_the_faster_winner_stays(db: Database) -> None:
     assert db.best(PROBLEM, "h200") == measured(10.0)
     assert db.merge([], [better])["winners"] == 1
     assert db.best(PROBLEM, "h200") == better
-    assert db.merge([], [worse, measured(10.0)])["kept"] == 2
+    assert db.merge([], [worse, measured(10.0), measured(8.0, config=Config(kg=2))])["kept"] == 3
     assert db.best(PROBLEM, "h200") == better
 
 
@@ -440,6 +450,32 @@ def test_an_empty_file_becomes_a_database(tmp_path: Path) -> None:
     with Database(path) as db:
         db.add(measured())
         assert db.info()["measurements"] == 1
+
+
+def test_making_the_tables_twice_does_no_harm(db: Database) -> None:
+    db.add(measured())
+    db._create()  # as by a process that found the file empty, and then had to wait for another
+    assert list(db.measurements()) == [measured()]
+
+
+def test_an_interrupted_first_write_is_rolled_back(tmp_path: Path) -> None:
+    path = tmp_path / "half.sqlite"
+    script = """
+import os, sqlite3, sys
+db = sqlite3.connect(sys.argv[1], isolation_level=None)
+db.execute("PRAGMA cache_size = 1")
+db.execute("BEGIN IMMEDIATE")
+db.execute("CREATE TABLE problem (x)")
+db.executemany("INSERT INTO problem VALUES (zeroblob(4000))", [()] * 200)
+os._exit(0)
+"""
+    subprocess.run([sys.executable, "-c", script, str(path)], check=True)
+    assert path.stat().st_size > 0
+    assert Path(f"{path}-journal").exists()
+    with Database(path) as db:
+        db.add(measured())
+        assert list(db.measurements()) == [measured()]
+    assert sql(path, "SELECT count(*) FROM problem") == [(1,)]
 
 
 def test_a_folder_or_an_impossible_place_is_an_error(tmp_path: Path) -> None:
