@@ -1,106 +1,33 @@
 """Every number that follows from a problem and a configuration.
 
-One arithmetic, two carriers: ``c`` is a ``Config`` (integers) or ``Columns`` (NumPy columns), and the same lines
-serve the generator and the exhaustive search, so the two cannot disagree.
+One arithmetic, two carriers: ``c`` is a ``Config`` (integers) or ``Columns`` (NumPy columns) of one family, and the
+same lines serve the generator and the exhaustive search, so the two cannot disagree.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from ptxgen.config import SPLIT_WORKSPACE
+from ptxgen.columnar import SECTOR, WARP, ceil_div, pick, register_cap
+from ptxgen.families.simt.geometry import geometry as simt
+from ptxgen.families.simt.geometry import warp_rows
 from ptxgen.problem import Gemm
 
-WARP = 32
-SECTOR = 32  #: bytes of one global memory transaction
-
-
-def pick(condition: Any, yes: Any, no: Any) -> Any:
-    """``yes`` where ``condition`` holds, else ``no``; integers or columns."""
-    return np.where(condition, yes, no) if isinstance(condition, np.ndarray) else (yes if condition else no)
-
-
-def ceil_div(a: Any, b: Any) -> Any:
-    return -(-a // b)
-
-
-def staged_bytes(p: Gemm) -> int:
-    """Bytes of one element in shared memory: f16 that is summed in f32 is widened on its way in."""
-    return p.accumulator.bytes
-
-
-def operand(p: Gemm, c: Any, name: str) -> SimpleNamespace:
-    """One operand's share of the geometry.
-
-    ``tile``: extent along M (or N) of the block; ``thread``: of a thread; ``warp``: threads of a warp along it;
-    ``kmajor``: K is contiguous in global memory; ``kept``, ``transposed``, ``direct``: how it lies in shared
-    memory; ``row``: elements of a row there; ``size``: bytes of one stage; ``across``: lanes that share a row of
-    global memory; ``loads``: accesses of one stage, over all threads.
-    """
-    first = name == "a"
-    kmajor = p.layout[0] == "N" if first else p.layout[1] == "T"
-    tile, thread = (c.ml, c.ms) if first else (c.nl, c.ns)
-    vec, copy, keep = (c.vec_a, c.copy_a, c.keep_a) if first else (c.vec_b, c.copy_b, c.keep_b)
-    bytes_ = staged_bytes(p)
-    kept = (keep == 1) & kmajor
-    transposed = (keep == 0) & kmajor
-    pad = max(4, 16 // bytes_)  # a row of 16-byte fragments stays aligned, and stores across rows meet no bank twice
-    row = pick(kept, c.u, pick(transposed, tile + pad, tile))
-    size = bytes_ * row * pick(kept, tile, c.u)
-    narrow = SECTOR // (vec * p.element.bytes)
-    across = pick(kept, c.u // vec, pick(transposed, np.minimum(narrow, c.u // vec), tile // vec))
-    return SimpleNamespace(
-        name=name, tile=tile, thread=thread, warp=c.wm if first else WARP // c.wm, vec=vec, copy=copy, kmajor=kmajor,
-        kept=kept, transposed=transposed, row=row, size=size, across=across, loads=tile * c.u // vec,
-        bytes=bytes_, chunk=16 // bytes_,
-    )
+#: by the code of the ``family`` axis. What all of them must have: threads, shared, registers, tiles_m, tiles_n, tiles,
+#: chunk, slices, blocks, workspace, gathers
+GEOMETRIES: tuple[Callable[[Gemm, Any], SimpleNamespace], ...] = (simt,)
 
 
 def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     """Threads, tiles, shared memory and registers of ``c`` on ``p``. Sizes in bytes, registers in 32-bit words."""
-    a, b = operand(p, c, "a"), operand(p, c, "b")
-    bytes_ = staged_bytes(p)
-    group = c.ml // c.ms * (c.nl // c.ns)
-    threads = group * c.kl
-    stage = a.size + b.size
-    row_c = c.nl + 4
-    sum_bytes = max(4, p.accumulator.bytes)
-    gathers = (c.stage_c == 1) | (c.kl > 1)
-    shared = np.maximum(c.stages * stage, pick(gathers, c.ml * row_c * c.kl * sum_bytes, 0))
-    words = max(1, bytes_ // 4)
-    packed = 2 if p.compute == "f16" else 1
-    fragments = (c.ahead + 1) * (c.ms * pick(a.kept, a.chunk, 1) + c.ns * pick(b.kept, b.chunk, 1) // packed)
-    in_flight = sum(
-        pick(x.copy == 0, np.maximum(x.loads // np.maximum(threads, 1), 1) * x.vec, 0) for x in (a, b)
-    ) * p.element.bytes // 4
-    in_flight = in_flight * (2 if p.dtype == "f16" else 1)
-    pointers = sum(np.maximum(x.loads // np.maximum(threads, 1), 1) for x in (a, b))
-    registers = (c.ms * c.ns * c.ks // packed + fragments) * words + in_flight + np.minimum(2 * pointers, 16) + 28
-    tiles_m, tiles_n = ceil_div(p.m, c.ml), ceil_div(p.n, c.nl)
-    chunk = ceil_div(ceil_div(p.k, c.kg), c.u) * c.u
-    slices = np.maximum(ceil_div(p.k, np.maximum(chunk, 1)), 1)
-    return SimpleNamespace(
-        a=a, b=b, bytes=bytes_, group=group, threads=threads, uk=c.u // c.kl, stage=stage, shared=shared,
-        row_c=row_c, sum_bytes=sum_bytes, gathers=gathers, registers=registers, tiles_m=tiles_m, tiles_n=tiles_n,
-        tiles=tiles_m * tiles_n, chunk=chunk, slices=slices, blocks=tiles_m * tiles_n * slices,
-        workspace=pick((c.kg > 1) & (c.split == SPLIT_WORKSPACE), slices * p.m * p.n * sum_bytes, 0),
-    )
+    code = c.family
+    if isinstance(code, np.ndarray):
+        code = code[0] if len(code) else 0
+    return GEOMETRIES[int(code)](p, c)
 
 
-def register_cap(d: Any, threads: Any, resident: Any) -> Any:
-    """Registers that a thread may have when ``resident`` blocks must fit on a multiprocessor."""
-    return np.minimum(d.registers_thread, d.registers_sm // np.maximum(threads * resident, 1) // 8 * 8)
-
-
-def warp_rows(c: Any) -> Any:
-    """The ``wm`` that makes a warp's share of C nearest to square, within the block's tile."""
-    best, score = np.ones_like(c.ms), np.full(np.shape(c.ms), np.inf)
-    for wm in (1, 2, 4, 8, 16, 32):
-        fits = (c.ml % (wm * c.ms) == 0) & (c.nl % (WARP // wm * c.ns) == 0)
-        skew = np.abs(np.log2(wm * c.ms / (WARP / wm * c.ns)) + 0.1)
-        better = fits & (skew < score)
-        best, score = pick(better, wm, best), pick(better, skew, score)
-    return best
+__all__ = ["SECTOR", "WARP", "ceil_div", "geometry", "pick", "register_cap", "warp_rows"]

@@ -1,15 +1,18 @@
-"""A plan: every derived number of one kernel, and the template that fills each slot."""
+"""A plan: every derived number of one kernel, and the template that fills each slot.
+
+This is what all families share: slices, tiles and how C is written. A family adds its operands and its arithmetic.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
 
-from ptxgen.config import BOUNDS_NONE, BOUNDS_PREDICATE, FAMILIES, SPLIT_FLAG, SPLIT_MEMSET, SPLIT_WORKSPACE, Config
+from ptxgen.config import BOUNDS_NONE, FAMILIES, SPLIT_FLAG, SPLIT_MEMSET, SPLIT_WORKSPACE, Config
 from ptxgen.device import Device
 from ptxgen.dtypes import bits_of, dtype
+from ptxgen.columnar import log2
 from ptxgen.geometry import geometry
-from ptxgen.layout import OperandLayout, lane_bits, log2, products
 from ptxgen.problem import Gemm
 from ptxgen.registers import Tile, braces, width
 from ptxgen.rules import GRID_LIMIT, require
@@ -33,84 +36,64 @@ class Plan:
     breaks a rule.
     """
 
-    kernel = "kernel/cooperative.mako"
+    #: the schedule's template
+    kernel = ""
     PASS_THREADS = PASS_THREADS
     UNROLLED = 8  #: rounds of the gather through shared memory that are written out
 
     def __init__(self, problem: Gemm, config: Config, device: Device) -> None:
         require(problem, config, device)
         self.problem, self.config, self.device = problem, config, device
-        c, g = config, geometry(problem, config)
-        self.geometry = g
-        self.family = FAMILIES[c.family]
+        self.geometry = geometry(problem, config)
+        self.family = FAMILIES[config.family]
         self.target, self.ptx_version = device.target, device.ptx_version
-        self.entry = f"gemm_{problem.dtype}_{problem.layout.lower()}"
-        self.threads, self.group, self.steps = int(g.threads), int(g.group), int(g.uk)
-        self.stages, self.stage_bytes, self.shared = c.stages, int(g.stage), int(g.shared)
-        self.wait = c.stages - 2
-        packed = problem.compute == "f16"
-        size = problem.element.bytes
-        self.a = OperandLayout(g.a, self.threads, c.u, self.steps, bool(c.ahead), packed, size, 0)
-        self.b = OperandLayout(g.b, self.threads, c.u, self.steps, bool(c.ahead), packed, size, self.a.size)
-        self.operands = (self.a, self.b)
-        self.sliced = c.kg > 1
-        self._slots(packed)
-        self._accumulators(packed)
-        self._reader()
+        self.entry = f"{problem.operation}_{problem.dtype}_{problem.layout.lower()}"
+        self.threads, self.shared = int(self.geometry.threads), int(self.geometry.shared)
+        self.stages = config.stages
+        self.kl = config.kl
+        self._leaving()
+        self._operands()
         self._epilogue()
 
-    # ---- slots
+    # ---- what a family adds
 
-    def _slots(self, packed: bool) -> None:
-        c = self.config
-        self.math = "math/hfma2.mako" if packed else "math/fma.mako"
+    def _operands(self) -> None:
+        """How A and B reach the arithmetic."""
+        raise NotImplementedError
+
+    @property
+    def contiguous(self) -> int:
+        """Columns of C that lie side by side in a thread's registers."""
+        raise NotImplementedError
+
+    @property
+    def tiles(self) -> list[tuple[Tile, str]]:
+        """The register table: what is declared for the whole kernel, and what for."""
+        raise NotImplementedError
+
+    @property
+    def shared_map(self) -> list[str]:
+        """What lies where in shared memory, a line each."""
+        raise NotImplementedError
+
+    # ---- leaving
+
+    def _leaving(self) -> None:
+        """How finished sums get to C."""
+        c, p = self.config, self.problem
+        self.sliced = c.kg > 1
         self.raster = "sched/raster.mako"
         self.raster_group = c.raster
-        self.copy_a, self.copy_b = (f"copy/{'cp_async' if x.asynchronous else 'ldg_sts'}.mako" for x in self.operands)
         self.leave = "epilogue/staged.mako" if self.geometry.gathers else "epilogue/direct.mako"
         self.put = _PUT[c.split if self.sliced else None]
-        self.asynchronous = self.a.asynchronous or self.b.asynchronous
-        self.hold = bool(c.hold) and not (self.a.asynchronous and self.b.asynchronous)
         self.checked = c.bounds != BOUNDS_NONE
-        self.predicated = c.bounds == BOUNDS_PREDICATE
         self.flagged = self.sliced and c.split == SPLIT_FLAG
         self.cleared = self.sliced and c.split == SPLIT_MEMSET
         self.partial = self.sliced and c.split == SPLIT_WORKSPACE
-        self.stores = not self.sliced
-
-    # ---- arithmetic
-
-    def _accumulators(self, packed: bool) -> None:
-        c = self.config
-        self.ms, self.ns, self.ks = c.ms, c.ns, c.ks
-        self.packed = packed
         #: type of sums outside the main loop, of alpha and of beta
-        self.sum = "f64" if self.problem.compute == "f64" else "f32"
+        self.sum = "f64" if p.compute == "f64" else "f32"
         self.sum_bytes = 8 if self.sum == "f64" else 4
         self.zero = bits_of(0.0, dtype(self.sum))
-        if packed:
-            self.acc = Tile("acc", "b32", (c.ks, c.ms, c.ns // 2))
-            self.pairs = Tile("pair", "b32", (c.ms,))
-            self.products = products(c.ms, c.ns // 2, c.order)
-        else:
-            self.acc = Tile("acc", self.sum, (c.ks, c.ms, c.ns))
-            self.products = products(c.ms, c.ns, c.order)
-
-    def set_of(self, k: int) -> int:
-        """Which set of accumulators step ``k`` adds to."""
-        return k % self.ks
-
-    # ---- threads
-
-    def _reader(self) -> None:
-        c = self.config
-        self.bits_m, self.bits_n = lane_bits(c.wm)
-        self.warp_m, self.warp_n = c.wm, 32 // c.wm
-        self.warps_across = c.nl // (self.warp_n * c.ns)
-        self.log2_warps_across, self.log2_group = log2(self.warps_across), log2(self.group)
-        self.interleaved = bool(c.lanes) and self.bits_m > 0 and self.bits_n > 0
-
-    # ---- leaving
 
     def _epilogue(self) -> None:
         c, p = self.config, self.problem
@@ -120,11 +103,8 @@ class Plan:
         self.stream = ".cs" if c.stream else ""
         most = 16 // self.sum_bytes
         #: elements of one access of C (or of a partial sum)
-        self.vec_c = min(c.vec_c, most, self.b.contiguous if not self.geometry.gathers else most)
+        self.vec_c = min(c.vec_c, most, self.contiguous if not self.geometry.gathers else most)
         self.has_vector_red = self.device.has_vector_red and self.sum == "f32"
-        #: a row of the thread's tile, or a vector of the block's
-        self.row = Tile("e", self.sum, (max(c.ns, self.vec_c),))
-        self.columns = [self.b.offset(j) for j in range(0, c.ns, self.vec_c)]
         self.vector = width(self.vec_c, self.sum)
         self.c_type = self._c_type(self.vec_c)
         words = max(1, self.vec_c // 2) if self.narrows else self.vec_c
@@ -135,13 +115,12 @@ class Plan:
         self.out_bytes = self.sum_bytes if self.partial else self.element_bytes
         # through shared memory: rows of the tile padded by four
         self.row_c = int(self.geometry.row_c)
-        self.share = min(self.b.contiguous, most)
+        self.share = min(self.contiguous, most)
         self.row_vectors = c.nl // self.vec_c
         self.log2_row_vectors = log2(self.row_vectors)
         self.gather_loads = c.ml * c.nl // self.vec_c
         self.gather_rounds = -(-self.gather_loads // self.threads)
         self.gather_guard = "@%in " if self.checked or self.gather_loads < self.threads else ""
-        self.kl = c.kl
 
     def _c_type(self, n: int) -> str:
         """The type of an access of ``n`` elements of C."""
@@ -212,17 +191,6 @@ class Plan:
             flags += f" --compute {p.compute}"
         name = self.device.name
         return f"python -m ptxgen emit gemm {flags} --device {name} --config '{self.config}'"
-
-    @property
-    def tiles(self) -> list[tuple[Tile, str]]:
-        """The register table: what is declared for the whole kernel, and what for."""
-        out = [(self.acc, "sums: set, row, column" + (" (pairs)" if self.packed else ""))]
-        for x in self.operands:
-            out.append((x.fragment, f"fragment of {x.name.upper()}"))
-            out.append((x.readers, f"where this thread reads {x.name.upper()} in shared memory"))
-            if not x.asynchronous:
-                out.append((x.staging, f"{x.name.upper()} on its way from global to shared memory"))
-        return out
 
 
 def neutral(config: Config) -> Config:

@@ -49,11 +49,8 @@ def header(plan: Plan) -> list[str]:
         "",
         f"config   {c}",
         f"launch   grid {grid}, tile {c.ml} x {c.nl}; block ({plan.threads}, 1, 1); {plan.shared} bytes of dynamic shared memory",
-        f"shared   {plan.stages} stages of {plan.stage_bytes} bytes: A at 0 ({plan.a.size} bytes, rows of {plan.a.row}),"
-        f" B at {plan.b.base} ({plan.b.size} bytes, rows of {plan.b.row})",
     ]
-    if plan.geometry.gathers:
-        lines.append(f"         then {plan.kl} tiles of C, rows of {plan.row_c}, in the same place")
+    lines += [("shared   " if n == 0 else "         ") + line for n, line in enumerate(plan.shared_map)]
     lines.append("registers")
     lines += [f"         %{t.name}<{t.size}> .{t.kind}: {meaning}" for t, meaning in plan.tiles]
     return [*lines, f"again    {plan.command}"]

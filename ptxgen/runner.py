@@ -10,6 +10,7 @@ import numpy as np
 
 from ptxgen.config import Config
 from ptxgen.drivers import Driver, Kernel
+from ptxgen.generate import plan_for
 from ptxgen.plan import Plan
 from ptxgen.problem import Gemm
 from ptxgen.reference import Array, shapes
@@ -19,7 +20,7 @@ from ptxgen.source import Launch, Source, Step
 
 def generate(problem: Gemm, config: Config, driver: Driver) -> tuple[Plan, Source]:
     """The plan and the PTX of ``config`` for the driver's device. ConfigError: it breaks a rule."""
-    plan = Plan(problem, config, driver.device)
+    plan = plan_for(problem, config, driver.device)
     return plan, render(plan)
 
 

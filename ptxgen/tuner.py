@@ -20,7 +20,7 @@ from ptxgen.device import Device
 from ptxgen.errors import AssembleError, LaunchError
 from ptxgen.measurement import Measurement
 from ptxgen.model import Model
-from ptxgen.plan import Plan
+from ptxgen.generate import plan_for
 from ptxgen.problem import Gemm
 from ptxgen.progress import SILENT, Progress
 from ptxgen.render import render
@@ -81,7 +81,7 @@ class Session:
     def _prepare(self, problem: Gemm, config: Config) -> None:
         """Assembles into the cache, which the worker then finds full; what fails there fails again in the worker."""
         with suppress(AssembleError):
-            assemble(render(Plan(problem, config, self.device)))
+            assemble(render(plan_for(problem, config, self.device)))
 
     def measure(self, problem: Gemm, configs: Iterable[Config], purpose: str) -> list[Measurement]:
         """Measures what the database does not hold yet; the rows of all of ``configs``."""

@@ -6,7 +6,7 @@ import pytest
 
 from ptxgen.assemble import assemble
 from ptxgen.device import device
-from ptxgen.plan import Plan
+from ptxgen.generate import plan_for
 from ptxgen.render import render
 from tests.cases import cases
 
@@ -20,7 +20,7 @@ def test_random_legal_configurations_assemble(target, tmp_path, monkeypatch):
     d = device(target)
     spilled = 0
     for p, c in cases(int(target[3:]), EACH, d, limit=600):
-        made = assemble(render(Plan(p, c, d)))
+        made = assemble(render(plan_for(p, c, d)))
         assert made.cubin, f"{p.key()} | {c}"
         spilled += any(made.spills.values())
     assert spilled <= EACH // 3, f"{spilled} of {EACH} spill: the register estimate is off"

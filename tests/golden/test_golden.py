@@ -9,7 +9,7 @@ import pytest
 from ptxgen.assemble import assemble
 from ptxgen.config import parse_config
 from ptxgen.device import device
-from ptxgen.plan import Plan
+from ptxgen.generate import plan_for
 from ptxgen.problem import parse
 from ptxgen.render import render
 
@@ -38,7 +38,7 @@ GOLDEN = {
 @pytest.mark.parametrize("name", GOLDEN)
 def test_golden(name, request, tmp_path, monkeypatch):
     where, problem, config = GOLDEN[name]
-    source = render(Plan(parse(problem), parse_config(config), device(where)))
+    source = render(plan_for(parse(problem), parse_config(config), device(where)))
     path = FOLDER / f"{name}.ptx"
     if request.config.getoption("--update-golden"):
         path.parent.mkdir(exist_ok=True)

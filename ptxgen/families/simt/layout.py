@@ -5,16 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from types import SimpleNamespace
 
-from ptxgen.geometry import WARP
+from ptxgen.columnar import WARP, log2
 from ptxgen.registers import Tile, braces, width
 
 POINTERS_LIMIT = 4  #: with more loads a thread, one pointer walks and each load keeps a 32-bit offset from it
-
-
-def log2(n: int) -> int:
-    if n <= 0 or n & (n - 1):
-        raise ValueError(f"{n} is not a power of two")
-    return n.bit_length() - 1
 
 
 @dataclass(frozen=True)

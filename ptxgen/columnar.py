@@ -1,0 +1,31 @@
+"""Arithmetic that takes integers or NumPy columns alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+WARP = 32  #: threads of a warp
+SECTOR = 32  #: bytes of one global memory transaction
+
+
+def pick(condition: Any, yes: Any, no: Any) -> Any:
+    """``yes`` where ``condition`` holds, else ``no``."""
+    return np.where(condition, yes, no) if isinstance(condition, np.ndarray) else (yes if condition else no)
+
+
+def ceil_div(a: Any, b: Any) -> Any:
+    return -(-a // b)
+
+
+def register_cap(d: Any, threads: Any, resident: Any) -> Any:
+    """Registers that a thread may have when ``resident`` blocks must fit on a multiprocessor."""
+    return np.minimum(d.registers_thread, d.registers_sm // np.maximum(threads * resident, 1) // 8 * 8)
+
+
+def log2(n: int) -> int:
+    """The exponent of a power of two. ValueError: it is none."""
+    if n <= 0 or n & (n - 1):
+        raise ValueError(f"{n} is not a power of two")
+    return n.bit_length() - 1

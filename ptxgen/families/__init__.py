@@ -1,0 +1,1 @@
+"""The kernel families: geometry, rules and plan of each."""

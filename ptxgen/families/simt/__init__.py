@@ -1,0 +1,1 @@
+"""SIMT kernels: FFMA, DFMA and HFMA2."""

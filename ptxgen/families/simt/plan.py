@@ -1,0 +1,85 @@
+"""The plan of a SIMT kernel."""
+
+from __future__ import annotations
+
+from ptxgen.columnar import log2
+from ptxgen.config import BOUNDS_PREDICATE
+from ptxgen.families.simt.layout import OperandLayout, lane_bits, products
+from ptxgen.plan import Plan
+from ptxgen.registers import Tile
+
+
+class SimtPlan(Plan):
+    """Every warp copies and multiplies; a thread has a tile of C in registers."""
+
+    kernel = "kernel/cooperative.mako"
+
+    def _operands(self) -> None:
+        c, g, p = self.config, self.geometry, self.problem
+        self.group, self.steps = int(g.group), int(g.uk)
+        self.stage_bytes, self.wait = int(g.stage), c.stages - 2
+        self.packed = p.compute == "f16"
+        self.math = "math/hfma2.mako" if self.packed else "math/fma.mako"
+        size, ahead = p.element.bytes, bool(c.ahead)
+        self.a = OperandLayout(g.a, self.threads, c.u, self.steps, ahead, self.packed, size, 0)
+        self.b = OperandLayout(g.b, self.threads, c.u, self.steps, ahead, self.packed, size, self.a.size)
+        self.operands = (self.a, self.b)
+        self.copy_a, self.copy_b = (f"copy/{'cp_async' if x.asynchronous else 'ldg_sts'}.mako" for x in self.operands)
+        self.asynchronous = self.a.asynchronous or self.b.asynchronous
+        self.hold = bool(c.hold) and not (self.a.asynchronous and self.b.asynchronous)
+        self.predicated = c.bounds == BOUNDS_PREDICATE
+        self._accumulators()
+        self._reader()
+
+    def _accumulators(self) -> None:
+        c = self.config
+        self.ms, self.ns, self.ks = c.ms, c.ns, c.ks
+        if self.packed:
+            self.acc = Tile("acc", "b32", (c.ks, c.ms, c.ns // 2))
+            self.pairs = Tile("pair", "b32", (c.ms,))
+            self.products = products(c.ms, c.ns // 2, c.order)
+        else:
+            self.acc = Tile("acc", self.sum, (c.ks, c.ms, c.ns))
+            self.products = products(c.ms, c.ns, c.order)
+
+    def set_of(self, k: int) -> int:
+        """Which set of accumulators step ``k`` adds to."""
+        return k % self.ks
+
+    def _reader(self) -> None:
+        c = self.config
+        self.bits_m, self.bits_n = lane_bits(c.wm)
+        self.warp_m, self.warp_n = c.wm, 32 // c.wm
+        self.warps_across = c.nl // (self.warp_n * c.ns)
+        self.log2_warps_across, self.log2_group = log2(self.warps_across), log2(self.group)
+        self.interleaved = bool(c.lanes) and self.bits_m > 0 and self.bits_n > 0
+
+    @property
+    def contiguous(self) -> int:
+        return self.b.contiguous
+
+    def _epilogue(self) -> None:
+        super()._epilogue()
+        #: a row of the thread's tile, or a vector of the block's
+        self.row = Tile("e", self.sum, (max(self.ns, self.vec_c),))
+        self.columns = [self.b.offset(j) for j in range(0, self.ns, self.vec_c)]
+
+    @property
+    def shared_map(self) -> list[str]:
+        lines = [
+            f"{self.stages} stages of {self.stage_bytes} bytes: A at 0 ({self.a.size} bytes, rows of {self.a.row}),"
+            f" B at {self.b.base} ({self.b.size} bytes, rows of {self.b.row})"
+        ]
+        if self.geometry.gathers:
+            lines.append(f"then {self.kl} tiles of C, rows of {self.row_c}, in the same place")
+        return lines
+
+    @property
+    def tiles(self) -> list[tuple[Tile, str]]:
+        out = [(self.acc, "sums: set, row, column" + (" (pairs)" if self.packed else ""))]
+        for x in self.operands:
+            out.append((x.fragment, f"fragment of {x.name.upper()}"))
+            out.append((x.readers, f"where this thread reads {x.name.upper()} in shared memory"))
+            if not x.asynchronous:
+                out.append((x.staging, f"{x.name.upper()} on its way from global to shared memory"))
+        return out

@@ -1,0 +1,76 @@
+"""What makes a SIMT configuration legal."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from ptxgen.columnar import WARP
+from ptxgen.device import Device
+from ptxgen.problem import Gemm
+from ptxgen.rule import Rule
+
+SIMT = 0
+
+
+def _loads_divide(g: SimpleNamespace, x: SimpleNamespace) -> Any:
+    """Each thread's loads keep one offset from its first, whatever the thread."""
+    t = np.maximum(g.threads, 1)
+    across = np.maximum(x.across, 1)
+    down = np.maximum(t // across, 1)
+    many = x.loads > t
+    few = np.logical_not(many)
+    even = few | (x.loads % t == 0)
+    transposed = (t % across == 0) & (few | ((x.tile % down == 0) & (x.loads // x.tile % across == 0)))
+    kept = few | ((t % across == 0) & (down % 8 == 0))
+    direct = few | (t % across == 0) | (across % t == 0)
+    return (x.across > 0) & even & np.where(x.kept, kept, np.where(x.transposed, transposed, direct))
+
+
+def _copies(p: Gemm, d: Device, x: SimpleNamespace) -> Any:
+    """cp.async moves 4, 8 or 16 bytes as they are; transposing, one element at a time."""
+    size = x.vec * p.element.bytes
+    whole = (size >= 4) & (size <= 16) & (x.bytes == p.element.bytes) & d.has_async_copy
+    return (x.copy == 0) | (whole & (np.logical_not(x.transposed) | (x.vec == 1)))
+
+
+RULES = (
+    Rule("tile_m", lambda p, c, g, d: c.ml % np.maximum(c.wm * c.ms, 1) == 0,
+         "ml={c.ml} must be a multiple of wm·ms={c.wm}·{c.ms}", family=SIMT),
+    Rule("tile_n", lambda p, c, g, d: c.nl % np.maximum(WARP // np.maximum(c.wm, 1) * c.ns, 1) == 0,
+         "nl={c.nl} must be a multiple of 32/wm·ns=32/{c.wm}·{c.ns}", family=SIMT),
+    Rule("warps", lambda p, c, g, d: (g.group >= WARP) & (g.group % WARP == 0),
+         "(ml/ms)·(nl/ns)={g.group} threads must be a multiple of a warp, 32", family=SIMT),
+    Rule("depth", lambda p, c, g, d: (c.u % np.maximum(c.kl, 1) == 0) & (g.uk >= 2) & (g.uk % np.maximum(c.ks, 1) == 0)
+         & (c.request >= 0) & (c.request <= np.maximum(g.uk - 2, 0)),
+         "u={c.u} over kl={c.kl} leaves {g.uk} steps; they must be at least 2, a multiple of ks={c.ks},"
+         " and at least request={c.request} and two more", family=SIMT),
+    Rule("kept_a", lambda p, c, g, d: (c.keep_a == 0) | (g.a.kmajor & (g.bytes >= 4) & (g.uk % g.a.chunk == 0)
+         & (c.vec_a <= g.a.chunk)
+         & np.isin(c.u // g.a.chunk, (2, 4, 8))),
+         "keep_a needs a K-major A of 4 or 8 bytes in shared memory, u={c.u} of 2, 4 or 8 chunks of 16 bytes,"
+         " whole ones a group, and vec_a={c.vec_a} within a chunk", family=SIMT),
+    Rule("kept_b", lambda p, c, g, d: (c.keep_b == 0) | (g.b.kmajor & (g.bytes >= 4) & (g.uk % g.b.chunk == 0)
+         & (c.vec_b <= g.b.chunk)
+         & np.isin(c.u // g.b.chunk, (2, 4, 8))),
+         "keep_b needs a K-major B of 4 or 8 bytes in shared memory, u={c.u} of 2, 4 or 8 chunks of 16 bytes,"
+         " whole ones a group, and vec_b={c.vec_b} within a chunk", family=SIMT),
+    Rule("packed", lambda p, c, g, d: (p.compute != "f16") | ((c.ms >= 2) & (c.ns >= 2)),
+         "ms={c.ms} and ns={c.ns} must be even for packed f16 arithmetic", family=SIMT),
+    Rule("vector_a", lambda p, c, g, d: (c.vec_a <= p.vectors[0]) & (c.vec_a <= np.where(g.a.kmajor, c.u, c.ml)),
+         "vec_a={c.vec_a} exceeds what A's alignment, rows and tile allow, {p.vectors[0]}", family=SIMT),
+    Rule("vector_b", lambda p, c, g, d: (c.vec_b <= p.vectors[1]) & (c.vec_b <= np.where(g.b.kmajor, c.u, c.nl)),
+         "vec_b={c.vec_b} exceeds what B's alignment, rows and tile allow, {p.vectors[1]}", family=SIMT),
+    Rule("async_a", lambda p, c, g, d: _copies(p, d, g.a),
+         "copy_a=1 (cp.async) needs sm_80, 4 to 16 bytes an access, no conversion, and vec_a=1 where it transposes", family=SIMT),
+    Rule("async_b", lambda p, c, g, d: _copies(p, d, g.b),
+         "copy_b=1 (cp.async) needs sm_80, 4 to 16 bytes an access, no conversion, and vec_b=1 where it transposes", family=SIMT),
+    Rule("loads_a", lambda p, c, g, d: _loads_divide(g, g.a),
+         "{g.threads} threads do not divide the {g.a.loads} loads of A's tile", family=SIMT),
+    Rule("loads_b", lambda p, c, g, d: _loads_divide(g, g.b),
+         "{g.threads} threads do not divide the {g.b.loads} loads of B's tile", family=SIMT),
+    Rule("hold", lambda p, c, g, d: (c.hold == 0) | (c.copy_a == 0) | (c.copy_b == 0),
+         "hold=1 needs an operand that is copied through registers", family=SIMT),
+)  # fmt: skip

@@ -1,0 +1,20 @@
+"""From a problem and a configuration to a plan: one row a family."""
+
+from __future__ import annotations
+
+from ptxgen.config import Config
+from ptxgen.device import Device
+from ptxgen.errors import ConfigError
+from ptxgen.families.simt.plan import SimtPlan
+from ptxgen.plan import Plan
+from ptxgen.problem import Gemm
+
+#: by the code of the ``family`` axis
+PLANS: tuple[type[Plan], ...] = (SimtPlan,)
+
+
+def plan_for(problem: Gemm, config: Config, device: Device) -> Plan:
+    """How ``config`` computes problems like ``problem`` on ``device``. ConfigError: it breaks a rule."""
+    if not 0 <= config.family < len(PLANS):
+        raise ConfigError(f"family is {config.family}; it must be from 0 to {len(PLANS) - 1}", "range")
+    return PLANS[config.family](problem, config, device)
