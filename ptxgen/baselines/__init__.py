@@ -1,0 +1,1 @@
+"""What ptxgen is measured against. Nothing here is used to compute."""

@@ -1,0 +1,164 @@
+"""What cuda-bindings is for: CUDA graphs, and launches on streams that PyCUDA did not make.
+
+PyCUDA has no graphs, its streams cannot wrap a foreign handle, and its functions do not show theirs. A captured launch
+shows it: the node of a graph carries the function.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from ptxgen.errors import LaunchError, UnavailableError
+
+
+class DriverError(LaunchError):
+    """A call of the CUDA driver failed. ``code``: its CUresult as an integer."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def load() -> Any:
+    """The driver's calls as cuda-bindings has them. UnavailableError: it is not installed."""
+    try:
+        from cuda.bindings import driver
+    except ImportError as e:
+        raise UnavailableError(f'cuda-bindings cannot be imported ({e}); pip install "ptxgen[cuda]"') from e
+    return driver
+
+
+def call(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What ``function`` returns beside its status: None, a value, or a list of them. DriverError: it failed."""
+    code, *values = function(*arguments)
+    if code:
+        raise failure(function.__name__, code)
+    return values if len(values) > 1 else values[0] if values else None
+
+
+def failure(name: str, code: Any) -> DriverError:
+    """The error that says which call failed and what the driver calls it."""
+    text = load().cuGetErrorString(code)[1]
+    words = text.decode(errors="replace") if isinstance(text, bytes) else str(text)
+    return DriverError(f"{name} failed: {words} ({getattr(code, 'name', code)})", int(code))
+
+
+def current_context() -> int:
+    """The handle of the calling thread's CUDA context; 0: none."""
+    return int(call(load().cuCtxGetCurrent))
+
+
+def set_context(handle: int) -> None:
+    """Makes a context the calling thread's, as the CUDA runtime does: it stays."""
+    call(load().cuCtxSetCurrent, load().CUcontext(handle))
+
+
+def drop_context() -> None:
+    """Takes the topmost context off the calling thread's stack."""
+    load().cuCtxPopCurrent()
+
+
+class Graph:
+    """What ``record`` queues on ``stream`` (a raw handle), ready to be replayed there. Close it, or use ``with``."""
+
+    def __init__(self, stream: int, record: Callable[[], object]) -> None:
+        self._driver = load()
+        self._stream = self._driver.CUstream(stream)
+        graph = _capture(stream, record)
+        try:
+            self._exec = call(self._driver.cuGraphInstantiate, graph, 0)
+        finally:
+            self._driver.cuGraphDestroy(graph)
+        self._driver.cuGraphUpload(self._exec, self._stream)  # now, so that the first replay costs what the others do
+
+    def launch(self) -> None:
+        """Queues one replay."""
+        (code,) = self._driver.cuGraphLaunch(self._exec, self._stream)
+        if code:
+            raise failure("cuGraphLaunch", code)
+
+    def close(self) -> None:
+        if self._exec is not None:
+            self._driver.cuGraphExecDestroy(self._exec)
+            self._exec = None
+
+    def __enter__(self) -> Graph:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+class Function:
+    """A kernel that can be launched on any stream. ``size``: bytes of its parameter buffer."""
+
+    def __init__(self, handle: int, size: int) -> None:
+        driver = load()
+        self._function = driver.CUfunction(handle)
+        self._launch = driver.cuLaunchKernel
+        self.size = size
+        # The driver reads the buffer through this array and copies it before it returns; one launch at a time may
+        # use it. Building both anew for each launch would cost more than the launch.
+        self._lock = threading.Lock()
+        self._buffer = (ctypes.c_char * max(size, 1))()
+        self._bytes = memoryview(self._buffer).cast("B")[:size]
+        self._size = ctypes.c_size_t(size)
+        pointer, length, end = 1, 2, None  # CU_LAUNCH_PARAM_BUFFER_POINTER, _BUFFER_SIZE, _END
+        self._extra = (ctypes.c_void_p * 5)(
+            pointer, ctypes.addressof(self._buffer), length, ctypes.addressof(self._size), end
+        )
+        self._address = ctypes.addressof(self._extra)
+
+    def launch(
+        self, grid: tuple[int, int, int], block: tuple[int, int, int], parameters: bytes, shared: int, stream: int
+    ) -> None:
+        """Queues the kernel on ``stream``, a raw handle. DriverError: the driver rejected it."""
+        with self._lock:
+            self._bytes[:] = parameters
+            (code,) = self._launch(self._function, *grid, *block, shared, stream, 0, self._address)
+        if code:
+            raise failure("cuLaunchKernel", code)
+
+
+def function_of(stream: int, launch: Callable[[], object]) -> int:
+    """The handle of the one kernel that ``launch`` queues on ``stream``. It is captured, so it does not run."""
+    driver = load()
+    graph = _capture(stream, launch)
+    try:
+        listed, _ = call(driver.cuGraphGetNodes, graph, 2)
+        nodes = [n for n in listed if int(n)]
+        if len(nodes) != 1:
+            raise LaunchError(f"{len(nodes)} operations were queued where one kernel was expected")
+        found = call(driver.cuGraphKernelNodeGetParams, nodes[0])
+        return int(found.func) or int(found.kern)
+    finally:
+        driver.cuGraphDestroy(graph)
+
+
+def fill(address: int, size: int, stream: int) -> None:
+    """Queues the clearing of ``size`` bytes on ``stream``, a raw handle."""
+    driver = load()
+    if (address | size) % 4:
+        call(driver.cuMemsetD8Async, address, 0, size, stream)
+    elif size:
+        call(driver.cuMemsetD32Async, address, 0, size // 4, stream)
+
+
+def _capture(stream: int, record: Callable[[], object]) -> Any:
+    """The graph of what ``record`` queues on ``stream``."""
+    driver = load()
+    handle = driver.CUstream(stream)
+    # relaxed: what is recorded may load a module, or free memory through the garbage collector
+    call(driver.cuStreamBeginCapture, handle, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)
+    try:
+        record()
+    except BaseException:
+        code, graph = driver.cuStreamEndCapture(handle)
+        if not code and int(graph):
+            driver.cuGraphDestroy(graph)
+        raise
+    return call(driver.cuStreamEndCapture, handle)

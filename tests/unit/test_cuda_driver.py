@@ -1,0 +1,802 @@
+"""The CUDA driver's logic, on a pretend GPU that is strict about contexts, buffers, modules and captures."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import types
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ptxgen.assemble import Assembled
+from ptxgen.drivers import Timing, cuda
+from ptxgen.drivers.cuda import CudaDriver
+from ptxgen.errors import AssembleError, DeviceError, InputError, LaunchError, ShapeError, UnavailableError
+from ptxgen.source import Source, Step
+
+PRIMARY, FOREIGN = 0x1000, 0x2000  # contexts
+INVALID_VALUE, NO_DEVICE, INVALID_CONTEXT, INVALID_HANDLE, ILLEGAL_ADDRESS = 1, 100, 201, 400, 700
+ENTRIES = ("increment", "copy")
+TARGET = "sm_90"
+COUNT = 8
+COPY = Step("copy", (1, 1, 1), (32, 1, 1), 0, (("u64", "A"), ("u64", "C"), ("u32", COUNT)))
+INCREMENT = Step("increment", (1, 1, 1), (32, 1, 1), 0, (("u64", "C"), ("u32", COUNT)))
+CLEAR = Step("", (4 * COUNT, 1, 1), arguments=(("u64", "C"),))
+
+
+class CudaError(Exception):
+    """What the pretend pycuda raises."""
+
+
+class Gpu:
+    """The state behind both pretend modules. ``clock`` counts microseconds of GPU time."""
+
+    def __init__(self) -> None:
+        self.memory: dict[int, bytearray] = {}
+        self.next = 0x10000
+        self.sticky = 0
+        self.retained = 0
+        self.local = threading.local()
+        self.streams: dict[int, list[Callable[[], None]] | None] = {1: None}
+        self.graphs: dict[int, list[Callable[[], None]]] = {}
+        self.functions: dict[int, Any] = {}
+        self.clock = 0.0
+        self.kernel_us = 2.0
+        self.launched: list[tuple[str, int]] = []  # entry and stream of each launch, captured ones too
+        self.loaded: list[bytes] = []
+        self.unloads: list[str] = []
+        self.shared: dict[str, int] = {}
+        self.attribute_limit = 232448
+        self.reject = ""
+
+    @property
+    def stack(self) -> list[int]:
+        """The calling thread's contexts, as the CUDA driver sees them."""
+        return self.local.__dict__.setdefault("stack", [])  # type: ignore[no-any-return]
+
+    @property
+    def pycuda_stack(self) -> list[Any]:
+        return self.local.__dict__.setdefault("pycuda_stack", [])  # type: ignore[no-any-return]
+
+    def status(self) -> int:
+        if not self.stack:
+            return INVALID_CONTEXT
+        return self.sticky or (0 if self.stack[-1] == PRIMARY else INVALID_HANDLE)
+
+    def view(self, address: int, size: int) -> memoryview:
+        for start, block in self.memory.items():
+            if start <= address and address + size <= start + len(block):
+                return memoryview(block)[address - start : address - start + size]
+        self.sticky = ILLEGAL_ADDRESS
+        raise MemoryError
+
+    def queue(self, stream: int, work: Callable[[], None]) -> int:
+        """Runs ``work`` at once, or keeps it where ``stream`` is being captured; returns a status."""
+        if code := self.status():
+            return code
+        if stream not in self.streams:
+            return INVALID_HANDLE
+        captured = self.streams[stream]
+        if captured is not None:
+            captured.append(work)
+            return 0
+        self.run(work)
+        return 0
+
+    def run(self, work: Callable[[], None]) -> None:
+        with suppress(MemoryError):  # as on a GPU, the next call tells
+            work()
+        self.clock += self.kernel_us
+
+    def kernel(self, function: Any, parameters: bytes) -> Callable[[], None]:
+        words = np.frombuffer(parameters, np.uint32)
+        addresses = np.frombuffer(parameters[: len(parameters) // 8 * 8], np.uint64)
+
+        def work() -> None:
+            assert function.module.alive, f"{function.name} runs after its module was unloaded"
+            if function.name == "copy":
+                count = int(words[4])
+                self.view(int(addresses[1]), 4 * count)[:] = self.view(int(addresses[0]), 4 * count)
+            else:
+                values = np.frombuffer(self.view(int(addresses[0]), 4 * int(words[2])), np.uint32)
+                values += 1
+
+        work.function = function  # type: ignore[attr-defined]
+        return work
+
+
+def pretend_pycuda(gpu: Gpu) -> types.ModuleType:
+    module: Any = types.ModuleType("pycuda.driver")
+
+    def check(code: int, what: str) -> None:
+        if code:
+            raise CudaError(f"{what} failed: {code}")
+
+    def dependent() -> None:
+        """PyCUDA's objects remember the context on its own stack; without one they cannot be made."""
+        check(0 if gpu.pycuda_stack else INVALID_CONTEXT, "explicit_context_dependent")
+
+    class Context:
+        handle = PRIMARY
+
+        def __init__(self) -> None:
+            gpu.retained += 1
+            self.thread = threading.get_ident()
+            self.valid = True
+
+        def push(self) -> None:
+            check(0 if self.valid else INVALID_CONTEXT, "cuCtxPushCurrent")
+            if gpu.pycuda_stack:
+                gpu.stack.pop()
+            gpu.stack.append(PRIMARY)
+            gpu.pycuda_stack.append(self)
+
+        @staticmethod
+        def pop() -> None:
+            gpu.stack.pop()
+            gpu.pycuda_stack.pop()
+            if gpu.pycuda_stack:
+                gpu.stack.append(PRIMARY)
+
+        @staticmethod
+        def synchronize() -> None:
+            check(gpu.status(), "cuCtxSynchronize")
+
+        def detach(self) -> None:
+            assert self.valid
+            assert not gpu.pycuda_stack
+            self.valid = False
+            if threading.get_ident() == self.thread:
+                gpu.stack.append(PRIMARY)  # left there, as PyCUDA leaves it
+                gpu.retained -= 1
+
+    class Device:
+        def __init__(self, index: int) -> None:
+            assert index == 0
+
+        @staticmethod
+        def count() -> int:
+            return 1
+
+        def name(self) -> str:
+            return "NVIDIA H200"
+
+        def compute_capability(self) -> tuple[int, int]:
+            return 9, 0
+
+        def get_attribute(self, which: str) -> int:
+            return {
+                "MULTIPROCESSOR_COUNT": 132,
+                "CLOCK_RATE": 1_980_000,
+                "L2_CACHE_SIZE": 60 << 20,
+                "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": 227 << 10,
+                "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR": 228 << 10,
+                "MAX_THREADS_PER_MULTIPROCESSOR": 2048,
+                "MAX_BLOCKS_PER_MULTIPROCESSOR": 32,
+                "MAX_REGISTERS_PER_MULTIPROCESSOR": 65536,
+                "RESERVED_SHARED_MEMORY_PER_BLOCK": 1024,
+            }[which]
+
+        def retain_primary_context(self) -> Context:
+            return Context()
+
+    class Stream:
+        def __init__(self, flags: int = 0) -> None:
+            dependent()
+            gpu.next += 0x100
+            self.handle = gpu.next
+            gpu.streams[self.handle] = None
+
+        def synchronize(self) -> None:
+            check(gpu.status(), "cuStreamSynchronize")
+
+    class Event:
+        def __init__(self) -> None:
+            dependent()
+            self.at = -1.0
+
+        def record(self, stream: Stream) -> None:
+            check(gpu.status(), "cuEventRecord")
+            self.at = gpu.clock
+
+        def synchronize(self) -> None:
+            check(gpu.status(), "cuEventSynchronize")
+
+        def time_since(self, begin: Event) -> float:
+            return (self.at - begin.at) * 1e-3
+
+    class DeviceAllocation:
+        def __init__(self, size: int) -> None:
+            dependent()
+            check(gpu.status() or (2 if size > 1 << 40 else 0), "cuMemAlloc")
+            gpu.next = (gpu.next + 0x1FF) // 0x100 * 0x100
+            self.address = gpu.next
+            gpu.next += size
+            gpu.memory[self.address] = bytearray(size)
+
+        def __int__(self) -> int:
+            return self.address
+
+        def free(self) -> None:
+            dependent()
+            del gpu.memory[self.address]
+
+    def htod(address: int, data: Any, stream: Stream) -> None:
+        raw = bytes(data)
+        check(gpu.queue(stream.handle, lambda: gpu.view(address, len(raw)).__setitem__(slice(None), raw)), "htod")
+        check(gpu.sticky, "cuMemcpyHtoDAsync")
+
+    def dtoh(data: Any, address: int, stream: Stream) -> None:
+        into = memoryview(data).cast("B")
+        check(gpu.queue(stream.handle, lambda: into.__setitem__(slice(None), gpu.view(address, len(into)))), "dtoh")
+        check(gpu.sticky, "cuMemcpyDtoHAsync")
+
+    def memset(size: int) -> Callable[[int, int, int, Stream], None]:
+        def call(address: int, value: int, count: int, stream: Stream) -> None:
+            assert address % size == 0
+            assert count > 0
+            pattern = value.to_bytes(size, "little") * count
+            check(
+                gpu.queue(stream.handle, lambda: gpu.view(address, len(pattern)).__setitem__(slice(None), pattern)), ""
+            )
+
+        return call
+
+    class Module:
+        def __init__(self, code: bytes) -> None:
+            self.alive = True
+            self.thread = threading.get_ident()
+            dependent()
+            check(gpu.status(), "cuModuleLoadDataEx")
+            if gpu.reject:
+                raise CudaError(gpu.reject)
+            gpu.loaded.append(bytes(code))
+
+        def get_function(self, name: str) -> Function:
+            check(0 if name in ENTRIES else 500, "cuModuleGetFunction")
+            return Function(self, name)
+
+        def __del__(self) -> None:
+            self.alive = False
+            here = threading.get_ident() == self.thread or gpu.pycuda_stack
+            gpu.unloads.append("done" if here else "could not be cleaned up")
+
+    class Function:
+        def __init__(self, module: Module, name: str) -> None:
+            self.module, self.name = module, name
+
+        def get_attribute(self, which: str) -> int:
+            return {"NUM_REGS": 17, "LOCAL_SIZE_BYTES": 24, "SHARED_SIZE_BYTES": 4096}[which]
+
+        def set_attribute(self, which: str, value: int) -> None:
+            assert which == "MAX_DYNAMIC_SHARED_SIZE_BYTES"
+            check(INVALID_VALUE if value > gpu.attribute_limit else 0, "cuFuncSetAttribute")
+            gpu.shared[self.name] = value
+
+        def _launch_kernel(self, grid: Any, block: Any, parameters: bytes, shared: int, stream: Stream) -> None:
+            assert isinstance(grid, tuple)
+            assert isinstance(block, tuple)
+            gpu.launched.append((self.name, stream.handle))
+            check(INVALID_VALUE if block[0] > 1024 else 0, "cuLaunchKernel")
+            check(gpu.queue(stream.handle, gpu.kernel(self, bytes(parameters))), "cuLaunchKernel")
+
+    module.Error = CudaError
+    module.init = lambda: None
+    module.get_driver_version = lambda: 13000
+    module.Device, module.Context, module.Stream, module.Event = Device, Context, Stream, Event
+    module.mem_alloc = DeviceAllocation
+    module.memcpy_htod_async, module.memcpy_dtoh_async = htod, dtoh
+    module.memset_d8_async, module.memset_d32_async = memset(1), memset(4)
+    module.module_from_buffer = Module
+
+    class Names:
+        def __getattr__(self, name: str) -> str:
+            return name
+
+    module.device_attribute = module.function_attribute = Names()
+    return module  # type: ignore[no-any-return]
+
+
+def pretend_bindings(gpu: Gpu) -> types.ModuleType:
+    import ctypes
+
+    module: Any = types.ModuleType("cuda.bindings.driver")
+
+    class Result(IntEnum):
+        SUCCESS = 0
+        INVALID_VALUE = INVALID_VALUE
+        INVALID_CONTEXT = INVALID_CONTEXT
+        INVALID_HANDLE = INVALID_HANDLE
+        ILLEGAL_ADDRESS = ILLEGAL_ADDRESS
+
+    class Mode(IntEnum):
+        CU_STREAM_CAPTURE_MODE_RELAXED = 2
+
+    class Parameters:
+        def __init__(self, function: int) -> None:
+            self.func, self.kern = function, 0
+
+    def begin(stream: int, mode: Mode) -> tuple[Result]:
+        assert gpu.streams[stream] is None
+        gpu.streams[stream] = []
+        return (Result(gpu.status()),)
+
+    def end(stream: int) -> tuple[Result, int]:
+        captured = gpu.streams[stream]
+        assert captured is not None
+        gpu.streams[stream] = None
+        gpu.next += 1
+        gpu.graphs[gpu.next] = captured
+        return Result.SUCCESS, gpu.next
+
+    def instantiate(graph: int, flags: int) -> tuple[Result, int]:
+        gpu.next += 1
+        gpu.graphs[gpu.next] = list(gpu.graphs[graph])
+        return Result.SUCCESS, gpu.next
+
+    def replay(graph: int, stream: int) -> tuple[Result]:
+        if not gpu.status():
+            for work in gpu.graphs[graph]:
+                gpu.run(work)
+        return (Result(gpu.status()),)
+
+    def destroy(graph: int) -> tuple[Result]:
+        del gpu.graphs[graph]
+        return (Result.SUCCESS,)
+
+    def nodes(graph: int, most: int) -> tuple[Result, list[int], int]:
+        found = gpu.graphs[graph][:most]
+        handles = []
+        for work in found:
+            gpu.next += 1
+            gpu.functions[gpu.next] = work.function  # type: ignore[attr-defined]
+            handles.append(gpu.next)
+        return Result.SUCCESS, handles + [0] * (most - len(found)), len(found)
+
+    def launch(function: int, *rest: Any) -> tuple[Result]:
+        *shape, stream, kernel_parameters, extra = rest
+        assert len(shape) == 7
+        assert not kernel_parameters
+        config = ctypes.cast(extra, ctypes.POINTER(ctypes.c_void_p * 5)).contents
+        assert (config[0], config[2], config[4]) == (1, 2, None)
+        size = ctypes.cast(config[3] or 0, ctypes.POINTER(ctypes.c_size_t)).contents.value
+        known = gpu.functions[function]
+        gpu.launched.append((known.name, stream))
+        return (Result(gpu.queue(stream, gpu.kernel(known, ctypes.string_at(config[1] or 0, size)))),)
+
+    def memset(size: int) -> Callable[[int, int, int, int], tuple[Result]]:
+        def call(address: int, value: int, count: int, stream: int) -> tuple[Result]:
+            assert address % size == 0
+            zeros = bytes(size * count)
+            work = lambda: gpu.view(address, len(zeros)).__setitem__(slice(None), zeros)  # noqa: E731
+            return (Result(gpu.queue(stream, work)),)
+
+        call.__name__ = f"cuMemsetD{8 * size}Async"
+        return call
+
+    def set_current(handle: int) -> tuple[Result]:
+        gpu.stack[-1:] = [handle]
+        return (Result.SUCCESS,)
+
+    def pop() -> tuple[Result, int]:
+        return Result.SUCCESS, gpu.stack.pop()
+
+    module.CUstreamCaptureMode = Mode
+    module.CUstream = module.CUfunction = module.CUcontext = int
+    module.cuStreamBeginCapture, module.cuStreamEndCapture = begin, end
+    module.cuGraphInstantiate, module.cuGraphLaunch = instantiate, replay
+    module.cuGraphUpload = lambda graph, stream: (Result.SUCCESS,)
+    module.cuGraphDestroy = module.cuGraphExecDestroy = destroy
+    module.cuGraphGetNodes = nodes
+    module.cuGraphKernelNodeGetParams = lambda node: (Result.SUCCESS, Parameters(node))
+    module.cuLaunchKernel = launch
+    module.cuMemsetD8Async, module.cuMemsetD32Async = memset(1), memset(4)
+    module.cuCtxGetCurrent = lambda: (Result.SUCCESS, gpu.stack[-1] if gpu.stack else 0)
+    module.cuCtxSetCurrent, module.cuCtxPopCurrent = set_current, pop
+    module.cuGetErrorString = lambda code: (Result.SUCCESS, f"it is {int(code)}".encode())
+    return module  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
+    made = Gpu()
+    modules = {"pycuda.driver": pretend_pycuda(made), "cuda.bindings.driver": pretend_bindings(made)}
+    for name, module in modules.items():
+        *parents, leaf = name.split(".")
+        for i in range(len(parents)):
+            path = ".".join(parents[: i + 1])
+            monkeypatch.setitem(sys.modules, path, types.ModuleType(path))
+        setattr(sys.modules[".".join(parents)], leaf, module)
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(cuda, "find_ptxas", lambda: None)
+    return made
+
+
+@pytest.fixture
+def driver(gpu: Gpu) -> Iterator[CudaDriver]:
+    made = CudaDriver()
+    yield made
+    gc.collect()
+    made.close()
+    assert not gpu.pycuda_stack, "PyCUDA would abort the process"
+    assert gpu.retained == 0
+
+
+@pytest.fixture
+def source() -> Source:
+    return Source("// text", ENTRIES, TARGET)
+
+
+def words(driver: CudaDriver, address: int) -> list[int]:
+    out = np.zeros(COUNT, np.uint32)
+    driver.download(address, out)
+    return out.tolist()
+
+
+# ---- absence ----
+
+
+def absent(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    for known in [n for n in sys.modules if n.split(".")[0] == name.split(".")[0]]:
+        monkeypatch.delitem(sys.modules, known)
+    monkeypatch.setitem(sys.modules, name, None)
+
+
+@pytest.mark.parametrize(("module", "words"), [("pycuda", "PyCUDA is not"), ("cuda", "cuda-bindings")])
+def test_a_missing_package_names_the_extra(gpu: Gpu, monkeypatch: pytest.MonkeyPatch, module: str, words: str) -> None:
+    absent(monkeypatch, module)
+    with pytest.raises(UnavailableError, match=rf'{words}.*pip install "ptxgen\[cuda\]"'):
+        CudaDriver()
+
+
+def test_no_gpu_is_said_to_be_no_gpu(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    pycuda: Any = sys.modules["pycuda.driver"]
+    monkeypatch.setattr(pycuda.Device, "count", staticmethod(lambda: 0))
+    with pytest.raises(UnavailableError, match="no GPU was found"):
+        CudaDriver()
+
+    def init() -> None:
+        raise CudaError("cuInit failed: no CUDA-capable device is detected")
+
+    monkeypatch.setattr(pycuda, "init", init)
+    with pytest.raises(UnavailableError, match=r"no GPU was found.*no CUDA-capable"):
+        CudaDriver()
+
+
+def test_a_pycuda_without_nvidias_driver(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Finder:
+        def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+            if name.startswith("pycuda"):
+                raise ImportError("libcuda.so.1: cannot open shared object file")
+
+    for known in [n for n in sys.modules if n.startswith("pycuda")]:
+        monkeypatch.delitem(sys.modules, known)
+    monkeypatch.setattr(sys, "meta_path", [Finder(), *sys.meta_path])
+    with pytest.raises(UnavailableError, match=r"no GPU was found.*libcuda"):
+        CudaDriver()
+
+
+def test_an_index_that_is_too_high(gpu: Gpu) -> None:
+    with pytest.raises(DeviceError, match="device is 3; this machine has 1"):
+        CudaDriver(3)
+    assert gpu.retained == 0
+
+
+# ---- device and memory ----
+
+
+def test_the_device_is_described_by_its_attributes(driver: CudaDriver) -> None:
+    d = driver.device
+    assert (d.name, d.target, d.sms, d.clock, d.l2) == ("h200", "sm_90", 132, 1980, 60 << 20)
+    assert (d.shared_block, d.shared_sm, d.bandwidth) == (227 << 10, 228 << 10, 4800)
+    assert (driver.version, driver.assembler) == ("CUDA 13.0", "CUDA 13.0")
+
+
+def test_copies_and_fills(driver: CudaDriver) -> None:
+    a = driver.allocate(4 * COUNT)
+    driver.upload(a, np.arange(COUNT, dtype=np.uint32).reshape(2, -1))
+    driver.fill(a, 8, 0xAB)
+    driver.fill(a + 13, 2, 0xFF)
+    driver.fill(a + 1, 0, 9)
+    assert words(driver, a) == [0xABABABAB, 0xABABABAB, 2, 0x00FFFF03, 4, 5, 6, 7]
+    driver.release(a)
+
+
+def test_freed_memory_is_gone(driver: CudaDriver, gpu: Gpu) -> None:
+    a = driver.allocate(16)
+    driver.release(a)
+    assert not gpu.memory
+    with pytest.raises(InputError, match="address"):
+        driver.release(a)
+    with pytest.raises(LaunchError, match="uploading"):
+        driver.upload(a, np.zeros(4, np.uint32))
+
+
+def test_what_cannot_be_copied(driver: CudaDriver) -> None:
+    a = driver.allocate(64)
+    with pytest.raises(ShapeError, match=r"upload.*C-contiguous"):
+        driver.upload(a, np.zeros((4, 4), np.float32)[:, :2])
+    frozen = np.zeros(4)
+    frozen.flags.writeable = False
+    with pytest.raises(InputError, match="read-only"):
+        driver.download(a, frozen)
+    with pytest.raises(LaunchError, match="allocating"):
+        driver.allocate(1 << 50)
+
+
+def test_nothing_is_copied_where_nothing_is(driver: CudaDriver) -> None:
+    driver.upload(0, np.zeros((0, 3), np.float32))
+    driver.download(0, np.zeros(0, np.float32))
+    driver.release(driver.allocate(0))
+
+
+# ---- loading ----
+
+
+def test_the_driver_assembles_without_ptxas(driver: CudaDriver, gpu: Gpu, source: Source) -> None:
+    kernel = driver.load(source)
+    assert gpu.loaded == [b"// text\0"]
+    assert (kernel.registers, kernel.spills) == (17, 24)
+
+
+@pytest.mark.parametrize(
+    ("target", "used"), [("sm_90", "sm_90"), ("sm_90a", "sm_90a"), ("sm_80", "sm_90"), ("sm_100", "sm_90")]
+)
+def test_ptxas_assembles_for_what_runs_here(gpu: Gpu, monkeypatch: pytest.MonkeyPatch, target: str, used: str) -> None:
+    asked: list[str] = []
+
+    def assemble(source: Source, target: str) -> Assembled:
+        asked.append(target)
+        return Assembled(b"cubin", {"increment": 40, "copy": 8}, {"increment": 4, "copy": 0}, "")
+
+    monkeypatch.setattr(cuda, "find_ptxas", lambda: "ptxas")
+    monkeypatch.setattr(cuda, "ptxas_version", lambda path: "13.0.88")
+    monkeypatch.setattr(cuda, "assemble", assemble)
+    driver = CudaDriver()
+    kernel = driver.load(Source("// text", ENTRIES, target))
+    assert (asked, gpu.loaded) == ([used], [b"cubin"])
+    assert (kernel.registers, kernel.spills, driver.assembler) == (40, 4, "ptxas 13.0.88")
+    driver.close()
+
+
+@pytest.mark.parametrize(("dynamic", "asks"), [(0, False), (44 << 10, False), (45 << 10, True), (200 << 10, True)])
+def test_shared_memory_is_asked_for_beyond_the_default(driver: CudaDriver, gpu: Gpu, dynamic: int, asks: bool) -> None:
+    driver.load(Source("// text", ENTRIES, TARGET, shared=dynamic))  # 4 KiB more are static
+    assert gpu.shared == (dict.fromkeys(ENTRIES, dynamic) if asks else {})
+
+
+def test_what_the_driver_rejects(driver: CudaDriver, gpu: Gpu, source: Source) -> None:
+    with pytest.raises(AssembleError, match="rejected"):
+        driver.load(Source("// text", ("elsewhere",), TARGET))
+    with pytest.raises(AssembleError, match="cuFuncSetAttribute"):
+        driver.load(Source("// text", ENTRIES, TARGET, shared=1 << 20))
+    gpu.reject = "cuModuleLoadDataEx failed: line 3: no such instruction"
+    with pytest.raises(AssembleError) as caught:
+        driver.load(source)
+    assert "line 3" in caught.value.log
+
+
+def test_kernels_are_unloaded_by_any_thread(driver: CudaDriver, gpu: Gpu, source: Source) -> None:
+    held = [driver.load(source), driver.load(source)]
+    held.pop()
+    worker = threading.Thread(target=held.clear)
+    worker.start()
+    worker.join()
+    gc.collect()
+    assert gpu.unloads == ["done", "done"]
+
+
+# ---- launching ----
+
+
+def test_launches_go_to_the_drivers_stream(driver: CudaDriver, gpu: Gpu, source: Source) -> None:
+    kernel = driver.load(source)
+    a, c = driver.allocate(4 * COUNT), driver.allocate(4 * COUNT)
+    values: dict[str, int | float] = {"A": a, "C": c}
+    driver.upload(a, np.arange(COUNT, dtype=np.uint32))
+    driver.launch(kernel, COPY, COPY.pack(values))
+    driver.launch(kernel, INCREMENT, INCREMENT.pack(values))
+    assert words(driver, c) == list(range(1, COUNT + 1))
+    driver.launch(kernel, CLEAR, CLEAR.pack(values))
+    assert words(driver, c) == [0] * COUNT
+    assert gpu.launched == [("copy", driver.stream), ("increment", driver.stream)]
+
+
+def test_foreign_streams_need_no_second_look(driver: CudaDriver, gpu: Gpu, source: Source) -> None:
+    kernel = driver.load(source)
+    c = driver.allocate(4 * COUNT)
+    gpu.streams[0xBEEF] = None
+    for stream in (0xBEEF, 1, 0xBEEF):
+        driver.launch(kernel, INCREMENT, INCREMENT.pack({"C": c}), stream)
+    assert words(driver, c) == [3] * COUNT
+    looked_up, *launched = gpu.launched
+    assert looked_up[0] == "increment"
+    assert looked_up[1] not in (0xBEEF, 1, driver.stream)
+    assert launched == [("increment", 0xBEEF), ("increment", 1), ("increment", 0xBEEF)]
+    driver.launch(kernel, CLEAR, CLEAR.pack({"C": c}), 0xBEEF)
+    odd = Step("", (3, 1, 1), arguments=(("u64", "C"),))
+    driver.launch(kernel, odd, odd.pack({"C": c + 1}), 0xBEEF)
+    assert words(driver, c) == [0] * COUNT
+    assert not gpu.graphs
+
+
+def test_each_launch_has_its_own_parameters(driver: CudaDriver, gpu: Gpu, source: Source) -> None:
+    kernel = driver.load(source)
+    a, c = driver.allocate(4 * COUNT), driver.allocate(4 * COUNT)
+    driver.fill(a, 4 * COUNT)
+    driver.fill(c, 4 * COUNT)
+    waiting: list[Callable[[], None]] = []
+    gpu.streams[0xBEEF] = waiting  # captured: it runs later, as on a busy GPU
+    for address in (a, c, c):
+        driver.launch(kernel, INCREMENT, INCREMENT.pack({"C": address}), 0xBEEF)
+    for work in waiting:
+        work()
+    assert (words(driver, a), words(driver, c)) == ([1] * COUNT, [2] * COUNT)
+
+
+def test_a_rejected_launch_names_the_kernel(driver: CudaDriver, source: Source) -> None:
+    kernel = driver.load(source)
+    bad = Step("increment", (1, 1, 1), (2048, 1, 1), 0, INCREMENT.arguments)
+    with pytest.raises(LaunchError, match="increment"):
+        driver.launch(kernel, bad, bad.pack({"C": 0}))
+    with pytest.raises(LaunchError, match=r"cuLaunchKernel.*it is 400 \(INVALID_HANDLE\)"):
+        driver.launch(kernel, INCREMENT, INCREMENT.pack({"C": 0}), 0xDEAD)
+
+
+@pytest.mark.parametrize("stream", [0, 1])
+def test_a_thread_without_a_context_gets_one(driver: CudaDriver, gpu: Gpu, source: Source, stream: int) -> None:
+    kernel = driver.load(source)
+    c = driver.allocate(4 * COUNT)
+    driver.fill(c, 4 * COUNT)
+    left: list[Any] = []
+
+    def work() -> None:
+        for step in (INCREMENT, CLEAR, INCREMENT):
+            driver.launch(kernel, step, step.pack({"C": c}), stream)
+        left.extend([list(gpu.stack), list(gpu.pycuda_stack)])
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    worker.join()
+    assert left == [[PRIMARY], []]
+    assert words(driver, c) == [1] * COUNT
+
+
+@pytest.mark.parametrize("stream", [0, 1])
+def test_another_context_is_left_as_it_was(driver: CudaDriver, gpu: Gpu, source: Source, stream: int) -> None:
+    kernel = driver.load(source)
+    c = driver.allocate(4 * COUNT)
+    gpu.stack.append(FOREIGN)
+    driver.fill(c, 4 * COUNT)
+    for step in (INCREMENT, CLEAR, INCREMENT):
+        driver.launch(kernel, step, step.pack({"C": c}), stream)
+    assert words(driver, c) == [1] * COUNT
+    assert gpu.stack == [PRIMARY, FOREIGN]
+    gpu.stack.pop()
+
+
+def test_a_lost_context_is_a_launch_error_everywhere(driver: CudaDriver, gpu: Gpu, source: Source) -> None:
+    kernel = driver.load(source)
+    a = driver.allocate(16)
+    packed = INCREMENT.pack({"C": 0x10})
+    driver.launch(kernel, INCREMENT, packed)
+    with pytest.raises(LaunchError, match="700"):
+        driver.synchronize()
+    acts: list[Callable[[], object]] = [
+        lambda: driver.allocate(16),
+        lambda: driver.upload(a, np.zeros(4, np.uint32)),
+        lambda: driver.download(a, np.zeros(4, np.uint32)),
+        lambda: driver.fill(a, 16),
+        lambda: driver.load(source),
+        lambda: driver.launch(kernel, INCREMENT, packed),
+        lambda: driver.launch(kernel, INCREMENT, packed, 1),
+        lambda: driver.launch(kernel, CLEAR, CLEAR.pack({"C": a})),
+        lambda: driver.time([lambda: driver.launch(kernel, INCREMENT, packed)], Timing(1, 0.1)),
+        lambda: driver.elapsed(lambda: None),
+    ]
+    for act in acts:
+        with pytest.raises(LaunchError):
+            act()
+
+
+# ---- time ----
+
+
+def test_times_are_the_gpus_a_call(driver: CudaDriver, gpu: Gpu, source: Source) -> None:
+    kernel = driver.load(source)
+    c = driver.allocate(4 * COUNT)
+    calls = [0, 0, 0]
+
+    def launch(i: int) -> Callable[[], None]:
+        def go() -> None:
+            calls[i] += 1
+            driver.launch(kernel, INCREMENT, INCREMENT.pack({"C": c}))
+
+        return go
+
+    times = driver.time([launch(i) for i in range(3)], Timing(samples=4, target_ms=1.0))
+    assert times == pytest.approx([gpu.kernel_us] * 4)
+    # beside warm-up and estimate they are called once a node, in turn: 399 nodes, the multiple of 3 below 400
+    assert [n - e for n, e in zip(calls, (2, 1, 1), strict=True)] == [133] * 3
+    # a millisecond of 2 us kernels is 500, so one replay of 399 is nearest; one more came first
+    assert words(driver, c)[0] == 4 + 399 * (1 + 4)
+    assert not gpu.graphs
+
+
+@pytest.mark.parametrize(("each", "target", "nodes"), [(1000.0, 4.0, 4), (9000.0, 4.0, 3), (0.01, 0.1, 99)])
+def test_the_graph_lasts_as_long_as_asked(
+    driver: CudaDriver, gpu: Gpu, source: Source, each: float, target: float, nodes: int
+) -> None:
+    kernel = driver.load(source)
+    c = driver.allocate(4 * COUNT)
+    gpu.kernel_us = each
+    ring = 1 if nodes == 4 else 3
+    calls: list[int] = []
+
+    def launch() -> None:
+        calls.append(1)
+        driver.launch(kernel, INCREMENT, INCREMENT.pack({"C": c}))
+
+    assert driver.time([launch] * ring, Timing(2, target)) == pytest.approx([each] * 2)
+    assert len(calls) == min(ring, 2) + 2 + nodes
+
+
+def test_a_failed_recording_leaves_nothing_behind(driver: CudaDriver, gpu: Gpu, source: Source) -> None:
+    kernel = driver.load(source)
+    c = driver.allocate(4 * COUNT)
+    calls: list[int] = []
+
+    def launch() -> None:
+        calls.append(1)
+        if len(calls) > 5:
+            raise LaunchError("on purpose")
+        driver.launch(kernel, INCREMENT, INCREMENT.pack({"C": c}))
+
+    with pytest.raises(LaunchError, match="on purpose"):
+        driver.time([launch], Timing(1, 1.0))
+    assert gpu.streams[driver.stream] is None
+    assert not gpu.graphs
+    driver.launch(kernel, INCREMENT, INCREMENT.pack({"C": c}))
+    with pytest.raises(InputError, match="empty"):
+        driver.time([], Timing())
+
+
+# ---- the end ----
+
+
+def test_close_gives_everything_back_once(gpu: Gpu) -> None:
+    driver = CudaDriver()
+    driver.allocate(64)
+    before = list(gpu.stack)
+    driver.close()
+    driver.close()
+    assert (gpu.memory, gpu.retained, gpu.stack) == ({}, 0, before)
+
+
+def test_close_from_another_thread_leaves_its_contexts_alone(gpu: Gpu) -> None:
+    driver = CudaDriver()
+    stacks: list[list[int]] = []
+
+    def work() -> None:
+        gpu.stack.append(FOREIGN)
+        driver.close()
+        stacks.append(list(gpu.stack))
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    worker.join()
+    assert stacks == [[FOREIGN]]
+
+
+def test_kernels_that_outlive_the_driver_are_dropped_in_silence(gpu: Gpu, source: Source) -> None:
+    driver = CudaDriver()
+    kernel = driver.load(source)
+    driver.close()
+    del kernel
+    assert len(gpu.unloads) == 1
