@@ -26,7 +26,7 @@ class Site:
     """One memory operand of one instruction."""
 
     __slots__ = ("ins", "space", "key", "view", "offset", "size", "kind", "count", "seen", "wavefronts", "ideal",
-                 "sectors", "bytes", "next_sample", "wide")  # fmt: skip
+                 "sectors", "bytes", "next_sample", "slots")  # fmt: skip
 
     def __init__(self, b: Builder, ins: Instruction, op: Operand, space: str, size: int, kind: str) -> None:
         if not isinstance(op, Mem):
@@ -34,6 +34,7 @@ class Site:
         self.ins, self.space, self.size, self.kind = ins, space, size, kind
         self.key, self.view, constant = b.address_key(op.base)
         self.offset = op.offset + constant
+        self.slots: list[int] | None = None  # registers that a load fills, one an element
         self.clear()
 
     def clear(self) -> None:
@@ -106,7 +107,7 @@ def shared(c: Team, site: Site, m: Mask, unit: int, atomic: bool = False) -> Pla
         lanes = np.arange(c.n) if m is None else np.flatnonzero(m)
         at = site.addresses(c, lanes)
         return shared_at(c, site, at, lanes, unit, atomic)
-    watch(c, touch, "atomic" if atomic else site.kind)
+    watch(c, touch, "atomic" if atomic else site.kind, site.slots)
     if chunk.engine.sampling:
         sample_shared(c, site, place, unit)
     return place
@@ -128,14 +129,14 @@ def shared_at(c: Team, site: Site, at: Array, lanes: Array, unit: int, atomic: b
     if len(at):
         touch = Touch(page_bits(int(at.min()), int(at.max()) + size), index, 0, size, None, site.ins)
         touch.lanes = lanes
-        watch(c, touch, "atomic" if atomic else site.kind)
+        watch(c, touch, "atomic" if atomic else site.kind, site.slots)
     place = Place(index >> (unit.bit_length() - 1), 0, lanes, None)
     if chunk.engine.sampling:
         sample_shared(c, site, place, unit)
     return place
 
 
-def watch(c: Team, touch: Touch, kind: str) -> None:
+def watch(c: Team, touch: Touch, kind: str, slots: list[int] | None = None) -> None:
     """Shadow state of an access to shared memory."""
     checks = c.chunk.checks
     pages = touch.pages
@@ -143,7 +144,7 @@ def watch(c: Team, touch: Touch, kind: str) -> None:
         checks.check_copies(c, touch, "read" if kind == "read" else "written")
     if pages & ~checks.valid_pages:
         if kind != "write":
-            checks.check_read(c, touch)
+            checks.check_read(c, touch, slots)
         else:
             checks.mark_written(pages, touch.positions()[0], touch.size)
     if checks.races:

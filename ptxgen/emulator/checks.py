@@ -115,21 +115,39 @@ class Checks:
         for i in np.flatnonzero(whole):
             self.valid_pages |= 1 << (first + int(i))
 
-    def check_read(self, c: Team, touch: Touch) -> None:
-        """Faults where a lane reads a byte that nobody wrote."""
+    def check_read(self, c: Team, touch: Touch, slots: list[int] | None) -> None:
+        """Finds lanes that read a byte that nobody wrote.
+
+        A load makes its registers undefined there, for the lanes concerned (`slots`: one a piece of
+        the access); anything else faults at once.
+        """
         if self.dirty:
             self.refresh(touch.pages)
             if not touch.pages & ~self.valid_pages:
                 return
         at, lanes = touch.positions()
-        bad = np.zeros(len(at), bool)
-        for unit, elements in words(at, touch.size):
-            bad |= self.valid_views[unit][elements] != FULL[unit]
-        if bad.any():
+        pieces = len(slots) if slots else 1
+        size = touch.size // pieces
+        for piece in range(pieces):
+            bad = np.zeros(len(at), bool)
+            for unit, elements in words(at + piece * size, size):
+                bad |= self.valid_views[unit][elements] != FULL[unit]
+            if touch.mask is not None and lanes is None:
+                bad &= touch.mask
+            if not bad.any():
+                continue
             i = int(np.argmax(bad))
-            lane = i if lanes is None else int(lanes[i])
-            address = int(at[i]) % self.chunk.stride
-            raise fault(UninitialisedFault, "shared memory is read before it is written", c, touch.ins, lane, address)
+            address = int(at[i]) % self.chunk.stride + piece * size
+            if slots is None:
+                lane = i if lanes is None else int(lanes[i])
+                raise fault(
+                    UninitialisedFault, "shared memory is read before it is written", c, touch.ins, lane, address
+                )
+            where = bad
+            if lanes is not None:
+                where = np.zeros(c.n, bool)
+                where[lanes] = bad
+            self.chunk.program.poison(c, slots[piece], where, touch.ins, address)
 
     # ---- copies in flight
 

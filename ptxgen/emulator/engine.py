@@ -58,6 +58,7 @@ class Engine:
         self.progress = 0
         self.late = options.completion == "late"
         self.sampling = {"off": 0, "sampled": 1, "full": 2}[options.stats]
+        self.resident: list[Chunk] = []
         self.spare: dict[int, list[Chunk]] = {}
         cluster_blocks = cluster[0] * cluster[1] * cluster[2]
         warps = (self.threads + 31) // 32
@@ -76,6 +77,9 @@ class Engine:
         y = c // kx % ky * cy + rank // cx % cy
         z = c // (kx * ky) * cz + rank // (cx * cy)
         return np.stack([x, y, z], axis=1), rank
+
+    def chunks(self) -> list[Chunk]:
+        return [*self.resident, *(c for spare in self.spare.values() for c in spare)]
 
     # ---- the launch
 
@@ -100,7 +104,7 @@ class Engine:
 
     def loop(self) -> None:
         next_block = 0
-        resident: list[Chunk] = []
+        resident = self.resident
         stuck = 0
         while True:
             if not resident:

@@ -14,7 +14,7 @@ from .access import Place, Site, active, globally, globally_at, is_generic_share
 from .builder import DTYPES, SIGNED, Builder, fault
 from .memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, typed_views
 from .registry import Step, instruction
-from .syntax import SIZES, Instruction, Mem, Operand, Sym, Vec
+from .syntax import SIZES, Instruction, Mem, Operand, Reg, Sym, Vec
 
 if TYPE_CHECKING:
     from .team import Team
@@ -147,6 +147,8 @@ def ld(b: Builder, ins: Instruction) -> Step:
     dsts = [b.dst_wide(item, number) for item in items]
     exact = all(b.views[d].width == size for d in dsts)  # type: ignore[union-attr]
     raws = [b.raw(d) for d in dsts] if exact else dsts
+    if all(isinstance(item, Reg) for item in items):
+        site.slots = [item.slot for item in items if isinstance(item, Reg)]
     resolve = resolver(space)
     dtype = DTYPES[number]
     hints = [m for m in ins.mods if m in ("volatile", "relaxed", "acquire")]

@@ -31,6 +31,7 @@ from .stats import instruction_class
 from .syntax import Function, Instruction, Reg, Unit
 
 if TYPE_CHECKING:
+    from .engine import Engine
     from .options import Options
     from .team import Team
 
@@ -78,8 +79,8 @@ class Program:
         self.suspects = unproven(self) if options.uninitialised else set()
         self.flags = {slot: i for i, slot in enumerate(sorted(self.suspects))}
         self.tracked = len(self.flags)
-        bodies = [self.compile(ins) for ins in self.code]
-        self.assemble(bodies)
+        self.bodies = [self.compile(ins) for ins in self.code]
+        self.assemble(self.bodies)
         self.views = self.builder.views
         self.rows = self.builder.rows
         self.keys = len(self.builder.keys)
@@ -116,18 +117,17 @@ class Program:
         for reg in dict.fromkeys(writes):
             if reg.slot in self.suspects:
                 after.append(self.note_written(reg))
-        self.current_writes = [reg.slot for reg in writes]
         guard = b.src(ins.pred, "pred") if ins.pred is not None else None
         guard_check = None
         if ins.pred is not None and ins.pred.slot in self.suspects:
             guard_check = self.check_written(ins.pred, ins)
         return {
             "row": row, "step": made, "before": before, "after": after, "guard": guard,
-            "guard_check": guard_check, "writes": self.current_writes, "members": b.members, "ins": ins,
+            "guard_check": guard_check, "writes": {reg.slot: reg for reg in writes}, "members": b.members, "ins": ins,
+            "reads": {reg.slot: reg for reg in reads},
         }  # fmt: skip
 
     def assemble(self, bodies: list[dict[str, Any]]) -> None:
-        keys = self.builder.address_slots
         ends = [*self.starts[1:], len(self.code)]
         for start, end in zip(self.starts, ends, strict=True):
             block = Block(start)
@@ -137,27 +137,18 @@ class Program:
                 ins, kind = body["ins"], body["row"].kind
                 block.contents.append(ins)
                 block.polls |= body["row"].polls
-                after = body["after"]
-                stale = [k for slot in body["writes"] for k in keys.get(slot, ())]
-                if stale:
-                    after = [*after, self.forget(stale)]
                 if kind == "branch":
                     block.end, block.ins = BRANCH, ins
                     block.target = self.block_of[ins.scope]
                     block.uniform = "uni" in ins.mods
                 elif kind == "exit":
                     block.end, block.ins = EXIT, ins
+                elif kind == "plain":
+                    block.steps.append(self.finished(body))
+                    continue
                 else:
-                    step = self.chain([*body["before"], body["step"], *after], kind == "blocking")
-                    if kind == "plain":
-                        if body["guard"] is not None:
-                            step = self.guarded(step, body["guard"], ins.negated)
-                            if body["guard_check"] is not None:
-                                step = self.chain([body["guard_check"], step], False)
-                        block.steps.append(step)
-                        continue
                     block.end = WARP if kind == "warp" else BLOCKING
-                    block.ins, block.step = ins, step
+                    block.ins, block.step = ins, self.finished(body)
                     block.aligned = "aligned" in ins.mods or ins.op == "bar" and ins.mods[:1] != ("warp",)
                     block.members = body["members"]
                 block.guard, block.negated, block.check = body["guard"], ins.negated, body["guard_check"]
@@ -172,6 +163,56 @@ class Program:
         self.local_size = 0
         self.histogram = [Counter(i.name for i in blk.contents) for blk in self.blocks]
         self.classes = [Counter(instruction_class(i.op, i.mods) for i in blk.contents) for blk in self.blocks]
+
+    def finished(self, body: dict[str, Any]) -> Step:
+        """An instruction's step with its checks and, unless it may wait, its guard."""
+        ins, kind = body["ins"], body["row"].kind
+        keys = self.builder.address_slots
+        after = body["after"]
+        stale = [k for slot in body["writes"] for k in keys.get(slot, ())]
+        if stale:
+            after = [*after, self.forget(stale)]
+        if kind == "blocking":
+            return self.chain([*after, *body["before"], body["step"]], True)
+        step = self.chain([*body["before"], body["step"], *after], False)
+        if kind == "plain" and body["guard"] is not None:
+            step = self.guarded(step, body["guard"], ins.negated)
+            if body["guard_check"] is not None:
+                step = self.chain([body["guard_check"], step], False)
+        return step
+
+    # ---- undefined values
+
+    def track(self, slot: int, engine: Engine) -> None:
+        """From now on, watches whether a register is defined."""
+        self.flags[slot] = len(self.flags)
+        self.tracked = len(self.flags)
+        for chunk in engine.chunks():
+            for team in chunk.teams:
+                team.written.append(True)
+        for body in self.bodies:
+            if slot in body["reads"]:
+                body["before"].append(self.check_written(body["reads"][slot], body["ins"]))
+            if slot in body["writes"]:
+                body["after"].append(self.note_written(body["writes"][slot]))
+        for block, start, end in zip(self.blocks, self.starts, [*self.starts[1:], len(self.code)], strict=False):
+            if start >= len(self.code):
+                continue
+            # in place: the block may be running
+            plain = [b for b in self.bodies[start:end] if b["row"].kind == "plain"]
+            block.steps[:] = [self.finished(b) for b in plain]
+            last = self.bodies[end - 1]
+            if last["row"].kind in ("warp", "blocking"):
+                block.step = self.finished(last)
+
+    def poison(self, c: Team, slot: int, where: NDArray[np.bool_], ins: Instruction, address: int) -> None:
+        """A load takes undefined bytes: the register is undefined there until written again."""
+        if slot in self.flags:
+            c.poison_next[self.flags[slot]] = where
+        else:
+            self.track(slot, c.chunk.engine)
+            c.written[self.flags[slot]] = c.live() & ~where
+        c.poisoned[self.flags[slot]] = (ins, address)
 
     # ---- wrappers
 
@@ -250,6 +291,13 @@ class Program:
             bad = m if state is False else m & ~state
             if bad.any():
                 lane = int(np.argmax(bad))
+                if flag in c.poisoned:
+                    load, address = c.poisoned[flag]
+                    raise fault(
+                        UninitialisedFault,
+                        f"{reg.name} is used; line {load.line} loaded it from shared memory that nobody had written",
+                        c, ins, lane, address,
+                    )  # fmt: skip
                 raise fault(UninitialisedFault, f"register {reg.name} is read before it is written", c, ins, lane)
 
         return check
@@ -259,6 +307,12 @@ class Program:
 
         def note(c: Team, m: Mask) -> None:
             state = c.written[flag]
+            if c.poison_next and flag in c.poison_next:
+                bad = c.poison_next.pop(flag)
+                mine = c.live() if m is None else m
+                old = c.live() if state is True else state
+                c.written[flag] = (mine if old is False else old | mine) & ~bad
+                return
             if state is True:
                 return
             if m is None:
@@ -267,4 +321,3 @@ class Program:
                 c.written[flag] = m if state is False else m | state
 
         return note
-

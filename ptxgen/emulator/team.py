@@ -97,8 +97,9 @@ class Team:
         self.quiet = 0
         for i in range(len(self.addresses)):
             self.addresses[i] = None
-        for i in range(len(self.written)):
-            self.written[i] = False
+        self.written = [False] * self.chunk.program.tracked
+        self.poisoned: dict[int, Any] = {}
+        self.poison_next: dict[int, Array] = {}
         self.segment: Segment | None = None
         self.copies: list[Any] = []
         self.copy_group: int | Array = 0
