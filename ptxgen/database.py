@@ -120,11 +120,11 @@ def config_text(config: Config) -> str:
 class Database:
     """A tuning database; a context manager.
 
-    ``readonly``: nothing is written, not even a missing file. ``timeout``: seconds to wait while another
-    process writes. Every write is a transaction of its own, on disk when the call returns. Rows whose problem
-    or axes this version does not know are kept but not returned; ``info`` counts them. SchemaError: a newer
-    ptxgen wrote the file; CorruptError: it is damaged, or something else's; both leave it as it is.
-    DatabaseError: it cannot be opened, read or written.
+    ``readonly``: nothing is written, not even a missing file, and any thread may ask; otherwise only the thread
+    that opened it. ``timeout``: seconds to wait while another process writes. Every write is a transaction of
+    its own, on disk when the call returns. Rows whose problem or axes this version does not know are kept but
+    not returned; ``info`` counts them. SchemaError: a newer ptxgen wrote the file; CorruptError: it is damaged,
+    or something else's; both leave it as it is. DatabaseError: it cannot be opened, read or written.
     """
 
     def __init__(self, path: str | Path, readonly: bool = False, timeout: float = 30.0) -> None:
@@ -139,7 +139,10 @@ class Database:
                 raise DatabaseError(f"{self.path}: cannot make its folder: {error}") from error
         uri = f"{self.path.absolute().as_uri()}?{self._mode()}"
         with self._guard():
-            self._db = sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None)
+            # SQLite serialises calls. Reads may come from any thread; two threads would share a transaction.
+            self._db = sqlite3.connect(
+                uri, uri=True, timeout=timeout, isolation_level=None, check_same_thread=not readonly
+            )
         try:
             with self._guard():
                 self._prepare(timeout)

@@ -10,6 +10,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -499,6 +500,14 @@ def test_reading_only_makes_and_changes_nothing(path: Path) -> None:
             with pytest.raises(DatabaseError, match="reading only"):
                 attempt()
     assert path.read_bytes() == before
+
+
+def test_any_thread_may_read_but_only_one_may_write(db: Database, path: Path) -> None:
+    db.set_winner(measured())
+    with ThreadPoolExecutor(1) as other, Database(path, readonly=True) as reader:
+        assert other.submit(reader.best, PROBLEM, "h200").result() == measured()
+        with pytest.raises(DatabaseError, match="thread"):
+            other.submit(db.add, measured(11.0)).result()
 
 
 def test_a_database_in_a_folder_that_cannot_be_written_can_be_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
