@@ -10,6 +10,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -398,6 +399,7 @@ def test_threads_share_a_kernel_on_their_own_streams(driver: CudaDriver, kernel:
     assert all(torch.all(c == 200) for c in outs)
 
 
+@pytest.mark.usefixtures("driver")
 def test_torch_works_on_after_close() -> None:
     pytest.importorskip("torch")
     done = child("""
@@ -415,6 +417,7 @@ def test_torch_works_on_after_close() -> None:
 # ---- what breaks a process ----
 
 
+@pytest.mark.usefixtures("driver")
 def test_a_bad_address_is_a_launch_error_ever_after() -> None:
     done = child("""
         d = CudaDriver()
@@ -438,6 +441,7 @@ def test_a_bad_address_is_a_launch_error_ever_after() -> None:
     assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["done"]), done.stderr
 
 
+@pytest.mark.usefixtures("driver")
 def test_a_thread_that_makes_a_driver_may_end() -> None:
     done = child("""
         made = []
@@ -530,13 +534,17 @@ def test_cublaslt_is_right(driver: CudaDriver, layout: str, dtype: str, compute:
     needs_cublaslt()
     m, n, k = (37, 53, 29) if odd else (64, 48, 32)
     packed = Gemm(m, n, k, layout, dtype)
-    pad = (2, 6, 4) if odd else (0, 0, 0)
-    lds = {
-        name: c + p
-        for name, c, p in zip(("lda", "ldb", "ldc"), (packed.columns_a, packed.columns_b, n), pad, strict=True)
-    }
     aligned = packed.element.bytes if odd else 16
-    problem = Gemm(m, n, k, layout, dtype, compute, **lds, aligned_a=aligned, aligned_b=aligned, aligned_c=aligned)
+    problem = replace(
+        packed,
+        compute=compute,
+        lda=packed.lda + 2 * odd,
+        ldb=packed.ldb + 6 * odd,
+        ldc=packed.ldc + 4 * odd,
+        aligned_a=aligned,
+        aligned_b=aligned,
+        aligned_c=aligned,
+    )
     kind = problem.element.numpy
     a = operand(m if layout[0] == "N" else k, problem.columns_a, problem.lda, kind, 1)
     b = operand(k if layout[1] == "N" else n, problem.columns_b, problem.ldb, kind, 2)
