@@ -8,6 +8,7 @@ executed, and is that device's clock. Both are models: neither is ever stored as
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from types import SimpleNamespace
@@ -20,7 +21,8 @@ from ptxgen.config import SPLIT_FLAG, SPLIT_MEMSET, SPLIT_WORKSPACE, Columns, Co
 from ptxgen.device import Device
 from ptxgen.geometry import SECTOR, WARP, geometry, register_cap
 from ptxgen.problem import Gemm
-from ptxgen.space import Base, Candidates
+from ptxgen.source import Step
+from ptxgen.space import Base, Candidates, width_c
 
 Floats = NDArray[np.float32]
 
@@ -50,9 +52,9 @@ SPLIT_US = {SPLIT_MEMSET: 1.0, SPLIT_FLAG: 0.4, SPLIT_WORKSPACE: 2.5}
 class Work:
     """What one block costs, whatever the extents: cycles, one entry a configuration.
 
-    ``resident``: blocks that fit a multiprocessor; ``busy``: an iteration of K when blocks compete; ``idle``: what
-    too few warps leave unused of it; ``alone``: the least that an iteration takes; ``start``: first load and last store of a block; ``store``, ``red``: the tile of
-    C, stored or added; ``part``: the tile of C into a workspace.
+    ``resident``: blocks that fit a multiprocessor; ``busy``: an iteration of K when blocks compete; ``idle``: what too
+    few warps leave unused of it; ``alone``: the least that an iteration takes; ``start``: first load and last store of
+    a block; ``store``, ``red``: the tile of C, stored or added; ``part``: the tile of C into a workspace.
     """
 
     resident: Floats
@@ -133,11 +135,11 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     tile = c.ml * c.nl
     size = p.element.bytes
     meets = np.where(c.kl > 1, 2 * c.kl, np.where(c.stage_c == 1, 2, 0)) * tile * g.sum_bytes / WAVEFRONT
-    through = (c.kl > 1) | (c.stage_c == 1)
-    width = np.where(through, c.vec_c, np.where(g.b.kept, 1, np.minimum(c.vec_c, c.ns)))
+    width = width_c(p, c, g)
     wasted = np.where(width * size >= 16, 1.0, np.where(width * size >= 8, 1.2, 1.6))
     streamed = np.where(c.stream == 1, 0.97, 1.0)
     rate = d.bandwidth * 1e3 * DRAM / d.clock / d.sms  # bytes of memory a cycle and multiprocessor
+    meets = meets + (c.ks - 1) * tile * c.kl / fma_rate(p, d)  # sets of accumulators are added in registers
     store = meets + tile * size * wasted * streamed / rate + tile / WARP / width
     reds = np.where(d.has_vector_red & (p.compute == "f32"), width, 1)
     red = meets + tile / reds * RED_CYCLES
@@ -162,10 +164,9 @@ def _cell(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace
     extra = np.where(sliced, np.choose(np.clip(c.split, 0, 2), [SPLIT_US[i] for i in range(3)]), 0.0)
     extra = extra + np.where(sliced & (c.split == SPLIT_WORKSPACE), second, 0.0)
     way = np.where(sliced, np.where(c.split == SPLIT_WORKSPACE, 2, 1), 0)
-    return SimpleNamespace(
-        iterations=np.asarray(-(-k // c.u), np.float32), blocks=np.asarray(g.blocks, np.float32),
-        way=way, extra=np.asarray(extra, np.float32), queue=np.asarray(np.where(way == 1, QUEUE * g.slices, 0), np.float32),
-    )
+    queue = np.where(way == 1, QUEUE * g.slices, 0)
+    numbers = {"iterations": -(-k // c.u), "blocks": g.blocks, "extra": extra, "queue": queue}
+    return SimpleNamespace(way=way, **{n: np.asarray(v, np.float32) for n, v in numbers.items()})
 
 
 def _cycles(d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Floats:
@@ -178,6 +179,7 @@ def _cycles(d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Flo
     rest = np.ceil((blocks - full * resident * sms) / sms)
     waves = np.maximum(full + (rest > 0), 1)
     last = np.where(rest > 0, np.maximum(rest * busy + idle, alone), 0)
+    # full waves, then what is left
     multiply = (full * np.maximum(resident * busy + idle, alone) + last) * iterations
     store = (full * resident + rest) * leave
     # blocks of a wave start together and store together; later waves mix
@@ -220,51 +222,61 @@ def predict(p: Gemm, c: Config | Columns, d: Device) -> Any:
 class Counts:
     """What a launch executed, in all, and what one block holds.
 
-    ``warp_instructions``: of every kind; ``fma_lanes``: multiply-adds of single lanes, of the type ``kind`` (a packed
+    ``warp_instructions``: of every kind; ``fma_lanes``: multiply-adds of single lanes in the type ``kind`` (a packed
     f16 pair is two); ``shared_wavefronts``: 128-byte passes of shared memory, conflicts counted; ``global_sectors``:
-    32-byte sectors asked of global memory; ``atomics``: reductions and atomics of single lanes, a vector counted
-    once; ``barriers``: arrivals of whole blocks; ``blocks`` launched; ``threads``, ``registers`` (a thread) and
-    ``shared`` (bytes) of a block; ``launches``: kernels that the counts add up.
+    32-byte sectors asked of global memory; ``atomics``: reductions and atomics of single lanes; ``barriers``: arrivals
+    of whole blocks; ``blocks`` launched; ``threads``, ``registers`` (a thread) and ``shared`` (bytes) of a block.
     """
 
-    warp_instructions: int
-    fma_lanes: int
-    shared_wavefronts: int
-    global_sectors: int
-    atomics: int
-    barriers: int
+    warp_instructions: float
+    fma_lanes: float
+    shared_wavefronts: float
+    global_sectors: float
+    atomics: float
+    barriers: float
     blocks: int
     threads: int
     registers: int
     shared: int
     kind: str = "f32"
-    launches: int = 1
+
+    @classmethod
+    def of(cls, stats: Any, step: Step, registers: int = 64) -> Counts:
+        """From the ``Stats`` of the emulated launch of ``step``. ``registers``: nobody allocated them; a guess."""
+        lanes = {"f64": stats.lane_instructions["fp64"], "f32": stats.lane_instructions["fp32"],
+                 "f16": 2 * stats.lane_instructions["fp16"]}  # fmt: skip
+        kind = max(lanes, key=lambda name: lanes[name])
+        threads = math.prod(step.block)
+        return cls(
+            warp_instructions=sum(stats.warp_instructions.values()), fma_lanes=lanes[kind],
+            shared_wavefronts=stats.shared.wavefronts, atomics=stats.atomics,
+            global_sectors=stats.global_load.sectors + stats.global_store.sectors,
+            barriers=stats.barriers / max(-(-threads // WARP), 1), blocks=math.prod(step.grid), threads=threads,
+            registers=registers, shared=step.shared, kind=kind,
+        )  # fmt: skip
 
 
 def from_stats(s: Counts, d: Device) -> float:
     """Microseconds of a launch whose instructions were counted: the paper's equations (2) and (3).
 
-    ``t = max(t_arith · i_arith, t_mem · i_mem)``, with a term for each unit; i counts the busiest multiprocessor's
-    share, t is ``max(latency / n, 1 / throughput)`` with n its warps, each with OVERLAP instructions under way.
+    ``t = max(t_arith · i_arith, t_mem · i_mem)``, with a term for each unit; i is the busiest multiprocessor's share,
+    t is ``max(latency / n, 1 / throughput)`` with n its warps, each with OVERLAP instructions under way. Barriers and
+    the first load of each wave come on top: nothing hides them.
     """
     if s.blocks == 0:
-        return LAUNCH_US * s.launches
+        return LAUNCH_US
     fits = max(int(d.blocks_per_sm(s.threads, s.registers, s.shared)), 1)
     busiest = -(-s.blocks // d.sms)
     resident = min(fits, busiest)
     n = resident * max(-(-s.threads // WARP), 1) * OVERLAP
-    share = busiest / s.blocks
     lanes = {"f64": d.fma64, "f32": d.fma, "f16": d.fma16}[s.kind]
-    memory = d.bandwidth * 1e3 / d.clock / d.sms / SECTOR  # sectors a cycle and multiprocessor, all of them asking
-    cycles = max(
-        max(ALU_LATENCY / n, 1 / ISSUE) * s.warp_instructions * share,
-        s.fma_lanes * share / lanes,
-        max(SHARED_LATENCY / n, 1.0) * s.shared_wavefronts * share,
-        max(GLOBAL_LATENCY / (n * WARP), 1 / max(memory, L2_BYTES / SECTOR)) * s.global_sectors * share,
-        RED_CYCLES * s.atomics * share,
-        s.global_sectors / d.sms / memory if memory < L2_BYTES / SECTOR else 0.0,
+    share = busiest / s.blocks
+    cycles = share * max(
+        max(ALU_LATENCY / n, 1 / ISSUE) * s.warp_instructions,
+        s.fma_lanes / lanes,
+        max(SHARED_LATENCY / n, 1.0) * s.shared_wavefronts,
+        max(GLOBAL_LATENCY / (n * WARP), SECTOR / L2_BYTES) * s.global_sectors,
+        RED_CYCLES * s.atomics,
     )
-    cycles += BARRIER * s.barriers * share / resident
-    waves = -(-busiest // fits)
-    cycles += GLOBAL_LATENCY * 2 * waves
-    return LAUNCH_US * s.launches + cycles / d.clock
+    cycles += BARRIER * s.barriers * share / resident + 1.5 * GLOBAL_LATENCY * -(-busiest // fits)
+    return LAUNCH_US + cycles / d.clock

@@ -24,10 +24,12 @@ Floats = NDArray[np.float32]
 #: axes whose logarithm is a feature, and axes that are codes or switches; slices come with the extents
 _LOGS = ("ms", "ns", "ml", "nl", "u", "ks", "kl", "stages", "wm", "vec_a", "vec_b", "vec_c", "resident")
 _CODES = tuple(a.name for a in AXES if a.name not in (*_LOGS, "kg", "split", "raster", "stream"))
+# fmt: off
 _OWN = ("threads", "shared", "registers", "fits", "warps_sm", "tile_intensity", "thread_intensity", "loop", "loads_a",
         "loads_b", "busy", "alone", "store", "red")
 _EXTENT = ("kg", "split", "raster", "stream", "m", "n", "k", "tiles", "blocks", "iterations", "padding", "moved",
            "reduced", "problem_intensity", "flops", "roofline", "element", "accumulator", "kmajor_a", "kmajor_b")
+# fmt: on
 _BOTH = ("waves", "wave_efficiency", "blocks_sm", "thread_work", "clock", "over_roofline")
 
 #: the columns of the matrix, in order; a model of other names is another model
@@ -66,7 +68,9 @@ def _extent(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Floats:
     return np.stack([np.broadcast_to(np.asarray(x, np.float32), len(c)) for x in columns], axis=1)
 
 
-def _both(p: Gemm, d: Device, out: Floats, blocks: Floats, iterations: Floats, fits: Floats, thread: Floats, us: Floats) -> None:
+def _both(
+    p: Gemm, d: Device, out: Floats, blocks: Floats, iterations: Floats, fits: Floats, thread: Floats, us: Floats
+) -> None:
     """Fills the block that needs both. ``thread``: products of one thread an iteration."""
     waves = blocks / (fits * np.float32(d.sms))
     rounded = np.ceil(waves)

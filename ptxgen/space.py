@@ -8,7 +8,7 @@ alignment, device) and kept; a problem adds its slices of K, tile by tile. Nothi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.config import AXES, AXIS, SPLIT_FLAG, SPLIT_MEMSET, SPLIT_WORKSPACE, Columns, Config
+from ptxgen.config import AXES, AXIS, FAMILIES, SPLIT_FLAG, SPLIT_MEMSET, SPLIT_WORKSPACE, Columns, Config
 from ptxgen.device import Device
 from ptxgen.geometry import WARP, geometry, warp_rows
 from ptxgen.problem import Gemm
@@ -33,18 +33,21 @@ EXTENT_RULES = ("range", "bounds", "slices", "split", "grid")
 TILE = ("ms", "ns", "ml", "nl", "u", "ks", "kl")
 
 #: axes that a problem's extents or slices decide; a base has the rest
+SIMT = FAMILIES.index("simt")
+_WAY = ("stages", "copy_a", "keep_a", "vec_a", "copy_b", "keep_b", "vec_b")
 _CELL_AXES = ("kg", "split", "raster", "stream")
 
 
 def modes(p: Gemm, operand: str) -> list[tuple[int, int, int]]:
-    """(copy, keep, vec) of an operand, one triple a meaning: cp.async transposes single elements only, and an
-    operand that is not K-major lies in shared memory as it does in global memory, kept or not."""
+    """(copy, keep, vec) of an operand, one triple a meaning: cp.async transposes single elements only, a kept operand
+    lies in chunks of 16 bytes, and one that is not K-major lies in shared memory as it does in global memory."""
     first = operand == "a"
     widest = p.vectors[0 if first else 1]
     kmajor = p.layout[0] == "N" if first else p.layout[1] == "T"
     if not kmajor:
         return [(0, 0, widest), (1, 0, widest)]
-    return [(0, 0, widest), (1, 0, 1), (0, 1, widest), (1, 1, widest)]
+    chunk = min(widest, 16 // p.accumulator.bytes)
+    return [(0, 0, widest), (1, 0, 1), (0, 1, chunk), (1, 1, chunk)]
 
 
 def whole_waves(tiles: Any, d: Device) -> Ints:
@@ -66,9 +69,16 @@ def _first_broken(p: Gemm, c: Columns, d: Device, names: tuple[str, ...] | None,
     with np.errstate(all="ignore"):
         g = geometry(p, c)
         for i, rule in enumerate(RULES):
-            if (names is None or rule.name in names) and rule.name not in skip:
+            if rule.family in (-1, SIMT) and (names is None or rule.name in names) and rule.name not in skip:
                 result[(result < 0) & ~np.broadcast_to(rule.holds(p, c, g, d), len(c))] = i
     return result
+
+
+def width_c(p: Gemm, c: Any, g: SimpleNamespace) -> Any:
+    """Elements of one access of C: no wider than 16 bytes of sums, nor, straight from the accumulators, than what lies
+    side by side in them."""
+    side = np.where(g.b.kept, 1, np.minimum(g.b.chunk, c.ns))
+    return np.minimum(np.minimum(c.vec_c, 16 // g.sum_bytes), np.where(g.gathers, c.vec_c, side))
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,9 +106,8 @@ def base(p: Gemm, d: Device) -> Base:
 def _base(dtype: str, compute: str, layout: str, vectors: tuple[int, int, int], deterministic: bool, d: Device) -> Base:
     extent = 1 << 16
     p = Gemm(extent, extent, extent, layout, dtype, compute, deterministic=deterministic)
-    size = p.element.bytes
-    p = Gemm(extent, extent, extent, layout, dtype, compute, aligned_a=vectors[0] * size,
-             aligned_b=vectors[1] * size, aligned_c=vectors[2] * size, deterministic=deterministic)
+    a, b, c = (v * p.element.bytes for v in vectors)
+    p = replace(p, aligned_a=a, aligned_b=b, aligned_c=c)
     tiles = Columns.product({n: AXIS[n].values for n in ("ml", "nl", "u")})
     shapes = Columns.product({n: AXIS[n].values for n in TILE})
     shapes = shapes.replace(wm=warp_rows(shapes), raster=8)
@@ -107,25 +116,23 @@ def _base(dtype: str, compute: str, layout: str, vectors: tuple[int, int, int], 
     rejected = {int(i): len(ways) * _per_tile(shapes, broken == i, len(tiles)) for i in np.unique(broken[broken >= 0])}
     shapes = shapes.take(broken < 0)
     values = {n: np.tile(shapes.columns[n], len(ways)) for n in (*TILE, "wm")}
-    for name, column in zip(
-        ("stages", "copy_a", "keep_a", "vec_a", "copy_b", "keep_b", "vec_b"),
-        np.array([(s, *a, *b) for s, a, b in ways], np.int64).T, strict=True,
-    ):
+    for name, column in zip(_WAY, np.array([(s, *a, *b) for s, a, b in ways], np.int64).T, strict=True):
         values[name] = np.repeat(column, len(shapes))
     size = len(values["ms"])
     values["lanes"] = _lanes(values)
-    c = Columns(values, size).replace(vec_c=vectors[2], raster=8)
+    rows = Columns(values, size).replace(vec_c=vectors[2], raster=8)
     # a staged C is the better default where direct stores are scalar, as long as it fits
     wants = (values["keep_b"] == 1) & (values["kl"] == 1)
     values["stage_c"] = np.zeros(size, np.int64)
     if wants.any():
-        values["stage_c"][wants] = _first_broken(p, c.take(wants).replace(stage_c=1), d, None) < 0
-    c = c.replace(stage_c=values["stage_c"])
-    broken = _first_broken(p, c, d, None, skip=TILE_RULES)
+        values["stage_c"][wants] = _first_broken(p, rows.take(wants).replace(stage_c=1), d, None) < 0
+    rows = rows.replace(stage_c=values["stage_c"])
+    broken = _first_broken(p, rows, d, None, skip=TILE_RULES)
     for i in np.unique(broken[broken >= 0]):
-        rejected[int(i)] = _per_tile(c, broken == i, len(tiles))
+        rejected[int(i)] = _per_tile(rows, broken == i, len(tiles))
     keep = broken < 0
     kept = Columns({n: v[keep] for n, v in values.items()}, int(keep.sum())).replace(vec_c=vectors[2], raster=8)
+    kept = kept.replace(vec_c=width_c(p, kept, geometry(p, kept)))
     return Base(p, d, kept, _tile_index(kept), tiles, rejected)
 
 
@@ -243,17 +250,16 @@ def canonical(p: Gemm, c: Columns) -> Columns:
     Rows must be legal for ``p``.
     """
     g = geometry(p, c)
-    single = (c.wm == 1) | (c.wm == WARP)
-    red = (c.kg > 1) & (c.split != SPLIT_WORKSPACE)
+    one_way = (c.wm == 1) | (c.wm == WARP)
+    columns = c.ns // (2 if p.compute == "f16" else 1)
     kg = np.minimum(g.slices, c.kg)
     return c.replace(
         kg=kg,
         split=np.where(kg > 1, c.split, SPLIT_MEMSET),
-        stage_c=np.where(c.kl > 1, 0, c.stage_c),
-        lanes=np.where(single, 0, c.lanes),
-        stream=np.where(red, 0, c.stream),
-        keep_a=np.where(g.a.kmajor, c.keep_a, 0),
-        keep_b=np.where(g.b.kmajor, c.keep_b, 0),
+        stage_c=np.where(c.kl > 1, AXIS["stage_c"].default, c.stage_c),
+        lanes=np.where(one_way, AXIS["lanes"].default, c.lanes),
+        order=np.where((c.ms == 1) | (columns == 1), AXIS["order"].default, c.order),
+        vec_c=width_c(p, c, g),
     )
 
 
@@ -279,8 +285,8 @@ def refinements(p: Gemm, d: Device, config: Config) -> Columns:
 
 
 def _changes(p: Gemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
-    for a in AXES:
-        yield from ({a.name: v} for v in a.values)
+    for axis in AXES:
+        yield from ({axis.name: v} for v in axis.values)
     yield from ({"stages": config.stages + step} for step in (-1, 1))
     for thread, block in (("ms", "ml"), ("ns", "nl")):
         for value in AXIS[thread].values:
