@@ -18,7 +18,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from ptxgen.errors import AssembleError, UnavailableError
+from ptxgen.errors import AssembleError, InputError, UnavailableError
 from ptxgen.settings import settings
 from ptxgen.source import Source
 
@@ -42,12 +42,12 @@ class Assembled:
 def find_ptxas() -> Path | None:
     """The ptxas to use: PTXGEN_PTXAS, else the nvidia-cuda-nvcc wheel's, else the one on the PATH.
 
-    UnavailableError: PTXGEN_PTXAS names something that cannot be run.
+    InputError: PTXGEN_PTXAS names something that cannot be run.
     """
     chosen = settings().ptxas
     if chosen is not None:
         if not _runs(chosen):
-            raise UnavailableError(f"PTXGEN_PTXAS is {chosen}, which is no program; unset it or correct it")
+            raise InputError(f"PTXGEN_PTXAS is {chosen}; it must be a program that can be run")
         return chosen
     wheel = _wheel_ptxas()
     if wheel is not None:

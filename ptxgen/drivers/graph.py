@@ -7,6 +7,7 @@ shows it: the node of a graph carries the function.
 from __future__ import annotations
 
 import ctypes
+import gc
 import threading
 from collections.abc import Callable
 from types import TracebackType
@@ -152,8 +153,11 @@ def _capture(stream: int, record: Callable[[], object]) -> Any:
     """The graph of what ``record`` queues on ``stream``."""
     driver = load()
     handle = driver.CUstream(stream)
-    # relaxed: what is recorded may load a module, or free memory through the garbage collector
+    # Relaxed: what is recorded may be a library that asks the driver this and that. But nothing must be freed
+    # meanwhile, for that waits for the GPU, so the garbage collector rests.
     call(driver.cuStreamBeginCapture, handle, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)
+    collecting = gc.isenabled()
+    gc.disable()
     try:
         record()
     except BaseException:
@@ -161,4 +165,7 @@ def _capture(stream: int, record: Callable[[], object]) -> Any:
         if not code and int(graph):
             driver.cuGraphDestroy(graph)
         raise
+    finally:
+        if collecting:
+            gc.enable()
     return call(driver.cuStreamEndCapture, handle)

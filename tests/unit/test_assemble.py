@@ -13,7 +13,7 @@ import pytest
 
 from ptxgen import assemble as module
 from ptxgen.assemble import assemble, find_ptxas, version
-from ptxgen.errors import AssembleError, UnavailableError
+from ptxgen.errors import AssembleError, InputError, UnavailableError
 from ptxgen.source import Source
 
 HEAD = """\
@@ -181,7 +181,7 @@ def test_the_environment_names_the_ptxas(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert version(other) == version(wheel)
     assert version(other).count(".") == 2
     monkeypatch.setenv("PTXGEN_PTXAS", str(tmp_path / "absent"))
-    with pytest.raises(UnavailableError, match=r"PTXGEN_PTXAS is .*absent"):
+    with pytest.raises(InputError, match=r"PTXGEN_PTXAS is .*absent"):
         assemble(SOURCE)
 
 
