@@ -11,6 +11,7 @@ import functools
 import importlib.util
 import statistics
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -62,7 +63,7 @@ def available() -> str | None:
 
 
 class CublasLt:
-    """One problem as cuBLASLt computes it, with alpha 1 and beta 0. Close it, or use ``with``.
+    """One problem as cuBLASLt computes it, with alpha 1 and beta 0. It holds 64 MiB until it is closed or dropped.
 
     ``algorithms``: its candidates, the heuristic's first choice first. ``failed``: how many of them ``best`` could not
     run. UnavailableError: there is no cuBLASLt; LaunchError: it has no algorithm; ShapeError: an extent is zero.
@@ -115,6 +116,10 @@ class CublasLt:
         if self._space:
             self._driver.release(self._space)
             self._space = 0
+
+    def __del__(self) -> None:
+        with suppress(Exception):  # at the end of the process the driver may be gone before
+            self.close()
 
     def __enter__(self) -> CublasLt:
         return self

@@ -583,6 +583,10 @@ def test_cublaslt_tells_the_best(driver: CudaDriver) -> None:
         best, first = lt.best(sets, Timing(samples=3, target_ms=0.5))
         assert 0.5 < best <= first < 1e6
         assert 0 <= lt.failed < len(lt.algorithms)
+    held = len(driver._memory)
+    CublasLt(driver, problem).run(0, *sets[0])
+    gc.collect()
+    assert len(driver._memory) == held
     for address in sum(sets, ()):
         driver.release(address)
 
