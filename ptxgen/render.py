@@ -74,4 +74,4 @@ def render(plan: Plan) -> Source:
         trace = mako.exceptions.text_error_template().render()
         raise RenderError(f"{plan.kernel} failed on {plan.problem.key()} with {plan.config}: {error}\n{trace}") from error
     tidy = spaced(out)
-    return Source(tidy, tuple(_ENTRY.findall(tidy)), plan.target, plan.shared)
+    return Source(tidy, tuple(_ENTRY.findall(tidy)), plan.target, plan.shared, int(plan.geometry.registers))

@@ -25,12 +25,13 @@ def digest(text: str) -> str:
 @dataclass(frozen=True)
 class Source:
     """A PTX module. ``entries``: its kernels; ``target``: as ``sm_90``; ``shared``: the most dynamic shared
-    memory, in bytes, that a launch of it asks for."""
+    memory, in bytes, that a launch of it asks for; ``registers``: a thread's, as the generator estimates them."""
 
     text: str
     entries: tuple[str, ...]
     target: str
     shared: int = 0
+    registers: int = 0
 
     @cached_property
     def digest(self) -> str:

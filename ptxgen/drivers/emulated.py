@@ -16,6 +16,26 @@ from ptxgen.errors import AssembleError, EmulatorError
 from ptxgen.source import Source, Step
 
 
+def counts(stats: Stats, kernel: EmulatedKernel, step: Step) -> clock.Counts:
+    """What the clock model needs of a launch's statistics."""
+    kind = "f64" if stats.lane_instructions["fp64"] else "f16" if stats.lane_instructions["fp16"] else "f32"
+    lanes = stats.lane_instructions[{"f64": "fp64", "f32": "fp32", "f16": "fp16"}[kind]] * (2 if kind == "f16" else 1)
+    x, y, z = step.block
+    return clock.Counts(
+        warp_instructions=sum(stats.warp_instructions.values()),
+        fma_lanes=lanes,
+        shared_wavefronts=int(stats.shared.wavefronts),
+        global_sectors=int(stats.global_load.sectors + stats.global_store.sectors),
+        atomics=stats.atomics,
+        barriers=stats.barriers * 32 // max(x * y * z, 32),
+        blocks=stats.blocks,
+        threads=x * y * z,
+        registers=max(kernel.registers, 16),
+        shared=step.shared,
+        kind=kind,
+    )
+
+
 @dataclass(eq=False)
 class EmulatedKernel:
     """A parsed module."""
@@ -60,16 +80,13 @@ class EmulatedDriver:
 
     def load(self, source: Source) -> EmulatedKernel:
         try:
-            return EmulatedKernel(source, self.machine.load(source.text))
+            return EmulatedKernel(source, self.machine.load(source.text), source.registers)
         except EmulatorError as error:
             raise AssembleError(f"the emulated device cannot read the kernel: {error}") from error
 
     def launch(self, kernel: EmulatedKernel, step: Step, parameters: bytes, stream: int = 0) -> None:
         stats = self.machine.launch(kernel.module, step.entry, step.grid, step.block, parameters, step.shared)
-        self.last.append(self._microseconds(stats, step))
-
-    def _microseconds(self, stats: Stats, step: Step) -> float:
-        return clock.from_stats(clock.Counts.of(stats, step), self.device)
+        self.last.append(clock.from_stats(counts(stats, kernel, step), self.device))
 
     def synchronize(self) -> None:
         """Launches are complete when they return."""
