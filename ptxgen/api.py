@@ -199,15 +199,15 @@ def _launcher(runner: Runner, alpha: float, beta: float, swapped: bool) -> Calla
 
 
 def _stream_of(x: Any) -> int:
-    """The raw handle of the stream that the array's library queues on."""
+    """The raw handle of the stream that the array's library queues on; its default stream, 0, is 1 to the driver."""
     if hasattr(x, "new_empty"):
         import torch
 
-        return int(torch._C._cuda_getCurrentRawStream(x.device.index))
+        return int(torch._C._cuda_getCurrentRawStream(x.device.index)) or 1
     if type(x).__module__.startswith("cupy"):
         import cupy
 
-        return int(cupy.cuda.get_current_stream().ptr)
+        return int(cupy.cuda.get_current_stream().ptr) or 1
     return 0
 
 

@@ -39,7 +39,8 @@ def finding(name: str, state: str, found: str, remedy: str = "") -> Finding:
 
 
 def revision() -> str:
-    """The commit of a checkout, ``+`` at its end where files differ from it; else ptxgen's version."""
+    """The commit of a checkout, ``+`` at its end where files differ from it; of a copy without its history, what its
+    file ``.commit`` says; else ptxgen's version."""
     from ptxgen import __version__
 
     here = Path(__file__).resolve().parents[2]
@@ -48,7 +49,8 @@ def revision() -> str:
         told = subprocess.run(asked, capture_output=True, text=True, check=False)
         if told.returncode == 0 and told.stdout.strip():
             return told.stdout.strip()
-    return f"v{__version__}"
+    note = here / ".commit"
+    return note.read_text().strip() if note.exists() else f"v{__version__}"
 
 
 def examine(database: Path) -> list[Finding]:
