@@ -81,13 +81,6 @@ class Barriers:
             per_block = (votes & lanes).reshape(c.blocks, 32).sum(axis=1)
             self.votes[number][0] += per_block
             self.votes[number][1] += lanes.reshape(c.blocks, 32).sum(axis=1)
-        limit = self.whole if count == 0 else count
-        over = warps & (arrived > limit)
-        if over.any():
-            lane = 32 * int(np.argmax(over)) + int(np.argmax(lanes[32 * int(np.argmax(over)) :][:32]))
-            raise fault(
-                BarrierFault, f"more than {limit} threads arrive at barrier {number}", c, ins, lane
-            )
         c.chunk.checks.close(c)
         if waits:
             self.waiting[number].append(Waiting(c, warps.copy(), lanes, after, finish, ins))

@@ -298,7 +298,7 @@ def simple(b: Builder, ins: Instruction, kind: str, ufunc: Any, operands: int = 
     def step(c: Team, m: Mask) -> None:
         v = c.v
         if m is None:
-            ufunc(v[one], v[two], v[dst])
+            ufunc(v[one], v[two], out=v[dst])
         else:
             ufunc(v[one], v[two], out=v[dst], where=m)
 

@@ -79,15 +79,13 @@ def round_to(x: Array, kind: str, mode: str = "rn") -> Array:
         bits = near.view(np.uint32)
         bits = bits | (near.astype(F64) != x) * np.isfinite(x)
         return bf16_from_f32(bits.astype(np.uint32).view(F32))
-    near = directed(x, x.astype(F32), mode)
-    bits = near.view(np.uint32)
-    down = (bits & np.uint32(0xFFFF0000)).view(F32)
-    inexact = (down.astype(F64) != x) & np.isfinite(x)
-    away = inexact & ((mode == "rp") & (x > 0) | (mode == "rm") & (x < 0))
+    down = directed(x, x.astype(F32), "rz")
+    bits = down.view(np.uint32)
     high = (bits >> np.uint32(16)).astype(np.uint16)
-    high = np.where(away & (down == near) | away, ((down.view(np.uint32) >> np.uint32(16)) + 1).astype(np.uint16), high)
-    high = np.where(np.isinf(near) & np.isfinite(x) & ~away, np.uint16(0x7F7F) | (x < 0) * np.uint16(0x8000), high)
-    return high.astype(np.uint16).view(BF16)
+    inexact = ((bits & np.uint32(0xFFFF)) != 0) | (down.astype(F64) != x)
+    away = inexact & np.isfinite(x) & ((x > 0) if mode == "rp" else (x < 0) if mode == "rm" else np.zeros(x.shape, bool))
+    high = high + away.astype(np.uint16)
+    return np.where(np.isnan(x), np.uint16(0x7FFF), high).astype(np.uint16).view(BF16)
 
 
 def bf16_from_f32(x: Array) -> Array:

@@ -18,6 +18,15 @@ def raw(kind: str) -> str:
     return "pred" if kind == "pred" else f"u{8 * SIZES[kind]}"
 
 
+def population(x: Array) -> Array:
+    """Bits that are set."""
+    a = x.astype(np.uint64)
+    a = a - ((a >> np.uint64(1)) & np.uint64(0x5555555555555555))
+    a = (a & np.uint64(0x3333333333333333)) + ((a >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    a = (a + (a >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return (a * np.uint64(0x0101010101010101)) >> np.uint64(56)
+
+
 @instruction("and", "or", "xor")
 def logic(b: Builder, ins: Instruction) -> Step:
     kind = the_type(b, ins)
@@ -176,7 +185,7 @@ def popc(b: Builder, ins: Instruction) -> Step:
     x = b.src(ins.operands[1], raw(the_type(b, ins)))
 
     def compute(v: list[Array], out: Array) -> None:
-        out[...] = np.bitwise_count(v[x])
+        out[...] = population(v[x])
 
     return into(b, b.dst(ins.operands[0], "u32"), compute)
 
@@ -186,7 +195,7 @@ def leading_zeros(a: Array, bits: int) -> Array:
     a = np.array(a, np.uint64)
     for s in (1, 2, 4, 8, 16, 32):
         a |= a >> np.uint64(s)
-    return bits - np.bitwise_count(a).astype(np.int64)
+    return bits - population(a).astype(np.int64)
 
 
 @instruction("clz")

@@ -40,6 +40,8 @@ def cvt(b: Builder, ins: Instruction) -> Step:
     elif to in FLOAT:
         body = int_to_float(to, source, mode or "rn", sat)
     elif source in FLOAT:
+        if mode not in _ROUND_INT:
+            raise b.malformed("a rounding to an integer is needed: .rni, .rzi, .rmi or .rpi")
         body = float_to_int(to, source, mode, ftz)
     else:
         body = int_to_int(to, source, sat)
@@ -103,8 +105,6 @@ def int_to_float(to: str, source: str, mode: str, sat: bool) -> Any:
 
 
 def float_to_int(to: str, source: str, mode: str, ftz: bool) -> Any:
-    if mode not in _ROUND_INT:
-        raise ValueError(mode)
     dtype = int_dtype(to)
     low, high = limits(to)
     nan = 1 << (8 * SIZES[to] - 1) if SIZES[to] == 8 or source == "f64" and SIZES[to] == 4 else 0

@@ -243,7 +243,7 @@ def minmax(b: Builder, ins: Instruction) -> Step:
     if "relu" not in ins.mods:
         return simple(b, ins, kind, ufunc)
     x, y = (b.src(o, kind) for o in ins.operands[1:])
-    return into(b, b.dst(ins.operands[0], kind), lambda v, out: np.maximum(ufunc(v[x], v[y]), 0, out))
+    return into(b, b.dst(ins.operands[0], kind), lambda v, out: np.maximum(ufunc(v[x], v[y]), 0, out=out))
 
 
 @instruction("abs", "neg")
