@@ -25,8 +25,23 @@ Mask = NDArray[np.bool_] | None
 class Site:
     """One memory operand of one instruction."""
 
-    __slots__ = ("ins", "space", "key", "view", "offset", "size", "kind", "count", "seen", "wavefronts", "ideal",
-                 "sectors", "bytes", "next_sample", "slots")  # fmt: skip
+    __slots__ = (
+        "bytes",
+        "count",
+        "ideal",
+        "ins",
+        "key",
+        "kind",
+        "next_sample",
+        "offset",
+        "sectors",
+        "seen",
+        "size",
+        "slots",
+        "space",
+        "view",
+        "wavefronts",
+    )  # fmt: skip
 
     def __init__(self, b: Builder, ins: Instruction, op: Operand, space: str, size: int, kind: str) -> None:
         if not isinstance(op, Mem):
@@ -55,7 +70,7 @@ class Site:
 class Place:
     """Positions of an access: element numbers `index` + `shift`, of all lanes or of `lanes`."""
 
-    __slots__ = ("index", "shift", "lanes", "mask")
+    __slots__ = ("index", "lanes", "mask", "shift")
 
     def __init__(self, index: Array, shift: int, lanes: Array | None, mask: Mask) -> None:
         self.index, self.shift, self.lanes, self.mask = index, shift, lanes, mask
@@ -200,9 +215,7 @@ def globally_at(c: Team, site: Site, m: Mask, unit: int, at: Array | None = None
             bad = (at >= extent[0]) & (at < extent[1])
             if bad.any():
                 i = int(np.argmax(bad))
-                raise fault(
-                    OutOfBoundsFault, "a read-only buffer is written", c, site.ins, int(lanes[i]), int(at[i])
-                )
+                raise fault(OutOfBoundsFault, "a read-only buffer is written", c, site.ins, int(lanes[i]), int(at[i]))
     place = Place((at - GLOBAL_BASE) >> (unit.bit_length() - 1), 0, lanes, None)
     if engine.sampling:
         sample_global(c, site, place, unit)

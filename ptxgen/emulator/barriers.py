@@ -22,7 +22,7 @@ NUMBER = 16
 class Waiting:
     """Warps of one team that stand at one barrier."""
 
-    __slots__ = ("team", "blocks", "mask", "after", "finish", "ins")
+    __slots__ = ("after", "blocks", "finish", "ins", "mask", "team")
 
     def __init__(self, team: Team, blocks: Array, mask: Array, after: int, finish: Any, ins: Instruction) -> None:
         self.team, self.blocks, self.mask, self.after, self.finish, self.ins = team, blocks, mask, after, finish, ins

@@ -35,7 +35,7 @@ def page_bits(lo: int, hi: int) -> int:
 class Touch:
     """One access of one team: byte positions in the chunk's arena, `size` bytes each."""
 
-    __slots__ = ("pages", "index", "offset", "size", "mask", "ins", "lanes")
+    __slots__ = ("index", "ins", "lanes", "mask", "offset", "pages", "size")
 
     def __init__(self, pages: int, index: Array, offset: int, size: int, mask: Any, ins: Instruction) -> None:
         self.pages, self.index, self.offset, self.size, self.mask, self.ins = pages, index, offset, size, mask, ins
@@ -60,7 +60,7 @@ FULL = {1: 1, 2: 0x0101, 4: 0x01010101, 8: 0x0101010101010101}
 
 
 class Segment:
-    __slots__ = ("team", "reads", "writes", "atomics", "rpages", "wpages", "apages", "clock")
+    __slots__ = ("apages", "atomics", "clock", "reads", "rpages", "team", "wpages", "writes")
 
     def __init__(self, team: Team) -> None:
         self.team = team

@@ -279,7 +279,7 @@ class Engine:
             inside, some = self.guard_split(c, blk, at, m)
             if not some:
                 return False
-            split = inside is not None and m is None or inside is not m
+            split = (inside is not None and m is None) or inside is not m
             m = inside
         else:
             split = False
@@ -364,8 +364,10 @@ class Engine:
     def standing(team: Team, ins: Any, lanes: Array, why: str) -> str:
         block, _ = team.coordinates(int(np.argmax(lanes)))
         blocks = int(np.count_nonzero(team.warps(lanes)))
-        return f"warp {team.warp} of block {block}" + (f" and {blocks - 1} more" if blocks > 1 else "") + (
-            f", line {ins.line}: {' '.join(ins.text.split())[:80]} ({why})"
+        return (
+            f"warp {team.warp} of block {block}"
+            + (f" and {blocks - 1} more" if blocks > 1 else "")
+            + (f", line {ins.line}: {' '.join(ins.text.split())[:80]} ({why})")
         )
 
     def gather_stats(self) -> None:

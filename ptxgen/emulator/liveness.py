@@ -10,6 +10,7 @@ from .syntax import Instruction
 if TYPE_CHECKING:
     from .program import Program
 
+
 def unproven(program: Program) -> set[int]:
     """Slots of the registers for which some path leads to a read without a full write before it.
 

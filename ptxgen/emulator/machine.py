@@ -82,9 +82,7 @@ class Machine:
         """A module from its text; ParseError or UnsupportedError when it cannot be run."""
         return Module(ptx, self.memory)
 
-    def launch(
-        self, module: Module, entry: str, grid: Any, block: Any, params: bytes, shared_bytes: int = 0
-    ) -> Stats:
+    def launch(self, module: Module, entry: str, grid: Any, block: Any, params: bytes, shared_bytes: int = 0) -> Stats:
         """Runs a kernel to its end. `params`: each .param at its natural alignment from offset 0."""
         kernel: Entry = module[entry]
         grid = dims("grid", grid, (2**31 - 1, 65535, 65535))
@@ -133,7 +131,9 @@ def launch(
     buffers: list[tuple[np.ndarray[Any, Any], int]] = []
     for i, (value, p) in enumerate(zip(args, kernel.parameters, strict=True)):
         if isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic):
-            raise InputError(f"argument {i} ({p.name}, .{p.type}) is a Python {type(value).__name__}: use a NumPy scalar")
+            raise InputError(
+                f"argument {i} ({p.name}, .{p.type}) is a Python {type(value).__name__}: use a NumPy scalar"
+            )
         if p.array and isinstance(value, (np.ndarray, np.void)):
             data = value.tobytes()
         elif isinstance(value, np.ndarray):

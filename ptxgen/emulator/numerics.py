@@ -83,7 +83,9 @@ def round_to(x: Array, kind: str, mode: str = "rn") -> Array:
     bits = down.view(np.uint32)
     high = (bits >> np.uint32(16)).astype(np.uint16)
     inexact = ((bits & np.uint32(0xFFFF)) != 0) | (down.astype(F64) != x)
-    away = inexact & np.isfinite(x) & ((x > 0) if mode == "rp" else (x < 0) if mode == "rm" else np.zeros(x.shape, bool))
+    away = (
+        inexact & np.isfinite(x) & ((x > 0) if mode == "rp" else (x < 0) if mode == "rm" else np.zeros(x.shape, bool))
+    )
     high = high + away.astype(np.uint16)
     return np.where(np.isnan(x), np.uint16(0x7FFF), high).astype(np.uint16).view(BF16)
 
@@ -199,14 +201,14 @@ def fraction_to_f64(x: Fraction, mode: str) -> float:
     whole = scaled.numerator // scaled.denominator
     rest = scaled - whole
     up = {
-        "rn": rest > Fraction(1, 2) or rest == Fraction(1, 2) and whole & 1 == 1,
+        "rn": rest > Fraction(1, 2) or (rest == Fraction(1, 2) and whole & 1 == 1),
         "rz": False,
         "rp": rest > 0 and sign > 0,
         "rm": rest > 0 and sign < 0,
     }[mode]
     whole += up
     if whole.bit_length() + unit > 1024:
-        inward = mode == "rz" or mode == "rp" and sign < 0 or mode == "rm" and sign > 0
+        inward = mode == "rz" or (mode == "rp" and sign < 0) or (mode == "rm" and sign > 0)
         return sign * (float(np.finfo(F64).max) if inward else math.inf)
     return sign * math.ldexp(whole, unit)
 

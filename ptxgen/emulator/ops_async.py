@@ -28,7 +28,7 @@ Mask = NDArray[np.bool_] | None
 class Copy:
     """One cp.async of one team: element positions of the lanes that take part."""
 
-    __slots__ = ("touch", "lanes", "to", "source", "sizes", "unit", "count", "group", "done")
+    __slots__ = ("count", "done", "group", "lanes", "sizes", "source", "to", "touch", "unit")
 
     def __init__(
         self, touch: Touch, lanes: Array, to: Array, source: Array, sizes: Array | None, unit: int, count: int,
@@ -113,10 +113,7 @@ def cp_async(b: Builder, ins: Instruction) -> Step:
             if skip.any():
                 sizes = np.where(skip, 0, size)
         place = shared(c, to, m, unit)
-        if place.lanes is None:
-            index = place.index[lanes] + place.shift
-        else:
-            index = place.index + place.shift
+        index = place.index[lanes] + place.shift if place.lanes is None else place.index + place.shift
         if sizes is None:
             got = globally(c, source, m, unit)
             origin = (got.index[lanes] if got.lanes is None else got.index) + got.shift

@@ -86,7 +86,8 @@ def apply(op: str, kind: str, old: Array, x: Array, y: Array | None, ftz: bool) 
         return old ^ x
     if op == "exch":
         return x
-    assert op == "cas" and y is not None
+    assert op == "cas"
+    assert y is not None
     return np.where(old == x, y, old)
 
 
@@ -152,9 +153,7 @@ def make(b: Builder, ins: Instruction, returns: bool) -> Step:
     return step
 
 
-def in_turn(
-    engine: Any, op: str, kind: str, arena: Array, where: Array, x: Array, y: Array | None, ftz: bool
-) -> Array:
+def in_turn(engine: Any, op: str, kind: str, arena: Array, where: Array, x: Array, y: Array | None, ftz: bool) -> Array:
     """Lanes that meet at one place follow one another; what each found there."""
     n = len(where)
     order = engine.generator.permutation(n)

@@ -34,7 +34,7 @@ def compare(name: str, kind: str, a: Array, c: Array, out: Array) -> None:
     elif name in _OPPOSITE:
         _OPPOSITE[name](a, c, out)
         np.logical_not(out, out)
-    elif name == "neu" or name == "ne" and kind not in FLOATS:
+    elif name == "neu" or (name == "ne" and kind not in FLOATS):
         np.not_equal(a, c, out)
     elif name == "ne":
         out[...] = (a < c) | (a > c)

@@ -85,7 +85,7 @@ def int_to_float(to: str, source: str, mode: str, sat: bool) -> Any:
     big = SIZES[source] == 8
 
     def body(x: Array) -> Array:
-        if to == "f64" and mode == "rn" or not big:
+        if (to == "f64" and mode == "rn") or not big:
             exact = x.astype(np.float64)
         else:
             # the high and low halves are exact; their sum is rounded to odd
@@ -107,7 +107,7 @@ def int_to_float(to: str, source: str, mode: str, sat: bool) -> Any:
 def float_to_int(to: str, source: str, mode: str, ftz: bool) -> Any:
     dtype = int_dtype(to)
     low, high = limits(to)
-    nan = 1 << (8 * SIZES[to] - 1) if SIZES[to] == 8 or source == "f64" and SIZES[to] == 4 else 0
+    nan = 1 << (8 * SIZES[to] - 1) if SIZES[to] == 8 or (source == "f64" and SIZES[to] == 4) else 0
     if to in SIGNED:
         nan = -nan
 
@@ -237,5 +237,3 @@ def pairs(b: Builder, ins: Instruction, to: str, source: str) -> Step:
         out[1::2], out[::2] = body(v[upper]), body(v[lower])
 
     return into(b, dst, pack)
-
-

@@ -20,8 +20,8 @@ from .numerics import (
     fma64,
     round_to,
     saturate,
-    two_sum,
     to_odd,
+    two_sum,
     wide,
 )
 from .registry import Step, instruction
@@ -196,7 +196,7 @@ def div(b: Builder, ins: Instruction) -> Step:
 
     def compute(v: list[Array], out: Array) -> None:
         a, c = s.load(v[x]), s.load(v[y])
-        if s.mode == "rn" or base == "f64" and s.mode == "rn":
+        if s.mode == "rn" or (base == "f64" and s.mode == "rn"):
             s.store(a / c, out)
         elif base == "f64":
             s.store(exactly("div", s.mode, a, c), out)

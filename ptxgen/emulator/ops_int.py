@@ -26,7 +26,7 @@ def unsigned(kind: str) -> str:
 @instruction("add", "sub")
 def add(b: Builder, ins: Instruction) -> Step:
     kind = ins.mods[-1] if ins.mods else ""
-    if kind in FLOATS or kind in PACKED and kind[0] in "fb":
+    if kind in FLOATS or (kind in PACKED and kind[0] in "fb"):
         return ops_float.add(b, ins)
     if "cc" in ins.mods:
         return carry(b, ins)

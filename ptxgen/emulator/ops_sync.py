@@ -118,5 +118,3 @@ def reduction(b: Builder, ins: Instruction, how: str) -> Step:
         np.copyto(c.v[dst], result, where=mask, casting="unsafe")
 
     return arrival(b, ins, operands, True, vote, finish)
-
-

@@ -43,8 +43,24 @@ FALL, BRANCH, EXIT, WARP, BLOCKING = range(5)
 class Block:
     """Steps that run one after another, and what follows them."""
 
-    __slots__ = ("steps", "end", "ins", "target", "guard", "negated", "uniform", "aligned", "members", "step",
-                 "lanes", "warps", "contents", "first", "polls", "check")  # fmt: skip
+    __slots__ = (
+        "aligned",
+        "check",
+        "contents",
+        "end",
+        "first",
+        "guard",
+        "ins",
+        "lanes",
+        "members",
+        "negated",
+        "polls",
+        "step",
+        "steps",
+        "target",
+        "uniform",
+        "warps",
+    )  # fmt: skip
 
     def __init__(self, first: int) -> None:
         self.steps: list[Step] = []
@@ -149,7 +165,7 @@ class Program:
                 else:
                     block.end = WARP if kind == "warp" else BLOCKING
                     block.ins, block.step = ins, self.finished(body)
-                    block.aligned = "aligned" in ins.mods or ins.op == "bar" and ins.mods[:1] != ("warp",)
+                    block.aligned = "aligned" in ins.mods or (ins.op == "bar" and ins.mods[:1] != ("warp",))
                     block.members = body["members"]
                 block.guard, block.negated, block.check = body["guard"], ins.negated, body["guard_check"]
         # a position past the end: falling off it means leaving
@@ -251,10 +267,7 @@ class Program:
             p = c.v[guard]
             if m is None:
                 m = c.alive
-            if negated:
-                q = ~p if m is None else m & ~p
-            else:
-                q = p.copy() if m is None else m & p
+            q = (~p if m is None else m & ~p) if negated else p.copy() if m is None else m & p
             k = count_nonzero(q)
             if k == c.count:
                 step(c, None)

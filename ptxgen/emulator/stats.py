@@ -16,7 +16,19 @@ _SPECIAL_OPS = {"rcp", "sqrt", "rsqrt", "sin", "cos", "lg2", "ex2", "tanh"}
 
 def instruction_class(op: str, mods: tuple[str, ...]) -> str:
     """The execution pipe that an instruction belongs to, in words."""
-    if op in ("ld", "st", "ldu", "red", "atom", "prefetch", "prefetchu", "ldmatrix", "stmatrix", "multimem", "st.async"):
+    if op in (
+        "ld",
+        "st",
+        "ldu",
+        "red",
+        "atom",
+        "prefetch",
+        "prefetchu",
+        "ldmatrix",
+        "stmatrix",
+        "multimem",
+        "st.async",
+    ):
         space = next((m.split("::")[0] for m in mods if m.split("::")[0] in
                       ("global", "shared", "param", "const", "local")), "generic")  # fmt: skip
         kind = "atomic" if op in ("red", "atom") else "store" if op in ("st", "stmatrix") else "load"

@@ -27,7 +27,7 @@ Mask = NDArray[np.bool_] | None
 class AddressInfo:
     """What is known of the addresses in one register: extremes, alignment, positions in an arena."""
 
-    __slots__ = ("lo", "hi", "ored", "index", "elements", "start", "end")
+    __slots__ = ("elements", "end", "hi", "index", "lo", "ored", "start")
 
     def __init__(self, lo: int, hi: int, ored: int, index: Array) -> None:
         self.lo, self.hi, self.ored, self.index = lo, hi, ored, index

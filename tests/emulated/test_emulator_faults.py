@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from emulator_kernels import launch, module, run
 
 from ptxgen.errors import (
     AsyncFault,
@@ -19,8 +20,6 @@ from ptxgen.errors import (
     UninitialisedFault,
     UnsupportedError,
 )
-
-from emulator_kernels import launch, module, run
 
 SHARED = ".shared .align 16 .b8 sm[4096];"
 #: %r0 thread, %r1 its word of `sm`, %r2 the word of the thread opposite in a block of 64
@@ -123,9 +122,12 @@ def test_uninitialised_register_on_one_path():
 
 def test_uninitialised_shared():
     x = np.zeros(64, np.int32)
-    body = ADDRESSES + """
+    body = (
+        ADDRESSES
+        + """
     setp.lt.u32 %p0, %r0, LIMIT; @%p0 st.shared.u32 [%r1], %r0; bar.sync 0; ld.shared.u32 %r4, [%r2];
     mad.wide.u32 %d0, %r0, 4, %q0; st.global.u32 [%d0], %r4;"""
+    )
     run(body.replace("LIMIT", "64"), x, block=64, extra=SHARED)
     assert (x == np.arange(64) ^ 32).all()
     with pytest.raises(UninitialisedFault, match="nobody had written") as caught:
@@ -136,8 +138,11 @@ def test_uninitialised_shared():
 
 def test_uninitialised_shared_may_be_loaded_and_dropped():
     x = np.zeros(64, np.int32)
-    body = ADDRESSES + """ld.shared.u32 %r4, [%r1]; MORE
+    body = (
+        ADDRESSES
+        + """ld.shared.u32 %r4, [%r1]; MORE
     mad.wide.u32 %d0, %r0, 4, %q0; st.global.u32 [%d0], %r4;"""
+    )
     run(body.replace("MORE", "mov.u32 %r4, %r0;"), x, block=64, extra=SHARED)
     assert (x == np.arange(64)).all()
     with pytest.raises(UninitialisedFault):
@@ -171,15 +176,22 @@ def test_race(name, seed):
 
 def test_no_race_within_a_word():
     """Warps that write different bytes of the same words do not race."""
-    run("""mov.u32 %r0, %tid.x; mov.u32 %r9, sm; and.b32 %r1, %r0, 31; shr.u32 %r2, %r0, 5; mad.lo.u32 %r3, %r1, 4, %r2;
-    add.u32 %r3, %r3, %r9; st.shared.u8 [%r3], %r0; bar.sync 0; ld.shared.u16 %h0, [%r9];""", block=64, extra=SHARED)
+    run(
+        """mov.u32 %r0, %tid.x; mov.u32 %r9, sm; and.b32 %r1, %r0, 31; shr.u32 %r2, %r0, 5; mad.lo.u32 %r3, %r1, 4, %r2;
+    add.u32 %r3, %r3, %r9; st.shared.u8 [%r3], %r0; bar.sync 0; ld.shared.u16 %h0, [%r9];""",
+        block=64,
+        extra=SHARED,
+    )
 
 
 def test_race_between_partial_barriers():
     """Two warps meet at a barrier of their own; the third never did."""
-    body = ADDRESSES + """shr.u32 %r6, %r0, 5; setp.eq.u32 %p0, %r6, 2; st.shared.u32 [%r1], %r0; @%p0 bra.uni LAST;
+    body = (
+        ADDRESSES
+        + """shr.u32 %r6, %r0, 5; setp.eq.u32 %p0, %r6, 2; st.shared.u32 [%r1], %r0; @%p0 bra.uni LAST;
     bar.sync 1, 64; ld.shared.u32 %r4, [%r2]; bra.uni END;
     LAST: NEED ld.shared.u32 %r4, [%r9]; END: THERE"""
+    )
     run(body.replace("NEED", "bar.sync 2, 96;").replace("THERE", "setp.ne.u32 %p1, %r6, 2; @%p1 bar.arrive 2, 96;"),
         block=96, extra=SHARED)  # fmt: skip
     with pytest.raises(RaceFault):

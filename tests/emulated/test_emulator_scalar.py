@@ -258,11 +258,11 @@ def rounded(x: Fraction, digits: int, low: int, high: int, mode: str = "rn") -> 
     unit = Fraction(2) ** (max(e, low) - digits + 1)
     whole = x // unit
     rest = x - whole * unit
-    up = {"rn": rest * 2 > unit or rest * 2 == unit and whole % 2, "rz": False, "rp": rest and sign > 0, "rm": rest and sign < 0}[mode]  # fmt: skip
+    up = {"rn": rest * 2 > unit or (rest * 2 == unit and whole % 2), "rz": False, "rp": rest and sign > 0, "rm": rest and sign < 0}[mode]  # fmt: skip
     whole += 1 if up else 0
     value = whole * unit
     if value >= Fraction(2) ** (high + 1):
-        inward = mode == "rz" or mode == "rp" and sign < 0 or mode == "rm" and sign > 0
+        inward = mode == "rz" or (mode == "rp" and sign < 0) or (mode == "rm" and sign > 0)
         return sign * (float((2 - Fraction(2) ** (1 - digits)) * Fraction(2) ** high) if inward else math.inf)
     return sign * float(value)
 
@@ -408,7 +408,7 @@ def test_minimum_and_maximum(op):
 COMPARE = {
     "eq": lambda a, b: a == b, "ne": lambda a, b: a < b or a > b, "lt": lambda a, b: a < b, "le": lambda a, b: a <= b,
     "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b, "equ": lambda a, b: not (a < b or a > b),
-    "neu": lambda a, b: not a == b, "ltu": lambda a, b: not a >= b, "leu": lambda a, b: not a > b,
+    "neu": lambda a, b: a != b, "ltu": lambda a, b: not a >= b, "leu": lambda a, b: not a > b,
     "gtu": lambda a, b: not a <= b, "geu": lambda a, b: not a < b, "num": lambda a, b: a == a and b == b,
     "nan": lambda a, b: not (a == a and b == b),
 }  # fmt: skip
@@ -461,7 +461,7 @@ def test_float_to_integer(to, source):
         got = compute(code, f"u{width // 8}", arg)
         for g, t in zip(got.tolist(), x.astype("f8").tolist(), strict=True):
             if math.isnan(t):
-                want = 1 << bits - 1 if bits == 64 or source == "f64" and bits == 32 else 0
+                want = 1 << bits - 1 if bits == 64 or (source == "f64" and bits == 32) else 0
             elif math.isinf(t):
                 want = high if t > 0 else low
             else:
