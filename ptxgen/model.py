@@ -25,17 +25,19 @@ from ptxgen.errors import CorruptError, DeviceError, InputError, SchemaError, Un
 from ptxgen.features import NAMES, features
 from ptxgen.measurement import Measurement
 from ptxgen.problem import Gemm, Problem
-from ptxgen.space import candidates
+from ptxgen.space import Candidates, candidates
 
 Floats = NDArray[np.float32]
+Rows = NDArray[np.intp]
 
 FORMAT = 1  #: version of the metadata; a newer one is refused
-TREES, DEPTH, RATE, BINS = 120, 6, 0.12, 256
+TREES, DEPTH, RATE, BINS = 100, 6, 0.15, 256
 SEED = 7
 TRAIN_THREADS = 2  #: fixed, because the order of a histogram's sums follows it
 FOLDS = 3
 FACTOR = 3.0  #: the search drops what the clock puts this far behind its best
-LIMIT = 120_000  #: and never scores more than this, the best by the clock: what 200 ms allow on two cores
+LIMIT = 80_000  #: if more is left than this, which is what 200 ms allow on two cores, one of each kin is scored first,
+FINALISTS = 2_000  #: then all of the kin of so many
 CHUNK = 1 << 15  #: rows scored at a time: a matrix larger than the cache costs more to allocate than to fill
 
 #: what time is measured against: nothing, the problem's roofline, the analytic clock
@@ -46,8 +48,8 @@ TARGETS = ("time", "roofline", "clock")
 class Search:
     """What an exhaustive search did: ``best`` as (configuration, predicted microseconds), fastest first.
 
-    ``total``: legal candidates; ``scored``: of them by the model; ``factor``: those were that the clock puts within so
-    many times its best.
+    ``total``: legal candidates; ``scored``: how many the model saw; ``factor``: the clock puts the rest at more than so
+    many times its best, or they are kin of worse ones.
     """
 
     best: list[tuple[Config, float]]
@@ -126,7 +128,7 @@ class Model:
         """
         if target and target not in TARGETS:
             raise InputError(f"target is {target!r}; it must be one of {', '.join(TARGETS)}")
-        rows = _Rows.gather(measurements, device)
+        rows = _Training.gather(measurements, device)
         if not len(rows.log_us):
             raise InputError(
                 f"measurements hold no usable row for {device.name} ({rows.skipped} skipped): a row must be ok, of"
@@ -173,13 +175,20 @@ class Model:
         d = self._own(device)
         c = candidates(problem, d)
         us = clock.predict(problem, c, d)
-        total, factor = len(c), float("inf")
+        total = scored = len(c)
+        factor = float("inf")
         if self.trained and not exhaustive:
-            kept, factor = bounded(us)
-            c, us = c.take(kept), us[kept]
+            near = np.flatnonzero(us <= FACTOR * us.min()) if total else np.zeros(0, np.intp)
+            scored, factor = len(near), FACTOR
+            if scored > LIMIT:
+                leaders, factor = _leaders(c, us, near)
+                first = self._score(problem, c.take(leaders), d, us[leaders])
+                near = _kin_of(c, near, leaders[fastest(first, FINALISTS)])
+                scored = len(leaders) + len(near)
+            c, us = c.take(near), us[near]
         us = self._score(problem, c, d, us)
         best = [(c.row(int(i)), float(us[i])) for i in fastest(us, k)]
-        return Search(best, total, len(c), factor)
+        return Search(best, total, scored, factor)
 
     def rank(
         self, problem: Problem, device: Device | None = None, k: int = 100, *, exhaustive: bool = False
@@ -232,37 +241,39 @@ class Model:
         values = {n: v for n, v in meta.items() if n in names}
         values["error"] = float("nan") if values.get("error") is None else values["error"]
         values["commits"] = tuple(values.get("commits", ()))
-        device = Device(**meta["device"])
-        now = _probe(device)
-        if not np.allclose(now, meta["probe"], rtol=1e-3, atol=1e-3):
-            changed = sorted(
-                {
-                    NAMES[i % len(NAMES)]
-                    for i, (a, b) in enumerate(zip(now, meta["probe"], strict=True))
-                    if abs(a - b) > 1e-3 * (1 + abs(b))
-                }
-            )
+        try:
+            device = Device(**meta["device"])
+        except TypeError as e:
+            raise SchemaError(f"{folder} describes a device otherwise than this ptxgen: {e}") from e
+        seen, now = np.array(meta["probe"]), np.array(_probe(device))
+        same = len(seen) == len(now)
+        changed = np.flatnonzero(np.abs(now - seen) > 1e-3 * (1 + np.abs(seen))) if same else np.zeros(0, np.intp)
+        if not same or len(changed):
+            which = ", ".join(sorted({NAMES[i % len(NAMES)] for i in changed})) or "their number"
             raise SchemaError(
-                f"{folder} was trained on features that are computed otherwise now: {', '.join(changed)};"
-                " train it again"
+                f"{folder} was trained on features that are computed otherwise now: {which}; train it again"
             )
         return cls(device, Facts(**values), booster)
 
 
-def bounded(us: Floats) -> tuple[NDArray[np.intp], float]:
-    """The rows that the clock puts within FACTOR of its best, LIMIT of them at the most; and how far that reaches."""
-    if not len(us):
-        return np.zeros(0, np.intp), float("inf")
-    least = us.min()
-    bound = FACTOR * least
-    kept = np.flatnonzero(us <= bound)
-    if len(kept) > LIMIT:
-        bound = np.partition(us, LIMIT - 1)[LIMIT - 1]
-        kept = np.flatnonzero(us <= bound)[:LIMIT]
-    return kept, float(bound / least)
+def _leaders(c: Candidates, us: Floats, near: Rows) -> tuple[Rows, float]:
+    """Of the rows ``near``, one of each kin, LIMIT at the most, the best by the clock; and how far they reach."""
+    leaders = near[c.base.leads[c.rows[near]]]
+    if len(leaders) <= LIMIT:
+        return leaders, FACTOR
+    bound = np.partition(us[leaders], LIMIT - 1)[LIMIT - 1]
+    return leaders[us[leaders] <= bound][:LIMIT], float(bound / us.min())
 
 
-def fastest(us: Floats, k: int) -> NDArray[np.intp]:
+def _kin_of(c: Candidates, near: Rows, chosen: Rows) -> Rows:
+    """The rows of ``near`` whose kin and slices are those of a row of ``chosen``."""
+    kins = int(c.base.kin.max()) + 1
+    wanted = np.zeros((len(c.cells), kins), bool)
+    wanted[c.cell[chosen], c.base.kin[c.rows[chosen]]] = True
+    return near[wanted[c.cell[near], c.base.kin[c.rows[near]]]]
+
+
+def fastest(us: Floats, k: int) -> Rows:
     """The indices of the ``k`` smallest, in order; of equals the first."""
     k = min(max(k, 0), len(us))
     if k == 0:
@@ -309,7 +320,7 @@ def _clock_of(d: Device) -> str:
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _Training:
     """Training data: one row a measurement, ``group`` the index of its problem."""
 
     x: Floats
@@ -321,7 +332,7 @@ class _Rows:
     commits: frozenset[str]
 
     @classmethod
-    def gather(cls, measurements: Iterable[Measurement], d: Device) -> _Rows:
+    def gather(cls, measurements: Iterable[Measurement], d: Device) -> _Training:
         by_problem: dict[Problem, list[tuple[Config, float]]] = {}
         commits, skipped = set(), 0
         for m in measurements:

@@ -86,7 +86,8 @@ class Base:
     """The legal rows of a class of problems without what extents decide.
 
     ``problem``: a stand-in of the class, with neutral extents; ``tile``: for each row the index of its (ml, nl, u)
-    in ``tiles``; ``rejected``: rule index -> rejected rows by tile, of ``rows`` enumerated a tile.
+    in ``tiles``; ``rejected``: rule index -> rejected rows by tile. Rows of one ``kin`` differ in ks and stages only,
+    which no clock tells apart; one of each kin ``leads``.
     """
 
     problem: Gemm
@@ -95,6 +96,8 @@ class Base:
     tile: NDArray[np.intp]
     tiles: Columns
     rejected: Mapping[int, Ints]
+    kin: NDArray[np.intp]
+    leads: NDArray[np.bool_]
 
 
 def base(p: Gemm, d: Device) -> Base:
@@ -133,7 +136,21 @@ def _base(dtype: str, compute: str, layout: str, vectors: tuple[int, int, int], 
     keep = broken < 0
     kept = Columns({n: v[keep] for n, v in values.items()}, int(keep.sum())).replace(vec_c=vectors[2], raster=8)
     kept = kept.replace(vec_c=width_c(p, kept, geometry(p, kept)))
-    return Base(p, d, kept, _tile_index(kept), tiles, rejected)
+    kin, leads = _kin(kept)
+    return Base(p, d, kept, _tile_index(kept), tiles, rejected, kin, leads)
+
+
+def _kin(c: Columns) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """(group of rows that differ in ks and stages only, whether a row leads its group: three stages, one set)."""
+    key = np.zeros(len(c), np.int64)
+    for name in ("ms", "ns", "ml", "nl", "u", "kl", "copy_a", "keep_a", "copy_b", "keep_b"):
+        values = np.array(AXIS[name].values)
+        key = key * len(values) + np.searchsorted(values, c.columns[name])
+    _, kin = np.unique(key, return_inverse=True)
+    order = np.lexsort((c.ks, np.abs(c.stages - AXIS["stages"].default), kin))
+    leads = np.zeros(len(c), bool)
+    leads[order[np.unique(kin[order], return_index=True)[1]]] = True
+    return kin, leads
 
 
 def _lanes(values: Mapping[str, Ints]) -> Ints:
