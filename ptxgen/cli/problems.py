@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ptxgen.problem import Problem
 
 #: what the emulated device, an interpreter, measures in two minutes
-EMULATED_BUDGET = {"samples": 6, "search": 6, "refine_rounds": 1, "refine": 6, "keep": 1, "final": 1}
+EMULATED_BUDGET = {"samples": 42, "search": 8, "refine_rounds": 1, "refine": 8, "keep": 1, "final": 1}
 
 
 def _select(problem: Problem, device: Device, database: Database | None, config: str | None) -> Selection:
@@ -95,7 +95,7 @@ def select(
 def emit(target: Target, config: Forced = None) -> Answer:
     """Print the PTX that computes a problem. Needs no GPU: --device h200."""
     from ptxgen import report
-    from ptxgen.plan import Plan
+    from ptxgen.generate import plan_for
     from ptxgen.render import render
 
     cases = target.cases()
@@ -104,7 +104,7 @@ def emit(target: Target, config: Forced = None) -> Answer:
     [case], device = cases, target.find_device()
     with target.reading() as database:
         selection = _select(case.problem, device, database, config)
-    plan = Plan(case.problem, selection.config, device)
+    plan = plan_for(case.problem, selection.config, device)
     source = render(plan)
     document = {
         "command": "emit", "device": device.name, **report.selection_fields(case, selection),

@@ -44,13 +44,13 @@ def import_(
     """Take in exported results, all or nothing; the better of two winners stays."""
     from ptxgen.database import Database
     from ptxgen.device import device
-    from ptxgen.plan import Plan
+    from ptxgen.generate import plan_for
     from ptxgen.render import render
     from ptxgen.report import pairs_text
     from ptxgen.shipped import import_text
 
     def current(name: str, problem: Problem, config: Config) -> str:
-        return render(Plan(problem, config, device(name))).digest
+        return render(plan_for(problem, config, device(name))).digest
 
     with Database(options.path) as database:
         counts = import_text(database, path, current)
