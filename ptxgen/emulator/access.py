@@ -92,8 +92,9 @@ def info_of(c: Team, site: Site, base: Array | int) -> AddressInfo:
     return found
 
 
-def active(c: Team, m: Mask) -> Mask:
-    return m if m is not None else c.alive
+def active(c: Team, m: Mask) -> Array:
+    """The lanes that execute, as booleans."""
+    return c.live() if m is None else m
 
 
 def misaligned(c: Team, site: Site, at: Array, lanes: Array) -> None:

@@ -250,7 +250,7 @@ class Builder:
         return self.keys.setdefault("zero", len(self.keys)), zero, value
 
 
-Compute = Callable[[list[Array], Array], None]
+Compute = Callable[[list[Array], Array], object]
 
 
 def into(b: Builder, dst: int, compute: Compute) -> Step:

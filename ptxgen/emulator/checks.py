@@ -80,7 +80,7 @@ class Checks:
         self.valid_pages = 0
         self.valid: Array | None = None
         self.valid_views: dict[int, Array] = {}
-        self.dirty = False
+        self.dirty = 0  # pages written since somebody last looked
         if options.uninitialised:
             self.valid = np.zeros(len(chunk.shared), np.uint8)
             self.valid_views = typed_views(self.valid)
@@ -101,13 +101,15 @@ class Checks:
             return
         for unit, at in words(positions, size):
             self.valid_views[unit][at] = FULL[unit]
-        self.dirty = True
+        self.dirty |= pages
 
     def refresh(self, pages: int) -> None:
         """Looks whether pages have become wholly defined in every block."""
         assert self.valid is not None
-        self.dirty = False
-        todo = pages & ~self.valid_pages
+        todo = pages & self.dirty & ~self.valid_pages
+        self.dirty &= ~todo
+        if not todo:
+            return
         first = (todo & -todo).bit_length() - 1
         last = todo.bit_length()
         per_block = self.valid.reshape(self.chunk.blocks, -1)[:, first << PAGE : last << PAGE]
@@ -121,7 +123,7 @@ class Checks:
         A load makes its registers undefined there, for the lanes concerned (`slots`: one a piece of
         the access); anything else faults at once.
         """
-        if self.dirty:
+        if self.dirty & touch.pages:
             self.refresh(touch.pages)
             if not touch.pages & ~self.valid_pages:
                 return

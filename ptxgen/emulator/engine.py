@@ -309,10 +309,10 @@ class Engine:
         if blk.members is not None and not blk.aligned:
             wanted = c.v[blk.members]
             bits = np.broadcast_to(wanted, (c.n,)).reshape(-1, 32)
-            first = bits[np.arange(len(bits)), here.argmax(axis=1)]
-            named = (first[:, None] >> np.arange(32, dtype=np.uint32)) & 1 != 0
+            every = np.bitwise_or.reduce(np.where(here, bits, np.uint32(0)), axis=1)
+            named = (every[:, None] >> np.arange(32, dtype=np.uint32)) & np.uint32(1) != 0
             live = live & named
-        missing = (live & ~here).any(axis=1) & here.any(axis=1)
+        missing: Array = (live & ~here).any(axis=1) & here.any(axis=1)
         if not missing.any():
             return m
         return (here & ~missing[:, None]).reshape(-1)

@@ -42,8 +42,7 @@ def places(c: Team, site: Site, m: Mask, unit: int) -> list[tuple[dict[int, Arra
     elif site.space == "global":
         take(memory.views, globally(c, site, m, unit))
     else:
-        mask = active(c, m)
-        lanes = np.arange(c.n) if mask is None else np.flatnonzero(mask)
+        lanes = np.flatnonzero(active(c, m))
         at = site.addresses(c, lanes)
         mine = is_generic_shared(at)
         if mine.any():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
@@ -198,7 +199,8 @@ def slct(b: Builder, ins: Instruction) -> Step:
 def testp(b: Builder, ins: Instruction) -> Step:
     what, kind = ins.mods
     x = b.src(ins.operands[1], kind)
-    tiny = np.finfo(FLOAT[kind]).tiny
+    finfo: Any = ml_dtypes.finfo
+    tiny: Any = finfo(FLOAT[kind]).tiny
 
     def compute(v: list[Array], out: Array) -> None:
         a = v[x]

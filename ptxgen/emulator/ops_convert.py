@@ -14,6 +14,7 @@ from .syntax import SIZES, Instruction
 
 _ROUND_INT: dict[str, Any] = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 _MODES = {"rn", "rz", "rm", "rp", "rna", *_ROUND_INT}
+finfo: Any = ml_dtypes.finfo
 FP8: dict[str, Any] = {"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
 
 
@@ -52,10 +53,8 @@ def cvt(b: Builder, ins: Instruction) -> Step:
             value = value.view(np.uint16)
         np.copyto(out, value, casting="unsafe")
 
-    if to not in FLOAT and source not in FLOAT and not sat and SIZES[to] <= SIZES[source]:
-        # the commonest: keep or drop the high part
-        if SIZES[to] == SIZES[source]:
-            return into(b, dst, lambda v, out: np.copyto(out, v[src], casting="unsafe"))
+    if to not in FLOAT and source not in FLOAT and not sat and SIZES[to] == SIZES[source]:
+        return into(b, dst, lambda v, out: np.copyto(out, v[src], casting="unsafe"))
     return into(b, dst, compute)
 
 
@@ -73,7 +72,7 @@ def int_to_int(to: str, source: str, sat: bool) -> Any:
     low, high = limits(to)
     s_low, s_high = limits(source)
 
-    def body(x: Array) -> Array:
+    def body(x: Array) -> Any:
         if sat:
             x = np.clip(x, np.array(max(low, s_low), x.dtype), np.array(min(high, s_high), x.dtype))
         return x.astype(dtype)
@@ -96,7 +95,8 @@ def int_to_float(to: str, source: str, mode: str, sat: bool) -> Any:
                 lost = (high - near) + low
                 shift = {"rz": (near > 0) & (lost < 0) | (near < 0) & (lost > 0), "rm": lost < 0, "rp": lost > 0}[mode]
                 toward = {"rz": 0.0, "rm": -np.inf, "rp": np.inf}[mode]
-                return np.where(shift, np.nextafter(near, toward), near)
+                moved: Array = np.where(shift, np.nextafter(near, toward), near)
+                return moved
             exact = add_odd(high, low)
         out = round_to(np.asarray(exact), to, mode)
         return saturate(out) if sat else out
@@ -137,7 +137,7 @@ def float_to_float(to: str, source: str, mode: str, ftz: bool, sat: bool, relu: 
         if ftz and to == "f32":
             out = flush(out, "f32")
         if finite:
-            big = ml_dtypes.finfo(FLOAT[to]).max
+            big: Any = finfo(FLOAT[to]).max
             out = np.where(np.isinf(out), np.copysign(np.array(big, FLOAT[to]), out), out)
         if sat:
             out = saturate(out)
@@ -161,6 +161,7 @@ def tf32(b: Builder, ins: Instruction, source: str) -> Step:
     def compute(v: list[Array], out: Array) -> None:
         word = v[x]
         nan = (word & np.uint32(0x7FFFFFFF)) > 0x7F800000
+        add: Any
         if away:
             add = np.uint32(0x1000)
         elif truncate:
@@ -182,7 +183,7 @@ def tf32(b: Builder, ins: Instruction, source: str) -> Step:
 def to_fp8(x: Array, kind: str) -> Array:
     """float32 or float16 to fp8 bits, to nearest even, clamped to the largest finite number."""
     dtype = FP8[kind]
-    big = float(ml_dtypes.finfo(dtype).max)
+    big = float(finfo(dtype).max)
     a = np.clip(x.astype(np.float32), -big, big)
     bits = a.astype(dtype).view(np.uint8)
     return np.where(np.isnan(x), np.uint8(0x7F), bits)

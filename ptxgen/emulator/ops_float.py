@@ -143,7 +143,7 @@ def fma(b: Builder, ins: Instruction) -> Step:
     def compute(v: list[Array], out: Array) -> None:
         a, c, d = s.load(v[x]), s.load(v[y]), s.load(v[z])
         if base == "f64":
-            s.store(fma64(*(np.broadcast_to(t, out.shape) for t in (a, c, d)), s.mode), out)
+            s.store(fma64(np.broadcast_to(a, out.shape), c, d, s.mode), out)
             return
         product, d = wide(a) * wide(c), wide(d)
         exact = add_odd(product, d)
@@ -203,7 +203,7 @@ def div(b: Builder, ins: Instruction) -> Step:
         else:
             # the sign of what float64 lost, from the remainder
             q = wide(a) / wide(c)
-            lost = -fma64(*(np.broadcast_to(t, out.shape) for t in (q, wide(c), -wide(a)))) * np.sign(wide(c))
+            lost = -fma64(np.broadcast_to(q, out.shape), wide(c), -wide(a)) * np.sign(wide(c))
             s.store(round_to(to_odd(np.array(np.broadcast_to(q, out.shape)), lost), base, s.mode), out)
 
     return into(b, b.dst(ins.operands[0], s.kind), compute)

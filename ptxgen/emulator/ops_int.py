@@ -79,10 +79,10 @@ def carry_flag(c: Team) -> Array:
     found = c.state.get("carry")
     if found is None:
         found = c.state["carry"] = np.zeros(c.n, bool)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
-def high(kind: str, x: Array, y: Array) -> Array:
+def high(kind: str, x: Array, y: Array) -> Any:
     """The high half of a product."""
     bits = 8 * SIZES[kind]
     if bits < 64:
@@ -101,7 +101,7 @@ def high(kind: str, x: Array, y: Array) -> Array:
     return out.view(x.dtype)
 
 
-def products(b: Builder, ins: Instruction, kind: str) -> tuple[str, Callable[[list[Array], int, int, Array], None]]:
+def products(b: Builder, ins: Instruction, kind: str) -> tuple[str, Callable[[list[Array], int, int, Array], object]]:
     """Result type, and a function that writes the product into an array."""
     mode = next((m for m in ins.mods if m in ("lo", "hi", "wide")), "")
     if mode == "lo":
@@ -198,6 +198,7 @@ def mul24(b: Builder, ins: Instruction) -> Step:
 
     def compute(v: list[Array], out: Array) -> None:
         a, s = ((v[i].astype(np.int64) << 40) for i in src[:2])
+        product: Any
         if kind == "u32":
             product = ((a.view(np.uint64) >> np.uint64(40)) * (s.view(np.uint64) >> np.uint64(40))) >> np.uint64(shift)
         else:

@@ -60,7 +60,7 @@ def resolver(space: str) -> Callable[[Team, Site, Mask, int], Parts]:
 def generic(c: Team, site: Site, m: Mask, unit: int) -> Parts:
     """A generic address: each lane finds its space."""
     engine = c.chunk.engine
-    lanes = np.flatnonzero(c.live() if active(c, m) is None else active(c, m))
+    lanes = np.flatnonzero(active(c, m))
     at = site.addresses(c, lanes)
     if not len(lanes):
         return []
@@ -83,7 +83,7 @@ def generic(c: Team, site: Site, m: Mask, unit: int) -> Parts:
 
 
 def local(c: Team, site: Site, m: Mask, unit: int, base: int) -> tuple[dict[int, Array], Place]:
-    lanes = np.flatnonzero(c.live() if active(c, m) is None else active(c, m))
+    lanes = np.flatnonzero(active(c, m))
     return local_at(c, site, site.addresses(c, lanes) - base, lanes, unit)
 
 
@@ -205,7 +205,7 @@ def ld_param(b: Builder, ins: Instruction, kind: str, items: tuple[Operand, ...]
         site = Site(b, ins, address, "param", size * len(items), "read")
 
         def gather(c: Team, m: Mask) -> None:
-            lanes = np.flatnonzero(c.live() if active(c, m) is None else active(c, m))
+            lanes = np.flatnonzero(active(c, m))
             views, place = parameters_at(c, site, site.addresses(c, lanes), lanes, size)
             scatter(c.v, dsts, views[size], place, dtype)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Union
 
 #: bytes of each scalar type
 SIZES = {
@@ -120,7 +119,7 @@ class Sink:
     """``_``."""
 
 
-Operand = Union[Reg, Imm, Flt, Special, Sym, Name, Vec, Mem, Pair, Not, Neg, Sink]
+Operand = Reg | Imm | Flt | Special | Sym | Name | Vec | Mem | Pair | Not | Neg | Sink
 
 
 @dataclass(slots=True, eq=False)

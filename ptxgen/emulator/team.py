@@ -58,9 +58,9 @@ class Team:
         self.specials: dict[str, Array] = {}
         self.v: list[Array] = [self.make(view) for view in program.views]
         self.addresses: list[AddressInfo | None] = [None] * program.keys
-        self.written: list[Mask | bool] = [False] * program.tracked
+        self.written: list[Any] = [False] * program.tracked
 
-    def make(self, view: View | Array | str) -> Array:
+    def make(self, view: View | Array | str) -> Any:
         if isinstance(view, View):
             row = self.file[view.width][view.row]
             dtype = DTYPES[view.type]
@@ -197,7 +197,7 @@ class Team:
             if group is not None and np.count_nonzero(group) == self.count:
                 self.groups[at] = None
 
-    def warps(self, mask: Mask) -> Array:
+    def warps(self, mask: Mask) -> Any:
         """Per block of the chunk: whether any lane of the mask is in it."""
         if mask is None:
             mask = self.alive
