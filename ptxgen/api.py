@@ -191,9 +191,8 @@ def _launcher(runner: Runner, alpha: float, beta: float, swapped: bool) -> Calla
         if space is None:
             space = _workspaces[stream] = Workspace(on)
         w = space.address(launch)
-        for step, head, names, tail in steps:
-            at = (a, b, c, w) if names == "ABCW" else (c, w)
-            on.launch(kernel, step, head.pack(*at) + tail, stream)
+        for ready in steps:
+            on.launch(kernel, ready.step, ready.parameters(a, b, c, w), stream)
 
     return go
 

@@ -17,6 +17,8 @@ from ptxgen.reference import Array, shapes
 from ptxgen.render import render
 from ptxgen.source import Launch, Source, Step
 
+MAPS_KEPT = 256  #: sets of addresses whose tensor maps a step keeps
+
 
 def generate(problem: Gemm, config: Config, driver: Driver) -> tuple[Plan, Source]:
     """The plan and the PTX of ``config`` for the driver's device. ConfigError: it breaks a rule."""
@@ -56,6 +58,30 @@ class Workspace:
         self._parts.clear()
 
 
+class Prepared:
+    """A step all of whose parameters are packed but the leading addresses, ``names``, and the tensor maps."""
+
+    __slots__ = ("_driver", "_mapped", "_maps", "head", "names", "step", "tail")
+
+    def __init__(self, step: Step, head: struct.Struct, names: str, tail: bytes, driver: Driver) -> None:
+        self.step, self.head, self.names, self.tail, self._driver = step, head, names, tail, driver
+        self._mapped = bool(step.maps)
+        self._maps: dict[tuple[int, int, int, int], bytes] = {}
+
+    def parameters(self, a: int, b: int, c: int, w: int) -> bytes:
+        """The parameter buffer on these addresses; maps are encoded once for each set of them."""
+        at = (a, b, c, w) if self.names == "ABCW" else (c, w)
+        if not self._mapped:
+            return self.head.pack(*at) + self.tail
+        maps = self._maps.get((a, b, c, w))
+        if maps is None:
+            if len(self._maps) >= MAPS_KEPT:
+                self._maps.clear()
+            values: dict[str, int | float] = {"A": a, "B": b, "C": c, "W": w}
+            maps = self._maps[a, b, c, w] = self.step.pack_maps(self._driver.tensor_map, values)
+        return self.head.pack(*at) + self.tail + maps
+
+
 class Runner:
     """A kernel bound to a problem. AssembleError: the assembler rejected it."""
 
@@ -71,21 +97,20 @@ class Runner:
         plan, source = generate(problem, config, driver)
         return cls(driver, plan, driver.load(source), problem, workspace)
 
-    def prepare(self, alpha: float = 1.0, beta: float = 0.0) -> list[tuple[Step, struct.Struct, str, bytes]]:
-        """Each step with the format and the names of its leading addresses, and the rest of its parameters packed:
-        what is left to do for a launch on other addresses."""
+    def prepare(self, alpha: float = 1.0, beta: float = 0.0) -> list[Prepared]:
+        """Each step with what is left to do for a launch on other addresses."""
         out = []
         values: dict[str, int | float] = {"alpha": alpha, "beta": beta, "A": 0, "B": 0, "C": 0, "W": 0}
         for step in self.launch.steps:
             names = "".join(str(v) for kind, v in step.arguments if kind == "u64")
             head = struct.Struct(f"@{len(names)}Q")
-            out.append((step, head, names, step.pack(values)[head.size :]))
+            out.append(Prepared(step, head, names, step.pack(values)[head.size :], self.driver))
         return out
 
     def bind(self, a: int, b: int, c: int, alpha: float = 1.0, beta: float = 0.0) -> Callable[[], None]:
         """A call that launches every step on these addresses."""
-        at = {"A": a, "B": b, "C": c, "W": self.workspace.address(self.launch)}
-        steps = [(step, head.pack(*(at[n] for n in names)) + tail) for step, head, names, tail in self.prepare(alpha, beta)]
+        at = (a, b, c, self.workspace.address(self.launch))
+        steps = [(ready.step, ready.parameters(*at)) for ready in self.prepare(alpha, beta)]
         driver, kernel = self.driver, self.kernel
 
         def go() -> None:

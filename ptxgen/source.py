@@ -5,15 +5,43 @@ from __future__ import annotations
 import hashlib
 import re
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 _FORMAT = {"u64": "Q", "u32": "I", "s32": "i", "f32": "f", "f64": "d", "b16": "H"}
 
+MAP_BYTES = 128  #: size of an encoded tensor map
+MAP_ALIGNMENT = 64
+#: where sm_90's parameters begin, in bytes past an address that is a multiple of MAP_ALIGNMENT: ptxas aligns a
+#: parameter to its address, not to its offset
+PARAMETERS_AT = 0x210 % MAP_ALIGNMENT
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """A matrix as the TMA unit sees it: what a driver encodes, with an address, into MAP_BYTES bytes.
+
+    ``operand``: names the address (A, B, C, W); ``extents`` and ``box``: elements, the contiguous direction first;
+    ``pitch``: bytes from one row to the next; ``swizzle``: bytes that its pattern spans (16: none). A load fills with
+    zeros what lies outside the extents, a store leaves it alone.
+    """
+
+    operand: str
+    dtype: str
+    extents: tuple[int, int]
+    pitch: int
+    box: tuple[int, int]
+    swizzle: int
+
+
 #: one argument of a launch: its PTX type, and an integer, or the name of what a caller supplies:
-#: ``A B C W`` are addresses (W: workspace), ``alpha beta`` numbers
-Argument = tuple[str, int | str]
+#: ``A B C W`` are addresses (W: workspace), ``alpha beta`` numbers. ``("map", TensorMap)``: a tensor map
+Argument = tuple[str, "int | str | TensorMap"]
+
+#: encodes a tensor map at an address: a driver's ``tensor_map``
+Encode = Callable[[TensorMap, int], bytes]
 
 
 def digest(text: str) -> str:
@@ -53,12 +81,25 @@ class Step:
 
     @property
     def format(self) -> str:
-        """The ``struct`` format of the parameter buffer: native order and alignment, as the driver lays it out."""
-        return "@" + "".join(_FORMAT[kind] for kind, _ in self.arguments)
+        """The ``struct`` format of the parameter buffer up to the first tensor map: native order and alignment, as the
+        driver lays it out."""
+        return "@" + "".join(_FORMAT[kind] for kind, _ in self.arguments[: len(self.arguments) - len(self.maps)])
+
+    @property
+    def maps(self) -> tuple[TensorMap, ...]:
+        """The tensor maps, which end the list of arguments."""
+        return tuple(value for _, value in self.arguments if isinstance(value, TensorMap))
 
     def pack(self, values: dict[str, int | float]) -> bytes:
-        """The parameter buffer; ``values`` supplies what the arguments name."""
-        return struct.pack(self.format, *(values[v] if isinstance(v, str) else v for _, v in self.arguments))
+        """The parameter buffer up to the first tensor map, and the gap before that; ``values`` supplies what the
+        arguments name."""
+        plain = self.arguments[: len(self.arguments) - len(self.maps)]
+        out = struct.pack(self.format, *(values[v] if isinstance(v, str) else v for _, v in plain))
+        return out + bytes(-(len(out) + PARAMETERS_AT) % MAP_ALIGNMENT) if self.maps else out
+
+    def pack_maps(self, encode: Encode, values: dict[str, int | float]) -> bytes:
+        """The rest of the parameter buffer; ``values`` supplies the addresses."""
+        return b"".join(encode(m, int(values[m.operand])) for m in self.maps)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ptxgen.device import Device
 from ptxgen.errors import DeviceError, UnavailableError
-from ptxgen.source import Source, Step
+from ptxgen.source import Source, Step, TensorMap
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,10 @@ class Driver(Protocol):
     def fill(self, address: int, size: int, byte: int = 0) -> None: ...
     def load(self, source: Source) -> Kernel:
         """Assembles and loads. AssembleError: the assembler or the driver rejected it."""
+        ...
+
+    def tensor_map(self, description: TensorMap, address: int) -> bytes:
+        """The map of a matrix at ``address``, as a kernel takes it. LaunchError: there can be no such map."""
         ...
 
     def launch(self, kernel: Kernel, step: Step, parameters: bytes, stream: int = 0) -> None:

@@ -20,7 +20,7 @@ from ptxgen.assemble import version as ptxas_version
 from ptxgen.device import Device, describe
 from ptxgen.drivers import Kernel, Timing, graph
 from ptxgen.errors import AssembleError, DeviceError, InputError, LaunchError, ShapeError, UnavailableError
-from ptxgen.source import Source, Step
+from ptxgen.source import Source, Step, TensorMap
 
 #: dynamic shared memory, in bytes, that a kernel may use without asking
 SHARED_DEFAULT = 48 << 10
@@ -178,6 +178,11 @@ class CudaDriver:
                 functions.clear()
         except LaunchError:
             pass  # a destroyed context holds no modules
+
+    def tensor_map(self, description: TensorMap, address: int) -> bytes:
+        """The map of a matrix at ``address``, as a kernel takes it; those in use are kept."""
+        found: bytes = graph.tensor_map(description, address)
+        return found
 
     def launch(self, kernel: Kernel, step: Step, parameters: bytes, stream: int = 0) -> None:
         """Queues one step on ``stream``, a raw handle; 0: the driver's own.

@@ -12,8 +12,8 @@ from ptxgen import clock
 from ptxgen.device import DEVICES, Device
 from ptxgen.drivers import Timing
 from ptxgen.emulator import Machine, Module, Stats
-from ptxgen.errors import AssembleError, EmulatorError
-from ptxgen.source import Source, Step
+from ptxgen.errors import AssembleError, EmulatorError, UnsupportedError
+from ptxgen.source import Source, Step, TensorMap
 
 
 def counts(stats: Stats, kernel: EmulatedKernel, step: Step) -> clock.Counts:
@@ -83,6 +83,9 @@ class EmulatedDriver:
             return EmulatedKernel(source, self.machine.load(source.text), source.registers)
         except EmulatorError as error:
             raise AssembleError(f"the emulated device cannot read the kernel: {error}") from error
+
+    def tensor_map(self, description: TensorMap, address: int) -> bytes:
+        raise UnsupportedError("the emulated device has no tensor maps")
 
     def launch(self, kernel: EmulatedKernel, step: Step, parameters: bytes, stream: int = 0) -> None:
         stats = self.machine.launch(kernel.module, step.entry, step.grid, step.block, parameters, step.shared)

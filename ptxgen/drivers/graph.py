@@ -7,6 +7,7 @@ shows it: the node of a graph carries the function.
 from __future__ import annotations
 
 import ctypes
+import functools
 import gc
 import threading
 from collections.abc import Callable
@@ -14,6 +15,12 @@ from types import TracebackType
 from typing import Any
 
 from ptxgen.errors import LaunchError, UnavailableError
+from ptxgen.source import MAP_ALIGNMENT, MAP_BYTES, TensorMap
+
+# CUtensorMapDataType by our names, and CUtensorMapSwizzle by the bytes that its pattern spans
+_MAP_TYPES = {"e4m3": 0, "e5m2": 0, "s8": 0, "u8": 0, "s32": 4, "f16": 6, "f32": 7, "f64": 8, "bf16": 9, "tf32": 11}
+_MAP_SWIZZLES = {16: 0, 32: 1, 64: 2, 128: 3}
+_NO_INTERLEAVE, _PROMOTE_256_BYTES, _FILL_ZERO = 0, 3, 0
 
 
 class DriverError(LaunchError):
@@ -147,6 +154,31 @@ def fill(address: int, size: int, stream: int) -> None:
         call(driver.cuMemsetD8Async, address, 0, size, stream)
     elif size:
         call(driver.cuMemsetD32Async, address, 0, size // 4, stream)
+
+
+@functools.lru_cache(maxsize=4096)
+def tensor_map(description: TensorMap, address: int) -> bytes:
+    """A tensor map as the driver encodes it. DriverError: it breaks a limit of the TMA unit."""
+    memory = (ctypes.c_char * (MAP_BYTES + MAP_ALIGNMENT))()
+    at = -(-ctypes.addressof(memory) // MAP_ALIGNMENT) * MAP_ALIGNMENT
+    longs, words = ctypes.c_uint64 * 2, ctypes.c_uint32 * 2
+    pitch = (ctypes.c_uint64 * 1)(description.pitch)
+    code = _encoder()(
+        at, _MAP_TYPES[description.dtype], 2, address, longs(*description.extents), pitch, words(*description.box),
+        words(1, 1), _NO_INTERLEAVE, _MAP_SWIZZLES[description.swizzle], _PROMOTE_256_BYTES, _FILL_ZERO,
+    )  # fmt: skip
+    if code:
+        raise failure(f"cuTensorMapEncodeTiled of {description} at {address:#x}", load().CUresult(code))
+    return ctypes.string_at(at, MAP_BYTES)
+
+
+@functools.cache
+def _encoder() -> Any:
+    """cuTensorMapEncodeTiled itself: the map must be aligned in memory, which cuda-bindings' own object is not."""
+    pointer, _ = call(load().cuGetProcAddress, b"cuTensorMapEncodeTiled", 12000, 0)
+    number, where = ctypes.c_int, ctypes.c_void_p
+    kind = ctypes.CFUNCTYPE(number, where, number, ctypes.c_uint32, where, where, where, where, where, *[number] * 4)
+    return kind(int(pointer))
 
 
 def _capture(stream: int, record: Callable[[], object]) -> Any:
