@@ -304,7 +304,7 @@ class Engine:
 
     def convergent(self, c: Team, blk: Block, m: Array) -> Array:
         """The lanes of `m` whose warp has all the lanes that must meet here; `m` itself if all have."""
-        live = c.live().reshape(-1, 32)
+        live: Any = c.live().reshape(-1, 32)
         here = m.reshape(-1, 32)
         if blk.members is not None and not blk.aligned:
             wanted = c.v[blk.members]
@@ -312,7 +312,7 @@ class Engine:
             every = np.bitwise_or.reduce(np.where(here, bits, np.uint32(0)), axis=1)
             named = (every[:, None] >> np.arange(32, dtype=np.uint32)) & np.uint32(1) != 0
             live = live & named
-        missing: Array = (live & ~here).any(axis=1) & here.any(axis=1)
+        missing = (live & ~here).any(axis=1) & here.any(axis=1)
         if not missing.any():
             return m
         return (here & ~missing[:, None]).reshape(-1)

@@ -199,8 +199,8 @@ def slct(b: Builder, ins: Instruction) -> Step:
 def testp(b: Builder, ins: Instruction) -> Step:
     what, kind = ins.mods
     x = b.src(ins.operands[1], kind)
-    finfo: Any = ml_dtypes.finfo
-    tiny: Any = finfo(FLOAT[kind]).tiny
+    limits: Any = ml_dtypes.finfo(FLOAT[kind])  # type: ignore[no-untyped-call]
+    tiny: Any = limits.tiny
 
     def compute(v: list[Array], out: Array) -> None:
         a = v[x]

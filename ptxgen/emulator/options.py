@@ -23,7 +23,7 @@ class Options:
     uninitialised: bool = True
     mma: str = "hopper"
     stats: str = "sampled"
-    lanes: int = 16384
+    lanes: int = 32768
     engine: str = "auto"
 
     def __post_init__(self) -> None:
