@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 
 from ptxgen import rules, shipped
 from ptxgen.config import Config
@@ -26,13 +27,26 @@ class Selection:
     us: float = float("nan")
 
 
-@lru_cache(maxsize=4)
-def model_for(device: Device) -> Model:
-    """The regressor shipped for ``device``, or the formula where there is none."""
-    path = shipped.model_path(device.name)
-    if path.exists():
-        return Model.load(path.parent)
+def model_folder(database: Database, device: str) -> Path:
+    """Where the regressor trained on a database's rows of ``device`` is kept: beside the database."""
+    return database.path.parent / f"{database.path.stem}-models" / device
+
+
+def model_for(device: Device, database: Database | None = None) -> Model:
+    """The regressor for ``device``: trained here, else shipped, else the formula that needs no measurements."""
+    folders = [shipped.model_path(device.name).parent]
+    if database is not None:
+        folders.insert(0, model_folder(database, device.name))
+    for folder in folders:
+        path = folder / "model.json"
+        if path.exists():
+            return _load(folder, path.stat().st_mtime_ns)
     return Model.analytic(device)
+
+
+@lru_cache(maxsize=8)
+def _load(folder: Path, changed: int) -> Model:
+    return Model.load(folder)
 
 
 def select(problem: Gemm, device: Device, database: Database | None = None, use_model: bool = False,
@@ -46,7 +60,7 @@ def select(problem: Gemm, device: Device, database: Database | None = None, use_
             origin = "winner" if database is not None and _stored(problem, device, database) else "shipped"
             out.append(Selection(problem, found.config, origin, found.us))
     if len(out) < k:
-        model = model_for(device)
+        model = model_for(device, database)
         origin = "model" if model.trained else "analytic"
         ranked = model.rank(problem, device, k)
         out += [Selection(problem, c, origin, us) for c, us in ranked if all(c != s.config for s in out)]

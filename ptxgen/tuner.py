@@ -17,7 +17,8 @@ from ptxgen.bench import FINAL_TIMING, SEARCH_TIMING
 from ptxgen.config import Config
 from ptxgen.database import Database, config_text
 from ptxgen.device import Device
-from ptxgen.errors import AssembleError, LaunchError
+from ptxgen.dispatch import model_folder, model_for
+from ptxgen.errors import AssembleError, DatabaseError, LaunchError
 from ptxgen.measurement import Measurement
 from ptxgen.model import Model
 from ptxgen.generate import plan_for
@@ -69,7 +70,10 @@ class Session:
             for m in database.measurements(device=self.device.name, clock=self.clock)
             if m.purpose != "final"
         }
-        self.model = Model.analytic(self.device)
+        try:
+            self.model = model_for(self.device, database)
+        except DatabaseError:  # of an older ptxgen: this run trains another
+            self.model = Model.analytic(self.device)
         self.results: dict[Gemm, Tuned] = {}
 
     def close(self) -> None:
@@ -132,6 +136,7 @@ class Session:
         if len(good) >= 200:
             self.progress.message(f"training on {len(good)} measurements")
             self.model = Model.fit(good, self.device)
+            self.model.save(model_folder(self.database, self.device.name))
 
     def search(self, problem: Gemm, seeds: Iterable[Config] = ()) -> None:
         """The regressor's best of the whole legal space, and ``seeds``, on the hardware (section 6)."""

@@ -22,17 +22,23 @@ def export(
     device: Annotated[str | None, typer.Option(help="This device alone.")] = None,
     raw: Annotated[bool, typer.Option("--raw/--no-raw", help="The measurements too, or the winners alone.")] = True,
 ) -> Answer:
-    """Write the winners as sorted text, and the measurements compressed: what tuning_db/ consists of."""
+    """Write the winners as sorted text, the measurements compressed, the regressor: what tuning_db/ consists of."""
     import datetime
+    import shutil
 
     from ptxgen.cli.doctor import revision
     from ptxgen.database import Database
+    from ptxgen.dispatch import model_folder
     from ptxgen.shipped import export_text
 
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     told = "ptxgen db export" + (f" --device {device}" if device else "") + ("" if raw else " --no-raw")
     with Database(options.path, readonly=True) as database:
         files = export_text(database, folder, device=device, commit=revision(), command=told, date=today, raw=raw)
+        for name in sorted({f.parent.name for f in files}):
+            trained = model_folder(database, name)
+            for path in sorted(trained.glob("model*.json")):
+                files.append(Path(shutil.copyfile(path, folder / name / path.name)))
     return Answer({"command": "db export", "files": files}, "\n".join(map(str, files)))
 
 
