@@ -302,7 +302,7 @@ class Engine:
             return True
         return False
 
-    def convergent(self, c: Team, blk: Block, m: Array) -> Array:
+    def convergent(self, c: Team, blk: Block, m: Array) -> Any:
         """The lanes of `m` whose warp has all the lanes that must meet here; `m` itself if all have."""
         live: Any = c.live().reshape(-1, 32)
         here = m.reshape(-1, 32)

@@ -198,19 +198,22 @@ def slct(b: Builder, ins: Instruction) -> Step:
 @instruction("testp")
 def testp(b: Builder, ins: Instruction) -> Step:
     what, kind = ins.mods
+    if what not in ("finite", "infinite", "number", "notanumber", "normal", "subnormal") or kind not in FLOAT:
+        raise b.unsupported()
     x = b.src(ins.operands[1], kind)
-    limits: Any = ml_dtypes.finfo(FLOAT[kind])  # type: ignore[no-untyped-call]
-    tiny: Any = limits.tiny
+    finfo: Any = ml_dtypes.finfo
+    tiny: Any = finfo(FLOAT[kind]).tiny
 
     def compute(v: list[Array], out: Array) -> None:
         a = v[x]
-        out[...] = {
-            "finite": lambda: np.isfinite(a),
-            "infinite": lambda: np.isinf(a),
-            "number": lambda: ~np.isnan(a),
-            "notanumber": lambda: np.isnan(a),
-            "normal": lambda: np.isfinite(a) & (np.abs(a) >= tiny),
-            "subnormal": lambda: (a != 0) & (np.abs(a) < tiny),
-        }[what]()
+        if what in ("finite", "infinite"):
+            answer = np.isfinite(a) if what == "finite" else np.isinf(a)
+        elif what in ("number", "notanumber"):
+            answer = np.isnan(a) if what == "notanumber" else ~np.isnan(a)
+        elif what == "normal":
+            answer = np.isfinite(a) & (np.abs(a) >= tiny)
+        else:
+            answer = (a != 0) & (np.abs(a) < tiny)
+        out[...] = answer
 
     return into(b, b.dst(ins.operands[0], "pred"), compute)

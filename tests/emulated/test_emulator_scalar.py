@@ -579,3 +579,20 @@ def test_slct_and_selp_of_halves():
     a = np.array([-1.0, -0.0, 0.0, 3.0], "f4")
     got = compute("slct.u32.f32 %z, 10, 20, %a;", "u4", a)
     assert got.tolist() == [20, 10, 10, 10]
+
+
+@pytest.mark.parametrize(
+    ("what", "want"),
+    [
+        ("finite", [1, 1, 1, 0, 0, 1]),
+        ("infinite", [0, 0, 0, 1, 0, 0]),
+        ("number", [1, 1, 1, 1, 0, 1]),
+        ("notanumber", [0, 0, 0, 0, 1, 0]),
+        ("normal", [0, 1, 0, 0, 0, 1]),
+        ("subnormal", [0, 0, 1, 0, 0, 0]),
+    ],
+)
+def test_testp(what, want):
+    a = np.array([0.0, 1.0, -1e-40, -np.inf, np.nan, 2.0**-126], "f4")
+    got = compute(f"{{ .reg .pred %s; testp.{what}.f32 %s, %a; selp.u32 %z, 1, 0, %s; }}", "u4", a)
+    assert got.tolist() == want
