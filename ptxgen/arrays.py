@@ -35,14 +35,15 @@ class View:
 
 
 _TORCH = {f"torch.{long}": DTYPES[short] for long, short in
-          (("float16", "f16"), ("bfloat16", "bf16"), ("float32", "f32"), ("float64", "f64"))}  # fmt: skip
+          (("float16", "f16"), ("bfloat16", "bf16"), ("float32", "f32"), ("float64", "f64"), ("int8", "s8"),
+           ("int32", "s32"), ("float8_e4m3fn", "e4m3"), ("float8_e5m2", "e5m2"))}  # fmt: skip
 
 
 def _numpy(x: Any, argument: str) -> View:
     kind = from_numpy(x.dtype, argument)
     strides = tuple(s // kind.bytes for s in x.strides)
     if any(s % kind.bytes for s in x.strides):
-        raise ShapeError(f"{argument} has strides {x.strides} bytes; they must be multiples of an element, {kind.bytes}")
+        raise ShapeError(f"{argument} has strides {x.strides} bytes; they must be multiples of {kind.bytes}")
     return View(x, x.ctypes.data, x.shape, strides, kind, True)
 
 

@@ -37,8 +37,9 @@ class Ring:
     def __init__(self, driver: Driver, problem: Gemm, timing: Timing, seed: int = 0) -> None:
         self.driver, self.problem = driver, problem
         self.a, self.b, _ = operands(problem, seed)
-        sizes = [max(rows * ld, 1) * problem.element.bytes
-                 for (rows, _), ld in zip(shapes(problem), (problem.lda, problem.ldb, problem.ldc), strict=True)]  # fmt: skip
+        bytes_ = (problem.element.bytes, problem.element.bytes, problem.output.bytes)
+        sizes = [max(rows * ld, 1) * size for (rows, _), ld, size in
+                 zip(shapes(problem), (problem.lda, problem.ldb, problem.ldc), bytes_, strict=True)]  # fmt: skip
         count = 1
         if driver.clock == "hardware":
             count = int(min(timing.most, max(2, -(-timing.ring * driver.device.l2 // sum(sizes)))))
@@ -78,15 +79,15 @@ class Ring:
             key = rows.start, rows.stop
             if key not in self._references:
                 a = (self.a if p.layout[0] == "N" else self.a.T)[rows]
-                part = Gemm(len(a), p.n, p.k, "N" + p.layout[1], p.dtype, p.compute)
+                part = Gemm(len(a), p.n, p.k, "N" + p.layout[1], p.dtype, p.compute, out=p.out)
                 self._references[key] = reference(part, np.ascontiguousarray(a), self.b)
-            got = np.empty((rows.stop - rows.start, p.ldc), p.element.numpy)
+            got = np.empty((rows.stop - rows.start, p.ldc), p.output.numpy)
             if rows.stop == p.m:  # the last row need not be whole
-                flat = np.empty((rows.stop - rows.start - 1) * p.ldc + p.n, p.element.numpy)
-                self.driver.download(self.sets[0][2] + rows.start * p.ldc * p.element.bytes, flat)
+                flat = np.empty((rows.stop - rows.start - 1) * p.ldc + p.n, p.output.numpy)
+                self.driver.download(self.sets[0][2] + rows.start * p.ldc * p.output.bytes, flat)
                 got.reshape(-1)[: flat.size] = flat
             else:
-                self.driver.download(self.sets[0][2] + rows.start * p.ldc * p.element.bytes, got)
+                self.driver.download(self.sets[0][2] + rows.start * p.ldc * p.output.bytes, got)
             found = compare(got[:, : p.n], self._references[key])
             if not found.ratio <= worst.ratio:
                 worst = Deviation(found.ratio, (found.where[0] + rows.start, found.where[1]), found.worst)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from ptxgen.errors import DtypeError
 
+_finfo: Any = ml_dtypes.finfo  #: as NumPy's, of small types too
+
 
 @dataclass(frozen=True)
 class Dtype:
     """An element type.
 
-    ``bytes``: size; ``bits``: the untyped PTX type of that size; ``roundoff``: unit roundoff u = eps / 2.
+    ``bytes``: size; ``bits``: the untyped PTX type of that size; ``roundoff``: unit roundoff u = eps / 2, 0 for
+    integers.
     """
 
     name: str
@@ -25,6 +29,20 @@ class Dtype:
     @property
     def bits(self) -> str:
         return f"b{8 * self.bytes}"
+
+    @property
+    def integer(self) -> bool:
+        return self.roundoff == 0
+
+    @property
+    def largest(self) -> float:
+        """The largest finite value."""
+        return float(np.iinfo(self.numpy.name).max if self.integer else _finfo(self.numpy).max)
+
+    @property
+    def smallest(self) -> float:
+        """The smallest positive value."""
+        return 1.0 if self.integer else float(_finfo(self.numpy).smallest_subnormal)
 
     def __str__(self) -> str:
         return self.name
@@ -37,6 +55,10 @@ DTYPES = {
         Dtype("bf16", 2, np.dtype(ml_dtypes.bfloat16), 2.0**-8),
         Dtype("f32", 4, np.dtype(np.float32), 2.0**-24),
         Dtype("f64", 8, np.dtype(np.float64), 2.0**-53),
+        Dtype("e4m3", 1, np.dtype(ml_dtypes.float8_e4m3fn), 2.0**-4),
+        Dtype("e5m2", 1, np.dtype(ml_dtypes.float8_e5m2), 2.0**-3),
+        Dtype("s8", 1, np.dtype(np.int8), 0.0),
+        Dtype("s32", 4, np.dtype(np.int32), 0.0),
     )
 }
 
@@ -62,5 +84,7 @@ def from_numpy(kind: np.dtype[np.generic], argument: str) -> Dtype:
 
 def bits_of(value: float, kind: Dtype) -> str:
     """``value`` as a PTX literal of type ``kind``: exact, and free of the printing of floats."""
+    if kind.integer:
+        return str(int(value))
     word = np.array(value, kind.numpy).tobytes()[::-1].hex().upper()
     return {2: f"0x{word}", 4: f"0f{word}", 8: f"0d{word}"}[kind.bytes]

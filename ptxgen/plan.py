@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cached_property
 
+from ptxgen.columnar import ceil_div, log2
 from ptxgen.config import BOUNDS_NONE, FAMILIES, SPLIT_FLAG, SPLIT_MEMSET, SPLIT_WORKSPACE, Config
 from ptxgen.device import Device
 from ptxgen.dtypes import bits_of, dtype
-from ptxgen.columnar import log2
 from ptxgen.geometry import geometry
-from ptxgen.problem import Gemm
+from ptxgen.problem import COMPUTE, OUT, Gemm
 from ptxgen.registers import Tile, braces, width
 from ptxgen.rules import GRID_LIMIT, require
 from ptxgen.source import Argument, Launch, Step
@@ -38,6 +38,8 @@ class Plan:
 
     #: the schedule's template
     kernel = ""
+    #: bytes that dynamic shared memory starts at a multiple of
+    shared_aligned = 16
     PASS_THREADS = PASS_THREADS
     UNROLLED = 8  #: rounds of the gather through shared memory that are written out
 
@@ -91,15 +93,20 @@ class Plan:
         self.cleared = self.sliced and c.split == SPLIT_MEMSET
         self.partial = self.sliced and c.split == SPLIT_WORKSPACE
         #: type of sums outside the main loop, of alpha and of beta
-        self.sum = "f64" if p.compute == "f64" else "f32"
-        self.sum_bytes = 8 if self.sum == "f64" else 4
+        self.sum = p.accumulator.name if p.accumulator.bytes >= 4 else "f32"
+        self.sum_bytes = dtype(self.sum).bytes
+        integer = dtype(self.sum).integer
+        self.add, self.mul, self.fma, self.differs = (
+            ("add.s32", "mul.lo.s32", "mad.lo.s32", "setp.ne.s32") if integer
+            else (f"add.rn.{self.sum}", f"mul.rn.{self.sum}", f"fma.rn.{self.sum}", f"setp.neu.{self.sum}")
+        )  # fmt: skip
         self.zero = bits_of(0.0, dtype(self.sum))
 
     def _epilogue(self) -> None:
         c, p = self.config, self.problem
-        self.element = "f32" if p.dtype == "f32" else "f64" if p.dtype == "f64" else "b16"
-        self.element_bytes = p.element.bytes
-        self.narrows = p.dtype == "f16"
+        self.narrows = p.output.bytes == 2
+        self.element = "b16" if self.narrows else p.out
+        self.element_bytes = p.output.bytes
         self.stream = ".cs" if c.stream else ""
         most = 16 // self.sum_bytes
         #: elements of one access of C (or of a partial sum)
@@ -143,7 +150,7 @@ class Plan:
     def slices_for(self, problem: Gemm) -> tuple[int, int]:
         """(slices of K that hold something, length of a slice) for a problem of this class."""
         c = self.config
-        chunk = -(-(-(-problem.k // c.kg)) // c.u) * c.u
+        chunk = ceil_div(ceil_div(problem.k, c.kg), c.u) * c.u
         return max(-(-problem.k // chunk), 1) if chunk else 1, chunk
 
     def launch(self, problem: Gemm) -> Launch:
@@ -187,8 +194,10 @@ class Plan:
     def command(self) -> str:
         p = self.problem
         flags = f"--shape {p.m},{p.n},{p.k} --layout {p.layout} --dtype {p.dtype}"
-        if p.compute != "f32" and p.dtype == "f16":
+        if p.compute != COMPUTE[p.dtype][0]:
             flags += f" --compute {p.compute}"
+        if p.out != OUT[p.dtype][0]:
+            flags += f" --out {p.out}"
         name = self.device.name
         return f"python -m ptxgen emit gemm {flags} --device {name} --config '{self.config}'"
 

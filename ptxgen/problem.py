@@ -17,8 +17,20 @@ from ptxgen.errors import DtypeError, InputError, ShapeError
 LAYOUTS = ("NN", "NT", "TN", "TT")
 EXTENT_LIMIT = 1 << 31
 
-#: dtype of A, B and C -> the types that products may be summed in, the default first
-COMPUTE = {"f16": ("f32", "f16"), "f32": ("f32",), "f64": ("f64",)}
+#: dtype of A and B -> how products may be summed, the default first. ``tf32``: of f32 inputs rounded to 11 bits, in f32
+COMPUTE = {
+    "f16": ("f32", "f16"), "bf16": ("f32",), "f32": ("f32", "tf32"), "f64": ("f64",),
+    "e4m3": ("f32",), "e5m2": ("f32",), "s8": ("s32",),
+}  # fmt: skip
+#: names that are to come: no kernel computes so yet
+RESERVED = {"f32": ("f32_bf16x6",)}
+#: the type of sums, where ``compute`` is not the name of one
+SUMS = {"tf32": "f32"}
+#: dtype of A and B -> the dtypes that C may have, the default first
+OUT = {
+    "f16": ("f16", "f32"), "bf16": ("bf16", "f32"), "f32": ("f32",), "f64": ("f64",),
+    "e4m3": ("bf16", "f16", "f32"), "e5m2": ("bf16", "f16", "f32"), "s8": ("s32",),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -27,7 +39,7 @@ class Gemm:
 
     ``lda``, ``ldb``, ``ldc``: elements from one stored row to the next, 0 = packed. ``aligned_a`` (b, c): bytes,
     a power of two up to 16, that the start of the operand is a multiple of. ``deterministic``: the sum's order
-    must not depend on timing. ShapeError, DtypeError: an argument breaks a rule.
+    must not depend on timing. ``dtype``: of A and B; ``out``: of C. ShapeError, DtypeError: an argument breaks a rule.
     """
 
     m: int
@@ -43,6 +55,7 @@ class Gemm:
     aligned_b: int = 16
     aligned_c: int = 16
     deterministic: bool = False
+    out: str = ""
 
     operation = "gemm"
 
@@ -55,29 +68,39 @@ class Gemm:
             raise ShapeError(f"layout is {self.layout!r}; it must be one of {', '.join(LAYOUTS)}")
         if self.dtype not in COMPUTE:
             raise DtypeError(f"dtype is {self.dtype!r}; it must be one of {', '.join(COMPUTE)}")
-        allowed = COMPUTE[self.dtype]
-        if not self.compute:
-            object.__setattr__(self, "compute", allowed[0])
-        if self.compute not in allowed:
-            raise DtypeError(f"compute is {self.compute!r}; with dtype {self.dtype} it must be one of {', '.join(allowed)}")
+        for name, table in (("compute", COMPUTE), ("out", OUT)):
+            allowed = table[self.dtype]
+            if not getattr(self, name):
+                object.__setattr__(self, name, allowed[0])
+            value = getattr(self, name)
+            if value not in allowed:
+                known = ", ".join(allowed)
+                held = "; no kernel computes so yet" if value in RESERVED.get(self.dtype, ()) else ""
+                raise DtypeError(f"{name} is {value!r}; with dtype {self.dtype} it must be one of {known}{held}")
         for name, columns in (("lda", self.columns_a), ("ldb", self.columns_b), ("ldc", self.n)):
             value = getattr(self, name)
             if value == 0:
                 object.__setattr__(self, name, max(columns, 1))
             elif not columns <= value < EXTENT_LIMIT:
-                raise ShapeError(f"{name} is {value}; it must be from {columns}, the length of a row, to {EXTENT_LIMIT - 1}")
+                raise ShapeError(f"{name} is {value}; it must be from {columns}, a row's length, to {EXTENT_LIMIT - 1}")
         for name in ("aligned_a", "aligned_b", "aligned_c"):
             value = getattr(self, name)
-            if value not in (1, 2, 4, 8, 16) or value < self.element.bytes and value != 16:
-                raise ShapeError(f"{name} is {value} bytes; it must be a power of two from {self.element.bytes} to 16")
+            least = (self.output if name == "aligned_c" else self.element).bytes
+            if value not in (1, 2, 4, 8, 16) or value < least:
+                raise ShapeError(f"{name} is {value} bytes; it must be a power of two from {least} to 16")
 
     @property
     def element(self) -> Dtype:
         return dtype(self.dtype)
 
     @property
+    def output(self) -> Dtype:
+        return dtype(self.out)
+
+    @property
     def accumulator(self) -> Dtype:
-        return dtype(self.compute)
+        """The type of sums."""
+        return dtype(SUMS.get(self.compute, self.compute))
 
     @property
     def columns_a(self) -> int:
@@ -95,26 +118,26 @@ class Gemm:
     @property
     def bytes(self) -> int:
         """The fewest bytes that must move: A and B read once, C written once."""
-        return self.element.bytes * (self.m * self.k + self.k * self.n + self.m * self.n)
+        return self.element.bytes * (self.m * self.k + self.k * self.n) + self.output.bytes * self.m * self.n
 
     @property
     def vectors(self) -> tuple[int, int, int]:
         """Alignment class: the widest accesses, in elements, that fit every row of A, B and C."""
-        size = self.element.bytes
 
-        def widest(aligned: int, columns: int, ld: int) -> int:
+        def widest(aligned: int, columns: int, ld: int, size: int) -> int:
             return math.gcd(16, aligned, columns * size, ld * size) // size or 1
 
         return (
-            widest(self.aligned_a, self.columns_a, self.lda),
-            widest(self.aligned_b, self.columns_b, self.ldb),
-            widest(self.aligned_c, self.n, self.ldc),
+            widest(self.aligned_a, self.columns_a, self.lda, self.element.bytes),
+            widest(self.aligned_b, self.columns_b, self.ldb, self.element.bytes),
+            widest(self.aligned_c, self.n, self.ldc, self.output.bytes),
         )
 
     def key(self) -> str:
         """One line that names the problem, the same for equal problems; ``parse`` reads it back."""
         parts = [self.operation, f"{self.m},{self.n},{self.k}", self.layout, self.dtype]
-        plain = replace(self, lda=0, ldb=0, ldc=0, compute="", aligned_a=16, aligned_b=16, aligned_c=16, deterministic=False)
+        plain = replace(self, lda=0, ldb=0, ldc=0, compute="", aligned_a=16, aligned_b=16, aligned_c=16,
+                        deterministic=False, out="")  # fmt: skip
         for f in fields(self):
             value = getattr(self, f.name)
             if f.name not in ("m", "n", "k", "layout", "dtype") and value != getattr(plain, f.name):
@@ -160,7 +183,8 @@ def from_dict(values: dict[str, Any]) -> Problem:
     known = {f.name for f in fields(Gemm)} | {"operation"}
     unknown = sorted(set(values) - known)
     if unknown or values.get("operation", "gemm") != "gemm":
-        raise InputError(f"problem has {', '.join(unknown) or 'operation ' + str(values['operation'])}; known names: {', '.join(sorted(known))}")
+        found = ", ".join(unknown) or f"operation {values['operation']}"
+        raise InputError(f"problem has {found}; known names: {', '.join(sorted(known))}")
     for name in ("m", "n", "k"):
         if name not in values:
             raise InputError(f"problem lacks {name}; it needs m, n and k")

@@ -1,7 +1,8 @@
 """What is right: products in float64, how far a result may be from them, and inputs that show mistakes.
 
 A sum of K products in arithmetic of unit roundoff u errs by about √K·u·Σ|a||b| (probabilistic; Higham & Mary,
-SIAM J. Sci. Comput. 41, 2019) and never by more than K·u·Σ|a||b|.
+SIAM J. Sci. Comput. 41, 2019) and never by more than K·u·Σ|a||b|. Tensor cores sum the products of one instruction
+and the accumulator cut to a few bits below the largest of them: errors of one sign, which grow with the instructions.
 """
 
 from __future__ import annotations
@@ -11,12 +12,20 @@ from typing import Any
 
 import numpy as np
 
+from ptxgen.dtypes import Dtype
 from ptxgen.problem import Gemm
 
 Array = np.ndarray[Any, Any]
 
 FACTOR = 4.0  #: c of the tolerance; the worst seen of a right kernel is 1.4
 KINDS = ("integers", "normal", "scaled")
+
+#: how tensor cores may sum, by ``compute`` or dtype: products an instruction, what one is cut to (Hopper keeps 25 bits;
+#: of e4m3 and e5m2 13), and what inputs are rounded to before
+TENSOR = {
+    "f16": (16, 2.0**-24, 0.0), "bf16": (16, 2.0**-24, 0.0), "tf32": (8, 2.0**-24, 2.0**-11),
+    "e4m3": (32, 2.0**-13, 0.0), "e5m2": (32, 2.0**-13, 0.0),
+}  # fmt: skip
 
 
 def shapes(p: Gemm) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
@@ -27,23 +36,33 @@ def shapes(p: Gemm) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
 
 
 def operands(p: Gemm, seed: int = 0, kind: str = "normal") -> tuple[Array, Array, Array]:
-    """A, B and C as stored, packed, of the problem's dtype. ``integers``: every partial sum of a product is exact;
-    ``normal``; ``scaled``: rows and columns of A and B differ by up to 2^±6."""
+    """A, B and C as stored, packed, of the problem's dtypes. ``integers``: every partial sum of a product is exact;
+    ``normal``; ``scaled``: rows and columns of A and B differ by up to 2^±6 (2^±2 in 8 bits)."""
     rng = np.random.default_rng(seed)
     out = []
     for n, shape in enumerate(shapes(p)):
         if kind == "integers":
             values = rng.integers(-3, 4, shape).astype(np.float64)
-            if p.element.bytes == 2:  # keep Σ|a||b| under 2^11, the integers that f16 holds
-                values = np.sign(values) * (rng.random(shape) < min(1.0, (256 / max(p.k, 1)) ** 0.5))
+            exact = min(1 / max(t.roundoff, 2.0**-31) for t in (p.output, p.accumulator))
+            if exact < 2**24:  # keep Σ|a||b| well under the integers that sums and C hold
+                values = np.sign(values) * (rng.random(shape) < min(1.0, (exact / 8 / max(p.k, 1)) ** 0.5))
         else:
             values = rng.standard_normal(shape)
             if kind == "scaled":
-                values *= np.exp2(rng.integers(-6, 7, (shape[0], 1)) if n != 1 else rng.integers(-6, 7, (1, shape[1])))
-                if p.element.bytes == 2:  # f16 holds nothing past 65504, nor do sums of it
-                    values /= 8 * max(1.0, p.k**0.5) ** 0.5
-        out.append(values.astype(p.element.numpy))
+                reach = 2 if p.element.bytes == 1 else 6
+                down = (shape[0], 1) if n != 1 else (1, shape[1])
+                values *= np.exp2(rng.integers(-reach, reach + 1, down))
+                if p.element.bytes <= 2:  # f16 holds nothing past 65504, nor do sums of it
+                    values /= (8 if reach == 6 else 1) * max(1.0, p.k**0.5) ** 0.5
+        out.append(_as(values, p.element if n < 2 else p.output))
     return out[0], out[1], out[2]
+
+
+def _as(values: Array, kind: Dtype) -> Array:
+    """Values as elements of a type; integers of -3 to 3 stay, others fill 8 bits."""
+    if kind.integer and not np.array_equal(values, np.rint(values)):
+        values = np.clip(np.rint(values * 40), -127, 127)
+    return values.astype(kind.numpy)
 
 
 def plain(p: Gemm, a: Array, b: Array) -> tuple[Array, Array]:
@@ -61,13 +80,22 @@ class Reference:
     scale: Array
 
     def tolerance(self) -> Array:
-        """The error allowed an element: c(√K·u_sum·scale + u_out·|exact|), never past K·u_sum; tiny results may
-        be lost to underflow."""
+        """The error allowed an element: c(√K·u_sum·scale + u_out·|exact|), never past K·u_sum, and what tensor cores
+        cut; tiny results may be lost to underflow. Integers are exact."""
         p = self.problem
-        u_sum, u_out = p.accumulator.roundoff, p.element.roundoff
-        steps = min(FACTOR * max(p.k, 1) ** 0.5, p.k + 4.0)
-        tiny = float(np.finfo(p.element.numpy).smallest_subnormal) if p.dtype != "bf16" else 1e-40
-        return steps * u_sum * self.scale + FACTOR * u_out * np.abs(self.exact) + 4 * tiny
+        if p.output.integer:
+            return np.zeros_like(self.scale)
+        u_sum, u_out = p.accumulator.roundoff, p.output.roundoff
+        allowed = min(FACTOR * max(p.k, 1) ** 0.5, p.k + 4.0) * u_sum + self._cut()
+        tiny = max(p.output.smallest, p.accumulator.smallest)
+        result: Array = allowed * self.scale + FACTOR * u_out * np.abs(self.exact) + 4 * tiny
+        return result
+
+    def _cut(self) -> float:
+        """Error over scale that tensor cores may add to that of a chain of multiply-adds."""
+        p = self.problem
+        products, kept, rounded = TENSOR.get(p.compute if p.compute == "tf32" else p.dtype, (1, 0.0, 0.0))
+        return 2 * kept * -(-p.k // products) + 2 * rounded
 
 
 def reference(p: Gemm, a: Array, b: Array, c: Array | None = None, alpha: float = 1.0, beta: float = 0.0) -> Reference:
@@ -106,7 +134,7 @@ def compare(result: Array, ref: Reference) -> Deviation:
         return Deviation(0.0, (0, 0), 0.0)
     with np.errstate(all="ignore"):
         got = result.astype(np.float64)
-        limit = float(np.finfo(p.element.numpy).max) if p.dtype != "bf16" else 3.38e38
+        limit = p.output.largest
         exact = np.where(np.abs(ref.exact) > limit, np.inf * np.sign(ref.exact), ref.exact)
         same = (got == exact) | (np.isnan(got) & np.isnan(exact))
         error = np.where(same, 0.0, np.abs(got - exact))

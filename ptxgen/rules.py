@@ -24,6 +24,11 @@ REUSED = 8  #: registers by which the estimate may pass the cap: ptxas shares so
 GRID_LIMIT = 65535  #: blocks along y and z
 
 
+def reducible(p: Gemm) -> bool:
+    """Whether slices of K may be added to C in whatever order they finish; integer sums do not care for it."""
+    return p.out == "s32" or (p.out in ("f32", "f64") and not p.deterministic)
+
+
 def _power_of_two(x: Any) -> Any:
     return (x > 0) & (x & (x - 1) == 0)
 
@@ -58,8 +63,8 @@ LAST = (
     Rule("slices", lambda p, c, g, d: c.kg <= np.maximum(ceil_div(p.k, np.maximum(c.u, 1)), 1),
          "kg={c.kg} slices; K={p.k} has fewer blocks of u={c.u}"),
     Rule("split", lambda p, c, g, d: ((c.kg > 1) | (c.split == SPLIT_MEMSET))
-         & ((c.kg == 1) | (c.split == SPLIT_WORKSPACE) | ((p.dtype in ("f32", "f64")) & (not p.deterministic))),
-         "split={c.split} with kg={c.kg}: kg=1 takes split=0; f16 and deterministic sums take split=2"),
+         & ((c.kg == 1) | (c.split == SPLIT_WORKSPACE) | reducible(p)),
+         "split={c.split} with kg={c.kg}: kg=1 takes split=0; 16-bit C and deterministic sums take split=2"),
     Rule("grid", lambda p, c, g, d: (c.raster > 1) | (g.tiles_n <= GRID_LIMIT),
          "raster=1 has at most 65535 tiles along N, here {g.tiles_n}; take raster=8"),
 )  # fmt: skip

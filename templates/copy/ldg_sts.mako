@@ -1,5 +1,6 @@
-## Global to shared memory through registers: any alignment, any target; widens f16 and transposes on the way.
+## Global to shared memory through registers: any alignment, any target; widens 16 bits and transposes on the way.
 <%namespace name="addr" file="/addr/strided.mako"/>
+<%namespace name="convert" file="/ptx/convert.mako"/>
 <%def name="title(x)"><% return "through registers" + (", transposed" if x.transposed else "") + (", widened to f32" if x.widens else "") %></%def>
 
 <%def name="setup(x)">
@@ -53,11 +54,9 @@ ${unpack(x, p, guard)}\
 <%def name="unpack(x, p, guard)">
 % for j in range(0, x.vec, 2):
 % if x.vec == 1:
-    @${guard} cvt.f32.f16 ${x.staged[p.index, j]}, ${x.staging[p.index, 0]};
+${convert.widen(plan.problem.dtype, x.staged[p.index, j], x.staging[p.index, 0], f"@{guard} ")}\
 % elif x.widens:
-    @${guard} mov.b32 {${x.halves[0]}, ${x.halves[1]}}, ${x.staging[p.index, j // 2]};
-    @${guard} cvt.f32.f16 ${x.staged[p.index, j]}, ${x.halves[0]};
-    @${guard} cvt.f32.f16 ${x.staged[p.index, j + 1]}, ${x.halves[1]};
+${convert.widen_pair(plan.problem.dtype, x.staged[p.index, j], x.staged[p.index, j + 1], x.staging[p.index, j // 2], x.halves, f"@{guard} ")}\
 % else:
     @${guard} mov.b32 {${x.staged[p.index, j]}, ${x.staged[p.index, j + 1]}}, ${x.staging[p.index, j // 2]};
 % endif

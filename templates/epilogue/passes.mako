@@ -48,7 +48,7 @@ ${entry("reduce")}\
     mul.lo.u32 %step, %step, %rows;
     setp.lt.and.u32 %in, %r, %M, %in;
     @!%in bra DONE;
-    setp.neu.${plan.sum} %old, %beta, ${plan.zero};
+    ${plan.differs} %old, %beta, ${plan.zero};
 ROW:
     mul.wide.u32 %t64, %r, %ldc;
     cvt.u64.u32 %u64, %q;
@@ -68,7 +68,7 @@ ROW:
 SLICE:
     ld.global.${plan.vector} ${plan.other.vector(0, n=plan.vec_c)}, [%from];
 % for q in range(plan.vec_c):
-    add.rn.${plan.sum} ${plan.row[q]}, ${plan.row[q]}, ${plan.other[q]};
+    ${plan.add} ${plan.row[q]}, ${plan.row[q]}, ${plan.other[q]};
 % endfor
     add.u64 %from, %from, %slice;
     add.u32 %s, %s, 1;
@@ -77,7 +77,7 @@ SLICE:
 % endif
 ${ptx.load("%at", 0, "@%old ")}\
 % for q in range(plan.vec_c):
-    @%old fma.rn.${plan.sum} ${plan.row[q]}, ${plan.wide_c[q]}, %beta, ${plan.row[q]};
+    @%old ${plan.fma} ${plan.row[q]}, ${plan.wide_c[q]}, %beta, ${plan.row[q]};
 % endfor
 ${ptx.store([plan.row[q] for q in range(plan.vec_c)], "%at", 0, "")}\
     add.u32 %r, %r, %step;

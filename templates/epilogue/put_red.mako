@@ -18,7 +18,7 @@
     .reg .pred %in, %old;
     ${plan.row.declaration}
     ${plan.elements_declaration}
-    setp.neu.${plan.sum} %old, %beta, ${plan.zero};
+    ${plan.differs} %old, %beta, ${plan.zero};
     mov.u32 %i, %thread;
     .pragma "nounroll";
 CLEAR:
@@ -38,7 +38,7 @@ CLEAR:
     and.pred %p, %in, %old;
 ${ptx.load("%at", 0, "@%p ")}\
 % for q in range(plan.vec_c):
-    @%p mul.rn.${plan.sum} ${plan.row[q]}, ${plan.wide_c[q]}, %beta;
+    @%p ${plan.mul} ${plan.row[q]}, ${plan.wide_c[q]}, %beta;
 % endfor
 ${ptx.store([plan.row[q] for q in range(plan.vec_c)], "%at", 0, "@%in ")}\
     add.u32 %i, %i, ${plan.threads};

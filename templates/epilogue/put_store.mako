@@ -7,7 +7,7 @@
     .reg .b32 %ldo;
     mov.b64 %out, %C;
     mov.b32 %ldo, %ldc;
-    setp.neu.${plan.sum} %p, %beta, ${plan.zero};
+    ${plan.differs} %p, %beta, ${plan.zero};
     @%p bra.uni ADD;
 ${leave.leave(math, put, False)}\
     bra.uni DONE;
@@ -22,7 +22,7 @@ DONE:
 % if add:
 ${ptx.load(at, offset, guard)}\
 % for q, r in enumerate(registers):
-    ${guard}fma.rn.${plan.sum} ${r}, %beta, ${plan.wide_c[q]}, ${r};
+    ${guard}${plan.fma} ${r}, %beta, ${plan.wide_c[q]}, ${r};
 % endfor
 % endif
 ${ptx.store(registers, at, offset, guard)}\

@@ -44,7 +44,7 @@ GATHER${int(add)}:
     ${plan.gather_guard}ld.shared.${plan.vector} ${into.vector(0, n=plan.vec_c)}, [%t0+${g * plan.config.ml * plan.row_c * plan.sum_bytes}];
 % if g:
 % for q in range(plan.vec_c):
-    ${plan.gather_guard}add.rn.${plan.sum} ${plan.row[q]}, ${plan.row[q]}, ${plan.other[q]};
+    ${plan.gather_guard}${plan.add} ${plan.row[q]}, ${plan.row[q]}, ${plan.other[q]};
 % endfor
 % endif
 % endfor

@@ -6,7 +6,7 @@
 .target ${plan.target}
 .address_size 64
 
-.extern .shared .align 16 .b8 smem[];
+.extern .shared .align ${plan.shared_aligned} .b8 smem[];
 
 .visible .entry ${plan.entry}(
     .param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,

@@ -11,8 +11,9 @@ from ptxgen.columnar import SECTOR, WARP, ceil_div, pick
 from ptxgen.config import SPLIT_WORKSPACE
 from ptxgen.problem import Gemm
 
+
 def staged_bytes(p: Gemm) -> int:
-    """Bytes of one element in shared memory: f16 that is summed in f32 is widened on its way in."""
+    """Bytes of one element in shared memory: 16 bits that are summed in f32 are widened on their way in."""
     return p.accumulator.bytes
 
 
@@ -60,7 +61,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     in_flight = sum(
         pick(x.copy == 0, np.maximum(x.loads // np.maximum(threads, 1), 1) * x.vec, 0) for x in (a, b)
     ) * p.element.bytes // 4
-    in_flight = in_flight * (2 if p.dtype == "f16" else 1)
+    in_flight = in_flight * (2 if p.element.bytes == 2 else 1)
     pointers = sum(np.maximum(x.loads // np.maximum(threads, 1), 1) for x in (a, b))
     registers = (c.ms * c.ns * c.ks // packed + fragments) * words + in_flight + np.minimum(2 * pointers, 16) + 28
     tiles_m, tiles_n = ceil_div(p.m, c.ml), ceil_div(p.n, c.nl)

@@ -37,6 +37,10 @@ def _copies(p: Gemm, d: Device, x: SimpleNamespace) -> Any:
 
 
 RULES = (
+    Rule("types", lambda p, c, g, d: p.compute in ("f16", "f32", "f64") and p.element.bytes > 1
+         and (p.dtype != "bf16" or d.sm >= 80),
+         "family simt multiplies f16, f32, f64 and, from sm_80, bf16; {p.dtype} summed in {p.compute} on {d.target}"
+         " is for tensor cores", family=SIMT),
     Rule("tile_m", lambda p, c, g, d: c.ml % np.maximum(c.wm * c.ms, 1) == 0,
          "ml={c.ml} must be a multiple of wm·ms={c.wm}·{c.ms}", family=SIMT),
     Rule("tile_n", lambda p, c, g, d: c.nl % np.maximum(WARP // np.maximum(c.wm, 1) * c.ns, 1) == 0,
@@ -64,9 +68,11 @@ RULES = (
     Rule("vector_b", lambda p, c, g, d: (c.vec_b <= p.vectors[1]) & (c.vec_b <= np.where(g.b.kmajor, c.u, c.nl)),
          "vec_b={c.vec_b} exceeds what B's alignment, rows and tile allow, {p.vectors[1]}", family=SIMT),
     Rule("async_a", lambda p, c, g, d: _copies(p, d, g.a),
-         "copy_a=1 (cp.async) needs sm_80, 4 to 16 bytes an access, no conversion, and vec_a=1 where it transposes", family=SIMT),
+         "copy_a=1 (cp.async) needs sm_80, 4 to 16 bytes an access, no conversion, and vec_a=1 where it transposes",
+         family=SIMT),
     Rule("async_b", lambda p, c, g, d: _copies(p, d, g.b),
-         "copy_b=1 (cp.async) needs sm_80, 4 to 16 bytes an access, no conversion, and vec_b=1 where it transposes", family=SIMT),
+         "copy_b=1 (cp.async) needs sm_80, 4 to 16 bytes an access, no conversion, and vec_b=1 where it transposes",
+         family=SIMT),
     Rule("loads_a", lambda p, c, g, d: _loads_divide(g, g.a),
          "{g.threads} threads do not divide the {g.a.loads} loads of A's tile", family=SIMT),
     Rule("loads_b", lambda p, c, g, d: _loads_divide(g, g.b),

@@ -1,0 +1,24 @@
+## Between 16-bit types and f32.
+<%def name="widen(kind, wide, half, guard='')">
+% if kind == "bf16":
+    { // the upper half of an f32
+    .reg .b16 %none;
+    mov.b16 %none, 0;
+    ${guard}mov.b32 ${wide}, {%none, ${half}};
+    }
+% else:
+    ${guard}cvt.f32.${kind} ${wide}, ${half};
+% endif
+</%def>
+
+## Both halves of a word.
+<%def name="widen_pair(kind, low, high, word, halves, guard='')">
+% if kind == "bf16":
+    ${guard}shl.b32 ${low}, ${word}, 16;
+    ${guard}and.b32 ${high}, ${word}, 0xFFFF0000;
+% else:
+    ${guard}mov.b32 {${halves[0]}, ${halves[1]}}, ${word};
+    ${guard}cvt.f32.${kind} ${low}, ${halves[0]};
+    ${guard}cvt.f32.${kind} ${high}, ${halves[1]};
+% endif
+</%def>

@@ -1,0 +1,112 @@
+"""The types of problems: what may be asked for, how far results may be off, which family computes it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ptxgen.arrays import view
+from ptxgen.config import Config
+from ptxgen.device import device
+from ptxgen.dtypes import DTYPES, bits_of, dtype, from_numpy
+from ptxgen.errors import DtypeError, ShapeError
+from ptxgen.problem import COMPUTE, OUT, Gemm, from_dict, parse
+from ptxgen.reference import KINDS, compare, operands, plain, reference
+from ptxgen.rules import broken
+
+
+@pytest.mark.parametrize("name", COMPUTE)
+def test_every_type_has_sums_and_an_output(name):
+    for compute in COMPUTE[name]:
+        for out in OUT[name]:
+            p = Gemm(8, 8, 8, "NN", name, compute, out=out)
+            assert parse(p.key()) == p == from_dict(p.as_dict())
+            assert p.output.bytes >= min(p.element.bytes, 2)
+    assert Gemm(8, 8, 8, "NN", name).key() == f"gemm 8,8,8 NN {name}"  # defaults are not spelt out
+
+
+def test_names_without_a_kernel_are_refused():
+    with pytest.raises(DtypeError, match="no kernel computes so yet"):
+        Gemm(8, 8, 8, "NN", "f32", "f32_bf16x6")
+    for name, compute, out in (("f16", "tf32", ""), ("s8", "f32", ""), ("f32", "", "f16"), ("s8", "", "f32"), ("", "", "")):
+        with pytest.raises(DtypeError):
+            Gemm(8, 8, 8, "NN", name, compute, out=out)
+
+
+def test_alignment_classes_count_elements_of_each_operand():
+    assert Gemm(64, 64, 64, "NT", "e4m3").vectors == (16, 16, 8)
+    assert Gemm(64, 64, 63, "NT", "s8").vectors == (1, 1, 4)
+    assert Gemm(64, 66, 64, "NT", "f16", out="f32").vectors == (8, 8, 2)
+    with pytest.raises(ShapeError, match="from 4 to 16"):
+        Gemm(8, 8, 8, "NN", "s8", aligned_c=2)
+
+
+def test_bytes_are_those_of_each_operand():
+    assert Gemm(2, 3, 4, "NN", "s8").bytes == 2 * 4 + 4 * 3 + 4 * 2 * 3
+
+
+def test_names_of_numpy_and_literals():
+    for kind in DTYPES.values():
+        assert from_numpy(kind.numpy, "a") is kind
+    assert bits_of(0.0, dtype("s32")) == "0"
+    assert bits_of(1.0, dtype("bf16")) == "0x3F80"
+    assert view(np.zeros((2, 3), np.int8), "a").dtype is dtype("s8")
+
+
+@pytest.mark.parametrize("name", COMPUTE)
+@pytest.mark.parametrize("kind", KINDS)
+def test_operands_are_finite_and_integers_stay_exact(name, kind):
+    p = Gemm(33, 31, 300, "TN", name)
+    a, b, c = operands(p, 1, kind)
+    assert a.dtype == b.dtype == p.element.numpy
+    assert c.dtype == p.output.numpy
+    assert all(np.isfinite(x.astype(np.float64)).all() for x in (a, b, c))
+    if kind == "integers":
+        exact = 2 * reference(p, a, b).exact + c.astype(np.float64)
+        np.testing.assert_array_equal(exact.astype(p.output.numpy).astype(np.float64), exact)
+
+
+@pytest.mark.parametrize("name", ["f16", "bf16", "e4m3", "e5m2"])
+def test_a_sum_in_f32_is_right_and_one_wrong_product_is_not(name):
+    p = Gemm(17, 19, 512, "NN", name)
+    a, b, _ = operands(p, 2)
+    ref = reference(p, a, b)
+    good = (a.astype(np.float32) @ b.astype(np.float32)).astype(p.output.numpy)
+    assert compare(good, ref).ok
+    wrong = (a[:, 1:].astype(np.float32) @ b[1:].astype(np.float32)).astype(p.output.numpy)
+    assert not compare(wrong, ref).ok
+
+
+def test_rounded_inputs_are_right_for_tf32_only():
+    a, b, _ = operands(Gemm(40, 40, 200), 3)
+    bits = (a.view(np.uint32) + 0x1000) & np.uint32(0xFFFFE000)  # nearest of 11 bits
+    rounded = bits.view(np.float32)
+    for compute, right in (("tf32", True), ("f32", False)):
+        p = Gemm(40, 40, 200, "NN", "f32", compute)
+        wide, other = plain(p, rounded, b)
+        assert compare((wide @ other).astype(np.float32), reference(p, a, b)).ok is right
+
+
+def test_integers_are_exact_or_wrong():
+    p = Gemm(9, 9, 500, "NT", "s8")
+    a, b, _ = operands(p, 4, "scaled")
+    ref = reference(p, a, b)
+    out = ref.exact.astype(np.int32)
+    assert compare(out, ref).ok
+    out[3, 4] += 1
+    found = compare(out, ref)
+    assert not found.ok
+    assert found.where == (3, 4)
+
+
+@pytest.mark.parametrize(("name", "compute"), [("f32", "tf32"), ("s8", ""), ("e4m3", ""), ("e5m2", "")])
+def test_simt_says_what_it_cannot_multiply(name, compute):
+    rule = broken(Gemm(64, 64, 64, "NN", name, compute), Config(), device("h200"))
+    assert rule is not None
+    assert rule.name == "types"
+
+
+def test_simt_widens_bf16_from_sm_80():
+    p, c = Gemm(64, 64, 64, "NN", "bf16"), Config(copy_a=0, copy_b=0, stages=2)
+    assert broken(p, c, device("sm_80")) is None
+    assert broken(p, c, device("t4")).name == "types"
