@@ -33,7 +33,7 @@ Rows = NDArray[np.intp]
 FORMAT = 1  #: version of the metadata; a newer one is refused
 TREES, DEPTH, RATE, BINS = 100, 6, 0.15, 256
 SEED = 7
-TRAIN_THREADS = 2  #: fixed, because the order of a histogram's sums follows it
+THREAD_ROWS = 20_000  #: rows from which two threads train; never by the machine: the order of sums follows threads
 FOLDS = 3
 FACTOR = 3.0  #: the search drops what the clock puts this far behind its best
 LIMIT = 80_000  #: if more is left than this, which is what 200 ms allow on two cores, one of each kin is scored first,
@@ -301,7 +301,7 @@ def _metadata(path: Path) -> dict[str, Any]:
             f"{path} was trained on {len(theirs)} features; this ptxgen computes {len(NAMES)}"
             f" (only here: {', '.join(missing) or 'none'}; only there: {', '.join(extra) or 'none'})"
         )
-    absent = {"digest", "device", "target", "probe"} - set(meta)
+    absent = {"digest", "device", "target", "probe", "rows", "problems", "skipped"} - set(meta)
     if absent:
         raise CorruptError(f"{path} lacks {', '.join(sorted(absent))}")
     return meta
@@ -374,11 +374,11 @@ class _Training:
     def train(self, target: str, mask: NDArray[np.bool_]) -> Any:
         xgboost = _xgboost()
         y = (self.log_us - self.bases[target])[mask]
-        weight = self.weights()[mask]
-        data = xgboost.QuantileDMatrix(self.x[mask], y, weight=weight, max_bin=BINS, nthread=TRAIN_THREADS)
+        weight, threads = self.weights()[mask], 2 if len(y) >= THREAD_ROWS else 1
+        data = xgboost.QuantileDMatrix(self.x[mask], y, weight=weight, max_bin=BINS, nthread=threads)
         options = {
             "tree_method": "hist", "objective": "reg:squarederror", "max_depth": DEPTH, "eta": RATE, "seed": SEED,
-            "max_bin": BINS, "nthread": TRAIN_THREADS, "base_score": float(np.mean(y)), "min_child_weight": 2,
+            "max_bin": BINS, "nthread": threads, "base_score": float(np.mean(y)), "min_child_weight": 2,
             "lambda": 1.0, "verbosity": 0,
         }  # fmt: skip
         return xgboost.train(options, data, TREES)

@@ -13,7 +13,7 @@ from ptxgen import rules, space
 from ptxgen.config import AXES, AXIS, Columns, Config
 from ptxgen.device import device
 from ptxgen.generate import plan_for
-from ptxgen.geometry import geometry, warp_rows
+from ptxgen.geometry import ceil_div, geometry, warp_rows
 from ptxgen.problem import Gemm
 from ptxgen.render import render
 from ptxgen.sampler import Categorical
@@ -104,7 +104,9 @@ def test_the_whole_space_is_legal_and_canonical(p):
         assert (again.columns[a.name] == picked.columns[a.name]).all(), a.name
 
 
-@pytest.mark.parametrize("p", [Gemm(0, 5, 3), Gemm(5, 3, 0), Gemm(1, 1, 1), Gemm(1, 70000, 1, "TT"), Gemm(3, 2, 5, "NT", "f16")])
+@pytest.mark.parametrize(
+    "p", [Gemm(0, 5, 3), Gemm(5, 3, 0), Gemm(1, 1, 1), Gemm(1, 70000, 1, "TT"), Gemm(3, 2, 5, "NT", "f16")]
+)
 def test_degenerate_problems_have_candidates(p):
     c = space.candidates(p, H200)
     assert len(c)
@@ -127,10 +129,10 @@ def test_explain_accounts_for_every_row(small_axes):
     total = 0
     shapes = np.prod([len(SMALL[n]) for n in ("ms", "ns", "ks", "kl", "stages")]) * 16
     for ml, nl, u in product(SMALL["ml"], SMALL["nl"], SMALL["u"]):
-        tiles = -(-p.m // ml) * -(-p.n // nl)
+        tiles = ceil_div(p.m, ml) * ceil_div(p.n, nl)
         slices = {max(H200.sms * w // tiles, 1) for w in (1, 2, 3, 4, 6, 8)} | {1}
-        blocks = -(-p.k // u)
-        legal = {-(-p.k // (-(-(-(-p.k // kg)) // u) * u)) for kg in slices if kg <= blocks}
+        blocks = ceil_div(p.k, u)
+        legal = {ceil_div(p.k, ceil_div(ceil_div(p.k, kg), u) * u) for kg in slices if kg <= blocks}
         total += shapes * len(legal | {kg for kg in slices if kg > blocks})
     assert sum(counts.values()) + len(space.candidates(p, H200)) == total
 
@@ -224,7 +226,9 @@ def test_canonical_configurations_are_the_same_kernels(p):
         assert geometry(p, a).blocks == geometry(p, b).blocks
 
 
-@pytest.mark.parametrize("p", [Gemm(64, 48, 4096, "NT"), Gemm(256, 256, 512, "NN", "f16", "f16")], ids=lambda p: p.key())
+@pytest.mark.parametrize(
+    "p", [Gemm(64, 48, 4096, "NT"), Gemm(256, 256, 512, "NN", "f16", "f16")], ids=lambda p: p.key()
+)
 def test_refinements_are_different_kernels(p):
     c = space.candidates(p, H200)
     config = c.row(len(c) // 3)

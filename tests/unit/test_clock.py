@@ -1,0 +1,201 @@
+"""The analytic clock: one answer for every carrier, and the order of things as hardware has it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from ptxgen import clock, rules, space
+from ptxgen.clock import Counts, from_stats, predict, roofline
+from ptxgen.config import AXES, Columns, Config
+from ptxgen.device import device
+from ptxgen.features import NAMES, features
+from ptxgen.geometry import geometry
+from ptxgen.problem import Gemm
+from ptxgen.source import Step
+
+H200, EMULATED = device("h200"), device("emulated")
+
+
+def plain(c: Columns) -> Columns:
+    return Columns({a.name: c.columns[a.name] for a in AXES}, len(c))
+
+
+#: measured on an H200 (microseconds, medians): problem, configuration
+MEASURED = [
+    (8.75, Gemm(512, 512, 512, "TN"), Config(ml=64, nl=32, u=32, stages=5, kl=4, wm=8, lanes=1)),
+    (44.7, Gemm(1024, 1024, 1024, "TN"), Config(ml=32, nl=64, u=32, stages=4, kl=2)),
+    (315.4, Gemm(2048, 2048, 2048, "TN"), Config(ml=128, nl=128, ns=16, raster=8)),
+    (2493.0, Gemm(4096, 4096, 4096, "TN"), Config(ml=128, nl=128, ns=16, raster=8)),
+    (324.8, Gemm(2048, 2048, 2048, "NN"), Config(ml=128, nl=256, ms=16, u=16, stages=2, copy_a=0)),
+    (337.8, Gemm(2048, 2048, 2048, "NT"), Config(ml=128, nl=128, ms=16, stages=2, copy_a=0, copy_b=0)),
+    (10.75, Gemm(16, 2560, 2560, "NN"),
+     Config(ml=16, nl=128, ms=4, ns=4, stages=4, wm=2, kg=26, split=1, keep_a=1, ahead=0)),
+    (14.0, Gemm(32, 2560, 2560, "NN"), Config(ml=32, nl=128, ns=4, stages=4, kg=19, vec_a=1)),
+    (38.4, Gemm(128, 2560, 2560, "NN"), Config(ml=32, nl=256, wm=1, kg=13, vec_a=1)),
+    (42.3, Gemm(128, 2560, 2560, "NT"), Config(ml=64, nl=128, stages=2, kg=13, vec_a=1, copy_b=0, ahead=0)),
+    (15.8, Gemm(64, 64, 60000, "TN"), Config(ml=32, nl=64, u=32, stages=4, kl=4, kg=132, split=1)),
+    (147.1, Gemm(256, 256, 60000, "TN"), Config(ml=64, nl=128, ns=16, u=16, stages=2, kl=2, kg=33, split=1)),
+    (29.0, Gemm(4096, 4096, 32, "TN"), Config(ml=64, nl=128, raster=8, stream=1)),
+    (56.1, Gemm(777, 1000, 1333, "NT"), Config(ml=64, nl=128, stages=4, kg=5, vec_a=1, vec_b=1, ahead=0)),
+]  # fmt: skip
+
+
+def wide(p: Gemm, c: Config) -> Config:
+    """Four elements an access wherever the table above leaves one and 16 bytes are possible."""
+    a = 1 if p.layout[0] == "N" and c.copy_a and not c.keep_a else 4
+    b = 1 if p.layout[1] == "T" and c.copy_b and not c.keep_b else 4
+    return replace(c, vec_a=a if c.vec_a == 1 else c.vec_a, vec_b=b if c.vec_b == 1 else c.vec_b, vec_c=4)
+
+
+@pytest.mark.parametrize(("us", "p", "c"), MEASURED, ids=lambda v: v.key() if isinstance(v, Gemm) else "")
+def test_the_clock_is_near_what_was_measured(us, p, c):
+    assert predict(p, wide(p, c), H200) == pytest.approx(us, rel=0.2)
+
+
+def change(p: Gemm, c: Config, **changes: int) -> float:
+    return predict(p, replace(c, **changes), H200) / predict(p, c, H200)
+
+
+def test_the_clock_knows_what_decides():
+    p, c = Gemm(16, 2560, 2560, "NN"), wide(*MEASURED[6][1:])
+    assert change(p, c, kg=4) > 1.8  # measured 2.4
+    assert 1.02 < change(p, c, kg=66) < 1.5  # measured 1.3
+    assert change(p, c, vec_c=1) > 1.3  # measured 1.54: scalar reductions
+    p, c = Gemm(4096, 4096, 32, "TN"), wide(*MEASURED[12][1:])
+    assert change(p, c, vec_c=1) > 1.2  # measured 1.64: scalar stores
+    p, c = Gemm(2048, 2048, 2048, "TN"), wide(*MEASURED[2][1:])
+    assert change(p, c, vec_c=1) < 1.05  # measured 1.02
+    p, c = Gemm(2048, 2048, 2048, "NN"), Config(ml=128, nl=128, ms=16, copy_a=0, vec_a=4, vec_b=4, vec_c=4, u=16)
+    assert change(p, c, u=32) > 1.05  # measured 1.11: the loop outgrows the instruction cache
+
+
+@pytest.mark.parametrize(
+    "p",
+    [Gemm(64, 48, 1000, "NT"), Gemm(2048, 2048, 2048, "TN"), Gemm(130, 66, 514, "TT", "f64"),
+     Gemm(256, 256, 512, "NN", "f16"), Gemm(256, 250, 512, "NT", "f16", "f16"), Gemm(96, 96, 4096, deterministic=True)],
+    ids=lambda p: p.key(),
+)  # fmt: skip
+def test_every_carrier_gets_the_same_answer(p):
+    c = space.candidates(p, H200)
+    rows = np.random.default_rng(0).integers(0, len(c), 300)
+    lazy = c.take(rows)
+    us = predict(p, lazy, H200)
+    assert us.dtype == np.float32
+    assert (us == predict(p, c, H200)[rows]).all()
+    assert us == pytest.approx(predict(p, plain(lazy), H200), rel=1e-6)
+    assert [predict(p, lazy.row(i), H200) for i in range(5)] == pytest.approx(us[:5].tolist())
+    x = features(p, lazy, H200)
+    assert x.shape == (300, len(NAMES))
+    assert x.dtype == np.float32
+    assert x.flags.c_contiguous
+    assert np.isfinite(x).all()
+    assert x == pytest.approx(features(p, plain(lazy), H200), rel=1e-5, abs=1e-5)
+    assert (x == features(p, lazy, H200, us)).all()
+
+
+def test_no_rows_have_no_times():
+    p = Gemm(64, 64, 64)
+    none = space.candidates(p, H200).take(np.zeros(0, np.int64))
+    assert len(predict(p, none, H200)) == 0
+    assert features(p, none, H200).shape == (0, len(NAMES))
+
+
+def test_features_say_what_their_names_say():
+    p = Gemm(640, 256, 4096, "NT")
+    c = Config(ml=64, nl=128, u=16, kg=4, split=1, copy_a=0, copy_b=0, vec_a=4, vec_b=4, vec_c=4)
+    assert rules.broken(p, c, H200) is None
+    g = geometry(p, c)
+    x = dict(zip(NAMES, features(p, Columns.of([c]), H200)[0].tolist(), strict=True))
+    assert len(set(NAMES)) == len(NAMES)
+    assert x["m"] == pytest.approx(np.log2(640))
+    assert (x["ml"], x["nl"], x["u"], x["kg"]) == (6, 7, 4, 2)
+    assert (x["tiles"], x["blocks"]) == pytest.approx((np.log2(20), np.log2(80)))
+    assert x["threads"] == np.log2(g.threads)
+    assert x["padding"] == 1
+    assert x["iterations"] == 6
+    assert x["tile_intensity"] == pytest.approx(np.log2(64 * 128 / 192))
+    assert x["thread_work"] == pytest.approx(np.log2(8 * 8 * 1024))
+    assert (x["kmajor_a"], x["kmajor_b"], x["element"]) == (1, 1, 4)
+    assert x["blocks_sm"] == 1
+    assert x["waves"] == pytest.approx(np.log2(80 / (2 ** x["fits"] * 132)), abs=1e-5)
+    assert x["reduced"] == pytest.approx(np.log2(3 * 640 * 256 * 4), abs=1e-3)
+    assert x["clock"] == pytest.approx(np.log2(predict(p, c, H200)), abs=1e-5)
+    assert x["over_roofline"] == pytest.approx(x["clock"] - x["roofline"], abs=1e-5)
+
+
+def test_nothing_beats_the_roofline_and_more_work_takes_longer():
+    for p, q in ((Gemm(512, 512, 512), Gemm(512, 512, 1024)), (Gemm(64, 512, 512), Gemm(512, 512, 512))):
+        c = plain(space.candidates(p, H200)).replace(kg=1, split=0)
+        assert (predict(p, c, H200) > roofline(p, H200)).all()
+        assert (predict(q, c, H200) >= predict(p, c, H200)).all()
+        assert roofline(q, H200) > roofline(p, H200)
+
+
+BUSY = Counts(warp_instructions=4e6, fma_lanes=1e8, shared_wavefronts=5e5, global_sectors=1e5, atomics=0, barriers=2000,
+              blocks=264, threads=256, registers=64, shared=16384)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "unit", ["warp_instructions", "fma_lanes", "shared_wavefronts", "global_sectors", "atomics", "barriers"]
+)
+def test_each_unit_can_be_what_a_launch_waits_for(unit):
+    light = replace(BUSY, warp_instructions=1e3, fma_lanes=1e3, shared_wavefronts=1e3, global_sectors=1e3, barriers=0)
+    one, two = (from_stats(replace(light, **{unit: n}), H200) for n in (4e7, 8e7))
+    base = from_stats(light, H200)
+    assert one > 1.5 * base
+    assert two - base == pytest.approx(2 * (one - base), rel=0.1)
+
+
+def test_the_busiest_multiprocessor_decides():
+    assert from_stats(replace(BUSY, blocks=133), H200) > 1.3 * from_stats(replace(BUSY, blocks=132), H200)
+    assert from_stats(replace(BUSY, blocks=1), H200) > 10 * from_stats(BUSY, H200)
+
+
+def test_few_warps_hide_less():
+    few = replace(BUSY, blocks=132, threads=32)
+    assert from_stats(few, H200) > 1.2 * from_stats(replace(few, threads=512), H200)
+    # what does not fit comes in a second wave
+    big = replace(BUSY, threads=1024, registers=32)
+    assert from_stats(big, H200) < from_stats(replace(big, registers=33), H200)
+
+
+def test_types_have_their_rates():
+    heavy = replace(BUSY, fma_lanes=1e10)
+    assert from_stats(replace(heavy, kind="f64"), H200) == pytest.approx(2 * from_stats(heavy, H200), rel=0.02)
+    assert from_stats(replace(heavy, kind="f16"), H200) == pytest.approx(from_stats(heavy, H200) / 2, rel=0.02)
+
+
+def test_an_empty_launch_costs_a_launch():
+    assert from_stats(replace(BUSY, blocks=0), H200) == clock.LAUNCH_US
+
+
+def test_counts_of_an_emulated_launch():
+    access = SimpleNamespace(wavefronts=70.0, sectors=11.0)
+    stats = SimpleNamespace(
+        lane_instructions=Counter(fp32=640, integer=9), warp_instructions=Counter(fp32=20, integer=5), atomics=3,
+        shared=access, global_load=access, global_store=access, barriers=16,
+    )  # fmt: skip
+    s = Counts.of(stats, Step("gemm", (2, 3, 1), (64, 2, 1), 4096))
+    assert (s.blocks, s.threads, s.shared) == (6, 128, 4096)
+    assert (s.warp_instructions, s.fma_lanes, s.kind) == (25, 640, "f32")
+    assert (s.shared_wavefronts, s.global_sectors, s.atomics, s.barriers) == (70, 22, 3, 4)
+    stats.lane_instructions = Counter(fp32=10, fp16=50)
+    assert Counts.of(stats, Step("gemm", (1, 1, 1))).fma_lanes == 100
+    assert from_stats(s, EMULATED) > clock.LAUNCH_US
+
+
+def test_counted_and_predicted_times_agree():
+    p, c = Gemm(512, 512, 512, "TN"), Config(ml=64, nl=64, vec_a=4, vec_b=4, vec_c=4)
+    g = geometry(p, c)
+    fma = p.flops / 2
+    reads = fma / 32 * 4 / 64
+    s = Counts(warp_instructions=fma / 32 + 1.5 * reads, fma_lanes=fma, shared_wavefronts=2.5 * reads,
+               global_sectors=g.blocks * 64 * 1024 * 4 / 32, atomics=0, barriers=g.blocks * 64, blocks=int(g.blocks),
+               threads=int(g.threads), registers=int(g.registers), shared=int(g.shared))  # fmt: skip
+    for d in (H200, EMULATED):
+        assert from_stats(s, d) == pytest.approx(predict(p, c, d), rel=0.5)

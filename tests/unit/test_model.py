@@ -1,0 +1,344 @@
+"""The regressor and the search, on a device whose times are made up: the clock with other constants, and what it
+does not know. Shapes are held out."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ptxgen import clock, model, space
+from ptxgen.config import AXES, Columns, Config
+from ptxgen.device import device
+from ptxgen.errors import CorruptError, DeviceError, InputError, SchemaError
+from ptxgen.measurement import Environment, Measurement
+from ptxgen.model import Model
+from ptxgen.problem import Gemm
+from ptxgen.sampler import promising
+
+H200, H100 = device("h200"), device("h100")
+
+#: a machine unlike the one that the clock was fitted to
+OTHER = {
+    "L2_BYTES": 18.0, "GLOBAL_LATENCY": 1100.0, "SHARED_LATENCY": 55.0, "RED_CYCLES": 3.5, "QUEUE": 20.0,
+    "TOGETHER": 0.6, "LAUNCH_US": 2.4, "LONELY": 0.4, "PIPE": 0.85, "LOOP_LIMIT": 1500, "DRAM": 0.8,
+}  # fmt: skip
+
+
+def plain(c: Columns) -> Columns:
+    return Columns({a.name: c.columns[a.name] for a in AXES}, len(c))
+
+
+def chaos(c: Columns) -> np.ndarray:
+    """What a compiler does to a kernel for no reason that one can see: ±3 %, the same each time."""
+    h = np.zeros(len(c), np.uint64)
+    for i, a in enumerate(AXES):
+        if a.name != "kg":
+            h = (h ^ (c.columns[a.name].astype(np.uint64) + np.uint64(977 * i))) * np.uint64(0x9E3779B97F4A7C15)
+            h ^= h >> np.uint64(31)
+    return 1 + 0.06 * ((h % np.uint64(1 << 20)).astype(float) / (1 << 20) - 0.5)
+
+
+def truth(p: Gemm, c: Columns) -> np.ndarray:
+    """Microseconds on the made-up machine, without noise."""
+    c = plain(c)
+    known = {n: getattr(clock, n) for n in OTHER}
+    try:
+        for n, v in OTHER.items():
+            setattr(clock, n, v)
+        us = clock.predict(p, c, H200).astype(float)
+    finally:
+        for n, v in known.items():
+            setattr(clock, n, v)
+    us *= np.where(c.stages == 2, 1.15 if p.m * p.n < 512 * 512 else 1.0, 1.0)
+    us *= np.where((c.keep_a == 1) != (c.keep_b == 1), 1.1, 1.0) * np.where(c.ks == 2, 1.05, 1.0)
+    us *= np.where(np.maximum(c.ml, c.nl) >= 4 * np.minimum(c.ml, c.nl), 1.12, 1.0) * np.where(c.kl >= 4, 1.06, 1.0)
+    us *= np.where(c.ms * c.ns >= 128, 0.96, 1.0)
+    return us * chaos(c)
+
+
+def shapes(n: int, seed: int) -> list[Gemm]:
+    rng = np.random.default_rng(seed)
+    out = []
+    for i in range(n):
+        m, k, j = (int(2 ** rng.uniform(4, 11.5)) // 8 * 8 for _ in range(3))
+        if i % 3 == 0:
+            m, j, k = min(m, 128), min(j, 256), 16 * k
+        out.append(Gemm(max(m, 16), max(j, 16), max(k, 16), ("NN", "NT", "TN", "TT")[i % 4]))
+    return out
+
+
+def measure(p: Gemm, c: Columns, noise: np.random.Generator) -> list[Measurement]:
+    us = truth(p, c) * np.exp(0.01 * noise.normal(size=len(c)))
+    environment = Environment("h200", commit="abc")
+    return [Measurement(p, c.row(i), "ok", environment, (float(us[i]),)) for i in range(len(c))]
+
+
+def measured(problems: list[Gemm], each: int, seed: int = 0) -> list[Measurement]:
+    rng = np.random.default_rng(seed)
+    rows = []
+    for p in problems:
+        c = space.candidates(p, H200)
+        picked = np.concatenate(
+            [promising(clock.predict(p, c, H200), each // 2, rng), rng.integers(0, len(c), each // 2)]
+        )
+        rows += measure(p, c.take(picked), rng)
+    return rows
+
+
+HELD_OUT = [Gemm(2048, 2048, 2048, "TN"), Gemm(16, 2560, 2560, "NN"), Gemm(64, 2560, 2560, "NT"),
+            Gemm(40, 40, 50000, "TN"), Gemm(500, 700, 900, "TT")]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[Measurement]:
+    return measured(shapes(24, 1), 160)
+
+
+@pytest.fixture(scope="module")
+def fitted(rows) -> Model:
+    return Model.fit(rows, H200)
+
+
+def lost(m: Model, p: Gemm, k: int) -> float:
+    """How much slower the truly fastest of the model's k best is than the truly fastest of all."""
+    ranked = m.rank(p, H200, k)
+    assert len(ranked) == k
+    best = truth(p, space.candidates(p, H200)).min()
+    return float(truth(p, Columns.of([c for c, _ in ranked])).min() / best)
+
+
+@pytest.mark.parametrize("p", HELD_OUT, ids=lambda p: p.key())
+def test_the_hundred_best_hold_one_near_the_optimum(fitted, p):
+    assert lost(fitted, p, 100) < 1.04
+
+
+def test_learning_beats_the_formula(fitted):
+    analytic = Model.analytic(H200)
+    learnt, formula = ([np.log(lost(m, p, 5)) for p in HELD_OUT] for m in (fitted, analytic))
+    assert np.mean(learnt) < 0.8 * np.mean(formula)
+
+
+def test_a_model_of_nonsense_is_useless(rows):
+    """The bound of the tests above is one that a model can miss."""
+    us = np.random.default_rng(0).permutation([m.us for m in rows])
+    wrong = Model.fit([replace(m, samples=(float(u),)) for m, u in zip(rows, us, strict=True)], H200, target="time")
+    assert max(lost(wrong, p, 100) for p in HELD_OUT) > 1.1
+
+
+def test_predictions_are_close_on_shapes_left_out(fitted):
+    for p in HELD_OUT:
+        c = plain(space.candidates(p, H200).take(np.arange(0, 4000, 40)))
+        error = np.log2(fitted.predict(p, c) / truth(p, c))
+        assert np.sqrt(np.mean(error**2)) < 0.3, p.key()
+
+
+def test_cross_validation_picks_a_yardstick(fitted, rows, monkeypatch):
+    monkeypatch.setattr(model, "TREES", 20)
+    facts = fitted.facts
+    assert set(facts.errors) == set(model.TARGETS)
+    assert facts.errors[facts.target] == min(facts.errors.values())
+    assert facts.errors[facts.target] <= facts.error < 0.3
+    assert (facts.rows, facts.problems, facts.skipped, facts.commits) == (len(rows), 24, 0, ("abc",))
+    for target in model.TARGETS:
+        assert Model.fit(rows[:600], H200, target=target).facts.target == target
+    with pytest.raises(InputError, match="target is 'speed'; it must be one of time, roofline, clock"):
+        Model.fit(rows, H200, target="speed")
+
+
+def test_only_good_rows_of_the_device_train(rows, monkeypatch):
+    monkeypatch.setattr(model, "TREES", 20)
+    few = rows[:300]
+    bad = [
+        replace(few[0], outcome="wrong_result", samples=()),
+        replace(few[1], outcome="timeout"),
+        replace(few[2], environment=Environment("h100")),
+        replace(few[3], environment=Environment("h200", clock="model")),
+        replace(few[4], samples=()),
+    ]
+    a, b = Model.fit(few, H200), Model.fit(bad + few, H200)
+    assert b.facts.skipped == 5
+    assert a.facts.rows == b.facts.rows == 300
+    p = HELD_OUT[0]
+    c = space.candidates(p, H200).take(np.arange(50))
+    assert (a.predict(p, c) == b.predict(p, c)).all()
+    with pytest.raises(InputError, match=r"no usable row for h200 \(5 skipped\)"):
+        Model.fit(bad, H200)
+    with pytest.raises(InputError, match="clock=model"):
+        Model.fit(few, device("emulated"))
+
+
+def test_few_rows_of_one_problem_are_enough_to_train(rows):
+    one = [m for m in rows if m.problem == rows[0].problem][:3]
+    m = Model.fit(one, H200)
+    assert m.facts.target == "clock"
+    assert np.isnan(m.facts.error)
+    assert len(m.rank(HELD_OUT[0], H200, 3)) == 3
+
+
+def test_training_repeats_bit_by_bit_whatever_the_order(rows, tmp_path, monkeypatch):
+    monkeypatch.setattr(model, "TREES", 30)
+    for name, some in (("a", rows[:800]), ("b", rows[:800][::-1])):
+        Model.fit(some, H200).save(tmp_path / name)
+    assert (tmp_path / "a" / "model.json").read_bytes() == (tmp_path / "b" / "model.json").read_bytes()
+    assert (tmp_path / "a" / "model.meta.json").read_bytes() == (tmp_path / "b" / "model.meta.json").read_bytes()
+
+
+def test_ranks_are_sorted_distinct_and_repeatable(fitted):
+    for m in (fitted, Model.analytic(H200)):
+        ranked = m.rank(HELD_OUT[1], H200, 50)
+        times = [us for _, us in ranked]
+        assert times == sorted(times)
+        assert len({c for c, _ in ranked}) == 50
+        assert ranked == m.rank(HELD_OUT[1], k=50)
+        assert ranked[:7] == m.rank(HELD_OUT[1], k=7)
+        assert m.rank(HELD_OUT[1], k=0) == []
+        c = Columns.of([c for c, _ in ranked])
+        assert m.predict(HELD_OUT[1], c) == pytest.approx(times, rel=1e-4)
+
+
+def test_the_search_finds_what_scoring_everything_finds(fitted, monkeypatch):
+    for p in HELD_OUT[:3]:
+        fast, whole = fitted.search(p, H200), fitted.search(p, H200, exhaustive=True)
+        assert fast.total == whole.total == whole.scored == len(space.candidates(p, H200))
+        assert fast.scored < fast.total
+        assert fast.scored < model.LIMIT + 6 * model.FINALISTS
+        assert fast.best[0] == whole.best[0]
+        assert len({c for c, _ in fast.best} & {c for c, _ in whole.best}) >= 95
+    monkeypatch.setattr(model, "LIMIT", 1000)
+    tight = fitted.search(HELD_OUT[2], H200, 10)
+    assert 1000 < tight.scored <= 1000 + 6 * model.FINALISTS
+    assert 1 < tight.factor < fast.factor
+    assert tight.best[0][1] <= 1.1 * whole.best[0][1]
+
+
+def test_problems_without_elements_can_be_ranked(fitted):
+    for p in (Gemm(0, 5, 3), Gemm(5, 3, 0), Gemm(1, 1, 1)):
+        for m in (fitted, Model.analytic(H200)):
+            assert len(m.rank(p, H200, 5)) == 5
+
+
+def test_a_model_ranks_for_its_own_device_only(fitted):
+    with pytest.raises(DeviceError, match="device is h100; the model was trained for h200"):
+        fitted.rank(HELD_OUT[0], H100)
+    slow = replace(H200, clock=1000)
+    assert fitted.rank(HELD_OUT[0], slow, 1)[0][1] > fitted.rank(HELD_OUT[0], H200, 1)[0][1]
+
+
+@pytest.fixture
+def saved(fitted, tmp_path):
+    fitted.save(tmp_path / "h200")
+    return tmp_path / "h200"
+
+
+def test_a_saved_model_is_the_same_model(fitted, saved):
+    again = Model.load(saved)
+    assert again.facts == fitted.facts
+    assert again.device == H200
+    assert again.rank(HELD_OUT[3], H200, 20) == fitted.rank(HELD_OUT[3], H200, 20)
+    assert sorted(f.name for f in saved.iterdir()) == ["model.json", "model.meta.json"]
+    # what XGBoost 3.0 reads, though later ones write a list
+    text = json.loads((saved / "model.json").read_text())
+    float(text["learner"]["learner_model_param"]["base_score"])
+
+
+def test_an_analytic_model_has_nothing_to_save(tmp_path):
+    with pytest.raises(InputError, match="analytic"):
+        Model.analytic(H200).save(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def edit(folder, **changes):
+    path = folder / "model.meta.json"
+    meta = json.loads(path.read_text())
+    meta.update(changes)
+    path.write_text(json.dumps({k: v for k, v in meta.items() if v is not None}))
+
+
+def test_a_newer_format_is_refused(saved):
+    edit(saved, format=2)
+    with pytest.raises(SchemaError, match="has format 2; this ptxgen reads up to 1"):
+        Model.load(saved)
+
+
+def test_other_features_are_refused_and_named(saved):
+    names = json.loads((saved / "model.meta.json").read_text())["features"]
+    edit(saved, features=[*names[:-1], "moonlight"])
+    with pytest.raises(SchemaError, match=f"only here: {names[-1]}; only there: moonlight"):
+        Model.load(saved)
+    edit(saved, features=names[::-1])
+    with pytest.raises(SchemaError, match=f"trained on {len(names)} features"):
+        Model.load(saved)
+
+
+def test_features_that_changed_their_meaning_are_refused(saved, monkeypatch):
+    Model.load(saved)
+    monkeypatch.setattr(clock, "PIPE", 0.5)
+    with pytest.raises(SchemaError, match=r"computed otherwise now: .*busy"):
+        Model.load(saved)
+
+
+def test_a_device_of_other_facts_is_refused(saved):
+    edit(saved, device={"name": "h200", "tensor": 4})
+    with pytest.raises(SchemaError, match="tensor"):
+        Model.load(saved)
+
+
+def test_damage_is_reported_as_such(saved, tmp_path):
+    with pytest.raises(CorruptError, match="cannot be read"):
+        Model.load(tmp_path / "nowhere")
+    text = (saved / "model.json").read_bytes()
+    (saved / "model.json").write_bytes(text[:-20])
+    with pytest.raises(CorruptError, match="digest"):
+        Model.load(saved)
+    (saved / "model.json").unlink()
+    with pytest.raises(CorruptError, match=r"model\.json cannot be read"):
+        Model.load(saved)
+    (saved / "model.json").write_bytes(text)
+    edit(saved, probe=None)
+    with pytest.raises(CorruptError, match="lacks probe"):
+        Model.load(saved)
+    for junk in ("", "[]", "{}", '{"format": "1"}'):
+        (saved / "model.meta.json").write_text(junk)
+        with pytest.raises(CorruptError, match="not the metadata of a model"):
+            Model.load(saved)
+
+
+def test_the_formula_ranks_as_the_hardware_did():
+    """The search space and the clock, against what won on an H200."""
+    m = Model.analytic(H200)
+
+    def best(*shape: int, layout: str) -> list[Config]:
+        return [c for c, _ in m.rank(Gemm(*shape, layout), H200, 100)]
+
+    skinny = best(16, 2560, 2560, layout="NN")
+    assert all(c.ml == 16 for c in skinny)
+    assert all(c.kg >= 6 for c in skinny)
+    assert any((c.ms, c.ns) in ((4, 4), (4, 8), (8, 4)) for c in skinny)
+    deep = best(32, 32, 60000, layout="TN")
+    assert all(c.kg * c.kl >= 66 for c in deep)
+    assert any((c.ml, c.nl) == (32, 32) for c in deep)
+    square = best(2048, 2048, 2048, layout="TN")
+    assert all(c.kg == 1 and c.ml * c.nl >= 128 * 128 for c in square)
+    assert any({c.ms, c.ns} == {8, 16} for c in square)
+    flat = best(4096, 4096, 32, layout="TN")
+    assert all(c.kg == 1 and c.vec_c == 4 and c.stream == 1 for c in flat)
+    odd = best(777, 1000, 1333, layout="NT")
+    assert any(1 < c.kg <= 8 for c in odd)
+
+
+def test_importing_the_model_does_not_import_xgboost():
+    code = "import sys, ptxgen.model; print('xgboost' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_fastest_breaks_ties_by_order():
+    us = np.array([3, 1, 2, 1, 1], np.float32)
+    assert model.fastest(us, 2).tolist() == [1, 3]
+    assert model.fastest(us, 9).tolist() == [1, 3, 4, 2, 0]
+    assert model.fastest(us, 0).tolist() == []
+    assert model.fastest(us[:0], 3).tolist() == []

@@ -1,0 +1,109 @@
+"""The generative sampler: legal, repeatable, and far better than uniform draws."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ptxgen import rules, sampler
+from ptxgen.config import AXES, AXIS, Columns
+from ptxgen.device import device
+from ptxgen.errors import ConfigError
+from ptxgen.problem import Gemm
+from ptxgen.sampler import ALPHA, Categorical, promising, table
+
+H200 = device("h200")
+P = Gemm(2560, 16, 2560, "TN")
+
+
+@pytest.fixture(scope="module")
+def learnt() -> Categorical:
+    return Categorical.learn(P, H200, seed=1)
+
+
+def same(a: Columns, b: Columns) -> bool:
+    return all((a.columns[x.name] == b.columns[x.name]).all() for x in AXES)
+
+
+def test_samples_are_legal_and_as_many_as_asked(learnt):
+    c = learnt.sample(500, np.random.default_rng(0))
+    assert len(c) == 500
+    assert rules.legal(P, c, H200).all()
+    assert len(learnt.sample(0, np.random.default_rng(0))) == 0
+    assert len({c.row(i) for i in range(500)}) > 490
+
+
+def test_samples_repeat_with_their_seed(learnt):
+    assert same(learnt.sample(50, np.random.default_rng(5)), learnt.sample(50, np.random.default_rng(5)))
+    assert not same(learnt.sample(50, np.random.default_rng(5)), learnt.sample(50, np.random.default_rng(6)))
+    again = Categorical.learn(P, H200, seed=1)
+    assert all((again.probabilities[n] == p).all() for n, p in learnt.probabilities.items())
+
+
+def test_probabilities_are_counts_over_a_prior(learnt):
+    for a in AXES:
+        p = learnt.probabilities[a.name]
+        assert p.shape == (len(a.values),)
+        assert p.sum() == pytest.approx(1)
+        counts = p * (len(a.values) * ALPHA + learnt.accepted) - ALPHA
+        assert counts == pytest.approx(np.round(counts), abs=1e-6)
+        assert counts.min() > -1e-6
+    # A is not K-major: keeping it so is never legal, and never ruled out
+    p = learnt.probabilities["keep_a"]
+    assert p[1] == pytest.approx(ALPHA / (2 * ALPHA + learnt.accepted))
+
+
+def test_the_uniform_phase_is_short_and_counted():
+    few = Categorical.learn(P, H200, wanted=10, limit=200_000)
+    assert few.accepted >= 10
+    assert few.draws <= 200_000
+    none = Categorical.learn(P, H200, limit=100)
+    assert none.draws == 100
+
+
+@pytest.mark.parametrize("p", [P, Gemm(777, 1000, 1333, "NT"), Gemm(512, 512, 512, "NN", "f16")], ids=lambda p: p.key())
+def test_the_learnt_sampler_beats_uniform_draws(p):
+    rows = {r["sampler"]: r for r in table(p, H200, 60_000)}
+    learnt, uniform = rows["categorical"], rows["uniform"]
+    assert learnt["draws"] == uniform["draws"] == 60_000
+    assert learnt["acceptance"] == learnt["accepted"] / 60_000
+    assert learnt["acceptance"] > 0.05
+    assert learnt["acceptance"] > 10 * uniform["acceptance"]
+    assert learnt["learnt_from_draws"] > 0
+    assert uniform["learnt_from_draws"] == 0
+
+
+def test_acceptance_is_the_share_of_legal_draws(learnt):
+    n = 40_000
+    share = learnt.acceptance(n, np.random.default_rng(2))
+    rng = np.random.default_rng(2)
+    legal = 0
+    for start in range(0, n, sampler.BATCH):
+        size = min(sampler.BATCH, n - start)
+        drawn = {a.name: rng.choice(np.array(AXIS[a.name].values), size, p=learnt.probabilities[a.name]) for a in AXES}
+        legal += int(rules.legal(P, Columns(drawn, size), H200).sum())
+    assert share == legal / n
+    assert learnt.acceptance(0, rng) == 0
+
+
+def test_a_vain_search_ends():
+    with pytest.raises(ConfigError, match=r"40000 draws held \d+ legal configurations; 100000 are asked for"):
+        Categorical.uniform(P, H200).sample(100_000, np.random.default_rng(0), limit=40_000)
+
+
+def test_promising_rows_are_fast_distinct_and_repeatable():
+    us = np.random.default_rng(0).uniform(1, 50, 5000).astype(np.float32)
+    picked = promising(us, 300, np.random.default_rng(1))
+    assert len(set(picked.tolist())) == 300
+    assert us[picked].mean() < us.mean() / 3
+    assert us[picked].max() > 10  # but anywhere
+    assert (picked == promising(us, 300, np.random.default_rng(1))).all()
+    assert sorted(promising(us[:7], 20, np.random.default_rng(1))) == list(range(7))
+    assert len(promising(us, 0, np.random.default_rng(1))) == 0
+
+
+def test_promising_follows_its_power():
+    us = np.array([1.0, 2.0], np.float32)
+    rng = np.random.default_rng(0)
+    first = np.mean([promising(us, 1, rng, power=2.0)[0] == 0 for _ in range(4000)])
+    assert first == pytest.approx(4 / 5, abs=0.03)
