@@ -9,7 +9,19 @@ import pytest
 
 
 def pytest_addoption(parser):
-    parser.addoption("--update-golden", action="store_true", help="rewrite the committed PTX of tests/golden")
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        help="rewrite what is committed and generated: the PTX of tests/golden, the tables of docs/reference.md",
+    )
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_database(tmp_path_factory):
+    """No test reads or writes the database of whoever runs it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PTXGEN_DATABASE", str(tmp_path_factory.mktemp("database") / "tuning.sqlite"))
+        yield
 
 
 def _gpu() -> bool:

@@ -1,0 +1,67 @@
+"""What the tests of this folder read: the package's modules and imports, the tables of the reference."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "ptxgen"
+REFERENCE = ROOT / "docs" / "reference.md"
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Module name within the package (``""``: the package itself) -> file."""
+    out = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        out[".".join(parts).removesuffix("__init__").removesuffix(".")] = path
+    return out
+
+
+def imports(module: str) -> Iterator[tuple[int, str]]:
+    """(line, absolute name) of everything that a module imports, wherever in it."""
+    path = modules()[module]
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                above = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join(p for p in ("ptxgen", *above, base) if p)
+            yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
+
+
+def own_imports(module: str) -> Iterator[tuple[int, str]]:
+    """(line, module within the package) of the package's own modules that a module imports."""
+    for line, name in imports(module):
+        parts = name.split(".")
+        if parts[0] == "ptxgen":
+            inside = parts[1:]
+            while inside and ".".join(inside) not in modules():
+                inside = inside[:-1]  # what is left over is a name within a module
+            if inside:
+                yield line, ".".join(inside)
+
+
+def fenced(text: str, kind: str) -> list[str]:
+    """The contents of the fenced blocks of a kind."""
+    return re.findall(rf"^```{kind}\n(.*?)^```$", text, re.M | re.S)
+
+
+def table(text: str, heading: str) -> list[list[str]]:
+    """The rows, without titles, of the first table below a heading."""
+    section = text.split(f"# {heading}\n", 1)[1]
+    lines = section[section.index("\n|") + 1 :].splitlines()
+    rows = []
+    for line in lines:
+        if not line.startswith("|"):
+            break
+        rows.append([cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]])
+    return rows[2:]

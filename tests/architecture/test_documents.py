@@ -1,0 +1,165 @@
+"""Documents agree with the code: tables, versions, every example of the README and the guide."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import typer
+
+import ptxgen
+from ptxgen import settings, suites
+from ptxgen.cli import app, command, doctor
+from ptxgen.config import AXES
+
+from .source import REFERENCE, ROOT, fenced, table
+
+README, GUIDE = ROOT / "README.md", ROOT / "docs" / "guide.md"
+
+
+def axes() -> list[list[str]]:
+    return [
+        [f"`{a.name}`", a.symbol, str(a.default), " ".join(map(str, a.values)), "yes" if a.refined else "", a.meaning]
+        for a in AXES
+    ]
+
+
+def variables() -> list[list[str]]:
+    return [[f"`{name}`", default, meaning] for name, default, meaning in settings.docs()]
+
+
+def named_suites() -> list[list[str]]:
+    return [[f"`{s.name}`", s.meaning] for s in suites.SUITES.values()]
+
+
+@pytest.mark.parametrize(
+    ("heading", "made"), [("Configurations", axes), ("Environment variables", variables), ("Suites", named_suites)]
+)
+def test_a_table_of_the_reference_is_the_codes(heading, made, request) -> None:
+    """Rewritten by ``pytest --update-golden``."""
+    if request.config.getoption("--update-golden"):
+        head, tail = REFERENCE.read_text().split(f"# {heading}\n", 1)
+        lines = tail.splitlines(keepends=True)
+        first = next(i for i, line in enumerate(lines) if line.startswith("|")) + 2
+        last = next(i for i in range(first, len(lines)) if not lines[i].startswith("|"))
+        rows = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n" for row in made()]
+        REFERENCE.write_text(f"{head}# {heading}\n" + "".join([*lines[:first], *rows, *lines[last:]]))
+    assert table(REFERENCE.read_text(), heading) == made()
+
+
+def test_the_reference_has_every_exit_code_and_command() -> None:
+    codes = {int(row[0]) for row in table(REFERENCE.read_text(), "Exit codes")}
+    assert codes == {0, *(code for _, code in command.EXIT_CODES)}
+    rows = " ".join(row[0] for row in table(REFERENCE.read_text(), "Commands"))
+    group = typer.main.get_command(app)
+    names = {n for n in group.commands if n != "db"} | {f"db {n}" for n in group.commands["db"].commands}  # type: ignore[attr-defined]
+    assert set(re.findall(r"`([\w ]+)`", rows)) == names
+
+
+def test_the_doctor_knows_the_packages_that_are_declared() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = {"": project["dependencies"], **project["optional-dependencies"]}
+    names = {
+        (re.split(r"[<>=\[]", requirement)[0], extra)
+        for extra in ("", "cuda", "baseline")
+        for requirement in declared[extra]
+    }
+    assert {(name, extra) for name, extra, _ in doctor.PACKAGES} == names
+
+
+def test_versions_agree() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["version"] == ptxgen.__version__
+    headings = re.findall(r"^## \[([^\]]+)\]", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    assert headings[0] in ("Unreleased", ptxgen.__version__)
+    assert len(headings) == len(set(headings))
+
+
+# ---- examples
+
+
+def commands() -> list[str]:
+    """Every line that a reader may type, of the README and the guide."""
+    out = []
+    for path in (README, GUIDE):
+        for block in fenced(path.read_text(), "console"):
+            joined = block.replace("\\\n", " ")
+            out += [line[2:].partition("  #")[0].strip() for line in joined.splitlines() if line.startswith("$ ")]
+    return out
+
+
+def parsed(arguments: list[str]) -> None:
+    """Takes arguments apart as the command line would, and runs nothing. Raises what it would complain of."""
+    group = typer.main.get_command(app)
+    context = group.make_context("ptxgen", list(arguments))
+    while hasattr(group, "resolve_command"):
+        rest = [*context._protected_args, *context.args] if hasattr(context, "_protected_args") else context.args
+        name, group, rest = group.resolve_command(context, rest)  # type: ignore[assignment]
+        context = group.make_context(name, rest, parent=context)
+
+
+def test_the_readme_opens_with_the_two_scripts() -> None:
+    typed = [c for c in commands() if c.startswith("./")]
+    assert typed[:2] == ["./scripts/tune", "./scripts/test"]
+
+
+@pytest.mark.parametrize("line", commands())
+def test_a_command_that_is_shown_can_be_typed(line: str) -> None:
+    words = shlex.split(line)
+    words = words[: words.index("|")] if "|" in words else words
+    words = words[: words.index(">")] if ">" in words else words
+    while re.fullmatch(r"[A-Z_]+=\S*", words[0]):
+        assert words.pop(0).partition("=")[0] in {v.name for v in settings.VARIABLES}
+    if words[0].startswith("./scripts/"):
+        assert os.access(ROOT / words[0], os.X_OK)
+        if words[0] == "./scripts/tune":
+            parsed(["tune", *words[1:]])
+    elif words[0] == "ptxgen":
+        parsed(words[1:])
+    elif words[:3] == ["python", "-m", "ptxgen"]:
+        parsed(words[3:])
+    else:
+        assert words[0] in ("pip", "git", "cd")
+
+
+def test_a_command_that_cannot_be_typed_would_be_noticed() -> None:
+    for wrong in (["select", "--shapes", "1,2,3"], ["db", "export"], ["nonsense"], ["select", "--count", "none"]):
+        with pytest.raises(Exception, match=r"."):
+            parsed(wrong)
+
+
+#: what answers in a moment, and needs neither a GPU nor a database; a whole suite takes an interpreter too long
+QUICK = re.compile(r"python -m ptxgen (select|emit|check|doctor|sampler)\b(?!.*--suite)")
+
+
+@pytest.mark.parametrize("line", [c for c in commands() if QUICK.match(c)])
+def test_a_command_that_is_shown_works(line: str, tmp_path: Path) -> None:
+    words = [sys.executable, *shlex.split(line.partition(" > ")[0].partition(" | ")[0])[1:]]
+    environment = {**os.environ, "PTXGEN_DATABASE": str(tmp_path / "none.sqlite")}
+    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+@pytest.mark.parametrize("path", [README, GUIDE], ids=["readme", "guide"])
+def test_the_python_examples_run(path: Path, tmp_path: Path) -> None:
+    blocks = fenced(path.read_text(), "python")
+    assert blocks
+    environment = {**os.environ, "PTXGEN_DATABASE": str(tmp_path / "none.sqlite"), "PTXGEN_DRIVER": "emulated"}
+    for block in blocks:
+        code = [sys.executable, "-c", block]
+        done = subprocess.run(code, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{block}\n{done.stderr}"
+
+
+@pytest.mark.parametrize("path", [README, *sorted((ROOT / "docs").rglob("*.md"))], ids=lambda p: p.name)
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", path.read_text()):
+        if "://" not in target:
+            assert (path.parent / target).exists(), f"{path.name} links to {target}"

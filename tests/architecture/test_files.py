@@ -1,0 +1,65 @@
+"""What a file may be: its length, what it must not hold."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from .source import ROOT, imports, modules
+
+#: most lines of a file, by its top folder
+LINES = {"ptxgen": 400, "templates": 150}
+SERIALISERS = {"pickle", "marshal", "shelve", "joblib", "dill", "cloudpickle"}
+#: folders that no checkout of someone else's has
+FOREIGN = re.compile("/" + "(work|root|farm|home/[a-z]+|Users/[A-Za-z]+)/")
+
+
+def files() -> list[Path]:
+    """The project's own files: what git tracks, or (without git) what its folders hold."""
+    asked = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    told = subprocess.run(asked, capture_output=True, check=False) if (ROOT / ".git").exists() else None
+    if told is not None and told.returncode == 0:
+        return [p for name in told.stdout.decode().split("\0") if name and (p := ROOT / name).is_file()]
+    folders = ("ptxgen", "templates", "tests", "scripts", "docs", "tuning_db")
+    return [p for folder in folders for p in (ROOT / folder).rglob("*") if p.is_file() and "__pycache__" not in p.parts]
+
+
+def texts() -> list[tuple[Path, str]]:
+    out = []
+    for path in files():
+        try:
+            out.append((path, path.read_text(encoding="utf-8")))
+        except UnicodeDecodeError:
+            continue  # compressed measurements
+    assert len(out) > 50
+    return out
+
+
+def test_no_file_is_too_long() -> None:
+    sizes = {p.relative_to(ROOT): text.count("\n") for p, text in texts()}
+    assert not {str(p): n for p, n in sizes.items() if n > LINES.get(p.parts[0], 1 << 30)}
+
+
+@pytest.mark.parametrize("module", list(modules()))
+def test_nothing_is_pickled(module: str) -> None:
+    used = {name.split(".")[0] for _, name in imports(module)} & SERIALISERS
+    assert not used
+    assert "allow_pickle=True" not in modules()[module].read_text()
+
+
+def test_no_file_names_a_path_of_one_machine() -> None:
+    found = [f"{p.relative_to(ROOT)}: {m[0]}" for p, text in texts() if (m := FOREIGN.search(text))]
+    assert not found
+
+
+def test_scripts_can_be_run_and_say_what_they_are_for() -> None:
+    for path in [*(ROOT / "scripts").iterdir(), ROOT / ".ci" / "run"]:
+        if path.name.startswith((".", "__pycache__")):
+            continue
+        lines = path.read_text().splitlines()
+        assert lines[0].startswith("#!/usr/bin/env "), path
+        assert path.stat().st_mode & 0o111, f"{path} is not executable"
+        assert lines[1].startswith(("# ", '"""')), f"{path} does not say what it is for"
