@@ -6,6 +6,7 @@ bandwidths are the vendor's data sheets', in MHz and GB/s.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -47,7 +48,8 @@ class Device:
     @property
     def ptx_version(self) -> str:
         """The lowest PTX version that knows the target and what the templates use on it."""
-        return "8.7" if self.sm >= 120 else "8.6" if self.sm >= 100 else "8.1"
+        late = {88: "9.0", 103: "8.8", 110: "9.0", 121: "8.8"}
+        return late.get(self.sm, "8.7" if self.sm >= 120 else "8.6" if self.sm >= 100 else "8.1")
 
     @property
     def has_async_copy(self) -> bool:
@@ -67,7 +69,7 @@ class Device:
         warps = (threads + 31) // 32
         rounded = (registers + 7) // 8 * 8 * 32
         by_registers = self.registers_sm // rounded // np.maximum(warps, 1)
-        by_shared = self.shared_sm // (shared + self.shared_reserved)
+        by_shared = self.shared_sm // np.maximum(shared + self.shared_reserved, 1)
         by_threads = self.threads_sm // (warps * 32)
         return np.minimum(np.minimum(by_registers, by_shared), np.minimum(by_threads, self.blocks_sm))
 
@@ -114,7 +116,8 @@ def describe(name: str, sm: int, **facts: int) -> Device:
         raise DeviceError(f"{name} is sm_{sm}; ptxgen generates for sm_75 and up")
     plain = name.lower().replace(" ", "").replace("-", "")
     for row in DEVICES.values():
-        if row.name != "emulated" and row.name in plain:
+        # an RTX A1000 is no A100, nor a T400 a T4
+        if row.sm == sm and row.name != "emulated" and re.search(rf"{row.name}(?!\d)", plain):
             return replace(row, sm=sm, **facts)
     nearest = max((s for s in _BY_ARCHITECTURE if s <= sm), default=75)
     return replace(DEVICES[_BY_ARCHITECTURE[nearest]], name=plain.replace("nvidia", ""), sm=sm, **facts)
