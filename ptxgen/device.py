@@ -114,10 +114,9 @@ def describe(name: str, sm: int, **facts: int) -> Device:
     """
     if sm < 75:
         raise DeviceError(f"{name} is sm_{sm}; ptxgen generates for sm_75 and up")
-    plain = name.lower().replace(" ", "").replace("-", "")
     for row in DEVICES.values():
-        # an RTX A1000 is no A100, nor a T400 a T4
-        if row.sm == sm and row.name != "emulated" and re.search(rf"{row.name}(?!\d)", plain):
+        words = re.sub(r"(?<=[a-z])(?=\d)", "[ -]?", row.name)  # rtx4090: "RTX 4090"; an RTX A1000 is no A100
+        if row.sm == sm and row.name != "emulated" and re.search(rf"{words}(?!\d)", name.lower()):
             return replace(row, sm=sm, **facts)
     nearest = max((s for s in _BY_ARCHITECTURE if s <= sm), default=75)
-    return replace(DEVICES[_BY_ARCHITECTURE[nearest]], name=plain.replace("nvidia", ""), sm=sm, **facts)
+    return replace(DEVICES[_BY_ARCHITECTURE[nearest]], name=re.sub("[ -]|nvidia", "", name.lower()), sm=sm, **facts)
