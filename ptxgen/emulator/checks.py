@@ -81,6 +81,7 @@ class Checks:
         self.valid: Array | None = None
         self.valid_views: dict[int, Array] = {}
         self.dirty = 0  # pages written since somebody last looked
+        self.doubt = False  # the last read met bytes that may be unwritten
         if options.uninitialised:
             self.valid = np.zeros(len(chunk.shared), np.uint8)
             self.valid_views = typed_views(self.valid)
@@ -121,12 +122,15 @@ class Checks:
         """Finds lanes that read a byte that nobody wrote.
 
         A load makes its registers undefined there, for the lanes concerned (`slots`: one a piece of
-        the access); anything else faults at once.
+        the access; none: the instruction looks for itself); anything else faults at once.
         """
         if self.dirty & touch.pages:
             self.refresh(touch.pages)
             if not touch.pages & ~self.valid_pages:
                 return
+        if slots == []:
+            self.doubt = True
+            return
         at, lanes = touch.positions()
         pieces = len(slots) if slots else 1
         size = touch.size // pieces

@@ -18,6 +18,7 @@ from . import (  # noqa: F401  (filling the instruction table)
     ops_convert,
     ops_float,
     ops_int,
+    ops_matrix,
     ops_memory,
     ops_move,
     ops_sync,
