@@ -5,6 +5,7 @@ The first eight carry the paper's names (Tillet & Cox, SC'17, section 3.2, figur
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -103,8 +104,10 @@ def parse_config(text: str) -> Config:
         name, _, value = word.partition("=")
         if name not in AXIS:
             raise ConfigError(f"config has {name!r}; the axes are {', '.join(AXIS)}", "axis")
-        if not value.lstrip("-").isdigit():
+        if not re.fullmatch("-?[0-9]{1,18}", value):
             raise ConfigError(f"config has {word!r}; the value of {name} must be an integer", "axis")
+        if name in values:
+            raise ConfigError(f"config has {name} twice: {values[name]} and {value}", "axis")
         values[name] = int(value)
     return Config(**values)
 

@@ -7,6 +7,7 @@ N = stored K×N, T = stored N×K. C is stored M×N.
 from __future__ import annotations
 
 import math
+import operator
 import re
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
@@ -60,10 +61,11 @@ class Gemm:
     operation = "gemm"
 
     def __post_init__(self) -> None:
-        for name in ("m", "n", "k"):
+        for name in ("m", "n", "k", "lda", "ldb", "ldc", "aligned_a", "aligned_b", "aligned_c"):
             value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < EXTENT_LIMIT:
+            if isinstance(value, bool) or not hasattr(value, "__index__") or not 0 <= value < EXTENT_LIMIT:
                 raise ShapeError(f"{name} is {value!r}; it must be an integer from 0 to {EXTENT_LIMIT - 1}")
+            object.__setattr__(self, name, operator.index(value))  # NumPy's integers are taken, and not kept
         if self.layout not in LAYOUTS:
             raise ShapeError(f"layout is {self.layout!r}; it must be one of {', '.join(LAYOUTS)}")
         if self.dtype not in COMPUTE:
@@ -169,11 +171,13 @@ def parse(text: str) -> Problem:
         raise InputError(f"problem is {text!r}; it must read: gemm M,N,K LAYOUT DTYPE [name=value ...]")
     m, n, k = parse_shape(words[1])
     extra: dict[str, Any] = {}
-    types = {f.name: f.type for f in fields(Gemm)}
+    types = {f.name: f.type for f in fields(Gemm) if f.name not in ("m", "n", "k", "layout", "dtype")}
     for word in words[4:]:
         name, _, value = word.partition("=")
-        if name not in types or not value:
-            raise InputError(f"problem has {word!r}; it must be name=value with a name of {', '.join(types)}")
+        if name not in types or name in extra:
+            raise InputError(f"problem has {word!r}; it must be name=value, once each, with a name of {', '.join(types)}")
+        if types[name] != "str" and not re.fullmatch("[01]" if types[name] == "bool" else "[0-9]{1,10}", value):
+            raise InputError(f"problem has {word!r}; {name} must be {'0 or 1' if types[name] == 'bool' else 'an integer'}")
         extra[name] = value if types[name] == "str" else int(value) if types[name] == "int" else value == "1"
     return Gemm(m, n, k, words[2], words[3], **extra)
 
@@ -188,4 +192,8 @@ def from_dict(values: dict[str, Any]) -> Problem:
     for name in ("m", "n", "k"):
         if name not in values:
             raise InputError(f"problem lacks {name}; it needs m, n and k")
+    for name, kind, words in (("layout", str, "text"), ("dtype", str, "text"), ("compute", str, "text"), ("out", str, "text"),
+                              ("deterministic", bool, "true or false")):  # fmt: skip
+        if not isinstance(values.get(name, kind()), kind):
+            raise InputError(f"problem has {name} {values[name]!r}; it must be {words}")
     return Gemm(**{k: v for k, v in values.items() if k != "operation"})
