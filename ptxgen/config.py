@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from ptxgen.errors import ConfigError
 
 #: the kernel families, in the order of their codes on the ``family`` axis
-FAMILIES = ("simt",)
+FAMILIES = ("simt", "mma", "wgmma")
 
 #: codes of the ``split`` axis
-SPLIT_MEMSET, SPLIT_FLAG, SPLIT_WORKSPACE = 0, 1, 2
+SPLIT_MEMSET, SPLIT_FLAG, SPLIT_WORKSPACE, SPLIT_POLL, SPLIT_SHARE = 0, 1, 2, 3, 4
 #: codes of the ``bounds`` axis
 BOUNDS_NONE, BOUNDS_CLAMP, BOUNDS_PREDICATE = 0, 1, 2
 
@@ -56,7 +56,8 @@ class Config:
     vec_c: int = axis(1, (1, 2, 4, 8), "", "elements of one global access of C")
     wm: int = axis(4, (1, 2, 4, 8, 16, 32), "", "threads of a warp along M; 32 / wm along N")
     split: int = axis(0, (0, 1, 2), "", "slices meet by red on a C cleared by a memset (0) or by the first slice (1),"
-                      " or in a workspace that a second pass sums in a fixed order (2)", refined=True)
+                      " or in a workspace that a second pass sums in a fixed order (2), the block of the last slice (3), or"
+                      " the blocks of all slices, each a share of the tile (4)", refined=True)
     stage_c: int = axis(0, (0, 1), "", "1: the tile of C leaves through shared memory", refined=True)
     bounds: int = axis(1, (0, 1, 2), "", "0: no checks; 1: addresses clamped once, stores predicated;"
                        " 2: every access predicated", refined=True)
@@ -69,6 +70,17 @@ class Config:
     raster: int = axis(1, (1, 4, 8, 16), "", "tiles of M walked together; 1: tile = block index", refined=True)
     stream: int = axis(0, (0, 1), "", "1: C is written past the caches' keeping (st.cs)", refined=True)
     resident: int = axis(1, (1, 2, 3, 4, 6, 8), "", "blocks that one multiprocessor must have registers for", refined=True)
+    swap: int = axis(0, (0, 1), "", "side of C that wgmma's 64 rows lie along: M (0) or N (1)")
+    wg: int = axis(1, (1, 2), "", "warpgroups of a block that multiply; one more warp copies")
+    pingpong: int = axis(0, (0, 1), "", "those warpgroups share a tile (0) or take tiles in turn (1)")
+    cluster: int = axis(1, (1, 2, 4), "", "blocks along the 64-row side that share what they load of the other operand")
+    kc: int = axis(1, (1, 2, 4, 8), "", "blocks of a cluster that split K, added through each other's shared memory")
+    persistent: int = axis(0, (0, 1), "", "1: as many blocks as multiprocessors, each walks over tiles")
+    chunks: int = axis(1, (1, 2, 4), "", "parts in which the tile of C leaves through shared memory")
+    buffers: int = axis(1, (1, 2, 4), "", "of those parts, how many have memory of their own")
+    reuse: int = axis(0, (0, 1), "", "1: C leaves through the memory that the operands came through")
+    evict: int = axis(0, (0, 1, 2, 3), "", "operands that the L2 cache may forget at once: 1 A, 2 B, 3 both", refined=True)
+    rows: int = axis(0, (0, 16, 32), "", "rows that are loaded of a tile of 64, where C has no more; 0: all")
 
     def __str__(self) -> str:
         """``ms=8 ns=8 …``: the paper's axes, and the others where they differ from their defaults."""

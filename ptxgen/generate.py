@@ -5,12 +5,14 @@ from __future__ import annotations
 from ptxgen.config import Config
 from ptxgen.device import Device
 from ptxgen.errors import ConfigError
+from ptxgen.families.mma.plan import MmaPlan
 from ptxgen.families.simt.plan import SimtPlan
+from ptxgen.families.wgmma.plan import WgmmaPlan
 from ptxgen.plan import Plan
 from ptxgen.problem import Gemm
 
 #: by the code of the ``family`` axis
-PLANS: tuple[type[Plan], ...] = (SimtPlan,)
+PLANS: tuple[type[Plan], ...] = (SimtPlan, MmaPlan, WgmmaPlan)
 
 
 def plan_for(problem: Gemm, config: Config, device: Device) -> Plan:

@@ -9,7 +9,16 @@ from dataclasses import replace
 from functools import cached_property
 
 from ptxgen.columnar import ceil_div, log2
-from ptxgen.config import BOUNDS_NONE, FAMILIES, SPLIT_FLAG, SPLIT_MEMSET, SPLIT_WORKSPACE, Config
+from ptxgen.config import (
+    BOUNDS_NONE,
+    FAMILIES,
+    SPLIT_FLAG,
+    SPLIT_MEMSET,
+    SPLIT_POLL,
+    SPLIT_SHARE,
+    SPLIT_WORKSPACE,
+    Config,
+)
 from ptxgen.device import Device
 from ptxgen.dtypes import bits_of, dtype
 from ptxgen.geometry import geometry
@@ -26,6 +35,8 @@ _PUT = {
     SPLIT_MEMSET: "epilogue/put_red.mako",
     SPLIT_FLAG: "epilogue/put_red.mako",
     SPLIT_WORKSPACE: "epilogue/put_partial.mako",
+    SPLIT_POLL: "epilogue/put_store.mako",
+    SPLIT_SHARE: "epilogue/put_store.mako",
 }
 
 
@@ -120,7 +131,11 @@ class Plan:
         self.wide_c = Tile("wide", self.sum, (self.vec_c,)) if self.narrows else self.got_c
         self.other = Tile("other", self.sum, (self.vec_c,))
         self.out_bytes = self.sum_bytes if self.partial else self.element_bytes
-        # through shared memory: rows of the tile padded by four
+        self._gather()
+
+    def _gather(self) -> None:
+        """The tile on its way through shared memory: rows padded by four."""
+        c, most = self.config, 16 // self.sum_bytes
         self.row_c = int(self.geometry.row_c)
         self.share = min(self.contiguous, most)
         self.row_vectors = c.nl // self.vec_c
@@ -146,6 +161,21 @@ class Plan:
         return braces(registers)
 
     # ---- launching
+
+    @property
+    def parameters(self) -> list[str]:
+        """The kernel's parameters as it declares them, in lines."""
+        return [
+            ".param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,",
+            ".param .u32 M, .param .u32 N, .param .u32 K,",
+            ".param .u32 lda, .param .u32 ldb, .param .u32 ldc, .param .u32 chunk,",
+            f".param .{self.sum} alpha, .param .{self.sum} beta",
+        ]
+
+    @property
+    def directives(self) -> list[str]:
+        """What the kernel promises of its launches."""
+        return [f".maxntid {self.threads}, 1, 1", f".minnctapersm {self.config.resident}"]
 
     def slices_for(self, problem: Gemm) -> tuple[int, int]:
         """(slices of K that hold something, length of a slice) for a problem of this class."""
@@ -203,5 +233,6 @@ class Plan:
 
 
 def neutral(config: Config) -> Config:
-    """The configuration that stands for all that generate the same text: the number of slices is a run-time value."""
-    return replace(config, kg=min(config.kg, 2))
+    """The configuration that stands for all that generate the same text: the number of slices is a run-time value, but
+    for blocks that wait for each other."""
+    return config if config.split in (SPLIT_POLL, SPLIT_SHARE) else replace(config, kg=min(config.kg, 2))

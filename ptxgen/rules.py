@@ -15,7 +15,9 @@ from ptxgen.columnar import WARP, ceil_div, register_cap
 from ptxgen.config import BOUNDS_NONE, FAMILIES, SPLIT_MEMSET, SPLIT_WORKSPACE, Columns, Config
 from ptxgen.device import Device
 from ptxgen.errors import ConfigError
+from ptxgen.families.mma import rules as mma
 from ptxgen.families.simt import rules as simt
+from ptxgen.families.wgmma import rules as wgmma
 from ptxgen.geometry import geometry
 from ptxgen.problem import Gemm
 from ptxgen.rule import Rule
@@ -36,14 +38,16 @@ def _power_of_two(x: Any) -> Any:
 #: rules that need no geometry, and without which there is none
 FIRST = (
     Rule("axis", lambda p, c, g, d: np.logical_and.reduce([_power_of_two(v) for v in (
-        c.ms, c.ns, c.ml, c.nl, c.u, c.ks, c.kl, c.vec_a, c.vec_b, c.vec_c, c.wm)]),
+        c.ms, c.ns, c.u, c.ks, c.kl, c.vec_a, c.vec_b, c.vec_c, c.wm)])
+        & (_power_of_two(c.ml) & _power_of_two(c.nl) | (c.family == wgmma.WGMMA) & (c.ml > 0) & (c.nl > 0)),
         "ms, ns, ml, nl, u, ks, kl, vec_a, vec_b, vec_c and wm must be powers of two ({c})"),
     Rule("range", lambda p, c, g, d: (c.family >= 0) & (c.family < len(FAMILIES)) & (c.wm <= WARP) & (c.kg >= 1)
-         & (c.kg <= GRID_LIMIT) & (c.stages >= 2) & (c.stages <= 8) & (c.resident >= 1) & (c.raster >= 1)
-         & (c.split >= 0) & (c.split <= 2) & (c.bounds >= 0) & (c.bounds <= 2) & (c.order >= 0) & (c.order <= 2)
+         & (c.kg <= GRID_LIMIT) & (c.resident >= 1) & (c.raster >= 1)
+         & np.where(c.family == wgmma.WGMMA, (c.stages >= 1) & (c.stages <= 16), (c.stages >= 2) & (c.stages <= 8))
+         & (c.split >= 0) & (c.split <= 4) & (c.bounds >= 0) & (c.bounds <= 2) & (c.order >= 0) & (c.order <= 2)
          & np.logical_and.reduce([(v == 0) | (v == 1) for v in (
              c.copy_a, c.copy_b, c.keep_a, c.keep_b, c.stage_c, c.lanes, c.ahead, c.hold, c.stream)]),
-         "an axis is out of its range ({c}): stages 2 to 8, kg 1 to 65535, switches 0 or 1"),
+         "an axis is out of its range ({c}): stages 2 to 8 (wgmma: 1 to 16), kg 1 to 65535, switches 0 or 1"),
 )  # fmt: skip
 
 LAST = (
@@ -63,13 +67,14 @@ LAST = (
     Rule("slices", lambda p, c, g, d: c.kg <= np.maximum(ceil_div(p.k, np.maximum(c.u, 1)), 1),
          "kg={c.kg} slices; K={p.k} has fewer blocks of u={c.u}"),
     Rule("split", lambda p, c, g, d: ((c.kg > 1) | (c.split == SPLIT_MEMSET))
-         & ((c.kg == 1) | (c.split == SPLIT_WORKSPACE) | reducible(p)),
+         & ((c.split <= SPLIT_WORKSPACE) | (c.family == wgmma.WGMMA))
+         & ((c.kg == 1) | (c.split >= SPLIT_WORKSPACE) | reducible(p)),
          "split={c.split} with kg={c.kg}: kg=1 takes split=0; 16-bit C and deterministic sums take split=2"),
     Rule("grid", lambda p, c, g, d: (c.raster > 1) | (g.tiles_n <= GRID_LIMIT),
          "raster=1 has at most 65535 tiles along N, here {g.tiles_n}; take raster=8"),
 )  # fmt: skip
 
-RULES = (*FIRST, *simt.RULES, *LAST)
+RULES = (*FIRST, *simt.RULES, *mma.RULES, *wgmma.RULES, *LAST)
 
 
 def _for(code: int) -> list[tuple[int, Rule]]:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ptxgen.config import AXES, AXIS, FAMILIES, SPLIT_FLAG, SPLIT_MEMSET, SPLIT_WORKSPACE, Columns, Config
 from ptxgen.device import Device
+from ptxgen.families.wgmma import rules as wgmma
 from ptxgen.geometry import WARP, geometry, warp_rows
 from ptxgen.problem import Gemm
 from ptxgen.rules import RULES, legal
@@ -303,7 +304,8 @@ def refinements(p: Gemm, d: Device, config: Config) -> Columns:
 
 def _changes(p: Gemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
     for axis in AXES:
-        yield from ({axis.name: v} for v in axis.values)
+        if axis.name not in wgmma.OWN:
+            yield from ({axis.name: v} for v in axis.values)
     yield from ({"stages": config.stages + step} for step in (-1, 1))
     for thread, block in (("ms", "ml"), ("ns", "nl")):
         for value in AXIS[thread].values:

@@ -9,13 +9,13 @@
 .extern .shared .align ${plan.shared_aligned} .b8 smem[];
 
 .visible .entry ${plan.entry}(
-    .param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,
-    .param .u32 M, .param .u32 N, .param .u32 K,
-    .param .u32 lda, .param .u32 ldb, .param .u32 ldc, .param .u32 chunk,
-    .param .${plan.sum} alpha, .param .${plan.sum} beta
+% for line in plan.parameters:
+    ${line}
+% endfor
 )
-.maxntid ${plan.threads}, 1, 1
-.minnctapersm ${plan.config.resident}
+% for line in plan.directives:
+${line}
+% endfor
 {
 % for tile, meaning in plan.tiles:
     ${tile.declaration}

@@ -1,0 +1,1 @@
+"""The family for Hopper: TMA brings tiles, warpgroups multiply them by wgmma."""

@@ -1,0 +1,101 @@
+"""The geometry of wgmma kernels: one warp copies by TMA, warpgroups multiply.
+
+X is the operand on the side of wgmma's 64 rows, Y the other: X is A and Y is B, or the other way round where ``swap``.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from ptxgen.columnar import WARP, ceil_div, pick
+from ptxgen.config import SPLIT_SHARE, SPLIT_WORKSPACE
+from ptxgen.problem import Gemm
+
+ROWS = 64  #: rows of one wgmma
+STEP = 32  #: bytes of K of one wgmma
+COLUMNS = 8  #: columns of the smallest wgmma: accumulators come in groups of so many
+SPAN = 128  #: bytes of the widest swizzle, and of the inner side of a box
+ALIGNED = 1024  #: bytes that every tile in shared memory starts at a multiple of: the widest swizzle's pattern
+WARPGROUP = 4 * WARP
+MOST_OWNERS = 16  #: blocks that may share out the finishing of a tile
+#: registers a thread beside the accumulators, as ptxas needs them
+OTHERS = 38
+
+
+def aligned(size: Any) -> Any:
+    return ceil_div(size, ALIGNED) * ALIGNED
+
+
+def widest(extent: Any, most: int, least: int) -> Any:
+    """The widest power of two from ``most`` down to ``least`` that divides ``extent``; 0 if none does."""
+    found = np.zeros_like(extent) if isinstance(extent, np.ndarray) else 0
+    width = least
+    while width <= most:
+        found = pick(extent % width == 0, width, found)
+        width *= 2
+    return found
+
+
+def owners(groups: Any, blocks: Any) -> Any:
+    """How many of ``blocks`` that split K finish a tile of so many groups of columns: each an equal share."""
+    found = np.ones_like(groups) if isinstance(groups, np.ndarray) else 1
+    for n in range(2, MOST_OWNERS + 1):
+        found = pick((n <= blocks) & (groups % n == 0), n, found)
+    return found
+
+
+def geometry(p: Gemm, c: Any) -> SimpleNamespace:
+    """Threads, tiles, shared memory and registers of ``c`` on ``p``. Sizes in bytes, registers in 32-bit words.
+
+    ``x_tile``, ``y_tile``: extents of the block's tile; ``mi``: instructions a warpgroup stacks along X; ``x_box``,
+    ``y_box``: inner extents of the boxes that TMA brings; ``x_rows``: rows of X that are loaded; ``share``: columns
+    of Y that one block loads, ``finish``: that one block finishes.
+    """
+    size, out = p.element.bytes, p.output.bytes
+    x_tile, y_tile = pick(c.swap == 1, c.nl, c.ml), pick(c.swap == 1, c.ml, c.nl)
+    a_kmajor, b_kmajor = p.layout[0] == "N", p.layout[1] == "T"
+    x_kmajor, y_kmajor = (
+        pick(c.swap == 1, b_kmajor, a_kmajor),
+        pick(c.swap == 1, a_kmajor, b_kmajor),
+    )  # fmt: skip
+    x_extent, y_extent = pick(c.swap == 1, p.n, p.m), pick(c.swap == 1, p.m, p.n)
+    depth = np.minimum(c.u, SPAN // size)
+    share = y_tile // np.maximum(c.cluster, 1)
+    x_box = pick(x_kmajor, depth, pick(c.rows > 0, c.rows, ROWS))
+    y_box = pick(y_kmajor, depth, widest(share, SPAN // size, COLUMNS))
+    x_loaded = pick(c.rows > 0, c.rows, x_tile)
+    x_bytes = aligned(pick(x_kmajor, x_tile, x_loaded) * c.u * size)
+    y_bytes = aligned(y_tile * c.u * size)
+    groups = y_tile // COLUMNS
+    by_cluster = owners(groups, c.kc)
+    own = pick((c.kg > 1) & (c.split == SPLIT_SHARE), owners(groups, c.kg), by_cluster)
+    finish = y_tile // own
+    alone = (c.kc > 1) & (by_cluster == 1)
+    added = pick(c.kc > 1, (c.kc - alone) * x_tile * finish * 4, 0)
+    mi = x_tile // ROWS // pick(c.pingpong == 1, 1, np.maximum(c.wg, 1))
+    staged = pick(c.stage_c == 1, c.wg * mi * ROWS * (finish // np.maximum(c.chunks, 1)) * out * c.buffers, 0)
+    ring = c.stages * (x_bytes + y_bytes)
+    barriers = 16 * c.stages + 8 + 8 * c.wg
+    tiles_m, tiles_n = ceil_div(p.m, np.maximum(c.ml, 1)), ceil_div(p.n, np.maximum(c.nl, 1))
+    tiles_x, tiles_y = pick(c.swap == 1, tiles_n, tiles_m), pick(c.swap == 1, tiles_m, tiles_n)
+    passes = np.maximum(ceil_div(p.k, np.maximum(c.u, 1)), 1)
+    slices = np.maximum(c.kg * c.kc, 1)
+    lined = ceil_div(tiles_x, np.maximum(c.cluster, 1)) * c.cluster
+    blocks = lined * tiles_y * slices
+    part = x_tile * finish * 4
+    return SimpleNamespace(
+        size=size, x_tile=x_tile, y_tile=y_tile, x_kmajor=x_kmajor, y_kmajor=y_kmajor, x_extent=x_extent,
+        y_extent=y_extent, x_box=x_box, y_box=y_box, x_rows=x_loaded, x_bytes=x_bytes, y_bytes=y_bytes,
+        stage=x_bytes + y_bytes, ring=ring, share=share, groups=groups, own=own, finish=finish, alone=alone,
+        added_used=added, added=aligned(added), staged=aligned(staged), mi=mi,
+        threads=WARPGROUP * c.wg + WARP, registers=mi * y_tile // 2 + OTHERS,
+        shared=ring + aligned(added) + pick(c.reuse == 1, 0, aligned(staged)) + barriers,
+        tiles_m=tiles_m, tiles_n=tiles_n, tiles=tiles_m * tiles_n, tiles_x=tiles_x, tiles_y=tiles_y, lined=lined,
+        chunk=ceil_div(passes, slices) * c.u, slices=slices, blocks=blocks, part=part,
+        workspace=pick(c.kg > 1, pick(
+            c.split == SPLIT_WORKSPACE, c.kg * p.m * p.n * 4, blocks * part * pick(c.split == SPLIT_SHARE, own, 1)), 0),
+        gathers=c.stage_c == 1, sum_bytes=4, row_c=c.nl,
+    )  # fmt: skip

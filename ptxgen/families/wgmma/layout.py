@@ -1,0 +1,217 @@
+"""Where elements lie: boxes of tensor maps, swizzles, descriptors, fragments. Numbers only; templates write the
+instructions.
+
+Formats: PTX ISA 8.7, sections "Asynchronous Warpgroup Level Matrix Instructions" (descriptor, fragments) and "Tensor
+swizzling modes".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+from ptxgen.columnar import log2
+from ptxgen.config import Config
+from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP
+from ptxgen.registers import Tile, braces
+
+ATOM = 8  #: rows of a swizzle's pattern, and of a core matrix
+ADDRESS_MASK = 0x3FFFF  #: bits of a shared address that a descriptor has; a cluster's rank lies above them
+_MODES = {16: 0, 32: 3, 64: 2, 128: 1}  #: a descriptor's swizzle field, by the bytes that the pattern spans
+
+
+def descriptor(span: int, stride: int, leading: int) -> tuple[int, int]:
+    """High and low word of a shared-memory descriptor without its address. ``span``: bytes of the swizzle; ``stride``:
+    bytes from one group of 8 rows (K-major) or of 8 k (MN-major) to the next; ``leading``: bytes from one block of
+    ``span`` bytes along MN to the next (MN-major)."""
+    return stride >> 4 | _MODES[span] << 30, leading >> 4 << 16
+
+
+def swizzled(offset: int, span: int) -> int:
+    """Where byte ``offset`` of a tile lies under the swizzle of ``span`` bytes: chunks of 16 change places within a row
+    of 128 bytes."""
+    bits = {16: 0, 32: 1, 64: 3, 128: 7}[span]
+    return offset ^ (offset >> 7 & bits) << 4
+
+
+@dataclass(frozen=True)
+class Box:
+    """One copy of a stage: it lands ``offset`` bytes into the stage, and starts ``inner`` elements further along the
+    contiguous direction."""
+
+    offset: int
+    inner: int
+
+
+class Operand:
+    """How X or Y gets to wgmma. ``role``: x or y; ``name``: a or b; ``g``: the geometry; ``base``: where its part of a
+    stage begins; ``shared``: each block of a cluster loads a part for all."""
+
+    def __init__(self, role: str, name: str, g: SimpleNamespace, config: Config, base: int, shared: bool) -> None:
+        hinted = config.evict & (1 if name == "a" else 2)
+        #: of its copies: modifiers, and the operands that these ask for
+        self.modifiers = (".multicast::cluster" if shared else "") + (".L2::cache_hint" if hinted else "")
+        self.operands = (", %mask" if shared else "") + (", %policy" if hinted else "")
+        self.role, self.name, self.base = role, name, base
+        self.kmajor = bool(getattr(g, f"{role}_kmajor"))
+        size, depth = int(g.size), int(config.u)
+        tile = int(getattr(g, f"{role}_tile"))
+        inner = int(getattr(g, f"{role}_box"))
+        self.span = inner * size
+        #: elements along MN that one block loads, and how far apart in shared memory the blocks' parts are
+        share = int(g.share) if role == "y" else int(g.x_rows)
+        row = self.span
+        if self.kmajor:
+            #: (contiguous, other) extents of a box
+            self.box = (inner, share)
+            self.boxes = [Box(n * tile * row, n * inner) for n in range(depth // inner)]
+            self.high, self.low = descriptor(self.span, ATOM * row, 16)
+            self.part = ROWS * row
+            self.share_offset = share * row
+        else:
+            self.box = (inner, depth)
+            self.boxes = [Box(n * depth * row, n * inner) for n in range(share // inner)]
+            # rows past those that are loaded repeat them
+            leading = 0 if role == "x" and inner < ROWS else depth * row
+            self.high, self.low = descriptor(self.span, ATOM * row, leading)
+            self.part = depth * row
+            self.share_offset = share // inner * depth * row
+        self.share = share
+        self.tile, self.depth, self.element = tile, depth, size
+        self.loaded = len(self.boxes) * self.box[0] * self.box[1] * size
+
+    def step(self, k: int) -> int:
+        """Bytes from the tile's start to the operand of K step ``k`` of a stage."""
+        if not self.kmajor:
+            return STEP // self.element * self.span * k
+        return k * STEP // self.span * self.tile * self.span + k * STEP % self.span
+
+
+@dataclass(frozen=True)
+class Product:
+    """One wgmma of a stage: rows ``mi``, descriptor offsets of its operands (address / 16); ``first``: it may discard
+    what the accumulators hold."""
+
+    mi: int
+    x: int
+    y: int
+    first: bool
+
+
+def products(x: Operand, y: Operand, mi: int) -> list[Product]:
+    steps = x.depth * x.element // STEP
+    return [
+        Product(m, x.step(k) + m * x.part >> 4, y.step(k) >> 4, k == 0) for k in range(steps) for m in range(mi)
+    ]  # fmt: skip
+
+
+def fragment(i: int, lane: int) -> tuple[int, int]:
+    """Row and column, within a warp's 16 rows, of accumulator ``i`` of a lane."""
+    return lane // 4 + 8 * (i // 2 % 2), COLUMNS * (i // 4) + 2 * (lane % 4) + i % 2
+
+
+@dataclass(frozen=True)
+class Put:
+    """One stmatrix: accumulators ``registers`` (pairs to be packed), to address register ``variant`` plus ``offset``."""
+
+    registers: list[tuple[str, str]]
+    variant: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class Store:
+    """One box of C that TMA stores: from ``offset`` of the warpgroup's staging, ``x`` and ``y`` into its tile."""
+
+    offset: int
+    x: int
+    y: int
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A part of the columns that leaves at once. ``waits``: its buffer was used before."""
+
+    index: int
+    waits: bool
+    puts: list[Put]
+    stores: list[Store]
+
+
+class Staging:
+    """How a warpgroup's sums leave through shared memory: packed to two bytes, stored by stmatrix into the boxes that TMA
+    stores. ``transposed``: C is contiguous along X."""
+
+    def __init__(self, sums: Tile, transposed: bool, finish: int, chunks: int, buffers: int, persistent: bool) -> None:
+        mi = sums.shape[0]
+        self.sums, self.transposed, self.mi = sums, transposed, mi
+        columns = finish // chunks
+        self.columns = columns
+        #: elements of a box along C's contiguous direction
+        self.width = ROWS if transposed else next(w for w in (64, 32, 16, 8) if columns % w == 0)
+        self.span = self.width * 2
+        self.box = (ROWS, columns) if transposed else (self.width, ROWS)
+        #: bytes of a chunk of one warpgroup
+        self.size = mi * ROWS * columns * 2
+        self.buffers = buffers
+        self.bytes = self.size * buffers
+        #: address registers: stores whose chunk of 16 bytes differs within a row of the box
+        self.variants = 1 if transposed else max(1, self.width // 16)
+        #: rows of the box that share a row of 128 bytes (log2), and the bits of it that the swizzle mixes in
+        self.shift, self.mask = 7 - log2(self.span), self.span // 16 - 1
+        self.trans = ".trans" if transposed else ""
+        self.coordinates = "{%x_at, %y_at}" if transposed else "{%y_at, %x_at}"
+        self.chunks = [
+            Chunk(n, persistent or n >= buffers, self._puts(n), self._stores(n)) for n in range(chunks)
+        ]  # fmt: skip
+
+    @staticmethod
+    def words(put: Put) -> str:
+        """The operand of a put's packed pairs."""
+        return braces([f"%word{n}" for n in range(len(put.registers))])
+
+    def _puts(self, chunk: int) -> list[Put]:
+        out = []
+        groups = self.columns // COLUMNS
+        buffer = chunk % self.buffers * self.size
+        for m in range(self.mi):
+            j = 0
+            while j < groups:
+                # two groups of 8 columns at once, or one
+                pair = j + 1 < groups and (self.transposed or self.width >= 2 * COLUMNS)
+                first = (chunk * groups + j) * 4
+                names = [self.sums[m, first + q] for q in range(8 if pair else 4)]
+                registers = list(zip(names[::2], names[1::2], strict=True))
+                box, inner = divmod(j * COLUMNS, self.width)
+                if self.transposed:
+                    put = Put(registers, 0, buffer + m * ROWS * self.columns * 2 + j * ATOM * self.span)
+                else:
+                    offset = buffer + m * ROWS * self.columns * 2 + box * ROWS * self.span
+                    put = Put(registers, inner // 16, offset)
+                out.append(put)
+                j += 2 if pair else 1
+        return out
+
+    def _stores(self, chunk: int) -> list[Store]:
+        out = []
+        buffer = chunk % self.buffers * self.size
+        for m in range(self.mi):
+            at = buffer + m * ROWS * self.columns * 2
+            for n in range(1 if self.transposed else self.columns // self.width):
+                out.append(Store(at + n * ROWS * self.span, m * ROWS, chunk * self.columns + n * self.width))
+        return out
+
+
+@dataclass(frozen=True)
+class Slot:
+    """16 bytes of partial sums of another slice: where they lie, and the sums they belong to; ``first``: those are
+    not yet begun."""
+
+    offset: int
+    into: list[str]
+    first: bool
+
+
+def batches(slots: list[Slot], size: int = 16) -> list[list[Slot]]:
+    """Slots that are read at once."""
+    return [slots[i : i + size] for i in range(0, len(slots), size)]

@@ -1,0 +1,276 @@
+"""The plan of a wgmma kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from ptxgen.config import SPLIT_POLL, SPLIT_SHARE
+from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP, owners
+from ptxgen.families.wgmma.layout import ADDRESS_MASK, Operand, Slot, Staging, batches, products
+from ptxgen.plan import Plan
+from ptxgen.problem import Gemm
+from ptxgen.registers import Tile
+from ptxgen.source import Argument, Launch, Step, TensorMap
+
+GROUP_BYTES = 16 * WARPGROUP  #: of a warpgroup's sums of 8 columns
+BATCH = 16  #: groups of another slice's sums that a thread reads at once, where registers allow
+
+
+@dataclass(frozen=True)
+class Write:
+    """One store from registers: ``line``: which row pointer; ``column``: which of a pair of columns it begins at."""
+
+    registers: list[str]
+    line: int
+    offset: int
+    column: int
+
+
+class WgmmaPlan(Plan):
+    """A warp copies by TMA, one or two warpgroups multiply; a warpgroup has 64-row tiles of C in registers."""
+
+    kernel = "kernel/specialized.mako"
+    shared_aligned = 1024
+    ADDRESS_MASK = ADDRESS_MASK
+
+    # ---- operands and products
+
+    def _operands(self) -> None:
+        c, g, p = self.config, self.geometry, self.problem
+        self.target = f"{self.device.target}a"
+        self.swapped = bool(c.swap)
+        self.wg, self.mi, self.cluster, self.kc = c.wg, int(g.mi), c.cluster, c.kc
+        self.clustered = c.cluster * c.kc > 1
+        self.pingpong = bool(c.pingpong)
+        names = "ba" if self.swapped else "ab"
+        self.x = Operand("x", names[0], g, c, 0, False)
+        self.y = Operand("y", names[1], g, c, int(g.x_bytes), c.cluster > 1)
+        self.hinted = c.evict > 0
+        self.x_tile, self.y_tile = int(g.x_tile), int(g.y_tile)
+        self.x_extent, self.y_extent = ("%N", "%M") if self.swapped else ("%M", "%N")
+        self.stage_bytes, self.expected = int(g.stage), self.x.loaded + self.y.loaded * c.cluster
+        self.products = products(self.x, self.y, self.mi)
+        #: elements along X, and bytes in shared memory, from one warpgroup's rows to the next's
+        self.x_own = 0 if self.pingpong else self.mi * ROWS
+        self.x_part = 0 if self.pingpong or not self.x.kmajor and self.x.box[0] < ROWS else self.mi * self.x.part
+        self._instruction()
+        self._schedule()
+        self._sums()
+
+    def _instruction(self) -> None:
+        p = self.problem
+        kind = "tf32" if p.compute == "tf32" else p.dtype
+        self.instruction = f"m64n{self.y_tile}k{STEP // p.element.bytes}.{p.accumulator}.{kind}.{kind}"
+        major = f", {int(not self.x.kmajor)}, {int(not self.y.kmajor)}"
+        self.modes = ", 1, 1" + (major if p.element.bytes == 2 else "") if not p.accumulator.integer else ""
+
+    def _schedule(self) -> None:
+        c, g = self.config, self.geometry
+        self.sched = "sched/persistent.mako" if c.persistent else "sched/grid.mako"
+        self.numbered = bool(c.persistent) or c.raster > 1
+        self.slices_k = c.kg * c.kc > 1
+        self.producer_warp = 4 * c.wg
+        #: arrivals that free a stage: one of each warpgroup that reads it, in each block that it goes to
+        self.releases = (1 if self.pingpong else c.wg) * c.cluster
+        self.release_scope = "cluster" if c.cluster > 1 else "cta"
+        self.frees_last = bool(c.persistent) or c.cluster > 1
+        self.barriers = int(g.shared) - 16 * c.stages - 8 - 8 * c.wg
+        self.empty_at, self.added_at, self.got_at = 8 * c.stages, 16 * c.stages, 16 * c.stages + 8
+        self.more_barriers = [(self.added_at, 1)] if c.kc > 1 else []
+        if c.stage_c:
+            self.more_barriers += [(self.got_at + 8 * w, 1) for w in range(c.wg)]
+
+    # ---- sums
+
+    def _sums(self) -> None:
+        c, g = self.config, self.geometry
+        groups = self.y_tile // COLUMNS
+        self.acc = Tile("acc", self.sum, (self.mi, 4 * groups))
+        #: what finished sums are in
+        self.final = self.acc
+        self.alone = bool(g.alone)
+        self.cluster_owners = owners(groups, c.kc)
+        self.added_base, self.added_bytes = int(g.ring), int(g.added_used)
+        if c.kc > 1:
+            groups //= self.cluster_owners
+            self.part_wg = self.mi * groups * GROUP_BYTES
+            self.sent = [self._share(owner, groups) for owner in range(self.cluster_owners)]
+            if not self.alone:
+                self.final = Tile("sum", self.sum, (self.mi, 4 * groups))
+            self.received = [
+                Slot(sender * self.wg * self.part_wg + s.offset, s.into, sender == 0 and not self.alone)
+                for sender in range(c.kc - self.alone)
+                for s in self._parts(self.final, groups)
+            ]
+        self.meets = c.kg > 1 and c.split in (SPLIT_POLL, SPLIT_SHARE)
+        self.shares = self.meets and c.split == SPLIT_SHARE
+        if self.meets:
+            self._meeting(groups)
+        self.finish = int(g.finish)
+
+    def _parts(self, sums: Tile, groups: int) -> list[Slot]:
+        """The groups of a tile of finished sums, as they lie in a workspace."""
+        return [
+            Slot((m * groups + j) * GROUP_BYTES, [sums[m, 4 * j + i] for i in range(4)], False)
+            for m in range(self.mi)
+            for j in range(groups)
+        ]
+
+    def _share(self, owner: int, groups: int) -> list[Slot]:
+        """The accumulators that ``owner`` finishes, at their places in its part."""
+        return [
+            Slot(s.offset, [self.acc[m, 4 * (owner * groups + j) + i] for i in range(4)], False)
+            for s, (m, j) in zip(
+                self._parts(Tile("none", self.sum, (self.mi, 4 * groups)), groups),
+                [(m, j) for m in range(self.mi) for j in range(groups)], strict=True)
+        ]  # fmt: skip
+
+    def _meeting(self, groups: int) -> None:
+        c = self.config
+        self.owners = int(self.geometry.own) if self.shares else 1
+        groups //= self.owners
+        self.part_wg = self.mi * groups * GROUP_BYTES
+        self.part = self.wg * self.part_wg
+        self.meet_bytes = self.owners * c.kg * self.part
+        if self.shares:
+            self.left = [
+                Slot(owner * c.kg * self.part + s.offset, s.into, False)
+                for owner in range(self.owners) for s in self._share(owner, groups)
+            ]  # fmt: skip
+            self.final = Tile("sum", self.sum, (self.mi, 4 * groups))
+        else:
+            self.left = self._parts(self.final, groups)
+        slots = [
+            Slot(z * self.part + s.offset, s.into, self.shares and z == 0)
+            for z in range(c.kg if self.shares else c.kg - 1)
+            for s in self._parts(self.final, groups)
+        ]
+        self.batch = BATCH if self.acc.size <= 64 else BATCH // 2
+        self.batches = batches(slots, self.batch)
+
+    # ---- leaving
+
+    def _leaving(self) -> None:
+        super()._leaving()
+        if self.config.stage_c:
+            self.put = self.leave = "epilogue/tile_tma.mako"
+        else:
+            self.leave = "epilogue/fragments.mako"
+
+    @property
+    def contiguous(self) -> int:
+        return 1 if self.swapped else 2
+
+    def _gather(self) -> None:
+        c, g = self.config, self.geometry
+        self.row = Tile("e", self.sum, (max(self.vec_c, 1),))
+        if c.stage_c:
+            self.staging = Staging(self.final, self.swapped, self.finish, c.chunks, c.buffers, bool(c.persistent))
+            self.staging_at = 0 if c.reuse else int(g.ring + g.added)
+        self.rows = 2 * self.mi
+        self.lines = [0, 1] if self.swapped else [self.row_offset(n) for n in range(self.rows)]
+
+    @staticmethod
+    def row_offset(n: int) -> int:
+        """Rows from a thread's first to its ``n``-th."""
+        return n // 2 * ROWS + n % 2 * 8
+
+    def writes(self, j: int, n: int) -> list[Write]:
+        """The stores of row ``n``, columns of group ``j``."""
+        m, h = divmod(n, 2)
+        pair = [self.final[m, 4 * j + 2 * h + e] for e in range(2)]
+        if self.swapped:
+            return [Write([r], e, self.row_offset(n) * self.out_bytes, e) for e, r in enumerate(pair)]
+        step = self.vec_c
+        return [
+            Write(pair[e : e + step], n, (COLUMNS * j + e) * self.out_bytes, e) for e in range(0, 2, step)
+        ]  # fmt: skip
+
+    # ---- launching
+
+    @property
+    def maps(self) -> list[str]:
+        return ["map_x", "map_y"] + (["map_c"] if self.config.stage_c else [])
+
+    @property
+    def parameters(self) -> list[str]:
+        words = ", ".join(f".param .u32 {n}" for n in ("M", "N", "K", "ldc", "chunk", "more"))
+        maps = ", ".join(f".param .align 64 .b8 {n}[128]" for n in self.maps)
+        return [".param .u64 C, .param .u64 W,", f"{words},", f".param .{self.sum} alpha, .param .{self.sum} beta,", maps]
+
+    @property
+    def directives(self) -> list[str]:
+        size = self.cluster * self.kc
+        cluster = [".explicitcluster", f".reqnctapercluster {size}, 1, 1"] if size > 1 else []
+        return [*cluster, *super().directives]
+
+    def launch(self, problem: Gemm) -> Launch:
+        if problem.m == 0 or problem.n == 0:
+            return Launch(())
+        c = self.config
+        m, n = (problem.n, problem.m) if self.swapped else (problem.m, problem.n)
+        across = -(-m // (self.x_tile * self.cluster)) * self.cluster
+        down = -(-n // self.y_tile)
+        slices = c.kg * c.kc
+        chunk, more = divmod(max(-(-problem.k // c.u), 1), slices)
+        grid = (across * down, 1, c.kg) if self.numbered else (across * self.kc, down, c.kg)
+        if c.persistent:
+            grid = (min(self.device.sms // self.cluster * self.cluster, across * down), 1, 1)
+        arguments: tuple[Argument, ...] = (
+            ("u64", "C"), ("u64", "W"), ("u32", problem.m), ("u32", problem.n), ("u32", problem.k), ("u32", problem.ldc),
+            ("u32", chunk), ("u32", more), (self.sum, "alpha"), (self.sum, "beta"),
+            *(("map", self._map(problem, name)) for name in self.maps),
+        )  # fmt: skip
+        main = Step(self.entry, grid, (self.threads, 1, 1), self.shared, arguments)
+        if self.cleared:
+            return Launch((self._pass("scale", problem, ()), main))
+        if self.partial:
+            size = c.kg * problem.m * problem.n * self.sum_bytes
+            return Launch((main, self._pass("reduce", problem, (("u32", c.kg),))), size)
+        if self.meets:
+            return Launch((main,), across * self.kc * down * self.meet_bytes, zeroed=True)
+        # where K is zero, the operands are zeros that W has
+        return Launch((main,), 0 if problem.k else 1, zeroed=not problem.k)
+
+    def _map(self, p: Gemm, name: str) -> TensorMap:
+        if name == "map_c":
+            size, kind = p.output.bytes, p.out
+            return TensorMap("C", kind, (p.n, p.m), _pitch(p.n, p.ldc, p.m, size), self.staging.box, self.staging.span)
+        x = self.x if name == "map_x" else self.y
+        size, kind = p.element.bytes, "tf32" if p.compute == "tf32" else p.dtype
+        if p.k == 0:
+            return TensorMap("W", kind, (16, 1), 16 * size, x.box, x.span)
+        columns, rows, ld = (
+            (p.columns_a, p.m if p.layout[0] == "N" else p.k, p.lda) if x.name == "a"
+            else (p.columns_b, p.k if p.layout[1] == "N" else p.n, p.ldb)
+        )  # fmt: skip
+        return TensorMap(x.name.upper(), kind, (columns, rows), _pitch(columns, ld, rows, size), x.box, x.span)
+
+    # ---- what a reader is told
+
+    @cached_property
+    def shared_map(self) -> list[str]:
+        x, y = self.x, self.y
+        lines = [
+            f"{self.stages} stages of {self.stage_bytes} bytes: {x.name.upper()} at 0 ({x.span}-byte swizzle),"
+            f" {y.name.upper()} at {y.base} ({y.span})"
+        ]
+        if self.kc > 1:
+            lines.append(f"{self.added_base}: sums of the cluster's other blocks, {self.added_bytes} bytes")
+        if self.config.stage_c:
+            lines.append(f"{self.staging_at}: C, {self.staging.buffers} of {len(self.staging.chunks)} parts a warpgroup")
+        lines.append(f"{self.barriers}: barriers: full, empty, sums, C")
+        return lines
+
+    @property
+    def tiles(self) -> list[tuple[Tile, str]]:
+        out = [(self.acc, "sums: instruction along X, pairs of columns")]
+        if self.final is not self.acc:
+            out.append((self.final, "sums that this block finishes"))
+        return out
+
+
+def _pitch(columns: int, ld: int, rows: int, size: int) -> int:
+    """Bytes from one row to the next; a lone row has none, and any legal number will do."""
+    return ld * size if rows > 1 else -(-columns * size // 16) * 16

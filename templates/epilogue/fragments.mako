@@ -1,0 +1,49 @@
+## Each thread writes its sums from registers, where wgmma left them: pairs of columns in rows 8 apart.
+<%def name="setup()"></%def>
+<%def name="finish()"></%def>
+
+<%def name="leave(math, put, add)">
+    {
+    .reg .b64 %at<${len(plan.lines)}>;
+    .reg .b32 %x, %y, %row, %col;
+    .reg .pred %in, %in_x<${plan.rows}>, %in_y<2>;
+    ${plan.row.declaration}
+    mad.lo.u32 %x, %wg, ${plan.x_own}, %x0;
+    mad.lo.u32 %x, %quarter, 16, %x;
+    shr.u32 %t0, %lane, 2;
+    add.u32 %x, %x, %t0;
+    and.b32 %y, %lane, 3;
+    mad.lo.u32 %y, %y, 2, %y0;
+% for n in range(plan.rows):
+    add.u32 %t0, %x, ${plan.row_offset(n)};
+    setp.lt.u32 %in_x${n}, %t0, ${plan.x_extent};
+% endfor
+% for n, line in enumerate(plan.lines):
+    add.u32 %row, ${"%y" if plan.swapped else "%x"}, ${line};
+    mul.wide.u32 %t64, %row, %ldo;
+    cvt.u64.u32 %u64, ${"%x" if plan.swapped else "%y"};
+    add.u64 %t64, %t64, %u64;
+    mad.lo.u64 %at${n}, %t64, ${plan.out_bytes}, %out;
+% endfor
+% for j in range(plan.finish // 8):
+% for e in range(2):
+    add.u32 %t0, %y, ${8 * j + e};
+    setp.lt.u32 %in_y${e}, %t0, ${plan.y_extent};
+% endfor
+% for n in range(plan.rows):
+% for w in plan.writes(j, n):
+% for q, r in enumerate(w.registers):
+    ${plan.mul} ${plan.row[q]}, ${r}, %alpha;
+% endfor
+    and.pred %in, %in_x${n}, %in_y${w.column};
+${put.vector([plan.row[q] for q in range(plan.vec_c)], f"%at{w.line}", w.offset, "@%in ", add)}\
+% endfor
+% endfor
+% if plan.swapped:
+% for n in range(len(plan.lines)):
+    mad.wide.u32 %at${n}, %ldo, ${8 * plan.out_bytes}, %at${n};
+% endfor
+% endif
+% endfor
+    }
+</%def>

@@ -1,0 +1,123 @@
+## The tile leaves by TMA: packed, stored by stmatrix into swizzled boxes, which TMA clips. What C holds comes the same
+## way, where beta is not zero.
+<%namespace name="sync" file="/ptx/barrier.mako"/>
+<%namespace name="convert" file="/ptx/convert.mako"/>
+<%def name="setup()">
+<% s = plan.staging %>\
+    // where this thread hands matrix rows of 16 bytes to stmatrix
+    .reg .b32 %staging, %got, %got_phase, %put<${s.variants}>;
+    .reg .pred %old, %scaled;
+    mad.lo.u32 %got, %wg, 8, %bars;
+    add.u32 %got, %got, ${plan.got_at};
+    mov.u32 %got_phase, 0;
+    mad.lo.u32 %staging, %wg, ${s.bytes}, %smem;
+    add.u32 %staging, %staging, ${plan.staging_at};
+    {
+    .reg .b32 %r, %q;
+% if s.transposed:
+    // columns along memory rows: pairs of matrices lie side by side along X, then along Y
+    shr.u32 %q, %lane, 3;
+    and.b32 %q, %q, 1;
+    mad.lo.u32 %q, %quarter, 2, %q;
+    and.b32 %t0, %lane, 7;
+    xor.b32 %q, %q, %t0;
+    shr.u32 %r, %lane, 4;
+    mad.lo.u32 %r, %r, 8, %t0;
+% else:
+    and.b32 %r, %lane, 15;
+    mad.lo.u32 %r, %quarter, 16, %r;
+    shr.u32 %q, %r, ${s.shift};
+    shr.u32 %t0, %lane, 4;
+    xor.b32 %q, %q, %t0;
+    and.b32 %q, %q, ${s.mask};
+% endif
+    mad.lo.u32 %r, %r, ${s.span}, %staging;
+% for v in range(s.variants):
+    xor.b32 %t0, %q, ${2 * v};
+    mad.lo.u32 %put${v}, %t0, 16, %r;
+% endfor
+    }
+</%def>
+
+<%def name="leaving(leave, math, put)">
+<% s = plan.staging %>\
+    {
+    .reg .b32 %x, %y, %at, %x_at, %y_at, %word<4>;
+    .reg .b16 %half<2>;
+    .reg .f32 %wide<2>;
+    mad.lo.u32 %x, %wg, ${plan.x_own}, %x0;
+    mov.b32 %y, %y0;
+    setp.neu.f32 %old, %beta, 0f00000000;
+    setp.neu.f32 %scaled, %alpha, 0f3F800000;
+    or.pred %scaled, %scaled, %old;
+% if plan.config.reuse and plan.wg > 1:
+    // the operands' memory is free once every warpgroup is through
+    bar.sync 1, ${128 * plan.wg};
+% endif
+% for c in s.chunks:
+    // columns ${c.index * s.columns} to ${(c.index + 1) * s.columns - 1}
+% if c.waits:
+    @%leader cp.async.bulk.wait_group.read ${s.buffers - 1};
+${sync.warpgroup(plan.wg)}\
+% endif
+    @!%scaled bra.uni PACK${c.index};
+% for put in c.puts:
+% for low, high in put.registers:
+    mul.rn.f32 ${low}, ${low}, %alpha;
+    mul.rn.f32 ${high}, ${high}, %alpha;
+% endfor
+% endfor
+    @!%old bra.uni PACK${c.index};
+${fetch(s, c)}\
+PACK${c.index}:
+% for put in c.puts:
+% for n, (low, high) in enumerate(put.registers):
+    cvt.rn.${plan.problem.out}x2.f32 %word${n}, ${high}, ${low};
+% endfor
+    stmatrix.sync.aligned.m8n8.x${len(put.registers)}${s.trans}.shared.b16 [%put${put.variant}+${put.offset}], ${s.words(put)};
+% endfor
+    fence.proxy.async.shared::cta;
+${sync.warpgroup(plan.wg)}\
+    @!%leader bra SENT${c.index};
+% for b in c.stores:
+${place(b)}\
+    cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%map_c, ${s.coordinates}], [%at];
+% endfor
+    cp.async.bulk.commit_group;
+SENT${c.index}:
+    bar.warp.sync 0xffffffff;
+% endfor
+    }
+</%def>
+
+<%def name="place(b)">
+    add.u32 %at, %staging, ${b.offset};
+    add.u32 %x_at, %x, ${b.x};
+    add.u32 %y_at, %y, ${b.y};
+</%def>
+
+## + beta C: the boxes of the chunk, as they are in memory.
+<%def name="fetch(s, c)">
+    @!%leader bra FETCHED${c.index};
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [%got], ${s.size};
+% for b in c.stores:
+${place(b)}\
+    cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%at], [%map_c, ${s.coordinates}], [%got];
+% endfor
+FETCHED${c.index}:
+    bar.warp.sync 0xffffffff;
+${sync.wait("%got", "%got_phase")}\
+    xor.b32 %got_phase, %got_phase, 1;
+% for put in c.puts:
+    ldmatrix.sync.aligned.m8n8.x${len(put.registers)}${s.trans}.shared.b16 ${s.words(put)}, [%put${put.variant}+${put.offset}];
+% for n, (low, high) in enumerate(put.registers):
+${convert.widen_pair(plan.problem.out, "%wide0", "%wide1", f"%word{n}", ("%half0", "%half1"))}\
+    fma.rn.f32 ${low}, %wide0, %beta, ${low};
+    fma.rn.f32 ${high}, %wide1, %beta, ${high};
+% endfor
+% endfor
+</%def>
+
+<%def name="finish()">
+    @%leader cp.async.bulk.wait_group.read 0;
+</%def>

@@ -1,0 +1,165 @@
+## The schedule in which one warp copies and warpgroups multiply, around a ring of stages between full and empty barriers.
+<%inherit file="base.mako"/>\
+<%namespace name="ptx" file="/ptx/banner.mako"/>\
+<%namespace name="sync" file="/ptx/barrier.mako"/>\
+<%namespace name="sched" file="/${context['plan'].sched}"/>\
+<%namespace name="copy" file="/copy/tma.mako"/>\
+<%namespace name="math" file="/math/wgmma.mako"/>\
+<%namespace name="added" file="/epilogue/cluster_sum.mako"/>\
+<%namespace name="meet" file="/epilogue/meet.mako"/>\
+<%namespace name="put" file="/${context['plan'].put}"/>\
+<%namespace name="leave" file="/${context['plan'].leave}"/>\
+<%namespace name="passes" file="/epilogue/passes.mako"/>\
+    .reg .b64 %C, %W, %map_x, %map_y, %map_c, %t64, %u64;
+    .reg .b32 %M, %N, %K, %ldc, %chunk, %more, %thread, %smem, %bars, %warp, %lane, %wg, %member, %quarter, %rank;
+    .reg .b32 %x0, %y0, %z, %k0, %k, %passes, %pass, %stage, %phase, %parity, %full, %before, %slot;
+    .reg .b32 %x_low, %y_low, %release, %tile, %tiles, %hop, %across, %down, %t0, %t1, %t2;
+    .reg .pred %p, %one, %leader, %wrap, %later, %frees, %free;
+    .reg .${plan.sum} %alpha, %beta;
+
+    ld.param.u64 %C, [C];  ld.param.u64 %W, [W];
+    cvta.to.global.u64 %C, %C;  cvta.to.global.u64 %W, %W;
+    ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %K, [K];  ld.param.u32 %ldc, [ldc];
+    ld.param.u32 %chunk, [chunk];  ld.param.u32 %more, [more];
+    ld.param.${plan.sum} %alpha, [alpha];  ld.param.${plan.sum} %beta, [beta];
+% for name in plan.maps:
+    mov.b64 %${name}, ${name};
+    cvta.param.u64 %${name}, %${name};
+% endfor
+    mov.u32 %thread, %tid.x;
+    shr.u32 %warp, %thread, 5;
+    shfl.sync.idx.b32 %warp, %warp, 0, 31, 0xffffffff;
+    mov.u32 %smem, smem;
+    add.u32 %bars, %smem, ${plan.barriers};
+% if plan.clustered:
+    mov.u32 %rank, %cluster_ctarank;
+% endif
+    mov.u32 %stage, 0;
+    mov.u32 %phase, 0;
+    setp.ne.u32 %p, %warp, ${plan.producer_warp};
+    @%p bra.uni CONSUMER;
+${ptx.banner("the producer: one thread of the last warp")}\
+    elect.sync _|%one, 0xffffffff;
+    @!%one bra BARRIERS;
+% for name in plan.maps:
+    prefetch.tensormap [%${name}];
+% endfor
+% for s in range(plan.stages):
+    mbarrier.init.shared::cta.b64 [%bars+${8 * s}], 1;
+    mbarrier.init.shared::cta.b64 [%bars+${plan.empty_at + 8 * s}], ${plan.releases};
+% endfor
+% for at, count in plan.more_barriers:
+    mbarrier.init.shared::cta.b64 [%bars+${at}], ${count};
+% endfor
+    fence.mbarrier_init.release.cluster;
+% if plan.kc > 1:
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bars+${plan.added_at}], ${plan.added_bytes};
+% endif
+BARRIERS:
+    bar.warp.sync 0xffffffff;
+% if plan.clustered:
+    barrier.cluster.arrive.relaxed.aligned;
+% endif
+    bar.arrive 0, ${plan.threads};
+% if plan.cluster > 1:
+    barrier.cluster.wait.acquire.aligned;
+% endif
+    @!%one bra PRODUCED;
+${copy.setup()}\
+${sched.open("PRODUCER")}\
+    mov.u32 %k, %k0;
+    mov.u32 %pass, 0;
+    .pragma "nounroll";
+FILL:
+    mad.lo.u32 %full, %stage, 8, %bars;
+    xor.b32 %parity, %phase, 1;
+${sync.wait(f"%full+{plan.empty_at}", "%parity")}\
+${copy.fill()}\
+${sync.advance(plan.stages)}\
+    add.u32 %k, %k, ${plan.config.u};
+    add.u32 %pass, %pass, 1;
+    setp.lt.u32 %p, %pass, %passes;
+    @%p bra FILL;
+${sched.close("PRODUCER")}\
+% if plan.cluster > 1:
+    // others still report to this block's barriers: leave when every stage is free
+    mov.u32 %pass, 0;
+    .pragma "nounroll";
+DRAIN:
+    mad.lo.u32 %full, %stage, 8, %bars;
+    xor.b32 %parity, %phase, 1;
+${sync.wait(f"%full+{plan.empty_at}", "%parity")}\
+${sync.advance(plan.stages)}\
+    add.u32 %pass, %pass, 1;
+    setp.lt.u32 %p, %pass, ${plan.stages};
+    @%p bra DRAIN;
+% endif
+PRODUCED:
+    bar.warp.sync 0xffffffff;
+% if plan.kc > 1:
+    barrier.cluster.wait.acquire.aligned;
+% endif
+    bra.uni END;
+CONSUMER:
+${ptx.banner(f"the consumers: {plan.wg} warpgroup{'s' if plan.wg > 1 else ''}")}\
+% if plan.clustered:
+    barrier.cluster.arrive.relaxed.aligned;
+% endif
+    bar.sync 0, ${plan.threads};
+% if plan.cluster > 1:
+    barrier.cluster.wait.acquire.aligned;
+% endif
+    shr.u32 %wg, %warp, 2;
+    and.b32 %member, %thread, 127;
+    shr.u32 %quarter, %member, 5;
+    and.b32 %lane, %thread, 31;
+    setp.eq.u32 %leader, %member, 0;
+    mov.b32 %release, %bars;
+    mov.pred %frees, %leader;
+% if plan.cluster > 1:
+    // thread i of a warpgroup reports to block i of the cluster
+    setp.lt.u32 %frees, %member, ${plan.cluster};
+    min.u32 %t0, %member, ${plan.cluster - 1};
+    mapa.shared::cluster.u32 %release, %bars, %t0;
+% endif
+${math.setup()}\
+${leave.setup()}\
+${sched.open("CONSUMER")}\
+    mov.u32 %pass, 0;
+    mov.u32 %before, 0;
+    .pragma "nounroll";
+PASS:
+    mul.lo.u32 %slot, %stage, 8;
+    add.u32 %full, %bars, %slot;
+${sync.wait("%full", "%phase")}\
+    setp.ne.u32 %later, %pass, 0;
+${math.multiply()}\
+    wgmma.wait_group.sync.aligned 1;
+    // the pass before has been multiplied: its stage is free
+    and.pred %free, %frees, %later;
+    add.u32 %t0, %release, %before;
+    @%free mbarrier.arrive.shared::${plan.release_scope}.b64 _, [%t0+${plan.empty_at}];
+    mov.b32 %before, %slot;
+${sync.advance(plan.stages)}\
+    add.u32 %pass, %pass, 1;
+    setp.lt.u32 %p, %pass, %passes;
+    @%p bra.uni PASS;
+    wgmma.wait_group.sync.aligned 0;
+% if plan.frees_last:
+    add.u32 %t0, %release, %before;
+    @%frees mbarrier.arrive.shared::${plan.release_scope}.b64 _, [%t0+${plan.empty_at}];
+% endif
+% if plan.kc > 1:
+${ptx.banner(f"{plan.kc} blocks of the cluster add their sums")}\
+${added.sum()}\
+% endif
+% if plan.meets:
+${ptx.banner("slices of K meet in the workspace")}\
+${meet.sum()}\
+% endif
+${ptx.banner("the tile leaves")}\
+${put.leaving(leave, math, put)}\
+${sched.close("CONSUMER")}\
+${leave.finish()}\
+END:
+<%def name="after_entry()">${passes.entries()}</%def>\

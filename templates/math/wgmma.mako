@@ -1,0 +1,31 @@
+## Products of a stage by wgmma, whose operands are read from shared memory by descriptors.
+<%def name="setup()">
+    // descriptors of stage 0, low words: address / 16 (a cluster's rank lies above its bits) and the leading offset
+    mad.lo.u32 %x_low, %wg, ${plan.x_part}, %smem;
+    and.b32 %x_low, %x_low, ${plan.ADDRESS_MASK};
+    shr.u32 %x_low, %x_low, 4;
+    or.b32 %x_low, %x_low, ${plan.x.low};
+    add.u32 %y_low, %smem, ${plan.y.base};
+    and.b32 %y_low, %y_low, ${plan.ADDRESS_MASK};
+    shr.u32 %y_low, %y_low, 4;
+    or.b32 %y_low, %y_low, ${plan.y.low};
+</%def>
+
+<%def name="multiply()">
+    {
+    .reg .b32 %x_at, %y_at, %low;
+    .reg .b64 %x_desc, %y_desc;
+    mul.lo.u32 %low, %stage, ${plan.stage_bytes // 16};
+    add.u32 %x_at, %x_low, %low;
+    add.u32 %y_at, %y_low, %low;
+    wgmma.fence.sync.aligned;
+% for s in plan.products:
+    add.u32 %low, %x_at, ${s.x};
+    mov.b64 %x_desc, {%low, ${plan.x.high}};
+    add.u32 %low, %y_at, ${s.y};
+    mov.b64 %y_desc, {%low, ${plan.y.high}};
+    wgmma.mma_async.sync.aligned.${plan.instruction} ${plan.acc.vector(s.mi, 0, n=plan.acc.shape[1])}, %x_desc, %y_desc, ${"%later" if s.first else 1}${plan.modes};
+% endfor
+    wgmma.commit_group.sync.aligned;
+    }
+</%def>

@@ -1,0 +1,35 @@
+## Waiting: mbarriers, and the threads of one warpgroup.
+<%def name="wait(at, parity, order='')">
+    {
+    .reg .pred %ready;
+AGAIN:
+    mbarrier.try_wait.parity${order}.shared::cta.b64 %ready, [${at}], ${parity};
+    @!%ready bra AGAIN;
+    }
+</%def>
+
+## Barriers 2 and 3, by immediate numbers: a number in a register would reserve all sixteen.
+<%def name="warpgroup(count)">
+% if count == 1:
+    bar.sync 2, 128;
+% else:
+    {
+    .reg .pred %second;
+    setp.ne.u32 %second, %wg, 0;
+    @%second bra.uni SECOND;
+    bar.sync 2, 128;
+    bra.uni BOTH;
+SECOND:
+    bar.sync 3, 128;
+BOTH:
+    }
+% endif
+</%def>
+
+## On to the next stage of a ring; the parity to wait for changes where it begins anew.
+<%def name="advance(stages)">
+    add.u32 %stage, %stage, 1;
+    setp.eq.u32 %wrap, %stage, ${stages};
+    selp.b32 %stage, 0, %stage, %wrap;
+    @%wrap xor.b32 %phase, %phase, 1;
+</%def>
