@@ -98,6 +98,12 @@ class OperandLayout:
             out.append(Piece(len(out), mn, k, offset * self.bytes, name))
         return out
 
+    def near(self, ld: int) -> bool:
+        """Whether 32 bits hold the offset in bytes of every load of a stage from the block's first element, at a
+        leading dimension of ``ld``."""
+        last = (self.tile - 1) * ld + self.depth if self.kmajor else (self.depth - 1) * ld + self.tile
+        return last * self.global_bytes < 1 << 32
+
     @property
     def edge(self) -> int:
         """What is taken off the extent to get the last element that a load may start at."""

@@ -24,6 +24,8 @@ class SimtPlan(Plan):
         self.a = OperandLayout(g.a, self.threads, c.u, self.steps, ahead, self.packed, size, 0)
         self.b = OperandLayout(g.b, self.threads, c.u, self.steps, ahead, self.packed, size, self.a.size)
         self.operands = (self.a, self.b)
+        for x, ld in ((self.a, p.lda), (self.b, p.ldb)):
+            x.many = x.many and x.near(ld)
         self.copy_a, self.copy_b = (f"copy/{'cp_async' if x.asynchronous else 'ldg_sts'}.mako" for x in self.operands)
         self.asynchronous = self.a.asynchronous or self.b.asynchronous
         self.hold = bool(c.hold) and not (self.a.asynchronous and self.b.asynchronous)
