@@ -52,15 +52,16 @@ FIRST = (
 
 LAST = (
     Rule("threads", lambda p, c, g, d: g.threads <= 1024, "{g.threads} threads a block; the limit is 1024"),
-    Rule("vector_c", lambda p, c, g, d: c.vec_c <= p.vectors[2],
-         "vec_c={c.vec_c} exceeds what C's alignment and rows allow, {p.vectors[2]}"),
+    Rule("vector_c", lambda p, c, g, d: (c.vec_c <= p.vectors[2]) & (c.vec_c <= c.nl),
+         "vec_c={c.vec_c} exceeds what C's alignment and rows allow, {p.vectors[2]}, or a row of the tile, {c.nl}"),
     Rule("shared", lambda p, c, g, d: g.shared <= d.shared_block,
          "{g.shared} bytes of shared memory; {d.name} has {d.shared_block} a block"),
     Rule("resident", lambda p, c, g, d: ((g.shared + d.shared_reserved) * c.resident <= d.shared_sm)
          & (g.threads * c.resident <= d.threads_sm) & (c.resident <= d.blocks_sm),
          "resident={c.resident} blocks of {g.threads} threads and {g.shared} bytes do not fit one multiprocessor"),
     Rule("registers", lambda p, c, g, d: g.registers <= register_cap(d, g.threads, c.resident) + REUSED,
-         "about {g.registers} registers a thread; {g.threads} threads, resident={c.resident}, leave fewer"),
+         "about {g.registers} registers a thread; {d.name} has {d.registers_sm} for resident={c.resident} blocks of"
+         " {g.threads} threads, and {d.registers_thread} for one"),
     Rule("bounds", lambda p, c, g, d: (c.bounds != BOUNDS_NONE) | ((p.m % np.maximum(c.ml, 1) == 0)
          & (p.n % np.maximum(c.nl, 1) == 0) & (p.k % np.maximum(c.u, 1) == 0)),
          "bounds=0 needs m, n, k={p.m}, {p.n}, {p.k} to be multiples of ml, nl, u={c.ml}, {c.nl}, {c.u}"),
@@ -70,8 +71,10 @@ LAST = (
          & ((c.split <= SPLIT_WORKSPACE) | (c.family == wgmma.WGMMA))
          & ((c.kg == 1) | (c.split >= SPLIT_WORKSPACE) | reducible(p)),
          "split={c.split} with kg={c.kg}: kg=1 takes split=0; 16-bit C and deterministic sums take split=2"),
-    Rule("grid", lambda p, c, g, d: (c.raster > 1) | (g.tiles_n <= GRID_LIMIT),
-         "raster=1 has at most 65535 tiles along N, here {g.tiles_n}; take raster=8"),
+    Rule("grid", lambda p, c, g, d: np.where(c.raster > 1, (g.tiles < 1 << 31) & (g.tiles_n * c.raster < 1 << 31),
+                                             (g.tiles_n <= GRID_LIMIT) & (g.tiles_m < 1 << 31)),
+         "raster={c.raster} with {g.tiles_m} tiles along M and {g.tiles_n} along N: raster=1 takes at most 65535 along N"
+         " (then take raster=8), more at most 2147483647 in all, and along N times raster"),
 )  # fmt: skip
 
 RULES = (*FIRST, *simt.RULES, *mma.RULES, *wgmma.RULES, *LAST)
