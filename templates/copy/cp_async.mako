@@ -3,7 +3,7 @@
 <%def name="title(x)"><% return "cp.async, transposed" if x.transposed else "cp.async" %></%def>
 
 <%def name="setup(x)">
-    .reg .b32 %to_${x.name};
+    .reg .b32 ${", ".join(to for to, _ in x.places)};
 </%def>
 
 <%def name="start(x, slot, go, first=False)">
@@ -12,13 +12,15 @@
     cut = first and plan.checked
 %>\
 ${addr.narrow(x, go)}\
-    add.u32 %to_${x.name}, ${slot}, %s_${x.name};
+% for to, place in x.places:
+    add.u32 ${to}, ${slot}, ${place};
+% endfor
 % for p in x.pieces:
 % if cut:
 ${addr.skip(x, p)}\
 % endif
 ${addr.address(x, p)}\
-    @${guard} cp.async.${"cg" if x.copy_bytes == 16 else "ca"}.shared.global [%to_${x.name}+${p.offset}], [${"%t64" if x.many else f"%ptr_{x.name}{p.index}"}], ${x.copy_bytes}${", %skip" if cut else f", {p.out}" if plan.predicated else ""};
+    @${guard} cp.async.${"cg" if x.copy_bytes == 16 else "ca"}.shared.global [${x.to(p)}+${p.offset}], [${"%t64" if x.many else f"%ptr_{x.name}{p.index}"}], ${x.copy_bytes}${", %skip" if cut else f", {p.out}" if plan.predicated else ""};
 % endfor
 </%def>
 

@@ -4,7 +4,7 @@
 <%def name="title(x)"><% return "through registers" + (", transposed" if x.transposed else "") + (", widened to f32" if x.widens else "") %></%def>
 
 <%def name="setup(x)">
-    .reg .b32 %to_${x.name};
+    .reg .b32 ${", ".join(to for to, _ in x.places)};
 % if x.unpacks:
     ${x.staged.declaration}
     ${x.halves.declaration}
@@ -39,13 +39,15 @@ ${addr.address(x, p)}\
 <%def name="deliver(x, slot, go)">
 <% guard = f"%go_{x.name}" if x.partial else go %>\
 ${addr.narrow(x, go)}\
-    add.u32 %to_${x.name}, ${slot}, %s_${x.name};
+% for to, place in x.places:
+    add.u32 ${to}, ${slot}, ${place};
+% endfor
 % for p in x.pieces:
 % if x.unpacks:
 ${unpack(x, p, guard)}\
 % endif
 % for put in x.puts[p.index]:
-    @${guard} st.shared.${put.kind} [%to_${x.name}+${put.offset}], ${put.registers};
+    @${guard} st.shared.${put.kind} [${x.to(p)}+${put.offset}], ${put.registers};
 % endfor
 % endfor
 </%def>

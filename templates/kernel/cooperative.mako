@@ -9,7 +9,7 @@
 <%namespace name="put" file="/${context['plan'].put}"/>\
 <%namespace name="leave" file="/${context['plan'].leave}"/>\
 <%namespace name="passes" file="/epilogue/passes.mako"/>\
-<%namespace name="reader" file="/addr/fragments.mako"/>\
+<%namespace name="reader" file="/${context['plan'].reader}"/>\
 <%
     operands = ((copy_a, plan.a), (copy_b, plan.b))
     last = plan.steps - 1

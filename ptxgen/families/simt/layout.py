@@ -50,6 +50,8 @@ class OperandLayout:
     fragments are pairs of f16.
     """
 
+    swizzled = False
+
     def __init__(self, g: SimpleNamespace, threads: int, depth: int, steps: int, ahead: bool, packed: bool,
                  global_bytes: int, base: int) -> None:  # fmt: skip
         self.name: str = g.name
@@ -63,6 +65,8 @@ class OperandLayout:
         self.loads, self.across = int(g.loads), int(g.across)
         self.log2_across, self.log2_chunk, self.log2_tile = log2(self.across), log2(self.chunk), log2(self.tile)
         self.partial = self.loads < threads
+        #: where a thread stores: in the stage that is being filled, and in a stage
+        self.places = [(f"%to_{self.name}", f"%s_{self.name}")]
         self.pieces = self._pieces(threads)
         self.many = len(self.pieces) > POINTERS_LIMIT
         self.rows_out = list(dict.fromkeys(p.out for p in self.pieces))
@@ -97,6 +101,10 @@ class OperandLayout:
             name = names.setdefault(mn, f"%out_{self.name}{len(names)}")
             out.append(Piece(len(out), mn, k, offset * self.bytes, name))
         return out
+
+    def to(self, p: Piece) -> str:
+        """The register with a piece's place in the stage that is being filled."""
+        return self.places[0][0]
 
     def near(self, ld: int) -> bool:
         """Whether 32 bits hold the offset in bytes of every load of a stage from the block's first element, at a

@@ -13,6 +13,7 @@ class SimtPlan(Plan):
     """Every warp copies and multiplies; a thread has a tile of C in registers."""
 
     kernel = "kernel/cooperative.mako"
+    reader = "addr/fragments.mako"
 
     def _operands(self) -> None:
         c, g, p = self.config, self.geometry, self.problem

@@ -1,0 +1,93 @@
+"""The matrix instructions: their shapes, which lane holds which element, and which target has them.
+
+All of them multiply 16 rows of A by 8 columns of B. Fragment layouts: PTX ISA, "Matrix Fragments for mma". With lane
+= 4g + t, a 32-bit register holds ``run`` neighbours along K; register r of A has row g + 8 (r mod 2), register r of B
+column g, both the run that starts at k = run (t + 4 (r div 2)) (B: r for r div 2). The four sums of a lane are at rows
+g, g, g + 8, g + 8 and columns 2t, 2t + 1, 2t, 2t + 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ptxgen.device import Device
+from ptxgen.problem import Gemm
+
+ROWS, COLUMNS = 16, 8  #: of C, what one instruction (or pair of them) adds to
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """``name``: the PTX; ``m``, ``k``: rows and depth of one; ``depth``: of one step, in which fragments are read;
+    ``run``: elements of a 32-bit register, 1 where a register holds one element; ``kind``, ``sum``: PTX types of a
+    fragment register and of an accumulator; ``sums``: accumulator registers of 16 x 8; ``sm``: the first target."""
+
+    name: str
+    m: int
+    k: int
+    depth: int
+    run: int
+    kind: str
+    sum: str
+    sums: int
+    sm: int = 80
+
+    @property
+    def registers_a(self) -> int:
+        """Fragment registers of 16 rows and one step."""
+        return ROWS * self.depth // 32 // self.run
+
+    @property
+    def registers_b(self) -> int:
+        return COLUMNS * self.depth // 32 // self.run
+
+
+def _name(m: int, k: int, types: str) -> str:
+    return f"mma.sync.aligned.m{m}n8k{k}.row.col.{types}"
+
+
+#: by dtype and compute. f64 from sm_90 on is below
+_TABLE = {
+    ("f16", "f32"): Instruction(_name(16, 16, "f32.f16.f16.f32"), 16, 16, 16, 2, "b32", "f32", 4),
+    ("f16", "f16"): Instruction(_name(16, 16, "f16.f16.f16.f16"), 16, 16, 16, 2, "b32", "b32", 2),
+    ("bf16", "f32"): Instruction(_name(16, 16, "f32.bf16.bf16.f32"), 16, 16, 16, 2, "b32", "f32", 4),
+    ("f32", "tf32"): Instruction(_name(16, 8, "f32.tf32.tf32.f32"), 16, 8, 8, 1, "b32", "f32", 4),
+    ("f64", "f64"): Instruction(_name(8, 4, "f64.f64.f64.f64"), 8, 4, 8, 1, "f64", "f64", 4),
+    ("s8", "s32"): Instruction(_name(16, 32, "s32.s8.s8.s32"), 16, 32, 32, 4, "b32", "s32", 4),
+    ("e4m3", "f32"): Instruction(_name(16, 32, "f32.e4m3.e4m3.f32"), 16, 32, 32, 4, "b32", "f32", 4, 89),
+    ("e5m2", "f32"): Instruction(_name(16, 32, "f32.e5m2.e5m2.f32"), 16, 32, 32, 4, "b32", "f32", 4, 89),
+}
+DOUBLE_90 = Instruction(_name(16, 8, "f64.f64.f64.f64"), 16, 8, 8, 1, "f64", "f64", 4, 90)
+
+
+def multiplies(p: Gemm) -> bool:
+    """Whether there is an instruction for the problem's types."""
+    return (p.dtype, p.compute) in _TABLE
+
+
+def instruction(p: Gemm, d: Device | None = None) -> Instruction:
+    """The instruction for the problem's types on ``d``; without a device, one of the same depth and registers.
+
+    Types without one get that of f16: rules reject them, but geometry has numbers for them.
+    """
+    if p.dtype == "f64" and d is not None and d.sm >= DOUBLE_90.sm:
+        return DOUBLE_90
+    return _TABLE.get((p.dtype, p.compute), _TABLE["f16", "f32"])
+
+
+def at_a(i: Instruction, lane: int, register: int, n: int = 0) -> tuple[int, int]:
+    """(row, k) of element ``n`` of a lane's fragment register of A, k counted within an instruction of ``depth``."""
+    g, t = divmod(lane, 4)
+    return g + 8 * (register % 2), i.run * (t + 4 * (register // 2)) + n
+
+
+def at_b(i: Instruction, lane: int, register: int, n: int = 0) -> tuple[int, int]:
+    """(k, column) of element ``n`` of a lane's fragment register of B."""
+    g, t = divmod(lane, 4)
+    return i.run * (t + 4 * register) + n, g
+
+
+def at_c(lane: int, n: int) -> tuple[int, int]:
+    """(row, column) of sum ``n`` of a lane."""
+    g, t = divmod(lane, 4)
+    return g + 8 * (n // 2), 2 * t + n % 2

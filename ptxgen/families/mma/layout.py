@@ -1,0 +1,302 @@
+"""Where elements lie: in shared memory, in fragments, in C. Numbers only; templates write the instructions.
+
+In shared memory an operand has rows along K (K-major) or along M (N). Rows of 16-byte chunks that ldmatrix reads, eight
+at a time, have their chunks exchanged: chunk q of row r lies at q ^ key(r), which is linear in the bits of r, so that a
+displacement by powers of two is another exchange and an offset. Rows that vectors are read from are padded instead.
+
+K may be walked in any order that both operands share, and rows (columns) of a warp's tile may stand for any row of C:
+that makes the elements of a vector neighbours in one lane, and lanes hold neighbours of C in turn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+
+from ptxgen.columnar import log2
+from ptxgen.families.mma.geometry import BYTES, MATRIX, SINGLE, VECTOR
+from ptxgen.families.mma.instructions import COLUMNS, ROWS, Instruction
+from ptxgen.registers import Tile, braces, width
+
+POINTERS_LIMIT = 4  #: with more loads a thread, one pointer walks and each load keeps a 32-bit offset from it
+
+#: exchanges of chunks: for 8, 4 and 2 chunks a row, the (shift, mask) whose bits of a row make its key
+ROWS_IN_TURN = {8: ((0, 7),), 4: ((1, 3),), 2: ((2, 1),), 1: ()}  #: eight rows, one after the other
+ROWS_BY_TWOS = {8: ((0, 1), (1, 6)), 4: ((2, 3),), 2: ((3, 1),), 1: ()}  #: rows 0, 1, 4, 5, 8, 9, 12, 13
+ROWS_OF_QUADS = {8: ((-1, 6),), 4: ((0, 2),), 2: (), 1: ()}  #: four rows, two chunks of each
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One of a thread's global loads of a stage. ``mn``, ``k``: elements from the thread's first load; ``offset``:
+    bytes from its place in the stage, one of the layout's ``places``; ``out``: the register that holds whether it lies
+    outside M or N (predicated bounds), shared by pieces of one row."""
+
+    index: int
+    mn: int
+    k: int
+    offset: int
+    place: int
+    out: str
+
+
+@dataclass(frozen=True)
+class Put:
+    """One store to shared memory of what a piece brought: ``offset`` bytes from the thread's place in the stage."""
+
+    offset: int
+    kind: str
+    registers: str
+
+
+@dataclass(frozen=True)
+class Read:
+    """One fragment load: of ``kind`` (``x4``: ldmatrix; else the type of an ld.shared) into ``registers``, at ``offset``
+    bytes from the lane's address with the bits ``turn`` turned over; ``again``: as the load before it."""
+
+    kind: str
+    registers: str
+    turn: int
+    offset: int
+    again: bool = False
+
+
+@dataclass(frozen=True)
+class Term:
+    """Part of a sum over a lane number: ((lane >> shift) & mask) * weight."""
+
+    shift: int
+    mask: int
+    weight: int
+
+    def of(self, lane: int) -> int:
+        return ((lane >> self.shift) & self.mask) * self.weight
+
+
+def key_of(row: int, keys: tuple[tuple[int, int], ...]) -> int:
+    """What the chunks of a row are exchanged by."""
+    return sum((row >> s if s >= 0 else row << -s) & m for s, m in keys)
+
+
+class MmaOperand:
+    """How A or B reaches the registers of a warp.
+
+    ``g`` is the operand's share of the geometry (geometry.operand), all integers; ``threads`` of the block, ``depth`` U,
+    ``steps`` steps of one group of warps a stage, ``ahead`` whether fragments are read one step ahead, ``base`` the
+    operand's place in a stage.
+    """
+
+    kept = transposed = widens = unpacks = False
+
+    def __init__(self, g: SimpleNamespace, i: Instruction, threads: int, depth: int, steps: int, ahead: bool,
+                 base: int) -> None:  # fmt: skip
+        self.name: str = g.name
+        self.extent = "M" if g.name == "a" else "N"
+        self.first = g.name == "a"
+        self.instruction, self.way = i, int(g.way)
+        self.kmajor, self.asynchronous = bool(g.kmajor), bool(g.copy)
+        self.tile, self.thread, self.warps = int(g.tile), int(g.thread), int(g.warp)
+        self.vec, self.row, self.rows, self.size = int(g.vec), int(g.row), int(g.rows), int(g.size)
+        self.bytes = self.global_bytes = int(g.bytes)
+        self.chunk, self.together = int(g.chunk), int(g.together)
+        self.depth, self.steps, self.base, self.ahead = depth, steps, base, ahead and steps % 2 == 0
+        self.loads, self.across = int(g.loads), int(g.across)
+        self.log2_across, self.log2_chunk, self.log2_tile = log2(self.across), log2(self.chunk), log2(self.tile)
+        self.partial = self.loads < threads
+        self.keys = self._keys()
+        #: chunks are exchanged; otherwise rows are padded, or need neither
+        self.swizzled = self.way != VECTOR
+        self.places: list[tuple[str, str]] = []
+        self.turns: list[int] = []
+        self.pieces = self._pieces(threads)
+        self.many = len(self.pieces) > POINTERS_LIMIT
+        self.rows_out = list(dict.fromkeys(p.out for p in self.pieces))
+        self._fragments()
+        self._staging()
+        self.held = self._held()
+
+    def _keys(self) -> tuple[tuple[int, int], ...]:
+        if self.way == VECTOR:
+            return ()
+        chunks = min(self.row // self.chunk, 8)
+        return {MATRIX: ROWS_IN_TURN, BYTES: ROWS_BY_TWOS, SINGLE: ROWS_OF_QUADS}[self.way][chunks]
+
+    # ---- shared memory
+
+    def at(self, mn: int, k: int) -> int:
+        """Byte of an element in the operand's part of a stage."""
+        row, column = (mn, k) if self.kmajor else (k, mn)
+        return row * self.row * self.bytes + (column * self.bytes ^ key_of(row, self.keys) << 4)
+
+    def _pieces(self, threads: int) -> list[Piece]:
+        out: list[Piece] = []
+        names: dict[int, str] = {}
+        for first in range(0, self.loads, threads):
+            row, column = first // self.across, first % self.across * self.vec
+            mn, k = (row, column) if self.kmajor else (column, row)
+            moved = self.at(mn, k)
+            turn = moved & 0x70 if self.swizzled and self.keys else 0
+            if turn not in self.turns:
+                self.turns.append(turn)
+            name = names.setdefault(mn, f"%out_{self.name}{len(names)}")
+            out.append(Piece(len(out), mn, k, moved - turn, self.turns.index(turn), name))
+        for n in range(len(self.turns)):
+            tail = str(n) if n else ""
+            self.places.append((f"%to_{self.name}{tail}", f"%s_{self.name}{tail}"))
+        return out
+
+    def to(self, p: Piece) -> str:
+        """The register with a piece's place in the stage that is being filled."""
+        return self.places[p.place][0]
+
+    @property
+    def edge(self) -> int:
+        """What is taken off the extent to get the last element that a load may start at."""
+        return 1 if self.kmajor else self.vec
+
+    @property
+    def copy_bytes(self) -> int:
+        return self.vec * self.bytes
+
+    def _staging(self) -> None:
+        """``staging``: what global loads fill; ``puts``: the stores of it, by piece."""
+        size = self.copy_bytes
+        kind = f"b{8 * min(size, 4)}" if size < 8 else "b32"
+        words = max(size // 4, 1)
+        self.staging = self.staged = Tile(f"got_{self.name}", kind, (len(self.pieces), words))
+        self.load_kind = width(words, kind)
+        self.halves = Tile(f"half_{self.name}", "b16", (2,))
+        self.puts = [[Put(p.offset, self.load_kind, self.staging.vector(p.index, 0, n=words))] for p in self.pieces]
+
+    # ---- fragments
+
+    def _fragments(self) -> None:
+        i = self.instruction
+        self.least = ROWS if self.first else COLUMNS
+        self.tiles = self.thread // self.least
+        self.registers = i.registers_a if self.first else i.registers_b
+        self.buffers = 2 if self.ahead else 1
+        self.fragment = Tile(self.name, i.kind, (self.buffers, self.tiles, self.registers))
+        #: fragments of 8 bits come in pairs that are parted after
+        self.raw = Tile(f"raw_{self.name}", i.kind, (self.buffers, self.tiles, self.registers)) if self.way == BYTES else None
+        self.turned = f"%turned_{self.name}"
+        self.readers = Tile(f"read_{self.name}", "b32", (1,))
+
+    def address(self, r: Read) -> str:
+        """Where a fragment load reads."""
+        return f"{self.turned if r.turn else self.readers[0]}+{r.offset}"
+
+    def buffer(self, k: int) -> int:
+        """Which of the fragment buffers holds step ``k``."""
+        return k % 2 if self.ahead else 0
+
+    @property
+    def lane_mn(self) -> list[Term]:
+        """Rows (columns) from a warp's first to the first that a lane reads."""
+        t = self.together
+        if self.way == MATRIX:
+            if self.kmajor:
+                return [Term(0, 15, 1)] if self.first else [Term(0, 7, 1), Term(4, 1, 8)][: 1 + (self.tiles > 1)]
+            return [Term(3, 1, 8)] if self.first else [Term(4, 1, 8)][: self.tiles > 1]
+        return [] if self.way == BYTES else [Term(2, 7, t)]
+
+    @property
+    def lane_k(self) -> list[Term]:
+        """Elements of K from a step's first to the first that a lane reads."""
+        chunk = self.chunk
+        if self.way == MATRIX:
+            if self.kmajor:
+                return [Term(4, 1, chunk)] if self.first else [Term(3, 1, chunk)]
+            return [Term(0, 7, 1), Term(4, 1, 8)] if self.first else [Term(0, 15, 1)]
+        if self.way == BYTES:
+            return [Term(0, 1, 1), Term(1, 3, 4), Term(3, 1, 2), Term(4, 1, 16)]
+        return [Term(0, 3, 1)]
+
+    def _read(self, kind: str, registers: str, mn: int, k: int) -> Read:
+        moved = self.at(mn, k)
+        turn = moved & 0x70 if self.swizzled else 0
+        return Read(kind, registers, turn, moved - turn)
+
+    def reads(self, step: int, buffer: int) -> list[Read]:
+        """The fragment loads of a step."""
+        found = self._loads(step, buffer)
+        return [replace(r, again=n > 0 and r.turn == found[n - 1].turn) for n, r in enumerate(found)]
+
+    def _loads(self, step: int, buffer: int) -> list[Read]:
+        k = step * self.instruction.depth
+        if self.way in (MATRIX, BYTES):
+            return self._matrices(k, buffer)
+        if self.way == VECTOR:
+            return self._vectors(k, buffer)
+        halves = self.least // 8
+        return [
+            self._read("f64", self.fragment[buffer, n, r], n * self.least + r % halves * 8, k + r // halves * 4)
+            for n in range(self.tiles) for r in range(self.registers)
+        ]  # fmt: skip
+
+    def _matrices(self, k: int, buffer: int) -> list[Read]:
+        into = self.raw or self.fragment
+        if self.first:
+            return [self._read("x4", into.vector(buffer, n, 0, n=4), n * ROWS, k) for n in range(self.tiles)]
+        if self.tiles == 1:
+            return [self._read("x2", into.vector(buffer, 0, 0, n=2), 0, k)]
+        out = []
+        for n in range(0, self.tiles, 2):
+            four = [into[buffer, n + e // 2, e % 2] for e in range(4)]
+            out.append(self._read("x4", "{" + ", ".join(four) + "}", n * COLUMNS, k))
+        return out
+
+    def _vectors(self, k: int, buffer: int) -> list[Read]:
+        """One row of K a load, ``together`` neighbours along M (the halves of a tile) or N (of as many tiles)."""
+        out, t = [], self.together
+        halves = self.least // 8
+        for n in range(0, self.tiles, t // halves):
+            for group in range(self.registers // halves):
+                names = [self.fragment[buffer, n + j // halves, j % halves + halves * group] for j in range(t)]
+                kind = width(t, self.fragment.kind)
+                out.append(self._read(kind, braces(names), n * self.least, k + 4 * group))
+        return out
+
+    def partings(self, buffer: int) -> list[tuple[str, str, str, str]]:
+        """For 8-bit operands along M (N): (register, two loaded ones, selector) of each byte permutation."""
+        if self.raw is None:
+            return []
+        out = []
+        for n in range(0, self.tiles, 1 if self.first else 2):
+            for half in range(2):  # of the step's K
+                low, high = self._loaded(buffer, n, half)
+                for odd in range(2):
+                    to = self.fragment[buffer, n, odd + 2 * half] if self.first else self.fragment[buffer, n + odd, half]
+                    out.append((to, low, high, "0x7531" if odd else "0x6420"))
+        return out
+
+    def _loaded(self, buffer: int, n: int, half: int) -> tuple[str, str]:
+        assert self.raw is not None
+        if self.first:
+            return self.raw[buffer, n, 2 * half], self.raw[buffer, n, 2 * half + 1]
+        return self.raw[buffer, n + half, 0], self.raw[buffer, n + half, 1]
+
+    # ---- C
+
+    def _held(self) -> list[tuple[int, int, int]]:
+        """The rows (columns) of C that a lane holds, in order: elements from the lane's first, the tile, and which of
+        the tile's two."""
+        t = self.together
+        out = []
+        for n in range(self.tiles):
+            for e in range(2):
+                if self.first:
+                    at = n * ROWS + (8 * e if t == 1 else e)
+                else:
+                    at = n // t * COLUMNS * t + e * t + n % t
+                out.append((at, n, e))
+        return sorted(out)
+
+    def offset(self, i: int) -> int:
+        """Rows (columns) of C from the first that a lane holds to number ``i``."""
+        return self.held[i][0]
+
+    @property
+    def lane_of_c(self) -> Term:
+        """Rows (columns) from a warp's first to the first that a lane holds of C."""
+        return Term(2, 7, self.together) if self.first else Term(0, 3, 2 * self.together)

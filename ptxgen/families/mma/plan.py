@@ -1,0 +1,107 @@
+"""The plan of an mma.sync kernel."""
+
+from __future__ import annotations
+
+from ptxgen.columnar import log2
+from ptxgen.config import BOUNDS_PREDICATE
+from ptxgen.families.mma.instructions import ROWS, instruction
+from ptxgen.families.mma.layout import MmaOperand
+from ptxgen.families.simt.layout import products
+from ptxgen.plan import Plan
+from ptxgen.registers import Tile, braces
+
+
+class MmaPlan(Plan):
+    """Every warp copies and multiplies; a warp has a tile of C in the registers of its lanes."""
+
+    kernel = "kernel/cooperative.mako"
+    reader = "addr/matrices.mako"
+    math = "math/mma_sync.mako"
+    shared_aligned = 128
+
+    def _operands(self) -> None:
+        c, g = self.config, self.geometry
+        self.instruction = i = instruction(self.problem, self.device)
+        if self.problem.element.bytes == 1 and i.sum == "f32":
+            self.ptx_version = max(self.ptx_version, "8.4")
+        self.group, self.steps = int(g.group), int(g.steps)
+        self.stage_bytes, self.wait = int(g.stage), c.stages - 2
+        self.a = MmaOperand(g.a, i, self.threads, c.u, self.steps, bool(c.ahead), 0)
+        self.b = MmaOperand(g.b, i, self.threads, c.u, self.steps, bool(c.ahead), self.a.size)
+        self.operands = (self.a, self.b)
+        self.copy_a, self.copy_b = (f"copy/{'cp_async' if x.asynchronous else 'ldg_sts'}.mako" for x in self.operands)
+        self.asynchronous = self.a.asynchronous or self.b.asynchronous
+        self.hold = bool(c.hold) and not (self.a.asynchronous and self.b.asynchronous)
+        self.predicated = c.bounds == BOUNDS_PREDICATE
+        self.log2_group, self.log2_across = log2(self.group), log2(self.b.warps)
+        #: rounds f32 to tf32, from sm_90 on in one instruction
+        self.rounding = ""
+        if self.problem.compute == "tf32":
+            self.rounding = "cvt.rn.tf32.f32" if self.device.sm >= 90 else "cvt.rna.tf32.f32"
+        self._accumulators()
+
+    def _accumulators(self) -> None:
+        i, c = self.instruction, self.config
+        self.acc = Tile("acc", i.sum, (self.a.tiles, self.b.tiles, i.sums))
+        self.packed = i.sums == 2
+        #: rows and columns of C that a lane holds
+        self.ms, self.ns = len(self.a.held), len(self.b.held)
+        self.products = products(self.a.tiles, self.b.tiles, c.order)
+
+    def issues(self, i: int, j: int, k: int) -> list[tuple[str, str, str]]:
+        """The instructions that add one step to tile (i, j): operands C (also D), A and B of each."""
+        ins, a, b = self.instruction, self.a.buffer(k), self.b.buffer(k)
+        halves = ROWS // ins.m
+        per_a, per_b = self.a.registers * ins.k // ins.depth, self.b.registers * ins.k // ins.depth
+        out = []
+        for part in range(ins.depth // ins.k):
+            for h in range(halves):
+                rows = [self.a.fragment[a, i, part * per_a + n] for n in range(h, per_a, halves)]
+                columns = [self.b.fragment[b, j, part * per_b + n] for n in range(per_b)]
+                share = ins.sums // halves
+                sums = [self.acc[i, j, h * share + n] for n in range(share)]
+                out.append((braced(sums), braced(rows), braced(columns)))
+        return out
+
+    def sum_at(self, i: int, j: int) -> str:
+        """The accumulator of row ``i`` and column ``j`` of what a lane holds (of a pair of columns where sums are packed)."""
+        (_, tile_m, low), (_, tile_n, right) = self.a.held[i], self.b.held[j]
+        return self.acc[tile_m, tile_n, low if self.packed else 2 * low + right]
+
+    @property
+    def contiguous(self) -> int:
+        return 2 * self.b.together
+
+    def _epilogue(self) -> None:
+        super()._epilogue()
+        #: a row of what a lane holds, or a vector of the block's
+        self.row = Tile("e", self.sum, (max(self.ns, self.vec_c),))
+        self.columns = [self.b.offset(j) for j in range(0, self.ns, self.vec_c)]
+
+    @property
+    def shared_map(self) -> list[str]:
+        lines = [
+            f"{self.stages} stages of {self.stage_bytes} bytes: A at 0 ({self.a.size} bytes, rows of {self.a.row}),"
+            f" B at {self.b.base} ({self.b.size} bytes, rows of {self.b.row})"
+        ]
+        if self.geometry.gathers:
+            lines.append(f"then {self.kl} tiles of C, rows of {self.row_c}, in the same place")
+        return lines
+
+    @property
+    def tiles(self) -> list[tuple[Tile, str]]:
+        out = [(self.acc, "sums: tile along M, along N, and what a lane holds of 16 x 8")]
+        for x in self.operands:
+            name = x.name.upper()
+            out.append((x.fragment, f"fragments of {name}: buffer, tile, register"))
+            if x.raw:
+                out.append((x.raw, f"fragments of {name}, two tiles mixed"))
+            out.append((x.readers, f"where this lane reads {name} in shared memory"))
+            if not x.asynchronous:
+                out.append((x.staging, f"{name} on its way from global to shared memory"))
+        return out
+
+
+def braced(names: list[str]) -> str:
+    """An operand of mma: in braces, be it one register."""
+    return braces(names) if len(names) > 1 else "{" + names[0] + "}"

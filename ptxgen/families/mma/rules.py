@@ -1,0 +1,77 @@
+"""What makes an mma.sync configuration legal."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from ptxgen.config import AXIS
+from ptxgen.device import Device
+from ptxgen.families.mma.geometry import BYTES
+from ptxgen.families.mma.instructions import instruction, multiplies
+from ptxgen.problem import Gemm
+from ptxgen.rule import Rule
+
+MMA = 1
+
+#: axes that have no meaning here, and stay at their defaults
+UNUSED = ("ks", "keep_a", "keep_b", "wm", "lanes")
+
+
+def _loads_divide(g: SimpleNamespace, x: SimpleNamespace) -> Any:
+    """Each thread's loads keep one offset from its first, whatever the thread."""
+    t = np.maximum(g.threads, 1)
+    few = x.loads <= t
+    return (x.across > 0) & (few | (x.loads % t == 0))
+
+
+def _copies(p: Gemm, d: Device, x: SimpleNamespace) -> Any:
+    """cp.async moves 4, 8 or 16 bytes; loads through registers any number."""
+    size = x.vec * p.element.bytes
+    return (x.copy == 0) | ((size >= 4) & (size <= 16) & d.has_async_copy)
+
+
+def _native(p: Gemm, d: Device) -> bool:
+    """Whether mma.sync of these types is worth having: sm_90 makes f16 of 8-bit floats first, which serves only what
+    its own instruction, wgmma, cannot be fed by TMA."""
+    if p.dtype not in ("e4m3", "e5m2") or d.sm != 90:
+        return True
+    return any(v * p.element.bytes < 16 for v in p.vectors[:2])
+
+
+RULES = (
+    Rule("mma_types", lambda p, c, g, d: multiplies(p) and d.sm >= instruction(p, d).sm,
+         "{d.target} has no mma.sync for {p.dtype} summed in {p.compute}: f16, bf16, tf32, f64 and s8 need sm_80,"
+         " e4m3 and e5m2 sm_89", family=MMA),
+    Rule("mma_native", lambda p, c, g, d: _native(p, d),
+         "{d.target} emulates mma.sync of {p.dtype} in f16; wgmma multiplies it", family=MMA),
+    Rule("mma_unused", lambda p, c, g, d: np.logical_and.reduce([getattr(c, n) == AXIS[n].default for n in UNUSED]),
+         f"{', '.join(UNUSED)} must be {', '.join(str(AXIS[n].default) for n in UNUSED)}: mma.sync has no use for them",
+         family=MMA),
+    Rule("mma_tile", lambda p, c, g, d: (c.ms >= 16) & (c.ns >= 8) & (c.ml % np.maximum(c.ms, 1) == 0)
+         & (c.nl % np.maximum(c.ns, 1) == 0) & (c.ms <= 128) & (c.ns <= 256),
+         "tiles of {c.ms}x{c.ns} a warp in {c.ml}x{c.nl} a block: from 16x8 to 128x256, and whole", family=MMA),
+    Rule("mma_columns", lambda p, c, g, d: (g.b.way != BYTES) | (c.ns >= 16),
+         "ns={c.ns}: 8-bit columns of B that lie along N come by sixteen", family=MMA),
+    Rule("mma_depth", lambda p, c, g, d: (c.u % np.maximum(c.kl, 1) == 0) & (g.uk % g.depth == 0) & (g.steps >= 2)
+         & (c.request >= 0) & (c.request <= np.maximum(g.steps - 2, 0)),
+         "u={c.u} over kl={c.kl} leaves {g.steps} steps of {g.depth}; they must be whole, at least 2, and at least"
+         " request={c.request} and two more", family=MMA),
+    Rule("mma_vector_a", lambda p, c, g, d: (c.vec_a <= p.vectors[0]) & (c.vec_a <= g.a.length),
+         "vec_a={c.vec_a} exceeds what A's alignment, rows and tile allow, {p.vectors[0]}", family=MMA),
+    Rule("mma_vector_b", lambda p, c, g, d: (c.vec_b <= p.vectors[1]) & (c.vec_b <= g.b.length),
+         "vec_b={c.vec_b} exceeds what B's alignment, rows and tile allow, {p.vectors[1]}", family=MMA),
+    Rule("mma_async_a", lambda p, c, g, d: _copies(p, d, g.a),
+         "copy_a=1 (cp.async) moves 4, 8 or 16 bytes, not vec_a={c.vec_a} of {p.dtype}", family=MMA),
+    Rule("mma_async_b", lambda p, c, g, d: _copies(p, d, g.b),
+         "copy_b=1 (cp.async) moves 4, 8 or 16 bytes, not vec_b={c.vec_b} of {p.dtype}", family=MMA),
+    Rule("mma_loads_a", lambda p, c, g, d: _loads_divide(g, g.a),
+         "{g.threads} threads do not divide the {g.a.loads} loads of A's tile", family=MMA),
+    Rule("mma_loads_b", lambda p, c, g, d: _loads_divide(g, g.b),
+         "{g.threads} threads do not divide the {g.b.loads} loads of B's tile", family=MMA),
+    Rule("mma_hold", lambda p, c, g, d: (c.hold == 0) | (c.copy_a == 0) | (c.copy_b == 0),
+         "hold=1 needs an operand that is copied through registers", family=MMA),
+)  # fmt: skip
+

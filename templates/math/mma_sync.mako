@@ -1,0 +1,63 @@
+## mma.sync: a warp multiplies 16 x 8 tiles; fragments by ldmatrix or vector loads.
+<%def name="clear()">
+% for x in plan.operands:
+    .reg .b32 ${x.turned};
+% endfor
+% if plan.packed:
+    .reg .b16 %low, %high;
+% endif
+% for r in plan.acc.all:
+    mov.${plan.acc.kind} ${r}, ${plan.zero if plan.acc.kind == plan.sum else 0};
+% endfor
+</%def>
+
+<%def name="read(x, k, buffer, guard='')">
+% for r in x.reads(k, buffer):
+% if r.turn and not r.again:
+    xor.b32 ${x.turned}, ${x.readers[0]}, ${r.turn};
+% endif
+% if r.kind in ("x2", "x4"):
+    ${guard}ldmatrix.sync.aligned.m8n8.${r.kind}${"" if x.kmajor else ".trans"}.shared.b16 ${r.registers}, [${x.address(r)}];
+% else:
+    ${guard}ld.shared.${r.kind} ${r.registers}, [${x.address(r)}];
+% endif
+% endfor
+</%def>
+
+<%def name="multiply(k)">
+% for x in plan.operands:
+% for to, low, high, selector in x.partings(x.buffer(k)):
+    prmt.b32 ${to}, ${low}, ${high}, ${selector};
+% endfor
+% if plan.rounding:
+% for n in range(x.tiles):
+% for r in range(x.registers):
+    ${plan.rounding} ${x.fragment[x.buffer(k), n, r]}, ${x.fragment[x.buffer(k), n, r]};
+% endfor
+% endfor
+% endif
+% endfor
+% for i, j in plan.products:
+% for sums, a, b in plan.issues(i, j, k):
+    ${plan.instruction.name} ${sums}, ${a}, ${b}, ${sums};
+% endfor
+% endfor
+</%def>
+
+## Row i of what a lane holds, times alpha, into the registers e.
+<%def name="row(i)">
+% if plan.packed:
+% for j in range(0, plan.ns, 2):
+    mov.b32 {%low, %high}, ${plan.sum_at(i, j)};
+    cvt.f32.f16 ${plan.row[j]}, %low;
+    cvt.f32.f16 ${plan.row[j + 1]}, %high;
+% endfor
+% for j in range(plan.ns):
+    ${plan.mul} ${plan.row[j]}, ${plan.row[j]}, %alpha;
+% endfor
+% else:
+% for j in range(plan.ns):
+    ${plan.mul} ${plan.row[j]}, ${plan.sum_at(i, j)}, %alpha;
+% endfor
+% endif
+</%def>
