@@ -6,7 +6,7 @@ from ptxgen.columnar import log2
 from ptxgen.config import BOUNDS_PREDICATE
 from ptxgen.families.mma.instructions import ROWS, instruction
 from ptxgen.families.mma.layout import MmaOperand
-from ptxgen.families.simt.layout import products
+from ptxgen.families.simt.layout import near, products
 from ptxgen.plan import Plan
 from ptxgen.registers import Tile, braces
 
@@ -29,6 +29,8 @@ class MmaPlan(Plan):
         self.a = MmaOperand(g.a, i, self.threads, c.u, self.steps, bool(c.ahead), 0)
         self.b = MmaOperand(g.b, i, self.threads, c.u, self.steps, bool(c.ahead), self.a.size)
         self.operands = (self.a, self.b)
+        for x, ld in ((self.a, self.problem.lda), (self.b, self.problem.ldb)):
+            x.many = x.many and near(x, ld)
         self.copy_a, self.copy_b = (f"copy/{'cp_async' if x.asynchronous else 'ldg_sts'}.mako" for x in self.operands)
         self.asynchronous = self.a.asynchronous or self.b.asynchronous
         self.hold = bool(c.hold) and not (self.a.asynchronous and self.b.asynchronous)

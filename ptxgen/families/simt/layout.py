@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import SimpleNamespace
+from typing import Any
 
 from ptxgen.columnar import WARP, log2
 from ptxgen.registers import Tile, braces, width
@@ -106,12 +107,6 @@ class OperandLayout:
         """The register with a piece's place in the stage that is being filled."""
         return self.places[0][0]
 
-    def near(self, ld: int) -> bool:
-        """Whether 32 bits hold the offset in bytes of every load of a stage from the block's first element, at a
-        leading dimension of ``ld``."""
-        last = (self.tile - 1) * ld + self.depth if self.kmajor else (self.depth - 1) * ld + self.tile
-        return last * self.global_bytes < 1 << 32
-
     @property
     def edge(self) -> int:
         """What is taken off the extent to get the last element that a load may start at."""
@@ -188,6 +183,13 @@ class OperandLayout:
         """The register with element ``i`` of step ``k`` (not packed)."""
         b = self.buffer(k)
         return self.fragment[b, i, k % self.chunk] if self.kept else self.fragment[b, i]
+
+
+def near(x: Any, ld: int) -> bool:
+    """Whether 32 bits hold the offset in bytes of every load of a stage of operand ``x`` from the block's first element,
+    at a leading dimension of ``ld``."""
+    last = (x.tile - 1) * ld + x.depth if x.kmajor else (x.depth - 1) * ld + x.tile
+    return bool(last * x.global_bytes < 1 << 32)
 
 
 def products(ms: int, ns: int, order: int) -> list[tuple[int, int]]:

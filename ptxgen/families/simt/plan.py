@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ptxgen.columnar import log2
 from ptxgen.config import BOUNDS_PREDICATE
-from ptxgen.families.simt.layout import OperandLayout, lane_bits, products
+from ptxgen.families.simt.layout import OperandLayout, lane_bits, near, products
 from ptxgen.plan import Plan
 from ptxgen.registers import Tile
 
@@ -26,7 +26,7 @@ class SimtPlan(Plan):
         self.b = OperandLayout(g.b, self.threads, c.u, self.steps, ahead, self.packed, size, self.a.size)
         self.operands = (self.a, self.b)
         for x, ld in ((self.a, p.lda), (self.b, p.ldb)):
-            x.many = x.many and x.near(ld)
+            x.many = x.many and near(x, ld)
         self.copy_a, self.copy_b = (f"copy/{'cp_async' if x.asynchronous else 'ldg_sts'}.mako" for x in self.operands)
         self.asynchronous = self.a.asynchronous or self.b.asynchronous
         self.hold = bool(c.hold) and not (self.a.asynchronous and self.b.asynchronous)
