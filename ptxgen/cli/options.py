@@ -20,6 +20,21 @@ if TYPE_CHECKING:
     from ptxgen.drivers import Driver
     from ptxgen.suites import Case
 
+#: the options that are fields of a problem
+FIELDS = (
+    "layout",
+    "dtype",
+    "compute",
+    "out",
+    "deterministic",
+    "lda",
+    "ldb",
+    "ldc",
+    "aligned_a",
+    "aligned_b",
+    "aligned_c",
+)
+
 Seed = Annotated[int, typer.Option(help="Of everything random.")]
 Forced = Annotated[
     str | None, typer.Option("--config", metavar="AXES", help="A configuration, as 'ms=8 ns=8 ml=64 ...'.")
@@ -65,8 +80,9 @@ class Target(Stored):
     layout: Annotated[
         str | None, typer.Option(help="NN, NT, TN or TT, row-major: N is A stored MxK, B stored KxN. [default: NN]")
     ] = None
-    dtype: Annotated[str | None, typer.Option(help="f32, f64 or f16. [default: f32]")] = None
-    compute: Annotated[str | None, typer.Option(help="Type of the sums; f16 takes f32 (its default) or f16.")] = None
+    dtype: Annotated[str | None, typer.Option(help="Type of A and B, as f32, f64, f16. [default: f32]")] = None
+    compute: Annotated[str | None, typer.Option(help="How products are summed; f16 takes f32 (default) or f16.")] = None
+    out: Annotated[str | None, typer.Option(help="Type of C. [default: what goes with the dtype]")] = None
     deterministic: Annotated[bool, typer.Option("--deterministic", help="No sum's order depends on timing.")] = False
     lda: Annotated[int | None, typer.Option(help="Elements from a row of A to the next. [default: packed]")] = None
     ldb: Annotated[int | None, typer.Option(help="Likewise of B.")] = None
@@ -81,9 +97,7 @@ class Target(Stored):
     @property
     def fields(self) -> dict[str, Any]:
         """What the options say of every problem, by the problem's own names."""
-        names = ("layout", "dtype", "compute", "lda", "ldb", "ldc", "aligned_a", "aligned_b", "aligned_c")
-        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        return {**given, "deterministic": True} if self.deterministic else given
+        return {name: getattr(self, name) for name in FIELDS if getattr(self, name) not in (None, False)}
 
     def cases(self, default: str = "") -> list[Case]:
         """The problems that the options name; ``default``: the suite where they name none."""

@@ -1,0 +1,496 @@
+"""The command line: options that are shared, answers, documents, errors and exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+import ptxgen
+from ptxgen import dispatch, report
+from ptxgen.bench import BenchRow
+from ptxgen.check import CheckResult
+from ptxgen.cli import app, command, doctor, options, problems
+from ptxgen.config import Config, parse_config
+from ptxgen.database import Database
+from ptxgen.device import device
+from ptxgen.errors import ConfigError, CorruptError, Fault, InputError, RenderError, SchemaError, UnavailableError
+from ptxgen.generate import plan_for
+from ptxgen.measurement import Environment, Measurement
+from ptxgen.problem import Gemm
+from ptxgen.reference import Deviation
+from ptxgen.render import render
+
+ON_PROBLEMS = ("tune", "select", "emit", "check", "bench", "sampler")
+H200 = ("--device", "h200")
+CONFIG = "ms=2 ns=2 ml=16 nl=32 u=8"
+
+
+@dataclass
+class Done:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        out: dict[str, Any] = json.loads(self.out)
+        return out
+
+
+Run = Callable[..., Done]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs a command in this process, on a database of the test's own and the emulated device."""
+    monkeypatch.setenv("PTXGEN_DATABASE", str(tmp_path / "tuning.sqlite"))
+    monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
+
+    def call(*arguments: object) -> Done:
+        with pytest.raises(SystemExit) as ended:
+            app([str(a) for a in arguments])
+        told = capsys.readouterr()
+        return Done(int(ended.value.code or 0), told.out, told.err)
+
+    return call
+
+
+def options_of(name: str) -> dict[str, Any]:
+    group: Any = typer.main.get_command(app)
+    for part in name.split():
+        group = group.commands[part]
+    return {p.name: (p.opts, p.help, p.default, p.multiple if hasattr(p, "multiple") else None) for p in group.params}
+
+
+# ---- what commands share
+
+
+def test_commands_on_problems_take_the_same_options() -> None:
+    shared = {f.name for f in fields(options.Target)}
+    assert {"operation", "shape", "suite", "shapes_file", "layout", "dtype", "device", "json", "database"} <= shared
+    first = options_of("select")
+    for name in ON_PROBLEMS:
+        mine = options_of(name)
+        assert {n: mine[n] for n in shared} == {n: first[n] for n in shared}, name
+
+
+def test_every_field_of_a_problem_is_an_option() -> None:
+    assert {f.name for f in fields(Gemm)} - {"m", "n", "k"} == set(options.FIELDS)
+    assert set(options.FIELDS) <= {f.name for f in fields(options.Target)}
+
+
+def test_every_command_takes_json_and_debug() -> None:
+    group: Any = typer.main.get_command(app)
+    names = [n for n in group.commands if n != "db"] + [f"db {n}" for n in group.commands["db"].commands]
+    assert len(names) == 10
+    for name in names:
+        assert {"json", "debug"} <= set(options_of(name)), name
+
+
+def test_options_become_fields_of_the_problem(run: Run) -> None:
+    types = ("--layout", "TN", "--dtype", "f16", "--compute", "f16", "--deterministic")
+    done = run("select", "--shape", "10,20,30", *types, "--lda", 12, "--aligned-b", 4, "--json", *H200)
+    [row] = done.document["rows"]
+    expected = Gemm(10, 20, 30, "TN", "f16", "f16", lda=12, aligned_b=4, deterministic=True)
+    assert row["problem"] == {"key": expected.key(), **expected.as_dict()}
+
+
+def test_shapes_suites_and_files_add_up(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "shapes.jsonl"
+    file.write_text('{"name": "mine", "m": 1, "n": 2, "k": 3}\n')
+    done = run(
+        "select", "--shape", "4,4,4", "--shape", "5,5,5", "--shapes-file", file, "--suite", "small", "--json", *H200
+    )
+    names = [row["name"] for row in done.document["rows"]]
+    assert names[:4] == ["gemm 4,4,4 NN f32", "gemm 5,5,5 NN f32", "mine", "square"]
+
+
+def test_shapes_come_from_standard_input_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", iter(['{"m": 7, "n": 8, "k": 9}\n']))
+    done = run("select", "--shapes-file", "-", "--layout", "NT", "--json", *H200)
+    assert done.document["rows"][0]["problem"]["key"] == "gemm 7,8,9 NT f32"
+
+
+def test_the_version_and_help() -> None:
+    for words, told in (["--version"], f"ptxgen {ptxgen.__version__}"), (["--help"], "Exit codes"), (["db"], "export"):
+        done = subprocess.run([sys.executable, "-m", "ptxgen", *words], capture_output=True, text=True, check=False)
+        assert told in done.stdout + done.stderr
+
+
+# ---- select
+
+
+def winner(problem: Gemm, config: Config, name: str = "h200", us: float = 12.5) -> Measurement:
+    env = Environment(name, "model" if name == "emulated" else "hardware", "driver", "ptxas", "policy", "commit")
+    digest = render(plan_for(problem, config, device(name))).digest
+    return Measurement(problem, config, "ok", env, (us,), digest, purpose="final")
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> tuple[Path, Gemm, Config]:
+    """A database with a winner that no model would choose."""
+    path, problem, config = tmp_path / "stored.sqlite", Gemm(100, 200, 300, "TN"), parse_config(CONFIG)
+    with Database(path) as database:
+        database.set_winner(winner(problem, config))
+    return path, problem, config
+
+
+def test_select_answers_with_the_stored_winner_or_by_the_model(run: Run, stored: tuple[Path, Gemm, Config]) -> None:
+    path, problem, config = stored
+    words = ["select", "--shape", "100,200,300", "--layout", "TN", "--database", path, "--json", *H200]
+    [row] = run(*words).document["rows"]
+    assert (row["origin"], row["us"], row["config"]) == ("winner", 12.5, dict(config.items()))
+    [row] = run(*words, "--model").document["rows"]
+    assert row["origin"] != "winner"
+    assert row["config"] != dict(config.items())
+    assert row["config"] == dict(dispatch.select(problem, device("h200"), use_model=True)[0].config.items())
+
+
+def test_select_gives_as_many_as_asked(run: Run) -> None:
+    rows = run("select", "--shape", "100,200,300", "--model", "--count", 3, "--json", *H200).document["rows"]
+    assert len(rows) == 3
+    assert len({row["config_text"] for row in rows}) == 3
+    assert [row["us"] for row in rows] == sorted(row["us"] for row in rows)
+
+
+def test_select_prints_the_columns_of_table_6(run: Run) -> None:
+    done = run("select", "--suite", "isaac", *H200)
+    lines = done.out.splitlines()
+    titles = lines[0].split()
+    assert [t for t in titles if t in dict(report.PAPER)] == ["M_S", "N_S", "M_L", "N_L", "U", "K_S", "K_L", "K_G"]
+    assert len(lines) == 1 + 17 + 1
+    assert done.err == ""
+
+
+# ---- emit
+
+
+def test_emit_prints_the_ptx_and_nothing_else(run: Run) -> None:
+    done = run("emit", "--shape", "100,200,300", "--layout", "TN", "--config", CONFIG, *H200)
+    source = render(plan_for(Gemm(100, 200, 300, "TN"), parse_config(CONFIG), device("h200")))
+    assert (done.code, done.out, done.err) == (0, source.text, "")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--shape", "100,200,300"],
+        ["--shape", "64,64,4096", "--layout", "NT", "--dtype", "f16", "--compute", "f16"],
+        ["--shape", "31,33,35", "--layout", "TT", "--dtype", "f64", "--lda", "37", "--deterministic"],
+        ["--shape", "32,32,32", "--aligned-a", "4", "--aligned-c", "8"],
+    ],
+)
+def test_the_command_in_the_header_emits_the_same_again(run: Run, words: list[str]) -> None:
+    import shlex
+
+    first = run("emit", *words, *H200).out
+    [line] = [x for x in first.splitlines() if x.startswith("// again ")]
+    again = shlex.split(line.removeprefix("// again "))
+    assert again[:3] == ["python", "-m", "ptxgen"]
+    assert run(*again[3:]).out == first
+
+
+def test_emit_tells_how_to_launch(run: Run) -> None:
+    document = run("emit", "--shape", "100,200,300", "--config", CONFIG, "--json", *H200).document
+    [step] = document["launch"]["steps"]
+    assert step["entry"] in document["entries"]
+    assert step["grid"] == [7, 7, 1]
+    assert document["ptx"].count(".entry") == len(document["entries"])
+    assert document["digest"] == render(plan_for(Gemm(100, 200, 300), parse_config(CONFIG), device("h200"))).digest
+
+
+def test_emit_takes_one_problem(run: Run) -> None:
+    done = run("emit", "--shape", "1,1,1", "--shape", "2,2,2", *H200)
+    assert (done.code, done.out) == (2, "")
+    assert "2 problems" in done.err
+
+
+# ---- check and bench
+
+
+def test_check_runs_against_float64(run: Run) -> None:
+    done = run("check", "--shape", "17,19,23", "--layout", "NT", "--config", CONFIG, "--json")
+    assert done.code == 0
+    assert done.document["clock"] == "model"
+    [row] = done.document["rows"]
+    assert row["ok"]
+    assert {"integers", "normal", "scaled"} <= {r["kind"] for r in row["results"]}
+    assert all(r["ok"] and r["ratio"] <= 1 for r in row["results"])
+
+
+def test_a_wrong_result_fails_the_check(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    import ptxgen.check
+
+    wrong = [CheckResult("integers", Deviation(0.0, (0, 0), 0.0)), CheckResult("normal", Deviation(7.0, (1, 2), 9.0))]
+    monkeypatch.setattr(ptxgen.check, "check", lambda *arguments: wrong)
+    done = run("check", "--shape", "17,19,23", "--config", CONFIG)
+    assert done.code == 1
+    assert "WRONG" in done.out
+    assert "1 wrong" in done.out
+    assert run("check", "--shape", "17,19,23", "--config", CONFIG, "--json").document["rows"][0]["ok"] is False
+
+
+def test_a_fault_of_a_kernel_is_one_line_with_its_place(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    import ptxgen.check
+
+    def fail(*arguments: object) -> None:
+        raise Fault("read past the end", entry="gemm", line=7, instruction="ld.global", thread=(3, 0, 0), address=16)
+
+    monkeypatch.setattr(ptxgen.check, "check", fail)
+    done = run("check", "--shape", "17,19,23", "--config", CONFIG)
+    assert (done.code, done.out) == (1, "")
+    [line] = done.err.splitlines()
+    assert line.startswith("error: read past the end; gemm, line 7: ld.global")
+    assert "thread (3, 0, 0), address 0x10" in line
+
+
+def test_bench_says_that_the_clock_is_a_model(run: Run) -> None:
+    words = ["bench", "--shape", "17,19,23", "--config", CONFIG]
+    done = run(*words)
+    assert done.code == 0
+    assert report.MODEL_CLOCK in done.out
+    document = run(*words, "--json").document
+    assert (document["clock"], document["rows"][0]["origin"]) == ("model", "given")
+    assert document["rows"][0]["us"] > 0
+    assert document["rows"][0]["deviation"]["ok"]
+
+
+def on_hardware(monkeypatch: pytest.MonkeyPatch, times: list[tuple[float, float]]) -> None:
+    """A driver that says it is a GPU, and a bench that gives (ours, theirs)."""
+    import ptxgen.bench
+
+    class Fake:
+        clock, device = "hardware", device("h200")
+
+    def rows(cases: Any, driver: Any, choose: Any, baseline: Any) -> Any:
+        for case, (us, vendor) in zip(cases, times, strict=True):
+            yield BenchRow(case.name, case.problem, choose(case.problem, driver.device), us, vendor, vendor,
+                           Deviation(0.1, (0, 0), 0.1))  # fmt: skip
+
+    monkeypatch.setattr(options.Target, "find_driver", lambda self: Fake())
+    monkeypatch.setattr(ptxgen.bench, "bench", rows)
+
+
+def test_bench_compares(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_hardware(monkeypatch, [(10, 20), (10, 5)])
+    done = run("bench", "--shape", "64,64,64", "--shape", "65,65,65", "--baseline", "cublas")
+    assert done.code == 0
+    assert "geometric mean of 2 ratios: 1.000" in done.out
+    assert "worst row: gemm 65,65,65 NN f32, 0.500" in done.out
+    assert report.MODEL_CLOCK not in done.out
+
+
+def test_bench_fails_where_a_ratio_is_missing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_hardware(monkeypatch, [(10, 20), (10, float("nan"))])
+    done = run("bench", "--shape", "64,64,64", "--shape", "65,65,65", "--baseline", "cublas", "--json")
+    assert done.code == 1
+    assert [row["ratio"] for row in done.document["rows"]] == [2.0, None]
+
+
+def test_the_vendor_is_not_on_the_emulated_device(run: Run) -> None:
+    done = run("bench", "--shape", "64,64,64", "--baseline", "cublas")
+    assert done.code == 3
+    assert "NVIDIA GPU" in done.err
+
+
+# ---- tune, and what becomes of it
+
+
+def test_tune_stores_what_select_answers_with(run: Run) -> None:
+    words = ["--shape", "17,19,23"]
+    budget = ["--samples", 2, "--search", 1, "--rounds", 0, "--keep", 1]
+    done = run("tune", *words, *budget, "--json")
+    assert done.code == 0
+    assert report.MODEL_CLOCK in done.err
+    [row] = done.document["rows"]
+    assert 1 <= row["measured"] <= 3
+    assert (done.document["device"], done.document["clock"]) == ("emulated", "model")
+
+    [chosen] = run("select", *words, "--json").document["rows"]
+    assert (chosen["origin"], chosen["config"], chosen["us"]) == ("winner", row["config"], row["us"])
+
+    again = run("tune", *words, *budget, "--json")
+    assert again.document["rows"][0]["measured"] == 0
+
+    info = run("db", "info", "--json").document
+    assert info["rows"][0]["device"] == "emulated"
+    assert info["winners"] == [{"device": "emulated", "clock": "model", "count": 1, "stale": 0}]
+
+
+def test_tune_without_a_problem_takes_the_small_suite(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    import ptxgen.tuner
+    from ptxgen.suites import cases
+
+    asked: list[Any] = []
+
+    def fake(tasks: list[Gemm], driver: str, database: Any, budget: Any, *rest: Any) -> list[Any]:
+        asked.extend((tasks, driver, budget))
+        return [ptxgen.tuner.Tuned(p) for p in tasks]
+
+    monkeypatch.setattr(ptxgen.tuner, "tune", fake)
+    done = run("tune")
+    assert asked[0] == [c.problem for c in cases("small")]
+    assert asked[1] == "emulated"
+    assert asked[2] == ptxgen.tuner.Budget(**problems.EMULATED_BUDGET)
+    assert done.code == 1  # nothing ran
+
+
+def test_export_and_import_move_winners(run: Run, stored: tuple[Path, Gemm, Config], tmp_path: Path) -> None:
+    path, folder, other = stored[0], tmp_path / "results", tmp_path / "other.sqlite"
+    done = run("db", "export", folder, "--database", path, "--json")
+    assert {Path(f).name for f in done.document["files"]} == {"winners.txt", "measurements.jsonl.xz"}
+    done = run("db", "import", folder, "--database", other, "--json")
+    assert (done.code, done.document["winners"], done.document["stale"]) == (0, 1, 0)
+    [row] = run("select", "--shape", "100,200,300", "--layout", "TN", "--database", other, "--json", *H200).document[
+        "rows"
+    ]
+    assert (row["origin"], row["us"]) == ("winner", 12.5)
+
+
+def test_an_imported_winner_whose_kernel_is_another_now_is_stale(run: Run, tmp_path: Path) -> None:
+    path, folder, other = tmp_path / "a.sqlite", tmp_path / "results", tmp_path / "b.sqlite"
+    old = Measurement(**{**vars(winner(Gemm(1, 2, 3), parse_config(CONFIG))), "digest": "0123456789abcdef"})
+    with Database(path) as database:
+        database.set_winner(old)
+    run("db", "export", folder, "--no-raw", "--database", path)
+    assert run("db", "import", folder, "--database", other, "--json").document["stale"] == 1
+    told = run("db", "info", "--database", other)
+    assert "0123456789abcdef" in told.out
+
+
+# ---- errors
+
+
+def check_error(done: Done, code: int, *told: str) -> None:
+    assert done.code == code
+    assert done.out == ""
+    [line] = done.err.splitlines()
+    assert line.startswith("error: ")
+    assert all(text in line for text in told), line
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["select", "--shape", "1,2"], ["shape is '1,2'", "M,N,K"]),
+        (["select", "--shape", "1,2,-3"], ["shape"]),
+        (["select", "--shape", "1,2,3", "--layout", "XY"], ["layout is 'XY'", "NT"]),
+        (["select", "--shape", "1,2,3", "--dtype", "f99"], ["dtype is 'f99'", "f32"]),
+        (["select", "--shape", "1,2,3", "--compute", "f16"], ["compute is 'f16'"]),
+        (["select", "--shape", "8,8,8", "--lda", "7"], ["lda is 7", "8"]),
+        (["select"], ["--shape", "--suite"]),
+        (["select", "spam", "--shape", "1,2,3"], ["operation is 'spam'", "gemm"]),
+        (["select", "--suite", "spam"], ["suite is 'spam'", "isaac"]),
+        (["select", "--shapes-file", "absent.jsonl"], ["absent.jsonl", "No such file"]),
+        (["emit", "--shape", "64,64,64", "--config", "ms=3"], ["axis", "ms=3"]),
+        (["emit", "--shape", "64,64,64", "--config", "spam=3"], ["spam", "axes"]),
+        (["check", "--shape", "64,64,64", "--config", "ml=256 nl=256 ms=2 ns=2 u=8"], ["threads", "1024"]),
+        (["bench", "--shape", "64,64,64", "--baseline", "spam"], ["baseline is 'spam'", "cublas"]),
+        (["db", "import", "absent"], ["absent"]),
+    ],
+)
+def test_bad_input_is_one_line_that_names_argument_and_rule(run: Run, words: list[str], told: list[str]) -> None:
+    check_error(run(*words, *(() if words[0] == "db" or words[0] in ("check", "bench") else H200)), 2, *told)
+
+
+def test_an_unknown_device_is_bad_input_and_an_absent_one_is_unavailable(run: Run) -> None:
+    check_error(run("select", "--shape", "1,2,3", "--device", "spam"), 2, "device is 'spam'", "h200")
+    check_error(run("check", "--shape", "1,2,3", *H200), 3, "h200", "emulated")
+
+
+def test_database_trouble_has_a_code_of_its_own(run: Run, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.sqlite"
+    bad.write_bytes(b"this is no database" * 20)
+    for words in (["db", "info"], ["select", "--shape", "1,2,3", *H200], ["db", "import", tmp_path]):
+        check_error(run(*words, "--database", bad), 4, "bad.sqlite")
+    assert bad.read_bytes() == b"this is no database" * 20
+    check_error(run("db", "info", "--database", tmp_path / "none.sqlite"), 4, "none.sqlite")
+
+
+def test_an_error_is_a_document_too(run: Run) -> None:
+    done = run("emit", "--shape", "64,64,64", "--config", "ms=3", "--json", *H200)
+    assert done.code == 2
+    assert done.document["error"]["kind"] == "ConfigError"
+    assert "ms=3" in done.document["error"]["message"]
+    assert done.err.startswith("error: ")
+
+
+def test_a_template_that_fails_is_one_line_unless_debugged(
+    run: Run, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    def fail(plan: object) -> None:
+        raise RenderError("kernel/cooperative.mako failed: a name\nTraceback of the template\n  line 7")
+
+    monkeypatch.setattr("ptxgen.render.render", fail)
+    words = ["emit", "--shape", "64,64,64", "--config", CONFIG, *H200]
+    check_error(run(*words), 1, "a name")
+    with pytest.raises(RenderError, match="line 7"):
+        app([*words, "--debug"])
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (InputError("x"), 2), (ConfigError("x"), 2), (UnavailableError("x"), 3), (SchemaError("x"), 4),
+        (CorruptError("x"), 4), (RenderError("x"), 1), (Fault("x"), 1), (FileNotFoundError(2, "x"), 2),
+    ],
+)  # fmt: skip
+def test_each_kind_of_error_has_its_code(error: Exception, code: int) -> None:
+    assert next(c for kind, c in command.EXIT_CODES if isinstance(error, kind)) == code
+
+
+def test_a_mistake_of_the_program_is_not_hidden(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ptxgen.dispatch.select", lambda *a: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        app(["select", "--shape", "1,2,3", *H200])
+
+
+# ---- doctor
+
+
+def test_doctor_finds_what_is_here(run: Run) -> None:
+    done = run("doctor", "--json")
+    found = {f["name"]: f for f in done.document["findings"]}
+    assert done.code == 0
+    assert found["numpy"]["state"] == found["Python"]["state"] == "ok"
+    assert "PTXGEN_DRIVER=emulated" in found["environment"]["found"]
+    assert found["database"]["state"] == "optional"
+    assert all(f["remedy"] or f["state"] != "missing" for f in found.values())
+
+
+def test_doctor_says_what_is_missing_and_how_to_install_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from importlib import metadata
+
+    real = metadata.version
+
+    def version(name: str) -> str:
+        if name in ("mako", "pycuda"):
+            raise metadata.PackageNotFoundError(name)
+        return real(name)
+
+    monkeypatch.setattr(metadata, "version", version)
+    monkeypatch.setattr(doctor, "_gpu_name", lambda: "")
+    done = run("doctor")
+    assert done.code == 3
+    assert "pip install mako" in done.out
+    assert "MISSING" in done.out
+    assert 'pip install "ptxgen[cuda]"' in done.out
+    monkeypatch.setattr(doctor, "_gpu_name", lambda: "NVIDIA H200, 580.1")
+    found = {f["name"]: f["state"] for f in run("doctor", "--json").document["findings"]}
+    assert (found["pycuda"], found["mako"]) == ("missing", "missing")
+
+
+def test_doctor_survives_a_damaged_database(run: Run, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.sqlite"
+    bad.write_bytes(b"x" * 200)
+    done = run("doctor", "--database", bad, "--json")
+    [found] = [f for f in done.document["findings"] if f["name"] == "database"]
+    assert (done.code, found["state"]) == (3, "missing")

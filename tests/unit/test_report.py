@@ -1,0 +1,145 @@
+"""Reports: documents fit for JSON, tables made of them, summaries, progress."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ptxgen import report
+from ptxgen.bench import BenchRow
+from ptxgen.config import Config
+from ptxgen.dispatch import Selection
+from ptxgen.problem import Gemm
+from ptxgen.reference import Deviation
+from ptxgen.suites import Case, cases
+
+
+@dataclass
+class Inner:
+    x: float
+
+
+def test_a_document_is_json_whatever_it_holds() -> None:
+    made = report.to_json({
+        "nan": math.nan, "inf": np.float64(np.inf), "number": np.int64(3), "path": Path("a") / "b", "text": "µs",
+        "list": (Inner(1.5), {1: None}), "bool": np.bool_(True), "values": np.float32(0.5),
+    })  # fmt: skip
+    assert json.loads(made) == {
+        "nan": None, "inf": None, "number": 3, "path": "a/b", "text": "µs", "list": [{"x": 1.5}, {"1": None}],
+        "bool": True, "values": 0.5,
+    }  # fmt: skip
+
+
+def test_a_table_lines_up_and_leaves_blank_columns_out() -> None:
+    told = report.table(("name", "blank", "n", "x"), [["a", "", 5, 1.25], ["long name", None, 1000, None]])
+    assert told.splitlines() == ["name          n     x", "a             5  1.25", "long name  1000"]
+
+
+def test_a_table_without_rows_has_its_titles() -> None:
+    assert report.table(("a", "b"), []) == "a  b"
+
+
+@pytest.mark.parametrize(
+    ("value", "told"), [(3.14159, "3.14"), (123.456, "123.5"), (12345.6, "12346"), (math.nan, "-"), (0.0, "0.00")]
+)
+def test_numbers_have_four_digits_or_so(value: float, told: str) -> None:
+    assert report.number(value) == told
+
+
+def row(name: str, us: float, vendor: float, ok: bool = True) -> dict[str, object]:
+    p = Gemm(64, 64, 64)
+    selection = Selection(p, Config(), "winner", us)
+    deviation = Deviation(0.5 if ok else 2.0, (0, 0), 0.1)
+    return report.bench_fields(Case(name, p), BenchRow(name, p, selection, us, vendor, vendor * 1.1, deviation))
+
+
+def test_the_summary_is_the_geometric_mean_and_the_worst_row() -> None:
+    rows = [row("a", 10, 20), row("b", 10, 5), row("c", 10, math.nan)]
+    told = report.summary(rows)
+    assert told["rows"] == 2
+    assert told["geometric_mean"] == pytest.approx(1.0)
+    assert told["worst"] == {"name": "b", "ratio": pytest.approx(0.5)}
+    assert report.summary(rows[2:]) == {"rows": 0, "geometric_mean": None, "worst": None}
+
+
+def bench_document(rows: list[dict[str, object]], clock: str = "hardware") -> dict[str, object]:
+    return {"device": "h200", "clock": clock, "baseline": "cublas", "rows": rows, "summary": report.summary(rows)}
+
+
+def test_a_comparison_ends_with_mean_and_worst_row() -> None:
+    told = report.bench_text(bench_document([row("a", 10, 20), row("b", 10, 5)]))
+    assert "geometric mean of 2 ratios: 1.000" in told
+    assert "worst row: b, 0.500" in told
+    assert "M_S  N_S  M_L  N_L   U  K_S  K_L  K_G" in told.splitlines()[0] or all(
+        symbol in told.splitlines()[0].split() for symbol in ("M_S", "N_S", "M_L", "N_L", "U", "K_S", "K_L", "K_G")
+    )
+    assert report.MODEL_CLOCK not in told
+    assert report.MODEL_CLOCK in report.bench_text(bench_document([row("a", 10, 20)], "model"))
+
+
+def test_the_paper_is_quoted_beside_what_is_computed() -> None:
+    case = cases("isaac")[3]  # DeepBench-F 16
+    selection = Selection(case.problem, Config(), "shipped", 10.0)
+    told = report.select_text({"device": "h200", "rows": [report.selection_fields(case, selection)]})
+    assert "2560,16,2560 No/No" in told
+    assert "16,2560,2560  NN" in told
+
+
+def test_a_row_that_is_wrong_or_was_not_measured_is_not_ok() -> None:
+    assert row("a", 10, 20)["ok"]
+    assert not row("a", 10, 20, ok=False)["ok"]
+    p = Gemm(64, 64, 64)
+    failed = BenchRow("a", p, Selection(p, Config(), "winner"), math.nan, note="launch_error: lost")
+    fields = report.bench_fields(Case("a", p), failed)
+    assert (fields["ok"], fields["us"], fields["ratio"], fields["tflops"]) == (False, None, None, None)
+    assert "launch_error: lost" in report.bench_text(bench_document([fields]))
+
+
+def test_the_text_of_a_configuration_is_what_the_option_takes() -> None:
+    from ptxgen.config import parse_config
+
+    config = Config(ms=4, kg=7, split=2, stages=4)
+    assert parse_config(report.config_fields(config)["config_text"]) == config
+
+
+def test_progress_off_a_terminal_is_messages_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    with report.progress() as progress:
+        progress.phase("search", 10)
+        progress.step("best 3")
+        progress.message("[bold]kept as it is[/bold]")
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err == "[bold]kept as it is[/bold]\n"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_on_a_terminal_is_a_bar(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    with report.progress() as progress:
+        progress.phase("search [x]", 3)
+        progress.step("[red]best[/red]")
+        progress.step()
+        progress.message("one [thing]")
+        progress.live.refresh()  # type: ignore[attr-defined]
+        shown = terminal.getvalue()
+        progress.phase("refine", 0)
+        progress.step()
+    assert "2/3" in shown
+    assert "search [x]" in shown
+    assert "[red]best[/red]" in shown
+    assert "one [thing]\n" in shown.replace("\r", "")
+    assert capsys.readouterr().out == ""
