@@ -6,6 +6,7 @@ Parent and child exchange JSON, a line each way. The parent alone writes the dat
 from __future__ import annotations
 
 import json
+import os
 import queue
 import subprocess
 import sys
@@ -34,6 +35,7 @@ class Worker:
         self.driver, self.seconds, self.commit = driver, seconds, commit
         self.child: subprocess.Popen[str] | None = None
         self.lines: queue.Queue[str | None] = queue.Queue()
+        self.drain: threading.Thread | None = None
         self.environment = Environment("")
         self.log: list[str] = []
 
@@ -45,13 +47,20 @@ class Worker:
         self.lines = queue.Queue()
         self.log = []
         threading.Thread(target=self._read, args=(self.child, self.lines), daemon=True).start()
-        threading.Thread(target=self._drain, args=(self.child, self.log), daemon=True).start()
-        hello = self._answer(START_SECONDS)
-        if hello is None:
-            self.stop()
-            raise LaunchError(f"the measuring process did not start: {''.join(self.log[-20:])}")
-        self.environment = Environment(**hello["environment"])
-        return hello
+        self.drain = threading.Thread(target=self._drain, args=(self.child, self.log), daemon=True)
+        self.drain.start()
+        try:
+            hello = self._answer(START_SECONDS)
+            if hello is not None:
+                self.environment = Environment(**hello["environment"])
+                return hello
+            why = self._said(20)
+        except queue.Empty:
+            why = f"no answer in {START_SECONDS:g} s"
+        except (ValueError, TypeError, KeyError) as error:
+            why = f"it answered nonsense: {error}"
+        self.stop()
+        raise LaunchError(f"the measuring process did not start: {why}")
 
     @staticmethod
     def _read(child: subprocess.Popen[str], lines: queue.Queue[str | None]) -> None:
@@ -68,9 +77,18 @@ class Worker:
             del log[:-200]
 
     def _answer(self, seconds: float) -> dict[str, Any] | None:
-        """The child's next line; None if it died. queue.Empty: it took too long."""
+        """The child's next line; None if it died. queue.Empty: it took too long. ValueError: it is no object."""
         line = self.lines.get(timeout=seconds)
-        return json.loads(line) if line is not None else None
+        answer = json.loads(line) if line is not None else None
+        if not isinstance(answer, dict | None):
+            raise ValueError(f"{line!r} is no object")
+        return answer
+
+    def _said(self, lines: int) -> str:
+        """The end of what a child that died wrote to its standard error."""
+        if self.drain is not None:
+            self.drain.join(timeout=2.0)
+        return "".join(self.log[-lines:])[-2000:]
 
     def measure(self, problem: Gemm, config: Config, timing: Timing = SEARCH_TIMING, purpose: str = "",
                 full: bool = False) -> Measurement:  # fmt: skip
@@ -87,14 +105,20 @@ class Worker:
             self.child.stdin.write(json.dumps(order) + "\n")
             answer = self._answer(self.seconds)
             if answer is not None:
-                if answer.pop("poisoned", False):
+                poisoned = answer.pop("poisoned", False)
+                found = from_dict(answer)
+                if (found.problem, found.config) != (problem, config):
+                    raise ValueError("it is of another configuration")
+                if poisoned:
                     self.stop()
-                return from_dict(answer)
-            message = "".join(self.log[-5:])[-500:]
+                return found
+            message = self._said(5)[-500:]
         except queue.Empty:
             outcome, message = "timeout", f"no answer in {self.seconds:g} s"
         except BrokenPipeError:
-            message = "".join(self.log[-5:])[-500:]
+            message = self._said(5)[-500:]
+        except (ValueError, TypeError, KeyError) as error:
+            message = f"the measuring process answered nonsense: {error}"[:500]
         self.stop()
         return Measurement(problem, config, outcome, self.environment, message=message, purpose=purpose)
 
@@ -115,10 +139,12 @@ def main() -> None:
     """The child: reads orders, writes measurements."""
     from ptxgen.bench import environment
 
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a library prints is no answer
     driver = open_driver(sys.argv[1])
     work = Bench(driver, sys.argv[2] if len(sys.argv) > 2 else "")
     hello = {"environment": asdict(environment(driver, SEARCH_TIMING, work.commit)), "device": asdict(driver.device)}
-    print(json.dumps(hello), flush=True)
+    print(json.dumps(hello), file=answers, flush=True)
     for line in sys.stdin:
         order = json.loads(line)
         problem, config = parse(order["problem"]), parse_config(order["config"])
@@ -130,7 +156,7 @@ def main() -> None:
         answer = done.as_dict()
         # a launch that failed on hardware may have poisoned the context: the parent starts another child
         answer["poisoned"] = done.outcome == "launch_error" and driver.clock == "hardware"
-        print(json.dumps(answer), flush=True)
+        print(json.dumps(answer), file=answers, flush=True)
 
 
 if __name__ == "__main__":
