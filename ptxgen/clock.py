@@ -69,7 +69,7 @@ class Work:
 
 def fma_rate(p: Gemm, d: Device) -> int:
     """Scalar multiply-adds a clock and multiprocessor."""
-    return {"f64": d.fma64, "f32": d.fma, "f16": d.fma16}[p.compute]
+    return {"f64": d.fma64, "f16": d.fma16}.get(p.compute, d.fma)
 
 
 def _fetch(x: SimpleNamespace, other_lanes: Any) -> tuple[Any, Any]:
@@ -133,7 +133,7 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     granted = np.minimum(g.registers, register_cap(d, g.threads, c.resident))
     resident = np.maximum(d.blocks_per_sm(g.threads, granted, g.shared), 1)
     tile = c.ml * c.nl
-    size = p.element.bytes
+    size = p.output.bytes
     meets = np.where(c.kl > 1, 2 * c.kl, np.where(c.stage_c == 1, 2, 0)) * tile * g.sum_bytes / WAVEFRONT
     width = width_c(p, c, g)
     wasted = np.where(width * size >= 16, 1.0, np.where(width * size >= 8, 1.2, 1.6))
@@ -141,7 +141,7 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     rate = d.bandwidth * 1e3 * DRAM / d.clock / d.sms  # bytes of memory a cycle and multiprocessor
     meets = meets + (c.ks - 1) * tile * c.kl / fma_rate(p, d)  # sets of accumulators are added in registers
     store = meets + tile * size * wasted * streamed / rate + tile / WARP / width
-    reds = np.where(d.has_vector_red & (p.compute == "f32"), width, 1)
+    reds = np.where(d.has_vector_red & (p.out == "f32"), width, 1)
     red = meets + tile / reds * RED_CYCLES
     part = meets + tile * g.sum_bytes * wasted / L2_BYTES
     start = GLOBAL_LATENCY * 1.5 + 4 * BARRIER + np.where(c.kl > 1, 4 * BARRIER, 0)
@@ -190,7 +190,8 @@ def _cycles(d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Flo
 
 def roofline(p: Gemm, d: Device) -> float:
     """Microseconds that no kernel of this family can pass: the multiply-adds or the memory, whichever takes longer."""
-    return max(p.flops / d.flops(p.compute) * 1e6, p.bytes / (d.bandwidth * 1e3), 1e-3)
+    rate = 2.0 * d.clock * d.sms * fma_rate(p, d)
+    return max(p.flops / rate, p.bytes / (d.bandwidth * 1e3), 1e-3)
 
 
 def predict(p: Gemm, c: Config | Columns, d: Device) -> Any:

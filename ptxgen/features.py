@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen import clock
-from ptxgen.config import AXES, Columns
+from ptxgen.config import Columns
 from ptxgen.device import Device
 from ptxgen.geometry import WARP, geometry
 from ptxgen.problem import Gemm
@@ -23,7 +23,20 @@ Floats = NDArray[np.float32]
 
 #: axes whose logarithm is a feature, and axes that are codes or switches; slices come with the extents
 _LOGS = ("ms", "ns", "ml", "nl", "u", "ks", "kl", "stages", "wm", "vec_a", "vec_b", "vec_c", "resident")
-_CODES = tuple(a.name for a in AXES if a.name not in (*_LOGS, "kg", "split", "raster", "stream"))
+_CODES = (
+    "family",
+    "copy_a",
+    "copy_b",
+    "keep_a",
+    "keep_b",
+    "stage_c",
+    "bounds",
+    "lanes",
+    "order",
+    "ahead",
+    "request",
+    "hold",
+)
 # fmt: off
 _OWN = ("threads", "shared", "registers", "fits", "warps_sm", "tile_intensity", "thread_intensity", "loop", "loads_a",
         "loads_b", "busy", "alone", "store", "red")

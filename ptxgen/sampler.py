@@ -12,11 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.config import AXES, AXIS, Columns
+from ptxgen.config import AXIS, Columns
 from ptxgen.device import Device
 from ptxgen.errors import ConfigError
 from ptxgen.problem import Problem
 from ptxgen.rules import legal
+from ptxgen.space import SIMT_AXES
 
 Probabilities = Mapping[str, NDArray[np.float64]]
 
@@ -27,8 +28,8 @@ BATCH = 1 << 15
 
 
 def flat() -> Probabilities:
-    """Every value of every axis as likely as the next."""
-    return {a.name: np.full(len(a.values), 1 / len(a.values)) for a in AXES}
+    """Every value of every axis of the SIMT family as likely as the next."""
+    return {name: np.full(len(AXIS[name].values), 1 / len(AXIS[name].values)) for name in SIMT_AXES}
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Categorical:
         cls, problem: Problem, device: Device, seed: int = 0, wanted: int = WANTED, limit: int = LIMIT
     ) -> Categorical:
         """From uniform draws, until ``wanted`` of them were legal or ``limit`` were made."""
-        counts = {a.name: np.full(len(a.values), float(ALPHA)) for a in AXES}
+        counts = {name: np.full(len(AXIS[name].values), float(ALPHA)) for name in SIMT_AXES}
         draws = accepted = 0
         for size, found in cls.uniform(problem, device)._batches(np.random.default_rng(seed), limit):
             draws, accepted = draws + size, accepted + len(found)
@@ -67,7 +68,7 @@ class Categorical:
         """(draws made, the legal ones of them), again and again until ``limit`` draws were made."""
         for start in range(0, limit, BATCH):
             size = min(BATCH, limit - start)
-            drawn = {a.name: rng.choice(np.array(a.values), size, p=self.probabilities[a.name]) for a in AXES}
+            drawn = {n: rng.choice(np.array(AXIS[n].values), size, p=p) for n, p in self.probabilities.items()}
             c = Columns(drawn, size)
             yield size, c.take(legal(self.problem, c, self.device))
 

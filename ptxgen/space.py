@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 
 from ptxgen.config import AXES, AXIS, FAMILIES, SPLIT_FLAG, SPLIT_MEMSET, SPLIT_WORKSPACE, Columns, Config
 from ptxgen.device import Device
-from ptxgen.families.wgmma import rules as wgmma
 from ptxgen.geometry import WARP, geometry, warp_rows
 from ptxgen.problem import Gemm
-from ptxgen.rules import RULES, legal
+from ptxgen.rules import RULES, legal, reducible
 
 Ints = NDArray[np.int64]
 
@@ -33,7 +32,15 @@ TILE_RULES = ("axis", "range", "tile_m", "tile_n", "warps", "threads", "depth")
 EXTENT_RULES = ("range", "bounds", "slices", "split", "grid")
 TILE = ("ms", "ns", "ml", "nl", "u", "ks", "kl")
 
+#: axes that SIMT kernels read; those of other families keep their defaults here
+SIMT_AXES = (
+    "ms", "ns", "ml", "nl", "u", "ks", "kl", "kg", "stages", "copy_a", "copy_b", "keep_a", "keep_b", "vec_a", "vec_b",
+    "vec_c", "wm", "split", "stage_c", "bounds", "lanes", "order", "ahead", "request", "hold", "raster", "stream",
+    "resident",
+)  # fmt: skip
+
 #: axes that a problem's extents or slices decide; a base has the rest
+_EXTENT = 1 << 16
 SIMT = FAMILIES.index("simt")
 _WAY = ("stages", "copy_a", "keep_a", "vec_a", "copy_b", "keep_b", "vec_b")
 _CELL_AXES = ("kg", "split", "raster", "stream")
@@ -60,8 +67,7 @@ def whole_waves(tiles: Any, d: Device) -> Ints:
 
 def split_for(p: Gemm, kg: Any) -> Any:
     """The ``split`` that slices take unless the search on hardware finds better."""
-    free = p.dtype in ("f32", "f64") and not p.deterministic
-    return np.where(np.asarray(kg) > 1, SPLIT_FLAG if free else SPLIT_WORKSPACE, SPLIT_MEMSET)
+    return np.where(np.asarray(kg) > 1, SPLIT_FLAG if reducible(p) else SPLIT_WORKSPACE, SPLIT_MEMSET)
 
 
 def _first_broken(p: Gemm, c: Columns, d: Device, names: tuple[str, ...] | None, skip: tuple[str, ...] = ()) -> Ints:
@@ -103,15 +109,15 @@ class Base:
 
 def base(p: Gemm, d: Device) -> Base:
     """The part of the space that ``p`` shares with every problem of its class. Kept between calls."""
-    return _base(p.dtype, p.compute, p.layout, p.vectors, p.deterministic, d)
+    # a neutral problem of the class: what it is, how its operands are aligned, no extents
+    size, out, (a, b, c) = p.element.bytes, p.output.bytes, p.vectors
+    aligned = {"aligned_a": a * size, "aligned_b": b * size, "aligned_c": c * out}
+    plain = Gemm(_EXTENT, _EXTENT, _EXTENT, p.layout, p.dtype, p.compute, out=p.out, deterministic=p.deterministic)
+    return _base(replace(plain, **aligned), d)
 
 
 @lru_cache(maxsize=8)
-def _base(dtype: str, compute: str, layout: str, vectors: tuple[int, int, int], deterministic: bool, d: Device) -> Base:
-    extent = 1 << 16
-    p = Gemm(extent, extent, extent, layout, dtype, compute, deterministic=deterministic)
-    a, b, c = (v * p.element.bytes for v in vectors)
-    p = replace(p, aligned_a=a, aligned_b=b, aligned_c=c)
+def _base(p: Gemm, d: Device) -> Base:
     tiles = Columns.product({n: AXIS[n].values for n in ("ml", "nl", "u")})
     shapes = Columns.product({n: AXIS[n].values for n in TILE})
     shapes = shapes.replace(wm=warp_rows(shapes), raster=8)
@@ -124,7 +130,7 @@ def _base(dtype: str, compute: str, layout: str, vectors: tuple[int, int, int], 
         values[name] = np.repeat(column, len(shapes))
     size = len(values["ms"])
     values["lanes"] = _lanes(values)
-    rows = Columns(values, size).replace(vec_c=vectors[2], raster=8)
+    rows = Columns(values, size).replace(vec_c=p.vectors[2], raster=8)
     # a staged C is the better default where direct stores are scalar, as long as it fits
     wants = (values["keep_b"] == 1) & (values["kl"] == 1)
     values["stage_c"] = np.zeros(size, np.int64)
@@ -135,7 +141,7 @@ def _base(dtype: str, compute: str, layout: str, vectors: tuple[int, int, int], 
     for i in np.unique(broken[broken >= 0]):
         rejected[int(i)] = _per_tile(rows, broken == i, len(tiles))
     keep = broken < 0
-    kept = Columns({n: v[keep] for n, v in values.items()}, int(keep.sum())).replace(vec_c=vectors[2], raster=8)
+    kept = Columns({n: v[keep] for n, v in values.items()}, int(keep.sum())).replace(vec_c=p.vectors[2], raster=8)
     kept = kept.replace(vec_c=width_c(p, kept, geometry(p, kept)))
     kin, leads = _kin(kept)
     return Base(p, d, kept, _tile_index(kept), tiles, rejected, kin, leads)
@@ -304,7 +310,7 @@ def refinements(p: Gemm, d: Device, config: Config) -> Columns:
 
 def _changes(p: Gemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
     for axis in AXES:
-        if axis.name not in wgmma.OWN:
+        if axis.name in SIMT_AXES:
             yield from ({axis.name: v} for v in axis.values)
     yield from ({"stages": config.stages + step} for step in (-1, 1))
     for thread, block in (("ms", "ml"), ("ns", "nl")):

@@ -11,6 +11,7 @@ from ptxgen.device import device
 from ptxgen.errors import ConfigError
 from ptxgen.problem import Gemm
 from ptxgen.sampler import ALPHA, Categorical, promising, table
+from ptxgen.space import SIMT_AXES
 
 H200 = device("h200")
 P = Gemm(2560, 16, 2560, "TN")
@@ -41,11 +42,12 @@ def test_samples_repeat_with_their_seed(learnt):
 
 
 def test_probabilities_are_counts_over_a_prior(learnt):
-    for a in AXES:
-        p = learnt.probabilities[a.name]
-        assert p.shape == (len(a.values),)
+    assert tuple(learnt.probabilities) == SIMT_AXES
+    for name, p in learnt.probabilities.items():
+        size = len(AXIS[name].values)
+        assert p.shape == (size,)
         assert p.sum() == pytest.approx(1)
-        counts = p * (len(a.values) * ALPHA + learnt.accepted) - ALPHA
+        counts = p * (size * ALPHA + learnt.accepted) - ALPHA
         assert counts == pytest.approx(np.round(counts), abs=1e-6)
         assert counts.min() > -1e-6
     # A is not K-major: keeping it so is never legal, and never ruled out
@@ -80,7 +82,7 @@ def test_acceptance_is_the_share_of_legal_draws(learnt):
     legal = 0
     for start in range(0, n, sampler.BATCH):
         size = min(sampler.BATCH, n - start)
-        drawn = {a.name: rng.choice(np.array(AXIS[a.name].values), size, p=learnt.probabilities[a.name]) for a in AXES}
+        drawn = {n: rng.choice(np.array(AXIS[n].values), size, p=p) for n, p in learnt.probabilities.items()}
         legal += int(rules.legal(P, Columns(drawn, size), H200).sum())
     assert share == legal / n
     assert learnt.acceptance(0, rng) == 0
