@@ -9,7 +9,7 @@ import numpy as np
 from ptxgen.config import Config
 from ptxgen.drivers import Driver
 from ptxgen.problem import Gemm
-from ptxgen.reference import Deviation, compare, operands, reference, shapes
+from ptxgen.reference import Deviation, compare, operands, reference
 from ptxgen.runner import Runner, padded
 
 
@@ -37,7 +37,7 @@ CASES = (
 def check(driver: Driver, problem: Gemm, config: Config, seed: int = 0, slack: int = 0) -> list[CheckResult]:
     """Runs ``config`` on ``problem`` with integers (every element must be equal), with normal and badly scaled
     values, and with alpha and beta; C starts as NaN where beta is zero. ``slack``: elements that leading dimensions
-    exceed rows by, filled with NaN, which must not change. ConfigError, AssembleError, LaunchError, Fault.
+    exceed rows by, poisoned, which must not change. ConfigError, AssembleError, LaunchError, Fault.
     """
     size = slack
     p = problem if not size else replace(
@@ -48,14 +48,16 @@ def check(driver: Driver, problem: Gemm, config: Config, seed: int = 0, slack: i
     for kind, alpha, beta, before in CASES:
         a, b, c = operands(p, seed, kind)
         if before == "nan":
-            c = np.full_like(c, np.nan)
+            c = np.full_like(c, p.output.poison)
+        if p.output.integer:
+            alpha, beta = round(alpha), round(beta)
         ref = reference(p, a, b, c, alpha, beta)
         out = runner.compute(*padded(p, (a, b, c)), alpha, beta)
         deviation = compare(out[:, : p.n], ref)
         if kind == "integers" and deviation.ok and not np.array_equal(out[:, : p.n].astype(np.float64), ref.exact):
             wrong = np.argwhere(out[:, : p.n].astype(np.float64) != ref.exact)[0]
             deviation = Deviation(np.inf, (int(wrong[0]), int(wrong[1])), deviation.worst)
-        if size and not np.isnan(out[:, shapes(p)[2][1] :].astype(np.float64)).all():
+        if size and not np.array_equal(out[:, p.n :], np.full_like(out[:, p.n :], p.output.poison), equal_nan=True):
             deviation = Deviation(np.inf, (-1, -1), deviation.worst)
         label = kind if beta == 0 else f"{kind}, alpha={alpha:g}, beta={beta:g}"
         results.append(CheckResult(label, deviation))

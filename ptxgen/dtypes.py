@@ -35,6 +35,11 @@ class Dtype:
         return self.roundoff == 0
 
     @property
+    def poison(self) -> float:
+        """What fills memory that nobody should read or write: NaN, or the least integer."""
+        return float(np.iinfo(self.numpy.name).min) if self.integer else float("nan")
+
+    @property
     def largest(self) -> float:
         """The largest finite value."""
         return float(np.iinfo(self.numpy.name).max if self.integer else _finfo(self.numpy).max)

@@ -10,6 +10,7 @@ import numpy as np
 
 from ptxgen.config import Config
 from ptxgen.drivers import Driver, Kernel
+from ptxgen.errors import InputError
 from ptxgen.generate import plan_for
 from ptxgen.plan import Plan
 from ptxgen.problem import Gemm
@@ -98,7 +99,14 @@ class Runner:
         return cls(driver, plan, driver.load(source), problem, workspace)
 
     def prepare(self, alpha: float = 1.0, beta: float = 0.0) -> list[Prepared]:
-        """Each step with what is left to do for a launch on other addresses."""
+        """Each step with what is left to do for a launch on other addresses.
+
+        InputError: alpha or beta of integer sums is no integer.
+        """
+        if self.problem.output.integer:
+            if alpha != int(alpha) or beta != int(beta):
+                raise InputError(f"alpha is {alpha:g}, beta {beta:g}; sums of {self.problem.dtype} take integers")
+            alpha, beta = int(alpha), int(beta)
         out = []
         values: dict[str, int | float] = {"alpha": alpha, "beta": beta, "A": 0, "B": 0, "C": 0, "W": 0}
         for step in self.launch.steps:
@@ -150,11 +158,12 @@ class Buffers:
             self.driver.release(address)
 
 
-def padded(p: Gemm, arrays: tuple[Array, Array, Array], fill: float = float("nan")) -> tuple[Array, Array, Array]:
-    """The operands with rows as long as the problem's leading dimensions, the rest filled with ``fill``."""
+def padded(p: Gemm, arrays: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+    """The operands with rows as long as the problem's leading dimensions, the rest poisoned."""
     out = []
-    for array, shape, ld in zip(arrays, shapes(p), (p.lda, p.ldb, p.ldc), strict=True):
-        wide = np.full((shape[0], ld), fill, array.dtype)
+    kinds = (p.element, p.element, p.output)
+    for array, shape, ld, kind in zip(arrays, shapes(p), (p.lda, p.ldb, p.ldc), kinds, strict=True):
+        wide = np.full((shape[0], ld), kind.poison, array.dtype)
         wide[:, : shape[1]] = array
         out.append(wide)
     return out[0], out[1], out[2]

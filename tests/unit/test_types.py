@@ -110,3 +110,9 @@ def test_simt_widens_bf16_from_sm_80():
     p, c = Gemm(64, 64, 64, "NN", "bf16"), Config(copy_a=0, copy_b=0, stages=2)
     assert broken(p, c, device("sm_80")) is None
     assert broken(p, c, device("t4")).name == "types"
+
+
+def test_poison_is_what_no_result_is():
+    for kind in DTYPES.values():
+        cells = np.full(2, kind.poison, kind.numpy)
+        assert np.array_equal(cells, cells, equal_nan=not kind.integer)
