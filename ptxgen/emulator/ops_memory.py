@@ -161,7 +161,7 @@ def ld(b: Builder, ins: Instruction) -> Step:
             arena = (c.chunk if space == "shared" else c.chunk.engine.memory).views[size]
             v = c.v
             lanes, index, shift = place.lanes, place.index, place.shift
-            if lanes is None and place.mask is None and shift >= 0:
+            if lanes is None and place.mask is None and 0 <= shift < len(arena):
                 for d in raws:
                     arena[shift:].take(index, None, v[d], "clip")
                     shift += 1
@@ -261,7 +261,7 @@ def st(b: Builder, ins: Instruction) -> Step:
                     value = value.view(unsigned)
                 if lanes is not None and value.ndim:
                     value = value[lanes]
-                if shift >= 0 and whole:
+                if whole and 0 <= shift < len(arena):
                     arena[shift:][index] = value
                 else:
                     arena[index + shift] = value
