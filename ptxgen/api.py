@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from ptxgen import dispatch, settings
-from ptxgen.arrays import View, aligned, stored, view
+from ptxgen.arrays import View, aligned, stored, torch_name, view
 from ptxgen.database import Database
 from ptxgen.drivers import Driver, open_driver
-from ptxgen.errors import DtypeError, InputError, OverlapError, ShapeError, UnavailableError
-from ptxgen.problem import Gemm
+from ptxgen.dtypes import Dtype, dtype
+from ptxgen.errors import DeviceError, DtypeError, InputError, OverlapError, ShapeError, UnavailableError
+from ptxgen.problem import OUT, Gemm
 from ptxgen.runner import Runner, Workspace
 
+KEPT = 4096  #: kinds of calls that are remembered
+
 _lock = threading.RLock()
-_ready: dict[Any, Callable[..., None]] = {}
+#: by the key of a call: what launches it, and the dtype of a C that is to be made
+_ready: dict[Any, tuple[Callable[..., None], Any]] = {}
 _workspaces: dict[int, Workspace] = {}
 
 
@@ -50,12 +55,20 @@ def gemm(a: Any, b: Any, *, alpha: float = 1.0, beta: float = 0.0, out: Any = No
     key = _key(a, b, out, alpha, beta, compute, deterministic)
     ready = _ready.get(key) if key is not None else None
     if ready is not None:
+        go, kind = ready
         if out is None:
-            out = a.new_empty((a.shape[0], b.shape[1]))
-        ready(a.data_ptr(), b.data_ptr(), out.data_ptr(), _stream_of(a))
+            out = a.new_empty((a.shape[0], b.shape[1]), dtype=kind)
+        go(a.data_ptr(), b.data_ptr(), out.data_ptr(), _stream_of(a))
         return out
     with _lock:
-        return _first(key, a, b, out, float(alpha), float(beta), compute, deterministic)
+        return _first(key, a, b, out, _number(alpha, "alpha"), _number(beta, "beta"), compute, deterministic)
+
+
+def _number(value: Any, argument: str) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise InputError(f"{argument} is {value!r}; it must be a real number") from None
 
 
 def _key(a: Any, b: Any, out: Any, *rest: Any) -> Any:
@@ -81,10 +94,13 @@ def _first(key: Any, a: Any, b: Any, out: Any, alpha: float, beta: float, comput
     """The whole way: checks, selection, generation, launch; remembered under ``key`` where the next call can use it."""
     va, vb = view(a, "a"), view(b, "b")
     _agree(va, vb)
+    if not va.host and driver().name != "cuda":
+        raise UnavailableError("the arrays are on a GPU, and ptxgen's driver is the emulated device; unset PTXGEN_DRIVER"
+                               ' or install it with: pip install "ptxgen[cuda]"')  # fmt: skip
     if out is None:
         if beta != 0:
             raise InputError(f"beta is {beta:g} and out is None; a beta other than 0 adds to an out that is given")
-        result = _empty(va, (va.shape[0], vb.shape[1]))
+        result = _empty(va, (va.shape[0], vb.shape[1]), dtype(OUT[va.dtype.name][0]))
     else:
         result = out
     vc = view(result, "out")
@@ -92,23 +108,26 @@ def _first(key: Any, a: Any, b: Any, out: Any, alpha: float, beta: float, comput
     if va.host:
         _host(va, vb, vc, alpha, beta, compute or "", deterministic)
         return result
-    on = driver()
-    if on.name != "cuda":
-        raise UnavailableError("the arrays are on a GPU, and ptxgen's driver is the emulated device; unset PTXGEN_DRIVER"
-                               ' or install it with: pip install "ptxgen[cuda]"')  # fmt: skip
+    for name, v in (("a", va), ("b", vb), ("out", vc)):
+        if v.device:
+            raise DeviceError(f"{name} is on GPU {v.device}, and ptxgen's driver on GPU 0; CUDA_VISIBLE_DEVICES chooses")
     swapped, problem, operands = _problem(va, vb, vc, compute or "", deterministic)
     runner = _runner(problem)
     go = _launcher(runner, alpha, beta, swapped)
     first, second = (operands[1], operands[0]) if swapped else operands
     go(first.address, second.address, vc.address, _stream_of(a))
     if key is not None and (first.address, second.address) == (va.address, vb.address):
-        _ready[key] = go
+        if len(_ready) >= KEPT:
+            _ready.clear()
+        _ready[key] = go, result.dtype
     return result
 
 
 def _agree(a: View, b: View) -> None:
     if a.dtype is not b.dtype:
         raise DtypeError(f"a is {a.dtype} and b is {b.dtype}; they must be the same")
+    if a.dtype.name not in OUT:
+        raise DtypeError(f"a and b are {a.dtype}; they must be one of {', '.join(OUT)}")
     if a.shape[1] != b.shape[0]:
         raise ShapeError(f"a is {a.shape[0]}x{a.shape[1]} and b is {b.shape[0]}x{b.shape[1]}; the columns of a must be"
                          " the rows of b")  # fmt: skip
@@ -119,14 +138,14 @@ def _agree(a: View, b: View) -> None:
 def _fits(a: View, b: View, c: View) -> None:
     if c.shape != (a.shape[0], b.shape[1]):
         raise ShapeError(f"out is {c.shape[0]}x{c.shape[1]}; it must be {a.shape[0]}x{b.shape[1]}, the shape of a·b")
-    if c.dtype is not a.dtype:
-        raise DtypeError(f"out is {c.dtype}; it must be {a.dtype}, like a and b")
+    if c.dtype.name not in OUT[a.dtype.name]:
+        raise DtypeError(f"out is {c.dtype}; with a and b of {a.dtype} it must be {' or '.join(OUT[a.dtype.name])}")
     if c.host != a.host:
         raise InputError("out must be in the same memory as a and b")
     for name, x in (("a", a), ("b", b)):
         if c.span[0] < x.span[1] and x.span[0] < c.span[1] and not _apart(c, x):
             raise OverlapError(f"out shares memory with {name}; the product needs an out of its own")
-    if c.host and not c.origin.flags.writeable:
+    if c.readonly:
         raise InputError("out is read-only")
 
 
@@ -135,21 +154,29 @@ def _apart(c: View, x: View) -> bool:
     return bool(c.host) and isinstance(c.origin, np.ndarray) and not np.shares_memory(c.origin, x.origin)
 
 
-def _empty(like: View, shape: tuple[int, int]) -> Any:
+def _empty(like: View, shape: tuple[int, int], kind: Dtype) -> Any:
     x = like.origin
     if isinstance(x, np.ndarray):
-        return np.empty(shape, x.dtype)
-    if hasattr(x, "new_empty"):
-        return x.new_empty(shape)
+        return np.empty(shape, kind.numpy)
     import importlib
 
-    return importlib.import_module(type(x).__module__.partition(".")[0]).empty(shape, x.dtype)
+    library = importlib.import_module(type(x).__module__.partition(".")[0])
+    if hasattr(x, "new_empty"):
+        return x.new_empty(shape, dtype=getattr(library, torch_name(kind)))
+    if library.__name__ != "cupy":
+        raise InputError(f"out is None; with arrays of {library.__name__} it must be given")
+    return library.empty(shape, kind.numpy)
 
 
 def _contiguous(v: View, argument: str) -> View:
     x = v.origin
-    copied = np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x.contiguous() if hasattr(x, "contiguous") else x.copy()
-    return view(copied, argument)
+    if isinstance(x, np.ndarray):
+        return view(np.ascontiguousarray(x), argument)
+    copy = getattr(x, "contiguous", None) or getattr(x, "copy", None)
+    copied = view(copy(), argument) if copy is not None else v
+    if stored(copied) is None:
+        raise ShapeError(f"{argument} has strides {v.strides}; its rows or its columns must be contiguous")
+    return copied
 
 
 def _problem(a: View, b: View, c: View, compute: str, deterministic: bool) -> tuple[bool, Gemm, tuple[View, View]]:
@@ -158,20 +185,18 @@ def _problem(a: View, b: View, c: View, compute: str, deterministic: bool) -> tu
     if place is None:
         raise ShapeError(f"out has strides {c.strides}; its rows or its columns must be contiguous")
     swapped = place[0] == "T"
+    a = a if stored(a) else _contiguous(a, "a")
+    b = b if stored(b) else _contiguous(b, "b")
     first, second = (_transposed(b), _transposed(a)) if swapped else (a, b)
-    if stored(first) is None:
-        first = _contiguous(first, "a")
-    if stored(second) is None:
-        second = _contiguous(second, "b")
     (la, lda), (lb, ldb) = stored(first) or ("N", 0), stored(second) or ("N", 0)
     m, n = (c.shape[1], c.shape[0]) if swapped else c.shape
     problem = Gemm(m, n, first.shape[1], la + lb, a.dtype.name, compute, lda, ldb, place[1], aligned(first.address),
-                   aligned(second.address), aligned(c.address), deterministic)  # fmt: skip
+                   aligned(second.address), aligned(c.address), deterministic, c.dtype.name)  # fmt: skip
     return swapped, problem, (first, second)
 
 
 def _transposed(v: View) -> View:
-    return View(v.origin.T, v.address, v.shape[::-1], v.strides[::-1], v.dtype, v.host)
+    return replace(v, shape=v.shape[::-1], strides=v.strides[::-1])
 
 
 def _runner(problem: Gemm, stream: int = 0) -> Runner:
@@ -207,7 +232,7 @@ def _stream_of(x: Any) -> int:
         import cupy
 
         return int(cupy.cuda.get_current_stream().ptr) or 1
-    return 0
+    return int(x.__cuda_array_interface__.get("stream") or 1)
 
 
 def _host(a: View, b: View, c: View, alpha: float, beta: float, compute: str, deterministic: bool) -> None:
@@ -220,7 +245,7 @@ def _host(a: View, b: View, c: View, alpha: float, beta: float, compute: str, de
         x = v.origin if isinstance(v.origin, np.ndarray) else v.origin.numpy()
         letters += place[0]
         arrays.append(np.ascontiguousarray(x if place[0] == "N" else x.T))
-    problem = Gemm(m, n, k, letters, a.dtype.name, compute, deterministic=deterministic)
+    problem = Gemm(m, n, k, letters, a.dtype.name, compute, deterministic=deterministic, out=c.dtype.name)
     if m == 0 or n == 0:
         return
     before = np.ascontiguousarray(into) if beta != 0 else np.empty((m, n), into.dtype)

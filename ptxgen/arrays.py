@@ -15,7 +15,7 @@ from ptxgen.errors import DtypeError, InputError, ShapeError
 @dataclass(frozen=True)
 class View:
     """A matrix in memory. ``strides``: in elements; ``address``: of the first element; ``host``: in the machine's
-    memory rather than the GPU's; ``origin``: the array itself."""
+    memory rather than the GPU's; ``origin``: the array itself; ``device``: the index of its GPU, where known."""
 
     origin: Any
     address: int
@@ -23,6 +23,8 @@ class View:
     strides: tuple[int, ...]
     dtype: Dtype
     host: bool
+    readonly: bool = False
+    device: int | None = None
 
     @property
     def span(self) -> tuple[int, int]:
@@ -44,14 +46,15 @@ def _numpy(x: Any, argument: str) -> View:
     strides = tuple(s // kind.bytes for s in x.strides)
     if any(s % kind.bytes for s in x.strides):
         raise ShapeError(f"{argument} has strides {x.strides} bytes; they must be multiples of {kind.bytes}")
-    return View(x, x.ctypes.data, x.shape, strides, kind, True)
+    return View(x, x.ctypes.data, x.shape, strides, kind, True, not x.flags.writeable)
 
 
 def _torch(x: Any, argument: str) -> View:
     name = str(x.dtype)
     if name not in _TORCH:
         raise DtypeError(f"{argument} has dtype {name}; it must be one of {', '.join(_TORCH)}")
-    return View(x, x.data_ptr(), tuple(x.shape), tuple(x.stride()), _TORCH[name], x.device.type != "cuda")
+    host = x.device.type != "cuda"
+    return View(x, x.data_ptr(), tuple(x.shape), tuple(x.stride()), _TORCH[name], host, device=None if host else x.device.index)
 
 
 def _interface(x: Any, argument: str) -> View:
@@ -61,7 +64,13 @@ def _interface(x: Any, argument: str) -> View:
     raw = facts.get("strides")
     strides = tuple(s // kind.bytes for s in raw) if raw else tuple(
         int(np.prod(shape[i + 1 :], dtype=np.int64)) for i in range(len(shape)))  # fmt: skip
-    return View(x, facts["data"][0], shape, strides, kind, False)
+    device = getattr(getattr(x, "device", None), "id", None)  # CuPy's
+    return View(x, facts["data"][0], shape, strides, kind, False, bool(facts["data"][1]), device)
+
+
+def torch_name(kind: Dtype) -> str:
+    """What PyTorch calls a type: ``float32``."""
+    return next(long.partition(".")[2] for long, short in _TORCH.items() if short is kind)
 
 
 def view(x: Any, argument: str) -> View:
