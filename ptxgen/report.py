@@ -158,10 +158,11 @@ def shape_cells(row: Document) -> list[Any]:
         column_major = f"{paper['m']},{paper['n']},{paper['k']} {yes[paper['a_t']]}/{yes[paper['b_t']]}"
     name = row["name"] if row["name"] != p["key"] else ""
     shape = f"{p['m']},{p['n']},{p['k']}"
-    return [name, column_major, shape, p["layout"], p["dtype"], p["compute"] if p["compute"] != p["dtype"] else ""]
+    others = (p[field] if p[field] != p["dtype"] else "" for field in ("compute", "out"))
+    return [name, column_major, shape, p["layout"], p["dtype"], *others]
 
 
-SHAPE = ("name", "paper M,N,K A-T/B-T", "M,N,K", "layout", "dtype", "compute")
+SHAPE = ("name", "paper M,N,K A-T/B-T", "M,N,K", "layout", "dtype", "compute", "out")
 
 
 def config_cells(row: Document) -> list[Any]:

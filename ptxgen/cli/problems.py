@@ -8,7 +8,7 @@ import typer
 
 from ptxgen.cli.command import Answer, app, command
 from ptxgen.cli.options import Forced, Seed, Target
-from ptxgen.errors import InputError, UnavailableError
+from ptxgen.errors import ConfigError, InputError, UnavailableError
 
 if TYPE_CHECKING:
     from ptxgen.database import Database
@@ -20,13 +20,23 @@ if TYPE_CHECKING:
 EMULATED_BUDGET = {"samples": 42, "search": 8, "refine_rounds": 1, "refine": 8, "keep": 1, "final": 1}
 
 
+def _ranked(problem: Problem, device: Device, database: Database | None, model: bool, count: int) -> list[Selection]:
+    """The best choices, at least one. ConfigError: no configuration is legal."""
+    from ptxgen import dispatch
+
+    found = dispatch.select(problem, device, database, model, count)
+    if not found:
+        raise ConfigError(f"{problem.key()}: no kernel computes this on {device.name}", "space")
+    return found
+
+
 def _select(problem: Problem, device: Device, database: Database | None, config: str | None) -> Selection:
     """The configuration that was given, or the one that is stored or predicted. ConfigError: it breaks a rule."""
     from ptxgen import dispatch, rules
     from ptxgen.config import parse_config
 
     if config is None:
-        return dispatch.select(problem, device, database)[0]
+        return _ranked(problem, device, database, False, 1)[0]
     given = parse_config(config)
     rules.require(problem, given, device)
     return dispatch.Selection(problem, given, "given")
@@ -42,9 +52,9 @@ def tune(
     jobs: Annotated[int | None, typer.Option(min=1, help="Kernels assembled at once. [default: cores]")] = None,
     seed: Seed = 0,
 ) -> Answer:
-    """Find the fastest configuration of each problem and store it: sample, learn, search, measure.
+    """Find and store the fastest kernels.
 
-    Without a problem: the suite isaac on a GPU; on the emulated device the suite small, in two minutes at most. What
+    Samples configurations, learns from their times, searches the whole space, measures the best of it. Without a problem: the suite isaac on a GPU; on the emulated device the suite small, in two minutes at most. What
     the database holds is not measured again: an interrupted run goes on where it stopped.
     """
     import time
@@ -80,12 +90,12 @@ def select(
     model: Annotated[bool, typer.Option("--model", help="Ask the regressor alone, not the stored winners.")] = False,
     count: Annotated[int, typer.Option("--count", "-k", min=1, help="How many, best first.")] = 1,
 ) -> Answer:
-    """Print the configuration that a problem is computed with. Needs no GPU: --device h200."""
-    from ptxgen import dispatch, report
+    """Print the configuration for a problem. Needs no GPU: --device h200."""
+    from ptxgen import report
 
-    device = target.find_device()
+    cases, device = target.cases(), target.find_device()
     with target.reading() as database:
-        found = [(c, s) for c in target.cases() for s in dispatch.select(c.problem, device, database, model, count)]
+        found = [(c, s) for c in cases for s in _ranked(c.problem, device, database, model, count)]
     rows = [report.selection_fields(case, selection) for case, selection in found]
     document = {"command": "select", "device": device.name, "rows": rows}
     return Answer(document, report.select_text(document))
@@ -93,7 +103,7 @@ def select(
 
 @command(app, "emit")
 def emit(target: Target, config: Forced = None) -> Answer:
-    """Print the PTX that computes a problem. Needs no GPU: --device h200."""
+    """Print the PTX for a problem. Needs no GPU: --device h200."""
     from ptxgen import report
     from ptxgen.generate import plan_for
     from ptxgen.render import render
@@ -116,7 +126,7 @@ def emit(target: Target, config: Forced = None) -> Answer:
 
 @command(app, "check")
 def check(target: Target, config: Forced = None, seed: Seed = 0) -> Answer:
-    """Run each problem on inputs that show mistakes, and compare every element with float64."""
+    """Compare results with float64. Every element counts, on inputs that show mistakes."""
     from ptxgen import report
     from ptxgen.check import check as run
 
@@ -137,7 +147,7 @@ def bench(
     config: Forced = None,
     baseline: Annotated[str | None, typer.Option(help="Compare in the same run with: cublas.")] = None,
 ) -> Answer:
-    """Time each problem, checked in full; with --baseline cublas beside the vendor's best candidate."""
+    """Time kernels, checked in full. With --baseline cublas: beside the vendor's best candidate."""
     from ptxgen import report
     from ptxgen.bench import bench as run
 
@@ -169,7 +179,7 @@ def sampler(
     draws: Annotated[int, typer.Option(min=1, help="Draws of each sampler.")] = 200_000,
     seed: Seed = 0,
 ) -> Answer:
-    """Print how many draws of the learnt sampler are legal, and of a uniform one (Table 1 of the paper)."""
+    """Print the sampler's acceptance. Beside uniform sampling, as in Table 1 of the paper."""
     from ptxgen import report
     from ptxgen.sampler import table
 

@@ -401,6 +401,12 @@ def test_bad_input_is_one_line_that_names_argument_and_rule(run: Run, words: lis
     check_error(run(*words, *(() if words[0] == "db" or words[0] in ("check", "bench") else H200)), 2, *told)
 
 
+def test_a_problem_without_a_kernel_is_said_to_have_none(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ptxgen.dispatch.select", lambda *a: [])
+    for name in ("select", "emit"):
+        check_error(run(name, "--shape", "1,2,3", *H200), 2, "gemm 1,2,3 NN f32", "no kernel", "h200")
+
+
 def test_an_unknown_device_is_bad_input_and_an_absent_one_is_unavailable(run: Run) -> None:
     check_error(run("select", "--shape", "1,2,3", "--device", "spam"), 2, "device is 'spam'", "h200")
     check_error(run("check", "--shape", "1,2,3", *H200), 3, "h200", "emulated")
