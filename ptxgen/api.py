@@ -76,7 +76,8 @@ def _key(a: Any, b: Any, out: Any, *rest: Any) -> Any:
     try:
         made = (
             a.shape, a.stride(), a.dtype, a.data_ptr() & 15, b.shape, b.stride(), b.dtype, b.data_ptr() & 15, a.device,
-            b.device, rest, out if out is None else (out.shape, out.stride(), out.dtype, out.data_ptr() & 15, out.device),
+            b.device, rest,
+            out if out is None else (out.shape, out.stride(), out.dtype, out.data_ptr() & 15, out.device),
         )  # fmt: skip
     except (AttributeError, TypeError):
         return None
@@ -95,8 +96,8 @@ def _first(key: Any, a: Any, b: Any, out: Any, alpha: float, beta: float, comput
     va, vb = view(a, "a"), view(b, "b")
     _agree(va, vb)
     if not va.host and driver().name != "cuda":
-        raise UnavailableError("the arrays are on a GPU, and ptxgen's driver is the emulated device; unset PTXGEN_DRIVER"
-                               ' or install it with: pip install "ptxgen[cuda]"')  # fmt: skip
+        raise UnavailableError("the arrays are on a GPU, and ptxgen's driver is the emulated device; unset"
+                               ' PTXGEN_DRIVER or install it with: pip install "ptxgen[cuda]"')  # fmt: skip
     if out is None:
         if beta != 0:
             raise InputError(f"beta is {beta:g} and out is None; a beta other than 0 adds to an out that is given")
@@ -110,7 +111,7 @@ def _first(key: Any, a: Any, b: Any, out: Any, alpha: float, beta: float, comput
         return result
     for name, v in (("a", va), ("b", vb), ("out", vc)):
         if v.device:
-            raise DeviceError(f"{name} is on GPU {v.device}, and ptxgen's driver on GPU 0; CUDA_VISIBLE_DEVICES chooses")
+            raise DeviceError(f"{name} is on GPU {v.device}, ptxgen's driver on GPU 0; CUDA_VISIBLE_DEVICES chooses")
     swapped, problem, operands = _problem(va, vb, vc, compute or "", deterministic)
     runner = _runner(problem)
     go = _launcher(runner, alpha, beta, swapped)
@@ -201,8 +202,11 @@ def _transposed(v: View) -> View:
 
 def _runner(problem: Gemm, stream: int = 0) -> Runner:
     on = driver()
-    chosen = dispatch.select(problem, on.device, _database())[0]
-    return Runner.of(on, problem, chosen.config, _workspaces.setdefault(stream, Workspace(on)))
+    chosen = dispatch.select(problem, on.device, _database())
+    if not chosen:
+        kind = f"{problem.dtype} summed in {problem.compute} into {problem.out}"
+        raise DtypeError(f"a and b are {problem.dtype}; no kernel multiplies {kind} on {on.device.name}")
+    return Runner.of(on, problem, chosen[0].config, _workspaces.setdefault(stream, Workspace(on)))
 
 
 def _launcher(runner: Runner, alpha: float, beta: float, swapped: bool) -> Callable[[int, int, int, int], None]:

@@ -53,8 +53,8 @@ def _torch(x: Any, argument: str) -> View:
     name = str(x.dtype)
     if name not in _TORCH:
         raise DtypeError(f"{argument} has dtype {name}; it must be one of {', '.join(_TORCH)}")
-    host = x.device.type != "cuda"
-    return View(x, x.data_ptr(), tuple(x.shape), tuple(x.stride()), _TORCH[name], host, device=None if host else x.device.index)
+    device = x.device.index if x.device.type == "cuda" else None
+    return View(x, x.data_ptr(), tuple(x.shape), tuple(x.stride()), _TORCH[name], device is None, device=device)
 
 
 def _interface(x: Any, argument: str) -> View:

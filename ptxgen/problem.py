@@ -175,10 +175,11 @@ def parse(text: str) -> Problem:
     for word in words[4:]:
         name, _, value = word.partition("=")
         if name not in types or name in extra:
-            raise InputError(f"problem has {word!r}; it must be name=value, once each, with a name of {', '.join(types)}")
-        if types[name] != "str" and not re.fullmatch("[01]" if types[name] == "bool" else "[0-9]{1,10}", value):
-            raise InputError(f"problem has {word!r}; {name} must be {'0 or 1' if types[name] == 'bool' else 'an integer'}")
-        extra[name] = value if types[name] == "str" else int(value) if types[name] == "int" else value == "1"
+            raise InputError(f"problem has {word!r}; it must be name=value, once, with a name of {', '.join(types)}")
+        kind, flag = types[name], types[name] == "bool"
+        if kind != "str" and not re.fullmatch("[01]" if flag else "[0-9]{1,10}", value):
+            raise InputError(f"problem has {word!r}; {name} must be {'0 or 1' if flag else 'an integer'}")
+        extra[name] = value if kind == "str" else int(value) if kind == "int" else value == "1"
     return Gemm(m, n, k, words[2], words[3], **extra)
 
 
@@ -192,8 +193,9 @@ def from_dict(values: dict[str, Any]) -> Problem:
     for name in ("m", "n", "k"):
         if name not in values:
             raise InputError(f"problem lacks {name}; it needs m, n and k")
-    for name, kind, words in (("layout", str, "text"), ("dtype", str, "text"), ("compute", str, "text"), ("out", str, "text"),
-                              ("deterministic", bool, "true or false")):  # fmt: skip
+    for name in ("layout", "dtype", "compute", "out", "deterministic"):
+        kind = bool if name == "deterministic" else str
         if not isinstance(values.get(name, kind()), kind):
-            raise InputError(f"problem has {name} {values[name]!r}; it must be {words}")
+            what = "true or false" if kind is bool else "text"
+            raise InputError(f"problem has {name} {values[name]!r}; it must be {what}")
     return Gemm(**{k: v for k, v in values.items() if k != "operation"})

@@ -95,7 +95,8 @@ class Worker:
         """As ``Bench.measure``, with two more outcomes: ``timeout`` and ``crashed``."""
         if self.child is None or self.child.poll() is not None:
             self.start()
-        assert self.child is not None and self.child.stdin is not None
+        assert self.child is not None
+        assert self.child.stdin is not None
         order = {
             "problem": problem.key(), "config": " ".join(f"{n}={v}" for n, v in config.items()),
             "timing": asdict(timing), "purpose": purpose, "full": full,
