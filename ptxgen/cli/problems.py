@@ -54,8 +54,9 @@ def tune(
 ) -> Answer:
     """Find and store the fastest kernels.
 
-    Samples configurations, learns from their times, searches the whole space, measures the best of it. Without a problem: the suite isaac on a GPU; on the emulated device the suite small, in two minutes at most. What
-    the database holds is not measured again: an interrupted run goes on where it stopped.
+    Samples configurations, learns from their times, searches the whole space, measures the best of it. Without a
+    problem: the suite isaac on a GPU; on the emulated device the suite small, in two minutes at most. What the database
+    holds is not measured again: an interrupted run goes on where it stopped.
     """
     import time
     from dataclasses import replace

@@ -22,7 +22,7 @@ def export(
     device: Annotated[str | None, typer.Option(help="This device alone.")] = None,
     raw: Annotated[bool, typer.Option("--raw/--no-raw", help="The measurements too, or the winners alone.")] = True,
 ) -> Answer:
-    """Write the winners as sorted text, the measurements compressed, the regressor: what tuning_db/ consists of."""
+    """Write what was measured as files. Winners as sorted text, measurements compressed, the regressor."""
     import datetime
     import shutil
 
@@ -47,7 +47,7 @@ def import_(
     options: Stored,
     path: Annotated[Path, typer.Argument(help="What db export wrote: the folder, a device's folder, or a file.")],
 ) -> Answer:
-    """Take in exported results, all or nothing; the better of two winners stays."""
+    """Take in exported files. All or nothing; the better of two winners stays."""
     from ptxgen.database import Database
     from ptxgen.device import device
     from ptxgen.generate import plan_for
@@ -77,7 +77,7 @@ def info(options: Stored) -> Answer:
 
 @command(app, "doctor")
 def doctor(options: Stored) -> Answer:
-    """Print what ptxgen finds on this machine, what is missing, and the command that installs it."""
+    """Print what this machine has and lacks. With the command that installs what is missing."""
     from ptxgen.cli.doctor import examine
     from ptxgen.report import doctor_text
 
