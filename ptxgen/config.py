@@ -111,7 +111,7 @@ def parse_config(text: str) -> Config:
 
     ConfigError: an unknown axis, or a value that is no integer.
     """
-    values = {}
+    values: dict[str, int] = {}
     for word in text.replace(",", " ").split():
         name, _, value = word.partition("=")
         if name not in AXIS:

@@ -107,7 +107,7 @@ def device(name: str) -> Device:
     raise DeviceError(f"device is {name!r}; it must be one of {', '.join(DEVICES)}, or a target: {targets}")
 
 
-def describe(name: str, sm: int, **facts: int) -> Device:
+def describe(name: str, sm: int, **facts: Any) -> Device:
     """The device that a driver found: the known row whose name is in ``name``, else its architecture's.
 
     ``facts`` are what the driver reports (sms, clock, l2, ...) and win over the table. DeviceError below sm_75.

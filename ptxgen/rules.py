@@ -73,8 +73,8 @@ LAST = (
          "split={c.split} with kg={c.kg}: kg=1 takes split=0; 16-bit C and deterministic sums take split=2"),
     Rule("grid", lambda p, c, g, d: np.where(c.raster > 1, (g.tiles < 1 << 31) & (g.tiles_n * c.raster < 1 << 31),
                                              (g.tiles_n <= GRID_LIMIT) & (g.tiles_m < 1 << 31)),
-         "raster={c.raster} with {g.tiles_m} tiles along M and {g.tiles_n} along N: raster=1 takes at most 65535 along N"
-         " (then take raster=8), more at most 2147483647 in all, and along N times raster"),
+         "raster={c.raster} with {g.tiles_m} tiles along M and {g.tiles_n} along N: raster=1 takes at most 65535 along"
+         " N (then take raster=8), more at most 2147483647 in all, and along N times raster"),
 )  # fmt: skip
 
 RULES = (*FIRST, *simt.RULES, *mma.RULES, *wgmma.RULES, *LAST)
