@@ -145,6 +145,12 @@ class MmaOperand:
             self.places.append((f"%to_{self.name}{tail}", f"%s_{self.name}{tail}"))
         return out
 
+    def near(self, ld: int) -> bool:
+        """Whether 32 bits hold the offset in bytes of every load of a stage from the block's first element, at a
+        leading dimension of ``ld``."""
+        last = (self.tile - 1) * ld + self.depth if self.kmajor else (self.depth - 1) * ld + self.tile
+        return last * self.bytes < 1 << 32
+
     def to(self, p: Piece) -> str:
         """The register with a piece's place in the stage that is being filled."""
         return self.places[p.place][0]
@@ -161,10 +167,9 @@ class MmaOperand:
     def _staging(self) -> None:
         """``staging``: what global loads fill; ``puts``: the stores of it, by piece."""
         size = self.copy_bytes
-        kind = f"b{8 * min(size, 4)}" if size < 8 else "b32"
         words = max(size // 4, 1)
-        self.staging = self.staged = Tile(f"got_{self.name}", kind, (len(self.pieces), words))
-        self.load_kind = width(words, kind)
+        self.staging = self.staged = Tile(f"got_{self.name}", "b16" if size < 4 else "b32", (len(self.pieces), words))
+        self.load_kind = width(words, f"b{8 * min(size, 4)}")
         self.halves = Tile(f"half_{self.name}", "b16", (2,))
         self.puts = [[Put(p.offset, self.load_kind, self.staging.vector(p.index, 0, n=words))] for p in self.pieces]
 

@@ -30,6 +30,8 @@ class MmaPlan(Plan):
         self.b = MmaOperand(g.b, i, self.threads, c.u, self.steps, bool(c.ahead), self.a.size)
         self.operands = (self.a, self.b)
         for x, ld in ((self.a, self.problem.lda), (self.b, self.problem.ldb)):
+            x.many = x.many and x.near(ld)
+        for x, ld in ((self.a, self.problem.lda), (self.b, self.problem.ldb)):
             x.many = x.many and near(x, ld)
         self.copy_a, self.copy_b = (f"copy/{'cp_async' if x.asynchronous else 'ldg_sts'}.mako" for x in self.operands)
         self.asynchronous = self.a.asynchronous or self.b.asynchronous

@@ -1,0 +1,73 @@
+"""Random legal problems and configurations of the mma.sync family."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from ptxgen.config import Columns, Config
+from ptxgen.device import Device
+from ptxgen.families.mma.instructions import instruction
+from ptxgen.families.mma.rules import MMA
+from ptxgen.problem import LAYOUTS, Gemm
+from ptxgen.rules import legal
+from tests.cases import extents
+
+#: dtype, compute, out
+TYPES = (
+    ("f16", "f32", "f16"), ("f16", "f16", "f16"), ("f16", "f32", "f32"), ("bf16", "f32", "bf16"), ("bf16", "f32", "f32"),
+    ("f32", "tf32", "f32"), ("f32", "tf32", "f32"), ("f64", "f64", "f64"), ("f64", "f64", "f64"), ("s8", "s32", "s32"),
+    ("e4m3", "f32", "bf16"), ("e5m2", "f32", "f16"),
+)  # fmt: skip
+DRAWS = 20000
+
+AXES = {
+    "ms": (16, 32, 64, 128), "ns": (8, 16, 32, 64, 128), "ml": (16, 32, 64, 128, 256), "nl": (8, 16, 32, 64, 128, 256),
+    "u": (8, 16, 32, 64, 128, 256), "kl": (1, 1, 2, 4, 8), "kg": (1, 1, 2, 3, 5, 8, 16), "stages": (2, 3, 4, 5),
+    "copy_a": (0, 1), "copy_b": (0, 1), "vec_a": (1, 2, 4, 8, 16), "vec_b": (1, 2, 4, 8, 16), "vec_c": (1, 2, 4, 8),
+    "split": (0, 1, 2), "stage_c": (0, 1), "bounds": (0, 1, 1, 2), "order": (0, 1, 2), "ahead": (0, 1),
+    "request": (0, 1), "hold": (0, 1), "raster": (1, 4, 8), "stream": (0, 1), "resident": (1, 2, 3),
+}  # fmt: skip
+
+
+def problem(rng: np.random.Generator, limit: int, d: Device) -> Gemm:
+    """A random problem: types that ``d`` multiplies, layout, extents, longer rows, starts off alignment."""
+    types = [t for t in TYPES if instruction(Gemm(1, 1, 1, "NN", t[0], t[1])).sm <= d.sm]
+    dtype, compute, out = types[rng.integers(len(types))]
+    m, n, k = extents(rng, limit)
+    p = Gemm(m, n, k, LAYOUTS[rng.integers(4)], dtype, compute, out=out, deterministic=bool(rng.random() < 0.15))
+    if rng.random() < 0.5:
+        pads = [int(x) for x in rng.choice([0, 1, 2, 3, 4, 8, 16], 3)]
+        if rng.random() < 0.5:  # whole 16 bytes
+            pads = [-columns % (16 // size) for columns, size in
+                    ((p.columns_a, p.element.bytes), (p.columns_b, p.element.bytes), (n, p.output.bytes))]  # fmt: skip
+        p = replace(p, lda=p.columns_a + pads[0], ldb=p.columns_b + pads[1], ldc=n + pads[2])
+    return p
+
+
+def config(p: Gemm, d: Device, rng: np.random.Generator, threads: int) -> Config | None:
+    """A random legal configuration, wide accesses preferred, or None if none was drawn."""
+    values = {name: rng.choice(np.array(choices), DRAWS) for name, choices in AXES.items()}
+    sliced = rng.random(DRAWS) < 0.3
+    values["kg"] = np.where(sliced, values["kg"], 1)
+    values["split"] = np.where(values["kg"] > 1, values["split"], 0)
+    for n, name in enumerate(("vec_a", "vec_b", "vec_c")):
+        values[name] = np.where(rng.random(DRAWS) < 0.6, min(p.vectors[n], 16 if n < 2 else 8), values[name])
+    c = Columns({**values, "family": np.full(DRAWS, MMA)}, DRAWS)
+    small = c.ml // c.ms * (c.nl // c.ns) * c.kl * 32 <= threads
+    rows = np.flatnonzero(legal(p, c, d) & small)
+    return c.row(int(rng.choice(rows))) if len(rows) else None
+
+
+def cases(seed: int, count: int, d: Device, limit: int = 160, threads: int = 1024) -> Iterator[tuple[Gemm, Config]]:
+    """``count`` random pairs."""
+    rng = np.random.default_rng(seed)
+    made = 0
+    while made < count:
+        p = problem(rng, limit, d)
+        c = config(p, d, rng, threads)
+        if c is not None:
+            made += 1
+            yield p, c
