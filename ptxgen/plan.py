@@ -156,6 +156,12 @@ class Plan:
         tiles = [self.got_c, self.half_c, self.wide_c] if self.narrows else [self.got_c]
         return " ".join(t.declaration for t in tiles)
 
+    @property
+    def begun(self) -> list[tuple[str, str, str]]:
+        """Type, name and zero of registers to be set before what a predicate may skip: in a loop they would keep what
+        they hold from one round to the next."""
+        return []
+
     @staticmethod
     def braced(registers: list[str]) -> str:
         return braces(registers)

@@ -5,18 +5,19 @@
 <%def name="leave(math, put, add)">
     {
     .reg .b64 %at<${len(plan.lines)}>;
-    .reg .b32 %x, %y, %row, %col;
+    .reg .b32 %x, %y, %row, %left_x, %left_y;
     .reg .pred %in, %in_x<${plan.rows}>, %in_y<2>;
-    ${plan.row.declaration}
     mad.lo.u32 %x, %wg, ${plan.x_own}, %x0;
     mad.lo.u32 %x, %quarter, 16, %x;
     shr.u32 %t0, %lane, 2;
     add.u32 %x, %x, %t0;
     and.b32 %y, %lane, 3;
     mad.lo.u32 %y, %y, 2, %y0;
+    // how much of C is left from there
+    sub.s32 %left_x, ${plan.x_extent}, %x;
+    sub.s32 %left_y, ${plan.y_extent}, %y;
 % for n in range(plan.rows):
-    add.u32 %t0, %x, ${plan.row_offset(n)};
-    setp.lt.u32 %in_x${n}, %t0, ${plan.x_extent};
+    setp.gt.s32 %in_x${n}, %left_x, ${plan.row_offset(n)};
 % endfor
 % for n, line in enumerate(plan.lines):
     add.u32 %row, ${"%y" if plan.swapped else "%x"}, ${line};
@@ -27,16 +28,15 @@
 % endfor
 % for j in range(plan.finish // 8):
 % for e in range(2):
-    add.u32 %t0, %y, ${8 * j + e};
-    setp.lt.u32 %in_y${e}, %t0, ${plan.y_extent};
+    setp.gt.s32 %in_y${e}, %left_y, ${8 * j + e};
 % endfor
 % for n in range(plan.rows):
 % for w in plan.writes(j, n):
-% for q, r in enumerate(w.registers):
-    ${plan.mul} ${plan.row[q]}, ${r}, %alpha;
+% for r in w.registers:
+    ${plan.mul} ${r}, ${r}, %alpha;
 % endfor
     and.pred %in, %in_x${n}, %in_y${w.column};
-${put.vector([plan.row[q] for q in range(plan.vec_c)], f"%at{w.line}", w.offset, "@%in ", add)}\
+${put.vector(w.registers, f"%at{w.line}", w.offset, "@%in ", add)}\
 % endfor
 % endfor
 % if plan.swapped:

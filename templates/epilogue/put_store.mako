@@ -19,6 +19,9 @@ DONE:
 <%def name="vector(registers, at, offset, guard, add)">
     {
     ${plan.elements_declaration}
+% for kind, r, zero in plan.begun:
+    mov.${kind} ${r}, ${zero};
+% endfor
 % if add:
 ${ptx.load(at, offset, guard)}\
 % for q, r in enumerate(registers):

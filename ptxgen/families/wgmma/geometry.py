@@ -47,6 +47,11 @@ def owners(groups: Any, blocks: Any) -> Any:
     return found
 
 
+def batch(sums: Any) -> Any:
+    """Groups of another slice's sums that a thread with so many accumulators reads at once."""
+    return pick(sums <= 64, 16, 8)
+
+
 def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     """Threads, tiles, shared memory and registers of ``c`` on ``p``. Sizes in bytes, registers in 32-bit words.
 
@@ -86,12 +91,13 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     lined = ceil_div(tiles_x, np.maximum(c.cluster, 1)) * c.cluster
     blocks = lined * tiles_y * slices
     part = x_tile * finish * 4
+    sums, meets = mi * y_tile // 2, (c.kg > 1) & (c.split > SPLIT_WORKSPACE)
     return SimpleNamespace(
         size=size, x_tile=x_tile, y_tile=y_tile, x_kmajor=x_kmajor, y_kmajor=y_kmajor, x_extent=x_extent,
         y_extent=y_extent, x_box=x_box, y_box=y_box, x_rows=x_loaded, x_bytes=x_bytes, y_bytes=y_bytes,
         stage=x_bytes + y_bytes, ring=ring, share=share, groups=groups, own=own, finish=finish, alone=alone,
         added_used=added, added=aligned(added), staged=aligned(staged), mi=mi,
-        threads=WARPGROUP * c.wg + WARP, registers=mi * y_tile // 2 + OTHERS,
+        threads=WARPGROUP * c.wg + WARP, registers=sums + OTHERS + pick(meets, 4 * batch(sums), 0),
         shared=ring + aligned(added) + pick(c.reuse == 1, 0, aligned(staged)) + barriers,
         tiles_m=tiles_m, tiles_n=tiles_n, tiles=tiles_m * tiles_n, tiles_x=tiles_x, tiles_y=tiles_y, lined=lined,
         chunk=ceil_div(passes, slices) * c.u, slices=slices, blocks=blocks, part=part,

@@ -212,6 +212,6 @@ class Slot:
     first: bool
 
 
-def batches(slots: list[Slot], size: int = 16) -> list[list[Slot]]:
+def batches(slots: list[Slot], size: int) -> list[list[Slot]]:
     """Slots that are read at once."""
     return [slots[i : i + size] for i in range(0, len(slots), size)]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ptxgen.config import SPLIT_POLL, SPLIT_SHARE
-from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP, owners
+from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP, batch, owners
 from ptxgen.families.wgmma.layout import ADDRESS_MASK, Operand, Slot, Staging, batches, products
 from ptxgen.plan import Plan
 from ptxgen.problem import Gemm
@@ -14,7 +14,6 @@ from ptxgen.registers import Tile
 from ptxgen.source import Argument, Launch, Step, TensorMap
 
 GROUP_BYTES = 16 * WARPGROUP  #: of a warpgroup's sums of 8 columns
-BATCH = 16  #: groups of another slice's sums that a thread reads at once, where registers allow
 
 
 @dataclass(frozen=True)
@@ -146,7 +145,7 @@ class WgmmaPlan(Plan):
             for z in range(c.kg if self.shares else c.kg - 1)
             for s in self._parts(self.final, groups)
         ]
-        self.batch = BATCH if self.acc.size <= 64 else BATCH // 2
+        self.batch = batch(self.acc.size)
         self.batches = batches(slots, self.batch)
 
     # ---- leaving
@@ -170,6 +169,12 @@ class WgmmaPlan(Plan):
             self.staging_at = 0 if c.reuse else int(g.ring + g.added)
         self.rows = 2 * self.mi
         self.lines = [0, 1] if self.swapped else [self.row_offset(n) for n in range(self.rows)]
+
+    @property
+    def begun(self) -> list[tuple[str, str, str]]:
+        tiles = [self.got_c, self.half_c, self.wide_c] if self.narrows else [self.got_c]
+        return [(t.kind, r, self.zero if t.kind == self.sum else "0") for t in tiles for r in t.all
+                if self.config.persistent]  # fmt: skip
 
     @staticmethod
     def row_offset(n: int) -> int:

@@ -1,0 +1,89 @@
+"""Random legal problems and configurations of the wgmma family."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from ptxgen.config import Columns, Config
+from ptxgen.device import Device
+from ptxgen.problem import LAYOUTS, Gemm
+from ptxgen.rules import legal
+from tests.cases import extents
+
+TYPES = (("f16", ""), ("f16", "f32"), ("bf16", ""), ("bf16", "f32"))
+DRAWS = 6000
+
+#: axis -> values, and how likely the first of them is
+AXES = {
+    "u": ((64, 16, 32, 128, 256), 0.3),
+    "stages": ((4, 1, 2, 3, 5, 8, 12), 0.2),
+    "swap": ((0, 1), 0.5),
+    "wg": ((1, 2), 0.6),
+    "persistent": ((0, 1), 0.7),
+    "pingpong": ((0, 1), 0.7),
+    "cluster": ((1, 2, 3, 4), 0.6),
+    "kc": ((1, 2, 3, 4, 5, 8), 0.7),
+    "kg": ((1, 2, 3, 4, 7, 15), 0.6),
+    "chunks": ((1, 2, 4, 8), 0.5),
+    "buffers": ((1, 2, 4), 0.6),
+    "reuse": ((0, 1), 0.7),
+    "evict": ((0, 1, 2, 3), 0.5),
+    "rows": ((0, 8, 16, 24, 32), 0.7),
+    "stage_c": ((1, 0), 0.7),
+    "vec_c": ((1, 2, 4), 0.5),
+    "raster": ((1, 4, 8), 0.6),
+    "resident": ((1, 2), 0.8),
+}
+
+
+def problem(rng: np.random.Generator, limit: int) -> Gemm:
+    """Rows of whole 16 bytes, extents of anything."""
+    dtype, out = TYPES[rng.integers(len(TYPES))]
+    m, n, k = extents(rng, limit)
+    if rng.random() < 0.3:
+        k = int(rng.integers(1, 8 * limit))
+    p = Gemm(m, n, k, LAYOUTS[rng.integers(4)], dtype, out=out)
+    pad = [int(v) for v in rng.choice([0, 8, 16], 3)]
+    longer = {f"ld{x}": -(-columns // 8) * 8 + pad[i] for i, (x, columns) in
+              enumerate((("a", p.columns_a), ("b", p.columns_b), ("c", n)))}  # fmt: skip
+    if rng.random() < 0.2:
+        longer["ldc"] = n + int(rng.integers(0, 5))
+    return replace(p, **longer)
+
+
+def config(p: Gemm, d: Device, rng: np.random.Generator) -> Config | None:
+    """A random legal configuration, or None if none was drawn."""
+    values = {}
+    for name, (choices, first) in AXES.items():
+        likely = [first] + [(1 - first) / (len(choices) - 1)] * (len(choices) - 1)
+        values[name] = rng.choice(np.array(choices), DRAWS, p=likely)
+    wide = 64 * values["wg"] * rng.choice([1, 1, 2], DRAWS)
+    wide = np.where(values["pingpong"] == 1, wide // 2, wide)
+    other = 8 * rng.choice([1, 2, 3, 4, 5, 6, 8, 12, 14, 16, 24, 32], DRAWS)
+    values["ml"] = np.where(values["swap"] == 1, other, wide)
+    values["nl"] = np.where(values["swap"] == 1, wide, other)
+    values["split"] = np.where(values["kg"] > 1, rng.choice([0, 2, 3, 4], DRAWS), 0)
+    values["family"] = np.full(DRAWS, 2)
+    c = Columns(values, DRAWS)
+    rows = np.flatnonzero(legal(p, c, d))
+    if not len(rows):
+        return None
+    # kernels that do something special first: chance alone rarely draws them
+    special = rows[(values["kc"][rows] > 1) | (values["kg"][rows] > 1) | (values["persistent"][rows] == 1)]
+    pool = special if len(special) and rng.random() < 0.6 else rows
+    return c.row(int(rng.choice(pool)))
+
+
+def cases(seed: int, count: int, d: Device, limit: int = 300) -> Iterator[tuple[Gemm, Config]]:
+    """``count`` random pairs."""
+    rng = np.random.default_rng(seed)
+    made = 0
+    while made < count:
+        p = problem(rng, limit)
+        c = config(p, d, rng)
+        if c is not None:
+            made += 1
+            yield p, c
