@@ -28,6 +28,9 @@ CLEAR:
     add.u32 %r, %r, %m0;
     setp.lt.u32 %in, %r, %M;
     setp.lt.and.u32 %in, %q, %N, %in;
+% if plan.gather_loads < plan.threads:
+    setp.lt.and.u32 %in, %i, ${plan.gather_loads}, %in;
+% endif
     mul.wide.u32 %t64, %r, %ldc;
     cvt.u64.u32 %u64, %q;
     add.u64 %t64, %t64, %u64;
