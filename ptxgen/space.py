@@ -110,10 +110,9 @@ class Base:
 def base(p: Gemm, d: Device) -> Base:
     """The part of the space that ``p`` shares with every problem of its class. Kept between calls."""
     # a neutral problem of the class: what it is, how its operands are aligned, no extents
-    size, out, (a, b, c) = p.element.bytes, p.output.bytes, p.vectors
-    aligned = {"aligned_a": a * size, "aligned_b": b * size, "aligned_c": c * out}
+    size, (a, b, c) = p.element.bytes, p.vectors
     plain = Gemm(_EXTENT, _EXTENT, _EXTENT, p.layout, p.dtype, p.compute, out=p.out, deterministic=p.deterministic)
-    return _base(replace(plain, **aligned), d)
+    return _base(replace(plain, aligned_a=a * size, aligned_b=b * size, aligned_c=c * p.output.bytes), d)
 
 
 @lru_cache(maxsize=8)
