@@ -1,0 +1,270 @@
+"""Questions that PTX leaves open, put to the hardware: kernels whose output is read by people.
+
+What they told is in docs/emulator.md; nothing here is replayed.
+"""
+
+from __future__ import annotations
+
+from .kernel import Case, Kernel
+
+NANS64 = [0x7FF8000000000000, 0xFFF8000000000123, 0x7FF0000000000001, 0xFFF4000000000007, 0x7FF8DEADBEEF0001]
+NANS32 = [0x7FC00000, 0xFFC00123, 0x7F800001, 0xFFA00007, 0x7FFFFFFF]
+
+
+def payloads() -> list[Case]:
+    """What becomes of NaN payloads: each operand in turn, of each operation."""
+    out = []
+    one64, one32 = 0x3FF8000000000000, 0x3FC00000
+    for kind, nans, one in (("f64", NANS64, one64), ("f32", NANS32, one32)):
+        pairs = [(n, one) for n in nans] + [(one, n) for n in nans] + [(n, m) for n in nans for m in nans]
+        pairs += [(one, one)] * (64 - len(pairs))
+        k = Kernel(f"payload_{kind}", "probe", (64,))
+        a, b = k.load(kind, [x for x, _ in pairs]), k.load(kind, [y for _, y in pairs])
+        c = k.load(kind, [one] * 64)
+        for op in ("add.rn", "sub.rn", "mul.rn", "div.rn", "min", "max", "copysign"):
+            r = k.reg_of(kind)
+            k.emit(f"{op}.{kind} {r}, {a}, {b};")
+            k.store(r, kind, what=op)
+        for op in ("abs", "neg", "sqrt.rn", "rcp.rn", "cvt.rni." + kind, "cvt.f32" if kind == "f64" else "cvt.f64"):
+            to = kind
+            text = f"{op}.{kind}"
+            if op.startswith("cvt.f"):
+                to = op[4:]
+                text = f"cvt.{'rn.' if to == 'f32' else ''}{to}.{kind}"
+            r = k.reg_of(to)
+            k.emit(f"{text} {r}, {a};")
+            k.store(r, to, what=text)
+        for x, y, z in ((a, b, c), (c, a, b), (b, c, a)):
+            r = k.reg_of(kind)
+            k.emit(f"fma.rn.{kind} {r}, {x}, {y}, {z};")
+            k.store(r, kind, what=f"fma.rn {x} {y} {z}")
+        zero, inf = k.load(kind, [0] * 64), k.load(kind, [0x7FF << 52 if kind == "f64" else 0x7F800000] * 64)
+        for op, x, y in (("mul.rn", zero, inf), ("sub.rn", inf, inf), ("div.rn", zero, zero)):
+            r = k.reg_of(kind)
+            k.emit(f"{op}.{kind} {r}, {x}, {y};")
+            k.store(r, kind, what=f"{op} of no NaN")
+        out.append(k.case())
+    return out
+
+
+def divisions() -> list[Case]:
+    """Division by zero, and of the least integer by -1."""
+    k = Kernel("by_zero", "probe", (32,))
+    for kind in ("u16", "s16", "u32", "s32", "u64", "s64"):
+        bits = int(kind[1:])
+        top = 1 << (bits - 1)
+        a = [0, 1, 5, top, top - 1, 2 * top - 1, 2 * top - 5, 12345, top, top + 1] + [7] * 22
+        b = [0] * 8 + [2 * top - 1, 2 * top - 1] + [0] * 22
+        x, y = k.load(kind, a), k.load(kind, b)
+        for op in ("div", "rem"):
+            r = k.reg(bits)
+            k.emit(f"{op}.{kind} {r}, {x}, {y};")
+            k.store(r, f"b{bits}", what=f"{op}.{kind}")
+    return [k.case()]
+
+
+def masks() -> list[Case]:
+    """Who is active where: in branches, after them, in a loop that lanes leave one by one, in a partial warp."""
+    k = Kernel("active", "probe", (48,))
+    p, r = k.reg(1), [k.reg(32) for _ in range(4)]
+    other, end = k.label(), k.label()
+    for x in r:
+        k.emit(f"mov.b32 {x}, 0;")
+    k.emit(
+        f"and.b32 %w, %t, 1; setp.eq.u32 {p}, %w, 0;",
+        f"@{p} bra {other};",
+        f"activemask.b32 {r[0]};",
+        f"bra {end};",
+        f"{other}:",
+        f"activemask.b32 {r[0]};",
+        f"{end}:",
+        f"activemask.b32 {r[1]};",
+        "bar.warp.sync 0xffffffff;",
+        f"activemask.b32 {r[2]};",
+    )
+    n, q, again = k.reg(32), k.reg(1), k.label()
+    k.emit(
+        f"and.b32 {n}, %t, 3;",
+        f"{again}:",
+        f"activemask.b32 {r[3]};",
+        f"sub.s32 {n}, {n}, 1;",
+        f"setp.ge.s32 {q}, {n}, 0;",
+        f"@{q} bra {again};",
+    )
+    for x in r:
+        k.store(x, "b32", what="activemask: in a branch, after it, after bar.warp.sync, in the last round of a loop")
+    b, e, z, v = k.reg(32), k.reg(1), k.reg(32), k.reg(1)
+    k.emit(
+        "bar.warp.sync 0xffffffff;",
+        f"vote.sync.ballot.b32 {b}, 1, 0xffffffff;",
+        f"elect.sync {z}|{e}, 0xffffffff;",
+        f"match.all.sync.b32 {n}|{v}, 7, 0xffffffff;",
+    )
+    k.store(b, "b32", what="ballot of true in a partial warp")
+    k.store(z, "b32", what="elect")
+    k.store(n, "b32", what="match.all in a partial warp")
+    out = [k.case()]
+    k = Kernel("elected", "probe", (32,))
+    group, m, r0, e = k.reg(32), k.reg(32), k.reg(32), k.reg(1)
+    # lanes by tid % 3; each third elects on its own
+    k.emit(f"rem.u32 {group}, %t, 3;", f"mov.b32 {r0}, 99;")
+    for g, mask in ((0, 0x49249249), (1, 0x92492492), (2, 0x24924924)):
+        q = k.reg(1)
+        skip = k.label()
+        k.emit(f"setp.ne.u32 {q}, {group}, {g};", f"@{q} bra {skip};", f"elect.sync {r0}|{e}, {mask};", f"{skip}:")
+    k.emit(f"mov.b32 {m}, %t;")
+    k.store(r0, "b32", what="elect of every third lane")
+    out.append(k.case())
+    return out
+
+
+def shuffles() -> list[Case]:
+    """A shuffle that reads lanes which are not there: outside the mask, exited, beyond a partial warp."""
+    k = Kernel("absent", "probe", (48,))
+    value, r, p = k.load("b32", [1000 + i for i in range(48)]), k.reg(32), k.reg(1)
+    k.emit(f"shfl.sync.bfly.b32 {r}|{p}, {value}, 16, 31, 0xffffffff;")
+    k.store(r, "b32", what="bfly 16 in a warp of 16 lanes")
+    k.store(p, "pred")
+    q, end, s, t = k.reg(1), k.label(), k.reg(32), k.reg(1)
+    k.emit(
+        f"mov.b32 {s}, 5; setp.ne.u32 {t}, 0, 0; and.b32 %w, %t, 1; setp.eq.u32 {q}, %w, 0;",
+        f"@{q} bra {end};",
+        f"shfl.sync.bfly.b32 {s}|{t}, {value}, 1, 31, 0xaaaaaaaa;",
+        f"{end}:",
+    )
+    k.store(s, "b32", what="odd lanes read even ones, which do not take part")
+    k.store(t, "pred")
+    return [k.case()]
+
+
+def gone() -> list[Case]:
+    """Barriers after threads have exited: whole warps, parts of warps; votes there."""
+    out = []
+    for name, leave, count in (
+        ("warp", "setp.lt.u32 %q, %t, 32;", ""),
+        ("half", "and.b32 %w, %t, 16; setp.ne.u32 %q, %w, 0;", ""),
+        ("half_counted", "and.b32 %w, %t, 16; setp.ne.u32 %q, %w, 0;", ", 96"),
+        ("partial", "setp.gt.u32 %q, %t, 80;", ""),
+    ):
+        k = Kernel(f"gone_{name}", "probe", (96,))
+        k.declared.append(f".reg .pred %q, %v; .shared .b32 {k.name}_s[96];")
+        base, at, r, c = k.reg(32), k.reg(32), k.reg(32), k.reg(32)
+        k.emit(
+            f"mov.u32 {base}, {k.name}_s;",
+            f"mad.lo.u32 {at}, %t, 4, {base};",
+            f"st.shared.u32 [{at}], %t;",
+            leave,
+            "@%q exit;",
+            f"bar.sync 1{count};",
+            f"sub.u32 {r}, 95, %t;",
+            f"mad.lo.u32 {r}, {r}, 4, {base};",
+            f"ld.shared.u32 {r}, [{r}];",
+            f"setp.eq.u32 %v, 0, 0; bar.red.popc.u32 {c}, 2{count}, %v;",
+        )
+        k.store(r, "b32", what="value after the barrier")
+        k.store(c, "b32", what="bar.red.popc of true")
+        a = k.reg(32)
+        k.emit(f"bar.red.and.pred %v, 3{count}, %v;", f"selp.u32 {a}, 1, 0, %v;")
+        k.store(a, "b32", what="bar.red.and of true")
+        out.append(k.case())
+    k = Kernel("red_partial", "probe", (41,))
+    k.declared.append(".reg .pred %v;")
+    c = k.reg(32)
+    k.emit("setp.eq.u32 %v, 0, 0;", f"bar.red.popc.u32 {c}, 0, %v;")
+    k.store(c, "b32", what="bar.red.popc of true, 41 threads")
+    out.append(k.case())
+    return out
+
+
+def apart() -> list[Case]:
+    """A warp whose halves come to one barrier by different instructions."""
+    k = Kernel("apart", "probe", (64,))
+    p, r = k.reg(1), k.reg(32)
+    other, end = k.label(), k.label()
+    k.emit(
+        f"and.b32 %w, %t, 8; setp.eq.u32 {p}, %w, 0; mov.b32 {r}, 0;",
+        f"@{p} bra {other};",
+        "barrier.sync 1;",
+        f"add.u32 {r}, {r}, 1;",
+        f"bra {end};",
+        f"{other}:",
+        "barrier.sync 1;",
+        f"add.u32 {r}, {r}, 2;",
+        f"{end}:",
+        "barrier.sync 2;",
+    )
+    k.store(r, "b32", what="barrier.sync by halves")
+    return [k.case()]
+
+
+def collisions() -> list[Case]:
+    """Which lane's value stays when all of a warp store to one place."""
+    k = Kernel("collision", "probe", (32,))
+    k.declared.append(f".shared .b32 {k.name}_s;")
+    base, r = k.reg(32), k.reg(32)
+    region = k.column("b32", what="st.global by 32 lanes", count=4)
+    k.emit(
+        f"mov.u32 {base}, {k.name}_s;",
+        f"st.shared.u32 [{base}], %t;",
+        f"ld.shared.u32 {r}, [{base}];",
+        f"st.global.u32 [%out+{region.offset}], %t;",
+    )
+    k.store(r, "b32", what="st.shared by 32 lanes")
+    return [k.case()]
+
+
+def outside() -> list[Case]:
+    """Which f16 and bf16 operands make fma.oob give zero: all 65536, of the first factor, then of the addend."""
+    out = []
+    for kind in ("f16", "bf16"):
+        one = 0x3C00 if kind == "f16" else 0x3F80
+        k = Kernel(f"oob_{kind}", "probe", (128,), (512,))
+        a, b = k.load(kind, list(range(65536))), k.load(kind, [one] * 65536)
+        for x, y, z in ((a, b, b), (b, b, a)):
+            r, p = k.reg(16), k.reg(1)
+            k.emit(f"fma.rn.oob.{kind} {r}, {x}, {y}, {z};", f"setp.eq.u16 {p}, {r}, 0;")
+            k.store(p, "pred", what=f"fma.oob.{kind} of operand {x} is +0")
+        out.append(k.case())
+    return out
+
+
+def registers() -> list[Case]:
+    """Special registers, and where shared memory begins."""
+    k = Kernel("special", "probe", (48,), (3,))
+    k.declared.append(f".shared .align 4 .b32 {k.name}_s[8];")
+    for what in (
+        f"{k.name}_s",
+        "%warpid",
+        "%nwarpid",
+        "%laneid",
+        "%smid",
+        "%nsmid",
+        "%total_smem_size",
+        "%aggr_smem_size",
+        "%dynamic_smem_size",
+        "%lanemask_lt",
+        "%lanemask_ge",
+        "%cluster_ctarank",
+        "%cluster_nctarank",
+        "%nclusterid.x",
+        "%clusterid.x",
+    ):
+        r = k.reg(32)
+        k.emit(f"mov.u32 {r}, {what};")
+        k.store(r, "b32", what=what)
+    return [k.case()]
+
+
+def cases() -> list[Case]:
+    """All of them; the last ones may never end."""
+    return [
+        *payloads(),
+        *divisions(),
+        *masks(),
+        *collisions(),
+        *outside(),
+        *registers(),
+        *shuffles(),
+        *gone(),
+        *apart(),
+    ]

@@ -1,0 +1,178 @@
+"""Runs every module on a GPU and writes what came out.
+
+    PYTHONPATH=.:tests/emulated python -m fuzz.record FOLDER [--commit NAME]
+
+writes ``h200.xz``, which belongs beside this file, and ``probes.json``, which is for reading. Each module runs twice;
+one whose results differ is told and left out, as is one that fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pickle
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import generate, probes, recording
+from .generate import File
+
+#: seconds without a result after which a kernel counts as one that never ends
+PATIENCE = 20
+
+
+def files() -> tuple[File, ...]:
+    asked = tuple(File(f"probe_{c.name}", generate.HEADER + c.text, (c,)) for c in probes.cases())
+    return (*generate.files(), *asked)
+
+
+def source(file: File) -> Any:
+    from ptxgen.source import Source
+
+    return Source(file.text, tuple(c.name for c in file.cases), "sm_90a", max(c.shared for c in file.cases))
+
+
+def work(skip: set[str], result: Path) -> None:
+    """Runs what is left, and writes (name, None) before and (name, outputs of both runs) after each module."""
+    from ptxgen.drivers.cuda import CudaDriver
+    from ptxgen.source import Step
+
+    driver = CudaDriver()
+    most = max(max(len(c.input), c.output) for f in files() for c in f.cases) + 256
+    a, b = driver.allocate(most), driver.allocate(most)
+    with result.open("ab") as out:
+        for file in files():
+            left = [c for c in file.cases if c.name not in skip]
+            if not left:
+                continue
+            kernel = driver.load(source(file))
+            for case in left:
+                pickle.dump((case.name, None), out)
+                out.flush()
+                got = []
+                for _ in range(2):
+                    # constants of the module are fresh each time; buffers are, too
+                    driver.upload(a, np.frombuffer(case.input or b"\0", np.uint8))
+                    driver.fill(b, -(-max(case.output, 1) // 4) * 4)
+                    driver.launch(
+                        kernel,
+                        Step(case.name, case.grid, case.block, case.shared),
+                        case.parameters(a, b, driver.tensor_map),
+                    )
+                    driver.synchronize()
+                    data = np.zeros(max(case.output, 1), np.uint8)
+                    driver.download(b, data)
+                    got.append(data.tobytes()[: case.output])
+                pickle.dump((case.name, got), out)
+                out.flush()
+
+
+def results(path: Path) -> Iterator[tuple[str, Any]]:
+    if not path.exists():
+        return
+    with path.open("rb") as f:
+        while True:
+            try:
+                yield pickle.load(f)
+            except (EOFError, pickle.UnpicklingError):
+                return
+
+
+def run(folder: Path) -> tuple[dict[str, list[bytes]], dict[str, str]]:
+    """Outputs by module, and the modules that failed: each failure ends a process, and another one goes on."""
+    result = folder / "results"
+    done: dict[str, list[bytes]] = {}
+    failed: dict[str, str] = {}
+    total = sum(len(f.cases) for f in files())
+    while len(done) + len(failed) < total:
+        skip = folder / "skip"
+        skip.write_text("\n".join([*done, *failed]))
+        before = len(done) + len(failed)
+        said = folder / "said"
+        with said.open("w") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "fuzz.record", "--work", str(skip), str(result)], stdout=log, stderr=log
+            )
+            size, since, why = -1, time.monotonic(), ""
+            while process.poll() is None:
+                time.sleep(0.05)
+                now = result.stat().st_size if result.exists() else 0
+                if now != size:
+                    size, since = now, time.monotonic()
+                elif time.monotonic() - since > PATIENCE * (1 if size > 0 else 6):
+                    process.kill()
+                    why = "never ends"
+        begun = None
+        for name, got in results(result):
+            begun = name if got is None else None
+            if got is not None:
+                done[name] = got
+        if begun is not None and begun not in failed:
+            failed[begun] = why or said.read_text().strip()[-500:]
+            print(begun, "failed:", failed[begun], flush=True)
+        elif len(done) + len(failed) == before:
+            raise SystemExit(f"no progress: {said.read_text()[-2000:]}")
+    return done, failed
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--commit", default="")
+    args = parser.parse_args()
+    args.folder.mkdir(parents=True, exist_ok=True)
+    from ptxgen.assemble import assemble
+    from ptxgen.drivers.cuda import CudaDriver
+
+    began = time.time()
+    every = files()
+    with ThreadPoolExecutor(12) as pool:
+        list(pool.map(lambda f: assemble(source(f)), every))
+    print(f"assembled {len(every)} files in {time.time() - began:.1f} s", flush=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        done, failed = run(Path(temporary))
+    print(f"ran {len(done)} modules in {time.time() - began:.1f} s, {len(failed)} failed", flush=True)
+    cases = generate.cases()
+    unstable = [name for name, (one, two) in done.items() if one != two]
+    print("differ from run to run:", *unstable)
+    driver = CudaDriver()
+    facts = {
+        "version": generate.VERSION,
+        "device": driver.device.name,
+        "driver": driver.version,
+        "assembler": driver.assembler,
+        "commit": args.commit,
+        "failed": failed,
+        "unstable": unstable,
+    }
+    outputs = {name: got[0] for name, got in done.items() if name not in unstable}
+    recording.write(args.folder / "h200.xz", facts, cases, outputs)
+    answers = {
+        c.name: [
+            [
+                col.what,
+                col.kind,
+                np.frombuffer(done[c.name][0], recording.raw_dtype(col), col.count, col.offset).tolist(),
+            ]
+            for col in c.columns
+        ]
+        for c in probes.cases()
+        if c.name in done
+    }
+    (args.folder / "probes.json").write_text(json.dumps({"facts": facts, "answers": answers}))
+    print((args.folder / "h200.xz").stat().st_size, "bytes")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--work"]:
+        work(set(Path(sys.argv[2]).read_text().split("\n")), Path(sys.argv[3]))
+    else:
+        main()

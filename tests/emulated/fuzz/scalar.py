@@ -1,0 +1,439 @@
+"""Every form of the scalar instructions, on edge values: each form in several kernels, a few forms a kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .draw import BITS, Draw
+from .kernel import Case, Kernel
+
+INTEGERS = ("u16", "s16", "u32", "s32", "u64", "s64")
+BYTES = ("u8", "s8", *INTEGERS)
+REALS = ("f16", "bf16", "f32", "f64")
+ROUNDINGS = ("rn", "rz", "rm", "rp")
+ORDERED = ("eq", "ne", "lt", "le", "gt", "ge")
+UNORDERED = ("equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan")
+LANES = 64
+
+
+@dataclass(frozen=True)
+class Form:
+    """``op``: name with modifiers; ``sources``: kinds or domains of values; ``tail``: operands after them."""
+
+    op: str
+    sources: tuple[str, ...]
+    result: str
+    rule: str = ""
+    tail: str = ""
+
+    @property
+    def immediates(self) -> bool:
+        """Whether the last source may be a constant."""
+        return self.sources[-1] in INTEGERS and len(self.sources) > 1 and not self.op.startswith("cvt")
+
+
+def domain(draw: Draw, name: str) -> tuple[str, int | None]:
+    """Kind and value of a domain; None: any value of the kind."""
+    if name == "amount":
+        return "u32", draw.pick((draw.below(40), draw.below(70), draw.below(300), draw.bits(32)))
+    if name == "bit":
+        return "u32", draw.pick((draw.below(33), draw.below(70), draw.below(300)))
+    if name == "lane":
+        return "u32", draw.below(32)
+    if name == "count":
+        return "s32", draw.between(-6, 6) & 0xFFFFFFFF
+    if name == "sel":
+        return "u32", draw.bits(16) if draw.chance(80) else draw.bits(32)
+    if name.startswith("nz:"):
+        kind = name[3:]
+        while not (value := draw.value(kind)):
+            pass
+        return kind, value
+    return name, None
+
+
+def integer() -> list[Form]:
+    out: list[Form] = []
+
+    def form(op: str, *sources: str, to: str, tail: str = "") -> None:
+        out.append(Form(op, sources, to, "", tail))
+
+    for t in INTEGERS:
+        b, wide = f"b{BITS[t]}", f"{t[0]}{2 * BITS[t]}"
+        for op in ("add", "sub", "mul.lo", "mul.hi", "min", "max"):
+            form(f"{op}.{t}", t, t, to=b)
+        for op in ("div", "rem"):
+            form(f"{op}.{t}", t, f"nz:{t}", to=b)
+        for op in ("mad.lo", "mad.hi", "sad"):
+            form(f"{op}.{t}", t, t, t, to=b)
+        if BITS[t] < 64:
+            form(f"mul.wide.{t}", t, t, to=f"b{2 * BITS[t]}")
+            form(f"mad.wide.{t}", t, t, wide, to=f"b{2 * BITS[t]}")
+        if t[0] == "s":
+            form(f"abs.{t}", t, to=b)
+            form(f"neg.{t}", t, to=b)
+        form(f"shr.{t}", t, "amount", to=b)
+    for op in ("add.sat.s32", "sub.sat.s32"):
+        form(op, "s32", "s32", to="b32")
+    form("mad.hi.sat.s32", "s32", "s32", "s32", to="b32")
+    for t in ("u32", "s32"):
+        for half in ("lo", "hi"):
+            form(f"mul24.{half}.{t}", t, t, to="b32")
+            form(f"mad24.{half}.{t}", t, t, t, to="b32")
+    form("mad24.hi.sat.s32", "s32", "s32", "s32", to="b32")
+    for t in ("u16x2", "s16x2"):
+        for op in ("add", "min", "max"):
+            form(f"{op}.{t}", t, t, to="b32")
+    for op in ("min.relu.s16x2", "max.relu.s16x2"):
+        form(op, "s16x2", "s16x2", to="b32")
+    for op in ("min.relu.s32", "max.relu.s32"):
+        form(op, "s32", "s32", to="b32")
+    for n in (16, 32, 64):
+        b = f"b{n}"
+        for op in ("and", "or", "xor"):
+            form(f"{op}.{b}", b, b, to=b)
+        form(f"not.{b}", b, to=b)
+        form(f"cnot.{b}", b, to=b)
+        form(f"shl.{b}", b, "amount", to=b)
+        form(f"shr.{b}", b, "amount", to=b)
+        if n > 16:
+            form(f"popc.{b}", b, to="b32")
+            form(f"clz.{b}", b, to="b32")
+            form(f"brev.{b}", b, to=b)
+            form(f"bfi.{b}", b, b, "bit", "bit", to=b)
+            for t in (f"u{n}", f"s{n}"):
+                form(f"bfe.{t}", t, "bit", "bit", to=b)
+                form(f"bfind.{t}", t, to="b32")
+                form(f"bfind.shiftamt.{t}", t, to="b32")
+    for op in ("and", "or", "xor"):
+        form(f"{op}.pred", "pred", "pred", to="pred")
+    form("not.pred", "pred", to="pred")
+    for side in "lr":
+        for mode in ("wrap", "clamp"):
+            form(f"shf.{side}.{mode}.b32", "b32", "b32", "amount", to="b32")
+    for mode in ("clamp", "wrap"):
+        form(f"bmsk.{mode}.b32", "bit", "bit", to="b32")
+        for t in ("u32", "s32"):
+            form(f"szext.{mode}.{t}", t, "bit", to="b32")
+    form("fns.b32", "b32", "lane", "count", to="b32")
+    for table in (0x80, 0xFE, 0x96, 0xE8, 0x1A, 0x00, 0xFF, 0x0F, 0xD8, 0x2B, 0x71, 0xC9):
+        form("lop3.b32", "b32", "b32", "b32", to="b32", tail=f", {table}")
+    form("prmt.b32", "b32", "b32", "sel", to="b32")
+    for mode in ("f4e", "b4e", "rc8", "ecl", "ecr", "rc16"):
+        form(f"prmt.b32.{mode}", "b32", "b32", "sel", to="b32")
+    for a in ("u32", "s32"):
+        for b in ("u32", "s32"):
+            form(f"dp4a.{a}.{b}", "b32", "b32", "b32", to="b32")
+            for half in ("lo", "hi"):
+                form(f"dp2a.{half}.{a}.{b}", "b32", "b32", "b32", to="b32")
+    for t in ("b16", "b32", "b64", "u32", "s64", "f32", "f64"):
+        form(f"selp.{t}", t, t, "pred", to=f"b{BITS[t]}")
+    for t in ("b16", "u32", "s32", "b64", "f32", "f64"):
+        for c in ("s32", "f32", "ftz.f32"):
+            op = f"slct.ftz.{t}.f32" if c == "ftz.f32" else f"slct.{t}.{c}"
+            form(op, t, t, c.removeprefix("ftz."), to=f"b{BITS[t]}")
+    for to in ("u16", "s16"):
+        form(f"cvt.pack.sat.{to}.s32", "s32", "s32", to="b32")
+    for to in ("u8", "s8", "u4", "s4", "u2", "s2"):
+        form(f"cvt.pack.sat.{to}.s32.b32", "s32", "s32", "b32", to="b32")
+    return out
+
+
+def real() -> list[Form]:
+    out: list[Form] = []
+
+    def form(op: str, kind: str, n: int, rule: str = "") -> None:
+        out.append(Form(op, (kind,) * n, kind, rule))
+
+    for t in ("f32", "f64"):
+        loose = "nan" if t == "f64" else ""
+        for r in ROUNDINGS:
+            for ftz in ("", ".ftz") if t == "f32" else ("",):
+                for sat in ("", ".sat") if t == "f32" else ("",):
+                    for op in ("add", "sub", "mul"):
+                        form(f"{op}.{r}{ftz}{sat}.{t}", t, 2, loose)
+                    form(f"fma.{r}{ftz}{sat}.{t}", t, 3, loose)
+                form(f"div.{r}{ftz}.{t}", t, 2, loose)
+                form(f"rcp.{r}{ftz}.{t}", t, 1, loose)
+                form(f"sqrt.{r}{ftz}.{t}", t, 1, loose)
+        for ftz in ("", ".ftz") if t == "f32" else ("",):
+            for op in ("abs", "neg"):
+                form(f"{op}{ftz}.{t}", t, 1, "nan")
+        form(f"copysign.{t}", t, 2, "nan")
+    for op in ("min", "max"):
+        for ftz in ("", ".ftz"):
+            for nan in ("", ".NaN"):
+                for x in ("", ".xorsign.abs"):
+                    form(f"{op}{ftz}{nan}{x}.f32", "f32", 2)
+        form(f"{op}.f64", "f64", 2, "nan")
+    for base in ("f16", "bf16"):
+        half = base == "f16"
+        for t in (base, f"{base}x2"):
+            for ftz in ("", ".ftz") if half else ("",):
+                for sat in ("", ".sat") if half else ("",):
+                    for op in ("add", "sub", "mul"):
+                        form(f"{op}.rn{ftz}{sat}.{t}", t, 2)
+                    form(f"fma.rn{ftz}{sat}.{t}", t, 3)
+                form(f"fma.rn{ftz}.relu.{t}", t, 3)
+                for op in ("abs", "neg"):
+                    form(f"{op}{ftz}.{t}", t, 1, "nan")
+                for op in ("min", "max"):
+                    for nan in ("", ".NaN"):
+                        for x in ("", ".xorsign.abs"):
+                            form(f"{op}{ftz}{nan}{x}.{t}", t, 2)
+    for t in ("f32", "f64"):
+        for what in ("finite", "infinite", "number", "notanumber", "normal", "subnormal"):
+            out.append(Form(f"testp.{what}.{t}", (t,), "pred"))
+    return out
+
+
+def convert() -> list[Form]:
+    out: list[Form] = []
+
+    def form(op: str, *sources: str, to: str, rule: str = "") -> None:
+        out.append(Form(op, sources, to, rule))
+
+    for to in BYTES:
+        for a in BYTES:
+            result = f"b{max(BITS[to], 32)}"
+            form(f"cvt.{to}.{a}", a, to=result)
+            fits = (to[0] == a[0] and BITS[to] >= BITS[a]) or (a[0] == "u" and to[0] == "s" and BITS[to] > BITS[a])
+            if not fits:
+                form(f"cvt.sat.{to}.{a}", a, to=result)
+    for to in BYTES:
+        for a in REALS:
+            if a == "bf16" and BITS[to] == 8:
+                continue
+            for r in ("rni", "rzi", "rmi", "rpi"):
+                form(f"cvt.{r}.{to}.{a}", a, to=f"b{BITS[to] if a == 'bf16' else max(BITS[to], 32)}")
+            if a == "f32":
+                form(f"cvt.rzi.ftz.{to}.f32", a, to=f"b{max(BITS[to], 32)}")
+                form(f"cvt.rni.sat.{to}.f32", a, to=f"b{max(BITS[to], 32)}")
+    for to in REALS:
+        for a in INTEGERS if to == "bf16" else BYTES:
+            for r in ROUNDINGS:
+                form(f"cvt.{r}.{to}.{a}", a, to=to)
+        if to in ("f16", "f32", "f64"):
+            form(f"cvt.rn.sat.{to}.s32", "s32", to=to)
+    for to in REALS:
+        for r in ("rni", "rzi", "rmi", "rpi"):
+            if to != "bf16":
+                form(f"cvt.{r}.{to}.{to}", to, to=to, rule="nan" if to == "f64" else "")
+        if to == "f32":
+            for r in ("rni", "rpi"):
+                form(f"cvt.{r}.ftz.f32.f32", "f32", to="f32")
+                form(f"cvt.{r}.sat.f32.f32", "f32", to="f32")
+    for a, to in (("f16", "f32"), ("f16", "f64"), ("f32", "f64"), ("bf16", "f32"), ("bf16", "f64")):
+        loose = "nan" if to == "f64" else ""
+        form(f"cvt.{to}.{a}", a, to=to, rule=loose)
+        if a != "bf16":
+            form(f"cvt.sat.{to}.{a}", a, to=to, rule=loose)
+    form("cvt.ftz.f32.f16", "f16", to="f32")
+    form("cvt.ftz.f64.f32", "f32", to="f64", rule="nan")
+    for a, to in (
+        ("f64", "f32"),
+        ("f32", "f16"),
+        ("f64", "f16"),
+        ("f32", "bf16"),
+        ("f64", "bf16"),
+        ("f16", "bf16"),
+        ("bf16", "f16"),
+    ):
+        for r in ROUNDINGS:
+            form(f"cvt.{r}.{to}.{a}", a, to=to)
+        if "bf16" not in (a, to):
+            form(f"cvt.rn.sat.{to}.{a}", a, to=to)
+    form("cvt.rn.ftz.f32.f64", "f64", to="f32")
+    form("cvt.rz.ftz.f16.f32", "f32", to="f16")
+    for to in ("f16", "bf16"):
+        for r in ("rn", "rz"):
+            for relu in ("", ".relu"):
+                for fin in ("", ".satfinite"):
+                    if relu or fin:
+                        form(f"cvt.{r}{relu}{fin}.{to}.f32", "f32", to=to)
+                    form(f"cvt.{r}{relu}{fin}.{to}x2.f32", "f32", "f32", to=f"{to}x2")
+    form("cvt.rna.tf32.f32", "f32", to="b32")
+    for r in ("rn", "rz"):
+        for relu in ("", ".relu"):
+            form(f"cvt.{r}{relu}.tf32.f32", "f32", to="b32")
+    for f in ("e4m3", "e5m2"):
+        for relu in ("", ".relu"):
+            form(f"cvt.rn.satfinite{relu}.{f}x2.f32", "f32", "f32", to="b16")
+            form(f"cvt.rn.satfinite{relu}.{f}x2.f16x2", "f16x2", to="b16")
+            form(f"cvt.rn{relu}.f16x2.{f}x2", f"{f}x2", to="f16x2")
+    return out
+
+
+def kernel(name: str, family: str, forms: list[Form]) -> Case:
+    """Forms on the same or on other registers; operands also by constants, and by a register wider than the type."""
+    k = Kernel(name, family, (LANES,))
+    d = k.draw
+    for f in forms:
+        names: list[str] = []
+        for n, source in enumerate(f.sources):
+            kind, _ = domain(d, source)
+            if n == len(f.sources) - 1 and f.immediates and d.chance(15):
+                names.append(d.literal(kind))
+                continue
+            if source != kind:
+                values = [v for _, v in (domain(d, source) for _ in range(k.total)) if v is not None]
+                names.append(k.load(kind, values))
+            elif n and f.sources[n - 1] == source and kind != "pred" and names[-1] in k.values:
+                names.append(k.load_related(kind, names[-1]))
+            else:
+                names.append(k.load(kind))
+        result = k.reg(1) if f.result == "pred" else k.reg_of(f.result)
+        k.emit(f"{f.op} {result}, {', '.join(names)}{f.tail};")
+        k.store(result, f.result, f.rule, f.op)
+    return k.case()
+
+
+def compare(name: str, kind: str) -> Case:
+    """All comparisons of one type, alone, with a predicate and with two results; their bits go into words."""
+    k = Kernel(name, "compare", (LANES,))
+    d = k.draw
+    packed = kind.endswith("x2")
+    base = kind.removesuffix("x2")
+    a = k.load(kind)
+    b = k.load_related(kind, a, 60)
+    c = k.load("pred")
+    names = (*ORDERED, *UNORDERED) if base in REALS else ("eq", "ne") if kind[0] == "b" else ORDERED
+    if kind[0] == "u":
+        names = (*names, "lo", "ls", "hi", "hs")
+    for ftz in ("", ".ftz") if base in ("f16", "f32") else ("",):
+        word = k.reg(32)
+        k.emit(f"mov.b32 {word}, 0;")
+        bit = 0
+        for op in names:
+            p, q = k.reg(1), k.reg(1)
+            combined = f".{d.pick(('and', 'or', 'xor'))}" if d.chance(50) else ""
+            extra = f", {d.pick(('', '!'))}{c}" if combined else ""
+            pair = packed or (base not in ("f16", "bf16") and d.chance(30))
+            k.emit(f"setp.{op}{combined}{ftz}.{kind} {p}{'|' + q if pair else ''}, {a}, {b}{extra};")
+            for r in (p, q)[: 1 + pair]:
+                if bit == 32:
+                    k.store(word, "b32", what=f"setp{ftz}.{kind}")
+                    word, bit = k.reg(32), 0
+                    k.emit(f"mov.b32 {word}, 0;")
+                k.emit(f"@{r} or.b32 {word}, {word}, {1 << bit};")
+                bit += 1
+        k.store(word, "b32", what=f"setp{ftz}.{kind}")
+    return k.case()
+
+
+def set_(name: str, kind: str) -> Case:
+    """Comparisons whose result is a number."""
+    k = Kernel(name, "compare", (LANES,))
+    d = k.draw
+    base = kind.removesuffix("x2")
+    a = k.load(kind)
+    b = k.load_related(kind, a, 60)
+    c = k.load("pred")
+    names = (*ORDERED, *UNORDERED) if base in REALS else ("eq", "ne") if kind[0] == "b" else ORDERED
+    if base in ("f16", "bf16"):
+        results = (kind, "u32", "s32") if kind != base else (base, "u16", "s16", "u32")
+    else:
+        results = ("u32", "s32", "f32")
+    for op in d.shuffled(names)[:4]:
+        to = d.pick(results)
+        combined = f".{d.pick(('and', 'or', 'xor'))}" if d.chance(40) else ""
+        extra = f", {d.pick(('', '!'))}{c}" if combined else ""
+        ftz = ".ftz" if base in ("f16", "f32") and d.chance(30) else ""
+        z = k.reg_of(to)
+        k.emit(f"set.{op}{combined}{ftz}.{to}.{kind} {z}, {a}, {b}{extra};")
+        k.store(z, to, what=f"set.{op}.{to}.{kind}")
+    return k.case()
+
+
+def carry(name: str) -> Case:
+    """Sums, differences and products of several words, through the carry flag."""
+    k = Kernel(name, "carry", (LANES,))
+    d = k.draw
+    bits = d.pick((32, 32, 64))
+    t = f"{d.pick('us')}{bits}"
+    n = d.between(2, 4)
+    a = [k.load(f"u{bits}") for _ in range(n)]
+    b = [k.load_related(f"u{bits}", x, 50) for x in a]
+    how = d.below(4)
+    if how < 2:
+        op = "add" if how == 0 else "sub"
+        out = [k.reg(bits) for _ in range(n)]
+        for i in range(n):
+            name_ = f"{op}.cc" if i == 0 else f"{op}c.cc" if i < n - 1 or d.chance(30) else f"{op}c"
+            k.emit(f"{name_}.{t} {out[i]}, {a[i]}, {b[i]};")
+        for r in out:
+            k.store(r, f"b{bits}", what=f"{op}.cc.{t}")
+        return k.case()
+    # the product of two words of n limbs by one, or a chain of madc
+    x = k.load(f"u{bits}")
+    acc = [k.load(f"u{bits}") for _ in range(n + 1)]
+    out = [k.reg(bits) for _ in range(n + 1)]
+    if how == 2:
+        k.emit(f"mad.lo.cc.{t} {out[0]}, {a[0]}, {x}, {acc[0]};")
+        for i in range(1, n):
+            k.emit(f"madc.lo.cc.{t} {out[i]}, {a[i]}, {x}, {acc[i]};")
+        k.emit(f"addc.{t} {out[n]}, {acc[n]}, 0;")
+        k.emit(f"mad.hi.cc.{t} {out[1]}, {a[0]}, {x}, {out[1]};")
+        for i in range(1, n):
+            k.emit(f"madc.hi{'.cc' if i < n - 1 else ''}.{t} {out[i + 1]}, {a[i]}, {x}, {out[i + 1]};")
+    else:
+        k.emit(f"mad.hi.cc.{t} {out[0]}, {a[0]}, {x}, {acc[0]};")
+        for i in range(1, n):
+            k.emit(f"madc.{d.pick(('lo', 'hi'))}.cc.{t} {out[i]}, {a[i]}, {b[i]}, {acc[i]};")
+        k.emit(f"addc.{t} {out[n]}, {acc[n]}, {x};")
+    for r in out:
+        k.store(r, f"b{bits}", what=f"madc.{t}")
+    return k.case()
+
+
+def lop_predicate(name: str) -> Case:
+    """lop3 with a predicate, and operations on predicates alone."""
+    k = Kernel(name, "predicate", (LANES,))
+    d = k.draw
+    x, y, z = (
+        k.load("b32", [d.pick((0, d.bits(32), 0xFFFFFFFF, 1 << d.below(32))) for _ in range(k.total)]) for _ in range(3)
+    )
+    q = k.load("pred")
+    for _ in range(3):
+        r, p = k.reg(32), k.reg(1)
+        k.emit(f"lop3.{d.pick(('or', 'and'))}.b32 {r}|{p}, {x}, {y}, {z}, {d.bits(8)}, {d.pick(('', '!'))}{q};")
+        k.store(r, "b32", what="lop3.BoolOp")
+        k.store(p, "pred", what="lop3.BoolOp")
+        t = k.reg(1)
+        k.emit(
+            f"{d.pick(('and', 'or', 'xor'))}.pred {t}, {p}, {q};", f"@{t} xor.b32 {x}, {x}, {y};", f"mov.pred {q}, {t};"
+        )
+    k.store(x, "b32")
+    return k.case()
+
+
+def cases(repeats: int = 3) -> list[Case]:
+    out: list[Case] = []
+    for family, forms, a_kernel in (("integer", integer(), 4), ("real", real(), 4), ("convert", convert(), 5)):
+        for turn in range(repeats):
+            order = Draw(f"{family} order {turn}").shuffled(forms)
+            for i in range(0, len(order), a_kernel):
+                out.append(kernel(f"{family}_{turn}_{i // a_kernel:03d}", family, order[i : i + a_kernel]))
+    kinds = (
+        "u16",
+        "s16",
+        "b16",
+        "u32",
+        "s32",
+        "b32",
+        "u64",
+        "s64",
+        "b64",
+        "f16",
+        "bf16",
+        "f32",
+        "f64",
+        "f16x2",
+        "bf16x2",
+    )
+    for turn in range(repeats):
+        out += [compare(f"setp_{turn}_{kind}", kind) for kind in kinds]
+        out += [set_(f"set_{turn}_{kind}", kind) for kind in kinds]
+    out += [carry(f"carry_{i:03d}") for i in range(40)]
+    out += [lop_predicate(f"predicate_{i:03d}") for i in range(12)]
+    return out
