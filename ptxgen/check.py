@@ -41,9 +41,16 @@ def check(driver: Driver, problem: Gemm, config: Config, seed: int = 0, slack: i
     """
     size = slack
     p = problem if not size else replace(
-        problem, lda=problem.columns_a + size, ldb=problem.columns_b + size, ldc=problem.n + size
+        problem, lda=problem.lda + size, ldb=problem.ldb + size, ldc=problem.ldc + size
     )  # fmt: skip
     runner = Runner.of(driver, p, config)
+    try:
+        return _check(runner, p, seed)
+    finally:
+        runner.workspace.release()
+
+
+def _check(runner: Runner, p: Gemm, seed: int) -> list[CheckResult]:
     results = []
     for kind, alpha, beta, before in CASES:
         a, b, c = operands(p, seed, kind)
@@ -57,9 +64,8 @@ def check(driver: Driver, problem: Gemm, config: Config, seed: int = 0, slack: i
         if kind == "integers" and deviation.ok and not np.array_equal(out[:, : p.n].astype(np.float64), ref.exact):
             wrong = np.argwhere(out[:, : p.n].astype(np.float64) != ref.exact)[0]
             deviation = Deviation(np.inf, (int(wrong[0]), int(wrong[1])), deviation.worst)
-        if size and not np.array_equal(out[:, p.n :], np.full_like(out[:, p.n :], p.output.poison), equal_nan=True):
+        if not np.array_equal(out[:, p.n :], np.full_like(out[:, p.n :], p.output.poison), equal_nan=True):
             deviation = Deviation(np.inf, (-1, -1), deviation.worst)
         label = kind if beta == 0 else f"{kind}, alpha={alpha:g}, beta={beta:g}"
         results.append(CheckResult(label, deviation))
-    runner.workspace.release()
     return results
