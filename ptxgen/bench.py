@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,6 +76,8 @@ class Ring:
     def deviation(self, limit: int = CHECKED_ELEMENTS) -> Deviation:
         """Compares the first set's C, as the device holds it, with float64."""
         p, worst = self.problem, Deviation(0.0, (0, 0), 0.0)
+        if 0 in (p.m, p.n):
+            return worst
         for rows in self.blocks(limit):
             key = rows.start, rows.stop
             if key not in self._references:
@@ -127,19 +130,29 @@ class Bench:
             return Measurement(problem, config, "ptxas_error", env, message=str(error)[:500], **made)
         kernel = runner.kernel
         made.update(digest=kernel.source.digest, registers=kernel.registers, spills=kernel.spills)
-        ring = self.ring_for(problem, timing)
-        calls = [runner.bind(*addresses) for addresses in ring.sets]
         try:
+            ring = self.ring_for(problem, timing)
+            calls = [runner.bind(*addresses) for addresses in ring.sets]
             self.driver.fill(ring.sets[0][2], ring.bytes_c, 0xFF)
             calls[0]()
             self.driver.synchronize()
             found = ring.deviation(1 << 40 if full else CHECKED_ELEMENTS)
             if not found.ok:
+                self._renew()
                 return Measurement(problem, config, "wrong_result", env, message=str(found), **made)
             samples = self.driver.time(calls, timing)
         except (LaunchError, EmulatorError) as error:
+            self._renew()
             return Measurement(problem, config, "launch_error", env, message=str(error)[:500], **made)
         return Measurement(problem, config, "ok", env, tuple(round(s, 4) for s in samples), **made)
+
+    def _renew(self) -> None:
+        """Forgets memory that a kernel may have spoilt: flags left raised, operands written over."""
+        with suppress(LaunchError):
+            self.workspace.release()
+            if self.ring is not None:
+                self.ring.release()
+        self.workspace, self.ring = Workspace(self.driver), None
 
 
 @dataclass(frozen=True)
