@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from ptxgen.config import Config
 from ptxgen.database import Database, config_text
 from ptxgen.device import Device
 from ptxgen.dispatch import model_folder, model_for
-from ptxgen.errors import AssembleError, DatabaseError, LaunchError
+from ptxgen.errors import AssembleError, DatabaseError, InputError, PtxgenError
 from ptxgen.measurement import Measurement
 from ptxgen.model import Model
 from ptxgen.generate import plan_for
@@ -93,18 +94,17 @@ class Session:
         tuned = self.results.setdefault(problem, Tuned(problem))
         waiting: dict[Config, Future[None]] = {}
         if self.ahead:
-            fresh = [c for c in chosen if (problem.key(), config_text(c)) not in self.known]
+            fresh = [c for c in chosen if self._remembered(problem, c) is None]
             waiting = {c: self.pool.submit(self._prepare, problem, c) for c in fresh}
         out = []
         for config in chosen:
-            key = problem.key(), config_text(config)
-            found = self.known.get(key)
+            found = self._remembered(problem, config)
             if found is None:
                 if config in waiting:
                     waiting[config].result()
                 found = self.worker.measure(problem, config, SEARCH_TIMING, purpose)
                 self.database.add(found)
-                self.known[key] = found
+                self.known[problem.key(), config_text(config)] = found
                 tuned.measured += 1
                 if found.outcome != "ok":
                     tuned.failures[found.outcome] += 1
@@ -112,9 +112,23 @@ class Session:
             out.append(found)
         return out
 
+    def _remembered(self, problem: Gemm, config: Config) -> Measurement | None:
+        """What is known of a configuration, unless it was another kernel then."""
+        found = self.known.get((problem.key(), config_text(config)))
+        return found if found is not None and self._current(found) else None
+
+    def _current(self, m: Measurement) -> bool:
+        """Whether a measurement is of the kernel that this version generates; failures before it was made count."""
+        if not m.digest:
+            return True
+        try:
+            return render(plan_for(m.problem, m.config, self.device)).digest == m.digest
+        except PtxgenError:
+            return False
+
     def fastest(self, problem: Gemm, n: int) -> list[Measurement]:
         rows = [m for m in self.known.values() if m.problem == problem and m.outcome == "ok"]
-        return sorted(rows, key=lambda m: m.us)[:n]
+        return list(islice(filter(self._current, sorted(rows, key=lambda m: m.us)), n))
 
     # ---- phases
 
@@ -162,15 +176,17 @@ class Session:
     def finish(self, problem: Gemm) -> Tuned:
         """Times the fastest few again at length, all of C compared, and stores the winner."""
         tuned = self.results.setdefault(problem, Tuned(problem))
+        stored = self.database.best(problem, self.device.name, self.clock)
+        configs = [m.config for m in self.fastest(problem, self.budget.final)]
+        if stored is not None and self._current(stored):
+            configs.append(stored.config)
         again = [
-            self.worker.measure(problem, m.config, FINAL_TIMING, "final", full=True)
-            for m in self.fastest(problem, self.budget.final)
+            self.worker.measure(problem, config, FINAL_TIMING, "final", full=True) for config in dict.fromkeys(configs)
         ]
         for m in again:
             self.database.add(m)
         good = sorted((m for m in again if m.outcome == "ok"), key=lambda m: m.us)
         if good:
-            stored = self.database.best(problem, self.device.name, self.clock)
             tuned.winner = good[0]
             if stored is None or stored.digest != good[0].digest or good[0].us < stored.us:
                 self.database.set_winner(good[0])
@@ -186,7 +202,7 @@ def tune(problems: Sequence[Gemm], driver: str = "auto", database: Database | No
     ``seeds``: configurations to try first. LaunchError: the device cannot be used at all.
     """
     if database is None:
-        raise LaunchError("tune needs a database")
+        raise InputError("database is None; tune needs one to remember in")
     session = Session(driver, database, budget or Budget(), seed, progress or SILENT, jobs, commit)
     try:
         session.sample(problems)
