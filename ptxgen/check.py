@@ -39,10 +39,7 @@ def check(driver: Driver, problem: Gemm, config: Config, seed: int = 0, slack: i
     values, and with alpha and beta; C starts as NaN where beta is zero. ``slack``: elements that leading dimensions
     exceed rows by, poisoned, which must not change. ConfigError, AssembleError, LaunchError, Fault.
     """
-    size = slack
-    p = problem if not size else replace(
-        problem, lda=problem.lda + size, ldb=problem.ldb + size, ldc=problem.ldc + size
-    )  # fmt: skip
+    p = replace(problem, lda=problem.lda + slack, ldb=problem.ldb + slack, ldc=problem.ldc + slack)
     runner = Runner.of(driver, p, config)
     try:
         return _check(runner, p, seed)
@@ -51,6 +48,7 @@ def check(driver: Driver, problem: Gemm, config: Config, seed: int = 0, slack: i
 
 
 def _check(runner: Runner, p: Gemm, seed: int) -> list[CheckResult]:
+    """``check`` with the kernel loaded and the leading dimensions settled."""
     results = []
     for kind, alpha, beta, before in CASES:
         a, b, c = operands(p, seed, kind)

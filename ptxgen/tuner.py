@@ -20,9 +20,9 @@ from ptxgen.database import Database, config_text
 from ptxgen.device import Device
 from ptxgen.dispatch import model_folder, model_for
 from ptxgen.errors import AssembleError, DatabaseError, InputError, PtxgenError
+from ptxgen.generate import plan_for
 from ptxgen.measurement import Measurement
 from ptxgen.model import Model
-from ptxgen.generate import plan_for
 from ptxgen.problem import Gemm
 from ptxgen.progress import SILENT, Progress
 from ptxgen.render import render
