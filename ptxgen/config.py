@@ -128,6 +128,8 @@ class Columns:
     """Many configurations at once: an axis is a NumPy column. Reads like a ``Config``."""
 
     def __init__(self, columns: dict[str, NDArray[np.int64]], length: int | None = None) -> None:
+        if unknown := sorted(columns.keys() - AXIS.keys()):
+            raise ConfigError(f"columns have {', '.join(unknown)}; the axes are {', '.join(AXIS)}", "axis")
         size = length if length is not None else max((len(v) for v in columns.values()), default=0)
         self.columns = {a.name: columns.get(a.name, np.broadcast_to(np.int64(a.default), size)) for a in AXES}
         self.length = size
