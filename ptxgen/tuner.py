@@ -19,7 +19,7 @@ from ptxgen.config import Config
 from ptxgen.database import Database, config_text
 from ptxgen.device import Device
 from ptxgen.dispatch import model_folder, model_for
-from ptxgen.errors import AssembleError, DatabaseError, InputError, PtxgenError
+from ptxgen.errors import AssembleError, DatabaseError, InputError, PtxgenError, ShapeError
 from ptxgen.generate import plan_for
 from ptxgen.measurement import Measurement
 from ptxgen.model import Model
@@ -203,6 +203,9 @@ def tune(problems: Sequence[Gemm], driver: str = "auto", database: Database | No
     """
     if database is None:
         raise InputError("database is None; tune needs one to remember in")
+    for problem in problems:
+        if 0 in (problem.m, problem.n):
+            raise ShapeError(f"problem {problem.key()} has no element of C; there is nothing to time")
     session = Session(driver, database, budget or Budget(), seed, progress or SILENT, jobs, commit)
     try:
         session.sample(problems)
