@@ -9,6 +9,8 @@ from typing import Any
 from ptxgen.config import Config, parse_config
 from ptxgen.problem import Problem, parse
 
+#: what times are: measured on hardware, or the emulated device's model
+CLOCKS = ("hardware", "model")
 #: what can come of a measurement; only ``ok`` trains the model
 OUTCOMES = ("ok", "ptxas_error", "launch_error", "wrong_result", "timeout", "crashed")
 

@@ -10,55 +10,40 @@ The same content gives the same bytes.
 
 from __future__ import annotations
 
-import json
 import lzma
-import math
-import os
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, fields
+from contextlib import closing
+from dataclasses import asdict, fields
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
 from ptxgen.config import Config, parse_config
-from ptxgen.errors import CorruptError, InputError, PtxgenError, SchemaError
+from ptxgen.errors import CorruptError, InputError, PtxgenError
+from ptxgen.exchange import (
+    FORMAT,
+    Header,
+    from_json,
+    microseconds,
+    placed,
+    replacing,
+    require_format,
+    require_header,
+    to_json,
+)
 from ptxgen.measurement import OUTCOMES, Environment, Measurement, from_dict
 from ptxgen.problem import Problem, parse
 from ptxgen.settings import shipped_dir
 
-FORMAT = 1
 WINNERS, MEASUREMENTS, MODEL = "winners.txt", "measurements.jsonl.xz", "model.json"
-CLOCKS = ("hardware", "model")
 _TITLE = "ptxgen winners, format "
 _COLUMNS = ("problem", "configuration", "microseconds", "digest", "environment")
 _DIGEST = re.compile(r"[0-9a-f]{16}")
-_DEVICE = re.compile(r"[a-z0-9_][a-z0-9_.+]*")
 
 Current = Callable[[Problem, Config], str]
 CurrentOn = Callable[[str, Problem, Config], str]
-
-
-@dataclass(frozen=True)
-class Header:
-    """What made a file: the device and clock of all its rows, ptxgen's commit, the command, and when."""
-
-    device: str
-    clock: str = "hardware"
-    commit: str = ""
-    command: str = ""
-    date: str = ""
-
-    def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            if not isinstance(value, str) or "\n" in value or value != value.strip():
-                raise InputError(f"{name} is {value!r}; it must be one line of text")
-        if not _DEVICE.fullmatch(self.device):
-            raise InputError(f"device is {self.device!r}; it must name a folder: small letters, digits, . _ +")
-        if self.clock not in CLOCKS:
-            raise InputError(f"clock is {self.clock!r}; it must be one of {', '.join(CLOCKS)}")
 
 
 class Store(Protocol):
@@ -108,7 +93,7 @@ def write_winners(path: Path, header: Header, winners: Iterable[Measurement]) ->
     lines: dict[str, str] = {}
     for m in winners:
         key = m.problem.key()
-        _of_header(m, header)
+        require_header(m, header)
         if m.outcome != "ok":
             raise InputError(f"winner of {key} has outcome {m.outcome!r}; it must be ok")
         if not _DIGEST.fullmatch(m.digest):
@@ -116,12 +101,12 @@ def write_winners(path: Path, header: Header, winners: Iterable[Measurement]) ->
         if key in lines:
             raise InputError(f"{key} has two winners; it must have one")
         environment = {n: v for n, v in asdict(m.environment).items() if v and n not in ("device", "clock")}
-        cells = (key, str(m.config), f"{_microseconds(m.us):.6g}", m.digest, _json(environment))
+        cells = (key, str(m.config), f"{microseconds(m.us):.6g}", m.digest, to_json(environment))
         lines[key] = " | ".join(cells)
     head = [f"{_TITLE}{FORMAT}", *(f"{name}: {value}" for name, value in asdict(header).items())]
     head += [f"winners: {len(lines)}", " | ".join(_COLUMNS)]
     text = [f"# {line}".rstrip() for line in head] + [lines[key] for key in sorted(lines)]
-    with _replacing(path) as file:
+    with replacing(path) as file:
         file.write(("\n".join(text) + "\n").encode())
     _load.cache_clear()
 
@@ -149,9 +134,9 @@ class _Winners(Mapping[str, Measurement]):
         comments = [line.removeprefix("#").strip() for line in lines if line.startswith("#")]
         if not comments or not lines[0].startswith(f"# {_TITLE}"):
             raise CorruptError(f"{path}, line 1: must read '# {_TITLE}{FORMAT}'")
-        _format(path, comments[0].removeprefix(_TITLE))
+        require_format(path, comments[0].removeprefix(_TITLE))
         named = dict(c.partition(":")[::2] for c in comments if ":" in c)
-        with _line(path, 1):
+        with placed(path, 1):
             self.header = Header(**{f.name: named.get(f.name, "").strip() for f in fields(Header)})
         self.lines: dict[str, tuple[int, str]] = {}
         for number, line in enumerate(lines, 1):
@@ -175,7 +160,7 @@ class _Winners(Mapping[str, Measurement]):
 
     def __getitem__(self, key: str) -> Measurement:
         number, line = self.lines[key]
-        with _line(self.path, number):
+        with placed(self.path, number):
             cells = line.split(" | ", len(_COLUMNS) - 1)
             if len(cells) != len(_COLUMNS):
                 raise InputError(f"has {len(cells)} columns; it must have {len(_COLUMNS)}: {', '.join(_COLUMNS)}")
@@ -186,13 +171,13 @@ class _Winners(Mapping[str, Measurement]):
                 raise InputError(f"digest is {cells[3]!r}; it must be 16 hexadecimal digits")
             environment = _environment(self.header.device, self.header.clock, cells[4])
             return Measurement(
-                problem, parse_config(cells[1]), "ok", environment, (_microseconds(float(cells[2])),), cells[3]
+                problem, parse_config(cells[1]), "ok", environment, (microseconds(float(cells[2])),), cells[3]
             )
 
 
 @lru_cache(maxsize=256)
 def _environment(device: str, clock: str, text: str) -> Environment:
-    values = _object(text)
+    values = from_json(text)
     names = [f.name for f in fields(Environment) if f.name not in ("device", "clock")]
     for name, value in values.items():
         if name not in names or not isinstance(value, str):
@@ -210,15 +195,15 @@ def write_measurements(path: Path, header: Header, measurements: Iterable[Measur
     """
     lines = []
     for m in measurements:
-        _of_header(m, header)
+        require_header(m, header)
         values = m.as_dict()
         values["samples"] = [float(x) for x in m.samples]
         _measurement(values)  # nothing is written that would not be read
-        lines.append(_json(values))
+        lines.append(to_json(values))
     lines.sort()
     title = {"ptxgen": "measurements", "format": FORMAT, **asdict(header), "measurements": len(lines)}
-    with _replacing(path) as file, lzma.open(file, "wb", format=lzma.FORMAT_XZ, preset=6) as packed:
-        for line in (_json(title), *lines):
+    with replacing(path) as file, lzma.open(file, "wb", format=lzma.FORMAT_XZ, preset=6) as packed:
+        for line in (to_json(title), *lines):
             packed.write(f"{line}\n".encode())
     return len(lines)
 
@@ -232,9 +217,9 @@ def read_measurements(path: Path) -> tuple[Header, Iterator[Measurement]]:
     rows.close()
     if title is None or title.pop("ptxgen", None) != "measurements":
         raise CorruptError(f'{path}, line 1: must be an object with "ptxgen": "measurements"')
-    _format(path, title.pop("format", None))
+    require_format(path, title.pop("format", None))
     count = title.pop("measurements", None)
-    with _line(path, 1):
+    with placed(path, 1):
         header = Header(**title)
     return header, _measurements(path, header, count)
 
@@ -244,9 +229,9 @@ def _measurements(path: Path, header: Header, count: object) -> Iterator[Measure
     with closing(_objects(path)) as rows:
         next(rows)
         for number, values in enumerate(rows, 2):
-            with _line(path, number):
+            with placed(path, number):
                 m = _measurement(values)
-                _of_header(m, header)
+                require_header(m, header)
             yield m
     if number - 1 != count:
         raise CorruptError(f"{path}, line {number}: its header says {count!r} measurements, it has {number - 1}")
@@ -257,8 +242,8 @@ def _objects(path: Path) -> Generator[dict[str, Any], None, None]:
     try:
         with lzma.open(path, "rb") as file:
             for number, line in enumerate(file, 1):
-                with _line(path, number):
-                    values = _object(line.decode())
+                with placed(path, number):
+                    values = from_json(line.decode())
                 yield values
     except FileNotFoundError:
         raise InputError(f"{path} does not exist") from None
@@ -293,7 +278,7 @@ def _measurement(values: dict[str, Any]) -> Measurement:
         raise InputError("environment lacks device")
     if values["outcome"] not in OUTCOMES:
         raise InputError(f"outcome is {values['outcome']!r}; it must be one of {', '.join(OUTCOMES)}")
-    samples = [_microseconds(x) for x in values.get("samples", ())]
+    samples = [microseconds(x) for x in values.get("samples", ())]
     if (values["outcome"] == "ok") != bool(samples):
         raise InputError(f"outcome {values['outcome']} has {len(samples)} samples; ok has some, a failure none")
     if not all(-1 <= values.get(name, -1) < 1 << 31 for name in ("registers", "spills")):
@@ -408,62 +393,3 @@ def import_text(database: Store, path: Path, current: CurrentOn | None = None) -
 
 def _files(path: Path, name: str) -> list[Path]:
     return [*path.glob(name), *path.glob(f"*/{name}")]
-
-
-# --- the rules that both files share -------------------------------------------------------------------------
-
-
-@contextmanager
-def _line(path: Path, number: int) -> Iterator[None]:
-    """Give a broken rule its place."""
-    try:
-        yield
-    except (ValueError, TypeError, OverflowError, RecursionError) as error:  # InputError is a ValueError
-        raise CorruptError(f"{path}, line {number}: {error}") from error
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file that takes its place when it is complete."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("wb") as file:
-            yield file
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def _format(path: Path, version: object) -> None:
-    if not str(version).isdigit() or int(str(version)) < 1:
-        raise CorruptError(f"{path}, line 1: format is {version!r}; it must be a number from 1 to {FORMAT}")
-    if int(str(version)) > FORMAT:
-        raise SchemaError(f"{path}, line 1: has format {version}, and this ptxgen knows formats up to {FORMAT}")
-
-
-def _of_header(m: Measurement, header: Header) -> None:
-    for name in ("device", "clock"):
-        if getattr(m.environment, name) != getattr(header, name):
-            raise InputError(f"{name} is {getattr(m.environment, name)!r}; the file is of {getattr(header, name)!r}")
-
-
-def _microseconds(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise InputError(f"time is {value!r}; it must be positive and finite, in microseconds")
-    return float(value)
-
-
-def _json(values: dict[str, Any]) -> str:
-    return json.dumps(values, allow_nan=False, separators=(",", ":"))
-
-
-def _not_json(name: str) -> None:
-    raise InputError(f"has {name}, which is not JSON")
-
-
-def _object(text: str) -> dict[str, Any]:
-    values = json.loads(text, parse_constant=_not_json)
-    if not isinstance(values, dict):
-        raise InputError(f"is {text[:60]!r}; it must be a JSON object")
-    return values

@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 
 import ptxgen
-from ptxgen import database as module
 from ptxgen.config import Config
 from ptxgen.database import APPLICATION, SCHEMA, SCHEMA_VERSION, Database, config_text
 from ptxgen.errors import ConfigError, CorruptError, DatabaseError, InputError, SchemaError
@@ -513,7 +512,7 @@ def test_any_thread_may_read_but_only_one_may_write(db: Database, path: Path) ->
 def test_a_database_in_a_folder_that_cannot_be_written_can_be_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Database(path) as db:
         db.add(measured())
-    monkeypatch.setattr(module.os, "access", lambda *_: False)
+    monkeypatch.setattr(os, "access", lambda *_: False)
     with Database(path, readonly=True) as db:
         assert list(db.measurements()) == [measured()]
         assert [p.name for p in path.parent.iterdir()] == [path.name]  # not even SQLite's index of the log

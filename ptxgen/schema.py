@@ -1,0 +1,81 @@
+"""The tables of the tuning database, as SQL that explains itself."""
+
+from __future__ import annotations
+
+SCHEMA_VERSION = 1
+#: marks the file as ptxgen's ("PTXG"), in the header that SQLite leaves to applications
+APPLICATION = 0x50545847
+
+#: statements end with ";\n", and no comment holds a semicolon
+SCHEMA = """
+-- History, one line a version (PRAGMA user_version):
+--   1  the first
+
+-- What was computed. `key` is the one line that names the problem. The columns that most queries want are
+-- beside it, and `fields` has all of them as JSON, for json_extract().
+CREATE TABLE problem (
+    id        INTEGER PRIMARY KEY,
+    key       TEXT NOT NULL UNIQUE,
+    operation TEXT NOT NULL,
+    m         INTEGER,
+    n         INTEGER,
+    k         INTEGER,
+    layout    TEXT,
+    dtype     TEXT,
+    compute   TEXT,
+    fields    TEXT NOT NULL
+);
+
+-- What a time depends on beside problem and configuration. `clock` is `hardware`, or `model` on the emulated
+-- device. `revision` is the commit of ptxgen.
+CREATE TABLE environment (
+    id       INTEGER PRIMARY KEY,
+    device   TEXT NOT NULL,
+    clock    TEXT NOT NULL,
+    driver   TEXT NOT NULL,
+    ptxas    TEXT NOT NULL,
+    policy   TEXT NOT NULL,
+    revision TEXT NOT NULL,
+    UNIQUE (device, clock, driver, ptxas, policy, revision)
+);
+
+-- One row a measurement, failures among them. `config` has every axis as `name=value`. `us` is the median of
+-- `samples` (a JSON list, microseconds a launch), NULL unless `outcome` is `ok`. `digest` is of the kernel's
+-- source. `registers` a thread and `spills` in bytes are -1 where ptxas was not asked. `created` is in
+-- seconds since 1970.
+CREATE TABLE measurement (
+    id          INTEGER PRIMARY KEY,
+    problem     INTEGER NOT NULL REFERENCES problem (id),
+    environment INTEGER NOT NULL REFERENCES environment (id),
+    config      TEXT NOT NULL,
+    outcome     TEXT NOT NULL,
+    us          REAL,
+    samples     TEXT NOT NULL,
+    digest      TEXT NOT NULL,
+    registers   INTEGER NOT NULL,
+    spills      INTEGER NOT NULL,
+    message     TEXT NOT NULL,
+    purpose     TEXT NOT NULL,
+    created     REAL NOT NULL
+);
+CREATE INDEX measurement_of_problem ON measurement (problem, environment, digest);
+
+-- The measurement that a problem is answered with. `stale` is empty, or says why the winner no longer counts.
+CREATE TABLE winner (
+    problem     INTEGER NOT NULL REFERENCES problem (id),
+    device      TEXT NOT NULL,
+    clock       TEXT NOT NULL,
+    measurement INTEGER NOT NULL REFERENCES measurement (id),
+    stale       TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (problem, device, clock)
+);
+
+-- Everything in one place, to query by hand.
+CREATE VIEW result AS
+    SELECT measurement.id AS id, key, operation, m, n, k, layout, dtype, compute, fields, config, outcome, us,
+           samples, digest, registers, spills, message, purpose, created,
+           device, clock, driver, ptxas, policy, revision
+    FROM measurement
+    JOIN problem ON problem.id = measurement.problem
+    JOIN environment ON environment.id = measurement.environment;
+"""
