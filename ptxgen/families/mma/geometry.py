@@ -18,6 +18,8 @@ BYTES = 1  #: ldmatrix transposing pairs of 8-bit elements, which two permutatio
 VECTOR = 2  #: vectors along M (or N), one row of K a load
 SINGLE = 3  #: one f64 a load, of rows along K
 
+POINTERS_LIMIT = 4  #: with more loads a thread, one pointer walks and each load keeps a 32-bit offset from it
+
 
 def way(p: Gemm, kmajor: bool) -> int:
     """How the fragments of an operand leave shared memory."""
@@ -82,22 +84,28 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     gathers = (c.stage_c == 1) | (c.kl > 1)
     shared = np.maximum(c.stages * stage, pick(gathers, c.ml * row_c * c.kl * sum_bytes, 0))
     words = 2 if p.element.bytes == 8 else 1
-    parted = 4 * sum(x.way == BYTES for x in (a, b))
+    parted = 4 * sum(x.way == BYTES for x in (a, b)) + (16 if p.dtype in ("e4m3", "e5m2") else 0)
     fragments = (c.ms // ROWS * i.registers_a + c.ns // COLUMNS * i.registers_b) * words
     each = [np.maximum(x.loads // np.maximum(threads, 1), 1) for x in (a, b)]
     in_flight = sum(
         pick(x.copy == 0, n * np.maximum(x.vec * x.bytes // 4, 1), 0) for n, x in zip(each, (a, b), strict=True)
     )
-    pointers = sum(pick(n > 4, 2 + n, 2 * n) for n in each)
+    # walking pointers keep an offset a load, which ptxas may widen to an address
+    pointers = sum(
+        pick(n > POINTERS_LIMIT, pick((x.copy == 1) & (n <= 16), 2 * n, 3 * n), 2 * n) + pick(c.bounds == 2, n, 0)
+        for n, x in zip(each, (a, b), strict=True)
+    )
     sums = c.ms * c.ns // WARP * i.sums // 4 * words
-    registers = sums + fragments * (c.ahead + 1) + parted + in_flight + pointers + 30
+    # ptxas need not hold all of what is read ahead
+    fragments = fragments * (c.ahead + 1) - pick(c.ahead == 1, fragments // 4 * (words - 1), 0)
+    registers = sums + fragments + parted + in_flight + pointers + 36
     tiles_m, tiles_n = ceil_div(p.m, c.ml), ceil_div(p.n, c.nl)
     chunk = ceil_div(ceil_div(p.k, c.kg), c.u) * c.u
     slices = np.maximum(ceil_div(p.k, np.maximum(chunk, 1)), 1)
     return SimpleNamespace(
         a=a, b=b, bytes=p.element.bytes, group=group, threads=threads, uk=c.u // c.kl, steps=c.u // c.kl // i.depth,
-        depth=i.depth, stage=stage, shared=shared, row_c=row_c, sum_bytes=sum_bytes, gathers=gathers,
-        registers=registers, tiles_m=tiles_m, tiles_n=tiles_n, tiles=tiles_m * tiles_n, chunk=chunk, slices=slices,
-        blocks=tiles_m * tiles_n * slices,
+        depth=i.depth, most=np.maximum(*each), stage=stage, shared=shared, row_c=row_c, sum_bytes=sum_bytes,
+        gathers=gathers, registers=registers, tiles_m=tiles_m, tiles_n=tiles_n, tiles=tiles_m * tiles_n, chunk=chunk,
+        slices=slices, blocks=tiles_m * tiles_n * slices,
         workspace=pick((c.kg > 1) & (c.split == SPLIT_WORKSPACE), slices * p.m * p.n * sum_bytes, 0),
     )

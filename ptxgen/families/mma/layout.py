@@ -14,11 +14,9 @@ from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 from ptxgen.columnar import log2
-from ptxgen.families.mma.geometry import BYTES, MATRIX, SINGLE, VECTOR
+from ptxgen.families.mma.geometry import BYTES, MATRIX, POINTERS_LIMIT, SINGLE, VECTOR
 from ptxgen.families.mma.instructions import COLUMNS, ROWS, Instruction
 from ptxgen.registers import Tile, braces, width
-
-POINTERS_LIMIT = 4  #: with more loads a thread, one pointer walks and each load keeps a 32-bit offset from it
 
 #: exchanges of chunks: for 8, 4 and 2 chunks a row, the (shift, mask) whose bits of a row make its key
 ROWS_IN_TURN = {8: ((0, 7),), 4: ((1, 3),), 2: ((2, 1),), 1: ()}  #: eight rows, one after the other
@@ -51,7 +49,7 @@ class Put:
 
 @dataclass(frozen=True)
 class Read:
-    """One fragment load: of ``kind`` (``x4``: ldmatrix; else the type of an ld.shared) into ``registers``, at ``offset``
+    """One fragment load: of ``kind`` (``x4``: ldmatrix; else the type of an ld.shared) into ``registers``, ``offset``
     bytes from the lane's address with the bits ``turn`` turned over; ``again``: as the load before it."""
 
     kind: str
@@ -81,7 +79,7 @@ def key_of(row: int, keys: tuple[tuple[int, int], ...]) -> int:
 class MmaOperand:
     """How A or B reaches the registers of a warp.
 
-    ``g`` is the operand's share of the geometry (geometry.operand), all integers; ``threads`` of the block, ``depth`` U,
+    ``g``: the operand's share of the geometry (geometry.operand), all integers; ``threads`` of the block, ``depth`` U,
     ``steps`` steps of one group of warps a stage, ``ahead`` whether fragments are read one step ahead, ``base`` the
     operand's place in a stage.
     """
@@ -182,8 +180,8 @@ class MmaOperand:
         self.registers = i.registers_a if self.first else i.registers_b
         self.buffers = 2 if self.ahead else 1
         self.fragment = Tile(self.name, i.kind, (self.buffers, self.tiles, self.registers))
-        #: fragments of 8 bits come in pairs that are parted after
-        self.raw = Tile(f"raw_{self.name}", i.kind, (self.buffers, self.tiles, self.registers)) if self.way == BYTES else None
+        #: columns of 8 bits come in pairs that are parted after
+        self.raw = Tile(f"raw_{self.name}", i.kind, self.fragment.shape) if self.way == BYTES else None
         self.turned = f"%turned_{self.name}"
         self.readers = Tile(f"read_{self.name}", "b32", (1,))
 
@@ -271,8 +269,8 @@ class MmaOperand:
             for half in range(2):  # of the step's K
                 low, high = self._loaded(buffer, n, half)
                 for odd in range(2):
-                    to = self.fragment[buffer, n, odd + 2 * half] if self.first else self.fragment[buffer, n + odd, half]
-                    out.append((to, low, high, "0x7531" if odd else "0x6420"))
+                    to = (n, odd + 2 * half) if self.first else (n + odd, half)
+                    out.append((self.fragment[buffer, *to], low, high, "0x7531" if odd else "0x6420"))
         return out
 
     def _loaded(self, buffer: int, n: int, half: int) -> tuple[str, str]:
@@ -290,11 +288,9 @@ class MmaOperand:
         out = []
         for n in range(self.tiles):
             for e in range(2):
-                if self.first:
-                    at = n * ROWS + (8 * e if t == 1 else e)
-                else:
-                    at = n // t * COLUMNS * t + e * t + n % t
-                out.append((at, n, e))
+                row = n * ROWS + (8 * e if t == 1 else e)
+                column = n // t * COLUMNS * t + e * t + n % t
+                out.append((row if self.first else column, n, e))
         return sorted(out)
 
     def offset(self, i: int) -> int:

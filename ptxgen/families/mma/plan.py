@@ -68,7 +68,7 @@ class MmaPlan(Plan):
         return out
 
     def sum_at(self, i: int, j: int) -> str:
-        """The accumulator of row ``i`` and column ``j`` of what a lane holds (of a pair of columns where sums are packed)."""
+        """The accumulator of row ``i`` and column ``j`` of what a lane holds (of two columns where sums are packed)."""
         (_, tile_m, low), (_, tile_n, right) = self.a.held[i], self.b.held[j]
         return self.acc[tile_m, tile_n, low if self.packed else 2 * low + right]
 

@@ -16,8 +16,13 @@ from ptxgen.rule import Rule
 
 MMA = 1
 
+LOADS_LIMIT = 32  #: loads of one operand that a thread has under way
+
 #: axes that have no meaning here, and stay at their defaults
-UNUSED = ("ks", "keep_a", "keep_b", "wm", "lanes")
+UNUSED = (
+    "ks", "keep_a", "keep_b", "wm", "lanes", "swap", "wg", "pingpong", "cluster", "kc", "persistent", "chunks",
+    "buffers", "reuse", "evict", "rows",
+)  # fmt: skip
 
 
 def _loads_divide(g: SimpleNamespace, x: SimpleNamespace) -> Any:
@@ -48,7 +53,8 @@ RULES = (
     Rule("mma_native", lambda p, c, g, d: _native(p, d),
          "{d.target} emulates mma.sync of {p.dtype} in f16; wgmma multiplies it", family=MMA),
     Rule("mma_unused", lambda p, c, g, d: np.logical_and.reduce([getattr(c, n) == AXIS[n].default for n in UNUSED]),
-         f"{', '.join(UNUSED)} must be {', '.join(str(AXIS[n].default) for n in UNUSED)}: mma.sync has no use for them",
+         "mma.sync has no use for some axes, which must have their defaults: "
+         + " ".join(f"{n}={AXIS[n].default}" for n in UNUSED),
          family=MMA),
     Rule("mma_tile", lambda p, c, g, d: (c.ms >= 16) & (c.ns >= 8) & (c.ml % np.maximum(c.ms, 1) == 0)
          & (c.nl % np.maximum(c.ns, 1) == 0) & (c.ms <= 128) & (c.ns <= 256),
@@ -71,6 +77,8 @@ RULES = (
          "{g.threads} threads do not divide the {g.a.loads} loads of A's tile", family=MMA),
     Rule("mma_loads_b", lambda p, c, g, d: _loads_divide(g, g.b),
          "{g.threads} threads do not divide the {g.b.loads} loads of B's tile", family=MMA),
+    Rule("mma_many", lambda p, c, g, d: g.most <= LOADS_LIMIT,
+         "{g.most} loads a thread, stage and operand; more than 32 leave no registers", family=MMA),
     Rule("mma_hold", lambda p, c, g, d: (c.hold == 0) | (c.copy_a == 0) | (c.copy_b == 0),
          "hold=1 needs an operand that is copied through registers", family=MMA),
 )  # fmt: skip

@@ -1,0 +1,237 @@
+"""The mma.sync family's arithmetic of places: what every lane loads, multiplies and holds, and which banks it meets."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from ptxgen.config import Config, parse_config
+from ptxgen.device import device
+from ptxgen.families.mma.geometry import BYTES, SINGLE, VECTOR
+from ptxgen.families.mma.instructions import at_a, at_b, at_c, instruction
+from ptxgen.families.mma.plan import MmaPlan
+from ptxgen.generate import plan_for
+from ptxgen.problem import LAYOUTS, Gemm
+from ptxgen.rules import broken
+from tests.cases_mma import cases
+
+H200 = device("h200")
+TYPES = (("f16", "f32"), ("f16", "f16"), ("bf16", "f32"), ("f32", "tf32"), ("f64", "f64"), ("s8", "s32"))
+DEPTH = {1: 64, 2: 32, 4: 16, 8: 16}
+
+
+def plan(dtype: str, compute: str, layout: str, config: str, target: str = "h200") -> MmaPlan:
+    p = Gemm(256, 256, 256, layout, dtype, compute)
+    a, b, _ = p.vectors
+    text = f"family=1 u={DEPTH[p.element.bytes]} vec_a={a} vec_b={b} vec_c=2 {config}"
+    made = plan_for(p, parse_config(text), device(target))
+    assert isinstance(made, MmaPlan)
+    return made
+
+
+def stage(x, values):
+    """An operand's part of a stage in shared memory: what stands at each byte that an element starts at."""
+    memory = {}
+    for (mn, k), value in np.ndenumerate(values):
+        at = x.at(mn, k)
+        assert at not in memory
+        memory[at] = value
+    assert max(memory) < x.size
+    return memory
+
+
+def lane_start(x, lane: int) -> tuple[int, int]:
+    return sum(t.of(lane) for t in x.lane_mn), sum(t.of(lane) for t in x.lane_k)
+
+
+def address(x, read, lane: int) -> int:
+    """Where a lane reads: its own address with bits turned over, and an offset."""
+    return (x.at(*lane_start(x, lane)) ^ read.turn) + read.offset
+
+
+def names(registers: str) -> list[str]:
+    return registers.strip("{}").split(", ")
+
+
+def load(x, memory, step: int, buffer: int) -> dict[str, list[list[float]]]:
+    """The registers of all lanes after the fragment loads of a step: of each the elements it holds."""
+    held: dict[str, list[list[float]]] = {}
+    run = max(4 // x.bytes, 1)
+    for read in x.reads(step, buffer):
+        if read.kind in ("x2", "x4"):
+            for n, name in enumerate(names(read.registers)):
+                rows = [address(x, read, 8 * n + i) for i in range(8)]
+                held[name] = []
+                for lane in range(32):
+                    g, t = divmod(lane, 4)
+                    if x.kmajor:
+                        held[name].append([memory[rows[g] + 4 * t + x.bytes * e] for e in range(run)])
+                    else:  # transposed pairs of bytes
+                        held[name].append([memory[rows[2 * t + h] + 2 * g + x.bytes * e]
+                                           for h in range(2) for e in range(2 // x.bytes)])  # fmt: skip
+        else:
+            for n, name in enumerate(names(read.registers)):
+                held[name] = [[memory[address(x, read, lane) + n * x.bytes]] for lane in range(32)]
+    for to, low, high, selector in x.partings(buffer):
+        picks = [int(c) for c in reversed(selector[2:])]
+        held[to] = [[(held[low][lane] + held[high][lane])[i] for i in picks] for lane in range(32)]
+    return held
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("dtype", "compute", "target"), [*((*t, "h200") for t in TYPES), ("f64", "f64", "sm_80")])
+@pytest.mark.parametrize("tile", ["ms=32 ns=32 ml=32 nl=64", "ms=16 ns=16 ml=64 nl=32"])
+def test_a_warp_multiplies_what_lanes_hold(dtype, compute, layout, tile, target):
+    """Fragments of both operands, loaded as planned and multiplied as the instruction's tables say, are the product,
+    at the rows and columns that a lane is said to hold."""
+    p = plan(dtype, compute, layout, tile, target)
+    rng, ins = np.random.default_rng(1), p.instruction
+    a = rng.integers(-8, 8, (p.a.tile, p.config.u)).astype(float)
+    b = rng.integers(-8, 8, (p.b.tile, p.config.u)).astype(float)
+    memories = stage(p.a, a), stage(p.b, b)
+    sums: dict[str, np.ndarray] = {}
+    for step in range(p.steps):
+        fa, fb = (load(x, m, step, x.buffer(step)) for x, m in zip(p.operands, memories, strict=True))
+        for i, j in p.products:
+            for to, rows, columns in p.issues(i, j, step):
+                left, right = np.zeros((ins.m, ins.k)), np.zeros((ins.k, 8))
+                halves = ins.m // 8
+                for lane in range(32):
+                    for r, name in enumerate(names(rows)):
+                        for e, v in enumerate(fa[name][lane]):
+                            row, k = at_a(ins, lane, r, e) if halves == 2 else (lane // 4, lane % 4 + 4 * r)
+                            left[row, k] = v
+                    for r, name in enumerate(names(columns)):
+                        for e, v in enumerate(fb[name][lane]):
+                            k, column = at_b(ins, lane, r, e)
+                            right[k, column] = v
+                for n, name in enumerate(names(to)):
+                    if p.packed:
+                        at = [[at_c(lane, 2 * n + e) for e in range(2)] for lane in range(32)]
+                        add = np.array([[(left @ right)[place] for place in two] for two in at])
+                    else:
+                        add = np.array([(left @ right)[at_c(lane, n)] for lane in range(32)])
+                    sums[name] = sums.get(name, 0) + add
+    whole = a[: p.a.thread] @ b[: p.b.thread].T
+    seen = np.zeros_like(whole)
+    for lane in range(32):
+        for i in range(p.ms):
+            for j in range(p.ns):
+                row = p.a.lane_of_c.of(lane) + p.a.offset(i)
+                column = p.b.lane_of_c.of(lane) + p.b.offset(j)
+                value = sums[p.sum_at(i, j)][lane]
+                assert (value[p.b.held[j][2]] if p.packed else value) == whole[row, column]
+                seen[row, column] += 1
+    assert (seen == 1).all()
+
+
+def conflicts(starts: list[int], width: int) -> int:
+    """Passes of shared memory beyond the fewest: accesses of ``width`` bytes by the lanes of a warp, in order."""
+    per = 128 // width
+    extra = 0
+    for first in range(0, len(starts), per):
+        words: dict[int, set[int]] = {}
+        for at in starts[first : first + per]:
+            for w in range(max(width // 4, 1)):
+                words.setdefault((at // 4 + w) % 32, set()).add(at // 4 + w)
+        extra += max(len(s) for s in words.values()) - 1
+    return extra
+
+
+SHAPES = [f"ms={ms} ns={ns} ml={ml} nl={nl}" for ms, ns, ml, nl in (
+    (16, 16, 32, 32), (32, 16, 64, 32), (16, 32, 64, 64), (16, 32, 32, 128))]  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("dtype", "compute"), TYPES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_fragments_are_read_without_bank_conflicts(dtype, compute, layout, shape):
+    p = plan(dtype, compute, layout, shape)
+    for x in p.operands:
+        for step in range(2):
+            for read in x.reads(step, 0):
+                at = [address(x, read, lane) for lane in range(32)]
+                width = 16 if read.kind.startswith("x") else x.bytes * len(names(read.registers))
+                few = x.way == BYTES and x.tile < 64  # two chunks a row: pairs of rows share banks
+                assert conflicts(at[: 16 if read.kind == "x2" else 32], width) <= (4 if few else 0), (x.name, read)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("dtype", "compute"), TYPES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_stages_are_filled_without_bank_conflicts(dtype, compute, layout, shape):
+    p = plan(dtype, compute, layout, shape)
+    for x in p.operands:
+        for piece in x.pieces[:2]:
+            starts = []
+            for thread in range(min(32, x.loads)):
+                row, column = thread // x.across, thread % x.across * x.vec
+                mn, k = (row, column) if x.kmajor else (column, row)
+                starts.append((x.at(mn, k) ^ x.turns[piece.place]) + piece.offset)
+            assert conflicts(starts, x.copy_bytes) == 0
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_89", "sm_90"])
+def test_pieces_lie_where_fragments_look_for_them(target):
+    """Over random legal configurations: what threads copy of a stage is the tile, each element once, in place."""
+    for p, c in cases(3, 60, device(target)):
+        made = plan_for(p, c, device(target))
+        for x in made.operands:
+            seen = set()
+            for thread, piece in product(range(made.threads), x.pieces):
+                if thread >= x.loads:
+                    continue
+                row, column = thread // x.across, thread % x.across * x.vec
+                mn, k = (row, column) if x.kmajor else (column, row)
+                at = (x.at(mn, k) ^ x.turns[piece.place]) + piece.offset
+                assert at == x.at(mn + piece.mn, k + piece.k)
+                seen.add(at)
+            assert len(seen) == x.loads == x.tile * c.u // x.vec
+
+
+@pytest.mark.parametrize(("dtype", "compute"), TYPES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_tile_of_c_leaves_by_few_banks(dtype, compute, layout):
+    for shape in SHAPES:
+        p = plan(dtype, compute, layout, f"{shape} stage_c=1 stages=2")
+        width = p.share * p.sum_bytes
+        at = [(p.a.lane_of_c.of(lane) * p.row_c + p.b.lane_of_c.of(lane)) * p.sum_bytes for lane in range(32)]
+        assert conflicts(at, width) <= (0 if p.a.together == p.b.together == 1 else 4)
+        assert p.row_c * p.sum_bytes % (p.vec_c * p.sum_bytes) == 0
+
+
+def test_lanes_hold_neighbours_where_vectors_bring_them():
+    assert plan("f32", "tf32", "NN", "ms=32 ns=32 ml=32 nl=32").contiguous == 8
+    assert plan("f32", "tf32", "NT", "ms=32 ns=32 ml=32 nl=32").contiguous == 2
+    assert plan("s8", "s32", "NN", "ms=32 ns=32 ml=32 nl=32").contiguous == 4
+    assert [plan("f64", "f64", x, "ms=32 ns=32 ml=32 nl=32").b.way for x in ("NT", "NN")] == [SINGLE, VECTOR]
+
+
+def test_double_precision_follows_the_target():
+    p = Gemm(64, 64, 64, "NT", "f64")
+    assert (instruction(p, device("sm_80")).m, instruction(p, H200).m) == (8, 16)
+
+
+@pytest.mark.parametrize(("problem", "config", "target", "rule"), [  # config: what is changed of a good one
+    (Gemm(64, 64, 64, "NT", "f32"), "", "h200", "mma_types"),
+    (Gemm(64, 64, 64, "NT", "f16"), "", "t4", "mma_types"),
+    (Gemm(64, 64, 64, "NT", "e4m3"), "u=64", "sm_80", "mma_types"),
+    (Gemm(64, 64, 64, "NT", "e4m3"), "u=64", "sm_90", "mma_native"),
+    (Gemm(64, 64, 63, "NT", "e4m3"), "u=64 copy_a=0 copy_b=0 vec_a=1 vec_b=1 ms=16 ns=16 ml=32 nl=32", "sm_90", None),
+    (Gemm(64, 64, 64, "NT", "e4m3"), "u=64", "sm_89", None),
+    (Gemm(64, 64, 64, "NT", "f16"), "keep_a=1", "h200", "mma_unused"),
+    (Gemm(64, 64, 64, "NT", "f16"), "ms=8", "h200", "mma_tile"),
+    (Gemm(64, 64, 64, "NN", "s8"), "ns=8 u=64", "h200", "mma_columns"),
+    (Gemm(64, 64, 64, "NT", "f16"), "u=16", "h200", "mma_depth"),
+    (Gemm(64, 64, 64, "NT", "f16"), "vec_a=1 copy_a=1", "h200", "mma_async_a"),
+    (Gemm(64, 64, 63, "TT", "f16"), "vec_b=2", "h200", "mma_vector_b"),
+    (Gemm(64, 64, 64, "NT", "f16"), "copy_a=0 vec_a=1 ms=64 ns=64 u=64", "h200", "mma_many"),
+    (Gemm(64, 64, 64, "NT", "f16"), "hold=1", "h200", "mma_hold"),
+])  # fmt: skip
+def test_rules_name_what_is_wrong(problem, config, target, rule):
+    text = f"family=1 ms=32 ns=32 ml=64 nl=64 u=32 vec_a=8 vec_b=8 vec_c=2 {config}"
+    c = Config(**{name: int(value) for name, value in (word.split("=") for word in text.split())})
+    found = broken(problem, c, device(target))
+    assert (found and found.name) == rule
