@@ -13,7 +13,8 @@ from ptxgen.problem import LAYOUTS, Gemm
 from ptxgen.rules import legal
 from tests.cases import extents
 
-TYPES = (("f16", ""), ("f16", "f32"), ("bf16", ""), ("bf16", "f32"))
+TYPES = (("f16", ""), ("f16", ""), ("f16", "f32"), ("bf16", ""), ("bf16", "f32"), ("f32", ""), ("e4m3", ""),
+         ("e5m2", "f16"), ("s8", ""))  # fmt: skip
 DRAWS = 6000
 
 #: axis -> values, and how likely the first of them is
@@ -45,12 +46,17 @@ def problem(rng: np.random.Generator, limit: int) -> Gemm:
     m, n, k = extents(rng, limit)
     if rng.random() < 0.3:
         k = int(rng.integers(1, 8 * limit))
-    p = Gemm(m, n, k, LAYOUTS[rng.integers(4)], dtype, out=out)
-    pad = [int(v) for v in rng.choice([0, 8, 16], 3)]
-    longer = {f"ld{x}": -(-columns // 8) * 8 + pad[i] for i, (x, columns) in
-              enumerate((("a", p.columns_a), ("b", p.columns_b), ("c", n)))}  # fmt: skip
-    if rng.random() < 0.2:
-        longer["ldc"] = n + int(rng.integers(0, 5))
+    if rng.random() < 0.5:
+        n = -(-n // 8) * 8
+    compute = "tf32" if dtype == "f32" else ""
+    p = Gemm(m, n, k, LAYOUTS[rng.integers(4)] if dtype in ("f16", "bf16") else "NT", dtype, compute, out=out)
+    unit, unit_c = 16 // p.element.bytes, 16 // p.output.bytes
+    pad = [int(v) for v in rng.choice([0, 1, 2], 3)]
+    longer = {
+        "lda": (-(-p.columns_a // unit) + pad[0]) * unit,
+        "ldb": (-(-p.columns_b // unit) + pad[1]) * unit,
+        "ldc": (-(-n // unit_c) + pad[2]) * unit_c if rng.random() < 0.8 else n + int(rng.integers(0, 5)),
+    }
     return replace(p, **longer)
 
 

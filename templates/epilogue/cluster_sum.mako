@@ -6,7 +6,7 @@
     barrier.cluster.wait.acquire.aligned;
     {
     .reg .b32 %mine, %to, %done;
-    .reg .f32 %got<4>;
+    .reg .${plan.sum} %got<4>;
     // 16 bytes a thread and group of columns, at [sender][warpgroup][instruction][group][thread]
     mad.lo.u32 %mine, %rank, ${plan.wg}, %wg;
     mul.lo.u32 %mine, %mine, ${plan.part_wg};
@@ -40,9 +40,9 @@ ${sync.wait(f"%bars+{plan.added_at}", 0, ".acquire.cluster")}\
     add.u32 %mine, %mine, ${plan.added_base};
 % for slot in plan.received:
 % if slot.first:
-    ld.shared.v4.f32 ${plan.braced(slot.into)}, [%mine+${slot.offset}];
+    ld.shared.v4.b32 ${plan.braced(slot.into)}, [%mine+${slot.offset}];
 % else:
-    ld.shared.v4.f32 {%got0, %got1, %got2, %got3}, [%mine+${slot.offset}];
+    ld.shared.v4.b32 {%got0, %got1, %got2, %got3}, [%mine+${slot.offset}];
 % for n, r in enumerate(slot.into):
     ${plan.add} ${r}, ${r}, %got${n};
 % endfor

@@ -5,7 +5,7 @@
     .reg .b64 %home, %at;
     .reg .b32 %word<4>, %zero;
     .reg .b32 %got<${4 * plan.batch}>;
-    .reg .f32 %value;
+    .reg .${plan.sum} %value;
     .reg .pred %some;
     // 16 bytes a thread and group of columns, at [tile][owner][slice][warpgroup][instruction][group][thread]
     mov.u32 %t0, %ctaid.x;

@@ -2,6 +2,7 @@
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="sync" file="/ptx/barrier.mako"/>\
+<%namespace name="ring" file="/copy/ring.mako"/>\
 <%namespace name="sched" file="/${context['plan'].sched}"/>\
 <%namespace name="copy" file="/copy/tma.mako"/>\
 <%namespace name="math" file="/math/wgmma.mako"/>\
@@ -39,31 +40,7 @@
     setp.ne.u32 %p, %warp, ${plan.producer_warp};
     @%p bra.uni CONSUMER;
 ${ptx.banner("the producer: one thread of the last warp")}\
-    elect.sync _|%one, 0xffffffff;
-    @!%one bra BARRIERS;
-% for name in plan.maps:
-    prefetch.tensormap [%${name}];
-% endfor
-% for s in range(plan.stages):
-    mbarrier.init.shared::cta.b64 [%bars+${8 * s}], 1;
-    mbarrier.init.shared::cta.b64 [%bars+${plan.empty_at + 8 * s}], ${plan.releases};
-% endfor
-% for at, count in plan.more_barriers:
-    mbarrier.init.shared::cta.b64 [%bars+${at}], ${count};
-% endfor
-    fence.mbarrier_init.release.cluster;
-% if plan.kc > 1:
-    mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bars+${plan.added_at}], ${plan.added_bytes};
-% endif
-BARRIERS:
-    bar.warp.sync 0xffffffff;
-% if plan.clustered:
-    barrier.cluster.arrive.relaxed.aligned;
-% endif
-    bar.arrive 0, ${plan.threads};
-% if plan.cluster > 1:
-    barrier.cluster.wait.acquire.aligned;
-% endif
+${ring.setup()}\
     @!%one bra PRODUCED;
 ${copy.setup()}\
 ${sched.open("PRODUCER")}\
@@ -82,17 +59,7 @@ ${sync.advance(plan.stages)}\
     @%p bra FILL;
 ${sched.close("PRODUCER")}\
 % if plan.cluster > 1:
-    // others still report to this block's barriers: leave when every stage is free
-    mov.u32 %pass, 0;
-    .pragma "nounroll";
-DRAIN:
-    mad.lo.u32 %full, %stage, 8, %bars;
-    xor.b32 %parity, %phase, 1;
-${sync.wait(f"%full+{plan.empty_at}", "%parity")}\
-${sync.advance(plan.stages)}\
-    add.u32 %pass, %pass, 1;
-    setp.lt.u32 %p, %pass, ${plan.stages};
-    @%p bra DRAIN;
+${ring.drain()}\
 % endif
 PRODUCED:
     bar.warp.sync 0xffffffff;
@@ -114,14 +81,7 @@ ${ptx.banner(f"the consumers: {plan.wg} warpgroup{'s' if plan.wg > 1 else ''}")}
     shr.u32 %quarter, %member, 5;
     and.b32 %lane, %thread, 31;
     setp.eq.u32 %leader, %member, 0;
-    mov.b32 %release, %bars;
-    mov.pred %frees, %leader;
-% if plan.cluster > 1:
-    // thread i of a warpgroup reports to block i of the cluster
-    setp.lt.u32 %frees, %member, ${plan.cluster};
-    min.u32 %t0, %member, ${plan.cluster - 1};
-    mapa.shared::cluster.u32 %release, %bars, %t0;
-% endif
+${ring.releases()}\
 ${math.setup()}\
 ${leave.setup()}\
 ${sched.open("CONSUMER")}\
@@ -135,10 +95,7 @@ ${sync.wait("%full", "%phase")}\
     setp.ne.u32 %later, %pass, 0;
 ${math.multiply()}\
     wgmma.wait_group.sync.aligned 1;
-    // the pass before has been multiplied: its stage is free
-    and.pred %free, %frees, %later;
-    add.u32 %t0, %release, %before;
-    @%free mbarrier.arrive.shared::${plan.release_scope}.b64 _, [%t0+${plan.empty_at}];
+${ring.free_before()}\
     mov.b32 %before, %slot;
 ${sync.advance(plan.stages)}\
     add.u32 %pass, %pass, 1;
@@ -146,8 +103,7 @@ ${sync.advance(plan.stages)}\
     @%p bra.uni PASS;
     wgmma.wait_group.sync.aligned 0;
 % if plan.frees_last:
-    add.u32 %t0, %release, %before;
-    @%frees mbarrier.arrive.shared::${plan.release_scope}.b64 _, [%t0+${plan.empty_at}];
+${ring.free('%frees')}\
 % endif
 % if plan.kc > 1:
 ${ptx.banner(f"{plan.kc} blocks of the cluster add their sums")}\

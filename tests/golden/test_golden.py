@@ -32,6 +32,10 @@ GOLDEN = {
     "half_wide": ("h200", "gemm 128,128,64 NN f16", "ms=8 ns=4 ml=64 nl=64 copy_a=0 copy_b=0 vec_a=8 vec_b=8 vec_c=8"),
     "half_packed": ("h200", "gemm 128,128,64 TN f16 compute=f16", "vec_a=8 vec_b=8 vec_c=8 stage_c=1"),
     "turing": ("t4", "gemm 128,128,64 NN f32", "copy_a=0 copy_b=0 vec_a=4 vec_b=4 vec_c=4 stages=2"),
+    "wgmma_square": ("h200", "gemm 4096,4096,4096 NT bf16", "family=2 swap=1 ml=64 nl=128 wg=2 u=64 stages=3 stage_c=1 cluster=2 persistent=1 raster=8 chunks=2"),
+    "wgmma_skinny": ("h200", "gemm 16,2560,2560 NN f16", "family=2 ml=64 rows=16 nl=32 u=64 stages=4 stage_c=1 evict=2"),
+    "wgmma_meeting": ("h200", "gemm 32,40,60000 TN f16", "family=2 swap=1 ml=32 nl=64 u=64 stages=3 kc=2 kg=3 split=3 stage_c=1"),
+    "wgmma_fragments": ("h200", "gemm 128,64,512 NT f32 compute=tf32", "family=2 ml=64 nl=16 u=32 stages=3 wg=1 kg=2 split=2 vec_c=2"),
 }  # fmt: skip
 
 

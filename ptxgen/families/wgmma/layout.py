@@ -27,13 +27,6 @@ def descriptor(span: int, stride: int, leading: int) -> tuple[int, int]:
     return stride >> 4 | _MODES[span] << 30, leading >> 4 << 16
 
 
-def swizzled(offset: int, span: int) -> int:
-    """Where byte ``offset`` of a tile lies under the swizzle of ``span`` bytes: chunks of 16 change places within a row
-    of 128 bytes."""
-    bits = {16: 0, 32: 1, 64: 3, 128: 7}[span]
-    return offset ^ (offset >> 7 & bits) << 4
-
-
 @dataclass(frozen=True)
 class Box:
     """One copy of a stage: it lands ``offset`` bytes into the stage, and starts ``inner`` elements further along the
@@ -105,14 +98,12 @@ def products(x: Operand, y: Operand, mi: int) -> list[Product]:
     ]  # fmt: skip
 
 
-def fragment(i: int, lane: int) -> tuple[int, int]:
-    """Row and column, within a warp's 16 rows, of accumulator ``i`` of a lane."""
-    return lane // 4 + 8 * (i // 2 % 2), COLUMNS * (i // 4) + 2 * (lane % 4) + i % 2
-
-
 @dataclass(frozen=True)
 class Put:
-    """One stmatrix: accumulators ``registers`` (pairs to be packed), to address register ``variant`` plus ``offset``."""
+    """One stmatrix: accumulators ``registers`` (pairs to be packed), to address register ``variant`` plus ``offset``.
+
+    Accumulator i of lane l is row l / 4 + 8 (i / 2 mod 2), column 8 (i / 4) + 2 (l mod 4) + i mod 2 of a warp's 16 rows.
+    """
 
     registers: list[tuple[str, str]]
     variant: int
@@ -139,7 +130,7 @@ class Chunk:
 
 
 class Staging:
-    """How a warpgroup's sums leave through shared memory: packed to two bytes, stored by stmatrix into the boxes that TMA
+    """How a warpgroup's sums leave through shared memory: packed to two bytes, put by stmatrix into the boxes that TMA
     stores. ``transposed``: C is contiguous along X."""
 
     def __init__(self, sums: Tile, transposed: bool, finish: int, chunks: int, buffers: int, persistent: bool) -> None:

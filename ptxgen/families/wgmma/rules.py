@@ -16,8 +16,8 @@ WGMMA = 2
 TMA_ALIGNED = 16  #: bytes that an address and a row's length must be multiples of
 BOX_LIMIT = 256  #: elements of a side of a box
 
-#: element types -> how their products may be summed
-TYPES = {"f16": ("f32",), "bf16": ("f32",)}
+#: element types -> how their products are summed
+TYPES = {"f16": "f32", "bf16": "f32", "f32": "tf32", "e4m3": "f32", "e5m2": "f32", "s8": "s32"}
 
 #: axes that mean nothing here, and keep their defaults
 UNUSED = ("ms", "ns", "ks", "kl", "copy_a", "copy_b", "keep_a", "keep_b", "vec_a", "vec_b", "wm", "bounds", "lanes",
@@ -28,11 +28,13 @@ OWN = ("swap", "wg", "pingpong", "cluster", "kc", "persistent", "chunks", "buffe
 
 
 def mapped(p: Gemm, operand: str) -> bool:
-    """Whether there can be a tensor map of A, B or C: rows of whole 16 bytes, where there are several."""
+    """Whether there can be a tensor map of A, B or C: rows of whole 16 bytes, where there are several. Operands that
+    hold nothing need none."""
     size = (p.output if operand == "c" else p.element).bytes
     ld, start = getattr(p, f"ld{operand}"), getattr(p, f"aligned_{operand}")
     rows = {"a": p.m if p.layout[0] == "N" else p.k, "b": p.k if p.layout[1] == "N" else p.n, "c": p.m}[operand]
-    return start >= TMA_ALIGNED and (rows <= 1 or ld * size % TMA_ALIGNED == 0)
+    nothing = operand != "c" and p.k == 0
+    return nothing or (start >= TMA_ALIGNED and (rows <= 1 or ld * size % TMA_ALIGNED == 0))
 
 
 def _between(value: Any, least: int, most: int) -> Any:
@@ -45,8 +47,11 @@ def _switches(*values: Any) -> Any:
 
 RULES = (
     Rule("wgmma_target", lambda p, c, g, d: d.sm == 90, "wgmma runs on sm_90 only; {d.name} is sm_{d.sm}", family=WGMMA),
-    Rule("wgmma_types", lambda p, c, g, d: p.compute in TYPES.get(p.dtype, ()),
-         "wgmma takes f16 and bf16, summed in f32; the problem is {p.dtype}, summed in {p.compute}", family=WGMMA),
+    Rule("wgmma_types", lambda p, c, g, d: TYPES.get(p.dtype) == p.compute,
+         "wgmma takes f32 as tf32, s8 summed in s32, f16, bf16, e4m3 and e5m2 summed in f32; the problem is {p.dtype},"
+         " summed in {p.compute}", family=WGMMA),
+    Rule("wgmma_major", lambda p, c, g, d: (g.size == 2) | (g.x_kmajor & g.y_kmajor),
+         "layout {p.layout}: elements of {g.size} bytes must be contiguous along K (layout NT)", family=WGMMA),
     Rule("wgmma_unused", lambda p, c, g, d: np.logical_and.reduce([getattr(c, a) == AXIS[a].default for a in UNUSED]),
          f"these axes mean nothing to wgmma and keep their defaults: {', '.join(UNUSED)} ({{c}})", family=WGMMA),
     Rule("wgmma_switches", lambda p, c, g, d: _switches(c.swap, c.pingpong, c.persistent, c.reuse, c.stage_c)
@@ -66,9 +71,9 @@ RULES = (
          " at most 256", family=WGMMA),
     Rule("wgmma_tile_y", lambda p, c, g, d: (g.y_tile % COLUMNS == 0) & _between(g.y_tile, COLUMNS, BOX_LIMIT)
          & (g.share * c.cluster == g.y_tile) & (g.share % COLUMNS == 0)
-         & (g.y_kmajor | (g.y_box >= 2 * COLUMNS)),
+         & (g.y_kmajor | (g.y_box >= 2 * COLUMNS)) & ((p.dtype != "s8") | (g.y_tile <= 32) | (g.y_tile % 16 == 0)),
          "the tile has {g.y_tile} along the other side; it must be 8 to 256, a multiple of 8 a block of the cluster,"
-         " and of 16 where K is not contiguous", family=WGMMA),
+         " and of 16 where K is not contiguous or s8 has more than 32", family=WGMMA),
     Rule("wgmma_accumulators", lambda p, c, g, d: g.mi * g.y_tile <= 256,
          "{g.mi} x 64 x {g.y_tile} sums a warpgroup; 256 columns of 64 rows are what its registers hold", family=WGMMA),
     Rule("wgmma_register_file", lambda p, c, g, d: g.registers <= register_cap(
@@ -88,12 +93,16 @@ RULES = (
          "rows={c.rows} of a tile of {g.x_tile} are loaded for an extent of {g.x_extent}; it must cover the extent, be less"
          " than 64, and 16 or 32 where K is not contiguous", family=WGMMA),
     Rule("wgmma_stage_c", lambda p, c, g, d: np.where(c.stage_c == 1, (p.output.bytes == 2) & mapped(p, "c")
+         & (p.n * p.output.bytes % TMA_ALIGNED == 0)
          & (c.chunks >= 1) & (c.buffers >= 1) & (c.chunks % np.maximum(c.buffers, 1) == 0)
          & (g.finish % np.maximum(COLUMNS * c.chunks, 1) == 0) & ((c.kg == 1) | (c.split > SPLIT_WORKSPACE)),
          (c.chunks == 1) & (c.buffers == 1) & (c.reuse == 0)),
          "stage_c={c.stage_c}, chunks={c.chunks}, buffers={c.buffers}: a tile leaves through shared memory in whole chunks"
          " of 8 columns of {g.finish}, two bytes an element, where TMA can store C, and not into a workspace that a pass"
          " sums", family=WGMMA),
+    Rule("wgmma_stages", lambda p, c, g, d: (c.stages > 1) | (ceil_div(p.k, np.maximum(c.u, 1)) <= g.slices),
+         "stages=1 takes one pass of u={c.u} over each slice of K={p.k}: a stage is free once the next is multiplied",
+         family=WGMMA),
     Rule("wgmma_reuse", lambda p, c, g, d: (c.reuse == 0) | ((c.persistent == 0) & (g.staged <= g.ring)),
          "reuse=1: {g.staged} bytes of C must fit the {g.ring} of the operands, and persistent=0", family=WGMMA),
     Rule("wgmma_passes", lambda p, c, g, d: g.slices <= np.maximum(ceil_div(p.k, np.maximum(c.u, 1)), 1),

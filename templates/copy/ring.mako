@@ -1,0 +1,68 @@
+## The ring's barriers: full[stages], empty[stages], and what the epilogue asks for.
+<%namespace name="sync" file="/ptx/barrier.mako"/>
+## By the last warp; %one: its thread that copies.
+<%def name="setup()">
+    elect.sync _|%one, 0xffffffff;
+    @!%one bra BARRIERS;
+% for name in plan.maps:
+    prefetch.tensormap [%${name}];
+% endfor
+% for s in range(plan.stages):
+    mbarrier.init.shared::cta.b64 [%bars+${8 * s}], 1;
+    mbarrier.init.shared::cta.b64 [%bars+${plan.empty_at + 8 * s}], ${plan.releases};
+% endfor
+% for at, count in plan.more_barriers:
+    mbarrier.init.shared::cta.b64 [%bars+${at}], ${count};
+% endfor
+    fence.mbarrier_init.release.cluster;
+% if plan.kc > 1:
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bars+${plan.added_at}], ${plan.added_bytes};
+% endif
+BARRIERS:
+    bar.warp.sync 0xffffffff;
+% if plan.clustered:
+    barrier.cluster.arrive.relaxed.aligned;
+% endif
+    bar.arrive 0, ${plan.threads};
+% if plan.cluster > 1:
+    barrier.cluster.wait.acquire.aligned;
+% endif
+</%def>
+
+## By consumers: whom they tell that a stage is free.
+<%def name="releases()">
+    mov.b32 %release, %bars;
+    mov.pred %frees, %leader;
+% if plan.cluster > 1:
+    // thread i of a warpgroup reports to block i of the cluster
+    setp.lt.u32 %frees, %member, ${plan.cluster};
+    min.u32 %t0, %member, ${plan.cluster - 1};
+    mapa.shared::cluster.u32 %release, %bars, %t0;
+% endif
+</%def>
+
+<%def name="free(who)">
+    add.u32 %t0, %release, %before;
+    @${who} mbarrier.arrive.shared::${plan.release_scope}.b64 _, [%t0+${plan.empty_at}];
+</%def>
+
+<%def name="free_before()">
+    // the pass before has been multiplied: its stage is free
+    and.pred %free, %frees, %later;
+${free("%free")}\
+</%def>
+
+## By the producer of a cluster.
+<%def name="drain()">
+    // others still report to this block's barriers: leave when every stage is free
+    mov.u32 %pass, 0;
+    .pragma "nounroll";
+DRAIN:
+    mad.lo.u32 %full, %stage, 8, %bars;
+    xor.b32 %parity, %phase, 1;
+${sync.wait(f"%full+{plan.empty_at}", "%parity")}\
+${sync.advance(plan.stages)}\
+    add.u32 %pass, %pass, 1;
+    setp.lt.u32 %p, %pass, ${plan.stages};
+    @%p bra DRAIN;
+</%def>

@@ -1,0 +1,29 @@
+"""ptxas takes every legal wgmma configuration: no spill, and none of its C75xx messages, each of which says that it
+serialised or gave up what the kernel asked for."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from ptxgen.assemble import assemble
+from ptxgen.device import device
+from ptxgen.generate import plan_for
+from ptxgen.render import render
+from tests.cases_wgmma import cases
+
+EACH = 40
+COMPLAINT = re.compile(r"C75\d\d|warning", re.I)
+
+
+@pytest.mark.parametrize("seed", [31, 32, 33])
+def test_random_legal_configurations_assemble(seed, tmp_path, monkeypatch):
+    monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path))
+    d = device("h200")
+    for p, c in cases(seed, EACH, d, limit=700):
+        made = assemble(render(plan_for(p, c, d)))
+        told = f"{p.key()} | {c}\n{made.log}"
+        assert made.cubin, told
+        assert not any(made.spills.values()), told
+        assert not COMPLAINT.search(made.log), told
