@@ -28,12 +28,14 @@ WORKSPACE = 64 << 20
 FINALISTS = 4
 
 # cudaDataType_t and cublasComputeType_t
-_TYPE = {"f32": 0, "f64": 1, "f16": 2}
-_COMPUTE = {"f16": 64, "f32": 68, "f64": 70}
+_TYPE = {"f32": 0, "f64": 1, "f16": 2, "s8": 3, "s32": 10, "bf16": 14, "e4m3": 28, "e5m2": 29}
+_COMPUTE = {"f16": 64, "f32": 68, "f64": 70, "s32": 72, "tf32": 77}
+#: alpha and beta, by the type of sums
 _SCALAR: dict[str, Callable[[int], Any]] = {
     "f16": lambda v: ct.c_uint16(0x3C00 * v),
     "f32": ct.c_float,
     "f64": ct.c_double,
+    "s32": ct.c_int32,
 }
 # cublasLtMatmulDescAttributes_t and cublasLtMatmulPreferenceAttributes_t
 _TRANSA, _TRANSB = 3, 4
@@ -129,17 +131,18 @@ class CublasLt:
 
     def _describe(self) -> None:
         p, lib = self.problem, self._library
-        self._one, self._zero = _SCALAR[p.compute](1), _SCALAR[p.compute](0)
+        scalar = p.accumulator.name
+        self._one, self._zero = _SCALAR[scalar](1), _SCALAR[scalar](0)
         self._handle = self._make("")
-        self._product = self._make("MatmulDesc", _COMPUTE[p.compute], _TYPE[p.compute])
+        self._product = self._make("MatmulDesc", _COMPUTE[p.compute], _TYPE[scalar])
         # A row-major N×K (layout T) reads as a column-major K×N, which is what op() then turns over.
         turned = [ct.c_int32(p.layout[1] == "T"), ct.c_int32(p.layout[0] == "T")]
         for attribute, value in zip((_TRANSA, _TRANSB), turned, strict=True):
             _check(lib.cublasLtMatmulDescSetAttribute(self._product, attribute, ct.byref(value), ct.sizeof(value)))
         rows_b, rows_a = p.k if p.layout[1] == "N" else p.n, p.m if p.layout[0] == "N" else p.k
-        self._b = self._matrix(p.columns_b, rows_b, p.ldb)
-        self._a = self._matrix(p.columns_a, rows_a, p.lda)
-        self._c = self._matrix(p.n, p.m, p.ldc)
+        self._b = self._matrix(p.dtype, p.columns_b, rows_b, p.ldb)
+        self._a = self._matrix(p.dtype, p.columns_a, rows_a, p.lda)
+        self._c = self._matrix(p.out, p.n, p.m, p.ldc)
         wish = self._make("MatmulPreference")
         space = ct.c_uint64(WORKSPACE)
         _check(lib.cublasLtMatmulPreferenceSetAttribute(wish, _MAX_WORKSPACE, ct.byref(space), ct.sizeof(space)))
@@ -169,9 +172,9 @@ class CublasLt:
         self._open.append((kind, handle))
         return handle
 
-    def _matrix(self, rows: int, columns: int, ld: int) -> ct.c_void_p:
+    def _matrix(self, kind: str, rows: int, columns: int, ld: int) -> ct.c_void_p:
         sizes = (ct.c_uint64(rows), ct.c_uint64(columns), ct.c_int64(ld))
-        return self._make("MatrixLayout", _TYPE[self.problem.dtype], *sizes)  # type: ignore[arg-type]
+        return self._make("MatrixLayout", _TYPE[kind], *sizes)  # type: ignore[arg-type]
 
     def _queue(self, index: int, a: int, b: int, c: int, stream: int = 0) -> None:
         algorithm = self.algorithms[index]
