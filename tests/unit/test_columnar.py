@@ -1,0 +1,40 @@
+"""Arithmetic on integers and on columns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ptxgen.columnar import ceil_div, log2, pick, register_cap
+from ptxgen.device import device
+
+
+def test_pick_takes_integers_and_columns():
+    assert pick(True, 1, 2) == 1
+    assert pick(np.bool_(False), 1, 2) == 2
+    assert pick(np.array([True, False]), np.array([1, 2]), 9).tolist() == [1, 9]
+
+
+def test_ceil_div_rounds_up():
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(0, 1 << 31, 1000), rng.integers(1, 1 << 16, 1000)
+    assert ceil_div(a, b).tolist() == [ceil_div(int(x), int(y)) for x, y in zip(a, b, strict=True)]
+    for x, y in ((0, 5), (1, 5), (5, 5), (6, 5), (2**31 - 1, 256)):
+        assert ceil_div(x, y) == len(range(0, x, y)) if x < 100 else -(-x // y)
+
+
+def test_log2_knows_powers_of_two_only():
+    assert [log2(1 << n) for n in range(40)] == list(range(40))
+    for n in (0, -1, -8, 3, 12, (1 << 40) + 1):
+        with pytest.raises(ValueError, match=str(n)):
+            log2(n)
+
+
+def test_register_cap_is_what_resident_blocks_leave():
+    d = device("h200")
+    assert register_cap(d, 256, 1) == 255
+    assert register_cap(d, 256, 2) == 128
+    assert register_cap(d, 256, 3) == 80  # 85 rounded down to eights
+    assert register_cap(d, 1024, 2) == 32
+    columns = register_cap(d, np.array([256, 256, 1024]), np.array([1, 3, 2]))
+    assert columns.tolist() == [255, 80, 32]

@@ -1,0 +1,104 @@
+"""Configurations as text and as columns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ptxgen.config import AXES, AXIS, FAMILIES, Columns, Config, parse_config
+from ptxgen.errors import ConfigError
+
+
+def random_configs(seed: int, n: int) -> list[Config]:
+    """Configurations with values from the search and others, legal or not."""
+    rng = np.random.default_rng(seed)
+    pool = [*range(-2, 20), 32, 64, 128, 256, 1 << 40]
+    return [Config(**{a.name: int(rng.choice([*a.values, *pool])) for a in AXES}) for _ in range(n)]
+
+
+def test_the_table():
+    assert [a.symbol for a in AXES if a.symbol] == ["M_S", "N_S", "M_L", "N_L", "U", "K_S", "K_L", "K_G"]
+    for a in AXES:
+        assert a.default in a.values or a.name == "vec_c"
+        assert a.meaning
+        assert list(a.values) == sorted(set(a.values))
+        assert getattr(Config(), a.name) == a.default
+    assert all(family in AXIS["family"].meaning for family in FAMILIES)
+
+
+def test_text_round_trips():
+    for c in [Config(), *random_configs(1, 500)]:
+        assert parse_config(str(c)) == c
+        assert parse_config(" ".join(f"{n}={v}" for n, v in c.items())) == c
+        assert parse_config(str(c).replace(" ", ",")) == c
+    assert parse_config("") == Config()
+
+
+def test_text_has_the_papers_axes_and_what_differs():
+    assert str(Config()) == "ms=8 ns=8 ml=64 nl=64 u=8 ks=1 kl=1 kg=1"
+    assert str(Config(vec_a=4, stages=3)) == "ms=8 ns=8 ml=64 nl=64 u=8 ks=1 kl=1 kg=1 vec_a=4"
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [("mz=4", "mz"), ("ms", "ms"), ("ms=", "ms"), ("ms=four", "ms"), ("ms=4.0", "ms"), ("ms=--4", "ms"), ("ms=-", "ms"),
+     ("ms=²", "ms"), ("ms=4 ms=8", "twice"), ("=4", "axes are"), ("ms=" + "9" * 30, "ms"), ("MS=4", "MS")],
+)  # fmt: skip
+def test_text_that_is_no_configuration(text, word):
+    with pytest.raises(ConfigError, match=word) as caught:
+        parse_config(text)
+    assert caught.value.rule == "axis"
+    assert "config has" in str(caught.value)
+
+
+def test_configurations_are_values():
+    a, b = Config(ms=4), Config(ms=4)
+    assert a == b
+    assert len({a, b, Config()}) == 2
+    assert sorted([Config(ms=16), Config(ms=2)])[0].ms == 2
+    with pytest.raises(AttributeError):
+        a.ms = 8  # type: ignore[misc]
+
+
+def test_columns_hold_rows():
+    configs = random_configs(2, 50)
+    c = Columns.of(configs)
+    assert len(c) == 50
+    assert [c.row(i) for i in range(50)] == configs
+    assert [type(v) for _, v in c.row(0).items()] == [int] * len(AXES)
+    for a in AXES:
+        assert getattr(c, a.name).tolist() == [getattr(x, a.name) for x in configs]
+
+
+def test_columns_are_taken_replaced_and_joined():
+    configs = random_configs(3, 20)
+    c = Columns.of(configs)
+    mask = np.arange(20) % 3 == 0
+    assert [c.take(mask).row(i) for i in range(7)] == configs[::3]
+    assert [c.take(np.array([5, 1])).row(i) for i in range(2)] == [configs[5], configs[1]]
+    r = c.replace(ms=3, kg=np.arange(20))
+    assert r.row(7).ms == 3
+    assert r.row(7).kg == 7
+    assert r.row(7).ns == configs[7].ns
+    assert c.row(7) == configs[7]  # the old ones stay
+    joined = Columns.concat([c, r])
+    assert len(joined) == 40
+    assert joined.row(27) == r.row(7)
+    with pytest.raises(AttributeError):
+        c.nonsense  # noqa: B018
+
+
+def test_columns_of_a_product_are_every_combination():
+    c = Columns.product({"ms": (2, 4), "u": (8, 16, 32)})
+    assert len(c) == 6
+    assert {(x.ms, x.u) for x in (c.row(i) for i in range(6))} == {(m, u) for m in (2, 4) for u in (8, 16, 32)}
+    assert c.row(0).ns == AXIS["ns"].default
+    assert len(Columns({}, 4)) == 4
+    assert len(Columns.of([])) == 0
+
+
+def test_columns_refuse_an_axis_that_does_not_exist():
+    with pytest.raises(ConfigError, match="mz"):
+        Columns({"mz": np.arange(3)})
+    with pytest.raises(ConfigError, match="vecc"):
+        Columns.of([Config()]).replace(vecc=4)

@@ -1,0 +1,95 @@
+"""Devices as plain data: found by name, described from what a driver says, filled with blocks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ptxgen.device import DEVICES, describe, device
+from ptxgen.errors import DeviceError
+
+
+def test_devices_are_found_by_name_and_by_target():
+    assert device("h200") is DEVICES["h200"]
+    assert device(" H200 ") is DEVICES["h200"]
+    for target in ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"):
+        assert device(target).target == target
+    for name in ("h300", "", "sm_70", "sm_", "90", None):
+        with pytest.raises(DeviceError, match="h200.*sm_120"):
+            device(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "sm", "found"),
+    [
+        ("NVIDIA H200", 90, "h200"), ("NVIDIA H100 80GB HBM3", 90, "h100"), ("NVIDIA A100-SXM4-80GB", 80, "a100"),
+        ("NVIDIA A100 80GB PCIe", 80, "a100"), ("NVIDIA GeForce RTX 4090", 89, "rtx4090"), ("Tesla T4", 75, "t4"),
+        ("NVIDIA GeForce RTX 3090 Ti", 86, "rtx3090"), ("NVIDIA B200", 100, "b200"),
+        ("NVIDIA RTX A1000", 86, "rtxa1000"), ("NVIDIA T400 4GB", 75, "t4004gb"), ("NVIDIA L40S", 89, "l40s"),
+        ("emulated", 90, "emulated"),
+    ],
+)  # fmt: skip
+def test_a_device_is_known_by_its_whole_name(name, sm, found):
+    assert describe(name, sm).name == found
+    assert describe(name, sm).sm == sm
+
+
+def test_what_a_driver_reports_wins_over_the_table():
+    d = describe("NVIDIA H200", 90, sms=100, clock=1500, shared_block=1234)
+    assert (d.sms, d.clock, d.shared_block, d.fma64) == (100, 1500, 1234, 64)
+    assert describe("NVIDIA RTX A1000", 86).fma64 == 2  # of its architecture, not of the A100
+    with pytest.raises(DeviceError, match="sm_70"):
+        describe("Tesla V100", 70)
+
+
+def test_newer_architectures_get_a_ptx_version_that_knows_them():
+    versions = {sm: describe("new", sm).ptx_version for sm in (75, 86, 87, 90, 100, 103, 110, 120, 121)}
+    assert versions == {
+        75: "8.1",
+        86: "8.1",
+        87: "8.1",
+        90: "8.1",
+        100: "8.6",
+        103: "8.8",
+        110: "9.0",
+        120: "8.7",
+        121: "8.8",
+    }
+
+
+def test_blocks_that_fit_a_multiprocessor():
+    """Against the occupancy that CUDA's calculator gives."""
+    h, t = device("h200"), device("t4")
+    assert h.blocks_per_sm(256, 64, 0) == 4  # 65536 / (64·256)
+    assert h.blocks_per_sm(256, 65, 0) == 3  # registers come in eights
+    assert h.blocks_per_sm(256, 32, 48 << 10) == 4  # 228 KB / 49 KB
+    assert h.blocks_per_sm(64, 16, 0) == 32  # blocks
+    assert h.blocks_per_sm(1024, 16, 0) == 2  # threads
+    assert h.blocks_per_sm(33, 128, 0) == 8  # two warps each
+    assert h.blocks_per_sm(1024, 80, 0) == 0
+    assert h.blocks_per_sm(128, 32, 228 << 10) == 0
+    assert t.blocks_per_sm(256, 32, 0) == 4  # no byte of shared memory, and none reserved
+    assert t.blocks_per_sm(64, 32, 16 << 10) == 4
+
+
+def test_blocks_are_the_same_on_columns():
+    rng = np.random.default_rng(3)
+    for d in DEVICES.values():
+        threads, registers = rng.integers(1, 1025, 300), rng.integers(1, 256, 300)
+        shared = rng.integers(0, d.shared_block + 1, 300)
+        one = [int(d.blocks_per_sm(int(a), int(b), int(c))) for a, b, c in zip(threads, registers, shared, strict=True)]
+        assert d.blocks_per_sm(threads, registers, shared).tolist() == one
+
+
+def test_peak_rates():
+    assert device("h200").flops("f32") == pytest.approx(66.9e12, rel=0.01)
+    assert device("h200").flops("f64") == pytest.approx(33.5e12, rel=0.01)
+    assert device("a100").flops("f32") == pytest.approx(19.5e12, rel=0.01)
+    assert device("t4").flops("f16") == pytest.approx(16.3e12, rel=0.01)
+
+
+def test_features_by_architecture():
+    for d in DEVICES.values():
+        assert d.has_async_copy == (d.sm >= 80)
+        assert d.has_vector_red == (d.sm >= 90)
+        assert d.shared_block <= d.shared_sm

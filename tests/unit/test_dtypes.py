@@ -1,0 +1,52 @@
+"""Element types: one row each, and literals that are exact."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ptxgen.dtypes import DTYPES, bits_of, dtype, from_numpy
+from ptxgen.errors import DtypeError
+
+
+def test_rows_agree_with_numpy():
+    for name, kind in DTYPES.items():
+        assert dtype(name) is kind
+        assert str(kind) == name
+        assert kind.bytes == kind.numpy.itemsize
+        assert kind.bits == f"b{8 * kind.bytes}"
+        assert from_numpy(kind.numpy, "a") is kind
+        if not kind.integer:
+            one = np.array(1.0, kind.numpy)
+            step = np.array(1.0 + 2 * kind.roundoff, kind.numpy)
+            assert step > one
+            half = np.array(1.0 + kind.roundoff, np.float64).astype(kind.numpy)
+            assert half == one  # a tie, to even
+
+
+@pytest.mark.parametrize("name", ["f31", "", "F32", "float32", None, 4, ["f32"]])
+def test_unknown_names(name):
+    with pytest.raises(DtypeError, match="must be one of f16"):
+        dtype(name)
+
+
+@pytest.mark.parametrize("kind", ["<i8", ">f4", "c8", "O", "U3", "?", [("a", "f4")]])
+def test_numpy_types_without_a_row(kind):
+    with pytest.raises(DtypeError, match="left has dtype.*must be one of float16"):
+        from_numpy(np.dtype(kind), "left")
+
+
+def test_literals_are_the_bits_of_the_number():
+    rng = np.random.default_rng(0)
+    for name, prefix in (("f16", "0x"), ("bf16", "0x"), ("f32", "0f"), ("f64", "0d")):
+        kind = dtype(name)
+        values = [0.0, -0.0, 1.0, -1.5, np.inf, np.nan, 1 / 3, *rng.standard_normal(50), kind.largest, kind.smallest]
+        for value in values:
+            text = bits_of(float(value), kind)
+            assert text.startswith(prefix)
+            assert len(text) == 2 + 2 * kind.bytes
+            back = np.frombuffer(int(text[2:], 16).to_bytes(kind.bytes, "little"), kind.numpy)[0]
+            assert back.tobytes() == np.array(value, kind.numpy).tobytes()
+    assert bits_of(1.0, dtype("f32")) == "0f3F800000"
+    assert bits_of(-2.0, dtype("f64")) == "0dC000000000000000"
+    assert bits_of(7.0, dtype("s32")) == "7"

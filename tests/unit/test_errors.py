@@ -1,0 +1,60 @@
+"""The tree of errors: as drawn, and what each carries."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import pytest
+
+from ptxgen import errors
+from ptxgen.errors import ConfigError, Fault, InputError, PtxgenError
+
+CLASSES = {n: c for n, c in vars(errors).items() if inspect.isclass(c) and issubclass(c, Exception)}
+
+
+def drawn() -> dict[str, str]:
+    """Class -> parent, as the tree at the top of the module draws them."""
+    stack: list[tuple[int, str]] = []
+    out = {}
+    for line in errors.__doc__.splitlines():
+        found = re.match(r"^([│├└─ ]*)([A-Z]\w+)", line)
+        if found and found[2] in CLASSES:
+            depth = len(found[1])
+            stack = [s for s in stack if s[0] < depth]
+            out[found[2]] = stack[-1][1] if stack else ""
+            stack.append((depth, found[2]))
+    return out
+
+
+def test_the_tree_is_as_it_is_drawn():
+    tree = drawn()
+    assert set(tree) == set(CLASSES)
+    for name, parent in tree.items():
+        base = CLASSES[name].__bases__[0]
+        assert base is (CLASSES[parent] if parent else Exception)
+        assert CLASSES[name].__doc__
+    assert issubclass(InputError, ValueError)  # what breaks a rule is a bad value to anybody
+
+
+def test_a_config_error_carries_its_rule():
+    assert ConfigError("x", "threads").rule == "threads"
+    assert ConfigError("x").rule == ""
+
+
+def test_a_fault_says_where():
+    fault = Fault(
+        "one byte too far", entry="k", line=7, instruction="  st.global.u8 [%d0], %r1; ", block=(1, 2, 3), thread=(4, 5, 6),
+        address=0xABC,
+    )  # fmt: skip
+    text = str(fault)
+    for word in ("one byte too far", "k, line 7", "st.global.u8 [%d0], %r1;", "(1, 2, 3)", "(4, 5, 6)", "0xabc"):
+        assert word in text
+    assert (fault.entry, fault.line, fault.block, fault.thread, fault.address) == ("k", 7, (1, 2, 3), (4, 5, 6), 0xABC)
+    assert "address" not in str(Fault("x"))
+
+
+@pytest.mark.parametrize("name", sorted(CLASSES))
+def test_every_error_is_caught_by_the_base(name):
+    with pytest.raises(PtxgenError):
+        raise CLASSES[name]("why")
