@@ -74,9 +74,11 @@ RULES = (
          "copy_b=1 (cp.async) needs sm_80, 4 to 16 bytes an access, no conversion, and vec_b=1 where it transposes",
          family=SIMT),
     Rule("loads_a", lambda p, c, g, d: _loads_divide(g, g.a),
-         "{g.threads} threads do not divide the {g.a.loads} loads of A's tile", family=SIMT),
+         "the {g.a.loads} loads of A's tile, {g.a.across} side by side, do not split evenly over {g.threads} threads",
+         family=SIMT),
     Rule("loads_b", lambda p, c, g, d: _loads_divide(g, g.b),
-         "{g.threads} threads do not divide the {g.b.loads} loads of B's tile", family=SIMT),
+         "the {g.b.loads} loads of B's tile, {g.b.across} side by side, do not split evenly over {g.threads} threads",
+         family=SIMT),
     Rule("hold", lambda p, c, g, d: (c.hold == 0) | (c.copy_a == 0) | (c.copy_b == 0),
          "hold=1 needs an operand that is copied through registers", family=SIMT),
 )  # fmt: skip
