@@ -7,8 +7,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from .builder import SIGNED, Array, Builder, into
-from .numerics import FLOAT, add_odd, canonical, flush, round_to, saturate, wide
+from .builder import SIGNED, Array, Builder, View, into
+from .numerics import BITS, FLOAT, add_odd, canonical, flush, round_to, saturate, wide
 from .registry import Step, instruction
 from .syntax import SIZES, Instruction
 
@@ -36,7 +36,9 @@ def cvt(b: Builder, ins: Instruction) -> Step:
         dst = b.dst_wide(ins.operands[0], to) if to in ("f16", "bf16") else b.dst(ins.operands[0], to)
     else:
         dst = b.dst_wide(ins.operands[0], to)
-    if to in FLOAT and source in FLOAT:
+    if (to, source) == ("f32", "bf16") and not (ftz or sat or relu or finite or mode):
+        body = bf16_to_f32
+    elif to in FLOAT and source in FLOAT:
         body = float_to_float(to, source, mode, ftz, sat, relu, finite)
     elif to in FLOAT:
         body = int_to_float(to, source, mode or "rn", sat)
@@ -53,9 +55,15 @@ def cvt(b: Builder, ins: Instruction) -> Step:
             value = value.view(np.uint16)
         np.copyto(out, value, casting="unsafe")
 
-    if to not in FLOAT and source not in FLOAT and not sat and SIZES[to] == SIZES[source]:
+    if to not in FLOAT and source not in FLOAT and not sat and SIZES[to] == SIZES[source] == view_width(b, dst):
         return into(b, dst, lambda v, out: np.copyto(out, v[src], casting="unsafe"))
     return into(b, dst, compute)
+
+
+def view_width(b: Builder, index: int) -> int:
+    """Bytes of the register behind a view."""
+    view = b.views[index]
+    return view.width if isinstance(view, View) else 0
 
 
 def limits(kind: str) -> tuple[int, int]:
@@ -107,7 +115,7 @@ def int_to_float(to: str, source: str, mode: str, sat: bool) -> Any:
 def float_to_int(to: str, source: str, mode: str, ftz: bool) -> Any:
     dtype = int_dtype(to)
     low, high = limits(to)
-    nan = 1 << (8 * SIZES[to] - 1) if SIZES[to] == 8 or (source == "f64" and SIZES[to] == 4) else 0
+    nan = 1 << (8 * SIZES[to] - 1) if SIZES[to] == 8 or source == "f64" else 0
     if to in SIGNED:
         nan = -nan
 
@@ -123,7 +131,15 @@ def float_to_int(to: str, source: str, mode: str, ftz: bool) -> Any:
     return body
 
 
+def bf16_to_f32(x: Array) -> Array:
+    """The same bits, so that a NaN stays what it is."""
+    return (np.atleast_1d(x).view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
 def float_to_float(to: str, source: str, mode: str, ftz: bool, sat: bool, relu: bool, finite: bool) -> Any:
+    # hardware keeps NaNs where one side is f64; bf16 to f32 is a shift
+    keeps = not sat and "f64" in (to, source)
+
     def body(x: Array) -> Array:
         a = flush(x, "f32") if ftz and source == "f32" else x
         if mode in _ROUND_INT:
@@ -144,10 +160,31 @@ def float_to_float(to: str, source: str, mode: str, ftz: bool, sat: bool, relu: 
         if relu:
             out = np.where(out > 0, out, np.where(np.isnan(out), out, np.zeros((), out.dtype)))
         out = np.atleast_1d(np.ascontiguousarray(out))
-        canonical(out, to)
+        if keeps and not relu:
+            nan = np.isnan(np.atleast_1d(a))
+            if nan.any():
+                out.view(BITS[to])[nan] = moved_nan(np.ascontiguousarray(np.atleast_1d(a)), source, to)[nan]
+        else:
+            canonical(out, to)
         return out
 
     return body
+
+
+#: bits of the mantissa
+DIGITS = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
+
+
+def moved_nan(a: Array, source: str, to: str) -> Array:
+    """NaNs in another format as hardware makes them: sign and the upper part of the payload stay; quiet."""
+    word = a.view(BITS[source]).astype(np.uint64)
+    top, digits = 8 * SIZES[to] - 1, DIGITS[to]
+    sign = (word >> np.uint64(8 * SIZES[source] - 1)) << np.uint64(top)
+    payload = word & np.uint64((1 << DIGITS[source]) - 1)
+    shift = DIGITS[source] - digits
+    payload = payload >> np.uint64(shift) if shift > 0 else payload << np.uint64(-shift)
+    quiet = np.uint64((1 << top) - (1 << (digits - 1)))
+    return (sign | quiet | payload).astype(BITS[to])
 
 
 def tf32(b: Builder, ins: Instruction, source: str) -> Step:
@@ -175,7 +212,8 @@ def tf32(b: Builder, ins: Instruction, source: str) -> Step:
             near = np.where(over, (near & np.uint32(0x80000000)) | np.uint32(0x7F7FE000), near)
         if relu:
             near = np.where(near >> np.uint32(31) != 0, np.uint32(0), near)
-        out[...] = np.where(nan, np.uint32(0x7FFFFFFF), near)
+        # .rna cuts a NaN off, the others make the one of this format
+        out[...] = np.where(nan, word & np.uint32(0xFFFFE000) if away else np.uint32(0x7FFFE000), near)
 
     return into(b, dst, compute)
 
