@@ -15,7 +15,7 @@ def test_devices_are_found_by_name_and_by_target():
     for target in ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"):
         assert device(target).target == target
     for name in ("h300", "", "sm_70", "sm_", "90", None):
-        with pytest.raises(DeviceError, match="h200.*sm_120"):
+        with pytest.raises(DeviceError, match=r"h200.*sm_120"):
             device(name)
 
 

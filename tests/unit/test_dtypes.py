@@ -32,7 +32,7 @@ def test_unknown_names(name):
 
 @pytest.mark.parametrize("kind", ["<i8", ">f4", "c8", "O", "U3", "?", [("a", "f4")]])
 def test_numpy_types_without_a_row(kind):
-    with pytest.raises(DtypeError, match="left has dtype.*must be one of float16"):
+    with pytest.raises(DtypeError, match=r"left has dtype.*must be one of float16"):
         from_numpy(np.dtype(kind), "left")
 
 

@@ -43,10 +43,8 @@ def test_a_config_error_carries_its_rule():
 
 
 def test_a_fault_says_where():
-    fault = Fault(
-        "one byte too far", entry="k", line=7, instruction="  st.global.u8 [%d0], %r1; ", block=(1, 2, 3), thread=(4, 5, 6),
-        address=0xABC,
-    )  # fmt: skip
+    at = {"block": (1, 2, 3), "thread": (4, 5, 6), "address": 0xABC}
+    fault = Fault("one byte too far", entry="k", line=7, instruction="  st.global.u8 [%d0], %r1; ", **at)
     text = str(fault)
     for word in ("one byte too far", "k, line 7", "st.global.u8 [%d0], %r1;", "(1, 2, 3)", "(4, 5, 6)", "0xabc"):
         assert word in text

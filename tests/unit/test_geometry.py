@@ -1,0 +1,103 @@
+"""One arithmetic, two carriers: integers and columns of it must agree, on every family."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ptxgen.config import AXES, FAMILIES, Columns, Config
+from ptxgen.device import DEVICES
+from ptxgen.geometry import geometry, warp_rows
+from ptxgen.problem import Gemm
+from ptxgen.rules import FIRST
+
+PROBLEMS = [
+    Gemm(2560, 16, 2560, "TN"), Gemm(61, 67, 59, "NN", lda=64), Gemm(1, 1, 1, "TT", "f64"), Gemm(0, 7, 0, "NT"),
+    Gemm(512, 512, 512, "NT", "f16"), Gemm(129, 130, 1031, "NT", "f16", "f16"), Gemm(2**31 - 1, 3, 5, "NN"),
+    Gemm(64, 64, 64, "NT", "bf16"), Gemm(64, 64, 64, "TN", "f32", "tf32"), Gemm(64, 64, 64, "NT", "s8"),
+]  # fmt: skip
+ROWS = 700
+
+
+def random_rows(family: int, seed: int, n: int) -> Columns:
+    """Rows of one family that break no rule without which there is no geometry, legal or not."""
+    rng = np.random.default_rng(seed)
+    values = {a.name: rng.choice(np.array(a.values), 4 * n) for a in AXES}
+    values["kg"] = rng.integers(1, 70, 4 * n)
+    values["request"] = rng.integers(0, 5, 4 * n)
+    values["family"] = np.full(4 * n, family)
+    c = Columns(values, 4 * n)
+    d = DEVICES["h200"]
+    holds = [np.broadcast_to(r.holds(PROBLEMS[0], c, SimpleNamespace(), d), len(c)) for r in FIRST]
+    return c.take(np.flatnonzero(np.logical_and.reduce(holds))[:n])
+
+
+def flat(g: Any, prefix: str = "") -> dict[str, Any]:
+    out = {}
+    for name, value in vars(g).items():
+        out.update(flat(value, f"{prefix}{name}.") if isinstance(value, SimpleNamespace) else {prefix + name: value})
+    return out
+
+
+@pytest.mark.parametrize("family", range(len(FAMILIES)), ids=FAMILIES)
+def test_integers_and_columns_agree(family):
+    for n, p in enumerate(PROBLEMS):
+        rows = random_rows(family, n, ROWS)
+        assert len(rows) > ROWS // 2
+        with np.errstate(all="ignore"):
+            columns = flat(geometry(p, rows))
+            for i in range(len(rows)):
+                for name, value in flat(geometry(p, rows.row(i))).items():
+                    column = columns[name]
+                    expected = column[i] if isinstance(column, np.ndarray) and column.ndim else column
+                    assert value == expected, f"{name} of {rows.row(i)} on {p.key()}"
+
+
+def test_the_numbers_of_one_kernel():
+    """By hand: a tile of 64x64 by 8x8, eight deep, three stages, of a K-major A."""
+    c = Config(vec_a=1, vec_b=4, vec_c=4)
+    g = geometry(Gemm(100, 130, 500, "NN"), c)
+    assert (g.group, g.threads) == (64, 64)
+    assert (g.a.size, g.b.size, g.stage) == (
+        4 * 8 * 68,
+        4 * 8 * 64,
+        4 * 8 * 132,
+    )  # A's rows are padded: it is transposed
+    assert g.shared == 3 * g.stage
+    assert (g.a.loads, g.b.loads, g.b.across) == (512, 128, 16)
+    assert (g.tiles_m, g.tiles_n, g.tiles, g.blocks) == (2, 3, 6, 6)
+    assert (g.chunk, g.slices, g.workspace) == (504, 1, 0)
+    four = geometry(Gemm(100, 130, 500, "NN"), Config(kg=4, split=2, kl=2))
+    assert (four.threads, four.uk) == (128, 4)
+    assert (four.chunk, four.slices, four.blocks) == (128, 4, 24)
+    assert four.workspace == 4 * 100 * 130 * 4
+    assert four.shared == 64 * 68 * 2 * 4  # two tiles of C where the stages were
+
+
+def test_slices_cover_k_and_none_is_empty():
+    for k in [*range(60), 1000, 4097]:
+        for kg in (1, 2, 3, 7, 64):
+            for u in (8, 16, 32):
+                g = geometry(Gemm(16, 16, k), Config(u=u, kg=kg))
+                assert g.slices <= kg
+                assert g.chunk * g.slices >= k
+                assert g.chunk * (g.slices - 1) < max(k, 1)
+                assert g.chunk % u == 0
+
+
+def test_warp_rows_fit_and_are_the_most_square():
+    rng = np.random.default_rng(1)
+    for _ in range(300):
+        ms, ns = (int(x) for x in rng.choice([1, 2, 4, 8, 16], 2))
+        ml, nl = (int(x) for x in rng.choice([16, 32, 64, 128, 256], 2))
+        c = SimpleNamespace(ms=ms, ns=ns, ml=ml, nl=nl)
+        fits = [w for w in (1, 2, 4, 8, 16, 32) if ml % (w * ms) == 0 and nl % (32 // w * ns) == 0]
+        wm = int(warp_rows(c))
+        if not fits:
+            continue
+        assert wm in fits
+        skew = {w: abs(np.log2(w * ms / (32 / w * ns))) for w in fits}
+        assert skew[wm] == min(skew.values())

@@ -1,0 +1,257 @@
+"""The rule table: each row rejects what it says, in words with both numbers, on integers as on columns."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from ptxgen import rules
+from ptxgen.config import AXES, FAMILIES, Columns, Config, parse_config
+from ptxgen.device import DEVICES, device
+from ptxgen.errors import ConfigError
+from ptxgen.generate import plan_for
+from ptxgen.problem import Gemm, parse
+from ptxgen.render import render
+from ptxgen.rules import RULES, broken, legal, rejections, require
+from tests.cases import cases, problem
+from tests.cases_simt import wide_cases
+
+H200 = device("h200")
+GOOD = "vec_a=4 vec_b=4 vec_c=4"
+P = Gemm(512, 512, 512, "TN")
+NT = Gemm(512, 512, 512, "NT")
+
+#: a row of the table -> problem, configuration that breaks it and none before it, device, words of the message
+BREAKS = {
+    "axis": [
+        (P, "ms=3", "h200", "ms=3"),
+        (P, "ml=48", "h200", "ml=48"),
+        (P, "vec_c=0", "h200", "vec_c=0"),
+        (P, "u=-8", "h200", "u=-8"),
+    ],
+    "range": [
+        (P, "stages=1", "h200", "stages=1"),
+        (P, "stages=9", "h200", "stages=9"),
+        (P, "kg=0", "h200", "kg=0"),
+        (P, "kg=65536", "h200", "kg=65536"),
+        (P, "wm=64", "h200", "wm=64"),
+        (P, "hold=2", "h200", "hold=2"),
+        (P, "raster=0", "h200", "raster=0"),
+        (P, "split=5", "h200", "split=5"),
+        (P, "family=-1", "h200", "family=-1"),
+        (P, f"family={len(FAMILIES)}", "h200", f"family={len(FAMILIES)}"),
+        (P, "resident=0", "h200", "resident=0"),
+        (P, "bounds=3", "h200", "bounds=3"),
+        (P, "order=3", "h200", "order=3"),
+        (P, "ahead=-1", "h200", "ahead=-1"),
+    ],
+    "types": [
+        (Gemm(512, 512, 512, "TN", "f32", "tf32"), "", "h200", "f32 summed in tf32"),
+        (Gemm(512, 512, 512, "TN", "s8"), "", "h200", "s8 summed in s32"),
+        (Gemm(512, 512, 512, "TN", "bf16"), "copy_a=0 copy_b=0", "t4", "sm_75"),
+    ],
+    "tile_m": [(P, "ms=8 wm=16", "h200", "ml=64 must be a multiple of wm·ms=16·8")],
+    "tile_n": [(P, "ns=16 wm=4", "h200", "nl=64 must be a multiple of 32/wm·ns=32/4·16")],
+    "depth": [
+        (P, "kl=8", "h200", "u=8 over kl=8 leaves 1 steps"),
+        (P, "ks=16", "h200", "ks=16"),
+        (P, "request=7", "h200", "request=7"),
+        (P, "request=-1", "h200", "request=-1"),
+        (P, "u=2 kl=4", "h200", "kl=4"),
+    ],
+    "kept_a": [
+        (P, "keep_a=1", "h200", "keep_a"),
+        (NT, "keep_a=1 u=4", "h200", "u=4"),
+        (NT, "keep_a=1 u=32 kl=16", "h200", "keep_a"),
+        (NT, "keep_a=1 vec_a=8", "h200", "vec_a=8"),
+        (Gemm(64, 64, 64, "NT", "f16", "f16"), "keep_a=1 copy_a=0 copy_b=0", "h200", "4 or 8 bytes"),
+    ],
+    "kept_b": [
+        (P, "keep_b=1", "h200", "keep_b"),
+        (NT, "keep_b=1 u=64", "h200", "u=64"),
+        (NT, "keep_b=1 vec_b=8", "h200", "vec_b=8"),
+    ],
+    "packed": [
+        (Gemm(64, 64, 64, "TN", "f16", "f16"), "ms=1 ns=8 ml=32 nl=64", "h200", "ms=1"),
+        (Gemm(64, 64, 64, "TN", "f16", "f16"), "ms=8 ns=1 ml=64 nl=32", "h200", "ns=1"),
+    ],
+    "vector_a": [
+        (Gemm(510, 512, 512, "TN"), "vec_a=4", "h200", "vec_a=4 exceeds what A's alignment"),
+        (Gemm(512, 512, 512, "TN", aligned_a=8), "vec_a=4", "h200", "allow, 2"),
+        (Gemm(512, 512, 510, "NN"), "vec_a=4 copy_a=0", "h200", "vec_a=4"),
+        (NT, "vec_a=4 u=2 copy_a=0 kl=1 ks=1", "h200", "vec_a=4"),
+    ],
+    "vector_b": [
+        (Gemm(512, 510, 512, "TN"), "vec_b=4", "h200", "vec_b=4 exceeds what B's alignment"),
+        (Gemm(512, 512, 512, "TN", ldb=514), "vec_b=4", "h200", "allow, 2"),
+    ],
+    "async_a": [
+        (P, "copy_a=1", "t4", "sm_80"),
+        (NT, "vec_a=4 copy_a=1", "h200", "vec_a=1 where it transposes"),
+        (Gemm(64, 64, 64, "TN", "f16"), "copy_a=1 vec_a=8", "h200", "no conversion"),
+        (Gemm(64, 64, 64, "TN", "f16", "f16"), "copy_a=1 vec_a=1", "h200", "4 to 16 bytes"),
+    ],
+    "async_b": [(P, "copy_a=0 copy_b=1", "t4", "sm_80"), (NT, "vec_b=4 copy_a=0 copy_b=1", "h200", "vec_b=1")],
+    "loads_a": [
+        (
+            NT,
+            "ms=8 ns=2 ml=128 nl=16 u=32 ks=2 kl=8 copy_a=0 vec_a=2 wm=8",
+            "h200",
+            "the 2048 loads of A's tile, 4 side by side",
+        )
+    ],
+    "loads_b": [
+        (
+            NT,
+            "ms=8 ns=8 ml=32 nl=64 keep_a=1 keep_b=1 vec_a=2 wm=4",
+            "h200",
+            "512 loads of B's tile, 8 side by side, do not split evenly over 32 threads",
+        )
+    ],
+    "hold": [(P, "hold=1", "h200", "hold=1 needs an operand that is copied through registers")],
+    "threads": [(P, "ms=2 ns=2 ml=128 nl=128 wm=8 vec_a=1", "h200", "4096 threads a block; the limit is 1024")],
+    "vector_c": [
+        (Gemm(512, 510, 512, "TN"), "vec_c=4", "h200", "vec_c=4 exceeds what C's alignment and rows allow, 2"),
+        (Gemm(512, 512, 512, "TN", ldc=513), "vec_c=2", "h200", "allow, 1"),
+        (P, "ms=8 ns=1 ml=256 nl=2 wm=16 vec_c=4 stage_c=1", "h200", "a row of the tile, 2"),
+    ],
+    "shared": [
+        (
+            P,
+            "ml=256 nl=256 u=64 stages=2 ms=16 ns=16",
+            "h200",
+            "262144 bytes of shared memory; h200 has 232448 a block",
+        ),
+        (P, "stages=8 u=64 copy_a=0 copy_b=0", "t4", "t4 has 65536"),
+    ],
+    "resident": [
+        (P, "resident=33", "h200", "resident=33 blocks of 64 threads"),
+        (P, "resident=4 u=64 stages=2", "h200", "65536 bytes do not fit"),
+    ],
+    "registers": [
+        (P, "ms=16 ns=16 ml=128 nl=128", "h200", "about 364 registers"),
+        (P, "resident=16", "h200", "resident=16"),
+    ],
+    "bounds": [
+        (Gemm(512, 512, 509, "TN"), "bounds=0", "h200", "m, n, k=512, 512, 509 to be multiples of ml, nl, u=64, 64, 8"),
+        (Gemm(510, 512, 512, "TN"), "bounds=0", "h200", "510"),
+        (Gemm(512, 16, 512, "TN"), "bounds=0", "h200", "16"),
+    ],
+    "slices": [
+        (Gemm(64, 64, 20, "TN"), "kg=4", "h200", "kg=4 slices; K=20 has fewer blocks of u=8"),
+        (Gemm(64, 64, 0, "TN"), "kg=2", "h200", "K=0"),
+    ],
+    "split": [
+        (P, "split=1", "h200", "split=1 with kg=1"),
+        (P, "kg=2 split=3", "h200", "split=3"),
+        (Gemm(64, 64, 64, "TN", "f16"), "kg=2 copy_a=0 copy_b=0", "h200", "16-bit C"),
+        (Gemm(64, 64, 64, "TN", deterministic=True), "kg=2 split=1", "h200", "deterministic"),
+    ],
+    "grid": [
+        (Gemm(64, 64 * 65536, 64, "TN"), "raster=1", "h200", "65536 along N"),
+        (Gemm(2**31 - 64, 64 * 65536, 64, "TN"), "raster=8", "h200", "33554431 tiles along M"),
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    """Random rows of every family on random problems and devices, with the rule that each row breaks."""
+    rng, out = np.random.default_rng(7), []
+    for n in range(36):
+        d = DEVICES[str(rng.choice(["h200", "t4", "a100", "rtx4090", "emulated"]))]
+        p = problem(rng, 300)
+        values = {a.name: rng.choice(np.array(a.values), 3000) for a in AXES}
+        values["family"] = np.full(3000, n % len(FAMILIES)) if n % 9 else rng.integers(-1, len(FAMILIES) + 1, 3000)
+        wild = rng.random(3000) < 0.15
+        for name in ("ms", "ml", "u", "kl", "vec_b", "stages", "request", "raster", "bounds", "kg"):
+            values[name] = np.where(wild, rng.integers(-3, 20, 3000), values[name])
+        c = Columns({k: v.astype(np.int64) for k, v in values.items()}, 3000)
+        out.append((p, c, d, rejections(p, c, d)))
+    return out
+
+
+def test_one_row_at_a_time_is_as_all_at_once(drawn):
+    rng = np.random.default_rng(0)
+    for p, c, d, found in drawn:
+        picked = [rng.integers(0, len(c), 60), *(np.flatnonzero(found == i)[:6] for i in np.unique(found))]
+        for i in np.concatenate(picked):
+            config = c.row(int(i))
+            rule = broken(p, config, d)
+            assert (RULES.index(rule) if rule else -1) == found[i], f"{p.key()} | {config} | {d.name}"
+        assert ((found < 0) == legal(p, c, d)).all()
+
+
+def test_every_rejection_is_worded(drawn):
+    for p, c, d, found in drawn:
+        for i in np.unique(found[found >= 0]):
+            config = c.row(int(np.flatnonzero(found == i)[0]))
+            with pytest.raises(ConfigError) as caught:
+                require(p, config, d)
+            assert caught.value.rule == RULES[i].name
+            text = str(caught.value)
+            assert text.startswith(f"config breaks rule {RULES[i].name!r}: ")
+            assert "{" not in text
+
+
+def test_what_is_left_can_be_generated():
+    """Legal means that there is a kernel: a plan, and a text. Also for values that the search does not visit."""
+    for where in ("h200", "t4", "rtx4090"):
+        d = device(where)
+        for p, c in (*cases(3, 15, d), *wide_cases(4, 15, d)):
+            assert broken(p, c, d) is None
+            assert render(plan_for(p, c, d)).text
+
+
+def test_this_file_knows_every_row_of_the_table():
+    assert set(BREAKS) | {"warps"} == {r.name for r in RULES if r.family in (-1, 0)}
+    names = [(r.name, r.family) for r in RULES]
+    assert len(set(names)) == len(names)
+    assert all(r.message for r in RULES)
+
+
+@pytest.mark.parametrize(
+    ("name", "p", "text", "where", "words"),
+    [(name, *case) for name, cases in BREAKS.items() for case in cases],
+    ids=lambda x: x.key() if isinstance(x, Gemm) else str(x),
+)
+def test_a_row_rejects_what_it_says(name, p, text, where, words):
+    config = parse_config(text)
+    rule = broken(p, config, device(where))
+    assert rule is not None
+    assert rule.name == name
+    with pytest.raises(ConfigError) as caught:
+        require(p, config, device(where))
+    assert words in str(caught.value)
+    with pytest.raises(ConfigError):
+        plan_for(p, config, device(where))
+
+
+def test_the_good_ones_are_legal():
+    """What the rejected configurations above are neighbours of."""
+    for p, text in ((P, ""), (P, GOOD), (NT, "keep_a=1 keep_b=1"), (P, "bounds=0"), (P, "kg=2"), (P, "kg=2 split=1"),
+                    (P, "kg=2 split=2"), (P, "resident=6"), (P, "stages=8"), (P, "hold=1 copy_a=0")):  # fmt: skip
+        assert broken(p, parse_config(text), H200) is None, text
+    assert broken(Gemm(0, 0, 0), Config(), H200) is None
+    assert broken(parse("gemm 1,1,1 TT f64"), Config(), H200) is None
+
+
+def test_grids_that_launches_can_have():
+    """The largest shapes that a rule lets through: grid and raster arithmetic stay within 32 bits."""
+    for m, n in ((2**31 - 1, 64), (64, 2**31 - 1), (1 << 20, 1 << 20), (2**31 - 1, 1 << 16)):
+        for raster in (1, 8, 16):
+            p, c = Gemm(m, n, 8, "TN"), Config(raster=raster)
+            if broken(p, c, H200) is None:
+                x, y, z = plan_for(p, c, H200).launch(p).steps[0].grid
+                assert 1 <= x < 2**31
+                assert 1 <= y <= 65535
+                assert 1 <= z <= 65535
+                assert raster == 1 or -(-n // 64) * raster < 1 << 32
+
+
+def test_order_of_the_table():
+    """Rows without which there is no geometry come first: later ones may divide by what they let through."""
+    assert RULES[: len(rules.FIRST)] == rules.FIRST
+    assert re.fullmatch(r"(axis|range)", rules.FIRST[0].name)
