@@ -164,7 +164,11 @@ def fma64(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
     sh, sl = two_sum(c, pl)
     vh, vl = two_sum(ph, sh)
     out = vh + to_odd(*two_sum(vl, sl))
-    plain = a * b + c
+    # an infinite c stays what it is, also where float64 cannot hold the product
+    plain = np.where(np.isinf(c) & np.isfinite(a) & np.isfinite(b), c, a * b + c)
+    if mode == "rm":
+        opposite = np.signbit(a) ^ np.signbit(b) ^ np.signbit(c)
+        plain = np.where(((a == 0) | (b == 0)) & (c == 0) & opposite, -0.0, plain)
     special = ~np.isfinite(plain) | (a == 0) | (b == 0)
     hard = np.zeros(a.shape, bool)
     for x in (a, b):

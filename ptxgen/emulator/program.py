@@ -20,6 +20,7 @@ from . import (  # noqa: F401  (filling the instruction table)
     ops_int,
     ops_matrix,
     ops_memory,
+    ops_mma,
     ops_move,
     ops_sync,
     ops_warp,
