@@ -62,7 +62,10 @@ class Site:
         """Addresses of some lanes as signed 64-bit integers."""
         base = c.v[self.view]
         if base.ndim == 0:
-            return np.full(c.n if lanes is None else len(lanes), int(base) + self.offset, np.int64)
+            at = np.full(c.n if lanes is None else len(lanes), int(base) + self.offset, np.int64)
+            if self.space == "shared" and c.chunk.windows is not None:
+                at += c.chunk.windows[c.row if lanes is None else lanes >> 5]
+            return at
         picked = base if lanes is None else base[lanes]
         return picked.astype(np.int64) + self.offset
 
@@ -108,6 +111,10 @@ def misaligned(c: Team, site: Site, at: Array, lanes: Array) -> None:
 
 def shared(c: Team, site: Site, m: Mask, unit: int, atomic: bool = False) -> Place:
     """Positions in the chunk's shared memory, in elements of `unit` bytes; every check done."""
+    if c.chunk.windows is not None:
+        from .clusters import shared as in_cluster
+
+        return in_cluster(c, site, m, unit, atomic)
     if m is None:
         m = c.alive
     info = c.addresses[site.key]
@@ -131,6 +138,10 @@ def shared(c: Team, site: Site, m: Mask, unit: int, atomic: bool = False) -> Pla
 
 def shared_at(c: Team, site: Site, at: Array, lanes: Array, unit: int, atomic: bool = False) -> Place:
     """As `shared`, for explicit addresses of some lanes."""
+    if c.chunk.windows is not None:
+        from .clusters import shared_at as in_cluster
+
+        return in_cluster(c, site, at, lanes, unit, atomic, True)
     chunk, size = c.chunk, site.size
     bad = (at < SHARED_BASE) | (at + size > chunk.end)
     if bad.any():
@@ -156,6 +167,8 @@ def watch(c: Team, touch: Touch, kind: str, slots: list[int] | None = None) -> N
     """Shadow state of an access to shared memory."""
     checks = c.chunk.checks
     pages = touch.pages
+    if checks.hook is not None:
+        checks.hook(c, touch, kind)
     if checks.copy_pages & pages:
         checks.check_copies(c, touch, "read" if kind == "read" else "written")
     if pages & ~checks.valid_pages:

@@ -61,9 +61,10 @@ class Builder:
     ``self.views`` is the recipe; ``team.v[i]`` is the array that view ``i`` stands for in a team.
     """
 
-    def __init__(self, function: Function, options: Options) -> None:
+    def __init__(self, function: Function, options: Options, clustered: bool = False) -> None:
         self.function = function
         self.options = options
+        self.clustered = clustered  # shared addresses say whose they are
         self.views: list[View | Array | str] = []
         self.interned: dict[Any, int] = {}
         self.rows = {1: 0, 2: 0, 4: 0, 8: 0, 16: 0}
@@ -178,6 +179,9 @@ class Builder:
         if isinstance(op, Flt):
             return self.float_const(op, kind)
         if isinstance(op, Sym):
+            if self.clustered and op.var.space == "shared":
+                name = f"%window:{op.var.address + op.offset}"
+                return self.intern((name, kind), f"{name} {kind}")
             return self.const(op.var.address + op.offset, kind)
         if isinstance(op, Special):
             native = "u64" if op.name[1:] in SPECIALS_64 else "u32"

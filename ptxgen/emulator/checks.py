@@ -8,6 +8,7 @@ them; vector clocks, one a warp and block, tell.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,6 +74,9 @@ class Segment:
 
 class Checks:
     """The shadow state of one chunk's shared memory."""
+
+    #: called with the team, the touch and its kind at each access
+    hook: Callable[[Team, Touch, str], None] | None = None
 
     def __init__(self, chunk: Chunk) -> None:
         options = chunk.engine.options

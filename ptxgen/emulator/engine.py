@@ -31,6 +31,9 @@ PATIENCE = 3
 #: most lanes resident at once while blocks wait for later blocks
 RESIDENT = 1 << 19
 
+#: most bytes of shared memory of a chunk whose kernel starts asynchronous work
+ARENA = 1 << 24
+
 FINISHED, BLOCKED, YIELDED = range(3)
 
 
@@ -40,15 +43,16 @@ class Engine:
     def __init__(
         self, program: Program, memory: GlobalMemory, options: Options,
         grid: tuple[int, int, int], block: tuple[int, int, int], params: bytes, dynamic: int, shared_size: int,
+        cluster: tuple[int, int, int] = (1, 1, 1),
     ) -> None:  # fmt: skip
         self.program, self.memory, self.options = program, memory, options
         self.grid, self.block = grid, block
         self.threads = block[0] * block[1] * block[2]
         self.blocks = grid[0] * grid[1] * grid[2]
+        self.cluster = cluster
+        self.cluster_blocks = cluster[0] * cluster[1] * cluster[2]
         directives = program.function.directives
-        cluster = (*directives.get("reqnctapercluster", ()), 1, 1, 1)[:3]
-        self.cluster = (cluster[0], cluster[1], cluster[2])
-        self.clustered = "reqnctapercluster" in directives
+        self.clustered = "reqnctapercluster" in directives or "explicitcluster" in directives or self.cluster_blocks > 1
         self.params = params
         self.param_bytes = np.frombuffer(params, np.uint8)
         self.shared_size, self.dynamic_size = shared_size, dynamic
@@ -60,10 +64,11 @@ class Engine:
         self.sampling = {"off": 0, "sampled": 1, "full": 2}[options.stats]
         self.resident: list[Chunk] = []
         self.spare: dict[int, list[Chunk]] = {}
-        cluster_blocks = cluster[0] * cluster[1] * cluster[2]
         warps = (self.threads + 31) // 32
         size = max(options.lanes // (32 * warps), 1)
-        self.chunk_blocks = max(size // cluster_blocks, 1) * cluster_blocks
+        if program.asynchronous:
+            size = min(size, max(ARENA // (shared_size + 1), 1))
+        self.chunk_blocks = max(size // self.cluster_blocks, 1) * self.cluster_blocks
 
     def block_coordinates(self, first: int, count: int) -> tuple[Array, Array]:
         """(x, y, z) of blocks in launch order, clusters together, and their ranks in the cluster."""
@@ -116,13 +121,17 @@ class Engine:
             fresh = [t for t in ready if t.quiet != self.progress + 1]
             if not fresh:
                 # everything is blocked, or polls what nobody changes
+                if self.complete_late(resident):
+                    stuck = 0
+                    continue
                 if next_block < self.blocks and sum(c.blocks for c in resident) * self.threads < RESIDENT:
                     resident.append(self.new_chunk(next_block))
                     next_block += resident[-1].blocks
                     stuck = 0
                     continue
                 stuck += 1
-                if not ready or stuck > PATIENCE:
+                awake = stuck <= PATIENCE and self.time_out(resident)
+                if not awake and (not ready or stuck > PATIENCE):
                     self.deadlock(resident)
                 for t in ready:
                     t.quiet = 0
@@ -136,7 +145,20 @@ class Engine:
                 team.quiet = self.progress + 1 if self.progress == before else 0
             elif outcome == FINISHED and team.chunk.finished:
                 resident.remove(team.chunk)
+                if team.chunk.asynchrony is not None:
+                    team.chunk.asynchrony.finish()
                 self.spare.setdefault(team.chunk.blocks, []).append(team.chunk)
+
+    def complete_late(self, resident: list[Chunk]) -> bool:
+        """One piece of asynchronous work completes, where nobody can go on without."""
+        busy = [c.asynchrony for c in resident if c.asynchrony is not None and c.asynchrony.under_way]
+        return bool(busy) and busy[self.random.randrange(len(busy))].advance()
+
+    @staticmethod
+    def time_out(resident: list[Chunk]) -> bool:
+        """Wakes those who wait for no longer than some time."""
+        awake = [c.asynchrony.time_out() for c in resident if c.asynchrony is not None]
+        return any(awake)
 
     def run_team(self, c: Team) -> int:
         """Runs a team until it is blocked, has finished, or has to let others run."""
@@ -265,11 +287,14 @@ class Engine:
         if not some:
             return False
         before = c.warps(None)
+        lanes = c.live() if gone is None else gone
         c.chunk.checks.close(c)
         c.retire(gone)
         left = before & ~c.warps(None)
         self.progress += 1
         if left.any():
+            if c.chunk.asynchrony is not None:
+                c.chunk.asynchrony.leave(c, lanes, left, blk.ins or self.program.code[-1])
             c.chunk.barriers.leave(left)
         return True
 
@@ -346,7 +371,7 @@ class Engine:
                         expected = chunk.barriers.whole
                     rows.append(self.standing(w.team, w.ins, w.mask,
                                               f"barrier {number}: {arrived} of {expected} threads"))  # fmt: skip
-            for team, ins, mask, words in chunk.state.get("waiting", []):
+            for team, ins, mask, words in chunk.asynchrony.standing() if chunk.asynchrony is not None else ():
                 first = first or (team, ins, int(np.argmax(mask)))
                 rows.append(self.standing(team, ins, mask, words))
         table = "\n    ".join(rows[:24]) + (f"\n    and {len(rows) - 24} more" if len(rows) > 24 else "")

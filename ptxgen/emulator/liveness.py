@@ -16,7 +16,7 @@ def unproven(program: Program) -> set[int]:
 
     Which operands an instruction reads and writes is what its maker asked a builder for.
     """
-    probe = Builder(program.function, program.options)
+    probe = Builder(program.function, program.options, program.clustered)
     probe.sites = []
     blocks: list[tuple[list[tuple[int, int, bool]], list[int]]] = []
     ends = [*program.starts[1:], len(program.code)]

@@ -9,6 +9,7 @@ import numpy as np
 
 from ptxgen.errors import InputError
 
+from .clusters import extents
 from .engine import Engine
 from .memory import GlobalMemory
 from .module import Entry, Module
@@ -82,8 +83,15 @@ class Machine:
         """A module from its text; ParseError or UnsupportedError when it cannot be run."""
         return Module(ptx, self.memory)
 
-    def launch(self, module: Module, entry: str, grid: Any, block: Any, params: bytes, shared_bytes: int = 0) -> Stats:
-        """Runs a kernel to its end. `params`: each .param at its natural alignment from offset 0."""
+    def launch(
+        self, module: Module, entry: str, grid: Any, block: Any, params: bytes, shared_bytes: int = 0,
+        cluster: Any = None,
+    ) -> Stats:  # fmt: skip
+        """Runs a kernel to its end.
+
+        `params`: each .param at its offset (`Entry.parameters`); `cluster`: blocks of a cluster, unless the kernel
+        declares them.
+        """
         kernel: Entry = module[entry]
         grid = dims("grid", grid, (2**31 - 1, 65535, 65535))
         block = dims("block", block, (1024, 1024, 64))
@@ -96,7 +104,9 @@ class Machine:
         wanted = kernel.function.directives.get("reqntid")
         if wanted is not None and (*wanted, 1, 1)[:3] != block:
             raise InputError(f"block is {block}, .reqntid of {entry} asks for {wanted}")
-        cluster = (*kernel.function.directives.get("reqnctapercluster", ()), 1, 1, 1)[:3]
+        cluster = extents(kernel.function.directives, cluster, entry)
+        if "blocksareclusters" in kernel.function.directives:
+            grid = (grid[0] * cluster[0], grid[1] * cluster[1], grid[2] * cluster[2])
         for g, k, axis in zip(grid, cluster, "xyz", strict=True):
             if g % k:
                 raise InputError(f"grid.{axis} is {g}, no multiple of the cluster's {k}")
@@ -106,20 +116,23 @@ class Machine:
             raise InputError(
                 f"shared_bytes is {shared_bytes}; with {kernel.shared} static bytes at most {SHARED_LIMIT} are possible"
             )
-        program = kernel.program(self.options)
+        program = kernel.program(self.options, cluster != (1, 1, 1))
         engine = Engine(
-            program, self.memory, self.options, grid, block, bytes(params), shared_bytes, kernel.shared + shared_bytes
-        )
+            program, self.memory, self.options, grid, block, bytes(params), shared_bytes, kernel.shared + shared_bytes,
+            cluster,
+        )  # fmt: skip
         return engine.run()
 
 
 def launch(
-    ptx: str, entry: str, grid: Any, block: Any, args: Sequence[Any], shared_bytes: int = 0, **options: Any
-) -> Stats:
+    ptx: str, entry: str, grid: Any, block: Any, args: Sequence[Any], shared_bytes: int = 0, cluster: Any = None,
+    **options: Any,
+) -> Stats:  # fmt: skip
     """Runs one kernel of a PTX text.
 
     args: NumPy arrays are device buffers, updated in place unless read-only; NumPy scalars are
-    passed by value, as are 0-d or 1-d void and uint8 arrays for .b8 array parameters.
+    passed by value, as are 0-d or 1-d void and uint8 arrays for .b8 array parameters. cluster: blocks of
+    a cluster, unless the kernel declares them.
     Raises InputError for arguments that do not fit, a Fault for what the kernel does wrong.
     """
     machine = Machine(**options)
@@ -157,7 +170,7 @@ def launch(
             raise InputError(f"argument {i} ({p.name}, .{p.type}) has {len(data)} bytes, the parameter {p.size}")
         params[p.offset : p.offset + p.size] = data
     try:
-        return machine.launch(module, entry, grid, block, bytes(params), shared_bytes)
+        return machine.launch(module, entry, grid, block, bytes(params), shared_bytes, cluster)
     finally:
         for array, address in buffers:
             if array.flags.writeable:

@@ -31,7 +31,7 @@ class Entry:
         self.maxntid: tuple[int, ...] | None = size
         self.param_bytes = max((p.offset + p.size for p in function.params), default=0)
         self.shared, self.local = self.layout()
-        self.programs: dict[Options, Program] = {}
+        self.programs: dict[tuple[Options, bool], Program] = {}
 
     def layout(self) -> tuple[int, int]:
         """Gives shared and local variables their addresses; bytes of each."""
@@ -56,13 +56,13 @@ class Entry:
                 local += v.size
         return at - SHARED_BASE, -(-local // 16) * 16
 
-    def program(self, options: Options) -> Program:
-        found = self.programs.get(options)
+    def program(self, options: Options, clustered: bool = False) -> Program:
+        found = self.programs.get((options, clustered))
         if found is None:
             self.layout()
-            found = Program(self.module.unit, self.function, options)
+            found = Program(self.module.unit, self.function, options, clustered)
             found.local_size = self.local
-            self.programs[options] = found
+            self.programs[options, clustered] = found
         return found
 
 

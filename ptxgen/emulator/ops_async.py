@@ -28,7 +28,7 @@ Mask = NDArray[np.bool_] | None
 class Copy:
     """One cp.async of one team: element positions of the lanes that take part."""
 
-    __slots__ = ("count", "done", "group", "lanes", "sizes", "source", "to", "touch", "unit")
+    __slots__ = ("count", "done", "group", "lanes", "number", "sizes", "source", "to", "touch", "unit")
 
     def __init__(
         self, touch: Touch, lanes: Array, to: Array, source: Array, sizes: Array | None, unit: int, count: int,
@@ -37,6 +37,7 @@ class Copy:
         self.touch, self.lanes, self.to, self.source, self.sizes = touch, lanes, to, source, sizes
         self.unit, self.count, self.group = unit, count, group
         self.done = False
+        self.number = 0  # among the copies of its team
 
     def pick(self, keep: Array) -> Copy:
         """The part of it that some lanes made; `keep` indexes the lanes."""
@@ -45,7 +46,7 @@ class Copy:
         part = Copy(touch, self.lanes[keep], self.to[keep], self.source[keep],
                     None if self.sizes is None else self.sizes[keep], self.unit, self.count,
                     self.group[keep] if isinstance(self.group, np.ndarray) else self.group)  # fmt: skip
-        part.done = self.done
+        part.done, part.number = self.done, self.number
         return part
 
     def move(self, c: Team) -> None:
@@ -133,6 +134,7 @@ def cp_async(b: Builder, ins: Instruction) -> Step:
         touch.lanes = lanes
         copy = Copy(touch, lanes, index, origin, sizes, unit, count,
                     c.copy_group[lanes] if isinstance(c.copy_group, np.ndarray) else c.copy_group)  # fmt: skip
+        copy.number = c.state["copies"] = c.state.get("copies", 0) + 1
         c.copies.append(copy)
         c.copy_pages |= touch.pages
         c.chunk.checks.copy_pages |= touch.pages
@@ -196,6 +198,27 @@ def finish(c: Team, m: Mask, keep: int) -> None:
         else:
             done.append(copy.pick(np.flatnonzero(mine)))
             left.append(copy.pick(np.flatnonzero(~mine)))
+    settle(c, left, done)
+
+
+def retire(c: Team, lanes: Array, number: int) -> None:
+    """An mbarrier's phase has completed that tracked the copies of some lanes up to a number."""
+    left: list[Copy] = []
+    done: list[Copy] = []
+    for copy in c.copies:
+        mine = np.isin(copy.lanes, lanes) if copy.number <= number else np.zeros(1, bool)
+        if mine.all():
+            done.append(copy)
+        elif not mine.any():
+            left.append(copy)
+        else:
+            done.append(copy.pick(np.flatnonzero(mine)))
+            left.append(copy.pick(np.flatnonzero(~mine)))
+    settle(c, left, done, False)
+
+
+def settle(c: Team, left: list[Copy], done: list[Copy], writes: bool = True) -> None:
+    """Some copies are complete, others remain; `writes`: they count as written now."""
     if not done:
         return
     c.copies = left
@@ -210,7 +233,9 @@ def finish(c: Team, m: Mask, keep: int) -> None:
         copy.move(c)
         if copy.touch.pages & ~checks.valid_pages:
             checks.mark_written(copy.touch.pages, copy.touch.index, copy.touch.size)
-        if checks.races:
+        if writes and checks.hook is not None:
+            checks.hook(c, copy.touch, "arrived")
+        if writes and checks.races:
             checks.record(c, copy.touch, "write")
 
 

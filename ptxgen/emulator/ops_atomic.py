@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from .access import Place, Site, active, globally, globally_at, is_generic_shared, shared, shared_at
 from .builder import DTYPES, Builder
+from .clusters import shared as in_cluster
 from .memory import SHARED_WINDOW
 from .numerics import canonical, flush
 from .ops_memory import SPACES, is_hint, space_of
@@ -37,7 +38,9 @@ def places(c: Team, site: Site, m: Mask, unit: int) -> list[tuple[dict[int, Arra
         out.append((views, index + place.shift, lanes))
 
     memory = c.chunk.engine.memory
-    if site.space == "shared":
+    if "shared::cluster" in site.ins.mods:
+        take(c.chunk.views, in_cluster(c, site, m, unit, True, True))
+    elif site.space == "shared":
         take(c.chunk.views, shared(c, site, m, unit, True))
     elif site.space == "global":
         take(memory.views, globally(c, site, m, unit))
@@ -99,7 +102,7 @@ def make(b: Builder, ins: Instruction, returns: bool) -> Step:
     if not op or kind not in DTYPES or SIZES[kind] == 16:
         raise b.unsupported()
     space = space_of(ins)
-    if space not in ("global", "shared", "generic") or any("::cluster" in m for m in ins.mods):
+    if space not in ("global", "shared", "generic"):
         raise b.unsupported()
     packed = kind in ("f16x2", "bf16x2")
     base = kind.removesuffix("x2")

@@ -12,6 +12,7 @@ from ptxgen.errors import OutOfBoundsFault
 
 from .access import Place, Site, active, globally, globally_at, is_generic_shared, shared, shared_at
 from .builder import DTYPES, SIGNED, Builder, fault
+from .clusters import anywhere
 from .memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, typed_views
 from .registry import Step, instruction
 from .syntax import SIZES, Instruction, Mem, Operand, Reg, Sym, Vec
@@ -47,7 +48,10 @@ def checked_mods(b: Builder, ins: Instruction, allowed: set[str] = _HINTS) -> No
 Parts = list[tuple[dict[int, Array], Place]]
 
 
-def resolver(space: str) -> Callable[[Team, Site, Mask, int], Parts]:
+def resolver(space: str, everywhere: bool = False) -> Callable[[Team, Site, Mask, int], Parts]:
+    """Where accesses of a space go; `everywhere`: in the whole cluster."""
+    if everywhere:
+        return anywhere
     if space == "shared":
         return lambda c, site, m, unit: [(c.chunk.views, shared(c, site, m, unit))]
     if space in ("global", "const"):
@@ -149,11 +153,12 @@ def ld(b: Builder, ins: Instruction) -> Step:
     raws = [b.raw(d) for d in dsts] if exact else dsts
     if all(isinstance(item, Reg) for item in items):
         site.slots = [item.slot for item in items if isinstance(item, Reg)]
-    resolve = resolver(space)
+    everywhere = "shared::cluster" in ins.mods
+    resolve = resolver(space, everywhere)
     dtype = DTYPES[number]
     hints = [m for m in ins.mods if m in ("volatile", "relaxed", "acquire")]
 
-    if exact and space in ("shared", "global") and not hints:
+    if exact and space in ("shared", "global") and not hints and not everywhere:
         locate: Any = shared if space == "shared" else globally
 
         def fast(c: Team, m: Mask) -> None:
@@ -242,7 +247,7 @@ def st(b: Builder, ins: Instruction) -> Step:
     srcs = [b.src(item, source) for item in items]
     srcs = [b.raw(s) if not isinstance(b.views[s], np.ndarray) and _is_row(b, s, size) else s for s in srcs]
     unsigned = np.dtype(f"<u{size}")
-    resolve = resolver(space)
+    resolve = resolver(space, "shared::cluster" in ins.mods)
 
     def step(c: Team, m: Mask) -> None:
         v = c.v

@@ -52,8 +52,8 @@ def nanosleep(b: Builder, ins: Instruction) -> Step:
     return nothing
 
 
-@instruction("membar", "fence", "pmevent")
-def fence(b: Builder, ins: Instruction) -> Step:
+@instruction("pmevent")
+def pmevent(b: Builder, ins: Instruction) -> Step:
     return nothing
 
 

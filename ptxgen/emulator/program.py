@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ptxgen.errors import UninitialisedFault, UnsupportedError
 
 from . import (  # noqa: F401  (filling the instruction table)
+    clusters,
     ops_async,
     ops_atomic,
     ops_bits,
@@ -19,15 +20,17 @@ from . import (  # noqa: F401  (filling the instruction table)
     ops_float,
     ops_int,
     ops_matrix,
+    ops_mbarrier,
     ops_memory,
-    ops_mma,
     ops_move,
     ops_sync,
     ops_warp,
+    proxies,
 )
 from .access import Site
 from .builder import Builder, fault
 from .liveness import unproven
+from .proxies import asynchronous
 from .registry import Row, Step, find
 from .stats import instruction_class
 from .syntax import Function, Instruction, Reg, Unit
@@ -85,11 +88,14 @@ class Block:
 class Program:
     """An entry compiled for the NumPy engine."""
 
-    def __init__(self, unit: Unit, function: Function, options: Options) -> None:
-        self.unit, self.function, self.options = unit, function, options
+    def __init__(self, unit: Unit, function: Function, options: Options, clustered: bool = False) -> None:
+        self.unit, self.function, self.options, self.clustered = unit, function, options, clustered
         self.name = function.name
         self.code = function.code
-        self.builder = Builder(function, options)
+        #: whether it starts work that goes on by itself, or meets other blocks; whether such work reads shared memory
+        self.asynchronous, self.proxies = asynchronous(unit)
+        self.asynchronous |= clustered
+        self.builder = Builder(function, options, clustered)
         self.sites: list[Site] = []
         self.builder.sites = self.sites
         self.blocks: list[Block] = []

@@ -142,6 +142,9 @@ class Team:
             return engine.cluster[0] * engine.cluster[1] * engine.cluster[2]
         if word == "is_explicit_cluster":
             return int(engine.clustered)
+        if word.startswith("window:"):
+            ranks = self.chunk.ranks[self.row] if self.chunk.windows is not None else 0
+            return int(word[7:]) + (ranks << 24)
         if word == "laneid":
             return self.lane
         if word == "warpid":
@@ -226,18 +229,23 @@ class Chunk:
 
     def reset(self, first: int) -> None:
         """Become the blocks from number `first` of the launch on."""
+        from .asynchrony import Asynchrony
         from .barriers import Barriers
         from .checks import Checks
+        from .order import Order
 
         self.first = first
         self.block_ids, self.ranks = self.engine.block_coordinates(first, self.blocks)
+        #: what a block's shared addresses begin with in the window of its cluster; None: blocks are alone
+        self.windows = self.ranks << 24 if self.engine.cluster_blocks > 1 else None
         if self.engine.options.uninitialised:
             self.shared[:] = 0xFF
-        self.checks = Checks(self)
+        self.checks = Order(self) if self.program.asynchronous else Checks(self)
         self.barriers = Barriers(self)
         self.state: dict[str, Any] = {}
         for team in self.teams:
             team.reset()
+        self.asynchrony = Asynchrony(self) if self.program.asynchronous else None
 
     @property
     def finished(self) -> bool:

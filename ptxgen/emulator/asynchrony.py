@@ -1,0 +1,126 @@
+"""What goes on by itself in a chunk: work that has been started, and warps that sleep until it is done.
+
+Work completes when it starts ("early") or when nobody can go on without it ("late"), one piece after another, in an
+order that the seed decides.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.errors import AsyncFault, RaceFault
+
+from .builder import fault
+from .clusters import ClusterBarrier
+from .events import Events
+from .mbarriers import Mbarriers
+from .order import Order
+
+if TYPE_CHECKING:
+    from .syntax import Instruction
+    from .team import Chunk, Team
+
+Array = NDArray[Any]
+
+
+class Work(Protocol):
+    """Something under way. ``team``, ``lanes``: who started it; ``ins``: by which instruction."""
+
+    team: Team
+    ins: Instruction
+    lanes: Array
+
+    def complete(self) -> None:
+        """Its effects take place."""
+
+
+class Asynchrony:
+    """The asynchronous state of one chunk."""
+
+    def __init__(self, chunk: Chunk) -> None:
+        order = chunk.checks
+        assert isinstance(order, Order)
+        self.chunk, self.order = chunk, order
+        self.events = Events(chunk, order)
+        self.barriers = Mbarriers(chunk, order, self.events)
+        self.cluster = ClusterBarrier(chunk, order)
+        self.under_way: list[Work] = []
+        self.exited = np.zeros(chunk.blocks, bool)
+        self.warpgroups: dict[int, Any] = {}
+        self.stores: dict[int, Any] = {}  # of each team: its bulk copies from shared memory
+        order.hook = self.events.generic
+
+    def begin(self, work: Work) -> None:
+        """Work starts; it completes at once, or late."""
+        self.chunk.engine.progress += 1
+        if self.chunk.engine.late:
+            self.under_way.append(work)
+        else:
+            work.complete()
+
+    def advance(self) -> bool:
+        """Nobody can go on: one piece of work completes. False when there is none."""
+        if not self.under_way:
+            return False
+        engine = self.chunk.engine
+        work = self.under_way.pop(engine.random.randrange(len(self.under_way)))
+        work.complete()
+        engine.progress += 1
+        return True
+
+    def finish(self) -> None:
+        """All blocks have exited."""
+        while self.advance():
+            pass
+
+    def time_out(self) -> bool:
+        """Warps that sleep in try_wait get the answer no; False when there are none."""
+        return self.barriers.time_out()
+
+    def standing(self) -> list[tuple[Team, Instruction, Array, str]]:
+        """Who sleeps, and at what, for a report of a deadlock."""
+        out = self.barriers.standing() + self.cluster.standing()
+        for group in self.warpgroups.values():
+            out += group.standing()
+        return out
+
+    # ---- the end of a block
+
+    def leave(self, c: Team, mask: Array, warps: Array, ins: Instruction) -> None:
+        """The last lanes of a team's warps in some blocks (`warps`) exit; `mask`: lanes that execute the exit."""
+        chunk = self.chunk
+        self.order.close(c)
+        alive = np.stack([t.warps(None) for t in chunk.teams])
+        gone = np.flatnonzero(warps & ~alive.any(axis=0))
+        self.cluster.leave()
+        for block in gone.tolist():
+            self.exited[block] = True
+            lane = 32 * block + int(np.argmax(mask[32 * block : 32 * block + 32]))
+            self.targeted(c, block, lane, ins)
+
+    def targeted(self, c: Team, block: int, lane: int, ins: Instruction) -> None:
+        """Raises if anything may still happen to the memory of a block that exits."""
+        chunk, order, events = self.chunk, self.order, self.events
+        part = slice(block * chunk.stride >> 4, (block + 1) * chunk.stride >> 4)
+        known = np.bitwise_or.reduce(order.events[:, block])
+        for shadow, verb in ((events.writing, "into"), (events.reading, "out of")):
+            if not (events.writing_pages if verb == "into" else events.reading_pages):
+                continue
+            bits = int(np.bitwise_or.reduce(shadow[part])) & ~int(known)
+            if bits:
+                event = events.blame(bits)
+                at = int(np.argmax(shadow[part] & event.bit != 0)) << 4
+                text = f"the block exits before a wait for {event} {verb} its shared memory"
+                raise fault(AsyncFault, text, c, ins, lane, at)
+        if order.size == 1 or not order.races:
+            return
+        clocks = order.clocks[:, :, block].max(axis=0)
+        for actor in np.flatnonzero(events.visits[:, block] > clocks):
+            visitor = events.visitors[int(actor), block]
+            rank, warp = divmod(int(actor), order.teams)
+            who = f"warp {warp} of rank {rank} (line {visitor.line})"
+            text = f"the block exits, and nothing orders that after the access to its shared memory by {who}"
+            raise fault(RaceFault, text, c, ins, lane)
