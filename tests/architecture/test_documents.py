@@ -17,6 +17,7 @@ import ptxgen
 from ptxgen import settings, suites
 from ptxgen.cli import app, command, doctor
 from ptxgen.config import AXES
+from ptxgen.problem import COMPUTE, OUT
 
 from .source import REFERENCE, ROOT, fenced, table
 
@@ -34,12 +35,17 @@ def variables() -> list[list[str]]:
     return [[f"`{name}`", default, meaning] for name, default, meaning in settings.docs()]
 
 
+def types() -> list[list[str]]:
+    return [[f"`{name}`", *(", ".join(f"`{v}`" for v in t[name]) for t in (COMPUTE, OUT))] for name in COMPUTE]
+
+
 def named_suites() -> list[list[str]]:
     return [[f"`{s.name}`", s.meaning] for s in suites.SUITES.values()]
 
 
 @pytest.mark.parametrize(
-    ("heading", "made"), [("Configurations", axes), ("Environment variables", variables), ("Suites", named_suites)]
+    ("heading", "made"),
+    [("Configurations", axes), ("Environment variables", variables), ("Suites", named_suites), ("Types", types)],
 )
 def test_a_table_of_the_reference_is_the_codes(heading, made, request) -> None:
     """Rewritten by ``pytest --update-golden``."""

@@ -15,8 +15,8 @@ from .source import ROOT
 
 TEMPLATES = ROOT / "templates"
 NAMED = re.compile(r"""file=["'](/?[\w/]+\.mako)["']""")
-#: modules of random legal cases, a family or several each
-DRAWN = sorted(p.stem for p in (ROOT / "tests").glob("cases*.py"))
+#: modules that draw random legal cases, a family or several each
+DRAWN = sorted(p.stem for p in (ROOT / "tests").glob("cases*.py") if "\ndef cases(" in p.read_text())
 
 
 def plans(seed: int, count: int) -> Iterator[Plan]:
