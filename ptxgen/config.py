@@ -75,6 +75,8 @@ class Config:
     pingpong: int = axis(0, (0, 1), "", "those warpgroups share a tile (0) or take tiles in turn (1)")
     cluster: int = axis(1, (1, 2, 4), "", "blocks along the 64-row side that share what they load of the other operand")
     kc: int = axis(1, (1, 2, 4, 8), "", "blocks of a cluster that split K, added through each other's shared memory")
+    report: int = axis(0, (0, 1), "", "those blocks say that they sent their sums by counted bytes (0) or a barrier (1)",
+                       refined=True)
     persistent: int = axis(0, (0, 1), "", "1: as many blocks as multiprocessors, each walks over tiles")
     chunks: int = axis(1, (1, 2, 4), "", "parts in which the tile of C leaves through shared memory")
     buffers: int = axis(1, (1, 2, 4), "", "of those parts, how many have memory of their own")

@@ -15,7 +15,7 @@
     mbarrier.init.shared::cta.b64 [%bars+${at}], ${count};
 % endfor
     fence.mbarrier_init.release.cluster;
-% if plan.kc > 1:
+% if plan.counted:
     mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bars+${plan.added_at}], ${plan.added_bytes};
 % endif
 BARRIERS:

@@ -1,7 +1,10 @@
 ## Blocks of a cluster that split K: each sends its sums to the block that finishes them, straight into its shared memory.
 <%namespace name="sync" file="/ptx/barrier.mako"/>
 <%def name="sum()">
-<% send = "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32" %>\
+<%
+    send = "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32" if plan.counted else "st.shared::cluster.v4.b32"
+    done = ", [%done]" if plan.counted else ""
+%>\
     // all blocks have begun: their shared memory is there
     barrier.cluster.wait.acquire.aligned;
     {
@@ -16,25 +19,31 @@
 % if plan.alone:
     // block 0 finishes, and keeps its own
     setp.eq.u32 %p, %rank, 0;
-    @%p bra.uni FINISH;
+    @%p bra.uni SENT;
     sub.u32 %mine, %mine, ${plan.wg * plan.part_wg};
 % endif
 % for owner, sent in enumerate(plan.sent):
     mapa.shared::cluster.u32 %to, %mine, ${owner};
+% if plan.counted:
     add.u32 %done, %bars, ${plan.added_at};
     mapa.shared::cluster.u32 %done, %done, ${owner};
+% endif
 % for slot in sent:
-    ${send} [%to+${slot.offset}], ${plan.braced(slot.into)}, [%done];
+    ${send} [%to+${slot.offset}], ${plan.braced(slot.into)}${done};
 % endfor
 % endfor
-% if plan.alone:
-    bra.uni END;
-FINISH:
-% elif plan.cluster_owners < plan.kc:
+SENT:
+% if not plan.counted:
+    barrier.cluster.arrive.release.aligned;
+    barrier.cluster.wait.acquire.aligned;
+% endif
+% if plan.cluster_owners < plan.kc:
     setp.ge.u32 %p, %rank, ${plan.cluster_owners};
     @%p bra.uni END;
 % endif
+% if plan.counted:
 ${sync.wait(f"%bars+{plan.added_at}", 0, ".acquire.cluster")}\
+% endif
     mad.lo.u32 %mine, %wg, ${plan.part_wg}, %smem;
     mad.lo.u32 %mine, %member, 16, %mine;
     add.u32 %mine, %mine, ${plan.added_base};

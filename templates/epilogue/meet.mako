@@ -1,5 +1,6 @@
 ## Slices of K leave their sums in the workspace, where the block that finishes them waits for each: a word is zero until
-## it is written, because sums are stored with their bits inverted, and set back to zero by who reads it.
+## it is written, because sums are stored with bits inverted, and set back to zero by who reads it. No sum is the pattern
+## that becomes zero: of floats it is a NaN that no arithmetic makes, of integers one past what K allows.
 <%def name="sum()">
     {
     .reg .b64 %home, %at;
@@ -27,7 +28,7 @@
     add.u64 %at, %home, %t64;
 % for slot in plan.left:
 % for n, r in enumerate(slot.into):
-    not.b32 %word${n}, ${r};
+    xor.b32 %word${n}, ${r}, ${plan.inverted};
 % endfor
     st.relaxed.gpu.global.v4.b32 [%at+${slot.offset}], {%word0, %word1, %word2, %word3};
 % endfor
@@ -57,7 +58,7 @@ READ${b}:
 % for n, slot in enumerate(slots):
     st.relaxed.gpu.global.v4.b32 [%home+${slot.offset}], {%zero, %zero, %zero, %zero};
 % for i, r in enumerate(slot.into):
-    not.b32 ${r if slot.first else "%value"}, %got${4 * n + i};
+    xor.b32 ${r if slot.first else "%value"}, %got${4 * n + i}, ${plan.inverted};
 % if not slot.first:
     ${plan.add} ${r}, ${r}, %value;
 % endif

@@ -65,6 +65,10 @@ PRODUCED:
     bar.warp.sync 0xffffffff;
 % if plan.kc > 1:
     barrier.cluster.wait.acquire.aligned;
+% if not plan.counted:
+    barrier.cluster.arrive.release.aligned;
+    barrier.cluster.wait.acquire.aligned;
+% endif
 % endif
     bra.uni END;
 CONSUMER:
@@ -84,9 +88,18 @@ ${ptx.banner(f"the consumers: {plan.wg} warpgroup{'s' if plan.wg > 1 else ''}")}
 ${ring.releases()}\
 ${math.setup()}\
 ${leave.setup()}\
+% if plan.pingpong:
+    // the first turn is the first warpgroup's
+    setp.ne.u32 %p, %wg, 0;
+    @%p bar.arrive 4, 256;
+% endif
 ${sched.open("CONSUMER")}\
     mov.u32 %pass, 0;
     mov.u32 %before, 0;
+% if plan.pingpong:
+    // not before the other has seen all its stages full: parities tell neighbouring rounds apart, and no more
+${sync.turn("sync", 4)}\
+% endif
     .pragma "nounroll";
 PASS:
     mul.lo.u32 %slot, %stage, 8;
@@ -101,6 +114,9 @@ ${sync.advance(plan.stages)}\
     add.u32 %pass, %pass, 1;
     setp.lt.u32 %p, %pass, %passes;
     @%p bra.uni PASS;
+% if plan.pingpong:
+${sync.turn("arrive", 5)}\
+% endif
     wgmma.wait_group.sync.aligned 0;
 % if plan.frees_last:
 ${ring.free('%frees')}\

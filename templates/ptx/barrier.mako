@@ -26,6 +26,20 @@ BOTH:
 % endif
 </%def>
 
+## One of two warpgroups' turns at a thing: the other passes it on.
+<%def name="turn(what, first)">
+    {
+    .reg .pred %second;
+    setp.ne.u32 %second, %wg, 0;
+    @%second bra.uni SECOND;
+    bar.${what} ${first}, 256;
+    bra.uni BOTH;
+SECOND:
+    bar.${what} ${9 - first}, 256;
+BOTH:
+    }
+</%def>
+
 ## On to the next stage of a ring; the parity to wait for changes where it begins anew.
 <%def name="advance(stages)">
     add.u32 %stage, %stage, 1;

@@ -76,7 +76,9 @@ class WgmmaPlan(Plan):
         self.frees_last = bool(c.persistent) or c.cluster > 1
         self.barriers = int(g.shared) - 16 * c.stages - 8 - 8 * c.wg
         self.empty_at, self.added_at, self.got_at = 8 * c.stages, 16 * c.stages, 16 * c.stages + 8
-        self.more_barriers = [(self.added_at, 1)] if c.kc > 1 else []
+        #: sums from other blocks of the cluster are counted in bytes, else a barrier of the cluster follows them
+        self.counted = c.kc > 1 and not c.report
+        self.more_barriers = [(self.added_at, 1)] if self.counted else []
         if c.stage_c:
             self.more_barriers += [(self.got_at + 8 * w, 1) for w in range(c.wg)]
 
@@ -131,6 +133,8 @@ class WgmmaPlan(Plan):
         groups //= self.owners
         self.part_wg = self.mi * groups * GROUP_BYTES
         self.part = self.wg * self.part_wg
+        #: bits of a sum that are inverted in the workspace
+        self.inverted = 0x80000000 if self.problem.accumulator.integer else 0xFFFFFFFF
         self.meet_bytes = self.owners * c.kg * self.part
         if self.shares:
             self.left = [

@@ -24,7 +24,7 @@ UNUSED = ("ms", "ns", "ks", "kl", "copy_a", "copy_b", "keep_a", "keep_b", "vec_a
           "order", "ahead", "request", "hold", "stream")  # fmt: skip
 
 #: axes that mean nothing to the other families
-OWN = ("swap", "wg", "pingpong", "cluster", "kc", "persistent", "chunks", "buffers", "reuse", "evict", "rows")
+OWN = ("swap", "wg", "pingpong", "cluster", "kc", "report", "persistent", "chunks", "buffers", "reuse", "evict", "rows")
 
 
 def mapped(p: Gemm, operand: str) -> bool:
@@ -35,6 +35,11 @@ def mapped(p: Gemm, operand: str) -> bool:
     rows = {"a": p.m if p.layout[0] == "N" else p.k, "b": p.k if p.layout[1] == "N" else p.n, "c": p.m}[operand]
     nothing = operand != "c" and p.k == 0
     return nothing or (start >= TMA_ALIGNED and (rows <= 1 or ld * size % TMA_ALIGNED == 0))
+
+
+def _countable(p: Gemm) -> bool:
+    """Whether no sum can be the least integer, which stands for one that is not there yet."""
+    return not p.accumulator.integer or p.k <= 1 << 17
 
 
 def _between(value: Any, least: int, most: int) -> Any:
@@ -54,7 +59,7 @@ RULES = (
          "layout {p.layout}: elements of {g.size} bytes must be contiguous along K (layout NT)", family=WGMMA),
     Rule("wgmma_unused", lambda p, c, g, d: np.logical_and.reduce([getattr(c, a) == AXIS[a].default for a in UNUSED]),
          f"these axes mean nothing to wgmma and keep their defaults: {', '.join(UNUSED)} ({{c}})", family=WGMMA),
-    Rule("wgmma_switches", lambda p, c, g, d: _switches(c.swap, c.pingpong, c.persistent, c.reuse, c.stage_c)
+    Rule("wgmma_switches", lambda p, c, g, d: _switches(c.swap, c.pingpong, c.report, c.persistent, c.reuse, c.stage_c)
          & _between(c.evict, 0, 3) & _between(c.wg, 1, 2) & _between(c.stages, 1, 16),
          "an axis is out of its range ({c}): wg 1 or 2, stages 1 to 16, evict 0 to 3, switches 0 or 1", family=WGMMA),
     Rule("wgmma_map_a", lambda p, c, g, d: mapped(p, "a"),
@@ -80,8 +85,9 @@ RULES = (
             d, ceil_div(g.threads, WARPGROUP) * WARPGROUP, c.resident),
          "about {g.registers} registers a thread; {g.threads} threads, resident={c.resident}, leave fewer", family=WGMMA),
     Rule("wgmma_cluster", lambda p, c, g, d: _between(c.cluster, 1, 8) & _between(c.kc, 1, 8)
-         & ((c.cluster == 1) | (c.kc == 1)),
-         "cluster={c.cluster} and kc={c.kc}: each from 1 to 8, and one of them 1", family=WGMMA),
+         & ((c.cluster == 1) | (c.kc == 1)) & ((c.kc > 1) | (c.report == 0)),
+         "cluster={c.cluster}, kc={c.kc}, report={c.report}: the first two from 1 to 8, one of them 1; report=1 is for kc"
+         " above 1", family=WGMMA),
     Rule("wgmma_persistent", lambda p, c, g, d: (c.persistent == 0) | (g.slices == 1),
          "persistent=1 with {g.slices} slices of K; it takes one", family=WGMMA),
     Rule("wgmma_pingpong", lambda p, c, g, d: (c.pingpong == 0) | ((c.persistent == 1) & (c.wg == 2)),
@@ -108,9 +114,10 @@ RULES = (
     Rule("wgmma_passes", lambda p, c, g, d: g.slices <= np.maximum(ceil_div(p.k, np.maximum(c.u, 1)), 1),
          "{g.slices} slices; K={p.k} has fewer blocks of u={c.u}", family=WGMMA),
     Rule("wgmma_meeting", lambda p, c, g, d: (c.kg == 1) | (c.split == SPLIT_WORKSPACE)
-         | ((c.split == SPLIT_POLL) & (g.blocks <= d.sms) & (c.kg <= 64))
-         | ((c.split == SPLIT_SHARE) & (g.blocks <= d.sms) & (c.kc == 1) & (c.kg <= 64))
-         | ((c.split == SPLIT_MEMSET) & (p.out == "f32") & (not p.deterministic)),
+         | ((c.split == SPLIT_POLL) & (g.blocks <= d.sms) & (c.kg <= 64) & _countable(p))
+         | ((c.split == SPLIT_SHARE) & (g.blocks <= d.sms) & (c.kc == 1) & (c.kg <= 64) & _countable(p))
+         | ((c.split == SPLIT_MEMSET) & (p.out in ("f32", "s32")) & (p.out == "s32" or not p.deterministic)),
          "split={c.split} with {g.blocks} blocks: those that wait for each other (3, 4) must all be resident on {d.sms}"
-         " multiprocessors, 4 needs kc=1, 1 is not for wgmma, 0 is for f32 results", family=WGMMA),
+         " multiprocessors, 4 needs kc=1, 1 is not for wgmma, 0 is for f32 and s32 results; of s8, K={p.k} is at most"
+         " 131072 in 3 and 4", family=WGMMA),
 )  # fmt: skip
