@@ -84,7 +84,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     gathers = (c.stage_c == 1) | (c.kl > 1)
     shared = np.maximum(c.stages * stage, pick(gathers, c.ml * row_c * c.kl * sum_bytes, 0))
     words = 2 if p.element.bytes == 8 else 1
-    parted = 4 * sum(x.way == BYTES for x in (a, b)) + (16 if p.dtype in ("e4m3", "e5m2") else 0)
+    parted = 4 * sum(x.way == BYTES for x in (a, b)) + (32 if p.dtype in ("e4m3", "e5m2") else 0)
     fragments = (c.ms // ROWS * i.registers_a + c.ns // COLUMNS * i.registers_b) * words
     each = [np.maximum(x.loads // np.maximum(threads, 1), 1) for x in (a, b)]
     in_flight = sum(
@@ -98,7 +98,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     sums = c.ms * c.ns // WARP * i.sums // 4 * words
     # ptxas need not hold all of what is read ahead
     fragments = fragments * (c.ahead + 1) - pick(c.ahead == 1, fragments // 4 * (words - 1), 0)
-    registers = sums + fragments + parted + in_flight + pointers + 36
+    registers = sums + fragments + parted + in_flight + pointers + 40
     tiles_m, tiles_n = ceil_div(p.m, c.ml), ceil_div(p.n, c.nl)
     chunk = ceil_div(ceil_div(p.k, c.kg), c.u) * c.u
     slices = np.maximum(ceil_div(p.k, np.maximum(chunk, 1)), 1)
