@@ -22,6 +22,7 @@ from . import (  # noqa: F401  (filling the instruction table)
     ops_matrix,
     ops_mbarrier,
     ops_memory,
+    ops_mma,
     ops_move,
     ops_sync,
     ops_warp,
