@@ -1,0 +1,269 @@
+"""Where the elements of a SIMT kernel lie: what threads load, where it goes in shared memory, what fragments find.
+
+A thread's own share of an address is what templates/addr/strided.mako and fragments.mako compute, repeated here.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from ptxgen.config import Config, parse_config
+from ptxgen.device import device
+from ptxgen.families.simt.layout import near, products
+from ptxgen.families.simt.plan import SimtPlan
+from ptxgen.problem import Gemm
+from ptxgen.rules import broken
+from tests.cases import cases
+from tests.cases_simt import wide_cases
+
+H200 = device("h200")
+
+
+def plans(seed: int, count: int, threads: int = 256) -> list[SimtPlan]:
+    pairs = [*cases(seed, count, H200, threads=threads), *wide_cases(seed, count, H200, threads=threads)]
+    return [SimtPlan(p, c, H200) for p, c in pairs]
+
+
+PLANS = plans(1, 25)
+
+
+def start(x, thread: int) -> tuple[int, int, int]:
+    """(row along M or N, k) of a thread's first load, and the element of the stage that it goes to."""
+    if x.kept:
+        mn, k = thread >> x.log2_across, (thread & x.across - 1) * x.vec
+        chunk = (mn >> x.swizzle_shift ^ k >> x.log2_chunk) & x.swizzle_q - 1
+        return mn, k, (mn * x.swizzle_q + chunk) * x.chunk + (k & x.chunk - 1)
+    if x.transposed:
+        rest = thread >> x.log2_across
+        mn, k = rest & x.tile - 1, ((rest >> x.log2_tile) * x.across + (thread & x.across - 1)) * x.vec
+    else:
+        mn, k = (thread & x.across - 1) * x.vec, thread >> x.log2_across
+    return mn, k, k * x.row + mn
+
+
+def stores(x, piece) -> list[int]:
+    """Bytes from the thread's place to each element of a piece."""
+    if x.asynchronous:
+        return [piece.offset + j * x.bytes for j in range(x.vec)]
+    puts = x.puts[piece.index]
+    each = x.vec // len(puts)
+    return [put.offset + j * x.bytes for put in puts for j in range(each)]
+
+
+def stage(x, threads: int) -> dict[int, tuple[int, int]]:
+    """Byte of the operand's part of a stage -> the (row, k) that lies there."""
+    out: dict[int, tuple[int, int]] = {}
+    for t in range(min(threads, x.loads)):
+        mn, k, place = start(x, t)
+        for piece in x.pieces:
+            for j, at in enumerate(stores(x, piece)):
+                where = (mn + piece.mn, k + piece.k + j) if x.kmajor else (mn + piece.mn + j, k + piece.k)
+                byte = place * x.bytes + at
+                assert byte not in out, "two elements in one place"
+                assert byte % x.bytes == 0
+                assert 0 <= byte <= x.size - x.bytes
+                out[byte] = where
+    return out
+
+
+def first(plan: SimtPlan, x, thread: int) -> tuple[int, int]:
+    """(group that shares K, first row or column) of a thread."""
+    lane, warp = thread & 31, (thread & plan.group - 1) >> 5
+    if plan.interleaved:
+        ln, lm = lane & 1, lane >> 1 & 1
+        rest = lane >> 2
+        ln += 2 * (rest & (1 << plan.bits_n - 1) - 1)
+        lm += 2 * (rest >> plan.bits_n - 1)
+    else:
+        ln, lm = lane & plan.warp_n - 1, lane >> plan.bits_n
+    row = (warp >> plan.log2_warps_across) * plan.warp_m * plan.ms + lm * plan.a.contiguous
+    column = (warp & plan.warps_across - 1) * plan.warp_n * plan.ns + ln * plan.b.contiguous
+    return thread >> plan.log2_group, row if x is plan.a else column
+
+
+def readers(plan: SimtPlan, x, thread: int) -> list[int]:
+    """The addresses that a thread reads from, in bytes of the operand's part of a stage."""
+    group, row = first(plan, x, thread)
+    if not x.kept:
+        return [(group * plan.steps * x.row + row) * x.bytes]
+    turn = (row >> x.swizzle_shift ^ group * (plan.steps // x.chunk)) & x.swizzle_q - 1
+    return [row * x.depth * x.bytes + (turn ^ q) * 16 for q in range(x.swizzle_q)]
+
+
+def names(registers: str) -> list[str]:
+    return registers.strip("{}").split(", ")
+
+
+def reads(plan: SimtPlan, x, k: int) -> list[tuple[int, int, list[str]]]:
+    """(which address, offset, registers) of the fragment loads of a step."""
+    out = []
+    for read in x.reads(k, x.buffer(k)):
+        reader, offset = re.fullmatch(rf"%read_{x.name}(\d+)\+(\d+)", read.address).groups()
+        out.append((int(reader), int(offset), names(read.registers)))
+    return out
+
+
+@pytest.mark.parametrize("n", range(len(PLANS)))
+def test_pieces_cover_the_stage_and_fragments_find_it(n):
+    plan = PLANS[n]
+    for x in plan.operands:
+        lies = stage(x, plan.threads)
+        assert sorted(lies.values()) == [(mn, k) for mn in range(x.tile) for k in range(x.depth)]
+        per = 2 if plan.packed else 1  # elements of a register
+        for t in range(0, plan.threads, 7 if plan.threads > 64 else 1):
+            group, row = first(plan, x, t)
+            at = readers(plan, x, t)
+            held: dict[str, tuple[int, int]] = {}
+            for k in range(plan.steps):
+                for reader, offset, registers in reads(plan, x, k):
+                    for e, name in enumerate(registers):
+                        held[name] = lies[at[reader] + offset + e * per * x.bytes]
+                for i in range(0, x.thread, per):
+                    name = x.fragment[x.buffer(k), i // 2] if plan.packed else x.element(i, k)
+                    assert held[name] == (row + x.offset(i), group * plan.steps + k)
+        if plan.packed:
+            assert x.offset(1) == 1  # the other half of a register
+
+
+@pytest.mark.parametrize("n", range(len(PLANS)))
+def test_the_threads_of_a_group_share_the_tile_of_c(n):
+    plan = PLANS[n]
+    for group in range(plan.kl):
+        seen: Counter[tuple[int, int]] = Counter()
+        for t in range(group * plan.group, (group + 1) * plan.group):
+            (g, row), (_, column) = first(plan, plan.a, t), first(plan, plan.b, t)
+            assert g == group
+            rows = [row + plan.a.offset(i) for i in range(plan.ms)]
+            seen.update((r, column + plan.b.offset(j)) for r in rows for j in range(plan.ns))
+        assert seen == Counter({(r, c): 1 for r in range(plan.config.ml) for c in range(plan.config.nl)})
+
+
+def test_fragments_of_the_next_step_do_not_overwrite_the_current_ones():
+    """Read ahead, a step's fragments go to the other buffer, also across the edge of the loop."""
+    checked = 0
+    for plan in PLANS:
+        for x in plan.operands:
+            if not x.ahead:
+                continue
+            current = {x.element(i, k) if not plan.packed else x.fragment[x.buffer(k), i // 2]
+                       for k in [plan.steps - 1] for i in range(x.thread)}  # fmt: skip
+            following = {r for _, _, registers in reads(plan, x, 0) for r in registers}
+            assert not current & following
+            checked += 1
+    assert checked > 5
+
+
+def wavefronts(addresses: list[int], size: int) -> int:
+    """Passes over the 32 banks that a warp's access takes: a half or a quarter of it at a time where it is wide."""
+    lanes = 32 * 4 // max(size, 4)
+    out = 0
+    for n in range(0, 32, lanes):
+        words = {a + o for a in addresses[n : n + lanes] for o in range(0, max(size, 4), 4)}
+        out += max(Counter(w // 4 % 32 for w in {w & ~3 for w in words}).values())
+    return out
+
+
+@pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize(
+    "tile", ["ms=8 ns=4 ml=64 nl=64 wm=4", "ms=4 ns=8 ml=128 nl=64 wm=8", "ms=4 ns=4 ml=64 nl=64 wm=4"]
+)
+@pytest.mark.parametrize("lanes", [0, 1])
+def test_fragments_are_read_without_bank_conflicts(dtype, layout, tile, lanes):
+    """Every way into shared memory: no part of a warp's access takes more than its one pass."""
+    p, made = Gemm(256, 256, 256, layout, dtype), 0
+    for u, keep in itertools.product((8, 16, 32), (0, 1)):
+        keeps = f"keep_a={keep * (layout[0] == 'N')} keep_b={keep * (layout[1] == 'T')}"
+        c = parse_config(f"{tile} u={u} stages=2 lanes={lanes} {keeps}")
+        if broken(p, c, H200):
+            continue
+        plan = SimtPlan(p, c, H200)
+        made += 1
+        for x in plan.operands:
+            for warp in range(0, plan.threads, 32):
+                at = [readers(plan, x, t) for t in range(warp, warp + 32)]
+                for k in range(plan.steps):
+                    for reader, offset, registers in reads(plan, x, k):
+                        size = len(registers) * x.bytes
+                        assert wavefronts([a[reader] + offset for a in at], size) == size // 4
+    assert made >= 3
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("vec", [1, 2, 4])
+def test_a_transposing_store_meets_no_bank_twice(dtype, vec):
+    p = Gemm(256, 256, 256, "NT", dtype)
+    for u in (8, 16, 32):
+        c = Config(ms=4, ns=4, u=u, vec_a=vec, vec_b=vec, copy_a=0, copy_b=0, stages=2)
+        if broken(p, c, H200):
+            continue
+        plan = SimtPlan(p, c, H200)
+        for x in plan.operands:
+            assert x.transposed
+            for warp in range(0, plan.threads, 32):
+                places = [start(x, t)[2] * x.bytes for t in range(warp, warp + 32)]
+                for piece in x.pieces:
+                    for at in stores(x, piece):
+                        assert wavefronts([a + at for a in places], x.bytes) == x.bytes // 4
+
+
+def test_a_swizzle_that_is_none_would_be_seen():
+    """The counter of conflicts above counts: rows of 128 bytes, one under the other."""
+    assert wavefronts([128 * n for n in range(32)], 4) == 32
+    assert wavefronts([128 * n for n in range(32)], 16) == 32
+    assert wavefronts([4 * n for n in range(32)], 4) == 1
+    assert wavefronts([16 * n for n in range(32)], 16) == 4
+    assert wavefronts([0] * 32, 4) == 1
+    assert wavefronts([8 * n for n in range(32)], 8) == 2
+
+
+def test_products_are_every_pair_once_and_neighbours_share():
+    for ms, ns in ((1, 1), (1, 8), (8, 1), (4, 8), (16, 2)):
+        every = {(i, j) for i in range(ms) for j in range(ns)}
+        for order in (0, 1, 2):
+            made = products(ms, ns, order)
+            assert len(made) == ms * ns
+            assert set(made) == every
+            if order < 2:
+                assert all(a[0] == b[0] or a[1] == b[1] for a, b in itertools.pairwise(made))
+    assert products(2, 3, 2) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
+    assert products(2, 3, 0) == [(0, 0), (0, 1), (0, 2), (1, 2), (1, 1), (1, 0)]
+    assert products(2, 3, 1) == [(0, 0), (1, 0), (1, 1), (0, 1), (0, 2), (1, 2)]
+
+
+def test_32_bit_offsets_are_only_used_where_they_hold_every_load():
+    """With many loads a thread keeps one pointer and 32-bit offsets: not past four gigabytes."""
+    text = "ml=256 nl=64 u=32 stages=2 copy_b=0"
+    rows, deep, most = (1 << 32) // 4 // 255, (1 << 32) // 4 // 31, (1 << 31) - 1
+    for layout in ("NT", "TN"):
+        down = layout == "TN"  # the leading dimension is along K, of which there is less
+        for ld, expected in (
+            (512, True),
+            (rows - 1, True),
+            (rows + 1, down),
+            (1 << 25, down),
+            (deep + 1, False),
+            (most, False),
+        ):
+            p = Gemm(512, 512, 512, layout, lda=ld)
+            x = SimtPlan(p, parse_config(text if down else f"{text} keep_a=1 copy_a=0"), H200).a
+            assert len(x.pieces) > 4
+            offsets = [(mn + q.mn) * ld + k + q.k if x.kmajor else (k + q.k) * ld + mn + q.mn
+                       for t in range(64) for mn, k, _ in [start(x, t)] for q in x.pieces]  # fmt: skip
+            fits = max(offsets) * x.global_bytes < 1 << 32
+            assert near(x, ld) == x.many == expected
+            assert fits or not x.many
+
+
+def test_offsets_of_a_thread_are_those_of_numpy():
+    """offset(i): contiguous runs, dealt out to the threads of a warp in turn."""
+    for plan in PLANS:
+        for x in plan.operands:
+            run = x.contiguous
+            expected = np.arange(x.thread) // run * x.warp * run + np.arange(x.thread) % run
+            assert [x.offset(i) for i in range(x.thread)] == expected.tolist()

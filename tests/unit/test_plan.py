@@ -1,0 +1,191 @@
+"""Plans: which launches a problem needs, with which numbers, and what a plan tells its reader."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+
+import pytest
+
+from ptxgen.config import SPLIT_FLAG, SPLIT_MEMSET, SPLIT_WORKSPACE, Config, parse_config
+from ptxgen.device import device
+from ptxgen.emulator import Machine
+from ptxgen.errors import ConfigError
+from ptxgen.families.simt.plan import SimtPlan
+from ptxgen.generate import PLANS, plan_for
+from ptxgen.geometry import geometry
+from ptxgen.plan import PASS_THREADS, neutral
+from ptxgen.problem import Gemm
+from ptxgen.render import render
+from tests.cases import cases
+from tests.cases_simt import wide_cases
+
+H200 = device("h200")
+PAIRS = [*cases(21, 30, H200), *wide_cases(22, 30, H200)]
+
+
+def arguments(step) -> dict[str, object]:
+    """The parameters of a launch by the names that the kernel gives them."""
+    names = ("A", "B", "C", "W", "M", "N", "K", "lda", "ldb", "ldc", "chunk", "alpha", "beta")
+    return dict(zip(names, [v for _, v in step.arguments], strict=True))
+
+
+def test_families_have_plans():
+    assert PLANS[0] is SimtPlan
+    assert type(plan_for(Gemm(64, 64, 64), Config(), H200)) is SimtPlan
+    for family in (-1, len(PLANS)):
+        with pytest.raises(ConfigError, match=f"family is {family}") as caught:
+            plan_for(Gemm(64, 64, 64), Config(family=family), H200)
+        assert caught.value.rule == "range"
+
+
+@pytest.mark.parametrize("n", range(len(PAIRS)))
+def test_launches_fit_the_kernels_that_they_start(n):
+    """Entries exist, blocks are what the kernel declares, parameters are as many bytes as it reads."""
+    p, c = PAIRS[n]
+    plan = plan_for(p, c, H200)
+    source = render(plan)
+    module = Machine().load(source.text)
+    steps = plan.launch(p).steps
+    assert [s.entry for s in steps if s.entry == plan.entry] == [plan.entry]
+    assert {s.entry for s in steps} == set(source.entries) == set(module.entries)
+    values = {"A": 1, "B": 2, "C": 3, "W": 4, "alpha": 1.0, "beta": 0.0}
+    for s in steps:
+        entry = module[s.entry]
+        assert s.block == entry.maxntid
+        assert len(s.pack(values)) == entry.param_bytes
+        assert all(x >= 1 for x in s.grid)
+        assert s.grid[1] <= 65535
+        assert s.grid[2] <= 65535
+        assert s.shared <= source.shared <= H200.shared_block
+    assert source.registers == plan.geometry.registers
+
+
+@pytest.mark.parametrize("n", range(len(PAIRS)))
+def test_the_grid_is_every_tile_and_slice_once(n):
+    p, c = PAIRS[n]
+    plan = plan_for(p, c, H200)
+    launch = plan.launch(p)
+    main = next(s for s in launch.steps if s.entry == plan.entry)
+    g = geometry(p, c)
+    tiles = -(-p.m // c.ml), -(-p.n // c.nl)
+    assert main.grid == ((*tiles, g.slices) if c.raster == 1 else (tiles[0] * tiles[1], 1, g.slices))
+    assert main.block == (g.threads, 1, 1)
+    assert main.shared == g.shared
+    a = arguments(main)
+    assert [a[x] for x in ("M", "N", "K", "lda", "ldb", "ldc")] == [p.m, p.n, p.k, p.lda, p.ldb, p.ldc]
+    assert [a[x] for x in ("A", "B", "C", "W", "alpha", "beta")] == ["A", "B", "C", "W", "alpha", "beta"]
+    slices, chunk = plan.slices_for(p)
+    assert (slices, chunk) == (g.slices, g.chunk)
+    assert a["chunk"] == chunk
+    assert launch.workspace >= g.workspace
+    names = [s.entry.removeprefix(plan.entry) for s in launch.steps]
+    expected = {None: [""], SPLIT_MEMSET: ["_scale", ""], SPLIT_FLAG: [""], SPLIT_WORKSPACE: ["", "_reduce"]}
+    assert names == expected[c.split if c.kg > 1 else None]
+    assert launch.zeroed == (c.kg > 1 and c.split == SPLIT_FLAG)
+    if launch.zeroed:
+        assert launch.workspace == 4 * tiles[0] * tiles[1]
+    elif c.split == SPLIT_WORKSPACE:
+        assert launch.workspace == slices * p.m * p.n * max(4, p.accumulator.bytes)
+    else:
+        assert launch.workspace == 0
+
+
+def test_passes_over_c_meet_each_vector_once():
+    """The grid of the scale and reduce passes, walked as templates/epilogue/passes.mako does."""
+    for m, n, c in (
+        (1, 1, "vec_c=1"),
+        (5, 300, "vec_c=4"),
+        (700, 3, "vec_c=1"),
+        (64, 1030, "vec_c=2"),
+        (3, 5000, "vec_c=4"),
+    ):
+        p = Gemm(m, n, 64, "TN")
+        plan = plan_for(p, parse_config(f"kg=4 {c}"), H200)
+        step = plan.launch(p).steps[0]
+        shift = step.arguments[5][1]
+        seen: Counter[tuple[int, int]] = Counter()
+        rows = PASS_THREADS >> shift
+        for x in range(step.grid[0]):
+            for y in range(step.grid[1]):
+                for t in range(PASS_THREADS):
+                    q = ((t & (1 << shift) - 1) + (x << shift)) * plan.vec_c
+                    if q < n:
+                        seen.update((r, q) for r in range(y * rows + (t >> shift), m, step.grid[1] * rows))
+        assert seen == Counter({(r, q): 1 for r in range(m) for q in range(0, n, plan.vec_c)})
+
+
+def test_tall_passes_stay_within_the_grid():
+    p = Gemm(1 << 30, 1, 64, "TN")
+    for split in (SPLIT_MEMSET, SPLIT_WORKSPACE):
+        steps = plan_for(p, Config(kg=4, split=split), H200).launch(p).steps
+        assert all(s.grid[1] <= 65535 for s in steps if s.entry.endswith(("scale", "reduce")))
+
+
+def test_nothing_is_launched_for_nothing():
+    for m, n in ((0, 64), (64, 0), (0, 0)):
+        p = Gemm(m, n, 64)
+        assert plan_for(p, Config(), H200).launch(p).steps == ()
+    p = Gemm(64, 64, 0)
+    (step,) = plan_for(p, Config(), H200).launch(p).steps  # C = beta C
+    assert step.grid == (1, 1, 1)
+    assert plan_for(p, Config(), H200).slices_for(p) == (1, 0)
+
+
+def test_k_near_its_limit():
+    p = Gemm(16, 16, 2**31 - 1, "TN")
+    for kg in (1, 7, 65535):
+        plan = plan_for(p, Config(kg=kg, u=32, ms=4, ns=4), H200)
+        slices, chunk = plan.slices_for(p)
+        assert chunk * slices >= p.k > chunk * (slices - 1)
+        assert chunk + 31 < 1 << 32  # what 32-bit sums of the kernel hold
+        assert slices * chunk < 1 << 32
+
+
+def test_a_kernel_serves_every_shape_of_its_class():
+    """The text depends on the class of a problem, not on its extents."""
+    c = parse_config("vec_a=4 vec_b=4 vec_c=4 kg=2")
+    texts = {
+        render(plan_for(Gemm(m, n, k, "TN"), c, H200)).digest for m, n, k in ((64, 64, 64), (4, 128, 999), (8, 8, 16))
+    }
+    assert len(texts) == 1
+    assert render(plan_for(Gemm(64, 64, 64, "TT"), parse_config("kg=2 vec_c=4"), H200)).digest not in texts
+
+
+def test_neutral_stands_for_every_number_of_slices():
+    p = Gemm(64, 64, 4096, "TN")
+    for text in ("", "kg=2", "kg=64 split=1", "kg=3 split=2"):
+        c = parse_config(text)
+        assert render(plan_for(p, c, H200)).digest == render(plan_for(p, neutral(c), H200)).digest
+    assert neutral(Config(kg=64)) == Config(kg=2)
+    assert neutral(Config(kg=1)) == Config(kg=1)
+
+
+@pytest.mark.parametrize("n", range(0, len(PAIRS), 3))
+def test_the_command_in_the_header_emits_the_same_text(n):
+    """Up to leading dimensions and alignment, which a command line does not have: they only choose vectors."""
+    p, c = PAIRS[n]
+    plan = plan_for(p, c, H200)
+    words = shlex.split(plan.command)
+    assert words[:5] == ["python", "-m", "ptxgen", "emit", "gemm"]
+    flags = dict(zip(words[5::2], words[6::2], strict=True))
+    m, k_n, k = (int(x) for x in flags["--shape"].split(","))
+    again = Gemm(m, k_n, k, flags["--layout"], flags["--dtype"], flags.get("--compute", ""), out=flags.get("--out", ""))
+    assert parse_config(flags["--config"]) == c
+    assert flags["--device"] == "h200"
+    same = Gemm(p.m, p.n, p.k, p.layout, p.dtype, p.compute, out=p.out)
+    assert again == same
+    if all(x <= y for x, y in zip(p.vectors, same.vectors, strict=True)):
+        deterministic = p.deterministic and c.kg > 1
+        if not deterministic:
+            assert render(plan_for(again, c, H200)).digest == render(plan).digest
+
+
+def test_vectors_of_c_are_no_wider_than_16_bytes_of_sums():
+    for p, c in PAIRS:
+        plan = plan_for(p, c, H200)
+        assert plan.vec_c * plan.sum_bytes <= 16
+        assert plan.vec_c <= c.vec_c
+        assert c.nl % plan.vec_c == 0
+        assert plan.row_vectors * plan.vec_c == c.nl
+        assert plan.gather_rounds * plan.threads >= plan.gather_loads

@@ -1,0 +1,203 @@
+"""The emitted text: what a template may write, and what every kernel must look like."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ptxgen.config import Config, parse_config
+from ptxgen.device import device
+from ptxgen.errors import RenderError
+from ptxgen.generate import plan_for
+from ptxgen.problem import Gemm, parse
+from ptxgen.render import emitted, header, render, spaced
+from tests.cases import cases
+from tests.cases_simt import wide_cases
+
+PAIRS = [
+    (name, p, c)
+    for n, name in enumerate(("h200", "t4", "rtx4090"))
+    for p, c in (*cases(30 + n, 14, device(name)), *wide_cases(40 + n, 14, device(name)))
+]
+SPLITS = [
+    ("h200", parse("gemm 512,512,512 TN f32"), parse_config(f"kg=4 split={split} vec_c=4 kl={kl}"))
+    for split in (0, 1, 2)
+    for kl in (1, 2)
+]
+KERNELS = PAIRS + SPLITS
+
+
+@cache
+def text(n: int) -> str:
+    where, p, c = KERNELS[n]
+    return render(plan_for(p, c, device(where))).text
+
+
+def code(n: int) -> list[str]:
+    """Lines without comments."""
+    return [line for line in (re.sub(r"//.*", "", x).strip() for x in text(n).splitlines()) if line]
+
+
+every = pytest.mark.parametrize("n", range(len(KERNELS)))
+
+
+def test_expressions_may_be_text_and_integers_only():
+    assert emitted("x") == "x"
+    assert emitted(5) == "5"
+    for value in (None, True, False, 1.0, [1], np.int64(5), np.float32(1), b"x"):
+        with pytest.raises(TypeError, match="text and integers only"):
+            emitted(value)
+
+
+@pytest.mark.parametrize("value", [None, True, 0.5, np.int64(4)])
+def test_a_value_that_is_none_is_caught_with_its_template_and_line(value):
+    plan = plan_for(Gemm(64, 64, 64), Config(), device("h200"))
+    plan.stage_bytes = value
+    with pytest.raises(RenderError) as caught:
+        render(plan)
+    words = str(caught.value)
+    assert "gemm 64,64,64 NN f32" in words
+    assert "ms=8 ns=8" in words
+    if value is None or isinstance(value, bool | np.int64):
+        assert re.search(r"text and integers only|unsupported operand", words)
+    assert re.search(r'File ".*\.mako", line \d+', words), words
+
+
+def test_an_attribute_that_is_not_there_is_caught_with_its_template():
+    plan = plan_for(Gemm(64, 64, 64), Config(), device("h200"))
+    del plan.zero
+    with pytest.raises(RenderError, match=r"(?s)zero.*math/fma\.mako") as caught:
+        render(plan)
+    assert isinstance(caught.value.__cause__, AttributeError)
+
+
+def test_a_register_out_of_range_is_caught_with_its_template():
+    plan = plan_for(Gemm(64, 64, 64), Config(), device("h200"))
+    plan.products.append((8, 0))
+    with pytest.raises(RenderError, match=r"(?s)outside its shape.*fma\.mako"):
+        render(plan)
+
+
+@every
+def test_no_python_value_leaks(n):
+    for line in code(n):
+        if line.startswith(".version"):
+            continue
+        assert not re.search(
+            r"\b(None|True|False|nan|inf|Undefined|object)\b|\d\.\d|\d\.\B|\b\de[+-]?\d|'|\(\)", line
+        ), line
+        assert "${" not in line
+        assert not line.startswith(("%", "##"))
+
+
+@every
+def test_no_time_host_or_path(n):
+    here = text(n)
+    for word in (platform.node(), str(Path.home()), str(Path.cwd()), os.environ.get("USER", "\0"), "/tmp", "mako"):
+        assert not word or word not in here
+    assert not re.search(r"\b20\d\d-\d\d|\d\d:\d\d", here)
+
+
+def scopes(lines: list[str]) -> list[tuple[int, ...]]:
+    """The chain of open braces that each line is in; operands close theirs on the line."""
+    out, open_, count = [], [], 0
+    for line in lines:
+        bare = re.sub(r"\{[^{}]*\}", "", line)
+        for brace in re.findall(r"[{}]", bare):
+            if brace == "{":
+                count += 1
+                open_.append(count)
+            else:
+                open_.pop()
+        out.append(tuple(open_))
+    assert not open_
+    return out
+
+
+@every
+def test_labels_and_registers_are_declared_once_where_they_are_used(n):
+    lines = code(n)
+    where = scopes(lines)
+    labels: dict[tuple[tuple[int, ...], str], int] = {}
+    declared: set[tuple[tuple[int, ...], str]] = set()
+    for at, (line, scope) in enumerate(zip(lines, where, strict=True)):
+        if found := re.fullmatch(r"([A-Z]\w*):", line):
+            assert (scope, found[1]) not in labels
+            labels[scope, found[1]] = at
+        for kinds, names in re.findall(r"\.reg \.(\w+) ([^;]+);", line):
+            assert kinds in ("pred", "b16", "b32", "b64", "f32", "f64"), line
+            for name in names.split(","):
+                key = scope, re.sub(r"<\d+>", "", name.strip())
+                assert key not in declared, line
+                declared.add(key)
+    for line, scope in zip(lines, where, strict=True):
+        if found := re.search(r"\bbra(?:\.uni)? (\w+);", line):
+            assert any((scope[:depth], found[1]) in labels for depth in range(len(scope) + 1)), line
+        for register in set(re.findall(r"%(?!tid|ctaid|nctaid)\w+", re.sub(r"\.reg [^;]+;", "", line))):
+            base = re.sub(r"\d+$", "", register)
+            assert any(
+                (scope[:depth], name) in declared for depth in range(len(scope) + 1) for name in (register, base)
+            ), line
+
+
+@every
+def test_no_branch_goes_around_a_single_access(n):
+    """Bounds are predicates: a branch that threads of a warp may take differently skips none or several."""
+    lines = code(n)
+    target = {m[1]: at for at, line in enumerate(lines) if (m := re.fullmatch(r"([A-Z]\w*):", line))}
+    for at, line in enumerate(lines):
+        found = re.match(r"@!?%\w+ bra (\w+);", line)
+        if found and target[found[1]] > at:
+            skipped = lines[at + 1 : target[found[1]]]
+            accesses = [x for x in skipped if re.match(r"(@!?%\w+ )?(ld|st|red|atom|cp)\.(?!param)", x)]
+            assert len(accesses) != 1, skipped
+
+
+@every
+def test_checked_kernels_guard_every_store_of_c(n):
+    c = KERNELS[n][2]
+    main = "\n".join(code(n)).split(".visible .entry")[1]
+    stores = re.findall(r"^.*\b(?:st|red)\.global\S*.*$", main, re.M)
+    assert stores
+    for line in stores:
+        if c.bounds != 0:
+            assert line.startswith("@%"), line
+
+
+@every
+def test_the_module_says_what_it_is(n):
+    where, p, c = KERNELS[n]
+    plan = plan_for(p, c, device(where))
+    source = render(plan)
+    lines = source.text.splitlines()
+    assert lines[0].startswith(f"// gemm: C = alpha A B + beta C, layout {p.layout}")
+    assert f"// config   {c}" in lines
+    assert f"// again    {plan.command}" in lines
+    assert f".target sm_{device(where).sm}" in lines
+    assert source.entries[0] == plan.entry
+    assert source.entries == tuple(re.findall(r"\.entry (\w+)", source.text))
+    assert f"{plan.shared} bytes of dynamic shared memory" in source.text
+    for tile, _ in plan.tiles:
+        assert f"%{tile.name}<{tile.size}> .{tile.kind}" in source.text.partition(".version")[0]
+        assert tile.declaration in source.text
+    assert all(line == line.rstrip() for line in lines)
+    assert source.text.endswith("\n")
+    assert "\n\n\n" not in source.text
+    assert len(header(plan)) > 5
+
+
+def test_rendering_is_repeatable():
+    for where, p, c in KERNELS[::9]:
+        plan = plan_for(p, c, device(where))
+        assert render(plan).text == render(plan).text == render(plan_for(p, c, device(where))).text
+
+
+def test_blank_lines_stand_before_phases_only():
+    plain = ".version 8.1\n\n\n  x  \n    // ---- phase\n// C = beta C\n.visible .entry k()\n"
+    assert spaced(plain) == ".version 8.1\n  x\n\n    // ---- phase\n\n// C = beta C\n.visible .entry k()\n"
