@@ -16,7 +16,7 @@ from ptxgen.drivers import Driver, Timing
 from ptxgen.errors import AssembleError, EmulatorError, LaunchError
 from ptxgen.measurement import Environment, Measurement
 from ptxgen.problem import Gemm
-from ptxgen.reference import Array, Deviation, Reference, compare, operands, reference, shapes
+from ptxgen.reference import Array, Deviation, Reference, compare, epilogue_arrays, operands, reference, shapes
 from ptxgen.runner import Runner, Workspace
 
 CHECKED_ELEMENTS = 1 << 17  #: elements of C that a measurement compares; a full check compares all
@@ -53,6 +53,10 @@ class Ring:
             driver.fill(c, sizes[2], 0xFF)
             self.sets.append((a, b, c))
         self.bytes_c = sizes[2]
+        self.more = epilogue_arrays(problem, seed)
+        self.more_at = tuple(driver.allocate(x.nbytes) for x in self.more)
+        for address, x in zip(self.more_at, self.more, strict=True):
+            driver.upload(address, x)
         self._references: dict[tuple[int, int], Reference] = {}
 
     @staticmethod
@@ -82,8 +86,11 @@ class Ring:
             key = rows.start, rows.stop
             if key not in self._references:
                 a = (self.a if p.layout[0] == "N" else self.a.T)[rows]
-                part = Gemm(len(a), p.n, p.k, "N" + p.layout[1], p.dtype, p.compute, out=p.out)
-                self._references[key] = reference(part, np.ascontiguousarray(a), self.b)
+                part = Gemm(len(a), p.n, p.k, "N" + p.layout[1], p.dtype, p.compute, out=p.out, epilogue=p.epilogue)
+                along = {"residual", *(("scale_a",) if "scale_rows" in p.stages else ()),
+                         *(("bias",) if "bias_row" in p.stages else ())}  # fmt: skip
+                more = tuple(x[rows] if name in along else x for name, x in zip(p.reads, self.more, strict=True))
+                self._references[key] = reference(part, np.ascontiguousarray(a), self.b, more=more)
             got = np.empty((rows.stop - rows.start, p.ldc), p.output.numpy)
             if rows.stop == p.m:  # the last row need not be whole
                 flat = np.empty((rows.stop - rows.start - 1) * p.ldc + p.n, p.output.numpy)
@@ -97,10 +104,10 @@ class Ring:
         return worst
 
     def release(self) -> None:
-        for addresses in self.sets:
-            for address in addresses:
-                self.driver.release(address)
+        for address in (*(address for addresses in self.sets for address in addresses), *self.more_at):
+            self.driver.release(address)
         self.sets.clear()
+        self.more_at = ()
 
 
 class Bench:
@@ -132,7 +139,7 @@ class Bench:
         made.update(digest=kernel.source.digest, registers=kernel.registers, spills=kernel.spills)
         try:
             ring = self.ring_for(problem, timing)
-            calls = [runner.bind(*addresses) for addresses in ring.sets]
+            calls = [runner.bind(*addresses, more=ring.more_at) for addresses in ring.sets]
             self.driver.fill(ring.sets[0][2], ring.bytes_c, 0xFF)
             calls[0]()
             self.driver.synchronize()

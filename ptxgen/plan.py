@@ -5,6 +5,7 @@ This is what all families share: slices, tiles and how C is written. A family ad
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import cached_property
 
@@ -52,6 +53,10 @@ class Plan:
     #: bytes that dynamic shared memory starts at a multiple of
     shared_aligned = 16
     PASS_THREADS = PASS_THREADS
+    #: constants of the activations, as PTX writes them: x·σ(x) and x·σ(√(8/π)(x + 0.044715x³)) by powers of two
+    MINUS_LOG2E = bits_of(-math.log2(math.e), dtype("f32"))
+    GELU_LINEAR = bits_of(-math.sqrt(8 / math.pi) * math.log2(math.e), dtype("f32"))
+    GELU_CUBIC = bits_of(-math.sqrt(8 / math.pi) * math.log2(math.e) * 0.044715, dtype("f32"))
     UNROLLED = 8  #: rounds of the gather through shared memory that are written out
 
     def __init__(self, problem: Gemm, config: Config, device: Device) -> None:
@@ -131,6 +136,10 @@ class Plan:
         self.wide_c = Tile("wide", self.sum, (self.vec_c,)) if self.narrows else self.got_c
         self.other = Tile("other", self.sum, (self.vec_c,))
         self.out_bytes = self.sum_bytes if self.partial else self.element_bytes
+        self.after = "epilogue/fused.mako" if p.epilogue else "epilogue/plain.mako"
+        #: the arrays of the epilogue: name, type of a load, bytes of an element
+        vector = (self.element, self.element_bytes)
+        self.arrays = {name: ("f32", 4) if name.startswith("scale") else vector for name in p.reads}
         self._gather()
 
     def _gather(self) -> None:
@@ -169,10 +178,16 @@ class Plan:
     # ---- launching
 
     @property
+    def array_parameters(self) -> list[str]:
+        """The parameters that the epilogue adds."""
+        return [f".param .u64 {name}," for name in self.arrays]
+
+    @property
     def parameters(self) -> list[str]:
         """The kernel's parameters as it declares them, in lines."""
         return [
             ".param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,",
+            *self.array_parameters,
             ".param .u32 M, .param .u32 N, .param .u32 K,",
             ".param .u32 lda, .param .u32 ldb, .param .u32 ldc, .param .u32 chunk,",
             f".param .{self.sum} alpha, .param .{self.sum} beta",
@@ -202,7 +217,7 @@ class Plan:
             ("u32", problem.lda), ("u32", problem.ldb), ("u32", problem.ldc), ("u32", chunk),
             (self.sum, "alpha"), (self.sum, "beta"),
         )  # fmt: skip
-        pointers: tuple[Argument, ...] = (("u64", "A"), ("u64", "B"), ("u64", "C"), ("u64", "W"))
+        pointers: tuple[Argument, ...] = (("u64", "A"), ("u64", "B"), ("u64", "C"), ("u64", "W"), *self._arrays(problem))
         main = Step(self.entry, grid, (self.threads, 1, 1), self.shared, pointers + scalars)
         if self.cleared:
             return Launch((self._pass("scale", problem, ()), main))
@@ -213,6 +228,10 @@ class Plan:
             return Launch((main,), 4 * tiles_m * tiles_n, zeroed=True)
         return Launch((main,))
 
+    @staticmethod
+    def _arrays(problem: Gemm) -> tuple[Argument, ...]:
+        return tuple(("u64", name) for name in problem.reads)
+
     def _pass(self, name: str, problem: Gemm, more: tuple[Argument, ...]) -> Step:
         """A pass over C by blocks of PASS_THREADS threads, 2^shift of them along a row."""
         vectors = -(-problem.n // self.vec_c)
@@ -221,7 +240,7 @@ class Plan:
         grid = (-(-vectors // (1 << shift)),
                 min(-(-problem.m // rows), GRID_LIMIT), 1)  # fmt: skip
         return Step(f"{self.entry}_{name}", grid, (PASS_THREADS, 1, 1), 0, (
-            ("u64", "C"), ("u64", "W"), ("u32", problem.m), ("u32", problem.n), ("u32", problem.ldc), ("u32", shift),
+            ("u64", "C"), ("u64", "W"), *self._arrays(problem), ("u32", problem.m), ("u32", problem.n), ("u32", problem.ldc), ("u32", shift),
             (self.sum, "beta"), *more))  # fmt: skip
 
     # ---- what a reader is told
@@ -234,6 +253,8 @@ class Plan:
             flags += f" --compute {p.compute}"
         if p.out != OUT[p.dtype][0]:
             flags += f" --out {p.out}"
+        if p.epilogue:
+            flags += f" --epilogue {p.epilogue}"
         name = self.device.name
         return f"python -m ptxgen emit gemm {flags} --device {name} --config '{self.config}'"
 

@@ -33,6 +33,14 @@ OUT = {
     "e4m3": ("bf16", "f16", "f32"), "e5m2": ("bf16", "f16", "f32"), "s8": ("s32",),
 }  # fmt: skip
 
+#: what may follow the product, in the order in which it is done; one of each row at the most
+EPILOGUE = (("scale", "scale_rows"), ("bias_row", "bias_column"), ("residual",), ("relu", "gelu", "silu"))
+#: the arrays that it reads
+READS = {
+    "scale": ("scale_a", "scale_b"), "scale_rows": ("scale_a", "scale_b"), "bias_row": ("bias",),
+    "bias_column": ("bias",), "residual": ("residual",),
+}  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Gemm:
@@ -40,7 +48,12 @@ class Gemm:
 
     ``lda``, ``ldb``, ``ldc``: elements from one stored row to the next, 0 = packed. ``aligned_a`` (b, c): bytes,
     a power of two up to 16, that the start of the operand is a multiple of. ``deterministic``: the sum's order
-    must not depend on timing. ``dtype``: of A and B; ``out``: of C. ShapeError, DtypeError: an argument breaks a rule.
+    must not depend on timing. ``dtype``: of A and B; ``out``: of C. ``epilogue``: what follows, of EPILOGUE, with commas
+    between (``bias_column,relu``): the product is multiplied by f32 ``scale_a`` and ``scale_b`` (one number each, or with
+    ``scale_rows`` one a row of A and one a column of B); ``beta·C`` is added, then ``bias`` (one a row of C, or one a
+    column) and ``residual`` (M×N, strides of C), both of C's dtype; then the activation.
+
+    ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
 
     m: int
@@ -57,6 +70,7 @@ class Gemm:
     aligned_c: int = 16
     deterministic: bool = False
     out: str = ""
+    epilogue: str = ""
 
     operation = "gemm"
 
@@ -90,6 +104,33 @@ class Gemm:
             least = (self.output if name == "aligned_c" else self.element).bytes
             if value not in (1, 2, 4, 8, 16) or value < least:
                 raise ShapeError(f"{name} is {value} bytes; it must be a power of two from {least} to 16")
+
+        self._settle_epilogue()
+
+    def _settle_epilogue(self) -> None:
+        """Puts the stages in order; refuses what is unknown, or cannot be done on sums of this type."""
+        given = [word for word in self.epilogue.split(",") if word]
+        stages = tuple(word for row in EPILOGUE for word in row if word in given)
+        if sorted(stages) != sorted(given):
+            known = ", ".join(word for row in EPILOGUE for word in row)
+            raise InputError(f"epilogue is {self.epilogue!r}; its stages must be of {known}, each once")
+        for row in EPILOGUE:
+            if sum(word in given for word in row) > 1:
+                raise InputError(f"epilogue is {self.epilogue!r}; it may have only one of {', '.join(row)}")
+        sums = self.accumulator.name
+        if given and self.accumulator.integer or sums == "f64" and {"gelu", "silu"} & set(given):
+            raise DtypeError(f"epilogue is {self.epilogue!r}; sums of {sums} cannot be followed by that")
+        object.__setattr__(self, "epilogue", ",".join(stages))
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The epilogue's stages, in order."""
+        return tuple(self.epilogue.split(",")) if self.epilogue else ()
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The arrays that the epilogue reads, in the order of the kernel's parameters."""
+        return tuple(name for stage in self.stages for name in READS.get(stage, ()))
 
     @property
     def element(self) -> Dtype:
@@ -139,7 +180,7 @@ class Gemm:
         """One line that names the problem, the same for equal problems; ``parse`` reads it back."""
         parts = [self.operation, f"{self.m},{self.n},{self.k}", self.layout, self.dtype]
         plain = replace(self, lda=0, ldb=0, ldc=0, compute="", aligned_a=16, aligned_b=16, aligned_c=16,
-                        deterministic=False, out="")  # fmt: skip
+                        deterministic=False, out="", epilogue="")  # fmt: skip
         for f in fields(self):
             value = getattr(self, f.name)
             if f.name not in ("m", "n", "k", "layout", "dtype") and value != getattr(plain, f.name):
@@ -193,7 +234,7 @@ def from_dict(values: dict[str, Any]) -> Problem:
     for name in ("m", "n", "k"):
         if name not in values:
             raise InputError(f"problem lacks {name}; it needs m, n and k")
-    for name in ("layout", "dtype", "compute", "out", "deterministic"):
+    for name in ("layout", "dtype", "compute", "out", "epilogue", "deterministic"):
         kind = bool if name == "deterministic" else str
         if not isinstance(values.get(name, kind()), kind):
             what = "true or false" if kind is bool else "text"

@@ -7,6 +7,7 @@ and the accumulator cut to a few bits below the largest of them: errors of one s
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,6 +89,8 @@ class Reference:
         u_sum, u_out = p.accumulator.roundoff, p.output.roundoff
         allowed = min(FACTOR * max(p.k, 1) ** 0.5, p.k + 4.0) * u_sum + self._cut()
         tiny = max(p.output.smallest, p.accumulator.smallest)
+        if {"gelu", "silu"} & set(p.stages):
+            allowed = 1.2 * allowed + 2.0**-20  # their slope, and ex2 and rcp
         result: Array = allowed * self.scale + FACTOR * u_out * np.abs(self.exact) + 4 * tiny
         return result
 
@@ -98,16 +101,55 @@ class Reference:
         return 2 * kept * -(-p.k // products) + 2 * rounded
 
 
-def reference(p: Gemm, a: Array, b: Array, c: Array | None = None, alpha: float = 1.0, beta: float = 0.0) -> Reference:
-    """alpha·op(A)·op(B) + beta·C in float64; C is not read where beta is zero."""
+def reference(p: Gemm, a: Array, b: Array, c: Array | None = None, alpha: float = 1.0, beta: float = 0.0,
+              more: tuple[Array, ...] = ()) -> Reference:  # fmt: skip
+    """alpha·op(A)·op(B) + beta·C in float64, and what the epilogue makes of it with ``more``, the arrays that it reads;
+    C is not read where beta is zero."""
     wide_a, wide_b = plain(p, a, b)
+    arrays = {name: x.astype(np.float64) for name, x in zip(p.reads, more, strict=True)}
     with np.errstate(all="ignore"):
         exact = alpha * (wide_a @ wide_b)
         scale = abs(alpha) * (np.abs(wide_a) @ np.abs(wide_b))
-        if beta != 0 and c is not None:
-            exact = exact + beta * c.astype(np.float64)
-            scale = scale + abs(beta) * np.abs(c.astype(np.float64))
+        if "scale_a" in arrays:
+            factor = arrays["scale_a"].reshape(-1, 1) * arrays["scale_b"].reshape(1, -1)
+            exact, scale = exact * factor, scale * np.abs(factor)
+        terms = [beta * c.astype(np.float64)] if beta != 0 and c is not None else []
+        if "bias" in arrays:
+            terms.append(arrays["bias"].reshape((-1, 1) if "bias_row" in p.stages else (1, -1)))
+        if "residual" in arrays:
+            terms.append(arrays["residual"][:, : p.n])
+        for term in terms:
+            exact, scale = exact + term, scale + np.abs(term)
+        for stage in p.stages:
+            exact = ACTIVATIONS[stage](exact) if stage in ACTIVATIONS else exact
     return Reference(p, exact, scale)
+
+
+#: in float64; gelu in the form with tanh
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "relu": lambda x: np.where(x <= 0, 0.0, x),
+    "gelu": lambda x: x / (1 + np.exp(-np.sqrt(8 / np.pi) * (x + 0.044715 * x**3))),
+    "silu": lambda x: x / (1 + np.exp(-x)),
+}
+
+
+def epilogue_arrays(p: Gemm, seed: int = 0, kind: str = "normal") -> tuple[Array, ...]:
+    """What the epilogue reads, in the order of ``p.reads``: powers of two as scales, a residual with C's rows."""
+    rng = np.random.default_rng([seed, 1])
+    rows = "scale_rows" in p.stages
+    shapes_ = {
+        "scale_a": (p.m if rows else 1,), "scale_b": (p.n if rows else 1,),
+        "bias": (p.m if "bias_row" in p.stages else p.n,), "residual": (p.m, p.ldc),
+    }  # fmt: skip
+    out = []
+    for name in p.reads:
+        if name.startswith("scale"):
+            out.append(np.exp2(rng.integers(-2, 2, shapes_[name])).astype(np.float32))
+        elif kind == "integers":
+            out.append(rng.integers(-3, 4, shapes_[name]).astype(p.output.numpy))
+        else:
+            out.append(rng.standard_normal(shapes_[name]).astype(p.output.numpy))
+    return tuple(out)
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,9 @@ GRID_LIMIT = 65535  #: blocks along y and z
 
 
 def reducible(p: Gemm) -> bool:
-    """Whether slices of K may be added to C in whatever order they finish; integer sums do not care for it."""
-    return p.out == "s32" or (p.out in ("f32", "f64") and not p.deterministic)
+    """Whether slices of K may be added to C in whatever order they finish; integer sums do not care for it. What an
+    epilogue does to a sum it cannot do to a part of it."""
+    return p.out == "s32" or (p.out in ("f32", "f64") and not p.deterministic and not p.epilogue)
 
 
 def _power_of_two(x: Any) -> Any:
@@ -70,7 +71,9 @@ LAST = (
     Rule("split", lambda p, c, g, d: ((c.kg > 1) | (c.split == SPLIT_MEMSET))
          & ((c.split <= SPLIT_WORKSPACE) | (c.family == wgmma.WGMMA))
          & ((c.kg == 1) | (c.split >= SPLIT_WORKSPACE) | reducible(p)),
-         "split={c.split} with kg={c.kg}: kg=1 takes split=0; 16-bit C and deterministic sums take split=2"),
+         "split={c.split} with kg={c.kg}: kg=1 takes split=0; 16-bit C, deterministic sums and epilogues take split=2"),
+    Rule("epilogue", lambda p, c, g, d: (not p.epilogue) | (c.family != wgmma.WGMMA),
+         "family={c.family} has no epilogue yet, and the problem asks for {p.epilogue}"),
     Rule("grid", lambda p, c, g, d: np.where(c.raster > 1, (g.tiles < 1 << 31) & (g.tiles_n * c.raster < 1 << 31),
                                              (g.tiles_n <= GRID_LIMIT) & (g.tiles_m < 1 << 31)),
          "raster={c.raster} with {g.tiles_m} tiles along M and {g.tiles_n} along N: raster=1 takes at most 65535 along"

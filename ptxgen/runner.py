@@ -64,14 +64,15 @@ class Prepared:
 
     __slots__ = ("_driver", "_mapped", "_maps", "head", "names", "step", "tail")
 
-    def __init__(self, step: Step, head: struct.Struct, names: str, tail: bytes, driver: Driver) -> None:
+    def __init__(self, step: Step, head: struct.Struct, names: tuple[str, ...], tail: bytes, driver: Driver) -> None:
         self.step, self.head, self.names, self.tail, self._driver = step, head, names, tail, driver
         self._mapped = bool(step.maps)
         self._maps: dict[tuple[int, int, int, int], bytes] = {}
 
-    def parameters(self, a: int, b: int, c: int, w: int) -> bytes:
-        """The parameter buffer on these addresses; maps are encoded once for each set of them."""
-        at = (a, b, c, w) if self.names == "ABCW" else (c, w)
+    def parameters(self, a: int, b: int, c: int, w: int, more: tuple[int, ...] = ()) -> bytes:
+        """The parameter buffer on these addresses (``more``: of what the epilogue reads); maps are encoded once for
+        each set of them."""
+        at = (a, b, c, w, *more) if self.names[0] == "A" else (c, w, *more)
         if not self._mapped:
             return self.head.pack(*at) + self.tail
         maps = self._maps.get((a, b, c, w))
@@ -109,16 +110,18 @@ class Runner:
             alpha, beta = int(alpha), int(beta)
         out = []
         values: dict[str, int | float] = {"alpha": alpha, "beta": beta, "A": 0, "B": 0, "C": 0, "W": 0}
+        values.update(dict.fromkeys(self.problem.reads, 0))
         for step in self.launch.steps:
-            names = "".join(str(v) for kind, v in step.arguments if kind == "u64")
+            names = tuple(str(v) for kind, v in step.arguments if kind == "u64")
             head = struct.Struct(f"@{len(names)}Q")
             out.append(Prepared(step, head, names, step.pack(values)[head.size :], self.driver))
         return out
 
-    def bind(self, a: int, b: int, c: int, alpha: float = 1.0, beta: float = 0.0) -> Callable[[], None]:
-        """A call that launches every step on these addresses."""
+    def bind(self, a: int, b: int, c: int, alpha: float = 1.0, beta: float = 0.0,
+             more: tuple[int, ...] = ()) -> Callable[[], None]:  # fmt: skip
+        """A call that launches every step on these addresses; ``more``: of ``problem.reads``, in that order."""
         at = (a, b, c, self.workspace.address(self.launch))
-        steps = [(ready.step, ready.parameters(*at)) for ready in self.prepare(alpha, beta)]
+        steps = [(ready.step, ready.parameters(*at, more)) for ready in self.prepare(alpha, beta)]
         driver, kernel = self.driver, self.kernel
 
         def go() -> None:
@@ -127,11 +130,13 @@ class Runner:
 
         return go
 
-    def compute(self, a: Array, b: Array, c: Array, alpha: float = 1.0, beta: float = 0.0) -> Array:
-        """The result for host arrays as stored (packed, or wider than the leading dimension says): a new C."""
-        with Buffers(self.driver, a, b, c) as at:
-            first, second, result = at.addresses
-            self.bind(first, second, result, alpha, beta)()
+    def compute(self, a: Array, b: Array, c: Array, alpha: float = 1.0, beta: float = 0.0,
+                more: tuple[Array, ...] = ()) -> Array:  # fmt: skip
+        """The result for host arrays as stored (packed, or wider than the leading dimension says): a new C. ``more``:
+        what the epilogue reads, in the order of ``problem.reads``."""
+        with Buffers(self.driver, a, b, c, *more) as at:
+            first, second, result, *rest = at.addresses
+            self.bind(first, second, result, alpha, beta, tuple(rest))()
             self.driver.synchronize()
             out = np.empty_like(c)
             self.driver.download(result, out)

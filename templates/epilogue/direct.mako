@@ -31,7 +31,7 @@ ${math.row(i)}\
 % if plan.checked:
     and.pred %in, %in_m, %in_n${n};
 % endif
-${put.vector([plan.row[n * plan.vec_c + q] for q in range(plan.vec_c)], "%at", column * plan.out_bytes, "@%in " if plan.checked else "", add)}\
+${put.vector([plan.row[n * plan.vec_c + q] for q in range(plan.vec_c)], "%at", column * plan.out_bytes, "@%in " if plan.checked else "", add, ("%r", plan.a.offset(i)), ("%q", column))}\
 % endfor
 % endfor
     }

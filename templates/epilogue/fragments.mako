@@ -36,7 +36,7 @@
     ${plan.mul} ${r}, ${r}, %alpha;
 % endfor
     and.pred %in, %in_x${n}, %in_y${w.column};
-${put.vector(w.registers, f"%at{w.line}", w.offset, "@%in ", add)}\
+${put.vector(w.registers, f"%at{w.line}", w.offset, "@%in ", add, ("%y" if plan.swapped else "%x", 0), ("%x" if plan.swapped else "%y", 0))}\
 % endfor
 % endfor
 % if plan.swapped:

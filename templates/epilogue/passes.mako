@@ -1,5 +1,6 @@
 ## Passes over C that are launches of their own, each thread a vector of a row.
 <%namespace name="ptx" file="/epilogue/elements.mako"/>
+<%namespace name="after" file="/${context['plan'].after}"/>
 <%def name="entries()">
 % if plan.cleared:
 ${entry("scale")}\
@@ -12,7 +13,7 @@ ${entry("reduce")}\
 
 // C = beta C${" + the sums of all slices, slice by slice" if plan.partial else ""}
 .visible .entry ${plan.entry}_${name}(
-    .param .u64 C, .param .u64 W, .param .u32 M, .param .u32 N, .param .u32 ldc, .param .u32 shift,
+    .param .u64 C, .param .u64 W, ${"".join(line + " " for line in plan.array_parameters)}.param .u32 M, .param .u32 N, .param .u32 ldc, .param .u32 shift,
     .param .${plan.sum} beta${", .param .u32 slices" if plan.partial else ""}
 )
 .maxntid ${plan.PASS_THREADS}, 1, 1
@@ -28,6 +29,9 @@ ${entry("reduce")}\
     cvta.to.global.u64 %C, %C;  cvta.to.global.u64 %W, %W;
     ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %ldc, [ldc];  ld.param.u32 %shift, [shift];
     ld.param.${plan.sum} %beta, [beta];
+% if plan.partial:
+${after.setup()}\
+% endif
     mov.u32 %thread, %tid.x;
     // 2^shift threads along a row; blocks walk down the rows
     mov.u32 %t0, %ctaid.x;
@@ -75,10 +79,16 @@ SLICE:
     setp.lt.u32 %p, %s, %slices;
     @%p bra SLICE;
 % endif
+% if plan.partial:
+${after.scaled([plan.row[q] for q in range(plan.vec_c)], "%at", 0, "", ("%r", 0), ("%q", 0))}\
+% endif
 ${ptx.load("%at", 0, "@%old ")}\
 % for q in range(plan.vec_c):
     @%old ${plan.fma} ${plan.row[q]}, ${plan.wide_c[q]}, %beta, ${plan.row[q]};
 % endfor
+% if plan.partial:
+${after.finish([plan.row[q] for q in range(plan.vec_c)], "%at", 0, "", ("%r", 0), ("%q", 0))}\
+% endif
 ${ptx.store([plan.row[q] for q in range(plan.vec_c)], "%at", 0, "")}\
     add.u32 %r, %r, %step;
     setp.lt.u32 %p, %r, %M;

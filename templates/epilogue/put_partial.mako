@@ -12,6 +12,6 @@
 ${leave.leave(math, put, False)}\
 </%def>
 
-<%def name="vector(registers, at, offset, guard, add)">
+<%def name="vector(registers, at, offset, guard, add, row, column)">
     ${guard}st.global.${plan.vector} [${at}+${offset}], ${plan.braced(registers)};
 </%def>

@@ -80,7 +80,7 @@ READY:
 ${leave.leave(math, put, False)}\
 </%def>
 
-<%def name="vector(registers, at, offset, guard, add)">
+<%def name="vector(registers, at, offset, guard, add, row, column)">
 % if plan.has_vector_red and len(registers) > 1:
     ${guard}red.global.v${len(registers)}.f32.add [${at}+${offset}], ${plan.braced(registers)};
 % else:

@@ -1,5 +1,6 @@
 ## One slice of K: C = alpha A B, or + beta C where beta is not zero (else C is not read, whatever is in it).
 <%namespace name="ptx" file="/epilogue/elements.mako"/>
+<%namespace name="after" file="/${context['plan'].after}"/>
 <%def name="prepare()"></%def>
 
 <%def name="leaving(leave, math, put)">
@@ -7,6 +8,7 @@
     .reg .b32 %ldo;
     mov.b64 %out, %C;
     mov.b32 %ldo, %ldc;
+${after.setup()}\
     ${plan.differs} %p, %beta, ${plan.zero};
     @%p bra.uni ADD;
 ${leave.leave(math, put, False)}\
@@ -16,18 +18,20 @@ ${leave.leave(math, put, True)}\
 DONE:
 </%def>
 
-<%def name="vector(registers, at, offset, guard, add)">
+<%def name="vector(registers, at, offset, guard, add, row, column)">
     {
     ${plan.elements_declaration}
 % for kind, r, zero in plan.begun:
     mov.${kind} ${r}, ${zero};
 % endfor
+${after.scaled(registers, at, offset, guard, row, column)}\
 % if add:
 ${ptx.load(at, offset, guard)}\
 % for q, r in enumerate(registers):
     ${guard}${plan.fma} ${r}, %beta, ${plan.wide_c[q]}, ${r};
 % endfor
 % endif
+${after.finish(registers, at, offset, guard, row, column)}\
 ${ptx.store(registers, at, offset, guard)}\
     }
 </%def>

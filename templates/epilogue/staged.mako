@@ -48,7 +48,7 @@ GATHER${int(add)}:
 % endfor
 % endif
 % endfor
-${put.vector([plan.row[q] for q in range(plan.vec_c)], "%at", 0, plan.gather_guard, add)}\
+${put.vector([plan.row[q] for q in range(plan.vec_c)], "%at", 0, plan.gather_guard, add, ("%r", 0), ("%q", 0))}\
     add.u32 %i, %i, ${plan.threads};
 % endfor
 % if plan.gather_rounds > plan.UNROLLED:

@@ -1,0 +1,133 @@
+## What follows the product, on a vector of sums of one row: scales, bias, residual, activation.
+## row, column: (register, what to add to it) of the first sum.
+<%namespace name="ptx" file="/epilogue/elements.mako"/>
+<%namespace name="convert" file="/ptx/convert.mako"/>
+<%def name="setup()">
+% for name in plan.arrays:
+    .reg .b64 %${name};
+    ld.param.u64 %${name}, [${name}];
+    cvta.to.global.u64 %${name}, %${name};
+% endfor
+% if "residual" in plan.arrays:
+    // from an element of C to its residual
+    sub.u64 %residual, %residual, %C;
+% endif
+</%def>
+
+## The product itself, before beta C is added.
+<%def name="scaled(registers, at, offset, guard, row, column)">
+${run([s for s in plan.problem.stages if s.startswith("scale")], registers, at, offset, guard, row, column)}\
+</%def>
+
+<%def name="finish(registers, at, offset, guard, row, column)">
+${run([s for s in plan.problem.stages if not s.startswith("scale")], registers, at, offset, guard, row, column)}\
+</%def>
+
+<%def name="run(chosen, registers, at, offset, guard, row, column)">
+<%
+    stages = dict(scale=scale, scale_rows=scale_rows, bias_row=bias_row, bias_column=bias_column, residual=residual,
+                  relu=relu, gelu=gelu, silu=silu)
+%>\
+    {
+    .reg .b64 %near;
+    .reg .b32 %index;
+    .reg .b16 %one;
+    .reg .f32 %single;
+    .reg .${plan.sum} %v;
+    .reg .pred %low;
+% for stage in chosen:
+${stages[stage](registers, at, offset, guard, row, column)}\
+% endfor
+    }
+</%def>
+
+## Element ``index`` of an array, in the type of sums, into %v.
+<%def name="element(name, index, guard)">
+<% kind, size = plan.arrays[name] %>\
+    add.u32 %index, ${index[0]}, ${index[1]};
+    mad.wide.u32 %near, %index, ${size}, %${name};
+% if kind == "b16":
+    ${guard}ld.global.nc.b16 %one, [%near];
+${convert.widen(plan.problem.out, "%v", "%one", guard)}\
+% else:
+${load(kind, "%near", guard)}\
+% endif
+</%def>
+
+## What an address holds, in the type of sums, into %v.
+<%def name="load(kind, at, guard)">
+% if kind == plan.sum:
+    ${guard}ld.global.nc.${kind} %v, [${at}];
+% else:
+    ${guard}ld.global.nc.${kind} %single, [${at}];
+    ${guard}cvt.${plan.sum}.${kind} %v, %single;
+% endif
+</%def>
+
+<%def name="each(name, operation, registers, guard, row, column)">
+% if row is not column:
+${element(name, row, guard)}\
+% endif
+% for q, r in enumerate(registers):
+% if row is column:
+${element(name, (column[0], column[1] + q), guard)}\
+% endif
+    ${guard}${operation} ${r}, ${r}, %v;
+% endfor
+</%def>
+
+<%def name="scale(registers, at, offset, guard, row, column)">
+% for name in ("scale_a", "scale_b"):
+${load("f32", f"%{name}", guard)}\
+% for r in registers:
+    ${guard}${plan.mul} ${r}, ${r}, %v;
+% endfor
+% endfor
+</%def>
+<%def name="scale_rows(registers, at, offset, guard, row, column)">
+${each("scale_a", plan.mul, registers, guard, row, column)}\
+${each("scale_b", plan.mul, registers, guard, column, column)}\
+</%def>
+<%def name="bias_row(registers, at, offset, guard, row, column)">
+${each("bias", plan.add, registers, guard, row, column)}\
+</%def>
+<%def name="bias_column(registers, at, offset, guard, row, column)">
+${each("bias", plan.add, registers, guard, column, column)}\
+</%def>
+<%def name="residual(registers, at, offset, guard, row, column)">
+    add.u64 %near, ${at}, %residual;
+${ptx.load("%near", offset, guard)}\
+% for q, r in enumerate(registers):
+    ${guard}${plan.add} ${r}, ${r}, ${plan.wide_c[q]};
+% endfor
+</%def>
+## NaN stays NaN.
+<%def name="relu(registers, at, offset, guard, row, column)">
+% for r in registers:
+    setp.le.${plan.sum} %low, ${r}, ${plan.zero};
+    @%low mov.${plan.sum} ${r}, ${plan.zero};
+% endfor
+</%def>
+## x times a logistic function, by ex2 and rcp, which err by 2 units of the last place.
+<%def name="silu(registers, at, offset, guard, row, column)">
+% for r in registers:
+    mul.rn.f32 %v, ${r}, ${plan.MINUS_LOG2E};
+${logistic(r)}\
+% endfor
+</%def>
+## The form with tanh, as x times a logistic function.
+<%def name="gelu(registers, at, offset, guard, row, column)">
+% for r in registers:
+    mul.rn.f32 %v, ${r}, ${r};
+    fma.rn.f32 %v, %v, ${plan.GELU_CUBIC}, ${plan.GELU_LINEAR};
+    mul.rn.f32 %v, %v, ${r};
+${logistic(r)}\
+% endfor
+</%def>
+## r becomes r / (1 + 2^%v).
+<%def name="logistic(r)">
+    ex2.approx.ftz.f32 %v, %v;
+    add.rn.f32 %v, %v, 0f3F800000;
+    rcp.approx.ftz.f32 %v, %v;
+    mul.rn.f32 ${r}, ${r}, %v;
+</%def>

@@ -1,0 +1,4 @@
+## Nothing follows the product.
+<%def name="setup()"></%def>
+<%def name="scaled(registers, at, offset, guard, row, column)"></%def>
+<%def name="finish(registers, at, offset, guard, row, column)"></%def>
