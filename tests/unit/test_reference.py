@@ -1,0 +1,172 @@
+"""The judge: what is right, how far off is too far, and inputs that show it."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from ptxgen.problem import LAYOUTS, Gemm
+from ptxgen.reference import FACTOR, KINDS, Reference, compare, operands, plain, reference, shapes
+
+TYPES = [("f32", ""), ("f64", ""), ("f16", "f32"), ("f16", "f16")]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_operands_are_stored_as_the_layout_says(layout):
+    p = Gemm(3, 4, 5, layout)
+    a, b, c = operands(p, 1)
+    assert shapes(p) == (a.shape, b.shape, c.shape)
+    assert a.shape == ((3, 5) if layout[0] == "N" else (5, 3))
+    assert b.shape == ((5, 4) if layout[1] == "N" else (4, 5))
+    assert c.shape == (3, 4)
+    wide_a, wide_b = plain(p, a, b)
+    assert wide_a.shape == (3, 5)
+    assert wide_b.shape == (5, 4)
+    assert wide_a.dtype == wide_b.dtype == np.float64
+    assert wide_a[2, 1] == (a[2, 1] if layout[0] == "N" else a[1, 2])
+    assert wide_b[2, 1] == (b[2, 1] if layout[1] == "N" else b[1, 2])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("dtype", "compute"), TYPES)
+def test_operands_repeat_with_their_seed(kind, dtype, compute):
+    p = Gemm(20, 30, 40, "TN", dtype, compute)
+    one, two, other = operands(p, 1, kind), operands(p, 1, kind), operands(p, 2, kind)
+    for x, y, z in zip(one, two, other, strict=True):
+        assert x.dtype == p.element.numpy
+        assert np.array_equal(x, y)
+        assert not np.array_equal(x, z)
+        assert np.isfinite(x.astype(float)).all()
+
+
+@pytest.mark.parametrize(("dtype", "compute"), TYPES)
+@pytest.mark.parametrize("k", [1, 100, 5000])
+def test_sums_of_integers_are_exact_in_any_order(dtype, compute, k):
+    """Every partial sum, of whatever products, is an integer that accumulator and C hold."""
+    p = Gemm(40, 40, k, "NN", dtype, compute)
+    a, b, _ = operands(p, 3, "integers")
+    largest = (np.abs(a.astype(float)) @ np.abs(b.astype(float))).max()
+    assert largest <= min(1 / p.accumulator.roundoff, 1 / p.output.roundoff)
+    assert largest > 0
+
+
+def test_scaled_operands_are_badly_scaled():
+    a, b, _ = operands(Gemm(200, 200, 50), 1, "scaled")
+    rows, columns = np.abs(a).mean(axis=1), np.abs(b).mean(axis=0)
+    assert rows.max() / rows.min() > 500
+    assert columns.max() / columns.min() > 500
+
+
+def test_the_reference_is_the_product():
+    p = Gemm(3, 4, 5, "TT")
+    a, b, c = operands(p, 1)
+    ref = reference(p, a, b, c, alpha=-0.5, beta=2.0)
+    for i in range(3):
+        for j in range(4):
+            exact = sum(Fraction(float(a[k, i])) * Fraction(float(b[j, k])) for k in range(5))
+            scale = sum(abs(Fraction(float(a[k, i])) * Fraction(float(b[j, k]))) for k in range(5))
+            assert ref.exact[i, j] == pytest.approx(float(-exact / 2 + 2 * Fraction(float(c[i, j]))), abs=1e-13)
+            assert ref.scale[i, j] == pytest.approx(float(scale / 2 + 2 * abs(Fraction(float(c[i, j])))))
+
+
+def test_c_is_not_looked_at_where_beta_is_zero():
+    p = Gemm(3, 4, 5)
+    a, b, c = operands(p, 1)
+    assert np.isfinite(reference(p, a, b, np.full_like(c, np.nan)).exact).all()
+    assert np.isnan(reference(p, a, b, np.full_like(c, np.nan), beta=1.0).exact).all()
+    assert reference(p, a, b, None).exact.shape == (3, 4)
+
+
+def naive(p: Gemm, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """One product after the other in the accumulator's type, then rounded to C's."""
+    kind = p.accumulator.numpy
+    out = np.zeros((p.m, p.n), kind)
+    for k in range(p.k):
+        out = (out + a[:, k : k + 1].astype(kind) * b[k : k + 1].astype(kind)).astype(kind)
+    return out.astype(p.output.numpy)
+
+
+@pytest.mark.parametrize(("dtype", "compute"), TYPES)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("k", [1, 7, 300])
+def test_right_sums_pass_and_wrong_ones_do_not(dtype, compute, kind, k):
+    p = Gemm(33, 31, k, "NN", dtype, compute)
+    a, b, _ = operands(p, 5, kind)
+    ref, right = reference(p, a, b), naive(p, a, b)
+    found = compare(right, ref)
+    assert found.ok, str(found)
+    assert found.ratio <= 0.75  # room for other orders
+    if p.output is p.accumulator and dtype != "f16":  # which underflows
+        assert found.worst <= (FACTOR if kind != "integers" else 0)
+    assert not compare(np.roll(right, 1, axis=1), ref).ok
+    if k == 300 and p.accumulator.name == "f16":
+        return  # a product in 300 is less than such sums may err by
+    # a product left out, one taken twice
+    wide = a[:, :1].astype(float) * b[:1].astype(float)
+    i, j = np.unravel_index(np.argmax(np.abs(wide)), wide.shape)
+    for change in (-1, 1):
+        wrong = right.astype(np.float64)
+        wrong[i, j] += change * wide[i, j]
+        found = compare(wrong.astype(p.output.numpy), ref)
+        assert not found.ok
+        assert found.where == (i, j)
+
+
+def test_the_worst_case_bounds_the_tolerance_of_short_sums():
+    """Of one or two products only their roundings are allowed, not the square root's share."""
+    for k, factor in ((1, 4), (9, 12), (10000, 400)):
+        p = Gemm(1, 1, k)
+        ref = Reference(p, np.zeros((1, 1)), np.ones((1, 1)))
+        assert ref.tolerance()[0, 0] <= (factor + 1) * 2.0**-24
+        assert ref.tolerance()[0, 0] >= min(k, factor) * 2.0**-24
+
+
+def made(values: list[float], exact: list[float], dtype: str = "f32") -> float:
+    p = Gemm(1, len(values), 4, "NN", dtype)
+    scale = np.abs(np.nan_to_num(np.array([exact]), nan=1.0, posinf=1.0, neginf=1.0))
+    return compare(np.array([values], p.output.numpy), Reference(p, np.array([exact]), scale)).ratio
+
+
+def test_infinities_and_nan_must_agree():
+    inf, nan = np.inf, np.nan
+    assert made([inf, -inf, nan, 1.0], [inf, -inf, nan, 1.0]) == 0
+    for got, exact in ((inf, 1.0), (1.0, inf), (nan, 1.0), (1.0, nan), (inf, -inf), (inf, nan), (nan, inf)):
+        assert made([1.0, got], [1.0, exact]) == inf
+    p = Gemm(2, 3, 4)
+    found = compare(np.array([[1, 1, 1], [1, np.nan, 1]], np.float32), Reference(p, np.ones((2, 3)), np.ones((2, 3))))
+    assert not found.ok
+    assert found.where == (1, 1)
+
+
+def test_results_past_the_largest_number():
+    """Near 65504, the largest of f16, a result may be rounded to it or to infinity; further off only to infinity."""
+    inf = np.inf
+    for exact in (65504.0, 65510.0, 65519.0, 65521.0, 65536.0):
+        assert made([65504.0], [exact], "f16") <= 1
+        assert made([inf], [exact], "f16") <= 1
+        assert made([-inf], [exact], "f16") > 1
+        assert made([-inf], [-exact], "f16") <= 1
+    assert made([inf], [1e6], "f16") == 0
+    assert made([65504.0], [1e6], "f16") > 1
+    assert made([inf], [60000.0], "f16") > 1
+    assert made([inf], [1e39], "f32") == 0
+
+
+def test_deviations_in_words():
+    p = Gemm(2, 3, 4)
+    exact = np.zeros((2, 3))
+    exact[1, 2] = 1.0
+    found = compare(np.zeros((2, 3), np.float32), Reference(p, exact, np.ones((2, 3))))
+    assert not found.ok
+    assert "at [1, 2]" in str(found)
+    empty = compare(np.zeros((0, 3), np.float32), Reference(Gemm(0, 3, 4), np.zeros((0, 3)), np.zeros((0, 3))))
+    assert empty.ok
+    assert empty.where == (0, 0)
+
+
+def test_tiny_results_may_underflow():
+    p = Gemm(1, 1, 1, "NN", "f16", "f16")
+    a, b = np.array([[2.0**-14]], np.float16), np.array([[2.0**-14]], np.float16)
+    assert compare(np.zeros((1, 1), np.float16), reference(p, a, b)).ok
