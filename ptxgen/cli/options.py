@@ -26,6 +26,7 @@ FIELDS = (
     "dtype",
     "compute",
     "out",
+    "epilogue",
     "deterministic",
     "lda",
     "ldb",
@@ -83,6 +84,9 @@ class Target(Stored):
     dtype: Annotated[str | None, typer.Option(help="Type of A and B, as f32, f64, f16. [default: f32]")] = None
     compute: Annotated[str | None, typer.Option(help="How products are summed; f16 takes f32 (default) or f16.")] = None
     out: Annotated[str | None, typer.Option(help="Type of C. [default: what goes with the dtype]")] = None
+    epilogue: Annotated[
+        str | None, typer.Option(metavar="STAGES", help="What follows, as bias_column,relu. [default: nothing]")
+    ] = None
     deterministic: Annotated[bool, typer.Option("--deterministic", help="No sum's order depends on timing.")] = False
     lda: Annotated[int | None, typer.Option(help="Elements from a row of A to the next. [default: packed]")] = None
     ldb: Annotated[int | None, typer.Option(help="Likewise of B.")] = None

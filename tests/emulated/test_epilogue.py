@@ -1,0 +1,93 @@
+"""What follows a product, fused: every stage alone and in company, on the emulated device, against float64."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ptxgen.check import check
+from ptxgen.config import parse_config
+from ptxgen.device import DEVICES
+from ptxgen.drivers.emulated import EmulatedDriver
+from ptxgen.errors import ConfigError, DtypeError, InputError
+from ptxgen.problem import EPILOGUE, Gemm
+from ptxgen.reference import epilogue_arrays, operands, reference
+from ptxgen.runner import Runner
+from tests.cases import config, problem
+
+D = DEVICES["h200"]
+STAGES = [stage for row in EPILOGUE for stage in row]
+#: how C leaves: from registers, through shared memory, by a second pass
+WAYS = ("kg=1", "kl=2 u=16", "kg=3 split=2")
+
+
+def right(p: Gemm, text: str, seed: int = 0) -> None:
+    for result in check(EmulatedDriver(D, seed=seed), p, parse_config(text), seed):
+        assert result.ok, f"{p.key()} | {text} | {result.kind}: {result.deviation}"
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("stage", STAGES)
+def test_each_stage(stage: str, way: str) -> None:
+    right(Gemm(19, 36, 50, "NT", epilogue=stage), f"ms=4 ns=4 ml=16 nl=32 wm=4 {way}")
+
+
+@pytest.mark.parametrize("dtype", ["f16", "f64"])
+def test_types_of_c(dtype: str) -> None:
+    copies = "copy_a=0 copy_b=0" if dtype == "f16" else ""
+    right(Gemm(17, 24, 20, "TN", dtype, epilogue="scale_rows,bias_column,residual,relu"), f"ms=4 ns=4 ml=16 nl=32 wm=4 {copies}")
+
+
+def test_random_companies() -> None:
+    rng = np.random.default_rng(3)
+    done = 0
+    while done < 12:
+        stages = [row[rng.integers(len(row))] for row in EPILOGUE if rng.random() < 0.6]
+        try:
+            p = replace(problem(rng, 48), epilogue=",".join(stages))
+        except DtypeError:  # gelu and silu of f64
+            continue
+        c = config(p, D, rng, 128)
+        if c is None:
+            continue
+        done += 1
+        for result in check(EmulatedDriver(D, seed=done), p, c, done):
+            assert result.ok, f"{p.key()} | {c} | {result.kind}: {result.deviation}"
+
+
+def test_a_wrong_bias_is_found() -> None:
+    """The check can fail: the kernel gets another bias than the reference."""
+    p = Gemm(16, 32, 8, epilogue="bias_row")
+    runner = Runner.of(EmulatedDriver(D), p, parse_config("ms=4 ns=4 ml=16 nl=32"))
+    a, b, c = operands(p)
+    (bias,) = epilogue_arrays(p)
+    out = runner.compute(a, b, c, more=(bias + 1,))
+    assert np.abs(out - reference(p, a, b, more=(bias,)).exact).min() > 0.99
+
+
+def test_activations_keep_nan_and_relu_drops_minus_zero() -> None:
+    p = Gemm(16, 32, 8, epilogue="relu")
+    runner = Runner.of(EmulatedDriver(D), p, parse_config("ms=4 ns=4 ml=16 nl=32"))
+    a, b, c = operands(p)
+    a[3, 2] = np.nan
+    out = runner.compute(a, b, c)
+    assert np.isnan(out[3]).all()
+    assert (np.delete(out, 3, 0) >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [("tanh", InputError), ("relu,relu", InputError), ("relu,gelu", InputError), ("bias_row,bias_column", InputError)],
+)
+def test_bad_epilogues_are_refused(text: str, error: type[Exception]) -> None:
+    with pytest.raises(error, match="epilogue"):
+        Gemm(8, 8, 8, epilogue=text)
+
+
+def test_what_sums_cannot_do_is_refused() -> None:
+    with pytest.raises(DtypeError, match="f64"):
+        Gemm(8, 8, 8, dtype="f64", epilogue="gelu")
+    with pytest.raises(ConfigError, match="split"):  # red cannot add what an activation has bent
+        Runner.of(EmulatedDriver(D), Gemm(16, 32, 64, epilogue="relu"), parse_config("ms=4 ns=4 ml=16 nl=32 kg=2 split=1"))
