@@ -52,6 +52,8 @@ def gemm(a: Any, b: Any, *, alpha: float = 1.0, beta: float = 0.0, out: Any = No
     ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule. GPU arrays are multiplied on their
     library's current stream, and the call returns at once.
     """
+    if type(alpha) is not float or type(beta) is not float:  # a tensor would be remembered, not its value
+        alpha, beta = _number(alpha, "alpha"), _number(beta, "beta")
     key = _key(a, b, out, alpha, beta, compute, deterministic)
     ready = _ready.get(key) if key is not None else None
     if ready is not None:
@@ -61,7 +63,7 @@ def gemm(a: Any, b: Any, *, alpha: float = 1.0, beta: float = 0.0, out: Any = No
         go(a.data_ptr(), b.data_ptr(), out.data_ptr(), _stream_of(a))
         return out
     with _lock:
-        return _first(key, a, b, out, _number(alpha, "alpha"), _number(beta, "beta"), compute, deterministic)
+        return _first(key, a, b, out, alpha, beta, compute, deterministic)
 
 
 def _number(value: Any, argument: str) -> float:
@@ -113,6 +115,8 @@ def _first(key: Any, a: Any, b: Any, out: Any, alpha: float, beta: float, comput
         if v.device:
             raise DeviceError(f"{name} is on GPU {v.device}, ptxgen's driver on GPU 0; CUDA_VISIBLE_DEVICES chooses")
     swapped, problem, operands = _problem(va, vb, vc, compute or "", deterministic)
+    if 0 in vc.shape:
+        return result
     runner = _runner(problem)
     go = _launcher(runner, alpha, beta, swapped)
     first, second = (operands[1], operands[0]) if swapped else operands
