@@ -104,30 +104,30 @@ ${ptx.load("%near", offset, guard)}\
 ## NaN stays NaN.
 <%def name="relu(registers, at, offset, guard, row, column)">
 % for r in registers:
-    setp.le.${plan.sum} %low, ${r}, ${plan.zero};
-    @%low mov.${plan.sum} ${r}, ${plan.zero};
+    ${guard}setp.le.${plan.sum} %low, ${r}, ${plan.zero};
+    ${guard}selp.${plan.sum} ${r}, ${plan.zero}, ${r}, %low;
 % endfor
 </%def>
 ## x times a logistic function, by ex2 and rcp, which err by 2 units of the last place.
 <%def name="silu(registers, at, offset, guard, row, column)">
 % for r in registers:
-    mul.rn.f32 %v, ${r}, ${plan.MINUS_LOG2E};
-${logistic(r)}\
+    ${guard}mul.rn.f32 %v, ${r}, ${plan.MINUS_LOG2E};
+${logistic(r, guard)}\
 % endfor
 </%def>
 ## The form with tanh, as x times a logistic function.
 <%def name="gelu(registers, at, offset, guard, row, column)">
 % for r in registers:
-    mul.rn.f32 %v, ${r}, ${r};
-    fma.rn.f32 %v, %v, ${plan.GELU_CUBIC}, ${plan.GELU_LINEAR};
-    mul.rn.f32 %v, %v, ${r};
-${logistic(r)}\
+    ${guard}mul.rn.f32 %v, ${r}, ${r};
+    ${guard}fma.rn.f32 %v, %v, ${plan.GELU_CUBIC}, ${plan.GELU_LINEAR};
+    ${guard}mul.rn.f32 %v, %v, ${r};
+${logistic(r, guard)}\
 % endfor
 </%def>
 ## r becomes r / (1 + 2^%v).
-<%def name="logistic(r)">
-    ex2.approx.ftz.f32 %v, %v;
-    add.rn.f32 %v, %v, 0f3F800000;
-    rcp.approx.ftz.f32 %v, %v;
-    mul.rn.f32 ${r}, ${r}, %v;
+<%def name="logistic(r, guard)">
+    ${guard}ex2.approx.ftz.f32 %v, %v;
+    ${guard}add.rn.f32 %v, %v, 0f3F800000;
+    ${guard}rcp.approx.ftz.f32 %v, %v;
+    ${guard}mul.rn.f32 ${r}, ${r}, %v;
 </%def>
