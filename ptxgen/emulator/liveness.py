@@ -29,7 +29,7 @@ def unproven(program: Program) -> set[int]:
             reads, writes = touched(probe, ins, row)
             facts.append((reads, writes, ins.pred is not None))
             if row.kind == "branch":
-                target = [program.block_of[ins.scope]]  # type: ignore[index]
+                target = [program.block_of[ins.scope]]
                 after = target + after if ins.pred is not None else target
             elif row.kind == "exit" and ins.pred is None:
                 after = []

@@ -9,6 +9,7 @@ import numpy as np
 from ptxgen.errors import InputError, ParseError, UnsupportedError
 
 from .builder import DTYPES
+from .flatten import flatten, function_address
 from .memory import SHARED_BASE, GlobalMemory
 from .options import Options
 from .parser import parse
@@ -25,6 +26,11 @@ class Entry:
 
     def __init__(self, module: Module, function: Function) -> None:
         self.module, self.function = module, function
+        self.failure: UnsupportedError | None = None
+        try:
+            self.function = flatten(module.unit, function)
+        except UnsupportedError as error:
+            self.failure = error
         self.name = function.name
         self.parameters: list[Parameter] = function.params
         size = function.directives.get("maxntid") or function.directives.get("reqntid")
@@ -59,6 +65,8 @@ class Entry:
     def program(self, options: Options, clustered: bool = False) -> Program:
         found = self.programs.get((options, clustered))
         if found is None:
+            if self.failure is not None:
+                raise self.failure
             self.layout()
             found = Program(self.module.unit, self.function, options, clustered)
             found.local_size = self.local
@@ -106,9 +114,12 @@ class Module:
                     out += number.astype(dtype).tobytes()
             elif isinstance(value, tuple):
                 name, offset = value
-                if name not in self.symbols:
+                if name in self.unit.functions:
+                    out += function_address(self.unit, name).to_bytes(SIZES[v.type], "little")
+                elif name in self.symbols:
+                    out += (self.symbols[name].address + offset).to_bytes(8, "little")
+                else:
                     raise UnsupportedError(f"line {v.line}: {v.name} holds the address of {name}")
-                out += (self.symbols[name].address + offset).to_bytes(8, "little")
             elif isinstance(value, int):
                 bits = 8 * SIZES[v.type]
                 out += (value & ((1 << bits) - 1)).to_bytes(bits // 8, "little")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ptxgen.errors import ParseError, UnsupportedError
 
 from .lexer import Token, integer
@@ -26,6 +28,9 @@ _PERFORMANCE = {
     ".maxclusterrank", ".explicitcluster", ".blocksareclusters", ".noreturn", ".abi_preserve",
     ".abi_preserve_control",
 }  # fmt: skip
+
+
+_TABLES = {".branchtargets", ".calltargets", ".callprototype"}
 
 
 class Scope:
@@ -104,15 +109,6 @@ class Parser(Reader):
         else:
             raise UnsupportedError(f"line {token.line}: directive {word}")
 
-    def dimensions(self) -> int | None:
-        """Elements of ``[a][b]``; None without brackets, 0 for ``[]``."""
-        count: int | None = None
-        while self.accept("["):
-            n = 0 if self.token.kind == "]" else self.constant()
-            self.expect("]")
-            count = n if count is None else count * n
-        return count
-
     def variables(self, extern: bool = False) -> list[Variable]:
         """``.space [.align n] [.vN] .type name[n] [= init], ...;``"""
         line = self.token.line
@@ -149,32 +145,6 @@ class Parser(Reader):
         self.expect(";")
         return out
 
-    def initialiser(self) -> list[object]:
-        if self.accept("{"):
-            out: list[object] = []
-            while not self.accept("}"):
-                out += self.initialiser()
-                self.accept(",")
-            return out
-        if self.token.kind == "word":
-            name = self.next().text
-            if name == "generic" and self.accept("("):
-                name = self.expect("word").text
-                self.expect(")")
-            offset = 0
-            while self.token.kind in "+-":
-                sign = -1 if self.next().kind == "-" else 1
-                offset += sign * self.constant()
-            return [(name, offset)]
-        sign = 1
-        mark = self.at
-        while self.token.kind in ("-", "+"):
-            sign = -sign if self.next().kind == "-" else sign
-        if self.token.kind == "flt":
-            return [self.float_constant(self.next(), sign)]
-        self.at = mark
-        return [self.constant()]
-
     def parameters(self) -> list[Parameter]:
         out: list[Parameter] = []
         if not self.accept("("):
@@ -182,7 +152,7 @@ class Parser(Reader):
         while not self.accept(")"):
             if self.token.text not in (".param", ".reg"):
                 raise self.fail("expected .param")
-            self.at += 1
+            register = self.next().text == ".reg"
             align, kind = 0, ""
             while self.token.kind == "directive":
                 word = self.next().text
@@ -201,7 +171,7 @@ class Parser(Reader):
             name = self.expect("word").text
             count = self.dimensions()
             size = SIZES[kind] * (1 if count is None else count)
-            out.append(Parameter(name, kind, align or SIZES[kind], size, array=count is not None))
+            out.append(Parameter(name, kind, align or SIZES[kind], size, array=count is not None, register=register))
             self.accept(",")
         offset = 0
         for p in out:
@@ -220,6 +190,9 @@ class Parser(Reader):
         self.function = f
         for group, store in ((f.params, f.param_vars), (f.returns, f.return_vars)):
             for p in group:
+                if p.register:
+                    p.held = self.declare(p.name, p.type, self.scope)
+                    continue
                 var = Variable(p.name, "param", p.type, p.align, p.size, address=p.offset, line=line)
                 self.scope.names[p.name] = var
                 store.append(var)
@@ -241,6 +214,7 @@ class Parser(Reader):
             self.functions.setdefault(name, f)
         else:
             self.expect("{")
+            f.defined = True
             self.body(f)
             self.functions[name] = f
         self.function, self.scope = None, outer
@@ -261,7 +235,10 @@ class Parser(Reader):
                     if token.text in self.scope.labels:
                         raise ParseError(f"line {token.line}: label {token.text} is defined twice")
                     self.scope.labels.add(token.text)
-                    f.targets[self.scope.number, token.text] = len(f.code)
+                    if self.token.text in _TABLES:
+                        f.tables[self.scope.number, token.text] = self.listed()
+                    else:
+                        f.targets[self.scope.number, token.text] = len(f.code)
                 else:
                     pending.append((self.scope, self.instruction(f, None, False, token)))
             elif kind == "@":
@@ -293,17 +270,28 @@ class Parser(Reader):
 
     def resolve_labels(self, f: Function, pending: list[tuple[Scope, Instruction]]) -> None:
         for scope, ins in pending:
-            if ins.op not in ("bra", "brx"):
-                continue
-            target = ins.operands[-1]
-            if not isinstance(target, Name):
-                raise ParseError(f"line {ins.line}: {ins.text!r} needs a label")
-            at: Scope | None = scope
-            while at is not None and target.name not in at.labels:
-                at = at.parent
-            if at is None:
-                raise ParseError(f"line {ins.line}: no label {target.name}")
-            ins.scope = f.targets[at.number, target.name]
+            if ins.op == "bra":
+                ins.scope = self.find(f, scope, ins.operands[-1], ins, f.targets)
+            elif ins.op == "brx":
+                labels = self.find(f, scope, ins.operands[-1], ins, f.tables)
+                ins.scope = tuple(self.find(f, scope, Name(label), ins, f.targets) for label in labels)
+            elif ins.op == "call" and isinstance(ins.operands[-1], Name):
+                ins.scope = self.find(f, scope, ins.operands[-1], ins, f.tables, None)
+
+    @staticmethod
+    def find(f: Function, scope: Scope, name: Operand, ins: Instruction, where: dict[tuple[int, str], Any],
+             default: object = ...) -> Any:  # fmt: skip
+        """What a label stands for, seen from a scope."""
+        if not isinstance(name, Name):
+            raise ParseError(f"line {ins.line}: {ins.text!r} needs a label")
+        at: Scope | None = scope
+        while at is not None:
+            if (at.number, name.name) in where:
+                return where[at.number, name.name]
+            at = at.parent
+        if default is ...:
+            raise ParseError(f"line {ins.line}: no label {name.name}")
+        return default
 
     def local_directive(self, f: Function) -> None:
         word = self.token.text

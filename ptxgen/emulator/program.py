@@ -15,6 +15,7 @@ from . import (  # noqa: F401  (filling the instruction table)
     ops_async,
     ops_atomic,
     ops_bits,
+    ops_call,
     ops_compare,
     ops_convert,
     ops_float,
@@ -186,8 +187,9 @@ class Program:
             self.block_of[len(self.code)] = len(self.blocks)
             self.blocks.append(last)
         self.local_size = 0
-        self.histogram = [Counter(i.name for i in blk.contents) for blk in self.blocks]
-        self.classes = [Counter(instruction_class(i.op, i.mods) for i in blk.contents) for blk in self.blocks]
+        shown = [[i for i in blk.contents if not i.hidden] for blk in self.blocks]
+        self.histogram = [Counter(i.name for i in some) for some in shown]
+        self.classes = [Counter(instruction_class(i.op, i.mods) for i in some) for some in shown]
 
     def finished(self, body: dict[str, Any]) -> Step:
         """An instruction's step with its checks and, unless it may wait, its guard."""

@@ -214,3 +214,52 @@ class Reader:
             else:
                 value %= right
         return value
+
+    # ---- declarations
+
+    def dimensions(self) -> int | None:
+        """Elements of ``[a][b]``; None without brackets, 0 for ``[]``."""
+        count: int | None = None
+        while self.accept("["):
+            n = 0 if self.token.kind == "]" else self.constant()
+            self.expect("]")
+            count = n if count is None else count * n
+        return count
+
+    def initialiser(self) -> list[object]:
+        if self.accept("{"):
+            out: list[object] = []
+            while not self.accept("}"):
+                out += self.initialiser()
+                self.accept(",")
+            return out
+        if self.token.kind == "word":
+            name = self.next().text
+            if name == "generic" and self.accept("("):
+                name = self.expect("word").text
+                self.expect(")")
+            offset = 0
+            while self.token.kind in "+-":
+                sign = -1 if self.next().kind == "-" else 1
+                offset += sign * self.constant()
+            return [(name, offset)]
+        sign = 1
+        mark = self.at
+        while self.token.kind in ("-", "+"):
+            sign = -sign if self.next().kind == "-" else sign
+        if self.token.kind == "flt":
+            return [self.float_constant(self.next(), sign)]
+        self.at = mark
+        return [self.constant()]
+
+    def listed(self) -> list[str]:
+        """The names after .branchtargets or .calltargets; none after .callprototype."""
+        prototype = self.next().text == ".callprototype"
+        names = []
+        while not self.accept(";"):
+            if self.token.kind == "end":
+                raise self.fail("expected ';'")
+            token = self.next()
+            if token.kind == "word" and not prototype:
+                names.append(token.text)
+        return names

@@ -44,7 +44,9 @@ def instruction(*names: str, kind: str = "plain", polls: bool = False) -> Callab
 
 
 def find(ins: Instruction) -> Row | None:
-    """The row of an instruction: the longest of its dotted prefixes that is in the table."""
+    """The row of an instruction: the one it names, or the longest of its dotted prefixes that is in the table."""
+    if ins.row:
+        return TABLE[ins.row]
     parts: tuple[Any, ...] = (ins.op, *ins.mods)
     for n in range(min(len(parts), 5), 0, -1):
         row = TABLE.get(".".join(parts[:n]))

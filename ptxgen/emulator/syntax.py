@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 #: bytes of each scalar type
 SIZES = {
@@ -124,6 +125,9 @@ Operand = Reg | Imm | Flt | Special | Sym | Name | Vec | Mem | Pair | Not | Neg 
 
 @dataclass(slots=True, eq=False)
 class Instruction:
+    """One instruction. `scope`: where a branch leads, and the like; `row`: of the instruction table, where that is not
+    the name's; `hidden`: a part of another instruction, which no statistics count."""
+
     op: str
     mods: tuple[str, ...]
     operands: tuple[Operand, ...]
@@ -131,7 +135,9 @@ class Instruction:
     negated: bool
     line: int
     text: str
-    scope: object = None
+    scope: Any = None
+    row: str = ""
+    hidden: bool = False
 
     @property
     def types(self) -> list[str]:
@@ -145,7 +151,10 @@ class Instruction:
 
 @dataclass(slots=True)
 class Parameter:
-    """One .param of an entry; `offset` in the parameter buffer, all in bytes."""
+    """One .param of an entry or a function; `offset` in the parameter buffer, all in bytes.
+
+    `register`: a function's, declared as .reg; `held` is the one.
+    """
 
     name: str
     type: str
@@ -153,6 +162,8 @@ class Parameter:
     size: int
     offset: int = 0
     array: bool = False
+    register: bool = False
+    held: Reg | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -170,7 +181,9 @@ class Function:
     param_vars: list[Variable] = field(default_factory=list)
     return_vars: list[Variable] = field(default_factory=list)
     targets: dict[tuple[int, str], int] = field(default_factory=dict)
+    tables: dict[tuple[int, str], list[str]] = field(default_factory=dict)
     line: int = 0
+    defined: bool = False
 
 
 @dataclass(slots=True)
