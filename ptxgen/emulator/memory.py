@@ -41,6 +41,7 @@ class GlobalMemory:
         self.starts: list[int] = []
         self.ends: list[int] = []
         self.readonly: set[int] = set()
+        self.constants: dict[int, int] = {}  # where .const variables lie: first address, the one past them
         self.freed: list[tuple[int, int]] = []
         self.top = GRAIN
 
@@ -76,6 +77,7 @@ class GlobalMemory:
         nbytes = self.ends[at] - address
         del self.starts[at], self.ends[at]
         self.readonly.discard(address)
+        self.constants.pop(address, None)
         self.freed.append((address - GLOBAL_BASE, -(-(nbytes + GUARD) // GRAIN) * GRAIN))
         if not self.starts:
             self.freed.clear()

@@ -50,6 +50,34 @@ def canonical(out: Array, kind: str) -> None:
             bits[bad] = NAN_BITS[kind]
 
 
+QUIET64, INVALID64 = np.uint64(1 << 51), np.uint64(0xFFF8 << 48)
+
+
+def settle(value: Array, *operands: Array) -> Array:
+    """float64 results whose NaNs are the hardware's: the first operand that is one, made quiet, or the default."""
+    bad = value != value
+    if not bad.any():
+        return value
+    word: Array = np.full(value.shape, INVALID64)
+    for x in reversed(operands):
+        word = np.where(x != x, np.asarray(x).view(np.uint64) | QUIET64, word)
+    return np.where(bad, word, value.view(np.uint64)).view(F64)
+
+
+def sqrt64(a: Array, mode: str) -> Array:
+    """The square root of float64 values in a directed rounding."""
+    near = np.sqrt(a)
+    small = a < 2.0**-900
+    x, r = np.where(small, a * 2.0**200, a), np.where(small, near * 2.0**100, near)
+    big = x > 2.0**900
+    x, r = np.where(big, x * 2.0**-200, x), np.where(big, r * 2.0**-100, r)
+    high, low = two_product(r, r)
+    excess = (high - x) + low  # exact: high and x are close
+    if mode == "rp":
+        return np.where(excess < 0, np.nextafter(near, np.inf), near)
+    return np.where(excess > 0, np.nextafter(near, 0.0), near)
+
+
 def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
     """a + b rounded, and exactly what the rounding lost (float64, no overflow)."""
     s = a + b

@@ -74,7 +74,9 @@ def apply(op: str, kind: str, old: Array, x: Array, y: Array | None, ftz: bool) 
         return old + x
     if op == "min" or op == "max":
         if kind in ("f16", "bf16"):
-            return (np.fmin if op == "min" else np.fmax)(old, x)
+            new = np.asarray((np.fmin if op == "min" else np.fmax)(old, x))
+            canonical(new, kind)
+            return new
         return (np.minimum if op == "min" else np.maximum)(old, x)
     if op == "inc":
         return np.where(old >= x, np.zeros((), old.dtype), old + np.ones((), old.dtype))

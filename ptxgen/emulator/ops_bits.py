@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .builder import SIGNED, Array, Builder, into, simple, the_type
+from .ops_compare import predicate
 from .registry import Step, instruction
-from .syntax import SIZES, Imm, Instruction
+from .syntax import SIZES, Imm, Instruction, Pair
+
+if TYPE_CHECKING:
+    from .team import Team
 
 Mask = NDArray[np.bool_] | None
 
@@ -105,11 +109,12 @@ def extract(b: Builder, ins: Instruction) -> Step:
     at, length = b.src(ins.operands[2], "u32"), b.src(ins.operands[3], "u32")
     dst = b.dst(ins.operands[0], raw(kind))
     signed = kind in SIGNED
+    limit = field_limit(bits)
 
     def compute(v: list[Array], out: Array) -> None:
         a = v[x].astype(np.uint64)
-        pos = (v[at] & np.uint32(0xFF)).astype(np.int64)
-        count = (v[length] & np.uint32(0xFF)).astype(np.int64)
+        pos = (v[at] & limit).astype(np.int64)
+        count = (v[length] & limit).astype(np.int64)
         shifted = np.where(pos >= 64, np.uint64(0), a >> np.minimum(pos, 63).astype(np.uint64))
         mask = np.where(
             count >= 64, np.uint64(0xFFFFFFFFFFFFFFFF),
@@ -129,16 +134,22 @@ def extract(b: Builder, ins: Instruction) -> Step:
     return into(b, dst, compute)
 
 
+def field_limit(bits: int) -> Any:
+    """Which bits of a position or a length count: PTX wants 0 to 255, hardware takes 64-bit fields' as they are."""
+    return np.uint32(0xFF if bits == 32 else 0xFFFFFFFF)
+
+
 @instruction("bfi")
 def insert(b: Builder, ins: Instruction) -> Step:
     kind = raw(the_type(b, ins))
     bits = 8 * SIZES[kind]
     x, y = b.src(ins.operands[1], kind), b.src(ins.operands[2], kind)
     at, length = b.src(ins.operands[3], "u32"), b.src(ins.operands[4], "u32")
+    limit = field_limit(bits)
 
     def compute(v: list[Array], out: Array) -> None:
-        pos = (v[at] & np.uint32(0xFF)).astype(np.int64)
-        count = (v[length] & np.uint32(0xFF)).astype(np.int64)
+        pos = (v[at] & limit).astype(np.int64)
+        count = (v[length] & limit).astype(np.int64)
         ones = np.where(
             count >= 64, np.uint64(0xFFFFFFFFFFFFFFFF),
             (np.uint64(1) << np.minimum(count, 63).astype(np.uint64)) - np.uint64(1),
@@ -162,6 +173,27 @@ def bmsk(b: Builder, ins: Instruction) -> Step:
             a, w = a & np.uint64(31), w & np.uint64(31)
         ones = (np.uint64(1) << np.minimum(w, np.uint64(32))) - np.uint64(1)
         out[...] = np.where(a >= 32, np.uint64(0), ones << np.minimum(a, np.uint64(31))).astype(np.uint32)
+
+    return into(b, b.dst(ins.operands[0], "u32"), compute)
+
+
+@instruction("szext")
+def szext(b: Builder, ins: Instruction) -> Step:
+    """The low bits of a word, extended with zeros or by their sign."""
+    if len(ins.mods) != 2 or ins.mods[0] not in ("clamp", "wrap") or ins.mods[1] not in ("u32", "s32"):
+        raise b.unsupported()
+    x, n = b.src(ins.operands[1], "u32"), b.src(ins.operands[2], "u32")
+    clamp, signed = ins.mods[0] == "clamp", ins.mods[1] == "s32"
+
+    def compute(v: list[Array], out: Array) -> None:
+        a, width = v[x], v[n]
+        count = width & np.uint32(31)
+        keep = (np.uint32(1) << count) - np.uint32(1)
+        low = a & keep
+        if signed:
+            top = (a >> ((count - np.uint32(1)) & np.uint32(31))) & np.uint32(1)
+            low = np.where((top != 0) & (count != 0), low | ~keep, low)
+        out[...] = np.where(width >= 32, a, low) if clamp else low
 
     return into(b, b.dst(ins.operands[0], "u32"), compute)
 
@@ -252,8 +284,17 @@ def fns(b: Builder, ins: Instruction) -> Step:
 
 @instruction("lop3")
 def lop3(b: Builder, ins: Instruction) -> Step:
-    if ins.mods != ("b32",) or len(ins.operands) != 5 or not isinstance(ins.operands[4], Imm):
+    if ins.mods in (("or", "b32"), ("and", "b32")):
+        return lop3_predicate(b, ins)
+    if ins.mods != ("b32",) or len(ins.operands) != 5:
         raise b.unsupported()
+    return into(b, b.dst(ins.operands[0], "u32"), looked_up(b, ins))
+
+
+def looked_up(b: Builder, ins: Instruction) -> Any:
+    """The function of three words that a table of eight bits says."""
+    if not isinstance(ins.operands[4], Imm):
+        raise b.malformed("the table must be a constant")
     x, y, z = (b.src(o, "u32") for o in ins.operands[1:4])
     table = ins.operands[4].value & 0xFF
 
@@ -268,7 +309,30 @@ def lop3(b: Builder, ins: Instruction) -> Step:
                 total |= term
         out[...] = total
 
-    return into(b, b.dst(ins.operands[0], "u32"), compute)
+    return compute
+
+
+def lop3_predicate(b: Builder, ins: Instruction) -> Step:
+    """Also whether the result is not zero, combined with a predicate."""
+    d = ins.operands[0]
+    if len(ins.operands) != 6 or not isinstance(d, Pair):
+        raise b.malformed("d|p and six operands are needed")
+    compute = looked_up(b, ins)
+    p, negated = predicate(b, ins.operands[5])
+    dst, flag, scratch = b.dst(d.first, "u32"), b.dst(d.second, "pred"), b.temp("u32")
+    both = ins.mods[0] == "and"
+
+    def step(c: Team, m: Mask) -> None:
+        v = c.v
+        word = v[scratch]
+        compute(v, word)
+        q = ~v[p] if negated else v[p]
+        answer = (word != 0) & q if both else (word != 0) | q
+        where: Any = True if m is None else m
+        np.copyto(v[dst], word, where=where)
+        np.copyto(v[flag], answer, where=where)
+
+    return step
 
 
 @instruction("prmt")

@@ -149,6 +149,9 @@ def set_(b: Builder, ins: Instruction) -> Step:
         base = kind = "u" + kind[1:]
     x, y = b.src(ins.operands[1], kind), b.src(ins.operands[2], kind)
     other = predicate(b, ins.operands[3]) if combine is not None else None
+    packed = kind.endswith("x2")
+    if packed and result in ("u32", "s32"):
+        result = "u16x2"  # a half each
     dst = b.dst(ins.operands[0], result)
     out_base = result.removesuffix("x2")
     one: Any = 1 if out_base in FLOAT else -1
@@ -157,11 +160,11 @@ def set_(b: Builder, ins: Instruction) -> Step:
         a, c = v[x], v[y]
         if ftz:
             a, c = flush(a, base), flush(c, base)
-        t = np.zeros(np.broadcast_shapes(a.shape, c.shape, out.shape if not kind.endswith("x2") else a.shape), bool)
+        t = np.zeros(out.shape, bool)
         compare(name, base, a, c, t)
         if other is not None and combine is not None:
-            k = v[other[0]]
-            t = combine(t, ~k if other[1] else k)
+            k = ~v[other[0]] if other[1] else v[other[0]]
+            t = combine(t, np.repeat(k, 2) if packed else k)
         out[...] = t if one == 1 else np.where(t, -1, 0).astype(out.dtype)
 
     return into(b, dst, compute)
@@ -211,7 +214,7 @@ def testp(b: Builder, ins: Instruction) -> Step:
         elif what in ("number", "notanumber"):
             answer = np.isnan(a) if what == "notanumber" else ~np.isnan(a)
         elif what == "normal":
-            answer = np.isfinite(a) & (np.abs(a) >= tiny)
+            answer = np.isfinite(a) & ((np.abs(a) >= tiny) | (a == 0))
         else:
             answer = (a != 0) & (np.abs(a) < tiny)
         out[...] = answer

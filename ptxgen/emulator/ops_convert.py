@@ -60,6 +60,28 @@ def cvt(b: Builder, ins: Instruction) -> Step:
     return into(b, dst, compute)
 
 
+@instruction("cvt.pack")
+def pack_integers(b: Builder, ins: Instruction) -> Step:
+    """Two words, clamped to a narrower type and put side by side, above them the low bits of a third."""
+    mods = ins.mods
+    if len(mods) < 4 or mods[1] != "sat" or mods[3] != "s32" or mods[2][0] not in "us" or not mods[2][1:].isdigit():
+        raise b.unsupported()
+    size, signed = int(mods[2][1:]), mods[2][0] == "s"
+    if size not in (2, 4, 8, 16) or len(ins.operands) != (3 if size == 16 else 4):
+        raise b.malformed("d, a, b, and c for types of up to 8 bits, are needed")
+    low, high = (-(1 << (size - 1)), (1 << (size - 1)) - 1) if signed else (0, (1 << size) - 1)
+    x, y = b.src(ins.operands[1], "s32"), b.src(ins.operands[2], "s32")
+    rest = b.src(ins.operands[3], "u32") if size < 16 else None
+    mask = np.uint32((1 << size) - 1)
+
+    def compute(v: list[Array], out: Array) -> None:
+        first, second = (np.clip(v[i], low, high).astype(np.uint32) & mask for i in (x, y))
+        word = first << np.uint32(size) | second
+        out[...] = word if rest is None else word | v[rest] << np.uint32(2 * size)
+
+    return into(b, b.dst(ins.operands[0], "u32"), compute)
+
+
 def view_width(b: Builder, index: int) -> int:
     """Bytes of the register behind a view."""
     view = b.views[index]

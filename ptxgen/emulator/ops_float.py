@@ -11,6 +11,7 @@ from .builder import Array, Builder, into
 from .numerics import (
     BITS,
     FLOAT,
+    QUIET64,
     TINY32,
     UNDERFLOW,
     add_odd,
@@ -20,6 +21,8 @@ from .numerics import (
     fma64,
     round_to,
     saturate,
+    settle,
+    sqrt64,
     to_odd,
     two_sum,
     wide,
@@ -56,7 +59,11 @@ class Style:
     def load(self, x: Array) -> Array:
         return flush(x, self.base) if self.ftz else x
 
-    def store(self, value: Array, out: Array) -> None:
+    def store(self, value: Array, out: Array, *operands: Array) -> None:
+        """`operands`: those whose NaN the result takes over, if it is float64; the first one that is a NaN counts."""
+        if self.base == "f64":
+            out[...] = settle(np.asarray(value), *operands)
+            return
         if self.ftz:
             value = flush(value, self.base)
         if self.sat:
@@ -73,7 +80,7 @@ def add(b: Builder, ins: Instruction) -> Step:
     dst = b.dst(ins.operands[0], s.kind)
     ufunc: Any = np.add if ins.op == "add" else np.subtract
     base = s.base
-    if s.plain:
+    if s.plain and base != "f64":
 
         def plain(v: list[Array], out: Array) -> None:
             ufunc(v[x], v[y], out)
@@ -84,12 +91,12 @@ def add(b: Builder, ins: Instruction) -> Step:
     def compute(v: list[Array], out: Array) -> None:
         a, c = s.load(v[x]), s.load(v[y])
         if s.mode == "rn":
-            s.store(ufunc(a, c), out)
+            s.store(ufunc(a, c), out, c, a)
+            return
+        if base == "f64":
+            s.store(exactly("add", s.mode, a, c if ins.op == "add" else -c), out, c, a)
             return
         c = c if ins.op == "add" else -c
-        if base == "f64":
-            s.store(exactly("add", s.mode, a, c), out)
-            return
         exact = add_odd(wide(a), wide(c))
         if s.mode == "rm":
             exact = np.where((exact == 0) & ~((wide(a) == 0) & (wide(c) == 0) & ~np.signbit(a) & ~np.signbit(c)),
@@ -104,7 +111,7 @@ def mul(b: Builder, ins: Instruction) -> Step:
     x, y = (b.src(o, s.kind) for o in ins.operands[1:])
     dst = b.dst(ins.operands[0], s.kind)
     base = s.base
-    if s.plain:
+    if s.plain and base != "f64":
 
         def plain(v: list[Array], out: Array) -> None:
             np.multiply(v[x], v[y], out)
@@ -115,9 +122,9 @@ def mul(b: Builder, ins: Instruction) -> Step:
     def compute(v: list[Array], out: Array) -> None:
         a, c = s.load(v[x]), s.load(v[y])
         if s.mode == "rn":
-            s.store(a * c, out)
+            s.store(a * c, out, c, a)
         elif base == "f64":
-            s.store(exactly("mul", s.mode, a, c), out)
+            s.store(exactly("mul", s.mode, a, c), out, c, a)
         else:
             s.store(round_to(wide(a) * wide(c), base, s.mode), out)
 
@@ -129,10 +136,15 @@ LOW = np.array(0x1FFFFFFF, np.uint64)
 HALF = np.array(0x10000000, np.uint64)
 
 
+#: the NaN, of either sign, that stands for an element outside a tensor, in f16 and in bf16
+OOB = 0x7FF7
+
+
 @instruction("fma")
 def fma(b: Builder, ins: Instruction) -> Step:
     s = Style(b, ins, {"oob"})
-    if "oob" in ins.mods:
+    oob = "oob" in ins.mods
+    if oob and s.base not in ("f16", "bf16"):
         raise b.unsupported()
     x, y, z = (b.src(o, s.kind) for o in ins.operands[1:])
     dst = b.dst(ins.operands[0], s.kind)
@@ -141,9 +153,20 @@ def fma(b: Builder, ins: Instruction) -> Step:
         return fma32(b, dst, x, y, z)
 
     def compute(v: list[Array], out: Array) -> None:
+        if not oob:
+            fused(v, out)
+            return
+        # factors that a tensor copy put in place of what lies outside
+        outside = np.zeros(out.shape, bool)
+        for i in (x, y):
+            outside |= (np.ascontiguousarray(v[i]).view(np.uint16) & np.uint16(0x7FFF)).reshape(v[i].shape) == OOB
+        fused(v, out)
+        out.view(np.uint16)[outside] = 0
+
+    def fused(v: list[Array], out: Array) -> None:
         a, c, d = s.load(v[x]), s.load(v[y]), s.load(v[z])
         if base == "f64":
-            s.store(fma64(np.broadcast_to(a, out.shape), c, d, s.mode), out)
+            s.store(fma64(np.broadcast_to(a, out.shape), c, d, s.mode), out, d, c, a)
             return
         product, d = wide(a) * wide(c), wide(d)
         exact = add_odd(product, d)
@@ -196,10 +219,10 @@ def div(b: Builder, ins: Instruction) -> Step:
 
     def compute(v: list[Array], out: Array) -> None:
         a, c = s.load(v[x]), s.load(v[y])
-        if s.mode == "rn" or (base == "f64" and s.mode == "rn"):
-            s.store(a / c, out)
+        if s.mode == "rn":
+            s.store(a / c, out, a, c)
         elif base == "f64":
-            s.store(exactly("div", s.mode, a, c), out)
+            s.store(exactly("div", s.mode, a, c), out, a, c)
         else:
             # the sign of what float64 lost, from the remainder
             q = wide(a) / wide(c)
@@ -246,9 +269,7 @@ def minmax(b: Builder, ins: Instruction) -> Step:
         result = two(np.ascontiguousarray(values[0]), np.ascontiguousarray(values[1]))
         for more in values[2:]:
             result = two(result, np.ascontiguousarray(more))
-        s.store(result, out)
-        if s.base == "f64":
-            out[np.isnan(out)] = np.array(0x7FF8000000000000, np.uint64).view(np.float64)
+        s.store(result, out, *values[::-1])
 
     return into(b, b.dst(ins.operands[0], s.kind), compute)
 
@@ -265,7 +286,10 @@ def sign(b: Builder, ins: Instruction) -> Step:
         a = np.array(s.load(np.broadcast_to(v[x], out.shape)))
         word = a.view(bits)
         out.view(bits)[...] = word ^ top if negate else word & ~top
-        if s.base != "f64":
+        if s.base == "f64":
+            nan = a != a
+            out.view(bits)[nan] = word[nan] | QUIET64
+        else:
             canonical(out, s.base)
 
     return into(b, dst, compute)
@@ -298,18 +322,21 @@ def function(b: Builder, ins: Instruction) -> Step:
     s = Style(b, ins, {"approx"})
     x = b.src(ins.operands[1], s.kind)
     f = FUNCTIONS[ins.op]
-    exact = ins.op in ("rcp", "sqrt") and "approx" not in ins.mods
-    if s.mode != "rn" and s.base != "f32":
+    gross = s.base == "f64" and s.ftz
+    if s.mode != "rn" and (s.base not in ("f32", "f64") or ins.op not in ("rcp", "sqrt")):
         raise b.unsupported("a directed rounding")
 
     def compute(v: list[Array], out: Array) -> None:
+        if gross:
+            upper_half(np.broadcast_to(v[x], out.shape), f, out)
+            return
         a = np.broadcast_to(s.load(v[x]), out.shape)
         if s.base == "f64":
-            value = f(a)
-            if not exact:
-                # rcp and rsqrt in f64 give only the upper half of the word
-                value = (value.view(np.uint64) & np.uint64(0xFFFFFFFF00000000)).view(np.float64)
-            s.store(value, out)
+            if s.mode == "rn":
+                value = f(a)
+            else:
+                value = sqrt64(a, s.mode) if ins.op == "sqrt" else exactly("div", s.mode, np.ones(a.shape), a)
+            s.store(value, out, a)
             return
         value = f(wide(a))
         if s.mode != "rn":
@@ -321,3 +348,11 @@ def function(b: Builder, ins: Instruction) -> Step:
         s.store(round_to(value, s.base, s.mode), out)
 
     return into(b, b.dst(ins.operands[0], s.kind), compute)
+
+
+def upper_half(a: Array, f: Callable[[Array], Array], out: Array) -> None:
+    """rcp and rsqrt of f64 with .ftz: of the upper word, to the upper word."""
+    upper = np.uint64(0xFFFFFFFF00000000)
+    x = flush((a.view(np.uint64) & upper).view(np.float64), "f64")
+    value = flush((f(x).view(np.uint64) & upper).view(np.float64), "f64")
+    out.view(np.uint64)[...] = np.where(np.isnan(value), np.uint64(0x7FFFFFFF00000000), value.view(np.uint64))

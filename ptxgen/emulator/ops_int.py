@@ -191,7 +191,10 @@ def mad_carry(b: Builder, ins: Instruction) -> Step:
 
 @instruction("mul24", "mad24")
 def mul24(b: Builder, ins: Instruction) -> Step:
-    kind = the_type(b, ins, {"lo", "hi"})
+    kind = the_type(b, ins, {"lo", "hi", "sat"})
+    sat = "sat" in ins.mods
+    if sat and (kind != "s32" or ins.op != "mad24" or "hi" not in ins.mods):
+        raise b.unsupported()
     src = [b.src(o, kind) for o in ins.operands[1:]]
     dst = b.dst(ins.operands[0], kind)
     shift = 16 if "hi" in ins.mods else 0
@@ -204,6 +207,8 @@ def mul24(b: Builder, ins: Instruction) -> Step:
         else:
             product = ((a >> 40) * (s >> 40)) >> shift
         total = product + v[src[2]] if len(src) == 3 else product
+        if sat:
+            total = np.clip(total, -(2**31), 2**31 - 1)
         out[...] = np.asarray(total).astype(out.dtype)
 
     return into(b, dst, compute)
@@ -227,9 +232,9 @@ def div(b: Builder, ins: Instruction) -> Step:
         else:
             answer = np.remainder(a, d) if remainder else np.floor_divide(a, d)
         if zero.any():
-            # PTX leaves this open; the hardware's answer is all ones, and the dividend for rem
+            # PTX leaves this open; the hardware's answer is all ones, of both instructions
             ones = np.array(-1 if kind in SIGNED else (1 << 8 * SIZES[kind]) - 1).astype(out.dtype)
-            answer = np.where(zero, a if remainder else ones, answer)
+            answer = np.where(zero, ones, answer)
         out[...] = answer
 
     return into(b, dst, compute)

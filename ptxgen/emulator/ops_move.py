@@ -119,13 +119,20 @@ def cvta(b: Builder, ins: Instruction) -> Step:
 
 @instruction("isspacep")
 def isspacep(b: Builder, ins: Instruction) -> Step:
-    base = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}.get(ins.mods[0].split("::")[0])
+    space = ins.mods[0].split("::")[0]
+    base = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}.get(space)
+    if base is None and space not in ("global", "const"):
+        raise b.unsupported()
     dst, src = b.dst(ins.operands[0], "pred"), b.src(ins.operands[1], "u64")
 
     def step(c: Team, m: Mask) -> None:
         at = c.v[src]
         if base is None:
             found = at < np.uint64(SHARED_WINDOW)
+            constant = np.zeros(found.shape, bool)
+            for start, end in c.chunk.engine.memory.constants.items():
+                constant |= (at >= np.uint64(start)) & (at < np.uint64(end))
+            found = constant if space == "const" else found & ~constant
         else:
             found = (at >= np.uint64(base)) & (at < np.uint64(base + (1 << 32)))
         copyto(c.v[dst], found, where=True if m is None else m)
