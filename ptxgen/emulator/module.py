@@ -98,6 +98,7 @@ class Module:
                 memory.buffer[span][: len(data)] = np.frombuffer(data, np.uint8)
             if v.space == "const":
                 memory.readonly.add(v.address)
+                memory.constants[v.address] = v.address + v.size
         self.entries = {f.name: Entry(self, f) for f in functions if f.entry}
 
     def initial(self, v: Variable) -> bytes:
