@@ -1,0 +1,532 @@
+"""``ptxgen.gemm`` from outside: arrays of every stride and library, and every way to call it wrongly.
+
+The driver is the emulated device; where arrays are on a GPU, it is one that calls itself ``cuda``.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import ptxgen
+from ptxgen import api, dispatch
+from ptxgen.config import parse_config
+from ptxgen.dispatch import Selection
+from ptxgen.drivers.emulated import EmulatedDriver
+from ptxgen.errors import (
+    DeviceError,
+    DtypeError,
+    InputError,
+    OverlapError,
+    ShapeError,
+    UnavailableError,
+)
+
+#: serves every problem, whatever its alignment
+ANY = parse_config("ms=2 ns=2 ml=16 nl=16 copy_a=0 copy_b=0 stages=2")
+
+
+class Driver(EmulatedDriver):
+    """The emulated device, which remembers on which streams it was asked to launch."""
+
+    def __init__(self, name: str = "emulated") -> None:
+        super().__init__()
+        self.name = name
+        self.streams: list[int] = []
+
+    def launch(self, kernel, step, parameters, stream=0) -> None:
+        self.streams.append(stream)
+        super().launch(kernel, step, parameters, stream)
+
+
+@pytest.fixture
+def fresh(monkeypatch):
+    """No call remembered, and one configuration for all problems, which are noted."""
+    asked = []
+
+    def select(problem, device, database=None):
+        asked.append(problem)
+        return [Selection(problem, ANY, "given")]
+
+    monkeypatch.setattr(dispatch, "select", select)
+    monkeypatch.setattr(api, "_ready", {})
+    monkeypatch.setattr(api, "_workspaces", {})
+    monkeypatch.setattr(api, "_database", lambda: None)
+    return asked
+
+
+@pytest.fixture
+def host(fresh, monkeypatch):
+    on = Driver()
+    monkeypatch.setattr(api, "driver", lambda: on)
+    return SimpleNamespace(driver=on, asked=fresh)
+
+
+@pytest.fixture
+def gpu(fresh, monkeypatch):
+    on = Driver("cuda")
+    monkeypatch.setattr(api, "driver", lambda: on)
+    return SimpleNamespace(driver=on, asked=fresh)
+
+
+def integers(shape: tuple[int, int], dtype: str = "f4", seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(-3, 4, shape).astype(dtype)
+
+
+def wide(x: np.ndarray) -> np.ndarray:
+    """The same values with other elements between them."""
+    out = np.full((x.shape[0] + 3, 2 * x.shape[1] + 5), 77, x.dtype)
+    out[1:-2, 2 : 2 + x.shape[1]] = x
+    return out[1:-2, 2 : 2 + x.shape[1]]
+
+
+def apart(x: np.ndarray) -> np.ndarray:
+    out = np.full((2 * x.shape[0], 3 * x.shape[1]), 77, x.dtype)
+    out[::2, ::3] = x
+    return out[::2, ::3]
+
+
+#: the same matrix, stored in every way
+STRIDES = {
+    "rows": np.ascontiguousarray,
+    "columns": np.asfortranarray,
+    "part": wide,
+    "transposed part": lambda x: wide(np.ascontiguousarray(x.T)).T,
+    "every other": apart,
+    "upside down": lambda x: np.ascontiguousarray(x[::-1])[::-1],
+    "mirrored": lambda x: np.ascontiguousarray(x[:, ::-1])[:, ::-1],
+    "turned": lambda x: np.ascontiguousarray(x[::-1, ::-1].T)[::-1, ::-1].T,
+}
+
+
+# ---- what comes out
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [*((name, "rows") for name in STRIDES), *(("columns", name) for name in STRIDES), ("turned", "mirrored")],
+)
+def test_operands_of_every_stride(host, a, b):
+    x, y = integers((19, 23)), integers((23, 18), seed=1)
+    left, right = STRIDES[a](x), STRIDES[b](y)
+    assert np.array_equal(left, x)
+    before = left.copy(), right.copy()
+    out = ptxgen.gemm(left, right)
+    assert np.array_equal(out, x @ y)
+    assert out.dtype == np.float32
+    assert out.flags.c_contiguous
+    assert np.array_equal(left, before[0])
+    assert np.array_equal(right, before[1])
+
+
+@pytest.mark.parametrize("name", STRIDES)
+@pytest.mark.parametrize("beta", [0.0, -2.0])
+def test_results_of_every_stride(host, name, beta):
+    x, y = integers((19, 23)), integers((23, 18), seed=1)
+    old = np.full((19, 18), np.nan, np.float32) if beta == 0 else integers((19, 18), seed=2)
+    out = STRIDES[name](old.copy())
+    assert ptxgen.gemm(x, y, alpha=3, beta=beta, out=out) is out
+    assert np.array_equal(out, 3 * (x @ y) + (beta * old if beta else 0))
+    if name in ("part", "every other"):  # nothing else was written
+        assert (out.base == 77).sum() >= out.base.size - out.size
+        out[...] = 77
+        assert (out.base == 77).all()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "compute"), [("f2", None), ("f2", "f16"), ("f2", "f32"), ("f4", None), ("f4", "f32"), ("f8", None)]
+)
+def test_types(host, dtype, compute):
+    x, y = integers((9, 10), dtype), integers((10, 11), dtype, 1)
+    out = ptxgen.gemm(x, y, compute=compute)
+    assert out.dtype == np.dtype(dtype)
+    assert np.array_equal(out, x.astype(int) @ y.astype(int))
+    assert host.asked[0].compute == (compute or {"f2": "f32", "f4": "f32", "f8": "f64"}[dtype])
+
+
+def test_half_in_single_out(host):
+    x, y = integers((9, 10), "f2"), integers((10, 11), "f2", 1)
+    out = np.full((9, 11), np.nan, np.float32)
+    assert np.array_equal(ptxgen.gemm(x, y, out=out), x.astype(int) @ y.astype(int))
+
+
+def test_transposes_are_not_copied_into_other_layouts(host):
+    x, y = integers((19, 23)), integers((23, 18), seed=1)
+    for left, right, layout in ((x, y, "NN"), (x, np.asfortranarray(y), "NT"), (np.asfortranarray(x), y, "TN"),
+                                (x.T.copy().T, y.T.copy().T, "TT")):  # fmt: skip
+        ptxgen.gemm(left, right)
+        assert host.asked[-1].layout == layout
+
+
+def test_deterministic_reaches_the_problem(host):
+    x = integers((8, 8))
+    ptxgen.gemm(x, x)
+    ptxgen.gemm(x, x, deterministic=True)
+    assert [p.deterministic for p in host.asked] == [False, True]
+
+
+@pytest.mark.parametrize("shape", [(0, 5, 6), (5, 0, 6), (5, 6, 0), (0, 0, 0), (1, 1, 1), (1, 7, 1)])
+def test_degenerate_shapes(host, shape):
+    m, n, k = shape
+    x, y = integers((m, k)), integers((k, n), seed=1)
+    assert np.array_equal(ptxgen.gemm(x, y), x @ y)
+    old = integers((m, n), seed=2)
+    out = old.copy()
+    ptxgen.gemm(x, y, beta=-1.0, out=out)
+    assert np.array_equal(out, x @ y - old)
+
+
+def test_beta_zero_does_not_read_out(host):
+    x = integers((8, 8))
+    out = np.full((8, 8), np.nan, np.float32)
+    assert np.array_equal(ptxgen.gemm(x, x, out=out), x @ x)
+    assert np.isnan(ptxgen.gemm(x, x, beta=1.0, out=np.full((8, 8), np.nan, np.float32))).all()
+
+
+def test_numbers_of_other_types(host):
+    x = integers((8, 8))
+    for two in (2, 2.0, np.float32(2), np.int64(2), np.array(2.0), True + 1):
+        assert np.array_equal(ptxgen.gemm(x, x, alpha=two), 2 * (x @ x))
+
+
+def test_interleaved_parts_of_one_array_do_not_overlap(host):
+    both = np.zeros((8, 16), np.float32)
+    both[:, ::2] = integers((8, 8))
+    x = both[:, ::2]
+    y = integers((8, 8), seed=1)
+    expected = x @ y
+    ptxgen.gemm(x, y, out=both[:, 1::2])
+    assert np.array_equal(both[:, 1::2], expected)
+
+
+def test_the_real_way_from_shape_to_result(monkeypatch):
+    """Nothing replaced: selection by the model, generation, the emulated device."""
+    monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
+    monkeypatch.setattr(api, "_ready", {})
+    monkeypatch.setattr(api, "_workspaces", {})
+    monkeypatch.setattr(api, "_database", lambda: None)
+    api.driver.cache_clear()
+    try:
+        x, y = integers((33, 65)), integers((65, 31), seed=1)
+        assert np.array_equal(ptxgen.gemm(x, y.T.copy().T), x @ y)
+        assert api.driver().name == "emulated"
+    finally:
+        api.driver.cache_clear()
+
+
+# ---- what is refused
+
+A, B = integers((4, 5)), integers((5, 6))
+
+
+def read_only() -> np.ndarray:
+    out = np.zeros((4, 6), np.float32)
+    out.flags.writeable = False
+    return out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"a": [[1.0]]}, InputError, "a is list; it must be an array"),
+        ({"b": None}, InputError, "b is NoneType"),
+        ({"a": A[0]}, ShapeError, "a has 1 dimensions"),
+        ({"b": B[None]}, ShapeError, "b has 3 dimensions"),
+        ({"a": A.astype("f8")}, DtypeError, "a is f64 and b is f32; they must be the same"),
+        ({"a": A.astype("i8")}, DtypeError, "a has dtype int64"),
+        ({"a": A.astype("i4"), "b": B.astype("i4")}, DtypeError, "a and b are s32; they must be one of f16"),
+        ({"b": B[:4]}, ShapeError, "a is 4x5 and b is 4x6; the columns of a must be the rows of b"),
+        ({"b": B.T}, ShapeError, "a is 4x5 and b is 6x5"),
+        ({"beta": 1.0}, InputError, "beta is 1 and out is None"),
+        ({"alpha": "two"}, InputError, "alpha is 'two'; it must be a real number"),
+        ({"alpha": 1j}, InputError, "alpha is 1j"),
+        ({"beta": None}, InputError, "beta is None"),
+        ({"compute": "f64"}, DtypeError, "compute is 'f64'; with dtype f32 it must be one of f32"),
+        ({"out": np.zeros((6, 4), "f4")}, ShapeError, "out is 6x4; it must be 4x6, the shape of a·b"),
+        ({"out": np.zeros((4, 6), "f8")}, DtypeError, "out is f64; with a and b of f32 it must be f32"),
+        ({"out": np.zeros(24, "f4")}, ShapeError, "out has 1 dimensions"),
+        ({"out": [[0.0]]}, InputError, "out is list"),
+        ({"out": read_only()}, InputError, "out is read-only"),
+        ({"out": np.broadcast_to(np.zeros((1, 6), "f4"), (4, 6))}, InputError, "out is read-only"),
+    ],
+)
+def test_arguments_that_break_a_rule(host, arguments, error, words):
+    with pytest.raises(error, match=words):
+        ptxgen.gemm(arguments.pop("a", A), arguments.pop("b", B), **arguments)
+    assert not host.driver.streams  # nothing was launched
+
+
+@pytest.mark.parametrize("make", [lambda x: x, lambda x: x.T, lambda x: x[::-1], lambda x: x[:, ::-1], lambda x: x[:]])
+@pytest.mark.parametrize("operand", ["a", "b"])
+def test_out_must_not_share_memory(host, make, operand):
+    x, y = integers((6, 6)), integers((6, 6), seed=1)
+    kept = x.copy()
+    with pytest.raises(OverlapError, match=f"out shares memory with {operand}"):
+        ptxgen.gemm(*((x, y) if operand == "a" else (y, x)), out=make(x))
+    assert np.array_equal(x, kept)
+
+
+def test_out_must_not_share_a_single_element(host):
+    memory = np.zeros(100, np.float32)
+    x, out = memory[:36].reshape(6, 6), memory[35:71].reshape(6, 6)
+    with pytest.raises(OverlapError):
+        ptxgen.gemm(x, integers((6, 6)), out=out)
+    ptxgen.gemm(x, integers((6, 6)), out=memory[36:72].reshape(6, 6))
+
+
+# ---- arrays of a GPU
+
+
+class Foreign:
+    """A matrix on the device, of a library that only speaks __cuda_array_interface__."""
+
+    def __init__(self, on: Driver, x: np.ndarray, order: str = "C", gap: int = 0, offset: int = 0, readonly: bool = False,
+                 stream: Any = None) -> None:  # fmt: skip
+        self.on, self.order, self.x = on, order, x
+        rows = x if order == "C" else x.T
+        self.packed = np.full((rows.shape[0], rows.shape[1] + gap), 99, x.dtype)
+        self.packed[:, : rows.shape[1]] = rows
+        size = x.dtype.itemsize
+        self.at = on.allocate(self.packed.nbytes + 64) + offset * size
+        self.put()
+        ld = (rows.shape[1] + gap) * size
+        self.__cuda_array_interface__ = {
+            "shape": x.shape, "typestr": x.dtype.str, "version": 3, "data": (self.at, readonly),
+            "strides": (ld, size) if order == "C" else (size, ld), "stream": stream,
+        }  # fmt: skip
+
+    def put(self) -> None:
+        if self.packed.size:
+            self.on.upload(self.at, self.packed)
+
+    @property
+    def value(self) -> np.ndarray:
+        if self.packed.size:
+            self.on.download(self.at, self.packed)
+        rows = self.packed[:, : self.x.shape[self.order == "C"]]
+        return rows if self.order == "C" else rows.T
+
+
+@pytest.mark.parametrize("orders", ["CCC", "CCF", "CFC", "FCC", "FFC", "CFF", "FCF", "FFF"])
+@pytest.mark.parametrize(("gap", "offset"), [(0, 0), (4, 1), (3, 2)])
+def test_device_arrays_of_every_order(gpu, orders, gap, offset):
+    """C by columns is computed as its transpose; leading dimensions and alignment are read, and nothing between."""
+    x, y, old = integers((9, 12)), integers((12, 7), seed=1), integers((9, 7), seed=2)
+    a, b, c = (Foreign(gpu.driver, v, o, gap, offset) for v, o in zip((x, y, old), orders, strict=True))
+    assert ptxgen.gemm(a, b, alpha=2.0, beta=-1.0, out=c) is c
+    assert np.array_equal(c.value, 2 * (x @ y) - old)
+    assert (c.packed[:, 7 if orders[2] == "C" else 9 :] == 99).all()
+    assert np.array_equal(a.value, x)
+    assert np.array_equal(b.value, y)
+    p = gpu.asked[0]
+    assert (p.m, p.n) == ((9, 7) if orders[2] == "C" else (7, 9))
+    assert {p.aligned_a, p.aligned_b, p.aligned_c} == {16 if offset % 4 == 0 else 4 * (offset & -offset)}
+
+
+def test_launches_queue_on_the_array_s_stream(gpu):
+    """The legacy default stream, 1, where a library names none."""
+    x = integers((8, 8))
+    for stream, expected in ((None, 1), (1, 1), (2, 2), (77, 77)):
+        a, c = Foreign(gpu.driver, x, stream=stream), Foreign(gpu.driver, x)
+        ptxgen.gemm(a, Foreign(gpu.driver, x), out=c)
+        assert gpu.driver.streams[-1] == expected
+        assert np.array_equal(c.value, x @ x)
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(0, 5, 6), (5, 0, 6), (5, 6, 0)])
+def test_device_arrays_without_elements(gpu, m, n, k):
+    a, b, c = (Foreign(gpu.driver, integers(s)) for s in ((m, k), (k, n), (m, n)))
+    ptxgen.gemm(a, b, out=c)
+    assert (c.value == 0).all()
+    assert bool(gpu.driver.streams) == (k == 0)
+
+
+def test_what_is_refused_on_a_gpu(gpu):
+    x = integers((6, 6))
+    a, b = Foreign(gpu.driver, x), Foreign(gpu.driver, x)
+    with pytest.raises(InputError, match=r"out is None; with arrays of \w+ it must be given"):
+        ptxgen.gemm(a, b)
+    with pytest.raises(InputError, match="a and b must be in the same memory"):
+        ptxgen.gemm(a, x)
+    with pytest.raises(InputError, match="out must be in the same memory"):
+        ptxgen.gemm(a, b, out=np.zeros((6, 6), np.float32))
+    with pytest.raises(InputError, match="out is read-only"):
+        ptxgen.gemm(a, b, out=Foreign(gpu.driver, x, readonly=True))
+    with pytest.raises(OverlapError, match="out shares memory with b"):
+        ptxgen.gemm(a, b, out=b)
+    strange = Foreign(gpu.driver, x)
+    strange.__cuda_array_interface__["strides"] = (48, 8)
+    with pytest.raises(ShapeError, match=r"a has strides \(12, 2\); its rows or its columns must be contiguous"):
+        ptxgen.gemm(strange, b, out=Foreign(gpu.driver, x))
+    with pytest.raises(ShapeError, match=r"out has strides \(12, 2\)"):
+        ptxgen.gemm(a, b, out=strange)
+    assert not gpu.driver.streams
+
+
+def test_device_arrays_need_a_gpu(host):
+    """On the emulated driver, and before anything is allocated for the result."""
+    x = integers((6, 6))
+    a, b = Foreign(host.driver, x), Foreign(host.driver, x)
+    for out in (None, Foreign(host.driver, x)):
+        with pytest.raises(UnavailableError, match=r"ptxgen's driver is the emulated device.*ptxgen\[cuda\]"):
+            ptxgen.gemm(a, b, out=out)
+
+
+# ---- PyTorch, without PyTorch
+
+
+class Place(NamedTuple):
+    type: str
+    index: int
+
+
+class Storage:
+    def __init__(self, at: int) -> None:
+        self.at = at
+
+    def data_ptr(self) -> int:
+        return self.at
+
+
+def tensors(on: Driver, stream: int = 0):
+    """A module that looks as PyTorch does to this package, with tensors in the emulated device's memory."""
+    torch = types.ModuleType("torch")
+    kinds = {name: type("dtype", (), {"__repr__": lambda self, n=name: f"torch.{n}"})() for name in
+             ("float16", "float32", "float64", "bfloat16", "int8", "int32")}  # fmt: skip
+    vars(torch).update(kinds)
+    torch.stream = stream
+    torch._C = SimpleNamespace(_cuda_getCurrentRawStream=lambda index: torch.stream)
+    torch.copies = 0
+
+    class Tensor:
+        __module__ = "torch"
+
+        def __init__(self, x: np.ndarray, at: int | None = None, strides=None, home: int | None = None, index: int = 0):
+            self.host, self.dtype, self.shape = x, kinds[x.dtype.name], x.shape
+            self.device = Place("cuda", index)
+            self.at = on.allocate(max(x.nbytes, 1)) if at is None else at
+            self.home = self.at if home is None else home
+            self.strides = strides or (x.shape[1], 1)
+            if at is None and x.size:
+                on.upload(self.at, np.ascontiguousarray(x))
+
+        def stride(self):
+            return self.strides
+
+        def data_ptr(self) -> int:
+            return self.at
+
+        def untyped_storage(self) -> Storage:
+            return Storage(self.home)
+
+        def new_empty(self, shape, dtype=None):
+            kind = next(name for name, k in kinds.items() if k is (dtype or self.dtype))
+            return Tensor(np.full(shape, 55, kind))
+
+        def contiguous(self):
+            torch.copies += 1
+            return Tensor(self.value)
+
+        @property
+        def value(self) -> np.ndarray:
+            out = np.zeros(1 + sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)), self.host.dtype)
+            on.download(self.at, out)
+            size = out.itemsize
+            return np.lib.stride_tricks.as_strided(out, self.shape, [s * size for s in self.strides]).copy()
+
+        def part(self, rows: int, columns: int, at: int, strides) -> Tensor:
+            x = np.zeros((rows, columns), self.host.dtype)
+            return Tensor(x, self.at + at * x.itemsize, strides, self.home)
+
+    torch.Tensor = Tensor
+    return torch
+
+
+@pytest.fixture
+def torch(gpu, monkeypatch):
+    made = tensors(gpu.driver)
+    monkeypatch.setitem(sys.modules, "torch", made)
+    return made
+
+
+def test_tensors_are_multiplied_and_the_second_call_is_short(gpu, torch):
+    x, y = integers((8, 8)), integers((8, 8), seed=1)
+    out = ptxgen.gemm(torch.Tensor(x), torch.Tensor(y))
+    assert np.array_equal(out.value, x @ y)
+    assert out.dtype is torch.float32
+    assert len(gpu.asked) == 1
+    again = ptxgen.gemm(torch.Tensor(y), torch.Tensor(x))
+    assert np.array_equal(again.value, y @ x)
+    assert len(gpu.asked) == 1  # remembered
+    torch.stream = 42
+    ptxgen.gemm(torch.Tensor(y), torch.Tensor(x))
+    assert gpu.driver.streams == [1, 1, 42]
+    ptxgen.gemm(torch.Tensor(x), torch.Tensor(y), alpha=2.0)
+    assert len(gpu.asked) == 2
+
+
+def test_a_number_is_remembered_by_its_value(gpu, torch):
+    """Not the array that held it, which may change."""
+    x, alpha = integers((8, 8)), np.array(1.0)
+    t = torch.Tensor(x)
+    for value in (1.0, 2.0, -3.0):
+        alpha[...] = value
+        assert np.array_equal(ptxgen.gemm(t, t, alpha=alpha).value, value * (x @ x))
+
+
+def test_remembered_calls_check_what_may_change(gpu, torch):
+    x = integers((8, 8))
+    a, b = torch.Tensor(x), torch.Tensor(x)
+    out = torch.Tensor(x)
+    ptxgen.gemm(a, b, out=out)
+    with pytest.raises(OverlapError):
+        ptxgen.gemm(a, b, out=a)
+    with pytest.raises(ShapeError):
+        ptxgen.gemm(a, b, out=torch.Tensor(integers((8, 9))))
+    with pytest.raises(DeviceError, match="a is on GPU 1"):
+        ptxgen.gemm(torch.Tensor(x, index=1), torch.Tensor(x, index=1), out=torch.Tensor(x, index=1))
+    # another alignment is another problem
+    big = torch.Tensor(integers((20, 20)))
+    shifted = big.part(8, 8, 1, (8, 1))
+    known = len(gpu.asked)
+    assert np.array_equal(ptxgen.gemm(shifted, b).value, shifted.value @ x)
+    assert len(gpu.asked) == known + 1
+    assert gpu.asked[-1].aligned_a == 4
+
+
+def test_tensors_that_must_be_copied_are_copied_each_time(gpu, torch):
+    x = integers((8, 8))
+    every_other = torch.Tensor(integers((8, 16))).part(8, 8, 0, (16, 2))
+    for n in (1, 2):
+        assert np.array_equal(ptxgen.gemm(every_other, torch.Tensor(x)).value, every_other.value @ x)
+        assert torch.copies == n
+
+
+def test_tensors_by_columns(gpu, torch):
+    x, y = integers((8, 6)), integers((6, 4), seed=1)
+    a = torch.Tensor(np.ascontiguousarray(x.T))
+    a = a.part(8, 6, 0, (1, 8))
+    out = torch.Tensor(integers((4, 8))).part(8, 4, 0, (1, 8))
+    for _ in range(2):
+        ptxgen.gemm(a, torch.Tensor(y), out=out)
+        assert np.array_equal(out.value, x @ y)
+    assert len(gpu.asked) == 1
+
+
+def test_what_is_remembered_is_bounded(gpu, torch, monkeypatch):
+    monkeypatch.setattr(api, "KEPT", 3)
+    x = integers((8, 8))
+    for n in range(8):
+        ptxgen.gemm(torch.Tensor(x), torch.Tensor(x), alpha=float(n))
+        assert len(api._ready) <= 3
+
+
+def test_nothing_that_multiplies(host, monkeypatch):
+    monkeypatch.setattr(dispatch, "select", lambda *args: [])
+    with pytest.raises(DtypeError, match="no kernel multiplies f32 summed in f32 into f32 on emulated"):
+        ptxgen.gemm(A, B)
