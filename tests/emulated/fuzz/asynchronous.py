@@ -65,7 +65,13 @@ def loaded(name: str) -> Case:
     k.emit(f"mov.u32 {total}, 0;")
     for turn in range(d.between(1, 3)):
         cuts = sorted({0, 1024, *(16 * d.below(64) for _ in range(d.between(0, 3)))})
-        k.emit(f"@{first} mbarrier.arrive.expect_tx.shared::cta.b64 _, [{bar}], 1024;")
+        if d.chance(30):
+            k.emit(
+                f"@{first} mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [{bar}], 1024;",
+                f"@{first} mbarrier.arrive.shared::cta.b64 _, [{bar}];",
+            )
+        else:
+            k.emit(f"@{first} mbarrier.arrive.expect_tx.shared::cta.b64 _, [{bar}], 1024;")
         for a, b in itertools.pairwise(cuts):
             where = 16 * d.below((2048 - (b - a)) // 16 + 1)
             k.emit(
@@ -234,6 +240,104 @@ def clustered(name: str) -> Case:
     return k.case()
 
 
+def spread(name: str) -> Case:
+    """One block's copy goes to all blocks of its cluster, each of which waits at a barrier of its own."""
+    size = Kernel(name, "", (1,)).draw.pick((2, 4))
+    k = Kernel(name, "cluster", (32,), (2 * size,))
+    d = k.draw
+    k.directives = f" .reqnctapercluster {size}, 1, 1"
+    base, bar, first = start(k, name, 512)
+    data = k.reserve_input(bytes(d.bits(8) for _ in range(1024)))
+    sender, source, rank = k.reg(1), k.reg(64), k.reg(32)
+    mask = d.between(1, (1 << size) - 1)
+    k.emit(
+        f"mov.u32 {rank}, %cluster_ctarank;",
+        f"setp.eq.and.u32 {sender}, {rank}, {d.below(size)}, {first};",
+        f"add.u64 {source}, %in, {data + 16 * d.below(32)};",
+    )
+    # who gets nothing expects nothing
+    mine, expects = k.reg(32), k.reg(1)
+    at, r = k.reg(32), k.reg(32)
+    k.emit(
+        f"mad.lo.u32 {at}, %t, 16, {base};",
+        f"st.shared.v4.b32 [{at}], {{%t, %t, {rank}, {rank}}};",
+        f"shr.u32 {mine}, {mask}, {rank};",
+        f"and.b32 {mine}, {mine}, 1;",
+        f"setp.eq.and.u32 {expects}, {mine}, 1, {first};",
+        f"mul.lo.u32 {mine}, {mine}, 512;",
+        f"@{first} mbarrier.arrive.expect_tx.shared::cta.b64 _, [{bar}], {mine};",
+        "fence.proxy.async;",
+        "barrier.cluster.arrive;",
+        "barrier.cluster.wait;",
+        f"mov.u32 {r}, {mask};",
+    )
+    half = k.reg(16)
+    k.emit(
+        f"cvt.u16.u32 {half}, {r};",
+        f"@{sender} cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+        f"[{base}], [{source}], 512, [{bar}], {half};",
+    )
+    wait(k, bar, 0)
+    words = [k.reg(32) for _ in range(4)]
+    k.emit(f"ld.shared.v4.b32 {{{', '.join(words)}}}, [{at}];")
+    for w in words:
+        k.store(w, "b32", what="multicast")
+    k.emit("barrier.cluster.arrive;", "barrier.cluster.wait;")
+    return k.case()
+
+
+def sent(name: str) -> Case:
+    """st.async, red.async and arrivals at the barrier of another block."""
+    k = Kernel(name, "cluster", (32,), (4,))
+    d = k.draw
+    k.directives = " .reqnctapercluster 2, 1, 1"
+    how = d.below(3)
+    base, bar, first = start(k, name, 512, 32 if how == 2 else 1)
+    mine, remote, theirs, peer, r = (k.reg(32) for _ in range(5))
+    vector = d.pick((1, 2, 4))
+    size = {0: 4 * vector, 1: 4, 2: 4}[how]
+    k.emit(
+        f"mad.lo.u32 {mine}, %t, 16, {base};",
+        f"st.shared.v4.b32 [{mine}], {{%t, %i, 7, 9}};",
+        f"mov.u32 {peer}, %cluster_ctarank;",
+        f"xor.b32 {peer}, {peer}, 1;",
+        f"mapa.shared::cluster.u32 {remote}, {mine}, {peer};",
+        f"mapa.shared::cluster.u32 {theirs}, {bar}, {peer};",
+    )
+    if how < 2:
+        k.emit(f"@{first} mbarrier.arrive.expect_tx.shared::cta.b64 _, [{bar}], {32 * size};")
+    k.emit("barrier.cluster.arrive;", "barrier.cluster.wait;")
+    if how == 0:
+        values = [k.load("b32") for _ in range(vector)]
+        shown = values[0] if vector == 1 else "{" + ", ".join(values) + "}"
+        k.emit(
+            f"st.async.shared::cluster.mbarrier::complete_tx::bytes{'' if vector == 1 else f'.v{vector}'}.b32 "
+            f"[{remote}], {shown}, [{theirs}];"
+        )
+    elif how == 1:
+        op = d.pick(("inc.u32", "dec.u32", "min.u32", "max.s32", "add.u32", "and.b32", "or.b32", "xor.b32"))
+        k.emit(
+            f"red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.{op} "
+            f"[{remote}], {k.load('b32')}, [{theirs}];"
+        )
+    else:
+        k.emit(
+            f"st.shared::cluster.b32 [{remote}], {k.load('b32')};",
+            f"mbarrier.arrive.release.cluster.shared::cluster.b64 _, [{theirs}];",
+        )
+    again, p = k.label(), k.reg(1)
+    k.emit(
+        f"{again}:",
+        f"mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 {p}, [{bar}], 0;",
+        f"@!{p} bra {again};",
+    )
+    for i in range(max(1, size // 4)):
+        k.emit(f"ld.shared.b32 {r}, [{mine}+{4 * i}];")
+        k.store(r, "b32", what=("st.async", "red.async", "arrival at another block")[how])
+    k.emit("barrier.cluster.arrive;", "barrier.cluster.wait;")
+    return k.case()
+
+
 def matrix(k: Kernel, where: str, dtype: str) -> tuple[Map, int]:
     """A map of a new matrix, and the bytes of its box."""
     d = k.draw
@@ -276,7 +380,7 @@ def tensor_loaded(name: str) -> Case:
         "bar.sync 0;",
     )
     map_, x, y = k.reg(64), k.reg(32), k.reg(32)
-    k.emit(f"mov.b64 {map_}, map0;")
+    k.emit(f"mov.b64 {map_}, map0;", f"cvta.param.u64 {map_}, {map_};")
     for turn in range(turns):
         k.emit(
             f"mov.s32 {x}, {d.between(-found.box[0] - 2, found.extents[0] + 2)};",
@@ -308,7 +412,7 @@ def tensor_stored(name: str) -> Case:
         k.emit(f"st.shared.b32 [{at}+{256 * i}], {k.load(kind)};")
     k.emit("fence.proxy.async;", "bar.sync 0;")
     map_, x, y = k.reg(64), k.reg(32), k.reg(32)
-    k.emit(f"mov.b64 {map_}, map0;")
+    k.emit(f"mov.b64 {map_}, map0;", f"cvta.param.u64 {map_}, {map_};")
     for turn in range(2):
         k.emit(
             f"mov.s32 {x}, {d.between(-found.box[0] // 2, found.extents[0] - 1)};",
@@ -332,6 +436,8 @@ def cases() -> list[Case]:
         *(stored(f"bulk_store_{i:02d}") for i in range(36)),
         *(met(f"mbarrier_{i:02d}") for i in range(30)),
         *(clustered(f"cluster_{i:02d}") for i in range(20)),
+        *(spread(f"multicast_{i:02d}") for i in range(10)),
+        *(sent(f"sent_{i:02d}") for i in range(20)),
         *(tensor_loaded(f"tensor_load_{i:02d}") for i in range(30)),
         *(tensor_stored(f"tensor_store_{i:02d}") for i in range(24)),
     ]

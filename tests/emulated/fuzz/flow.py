@@ -7,7 +7,9 @@ import re
 from .kernel import Case, Column, Kernel
 
 # R, D, H, P: destinations of 32, 64 and 16 bits and predicates; r, d, h, p: sources; x, f: a source that may be a
-# constant, an integer or a floating-point number; i: a small constant; n: a byte; N: a half word; t: a scratch register
+# constant, an integer or a floating-point number; i: a small constant; w: one below 32; n: a byte; N: a half word;
+# t: a scratch register. Left out is what ptxas 13.0 gets wrong: a constant length of 32 or more in bfi.b32, the lesser
+# of a NaN and itself, shr.s64 by more than 63 where the amount comes from a floating-point instruction.
 STEPS = """
 add.u32 R, r, x
 sub.s32 R, r, x
@@ -31,7 +33,7 @@ shf.l.wrap.b32 R, r, r, r
 shf.r.clamp.b32 R, r, r, i
 bfe.u32 R, r, i, i
 bfe.s32 R, r, r, i
-bfi.b32 R, r, r, i, i
+bfi.b32 R, r, r, i, w
 popc.b32 R, r
 clz.b32 R, r
 bfind.s32 R, r
@@ -124,7 +126,7 @@ or.b64 D, d, d
 xor.b64 D, d, d
 not.b64 D, d
 shl.b64 D, d, i
-shr.s64 D, d, r
+and.b32 t, r, 127; shr.s64 D, d, t
 shr.u64 D, d, i
 bfe.u64 D, d, i, i
 popc.b64 R, d
@@ -155,7 +157,8 @@ xor.pred P, p, p
 not.pred P, p
 """.strip().splitlines()
 
-_HOLE = re.compile(r"(?<![\w.%])[RDHPrdhpxfintN](?![\w.])")
+_HOLE = re.compile(r"(?<![\w.%])[RDHPrdhpxfinwtN](?![\w.])")
+_SAME = re.compile(r"(?:min|max)(?:\.NaN)?\.b?f\w+ \S+, (\S+), \1$")
 _BITS = {"r": 32, "d": 64, "h": 16, "p": 1}
 
 
@@ -193,6 +196,8 @@ class Pool:
                 return d.literal("f32") if d.chance(30) else self.any("r")
             if hole == "i":
                 return str(d.below(36))
+            if hole == "w":
+                return str(d.below(32))
             if hole == "n":
                 return str(d.bits(8))
             if hole == "N":
@@ -202,6 +207,9 @@ class Pool:
             return self.any(hole)
 
         text = _HOLE.sub(fill, template)
+        while _SAME.match(text):
+            taken.clear()
+            text = _HOLE.sub(fill, template)
         parts = [part.strip() + ";" for part in text.split(";")]
         carries = ".cc." in text
         if len(parts) == 1 and not carries and d.chance(guard):

@@ -287,5 +287,5 @@ def cases() -> list[Case]:
             out.append(product(f"mma_{i:02d}_{how}", which, how, not real and how == 1))
     out += [fragments(f"fragments_{i:02d}") for i in range(24)]
     for i, which in enumerate(GROUPS):
-        out += [group(f"wgmma_{i}_{turn}", which, turn % 4) for turn in range(5)]
+        out += [group(f"wgmma_{i}_{turn}", which, turn % 4) for turn in range(8)]
     return out

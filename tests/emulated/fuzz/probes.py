@@ -197,6 +197,46 @@ def apart() -> list[Case]:
     return [k.case()]
 
 
+def shifts() -> list[Case]:
+    """Shifts of 64 bits by amounts beyond them, from memory and from a floating-point instruction."""
+    k = Kernel("shifts", "probe", (32,))
+    amounts = [
+        0,
+        1,
+        31,
+        32,
+        63,
+        64,
+        65,
+        127,
+        128,
+        255,
+        256,
+        1 << 15,
+        1 << 16,
+        1 << 24,
+        1 << 30,
+        0x7FFFFFFF,
+        1 << 31,
+        0xFFFFFFFF,
+    ]
+    amounts += [0x80000001, 0x8000003F, 0x3F800000, 0xBF800000, 0x358D0000, 0xFA000009] + [7] * 8
+    a, n = k.load("b64", [0xA4205823CB0D6F96] * 32), k.load("u32", amounts)
+    m = k.reg(32)
+    k.emit(f"mul.rn.f32 {m}, {n}, 0f3F800000;")
+    for op in ("shl.b64", "shr.u64", "shr.s64"):
+        for by, where in ((n, "memory"), (m, "mul.f32")):
+            r = k.reg(64)
+            k.emit(f"{op} {r}, {a}, {by};")
+            k.store(r, "b64", what=f"{op} by an amount from {where}")
+    w, f = k.load("b32"), k.load("b32")
+    for length in (31, 32, 33, 40):
+        r = k.reg(32)
+        k.emit(f"bfi.b32 {r}, {w}, {f}, 3, {length};")
+        k.store(r, "b32", what=f"bfi.b32 of {length} bits at 3")
+    return [k.case()]
+
+
 def collisions() -> list[Case]:
     """Which lane's value stays when all of a warp store to one place."""
     k = Kernel("collision", "probe", (32,))
@@ -261,6 +301,7 @@ def cases() -> list[Case]:
         *payloads(),
         *divisions(),
         *masks(),
+        *shifts(),
         *collisions(),
         *outside(),
         *registers(),

@@ -44,6 +44,10 @@ def domain(draw: Draw, name: str) -> tuple[str, int | None]:
         return "s32", draw.between(-6, 6) & 0xFFFFFFFF
     if name == "sel":
         return "u32", draw.bits(16) if draw.chance(80) else draw.bits(32)
+    if name.startswith("oob:"):
+        kind = name[4:]
+        half = draw.pick((0x7FF7, 0xFFF7, draw.value(kind[:-2] if kind.endswith("x2") else kind)))
+        return kind, half if not kind.endswith("x2") else half << 16 | draw.pick((0x7FF7, draw.value(kind[:-2])))
     if name.startswith("nz:"):
         kind = name[3:]
         while not (value := draw.value(kind)):
@@ -175,6 +179,8 @@ def real() -> list[Form]:
                         form(f"{op}.rn{ftz}{sat}.{t}", t, 2)
                     form(f"fma.rn{ftz}{sat}.{t}", t, 3)
                 form(f"fma.rn{ftz}.relu.{t}", t, 3)
+            for relu in ("", ".relu"):
+                out.append(Form(f"fma.rn.oob{relu}.{t}", (f"oob:{t}", f"oob:{t}", f"oob:{t}"), t))
                 for op in ("abs", "neg"):
                     form(f"{op}{ftz}.{t}", t, 1, "nan")
                 for op in ("min", "max"):
