@@ -50,6 +50,7 @@ class Workspace:
             address = self.driver.allocate(size)
             if launch.zeroed:
                 self.driver.fill(address, size)
+                self.driver.synchronize()  # launches may be on streams that do not wait for the driver's
             self._parts[launch.zeroed] = address, size
         return address
 
