@@ -1,0 +1,402 @@
+"""Calls of device functions, and branches by an index."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from emulator_kernels import launch, module, run
+
+from ptxgen.emulator import Machine
+from ptxgen.errors import (
+    DivergenceFault,
+    Fault,
+    ParseError,
+    RaceFault,
+    UninitialisedFault,
+    UnsupportedError,
+)
+
+PTX = Path(__file__).parent / "emulator_ptx"
+THREAD = "mov.u32 %r0, %tid.x; mad.wide.u32 %d0, %r0, 4, %q0;"
+STORE = "st.global.u32 [%d0], %r1;"
+LANE = np.arange(32)
+
+# ---- compiled code: emulator_ptx/calls.ptx is nvcc's of C++ that does what `expected` says
+
+WORD = 0xFFFFFFFF
+
+
+def mix(a: int, b: int) -> int:
+    for _ in range(b & 7):
+        a = (a * 1664525 + 1013904223 + b) & WORD
+    return a
+
+
+def gcd(a: int, b: int) -> int:
+    while b:
+        a, b = b, a % b
+    return a
+
+
+def pick(a: int, b: int) -> int:
+    choices = (b, mix(b, a), gcd((a + 1) & WORD, (b + 1) & WORD), a ^ b, (a - b) & WORD, ~b & WORD, 17)
+    return choices[a % 7]
+
+
+def signed(x: int, bits: int) -> int:
+    x &= (1 << bits) - 1
+    return x - (1 << bits) if x >> (bits - 1) else x
+
+
+def expected(a: int, b: int, i: int) -> list[int]:
+    """A switch of calls, a struct by value and back, narrow and boolean arguments, a store through a pointer to local
+    memory, a function out of a table."""
+    r = pick(a, b)
+    if a & 1:
+        r = (r + gcd(a, b)) & WORD
+    low, high, tag = float(a & 255), float(b & 255), i
+    if low > high:
+        low, high, tag = high, low, tag + 1
+    times = signed(b, 16) * (-1 if a >> 3 & 1 else 1)
+    x = [v * times for v in (1.5, -2.0, float(a))]
+    memory = [r, a, b, 0]
+    memory[b & 3] = r ^ 0x5555
+    return [r, int(np.float32(low).view("u4")), int(np.float32(high).view("u4")), tag, int(x[0] + x[2]) & WORD,
+            (signed(b, 8) + signed(a, 8)) & 255, (memory[a & 3] + memory[3]) & WORD,
+            (mix, gcd, pick, mix)[b & 3](a, b)]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_compiled_calls(seed):
+    n = 300
+    pairs = np.random.default_rng(seed).integers(0, 1 << 32, (n, 2), dtype="u8").astype("u4")
+    pairs[::3] &= 15
+    pairs[5] = 0
+    out = np.zeros((n, 8), "u4")
+    text = (PTX / "calls.ptx").read_text()
+    launch(text, "calls", -(-n // 128), 128, [out, pairs.reshape(-1), np.int32(n)], seed=seed)
+    assert out.tolist() == [expected(int(a), int(b), i) for i, (a, b) in enumerate(pairs)]
+
+
+# ---- written by hand
+
+ADD = """.func (.param .b32 r) add(.param .b32 a, .param .b32 b)
+{ .reg .b32 %x, %y; ld.param.u32 %x, [a]; ld.param.u32 %y, [b]; add.u32 %x, %x, %y; st.param.b32 [r], %x; ret; }
+"""
+SUM = """{ .param .b32 p; .param .b32 q; .param .b32 s; st.param.b32 [p], %r2; st.param.b32 [q], %r3;
+GUARD call.uni (s), add, (p, q); GUARD ld.param.b32 %r1, [s]; }
+"""
+
+
+def test_params_by_value():
+    y = np.zeros(32, "u4")
+    stats = run(f"{THREAD} mov.u32 %r2, %r0; mov.u32 %r3, 100; {SUM.replace('GUARD', '')} {STORE}", y, extra=ADD)
+    assert (y == LANE + 100).all()
+    # what the text has, and nothing that a call is made of
+    assert stats.opcodes["call.uni"] == stats.opcodes["add.u32"] == 1
+    assert stats.opcodes["ld.param.u32"] == 2
+    assert stats.opcodes["st.param.b32"] == 3
+    assert sum(stats.opcodes.values()) == stats.lanes // 32 == 15
+
+
+def test_registers_and_constants_as_arguments():
+    """.reg parameters take registers and constants of any type; a result may be dropped."""
+    f = """.func (.reg .u32 r, .reg .pred big) three(.reg .u32 a, .reg .f32 b, .reg .pred p, .reg .b64 c)
+    { .reg .b32 %x; cvt.rzi.u32.f32 %x, b; @p add.u32 %x, %x, 1000; add.u32 r, a, %x; cvt.u32.u64 %x, c;
+    add.u32 r, r, %x; setp.gt.u32 big, r, 1040; mov.u32 a, 0; ret; }
+    """
+    y = np.zeros((3, 32), "u4")
+    run(THREAD + """setp.lt.u32 %p0, %r0, 16; mov.f32 %f0, 0f40E00000; mov.u64 %d1, 30;
+    call (%r1, %p1), three, (%r0, %f0, %p0, %d1); st.global.u32 [%d0], %r1; selp.u32 %r1, 1, 0, %p1;
+    st.global.u32 [%d0+128], %r1;
+    call (%r1, _), three, (5, 0f41000000, %p0, 1); st.global.u32 [%d0+256], %r1;""", y, extra=f)  # fmt: skip
+    want = LANE + 7 + 30 + 1000 * (LANE < 16)
+    assert (y[0] == want).all()
+    assert (y[1] == (want > 1040)).all()
+    assert (y[2] == 5 + 8 + 1 + 1000 * (LANE < 16)).all()
+
+
+def test_registers_where_params_are_declared():
+    """A caller may name registers for .param parameters, and .param variables for .reg ones."""
+    f = """.func (.reg .b32 r) half(.reg .b32 a) { shr.u32 r, a, 1; ret; }
+    """
+    y = np.zeros((2, 32), "u4")
+    run(THREAD + """call (%r1), add, (%r0, 7); st.global.u32 [%d0], %r1; .param .b32 p; .param .b32 q;
+    st.param.b32 [p], %r1;
+    call (q), half, (p); ld.param.b32 %r1, [q]; st.global.u32 [%d0+128], %r1;""", y, extra=ADD + f)  # fmt: skip
+    assert (y[0] == LANE + 7).all()
+    assert (y[1] == (LANE + 7) // 2).all()
+
+
+def test_structures():
+    """Parts of different sizes, vectors, bytes and sign: some of it in registers, some in memory."""
+    f = """.func (.param .align 16 .b8 r[32]) turn(.param .align 16 .b8 a[32], .param .b32 n)
+    { .reg .b32 %x<5>; .reg .b64 %z; .reg .b16 %h; .reg .b64 %w;
+    ld.param.v4.u32 {%x0, %x1, %x2, %x3}, [a]; st.param.v4.b32 [r], {%x3, %x2, %x1, %x0};
+    ld.param.u64 %z, [a+16]; not.b64 %z, %z; st.param.b64 [r+16], %z; ld.param.s8 %x4, [n+1]; ld.param.u16 %h, [n+2];
+    cvt.u32.u16 %x0, %h; add.u32 %x4, %x4, %x0; st.param.b32 [r+24], %x4; ld.param.s16 %w, [n];
+    st.param.b32 [r+28], %w; ret; }
+    """
+    y = np.zeros((32, 8), "u4")
+    run(THREAD + """mad.wide.u32 %d0, %r0, 32, %q0; .param .align 16 .b8 p[32]; .param .b32 q;
+    .param .align 16 .b8 s[32];
+    add.u32 %r1, %r0, 1; add.u32 %r2, %r0, 2; add.u32 %r3, %r0, 3; cvt.u64.u32 %d1, %r0;
+    st.param.v4.b32 [p], {%r0, %r1, %r2, %r3}; st.param.b64 [p+16], %d1; mov.u32 %r4, 0x7F0F9C83; st.param.b32 [q], %r4;
+    call.uni (s), turn, (p, q); ld.param.v2.b32 {%r10, %r11}, [s]; ld.param.v2.b32 {%r12, %r13}, [s+8];
+    ld.param.b64 %d2, [s+16];
+    ld.param.b32 %r14, [s+24]; ld.param.b32 %r15, [s+28]; st.global.v4.u32 [%d0], {%r10, %r11, %r12, %r13};
+    st.global.u64 [%d0+16], %d2; st.global.v2.u32 [%d0+24], {%r14, %r15};""", y, extra=f)  # fmt: skip
+    low, high = 0x9C - 256, 0x7F0F
+    for t in range(32):
+        assert y[t].tolist() == [t + 3, t + 2, t + 1, t, ~t & WORD, WORD, low + high, signed(0x9C83, 16) & WORD]
+
+
+def test_calls_within_calls_and_loops():
+    """Each call has its own registers; a function called from two places, one of them itself a function, in a loop."""
+    f = (
+        ADD
+        + """.func (.param .b32 r) twice(.param .b32 a) { .reg .b32 %x; .reg .b32 %y; .param .b32 p; .param .b32 s;
+    ld.param.u32 %x, [a]; st.param.b32 [p], %x; call (s), add, (p, p); ld.param.u32 %y, [s]; sub.u32 %x, %y, %x;
+    st.param.b32 [r], %y; setp.ne.u32 %odd, %x, 0; @%odd ret; st.param.b32 [r], 77; ret; }
+    """.replace(".reg .b32 %y;", ".reg .b32 %y; .reg .pred %odd;")
+    )
+    y = np.zeros(32, "u4")
+    run(THREAD + """mov.u32 %r2, %r0; mov.u32 %r5, 0; .param .b32 t; .param .b32 u;
+    L: mov.u32 %r3, 1; """ + SUM.replace("GUARD", "") + """st.param.b32 [t], %r2; call (u), twice, (t);
+    ld.param.u32 %r2, [u];
+    xor.b32 %r2, %r2, %r1; add.u32 %r5, %r5, 1; setp.le.u32 %p0, %r5, %r0; @%p0 bra L;
+    mov.u32 %r1, %r2;""" + STORE, y, extra=f)  # fmt: skip
+    want = []
+    for t in range(32):
+        x = t
+        for _ in range(t + 1):
+            x = (2 * x & WORD or 77) ^ (x + 1) & WORD
+        want.append(x)
+    assert y.tolist() == want
+
+
+def test_a_call_by_some_lanes():
+    y = np.zeros(32, "u4")
+    body = f"{THREAD} mov.u32 %r2, %r0; mov.u32 %r3, 50; mov.u32 %r1, 9; setp.ge.u32 %p0, %r0, 8;"
+    run(body + SUM.replace("GUARD", "@%p0").replace(".uni", "") + STORE, y, extra=ADD)
+    assert (y == np.where(LANE >= 8, LANE + 50, 9)).all()
+
+
+def test_a_uniform_call_that_diverges():
+    y = np.zeros(64, "u4")
+    body = f"{THREAD} mov.u32 %r2, %r0; mov.u32 %r3, 50; mov.u32 %r1, 9; setp.ge.u32 %p0, %r0, LIMIT;"
+    body += SUM.replace("GUARD", "@%p0") + STORE
+    run(body.replace("LIMIT", "32"), y, block=64, extra=ADD)
+    assert (y == np.where(np.arange(64) >= 32, np.arange(64) + 50, 9)).all()
+    with pytest.raises(DivergenceFault, match="uni call") as caught:
+        run(body.replace("LIMIT", "40"), y, block=64, extra=ADD)
+    assert caught.value.thread == (40, 0, 0)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_barriers_and_shared_memory_in_functions(seed):
+    """One shared variable for all calls of a function, of which one has a barrier."""
+    f = """.func put(.reg .u32 i, .reg .u32 v) { .reg .b32 %a; mov.u32 %a, sm; mad.lo.u32 %a, i, 4, %a;
+    st.shared.u32 [%a], v; MEET ret; }
+    .func (.reg .u32 v) get(.reg .u32 i) { .reg .b32 %a; mov.u32 %a, sm; mad.lo.u32 %a, i, 4, %a;
+    ld.shared.u32 v, [%a]; ret; }
+    """  # fmt: skip
+    y = np.zeros(64, "u4")
+    body = THREAD + "add.u32 %r2, %r0, 5; call put, (%r0, %r2); xor.b32 %r3, %r0, 33; call (%r1), get, (%r3);" + STORE
+    shared = ".shared .align 4 .b8 sm[256];"
+    run(body, y, block=64, extra=shared + f.replace("MEET", "bar.sync 0;"), seed=seed)
+    assert (y == (np.arange(64) ^ 33) + 5).all()
+    with pytest.raises((RaceFault, UninitialisedFault)):
+        run(body, y, block=64, extra=shared + f.replace("MEET", ""), seed=seed)
+
+
+def test_local_memory_of_functions():
+    """Each call has its own, and each lane."""
+    f = """.func (.reg .u32 r) spill(.reg .u32 v, .reg .b64 other) { .local .align 4 .b8 mem[16]; .reg .b64 %a;
+    .reg .b32 %x;
+    mov.u64 %a, mem; cvta.local.u64 %a, %a; st.u32 [%a+4], v; ld.u32 r, [other+4]; add.u32 r, r, v; ld.u32 %x, [%a+4];
+    mad.lo.u32 r, %x, 1000, r; ret; }
+    """
+    y = np.zeros(32, "u4")
+    run(THREAD + """.local .align 8 .b8 mine[8]; mov.u64 %d1, mine; cvta.local.u64 %d1, %d1; add.u32 %r2, %r0, 7;
+    st.u32 [%d1+4], %r2;
+    call (%r3), spill, (%r0, %d1); call (%r1), spill, (%r3, %d1);""" + STORE, y, extra=f)  # fmt: skip
+    first = 1000 * LANE + LANE + 7 + LANE
+    assert (y == (1000 * first + LANE + 7 + first) & WORD).all()
+
+
+POINTERS = """.func (.reg .u32 r) plus(.reg .u32 a) { add.u32 r, a, 10; ret; }
+.func (.reg .u32 r) times(.reg .u32 a) { mul.lo.u32 r, a, 3; ret; }
+.func (.reg .u32 r) zero(.reg .u32 a) { mov.u32 r, 0; ret; }
+.func (.reg .u32 r) two(.reg .u32 a, .reg .u32 b) { add.u32 r, a, b; ret; }
+.global .align 8 .u64 table[2] = { plus, times };
+"""
+CHOOSE = THREAD + "mov.u64 %d1, plus; mov.u64 %d2, times; and.b32 %r2, %r0, 1; setp.ne.u32 %p0, %r2, 0;"
+
+
+@pytest.mark.parametrize("how", ["targets", "prototype", "table"])
+def test_pointers_to_functions(how):
+    y = np.zeros(32, "u4")
+    if how == "table":
+        body = (
+            THREAD
+            + """and.b32 %r2, %r0, 1; mov.u64 %d1, table; mad.wide.u32 %d1, %r2, 8, %d1; ld.global.u64 %d3, [%d1];
+        call (%r1), %d3, (%r0), table;"""
+        )
+    else:
+        body = CHOOSE + "selp.b64 %d3, %d2, %d1, %p0; "
+        body += {
+            "targets": "F: .calltargets zero, times, plus;",
+            "prototype": "F: .callprototype (.reg .u32 _) _ (.reg .u32 _);",
+        }[how]
+        body += "call (%r1), %d3, (%r0), F;"
+    run(body + STORE, y, extra=POINTERS)
+    assert (y == np.where(LANE & 1, 3 * LANE, LANE + 10)).all()
+
+
+def test_a_pointer_to_no_function():
+    y = np.zeros(32, "u4")
+    body = CHOOSE + """F: .calltargets TARGETS; setp.eq.u32 %p1, %r0, 20; selp.b64 %d3, %d2, %d1, %p1;
+    call (%r1), %d3, (%r0), F;""" + STORE  # fmt: skip
+    run(body.replace("TARGETS", "plus, times"), y, extra=POINTERS)
+    assert (y == np.where(LANE == 20, 3 * LANE, LANE + 10)).all()
+    with pytest.raises(Fault, match="no function") as caught:
+        run(body.replace("TARGETS", "plus, zero"), y, extra=POINTERS)
+    assert caught.value.thread == (20, 0, 0)
+    assert caught.value.address is not None
+    uniform = body.replace("TARGETS", "plus, times").replace("call (", "call.uni (")
+    with pytest.raises(DivergenceFault, match="uni call"):
+        run(uniform, y, extra=POINTERS)
+    run(uniform.replace("%r0, 20", "%r0, 99"), y, extra=POINTERS)
+
+
+def test_a_result_that_is_not_always_set():
+    f = """.func (.param .b32 r) some(.param .b32 a) { .reg .b32 %x; .reg .pred %p; ld.param.u32 %x, [a];
+    setp.lt.u32 %p, %x, LIMIT;
+    @%p st.param.b32 [r], %x; ret; }
+    """  # fmt: skip
+    y = np.zeros(32, "u4")
+    body = (
+        THREAD
+        + ".param .b32 p; .param .b32 s; st.param.b32 [p], %r0; call.uni (s), some, (p); ld.param.b32 %r1, [s];"
+        + STORE
+    )
+    run(body, y, extra=f.replace("LIMIT", "32"))
+    assert (y == LANE).all()
+    with pytest.raises(UninitialisedFault) as caught:
+        run(body, y, extra=f.replace("LIMIT", "31"))
+    assert caught.value.thread == (31, 0, 0)
+    assert "ld.param.b32 %r1" in caught.value.instruction
+
+
+def test_a_fault_within_a_function():
+    f = ".func put(.reg .b64 p) { st.global.u32 [p+4], 1; ret; }"
+    y = np.zeros(2, "u4")
+    run("call put, (%q0);", y, block=1, extra=f)
+    assert y.tolist() == [0, 1]
+    with pytest.raises(Fault) as caught:
+        run("call put, (%q0);", np.zeros(1, "u4"), block=1, extra=f)
+    assert caught.value.entry == "k"
+    assert caught.value.instruction == "st.global.u32 [p+4], 1;"
+    assert caught.value.line < 6
+
+
+@pytest.mark.parametrize(
+    ("function", "call", "error", "words"),
+    [
+        (".func f(.reg .u32 a) { call f, (a); ret; }", "call f, (1);", UnsupportedError, "f calls f"),
+        (".extern .func f(.reg .u32 a);", "call f, (1);", UnsupportedError, "no body"),
+        (".func f(.reg .u32 a) { ret; }", "call f, (1, 2);", ParseError, "1 parameters"),
+        (".func f(.reg .u32 a) { ret; }", "call (%r1), f, (1);", ParseError, "0 results"),
+        (".func f(.reg .u32 a) { ret; }", "call g, (1);", ParseError, "no function g"),
+        (".func f(.param .b32 a) { ret; }", ".param .b64 p; call f, (p);", ParseError, "8 bytes"),
+        (".func f(.param .b32 a) { ret; }", ".param .b32 p; st.param.b32 [p+4], 1; call f, (p);", ParseError, "at 4"),
+        (".func f() { ret; }", "call.weird f;", UnsupportedError, "weird"),
+    ],
+)  # fmt: skip
+def test_calls_that_cannot_be(function, call, error, words):
+    with pytest.raises(error, match=words) as caught:
+        run(call, extra=function)
+    assert "line" in str(caught.value)
+
+
+def test_a_kernel_beside_one_that_cannot_run():
+    text = module("call f; ret;", extra=".func f { call f; ret; }") + ".visible .entry fine() { ret; }"
+    machine = Machine()
+    loaded = machine.load(text)
+    machine.launch(loaded, "fine", 1, 32, b"")
+    with pytest.raises(UnsupportedError, match="recursion"):
+        machine.launch(loaded, "k", 1, 32, b"")
+
+
+# ---- brx.idx
+
+TABLE = """T: .branchtargets A, B, C, D; GUARD brx.idx %r2, T; mov.u32 %r1, 5; bra END; A: mov.u32 %r1, 10; bra END;
+B: mov.u32 %r1, 11; bra END; C: mov.u32 %r1, 12; D: add.u32 %r1, %r0, 100; END:"""
+
+
+def test_branches_by_index():
+    y = np.zeros(32, "u4")
+    stats = run(THREAD + "and.b32 %r2, %r0, 3;" + TABLE.replace("GUARD", "") + STORE, y)
+    assert (y == np.choose(LANE & 3, [10, 11, LANE + 100, LANE + 100])).all()
+    assert stats.opcodes["brx.idx"] == 1
+    assert stats.opcodes["bra"] == 2
+    run(THREAD + "setp.lt.u32 %p0, %r0, 11; and.b32 %r2, %r0, 3;" + TABLE.replace("GUARD", "@!%p0") + STORE, y)
+    assert (y == np.where(LANE >= 11, np.choose(LANE & 3, [10, 11, LANE + 100, LANE + 100]), 5)).all()
+
+
+def test_a_loop_by_index():
+    """Backward targets: a machine of states."""
+    y = np.zeros(32, "u4")
+    run(THREAD + """T: .branchtargets UP, DOWN, END; mov.u32 %r2, %r0; mov.u32 %r1, 0; mov.u32 %r3, 0;
+    UP: add.u32 %r1, %r1, 5; bra NEXT; DOWN: sub.u32 %r1, %r1, 2;
+    NEXT: and.b32 %r3, %r2, 1; shr.u32 %r2, %r2, 1; setp.eq.u32 %p0, %r2, 0; selp.u32 %r3, 2, %r3, %p0;
+    brx.idx %r3, T; END:""" + STORE, y)  # fmt: skip
+    want = []
+    for t in range(32):
+        x, total = t, 5
+        while x > 1:
+            total += -2 if x & 1 else 5
+            x >>= 1
+        want.append(total & WORD)
+    assert y.tolist() == want
+
+
+def test_an_index_past_the_table():
+    y = np.zeros(32, "u4")
+    body = THREAD + "mov.u32 %r2, 3; setp.eq.u32 %p0, %r0, 17; @%p0 mov.u32 %r2, INDEX;" + TABLE + STORE
+    run(body.replace("INDEX", "2").replace("GUARD", ""), y)
+    with pytest.raises(Fault, match="index is 4, there are 4") as caught:
+        run(body.replace("INDEX", "4").replace("GUARD", ""), y)
+    assert caught.value.thread == (17, 0, 0)
+    run(body.replace("INDEX", "4").replace("GUARD", "@!%p0"), y)
+
+
+def test_a_uniform_index_that_diverges():
+    y = np.zeros(64, "u4")
+    body = (
+        THREAD
+        + "setp.lt.u32 %p0, %r0, LIMIT; selp.u32 %r2, 1, 3, %p0;"
+        + TABLE.replace("brx.idx", "brx.idx.uni")
+        + STORE
+    )
+    run(body.replace("LIMIT", "32").replace("GUARD", ""), y, block=64)
+    assert (y == np.where(np.arange(64) < 32, 11, np.arange(64) + 100)).all()
+    with pytest.raises(DivergenceFault, match="uni brx"):
+        run(body.replace("LIMIT", "40").replace("GUARD", ""), y, block=64)
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("brx.idx %r2, NONE; A: ret;", "no label NONE"),
+        ("T: .branchtargets A, B; brx.idx %r2, T; A: ret;", "no label B"),
+        ("A: brx.idx %r2, A;", "no label A"),
+        ("T: .branchtargets A, B", "';'"),
+    ],
+)
+def test_tables_that_cannot_be(body, words):
+    with pytest.raises(ParseError, match=words):
+        run("mov.u32 %r2, 0;" + body)
