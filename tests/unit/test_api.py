@@ -285,8 +285,8 @@ def test_out_must_not_share_a_single_element(host):
 class Foreign:
     """A matrix on the device, of a library that only speaks __cuda_array_interface__."""
 
-    def __init__(self, on: Driver, x: np.ndarray, order: str = "C", gap: int = 0, offset: int = 0, readonly: bool = False,
-                 stream: Any = None) -> None:  # fmt: skip
+    def __init__(self, on: Driver, x: np.ndarray, order: str = "C", gap: int = 0, offset: int = 0, *,
+                 readonly: bool = False, stream: Any = None) -> None:  # fmt: skip
         self.on, self.order, self.x = on, order, x
         rows = x if order == "C" else x.T
         self.packed = np.full((rows.shape[0], rows.shape[1] + gap), 99, x.dtype)

@@ -1,0 +1,124 @@
+"""The check that a user runs: what it tries, and what it finds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ptxgen import check as module
+from ptxgen.check import CASES, check
+from ptxgen.config import parse_config
+from ptxgen.drivers.emulated import EmulatedDriver
+from ptxgen.errors import ConfigError, RaceFault
+from ptxgen.problem import Gemm
+from ptxgen.runner import Runner
+
+SMALL = parse_config("ms=2 ns=2 ml=16 nl=16 copy_a=0 copy_b=0 stages=2")
+P = Gemm(20, 18, 40, "NT")
+
+
+class Driver(EmulatedDriver):
+    """The emulated device, which can be made to write something else into C."""
+
+    def __init__(self, spoil=None) -> None:
+        super().__init__()
+        self.spoil, self.held = spoil, set()
+
+    def allocate(self, size):
+        address = super().allocate(size)
+        self.held.add(address)
+        return address
+
+    def release(self, address):
+        self.held.discard(address)
+        super().release(address)
+
+    def download(self, address, array):
+        super().download(address, array)
+        if self.spoil is not None:
+            self.spoil(array)
+
+
+def test_a_right_kernel_passes_every_case():
+    driver = Driver()
+    found = check(driver, P, SMALL)
+    assert all(r.ok for r in found)
+    assert [r.kind for r in found] == ["integers", "normal", "scaled", "normal, alpha=-1.5, beta=0.75"]
+    assert len(found) == len(CASES)
+    assert found[0].deviation.ratio == 0
+    assert not driver.held
+    assert all(r.ok for r in check(driver, replace(P, lda=44, ldb=42, ldc=20), SMALL, seed=3))
+    assert all(r.ok for r in check(driver, P, SMALL, slack=3))
+
+
+@pytest.mark.parametrize("where", [(0, 0), (19, 17), (7, 3)])
+def test_one_wrong_element_is_found_where_it_is(where):
+    def spoil(c):
+        c[where] += 1.0
+
+    found = check(Driver(spoil), P, SMALL)
+    assert not any(r.ok for r in found[:2])
+    assert all(r.deviation.where == where for r in found[:2])
+
+
+def test_a_small_error_is_one_where_sums_are_exact():
+    def spoil(c):
+        c[2, 2] = np.nextafter(c[2, 2], np.inf)
+
+    found = check(Driver(spoil), P, SMALL)
+    assert [r.ok for r in found] == [False, True, True, True]
+
+
+@pytest.mark.parametrize("slack", [0, 2])
+def test_a_write_between_rows_is_found(slack):
+    """With padding that the problem has, or that the check adds."""
+
+    def spoil(c):
+        c[4, 18] = 0.0
+
+    p = P if slack else replace(P, ldc=20)
+    found = check(Driver(spoil), p, SMALL, slack=slack)
+    assert not any(r.ok for r in found)
+    assert found[0].deviation.where == (-1, -1)
+
+
+def test_nan_left_in_c_is_found():
+    def spoil(c):
+        c[3, 3] = np.nan
+
+    assert not any(r.ok for r in check(Driver(spoil), P, SMALL))
+
+
+def test_a_configuration_that_breaks_a_rule():
+    with pytest.raises(ConfigError):
+        check(Driver(), P, replace(SMALL, wm=32))
+    with pytest.raises(ConfigError):  # slack narrows what vectors may be
+        check(Driver(), Gemm(16, 16, 16), replace(SMALL, vec_a=4), slack=1)
+
+
+def test_a_fault_goes_on_and_leaves_no_memory(monkeypatch):
+    def launch(self, *args):
+        raise RaceFault("two warps")
+
+    driver = Driver()
+    monkeypatch.setattr(Driver, "launch", launch)
+    with pytest.raises(RaceFault):
+        check(driver, P, replace(SMALL, kg=2, split=1))
+    assert not driver.held
+
+
+def test_inputs_are_those_of_the_seed(monkeypatch):
+    seen = []
+    real = Runner.compute
+
+    def compute(self, a, b, c, *rest):
+        seen.append(a)
+        return real(self, a, b, c, *rest)
+
+    monkeypatch.setattr(module.Runner, "compute", compute)
+    for seed in (1, 1, 2):
+        check(Driver(), P, SMALL, seed)
+    assert all(np.array_equal(x, y) for x, y in zip(seen[:4], seen[4:8], strict=True))
+    assert not np.array_equal(seen[0], seen[8])

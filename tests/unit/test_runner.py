@@ -1,0 +1,142 @@
+"""One configuration ready to launch: parameters, workspaces, and copies of host arrays."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ptxgen.config import parse_config
+from ptxgen.drivers.emulated import EmulatedDriver
+from ptxgen.errors import ConfigError
+from ptxgen.problem import Gemm
+from ptxgen.reference import operands, reference
+from ptxgen.runner import Buffers, Runner, Workspace, generate, padded
+from ptxgen.source import Launch
+
+SMALL = "ms=2 ns=2 ml=16 nl=16 copy_a=0 copy_b=0 stages=2"
+P = Gemm(20, 18, 40, "NT")
+
+
+class Driver(EmulatedDriver):
+    """The emulated device, which notes what it is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log: list[tuple[str, int]] = []
+        self.held: dict[int, int] = {}
+
+    def allocate(self, size: int) -> int:
+        address = super().allocate(size)
+        self.held[address] = size
+        self.log.append(("allocate", size))
+        return address
+
+    def release(self, address: int) -> None:
+        del self.held[address]
+        self.log.append(("release", address))
+        super().release(address)
+
+    def fill(self, address: int, size: int, byte: int = 0) -> None:
+        self.log.append(("fill", size))
+        super().fill(address, size, byte)
+
+    def synchronize(self) -> None:
+        self.log.append(("synchronize", 0))
+
+    def launch(self, kernel, step, parameters, stream=0) -> None:
+        self.log.append((step.entry, len(parameters)))
+        super().launch(kernel, step, parameters, stream)
+
+
+def test_a_workspace_grows_and_is_shared():
+    driver = Driver()
+    w = Workspace(driver)
+    assert w.address(Launch(())) == 0
+    assert driver.log == []
+    first = w.address(Launch((), 1000))
+    assert first
+    assert driver.held[first] >= 1000
+    assert w.address(Launch((), 100)) == w.address(Launch((), 1 << 16)) == first
+    before = len(driver.log)
+    bigger = w.address(Launch((), 1 << 17))
+    assert [name for name, _ in driver.log[before:]] == ["synchronize", "release", "allocate"]  # not while it is in use
+    assert driver.held == {bigger: 1 << 17}
+    w.release()
+    assert not driver.held
+    assert w.address(Launch((), 8)) in driver.held
+
+
+def test_zeroed_parts_are_apart_and_zero_before_anyone_reads_them():
+    driver = Driver()
+    w = Workspace(driver)
+    sums = w.address(Launch((), 1000))
+    driver.upload(sums, np.full(1000, 7, np.uint8))
+    before = len(driver.log)
+    flags = w.address(Launch((), 1000, zeroed=True))
+    assert flags != sums
+    # the fill is on the driver's stream, the launch perhaps on one that does not wait for it
+    assert [name for name, _ in driver.log[before:]] == ["synchronize", "allocate", "fill", "synchronize"]
+    assert driver.log[-2] == ("fill", driver.held[flags])
+    assert w.address(Launch((), 500, zeroed=True)) == flags
+
+
+def test_parameters_are_packed_but_for_the_addresses():
+    driver = EmulatedDriver()
+    for text in ("", " kg=2", " kg=2 split=1", " kg=2 split=2"):
+        runner = Runner.of(driver, P, parse_config(SMALL + text))
+        for ready, step in zip(runner.prepare(2.5, -0.5), runner.launch.steps, strict=True):
+            values = {"A": 1, "B": 2, "C": 3, "W": 4, "alpha": 2.5, "beta": -0.5}
+            assert ready.parameters(1, 2, 3, 4) == step.pack(values)
+            assert ready.step is step
+
+
+def test_products_of_host_arrays():
+    driver = Driver()
+    a, b, c = operands(P, 1, "integers")
+    for text in ("", " kg=3", " kg=3 split=1", " kg=3 split=2"):
+        runner = Runner.of(driver, P, parse_config(SMALL + text))
+        out = runner.compute(a, b, c, 2.0, -1.0)
+        assert np.array_equal(out, reference(P, a, b, c, 2.0, -1.0).exact)
+        runner.workspace.release()
+        assert not driver.held  # nothing is kept
+    assert not np.array_equal(out, c)
+
+
+def test_buffers_are_released_on_an_error():
+    driver = Driver()
+    with suppress(ZeroDivisionError), Buffers(driver, np.ones(4), np.ones(0)) as held:
+        assert len(set(held.addresses)) == 2
+        raise ZeroDivisionError
+    assert not driver.held
+
+
+def test_a_call_launches_on_the_same_addresses_again():
+    driver = EmulatedDriver()
+    a, b, c = operands(P, 1, "integers")
+    runner = Runner.of(driver, P, parse_config(SMALL + " kg=4 split=1"))
+    with Buffers(driver, a, b, c) as at:
+        go = runner.bind(*at.addresses, 1.0, 1.0)
+        out = np.empty_like(c)
+        for n in range(1, 4):  # C = AB + C, thrice: and flags are left lowered
+            go()
+            driver.download(at.addresses[2], out)
+            assert np.array_equal(out, reference(P, a, b, c, n, 1.0).exact)
+
+
+def test_padding_is_filled_and_elements_stay():
+    p = replace(P, lda=43, ldb=40, ldc=19)
+    a, b, c = operands(p, 1)
+    wide = padded(p, (a, b, c))
+    assert [x.shape for x in wide] == [(20, 43), (18, 40), (20, 19)]
+    assert np.array_equal(wide[0][:, :40], a)
+    assert np.isnan(wide[0][:, 40:]).all()
+    assert np.array_equal(wide[1], b)
+    assert np.isnan(wide[2][:, 18:]).all()
+
+
+def test_a_configuration_that_breaks_a_rule_makes_no_kernel():
+    with pytest.raises(ConfigError, match="tile_m"):
+        generate(P, parse_config("wm=32"), EmulatedDriver())

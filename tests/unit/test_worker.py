@@ -1,0 +1,187 @@
+"""The child that measures: one that works, and ones that crash, hang and talk nonsense."""
+
+from __future__ import annotations
+
+import json
+import sys
+import textwrap
+import time
+from dataclasses import asdict, replace
+
+import pytest
+
+from ptxgen import worker
+from ptxgen.config import parse_config
+from ptxgen.errors import LaunchError
+from ptxgen.measurement import Environment, Measurement
+from ptxgen.problem import Gemm
+from ptxgen.worker import Worker
+
+P = Gemm(16, 16, 16)
+C = parse_config("ms=2 ns=2 ml=16 nl=16 copy_a=0 copy_b=0 stages=2")
+HELLO = {"environment": asdict(Environment("emulated", "model")), "device": {"name": "emulated"}}
+GOOD = Measurement(P, C, "ok", Environment("emulated", "model"), (2.0,), "0123456789abcdef")
+
+
+@pytest.fixture
+def child(tmp_path, monkeypatch):
+    """Makes the worker start a script. ``each``: what it does with an order, ``first``: before it says hello."""
+
+    def make(each: str = "", first: str = "", **options) -> Worker:
+        script = tmp_path / "child"
+        script.write_text(
+            f"#!{sys.executable}\nimport json, os, signal, sys, time\n"
+            f"STARTS = {str(tmp_path / 'starts')!r}\n"
+            "open(STARTS, 'a').write('x')\n"
+            "first_time = len(open(STARTS).read()) == 1\n"
+            f"GOOD = {GOOD.as_dict()!r}\n"
+            f"{textwrap.dedent(first)}\n"
+            f"print({json.dumps(HELLO)!r}, flush=True)\n"
+            "for line in sys.stdin:\n"
+            "    order = json.loads(line)\n"
+            f"{textwrap.indent(textwrap.dedent(each), '    ')}\n"
+            "    print(json.dumps(GOOD), flush=True)\n"
+        )
+        script.chmod(0o755)
+        monkeypatch.setattr(sys, "executable", str(script))
+        return Worker("emulated", **options)
+
+    make.starts = lambda: len((tmp_path / "starts").read_text())
+    return make
+
+
+def test_the_real_child_measures():
+    with Worker("emulated", commit="abc") as w:
+        hello = w.start()
+        assert hello["device"]["name"] == "emulated"
+        assert (w.environment.clock, w.environment.commit) == ("model", "abc")
+        found = w.measure(P, C, purpose="sample")
+        assert (found.problem, found.config, found.outcome, found.purpose) == (P, C, "ok", "sample")
+        assert found.environment == w.environment
+        assert len(found.samples) == 1
+        assert len(found.digest) == 16
+        illegal = w.measure(P, replace(C, wm=32))
+        assert illegal.outcome == "launch_error"
+        assert "tile_m" in illegal.message
+        assert w.measure(P, C).samples == found.samples  # the same child
+    assert w.child is None
+
+
+def test_what_libraries_print_is_no_answer(tmp_path, monkeypatch):
+    script = tmp_path / "noisy"
+    script.write_text(
+        f"#!{sys.executable}\nimport os, sys\n"
+        "sys.argv = sys.argv[2:]\n"
+        "from ptxgen import worker\nfrom ptxgen.bench import Bench\n"
+        "real = Bench.measure\n"
+        "def measure(*args):\n"
+        "    print('noise', flush=True)\n"
+        "    os.system('echo more noise')\n"
+        "    return real(*args)\n"
+        "Bench.measure = measure\n"
+        "worker.main()\n"
+    )
+    script.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(script))
+    with Worker("emulated") as w:
+        assert w.measure(P, C).outcome == "ok"
+        assert "noise" in "".join(w.log)
+
+
+def test_orders_carry_everything(child):
+    each = "GOOD['message'] = line"
+    with child(each) as w:
+        order = json.loads(w.measure(P, C, worker.SEARCH_TIMING, "search", full=True).message)
+    assert order["problem"] == P.key()
+    assert parse_config(order["config"]) == C
+    assert (order["purpose"], order["full"]) == ("search", True)
+    assert order["timing"] == asdict(worker.SEARCH_TIMING)
+
+
+@pytest.mark.parametrize(
+    ("each", "outcome", "words"),
+    [
+        ("sys.stderr.write('the GPU is gone\\n'); sys.stderr.flush(); os._exit(3)", "crashed", "the GPU is gone"),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "crashed", ""),
+        ("raise RuntimeError('out of luck')", "crashed", "out of luck"),
+        ("time.sleep(60)", "timeout", "no answer in 0.7 s"),
+        ("print('what?', flush=True)", "crashed", "nonsense"),
+        ("print('[1, 2]', flush=True)", "crashed", "nonsense"),
+        ("print('{}', flush=True)", "crashed", "nonsense"),
+        ('print(\'{"problem": "gemm 1"}\', flush=True)', "crashed", "nonsense"),
+        ("GOOD['problem'] = 'gemm 16,16,17 NN f32'", "crashed", "another configuration"),
+        ("GOOD['config'] = 'ms=4'", "crashed", "another configuration"),
+        ("GOOD['surprise'] = 1", "crashed", "surprise"),
+        ("GOOD['samples'] = 'many'; GOOD['environment'] = 5", "crashed", "nonsense"),
+    ],
+)
+def test_a_child_that_fails_is_an_outcome_and_another_takes_over(child, each, outcome, words):
+    body = "if first_time:\n" + textwrap.indent(each, "    ")
+    with child(body, seconds=0.7 if outcome == "timeout" else 30.0) as w:
+        began = time.monotonic()
+        found = w.measure(P, C, purpose="search")
+        assert (found.outcome, found.problem, found.config, found.purpose) == (outcome, P, C, "search")
+        assert found.environment.device == "emulated"
+        assert found.samples == ()
+        assert words in found.message
+        assert time.monotonic() - began < 25
+        assert w.child is None  # the one that failed is gone
+        w.seconds = 30.0
+        assert w.measure(P, C) == GOOD
+        assert child.starts() == 2
+
+
+def test_a_late_answer_is_not_taken_for_the_next(child):
+    """Whoever is too late is killed: its answer cannot be read as that of another configuration."""
+    with child("if first_time: time.sleep(1.5)", seconds=0.7) as w:
+        assert w.measure(P, C).outcome == "timeout"
+        time.sleep(1.0)
+        w.seconds = 30.0
+        assert w.measure(P, C) == GOOD
+
+
+def test_a_child_that_died_between_orders_is_replaced(child):
+    with child("if first_time:\n    print(json.dumps(GOOD), flush=True)\n    os._exit(0)") as w:
+        assert w.measure(P, C) == GOOD
+        assert w.child is not None
+        w.child.wait()
+        assert w.measure(P, C) == GOOD
+        assert child.starts() == 2
+
+
+def test_a_poisoned_context_is_left_behind(child):
+    with child("GOOD['poisoned'] = first_time; GOOD['outcome'] = 'launch_error'; GOOD['samples'] = []") as w:
+        assert w.measure(P, C).outcome == "launch_error"
+        assert w.child is None
+        assert w.measure(P, C).outcome == "launch_error"
+        assert child.starts() == 2
+        assert w.child is not None
+
+
+@pytest.mark.parametrize(
+    ("first", "words"),
+    [
+        ("sys.exit('no GPU was found')", "no GPU was found"),
+        ("time.sleep(60)", "no answer in 0.7 s"),
+        ("print('Welcome!', flush=True)", "nonsense"),
+        ('print(\'{"environment": {"planet": 3}}\', flush=True)', "nonsense"),
+        ("print('{}', flush=True)", "nonsense"),
+    ],
+)
+def test_a_child_that_does_not_start(child, monkeypatch, first, words):
+    monkeypatch.setattr(worker, "START_SECONDS", 0.7 if "sleep" in first else 30.0)
+    w = child(first=first)
+    with pytest.raises(LaunchError, match="did not start") as caught:
+        w.start()
+    assert words in str(caught.value)
+    assert w.child is None
+
+
+def test_stopping_twice_is_fine(child):
+    w = child()
+    w.stop()
+    w.start()
+    process = w.child
+    w.stop()
+    w.stop()
+    assert process.poll() is not None
