@@ -15,7 +15,7 @@ from ptxgen.errors import AsyncFault, RaceFault
 
 from .builder import fault
 from .clusters import ClusterBarrier
-from .events import Events
+from .events import Event, Events
 from .mbarriers import Mbarriers
 from .order import Order
 
@@ -35,6 +35,17 @@ class Work(Protocol):
 
     def complete(self) -> None:
         """Its effects take place."""
+
+
+class Tickets:
+    """The mbarriers that some work will ring: rows and their phases when it started, by lane.
+
+    ``groups``: the events that those phases are, and which of the lanes they concern.
+    """
+
+    def __init__(self, team: Team, ins: Instruction, lanes: Array, at: Array, rows: Array, phases: Array) -> None:
+        self.team, self.ins, self.lanes, self.at, self.rows, self.phases = team, ins, lanes, at, rows, phases
+        self.groups: list[tuple[Event, Array]] = []
 
 
 class Asynchrony:
@@ -60,6 +71,35 @@ class Asynchrony:
             self.under_way.append(work)
         else:
             work.complete()
+
+    def tickets(self, c: Team, ins: Instruction, lanes: Array, at: Array, doing: str, partial: bool = False) -> Tickets:
+        """Work of some lanes, which writes, will ring the mbarriers at some positions."""
+        barriers = self.barriers
+        rows = barriers.find(c, ins, lanes, at)
+        out = Tickets(c, ins, lanes, at, rows, barriers.phase[rows])
+        keys = np.stack([at % self.chunk.stride, barriers.birth[rows], out.phases], axis=1)
+        for key in np.unique(keys, axis=0):
+            event = self.events.event(tuple(key.tolist()), ins, doing, True, partial)
+            out.groups.append((event, np.flatnonzero((keys == key).all(axis=1))))
+        return out
+
+    def ring(self, tickets: Tickets, amounts: Array) -> None:
+        """That work is complete; `amounts`: bytes, by lane."""
+        c, ins, lanes, at = tickets.team, tickets.ins, tickets.lanes, tickets.at
+        barriers = self.barriers
+        rows = barriers.find(c, ins, lanes, at)
+        late = (rows != tickets.rows) | (barriers.phase[rows] != tickets.phases)
+        if late.any():
+            i = int(np.argmax(late))
+            text = (
+                f"the phase {int(tickets.phases[i])} of an mbarrier object completed before the work that signals it: "
+            )
+            text += "the bytes expected are too few, or expected too late"
+            raise fault(AsyncFault, text, c, ins, int(lanes[i]), int(at[i]) % self.chunk.stride)
+        for event, which in tickets.groups:
+            if self.events.keys.get(event.key) is event:
+                np.bitwise_or.at(barriers.now_events, rows[which], event.bit)
+        barriers.add_bytes(c, ins, lanes, at, -amounts)
 
     def advance(self) -> bool:
         """Nobody can go on: one piece of work completes. False when there is none."""

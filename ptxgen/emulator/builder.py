@@ -39,6 +39,7 @@ PACKED = {"f16x2", "bf16x2", "u16x2", "s16x2", "f32x2"}
 SIGNED = {"s8", "s16", "s32", "s64"}
 FLOATS = {"f16", "bf16", "f32", "f64"}
 
+SPECIAL_PREDICATES = {"%is_explicit_cluster"}
 SPECIALS_64 = {"clock64", "globaltimer", "current_graph_exec"}
 
 
@@ -184,7 +185,7 @@ class Builder:
                 return self.intern((name, kind), f"{name} {kind}")
             return self.const(op.var.address + op.offset, kind)
         if isinstance(op, Special):
-            native = "u64" if op.name[1:] in SPECIALS_64 else "u32"
+            native = "u64" if op.name[1:] in SPECIALS_64 else "pred" if op.name in SPECIAL_PREDICATES else "u32"
             if SIZES[kind] < SIZES[native] and kind not in ("u16", "b16", "s16"):
                 raise self.malformed(f"{op.name} has {8 * SIZES[native]} bits")
             return self.intern(("special", op.name, kind), f"{op.name} {kind}")

@@ -55,14 +55,6 @@ def extents(directives: dict[str, tuple[int, ...]], asked: Any, entry: str) -> t
 # ---- addresses
 
 
-def addresses(c: Team, site: Site, lanes: Array) -> Array:
-    """Shared addresses of some lanes; a variable's is the own block's."""
-    at = site.addresses(c, lanes)
-    if c.chunk.windows is not None and c.v[site.view].ndim == 0:
-        at = at + c.chunk.windows[lanes >> 5]
-    return at
-
-
 def from_generic(c: Team, at: Array, lanes: Array, ins: Instruction) -> Array:
     """Shared addresses of generic ones."""
     bad = (at < SHARED_WINDOW) | (at >= SHARED_WINDOW + WINDOW)
@@ -119,7 +111,7 @@ def shared_at(c: Team, site: Site, at: Array, lanes: Array, unit: int, atomic: b
 def shared(c: Team, site: Site, m: Mask, unit: int, atomic: bool = False, everywhere: bool = False) -> Place:
     """As `access.shared`, in a cluster."""
     lanes = np.flatnonzero(active(c, m))
-    return shared_at(c, site, addresses(c, site, lanes), lanes, unit, atomic, everywhere)
+    return shared_at(c, site, site.addresses(c, lanes), lanes, unit, atomic, everywhere)
 
 
 def anywhere(c: Team, site: Site, m: Mask, unit: int) -> list[tuple[dict[int, Array], Place]]:

@@ -70,6 +70,10 @@ class Access:
         self.ins, self.lanes, self.granules, self.pages, self.size = ins, lanes, granules, pages, size
         self.at = granules << GRANULE if at is None else at
 
+    def pick(self, which: Array) -> Access:
+        """What some of the lanes do."""
+        return Access(self.ins, self.lanes[which], self.granules[which], self.pages, self.at[which], self.size)
+
 
 class Events:
     """The events of one chunk, and the shadow of its generic writes."""
@@ -209,6 +213,7 @@ class Events:
         """Lanes of `blocks` access the memory of `targets`."""
         away = targets != blocks
         if away.any():
+            self.order.roving.add(c.warp)
             actors = (self.order.base + c.warp)[blocks[away]]
             self.visits[actors, targets[away]] = self.order.own(c.warp)[blocks[away]]
             for actor, target in set(zip(actors.tolist(), targets[away].tolist(), strict=True)):
@@ -226,9 +231,13 @@ class Events:
         )
 
     def check(
-        self, c: Team, a: Access, doing: str, writes: bool, known: tuple[Array, Array, Array] | None = None
-    ) -> None:
-        """Raises unless what touched this memory before is known to be complete, and visible to the async proxy."""
+        self, c: Team, a: Access, doing: str, writes: bool, known: tuple[Array, Array, Array] | None = None,
+        proxy: bool = True,
+    ) -> None:  # fmt: skip
+        """Raises unless what touched this memory before is known to be complete, and visible to the async proxy.
+
+        `known`: to those who start it; `proxy`: whether the work goes through the async proxy.
+        """
         clocks, fenced, events = known or self.knowledge(c, a.lanes)
         g, pages = a.granules, a.pages
         strange = ~events[:, None]
@@ -242,7 +251,7 @@ class Events:
             bits = self.reading[g] & strange
             if bits.any():
                 self.refuse(c, a, bits, doing, "reads")
-        if pages & self.generic_pages and a.size == 16:
+        if pages & self.generic_pages and proxy:
             written = self.written[g]
             if written.any():
                 actor, row = self.writer[g], np.arange(len(g))[:, None]
@@ -259,7 +268,7 @@ class Events:
                     raise fault(kind, text, c, a.ins, int(a.lanes[i]), at)
         if writes and self.order.races:
             self.order.close_all(pages)
-            if pages & (self.order.live_read | self.order.live_atomic | (self.order.live_write if a.size < 16 else 0)):
+            if pages & (self.order.live_read | self.order.live_atomic | self.order.live_write):
                 segment = Segment(c)
                 positions = a.at.reshape(-1)
                 touch = Touch(pages, positions, 0, a.size, None, a.ins)

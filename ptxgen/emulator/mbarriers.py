@@ -194,15 +194,11 @@ class Mbarriers:
             self.settle(c, ins, lanes[i : i + 1], at[i : i + 1], np.array([row]), complete)
         return tokens.astype(np.uint64) | np.uint64(TOKEN)
 
-    def add_bytes(
-        self, c: Team, ins: Instruction, lanes: Array, at: Array, amounts: Array, event: np.uint64 | None = None
-    ) -> None:
+    def add_bytes(self, c: Team, ins: Instruction, lanes: Array, at: Array, amounts: Array) -> None:
         """More bytes to come, or (negative) some that have."""
         rows = self.find(c, ins, lanes, at)
         np.add.at(self.bytes, rows, amounts)
         self.bounded(c, ins, lanes, at, rows)
-        if event is not None:
-            np.bitwise_or.at(self.now_events, rows, event)
         self.settle(c, ins, lanes, at, np.unique(rows), True)
 
     def add_pending(self, c: Team, ins: Instruction, lanes: Array, at: Array) -> None:

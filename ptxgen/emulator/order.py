@@ -44,6 +44,7 @@ class Order(Checks):
         self.actors = self.size * self.teams
         self.blocks = np.arange(chunk.blocks)
         self.ranks = chunk.ranks
+        self.roving: set[int] = set()  # warps that have touched the memory of other blocks
         self.base = chunk.ranks * self.teams  # first actor of each block
         super().__init__(chunk)
         self.races = chunk.engine.options.races and self.actors > 1
@@ -73,8 +74,11 @@ class Order(Checks):
     def close(self, c: Team) -> None:
         segment, c.segment = c.segment, None
         if segment is not None:
-            self.meet(segment, self.clocks[c.warp])
             segment.clock = self.own(c.warp)
+            self.meet(segment, self.clocks[c.warp])
+            if c.warp in self.roving:  # this warp of one block may meet that of another
+                self.against(segment, segment, self.clocks[c.warp], "")
+                self.roving.discard(c.warp)
             self.live.append(segment)
             self.live_read |= segment.rpages
             self.live_write |= segment.wpages

@@ -25,6 +25,7 @@ from . import (  # noqa: F401  (filling the instruction table)
     ops_memory,
     ops_mma,
     ops_move,
+    ops_remote,
     ops_sync,
     ops_warp,
     proxies,

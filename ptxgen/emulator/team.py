@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .builder import DTYPES, SPECIALS_64, View
+from .builder import DTYPES, SPECIAL_PREDICATES, SPECIALS_64, View
 from .memory import SHARED_BASE, typed_views
 from .syntax import SIZES
 
@@ -69,7 +69,7 @@ class Team:
             return seen[view.part :: view.width // size] if size < view.width else seen
         if isinstance(view, str):
             name, kind = view.split()
-            native = np.uint64 if name[1:] in SPECIALS_64 else np.uint32
+            native: Any = np.uint64 if name[1:] in SPECIALS_64 else bool if name in SPECIAL_PREDICATES else np.uint32
             row = self.specials.setdefault(name, np.zeros(self.n, native))
             size = SIZES[kind]
             if size > row.itemsize:
