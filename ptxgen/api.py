@@ -16,6 +16,7 @@ from ptxgen.database import Database
 from ptxgen.drivers import Driver, open_driver
 from ptxgen.dtypes import Dtype, dtype
 from ptxgen.errors import DeviceError, DtypeError, InputError, OverlapError, ShapeError, UnavailableError
+from ptxgen.fused import After, after
 from ptxgen.problem import OUT, Gemm
 from ptxgen.runner import Runner, Workspace
 
@@ -25,6 +26,7 @@ _lock = threading.RLock()
 #: by the key of a call: what launches it, and the dtype of a C that is to be made
 _ready: dict[Any, tuple[Callable[..., None], Any]] = {}
 _workspaces: dict[int, Workspace] = {}
+_runners: dict[Gemm, Runner] = {}
 
 
 @cache
@@ -41,20 +43,27 @@ def _database() -> Database | None:
 
 
 def gemm(a: Any, b: Any, *, alpha: float = 1.0, beta: float = 0.0, out: Any = None, compute: str | None = None,
-         deterministic: bool = False) -> Any:  # fmt: skip
-    """alpha·A·B + beta·out, as an array like A.
+         deterministic: bool = False, bias: Any = None, residual: Any = None, activation: str | None = None,
+         scale_a: Any = None, scale_b: Any = None) -> Any:  # fmt: skip
+    """activation(scale_a·scale_b·alpha·A·B + beta·out + bias + residual), as an array like A.
 
     ``a`` is M×K, ``b`` K×N, ``out`` (made if None) M×N: NumPy arrays, or PyTorch, CuPy arrays on the GPU, of one dtype:
     float16, float32, float64. Transposes are read from strides (``a.T`` costs nothing); an operand that is contiguous
     along neither axis is copied first. ``beta`` other than 0 needs ``out``, which is then read. ``compute="f16"`` sums
     f16 products in f16. ``deterministic``: the same inputs give the same bits.
 
+    What follows is done by the kernel, before C is written. ``bias``: N elements, one a column, or M×1, one a row;
+    ``residual``: like ``out``; ``activation``: relu, gelu (the form with tanh) or silu; ``scale_a``, ``scale_b``: f32,
+    one element each, or M and N of them. PyTorch's quickest way (a few microseconds a call) is that of plain products.
+
     ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule. GPU arrays are multiplied on their
     library's current stream, and the call returns at once.
     """
     if type(alpha) is not float or type(beta) is not float:  # a tensor would be remembered, not its value
         alpha, beta = _number(alpha, "alpha"), _number(beta, "beta")
-    key = _key(a, b, out, alpha, beta, compute, deterministic)
+    more = (scale_a, scale_b, bias, residual, activation)
+    plain = activation is None and bias is None and residual is None and scale_a is None and scale_b is None
+    key = _key(a, b, out, alpha, beta, compute, deterministic) if plain else None
     ready = _ready.get(key) if key is not None else None
     if ready is not None:
         go, kind = ready
@@ -63,7 +72,7 @@ def gemm(a: Any, b: Any, *, alpha: float = 1.0, beta: float = 0.0, out: Any = No
         go(a.data_ptr(), b.data_ptr(), out.data_ptr(), _stream_of(a))
         return out
     with _lock:
-        return _first(key, a, b, out, alpha, beta, compute, deterministic)
+        return _first(key, a, b, out, alpha, beta, compute, deterministic, more)
 
 
 def _number(value: Any, argument: str) -> float:
@@ -93,7 +102,7 @@ def _meets(out: Any, a: Any, b: Any) -> bool:
 
 
 def _first(key: Any, a: Any, b: Any, out: Any, alpha: float, beta: float, compute: str | None,
-           deterministic: bool) -> Any:  # fmt: skip
+           deterministic: bool, more: tuple[Any, ...]) -> Any:  # fmt: skip
     """The whole way: checks, selection, generation, launch; remembered under ``key`` where the next call can use it."""
     va, vb = view(a, "a"), view(b, "b")
     _agree(va, vb)
@@ -108,17 +117,24 @@ def _first(key: Any, a: Any, b: Any, out: Any, alpha: float, beta: float, comput
         result = out
     vc = view(result, "out")
     _fits(va, vb, vc)
+    then = after((vc.shape[0], vc.shape[1]), vc, *more)
     if va.host:
-        _host(va, vb, vc, alpha, beta, compute or "", deterministic)
+        _host(va, vb, vc, alpha, beta, compute or "", deterministic, then)
         return result
     for name, v in (("a", va), ("b", vb), ("out", vc)):
         if v.device:
             raise DeviceError(f"{name} is on GPU {v.device}, ptxgen's driver on GPU 0; CUDA_VISIBLE_DEVICES chooses")
     swapped, problem, operands = _problem(va, vb, vc, compute or "", deterministic)
+    if then.stages:
+        then = then.turned() if swapped else then
+        problem = replace(problem, epilogue=",".join(then.stages))
+        for name, v in then.arrays:
+            if name == "residual" and v.strides != vc.strides:
+                raise ShapeError(f"residual has strides {v.strides}; they must be those of out, {vc.strides}")
     if 0 in vc.shape:
         return result
     runner = _runner(problem)
-    go = _launcher(runner, alpha, beta, swapped)
+    go = _launcher(runner, alpha, beta, swapped, tuple(v.address for v in then.ordered(problem.reads)))
     first, second = (operands[1], operands[0]) if swapped else operands
     go(first.address, second.address, vc.address, _stream_of(a))
     if key is not None and (first.address, second.address) == (va.address, vb.address):
@@ -204,16 +220,27 @@ def _transposed(v: View) -> View:
     return replace(v, shape=v.shape[::-1], strides=v.strides[::-1])
 
 
-def _runner(problem: Gemm, stream: int = 0) -> Runner:
+def _runner(problem: Gemm) -> Runner:
+    """What computes ``problem``, chosen, generated and loaded once."""
+    found = _runners.get(problem)
+    if found is None:
+        if len(_runners) >= KEPT:
+            _runners.clear()
+        found = _runners[problem] = _make(problem)
+    return found
+
+
+def _make(problem: Gemm) -> Runner:
     on = driver()
     chosen = dispatch.select(problem, on.device, _database())
     if not chosen:
         kind = f"{problem.dtype} summed in {problem.compute} into {problem.out}"
         raise DtypeError(f"a and b are {problem.dtype}; no kernel multiplies {kind} on {on.device.name}")
-    return Runner.of(on, problem, chosen[0].config, _workspaces.setdefault(stream, Workspace(on)))
+    return Runner.of(on, problem, chosen[0].config, _workspaces.setdefault(0, Workspace(on)))
 
 
-def _launcher(runner: Runner, alpha: float, beta: float, swapped: bool) -> Callable[[int, int, int, int], None]:
+def _launcher(runner: Runner, alpha: float, beta: float, swapped: bool,
+              more: tuple[int, ...]) -> Callable[[int, int, int, int], None]:  # fmt: skip
     steps = runner.prepare(alpha, beta)
     launch, kernel, on = runner.launch, runner.kernel, runner.driver
 
@@ -225,7 +252,7 @@ def _launcher(runner: Runner, alpha: float, beta: float, swapped: bool) -> Calla
             space = _workspaces[stream] = Workspace(on)
         w = space.address(launch)
         for ready in steps:
-            on.launch(kernel, ready.step, ready.parameters(a, b, c, w), stream)
+            on.launch(kernel, ready.step, ready.parameters(a, b, c, w, more), stream)
 
     return go
 
@@ -243,7 +270,8 @@ def _stream_of(x: Any) -> int:
     return int(x.__cuda_array_interface__.get("stream") or 1)
 
 
-def _host(a: View, b: View, c: View, alpha: float, beta: float, compute: str, deterministic: bool) -> None:
+def _host(a: View, b: View, c: View, alpha: float, beta: float, compute: str, deterministic: bool,
+          then: After) -> None:  # fmt: skip
     """Host arrays: packed copies go to the device, and the result comes back."""
     into = c.origin if isinstance(c.origin, np.ndarray) else c.origin.numpy()
     m, n, k = a.shape[0], b.shape[1], a.shape[1]
@@ -253,8 +281,11 @@ def _host(a: View, b: View, c: View, alpha: float, beta: float, compute: str, de
         x = v.origin if isinstance(v.origin, np.ndarray) else v.origin.numpy()
         letters += place[0]
         arrays.append(np.ascontiguousarray(x if place[0] == "N" else x.T))
-    problem = Gemm(m, n, k, letters, a.dtype.name, compute, deterministic=deterministic, out=c.dtype.name)
+    problem = Gemm(m, n, k, letters, a.dtype.name, compute, deterministic=deterministic, out=c.dtype.name,
+                   epilogue=",".join(then.stages))  # fmt: skip
     if m == 0 or n == 0:
         return
     before = np.ascontiguousarray(into) if beta != 0 else np.empty((m, n), into.dtype)
-    into[...] = _runner(problem).compute(arrays[0], arrays[1], before, alpha, beta)
+    more = tuple(np.ascontiguousarray(v.origin if isinstance(v.origin, np.ndarray) else v.origin.numpy())
+                 for v in then.ordered(problem.reads))  # fmt: skip
+    into[...] = _runner(problem).compute(arrays[0], arrays[1], before, alpha, beta, more)
