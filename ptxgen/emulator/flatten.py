@@ -32,6 +32,7 @@ from .syntax import (
     Variable,
     Vec,
 )
+from .wide import has_wide, split
 
 #: instructions of a kernel with all that it calls
 LIMIT = 200_000
@@ -44,8 +45,11 @@ def function_address(unit: Unit, name: str) -> int:
 
 
 def flatten(unit: Unit, entry: Function) -> Function:
-    """The kernel without call and brx. UnsupportedError: recursion, or a function without a body."""
-    if not any(ins.op in ("call", "brx") or mentions(unit, ins) for ins in entry.code):
+    """The kernel without call and brx, and without registers of 128 bits.
+
+    UnsupportedError: recursion, or a function without a body.
+    """
+    if not has_wide(entry) and not any(ins.op in ("call", "brx") or mentions(unit, ins) for ins in entry.code):
         return entry
     return Flattener(unit, entry).run()
 
@@ -91,6 +95,8 @@ class Flattener:
         for ins in self.out.code:
             if isinstance(ins.scope, Label):
                 ins.scope = ins.scope.at
+        if has_wide(self.out):
+            split(self.out)
         Parameters(self.out, self.passed).settle()
         return self.out
 

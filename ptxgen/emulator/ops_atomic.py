@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 Mask = NDArray[np.bool_] | None
-_WORDS = {"relaxed", "acquire", "release", "acq_rel", "cta", "cluster", "gpu", "sys", "noftz", "v2", "v4", "v8"}
+WORDS = {"relaxed", "acquire", "release", "acq_rel", "cta", "cluster", "gpu", "sys", "noftz", "v2", "v4", "v8"}
 _OPS = {"add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas"}
 
 
@@ -99,7 +100,7 @@ def make(b: Builder, ins: Instruction, returns: bool) -> Step:
     op = next((m for m in ins.mods if m in _OPS), "")
     kind = ins.types[-1] if ins.types else ""
     for m in ins.mods:
-        if m not in _WORDS | _OPS | set(SIZES) and m.split("::")[0] not in SPACES and not is_hint(m):
+        if m not in WORDS | _OPS | set(SIZES) and m.split("::")[0] not in SPACES and not is_hint(m):
             raise b.unsupported(f".{m}")
     if not op or kind not in DTYPES or SIZES[kind] == 16:
         raise b.unsupported()
@@ -159,18 +160,9 @@ def make(b: Builder, ins: Instruction, returns: bool) -> Step:
 
 def in_turn(engine: Any, op: str, kind: str, arena: Array, where: Array, x: Array, y: Array | None, ftz: bool) -> Array:
     """Lanes that meet at one place follow one another; what each found there."""
-    n = len(where)
-    order = engine.generator.permutation(n)
-    sequence = order[np.argsort(where[order], kind="stable")]
-    sorted_at = where[sequence]
-    first = np.ones(n, bool)
-    first[1:] = sorted_at[1:] != sorted_at[:-1]
-    start = np.maximum.accumulate(np.where(first, np.arange(n), 0))
-    turn = np.arange(n) - start
-    old = np.empty(n, arena.dtype)
+    old = np.empty(len(where), arena.dtype)
     changed = False
-    for t in range(int(turn.max()) + 1 if n else 0):
-        who = sequence[turn == t]
+    for who in turns(engine, where):
         at = where[who]
         found = arena[at]
         new = apply(op, kind, found, x[who], None if y is None else y[who], ftz)
@@ -180,6 +172,20 @@ def in_turn(engine: Any, op: str, kind: str, arena: Array, where: Array, x: Arra
     if changed:
         engine.progress += 1
     return old
+
+
+def turns(engine: Any, where: Array) -> Iterator[Array]:
+    """Lanes in groups, one after another: in each at most one of those that meet at one place."""
+    n = len(where)
+    order = engine.generator.permutation(n)
+    sequence = order[np.argsort(where[order], kind="stable")]
+    sorted_at = where[sequence]
+    first = np.ones(n, bool)
+    first[1:] = sorted_at[1:] != sorted_at[:-1]
+    start = np.maximum.accumulate(np.where(first, np.arange(n), 0))
+    turn = np.arange(n) - start
+    for t in range(int(turn.max()) + 1 if n else 0):
+        yield sequence[turn == t]
 
 
 def _bits(x: Array) -> Array:

@@ -127,9 +127,6 @@ def store_part(b: Builder, ins: Instruction) -> Step:
     parts = ins.operands[0]
     assert isinstance(parts, Vec)
     items = elements(b, ins.operands[1], len(parts.items))
-    if size == 16:
-        return together([copy(b.part(part, "u64", i, True), b.part(item, "u64", i, False))
-                         for part, item in zip(parts.items, items, strict=True) for i in range(2)])  # fmt: skip
     return together([copy(b.dst(part, kind if isinstance(item, Flt) else f"u{8 * size}"), source(b, item, kind))
                      for part, item in zip(parts.items, items, strict=True)])  # fmt: skip
 
@@ -140,9 +137,6 @@ def load_part(b: Builder, ins: Instruction) -> Step:
     parts = ins.operands[1]
     assert isinstance(parts, Vec)
     items = elements(b, ins.operands[0], len(parts.items))
-    if size == 16:
-        return together([copy(b.part(item, "u64", i, True), b.part(part, "u64", i, False))
-                         for part, item in zip(parts.items, items, strict=True) for i in range(2)])  # fmt: skip
     number = f"{'s' if kind in SIGNED else 'u'}{8 * size}"
     return together([copy(b.dst_wide(item, number), b.src(part, number))
                      for part, item in zip(parts.items, items, strict=True)])  # fmt: skip
