@@ -54,8 +54,8 @@ def fresh(monkeypatch):
         return [Selection(problem, ANY, "given")]
 
     monkeypatch.setattr(dispatch, "select", select)
-    monkeypatch.setattr(api, "_ready", {})
-    monkeypatch.setattr(api, "_workspaces", {})
+    for name in ("_ready", "_workspaces", "_runners"):
+        monkeypatch.setattr(api, name, {}, raising=False)
     monkeypatch.setattr(api, "_database", lambda: None)
     return asked
 
@@ -207,8 +207,8 @@ def test_interleaved_parts_of_one_array_do_not_overlap(host):
 def test_the_real_way_from_shape_to_result(monkeypatch):
     """Nothing replaced: selection by the model, generation, the emulated device."""
     monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
-    monkeypatch.setattr(api, "_ready", {})
-    monkeypatch.setattr(api, "_workspaces", {})
+    for name in ("_ready", "_workspaces", "_runners"):
+        monkeypatch.setattr(api, name, {}, raising=False)
     monkeypatch.setattr(api, "_database", lambda: None)
     api.driver.cache_clear()
     try:
@@ -467,7 +467,7 @@ def test_tensors_are_multiplied_and_the_second_call_is_short(gpu, torch):
     ptxgen.gemm(torch.Tensor(y), torch.Tensor(x))
     assert gpu.driver.streams == [1, 1, 42]
     ptxgen.gemm(torch.Tensor(x), torch.Tensor(y), alpha=2.0)
-    assert len(gpu.asked) == 2
+    assert len(api._ready) == 2
 
 
 def test_a_number_is_remembered_by_its_value(gpu, torch):
