@@ -156,7 +156,8 @@ class Session:
         """The regressor's best of the whole legal space, and ``seeds``, on the hardware (section 6)."""
         ranked = [c for c, _ in self.model.rank(problem, self.device, self.budget.search)]
         self.measure(problem, [*seeds, *ranked], "search")
-        if self.database.best(problem, self.device.name, self.clock) is None:  # answers until ``finish`` has one timed at length
+        if self.database.best(problem, self.device.name, self.clock) is None:
+            # answers until ``finish`` has one that was timed at length
             for m in self.fastest(problem, 1):
                 self.database.set_winner(m)
 
@@ -191,7 +192,8 @@ class Session:
         good = sorted((m for m in again if m.outcome == "ok"), key=lambda m: m.us)
         if good:
             tuned.winner = good[0]
-            if stored is None or stored.digest != good[0].digest or good[0].us < stored.us:
+            provisional = stored is None or stored.purpose != "final"
+            if provisional or stored.digest != good[0].digest or good[0].us < stored.us:
                 self.database.set_winner(good[0])
         return tuned
 
