@@ -68,7 +68,7 @@ class Ring:
         return out
 
     def blocks(self, limit: int) -> list[slice]:
-        """Runs of rows of C, at most ``limit`` elements in all: everything, or eight runs from the first to the last."""
+        """Runs of rows of C, at most ``limit`` elements in all: all of it, or eight runs from first to last."""
         p = self.problem
         rows = max(1, limit // max(p.n, 1))
         if rows >= p.m:

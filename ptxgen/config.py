@@ -69,7 +69,7 @@ class Config:
     hold: int = axis(0, (0, 1), "", "1: a pass stores to shared memory what the pass before it loaded", refined=True)
     raster: int = axis(1, (1, 4, 8, 16), "", "tiles of M walked together; 1: tile = block index", refined=True)
     stream: int = axis(0, (0, 1), "", "1: C is written past the caches' keeping (st.cs)", refined=True)
-    resident: int = axis(1, (1, 2, 3, 4, 6, 8), "", "blocks that one multiprocessor must have registers for", refined=True)
+    resident: int = axis(1, (1, 2, 3, 4, 6, 8), "", "blocks that one multiprocessor has registers for", refined=True)
     swap: int = axis(0, (0, 1), "", "side of C that wgmma's 64 rows lie along: M (0) or N (1)")
     wg: int = axis(1, (1, 2), "", "warpgroups of a block that multiply; one more warp copies")
     pingpong: int = axis(0, (0, 1), "", "those warpgroups share a tile (0) or take tiles in turn (1)")
@@ -82,11 +82,14 @@ class Config:
     buffers: int = axis(1, (1, 2, 4), "", "of those parts, how many have memory of their own")
     reuse: int = axis(0, (0, 1), "", "1: C leaves through the memory that the operands came through")
     evict: int = axis(0, (0, 1, 2, 3), "", "operands that the L2 cache may forget at once: 1 A, 2 B, 3 both", refined=True)
+    early: int = axis(0, (0, 1, 2, 3), "", "operands whose first stages idle warps ask the L2 cache for: 1 A, 2 B, 3 both",
+                      refined=True)
     rows: int = axis(0, (0, 16, 32), "", "rows that are loaded of a tile of 64, where C has no more; 0: all")
 
     def __str__(self) -> str:
         """``ms=8 ns=8 …``: the paper's axes, and the others where they differ from their defaults."""
-        return " ".join(f"{a.name}={getattr(self, a.name)}" for a in AXES if a.symbol or getattr(self, a.name) != a.default)
+        shown = [a.name for a in AXES if a.symbol or getattr(self, a.name) != a.default]
+        return " ".join(f"{name}={getattr(self, name)}" for name in shown)
 
     def items(self) -> Iterator[tuple[str, int]]:
         return ((a.name, getattr(self, a.name)) for a in AXES)

@@ -18,7 +18,7 @@ from ptxgen.problem import Gemm
 @dataclass(frozen=True)
 class Selection:
     """A choice and where it comes from. ``origin``: ``winner`` (measured here), ``shipped`` (measured by us), ``model``
-    (the regressor), ``analytic`` (a formula: nothing was ever measured on such a device), ``given``; ``us``: measured or
+    (the regressor), ``analytic`` (a formula: nothing was measured on such a device), ``given``; ``us``: measured or
     predicted microseconds (NaN: unknown)."""
 
     problem: Gemm

@@ -110,7 +110,7 @@ class UnsupportedError(EmulatorError):
     """Valid PTX that the emulated device does not know; the message names the instruction."""
 
 
-class Fault(EmulatorError):
+class Fault(EmulatorError):  # noqa: N818 it is the kernel's, not the caller's
     """A kernel did something that PTX leaves undefined.
 
     ``entry``: kernel; ``line``: 1-based line of the PTX text; ``instruction``: its text;

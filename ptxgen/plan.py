@@ -167,8 +167,8 @@ class Plan:
 
     @property
     def begun(self) -> list[tuple[str, str, str]]:
-        """Type, name and zero of registers to be set before what a predicate may skip: in a loop they would keep what
-        they hold from one round to the next."""
+        """Type, name and zero of registers to be set before what a predicate may skip: else they count as holding
+        something all the while before, and hundreds of them do not fit."""
         return []
 
     @staticmethod
@@ -217,7 +217,8 @@ class Plan:
             ("u32", problem.lda), ("u32", problem.ldb), ("u32", problem.ldc), ("u32", chunk),
             (self.sum, "alpha"), (self.sum, "beta"),
         )  # fmt: skip
-        pointers: tuple[Argument, ...] = (("u64", "A"), ("u64", "B"), ("u64", "C"), ("u64", "W"), *self._arrays(problem))
+        arrays = self._arrays(problem)
+        pointers: tuple[Argument, ...] = (("u64", "A"), ("u64", "B"), ("u64", "C"), ("u64", "W"), *arrays)
         main = Step(self.entry, grid, (self.threads, 1, 1), self.shared, pointers + scalars)
         if self.cleared:
             return Launch((self._pass("scale", problem, ()), main))
@@ -240,7 +241,8 @@ class Plan:
         grid = (-(-vectors // (1 << shift)),
                 min(-(-problem.m // rows), GRID_LIMIT), 1)  # fmt: skip
         return Step(f"{self.entry}_{name}", grid, (PASS_THREADS, 1, 1), 0, (
-            ("u64", "C"), ("u64", "W"), *self._arrays(problem), ("u32", problem.m), ("u32", problem.n), ("u32", problem.ldc), ("u32", shift),
+            ("u64", "C"), ("u64", "W"), *self._arrays(problem),
+            ("u32", problem.m), ("u32", problem.n), ("u32", problem.ldc), ("u32", shift),
             (self.sum, "beta"), *more))  # fmt: skip
 
     # ---- what a reader is told

@@ -48,7 +48,8 @@ def header(plan: Plan) -> list[str]:
         f"{c.vec_a}, {c.vec_b}, {plan.vec_c} elements of A, B, C",
         "",
         f"config   {c}",
-        f"launch   grid {grid}, tile {c.ml} x {c.nl}; block ({plan.threads}, 1, 1); {plan.shared} bytes of dynamic shared memory",
+        f"launch   grid {grid}, tile {c.ml} x {c.nl}; block ({plan.threads}, 1, 1);"
+        f" {plan.shared} bytes of dynamic shared memory",
     ]
     lines += [("shared   " if n == 0 else "         ") + line for n, line in enumerate(plan.shared_map)]
     lines.append("registers")
@@ -72,6 +73,7 @@ def render(plan: Plan) -> Source:
         out = lookup(folder).get_template(plan.kernel).render(plan=plan, header_lines=header(plan))
     except Exception as error:
         trace = mako.exceptions.text_error_template().render()
-        raise RenderError(f"{plan.kernel} failed on {plan.problem.key()} with {plan.config}: {error}\n{trace}") from error
+        what = f"{plan.problem.key()} with {plan.config}"
+        raise RenderError(f"{plan.kernel} failed on {what}: {error}\n{trace}") from error
     tidy = spaced(out)
     return Source(tidy, tuple(_ENTRY.findall(tidy)), plan.target, plan.shared, int(plan.geometry.registers))

@@ -10,7 +10,7 @@ import numpy as np
 
 from ptxgen import clock
 from ptxgen.device import DEVICES, Device
-from ptxgen.drivers import Timing
+from ptxgen.drivers import Kernel, Timing
 from ptxgen.emulator import Machine, Module, Stats
 from ptxgen.errors import AssembleError, EmulatorError, UnsupportedError
 from ptxgen.source import Source, Step, TensorMap
@@ -87,7 +87,8 @@ class EmulatedDriver:
     def tensor_map(self, description: TensorMap, address: int) -> bytes:
         raise UnsupportedError("the emulated device has no tensor maps")
 
-    def launch(self, kernel: EmulatedKernel, step: Step, parameters: bytes, stream: int = 0) -> None:
+    def launch(self, kernel: Kernel, step: Step, parameters: bytes, stream: int = 0) -> None:
+        assert isinstance(kernel, EmulatedKernel)
         stats = self.machine.launch(kernel.module, step.entry, step.grid, step.block, parameters, step.shared)
         self.last.append(clock.from_stats(counts(stats, kernel, step), self.device))
 
