@@ -191,10 +191,9 @@ class Session:
             self.database.add(m)
         good = sorted((m for m in again if m.outcome == "ok"), key=lambda m: m.us)
         if good:
-            tuned.winner = good[0]
-            provisional = stored is None or stored.purpose != "final"
-            if provisional or stored.digest != good[0].digest or good[0].us < stored.us:
-                self.database.set_winner(good[0])
+            tuned.winner = best = good[0]
+            if stored is None or stored.purpose != "final" or stored.digest != best.digest or best.us < stored.us:
+                self.database.set_winner(best)
         return tuned
 
 
