@@ -76,6 +76,7 @@ class Session:
         except DatabaseError:  # of an older ptxgen: this run trains another
             self.model = Model.analytic(self.device)
         self.results: dict[Gemm, Tuned] = {}
+        self.digests: dict[tuple[str, str], str] = {}  #: of kernels as this version generates them
 
     def close(self) -> None:
         self.pool.shutdown(cancel_futures=True)
@@ -104,7 +105,10 @@ class Session:
                     waiting[config].result()
                 found = self.worker.measure(problem, config, SEARCH_TIMING, purpose)
                 self.database.add(found)
-                self.known[problem.key(), config_text(config)] = found
+                key = problem.key(), config_text(config)
+                self.known[key] = found
+                if found.digest:
+                    self.digests[key] = found.digest
                 tuned.measured += 1
                 if found.outcome != "ok":
                     tuned.failures[found.outcome] += 1
@@ -121,10 +125,12 @@ class Session:
         """Whether a measurement is of the kernel that this version generates; failures before it was made count."""
         if not m.digest:
             return True
-        try:
-            return render(plan_for(m.problem, m.config, self.device)).digest == m.digest
-        except PtxgenError:
-            return False
+        key = m.problem.key(), config_text(m.config)
+        if key not in self.digests:
+            self.digests[key] = ""
+            with suppress(PtxgenError):
+                self.digests[key] = render(plan_for(m.problem, m.config, self.device)).digest
+        return self.digests[key] == m.digest
 
     def fastest(self, problem: Gemm, n: int) -> list[Measurement]:
         rows = [m for m in self.known.values() if m.problem == problem and m.outcome == "ok"]
