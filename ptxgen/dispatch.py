@@ -10,7 +10,6 @@ from ptxgen import rules, shipped
 from ptxgen.config import Config
 from ptxgen.database import Database
 from ptxgen.device import Device
-from ptxgen.errors import DatabaseError
 from ptxgen.model import Model
 from ptxgen.problem import Gemm
 
@@ -54,11 +53,8 @@ def select(problem: Gemm, device: Device, database: Database | None = None, use_
     """The ``k`` best choices for ``problem``, best first: the stored winner unless ``use_model``, then the regressor's
     ranking of the whole legal space. Needs no GPU."""
     out: list[Selection] = []
-    if not use_model:
-        found = shipped.lookup(problem, device.name, database)
-        if found is not None and rules.broken(problem, found.config, device) is None:
-            origin = "winner" if database is not None and _stored(problem, device, database) else "shipped"
-            out.append(Selection(problem, found.config, origin, found.us))
+    if not use_model and (winner := _winner(problem, device, database)) is not None:
+        out.append(winner)
     if len(out) < k:
         model = model_for(device, database)
         origin = "model" if model.trained else "analytic"
@@ -67,8 +63,13 @@ def select(problem: Gemm, device: Device, database: Database | None = None, use_
     return out[:k]
 
 
-def _stored(problem: Gemm, device: Device, database: Database) -> bool:
-    try:
-        return database.best(problem, device.name, shipped.clock_of(device.name)) is not None
-    except DatabaseError:
-        return False
+def _winner(problem: Gemm, device: Device, database: Database | None) -> Selection | None:
+    """The legal winner that was measured here, else the one that ships."""
+    for origin in ("winner", "shipped"):
+        if origin == "shipped":
+            found = shipped.lookup(problem, device.name)
+        else:
+            found = database and database.best(problem, device.name, shipped.clock_of(device.name))
+        if found is not None and rules.broken(problem, found.config, device) is None:
+            return Selection(problem, found.config, origin, found.us)
+    return None
