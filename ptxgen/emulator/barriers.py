@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,13 +21,31 @@ Array = NDArray[Any]
 NUMBER = 16
 
 
-class Waiting:
-    """Warps of one team that stand at one barrier."""
+@dataclass(slots=True, eq=False)
+class Part:
+    """Lanes of one team that have come to one barrier.
 
-    __slots__ = ("after", "blocks", "finish", "ins", "mask", "team")
+    `count`: of threads, 0 for the whole block. Lanes that wait come back at `after` when the barrier is complete, the
+    others at once. `finish(team, mask, true, total)` is called on release with how many of the `votes` were true.
+    """
 
-    def __init__(self, team: Team, blocks: Array, mask: Array, after: int, finish: Any, ins: Instruction) -> None:
-        self.team, self.blocks, self.mask, self.after, self.finish, self.ins = team, blocks, mask, after, finish, ins
+    team: Team
+    mask: Array
+    number: int
+    count: int
+    ins: Instruction
+    after: int
+    waits: bool = True
+    votes: Array | None = None
+    finish: Callable[[Team, Array, Array, Array], None] | None = None
+
+    def split(self, lanes: Array) -> Part | None:
+        """Those of some lanes, which leave this part; None where there are none."""
+        mask = self.mask & lanes
+        if not mask.any():
+            return None
+        self.mask = self.mask & ~lanes
+        return Part(self.team, mask, self.number, self.count, self.ins, self.after, self.waits, self.votes, self.finish)
 
 
 class Barriers:
@@ -41,51 +61,82 @@ class Barriers:
         self.expected = np.zeros(shape, np.int32)  # 0: nobody has arrived; -1: the whole block
         self.arrived = np.zeros(shape, np.int32)
         self.given = np.zeros((NUMBER, len(chunk.teams), chunk.blocks), bool)
-        self.waiting: list[list[Waiting]] = [[] for _ in range(NUMBER)]
+        self.waiting: list[list[Part]] = [[] for _ in range(NUMBER)]
+        #: what those knew who arrived and went on: for which blocks, and where it is yet to be heard
+        self.told: list[list[tuple[Any, Array, Array]]] = [[] for _ in range(NUMBER)]
+        #: lanes that wait for the rest of their warp, by barrier and warp
+        self.pending: dict[tuple[int, int], list[Part]] = {}
         self.votes = np.zeros((NUMBER, 2, chunk.blocks), np.int32)  # lanes with a true predicate; lanes in all
         self.exited = np.zeros(chunk.blocks, np.int32)  # threads of warps that are gone
         self.whole = 32 * len(chunk.teams)
 
-    def arrive(
-        self, c: Team, mask: Any, number: int, count: int, ins: Instruction, after: int, *,
-        waits: bool = True, votes: Array | None = None, finish: Any = None,
-    ) -> None:  # fmt: skip
-        """Whole warps arrive; lanes that wait come back at `after` when the barrier is complete.
+    def meet(self, part: Part) -> None:
+        """Lanes come to a barrier. A warp arrives when all its lanes have come, from wherever."""
+        c, mask, lane = part.team, part.mask, int(np.argmax(part.mask))
+        if not 0 <= part.number < NUMBER:
+            raise fault(BarrierFault, f"barrier {part.number} does not exist, there are 16", c, part.ins, lane)
+        if part.count < 0 or part.count % 32:
+            message = f"{part.count} threads is no multiple of the warp size"
+            raise fault(BarrierFault, message, c, part.ins, lane)
+        key = part.number, c.warp
+        rows = mask.reshape(-1, 32)
+        if key not in self.pending and not (rows.any(axis=1) & (c.live().reshape(-1, 32) & ~rows).any(axis=1)).any():
+            self.arrive(c.warps(mask), [part])
+            return
+        self.pending.setdefault(key, []).append(part)
+        self.settle(c)
 
-        `count` 0 means the whole block. `finish(team, mask, true, total)` is called on release.
-        """
-        warps = c.warps(mask)
-        lanes = c.live() if mask is None else mask
-        if not 0 <= number < NUMBER:
-            raise fault(BarrierFault, f"barrier {number} does not exist, there are 16", c, ins, int(np.argmax(lanes)))
-        if count < 0 or count % 32:
-            raise fault(BarrierFault, f"{count} threads is no multiple of the warp size", c, ins, int(np.argmax(lanes)))
-        want = count or -1
+    def settle(self, c: Team) -> None:
+        """Warps of a team arrive where all the lanes that they still have stand at one barrier."""
+        live = c.live().reshape(-1, 32)
+        for key in [k for k in self.pending if k[1] == c.warp]:
+            parts = self.pending[key]
+            here = np.logical_or.reduce([p.mask for p in parts]).reshape(-1, 32)
+            complete = here.any(axis=1) & ~(live & ~here).any(axis=1)
+            if not complete.any():
+                continue
+            ready = [p for p in (part.split(np.repeat(complete, 32)) for part in parts) if p is not None]
+            self.pending[key] = [p for p in parts if p.mask.any()]
+            if not self.pending[key]:
+                del self.pending[key]
+            self.arrive(complete, ready)
+
+    def arrive(self, warps: Array, parts: list[Part]) -> None:
+        """Whole warps of a team arrive: those of some blocks, in one part or in several."""
+        c, number = parts[0].team, parts[0].number
         expected, arrived = self.expected[number], self.arrived[number]
-        wrong = warps & (expected != 0) & (expected != want)
-        if wrong.any():
-            block = int(np.argmax(wrong))
-            lane = 32 * block + int(np.argmax(lanes[32 * block : 32 * block + 32]))
-            old = int(expected[block])
-            raise fault(
-                BarrierFault,
-                f"barrier {number} is used for {count or self.whole} threads while others wait for "
-                f"{old if old > 0 else self.whole}",
-                c, ins, lane,
-            )  # fmt: skip
-        expected[warps] = want
+        for p in parts:
+            mine = c.warps(p.mask)
+            want = p.count or -1
+            wrong = mine & (expected != 0) & (expected != want)
+            if wrong.any():
+                block = int(np.argmax(wrong))
+                lane = 32 * block + int(np.argmax(p.mask[32 * block : 32 * block + 32]))
+                old = int(expected[block])
+                raise fault(
+                    BarrierFault,
+                    f"barrier {number} is used for {p.count or self.whole} threads while others wait for "
+                    f"{old if old > 0 else self.whole}",
+                    c, p.ins, lane,
+                )  # fmt: skip
+            expected[mine] = want
+            if p.votes is not None:
+                self.votes[number][0] += (p.votes & p.mask).reshape(c.blocks, 32).sum(axis=1)
+                self.votes[number][1] += p.mask.reshape(c.blocks, 32).sum(axis=1)
         arrived[warps] += 32
-        self.given[number][c.warp] |= warps
         c.chunk.engine.stats.barriers += int(np.count_nonzero(warps))
-        if votes is not None:
-            per_block = (votes & lanes).reshape(c.blocks, 32).sum(axis=1)
-            self.votes[number][0] += per_block
-            self.votes[number][1] += lanes.reshape(c.blocks, 32).sum(axis=1)
         c.chunk.checks.close(c)
-        if waits:
-            self.waiting[number].append(Waiting(c, warps.copy(), lanes, after, finish, ins))
-        else:
-            c.add(after, mask)
+        goes = np.zeros_like(warps)
+        for p in parts:
+            if p.waits:
+                self.waiting[number].append(p)
+            else:
+                goes |= c.warps(p.mask)
+                c.add(p.after, p.mask)
+        self.given[number][c.warp] |= warps & ~goes
+        if goes.any():
+            blocks = np.flatnonzero(goes)
+            self.told[number].append((c.chunk.checks.tell(c, blocks), blocks, goes))
         self.complete(number)
 
     def complete(self, number: int) -> None:
@@ -94,30 +145,25 @@ class Barriers:
         done |= (expected == -1) & (arrived + self.exited >= self.whole)
         if not done.any():
             return
-        engine = self.chunk.engine
-        engine.progress += 1
+        self.chunk.engine.progress += 1
         taken = np.zeros((len(self.chunk.teams), self.chunk.blocks), bool)
-        left = []
+        lanes = np.repeat(done, 32)
+        true, total = self.votes[number]
         for w in self.waiting[number]:
-            free = w.blocks & done
-            if not free.any():
-                left.append(w)
+            free = w.split(lanes)
+            if free is None:
                 continue
-            taken[w.team.warp] |= free
-            if free.all():
-                mask = w.mask
-            else:
-                mask = w.mask & np.repeat(free, 32)
-                w.blocks = w.blocks & ~done
-                if w.blocks.any():
-                    left.append(w)
-                    w.mask = w.mask & ~mask
+            taken[w.team.warp] |= w.team.warps(free.mask)
             if w.finish is not None:
-                w.finish(w.team, mask, self.votes[number][0][w.team.row], self.votes[number][1][w.team.row])
-            w.team.add(w.after, mask)
-        self.waiting[number] = left
-        given = self.given[number] & done
-        self.chunk.checks.join(given, taken)
+                w.finish(w.team, free.mask, true[w.team.row], total[w.team.row])
+            w.team.add(w.after, free.mask)
+        self.waiting[number] = [w for w in self.waiting[number] if w.mask.any()]
+        checks = self.chunk.checks
+        checks.join(self.given[number] & done, taken)
+        for told, blocks, fresh in self.told[number]:
+            checks.hear(taken & fresh, told, blocks)
+            fresh &= ~done
+        self.told[number] = [t for t in self.told[number] if t[2].any()]
         self.given[number] &= ~done
         expected[done] = 0
         arrived[done] = 0

@@ -79,6 +79,7 @@ class Builder:
         self.ins: Instruction | None = None
         self.sites: list[Any] = []
         self.members: int | None = None
+        self.single = False
 
     # ---- errors
 

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.errors import DeadlockFault, DivergenceFault
+from ptxgen.errors import DivergenceFault
 
 from .access import total
 from .builder import fault
 from .memory import GlobalMemory
 from .numerics import UNDERFLOW
 from .program import BLOCKING, BRANCH, EXIT, FALL, Block, Program
+from .standing import deadlock, endless
 from .stats import Stats
 from .team import Chunk, Team
 
@@ -111,6 +112,7 @@ class Engine:
         next_block = 0
         resident = self.resident
         stuck = 0
+        limit = self.options.watchdog or 1 << 62
         while True:
             if not resident:
                 if next_block >= self.blocks:
@@ -132,7 +134,7 @@ class Engine:
                 stuck += 1
                 awake = stuck <= PATIENCE and self.time_out(resident)
                 if not awake and (not ready or stuck > PATIENCE):
-                    self.deadlock(resident)
+                    deadlock(self)
                 for t in ready:
                     t.quiet = 0
                 continue
@@ -141,6 +143,8 @@ class Engine:
             outcome = self.run_team(team)
             if self.progress != before:
                 stuck = 0
+            if team.executed > limit:
+                endless(self, team)
             if outcome == YIELDED:
                 team.quiet = self.progress + 1 if self.progress == before else 0
             elif outcome == FINISHED and team.chunk.finished:
@@ -190,6 +194,7 @@ class Engine:
             while True:
                 blk = blocks[at]
                 budget -= 1
+                c.executed += blk.length
                 if m is None:
                     k = c.count
                     blk.lanes += k
@@ -292,6 +297,8 @@ class Engine:
         c.retire(gone)
         left = before & ~c.warps(None)
         self.progress += 1
+        if c.chunk.barriers.pending:
+            c.chunk.barriers.settle(c)
         if left.any():
             if c.chunk.asynchrony is not None:
                 c.chunk.asynchrony.leave(c, lanes, left, blk.ins or self.program.code[-1])
@@ -308,7 +315,7 @@ class Engine:
             m = inside
         else:
             split = False
-        if m is not None:
+        if m is not None and not blk.single:
             ready = self.convergent(c, blk, m)
             if ready is not m:
                 assert m is not None
@@ -343,57 +350,6 @@ class Engine:
         return (here & ~missing[:, None]).reshape(-1)
 
     # ---- the end
-
-    def deadlock(self, resident: list[Chunk]) -> None:
-        """Raises the fault that describes why nothing can go on."""
-        rows = []
-        parked: tuple[Team, Any, int] | None = None
-        first: tuple[Team, Any, int] | None = None
-        for chunk in resident:
-            for team in chunk.teams:
-                for at, m in sorted(team.groups.items()):
-                    blk = self.program.blocks[at]
-                    ins = blk.ins if blk.ins is not None and not blk.steps else blk.contents[0]
-                    lanes = team.live() if m is None else m
-                    lane = int(np.argmax(lanes))
-                    if at in team.parked and parked is None:
-                        parked = (team, ins, lane)
-                    first = first or (team, ins, lane)
-                    rows.append(self.standing(team, ins, lanes, "waits for its warp" if at in team.parked else "polls"))
-            for number, waiting in enumerate(chunk.barriers.waiting):
-                for w in waiting:
-                    lane = int(np.argmax(w.mask))
-                    first = first or (w.team, w.ins, lane)
-                    block = lane // 32
-                    arrived = chunk.barriers.arrived[number, block]
-                    expected = int(chunk.barriers.expected[number, block])
-                    if expected < 0:
-                        expected = chunk.barriers.whole
-                    rows.append(self.standing(w.team, w.ins, w.mask,
-                                              f"barrier {number}: {arrived} of {expected} threads"))  # fmt: skip
-            for team, ins, mask, words in chunk.asynchrony.standing() if chunk.asynchrony is not None else ():
-                first = first or (team, ins, int(np.argmax(mask)))
-                rows.append(self.standing(team, ins, mask, words))
-        table = "\n    ".join(rows[:24]) + (f"\n    and {len(rows) - 24} more" if len(rows) > 24 else "")
-        if parked is not None:
-            team, ins, lane = parked
-            raise fault(
-                DivergenceFault,
-                f"the other lanes of the warp never come to this instruction:\n    {table}", team, ins, lane,
-            )  # fmt: skip
-        assert first is not None
-        team, ins, lane = first
-        raise fault(DeadlockFault, f"no warp can go on:\n    {table}", team, ins, lane)
-
-    @staticmethod
-    def standing(team: Team, ins: Any, lanes: Array, why: str) -> str:
-        block, _ = team.coordinates(int(np.argmax(lanes)))
-        blocks = int(np.count_nonzero(team.warps(lanes)))
-        return (
-            f"warp {team.warp} of block {block}"
-            + (f" and {blocks - 1} more" if blocks > 1 else "")
-            + (f", line {ins.line}: {' '.join(ins.text.split())[:80]} ({why})")
-        )
 
     def gather_stats(self) -> None:
         stats, program = self.stats, self.program

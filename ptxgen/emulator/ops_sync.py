@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ptxgen.errors import BarrierFault, Fault
 
+from .barriers import Part
 from .builder import Builder, fault
 from .ops_compare import predicate
 from .registry import Step, instruction
@@ -91,6 +92,7 @@ def one_value(c: Team, row: Array, lanes: Array, ins: Instruction, what: str) ->
 def arrival(
     b: Builder, ins: Instruction, operands: list[Any], waits: bool, vote: Any = None, finish: Any = None
 ) -> Step:
+    b.single = ins.op == "barrier" and "aligned" not in ins.mods
     number = b.src(operands[0], "u32")
     count = b.src(operands[1], "u32") if len(operands) > 1 else b.const(0, "u32")
 
@@ -99,7 +101,7 @@ def arrival(
         votes = None if vote is None else vote(c)
         for n, some in one_value(c, c.v[number], lanes, ins, "barriers"):
             for k, these in one_value(c, c.v[count], some, ins, "counts"):
-                c.chunk.barriers.arrive(c, these, n, k, ins, after, waits=waits, votes=votes, finish=finish)
+                c.chunk.barriers.meet(Part(c, these, n, k, ins, after, waits, votes, finish))
 
     return step
 

@@ -15,6 +15,7 @@ class Options:
     wait that orders it) or "early" (at once). races, uninitialised: whether to look for them.
     mma: "hopper" rounds as tensor cores do, "f32" in plain float32. stats: "sampled", "full" or
     "off" (the costly part: bank conflicts and sectors). lanes: of one chunk. engine: "numpy".
+    watchdog: instructions that one warp may execute before the launch counts as endless; 0: any number.
     """
 
     seed: int = 0
@@ -24,6 +25,7 @@ class Options:
     mma: str = "hopper"
     stats: str = "sampled"
     lanes: int = 32768
+    watchdog: int = 1 << 25
     engine: str = "auto"
 
     def __post_init__(self) -> None:
@@ -35,3 +37,5 @@ class Options:
         ):
             if value not in known:
                 raise InputError(f"{name} must be one of {', '.join(known)}, got {value!r}")
+        if self.watchdog < 0:
+            raise InputError(f"watchdog must not be negative, got {self.watchdog}")

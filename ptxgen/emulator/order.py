@@ -208,6 +208,17 @@ class Order(Checks):
         self.fenced[w][:, blocks] = np.maximum(self.fenced[w][:, blocks], known.fenced)
         self.events[w, blocks] |= known.events
 
+    def tell(self, c: Team, blocks: Array) -> Any:
+        return self.release(c, blocks)
+
+    def hear(self, taken: Array, told: Any, blocks: Array) -> None:
+        for w in np.flatnonzero(taken[:, blocks].any(axis=1)):
+            some = taken[w, blocks]
+            at = blocks[some]
+            self.clocks[w][:, at] = np.maximum(self.clocks[w][:, at], told.clocks[:, some])
+            self.fenced[w][:, at] = np.maximum(self.fenced[w][:, at], told.fenced[:, some])
+            self.events[w, at] |= told.events[some]
+
     def join(self, given: Array, taken: Array) -> None:
         if self.size == 1 and given.all() and taken.all():
             # all that happened is ordered before all that will: nobody need look at it again

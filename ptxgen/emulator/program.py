@@ -60,9 +60,11 @@ class Block:
         "guard",
         "ins",
         "lanes",
+        "length",
         "members",
         "negated",
         "polls",
+        "single",
         "step",
         "steps",
         "target",
@@ -79,9 +81,10 @@ class Block:
         self.negated = False
         self.uniform = False
         self.aligned = False
+        self.single = False
         self.members: int | None = None
         self.step: Step | None = None
-        self.lanes = self.warps = 0
+        self.lanes = self.warps = self.length = 0
         self.contents: list[Instruction] = []
         self.first = first
         self.polls = False
@@ -136,7 +139,7 @@ class Program:
         b.begin(ins)
         row = find(ins)
         assert row is not None
-        b.members = None
+        b.members, b.single = None, False
         made = row.make(b, ins)
         reads, writes = list(b.reads), list(b.writes)
         before = [self.check_written(reg, ins) for reg in dict.fromkeys(reads) if reg.slot in self.suspects]
@@ -151,7 +154,7 @@ class Program:
         return {
             "row": row, "step": made, "before": before, "after": after, "guard": guard,
             "guard_check": guard_check, "writes": {reg.slot: reg for reg in writes}, "members": b.members, "ins": ins,
-            "reads": {reg.slot: reg for reg in reads},
+            "reads": {reg.slot: reg for reg in reads}, "single": b.single,
         }  # fmt: skip
 
     def assemble(self, bodies: list[dict[str, Any]]) -> None:
@@ -177,7 +180,7 @@ class Program:
                     block.end = WARP if kind == "warp" else BLOCKING
                     block.ins, block.step = ins, self.finished(body)
                     block.aligned = "aligned" in ins.mods or (ins.op == "bar" and ins.mods[:1] != ("warp",))
-                    block.members = body["members"]
+                    block.members, block.single = body["members"], body["single"]
                 block.guard, block.negated, block.check = body["guard"], ins.negated, body["guard_check"]
         # a position past the end: falling off it means leaving
         last = Block(len(self.code))
@@ -188,6 +191,8 @@ class Program:
             self.block_of[len(self.code)] = len(self.blocks)
             self.blocks.append(last)
         self.local_size = 0
+        for blk in self.blocks:
+            blk.length = len(blk.contents)
         shown = [[i for i in blk.contents if not i.hidden] for blk in self.blocks]
         self.histogram = [Counter(i.name for i in some) for some in shown]
         self.classes = [Counter(instruction_class(i.op, i.mods) for i in some) for some in shown]

@@ -94,6 +94,7 @@ class Team:
         self.cooling: set[int] = set()
         self.ready = True
         self.polled = False
+        self.executed = 0  # instructions since the chunk began
         self.quiet = 0
         for i in range(len(self.addresses)):
             self.addresses[i] = None
