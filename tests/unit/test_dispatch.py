@@ -1,0 +1,142 @@
+"""From a shape to a configuration: the user's winner, the shipped one, the regressor, the formula, in that order."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from ptxgen import dispatch, rules, shipped
+from ptxgen.config import Config, parse_config
+from ptxgen.database import Database
+from ptxgen.device import device
+from ptxgen.dispatch import Selection, model_folder, model_for, select
+from ptxgen.measurement import Environment, Measurement
+from ptxgen.problem import Gemm
+from ptxgen.settings import shipped_dir
+from ptxgen.shipped import Header, write_winners
+
+H200, T4 = device("h200"), device("t4")
+P = Gemm(2560, 16, 2560, "TN")
+OTHER = Gemm(2560, 17, 2560, "TN")
+MINE = parse_config("ms=4 ns=4 ml=32 nl=16 wm=8 vec_a=4 vec_b=4 vec_c=4")
+THEIRS = parse_config("ms=4 ns=2 ml=64 nl=16 wm=16 vec_a=4 vec_b=4 vec_c=2")
+
+
+def measured(config: Config, us: float, problem: Gemm = P, where: str = "h200", clock: str = "hardware") -> Measurement:
+    return Measurement(problem, config, "ok", Environment(where, clock), (us,), "0123456789abcdef", purpose="final")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """What ships: a winner for the H200, and no model."""
+    place = tmp_path / "shipped"
+    write_winners(shipped.winners_path("h200", place), Header("h200", "hardware"), [measured(THEIRS, 7.0)])
+    monkeypatch.setattr(shipped, "shipped_dir", lambda: place)
+    return place
+
+
+@pytest.fixture
+def database(tmp_path):
+    with Database(tmp_path / "tuning.sqlite") as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """The regressor that this repository ships for the H200."""
+    return shipped_dir() / "h200"
+
+
+def test_each_source_stands_in_for_the_one_before(folder, database, trained):
+    assert select(P, H200) == select(P, H200, database) == [Selection(P, THEIRS, "shipped", 7.0)]
+    database.set_winner(measured(MINE, 9.0))  # slower, but measured here
+    assert select(P, H200, database) == [Selection(P, MINE, "winner", 9.0)]
+    assert select(P, H200) == [Selection(P, THEIRS, "shipped", 7.0)]
+    (analytic,) = select(OTHER, H200, database)
+    assert analytic.origin == "analytic"
+    assert analytic.us > 0
+    assert rules.broken(OTHER, analytic.config, H200) is None
+    for name in ("model.json", *(f.name for f in trained.iterdir() if f.name.startswith("model"))):
+        shutil.copy(trained / name, folder / "h200" / name)
+    (predicted,) = select(OTHER, H200, database)
+    assert predicted.origin == "model"
+    assert predicted.us > 0
+    assert rules.broken(OTHER, predicted.config, H200) is None
+    assert select(P, H200, database) == [Selection(P, MINE, "winner", 9.0)]
+
+
+def test_winners_are_of_exactly_this_problem_and_device(folder, database):
+    database.set_winner(measured(MINE, 9.0))
+    for p in (Gemm(2561, 16, 2560, "TN"), Gemm(2560, 16, 2560, "TT"), replace(P, lda=2564), replace(P, deterministic=True),
+              replace(P, aligned_a=8)):  # fmt: skip
+        assert select(p, H200, database)[0].origin == "analytic"
+    assert select(P, T4, database)[0].origin == "analytic"
+    assert select(P, device("h100"), database)[0].origin == "analytic"
+
+
+def test_the_model_can_be_asked_alone(folder, database):
+    database.set_winner(measured(MINE, 9.0))
+    found = select(P, H200, database, use_model=True)
+    assert found[0].origin == "analytic"
+    assert found[0].config != MINE
+
+
+def test_several_choices_begin_with_the_winner_and_repeat_none(folder, database):
+    database.set_winner(measured(MINE, 9.0))
+    found = select(P, H200, database, k=5)
+    assert [s.origin for s in found] == ["winner", *["analytic"] * 4]
+    assert len({s.config for s in found}) == 5
+    assert [s.us for s in found[1:]] == sorted(s.us for s in found[1:])
+    ranked = select(P, H200, database, use_model=True, k=3)
+    database.set_winner(measured(ranked[0].config, 1.0))
+    again = select(P, H200, database, k=3)
+    assert [s.config for s in again] == [s.config for s in ranked]
+    assert [s.origin for s in again] == ["winner", "analytic", "analytic"]
+
+
+def test_a_winner_that_is_not_legal_is_passed_over(folder, database):
+    """A row of an older rule table, say."""
+    database.set_winner(measured(replace(MINE, wm=32), 0.5))
+    assert select(P, H200, database) == [Selection(P, THEIRS, "shipped", 7.0)]
+    database.set_winner(measured(replace(MINE, wm=32), 0.5, OTHER))
+    (found,) = select(OTHER, H200, database)
+    assert found.origin == "analytic"
+    assert rules.broken(OTHER, found.config, H200) is None
+
+
+def test_a_model_trained_here_comes_before_the_shipped_one(folder, database, trained):
+    assert not model_for(H200, database).trained
+    mine = model_folder(database, "h200")
+    shutil.copytree(trained, mine)
+    assert model_for(H200, database).trained
+    assert not model_for(H200).trained
+    first = model_for(H200, database)
+    assert model_for(H200, database) is first  # read once
+    os.utime(mine / "model.json", ns=(1, 1))
+    assert model_for(H200, database) is not first  # until it changes
+    assert select(OTHER, H200, database)[0].origin == "model"
+
+
+def test_what_ships_answers_for_the_h200_without_a_gpu():
+    """On this repository's own results."""
+    (found,) = select(Gemm(2560, 16, 2560, "TN"), H200)
+    assert found.origin in ("shipped", "model")
+    assert select(Gemm(2559, 17, 2561, "TN"), H200)[0].origin == "model"
+    assert select(Gemm(64, 64, 64), T4)[0].origin == "analytic"
+
+
+@pytest.mark.parametrize("shape", [(0, 0, 0), (1, 1, 1), (0, 7, 7), (7, 7, 0), (1, 1, 1 << 20), (1 << 20, 1, 1)])
+def test_any_shape_gets_an_answer(shape):
+    p = Gemm(*shape)
+    for d in (H200, T4, device("emulated")):
+        (found,) = select(p, d)
+        assert rules.broken(p, found.config, d) is None
+
+
+def test_a_model_s_clock_never_answers_for_hardware(folder, database):
+    database.set_winner(measured(MINE, 0.001, clock="model"))
+    assert select(P, H200, database)[0].config == THEIRS
+    assert dispatch.select(P, H200, database)[0].origin == "shipped"

@@ -1,0 +1,337 @@
+"""The tuner: what it measures, remembers and crowns, with a worker whose answers are made up, and with the real one."""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter
+from dataclasses import asdict, replace
+from functools import cache
+from typing import Any
+
+import pytest
+
+from ptxgen import dispatch, tuner
+from ptxgen.config import parse_config
+from ptxgen.database import Database
+from ptxgen.device import device
+from ptxgen.errors import InputError, LaunchError, ShapeError
+from ptxgen.generate import plan_for
+from ptxgen.measurement import OUTCOMES, Environment, Measurement
+from ptxgen.problem import Gemm
+from ptxgen.render import render
+from ptxgen.rules import broken
+from ptxgen.tuner import Budget, Session, Tuned, summary, tune
+
+P = Gemm(64, 48, 128, "TN")
+Q = Gemm(32, 80, 64, "TN")
+EMULATED = device("emulated")
+BUDGET = Budget(samples=8, search=6, refine_rounds=2, refine=6, keep=2, final=3)
+
+
+@cache
+def digest(problem: Gemm, config: Any) -> str:
+    return render(plan_for(problem, config, EMULATED)).digest
+
+
+def time_of(config: Any, salt: str = "") -> float:
+    """A made-up time, the same for the same configuration."""
+    return 1.0 + zlib.crc32(f"{config}{salt}".encode()) % 1000 / 100
+
+
+class Fake:
+    """A worker that answers at once. ``Fake.answer`` decides what; ``Fake.log``: every order."""
+
+    log: list[tuple[Gemm, Any, str]] = []  # noqa: RUF012
+    stop_after = 1 << 30
+
+    @staticmethod
+    def answer(problem: Gemm, config: Any, purpose: str) -> dict[str, Any]:
+        return {"outcome": "ok", "samples": (time_of(config),)}
+
+    def __init__(self, driver: str, commit: str = "") -> None:
+        self.environment = Environment("emulated", "model", commit=commit)
+
+    def start(self) -> dict[str, Any]:
+        return {"device": asdict(EMULATED)}
+
+    def measure(self, problem, config, timing, purpose="", full=False) -> Measurement:
+        if len(Fake.log) >= Fake.stop_after:
+            raise KeyboardInterrupt
+        assert broken(problem, config, EMULATED) is None
+        Fake.log.append((problem, config, purpose))
+        made = {"digest": digest(problem, config), **Fake.answer(problem, config, purpose)}
+        return Measurement(problem, config, environment=self.environment, purpose=purpose, **made)
+
+    def stop(self) -> None:
+        pass
+
+
+LEARN = cache(tuner.Categorical.learn)
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    monkeypatch.setattr(tuner, "Worker", Fake)
+    monkeypatch.setattr(tuner.Categorical, "learn", LEARN)  # seconds, and the same for the same seed
+    monkeypatch.setattr(Fake, "log", [])
+    monkeypatch.setattr(Fake, "stop_after", 1 << 30)
+    return monkeypatch
+
+
+@pytest.fixture
+def database(tmp_path):
+    with Database(tmp_path / "tuning.sqlite") as found:
+        yield found
+
+
+def searched() -> list[tuple[Gemm, Any]]:
+    return [(p, c) for p, c, purpose in Fake.log if purpose != "final"]
+
+
+def test_a_run_measures_remembers_and_crowns(fake, database):
+    (done,) = tune([P], database=database, budget=BUDGET)
+    rows = list(database.measurements())
+    assert len(rows) == len(Fake.log)
+    assert {m.problem for m in rows} == {P}
+    purposes = Counter(purpose for _, _, purpose in Fake.log)
+    assert 6 <= purposes["sample"] <= 8
+    assert purposes["search"] <= 6
+    assert 0 < purposes["refine"] <= 12
+    assert purposes["final"] == 3
+    assert len(set(searched())) == len(searched())  # nothing twice
+    assert done.measured == len(searched())
+    # the fastest were timed again, and the fastest of those won
+    ranking = sorted((c for _, c in searched()), key=time_of)
+    finals = [c for _, c, purpose in Fake.log if purpose == "final"]
+    assert [time_of(c) for c in finals] == [time_of(c) for c in ranking[:3]]
+    assert done.winner.config == finals[0]
+    assert database.best(P, "emulated", "model") == done.winner
+    assert not done.failures
+    assert "us, " in summary(done)
+
+
+def test_runs_repeat_with_their_seed(fake, tmp_path):
+    logs = []
+    for n, seed in enumerate((1, 1, 2)):
+        Fake.log.clear()
+        with Database(tmp_path / f"{n}.sqlite") as fresh:
+            tune([P], database=fresh, budget=BUDGET, seed=seed)
+        logs.append(list(Fake.log))
+    assert logs[0] == logs[1]
+    assert logs[0] != logs[2]
+
+
+@pytest.mark.parametrize("after", [3, 18])
+def test_an_interrupted_run_goes_on_where_it_stopped(fake, tmp_path, after):
+    with Database(tmp_path / "whole.sqlite") as whole:
+        (expected,) = tune([P], database=whole, budget=BUDGET)
+    total = len(searched())
+    Fake.log.clear()
+    fake.setattr(Fake, "stop_after", after)
+    with Database(tmp_path / "cut.sqlite") as cut:
+        with pytest.raises(KeyboardInterrupt):
+            tune([P], database=cut, budget=BUDGET)
+        assert len(list(cut.measurements())) == after  # each was committed
+        fake.setattr(Fake, "stop_after", 1 << 30)
+        before = set(searched())
+        (done,) = tune([P], database=cut, budget=BUDGET)
+        assert len(set(searched())) == len(searched())  # nothing was measured again
+        assert before <= set(searched())
+        assert done.measured == len(searched()) - len(before)
+        assert len(searched()) <= total + BUDGET.refine * BUDGET.refine_rounds
+        assert done.winner.us <= expected.winner.us * 2
+        third = len(searched())
+        tune([P], database=cut, budget=replace(BUDGET, refine_rounds=0))
+        assert len(searched()) == third  # all of it is known by now
+
+
+def test_an_interrupted_run_leaves_a_winner(fake, database):
+    fake.setattr(Fake, "answer", staticmethod(lambda p, c, purpose: (_ for _ in ()).throw(KeyboardInterrupt)
+                                              if purpose == "refine" else {"outcome": "ok", "samples": (time_of(c),)}))  # fmt: skip
+    with pytest.raises(KeyboardInterrupt):
+        tune([P], database=database, budget=BUDGET)
+    found = database.best(P, "emulated", "model")
+    assert found.us == min(
+        time_of(c) for _, c in searched() if (P, c) in {(m.problem, m.config) for m in database.measurements()}
+    )
+
+
+def test_failures_are_rows(fake, database):
+    """Every outcome is stored as what it is, counted, and neither crowned nor tried again."""
+
+    def answer(problem, config, purpose):
+        if purpose == "final":
+            return {"outcome": "ok", "samples": (5.0,)}
+        outcome = OUTCOMES[zlib.crc32(str(config).encode()) % len(OUTCOMES)]
+        if outcome == "ok":
+            return {"outcome": "ok", "samples": (time_of(config),)}
+        return {
+            "outcome": outcome,
+            "message": f"why {outcome}",
+            "digest": "" if outcome == "timeout" else digest(problem, config),
+        }
+
+    fake.setattr(Fake, "answer", staticmethod(answer))
+    (done,) = tune([P, Q], database=database, budget=BUDGET)[:1]
+    rows = [m for m in database.measurements() if m.purpose != "final"]
+    stored = Counter(m.outcome for m in rows)
+    assert set(stored) == set(OUTCOMES)
+    for m in rows:
+        assert m.outcome == OUTCOMES[zlib.crc32(str(m.config).encode()) % len(OUTCOMES)]
+        if m.outcome != "ok":
+            assert m.message == f"why {m.outcome}"
+            assert m.samples == ()
+    mine = Counter(m.outcome for m in rows if m.problem == P and m.outcome != "ok")
+    assert done.failures == mine
+    assert all(f"{n} {outcome}" in summary(done) for outcome, n in mine.items())
+    finals = {c for _, c, purpose in Fake.log if purpose == "final"}
+    assert finals <= {m.config for m in rows if m.outcome == "ok"}
+    known = set(searched())
+    Fake.log.clear()
+    tune([P, Q], database=database, budget=replace(BUDGET, refine_rounds=0))
+    assert not set(searched()) & known
+
+
+def test_nothing_that_runs(fake, database):
+    fake.setattr(Fake, "answer", staticmethod(lambda *_: {"outcome": "wrong_result", "message": "all zero"}))
+    (done,) = tune([P], database=database, budget=BUDGET)
+    assert done.winner is None
+    assert database.best(P, "emulated", "model") is None
+    assert summary(done).startswith("64x48x128 TN f32: nothing ran; ")
+    assert done.failures["wrong_result"] == done.measured > 0
+
+
+def test_kernels_that_templates_have_changed_are_measured_again(fake, database):
+    """What is remembered of another text, a failure too, counts for nothing."""
+    tune([P], database=database, budget=replace(BUDGET, refine_rounds=0))
+    first = searched()
+    stale = {c for _, c in first[::2]}
+    rows = list(database.measurements())
+    with Database(database.path.with_name("older.sqlite")) as older:
+        for m in rows:
+            if m.purpose == "final":
+                continue
+            if m.config in stale:
+                m = replace(m, digest="0" * 16, outcome="wrong_result", samples=())
+            older.add(m)
+        Fake.log.clear()
+        tune([P], database=older, budget=replace(BUDGET, refine_rounds=0))
+    assert {c for _, c in searched()} == stale
+
+
+def test_a_stale_time_does_not_take_part_in_the_final(fake, database):
+    tune([P], database=database, budget=replace(BUDGET, refine_rounds=0))
+    rows = [m for m in database.measurements() if m.purpose != "final"]
+    unreal = replace(rows[0], digest="0" * 16, samples=(0.001,))
+    session = Session("auto", database, BUDGET)
+    session.known[next(k for k, m in session.known.items() if m.config == unreal.config)] = unreal
+    assert unreal.config not in [m.config for m in session.fastest(P, 100)]
+    session.close()
+
+
+def crowned(database: Database, text: str, us: float, purpose: str = "final") -> Measurement:
+    config = parse_config(text)
+    m = Measurement(P, config, "ok", Environment("emulated", "model"), (us,), digest(P, config), purpose=purpose)
+    database.set_winner(m)
+    return m
+
+
+STORED = "ms=2 ns=2 ml=16 nl=16 vec_a=4 vec_b=4 vec_c=2"
+
+
+@pytest.mark.parametrize(("now", "stays"), [(0.5, True), (50.0, False)])
+def test_the_stored_winner_is_timed_beside_the_others(fake, database, now, stays):
+    """An import's winner, say: it stays if it is faster here and now, whatever it was elsewhere."""
+    stored = crowned(database, STORED, 0.7)
+    fake.setattr(Fake, "answer", staticmethod(
+        lambda p, c, purpose: {"outcome": "ok", "samples": (now if c == stored.config else time_of(c),)}))  # fmt: skip
+    (done,) = tune([P], database=database, budget=replace(BUDGET, refine_rounds=0))
+    assert (P, stored.config, "final") in Fake.log
+    assert (done.winner.config == stored.config) == stays
+    found = database.best(P, "emulated", "model")
+    assert (found.config == stored.config) == stays
+    assert found.us == (now if stays else done.winner.us)
+
+
+def test_a_short_timing_gives_way_to_a_long_one(fake, database):
+    fake.setattr(Fake, "answer", staticmethod(
+        lambda p, c, purpose: {"outcome": "ok", "samples": (time_of(c) * (1.5 if purpose == "final" else 1.0),)}))  # fmt: skip
+    (done,) = tune([P], database=database, budget=replace(BUDGET, refine_rounds=0))
+    found = database.best(P, "emulated", "model")
+    assert found == done.winner
+    assert found.purpose == "final"
+
+
+def test_seeds_are_tried_first(fake, database):
+    seed = parse_config(STORED)
+    tune([P], database=database, budget=replace(BUDGET, refine_rounds=0), seeds={P: [seed]})
+    assert next(c for _, c, purpose in Fake.log if purpose == "search") == seed
+
+
+def test_a_model_s_winner_is_never_a_gpu_s(fake, database):
+    """What the emulated clock crowned answers for the emulated device alone."""
+    (done,) = tune([P], database=database, budget=replace(BUDGET, refine_rounds=0))
+    assert database.best(P, "emulated", "model") == done.winner
+    assert database.best(P, "h200") is None
+    assert database.best(P, "h200", "model") is None
+    assert database.best(P, "emulated") is None  # by the hardware's clock
+    assert dispatch.select(P, EMULATED, database)[0].origin == "winner"
+    chosen = dispatch.select(P, device("h200"), database)[0]
+    assert chosen.origin != "winner"
+    # even where somebody stored such a row under the name of a GPU
+    lied = replace(done.winner, environment=Environment("h200", "model"))
+    database.set_winner(lied)
+    assert database.best(P, "h200") is None
+    assert dispatch.select(P, device("h200"), database)[0].origin == chosen.origin
+
+
+def test_arguments_that_break_a_rule(fake, database):
+    with pytest.raises(InputError, match="database is None"):
+        tune([P])
+    for p in (Gemm(0, 4, 4), Gemm(4, 0, 4)):
+        with pytest.raises(ShapeError, match=f"{p.key()} has no element of C"):
+            tune([P, p], database=database)
+    assert not Fake.log
+
+
+def test_a_device_that_cannot_be_used(monkeypatch, database):
+    monkeypatch.setenv("PTXGEN_DRIVER", "")
+    with pytest.raises(LaunchError, match="did not start"):
+        tune([P], driver="cuda-that-is-not", database=database, budget=BUDGET)
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.phases: list[tuple[str, int]] = []
+        self.steps, self.messages = 0, []
+
+    def phase(self, name, total):
+        self.phases.append((name, total))
+
+    def step(self, text=""):
+        self.steps += 1
+
+    def message(self, text):
+        self.messages.append(text)
+
+
+def test_progress_is_told(fake, database):
+    ear = Listener()
+    tune([P, Q], database=database, budget=BUDGET, progress=ear)
+    assert [name for name, _ in ear.phases] == ["sample", "search", "refine"]
+    assert ear.phases[0][1] == 16
+    assert ear.steps >= len(searched())
+    assert sum("TFLOP/s" in m for m in ear.messages) == 2
+
+
+def test_the_real_worker(database):
+    """On the emulated device, each kernel run and checked in a child process."""
+    budget = Budget(samples=2, search=1, refine_rounds=1, refine=1, keep=1, final=1)
+    done = tune([P], "emulated", database, budget)
+    for t in done:
+        assert isinstance(t, Tuned)
+        assert t.winner is not None
+        assert t.winner.environment.clock == "model"
+        assert not t.failures
+        assert t.winner.digest == digest(t.problem, t.winner.config)
+        assert database.best(t.problem, "emulated", "model") == t.winner
