@@ -72,8 +72,6 @@ LAST = (
          & ((c.split <= SPLIT_WORKSPACE) | (c.family == wgmma.WGMMA))
          & ((c.kg == 1) | (c.split >= SPLIT_WORKSPACE) | reducible(p)),
          "split={c.split} with kg={c.kg}: kg=1 takes split=0; 16-bit C, deterministic sums and epilogues take split=2"),
-    Rule("epilogue", lambda p, c, g, d: (not p.epilogue) | (c.family != wgmma.WGMMA),
-         "family={c.family} has no epilogue yet, and the problem asks for {p.epilogue}"),
     Rule("grid", lambda p, c, g, d: np.where(c.raster > 1, (g.tiles < 1 << 31) & (g.tiles_n * c.raster < 1 << 31),
                                              (g.tiles_n <= GRID_LIMIT) & (g.tiles_m < 1 << 31)),
          "raster={c.raster} with {g.tiles_m} tiles along M and {g.tiles_n} along N: raster=1 takes at most 65535 along"

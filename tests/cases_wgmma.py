@@ -15,6 +15,15 @@ from tests.cases import extents
 
 TYPES = (("f16", ""), ("f16", ""), ("f16", "f32"), ("bf16", ""), ("bf16", "f32"), ("f32", ""), ("e4m3", ""),
          ("e5m2", "f16"), ("s8", ""))  # fmt: skip
+EPILOGUES = (
+    "relu",
+    "bias_column",
+    "bias_row,gelu",
+    "residual",
+    "bias_column,residual,silu",
+    "scale",
+    "scale_rows,bias_row,relu",
+)
 DRAWS = 6000
 
 #: axis -> values, and how likely the first of them is
@@ -33,6 +42,7 @@ AXES = {
     "buffers": ((1, 2, 4), 0.6),
     "reuse": ((0, 1), 0.7),
     "evict": ((0, 1, 2, 3), 0.5),
+    "early": ((0, 1, 2, 3), 0.7),
     "rows": ((0, 8, 16, 24, 32), 0.7),
     "stage_c": ((1, 0), 0.7),
     "vec_c": ((1, 2, 4), 0.5),
@@ -58,6 +68,8 @@ def problem(rng: np.random.Generator, limit: int) -> Gemm:
         "ldb": (-(-p.columns_b // unit) + pad[1]) * unit,
         "ldc": (-(-n // unit_c) + pad[2]) * unit_c if rng.random() < 0.8 else n + int(rng.integers(0, 5)),
     }
+    if dtype != "s8" and rng.random() < 0.25:
+        longer["epilogue"] = EPILOGUES[rng.integers(len(EPILOGUES))]
     return replace(p, **longer)
 
 

@@ -35,8 +35,8 @@
 % for r in w.registers:
     ${plan.mul} ${r}, ${r}, %alpha;
 % endfor
-    and.pred %in, %in_x${n}, %in_y${w.column};
-${put.vector(w.registers, f"%at{w.line}", w.offset, "@%in ", add, ("%y" if plan.swapped else "%x", 0), ("%x" if plan.swapped else "%y", 0))}\
+    and.pred %in, %in_x${n}, %in_y${w.second};
+${put.vector(w.registers, f"%at{w.line}", w.offset, "@%in ", add, w.row, w.column)}\
 % endfor
 % endfor
 % if plan.swapped:

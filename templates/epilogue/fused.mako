@@ -35,6 +35,11 @@ ${run([s for s in plan.problem.stages if not s.startswith("scale")], registers, 
     .reg .f32 %single;
     .reg .${plan.sum} %v;
     .reg .pred %low;
+% if plan.begun:
+    mov.${plan.sum} %v, ${plan.zero};
+    mov.b16 %one, 0;
+    mov.f32 %single, 0f00000000;
+% endif
 % for stage in chosen:
 ${stages[stage](registers, at, offset, guard, row, column)}\
 % endfor

@@ -194,6 +194,37 @@ class Staging:
 
 
 @dataclass(frozen=True)
+class Early:
+    """The lines of 128 bytes that an operand's first stages want: ``lines`` of each of ``rows``, ``rounds`` of them a
+    thread of ``threads``. ``row``, ``column``: registers with where the block begins; ``rows_of``, ``columns_of``: with
+    the matrix's extents."""
+
+    name: str
+    size: int
+    rows: int
+    lines: int
+    threads: int
+    row: str
+    column: str
+    rows_of: str
+    columns_of: str
+
+    MOST = 16  #: rounds
+
+    @property
+    def rounds(self) -> int:
+        return min(-(-self.rows * self.lines // self.threads), self.MOST)
+
+
+def early(x: Operand, tile: int, stages: int, threads: int, first: str, extent: str) -> Early:
+    """Of operand ``x``, whose block begins at ``first`` of ``extent`` along MN and loads ``tile`` of it."""
+    depth = x.depth * stages
+    if x.kmajor:
+        return Early(x.name, x.element, tile, -(-depth * x.element // 128), threads, first, "%k0", extent, "%K")
+    return Early(x.name, x.element, depth, -(-tile * x.element // 128), threads, "%k0", first, "%K", extent)
+
+
+@dataclass(frozen=True)
 class Slot:
     """16 bytes of partial sums of another slice: where they lie, and the sums they belong to; ``first``: those are
     not yet begun."""

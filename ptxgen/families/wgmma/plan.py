@@ -7,7 +7,7 @@ from functools import cached_property
 
 from ptxgen.config import SPLIT_POLL, SPLIT_SHARE
 from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP, batch, owners
-from ptxgen.families.wgmma.layout import ADDRESS_MASK, Operand, Slot, Staging, batches, products
+from ptxgen.families.wgmma.layout import ADDRESS_MASK, Operand, Slot, Staging, batches, early, products
 from ptxgen.plan import Plan
 from ptxgen.problem import Gemm
 from ptxgen.registers import Tile
@@ -18,12 +18,15 @@ GROUP_BYTES = 16 * WARPGROUP  #: of a warpgroup's sums of 8 columns
 
 @dataclass(frozen=True)
 class Write:
-    """One store from registers: ``line``: which row pointer; ``column``: which of a pair of columns it begins at."""
+    """One store from registers. ``line``: which row pointer; ``second``: 1 where it begins at the second of two columns
+    of Y; ``row``, ``column``: of C, a register and what to add to it."""
 
     registers: list[str]
     line: int
     offset: int
-    column: int
+    second: int
+    row: tuple[str, int]
+    column: tuple[str, int]
 
 
 class WgmmaPlan(Plan):
@@ -53,6 +56,12 @@ class WgmmaPlan(Plan):
         #: elements along X, and bytes in shared memory, from one warpgroup's rows to the next's
         self.x_own = 0 if self.pingpong else self.mi * ROWS
         self.x_part = 0 if self.pingpong or not self.x.kmajor and self.x.box[0] < ROWS else self.mi * self.x.part
+        threads = WARPGROUP * c.wg
+        self.early = [
+            early(x, tile, c.stages, threads, first, extent)
+            for x, tile, first, extent in ((self.x, int(g.x_rows), "%x0", self.x_extent), (self.y, self.y_tile, "%y0", self.y_extent))
+            if c.early & (1 if x.name == "a" else 2)
+        ]
         self._instruction()
         self._schedule()
         self._sums()
@@ -177,8 +186,7 @@ class WgmmaPlan(Plan):
     @property
     def begun(self) -> list[tuple[str, str, str]]:
         tiles = [self.got_c, self.half_c, self.wide_c] if self.narrows else [self.got_c]
-        return [(t.kind, r, self.zero if t.kind == self.sum else "0") for t in tiles for r in t.all
-                if self.config.persistent]  # fmt: skip
+        return [(t.kind, r, self.zero if t.kind == self.sum else "0") for t in tiles for r in t.all]
 
     @staticmethod
     def row_offset(n: int) -> int:
@@ -189,12 +197,15 @@ class WgmmaPlan(Plan):
         """The stores of row ``n``, columns of group ``j``."""
         m, h = divmod(n, 2)
         pair = [self.final[m, 4 * j + 2 * h + e] for e in range(2)]
-        if self.swapped:
-            return [Write([r], e, self.row_offset(n) * self.out_bytes, e) for e, r in enumerate(pair)]
         step = self.vec_c
-        return [
-            Write(pair[e : e + step], n, (COLUMNS * j + e) * self.out_bytes, e) for e in range(0, 2, step)
-        ]  # fmt: skip
+        out = []
+        for e in range(0, 2, step):
+            x, y = ("%x", self.row_offset(n)), ("%y", COLUMNS * j + e)
+            if self.swapped:
+                out.append(Write([pair[e]], e, x[1] * self.out_bytes, e, y, x))
+            else:
+                out.append(Write(pair[e : e + step], n, y[1] * self.out_bytes, e, x, y))
+        return out
 
     # ---- launching
 
@@ -203,10 +214,22 @@ class WgmmaPlan(Plan):
         return ["map_x", "map_y"] + (["map_c"] if self.config.stage_c else [])
 
     @property
+    def _pointers(self) -> str:
+        return "ABCW" if self.early else "CW"
+
+    @property
+    def _words(self) -> tuple[str, ...]:
+        return ("M", "N", "K", *(("lda", "ldb") if self.early else ()), "ldc", "chunk", "more")
+
+    @property
     def parameters(self) -> list[str]:
-        words = ", ".join(f".param .u32 {n}" for n in ("M", "N", "K", "ldc", "chunk", "more"))
-        maps = ", ".join(f".param .align 64 .b8 {n}[128]" for n in self.maps)
-        return [".param .u64 C, .param .u64 W,", f"{words},", f".param .{self.sum} alpha, .param .{self.sum} beta,", maps]
+        return [
+            ", ".join(f".param .u64 {n}" for n in self._pointers) + ",",
+            *self.array_parameters,
+            ", ".join(f".param .u32 {n}" for n in self._words) + ",",
+            f".param .{self.sum} alpha, .param .{self.sum} beta,",
+            ", ".join(f".param .align 64 .b8 {n}[128]" for n in self.maps),
+        ]
 
     @property
     def directives(self) -> list[str]:
@@ -226,9 +249,11 @@ class WgmmaPlan(Plan):
         grid = (across * down, 1, c.kg) if self.numbered else (across * self.kc, down, c.kg)
         if c.persistent:
             grid = (min(self.device.sms // self.cluster * self.cluster, across * down), 1, 1)
+        words = {"M": problem.m, "N": problem.n, "K": problem.k, "lda": problem.lda, "ldb": problem.ldb, "ldc": problem.ldc,
+                 "chunk": chunk, "more": more}  # fmt: skip
         arguments: tuple[Argument, ...] = (
-            ("u64", "C"), ("u64", "W"), ("u32", problem.m), ("u32", problem.n), ("u32", problem.k), ("u32", problem.ldc),
-            ("u32", chunk), ("u32", more), (self.sum, "alpha"), (self.sum, "beta"),
+            *(("u64", name) for name in self._pointers), *self._arrays(problem),
+            *(("u32", words[name]) for name in self._words), (self.sum, "alpha"), (self.sum, "beta"),
             *(("map", self._map(problem, name)) for name in self.maps),
         )  # fmt: skip
         main = Step(self.entry, grid, (self.threads, 1, 1), self.shared, arguments)

@@ -24,7 +24,8 @@ UNUSED = ("ms", "ns", "ks", "kl", "copy_a", "copy_b", "keep_a", "keep_b", "vec_a
           "order", "ahead", "request", "hold", "stream")  # fmt: skip
 
 #: axes that mean nothing to the other families
-OWN = ("swap", "wg", "pingpong", "cluster", "kc", "report", "persistent", "chunks", "buffers", "reuse", "evict", "rows")
+OWN = ("swap", "wg", "pingpong", "cluster", "kc", "report", "persistent", "chunks", "buffers", "reuse", "evict", "early",
+       "rows")  # fmt: skip
 
 
 def mapped(p: Gemm, operand: str) -> bool:
@@ -60,8 +61,8 @@ RULES = (
     Rule("wgmma_unused", lambda p, c, g, d: np.logical_and.reduce([getattr(c, a) == AXIS[a].default for a in UNUSED]),
          f"these axes mean nothing to wgmma and keep their defaults: {', '.join(UNUSED)} ({{c}})", family=WGMMA),
     Rule("wgmma_switches", lambda p, c, g, d: _switches(c.swap, c.pingpong, c.report, c.persistent, c.reuse, c.stage_c)
-         & _between(c.evict, 0, 3) & _between(c.wg, 1, 2) & _between(c.stages, 1, 16),
-         "an axis is out of its range ({c}): wg 1 or 2, stages 1 to 16, evict 0 to 3, switches 0 or 1", family=WGMMA),
+         & _between(c.evict, 0, 3) & _between(c.early, 0, 3) & _between(c.wg, 1, 2) & _between(c.stages, 1, 16),
+         "an axis is out of its range ({c}): wg 1 or 2, stages 1 to 16, evict and early 0 to 3, switches 0 or 1", family=WGMMA),
     Rule("wgmma_map_a", lambda p, c, g, d: mapped(p, "a"),
          "A starts at {p.aligned_a} bytes, lda={p.lda}; TMA needs multiples of 16 bytes", family=WGMMA),
     Rule("wgmma_map_b", lambda p, c, g, d: mapped(p, "b"),
@@ -82,7 +83,7 @@ RULES = (
     Rule("wgmma_accumulators", lambda p, c, g, d: g.mi * g.y_tile <= 256,
          "{g.mi} x 64 x {g.y_tile} sums a warpgroup; 256 columns of 64 rows are what its registers hold", family=WGMMA),
     Rule("wgmma_register_file", lambda p, c, g, d: g.registers <= register_cap(
-            d, ceil_div(g.threads, WARPGROUP) * WARPGROUP, c.resident),
+            d, ceil_div(g.threads * c.resident, WARPGROUP) * WARPGROUP, 1),
          "about {g.registers} registers a thread; {g.threads} threads, resident={c.resident}, leave fewer", family=WGMMA),
     Rule("wgmma_cluster", lambda p, c, g, d: _between(c.cluster, 1, 8) & _between(c.kc, 1, 8)
          & ((c.cluster == 1) | (c.kc == 1)) & ((c.kc > 1) | (c.report == 0)),
@@ -106,6 +107,8 @@ RULES = (
          "stage_c={c.stage_c}, chunks={c.chunks}, buffers={c.buffers}: a tile leaves through shared memory in whole chunks"
          " of 8 columns of {g.finish}, two bytes an element, where TMA can store C, and not into a workspace that a pass"
          " sums", family=WGMMA),
+    Rule("wgmma_epilogue", lambda p, c, g, d: (not p.epilogue) | ((c.stage_c == 0) & (c.persistent == 0)),
+         "{p.epilogue} follows the product: that takes stage_c=0 and persistent=0", family=WGMMA),
     Rule("wgmma_stages", lambda p, c, g, d: (c.stages > 1) | (ceil_div(p.k, np.maximum(c.u, 1)) <= g.slices),
          "stages=1 takes one pass of u={c.u} over each slice of K={p.k}: a stage is free once the next is multiplied",
          family=WGMMA),
