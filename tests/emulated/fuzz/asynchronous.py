@@ -343,7 +343,7 @@ def matrix(k: Kernel, where: str, dtype: str) -> tuple[Map, int]:
     d = k.draw
     size = DEPTH[dtype]
     swizzle = d.pick((16, 32, 64, 128))
-    inner = d.pick([n for n in (16, 32, 64, 128) if n <= (swizzle if swizzle > 16 else 128)]) // size
+    inner = (swizzle if swizzle > 16 else d.pick((16, 32, 64, 128))) // size
     rows = d.pick((8, 16, 24))
     columns = d.between(inner // 2 + 1, 3 * inner)
     height = d.between(5, 40)
@@ -355,6 +355,12 @@ def matrix(k: Kernel, where: str, dtype: str) -> tuple[Map, int]:
     found = Map(where, offset, dtype, (columns, height), pitch, (inner, rows), swizzle)
     k.maps.append(found)
     return found, inner * rows * size
+
+
+def corner(k: Kernel, found: Map, low: tuple[int, int], high: tuple[int, int]) -> tuple[int, int]:
+    """Where a box begins: in steps of 16 bytes, or the copy is an illegal instruction."""
+    step = 16 // DEPTH[found.dtype]
+    return k.draw.between(low[0], high[0]) // step * step, k.draw.between(low[1], high[1])
 
 
 def tensor_loaded(name: str) -> Case:
@@ -382,10 +388,8 @@ def tensor_loaded(name: str) -> Case:
     map_, x, y = k.reg(64), k.reg(32), k.reg(32)
     k.emit(f"mov.b64 {map_}, map0;", f"cvta.param.u64 {map_}, {map_};")
     for turn in range(turns):
-        k.emit(
-            f"mov.s32 {x}, {d.between(-found.box[0] - 2, found.extents[0] + 2)};",
-            f"mov.s32 {y}, {d.between(-found.box[1] - 2, found.extents[1] + 2)};",
-        )
+        where = corner(k, found, (-found.box[0] - 2, -found.box[1] - 2), (found.extents[0] + 2, found.extents[1] + 2))
+        k.emit(f"mov.s32 {x}, {where[0]};", f"mov.s32 {y}, {where[1]};")
         k.emit(
             f"@{first} mbarrier.arrive.expect_tx.shared::cta.b64 _, [{bar}], {size};",
             f"@{first} cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [{base}], "
@@ -414,10 +418,8 @@ def tensor_stored(name: str) -> Case:
     map_, x, y = k.reg(64), k.reg(32), k.reg(32)
     k.emit(f"mov.b64 {map_}, map0;", f"cvta.param.u64 {map_}, {map_};")
     for turn in range(2):
-        k.emit(
-            f"mov.s32 {x}, {d.between(-found.box[0] // 2, found.extents[0] - 1)};",
-            f"mov.s32 {y}, {d.between(-found.box[1] // 2, found.extents[1] - 1)};",
-        )
+        where = corner(k, found, (-found.box[0] // 2, -found.box[1] // 2), (found.extents[0] - 1, found.extents[1] - 1))
+        k.emit(f"mov.s32 {x}, {where[0]};", f"mov.s32 {y}, {where[1]};")
         op = "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group"
         if turn and dtype != "u8":
             how = d.pick(("add", "add", "min", "max") if dtype != "f32" else ("add",))

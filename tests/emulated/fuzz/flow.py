@@ -8,8 +8,9 @@ from .kernel import Case, Column, Kernel
 
 # R, D, H, P: destinations of 32, 64 and 16 bits and predicates; r, d, h, p: sources; x, f: a source that may be a
 # constant, an integer or a floating-point number; i: a small constant; w: one below 32; n: a byte; N: a half word;
-# t: a scratch register. Left out is what ptxas 13.0 gets wrong: a constant length of 32 or more in bfi.b32, the lesser
-# of a NaN and itself, shr.s64 by more than 63 where the amount comes from a floating-point instruction.
+# t: a scratch register. Left out is what ptxas 13.0 makes something else of: a constant length of 32 or more in bfi.b32,
+# the lesser of a NaN and itself, a shift of 16 or 64 bits whose amount was a floating-point result (it is rounded to an
+# integer), cvt.sat of a negated least integer.
 STEPS = """
 add.u32 R, r, x
 sub.s32 R, r, x
@@ -100,15 +101,13 @@ and.b16 H, h, h
 xor.b16 H, h, h
 shl.b16 H, h, i
 shr.s16 H, h, i
-shr.u16 H, h, r
+and.b32 t, r, 31; shr.u16 H, h, t
 mul.wide.u16 R, h, h
 mul.wide.s16 R, h, h
 cvt.u32.u16 R, h
 cvt.s32.s16 R, h
 cvt.s32.s8 R, r
 cvt.u16.u32 H, r
-cvt.sat.s16.s32 H, r
-cvt.sat.u8.s32 R, r
 mov.b32 R, {h, h}
 mov.b32 {H, H}, r
 add.u64 D, d, d
@@ -136,7 +135,6 @@ selp.b64 D, d, d, p
 cvt.u64.u32 D, r
 cvt.s64.s32 D, r
 cvt.u32.u64 R, d
-cvt.sat.s32.s64 R, d
 mov.b64 D, {r, r}
 mov.b64 {R, R}, d
 add.cc.u32 R, r, r; addc.u32 R, r, x

@@ -5,7 +5,8 @@ What they told is in docs/emulator.md; nothing here is replayed.
 
 from __future__ import annotations
 
-from .kernel import Case, Kernel
+from . import asynchronous
+from .kernel import Case, Kernel, Map
 
 NANS64 = [0x7FF8000000000000, 0xFFF8000000000123, 0x7FF0000000000001, 0xFFF4000000000007, 0x7FF8DEADBEEF0001]
 NANS32 = [0x7FC00000, 0xFFC00123, 0x7F800001, 0xFFA00007, 0x7FFFFFFF]
@@ -237,6 +238,31 @@ def shifts() -> list[Case]:
     return [k.case()]
 
 
+def narrow_boxes() -> list[Case]:
+    """Where the rows of a box lie that is narrower than the span of its swizzle."""
+    out = []
+    for inner, swizzle in ((64, 128), (32, 128), (16, 32)):
+        k = Kernel(f"narrow_{inner}_{swizzle}", "probe", (64,))
+        found = Map("in", k.reserve_input(bytes(range(1, 129)) * 8), "u8", (128, 8), 128, (inner, 8), swizzle)
+        k.maps.append(found)
+        room = 2048
+        base, bar, first = asynchronous.start(k, k.name, room)
+        k.emit(f"mul.lo.u32 %w, %t, 32; add.u32 %w, %w, {base}; st.shared.v4.b32 [%w], {{0, 0, 0, 0}};")
+        k.emit("st.shared.v4.b32 [%w+16], {0, 0, 0, 0};", "fence.proxy.async;", "bar.sync 0;")
+        m = k.reg(64)
+        k.emit(
+            f"mov.b64 {m}, map0;",
+            f"cvta.param.u64 {m}, {m};",
+            f"@{first} mbarrier.arrive.expect_tx.shared::cta.b64 _, [{bar}], {8 * inner};",
+            f"@{first} cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+            f"[{base}], [{m}, {{0, 0}}], [{bar}];",
+        )
+        asynchronous.wait(k, bar, 0)
+        asynchronous.read_back(k, base, room, "shared memory")
+        out.append(k.case())
+    return out
+
+
 def collisions() -> list[Case]:
     """Which lane's value stays when all of a warp store to one place."""
     k = Kernel("collision", "probe", (32,))
@@ -307,5 +333,6 @@ def cases() -> list[Case]:
         *registers(),
         *shuffles(),
         *gone(),
+        *narrow_boxes(),
         *apart(),
     ]

@@ -3,7 +3,7 @@
     PYTHONPATH=.:tests/emulated python -m fuzz.record FOLDER [--commit NAME]
 
 writes ``h200.xz``, which belongs beside this file, and ``probes.json``, which is for reading. Each module runs twice;
-one whose results differ is told and left out, as is one that fails.
+one whose results differ is told and left out, as is one that fails. What is recorded already and has not changed is kept.
 """
 
 from __future__ import annotations
@@ -27,6 +27,14 @@ from .generate import File
 
 #: seconds without a result after which a kernel counts as one that never ends
 PATIENCE = 20
+
+
+def known() -> dict[str, bytes]:
+    """What was recorded before, of modules that are still the same."""
+    if not recording.PATH.exists():
+        return {}
+    old = recording.read()
+    return {c.name: old.outputs[c.name] for c in generate.cases() if old.digests.get(c.name) == c.digest()}
 
 
 def files() -> tuple[File, ...]:
@@ -86,15 +94,15 @@ def results(path: Path) -> Iterator[tuple[str, Any]]:
                 return
 
 
-def run(folder: Path) -> tuple[dict[str, list[bytes]], dict[str, str]]:
+def run(folder: Path, old: set[str]) -> tuple[dict[str, list[bytes]], dict[str, str]]:
     """Outputs by module, and the modules that failed: each failure ends a process, and another one goes on."""
     result = folder / "results"
     done: dict[str, list[bytes]] = {}
     failed: dict[str, str] = {}
-    total = sum(len(f.cases) for f in files())
+    total = sum(1 for f in files() for c in f.cases if c.name not in old)
     while len(done) + len(failed) < total:
         skip = folder / "skip"
-        skip.write_text("\n".join([*done, *failed]))
+        skip.write_text("\n".join([*old, *done, *failed]))
         before = len(done) + len(failed)
         said = folder / "said"
         with said.open("w") as log:
@@ -127,18 +135,20 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("--commit", default="")
+    parser.add_argument("--all", action="store_true", help="also what is recorded already")
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
     from ptxgen.assemble import assemble
     from ptxgen.drivers.cuda import CudaDriver
 
     began = time.time()
-    every = files()
+    old = {} if args.all else known()
+    every = [f for f in files() if any(c.name not in old for c in f.cases)]
     with ThreadPoolExecutor(12) as pool:
         list(pool.map(lambda f: assemble(source(f)), every))
     print(f"assembled {len(every)} files in {time.time() - began:.1f} s", flush=True)
     with tempfile.TemporaryDirectory() as temporary:
-        done, failed = run(Path(temporary))
+        done, failed = run(Path(temporary), set(old))
     print(f"ran {len(done)} modules in {time.time() - began:.1f} s, {len(failed)} failed", flush=True)
     cases = generate.cases()
     unstable = [name for name, (one, two) in done.items() if one != two]
@@ -153,7 +163,7 @@ def main() -> None:
         "failed": failed,
         "unstable": unstable,
     }
-    outputs = {name: got[0] for name, got in done.items() if name not in unstable}
+    outputs = {**old, **{name: got[0] for name, got in done.items() if name not in unstable}}
     recording.write(args.folder / "h200.xz", facts, cases, outputs)
     answers = {
         c.name: [

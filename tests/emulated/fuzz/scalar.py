@@ -413,6 +413,50 @@ def lop_predicate(name: str) -> Case:
     return k.case()
 
 
+def flush(name: str) -> Case:
+    """Results on either side of the smallest normal number, with and without .ftz."""
+    k = Kernel(name, "real", (LANES,))
+    d = k.draw
+
+    def signed(bits: int, width: int = 32) -> int:
+        return bits | d.bits(1) << (width - 1)
+
+    near = [d.pick((0, 1, 2, 3, 5, 17, d.below(2000))) for _ in range(k.total)]
+    lost = [max(0, 2 * n + d.pick((-1, 0, 0, 0, 1, d.between(-9, 9)))) for n in near]
+    below_one = k.load("f32", [signed(0x3F800000 - n) for n in lost])
+    tiny = k.load("f32", [signed(0x00800000 + n) for n in near])
+    above_one = k.load("f32", [signed(0x3F800000 + n // 2 + d.below(2)) for n in near])
+    double = k.load("f32", [0x01000000 + d.below(16) for _ in near])
+    minus = k.load("f32", [0x80800000 + d.below(16) for _ in near])
+    large = k.load("f32", [signed(0x7E800000 + n) for n in near])
+    wide = k.load(
+        "f64",
+        [
+            signed((0x381 << 52) + d.pick((0, 1, -1, 1 << 28, -(1 << 28), (1 << 28) + 1, -(1 << 29), -(1 << 40))), 64)
+            for _ in near
+        ],
+    )
+    half = k.load("f16", [0x3C00 - d.below(24) for _ in near])
+    small = k.load("f16", [0x0400 + d.below(12) for _ in near])
+    for r in d.shuffled(ROUNDINGS)[:2]:
+        for op, kind, sources in (
+            (f"mul.{r}.ftz.f32", "f32", (below_one, tiny)),
+            (f"div.{r}.ftz.f32", "f32", (tiny, above_one)),
+            (f"fma.{r}.ftz.f32", "f32", (above_one, double, minus)),
+            (f"fma.{r}.ftz.f32", "f32", (below_one, tiny, "0f80000000")),
+            (f"rcp.{r}.ftz.f32", "f32", (large,)),
+            (f"cvt.{r}.ftz.f32.f64", "f32", (wide,)),
+        ):
+            z = k.reg_of(kind)
+            k.emit(f"{op} {z}, {', '.join(sources)};")
+            k.store(z, kind, what=f"{op} near 2^-126")
+    for op in ("mul.rn.ftz.f16", "mul.rn.f16"):
+        z = k.reg(16)
+        k.emit(f"{op} {z}, {half}, {small};")
+        k.store(z, "f16", what=f"{op} near 2^-14")
+    return k.case()
+
+
 def cases(repeats: int = 3) -> list[Case]:
     out: list[Case] = []
     for family, forms, a_kernel in (("integer", integer(), 4), ("real", real(), 4), ("convert", convert(), 5)):
@@ -440,6 +484,7 @@ def cases(repeats: int = 3) -> list[Case]:
     for turn in range(repeats):
         out += [compare(f"setp_{turn}_{kind}", kind) for kind in kinds]
         out += [set_(f"set_{turn}_{kind}", kind) for kind in kinds]
+    out += [flush(f"flush_{i:02d}") for i in range(10)]
     out += [carry(f"carry_{i:03d}") for i in range(40)]
     out += [lop_predicate(f"predicate_{i:03d}") for i in range(12)]
     return out
