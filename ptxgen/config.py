@@ -82,8 +82,8 @@ class Config:
     buffers: int = axis(1, (1, 2, 4), "", "of those parts, how many have memory of their own")
     reuse: int = axis(0, (0, 1), "", "1: C leaves through the memory that the operands came through")
     evict: int = axis(0, (0, 1, 2, 3), "", "operands that the L2 cache may forget at once: 1 A, 2 B, 3 both", refined=True)
-    early: int = axis(0, (0, 1, 2, 3), "", "operands whose first stages idle warps ask the L2 cache for: 1 A, 2 B, 3 both",
-                      refined=True)
+    repack: int = axis(0, (0, 1, 2, 3), "", "operands that mma.sync multiplies from a copy with rows of whole 128 bytes:"
+                       " 1 A, 2 B, 3 both")
     rows: int = axis(0, (0, 16, 32), "", "rows that are loaded of a tile of 64, where C has no more; 0: all")
 
     def __str__(self) -> str:

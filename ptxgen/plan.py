@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 from ptxgen.columnar import ceil_div, log2
 from ptxgen.config import (
@@ -50,6 +51,8 @@ class Plan:
 
     #: the schedule's template
     kernel = ""
+    #: operands that are copied to aligned rows first
+    repacked: tuple[Any, ...] = ()
     #: bytes that dynamic shared memory starts at a multiple of
     shared_aligned = 16
     PASS_THREADS = PASS_THREADS

@@ -52,6 +52,8 @@ FIRST = (
 )  # fmt: skip
 
 LAST = (
+    Rule("repack", lambda p, c, g, d: (c.repack == 0) | (c.family == mma.MMA),
+         "repack={c.repack}: only mma.sync multiplies copies of its operands"),
     Rule("threads", lambda p, c, g, d: g.threads <= 1024, "{g.threads} threads a block; the limit is 1024"),
     Rule("vector_c", lambda p, c, g, d: (c.vec_c <= p.vectors[2]) & (c.vec_c <= c.nl),
          "vec_c={c.vec_c} exceeds what C's alignment and rows allow, {p.vectors[2]}, or a row of the tile, {c.nl}"),

@@ -29,6 +29,7 @@ AXES = {
     "copy_a": (0, 1), "copy_b": (0, 1), "vec_a": (1, 2, 4, 8, 16), "vec_b": (1, 2, 4, 8, 16), "vec_c": (1, 2, 4, 8),
     "split": (0, 1, 2), "stage_c": (0, 1), "bounds": (0, 1, 1, 2), "order": (0, 1, 2), "ahead": (0, 1),
     "request": (0, 1), "hold": (0, 1), "raster": (1, 4, 8), "stream": (0, 1), "resident": (1, 2, 3),
+    "repack": (0, 0, 0, 1, 2, 3),
 }  # fmt: skip
 
 
@@ -54,7 +55,10 @@ def config(p: Gemm, d: Device, rng: np.random.Generator, threads: int) -> Config
     values["kg"] = np.where(sliced, values["kg"], 1)
     values["split"] = np.where(values["kg"] > 1, values["split"], 0)
     for n, name in enumerate(("vec_a", "vec_b", "vec_c")):
-        values[name] = np.where(rng.random(DRAWS) < 0.6, min(p.vectors[n], 16 if n < 2 else 8), values[name])
+        widest = min(p.vectors[n], 16 if n < 2 else 8)
+        if n < 2:
+            widest = np.where(values["repack"] >> n & 1, 16 // p.element.bytes, widest)
+        values[name] = np.where(rng.random(DRAWS) < 0.6, widest, values[name])
     c = Columns({**values, "family": np.full(DRAWS, MMA)}, DRAWS)
     small = c.ml // c.ms * (c.nl // c.ns) * c.kl * 32 <= threads
     rows = np.flatnonzero(legal(p, c, d) & small)

@@ -74,7 +74,7 @@ ${(walking if x.many else pointers)(x)}\
 % if plan.predicated:
     setp.ge.u32 ${p.out}, %t0, %${x.extent};
 % elif plan.checked:
-    sub.u32 %t2, %${x.extent}, ${x.edge};
+    sub.u32 %t2, ${x.limit}, ${x.edge};
     min.u32 %t0, %t0, %t2;
 % endif
 </%def>

@@ -10,6 +10,7 @@
 <%namespace name="leave" file="/${context['plan'].leave}"/>\
 <%namespace name="passes" file="/epilogue/passes.mako"/>\
 <%namespace name="reader" file="/${context['plan'].reader}"/>\
+<%namespace name="repacked" file="/addr/repacked.mako"/>\
 <%
     operands = ((copy_a, plan.a), (copy_b, plan.b))
     last = plan.steps - 1
@@ -25,6 +26,7 @@
     ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %K, [K];  ld.param.u32 %chunk, [chunk];
     ld.param.u32 %lda, [lda];  ld.param.u32 %ldb, [ldb];  ld.param.u32 %ldc, [ldc];
     ld.param.${plan.sum} %alpha, [alpha];  ld.param.${plan.sum} %beta, [beta];
+${repacked.places()}\
     mov.u32 %thread, %tid.x;
     mov.u32 %smem, smem;
 ${ptx.banner("which tile of C, which slice of K")}\
@@ -135,4 +137,4 @@ ${math.multiply(k)}\
 LEAVE:
 ${ptx.banner("the tile leaves")}\
 ${put.leaving(leave, math, put)}\
-<%def name="after_entry()">${passes.entries()}</%def>\
+<%def name="after_entry()">${passes.entries()}${repacked.entries()}</%def>\

@@ -9,6 +9,7 @@ import numpy as np
 
 from ptxgen.columnar import WARP, ceil_div, pick
 from ptxgen.config import SPLIT_WORKSPACE
+from ptxgen.families.mma import repack
 from ptxgen.families.mma.instructions import COLUMNS, ROWS, instruction
 from ptxgen.problem import Gemm
 
@@ -99,6 +100,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     # ptxas need not hold all of what is read ahead
     fragments = fragments * (c.ahead + 1) - pick(c.ahead == 1, fragments // 4 * (words - 1), 0)
     registers = sums + fragments + parted + in_flight + pointers + 40
+    copies = repack.workspace(p, c)
     tiles_m, tiles_n = ceil_div(p.m, c.ml), ceil_div(p.n, c.nl)
     chunk = ceil_div(ceil_div(p.k, c.kg), c.u) * c.u
     slices = np.maximum(ceil_div(p.k, np.maximum(chunk, 1)), 1)
@@ -107,5 +109,6 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         depth=i.depth, most=np.maximum(*each), stage=stage, shared=shared, row_c=row_c, sum_bytes=sum_bytes,
         gathers=gathers, registers=registers, tiles_m=tiles_m, tiles_n=tiles_n, tiles=tiles_m * tiles_n, chunk=chunk,
         slices=slices, blocks=tiles_m * tiles_n * slices,
-        workspace=pick((c.kg > 1) & (c.split == SPLIT_WORKSPACE), slices * p.m * p.n * sum_bytes, 0),
+        workspace=pick((c.kg > 1) & (c.split == SPLIT_WORKSPACE), slices * p.m * p.n * sum_bytes, 0) + copies,
+        copies=copies,
     )

@@ -52,12 +52,12 @@ _TABLE = {
     ("f16", "f16"): Instruction(_name(16, 16, "f16.f16.f16.f16"), 16, 16, 16, 2, "b32", "b32", 2),
     ("bf16", "f32"): Instruction(_name(16, 16, "f32.bf16.bf16.f32"), 16, 16, 16, 2, "b32", "f32", 4),
     ("f32", "tf32"): Instruction(_name(16, 8, "f32.tf32.tf32.f32"), 16, 8, 8, 1, "b32", "f32", 4),
-    ("f64", "f64"): Instruction(_name(8, 4, "f64.f64.f64.f64"), 8, 4, 8, 1, "f64", "f64", 4),
+    ("f64", "f64"): Instruction(_name(8, 4, "f64.f64.f64.f64"), 8, 4, 4, 1, "f64", "f64", 4),
     ("s8", "s32"): Instruction(_name(16, 32, "s32.s8.s8.s32"), 16, 32, 32, 4, "b32", "s32", 4),
     ("e4m3", "f32"): Instruction(_name(16, 32, "f32.e4m3.e4m3.f32"), 16, 32, 32, 4, "b32", "f32", 4, 89),
     ("e5m2", "f32"): Instruction(_name(16, 32, "f32.e5m2.e5m2.f32"), 16, 32, 32, 4, "b32", "f32", 4, 89),
 }
-DOUBLE_90 = Instruction(_name(16, 8, "f64.f64.f64.f64"), 16, 8, 8, 1, "f64", "f64", 4, 90)
+DOUBLE_90 = Instruction(_name(16, 4, "f64.f64.f64.f64"), 16, 4, 4, 1, "f64", "f64", 4, 90)
 
 
 def multiplies(p: Gemm) -> bool:

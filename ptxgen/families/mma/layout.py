@@ -81,17 +81,17 @@ class MmaOperand:
 
     ``g``: the operand's share of the geometry (geometry.operand), all integers; ``threads`` of the block, ``depth`` U,
     ``steps`` steps of one group of warps a stage, ``ahead`` whether fragments are read one step ahead, ``base`` the
-    operand's place in a stage.
+    operand's place in a stage, ``copied`` whether it is read from a copy with longer rows.
     """
 
     kept = transposed = widens = unpacks = False
 
     def __init__(self, g: SimpleNamespace, i: Instruction, threads: int, depth: int, steps: int, ahead: bool,
-                 base: int) -> None:  # fmt: skip
+                 base: int, copied: bool) -> None:  # fmt: skip
         self.name: str = g.name
         self.extent = "M" if g.name == "a" else "N"
         self.first = g.name == "a"
-        self.instruction, self.way = i, int(g.way)
+        self.instruction, self.way, self.copied = i, int(g.way), copied
         self.kmajor, self.asynchronous = bool(g.kmajor), bool(g.copy)
         self.tile, self.thread, self.warps = int(g.tile), int(g.thread), int(g.warp)
         self.vec, self.row, self.rows, self.size = int(g.vec), int(g.row), int(g.rows), int(g.size)
@@ -152,6 +152,11 @@ class MmaOperand:
     def to(self, p: Piece) -> str:
         """The register with a piece's place in the stage that is being filled."""
         return self.places[p.place][0]
+
+    @property
+    def limit(self) -> str:
+        """The register with the extent that loads stay inside: the rows of a copy are filled to their ends."""
+        return f"%ld{self.name}" if self.copied and not self.kmajor else f"%{self.extent}"
 
     @property
     def edge(self) -> int:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from ptxgen.columnar import log2
+from dataclasses import replace
+
+from ptxgen.columnar import ceil_div, log2
 from ptxgen.config import BOUNDS_PREDICATE
+from ptxgen.families.mma import repack
 from ptxgen.families.mma.instructions import ROWS, instruction
 from ptxgen.families.mma.layout import MmaOperand
 from ptxgen.families.simt.layout import near, products
 from ptxgen.plan import Plan
+from ptxgen.problem import Gemm
 from ptxgen.registers import Tile, braces
+from ptxgen.source import Argument, Launch, Step
 
 
 class MmaPlan(Plan):
@@ -26,11 +31,15 @@ class MmaPlan(Plan):
             self.ptx_version = max(self.ptx_version, "8.4")
         self.group, self.steps = int(g.group), int(g.steps)
         self.stage_bytes, self.wait = int(g.stage), c.stages - 2
-        self.a = MmaOperand(g.a, i, self.threads, c.u, self.steps, bool(c.ahead), 0)
-        self.b = MmaOperand(g.b, i, self.threads, c.u, self.steps, bool(c.ahead), self.a.size)
+        first, second = bool(c.repack & repack.A), bool(c.repack & repack.B)
+        self.a = MmaOperand(g.a, i, self.threads, c.u, self.steps, bool(c.ahead), 0, first)
+        self.b = MmaOperand(g.b, i, self.threads, c.u, self.steps, bool(c.ahead), self.a.size, second)
         self.operands = (self.a, self.b)
-        for x, ld in ((self.a, self.problem.lda), (self.b, self.problem.ldb)):
+        self.repacked = tuple(x for x in self.operands if x.copied)
+        seen = repack.inside(self.problem, c.repack)
+        for x, ld in ((self.a, seen.lda), (self.b, seen.ldb)):
             x.many = x.many and x.near(ld)
+        self._copies()
         for x, ld in ((self.a, self.problem.lda), (self.b, self.problem.ldb)):
             x.many = x.many and near(x, ld)
         self.copy_a, self.copy_b = (f"copy/{'cp_async' if x.asynchronous else 'ldg_sts'}.mako" for x in self.operands)
@@ -43,6 +52,50 @@ class MmaPlan(Plan):
         if self.problem.compute == "tf32":
             self.rounding = "cvt.rn.tf32.f32" if self.device.sm >= 90 else "cvt.rna.tf32.f32"
         self._accumulators()
+
+    def _copies(self) -> None:
+        """The pass that copies operands, 16 bytes a thread."""
+        size = self.element_in = self.problem.element.bytes
+        self.chunk = 16 // size
+        #: elements on their way, and the words that they make
+        self.moved = Tile("m", f"b{8 * max(size, 2)}", (self.chunk,))
+        self.packed_words = Tile("w", "b32", (4,))
+        step = 2 if size == 2 else 4  # elements of a word, of which the first holds two bytes where they are bytes
+        self.joined = [] if size > 2 else [
+            (self.packed_words[n], braces([self.moved[n * step], self.moved[n * step + step // 2]])) for n in range(4)
+        ]  # fmt: skip
+        self.copied_kind = "v2.b64" if size == 8 else "v4.b32"
+        whole = self.moved if size > 2 else self.packed_words
+        self.copied = whole.vector(0, n=whole.size)
+
+    @property
+    def parameters(self) -> list[str]:
+        lines = super().parameters
+        places = ", ".join(f".param .u32 at_{x.name}" for x in self.repacked)
+        return [*lines[:-1], f"{lines[-1]},", places] if places else lines
+
+    def launch(self, problem: Gemm) -> Launch:
+        made = super().launch(repack.inside(problem, self.config.repack))
+        if not self.repacked or not made.steps:
+            return made
+        # copies lie behind what slices leave in the workspace
+        end = ceil_div(made.workspace, repack.ROW)
+        places: list[Argument] = []
+        facts: list[Argument] = []
+        chunks = 0
+        for x in self.repacked:
+            copy = repack.copy_of(problem, x.name)
+            numbers = (copy.rows, copy.columns, copy.ld, copy.pitch, copy.filled, end)
+            facts += [("u32", n) for n in numbers]
+            places.append(("u32", end))
+            end += copy.bytes // repack.ROW
+            chunks = max(chunks, copy.filled * copy.pitch // self.chunk)
+        grid = (max(ceil_div(chunks, self.PASS_THREADS), 1), len(self.repacked), 1)
+        pointers: tuple[Argument, ...] = (("u64", "A"), ("u64", "B"), ("u64", "C"), ("u64", "W"))
+        first = Step(f"{self.entry}_repack", grid, (self.PASS_THREADS, 1, 1), 0,
+                     (*pointers, *self._arrays(problem), *facts))  # fmt: skip
+        rest = tuple(replace(s, arguments=(*s.arguments, *places)) if s.entry == self.entry else s for s in made.steps)
+        return Launch((first, *rest), end * repack.ROW)
 
     def _accumulators(self) -> None:
         i, c = self.instruction, self.config

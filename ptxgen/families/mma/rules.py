@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.config import AXIS
+from ptxgen.columnar import pick
+from ptxgen.config import AXIS, SPLIT_FLAG
 from ptxgen.device import Device
+from ptxgen.families.mma import repack
 from ptxgen.families.mma.geometry import BYTES
-from ptxgen.families.mma.instructions import instruction, multiplies
+from ptxgen.families.mma.instructions import COLUMNS, ROWS, instruction, multiplies
 from ptxgen.problem import Gemm
 from ptxgen.rule import Rule
 
@@ -18,11 +20,12 @@ MMA = 1
 
 LOADS_LIMIT = 32  #: loads of one operand that a thread has under way
 
-#: axes that have no meaning here, and stay at their defaults
-UNUSED = (
-    "ks", "keep_a", "keep_b", "wm", "lanes", "swap", "wg", "pingpong", "cluster", "kc", "persistent", "chunks",
-    "buffers", "reuse", "evict", "rows",
+USED = (
+    "family", "ms", "ns", "ml", "nl", "u", "kl", "kg", "stages", "copy_a", "copy_b", "vec_a", "vec_b", "vec_c", "split",
+    "stage_c", "bounds", "order", "ahead", "request", "hold", "raster", "stream", "resident", "repack",
 )  # fmt: skip
+#: axes that have no meaning here, and stay at their defaults
+UNUSED = tuple(name for name in AXIS if name not in USED)
 
 
 def _loads_divide(g: SimpleNamespace, x: SimpleNamespace) -> Any:
@@ -30,6 +33,23 @@ def _loads_divide(g: SimpleNamespace, x: SimpleNamespace) -> Any:
     t = np.maximum(g.threads, 1)
     few = x.loads <= t
     return (x.across > 0) & (few | (x.loads % t == 0))
+
+
+def _widest(p: Gemm, c: Any, operand: int) -> Any:
+    """Elements of the widest access to an operand: copies are aligned to 16 bytes."""
+    copied = c.repack % 2 == 1 if operand == 0 else c.repack >= repack.B
+    return pick(copied, 16 // p.element.bytes, p.vectors[operand])
+
+
+def _repacks(p: Gemm, c: Any, g: SimpleNamespace) -> Any:
+    """A K-major copy is longer along K, so the other operand must be copied too; flags need a cleared workspace."""
+    first, second = c.repack % 2 == 1, c.repack >= repack.B
+    alone = (first & repack.kmajor(p, "a") & np.logical_not(second)) | (
+        second & repack.kmajor(p, "b") & np.logical_not(first)
+    )
+    flagged = (c.kg > 1) & (c.split == SPLIT_FLAG)
+    fits = (g.copies < 1 << 36) & np.logical_not(alone | flagged)
+    return (c.repack == 0) | ((c.repack > 0) & (c.repack <= 3) & fits)
 
 
 def _copies(p: Gemm, d: Device, x: SimpleNamespace) -> Any:
@@ -65,9 +85,14 @@ RULES = (
          & (c.request >= 0) & (c.request <= np.maximum(g.steps - 2, 0)),
          "u={c.u} over kl={c.kl} leaves {g.steps} steps of {g.depth}; they must be whole, at least 2, and at least"
          " request={c.request} and two more", family=MMA),
-    Rule("mma_vector_a", lambda p, c, g, d: (c.vec_a <= p.vectors[0]) & (c.vec_a <= g.a.length),
+    # ptxas 13.0 does not wait at the end of a loop for a DMMA whose sums the first one of the next pass adds to, where
+    # fragments are read ahead and there is but one tile: sums were wrong on an H200
+    Rule("mma_chain", lambda p, c, g, d: (p.dtype != "f64") | (c.ahead == 0) | (c.ms * c.ns > ROWS * COLUMNS),
+         "ms={c.ms} and ns={c.ns} leave one tile of f64 sums, which must not be read ahead of: take ahead=0",
+         family=MMA),
+    Rule("mma_vector_a", lambda p, c, g, d: (c.vec_a <= _widest(p, c, 0)) & (c.vec_a <= g.a.length),
          "vec_a={c.vec_a} exceeds what A's alignment, rows and tile allow, {p.vectors[0]}", family=MMA),
-    Rule("mma_vector_b", lambda p, c, g, d: (c.vec_b <= p.vectors[1]) & (c.vec_b <= g.b.length),
+    Rule("mma_vector_b", lambda p, c, g, d: (c.vec_b <= _widest(p, c, 1)) & (c.vec_b <= g.b.length),
          "vec_b={c.vec_b} exceeds what B's alignment, rows and tile allow, {p.vectors[1]}", family=MMA),
     Rule("mma_async_a", lambda p, c, g, d: _copies(p, d, g.a),
          "copy_a=1 (cp.async) moves 4, 8 or 16 bytes, not vec_a={c.vec_a} of {p.dtype}", family=MMA),
@@ -79,6 +104,9 @@ RULES = (
          "{g.threads} threads do not divide the {g.b.loads} loads of B's tile", family=MMA),
     Rule("mma_many", lambda p, c, g, d: g.most <= LOADS_LIMIT,
          "{g.most} loads a thread, stage and operand; more than 32 leave no registers", family=MMA),
+    Rule("mma_repack", lambda p, c, g, d: _repacks(p, c, g),
+         "repack={c.repack}: 0 to 3, 3 where a K-major operand is copied, not with split=1, and {g.copies} bytes at"
+         " most 2^36", family=MMA),
     Rule("mma_hold", lambda p, c, g, d: (c.hold == 0) | (c.copy_a == 0) | (c.copy_b == 0),
          "hold=1 needs an operand that is copied through registers", family=MMA),
 )  # fmt: skip

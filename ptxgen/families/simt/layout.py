@@ -108,6 +108,11 @@ class OperandLayout:
         return self.places[0][0]
 
     @property
+    def limit(self) -> str:
+        """The register with the extent that loads stay inside."""
+        return f"%{self.extent}"
+
+    @property
     def edge(self) -> int:
         """What is taken off the extent to get the last element that a load may start at."""
         return 1 if self.kmajor else self.vec
