@@ -6,13 +6,14 @@ go to standard error. What a command needs is imported when it runs: ``--help`` 
 
 from __future__ import annotations
 
+from ptxgen.cli import emulate as _emulate
 from ptxgen.cli import problems as _problems
 from ptxgen.cli import stored as _stored
 from ptxgen.cli.command import app
 
 __all__ = ["app", "main"]
 
-_COMMANDS = (_problems, _stored)  #: importing these is what fills the application
+_COMMANDS = (_problems, _stored, _emulate)  #: importing these is what fills the application
 
 
 def main() -> None:
