@@ -76,6 +76,24 @@ def _odd(**fields: Any) -> Iterator[Case]:
     return (Case(f"odd {m}x{n}x{k}", Gemm(m, n, k, layout, **fields)) for m, n, k, layout in _ODD)
 
 
+#: weights of public language models, out x in features: attention's query, key and value at once, its output, the two
+#: inner halves of the feed-forward part at once, its output
+_MODELS = {
+    "Llama 3 8B": ((6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336)),
+    "Llama 3 70B": ((10240, 8192), (8192, 8192), (57344, 8192), (8192, 28672)),
+    "Qwen2.5 7B": ((4608, 3584), (3584, 3584), (37888, 3584), (3584, 18944)),
+}
+_TOKENS = (1, 16, 128, 4096)  #: decoding one sequence, a few, many; a prompt
+
+
+def _llm(**fields: Any) -> Iterator[Case]:
+    """Tokens times transposed weights, as a linear layer stores them."""
+    for model, weights in _MODELS.items():
+        for (n, k), part in zip(weights, ("qkv", "out", "gate+up", "down"), strict=True):
+            for m in _TOKENS:
+                yield Case(f"{model} {part} {m}", Gemm(m, n, k, "NT", **fields))
+
+
 #: one of each kind that the paper tells apart, cut down until an interpreter runs it in a blink
 _SMALL = (
     ("square", 64, 64, 64, "TN"), ("skinny", 16, 64, 64, "NN"), ("skinny, transposed", 16, 64, 64, "NT"),
@@ -92,6 +110,7 @@ SUITES = {
     for s in (
         Suite("isaac", "Table 4 of the paper: LINPACK, DeepBench, ICA, LAPACK", _isaac, layouts=True),
         Suite("square", "squares from 256 to 16384", _square),
+        Suite("llm", "linear layers of public language models, decoding and prompts", _llm, layouts=True),
         Suite("odd", "ones, primes, and tile sizes plus and minus one", _odd, layouts=True),
         Suite("small", "one shape of each kind, small enough for the emulated device", _small, layouts=True),
     )

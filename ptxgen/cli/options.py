@@ -74,7 +74,7 @@ class Target(Stored):
 
     operation: Annotated[str, typer.Argument(metavar="[OPERATION]", help="What is computed: gemm.")] = "gemm"
     shape: Annotated[list[str] | None, typer.Option(metavar="M,N,K", help="A problem's extents; repeatable.")] = None
-    suite: Annotated[str | None, typer.Option(help="A named set of problems: isaac, square, odd, small.")] = None
+    suite: Annotated[str | None, typer.Option(help="A named set of problems: isaac, square, llm, odd, small.")] = None
     shapes_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help='JSON lines, each {"m": 1, "n": 2, "k": 3, ...}; - is stdin.')
     ] = None
