@@ -1,37 +1,9 @@
 ## Global addresses of an operand that is stored by rows at a leading dimension.
+<%namespace name="lanes" file="/addr/lanes.mako"/>
 <%def name="setup(x)">
     .reg .b32 %mn_${x.name}, %k_${x.name}, %s_${x.name};
     .reg .b64 %step_${x.name};
-% if x.swizzled:
-${swizzled(x, *(("mn", "k") if x.kmajor else ("k", "mn")))}\
-% elif x.kept:
-    // lanes along K; the 16-byte chunk q of row mn lies at q ^ (mn >> ${x.swizzle_shift})
-    shr.u32 %mn_${x.name}, %thread, ${x.log2_across};
-    and.b32 %k_${x.name}, %thread, ${x.across - 1};
-    mul.lo.u32 %k_${x.name}, %k_${x.name}, ${x.vec};
-    shr.u32 %t0, %mn_${x.name}, ${x.swizzle_shift};
-    shr.u32 %t1, %k_${x.name}, ${x.log2_chunk};
-    xor.b32 %t0, %t0, %t1;
-    and.b32 %t0, %t0, ${x.swizzle_q - 1};
-    mad.lo.u32 %t0, %mn_${x.name}, ${x.swizzle_q}, %t0;
-    and.b32 %t1, %k_${x.name}, ${x.chunk - 1};
-    mad.lo.u32 %s_${x.name}, %t0, ${x.chunk}, %t1;
-% elif x.transposed:
-    // lanes along K fill whole sectors; their stores go down a column
-    and.b32 %k_${x.name}, %thread, ${x.across - 1};
-    shr.u32 %t0, %thread, ${x.log2_across};
-    and.b32 %mn_${x.name}, %t0, ${x.tile - 1};
-    shr.u32 %t0, %t0, ${x.log2_tile};
-    mad.lo.u32 %k_${x.name}, %t0, ${x.across}, %k_${x.name};
-    mul.lo.u32 %k_${x.name}, %k_${x.name}, ${x.vec};
-    mad.lo.u32 %s_${x.name}, %k_${x.name}, ${x.row}, %mn_${x.name};
-% else:
-    // lanes along ${x.extent}
-    and.b32 %mn_${x.name}, %thread, ${x.across - 1};
-    mul.lo.u32 %mn_${x.name}, %mn_${x.name}, ${x.vec};
-    shr.u32 %k_${x.name}, %thread, ${x.log2_across};
-    mad.lo.u32 %s_${x.name}, %k_${x.name}, ${x.row}, %mn_${x.name};
-% endif
+${lanes.first(x)}\
     mad.lo.u32 %s_${x.name}, %s_${x.name}, ${x.bytes}, ${x.base};
 % for n, (_, place) in enumerate(x.places[1:], 1):
     .reg .b32 ${place};
@@ -48,22 +20,6 @@ ${(walking if x.many else pointers)(x)}\
 % if not x.kmajor:
     mul.wide.u32 %step_${x.name}, %ld${x.name}, ${x.global_bytes * x.depth};
 % endif
-</%def>
-
-## Lanes along a row; its 16-byte chunks change places by the bits of the row.
-<%def name="swizzled(x, row, column)">
-    // lanes along ${"K" if x.kmajor else x.extent}; the 16-byte chunks of a row change places by its bits
-    shr.u32 %${row}_${x.name}, %thread, ${x.log2_across};
-    and.b32 %${column}_${x.name}, %thread, ${x.across - 1};
-    mul.lo.u32 %${column}_${x.name}, %${column}_${x.name}, ${x.vec};
-    mov.b32 %t1, %${column}_${x.name};
-% for shift, mask in x.keys:
-    ${"shl.b32" if shift < 0 else "shr.u32"} %t0, %${row}_${x.name}, ${abs(shift)};
-    and.b32 %t0, %t0, ${mask};
-    shl.b32 %t0, %t0, ${x.log2_chunk};
-    xor.b32 %t1, %t1, %t0;
-% endfor
-    mad.lo.u32 %s_${x.name}, %${row}_${x.name}, ${x.row}, %t1;
 </%def>
 
 <%def name="row_of(x, p)">
