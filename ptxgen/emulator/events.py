@@ -232,18 +232,19 @@ class Events:
 
     def check(
         self, c: Team, a: Access, doing: str, writes: bool, known: tuple[Array, Array, Array] | None = None,
-        proxy: bool = True,
+        proxy: bool = True, mixes: bool = False,
     ) -> None:  # fmt: skip
         """Raises unless what touched this memory before is known to be complete, and visible to the async proxy.
 
-        `known`: to those who start it; `proxy`: whether the work goes through the async proxy.
+        `known`: to those who start it; `proxy`: whether the work goes through the async proxy; `mixes`: whether it may
+        meet other work that does less than granules, or reduces.
         """
         clocks, fenced, events = known or self.knowledge(c, a.lanes)
         g, pages = a.granules, a.pages
         strange = ~events[:, None]
         if pages & self.writing_pages:
             bits = self.writing[g] & strange
-            if a.size < 16:
+            if mixes or a.size < 16:
                 bits &= ~self.partial
             if bits.any():
                 self.refuse(c, a, bits, doing, "writes")

@@ -15,6 +15,7 @@ from .memory import GlobalMemory
 from .module import Entry, Module
 from .options import Options
 from .stats import Stats
+from .tensormap import TensorMap
 
 Dims = tuple[int, int, int]
 #: most bytes of shared memory that one block may have
@@ -131,8 +132,8 @@ def launch(
     """Runs one kernel of a PTX text.
 
     args: NumPy arrays are device buffers, updated in place unless read-only; NumPy scalars are
-    passed by value, as are 0-d or 1-d void and uint8 arrays for .b8 array parameters. cluster: blocks of
-    a cluster, unless the kernel declares them.
+    passed by value, as are 0-d or 1-d void and uint8 arrays, and tensor maps, for .b8 array parameters.
+    cluster: blocks of a cluster, unless the kernel declares them.
     Raises InputError for arguments that do not fit, a Fault for what the kernel does wrong.
     """
     machine = Machine(**options)
@@ -142,6 +143,21 @@ def launch(
         raise InputError(f"{entry} takes {len(kernel.parameters)} arguments, got {len(args)}")
     params = bytearray(kernel.param_bytes)
     buffers: list[tuple[np.ndarray[Any, Any], int]] = []
+
+    def buffer(array: np.ndarray[Any, Any], name: str) -> int:
+        """The address of an array on the device."""
+        if not array.flags.c_contiguous:
+            raise InputError(f"{name} must be C-contiguous")
+        for other, address in buffers:
+            if other is array:
+                return address
+        address = machine.alloc(array.nbytes)
+        machine.write(address, array)
+        buffers.append((array, address))
+        if not array.flags.writeable:
+            machine.memory.readonly.add(address)
+        return address
+
     for i, (value, p) in enumerate(zip(args, kernel.parameters, strict=True)):
         if isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic):
             raise InputError(
@@ -149,19 +165,13 @@ def launch(
             )
         if p.array and isinstance(value, (np.ndarray, np.void)):
             data = value.tobytes()
+        elif isinstance(value, TensorMap):
+            of = value.base
+            data = value.encode(buffer(of, f"the tensor of argument {i}") if isinstance(of, np.ndarray) else None)
         elif isinstance(value, np.ndarray):
             if p.size != 8:
                 raise InputError(f"argument {i} ({p.name}, .{p.type}) is an array, the parameter is no pointer")
-            if not value.flags.c_contiguous:
-                raise InputError(f"argument {i} ({p.name}) must be C-contiguous")
-            same = next((a for b, a in buffers if b is value), None)
-            address = machine.alloc(value.nbytes) if same is None else same
-            if same is None:
-                machine.write(address, value)
-                buffers.append((value, address))
-                if not value.flags.writeable:
-                    machine.memory.readonly.add(address)
-            data = address.to_bytes(8, "little")
+            data = buffer(value, f"argument {i} ({p.name})").to_bytes(8, "little")
         elif isinstance(value, np.generic):
             data = value.tobytes()
         else:

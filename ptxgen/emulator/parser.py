@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ptxgen.errors import ParseError, UnsupportedError
+from ptxgen.source import PARAMETERS_AT
 
 from .lexer import Token, integer
 from .reader import Reader
@@ -175,7 +176,8 @@ class Parser(Reader):
             self.accept(",")
         offset = 0
         for p in out:
-            p.offset = offset = -(-offset // p.align) * p.align
+            # as on sm_90, where parameters begin at an address that is a multiple of 16 and no more
+            p.offset = offset = -(-(offset + PARAMETERS_AT) // p.align) * p.align - PARAMETERS_AT
             offset += p.size
         return out
 

@@ -15,6 +15,7 @@ from . import (  # noqa: F401  (filling the instruction table)
     ops_async,
     ops_atomic,
     ops_bits,
+    ops_bulk,
     ops_call,
     ops_compare,
     ops_convert,
@@ -27,6 +28,7 @@ from . import (  # noqa: F401  (filling the instruction table)
     ops_move,
     ops_remote,
     ops_sync,
+    ops_tensor,
     ops_warp,
     proxies,
 )
