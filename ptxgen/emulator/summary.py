@@ -53,7 +53,7 @@ def text(document: Document) -> str:
             lines.append(f"  address      {fault['address']:#x}")
         return "\n".join(lines)
     s = document["statistics"]
-    lines = [f"{document['entry']}: {s['blocks']} blocks, {s['threads']} threads, {s['seconds']:.3f} s emulated", ""]
+    lines = [f"{document['entry']}: {s['blocks']} blocks, {s['threads']} threads, emulated in {s['seconds']:.3f} s", ""]
     width = max([len(c) for c in s["warp_instructions"]] + [len("instructions")])
     lines.append(f"{'instructions':<{width}} {'of warps':>12} {'of threads':>14}")
     for name, count in s["warp_instructions"].items():
