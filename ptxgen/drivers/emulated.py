@@ -11,8 +11,8 @@ import numpy as np
 from ptxgen import clock
 from ptxgen.device import DEVICES, Device
 from ptxgen.drivers import Kernel, Timing
-from ptxgen.emulator import Machine, Module, Stats
-from ptxgen.errors import AssembleError, EmulatorError, UnsupportedError
+from ptxgen.emulator import Machine, Module, Stats, tensormap
+from ptxgen.errors import AssembleError, EmulatorError, InputError, LaunchError
 from ptxgen.source import Source, Step, TensorMap
 
 
@@ -85,7 +85,12 @@ class EmulatedDriver:
             raise AssembleError(f"the emulated device cannot read the kernel: {error}") from error
 
     def tensor_map(self, description: TensorMap, address: int) -> bytes:
-        raise UnsupportedError("the emulated device has no tensor maps")
+        d = description
+        swizzle = 0 if d.swizzle == 16 else d.swizzle
+        try:
+            return tensormap(address, d.extents, (d.pitch,), d.box, type=d.dtype, swizzle=swizzle).encode()
+        except InputError as error:
+            raise LaunchError(f"there can be no tensor map of {d} at {address:#x}: {error}") from error
 
     def launch(self, kernel: Kernel, step: Step, parameters: bytes, stream: int = 0) -> None:
         assert isinstance(kernel, EmulatedKernel)

@@ -236,7 +236,8 @@ def write(window: Window, memory: Array, data: Array, op: str) -> None:
         mine = elements[window.part]
     if op:
         kind = tensor.type.split(".")[0]
-        mine = apply(op, kind, there[index], mine, None, kind == "f32" and op == "add")
+        old = there[index].reshape(-1)
+        mine = apply(op, kind, old, mine.reshape(-1), None, kind == "f32" and op == "add").reshape(mine.shape)
     there[index] = mine
 
 
