@@ -250,6 +250,17 @@ class Plan:
 
     # ---- what a reader is told
 
+    @property
+    def accesses(self) -> str:
+        """What moves at once."""
+        c = self.config
+        return f"accesses of {c.vec_a}, {c.vec_b}, {self.vec_c} elements of A, B, C"
+
+    @property
+    def grid(self) -> str:
+        """What the axes of the grid count."""
+        return "(tiles of M, tiles of N, slices)" if self.config.raster == 1 else "(tiles, 1, slices)"
+
     @cached_property
     def command(self) -> str:
         p = self.problem

@@ -41,14 +41,12 @@ def lookup(folder: str) -> TemplateLookup:
 def header(plan: Plan) -> list[str]:
     """The comment that opens a module: what it computes, how it is launched, what lies where, how to emit it again."""
     p, c = plan.problem, plan.config
-    grid = "(tiles of M, tiles of N, slices)" if c.raster == 1 else "(tiles, 1, slices)"
     lines = [
         f"{p.operation}: C = alpha A B + beta C, layout {p.layout} (row-major), {p.dtype}, summed in {p.compute}",
-        "M, N, K, leading dimensions, alpha and beta are parameters; accesses of "
-        f"{c.vec_a}, {c.vec_b}, {plan.vec_c} elements of A, B, C",
+        f"M, N, K, leading dimensions, alpha and beta are parameters; {plan.accesses}",
         "",
         f"config   {c}",
-        f"launch   grid {grid}, tile {c.ml} x {c.nl}; block ({plan.threads}, 1, 1);"
+        f"launch   grid {plan.grid}, tile {c.ml} x {c.nl}; block ({plan.threads}, 1, 1);"
         f" {plan.shared} bytes of dynamic shared memory",
     ]
     lines += [("shared   " if n == 0 else "         ") + line for n, line in enumerate(plan.shared_map)]

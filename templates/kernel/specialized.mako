@@ -5,8 +5,6 @@
 <%namespace name="ring" file="/copy/ring.mako"/>\
 <%namespace name="sched" file="/${context['plan'].sched}"/>\
 <%namespace name="copy" file="/copy/tma.mako"/>\
-<%namespace name="early" file="/copy/early.mako"/>\
-<%namespace name="place" file="/sched/place.mako"/>\
 <%namespace name="math" file="/math/wgmma.mako"/>\
 <%namespace name="added" file="/epilogue/cluster_sum.mako"/>\
 <%namespace name="meet" file="/epilogue/meet.mako"/>\
@@ -77,17 +75,6 @@ CONSUMER:
 ${ptx.banner(f"the consumers: {plan.wg} warpgroup{'s' if plan.wg > 1 else ''}")}\
 % if plan.clustered:
     barrier.cluster.arrive.relaxed.aligned;
-% endif
-% if plan.early:
-% if plan.numbered:
-    mov.u32 %tile, %ctaid.x;
-${place.counts()}\
-${place.of_number()}\
-% else:
-${place.of_block()}\
-% endif
-${place.slice()}\
-${early.fetch()}\
 % endif
     bar.sync 0, ${plan.threads};
 % if plan.cluster > 1:

@@ -99,7 +99,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         added_used=added, added=aligned(added), staged=aligned(staged), mi=mi,
         threads=WARPGROUP * c.wg + WARP, registers=sums + OTHERS + pick(meets, 4 * batch(sums), 0),
         shared=ring + aligned(added) + pick(c.reuse == 1, 0, aligned(staged)) + barriers,
-        sums=sums, tiles_m=tiles_m, tiles_n=tiles_n, tiles=tiles_m * tiles_n, tiles_x=tiles_x, tiles_y=tiles_y, lined=lined,
+        sums=sums, tiles_m=tiles_m, tiles_n=tiles_n, tiles=tiles_m * tiles_n, tiles_x=tiles_x, tiles_y=tiles_y,
         chunk=ceil_div(passes, slices) * c.u, slices=slices, blocks=blocks, part=part,
         workspace=pick(c.kg > 1, pick(
             c.split == SPLIT_WORKSPACE, c.kg * p.m * p.n * 4, blocks * part * pick(c.split == SPLIT_SHARE, own, 1)), 0),

@@ -102,7 +102,7 @@ def products(x: Operand, y: Operand, mi: int) -> list[Product]:
 class Put:
     """One stmatrix: accumulators ``registers`` (pairs to be packed), to address register ``variant`` plus ``offset``.
 
-    Accumulator i of lane l is row l / 4 + 8 (i / 2 mod 2), column 8 (i / 4) + 2 (l mod 4) + i mod 2 of a warp's 16 rows.
+    Accumulator i of lane l is row l / 4 + 8 (i / 2 mod 2), column 8 (i / 4) + 2 (l mod 4) + i mod 2 of a warp's rows.
     """
 
     registers: list[tuple[str, str]]
@@ -191,37 +191,6 @@ class Staging:
             for n in range(1 if self.transposed else self.columns // self.width):
                 out.append(Store(at + n * ROWS * self.span, m * ROWS, chunk * self.columns + n * self.width))
         return out
-
-
-@dataclass(frozen=True)
-class Early:
-    """The lines of 128 bytes that an operand's first stages want: ``lines`` of each of ``rows``, ``rounds`` of them a
-    thread of ``threads``. ``row``, ``column``: registers with where the block begins; ``rows_of``, ``columns_of``: with
-    the matrix's extents."""
-
-    name: str
-    size: int
-    rows: int
-    lines: int
-    threads: int
-    row: str
-    column: str
-    rows_of: str
-    columns_of: str
-
-    MOST = 16  #: rounds
-
-    @property
-    def rounds(self) -> int:
-        return min(-(-self.rows * self.lines // self.threads), self.MOST)
-
-
-def early(x: Operand, tile: int, stages: int, threads: int, first: str, extent: str) -> Early:
-    """Of operand ``x``, whose block begins at ``first`` of ``extent`` along MN and loads ``tile`` of it."""
-    depth = x.depth * stages
-    if x.kmajor:
-        return Early(x.name, x.element, tile, -(-depth * x.element // 128), threads, first, "%k0", extent, "%K")
-    return Early(x.name, x.element, depth, -(-tile * x.element // 128), threads, "%k0", first, "%K", extent)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from ptxgen.config import SPLIT_POLL, SPLIT_SHARE
 from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP, batch, owners
-from ptxgen.families.wgmma.layout import ADDRESS_MASK, Operand, Slot, Staging, batches, early, products
+from ptxgen.families.wgmma.layout import ADDRESS_MASK, Operand, Slot, Staging, batches, products
 from ptxgen.plan import Plan
 from ptxgen.problem import Gemm
 from ptxgen.registers import Tile
@@ -39,7 +39,7 @@ class WgmmaPlan(Plan):
     # ---- operands and products
 
     def _operands(self) -> None:
-        c, g, p = self.config, self.geometry, self.problem
+        c, g = self.config, self.geometry
         self.target = f"{self.device.target}a"
         self.swapped = bool(c.swap)
         self.wg, self.mi, self.cluster, self.kc = c.wg, int(g.mi), c.cluster, c.kc
@@ -55,13 +55,8 @@ class WgmmaPlan(Plan):
         self.products = products(self.x, self.y, self.mi)
         #: elements along X, and bytes in shared memory, from one warpgroup's rows to the next's
         self.x_own = 0 if self.pingpong else self.mi * ROWS
-        self.x_part = 0 if self.pingpong or not self.x.kmajor and self.x.box[0] < ROWS else self.mi * self.x.part
-        threads = WARPGROUP * c.wg
-        self.early = [
-            early(x, tile, c.stages, threads, first, extent)
-            for x, tile, first, extent in ((self.x, int(g.x_rows), "%x0", self.x_extent), (self.y, self.y_tile, "%y0", self.y_extent))
-            if c.early & (1 if x.name == "a" else 2)
-        ]
+        repeated = not self.x.kmajor and self.x.box[0] < ROWS
+        self.x_part = 0 if self.pingpong or repeated else self.mi * self.x.part
         self._instruction()
         self._schedule()
         self._sums()
@@ -214,19 +209,11 @@ class WgmmaPlan(Plan):
         return ["map_x", "map_y"] + (["map_c"] if self.config.stage_c else [])
 
     @property
-    def _pointers(self) -> str:
-        return "ABCW" if self.early else "CW"
-
-    @property
-    def _words(self) -> tuple[str, ...]:
-        return ("M", "N", "K", *(("lda", "ldb") if self.early else ()), "ldc", "chunk", "more")
-
-    @property
     def parameters(self) -> list[str]:
         return [
-            ", ".join(f".param .u64 {n}" for n in self._pointers) + ",",
+            ".param .u64 C, .param .u64 W,",
             *self.array_parameters,
-            ", ".join(f".param .u32 {n}" for n in self._words) + ",",
+            ".param .u32 M, .param .u32 N, .param .u32 K, .param .u32 ldc, .param .u32 chunk, .param .u32 more,",
             f".param .{self.sum} alpha, .param .{self.sum} beta,",
             ", ".join(f".param .align 64 .b8 {n}[128]" for n in self.maps),
         ]
@@ -249,11 +236,10 @@ class WgmmaPlan(Plan):
         grid = (across * down, 1, c.kg) if self.numbered else (across * self.kc, down, c.kg)
         if c.persistent:
             grid = (min(self.device.sms // self.cluster * self.cluster, across * down), 1, 1)
-        words = {"M": problem.m, "N": problem.n, "K": problem.k, "lda": problem.lda, "ldb": problem.ldb, "ldc": problem.ldc,
-                 "chunk": chunk, "more": more}  # fmt: skip
         arguments: tuple[Argument, ...] = (
-            *(("u64", name) for name in self._pointers), *self._arrays(problem),
-            *(("u32", words[name]) for name in self._words), (self.sum, "alpha"), (self.sum, "beta"),
+            ("u64", "C"), ("u64", "W"), *self._arrays(problem),
+            ("u32", problem.m), ("u32", problem.n), ("u32", problem.k), ("u32", problem.ldc), ("u32", chunk),
+            ("u32", more), (self.sum, "alpha"), (self.sum, "beta"),
             *(("map", self._map(problem, name)) for name in self.maps),
         )  # fmt: skip
         main = Step(self.entry, grid, (self.threads, 1, 1), self.shared, arguments)
@@ -283,6 +269,22 @@ class WgmmaPlan(Plan):
 
     # ---- what a reader is told
 
+    @property
+    def accesses(self) -> str:
+        c = "boxes of {} x {}".format(*self.staging.box) if self.config.stage_c else f"{self.vec_c} elements"
+        return f"TMA brings boxes of {self._box('a')} elements of A, {self._box('b')} of B; C leaves in {c}"
+
+    def _box(self, name: str) -> str:
+        x = self.x if self.x.name == name else self.y
+        return f"{x.box[0]} x {x.box[1]}"
+
+    @property
+    def grid(self) -> str:
+        if self.config.persistent:
+            return "(multiprocessors, 1, 1)"
+        tiles = f"tiles of {self.x_extent[1:]}" + (f" x {self.kc}" if self.kc > 1 else "")
+        return f"({tiles}, tiles of {self.y_extent[1:]}, slices)" if not self.numbered else "(tiles, 1, slices)"
+
     @cached_property
     def shared_map(self) -> list[str]:
         x, y = self.x, self.y
@@ -293,7 +295,8 @@ class WgmmaPlan(Plan):
         if self.kc > 1:
             lines.append(f"{self.added_base}: sums of the cluster's other blocks, {self.added_bytes} bytes")
         if self.config.stage_c:
-            lines.append(f"{self.staging_at}: C, {self.staging.buffers} of {len(self.staging.chunks)} parts a warpgroup")
+            parts = len(self.staging.chunks)
+            lines.append(f"{self.staging_at}: C, {self.staging.buffers} of {parts} parts a warpgroup")
         lines.append(f"{self.barriers}: barriers: full, empty, sums, C")
         return lines
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ptxgen.columnar import ceil_div, register_cap
 from ptxgen.config import AXIS, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE
-from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, SPAN, STEP, WARPGROUP
+from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP
 from ptxgen.problem import Gemm
 from ptxgen.rule import Rule
 
@@ -19,13 +19,11 @@ BOX_LIMIT = 256  #: elements of a side of a box
 #: element types -> how their products are summed
 TYPES = {"f16": "f32", "bf16": "f32", "f32": "tf32", "e4m3": "f32", "e5m2": "f32", "s8": "s32"}
 
-#: axes that mean nothing here, and keep their defaults
-UNUSED = ("ms", "ns", "ks", "kl", "copy_a", "copy_b", "keep_a", "keep_b", "vec_a", "vec_b", "wm", "bounds", "lanes",
-          "order", "ahead", "request", "hold", "stream")  # fmt: skip
-
 #: axes that mean nothing to the other families
-OWN = ("swap", "wg", "pingpong", "cluster", "kc", "report", "persistent", "chunks", "buffers", "reuse", "evict", "early",
-       "rows")  # fmt: skip
+OWN = ("swap", "wg", "pingpong", "cluster", "kc", "report", "persistent", "chunks", "buffers", "reuse", "evict", "rows")
+#: axes that mean something here; the others keep their defaults
+USED = ("family", "ml", "nl", "u", "kg", "stages", "vec_c", "split", "stage_c", "raster", "resident", *OWN)
+UNUSED = tuple(name for name in AXIS if name not in USED)
 
 
 def mapped(p: Gemm, operand: str) -> bool:
@@ -52,7 +50,8 @@ def _switches(*values: Any) -> Any:
 
 
 RULES = (
-    Rule("wgmma_target", lambda p, c, g, d: d.sm == 90, "wgmma runs on sm_90 only; {d.name} is sm_{d.sm}", family=WGMMA),
+    Rule("wgmma_target", lambda p, c, g, d: d.sm == 90,
+         "wgmma runs on sm_90 only; {d.name} is sm_{d.sm}", family=WGMMA),
     Rule("wgmma_types", lambda p, c, g, d: TYPES.get(p.dtype) == p.compute,
          "wgmma takes f32 as tf32, s8 summed in s32, f16, bf16, e4m3 and e5m2 summed in f32; the problem is {p.dtype},"
          " summed in {p.compute}", family=WGMMA),
@@ -61,20 +60,19 @@ RULES = (
     Rule("wgmma_unused", lambda p, c, g, d: np.logical_and.reduce([getattr(c, a) == AXIS[a].default for a in UNUSED]),
          f"these axes mean nothing to wgmma and keep their defaults: {', '.join(UNUSED)} ({{c}})", family=WGMMA),
     Rule("wgmma_switches", lambda p, c, g, d: _switches(c.swap, c.pingpong, c.report, c.persistent, c.reuse, c.stage_c)
-         & _between(c.evict, 0, 3) & _between(c.early, 0, 3) & _between(c.wg, 1, 2) & _between(c.stages, 1, 16),
-         "an axis is out of its range ({c}): wg 1 or 2, stages 1 to 16, evict and early 0 to 3, switches 0 or 1", family=WGMMA),
+         & _between(c.evict, 0, 3) & _between(c.wg, 1, 2) & _between(c.stages, 1, 16),
+         "an axis is out of its range ({c}): wg 1 or 2, stages 1 to 16, evict 0 to 3, switches 0 or 1", family=WGMMA),
     Rule("wgmma_map_a", lambda p, c, g, d: mapped(p, "a"),
          "A starts at {p.aligned_a} bytes, lda={p.lda}; TMA needs multiples of 16 bytes", family=WGMMA),
     Rule("wgmma_map_b", lambda p, c, g, d: mapped(p, "b"),
          "B starts at {p.aligned_b} bytes, ldb={p.ldb}; TMA needs multiples of 16 bytes", family=WGMMA),
-    Rule("wgmma_depth", lambda p, c, g, d: (c.u * g.size % STEP == 0) & ((c.u * g.size < SPAN) | (c.u * g.size % SPAN == 0))
-         & (c.u * g.size & (c.u * g.size - 1) == 0) & (c.u <= BOX_LIMIT),
+    Rule("wgmma_depth", lambda p, c, g, d: (c.u * g.size % STEP == 0) & (c.u & (c.u - 1) == 0) & (c.u <= BOX_LIMIT),
          "u={c.u} elements of {g.size} bytes; wgmma takes 32 bytes or a power of two of that, at most 256 elements",
          family=WGMMA),
     Rule("wgmma_tile_x", lambda p, c, g, d: (g.mi >= 1) & (g.x_tile == g.mi * ROWS * np.where(c.pingpong == 1, 1, c.wg))
          & (g.x_tile <= BOX_LIMIT),
-         "the tile has {g.x_tile} along the side of 64-row instructions; wg={c.wg} warpgroups need a multiple of 64 each,"
-         " at most 256", family=WGMMA),
+         "the tile has {g.x_tile} along the side of 64-row instructions; wg={c.wg} warpgroups need a multiple of 64"
+         " each, at most 256", family=WGMMA),
     Rule("wgmma_tile_y", lambda p, c, g, d: (g.y_tile % COLUMNS == 0) & _between(g.y_tile, COLUMNS, BOX_LIMIT)
          & (g.share * c.cluster == g.y_tile) & (g.share % COLUMNS == 0)
          & (g.y_kmajor | (g.y_box >= 2 * COLUMNS)) & ((p.dtype != "s8") | (g.y_tile <= 32) | (g.y_tile % 16 == 0)),
@@ -82,31 +80,33 @@ RULES = (
          " and of 16 where K is not contiguous or s8 has more than 32", family=WGMMA),
     Rule("wgmma_accumulators", lambda p, c, g, d: g.mi * g.y_tile <= 256,
          "{g.mi} x 64 x {g.y_tile} sums a warpgroup; 256 columns of 64 rows are what its registers hold", family=WGMMA),
+    # ptxas counts whole warpgroups
     Rule("wgmma_register_file", lambda p, c, g, d: g.registers <= register_cap(
             d, ceil_div(g.threads * c.resident, WARPGROUP) * WARPGROUP, 1),
-         "about {g.registers} registers a thread; {g.threads} threads, resident={c.resident}, leave fewer", family=WGMMA),
+         "about {g.registers} registers a thread; {g.threads} threads, resident={c.resident}, leave fewer",
+         family=WGMMA),
     Rule("wgmma_cluster", lambda p, c, g, d: _between(c.cluster, 1, 8) & _between(c.kc, 1, 8)
          & ((c.cluster == 1) | (c.kc == 1)) & ((c.kc > 1) | (c.report == 0)),
-         "cluster={c.cluster}, kc={c.kc}, report={c.report}: the first two from 1 to 8, one of them 1; report=1 is for kc"
-         " above 1", family=WGMMA),
+         "cluster={c.cluster}, kc={c.kc}, report={c.report}: the first two from 1 to 8, one of them 1; report=1 is for"
+         " kc above 1", family=WGMMA),
     Rule("wgmma_persistent", lambda p, c, g, d: (c.persistent == 0) | (g.slices == 1),
          "persistent=1 with {g.slices} slices of K; it takes one", family=WGMMA),
     Rule("wgmma_pingpong", lambda p, c, g, d: (c.pingpong == 0) | ((c.persistent == 1) & (c.wg == 2)),
          "pingpong=1 needs persistent=1 and wg=2", family=WGMMA),
-    Rule("wgmma_walk", lambda p, c, g, d: (c.raster == 1) | (c.kc == 1), "raster={c.raster} with kc={c.kc}; a cluster along K takes"
-         " raster=1", family=WGMMA),
+    Rule("wgmma_walk", lambda p, c, g, d: (c.raster == 1) | (c.kc == 1),
+         "raster={c.raster} with kc={c.kc}; a cluster along K takes raster=1", family=WGMMA),
     Rule("wgmma_rows", lambda p, c, g, d: (c.rows == 0) | ((g.x_tile == ROWS) & (g.x_extent <= c.rows) & (c.rows < ROWS)
          & np.where(g.x_kmajor, c.rows % 8 == 0, (c.rows == 32) | (c.rows == 16))),
-         "rows={c.rows} of a tile of {g.x_tile} are loaded for an extent of {g.x_extent}; it must cover the extent, be less"
-         " than 64, and 16 or 32 where K is not contiguous", family=WGMMA),
+         "rows={c.rows} of a tile of {g.x_tile} are loaded for an extent of {g.x_extent}; it must cover the extent, be"
+         " less than 64, and 16 or 32 where K is not contiguous", family=WGMMA),
     Rule("wgmma_stage_c", lambda p, c, g, d: np.where(c.stage_c == 1, (p.output.bytes == 2) & mapped(p, "c")
          & (p.n * p.output.bytes % TMA_ALIGNED == 0)
          & (c.chunks >= 1) & (c.buffers >= 1) & (c.chunks % np.maximum(c.buffers, 1) == 0)
          & (g.finish % np.maximum(COLUMNS * c.chunks, 1) == 0) & ((c.kg == 1) | (c.split > SPLIT_WORKSPACE)),
          (c.chunks == 1) & (c.buffers == 1) & (c.reuse == 0)),
-         "stage_c={c.stage_c}, chunks={c.chunks}, buffers={c.buffers}: a tile leaves through shared memory in whole chunks"
-         " of 8 columns of {g.finish}, two bytes an element, where TMA can store C, and not into a workspace that a pass"
-         " sums", family=WGMMA),
+         "stage_c={c.stage_c}, chunks={c.chunks}, buffers={c.buffers}: a tile leaves through shared memory in chunks of"
+         " 8 columns of {g.finish}, two bytes an element, where rows of C are whole 16 bytes, which is what TMA stores,"
+         " and not into a workspace that a pass sums", family=WGMMA),
     Rule("wgmma_epilogue", lambda p, c, g, d: (not p.epilogue) | ((c.stage_c == 0) & (c.persistent == 0)),
          "{p.epilogue} follows the product: that takes stage_c=0 and persistent=0", family=WGMMA),
     Rule("wgmma_stages", lambda p, c, g, d: (c.stages > 1) | (ceil_div(p.k, np.maximum(c.u, 1)) <= g.slices),
