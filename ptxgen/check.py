@@ -37,7 +37,8 @@ CASES = (
 def check(driver: Driver, problem: Gemm, config: Config, seed: int = 0, slack: int = 0) -> list[CheckResult]:
     """Runs ``config`` on ``problem`` with integers (every element must be equal), with normal and badly scaled
     values, and with alpha and beta; C starts as NaN where beta is zero. ``slack``: elements that leading dimensions
-    exceed rows by, poisoned, which must not change. ConfigError, AssembleError, LaunchError, Fault.
+    exceed rows by, poisoned, which must not change; where one does, or a flag of the workspace is left raised, the
+    deviation is at (-1, -1). ConfigError, AssembleError, LaunchError, Fault.
     """
     p = replace(problem, lda=problem.lda + slack, ldb=problem.ldb + slack, ldc=problem.ldc + slack)
     runner = Runner.of(driver, p, config)
@@ -45,6 +46,15 @@ def check(driver: Driver, problem: Gemm, config: Config, seed: int = 0, slack: i
         return _check(runner, p, seed)
     finally:
         runner.workspace.release()
+
+
+def _raised(runner: Runner) -> bool:
+    """Whether a launch has left something in a workspace that it must leave zero."""
+    if not runner.launch.zeroed:
+        return False
+    flags = np.empty(runner.launch.workspace, np.uint8)
+    runner.driver.download(runner.workspace.address(runner.launch), flags)
+    return bool(flags.any())
 
 
 def _check(runner: Runner, p: Gemm, seed: int) -> list[CheckResult]:
@@ -65,6 +75,8 @@ def _check(runner: Runner, p: Gemm, seed: int) -> list[CheckResult]:
             wrong = np.argwhere(out[:, : p.n].astype(np.float64) != ref.exact)[0]
             deviation = Deviation(np.inf, (int(wrong[0]), int(wrong[1])), deviation.worst)
         if not np.array_equal(out[:, p.n :], np.full_like(out[:, p.n :], p.output.poison), equal_nan=True):
+            deviation = Deviation(np.inf, (-1, -1), deviation.worst)
+        if _raised(runner):
             deviation = Deviation(np.inf, (-1, -1), deviation.worst)
         label = kind if beta == 0 else f"{kind}, alpha={alpha:g}, beta={beta:g}"
         results.append(CheckResult(label, deviation))
