@@ -18,7 +18,7 @@ from ptxgen.errors import LaunchError, UnavailableError
 from ptxgen.source import MAP_ALIGNMENT, MAP_BYTES, TensorMap
 
 # CUtensorMapDataType by our names, and CUtensorMapSwizzle by the bytes that its pattern spans
-_MAP_TYPES = {"e4m3": 0, "e5m2": 0, "s8": 0, "u8": 0, "s32": 3, "f16": 6, "f32": 7, "f64": 8, "bf16": 9, "tf32": 11}
+_MAP_TYPES = {"u8": 0, "s32": 3, "f16": 6, "f32": 7, "f64": 8, "bf16": 9, "tf32": 11}
 _MAP_SWIZZLES = {16: 0, 32: 1, 64: 2, 128: 3}
 _NO_INTERLEAVE, _PROMOTE_256_BYTES, _FILL_ZERO = 0, 3, 0
 

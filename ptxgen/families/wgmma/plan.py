@@ -258,7 +258,8 @@ class WgmmaPlan(Plan):
             size, kind = p.output.bytes, p.out
             return TensorMap("C", kind, (p.n, p.m), _pitch(p.n, p.ldc, p.m, size), self.staging.box, self.staging.span)
         x = self.x if name == "map_x" else self.y
-        size, kind = p.element.bytes, "tf32" if p.compute == "tf32" else p.dtype
+        size = p.element.bytes
+        kind = "tf32" if p.compute == "tf32" else p.dtype if size > 1 else "u8"
         if p.k == 0:
             return TensorMap("W", kind, (16, 1), 16 * size, x.box, x.span)
         columns, rows, ld = (
