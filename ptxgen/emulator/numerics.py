@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -147,10 +148,27 @@ def directed(exact: Array, near: Array, mode: str) -> Array:
     return np.where(wrong, np.nextafter(near, toward), near)
 
 
+TINY = {"f32": TINY32, "f16": 2.0**-14, "bf16": TINY32, "f64": 2.0**-1022}
+
+
 def flush(x: Array, kind: str) -> Array:
     """Subnormal numbers become zero of the same sign."""
-    tiny = {"f32": TINY32, "f16": 2.0**-14, "bf16": TINY32, "f64": 2.0**-1022}[kind]
+    tiny = TINY[kind]
     return np.where(np.abs(x) < np.array(tiny, x.dtype), np.copysign(np.zeros_like(x), x), x)
+
+
+def flush_rounded(value: Array, kind: str, mode: str, exact: Callable[[], Array]) -> Array:
+    """Flushes what was rounded from `exact` (float64, to odd), as if exponents had no limit before that.
+
+    So a number that becomes the smallest normal one only because subnormal numbers have few bits is flushed, too.
+    """
+    out = flush(value, kind)
+    edge = np.abs(out) == np.array(TINY[kind], out.dtype)
+    if edge.any():
+        again = round_to(np.ascontiguousarray(np.broadcast_to(exact(), out.shape)) * 256.0, kind, mode)
+        edge &= np.abs(again) < np.array(TINY[kind] * 256.0, out.dtype)
+        out = np.where(edge, np.copysign(np.zeros_like(out), out), out)
+    return out
 
 
 def saturate(x: Array) -> Array:

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from .builder import SIGNED, Array, Builder, View, into
-from .numerics import BITS, FLOAT, add_odd, canonical, flush, round_to, saturate, wide
+from .numerics import BITS, FLOAT, add_odd, canonical, flush, flush_rounded, round_to, saturate, wide
 from .registry import Step, instruction
 from .syntax import SIZES, Instruction
 
@@ -173,7 +173,7 @@ def float_to_float(to: str, source: str, mode: str, ftz: bool, sat: bool, relu: 
         else:
             out = np.atleast_1d(np.asarray(round_to(np.atleast_1d(wide(a)), to, mode or "rn")))
         if ftz and to == "f32":
-            out = flush(out, "f32")
+            out = flush_rounded(out, "f32", mode or "rn", lambda: wide(a)) if source == "f64" else flush(out, "f32")
         if finite:
             big: Any = finfo(FLOAT[to]).max
             out = np.where(np.isinf(out), np.copysign(np.array(big, FLOAT[to]), out), out)

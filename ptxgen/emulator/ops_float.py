@@ -18,6 +18,7 @@ from .numerics import (
     canonical,
     exactly,
     flush,
+    flush_rounded,
     fma64,
     round_to,
     saturate,
@@ -59,13 +60,19 @@ class Style:
     def load(self, x: Array) -> Array:
         return flush(x, self.base) if self.ftz else x
 
-    def store(self, value: Array, out: Array, *operands: Array) -> None:
-        """`operands`: those whose NaN the result takes over, if it is float64; the first one that is a NaN counts."""
+    def store(self, value: Array, out: Array, *operands: Array, exact: Callable[[], Array] | None = None) -> None:
+        """`operands`: those whose NaN the result takes over, if it is float64; the first one that is a NaN counts.
+
+        `exact`: the result before it was rounded, where .ftz has to know.
+        """
         if self.base == "f64":
             out[...] = settle(np.asarray(value), *operands)
             return
         if self.ftz:
-            value = flush(value, self.base)
+            if exact is None:
+                value = flush(value, self.base)
+            else:
+                value = flush_rounded(np.asarray(value), self.base, self.mode, exact)
         if self.sat:
             value = saturate(value)
         if self.relu:
@@ -122,11 +129,12 @@ def mul(b: Builder, ins: Instruction) -> Step:
     def compute(v: list[Array], out: Array) -> None:
         a, c = s.load(v[x]), s.load(v[y])
         if s.mode == "rn":
-            s.store(a * c, out, c, a)
+            s.store(a * c, out, c, a, exact=lambda: wide(a) * wide(c))
         elif base == "f64":
             s.store(exactly("mul", s.mode, a, c), out, c, a)
         else:
-            s.store(round_to(wide(a) * wide(c), base, s.mode), out)
+            exact = wide(a) * wide(c)
+            s.store(round_to(exact, base, s.mode), out, exact=lambda: exact)
 
     return into(b, dst, compute)
 
@@ -173,7 +181,7 @@ def fma(b: Builder, ins: Instruction) -> Step:
         if s.mode == "rm":
             both = (product == 0) & (d == 0) & ~np.signbit(product) & ~np.signbit(d)
             exact = np.where((exact == 0) & ~both, -0.0, exact)
-        s.store(round_to(exact, base, s.mode), out)
+        s.store(round_to(exact, base, s.mode), out, exact=lambda: exact)
 
     return into(b, dst, compute)
 
@@ -219,7 +227,7 @@ def div(b: Builder, ins: Instruction) -> Step:
 
     def compute(v: list[Array], out: Array) -> None:
         a, c = s.load(v[x]), s.load(v[y])
-        if s.mode == "rn":
+        if s.mode == "rn" and not s.ftz:
             s.store(a / c, out, a, c)
         elif base == "f64":
             s.store(exactly("div", s.mode, a, c), out, a, c)
@@ -227,7 +235,8 @@ def div(b: Builder, ins: Instruction) -> Step:
             # the sign of what float64 lost, from the remainder
             q = wide(a) / wide(c)
             lost = -fma64(np.broadcast_to(q, out.shape), wide(c), -wide(a)) * np.sign(wide(c))
-            s.store(round_to(to_odd(np.array(np.broadcast_to(q, out.shape)), lost), base, s.mode), out)
+            exact = to_odd(np.array(np.broadcast_to(q, out.shape)), lost)
+            s.store(round_to(exact, base, s.mode), out, exact=lambda: exact)
 
     return into(b, b.dst(ins.operands[0], s.kind), compute)
 
@@ -322,6 +331,7 @@ def function(b: Builder, ins: Instruction) -> Step:
     s = Style(b, ins, {"approx"})
     x = b.src(ins.operands[1], s.kind)
     f = FUNCTIONS[ins.op]
+    exact = "approx" not in ins.mods
     gross = s.base == "f64" and s.ftz
     if s.mode != "rn" and (s.base not in ("f32", "f64") or ins.op not in ("rcp", "sqrt")):
         raise b.unsupported("a directed rounding")
@@ -339,13 +349,13 @@ def function(b: Builder, ins: Instruction) -> Step:
             s.store(value, out, a)
             return
         value = f(wide(a))
-        if s.mode != "rn":
+        if s.mode != "rn" or (s.ftz and exact):
             if ins.op == "sqrt":
                 lost = -fma64(value, value, -wide(a))
             else:
                 lost = -fma64(value, wide(a), np.full(a.shape, -1.0)) * np.sign(wide(a))
             value = to_odd(np.array(value), np.nan_to_num(lost))
-        s.store(round_to(value, s.base, s.mode), out)
+        s.store(round_to(value, s.base, s.mode), out, exact=lambda: value)
 
     return into(b, b.dst(ins.operands[0], s.kind), compute)
 
