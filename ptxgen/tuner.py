@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -33,8 +35,9 @@ from ptxgen.worker import Worker
 @dataclass(frozen=True)
 class Budget:
     """How much is measured for each problem: ``samples`` drawn by the generative model, ``search``: of the regressor's
-    best, then ``refine_rounds`` rounds of at most ``refine`` neighbours of the ``keep`` fastest; the ``final`` fastest are
-    timed again at length."""
+    best, then ``refine_rounds`` rounds of at most ``refine`` neighbours of the ``keep`` fastest; the ``final`` fastest
+    are timed again at length. ``seconds``: what all of it may take on all problems, about: each phase and each problem
+    has its share, and measures at least once."""
 
     samples: int = 60
     search: int = 100
@@ -42,6 +45,11 @@ class Budget:
     refine: int = 60
     keep: int = 3
     final: int = 4
+    seconds: float = math.inf
+
+
+#: phase -> share of the seconds that are gone when it ends; the rest is for the final timing
+SHARES = {"sample": 0.6, "search": 0.75, "refine": 0.9}
 
 
 @dataclass
@@ -77,6 +85,13 @@ class Session:
             self.model = Model.analytic(self.device)
         self.results: dict[Gemm, Tuned] = {}
         self.digests: dict[tuple[str, str], str] = {}  #: of kernels as this version generates them
+        self.began, self.until = time.monotonic(), math.inf
+
+    def share(self, phase: str, part: float) -> None:
+        """Lets what follows measure until ``part`` (of 1) of a phase's share of the seconds is gone."""
+        names = list(SHARES)
+        before = SHARES[names[names.index(phase) - 1]] if phase != names[0] else 0.0
+        self.until = self.began + self.budget.seconds * (before + part * (SHARES[phase] - before))
 
     def close(self) -> None:
         self.pool.shutdown(cancel_futures=True)
@@ -99,6 +114,8 @@ class Session:
             waiting = {c: self.pool.submit(self._prepare, problem, c) for c in fresh}
         out = []
         for config in chosen:
+            if out and time.monotonic() > self.until:
+                break
             found = self._remembered(problem, config)
             if found is None:
                 if config in waiting:
@@ -143,7 +160,8 @@ class Session:
         model (section 4.1), half from the legal space with a preference for what the clock model puts first."""
         n = self.budget.samples
         self.progress.phase("sample", n * len(problems))
-        for problem in problems:
+        for nth, problem in enumerate(problems, 1):
+            self.share("sample", nth / len(problems))
             drawn = Categorical.learn(problem, self.device, int(self.rng.integers(1 << 31))).sample(n // 2, self.rng)
             whole = space.candidates(problem, self.device)
             likely = promising(clock.predict(problem, whole, self.device), n - n // 2, self.rng)
@@ -222,12 +240,14 @@ def tune(problems: Sequence[Gemm], driver: str = "auto", database: Database | No
         session.fit()
         total = session.budget.search * len(problems)
         session.progress.phase("search", total)
-        for problem in problems:
+        for n, problem in enumerate(problems, 1):
+            session.share("search", n / len(problems))
             session.search(problem, (seeds or {}).get(problem, ()))
         session.fit()
         session.progress.phase("refine", session.budget.refine * session.budget.refine_rounds * len(problems))
         out = []
-        for problem in problems:
+        for n, problem in enumerate(problems, 1):
+            session.share("refine", n / len(problems))
             session.refine(problem)
             out.append(session.finish(problem))
             session.progress.message(summary(out[-1]))

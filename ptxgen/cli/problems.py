@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from ptxgen.problem import Problem
 
 #: what the emulated device, an interpreter, measures in two minutes
-EMULATED_BUDGET = {"samples": 42, "search": 8, "refine_rounds": 1, "refine": 8, "keep": 1, "final": 1}
+EMULATED_BUDGET = {
+    "samples": 42, "search": 8, "refine_rounds": 1, "refine": 8, "keep": 1, "final": 1, "seconds": 100,
+}  # fmt: skip
 
 
 def _ranked(problem: Problem, device: Device, database: Database | None, model: bool, count: int) -> list[Selection]:

@@ -335,3 +335,13 @@ def test_the_real_worker(database):
         assert not t.failures
         assert t.winner.digest == digest(t.problem, t.winner.config)
         assert database.best(t.problem, "emulated", "model") == t.winner
+
+
+def test_seconds_are_shared(tmp_path):
+    """With no time at all every phase of every problem still measures once, and every problem has a winner."""
+    problems = [Gemm(16, 16, 16), Gemm(16, 32, 16)]
+    budget = Budget(samples=6, search=6, refine_rounds=1, refine=6, keep=1, final=1, seconds=0.0)
+    with Database(tmp_path / "t.sqlite") as database:
+        done = tune(problems, "emulated", database, budget)
+    assert all(t.winner is not None for t in done)
+    assert all(t.measured <= 4 for t in done), [t.measured for t in done]
