@@ -112,7 +112,7 @@ class Session:
         if self.ahead:
             fresh = [c for c in chosen if self._remembered(problem, c) is None]
             waiting = {c: self.pool.submit(self._prepare, problem, c) for c in fresh}
-        out = []
+        out: list[Measurement] = []
         for config in chosen:
             if out and time.monotonic() > self.until:
                 break
