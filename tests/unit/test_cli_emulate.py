@@ -152,6 +152,20 @@ def test_options_reach_the_machine(run):
     assert out.startswith("OutOfBoundsFault: 4 bytes of shared memory outside")
 
 
+def test_structures_by_value(run):
+    text = HEAD + """.visible .entry k(.param .align 16 .b8 box[32], .param .u64 y)
+    {
+    .reg .b32 %r; .reg .b64 %d; ld.param.u64 %d, [y]; ld.param.u32 %r, [box+12]; st.global.u32 [%d], %r;
+    }
+    """
+    np.save("box.npy", np.arange(8, dtype="u4").view("u1"))
+    assert run(text, "--arg", "b8[32]=box.npy", "--arg", "u32[1]:out=y.npy")[0] == 0
+    assert np.load("y.npy").tolist() == [3]
+    code, _, err = run(text, "--arg", "b8[16]=iota", "--arg", "u32[1]")
+    assert code == 2
+    assert "16 bytes, the parameter 32" in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
