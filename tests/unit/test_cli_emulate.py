@@ -153,11 +153,14 @@ def test_options_reach_the_machine(run):
 
 
 def test_structures_by_value(run):
-    text = HEAD + """.visible .entry k(.param .align 16 .b8 box[32], .param .u64 y)
+    text = (
+        HEAD
+        + """.visible .entry k(.param .align 16 .b8 box[32], .param .u64 y)
     {
     .reg .b32 %r; .reg .b64 %d; ld.param.u64 %d, [y]; ld.param.u32 %r, [box+12]; st.global.u32 [%d], %r;
     }
     """
+    )
     np.save("box.npy", np.arange(8, dtype="u4").view("u1"))
     assert run(text, "--arg", "b8[32]=box.npy", "--arg", "u32[1]:out=y.npy")[0] == 0
     assert np.load("y.npy").tolist() == [3]
