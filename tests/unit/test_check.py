@@ -122,3 +122,20 @@ def test_inputs_are_those_of_the_seed(monkeypatch):
         check(Driver(), P, SMALL, seed)
     assert all(np.array_equal(x, y) for x, y in zip(seen[:4], seen[4:8], strict=True))
     assert not np.array_equal(seen[0], seen[8])
+
+
+def test_flags_that_are_left_raised_are_found(monkeypatch):
+    """The result is right, and the next launch on that workspace would not be."""
+    c = replace(SMALL, kg=2, split=1)
+    assert all(r.ok for r in check(Driver(), P, c))
+    real = Driver.launch
+
+    def launch(self, kernel, step, parameters, stream=0):
+        real(self, kernel, step, parameters, stream)
+        flags = int.from_bytes(parameters[24:32], "little")
+        self.machine.fill(flags, 1, 1)
+
+    monkeypatch.setattr(Driver, "launch", launch)
+    found = check(Driver(), P, c)
+    assert not any(r.ok for r in found)
+    assert found[0].deviation.where == (-1, -1)

@@ -1,0 +1,299 @@
+"""The generated SIMT kernels, executed: races, bounds and uninitialised reads looked for, every element compared."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from gemm_runs import execute, inputs, verify
+
+from ptxgen.config import Config, parse_config
+from ptxgen.device import device
+from ptxgen.drivers.emulated import EmulatedDriver
+from ptxgen.problem import LAYOUTS, Gemm
+from ptxgen.reference import operands, reference
+from ptxgen.rules import broken
+from ptxgen.runner import Buffers, Runner, Workspace
+from tests.cases import config, problem
+from tests.cases_simt import wide
+
+SCALES = ((1.0, 0.0), (2.0, 1.0), (1.0, -1.0), (0.0, 1.0), (-0.5, 0.25))
+#: serves every alignment and every target
+ANY = parse_config("ms=2 ns=2 ml=16 nl=16 copy_a=0 copy_b=0 stages=2")
+TYPES = (("f32", ""), ("f64", ""), ("f16", "f32"), ("f16", "f16"))
+
+
+# ---- anything that is legal
+
+
+@pytest.mark.parametrize("n", range(64))
+def test_random_problems_and_configurations(n):
+    """Types, layouts, extents, leading dimensions, alignment, every axis; order and completion differ run by run."""
+    rng = np.random.default_rng(1000 + n)
+    on = ("emulated", "t4", "a100", "rtx4090")[n % 4]
+    draw = wide if n % 8 >= 4 else config
+    c = None
+    while c is None:
+        p = problem(rng, 80)
+        if rng.random() < 0.4:
+            size = p.element.bytes
+            starts = [int(rng.choice([x for x in (1, 2, 4, 8, 16) if x >= size])) for _ in range(3)]
+            p = replace(p, aligned_a=starts[0], aligned_b=starts[1], aligned_c=starts[2])
+        c = draw(p, device(on), rng, 128)
+    kind = ("integers", "normal", "scaled")[n % 3]
+    alpha, beta = SCALES[n % len(SCALES)]
+    verify(p, c, kind, alpha, beta, n, on=on, shift=bool(n % 2), seed=n, completion=("late", "early")[n // 2 % 2])
+
+
+# ---- every slot with every other
+
+
+def combinations():
+    """Types x layouts x ways to meet, with bounds, groups, stages and the rest dealt out in turn."""
+    rest = itertools.cycle(
+        [
+            "bounds=1 kl=2 ahead=0", "bounds=2 ks=2 raster=4", "stage_c=1 hold=1", "bounds=2 kl=4 u=32 resident=2",
+            "stages=4 raster=8 order=1", "keep_a=1 keep_b=1 u=8", "bounds=2 stage_c=1 lanes=1 request=3", "kl=2 ks=2 u=16",
+            "copy_a=1 copy_b=1 order=2", "bounds=2 copy_a=1 copy_b=1 stream=1", "keep_a=1 keep_b=1 copy_a=1 copy_b=1 kl=2 u=16 vec_a=2 vec_b=2",
+        ]
+    )  # fmt: skip
+    for (dtype, compute), layout, split in itertools.product(
+        TYPES, LAYOUTS, ("", "kg=3 split=0", "kg=2 split=1", "kg=3 split=2")
+    ):
+        p = Gemm(34, 36, 50, layout, dtype, compute)
+        for _ in range(11):
+            text = next(rest)
+            if layout[0] == "T":
+                text = text.replace("keep_a=1", "")
+            if layout[1] == "N":
+                text = text.replace("keep_b=1", "")
+            c = parse_config(f"ms=2 ns=4 ml=16 nl=32 {'' if 'copy_a' in text else 'copy_a=0 copy_b=0'} {text} {split}")
+            if broken(p, c, device("emulated")) is None:
+                yield pytest.param(p, c, id=f"{p.key()} {c}")
+                break
+
+
+@pytest.mark.parametrize(("p", "c"), list(combinations()))
+def test_every_type_layout_and_way_to_meet(p, c):
+    verify(p, c, "integers", 2.0, -1.0, data=len(str(c)), completion="early" if c.stages > 2 else "late")
+
+
+def test_every_slot_is_among_the_combinations():
+    """What the loop above deals out reaches each value of each switch."""
+    seen = [x.values for x in combinations()]
+    assert len(seen) == 2 * 4 * 4 + 2 * 4 * 2  # 16-bit C takes no red
+    for name, values in (("bounds", (1, 2)), ("kl", (1, 2, 4)), ("ks", (1, 2)), ("kg", (1, 2, 3)), ("split", (0, 1, 2)),
+                         ("stage_c", (0, 1)), ("hold", (0, 1)), ("raster", (1, 4, 8)), ("copy_a", (0, 1)), ("keep_b", (0, 1)),
+                         ("stages", (3, 4)), ("resident", (1, 2)), ("request", (0, 3)), ("order", (0, 1, 2))):  # fmt: skip
+        assert {getattr(c, name) for _, c in seen} >= set(values), name
+
+
+@pytest.mark.parametrize(
+    "text", ["", "raster=8", "kg=2", "kg=2 split=1", "kg=2 split=2", "kl=2 stage_c=1", "vec_a=4 vec_b=4 vec_c=4"]
+)
+def test_kernels_without_checks_on_shapes_that_divide(text):
+    verify(Gemm(32, 64, 48, "TN"), parse_config(f"ms=4 ns=4 ml=32 nl=32 bounds=0 {text}"), "integers", 1.0, 1.0)
+
+
+# ---- extents
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 1, 1), (1, 1, 37), (1, 37, 1), (37, 1, 1), (2, 3, 5), (13, 17, 19), (31, 37, 41), (61, 7, 3)]
+)
+@pytest.mark.parametrize("layout", ["NN", "TT"])
+def test_ones_and_primes(shape, layout):
+    verify(Gemm(*shape, layout), replace(ANY, bounds=1 + shape[0] % 2, kl=2 if shape[2] % 2 else 1), "scaled", 1.0, 0.5)
+
+
+@pytest.mark.parametrize(("dm", "dn", "dk"), [(-1, 0, 1), (0, 1, -1), (1, -1, 0), (1, 1, 1), (-1, -1, -1), (0, 0, 0)])
+def test_extents_around_a_tile(dm, dn, dk):
+    """And slices of K that are shorter by one, and longer."""
+    p = Gemm(32 + dm, 32 + dn, 32 + dk, "NT")
+    for text in ("", "bounds=2 raster=4", "kg=2 split=1", "kg=4 split=2 kl=2"):
+        verify(p, parse_config(f"ms=4 ns=2 ml=32 nl=32 copy_a=0 copy_b=0 {text}"), "integers")
+
+
+@pytest.mark.parametrize("beta", [0.0, 1.0, -0.5])
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+def test_no_k_leaves_beta_c(dtype, beta):
+    for layout, bounds in (("NN", 1), ("TT", 2)):
+        out = verify(Gemm(17, 9, 0, layout, dtype), replace(ANY, bounds=bounds), "normal", 3.0, beta)
+        assert (out == 0).all() == (beta == 0)
+
+
+@pytest.mark.parametrize(("m", "n"), [(0, 5), (5, 0), (0, 0)])
+def test_nothing_is_written_where_there_is_nothing(m, n):
+    assert verify(Gemm(m, n, 7), ANY).shape == (m, n)
+
+
+def test_a_long_k_in_short_passes():
+    verify(Gemm(4, 5, 3001, "TN"), replace(ANY, stages=4, u=8), "integers")
+    verify(Gemm(4, 5, 3001, "NT"), replace(ANY, u=8, kg=7, split=1), "normal")
+
+
+def test_wide_and_tall():
+    verify(Gemm(2, 900, 9, "NT"), replace(ANY, raster=4), "integers")
+    verify(Gemm(900, 2, 9, "TN"), ANY, "integers")
+
+
+# ---- memory
+
+
+@pytest.mark.parametrize(("dtype", "compute"), TYPES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_odd_leading_dimensions_and_starts_off_alignment(dtype, compute, layout):
+    """Operands begin one element past 16 bytes, in rows of odd length, with NaN before, between and after."""
+    size = {"f64": 8, "f32": 4, "f16": 2}[dtype]
+    plain = Gemm(19, 21, 23, layout, dtype, compute, aligned_a=size, aligned_b=size, aligned_c=size)
+    p = replace(plain, lda=plain.columns_a + 3, ldb=plain.columns_b + 5, ldc=28)
+    for bounds in (1, 2):
+        verify(p, replace(ANY, bounds=bounds), "integers", 1.0, float(bounds - 1), shift=True)
+
+
+@pytest.mark.parametrize("split", ["", "kg=3", "kg=3 split=1", "kg=3 split=2", "kl=2", "stage_c=1"])
+def test_vectors_at_half_their_alignment_are_not_used(split):
+    """Rows of even length from an address that is a multiple of 8: pairs, and no more."""
+    p = Gemm(18, 22, 26, "TN", lda=20, ldb=22, ldc=26, aligned_a=8, aligned_b=8, aligned_c=8)
+    assert p.vectors == (2, 2, 2)
+    c = parse_config(f"ms=2 ns=4 ml=16 nl=32 vec_a=2 vec_b=2 vec_c=2 {split}")
+    verify(p, c, "integers", 1.0, 1.0, shift=True)
+    assert broken(p, replace(c, vec_a=4), device("emulated")).name == "vector_a"
+
+
+# ---- numbers
+
+
+def special(p: Gemm, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Operands with infinities and NaN in a few places, also in the last column of K, and a C with both."""
+    rng = np.random.default_rng(seed)
+    arrays = operands(p, seed, "normal")
+    for x in arrays:
+        for value in (np.inf, -np.inf, np.nan):
+            x[tuple(rng.integers(0, n) for n in x.shape)] = value
+        x[-1, -1] = np.inf
+    return arrays
+
+
+@pytest.mark.parametrize(("dtype", "compute"), TYPES)
+@pytest.mark.parametrize("text", ["", "bounds=2", "kg=2 split=2", "kl=2 ks=2 u=8"])
+def test_infinities_and_nan_spread_as_they_should(dtype, compute, text):
+    p = Gemm(33, 20, 21, "NT", dtype, compute)
+    c = parse_config(f"ms=2 ns=2 ml=16 nl=16 copy_a=0 copy_b=0 {text}")
+    for beta in (0.0, 2.0):
+        arrays = special(p, 5)
+        out = verify(p, c, "normal", 1.5, beta, arrays=arrays)
+        bad = ~np.isfinite(out.astype(float))
+        assert bad.any()
+        assert not bad.all()
+
+
+def test_what_is_too_large_becomes_infinite():
+    p = Gemm(9, 9, 40, "NN", "f16")
+    a, b, c = operands(p, 1)
+    a[:4], b[:, :5] = 60, 60
+    out = verify(p, ANY, arrays=(a, b, np.full_like(c, np.nan)))
+    assert np.isinf(out[:4, :5]).all()
+    assert np.isfinite(out[4:, 5:]).all()
+
+
+@pytest.mark.parametrize("text", ["", "kg=3", "kg=3 split=1", "kg=3 split=2", "kl=2", "bounds=2"])
+def test_alpha_zero_leaves_beta_c(text):
+    p, c = Gemm(18, 19, 40, "TT"), parse_config(f"ms=2 ns=2 ml=16 nl=16 {text}")
+    a, b, old = operands(p, 1)
+    assert np.array_equal(execute(p, c, (a, b, old), 0.0, 2.0), 2 * old)
+    assert (execute(p, c, (a, b, np.full_like(old, np.nan)), 0.0, 0.0) == 0).all()
+
+
+@pytest.mark.parametrize("text", ["", "kg=3", "kg=3 split=1", "kg=3 split=2", "kl=2", "stage_c=1"])
+def test_c_is_not_read_where_beta_is_zero(text):
+    p, c = Gemm(18, 19, 40, "TT"), parse_config(f"ms=2 ns=2 ml=16 nl=16 {text}")
+    a, b, old = operands(p, 1, "integers")
+    for value in (np.nan, np.inf, -np.inf):
+        assert np.array_equal(execute(p, c, (a, b, np.full_like(old, value))), reference(p, a, b).exact)
+
+
+# ---- order
+
+
+@pytest.mark.parametrize("text", ["kg=3 split=2", "kl=4 u=32", "kg=3 split=2 kl=2 stage_c=1", ""])
+@pytest.mark.parametrize(("dtype", "compute"), TYPES)
+def test_deterministic_kernels_give_the_same_bits(dtype, compute, text):
+    """Whatever order warps and blocks run in, and whenever copies arrive."""
+    p = Gemm(20, 19, 100, "TN", dtype, compute, deterministic=True)
+    copies = "" if dtype in ("f32", "f64") else "copy_a=0 copy_b=0"
+    c = parse_config(f"ms=2 ns=2 ml=16 nl=16 {copies} {text}")
+    arrays = inputs(p, "scaled", 3, 1.0)
+    runs = [
+        execute(p, c, arrays, 1.0, 1.0, seed=seed, completion=when)
+        for seed, when in ((1, "late"), (2, "early"), (3, "late"))
+    ]
+    assert all(np.array_equal(runs[0], x) for x in runs[1:])
+
+
+@pytest.mark.parametrize("split", [0, 1])
+def test_slices_that_add_as_they_come_are_refused_where_order_matters(split):
+    p = Gemm(20, 19, 100, "TN", deterministic=True)
+    assert broken(p, Config(kg=2, split=split), device("emulated")).name == "split"
+
+
+def test_any_order_of_slices_is_right():
+    p = Gemm(20, 19, 100, "TN")
+    for seed in range(5):
+        for split in (0, 1):
+            verify(p, replace(ANY, kg=5, split=split, raster=1 + 3 * (seed % 2)), "normal", 1.0, 1.0, seed=seed)
+
+
+# ---- launches after launches
+
+
+@pytest.mark.parametrize("text", ["kg=4", "kg=4 split=1", "kg=4 split=2", "kg=3 split=1 raster=4", "kg=2 split=1 kl=2"])
+def test_a_kernel_can_be_launched_again(text):
+    p, c = Gemm(37, 35, 64, "NT"), parse_config(f"ms=2 ns=2 ml=16 nl=16 {text}")
+    a, b, old = operands(p, 1, "integers")
+    assert np.array_equal(execute(p, c, (a, b, old), 1.0, 1.0, times=3), 3 * reference(p, a, b).exact + old)
+
+
+def test_kernels_share_a_workspace_one_after_the_other():
+    """Flags are left lowered, and partial sums lie elsewhere: any kernel may follow any."""
+    driver = EmulatedDriver(stats="off")
+    workspace = Workspace(driver)
+    for n, text in enumerate(
+        ("kg=4 split=1", "kg=3 split=2", "kg=2 split=1 raster=4", "", "kg=4 split=1", "kg=5 split=2")
+    ):
+        p = Gemm(20 + 16 * (n % 3), 33, 64, "TN")
+        runner = Runner.of(driver, p, parse_config(f"ms=2 ns=2 ml=16 nl=16 {text}"), workspace)
+        a, b, old = operands(p, n, "integers")
+        with Buffers(driver, a, b, old) as at:
+            runner.bind(*at.addresses)()
+            driver.download(at.addresses[2], old)
+        assert np.array_equal(old, reference(p, a, b).exact)
+
+
+@pytest.mark.parametrize("text", ["kl=8 u=16", "kl=4 u=8 vec_c=4", "kl=8 u=16 vec_c=4 raster=4", "kl=2 stage_c=1"])
+def test_more_threads_than_vectors_of_the_tile(text):
+    """Slice 0 clears its own tile, and the threads that have nothing to clear leave the next one alone."""
+    p = Gemm(64, 32, 64, "TN")
+    verify(p, parse_config(f"ms=2 ns=2 ml=16 nl=16 kg=2 split=1 {text}"), "integers", 1.0, -1.0)
+
+
+# ---- time
+
+
+@pytest.mark.parametrize(
+    ("p", "text"),
+    [
+        (Gemm(64, 64, 64, "NT"), "ms=4 ns=4 ml=32 nl=32 u=32 keep_a=1 keep_b=1 vec_a=4 vec_b=4 vec_c=4 kl=2"),
+        (Gemm(64, 64, 64, "NT"), "ms=4 ns=4 ml=64 nl=32 u=16 keep_a=1 keep_b=1 vec_a=4 vec_b=4 vec_c=4 wm=8"),
+        (Gemm(64, 64, 64, "TN"), "ms=8 ns=8 ml=64 nl=64 u=8 vec_a=4 vec_b=4 vec_c=4"),
+        (Gemm(64, 64, 64, "NT"), "ms=4 ns=4 ml=32 nl=32 u=16 copy_a=0 copy_b=0"),
+    ],
+)  # fmt: skip
+def test_shared_memory_is_met_without_conflicts(p, text):
+    """As the emulated device counts: copies, fragments, and the tile that leaves."""
+    stats = []
+    execute(p, parse_config(text), inputs(p, "normal", 1, 0.0), stats=stats)
+    assert stats[0].shared.wavefronts > 100
+    assert stats[0].bank_conflicts <= 0.05 * stats[0].shared.wavefronts

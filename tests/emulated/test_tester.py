@@ -1,0 +1,356 @@
+"""The tester tested: kernels with one mistake each, which the check that users run must report as what it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ptxgen import runner
+from ptxgen.bench import Bench
+from ptxgen.check import CheckResult, check
+from ptxgen.config import Config, parse_config
+from ptxgen.device import device
+from ptxgen.drivers.emulated import EmulatedDriver
+from ptxgen.errors import (
+    AssembleError,
+    AsyncFault,
+    BarrierFault,
+    DeadlockFault,
+    DivergenceFault,
+    EmulatorError,
+    MisalignedFault,
+    OutOfBoundsFault,
+    RaceFault,
+    UninitialisedFault,
+)
+from ptxgen.generate import plan_for
+from ptxgen.problem import Gemm
+from ptxgen.render import render
+
+#: through registers, two stages; by cp.async, three stages; shared by two groups; slices of three kinds
+PLAIN = parse_config("ms=2 ns=2 ml=16 nl=16 copy_a=0 copy_b=0 stages=2")
+COPIED = parse_config("ms=2 ns=2 ml=16 nl=16 stages=3")
+SHARED = parse_config("ms=2 ns=2 ml=16 nl=16 kl=2 stages=3")
+P = Gemm(20, 19, 40, "TN")
+
+Change = Callable[[str], str]
+
+
+def drop(pattern: str, which: int = 0) -> Change:
+    """Without the ``which``-th line that begins with ``pattern``."""
+
+    def change(text: str) -> str:
+        lines = text.splitlines(keepends=True)
+        found = [i for i, line in enumerate(lines) if re.match(rf"\s*{pattern}", line)]
+        del lines[found[which]]
+        return "".join(lines)
+
+    return change
+
+
+def swap(pattern: str, by: str, which: int = 0) -> Change:
+    """With the ``which``-th match replaced."""
+
+    def change(text: str) -> str:
+        found = list(re.finditer(pattern, text))[which]
+        return text[: found.start()] + found.expand(by) + text[found.end() :]
+
+    return change
+
+
+def every(pattern: str, by: str) -> Change:
+    def change(text: str) -> str:
+        changed = re.sub(pattern, by, text)
+        assert changed != text
+        return changed
+
+    return change
+
+
+@pytest.fixture
+def spoilt(monkeypatch):
+    """Runs the check on a kernel whose text is changed after it was generated."""
+
+    def run(c: Config, change: Change, p: Gemm = P, slack: int = 0, **options) -> list[CheckResult]:
+        def wrong(plan):
+            source = render(plan)
+            text = change(source.text)
+            assert text != source.text
+            return replace(source, text=text)
+
+        monkeypatch.setattr(runner, "render", render)
+        driver = EmulatedDriver(device("emulated"), **options)
+        assert all(r.ok for r in check(driver, p, c, slack=slack))  # as it was generated
+        monkeypatch.setattr(runner, "render", wrong)
+        return check(driver, p, c, slack=slack)
+
+    return run
+
+
+def bars(c: Config, p: Gemm = P) -> int:
+    return len(re.findall(r"\n    bar\.sync 0;", render(plan_for(p, c, device("emulated"))).text))
+
+
+# ---- barriers
+
+
+@pytest.mark.parametrize("c", [PLAIN, COPIED, SHARED, replace(PLAIN, ahead=0, bounds=2), replace(COPIED, stage_c=1)])
+def test_a_missing_barrier_is_a_race(spoilt, c):
+    """Each of them in turn: after the prologue, in the loop, before the tile is gathered (with beta or without)."""
+    count = bars(c)
+    assert count == (4 if c.kl > 1 or c.stage_c else 2)
+    for which in range(count):
+        with pytest.raises((RaceFault, AsyncFault)) as caught:
+            spoilt(c, drop(r"bar\.sync 0;", which), uninitialised=False)
+        assert "shared" in caught.value.instruction
+        assert caught.value.line > 0
+        assert caught.value.thread is not None
+    with pytest.raises((RaceFault, AsyncFault, UninitialisedFault)):  # which is first depends on the order of warps
+        spoilt(c, drop(r"bar\.sync 0;"))
+
+
+def test_a_barrier_that_part_of_the_threads_skip(spoilt):
+    half = swap(r"\n    bar\.sync 0;", "\n    setp.lt.u32 %p, %thread, 32;\n    @%p bar.sync 0;", 1)
+    with pytest.raises((DeadlockFault, BarrierFault, RaceFault)):
+        spoilt(PLAIN, half)
+    lanes = swap(r"\n    bar\.sync 0;", "\n    setp.lt.u32 %p, %thread, 40;\n    @%p barrier.sync.aligned 0;", 1)
+    with pytest.raises((DivergenceFault, RaceFault)):
+        spoilt(PLAIN, lanes)
+
+
+def test_a_stage_that_is_written_while_it_is_read(spoilt):
+    """A ring that never goes on to its second stage."""
+    with pytest.raises(RaceFault):
+        spoilt(PLAIN, swap(r"selp\.b32 %fill, %smem, %fill, %wrap;", "mov.b32 %fill, %smem;"))
+
+
+# ---- copies
+
+
+@pytest.mark.parametrize("c", [COPIED, SHARED, replace(COPIED, copy_a=0), replace(COPIED, stages=2)])
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_copy_that_is_not_waited_for(spoilt, c, which):
+    with pytest.raises(AsyncFault) as caught:
+        spoilt(c, drop(r"cp\.async\.wait_group", which))
+    assert "ld.shared" in caught.value.instruction
+
+
+@pytest.mark.parametrize("completion", ["late", "early"])
+def test_a_wait_for_one_group_too_few(spoilt, completion):
+    """Also on a device where copies happen to arrive at once."""
+    with pytest.raises(AsyncFault):
+        spoilt(COPIED, every(r"wait_group 1;", "wait_group 2;"), completion=completion)
+
+
+def test_copies_that_are_never_committed(spoilt):
+    with pytest.raises(AsyncFault):
+        spoilt(COPIED, drop(r"cp\.async\.commit_group;", 0))
+
+
+# ---- places
+
+
+def test_a_store_to_c_one_element_off(spoilt):
+    """The rightmost column lands between rows, or past the end."""
+    for which in range(4):
+        try:
+            found = spoilt(PLAIN, swap(r"st\.global\.f32 \[%at\+(\d+)\]", r"st.global.f32 [%at+4+\1]", which), slack=1)
+        except OutOfBoundsFault:
+            continue
+        assert not any(r.ok for r in found[:3])
+
+
+@pytest.mark.parametrize("which", range(4))
+def test_a_store_to_shared_memory_one_element_off(spoilt, which):
+    change = swap(r"st\.shared\.b32 \[%to_([ab])\+(\d+)\]", r"st.shared.b32 [%to_\1+4+\2]", which)
+    try:
+        found = spoilt(PLAIN, change)
+    except (RaceFault, UninitialisedFault):
+        return
+    assert not any(r.ok for r in found)
+
+
+def test_a_fragment_from_the_row_beside_it(spoilt):
+    found = spoilt(PLAIN, swap(r"\[%read_a0\+64\]", "[%read_a0+128]"))
+    assert not any(r.ok for r in found)
+
+
+def test_an_access_off_its_alignment(spoilt):
+    p = Gemm(32, 32, 32, "TN")
+    c = parse_config("ms=4 ns=4 ml=32 nl=32 vec_a=4 vec_b=4 vec_c=4")
+    with pytest.raises(MisalignedFault) as caught:
+        spoilt(c, swap(r"st\.global\.v4\.f32 \[%at\+0\]", "st.global.v4.f32 [%at+4]"), p)
+    assert "st.global.v4" in caught.value.instruction
+    with pytest.raises(MisalignedFault):
+        spoilt(c, swap(r"ld\.shared\.v4\.f32 (\{[^}]*\}), \[%read_a0\+0\]", r"ld.shared.v4.f32 \1, [%read_a0+8]"), p)
+
+
+# ---- bounds
+
+
+@pytest.mark.parametrize("which", range(4))
+def test_a_store_without_its_guard(spoilt, which):
+    """Rows of the last tile are past the end of C; columns land in the next row."""
+    with pytest.raises(OutOfBoundsFault) as caught:
+        spoilt(PLAIN, swap(r"@%in st\.global", "st.global", which))
+    assert "st.global" in caught.value.instruction
+    assert caught.value.block[0] == 1
+
+
+def test_a_row_or_a_column_too_many(spoilt):
+    with pytest.raises(OutOfBoundsFault):
+        spoilt(PLAIN, every(r"setp\.lt\.u32 %in_m, %t0, %M;", "setp.le.u32 %in_m, %t0, %M;"))
+    found = spoilt(PLAIN, every(r"setp\.lt\.u32 (%in_n\d), %t0, %N;", r"setp.le.u32 \1, %t0, %N;"), slack=1)
+    assert all(r.deviation.where == (-1, -1) for r in found[:3])  # only what lies between rows
+
+
+def test_a_load_that_is_not_clamped(spoilt):
+    """A is 40 x 20, B 40 x 19: the last tiles reach past them in the last row of K."""
+    for which in (1, 3):
+        with pytest.raises(OutOfBoundsFault) as caught:
+            spoilt(PLAIN, drop(r"min\.u32 %t0, %t0, %t2;", which))
+        assert "ld.global" in caught.value.instruction
+    with pytest.raises(OutOfBoundsFault):
+        spoilt(COPIED, drop(r"min\.u32 %t0, %t0, %t2;", 1))
+
+
+def test_a_load_that_is_not_predicated(spoilt):
+    with pytest.raises(OutOfBoundsFault):
+        spoilt(replace(PLAIN, bounds=2), every(r"mov\.pred %skip, %out_b0;", "setp.ne.u32 %skip, 0, 0;"))
+
+
+@pytest.mark.parametrize("layout", ["NT", "TN"])
+def test_more_of_k_than_there_is(spoilt, layout):
+    """The first pass takes one column more than K leaves over: what lies between rows, or past the end."""
+    p = Gemm(20, 19, 37, layout)
+    try:
+        found = spoilt(
+            PLAIN, every(r"setp\.ge\.u32 %skip, %t0, %first;", "setp.gt.u32 %skip, %t0, %first;"), p, slack=1
+        )
+    except OutOfBoundsFault:
+        return
+    assert not any(r.ok for r in found)
+
+
+# ---- arithmetic
+
+
+@pytest.mark.parametrize("which", [0, 5, -1])
+@pytest.mark.parametrize(
+    ("pattern", "by"),
+    [
+        (r"(fma\.rn\.f32 %acc\d+, %a)(\d+)", r"\g<1>0"),
+        (r"fma\.rn\.f32 (%acc\d+, %a\d+, %b\d+), %acc\d+", r"fma.rn.f32 \1, %acc0"),
+        (r"fma\.rn\.f32 (%acc\d+), %a\d+, %b\d+, %acc\d+;", r"mov.f32 \1, \1;"),
+        (r"fma\.rn\.f32 (%acc\d+, %a\d+, %b\d+, %acc\d+;)", r"fma.rz.f32 \1 fma.rn.f32 \1"),
+    ],
+)
+def test_a_product_too_many_too_few_or_of_others(spoilt, pattern, by, which):
+    text = render(plan_for(P, PLAIN, device("emulated"))).text
+    if swap(pattern, by, which)(text) == text:
+        return  # it was that operand
+    found = spoilt(PLAIN, swap(pattern, by, which))
+    assert not any(r.ok for r in found)
+
+
+def test_alpha_and_beta_that_are_left_out(spoilt):
+    found = spoilt(PLAIN, every(r"mul\.rn\.f32 (%e\d), (%acc\d), %alpha;", r"mov.f32 \1, \2;"))
+    assert [r.ok for r in found] == [True, True, True, False]
+    found = spoilt(PLAIN, every(r"fma\.rn\.f32 (%e\d), %beta, %c0, %e\d;", "mov.f32 \\1, \\1;"))
+    assert [r.ok for r in found] == [True, True, True, False]
+
+
+def test_c_that_is_read_where_beta_is_zero(spoilt):
+    """C is NaN before."""
+    found = spoilt(PLAIN, every(r"setp\.neu\.f32 %p, %beta, 0f00000000;", "setp.eq.f32 %p, %beta, %beta;"))
+    assert [r.ok for r in found] == [False, False, False, True]
+
+
+def test_a_sum_that_begins_with_nothing(spoilt):
+    with pytest.raises(UninitialisedFault) as caught:
+        spoilt(PLAIN, drop(r"mov\.f32 %acc2,"))
+    assert "%acc2" in str(caught.value)
+
+
+def test_a_slice_that_is_added_twice_or_before_c_is_cleared(spoilt):
+    found = spoilt(replace(PLAIN, kg=2), every(r"(@%in red\.global[^;]*;)", r"\1 \1"))
+    assert not any(r.ok for r in found[:3])
+    found = spoilt(replace(PLAIN, kg=3, split=2), swap(r"setp\.lt\.u32 %p, %s, %slices;", "setp.le.u32 %p, %s, 1;"))
+    assert not any(r.ok for r in found)
+
+
+def test_a_flag_that_is_never_raised(spoilt):
+    with pytest.raises((DeadlockFault, DivergenceFault)) as caught:
+        spoilt(replace(PLAIN, kg=2, split=1), drop(r"@%p red\.release\.gpu"))
+    assert "ld.acquire.gpu.global.u32 %t0, [%flag]; (polls)" in str(caught.value)
+
+
+def test_a_flag_that_is_left_raised(spoilt):
+    """The next launch on the same workspace does not wait for its C, or counts wrongly."""
+    for change in (drop(r"@%p st\.relaxed\.gpu"), swap(r"mov\.u32 %t1, %nctaid\.z;", "mov.u32 %t1, 77;")):
+        found = spoilt(replace(PLAIN, kg=3, split=1), change)
+        assert not any(r.ok for r in found)
+        assert found[0].deviation.where == (-1, -1)
+
+
+# ---- text
+
+
+def test_text_that_is_no_ptx(spoilt):
+    for change in (
+        swap(r"fma\.rn\.f32", "fmaa.rn.f32"),
+        swap(r"%acc0, %a0", "%nobody, %a0"),
+        swap(r"\n    ret;", "\n    ret"),
+    ):
+        with pytest.raises((AssembleError, EmulatorError)):
+            spoilt(PLAIN, change)
+
+
+# ---- and what the tuner's own check finds
+
+
+@pytest.mark.parametrize(
+    ("change", "outcome"),
+    [
+        (swap(r"(fma\.rn\.f32 %acc\d+, %a)1", r"\g<1>0"), "wrong_result"),
+        (drop(r"bar\.sync 0;", 1), "launch_error"),
+        (swap(r"@%in st\.global", "st.global"), "launch_error"),
+        (swap(r"\n    ret;", "\n    ret"), "ptxas_error"),
+    ],
+)
+def test_a_measurement_of_a_wrong_kernel_is_a_failure(monkeypatch, change, outcome):
+    work = Bench(EmulatedDriver(device("emulated")))
+    assert work.measure(P, PLAIN).outcome == "ok"
+    monkeypatch.setattr(runner, "render", lambda plan: replace(render(plan), text=change(render(plan).text)))
+    found = work.measure(P, PLAIN)
+    assert found.outcome == outcome
+    assert found.message
+    assert found.samples == ()
+    monkeypatch.undo()
+    assert work.measure(P, PLAIN).outcome == "ok"  # and the next one does not suffer
+
+
+def test_a_failed_kernel_s_flags_do_not_reach_the_next(monkeypatch):
+    """It stops half way, its flags raised: the workspace is left behind with it."""
+    c = replace(PLAIN, kg=3, split=1)
+    work = Bench(EmulatedDriver(device("emulated")))
+    stopped = swap(r"@%in red\.global\.add\.f32 \[%at\+0\]", "red.global.add.f32 [%at+1000000]")
+    monkeypatch.setattr(runner, "render", lambda plan: replace(render(plan), text=stopped(render(plan).text)))
+    assert work.measure(P, c).outcome == "launch_error"
+    monkeypatch.undo()
+    for _ in range(2):
+        assert work.measure(P, c).outcome == "ok"
+
+
+def test_a_right_kernel_passes_whatever_the_order():
+    for seed in range(3):
+        for completion in ("late", "early"):
+            found = check(
+                EmulatedDriver(device("emulated"), seed=seed, completion=completion), P, SHARED, seed, slack=1
+            )
+            assert all(r.ok for r in found)
+            assert np.isfinite([r.deviation.worst for r in found]).all()
