@@ -206,7 +206,8 @@ def moved_nan(a: Array, source: str, to: str) -> Array:
     shift = DIGITS[source] - digits
     payload = payload >> np.uint64(shift) if shift > 0 else payload << np.uint64(-shift)
     quiet = np.uint64((1 << top) - (1 << (digits - 1)))
-    return (sign | quiet | payload).astype(BITS[to])
+    moved: Array = (sign | quiet | payload).astype(BITS[to])
+    return moved
 
 
 def tf32(b: Builder, ins: Instruction, source: str) -> Step:
