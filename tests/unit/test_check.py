@@ -131,8 +131,9 @@ def test_flags_that_are_left_raised_are_found(monkeypatch):
     real = Driver.launch
 
     def launch(self, kernel, step, parameters, stream=0):
-        real(self, kernel, step, parameters, stream)
         flags = int.from_bytes(parameters[24:32], "little")
+        self.machine.fill(flags, 16, 0)
+        real(self, kernel, step, parameters, stream)
         self.machine.fill(flags, 1, 1)
 
     monkeypatch.setattr(Driver, "launch", launch)
