@@ -99,7 +99,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     sums = c.ms * c.ns // WARP * i.sums // 4 * words
     # ptxas need not hold all of what is read ahead
     fragments = fragments * (c.ahead + 1) - pick(c.ahead == 1, fragments // 4 * (words - 1), 0)
-    registers = sums + fragments + parted + in_flight + pointers + 40
+    registers = sums + fragments + parted + in_flight + pointers + 32 + 8 * words
     copies = repack.workspace(p, c)
     tiles_m, tiles_n = ceil_div(p.m, c.ml), ceil_div(p.n, c.nl)
     chunk = ceil_div(ceil_div(p.k, c.kg), c.u) * c.u
