@@ -12,13 +12,15 @@ from ptxgen.database import Database
 from ptxgen.device import Device
 from ptxgen.model import Model
 from ptxgen.problem import Gemm
+from ptxgen.seeds import seeds
 
 
 @dataclass(frozen=True)
 class Selection:
-    """A choice and where it comes from. ``origin``: ``winner`` (measured here), ``shipped`` (measured by us), ``model``
-    (the regressor), ``analytic`` (a formula: nothing was measured on such a device), ``given``; ``us``: measured or
-    predicted microseconds (NaN: unknown)."""
+    """A choice and where it comes from. ``origin``: ``winner`` (measured here), ``shipped`` (measured by us), ``seed`` (it
+    did well once), ``model`` (the regressor), ``analytic`` (a formula: nothing was measured on such a device), ``given``;
+    ``us``: measured or predicted microseconds (NaN: unknown).
+    """
 
     problem: Gemm
     config: Config
@@ -50,11 +52,13 @@ def _load(folder: Path, changed: int) -> Model:
 
 def select(problem: Gemm, device: Device, database: Database | None = None, use_model: bool = False,
            k: int = 1) -> list[Selection]:  # fmt: skip
-    """The ``k`` best choices for ``problem``, best first: the stored winner unless ``use_model``, then the regressor's
-    ranking of the whole legal space. Needs no GPU."""
+    """The ``k`` best choices for ``problem``, best first: the stored winner, or what ships as worth trying, unless
+    ``use_model``; then the regressor's ranking of the whole legal space. Needs no GPU."""
     out: list[Selection] = []
-    if not use_model and (winner := _winner(problem, device, database)) is not None:
-        out.append(winner)
+    if not use_model:
+        winner = _winner(problem, device, database)
+        legal = [c for c in seeds(problem, device.name) if rules.broken(problem, c, device) is None]
+        out = [winner] if winner is not None else [Selection(problem, c, "seed") for c in legal]
     if len(out) < k:
         model = model_for(device, database)
         origin = "model" if model.trained else "analytic"

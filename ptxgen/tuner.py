@@ -29,6 +29,7 @@ from ptxgen.problem import Gemm
 from ptxgen.progress import SILENT, Progress
 from ptxgen.render import render
 from ptxgen.sampler import Categorical, promising
+from ptxgen.seeds import seeds as shipped_seeds
 from ptxgen.worker import Worker
 
 
@@ -227,7 +228,8 @@ def tune(problems: Sequence[Gemm], driver: str = "auto", database: Database | No
     """Tunes every problem, and stores what was measured and who won as it goes.
 
     What the database holds already is not measured again, so a run that was interrupted goes on where it stopped.
-    ``seeds``: configurations to try first. LaunchError: the device cannot be used at all.
+    ``seeds``: configurations to try first, where those that ship are not wanted. LaunchError: the device cannot be
+    used at all.
     """
     if database is None:
         raise InputError("database is None; tune needs one to remember in")
@@ -242,7 +244,7 @@ def tune(problems: Sequence[Gemm], driver: str = "auto", database: Database | No
         session.progress.phase("search", total)
         for n, problem in enumerate(problems, 1):
             session.share("search", n / len(problems))
-            session.search(problem, (seeds or {}).get(problem, ()))
+            session.search(problem, (seeds or {}).get(problem) or shipped_seeds(problem, session.device.name))
         session.fit()
         session.progress.phase("refine", session.budget.refine * session.budget.refine_rounds * len(problems))
         out = []

@@ -1,0 +1,41 @@
+"""The configurations that ship as worth trying."""
+
+from __future__ import annotations
+
+import pytest
+
+from ptxgen import seeds as module
+from ptxgen.config import parse_config
+from ptxgen.device import device
+from ptxgen.dispatch import select
+from ptxgen.errors import CorruptError
+from ptxgen.problem import parse
+from ptxgen.rules import broken
+from ptxgen.settings import shipped_dir
+
+
+def test_every_shipped_seed_is_legal():
+    for path in shipped_dir().glob("*/seeds.txt"):
+        for key, configs in module._read(path).items():
+            for config in configs:
+                rule = broken(parse(key), config, device(path.parent.name))
+                assert rule is None, f"{key} | {config}: {rule and rule.name}"
+
+
+def test_a_seed_answers_before_the_model(tmp_path, monkeypatch):
+    folder = tmp_path / "h200"
+    folder.mkdir()
+    (folder / "seeds.txt").write_text("# why\n\ngemm 48,64,32 TN f32 | ms=4 ns=4 ml=16 nl=32\n")
+    monkeypatch.setattr(module, "shipped_dir", lambda: tmp_path)
+    found = select(parse("gemm 48,64,32 TN f32"), device("h200"), k=2)
+    assert (found[0].origin, found[0].config) == ("seed", parse_config("ms=4 ns=4 ml=16 nl=32"))
+    assert found[1].origin != "seed"
+    assert select(parse("gemm 48,64,32 TN f32"), device("h200"), use_model=True)[0].origin != "seed"
+
+
+def test_a_broken_line_is_named(tmp_path, monkeypatch):
+    (tmp_path / "h200").mkdir()
+    (tmp_path / "h200" / "seeds.txt").write_text("gemm 48,64,32 TN f32 | mss=4\n")
+    monkeypatch.setattr(module, "shipped_dir", lambda: tmp_path)
+    with pytest.raises(CorruptError, match=r"seeds.txt, line 1: .*'mss'"):
+        module.seeds(parse("gemm 48,64,32 TN f32"), "h200")
