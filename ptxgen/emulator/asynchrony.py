@@ -17,7 +17,9 @@ from .builder import fault
 from .clusters import ClusterBarrier
 from .events import Event, Events
 from .mbarriers import Mbarriers
+from .ops_wgmma import Registers
 from .order import Order
+from .warpgroup import Warpgroup
 
 if TYPE_CHECKING:
     from .syntax import Instruction
@@ -60,7 +62,8 @@ class Asynchrony:
         self.cluster = ClusterBarrier(chunk, order)
         self.under_way: list[Work] = []
         self.exited = np.zeros(chunk.blocks, bool)
-        self.warpgroups: dict[int, Any] = {}
+        self.warpgroups: dict[int, Warpgroup] = {}
+        self.registers = Registers(len(chunk.teams), chunk.blocks)
         self.stores: dict[int, Any] = {}  # of each team: its bulk copies from shared memory
         order.hook = self.events.generic
 
@@ -122,7 +125,7 @@ class Asynchrony:
 
     def standing(self) -> list[tuple[Team, Instruction, Array, str]]:
         """Who sleeps, and at what, for a report of a deadlock."""
-        out = self.barriers.standing() + self.cluster.standing()
+        out = self.barriers.standing() + self.cluster.standing() + self.registers.standing()
         for group in self.warpgroups.values():
             out += group.standing()
         return out

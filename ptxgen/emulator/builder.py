@@ -17,6 +17,7 @@ from .syntax import SIZES, Flt, Function, Imm, Instruction, Operand, Reg, Sink, 
 
 if TYPE_CHECKING:
     from .options import Options
+    from .program import Program
     from .team import Team
 
 Array = NDArray[Any]
@@ -74,6 +75,10 @@ class Builder:
         self.lent: list[tuple[int, int]] = []
         self.reads: list[Reg] = []
         self.writes: list[Reg] = []
+        # registers that an instruction checks and notes itself
+        self.quiet_reads: list[Reg] = []
+        self.quiet_writes: list[Reg] = []
+        self.program: Program | None = None
         self.keys: dict[Any, int] = {}
         self.address_slots: dict[int, list[int]] = {}
         self.ins: Instruction | None = None
@@ -97,6 +102,7 @@ class Builder:
     def begin(self, ins: Instruction) -> None:
         self.ins = ins
         self.reads, self.writes = [], []
+        self.quiet_reads, self.quiet_writes = [], []
         for width, row in self.lent:
             self.free[width].append(row)
         self.lent = []

@@ -74,9 +74,9 @@ def touched(probe: Builder, ins: Instruction, row: Any) -> tuple[int, int]:
     probe.begin(ins)
     row.make(probe, ins)
     reads = writes = 0
-    for r in probe.reads:
+    for r in (*probe.reads, *probe.quiet_reads):
         reads |= 1 << r.slot
-    for r in probe.writes:
+    for r in (*probe.writes, *probe.quiet_writes):
         writes |= 1 << r.slot
     if ins.pred is not None:
         reads |= 1 << ins.pred.slot

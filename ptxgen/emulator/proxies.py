@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Mask = NDArray[np.bool_] | None
 _STARTS = (
     "mbarrier",
+    "setmaxnreg",
     "wgmma",
     "cp.async.bulk",
     "cp.reduce",

@@ -106,6 +106,9 @@ class Team:
         self.copy_group: int | Array = 0
         self.copy_pages = 0
         self.state: dict[str, Any] = {}
+        #: sets of registers by number: blocks where wgmma holds them, and where others have touched them since a fence
+        self.held: dict[int, Array] = {}
+        self.touched: dict[int, Array | bool] = {}
         self.fill_specials()
 
     def fill_specials(self) -> None:
@@ -166,6 +169,14 @@ class Team:
         if word == "dynamic_smem_size":
             return engine.dynamic_size
         return 0
+
+    def forget_addresses(self, number: int) -> None:
+        """The registers of a set have changed."""
+        program = self.chunk.program
+        for slot in program.builder.address_slots.keys() & program.sets_of:
+            if number in program.sets_of[slot]:
+                for key in program.builder.address_slots[slot]:
+                    self.addresses[key] = None
 
     # ---- positions
 
