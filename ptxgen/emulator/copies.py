@@ -204,7 +204,7 @@ def reduce_into(memory: Array, low: int, data: Array, op: str, kind: str) -> Non
     """A reduction of consecutive elements in global memory."""
     start = low - GLOBAL_BASE
     there = memory[start : start + data.nbytes].view(data.dtype)
-    there[...] = apply(op, kind, there, data, None, kind == "f32" and op == "add")
+    there[...] = apply(op, kind, there, data, None, False)
 
 
 class Bell(Place):

@@ -79,6 +79,13 @@ class Tensor:
             raise fault(Fault, f"the tensor has rank {found.rank}", c, self.ins, lane, at)
         return found
 
+    def legal(self, c: Team, lane: int, tensor: TensorMap, place: list[int], writes: bool) -> None:
+        """Faults at coordinates that an H200 calls an illegal instruction."""
+        if place[0] * tensor.dtype.itemsize % 16:
+            raise fault(MisalignedFault, f"a box begins at {place[0]}, no multiple of 16 bytes", c, self.ins, lane)
+        if writes and min(place) < 0:
+            raise fault(Fault, f"a box that is stored begins outside the tensor, at {tuple(place)}", c, self.ins, lane)
+
     def windows(self, c: Team, lanes: Array, im2col: bool, writes: bool) -> list[Window]:
         """What each lane touches, checked."""
         v = c.v
@@ -89,7 +96,9 @@ class Tensor:
             if tensor.im2col != im2col:
                 kind = "an im2col" if tensor.im2col else "a tiled"
                 raise fault(Fault, f"this is the map of {kind} tensor", c, self.ins, lane)
-            window = Window(tensor, places[i], offsets[i] if offsets else ())
+            if not im2col:
+                self.legal(c, lane, tensor, places[i], writes)
+            window = Window(tensor, places[i], offsets[i] if offsets else (), writes)
             if not window.empty:
                 in_global(c, self.ins, lane, window.low, window.high, writes)
             out.append(window)
@@ -237,7 +246,7 @@ def write(window: Window, memory: Array, data: Array, op: str) -> None:
     if op:
         kind = tensor.type.split(".")[0]
         old = there[index].reshape(-1)
-        mine = apply(op, kind, old, mine.reshape(-1), None, kind == "f32" and op == "add").reshape(mine.shape)
+        mine = apply(op, kind, old, mine.reshape(-1), None, False).reshape(mine.shape)
     there[index] = mine
 
 

@@ -220,7 +220,9 @@ class Window:
     ``low``, ``high``: first and past-the-last address, both 0 where there are none.
     """
 
-    def __init__(self, tensor: TensorMap, coordinates: Sequence[int], offsets: Sequence[int] = ()) -> None:
+    def __init__(
+        self, tensor: TensorMap, coordinates: Sequence[int], offsets: Sequence[int] = (), writes: bool = False
+    ) -> None:
         self.tensor = tensor
         self.low = self.high = 0
         size = tensor.dtype.itemsize
@@ -235,7 +237,10 @@ class Window:
             step = tensor.element_strides[i] if i else 1
             count = ceil(tensor.box[i], step)
             first = max(0, ceil(-coordinates[i], step))
-            end = min(count, ceil(tensor.extents[i] - coordinates[i], step))
+            extent = tensor.extents[i]
+            if writes and i == 0:  # hardware writes 16 bytes if any of them lies within
+                extent = ceil(extent * size, 16) * 16 // size
+            end = min(count, ceil(extent - coordinates[i], step))
             part.append(slice(first, end))
             shape.append(max(end - first, 0))
             at += (coordinates[i] + first * step) * pitches[i]
