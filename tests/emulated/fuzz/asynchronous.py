@@ -401,8 +401,11 @@ def tensor_loaded(name: str) -> Case:
     return k.case()
 
 
-def tensor_stored(name: str) -> Case:
-    """Boxes from shared memory to a matrix, stored or added; what lies outside is left alone."""
+def tensor_stored(name: str) -> Case | None:
+    """Boxes from shared memory to a matrix, stored or added; what lies outside is left alone.
+
+    None if one begins left of the matrix or above it: to store that is an illegal instruction.
+    """
     k = Kernel(name, "tensor", (64,))
     d = k.draw
     dtype = d.pick(("u8", "f16", "bf16", "f32"))
@@ -417,8 +420,10 @@ def tensor_stored(name: str) -> Case:
     k.emit("fence.proxy.async;", "bar.sync 0;")
     map_, x, y = k.reg(64), k.reg(32), k.reg(32)
     k.emit(f"mov.b64 {map_}, map0;", f"cvta.param.u64 {map_}, {map_};")
+    inside = True
     for turn in range(2):
         where = corner(k, found, (-found.box[0] // 2, -found.box[1] // 2), (found.extents[0] - 1, found.extents[1] - 1))
+        inside = inside and min(where) >= 0
         k.emit(f"mov.s32 {x}, {where[0]};", f"mov.s32 {y}, {where[1]};")
         op = "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group"
         if turn and dtype != "u8":
@@ -429,10 +434,11 @@ def tensor_stored(name: str) -> Case:
             f"@{first} cp.async.bulk.commit_group;",
             f"@{first} cp.async.bulk.wait_group 0;",
         )
-    return k.case()
+    return k.case() if inside else None
 
 
 def cases() -> list[Case]:
+    stores = [tensor_stored(f"tensor_store_{i:02d}") for i in range(24)]
     return [
         *(loaded(f"bulk_load_{i:02d}") for i in range(16)),
         *(stored(f"bulk_store_{i:02d}") for i in range(36)),
@@ -441,5 +447,5 @@ def cases() -> list[Case]:
         *(spread(f"multicast_{i:02d}") for i in range(10)),
         *(sent(f"sent_{i:02d}") for i in range(20)),
         *(tensor_loaded(f"tensor_load_{i:02d}") for i in range(30)),
-        *(tensor_stored(f"tensor_store_{i:02d}") for i in range(24)),
+        *(case for case in stores if case is not None),
     ]

@@ -118,8 +118,8 @@ def close(hardware: NDArray[Any], here: NDArray[Any], rule: str) -> NDArray[np.b
         limit = np.full_like(y, bound)
     elif how == "log":  # absolute near 1, relative elsewhere: log2 of (1/2, 2) lies in (-1, 1)
         limit = bound * np.maximum(np.abs(y), 1.0)
-    else:
-        limit = bound * np.abs(y)
+    else:  # of a subnormal number the last bit is more than that
+        limit = np.maximum(bound * np.abs(y), np.where(np.abs(y) < float(finfo.tiny), ulp, 0.0))
     exact = (hardware == here) & np.isinf(here) | both_nan
     inside = np.isfinite(x) & np.isfinite(y) & (np.abs(x - y) <= limit + 0.5 * ulp)
     overflow = np.isinf(x) & (np.abs(y) >= 0.999 * float(finfo.max)) & (np.signbit(x) == np.signbit(y))

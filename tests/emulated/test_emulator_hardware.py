@@ -1,0 +1,102 @@
+"""The emulated device against an H200: random modules, run once on the hardware, give the same bits here."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from fuzz import generate, recording
+from fuzz.kernel import Case, Column
+
+from ptxgen.drivers.emulated import EmulatedDriver
+from ptxgen.emulator import Machine
+
+FAMILIES = (
+    "integer", "real", "convert", "compare", "carry", "predicate", "approximate", "straight", "control", "call", "jump",
+    "shuffle", "vote", "barrier", "memory", "atomic", "copy", "mma", "fragment", "wgmma", "bulk", "mbarrier", "cluster",
+    "tensor",
+)  # fmt: skip
+#: where the moment at which something asynchronous happens could matter
+ASYNCHRONOUS = {"copy", "wgmma", "bulk", "mbarrier", "cluster", "tensor"}
+
+
+PENDING = {"wgmma"}  # not emulated yet
+
+
+@cache
+def recorded() -> recording.Recording:
+    return recording.read()
+
+
+def run(machine: Machine, module, case: Case) -> bytes:
+    source, out = machine.alloc(max(len(case.input), 16)), machine.alloc(max(case.output, 16))
+    machine.write(source, case.input)
+    try:
+        parameters = case.parameters(source, out, EmulatedDriver().tensor_map)
+        machine.launch(module, case.name, case.grid, case.block, parameters, case.shared)
+        return machine.read(out, case.output)
+    finally:
+        machine.free(source)
+        machine.free(out)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_results_are_the_hardwares(family):
+    if family in PENDING:
+        pytest.skip("not emulated yet")
+    wrong = []
+    for number, file in enumerate(f for f in generate.files() if f.cases[0].family == family):
+        for completion in ("late", "early") if family in ASYNCHRONOUS else (("late", "early")[number % 2],):
+            machine = Machine(seed=number, completion=completion, stats="off")
+            module = machine.load(file.text)
+            for case in file.cases:
+                wrong += recording.differences(case, recorded().outputs[case.name], run(machine, module, case))
+    assert not wrong, f"{len(wrong)} differ\n" + "\n".join(map(str, wrong[:20]))
+
+
+def test_every_module_is_recorded_as_it_is_now():
+    digests = {case.name: case.digest() for case in generate.cases()}
+    assert len(digests) > 2500
+    assert {f.cases[0].family for f in generate.files()} == set(FAMILIES)
+    assert digests == {name: recorded().digests.get(name) for name in digests}
+    assert recorded().facts["device"] == "h200"
+
+
+@pytest.mark.parametrize(
+    ("rule", "want", "got", "equal"),
+    [
+        ("", 1.0, 1.0, True),
+        ("", 1.0, 1.0000001, False),
+        ("", 0.0, -0.0, False),
+        ("nan", np.nan, -np.nan, True),
+        ("nan", 0.0, -0.0, False),
+        ("ulp 1", 1.0000001, 1.0, True),
+        ("ulp 1", 1.0000004, 1.0, False),
+        ("ulp 1", np.inf, 3.4028235e38, True),
+        ("ulp 1", np.inf, 1e38, False),
+        ("abs 0.001", 0.5, 0.5009, True),
+        ("abs 0.001", 0.5, 0.502, False),
+        ("rel 0.001", 0.0005, 0.0006, False),
+        ("rel 0.001", np.nan, 1.0, False),
+        ("rel 0.001", -np.inf, np.inf, False),
+        ("log 0.001", 100.0, 100.05, True),
+        ("log 0.001", 0.0001, 0.0009, True),
+    ],
+)
+def test_what_counts_as_equal(rule, want, got, equal):
+    column = Column(0, 1, "f32", rule)
+    pair = [np.array([x], "<f4").tobytes() for x in (want, got)]
+    assert (len(recording.disagreeing(column, *pair)) == 0) == equal
+
+
+def test_a_wrong_bit_is_told_with_its_place():
+    case = next(c for c in generate.cases() if c.family == "integer")
+    want = recorded().outputs[case.name]
+    column = case.columns[1]
+    got = bytearray(want)
+    got[column.offset + 9] ^= 4
+    (found,) = recording.differences(case, want, bytes(got))
+    size = recording.raw_dtype(column).itemsize
+    assert (found.case, found.column, found.thread) == (case.name, column, 9 // size)
+    assert column.what in str(found)
