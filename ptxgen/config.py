@@ -56,7 +56,7 @@ class Config:
     vec_c: int = axis(1, (1, 2, 4, 8), "", "elements of one global access of C")
     wm: int = axis(4, (1, 2, 4, 8, 16, 32), "", "threads of a warp along M; 32 / wm along N")
     split: int = axis(0, (0, 1, 2), "", "slices meet by red on a C cleared by a memset (0) or by the first slice (1),"
-                      " or in a workspace that a second pass sums in a fixed order (2), the block of the last slice (3),"
+                      " or in a workspace that a second pass sums in a fixed order (2), the last slice's block (3),"
                       " or the blocks of all slices, each a share of the tile (4)", refined=True)
     stage_c: int = axis(0, (0, 1), "", "1: the tile of C leaves through shared memory", refined=True)
     bounds: int = axis(1, (0, 1, 2), "", "0: no checks; 1: addresses clamped once, stores predicated;"
@@ -83,7 +83,7 @@ class Config:
     reuse: int = axis(0, (0, 1), "", "1: C leaves through the memory that the operands came through")
     evict: int = axis(0, (0, 1, 2, 3), "", "operands that the L2 cache may forget at once: 1 A, 2 B, 3 both",
                       refined=True)
-    repack: int = axis(0, (0, 1, 2, 3), "", "operands that mma.sync multiplies from a copy with rows of whole 128 bytes:"
+    repack: int = axis(0, (0, 1, 2, 3), "", "operands that mma.sync takes from a copy with rows of whole 128 bytes:"
                        " 1 A, 2 B, 3 both")
     rows: int = axis(0, (0, 16, 32), "", "rows that are loaded of a tile of 64, where C has no more; 0: all")
 

@@ -17,9 +17,9 @@ from ptxgen.seeds import seeds
 
 @dataclass(frozen=True)
 class Selection:
-    """A choice and where it comes from. ``origin``: ``winner`` (measured here), ``shipped`` (measured by us), ``seed`` (it
-    did well once), ``model`` (the regressor), ``analytic`` (a formula: nothing was measured on such a device), ``given``;
-    ``us``: measured or predicted microseconds (NaN: unknown).
+    """A choice and where it comes from. ``origin``: ``winner`` (measured here), ``shipped`` (measured by us), ``seed``
+    (it did well once), ``model`` (the regressor), ``analytic`` (a formula: nothing was measured on such a device),
+    ``given``; ``us``: measured or predicted microseconds (NaN: unknown).
     """
 
     problem: Gemm

@@ -49,9 +49,9 @@ class Gemm:
     ``lda``, ``ldb``, ``ldc``: elements from one stored row to the next, 0 = packed. ``aligned_a`` (b, c): bytes,
     a power of two up to 16, that the start of the operand is a multiple of. ``deterministic``: the sum's order
     must not depend on timing. ``dtype``: of A and B; ``out``: of C. ``epilogue``: what follows, of EPILOGUE, with
-    commas between (``bias_column,relu``): the product is multiplied by f32 ``scale_a`` and ``scale_b`` (one number each,
-    or with ``scale_rows`` one a row of A and one a column of B); ``beta·C`` is added, then ``bias`` (one a row of C, or one a
-    column) and ``residual`` (M×N, strides of C), both of C's dtype; then the activation.
+    commas between (``bias_column,relu``): the product is multiplied by f32 ``scale_a`` and ``scale_b`` (one number
+    each, or with ``scale_rows`` one a row of A and one a column of B); ``beta·C`` is added, then ``bias`` (one a row
+    of C, or one a column) and ``residual`` (M×N, strides of C), both of C's dtype; then the activation.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """

@@ -191,8 +191,8 @@ class OperandLayout:
 
 
 def near(x: Any, ld: int) -> bool:
-    """Whether 32 bits hold the offset in bytes of every load of a stage of operand ``x`` from the block's first element,
-    at a leading dimension of ``ld``."""
+    """Whether 32 bits hold the offset in bytes of every load of a stage of operand ``x`` from the block's first
+    element, at a leading dimension of ``ld``."""
     last = (x.tile - 1) * ld + x.depth if x.kmajor else (x.depth - 1) * ld + x.tile
     return bool(last * x.global_bytes < 1 << 32)
 
