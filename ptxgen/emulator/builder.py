@@ -302,10 +302,10 @@ def simple(b: Builder, ins: Instruction, kind: str, ufunc: Any, operands: int = 
     dst = b.dst(ins.operands[0], kind)
     if operands == 1:
         (one,) = src
-        return into(b, dst, lambda v, out: ufunc(v[one], out))
+        return into(b, dst, lambda v, out: ufunc(v[one], out=out))
     one, two = src
     if kind in PACKED:
-        return into(b, dst, lambda v, out: ufunc(v[one], v[two], out))
+        return into(b, dst, lambda v, out: ufunc(v[one], v[two], out=out))
 
     def step(c: Team, m: Mask) -> None:
         v = c.v

@@ -154,7 +154,7 @@ class Team:
         if word == "warpid":
             return self.warp
         if word == "nwarpid":
-            return (engine.threads + 31) // 32
+            return 64
         if word == "smid":
             return (self.chunk.first + self.row) % 132
         if word == "nsmid":
@@ -164,8 +164,10 @@ class Team:
             kind = word[-2:]
             below = bit - np.uint32(1)
             return {"eq": bit, "lt": below, "le": below | bit, "gt": ~(below | bit), "ge": ~below}[kind]
-        if word in ("total_smem_size", "aggr_smem_size"):
-            return engine.shared_size
+        if word == "total_smem_size":
+            return -(-engine.shared_size // 128) * 128
+        if word == "aggr_smem_size":
+            return SHARED_BASE + engine.shared_size
         if word == "dynamic_smem_size":
             return engine.dynamic_size
         return 0
