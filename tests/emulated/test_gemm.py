@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from gemm_runs import execute, inputs, verify
 
+from ptxgen import plan
 from ptxgen.config import Config, parse_config
 from ptxgen.device import device
 from ptxgen.drivers.emulated import EmulatedDriver
@@ -254,6 +255,14 @@ def test_a_kernel_can_be_launched_again(text):
     p, c = Gemm(37, 35, 64, "NT"), parse_config(f"ms=2 ns=2 ml=16 nl=16 {text}")
     a, b, old = operands(p, 1, "integers")
     assert np.array_equal(execute(p, c, (a, b, old), 1.0, 1.0, times=3), 3 * reference(p, a, b).exact + old)
+
+
+@pytest.mark.parametrize("split", [0, 2])
+def test_passes_walk_down_what_the_grid_does_not_hold(monkeypatch, split):
+    """A tall C has more rows than blocks can be launched for; here that is so from one on."""
+    monkeypatch.setattr(plan, "GRID_LIMIT", 1)
+    p = Gemm(300, 3, 40, "TN", ldc=5)
+    verify(p, parse_config(f"ms=2 ns=2 ml=64 nl=16 wm=8 kg=2 split={split}"), "integers", 1.0, 2.0)
 
 
 def test_kernels_share_a_workspace_one_after_the_other():

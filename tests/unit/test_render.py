@@ -16,7 +16,7 @@ from ptxgen.device import device
 from ptxgen.errors import RenderError
 from ptxgen.generate import plan_for
 from ptxgen.problem import Gemm, parse
-from ptxgen.render import emitted, header, render, spaced
+from ptxgen.render import emitted, header, lookup, render, spaced
 from tests.cases import cases
 from tests.cases_simt import wide_cases
 
@@ -201,3 +201,15 @@ def test_rendering_is_repeatable():
 def test_blank_lines_stand_before_phases_only():
     plain = ".version 8.1\n\n\n  x  \n    // ---- phase\n// C = beta C\n.visible .entry k()\n"
     assert spaced(plain) == ".version 8.1\n  x\n\n    // ---- phase\n\n// C = beta C\n.visible .entry k()\n"
+
+
+def test_a_name_that_nobody_defined_is_an_error(tmp_path):
+    """Mako would print ``Undefined``, or nothing."""
+    (tmp_path / "x.mako").write_text("mov.u32 %r0, ${nobody};\n% if nothing:\n% endif\n")
+    with pytest.raises(NameError, match=r"nobody|nothing"):
+        lookup(str(tmp_path)).get_template("x.mako").render()
+    (tmp_path / "y.mako").write_text("mov.u32 %r0, ${number};\n")
+    made = lookup(str(tmp_path)).get_template("y.mako")
+    assert made.render(number=5) == "mov.u32 %r0, 5;\n"
+    with pytest.raises(TypeError, match="text and integers only"):
+        made.render(number=None)
