@@ -1,0 +1,98 @@
+"""The mma.sync kernels, executed: races, bounds and uninitialised reads looked for, every element compared."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from gemm_runs import execute, verify
+
+from ptxgen.check import check
+from ptxgen.config import parse_config
+from ptxgen.device import device
+from ptxgen.drivers.emulated import EmulatedDriver
+from ptxgen.errors import DtypeError
+from ptxgen.problem import EPILOGUE, LAYOUTS, Gemm
+from ptxgen.reference import operands, reference
+from ptxgen.rules import broken
+from tests.cases_mma import TYPES, config, problem
+
+SCALES = ((1.0, 0.0), (2.0, 1.0), (1.0, -1.0), (0.0, 1.0))
+ON = ("emulated", "a100", "rtx4090", "b200")
+
+
+def filled(p: Gemm, kind: str, seed: int, beta: float):
+    """Operands; C is poisoned where it must not be read."""
+    a, b, c = operands(p, seed, kind)
+    return a, b, np.full_like(c, p.output.poison) if beta == 0 else c
+
+
+@pytest.mark.parametrize("n", range(60))
+def test_random_problems_and_configurations(n):
+    """Types, layouts, extents, leading dimensions, alignment, every axis; order and completion differ run by run."""
+    rng, on = np.random.default_rng(5000 + n), device(ON[n % 4])
+    c = None
+    while c is None:
+        p = problem(rng, 90, on)
+        if rng.random() < 0.4:
+            starts = [int(rng.choice([x for x in (1, 2, 4, 8, 16) if x >= kind.bytes]))
+                      for kind in (p.element, p.element, p.output)]  # fmt: skip
+            p = replace(p, aligned_a=starts[0], aligned_b=starts[1], aligned_c=starts[2])
+        c = config(p, on, rng, 256)
+    kind, (alpha, beta) = ("integers", "normal", "scaled")[n % 3], SCALES[n % 4]
+    verify(p, c, kind, alpha, beta, arrays=filled(p, kind, n, beta), on=on.name, shift=bool(n % 2), seed=n,
+           completion=("late", "early")[n // 2 % 2])  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("dtype", "compute", "out"), dict.fromkeys(TYPES))
+@pytest.mark.parametrize("way", ["", "kl=2 ahead=0", "kg=2 split=2", "repack=3"])
+def test_every_type_layout_and_way_to_meet(dtype, compute, out, layout, way):
+    """On rows that allow no wide access: through registers, or from copies."""
+    p = Gemm(37, 35, 150, layout, dtype, compute, out=out)
+    size = p.element.bytes
+    depth = {1: 64, 2: 32, 4: 16, 8: 8}[size] * (2 if "kl=2" in way else 1)
+    copies = f"vec_a={16 // size} vec_b={16 // size}"
+    if way != "repack=3":
+        copies = f"copy_a={int(size > 2)} copy_b={int(size > 2)}"
+    c = parse_config(f"family=1 ms=16 ns=16 ml=32 nl=32 u={depth} stages=2 {copies} {way}")
+    on = "rtx4090" if size == 1 else "emulated"
+    assert broken(p, c, device(on)) is None
+    verify(p, c, "integers", 2.0, -1.0, data=len(way), on=on)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (1, 37, 1), (16, 8, 32), (17, 9, 33), (61, 7, 3), (33, 31, 0), (5, 0, 9)])
+@pytest.mark.parametrize("text", ["u=32 copy_a=0 copy_b=0", "u=32 repack=3 vec_a=8 vec_b=8",
+                                  "bounds=2 kl=2 u=64 copy_a=0 copy_b=0"])  # fmt: skip
+def test_extents(shape, text):
+    p = Gemm(*shape, "NT" if shape[0] % 2 else "TN", "f16")
+    c = parse_config(f"family=1 ms=16 ns=8 ml=32 nl=16 {text}")
+    verify(p, c, "integers", 1.0, 1.0)
+
+
+def test_infinities_and_nan_spread_as_they_should():
+    p = Gemm(20, 24, 40, "NN", "f32", "tf32")
+    a, b, c = operands(p, 1, "integers")
+    a[3, 5], a[4, 6], b[7, 2] = np.nan, np.inf, -np.inf
+    text = "family=1 ms=16 ns=16 ml=32 nl=32 u=16"
+    with np.errstate(all="ignore"):
+        exact = reference(p, a, b, c, 1.0, 1.0).exact
+    out = execute(p, parse_config(text), (a, b, c), 1.0, 1.0)
+    np.testing.assert_array_equal(out.astype(np.float64), exact)
+
+
+def test_random_epilogues():
+    rng, on, done = np.random.default_rng(6), device("emulated"), 0
+    while done < 10:
+        stages = [row[rng.integers(len(row))] for row in EPILOGUE if rng.random() < 0.6]
+        try:
+            p = replace(problem(rng, 48, on), epilogue=",".join(stages))
+        except DtypeError:  # gelu and silu of f64, anything of integers
+            continue
+        c = config(p, on, rng, 128)
+        if c is None:
+            continue
+        done += 1
+        for result in check(EmulatedDriver(on, seed=done), p, c, done):
+            assert result.ok, f"{p.key()} | {c} | {result.kind}: {result.deviation}"
