@@ -55,15 +55,27 @@ class Config:
     vec_b: int = axis(1, (1, 2, 4, 8), "", "elements of one global load of B")
     vec_c: int = axis(1, (1, 2, 4, 8), "", "elements of one global access of C")
     wm: int = axis(4, (1, 2, 4, 8, 16, 32), "", "threads of a warp along M; 32 / wm along N")
-    split: int = axis(0, (0, 1, 2), "", "slices meet by red on a C cleared by a memset (0) or by the first slice (1),"
-                      " or in a workspace that a second pass sums in a fixed order (2), the last slice's block (3),"
-                      " or the blocks of all slices, each a share of the tile (4)", refined=True)
+    split: int = axis(
+        0,
+        (0, 1, 2),
+        "",
+        "slices meet by red on a C cleared by a memset (0) or by the first slice (1),"
+        " or in a workspace that a second pass sums in a fixed order (2), the last slice's block (3),"
+        " or the blocks of all slices, each a share of the tile (4)",
+        refined=True,
+    )
     stage_c: int = axis(0, (0, 1), "", "1: the tile of C leaves through shared memory", refined=True)
-    bounds: int = axis(1, (0, 1, 2), "", "0: no checks; 1: addresses clamped once, stores predicated;"
-                       " 2: every access predicated", refined=True)
+    bounds: int = axis(
+        1,
+        (0, 1, 2),
+        "",
+        "0: no checks; 1: addresses clamped once, stores predicated; 2: every access predicated",
+        refined=True,
+    )
     lanes: int = axis(0, (0, 1), "", "1: the bits of a lane number alternate between M and N", refined=True)
-    order: int = axis(0, (0, 1, 2), "", "products of one k: 0 serpentine by rows, 1 by columns, 2 plain rows",
-                      refined=True)
+    order: int = axis(
+        0, (0, 1, 2), "", "products of one k: 0 serpentine by rows, 1 by columns, 2 plain rows", refined=True
+    )
     ahead: int = axis(1, (0, 1), "", "1: fragments are read from shared memory one k ahead", refined=True)
     request: int = axis(0, (0, 3), "", "k step at which the next stage is requested", refined=True)
     hold: int = axis(0, (0, 1), "", "1: a pass stores to shared memory what the pass before it loaded", refined=True)
@@ -75,16 +87,19 @@ class Config:
     pingpong: int = axis(0, (0, 1), "", "those warpgroups share a tile (0) or take tiles in turn (1)")
     cluster: int = axis(1, (1, 2, 4), "", "blocks along the 64-row side that load the other operand for each other")
     kc: int = axis(1, (1, 2, 4, 8), "", "blocks of a cluster that split K, added through each other's shared memory")
-    report: int = axis(0, (0, 1), "", "their sums are known to have come by counted bytes (0) or a barrier (1)",
-                       refined=True)
+    report: int = axis(
+        0, (0, 1), "", "their sums are known to have come by counted bytes (0) or a barrier (1)", refined=True
+    )
     persistent: int = axis(0, (0, 1), "", "1: as many blocks as multiprocessors, each walks over tiles")
     chunks: int = axis(1, (1, 2, 4), "", "parts in which the tile of C leaves through shared memory")
     buffers: int = axis(1, (1, 2, 4), "", "of those parts, how many have memory of their own")
     reuse: int = axis(0, (0, 1), "", "1: C leaves through the memory that the operands came through")
-    evict: int = axis(0, (0, 1, 2, 3), "", "operands that the L2 cache may forget at once: 1 A, 2 B, 3 both",
-                      refined=True)
-    repack: int = axis(0, (0, 1, 2, 3), "", "operands that mma.sync takes from a copy with rows of whole 128 bytes:"
-                       " 1 A, 2 B, 3 both")
+    evict: int = axis(
+        0, (0, 1, 2, 3), "", "operands that the L2 cache may forget at once: 1 A, 2 B, 3 both", refined=True
+    )
+    repack: int = axis(
+        0, (0, 1, 2, 3), "", "operands that mma.sync takes from a copy with rows of whole 128 bytes: 1 A, 2 B, 3 both"
+    )
     rows: int = axis(0, (0, 16, 32), "", "rows that are loaded of a tile of 64, where C has no more; 0: all")
 
     def __str__(self) -> str:

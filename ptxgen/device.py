@@ -78,17 +78,30 @@ KB = 1 << 10
 DEVICES = {
     d.name: d
     for d in (
-        Device("t4", 75, 40, 1590, 320, 4096 * KB, 64 * KB, 64 * KB, fma=64, fma16=128, threads_sm=1024,
-               blocks_sm=16, shared_reserved=0),
+        Device(
+            "t4",
+            75,
+            40,
+            1590,
+            320,
+            4096 * KB,
+            64 * KB,
+            64 * KB,
+            fma=64,
+            fma16=128,
+            threads_sm=1024,
+            blocks_sm=16,
+            shared_reserved=0,
+        ),
         Device("a100", 80, 108, 1410, 1555, 40960 * KB, 163 * KB, 164 * KB, fma=64, fma64=32),
         Device("rtx3090", 86, 82, 1695, 936, 6144 * KB, 99 * KB, 100 * KB, fma16=128, threads_sm=1536, blocks_sm=16),
-        Device("rtx4090", 89, 128, 2520, 1008, 73728 * KB, 99 * KB, 100 * KB, fma16=128, threads_sm=1536,
-               blocks_sm=24),
+        Device("rtx4090", 89, 128, 2520, 1008, 73728 * KB, 99 * KB, 100 * KB, fma16=128, threads_sm=1536, blocks_sm=24),
         Device("h100", 90, 132, 1980, 3350, 51200 * KB, 227 * KB, 228 * KB, fma64=64),
         Device("h200", 90, 132, 1980, 4800, 61440 * KB, 227 * KB, 228 * KB, fma64=64),
         Device("b200", 100, 148, 1965, 8000, 129024 * KB, 227 * KB, 228 * KB, fma64=64),
-        Device("rtx5090", 120, 170, 2407, 1792, 98304 * KB, 99 * KB, 100 * KB, fma16=128, threads_sm=1536,
-               blocks_sm=24),
+        Device(
+            "rtx5090", 120, 170, 2407, 1792, 98304 * KB, 99 * KB, 100 * KB, fma16=128, threads_sm=1536, blocks_sm=24
+        ),
         Device("emulated", 90, 4, 1000, 100, 4096 * KB, 227 * KB, 228 * KB, fma64=64),
     )
 }

@@ -20,7 +20,11 @@ FOREIGN = (*wgmma.OWN, "repack")
 
 def extents(rng: np.random.Generator, limit: int) -> tuple[int, int, int]:
     """Extents that show mistakes: 1, primes, around tiles, multiples of vectors, and anything."""
-    kinds = ([1, 2, 3, 7, 13, 31, 61, 127, 251], [15, 16, 17, 31, 33, 63, 64, 65, 127, 128, 129], [4, 8, 24, 40, 96, 160, 256])
+    kinds = (
+        [1, 2, 3, 7, 13, 31, 61, 127, 251],
+        [15, 16, 17, 31, 33, 63, 64, 65, 127, 128, 129],
+        [4, 8, 24, 40, 96, 160, 256],
+    )
     out = []
     for _ in range(3):
         pool = kinds[rng.integers(len(kinds))] if rng.random() < 0.8 else list(range(1, limit))

@@ -197,7 +197,8 @@ def test_pipelined_split_product(shape, seed, completion):
     a, b = rng.standard_normal((m, k)).astype("f4"), rng.standard_normal((k, n)).astype("f4")
     c, flags = np.full((m, n), np.nan, "f4"), np.zeros(64, "u4")
     u = np.uint32
-    chunk = -(-(-(-k // 3)) // 16) * 16
+    slices = (k + 2) // 3
+    chunk = (slices + 15) // 16 * 16
     text = (PTX / "split_sgemm.ptx").read_text()
     launch(text, "gemm", (-(-m // 32) * -(-n // 32), 1, 3), 128,
            [a, b, c, flags, u(m), u(n), u(k), u(k), u(n), u(n), u(chunk), np.float32(2)], 1 << 15, seed=seed,

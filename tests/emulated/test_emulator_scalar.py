@@ -278,7 +278,8 @@ def check_float(got_bits, exact, kind: str, mode: str = "rn"):
             continue
         count += 1
         want = rounded(x, *FORMATS[kind], mode)
-        assert got == want and (want != 0 or x == 0 or math.copysign(1, got) == (1 if x > 0 else -1)), (got, want, x)
+        assert got == want, (got, want, x)
+        assert want != 0 or x == 0 or math.copysign(1, got) == (1 if x > 0 else -1), (got, want, x)
     assert count > 100
 
 

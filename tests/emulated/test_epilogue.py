@@ -37,7 +37,10 @@ def test_each_stage(stage: str, way: str) -> None:
 @pytest.mark.parametrize("dtype", ["f16", "f64"])
 def test_types_of_c(dtype: str) -> None:
     copies = "copy_a=0 copy_b=0" if dtype == "f16" else ""
-    right(Gemm(17, 24, 20, "TN", dtype, epilogue="scale_rows,bias_column,residual,relu"), f"ms=4 ns=4 ml=16 nl=32 wm=4 {copies}")
+    right(
+        Gemm(17, 24, 20, "TN", dtype, epilogue="scale_rows,bias_column,residual,relu"),
+        f"ms=4 ns=4 ml=16 nl=32 wm=4 {copies}",
+    )
 
 
 def test_random_companies() -> None:
@@ -90,4 +93,6 @@ def test_what_sums_cannot_do_is_refused() -> None:
     with pytest.raises(DtypeError, match="f64"):
         Gemm(8, 8, 8, dtype="f64", epilogue="gelu")
     with pytest.raises(ConfigError, match="split"):  # red cannot add what an activation has bent
-        Runner.of(EmulatedDriver(D), Gemm(16, 32, 64, epilogue="relu"), parse_config("ms=4 ns=4 ml=16 nl=32 kg=2 split=1"))
+        Runner.of(
+            EmulatedDriver(D), Gemm(16, 32, 64, epilogue="relu"), parse_config("ms=4 ns=4 ml=16 nl=32 kg=2 split=1")
+        )

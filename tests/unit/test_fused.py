@@ -46,7 +46,9 @@ def test_scales(order):
     np.testing.assert_allclose(ptxgen.gemm(A, B, out=out(order), scale_a=one, scale_b=one), 4 * (A @ B), atol=1e-4)
     rows, columns = np.exp2(np.arange(M) % 5).astype(np.float32), np.exp2(-np.arange(N) % 3).astype(np.float32)
     wanted = rows[:, None] * (A @ B) * columns
-    np.testing.assert_allclose(ptxgen.gemm(A, B, out=out(order), scale_a=rows, scale_b=columns), wanted, rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(
+        ptxgen.gemm(A, B, out=out(order), scale_a=rows, scale_b=columns), wanted, rtol=1e-5, atol=1e-4
+    )
 
 
 def test_gelu_is_the_form_with_tanh():

@@ -38,9 +38,21 @@ def operand(p: Gemm, c: Any, name: str) -> SimpleNamespace:
     narrow = SECTOR // (vec * p.element.bytes)
     across = pick(kept, c.u // vec, pick(transposed, np.minimum(narrow, c.u // vec), tile // vec))
     return SimpleNamespace(
-        name=name, tile=tile, thread=thread, warp=c.wm if first else WARP // c.wm, vec=vec, copy=copy, kmajor=kmajor,
-        kept=kept, transposed=transposed, row=row, size=size, across=across, loads=tile * c.u // vec,
-        bytes=bytes_, chunk=16 // bytes_,
+        name=name,
+        tile=tile,
+        thread=thread,
+        warp=c.wm if first else WARP // c.wm,
+        vec=vec,
+        copy=copy,
+        kmajor=kmajor,
+        kept=kept,
+        transposed=transposed,
+        row=row,
+        size=size,
+        across=across,
+        loads=tile * c.u // vec,
+        bytes=bytes_,
+        chunk=16 // bytes_,
     )
 
 
@@ -58,9 +70,11 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     words = max(1, bytes_ // 4)
     packed = 2 if p.compute == "f16" else 1
     fragments = (c.ahead + 1) * (c.ms * pick(a.kept, a.chunk, 1) + c.ns * pick(b.kept, b.chunk, 1) // packed)
-    in_flight = sum(
-        pick(x.copy == 0, np.maximum(x.loads // np.maximum(threads, 1), 1) * x.vec, 0) for x in (a, b)
-    ) * p.element.bytes // 4
+    in_flight = (
+        sum(pick(x.copy == 0, np.maximum(x.loads // np.maximum(threads, 1), 1) * x.vec, 0) for x in (a, b))
+        * p.element.bytes
+        // 4
+    )
     in_flight = in_flight * (2 if p.element.bytes == 2 else 1)
     pointers = sum(np.maximum(x.loads // np.maximum(threads, 1), 1) for x in (a, b))
     registers = (c.ms * c.ns * c.ks // packed + fragments) * words + in_flight + np.minimum(2 * pointers, 16) + 28
@@ -68,9 +82,24 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     chunk = ceil_div(ceil_div(p.k, c.kg), c.u) * c.u
     slices = np.maximum(ceil_div(p.k, np.maximum(chunk, 1)), 1)
     return SimpleNamespace(
-        a=a, b=b, bytes=bytes_, group=group, threads=threads, uk=c.u // c.kl, stage=stage, shared=shared,
-        row_c=row_c, sum_bytes=sum_bytes, gathers=gathers, registers=registers, tiles_m=tiles_m, tiles_n=tiles_n,
-        tiles=tiles_m * tiles_n, chunk=chunk, slices=slices, blocks=tiles_m * tiles_n * slices,
+        a=a,
+        b=b,
+        bytes=bytes_,
+        group=group,
+        threads=threads,
+        uk=c.u // c.kl,
+        stage=stage,
+        shared=shared,
+        row_c=row_c,
+        sum_bytes=sum_bytes,
+        gathers=gathers,
+        registers=registers,
+        tiles_m=tiles_m,
+        tiles_n=tiles_n,
+        tiles=tiles_m * tiles_n,
+        chunk=chunk,
+        slices=slices,
+        blocks=tiles_m * tiles_n * slices,
         workspace=pick((c.kg > 1) & (c.split == SPLIT_WORKSPACE), slices * p.m * p.n * sum_bytes, 0),
     )
 
