@@ -135,6 +135,13 @@ def test_a_long_k_in_short_passes():
     verify(Gemm(4, 5, 3001, "NT"), replace(ANY, u=8, kg=7, split=1), "normal")
 
 
+@pytest.mark.parametrize("raster", [2, 3, 4, 6, 7, 8])
+def test_tiles_that_are_walked_in_groups(raster):
+    """Seven tiles along M: the last group is whole, short or the only one."""
+    verify(Gemm(7 * 16 - 3, 35, 9, "TN"), replace(ANY, raster=raster), "integers")
+    verify(Gemm(7 * 16, 32, 16, "TN"), replace(ANY, raster=raster, bounds=0, kg=2, split=1), "integers", 1.0, 1.0)
+
+
 def test_wide_and_tall():
     verify(Gemm(2, 900, 9, "NT"), replace(ANY, raster=4), "integers")
     verify(Gemm(900, 2, 9, "TN"), ANY, "integers")
