@@ -10,6 +10,7 @@ import numpy as np
 
 from ptxgen.config import Config
 from ptxgen.drivers import Driver, Kernel
+from ptxgen.dtypes import dtype
 from ptxgen.errors import InputError
 from ptxgen.generate import plan_for
 from ptxgen.plan import Plan
@@ -103,11 +104,15 @@ class Runner:
     def prepare(self, alpha: float = 1.0, beta: float = 0.0) -> list[Prepared]:
         """Each step with what is left to do for a launch on other addresses.
 
-        InputError: alpha or beta of integer sums is no integer.
+        InputError: alpha or beta is none of the sums' type: of integer sums no integer, or too large.
         """
-        if self.problem.output.integer:
-            if alpha != int(alpha) or beta != int(beta):
-                raise InputError(f"alpha is {alpha:g}, beta {beta:g}; sums of {self.problem.dtype} take integers")
+        whole = self.problem.output.integer
+        for name, value in (("alpha", alpha), ("beta", beta)):
+            if whole and not float(value).is_integer():
+                raise InputError(f"{name} is {value:g}; sums of {self.problem.dtype} take integers")
+            if np.isfinite(value) and abs(value) > dtype(self.plan.sum).largest:
+                raise InputError(f"{name} is {value:g}; it must fit the type of sums, {self.plan.sum}")
+        if whole:
             alpha, beta = int(alpha), int(beta)
         out = []
         values: dict[str, int | float] = {"alpha": alpha, "beta": beta, "A": 0, "B": 0, "C": 0, "W": 0}
