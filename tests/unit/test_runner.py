@@ -10,13 +10,14 @@ import pytest
 
 from ptxgen.config import parse_config
 from ptxgen.drivers.emulated import EmulatedDriver
-from ptxgen.errors import ConfigError
+from ptxgen.errors import ConfigError, InputError
 from ptxgen.problem import Gemm
 from ptxgen.reference import operands, reference
 from ptxgen.runner import Buffers, Runner, Workspace, generate, padded
 from ptxgen.source import Launch
 
 SMALL = "ms=2 ns=2 ml=16 nl=16 copy_a=0 copy_b=0 stages=2"
+WHOLE = "family=1 ms=16 ns=8 ml=32 nl=32 u=64 vec_a=16 vec_b=16"
 P = Gemm(20, 18, 40, "NT")
 
 
@@ -140,3 +141,27 @@ def test_padding_is_filled_and_elements_stay():
 def test_a_configuration_that_breaks_a_rule_makes_no_kernel():
     with pytest.raises(ConfigError, match="tile_m"):
         generate(P, parse_config("wm=32"), EmulatedDriver())
+
+
+def test_numbers_that_sums_do_not_hold():
+    driver = EmulatedDriver()
+    single = Runner.of(driver, P, parse_config(SMALL))
+    for arguments, words in (
+        ((1e39, 0.0), r"alpha is 1e\+39; it must fit the type of sums, f32"),
+        ((1.0, -1e200), "beta is -1e\\+200"),
+    ):
+        with pytest.raises(InputError, match=words):
+            single.prepare(*arguments)
+    for value in (np.inf, -np.inf, np.nan, 3e38, 1e-300):
+        assert single.prepare(value, value)
+    double = Runner.of(driver, replace(P, dtype="f64", compute="", out="", lda=0, ldb=0, ldc=0), parse_config(SMALL))
+    assert double.prepare(1e300, 1e300)
+    whole = Runner.of(driver, Gemm(16, 16, 64, "NT", "s8"), parse_config(WHOLE))
+    for value in (0.5, np.inf, np.nan):
+        with pytest.raises(InputError, match=r"(alpha|beta) is .*; sums of s8 take integers"):
+            whole.prepare(value, 0.0)
+        with pytest.raises(InputError, match="beta is"):
+            whole.prepare(1.0, value)
+    with pytest.raises(InputError, match="must fit the type of sums, s32"):
+        whole.prepare(2.0**40, 0.0)
+    assert whole.prepare(-3.0, 2.0)
