@@ -60,6 +60,8 @@ class Asynchrony:
         self.events = Events(chunk, order)
         self.barriers = Mbarriers(chunk, order, self.events)
         self.cluster = ClusterBarrier(chunk, order)
+        self.barriers.cluster = self.cluster
+        self.events.cluster = self.cluster
         self.under_way: list[Work] = []
         self.exited = np.zeros(chunk.blocks, bool)
         self.warpgroups: dict[int, Warpgroup] = {}
@@ -79,6 +81,7 @@ class Asynchrony:
         """Work of some lanes, which writes, will ring the mbarriers at some positions."""
         barriers = self.barriers
         rows = barriers.find(c, ins, lanes, at)
+        barriers.reach(c, ins, lanes, at, rows)
         out = Tickets(c, ins, lanes, at, rows, barriers.phase[rows])
         keys = np.stack([at % self.chunk.stride, barriers.birth[rows], out.phases], axis=1)
         for key in np.unique(keys, axis=0):

@@ -186,6 +186,8 @@ class ClusterBarrier:
         self.arrived = np.zeros(shape, bool)
         self.telling = np.zeros(shape, bool)
         self.due = np.zeros(shape, bool)  # arrived, and has not waited
+        self.arrivals = np.zeros(shape, np.int64)  # that each warp has made
+        self.waits = np.zeros(shape, np.int64)  # that it has come out of
         self.ready = np.zeros(shape, bool)  # of those, whose barrier has completed
         self.told = order.release(chunk.teams[0], np.arange(0))
         self.known: list[Any] = []
@@ -200,6 +202,7 @@ class ClusterBarrier:
         blocks = np.flatnonzero(warps)
         self.known.append((c.warp, blocks, self.order.release(c, blocks, relaxed)))
         self.arrived[c.warp] |= warps
+        self.arrivals[c.warp] += warps
         self.due[c.warp] |= warps
         self.chunk.engine.stats.barriers += len(blocks)
         self.complete()
@@ -270,6 +273,7 @@ class ClusterBarrier:
                 c, blocks, type(told)(told.clocks[:, blocks], told.fenced[:, blocks], told.events[blocks])
             )
             self.due[c.warp] &= ~free
+            self.waits[c.warp] += free
             self.ready[c.warp] &= ~free
             c.add(after, lanes & np.repeat(free, 32))
         if not free.all():

@@ -20,6 +20,7 @@ from .checks import Segment, Touch
 from .order import Order, accessors
 
 if TYPE_CHECKING:
+    from .clusters import ClusterBarrier
     from .syntax import Instruction
     from .team import Chunk, Team
 
@@ -100,6 +101,7 @@ class Events:
         #: clock of each actor's last access to a block's memory from another block
         self.visits = np.zeros((order.actors, chunk.blocks), np.int32)
         self.visitors: dict[tuple[int, int], Instruction] = {}
+        self.cluster: ClusterBarrier | None = None
 
     # ---- a table of 64
 
@@ -213,11 +215,26 @@ class Events:
         """Lanes of `blocks` access the memory of `targets`."""
         away = targets != blocks
         if away.any():
+            self.begun(c, targets[away], blocks[away], ins)
             self.order.roving.add(c.warp)
             actors = (self.order.base + c.warp)[blocks[away]]
             self.visits[actors, targets[away]] = self.order.own(c.warp)[blocks[away]]
             for actor, target in set(zip(actors.tolist(), targets[away].tolist(), strict=True)):
                 self.visitors[actor, target] = ins
+
+    def begun(self, c: Team, targets: Array, blocks: Array, ins: Instruction) -> None:
+        """Faults where lanes of `blocks` access the memory of other blocks that need not have begun to run."""
+        order, cluster = self.order, self.cluster
+        assert cluster is not None
+        if not order.races:
+            return
+        actors = order.base[targets] + np.arange(order.teams)[:, None]
+        known = (order.clocks[c.warp][actors, blocks] > 0).any(axis=0) | (cluster.waits[:, blocks] > 0).any(axis=0)
+        if not known.all():
+            block = int(blocks[np.argmin(known)])
+            rank = int(order.ranks[targets[np.argmin(known)]])
+            text = f"shared memory of rank {rank} is accessed, and nothing says that this block has begun to run"
+            raise fault(RaceFault, text, c, ins, 32 * block)
 
     # ---- asynchronous accesses
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.errors import BarrierFault
+from ptxgen.errors import BarrierFault, RaceFault
 
 from .builder import fault
 from .checks import PAGE
@@ -16,6 +16,7 @@ from .ops_async import retire
 from .order import Known, Order
 
 if TYPE_CHECKING:
+    from .clusters import ClusterBarrier
     from .syntax import Instruction
     from .team import Chunk, Team
 
@@ -56,6 +57,7 @@ class Mbarriers:
         self.count = 1
         self.births = 0
         self.sleepers: list[Sleeper] = []
+        self.cluster: ClusterBarrier | None = None
         self.refused: set[tuple[int, int]] = set()
         self.stuck_at = -1  # the engine's progress when nobody could go on last
         self.tracked: dict[int, list[tuple[Team, Array, int]]] = {}
@@ -79,13 +81,17 @@ class Mbarriers:
         self.expected: Array
         self.bytes: Array
         self.birth: Array
+        self.maker: Array
+        self.made: Array
+        self.stage: Array
         self.now: Array
         self.now_fenced: Array
         self.now_events: Array
         self.done: Array
         self.done_fenced: Array
         self.done_events: Array
-        for name in ("word", "phase", "pending", "expected", "bytes", "birth"):
+        # who initialised it: actor, its clock, and the phase of the cluster's barrier that comes after (-1: unfenced)
+        for name in ("word", "phase", "pending", "expected", "bytes", "birth", "maker", "made", "stage"):
             bigger(name, np.int64)
         for name in ("now", "now_fenced", "done", "done_fenced"):
             bigger(name, np.int32, actors)
@@ -129,6 +135,10 @@ class Mbarriers:
         self.phase[rows] = self.bytes[rows] = 0
         self.pending[rows] = self.expected[rows] = counts
         self.birth[rows] = self.births
+        blocks = lanes >> 5
+        self.maker[rows] = self.order.base[blocks] + c.warp
+        self.made[rows] = self.order.own(c.warp)[blocks]
+        self.stage[rows] = -1
         for page in np.unique(at % self.chunk.stride >> PAGE).tolist():
             self.events.barrier_pages |= 1 << page
 
@@ -143,6 +153,32 @@ class Mbarriers:
             raise self.fail(c, ins, lanes, at, rows == 0, "there is no mbarrier object here: mbarrier.init comes first")
         return rows
 
+    def publish(self, c: Team, blocks: Array) -> None:
+        """A fence of warp `c` after its initialisations: its next arrival at the cluster's barrier tells of them."""
+        rows = np.arange(1, self.count)
+        block = self.word[rows] * 8 // self.chunk.stride
+        mine = (self.stage[rows] < 0) & (self.maker[rows] == self.order.base[block] + c.warp) & np.isin(block, blocks)
+        cluster = self.cluster
+        assert cluster is not None
+        self.stage[rows[mine]] = cluster.arrivals[c.warp, block[mine]]
+
+    def reach(self, c: Team, ins: Instruction, lanes: Array, at: Array, rows: Array) -> None:
+        """Faults where another block's object is used, and nothing says that it has been initialised."""
+        blocks = lanes >> 5
+        targets = at // self.chunk.stride
+        away = np.flatnonzero(targets != blocks)
+        if not len(away) or not self.order.races:
+            return
+        cluster = self.cluster
+        assert cluster is not None
+        rows, blocks = rows[away], blocks[away]
+        known = self.order.clocks[c.warp][self.maker[rows], blocks] >= self.made[rows]
+        known |= (self.stage[rows] >= 0) & (cluster.waits[:, blocks].max(axis=0) > self.stage[rows])
+        if not known.all():
+            text = "an mbarrier object of another block is used, and nothing orders that after its initialisation"
+            i = int(away[np.argmin(known)])
+            raise fault(RaceFault, text, c, ins, int(lanes[i]), int(at[i]) % self.chunk.stride)
+
     # ---- counting
 
     def arrive(
@@ -151,6 +187,7 @@ class Mbarriers:
     ) -> Array:  # fmt: skip
         """Arrivals, lane after lane; the states before them. ``told``: what they tell, by lane."""
         rows = self.find(c, ins, lanes, at)
+        self.reach(c, ins, lanes, at, rows)
         bad = (counts < 1) | (counts > LIMIT)
         if bad.any():
             raise self.fail(

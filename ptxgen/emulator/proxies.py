@@ -44,12 +44,17 @@ def fence(b: Builder, ins: Instruction) -> Step:
     proxies = ins.mods[:1] == ("proxy",)
     if proxies and not (ins.mods[1] in ("async", "async::generic") and (len(ins.mods) < 3 or ins.mods[2] != "global")):
         return nothing
-    if ins.mods[:1] == ("mbarrier_init",):
-        return nothing
+    init = ins.mods[:1] == ("mbarrier_init",)
 
     def step(c: Team, m: Mask) -> None:
-        if c.chunk.asynchrony is not None:
-            c.chunk.asynchrony.order.fence(c, np.flatnonzero(c.warps(m)), proxies)
+        asynchrony = c.chunk.asynchrony
+        if asynchrony is None:
+            return
+        blocks = np.flatnonzero(c.warps(m))
+        if not proxies:
+            asynchrony.barriers.publish(c, blocks)
+        if not init:
+            asynchrony.order.fence(c, blocks, proxies)
 
     return step
 

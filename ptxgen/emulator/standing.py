@@ -27,11 +27,17 @@ def deadlock(engine: Engine) -> NoReturn:
     """Raises the fault that describes why nothing can go on."""
     places = [p for chunk in engine.resident for p in standing(engine, chunk, "polls")]
     for team, ins, lanes, words in places:
-        if words == PARKED:
+        if words == PARKED and not waits_elsewhere(places, team, lanes):
             message = f"the other lanes of the warp never come to this instruction:{table(places)}"
             raise fault(DivergenceFault, message, team, ins, int(np.argmax(lanes)))
     team, ins, lanes, _ = places[0]
     raise fault(DeadlockFault, f"no warp can go on:{table(places)}", team, ins, int(np.argmax(lanes)))
+
+
+def waits_elsewhere(places: list[Place], team: Team, lanes: Array) -> bool:
+    """Whether the other lanes of a warp wait for something else than their warp."""
+    missing = team.live() & np.repeat(team.warps(lanes), 32) & ~lanes
+    return any((missing & mask).any() for other, _, mask, words in places if other is team and words != PARKED)
 
 
 def endless(engine: Engine, c: Team) -> NoReturn:

@@ -324,3 +324,30 @@ def test_a_release_through_another_block_orders():
                 directives=cluster(2),
                 seed=seed,
             )
+
+
+@pytest.mark.parametrize("fence", ["fence.mbarrier_init.release.cluster;", "fence.acq_rel.cluster;", ""])
+def test_what_makes_an_initialisation_known(fence):
+    """A relaxed arrival tells other blocks of an mbarrier only after a fence."""
+    body = (
+        START
+        + f"""@%p0 mbarrier.init.shared::cta.b64 [bar], 1; {fence}
+    barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.acquire.aligned;
+    mov.u32 %r10, bar; mapa.shared::cluster.u32 %r10, %r10, %r3;
+    @%p0 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r10]; {WAIT}"""
+    )
+    options = {"grid": 4, "block": 32, "extra": SHARED, "directives": cluster(2)}
+    if fence:
+        run(body, np.zeros(128, "u4"), **options)
+        return
+    with pytest.raises(RaceFault, match="after its initialisation"):
+        run(body, np.zeros(128, "u4"), **options)
+    run(body.replace("relaxed", "release"), np.zeros(128, "u4"), **options)
+
+
+def test_a_block_that_has_not_begun():
+    body = START + f"{PEER} BEGUN st.shared::cluster.u32 [%r7], %r5; {SYNC}"
+    options = {"grid": 4, "block": 32, "extra": SHARED, "directives": cluster(2)}
+    run(body.replace("BEGUN", SYNC), np.zeros(128, "u4"), **options)
+    with pytest.raises(RaceFault, match="has begun to run"):
+        run(body.replace("BEGUN", ""), np.zeros(128, "u4"), **options)
