@@ -6,17 +6,17 @@ from dataclasses import replace
 
 from ptxgen.columnar import ceil_div, log2
 from ptxgen.config import BOUNDS_PREDICATE
+from ptxgen.cooperative import CooperativePlan
 from ptxgen.families.mma import repack
 from ptxgen.families.mma.instructions import ROWS, instruction
 from ptxgen.families.mma.layout import MmaOperand
-from ptxgen.families.simt.layout import near, products
-from ptxgen.plan import Plan
+from ptxgen.families.simt.layout import products
 from ptxgen.problem import Gemm
 from ptxgen.registers import Tile, braces
 from ptxgen.source import Argument, Launch, Step
 
 
-class MmaPlan(Plan):
+class MmaPlan(CooperativePlan):
     """Every warp copies and multiplies; a warp has a tile of C in the registers of its lanes."""
 
     kernel = "kernel/cooperative.mako"
@@ -40,8 +40,6 @@ class MmaPlan(Plan):
         for x, ld in ((self.a, seen.lda), (self.b, seen.ldb)):
             x.many = x.many and x.near(ld)
         self._copies()
-        for x, ld in ((self.a, self.problem.lda), (self.b, self.problem.ldb)):
-            x.many = x.many and near(x, ld)
         self.copy_a, self.copy_b = (f"copy/{'cp_async' if x.asynchronous else 'ldg_sts'}.mako" for x in self.operands)
         self.asynchronous = self.a.asynchronous or self.b.asynchronous
         self.hold = bool(c.hold) and not (self.a.asynchronous and self.b.asynchronous)
@@ -127,23 +125,7 @@ class MmaPlan(Plan):
 
     @property
     def contiguous(self) -> int:
-        return 2 * self.b.together
-
-    def _epilogue(self) -> None:
-        super()._epilogue()
-        #: a row of what a lane holds, or a vector of the block's
-        self.row = Tile("e", self.sum, (max(self.ns, self.vec_c),))
-        self.columns = [self.b.offset(j) for j in range(0, self.ns, self.vec_c)]
-
-    @property
-    def shared_map(self) -> list[str]:
-        lines = [
-            f"{self.stages} stages of {self.stage_bytes} bytes: A at 0 ({self.a.size} bytes, rows of {self.a.row}),"
-            f" B at {self.b.base} ({self.b.size} bytes, rows of {self.b.row})"
-        ]
-        if self.geometry.gathers:
-            lines.append(f"then {self.kl} tiles of C, rows of {self.row_c}, in the same place")
-        return lines
+        return int(2 * self.b.together)
 
     @property
     def tiles(self) -> list[tuple[Tile, str]]:

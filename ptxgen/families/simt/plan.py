@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from ptxgen.columnar import log2
 from ptxgen.config import BOUNDS_PREDICATE
+from ptxgen.cooperative import CooperativePlan
 from ptxgen.families.simt.layout import OperandLayout, lane_bits, near, products
-from ptxgen.plan import Plan
 from ptxgen.registers import Tile
 
 
-class SimtPlan(Plan):
+class SimtPlan(CooperativePlan):
     """Every warp copies and multiplies; a thread has a tile of C in registers."""
 
     kernel = "kernel/cooperative.mako"
@@ -59,23 +59,7 @@ class SimtPlan(Plan):
 
     @property
     def contiguous(self) -> int:
-        return self.b.contiguous
-
-    def _epilogue(self) -> None:
-        super()._epilogue()
-        #: a row of the thread's tile, or a vector of the block's
-        self.row = Tile("e", self.sum, (max(self.ns, self.vec_c),))
-        self.columns = [self.b.offset(j) for j in range(0, self.ns, self.vec_c)]
-
-    @property
-    def shared_map(self) -> list[str]:
-        lines = [
-            f"{self.stages} stages of {self.stage_bytes} bytes: A at 0 ({self.a.size} bytes, rows of {self.a.row}),"
-            f" B at {self.b.base} ({self.b.size} bytes, rows of {self.b.row})"
-        ]
-        if self.geometry.gathers:
-            lines.append(f"then {self.kl} tiles of C, rows of {self.row_c}, in the same place")
-        return lines
+        return int(self.b.contiguous)
 
     @property
     def tiles(self) -> list[tuple[Tile, str]]:
