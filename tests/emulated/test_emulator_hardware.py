@@ -21,9 +21,6 @@ FAMILIES = (
 ASYNCHRONOUS = {"copy", "wgmma", "bulk", "mbarrier", "cluster", "tensor"}
 
 
-PENDING = {"wgmma"}  # not emulated yet
-
-
 @cache
 def recorded() -> recording.Recording:
     return recording.read()
@@ -43,8 +40,6 @@ def run(machine: Machine, module, case: Case) -> bytes:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_results_are_the_hardwares(family):
-    if family in PENDING:
-        pytest.skip("not emulated yet")
     wrong = []
     for number, file in enumerate(f for f in generate.files() if f.cases[0].family == family):
         for completion in ("late", "early") if family in ASYNCHRONOUS else (("late", "early")[number % 2],):
