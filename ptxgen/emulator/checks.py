@@ -61,7 +61,7 @@ FULL = {1: 1, 2: 0x0101, 4: 0x01010101, 8: 0x0101010101010101}
 
 
 class Segment:
-    __slots__ = ("apages", "atomics", "clock", "reads", "rpages", "team", "wpages", "writes")
+    __slots__ = ("apages", "atomics", "away", "clock", "reads", "rpages", "team", "wpages", "writes")
 
     def __init__(self, team: Team) -> None:
         self.team = team
@@ -69,6 +69,7 @@ class Segment:
         self.writes: list[Touch] = []
         self.atomics: list[Touch] = []
         self.rpages = self.wpages = self.apages = 0
+        self.away = False  # touches memory of other blocks
         self.clock: Any = None
 
 

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from ptxgen.errors import BarrierFault, InputError, OutOfBoundsFault, RaceFault
 
-from .access import Place, Site, active, misaligned, watch
+from .access import Place, Site, active, misaligned, sample_shared, watch
 from .builder import Builder, fault
 from .checks import Touch, page_bits
 from .memory import SHARED_BASE, SHARED_WINDOW, WINDOW
 from .registry import Step, instruction
 from .syntax import Instruction
+from .team import AddressInfo
 
 if TYPE_CHECKING:
     from .order import Order
@@ -102,14 +103,37 @@ def shared_at(c: Team, site: Site, at: Array, lanes: Array, unit: int, atomic: b
         watch(c, touch, "atomic" if atomic else site.kind, site.slots)
     place = Place(index >> (unit.bit_length() - 1), 0, lanes, None)
     if c.chunk.engine.sampling:
-        from .access import sample_shared
-
         sample_shared(c, site, place, unit)
     return place
 
 
+def own_addresses(c: Team, site: Site) -> AddressInfo:
+    """The address cache of a register: addresses less the window of the own block."""
+    values, windows = c.v[site.view], c.chunk.windows
+    assert windows is not None
+    at = np.full(c.n, int(values), np.int64) if values.ndim == 0 else values.astype(np.int64) - windows[c.row]
+    ored = int(np.bitwise_or.reduce(at))
+    found = AddressInfo(int(at.min()), int(at.max()), ored, at + c.row * c.chunk.stride)
+    c.addresses[site.key] = found
+    return found
+
+
 def shared(c: Team, site: Site, m: Mask, unit: int, atomic: bool = False, everywhere: bool = False) -> Place:
     """As `access.shared`, in a cluster."""
+    if m is None:
+        m = c.alive
+    info = c.addresses[site.key]
+    if info is None:
+        info = own_addresses(c, site)
+    chunk, offset, size = c.chunk, site.offset, site.size
+    lo, hi = info.lo + offset, info.hi + offset + size
+    if lo >= SHARED_BASE and hi <= chunk.end and not (info.ored | offset) & (size - 1):
+        place = Place(info.unit(unit), offset // unit, None, m)
+        touch = Touch(page_bits(lo, hi), info.index, offset, size, m, site.ins)
+        watch(c, touch, "atomic" if atomic else site.kind, site.slots)
+        if chunk.engine.sampling:
+            sample_shared(c, site, place, unit)
+        return place
     lanes = np.flatnonzero(active(c, m))
     return shared_at(c, site, site.addresses(c, lanes), lanes, unit, atomic, everywhere)
 

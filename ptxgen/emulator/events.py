@@ -293,6 +293,7 @@ class Events:
                 touch.lanes = np.repeat(a.lanes, len(positions) // len(a.lanes))
                 segment.writes.append(touch)
                 segment.wpages = pages
+                segment.away = bool((positions // self.chunk.stride != touch.lanes >> 5).any())
                 knowledge = self.order.clocks[c.warp]
                 self.order.meet(segment, knowledge, doing)
 

@@ -75,8 +75,9 @@ class Order(Checks):
         segment, c.segment = c.segment, None
         if segment is not None:
             segment.clock = self.own(c.warp)
+            segment.away = c.warp in self.roving
             self.meet(segment, self.clocks[c.warp])
-            if c.warp in self.roving:  # this warp of one block may meet that of another
+            if segment.away:  # this warp of one block may meet that of another
                 self.against(segment, segment, self.clocks[c.warp], "")
                 self.roving.discard(c.warp)
             self.live.append(segment)
@@ -110,6 +111,9 @@ class Order(Checks):
     def against(self, new: Segment, old: Segment, knowledge: Array, doing: str) -> None:
         """Raises where accesses of two segments meet unordered."""
         warp, stride = old.team.warp, self.chunk.stride
+        strangers = self.strangers(new, old, knowledge)
+        if not strangers:
+            return
         scratch = self.scratch_views()
         for mine_name, their_name in PAIRS:
             mine, theirs = getattr(new, mine_name), getattr(old, their_name)
@@ -121,11 +125,11 @@ class Order(Checks):
             for t in mine:
                 pages |= t.pages
             theirs = [t for t in theirs if t.pages & pages]
-            for rank in range(self.size) if mine and theirs else ():
+            for rank, known in strangers if mine and theirs else ():
                 marked = []
                 for t in theirs:
                     at, _, blocks = accessors(t)
-                    if self.size > 1:
+                    if rank >= 0:
                         at = at[self.ranks[blocks] == rank]
                     for unit, elements in words(at, t.size):
                         scratch[unit][elements] = FULL[unit]
@@ -133,10 +137,7 @@ class Order(Checks):
                 hit: tuple[Touch, int, int] | None = None
                 for t in mine:
                     at, lanes, blocks = accessors(t)
-                    other = blocks - self.ranks[blocks] + rank  # the block that the old access came from
-                    ordered = knowledge[rank * self.teams + warp, blocks] >= old.clock[other]
-                    if warp == new.team.warp:
-                        ordered |= other == blocks
+                    ordered = known[blocks]
                     if ordered.all():
                         continue
                     for unit, elements in words(at, t.size):
@@ -150,13 +151,32 @@ class Order(Checks):
                     continue
                 touch, lane, position = hit
                 line = self.culprit(theirs, position, touch.size)
-                whose = f"warp {warp}" if self.size == 1 else f"warp {warp} of rank {rank}"
+                whose = f"warp {warp}" if rank < 0 else f"warp {warp} of rank {rank}"
                 raise fault(
                     RaceFault,
                     f"{doing or mine_name[:-1]} by warp {new.team.warp} and {their_name[:-1]} by {whose} (line {line}) "
                     "of the same shared memory with no barrier between",
                     new.team, touch.ins, lane, position % stride,
                 )  # fmt: skip
+
+    def strangers(self, new: Segment, old: Segment, knowledge: Array) -> list[tuple[int, Array]]:
+        """Ranks of the old segment's block that are not ordered before the new one, and in which blocks they are.
+
+        Where both stay in their own block's memory, only accesses of one block can meet: rank -1.
+        """
+        warp = old.team.warp
+        same = warp == new.team.warp
+        if not (new.away or old.away):
+            known = knowledge[self.base + warp, self.blocks] >= old.clock
+            return [] if same or known.all() else [(-1, known)]
+        out = []
+        for rank in range(self.size):
+            known = knowledge[rank * self.teams + warp] >= old.clock[self.blocks - self.ranks + rank]
+            if same:
+                known |= self.ranks == rank
+            if not known.all():
+                out.append((rank, known))
+        return out
 
     def prune(self) -> None:
         running = [t.warp for t in self.chunk.teams if t.count]
