@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen import dispatch, settings
-from ptxgen.arrays import View, aligned, stored, torch_name, view
+from ptxgen.arrays import View, aligned, on_host, stored, torch_name, view
 from ptxgen.database import Database
 from ptxgen.drivers import Driver, open_driver
 from ptxgen.dtypes import Dtype, dtype
@@ -273,12 +273,12 @@ def _stream_of(x: Any) -> int:
 def _host(a: View, b: View, c: View, alpha: float, beta: float, compute: str, deterministic: bool,
           then: After) -> None:  # fmt: skip
     """Host arrays: packed copies go to the device, and the result comes back."""
-    into = c.origin if isinstance(c.origin, np.ndarray) else c.origin.numpy()
+    into = on_host(c)
     m, n, k = a.shape[0], b.shape[1], a.shape[1]
     letters, arrays = "", []
     for v in (a, b):
         place = stored(v) or ("N", 0)
-        x = v.origin if isinstance(v.origin, np.ndarray) else v.origin.numpy()
+        x = on_host(v)
         letters += place[0]
         arrays.append(np.ascontiguousarray(x if place[0] == "N" else x.T))
     problem = Gemm(m, n, k, letters, a.dtype.name, compute, deterministic=deterministic, out=c.dtype.name,
@@ -286,6 +286,6 @@ def _host(a: View, b: View, c: View, alpha: float, beta: float, compute: str, de
     if m == 0 or n == 0:
         return
     before = np.ascontiguousarray(into) if beta != 0 else np.empty((m, n), into.dtype)
-    more = tuple(np.ascontiguousarray(v.origin if isinstance(v.origin, np.ndarray) else v.origin.numpy())
+    more = tuple(np.ascontiguousarray(on_host(v))
                  for v in then.ordered(problem.reads))  # fmt: skip
     into[...] = _runner(problem).compute(arrays[0], arrays[1], before, alpha, beta, more)

@@ -73,6 +73,19 @@ def torch_name(kind: Dtype) -> str:
     return next(long.partition(".")[2] for long, short in _TORCH.items() if short is kind)
 
 
+def on_host(v: View) -> np.ndarray[Any, Any]:
+    """The same memory as a NumPy array. Of types that PyTorch cannot hand to NumPy the bits are taken."""
+    if isinstance(v.origin, np.ndarray):
+        return v.origin
+    x = v.origin.detach()
+    if v.dtype.name in ("bf16", "e4m3", "e5m2"):
+        import importlib
+
+        x = x.view(getattr(importlib.import_module("torch"), f"int{8 * v.dtype.bytes}"))
+    found: np.ndarray[Any, Any] = x.numpy().view(v.dtype.numpy)
+    return found
+
+
 def view(x: Any, argument: str) -> View:
     """``x`` as a View of two dimensions. InputError, ShapeError, DtypeError: it is none, or not a matrix."""
     reader: Callable[[Any, str], View]
