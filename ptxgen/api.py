@@ -278,14 +278,12 @@ def _host(a: View, b: View, c: View, alpha: float, beta: float, compute: str, de
     letters, arrays = "", []
     for v in (a, b):
         place = stored(v) or ("N", 0)
-        x = on_host(v)
         letters += place[0]
-        arrays.append(np.ascontiguousarray(x if place[0] == "N" else x.T))
+        arrays.append(np.ascontiguousarray(on_host(v) if place[0] == "N" else on_host(v).T))
     problem = Gemm(m, n, k, letters, a.dtype.name, compute, deterministic=deterministic, out=c.dtype.name,
                    epilogue=",".join(then.stages))  # fmt: skip
     if m == 0 or n == 0:
         return
     before = np.ascontiguousarray(into) if beta != 0 else np.empty((m, n), into.dtype)
-    more = tuple(np.ascontiguousarray(on_host(v))
-                 for v in then.ordered(problem.reads))  # fmt: skip
+    more = tuple(np.ascontiguousarray(on_host(v)) for v in then.ordered(problem.reads))
     into[...] = _runner(problem).compute(arrays[0], arrays[1], before, alpha, beta, more)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from ptxgen.arrays import aligned, stored, torch_name, view
+from ptxgen.arrays import View, aligned, on_host, stored, torch_name, view
 from ptxgen.dtypes import DTYPES, dtype
 from ptxgen.errors import DtypeError, InputError, ShapeError
 
@@ -154,3 +155,34 @@ def test_alignment_of_an_address():
     assert [aligned(1 << n) for n in range(7)] == [1, 2, 4, 8, 16, 16, 16]
     assert aligned(0) == 16
     assert aligned(0x7F0000001234) == 4
+
+
+class HostTensor:
+    """What this package does with a tensor of the host: PyTorch gives NumPy none that needs gradients or is bfloat16."""
+
+    def __init__(self, x: np.ndarray, grad: bool = True) -> None:
+        self.x, self.grad = x, grad
+
+    def detach(self):
+        return HostTensor(self.x, False)
+
+    def view(self, kind):
+        return HostTensor(self.x.view(kind), self.grad)
+
+    def numpy(self):
+        assert not self.grad
+        assert self.x.dtype.name in ("int16", "int8", "float32")
+        return self.x
+
+
+@pytest.mark.parametrize("kind", ["f32", "bf16", "e4m3", "e5m2"])
+def test_tensors_of_the_host_share_their_memory(kind, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(int16=np.int16, int8=np.int8))
+    x = np.arange(12).reshape(3, 4).astype(dtype(kind).numpy)
+    plain = view(x[:, 1:], "a") if kind == "f32" else View(x[:, 1:], 0, (3, 3), (4, 1), dtype(kind), True)
+    assert on_host(plain) is plain.origin
+    found = on_host(View(HostTensor(x[:, 1:]), 0, (3, 3), (4, 1), dtype(kind), True))
+    assert found.dtype == x.dtype
+    assert np.array_equal(found, x[:, 1:])
+    found[1, 2] = 0
+    assert x[1, 3] == 0
