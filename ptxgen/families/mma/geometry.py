@@ -74,7 +74,8 @@ def _row_of_c(nl: Any, sum_bytes: int, a: SimpleNamespace, b: SimpleNamespace) -
 
 
 def geometry(p: Gemm, c: Any) -> SimpleNamespace:
-    """Threads, tiles, shared memory and registers of ``c`` on ``p``. Sizes in bytes, registers in 32-bit words."""
+    """Threads, tiles, shared memory and registers of ``c`` on ``p``. Sizes in bytes, registers in 32-bit words:
+    ``registers`` are enough, ``likely`` what ptxas takes on average."""
     i = instruction(p)
     a, b = operand(p, c, "a"), operand(p, c, "b")
     group = c.ml // c.ms * (c.nl // c.ns) * WARP
@@ -100,6 +101,8 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     # ptxas need not hold all of what is read ahead
     fragments = fragments * (c.ahead + 1) - pick(c.ahead == 1, fragments // 4 * (words - 1), 0)
     registers = sums + fragments + parted + in_flight + pointers + 32 + 8 * words
+    held = sums + fragments + parted + in_flight
+    likely = np.minimum(registers, held + sum(np.minimum(2 * n, n + 4) for n in each) + 22)
     copies = repack.workspace(p, c)
     tiles_m, tiles_n = ceil_div(p.m, c.ml), ceil_div(p.n, c.nl)
     chunk = ceil_div(ceil_div(p.k, c.kg), c.u) * c.u
@@ -107,8 +110,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     return SimpleNamespace(
         a=a, b=b, bytes=p.element.bytes, group=group, threads=threads, uk=c.u // c.kl, steps=c.u // c.kl // i.depth,
         depth=i.depth, most=np.maximum(*each), stage=stage, shared=shared, row_c=row_c, sum_bytes=sum_bytes,
-        gathers=gathers, registers=registers, tiles_m=tiles_m, tiles_n=tiles_n, tiles=tiles_m * tiles_n, chunk=chunk,
-        slices=slices, blocks=tiles_m * tiles_n * slices,
+        gathers=gathers, registers=registers, likely=likely, tiles_m=tiles_m, tiles_n=tiles_n, tiles=tiles_m * tiles_n,
+        chunk=chunk, slices=slices, blocks=tiles_m * tiles_n * slices, copies=copies,
         workspace=pick((c.kg > 1) & (c.split == SPLIT_WORKSPACE), slices * p.m * p.n * sum_bytes, 0) + copies,
-        copies=copies,
     )

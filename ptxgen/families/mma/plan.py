@@ -59,7 +59,7 @@ class MmaPlan(CooperativePlan):
         self.moved = Tile("m", f"b{8 * max(size, 2)}", (self.chunk,))
         self.packed_words = Tile("w", "b32", (4,))
         step = 2 if size == 2 else 4  # elements of a word, of which the first holds two bytes where they are bytes
-        self.joined = [] if size > 2 else [
+        self.joined: list[tuple[str, str]] = [] if size > 2 else [
             (self.packed_words[n], braces([self.moved[n * step], self.moved[n * step + step // 2]])) for n in range(4)
         ]  # fmt: skip
         self.copied_kind = "v2.b64" if size == 8 else "v4.b32"
