@@ -26,19 +26,20 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 
-def granules(c: Team, at: Array, count: int, span: int = 0) -> tuple[Array, int]:
+def granules(c: Team, at: Array, count: int, span: int = 0, width: int = 0) -> tuple[Array, int]:
     """Of copies to or from positions `at`: granules of each in the order of the data, and the pages of all."""
     stride = c.chunk.stride
     offset = at % stride
     starts = offset >> GRANULE
     if len(at) and (starts == starts[0]).all():
-        out = box(int(starts[0]), count, span) + ((at - offset) >> GRANULE)[:, None]
+        out = box(int(starts[0]), count, span, width) + ((at - offset) >> GRANULE)[:, None]
     else:
-        rows = [box(int(s), count, span) + (int(b) >> GRANULE) for s, b in zip(starts, at - offset, strict=True)]
+        rows = [box(int(s), count, span, width) + (int(b) >> GRANULE) for s, b in zip(starts, at - offset, strict=True)]
         out = np.array(rows, np.int64).reshape(len(at), count)
     pages = 0
+    room = count // width * span if width else count << GRANULE
     for first in set(offset.tolist()):
-        pages |= page_bits(first, first + (count << GRANULE))
+        pages |= page_bits(first, first + room)
     return out, pages
 
 
@@ -85,11 +86,11 @@ class Incoming:
 
     def __init__(
         self, team: Team, ins: Instruction, lanes: Array, at: Array, bell: Array, count: int, span: int,
-        fetch: Callable[[int], Array], doing: str, op: str = "", kind: str = "",
+        fetch: Callable[[int], Array], doing: str, op: str = "", kind: str = "", width: int = 0,
     ) -> None:  # fmt: skip
         self.team, self.ins, self.lanes, self.fetch, self.op, self.kind = team, ins, lanes, fetch, op, kind
         self.size = count << GRANULE
-        self.granules, self.pages = granules(team, at, count, span)
+        self.granules, self.pages = granules(team, at, count, span, width)
         assert team.chunk.asynchrony is not None
         asynchrony = team.chunk.asynchrony
         access = Access(ins, lanes, self.granules, self.pages)
@@ -121,10 +122,10 @@ class Outgoing:
 
     def __init__(
         self, team: Team, ins: Instruction, lanes: Array, at: Array, count: int, span: int,
-        put: Callable[[int, Array], None], wanted: Callable[[int], Array | None], doing: str,
+        put: Callable[[int, Array], None], wanted: Callable[[int], Array | None], doing: str, width: int = 0,
     ) -> None:  # fmt: skip
         self.team, self.ins, self.lanes, self.put = team, ins, lanes, put
-        self.granules, self.pages = granules(team, at, count, span)
+        self.granules, self.pages = granules(team, at, count, span, width)
         number = team.state.get("bulk group", 0)
         self.group: Array = number[lanes] if isinstance(number, np.ndarray) else np.full(len(lanes), number)
         self.data: list[Array | None] = [None] * len(lanes)

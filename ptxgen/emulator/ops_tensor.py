@@ -167,11 +167,12 @@ def load(
         chunk = c.chunk
         found = boxes.windows(c, every, offsets is not None, False)
         sectors(c, found, True)
-        for which, size, span in alike(found):
+        for which in alike(found):
             lanes = every[which]
+            tensor = found[which[0]].tensor
             address = place.addresses(c, lanes)
             aligned(c, ins, lanes, address, BOX, "the address in shared memory")
-            at, _ = locate(c, address, lanes, size, ins, everywhere)
+            at, _ = locate(c, address, lanes, tensor.room, ins, everywhere)
             who, targets = spread(c, ins, lanes, mask(c, lanes) if mask is not None else None)
             at = np.where(targets < 0, at[who], targets * chunk.stride + at[who] % chunk.stride)
             windows = [found[i] for i in which[who].tolist()]
@@ -180,18 +181,18 @@ def load(
             def fetch(i: int, windows: list[Window] = windows, memory: Any = memory) -> Array:
                 return windows[i].load(memory.buffer, GLOBAL_BASE).reshape(-1).view(np.uint8)
 
-            work = Incoming(c, ins, lanes[who], at, bell.of(c, lanes, who, targets), size >> GRANULE, span, fetch,
-                            "the tensor copy")  # fmt: skip
+            work = Incoming(c, ins, lanes[who], at, bell.of(c, lanes, who, targets), tensor.size >> GRANULE,
+                            tensor.swizzle, fetch, "the tensor copy", width=tensor.narrow)  # fmt: skip
             assert chunk.asynchrony is not None
             chunk.asynchrony.begin(work)
 
     return step
 
 
-def alike(windows: list[Window]) -> list[tuple[Array, int, int]]:
-    """(which, bytes, swizzle) of the boxes that are of one size."""
-    keys = [(w.tensor.size, w.tensor.swizzle) for w in windows]
-    return [(np.array([i for i, k in enumerate(keys) if k == key]), *key) for key in dict.fromkeys(keys)]
+def alike(windows: list[Window]) -> list[Array]:
+    """Numbers of the boxes that lie in shared memory in one way."""
+    keys = [(w.tensor.shape, w.tensor.dtype.itemsize, w.tensor.swizzle) for w in windows]
+    return [np.array([i for i, k in enumerate(keys) if k == key]) for key in dict.fromkeys(keys)]
 
 
 def store(b: Builder, ins: Instruction, operands: list[Operand], rank: int, columns: bool, op: str) -> Step:
@@ -204,13 +205,14 @@ def store(b: Builder, ins: Instruction, operands: list[Operand], rank: int, colu
         chunk = c.chunk
         found = boxes.windows(c, every, columns, True)
         sectors(c, found, False)
-        for which, size, span in alike(found):
+        for which in alike(found):
             lanes = every[which]
-            if op and found[which[0]].tensor.type not in _REDUCES[op]:
-                raise fault(Fault, f"no .{op} of {found[which[0]].tensor.type} elements", c, ins, int(lanes[0]))
+            tensor = found[which[0]].tensor
+            if op and tensor.type not in _REDUCES[op]:
+                raise fault(Fault, f"no .{op} of {tensor.type} elements", c, ins, int(lanes[0]))
             address = source.addresses(c, lanes)
             aligned(c, ins, lanes, address, BOX, "the address in shared memory")
-            at, _ = locate(c, address, lanes, size, ins, False)
+            at, _ = locate(c, address, lanes, tensor.room, ins, False)
             windows = [found[i] for i in which.tolist()]
             memory = chunk.engine.memory
 
@@ -224,7 +226,9 @@ def store(b: Builder, ins: Instruction, operands: list[Operand], rank: int, colu
                     need[(w.rows[:, None], np.arange(w.tensor.channels)[w.part[1]]) if columns else w.part] = True
                 return need.reshape(-1)
 
-            work = Outgoing(c, ins, lanes, at, size >> GRANULE, span, put, wanted, doing)
+            work = Outgoing(
+                c, ins, lanes, at, tensor.size >> GRANULE, tensor.swizzle, put, wanted, doing, tensor.narrow
+            )
             work.asynchrony.begin(work)
 
     return step

@@ -25,6 +25,13 @@ def swizzled(granules: Array, span: int, shift: int = 0) -> Array:
     return out
 
 
-def box(first: int, count: int, span: int) -> Array:
-    """Granules of a box of shared memory in the order of its data; `first`: number of its first granule."""
-    return swizzled(np.arange(first, first + count), span)
+def box(first: int, count: int, span: int, width: int = 0) -> Array:
+    """Granules of a box of shared memory in the order of its data.
+
+    `first`: number of the first; `width`: granules of a row, where rows lie apart because they are narrower than the
+    span (0: they do not).
+    """
+    places = np.arange(count)
+    if width:
+        places = places // width * (span >> 4) + places % width
+    return swizzled(first + places, span)

@@ -100,6 +100,17 @@ class TensorMap:
         """Bytes of shared memory that a copy fills, and reports."""
         return int(np.prod(self.shape)) * self.dtype.itemsize
 
+    @property
+    def narrow(self) -> int:
+        """16-byte granules of a row that is narrower than the swizzle's span: such rows lie a span apart. Else 0."""
+        inner = self.shape[-1] * self.dtype.itemsize
+        return inner >> 4 if inner < self.swizzle else 0
+
+    @property
+    def room(self) -> int:
+        """Bytes of shared memory from the first to the last that a copy touches."""
+        return self.size // (self.narrow << 4) * self.swizzle if self.narrow else self.size
+
     def encode(self, address: int | None = None) -> bytes:
         """The map as a kernel takes it, of the tensor at `address` (default: its base)."""
         if address is None:

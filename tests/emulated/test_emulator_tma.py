@@ -119,6 +119,30 @@ def test_tiles(extents, box, place, dtype, span, completion):
     assert (got == want.reshape(-1)).all()
 
 
+@pytest.mark.parametrize(("inner", "span"), [(64, 128), (32, 128), (48, 64), (16, 32)])
+def test_rows_narrower_than_the_swizzle(inner, span):
+    """They lie a span apart, and the barrier hears of their own bytes alone."""
+    x = np.arange(1, 8 * 128 + 1, dtype="u2").view("u1").reshape(8, 256).copy()
+    m = tensormap(x, box=(inner, 8), swizzle=span)
+    assert (m.size, m.room) == (8 * inner, 8 * span)
+    out = np.zeros(m.room, "u1")
+    fill = DUMP.replace("ld.shared.u32 %r7, [%r3]; st.global.u32 [%d3], %r7;", "st.shared.u32 [%r3], 0;")
+    fill = fill.replace("D:", "C:").replace("bra D;", "bra C;").replace("DONE", "CLEARED").replace("BYTES", str(m.room))
+    body = f"""{fill} fence.proxy.async; bar.sync 0;
+    @%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], {m.size};
+    @%p0 cp.async.bulk.tensor.2d.shared::cluster.global.tile.{SIGNAL} [%r1], [%d0, {{16, 0}}], [%r2];
+    {WAIT} {DUMP.replace("BYTES", str(m.room))} fence.proxy.async; bar.sync 0;
+    @%p0 cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%d2, {{0, 0}}], [%r1];
+    @%p0 cp.async.bulk.commit_group; @%p0 cp.async.bulk.wait_group 0;"""
+    y = np.zeros((8, 256), "u1")
+    launch(kernel(body), "k", 1, 64, [m, out, tensormap(y, box=(inner, 8), swizzle=span)], m.room)
+    rows = straight(out, span).reshape(8, span)
+    assert (rows[:, :inner] == x[:, 16 : 16 + inner]).all()
+    assert not rows[:, inner:].any()
+    assert (y[:, :inner] == x[:, 16 : 16 + inner]).all()
+    assert not y[:, inner:].any()
+
+
 @pytest.mark.parametrize("steps", [(1, 2, 1), (1, 3, 2), (1, 1, 8), (4, 5, 1)])
 def test_element_strides(steps):
     """ceil(box / stride) elements; the first dimension's stride is ignored."""
