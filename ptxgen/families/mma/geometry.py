@@ -58,9 +58,23 @@ def operand(p: Gemm, c: Any, name: str) -> SimpleNamespace:
     length = c.u if kmajor else tile
     rows = tile if kmajor else c.u
     return SimpleNamespace(
-        name=name, tile=tile, thread=thread, warp=tile // thread, vec=vec, copy=copy, kmajor=kmajor, way=kind,
-        together=together(p, thread, first, kind), row=row, size=bytes_ * row * rows,
-        rows=rows, length=length, across=length // vec, loads=tile * c.u // vec, bytes=bytes_, chunk=16 // bytes_,
+        name=name,
+        tile=tile,
+        thread=thread,
+        warp=tile // thread,
+        vec=vec,
+        copy=copy,
+        kmajor=kmajor,
+        way=kind,
+        together=together(p, thread, first, kind),
+        row=row,
+        size=bytes_ * row * rows,
+        rows=rows,
+        length=length,
+        across=length // vec,
+        loads=tile * c.u // vec,
+        bytes=bytes_,
+        chunk=16 // bytes_,
     )
 
 
@@ -108,9 +122,28 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     chunk = ceil_div(ceil_div(p.k, c.kg), c.u) * c.u
     slices = np.maximum(ceil_div(p.k, np.maximum(chunk, 1)), 1)
     return SimpleNamespace(
-        a=a, b=b, bytes=p.element.bytes, group=group, threads=threads, uk=c.u // c.kl, steps=c.u // c.kl // i.depth,
-        depth=i.depth, most=np.maximum(*each), stage=stage, shared=shared, row_c=row_c, sum_bytes=sum_bytes,
-        gathers=gathers, registers=registers, likely=likely, tiles_m=tiles_m, tiles_n=tiles_n, tiles=tiles_m * tiles_n,
-        chunk=chunk, slices=slices, blocks=tiles_m * tiles_n * slices, copies=copies,
+        a=a,
+        b=b,
+        bytes=p.element.bytes,
+        group=group,
+        threads=threads,
+        uk=c.u // c.kl,
+        steps=c.u // c.kl // i.depth,
+        depth=i.depth,
+        most=np.maximum(*each),
+        stage=stage,
+        shared=shared,
+        row_c=row_c,
+        sum_bytes=sum_bytes,
+        gathers=gathers,
+        registers=registers,
+        likely=likely,
+        tiles_m=tiles_m,
+        tiles_n=tiles_n,
+        tiles=tiles_m * tiles_n,
+        chunk=chunk,
+        slices=slices,
+        blocks=tiles_m * tiles_n * slices,
+        copies=copies,
         workspace=pick((c.kg > 1) & (c.split == SPLIT_WORKSPACE), slices * p.m * p.n * sum_bytes, 0) + copies,
     )

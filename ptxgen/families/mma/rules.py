@@ -110,4 +110,3 @@ RULES = (
     Rule("mma_hold", lambda p, c, g, d: (c.hold == 0) | (c.copy_a == 0) | (c.copy_b == 0),
          "hold=1 needs an operand that is copied through registers", family=MMA),
 )  # fmt: skip
-
