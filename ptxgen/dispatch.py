@@ -10,6 +10,7 @@ from ptxgen import rules, shipped
 from ptxgen.config import Config
 from ptxgen.database import Database
 from ptxgen.device import Device
+from ptxgen.families.mma import candidates as mma
 from ptxgen.model import Model
 from ptxgen.problem import Gemm
 from ptxgen.seeds import seeds
@@ -53,18 +54,26 @@ def _load(folder: Path, changed: int) -> Model:
 def select(problem: Gemm, device: Device, database: Database | None = None, use_model: bool = False,
            k: int = 1) -> list[Selection]:  # fmt: skip
     """The ``k`` best choices for ``problem``, best first: the stored winner, or what ships as worth trying, unless
-    ``use_model``; then the regressor's ranking of the whole legal space. Needs no GPU."""
+    ``use_model``; then the regressor's (or a formula's) ranking of the whole legal space. Needs no GPU."""
     out: list[Selection] = []
     if not use_model:
         winner = _winner(problem, device, database)
         legal = [c for c in seeds(problem, device.name) if rules.broken(problem, c, device) is None]
         out = [winner] if winner is not None else [Selection(problem, c, "seed") for c in legal]
     if len(out) < k:
-        model = model_for(device, database)
-        origin = "model" if model.trained else "analytic"
-        ranked = model.rank(problem, device, k)
+        origin, ranked = _ranked(problem, device, database, k)
         out += [Selection(problem, c, origin, us) for c, us in ranked if all(c != s.config for s in out)]
     return out[:k]
+
+
+def _ranked(problem: Gemm, device: Device, database: Database | None, k: int) -> tuple[str, list[tuple[Config, float]]]:
+    """Where a ranking of what was not measured comes from, and its ``k`` best: tensor cores have their own formula."""
+    if mma.preferred(problem, device):
+        found = mma.best(problem, device, k)
+        if found:
+            return "analytic", found
+    model = model_for(device, database)
+    return "model" if model.trained else "analytic", model.rank(problem, device, k)
 
 
 def _winner(problem: Gemm, device: Device, database: Database | None) -> Selection | None:

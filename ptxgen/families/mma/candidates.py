@@ -11,8 +11,8 @@ from ptxgen.columnar import ceil_div
 from ptxgen.config import SPLIT_MEMSET, SPLIT_WORKSPACE, Columns, Config
 from ptxgen.device import Device
 from ptxgen.families.mma import repack
-from ptxgen.families.mma.cost import microseconds
-from ptxgen.families.mma.instructions import instruction
+from ptxgen.families.mma.cost import microseconds, rate
+from ptxgen.families.mma.instructions import instruction, multiplies
 from ptxgen.families.mma.rules import MMA
 from ptxgen.problem import Gemm
 from ptxgen.rules import legal, reducible
@@ -75,6 +75,13 @@ def candidates(p: Gemm, d: Device) -> Columns:
     return every.take(legal(p, every, d))
 
 
+def preferred(p: Gemm, d: Device) -> bool:
+    """Whether the problem is for tensor cores: nothing else multiplies its types, or they do it faster."""
+    if not multiplies(p) or d.sm < instruction(p, d).sm:
+        return False
+    return p.dtype != "f64" or rate(p, d) > d.fma64
+
+
 def best(p: Gemm, d: Device, n: int = 1) -> list[tuple[Config, float]]:
     """The ``n`` configurations that the cost model likes best, with their microseconds."""
     c = candidates(p, d)
@@ -82,4 +89,4 @@ def best(p: Gemm, d: Device, n: int = 1) -> list[tuple[Config, float]]:
     return [(c.row(int(i)), float(us[i])) for i in np.argsort(us, kind="stable")[:n]]
 
 
-__all__ = ["VALUES", "best", "candidates", "slices", "ways"]
+__all__ = ["VALUES", "best", "candidates", "preferred", "slices", "ways"]

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ptxgen.columnar import WARP, ceil_div
 from ptxgen.config import SPLIT_FLAG, SPLIT_MEMSET, SPLIT_WORKSPACE, Columns
 from ptxgen.device import Device
+from ptxgen.families.mma import repack
 from ptxgen.families.mma.geometry import geometry
 from ptxgen.families.mma.instructions import COLUMNS, ROWS
 from ptxgen.problem import Gemm
@@ -70,10 +71,11 @@ def _traffic(p: Gemm, c: Any) -> Any:
     """Bytes of L2 that one pass of a block costs: rows that lie across lines cost more of them."""
     size = p.element.bytes
     total: Any = 0.0
-    for kmajor, ld, tile in ((p.layout[0] == "N", p.lda, c.ml), (p.layout[1] == "T", p.ldb, c.nl)):
+    operands = ((repack.A, p.layout[0] == "N", p.lda, c.ml), (repack.B, p.layout[1] == "T", p.ldb, c.nl))
+    for bit, kmajor, ld, tile in operands:
         run = (c.u if kmajor else tile) * size
-        whole = ld * size % WAVEFRONT == 0
-        total = total + tile * c.u * size * (1 if whole else 1 + STRADDLE * WAVEFRONT / run)
+        whole = (c.repack & bit > 0) | (ld * size % WAVEFRONT == 0)
+        total = total + tile * c.u * size * np.where(whole, 1, 1 + STRADDLE * WAVEFRONT / run)
     return total
 
 
