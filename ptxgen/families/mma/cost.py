@@ -48,7 +48,8 @@ WAVEFRONT = 128  #: bytes of shared memory a clock
 L2_SM, L2 = 44.7, 40.7  #: bytes a clock: of one multiprocessor, and a multiprocessor's share of all
 STRADDLE = 0.97  #: a row that is not on a line of 128 bytes costs so much of one more
 DRAM = 0.88  #: share of the data sheet's bandwidth
-LAUNCH_US, WAVE_US, GROUPS_US, STAGED_US, COPY_US = 1.55, 1.09, 0.17, 0.04, 4.4
+LAUNCH_US, WAVE_US, GROUPS_US, STAGED_US = 1.55, 1.09, 0.17, 0.04
+COPY_US, COPY_DRAM = 1.6, 0.7  #: the pass that copies operands: a launch, and a share of the bandwidth there and back
 LEAVE = 0.07  #: clocks an element of C
 REDUCE = 16.4  #: bytes of slices that are added a clock and multiprocessor
 SPLIT_US = {SPLIT_MEMSET: 1.2, SPLIT_FLAG: 1.9, SPLIT_WORKSPACE: 3.5}
@@ -112,5 +113,6 @@ def microseconds(p: Gemm, c: Columns, d: Device) -> Floats:
     us = np.maximum(np.maximum(work, spread) / clock, memory) + np.where(c.kg > 1, slices + met, 0.0)
     us = us + c.ml * c.nl * each * LEAVE / clock + LAUNCH_US + waves * WAVE_US
     us = us + np.where(c.kl > 1, GROUPS_US, 0.0) + np.where(c.stage_c == 1, STAGED_US, 0.0)
-    out: Floats = us + np.where(c.repack > 0, COPY_US, 0.0)
+    copied = COPY_US + 2 * g.copies / (d.bandwidth * 1e3 * COPY_DRAM)
+    out: Floats = us + np.where(c.repack > 0, copied, 0.0)
     return out
