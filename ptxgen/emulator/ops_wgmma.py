@@ -116,8 +116,9 @@ def mma_async(b: Builder, ins: Instruction) -> Step:
     form: Form | None = None
     if program is not None:
         rows = np.array([b.place(reg)[1] for reg in d])
-        kept, taken = program.register_set(d), program.register_set(a) if a else None
-        program.set_rows[kept] = rows
+        sets = program.register_sets
+        kept, taken = sets.number(d), sets.number(a) if a else None
+        sets.rows[kept] = rows
         rows_a = np.array([b.place(reg)[1] for reg in a]) if a else None
         multiply = multiplier(result, left, right, signs, saturated, b.options.mma == "hopper")
         turned = turned_a, turned_b
@@ -172,7 +173,7 @@ def ready(c: Team, blocks: Array, form: Form, ins: Instruction) -> None:
                 break
     if bad.any():
         raise fault(AsyncFault, why, c, ins, 32 * int(np.argmax(bad)))
-    for other in program.overlaps[form.kept]:
+    for other in program.register_sets.overlaps[form.kept]:
         c.touched[other] = blocks | c.touched.get(other, False)
 
 

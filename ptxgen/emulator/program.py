@@ -38,9 +38,9 @@ from .builder import Builder, fault
 from .liveness import unproven
 from .proxies import asynchronous
 from .registry import Row, Step, find
+from .sets import RegisterSets
 from .stats import instruction_class
-from .syntax import Function, Instruction, Reg, Unit, Vec
-from .warpgroup import held
+from .syntax import Function, Instruction, Reg, Unit
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -110,7 +110,7 @@ class Program:
         self.builder.sites = self.sites
         self.builder.program = self
         self.blocks: list[Block] = []
-        self.find_sets()
+        self.register_sets = RegisterSets(self.code)
         self.layout()
         self.suspects = unproven(self) if options.uninitialised else set()
         self.flags = {slot: i for i, slot in enumerate(sorted(self.suspects))}
@@ -120,47 +120,6 @@ class Program:
         self.views = self.builder.views
         self.rows = self.builder.rows
         self.keys = len(self.builder.keys)
-
-    # ---- registers of wgmma
-
-    def find_sets(self) -> None:
-        """Numbers the sets of registers that wgmma instructions accumulate in or take A from."""
-        self.sets: dict[frozenset[int], int] = {}
-        self.set_rows: dict[int, NDArray[Any]] = {}
-        #: of each set, those that share registers with it
-        self.overlaps: list[list[int]] = []
-        self.sets_of: dict[int, list[int]] = {}
-        for ins in self.code:
-            if ins.op == "wgmma" and ins.mods[:1] == ("mma_async",):
-                for op in ins.operands[:2]:
-                    if isinstance(op, Vec):
-                        self.register_set([r for r in op.items if isinstance(r, Reg)])
-
-    def register_set(self, registers: list[Reg]) -> int:
-        slots = frozenset(r.slot for r in registers)
-        number = self.sets.get(slots)
-        if number is None:
-            number = self.sets[slots] = len(self.sets)
-            self.overlaps.append([i for s, i in self.sets.items() if s & slots and i != number])
-            for other in self.overlaps[number]:
-                self.overlaps[other].append(number)
-            for slot in slots:
-                self.sets_of.setdefault(slot, []).append(number)
-        return number
-
-    def touches(self, sets: list[int], name: str, ins: Instruction) -> Step:
-        """Notes that an instruction touches registers of wgmma, and faults while a product has them."""
-
-        def note(c: Team, m: Mask) -> None:
-            if c.held:
-                for number in sets:
-                    held(c, number, m, ins, name)
-            touched = c.touched
-            blocks = True if m is None else c.warps(m)
-            for number in sets:
-                touched[number] = touched[number] | blocks if number in touched else blocks
-
-        return note
 
     # ---- basic blocks
 
@@ -194,9 +153,7 @@ class Program:
         for reg in dict.fromkeys(writes):
             if reg.slot in self.suspects:
                 after.append(self.note_written(reg))
-        if self.sets and ins.op != "wgmma":
-            before[:0] = [self.touches(self.sets_of[reg.slot], reg.name, ins)
-                          for reg in dict.fromkeys([*reads, *writes]) if reg.slot in self.sets_of]  # fmt: skip
+        before[:0] = self.register_sets.watch([*reads, *writes], ins)
         guard = b.src(ins.pred, "pred") if ins.pred is not None else None
         guard_check = None
         if ins.pred is not None and ins.pred.slot in self.suspects:

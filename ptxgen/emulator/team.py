@@ -175,9 +175,10 @@ class Team:
     def forget_addresses(self, number: int) -> None:
         """The registers of a set have changed."""
         program = self.chunk.program
-        for slot in program.builder.address_slots.keys() & program.sets_of:
-            if number in program.sets_of[slot]:
-                for key in program.builder.address_slots[slot]:
+        slots, keys = program.register_sets.of, program.builder.address_slots
+        for slot in keys.keys() & slots:
+            if number in slots[slot]:
+                for key in keys[slot]:
                     self.addresses[key] = None
 
     # ---- positions

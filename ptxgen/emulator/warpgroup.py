@@ -222,14 +222,14 @@ class Warpgroup:
 
     def flush_below(self, number: int) -> None:
         """Other sets that share registers with one go back to the registers."""
-        for other in self.chunk.program.overlaps[number]:
+        for other in self.chunk.program.register_sets.overlaps[number]:
             store = self.accumulators.get(other)
             if store is not None:
                 self.flush(other, store, [np.ones(self.chunk.blocks, bool)] * WARPS)
 
     def flush(self, number: int, store: Accumulators, where: list[Array]) -> None:
         """Accumulators go back to the registers; `where`: in which blocks, by warp."""
-        rows = self.chunk.program.set_rows[number]
+        rows = self.chunk.program.register_sets.rows[number]
         for w, team in enumerate(self.teams):
             which = store.here[w] & where[w]
             if not which.any():

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 from emulator_kernels import launch
-from fuzz import generate, recording
 
-from ptxgen.drivers.emulated import EmulatedDriver
-from ptxgen.emulator import Machine
 from ptxgen.emulator.rounding import fused
 from ptxgen.errors import (
     AsyncFault,
@@ -245,44 +241,6 @@ def test_saturation():
         body += COMMIT + WAIT + store(4)
         launch(kernel(body), "k", 1, 128, [image, out, image])
         assert (out == (2147483647 if name else 2147483647 + 255 * 255 * 32 - (1 << 32))).all()
-
-
-def test_an_h200_agrees():
-    """Random products that were run on the hardware, bit for bit: types, shapes, layouts, signs, A in registers."""
-    recorded = recording.read()
-    compared = 0
-    for number, file in enumerate(f for f in generate.files() if f.cases[0].family == "wgmma"):
-        for completion in ("early", "late"):
-            for text in (file.text, alone(file.text)):
-                machine = Machine(seed=number, completion=completion, stats="off")
-                module = machine.load(text)
-                for case in file.cases:
-                    # ptxas drops the second of two equal products of one group, although it accumulates
-                    if (text is file.text) == (case.name in twice(file.text)):
-                        continue
-                    source, out = machine.alloc(max(len(case.input), 16)), machine.alloc(max(case.output, 16))
-                    machine.write(source, case.input)
-                    parameters = case.parameters(source, out, EmulatedDriver().tensor_map)
-                    machine.launch(module, case.name, case.grid, case.block, parameters, case.shared)
-                    got = machine.read(out, case.output)
-                    assert not list(recording.differences(case, recorded.outputs[case.name], got)), case.name
-                    compared += 1
-    assert compared >= 100
-
-
-def alone(text: str) -> str:
-    """Without the second of two equal products that follow each other."""
-    return re.sub(r"(wgmma\.mma_async[^;]*;)\s*\1", r"\1", text)
-
-
-def twice(text: str) -> set[str]:
-    """Kernels of small n in which ptxas finds such a second one."""
-    out = set()
-    for part in text.split(".entry ")[1:]:
-        found = re.search(r"(wgmma\.mma_async\.sync\.aligned\.m64n(\d+)\w+[^;]*;)\s*\1", part)
-        if found and (int(found[2]) < 64 or ".f16.e4m3" in part):
-            out.add(part.split("(")[0])
-    return out
 
 
 # ---- groups, fences, registers
