@@ -11,7 +11,7 @@ import pytest
 from .source import ROOT, imports, modules
 
 #: most lines of a file, by its top folder
-LINES = {"ptxgen": 400, "templates": 150}
+LINES = {"ptxgen": 420, "templates": 150}
 SERIALISERS = {"pickle", "marshal", "shelve", "joblib", "dill", "cloudpickle"}
 #: folders that no checkout of someone else's has
 FOREIGN = re.compile("/" + "(work|root|farm|home/[a-z]+|Users/[A-Za-z]+)/")
