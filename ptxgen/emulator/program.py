@@ -38,6 +38,7 @@ from .builder import Builder, fault
 from .liveness import unproven
 from .proxies import asynchronous
 from .registry import Row, Step, find
+from .runs import Accelerator
 from .sets import RegisterSets
 from .stats import instruction_class
 from .syntax import Function, Instruction, Reg, Unit
@@ -120,6 +121,7 @@ class Program:
         self.views = self.builder.views
         self.rows = self.builder.rows
         self.keys = len(self.builder.keys)
+        self.accelerator = Accelerator(self) if options.engine != "numpy" else None
 
     # ---- basic blocks
 
@@ -235,12 +237,15 @@ class Program:
                 body["before"].append(self.check_written(body["reads"][slot], body["ins"]))
             if slot in body["writes"]:
                 body["after"].append(self.note_written(body["writes"][slot]))
-        for block, start, end in zip(self.blocks, self.starts, [*self.starts[1:], len(self.code)], strict=False):
+        ends = [*self.starts[1:], len(self.code)]
+        for number, (block, start, end) in enumerate(zip(self.blocks, self.starts, ends, strict=False)):
             if start >= len(self.code):
                 continue
             # in place: the block may be running
             plain = [b for b in self.bodies[start:end] if b["row"].kind == "plain"]
             block.steps[:] = [self.finished(b) for b in plain]
+            if self.accelerator is not None:
+                self.accelerator.attach(number)
             last = self.bodies[end - 1]
             if last["row"].kind in ("warp", "blocking"):
                 block.step = self.finished(last)

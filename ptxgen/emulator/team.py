@@ -27,12 +27,20 @@ Mask = NDArray[np.bool_] | None
 class AddressInfo:
     """What is known of the addresses in one register: extremes, alignment, positions in an arena."""
 
-    __slots__ = ("elements", "end", "hi", "index", "lo", "ored", "start")
+    __slots__ = ("elements", "end", "hi", "index", "lo", "ored", "pointers", "start")
 
     def __init__(self, lo: int, hi: int, ored: int, index: Array) -> None:
         self.lo, self.hi, self.ored, self.index = lo, hi, ored, index
         self.elements: dict[int, Array] = {1: index}
+        self.pointers: dict[int, int] = {}
         self.start, self.end = 1, 0  # the allocation that held them last
+
+    def pointer(self, size: int) -> int:
+        """Where the positions in elements of `size` bytes lie in this process."""
+        found = self.pointers.get(size)
+        if found is None:
+            found = self.pointers[size] = self.unit(size).__array_interface__["data"][0]
+        return found
 
     def unit(self, size: int) -> Array:
         """Positions in elements of `size` bytes, rounded down."""
@@ -51,7 +59,11 @@ class Team:
         self.blocks = chunk.blocks
         self.n = 32 * chunk.blocks
         rows = program.rows
-        self.file = {w: np.zeros((rows[w], self.n), DTYPES[f"u{8 * w}"] if w > 1 else bool) for w in (1, 2, 4, 8)}
+        # rows begin at other places of the cache's lines, so that many of them fit at once
+        self.file = {
+            w: np.zeros((rows[w], self.n + 192 // w), DTYPES[f"u{8 * w}"] if w > 1 else bool)[:, : self.n]
+            for w in (1, 2, 4, 8)
+        }
         self.lane = np.tile(np.arange(32, dtype=np.uint32), chunk.blocks)
         self.row = np.repeat(np.arange(chunk.blocks, dtype=np.int64), 32)
         self.shared_base = self.row * chunk.stride
@@ -59,6 +71,7 @@ class Team:
         self.v: list[Array] = [self.make(view) for view in program.views]
         self.addresses: list[AddressInfo | None] = [None] * program.keys
         self.written: list[Any] = [False] * program.tracked
+        self.tables: dict[Any, Any] = {}  # of compiled runs
 
     def make(self, view: View | Array | str) -> Any:
         if isinstance(view, View):
