@@ -116,7 +116,7 @@ BROKEN = {
 @pytest.mark.parametrize("name", BROKEN)
 def test_what_a_pipeline_must_not_lack(name, seed, completion):
     kernel, kinds, words, edits = BROKEN[name]
-    with pytest.raises(kinds, match=words) as caught:
+    with pytest.raises(kinds, match=words or None) as caught:
         multiply(kernel, 256, 64, 320, edited(kernel, *edits), seed=seed, blocks=2, completion=completion)
     assert caught.value.entry == "gemm"
 
