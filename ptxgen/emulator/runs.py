@@ -13,8 +13,10 @@ import numpy as np
 
 from ptxgen.errors import UnavailableError
 
+from . import lower_int  # noqa: F401  (filling the table of instructions)
 from .access import Place, Site, globally, info_of, sample_global, sample_shared, shared
 from .checks import Touch, page_bits
+from .emitter import Emitter, able, emit
 from .memory import GLOBAL_BASE, SHARED_BASE
 from .registry import Step
 from .syntax import SIZES
@@ -116,8 +118,6 @@ class Accelerator:
 
     def split(self, number: int) -> list[Run]:
         """The runs of a block."""
-        from . import llvm
-
         program = self.program
         bodies = self.plain(number)
         runs: list[Run] = []
@@ -135,7 +135,7 @@ class Accelerator:
             site = self.sites.get(id(ins))
             # a guard of a global load tells that some lanes have no address
             astray = site is not None and site.space == "global" and ins.pred is not None
-            if astray or id(ins) in self.left_out or not llvm.able(program.builder, ins):
+            if astray or id(ins) in self.left_out or not able(program.builder, ins):
                 close(i)
                 continue
             early = set()  # registers that must be known before the run
@@ -224,16 +224,14 @@ class Run:
     """Consecutive instructions of one block."""
 
     def __init__(self, owner: Accelerator, number: int, first: int, bodies: list[Any]) -> None:
-        from . import llvm
-
         self.owner = owner  # which keeps the code
         self.program = program = owner.program
         self.number, self.first, self.bodies = number, first, bodies
         self.function: Any = None
         self.unusual: list[Site] = []  # loads that turned out to be
-        self.emitter = llvm.Emitter(program.builder)
+        self.emitter = Emitter(program.builder)
         for body in bodies:
-            llvm.emit(self.emitter, body["ins"])
+            emit(self.emitter, body["ins"])
         self.sites = [owner.sites.get(id(body["ins"])) for body in bodies]
         self.positions = [n for key, n in self.emitter.table.items() if key[0] == "index"]
 
