@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -10,10 +11,13 @@ from ptxgen import rules, shipped
 from ptxgen.config import Config
 from ptxgen.database import Database
 from ptxgen.device import Device
-from ptxgen.families.mma import candidates as mma
+from ptxgen.errors import SchemaError
 from ptxgen.model import Model
 from ptxgen.problem import Gemm
 from ptxgen.seeds import seeds
+
+_log = logging.getLogger(__name__)
+_log.addHandler(logging.NullHandler())
 
 
 @dataclass(frozen=True)
@@ -35,15 +39,25 @@ def model_folder(database: Database, device: str) -> Path:
 
 
 def model_for(device: Device, database: Database | None = None) -> Model:
-    """The regressor for ``device``: trained here, else shipped, else the formula that needs no measurements."""
+    """The regressor for ``device``: trained here, else shipped, else the formula that needs no measurements. One that
+    was trained on other features is passed over, with a warning to ``logging``."""
     folders = [shipped.model_path(device.name).parent]
     if database is not None:
         folders.insert(0, model_folder(database, device.name))
     for folder in folders:
         path = folder / "model.json"
         if path.exists():
-            return _load(folder, path.stat().st_mtime_ns)
+            try:
+                return _load(folder, path.stat().st_mtime_ns)
+            except SchemaError as error:  # of another version: less to go by, but no reason to stop
+                _warn(str(error))
     return Model.analytic(device)
+
+
+@lru_cache(maxsize=64)
+def _warn(message: str) -> None:
+    """Once, and to those who listen: nothing is printed where logging is not set up."""
+    _log.warning("%s; choices come from what is left", message)
 
 
 @lru_cache(maxsize=8)
@@ -61,19 +75,11 @@ def select(problem: Gemm, device: Device, database: Database | None = None, use_
         legal = [c for c in seeds(problem, device.name) if rules.broken(problem, c, device) is None]
         out = [winner] if winner is not None else [Selection(problem, c, "seed") for c in legal]
     if len(out) < k:
-        origin, ranked = _ranked(problem, device, database, k)
+        model = model_for(device, database)
+        origin = "model" if model.trained else "analytic"
+        ranked = model.rank(problem, device, k)
         out += [Selection(problem, c, origin, us) for c, us in ranked if all(c != s.config for s in out)]
     return out[:k]
-
-
-def _ranked(problem: Gemm, device: Device, database: Database | None, k: int) -> tuple[str, list[tuple[Config, float]]]:
-    """Where a ranking of what was not measured comes from, and its ``k`` best: tensor cores have their own formula."""
-    if mma.preferred(problem, device):
-        found = mma.best(problem, device, k)
-        if found:
-            return "analytic", found
-    model = model_for(device, database)
-    return "model" if model.trained else "analytic", model.rank(problem, device, k)
 
 
 def _winner(problem: Gemm, device: Device, database: Database | None) -> Selection | None:

@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,20 +17,23 @@ import numpy as np
 from ptxgen import clock, space
 from ptxgen.assemble import assemble, find_ptxas
 from ptxgen.bench import FINAL_TIMING, SEARCH_TIMING
-from ptxgen.config import Config
+from ptxgen.config import FAMILIES, Config
 from ptxgen.database import Database, config_text
 from ptxgen.device import Device
 from ptxgen.dispatch import model_folder, model_for
-from ptxgen.errors import AssembleError, DatabaseError, InputError, PtxgenError, ShapeError
+from ptxgen.errors import AssembleError, ConfigError, DatabaseError, InputError, PtxgenError, ShapeError
 from ptxgen.generate import plan_for
 from ptxgen.measurement import Measurement
 from ptxgen.model import Model
 from ptxgen.problem import Gemm
 from ptxgen.progress import SILENT, Progress
 from ptxgen.render import render
-from ptxgen.sampler import Categorical, promising
+from ptxgen.sampler import Categorical, promise, promising
 from ptxgen.seeds import seeds as shipped_seeds
 from ptxgen.worker import Worker
+
+NEAR = 1.5  #: times the fastest within which a family's own fastest is refined too
+DRAWS = 1_000_000  #: of the generative model, after which it is given up for one problem
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,7 @@ class Session:
         self.clock = self.worker.environment.clock
         self.pool = ThreadPoolExecutor(jobs or os.cpu_count() or 1)
         self.ahead = self.clock == "hardware" and find_ptxas() is not None
+        self.samplers: dict[Hashable, Categorical] = {}
         self.known: dict[tuple[str, str], Measurement] = {
             (m.problem.key(), config_text(m.config)): m
             for m in database.measurements(device=self.device.name, clock=self.clock)
@@ -150,24 +154,46 @@ class Session:
                 self.digests[key] = render(plan_for(m.problem, m.config, self.device)).digest
         return self.digests[key] == m.digest
 
-    def fastest(self, problem: Gemm, n: int) -> list[Measurement]:
-        rows = [m for m in self.known.values() if m.problem == problem and m.outcome == "ok"]
+    def fastest(self, problem: Gemm, n: int, family: int | None = None) -> list[Measurement]:
+        """The ``n`` fastest of what is known, of all families or of one."""
+        rows = [
+            m for m in self.known.values()
+            if m.problem == problem and m.outcome == "ok" and family in (None, m.config.family)
+        ]  # fmt: skip
         return list(islice(filter(self._current, sorted(rows, key=lambda m: m.us)), n))
 
     # ---- phases
 
     def sample(self, problems: Sequence[Gemm]) -> None:
-        """What the regressor learns from: legal configurations of every problem, half of them drawn by the generative
-        model (section 4.1), half from the legal space with a preference for what the clock model puts first."""
+        """What the regressor learns from: legal configurations of every problem, of each family by its promise, half of
+        them drawn by the generative model (section 4.1), half from the legal space with a preference for what the clock
+        model puts first."""
         n = self.budget.samples
         self.progress.phase("sample", n * len(problems))
         for nth, problem in enumerate(problems, 1):
             self.share("sample", nth / len(problems))
-            drawn = Categorical.learn(problem, self.device, int(self.rng.integers(1 << 31))).sample(n // 2, self.rng)
             whole = space.candidates(problem, self.device)
-            likely = promising(clock.predict(problem, whole, self.device), n - n // 2, self.rng)
-            configs = [drawn.row(i) for i in range(len(drawn))] + [whole.row(int(i)) for i in likely]
+            us, family = clock.predict(problem, whole, self.device), whole.family
+            configs: list[Config] = []
+            for code, share in promise(us, family, n).items():
+                drawn = self._drawn(problem, code, share // 2)
+                rows = np.flatnonzero(family == code)
+                likely = rows[promising(us[rows], share - len(drawn), self.rng)]
+                configs += drawn + [whole.row(int(i)) for i in likely]
+            if self.budget.seconds < math.inf:  # time may run out: families shall lose alike
+                configs = [configs[int(i)] for i in self.rng.permutation(len(configs))]
             self.measure(problem, configs, "sample")
+
+    def _drawn(self, problem: Gemm, code: int, n: int) -> list[Config]:
+        """``n`` configurations of a family by the generative model, which problems of one class share; none, where
+        it finds too few."""
+        key = space.kind(problem, self.device)
+        if key not in self.samplers:
+            self.samplers[key] = Categorical.learn(problem, self.device, int(self.rng.integers(1 << 31)))
+        with suppress(ConfigError):
+            found = self.samplers[key].of(problem).only(code).sample(n, self.rng, DRAWS)
+            return [found.row(i) for i in range(len(found))]
+        return []
 
     def fit(self) -> None:
         """Trains the regressor on everything known of this device."""
@@ -179,7 +205,7 @@ class Session:
 
     def search(self, problem: Gemm, seeds: Iterable[Config] = ()) -> None:
         """The regressor's best of the whole legal space, and ``seeds``, on the hardware (section 6)."""
-        ranked = [c for c, _ in self.model.rank(problem, self.device, self.budget.search)]
+        ranked = [c for c, _ in self.model.rank(problem, self.device, self.budget.search, exhaustive=True)]
         self.measure(problem, [*seeds, *ranked], "search")
         if self.database.best(problem, self.device.name, self.clock) is None:
             # answers until ``finish`` has one that was timed at length
@@ -190,7 +216,7 @@ class Session:
         """Neighbours of the fastest few, on every axis, round by round until none is faster."""
         budget = self.budget
         for _ in range(budget.refine_rounds):
-            best = self.fastest(problem, budget.keep)
+            best = self._starts(problem)
             if not best:
                 return
             near: list[Config] = []
@@ -201,6 +227,15 @@ class Session:
             self.measure(problem, near, "refine")
             if self.fastest(problem, 1)[0].us >= best[0].us:
                 return
+
+    def _starts(self, problem: Gemm) -> list[Measurement]:
+        """The fastest few, and the fastest of each family that is not far behind: what ptxas made of one kernel shall
+        not decide on its family."""
+        best = self.fastest(problem, self.budget.keep)
+        for code in range(len(FAMILIES)) if best else ():
+            mine = self.fastest(problem, 1, code)
+            best += [m for m in mine if m not in best and m.us <= NEAR * best[0].us]
+        return best
 
     def finish(self, problem: Gemm) -> Tuned:
         """Times the fastest few again at length, all of C compared, and stores the winner."""

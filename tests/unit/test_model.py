@@ -7,16 +7,21 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from ptxgen import clock, model, space
+from ptxgen import clock, dispatch, model, rules, shipped, space
+from ptxgen.clock import costs
 from ptxgen.config import AXES, Columns, Config
 from ptxgen.device import device
 from ptxgen.errors import CorruptError, DeviceError, InputError, SchemaError
+from ptxgen.families.mma import cost
+from ptxgen.features import NAMES
 from ptxgen.measurement import Environment, Measurement
-from ptxgen.model import Model
+from ptxgen.model import Model, training
+from ptxgen.model.search import kin_of, leaders
 from ptxgen.problem import Gemm
 from ptxgen.sampler import promising
 
@@ -46,14 +51,14 @@ def chaos(c: Columns) -> np.ndarray:
 def truth(p: Gemm, c: Columns) -> np.ndarray:
     """Microseconds on the made-up machine, without noise."""
     c = plain(c)
-    known = {n: getattr(clock, n) for n in OTHER}
+    known = {n: getattr(costs, n) for n in OTHER}
     try:
         for n, v in OTHER.items():
-            setattr(clock, n, v)
+            setattr(costs, n, v)
         us = clock.predict(p, c, H200).astype(float)
     finally:
         for n, v in known.items():
-            setattr(clock, n, v)
+            setattr(costs, n, v)
     us *= np.where(c.stages == 2, 1.15 if p.m * p.n < 512 * 512 else 1.0, 1.0)
     us *= np.where((c.keep_a == 1) != (c.keep_b == 1), 1.1, 1.0) * np.where(c.ks == 2, 1.05, 1.0)
     us *= np.where(np.maximum(c.ml, c.nl) >= 4 * np.minimum(c.ml, c.nl), 1.12, 1.0) * np.where(c.kl >= 4, 1.06, 1.0)
@@ -138,7 +143,7 @@ def test_predictions_are_close_on_shapes_left_out(fitted):
 
 
 def test_cross_validation_picks_a_yardstick(fitted, rows, monkeypatch):
-    monkeypatch.setattr(model, "TREES", 20)
+    monkeypatch.setattr(training, "TREES", 20)
     facts = fitted.facts
     assert set(facts.errors) == set(model.TARGETS)
     assert facts.errors[facts.target] == min(facts.errors.values())
@@ -151,7 +156,7 @@ def test_cross_validation_picks_a_yardstick(fitted, rows, monkeypatch):
 
 
 def test_only_good_rows_of_the_device_train(rows, monkeypatch):
-    monkeypatch.setattr(model, "TREES", 20)
+    monkeypatch.setattr(training, "TREES", 20)
     few = rows[:300]
     bad = [
         replace(few[0], outcome="wrong_result", samples=()),
@@ -181,7 +186,7 @@ def test_few_rows_of_one_problem_are_enough_to_train(rows):
 
 
 def test_training_repeats_bit_by_bit_whatever_the_order(rows, tmp_path, monkeypatch):
-    monkeypatch.setattr(model, "TREES", 30)
+    monkeypatch.setattr(training, "TREES", 30)
     for name, some in (("a", rows[:800]), ("b", rows[:800][::-1])):
         Model.fit(some, H200).save(tmp_path / name)
     assert (tmp_path / "a" / "model.json").read_bytes() == (tmp_path / "b" / "model.json").read_bytes()
@@ -259,6 +264,116 @@ def edit(folder, **changes):
     path.write_text(json.dumps({k: v for k, v in meta.items() if v is not None}))
 
 
+HALVES = [Gemm(m, n, k, layout, "f16") for m, n, k, layout in (
+    (512, 512, 512, "NT"), (1024, 1024, 1024, "TN"), (64, 2560, 2560, "NN"), (128, 4096, 1024, "NT"), (256, 256, 8192, "NN"),
+    (768, 320, 640, "TT"), (2048, 1024, 512, "NT"), (16, 4096, 4096, "NT"), (333, 444, 555, "NN"), (999, 511, 777, "TN"),
+)]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def both(rows) -> Model:
+    """Learnt from f32 by SIMT, and f16 by all families."""
+    rng = np.random.default_rng(3)
+    more = []
+    for p in HALVES:
+        c = space.candidates(p, H200)
+        us = clock.predict(p, c, H200)
+        picked = [np.flatnonzero(c.family == code) for code in np.unique(c.family)]
+        picked = [some[promising(us[some], 60, rng)] for some in picked]
+        more += measure(p, c.take(np.concatenate(picked)), rng)
+    return Model.fit([*rows[:2000], *more], H200)
+
+
+def test_families_that_were_not_measured_are_ranked_by_the_clock(fitted):
+    assert set(fitted.facts.families) == {"simt"}
+    p = Gemm(512, 512, 4096, "NT", "f16")
+    ranked = fitted.rank(p, H200, 50)
+    c = Columns.of([c for c, us in ranked if c.family])
+    assert len(c)
+    assert [us for c, us in ranked if c.family] == pytest.approx(clock.predict(p, c, H200).tolist())
+
+
+def test_one_model_learns_of_every_family(both):
+    assert both.facts.families == {"mma": 600, "simt": 2600, "wgmma": 480}
+    for p in (Gemm(640, 512, 768, "NT", "f16"), Gemm(32, 3072, 2048, "TN", "f16"), Gemm(500, 501, 502, "NN", "f16")):
+        c = space.candidates(p, H200)
+        us, family = clock.predict(p, c, H200), c.family
+        for code in np.unique(family):
+            mine = np.flatnonzero(family == code)
+            some = plain(c.take(mine[model.fastest(us[mine], 400)]))
+            learnt, formula = (
+                np.log2(t / truth(p, some)) for t in (both.predict(p, some), clock.predict(p, some, H200))
+            )
+            assert np.sqrt(np.mean(learnt**2)) < 0.3, (p.key(), code)
+            assert np.sqrt(np.mean(learnt**2)) < 1.2 * np.sqrt(np.mean(formula**2))
+        assert lost(both, p, 100) < 1.1
+
+
+def test_the_shortened_search_leaves_no_family_out():
+    p = Gemm(896, 896, 32, "TN", "f16")
+    c = space.candidates(p, H200)
+    us = clock.predict(p, c, H200)
+    near = np.flatnonzero(us <= 3 * us.min())
+    present = set(np.unique(c.family[near]).tolist())
+    assert len(present) == 3
+    found, reach = leaders(c, us, near, 600, 3.0)
+    assert len(found) == len(set(found.tolist())) == 600
+    assert set(found.tolist()) <= set(near.tolist())
+    counts = np.bincount(c.family[found], minlength=3)
+    assert (counts >= 100).all()
+    assert 1 < reach < 3
+    kept = kin_of(c, near, found[:50])
+    assert set(found[:50].tolist()) <= set(kept.tolist())
+    every, whole = leaders(c, us, near, len(near), 3.0)
+    assert whole == 3.0
+    assert len(every) < len(near)
+
+
+def test_a_model_of_other_features_is_passed_over_with_a_warning(saved, tmp_path, monkeypatch, caplog, capsys):
+    monkeypatch.setattr(shipped, "model_path", lambda device: saved / "model.json")
+    dispatch._load.cache_clear()
+    dispatch._warn.cache_clear()
+    assert dispatch.model_for(H200).trained
+    edit(saved, features=["moonlight"])
+    dispatch._load.cache_clear()
+    assert not dispatch.model_for(H200).trained
+    assert not dispatch.model_for(H200).trained
+    [record] = [r for r in caplog.records if r.name == "ptxgen.dispatch"]
+    assert record.levelname == "WARNING"
+    assert "trained on 1 features" in record.getMessage()
+    assert capsys.readouterr().err == ""
+    assert dispatch.select(Gemm(2048, 256, 512), H200, use_model=True)[0].origin == "analytic"
+    # what does not know the features leaves the way to what does
+    folder = dispatch.model_folder(SimpleNamespace(path=tmp_path / "tuning.sqlite"), "h200")
+    dispatch._load.cache_clear()
+    folder.mkdir(parents=True)
+    for name in ("model.json", "model.meta.json"):
+        (folder / name).write_bytes((saved / name).read_bytes())
+    edit(saved, features=list(NAMES))
+    assert dispatch.model_for(H200, SimpleNamespace(path=tmp_path / "tuning.sqlite")).trained
+    dispatch._load.cache_clear()
+
+
+def test_the_model_that_ships_is_of_these_features():
+    m = Model.load(shipped.model_path("h200").parent)
+    assert m.facts.families["simt"] > 9000
+    assert m.facts.error < 0.25
+
+
+def test_a_model_does_not_mind_families_that_it_never_saw(saved, monkeypatch):
+    monkeypatch.setattr(costs, "WGMMA", 0.5)
+    monkeypatch.setattr(cost, "GLOBAL", 99.0)
+    assert Model.load(saved).facts.families.keys() == {"simt"}
+
+
+def test_measurements_that_rules_refuse_now_do_not_train(rows):
+    p = rows[0].problem
+    bad = replace(rows[0], config=replace(rows[0].config, ms=3))
+    assert rules.broken(p, bad.config, H200) is not None
+    m = Model.fit([*rows[:300], bad], H200)
+    assert (m.facts.rows, m.facts.skipped) == (300, 1)
+
+
 def test_a_newer_format_is_refused(saved):
     edit(saved, format=2)
     with pytest.raises(SchemaError, match="has format 2; this ptxgen reads up to 1"):
@@ -277,7 +392,7 @@ def test_other_features_are_refused_and_named(saved):
 
 def test_features_that_changed_their_meaning_are_refused(saved, monkeypatch):
     Model.load(saved)
-    monkeypatch.setattr(clock, "PIPE", 0.5)
+    monkeypatch.setattr(costs, "PIPE", 0.5)
     with pytest.raises(SchemaError, match=r"computed otherwise now: .*busy"):
         Model.load(saved)
 

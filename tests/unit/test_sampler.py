@@ -5,21 +5,26 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ptxgen import rules, sampler
-from ptxgen.config import AXES, AXIS, Columns
+from ptxgen import rules, sampler, space
+from ptxgen.config import AXES, Columns
 from ptxgen.device import device
 from ptxgen.errors import ConfigError
 from ptxgen.problem import Gemm
-from ptxgen.sampler import ALPHA, Categorical, promising, table
-from ptxgen.space import SIMT_AXES
+from ptxgen.sampler import ALPHA, Categorical, promise, promising, table
 
 H200 = device("h200")
 P = Gemm(2560, 16, 2560, "TN")
+HALF = Gemm(512, 512, 4096, "NT", "f16")
 
 
 @pytest.fixture(scope="module")
 def learnt() -> Categorical:
     return Categorical.learn(P, H200, seed=1)
+
+
+@pytest.fixture(scope="module")
+def half() -> Categorical:
+    return Categorical.learn(HALF, H200, wanted=500)
 
 
 def same(a: Columns, b: Columns) -> bool:
@@ -38,21 +43,66 @@ def test_samples_repeat_with_their_seed(learnt):
     assert same(learnt.sample(50, np.random.default_rng(5)), learnt.sample(50, np.random.default_rng(5)))
     assert not same(learnt.sample(50, np.random.default_rng(5)), learnt.sample(50, np.random.default_rng(6)))
     again = Categorical.learn(P, H200, seed=1)
-    assert all((again.probabilities[n] == p).all() for n, p in learnt.probabilities.items())
+    assert all((again.variables[0][n].chances == v.chances).all() for n, v in learnt.variables[0].items())
 
 
 def test_probabilities_are_counts_over_a_prior(learnt):
-    assert tuple(learnt.probabilities) == SIMT_AXES
-    for name, p in learnt.probabilities.items():
-        size = len(AXIS[name].values)
-        assert p.shape == (size,)
+    assert tuple(learnt.family) == (0,)
+    assert learnt.family[0] == 1
+    chances = {names: v.chances for names, v in learnt.variables[0].items()}
+    assert tuple(chances) == tuple((name,) for name in space.SPACES[0].axes)
+    for p in chances.values():
         assert p.sum() == pytest.approx(1)
-        counts = p * (size * ALPHA + learnt.accepted) - ALPHA
+        counts = p * (len(p) * ALPHA + learnt.accepted) - ALPHA
         assert counts == pytest.approx(np.round(counts), abs=1e-6)
         assert counts.min() > -1e-6
     # A is not K-major: keeping it so is never legal, and never ruled out
-    p = learnt.probabilities["keep_a"]
+    p = chances["keep_a",]
     assert p[1] == pytest.approx(ALPHA / (2 * ALPHA + learnt.accepted))
+
+
+def test_the_family_is_an_axis_too(half):
+    assert tuple(half.family) == (0, 1, 2)
+    assert sum(half.family.values()) == pytest.approx(1)
+    assert all(t.accepted >= 500 for t in half.learnt.values())
+    c = half.sample(600, np.random.default_rng(0))
+    assert rules.legal(HALF, c, H200).all()
+    counts = np.bincount(c.family, minlength=3)
+    assert (counts > 30).all()
+    for code in half.family:
+        one = half.only(code).sample(50, np.random.default_rng(code))
+        assert set(one.family.tolist()) == {code}
+        assert rules.legal(HALF, one, H200).all()
+
+
+@pytest.mark.parametrize("p", [HALF, Gemm(77, 33, 129, "TN", "f16"), Gemm(512, 512, 512, "NT", "s8")])
+def test_variables_hold_every_axis_of_a_family_once(p):
+    for f in space.families(p, H200):
+        variables = f.variables(p)
+        names = [name for axes in variables for name in axes]
+        assert len(names) == len(set(names))
+        assert set(names) == set(f.axes)
+        for axes, values in variables.items():
+            assert values
+            assert len(set(values)) == len(values)
+            assert {len(v) for v in values} == {len(axes)}
+
+
+def test_problems_of_one_class_share_what_was_learnt(half):
+    other = Gemm(2048, 256, 1024, "NT", "f16")
+    assert space.kind(other, H200) == space.kind(HALF, H200)
+    c = half.of(other).sample(200, np.random.default_rng(1))
+    assert rules.legal(other, c, H200).all()
+
+
+def test_acceptance_is_reported_by_family():
+    rows = {r["sampler"]: r for r in table(HALF, H200, 30_000)}
+    for row in rows.values():
+        assert [f["family"] for f in row["families"]] == ["simt", "mma", "wgmma"]
+        assert sum(f["draws"] for f in row["families"]) == row["draws"] == 30_000
+        assert sum(f["accepted"] for f in row["families"]) == row["accepted"]
+    for learnt, uniform in zip(rows["categorical"]["families"], rows["uniform"]["families"], strict=True):
+        assert learnt["acceptance"] > 10 * uniform["acceptance"]
 
 
 def test_the_uniform_phase_is_short_and_counted():
@@ -82,7 +132,9 @@ def test_acceptance_is_the_share_of_legal_draws(learnt):
     legal = 0
     for start in range(0, n, sampler.BATCH):
         size = min(sampler.BATCH, n - start)
-        drawn = {n: rng.choice(np.array(AXIS[n].values), size, p=p) for n, p in learnt.probabilities.items()}
+        drawn = {
+            k[0]: v.values[rng.choice(len(v.values), size, p=v.chances), 0] for k, v in learnt.variables[0].items()
+        }
         legal += int(rules.legal(P, Columns(drawn, size), H200).sum())
     assert share == legal / n
     assert learnt.acceptance(0, rng) == 0
@@ -109,3 +161,14 @@ def test_promising_follows_its_power():
     rng = np.random.default_rng(0)
     first = np.mean([promising(us, 1, rng, power=2.0)[0] == 0 for _ in range(4000)])
     assert first == pytest.approx(4 / 5, abs=0.03)
+
+
+def test_samples_follow_the_promise_of_families():
+    us = np.array([10.0, 50.0, 12.0, 30.0, 31.0], np.float32)
+    family = np.array([0, 0, 1, 2, 2])
+    shares = promise(us, family, 100)
+    assert sum(shares.values()) == 100
+    assert shares[0] > shares[1] > shares[2] > 2
+    assert promise(us, np.array([0, 0, 1, 1, 2]), 100)[2] == 2  # more than 3 times behind: by its promise alone
+    assert promise(us, np.zeros(5, int), 7) == {0: 7}
+    assert promise(us[:0], family[:0], 7) == {}

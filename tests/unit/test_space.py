@@ -10,14 +10,17 @@ import numpy as np
 import pytest
 
 from ptxgen import rules, space
-from ptxgen.config import AXES, AXIS, Columns, Config
+from ptxgen.config import AXES, SPLIT_POLL, SPLIT_SHARE, Columns, Config
 from ptxgen.device import device
 from ptxgen.generate import plan_for
 from ptxgen.geometry import ceil_div, geometry, warp_rows
 from ptxgen.problem import Gemm
 from ptxgen.render import render
 from ptxgen.sampler import Categorical
+from ptxgen.space import bases, mma, simt, wgmma
+from ptxgen.space.family import first_broken, whole_waves
 
+SIMT, MMA, WGMMA = space.SPACES
 H200, T4 = device("h200"), device("t4")
 
 PROBLEMS = [
@@ -34,6 +37,13 @@ SMALL = {
     "ms": (4, 8), "ns": (2, 4), "ml": (32, 128), "nl": (64,), "u": (8, 32), "ks": (1, 2), "kl": (1, 4),
     "stages": (2, 4),
 }  # fmt: skip
+SMALL_MMA = {
+    "ms": (16, 64), "ns": (8, 32), "ml": (32, 128), "nl": (32, 64), "u": (16, 32, 128), "kl": (1, 2), "stages": (2, 4),
+}  # fmt: skip
+SMALL_WGMMA = {
+    "LONG": ((1, 1, 0), (2, 2, 0), (1, 2, 1)), "SHORT": (8, 48, 256), "DEPTHS": (64, 256), "STAGES": (2, 4),
+    "CLUSTERS": ((1, 1), (2, 1), (1, 4)), "LEAVING": ((0, 1, 1, 0), (1, 2, 2, 0), (1, 1, 1, 1)),
+}  # fmt: skip
 
 
 def plain(c: Columns) -> Columns:
@@ -48,10 +58,18 @@ def configs(c: Columns) -> set[Config]:
 @pytest.fixture
 def small_axes(monkeypatch):
     for name, values in SMALL.items():
-        monkeypatch.setitem(AXIS, name, replace(AXIS[name], values=values))
-    space._base.cache_clear()
+        monkeypatch.setitem(simt.AXES, name, values)
+    for name, values in SMALL_MMA.items():
+        monkeypatch.setitem(mma.AXES, name, values)
+    for name, values in SMALL_WGMMA.items():
+        monkeypatch.setattr(wgmma, name, values)
+    bases._base.cache_clear()
     yield
-    space._base.cache_clear()
+    bases._base.cache_clear()
+
+
+def of(c: Columns, family: int) -> set[Config]:
+    return {x for x in configs(c) if x.family == family}
 
 
 def ways(p: Gemm, name: str) -> list[dict[str, int]]:
@@ -86,14 +104,170 @@ def by_hand(p: Gemm, d) -> set[Config]:
 
 
 @pytest.mark.parametrize(("p", "d"), [*((p, H200) for p in PROBLEMS), (PROBLEMS[1], T4)])
-def test_candidates_are_the_legal_rows_of_the_product(small_axes, p, d):
+def test_simt_candidates_are_the_legal_rows_of_the_product(small_axes, p, d):
     c = space.candidates(p, d)
-    found = configs(c)
-    assert len(found) == len(c), "a configuration appears twice"
+    found = of(c, 0)
+    assert len(configs(c)) == len(c), "a configuration appears twice"
     assert found == by_hand(p, d)
 
 
-@pytest.mark.parametrize("p", PROBLEMS, ids=lambda p: p.key())
+MMA_PROBLEMS = [
+    Gemm(2560, 16, 2560, "TN", "f16"), Gemm(777, 1001, 1333, "NT", "f16"), Gemm(130, 65, 514, "TT", "f64"),
+    Gemm(96, 96, 4096, "NN", "f32", "tf32"), Gemm(64, 60, 9000, "TN", "f32", "tf32", deterministic=True),
+    Gemm(256, 250, 512, "NT", "s8"), Gemm(254, 250, 512, "TN", "e4m3"), Gemm(300, 200, 40, "NN", "bf16", lda=41),
+    Gemm(300, 200, 40, "TN", "bf16", epilogue="bias_row,relu"),
+]  # fmt: skip
+
+
+def mma_copies(p: Gemm) -> list[dict[str, int]]:
+    """Every operand in its widest accesses, by cp.async from 4 bytes, through registers below 16; operands off
+    alignment also from copies, with a K-major one the other as well."""
+    size, out = p.element.bytes, []
+    off = [p.vectors[n] * size < 16 for n in (0, 1)]
+    major = [p.layout[0] == "N", p.layout[1] == "T"]
+    longer = any(o and m for o, m in zip(off, major, strict=True))
+    for copied in ([False, False], [True, True] if longer else off) if any(off) else ([False, False],):
+        each = []
+        for n, name in enumerate("ab"):
+            v = 16 // size if copied[n] else p.vectors[n]
+            each.append([{f"copy_{name}": x, f"vec_{name}": v} for x in (0, 1) if (v * size < 16, v * size >= 4)[x]])
+        out += [{"repack": copied[0] + 2 * copied[1], **a, **b} for a, b in product(*each)]
+    return [{**way, "hold": 1 - way["copy_a"] * way["copy_b"]} for way in out]
+
+
+def mma_by_hand(p: Gemm, d) -> set[Config]:
+    found = []
+    names = [*SMALL_MMA, "ahead", "stage_c"]
+    for values in product(*SMALL_MMA.values(), (0, 1), (0, 1)):
+        c = Config(family=1, **dict(zip(names, values, strict=True)), vec_c=p.vectors[2], stream=int(p.k < 512))
+        if c.u // mma.instruction(p).depth not in mma.STEPS:
+            continue
+        tiles = ceil_div(p.m, c.ml) * ceil_div(p.n, c.nl)
+        c = replace(c, raster=8 if tiles > 2 * d.sms else 1)
+        slices = {max(d.sms * w // tiles, 1) for w in (1, 2, 3, 4, 6, 8)} | {1}
+        for way, kg in product(mma_copies(p), slices):
+            adds = p.out in ("f32", "f64", "s32") and not p.deterministic and not p.epilogue
+            split = 0 if kg == 1 or (adds and way["repack"]) else 1 if adds else 2
+            full = replace(c, **way, kg=kg, split=split)
+            if rules.broken(p, full, d) is None:
+                found.append(full)
+    return configs(space.canonical(p, Columns.of(found))) if found else set()
+
+
+@pytest.mark.parametrize("p", MMA_PROBLEMS, ids=lambda p: p.key())
+def test_mma_candidates_are_the_legal_rows_of_the_product(small_axes, p):
+    c = space.candidates(p, H200)
+    assert len(configs(c)) == len(c), "a configuration appears twice"
+    found = of(c, 1)
+    assert found == mma_by_hand(p, H200)
+    assert found
+
+
+WGMMA_PROBLEMS = [
+    Gemm(2560, 16, 2560, "TN", "f16"), Gemm(64, 64, 60000, "NN", "bf16"), Gemm(512, 768, 640, "TT", "f16"),
+    Gemm(32, 4096, 4096, "NT", "f16"), Gemm(256, 256, 2048, "NT", "f32", "tf32"), Gemm(200, 300, 4096, "NT", "s8"),
+    Gemm(200, 304, 4096, "NT", "e4m3"), Gemm(256, 250, 4096, "TN", "f16", lda=264, ldb=256, ldc=256),
+    Gemm(64, 64, 4096, "NT", "f32", "tf32", deterministic=True), Gemm(512, 512, 4096, "NT", "bf16", epilogue="relu"),
+]  # fmt: skip
+
+
+def wgmma_by_hand(p: Gemm, d) -> set[Config]:
+    found, x = set(), SMALL_WGMMA
+    for (n, wg, turns), short, depth, swap, (cluster, kc), walks, stages, leaving in product(
+        x["LONG"], x["SHORT"], x["DEPTHS"], (0, 1), x["CLUSTERS"], (0, 1), x["STAGES"], x["LEAVING"]
+    ):
+        u = depth // p.element.bytes
+        ml, nl = (short, 64 * n) if swap else (64 * n, short)
+        names = ("stage_c", "chunks", "buffers", "reuse")
+        c = Config(
+            family=2, ml=ml, nl=nl, u=u, swap=swap, wg=wg, pingpong=turns, persistent=walks, cluster=cluster, kc=kc,
+            stages=stages, **dict(zip(names, leaving, strict=True)),
+        )  # fmt: skip
+        m, n_ = ceil_div(p.m, ml), ceil_div(p.n, nl)
+        blocks = ceil_div(n_ if swap else m, cluster) * cluster * (m if swap else n_)
+        room = {1: 132, 2: 132, 4: 120}[cluster * kc]
+        side = 1 if n_ == 1 and p.m > p.n else 2 if m == 1 and p.n > p.m else 0
+        wide = 1 if c.stage_c else min(p.vectors[2], 1 if swap else 2)
+        c = replace(c, raster=8 if kc == 1 and blocks > room else 1, evict=side, vec_c=wide)
+        passes = ceil_div(p.k, u)
+        adds = p.out in ("f32", "s32") and (p.out == "s32" or not p.deterministic) and not p.epilogue
+        ways = {(1, 0)}
+        for halves, splits in (
+            (1, (SPLIT_POLL, SPLIT_SHARE)),
+            (2, (SPLIT_POLL, SPLIT_SHARE)),
+            (4, (0 if adds else 2,)),
+        ):
+            most = min(room * halves // (blocks * kc), passes * min(halves, 2) // kc) // 2
+            ways |= {(min(most, 64) if s > 2 else most, s) for s in splits if most > 1}
+        loaded = {0} | {next((r for r in (16, 32) if e <= r), 0) for e in (p.m, p.n)}
+        for (kg, split), rows in product(ways, loaded):
+            full = replace(c, kg=kg, split=split, rows=rows)
+            two = split != SPLIT_SHARE or (full.chunks == 1 and not rules.broken(p, replace(full, kg=2), d))
+            if two and rules.broken(p, full, d) is None:
+                found.add(full)
+    return found
+
+
+@pytest.mark.parametrize("p", WGMMA_PROBLEMS, ids=lambda p: p.key())
+def test_wgmma_candidates_are_the_legal_rows_of_the_product(small_axes, p):
+    c = space.candidates(p, H200)
+    assert len(configs(c)) == len(c), "a configuration appears twice"
+    found = of(c, 2)
+    assert found == wgmma_by_hand(p, H200)
+    assert found
+
+
+def test_clusters_fill_what_they_can_be_resident_on():
+    assert wgmma.together(H200, np.array([1, 2, 3, 4, 8, 16])).tolist() == [132, 132, 117, 120, 120, 128]
+    assert wgmma.together(device("emulated"), np.array([1, 2, 4])).tolist() == [4, 4, 4]
+    c = space.candidates(Gemm(64, 64, 60000, "NN", "f16"), H200)
+    eights = (c.family == 2) & (c.kc == 8) & (c.ml == 64) & (c.nl == 64) & (c.split == SPLIT_POLL)
+    assert set(np.unique(c.kg[eights])) == {7, 15}
+
+
+ALL = [
+    *PROBLEMS, Gemm(2560, 16, 2560, "NN", "f16"), Gemm(777, 1001, 1331, "TT", "bf16"), Gemm(512, 512, 4096, "NT", "s8"),
+    Gemm(2048, 2048, 2048, "NT", "f32", "tf32"), Gemm(100, 100, 900, "TN", "f64"), Gemm(320, 30, 4096, "NT", "e5m2"),
+]  # fmt: skip
+
+
+def test_families_are_those_that_compute_the_types():
+    def names(p: Gemm, d=H200) -> list[str]:
+        return [space.FAMILIES[f.code] for f in space.families(p, d)]
+
+    assert names(Gemm(8, 8, 8)) == ["simt"]
+    assert names(Gemm(8, 8, 8, "NT", "f32", "tf32")) == ["mma", "wgmma"]
+    assert names(Gemm(8, 8, 8, "NN", "f32", "tf32")) == ["mma"]
+    assert names(Gemm(8, 8, 8, "NN", "f16")) == ["simt", "mma", "wgmma"]
+    assert names(Gemm(9, 9, 9, "NN", "f16")) == ["simt", "mma"]
+    assert names(Gemm(8, 8, 8, "NN", "f64")) == ["simt", "mma"]
+    assert names(Gemm(16, 16, 16, "NT", "e4m3")) == ["wgmma"]
+    assert names(Gemm(16, 16, 17, "NT", "e4m3")) == ["mma"]
+    assert names(Gemm(8, 8, 8, "NN", "f16"), T4) == ["simt"]
+    assert names(Gemm(8, 8, 8, "NN", "f16"), device("a100")) == ["simt", "mma"]
+    c = space.candidates(Gemm(512, 512, 512, "NT", "f32", "tf32"), T4)
+    assert len(c) == 0
+    assert len(np.asarray(c.family)) == 0
+
+
+@pytest.mark.parametrize("code", range(3))
+def test_candidates_of_every_family_become_kernels(code):
+    """200 of each family, over types, layouts and alignments."""
+    rng = np.random.default_rng(code)
+    made = 0
+    problems = [p for p in (*ALL, *MMA_PROBLEMS, *WGMMA_PROBLEMS) if space.SPACES[code] in space.families(p, H200)]
+    for p in problems:
+        c = space.candidates(p, H200)
+        rows = np.flatnonzero(c.family == code)
+        for i in rng.choice(rows, min(-(-200 // len(problems)), len(rows)), replace=False):
+            plan = plan_for(p, c.row(int(i)), H200)
+            assert render(plan).text
+            assert plan.launch(p).steps
+            made += 1
+    assert made >= 200
+
+
+@pytest.mark.parametrize("p", ALL, ids=lambda p: p.key())
 def test_the_whole_space_is_legal_and_canonical(p):
     c = space.candidates(p, H200)
     picked = plain(c.take(np.random.default_rng(0).integers(0, len(c), 20_000)))
@@ -105,20 +279,27 @@ def test_the_whole_space_is_legal_and_canonical(p):
 
 
 @pytest.mark.parametrize(
-    "p", [Gemm(0, 5, 3), Gemm(5, 3, 0), Gemm(1, 1, 1), Gemm(1, 70000, 1, "TT"), Gemm(3, 2, 5, "NT", "f16")]
-)
+    "p",
+    [Gemm(0, 5, 3), Gemm(5, 3, 0), Gemm(1, 1, 1), Gemm(1, 70000, 1, "TT"), Gemm(3, 2, 5, "NT", "f16"),
+     Gemm(0, 8, 8, "NT", "f16"), Gemm(8, 8, 0, "NN", "bf16"), Gemm(1, 1, 1, "NT", "f64"), Gemm(8, 1 << 20, 8, "NT", "f16"),
+     Gemm(1 << 20, 8, 8, "NN", "f16"), Gemm(16, 16, 0, "NT", "s8"), Gemm(1, 4096, 4096, "NT", "bf16")],
+)  # fmt: skip
 def test_degenerate_problems_have_candidates(p):
     c = space.candidates(p, H200)
     assert len(c)
     assert rules.legal(p, plain(c), H200).all()
 
 
-def test_reading_lazily_and_by_row_agree():
-    c = space.candidates(Gemm(64, 48, 1000, "NT"), H200)
+@pytest.mark.parametrize("p", [Gemm(64, 48, 1000, "NT"), Gemm(512, 512, 4096, "NT", "f16")], ids=lambda p: p.key())
+def test_reading_lazily_and_by_row_agree(p):
+    c = space.candidates(p, H200)
     some = c.take(np.array([5, 0, len(c) - 1]))
     assert [some.row(i) for i in range(3)] == [c.row(5), c.row(0), c.row(len(c) - 1)]
     assert [plain(some).row(i) for i in range(3)] == [some.row(i) for i in range(3)]
     assert (some.replace(ks=1).ks == 1).all()
+    mixed = c.take(np.random.default_rng(0).permutation(len(c))[:50])
+    assert [plain(mixed).row(i) for i in range(50)] == [mixed.row(i) for i in range(50)]
+    assert sum(len(rows) for _, _, rows, _ in mixed.groups()) == 50
 
 
 def test_explain_accounts_for_every_row(small_axes):
@@ -134,11 +315,19 @@ def test_explain_accounts_for_every_row(small_axes):
         blocks = ceil_div(p.k, u)
         legal = {ceil_div(p.k, ceil_div(ceil_div(p.k, kg), u) * u) for kg in slices if kg <= blocks}
         total += shapes * len(legal | {kg for kg in slices if kg > blocks})
+    cannot = {"mma_types": 1, "wgmma_types": 1}  # f32 summed in f32
+    assert {n: counts.pop(n) for n in cannot} == cannot
     assert sum(counts.values()) + len(space.candidates(p, H200)) == total
 
 
+def test_explain_speaks_for_every_family():
+    counts = space.explain(Gemm(512, 512, 4096, "NT", "f16"), H200)
+    assert {"mma_tile", "wgmma_accumulators", "wgmma_meeting", "wgmma_stage_c", "tile_n", "shared"} <= set(counts)
+    assert "wgmma_map_a" in space.explain(Gemm(513, 513, 4097, "NT", "f16"), H200)
+
+
 def test_slices_fill_whole_waves():
-    assert space.whole_waves(20, H200).tolist() == [[6, 13, 19, 26, 39, 52, 1]]
+    assert whole_waves(20, H200).tolist() == [[6, 13, 19, 26, 39, 52, 1]]
     p = Gemm(16, 2560, 2560, "NN")
     c = plain(space.candidates(p, H200))
     tile = (c.ml == 16) & (c.nl == 128) & (c.u == 8)
@@ -169,53 +358,84 @@ def test_no_asynchronous_copies_before_sm_80():
 
 def test_problems_of_one_class_share_a_base():
     a, b, c = Gemm(2560, 16, 2560, "NN"), Gemm(128, 64, 4096, "NN"), Gemm(128, 63, 4096, "NN")
-    assert space.base(a, H200) is space.base(b, H200)
-    assert space.base(a, H200) is not space.base(c, H200)
+    assert space.base(SIMT, a, H200) is space.base(SIMT, b, H200)
+    assert space.base(SIMT, a, H200) is not space.base(SIMT, c, H200)
+    assert space.kind(a, H200) == space.kind(b, H200) != space.kind(c, H200)
+    thin, thick = Gemm(2560, 16, 2560, "NN", "f16"), Gemm(2560, 40, 2560, "NN", "f16")
+    assert space.base(MMA, thin, H200) is space.base(MMA, thick, H200)
+    assert space.kind(thin, H200) != space.kind(thick, H200)  # wgmma may load fewer rows of a tile
 
 
-def random_rows(p: Gemm, n: int, seed: int) -> Columns:
+def random_rows(f: space.Family, n: int, seed: int) -> Columns:
     rng = np.random.default_rng(seed)
-    return Columns({a.name: rng.choice(np.array(a.values), n) for a in AXES}, n)
+    values = {a.name: rng.choice(np.array(f.axes.get(a.name, (a.default,))), n) for a in AXES}
+    return Columns(values, n).replace(family=f.code)
 
 
-def outcomes(p: Gemm, c: Columns, names) -> np.ndarray:
+def outcomes(f: space.Family, p: Gemm, c: Columns, names) -> np.ndarray:
     with np.errstate(all="ignore"):
         g = geometry(p, c)
-        chosen = [r for r in rules.RULES if r.name in names]
+        chosen = [r for r in rules.RULES if r.name in names and r.family in (-1, f.code)]
         assert len(chosen) == len(set(names))
         return np.stack([np.broadcast_to(r.holds(p, c, g, H200), len(c)) for r in chosen])
 
 
-def test_tile_rules_read_only_tile_axes():
-    p, q = Gemm(2560, 16, 2560, "NN"), Gemm(77, 300, 19, "TT", "f64")
-    a, b = random_rows(p, 3000, 1), random_rows(p, 3000, 2)
-    shared = {n: a.columns[n] for n in (*space.TILE, "wm", "request")}
-    assert (outcomes(p, a, space.TILE_RULES) == outcomes(q, b.replace(**shared), space.TILE_RULES)).all()
+#: of each family: two problems of one class, and one of another
+CLASSES = {
+    0: (Gemm(2560, 16, 2560, "NN"), Gemm(64, 4096, 128, "NN"), Gemm(77, 300, 19, "TT", "f64")),
+    1: (Gemm(2560, 16, 2560, "NN", "f16"), Gemm(64, 4096, 128, "NN", "f16"), Gemm(80, 304, 24, "NN", "f16", lda=88)),
+    2: (Gemm(2560, 48, 2560, "NN", "f16"), Gemm(64, 4096, 128, "NN", "f16"), Gemm(80, 304, 24, "NN", "bf16")),
+}
 
 
-def test_only_extent_rules_read_extents_and_slices():
-    p, q = Gemm(2560, 16, 2560, "NN"), Gemm(64, 4096, 128, "NN")
-    assert p.vectors == q.vectors
-    a = random_rows(p, 3000, 1)
-    b = random_rows(p, 3000, 2)
-    mine = [r.name for r in rules.RULES if r.family in (-1, space.SIMT)]
-    rest = [n for n in mine if n not in space.EXTENT_RULES or n == "range"]
-    mixed = a.replace(kg=b.kg, split=b.split, raster=b.raster, stream=b.stream)
-    assert (outcomes(p, a, rest) == outcomes(q, mixed, rest)).all()
+@pytest.mark.parametrize("f", space.SPACES, ids=lambda f: space.FAMILIES[f.code])
+def test_rules_of_tiles_read_only_the_axes_of_shapes(f):
+    p, _, q = CLASSES[f.code]
+    a, b = random_rows(f, 3000, 1), random_rows(f, 3000, 2)
+    later = {*f.ways(p)[0], *f.cell, "vec_c", "stage_c", "lanes"}
+    shared = {name.name: a.columns[name.name] for name in AXES if name.name not in later}
+    assert (outcomes(f, p, a, f.tile_rules) == outcomes(f, q, b.replace(**shared), f.tile_rules)).all()
+
+
+@pytest.mark.parametrize("f", space.SPACES, ids=lambda f: space.FAMILIES[f.code])
+def test_only_rules_of_extents_read_extents_and_slices(f):
+    p, q, _ = CLASSES[f.code]
+    assert f.neutral(p) == f.neutral(q)
+    a, b = random_rows(f, 3000, 1), random_rows(f, 3000, 2)
+    mine = {r.name for r in rules.RULES if r.family in (-1, f.code)}
+    options = {n for option in f.options(p) for n in option}
+    rest = (mine - set(f.extent_rules) | {"range"}) if not options else mine - set(f.extent_rules)
+    free = {n: b.columns[n] for n in f.cell if n not in options}
+    assert (outcomes(f, p, a, rest) == outcomes(f, q, a.replace(**free), rest)).all()
     # and those read nothing but what a cell has
-    cell = {n: a.columns[n] for n in ("ml", "nl", "u", "kg", "split", "raster", "bounds")}
-    names = [n for n in space.EXTENT_RULES if n != "range"]
-    assert (outcomes(p, a, names) == outcomes(p, b.replace(**cell), names)).all()
+    cell = {n: a.columns[n] for n in (*f.tile, *f.cell, "bounds")}
+    stages = {"stages": np.maximum(b.stages, 2)}  # one stage is for one pass, and not in the space
+    names = [n for n in f.extent_rules if n != "range"]
+    a = a.replace(stages=np.maximum(a.stages, 2))
+    assert (outcomes(f, p, a, names) == outcomes(f, p, b.replace(**cell, **stages), names)).all()
+
+
+def test_what_depends_on_the_option_of_slices_is_asked_for_each():
+    """Legality by the base and the cell is legality."""
+    p = Gemm(512, 384, 4096, "NT", "f16")
+    b = space.base(WGMMA, p, H200)
+    options = WGMMA.options(b.problem)
+    for j, option in enumerate(options):
+        whole = first_broken(WGMMA, b.problem, b.columns.replace(**option), H200, None, WGMMA.extent_rules)
+        assert ((whole < 0) == (b.refused[:, j] == -1))[b.refused[:, j] != -2].all()
 
 
 @pytest.mark.parametrize(
     "p",
     [Gemm(256, 256, 512, "NT"), Gemm(255, 257, 129, "TT"), Gemm(256, 256, 512, "NN", "f16"),
-     Gemm(256, 256, 512, "TN", "f64"), Gemm(256, 256, 512, "NN", "f16", "f16")],
+     Gemm(256, 256, 512, "TN", "f64"), Gemm(256, 256, 512, "NN", "f16", "f16"), Gemm(64, 256, 4096, "NT", "bf16"),
+     Gemm(512, 511, 513, "TN", "f32", "tf32"), Gemm(256, 256, 4096, "NT", "s8")],
     ids=lambda p: p.key(),
 )  # fmt: skip
 def test_canonical_configurations_are_the_same_kernels(p):
-    drawn = Categorical.learn(p, H200, wanted=300).sample(60, np.random.default_rng(3))
+    learnt = Categorical.learn(p, H200, wanted=300)
+    parts = [learnt.only(code).sample(40, np.random.default_rng(3)) for code in learnt.family]
+    drawn = Columns.concat(parts)
     mapped = space.canonical(p, drawn)
     assert rules.legal(p, mapped, H200).all()
     pairs = [(drawn.row(i), mapped.row(i)) for i in range(len(drawn))]
@@ -228,15 +448,22 @@ def test_canonical_configurations_are_the_same_kernels(p):
 
 
 @pytest.mark.parametrize(
-    "p", [Gemm(64, 48, 4096, "NT"), Gemm(256, 256, 512, "NN", "f16", "f16")], ids=lambda p: p.key()
-)
-def test_refinements_are_different_kernels(p):
+    ("p", "code"),
+    [(Gemm(64, 48, 4096, "NT"), 0), (Gemm(256, 256, 512, "NN", "f16", "f16"), 0), (Gemm(256, 256, 512, "NN", "f16"), 1),
+     (Gemm(255, 256, 513, "NN", "f64"), 1), (Gemm(256, 256, 4096, "NT", "f16"), 2), (Gemm(32, 256, 4096, "TN", "bf16"), 2),
+     (Gemm(256, 256, 4096, "NT", "s8"), 2)],
+)  # fmt: skip
+def test_refinements_are_different_kernels(p, code):
     c = space.candidates(p, H200)
-    config = c.row(len(c) // 3)
+    mine = np.flatnonzero(c.family == code)
+    config = c.row(int(mine[len(mine) // 3]))
     near = space.refinements(p, H200, config)
+    assert len(near) > 20
+    assert set(near.family.tolist()) == {code}
     texts = defaultdict(list)
     for x in [config, *configs(near)]:
-        texts[render(plan_for(p, x, H200)).digest].append(replace(x, kg=1))
+        waits = x.split in (SPLIT_POLL, SPLIT_SHARE)  # such kernels know their number of slices
+        texts[render(plan_for(p, x, H200)).digest].append(x if waits else replace(x, kg=1))
     for same in texts.values():
         assert len(set(same)) == 1, [str(x) for x in same]
 
@@ -251,13 +478,43 @@ def test_refinements_reach_every_axis():
     assert len(found) == len(near)
     assert config not in found
     reached = {name for x in found for name, value in x.items() if value != dict(config.items())[name]}
-    assert reached == set(space.SIMT_AXES)
+    assert reached == set(simt.AXES)
     assert replace(config, ns=4, nl=32, wm=4) in found
     assert any(x.ml == 128 and x.nl == 32 for x in found)
     for kg in (2, 6, 8, 12, 16):
         assert replace(config, kg=kg) in found
     assert replace(config, kg=1, split=0) in found
     assert any(x.split == 2 and x.kg == 4 for x in found)
+
+
+def changed(p: Gemm, config: Config) -> set[str]:
+    """The axes in which the neighbours of a configuration differ from it."""
+    assert rules.broken(p, config, H200) is None, rules.broken(p, config, H200)
+    near = space.refinements(p, H200, config)
+    assert rules.legal(p, near, H200).all()
+    assert config not in configs(near)
+    return {name for x in configs(near) for name, value in x.items() if value != dict(config.items())[name]}
+
+
+def test_refinements_of_mma_reach_every_axis():
+    config = Config(family=1, ms=32, ns=16, ml=32, nl=64, u=64, kg=4, split=1, copy_a=0, copy_b=0, vec_a=2, vec_b=2,
+                    vec_c=2, request=1)  # fmt: skip
+    p = Gemm(512, 512, 4098, "NT", "f16", out="f32")
+    assert changed(p, config) == set(mma.AXES) - {"repack"}  # flags need the workspace that copies lie in
+    assert "repack" in changed(p, replace(config, kg=1, split=0))
+
+
+def test_refinements_of_wgmma_reach_every_axis():
+    staged = Config(family=2, ml=128, nl=128, wg=2, u=64, stages=3, stage_c=1)
+    p = Gemm(512, 512, 4096, "NT", "f16")
+    reached = changed(p, staged) | changed(p, replace(staged, kc=4)) | changed(p, replace(staged, stage_c=0, vec_c=2))
+    reached |= changed(Gemm(4096, 32, 4096, "NT", "f16"), Config(family=2, ml=64, nl=64, u=64, stage_c=1, swap=1))
+    assert reached == set(wgmma.AXES)
+    near = configs(space.refinements(p, H200, staged))
+    assert replace(staged, swap=1) in near
+    assert any(x.pingpong == 1 and x.persistent == 1 for x in near)
+    assert {x.nl for x in near} >= {112, 120, 136, 144}
+    assert {(x.kg, x.split) for x in near} >= {(8, 3), (8, 4)}
 
 
 def test_refinements_of_an_illegal_neighbourhood_stay_legal():
@@ -275,7 +532,7 @@ def test_unique_keeps_the_first_of_equals():
 
 
 def test_kin_differ_in_stages_and_sets_only():
-    b = space.base(Gemm(512, 512, 512, "NT"), H200)
+    b = space.base(SIMT, Gemm(512, 512, 512, "NT"), H200)
     kin, leads = b.kin, b.leads
     assert (np.bincount(kin[leads]) == 1).all()
     group = np.flatnonzero(kin == kin[len(kin) // 2])
@@ -284,3 +541,14 @@ def test_kin_differ_in_stages_and_sets_only():
     for a in AXES:
         if a.name not in ("ks", "stages", "stage_c", "vec_c"):
             assert len(set(c.columns[a.name].tolist())) == 1, a.name
+
+
+@pytest.mark.parametrize("f", [MMA, WGMMA], ids=lambda f: space.FAMILIES[f.code])
+def test_one_of_each_kin_leads(f):
+    b = space.base(f, Gemm(512, 512, 512, "NT", "f16"), H200)
+    assert len(np.unique(b.kin)) == b.leads.sum()
+    assert (np.bincount(b.kin[b.leads]) == 1).all()
+    group = b.columns.take(np.flatnonzero(b.kin == b.kin[len(b.kin) // 2]))
+    for a in AXES:
+        if a.name not in (*f.alike, "vec_c"):
+            assert len(set(group.columns[a.name].tolist())) == 1, a.name

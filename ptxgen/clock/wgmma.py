@@ -1,0 +1,95 @@
+"""The formula of wgmma kernels: a launch, then memory or one multiprocessor's copies and products, whichever takes
+longer, then C and the meeting of slices."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from ptxgen.clock import costs
+from ptxgen.clock.blocks import Floats, Work
+from ptxgen.config import SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE, Columns
+from ptxgen.device import Device
+from ptxgen.families.wgmma.geometry import ROWS, STEP
+from ptxgen.problem import Gemm
+from ptxgen.space.wgmma import together
+
+
+def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
+    """The cost of one block of each configuration; only what does not depend on extents is read of ``p``."""
+    size = p.element.bytes
+    instructions = g.x_tile // ROWS * (c.u * size // STEP)
+    products = ROWS * g.y_tile * (STEP / size) / costs.wgmma_rate(p) / costs.WGMMA
+    # wgmma reads both operands from shared memory, 64 rows of X each time
+    read = (ROWS * STEP + STEP * g.y_tile) / costs.WAVEFRONT
+    moved_x = g.x_rows * c.u * size
+    moved_y = (g.share + (g.y_tile - g.share) * costs.TMA_SHARED) * c.u * size
+    moved_a, moved_b = np.where(c.swap == 1, moved_y, moved_x), np.where(c.swap == 1, moved_x, moved_y)
+    busy = instructions * np.maximum(products, read)
+    resident = np.maximum(d.blocks_per_sm(g.threads, g.registers, g.shared), 1)
+    tile = g.x_tile * g.finish * p.output.bytes
+    store = costs.TILE_CYCLES + costs.TILE_BYTE * tile * np.where(c.stage_c == 1, 1.0, costs.TILE_DIRECT)
+    alone = np.where(resident == 1, costs.TILE_ALONE, costs.TILE_AMONG)
+    return Work.of(
+        len(c), resident=resident, busy=busy, alone=busy + costs.WGMMA_PASS, start=costs.WGMMA_START, store=store,
+        red=store, part=store * 4 / p.output.bytes, math=instructions * products, shared=instructions * read,
+        moved_a=moved_a, moved_b=moved_b, torn_a=moved_a * costs.TMA_TORN, torn_b=moved_b * costs.TMA_TORN,
+        stages=c.stages, walks=c.persistent,
+        shown=np.where(c.persistent == 0, alone, np.where(c.pingpong == 1, costs.TILE_TURNS, costs.TILE_WALKED)),
+    )  # fmt: skip
+
+
+def cell(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
+    """What extents and slices decide: passes and blocks, those that run at once, microseconds of slices that meet."""
+    size = p.element.bytes
+    torn = [
+        np.float32(kmajor and ld * size % costs.LINE > 0)
+        for kmajor, ld in ((p.layout[0] == "N", p.lda), (p.layout[1] == "T", p.ldb))
+    ]
+    passes = np.maximum(-(-np.maximum(-(-p.k // c.u), 1) // g.slices), 1)
+    first = np.where(c.kc > 1, costs.CLUSTER_US + costs.CLUSTER_STEP_US * np.log2(c.kc), 0.0)
+    second = c.kg * (p.m * p.n * g.sum_bytes) * 2 / (d.bandwidth * 1e3 * costs.DRAM)
+    ways = {
+        SPLIT_MEMSET: costs.SPLIT_US[SPLIT_MEMSET] + costs.RED_US,
+        SPLIT_WORKSPACE: costs.SPLIT_US[SPLIT_WORKSPACE] + second,
+        SPLIT_POLL: costs.POLL_US + costs.POLL_STEP_US * np.log2(np.maximum(c.kg, 1)),
+        SPLIT_SHARE: costs.SHARE_US,
+    }
+    then: Any = np.zeros(len(c))
+    for split, us in ways.items():
+        then = np.where((c.kg > 1) & (c.split == split), us, then)
+    extra = np.maximum(first, then) + costs.BOTH * np.minimum(first, then)
+    room, grid = together(d, c.cluster * c.kc), np.minimum(d.sms // c.cluster * c.cluster, g.blocks)
+    # of a block that walks: the tiles, and those of a block that had to wait for it
+    walked = np.ceil(g.blocks / np.maximum(grid, 1)) * np.ceil(grid / room)
+    numbers = {"iterations": passes, "blocks": g.blocks, "room": room, "walked": walked, "extra": extra}
+    columns = {n: np.asarray(v, np.float32) for n, v in numbers.items()}
+    return SimpleNamespace(torn=torn, way=np.where(c.kg > 1, np.where(c.split == SPLIT_WORKSPACE, 2, 1), 0), **columns)
+
+
+def microseconds(p: Gemm, d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Floats:
+    """Of a launch. Where memory is what takes longest, the last tile of C comes after it."""
+    passes, blocks, room, way = x.iterations[cell], x.blocks[cell], x.room[cell], x.way[cell]
+    walks, stages = w.walks[rows] > 0, w.stages[rows]
+    resident = np.where(walks, np.float32(1), w.resident[rows])
+    moved = w.moved_a[rows] + w.moved_b[rows] + w.torn_a[rows] * x.torn[0] + w.torn_b[rows] * x.torn[1]
+    tma = moved / np.float32(costs.TMA_BYTES)
+    busy = np.sqrt(np.hypot(w.busy[rows] ** 2, tma**2))
+    # a stage is copied, multiplied, and free when the next one is
+    waiting = np.maximum(passes - stages, 0) / passes * (costs.TMA_LATENCY + tma + 2 * w.busy[rows]) / stages
+    alone = np.maximum(w.alone[rows], waiting)
+    full = np.where(walks, x.walked[cell], np.floor(blocks / (resident * room)))
+    rest = np.where(walks, np.float32(0), np.ceil((blocks - full * resident * room) / room))
+    waves = full + (rest > 0)
+    last = np.where(rest > 0, np.maximum(rest * busy, alone), 0)
+    multiply = (full * np.maximum(resident * busy, alone) + last) * passes
+    store = np.where(way == 2, w.part[rows], w.store[rows])
+    again = np.where(walks, np.float32(0), (waves - 1) * w.start[rows])
+    cycles = multiply + again + store * (1 + (full * resident + rest - 1) * w.shown[rows])
+    clock = np.float32(d.clock)
+    memory = np.float32(p.bytes / (d.bandwidth * 1e3 * costs.DRAM))
+    late = np.minimum(costs.TILE_LAST * store / clock, np.float32(1.5))
+    out: Floats = np.maximum(memory + late, cycles / clock) + x.extra[cell] + np.float32(costs.COLD_US)
+    return out

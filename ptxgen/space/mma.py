@@ -1,0 +1,135 @@
+"""What the space has of mma.sync kernels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from ptxgen.config import FAMILIES, SPLIT_FLAG, SPLIT_MEMSET, Columns, Config
+from ptxgen.device import Device
+from ptxgen.families.mma import repack
+from ptxgen.families.mma.instructions import COLUMNS, ROWS, instruction
+from ptxgen.families.mma.repack import A, B
+from ptxgen.geometry import geometry
+from ptxgen.problem import Gemm
+from ptxgen.space.cooperative import Cooperative
+from ptxgen.space.family import Ints, default, meetings
+
+STEPS = (2, 4, 8, 16)  #: depths of a stage, in instructions
+ASYNC = (4, 16)  #: bytes that one cp.async moves, at least and at most
+
+
+#: the values of each axis that are tried
+AXES = {
+    "ms": (16, 32, 64, 128), "ns": (8, 16, 32, 64, 128), "ml": (16, 32, 64, 128, 256), "nl": (8, 16, 32, 64, 128, 256),
+    "u": (8, 16, 32, 64, 128, 256), "kl": (1, 2, 4, 8), "kg": (1, 2, 4, 8, 16, 32, 64), "stages": (2, 3, 4, 5, 6, 8),
+    "copy_a": (0, 1), "copy_b": (0, 1), "vec_a": (1, 2, 4, 8, 16), "vec_b": (1, 2, 4, 8, 16), "vec_c": (1, 2, 4, 8),
+    "split": (0, 1, 2), "stage_c": (0, 1), "bounds": (0, 1, 2), "order": (0, 1, 2), "ahead": (0, 1),
+    "request": (0, 1, 2), "hold": (0, 1), "raster": (1, 4, 8, 16), "stream": (0, 1), "resident": (1, 2, 3, 4),
+    "repack": (0, 1, 2, 3),
+}  # fmt: skip
+ALIKE = {"stage_c": (1,), "ahead": (1,)}
+
+
+class Mma(Cooperative):
+    code = FAMILIES.index("mma")
+    axes, alike = AXES, ALIKE
+    tile = (*Cooperative.tile, "repack")
+    extent_rules = (*Cooperative.extent_rules, "mma_repack")
+    fixed = ("mma_types", "mma_native")
+    tile_rules = ("axis", "range", "mma_tile", "mma_columns", "mma_depth", "threads")
+    shape = ("ms", "ns", "ml", "nl", "u", "kl")
+
+    def _repacks(self, p: Gemm) -> list[int]:
+        """Operands that may be worth a copy with aligned rows: those off alignment, and with a K-major one the other,
+        whose K grows with it."""
+        off = [n for n in (A, B) if p.vectors[n - 1] * p.element.bytes < ASYNC[1]]
+        if not off:
+            return [0]
+        longer = any(repack.kmajor(p, "ab"[n - 1]) for n in off)
+        return [0, A | B if longer else sum(off)]
+
+    def copies(self, p: Gemm, every: bool = False) -> list[dict[str, int]]:
+        """The widest accesses: by cp.async where that moves so few bytes, and through registers, held until the next
+        pass, where they are few."""
+        out = []
+        for copied in (0, A, B, A | B) if every else self._repacks(p):
+            ways: list[list[tuple[int, int]]] = []
+            for n in (A, B):
+                widest = ASYNC[1] // p.element.bytes if copied & n else p.vectors[n - 1]
+                size = widest * p.element.bytes
+                ways.append([(0, widest)] * (every or size < ASYNC[1]) + [(1, widest)] * (size >= ASYNC[0]))
+            names = ("repack", "copy_a", "vec_a", "copy_b", "vec_b", "hold")
+            for a, b in product(*ways):
+                out.append(dict(zip(names, (copied, *a, *b, 1 - a[0] * b[0]), strict=True)))
+        return out
+
+    def variables(self, p: Gemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
+        """Ways of copying, slices with how they meet, depths of whole instructions."""
+        out, names = super().variables(p), ("repack", "copy_a", "vec_a", "copy_b", "vec_b")
+        for name in (*names, "kg", "split"):
+            del out[name,]
+        narrow = [(0, x, v, y, w) for _, x, v, y, w in self._narrower(p)]
+        ways = [tuple(way[n] for n in names) for way in self.copies(p, every=True)]
+        return {**out, names: list(dict.fromkeys([*ways, *narrow])), ("kg", "split"): meetings(self.axes),
+                ("u",): [(u,) for u in self._depths(p)]}  # fmt: skip
+
+    def _narrower(self, p: Gemm) -> list[tuple[int, ...]]:
+        """Ways of copying with narrower accesses than the widest."""
+        least = ASYNC[0] // p.element.bytes
+        each = [
+            [(x, v) for v in self.axes[name] if v <= p.vectors[n] for x in (0, 1) if x == 0 or v >= least]
+            for n, name in enumerate(("vec_a", "vec_b"))
+        ]
+        return [(0, *a, *b) for a in each[0] for b in each[1]]
+
+    def _depths(self, p: Gemm) -> tuple[int, ...]:
+        return tuple(n for s in STEPS if (n := s * instruction(p).depth) in self.axes["u"])
+
+    def tiles(self, p: Gemm) -> Columns:
+        tiles = {"ml": self.axes["ml"], "nl": self.axes["nl"], "u": self._depths(p), "repack": self._repacks(p)}
+        return Columns.product(tiles).replace(family=self.code)
+
+    def shapes(self, p: Gemm) -> Columns:
+        shapes = {n: self._depths(p) if n == "u" else self.axes[n] for n in self.shape}
+        return Columns.product(shapes).replace(family=self.code, raster=8)
+
+    def ways(self, p: Gemm) -> list[dict[str, int]]:
+        """Fragments that are read ahead take registers, a staged C takes shared memory: both with and without."""
+        return [{**way, "ahead": n, "stage_c": c} for way in super().ways(p) for n in (0, 1) for c in (0, 1)]
+
+    def split(self, p: Gemm, c: Columns) -> Ints:
+        """Copies take the workspace that flags would have to find clear."""
+        plain = super().split(p, c)
+        return np.where((c.repack > 0) & (plain == SPLIT_FLAG), SPLIT_MEMSET, plain)
+
+    def settle(self, p: Gemm, d: Device, c: Columns) -> Columns:
+        return c.replace(vec_c=p.vectors[2], raster=8)
+
+    def follow(self, p: Gemm, config: Config, changes: dict[str, int]) -> list[Config]:
+        """A request in time for the steps there are."""
+        [plain] = super().follow(p, config, changes)
+        steps = plain.u // plain.kl // instruction(p).depth
+        return [plain if "request" in changes else replace(plain, request=max(min(plain.request, steps - 2), 0))]
+
+    def canonical(self, p: Gemm, c: Columns) -> Columns:
+        g = geometry(p, c)
+        kg = np.minimum(g.slices, c.kg)
+        one_way = (c.ms == ROWS) | (c.ns == COLUMNS)
+        return c.replace(
+            kg=kg,
+            split=np.where(kg > 1, c.split, SPLIT_MEMSET),
+            stage_c=np.where(c.kl > 1, default("stage_c"), c.stage_c),
+            order=np.where(one_way, default("order"), c.order),
+            vec_c=width_c(p, c, g),
+        )
+
+
+def width_c(p: Gemm, c: Any, g: SimpleNamespace) -> Any:
+    """Elements of one access of C: no wider than 16 bytes of sums, nor, straight from the accumulators, than what lies
+    side by side in a lane."""
+    return np.minimum(np.minimum(c.vec_c, 16 // g.sum_bytes), np.where(g.gathers, c.vec_c, 2 * g.b.together))
