@@ -20,20 +20,35 @@ PARAMETERS_AT = 0x210 % MAP_ALIGNMENT
 
 
 @dataclass(frozen=True)
+class Walk:
+    """How a box goes through images: pixel after pixel along the innermost direction, then along the next.
+
+    ``lower``: the first place in each direction; ``upper``: the last place at the most, counted from the image's last
+    pixel; ``steps``: pixels from one place to the next. Innermost direction (W) first.
+    """
+
+    lower: tuple[int, ...]
+    upper: tuple[int, ...]
+    steps: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class TensorMap:
-    """A matrix as the TMA unit sees it: what a driver encodes, with an address, into MAP_BYTES bytes.
+    """A tensor as the TMA unit sees it: what a driver encodes, with an address, into MAP_BYTES bytes.
 
     ``operand``: names the address (A, B, C, W); ``extents`` and ``box``: elements, the contiguous direction first;
-    ``pitch``: bytes from one row to the next; ``swizzle``: bytes that its pattern spans (16: none). A load fills with
-    zeros what lies outside the extents, a store leaves it alone.
+    ``pitches``: bytes from one to the next in every other direction; ``swizzle``: bytes that its pattern spans (16:
+    none). A load fills with zeros what lies outside the extents, a store leaves it alone. ``walk``: the tensor is
+    images (channels, W, H, …, images), and a box (channels, pixels) of its pixels.
     """
 
     operand: str
     dtype: str
-    extents: tuple[int, int]
-    pitch: int
-    box: tuple[int, int]
+    extents: tuple[int, ...]
+    pitches: tuple[int, ...]
+    box: tuple[int, ...]
     swizzle: int
+    walk: Walk | None = None
 
 
 #: one argument of a launch: its PTX type, and an integer, or the name of what a caller supplies:

@@ -87,8 +87,12 @@ class EmulatedDriver:
     def tensor_map(self, description: TensorMap, address: int) -> bytes:
         d = description
         swizzle = 0 if d.swizzle == 16 else d.swizzle
+        shape: dict[str, Any] = {"box": d.box}
+        if d.walk is not None:
+            shape = {"lower": d.walk.lower, "upper": d.walk.upper, "element_strides": (1, *d.walk.steps, 1),
+                     "channels": d.box[0], "pixels": d.box[1]}  # fmt: skip
         try:
-            return tensormap(address, d.extents, (d.pitch,), d.box, type=d.dtype, swizzle=swizzle).encode()
+            return tensormap(address, d.extents, d.pitches, type=d.dtype, swizzle=swizzle, **shape).encode()
         except InputError as error:
             raise LaunchError(f"there can be no tensor map of {d} at {address:#x}: {error}") from error
 

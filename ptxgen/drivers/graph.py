@@ -161,23 +161,34 @@ def tensor_map(description: TensorMap, address: int) -> bytes:
     """A tensor map as the driver encodes it. DriverError: it breaks a limit of the TMA unit."""
     memory = (ctypes.c_char * (MAP_BYTES + MAP_ALIGNMENT))()
     at = -(-ctypes.addressof(memory) // MAP_ALIGNMENT) * MAP_ALIGNMENT
-    longs, words = ctypes.c_uint64 * 2, ctypes.c_uint32 * 2
-    pitch = (ctypes.c_uint64 * 1)(description.pitch)
-    code = _encoder()(
-        at, _MAP_TYPES[description.dtype], 2, address, longs(*description.extents), pitch, words(*description.box),
-        words(1, 1), _NO_INTERLEAVE, _MAP_SWIZZLES[description.swizzle], _PROMOTE_256_BYTES, _FILL_ZERO,
-    )  # fmt: skip
+    d, rank = description, len(description.extents)
+    extents, pitches = (ctypes.c_uint64 * rank)(*d.extents), (ctypes.c_uint64 * (rank - 1))(*d.pitches)
+    words, kind = ctypes.c_uint32 * rank, _MAP_TYPES[d.dtype]
+    how = (_NO_INTERLEAVE, _MAP_SWIZZLES[d.swizzle], _PROMOTE_256_BYTES, _FILL_ZERO)
+    if d.walk is None:
+        name, ones = "cuTensorMapEncodeTiled", words(*[1] * rank)
+        code = _encoder(name)(at, kind, rank, address, extents, pitches, words(*d.box), ones, *how)
+    else:
+        name, corner = "cuTensorMapEncodeIm2col", ctypes.c_int * (rank - 2)
+        steps = words(1, *d.walk.steps, 1)
+        code = _encoder(name)(at, kind, rank, address, extents, pitches, corner(*d.walk.lower), corner(*d.walk.upper),
+                              *d.box, steps, *how)  # fmt: skip
     if code:
-        raise failure(f"cuTensorMapEncodeTiled of {description} at {address:#x}", load().CUresult(code))
+        raise failure(f"{name} of {description} at {address:#x}", load().CUresult(code))
     return ctypes.string_at(at, MAP_BYTES)
 
 
+#: the types of what the encoders take, after the map and the element type: p a pointer, u a number
+_ENCODERS = {"cuTensorMapEncodeTiled": "uppppp", "cuTensorMapEncodeIm2col": "upppppuup"}
+
+
 @functools.cache
-def _encoder() -> Any:
-    """cuTensorMapEncodeTiled itself: the map must be aligned in memory, which cuda-bindings' own object is not."""
-    pointer, _ = call(load().cuGetProcAddress, b"cuTensorMapEncodeTiled", 12000, 0)
+def _encoder(name: str) -> Any:
+    """An encoder itself: the map must be aligned in memory, which cuda-bindings' own object is not."""
+    pointer, _ = call(load().cuGetProcAddress, name.encode(), 12000, 0)
     number, where = ctypes.c_int, ctypes.c_void_p
-    kind = ctypes.CFUNCTYPE(number, where, number, ctypes.c_uint32, where, where, where, where, where, *[number] * 4)
+    takes = [where if letter == "p" else ctypes.c_uint32 for letter in _ENCODERS[name]]
+    kind = ctypes.CFUNCTYPE(number, where, number, *takes, *[number] * 4)
     return kind(int(pointer))
 
 

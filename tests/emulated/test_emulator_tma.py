@@ -370,10 +370,10 @@ def test_the_drivers_maps():
     """What a driver is asked for comes out as the same map."""
     driver = EmulatedDriver()
     address = driver.allocate(4096)
-    described = Described("A", "bf16", (64, 20), 128, (32, 16), 64)
+    described = Described("A", "bf16", (64, 20), (128,), (32, 16), 64)
     want = tensormap(address, (64, 20), (128,), (32, 16), type="bf16", swizzle=64).encode()
     assert driver.tensor_map(described, address) == want
-    plain = Described("C", "s32", (64, 8), 256, (4, 8), 16)
+    plain = Described("C", "s32", (64, 8), (256,), (4, 8), 16)
     assert driver.tensor_map(plain, address) == tensormap(address, (64, 8), (256,), (4, 8), type="s32").encode()
 
 

@@ -67,7 +67,7 @@ def test_what_a_caller_supplies_is_looked_up():
 
 
 def test_tensor_maps_follow_at_their_alignment():
-    maps = [TensorMap(name, "f16", (64, 64), 128, (64, 8), 128) for name in "AB"]
+    maps = [TensorMap(name, "f16", (64, 64), (128,), (64, 8), 128) for name in "AB"]
     step = Step("k", (1, 1, 1), arguments=(("u64", "C"), ("u32", 7), *(("map", m) for m in maps)))
     assert step.maps == tuple(maps)
     plain = step.pack({"C": 5})

@@ -221,7 +221,7 @@ def test_the_first_map_lies_where_its_address_is_aligned():
 
 
 def test_longer_lists_of_numbers_leave_a_gap_before_the_maps():
-    m = TensorMap("A", "f16", (8, 8), 16, (8, 8), 16)
+    m = TensorMap("A", "f16", (8, 8), (16,), (8, 8), 16)
     for words, at in ((0, 48), (12, 48), (13, 112), (28, 112), (29, 176)):
         step = Step("k", (1, 1, 1), arguments=(*(("u32", 7) for _ in range(words)), ("map", m)))
         assert len(step.pack({"A": 0})) == at
@@ -272,7 +272,7 @@ def test_a_lone_row_needs_no_pitch():
     assert mapped(p, "a")
     assert not mapped(Gemm(2, 640, 64, "NT", "f16", lda=67), "a")
     (first, *_) = plan(p, "ml=64 nl=64 u=64 stages=4").launch(p).steps[0].maps
-    assert first.pitch == 128
+    assert first.pitches == (128,)
 
 
 # ---- rules

@@ -256,17 +256,20 @@ class WgmmaPlan(Plan):
     def _map(self, p: Gemm, name: str) -> TensorMap:
         if name == "map_c":
             size, kind = p.output.bytes, p.out
-            return TensorMap("C", kind, (p.n, p.m), _pitch(p.n, p.ldc, p.m, size), self.staging.box, self.staging.span)
+            return TensorMap(
+                "C", kind, (p.n, p.m), (_pitch(p.n, p.ldc, p.m, size),), self.staging.box, self.staging.span
+            )
         x = self.x if name == "map_x" else self.y
         size = p.element.bytes
         kind = "tf32" if p.compute == "tf32" else p.dtype if size > 1 else "u8"
         if p.k == 0:
-            return TensorMap("W", kind, (16, 1), 16 * size, x.box, x.span)
+            return TensorMap("W", kind, (16, 1), (16 * size,), x.box, x.span)
         columns, rows, ld = (
             (p.columns_a, p.m if p.layout[0] == "N" else p.k, p.lda) if x.name == "a"
             else (p.columns_b, p.k if p.layout[1] == "N" else p.n, p.ldb)
         )  # fmt: skip
-        return TensorMap(x.name.upper(), kind, (columns, rows), _pitch(columns, ld, rows, size), x.box, x.span)
+        pitch = _pitch(columns, ld, rows, size)
+        return TensorMap(x.name.upper(), kind, (columns, rows), (pitch,), x.box, x.span)
 
     # ---- what a reader is told
 

@@ -70,7 +70,8 @@ class Case:
         """The parameter buffer, for buffers at two addresses."""
         arguments = [("u64", source), ("u64", out)]
         maps: list[Argument] = [
-            ("map", TensorMap(str(i), m.dtype, m.extents, m.pitch, m.box, m.swizzle)) for i, m in enumerate(self.maps)
+            ("map", TensorMap(str(i), m.dtype, m.extents, (m.pitch,), m.box, m.swizzle))
+            for i, m in enumerate(self.maps)
         ]
         step = Step(self.name, self.grid, self.block, self.shared, (*arguments, *maps))
         places = {str(i): (source if m.where == "in" else out) + m.offset for i, m in enumerate(self.maps)}

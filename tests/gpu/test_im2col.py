@@ -1,0 +1,26 @@
+"""Boxes of pixels by an im2col map, against their definition."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ptxgen.drivers import open_driver
+from tests.im2col import cases, rounded, source
+
+pytestmark = pytest.mark.gpu
+
+
+def test_boxes_of_pixels():
+    driver = open_driver("cuda")
+    if driver.device.sm != 90:
+        pytest.skip(f"{driver.device.name} has no TMA")
+    kernels = {rank: driver.load(source(rank)) for rank in (3, 4, 5)}
+    wrong = []
+    for n, case in enumerate(cases(8, 400)):
+        x = case.image(n)
+        want = case.columns(x)
+        got = case.run(driver, kernels[len(case.map.extents)], x)
+        if not np.array_equal(got, rounded(want) if case.map.dtype == "tf32" else want):
+            wrong.append(case)
+    assert not wrong, f"{len(wrong)} of 400:\n" + "\n".join(map(str, wrong[:10]))
