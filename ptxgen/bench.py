@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ptxgen.baselines import BASELINES
 from ptxgen.config import Config
 from ptxgen.device import Device
 from ptxgen.drivers import Driver, Timing
@@ -191,7 +192,7 @@ def bench(
     timing: Timing = FINAL_TIMING,
 ) -> Iterator[BenchRow]:  # fmt: skip
     """Times each case (``name``, ``problem``) with the configuration that ``choose`` selects, checked in full, beside
-    the vendor's library (``cublas``): ours, theirs, ours again; the two of ours are averaged."""
+    the vendor's library (``baseline``, of BASELINES): ours, theirs, ours again; the two of ours are averaged."""
     work = Bench(driver)
     for case in cases:
         problem = case.problem
@@ -204,11 +205,7 @@ def bench(
         found = ring.deviation(1 << 40)
         vendor = vendor_first = float("nan")
         us = first.us
-        if baseline == "cublas":
-            from ptxgen.baselines.cublaslt import CublasLt
-            from ptxgen.drivers.cuda import CudaDriver
-
-            assert isinstance(driver, CudaDriver)
-            vendor, vendor_first = CublasLt(driver, problem).best(ring.sets, timing)
+        if baseline is not None:
+            vendor, vendor_first = BASELINES[baseline].best(driver, problem, ring.sets, timing)
             us = (us + work.measure(problem, selection.config, timing, "bench").us) / 2
         yield BenchRow(case.name, problem, selection, us, vendor, vendor_first, found)

@@ -15,9 +15,10 @@ from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from ptxgen.baselines import BASELINES
 from ptxgen.config import AXES, Config
+from ptxgen.operations import OPERATIONS, Case
 from ptxgen.progress import Progress
-from ptxgen.suites import Case
 
 Document = dict[str, Any]
 
@@ -149,20 +150,18 @@ def number(value: Any) -> str:
     return f"{value:.0f}" if size >= 1000 else f"{value:.1f}" if size >= 100 else f"{value:.2f}"
 
 
+def shape_titles(document: Document) -> tuple[str, ...]:
+    """The titles over ``shape_cells``. The rows of a document are of one operation."""
+    names = {r["problem"]["operation"] for r in document["rows"]} or {next(iter(OPERATIONS))}
+    [name] = names
+    return ("name", *OPERATIONS[name].titles)
+
+
 def shape_cells(row: Document) -> list[Any]:
-    """The cells under ``SHAPE``."""
-    p, paper = row["problem"], row.get("column_major")
-    column_major = ""
-    if paper:
-        yes = ("No", "Yes")
-        column_major = f"{paper['m']},{paper['n']},{paper['k']} {yes[paper['a_t']]}/{yes[paper['b_t']]}"
-    name = row["name"] if row["name"] != p["key"] else ""
-    shape = f"{p['m']},{p['n']},{p['k']}"
-    others = (p[field] if p[field] != p["dtype"] else "" for field in ("compute", "out"))
-    return [name, column_major, shape, p["layout"], p["dtype"], *others]
-
-
-SHAPE = ("name", "paper M,N,K A-T/B-T", "M,N,K", "layout", "dtype", "compute", "out")
+    """The cells that say which problem a row is of."""
+    problem = row["problem"]
+    name = row["name"] if row["name"] != problem["key"] else ""
+    return [name, *OPERATIONS[problem["operation"]].cells(row)]
 
 
 def config_cells(row: Document) -> list[Any]:
@@ -179,18 +178,18 @@ CONFIG = (*(symbol for symbol, _ in PAPER), "and")
 
 def select_text(document: Document) -> str:
     rows = [[*shape_cells(r), *config_cells(r), r["us"], r["origin"]] for r in document["rows"]]
-    return table((*SHAPE, *CONFIG, "µs", "from"), rows) + f"\ndevice: {document['device']}"
+    return table((*shape_titles(document), *CONFIG, "µs", "from"), rows) + f"\ndevice: {document['device']}"
 
 
 def check_text(document: Document) -> str:
-    rows = []
+    rows, titles = [], shape_titles(document)
     for r in document["rows"]:
         for i, result in enumerate(r["results"]):
-            head = shape_cells(r) if i == 0 else [""] * len(SHAPE)
+            head = shape_cells(r) if i == 0 else [""] * len(titles)
             rows.append([*head, result["kind"], "ok" if result["ok"] else "WRONG", result["text"]])
     wrong = sum(not r["ok"] for r in document["rows"])
     end = f"{len(document['rows'])} checked on {document['device']}, " + (f"{wrong} wrong" if wrong else "all right")
-    return table((*SHAPE, "inputs", "", "against float64"), rows) + f"\n{end}"
+    return table((*titles, "inputs", "", "against float64"), rows) + f"\n{end}"
 
 
 def bench_text(document: Document) -> str:
@@ -198,7 +197,8 @@ def bench_text(document: Document) -> str:
     for r in document["rows"]:
         times = [r["us"], r["vendor_us"], r["ratio"], r["tflops"]]
         rows.append([*shape_cells(r), *times, *config_cells(r), r["origin"], r["note"]])
-    titles = (*SHAPE, "µs", "cuBLASLt µs", "ratio", "TFLOP/s", *CONFIG, "from", "")
+    vendor = BASELINES[document["baseline"]].title if document["baseline"] else "vendor"
+    titles = (*shape_titles(document), "µs", f"{vendor} µs", "ratio", "TFLOP/s", *CONFIG, "from", "")
     lines = [table(titles, rows)]
     total = document["summary"]
     if document["baseline"]:
@@ -206,7 +206,7 @@ def bench_text(document: Document) -> str:
             worst = total["worst"]
             lines.append(f"geometric mean of {total['rows']} ratios: {total['geometric_mean']:.3f}")
             lines.append(f"worst row: {worst['name']}, {worst['ratio']:.3f}")
-        lines.append("ratio: the time of cuBLASLt's best candidate over ours, both measured in this run")
+        lines.append(f"ratio: the time of {vendor}'s best candidate over ours, both measured in this run")
     lines.append(f"device: {document['device']}")
     if document["clock"] == "model":
         lines.append(MODEL_CLOCK)
@@ -218,7 +218,7 @@ def tune_text(document: Document) -> str:
     for r in document["rows"]:
         failures = " ".join(f"{outcome}={count}" for outcome, count in r["failures"].items())
         rows.append([*shape_cells(r), r["us"], r["tflops"], *config_cells(r), r["measured"], failures])
-    lines = [table((*SHAPE, "µs", "TFLOP/s", *CONFIG, "measured", "failed"), rows)]
+    lines = [table((*shape_titles(document), "µs", "TFLOP/s", *CONFIG, "measured", "failed"), rows)]
     lines.append(f"device: {document['device']}; {document['seconds']:.0f} s; stored in {document['database']}")
     if document["clock"] == "model":
         lines.append(MODEL_CLOCK)
@@ -231,7 +231,7 @@ def sampler_text(document: Document) -> str:
         shares = {s["sampler"]: s["acceptance"] for s in r["samplers"]}
         learnt, uniform = shares["categorical"], shares["uniform"]
         rows.append([*shape_cells(r), f"{learnt:.2%}", f"{uniform:.4%}", number(learnt / uniform) if uniform else "-"])
-    lines = [table((*SHAPE, "categorical", "uniform", "times"), rows)]
+    lines = [table((*shape_titles(document), "categorical", "uniform", "times"), rows)]
     lines.append(f"share of draws that are legal on {document['device']}; the paper's Table 1 has 20% and 0.1%")
     return "\n".join(lines)
 

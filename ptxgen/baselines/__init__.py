@@ -1,1 +1,35 @@
-"""What ptxgen is measured against. Nothing here is used to compute."""
+"""The vendor's libraries, timed in the same run as our kernels; one row each."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ptxgen.drivers import Driver, Timing
+from ptxgen.problem import Problem
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """``title``: what people call the library; ``operation``: what it is compared in; ``module``, ``kind``: where its
+    class is, which is imported where it is used."""
+
+    name: str
+    title: str
+    operation: str
+    module: str
+    kind: str
+
+    def best(
+        self, driver: Driver, problem: Problem, sets: Sequence[tuple[int, int, int]], timing: Timing
+    ) -> tuple[float, float]:
+        """Microseconds of the library's best candidate and of its own first choice; ``sets``: the ring of operands that
+        our kernel ran on. UnavailableError: the library, or a GPU, is missing; LaunchError: it has no way to compute
+        the problem."""
+        computes = getattr(importlib.import_module(f"ptxgen.baselines.{self.module}"), self.kind)
+        found: tuple[float, float] = computes(driver, problem).best(sets, timing)
+        return found
+
+
+BASELINES = {b.name: b for b in (Baseline("cublas", "cuBLASLt", "gemm", "cublaslt", "CublasLt"),)}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,22 +19,6 @@ if TYPE_CHECKING:
     from ptxgen.device import Device
     from ptxgen.drivers import Driver
     from ptxgen.suites import Case
-
-#: the options that are fields of a problem
-FIELDS = (
-    "layout",
-    "dtype",
-    "compute",
-    "out",
-    "epilogue",
-    "deterministic",
-    "lda",
-    "ldb",
-    "ldc",
-    "aligned_a",
-    "aligned_b",
-    "aligned_c",
-)
 
 Seed = Annotated[int, typer.Option(help="Of everything random.")]
 Forced = Annotated[
@@ -69,15 +53,9 @@ class Stored(Common):
 
 
 @dataclass(frozen=True)
-class Target(Stored):
-    """The problems to work on, and the device: all commands on problems take these in the same way."""
+class Fields(Stored):
+    """What a problem is beside its extents: fields of problems, by their own names. An operation takes its own ones."""
 
-    operation: Annotated[str, typer.Argument(metavar="[OPERATION]", help="What is computed: gemm.")] = "gemm"
-    shape: Annotated[list[str] | None, typer.Option(metavar="M,N,K", help="A problem's extents; repeatable.")] = None
-    suite: Annotated[str | None, typer.Option(help="A named set of problems: isaac, square, llm, odd, small.")] = None
-    shapes_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help='JSON lines, each {"m": 1, "n": 2, "k": 3, ...}; - is stdin.')
-    ] = None
     layout: Annotated[
         str | None, typer.Option(help="NN, NT, TN or TT, row-major: N is A stored MxK, B stored KxN. [default: NN]")
     ] = None
@@ -94,21 +72,52 @@ class Target(Stored):
     aligned_a: Annotated[int | None, typer.Option(help="Bytes that A's start is a multiple of. [default: 16]")] = None
     aligned_b: Annotated[int | None, typer.Option(help="Likewise of B.")] = None
     aligned_c: Annotated[int | None, typer.Option(help="Likewise of C.")] = None
+
+
+#: the options that are fields of some problem
+FIELDS = tuple(f.name for f in fields(Fields) if f.name not in {f.name for f in fields(Stored)})
+
+
+@dataclass(frozen=True)
+class Target(Fields):
+    """The problems to work on, and the device: all commands on problems take these in the same way."""
+
+    operation: Annotated[str, typer.Argument(metavar="[OPERATION]", help="What is computed: gemm.")] = "gemm"
+    shape: Annotated[
+        list[str] | None, typer.Option(metavar="EXTENTS", help="A problem's extents, M,N,K; repeatable.")
+    ] = None
+    suite: Annotated[str | None, typer.Option(help="A named set of problems: isaac, square, llm, odd, small.")] = None
+    shapes_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help='JSON lines, each {"m": 1, "n": 2, "k": 3, ...}; - is stdin.')
+    ] = None
     device: Annotated[
         str | None, typer.Option(help="As h200, sm_86, emulated. [default: the GPU found, else emulated]")
     ] = None
 
-    @property
-    def fields(self) -> dict[str, Any]:
-        """What the options say of every problem, by the problem's own names."""
-        return {name: getattr(self, name) for name in FIELDS if getattr(self, name) not in (None, False)}
+    def fields(self, options: tuple[str, ...]) -> dict[str, Any]:
+        """What the options say of every problem, by the problem's own names, of which ``options`` are its operation's.
+        InputError: one is of another operation."""
+        given = {name: getattr(self, name) for name in FIELDS if getattr(self, name) not in (None, False)}
+        for name in given:
+            if name not in options:
+                raise InputError(f"{_flag(name)} is given; {self.operation} takes {', '.join(map(_flag, options))}")
+        return given
 
     def cases(self, default: str = "") -> list[Case]:
         """The problems that the options name; ``default``: the suite where they name none."""
-        if self.operation not in OPERATIONS:
-            raise InputError(f"operation is {self.operation!r}; it must be one of {', '.join(OPERATIONS)}")
-        named = self.shape or self.suite or self.shapes_file is not None
-        cases = list(OPERATIONS[self.operation].cases(self, (self.suite or "") if named else default))
+        from ptxgen import operations, suites
+
+        of = operations.operation(self.operation)
+        chosen = self.fields(of.options)
+        cases: list[Case] = []
+        for text in self.shape or ():
+            problem = of.problem(**of.shape(text), **chosen)
+            cases.append(suites.Case(problem.key(), problem))
+        if self.shapes_file is not None:
+            with _opened(self.shapes_file) as lines:
+                cases += suites.read(lines, str(self.shapes_file), of.name, **chosen)
+        if suite := self.suite or ("" if self.shape or self.shapes_file is not None else default):
+            cases += suites.cases(suite, of.name, **chosen)
         if not cases:
             raise InputError("no problem is named; give --shape, --suite or --shapes-file")
         return cases
@@ -135,32 +144,6 @@ class Target(Stored):
         return device(self.device) if self.device is not None else self.find_driver().device
 
 
-@dataclass(frozen=True)
-class Operation:
-    """``cases(target, suite)``: the problems that options name; ``suite``: a suite's name, or empty."""
-
-    name: str
-    cases: Callable[[Target, str], Iterator[Case]]
-
-
-def _gemm_cases(target: Target, suite: str) -> Iterator[Case]:
-    from ptxgen import suites
-    from ptxgen.problem import Gemm, parse_shape
-
-    for text in target.shape or ():
-        problem = Gemm(*parse_shape(text), **target.fields)
-        yield suites.Case(problem.key(), problem)
-    if target.shapes_file is not None:
-        with _opened(target.shapes_file) as lines:
-            yield from suites.read(lines, str(target.shapes_file), **target.fields)
-    if suite:
-        yield from suites.cases(suite, **target.fields)
-
-
-#: what the commands can be asked for: a further operation is a further row
-OPERATIONS = {o.name: o for o in (Operation("gemm", _gemm_cases),)}
-
-
 @contextmanager
 def _opened(path: Path) -> Iterator[Iterator[str]]:
     if str(path) == "-":
@@ -172,3 +155,7 @@ def _opened(path: Path) -> Iterator[Iterator[str]]:
         raise InputError(f"shapes-file {path} cannot be read: {error.strerror}") from error
     with file:
         yield iter(file)
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

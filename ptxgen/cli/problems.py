@@ -152,10 +152,12 @@ def bench(
 ) -> Answer:
     """Time kernels, checked in full. With --baseline cublas: beside the vendor's best candidate."""
     from ptxgen import report
+    from ptxgen.baselines import BASELINES
     from ptxgen.bench import bench as run
 
-    if baseline not in (None, "cublas"):
-        raise InputError(f"baseline is {baseline!r}; it must be cublas")
+    known = [b.name for b in BASELINES.values() if b.operation == target.operation]
+    if baseline is not None and baseline not in known:
+        raise InputError(f"baseline is {baseline!r}; of {target.operation} it must be {' or '.join(known)}")
     driver, cases, rows = target.find_driver(), target.cases(), []
     if baseline and driver.clock == "model":
         raise UnavailableError(f"baseline is {baseline!r}; the vendor's library needs an NVIDIA GPU")

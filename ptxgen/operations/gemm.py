@@ -1,0 +1,92 @@
+"""Matrix products: the paper's Table 4, squares, language models, awkward shapes, small ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ptxgen.operations.base import Case, ColumnMajor, Document, Operation, Suite, named
+from ptxgen.problem import Gemm, parse_shape
+
+
+def _isaac(**fields: Any) -> Iterator[Case]:
+    """Table 4."""
+    rows = [(f"LINPACK {n}", ColumnMajor(n, n, n, False, True)) for n in (512, 1024, 2048)]
+    for a_t, way in ((False, "F"), (True, "B")):
+        rows += [(f"DeepBench-{way} {n}", ColumnMajor(2560, n, 2560, a_t, False)) for n in (16, 32, 64, 128)]
+    rows += [(f"ICA {n}", ColumnMajor(n, n, 60000, False, True)) for n in (32, 64, 256)]
+    rows += [(f"LAPACK {n}", ColumnMajor(n, n, 32, False, True)) for n in (4096, 3456, 896)]
+    return (Case(name, row.row_major(**fields), row) for name, row in rows)
+
+
+def _square(**fields: Any) -> Iterator[Case]:
+    return (Case(f"square {n}", Gemm(n, n, n, **fields)) for n in (256 << i for i in range(7)))
+
+
+#: M, N, K, layout: each a shape that a kernel could get wrong, or waste
+_ODD = (
+    (1, 1, 1, "NN"), (1, 1023, 257, "NT"), (1023, 1, 257, "TN"), (2, 3, 4099, "TT"), (31, 33, 127, "NN"),
+    (65, 63, 8, "NT"), (127, 129, 131, "TN"), (257, 255, 511, "TT"), (777, 1000, 1333, "NT"), (1021, 1019, 1, "NN"),
+)  # fmt: skip
+
+
+def _odd(**fields: Any) -> Iterator[Case]:
+    return (Case(f"odd {m}x{n}x{k}", Gemm(m, n, k, layout, **fields)) for m, n, k, layout in _ODD)
+
+
+#: weights of public language models, out x in features: attention's query, key and value at once, its output, the two
+#: inner halves of the feed-forward part at once, its output
+_MODELS = {
+    "Llama 3 8B": ((6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336)),
+    "Llama 3 70B": ((10240, 8192), (8192, 8192), (57344, 8192), (8192, 28672)),
+    "Qwen2.5 7B": ((4608, 3584), (3584, 3584), (37888, 3584), (3584, 18944)),
+}
+_TOKENS = (1, 16, 128, 4096)  #: decoding one sequence, a few, many; a prompt
+
+
+def _llm(**fields: Any) -> Iterator[Case]:
+    """Tokens times transposed weights, as a linear layer stores them."""
+    for model, weights in _MODELS.items():
+        for (n, k), part in zip(weights, ("qkv", "out", "gate+up", "down"), strict=True):
+            for m in _TOKENS:
+                yield Case(f"{model} {part} {m}", Gemm(m, n, k, "NT", **fields))
+
+
+#: one of each kind that the paper tells apart, cut down until an interpreter runs it in a blink
+_SMALL = (
+    ("square", 64, 64, 64, "TN"), ("skinny", 16, 64, 64, "NN"), ("skinny, transposed", 16, 64, 64, "NT"),
+    ("deep", 16, 16, 256, "TN"), ("outer product", 96, 96, 16, "TN"),
+)  # fmt: skip
+
+
+def _small(**fields: Any) -> Iterator[Case]:
+    return (Case(name, Gemm(m, n, k, layout, **fields)) for name, m, n, k, layout in _SMALL)
+
+
+SUITES = named(
+    Suite("isaac", "Table 4 of the paper: LINPACK, DeepBench, ICA, LAPACK", _isaac, layouts=True),
+    Suite("square", "squares from 256 to 16384", _square),
+    Suite("llm", "linear layers of public language models, decoding and prompts", _llm, layouts=True),
+    Suite("odd", "ones, primes, and tile sizes plus and minus one", _odd, layouts=True),
+    Suite("small", "one shape of each kind, small enough for the emulated device", _small, layouts=True),
+)
+
+
+def _shape(text: str) -> dict[str, Any]:
+    return dict(zip("mnk", parse_shape(text), strict=True))
+
+
+def _cells(row: Document) -> list[Any]:
+    p, paper = row["problem"], row.get("column_major")
+    column_major = ""
+    if paper:
+        yes = ("No", "Yes")
+        column_major = f"{paper['m']},{paper['n']},{paper['k']} {yes[paper['a_t']]}/{yes[paper['b_t']]}"
+    others = (p[field] if p[field] != p["dtype"] else "" for field in ("compute", "out"))
+    return [column_major, f"{p['m']},{p['n']},{p['k']}", p["layout"], p["dtype"], *others]
+
+
+GEMM = Operation(
+    Gemm, ("m", "n", "k"), "M,N,K", _shape, SUITES,
+    ("paper M,N,K A-T/B-T", "M,N,K", "layout", "dtype", "compute", "out"), _cells,
+)  # fmt: skip
