@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from ptxgen.baselines import BASELINES
+from ptxgen.catalog import CATALOG, Case
 from ptxgen.config import AXES, Config
-from ptxgen.operations import OPERATIONS, Case
 from ptxgen.progress import Progress
 
 Document = dict[str, Any]
@@ -152,16 +152,16 @@ def number(value: Any) -> str:
 
 def shape_titles(document: Document) -> tuple[str, ...]:
     """The titles over ``shape_cells``. The rows of a document are of one operation."""
-    names = {r["problem"]["operation"] for r in document["rows"]} or {next(iter(OPERATIONS))}
+    names = {r["problem"]["operation"] for r in document["rows"]} or {next(iter(CATALOG))}
     [name] = names
-    return ("name", *OPERATIONS[name].titles)
+    return ("name", *CATALOG[name].titles)
 
 
 def shape_cells(row: Document) -> list[Any]:
     """The cells that say which problem a row is of."""
     problem = row["problem"]
     name = row["name"] if row["name"] != problem["key"] else ""
-    return [name, *OPERATIONS[problem["operation"]].cells(row)]
+    return [name, *CATALOG[problem["operation"]].cells(row)]
 
 
 def config_cells(row: Document) -> list[Any]:

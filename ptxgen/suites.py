@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from ptxgen.catalog import Case, ColumnMajor, entry
 from ptxgen.errors import InputError
-from ptxgen.operations import Case, ColumnMajor, operation
 from ptxgen.problem import from_dict
 
 
@@ -16,7 +16,7 @@ def cases(name: str, of: str = "gemm", **fields: Any) -> list[Case]:
 
     InputError: no such suite, or a layout for one that sets its own; ShapeError, DtypeError: as the problem's type.
     """
-    suites = operation(of).suites
+    suites = entry(of).suites
     if name not in suites:
         raise InputError(f"suite is {name!r}; of {of} it must be one of {', '.join(suites)}")
     suite = suites[name]

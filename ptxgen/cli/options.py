@@ -105,9 +105,9 @@ class Target(Fields):
 
     def cases(self, default: str = "") -> list[Case]:
         """The problems that the options name; ``default``: the suite where they name none."""
-        from ptxgen import operations, suites
+        from ptxgen import catalog, suites
 
-        of = operations.operation(self.operation)
+        of = catalog.entry(self.operation)
         chosen = self.fields(of.options)
         cases: list[Case] = []
         for text in self.shape or ():

@@ -15,9 +15,9 @@ import typer
 
 import ptxgen
 from ptxgen import settings
+from ptxgen.catalog import CATALOG
 from ptxgen.cli import app, command, doctor
 from ptxgen.config import AXES
-from ptxgen.operations import OPERATIONS
 from ptxgen.problem import COMPUTE, OUT
 
 from .source import REFERENCE, ROOT, fenced, table
@@ -41,7 +41,7 @@ def types() -> list[list[str]]:
 
 
 def named_suites() -> list[list[str]]:
-    return [[o.name, f"`{s.name}`", s.meaning] for o in OPERATIONS.values() for s in o.suites.values()]
+    return [[o.name, f"`{s.name}`", s.meaning] for o in CATALOG.values() for s in o.suites.values()]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import typer
 import ptxgen
 from ptxgen import dispatch, report
 from ptxgen.bench import BenchRow
+from ptxgen.catalog import CATALOG
 from ptxgen.check import CheckResult
 from ptxgen.cli import app, command, doctor, options, problems
 from ptxgen.config import Config, parse_config
@@ -24,7 +25,6 @@ from ptxgen.device import device
 from ptxgen.errors import ConfigError, CorruptError, Fault, InputError, RenderError, SchemaError, UnavailableError
 from ptxgen.generate import plan_for
 from ptxgen.measurement import Environment, Measurement
-from ptxgen.operations import OPERATIONS
 from ptxgen.problem import Gemm
 from ptxgen.reference import Deviation
 from ptxgen.render import render
@@ -84,8 +84,8 @@ def test_commands_on_problems_take_the_same_options() -> None:
 
 
 def test_every_field_of_a_problem_is_an_option() -> None:
-    assert {name for o in OPERATIONS.values() for name in o.options} == set(options.FIELDS)
-    assert OPERATIONS["gemm"].options == tuple(f.name for f in fields(Gemm) if f.name not in ("m", "n", "k"))
+    assert {name for o in CATALOG.values() for name in o.options} == set(options.FIELDS)
+    assert CATALOG["gemm"].options == tuple(f.name for f in fields(Gemm) if f.name not in ("m", "n", "k"))
 
 
 def test_every_command_takes_json_and_debug() -> None:

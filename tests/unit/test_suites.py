@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from ptxgen import suites
+from ptxgen.catalog import CATALOG
 from ptxgen.errors import DtypeError, InputError, ShapeError
-from ptxgen.operations import OPERATIONS
 from ptxgen.problem import Gemm
 from ptxgen.reference import plain
 from ptxgen.suites import ColumnMajor
@@ -74,7 +74,7 @@ def test_an_unknown_suite_is_refused_with_the_names() -> None:
 
 
 def test_names_of_a_suite_differ() -> None:
-    for name in OPERATIONS["gemm"].suites:
+    for name in CATALOG["gemm"].suites:
         names = [c.name for c in suites.cases(name)]
         assert names
         assert len(names) == len(set(names))

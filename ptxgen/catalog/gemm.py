@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ptxgen.operations.base import Case, ColumnMajor, Document, Operation, Suite, named
+from ptxgen.catalog.base import Case, ColumnMajor, Document, Entry, Suite, named
 from ptxgen.problem import Gemm, parse_shape
 
 
@@ -86,7 +86,7 @@ def _cells(row: Document) -> list[Any]:
     return [column_major, f"{p['m']},{p['n']},{p['k']}", p["layout"], p["dtype"], *others]
 
 
-GEMM = Operation(
+GEMM = Entry(
     Gemm, ("m", "n", "k"), "M,N,K", _shape, SUITES,
     ("paper M,N,K A-T/B-T", "M,N,K", "layout", "dtype", "compute", "out"), _cells,
 )  # fmt: skip
