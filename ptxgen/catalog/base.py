@@ -53,9 +53,10 @@ class Suite:
 
 @dataclass(frozen=True)
 class Entry:
-    """What is known of an operation. ``problem``: its type, whose ``operation`` is the name; ``extents``: those fields that ``--shape`` gives, the
-    others being options; ``shape``: takes the text of a ``--shape`` apart (ShapeError), ``form`` shows one;
-    ``titles``, ``cells``: the columns that say which problem a printed row is of, made of the row's document."""
+    """What is known of an operation. ``problem``: its type, whose ``operation`` is the name; ``extents``: those fields
+    that ``--shape`` gives, the others being options; ``shape``: takes the text of a ``--shape`` apart (ShapeError),
+    ``form`` shows one; ``titles``, ``cells``: the columns that say which problem a printed row is of, made of the row's
+    document."""
 
     problem: type[Problem]
     extents: tuple[str, ...]
