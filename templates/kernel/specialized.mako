@@ -44,7 +44,7 @@ ${ring.setup()}\
     @!%one bra PRODUCED;
 ${copy.setup()}\
 ${sched.open("PRODUCER")}\
-    mov.u32 %k, %k0;
+${copy.begin()}\
     mov.u32 %pass, 0;
     .pragma "nounroll";
 FILL:
@@ -53,7 +53,7 @@ FILL:
 ${sync.wait(f"%full+{plan.empty_at}", "%parity")}\
 ${copy.fill()}\
 ${sync.advance(plan.stages)}\
-    add.u32 %k, %k, ${plan.config.u};
+${copy.step()}\
     add.u32 %pass, %pass, 1;
     setp.lt.u32 %p, %pass, %passes;
     @%p bra FILL;

@@ -30,10 +30,11 @@ def descriptor(span: int, stride: int, leading: int) -> tuple[int, int]:
 @dataclass(frozen=True)
 class Box:
     """One copy of a stage: it lands ``offset`` bytes into the stage, and starts ``inner`` elements further along the
-    contiguous direction."""
+    contiguous direction; ``unit``: the part of K that it belongs to, where parts are found each for itself."""
 
     offset: int
     inner: int
+    unit: int = 0
 
 
 class Operand:
@@ -72,6 +73,19 @@ class Operand:
         self.share = share
         self.tile, self.depth, self.element = tile, depth, size
         self.loaded = len(self.boxes) * self.box[0] * self.box[1] * size
+        self.mode, self.rank = "tile", 2
+
+    def of(self, unit: int) -> list[Box]:
+        """The boxes of a unit of K."""
+        return [b for b in self.boxes if b.unit == unit]
+
+    def inner(self, first: str) -> str:
+        """The register that has a box's place along the contiguous direction; ``first``: that along MN."""
+        return "%k" if self.kmajor else first
+
+    def place(self, first: str) -> str:
+        """The coordinates of a box."""
+        return f"%inner, {first if self.kmajor else '%k'}"
 
     def step(self, k: int) -> int:
         """Bytes from the tile's start to the operand of K step ``k`` of a stage."""

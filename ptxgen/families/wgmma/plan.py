@@ -35,6 +35,8 @@ class WgmmaPlan(Plan):
     kernel = "kernel/specialized.mako"
     shared_aligned = 1024
     ADDRESS_MASK = ADDRESS_MASK
+    #: how operands are found along K, and units of it in a stage: parts that are found each for itself
+    addr, units = "addr/tensormap.mako", 1
 
     # ---- operands and products
 
@@ -49,6 +51,8 @@ class WgmmaPlan(Plan):
         self.x = Operand("x", names[0], g, c, 0, False)
         self.y = Operand("y", names[1], g, c, int(g.x_bytes), c.cluster > 1)
         self.hinted = c.evict > 0
+        #: where in shared memory this block's part of Y goes
+        self.y_to = "%to" if self.units == 1 else "%y_to"
         self.x_tile, self.y_tile = int(g.x_tile), int(g.y_tile)
         self.x_extent, self.y_extent = ("%N", "%M") if self.swapped else ("%M", "%N")
         self.stage_bytes, self.expected = int(g.stage), self.x.loaded + self.y.loaded * c.cluster

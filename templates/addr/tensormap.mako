@@ -1,0 +1,10 @@
+## Operands that are matrices: K's place is %k.
+<%def name="setup()"></%def>
+
+<%def name="begin()">
+    mov.u32 %k, %k0;
+</%def>
+
+<%def name="step()">
+    add.u32 %k, %k, ${plan.config.u};
+</%def>
