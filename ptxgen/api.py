@@ -2,44 +2,18 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import numpy as np
 
-from ptxgen import dispatch, settings
-from ptxgen.arrays import View, aligned, on_host, stored, torch_name, view
-from ptxgen.database import Database
-from ptxgen.drivers import Driver, open_driver
-from ptxgen.dtypes import Dtype, dtype
-from ptxgen.errors import DeviceError, DtypeError, InputError, OverlapError, ShapeError, UnavailableError
+from ptxgen import calls
+from ptxgen.arrays import View, aligned, on_host, stored, view
+from ptxgen.calls import driver
+from ptxgen.dtypes import dtype
+from ptxgen.errors import DtypeError, InputError, OverlapError, ShapeError
 from ptxgen.fused import After, after
 from ptxgen.problem import OUT, Gemm
-from ptxgen.runner import Runner, Workspace
-
-KEPT = 4096  #: kinds of calls that are remembered
-
-_lock = threading.RLock()
-#: by the key of a call: what launches it, and the dtype of a C that is to be made
-_ready: dict[Any, tuple[Callable[..., None], Any]] = {}
-_workspaces: dict[int, Workspace] = {}
-_runners: dict[Gemm, Runner] = {}
-
-
-@cache
-def driver() -> Driver:
-    """The driver that arrays of this process are multiplied on: the GPU's where there is one, else the emulated
-    device's (PTXGEN_DRIVER decides otherwise)."""
-    return open_driver(settings.settings().driver)
-
-
-@cache
-def _database() -> Database | None:
-    path = settings.settings().database
-    return Database(path, readonly=True) if path.exists() else None
 
 
 def gemm(a: Any, b: Any, *, alpha: float = 1.0, beta: float = 0.0, out: Any = None, compute: str | None = None,
@@ -64,14 +38,14 @@ def gemm(a: Any, b: Any, *, alpha: float = 1.0, beta: float = 0.0, out: Any = No
     more = (scale_a, scale_b, bias, residual, activation)
     plain = activation is None and bias is None and residual is None and scale_a is None and scale_b is None
     key = _key(a, b, out, alpha, beta, compute, deterministic) if plain else None
-    ready = _ready.get(key) if key is not None else None
+    ready = calls.ready.get(key) if key is not None else None
     if ready is not None:
         go, kind = ready
         if out is None:
             out = a.new_empty((a.shape[0], b.shape[1]), dtype=kind)
-        go(a.data_ptr(), b.data_ptr(), out.data_ptr(), _stream_of(a))
+        go(a.data_ptr(), b.data_ptr(), out.data_ptr(), calls.stream_of(a))
         return out
-    with _lock:
+    with calls.lock:
         return _first(key, a, b, out, alpha, beta, compute, deterministic, more)
 
 
@@ -106,13 +80,11 @@ def _first(key: Any, a: Any, b: Any, out: Any, alpha: float, beta: float, comput
     """The whole way: checks, selection, generation, launch; remembered under ``key`` where the next call can use it."""
     va, vb = view(a, "a"), view(b, "b")
     _agree(va, vb)
-    if not va.host and driver().name != "cuda":
-        raise UnavailableError("the arrays are on a GPU, and ptxgen's driver is the emulated device; unset"
-                               ' PTXGEN_DRIVER or install it with: pip install "ptxgen[cuda]"')  # fmt: skip
+    calls.require_driver(va)
     if out is None:
         if beta != 0:
             raise InputError(f"beta is {beta:g} and out is None; a beta other than 0 adds to an out that is given")
-        result = _empty(va, (va.shape[0], vb.shape[1]), dtype(OUT[va.dtype.name][0]))
+        result = calls.empty(va, (va.shape[0], vb.shape[1]), dtype(OUT[va.dtype.name][0]))
     else:
         result = out
     vc = view(result, "out")
@@ -121,9 +93,7 @@ def _first(key: Any, a: Any, b: Any, out: Any, alpha: float, beta: float, comput
     if va.host:
         _host(va, vb, vc, alpha, beta, compute or "", deterministic, then)
         return result
-    for name, v in (("a", va), ("b", vb), ("out", vc)):
-        if v.device:
-            raise DeviceError(f"{name} is on GPU {v.device}, ptxgen's driver on GPU 0; CUDA_VISIBLE_DEVICES chooses")
+    calls.require_device(a=va, b=vb, out=vc)
     swapped, problem, operands = _problem(va, vb, vc, compute or "", deterministic)
     if then.stages:
         then = then.turned() if swapped else then
@@ -133,14 +103,13 @@ def _first(key: Any, a: Any, b: Any, out: Any, alpha: float, beta: float, comput
                 raise ShapeError(f"residual has strides {v.strides}; they must be those of out, {vc.strides}")
     if 0 in vc.shape:
         return result
-    runner = _runner(problem)
-    go = _launcher(runner, alpha, beta, swapped, tuple(v.address for v in then.ordered(problem.reads)))
+    go = calls.launcher(
+        calls.runner(problem), alpha, beta, swapped, tuple(v.address for v in then.ordered(problem.reads))
+    )
     first, second = (operands[1], operands[0]) if swapped else operands
-    go(first.address, second.address, vc.address, _stream_of(a))
+    go(first.address, second.address, vc.address, calls.stream_of(a))
     if key is not None and (first.address, second.address) == (va.address, vb.address):
-        if len(_ready) >= KEPT:
-            _ready.clear()
-        _ready[key] = go, result.dtype
+        calls.remember(key, go, result.dtype)
     return result
 
 
@@ -175,20 +144,6 @@ def _apart(c: View, x: View) -> bool:
     return bool(c.host) and isinstance(c.origin, np.ndarray) and not np.shares_memory(c.origin, x.origin)
 
 
-def _empty(like: View, shape: tuple[int, int], kind: Dtype) -> Any:
-    x = like.origin
-    if isinstance(x, np.ndarray):
-        return np.empty(shape, kind.numpy)
-    import importlib
-
-    library = importlib.import_module(type(x).__module__.partition(".")[0])
-    if hasattr(x, "new_empty"):
-        return x.new_empty(shape, dtype=getattr(library, torch_name(kind)))
-    if library.__name__ != "cupy":
-        raise InputError(f"out is None; with arrays of {library.__name__} it must be given")
-    return library.empty(shape, kind.numpy)
-
-
 def _contiguous(v: View, argument: str) -> View:
     x = v.origin
     if isinstance(x, np.ndarray):
@@ -220,56 +175,6 @@ def _transposed(v: View) -> View:
     return replace(v, shape=v.shape[::-1], strides=v.strides[::-1])
 
 
-def _runner(problem: Gemm) -> Runner:
-    """What computes ``problem``, chosen, generated and loaded once."""
-    found = _runners.get(problem)
-    if found is None:
-        if len(_runners) >= KEPT:
-            _runners.clear()
-        found = _runners[problem] = _make(problem)
-    return found
-
-
-def _make(problem: Gemm) -> Runner:
-    on = driver()
-    chosen = dispatch.select(problem, on.device, _database())
-    if not chosen:
-        kind = f"{problem.dtype} summed in {problem.compute} into {problem.out}"
-        raise DtypeError(f"a and b are {problem.dtype}; no kernel multiplies {kind} on {on.device.name}")
-    return Runner.of(on, problem, chosen[0].config, _workspaces.setdefault(0, Workspace(on)))
-
-
-def _launcher(runner: Runner, alpha: float, beta: float, swapped: bool,
-              more: tuple[int, ...]) -> Callable[[int, int, int, int], None]:  # fmt: skip
-    steps = runner.prepare(alpha, beta)
-    launch, kernel, on = runner.launch, runner.kernel, runner.driver
-
-    def go(a: int, b: int, c: int, stream: int) -> None:
-        if swapped:
-            a, b = b, a
-        space = _workspaces.get(stream)
-        if space is None:
-            space = _workspaces[stream] = Workspace(on)
-        w = space.address(launch)
-        for ready in steps:
-            on.launch(kernel, ready.step, ready.parameters(a, b, c, w, more), stream)
-
-    return go
-
-
-def _stream_of(x: Any) -> int:
-    """The raw handle of the stream that the array's library queues on; its default stream, 0, is 1 to the driver."""
-    if hasattr(x, "new_empty"):
-        import torch
-
-        return int(torch._C._cuda_getCurrentRawStream(x.device.index)) or 1
-    if type(x).__module__.startswith("cupy"):
-        import cupy
-
-        return int(cupy.cuda.get_current_stream().ptr) or 1
-    return int(x.__cuda_array_interface__.get("stream") or 1)
-
-
 def _host(a: View, b: View, c: View, alpha: float, beta: float, compute: str, deterministic: bool,
           then: After) -> None:  # fmt: skip
     """Host arrays: packed copies go to the device, and the result comes back."""
@@ -286,4 +191,7 @@ def _host(a: View, b: View, c: View, alpha: float, beta: float, compute: str, de
         return
     before = np.ascontiguousarray(into) if beta != 0 else np.empty((m, n), into.dtype)
     more = tuple(np.ascontiguousarray(on_host(v)) for v in then.ordered(problem.reads))
-    into[...] = _runner(problem).compute(arrays[0], arrays[1], before, alpha, beta, more)
+    into[...] = calls.runner(problem).compute(arrays[0], arrays[1], before, alpha, beta, more)
+
+
+__all__ = ["driver", "gemm"]

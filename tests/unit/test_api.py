@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import ptxgen
-from ptxgen import api, dispatch
+from ptxgen import calls, dispatch
 from ptxgen.config import parse_config
 from ptxgen.dispatch import Selection
 from ptxgen.drivers.emulated import EmulatedDriver
@@ -54,23 +54,23 @@ def fresh(monkeypatch):
         return [Selection(problem, ANY, "given")]
 
     monkeypatch.setattr(dispatch, "select", select)
-    for name in ("_ready", "_workspaces", "_runners"):
-        monkeypatch.setattr(api, name, {}, raising=False)
-    monkeypatch.setattr(api, "_database", lambda: None)
+    for name in ("ready", "workspaces", "runners"):
+        monkeypatch.setattr(calls, name, {})
+    monkeypatch.setattr(calls, "database", lambda: None)
     return asked
 
 
 @pytest.fixture
 def host(fresh, monkeypatch):
     on = Driver()
-    monkeypatch.setattr(api, "driver", lambda: on)
+    monkeypatch.setattr(calls, "driver", lambda: on)
     return SimpleNamespace(driver=on, asked=fresh)
 
 
 @pytest.fixture
 def gpu(fresh, monkeypatch):
     on = Driver("cuda")
-    monkeypatch.setattr(api, "driver", lambda: on)
+    monkeypatch.setattr(calls, "driver", lambda: on)
     return SimpleNamespace(driver=on, asked=fresh)
 
 
@@ -207,16 +207,16 @@ def test_interleaved_parts_of_one_array_do_not_overlap(host):
 def test_the_real_way_from_shape_to_result(monkeypatch):
     """Nothing replaced: selection by the model, generation, the emulated device."""
     monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
-    for name in ("_ready", "_workspaces", "_runners"):
-        monkeypatch.setattr(api, name, {}, raising=False)
-    monkeypatch.setattr(api, "_database", lambda: None)
-    api.driver.cache_clear()
+    for name in ("ready", "workspaces", "runners"):
+        monkeypatch.setattr(calls, name, {})
+    monkeypatch.setattr(calls, "database", lambda: None)
+    calls.driver.cache_clear()
     try:
         x, y = integers((33, 65)), integers((65, 31), seed=1)
         assert np.array_equal(ptxgen.gemm(x, y.T.copy().T), x @ y)
-        assert api.driver().name == "emulated"
+        assert calls.driver().name == "emulated"
     finally:
-        api.driver.cache_clear()
+        calls.driver.cache_clear()
 
 
 # ---- what is refused
@@ -467,7 +467,7 @@ def test_tensors_are_multiplied_and_the_second_call_is_short(gpu, torch):
     ptxgen.gemm(torch.Tensor(y), torch.Tensor(x))
     assert gpu.driver.streams == [1, 1, 42]
     ptxgen.gemm(torch.Tensor(x), torch.Tensor(y), alpha=2.0)
-    assert len(api._ready) == 2
+    assert len(calls.ready) == 2
 
 
 def test_a_number_is_remembered_by_its_value(gpu, torch):
@@ -520,11 +520,11 @@ def test_tensors_by_columns(gpu, torch):
 
 
 def test_what_is_remembered_is_bounded(gpu, torch, monkeypatch):
-    monkeypatch.setattr(api, "KEPT", 3)
+    monkeypatch.setattr(calls, "KEPT", 3)
     x = integers((8, 8))
     for n in range(8):
         ptxgen.gemm(torch.Tensor(x), torch.Tensor(x), alpha=float(n))
-        assert len(api._ready) <= 3
+        assert len(calls.ready) <= 3
 
 
 def test_nothing_that_multiplies(host, monkeypatch):

@@ -16,13 +16,13 @@ COLUMN, ROW = RNG.standard_normal(N).astype(np.float32), RNG.standard_normal((M,
 
 @pytest.fixture(autouse=True)
 def _emulated(monkeypatch, tmp_path):
-    from ptxgen import api
+    from ptxgen import calls
 
     monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
     monkeypatch.setenv("PTXGEN_DATABASE", str(tmp_path / "none.sqlite"))
-    for cached in (api.driver, api._database):
+    for cached in (calls.driver, calls.database):
         cached.cache_clear()
-    api._runners.clear()
+    calls.runners.clear()
 
 
 def out(order: str) -> np.ndarray:

@@ -1,0 +1,127 @@
+"""What the calls of users share: the driver, the kernels that were chosen and loaded, libraries of arrays, streams."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ptxgen import dispatch, settings
+from ptxgen.arrays import View, torch_name
+from ptxgen.database import Database
+from ptxgen.drivers import Driver, open_driver
+from ptxgen.dtypes import Dtype
+from ptxgen.errors import DeviceError, DtypeError, InputError, UnavailableError
+from ptxgen.problem import Problem
+from ptxgen.runner import Runner, Workspace
+
+KEPT = 4096  #: kinds of calls that are remembered
+
+lock = threading.RLock()
+#: by the key of a call: what launches it, and the dtype of a result that is to be made
+ready: dict[Any, tuple[Callable[..., None], Any]] = {}
+workspaces: dict[int, Workspace] = {}
+runners: dict[Problem, Runner] = {}
+
+
+@cache
+def driver() -> Driver:
+    """The driver that arrays of this process are computed on: the GPU's where there is one, else the emulated
+    device's (PTXGEN_DRIVER decides otherwise)."""
+    return open_driver(settings.settings().driver)
+
+
+@cache
+def database() -> Database | None:
+    path = settings.settings().database
+    return Database(path, readonly=True) if path.exists() else None
+
+
+def remember(key: Any, go: Callable[..., None], kind: Any) -> None:
+    """Lets later calls of this key go straight to the launch."""
+    if len(ready) >= KEPT:
+        ready.clear()
+    ready[key] = go, kind
+
+
+def require_driver(v: View) -> None:
+    """UnavailableError: an array is on a GPU, and the driver is not."""
+    if not v.host and driver().name != "cuda":
+        raise UnavailableError("the arrays are on a GPU, and ptxgen's driver is the emulated device; unset"
+                               ' PTXGEN_DRIVER or install it with: pip install "ptxgen[cuda]"')  # fmt: skip
+
+
+def require_device(**named: View) -> None:
+    """DeviceError: an array is on another GPU than the driver's."""
+    for name, v in named.items():
+        if v.device:
+            raise DeviceError(f"{name} is on GPU {v.device}, ptxgen's driver on GPU 0; CUDA_VISIBLE_DEVICES chooses")
+
+
+def empty(like: View, shape: tuple[int, ...], kind: Dtype) -> Any:
+    """An array of the library that ``like`` is of, in its memory. InputError: the library is not known."""
+    x = like.origin
+    if isinstance(x, np.ndarray):
+        return np.empty(shape, kind.numpy)
+    library = importlib.import_module(type(x).__module__.partition(".")[0])
+    if hasattr(x, "new_empty"):
+        return x.new_empty(shape, dtype=getattr(library, torch_name(kind)))
+    if library.__name__ != "cupy":
+        raise InputError(f"out is None; with arrays of {library.__name__} it must be given")
+    return library.empty(shape, kind.numpy)
+
+
+def runner(problem: Problem) -> Runner:
+    """What computes ``problem``, chosen, generated and loaded once."""
+    found = runners.get(problem)
+    if found is None:
+        if len(runners) >= KEPT:
+            runners.clear()
+        found = runners[problem] = _make(problem)
+    return found
+
+
+def _make(problem: Problem) -> Runner:
+    on = driver()
+    chosen = dispatch.select(problem, on.device, database())
+    if not chosen:
+        kind = f"{problem.dtype} summed in {problem.compute} into {problem.out}"
+        raise DtypeError(f"a and b are {problem.dtype}; no kernel multiplies {kind} on {on.device.name}")
+    return Runner.of(on, problem, chosen[0].config, workspaces.setdefault(0, Workspace(on)))
+
+
+def launcher(bound: Runner, alpha: float, beta: float, swapped: bool,
+             more: tuple[int, ...]) -> Callable[[int, int, int, int], None]:  # fmt: skip
+    """What launches on addresses of A, B and C, on a stream; ``swapped``: A and B change places; ``more``: addresses
+    that the epilogue reads."""
+    steps = bound.prepare(alpha, beta)
+    launch, kernel, on = bound.launch, bound.kernel, bound.driver
+
+    def go(a: int, b: int, c: int, stream: int) -> None:
+        if swapped:
+            a, b = b, a
+        space = workspaces.get(stream)
+        if space is None:
+            space = workspaces[stream] = Workspace(on)
+        w = space.address(launch)
+        for ready in steps:
+            on.launch(kernel, ready.step, ready.parameters(a, b, c, w, more), stream)
+
+    return go
+
+
+def stream_of(x: Any) -> int:
+    """The raw handle of the stream that the array's library queues on; its default stream, 0, is 1 to the driver."""
+    if hasattr(x, "new_empty"):
+        import torch
+
+        return int(torch._C._cuda_getCurrentRawStream(x.device.index)) or 1
+    if type(x).__module__.startswith("cupy"):
+        import cupy
+
+        return int(cupy.cuda.get_current_stream().ptr) or 1
+    return int(x.__cuda_array_interface__.get("stream") or 1)
