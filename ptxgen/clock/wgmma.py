@@ -12,9 +12,8 @@ from ptxgen.clock import costs
 from ptxgen.clock.blocks import Floats, Work
 from ptxgen.config import SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE, Columns
 from ptxgen.device import Device
-from ptxgen.families.wgmma.geometry import ROWS, STEP
+from ptxgen.families.wgmma.geometry import ROWS, STEP, together
 from ptxgen.problem import Gemm
-from ptxgen.space.wgmma import together
 
 
 def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:

@@ -10,15 +10,11 @@ import numpy as np
 
 from ptxgen.config import FAMILIES, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE, Columns, Config
 from ptxgen.device import Device
-from ptxgen.families.wgmma.geometry import ROWS, SPAN
+from ptxgen.families.wgmma.geometry import ROWS, SPAN, together
 from ptxgen.geometry import geometry
 from ptxgen.problem import Gemm
 from ptxgen.rules import reducible
 from ptxgen.space.family import NEUTRAL, Family, Ints, default, first_broken, meetings, single
-
-#: blocks of clusters of so many that a Hopper of 132 multiprocessors runs at once, one a multiprocessor: its clusters
-#: are of one GPC, and GPCs have 16 or 18. Counted on an H200
-TOGETHER = {1: 132, 2: 132, 3: 117, 4: 120, 5: 110, 6: 102, 8: 120}
 
 #: (64-row tiles of a block, warpgroups, whether these take tiles in turn)
 LONG = ((1, 1, 0), (2, 1, 0), (2, 2, 0), (4, 2, 0), (1, 2, 1), (2, 2, 1))
@@ -44,16 +40,6 @@ AXES = {
     "evict": (0, 1, 2, 3), "rows": (0, 16, 32),
 }  # fmt: skip
 ALIKE = {"stage_c": (1,), "chunks": (1,), "buffers": (1,), "reuse": (0,)}
-
-
-def together(d: Device, cluster: Any) -> Any:
-    """Blocks in clusters of ``cluster`` that run at once, one a multiprocessor."""
-    whole = d.sms // cluster * cluster
-    if d.sms != TOGETHER[1]:
-        return whole
-    known = np.zeros(max(TOGETHER) + 1, np.int64)
-    known[list(TOGETHER)] = list(TOGETHER.values())
-    return np.where(np.isin(cluster, list(TOGETHER)), known[np.minimum(cluster, max(TOGETHER))], whole)
 
 
 class Wgmma(Family):

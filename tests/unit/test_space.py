@@ -12,6 +12,7 @@ import pytest
 from ptxgen import rules, space
 from ptxgen.config import AXES, SPLIT_POLL, SPLIT_SHARE, Columns, Config
 from ptxgen.device import device
+from ptxgen.families.wgmma.geometry import together
 from ptxgen.generate import plan_for
 from ptxgen.geometry import ceil_div, geometry, warp_rows
 from ptxgen.problem import Gemm
@@ -218,8 +219,8 @@ def test_wgmma_candidates_are_the_legal_rows_of_the_product(small_axes, p):
 
 
 def test_clusters_fill_what_they_can_be_resident_on():
-    assert wgmma.together(H200, np.array([1, 2, 3, 4, 8, 16])).tolist() == [132, 132, 117, 120, 120, 128]
-    assert wgmma.together(device("emulated"), np.array([1, 2, 4])).tolist() == [4, 4, 4]
+    assert together(H200, np.array([1, 2, 3, 4, 8, 16])).tolist() == [132, 132, 117, 120, 120, 128]
+    assert together(device("emulated"), np.array([1, 2, 4])).tolist() == [4, 4, 4]
     c = space.candidates(Gemm(64, 64, 60000, "NN", "f16"), H200)
     eights = (c.family == 2) & (c.kc == 8) & (c.ml == 64) & (c.nl == 64) & (c.split == SPLIT_POLL)
     assert set(np.unique(c.kg[eights])) == {7, 15}

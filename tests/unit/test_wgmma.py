@@ -294,6 +294,7 @@ def test_a_lone_row_needs_no_pitch():
         (Gemm(64, 64, 64, "NT", "f16"), "rows=32", "wgmma_rows"),
         (Gemm(64, 64, 64, "NT", "f16"), "kc=2", "wgmma_passes"),
         (Gemm(4096, 4096, 4096, "NT", "f16"), "kg=4 split=4", "wgmma_meeting"),
+        (Gemm(256, 256, 60000, "TN", "f16"), "ml=128 nl=64 swap=1 cluster=4 kg=16 stages=8 split=4", "wgmma_meeting"),
         (Gemm(64, 64, 4096, "NT", "f16"), "kg=4 split=1", "wgmma_meeting"),
         (Gemm(64, 64, 64, "NT", "f16"), "pingpong=1", "wgmma_pingpong"),
     ],

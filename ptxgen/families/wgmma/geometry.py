@@ -12,6 +12,7 @@ import numpy as np
 
 from ptxgen.columnar import WARP, ceil_div, pick
 from ptxgen.config import SPLIT_SHARE, SPLIT_WORKSPACE
+from ptxgen.device import Device
 from ptxgen.problem import Gemm
 
 ROWS = 64  #: rows of one wgmma
@@ -23,6 +24,19 @@ WARPGROUP = 4 * WARP
 MOST_OWNERS = 16  #: blocks that may share out the finishing of a tile
 #: registers a thread beside the accumulators, as ptxas needs them
 OTHERS = 38
+#: blocks of clusters of so many that a Hopper of 132 multiprocessors runs at once, one a multiprocessor: its clusters
+#: are of one GPC, and GPCs have 16 or 18. Counted on an H200
+TOGETHER = {1: 132, 2: 132, 3: 117, 4: 120, 5: 110, 6: 102, 8: 120}
+
+
+def together(d: Device, cluster: Any) -> Any:
+    """Blocks in clusters of ``cluster`` that run at once, one a multiprocessor."""
+    whole = d.sms // cluster * cluster
+    if d.sms != TOGETHER[1]:
+        return whole
+    known = np.zeros(max(TOGETHER) + 1, np.int64)
+    known[list(TOGETHER)] = list(TOGETHER.values())
+    return np.where(np.isin(cluster, list(TOGETHER)), known[np.minimum(cluster, max(TOGETHER))], whole)
 
 
 def aligned(size: Any) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ptxgen.columnar import ceil_div, register_cap
 from ptxgen.config import AXIS, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE
-from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP
+from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP, together
 from ptxgen.problem import Gemm
 from ptxgen.rule import Rule
 
@@ -117,10 +117,10 @@ RULES = (
     Rule("wgmma_passes", lambda p, c, g, d: g.slices <= np.maximum(ceil_div(p.k, np.maximum(c.u, 1)), 1),
          "{g.slices} slices; K={p.k} has fewer blocks of u={c.u}", family=WGMMA),
     Rule("wgmma_meeting", lambda p, c, g, d: (c.kg == 1) | (c.split == SPLIT_WORKSPACE)
-         | ((c.split == SPLIT_POLL) & (g.blocks <= d.sms) & (c.kg <= 64) & _countable(p))
-         | ((c.split == SPLIT_SHARE) & (g.blocks <= d.sms) & (c.kc == 1) & (c.kg <= 64) & _countable(p))
+         | ((c.split == SPLIT_POLL) & (g.blocks <= together(d, c.cluster * c.kc)) & (c.kg <= 64) & _countable(p))
+         | ((c.split == SPLIT_SHARE) & (g.blocks <= together(d, c.cluster)) & (c.kc == 1) & (c.kg <= 64) & _countable(p))
          | ((c.split == SPLIT_MEMSET) & (p.out in ("f32", "s32")) & (p.out == "s32" or not p.deterministic)),
-         "split={c.split} with {g.blocks} blocks: those that wait for each other (3, 4) must all be resident on {d.sms}"
-         " multiprocessors, 4 needs kc=1, 1 is not for wgmma, 0 is for f32 and s32 results; of s8, K={p.k} is at most"
-         " 131072 in 3 and 4", family=WGMMA),
+         "split={c.split} with {g.blocks} blocks: those that wait for each other (3, 4) must all be resident at once on"
+         " {d.sms} multiprocessors, clusters whole within a GPC; 4 needs kc=1, 1 is not for wgmma, 0 is for f32 and s32"
+         " results; of s8, K={p.k} is at most 131072 in 3 and 4", family=WGMMA),
 )  # fmt: skip
