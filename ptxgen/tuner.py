@@ -14,7 +14,7 @@ from itertools import islice
 
 import numpy as np
 
-from ptxgen import clock, space
+from ptxgen import clock, rules, space
 from ptxgen.assemble import assemble, find_ptxas
 from ptxgen.bench import FINAL_TIMING, SEARCH_TIMING
 from ptxgen.config import FAMILIES, Config
@@ -206,11 +206,23 @@ class Session:
     def search(self, problem: Gemm, seeds: Iterable[Config] = ()) -> None:
         """The regressor's best of the whole legal space, and ``seeds``, on the hardware (section 6)."""
         ranked = [c for c, _ in self.model.rank(problem, self.device, self.budget.search, exhaustive=True)]
-        self.measure(problem, [*seeds, *ranked], "search")
+        self.measure(problem, [*seeds, *self._of_kin(problem), *ranked], "search")
         if self.database.best(problem, self.device.name, self.clock) is None:
             # answers until ``finish`` has one that was timed at length
             for m in self.fastest(problem, 1):
                 self.database.set_winner(m)
+
+    def _of_kin(self, problem: Gemm) -> list[Config]:
+        """The fastest configuration of each problem that has the same extents, layout and element size."""
+        best: dict[Gemm, Measurement] = {}
+        for m in self.known.values():
+            other = m.problem
+            if other == problem or m.outcome != "ok" or kin(other) != kin(problem):
+                continue
+            if other not in best or m.us < best[other].us:
+                best[other] = m
+        found = (m.config for m in best.values())
+        return [c for c in found if rules.broken(problem, c, self.device) is None]
 
     def refine(self, problem: Gemm) -> None:
         """Neighbours of the fastest few, on every axis, round by round until none is faster."""
@@ -291,6 +303,11 @@ def tune(problems: Sequence[Gemm], driver: str = "auto", database: Database | No
         return out
     finally:
         session.close()
+
+
+def kin(p: Gemm) -> tuple[object, ...]:
+    """What problems have in common that one kernel is likely to be good at."""
+    return p.m, p.n, p.k, p.layout, p.element.bytes, p.accumulator.bytes
 
 
 def summary(t: Tuned) -> str:

@@ -268,6 +268,18 @@ def test_seeds_are_tried_first(fake, database):
     assert next(c for _, c, purpose in Fake.log if purpose == "search") == seed
 
 
+def test_what_was_fastest_for_its_like_is_tried_first(fake, database):
+    """Problems of the same extents, layout and sizes share their fastest; others do not."""
+    tune([P], "emulated", database, BUDGET)
+    best = min((m for m in database.measurements() if m.purpose != "final"), key=lambda m: m.us)
+    few = replace(BUDGET, samples=0, refine_rounds=0)
+    for problem, tried in ((replace(P, ldc=64), True), (replace(P, k=P.k + 8), False)):
+        Fake.log.clear()
+        tune([problem], "emulated", database, few)
+        first = next(c for _, c, purpose in Fake.log if purpose == "search")
+        assert (first == best.config) == tried
+
+
 def test_a_model_s_winner_is_never_a_gpu_s(fake, database):
     """What the emulated clock crowned answers for the emulated device alone."""
     (done,) = tune([P], database=database, budget=replace(BUDGET, refine_rounds=0))

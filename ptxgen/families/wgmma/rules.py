@@ -41,6 +41,11 @@ def _countable(p: Gemm) -> bool:
     return not p.accumulator.integer or p.k <= 1 << 17
 
 
+def _waits(p: Gemm, c: Any, g: Any, d: Any) -> Any:
+    """Whether slices may wait for each other: all are resident at once, and few, and a sum is told from none."""
+    return (g.blocks <= together(d, c.cluster * c.kc)) & (c.kg <= 64) & _countable(p)
+
+
 def _between(value: Any, least: int, most: int) -> Any:
     return (value >= least) & (value <= most)
 
@@ -117,8 +122,8 @@ RULES = (
     Rule("wgmma_passes", lambda p, c, g, d: g.slices <= np.maximum(ceil_div(p.k, np.maximum(c.u, 1)), 1),
          "{g.slices} slices; K={p.k} has fewer blocks of u={c.u}", family=WGMMA),
     Rule("wgmma_meeting", lambda p, c, g, d: (c.kg == 1) | (c.split == SPLIT_WORKSPACE)
-         | ((c.split == SPLIT_POLL) & (g.blocks <= together(d, c.cluster * c.kc)) & (c.kg <= 64) & _countable(p))
-         | ((c.split == SPLIT_SHARE) & (g.blocks <= together(d, c.cluster)) & (c.kc == 1) & (c.kg <= 64) & _countable(p))
+         | ((c.split == SPLIT_POLL) & _waits(p, c, g, d))
+         | ((c.split == SPLIT_SHARE) & (c.kc == 1) & _waits(p, c, g, d))
          | ((c.split == SPLIT_MEMSET) & (p.out in ("f32", "s32")) & (p.out == "s32" or not p.deterministic)),
          "split={c.split} with {g.blocks} blocks: those that wait for each other (3, 4) must all be resident at once on"
          " {d.sms} multiprocessors, clusters whole within a GPC; 4 needs kc=1, 1 is not for wgmma, 0 is for f32 and s32"
