@@ -11,7 +11,7 @@ from ptxgen import calls
 from ptxgen.arrays import View, aligned, on_host, stored, view
 from ptxgen.calls import driver
 from ptxgen.dtypes import dtype
-from ptxgen.errors import DtypeError, InputError, OverlapError, ShapeError
+from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.fused import After, after
 from ptxgen.problem import OUT, Gemm
 
@@ -84,7 +84,7 @@ def _first(key: Any, a: Any, b: Any, out: Any, alpha: float, beta: float, comput
     if out is None:
         if beta != 0:
             raise InputError(f"beta is {beta:g} and out is None; a beta other than 0 adds to an out that is given")
-        result = calls.empty(va, (va.shape[0], vb.shape[1]), dtype(OUT[va.dtype.name][0]))
+        result = calls.empty(a, (va.shape[0], vb.shape[1]), dtype(OUT[va.dtype.name][0]))
     else:
         result = out
     vc = view(result, "out")
@@ -132,16 +132,7 @@ def _fits(a: View, b: View, c: View) -> None:
         raise DtypeError(f"out is {c.dtype}; with a and b of {a.dtype} it must be {' or '.join(OUT[a.dtype.name])}")
     if c.host != a.host:
         raise InputError("out must be in the same memory as a and b")
-    for name, x in (("a", a), ("b", b)):
-        if c.span[0] < x.span[1] and x.span[0] < c.span[1] and not _apart(c, x):
-            raise OverlapError(f"out shares memory with {name}; the product needs an out of its own")
-    if c.readonly:
-        raise InputError("out is read-only")
-
-
-def _apart(c: View, x: View) -> bool:
-    """Whether two arrays whose spans meet share no element all the same (interleaved views of one array)."""
-    return bool(c.host) and isinstance(c.origin, np.ndarray) and not np.shares_memory(c.origin, x.origin)
+    calls.require_own(c, a=a, b=b)
 
 
 def _contiguous(v: View, argument: str) -> View:

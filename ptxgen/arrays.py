@@ -14,7 +14,7 @@ from ptxgen.errors import DtypeError, InputError, ShapeError
 
 @dataclass(frozen=True)
 class View:
-    """A matrix in memory. ``strides``: in elements; ``address``: of the first element; ``host``: in the machine's
+    """An array in memory. ``strides``: in elements; ``address``: of the first element; ``host``: in the machine's
     memory rather than the GPU's; ``origin``: the array itself; ``device``: the index of its GPU, where known."""
 
     origin: Any
@@ -88,6 +88,14 @@ def on_host(v: View) -> np.ndarray[Any, Any]:
 
 def view(x: Any, argument: str) -> View:
     """``x`` as a View of two dimensions. InputError, ShapeError, DtypeError: it is none, or not a matrix."""
+    out = tensor(x, argument)
+    if len(out.shape) != 2:
+        raise ShapeError(f"{argument} has {len(out.shape)} dimensions, shape {out.shape}; it must have 2")
+    return out
+
+
+def tensor(x: Any, argument: str) -> View:
+    """``x`` as a View of any number of dimensions. InputError, ShapeError, DtypeError: it is none."""
     reader: Callable[[Any, str], View]
     if isinstance(x, np.ndarray):
         reader = _numpy
@@ -97,10 +105,7 @@ def view(x: Any, argument: str) -> View:
         reader = _interface
     else:
         raise InputError(f"{argument} is {type(x).__name__}; it must be an array of NumPy, PyTorch or CuPy")
-    out = reader(x, argument)
-    if len(out.shape) != 2:
-        raise ShapeError(f"{argument} has {len(out.shape)} dimensions, shape {out.shape}; it must have 2")
-    return out
+    return reader(x, argument)
 
 
 def stored(v: View) -> tuple[str, int] | None:

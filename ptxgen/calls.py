@@ -15,7 +15,7 @@ from ptxgen.arrays import View, torch_name
 from ptxgen.database import Database
 from ptxgen.drivers import Driver, open_driver
 from ptxgen.dtypes import Dtype
-from ptxgen.errors import DeviceError, DtypeError, InputError, UnavailableError
+from ptxgen.errors import DeviceError, DtypeError, InputError, OverlapError, UnavailableError
 from ptxgen.problem import Problem
 from ptxgen.runner import Runner, Workspace
 
@@ -62,9 +62,22 @@ def require_device(**named: View) -> None:
             raise DeviceError(f"{name} is on GPU {v.device}, ptxgen's driver on GPU 0; CUDA_VISIBLE_DEVICES chooses")
 
 
-def empty(like: View, shape: tuple[int, ...], kind: Dtype) -> Any:
-    """An array of the library that ``like`` is of, in its memory. InputError: the library is not known."""
-    x = like.origin
+def require_own(out: View, **operands: View) -> None:
+    """OverlapError: ``out`` shares memory with an operand; InputError: it cannot be written."""
+    for name, x in operands.items():
+        if out.span[0] < x.span[1] and x.span[0] < out.span[1] and not _apart(out, x):
+            raise OverlapError(f"out shares memory with {name}; the product needs an out of its own")
+    if out.readonly:
+        raise InputError("out is read-only")
+
+
+def _apart(c: View, x: View) -> bool:
+    """Whether two arrays whose spans meet share no element all the same (interleaved views of one array)."""
+    return bool(c.host) and isinstance(c.origin, np.ndarray) and not np.shares_memory(c.origin, x.origin)
+
+
+def empty(x: Any, shape: tuple[int, ...], kind: Dtype) -> Any:
+    """An array of the library that ``x`` is of, in its memory. InputError: the library is not known."""
     if isinstance(x, np.ndarray):
         return np.empty(shape, kind.numpy)
     library = importlib.import_module(type(x).__module__.partition(".")[0])
@@ -95,13 +108,13 @@ def _make(problem: Problem) -> Runner:
 
 
 def launcher(bound: Runner, alpha: float, beta: float, swapped: bool,
-             more: tuple[int, ...]) -> Callable[[int, int, int, int], None]:  # fmt: skip
+             more: tuple[int, ...] = ()) -> Callable[..., None]:  # fmt: skip
     """What launches on addresses of A, B and C, on a stream; ``swapped``: A and B change places; ``more``: addresses
     that the epilogue reads."""
     steps = bound.prepare(alpha, beta)
     launch, kernel, on = bound.launch, bound.kernel, bound.driver
 
-    def go(a: int, b: int, c: int, stream: int) -> None:
+    def go(a: int, b: int, c: int, stream: int, more: tuple[int, ...] = more) -> None:
         if swapped:
             a, b = b, a
         space = workspaces.get(stream)

@@ -1,0 +1,154 @@
+"""The arguments of a convolution, as arrays have them and as a problem has them.
+
+A layout names the axes of an array in order. Which of the layouts its elements have in memory is read from its strides,
+so an array that was permuted (PyTorch's channels_last among them) costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ptxgen.arrays import View
+from ptxgen.errors import InputError, ShapeError
+
+#: by the number of axes that a filter slides along: layouts of arrays, and what a problem calls them
+LAYOUTS: dict[int, dict[str, str]] = {
+    1: {"NCW": "NCHW", "NWC": "NHWC", "CWN": "CHWN"},
+    2: {"NCHW": "NCHW", "NHWC": "NHWC", "CHWN": "CHWN"},
+    3: {"NCDHW": "NCHW", "NDHWC": "NHWC", "CDHWN": "CHWN"},
+}
+FILTERS: dict[int, dict[str, str]] = {
+    1: {"KCS": "KCRS", "KSC": "KRSC", "CSK": "CRSK"},
+    2: {"KCRS": "KCRS", "KRSC": "KRSC", "CRSK": "CRSK"},
+    3: {"KCTRS": "KCRS", "KTRSC": "KRSC", "CTRSK": "CRSK"},
+}
+#: letters of images, of filters and of results that the filter slides along
+SLIDES = {"images": "dhw", "filters": "trs", "results": "zpq"}
+
+Extents = dict[str, int]
+
+
+@dataclass(frozen=True)
+class Window:
+    """How filters slide, and what the axes of the arrays are. ``dims``: along how many axes; ``stride``, ``dilation``:
+    of depth, height, width; ``padding``: as it was given; ``layout``, ``filters``: of the arrays.
+
+    InputError, ShapeError: an argument breaks a rule.
+    """
+
+    dims: int
+    stride: Any = 1
+    padding: Any = 0
+    dilation: Any = 1
+    groups: int = 1
+    layout: str | None = None
+    filters: str | None = None
+
+    def settled(self) -> Window:
+        """The same with everything filled in and checked, but for the padding."""
+        layout = _of("layout", self.layout or next(iter(LAYOUTS[self.dims])), LAYOUTS[self.dims])
+        natural = list(FILTERS[self.dims])[list(LAYOUTS[self.dims]).index(layout)]
+        filters = _of("filter_layout", self.filters or natural, FILTERS[self.dims])
+        return replace(self, layout=layout, filters=filters, stride=self._spread("stride", self.stride, 1),
+                       dilation=self._spread("dilation", self.dilation, 1))  # fmt: skip
+
+    def _spread(self, name: str, value: Any, rest: int) -> tuple[int, ...]:
+        """One integer an axis of (depth, height, width); ``rest``: for those that there are not."""
+        values = [value] * self.dims if hasattr(value, "__index__") else value
+        if (
+            not isinstance(values, Sequence) or isinstance(values, str) or len(values) != self.dims
+            or not all(_whole(x) for x in values)
+        ):  # fmt: skip
+            some = "an integer" if self.dims == 1 else f"an integer, or {self.dims} of them"
+            raise ShapeError(f"{name} is {value!r}; it must be {some}")
+        return (rest,) * (3 - self.dims) + tuple(int(x) for x in values)
+
+    def pads(self, images: Mapping[str, int], filters: Mapping[str, int]) -> tuple[int, ...]:
+        """Begin and end of the padding of depth, height, width. ``same``: as many results as pixels over the stride, an
+        odd pixel at the end; ``valid``: none."""
+        value = self.padding
+        if isinstance(value, str):
+            if value not in ("same", "valid"):
+                raise InputError(f"padding is {value!r}; it must be same, valid, or numbers")
+            if value == "valid":
+                return (0,) * 6
+            out: list[int] = []
+            for axis, tap, stride, dilation in zip("dhw", "trs", self.stride, self.dilation, strict=True):
+                results = -(-images[axis] // max(stride, 1))
+                whole = max((results - 1) * stride + dilation * (filters[tap] - 1) + 1 - images[axis], 0)
+                out += [whole // 2, whole - whole // 2]
+            return tuple(out)
+        if isinstance(value, Sequence) and len(value) == self.dims and all(_pair(x) for x in value):
+            given = [int(x) for pair in value for x in pair]
+        else:
+            try:
+                given = [x for x in self._spread("padding", value, 0)[3 - self.dims :] for _ in (0, 1)]
+            except ShapeError as error:
+                raise ShapeError(f"{error}, a pair (begin, end) for each axis, same, or valid") from None
+        return (0,) * (6 - 2 * self.dims) + tuple(given)
+
+    # ---- arrays
+
+    def letters(self, what: str) -> str:
+        """The axes of an array in order, in the problem's letters: of ``images``, ``filters`` or ``results``."""
+        if what == "filters":
+            return str(self.filters).lower()
+        layout = str(self.layout).lower()
+        return layout.translate(str.maketrans("cdhw", "kzpq")) if what == "results" else layout
+
+    def extents(self, what: str, shape: Sequence[int], argument: str) -> Extents:
+        """A shape by letter; axes that there are not have the extent 1. ShapeError: it has another number of axes."""
+        letters = self.letters(what)
+        if len(shape) != len(letters) or not all(_whole(x) for x in shape):
+            raise ShapeError(
+                f"{argument} has shape {tuple(shape)}; it must have {len(letters)} axes, {letters.upper()}"
+            )
+        return {**dict.fromkeys(SLIDES[what], 1), **dict(zip(letters, (int(x) for x in shape), strict=True))}
+
+    def stored(self, what: str, v: View) -> str | None:
+        """The layout, as problems call it, in which the elements of an array lie side by side in memory: its own one if
+        that is one of them; None: there is none."""
+        letters = self.letters(what)
+        steps = dict(zip(letters, zip(v.shape, v.strides, strict=True), strict=True))
+        table = FILTERS[self.dims] if what == "filters" else LAYOUTS[self.dims]
+        own = self.filters if what == "filters" else self.layout
+        for name in sorted(table, key=lambda name: name != own):
+            order = name.lower().translate(str.maketrans("cdhw", "kzpq")) if what == "results" else name.lower()
+            step, packed = 1, True
+            for letter in reversed(order):
+                extent, stride = steps[letter]
+                packed &= extent == 1 or stride == step
+                step *= extent
+            if packed or 0 in v.shape:
+                return table[name]
+        return None
+
+    def order(self, what: str, problem_layout: str) -> tuple[int, ...]:
+        """Which axis of the array each axis in memory is; ``problem_layout``: the layout in memory."""
+        table = FILTERS[self.dims] if what == "filters" else LAYOUTS[self.dims]
+        name = next(own for own, called in table.items() if called == problem_layout).lower()
+        if what == "results":
+            name = name.translate(str.maketrans("cdhw", "kzpq"))
+        letters = self.letters(what)
+        return tuple(letters.index(letter) for letter in name)
+
+
+def inverse(order: Sequence[int]) -> tuple[int, ...]:
+    """The permutation that undoes another."""
+    return tuple(sorted(range(len(order)), key=lambda i: order[i]))
+
+
+def _of(name: str, value: Any, known: Mapping[str, str]) -> str:
+    if value not in known:
+        raise InputError(f"{name} is {value!r}; it must be one of {', '.join(known)}")
+    return str(value)
+
+
+def _whole(x: Any) -> bool:
+    return hasattr(x, "__index__") and not isinstance(x, bool) and x >= 0
+
+
+def _pair(x: Any) -> bool:
+    return isinstance(x, Sequence) and not isinstance(x, str) and len(x) == 2 and all(_whole(y) for y in x)
