@@ -101,6 +101,8 @@ def _first(key: Any, a: Any, b: Any, out: Any, alpha: float, beta: float, comput
         for name, v in then.arrays:
             if name == "residual" and v.strides != vc.strides:
                 raise ShapeError(f"residual has strides {v.strides}; they must be those of out, {vc.strides}")
+            if name == "residual":  # it is read as C is written
+                problem = replace(problem, aligned_c=min(problem.aligned_c, aligned(v.address)))
     if 0 in vc.shape:
         return result
     go = calls.launcher(

@@ -51,7 +51,7 @@ class Gemm:
     must not depend on timing. ``dtype``: of A and B; ``out``: of C. ``epilogue``: what follows, of EPILOGUE, with
     commas between (``bias_column,relu``): the product is multiplied by f32 ``scale_a`` and ``scale_b`` (one number
     each, or with ``scale_rows`` one a row of A and one a column of B); ``beta·C`` is added, then ``bias`` (one a row
-    of C, or one a column) and ``residual`` (M×N, strides of C), both of C's dtype; then the activation.
+    of C, or one a column) and ``residual`` (M×N, strides and alignment of C), both of C's dtype; then the activation.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """

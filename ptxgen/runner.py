@@ -69,7 +69,7 @@ class Prepared:
     def __init__(self, step: Step, head: struct.Struct, names: tuple[str, ...], tail: bytes, driver: Driver) -> None:
         self.step, self.head, self.names, self.tail, self._driver = step, head, names, tail, driver
         self._mapped = bool(step.maps)
-        self._maps: dict[tuple[int, int, int, int], bytes] = {}
+        self._maps: dict[tuple[int, ...], bytes] = {}
 
     def parameters(self, a: int, b: int, c: int, w: int, more: tuple[int, ...] = ()) -> bytes:
         """The parameter buffer on these addresses (``more``: of what the epilogue reads); maps are encoded once for
@@ -77,12 +77,13 @@ class Prepared:
         at = (a, b, c, w, *more) if self.names[0] == "A" else (c, w, *more)
         if not self._mapped:
             return self.head.pack(*at) + self.tail
-        maps = self._maps.get((a, b, c, w))
+        known = (a, b, c, w, *more)
+        maps = self._maps.get(known)
         if maps is None:
             if len(self._maps) >= MAPS_KEPT:
                 self._maps.clear()
-            values: dict[str, int | float] = {"A": a, "B": b, "C": c, "W": w}
-            maps = self._maps[a, b, c, w] = self.step.pack_maps(self._driver.tensor_map, values)
+            values = dict(zip((*"ABCW", *self.names[2:]), known, strict=True))
+            maps = self._maps[known] = self.step.pack_maps(self._driver.tensor_map, values)
         return self.head.pack(*at) + self.tail + maps
 
 

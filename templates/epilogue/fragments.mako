@@ -1,5 +1,6 @@
 ## Each thread writes its sums from registers, where wgmma left them: pairs of columns in rows 8 apart.
 <%def name="setup()"></%def>
+<%def name="early()"></%def>
 <%def name="finish()"></%def>
 
 <%def name="leave(math, put, add)">

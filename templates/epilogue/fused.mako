@@ -81,12 +81,16 @@ ${element(name, (column[0], column[1] + q), guard)}\
 % endfor
 </%def>
 
+<%def name="apply(operation, registers, guard='')">
+% for r in registers:
+    ${guard}${operation} ${r}, ${r}, %v;
+% endfor
+</%def>
+
 <%def name="scale(registers, at, offset, guard, row, column)">
 % for name in ("scale_a", "scale_b"):
 ${load("f32", f"%{name}", guard)}\
-% for r in registers:
-    ${guard}${plan.mul} ${r}, ${r}, %v;
-% endfor
+${apply(plan.mul, registers, guard)}\
 % endfor
 </%def>
 <%def name="scale_rows(registers, at, offset, guard, row, column)">

@@ -1,13 +1,14 @@
 ## The tile leaves by TMA: packed, stored by stmatrix into swizzled boxes, which TMA clips. What C holds comes the same
 ## way, where beta is not zero.
 <%namespace name="sync" file="/ptx/barrier.mako"/>
-<%namespace name="convert" file="/ptx/convert.mako"/>
+<%namespace name="boxes" file="/epilogue/tile_boxes.mako"/>
+<%namespace name="after" file="/${context['plan'].after}"/>
 <%def name="setup()">
 <% s = plan.staging %>\
     // where this thread hands matrix rows of 16 bytes to stmatrix
     .reg .b32 %staging, %got, %got_phase, %put<${s.variants}>;
     .reg .pred %old, %scaled;
-    mad.lo.u32 %got, %wg, 8, %bars;
+    mad.lo.u32 %got, %wg, ${8 * plan.got_barriers}, %bars;
     add.u32 %got, %got, ${plan.got_at};
     mov.u32 %got_phase, 0;
     mad.lo.u32 %staging, %wg, ${s.bytes}, %smem;
@@ -37,7 +38,14 @@
     mad.lo.u32 %put${v}, %t0, 16, %r;
 % endfor
     }
+${after.setup()}\
+% if plan.brings:
+    .reg .b32 %brought_phase;
+    mov.u32 %brought_phase, 0;
+% endif
 </%def>
+
+<%def name="early()">${boxes.early()}</%def>
 
 <%def name="leaving(leave, math, put)">
 <% s = plan.staging %>\
@@ -50,26 +58,49 @@
     setp.neu.f32 %old, %beta, 0f00000000;
     setp.neu.f32 %scaled, %alpha, 0f3F800000;
     or.pred %scaled, %scaled, %old;
+${after.places()}\
 % if plan.config.reuse and plan.wg > 1:
     // the operands' memory is free once every warpgroup is through
     bar.sync 1, ${128 * plan.wg};
 % endif
+% if plan.brings and not plan.brings_early:
+${boxes.bring_first()}\
+% endif
 % for c in s.chunks:
     // columns ${c.index * s.columns} to ${(c.index + 1) * s.columns - 1}
-% if c.waits:
+<% brought = plan.brings and c.index < s.buffers %>\
+% if c.waits and not brought:
     @%leader cp.async.bulk.wait_group.read ${s.buffers - 1};
 ${sync.warpgroup(plan.wg)}\
 % endif
-    @!%scaled bra.uni PACK${c.index};
+% if plan.brings and not brought:
+${boxes.bring(s, c)}\
+% endif
+    @!%scaled bra.uni ${"SCALED" if plan.scales or plan.brings else "PACK"}${c.index};
 % for put in c.puts:
 % for low, high in put.registers:
     mul.rn.f32 ${low}, ${low}, %alpha;
     mul.rn.f32 ${high}, ${high}, %alpha;
 % endfor
 % endfor
+% if plan.scales or plan.brings:
+SCALED${c.index}:
+${after.scaled_tile(c)}\
+% endif
+% if plan.brings:
+${sync.wait(f"%got+{s.brought(c)}", "%brought_phase")}\
+% if c.index % s.buffers == s.buffers - 1:
+    xor.b32 %brought_phase, %brought_phase, 1;
+% endif
+${boxes.merge(c, s, boxes.added)}\
+% endif
     @!%old bra.uni PACK${c.index};
-${fetch(s, c)}\
+% if plan.brings:
+${sync.warpgroup(plan.wg)}\
+% endif
+${boxes.fetch(s, c)}\
 PACK${c.index}:
+${after.finish_tile(c)}\
 % for put in c.puts:
 % for n, (low, high) in enumerate(put.registers):
     cvt.rn.${plan.problem.out}x2.f32 %word${n}, ${high}, ${low};
@@ -80,7 +111,7 @@ PACK${c.index}:
 ${sync.warpgroup(plan.wg)}\
     @!%leader bra SENT${c.index};
 % for b in c.stores:
-${place(b)}\
+${boxes.place(b)}\
     cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%map_c, ${s.coordinates}], [%at];
 % endfor
     cp.async.bulk.commit_group;
@@ -88,34 +119,6 @@ SENT${c.index}:
     bar.warp.sync 0xffffffff;
 % endfor
     }
-</%def>
-
-<%def name="place(b)">
-    add.u32 %at, %staging, ${b.offset};
-    add.u32 %x_at, %x, ${b.x};
-    add.u32 %y_at, %y, ${b.y};
-</%def>
-
-## + beta C: the boxes of the chunk, as they are in memory.
-<%def name="fetch(s, c)">
-    @!%leader bra FETCHED${c.index};
-    mbarrier.arrive.expect_tx.shared::cta.b64 _, [%got], ${s.size};
-% for b in c.stores:
-${place(b)}\
-    cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%at], [%map_c, ${s.coordinates}], [%got];
-% endfor
-FETCHED${c.index}:
-    bar.warp.sync 0xffffffff;
-${sync.wait("%got", "%got_phase")}\
-    xor.b32 %got_phase, %got_phase, 1;
-% for put in c.puts:
-    ldmatrix.sync.aligned.m8n8.x${len(put.registers)}${s.trans}.shared.b16 ${s.words(put)}, [%put${put.variant}+${put.offset}];
-% for n, (low, high) in enumerate(put.registers):
-${convert.widen_pair(plan.problem.out, "%wide0", "%wide1", f"%word{n}", ("%half0", "%half1"))}\
-    fma.rn.f32 ${low}, %wide0, %beta, ${low};
-    fma.rn.f32 ${high}, %wide1, %beta, ${high};
-% endfor
-% endfor
 </%def>
 
 <%def name="finish()">

@@ -17,6 +17,9 @@
     .reg .b32 %x_low, %y_low, %release, %tile, %tiles, %hop, %across, %down, %t0, %t1, %t2;
     .reg .pred %p, %one, %leader, %wrap, %later, %frees, %free;
     .reg .${plan.sum} %alpha, %beta;
+% if plan.brings:
+    .reg .b64 %map_residual;
+% endif
 
     ld.param.u64 %C, [C];  ld.param.u64 %W, [W];
     cvta.to.global.u64 %C, %C;  cvta.to.global.u64 %W, %W;
@@ -94,6 +97,7 @@ ${leave.setup()}\
     @%p bar.arrive 4, 256;
 % endif
 ${sched.open("CONSUMER")}\
+${leave.early()}\
     mov.u32 %pass, 0;
     mov.u32 %before, 0;
 % if plan.pingpong:

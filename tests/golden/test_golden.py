@@ -39,6 +39,7 @@ GOLDEN = {
     "wgmma_square": ("h200", "gemm 4096,4096,4096 NT bf16", "family=2 swap=1 ml=64 nl=128 wg=2 u=64 stages=3 stage_c=1 cluster=2 persistent=1 raster=8 chunks=2"),
     "wgmma_skinny": ("h200", "gemm 16,2560,2560 NN f16", "family=2 ml=64 rows=16 nl=32 u=64 stages=4 stage_c=1 evict=2"),
     "wgmma_meeting": ("h200", "gemm 32,40,60000 TN f16", "family=2 swap=1 ml=32 nl=64 u=64 stages=3 kc=2 kg=3 split=3 stage_c=1"),
+    "wgmma_fused": ("h200", "gemm 512,512,512 TN f16 epilogue=scale_rows,bias_column,residual,gelu", "family=2 ml=64 nl=64 u=64 wg=2 pingpong=1 persistent=1 stages=4 stage_c=1 chunks=2"),
     "wgmma_fragments": ("h200", "gemm 128,64,512 NT f32 compute=tf32", "family=2 ml=64 nl=16 u=32 stages=3 wg=1 kg=2 split=2 vec_c=2"),
 }  # fmt: skip
 

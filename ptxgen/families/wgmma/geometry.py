@@ -71,7 +71,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
 
     ``x_tile``, ``y_tile``: extents of the block's tile; ``mi``: instructions a warpgroup stacks along X; ``x_box``,
     ``y_box``: inner extents of the boxes that TMA brings; ``x_rows``: rows of X that are loaded; ``share``: columns
-    of Y that one block loads, ``finish``: that one block finishes.
+    of Y that one block loads, ``finish``: that one block finishes; ``barriers``: bytes of them.
     """
     size, out = p.element.bytes, p.output.bytes
     x_tile, y_tile = pick(c.swap == 1, c.nl, c.ml), pick(c.swap == 1, c.ml, c.nl)
@@ -97,7 +97,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     mi = x_tile // ROWS // pick(c.pingpong == 1, 1, np.maximum(c.wg, 1))
     staged = pick(c.stage_c == 1, c.wg * mi * ROWS * (finish // np.maximum(c.chunks, 1)) * out * c.buffers, 0)
     ring = c.stages * (x_bytes + y_bytes)
-    barriers = 16 * c.stages + 8 + 8 * c.wg
+    barriers = 16 * c.stages + 8 + 8 * c.wg + 8 * c.wg * c.buffers * (c.stage_c == 1) * ("residual" in p.stages)
     tiles_m, tiles_n = ceil_div(p.m, np.maximum(c.ml, 1)), ceil_div(p.n, np.maximum(c.nl, 1))
     tiles_x, tiles_y = pick(c.swap == 1, tiles_n, tiles_m), pick(c.swap == 1, tiles_m, tiles_n)
     passes = np.maximum(ceil_div(p.k, np.maximum(c.u, 1)), 1)
@@ -117,5 +117,5 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         chunk=ceil_div(passes, slices) * c.u, slices=slices, blocks=blocks, part=part,
         workspace=pick(c.kg > 1, pick(
             c.split == SPLIT_WORKSPACE, c.kg * p.m * p.n * 4, blocks * part * pick(c.split == SPLIT_SHARE, own, 1)), 0),
-        gathers=c.stage_c == 1, sum_bytes=4, row_c=c.nl,
+        gathers=c.stage_c == 1, sum_bytes=4, row_c=c.nl, barriers=barriers,
     )  # fmt: skip

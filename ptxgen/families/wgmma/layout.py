@@ -135,12 +135,15 @@ class Store:
 
 @dataclass(frozen=True)
 class Chunk:
-    """A part of the columns that leaves at once. ``waits``: its buffer was used before."""
+    """A part of the columns that leaves at once. ``waits``: its buffer was used before; ``along_x``, ``along_y``: a
+    thread's sums that share a place along X (Y), counted from its first."""
 
     index: int
     waits: bool
     puts: list[Put]
     stores: list[Store]
+    along_x: list[tuple[int, list[str]]]
+    along_y: list[tuple[int, list[str]]]
 
 
 class Staging:
@@ -167,8 +170,13 @@ class Staging:
         self.trans = ".trans" if transposed else ""
         self.coordinates = "{%x_at, %y_at}" if transposed else "{%y_at, %x_at}"
         self.chunks = [
-            Chunk(n, persistent or n >= buffers, self._puts(n), self._stores(n)) for n in range(chunks)
+            Chunk(n, persistent or n >= buffers, self._puts(n), self._stores(n), self._along_x(n), self._along_y(n))
+            for n in range(chunks)
         ]  # fmt: skip
+
+    def brought(self, chunk: Chunk) -> int:
+        """Bytes from a warpgroup's first barrier to the one that the residual of a chunk reports to."""
+        return 8 * (1 + chunk.index % self.buffers)
 
     @staticmethod
     def words(put: Put) -> str:
@@ -196,6 +204,20 @@ class Staging:
                 out.append(put)
                 j += 2 if pair else 1
         return out
+
+    def _along_x(self, chunk: int) -> list[tuple[int, list[str]]]:
+        groups = range(chunk * self.columns // COLUMNS, (chunk + 1) * self.columns // COLUMNS)
+        return [
+            (m * ROWS + h * 8, [self.sums[m, 4 * j + 2 * h + e] for j in groups for e in range(2)])
+            for m in range(self.mi) for h in range(2)
+        ]  # fmt: skip
+
+    def _along_y(self, chunk: int) -> list[tuple[int, list[str]]]:
+        groups = range(chunk * self.columns // COLUMNS, (chunk + 1) * self.columns // COLUMNS)
+        return [
+            (j * COLUMNS + e, [self.sums[m, 4 * j + 2 * h + e] for m in range(self.mi) for h in range(2)])
+            for j in groups for e in range(2)
+        ]  # fmt: skip
 
     def _stores(self, chunk: int) -> list[Store]:
         out = []

@@ -82,13 +82,18 @@ class WgmmaPlan(Plan):
         self.releases = (1 if self.pingpong else c.wg) * c.cluster
         self.release_scope = "cluster" if c.cluster > 1 else "cta"
         self.frees_last = bool(c.persistent) or c.cluster > 1
-        self.barriers = int(g.shared) - 16 * c.stages - 8 - 8 * c.wg
+        self.barriers = int(g.shared - g.barriers)
         self.empty_at, self.added_at, self.got_at = 8 * c.stages, 16 * c.stages, 16 * c.stages + 8
         #: sums from other blocks of the cluster are counted in bytes, else a barrier of the cluster follows them
         self.counted = c.kc > 1 and not c.report
         self.more_barriers = [(self.added_at, 1)] if self.counted else []
+        #: the residual comes into the memory that C leaves through: before the products where that is free by then
+        self.brings = bool(c.stage_c) and "residual" in self.problem.stages
+        self.brings_early = self.brings and not c.reuse and c.kc * c.kg == 1
+        #: of a warpgroup: for what C holds, then for each part of the residual that has memory of its own
+        self.got_barriers = 1 + (c.buffers if self.brings else 0)
         if c.stage_c:
-            self.more_barriers += [(self.got_at + 8 * w, 1) for w in range(c.wg)]
+            self.more_barriers += [(self.got_at + 8 * n, 1) for n in range(c.wg * self.got_barriers)]
 
     # ---- sums
 
@@ -162,6 +167,12 @@ class WgmmaPlan(Plan):
 
     # ---- leaving
 
+    def _epilogue(self) -> None:
+        super()._epilogue()
+        self.scales = any(stage.startswith("scale") for stage in self.problem.stages)
+        if self.config.stage_c:
+            self.after = "epilogue/fused_tile.mako" if self.problem.epilogue else "epilogue/plain.mako"
+
     def _leaving(self) -> None:
         super()._leaving()
         if self.config.stage_c:
@@ -210,7 +221,8 @@ class WgmmaPlan(Plan):
 
     @property
     def maps(self) -> list[str]:
-        return ["map_x", "map_y"] + (["map_c"] if self.config.stage_c else [])
+        leaving = ["map_c"] if self.config.stage_c else []
+        return ["map_x", "map_y", *leaving, *(["map_residual"] if self.brings else [])]
 
     @property
     def parameters(self) -> list[str]:
@@ -258,10 +270,11 @@ class WgmmaPlan(Plan):
         return Launch((main,), 0 if problem.k else 1, zeroed=not problem.k)
 
     def _map(self, p: Gemm, name: str) -> TensorMap:
-        if name == "map_c":
+        if name in ("map_c", "map_residual"):
             size, kind = p.output.bytes, p.out
+            operand = "C" if name == "map_c" else "residual"
             return TensorMap(
-                "C", kind, (p.n, p.m), (_pitch(p.n, p.ldc, p.m, size),), self.staging.box, self.staging.span
+                operand, kind, (p.n, p.m), (_pitch(p.n, p.ldc, p.m, size),), self.staging.box, self.staging.span
             )
         x = self.x if name == "map_x" else self.y
         size = p.element.bytes

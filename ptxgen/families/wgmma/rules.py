@@ -112,8 +112,6 @@ RULES = (
          "stage_c={c.stage_c}, chunks={c.chunks}, buffers={c.buffers}: a tile leaves through shared memory in chunks of"
          " 8 columns of {g.finish}, two bytes an element, where rows of C are whole 16 bytes, which is what TMA stores,"
          " and not into a workspace that a pass sums", family=WGMMA),
-    Rule("wgmma_epilogue", lambda p, c, g, d: (not p.epilogue) | ((c.stage_c == 0) & (c.persistent == 0)),
-         "{p.epilogue} follows the product: that takes stage_c=0 and persistent=0", family=WGMMA),
     Rule("wgmma_stages", lambda p, c, g, d: (c.stages > 1) | (ceil_div(p.k, np.maximum(c.u, 1)) <= g.slices),
          "stages=1 takes one pass of u={c.u} over each slice of K={p.k}: a stage is free once the next is multiplied",
          family=WGMMA),
