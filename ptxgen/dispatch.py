@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -68,18 +68,28 @@ def _load(folder: Path, changed: int) -> Model:
 def select(problem: Gemm, device: Device, database: Database | None = None, use_model: bool = False,
            k: int = 1) -> list[Selection]:  # fmt: skip
     """The ``k`` best choices for ``problem``, best first: the stored winner, or what ships as worth trying, unless
-    ``use_model``; then the regressor's (or a formula's) ranking of the whole legal space. Needs no GPU."""
+    ``use_model``; then the regressor's (or a formula's) ranking of the whole legal space. What is known of the product
+    alone serves a problem with an epilogue of which nothing is known. Needs no GPU."""
     out: list[Selection] = []
     if not use_model:
-        winner = _winner(problem, device, database)
-        legal = [c for c in seeds(problem, device.name) if rules.broken(problem, c, device) is None]
-        out = [winner] if winner is not None else [Selection(problem, c, "seed") for c in legal]
+        out = _known(problem, problem, device, database)
+        if not out and problem.epilogue:
+            out = _known(replace(problem, epilogue=""), problem, device, database)
     if len(out) < k:
         model = model_for(device, database)
         origin = "model" if model.trained else "analytic"
         ranked = model.rank(problem, device, k)
         out += [Selection(problem, c, origin, us) for c, us in ranked if all(c != s.config for s in out)]
     return out[:k]
+
+
+def _known(like: Gemm, problem: Gemm, device: Device, database: Database | None) -> list[Selection]:
+    """What is stored of ``like``, else worth trying, and legal for ``problem``."""
+    winner = _winner(like, device, database)
+    if winner is not None and rules.broken(problem, winner.config, device) is None:
+        return [replace(winner, problem=problem)]
+    legal = [c for c in seeds(like, device.name) if rules.broken(problem, c, device) is None]
+    return [Selection(problem, c, "seed") for c in legal]
 
 
 def _winner(problem: Gemm, device: Device, database: Database | None) -> Selection | None:

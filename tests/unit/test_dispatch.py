@@ -140,3 +140,11 @@ def test_a_model_s_clock_never_answers_for_hardware(folder, database):
     database.set_winner(measured(MINE, 0.001, clock="model"))
     assert select(P, H200, database)[0].config == THEIRS
     assert dispatch.select(P, H200, database)[0].origin == "shipped"
+
+
+def test_what_is_known_of_a_product_serves_it_with_an_epilogue(folder):
+    """The same kernel leaves in another way; a configuration that cannot is passed over."""
+    fused = replace(P, epilogue="bias_column,relu")
+    (found,) = select(fused, H200)
+    assert (found.config, found.origin, found.problem) == (THEIRS, "shipped", fused)
+    assert select(replace(fused, aligned_c=4), H200)[0].origin == "analytic"
