@@ -16,8 +16,9 @@ from ptxgen.device import Device
 from ptxgen.drivers import Driver, Timing
 from ptxgen.errors import AssembleError, EmulatorError, LaunchError
 from ptxgen.measurement import Environment, Measurement
+from ptxgen.operations import Problem
 from ptxgen.problem import Gemm
-from ptxgen.reference import Array, Deviation, Reference, compare, epilogue_arrays, operands, reference, shapes
+from ptxgen.reference import Array, Deviation, Reference, compare, epilogue_arrays, operands, reference
 from ptxgen.runner import Runner, Workspace
 
 CHECKED_ELEMENTS = 1 << 17  #: elements of C that a measurement compares; a full check compares all
@@ -36,12 +37,13 @@ class Ring:
     The first set's values are known to the host: results are compared on it.
     """
 
-    def __init__(self, driver: Driver, problem: Gemm, timing: Timing, seed: int = 0) -> None:
+    def __init__(self, driver: Driver, problem: Problem, timing: Timing, seed: int = 0) -> None:
+        assert isinstance(problem, Gemm)
         self.driver, self.problem = driver, problem
         self.a, self.b, _ = operands(problem, seed)
         bytes_ = (problem.element.bytes, problem.element.bytes, problem.output.bytes)
         sizes = [max(rows * ld, 1) * size for (rows, _), ld, size in
-                 zip(shapes(problem), (problem.lda, problem.ldb, problem.ldc), bytes_, strict=True)]  # fmt: skip
+                 zip(problem.stored, (problem.lda, problem.ldb, problem.ldc), bytes_, strict=True)]  # fmt: skip
         count = 1
         if driver.clock == "hardware":
             count = int(min(timing.most, max(2, -(-timing.ring * driver.device.l2 // sum(sizes)))))
@@ -101,7 +103,7 @@ class Ring:
                 self.driver.download(self.sets[0][2] + rows.start * p.ldc * p.output.bytes, got)
             found = compare(got[:, : p.n], self._references[key])
             if not found.ratio <= worst.ratio:
-                worst = Deviation(found.ratio, (found.where[0] + rows.start, found.where[1]), found.worst)
+                worst = Deviation(found.ratio, (found.where[0] + rows.start, *found.where[1:]), found.worst)
         return worst
 
     def release(self) -> None:
@@ -119,7 +121,7 @@ class Bench:
         self.workspace = Workspace(driver)
         self.ring: Ring | None = None
 
-    def ring_for(self, problem: Gemm, timing: Timing) -> Ring:
+    def ring_for(self, problem: Problem, timing: Timing) -> Ring:
         if self.ring is None or self.ring.problem != problem:
             if self.ring is not None:
                 self.ring.release()
@@ -127,7 +129,7 @@ class Bench:
             self.ring = Ring(self.driver, problem, timing)
         return self.ring
 
-    def measure(self, problem: Gemm, config: Config, timing: Timing = SEARCH_TIMING, purpose: str = "",
+    def measure(self, problem: Problem, config: Config, timing: Timing = SEARCH_TIMING, purpose: str = "",
                 full: bool = False) -> Measurement:  # fmt: skip
         """Loads, checks and times ``config``; whatever goes wrong is the outcome. ``full``: compare all of C."""
         made: dict[str, Any] = {"purpose": purpose, "created": time.time()}
@@ -169,7 +171,7 @@ class BenchRow:
     run, ``vendor_first_us``: of the one its heuristic names (NaN without a baseline); ``note``: why a row is empty."""
 
     name: str
-    problem: Gemm
+    problem: Problem
     selection: Any
     us: float
     vendor_us: float = float("nan")
@@ -188,7 +190,7 @@ class BenchRow:
 
 
 def bench(
-    cases: Iterable[Any], driver: Driver, choose: Callable[[Gemm, Device], Any], baseline: str | None = None,
+    cases: Iterable[Any], driver: Driver, choose: Callable[[Problem, Device], Any], baseline: str | None = None,
     timing: Timing = FINAL_TIMING,
 ) -> Iterator[BenchRow]:  # fmt: skip
     """Times each case (``name``, ``problem``) with the configuration that ``choose`` selects, checked in full, beside

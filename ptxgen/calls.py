@@ -16,7 +16,7 @@ from ptxgen.database import Database
 from ptxgen.drivers import Driver, open_driver
 from ptxgen.dtypes import Dtype
 from ptxgen.errors import DeviceError, DtypeError, InputError, OverlapError, UnavailableError
-from ptxgen.problem import Problem
+from ptxgen.operations import Problem
 from ptxgen.runner import Runner, Workspace
 
 KEPT = 4096  #: kinds of calls that are remembered

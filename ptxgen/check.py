@@ -8,6 +8,7 @@ import numpy as np
 
 from ptxgen.config import Config
 from ptxgen.drivers import Driver
+from ptxgen.operations import Problem
 from ptxgen.problem import Gemm
 from ptxgen.reference import Deviation, compare, epilogue_arrays, operands, reference
 from ptxgen.runner import Runner, padded
@@ -34,12 +35,13 @@ CASES = (
 )
 
 
-def check(driver: Driver, problem: Gemm, config: Config, seed: int = 0, slack: int = 0) -> list[CheckResult]:
+def check(driver: Driver, problem: Problem, config: Config, seed: int = 0, slack: int = 0) -> list[CheckResult]:
     """Runs ``config`` on ``problem`` with integers (every element must be equal), with normal and badly scaled
     values, and with alpha and beta; C starts as NaN where beta is zero. ``slack``: elements that leading dimensions
     exceed rows by, poisoned, which must not change; where one does, or a flag of the workspace is left raised, the
     deviation is at (-1, -1). ConfigError, AssembleError, LaunchError, Fault.
     """
+    assert isinstance(problem, Gemm)
     p = replace(problem, lda=problem.lda + slack, ldb=problem.ldb + slack, ldc=problem.ldc + slack)
     runner = Runner.of(driver, p, config)
     try:

@@ -14,7 +14,7 @@ from typing import Any
 from ptxgen.config import parse_config
 from ptxgen.errors import CorruptError
 from ptxgen.measurement import Environment, Measurement
-from ptxgen.problem import Problem
+from ptxgen.operations import Problem
 from ptxgen.records import (
     Current,
     CurrentOn,

@@ -13,7 +13,7 @@ from ptxgen.database import Database
 from ptxgen.device import Device
 from ptxgen.errors import SchemaError
 from ptxgen.model import Model
-from ptxgen.problem import Gemm
+from ptxgen.operations import Problem
 from ptxgen.seeds import seeds
 
 _log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ class Selection:
     ``given``; ``us``: measured or predicted microseconds (NaN: unknown).
     """
 
-    problem: Gemm
+    problem: Problem
     config: Config
     origin: str
     us: float = float("nan")
@@ -65,7 +65,7 @@ def _load(folder: Path, changed: int) -> Model:
     return Model.load(folder)
 
 
-def select(problem: Gemm, device: Device, database: Database | None = None, use_model: bool = False,
+def select(problem: Problem, device: Device, database: Database | None = None, use_model: bool = False,
            k: int = 1) -> list[Selection]:  # fmt: skip
     """The ``k`` best choices for ``problem``, best first: the stored winner, or what ships as worth trying, unless
     ``use_model``; then the regressor's (or a formula's) ranking of the whole legal space. What is known of the product
@@ -83,22 +83,22 @@ def select(problem: Gemm, device: Device, database: Database | None = None, use_
     return out[:k]
 
 
-def _known(like: Gemm, problem: Gemm, device: Device, database: Database | None) -> list[Selection]:
+def _known(like: Problem, problem: Problem, device: Device, database: Database | None) -> list[Selection]:
     """What is stored of ``like``, else worth trying, and legal for ``problem``."""
     winner = _winner(like, device, database)
-    if winner is not None and rules.broken(problem, winner.config, device) is None:
+    if winner is not None and rules.broken(problem.gemm, winner.config, device) is None:
         return [replace(winner, problem=problem)]
-    legal = [c for c in seeds(like, device.name) if rules.broken(problem, c, device) is None]
+    legal = [c for c in seeds(like, device.name) if rules.broken(problem.gemm, c, device) is None]
     return [Selection(problem, c, "seed") for c in legal]
 
 
-def _winner(problem: Gemm, device: Device, database: Database | None) -> Selection | None:
+def _winner(problem: Problem, device: Device, database: Database | None) -> Selection | None:
     """The legal winner that was measured here, else the one that ships."""
     for origin in ("winner", "shipped") if database is not None else ("shipped",):
         if origin == "winner" and database is not None:
             found = database.best(problem, device.name, shipped.clock_of(device.name))
         else:
             found = shipped.lookup(problem, device.name)
-        if found is not None and rules.broken(problem, found.config, device) is None:
+        if found is not None and rules.broken(problem.gemm, found.config, device) is None:
             return Selection(problem, found.config, origin, found.us)
     return None

@@ -8,15 +8,15 @@ from ptxgen.errors import ConfigError
 from ptxgen.families.mma.plan import MmaPlan
 from ptxgen.families.simt.plan import SimtPlan
 from ptxgen.families.wgmma.plan import WgmmaPlan
+from ptxgen.operations import Problem
 from ptxgen.plan import Plan
-from ptxgen.problem import Gemm
 
 #: by the code of the ``family`` axis
 PLANS: tuple[type[Plan], ...] = (SimtPlan, MmaPlan, WgmmaPlan)
 
 
-def plan_for(problem: Gemm, config: Config, device: Device) -> Plan:
+def plan_for(problem: Problem, config: Config, device: Device) -> Plan:
     """How ``config`` computes problems like ``problem`` on ``device``. ConfigError: it breaks a rule."""
     if not 0 <= config.family < len(PLANS):
         raise ConfigError(f"family is {config.family}; it must be from 0 to {len(PLANS) - 1}", "range")
-    return PLANS[config.family](problem, config, device)
+    return PLANS[config.family](problem.gemm, config, device)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ptxgen.config import Config, parse_config
-from ptxgen.problem import Problem, parse
+from ptxgen.operations import Problem, parse
 
 #: what times are: measured on hardware, or the emulated device's model
 CLOCKS = ("hardware", "model")

@@ -9,14 +9,16 @@ from __future__ import annotations
 import math
 import operator
 import re
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar
 
 from ptxgen.dtypes import Dtype, dtype
 from ptxgen.errors import DtypeError, InputError, ShapeError
 
 LAYOUTS = ("NN", "NT", "TN", "TT")
 EXTENT_LIMIT = 1 << 31
+STRIDED = "strided"  #: how an operand that is a matrix with a leading dimension is addressed
 
 #: dtype of A and B -> how products may be summed, the default first. ``tf32``: of f32 inputs rounded to 11 bits, in f32
 COMPUTE = {
@@ -38,50 +40,60 @@ EPILOGUE = (("scale", "scale_rows"), ("bias_row", "bias_column"), ("residual",),
 #: the arrays that it reads
 READS = {
     "scale": ("scale_a", "scale_b"), "scale_rows": ("scale_a", "scale_b"), "bias_row": ("bias",),
-    "bias_column": ("bias",), "residual": ("residual",),
+    "bias_column": ("bias",), "bias": ("bias",), "residual": ("residual",),
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Gemm:
-    """C[M,N] = alpha · op(A)[M,K] · op(B)[K,N] + beta · C.
+class Typed:
+    """What problems of every operation have: types, an epilogue, and one line that names them.
 
-    ``lda``, ``ldb``, ``ldc``: elements from one stored row to the next, 0 = packed. ``aligned_a`` (b, c): bytes,
-    a power of two up to 16, that the start of the operand is a multiple of. ``deterministic``: the sum's order
-    must not depend on timing. ``dtype``: of A and B; ``out``: of C. ``epilogue``: what follows, of EPILOGUE, with
-    commas between (``bias_column,relu``): the product is multiplied by f32 ``scale_a`` and ``scale_b`` (one number
-    each, or with ``scale_rows`` one a row of A and one a column of B); ``beta·C`` is added, then ``bias`` (one a row
-    of C, or one a column) and ``residual`` (M×N, strides and alignment of C), both of C's dtype; then the activation.
-
-    ShapeError, DtypeError, InputError: an argument breaks a rule.
+    ``SHAPE``: the fields that the line's second word holds; layout and dtype follow, then what is not the default.
+    ``STAGES``: what the epilogue may have.
     """
 
-    m: int
-    n: int
-    k: int
-    layout: str = "NN"
-    dtype: str = "f32"
-    compute: str = ""
-    lda: int = 0
-    ldb: int = 0
-    ldc: int = 0
-    aligned_a: int = 16
-    aligned_b: int = 16
-    aligned_c: int = 16
-    deterministic: bool = False
-    out: str = ""
-    epilogue: str = ""
+    operation: ClassVar[str]
+    SHAPE: ClassVar[tuple[str, ...]]
+    SHAPED: ClassVar[str]  #: how a shape reads
+    STAGES: ClassVar[tuple[tuple[str, ...], ...]] = EPILOGUE
+    layout: str
+    dtype: str
+    compute: str
+    out: str
+    epilogue: str
 
-    operation = "gemm"
+    def shape(self) -> str:
+        """The extents as one word, which ``read_shape`` reads back."""
+        raise NotImplementedError
 
-    def __post_init__(self) -> None:
-        for name in ("m", "n", "k", "lda", "ldb", "ldc", "aligned_a", "aligned_b", "aligned_c"):
+    @classmethod
+    def read_shape(cls, text: str) -> dict[str, Any]:
+        """The fields that a shape's word says. ShapeError: it is none."""
+        raise NotImplementedError
+
+    def key(self) -> str:
+        """One line that names the problem, the same for equal problems; ``operations.parse`` reads it back."""
+        said = {name: getattr(self, name) for name in (*self.SHAPE, "layout", "dtype")}
+        plain = type(self)(**said)
+        parts = [self.operation, self.shape(), self.layout, self.dtype]
+        for f in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, f.name)
+            if f.name not in said and value != getattr(plain, f.name):
+                parts.append(f"{f.name}={value if isinstance(value, str) else int(value)}")
+        return " ".join(parts)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"operation": self.operation, **asdict(self)}  # type: ignore[call-overload]
+
+    def _settle_integers(self, names: Iterable[str]) -> None:
+        """NumPy's integers are taken, and not kept. ShapeError: one is no integer, or too large."""
+        for name in names:
             value = getattr(self, name)
             if isinstance(value, bool) or not hasattr(value, "__index__") or not 0 <= value < EXTENT_LIMIT:
                 raise ShapeError(f"{name} is {value!r}; it must be an integer from 0 to {EXTENT_LIMIT - 1}")
-            object.__setattr__(self, name, operator.index(value))  # NumPy's integers are taken, and not kept
-        if self.layout not in LAYOUTS:
-            raise ShapeError(f"layout is {self.layout!r}; it must be one of {', '.join(LAYOUTS)}")
+            object.__setattr__(self, name, operator.index(value))
+
+    def _settle_types(self) -> None:
+        """Fills in what the dtype decides. DtypeError: a type is not to be had."""
         if self.dtype not in COMPUTE:
             raise DtypeError(f"dtype is {self.dtype!r}; it must be one of {', '.join(COMPUTE)}")
         for name, table in (("compute", COMPUTE), ("out", OUT)):
@@ -93,28 +105,21 @@ class Gemm:
                 known = ", ".join(allowed)
                 held = "; no kernel computes so yet" if value in RESERVED.get(self.dtype, ()) else ""
                 raise DtypeError(f"{name} is {value!r}; with dtype {self.dtype} it must be one of {known}{held}")
-        for name, columns in (("lda", self.columns_a), ("ldb", self.columns_b), ("ldc", self.n)):
-            value = getattr(self, name)
-            if value == 0:
-                object.__setattr__(self, name, max(columns, 1))
-            elif not columns <= value < EXTENT_LIMIT:
-                raise ShapeError(f"{name} is {value}; it must be from {columns}, a row's length, to {EXTENT_LIMIT - 1}")
-        for name in ("aligned_a", "aligned_b", "aligned_c"):
-            value = getattr(self, name)
-            least = (self.output if name == "aligned_c" else self.element).bytes
-            if value not in (1, 2, 4, 8, 16) or value < least:
-                raise ShapeError(f"{name} is {value} bytes; it must be a power of two from {least} to 16")
 
-        self._settle_epilogue()
+    def _settle_alignment(self, name: str, kind: Dtype) -> None:
+        """ShapeError: an operand's start cannot be so."""
+        value = getattr(self, name)
+        if value not in (1, 2, 4, 8, 16) or value < kind.bytes:
+            raise ShapeError(f"{name} is {value} bytes; it must be a power of two from {kind.bytes} to 16")
 
     def _settle_epilogue(self) -> None:
         """Puts the stages in order; refuses what is unknown, or cannot be done on sums of this type."""
         given = [word for word in self.epilogue.split(",") if word]
-        stages = tuple(word for row in EPILOGUE for word in row if word in given)
+        stages = tuple(word for row in self.STAGES for word in row if word in given)
         if sorted(stages) != sorted(given):
-            known = ", ".join(word for row in EPILOGUE for word in row)
+            known = ", ".join(word for row in self.STAGES for word in row)
             raise InputError(f"epilogue is {self.epilogue!r}; its stages must be of {known}, each once")
-        for row in EPILOGUE:
+        for row in self.STAGES:
             if sum(word in given for word in row) > 1:
                 raise InputError(f"epilogue is {self.epilogue!r}; it may have only one of {', '.join(row)}")
         sums = self.accumulator.name
@@ -144,6 +149,57 @@ class Gemm:
     def accumulator(self) -> Dtype:
         """The type of sums."""
         return dtype(SUMS.get(self.compute, self.compute))
+
+
+@dataclass(frozen=True)
+class Gemm(Typed):
+    """C[M,N] = alpha · op(A)[M,K] · op(B)[K,N] + beta · C.
+
+    ``lda``, ``ldb``, ``ldc``: elements from one stored row to the next, 0 = packed. ``aligned_a`` (b, c): bytes,
+    a power of two up to 16, that the start of the operand is a multiple of. ``deterministic``: the sum's order
+    must not depend on timing. ``dtype``: of A and B; ``out``: of C. ``epilogue``: what follows, of EPILOGUE, with
+    commas between (``bias_column,relu``): the product is multiplied by f32 ``scale_a`` and ``scale_b`` (one number
+    each, or with ``scale_rows`` one a row of A and one a column of B); ``beta·C`` is added, then ``bias`` (one a row
+    of C, or one a column) and ``residual`` (M×N, strides and alignment of C), both of C's dtype; then the activation.
+
+    ShapeError, DtypeError, InputError: an argument breaks a rule.
+    """
+
+    m: int
+    n: int
+    k: int
+    layout: str = "NN"
+    dtype: str = "f32"
+    compute: str = ""
+    lda: int = 0
+    ldb: int = 0
+    ldc: int = 0
+    aligned_a: int = 16
+    aligned_b: int = 16
+    aligned_c: int = 16
+    deterministic: bool = False
+    out: str = ""
+    epilogue: str = ""
+
+    operation = "gemm"
+    addr_a = addr_b = addr_c = STRIDED
+    SHAPE = ("m", "n", "k")
+    SHAPED = "M,N,K"
+
+    def __post_init__(self) -> None:
+        self._settle_integers(("m", "n", "k", "lda", "ldb", "ldc", "aligned_a", "aligned_b", "aligned_c"))
+        if self.layout not in LAYOUTS:
+            raise ShapeError(f"layout is {self.layout!r}; it must be one of {', '.join(LAYOUTS)}")
+        self._settle_types()
+        for name, columns in (("lda", self.columns_a), ("ldb", self.columns_b), ("ldc", self.n)):
+            value = getattr(self, name)
+            if value == 0:
+                object.__setattr__(self, name, max(columns, 1))
+            elif not columns <= value < EXTENT_LIMIT:
+                raise ShapeError(f"{name} is {value}; it must be from {columns}, a row's length, to {EXTENT_LIMIT - 1}")
+        for name in ("aligned_a", "aligned_b", "aligned_c"):
+            self._settle_alignment(name, self.output if name == "aligned_c" else self.element)
+        self._settle_epilogue()
 
     @property
     def columns_a(self) -> int:
@@ -176,22 +232,42 @@ class Gemm:
             widest(self.aligned_c, self.n, self.ldc, self.output.bytes),
         )
 
-    def key(self) -> str:
-        """One line that names the problem, the same for equal problems; ``parse`` reads it back."""
-        parts = [self.operation, f"{self.m},{self.n},{self.k}", self.layout, self.dtype]
-        plain = replace(self, lda=0, ldb=0, ldc=0, compute="", aligned_a=16, aligned_b=16, aligned_c=16,
-                        deterministic=False, out="", epilogue="")  # fmt: skip
-        for f in fields(self):
-            value = getattr(self, f.name)
-            if f.name not in ("m", "n", "k", "layout", "dtype") and value != getattr(plain, f.name):
-                parts.append(f"{f.name}={value if isinstance(value, str) else int(value)}")
-        return " ".join(parts)
+    def shape(self) -> str:
+        return f"{self.m},{self.n},{self.k}"
 
-    def as_dict(self) -> dict[str, Any]:
-        return {"operation": self.operation, **asdict(self)}
+    @classmethod
+    def read_shape(cls, text: str) -> dict[str, Any]:
+        return dict(zip(cls.SHAPE, parse_shape(text), strict=True))
 
+    @property
+    def stored(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        """Shapes of A, B and C as stored, without what a leading dimension pads."""
+        a = (self.m, self.k) if self.layout[0] == "N" else (self.k, self.m)
+        b = (self.k, self.n) if self.layout[1] == "N" else (self.n, self.k)
+        return a, b, (self.m, self.n)
 
-Problem = Gemm
+    @property
+    def spread(self) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
+        """What the epilogue reads: its shape as stored, and its shape beside C."""
+        rows, along = "scale_rows" in self.stages, "bias_row" in self.stages
+        known = {
+            "scale_a": ((self.m,), (-1, 1)) if rows else ((1,), (1,)),
+            "scale_b": ((self.n,), (1, -1)) if rows else ((1,), (1,)),
+            "bias": ((self.m,), (-1, 1)) if along else ((self.n,), (1, -1)),
+            "residual": ((self.m, self.ldc), (self.m, self.ldc)),
+        }
+        return {name: known[name] for name in self.reads}
+
+    @property
+    def gemm(self) -> Gemm:
+        """The product that kernels compute."""
+        return self
+
+    @property
+    def swapped(self) -> bool:
+        """Whether the product's A is the problem's second operand."""
+        return False
+
 
 _SHAPE = re.compile(r"\d+,\d+,\d+")
 
@@ -203,40 +279,3 @@ def parse_shape(text: str) -> tuple[int, int, int]:
         raise ShapeError(f"shape is {text!r}; it must be M,N,K: three integers from 0, as 2560,16,2560")
     m, n, k = (int(x) for x in plain.split(","))
     return m, n, k
-
-
-def parse(text: str) -> Problem:
-    """The problem whose ``key()`` is ``text``. InputError if it is not one."""
-    words = text.split()
-    if len(words) < 4 or words[0] != "gemm":
-        raise InputError(f"problem is {text!r}; it must read: gemm M,N,K LAYOUT DTYPE [name=value ...]")
-    m, n, k = parse_shape(words[1])
-    extra: dict[str, Any] = {}
-    types = {f.name: f.type for f in fields(Gemm) if f.name not in ("m", "n", "k", "layout", "dtype")}
-    for word in words[4:]:
-        name, _, value = word.partition("=")
-        if name not in types or name in extra:
-            raise InputError(f"problem has {word!r}; it must be name=value, once, with a name of {', '.join(types)}")
-        kind, flag = types[name], types[name] == "bool"
-        if kind != "str" and not re.fullmatch("[01]" if flag else "[0-9]{1,10}", value):
-            raise InputError(f"problem has {word!r}; {name} must be {'0 or 1' if flag else 'an integer'}")
-        extra[name] = value if kind == "str" else int(value) if kind == "int" else value == "1"
-    return Gemm(m, n, k, words[2], words[3], **extra)
-
-
-def from_dict(values: dict[str, Any]) -> Problem:
-    """The problem whose ``as_dict()`` is ``values`` (as in a line of a shapes file). InputError if it is not one."""
-    known = {f.name for f in fields(Gemm)} | {"operation"}
-    unknown = sorted(set(values) - known)
-    if unknown or values.get("operation", "gemm") != "gemm":
-        found = ", ".join(unknown) or f"operation {values['operation']}"
-        raise InputError(f"problem has {found}; known names: {', '.join(sorted(known))}")
-    for name in ("m", "n", "k"):
-        if name not in values:
-            raise InputError(f"problem lacks {name}; it needs m, n and k")
-    for name in ("layout", "dtype", "compute", "out", "epilogue", "deterministic"):
-        kind = bool if name == "deterministic" else str
-        if not isinstance(values.get(name, kind()), kind):
-            what = "true or false" if kind is bool else "text"
-            raise InputError(f"problem has {name} {values[name]!r}; it must be {what}")
-    return Gemm(**{k: v for k, v in values.items() if k != "operation"})

@@ -12,7 +12,7 @@ from typing import Any
 from ptxgen.config import AXIS, Config, parse_config
 from ptxgen.errors import InputError, PtxgenError
 from ptxgen.measurement import CLOCKS, OUTCOMES, Environment, Measurement
-from ptxgen.problem import Problem, parse
+from ptxgen.operations import Problem, parse
 
 Row = tuple[Any, ...]
 #: gives the digest of the kernel that this version generates for a configuration

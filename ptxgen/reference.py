@@ -13,7 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from ptxgen.conv import Conv
+from ptxgen.convolution import convolve
 from ptxgen.dtypes import Dtype
+from ptxgen.operations import Problem
 from ptxgen.problem import Gemm
 
 Array = np.ndarray[Any, Any]
@@ -29,32 +32,27 @@ TENSOR = {
 }  # fmt: skip
 
 
-def shapes(p: Gemm) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
-    """Stored shapes of A, B and C, without what a leading dimension pads."""
-    a = (p.m, p.k) if p.layout[0] == "N" else (p.k, p.m)
-    b = (p.k, p.n) if p.layout[1] == "N" else (p.n, p.k)
-    return a, b, (p.m, p.n)
-
-
-def operands(p: Gemm, seed: int = 0, kind: str = "normal") -> tuple[Array, Array, Array]:
-    """A, B and C as stored, packed, of the problem's dtypes. ``integers``: every partial sum of a product is exact;
-    ``normal``; ``scaled``: rows and columns of A and B differ by up to 2^±6 (2^±2 in 8 bits)."""
+def operands(p: Problem, seed: int = 0, kind: str = "normal") -> tuple[Array, Array, Array]:
+    """Operands and result as stored, packed, of the problem's dtypes. ``integers``: every partial sum of a product is
+    exact; ``normal``; ``scaled``: rows and columns of A and B differ by up to 2^±6 (2^±2 in 8 bits)."""
     rng = np.random.default_rng(seed)
     out = []
-    for n, shape in enumerate(shapes(p)):
+    k = p.gemm.k
+    for n, shape in enumerate(p.stored):
         if kind == "integers":
             values = rng.integers(-3, 4, shape).astype(np.float64)
             exact = min(1 / max(t.roundoff, 2.0**-31) for t in (p.output, p.accumulator))
             if exact < 2**24:  # keep Σ|a||b| well under the integers that sums and C hold
-                values = np.sign(values) * (rng.random(shape) < min(1.0, (exact / 8 / max(p.k, 1)) ** 0.5))
+                values = np.sign(values) * (rng.random(shape) < min(1.0, (exact / 8 / max(k, 1)) ** 0.5))
         else:
             values = rng.standard_normal(shape)
             if kind == "scaled":
                 reach = 2 if p.element.bytes == 1 else 6
-                down = (shape[0], 1) if n != 1 else (1, shape[1])
+                axis = 1 if n == 1 and len(shape) == 2 else 0
+                down = tuple(extent if i == axis else 1 for i, extent in enumerate(shape))
                 values *= np.exp2(rng.integers(-reach, reach + 1, down))
                 if p.element.bytes <= 2:  # f16 holds nothing past 65504, nor do sums of it
-                    values /= (8 if reach == 6 else 1) * max(1.0, p.k**0.5) ** 0.5
+                    values /= (8 if reach == 6 else 1) * max(1.0, k**0.5) ** 0.5
         out.append(_as(values, p.element if n < 2 else p.output))
     return out[0], out[1], out[2]
 
@@ -76,7 +74,7 @@ def plain(p: Gemm, a: Array, b: Array) -> tuple[Array, Array]:
 class Reference:
     """``exact``: the result in float64; ``scale``: |alpha|·Σ|a||b| + |beta||c| an element."""
 
-    problem: Gemm
+    problem: Problem
     exact: Array
     scale: Array
 
@@ -87,7 +85,8 @@ class Reference:
         if p.output.integer:
             return np.zeros_like(self.scale)
         u_sum, u_out = p.accumulator.roundoff, p.output.roundoff
-        allowed = min(FACTOR * max(p.k, 1) ** 0.5, p.k + 4.0) * u_sum + self._cut()
+        k = p.gemm.k
+        allowed = min(FACTOR * max(k, 1) ** 0.5, k + 4.0) * u_sum + self._cut()
         tiny = max(p.output.smallest, p.accumulator.smallest)
         if {"gelu", "silu"} & set(p.stages):
             allowed = 1.2 * allowed + 2.0**-20  # their slope, and ex2 and rcp
@@ -98,26 +97,34 @@ class Reference:
         """Error over scale that tensor cores may add to that of a chain of multiply-adds."""
         p = self.problem
         products, kept, rounded = TENSOR.get(p.compute if p.compute == "tf32" else p.dtype, (1, 0.0, 0.0))
-        return 2 * kept * -(-p.k // products) + 2 * rounded
+        return 2 * kept * -(-p.gemm.k // products) + 2 * rounded
 
 
-def reference(p: Gemm, a: Array, b: Array, c: Array | None = None, alpha: float = 1.0, beta: float = 0.0,
-              more: tuple[Array, ...] = ()) -> Reference:  # fmt: skip
-    """alpha·op(A)·op(B) + beta·C in float64, and what the epilogue makes of it with ``more``, the arrays that it reads;
-    C is not read where beta is zero."""
+def _sums(p: Problem, a: Array, b: Array) -> Array:
+    if isinstance(p, Conv):
+        return convolve(p, a, b)
     wide_a, wide_b = plain(p, a, b)
+    out: Array = wide_a @ wide_b
+    return out
+
+
+def reference(p: Problem, a: Array, b: Array, c: Array | None = None, alpha: float = 1.0, beta: float = 0.0,
+              more: tuple[Array, ...] = ()) -> Reference:  # fmt: skip
+    """alpha·op(A)·op(B) + beta·C (of a convolution: its own product) in float64, and what the epilogue makes of it with
+    ``more``, the arrays that it reads; C is not read where beta is zero."""
     arrays = {name: x.astype(np.float64) for name, x in zip(p.reads, more, strict=True)}
+    beside = {name: x.reshape(p.spread[name][1]) for name, x in arrays.items()}
     with np.errstate(all="ignore"):
-        exact = alpha * (wide_a @ wide_b)
-        scale = abs(alpha) * (np.abs(wide_a) @ np.abs(wide_b))
-        if "scale_a" in arrays:
-            factor = arrays["scale_a"].reshape(-1, 1) * arrays["scale_b"].reshape(1, -1)
+        exact = alpha * _sums(p, a, b)
+        scale = abs(alpha) * _sums(p, np.abs(a), np.abs(b))
+        if "scale_a" in beside:
+            factor = beside["scale_a"] * beside["scale_b"]
             exact, scale = exact * factor, scale * np.abs(factor)
         terms = [beta * c.astype(np.float64)] if beta != 0 and c is not None else []
-        if "bias" in arrays:
-            terms.append(arrays["bias"].reshape((-1, 1) if "bias_row" in p.stages else (1, -1)))
-        if "residual" in arrays:
-            terms.append(arrays["residual"][:, : p.n])
+        if "bias" in beside:
+            terms.append(beside["bias"])
+        if "residual" in beside:
+            terms.append(beside["residual"][..., : exact.shape[-1]])
         for term in terms:
             exact, scale = exact + term, scale + np.abs(term)
         for stage in p.stages:
@@ -133,22 +140,18 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 }
 
 
-def epilogue_arrays(p: Gemm, seed: int = 0, kind: str = "normal") -> tuple[Array, ...]:
+def epilogue_arrays(p: Problem, seed: int = 0, kind: str = "normal") -> tuple[Array, ...]:
     """What the epilogue reads, in the order of ``p.reads``: powers of two as scales, a residual with C's rows."""
     rng = np.random.default_rng([seed, 1])
-    rows = "scale_rows" in p.stages
-    shapes_ = {
-        "scale_a": (p.m if rows else 1,), "scale_b": (p.n if rows else 1,),
-        "bias": (p.m if "bias_row" in p.stages else p.n,), "residual": (p.m, p.ldc),
-    }  # fmt: skip
     out = []
     for name in p.reads:
+        shape = p.spread[name][0]
         if name.startswith("scale"):
-            out.append(np.exp2(rng.integers(-2, 2, shapes_[name])).astype(np.float32))
+            out.append(np.exp2(rng.integers(-2, 2, shape)).astype(np.float32))
         elif kind == "integers":
-            out.append(rng.integers(-3, 4, shapes_[name]).astype(p.output.numpy))
+            out.append(rng.integers(-3, 4, shape).astype(p.output.numpy))
         else:
-            out.append(rng.standard_normal(shapes_[name]).astype(p.output.numpy))
+            out.append(rng.standard_normal(shape).astype(p.output.numpy))
     return tuple(out)
 
 
@@ -158,7 +161,7 @@ class Deviation:
     two is not a number); ``where``: of that element; ``worst``: the largest error over u_sum·√K·scale."""
 
     ratio: float
-    where: tuple[int, int]
+    where: tuple[int, ...]
     worst: float
 
     @property
@@ -170,7 +173,7 @@ class Deviation:
 
 
 def compare(result: Array, ref: Reference) -> Deviation:
-    """The deviation of ``result`` (M×N) from the reference. Infinities and NaN must agree element by element."""
+    """The deviation of ``result`` from the reference. Infinities and NaN must agree element by element."""
     p = ref.problem
     if result.size == 0:
         return Deviation(0.0, (0, 0), 0.0)
@@ -183,8 +186,8 @@ def compare(result: Array, ref: Reference) -> Deviation:
         error = np.where(same, 0.0, np.abs(got - ref.exact))
         ratio = np.where(same, 0.0, error / allowed)
         ratio = np.where(np.isnan(ratio), np.inf, ratio)
-        unit = p.accumulator.roundoff * max(p.k, 1) ** 0.5 * ref.scale
+        unit = p.accumulator.roundoff * max(p.gemm.k, 1) ** 0.5 * ref.scale
         worst = np.nanmax(np.where(error > 0, error / np.where(unit > 0, unit, np.inf), 0.0))
     flat = int(np.argmax(ratio))
-    i, j = divmod(flat, ratio.shape[1])
-    return Deviation(float(ratio.flat[flat]), (i, j), float(worst))
+    where = tuple(int(i) for i in np.unravel_index(flat, ratio.shape))
+    return Deviation(float(ratio.flat[flat]), where, float(worst))

@@ -19,7 +19,7 @@ from ptxgen.families.mma import rules as mma
 from ptxgen.families.simt import rules as simt
 from ptxgen.families.wgmma import rules as wgmma
 from ptxgen.geometry import geometry
-from ptxgen.problem import Gemm
+from ptxgen.problem import STRIDED, Gemm
 from ptxgen.rule import Rule
 
 REUSED = 8  #: registers by which the estimate may pass the cap: ptxas shares some that it counts apart
@@ -52,6 +52,8 @@ FIRST = (
 )  # fmt: skip
 
 LAST = (
+    Rule("tables", lambda p, c, g, d: p.addr_a == p.addr_b == p.addr_c == STRIDED,
+         "operands are found as {p.addr_a}, {p.addr_b}, {p.addr_c}; no kernel looks into tables yet"),
     Rule("repack", lambda p, c, g, d: (c.repack == 0) | (c.family == mma.MMA),
          "repack={c.repack}: only mma.sync multiplies copies of its operands"),
     Rule("threads", lambda p, c, g, d: g.threads <= 1024, "{g.threads} threads a block; the limit is 1024"),

@@ -13,16 +13,17 @@ from ptxgen.drivers import Driver, Kernel
 from ptxgen.dtypes import dtype
 from ptxgen.errors import InputError
 from ptxgen.generate import plan_for
+from ptxgen.operations import Problem
 from ptxgen.plan import Plan
 from ptxgen.problem import Gemm
-from ptxgen.reference import Array, shapes
+from ptxgen.reference import Array
 from ptxgen.render import render
 from ptxgen.source import Launch, Source, Step
 
 MAPS_KEPT = 256  #: sets of addresses whose tensor maps a step keeps
 
 
-def generate(problem: Gemm, config: Config, driver: Driver) -> tuple[Plan, Source]:
+def generate(problem: Problem, config: Config, driver: Driver) -> tuple[Plan, Source]:
     """The plan and the PTX of ``config`` for the driver's device. ConfigError: it breaks a rule."""
     plan = plan_for(problem, config, driver.device)
     return plan, render(plan)
@@ -91,14 +92,14 @@ class Runner:
     """A kernel bound to a problem. AssembleError: the assembler rejected it."""
 
     def __init__(
-        self, driver: Driver, plan: Plan, kernel: Kernel, problem: Gemm, workspace: Workspace | None = None
+        self, driver: Driver, plan: Plan, kernel: Kernel, problem: Problem, workspace: Workspace | None = None
     ) -> None:
         self.driver, self.plan, self.kernel, self.problem = driver, plan, kernel, problem
         self.workspace = workspace or Workspace(driver)
-        self.launch = plan.launch(problem)
+        self.launch = plan.launch(problem.gemm)
 
     @classmethod
-    def of(cls, driver: Driver, problem: Gemm, config: Config, workspace: Workspace | None = None) -> Runner:
+    def of(cls, driver: Driver, problem: Problem, config: Config, workspace: Workspace | None = None) -> Runner:
         plan, source = generate(problem, config, driver)
         return cls(driver, plan, driver.load(source), problem, workspace)
 
@@ -127,7 +128,8 @@ class Runner:
     def bind(self, a: int, b: int, c: int, alpha: float = 1.0, beta: float = 0.0,
              more: tuple[int, ...] = ()) -> Callable[[], None]:  # fmt: skip
         """A call that launches every step on these addresses; ``more``: of ``problem.reads``, in that order."""
-        at = (a, b, c, self.workspace.address(self.launch))
+        first, second = (b, a) if self.problem.swapped else (a, b)
+        at = (first, second, c, self.workspace.address(self.launch))
         steps = [(ready.step, ready.parameters(*at, more)) for ready in self.prepare(alpha, beta)]
         driver, kernel = self.driver, self.kernel
 
@@ -174,7 +176,7 @@ def padded(p: Gemm, arrays: tuple[Array, Array, Array]) -> tuple[Array, Array, A
     """The operands with rows as long as the problem's leading dimensions, the rest poisoned."""
     out = []
     kinds = (p.element, p.element, p.output)
-    for array, shape, ld, kind in zip(arrays, shapes(p), (p.lda, p.ldb, p.ldc), kinds, strict=True):
+    for array, shape, ld, kind in zip(arrays, p.stored, (p.lda, p.ldb, p.ldc), kinds, strict=True):
         wide = np.full((shape[0], ld), kind.poison, array.dtype)
         wide[:, : shape[1]] = array
         out.append(wide)

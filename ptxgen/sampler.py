@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ptxgen.config import FAMILIES, Columns
 from ptxgen.device import Device
 from ptxgen.errors import ConfigError
-from ptxgen.problem import Problem
+from ptxgen.problem import Gemm
 from ptxgen.rules import legal
 from ptxgen.space import families
 
@@ -69,14 +69,14 @@ class Categorical:
     each one's uniform phase, what was drawn in it.
     """
 
-    problem: Problem
+    problem: Gemm
     device: Device
     family: Mapping[int, float]
     variables: Mapping[int, Variables]
     learnt: Mapping[int, Tally] = field(default_factory=dict)
 
     @classmethod
-    def uniform(cls, problem: Problem, device: Device) -> Categorical:
+    def uniform(cls, problem: Gemm, device: Device) -> Categorical:
         """Every value of every axis as likely as the next, whatever the problem."""
         found = families(problem, device)
         flat: dict[int, Variables] = {
@@ -86,7 +86,7 @@ class Categorical:
 
     @classmethod
     def learn(
-        cls, problem: Problem, device: Device, seed: int = 0, wanted: int = WANTED, limit: int = LIMIT
+        cls, problem: Gemm, device: Device, seed: int = 0, wanted: int = WANTED, limit: int = LIMIT
     ) -> Categorical:
         """From uniform draws of each family's variables, until ``wanted`` of them were legal or ``limit`` were made."""
         variables, tallies = {}, {}
@@ -120,7 +120,7 @@ class Categorical:
         """The same, of one family."""
         return replace(self, family={code: 1.0})
 
-    def of(self, problem: Problem) -> Categorical:
+    def of(self, problem: Gemm) -> Categorical:
         """The same chances, for another problem that the same families compute."""
         return replace(self, problem=problem)
 
@@ -177,7 +177,7 @@ class Categorical:
         return sum(t.accepted for t in self.tally(n, rng).values()) / max(n, 1)
 
 
-def table(problem: Problem, device: Device, n: int = 200_000, seed: int = 0) -> list[dict[str, Any]]:
+def table(problem: Gemm, device: Device, n: int = 200_000, seed: int = 0) -> list[dict[str, Any]]:
     """Table 1 of the paper for one problem: of ``n`` draws each, how many the learnt sampler and a uniform one got
     legal, in all and by family. The draws that the first was learnt from are counted apart."""
     learnt = Categorical.learn(problem, device, seed)

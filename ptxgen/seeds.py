@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ptxgen.config import Config, parse_config
 from ptxgen.errors import CorruptError, InputError
-from ptxgen.problem import Problem, parse
+from ptxgen.operations import Problem, parse
 from ptxgen.settings import shipped_dir
 
 

@@ -34,7 +34,7 @@ from ptxgen.exchange import (
     to_json,
 )
 from ptxgen.measurement import OUTCOMES, Environment, Measurement, from_dict
-from ptxgen.problem import Problem, parse
+from ptxgen.operations import Problem, parse
 from ptxgen.settings import shipped_dir
 
 WINNERS, MEASUREMENTS, MODEL = "winners.txt", "measurements.jsonl.xz", "model.json"

@@ -8,7 +8,7 @@ from typing import Any
 
 from ptxgen.catalog import Case, ColumnMajor, entry
 from ptxgen.errors import InputError
-from ptxgen.problem import from_dict
+from ptxgen.operations import from_dict
 
 
 def cases(name: str, of: str = "gemm", **fields: Any) -> list[Case]:

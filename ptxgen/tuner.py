@@ -25,7 +25,7 @@ from ptxgen.errors import AssembleError, ConfigError, DatabaseError, InputError,
 from ptxgen.generate import plan_for
 from ptxgen.measurement import Measurement
 from ptxgen.model import Model
-from ptxgen.problem import Gemm
+from ptxgen.operations import Problem
 from ptxgen.progress import SILENT, Progress
 from ptxgen.render import render
 from ptxgen.sampler import Categorical, promise, promising
@@ -60,7 +60,7 @@ SHARES = {"sample": 0.6, "search": 0.75, "refine": 0.9}
 class Tuned:
     """What tuning one problem came to. ``winner``: None if nothing ran; ``failures``: outcomes other than ok."""
 
-    problem: Gemm
+    problem: Problem
     winner: Measurement | None = None
     measured: int = 0
     failures: Counter[str] = field(default_factory=Counter)
@@ -88,7 +88,7 @@ class Session:
             self.model = model_for(self.device, database)
         except DatabaseError:  # of an older ptxgen: this run trains another
             self.model = Model.analytic(self.device)
-        self.results: dict[Gemm, Tuned] = {}
+        self.results: dict[Problem, Tuned] = {}
         self.digests: dict[tuple[str, str], str] = {}  #: of kernels as this version generates them
         self.began, self.until = time.monotonic(), math.inf
 
@@ -104,12 +104,12 @@ class Session:
 
     # ---- measuring
 
-    def _prepare(self, problem: Gemm, config: Config) -> None:
+    def _prepare(self, problem: Problem, config: Config) -> None:
         """Assembles into the cache, which the worker then finds full; what fails there fails again in the worker."""
         with suppress(AssembleError):
             assemble(render(plan_for(problem, config, self.device)))
 
-    def measure(self, problem: Gemm, configs: Iterable[Config], purpose: str) -> list[Measurement]:
+    def measure(self, problem: Problem, configs: Iterable[Config], purpose: str) -> list[Measurement]:
         """Measures what the database does not hold yet; the rows of all of ``configs``."""
         chosen = list(dict.fromkeys(configs))
         tuned = self.results.setdefault(problem, Tuned(problem))
@@ -134,11 +134,11 @@ class Session:
                 tuned.measured += 1
                 if found.outcome != "ok":
                     tuned.failures[found.outcome] += 1
-            self.progress.step(f"{problem.m}x{problem.n}x{problem.k} {problem.layout}")
+            self.progress.step(problem.key())
             out.append(found)
         return out
 
-    def _remembered(self, problem: Gemm, config: Config) -> Measurement | None:
+    def _remembered(self, problem: Problem, config: Config) -> Measurement | None:
         """What is known of a configuration, unless it was another kernel then."""
         found = self.known.get((problem.key(), config_text(config)))
         return found if found is not None and self._current(found) else None
@@ -154,7 +154,7 @@ class Session:
                 self.digests[key] = render(plan_for(m.problem, m.config, self.device)).digest
         return self.digests[key] == m.digest
 
-    def fastest(self, problem: Gemm, n: int, family: int | None = None) -> list[Measurement]:
+    def fastest(self, problem: Problem, n: int, family: int | None = None) -> list[Measurement]:
         """The ``n`` fastest of what is known, of all families or of one."""
         rows = [
             m for m in self.known.values()
@@ -164,7 +164,7 @@ class Session:
 
     # ---- phases
 
-    def sample(self, problems: Sequence[Gemm]) -> None:
+    def sample(self, problems: Sequence[Problem]) -> None:
         """What the regressor learns from: legal configurations of every problem, of each family by its promise, half of
         them drawn by the generative model (section 4.1), half from the legal space with a preference for what the clock
         model puts first."""
@@ -172,8 +172,8 @@ class Session:
         self.progress.phase("sample", n * len(problems))
         for nth, problem in enumerate(problems, 1):
             self.share("sample", nth / len(problems))
-            whole = space.candidates(problem, self.device)
-            us, family = clock.predict(problem, whole, self.device), whole.family
+            whole = space.candidates(problem.gemm, self.device)
+            us, family = clock.predict(problem.gemm, whole, self.device), whole.family
             configs: list[Config] = []
             for code, share in promise(us, family, n).items():
                 drawn = self._drawn(problem, code, share // 2)
@@ -184,14 +184,15 @@ class Session:
                 configs = [configs[int(i)] for i in self.rng.permutation(len(configs))]
             self.measure(problem, configs, "sample")
 
-    def _drawn(self, problem: Gemm, code: int, n: int) -> list[Config]:
+    def _drawn(self, problem: Problem, code: int, n: int) -> list[Config]:
         """``n`` configurations of a family by the generative model, which problems of one class share; none, where
         it finds too few."""
-        key = space.kind(problem, self.device)
+        p = problem.gemm
+        key = space.kind(p, self.device)
         if key not in self.samplers:
-            self.samplers[key] = Categorical.learn(problem, self.device, int(self.rng.integers(1 << 31)))
+            self.samplers[key] = Categorical.learn(p, self.device, int(self.rng.integers(1 << 31)))
         with suppress(ConfigError):
-            found = self.samplers[key].of(problem).only(code).sample(n, self.rng, DRAWS)
+            found = self.samplers[key].of(p).only(code).sample(n, self.rng, DRAWS)
             return [found.row(i) for i in range(len(found))]
         return []
 
@@ -203,7 +204,7 @@ class Session:
             self.model = Model.fit(good, self.device)
             self.model.save(model_folder(self.database, self.device.name))
 
-    def search(self, problem: Gemm, seeds: Iterable[Config] = ()) -> None:
+    def search(self, problem: Problem, seeds: Iterable[Config] = ()) -> None:
         """The regressor's best of the whole legal space, and ``seeds``, on the hardware (section 6)."""
         ranked = [c for c, _ in self.model.rank(problem, self.device, self.budget.search, exhaustive=True)]
         self.measure(problem, [*seeds, *self._of_kin(problem), *ranked], "search")
@@ -212,9 +213,9 @@ class Session:
             for m in self.fastest(problem, 1):
                 self.database.set_winner(m)
 
-    def _of_kin(self, problem: Gemm) -> list[Config]:
+    def _of_kin(self, problem: Problem) -> list[Config]:
         """The fastest configuration of each problem that has the same extents, layout and element size."""
-        best: dict[Gemm, Measurement] = {}
+        best: dict[Problem, Measurement] = {}
         for m in self.known.values():
             other = m.problem
             if other == problem or m.outcome != "ok" or kin(other) != kin(problem):
@@ -222,9 +223,9 @@ class Session:
             if other not in best or m.us < best[other].us:
                 best[other] = m
         found = (m.config for m in best.values())
-        return [c for c in found if rules.broken(problem, c, self.device) is None]
+        return [c for c in found if rules.broken(problem.gemm, c, self.device) is None]
 
-    def refine(self, problem: Gemm) -> None:
+    def refine(self, problem: Problem) -> None:
         """Neighbours of the fastest few, on every axis, round by round until none is faster."""
         budget = self.budget
         for _ in range(budget.refine_rounds):
@@ -233,14 +234,14 @@ class Session:
                 return
             near: list[Config] = []
             for m in best:
-                c = space.refinements(problem, self.device, m.config)
+                c = space.refinements(problem.gemm, self.device, m.config)
                 picked = self.rng.permutation(len(c))[: budget.refine // len(best)]
                 near += [c.row(int(i)) for i in picked]
             self.measure(problem, near, "refine")
             if self.fastest(problem, 1)[0].us >= best[0].us:
                 return
 
-    def _starts(self, problem: Gemm) -> list[Measurement]:
+    def _starts(self, problem: Problem) -> list[Measurement]:
         """The fastest few, and the fastest of each family that is not far behind: what ptxas made of one kernel shall
         not decide on its family."""
         best = self.fastest(problem, self.budget.keep)
@@ -249,7 +250,7 @@ class Session:
             best += [m for m in mine if m not in best and m.us <= NEAR * best[0].us]
         return best
 
-    def finish(self, problem: Gemm) -> Tuned:
+    def finish(self, problem: Problem) -> Tuned:
         """Times the fastest few again at length, all of C compared, and stores the winner."""
         tuned = self.results.setdefault(problem, Tuned(problem))
         stored = self.database.best(problem, self.device.name, self.clock)
@@ -269,9 +270,10 @@ class Session:
         return tuned
 
 
-def tune(problems: Sequence[Gemm], driver: str = "auto", database: Database | None = None, budget: Budget | None = None,
-         seed: int = 0, progress: Progress | None = None, jobs: int | None = None, commit: str = "",
-         seeds: dict[Gemm, list[Config]] | None = None) -> list[Tuned]:  # fmt: skip
+def tune(problems: Sequence[Problem], driver: str = "auto", database: Database | None = None,
+         budget: Budget | None = None, seed: int = 0, progress: Progress | None = None, jobs: int | None = None,
+         commit: str = "",
+         seeds: dict[Problem, list[Config]] | None = None) -> list[Tuned]:  # fmt: skip
     """Tunes every problem, and stores what was measured and who won as it goes.
 
     What the database holds already is not measured again, so a run that was interrupted goes on where it stopped.
@@ -281,7 +283,7 @@ def tune(problems: Sequence[Gemm], driver: str = "auto", database: Database | No
     if database is None:
         raise InputError("database is None; tune needs one to remember in")
     for problem in problems:
-        if 0 in (problem.m, problem.n):
+        if 0 in (problem.gemm.m, problem.gemm.n):
             raise ShapeError(f"problem {problem.key()} has no element of C; there is nothing to time")
     session = Session(driver, database, budget or Budget(), seed, progress or SILENT, jobs, commit)
     try:
@@ -305,15 +307,16 @@ def tune(problems: Sequence[Gemm], driver: str = "auto", database: Database | No
         session.close()
 
 
-def kin(p: Gemm) -> tuple[object, ...]:
+def kin(p: Problem) -> tuple[object, ...]:
     """What problems have in common that one kernel is likely to be good at."""
-    return p.m, p.n, p.k, p.layout, p.element.bytes, p.accumulator.bytes
+    same = {name: getattr(p, name) for name in (*p.SHAPE, "layout")}
+    return p.operation, *same.values(), p.element.bytes, p.accumulator.bytes
 
 
 def summary(t: Tuned) -> str:
     """One line on one problem."""
     failed = ", ".join(f"{n} {outcome}" for outcome, n in t.failures.items())
-    head = f"{t.problem.m}x{t.problem.n}x{t.problem.k} {t.problem.layout} {t.problem.dtype}"
+    head = t.problem.key()
     tail = f"{t.measured} measured" + (f" ({failed})" if failed else "")
     if t.winner is None:
         return f"{head}: nothing ran; {tail}"

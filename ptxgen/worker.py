@@ -19,7 +19,7 @@ from ptxgen.config import Config, parse_config
 from ptxgen.drivers import Timing, open_driver
 from ptxgen.errors import ConfigError, LaunchError
 from ptxgen.measurement import Environment, Measurement, from_dict
-from ptxgen.problem import Gemm, parse
+from ptxgen.operations import Problem, parse
 
 START_SECONDS = 120.0
 MEASURE_SECONDS = 60.0
@@ -90,7 +90,7 @@ class Worker:
             self.drain.join(timeout=2.0)
         return "".join(self.log[-lines:])[-2000:]
 
-    def measure(self, problem: Gemm, config: Config, timing: Timing = SEARCH_TIMING, purpose: str = "",
+    def measure(self, problem: Problem, config: Config, timing: Timing = SEARCH_TIMING, purpose: str = "",
                 full: bool = False) -> Measurement:  # fmt: skip
         """As ``Bench.measure``, with two more outcomes: ``timeout`` and ``crashed``."""
         if self.child is None or self.child.poll() is not None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ptxgen.drivers import Driver, Timing
-from ptxgen.problem import Problem
+from ptxgen.operations import Problem
 
 
 @dataclass(frozen=True)

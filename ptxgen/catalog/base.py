@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from ptxgen.problem import Gemm, Problem
+from ptxgen.operations import Problem
+from ptxgen.problem import Gemm
 
 Document = dict[str, Any]
 

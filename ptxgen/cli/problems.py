@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ptxgen.database import Database
     from ptxgen.device import Device
     from ptxgen.dispatch import Selection
-    from ptxgen.problem import Problem
+    from ptxgen.operations import Problem
 
 #: what the emulated device, an interpreter, measures in two minutes
 EMULATED_BUDGET = {
@@ -40,7 +40,7 @@ def _select(problem: Problem, device: Device, database: Database | None, config:
     if config is None:
         return _ranked(problem, device, database, False, 1)[0]
     given = parse_config(config)
-    rules.require(problem, given, device)
+    rules.require(problem.gemm, given, device)
     return dispatch.Selection(problem, given, "given")
 
 
@@ -122,7 +122,7 @@ def emit(target: Target, config: Forced = None) -> Answer:
     document = {
         "command": "emit", "device": device.name, **report.selection_fields(case, selection),
         "target": source.target, "digest": source.digest, "entries": source.entries,
-        "launch": plan.launch(case.problem), "ptx": source.text,
+        "launch": plan.launch(case.problem.gemm), "ptx": source.text,
     }  # fmt: skip
     return Answer(document, source.text)
 
@@ -192,7 +192,7 @@ def sampler(
     with report.progress() as progress:
         progress.phase("sampler", len(cases))
         for case in cases:
-            rows.append({**report.problem_fields(case), "samplers": table(case.problem, device, draws, seed)})
+            rows.append({**report.problem_fields(case), "samplers": table(case.problem.gemm, device, draws, seed)})
             progress.step(case.name)
     document = {"command": "sampler", "device": device.name, "rows": rows}
     return Answer(document, report.sampler_text(document))

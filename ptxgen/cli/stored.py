@@ -12,7 +12,7 @@ from ptxgen.cli.options import Stored
 
 if TYPE_CHECKING:
     from ptxgen.config import Config
-    from ptxgen.problem import Problem
+    from ptxgen.operations import Problem
 
 
 @command(db, "export")

@@ -25,7 +25,8 @@ from ptxgen.model import files
 from ptxgen.model.files import Facts
 from ptxgen.model.search import Floats, fastest, kin_of, leaders
 from ptxgen.model.training import TARGETS, Training, clock_of, threads, yardstick
-from ptxgen.problem import Problem
+from ptxgen.operations import Problem
+from ptxgen.problem import Gemm
 from ptxgen.space import Candidates, candidates
 
 FACTOR = 3.0  #: the search drops what the clock puts this far behind its best
@@ -98,7 +99,8 @@ class Model:
 
     def predict(self, problem: Problem, columns: Columns) -> Floats:
         """Microseconds of each configuration, which must be legal."""
-        return self._score(problem, columns, self.device, clock.predict(problem, columns, self.device))
+        p = problem.gemm
+        return self._score(p, columns, self.device, clock.predict(p, columns, self.device))
 
     def _learnt(self, c: Columns) -> NDArray[np.intp]:
         """The rows of families that the model was trained on."""
@@ -113,7 +115,7 @@ class Model:
             return np.sort(np.concatenate(found)) if found else every[:0]
         return np.flatnonzero(np.isin(c.family, known))
 
-    def _score(self, p: Problem, c: Columns, d: Device, us: Floats) -> Floats:
+    def _score(self, p: Gemm, c: Columns, d: Device, us: Floats) -> Floats:
         """Microseconds of rows that the clock puts at ``us``."""
         learnt = self._learnt(c)
         if self._booster is None or self.facts is None or not len(learnt):
@@ -135,8 +137,9 @@ class Model:
         ``exhaustive``: score even what the clock puts far behind; seconds instead of a fraction of one.
         """
         d = self._own(device)
-        c = candidates(problem, d)
-        us = clock.predict(problem, c, d)
+        p = problem.gemm
+        c = candidates(p, d)
+        us = clock.predict(p, c, d)
         total = scored = len(c)
         factor = float("inf")
         if self.trained and not exhaustive:
@@ -144,11 +147,11 @@ class Model:
             scored, factor = len(near), FACTOR
             if scored > LIMIT:
                 first, factor = leaders(c, us, near, LIMIT, FACTOR)
-                predicted = self._score(problem, c.take(first), d, us[first])
+                predicted = self._score(p, c.take(first), d, us[first])
                 near = kin_of(c, near, first[fastest(predicted, FINALISTS)])
                 scored = len(first) + len(near)
             c, us = c.take(near), us[near]
-        us = self._score(problem, c, d, us)
+        us = self._score(p, c, d, us)
         best = [(c.row(int(i)), float(us[i])) for i in fastest(us, k)]
         return Search(best, total, scored, factor)
 

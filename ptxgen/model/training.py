@@ -17,7 +17,8 @@ from ptxgen.device import Device
 from ptxgen.errors import UnavailableError
 from ptxgen.features import NAMES, features
 from ptxgen.measurement import Measurement
-from ptxgen.problem import Problem
+from ptxgen.operations import Problem
+from ptxgen.problem import Gemm
 from ptxgen.rules import legal
 
 Floats = NDArray[np.float32]
@@ -44,7 +45,7 @@ def threads() -> int:
     return max(1, min(cores, 8))
 
 
-def yardstick(target: str, p: Problem, d: Device, us: Floats) -> Any:
+def yardstick(target: str, p: Gemm, d: Device, us: Floats) -> Any:
     """log2 of the microseconds that time is measured against; ``us``: the clock's."""
     if target == "time":
         return np.zeros_like(us)
@@ -82,8 +83,8 @@ class Training:
         blocks, times, group = [np.zeros((0, len(NAMES)), np.float32)], [], []
         bases: dict[str, list[Floats]] = {t: [] for t in TARGETS}
         families: Counter[str] = Counter()
-        for i, p in enumerate(sorted(by_problem, key=lambda q: q.key())):
-            rows = sorted(by_problem[p])
+        for i, problem in enumerate(sorted(by_problem, key=lambda q: q.key())):
+            rows, p = sorted(by_problem[problem]), problem.gemm
             c = Columns.of([r[0] for r in rows])
             good = np.flatnonzero(legal(p, c, d))  # rules may have grown since
             skipped += len(rows) - len(good)

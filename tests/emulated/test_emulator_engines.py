@@ -16,7 +16,7 @@ from test_emulator_hardware import run as run_case
 from ptxgen.config import parse_config
 from ptxgen.emulator import Machine
 from ptxgen.errors import MisalignedFault, OutOfBoundsFault, RaceFault, UnavailableError, UninitialisedFault
-from ptxgen.problem import parse
+from ptxgen.operations import parse
 
 needs_llvm = pytest.mark.skipif(not __import__("importlib.util").util.find_spec("llvmlite"), reason="no llvmlite here")
 

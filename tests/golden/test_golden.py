@@ -10,7 +10,7 @@ from ptxgen.assemble import assemble
 from ptxgen.config import parse_config
 from ptxgen.device import device
 from ptxgen.generate import plan_for
-from ptxgen.problem import parse
+from ptxgen.operations import parse
 from ptxgen.render import render
 
 FOLDER = Path(__file__).parent / "ptx"

@@ -16,7 +16,8 @@ from ptxgen.device import device
 from ptxgen.families.mma import cost
 from ptxgen.features import NAMES, features
 from ptxgen.geometry import geometry
-from ptxgen.problem import Gemm, parse
+from ptxgen.operations import parse
+from ptxgen.problem import Gemm
 from ptxgen.source import Step
 
 H200, EMULATED = device("h200"), device("emulated")

@@ -22,7 +22,8 @@ from ptxgen.config import Config
 from ptxgen.database import APPLICATION, SCHEMA, SCHEMA_VERSION, Database, config_text
 from ptxgen.errors import ConfigError, CorruptError, DatabaseError, InputError, SchemaError
 from ptxgen.measurement import OUTCOMES, Environment, Measurement
-from ptxgen.problem import Gemm, Problem
+from ptxgen.operations import Problem
+from ptxgen.problem import Gemm
 
 H200 = Environment("h200", "hardware", "cuda 13.0", "13.0.88", "graph 3x", "abc")
 EMULATED = Environment("emulated", "model")

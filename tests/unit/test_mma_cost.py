@@ -10,7 +10,8 @@ from ptxgen.device import device
 from ptxgen.families.mma.candidates import best, candidates, ways
 from ptxgen.families.mma.cost import microseconds
 from ptxgen.families.mma.rules import MMA
-from ptxgen.problem import Gemm, parse
+from ptxgen.operations import parse
+from ptxgen.problem import Gemm
 from ptxgen.rules import legal
 
 H200 = device("h200")

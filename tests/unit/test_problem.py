@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from ptxgen.errors import DtypeError, InputError, ShapeError
-from ptxgen.problem import COMPUTE, EXTENT_LIMIT, LAYOUTS, OUT, Gemm, from_dict, parse, parse_shape
+from ptxgen.operations import from_dict, parse
+from ptxgen.problem import COMPUTE, EXTENT_LIMIT, LAYOUTS, OUT, Gemm, parse_shape
 
 
 def random_problems(seed: int, n: int) -> list[Gemm]:
@@ -55,7 +56,8 @@ def test_the_key_is_short_and_leaves_defaults_out():
     [
         ("", InputError, "must read"),
         ("gemm 1,2,3 NN", InputError, "must read"),
-        ("conv 1,2,3 NN f32", InputError, "must read"),
+        ("conv 1,2,3 NN f32", ShapeError, "must read"),
+        ("spmm 1,2,3 NN f32", InputError, "must read"),
         ("gemm 1,2 NN f32", ShapeError, "shape is '1,2'"),
         ("gemm 1,2,x NN f32", ShapeError, "shape"),
         ("gemm 1,-2,3 NN f32", ShapeError, "shape"),
@@ -85,7 +87,7 @@ def test_text_that_is_no_problem(text, error, words):
     [
         ({"m": 1, "n": 2}, "lacks k"),
         ({"m": 1, "n": 2, "k": 3, "mm": 4}, "problem has mm"),
-        ({"m": 1, "n": 2, "k": 3, "operation": "conv"}, "conv"),
+        ({"m": 1, "n": 2, "k": 3, "operation": "spmm"}, "spmm"),
         ({"m": "1", "n": 2, "k": 3}, "m is '1'"),
         ({"m": 1.0, "n": 2, "k": 3}, r"m is 1\.0"),
         ({"m": 1, "n": None, "k": 3}, "n is None"),

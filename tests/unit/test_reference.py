@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ptxgen.problem import LAYOUTS, Gemm
-from ptxgen.reference import FACTOR, KINDS, Reference, compare, operands, plain, reference, shapes
+from ptxgen.reference import FACTOR, KINDS, Reference, compare, operands, plain, reference
 
 TYPES = [("f32", ""), ("f64", ""), ("f16", "f32"), ("f16", "f16")]
 
@@ -17,7 +17,7 @@ TYPES = [("f32", ""), ("f64", ""), ("f16", "f32"), ("f16", "f16")]
 def test_operands_are_stored_as_the_layout_says(layout):
     p = Gemm(3, 4, 5, layout)
     a, b, c = operands(p, 1)
-    assert shapes(p) == (a.shape, b.shape, c.shape)
+    assert p.stored == (a.shape, b.shape, c.shape)
     assert a.shape == ((3, 5) if layout[0] == "N" else (5, 3))
     assert b.shape == ((5, 4) if layout[1] == "N" else (4, 5))
     assert c.shape == (3, 4)

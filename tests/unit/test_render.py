@@ -15,7 +15,8 @@ from ptxgen.config import Config, parse_config
 from ptxgen.device import device
 from ptxgen.errors import RenderError
 from ptxgen.generate import plan_for
-from ptxgen.problem import Gemm, parse
+from ptxgen.operations import parse
+from ptxgen.problem import Gemm
 from ptxgen.render import emitted, header, lookup, render, spaced
 from tests.cases import cases
 from tests.cases_simt import wide_cases

@@ -9,10 +9,12 @@ import pytest
 
 from ptxgen import rules
 from ptxgen.config import AXES, FAMILIES, Columns, Config, parse_config
+from ptxgen.conv import Conv
 from ptxgen.device import DEVICES, device
 from ptxgen.errors import ConfigError
 from ptxgen.generate import plan_for
-from ptxgen.problem import Gemm, parse
+from ptxgen.operations import parse
+from ptxgen.problem import Gemm
 from ptxgen.render import render
 from ptxgen.rules import RULES, broken, legal, rejections, require
 from tests.cases import cases, problem
@@ -25,6 +27,7 @@ NT = Gemm(512, 512, 512, "NT")
 
 #: a row of the table -> problem, configuration that breaks it and none before it, device, words of the message
 BREAKS = {
+    "tables": [(Conv(1, 4, 8, 8, 4, 3, 3).gemm, "", "h200", "no kernel looks into tables")],
     "axis": [
         (P, "ms=3", "h200", "ms=3"),
         (P, "ml=48", "h200", "ml=48"),

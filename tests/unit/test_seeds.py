@@ -9,7 +9,7 @@ from ptxgen.config import parse_config
 from ptxgen.device import device
 from ptxgen.dispatch import select
 from ptxgen.errors import CorruptError
-from ptxgen.problem import parse
+from ptxgen.operations import parse
 from ptxgen.rules import broken
 from ptxgen.settings import shipped_dir
 

@@ -16,7 +16,8 @@ from ptxgen.config import Config
 from ptxgen.database import Database
 from ptxgen.errors import ConfigError, CorruptError, DatabaseError, InputError, SchemaError
 from ptxgen.measurement import OUTCOMES, Environment, Measurement
-from ptxgen.problem import Gemm, Problem
+from ptxgen.operations import Problem
+from ptxgen.problem import Gemm
 from ptxgen.shipped import Header
 
 H200 = Environment("h200", "hardware", "cuda 13.0 | r580", "13.0.88", "graph", "abc")

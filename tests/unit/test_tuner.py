@@ -197,7 +197,7 @@ def test_nothing_that_runs(fake, database):
     (done,) = tune([P], database=database, budget=BUDGET)
     assert done.winner is None
     assert database.best(P, "emulated", "model") is None
-    assert summary(done).startswith("64x48x128 TN f32: nothing ran; ")
+    assert summary(done).startswith("gemm 64,48,128 TN f32: nothing ran; ")
     assert done.failures["wrong_result"] == done.measured > 0
 
 

@@ -10,7 +10,8 @@ from ptxgen.config import Config
 from ptxgen.device import device
 from ptxgen.dtypes import DTYPES, bits_of, dtype, from_numpy
 from ptxgen.errors import DtypeError, ShapeError
-from ptxgen.problem import COMPUTE, OUT, Gemm, from_dict, parse
+from ptxgen.operations import from_dict, parse
+from ptxgen.problem import COMPUTE, OUT, Gemm
 from ptxgen.reference import KINDS, compare, operands, plain, reference
 from ptxgen.rules import broken
 

@@ -1,0 +1,213 @@
+"""Convolutions: their words, and the products that they are, computed through the same tables as kernels read."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ptxgen.conv import DIRECTIONS, FILTERS, Conv
+from ptxgen.convolution import convolve
+from ptxgen.errors import DtypeError, InputError, ShapeError
+from ptxgen.implicit import TABLE, WINDOW, Implicit, Operand
+from ptxgen.operations import from_dict, parse
+from ptxgen.problem import STRIDED, Gemm
+from ptxgen.reference import compare, epilogue_arrays, operands, reference
+
+
+def drawn(rng: np.random.Generator) -> Conv:
+    """A small convolution of any kind."""
+
+    def some(low: int, high: int) -> int:
+        return int(rng.integers(low, high))
+
+    while True:
+        deep, flat, groups = rng.random() < 0.2, rng.random() < 0.15, int(rng.choice([1, 1, 1, 2, 3]))
+        pads = tuple(some(0, 4) for _ in range(4)) if rng.random() < 0.5 else 0 if flat else some(0, 3)
+        try:
+            return Conv(
+                0 if rng.random() < 0.05 else some(1, 4), groups * some(1, 4), 1 if flat else some(1, 9), some(1, 9),
+                groups * some(1, 4), 1 if flat else some(1, 4), some(1, 4), d=some(1, 5) if deep else 1,
+                t=some(1, 3) if deep else 1, stride=(some(1, 4), some(1, 4)) if rng.random() < 0.7 else some(1, 4),
+                padding=pads, dilation=some(1, 4), groups=groups, layout=str(rng.choice(list(FILTERS))),
+                filters=str(rng.choice(["", *FILTERS.values()])), direction=str(rng.choice(DIRECTIONS)),
+            )  # fmt: skip
+        except ShapeError as error:
+            if "reaches" not in str(error):
+                raise
+
+
+def problems(seed: int, n: int) -> list[Conv]:
+    rng = np.random.default_rng(seed)
+    return [drawn(rng) for _ in range(n)]
+
+
+def fetched(x: Operand, memory: np.ndarray, item: int) -> np.ndarray:
+    """The matrix that an operand stands for, by the arithmetic of kernels."""
+    at = x.along.offsets[:, None] + x.down.offsets[None, :] + item
+    packing, word = x.packing, 1 << 32
+    low = (packing.pack(x.along, True)[:, None] + packing.pack(x.down, False)[None, :]) % word
+    inside = (~low | ~((packing.high - low) % word)) & packing.guard == 0
+    assert (at[inside] >= 0).all()
+    assert (at[inside] < memory.size).all()
+    return np.where(inside, memory[np.where(inside, at, 0)] if memory.size else 0, 0)
+
+
+def multiplied(v: Conv, one: np.ndarray, two: np.ndarray) -> np.ndarray:
+    """The result as kernels see the problem: every element of it written, once."""
+    p = v.gemm
+    a, b = (x.reshape(-1) for x in ((two, one) if v.swapped else (one, two)))
+    if not isinstance(p, Implicit):
+        wide = [x[np.arange(rows)[:, None] * ld + np.arange(columns)].astype(float)
+                for x, (rows, columns), ld in zip((a, b), p.stored[:2], (p.lda, p.ldb), strict=True)]  # fmt: skip
+        return (wide[0] if p.layout[0] == "N" else wide[0].T) @ (wide[1] if p.layout[1] == "N" else wide[1].T)
+    out = np.full(np.prod(v.stored[2], dtype=int), np.nan)
+    count, *items = p.items
+    for part in p.parts:
+        for i in range(count):
+            at = part.c.along.offsets[:, None] + part.c.down.offsets[None, :] + i * items[2]
+            assert np.isnan(out[at]).all()
+            out[at] = fetched(part.a, a, i * items[0]) @ fetched(part.b, b, i * items[1]).T
+    assert not np.isnan(out).any()
+    return out
+
+
+def test_products_are_convolutions() -> None:
+    seen = set()
+    for v in problems(1, 400):
+        one, two, _ = operands(v, 2, "integers")
+        exact = convolve(v, one, two)
+        assert np.array_equal(multiplied(v, one, two).reshape(-1), exact.reshape(-1)), v.key()
+        p = v.gemm
+        seen.add((v.layout, v.direction, p.addr_b if v.swapped else p.addr_a) if isinstance(p, Implicit) else "gemm")
+    assert "gemm" in seen
+    assert {(layout, "forward", WINDOW) for layout in FILTERS} <= seen
+
+
+def test_gradients_are_adjoint() -> None:
+    """<conv(x, w), y> = <x, input_grad(y, w)> = <w, weight_grad(x, y)>, in exact integers."""
+    for v in problems(3, 150):
+        forward = replace(v, direction="forward")
+        x, w, y = operands(forward, 1, "integers")
+        y = np.random.default_rng(4).integers(-3, 4, y.shape).astype(y.dtype)
+        inner = (convolve(forward, x, w) * y).sum()
+        assert inner == (convolve(replace(v, direction="input_grad"), y, w) * x).sum(), v.key()
+        assert inner == (convolve(replace(v, direction="weight_grad"), x, y) * w).sum(), v.key()
+
+
+def test_the_reference_is_the_definition() -> None:
+    for v in problems(5, 30):
+        v = replace(v, direction="forward", layout="NCHW", filters="KCRS", d=1, t=1, padding=v.padding[2:], stride=1)  # type: ignore[index]
+        x, w, _ = operands(v, 1, "integers")
+        out = convolve(v, x, w)
+        filled = np.pad(x.astype(float), ((0, 0), (0, 0), *v.pads[1:]))
+        c, k = v.c // v.groups, v.k // v.groups
+        for n, f, p, q in np.ndindex(*out.shape):
+            first = f // k * c
+            window = filled[n, first : first + c, p : p + v.r * v.dilations[1] : v.dilations[1],
+                            q : q + v.s * v.dilations[2] : v.dilations[2]]  # fmt: skip
+            assert out[n, f, p, q] == (window[:, : v.r, : v.s] * w[f]).sum()
+
+
+def test_key_parse_and_dict_round_trip() -> None:
+    seen: dict[str, Conv] = {}
+    for v in problems(7, 1000):
+        assert parse(v.key()) == v
+        assert from_dict(json.loads(json.dumps(v.as_dict()))) == v
+        assert seen.setdefault(v.key(), v) == v
+
+
+def test_the_key_is_short() -> None:
+    v = Conv(16, 32, 79, 341, 32, 5, 10, stride=2)
+    assert v.key() == "conv N=16,C=32,H=79,W=341,K=32,R=5,S=10,stride=2 NCHW f32"
+    assert (v.p, v.q) == (38, 166)
+    v = Conv(
+        1, 2, 8, 9, 4, 3, 3, padding=(1, 0, 2, 1), stride=(2, 1), layout="NHWC", dtype="f16", direction="input_grad"
+    )
+    assert v.key() == "conv N=1,C=2,H=8,W=9,K=4,R=3,S=3,stride=2x1,pad=1x0x2x1 NHWC f16 direction=input_grad"
+    assert Conv(1, 1, 1, 9, 1, 1, 3, padding=(1,)).shape() == "N=1,C=1,H=1,W=9,K=1,R=1,S=3,pad=0x1"
+    # what makes no difference is not kept
+    assert Conv(1, 1, 3, 3, 1, 3, 3, stride=2) == Conv(1, 1, 3, 3, 1, 3, 3)
+    assert Conv(1, 1, 4, 4, 1, 1, 1, dilation=5) == Conv(1, 1, 4, 4, 1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "words"),
+    [
+        ("conv N=1,C=1 NCHW f32", ShapeError, "lacks H, W, K, R, S"),
+        ("conv N=1,C=1,H=3,W=3,K=1,R=3,S=3,X=1 NCHW f32", ShapeError, "X=1"),
+        ("conv N=1,C=1,H=3,W=3,K=1,R=3,S=3,stride=0 NCHW f32", ShapeError, "positive"),
+        ("conv N=1,C=1,H=3,W=3,K=1,R=5,S=3 NCHW f32", ShapeError, "h is 3, with pads 3; the filter reaches 5"),
+        ("conv N=1,C=3,H=3,W=3,K=2,R=1,S=1,groups=2 NCHW f32", ShapeError, "groups is 2; it must divide c=3"),
+        ("conv N=1,C=1,H=3,W=3,K=1,R=1,S=1,pad=1x2x3x4x5 NCHW f32", ShapeError, "padding is"),
+        ("conv N=1,C=1,H=3,W=3,K=1,R=1,S=1 HWCN f32", ShapeError, "layout is 'HWCN'"),
+        ("conv N=1,C=1,H=3,W=3,K=1,R=1,S=1 NCHW f32 filters=RSCK", ShapeError, "filters is 'RSCK'"),
+        ("conv N=1,C=1,H=3,W=3,K=1,R=1,S=1 NCHW f32 direction=back", InputError, "direction is 'back'"),
+        ("conv N=1,C=1,H=3,W=3,K=1,R=1,S=1 NCHW f32 epilogue=relu direction=input_grad", InputError, "takes none"),
+        ("conv N=1,C=1,H=3,W=3,K=1,R=1,S=1 NCHW f32 epilogue=bias_row", InputError, "bias_row"),
+        ("conv N=1,C=1,H=3,W=3,K=1,R=1,S=1 NCHW f64 aligned_input=4", ShapeError, "aligned_input is 4"),
+        ("conv N=1,C=1,H=3,W=3,K=1,R=1,S=1 NCHW s7", DtypeError, "dtype is 's7'"),
+    ],
+)  # fmt: skip
+def test_text_that_is_no_convolution(text: str, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        parse(text)
+
+
+@pytest.mark.parametrize("layout", FILTERS)
+def test_the_epilogue_is_per_filter(layout: str) -> None:
+    v = Conv(2, 3, 4, 5, 6, 1, 1, d=2, layout=layout, epilogue="relu,residual,bias,scale")
+    assert v.stages == ("scale", "bias", "residual", "relu")
+    a, b, c = operands(v, 1)
+    more = epilogue_arrays(v, 1)
+    bias = more[v.reads.index("bias")]
+    zeros = tuple(x if name == "bias" else np.zeros_like(x) for name, x in zip(v.reads, more, strict=True))
+    exact = reference(v, a, b, c, more=zeros).exact
+    axis = next(n for n, extent in enumerate(exact.shape) if extent == 6)
+    last = np.moveaxis(exact, axis, -1)
+    assert np.array_equal(last, np.broadcast_to(np.maximum(bias, 0), last.shape))
+    assert compare(reference(v, a, b, c, more=more).exact.astype(np.float32), reference(v, a, b, c, more=more)).ok
+
+
+def test_pointwise_convolutions_are_plain_products() -> None:
+    p = Conv(4, 64, 7, 7, 32, 1, 1, layout="NHWC").gemm
+    assert type(p) is Gemm
+    assert (p.m, p.n, p.k, p.layout) == (4 * 49, 32, 64, "NT")
+    p = Conv(4, 64, 7, 7, 32, 1, 1, layout="CHWN").gemm
+    assert type(p) is Gemm
+    assert (p.m, p.n, p.k, p.layout) == (32, 49 * 4, 64, "TN")
+
+
+@pytest.mark.parametrize(
+    ("layout", "direction", "extents", "letters", "vectors", "found"),
+    [
+        ("NCHW", "forward", (128, 12544, 576), "NN", (4, 1, 4), (STRIDED, WINDOW, TABLE)),
+        ("NHWC", "forward", (12544, 128, 576), "NT", (4, 4, 4), (WINDOW, STRIDED, STRIDED)),
+        ("CHWN", "forward", (128, 12544, 576), "TN", (4, 4, 4), (STRIDED, WINDOW, STRIDED)),
+        ("NHWC", "weight_grad", (128, 576, 12544), "TN", (4, 4, 4), (STRIDED, WINDOW, STRIDED)),
+        ("NHWC", "input_grad", (12544, 64, 1152), "NN", (1, 4, 4), (WINDOW, TABLE, STRIDED)),
+    ],
+)  # fmt: skip
+def test_the_products_of_a_3x3(layout, direction, extents, letters, vectors, found) -> None:
+    v = Conv(16, 64, 28, 28, 128, 3, 3, padding=1, layout=layout, direction=direction)
+    p = v.gemm
+    assert isinstance(p, Implicit)
+    assert ((p.m, p.n, p.k), p.layout, p.vectors) == (extents, letters, vectors)
+    assert (p.addr_a, p.addr_b, p.addr_c) == found
+    assert p.flops == v.flops
+
+
+def test_phases_of_a_strided_gradient_multiply_no_zeros() -> None:
+    v = Conv(2, 4, 8, 8, 6, 3, 3, stride=2, padding=1, direction="input_grad")
+    p = v.gemm
+    assert isinstance(p, Implicit)
+    assert sorted(part.extents[2] for part in p.parts) == [6, 12, 12, 24]
+
+
+def test_coordinates_that_fit_no_word() -> None:
+    with pytest.raises(ShapeError, match=r"\(1100, 1100, 1100\) need 36 bits"):
+        _ = Conv(1, 1, 1100, 1100, 1, 3, 3, d=1100, t=3, padding=1).gemm
+    with pytest.raises(ShapeError, match="reaches over 2147484673 elements"):
+        _ = Conv(2, 1 << 10, 1 << 10, 1 << 10, 1, 3, 3, padding=1).gemm
