@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,14 @@ from ptxgen.device import Device
 from ptxgen.drivers import Driver, Timing
 from ptxgen.errors import AssembleError, EmulatorError, LaunchError
 from ptxgen.measurement import Environment, Measurement
+from ptxgen.memory import A, B, C, elements, laid, read_after, span
 from ptxgen.operations import Problem
 from ptxgen.problem import Gemm
 from ptxgen.reference import Array, Deviation, Reference, compare, epilogue_arrays, operands, reference
 from ptxgen.runner import Runner, Workspace
 
+RUNS = 8  #: runs of rows, or of items, of which that many are compared
+HELD = 1 << 22  #: elements of C that are compared at once
 CHECKED_ELEMENTS = 1 << 17  #: elements of C that a measurement compares; a full check compares all
 SEARCH_TIMING = Timing(samples=3, target_ms=1.5)
 FINAL_TIMING = Timing(samples=7, target_ms=6.0)
@@ -29,6 +32,13 @@ FINAL_TIMING = Timing(samples=7, target_ms=6.0)
 def environment(driver: Driver, timing: Timing, commit: str = "") -> Environment:
     """What the driver's times depend on."""
     return Environment(driver.device.name, driver.clock, driver.version, driver.assembler, str(timing), commit)
+
+
+def _spread(extent: int, count: int) -> Iterator[slice]:
+    """RUNS runs from first to last, ``count`` in all; or everything."""
+    run = max(1, count // RUNS)
+    starts = {round(i * (extent - run) / (RUNS - 1)) for i in range(RUNS)} if extent > count else {0}
+    yield from (slice(s, s + run if extent > count else extent) for s in sorted(starts))
 
 
 class Ring:
@@ -40,15 +50,14 @@ class Ring:
     def __init__(self, driver: Driver, problem: Problem, timing: Timing, seed: int = 0) -> None:
         assert isinstance(problem, Gemm)
         self.driver, self.problem = driver, problem
-        self.a, self.b, _ = operands(problem, seed)
+        wide = [laid(problem, i, x) for i, x in enumerate(operands(problem, seed)[:2])]
+        self.a, self.b = elements(problem, A, wide[0]), elements(problem, B, wide[1])
         bytes_ = (problem.element.bytes, problem.element.bytes, problem.output.bytes)
-        sizes = [max(rows * ld, 1) * size for (rows, _), ld, size in
-                 zip(problem.stored, (problem.lda, problem.ldb, problem.ldc), bytes_, strict=True)]  # fmt: skip
+        sizes = [max(span(problem, i), 1) * size for i, size in zip((A, B, C), bytes_, strict=True)]
         count = 1
         if driver.clock == "hardware":
             count = int(min(timing.most, max(2, -(-timing.ring * driver.device.l2 // sum(sizes)))))
         self.sets: list[tuple[int, int, int]] = []
-        wide = self._wide(self.a, problem.lda), self._wide(self.b, problem.ldb)
         for _ in range(count):
             a, b, c = (driver.allocate(size) for size in sizes)
             driver.upload(a, wide[0])
@@ -57,54 +66,65 @@ class Ring:
             self.sets.append((a, b, c))
         self.bytes_c = sizes[2]
         self.more = epilogue_arrays(problem, seed)
-        self.more_at = tuple(driver.allocate(x.nbytes) for x in self.more)
-        for address, x in zip(self.more_at, self.more, strict=True):
+        after = read_after(problem, self.more)
+        self.more_at = tuple(driver.allocate(x.nbytes) for x in after)
+        for address, x in zip(self.more_at, after, strict=True):
             driver.upload(address, x)
-        self._references: dict[tuple[int, int], Reference] = {}
+        self._references: dict[tuple[int, int, int, int], Reference] = {}
 
-    @staticmethod
-    def _wide(array: Array, ld: int) -> Array:
-        if array.shape[1] == ld:
-            return array
-        out = np.zeros((array.shape[0], ld), array.dtype)
-        out[:, : array.shape[1]] = array
-        return out
-
-    def blocks(self, limit: int) -> list[slice]:
-        """Runs of rows of C, at most ``limit`` elements in all: all of it, or eight runs from first to last."""
+    def blocks(self, limit: int) -> Iterator[tuple[slice, slice]]:
+        """Runs of items and of rows of C, at most ``limit`` elements in all: all of it, or runs from first to last."""
         p = self.problem
-        rows = max(1, limit // max(p.n, 1))
-        if rows >= p.m:
-            return [slice(0, p.m)]
-        run = max(1, rows // 8)
-        starts = sorted({round(i * (p.m - run) / 7) for i in range(8)})
-        return [slice(s, s + run) for s in starts]
+        lines = max(1, limit // max(p.n, 1))
+        if lines >= p.m * p.batch:
+            step = max(1, HELD // max(p.m * p.n, 1))
+            yield from ((slice(i, min(i + step, p.batch)), slice(0, p.m)) for i in range(0, p.batch, step))
+        elif lines >= RUNS * p.m:
+            yield from ((items, slice(0, p.m)) for items in _spread(p.batch, lines // p.m))
+        else:
+            few = list(_spread(p.batch, min(p.batch, RUNS)))
+            for items in few:
+                yield from ((items, rows) for rows in _spread(p.m, min(p.m, max(1, lines // len(few)))))
 
     def deviation(self, limit: int = CHECKED_ELEMENTS) -> Deviation:
         """Compares the first set's C, as the device holds it, with float64."""
-        p, worst = self.problem, Deviation(0.0, (0, 0), 0.0)
-        if 0 in (p.m, p.n):
+        p, worst = self.problem, Deviation(0.0, (0,) * (2 + (self.problem.batch != 1)), 0.0)
+        if not p.results:
             return worst
-        for rows in self.blocks(limit):
-            key = rows.start, rows.stop
-            if key not in self._references:
-                a = (self.a if p.layout[0] == "N" else self.a.T)[rows]
-                part = Gemm(len(a), p.n, p.k, "N" + p.layout[1], p.dtype, p.compute, out=p.out, epilogue=p.epilogue)
-                along = {"residual", *(("scale_a",) if "scale_rows" in p.stages else ()),
-                         *(("bias",) if "bias_row" in p.stages else ())}  # fmt: skip
-                more = tuple(x[rows] if name in along else x for name, x in zip(p.reads, self.more, strict=True))
-                self._references[key] = reference(part, np.ascontiguousarray(a), self.b, more=more)
-            got = np.empty((rows.stop - rows.start, p.ldc), p.output.numpy)
-            if rows.stop == p.m:  # the last row need not be whole
-                flat = np.empty((rows.stop - rows.start - 1) * p.ldc + p.n, p.output.numpy)
-                self.driver.download(self.sets[0][2] + rows.start * p.ldc * p.output.bytes, flat)
-                got.reshape(-1)[: flat.size] = flat
-            else:
-                self.driver.download(self.sets[0][2] + rows.start * p.ldc * p.output.bytes, got)
-            found = compare(got[:, : p.n], self._references[key])
+        for items, rows in self.blocks(limit):
+            ref, got = self._reference(items, rows), self._result(items, rows)
+            found = compare(got, ref)
             if not found.ratio <= worst.ratio:
-                worst = Deviation(found.ratio, (found.where[0] + rows.start, *found.where[1:]), found.worst)
+                first = (items.start, rows.start, 0)[-len(found.where) :]
+                where = tuple(i + n for i, n in zip(found.where, first, strict=True))
+                worst = Deviation(found.ratio, where, found.worst)
         return worst
+
+    def _reference(self, items: slice, rows: slice) -> Reference:
+        """What the product is in these rows of these items; kept."""
+        p, key = self.problem, (items.start, items.stop, rows.start, rows.stop)
+        if key not in self._references:
+            a = (self.a if p.layout[0] == "N" else np.swapaxes(self.a, -1, -2))[..., rows, :]
+            a, b = (x[items] if x.ndim == 3 and len(x) > 1 else x for x in (a, self.b))
+            along = {"scale_a"} if "scale_rows" in p.stages else set()
+            along |= {"bias"} if "bias_row" in p.stages else set()
+            more = [x[rows] if name in along else x for name, x in zip(p.reads, self.more, strict=True)]
+            if "residual" in p.reads:
+                more[-1] = more[-1][rows] if p.batch == 1 else more[-1][items, rows]
+            part = replace(p, m=rows.stop - rows.start, batch=1, layout="N" + p.layout[1], lda=0)
+            self._references[key] = reference(part, np.ascontiguousarray(a), b, more=tuple(more))
+        return self._references[key]
+
+    def _result(self, items: slice, rows: slice) -> Array:
+        """The first set's C in these rows of these items. The last row in memory need not be whole."""
+        p = self.problem
+        shape, strides = [rows.stop - rows.start, p.n], [p.ldc, 1]
+        if p.batch != 1:
+            shape, strides = [items.stop - items.start, *shape], [p.strides[C], *strides]
+        size, first = p.output.bytes, items.start * p.strides[C] + rows.start * p.ldc
+        flat = np.empty(1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)), p.output.numpy)
+        self.driver.download(self.sets[0][2] + first * size, flat)
+        return np.lib.stride_tricks.as_strided(flat, shape, [s * size for s in strides])
 
     def release(self) -> None:
         for address in (*(address for addresses in self.sets for address in addresses), *self.more_at):

@@ -8,10 +8,11 @@ import numpy as np
 
 from ptxgen.config import Config
 from ptxgen.drivers import Driver
+from ptxgen.memory import A, B, C, elements, padded, read_after
 from ptxgen.operations import Problem
-from ptxgen.problem import Gemm
+from ptxgen.problem import STRIDES, Gemm
 from ptxgen.reference import Deviation, compare, epilogue_arrays, operands, reference
-from ptxgen.runner import Runner, padded
+from ptxgen.runner import Runner
 
 
 @dataclass(frozen=True)
@@ -42,12 +43,21 @@ def check(driver: Driver, problem: Problem, config: Config, seed: int = 0, slack
     deviation is at (-1, -1). ConfigError, AssembleError, LaunchError, Fault.
     """
     assert isinstance(problem, Gemm)
-    p = replace(problem, lda=problem.lda + slack, ldb=problem.ldb + slack, ldc=problem.ldc + slack)
+    p = slackened(problem, slack)
     runner = Runner.of(driver, p, config)
     try:
         return _check(runner, p, seed)
     finally:
         runner.workspace.release()
+
+
+def slackened(p: Gemm, slack: int) -> Gemm:
+    """The problem with rows, and items, that much farther apart."""
+    changes = {f"ld{x}": getattr(p, f"ld{x}") + slack for x in "abc"}
+    for name, rows, ld in zip(STRIDES, (p.rows_a, p.rows_b, p.m), (p.lda, p.ldb, p.ldc), strict=True):
+        stride = getattr(p, name)
+        changes[name] = stride + rows * slack if stride > rows * ld else stride
+    return replace(p, **changes)
 
 
 def _raised(runner: Runner) -> bool:
@@ -69,14 +79,18 @@ def _check(runner: Runner, p: Gemm, seed: int) -> list[CheckResult]:
         if p.output.integer:
             alpha, beta = round(alpha), round(beta)
         more = epilogue_arrays(p, seed, kind)
+        at = padded(p, (a, b, c))
+        a, b = elements(p, A, at[A]), elements(p, B, at[B])  # items may share memory
         ref = reference(p, a, b, c, alpha, beta, more)
-        out = runner.compute(*padded(p, (a, b, c)), alpha, beta, more)
-        deviation = compare(out[:, : p.n], ref)
+        out = runner.compute(*at, alpha, beta, read_after(p, more))
+        got = elements(p, C, out)
+        deviation = compare(got, ref)
         exact = kind == "integers" and not {"gelu", "silu"} & set(p.stages)
-        if exact and deviation.ok and not np.array_equal(out[:, : p.n].astype(np.float64), ref.exact):
-            wrong = np.argwhere(out[:, : p.n].astype(np.float64) != ref.exact)[0]
-            deviation = Deviation(np.inf, (int(wrong[0]), int(wrong[1])), deviation.worst)
-        if not np.array_equal(out[:, p.n :], np.full_like(out[:, p.n :], p.output.poison), equal_nan=True):
+        if exact and deviation.ok and not np.array_equal(got.astype(np.float64), ref.exact):
+            wrong = np.argwhere(got.astype(np.float64) != ref.exact)[0]
+            deviation = Deviation(np.inf, tuple(int(i) for i in wrong), deviation.worst)
+        got[...] = p.output.poison
+        if not np.array_equal(out, np.full_like(out, p.output.poison), equal_nan=True):
             deviation = Deviation(np.inf, (-1, -1), deviation.worst)
         if _raised(runner):
             deviation = Deviation(np.inf, (-1, -1), deviation.worst)

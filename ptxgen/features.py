@@ -90,11 +90,11 @@ def _pitch(p: Gemm, operand: str) -> float:
 def _extent(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Floats:
     """The block of extents and slices; of ``c`` only tiles and slices are read."""
     size = p.element.bytes
-    moved = (g.tiles_m * c.ml * p.k * g.tiles_n + g.tiles_n * c.nl * p.k * g.tiles_m) * size
+    moved = g.tiles * (c.ml + c.nl) * p.k * size
     columns = [
         _log(g.slices), c.split, c.raster, c.stream, _log(p.m), _log(p.n), _log(p.k), _log(g.tiles), _log(g.blocks),
-        _log(np.minimum(g.chunk, max(p.k, 1)) / c.u), p.m * p.n / np.maximum(g.tiles * c.ml * c.nl, 1), _log(moved),
-        _log((g.slices - 1) * (p.m * p.n * g.sum_bytes) + 1), _log(p.flops / max(p.bytes, 1)), _log(p.flops),
+        _log(np.minimum(g.chunk, max(p.k, 1)) / c.u), p.results / np.maximum(g.tiles * c.ml * c.nl, 1), _log(moved),
+        _log((g.slices - 1) * (p.results * g.sum_bytes) + 1), _log(p.flops / max(p.bytes, 1)), _log(p.flops),
         _log(clock.roofline(p, d)), size, p.accumulator.bytes, p.layout[0] == "N", p.layout[1] == "T",
         c.evict, p.output.bytes, -math.log2(p.element.roundoff) if p.element.roundoff else 8, len(p.stages),
         _pitch(p, "a"), _pitch(p, "b"), _pitch(p, "c"), _log(g.tiles_m), _log(g.tiles_n),

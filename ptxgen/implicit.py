@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ShapeError
-from ptxgen.problem import EXTENT_LIMIT, STRIDED, Gemm
+from ptxgen.problem import EXTENT_LIMIT, STRIDED, STRIDES, Gemm
 
 Ints = NDArray[np.int64]
 
@@ -201,8 +201,7 @@ class Implicit(Gemm):
 
     ``m``, ``n``, ``k``: of the largest part. ``addr_a`` (b, c): STRIDED (a matrix with a leading dimension), TABLE
     (row's plus column's offset) or WINDOW (and zero outside the image); ``wide_a``: the widest access in elements;
-    ``parts``: the products to compute, the largest first; ``traffic``: bytes that must move; ``items``: how many such
-    products, and from one to the next in elements of A, B and C.
+    ``parts``: the products to compute, the largest first; ``traffic``: bytes that must move.
     """
 
     addr_a: str = STRIDED
@@ -213,7 +212,6 @@ class Implicit(Gemm):
     wide_c: int = 1
     parts: tuple[Part, ...] = field(default=(), compare=False, repr=False)
     traffic: int = field(default=0, compare=False)
-    items: tuple[int, int, int, int] = (1, 0, 0, 0)
 
     operation = "conv"
 
@@ -221,9 +219,16 @@ class Implicit(Gemm):
     def vectors(self) -> tuple[int, int, int]:
         return self.wide_a, self.wide_b, self.wide_c
 
+    def _settle_items(self) -> None:
+        """From one item to the next as ``product`` says: what is packed, a leading dimension does not tell."""
+
+    @property
+    def strides(self) -> tuple[int, int, int]:
+        return self.stride_a, self.stride_b, self.stride_c
+
     @property
     def flops(self) -> int:
-        return 2 * self.items[0] * sum(math.prod(part.extents) for part in self.parts)
+        return 2 * self.batch * sum(math.prod(part.extents) for part in self.parts)
 
     @property
     def bytes(self) -> int:
@@ -255,6 +260,7 @@ def product(parts: Iterable[Part], items: tuple[int, int, int, int], aligned: tu
             fields[f"ld{name}"] = lds.pop()
         found[f"addr_{name}"] = STRIDED if matrix else WINDOW if any(x.limits for x in operands) else TABLE
         found[f"wide_{name}"] = math.gcd(*(x.wide(max(1, start // kind.bytes), item) for x in operands))
-    if items[0] == 1 and {found[f"addr_{name}"] for name in "abc"} == {STRIDED}:
+    fields.update(zip(("batch", *STRIDES), items, strict=True))
+    if {found[f"addr_{name}"] for name in "abc"} == {STRIDED}:
         return Gemm(**fields)
-    return Implicit(**fields, **found, parts=tuple(ordered), traffic=traffic, items=items)
+    return Implicit(**fields, **found, parts=tuple(ordered), traffic=traffic)

@@ -30,7 +30,7 @@ def parse(text: str) -> Problem:
         if name not in types or name in extra:
             raise InputError(f"problem has {word!r}; it must be name=value, once, with a name of {', '.join(types)}")
         of, flag = types[name], types[name] == "bool"
-        if of != "str" and not re.fullmatch("[01]" if flag else "[0-9]{1,10}", value):
+        if of != "str" and not re.fullmatch("[01]" if flag else "[0-9]{1,13}", value):
             raise InputError(f"problem has {word!r}; {name} must be {'0 or 1' if flag else 'an integer'}")
         extra[name] = value if of == "str" else int(value) if of == "int" else value == "1"
     return kind(**shape, layout=words[2], dtype=words[3], **extra)

@@ -6,7 +6,7 @@ This is what all families share: slices, tiles and how C is written. A family ad
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -40,6 +40,14 @@ _PUT = {
     SPLIT_POLL: "epilogue/put_store.mako",
     SPLIT_SHARE: "epilogue/put_store.mako",
 }
+
+
+@dataclass(frozen=True)
+class Run:
+    """Items of a batch that are launched together: ``items`` from ``first`` on."""
+
+    first: int
+    items: int
 
 
 class Plan:
@@ -102,6 +110,10 @@ class Plan:
     def _leaving(self) -> None:
         """How finished sums get to C."""
         c, p = self.config, self.problem
+        #: whether there are items, at offsets from each other: one kernel serves any number of them but one
+        self.batched = p.items != 1
+        #: the register with the address of the C of a block's item
+        self.item_c = "%item_c" if self.batched else "%C"
         self.sliced = c.kg > 1
         self.raster = "sched/raster.mako"
         self.raster_group = c.raster
@@ -186,11 +198,20 @@ class Plan:
         return [f".param .u64 {name}," for name in self.arrays]
 
     @property
+    def item_parameters(self) -> list[str]:
+        """The parameters that items add: bytes from the operands of one to those of the next, the first item of the
+        launch, and how many it has."""
+        if not self.batched:
+            return []
+        return [".param .u64 by_a, .param .u64 by_b, .param .u64 by_c, .param .u32 first_item, .param .u32 items,"]
+
+    @property
     def parameters(self) -> list[str]:
         """The kernel's parameters as it declares them, in lines."""
         return [
             ".param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,",
             *self.array_parameters,
+            *self.item_parameters,
             ".param .u32 M, .param .u32 N, .param .u32 K,",
             ".param .u32 lda, .param .u32 ldb, .param .u32 ldc, .param .u32 chunk,",
             f".param .{self.sum} alpha, .param .{self.sum} beta",
@@ -208,43 +229,63 @@ class Plan:
         return max(-(-problem.k // chunk), 1) if chunk else 1, chunk
 
     def launch(self, problem: Gemm) -> Launch:
-        """The steps that compute ``problem``, which must be of this plan's class."""
-        if problem.m == 0 or problem.n == 0:
+        """The steps that compute ``problem``, which must be of this plan's class. More items than a grid holds are
+        launched in runs, which use the same workspace one after the other."""
+        if problem.results == 0:
             return Launch(())
+        most = self.items_limit(problem)
+        parts = [self._run(problem, Run(first, min(most, problem.items - first)))
+                 for first in range(0, problem.items, most)]  # fmt: skip
+        steps = tuple(step for part in parts for step in part.steps)
+        return Launch(steps, max(part.workspace for part in parts), parts[0].zeroed)
+
+    def items_limit(self, problem: Gemm) -> int:
+        """The items that one launch can have: slices of all of them lie along z."""
+        return GRID_LIMIT // self.slices_for(problem)[0]
+
+    def _run(self, problem: Gemm, run: Run) -> Launch:
+        """The steps that compute the items of a run."""
         c = self.config
         slices, chunk = self.slices_for(problem)
         tiles_m, tiles_n = -(-problem.m // c.ml), -(-problem.n // c.nl)
-        grid = (tiles_m, tiles_n, slices) if c.raster == 1 else (tiles_m * tiles_n, 1, slices)
+        z = slices * run.items
+        grid = (tiles_m, tiles_n, z) if c.raster == 1 else (tiles_m * tiles_n, 1, z)
         scalars: tuple[Argument, ...] = (
             ("u32", problem.m), ("u32", problem.n), ("u32", problem.k),
             ("u32", problem.lda), ("u32", problem.ldb), ("u32", problem.ldc), ("u32", chunk),
             (self.sum, "alpha"), (self.sum, "beta"),
         )  # fmt: skip
-        arrays = self._arrays(problem)
-        pointers: tuple[Argument, ...] = (("u64", "A"), ("u64", "B"), ("u64", "C"), ("u64", "W"), *arrays)
-        main = Step(self.entry, grid, (self.threads, 1, 1), self.shared, pointers + scalars)
+        pointers: tuple[Argument, ...] = (("u64", "A"), ("u64", "B"), ("u64", "C"), ("u64", "W"))
+        arguments = (*pointers, *self._arrays(problem), *self._items(problem, run), *scalars)
+        main = Step(self.entry, grid, (self.threads, 1, 1), self.shared, arguments)
         if self.cleared:
-            return Launch((self._pass("scale", problem, ()), main))
+            return Launch((self._pass("scale", problem, run, ()), main))
         if self.partial:
-            size = slices * problem.m * problem.n * self.sum_bytes
-            return Launch((main, self._pass("reduce", problem, (("u32", slices),))), size)
+            size = slices * run.items * problem.m * problem.n * self.sum_bytes
+            return Launch((main, self._pass("reduce", problem, run, (("u32", slices),))), size)
         if self.flagged:
-            return Launch((main,), 4 * tiles_m * tiles_n, zeroed=True)
+            return Launch((main,), 4 * tiles_m * tiles_n * run.items, zeroed=True)
         return Launch((main,))
+
+    def _items(self, problem: Gemm, run: Run) -> tuple[Argument, ...]:
+        """The arguments of ``item_parameters``."""
+        if not self.batched:
+            return ()
+        return (*(("u64", offset) for offset in problem.offsets), ("u32", run.first), ("u32", run.items))
 
     @staticmethod
     def _arrays(problem: Gemm) -> tuple[Argument, ...]:
         return tuple(("u64", name) for name in problem.reads)
 
-    def _pass(self, name: str, problem: Gemm, more: tuple[Argument, ...]) -> Step:
-        """A pass over C by blocks of PASS_THREADS threads, 2^shift of them along a row."""
+    def _pass(self, name: str, problem: Gemm, run: Run, more: tuple[Argument, ...]) -> Step:
+        """A pass over C by blocks of PASS_THREADS threads, 2^shift of them along a row, items along z."""
         vectors = -(-problem.n // self.vec_c)
         shift = min(log2(PASS_THREADS), (vectors - 1).bit_length())
         rows = PASS_THREADS >> shift
         grid = (-(-vectors // (1 << shift)),
-                min(-(-problem.m // rows), GRID_LIMIT), 1)  # fmt: skip
+                min(-(-problem.m // rows), GRID_LIMIT), run.items)  # fmt: skip
         return Step(f"{self.entry}_{name}", grid, (PASS_THREADS, 1, 1), 0, (
-            ("u64", "C"), ("u64", "W"), *self._arrays(problem),
+            ("u64", "C"), ("u64", "W"), *self._arrays(problem), *self._items(problem, run),
             ("u32", problem.m), ("u32", problem.n), ("u32", problem.ldc), ("u32", shift),
             (self.sum, "beta"), *more))  # fmt: skip
 
@@ -259,7 +300,8 @@ class Plan:
     @property
     def grid(self) -> str:
         """What the axes of the grid count."""
-        return "(tiles of M, tiles of N, slices)" if self.config.raster == 1 else "(tiles, 1, slices)"
+        last = "items of all slices" if self.batched else "slices"
+        return f"(tiles of M, tiles of N, {last})" if self.config.raster == 1 else f"(tiles, 1, {last})"
 
     @cached_property
     def command(self) -> str:
@@ -271,6 +313,8 @@ class Plan:
             flags += f" --out {p.out}"
         if p.epilogue:
             flags += f" --epilogue {p.epilogue}"
+        if self.batched:
+            flags += f" --batch {p.items}"
         name = self.device.name
         return f"python -m ptxgen emit gemm {flags} --device {name} --config '{self.config}'"
 

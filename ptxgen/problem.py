@@ -18,6 +18,10 @@ from ptxgen.errors import DtypeError, InputError, ShapeError
 
 LAYOUTS = ("NN", "NT", "TN", "TT")
 EXTENT_LIMIT = 1 << 31
+STRIDE_LIMIT = 1 << 40
+PACKED = -1  #: a stride between items that follows from the item
+#: the strides between items
+STRIDES = ("stride_a", "stride_b", "stride_c")
 STRIDED = "strided"  #: how an operand that is a matrix with a leading dimension is addressed
 
 #: dtype of A and B -> how products may be summed, the default first. ``tf32``: of f32 inputs rounded to 11 bits, in f32
@@ -162,6 +166,10 @@ class Gemm(Typed):
     each, or with ``scale_rows`` one a row of A and one a column of B); ``beta·C`` is added, then ``bias`` (one a row
     of C, or one a column) and ``residual`` (M×N, strides and alignment of C), both of C's dtype; then the activation.
 
+    ``batch``: how many such products; ``stride_a`` (b, c): elements from one item's operand to the next item's, PACKED
+    = one behind the other; 0 = all items share it, which C must not. Items share bias and scales; a residual has C's
+    strides.
+
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
 
@@ -180,6 +188,10 @@ class Gemm(Typed):
     deterministic: bool = False
     out: str = ""
     epilogue: str = ""
+    batch: int = 1
+    stride_a: int = PACKED
+    stride_b: int = PACKED
+    stride_c: int = PACKED
 
     operation = "gemm"
     addr_a = addr_b = addr_c = STRIDED
@@ -187,7 +199,7 @@ class Gemm(Typed):
     SHAPED = "M,N,K"
 
     def __post_init__(self) -> None:
-        self._settle_integers(("m", "n", "k", "lda", "ldb", "ldc", "aligned_a", "aligned_b", "aligned_c"))
+        self._settle_integers(("m", "n", "k", "lda", "ldb", "ldc", "aligned_a", "aligned_b", "aligned_c", "batch"))
         if self.layout not in LAYOUTS:
             raise ShapeError(f"layout is {self.layout!r}; it must be one of {', '.join(LAYOUTS)}")
         self._settle_types()
@@ -199,7 +211,23 @@ class Gemm(Typed):
                 raise ShapeError(f"{name} is {value}; it must be from {columns}, a row's length, to {EXTENT_LIMIT - 1}")
         for name in ("aligned_a", "aligned_b", "aligned_c"):
             self._settle_alignment(name, self.output if name == "aligned_c" else self.element)
+        self._settle_items()
         self._settle_epilogue()
+
+    def _settle_items(self) -> None:
+        """Refuses strides between items that cannot be. A lone item's, and what is packed anyway, become PACKED."""
+        for name, packed in zip(STRIDES, self._packed, strict=True):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not hasattr(value, "__index__") or not PACKED <= value < STRIDE_LIMIT:
+                raise ShapeError(f"{name} is {value!r}; it must be an integer from 0 to {STRIDE_LIMIT - 1}")
+            same = self.batch == 1 or value == packed
+            object.__setattr__(self, name, PACKED if same else operator.index(value))
+        if self.batch > 1 and self.m and self.n:
+            # rows of an item between those of others, or whole items one behind the other
+            (near, count), (far, _) = sorted([(self.ldc, self.m), (self.strides[2], self.batch)])
+            if near < self.n or (self.m > 1 and far < (count - 1) * near + self.n):
+                raise ShapeError(f"stride_c is {self.strides[2]}; {self.batch} items of {self.m} rows of {self.n}, ldc"
+                                 f" {self.ldc}, would share elements of C")  # fmt: skip
 
     @property
     def columns_a(self) -> int:
@@ -211,25 +239,64 @@ class Gemm(Typed):
         return self.n if self.layout[1] == "N" else self.k
 
     @property
+    def rows_a(self) -> int:
+        """How many rows A is stored in."""
+        return self.m if self.layout[0] == "N" else self.k
+
+    @property
+    def rows_b(self) -> int:
+        return self.k if self.layout[1] == "N" else self.n
+
+    @property
+    def _packed(self) -> tuple[int, int, int]:
+        return self.rows_a * self.lda, self.rows_b * self.ldb, self.m * self.ldc
+
+    @property
+    def strides(self) -> tuple[int, int, int]:
+        """Elements from the A, B and C of one item to those of the next."""
+        given = (self.stride_a, self.stride_b, self.stride_c)
+        a, b, c = (p if s == PACKED else s for s, p in zip(given, self._packed, strict=True))
+        return a, b, c
+
+    @property
+    def items(self) -> int:
+        """How many products one launch computes, each on operands of its own."""
+        return self.batch
+
+    @property
+    def offsets(self) -> tuple[int, int, int]:
+        """Bytes from the A, B and C of one item to those of the next."""
+        (a, b, c), size = self.strides, self.element.bytes
+        return a * size, b * size, c * self.output.bytes
+
+    @property
+    def results(self) -> int:
+        """Elements of C, of all items."""
+        return self.batch * self.m * self.n
+
+    @property
     def flops(self) -> int:
-        return 2 * self.m * self.n * self.k
+        return 2 * self.results * self.k
 
     @property
     def bytes(self) -> int:
         """The fewest bytes that must move: A and B read once, C written once."""
-        return self.element.bytes * (self.m * self.k + self.k * self.n) + self.output.bytes * self.m * self.n
+        a, b = (self.batch if stride else min(self.batch, 1) for stride in self.strides[:2])
+        return self.element.bytes * (a * self.m + b * self.n) * self.k + self.output.bytes * self.results
 
     @property
     def vectors(self) -> tuple[int, int, int]:
         """Alignment class: the widest accesses, in elements, that fit every row of A, B and C."""
 
-        def widest(aligned: int, columns: int, ld: int, size: int) -> int:
-            return math.gcd(16, aligned, columns * size, ld * size) // size or 1
+        a, b, c = self.offsets if self.batch > 1 else (0, 0, 0)
+
+        def widest(aligned: int, columns: int, ld: int, offset: int, size: int) -> int:
+            return math.gcd(16, aligned, columns * size, ld * size, offset) // size or 1
 
         return (
-            widest(self.aligned_a, self.columns_a, self.lda, self.element.bytes),
-            widest(self.aligned_b, self.columns_b, self.ldb, self.element.bytes),
-            widest(self.aligned_c, self.n, self.ldc, self.output.bytes),
+            widest(self.aligned_a, self.columns_a, self.lda, a, self.element.bytes),
+            widest(self.aligned_b, self.columns_b, self.ldb, b, self.element.bytes),
+            widest(self.aligned_c, self.n, self.ldc, c, self.output.bytes),
         )
 
     def shape(self) -> str:
@@ -241,10 +308,13 @@ class Gemm(Typed):
 
     @property
     def stored(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        """Shapes of A, B and C as stored, without what a leading dimension pads."""
-        a = (self.m, self.k) if self.layout[0] == "N" else (self.k, self.m)
-        b = (self.k, self.n) if self.layout[1] == "N" else (self.n, self.k)
-        return a, b, (self.m, self.n)
+        """Shapes of A, B and C as stored, without what strides pad: of a batch with the items first, 1 where all share
+        one."""
+        a, b = (self.rows_a, self.columns_a), (self.rows_b, self.columns_b)
+        if self.batch == 1:
+            return a, b, (self.m, self.n)
+        own = [self.batch if stride else min(self.batch, 1) for stride in self.strides[:2]]
+        return (own[0], *a), (own[1], *b), (self.batch, self.m, self.n)
 
     @property
     def spread(self) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
@@ -254,7 +324,7 @@ class Gemm(Typed):
             "scale_a": ((self.m,), (-1, 1)) if rows else ((1,), (1,)),
             "scale_b": ((self.n,), (1, -1)) if rows else ((1,), (1,)),
             "bias": ((self.m,), (-1, 1)) if along else ((self.n,), (1, -1)),
-            "residual": ((self.m, self.ldc), (self.m, self.ldc)),
+            "residual": (self.stored[2],) * 2 if self.batch != 1 else ((self.m, self.ldc),) * 2,
         }
         return {name: known[name] for name in self.reads}
 

@@ -48,8 +48,9 @@ def operands(p: Problem, seed: int = 0, kind: str = "normal") -> tuple[Array, Ar
             values = rng.standard_normal(shape)
             if kind == "scaled":
                 reach = 2 if p.element.bytes == 1 else 6
-                axis = 1 if n == 1 and len(shape) == 2 else 0
-                down = tuple(extent if i == axis else 1 for i, extent in enumerate(shape))
+                # rows of A, columns of B, images: of every item
+                kept = {2: (n == 1,), 3: (0, 1 + (n == 1))}.get(len(shape), (0,))
+                down = tuple(extent if i in kept else 1 for i, extent in enumerate(shape))
                 values *= np.exp2(rng.integers(-reach, reach + 1, down))
                 if p.element.bytes <= 2:  # f16 holds nothing past 65504, nor do sums of it
                     values /= (8 if reach == 6 else 1) * max(1.0, k**0.5) ** 0.5
@@ -65,9 +66,10 @@ def _as(values: Array, kind: Dtype) -> Array:
 
 
 def plain(p: Gemm, a: Array, b: Array) -> tuple[Array, Array]:
-    """A as M×K and B as K×N, in float64."""
+    """A as M×K and B as K×N, in float64; of a batch with the items first."""
     wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
-    return (wide_a if p.layout[0] == "N" else wide_a.T), (wide_b if p.layout[1] == "N" else wide_b.T)
+    turned_a, turned_b = np.swapaxes(wide_a, -1, -2), np.swapaxes(wide_b, -1, -2)
+    return (wide_a if p.layout[0] == "N" else turned_a), (wide_b if p.layout[1] == "N" else turned_b)
 
 
 @dataclass(frozen=True)

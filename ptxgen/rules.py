@@ -76,7 +76,8 @@ LAST = (
          & ((c.split <= SPLIT_WORKSPACE) | (c.family == wgmma.WGMMA))
          & ((c.kg == 1) | (c.split >= SPLIT_WORKSPACE) | reducible(p)),
          "split={c.split} with kg={c.kg}: kg=1 takes split=0; 16-bit C, deterministic sums and epilogues take split=2"),
-    Rule("grid", lambda p, c, g, d: np.where(c.raster > 1, (g.tiles < 1 << 31) & (g.tiles_n * c.raster < 1 << 31),
+    Rule("grid", lambda p, c, g, d: np.where(c.raster > 1, (g.tiles_m * g.tiles_n < 1 << 31)
+                                             & (g.tiles_n * c.raster < 1 << 31),
                                              (g.tiles_n <= GRID_LIMIT) & (g.tiles_m < 1 << 31)),
          "raster={c.raster} with {g.tiles_m} tiles along M and {g.tiles_n} along N: raster=1 takes at most 65535 along"
          " N (then take raster=8), more at most 2147483647 in all, and along N times raster"),

@@ -15,7 +15,6 @@ from ptxgen.errors import InputError
 from ptxgen.generate import plan_for
 from ptxgen.operations import Problem
 from ptxgen.plan import Plan
-from ptxgen.problem import Gemm
 from ptxgen.reference import Array
 from ptxgen.render import render
 from ptxgen.source import Launch, Source, Step
@@ -120,7 +119,7 @@ class Runner:
         values: dict[str, int | float] = {"alpha": alpha, "beta": beta, "A": 0, "B": 0, "C": 0, "W": 0}
         values.update(dict.fromkeys(self.problem.reads, 0))
         for step in self.launch.steps:
-            names = tuple(str(v) for kind, v in step.arguments if kind == "u64")
+            names = tuple(str(v) for kind, v in step.arguments if kind == "u64" and isinstance(v, str))
             head = struct.Struct(f"@{len(names)}Q")
             out.append(Prepared(step, head, names, step.pack(values)[head.size :], self.driver))
         return out
@@ -170,14 +169,3 @@ class Buffers:
     def __exit__(self, *error: Any) -> None:
         for address in self.addresses:
             self.driver.release(address)
-
-
-def padded(p: Gemm, arrays: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-    """The operands with rows as long as the problem's leading dimensions, the rest poisoned."""
-    out = []
-    kinds = (p.element, p.element, p.output)
-    for array, shape, ld, kind in zip(arrays, p.stored, (p.lda, p.ldb, p.ldc), kinds, strict=True):
-        wide = np.full((shape[0], ld), kind.poison, array.dtype)
-        wide[:, : shape[1]] = array
-        out.append(wide)
-    return out[0], out[1], out[2]

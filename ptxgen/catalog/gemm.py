@@ -83,7 +83,8 @@ def _cells(row: Document) -> list[Any]:
         yes = ("No", "Yes")
         column_major = f"{paper['m']},{paper['n']},{paper['k']} {yes[paper['a_t']]}/{yes[paper['b_t']]}"
     others = (p[field] if p[field] != p["dtype"] else "" for field in ("compute", "out"))
-    return [column_major, f"{p['m']},{p['n']},{p['k']}", p["layout"], p["dtype"], *others]
+    items = f"{p['batch']} x " if p["batch"] != 1 else ""
+    return [column_major, f"{items}{p['m']},{p['n']},{p['k']}", p["layout"], p["dtype"], *others]
 
 
 GEMM = Entry(

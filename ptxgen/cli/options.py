@@ -72,6 +72,12 @@ class Fields(Stored):
     aligned_a: Annotated[int | None, typer.Option(help="Bytes that A's start is a multiple of. [default: 16]")] = None
     aligned_b: Annotated[int | None, typer.Option(help="Likewise of B.")] = None
     aligned_c: Annotated[int | None, typer.Option(help="Likewise of C.")] = None
+    batch: Annotated[int | None, typer.Option(help="How many such products. [default: 1]")] = None
+    stride_a: Annotated[
+        int | None, typer.Option(help="Elements from one A of a batch to the next, 0: all share it. [default: packed]")
+    ] = None
+    stride_b: Annotated[int | None, typer.Option(help="Likewise of B.")] = None
+    stride_c: Annotated[int | None, typer.Option(help="Likewise of C, which cannot be shared.")] = None
 
 
 #: the options that are fields of some problem

@@ -89,7 +89,7 @@ def cell(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
     """What extents and slices decide: iterations and blocks; which cost of C; extra microseconds."""
     k = np.maximum(np.minimum(g.chunk, p.k), 1)
     sliced = c.kg > 1
-    second = g.slices * (p.m * p.n * g.sum_bytes) * 2 / (d.bandwidth * 1e3 * costs.DRAM)
+    second = g.slices * (p.results * g.sum_bytes) * 2 / (d.bandwidth * 1e3 * costs.DRAM)
     extra = np.where(sliced, np.choose(np.clip(c.split, 0, 4), [costs.SPLIT_US[i] for i in range(5)]), 0.0)
     extra = extra + np.where(sliced & (c.split == SPLIT_WORKSPACE), second, 0.0)
     way = np.where(sliced, np.where(c.split == SPLIT_WORKSPACE, 2, 1), 0)

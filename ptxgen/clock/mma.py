@@ -56,7 +56,7 @@ def cell(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
     """What extents and slices decide: passes and blocks, which operands have rows within cache lines, slices that are
     added, operands that are copied first."""
     size = p.element.bytes
-    added = g.slices * p.m * p.n * p.accumulator.bytes / (cost.REDUCE * d.sms * d.clock * cost.LOADED)
+    added = g.slices * p.results * p.accumulator.bytes / (cost.REDUCE * d.sms * d.clock * cost.LOADED)
     met = np.choose(np.clip(c.split, 0, 2), [cost.SPLIT_US[i] for i in range(3)])
     copied = cost.COPY_US + 2 * g.copies / (d.bandwidth * 1e3 * cost.COPY_DRAM)
     extra = np.where(c.kg > 1, added + met, 0.0) + np.where(c.repack > 0, copied, 0.0)

@@ -49,7 +49,7 @@ def cell(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
     ]
     passes = np.maximum(-(-np.maximum(-(-p.k // c.u), 1) // g.slices), 1)
     first = np.where(c.kc > 1, costs.CLUSTER_US + costs.CLUSTER_STEP_US * np.log2(c.kc), 0.0)
-    second = c.kg * (p.m * p.n * g.sum_bytes) * 2 / (d.bandwidth * 1e3 * costs.DRAM)
+    second = c.kg * (p.results * g.sum_bytes) * 2 / (d.bandwidth * 1e3 * costs.DRAM)
     ways = {
         SPLIT_MEMSET: costs.SPLIT_US[SPLIT_MEMSET] + costs.RED_US,
         SPLIT_WORKSPACE: costs.SPLIT_US[SPLIT_WORKSPACE] + second,

@@ -58,7 +58,7 @@ class Wgmma(Family):
         """Starts and pitches that TMA can take, as the rules have seen to; extents that show which tiles are cut."""
         c = p.vectors[2] * p.output.bytes
         m, n = (next((r for r in LEAST if x <= r), NEUTRAL) for x in (p.m, p.n))
-        return replace(p, m=m, n=n, k=NEUTRAL, lda=0, ldb=0, ldc=0, aligned_a=16, aligned_b=16, aligned_c=c)
+        return replace(p, m=m, n=n, k=NEUTRAL, lda=0, ldb=0, ldc=0, batch=1, aligned_a=16, aligned_b=16, aligned_c=c)
 
     def variables(self, p: Gemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
         """Tiles with the warpgroups that share them, clusters, ways to leave and to meet: few of their products are
@@ -145,7 +145,11 @@ class Wgmma(Family):
         most = np.minimum(room * waves // blocks, -(-p.k // c.u) * np.minimum(waves, 2) // c.kc) // 2
         waits = (split == SPLIT_POLL) | (split == SPLIT_SHARE)
         kg = np.where(waits, np.minimum(most, MEETING), most)
-        streamed = np.where((g.tiles_n == 1) & (p.m > p.n), 1, np.where((g.tiles_m == 1) & (p.n > p.m), 2, 0))
+        own = p.offsets[:2] if p.items > 1 else (1, 1)
+        streamed = np.where(
+            (g.tiles_n == 1) & (p.m > p.n) & (own[0] > 0), 1,
+            np.where((g.tiles_m == 1) & (p.n > p.m) & (own[1] > 0), 2, 0),
+        )  # fmt: skip
         c = c.replace(
             kg=np.maximum(kg, 1), evict=streamed, raster=np.where((c.kc == 1) & (blocks > room), 8, 1)
         )  # fmt: skip

@@ -16,9 +16,8 @@
 % for line in plan.array_parameters:
     ${line}
 % endfor
-% for n, x in enumerate(plan.repacked):
-    .param .u32 rows_${x.name}, .param .u32 columns_${x.name}, .param .u32 ld_${x.name}, .param .u32 pitch_${x.name},
-    .param .u32 filled_${x.name}, .param .u32 at_${x.name}${"," if n + 1 < len(plan.repacked) else ""}
+% for line in plan.repack_parameters:
+    ${line}
 % endfor
 )
 .maxntid ${plan.PASS_THREADS}, 1, 1
@@ -26,6 +25,10 @@
     .reg .b64 %from, %to, %W, %t64, %u64;
     .reg .b32 %rows, %columns, %ld, %pitch, %filled, %at, %y, %i, %r, %q, %t0, %t1;
     .reg .pred %mine, %here, %in;
+% if plan.batched:
+    .reg .b64 %by;
+    .reg .b32 %each, %items;
+% endif
     ${plan.moved.declaration}
     ${plan.packed_words.declaration}
     ld.param.u64 %W, [W];
@@ -40,8 +43,25 @@
     @%mine ld.param.u32 %pitch, [pitch_${x.name}];
     @%mine ld.param.u32 %filled, [filled_${x.name}];
     @%mine ld.param.u32 %at, [at_${x.name}];
+% if plan.batched:
+    @%mine ld.param.u64 %by, [by_${x.name}];
+    @%mine ld.param.u32 %each, [each_${x.name}];
+    @%mine ld.param.u32 %items, [items_${x.name}];
+% endif
 % endfor
     cvta.to.global.u64 %from, %from;
+% if plan.batched:
+    // an item of the launch, if it has an operand of its own
+    mov.u32 %t0, %ctaid.z;
+    setp.ge.u32 %in, %t0, %items;
+    @%in bra DONE;
+    mul.wide.u32 %t64, %each, %t0;
+    mad.lo.u64 %W, %t64, 128, %W;
+    ld.param.u32 %t1, [first_item];
+    add.u32 %t0, %t0, %t1;
+    cvt.u64.u32 %t64, %t0;
+    mad.lo.u64 %from, %t64, %by, %from;
+% endif
     // 16 bytes %i of the copy: its row, its column
     mov.u32 %i, %ctaid.x;
     mov.u32 %t0, %tid.x;

@@ -1,5 +1,6 @@
 ## Passes over C that are launches of their own, each thread a vector of a row.
 <%namespace name="ptx" file="/epilogue/elements.mako"/>
+<%namespace name="items" file="/sched/items.mako"/>
 <%namespace name="after" file="/${context['plan'].after}"/>
 <%def name="entries()">
 % if plan.cleared:
@@ -13,7 +14,7 @@ ${entry("reduce")}\
 
 // C = beta C${" + the sums of all slices, slice by slice" if plan.partial else ""}
 .visible .entry ${plan.entry}_${name}(
-    .param .u64 C, .param .u64 W, ${"".join(line + " " for line in plan.array_parameters)}.param .u32 M, .param .u32 N, .param .u32 ldc, .param .u32 shift,
+    .param .u64 C, .param .u64 W, ${"".join(line + " " for line in plan.array_parameters + plan.item_parameters)}.param .u32 M, .param .u32 N, .param .u32 ldc, .param .u32 shift,
     .param .${plan.sum} beta${", .param .u32 slices" if plan.partial else ""}
 )
 .maxntid ${plan.PASS_THREADS}, 1, 1
@@ -29,6 +30,11 @@ ${entry("reduce")}\
     cvta.to.global.u64 %C, %C;  cvta.to.global.u64 %W, %W;
     ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %ldc, [ldc];  ld.param.u32 %shift, [shift];
     ld.param.${plan.sum} %beta, [beta];
+${items.registers()}\
+% if plan.batched:
+    mov.u32 %item, %ctaid.z;
+${items.places()}\
+% endif
 % if plan.partial:
 ${after.setup()}\
 % endif
@@ -57,7 +63,7 @@ ROW:
     mul.wide.u32 %t64, %r, %ldc;
     cvt.u64.u32 %u64, %q;
     add.u64 %t64, %t64, %u64;
-    mad.lo.u64 %at, %t64, ${plan.element_bytes}, %C;
+    mad.lo.u64 %at, %t64, ${plan.element_bytes}, ${plan.item_c};
 % for q in range(plan.vec_c):
     mov.${plan.sum} ${plan.row[q]}, ${plan.zero};
 % endfor
@@ -67,6 +73,12 @@ ROW:
     mad.lo.u64 %from, %t64, ${plan.sum_bytes}, %W;
     mul.wide.u32 %slice, %M, %N;
     mul.lo.u64 %slice, %slice, ${plan.sum_bytes};
+% if plan.batched:
+    cvt.u64.u32 %u64, %item;
+    mad.lo.u64 %from, %slice, %u64, %from;
+    cvt.u64.u32 %u64, %items;
+    mul.lo.u64 %slice, %slice, %u64;
+% endif
     ld.param.u32 %slices, [slices];
     mov.u32 %s, 0;
 SLICE:

@@ -1,5 +1,6 @@
 ## Slices of K are added to C by red, in whatever order they finish, on a C that holds beta C before.
 <%namespace name="ptx" file="/epilogue/elements.mako"/>
+<%namespace name="items" file="/sched/items.mako"/>
 <%def name="prepare()">
 % if plan.flagged:
 
@@ -9,6 +10,7 @@
     mov.u32 %t1, %ctaid.y;
     mov.u32 %t2, %nctaid.x;
     mad.lo.u32 %t0, %t1, %t2, %t0;
+${items.count_tiles("%t0")}\
     mad.wide.u32 %flag, %t0, 4, %W;
     setp.ne.u32 %p, %z, 0;
     @%p bra.uni CLEARED;
@@ -34,7 +36,7 @@ CLEAR:
     mul.wide.u32 %t64, %r, %ldc;
     cvt.u64.u32 %u64, %q;
     add.u64 %t64, %t64, %u64;
-    mad.lo.u64 %at, %t64, ${plan.element_bytes}, %C;
+    mad.lo.u64 %at, %t64, ${plan.element_bytes}, ${plan.item_c};
 % for q in range(plan.vec_c):
     mov.${plan.sum} ${plan.row[q]}, ${plan.zero};
 % endfor
@@ -59,7 +61,7 @@ CLEARED:
 <%def name="leaving(leave, math, put)">
     .reg .b64 %out;
     .reg .b32 %ldo;
-    mov.b64 %out, %C;
+    mov.b64 %out, ${plan.item_c};
     mov.b32 %ldo, %ldc;
 % if plan.flagged:
     // wait for the flag; the last slice to see it lowers it again
@@ -71,6 +73,9 @@ WAIT:
     @%p bra WAIT;
     atom.acq_rel.gpu.global.add.u32 %t0, [%flag], 1;
     mov.u32 %t1, %nctaid.z;
+% if plan.batched:
+    div.u32 %t1, %t1, %items;
+% endif
     setp.eq.u32 %p, %t0, %t1;
     mov.u32 %t1, 0;
     @%p st.relaxed.gpu.global.u32 [%flag], %t1;

@@ -6,7 +6,7 @@
 <%def name="leaving(leave, math, put)">
     .reg .b64 %out;
     .reg .b32 %ldo;
-    mov.b64 %out, %C;
+    mov.b64 %out, ${plan.item_c};
     mov.b32 %ldo, %ldc;
 ${after.setup()}\
     ${plan.differs} %p, %beta, ${plan.zero};

@@ -33,7 +33,7 @@ BRINGS${c.index}:
     mbarrier.arrive.expect_tx.shared::cta.b64 _, [${barrier}], ${s.size};
 % for b in c.stores:
 ${place(b)}\
-    cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%at], [${source}, ${s.coordinates}], [${barrier}];
+    cp.async.bulk.tensor.${s.rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%at], [${source}, ${plan.braced(s.coordinates)}], [${barrier}];
 % endfor
 </%def>
 

@@ -112,7 +112,7 @@ ${sync.warpgroup(plan.wg)}\
     @!%leader bra SENT${c.index};
 % for b in c.stores:
 ${boxes.place(b)}\
-    cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%map_c, ${s.coordinates}], [%at];
+    cp.async.bulk.tensor.${s.rank}d.global.shared::cta.tile.bulk_group [%map_c, ${plan.braced(s.coordinates)}], [%at];
 % endfor
     cp.async.bulk.commit_group;
 SENT${c.index}:

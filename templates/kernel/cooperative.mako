@@ -2,6 +2,7 @@
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="raster" file="/${context['plan'].raster}"/>\
+<%namespace name="items" file="/sched/items.mako"/>\
 <%namespace name="addr" file="/addr/strided.mako"/>\
 <%namespace name="copy_a" file="/${context['plan'].copy_a}"/>\
 <%namespace name="copy_b" file="/${context['plan'].copy_b}"/>\
@@ -26,11 +27,14 @@
     ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %K, [K];  ld.param.u32 %chunk, [chunk];
     ld.param.u32 %lda, [lda];  ld.param.u32 %ldb, [ldb];  ld.param.u32 %ldc, [ldc];
     ld.param.${plan.sum} %alpha, [alpha];  ld.param.${plan.sum} %beta, [beta];
+${items.registers()}\
 ${repacked.places()}\
     mov.u32 %thread, %tid.x;
     mov.u32 %smem, smem;
 ${ptx.banner("which tile of C, which slice of K")}\
 ${raster.tile()}\
+${items.of_block()}\
+${items.operands()}\
 ${raster.slice()}\
 % for copy, x in operands:
 ${ptx.banner(f"{x.name.upper()}: {len(x.pieces)} loads of {x.copy_bytes} bytes a thread and stage, {copy.title(x)}")}\

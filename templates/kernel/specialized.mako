@@ -10,6 +10,7 @@
 <%namespace name="meet" file="/epilogue/meet.mako"/>\
 <%namespace name="put" file="/${context['plan'].put}"/>\
 <%namespace name="leave" file="/${context['plan'].leave}"/>\
+<%namespace name="items" file="/sched/items.mako"/>\
 <%namespace name="passes" file="/epilogue/passes.mako"/>\
     .reg .b64 %C, %W, %map_x, %map_y, %map_c, %t64, %u64;
     .reg .b32 %M, %N, %K, %ldc, %chunk, %more, %thread, %smem, %bars, %warp, %lane, %wg, %member, %quarter, %rank;
@@ -30,6 +31,13 @@
     mov.b64 %${name}, ${name};
     cvta.param.u64 %${name}, %${name};
 % endfor
+${items.registers()}\
+% if plan.batched:
+    .reg .b32 %each, %in_item, ${", ".join(plan.item_at + plan.last_item)};
+% for r in plan.last_item:
+    ld.param.u32 ${r}, [${r[1:]}];
+% endfor
+% endif
     mov.u32 %thread, %tid.x;
     shr.u32 %warp, %thread, 5;
     shfl.sync.idx.b32 %warp, %warp, 0, 31, 0xffffffff;

@@ -1,5 +1,6 @@
 ## A tile a block.
 <%namespace name="place" file="/sched/place.mako"/>
+<%namespace name="items" file="/sched/items.mako"/>
 <%def name="open(who)">
 % if plan.numbered:
     mov.u32 %tile, %ctaid.x;
@@ -8,6 +9,8 @@ ${place.of_number()}\
 % else:
 ${place.of_block()}\
 % endif
+${items.of_block()}\
+${items.tensors()}\
 ${place.slice()}\
 </%def>
 <%def name="close(who)"></%def>

@@ -1,5 +1,6 @@
 ## As many blocks as multiprocessors, each of which walks over tiles.
 <%namespace name="place" file="/sched/place.mako"/>
+<%namespace name="items" file="/sched/items.mako"/>
 <%def name="open(who)">
     mov.u32 %tile, %ctaid.x;
     mov.u32 %hop, %nctaid.x;
@@ -7,6 +8,11 @@ ${place.counts()}\
     mul.lo.u32 %tiles, %across, %down;
 % if plan.cluster > 1:
     mul.lo.u32 %tiles, %tiles, ${plan.cluster};
+% endif
+% if plan.batched:
+    // tiles of an item, of all items
+    mov.u32 %each, %tiles;
+    mul.lo.u32 %tiles, %tiles, %items;
 % endif
 % if plan.pingpong and who == "CONSUMER":
     // warpgroups take tiles in turn, and skip the stages of each other's
@@ -20,6 +26,8 @@ ${skip()}\
 ${who}_TILE:
     setp.ge.u32 %p, %tile, %tiles;
     @%p bra${".uni" if who == "CONSUMER" else ""} ${who}_END;
+${items.of_tile()}\
+${items.tensors()}\
 ${place.of_number()}\
 ${place.slice()}\
 </%def>

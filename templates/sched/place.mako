@@ -20,9 +20,9 @@ ${scaled()}\
     {
     .reg .b32 %id, %r, %group, %span, %high;
 % if plan.cluster > 1:
-    div.u32 %id, %tile, ${plan.cluster};
+    div.u32 %id, ${plan.tile_number}, ${plan.cluster};
 % else:
-    mov.u32 %id, %tile;
+    mov.u32 %id, ${plan.tile_number};
 % endif
 % if plan.raster_group == 1:
     div.u32 %y0, %id, %across;
@@ -57,7 +57,9 @@ ${scaled()}\
 ## Slice s takes %chunk passes over K, the first %more slices one more.
 <%def name="slice()">
 % if plan.slices_k:
+% if not plan.batched:
     mov.u32 %z, %ctaid.z;
+% endif
     mov.u32 %t0, %z;
 % if plan.kc > 1:
     mad.lo.u32 %t0, %z, ${plan.kc}, %rank;

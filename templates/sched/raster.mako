@@ -30,7 +30,9 @@
 
 <%def name="slice()">
 % if plan.sliced:
+% if not plan.batched:
     mov.u32 %z, %ctaid.z;
+% endif
     mul.lo.u32 %k0, %z, %chunk;
     sub.u32 %length, %K, %k0;
     min.u32 %length, %length, %chunk;

@@ -11,7 +11,7 @@ from ptxgen.device import device
 from ptxgen.drivers.emulated import EmulatedDriver
 from ptxgen.emulator import Stats
 from ptxgen.problem import Gemm
-from ptxgen.reference import Array, compare, operands, reference, shapes
+from ptxgen.reference import Array, compare, operands, reference
 from ptxgen.runner import Runner, Workspace
 
 GUARD = 0xFF  #: fills what is nobody's: NaN in every floating-point type
@@ -85,7 +85,7 @@ def verify(p: Gemm, c: Config, kind: str = "normal", alpha: float = 1.0, beta: f
            arrays: tuple[Array, Array, Array] | None = None, **how: Any) -> Array:  # fmt: skip
     """Executes and compares; the result. ``data``: the seed of the operands."""
     arrays = arrays or inputs(p, kind, data, beta)
-    assert [x.shape for x in arrays] == list(shapes(p))
+    assert [x.shape for x in arrays] == list(p.stored)
     out = execute(p, c, arrays, alpha, beta, **how)
     ref = reference(p, *arrays, alpha, beta)
     found = compare(out, ref)

@@ -9,8 +9,9 @@ import pytest
 
 from ptxgen.assemble import assemble
 from ptxgen.drivers import open_driver
+from ptxgen.memory import padded
 from ptxgen.reference import compare, operands, reference
-from ptxgen.runner import Runner, Workspace, generate, padded
+from ptxgen.runner import Runner, Workspace, generate
 from tests.cases import cases
 
 pytestmark = pytest.mark.gpu

@@ -10,9 +10,10 @@ import pytest
 from ptxgen.assemble import assemble
 from ptxgen.config import parse_config
 from ptxgen.drivers import open_driver
+from ptxgen.memory import padded
 from ptxgen.problem import Gemm
 from ptxgen.reference import compare, operands, reference
-from ptxgen.runner import Runner, Workspace, generate, padded
+from ptxgen.runner import Runner, Workspace, generate
 from tests.cases_mma import cases
 
 pytestmark = pytest.mark.gpu

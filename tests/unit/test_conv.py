@@ -12,9 +12,10 @@ from ptxgen.conv import DIRECTIONS, FILTERS, Conv
 from ptxgen.convolution import convolve
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.implicit import TABLE, WINDOW, Implicit, Operand
+from ptxgen.memory import A, B, C, elements
 from ptxgen.operations import from_dict, parse
 from ptxgen.problem import STRIDED, Gemm
-from ptxgen.reference import compare, epilogue_arrays, operands, reference
+from ptxgen.reference import compare, epilogue_arrays, operands, plain, reference
 
 
 def drawn(rng: np.random.Generator) -> Conv:
@@ -60,11 +61,12 @@ def multiplied(v: Conv, one: np.ndarray, two: np.ndarray) -> np.ndarray:
     p = v.gemm
     a, b = (x.reshape(-1) for x in ((two, one) if v.swapped else (one, two)))
     if not isinstance(p, Implicit):
-        wide = [x[np.arange(rows)[:, None] * ld + np.arange(columns)].astype(float)
-                for x, (rows, columns), ld in zip((a, b), p.stored[:2], (p.lda, p.ldb), strict=True)]  # fmt: skip
-        return (wide[0] if p.layout[0] == "N" else wide[0].T) @ (wide[1] if p.layout[1] == "N" else wide[1].T)
+        c = np.full(np.prod(v.stored[2], dtype=int), np.nan)
+        left, right = plain(p, elements(p, A, a), elements(p, B, b))
+        elements(p, C, c)[...] = left @ right
+        return c
     out = np.full(np.prod(v.stored[2], dtype=int), np.nan)
-    count, *items = p.items
+    count, items = p.batch, p.strides
     for part in p.parts:
         for i in range(count):
             at = part.c.along.offsets[:, None] + part.c.down.offsets[None, :] + i * items[2]

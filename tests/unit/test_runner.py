@@ -11,9 +11,10 @@ import pytest
 from ptxgen.config import parse_config
 from ptxgen.drivers.emulated import EmulatedDriver
 from ptxgen.errors import ConfigError, InputError
+from ptxgen.memory import padded
 from ptxgen.problem import Gemm
 from ptxgen.reference import operands, reference
-from ptxgen.runner import Buffers, Runner, Workspace, generate, padded
+from ptxgen.runner import Buffers, Runner, Workspace, generate
 from ptxgen.source import Launch
 
 SMALL = "ms=2 ns=2 ml=16 nl=16 copy_a=0 copy_b=0 stages=2"

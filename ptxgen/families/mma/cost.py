@@ -108,7 +108,7 @@ def microseconds(p: Gemm, c: Columns, d: Device) -> Floats:
     work = ((waves - 1) * np.maximum(busy * resident, alone) + np.maximum(busy * last, alone)) * passes
     spread = g.blocks * passes * _traffic(p, c) / (L2 * d.sms)
     memory = p.bytes / (d.bandwidth * 1e3 * DRAM)
-    slices = g.slices * p.m * p.n * p.accumulator.bytes / (REDUCE * d.sms * clock)
+    slices = g.slices * p.results * p.accumulator.bytes / (REDUCE * d.sms * clock)
     met = np.choose(np.clip(c.split, 0, 2), [SPLIT_US[i] for i in range(3)])
     us = np.maximum(np.maximum(work, spread) / clock, memory) + np.where(c.kg > 1, slices + met, 0.0)
     us = us + c.ml * c.nl * each * LEAVE / clock + LAUNCH_US + waves * WAVE_US

@@ -142,10 +142,10 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         likely=likely,
         tiles_m=tiles_m,
         tiles_n=tiles_n,
-        tiles=tiles_m * tiles_n,
+        tiles=tiles_m * tiles_n * p.items,
         chunk=chunk,
         slices=slices,
-        blocks=tiles_m * tiles_n * slices,
+        blocks=tiles_m * tiles_n * p.items * slices,
         copies=copies,
-        workspace=pick((c.kg > 1) & (c.split == SPLIT_WORKSPACE), slices * p.m * p.n * sum_bytes, 0) + copies,
+        workspace=pick((c.kg > 1) & (c.split == SPLIT_WORKSPACE), slices * p.results * sum_bytes, 0) + copies,
     )

@@ -11,6 +11,7 @@ from ptxgen.families.mma import repack
 from ptxgen.families.mma.instructions import ROWS, instruction
 from ptxgen.families.mma.layout import MmaOperand
 from ptxgen.families.simt.layout import products
+from ptxgen.plan import Run
 from ptxgen.problem import Gemm
 from ptxgen.registers import Tile, braces
 from ptxgen.source import Argument, Launch, Step
@@ -72,9 +73,17 @@ class MmaPlan(CooperativePlan):
         places = ", ".join(f".param .u32 at_{x.name}" for x in self.repacked)
         return [*lines[:-1], f"{lines[-1]},", places] if places else lines
 
-    def launch(self, problem: Gemm) -> Launch:
-        made = super().launch(repack.inside(problem, self.config.repack))
-        if not self.repacked or not made.steps:
+    @property
+    def repack_parameters(self) -> list[str]:
+        """The parameters of the pass that copies operands."""
+        names = ("rows", "columns", "ld", "pitch"), ("filled", "at", *(("each", "items") if self.batched else ()))
+        lines = [", ".join(f".param .u32 {n}_{x.name}" for n in part) for x in self.repacked for part in names]
+        first = [".param .u64 by_a, .param .u64 by_b, .param .u32 first_item,"] if self.batched else []
+        return [*first, *(f"{line}," for line in lines[:-1]), *lines[-1:]]
+
+    def _run(self, problem: Gemm, run: Run) -> Launch:
+        made = super()._run(repack.inside(problem, self.config.repack), run)
+        if not self.repacked:
             return made
         # copies lie behind what slices leave in the workspace
         end = ceil_div(made.workspace, repack.ROW)
@@ -83,12 +92,15 @@ class MmaPlan(CooperativePlan):
         chunks = 0
         for x in self.repacked:
             copy = repack.copy_of(problem, x.name)
+            each, items = copy.bytes // repack.ROW, repack.copied_items(problem, x.name, run.items)
             numbers = (copy.rows, copy.columns, copy.ld, copy.pitch, copy.filled, end)
-            facts += [("u32", n) for n in numbers]
+            facts += [("u32", n) for n in (*numbers, *((each, items) if self.batched else ()))]
             places.append(("u32", end))
-            end += copy.bytes // repack.ROW
+            end += each * items
             chunks = max(chunks, copy.filled * copy.pitch // self.chunk)
-        grid = (max(ceil_div(chunks, self.PASS_THREADS), 1), len(self.repacked), 1)
+        if self.batched:
+            facts = [*(("u64", n) for n in problem.offsets[:2]), ("u32", run.first), *facts]
+        grid = (max(ceil_div(chunks, self.PASS_THREADS), 1), len(self.repacked), run.items)
         pointers: tuple[Argument, ...] = (("u64", "A"), ("u64", "B"), ("u64", "C"), ("u64", "W"))
         first = Step(f"{self.entry}_repack", grid, (self.PASS_THREADS, 1, 1), 0,
                      (*pointers, *self._arrays(problem), *facts))  # fmt: skip

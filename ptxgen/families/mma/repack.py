@@ -27,28 +27,38 @@ def _up(n: int, unit: int) -> int:
 
 def copy_of(p: Gemm, name: str) -> SimpleNamespace:
     """The copy of an operand: ``rows``, ``columns``, ``ld`` as it is; ``pitch`` elements from one row of the copy to
-    the next; ``filled`` rows; ``bytes`` of all of it."""
+    the next; ``filled`` rows; ``bytes`` of one item's; ``by``: bytes from one item's operand to the next's."""
     columns, ld = (p.columns_a, p.lda) if name == "a" else (p.columns_b, p.ldb)
+    by = p.offsets[0 if name == "a" else 1]
     extent = p.m if name == "a" else p.n
     rows = extent if kmajor(p, name) else p.k
     size = p.element.bytes
     pitch = _up(max(columns, 1), ROW // size)
     filled = rows if kmajor(p, name) else _up(rows, 16 // size)
-    return SimpleNamespace(rows=rows, columns=columns, ld=ld, pitch=pitch, filled=filled, bytes=filled * pitch * size)
+    return SimpleNamespace(rows=rows, columns=columns, ld=ld, pitch=pitch, filled=filled, bytes=filled * pitch * size,
+                           by=by)  # fmt: skip
+
+
+def copied_items(p: Gemm, name: str, items: int) -> int:
+    """How many of so many items have an operand of their own."""
+    return items if copy_of(p, name).by else min(items, 1)
 
 
 def workspace(p: Gemm, c: Any) -> Any:
     """Bytes of the copies; ``c``: integers or columns."""
-    return pick(c.repack % 2 == 1, copy_of(p, "a").bytes, 0) + pick(c.repack >= B, copy_of(p, "b").bytes, 0)
+    a, b = (copy_of(p, name).bytes * copied_items(p, name, p.items) for name in "ab")
+    return pick(c.repack % 2 == 1, a, 0) + pick(c.repack >= B, b, 0)
 
 
 def inside(p: Gemm, repack: int) -> Gemm:
     """The problem that the kernel sees."""
     changes: dict[str, int] = {}
     if repack & A:
-        changes.update(lda=copy_of(p, "a").pitch, aligned_a=16)
+        copy = copy_of(p, "a")
+        changes.update(lda=copy.pitch, aligned_a=16, stride_a=copy.filled * copy.pitch if copy.by else 0)
     if repack & B:
-        changes.update(ldb=copy_of(p, "b").pitch, aligned_b=16)
+        copy = copy_of(p, "b")
+        changes.update(ldb=copy.pitch, aligned_b=16, stride_b=copy.filled * copy.pitch if copy.by else 0)
     if any(repack & bit and kmajor(p, name) for bit, name in ((A, "a"), (B, "b"))):
         changes["k"] = _up(p.k, 16 // p.element.bytes)
     return replace(p, **changes) if changes else p  # type: ignore[arg-type]

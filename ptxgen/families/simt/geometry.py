@@ -96,11 +96,11 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         registers=registers,
         tiles_m=tiles_m,
         tiles_n=tiles_n,
-        tiles=tiles_m * tiles_n,
+        tiles=tiles_m * tiles_n * p.items,
         chunk=chunk,
         slices=slices,
-        blocks=tiles_m * tiles_n * slices,
-        workspace=pick((c.kg > 1) & (c.split == SPLIT_WORKSPACE), slices * p.m * p.n * sum_bytes, 0),
+        blocks=tiles_m * tiles_n * p.items * slices,
+        workspace=pick((c.kg > 1) & (c.split == SPLIT_WORKSPACE), slices * p.results * sum_bytes, 0),
     )
 
 

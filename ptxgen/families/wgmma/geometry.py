@@ -103,7 +103,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     passes = np.maximum(ceil_div(p.k, np.maximum(c.u, 1)), 1)
     slices = np.maximum(c.kg * c.kc, 1)
     lined = ceil_div(tiles_x, np.maximum(c.cluster, 1)) * c.cluster
-    blocks = lined * tiles_y * slices
+    blocks = lined * tiles_y * slices * p.items
     part = x_tile * finish * 4
     sums, meets = mi * y_tile // 2, (c.kg > 1) & (c.split > SPLIT_WORKSPACE)
     return SimpleNamespace(
@@ -113,9 +113,9 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         added_used=added, added=aligned(added), staged=aligned(staged), mi=mi,
         threads=WARPGROUP * c.wg + WARP, registers=sums + OTHERS + pick(meets, 4 * batch(sums), 0),
         shared=ring + aligned(added) + pick(c.reuse == 1, 0, aligned(staged)) + barriers,
-        sums=sums, tiles_m=tiles_m, tiles_n=tiles_n, tiles=tiles_m * tiles_n, tiles_x=tiles_x, tiles_y=tiles_y,
-        chunk=ceil_div(passes, slices) * c.u, slices=slices, blocks=blocks, part=part,
+        sums=sums, tiles_m=tiles_m, tiles_n=tiles_n, tiles=tiles_m * tiles_n * p.items, tiles_x=tiles_x,
+        tiles_y=tiles_y, chunk=ceil_div(passes, slices) * c.u, slices=slices, blocks=blocks, part=part,
         workspace=pick(c.kg > 1, pick(
-            c.split == SPLIT_WORKSPACE, c.kg * p.m * p.n * 4, blocks * part * pick(c.split == SPLIT_SHARE, own, 1)), 0),
+            c.split == SPLIT_WORKSPACE, c.kg * p.results * 4, blocks * part * pick(c.split == SPLIT_SHARE, own, 1)), 0),
         gathers=c.stage_c == 1, sum_bytes=4, row_c=c.nl, barriers=barriers,
     )  # fmt: skip

@@ -74,6 +74,8 @@ class Operand:
         self.tile, self.depth, self.element = tile, depth, size
         self.loaded = len(self.boxes) * self.box[0] * self.box[1] * size
         self.mode, self.rank = "tile", 2
+        #: the register that has the item's place in the tensor, where there are items
+        self.item = ""
 
     def of(self, unit: int) -> list[Box]:
         """The boxes of a unit of K."""
@@ -85,7 +87,7 @@ class Operand:
 
     def place(self, first: str) -> str:
         """The coordinates of a box."""
-        return f"%inner, {first if self.kmajor else '%k'}"
+        return ", ".join(["%inner", first if self.kmajor else "%k", *([self.item] if self.item else [])])
 
     def step(self, k: int) -> int:
         """Bytes from the tile's start to the operand of K step ``k`` of a stage."""
@@ -168,7 +170,8 @@ class Staging:
         #: rows of the box that share a row of 128 bytes (log2), and the bits of it that the swizzle mixes in
         self.shift, self.mask = 7 - log2(self.span), self.span // 16 - 1
         self.trans = ".trans" if transposed else ""
-        self.coordinates = "{%x_at, %y_at}" if transposed else "{%y_at, %x_at}"
+        #: where a box goes, and the rank of that
+        self.coordinates, self.rank = ["%x_at", "%y_at"] if transposed else ["%y_at", "%x_at"], 2
         self.chunks = [
             Chunk(n, persistent or n >= buffers, self._puts(n), self._stores(n), self._along_x(n), self._along_y(n))
             for n in range(chunks)

@@ -8,11 +8,13 @@ from functools import cached_property
 from ptxgen.config import SPLIT_POLL, SPLIT_SHARE
 from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP, batch, owners
 from ptxgen.families.wgmma.layout import ADDRESS_MASK, Operand, Slot, Staging, batches, products
-from ptxgen.plan import Plan
+from ptxgen.plan import Plan, Run
 from ptxgen.problem import Gemm
 from ptxgen.registers import Tile
+from ptxgen.rules import GRID_LIMIT
 from ptxgen.source import Argument, Launch, Step, TensorMap
 
+TILES_LIMIT = (1 << 31) - 1  #: that a walk counts
 GROUP_BYTES = 16 * WARPGROUP  #: of a warpgroup's sums of 8 columns
 
 
@@ -50,6 +52,7 @@ class WgmmaPlan(Plan):
         names = "ba" if self.swapped else "ab"
         self.x = Operand("x", names[0], g, c, 0, False)
         self.y = Operand("y", names[1], g, c, int(g.x_bytes), c.cluster > 1)
+        self._tensors()
         self.hinted = c.evict > 0
         #: where in shared memory this block's part of Y goes
         self.y_to = "%to" if self.units == 1 else "%y_to"
@@ -65,6 +68,14 @@ class WgmmaPlan(Plan):
         self._schedule()
         self._sums()
 
+    def _tensors(self) -> None:
+        """Items are a third direction of the tensors, in which shared operands have but one."""
+        names = [x.name for x in (self.x, self.y)] if self.batched else []
+        #: registers that have an item's place in each, and the last place there is
+        self.item_at, self.last_item = [f"%item_{n}" for n in names], [f"%last_{n}" for n in names]
+        for x, register in zip((self.x, self.y), self.item_at, strict=False):
+            x.item, x.rank = register, x.rank + 1
+
     def _instruction(self) -> None:
         p = self.problem
         kind = "tf32" if p.compute == "tf32" else p.dtype
@@ -76,6 +87,8 @@ class WgmmaPlan(Plan):
         c, g = self.config, self.geometry
         self.sched = "sched/persistent.mako" if c.persistent else "sched/grid.mako"
         self.numbered = bool(c.persistent) or c.raster > 1
+        #: the register that has a tile's number in its item
+        self.tile_number = "%in_item" if self.batched and c.persistent else "%tile"
         self.slices_k = c.kg * c.kc > 1
         self.producer_warp = 4 * c.wg
         #: arrivals that free a stage: one of each warpgroup that reads it, in each block that it goes to
@@ -189,6 +202,9 @@ class WgmmaPlan(Plan):
         self.row = Tile("e", self.sum, (max(self.vec_c, 1),))
         if c.stage_c:
             self.staging = Staging(self.final, self.swapped, self.finish, c.chunks, c.buffers, bool(c.persistent))
+            if self.batched:
+                self.staging.coordinates.append("%number")
+                self.staging.rank += 1
             self.staging_at = 0 if c.reuse else int(g.ring + g.added)
         self.rows = 2 * self.mi
         self.lines = [0, 1] if self.swapped else [self.row_offset(n) for n in range(self.rows)]
@@ -225,10 +241,25 @@ class WgmmaPlan(Plan):
         return ["map_x", "map_y", *leaving, *(["map_residual"] if self.brings else [])]
 
     @property
+    def item_parameters(self) -> list[str]:
+        """As other families, but for the last places along items of tensors A and B in place of their offsets."""
+        if not self.batched:
+            return []
+        return [".param .u64 by_c, .param .u32 first_item, .param .u32 items, .param .u32 last_a, .param .u32 last_b,"]
+
+    def _items(self, problem: Gemm, run: Run) -> tuple[Argument, ...]:
+        if not self.batched:
+            return ()
+        last = [problem.items - 1 if offset else 0 for offset in problem.offsets[:2]]
+        numbers = (run.first, run.items, *last)
+        return (("u64", problem.offsets[2]), *(("u32", n) for n in numbers))
+
+    @property
     def parameters(self) -> list[str]:
         return [
             ".param .u64 C, .param .u64 W,",
             *self.array_parameters,
+            *self.item_parameters,
             ".param .u32 M, .param .u32 N, .param .u32 K, .param .u32 ldc, .param .u32 chunk, .param .u32 more,",
             f".param .{self.sum} alpha, .param .{self.sum} beta,",
             ", ".join(f".param .align 64 .b8 {n}[128]" for n in self.maps),
@@ -240,53 +271,61 @@ class WgmmaPlan(Plan):
         cluster = [".explicitcluster", f".reqnctapercluster {size}, 1, 1"] if size > 1 else []
         return [*cluster, *super().directives]
 
-    def launch(self, problem: Gemm) -> Launch:
-        if problem.m == 0 or problem.n == 0:
-            return Launch(())
+    def items_limit(self, problem: Gemm) -> int:
         c = self.config
+        return TILES_LIMIT // self._tiles(problem)[2] if c.persistent else GRID_LIMIT // c.kg
+
+    def _tiles(self, problem: Gemm) -> tuple[int, int, int]:
+        """Blocks along X and Y of one item, whole clusters of them, and their product."""
         m, n = (problem.n, problem.m) if self.swapped else (problem.m, problem.n)
-        across = -(-m // (self.x_tile * self.cluster)) * self.cluster
-        down = -(-n // self.y_tile)
-        slices = c.kg * c.kc
+        across, down = -(-m // (self.x_tile * self.cluster)) * self.cluster, -(-n // self.y_tile)
+        return across, down, across * down
+
+    def _run(self, problem: Gemm, run: Run) -> Launch:
+        c = self.config
+        across, down, tiles = self._tiles(problem)
+        slices, z = c.kg * c.kc, c.kg * run.items
         chunk, more = divmod(max(-(-problem.k // c.u), 1), slices)
-        grid = (across * down, 1, c.kg) if self.numbered else (across * self.kc, down, c.kg)
+        grid = (tiles, 1, z) if self.numbered else (across * self.kc, down, z)
         if c.persistent:
-            grid = (min(self.device.sms // self.cluster * self.cluster, across * down), 1, 1)
+            grid = (min(self.device.sms // self.cluster * self.cluster, tiles * run.items), 1, 1)
         arguments: tuple[Argument, ...] = (
-            ("u64", "C"), ("u64", "W"), *self._arrays(problem),
+            ("u64", "C"), ("u64", "W"), *self._arrays(problem), *self._items(problem, run),
             ("u32", problem.m), ("u32", problem.n), ("u32", problem.k), ("u32", problem.ldc), ("u32", chunk),
             ("u32", more), (self.sum, "alpha"), (self.sum, "beta"),
             *(("map", self._map(problem, name)) for name in self.maps),
         )  # fmt: skip
         main = Step(self.entry, grid, (self.threads, 1, 1), self.shared, arguments)
         if self.cleared:
-            return Launch((self._pass("scale", problem, ()), main))
+            return Launch((self._pass("scale", problem, run, ()), main))
         if self.partial:
-            size = c.kg * problem.m * problem.n * self.sum_bytes
-            return Launch((main, self._pass("reduce", problem, (("u32", c.kg),))), size)
+            size = c.kg * run.items * problem.m * problem.n * self.sum_bytes
+            return Launch((main, self._pass("reduce", problem, run, (("u32", c.kg),))), size)
         if self.meets:
-            return Launch((main,), across * self.kc * down * self.meet_bytes, zeroed=True)
+            return Launch((main,), tiles * run.items * self.kc * self.meet_bytes, zeroed=True)
         # where K is zero, the operands are zeros that W has
         return Launch((main,), 0 if problem.k else 1, zeroed=not problem.k)
 
     def _map(self, p: Gemm, name: str) -> TensorMap:
         if name in ("map_c", "map_residual"):
-            size, kind = p.output.bytes, p.out
-            operand = "C" if name == "map_c" else "residual"
-            return TensorMap(
-                operand, kind, (p.n, p.m), (_pitch(p.n, p.ldc, p.m, size),), self.staging.box, self.staging.span
-            )
-        x = self.x if name == "map_x" else self.y
-        size = p.element.bytes
+            operand, place = "C" if name == "map_c" else "residual", (p.n, p.m, p.ldc, p.offsets[2])
+            return self._tensor(p, operand, p.out, place, p.output.bytes, self.staging.box, self.staging.span)
+        x, size = self.x if name == "map_x" else self.y, p.element.bytes
         kind = "tf32" if p.compute == "tf32" else p.dtype if size > 1 else "u8"
         if p.k == 0:
-            return TensorMap("W", kind, (16, 1), (16 * size,), x.box, x.span)
-        columns, rows, ld = (
-            (p.columns_a, p.m if p.layout[0] == "N" else p.k, p.lda) if x.name == "a"
-            else (p.columns_b, p.k if p.layout[1] == "N" else p.n, p.ldb)
-        )  # fmt: skip
-        pitch = _pitch(columns, ld, rows, size)
-        return TensorMap(x.name.upper(), kind, (columns, rows), (pitch,), x.box, x.span)
+            return self._tensor(p, "W", kind, (16, 1, 16, 0), size, x.box, x.span)
+        places = {"a": (p.columns_a, p.rows_a, p.lda, p.offsets[0]), "b": (p.columns_b, p.rows_b, p.ldb, p.offsets[1])}
+        return self._tensor(p, x.name.upper(), kind, places[x.name], size, x.box, x.span)
+
+    def _tensor(self, p: Gemm, operand: str, kind: str, place: tuple[int, int, int, int], size: int,
+                box: tuple[int, ...], span: int) -> TensorMap:  # fmt: skip
+        """The map of a matrix with (columns, rows, leading dimension, bytes to the next item's) of one item's."""
+        columns, rows, ld, item = place
+        extents, pitches = (columns, rows), (_pitch(columns, ld, rows, size),)
+        if not self.batched:
+            return TensorMap(operand, kind, extents, pitches, box, span)
+        items = p.items if item else 1
+        return TensorMap(operand, kind, (*extents, items), (*pitches, item or 16), (*box, 1), span)
 
     # ---- what a reader is told
 
@@ -304,7 +343,8 @@ class WgmmaPlan(Plan):
         if self.config.persistent:
             return "(multiprocessors, 1, 1)"
         tiles = f"tiles of {self.x_extent[1:]}" + (f" x {self.kc}" if self.kc > 1 else "")
-        return f"({tiles}, tiles of {self.y_extent[1:]}, slices)" if not self.numbered else "(tiles, 1, slices)"
+        last = "items of all slices" if self.batched else "slices"
+        return f"({tiles}, tiles of {self.y_extent[1:]}, {last})" if not self.numbered else f"(tiles, 1, {last})"
 
     @cached_property
     def shared_map(self) -> list[str]:

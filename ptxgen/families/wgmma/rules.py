@@ -14,6 +14,7 @@ from ptxgen.rule import Rule
 
 WGMMA = 2
 TMA_ALIGNED = 16  #: bytes that an address and a row's length must be multiples of
+OFFSET_LIMIT = 1 << 40  #: bytes from one item to the next
 BOX_LIMIT = 256  #: elements of a side of a box
 
 #: element types -> how their products are summed
@@ -27,13 +28,15 @@ UNUSED = tuple(name for name in AXIS if name not in USED)
 
 
 def mapped(p: Gemm, operand: str) -> bool:
-    """Whether there can be a tensor map of A, B or C: rows of whole 16 bytes, where there are several. Operands that
-    hold nothing need none."""
+    """Whether there can be a tensor map of A, B or C: rows and items of whole 16 bytes, where there are several.
+    Operands that hold nothing need none."""
     size = (p.output if operand == "c" else p.element).bytes
     ld, start = getattr(p, f"ld{operand}"), getattr(p, f"aligned_{operand}")
-    rows = {"a": p.m if p.layout[0] == "N" else p.k, "b": p.k if p.layout[1] == "N" else p.n, "c": p.m}[operand]
+    rows = {"a": p.rows_a, "b": p.rows_b, "c": p.m}[operand]
+    offset = p.offsets["abc".index(operand)] if p.items > 1 else 0
     nothing = operand != "c" and p.k == 0
-    return nothing or (start >= TMA_ALIGNED and (rows <= 1 or ld * size % TMA_ALIGNED == 0))
+    aligned = start >= TMA_ALIGNED and (rows <= 1 or ld * size % TMA_ALIGNED == 0)
+    return nothing or (aligned and offset % TMA_ALIGNED == 0 and offset < OFFSET_LIMIT)
 
 
 def _countable(p: Gemm) -> bool:
@@ -68,9 +71,11 @@ RULES = (
          & _between(c.evict, 0, 3) & _between(c.wg, 1, 2) & _between(c.stages, 1, 16),
          "an axis is out of its range ({c}): wg 1 or 2, stages 1 to 16, evict 0 to 3, switches 0 or 1", family=WGMMA),
     Rule("wgmma_map_a", lambda p, c, g, d: mapped(p, "a"),
-         "A starts at {p.aligned_a} bytes, lda={p.lda}; TMA needs multiples of 16 bytes", family=WGMMA),
+         "A starts at {p.aligned_a} bytes, lda={p.lda}, strides {p.strides}; TMA needs multiples of 16 bytes",
+         family=WGMMA),
     Rule("wgmma_map_b", lambda p, c, g, d: mapped(p, "b"),
-         "B starts at {p.aligned_b} bytes, ldb={p.ldb}; TMA needs multiples of 16 bytes", family=WGMMA),
+         "B starts at {p.aligned_b} bytes, ldb={p.ldb}, strides {p.strides}; TMA needs multiples of 16 bytes",
+         family=WGMMA),
     Rule("wgmma_depth", lambda p, c, g, d: (c.u * g.size % STEP == 0) & (c.u & (c.u - 1) == 0) & (c.u <= BOX_LIMIT),
          "u={c.u} elements of {g.size} bytes; wgmma takes 32 bytes or a power of two of that, at most 256 elements",
          family=WGMMA),

@@ -1,0 +1,68 @@
+## Which item of a batch a block computes. %number counts from the batch's first item, %item from the launch's.
+<%def name="registers()">
+% if plan.batched:
+    .reg .b32 %item, %items, %first_item, %number;
+    .reg .b64 %by_c, %item_c;
+    ld.param.u32 %items, [items];  ld.param.u32 %first_item, [first_item];  ld.param.u64 %by_c, [by_c];
+% endif
+</%def>
+
+## Slices lie along z, of all items each.
+<%def name="of_block()">
+% if plan.batched:
+    mov.u32 %item, %ctaid.z;
+% if plan.sliced:
+    div.u32 %z, %item, %items;
+    mul.lo.u32 %t0, %z, %items;
+    sub.u32 %item, %item, %t0;
+% else:
+    mov.u32 %z, 0;
+% endif
+${places()}\
+% endif
+</%def>
+
+## From the number of a tile among those of all items; %each: tiles of an item.
+<%def name="of_tile()">
+% if plan.batched:
+    div.u32 %item, %tile, %each;
+    mul.lo.u32 %t0, %item, %each;
+    sub.u32 %in_item, %tile, %t0;
+${places()}\
+% endif
+</%def>
+
+## Where the item's C is.
+<%def name="places()">
+    add.u32 %number, %first_item, %item;
+    cvt.u64.u32 %t64, %number;
+    mad.lo.u64 %item_c, %t64, %by_c, %C;
+</%def>
+
+## Its places in tensors A and B: the first, where all items share one.
+<%def name="tensors()">
+% for register, last in zip(plan.item_at, plan.last_item):
+    min.u32 ${register}, %number, ${last};
+% endfor
+</%def>
+
+## Moves the addresses of operands to the item's; copies of operands are the launch's own.
+<%def name="operands()">
+% if plan.batched:
+% for x in plan.operands:
+    ld.param.u64 %u64, [by_${x.name}];
+    cvt.u64.u32 %t64, ${"%item" if x in plan.repacked else "%number"};
+    mad.lo.u64 %${x.name.upper()}, %t64, %u64, %${x.name.upper()};
+% endfor
+% endif
+</%def>
+
+## The number of the block's tile among those of all items, from its number in the item.
+<%def name="count_tiles(tile)">
+% if plan.batched:
+    mov.u32 %t1, %nctaid.x;
+    mov.u32 %t2, %nctaid.y;
+    mul.lo.u32 %t1, %t1, %t2;
+    mad.lo.u32 ${tile}, %item, %t1, ${tile};
+% endif
+</%def>
