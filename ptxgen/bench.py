@@ -226,8 +226,11 @@ def bench(
         ring = work.ring_for(problem, timing)
         found = ring.deviation(1 << 40)
         vendor = vendor_first = float("nan")
-        us = first.us
+        us, note = first.us, ""
         if baseline is not None:
-            vendor, vendor_first = BASELINES[baseline].best(driver, problem, ring.sets, timing)
+            try:
+                vendor, vendor_first = BASELINES[baseline].best(driver, problem, ring.sets, timing, ring.more_at)
+            except LaunchError as error:  # it cannot compute this: no algorithm, or another epilogue
+                note = str(error)
             us = (us + work.measure(problem, selection.config, timing, "bench").us) / 2
-        yield BenchRow(case.name, problem, selection, us, vendor, vendor_first, found)
+        yield BenchRow(case.name, problem, selection, us, vendor, vendor_first, found, note)

@@ -22,13 +22,14 @@ class Baseline:
     kind: str
 
     def best(
-        self, driver: Driver, problem: Problem, sets: Sequence[tuple[int, int, int]], timing: Timing
-    ) -> tuple[float, float]:
+        self, driver: Driver, problem: Problem, sets: Sequence[tuple[int, int, int]], timing: Timing,
+        more: tuple[int, ...] = (),
+    ) -> tuple[float, float]:  # fmt: skip
         """Microseconds of the library's best candidate and of its own first choice; ``sets``: the ring of operands that
-        our kernel ran on. UnavailableError: the library, or a GPU, is missing; LaunchError: it has no way to compute
-        the problem."""
+        our kernel ran on; ``more``: what its epilogue read. UnavailableError: the library, or a GPU, is missing;
+        LaunchError: it has no way to compute the problem."""
         computes = getattr(importlib.import_module(f"ptxgen.baselines.{self.module}"), self.kind)
-        found: tuple[float, float] = computes(driver, problem).best(sets, timing)
+        found: tuple[float, float] = computes(driver, problem, more).best(sets, timing)
         return found
 
 

@@ -38,7 +38,9 @@ _SCALAR: dict[str, Callable[[int], Any]] = {
     "s32": ct.c_int32,
 }
 # cublasLtMatmulDescAttributes_t and cublasLtMatmulPreferenceAttributes_t
-_TRANSA, _TRANSB = 3, 4
+_TRANSA, _TRANSB, _EPILOGUE, _BIAS_POINTER = 3, 4, 7, 8
+#: cublasLtEpilogue_t, bits of our stages: what it fuses. A residual is its C, with a beta of one
+_STAGES = {"bias_column": 4, "relu": 2, "gelu": 32, "residual": 0}
 _MAX_WORKSPACE, _ALIGNMENT_A, _ALIGNMENT_B, _ALIGNMENT_C, _ALIGNMENT_D = 1, 5, 6, 7, 8
 _NOT_SUPPORTED = 15
 
@@ -66,15 +68,20 @@ def available() -> str | None:
 
 class CublasLt:
     """One problem as cuBLASLt computes it, with alpha 1 and beta 0. It holds 64 MiB until it is closed or dropped.
+    ``more``: addresses of what the epilogue reads, as ``problem.reads`` has them.
 
     ``algorithms``: its candidates, the heuristic's first choice first. ``failed``: how many of them ``best`` could not
-    run. UnavailableError: there is no cuBLASLt; LaunchError: it has no algorithm; ShapeError: an extent is zero.
+    run. UnavailableError: there is no cuBLASLt; LaunchError: it has no algorithm, or no such epilogue;
+    ShapeError: an extent is zero.
     """
 
-    def __init__(self, driver: CudaDriver, problem: Gemm) -> None:
+    def __init__(self, driver: CudaDriver, problem: Gemm, more: tuple[int, ...] = ()) -> None:
         if not problem.m * problem.n * problem.k:
             raise ShapeError(f"{problem.key()}: an extent is 0, and cuBLASLt takes none")
+        if foreign := [stage for stage in problem.stages if stage not in _STAGES]:
+            raise LaunchError(f"cuBLASLt fuses no {', '.join(foreign)}")
         self.problem = problem
+        self._more = dict(zip(problem.reads, more, strict=True))
         self.failed = 0
         self._driver = driver
         self._library = _library()
@@ -139,6 +146,7 @@ class CublasLt:
         turned = [ct.c_int32(p.layout[1] == "T"), ct.c_int32(p.layout[0] == "T")]
         for attribute, value in zip((_TRANSA, _TRANSB), turned, strict=True):
             _check(lib.cublasLtMatmulDescSetAttribute(self._product, attribute, ct.byref(value), ct.sizeof(value)))
+        self._fuse()
         rows_b, rows_a = p.k if p.layout[1] == "N" else p.n, p.m if p.layout[0] == "N" else p.k
         self._b = self._matrix(p.dtype, p.columns_b, rows_b, p.ldb)
         self._a = self._matrix(p.dtype, p.columns_a, rows_a, p.lda)
@@ -166,6 +174,17 @@ class CublasLt:
         if not self.algorithms:
             raise LaunchError(f"cuBLASLt has no algorithm for {p.key()}")
 
+    def _fuse(self) -> None:
+        """Column-major, a bias of our columns is one of its rows, which is the one that it has."""
+        facts: list[tuple[int, Any]] = []
+        if code := sum(_STAGES[stage] for stage in self.problem.stages):
+            facts.append((_EPILOGUE, ct.c_int32(code)))
+        if "bias" in self._more:
+            facts.append((_BIAS_POINTER, ct.c_void_p(self._more["bias"])))
+        for attribute, value in facts:
+            size = ct.sizeof(value)
+            _check(self._library.cublasLtMatmulDescSetAttribute(self._product, attribute, ct.byref(value), size))
+
     def _make(self, kind: str, *arguments: int) -> ct.c_void_p:
         handle = ct.c_void_p()
         _check(getattr(self._library, f"cublasLt{kind}Create")(ct.byref(handle), *arguments))
@@ -179,6 +198,7 @@ class CublasLt:
     def _queue(self, index: int, a: int, b: int, c: int, stream: int = 0) -> None:
         algorithm = self.algorithms[index]
         out = ct.c_void_p(c)
+        before = self._more.get("residual")
         _check(
             self._library.cublasLtMatmul(
                 self._handle,
@@ -188,8 +208,8 @@ class CublasLt:
                 self._b,
                 ct.c_void_p(a),
                 self._a,
-                ct.byref(self._zero),
-                out,
+                ct.byref(self._one if before else self._zero),
+                ct.c_void_p(before) if before else out,
                 self._c,
                 out,
                 self._c,
