@@ -79,6 +79,8 @@ class Plan:
         self.entry = f"{problem.operation}_{problem.dtype}_{problem.layout.lower()}"
         self.threads, self.shared = int(self.geometry.threads), int(self.geometry.shared)
         self.stages = config.stages
+        #: whether its kernels may begin before the one ahead of them in the stream has ended
+        self.dependent = bool(config.pdl)
         self.kl = config.kl
         self._leaving()
         self._operands()

@@ -74,4 +74,5 @@ def render(plan: Plan) -> Source:
         what = f"{plan.problem.key()} with {plan.config}"
         raise RenderError(f"{plan.kernel} failed on {what}: {error}\n{trace}") from error
     tidy = spaced(out)
-    return Source(tidy, tuple(_ENTRY.findall(tidy)), plan.target, plan.shared, int(plan.geometry.registers))
+    entries, registers = tuple(_ENTRY.findall(tidy)), int(plan.geometry.registers)
+    return Source(tidy, entries, plan.target, plan.shared, registers, plan.dependent)

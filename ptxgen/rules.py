@@ -56,6 +56,8 @@ LAST = (
          "operands are found as {p.addr_a}, {p.addr_b}, {p.addr_c}; no kernel looks into tables yet"),
     Rule("repack", lambda p, c, g, d: (c.repack == 0) | (c.family == mma.MMA),
          "repack={c.repack}: only mma.sync multiplies copies of its operands"),
+    Rule("pdl", lambda p, c, g, d: (c.pdl == 0) | ((c.pdl == 1) & (d.sm >= 90)),
+         "pdl={c.pdl}: 0, or 1 where kernels can wait for each other, from sm_90 on; {d.name} is sm_{d.sm}"),
     Rule("threads", lambda p, c, g, d: g.threads <= 1024, "{g.threads} threads a block; the limit is 1024"),
     Rule("vector_c", lambda p, c, g, d: (c.vec_c <= p.vectors[2]) & (c.vec_c <= c.nl),
          "vec_c={c.vec_c} exceeds what C's alignment and rows allow, {p.vectors[2]}, or a row of the tile, {c.nl}"),

@@ -68,13 +68,15 @@ def digest(text: str) -> str:
 @dataclass(frozen=True)
 class Source:
     """A PTX module. ``entries``: its kernels; ``target``: as ``sm_90``; ``shared``: the most dynamic shared
-    memory, in bytes, that a launch of it asks for; ``registers``: a thread's, as the generator estimates them."""
+    memory, in bytes, that a launch of it asks for; ``registers``: a thread's, as the generator estimates them;
+    ``dependent``: its kernels themselves wait for the one before them, and may be launched before that has ended."""
 
     text: str
     entries: tuple[str, ...]
     target: str
     shared: int = 0
     registers: int = 0
+    dependent: bool = False
 
     @cached_property
     def digest(self) -> str:

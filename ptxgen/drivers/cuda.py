@@ -18,7 +18,7 @@ import numpy as np
 from ptxgen.assemble import assemble, find_ptxas
 from ptxgen.assemble import version as ptxas_version
 from ptxgen.device import Device, describe
-from ptxgen.drivers import Kernel, Timing, graph
+from ptxgen.drivers import Kernel, Timing, dependent, graph
 from ptxgen.errors import AssembleError, DeviceError, InputError, LaunchError, ShapeError, UnavailableError
 from ptxgen.source import Source, Step, TensorMap
 
@@ -167,6 +167,8 @@ class CudaDriver:
             except self._error as e:
                 self._cuda.Context.synchronize()  # raises where an earlier kernel destroyed the context
                 raise AssembleError(f"the driver rejected the kernel: {e}", str(e)) from e
+        if source.dependent:
+            functions = {name: dependent.InPlace(self._handled, function) for name, function in functions.items()}
         return CudaKernel(self, source, functions, registers, spills)
 
     def _unload(self, functions: dict[str, Any]) -> None:
@@ -221,14 +223,22 @@ class CudaDriver:
 
     def _resolve(self, kernel: CudaKernel, step: Step, parameters: bytes) -> graph.Function:
         """The entry of a step, fit for foreign streams."""
-        function = kernel.functions[step.entry]
+        function, kind = kernel.functions[step.entry], graph.Function
+        if isinstance(function, dependent.InPlace):
+            function, kind = function.plain, dependent.Function
+        made = self._handled(function, step.grid, step.block, parameters, step.shared, kind)
+        kernel.anywhere[step.entry] = made
+        return made
+
+    def _handled(self, function: Any, grid: tuple[int, int, int], block: tuple[int, int, int], parameters: bytes,
+                 shared: int, kind: type[graph.Function]) -> graph.Function:  # fmt: skip
+        """PyCUDA's function as a ``kind``, by the driver's handle of it."""
         with self._lock, self.context("looking a kernel up"):
+            aside = self._aside
             handle = graph.function_of(
-                self._aside.handle,
-                lambda: function._launch_kernel(step.grid, step.block, parameters, step.shared, self._aside),
+                aside.handle, lambda: function._launch_kernel(grid, block, parameters, shared, aside)
             )
-            kernel.anywhere[step.entry] = graph.Function(handle, len(parameters))
-        return kernel.anywhere[step.entry]
+        return kind(handle, len(parameters))
 
     def _again(self, error: Exception, kernel: Kernel, step: Step, parameters: bytes, stream: int) -> None:
         """Queues a step once more where it failed because the thread had no context, or another one."""

@@ -1,4 +1,5 @@
 ## Operands whose rows fit no wide access, copied first to rows of whole 128 bytes in the workspace, zeros behind them.
+<%namespace name="dependent" file="/ptx/dependent.mako"/>
 <%def name="places()">
 % for x in plan.repacked:
     // ${x.name.upper()}: where its copy lies
@@ -33,6 +34,8 @@
     ${plan.packed_words.declaration}
     ld.param.u64 %W, [W];
     cvta.to.global.u64 %W, %W;
+${dependent.begin()}\
+${dependent.wait()}\
     mov.u32 %y, %ctaid.y;
 % for n, x in enumerate(plan.repacked):
     setp.eq.u32 %mine, %y, ${n};

@@ -2,6 +2,7 @@
 <%namespace name="ptx" file="/epilogue/elements.mako"/>
 <%namespace name="items" file="/sched/items.mako"/>
 <%namespace name="after" file="/${context['plan'].after}"/>
+<%namespace name="dependent" file="/ptx/dependent.mako"/>
 <%def name="entries()">
 % if plan.cleared:
 ${entry("scale")}\
@@ -38,6 +39,8 @@ ${items.places()}\
 % if plan.partial:
 ${after.setup()}\
 % endif
+${dependent.begin()}\
+${dependent.wait()}\
     mov.u32 %thread, %tid.x;
     // 2^shift threads along a row; blocks walk down the rows
     mov.u32 %t0, %ctaid.x;

@@ -1,6 +1,7 @@
 ## The schedule in which every warp copies and computes: a ring of stages, one barrier a pass.
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
+<%namespace name="dependent" file="/ptx/dependent.mako"/>\
 <%namespace name="raster" file="/${context['plan'].raster}"/>\
 <%namespace name="items" file="/sched/items.mako"/>\
 <%namespace name="addr" file="/addr/strided.mako"/>\
@@ -29,6 +30,7 @@
     ld.param.${plan.sum} %alpha, [alpha];  ld.param.${plan.sum} %beta, [beta];
 ${items.registers()}\
 ${repacked.places()}\
+${dependent.begin()}\
     mov.u32 %thread, %tid.x;
     mov.u32 %smem, smem;
 ${ptx.banner("which tile of C, which slice of K")}\
@@ -42,6 +44,7 @@ ${addr.setup(x)}\
 ${copy.setup(x)}\
 % endfor
 ${ptx.banner(f"prologue: {plan.stages - 1} stages in flight; the first takes what K leaves over")}\
+${dependent.wait()}\
     mov.u32 %fill, %smem;
 % for s in range(plan.stages - 1):
     setp.gt.u32 %go, %tiles, ${s};

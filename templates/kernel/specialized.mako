@@ -1,6 +1,7 @@
 ## The schedule in which one warp copies and warpgroups multiply, around a ring of stages between full and empty barriers.
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
+<%namespace name="dependent" file="/ptx/dependent.mako"/>\
 <%namespace name="sync" file="/ptx/barrier.mako"/>\
 <%namespace name="ring" file="/copy/ring.mako"/>\
 <%namespace name="sched" file="/${context['plan'].sched}"/>\
@@ -38,6 +39,7 @@ ${items.registers()}\
     ld.param.u32 ${r}, [${r[1:]}];
 % endfor
 % endif
+${dependent.begin()}\
     mov.u32 %thread, %tid.x;
     shr.u32 %warp, %thread, 5;
     shfl.sync.idx.b32 %warp, %warp, 0, 31, 0xffffffff;
@@ -54,6 +56,7 @@ ${ptx.banner("the producer: one thread of the last warp")}\
 ${ring.setup()}\
     @!%one bra PRODUCED;
 ${copy.setup()}\
+${dependent.wait()}\
 ${sched.open("PRODUCER")}\
 ${copy.begin()}\
     mov.u32 %pass, 0;
@@ -104,6 +107,7 @@ ${leave.setup()}\
     setp.ne.u32 %p, %wg, 0;
     @%p bar.arrive 4, 256;
 % endif
+${dependent.wait()}\
 ${sched.open("CONSUMER")}\
 ${leave.early()}\
     mov.u32 %pass, 0;

@@ -22,7 +22,7 @@ LOADS_LIMIT = 32  #: loads of one operand that a thread has under way
 
 USED = (
     "family", "ms", "ns", "ml", "nl", "u", "kl", "kg", "stages", "copy_a", "copy_b", "vec_a", "vec_b", "vec_c", "split",
-    "stage_c", "bounds", "order", "ahead", "request", "hold", "raster", "stream", "resident", "repack",
+    "stage_c", "bounds", "order", "ahead", "request", "hold", "raster", "stream", "resident", "repack", "pdl",
 )  # fmt: skip
 #: axes that have no meaning here, and stay at their defaults
 UNUSED = tuple(name for name in AXIS if name not in USED)

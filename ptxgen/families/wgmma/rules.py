@@ -23,7 +23,7 @@ TYPES = {"f16": "f32", "bf16": "f32", "f32": "tf32", "e4m3": "f32", "e5m2": "f32
 #: axes that mean nothing to the other families
 OWN = ("swap", "wg", "pingpong", "cluster", "kc", "report", "persistent", "chunks", "buffers", "reuse", "evict", "rows")
 #: axes that mean something here; the others keep their defaults
-USED = ("family", "ml", "nl", "u", "kg", "stages", "vec_c", "split", "stage_c", "raster", "resident", *OWN)
+USED = ("family", "ml", "nl", "u", "kg", "stages", "vec_c", "split", "stage_c", "raster", "resident", "pdl", *OWN)
 UNUSED = tuple(name for name in AXIS if name not in USED)
 
 

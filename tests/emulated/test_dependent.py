@@ -1,0 +1,66 @@
+"""Kernels that may overlap with the one before: each entry waits before it reads or writes memory; results are the same."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from ptxgen.config import parse_config
+from ptxgen.device import device
+from ptxgen.errors import ConfigError
+from ptxgen.generate import plan_for
+from ptxgen.problem import Gemm
+from ptxgen.render import render
+from tests.emulated.test_epilogue import right
+
+H200 = device("h200")
+#: a family's kernels with a pass before, and one after
+KERNELS = {
+    "simt": (Gemm(33, 40, 64), "ms=4 ns=4 ml=16 nl=32 kg=2 split=0"),
+    "flags": (Gemm(33, 40, 64), "ms=4 ns=4 ml=16 nl=32 kg=2 split=1"),
+    "mma": (Gemm(33, 37, 65, "NN", "f16"), "family=1 ms=16 ns=16 ml=32 nl=32 u=32 repack=3 vec_a=8 vec_b=8"),
+    "wgmma": (Gemm(70, 40, 200, "NT", "f16"), "family=2 ml=64 nl=32 u=64 kg=2 split=2"),
+    "a block walks": (Gemm(150, 72, 136, "NT", "f16", epilogue="residual"),
+                      "family=2 ml=64 nl=32 u=64 stage_c=1 persistent=1"),
+    "meeting": (Gemm(64, 64, 256, "NT", "f16"), "family=2 ml=64 nl=64 u=64 kg=2 split=3 stage_c=1"),
+}  # fmt: skip
+#: what touches memory that another kernel may have written, or may read still
+TOUCHES = re.compile(r"\b(ld\.(?!param|shared)|st\.(?!shared|async)|red\.|atom\.|cp\.async(?!\.\w*wait|\.commit|\.mbarrier))")
+
+
+def entries(text: str) -> list[str]:
+    return re.sub(r"//[^\n]*", "", text).split(".visible .entry")[1:]
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_nothing_is_touched_before_the_wait(name: str) -> None:
+    """In the order of the text; a path that jumps over the wait begins with one of its own."""
+    p, text = KERNELS[name]
+    source = render(plan_for(p, parse_config(text + " pdl=1"), H200))
+    assert source.dependent
+    for entry in entries(source.text):
+        assert entry.count("griddepcontrol.launch_dependents") == 1
+        for path in entry.split("CONSUMER:"):
+            waits, touch = path.find("griddepcontrol.wait"), TOUCHES.search(path)
+            assert 0 <= waits < (touch.start() if touch else len(path))
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_results_are_the_same(name: str) -> None:
+    p, text = KERNELS[name]
+    right(p, text + " pdl=1")
+
+
+def test_others_neither_wait_nor_say_so() -> None:
+    p, text = KERNELS["wgmma"]
+    source = render(plan_for(p, parse_config(text), H200))
+    assert "griddepcontrol" not in source.text
+    assert not source.dependent
+
+
+def test_only_where_there_is_the_instruction() -> None:
+    with pytest.raises(ConfigError, match="pdl"):
+        plan_for(Gemm(64, 64, 64), parse_config("pdl=1"), device("a100"))
+    with pytest.raises(ConfigError, match="pdl"):
+        plan_for(Gemm(64, 64, 64), parse_config("pdl=2"), H200)
