@@ -33,12 +33,7 @@
     cvta.param.u64 %${name}, %${name};
 % endfor
 ${items.registers()}\
-% if plan.batched:
-    .reg .b32 %each, %in_item, ${", ".join(plan.item_at + plan.last_item)};
-% for r in plan.last_item:
-    ld.param.u32 ${r}, [${r[1:]}];
-% endfor
-% endif
+${items.last()}\
 ${dependent.begin()}\
     mov.u32 %thread, %tid.x;
     shr.u32 %warp, %thread, 5;

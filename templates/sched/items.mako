@@ -66,3 +66,13 @@ ${places()}\
     mad.lo.u32 ${tile}, %item, %t1, ${tile};
 % endif
 </%def>
+
+## Of the specialised schedule: places along items of tensors, and the last there are.
+<%def name="last()">
+% if plan.batched:
+    .reg .b32 %each, %in_item, ${", ".join(plan.item_at + plan.last_item)};
+% for r in plan.last_item:
+    ld.param.u32 ${r}, [${r[1:]}];
+% endfor
+% endif
+</%def>

@@ -26,7 +26,9 @@ KERNELS = {
     "meeting": (Gemm(64, 64, 256, "NT", "f16"), "family=2 ml=64 nl=64 u=64 kg=2 split=3 stage_c=1"),
 }  # fmt: skip
 #: what touches memory that another kernel may have written, or may read still
-TOUCHES = re.compile(r"\b(ld\.(?!param|shared)|st\.(?!shared|async)|red\.|atom\.|cp\.async(?!\.\w*wait|\.commit|\.mbarrier))")
+TOUCHES = re.compile(
+    r"\b(ld\.(?!param|shared)|st\.(?!shared|async)|red\.|atom\.|cp\.async(?!\.\w*wait|\.commit|\.mbarrier))"
+)
 
 
 def entries(text: str) -> list[str]:
