@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from ptxgen.memory import padded
 from ptxgen.problem import EPILOGUE, Gemm
 from ptxgen.reference import operands
-from ptxgen.runner import Runner, padded
+from ptxgen.runner import Runner
 from tests.emulated.test_epilogue import D, EmulatedDriver, parse_config, right
 
 WAYS = {
