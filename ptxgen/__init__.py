@@ -8,11 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Config", "Gemm", "gemm"]
+__all__ = [
+    "Config", "Conv", "Gemm", "conv1d", "conv2d", "conv2d_input_grad", "conv2d_weight_grad", "conv3d", "gemm",
+]  # fmt: skip
 
 if TYPE_CHECKING:
     from ptxgen.api import gemm
+    from ptxgen.api_conv import conv1d, conv2d, conv2d_input_grad, conv2d_weight_grad, conv3d
     from ptxgen.config import Config
+    from ptxgen.conv import Conv
     from ptxgen.problem import Gemm
 
 
@@ -20,7 +24,8 @@ def __getattr__(name: str) -> Any:
     """Public names are loaded on first use: importing ptxgen stays cheap."""
     from importlib import import_module
 
-    home = {"gemm": "api", "Gemm": "problem", "Config": "config"}
+    home = {"gemm": "api", "Gemm": "problem", "Conv": "conv", "Config": "config"}
+    home |= dict.fromkeys(("conv1d", "conv2d", "conv2d_input_grad", "conv2d_weight_grad", "conv3d"), "api_conv")
     if name in home:
         return getattr(import_module(f"ptxgen.{home[name]}"), name)
     raise AttributeError(f"module 'ptxgen' has no attribute {name!r}")

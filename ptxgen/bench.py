@@ -12,6 +12,8 @@ import numpy as np
 
 from ptxgen.baselines import BASELINES
 from ptxgen.config import Config
+from ptxgen.conv import Conv
+from ptxgen.conv_check import ConvRing
 from ptxgen.device import Device
 from ptxgen.drivers import Driver, Timing
 from ptxgen.errors import AssembleError, EmulatorError, LaunchError
@@ -47,8 +49,7 @@ class Ring:
     The first set's values are known to the host: results are compared on it.
     """
 
-    def __init__(self, driver: Driver, problem: Problem, timing: Timing, seed: int = 0) -> None:
-        assert isinstance(problem, Gemm)
+    def __init__(self, driver: Driver, problem: Gemm, timing: Timing, seed: int = 0) -> None:
         self.driver, self.problem = driver, problem
         wide = [laid(problem, i, x) for i, x in enumerate(operands(problem, seed)[:2])]
         self.a, self.b = elements(problem, A, wide[0]), elements(problem, B, wide[1])
@@ -139,14 +140,18 @@ class Bench:
     def __init__(self, driver: Driver, commit: str = "") -> None:
         self.driver, self.commit = driver, commit
         self.workspace = Workspace(driver)
-        self.ring: Ring | None = None
+        self.ring: Ring | ConvRing | None = None
 
-    def ring_for(self, problem: Problem, timing: Timing) -> Ring:
+    def ring_for(self, problem: Problem, timing: Timing) -> Ring | ConvRing:
         if self.ring is None or self.ring.problem != problem:
             if self.ring is not None:
                 self.ring.release()
                 self.ring = None
-            self.ring = Ring(self.driver, problem, timing)
+            self.ring = (
+                ConvRing(self.driver, problem, timing)
+                if isinstance(problem, Conv)
+                else Ring(self.driver, problem, timing)
+            )
         return self.ring
 
     def measure(self, problem: Problem, config: Config, timing: Timing = SEARCH_TIMING, purpose: str = "",

@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ptxgen import conv_check
 from ptxgen.config import Config
+from ptxgen.conv import Conv
 from ptxgen.drivers import Driver
 from ptxgen.memory import A, B, C, elements, padded, read_after
 from ptxgen.operations import Problem
@@ -40,9 +42,10 @@ def check(driver: Driver, problem: Problem, config: Config, seed: int = 0, slack
     """Runs ``config`` on ``problem`` with integers (every element must be equal), with normal and badly scaled
     values, and with alpha and beta; C starts as NaN where beta is zero. ``slack``: elements that leading dimensions
     exceed rows by, poisoned, which must not change; where one does, or a flag of the workspace is left raised, the
-    deviation is at (-1, -1). ConfigError, AssembleError, LaunchError, Fault.
+    deviation is at (-1, -1). Convolutions have guard zones for slack. ConfigError, AssembleError, LaunchError, Fault.
     """
-    assert isinstance(problem, Gemm)
+    if isinstance(problem, Conv):
+        return [CheckResult(kind, found) for kind, found in conv_check.trials(driver, problem, config, seed, CASES)]
     p = slackened(problem, slack)
     runner = Runner.of(driver, p, config)
     try:
@@ -58,15 +61,6 @@ def slackened(p: Gemm, slack: int) -> Gemm:
         stride = getattr(p, name)
         changes[name] = stride + rows * slack if stride > rows * ld else stride
     return replace(p, **changes)
-
-
-def _raised(runner: Runner) -> bool:
-    """Whether a launch has left something in a workspace that it must leave zero."""
-    if not runner.launch.zeroed:
-        return False
-    flags = np.empty(runner.launch.workspace, np.uint8)
-    runner.driver.download(runner.workspace.address(runner.launch), flags)
-    return bool(flags.any())
 
 
 def _check(runner: Runner, p: Gemm, seed: int) -> list[CheckResult]:
@@ -92,7 +86,7 @@ def _check(runner: Runner, p: Gemm, seed: int) -> list[CheckResult]:
         got[...] = p.output.poison
         if not np.array_equal(out, np.full_like(out, p.output.poison), equal_nan=True):
             deviation = Deviation(np.inf, (-1, -1), deviation.worst)
-        if _raised(runner):
+        if runner.raised():
             deviation = Deviation(np.inf, (-1, -1), deviation.worst)
         label = kind if beta == 0 else f"{kind}, alpha={alpha:g}, beta={beta:g}"
         results.append(CheckResult(label, deviation))

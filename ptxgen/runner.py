@@ -138,6 +138,14 @@ class Runner:
 
         return go
 
+    def raised(self) -> bool:
+        """Whether a launch has left something in a workspace that it must leave zero."""
+        if not self.launch.zeroed:
+            return False
+        flags = np.empty(self.launch.workspace, np.uint8)
+        self.driver.download(self.workspace.address(self.launch), flags)
+        return bool(flags.any())
+
     def compute(self, a: Array, b: Array, c: Array, alpha: float = 1.0, beta: float = 0.0,
                 more: tuple[Array, ...] = ()) -> Array:  # fmt: skip
         """The result for host arrays as stored (packed, or wider than the leading dimension says): a new C. ``more``:

@@ -33,4 +33,10 @@ class Baseline:
         return found
 
 
-BASELINES = {b.name: b for b in (Baseline("cublas", "cuBLASLt", "gemm", "cublaslt", "CublasLt"),)}
+BASELINES = {
+    b.name: b
+    for b in (
+        Baseline("cublas", "cuBLASLt", "gemm", "cublaslt", "CublasLt"),
+        Baseline("cudnn", "cuDNN", "conv", "cudnn", "Cudnn"),
+    )
+}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from ptxgen.catalog.base import Case, ColumnMajor, Entry, Suite
+from ptxgen.catalog.conv import CONV
 from ptxgen.catalog.gemm import GEMM
 from ptxgen.errors import InputError
 
-CATALOG = {o.name: o for o in (GEMM,)}
+CATALOG = {o.name: o for o in (GEMM, CONV)}
 
 
 def entry(name: str) -> Entry:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from ptxgen.conv import Conv
 from ptxgen.operations import Problem
 from ptxgen.problem import Gemm
 
@@ -54,15 +55,10 @@ class Suite:
 
 @dataclass(frozen=True)
 class Entry:
-    """What is known of an operation. ``problem``: its type, whose ``operation`` is the name; ``extents``: those fields
-    that ``--shape`` gives, the others being options; ``shape``: takes the text of a ``--shape`` apart (ShapeError),
-    ``form`` shows one; ``titles``, ``cells``: the columns that say which problem a printed row is of, made of the row's
-    document."""
+    """What is known of an operation. ``problem``: its type; ``titles``, ``cells``: the columns that say which problem a
+    printed row is of, made of the row's document."""
 
-    problem: type[Problem]
-    extents: tuple[str, ...]
-    form: str
-    shape: Callable[[str], dict[str, Any]]
+    problem: type[Gemm] | type[Conv]
     suites: Mapping[str, Suite]
     titles: tuple[str, ...]
     cells: Callable[[Document], list[Any]]
@@ -73,8 +69,9 @@ class Entry:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The fields that options of the command line set, ``--aligned-a`` that called ``aligned_a``."""
-        return tuple(f.name for f in fields(self.problem) if f.name not in self.extents)
+        """The fields that options of the command line set, ``--aligned-a`` that called ``aligned_a``; ``--shape`` gives
+        the others."""
+        return tuple(f.name for f in fields(self.problem) if f.name not in self.problem.SHAPE)
 
 
 def named(*suites: Suite) -> dict[str, Suite]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ptxgen.catalog.base import Case, ColumnMajor, Document, Entry, Suite, named
-from ptxgen.problem import Gemm, parse_shape
+from ptxgen.problem import Gemm
 
 
 def _isaac(**fields: Any) -> Iterator[Case]:
@@ -72,10 +72,6 @@ SUITES = named(
 )
 
 
-def _shape(text: str) -> dict[str, Any]:
-    return dict(zip("mnk", parse_shape(text), strict=True))
-
-
 def _cells(row: Document) -> list[Any]:
     p, paper = row["problem"], row.get("column_major")
     column_major = ""
@@ -88,6 +84,5 @@ def _cells(row: Document) -> list[Any]:
 
 
 GEMM = Entry(
-    Gemm, ("m", "n", "k"), "M,N,K", _shape, SUITES,
-    ("paper M,N,K A-T/B-T", "M,N,K", "layout", "dtype", "compute", "out"), _cells,
+    Gemm, SUITES, ("paper M,N,K A-T/B-T", "M,N,K", "layout", "dtype", "compute", "out"), _cells,
 )  # fmt: skip

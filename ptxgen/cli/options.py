@@ -57,11 +57,15 @@ class Fields(Stored):
     """What a problem is beside its extents: fields of problems, by their own names. An operation takes its own ones."""
 
     layout: Annotated[
-        str | None, typer.Option(help="NN, NT, TN or TT, row-major: N is A stored MxK, B stored KxN. [default: NN]")
+        str | None, typer.Option(help="gemm: NN, NT, TN, TT (N: A is MxK, B is KxN). conv: NCHW, NHWC, CHWN.")
     ] = None
-    dtype: Annotated[str | None, typer.Option(help="Type of A and B, as f32, f64, f16. [default: f32]")] = None
+    filters: Annotated[
+        str | None, typer.Option(help="conv: KCRS, KRSC, CRSK. [default: what goes with the layout]")
+    ] = None
+    direction: Annotated[str | None, typer.Option(help="conv: forward (default), input_grad or weight_grad.")] = None
+    dtype: Annotated[str | None, typer.Option(help="Type of the operands, as f32, f64, f16. [default: f32]")] = None
     compute: Annotated[str | None, typer.Option(help="How products are summed; f16 takes f32 (default) or f16.")] = None
-    out: Annotated[str | None, typer.Option(help="Type of C. [default: what goes with the dtype]")] = None
+    out: Annotated[str | None, typer.Option(help="Type of the result. [default: what goes with the dtype]")] = None
     epilogue: Annotated[
         str | None, typer.Option(metavar="STAGES", help="What follows, as bias_column,relu. [default: nothing]")
     ] = None
@@ -78,6 +82,9 @@ class Fields(Stored):
     ] = None
     stride_b: Annotated[int | None, typer.Option(help="Likewise of B.")] = None
     stride_c: Annotated[int | None, typer.Option(help="Likewise of C, which cannot be shared.")] = None
+    aligned_input: Annotated[int | None, typer.Option(help="Likewise of images.")] = None
+    aligned_filter: Annotated[int | None, typer.Option(help="Likewise of filters.")] = None
+    aligned_output: Annotated[int | None, typer.Option(help="Likewise of results.")] = None
 
 
 #: the options that are fields of some problem
@@ -88,11 +95,14 @@ FIELDS = tuple(f.name for f in fields(Fields) if f.name not in {f.name for f in 
 class Target(Fields):
     """The problems to work on, and the device: all commands on problems take these in the same way."""
 
-    operation: Annotated[str, typer.Argument(metavar="[OPERATION]", help="What is computed: gemm.")] = "gemm"
+    operation: Annotated[str, typer.Argument(metavar="[OPERATION]", help="What is computed: gemm or conv.")] = "gemm"
     shape: Annotated[
-        list[str] | None, typer.Option(metavar="EXTENTS", help="A problem's extents, M,N,K; repeatable.")
+        list[str] | None,
+        typer.Option(metavar="EXTENTS", help="A problem's extents: M,N,K, or of conv N=16,C=32,...; repeatable."),
     ] = None
-    suite: Annotated[str | None, typer.Option(help="A named set of problems: isaac, square, llm, odd, small.")] = None
+    suite: Annotated[
+        str | None, typer.Option(help="A named set of problems, as isaac, odd, small; the reference lists them.")
+    ] = None
     shapes_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help='JSON lines, each {"m": 1, "n": 2, "k": 3, ...}; - is stdin.')
     ] = None
@@ -117,7 +127,7 @@ class Target(Fields):
         chosen = self.fields(of.options)
         cases: list[Case] = []
         for text in self.shape or ():
-            problem = of.problem(**of.shape(text), **chosen)
+            problem = of.problem(**of.problem.read_shape(text), **chosen)
             cases.append(suites.Case(problem.key(), problem))
         if self.shapes_file is not None:
             with _opened(self.shapes_file) as lines:

@@ -148,9 +148,11 @@ def check(target: Target, config: Forced = None, seed: Seed = 0) -> Answer:
 def bench(
     target: Target,
     config: Forced = None,
-    baseline: Annotated[str | None, typer.Option(help="Compare in the same run with: cublas.")] = None,
+    baseline: Annotated[
+        str | None, typer.Option(help="Compare in the same run with: cublas; conv with: cudnn.")
+    ] = None,
 ) -> Answer:
-    """Time kernels, checked in full. With --baseline cublas: beside the vendor's best candidate."""
+    """Time kernels, checked in full. With --baseline: beside the vendor's best candidate."""
     from ptxgen import report
     from ptxgen.baselines import BASELINES
     from ptxgen.bench import bench as run

@@ -20,6 +20,7 @@ from ptxgen.catalog import CATALOG
 from ptxgen.check import CheckResult
 from ptxgen.cli import app, command, doctor, options, problems
 from ptxgen.config import Config, parse_config
+from ptxgen.conv import Conv
 from ptxgen.database import Database
 from ptxgen.device import device
 from ptxgen.errors import ConfigError, CorruptError, Fault, InputError, RenderError, SchemaError, UnavailableError
@@ -102,6 +103,38 @@ def test_options_become_fields_of_the_problem(run: Run) -> None:
     [row] = done.document["rows"]
     expected = Gemm(10, 20, 30, "TN", "f16", "f16", lda=12, aligned_b=4, deterministic=True)
     assert row["problem"] == {"key": expected.key(), **expected.as_dict()}
+
+
+CONV = ("conv", "--shape", "N=2,C=8,H=5,W=5,K=16,R=1,S=1", "--layout", "NHWC")
+
+
+def test_conv_takes_options_of_its_own(run: Run) -> None:
+    done = run("select", *CONV, "--filters", "CRSK", "--direction", "input_grad", "--dtype", "f64", "--json", *H200)
+    [row] = done.document["rows"]
+    expected = Conv(2, 8, 5, 5, 16, 1, 1, layout="NHWC", filters="CRSK", direction="input_grad", dtype="f64")
+    assert row["problem"]["key"] == expected.key()
+    assert run("select", *CONV, "--lda", 9, *H200).code == 2
+    assert "--lda is given; conv takes --layout" in run("select", *CONV, "--lda", 9, *H200).err
+    assert "--direction is given; gemm takes" in run("select", "--shape", "1,2,3", "--direction", "forward").err
+    assert "baseline is 'cublas'; of conv it must be cudnn" in run("bench", *CONV, "--baseline", "cublas").err
+
+
+def test_conv_goes_all_the_way_on_the_emulated_device(run: Run) -> None:
+    """Measured, stored, selected, emitted, checked, timed."""
+    budget = ("--samples", 2, "--search", 1, "--rounds", 0)
+    tuned = run("tune", *CONV, *budget, "--json")
+    assert tuned.code == 0, tuned.err
+    [row] = run("select", *CONV, "--json").document["rows"]
+    assert row["origin"] == "winner"
+    assert row["config"] == tuned.document["rows"][0]["config"]
+    emitted = run("emit", *CONV)
+    assert "python -m ptxgen emit" in emitted.out
+    for name, column in (("check", "adjoint"), ("bench", "TFLOP/s"), ("select", "M_S")):
+        done = run(name, *CONV)
+        assert done.code == 0, done.err
+        assert column in done.out
+        assert done.out.split()[:2] == ["N,C,HxW", "K,RxS"]
+    assert "uniform" in run("sampler", *CONV, "--draws", 1000).out
 
 
 def test_shapes_suites_and_files_add_up(run: Run, tmp_path: Path) -> None:

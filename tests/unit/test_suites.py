@@ -118,3 +118,54 @@ def test_a_bad_line_is_named_with_its_rule(line: str, told: str) -> None:
 def test_a_negative_extent_of_a_column_major_row_is_refused() -> None:
     with pytest.raises(ShapeError):
         ColumnMajor(-1, 2, 3, False, False).row_major()
+
+
+#: Table 5: N, P, Q, K, C, R, S; of Conv11 and Conv12 with K and P in their places
+TABLE_5 = [
+    (16, 79, 341, 32, 1, 5, 20), (16, 38, 166, 32, 32, 5, 10), (16, 24, 240, 32, 16, 3, 3), (16, 12, 120, 64, 32, 3, 3),
+    (8, 54, 54, 64, 64, 3, 3), (8, 27, 27, 128, 128, 3, 3), (16, 14, 14, 48, 512, 5, 5), (16, 7, 7, 128, 832, 5, 5),
+    (8, 112, 112, 128, 64, 3, 3), (8, 56, 56, 256, 128, 3, 3), (16, 174, 39, 128, 64, 5, 5),
+    (16, 87, 19, 256, 128, 5, 5), (16, 7, 7, 512, 512, 3, 3), (16, 7, 7, 2048, 1024, 1, 1),
+]  # fmt: skip
+
+
+def test_isaac_of_conv_is_table_5() -> None:
+    found = [c.problem for c in suites.cases("isaac", "conv")]
+    assert [(v.n, v.p, v.q, v.k, v.c, v.r, v.s) for v in found] == TABLE_5
+
+
+@pytest.mark.parametrize(("name", "count"), [("resnet50", 23), ("mobilenet", 30), ("unet", 23)])
+def test_networks_have_each_distinct_layer_once(name: str, count: int) -> None:
+    found = suites.cases(name, "conv", layout="NHWC", dtype="f16")
+    assert len(found) == len({c.problem for c in found}) == len({c.name for c in found}) == count
+    assert {c.problem.layout for c in found} == {"NHWC"}
+
+
+@pytest.mark.parametrize(("name", "mega"), [("resnet50", 4087), ("mobilenet", 299.5)])
+def test_networks_multiply_as_often_as_their_papers_say(name: str, mega: float) -> None:
+    """Multiply-adds of an image, in millions, by all layers."""
+    layers = CATALOG["conv"].suites[name].build.__wrapped__()  # type: ignore[attr-defined]
+    assert sum(c.problem.flops for c in layers) / 2 / 32 / 1e6 == pytest.approx(mega, rel=0.002)
+
+
+def test_layers_of_a_network_fit_together() -> None:
+    layers = {c.name: c.problem for c in suites.cases("unet", "conv")}
+    assert (layers["down 5b"].p, layers["up 4"].p, layers["last 1x1"].p) == (28, 28, 388)
+    assert {v.direction for v in layers.values()} == {"forward", "input_grad"}
+    assert {c.problem.direction for c in suites.cases("unet", "conv", direction="weight_grad")} == {"weight_grad"}
+
+
+def test_suites_of_conv_have_problems_of_different_names() -> None:
+    for name in CATALOG["conv"].suites:
+        names = [c.name for c in suites.cases(name, "conv")]
+        assert names
+        assert len(names) == len(set(names)), name
+    assert all(c.problem.flops < 1e6 for c in suites.cases("small", "conv"))
+
+
+def test_a_file_is_of_one_operation() -> None:
+    line = json.dumps({"n": 1, "c": 2, "h": 3, "w": 4, "k": 5, "r": 1, "s": 2, "stride": [1, 2]})
+    [case] = suites.read([line], "f.jsonl", "conv", layout="NHWC")
+    assert case.problem.key() == "conv N=1,C=2,H=3,W=4,K=5,R=1,S=2,stride=1x2 NHWC f32"
+    with pytest.raises(InputError, match="operation is 'conv'; the commands of gemm"):
+        list(suites.read(['{"operation": "conv", "n": 1}'], "f.jsonl"))
