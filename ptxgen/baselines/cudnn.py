@@ -8,7 +8,6 @@ PyTorch would: within cuDNN's kernel where it has one, else after it.
 from __future__ import annotations
 
 import functools
-import importlib
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -183,7 +182,7 @@ class Cudnn:
 def _torch() -> Any:
     """PyTorch with cuDNN and a GPU. UnavailableError: something of that is missing."""
     try:
-        torch = importlib.import_module("torch")
+        import torch
     except ImportError as error:
         raise UnavailableError(
             f"cuDNN is used through PyTorch, which cannot be imported ({error}); pip install torch"

@@ -113,7 +113,8 @@ class Target(Fields):
     def fields(self, options: tuple[str, ...]) -> dict[str, Any]:
         """What the options say of every problem, by the problem's own names, of which ``options`` are its operation's.
         InputError: one is of another operation."""
-        given = {name: getattr(self, name) for name in FIELDS if getattr(self, name) not in (None, False)}
+        said = {name: getattr(self, name) for name in FIELDS}
+        given = {name: value for name, value in said.items() if value is not None and value is not False}
         for name in given:
             if name not in options:
                 raise InputError(f"{_flag(name)} is given; {self.operation} takes {', '.join(map(_flag, options))}")
