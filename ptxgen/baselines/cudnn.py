@@ -34,12 +34,12 @@ def available() -> str | None:
 
 
 class Cudnn:
-    """One convolution as cuDNN computes it.
+    """One convolution as cuDNN computes it, on tensors of its own, ``more`` (what an epilogue reads) among them.
 
     UnavailableError: there is no PyTorch, or it has no cuDNN; ShapeError: an extent is zero.
     """
 
-    def __init__(self, driver: CudaDriver, problem: Conv) -> None:
+    def __init__(self, driver: CudaDriver, problem: Conv, more: tuple[int, ...] = ()) -> None:
         if not problem.flops:
             raise ShapeError(f"{problem.key()}: an extent is 0, and cuDNN takes none")
         self.problem, self._driver, self._torch = problem, driver, _torch()
