@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import islice
 
 import numpy as np
@@ -33,6 +33,7 @@ from ptxgen.seeds import seeds as shipped_seeds
 from ptxgen.worker import Worker
 
 NEAR = 1.5  #: times the fastest within which a family's own fastest is refined too
+REMEMBERED = 16  #: of the fastest that older kernels gave, measured again
 DRAWS = 1_000_000  #: of the generative model, after which it is given up for one problem
 
 
@@ -207,11 +208,17 @@ class Session:
     def search(self, problem: Problem, seeds: Iterable[Config] = ()) -> None:
         """The regressor's best of the whole legal space, and ``seeds``, on the hardware (section 6)."""
         ranked = [c for c, _ in self.model.rank(problem, self.device, self.budget.search, exhaustive=True)]
-        self.measure(problem, [*seeds, *self._of_kin(problem), *ranked], "search")
+        self.measure(problem, [*seeds, *self._once_fast(problem), *self._of_kin(problem), *ranked], "search")
         if self.database.best(problem, self.device.name, self.clock) is None:
             # answers until ``finish`` has one that was timed at length
             for m in self.fastest(problem, 1):
                 self.database.set_winner(m)
+
+    def _once_fast(self, problem: Problem) -> list[Config]:
+        """The fastest configurations known, whichever version generated their kernels: a change of the templates leaves
+        them as good guesses as there are."""
+        rows = (m for m in self.known.values() if m.problem == problem and m.outcome == "ok")
+        return self._legal(problem, sorted(rows, key=lambda m: m.us)[:REMEMBERED])
 
     def _of_kin(self, problem: Problem) -> list[Config]:
         """The fastest configuration of each problem that has the same extents, layout and element size."""
@@ -222,8 +229,10 @@ class Session:
                 continue
             if other not in best or m.us < best[other].us:
                 best[other] = m
-        found = (m.config for m in best.values())
-        return [c for c in found if rules.broken(problem.gemm, c, self.device) is None]
+        return self._legal(problem, best.values())
+
+    def _legal(self, problem: Problem, rows: Iterable[Measurement]) -> list[Config]:
+        return [m.config for m in rows if rules.broken(problem.gemm, m.config, self.device) is None]
 
     def refine(self, problem: Problem) -> None:
         """Neighbours of the fastest few, on every axis, round by round until none is faster."""
@@ -307,10 +316,17 @@ def tune(problems: Sequence[Problem], driver: str = "auto", database: Database |
         session.close()
 
 
+#: fields that say in which types, and how memory lies, but not what is multiplied
+_OTHERS = {
+    "dtype", "compute", "out", "epilogue", "deterministic", "lda", "ldb", "ldc", "stride_a", "stride_b", "stride_c",
+    "aligned_a", "aligned_b", "aligned_c",
+}  # fmt: skip
+
+
 def kin(p: Problem) -> tuple[object, ...]:
-    """What problems have in common that one kernel is likely to be good at."""
-    same = {name: getattr(p, name) for name in (*p.SHAPE, "layout")}
-    return p.operation, *same.values(), p.element.bytes, p.accumulator.bytes
+    """What problems have in common that one kernel is likely to be good at: extents, layout, the sizes of types."""
+    same = (getattr(p, f.name) for f in fields(p) if f.name not in _OTHERS)
+    return p.operation, *same, p.element.bytes, p.accumulator.bytes
 
 
 def summary(t: Tuned) -> str:
