@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,8 +17,10 @@ from typing import Any
 from ptxgen.dtypes import Dtype
 from ptxgen.errors import InputError, ShapeError
 from ptxgen.implicit import Operand, Part, Walk, product
+from ptxgen.phases import phases
 from ptxgen.problem import Gemm, Typed
 from ptxgen.spread import Spread, brief, three
+from ptxgen.window import Window
 
 #: layout of images and results -> the filters' natural layout
 FILTERS = {"NCHW": "KCRS", "NHWC": "KRSC", "CHWN": "CRSK"}
@@ -193,11 +196,15 @@ class Conv(Typed):
         ]
 
     @property
+    def deep(self) -> bool:
+        """Whether there is depth, beside height and width."""
+        return self.d > 1 or self.t > 1 or self.z > 1
+
+    @property
     def stored(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         """Shapes of first operand, second operand and result as stored; axes of depth only where there are any."""
-        deep = self.d > 1 or self.t > 1 or self.z > 1
         a, b, c = (
-            tuple(extent for letter, extent in self.extents(x).items() if deep or letter not in "dtz")
+            tuple(extent for letter, extent in self.extents(x).items() if self.deep or letter not in "dtz")
             for x in self.tensors
         )
         return a, b, c
@@ -276,8 +283,30 @@ def _product(v: Conv) -> Gemm:
     make = _backward if v.direction == "input_grad" else _forward
     return product(
         make(v, group, x, w, y), (v.groups, item[a], item[b], item[third]), (start[a], start[b], start[third]),
-        v.bytes, **fields,
+        v.bytes, _window(v), **fields,
     )  # fmt: skip
+
+
+def _window(v: Conv) -> Window | None:
+    """The images as TMA can walk over them: channels side by side, filters whose channels are, a result that is a
+    matrix."""
+    if v.layout != "NHWC" or v.filters != "KRSC" or v.groups > 1:
+        return None
+    axes = (2, 1, 0) if v.deep else (2, 1)
+    taps, extents = (v.t, v.r, v.s), (v.d, v.h, v.w)
+
+    def of(values: Sequence[int]) -> tuple[int, ...]:
+        return tuple(values[n] for n in axes)
+
+    begin = [pads[0] for pads in v.pads]
+    rest = of(v.strides), of(taps), of(v.dilations)
+    if v.direction != "input_grad":
+        side, layout = ("a", "NT") if v.direction == "forward" else ("b", "TN")
+        return Window(side, layout, v.c, v.n, of(extents), of(v.results), of([-pad for pad in begin]), *rest)
+    if v.strides != (1, 1, 1):
+        return None
+    first = [pad - (n - 1) * step for pad, n, step in zip(begin, taps, v.dilations, strict=True)]
+    return Window("a", "NN", v.k, v.n, of(v.results), of(extents), of(first), *rest, flipped=True)
 
 
 Steps = dict[str, int]
@@ -330,41 +359,11 @@ def _forward(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[Part]:
     return [Part(window, results, Operand(columns, rows))]
 
 
-@dataclass(frozen=True)
-class _Phase:
-    """One axis of one phase of the gradient of images: pixels ``first``, first + stride, …, ``count`` of them, which
-    the taps ``tap``, tap + hop, …, ``taps`` of them, reach. Pixel i and tap j meet at result at + i - j·back."""
-
-    first: int
-    count: int
-    tap: int
-    hop: int
-    taps: int
-    at: int
-    back: int
-
-
-def _phases(extent: int, taps: int, stride: int, pad: int, dilation: int) -> list[_Phase]:
-    """The pixels that see the same taps, for each remainder by the stride."""
-    common = math.gcd(stride, dilation)
-    hop, back = stride // common, dilation // common
-    out = []
-    for first in range(min(stride, extent)):
-        count = -(-(extent - first) // stride)
-        found = [r for r in range(min(hop, taps)) if (first + pad - r * dilation) % stride == 0]
-        if found:
-            at = (first + pad - found[0] * dilation) // stride
-            out.append(_Phase(first, count, found[0], hop, -(-(taps - found[0]) // hop), at, back))
-        else:
-            out.append(_Phase(first, count, 0, 1, 0, 0, 1))
-    return out
-
-
 def _backward(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[Part]:
     """The gradient of images: for each phase of the stride, windows over gradients of results by the taps it sees."""
     pixels, taps = _digits(v, "x", "k")
     axes = [
-        _phases(extent, filter_, stride, pads[0], dilation)
+        phases(extent, filter_, stride, pads[0], dilation)
         for extent, filter_, stride, pads, dilation in zip(
             (v.d, v.h, v.w), (v.t, v.r, v.s), v.strides, v.pads, v.dilations, strict=True)
     ]  # fmt: skip

@@ -8,6 +8,7 @@ from ptxgen.errors import ConfigError
 from ptxgen.families.mma.plan import MmaPlan
 from ptxgen.families.simt.plan import SimtPlan
 from ptxgen.families.wgmma.plan import WgmmaPlan
+from ptxgen.families.wgmma.windows import plan_of
 from ptxgen.operations import Problem
 from ptxgen.plan import Plan
 
@@ -19,4 +20,7 @@ def plan_for(problem: Problem, config: Config, device: Device) -> Plan:
     """How ``config`` computes problems like ``problem`` on ``device``. ConfigError: it breaks a rule."""
     if not 0 <= config.family < len(PLANS):
         raise ConfigError(f"family is {config.family}; it must be from 0 to {len(PLANS) - 1}", "range")
-    return PLANS[config.family](problem.gemm, config, device)
+    kind, product = PLANS[config.family], problem.gemm
+    if kind is WgmmaPlan and product.window is not None:
+        kind = plan_of(product.window)
+    return kind(product, config, device)

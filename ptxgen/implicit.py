@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ShapeError
 from ptxgen.problem import EXTENT_LIMIT, STRIDED, STRIDES, Gemm
+from ptxgen.window import Window
 
 Ints = NDArray[np.int64]
 
@@ -201,7 +202,8 @@ class Implicit(Gemm):
 
     ``m``, ``n``, ``k``: of the largest part. ``addr_a`` (b, c): STRIDED (a matrix with a leading dimension), TABLE
     (row's plus column's offset) or WINDOW (and zero outside the image); ``wide_a``: the widest access in elements;
-    ``parts``: the products to compute, the largest first; ``traffic``: bytes that must move.
+    ``parts``: the products to compute, the largest first; ``traffic``: bytes that must move;
+    ``window``: where TMA can walk over the images.
     """
 
     addr_a: str = STRIDED
@@ -212,6 +214,7 @@ class Implicit(Gemm):
     wide_c: int = 1
     parts: tuple[Part, ...] = field(default=(), compare=False, repr=False)
     traffic: int = field(default=0, compare=False)
+    window: Window | None = None
 
     operation = "conv"
 
@@ -240,7 +243,7 @@ class Implicit(Gemm):
 
 
 def product(parts: Iterable[Part], items: tuple[int, int, int, int], aligned: tuple[int, int, int], traffic: int,
-            **fields: Any) -> Gemm:  # fmt: skip
+            window: Window | None = None, **fields: Any) -> Gemm:  # fmt: skip
     """The product that consists of ``parts``: a plain one where it is one, of matrices. ``fields``: of Gemm."""
     ordered = sorted(parts, key=lambda part: -math.prod(part.extents))
     kmajor = {name: x.down.run() > x.along.run() for name, x in (("a", ordered[0].a), ("b", ordered[0].b))}
@@ -263,4 +266,4 @@ def product(parts: Iterable[Part], items: tuple[int, int, int, int], aligned: tu
     fields.update(zip(("batch", *STRIDES), items, strict=True))
     if {found[f"addr_{name}"] for name in "abc"} == {STRIDED}:
         return Gemm(**fields)
-    return Implicit(**fields, **found, parts=tuple(ordered), traffic=traffic)
+    return Implicit(**fields, **found, parts=tuple(ordered), traffic=traffic, window=window)

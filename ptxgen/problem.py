@@ -11,10 +11,11 @@ import operator
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from ptxgen.dtypes import Dtype, dtype
 from ptxgen.errors import DtypeError, InputError, ShapeError
+from ptxgen.window import Window
 
 LAYOUTS = ("NN", "NT", "TN", "TT")
 EXTENT_LIMIT = 1 << 31
@@ -195,6 +196,7 @@ class Gemm(Typed):
 
     operation = "gemm"
     addr_a = addr_b = addr_c = STRIDED
+    window = cast("Window | None", None)  #: how TMA walks, where an operand is windows over images
     SHAPE = ("m", "n", "k")
     SHAPED = "M,N,K"
 

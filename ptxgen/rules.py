@@ -52,8 +52,10 @@ FIRST = (
 )  # fmt: skip
 
 LAST = (
-    Rule("tables", lambda p, c, g, d: p.addr_a == p.addr_b == p.addr_c == STRIDED,
-         "operands are found as {p.addr_a}, {p.addr_b}, {p.addr_c}; no kernel looks into tables yet"),
+    Rule("tables", lambda p, c, g, d: (p.addr_a == p.addr_b == p.addr_c == STRIDED)
+         | ((c.family == wgmma.WGMMA) & (p.window is not None)),
+         "operands are found as {p.addr_a}, {p.addr_b}, {p.addr_c}; only wgmma"
+         " walks over images, with TMA"),
     Rule("repack", lambda p, c, g, d: (c.repack == 0) | (c.family == mma.MMA),
          "repack={c.repack}: only mma.sync multiplies copies of its operands"),
     Rule("pdl", lambda p, c, g, d: (c.pdl == 0) | ((c.pdl == 1) & (d.sm >= 90)),

@@ -47,7 +47,7 @@ def cell(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
         np.float32(kmajor and ld * size % costs.LINE > 0)
         for kmajor, ld in ((p.layout[0] == "N", p.lda), (p.layout[1] == "T", p.ldb))
     ]
-    passes = np.maximum(-(-np.maximum(-(-p.k // c.u), 1) // g.slices), 1)
+    passes = np.maximum(-(-g.passes // g.slices), 1)
     first = np.where(c.kc > 1, costs.CLUSTER_US + costs.CLUSTER_STEP_US * np.log2(c.kc), 0.0)
     second = c.kg * (p.results * g.sum_bytes) * 2 / (d.bandwidth * 1e3 * costs.DRAM)
     ways = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from ptxgen.config import FAMILIES, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE, Columns, Config
 from ptxgen.device import Device
-from ptxgen.families.wgmma.geometry import ROWS, SPAN, together
+from ptxgen.families.wgmma.geometry import ROWS, SPAN, together, widest_unit
 from ptxgen.geometry import geometry
 from ptxgen.problem import Gemm
 from ptxgen.rules import reducible
@@ -47,7 +48,7 @@ class Wgmma(Family):
     axes, alike = AXES, ALIKE
     tile = ("ml", "nl", "u", "swap", "cluster", "kc")
     cell = ("kg", "split", "raster", "evict")
-    fixed = ("tables", "wgmma_target", "wgmma_types", "wgmma_major", "wgmma_map_a", "wgmma_map_b")
+    fixed = ("wgmma_target", "wgmma_types", "wgmma_major", "wgmma_images", "wgmma_map_a", "wgmma_map_b")
     tile_rules = (
         "axis", "range", "wgmma_major", "wgmma_depth", "wgmma_tile_x", "wgmma_tile_y", "wgmma_accumulators",
         "wgmma_cluster", "wgmma_pingpong", "wgmma_rows",
@@ -58,7 +59,12 @@ class Wgmma(Family):
         """Starts and pitches that TMA can take, as the rules have seen to; extents that show which tiles are cut."""
         c = p.vectors[2] * p.output.bytes
         m, n = (next((r for r in LEAST if x <= r), NEUTRAL) for x in (p.m, p.n))
-        return replace(p, m=m, n=n, k=NEUTRAL, lda=0, ldb=0, ldc=0, batch=1, aligned_a=16, aligned_b=16, aligned_c=c)
+        window: dict[str, Any] = {}
+        if p.window is not None:
+            channels = widest_unit(p) if p.window.side == "a" else math.gcd(p.window.channels, ROWS)
+            window["window"] = p.window.like(channels, NEUTRAL)
+        return replace(p, m=m, n=n, k=NEUTRAL, lda=0, ldb=0, ldc=0, batch=1, aligned_a=16, aligned_b=16, aligned_c=c,
+                       **window)  # fmt: skip
 
     def variables(self, p: Gemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
         """Tiles with the warpgroups that share them, clusters, ways to leave and to meet: few of their products are

@@ -53,6 +53,36 @@ def widest(extent: Any, most: int, least: int) -> Any:
     return found
 
 
+def widest_unit(p: Gemm) -> int:
+    """Elements of K, as wide as a swizzle at the most, that one box brings: of windows over images, channels of a tap.
+    Wide boxes are worth a quarter more zeros behind the last channel."""
+    size = p.element.bytes
+    if p.window is None or p.window.side == "b":
+        return SPAN // size
+    widths = [w // size for w in (SPAN, SPAN // 2, STEP)]
+    padded = [ceil_div(p.window.channels, w) * w for w in widths]
+    return next(w for w, n in zip(widths, padded, strict=True) if 4 * n <= 5 * min(padded))
+
+
+def unit(p: Gemm, c: Any) -> Any:
+    """What one box of ``c`` brings."""
+    return np.minimum(c.u, widest_unit(p))
+
+
+def length(p: Gemm, c: Any) -> Any:
+    """K as stages count it: of windows over images, each tap's channels fill whole units."""
+    if p.window is None or p.window.side == "b":
+        return p.k
+    return p.window.tapped * ceil_div(p.window.channels, np.maximum(unit(p, c), 1)) * unit(p, c)
+
+
+def along(p: Gemm, extent: Any) -> Any:
+    """What boxes must divide where K is not contiguous: a tile, and of images a tap's channels."""
+    if p.window is None or p.window.side == "a":
+        return extent
+    return np.gcd(extent, p.window.channels)
+
+
 def owners(groups: Any, blocks: Any) -> Any:
     """How many of ``blocks`` that split K finish a tile of so many groups of columns: each an equal share."""
     found = np.ones_like(groups) if isinstance(groups, np.ndarray) else 1
@@ -69,22 +99,24 @@ def batch(sums: Any) -> Any:
 def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     """Threads, tiles, shared memory and registers of ``c`` on ``p``. Sizes in bytes, registers in 32-bit words.
 
+    ``unit``: elements of K that one box brings at the most, ``k``: K in whole units, ``passes``: stages that fill.
     ``x_tile``, ``y_tile``: extents of the block's tile; ``mi``: instructions a warpgroup stacks along X; ``x_box``,
     ``y_box``: inner extents of the boxes that TMA brings; ``x_rows``: rows of X that are loaded; ``share``: columns
     of Y that one block loads, ``finish``: that one block finishes; ``barriers``: bytes of them.
     """
     size, out = p.element.bytes, p.output.bytes
     x_tile, y_tile = pick(c.swap == 1, c.nl, c.ml), pick(c.swap == 1, c.ml, c.nl)
-    a_kmajor, b_kmajor = p.layout[0] == "N", p.layout[1] == "T"
+    layout = p.window.layout if p.window is not None else p.layout
+    a_kmajor, b_kmajor = layout[0] == "N", layout[1] == "T"
     x_kmajor, y_kmajor = (
         pick(c.swap == 1, b_kmajor, a_kmajor),
         pick(c.swap == 1, a_kmajor, b_kmajor),
     )  # fmt: skip
     x_extent, y_extent = pick(c.swap == 1, p.n, p.m), pick(c.swap == 1, p.m, p.n)
-    depth = np.minimum(c.u, SPAN // size)
+    depth, k = unit(p, c), length(p, c)
     share = y_tile // np.maximum(c.cluster, 1)
     x_box = pick(x_kmajor, depth, pick(c.rows > 0, c.rows, ROWS))
-    y_box = pick(y_kmajor, depth, widest(share, SPAN // size, COLUMNS))
+    y_box = pick(y_kmajor, depth, widest(along(p, share), SPAN // size, COLUMNS))
     x_loaded = pick(c.rows > 0, c.rows, x_tile)
     x_bytes = aligned(pick(x_kmajor, x_tile, x_loaded) * c.u * size)
     y_bytes = aligned(y_tile * c.u * size)
@@ -100,7 +132,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     barriers = 16 * c.stages + 8 + 8 * c.wg + 8 * c.wg * c.buffers * (c.stage_c == 1) * ("residual" in p.stages)
     tiles_m, tiles_n = ceil_div(p.m, np.maximum(c.ml, 1)), ceil_div(p.n, np.maximum(c.nl, 1))
     tiles_x, tiles_y = pick(c.swap == 1, tiles_n, tiles_m), pick(c.swap == 1, tiles_m, tiles_n)
-    passes = np.maximum(ceil_div(p.k, np.maximum(c.u, 1)), 1)
+    passes = np.maximum(ceil_div(k, np.maximum(c.u, 1)), 1)
     slices = np.maximum(c.kg * c.kc, 1)
     lined = ceil_div(tiles_x, np.maximum(c.cluster, 1)) * c.cluster
     blocks = lined * tiles_y * slices * p.items
@@ -114,7 +146,8 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         threads=WARPGROUP * c.wg + WARP, registers=sums + OTHERS + pick(meets, 4 * batch(sums), 0),
         shared=ring + aligned(added) + pick(c.reuse == 1, 0, aligned(staged)) + barriers,
         sums=sums, tiles_m=tiles_m, tiles_n=tiles_n, tiles=tiles_m * tiles_n * p.items, tiles_x=tiles_x,
-        tiles_y=tiles_y, chunk=ceil_div(passes, slices) * c.u, slices=slices, blocks=blocks, part=part,
+        tiles_y=tiles_y, unit=depth, k=k, passes=passes, chunk=ceil_div(passes, slices) * c.u, slices=slices,
+        blocks=blocks, part=part,
         workspace=pick(c.kg > 1, pick(
             c.split == SPLIT_WORKSPACE, c.kg * p.results * 4, blocks * part * pick(c.split == SPLIT_SHARE, own, 1)), 0),
         gathers=c.stage_c == 1, sum_bytes=4, row_c=c.nl, barriers=barriers,

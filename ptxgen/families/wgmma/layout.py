@@ -57,7 +57,7 @@ class Operand:
         row = self.span
         if self.kmajor:
             #: (contiguous, other) extents of a box
-            self.box = (inner, share)
+            self.box: tuple[int, ...] = (inner, share)
             self.boxes = [Box(n * tile * row, n * inner) for n in range(depth // inner)]
             self.high, self.low = descriptor(self.span, ATOM * row, 16)
             self.part = ROWS * row
@@ -81,13 +81,17 @@ class Operand:
         """The boxes of a unit of K."""
         return [b for b in self.boxes if b.unit == unit]
 
-    def inner(self, first: str) -> str:
+    def inner(self, b: Box, first: str) -> str:
         """The register that has a box's place along the contiguous direction; ``first``: that along MN."""
         return "%k" if self.kmajor else first
 
     def place(self, first: str) -> str:
         """The coordinates of a box."""
         return ", ".join(["%inner", first if self.kmajor else "%k", *([self.item] if self.item else [])])
+
+    def behind(self, b: Box) -> str:
+        """Operands of the copy behind its barrier."""
+        return self.operands
 
     def step(self, k: int) -> int:
         """Bytes from the tile's start to the operand of K step ``k`` of a stage."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ptxgen.config import SPLIT_POLL, SPLIT_SHARE
-from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP, batch, owners
+from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP, batch, length, owners
 from ptxgen.families.wgmma.layout import ADDRESS_MASK, Operand, Slot, Staging, batches, products
 from ptxgen.plan import Plan, Run
 from ptxgen.problem import Gemm
@@ -50,12 +50,12 @@ class WgmmaPlan(Plan):
         self.clustered = c.cluster * c.kc > 1
         self.pingpong = bool(c.pingpong)
         names = "ba" if self.swapped else "ab"
-        self.x = Operand("x", names[0], g, c, 0, False)
-        self.y = Operand("y", names[1], g, c, int(g.x_bytes), c.cluster > 1)
+        self.x = self._operand("x", names[0], 0, False)
+        self.y = self._operand("y", names[1], int(g.x_bytes), c.cluster > 1)
         self._tensors()
         self.hinted = c.evict > 0
         #: where in shared memory this block's part of Y goes
-        self.y_to = "%to" if self.units == 1 else "%y_to"
+        self.y_to = "%y_to" if self.units > 1 and self.cluster > 1 else "%to"
         self.x_tile, self.y_tile = int(g.x_tile), int(g.y_tile)
         self.x_extent, self.y_extent = ("%N", "%M") if self.swapped else ("%M", "%N")
         self.stage_bytes, self.expected = int(g.stage), self.x.loaded + self.y.loaded * c.cluster
@@ -67,6 +67,9 @@ class WgmmaPlan(Plan):
         self._instruction()
         self._schedule()
         self._sums()
+
+    def _operand(self, role: str, name: str, base: int, shared: bool) -> Operand:
+        return Operand(role, name, self.geometry, self.config, base, shared)
 
     def _tensors(self) -> None:
         """Items are a third direction of the tensors, in which shared operands have but one."""
@@ -262,6 +265,7 @@ class WgmmaPlan(Plan):
             *self.item_parameters,
             ".param .u32 M, .param .u32 N, .param .u32 K, .param .u32 ldc, .param .u32 chunk, .param .u32 more,",
             f".param .{self.sum} alpha, .param .{self.sum} beta,",
+            *self.more_parameters,
             ", ".join(f".param .align 64 .b8 {n}[128]" for n in self.maps),
         ]
 
@@ -285,14 +289,14 @@ class WgmmaPlan(Plan):
         c = self.config
         across, down, tiles = self._tiles(problem)
         slices, z = c.kg * c.kc, c.kg * run.items
-        chunk, more = divmod(max(-(-problem.k // c.u), 1), slices)
+        chunk, more = divmod(max(-(-int(length(problem, c)) // c.u), 1), slices)
         grid = (tiles, 1, z) if self.numbered else (across * self.kc, down, z)
         if c.persistent:
             grid = (min(self.device.sms // self.cluster * self.cluster, tiles * run.items), 1, 1)
         arguments: tuple[Argument, ...] = (
             ("u64", "C"), ("u64", "W"), *self._arrays(problem), *self._items(problem, run),
             ("u32", problem.m), ("u32", problem.n), ("u32", problem.k), ("u32", problem.ldc), ("u32", chunk),
-            ("u32", more), (self.sum, "alpha"), (self.sum, "beta"),
+            ("u32", more), (self.sum, "alpha"), (self.sum, "beta"), *self._numbers(problem),
             *(("map", self._map(problem, name)) for name in self.maps),
         )  # fmt: skip
         main = Step(self.entry, grid, (self.threads, 1, 1), self.shared, arguments)
@@ -306,12 +310,23 @@ class WgmmaPlan(Plan):
         # where K is zero, the operands are zeros that W has
         return Launch((main,), 0 if problem.k else 1, zeroed=not problem.k)
 
+    #: what the kernel takes beside a product's extents, in lines
+    more_parameters: tuple[str, ...] = ()
+
+    def _numbers(self, problem: Gemm) -> tuple[Argument, ...]:
+        """Their values."""
+        return ()
+
     def _map(self, p: Gemm, name: str) -> TensorMap:
         if name in ("map_c", "map_residual"):
             operand, place = "C" if name == "map_c" else "residual", (p.n, p.m, p.ldc, p.offsets[2])
             return self._tensor(p, operand, p.out, place, p.output.bytes, self.staging.box, self.staging.span)
-        x, size = self.x if name == "map_x" else self.y, p.element.bytes
-        kind = "tf32" if p.compute == "tf32" else p.dtype if size > 1 else "u8"
+        x = self.x if name == "map_x" else self.y
+        return self._source(p, x, "tf32" if p.compute == "tf32" else p.dtype if p.element.bytes > 1 else "u8")
+
+    def _source(self, p: Gemm, x: Operand, kind: str) -> TensorMap:
+        """The map of an operand, its elements of type ``kind``."""
+        size = p.element.bytes
         if p.k == 0:
             return self._tensor(p, "W", kind, (16, 1, 16, 0), size, x.box, x.span)
         places = {"a": (p.columns_a, p.rows_a, p.lda, p.offsets[0]), "b": (p.columns_b, p.rows_b, p.ldb, p.offsets[1])}

@@ -32,11 +32,29 @@ def mapped(p: Gemm, operand: str) -> bool:
     Operands that hold nothing need none."""
     size = (p.output if operand == "c" else p.element).bytes
     ld, start = getattr(p, f"ld{operand}"), getattr(p, f"aligned_{operand}")
+    if p.window is not None and operand != "c":
+        return True  # another rule's
     rows = {"a": p.rows_a, "b": p.rows_b, "c": p.m}[operand]
     offset = p.offsets["abc".index(operand)] if p.items > 1 else 0
     nothing = operand != "c" and p.k == 0
     aligned = start >= TMA_ALIGNED and (rows <= 1 or ld * size % TMA_ALIGNED == 0)
     return nothing or (aligned and offset % TMA_ALIGNED == 0 and offset < OFFSET_LIMIT)
+
+
+#: by rank: what corners of an im2col map can be, and pixels from a filter's first tap that a copy can name
+CORNERS = {4: (-128, 127, 255), 5: (-16, 15, 31)}
+
+
+def walked(p: Gemm) -> bool:
+    """Whether an im2col map can walk over the images, and the other operand's rows be whole 16 bytes."""
+    x, size = p.window, p.element.bytes
+    if x is None:
+        return True
+    least, most, far = CORNERS[x.rank]
+    rows = (x.channels, p.m if x.side == "b" else p.n if x.layout[1] == "N" else x.channels)
+    return (p.k > 0 and all(least <= v <= most for v in (*x.lower, *x.upper)) and max(x.reach) <= far
+            and max(x.steps) <= 8 and all(n * size % TMA_ALIGNED == 0 for n in rows)
+            and p.aligned_a >= TMA_ALIGNED and p.aligned_b >= TMA_ALIGNED)  # fmt: skip
 
 
 def _countable(p: Gemm) -> bool:
@@ -70,6 +88,12 @@ RULES = (
     Rule("wgmma_switches", lambda p, c, g, d: _switches(c.swap, c.pingpong, c.report, c.persistent, c.reuse, c.stage_c)
          & _between(c.evict, 0, 3) & _between(c.wg, 1, 2) & _between(c.stages, 1, 16),
          "an axis is out of its range ({c}): wg 1 or 2, stages 1 to 16, evict 0 to 3, switches 0 or 1", family=WGMMA),
+    Rule("wgmma_images", lambda p, c, g, d: walked(p),
+         "images {p.window}: TMA takes rows of whole 16 bytes, steps up to 8, and corners and windows of few pixels",
+         family=WGMMA),
+    Rule("wgmma_columns", lambda p, c, g, d: (p.window is None) or (p.window.side == "a")
+         | (p.window.channels % np.where(c.swap == 1, g.x_box, np.maximum(g.y_box, 1)) == 0),
+         "the channels of {p.window} are no multiple of a box's {g.x_box} or {g.y_box}", family=WGMMA),
     Rule("wgmma_map_a", lambda p, c, g, d: mapped(p, "a"),
          "A starts at {p.aligned_a} bytes, lda={p.lda}, strides {p.strides}; TMA needs multiples of 16 bytes",
          family=WGMMA),
@@ -117,12 +141,12 @@ RULES = (
          "stage_c={c.stage_c}, chunks={c.chunks}, buffers={c.buffers}: a tile leaves through shared memory in chunks of"
          " 8 columns of {g.finish}, two bytes an element, where rows of C are whole 16 bytes, which is what TMA stores,"
          " and not into a workspace that a pass sums", family=WGMMA),
-    Rule("wgmma_stages", lambda p, c, g, d: (c.stages > 1) | (ceil_div(p.k, np.maximum(c.u, 1)) <= g.slices),
+    Rule("wgmma_stages", lambda p, c, g, d: (c.stages > 1) | (g.passes <= g.slices),
          "stages=1 takes one pass of u={c.u} over each slice of K={p.k}: a stage is free once the next is multiplied",
          family=WGMMA),
     Rule("wgmma_reuse", lambda p, c, g, d: (c.reuse == 0) | ((c.persistent == 0) & (g.staged <= g.ring)),
          "reuse=1: {g.staged} bytes of C must fit the {g.ring} of the operands, and persistent=0", family=WGMMA),
-    Rule("wgmma_passes", lambda p, c, g, d: g.slices <= np.maximum(ceil_div(p.k, np.maximum(c.u, 1)), 1),
+    Rule("wgmma_passes", lambda p, c, g, d: g.slices <= g.passes,
          "{g.slices} slices; K={p.k} has fewer blocks of u={c.u}", family=WGMMA),
     Rule("wgmma_meeting", lambda p, c, g, d: (c.kg == 1) | (c.split == SPLIT_WORKSPACE)
          | ((c.split == SPLIT_POLL) & _waits(p, c, g, d))

@@ -1,0 +1,154 @@
+"""Plans of wgmma kernels on images: im2col maps bring windows of them, so that a convolution is a product of matrices
+nobody has to write down."""
+
+from __future__ import annotations
+
+from ptxgen.families.wgmma.layout import Box, Operand
+from ptxgen.families.wgmma.plan import WgmmaPlan
+from ptxgen.problem import Gemm
+from ptxgen.source import Argument, TensorMap, Walk
+from ptxgen.window import Window
+
+#: parameters of an axis of the images
+PER_AXIS = ("places", "lower", "steps", "wide", "dilation")
+
+
+class Pixels(Operand):
+    """Images whose rows are pixels, contiguous along K: units of channels of one tap."""
+
+    def settle(self, plan: WindowPlan) -> None:
+        axes = range(len(plan.walked.extents))
+        self.mode, self.rank = "im2col", plan.walked.rank
+        self.boxes = [Box(b.offset, 0, n) for n, b in enumerate(self.boxes)]
+        self.pixel = "".join(f", %pixel{a}" for a in axes)
+        self.operands = ", {" + ", ".join(f"%offset{a}" for a in axes) + "}" + self.operands
+
+    def inner(self, b: Box, first: str) -> str:
+        return "%c"
+
+    def place(self, first: str) -> str:
+        return f"%inner{self.pixel}, %image"
+
+
+class Filters(Operand):
+    """Filters, one after the other, each taps of channels: contiguous along K, or along the other side."""
+
+    def settle(self, plan: WindowPlan) -> None:
+        self.rank = 3
+        self.tap = "%back" if plan.flipped else "%tap"
+        units = range(plan.units)
+        if self.kmajor:
+            self.boxes = [Box(b.offset, 0, n) for n, b in enumerate(self.boxes)]
+            self.box = (self.box[0], 1, self.box[1])
+        else:
+            part = plan.unit * self.span
+            self.boxes = [Box(b.offset + n * part, b.inner, n) for n in units for b in self.boxes]
+            self.box = (self.box[0], 1, plan.unit)
+
+    def inner(self, b: Box, first: str) -> str:
+        return "%c" if self.kmajor else first
+
+    def place(self, first: str) -> str:
+        return f"%inner, {self.tap}, {first if self.kmajor else '%c'}"
+
+
+class Columns(Operand):
+    """Images whose columns are taps of channels, contiguous, and whose rows, along K, are pixels."""
+
+    def settle(self, plan: WindowPlan) -> None:
+        self.axes = range(len(plan.walked.extents))
+        self.mode, self.rank = "im2col", plan.walked.rank
+        self.pixel = "".join(f", %pixel{a}" for a in self.axes)
+        #: where each box begins, from the tile's first column
+        self.columns = [b.inner for b in self.boxes]
+        self.boxes = [Box(b.offset, 0) for b in self.boxes]
+
+    def inner(self, b: Box, first: str) -> str:
+        return f"%c{self.boxes.index(b)}"
+
+    def place(self, first: str) -> str:
+        return f"%inner{self.pixel}, %image"
+
+    def behind(self, b: Box) -> str:
+        offsets = ", ".join(f"%offset{self.boxes.index(b) * len(self.axes) + a}" for a in self.axes)
+        return f", {{{offsets}}}{self.operands}"
+
+
+class WindowPlan(WgmmaPlan):
+    """What convolutions share; and the forward one, and the gradient of images where the stride is one."""
+
+    addr = "addr/im2col.mako"
+    #: of images, and of the other operand
+    KINDS: tuple[type[Pixels | Columns], type[Operand]] = (Pixels, Filters)
+
+    def _operands(self) -> None:
+        images = self.problem.window
+        assert images is not None
+        self.walked, self.flipped = images, images.flipped
+        self.unit = int(self.geometry.unit)
+        self.units = self._units()
+        self.axes = range(len(images.extents))
+        super()._operands()
+        self.images = self.x if isinstance(self.x, self.KINDS[0]) else self.y
+
+    def _units(self) -> int:
+        return self.config.u // self.unit
+
+    def _operand(self, role: str, name: str, base: int, shared: bool) -> Operand:
+        x = self.KINDS[name != self.walked.side](role, name, self.geometry, self.config, base, shared)
+        if isinstance(x, Pixels | Filters | Columns):
+            x.settle(self)
+        return x
+
+    # ---- launching
+
+    @property
+    def more_parameters(self) -> tuple[str, ...]:  # type: ignore[override]
+        names = ("channels", "taps", *(f"{name}{a}" for a in self.axes for name in PER_AXIS))
+        return tuple(f".param .u32 {name}," for name in names)
+
+    def _numbers(self, problem: Gemm) -> tuple[Argument, ...]:
+        x = problem.window
+        assert x is not None
+        columns = (x.places, x.lower, x.steps, [n * d for n, d in zip(x.taps, x.dilation, strict=True)], x.dilation)
+        values = (x.channels, x.tapped, *(column[a] & 0xFFFFFFFF for a in self.axes for column in columns))
+        return tuple(("u32", v) for v in values)
+
+    def _source(self, p: Gemm, x: Operand, kind: str) -> TensorMap:
+        images, size = p.window, p.element.bytes
+        assert images is not None
+        if isinstance(x, Pixels | Columns):
+            return windows(images, x, kind, size)
+        inner, outer = (images.channels, p.n) if x.kmajor else (p.n, images.channels)
+        pitches = (inner * size, inner * size * images.tapped)
+        return TensorMap(x.name.upper(), kind, (inner, images.tapped, outer), pitches, x.box, x.span)
+
+
+class GradientPlan(WindowPlan):
+    """The gradient of filters: K is pixels."""
+
+    addr = "addr/pixels.mako"
+    KINDS = (Columns, Operand)
+
+    def _units(self) -> int:
+        return 1
+
+    def _source(self, p: Gemm, x: Operand, kind: str) -> TensorMap:
+        if isinstance(x, Columns):
+            return super()._source(p, x, kind)
+        return TensorMap(x.name.upper(), kind, (p.m, p.k), (p.m * p.element.bytes,), x.box, x.span)
+
+
+def windows(images: Window, x: Operand, kind: str, size: int) -> TensorMap:
+    """The im2col map of images, in boxes of ``x``."""
+    pitches = [images.channels * size]
+    for extent in images.extents:
+        pitches.append(pitches[-1] * extent)
+    extents = (images.channels, *images.extents, images.count)
+    walk = Walk(images.lower, images.upper, images.steps)
+    return TensorMap(x.name.upper(), kind, extents, tuple(pitches), x.box, x.span, walk)
+
+
+def plan_of(images: Window) -> type[WindowPlan]:
+    """The kind of plan that computes with images on their side of the product."""
+    return WindowPlan if images.side == "a" else GradientPlan
