@@ -91,9 +91,10 @@ RULES = (
     Rule("wgmma_images", lambda p, c, g, d: walked(p),
          "images {p.window}: TMA takes rows of whole 16 bytes, steps up to 8, and corners and windows of few pixels",
          family=WGMMA),
-    Rule("wgmma_columns", lambda p, c, g, d: (p.window is None) or (p.window.side == "a")
-         | (p.window.channels % np.where(c.swap == 1, g.x_box, np.maximum(g.y_box, 1)) == 0),
-         "the channels of {p.window} are no multiple of a box's {g.x_box} or {g.y_box}", family=WGMMA),
+    # boxes of Y are no wider than what divides a tap's channels
+    Rule("wgmma_columns", lambda p, c, g, d: (p.window is None) or (p.window.side == "a") | (c.swap == 0)
+         | (p.window.channels % np.maximum(g.x_box, 1) == 0),
+         "swap=1: the channels of {p.window} are no multiple of the {g.x_box} columns of a box", family=WGMMA),
     Rule("wgmma_map_a", lambda p, c, g, d: mapped(p, "a"),
          "A starts at {p.aligned_a} bytes, lda={p.lda}, strides {p.strides}; TMA needs multiples of 16 bytes",
          family=WGMMA),

@@ -1,0 +1,94 @@
+"""Convolutions that TMA walks over, on the emulated device: all directions, against float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ptxgen.config import Config, parse_config
+from ptxgen.conv import Conv
+from ptxgen.device import device
+from ptxgen.drivers.emulated import EmulatedDriver
+from ptxgen.errors import ConfigError
+from ptxgen.generate import plan_for
+from ptxgen.reference import compare, epilogue_arrays, operands, reference
+from ptxgen.runner import Runner
+from tests.cases_conv import cases
+
+H200 = device("h200")
+
+
+def verify(p: Conv, c: Config, kind: str, alpha: float = 1.0, beta: float = 0.0, **machine: object) -> None:
+    a, b, before = operands(p, 0, kind)
+    if beta == 0:
+        before = np.full_like(before, p.output.poison)
+    more = epilogue_arrays(p, 0, kind)
+    expected = reference(p, a, b, before, alpha, beta, more)
+    out = Runner.of(EmulatedDriver(H200, **machine), p, c).compute(a, b, before, alpha, beta, more)
+    found = compare(out, expected)
+    assert found.ok, f"{found}: {p.key()} | {c}"
+    if kind == "integers" and not p.epilogue:
+        assert np.array_equal(out.astype(np.float64), expected.exact), f"not exact: {p.key()} | {c}"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_convolutions(seed):
+    for n, (p, c) in enumerate(cases(seed, 7, H200, limit=100)):
+        kind = ("integers", "normal", "scaled")[(n + seed) % 3]
+        beta = float(n % 2)
+        verify(p, c, kind, 1.0 + beta, beta, seed=seed, completion=("early", "late")[n % 2])
+
+
+WALKS = {
+    "a tap is wider than a stage": ("C=136,H=6,W=7,K=24,R=3,S=2,pad=1", "ml=64 nl=24 u=64 stages=3"),
+    "a stage has units of several taps": ("C=16,H=6,W=7,K=24,R=3,S=2,stride=2x1", "ml=64 nl=24 u=128 stages=3"),
+    "the last stage ends past the last tap": ("C=16,H=6,W=7,K=24,R=3,S=3", "ml=64 nl=24 u=128 stages=3"),
+    "slices begin within a tap": ("C=136,H=6,W=7,K=24,R=3,S=2,pad=1", "ml=64 nl=24 u=64 stages=3 kg=7 split=2"),
+    "slices begin in a row of taps": (
+        "C=16,H=9,W=9,K=24,R=3,S=3,dilation=2x1",
+        "ml=64 nl=24 u=16 stages=2 kg=8 split=3",
+    ),
+    "pixels on the other side, for a cluster": (
+        "C=32,H=9,W=9,K=72,R=3,S=3,pad=1x2",
+        "swap=1 ml=32 nl=64 u=64 cluster=2",
+    ),
+    "one pixel": ("C=64,H=1,W=1,K=8,R=1,S=1,pad=1,stride=2", "ml=64 nl=8 u=64"),
+}
+
+
+@pytest.mark.parametrize("walk", WALKS)
+def test_walks_over_taps(walk):
+    shape, config = WALKS[walk]
+    p = Conv(**Conv.read_shape("N=2," + shape), layout="NHWC", dtype="f16")
+    verify(p, parse_config("family=2 " + config), "integers")
+
+
+def test_infinities_behind_the_last_tap_do_not_count():
+    """Zeros that fill a stage meet zeros: what lies in the images there is not read."""
+    p = Conv(1, 16, h=4, w=4, k=16, r=3, s=3, layout="NHWC", dtype="f16")
+    a, b, _ = operands(p, 0, "normal")
+    a[0, 3, 3] = np.inf
+    runner = Runner.of(EmulatedDriver(H200), p, parse_config("family=2 ml=64 nl=16 u=128"))
+    out = runner.compute(a, b, np.zeros((1, 2, 2, 16), np.float16))
+    assert np.isfinite(out[0, 0]).all()
+    assert np.isfinite(out[0, 1, 0]).all()
+    assert not np.isfinite(out[0, 1, 1]).any()
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({"c": 12}, "wgmma_images"),
+        ({"padding": 130, "r": 140, "s": 140}, "wgmma_images"),
+        ({"stride": 9, "h": 40, "w": 40}, "wgmma_images"),
+        ({"aligned_input": 8}, "wgmma_images"),
+        ({"layout": "NCHW"}, "tables"),
+        ({"groups": 2}, "tables"),
+        ({"direction": "weight_grad", "c": 40}, "wgmma_columns"),
+    ],
+)
+def test_what_tma_cannot_walk_over_is_refused(changes, rule):
+    fields = {"n": 2, "c": 32, "h": 20, "w": 20, "k": 32, "r": 3, "s": 3, "layout": "NHWC", "dtype": "f16"} | changes
+    with pytest.raises(ConfigError) as found:
+        plan_for(Conv(**fields), parse_config("family=2 swap=1 ml=32 nl=64 u=64"), H200)
+    assert found.value.rule == rule
