@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ptxgen.errors import ConfigError
 
 #: the kernel families, in the order of their codes on the ``family`` axis
-FAMILIES = ("simt", "mma", "wgmma")
+FAMILIES = ("simt", "mma", "wgmma", "stream")
 
 #: codes of the ``split`` axis
 SPLIT_MEMSET, SPLIT_FLAG, SPLIT_WORKSPACE, SPLIT_POLL, SPLIT_SHARE = 0, 1, 2, 3, 4
@@ -54,7 +54,7 @@ class Config:
     vec_a: int = axis(1, (1, 2, 4, 8), "", "elements of one global load of A")
     vec_b: int = axis(1, (1, 2, 4, 8), "", "elements of one global load of B")
     vec_c: int = axis(1, (1, 2, 4, 8), "", "elements of one global access of C")
-    wm: int = axis(4, (1, 2, 4, 8, 16, 32), "", "threads of a warp along M; 32 / wm along N")
+    wm: int = axis(4, (1, 2, 4, 8, 16, 32), "", "threads of a warp along M; 32 / wm along N, or along K (stream)")
     split: int = axis(
         0,
         (0, 1, 2),
@@ -82,7 +82,7 @@ class Config:
     raster: int = axis(1, (1, 4, 8, 16), "", "tiles of M walked together; 1: tile = block index", refined=True)
     stream: int = axis(0, (0, 1), "", "1: C is written past the caches' keeping (st.cs)", refined=True)
     resident: int = axis(1, (1, 2, 3, 4, 6, 8), "", "blocks that one multiprocessor has registers for", refined=True)
-    swap: int = axis(0, (0, 1), "", "side of C that wgmma's 64 rows lie along: M (0) or N (1)")
+    swap: int = axis(0, (0, 1), "", "side of C that wgmma's 64 rows lie along, or that is long (stream): M (0), N (1)")
     wg: int = axis(1, (1, 2), "", "warpgroups of a block that multiply; one more warp copies")
     pingpong: int = axis(0, (0, 1), "", "those warpgroups share a tile (0) or take tiles in turn (1)")
     cluster: int = axis(1, (1, 2, 4), "", "blocks along the 64-row side that load the other operand for each other")

@@ -46,7 +46,7 @@ NAMES = (*_LOGS, *_CODES, *_OWN, *_EXTENT, *_BOTH)
 OWN, EXTENT = len(_LOGS) + len(_CODES) + len(_OWN), len(NAMES) - len(_BOTH)  #: where the first two blocks end
 
 CHUNK = 1 << 13  #: rows filled at a time, so that the matrix is written while it is in the cache
-WGMMA = FAMILIES.index("wgmma")
+MMA, WGMMA, STREAM = (FAMILIES.index(name) for name in ("mma", "wgmma", "stream"))
 
 
 def _log(x: object) -> Floats:
@@ -137,8 +137,10 @@ def _thread(p: Gemm, c: Columns, w: clock.Work) -> tuple[Floats, Floats, Floats]
     each = c.ms * c.ns * (c.u // np.maximum(c.kl, 1))
     if int(c.family[0]) == WGMMA:
         each = c.ml * c.nl * c.u // (np.where(c.pingpong == 1, 1, c.wg) * 128)
-    elif int(c.family[0]):
+    elif int(c.family[0]) == MMA:
         each = each // WARP
+    elif int(c.family[0]) == STREAM:
+        each = each // (WARP // c.wm)
     return w.resident, np.asarray(each, np.float32), w.moved_a + w.moved_b
 
 

@@ -7,13 +7,14 @@ from ptxgen.device import Device
 from ptxgen.errors import ConfigError
 from ptxgen.families.mma.plan import MmaPlan
 from ptxgen.families.simt.plan import SimtPlan
+from ptxgen.families.stream.plan import StreamPlan
 from ptxgen.families.wgmma.plan import WgmmaPlan
 from ptxgen.families.wgmma.windows import plan_of
 from ptxgen.operations import Problem
 from ptxgen.plan import Plan
 
 #: by the code of the ``family`` axis
-PLANS: tuple[type[Plan], ...] = (SimtPlan, MmaPlan, WgmmaPlan)
+PLANS: tuple[type[Plan], ...] = (SimtPlan, MmaPlan, WgmmaPlan, StreamPlan)
 
 
 def plan_for(problem: Problem, config: Config, device: Device) -> Plan:

@@ -68,6 +68,8 @@ class Plan:
     MINUS_LOG2E = bits_of(-math.log2(math.e), dtype("f32"))
     GELU_LINEAR = bits_of(-math.sqrt(8 / math.pi) * math.log2(math.e), dtype("f32"))
     GELU_CUBIC = bits_of(-math.sqrt(8 / math.pi) * math.log2(math.e) * 0.044715, dtype("f32"))
+    #: which threads' sums go to shared memory
+    share_guard = ""
     UNROLLED = 8  #: rounds of the gather through shared memory that are written out
 
     def __init__(self, problem: Gemm, config: Config, device: Device) -> None:

@@ -17,6 +17,7 @@ from ptxgen.device import Device
 from ptxgen.errors import ConfigError
 from ptxgen.families.mma import rules as mma
 from ptxgen.families.simt import rules as simt
+from ptxgen.families.stream import rules as stream
 from ptxgen.families.wgmma import rules as wgmma
 from ptxgen.geometry import geometry
 from ptxgen.problem import STRIDED, Gemm
@@ -87,7 +88,7 @@ LAST = (
          " N (then take raster=8), more at most 2147483647 in all, and along N times raster"),
 )  # fmt: skip
 
-RULES = (*FIRST, *simt.RULES, *mma.RULES, *wgmma.RULES, *LAST)
+RULES = (*FIRST, *simt.RULES, *mma.RULES, *wgmma.RULES, *stream.RULES, *LAST)
 
 
 def _for(code: int) -> list[tuple[int, Rule]]:

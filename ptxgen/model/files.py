@@ -55,6 +55,10 @@ _PROBES: dict[str, tuple[tuple[Gemm, tuple[Config, ...]], ...]] = {
         Config(family=2, ml=128, nl=96, u=64, wg=2, cluster=2, persistent=1, stage_c=1, chunks=2),
         Config(family=2, ml=16, nl=64, u=128, swap=1, kc=2, kg=3, split=3),
     )),),
+    "stream": ((Gemm(4096, 1, 4096, "NT", "f16"), (
+        Config(family=3, ms=4, ns=1, ml=16, nl=1, wm=1, kl=2, u=1024, vec_a=8, vec_b=8, resident=2),
+        Config(family=3, ms=1, ns=1, ml=8, nl=1, wm=2, kl=1, u=512, vec_a=8, vec_b=8, kg=2, split=2),
+    )),),
 }  # fmt: skip
 
 

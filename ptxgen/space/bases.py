@@ -15,10 +15,11 @@ from ptxgen.problem import Gemm
 from ptxgen.space.family import Family, Ints, crossed, first_broken, picked
 from ptxgen.space.mma import Mma
 from ptxgen.space.simt import Simt
+from ptxgen.space.stream import Stream
 from ptxgen.space.wgmma import Wgmma
 
 #: by the code of the ``family`` axis
-SPACES: tuple[Family, ...] = (Simt(), Mma(), Wgmma())
+SPACES: tuple[Family, ...] = (Simt(), Mma(), Wgmma(), Stream())
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@
 % for i in range(plan.ms):
 ${math.row(i)}\
 % for j in range(0, plan.ns, plan.share):
-    st.shared.${ptx.kind(plan.share, plan.sum)} [%share+${(plan.a.offset(i) * plan.row_c + plan.b.offset(j)) * plan.sum_bytes}], ${plan.row.vector(j, n=plan.share)};
+    ${plan.share_guard}st.shared.${ptx.kind(plan.share, plan.sum)} [%share+${(plan.a.offset(i) * plan.row_c + plan.b.offset(j)) * plan.sum_bytes}], ${plan.row.vector(j, n=plan.share)};
 % endfor
 % endfor
     bar.sync 0;

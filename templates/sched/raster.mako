@@ -28,7 +28,8 @@
     mul.lo.u32 %n0, %n0, ${plan.config.nl};
 </%def>
 
-<%def name="slice()">
+## The slice: where it begins, how long it is.
+<%def name="share()">
 % if plan.sliced:
 % if not plan.batched:
     mov.u32 %z, %ctaid.z;
@@ -40,6 +41,10 @@
     mov.u32 %k0, 0;
     mov.u32 %length, %K;
 % endif
+</%def>
+
+<%def name="slice()">
+${share()}\
     // passes of ${plan.config.u}, and how much of K the first one takes
     add.u32 %tiles, %length, ${plan.config.u - 1};
     div.u32 %tiles, %tiles, ${plan.config.u};

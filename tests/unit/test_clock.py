@@ -82,7 +82,7 @@ def test_the_clock_knows_what_decides():
      Gemm(256, 256, 512, "NN", "f16"), Gemm(256, 250, 512, "NT", "f16", "f16"), Gemm(96, 96, 4096, deterministic=True),
      Gemm(64, 48, 64, "NT"), Gemm(16, 2560, 2560, "NT", "bf16"), Gemm(777, 1001, 1331, "TN", "f16"),
      Gemm(256, 256, 4096, "NT", "f32", "tf32"), Gemm(96, 96, 20000, "NT", "s8"), Gemm(512, 512, 48, "NT", "e4m3"),
-     Gemm(512, 512, 512, "NT", "f16", epilogue="relu")],
+     Gemm(512, 512, 512, "NT", "f16", epilogue="relu"), Gemm(3, 512, 4096, "NN", "f16"), Gemm(4096, 1, 900, "TN", "s8")],
     ids=lambda p: p.key(),
 )  # fmt: skip
 def test_every_carrier_gets_the_same_answer(p):

@@ -18,10 +18,10 @@ from ptxgen.geometry import ceil_div, geometry, warp_rows
 from ptxgen.problem import Gemm
 from ptxgen.render import render
 from ptxgen.sampler import Categorical
-from ptxgen.space import bases, mma, simt, wgmma
+from ptxgen.space import bases, mma, simt, stream, wgmma
 from ptxgen.space.family import first_broken, whole_waves
 
-SIMT, MMA, WGMMA = space.SPACES
+SIMT, MMA, WGMMA, STREAM = space.SPACES
 H200, T4 = device("h200"), device("t4")
 
 PROBLEMS = [
@@ -45,6 +45,9 @@ SMALL_WGMMA = {
     "LONG": ((1, 1, 0), (2, 2, 0), (1, 2, 1)), "SHORT": (8, 48, 256), "DEPTHS": (64, 256), "STAGES": (2, 4),
     "CLUSTERS": ((1, 1), (2, 1), (1, 4)), "LEAVING": ((0, 1, 1, 0), (1, 2, 2, 0), (1, 1, 1, 1)),
 }  # fmt: skip
+SMALL_STREAM = {
+    "EACH": (2, 8, 16), "LANES": (1, 8, 32), "ALONG": (1, 4), "GROUPS": (2, 4), "STEPS": (1, 4),
+}  # fmt: skip
 
 
 def plain(c: Columns) -> Columns:
@@ -64,6 +67,8 @@ def small_axes(monkeypatch):
         monkeypatch.setitem(mma.AXES, name, values)
     for name, values in SMALL_WGMMA.items():
         monkeypatch.setattr(wgmma, name, values)
+    for name, values in SMALL_STREAM.items():
+        monkeypatch.setattr(stream, name, values)
     bases._base.cache_clear()
     yield
     bases._base.cache_clear()
@@ -218,6 +223,67 @@ def test_wgmma_candidates_are_the_legal_rows_of_the_product(small_axes, p):
     assert found
 
 
+STREAM_PROBLEMS = [
+    Gemm(1, 4096, 4096, "NT", "f16"), Gemm(3, 1000, 4096, "NN", "bf16"), Gemm(4096, 1, 4096, "TN"),
+    Gemm(777, 5, 1001, "NT", "f64"), Gemm(4, 4096, 512, "TN", "s8"), Gemm(1, 1, 70000, "NT", "f32", "tf32"),
+    Gemm(8, 300, 4096, "TT", "e4m3", ldb=4097), Gemm(2, 300, 40, "NT", "bf16", epilogue="relu"),
+]  # fmt: skip
+
+
+def stream_by_hand(p: Gemm, d) -> set[Config]:
+    found, size = [], p.element.bytes
+    along_k = {"a": p.layout[0] == "N" or p.m == p.lda == 1, "b": p.layout[1] == "T" or p.n == p.ldb == 1}
+    vec = dict(zip("ab", p.vectors, strict=False))
+    for n, letter in (("a", "N"), ("b", "T")):
+        if along_k[n] and p.layout["ab".index(n)] != letter:  # one column without gaps
+            vec[n] = 16 // size if p.k * size % 16 == 0 else 1
+    for swap, extent in ((0, p.n), (1, p.m)):
+        if extent > 8:
+            continue
+        thin = next(t for t in (1, 2, 4, 8) if t >= extent)
+        x, y = ("b", "a") if swap else ("a", "b")
+        if along_k[x]:
+            loads = [(min(vec[y], vec[x] if along_k[y] else thin), vec[x])]
+        elif along_k[y]:
+            loads = [(v, v) for v in (1, 4, 8) if v <= vec[y]]
+        else:
+            loads = [(min(vec[y], thin), 1)]
+        wide = (
+            [vec[x]]
+            if along_k[x]
+            else sorted({max(vec[x] >> n, 1) for n in range(3) if vec[x] * size >> n >= 4}) or [vec[x]]
+        )
+        *threads, steps = SMALL_STREAM.values()
+        reaches = sorted({s * depth for s in steps for _, depth in loads})
+        for each, wm, warps, kl, reach, w, v, ahead in product(*threads, reaches, wide, [v for v, _ in loads], (0, 1)):
+            if each * thin > 64 or not 64 <= warps * kl * 32 <= 1024:
+                continue
+            tile = each * wm * warps
+            sides = (thin, tile, thin, each) if swap else (tile, thin, each, thin)
+            c = Config(
+                family=3, **dict(zip(("ml", "nl", "ms", "ns"), sides, strict=True)), wm=wm, kl=kl, swap=swap,
+                u=32 // wm * kl * reach, ahead=ahead, **{f"vec_{x}": w, f"vec_{y}": v},
+                vec_c=min(p.vectors[2], sides[1], 2 if p.dtype == "f64" else 4), stream=int(p.k < 512),
+            )  # fmt: skip
+            g = geometry(p, c)
+            fits = int(d.blocks_per_sm(g.threads, g.registers, g.shared))
+            c = replace(c, resident=max(fits, 1), raster=8 if g.tiles > 2 * d.sms else 1)
+            adds = p.out in ("f32", "f64", "s32") and not p.deterministic and not p.epilogue
+            for kg in {max(d.sms * w // max(g.tiles, 1), 1) for w in (1, 2, 3, 4, 6, 8)} | {1}:
+                full = replace(c, kg=kg, split=0 if kg == 1 else 1 if adds else 2)
+                if rules.broken(p, full, d) is None:
+                    found.append(full)
+    return configs(space.canonical(p, Columns.of(found)))
+
+
+@pytest.mark.parametrize("p", STREAM_PROBLEMS, ids=lambda p: p.key())
+def test_stream_candidates_are_the_legal_rows_of_the_product(small_axes, p):
+    c = space.candidates(p, H200)
+    found = of(c, 3)
+    assert found == stream_by_hand(p, H200)
+    assert found
+
+
 def test_clusters_fill_what_they_can_be_resident_on():
     assert together(H200, np.array([1, 2, 3, 4, 8, 16])).tolist() == [132, 132, 117, 120, 120, 128]
     assert together(device("emulated"), np.array([1, 2, 4])).tolist() == [4, 4, 4]
@@ -236,27 +302,33 @@ def test_families_are_those_that_compute_the_types():
     def names(p: Gemm, d=H200) -> list[str]:
         return [space.FAMILIES[f.code] for f in space.families(p, d)]
 
-    assert names(Gemm(8, 8, 8)) == ["simt"]
-    assert names(Gemm(8, 8, 8, "NT", "f32", "tf32")) == ["mma", "wgmma"]
-    assert names(Gemm(8, 8, 8, "NN", "f32", "tf32")) == ["mma"]
-    assert names(Gemm(8, 8, 8, "NN", "f16")) == ["simt", "mma", "wgmma"]
+    assert names(Gemm(8, 16, 8)) == ["simt", "stream"]
+    assert names(Gemm(16, 16, 8, "NT", "f32", "tf32")) == ["mma", "wgmma"]
+    assert names(Gemm(16, 16, 8, "NN", "f32", "tf32")) == ["mma"]
+    assert names(Gemm(16, 16, 8, "NN", "f16")) == ["simt", "mma", "wgmma"]
+    assert names(Gemm(9, 8, 9, "NN", "f16")) == ["simt", "mma", "stream"]
     assert names(Gemm(9, 9, 9, "NN", "f16")) == ["simt", "mma"]
-    assert names(Gemm(8, 8, 8, "NN", "f64")) == ["simt", "mma"]
+    assert names(Gemm(9, 1, 8, "NN", "f64")) == ["simt", "mma", "stream"]
     assert names(Gemm(16, 16, 16, "NT", "e4m3")) == ["wgmma"]
     assert names(Gemm(16, 16, 17, "NT", "e4m3")) == ["mma"]
-    assert names(Gemm(8, 8, 8, "NN", "f16"), T4) == ["simt"]
-    assert names(Gemm(8, 8, 8, "NN", "f16"), device("a100")) == ["simt", "mma"]
+    assert names(Gemm(9, 9, 9, "NN", "f16"), T4) == ["simt"]
+    assert names(Gemm(9, 8, 9, "NN", "bf16"), T4) == []
+    assert names(Gemm(9, 9, 9, "NN", "f16"), device("a100")) == ["simt", "mma"]
     c = space.candidates(Gemm(512, 512, 512, "NT", "f32", "tf32"), T4)
     assert len(c) == 0
     assert len(np.asarray(c.family)) == 0
 
 
-@pytest.mark.parametrize("code", range(3))
+@pytest.mark.parametrize("code", range(4))
 def test_candidates_of_every_family_become_kernels(code):
     """200 of each family, over types, layouts and alignments."""
     rng = np.random.default_rng(code)
     made = 0
-    problems = [p for p in (*ALL, *MMA_PROBLEMS, *WGMMA_PROBLEMS) if space.SPACES[code] in space.families(p, H200)]
+    problems = [
+        p
+        for p in (*ALL, *MMA_PROBLEMS, *WGMMA_PROBLEMS, *STREAM_PROBLEMS)
+        if space.SPACES[code] in space.families(p, H200)
+    ]
     for p in problems:
         c = space.candidates(p, H200)
         rows = np.flatnonzero(c.family == code)
@@ -316,7 +388,7 @@ def test_explain_accounts_for_every_row(small_axes):
         blocks = ceil_div(p.k, u)
         legal = {ceil_div(p.k, ceil_div(ceil_div(p.k, kg), u) * u) for kg in slices if kg <= blocks}
         total += shapes * len(legal | {kg for kg in slices if kg > blocks})
-    cannot = {"mma_types": 1, "wgmma_types": 1}  # f32 summed in f32
+    cannot = {"mma_types": 1, "wgmma_types": 1, "stream_thin": 1}  # f32 summed in f32, and no thin side
     assert {n: counts.pop(n) for n in cannot} == cannot
     assert sum(counts.values()) + len(space.candidates(p, H200)) == total
 
@@ -386,6 +458,7 @@ CLASSES = {
     0: (Gemm(2560, 16, 2560, "NN"), Gemm(64, 4096, 128, "NN"), Gemm(77, 300, 19, "TT", "f64")),
     1: (Gemm(2560, 16, 2560, "NN", "f16"), Gemm(64, 4096, 128, "NN", "f16"), Gemm(80, 304, 24, "NN", "f16", lda=88)),
     2: (Gemm(2560, 48, 2560, "NN", "f16"), Gemm(64, 4096, 128, "NN", "f16"), Gemm(80, 304, 24, "NN", "bf16")),
+    3: (Gemm(4, 4096, 2560, "NT", "f16"), Gemm(4, 64, 128, "NT", "f16"), Gemm(4, 304, 24, "NT", "f16", lda=25)),
 }
 
 
@@ -430,7 +503,8 @@ def test_what_depends_on_the_option_of_slices_is_asked_for_each():
     "p",
     [Gemm(256, 256, 512, "NT"), Gemm(255, 257, 129, "TT"), Gemm(256, 256, 512, "NN", "f16"),
      Gemm(256, 256, 512, "TN", "f64"), Gemm(256, 256, 512, "NN", "f16", "f16"), Gemm(64, 256, 4096, "NT", "bf16"),
-     Gemm(512, 511, 513, "TN", "f32", "tf32"), Gemm(256, 256, 4096, "NT", "s8")],
+     Gemm(512, 511, 513, "TN", "f32", "tf32"), Gemm(256, 256, 4096, "NT", "s8"), Gemm(4, 256, 4096, "NT", "s8"),
+     Gemm(256, 1, 1024, "NN", "f64")],
     ids=lambda p: p.key(),
 )  # fmt: skip
 def test_canonical_configurations_are_the_same_kernels(p):
@@ -452,7 +526,7 @@ def test_canonical_configurations_are_the_same_kernels(p):
     ("p", "code"),
     [(Gemm(64, 48, 4096, "NT"), 0), (Gemm(256, 256, 512, "NN", "f16", "f16"), 0), (Gemm(256, 256, 512, "NN", "f16"), 1),
      (Gemm(255, 256, 513, "NN", "f64"), 1), (Gemm(256, 256, 4096, "NT", "f16"), 2), (Gemm(32, 256, 4096, "TN", "bf16"), 2),
-     (Gemm(256, 256, 4096, "NT", "s8"), 2)],
+     (Gemm(256, 256, 4096, "NT", "s8"), 2), (Gemm(3, 256, 4096, "NN", "f16"), 3), (Gemm(256, 1, 4096, "NT"), 3)],
 )  # fmt: skip
 def test_refinements_are_different_kernels(p, code):
     c = space.candidates(p, H200)
@@ -518,6 +592,16 @@ def test_refinements_of_wgmma_reach_every_axis():
     assert {(x.kg, x.split) for x in near} >= {(8, 3), (8, 4)}
 
 
+def test_refinements_of_stream_reach_every_axis():
+    p = Gemm(4, 512, 4096, "NN", out="f32")
+    config = Config(family=3, ms=4, ns=8, ml=4, nl=64, wm=4, kl=2, u=64, vec_a=4, vec_b=4, vec_c=2, kg=4, split=1,
+                    resident=2, swap=1)  # fmt: skip
+    reached = changed(p, config)
+    both = Config(family=3, ms=4, ns=4, ml=4, nl=4, wm=1, kl=2, u=256, vec_a=4, vec_b=4, swap=1)
+    reached |= changed(Gemm(4, 4, 4096, "NT"), both)
+    assert reached >= set(stream.AXES) - {"ms", "ml"}
+
+
 def test_refinements_of_an_illegal_neighbourhood_stay_legal():
     p = Gemm(3, 5, 7, "TT")
     config = space.candidates(p, H200).row(0)
@@ -544,9 +628,9 @@ def test_kin_differ_in_stages_and_sets_only():
             assert len(set(c.columns[a.name].tolist())) == 1, a.name
 
 
-@pytest.mark.parametrize("f", [MMA, WGMMA], ids=lambda f: space.FAMILIES[f.code])
+@pytest.mark.parametrize("f", [MMA, WGMMA, STREAM], ids=lambda f: space.FAMILIES[f.code])
 def test_one_of_each_kin_leads(f):
-    b = space.base(f, Gemm(512, 512, 512, "NT", "f16"), H200)
+    b = space.base(f, Gemm(512, 8 if f is STREAM else 512, 512, "NT", "f16"), H200)
     assert len(np.unique(b.kin)) == b.leads.sum()
     assert (np.bincount(b.kin[b.leads]) == 1).all()
     group = b.columns.take(np.flatnonzero(b.kin == b.kin[len(b.kin) // 2]))

@@ -1,0 +1,69 @@
+"""The formula of streaming kernels: the memory that must be read, and how many loads are under way meanwhile."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from ptxgen.clock import costs
+from ptxgen.clock.blocks import Floats, Work, bound, cell, cycles, leaving
+from ptxgen.config import Columns
+from ptxgen.device import Device
+from ptxgen.geometry import SECTOR, WARP
+from ptxgen.problem import Gemm
+
+LATENCY = 900.0  #: cycles of a load from memory while others wait too
+L2_SM = 40.0  #: bytes a cycle that one multiprocessor draws
+#: instructions that convert an element, by its bytes; s8 in fours needs none, and else one
+CONVERT = {1: 2.0, 2: 1.5, 4: 0.0, 8: 0.0}
+QUADS = 4  #: products of one dp4a
+CLOSE = 8  #: sharpness of the corner between memory and multiprocessors
+
+
+def rate(p: Gemm, d: Device) -> float:
+    """Multiply-adds a clock and multiprocessor."""
+    return {"f64": d.fma64, "s32": QUADS * d.fma // 2}.get(p.compute, d.fma)
+
+
+def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
+    """The cost of one block of each configuration; only what does not depend on extents is read of ``p``."""
+    size, warps = p.element.bytes, np.maximum(g.threads // WARP, 1)
+    quads = (p.dtype == "s8") & (np.minimum(g.vec_x, g.vec_y) >= QUADS) & g.y_kmajor
+    products = g.count * g.thin * g.depth / np.where(quads, QUADS, 1)
+    convert = np.where(quads, np.where(g.x_kmajor, 0.0, 0.5), CONVERT[size]) * (g.count + g.thin) * g.depth
+    loads_x, loads_y = g.gulps / np.maximum(g.steps, 1), np.where(c.swap == 1, g.a.loads, g.b.loads)
+    loads_y = loads_y / np.maximum(g.steps * g.threads, 1)
+    hops = np.where(g.x_kmajor, 0, 2 * loads_x) + np.where(g.y_kmajor, 0, 2 * loads_y)
+    issue = warps * (g.steps * (products + convert + loads_x + loads_y + hops) + 8 + 2 * g.count) / costs.ISSUE
+    math = g.threads * g.steps * products / np.where(quads, rate(p, d) / QUADS, rate(p, d))
+    moved_x = g.long_tile * c.u * size
+    # a warp's loads of one operand: bytes side by side, of which whole sectors move
+    run = np.where(g.x_kmajor, g.lanes * g.vec_x, c.wm * g.vec_x) * size
+    torn = np.maximum(SECTOR / run, 1.0)
+    span = np.where(g.y_kmajor, g.lanes * g.depth, g.lanes * g.depth * g.thin) * size
+    wavefronts = moved_x * torn / costs.WAVEFRONT + warps * g.steps * loads_y * np.maximum(span / costs.WAVEFRONT, 1)
+    busy = bound(issue, math, wavefronts, moved_x * torn / L2_SM)
+    alone = np.where(c.ahead == 1, bound(LATENCY, busy), LATENCY + busy)
+    shuffles = np.log2(g.lanes) * g.count * g.thin * 2 * warps / costs.ISSUE
+    left = leaving(p, c, g, d, np.minimum(c.vec_c, 16 // g.sum_bytes))
+    left["start"] = left["start"] + shuffles + 4 * costs.ALU_LATENCY * np.log2(g.lanes)
+    moved_y = g.thin_tile * c.u * size
+    moved_a, moved_b = np.where(c.swap == 1, moved_y, moved_x), np.where(c.swap == 1, moved_x, moved_y)
+    return Work.of(
+        len(c), busy=busy, alone=alone, math=math, shared=wavefronts, moved_a=moved_a, moved_b=moved_b, stages=2, **left
+    )
+
+
+def microseconds(p: Gemm, d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Floats:
+    """Of a launch: memory or multiprocessors, whichever takes longer, and a little of the other."""
+    memory = np.float32(p.bytes / (d.bandwidth * 1e3 * costs.DRAM))
+    multiplied = cycles(d, w, rows, x, cell) / np.float32(d.clock)
+    most = np.maximum(multiplied, memory)
+    ratio = np.minimum(multiplied, memory) / most
+    out: Floats = most * (1 + ratio**CLOSE) ** np.float32(1 / CLOSE) + x.extra[cell] + np.float32(costs.LAUNCH_US)
+    return out
+
+
+__all__ = ["cell", "microseconds", "rate", "work"]

@@ -1,0 +1,121 @@
+"""The geometry of streaming kernels: a long operand read once from memory, a thin one from the caches.
+
+``swap`` says which side of C is long: M (0), A is the long operand, or N (1), B is. A thread has a tile of C as long as
+``ms`` (``ns``) along the long side and as wide as the tile itself along the thin one. Threads of a block lie along the
+long side and along K: ``wm`` lanes of a warp along the long side, 32 / wm along K, ``kl`` groups of warps along K.
+"""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from ptxgen.columnar import WARP, ceil_div, pick
+from ptxgen.config import SPLIT_WORKSPACE
+from ptxgen.problem import Gemm
+
+THIN = 8  #: extent that the thin side has at most
+
+
+def lined_up(p: Gemm, name: str) -> bool:
+    """Whether an operand is contiguous along K: as its layout says, or because it is one column without gaps."""
+    if name == "a":
+        return p.layout[0] == "N" or (p.m == 1 and p.lda == 1)
+    return p.layout[1] == "T" or (p.n == 1 and p.ldb == 1)
+
+
+def widest(p: Gemm, name: str) -> int:
+    """Elements of the widest access to an operand."""
+    n = 0 if name == "a" else 1
+    if lined_up(p, name) == (p.layout[n] == "NT"[n]):
+        return p.vectors[n]
+    return max(math.gcd(16, (p.aligned_a, p.aligned_b)[n], p.k * p.element.bytes) // p.element.bytes, 1)
+
+
+def operand(p: Gemm, c: Any, name: str) -> SimpleNamespace:
+    """One operand's share of the geometry.
+
+    ``long``: whether it is the one that is read from memory; ``count``: its rows (columns) in a thread; ``vec``:
+    elements of a load; ``kmajor``: K is contiguous; ``widest``: what alignment and rows allow.
+    """
+    first = name == "a"
+    return SimpleNamespace(
+        name=name,
+        long=(c.swap == 0) if first else (c.swap == 1),
+        count=c.ms if first else c.ns,
+        vec=c.vec_a if first else c.vec_b,
+        kmajor=lined_up(p, name),
+        widest=widest(p, name),
+    )
+
+
+def geometry(p: Gemm, c: Any) -> SimpleNamespace:
+    """Threads, tiles, shared memory and registers of ``c`` on ``p``. Sizes in bytes, registers in 32-bit words.
+
+    ``along``: threads of a block along the long side; ``lanes``: of a warp along K; ``across``: of a block along K;
+    ``depth``: elements of K that a thread takes at once; ``steps``: how often it does in a pass of ``u``; ``gulps``:
+    loads of the long operand that it has under way.
+    """
+    a, b = operand(p, c, "a"), operand(p, c, "b")
+    swapped = c.swap == 1
+    size = p.element.bytes
+    long_tile, count = pick(swapped, c.nl, c.ml), pick(swapped, c.ns, c.ms)
+    thin_tile, thin = pick(swapped, c.ml, c.nl), pick(swapped, c.ms, c.ns)
+    vec_x, vec_y = pick(swapped, c.vec_b, c.vec_a), pick(swapped, c.vec_a, c.vec_b)
+    x_kmajor = pick(swapped, b.kmajor, a.kmajor)
+    y_kmajor = pick(swapped, a.kmajor, b.kmajor)
+    along = long_tile // np.maximum(count, 1)
+    lanes = WARP // np.maximum(c.wm, 1)
+    across = lanes * c.kl
+    threads = along * across
+    depth = pick(x_kmajor, vec_x, pick(y_kmajor, vec_y, 1))
+    steps = c.u // np.maximum(across * depth, 1)
+    loads_x = pick(x_kmajor, count, count // np.maximum(vec_x, 1) * depth)  # of a step
+    loads_y = pick(y_kmajor, thin * np.maximum(depth // np.maximum(vec_y, 1), 1),
+                   depth * np.maximum(thin // np.maximum(vec_y, 1), 1))  # fmt: skip
+    for x in (a, b):
+        x.loads = pick(x.long, loads_x, loads_y) * steps * threads
+    sum_bytes = max(4, p.accumulator.bytes)
+    row_c = c.nl + 4
+    words = max(1, sum_bytes // 4)
+    held = loads_x * steps * np.maximum(vec_x * size // 4, 1) + loads_y * np.maximum(vec_y * size // 4, 1)
+    fresh = 0 if size >= 4 else (count + thin) * np.minimum(depth, 4)  # converted
+    pointers = 2 * (pick(x_kmajor, count, count // np.maximum(vec_x, 1)) + pick(y_kmajor, thin, 1))
+    tiles_m, tiles_n = ceil_div(p.m, c.ml), ceil_div(p.n, c.nl)
+    chunk = ceil_div(ceil_div(p.k, c.kg), c.u) * c.u
+    slices = np.maximum(ceil_div(p.k, np.maximum(chunk, 1)), 1)
+    return SimpleNamespace(
+        a=a,
+        b=b,
+        long_tile=long_tile,
+        thin_tile=thin_tile,
+        count=count,
+        thin=thin,
+        vec_x=vec_x,
+        vec_y=vec_y,
+        x_kmajor=x_kmajor,
+        y_kmajor=y_kmajor,
+        along=along,
+        lanes=lanes,
+        across=across,
+        threads=threads,
+        depth=depth,
+        steps=steps,
+        gulps=loads_x * steps,
+        uk=depth * steps,
+        shared=c.ml * row_c * c.kl * sum_bytes,
+        row_c=row_c,
+        sum_bytes=sum_bytes,
+        gathers=(c.wm > 0),
+        registers=count * thin * words + held + fresh + pointers + 30,
+        tiles_m=tiles_m,
+        tiles_n=tiles_n,
+        tiles=tiles_m * tiles_n,
+        chunk=chunk,
+        slices=slices,
+        blocks=tiles_m * tiles_n * slices,
+        workspace=pick((c.kg > 1) & (c.split == SPLIT_WORKSPACE), slices * p.m * p.n * sum_bytes, 0),
+    )

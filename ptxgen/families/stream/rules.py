@@ -1,0 +1,58 @@
+"""What makes a streaming configuration legal."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from ptxgen.columnar import WARP
+from ptxgen.config import AXIS
+from ptxgen.families.stream.geometry import THIN
+from ptxgen.problem import Gemm
+from ptxgen.rule import Rule
+
+STREAM = 3
+LOADS_LIMIT = 64  #: loads of the long operand that a thread has under way
+
+USED = (
+    "family", "ms", "ns", "ml", "nl", "u", "kl", "kg", "vec_a", "vec_b", "vec_c", "wm", "split", "ahead", "raster",
+    "stream", "resident", "swap",
+)  # fmt: skip
+#: axes that have no meaning here, and stay at their defaults
+UNUSED = tuple(name for name in AXIS if name not in USED)
+
+
+def _along_k(p: Gemm, g: SimpleNamespace) -> Any:
+    """Vectors along K hold whole steps; others lie within what a thread has of their side."""
+    x = np.where(g.x_kmajor, True, g.count % np.maximum(g.vec_x, 1) == 0)
+    y = np.where(g.y_kmajor, g.vec_y <= g.depth, g.thin % np.maximum(g.vec_y, 1) == 0)
+    return x & y
+
+
+RULES = (
+    Rule("stream_thin", lambda p, c, g, d: min(p.m, p.n) <= THIN,
+         f"C is {{p.m}}x{{p.n}}; streaming is for a side of {THIN} at most", family=STREAM),
+    Rule("stream_types", lambda p, c, g, d: p.compute in ("f32", "f64", "s32", "f16", "tf32")
+         and (p.dtype != "bf16" or d.sm >= 80) and (p.dtype not in ("e4m3", "e5m2") or d.sm >= 89),
+         "{d.target} cannot convert {p.dtype}: bf16 needs sm_80, e4m3 and e5m2 sm_89", family=STREAM),
+    Rule("stream_unused", lambda p, c, g, d: np.logical_and.reduce([getattr(c, n) == AXIS[n].default for n in UNUSED]),
+         "streaming has no use for some axes, which must have their defaults: "
+         + " ".join(f"{n}={AXIS[n].default}" for n in UNUSED),
+         family=STREAM),
+    Rule("stream_tile", lambda p, c, g, d: ((c.swap == 0) | (c.swap == 1)) & (g.thin == g.thin_tile)
+         & (np.where(c.swap == 1, p.m, p.n) <= THIN) & (g.thin <= THIN) & (g.along >= 1)
+         & (g.long_tile == g.along * g.count) & (g.along % np.maximum(c.wm, 1) == 0),
+         "swap={c.swap}, {c.ms}x{c.ns} a thread of {c.ml}x{c.nl} a block: the thin side (N where swap=0, else M) is at"
+         f" most {THIN} and a thread's own, the long one is a multiple of a thread's and wm={{c.wm}}", family=STREAM),
+    Rule("stream_block", lambda p, c, g, d: (g.threads >= WARP) & (c.wm >= 1),
+         "{g.threads} threads; a block has whole warps", family=STREAM),
+    Rule("stream_depth", lambda p, c, g, d: (g.steps >= 1) & (c.u == g.steps * g.across * g.depth)
+         & (g.gulps <= LOADS_LIMIT),
+         "u={c.u} is {g.steps} steps of {g.across} threads with {g.depth} elements each, {g.gulps} loads a thread:"
+         f" whole steps, and at most {LOADS_LIMIT} loads", family=STREAM),
+    Rule("stream_vectors", lambda p, c, g, d: (c.vec_a <= g.a.widest) & (c.vec_b <= g.b.widest) & _along_k(p, g),
+         "vec_a={c.vec_a} and vec_b={c.vec_b}: A and B allow {g.a.widest} and {g.b.widest}; along K the thin operand's"
+         " are within the long one's, across K within a thread's tile", family=STREAM),
+)  # fmt: skip

@@ -1,0 +1,85 @@
+## Which elements a thread takes of both operands, and where it finds them in global memory.
+<%def name="setup()">
+    {
+    .reg .b32 %lane, %warp, %group, %part, %q, %at;
+    and.b32 %lane, %thread, 31;
+    shr.u32 %warp, %thread, 5;
+% if plan.x.kmajor:
+    // neighbouring lanes along K
+    and.b32 %q, %lane, ${plan.lanes - 1};
+    shr.u32 %part, %lane, ${plan.log2_across};
+% else:
+    // neighbouring lanes along ${plan.x.extent}
+    shr.u32 %q, %lane, ${plan.log2_wm};
+    and.b32 %part, %lane, ${plan.config.wm - 1};
+% endif
+    setp.eq.u32 %first, %q, 0;
+    shr.u32 %group, %warp, ${plan.log2_warps_along};
+    and.b32 %warp, %warp, ${plan.warps_along - 1};
+    mad.lo.u32 %part, %warp, ${plan.config.wm}, %part;
+    mad.lo.u32 %q, %group, ${plan.lanes}, %q;
+    mul.lo.u32 %kt, %q, ${plan.depth};
+    mul.lo.u32 ${"%col" if plan.config.swap else "%row"}, %part, ${plan.x.side};
+    mov.u32 ${"%row" if plan.config.swap else "%col"}, 0;
+    // where its share of the tile lies when it leaves through shared memory
+    mad.lo.u32 %at, %group, ${plan.config.ml}, %row;
+    mad.lo.u32 %at, %at, ${plan.row_c}, %col;
+    mad.lo.u32 %share, %at, ${plan.sum_bytes}, %smem;
+    add.u32 %kt, %kt, %k0;
+    }
+% for x, own in ((plan.a, "%row"), (plan.b, "%col")):
+${pointers(x, own)}\
+% endfor
+</%def>
+
+<%def name="pointers(x, own)">
+    // ${x.upper}: ${len(x.rows)} ${"rows along K" if x.kmajor else f"vectors along {x.extent}"}, none past the last
+    .reg .b64 %ptr_${x.name}<${len(x.rows)}>;
+% if x.hops:
+    .reg .b64 %hop_${x.name}<${len(x.hops)}>;
+% endif
+    sub.u32 %t2, %${x.extent}, ${x.edge};
+% for n, row in enumerate(x.rows):
+    add.u32 %t0, %${x.extent.lower()}0, ${own};
+    add.u32 %t0, %t0, ${row};
+    min.u32 %t0, %t0, %t2;
+% if x.kmajor:
+    mul.wide.u32 %t64, %t0, %ld${x.name};
+    cvt.u64.u32 %u64, %kt;
+% else:
+    mul.wide.u32 %t64, %kt, %ld${x.name};
+    cvt.u64.u32 %u64, %t0;
+% endif
+    add.u64 %t64, %t64, %u64;
+    mad.lo.u64 %ptr_${x.name}${n}, %t64, ${x.size}, %${x.upper};
+% endfor
+% for n, hop in enumerate(x.hops):
+    mul.wide.u32 %hop_${x.name}${n}, %ld${x.name}, ${hop * x.size};
+% endfor
+</%def>
+
+## The loads of a step. go: what all of them wait for; zeros: whether registers hold zeros where that does not hold.
+<%def name="load(x, step, go='', following=False, zeros=False)">
+% for l in x.loads(step, following):
+% if zeros:
+% for r in l.names:
+    mov.${x.raw.kind} ${r}, ${x.nothing};
+% endfor
+% endif
+    ${go}ld.global.nc${".L1::no_allocate" if x.long else ""}.${l.kind} ${l.registers}, [${l.pointer}+${l.offset}];
+% if l.hop >= 0:
+% for n in range(len(x.rows)):
+    ${go}add.u64 %ptr_${x.name}${n}, %ptr_${x.name}${n}, %hop_${x.name}${l.hop};
+% endfor
+% endif
+% endfor
+</%def>
+
+## On to the next pass, where K is contiguous.
+<%def name="advance(x)">
+% if x.kmajor:
+% for n in range(len(x.rows)):
+    add.u64 %ptr_${x.name}${n}, %ptr_${x.name}${n}, ${x.stride * x.size};
+% endfor
+% endif
+</%def>

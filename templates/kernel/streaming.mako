@@ -1,0 +1,81 @@
+## The schedule without shared stages: each thread loads what it multiplies, several loads ahead, and shares only sums.
+<%inherit file="base.mako"/>\
+<%namespace name="ptx" file="/ptx/banner.mako"/>\
+<%namespace name="raster" file="/${context['plan'].raster}"/>\
+<%namespace name="addr" file="/addr/streamed.mako"/>\
+<%namespace name="math" file="/${context['plan'].math}"/>\
+<%namespace name="put" file="/${context['plan'].put}"/>\
+<%namespace name="leave" file="/${context['plan'].leave}"/>\
+<%namespace name="passes" file="/epilogue/passes.mako"/>\
+<% x, y, steps = plan.x, plan.y, range(plan.steps) %>\
+    .reg .b64 %A, %B, %C, %W, %t64, %u64;
+    .reg .b32 %M, %N, %K, %lda, %ldb, %ldc, %chunk, %thread, %smem, %m0, %n0, %k0, %z, %length;
+    .reg .b32 %kt, %whole, %pass, %left, %row, %col, %share, %t0, %t1, %t2;
+    .reg .pred %first, %go, %p;
+    .reg .${plan.sum} %alpha, %beta;
+
+    ld.param.u64 %A, [A];  ld.param.u64 %B, [B];  ld.param.u64 %C, [C];  ld.param.u64 %W, [W];
+    cvta.to.global.u64 %A, %A;  cvta.to.global.u64 %B, %B;  cvta.to.global.u64 %C, %C;  cvta.to.global.u64 %W, %W;
+    ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %K, [K];  ld.param.u32 %chunk, [chunk];
+    ld.param.u32 %lda, [lda];  ld.param.u32 %ldb, [ldb];  ld.param.u32 %ldc, [ldc];
+    ld.param.${plan.sum} %alpha, [alpha];  ld.param.${plan.sum} %beta, [beta];
+    mov.u32 %thread, %tid.x;
+    mov.u32 %smem, smem;
+${ptx.banner("which tile of C, which slice of K")}\
+${raster.tile()}\
+${raster.share()}\
+${ptx.banner("which elements this thread takes")}\
+${addr.setup()}\
+${math.clear()}\
+    // whole passes of ${plan.config.u}
+    shr.u32 %whole, %length, ${plan.log2_u};
+    setp.ne.u32 %go, %whole, 0;
+% if plan.ahead:
+% for s in steps:
+${addr.load(x, s, "@%go ")}\
+% endfor
+% endif
+${put.prepare()}\
+    @!%go bra.uni REST;
+${ptx.banner(f"main loop: {plan.steps} steps a pass")}\
+    mov.u32 %pass, 0;
+    .pragma "nounroll";
+PASS:
+    add.u32 %pass, %pass, 1;
+    setp.lt.u32 %go, %pass, %whole;
+% if not plan.ahead:
+% for s in steps:
+${addr.load(x, s)}\
+% endfor
+% endif
+% for s in steps:
+    // step ${s}
+${addr.load(y, s)}\
+${math.multiply(s)}\
+% if plan.ahead:
+${addr.load(x, s, "@%go ", following=True)}\
+% endif
+% endfor
+${addr.advance(x)}\
+${addr.advance(y)}\
+    @%go bra.uni PASS;
+${ptx.banner("what is left of K")}\
+REST:
+    shl.b32 %t0, %whole, ${plan.log2_u};
+    sub.u32 %left, %length, %t0;
+    setp.eq.u32 %p, %left, 0;
+    @%p bra.uni LEAVE;
+    add.u32 %kt, %kt, %t0;
+    add.u32 %t0, %k0, %length;
+% for s in steps:
+    setp.lt.u32 %go, %kt, %t0;
+${addr.load(x, s, "@%go ", zeros=True)}\
+${addr.load(y, s, "@%go ", zeros=True)}\
+${math.multiply(s)}\
+    add.u32 %kt, %kt, ${plan.across * plan.depth};
+% endfor
+LEAVE:
+${ptx.banner("threads that share K add their sums, and the tile leaves")}\
+${math.meet()}\
+${put.leaving(leave, math, put)}\
+<%def name="after_entry()">${passes.entries()}</%def>\

@@ -1,0 +1,24 @@
+"""ptxas takes every legal streaming configuration, on every target, without a spill."""
+
+from __future__ import annotations
+
+import pytest
+
+from ptxgen.assemble import assemble
+from ptxgen.device import device
+from ptxgen.generate import plan_for
+from ptxgen.render import render
+from tests.cases_stream import cases
+
+TARGETS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+EACH = 4
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_random_legal_configurations_assemble(target, tmp_path, monkeypatch):
+    monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path))
+    d = device(target)
+    for p, c in cases(100 + int(target[3:]), EACH, d, limit=600):
+        made = assemble(render(plan_for(p, c, d)))
+        assert made.cubin
+        assert not any(made.spills.values()), f"{p.key()} | {c}: {made.spills}"

@@ -1,0 +1,93 @@
+"""Random legal problems and configurations of the streaming family."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from ptxgen.config import Columns, Config
+from ptxgen.device import Device
+from ptxgen.families.stream.geometry import geometry, widest
+from ptxgen.families.stream.rules import STREAM
+from ptxgen.problem import LAYOUTS, Gemm
+from ptxgen.rules import legal
+from tests.cases import extents
+
+#: dtype, compute, out
+TYPES = (
+    ("f16", "f32", "f16"), ("f16", "f16", "f16"), ("f16", "f32", "f32"), ("bf16", "f32", "bf16"),
+    ("bf16", "f32", "f32"), ("f32", "f32", "f32"), ("f32", "tf32", "f32"), ("f64", "f64", "f64"),
+    ("s8", "s32", "s32"), ("s8", "s32", "s32"), ("e4m3", "f32", "bf16"), ("e5m2", "f32", "f16"),
+)  # fmt: skip
+DRAWS = 20000
+
+
+def converts(dtype: str, d: Device) -> bool:
+    """Whether a device has the conversions that a type needs."""
+    return d.sm >= {"bf16": 80, "e4m3": 89, "e5m2": 89}.get(dtype, 0)
+
+
+def problem(rng: np.random.Generator, limit: int, d: Device, types: tuple[str, str, str] | None = None) -> Gemm:
+    """A random problem with a thin side: types that ``d`` converts, layout, extents, longer rows, starts off
+    alignment."""
+    known = [t for t in TYPES if converts(t[0], d)]
+    dtype, compute, out = types or known[rng.integers(len(known))]
+    m, n, k = extents(rng, limit)
+    if rng.random() < 0.4:
+        k = int(rng.integers(1, 8 * limit))
+    if rng.random() < 0.4:
+        k = -(-k // 16) * 16
+    thin = int(rng.integers(1, 9)) if rng.random() < 0.8 else 1
+    m, n = (thin, n) if rng.random() < 0.5 else (m, thin)
+    p = Gemm(m, n, k, LAYOUTS[rng.integers(4)], dtype, compute, out=out, deterministic=bool(rng.random() < 0.15))
+    if rng.random() < 0.5:
+        pads = [int(x) for x in rng.choice([0, 1, 2, 3, 4, 8, 16], 3)]
+        p = replace(p, lda=p.columns_a + pads[0], ldb=p.columns_b + pads[1], ldc=n + pads[2])
+    if rng.random() < 0.3:
+        least = (p.element.bytes, p.element.bytes, p.output.bytes)
+        starts = [int(rng.choice([x for x in (1, 2, 4, 8, 16) if x >= b])) for b in least]
+        p = replace(p, aligned_a=starts[0], aligned_b=starts[1], aligned_c=starts[2])
+    return p
+
+
+def config(p: Gemm, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
+    """A random legal configuration, wide accesses preferred, or None if none was drawn."""
+
+    def powers(low: int, high: int) -> np.ndarray:
+        return 1 << rng.integers(low, high + 1, DRAWS)
+
+    swap = rng.integers(0, 2, DRAWS) if max(p.m, p.n) <= 8 else np.full(DRAWS, int(p.m <= 8))
+    least = np.where(swap == 1, p.m, p.n)
+    thin = np.where(rng.random(DRAWS) < 0.8, 1 << np.ceil(np.log2(np.maximum(least, 1))).astype(np.int64), powers(0, 3))
+    each, wm, kl = powers(0, 4), powers(0, 5), powers(0, 3)
+    tile = each * wm * powers(0, 2)
+    c = {"swap": swap, "wm": wm, "kl": kl, "ahead": rng.integers(0, 2, DRAWS), "family": np.full(DRAWS, STREAM)}
+    c |= {"ms": np.where(swap == 1, thin, each), "ns": np.where(swap == 1, each, thin)}
+    c |= {"ml": np.where(swap == 1, thin, tile), "nl": np.where(swap == 1, tile, thin)}
+    for n, name in enumerate(("vec_a", "vec_b", "vec_c")):
+        most = widest(p, name[-1]) if n < 2 else p.vectors[2]
+        c[name] = np.where(rng.random(DRAWS) < 0.6, most, powers(0, 4))
+    c["vec_c"] = np.minimum(c["vec_c"], c["nl"])
+    g = geometry(p, Columns({**c, "u": np.ones(DRAWS, np.int64)}, DRAWS))
+    c["u"] = np.maximum(g.across * g.depth, 1) * powers(0, 3)
+    c["kg"] = np.where(rng.random(DRAWS) < 0.4, rng.integers(2, 7, DRAWS), 1)
+    c["split"] = np.where(c["kg"] == 1, 0, rng.integers(0, 3, DRAWS))
+    c |= {"raster": rng.choice([1, 4, 8], DRAWS), "resident": rng.integers(1, 4, DRAWS)}
+    c["stream"] = rng.integers(0, 2, DRAWS)
+    columns = Columns({name: np.asarray(v, np.int64) for name, v in c.items()}, DRAWS)
+    rows = np.flatnonzero(legal(p, columns, d) & (g.threads <= threads))
+    return columns.row(int(rng.choice(rows))) if len(rows) else None
+
+
+def cases(seed: int, count: int, d: Device, limit: int = 160, threads: int = 1024) -> Iterator[tuple[Gemm, Config]]:
+    """``count`` random pairs."""
+    rng = np.random.default_rng(seed)
+    made = 0
+    while made < count:
+        p = problem(rng, limit, d)
+        c = config(p, d, rng, threads)
+        if c is not None:
+            made += 1
+            yield p, c

@@ -1,0 +1,122 @@
+"""The streaming kernels, executed: races, bounds and uninitialised reads looked for, every element compared."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from gemm_runs import execute, verify
+
+from ptxgen.check import check
+from ptxgen.config import parse_config
+from ptxgen.device import device
+from ptxgen.drivers.emulated import EmulatedDriver
+from ptxgen.errors import DtypeError
+from ptxgen.problem import EPILOGUE, LAYOUTS, Gemm
+from ptxgen.reference import operands, reference
+from tests.cases_stream import TYPES, config, converts, problem
+
+SCALES = ((1.0, 0.0), (2.0, 1.0), (1.0, -1.0), (0.0, 1.0))
+ON = ("emulated", "a100", "rtx4090", "b200", "t4")
+
+
+def filled(p: Gemm, kind: str, seed: int, beta: float):
+    """Operands; C is poisoned where it must not be read."""
+    a, b, c = operands(p, seed, kind)
+    return a, b, np.full_like(c, p.output.poison) if beta == 0 else c
+
+
+def drawn(rng, limit, on, types=None, layout=None, **fixed):
+    """A random problem, with what is given, and a configuration."""
+    while True:
+        p = problem(rng, limit, on, types)
+        if layout is not None:
+            m, n = (fixed["thin"], p.m) if rng.random() < 0.5 else (p.m, fixed["thin"])
+            p = Gemm(m, n, p.k | 1 if rng.random() < 0.5 else p.k, layout, p.dtype, p.compute, out=p.out)
+            pads = [int(x) for x in rng.choice([0, 0, 1, 16], 3)]
+            p = replace(p, lda=p.columns_a + pads[0], ldb=p.columns_b + pads[1], ldc=n + pads[2])
+        c = config(p, on, rng, 128)
+        if c is not None:
+            return p, c
+
+
+@pytest.mark.parametrize("n", range(30))
+def test_random_problems_and_configurations(n):
+    """Types, layout, extents, leading dimensions, alignment, every axis; order and completion differ run by run."""
+    rng, on = np.random.default_rng(8000 + n), device(ON[n % len(ON)])
+    p, c = drawn(rng, 90, on)
+    kind, (alpha, beta) = ("integers", "normal", "scaled")[n % 3], SCALES[n % 4]
+    verify(p, c, kind, alpha, beta, arrays=filled(p, kind, n, beta), on=on.name, shift=bool(n % 2), seed=n,
+           completion=("late", "early")[n // 2 % 2])  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("types", dict.fromkeys(TYPES))
+def test_every_type_and_layout(types, layout):
+    """Both sides thin in turn, by one to eight; half of them with an odd K."""
+    on = device("emulated")
+    rng = np.random.default_rng(sum(map(ord, "".join(types) + layout)))
+    for thin in rng.choice([1, 2, 3, 4, 5, 7, 8], 1):
+        p, c = drawn(rng, 70, on, types, layout, thin=int(thin))
+        verify(p, c, "integers", 2.0, -1.0)
+
+
+WAYS = {
+    "quads": ("NT", "s8", "ml=1 ms=1 nl=16 ns=2 wm=4 kl=2 u=256 vec_a=16 vec_b=16"),
+    "turned": ("NN", "s8", "ml=1 ms=1 nl=64 ns=16 wm=4 kl=2 u=256 vec_a=8 vec_b=16"),
+    "halves": ("NT", "f16", "ml=1 ms=1 nl=16 ns=2 wm=4 kl=2 u=256 vec_a=8 vec_b=8"),
+    "across": ("TN", "bf16", "ml=1 ms=1 nl=64 ns=8 wm=8 kl=4 u=64 vec_a=1 vec_b=8"),
+    "column": ("TT", "e4m3", "ml=1 ms=1 nl=8 ns=4 wm=1 kl=2 u=1024 vec_a=16 vec_b=16 ahead=0"),
+    "double": ("NT", "f64", "ml=1 ms=1 nl=16 ns=4 wm=4 kl=2 u=32 vec_a=2 vec_b=2"),
+}
+
+
+@pytest.mark.parametrize("split", ["", "kg=2 split=0", "kg=2 split=1", "kg=2 split=2"])
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_to_multiply_and_to_meet(way, split):
+    """A vector by a matrix; what it leaves of K, and of N."""
+    layout, dtype, text = WAYS[way]
+    out = {"e4m3": "f32", "s8": "s32", "f64": "f64"}.get(dtype, "f32")
+    p = Gemm(1, 144, 1296, layout, dtype, out=out)
+    verify(p, parse_config(f"family=3 swap=1 {text} {split}"), "integers", 2.0, 1.0, times=1)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (1, 37, 1), (8, 8, 32), (61, 7, 3), (33, 1, 0), (0, 5, 9), (5, 3, 1000)])
+@pytest.mark.parametrize("layout", ["NT", "TN"])
+def test_extents(shape, layout):
+    p = Gemm(*shape, layout, "f16")
+    sides = "swap=0 ml=32 ms=4 nl=8 ns=8" if shape[1] <= 8 else "swap=1 nl=32 ns=4 ml=1 ms=1"
+    verify(p, parse_config(f"family=3 {sides} wm=8 kl=2 u=32"), "integers", 1.0, 1.0)
+
+
+def test_infinities_and_nan_spread_as_they_should():
+    p = Gemm(20, 5, 41, "NN", "f32")
+    a, b, c = operands(p, 1, "integers")
+    a[3, 5], a[4, 6], b[7, 2] = np.nan, np.inf, -np.inf
+    with np.errstate(all="ignore"):
+        exact = reference(p, a, b, c, 1.0, 1.0).exact
+    out = execute(p, parse_config("family=3 ml=16 ms=4 nl=8 ns=8 wm=4 kl=1 u=32"), (a, b, c), 1.0, 1.0)
+    np.testing.assert_array_equal(out.astype(np.float64), exact)
+
+
+def test_random_epilogues():
+    rng, on, done = np.random.default_rng(6), device("emulated"), 0
+    while done < 8:
+        stages = [row[rng.integers(len(row))] for row in EPILOGUE if rng.random() < 0.6]
+        try:
+            p = replace(problem(rng, 48, on), epilogue=",".join(stages))
+        except DtypeError:  # gelu and silu of f64, anything of integers
+            continue
+        c = config(p, on, rng, 128)
+        if c is None:
+            continue
+        done += 1
+        for result in check(EmulatedDriver(on, seed=done), p, c, done):
+            assert result.ok, f"{p.key()} | {c} | {result.kind}: {result.deviation}"
+
+
+def test_types_that_a_device_cannot_convert():
+    assert converts("f16", device("t4"))
+    assert not converts("bf16", device("t4"))
+    assert not converts("e4m3", device("a100"))
