@@ -99,7 +99,8 @@ class Database(SqliteFile):
         key = problem.key()
         if key not in self._numbers:
             fields = problem.as_dict()
-            shown = {n: fields.get(n) for n in ("operation", "m", "n", "k", "layout", "dtype", "compute")}
+            shown = {n: getattr(problem, n) for n in ("operation", "layout", "dtype", "compute")}
+            shown |= {n: getattr(problem.gemm, n) for n in "mnk"}
             self._numbers[key] = self._number("problem", {"key": key}, fields=json.dumps(fields), **shown)
         return self._numbers[key]
 

@@ -12,7 +12,8 @@ SCHEMA = """
 --   1  the first
 
 -- What was computed. `key` is the one line that names the problem. The columns that most queries want are
--- beside it, and `fields` has all of them as JSON, for json_extract().
+-- beside it, and `fields` has all of them as JSON, for json_extract(). `m`, `n` and `k` of a convolution are those
+-- of the product that it is.
 CREATE TABLE problem (
     id        INTEGER PRIMARY KEY,
     key       TEXT NOT NULL UNIQUE,

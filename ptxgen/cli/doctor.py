@@ -58,7 +58,8 @@ def examine(database: Path) -> list[Finding]:
     gpu = _gpu_name()
     rows = [_python(), *(_package(*row, gpu=bool(gpu)) for row in PACKAGES)]
     rows += [_gpu(gpu), _guarded("ptxas", lambda: _ptxas(bool(gpu)))]
-    rows += [_guarded("cuBLASLt", lambda: _cublaslt(bool(gpu))), _guarded("database", lambda: _database(database))]
+    rows += [_guarded("cuBLASLt", lambda: _cublaslt(bool(gpu))), _guarded("cuDNN", lambda: _cudnn(bool(gpu)))]
+    rows += [_guarded("database", lambda: _database(database))]
     rows += [_guarded("shipped tuning data", _shipped), _guarded("templates", _templates), _environment()]
     return rows
 
@@ -134,6 +135,16 @@ def _cublaslt(gpu: bool) -> Finding:
         return finding("cuBLASLt", "ok", found)
     return finding("cuBLASLt", "optional", "none" if gpu else "none: it needs an NVIDIA GPU",
                    'pip install "ptxgen[baseline]"' if gpu else "")  # fmt: skip
+
+
+def _cudnn(gpu: bool) -> Finding:
+    from ptxgen.baselines.cudnn import available
+
+    found = available()
+    if found:
+        return finding("cuDNN", "ok", found)
+    return finding("cuDNN", "optional", "none that PyTorch has" if gpu else "none: it needs an NVIDIA GPU",
+                   "pip install torch" if gpu else "")  # fmt: skip
 
 
 def _database(path: Path) -> Finding:

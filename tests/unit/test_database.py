@@ -19,11 +19,13 @@ import pytest
 
 import ptxgen
 from ptxgen.config import Config
+from ptxgen.conv import Conv
 from ptxgen.database import APPLICATION, SCHEMA, SCHEMA_VERSION, Database, config_text
 from ptxgen.errors import ConfigError, CorruptError, DatabaseError, InputError, SchemaError
 from ptxgen.measurement import OUTCOMES, Environment, Measurement
 from ptxgen.operations import Problem
 from ptxgen.problem import Gemm
+from ptxgen.shipped import Header, read_winners, write_winners
 
 H200 = Environment("h200", "hardware", "cuda 13.0", "13.0.88", "graph 3x", "abc")
 EMULATED = Environment("emulated", "model")
@@ -567,9 +569,11 @@ def test_info_counts_by_device_clock_and_outcome(db: Database, path: Path) -> No
 CHILD = """
 import sys
 from ptxgen.config import Config
+from ptxgen.conv import Conv
 from ptxgen.database import Database
 from ptxgen.measurement import Environment, Measurement
 from ptxgen.problem import Gemm
+from ptxgen.shipped import Header, read_winners, write_winners
 
 path, first, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 with Database(path) as db:
@@ -644,3 +648,17 @@ def test_nothing_in_the_package_imports_a_pickle() -> None:
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             assert not {n.split(".")[0] for n in names} & banned, file
         assert "allow_pickle=True" not in text, file
+
+
+def test_a_convolution_is_stored_and_found_by_the_product_that_it_is(tmp_path: Path) -> None:
+    v = Conv(2, 8, 6, 6, 16, 3, 3, stride=(2, 1), padding=(1, 0, 2, 2), layout="NHWC", epilogue="bias")
+    m = Measurement(v, Config(), "ok", Environment("h200"), (3.0,), "0" * 16)
+    with Database(tmp_path / "conv.sqlite") as database:
+        database.set_winner(m)
+        assert database.best(v, "h200") == m
+        assert database.best(replace(v, direction="weight_grad", epilogue=""), "h200") is None
+        [row] = database._db.execute("SELECT operation, m, n, k FROM problem").fetchall()
+    assert row == ("conv", v.gemm.m, v.gemm.n, v.gemm.k)
+    path = tmp_path / "winners.txt"
+    write_winners(path, Header("h200"), [m])
+    assert [w.problem for w in read_winners(path)[1]] == [v]
