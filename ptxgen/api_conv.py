@@ -15,11 +15,11 @@ from ptxgen.images import FILTERS, LAYOUTS, Extents, Window, inverse
 from ptxgen.problem import EPILOGUE, OUT
 
 ACTIVATIONS = EPILOGUE[-1]
-#: direction -> names of the two operands, what they and the result are
+#: direction -> names of the two operands, what they are, what the result is
 PARTS = {
-    "forward": (("images", "images"), ("filters", "filters"), "results"),
-    "input_grad": (("grads", "results"), ("filters", "filters"), "images"),
-    "weight_grad": (("images", "images"), ("grads", "results"), "filters"),
+    "forward": (("images", "filters"), ("images", "filters"), "results"),
+    "input_grad": (("grads", "filters"), ("results", "filters"), "images"),
+    "weight_grad": (("images", "grads"), ("images", "results"), "filters"),
 }
 #: the problem's names of the alignment of each
 ALIGNED = {"images": "aligned_input", "filters": "aligned_filter", "results": "aligned_output"}

@@ -1,0 +1,314 @@
+"""Convolutions from Python: what comes out, what is refused, what is remembered."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import ptxgen
+from ptxgen import calls
+from ptxgen.conv import Conv
+from ptxgen.drivers.emulated import EmulatedDriver
+from ptxgen.errors import DtypeError, InputError, OverlapError, ShapeError
+from ptxgen.reference import reference
+
+Array = np.ndarray[Any, Any]
+
+
+class Exact:
+    """Stands for kernels: computes a problem in float64, on host arrays or in the device's memory."""
+
+    def __init__(self, problem: Conv) -> None:
+        self.problem = problem
+
+    def compute(self, a: Array, b: Array, c: Array, alpha: float, beta: float, more: tuple[Array, ...] = ()) -> Array:
+        shapes = self.problem.stored
+        assert (a.shape, b.shape, c.shape, alpha, beta) == (*shapes, 1.0, 0.0)
+        return reference(self.problem, a, b, more=more).exact.astype(c.dtype)
+
+
+def launcher(bound: Exact, alpha: float, beta: float, swapped: bool) -> Any:
+    p = bound.problem
+    assert swapped == p.swapped
+
+    def go(a: int, b: int, c: int, stream: int, more: tuple[int, ...] = ()) -> None:
+        driver: Any = calls.driver()
+        for name, address in zip(("aligned_input", "aligned_filter"), (a, b), strict=True):
+            assert p.direction != "forward" or address % getattr(p, name) == 0
+        shapes = [*p.stored[:2], *(p.spread[name][0] for name in p.reads)]
+        arrays = []
+        for address, shape in zip((a, b, *more), shapes, strict=True):
+            arrays.append(np.empty(shape, np.float32))
+            driver.download(address, arrays[-1])
+        driver.upload(
+            c, bound.compute(arrays[0], arrays[1], np.empty(p.stored[2], np.float32), 1.0, 0.0, (*arrays[2:],))
+        )
+
+    return go
+
+
+@pytest.fixture(autouse=True)
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Conv]:
+    """The problems that calls came to."""
+    found: list[Conv] = []
+
+    def runner(problem: Conv) -> Exact:
+        found.append(problem)
+        return Exact(problem)
+
+    driver = EmulatedDriver()
+    monkeypatch.setattr(calls, "ready", {})
+    monkeypatch.setattr(calls, "driver", lambda: driver)
+    monkeypatch.setattr(calls, "runner", runner)
+    monkeypatch.setattr(calls, "launcher", launcher)
+    return found
+
+
+def integers(*shape: int, seed: int = 0, dtype: str = "f4") -> Array:
+    return np.random.default_rng(seed).integers(-3, 4, shape).astype(dtype)
+
+
+def slow(x: Array, f: Array, stride: tuple[int, ...], pads: tuple[tuple[int, int], ...], dilation: tuple[int, ...],
+         groups: int = 1) -> Array:  # fmt: skip
+    """By definition: NCHW and KCRS, with any number of axes."""
+    x = np.pad(x.astype(np.float64), ((0, 0), (0, 0), *pads))
+    outputs = [
+        (n - d * (t - 1) - 1) // s + 1 for n, t, s, d in zip(x.shape[2:], f.shape[2:], stride, dilation, strict=True)
+    ]
+    k, c = f.shape[:2]
+    y = np.zeros((x.shape[0], k, *outputs))
+    for at in np.ndindex(*outputs):
+        window = tuple(
+            slice(i * s, i * s + d * (t - 1) + 1, d)
+            for i, s, d, t in zip(at, stride, dilation, f.shape[2:], strict=True)
+        )
+        for g in range(groups):
+            mine = slice(g * k // groups, (g + 1) * k // groups)
+            part = x[(slice(None), slice(g * c, (g + 1) * c), *window)].reshape(x.shape[0], -1)
+            y[(slice(None), mine, *at)] = part @ f[mine].reshape(k // groups, -1).T
+    return y
+
+
+IMAGES = {"NCHW": (0, 1, 2, 3), "NHWC": (0, 2, 3, 1), "CHWN": (1, 2, 3, 0)}
+FILTERS = {"KCRS": (0, 1, 2, 3), "KRSC": (0, 2, 3, 1), "CRSK": (1, 2, 3, 0)}
+
+
+@pytest.mark.parametrize("layout", IMAGES)
+@pytest.mark.parametrize("filters", [None, "KCRS", "CRSK"])
+def test_layouts_name_the_axes(layout: str, filters: str | None) -> None:
+    x, f = integers(2, 3, 6, 5), integers(4, 3, 3, 2, seed=1)
+    natural = filters or dict(zip(IMAGES, FILTERS, strict=True))[layout]
+    y = ptxgen.conv2d(
+        x.transpose(IMAGES[layout]), f.transpose(FILTERS[natural]), layout=layout, filter_layout=filters, padding=1
+    )
+    want = slow(x, f, (1, 1), ((1, 1), (1, 1)), (1, 1))
+    assert np.array_equal(y, want.transpose(IMAGES[layout]))
+
+
+@pytest.mark.parametrize(
+    ("given", "stride", "pads", "dilation", "groups"),
+    [
+        ({"stride": 2}, (2, 2), ((0, 0), (0, 0)), (1, 1), 1),
+        ({"stride": (2, 1), "padding": ((1, 0), (2, 1))}, (2, 1), ((1, 0), (2, 1)), (1, 1), 1),
+        ({"padding": "same", "dilation": (1, 2)}, (1, 1), ((1, 1), (1, 1)), (1, 2), 1),
+        ({"padding": "same", "stride": 2}, (2, 2), ((1, 1), (0, 1)), (1, 1), 1),
+        ({"groups": 2, "padding": "valid"}, (1, 1), ((0, 0), (0, 0)), (1, 1), 2),
+    ],
+)
+def test_how_filters_slide(given: dict[str, Any], stride: Any, pads: Any, dilation: Any, groups: int) -> None:
+    x, f = integers(2, 4, 7, 6), integers(4, 4 // groups, 3, 2, seed=1)
+    assert np.array_equal(ptxgen.conv2d(x, f, **given), slow(x, f, stride, pads, dilation, groups))
+
+
+def test_one_axis_and_three() -> None:
+    x, f = integers(2, 3, 17), integers(4, 3, 5, seed=1)
+    want = slow(x, f, (2,), ((2, 2),), (1,))
+    assert np.array_equal(ptxgen.conv1d(x, f, stride=2, padding=2), want)
+    last = ptxgen.conv1d(x.transpose(0, 2, 1), f.transpose(0, 2, 1), stride=2, padding=2, layout="NWC")
+    assert np.array_equal(last, want.transpose(0, 2, 1))
+    x, f = integers(1, 2, 4, 5, 6), integers(3, 2, 2, 3, 3, seed=1)
+    assert np.array_equal(ptxgen.conv3d(x, f, padding=1), slow(x, f, (1,) * 3, ((1, 1),) * 3, (1,) * 3))
+
+
+def test_gradients_are_adjoint() -> None:
+    x, f = integers(2, 4, 6, 5), integers(6, 2, 3, 3, seed=1)
+    how: dict[str, Any] = {"stride": (2, 1), "padding": ((1, 0), (1, 1)), "groups": 2}
+    y = ptxgen.conv2d(x, f, **how)
+    dy = integers(*y.shape, seed=2)
+    dx = ptxgen.conv2d_input_grad(dy, f, x.shape, **how)
+    df = ptxgen.conv2d_weight_grad(x, dy, f.shape, **how)
+    assert (dx.shape, df.shape) == (x.shape, f.shape)
+    assert np.sum(y * dy) == np.sum(dx * x) == np.sum(df * f)
+    last = (0, 2, 3, 1)
+    again = ptxgen.conv2d_input_grad(
+        dy.transpose(last), f.transpose(last), [x.shape[i] for i in last], layout="NHWC", **how
+    )
+    assert np.array_equal(again, dx.transpose(last))
+
+
+def test_what_follows_is_done_by_the_kernel() -> None:
+    x, f, bias, residual = integers(1, 3, 5, 5), integers(4, 3, 3, 3, seed=1), integers(4, seed=2), integers(1, 4, 3, 3)
+    plain = slow(x, f, (1, 1), ((0, 0), (0, 0)), (1, 1))
+    made = ptxgen.conv2d(x, f, bias=bias, residual=residual, activation="relu")
+    assert np.array_equal(made, np.maximum(plain + bias.reshape(-1, 1, 1) + residual, 0))
+    last = (0, 2, 3, 1)
+    made = ptxgen.conv2d(x.transpose(last), f.transpose(last), layout="NHWC", bias=bias)
+    assert np.array_equal(made, (plain + bias.reshape(-1, 1, 1)).transpose(last))
+
+
+def test_out_is_filled_wherever_it_lies() -> None:
+    x, f = integers(2, 3, 5, 5), integers(4, 3, 3, 3, seed=1)
+    want = slow(x, f, (1, 1), ((0, 0), (0, 0)), (1, 1))
+    room = np.full((2, 4, 6, 6), 7, np.float32)
+    assert ptxgen.conv2d(x, f, out=room[:, :, ::2, ::2]) is not None
+    assert np.array_equal(room[:, :, ::2, ::2], want)
+    assert (room[:, :, 1::2] == 7).all()
+    half = ptxgen.conv2d(x.astype("f2"), f.astype("f2"))
+    assert half.dtype == np.float16
+    assert np.array_equal(half, want)
+    wide = np.empty(want.shape, np.float32)
+    ptxgen.conv2d(x.astype("f2"), f.astype("f2"), out=wide)
+    assert np.array_equal(wide, want)
+
+
+def test_nothing_to_compute() -> None:
+    f = integers(4, 3, 3, 3)
+    assert ptxgen.conv2d(integers(0, 3, 5, 5), f).shape == (0, 4, 3, 3)
+
+
+X, F = integers(2, 3, 5, 5), integers(4, 3, 3, 3)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "told"),
+    [
+        (lambda: ptxgen.conv2d(X[0], F), ShapeError, r"images has shape \(3, 5, 5\); it must have 4 axes, NCHW"),
+        (lambda: ptxgen.conv2d(X, F[:, :2]), ShapeError, "filters have 2 channels and groups is 1; they must make 3"),
+        (lambda: ptxgen.conv2d(X, F.astype("f2")), DtypeError, "images is f32 and filters is f16"),
+        (lambda: ptxgen.conv2d(X, F, groups=3), ShapeError, "filters have 3 channels and groups is 3"),
+        (lambda: ptxgen.conv2d(X, F, stride=0), ShapeError, "stride"),
+        (lambda: ptxgen.conv2d(X[:, :, :2], F), ShapeError, "h is 2"),
+        (lambda: ptxgen.conv2d(X, F, out=np.empty((2, 4, 3, 2), "f4")), ShapeError, r"out has shape .*\(2, 4, 3, 3\)"),
+        (lambda: ptxgen.conv2d(X, F, out=np.empty((2, 4, 3, 3), "f2")), DtypeError, "out is f16; with images of f32"),
+        (lambda: ptxgen.conv2d(X, F, bias=integers(3)), ShapeError, r"bias has shape \(3,\); it must have \(4,\)"),
+        (lambda: ptxgen.conv2d(X, F, bias=integers(4, dtype="f8")), DtypeError, "bias is f64; it must be f32"),
+        (lambda: ptxgen.conv2d(X, F, residual=X), ShapeError, "residual has shape"),
+        (lambda: ptxgen.conv2d(X, F, activation="tanh"), InputError, "activation is 'tanh'; it must be one of relu"),
+        (lambda: ptxgen.conv2d(X, F, padding="full"), InputError, "padding is 'full'"),
+        (lambda: ptxgen.conv2d(X, F, layout="HWCN"), InputError, "layout is 'HWCN'; it must be one of NCHW"),
+        (lambda: ptxgen.conv2d([1], F), InputError, "images is list"),
+        (lambda: ptxgen.conv2d_input_grad(X, F, (2, 3, 7, 7)), ShapeError, r"grads has shape \(2, 3, 5, 5\)"),
+        (lambda: ptxgen.conv2d_input_grad(X, F, (3, 7, 7)), ShapeError, r"input_shape has shape \(3, 7, 7\)"),
+        (lambda: ptxgen.conv2d_weight_grad(X, X, (3, 3, 3, 3)), ShapeError, r"grads .* have \(2, 3, 3, 3\), NKPQ"),
+    ],
+)
+def test_what_breaks_a_rule_is_named(call: Any, error: type[Exception], told: str) -> None:
+    with pytest.raises(error, match=told):
+        call()
+
+
+def test_out_has_memory_of_its_own() -> None:
+    x, f = integers(1, 1, 3, 3), integers(1, 1, 1, 1)
+    with pytest.raises(OverlapError, match="out shares memory with images"):
+        ptxgen.conv2d(x, f, out=x)
+
+
+# ---- arrays of a GPU, which the emulated device stands in for
+
+
+class Place(NamedTuple):
+    type: str
+    index: int
+
+
+class Tensor:
+    """What is asked of a PyTorch tensor, on the emulated device's memory."""
+
+    made = 0
+
+    def __init__(self, driver: EmulatedDriver, x: Array, order: tuple[int, ...] | None = None) -> None:
+        order = order or tuple(range(x.ndim))
+        memory = np.ascontiguousarray(x.transpose(order))
+        self.driver, self.shape = driver, x.shape
+        self.address = driver.allocate(max(memory.nbytes, 1))
+        driver.upload(self.address, memory)
+        steps = [s // x.itemsize for s in memory.strides]
+        self.strides = tuple(steps[order.index(i)] for i in range(x.ndim))
+        self.dtype, self.device = "torch.float32", Place("cuda", 0)
+
+    def data_ptr(self) -> int:
+        return self.address
+
+    def stride(self) -> tuple[int, ...]:
+        return self.strides
+
+    def numpy(self) -> Array:
+        flat = np.empty(int(np.prod(self.shape)), np.float32)
+        self.driver.download(self.address, flat)
+        return np.lib.stride_tricks.as_strided(flat, self.shape, [4 * s for s in self.strides])
+
+    def new_empty(self, shape: tuple[int, ...], dtype: Any = None) -> Tensor:
+        Tensor.made += 1
+        return Tensor(self.driver, np.zeros(shape, np.float32))
+
+    def permute(self, order: tuple[int, ...]) -> Tensor:
+        out = object.__new__(Tensor)
+        out.__dict__.update(self.__dict__)
+        out.shape = tuple(self.shape[i] for i in order)
+        out.strides = tuple(self.strides[i] for i in order)
+        return out
+
+    def contiguous(self) -> Tensor:
+        return Tensor(self.driver, self.numpy())
+
+
+Tensor.__module__ = "torch"
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> EmulatedDriver:
+    driver = EmulatedDriver()
+    driver.name = "cuda"
+    library = SimpleNamespace(float32="torch.float32", _C=SimpleNamespace(_cuda_getCurrentRawStream=lambda i: 0))
+    monkeypatch.setattr(calls, "driver", lambda: driver)
+    monkeypatch.setitem(__import__("sys").modules, "torch", library)
+    return driver
+
+
+LAST = (0, 2, 3, 1)
+
+
+@pytest.mark.parametrize("order_x", [(0, 1, 2, 3), LAST])
+@pytest.mark.parametrize("order_f", [(0, 1, 2, 3), LAST])
+def test_elements_are_read_where_they_lie(gpu: EmulatedDriver, order_x: Any, order_f: Any) -> None:
+    x, f = integers(2, 4, 5, 6), integers(3, 4, 3, 3, seed=1)
+    y = ptxgen.conv2d(Tensor(gpu, x, order_x), Tensor(gpu, f, order_f), padding=1)
+    assert np.array_equal(y.numpy(), slow(x, f, (1, 1), ((1, 1), (1, 1)), (1, 1)))
+    assert (y.stride()[1] == 1) == (order_x == LAST)  # results lie as images do
+
+
+def test_a_call_is_prepared_once(gpu: EmulatedDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    f, bias = integers(3, 4, 3, 3, seed=1), integers(3, seed=2)
+    held = Tensor(gpu, f), Tensor(gpu, bias)
+    for seed in (0, 5):
+        x = integers(2, 4, 5, 6, seed=seed)
+        y = ptxgen.conv2d(Tensor(gpu, x, LAST), held[0], bias=held[1], activation="relu")
+        want = slow(x, f, (1, 1), ((0, 0), (0, 0)), (1, 1)) + bias.reshape(-1, 1, 1)
+        assert np.array_equal(y.numpy(), np.maximum(want, 0))
+        monkeypatch.setattr("ptxgen.api_conv._first", None)  # the second call goes straight to the launch
+    assert len(calls.ready) == 1
+
+
+def test_what_lies_otherwise_is_copied(gpu: EmulatedDriver) -> None:
+    x, f = integers(2, 4, 5, 6), integers(3, 4, 3, 3, seed=1)
+    turned = Tensor(gpu, x, (0, 1, 3, 2))
+    y = ptxgen.conv2d(turned, Tensor(gpu, f))
+    assert np.array_equal(y.numpy(), slow(x, f, (1, 1), ((0, 0), (0, 0)), (1, 1)))
+    out = Tensor(gpu, np.zeros((2, 3, 3, 4), np.float32), LAST)
+    ptxgen.conv2d(Tensor(gpu, x), Tensor(gpu, f), out=out)  # out decides
+    assert np.array_equal(out.numpy(), y.numpy())
+    with pytest.raises(ShapeError, match="out has strides"):
+        ptxgen.conv2d(Tensor(gpu, x), Tensor(gpu, f), out=Tensor(gpu, np.zeros((2, 3, 3, 4)), (0, 1, 3, 2)))
