@@ -95,7 +95,7 @@ def _distinct(f: Family, p: Gemm, c: Columns) -> Columns:
 
 def _refused(f: Family, p: Gemm, d: Device, rows: Columns) -> Ints | None:
     options = f.options(p)
-    if not options:
+    if not options or not len(rows):
         return None
     skip = (*f.tile_rules, *f.extent_rules)
     known: dict[tuple[tuple[str, int], ...], Ints] = {}
