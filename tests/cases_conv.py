@@ -1,4 +1,4 @@
-"""Random convolutions, and gradients of them, with random legal configurations."""
+"""Random convolutions that the wgmma family walks over with TMA, and configurations of them."""
 
 from __future__ import annotations
 
@@ -6,54 +6,52 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ptxgen import space
 from ptxgen.config import Config
-from ptxgen.conv import DIRECTIONS, FILTERS, Conv
+from ptxgen.conv import Conv
 from ptxgen.device import Device
 from ptxgen.errors import ShapeError
+from tests.cases_wgmma import config
 
-#: dtype, compute, out
-TYPES = (("f32", "", ""), ("f32", "tf32", ""), ("f64", "", ""), ("f16", "", ""), ("f16", "f16", ""), ("f16", "", "f32"),
-         ("bf16", "", ""))  # fmt: skip
-
-
-def problem(rng: np.random.Generator, limit: int = 40_000) -> Conv:
-    """Any layouts, direction, strides, pads (uneven ones too), dilation, groups, now and then depth; at most ``limit``
-    elements of each tensor."""
-    while True:
-        groups = int(rng.choice((1, 1, 1, 2, 3)))
-        some = {name: int(rng.choice((1, 1, 2, 3, 4, 7, 8, 12, 16))) for name in "nck"}
-        layout = str(rng.choice(list(FILTERS)))
-        deep = rng.random() < 0.15
-        taps = [int(rng.choice((1, 1, 2, 3, 3, 5))) for _ in "trs"]
-        extents = [int(rng.integers(1, 14)) for _ in "dhw"]
-        axes = 3 if deep else 2
-        pads = [int(rng.choice((0, 0, 1, 1, 2, 4))) for _ in range(2 * axes)]
-        direction = str(rng.choice(DIRECTIONS))
-        dtype, compute, out = TYPES[int(rng.integers(len(TYPES)))]
-        stages = [s for s in ("bias", "residual", "relu") if rng.random() < 0.3] if direction == "forward" else []
-        try:
-            p = Conv(
-                some["n"], some["c"] * groups, extents[1], extents[2], some["k"] * groups, taps[1], taps[2],
-                extents[0] if deep else 1, taps[0] if deep else 1,
-                [int(x) for x in rng.choice((1, 1, 2, 3), axes)], pads, [int(x) for x in rng.choice((1, 1, 2), axes)],
-                groups, layout, str(rng.choice(list(FILTERS.values()))), dtype, compute, out, ",".join(stages),
-                direction=direction,
-            )  # fmt: skip
-        except ShapeError:
-            continue
-        if max(np.prod(shape) for shape in p.stored) <= limit:
-            return p
+TYPES = (("f16", ""), ("f16", "f32"), ("bf16", ""), ("f32", ""), ("e4m3", ""), ("e5m2", "f16"), ("s8", ""))
+EPILOGUES = ("", "", "", "relu", "bias", "bias,residual,silu", "scale,bias,gelu")
 
 
-def cases(seed: int, count: int, d: Device, limit: int = 40_000) -> Iterator[tuple[Conv, Config]]:
-    """``count`` random problems that kernels compute on ``d``, each with a random configuration of those that tuning
-    would visit."""
+def problem(rng: np.random.Generator, limit: int) -> Conv | None:
+    """Pads that differ, strides, dilation, channels that end within a box; None: it was none."""
+    dtype, out = TYPES[rng.integers(len(TYPES))]
+    size = {"f32": 4, "e4m3": 1, "e5m2": 1, "s8": 1}.get(dtype, 2)
+    unit = 16 // size
+    ways = ("forward", "forward", "input_grad", "weight_grad") if size == 2 else ("forward",)
+    direction = ways[rng.integers(len(ways))]
+    deep = rng.random() < 0.15
+    axes = 3 if deep else 2
+    extents = [int(v) for v in rng.integers(1, {2: 15, 3: 6}[axes], axes)]
+    taps, dilation = ([int(v) for v in rng.choice(a, axes)] for a in ([1, 1, 2, 3, 3, 4], [1, 1, 1, 2, 3]))
+    stride = [1] * axes if direction == "input_grad" else [int(v) for v in rng.choice([1, 1, 2, 3], axes)]
+    pads = [int(v) for v in rng.integers(0, 3, 2 * axes)] if rng.random() < 0.7 else 0
+    c = unit * int(rng.choice([1, 2, 3, 4, 5, 8, 9, 12]))
+    k = unit * int(rng.integers(1, limit // unit + 1)) if direction != "forward" else int(rng.integers(1, limit))
+    if direction == "weight_grad":
+        c = 16 * int(rng.integers(1, 9))
+    names = ("d", "h", "w")[3 - axes :]
+    spatial = dict(zip(names, extents, strict=True)) | dict(zip(("t", "r", "s")[3 - axes :], taps, strict=True))
+    epilogue = EPILOGUES[rng.integers(len(EPILOGUES))] if direction == "forward" and dtype != "s8" else ""
+    try:
+        return Conv(
+            int(rng.integers(1, 4)), c, k=k, stride=stride, padding=pads, dilation=dilation, layout="NHWC", dtype=dtype,
+            compute="tf32" if dtype == "f32" else "", out=out, epilogue=epilogue, direction=direction, **spatial,
+        )  # fmt: skip
+    except ShapeError:
+        return None
+
+
+def cases(seed: int, count: int, d: Device, limit: int = 150) -> Iterator[tuple[Conv, Config]]:
+    """``count`` random pairs; none where there are no such kernels."""
     rng = np.random.default_rng(seed)
     made = 0
-    while made < count:
+    while made < count and d.sm == 90:
         p = problem(rng, limit)
-        found = space.candidates(p.gemm, d)
-        if len(found):
+        c = config(p.gemm, d, rng) if p is not None and p.gemm.window is not None else None
+        if p is not None and c is not None:
             made += 1
-            yield p, found.row(int(rng.integers(len(found))))
+            yield p, c
