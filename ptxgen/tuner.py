@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from itertools import islice
 
 import numpy as np
@@ -33,6 +33,7 @@ from ptxgen.seeds import seeds as shipped_seeds
 from ptxgen.worker import Worker
 
 NEAR = 1.5  #: times the fastest within which a family's own fastest is refined too
+NEIGHBOURS = 8  #: problems whose fastest configuration is tried
 REMEMBERED = 16  #: of the fastest that older kernels gave, measured again
 DRAWS = 1_000_000  #: of the generative model, after which it is given up for one problem
 
@@ -221,7 +222,7 @@ class Session:
         return self._legal(problem, sorted(rows, key=lambda m: m.us)[:REMEMBERED])
 
     def _of_kin(self, problem: Problem) -> list[Config]:
-        """The fastest configuration of each problem that has the same extents, layout and element size."""
+        """The fastest configuration of each of the nearest problems of the same operation, layout and element size."""
         best: dict[Problem, Measurement] = {}
         for m in self.known.values():
             other = m.problem
@@ -229,7 +230,8 @@ class Session:
                 continue
             if other not in best or m.us < best[other].us:
                 best[other] = m
-        return self._legal(problem, best.values())
+        nearest = sorted(best, key=lambda other: distance(other, problem))[:NEIGHBOURS]
+        return self._legal(problem, (best[other] for other in nearest))
 
     def _legal(self, problem: Problem, rows: Iterable[Measurement]) -> list[Config]:
         return [m.config for m in rows if rules.broken(problem.gemm, m.config, self.device) is None]
@@ -316,17 +318,15 @@ def tune(problems: Sequence[Problem], driver: str = "auto", database: Database |
         session.close()
 
 
-#: fields that say in which types, and how memory lies, but not what is multiplied
-_OTHERS = {
-    "dtype", "compute", "out", "epilogue", "deterministic", "lda", "ldb", "ldc", "stride_a", "stride_b", "stride_c",
-    "aligned_a", "aligned_b", "aligned_c",
-}  # fmt: skip
-
-
 def kin(p: Problem) -> tuple[object, ...]:
-    """What problems have in common that one kernel is likely to be good at: extents, layout, the sizes of types."""
-    same = (getattr(p, f.name) for f in fields(p) if f.name not in _OTHERS)
-    return p.operation, *same, p.element.bytes, p.accumulator.bytes
+    """What problems have in common that one kernel may be good at, where extents are near."""
+    return p.operation, p.layout, p.element.bytes, p.accumulator.bytes
+
+
+def distance(p: Problem, q: Problem) -> float:
+    """How far apart the extents of two problems are, as products of matrices: in doublings."""
+    pairs = ((getattr(p.gemm, name), getattr(q.gemm, name)) for name in "mnk")
+    return sum(abs(math.log2(max(x, 1) / max(y, 1))) for x, y in pairs)
 
 
 def summary(t: Tuned) -> str:

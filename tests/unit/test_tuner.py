@@ -268,16 +268,23 @@ def test_seeds_are_tried_first(fake, database):
     assert next(c for _, c, purpose in Fake.log if purpose == "search") == seed
 
 
-def test_what_was_fastest_for_its_like_is_tried_first(fake, database):
-    """Problems of the same extents, layout and sizes share their fastest; others do not."""
+def test_what_was_fastest_for_its_neighbours_is_tried_first(fake, database):
+    """Problems of one layout and size of elements share their fastest, the nearest first; others do not."""
     tune([P], "emulated", database, BUDGET)
     best = min((m for m in database.measurements() if m.purpose != "final"), key=lambda m: m.us)
     few = replace(BUDGET, samples=0, refine_rounds=0)
-    for problem, tried in ((replace(P, ldc=64), True), (replace(P, k=P.k + 8), False)):
+    like = ((replace(P, ldc=64), True), (replace(P, k=2 * P.k), True), (Gemm(P.m, P.n, P.k, "NT"), False))
+    for problem, tried in like:
         Fake.log.clear()
         tune([problem], "emulated", database, few)
         first = next(c for _, c, purpose in Fake.log if purpose == "search")
         assert (first == best.config) == tried
+
+
+def test_distance():
+    assert tuner.distance(P, P) == 0
+    assert tuner.distance(Gemm(64, 64, 64), Gemm(128, 64, 16)) == 3
+    assert tuner.distance(Gemm(0, 64, 64), Gemm(2, 64, 64)) == 1
 
 
 def test_a_model_s_winner_is_never_a_gpu_s(fake, database):
