@@ -70,7 +70,7 @@ def _check(runner: Runner, p: Gemm, seed: int) -> list[CheckResult]:
         a, b, c = operands(p, seed, kind)
         if before == "nan":
             c = np.full_like(c, p.output.poison)
-        if p.output.integer:
+        if p.linear.integer:
             alpha, beta = round(alpha), round(beta)
         more = epilogue_arrays(p, seed, kind)
         at = padded(p, (a, b, c))
@@ -80,8 +80,8 @@ def _check(runner: Runner, p: Gemm, seed: int) -> list[CheckResult]:
         got = elements(p, C, out)
         deviation = compare(got, ref)
         exact = kind == "integers" and not {"gelu", "silu"} & set(p.stages)
-        if exact and deviation.ok and not np.array_equal(got.astype(np.float64), ref.exact):
-            wrong = np.argwhere(got.astype(np.float64) != ref.exact)[0]
+        if exact and deviation.ok and not np.array_equal(got.astype(np.float64), ref.rounded):
+            wrong = np.argwhere(got.astype(np.float64) != ref.rounded)[0]
             deviation = Deviation(np.inf, tuple(int(i) for i in wrong), deviation.worst)
         got[...] = p.output.poison
         if not np.array_equal(out, np.full_like(out, p.output.poison), equal_nan=True):

@@ -51,7 +51,7 @@ def after(shape: tuple[int, int], out: View, scale_a: Any, scale_b: Any, bias: A
         arrays += [("scale_a", pair[0]), ("scale_b", pair[1])]
     if bias is not None:
         rows = len(getattr(bias, "shape", ())) == 2
-        v = _vector(bias, "bias", out, out.dtype.name, m if rows else n, rows)
+        v = _vector(bias, "bias", out, "f32" if out.dtype.bytes == 1 else out.dtype.name, m if rows else n, rows)
         stages.append("bias_row" if rows else "bias_column")
         arrays.append(("bias", v))
     if residual is not None:

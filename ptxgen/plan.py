@@ -128,7 +128,7 @@ class Plan:
         self.cleared = self.sliced and c.split == SPLIT_MEMSET
         self.partial = self.sliced and c.split == SPLIT_WORKSPACE
         #: type of sums outside the main loop, of alpha and of beta
-        self.sum = p.accumulator.name if p.accumulator.bytes >= 4 else "f32"
+        self.sum = p.linear.name
         self.sum_bytes = dtype(self.sum).bytes
         integer = dtype(self.sum).integer
         self.add, self.mul, self.fma, self.differs = (
@@ -136,10 +136,12 @@ class Plan:
             else (f"add.rn.{self.sum}", f"mul.rn.{self.sum}", f"fma.rn.{self.sum}", f"setp.neu.{self.sum}")
         )  # fmt: skip
         self.zero = bits_of(0.0, dtype(self.sum))
+        #: integer sums that go on as f32
+        self.converts = p.accumulator.integer and not integer
 
     def _epilogue(self) -> None:
         c, p = self.config, self.problem
-        self.narrows = p.output.bytes == 2
+        self.narrows, self.bytewise = p.output.bytes == 2, p.output.bytes == 1
         self.element = "b16" if self.narrows else p.out
         self.element_bytes = p.output.bytes
         self.stream = ".cs" if c.stream else ""
@@ -150,15 +152,18 @@ class Plan:
         self.vector = width(self.vec_c, self.sum)
         self.c_type = self._c_type(self.vec_c)
         words = max(1, self.vec_c // 2) if self.narrows else self.vec_c
-        self.got_c = Tile("c", "b32" if self.narrows and self.vec_c > 1 else self.element, (words,))
+        self.got_c = Tile("c", "b32" if self.bytewise or (self.narrows and self.vec_c > 1) else self.element, (words,))
         self.half_c = Tile("half", "b16", (2,))
-        self.wide_c = Tile("wide", self.sum, (self.vec_c,)) if self.narrows else self.got_c
+        self.wide_c = Tile("wide", self.sum, (self.vec_c,)) if self.narrows or self.bytewise else self.got_c
+        #: registers of epilogue/elements.mako
+        self.passing = [self.got_c, *([self.half_c] if self.narrows else []),
+                        *([self.wide_c] if self.wide_c is not self.got_c else [])]  # fmt: skip
         self.other = Tile("other", self.sum, (self.vec_c,))
         self.out_bytes = self.sum_bytes if self.partial else self.element_bytes
         self.after = "epilogue/fused.mako" if p.epilogue else "epilogue/plain.mako"
         #: the arrays of the epilogue: name, type of a load, bytes of an element
-        vector = (self.element, self.element_bytes)
-        self.arrays = {name: ("f32", 4) if name.startswith("scale") else vector for name in p.reads}
+        types = {name: p.read_type(name) for name in p.reads}
+        self.arrays = {name: ("b16" if kind.bytes == 2 else kind.name, kind.bytes) for name, kind in types.items()}
         self._gather()
 
     def _gather(self) -> None:
@@ -181,8 +186,7 @@ class Plan:
     @property
     def elements_declaration(self) -> str:
         """Registers of epilogue/elements.mako."""
-        tiles = [self.got_c, self.half_c, self.wide_c] if self.narrows else [self.got_c]
-        return " ".join(t.declaration for t in tiles)
+        return " ".join(t.declaration for t in self.passing)
 
     @property
     def begun(self) -> list[tuple[str, str, str]]:

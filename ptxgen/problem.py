@@ -37,7 +37,8 @@ SUMS = {"tf32": "f32"}
 #: dtype of A and B -> the dtypes that C may have, the default first
 OUT = {
     "f16": ("f16", "f32"), "bf16": ("bf16", "f32"), "f32": ("f32",), "f64": ("f64",),
-    "e4m3": ("bf16", "f16", "f32"), "e5m2": ("bf16", "f16", "f32"), "s8": ("s32",),
+    "e4m3": ("bf16", "f16", "f32"), "e5m2": ("bf16", "f16", "f32"),
+    "s8": ("s32", "f32", "f16", "bf16", "s8"),
 }  # fmt: skip
 
 #: what may follow the product, in the order in which it is done; one of each row at the most
@@ -127,8 +128,8 @@ class Typed:
         for row in self.STAGES:
             if sum(word in given for word in row) > 1:
                 raise InputError(f"epilogue is {self.epilogue!r}; it may have only one of {', '.join(row)}")
-        sums = self.accumulator.name
-        if given and (self.accumulator.integer or (sums == "f64" and {"gelu", "silu"} & set(given))):
+        sums = self.linear.name
+        if given and (self.linear.integer or (sums == "f64" and {"gelu", "silu"} & set(given))):
             raise DtypeError(f"epilogue is {self.epilogue!r}; sums of {sums} cannot be followed by that")
         object.__setattr__(self, "epilogue", ",".join(stages))
 
@@ -155,6 +156,17 @@ class Typed:
         """The type of sums."""
         return dtype(SUMS.get(self.compute, self.compute))
 
+    @property
+    def linear(self) -> Dtype:
+        """The type of what follows a sum: of alpha and beta, and of what the epilogue computes."""
+        sums = self.accumulator
+        return dtype("f32") if sums.bytes < 4 or (sums.integer and self.output is not sums) else sums
+
+    def read_type(self, name: str) -> Dtype:
+        """The type of an array that the epilogue reads: of C, but for scales, and for a bias to 8 bits."""
+        wide = name.startswith("scale") or (name == "bias" and self.output.bytes == 1)
+        return dtype("f32") if wide else self.output
+
 
 @dataclass(frozen=True)
 class Gemm(Typed):
@@ -165,7 +177,9 @@ class Gemm(Typed):
     must not depend on timing. ``dtype``: of A and B; ``out``: of C. ``epilogue``: what follows, of EPILOGUE, with
     commas between (``bias_column,relu``): the product is multiplied by f32 ``scale_a`` and ``scale_b`` (one number
     each, or with ``scale_rows`` one a row of A and one a column of B); ``beta·C`` is added, then ``bias`` (one a row
-    of C, or one a column) and ``residual`` (M×N, strides and alignment of C), both of C's dtype; then the activation.
+    of C, or one a column) and ``residual`` (M×N, strides and alignment of C), both of C's dtype (a bias
+    to s8: f32); then the activation. Products of s8 are summed in s32; f32 follows unless C is s32, rounded to the
+    nearest and clamped where C is s8.
 
     ``batch``: how many such products; ``stride_a`` (b, c): elements from one item's operand to the next item's, PACKED
     = one behind the other; 0 = all items share it, which C must not. Items share bias and scales; a residual has C's

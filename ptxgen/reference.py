@@ -80,16 +80,23 @@ class Reference:
     exact: Array
     scale: Array
 
+    @property
+    def rounded(self) -> Array:
+        """``exact`` as integers where C has integers."""
+        return np.rint(self.exact) if self.problem.output.integer else self.exact
+
     def tolerance(self) -> Array:
         """The error allowed an element: c(√K·u_sum·scale + u_out·|exact|), never past K·u_sum, and what tensor cores
         cut; tiny results may be lost to underflow. Integers are exact."""
         p = self.problem
-        if p.output.integer:
+        if p.linear.integer:
             return np.zeros_like(self.scale)
-        u_sum, u_out = p.accumulator.roundoff, p.output.roundoff
+        u_sum, u_out = (p.linear if p.accumulator.integer else p.accumulator).roundoff, p.output.roundoff
         k = p.gemm.k
         allowed = min(FACTOR * max(k, 1) ** 0.5, k + 4.0) * u_sum + self._cut()
-        tiny = max(p.output.smallest, p.accumulator.smallest)
+        tiny = (
+            0.125 if p.output.integer else max(p.output.smallest, p.linear.smallest)
+        )  # half of it: what rounds to one
         if {"gelu", "silu"} & set(p.stages):
             allowed = 1.2 * allowed + 2.0**-20  # their slope, and ex2 and rcp
         result: Array = allowed * self.scale + FACTOR * u_out * np.abs(self.exact) + 4 * tiny
@@ -131,6 +138,8 @@ def reference(p: Problem, a: Array, b: Array, c: Array | None = None, alpha: flo
             exact, scale = exact + term, scale + np.abs(term)
         for stage in p.stages:
             exact = ACTIVATIONS[stage](exact) if stage in ACTIVATIONS else exact
+        if p.output.integer and not p.linear.integer:
+            exact = np.clip(exact, p.output.poison, p.output.largest)
     return Reference(p, exact, scale)
 
 
@@ -149,11 +158,11 @@ def epilogue_arrays(p: Problem, seed: int = 0, kind: str = "normal") -> tuple[Ar
     for name in p.reads:
         shape = p.spread[name][0]
         if name.startswith("scale"):
-            out.append(np.exp2(rng.integers(-2, 2, shape)).astype(np.float32))
-        elif kind == "integers":
-            out.append(rng.integers(-3, 4, shape).astype(p.output.numpy))
+            least = -7 if p.dtype == "s8" and kind != "integers" else -2  # sums of full bytes are large
+            out.append(np.exp2(rng.integers(least, least + 4, shape)).astype(np.float32))
         else:
-            out.append(rng.standard_normal(shape).astype(p.output.numpy))
+            values = rng.integers(-3, 4, shape) if kind == "integers" else rng.standard_normal(shape)
+            out.append(_as(values, p.read_type(name)))
     return tuple(out)
 
 

@@ -107,7 +107,7 @@ class Runner:
 
         InputError: alpha or beta is none of the sums' type: of integer sums no integer, or too large.
         """
-        whole = self.problem.output.integer
+        whole = self.problem.linear.integer
         for name, value in (("alpha", alpha), ("beta", beta)):
             if whole and not float(value).is_integer():
                 raise InputError(f"{name} is {value:g}; sums of {self.problem.dtype} take integers")

@@ -138,7 +138,7 @@ class CublasLt:
 
     def _describe(self) -> None:
         p, lib = self.problem, self._library
-        scalar = p.accumulator.name
+        scalar = (p.linear if p.accumulator.integer else p.accumulator).name
         self._one, self._zero = _SCALAR[scalar](1), _SCALAR[scalar](0)
         self._handle = self._make("")
         self._product = self._make("MatmulDesc", _COMPUTE[p.compute], _TYPE[scalar])

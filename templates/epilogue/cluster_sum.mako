@@ -9,7 +9,7 @@
     barrier.cluster.wait.acquire.aligned;
     {
     .reg .b32 %mine, %to, %done;
-    .reg .${plan.sum} %got<4>;
+    .reg .${plan.held} %got<4>;
     // 16 bytes a thread and group of columns, at [sender][warpgroup][instruction][group][thread]
     mad.lo.u32 %mine, %rank, ${plan.wg}, %wg;
     mul.lo.u32 %mine, %mine, ${plan.part_wg};
@@ -53,7 +53,7 @@ ${sync.wait(f"%bars+{plan.added_at}", 0, ".acquire.cluster")}\
 % else:
     ld.shared.v4.b32 {%got0, %got1, %got2, %got3}, [%mine+${slot.offset}];
 % for n, r in enumerate(slot.into):
-    ${plan.add} ${r}, ${r}, %got${n};
+    ${plan.join} ${r}, ${r}, %got${n};
 % endfor
 % endif
 % endfor

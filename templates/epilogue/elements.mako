@@ -2,7 +2,11 @@
 <%namespace name="convert" file="/ptx/convert.mako"/>
 <%def name="load(at, offset, guard)">
     ${guard}ld.global.${plan.c_type} ${plan.got_c.vector(0, n=plan.got_c.size)}, [${at}+${offset}];
-% if plan.narrows:
+% if plan.bytewise:
+% for q in range(plan.vec_c):
+    ${guard}cvt.rn.f32.s32 ${plan.wide_c[q]}, ${plan.got_c[q]};
+% endfor
+% elif plan.narrows:
 % for q in range(0, plan.vec_c, 2):
 % if plan.vec_c == 1:
 ${convert.widen(plan.problem.out, plan.wide_c[0], plan.got_c[0], guard)}\
@@ -14,7 +18,12 @@ ${convert.widen_pair(plan.problem.out, plan.wide_c[q], plan.wide_c[q + 1], plan.
 </%def>
 
 <%def name="store(registers, at, offset, guard)">
-% if plan.narrows:
+% if plan.bytewise:
+% for q, r in enumerate(registers):
+    ${guard}cvt.rni.sat.s8.f32 ${plan.got_c[q]}, ${r};
+% endfor
+    ${guard}st.global${plan.stream}.${plan.c_type} [${at}+${offset}], ${plan.got_c.vector(0, n=plan.got_c.size)};
+% elif plan.narrows:
 % for q in range(0, plan.vec_c, 2):
 % if plan.vec_c == 1:
     ${guard}cvt.rn.${plan.problem.out}.f32 ${plan.got_c[0]}, ${registers[0]};

@@ -7,7 +7,7 @@
     .reg .b64 %home, %at;
     .reg .b32 %word<4>, %zero;
     .reg .b32 %got<${4 * plan.batch}>;
-    .reg .${plan.sum} %value;
+    .reg .${plan.held} %value;
     .reg .pred %some;
     // 16 bytes a thread and group of columns, at [tile][owner][slice][warpgroup][instruction][group][thread]
     mov.u32 %t0, %ctaid.x;
@@ -62,7 +62,7 @@ READ${b}:
 % for i, r in enumerate(slot.into):
     xor.b32 ${r if slot.first else "%value"}, %got${4 * n + i}, ${plan.inverted};
 % if not slot.first:
-    ${plan.add} ${r}, ${r}, %value;
+    ${plan.join} ${r}, ${r}, %value;
 % endif
 % endfor
 % endfor

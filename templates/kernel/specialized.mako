@@ -141,6 +141,7 @@ ${ptx.banner("slices of K meet in the workspace")}\
 ${meet.sum()}\
 % endif
 ${ptx.banner("the tile leaves")}\
+${math.convert()}\
 ${put.leaving(leave, math, put)}\
 ${sched.close("CONSUMER")}\
 ${leave.finish()}\

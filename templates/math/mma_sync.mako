@@ -57,7 +57,10 @@
 % endfor
 % else:
 % for j in range(plan.ns):
-    ${plan.mul} ${plan.row[j]}, ${plan.sum_at(i, j)}, %alpha;
+% if plan.converts:
+    cvt.rn.f32.s32 ${plan.row[j]}, ${plan.sum_at(i, j)};
+% endif
+    ${plan.mul} ${plan.row[j]}, ${plan.row[j] if plan.converts else plan.sum_at(i, j)}, %alpha;
 % endfor
 % endif
 </%def>

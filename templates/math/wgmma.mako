@@ -29,3 +29,12 @@
     wgmma.commit_group.sync.aligned;
     }
 </%def>
+
+## Finished sums, in the type of what follows.
+<%def name="convert()">
+% if plan.converts:
+% for r in plan.final.all:
+    cvt.rn.${plan.sum}.s32 ${r}, ${r};
+% endfor
+% endif
+</%def>

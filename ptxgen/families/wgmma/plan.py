@@ -116,7 +116,9 @@ class WgmmaPlan(Plan):
     def _sums(self) -> None:
         c, g = self.config, self.geometry
         groups = self.y_tile // COLUMNS
-        self.acc = Tile("acc", self.sum, (self.mi, 4 * groups))
+        #: type of the registers of sums, which integers share with the f32 that they become; how parts are added
+        self.held, self.join = ("b32", "add.s32") if self.converts else (self.sum, self.add)
+        self.acc = Tile("acc", self.held, (self.mi, 4 * groups))
         #: what finished sums are in
         self.final = self.acc
         self.alone = bool(g.alone)
@@ -127,7 +129,7 @@ class WgmmaPlan(Plan):
             self.part_wg = self.mi * groups * GROUP_BYTES
             self.sent = [self._share(owner, groups) for owner in range(self.cluster_owners)]
             if not self.alone:
-                self.final = Tile("sum", self.sum, (self.mi, 4 * groups))
+                self.final = Tile("sum", self.held, (self.mi, 4 * groups))
             self.received = [
                 Slot(sender * self.wg * self.part_wg + s.offset, s.into, sender == 0 and not self.alone)
                 for sender in range(c.kc - self.alone)
@@ -152,7 +154,7 @@ class WgmmaPlan(Plan):
         return [
             Slot(s.offset, [self.acc[m, 4 * (owner * groups + j) + i] for i in range(4)], False)
             for s, (m, j) in zip(
-                self._parts(Tile("none", self.sum, (self.mi, 4 * groups)), groups),
+                self._parts(Tile("none", self.held, (self.mi, 4 * groups)), groups),
                 [(m, j) for m in range(self.mi) for j in range(groups)], strict=True)
         ]  # fmt: skip
 
@@ -170,7 +172,7 @@ class WgmmaPlan(Plan):
                 Slot(owner * c.kg * self.part + s.offset, s.into, False)
                 for owner in range(self.owners) for s in self._share(owner, groups)
             ]  # fmt: skip
-            self.final = Tile("sum", self.sum, (self.mi, 4 * groups))
+            self.final = Tile("sum", self.held, (self.mi, 4 * groups))
         else:
             self.left = self._parts(self.final, groups)
         slots = [
@@ -214,8 +216,7 @@ class WgmmaPlan(Plan):
 
     @property
     def begun(self) -> list[tuple[str, str, str]]:
-        tiles = [self.got_c, self.half_c, self.wide_c] if self.narrows else [self.got_c]
-        return [(t.kind, r, self.zero if t.kind == self.sum else "0") for t in tiles for r in t.all]
+        return [(t.kind, r, self.zero if t.kind == self.sum else "0") for t in self.passing for r in t.all]
 
     @staticmethod
     def row_offset(n: int) -> int:

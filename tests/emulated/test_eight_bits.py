@@ -1,0 +1,96 @@
+"""Products of s8, summed in s32, that leave in other types: f32 after the sum, with what an epilogue adds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ptxgen
+from ptxgen.assemble import assemble
+from ptxgen.config import parse_config
+from ptxgen.errors import DtypeError
+from ptxgen.generate import plan_for
+from ptxgen.problem import OUT, Gemm
+from ptxgen.reference import compare, operands, reference
+from ptxgen.render import render
+from tests.emulated.test_epilogue import D, right
+
+WAYS = {
+    "wgmma": "family=2 ml=64 nl=32 u=128 stages=2 vec_c=2",
+    "wgmma, other side": "family=2 swap=1 ml=64 nl=64 u=32 stages=2",
+    "wgmma, boxes": "family=2 ml=64 nl=64 u=64 stages=2 stage_c=1 persistent=1 chunks=2",
+    "wgmma, cluster": "family=2 ml=64 nl=64 u=64 stages=2 kc=2",
+    "wgmma, shares": "family=2 ml=64 nl=64 u=32 stages=2 kg=2 split=4",
+    "wgmma, last slice": "family=2 ml=64 nl=64 u=32 stages=2 kg=2 split=3",
+    "wgmma, second pass": "family=2 ml=64 nl=64 u=32 stages=2 kg=2 split=2",
+    "mma": "family=1 ms=16 ns=16 ml=32 nl=32 u=64 vec_a=16 vec_b=16 vec_c=2",
+    "mma, gathered": "family=1 ms=16 ns=16 ml=32 nl=32 u=128 kl=2 vec_a=16 vec_b=16 vec_c=4 stage_c=1",
+    "mma, second pass": "family=1 ms=16 ns=16 ml=32 nl=32 u=64 vec_a=16 vec_b=16 kg=2 split=2 vec_c=4",
+}
+EPILOGUES = ("scale_rows,bias_column,residual,gelu", "scale,bias_row,relu")
+
+
+def problem(out: str, epilogue: str = "") -> Gemm:
+    return Gemm(70, 72, 144, "NT", "s8", out=out, epilogue=epilogue)
+
+
+def can(way: str, out: str) -> bool:
+    return way != "wgmma, boxes" or out in ("f16", "bf16")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_type_leaves_every_way(way: str) -> None:
+    for n, out in enumerate(o for o in OUT["s8"] if can(way, o)):
+        right(problem(out, EPILOGUES[n % 2] if out != "s32" else ""), WAYS[way], n)
+
+
+@pytest.mark.parametrize("out", OUT["s8"])
+def test_without_an_epilogue(out: str) -> None:
+    right(problem(out), WAYS["mma"])
+    right(problem(out), WAYS["wgmma"])
+
+
+@pytest.mark.parametrize("out", OUT["s8"])
+def test_ptxas_takes_them(out: str, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path))
+    for way in ("wgmma", "wgmma, shares", "wgmma, boxes", "mma, gathered"):
+        if can(way, out):
+            p = problem(out, EPILOGUES[0] if out != "s32" else "")
+            made = assemble(render(plan_for(p, parse_config(WAYS[way]), D)))
+            assert made.cubin
+            assert "C75" not in made.log
+            assert not any(made.spills.values())
+
+
+def test_a_result_past_its_rounding_is_wrong() -> None:
+    """The check can fail: half a unit is rounding, more is not; past 127 is 127."""
+    p = problem("s8", "scale")
+    a, b, _ = operands(p)
+    ref = reference(p, a, b, more=(np.ones(1, np.float32), np.full(1, 2.0**-8, np.float32)))
+    nearest = np.clip(np.rint(ref.exact), -128, 127)
+    assert (np.abs(nearest) == 127).any()
+    assert compare(nearest.astype(np.int8), ref).ok
+    i, j = np.argwhere(np.abs(nearest) < 100)[0]
+    nearest[i, j] += 1
+    assert not compare(nearest.astype(np.int8), ref).ok
+
+
+def test_gemm_quantises(monkeypatch) -> None:
+    """int8 in, int8 out, with a scale a row and a column, and a bias in float32."""
+    monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
+    from ptxgen import api, calls
+
+    for cached in (x for m in (api, calls) for x in vars(m).values() if hasattr(x, "cache_clear")):
+        cached.cache_clear()
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-127, 128, s).astype(np.int8) for s in ((33, 64), (64, 48)))
+    rows, columns = (np.exp2(rng.integers(-9, -5, n)).astype(np.float32) for n in (33, 48))
+    bias = rng.standard_normal(48).astype(np.float32)
+    out = ptxgen.gemm(a, b, out=np.zeros((33, 48), np.int8), scale_a=rows, scale_b=columns, bias=bias)
+    exact = (a.astype(np.float64) @ b) * rows[:, None] * columns + bias
+    assert np.abs(out - np.clip(exact, -128, 127)).max() <= 0.5 + 1e-4
+
+
+def test_what_follows_integers_must_be_able_to() -> None:
+    with pytest.raises(DtypeError, match="s32"):
+        problem("s32", "relu")
