@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from ptxgen import rules, shipped
+from ptxgen import rules, shipped, space
 from ptxgen.config import Config
 from ptxgen.database import Database
 from ptxgen.device import Device
 from ptxgen.errors import SchemaError
+from ptxgen.geometry import geometry
 from ptxgen.model import Model
 from ptxgen.operations import Problem
 from ptxgen.seeds import seeds
@@ -90,6 +91,17 @@ def _known(like: Problem, problem: Problem, device: Device, database: Database |
         return [replace(winner, problem=problem)]
     legal = [c for c in seeds(like, device.name) if rules.broken(problem.gemm, c, device) is None]
     return [Selection(problem, c, "seed") for c in legal]
+
+
+def lacking(problem: Problem, device: Device) -> str:
+    """What each family would need to compute ``problem``; for one that no family computes on ``device``."""
+    p, told = problem.gemm, []
+    for family in space.SPACES:
+        bar = space.barred(family, p, device)
+        if bar >= 0:
+            one = Config(family=family.code)
+            told.append(rules.RULES[bar].message.format(p=p, c=one, g=geometry(p, one), d=device))
+    return "; ".join(told)
 
 
 def _winner(problem: Problem, device: Device, database: Database | None) -> Selection | None:

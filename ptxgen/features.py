@@ -57,7 +57,7 @@ def _parts(p: Gemm, c: Columns, g: SimpleNamespace) -> tuple[Any, Any, Any, Any,
     """Rows and columns of C of what multiplies on its own, its products an iteration, and accesses of A and B a thread:
     a thread's, a warp's or a warpgroup's tile; an access of TMA counts as if it were of 16 bytes."""
     if int(c.family[0]) == WGMMA:
-        size, groups = p.element.bytes, np.where(c.pingpong == 1, 1, c.wg)
+        size, groups = g.size * g.planes, np.where(c.pingpong == 1, 1, c.wg)
         x, y = g.x_tile // groups, g.y_tile
         loads = [np.where(c.swap == other, g.x_rows, g.share) * c.u * size / 16 for other in (0, 1)]
         return x, y, c.u, loads[0], loads[1]

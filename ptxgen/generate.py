@@ -8,7 +8,9 @@ from ptxgen.errors import ConfigError
 from ptxgen.families.mma.plan import MmaPlan
 from ptxgen.families.simt.plan import SimtPlan
 from ptxgen.families.stream.plan import StreamPlan
+from ptxgen.families.wgmma.parting import PartingPlan
 from ptxgen.families.wgmma.plan import WgmmaPlan
+from ptxgen.families.wgmma.planes import planes
 from ptxgen.families.wgmma.windows import plan_of
 from ptxgen.operations import Problem
 from ptxgen.plan import Plan
@@ -24,4 +26,6 @@ def plan_for(problem: Problem, config: Config, device: Device) -> Plan:
     kind, product = PLANS[config.family], problem.gemm
     if kind is WgmmaPlan and product.window is not None:
         kind = plan_of(product.window)
+    elif kind is WgmmaPlan and planes(product) > 1:
+        kind = PartingPlan
     return kind(product, config, device)

@@ -25,15 +25,14 @@ PACKED = -1  #: a stride between items that follows from the item
 STRIDES = ("stride_a", "stride_b", "stride_c")
 STRIDED = "strided"  #: how an operand that is a matrix with a leading dimension is addressed
 
-#: dtype of A and B -> how products may be summed, the default first. ``tf32``: of f32 inputs rounded to 11 bits, in f32
+#: dtype of A and B -> how products may be summed, the default first. ``tf32``: of f32 inputs rounded to 11 bits;
+#: ``f32_bf16x6``: as exact as f32, of f32 inputs as sums of three bf16, without infinities
 COMPUTE = {
-    "f16": ("f32", "f16"), "bf16": ("f32",), "f32": ("f32", "tf32"), "f64": ("f64",),
+    "f16": ("f32", "f16"), "bf16": ("f32",), "f32": ("f32", "tf32", "f32_bf16x6"), "f64": ("f64",),
     "e4m3": ("f32",), "e5m2": ("f32",), "s8": ("s32",),
 }  # fmt: skip
-#: names that are to come: no kernel computes so yet
-RESERVED = {"f32": ("f32_bf16x6",)}
 #: the type of sums, where ``compute`` is not the name of one
-SUMS = {"tf32": "f32"}
+SUMS = {"tf32": "f32", "f32_bf16x6": "f32"}
 #: dtype of A and B -> the dtypes that C may have, the default first
 OUT = {
     "f16": ("f16", "f32"), "bf16": ("bf16", "f32"), "f32": ("f32",), "f64": ("f64",),
@@ -109,8 +108,7 @@ class Typed:
             value = getattr(self, name)
             if value not in allowed:
                 known = ", ".join(allowed)
-                held = "; no kernel computes so yet" if value in RESERVED.get(self.dtype, ()) else ""
-                raise DtypeError(f"{name} is {value!r}; with dtype {self.dtype} it must be one of {known}{held}")
+                raise DtypeError(f"{name} is {value!r}; with dtype {self.dtype} it must be one of {known}")
 
     def _settle_alignment(self, name: str, kind: Dtype) -> None:
         """ShapeError: an operand's start cannot be so."""

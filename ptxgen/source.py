@@ -39,7 +39,8 @@ class TensorMap:
     ``operand``: names the address (A, B, C, W); ``extents`` and ``box``: elements, the contiguous direction first;
     ``pitches``: bytes from one to the next in every other direction; ``swizzle``: bytes that its pattern spans (16:
     none). A load fills with zeros what lies outside the extents, a store leaves it alone. ``walk``: the tensor is
-    images (channels, W, H, …, images), and a box (channels, pixels) of its pixels.
+    images (channels, W, H, …, images), and a box (channels, pixels) of its pixels. ``offset``: bytes from the address
+    to the first element.
     """
 
     operand: str
@@ -49,6 +50,7 @@ class TensorMap:
     box: tuple[int, ...]
     swizzle: int
     walk: Walk | None = None
+    offset: int = 0
 
 
 #: one argument of a launch: its PTX type, and an integer, or the name of what a caller supplies:
@@ -116,7 +118,7 @@ class Step:
 
     def pack_maps(self, encode: Encode, values: dict[str, int | float]) -> bytes:
         """The rest of the parameter buffer; ``values`` supplies the addresses."""
-        return b"".join(encode(m, int(values[m.operand])) for m in self.maps)
+        return b"".join(encode(m, int(values[m.operand]) + m.offset) for m in self.maps)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -95,12 +95,14 @@ def config(p: Gemm, d: Device, rng: np.random.Generator) -> Config | None:
     return c.row(int(rng.choice(pool)))
 
 
-def cases(seed: int, count: int, d: Device, limit: int = 300) -> Iterator[tuple[Gemm, Config]]:
-    """``count`` random pairs."""
+def cases(
+    seed: int, count: int, d: Device, limit: int = 300, draw: Callable[[np.random.Generator, int], Gemm] = problem
+) -> Iterator[tuple[Gemm, Config]]:
+    """``count`` random pairs; ``draw``: problems."""
     rng = np.random.default_rng(seed)
     made = 0
     while made < count:
-        p = problem(rng, limit)
+        p = draw(rng, limit)
         c = config(p, d, rng)
         if c is not None:
             made += 1

@@ -29,7 +29,7 @@ FINALISTS = 4
 
 # cudaDataType_t and cublasComputeType_t
 _TYPE = {"f32": 0, "f64": 1, "f16": 2, "s8": 3, "s32": 10, "bf16": 14, "e4m3": 28, "e5m2": 29}
-_COMPUTE = {"f16": 64, "f32": 68, "f64": 70, "s32": 72, "tf32": 77}
+_COMPUTE = {"f16": 64, "f32": 68, "f32_bf16x6": 68, "f64": 70, "s32": 72, "tf32": 77}
 #: alpha and beta, by the type of sums
 _SCALAR: dict[str, Callable[[int], Any]] = {
     "f16": lambda v: ct.c_uint16(0x3C00 * v),

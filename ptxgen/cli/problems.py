@@ -28,7 +28,8 @@ def _ranked(problem: Problem, device: Device, database: Database | None, model: 
 
     found = dispatch.select(problem, device, database, model, count)
     if not found:
-        raise ConfigError(f"{problem.key()}: no kernel computes this on {device.name}", "space")
+        why = dispatch.lacking(problem, device)
+        raise ConfigError(f"{problem.key()}: no kernel computes this on {device.name}: {why}", "space")
     return found
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from ptxgen.config import SPLIT_FLAG, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE
 from ptxgen.device import Device
 from ptxgen.families.mma.cost import rate as measured_rate
+from ptxgen.families.wgmma.planes import PAIRS, factor_bytes, planes
 from ptxgen.problem import Gemm
 
 # ---- every family
@@ -56,6 +57,8 @@ CLUSTER_US, CLUSTER_STEP_US = 0.55, 0.12  #: slices of a cluster, and for each d
 POLL_US, POLL_STEP_US = 1.0, 0.055  #: slices that the last block waits for
 SHARE_US = 1.35  #: slices of which each block finishes a part
 RED_US = 1.2  #: slices that add to C, beside the memset
+PARTING_US, PARTING_DRAM = 1.5, 0.75  #: the pass that makes planes: a launch, and a share of the bandwidth
+PROMOTE, PROMOTE_SUM = 250.0, 1.0  #: cycles a pass and accumulator in which a warpgroup adds, and multiplies nothing
 BOTH = 0.75  #: share of the cheaper one that shows where slices meet twice
 
 #: dense multiply-adds of one multiprocessor in a cycle by mma.sync, by (dtype, compute), of targets that were not
@@ -89,7 +92,8 @@ def mma_rate(p: Gemm, d: Device) -> float:
 
 
 def wgmma_rate(p: Gemm) -> float:
-    return WGMMA_RATES.get(p.element.bytes, WGMMA_RATES[4])
+    """Multiply-adds a clock and multiprocessor by wgmma."""
+    return WGMMA_RATES.get(factor_bytes(p), WGMMA_RATES[4]) / (len(PAIRS) if planes(p) > 1 else 1)
 
 
 def fma_rate(p: Gemm, d: Device) -> int:

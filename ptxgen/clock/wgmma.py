@@ -13,30 +13,33 @@ from ptxgen.clock.blocks import Floats, Work
 from ptxgen.config import SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE, Columns
 from ptxgen.device import Device
 from ptxgen.families.wgmma.geometry import ROWS, STEP, together
+from ptxgen.families.wgmma.planes import PAIRS, planes, workspace
 from ptxgen.problem import Gemm
 
 
 def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     """The cost of one block of each configuration; only what does not depend on extents is read of ``p``."""
-    size = p.element.bytes
-    instructions = g.x_tile // ROWS * (c.u * size // STEP)
-    products = ROWS * g.y_tile * (STEP / size) / costs.wgmma_rate(p) / costs.WGMMA
+    size, pairs = g.size, len(PAIRS) if g.planes > 1 else 1
+    instructions = g.x_tile // ROWS * (c.u * size // STEP) * pairs
+    products = ROWS * g.y_tile * (STEP / size) / (costs.wgmma_rate(p) * pairs) / costs.WGMMA
     # wgmma reads both operands from shared memory, 64 rows of X each time
     read = (ROWS * STEP + STEP * g.y_tile) / costs.WAVEFRONT
-    moved_x = g.x_rows * c.u * size
-    moved_y = (g.share + (g.y_tile - g.share) * costs.TMA_SHARED) * c.u * size
+    moved_x = g.x_rows * c.u * size * g.planes
+    moved_y = (g.share + (g.y_tile - g.share) * costs.TMA_SHARED) * c.u * size * g.planes
     moved_a, moved_b = np.where(c.swap == 1, moved_y, moved_x), np.where(c.swap == 1, moved_x, moved_y)
     busy = instructions * np.maximum(products, read)
+    adds = (costs.PROMOTE + costs.PROMOTE_SUM * g.sums) * (g.planes > 1)  # hidden where others multiply meanwhile
     resident = np.maximum(d.blocks_per_sm(g.threads, g.registers, g.shared), 1)
     tile = g.x_tile * g.finish * p.output.bytes
     store = costs.TILE_CYCLES + costs.TILE_BYTE * tile * np.where(c.stage_c == 1, 1.0, costs.TILE_DIRECT)
-    alone = np.where(resident == 1, costs.TILE_ALONE, costs.TILE_AMONG)
+    shown = np.where(resident == 1, costs.TILE_ALONE, costs.TILE_AMONG)
+    alone = np.where(c.wg > 1, np.maximum(busy, busy / 2 + adds), busy + adds) + costs.WGMMA_PASS
     return Work.of(
-        len(c), resident=resident, busy=busy, alone=busy + costs.WGMMA_PASS, start=costs.WGMMA_START, store=store,
+        len(c), resident=resident, busy=busy, alone=alone, start=costs.WGMMA_START, store=store,
         red=store, part=store * 4 / p.output.bytes, math=instructions * products, shared=instructions * read,
         moved_a=moved_a, moved_b=moved_b, torn_a=moved_a * costs.TMA_TORN, torn_b=moved_b * costs.TMA_TORN,
         stages=c.stages, walks=c.persistent,
-        shown=np.where(c.persistent == 0, alone, np.where(c.pingpong == 1, costs.TILE_TURNS, costs.TILE_WALKED)),
+        shown=np.where(c.persistent == 0, shown, np.where(c.pingpong == 1, costs.TILE_TURNS, costs.TILE_WALKED)),
     )  # fmt: skip
 
 
@@ -44,7 +47,7 @@ def cell(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
     """What extents and slices decide: passes and blocks, those that run at once, microseconds of slices that meet."""
     size = p.element.bytes
     torn = [
-        np.float32(kmajor and ld * size % costs.LINE > 0)
+        np.float32(kmajor and ld * size % costs.LINE > 0 and planes(p) == 1)
         for kmajor, ld in ((p.layout[0] == "N", p.lda), (p.layout[1] == "T", p.ldb))
     ]
     passes = np.maximum(-(-g.passes // g.slices), 1)
@@ -60,6 +63,9 @@ def cell(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
     for split, us in ways.items():
         then = np.where((c.kg > 1) & (c.split == split), us, then)
     extra = np.maximum(first, then) + costs.BOTH * np.minimum(first, then)
+    if planes(p) > 1 and p.k:
+        moves = p.element.bytes * (p.m + p.n) * p.k + workspace(p)
+        extra = extra + costs.PARTING_US + moves / (d.bandwidth * 1e3 * costs.PARTING_DRAM)
     room, grid = together(d, c.cluster * c.kc), np.minimum(d.sms // c.cluster * c.cluster, g.blocks)
     # of a block that walks: the tiles, and those of a block that had to wait for it
     walked = np.ceil(g.blocks / np.maximum(grid, 1)) * np.ceil(grid / room)

@@ -207,6 +207,7 @@ __all__ = [
     "Candidates",
     "Family",
     "Part",
+    "barred",
     "base",
     "candidates",
     "canonical",

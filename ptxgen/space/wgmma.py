@@ -12,6 +12,7 @@ import numpy as np
 from ptxgen.config import FAMILIES, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE, Columns, Config
 from ptxgen.device import Device
 from ptxgen.families.wgmma.geometry import ROWS, SPAN, together, widest_unit
+from ptxgen.families.wgmma.planes import factor_bytes, planes
 from ptxgen.geometry import geometry
 from ptxgen.problem import Gemm
 from ptxgen.rules import reducible
@@ -30,6 +31,9 @@ LEAVING = ((0, 1, 1, 0), (1, 1, 1, 0), (1, 1, 1, 1), (1, 4, 4, 0), (1, 4, 4, 1))
 
 #: (share of a wave that slices fill, in halves, how they meet)
 SLICES = ((0, SPLIT_MEMSET), (2, SPLIT_POLL), (2, SPLIT_SHARE), (1, SPLIT_POLL), (1, SPLIT_SHARE), (4, SPLIT_WORKSPACE))
+
+#: the same where the workspace has planes of operands, which nobody keeps clear
+SLICES_PLANES = ((0, SPLIT_MEMSET), (2, SPLIT_WORKSPACE), (1, SPLIT_WORKSPACE), (4, SPLIT_WORKSPACE))
 
 #: the values of each axis that are tried, beside the tables above
 AXES = {
@@ -53,7 +57,8 @@ class Wgmma(Family):
         "axis", "range", "wgmma_major", "wgmma_depth", "wgmma_tile_x", "wgmma_tile_y", "wgmma_accumulators",
         "wgmma_cluster", "wgmma_pingpong", "wgmma_rows",
     )  # fmt: skip
-    extent_rules = ("range", "slices", "split", "grid", "wgmma_walk", "wgmma_passes", "wgmma_meeting", "wgmma_stages")
+    extent_rules = ("range", "slices", "split", "grid", "wgmma_walk", "wgmma_passes", "wgmma_meeting", "wgmma_stages",
+                    "wgmma_planes")  # fmt: skip
 
     def neutral(self, p: Gemm) -> Gemm:
         """Starts and pitches that TMA can take, as the rules have seen to; extents that show which tiles are cut."""
@@ -92,7 +97,7 @@ class Wgmma(Family):
         return {"ml": np.where(swap == 1, short, long), "nl": np.where(swap == 1, long, short), "swap": swap}
 
     def _depths(self, p: Gemm) -> list[int]:
-        return [b // p.element.bytes for b in DEPTHS]
+        return [b // factor_bytes(p) for b in DEPTHS]
 
     def tiles(self, p: Gemm) -> Columns:
         grid = np.meshgrid(
@@ -135,7 +140,8 @@ class Wgmma(Family):
     def _slices(self, p: Gemm) -> list[tuple[int, int]]:
         """How slices meet that are too many to wait for each other: as sums of C, or in a workspace."""
         many = SPLIT_MEMSET if reducible(p) else SPLIT_WORKSPACE
-        return [(waves, many if split == SPLIT_WORKSPACE else split) for waves, split in SLICES]
+        slices = SLICES_PLANES if planes(p) > 1 else SLICES
+        return [(waves, many if split == SPLIT_WORKSPACE else split) for waves, split in slices]
 
     # ---- cells
 

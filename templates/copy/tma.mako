@@ -47,6 +47,6 @@ ${addr.step()}\
 % for b in x.of(unit):
     add.u32 %at, ${to}, ${x.base + b.offset};
     add.u32 %inner, ${x.inner(b, first)}, ${b.inner};
-    cp.async.bulk.tensor.${x.rank}d.shared::cluster.global.${x.mode}.mbarrier::complete_tx::bytes${x.modifiers} [%at], [%map_${x.role}, {${x.place(first)}}], [%full]${x.behind(b)};
+    cp.async.bulk.tensor.${x.rank}d.shared::cluster.global.${x.mode}.mbarrier::complete_tx::bytes${x.modifiers} [%at], [%map_${x.role}, {${x.place(first)}${b.beyond}}], [%full]${x.behind(b)};
 % endfor
 </%def>

@@ -7,6 +7,8 @@
 <%namespace name="sched" file="/${context['plan'].sched}"/>\
 <%namespace name="copy" file="/copy/tma.mako"/>\
 <%namespace name="math" file="/math/wgmma.mako"/>\
+<%namespace name="sums" file="/${context['plan'].sums}"/>\
+<%namespace name="before" file="/${context['plan'].before}"/>\
 <%namespace name="added" file="/epilogue/cluster_sum.mako"/>\
 <%namespace name="meet" file="/epilogue/meet.mako"/>\
 <%namespace name="put" file="/${context['plan'].put}"/>\
@@ -107,6 +109,7 @@ ${sched.open("CONSUMER")}\
 ${leave.early()}\
     mov.u32 %pass, 0;
     mov.u32 %before, 0;
+${sums.begin()}\
 % if plan.pingpong:
     // not before the other has seen all its stages full: parities tell neighbouring rounds apart, and no more
 ${sync.turn("sync", 4)}\
@@ -118,9 +121,7 @@ PASS:
 ${sync.wait("%full", "%phase")}\
     setp.ne.u32 %later, %pass, 0;
 ${math.multiply()}\
-    wgmma.wait_group.sync.aligned 1;
-${ring.free_before()}\
-    mov.b32 %before, %slot;
+${sums.settle(ring)}\
 ${sync.advance(plan.stages)}\
     add.u32 %pass, %pass, 1;
     setp.lt.u32 %p, %pass, %passes;
@@ -146,4 +147,4 @@ ${put.leaving(leave, math, put)}\
 ${sched.close("CONSUMER")}\
 ${leave.finish()}\
 END:
-<%def name="after_entry()">${passes.entries()}</%def>\
+<%def name="after_entry()">${before.entries()}${passes.entries()}</%def>\

@@ -24,7 +24,7 @@
     mov.b64 %x_desc, {%low, ${plan.x.high}};
     add.u32 %low, %y_at, ${s.y};
     mov.b64 %y_desc, {%low, ${plan.y.high}};
-    wgmma.mma_async.sync.aligned.${plan.instruction} ${plan.acc.vector(s.mi, 0, n=plan.acc.shape[1])}, %x_desc, %y_desc, ${"%later" if s.first else 1}${plan.modes};
+    wgmma.mma_async.sync.aligned.${plan.instruction} ${plan.into.vector(s.mi, 0, n=plan.into.shape[1])}, %x_desc, %y_desc, ${s.adds}${plan.modes};
 % endfor
     wgmma.commit_group.sync.aligned;
     }

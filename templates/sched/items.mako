@@ -42,7 +42,7 @@ ${places()}\
 ## Its places in tensors A and B: the first, where all items share one.
 <%def name="tensors()">
 % for register, last in zip(plan.item_at, plan.last_item):
-    min.u32 ${register}, %number, ${last};
+    min.u32 ${register}, ${plan.item_number}, ${last};
 % endfor
 </%def>
 

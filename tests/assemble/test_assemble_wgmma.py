@@ -11,18 +11,20 @@ from ptxgen.assemble import assemble
 from ptxgen.device import device
 from ptxgen.generate import plan_for
 from ptxgen.render import render
-from tests.cases_wgmma import cases
+from tests import cases_planes, cases_wgmma
 
 EACH = 40
 FEW = 64  #: bytes that ptxas may spill, once a tile, where an epilogue follows as many sums as there are registers for
 COMPLAINT = re.compile(r"C75\d\d|warning", re.I)
 
 
-@pytest.mark.parametrize("seed", [31, 32, 33])
-def test_random_legal_configurations_assemble(seed, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("seed", "drawn"), [(31, cases_wgmma), (32, cases_wgmma), (33, cases_wgmma), (34, cases_planes)]
+)
+def test_random_legal_configurations_assemble(seed, drawn, tmp_path, monkeypatch):
     monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path))
     d = device("h200")
-    for p, c in cases(seed, EACH, d, limit=700):
+    for p, c in drawn.cases(seed, EACH, d, limit=700):
         made = assemble(render(plan_for(p, c, d)))
         told = f"{p.key()} | {c}\n{made.log}"
         assert made.cubin, told

@@ -12,7 +12,7 @@ from ptxgen.drivers import open_driver
 from ptxgen.memory import padded
 from ptxgen.reference import compare, epilogue_arrays, operands, reference
 from ptxgen.runner import Runner, Workspace, generate
-from tests.cases_wgmma import cases
+from tests import cases_planes, cases_wgmma
 
 pytestmark = pytest.mark.gpu
 CONFIGS = 700
@@ -29,7 +29,8 @@ def driver():
 @pytest.fixture(scope="module")
 def made(driver):
     """Random legal pairs, assembled in parallel."""
-    chosen = list(cases(41, CONFIGS, driver.device, limit=400))
+    chosen = list(cases_wgmma.cases(41, CONFIGS, driver.device, limit=400))
+    chosen += cases_planes.cases(42, CONFIGS // 4, driver.device, limit=400)
 
     def build(pair):
         plan, source = generate(*pair, driver)

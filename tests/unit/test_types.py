@@ -27,10 +27,9 @@ def test_every_type_has_sums_and_an_output(name):
 
 
 def test_names_without_a_kernel_are_refused():
-    with pytest.raises(DtypeError, match="no kernel computes so yet"):
-        Gemm(8, 8, 8, "NN", "f32", "f32_bf16x6")
     for name, compute, out in (
         ("f16", "tf32", ""),
+        ("f64", "f32_bf16x6", ""),
         ("s8", "f32", ""),
         ("f32", "", "f16"),
         ("s8", "", "f64"),

@@ -13,6 +13,7 @@ import numpy as np
 from ptxgen.columnar import WARP, ceil_div, pick
 from ptxgen.config import SPLIT_SHARE, SPLIT_WORKSPACE
 from ptxgen.device import Device
+from ptxgen.families.wgmma.planes import factor_bytes, planes, workspace
 from ptxgen.problem import Gemm
 
 ROWS = 64  #: rows of one wgmma
@@ -56,7 +57,7 @@ def widest(extent: Any, most: int, least: int) -> Any:
 def widest_unit(p: Gemm) -> int:
     """Elements of K, as wide as a swizzle at the most, that one box brings: of windows over images, channels of a tap.
     Wide boxes are worth a quarter more zeros behind the last channel."""
-    size = p.element.bytes
+    size = factor_bytes(p)
     if p.window is None or p.window.side == "b":
         return SPAN // size
     widths = [w // size for w in (SPAN, SPAN // 2, STEP)]
@@ -102,12 +103,13 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     ``unit``: elements of K that one box brings at the most, ``k``: K in whole units, ``passes``: stages that fill.
     ``x_tile``, ``y_tile``: extents of the block's tile; ``mi``: instructions a warpgroup stacks along X; ``x_box``,
     ``y_box``: inner extents of the boxes that TMA brings; ``x_rows``: rows of X that are loaded; ``share``: columns
-    of Y that one block loads, ``finish``: that one block finishes; ``barriers``: bytes of them.
+    of Y that one block loads, ``finish``: that one block finishes; ``barriers``: bytes of them; ``planes``: of each
+    operand, all of them K-major.
     """
-    size, out = p.element.bytes, p.output.bytes
+    size, out, count = factor_bytes(p), p.output.bytes, planes(p)
     x_tile, y_tile = pick(c.swap == 1, c.nl, c.ml), pick(c.swap == 1, c.ml, c.nl)
     layout = p.window.layout if p.window is not None else p.layout
-    a_kmajor, b_kmajor = layout[0] == "N", layout[1] == "T"
+    a_kmajor, b_kmajor = layout[0] == "N" or count > 1, layout[1] == "T" or count > 1
     x_kmajor, y_kmajor = (
         pick(c.swap == 1, b_kmajor, a_kmajor),
         pick(c.swap == 1, a_kmajor, b_kmajor),
@@ -118,8 +120,8 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     x_box = pick(x_kmajor, depth, pick(c.rows > 0, c.rows, ROWS))
     y_box = pick(y_kmajor, depth, widest(along(p, share), SPAN // size, COLUMNS))
     x_loaded = pick(c.rows > 0, c.rows, x_tile)
-    x_bytes = aligned(pick(x_kmajor, x_tile, x_loaded) * c.u * size)
-    y_bytes = aligned(y_tile * c.u * size)
+    x_bytes = aligned(pick(x_kmajor, x_tile, x_loaded) * c.u * size * count)
+    y_bytes = aligned(y_tile * c.u * size * count)
     groups = y_tile // COLUMNS
     by_cluster = owners(groups, c.kc)
     own = pick((c.kg > 1) & (c.split == SPLIT_SHARE), owners(groups, c.kg), by_cluster)
@@ -138,17 +140,18 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     blocks = lined * tiles_y * slices * p.items
     part = x_tile * finish * 4
     sums, meets = mi * y_tile // 2, (c.kg > 1) & (c.split > SPLIT_WORKSPACE)
+    held = sums * 2 if count > 1 else sums  # those of a pass are added to those of all passes
     return SimpleNamespace(
-        size=size, x_tile=x_tile, y_tile=y_tile, x_kmajor=x_kmajor, y_kmajor=y_kmajor, x_extent=x_extent,
+        size=size, planes=count, x_tile=x_tile, y_tile=y_tile, x_kmajor=x_kmajor, y_kmajor=y_kmajor, x_extent=x_extent,
         y_extent=y_extent, x_box=x_box, y_box=y_box, x_rows=x_loaded, x_bytes=x_bytes, y_bytes=y_bytes,
         stage=x_bytes + y_bytes, ring=ring, share=share, groups=groups, own=own, finish=finish, alone=alone,
         added_used=added, added=aligned(added), staged=aligned(staged), mi=mi,
-        threads=WARPGROUP * c.wg + WARP, registers=sums + OTHERS + pick(meets, 4 * batch(sums), 0),
+        threads=WARPGROUP * c.wg + WARP, registers=held + OTHERS + pick(meets, 4 * batch(sums), 0),
         shared=ring + aligned(added) + pick(c.reuse == 1, 0, aligned(staged)) + barriers,
         sums=sums, tiles_m=tiles_m, tiles_n=tiles_n, tiles=tiles_m * tiles_n * p.items, tiles_x=tiles_x,
         tiles_y=tiles_y, unit=depth, k=k, passes=passes, chunk=ceil_div(passes, slices) * c.u, slices=slices,
         blocks=blocks, part=part,
-        workspace=pick(c.kg > 1, pick(
+        workspace=workspace(p) + pick(c.kg > 1, pick(
             c.split == SPLIT_WORKSPACE, c.kg * p.results * 4, blocks * part * pick(c.split == SPLIT_SHARE, own, 1)), 0),
         gathers=c.stage_c == 1, sum_bytes=4, row_c=c.nl, barriers=barriers,
     )  # fmt: skip

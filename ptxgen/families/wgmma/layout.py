@@ -30,11 +30,13 @@ def descriptor(span: int, stride: int, leading: int) -> tuple[int, int]:
 @dataclass(frozen=True)
 class Box:
     """One copy of a stage: it lands ``offset`` bytes into the stage, and starts ``inner`` elements further along the
-    contiguous direction; ``unit``: the part of K that it belongs to, where parts are found each for itself."""
+    contiguous direction; ``unit``: the part of K that it belongs to, where parts are found each for itself; ``beyond``:
+    its further coordinates."""
 
     offset: int
     inner: int
     unit: int = 0
+    beyond: str = ""
 
 
 class Operand:
@@ -102,19 +104,20 @@ class Operand:
 
 @dataclass(frozen=True)
 class Product:
-    """One wgmma of a stage: rows ``mi``, descriptor offsets of its operands (address / 16); ``first``: it may discard
-    what the accumulators hold."""
+    """One wgmma of a stage: rows ``mi``, descriptor offsets of its operands (address / 16); ``adds``: to what the
+    accumulators hold (1, 0 or a predicate)."""
 
     mi: int
     x: int
     y: int
-    first: bool
+    adds: str
 
 
 def products(x: Operand, y: Operand, mi: int) -> list[Product]:
     steps = x.depth * x.element // STEP
     return [
-        Product(m, x.step(k) + m * x.part >> 4, y.step(k) >> 4, k == 0) for k in range(steps) for m in range(mi)
+        Product(m, x.step(k) + m * x.part >> 4, y.step(k) >> 4, "1" if k else "%later")
+        for k in range(steps) for m in range(mi)
     ]  # fmt: skip
 
 

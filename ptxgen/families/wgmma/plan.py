@@ -7,7 +7,7 @@ from functools import cached_property
 
 from ptxgen.config import SPLIT_POLL, SPLIT_SHARE
 from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP, batch, length, owners
-from ptxgen.families.wgmma.layout import ADDRESS_MASK, Operand, Slot, Staging, batches, products
+from ptxgen.families.wgmma.layout import ADDRESS_MASK, Operand, Product, Slot, Staging, batches, products
 from ptxgen.plan import Plan, Run
 from ptxgen.problem import Gemm
 from ptxgen.registers import Tile
@@ -39,6 +39,10 @@ class WgmmaPlan(Plan):
     ADDRESS_MASK = ADDRESS_MASK
     #: how operands are found along K, and units of it in a stage: parts that are found each for itself
     addr, units = "addr/tensormap.mako", 1
+    #: what is done to operands first, and what becomes of the sums of a pass over K
+    before, sums = "addr/as_it_is.mako", "math/kept.mako"
+    #: the register that counts items as the operands' tensors do
+    item_number = "%number"
 
     # ---- operands and products
 
@@ -59,7 +63,7 @@ class WgmmaPlan(Plan):
         self.x_tile, self.y_tile = int(g.x_tile), int(g.y_tile)
         self.x_extent, self.y_extent = ("%N", "%M") if self.swapped else ("%M", "%N")
         self.stage_bytes, self.expected = int(g.stage), self.x.loaded + self.y.loaded * c.cluster
-        self.products = products(self.x, self.y, self.mi)
+        self.products = self._products()
         #: elements along X, and bytes in shared memory, from one warpgroup's rows to the next's
         self.x_own = 0 if self.pingpong else self.mi * ROWS
         repeated = not self.x.kmajor and self.x.box[0] < ROWS
@@ -67,6 +71,9 @@ class WgmmaPlan(Plan):
         self._instruction()
         self._schedule()
         self._sums()
+
+    def _products(self) -> list[Product]:
+        return products(self.x, self.y, self.mi)
 
     def _operand(self, role: str, name: str, base: int, shared: bool) -> Operand:
         return Operand(role, name, self.geometry, self.config, base, shared)
@@ -119,6 +126,8 @@ class WgmmaPlan(Plan):
         #: type of the registers of sums, which integers share with the f32 that they become; how parts are added
         self.held, self.join = ("b32", "add.s32") if self.converts else (self.sum, self.add)
         self.acc = Tile("acc", self.held, (self.mi, 4 * groups))
+        #: what wgmma adds to
+        self.into = self.acc
         #: what finished sums are in
         self.final = self.acc
         self.alone = bool(g.alone)

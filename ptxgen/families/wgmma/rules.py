@@ -8,6 +8,7 @@ import numpy as np
 
 from ptxgen.columnar import ceil_div, register_cap
 from ptxgen.config import AXIS, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE
+from ptxgen.families.wgmma import planes
 from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP, together
 from ptxgen.problem import Gemm
 from ptxgen.rule import Rule
@@ -16,9 +17,11 @@ WGMMA = 2
 TMA_ALIGNED = 16  #: bytes that an address and a row's length must be multiples of
 OFFSET_LIMIT = 1 << 40  #: bytes from one item to the next
 BOX_LIMIT = 256  #: elements of a side of a box
+WORKSPACE_LIMIT = 1 << 36  #: bytes of planes, and what slices leave before them
 
 #: element types -> how their products are summed
-TYPES = {"f16": "f32", "bf16": "f32", "f32": "tf32", "e4m3": "f32", "e5m2": "f32", "s8": "s32"}
+TYPES = {"f16": ("f32",), "bf16": ("f32",), "f32": ("tf32", planes.COMPUTE), "e4m3": ("f32",), "e5m2": ("f32",),
+         "s8": ("s32",)}  # fmt: skip
 
 #: axes that mean nothing to the other families
 OWN = ("swap", "wg", "pingpong", "cluster", "kc", "report", "persistent", "chunks", "buffers", "reuse", "evict", "rows")
@@ -29,14 +32,14 @@ UNUSED = tuple(name for name in AXIS if name not in USED)
 
 def mapped(p: Gemm, operand: str) -> bool:
     """Whether there can be a tensor map of A, B or C: rows and items of whole 16 bytes, where there are several.
-    Operands that hold nothing need none."""
+    Operands that hold nothing, or are parted into planes first, need none."""
     size = (p.output if operand == "c" else p.element).bytes
     ld, start = getattr(p, f"ld{operand}"), getattr(p, f"aligned_{operand}")
     if p.window is not None and operand != "c":
         return True  # another rule's
     rows = {"a": p.rows_a, "b": p.rows_b, "c": p.m}[operand]
     offset = p.offsets["abc".index(operand)] if p.items > 1 else 0
-    nothing = operand != "c" and p.k == 0
+    nothing = operand != "c" and (p.k == 0 or planes.planes(p) > 1)
     aligned = start >= TMA_ALIGNED and (rows <= 1 or ld * size % TMA_ALIGNED == 0)
     return nothing or (aligned and offset % TMA_ALIGNED == 0 and offset < OFFSET_LIMIT)
 
@@ -78,9 +81,9 @@ def _switches(*values: Any) -> Any:
 RULES = (
     Rule("wgmma_target", lambda p, c, g, d: d.sm == 90,
          "wgmma runs on sm_90 only; {d.name} is sm_{d.sm}", family=WGMMA),
-    Rule("wgmma_types", lambda p, c, g, d: TYPES.get(p.dtype) == p.compute,
-         "wgmma takes f32 as tf32, s8 summed in s32, f16, bf16, e4m3 and e5m2 summed in f32; the problem is {p.dtype},"
-         " summed in {p.compute}", family=WGMMA),
+    Rule("wgmma_types", lambda p, c, g, d: p.compute in TYPES.get(p.dtype, ()),
+         "wgmma takes f32 as tf32 or in planes of bf16, s8 summed in s32, f16, bf16, e4m3 and e5m2 summed in f32; the"
+         " problem is {p.dtype}, summed in {p.compute}", family=WGMMA),
     Rule("wgmma_major", lambda p, c, g, d: (g.size == 2) | (g.x_kmajor & g.y_kmajor),
          "layout {p.layout}: elements of {g.size} bytes must be contiguous along K (layout NT)", family=WGMMA),
     Rule("wgmma_unused", lambda p, c, g, d: np.logical_and.reduce([getattr(c, a) == AXIS[a].default for a in UNUSED]),
@@ -101,8 +104,10 @@ RULES = (
     Rule("wgmma_map_b", lambda p, c, g, d: mapped(p, "b"),
          "B starts at {p.aligned_b} bytes, ldb={p.ldb}, strides {p.strides}; TMA needs multiples of 16 bytes",
          family=WGMMA),
-    Rule("wgmma_depth", lambda p, c, g, d: (c.u * g.size % STEP == 0) & (c.u & (c.u - 1) == 0) & (c.u <= BOX_LIMIT),
-         "u={c.u} elements of {g.size} bytes; wgmma takes 32 bytes or a power of two of that, at most 256 elements",
+    Rule("wgmma_depth", lambda p, c, g, d: (c.u * g.size % STEP == 0) & (c.u & (c.u - 1) == 0)
+         & (c.u <= (BOX_LIMIT if planes.planes(p) == 1 else planes.PROMOTED)),
+         "u={c.u} elements of {g.size} bytes; wgmma takes 32 bytes or a power of two of that, at most 256 elements, of"
+         " planes 64",
          family=WGMMA),
     Rule("wgmma_tile_x", lambda p, c, g, d: (g.mi >= 1) & (g.x_tile == g.mi * ROWS * np.where(c.pingpong == 1, 1, c.wg))
          & (g.x_tile <= BOX_LIMIT),
@@ -126,8 +131,13 @@ RULES = (
          " kc above 1", family=WGMMA),
     Rule("wgmma_persistent", lambda p, c, g, d: (c.persistent == 0) | (g.slices == 1),
          "persistent=1 with {g.slices} slices of K; it takes one", family=WGMMA),
-    Rule("wgmma_pingpong", lambda p, c, g, d: (c.pingpong == 0) | ((c.persistent == 1) & (c.wg == 2)),
-         "pingpong=1 needs persistent=1 and wg=2", family=WGMMA),
+    Rule("wgmma_pingpong", lambda p, c, g, d: (c.pingpong == 0) | ((c.persistent == 1) & (c.wg == 2) & (g.planes == 1)),
+         "pingpong=1 needs persistent=1 and wg=2, and is not for planes, whose warpgroups fill each other's gaps",
+         family=WGMMA),
+    Rule("wgmma_planes", lambda p, c, g, d: (g.planes == 1) | ((g.workspace < WORKSPACE_LIMIT)
+         & ((c.kg == 1) | (c.split <= SPLIT_WORKSPACE))),
+         "{p.compute} with split={c.split} and {g.workspace} bytes of workspace: planes go up to 2^36 bytes, and not"
+         " into a workspace that is kept clear (3, 4)", family=WGMMA),
     Rule("wgmma_walk", lambda p, c, g, d: (c.raster == 1) | (c.kc == 1),
          "raster={c.raster} with kc={c.kc}; a cluster along K takes raster=1", family=WGMMA),
     Rule("wgmma_rows", lambda p, c, g, d: (c.rows == 0) | ((g.x_tile == ROWS) & (g.x_extent <= c.rows) & (c.rows < ROWS)

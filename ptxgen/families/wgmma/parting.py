@@ -1,0 +1,140 @@
+"""The plan of a wgmma kernel that multiplies f32 in planes of bf16, which a pass makes of the operands first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+from ptxgen.columnar import ceil_div
+from ptxgen.families.wgmma import planes
+from ptxgen.families.wgmma.geometry import STEP
+from ptxgen.families.wgmma.layout import Box, Operand, Product
+from ptxgen.families.wgmma.plan import WgmmaPlan
+from ptxgen.plan import Run
+from ptxgen.problem import Gemm
+from ptxgen.registers import Tile
+from ptxgen.source import Argument, Launch, Step, TensorMap
+
+
+class Planes(Operand):
+    """Planes of an operand, one behind the other in a stage: the last direction of their tensor."""
+
+    def settle(self) -> None:
+        """Every box as often as there are planes."""
+        #: bytes from one plane to the next
+        self.plane = self.tile * self.depth * self.element
+        self.boxes = [
+            Box(i * self.plane + b.offset, b.inner, b.unit, f", {i}")
+            for i in range(planes.PLANES)
+            for b in self.boxes
+        ]  # fmt: skip
+        self.rank += 1
+        self.loaded *= planes.PLANES
+
+
+class PartingPlan(WgmmaPlan):
+    """Six products of planes a stage, summed there; the sums of stages are added outside the tensor cores."""
+
+    before, sums = "addr/planes.mako", "math/promoted.mako"
+    PARTING = planes  #: the numbers of the pass
+    item_number = "%item"  #: planes are the launch's own
+    x: Planes
+    y: Planes
+
+    def _operand(self, role: str, name: str, base: int, shared: bool) -> Operand:
+        x = Planes(role, name, self.geometry, self.config, base, shared)
+        x.settle()
+        return x
+
+    def _products(self) -> list[Product]:
+        """Over all of a stage's K, pair of planes by pair."""
+        steps = self.config.u * planes.FACTOR_BYTES // STEP
+        return [
+            Product(
+                m,
+                self.x.step(k) + m * self.x.part + i * self.x.plane >> 4,
+                self.y.step(k) + j * self.y.plane >> 4,
+                str(int(n + k > 0)),
+            )
+            for n, (i, j) in enumerate(planes.PAIRS)
+            for k in range(steps)
+            for m in range(self.mi)
+        ]
+
+    def _instruction(self) -> None:
+        self.instruction = f"m64n{self.y_tile}k{STEP // planes.FACTOR_BYTES}.f32.bf16.bf16"
+        self.modes = ", 1, 1, 0, 0"
+
+    def _schedule(self) -> None:
+        super()._schedule()
+        self.frees_last = False  # the last stage is freed like the others
+
+    def _sums(self) -> None:
+        super()._sums()
+        self.into = Tile("pass", self.sum, self.acc.shape)
+
+    @property
+    def tiles(self) -> list[tuple[Tile, str]]:
+        return [*super().tiles, (self.into, "sums of one pass")]
+
+    # ---- the pass
+
+    @property
+    def parted(self) -> list[SimpleNamespace]:
+        """The operands as the pass takes them."""
+        return [planes.parted(self.problem, name) for name in "ab"]
+
+    @property
+    def parting_parameters(self) -> list[str]:
+        """The parameters of the pass, beside addresses, in lines."""
+        names = ("rows", "ld", "at", *(("each", "items") if self.batched else ()))
+        lines = [", ".join(f".param .u32 {n}_{x}" for n in names) for x in "ab"]
+        items = [".param .u64 by_a, .param .u64 by_b, .param .u32 first_item,"] if self.batched else []
+        return [".param .u32 K, .param .u32 pitch,", *items, f"{lines[0]},", lines[1]]
+
+    # ---- launching
+
+    def _source(self, p: Gemm, x: Operand, kind: str) -> TensorMap:
+        return self._tensor_of(p, x, p.items, 0)
+
+    def _tensor_of(self, p: Gemm, x: Operand, items: int, at: int) -> TensorMap:
+        """The map of the planes of so many items, which begin ``at`` bytes into the workspace. Without K, of zeros."""
+        o, own = planes.parted(p, x.name), planes.own_items(p, x.name, items)
+        pitch, plane = o.pitch * planes.FACTOR_BYTES, o.bytes // planes.PLANES
+        extents = (p.k, o.rows) if p.k else (1, 1)
+        more, apart, one = ((own,), (o.bytes,), (1,)) if self.batched else ((), (), ())
+        return TensorMap("W", "bf16", (*extents, *more, planes.PLANES), (pitch, *apart, plane), (*x.box, *one, 1),
+                         x.span, offset=at)  # fmt: skip
+
+    def _run(self, problem: Gemm, run: Run) -> Launch:
+        made = super()._run(problem, run)
+        if problem.k == 0:
+            return made
+        # planes lie behind what slices leave in the workspace
+        at, end = {}, ceil_div(made.workspace, planes.ROW) * planes.ROW
+        for name in "ab":
+            at[name] = end
+            end += planes.all_bytes(problem, name, run.items)
+        maps = iter([self._tensor_of(problem, x, run.items, at[x.name]) for x in (self.x, self.y)])
+        rest = tuple(
+            replace(step, arguments=tuple(
+                (kind, next(maps) if isinstance(v, TensorMap) and v.operand == "W" else v) for kind, v in step.arguments))
+            for step in made.steps
+        )  # fmt: skip
+        return Launch((self._parting(problem, run, at), *rest), end)
+
+    def _parting(self, p: Gemm, run: Run, at: dict[str, int]) -> Step:
+        """The launch of the pass."""
+        facts: list[Argument] = [("u32", p.k), ("u32", planes.parted(p, "a").pitch)]
+        if self.batched:
+            facts += [("u64", p.offsets[0]), ("u64", p.offsets[1]), ("u32", run.first)]
+        blocks = 0
+        for o in (planes.parted(p, name) for name in "ab"):
+            facts += [("u32", n) for n in (o.rows, o.ld, at[o.name] // planes.ROW)]
+            if self.batched:
+                facts += [("u32", o.bytes // planes.ROW), ("u32", planes.own_items(p, o.name, run.items))]
+            blocks = max(blocks, ceil_div(o.rows, planes.BLOCK_ROWS) * o.pitch // planes.BLOCK_K)
+        pointers: tuple[Argument, ...] = (("u64", "A"), ("u64", "B"), ("u64", "C"), ("u64", "W"))
+        shared = 4 * planes.BLOCK_ROWS * planes.BLOCK_PITCH
+        return Step(f"{self.entry}_part", (blocks, 2, run.items), (planes.THREADS, 1, 1), shared,
+                    (*pointers, *self._arrays(p), *facts))  # fmt: skip

@@ -1,0 +1,2 @@
+## Operands are read where they are, as they are.
+<%def name="entries()"></%def>

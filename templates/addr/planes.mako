@@ -1,0 +1,107 @@
+## f32 operands as sums of three bf16: planes in the workspace, each what those before it leave, rounded, K contiguous.
+<%namespace name="thread" file="/addr/parting.mako"/>
+<%def name="entries()">
+<% p = plan.PARTING %>\
+
+// C = A B needs A and B as sums of three bf16: a block parts ${p.BLOCK_ROWS} rows, ${p.BLOCK_K} of K
+.visible .entry ${plan.entry}_part(
+    .param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,
+% for line in plan.array_parameters:
+    ${line}
+% endfor
+% for line in plan.parting_parameters:
+    ${line}
+% endfor
+)
+.maxntid ${p.THREADS}, 1, 1
+{
+    .reg .b64 %W;
+    .reg .b32 %K, %pitch, %thread, %y, %smem;
+    .reg .pred %second;
+    ld.param.u64 %W, [W];
+    cvta.to.global.u64 %W, %W;
+    ld.param.u32 %K, [K];  ld.param.u32 %pitch, [pitch];
+    mov.u32 %thread, %tid.x;
+    mov.u32 %y, %ctaid.y;
+    mov.u32 %smem, smem;
+    setp.ne.u32 %second, %y, 0;
+    @%second bra.uni SECOND;
+${part(plan.parted[0], p)}\
+    ret;
+SECOND:
+${part(plan.parted[1], p)}\
+    ret;
+}
+</%def>
+
+<%def name="part(x, p)">
+    {
+    .reg .b64 %from, %at, %to, %t64, %next;
+    .reg .b32 %rows, %ld, %r, %k, %row, %q, %t0, %t1;
+    .reg .f32 %value<${p.HELD}>, %wide<2>;
+    .reg .b32 %word<2>;
+    .reg .b16 %half<2>;
+    .reg .pred %in, %here;
+    // ${x.name.upper()}: blocks along K, then along the rows of its planes
+    ld.param.u64 %from, [${x.name.upper()}];
+    cvta.to.global.u64 %from, %from;
+    ld.param.u32 %rows, [rows_${x.name}];  ld.param.u32 %ld, [ld_${x.name}];  ld.param.u32 %t0, [at_${x.name}];
+    mad.wide.u32 %to, %t0, ${p.ROW}, %W;
+% if plan.batched:
+${thread.item(x, p)}\
+% endif
+    div.u32 %t0, %pitch, ${p.BLOCK_K};
+    mov.u32 %t1, %ctaid.x;
+    div.u32 %r, %t1, %t0;
+    mul.lo.u32 %k, %r, %t0;
+    sub.u32 %k, %t1, %k;
+    mul.lo.u32 %k, %k, ${p.BLOCK_K};
+    mul.lo.u32 %r, %r, ${p.BLOCK_ROWS};
+% for n in range(p.HELD):
+    mov.f32 %value${n}, 0f00000000;
+% endfor
+% if not x.kmajor:
+${thread.transposed(x, p)}\
+% endif
+    // this thread's ${p.CHUNK} elements of K in each of ${p.ROUNDS} rows
+    rem.u32 %q, %thread, ${p.ACROSS};
+    div.u32 %row, %thread, ${p.ACROSS};
+% if not x.kmajor:
+    mul.lo.u32 %t1, %row, ${p.BLOCK_PITCH};
+    mad.lo.u32 %t1, %q, ${p.CHUNK}, %t1;
+    mad.lo.u32 %t1, %t1, 4, %smem;
+% for i in range(p.HELD):
+    ld.shared.f32 %value${i}, [%t1+${4 * (i // p.CHUNK * p.DOWN * p.BLOCK_PITCH + i % p.CHUNK)}];
+% endfor
+% endif
+    mad.lo.u32 %q, %q, ${p.CHUNK}, %k;
+    add.u32 %row, %row, %r;
+% for i in range(p.ROUNDS):
+% if i:
+    add.u32 %row, %row, ${p.DOWN};
+% endif
+    setp.lt.u32 %in, %row, %rows;
+% if x.kmajor:
+    mul.wide.u32 %t64, %row, %ld;
+    cvt.u64.u32 %at, %q;
+    add.u64 %t64, %t64, %at;
+    mad.lo.u64 %at, %t64, 4, %from;
+% for e in range(0, p.CHUNK, x.vec):
+    add.u32 %t0, %q, ${e};
+    setp.lt.and.u32 %here, %t0, %K, %in;
+    @%here ld.global.nc.${x.load} ${p.values(i * p.CHUNK + e, x.vec)}, [%at+${4 * e}];
+% endfor
+% endif
+    mul.wide.u32 %t64, %row, %pitch;
+    cvt.u64.u32 %at, %q;
+    add.u64 %t64, %t64, %at;
+    mad.lo.u64 %at, %t64, 2, %to;
+    mul.wide.u32 %next, %rows, %pitch;
+    shl.b64 %next, %next, 1;
+% for plane in range(p.PLANES):
+${thread.leave(i * p.CHUNK, plane + 1 < p.PLANES)}\
+% endfor
+% endfor
+PARTED_${x.name.upper()}:
+    }
+</%def>

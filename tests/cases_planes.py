@@ -1,0 +1,37 @@
+"""Random legal problems and configurations of the wgmma family, of f32 in planes of bf16."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from ptxgen.config import Config
+from ptxgen.device import Device
+from ptxgen.problem import LAYOUTS, Gemm
+from tests import cases_wgmma
+from tests.cases import extents
+from tests.cases_wgmma import EPILOGUES
+
+
+def problem(rng: np.random.Generator, limit: int) -> Gemm:
+    """Any layout, rows of any length, starts of any alignment."""
+    m, n, k = extents(rng, limit)
+    if rng.random() < 0.3:
+        k = int(rng.integers(1, 4 * limit))
+    aligned = [int(v) for v in rng.choice([16, 16, 8, 4], 3)]
+    epilogue = EPILOGUES[rng.integers(len(EPILOGUES))] if rng.random() < 0.25 else ""
+    p = Gemm(m, n, k, LAYOUTS[rng.integers(4)], "f32", "f32_bf16x6", aligned_a=aligned[0], aligned_b=aligned[1],
+             aligned_c=aligned[2], epilogue=epilogue, deterministic=bool(rng.random() < 0.3))  # fmt: skip
+    if rng.random() < 0.25:
+        p = replace(
+            p, batch=int(rng.integers(2, 4)), stride_a=int(rng.choice([-1, 0])), stride_b=int(rng.choice([-1, 0]))
+        )
+    pad = [int(v) for v in rng.choice([0, 0, 1, 3, 4], 3)]
+    return replace(p, lda=p.lda + pad[0], ldb=p.ldb + pad[1], ldc=p.ldc + pad[2])
+
+
+def cases(seed: int, count: int, d: Device, limit: int = 300) -> Iterator[tuple[Gemm, Config]]:
+    """``count`` random pairs."""
+    return cases_wgmma.cases(seed, count, d, limit, problem)

@@ -1,0 +1,118 @@
+"""f32 as three planes of bf16, executed: what 24 bits hold is exact, sums err less than a chain of multiply-adds, and what
+three bf16 cannot hold is as the guide says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from gemm_runs import execute, verify
+
+from ptxgen.check import check
+from ptxgen.config import parse_config
+from ptxgen.device import device
+from ptxgen.drivers.emulated import EmulatedDriver
+from ptxgen.problem import LAYOUTS, Gemm
+from tests.cases_planes import cases
+
+COMPUTE = "f32_bf16x6"
+SMALL = parse_config("family=2 ml=64 nl=16 u=32 stages=2")
+
+
+def stored(p: Gemm, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A (M×K) and B (K×N) as the problem stores them, and a C that must not be read."""
+    a, b = a if p.layout[0] == "N" else a.T, b if p.layout[1] == "N" else b.T
+    c = np.full((p.m, p.n), np.nan, np.float32)
+    return np.ascontiguousarray(a, np.float32), np.ascontiguousarray(b, np.float32), c
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_kernels(seed):
+    """Any layout, alignment and extent, in guarded memory; batches and epilogues as a check does them."""
+    for n, (p, c) in enumerate(cases(60 + seed, 5, device("h200"), 90)):
+        if p.epilogue or p.batch > 1:
+            found = check(EmulatedDriver(device("h200")), p, c, n)
+            assert all(r.ok for r in found), f"{p.key()} | {c}: {[str(r.deviation) for r in found]}"
+            continue
+        alpha, beta = ((1.0, 0.0), (2.0, 1.0), (1.0, -1.0))[n % 3]
+        kind = ("normal", "integers", "scaled")[n % 3]
+        verify(p, c, kind, alpha, beta, data=n, shift=True, times=2 if beta == 0 else 1)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_all_24_bits_arrive(layout):
+    """Integers of 24 bits, odd, of either sign, times powers of two: one a row, so that nothing is rounded."""
+    rng = np.random.default_rng(1)
+    p = Gemm(37, 19, 67, layout, "f32", COMPUTE)
+    wide = rng.integers(1 << 23, 1 << 24, (37, 67)) | 1
+    wide = np.where(rng.random(wide.shape) < 0.5, wide, -wide).astype(np.float32)
+    chosen = np.zeros((67, 19), np.float32)
+    chosen[rng.integers(0, 67, 19), np.arange(19)] = np.exp2(rng.integers(-20, 20, 19))
+    out = execute(p, SMALL, stored(p, wide, chosen))
+    assert np.array_equal(out.astype(np.float64), wide.astype(np.float64) @ chosen.astype(np.float64))
+    turned = Gemm(19, 37, 67, layout, "f32", COMPUTE)
+    out = execute(turned, SMALL, stored(turned, chosen.T, wide.T))
+    assert np.array_equal(out.astype(np.float64), (wide.astype(np.float64) @ chosen.astype(np.float64)).T)
+
+
+def chain(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Sums by fma.rn.f32, one product after the other."""
+    out = np.zeros((len(a), b.shape[1]), np.float32)
+    for k in range(a.shape[1]):
+        out = (a[:, k : k + 1].astype(np.float64) * b[k].astype(np.float64) + out).astype(np.float32)
+    return out
+
+
+@pytest.mark.parametrize("kind", ["normal", "uniform", "scaled"])
+def test_sums_err_less_than_a_chain(kind):
+    """Of rms and largest error over Σ|a||b|. Sums that stay in the tensor core's accumulators err ten times as much."""
+    rng = np.random.default_rng(2)
+    k = 2048
+    a, b = (rng.random(s) if kind == "uniform" else rng.standard_normal(s) for s in ((32, k), (k, 16)))
+    if kind == "scaled":
+        a, b = (x * np.exp2(rng.integers(-12, 13, x.shape)) for x in (a, b))
+    a, b = a.astype(np.float32), b.astype(np.float32)
+    exact, scale = a.astype(np.float64) @ b.astype(np.float64), np.abs(a).astype(np.float64) @ np.abs(b)
+    p = Gemm(32, 16, k, "NT", "f32", COMPUTE)
+    ours, theirs = (
+        np.abs(x - exact) / scale
+        for x in (execute(p, parse_config("family=2 ml=64 nl=16 u=64 stages=2"), stored(p, a, b)), chain(a, b))
+    )
+    assert np.sqrt((ours**2).mean()) < 0.6 * np.sqrt((theirs**2).mean())
+    assert ours.max() < theirs.max()
+
+
+def test_what_is_not_finite_makes_nan():
+    """Infinities, NaN, and numbers that round to an infinite bf16: of all that they take part in, and of nothing else."""
+    rng = np.random.default_rng(3)
+    p = Gemm(20, 9, 40, "NN", "f32", COMPUTE)
+    a, b = rng.integers(-3, 4, (20, 40)).astype(np.float32), rng.integers(-3, 4, (40, 9)).astype(np.float32)
+    clean = a @ b
+    a[[2, 5, 7], [3, 3, 39]] = np.inf, np.nan, np.finfo(np.float32).max
+    b[11, 4] = -np.inf
+    out = execute(p, SMALL, stored(p, a, b))
+    spoilt = np.zeros((20, 9), bool)
+    spoilt[[2, 5, 7]] = True
+    spoilt[:, 4] = True
+    assert np.isnan(out[spoilt]).all()
+    assert np.array_equal(out[~spoilt], clean[~spoilt])
+    a[[2, 5, 7], [3, 3, 39]] = 0
+    a[6] = 0
+    a[6, 1] = largest = np.float32(np.uint32(0x7F7F7FFF).view(np.float32))  # rounds to the largest bf16
+    b[:] = 0
+    b[1] = 1
+    assert (execute(p, SMALL, stored(p, a, b))[6] == largest).all()
+
+
+def test_tiny_numbers_lose_their_last_bits():
+    """A bf16 has no place below 2^-133: numbers from 2^-110 on are whole, smaller ones lose at most half of that."""
+    rng = np.random.default_rng(4)
+    p = Gemm(16, 8, 8, "NN", "f32", COMPUTE)
+    for exponent, lost in ((-110, 0.0), (-120, 2.0**-134), (-140, 2.0**-134)):
+        a = np.zeros((16, 8), np.float32)
+        a[:, 0] = np.ldexp(rng.integers(1 << 23, 1 << 24, 16) / 2.0**23, exponent)
+        b = np.zeros((8, 8), np.float32)
+        b[0] = 2.0**60
+        out = execute(p, SMALL, stored(p, a, b)).astype(np.float64)
+        error = np.abs(out - a.astype(np.float64) @ b.astype(np.float64)).max() / 2.0**60
+        assert error <= lost
+        assert lost == 0 or error > 0

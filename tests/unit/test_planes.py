@@ -1,0 +1,147 @@
+"""f32 as three planes of bf16: where planes lie, what is multiplied, and what no kernel does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from ptxgen import clock, dispatch
+from ptxgen.config import parse_config
+from ptxgen.device import device
+from ptxgen.errors import ConfigError
+from ptxgen.families.wgmma.planes import PAIRS, PLANES, planes
+from ptxgen.generate import plan_for
+from ptxgen.geometry import geometry
+from ptxgen.problem import Gemm
+from ptxgen.rules import broken
+from ptxgen.source import Step, TensorMap
+from tests.cases_planes import cases
+from tests.unit.test_wgmma import read, swizzled
+
+H200 = device("h200")
+COMPUTE = "f32_bf16x6"
+
+
+def brought(x, matrices: np.ndarray, rank: int) -> np.ndarray:
+    """Of a stage, after TMA brought ``matrices`` (planes × MN × K of the tile): the bytes; unwritten ones stay 0xEE."""
+    memory = np.full(1 << 18, 0xEE, np.uint8)
+    for box in x.boxes:
+        source = matrices[int(box.beyond.strip(", "))][rank * x.share :]
+        inner, rows, one = x.box
+        assert one == 1
+        for r in range(min(rows, len(source))):
+            row = source[r, box.inner : box.inner + inner].tobytes()
+            at = np.arange(len(row)) + x.base + box.offset + rank * x.share_offset + r * x.span
+            memory[swizzled(at, x.span)] = np.frombuffer(row, np.uint8)
+    return memory
+
+
+def test_products_read_their_planes():
+    """Of random configurations: each pair of planes over all of the stage's K, for each 64 rows, smallest pairs first."""
+    rng = np.random.default_rng(0)
+    for p, c in cases(51, 60, H200, 600):
+        made = plan_for(p, c, H200)
+        steps = c.u * 2 // 32
+        assert len(made.products) == len(PAIRS) * steps * made.mi
+        assert [s.adds for s in made.products] == ["0"] * made.mi + ["1"] * (len(made.products) - made.mi)
+        memory, values = {}, {}
+        for x, extent in ((made.x, made.x_tile), (made.y, made.y_tile)):
+            values[x.role] = rng.integers(0, 1 << 16, (PLANES, extent, c.u), np.uint16)
+            memory[x.role] = np.full(1 << 18, 0xEE, np.uint8)
+            for rank in range(c.cluster if x.role == "y" else 1):
+                lies = brought(x, values[x.role], rank)
+                memory[x.role] = np.where(memory[x.role] == 0xEE, lies, memory[x.role])
+        for n, s in enumerate(made.products):
+            (i, j), k = PAIRS[n // made.mi // steps], n // made.mi % steps
+            part = np.s_[:, 16 * k : 16 * k + 16]
+            got = read(memory["y"], made.y, made.y.base + 16 * s.y, made.y_tile, np.dtype(np.uint16))
+            np.testing.assert_array_equal(got, values["y"][j][part], err_msg=f"{p.key()} | {c}")
+            for wg in range(c.wg):
+                got = read(memory["x"], made.x, 16 * s.x + wg * made.x_part, 64, np.dtype(np.uint16))
+                want = values["x"][i][part][wg * made.x_own + 64 * s.mi :][:64]
+                valid = c.rows or 64
+                np.testing.assert_array_equal(got[:valid], want[:valid], err_msg=f"{p.key()} | {c}")
+
+
+def test_planes_share_the_workspace_with_nothing():
+    for p, c in cases(52, 80, H200, 600):
+        made = plan_for(p, c, H200).launch(p)
+        if not made.steps or not p.k:
+            assert not any(s.entry.endswith("_part") for s in made.steps)
+            continue
+        assert made.steps[0].entry.endswith("_part")
+        assert made.workspace < geometry(p, c).workspace + 128
+        partial = c.kg * p.results * 4 if c.kg > 1 and c.split == 2 else 0
+        used = [(0, partial)]
+        (main,) = (s for s in made.steps if s.maps)
+        for m, rows in zip(main.maps, (p.n, p.m) if c.swap else (p.m, p.n), strict=True):
+            items = m.extents[2:-1]  # of a batch those that have an operand of their own
+            assert m.extents == (p.k, rows, *items, PLANES)
+            assert len(items) == (p.batch > 1)
+            assert (m.operand, m.dtype) == ("W", "bf16")
+            assert m.offset % 128 == m.pitches[0] % 128 == 0
+            plane = rows * m.pitches[0]
+            assert m.pitches == (m.pitches[0], *(PLANES * plane for _ in items), plane)
+            assert 2 * p.k <= m.pitches[0]
+            used.append((m.offset, m.offset + PLANES * plane * (*items, 1)[0]))
+        used.sort()
+        assert all(one[1] <= two[0] for one, two in pairwise(used))
+        assert used[-1][1] <= made.workspace
+        assert not made.zeroed
+
+
+def test_a_map_begins_at_its_offset():
+    m = TensorMap("W", "bf16", (8, 8), (16,), (8, 8), 16, offset=256)
+    seen = []
+    step = Step("e", (1, 1, 1), arguments=(("u64", "W"), ("map", m)))
+    step.pack_maps(lambda found, address: seen.append(address) or bytes(128), {"W": 1024})
+    assert seen == [1280]
+
+
+@pytest.mark.parametrize(
+    ("config", "rule"),
+    [
+        ("ml=64 nl=32 u=128", "wgmma_depth"),
+        ("ml=64 nl=32 u=32 kg=2 split=3", "wgmma_planes"),
+        ("ml=64 nl=32 u=32 kg=2 split=4", "wgmma_planes"),
+        ("ml=64 nl=32 u=32 wg=2 pingpong=1 persistent=1", "wgmma_pingpong"),
+        ("ml=128 nl=192 u=32 wg=2 stages=2", "wgmma_register_file"),
+    ],
+)
+def test_what_planes_are_not_for(config, rule):
+    p, c = Gemm(128, 256, 512, "NN", "f32", COMPUTE), parse_config("family=2 " + config)
+    assert broken(p, c, H200).name == rule
+    plain = broken(Gemm(128, 256, 512, "NT", "f32", "tf32"), c, H200)
+    assert plain is None or plain.name != rule
+
+
+def test_planes_go_to_a_limit():
+    c = parse_config("family=2 ml=64 nl=32 u=32 raster=8")
+    p = Gemm(1 << 17, 1 << 17, 1 << 15, "NN", "f32", COMPUTE)
+    assert broken(p, c, H200) is None
+    with pytest.raises(ConfigError, match="wgmma_planes"):
+        plan_for(replace(p, k=1 << 17, lda=0, ldb=0), c, H200)
+
+
+def test_only_what_has_wgmma_computes_so():
+    p = Gemm(256, 256, 256, "NN", "f32", COMPUTE)
+    assert planes(p) == 3
+    assert planes(replace(p, compute="f32")) == 1
+    for name in ("t4", "a100"):
+        assert not dispatch.select(p, device(name))
+        assert f"wgmma runs on sm_90 only; {name} is" in dispatch.lacking(p, device(name))
+    (chosen,) = dispatch.select(p, H200)
+    assert chosen.config.family == 2
+
+
+def test_the_clock_counts_six_products_and_the_pass():
+    """Against one product of bf16: six times as long where multiplying decides; the pass shows where it does not."""
+    c = parse_config("family=2 ml=128 nl=128 wg=2 u=64 stages=2 raster=8")
+    big, one = Gemm(8192, 8192, 8192, "NT", "f32", COMPUTE), Gemm(8192, 8192, 8192, "NT", "bf16", out="f32")
+    assert 5.5 < clock.predict(big, c, H200) / clock.predict(one, c, H200) < 8
+    thin = Gemm(64, 8192, 8192, "NT", "f32", COMPUTE)
+    moved = 10 * 8192 * 8192 / (H200.bandwidth * 1e3)
+    assert clock.predict(thin, parse_config("family=2 ml=64 nl=64 u=64 stages=3"), H200) > moved
