@@ -116,12 +116,11 @@ class PartingPlan(WgmmaPlan):
             at[name] = end
             end += planes.all_bytes(problem, name, run.items)
         maps = iter([self._tensor_of(problem, x, run.items, at[x.name]) for x in (self.x, self.y)])
-        rest = tuple(
-            replace(step, arguments=tuple(
-                (kind, next(maps) if isinstance(v, TensorMap) and v.operand == "W" else v) for kind, v in step.arguments))
-            for step in made.steps
-        )  # fmt: skip
-        return Launch((self._parting(problem, run, at), *rest), end)
+        settled = []
+        for step in made.steps:
+            given = ((kind, v, isinstance(v, TensorMap) and v.operand == "W") for kind, v in step.arguments)
+            settled.append(replace(step, arguments=tuple((kind, next(maps) if ours else v) for kind, v, ours in given)))
+        return Launch((self._parting(problem, run, at), *settled), end)
 
     def _parting(self, p: Gemm, run: Run, at: dict[str, int]) -> Step:
         """The launch of the pass."""
