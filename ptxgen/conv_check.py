@@ -13,7 +13,7 @@ from ptxgen.config import Config
 from ptxgen.conv import Conv
 from ptxgen.convolution import convolve
 from ptxgen.drivers import Driver, Timing
-from ptxgen.reference import Array, Deviation, Reference, compare, epilogue_arrays, operands, reference
+from ptxgen.reference import Array, Deviation, Reference, compare, epilogue_arrays, operands, reference, verdict
 from ptxgen.runner import Buffers, Runner
 
 RUNS = 8  #: runs of results, first to last in memory, of which that many are compared
@@ -149,7 +149,7 @@ def trials(driver: Driver, p: Conv, config: Config, seed: int,
     runner = Runner.of(driver, p, config)
     try:
         for kind, alpha, beta, before in cases:
-            if p.output.integer:
+            if p.linear.integer:
                 alpha, beta = round(alpha), round(beta)
             a, b, c = operands(p, seed, kind)
             if before == "nan":
@@ -157,11 +157,7 @@ def trials(driver: Driver, p: Conv, config: Config, seed: int,
             more = epilogue_arrays(p, seed, kind)
             ref = reference(p, a, b, c, alpha, beta, more)
             out, kept = guarded(runner, a, b, c, alpha, beta, more)
-            deviation = compare(out, ref)
-            exact = kind == "integers" and not {"gelu", "silu"} & set(p.stages)
-            if exact and deviation.ok and not np.array_equal(out.astype(np.float64), ref.exact):
-                wrong = np.argwhere(out.astype(np.float64) != ref.exact)[0]
-                deviation = Deviation(np.inf, tuple(int(i) for i in wrong), deviation.worst)
+            deviation = verdict(kind, out, ref)
             if not kept or runner.raised():
                 deviation = Deviation(np.inf, (-1,), deviation.worst)
             yield kind if beta == 0 else f"{kind}, alpha={alpha:g}, beta={beta:g}", deviation
