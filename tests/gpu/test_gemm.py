@@ -1,4 +1,4 @@
-"""The generated kernels on real hardware: random problems and configurations against float64."""
+"""What kernels leave behind on real hardware."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from ptxgen.assemble import assemble
 from ptxgen.drivers import open_driver
 from ptxgen.memory import padded
-from ptxgen.reference import compare, operands, reference
+from ptxgen.reference import operands, reference
 from ptxgen.runner import Runner, Workspace, generate
 from tests.cases import cases
 
@@ -35,26 +35,6 @@ def made(driver):
 
     with ThreadPoolExecutor(16) as pool:
         return list(zip(chosen, pool.map(build, chosen), strict=True))
-
-
-@pytest.mark.parametrize("kind", ["integers", "normal", "scaled"])
-def test_random_kernels(driver, made, kind):
-    """Every pair, with alpha and beta; rows that leading dimensions pad hold NaN, before and after."""
-    workspace, wrong = Workspace(driver), []
-    for n, ((p, c), (plan, source)) in enumerate(made):
-        runner = Runner(driver, plan, driver.load(source), p, workspace)
-        alpha, beta = ((1.0, 0.0), (2.0, 1.0), (1.0, -1.0))[n % 3]
-        a, b, before = operands(p, n, kind)
-        if beta == 0:
-            before = np.full_like(before, np.nan)
-        out = runner.compute(*padded(p, (a, b, before)), alpha, beta)
-        found = compare(out[:, : p.n], reference(p, a, b, before, alpha, beta))
-        exact = kind != "integers" or np.array_equal(
-            out[:, : p.n].astype(np.float64), reference(p, a, b, before, alpha, beta).exact
-        )
-        if not found.ok or not exact or not np.isnan(out[:, p.n :].astype(np.float64)).all():
-            wrong.append(f"{p.key()} | {c} | alpha {alpha} beta {beta}: {found}")
-    assert not wrong, f"{len(wrong)} of {len(made)}:\n" + "\n".join(wrong[:10])
 
 
 def test_flags_are_left_lowered(driver, made):
