@@ -14,8 +14,12 @@ from ptxgen.device import Device
 from ptxgen.geometry import SECTOR, WARP
 from ptxgen.problem import Gemm
 
-LATENCY = 900.0  #: cycles of a load from memory while others wait too
+LATENCY = 1000.0  #: cycles of a load from memory while others wait too
 L2_SM = 40.0  #: bytes a cycle that one multiprocessor draws
+SERIAL = 3.3  #: cycles from one instruction of a warp to its next
+#: times as much more that memory takes where the lanes of a warp take half a line side by side, or a quarter
+HALF, QUARTER = 0.2, 0.45
+COLD_US = 0.4  #: a launch whose first loads find nothing in the caches
 #: instructions that convert an element, by its bytes; s8 in fours needs none, and else one
 CONVERT = {1: 2.0, 2: 1.5, 4: 0.0, 8: 0.0}
 QUADS = 4  #: products of one dp4a
@@ -36,33 +40,38 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     loads_x, loads_y = g.gulps / np.maximum(g.steps, 1), np.where(c.swap == 1, g.a.loads, g.b.loads)
     loads_y = loads_y / np.maximum(g.steps * g.threads, 1)
     hops = np.where(g.x_kmajor, 0, 2 * loads_x) + np.where(g.y_kmajor, 0, 2 * loads_y)
-    issue = warps * (g.steps * (products + convert + loads_x + loads_y + hops) + 8 + 2 * g.count) / costs.ISSUE
+    told = g.steps * (products + convert + loads_x + loads_y + hops) + 8 + 2 * g.count  # instructions of a thread
+    issue = warps * told / costs.ISSUE
     math = g.threads * g.steps * products / np.where(quads, rate(p, d) / QUADS, rate(p, d))
     moved_x = g.long_tile * c.u * size
     # a warp's loads of one operand: bytes side by side, of which whole sectors move
     run = np.where(g.x_kmajor, g.lanes * g.vec_x, c.wm * g.vec_x) * size
     torn = np.maximum(SECTOR / run, 1.0)
+    scattered = np.select([run >= costs.LINE, run == SECTOR], [0.0, QUARTER], HALF)
     span = np.where(g.y_kmajor, g.lanes * g.depth, g.lanes * g.depth * g.thin) * size
     wavefronts = moved_x * torn / costs.WAVEFRONT + warps * g.steps * loads_y * np.maximum(span / costs.WAVEFRONT, 1)
     busy = bound(issue, math, wavefronts, moved_x * torn / L2_SM)
-    alone = np.where(c.ahead == 1, bound(LATENCY, busy), LATENCY + busy)
+    alone = np.where(c.ahead == 1, np.maximum(LATENCY, SERIAL * told), LATENCY + SERIAL * told)
     shuffles = np.log2(g.lanes) * g.count * g.thin * 2 * warps / costs.ISSUE
     left = leaving(p, c, g, d, np.minimum(c.vec_c, 16 // g.sum_bytes))
     left["start"] = left["start"] + shuffles + 4 * costs.ALU_LATENCY * np.log2(g.lanes)
     moved_y = g.thin_tile * c.u * size
     moved_a, moved_b = np.where(c.swap == 1, moved_y, moved_x), np.where(c.swap == 1, moved_x, moved_y)
     return Work.of(
-        len(c), busy=busy, alone=alone, math=math, shared=wavefronts, moved_a=moved_a, moved_b=moved_b, stages=2, **left
-    )
+        len(c), busy=busy, alone=alone, math=math, shared=wavefronts, moved_a=moved_a, moved_b=moved_b, stages=2,
+        torn_a=moved_x * (torn * (1 + scattered) - 1), **left,
+    )  # fmt: skip
 
 
 def microseconds(p: Gemm, d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Floats:
     """Of a launch: memory or multiprocessors, whichever takes longer, and a little of the other."""
-    memory = np.float32(p.bytes / (d.bandwidth * 1e3 * costs.DRAM))
+    more = w.torn_a[rows] * x.iterations[cell] * x.blocks[cell]
+    memory = (np.float32(p.bytes) + more) / np.float32(d.bandwidth * 1e3 * costs.DRAM)
     multiplied = cycles(d, w, rows, x, cell) / np.float32(d.clock)
     most = np.maximum(multiplied, memory)
     ratio = np.minimum(multiplied, memory) / most
-    out: Floats = most * (1 + ratio**CLOSE) ** np.float32(1 / CLOSE) + x.extra[cell] + np.float32(costs.LAUNCH_US)
+    out: Floats = most * (1 + ratio**CLOSE) ** np.float32(1 / CLOSE) + x.extra[cell]
+    out += np.float32(costs.LAUNCH_US + COLD_US)
     return out
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
 from ptxgen.config import FAMILIES, SPLIT_MEMSET, Columns, Config
 from ptxgen.device import Device
 from ptxgen.families.stream.geometry import THIN, lined_up, widest
-from ptxgen.geometry import WARP, geometry
+from ptxgen.geometry import WARP, ceil_div, geometry
 from ptxgen.problem import Gemm
 from ptxgen.space.cooperative import Cooperative
 from ptxgen.space.family import NEUTRAL, meetings
@@ -39,6 +41,13 @@ ALIKE = {"ahead": (1,)}
 def thin_tile(extent: int) -> int:
     """The power of two that holds a thin extent."""
     return 1 << max(extent - 1, 0).bit_length()
+
+
+def together(g: SimpleNamespace, d: Device) -> Any:
+    """Blocks that find registers on a multiprocessor, each warp on one of its quarters."""
+    warps = 4 * (d.registers_sm // 4 // (ceil_div(g.registers, 8) * 8 * WARP))
+    fitting = np.minimum(warps * WARP // g.threads, d.blocks_per_sm(g.threads, 32, g.shared))
+    return np.maximum(fitting, 1)
 
 
 class Stream(Cooperative):
@@ -115,7 +124,7 @@ class Stream(Cooperative):
         """As many blocks on a multiprocessor as find registers there: loads under way are what counts."""
         g = geometry(p, c)
         c = c.replace(vec_c=np.minimum(np.minimum(p.vectors[2], c.nl), 16 // g.sum_bytes), raster=8)
-        return c.replace(resident=np.maximum(d.blocks_per_sm(g.threads, g.registers, g.shared), 1))
+        return c.replace(resident=together(g, d))
 
     def variables(self, p: Gemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
         """Tiles, the threads along K and their depth, slices with how they meet."""

@@ -266,7 +266,8 @@ def stream_by_hand(p: Gemm, d) -> set[Config]:
                 vec_c=min(p.vectors[2], sides[1], 2 if p.dtype == "f64" else 4), stream=int(p.k < 512),
             )  # fmt: skip
             g = geometry(p, c)
-            fits = int(d.blocks_per_sm(g.threads, g.registers, g.shared))
+            warps = 4 * (16384 // (-(-g.registers // 8) * 8 * 32))
+            fits = min(warps * 32 // g.threads, 2048 // g.threads, int(d.shared_sm // (g.shared + 1024)))
             c = replace(c, resident=max(fits, 1), raster=8 if g.tiles > 2 * d.sms else 1)
             adds = p.out in ("f32", "f64", "s32") and not p.deterministic and not p.epilogue
             for kg in {max(d.sms * w // max(g.tiles, 1), 1) for w in (1, 2, 3, 4, 6, 8)} | {1}:

@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.columnar import WARP
+from ptxgen.columnar import WARP, ceil_div, register_cap
 from ptxgen.config import AXIS
 from ptxgen.families.stream.geometry import THIN
 from ptxgen.problem import Gemm
 from ptxgen.rule import Rule
 
 STREAM = 3
+QUARTERS = 4 * WARP  #: threads of a warp on each quarter of a multiprocessor
+SHARED = 8  #: registers by which the estimate may pass the cap
 LOADS_LIMIT = 64  #: loads of the long operand that a thread has under way
 
 USED = (
@@ -52,6 +54,10 @@ RULES = (
          & (g.gulps <= LOADS_LIMIT),
          "u={c.u} is {g.steps} steps of {g.across} threads with {g.depth} elements each, {g.gulps} loads a thread:"
          f" whole steps, and at most {LOADS_LIMIT} loads", family=STREAM),
+    Rule("stream_register_file", lambda p, c, g, d: g.registers <= register_cap(
+            d, ceil_div(g.threads * c.resident, QUARTERS) * QUARTERS, 1) + SHARED,
+         "about {g.registers} registers a thread; {g.threads} threads, resident={c.resident}, leave fewer: warps take"
+         " theirs of quarters of the file", family=STREAM),
     Rule("stream_vectors", lambda p, c, g, d: (c.vec_a <= g.a.widest) & (c.vec_b <= g.b.widest) & _along_k(p, g),
          "vec_a={c.vec_a} and vec_b={c.vec_b}: A and B allow {g.a.widest} and {g.b.widest}; along K the thin operand's"
          " are within the long one's, across K within a thread's tile", family=STREAM),
