@@ -2,6 +2,8 @@
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="raster" file="/${context['plan'].raster}"/>\
+<%namespace name="dependent" file="/ptx/dependent.mako"/>\
+<%namespace name="items" file="/sched/items.mako"/>\
 <%namespace name="addr" file="/addr/streamed.mako"/>\
 <%namespace name="math" file="/${context['plan'].math}"/>\
 <%namespace name="put" file="/${context['plan'].put}"/>\
@@ -13,20 +15,25 @@
     .reg .b32 %kt, %whole, %pass, %left, %row, %col, %share, %t0, %t1, %t2;
     .reg .pred %first, %go, %p;
     .reg .${plan.sum} %alpha, %beta;
+${items.registers()}\
 
     ld.param.u64 %A, [A];  ld.param.u64 %B, [B];  ld.param.u64 %C, [C];  ld.param.u64 %W, [W];
     cvta.to.global.u64 %A, %A;  cvta.to.global.u64 %B, %B;  cvta.to.global.u64 %C, %C;  cvta.to.global.u64 %W, %W;
     ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %K, [K];  ld.param.u32 %chunk, [chunk];
     ld.param.u32 %lda, [lda];  ld.param.u32 %ldb, [ldb];  ld.param.u32 %ldc, [ldc];
     ld.param.${plan.sum} %alpha, [alpha];  ld.param.${plan.sum} %beta, [beta];
+${dependent.begin()}\
     mov.u32 %thread, %tid.x;
     mov.u32 %smem, smem;
 ${ptx.banner("which tile of C, which slice of K")}\
 ${raster.tile()}\
+${items.of_block()}\
+${items.operands()}\
 ${raster.share()}\
 ${ptx.banner("which elements this thread takes")}\
 ${addr.setup()}\
 ${math.clear()}\
+${dependent.wait()}\
     // whole passes of ${plan.config.u}
     shr.u32 %whole, %length, ${plan.log2_u};
     setp.ne.u32 %go, %whole, 0;

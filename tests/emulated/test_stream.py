@@ -116,6 +116,21 @@ def test_random_epilogues():
             assert result.ok, f"{p.key()} | {c} | {result.kind}: {result.deviation}"
 
 
+@pytest.mark.parametrize("n", range(10))
+def test_batches(n):
+    """Items at offsets of their own, or with an operand that they share; slices meet item by item."""
+    rng, on = np.random.default_rng(300 + n), device("emulated")
+    p, c = drawn(rng, 40, on, TYPES[n])
+    rows = (p.m if p.layout[0] == "N" else p.k, p.k if p.layout[1] == "N" else p.n, p.m)
+    strides = [rows[i] * ld + int(rng.choice([0, 1, 16])) for i, ld in enumerate((p.lda, p.ldb, p.ldc))]
+    shared = int(rng.integers(3))  # A, B or neither
+    strides = [0 if i == shared and i < 2 else s for i, s in enumerate(strides)]
+    p = replace(p, batch=3, stride_a=strides[0], stride_b=strides[1], stride_c=strides[2])
+    c = config(p, on, rng, 128) or c
+    for result in check(EmulatedDriver(on, seed=n), p, c, n):
+        assert result.ok, f"{p.key()} | {c} | {result.kind}: {result.deviation}"
+
+
 def test_types_that_a_device_cannot_convert():
     assert converts("f16", device("t4"))
     assert not converts("bf16", device("t4"))

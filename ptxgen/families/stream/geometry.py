@@ -32,7 +32,8 @@ def widest(p: Gemm, name: str) -> int:
     n = 0 if name == "a" else 1
     if lined_up(p, name) == (p.layout[n] == "NT"[n]):
         return p.vectors[n]
-    return max(math.gcd(16, (p.aligned_a, p.aligned_b)[n], p.k * p.element.bytes) // p.element.bytes, 1)
+    start = math.gcd((p.aligned_a, p.aligned_b)[n], p.offsets[n] if p.items > 1 else 0)
+    return max(math.gcd(16, start, p.k * p.element.bytes) // p.element.bytes, 1)
 
 
 def operand(p: Gemm, c: Any, name: str) -> SimpleNamespace:
@@ -113,9 +114,9 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         registers=count * thin * words + held + fresh + pointers + 30,
         tiles_m=tiles_m,
         tiles_n=tiles_n,
-        tiles=tiles_m * tiles_n,
+        tiles=tiles_m * tiles_n * p.items,
         chunk=chunk,
         slices=slices,
-        blocks=tiles_m * tiles_n * slices,
-        workspace=pick((c.kg > 1) & (c.split == SPLIT_WORKSPACE), slices * p.m * p.n * sum_bytes, 0),
+        blocks=tiles_m * tiles_n * p.items * slices,
+        workspace=pick((c.kg > 1) & (c.split == SPLIT_WORKSPACE), slices * p.results * sum_bytes, 0),
     )

@@ -20,7 +20,7 @@ LOADS_LIMIT = 64  #: loads of the long operand that a thread has under way
 
 USED = (
     "family", "ms", "ns", "ml", "nl", "u", "kl", "kg", "vec_a", "vec_b", "vec_c", "wm", "split", "ahead", "raster",
-    "stream", "resident", "swap",
+    "stream", "resident", "swap", "pdl",
 )  # fmt: skip
 #: axes that have no meaning here, and stay at their defaults
 UNUSED = tuple(name for name in AXIS if name not in USED)
