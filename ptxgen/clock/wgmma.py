@@ -68,7 +68,7 @@ def cell(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
         extra = extra + costs.PARTING_US + moves / (d.bandwidth * 1e3 * costs.PARTING_DRAM)
     room, grid = together(d, c.cluster * c.kc), np.minimum(d.sms // c.cluster * c.cluster, g.blocks)
     # of a block that walks: the tiles, and those of a block that had to wait for it
-    walked = np.ceil(g.blocks / np.maximum(grid, 1)) * np.ceil(grid / room)
+    walked = np.ceil(g.blocks / np.maximum(grid, 1)) * np.ceil(grid / np.maximum(room, 1))
     numbers = {"iterations": passes, "blocks": g.blocks, "room": room, "walked": walked, "extra": extra}
     columns = {n: np.asarray(v, np.float32) for n, v in numbers.items()}
     return SimpleNamespace(torn=torn, way=np.where(c.kg > 1, np.where(c.split == SPLIT_WORKSPACE, 2, 1), 0), **columns)
@@ -82,8 +82,9 @@ def microseconds(p: Gemm, d: Device, w: Work, rows: Any, x: SimpleNamespace, cel
     moved = w.moved_a[rows] + w.moved_b[rows] + w.torn_a[rows] * x.torn[0] + w.torn_b[rows] * x.torn[1]
     tma = moved / np.float32(costs.TMA_BYTES)
     busy = np.sqrt(np.hypot(w.busy[rows] ** 2, tma**2))
-    # a stage is copied, multiplied, and free when the next one is
-    waiting = np.maximum(passes - stages, 0) / passes * (costs.TMA_LATENCY + tma + 2 * w.busy[rows]) / stages
+    # a stage is copied, multiplied, and free when the next one is; of planes as soon as it is multiplied
+    held = np.float32(1 if planes(p) > 1 else 2)
+    waiting = np.maximum(passes - stages, 0) / passes * (costs.TMA_LATENCY + tma + held * w.busy[rows]) / stages
     alone = np.maximum(w.alone[rows], waiting)
     full = np.where(walks, x.walked[cell], np.floor(blocks / (resident * room)))
     rest = np.where(walks, np.float32(0), np.ceil((blocks - full * resident * room) / room))
