@@ -1,4 +1,28 @@
 ## Which element of its tile a thread loads first, (mn, k), and where in the stage it goes.
+<%def name="own(x)">
+    .reg .b32 %mn_${x.name}, %k_${x.name}, %s_${x.name};
+${first(x)}\
+    mad.lo.u32 %s_${x.name}, %s_${x.name}, ${x.bytes}, ${x.base};
+% for n, (_, place) in enumerate(x.places[1:], 1):
+    .reg .b32 ${place};
+    xor.b32 ${place}, %s_${x.name}, ${x.turns[n] ^ x.turns[0]};
+% endfor
+% if x.partial:
+    .reg .pred %part_${x.name}, %go_${x.name};
+    setp.lt.u32 %part_${x.name}, %thread, ${x.loads};
+% endif
+% for out in x.rows_out if plan.predicated else ():
+    .reg .pred ${out};
+% endfor
+</%def>
+
+## Narrows a predicate to the threads that have a load at all.
+<%def name="narrow(x, go)">
+% if x.partial:
+    and.pred %go_${x.name}, ${go}, %part_${x.name};
+% endif
+</%def>
+
 <%def name="first(x)">
 % if x.swizzled:
 ${swizzled(x, *(("mn", "k") if x.kmajor else ("k", "mn")))}\

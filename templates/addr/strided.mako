@@ -1,21 +1,8 @@
 ## Global addresses of an operand that is stored by rows at a leading dimension.
 <%namespace name="lanes" file="/addr/lanes.mako"/>
 <%def name="setup(x)">
-    .reg .b32 %mn_${x.name}, %k_${x.name}, %s_${x.name};
+${lanes.own(x)}\
     .reg .b64 %step_${x.name};
-${lanes.first(x)}\
-    mad.lo.u32 %s_${x.name}, %s_${x.name}, ${x.bytes}, ${x.base};
-% for n, (_, place) in enumerate(x.places[1:], 1):
-    .reg .b32 ${place};
-    xor.b32 ${place}, %s_${x.name}, ${x.turns[n] ^ x.turns[0]};
-% endfor
-% if x.partial:
-    .reg .pred %part_${x.name}, %go_${x.name};
-    setp.lt.u32 %part_${x.name}, %thread, ${x.loads};
-% endif
-% for out in x.rows_out if plan.predicated else ():
-    .reg .pred ${out};
-% endfor
 ${(walking if x.many else pointers)(x)}\
 % if not x.kmajor:
     mul.wide.u32 %step_${x.name}, %ld${x.name}, ${x.global_bytes * x.depth};
@@ -77,7 +64,7 @@ ${row_of(x, p)}\
 % endfor
 </%def>
 
-## Puts the address of piece p into a register and returns the register's name.
+## Readies the address of piece p, which is then in the register plan.at(x, p).
 <%def name="address(x, p)">
 % if x.many:
     cvt.u64.u32 %t64, %off_${x.name}${p.index};
@@ -105,17 +92,14 @@ ${row_of(x, p)}\
 </%def>
 
 ## Sets %skip where piece p of the first stage lies past what that stage takes of K, or outside M or N.
-<%def name="skip(x, p)">
+<%def name="skip(x, p, first)">
+% if first and plan.checked:
     add.u32 %t0, %k_${x.name}, ${p.k};
     setp.ge.u32 %skip, %t0, %first;
 % if plan.predicated:
     or.pred %skip, %skip, ${p.out};
 % endif
-</%def>
-
-## Narrows a predicate to the threads that have a load at all.
-<%def name="narrow(x, go)">
-% if x.partial:
-    and.pred %go_${x.name}, ${go}, %part_${x.name};
 % endif
 </%def>
+
+<%def name="narrow(x, go)">${lanes.narrow(x, go)}</%def>

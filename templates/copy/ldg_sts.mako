@@ -1,5 +1,4 @@
 ## Global to shared memory through registers: any alignment, any target; widens 16 bits and transposes on the way.
-<%namespace name="addr" file="/addr/strided.mako"/>
 <%namespace name="convert" file="/ptx/convert.mako"/>
 <%def name="title(x)"><% return "through registers" + (", transposed" if x.transposed else "") + (", widened to f32" if x.widens else "") %></%def>
 
@@ -11,32 +10,28 @@
 % endif
 </%def>
 
-<%def name="fetch(x, go, first=False)">
-<%
-    guard = f"%go_{x.name}" if x.partial else go
-    cut = first and plan.checked
-%>\
+<%def name="fetch(addr, x, go, first=False)">
+<% guard = f"%go_{x.name}" if x.partial else go %>\
 ${addr.narrow(x, go)}\
 % for p in x.pieces:
-<% words = [x.staging[p.index, j] for j in range(x.staging.shape[1])] %>\
-% if cut or plan.predicated:
+<%
+    words = [x.staging[p.index, j] for j in range(x.staging.shape[1])]
+    skip = plan.skip(x, p, first)
+%>\
+% if skip:
 % for word in words:
     mov.${x.staging.kind} ${word}, 0;
 % endfor
-% if cut:
-${addr.skip(x, p)}\
-% else:
-    mov.pred %skip, ${p.out};
-% endif
-    not.pred %skip, %skip;
+${addr.skip(x, p, first)}\
+    not.pred %skip, ${skip};
     and.pred %skip, %skip, ${guard};
 % endif
 ${addr.address(x, p)}\
-    @${"%skip" if cut or plan.predicated else guard} ld.global.nc.${x.load_kind} ${x.staging.vector(p.index, 0, n=len(words))}, [${"%t64" if x.many else f"%ptr_{x.name}{p.index}"}];
+    @${"%skip" if skip else guard} ld.global.nc.${x.load_kind} ${x.staging.vector(p.index, 0, n=len(words))}, [${plan.at(x, p)}];
 % endfor
 </%def>
 
-<%def name="deliver(x, slot, go)">
+<%def name="deliver(addr, x, slot, go)">
 <% guard = f"%go_{x.name}" if x.partial else go %>\
 ${addr.narrow(x, go)}\
 % for to, place in x.places:
@@ -65,15 +60,15 @@ ${convert.widen_pair(plan.problem.dtype, x.staged[p.index, j], x.staged[p.index,
 % endfor
 </%def>
 
-<%def name="start(x, slot, go, first=False)">
-${fetch(x, go, first)}\
-${deliver(x, slot, go)}\
+<%def name="start(addr, x, slot, go, first=False)">
+${fetch(addr, x, go, first)}\
+${deliver(addr, x, slot, go)}\
 </%def>
 
-<%def name="ahead(x, go)">${fetch(x, go)}</%def>
-<%def name="early(x, slot, go)">${fetch(x, go)}</%def>
-<%def name="late(x, slot, go)">${deliver(x, slot, go)}</%def>
-<%def name="held(x, slot, go, load)">
-${deliver(x, slot, go)}\
-${fetch(x, load)}\
+<%def name="ahead(addr, x, go)">${fetch(addr, x, go)}</%def>
+<%def name="early(addr, x, slot, go)">${fetch(addr, x, go)}</%def>
+<%def name="late(addr, x, slot, go)">${deliver(addr, x, slot, go)}</%def>
+<%def name="held(addr, x, slot, go, load)">
+${deliver(addr, x, slot, go)}\
+${fetch(addr, x, load)}\
 </%def>

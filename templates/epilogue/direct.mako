@@ -1,4 +1,5 @@
 ## Each thread writes its own tile, from registers.
+<%namespace name="place" file="/${context['plan'].at_out}"/>
 <%def name="leave(math, put, add)">
     {
     .reg .b64 %at;
@@ -7,10 +8,7 @@
     ${plan.row.declaration}
     add.u32 %r, %m0, %row;
     add.u32 %q, %n0, %col;
-    mul.wide.u32 %t64, %r, %ldo;
-    cvt.u64.u32 %u64, %q;
-    add.u64 %t64, %t64, %u64;
-    mad.lo.u64 %at, %t64, ${plan.out_bytes}, %out;
+${place.columns("%at", "%r", "%q", "%out", "%ldo", plan.out_bytes)}\
 % if plan.checked:
 % for n, column in enumerate(plan.columns):
     add.u32 %t0, %q, ${column};
@@ -19,9 +17,7 @@
 % endif
 % for i in range(plan.ms):
     // row + ${plan.a.offset(i)}
-% if i:
-    mad.wide.u32 %at, %ldo, ${(plan.a.offset(i) - plan.a.offset(i - 1)) * plan.out_bytes}, %at;
-% endif
+${place.next("%at", "%r", plan.a.offset(i), plan.a.offset(i) - plan.a.offset(i - 1) if i else 0, "%ldo", plan.out_bytes)}\
 % if plan.checked:
     add.u32 %t0, %r, ${plan.a.offset(i)};
     setp.lt.u32 %in_m, %t0, %M;
@@ -31,7 +27,8 @@ ${math.row(i)}\
 % if plan.checked:
     and.pred %in, %in_m, %in_n${n};
 % endif
-${put.vector([plan.row[n * plan.vec_c + q] for q in range(plan.vec_c)], "%at", column * plan.out_bytes, "@%in " if plan.checked else "", add, ("%r", plan.a.offset(i)), ("%q", column))}\
+${place.of("%at", n, "%out", plan.out_bytes)}\
+${put.vector([plan.row[n * plan.vec_c + q] for q in range(plan.vec_c)], "%at", place.offset(column, plan.out_bytes), "@%in " if plan.checked else "", add, ("%r", plan.a.offset(i)), ("%q", column))}\
 % endfor
 % endfor
     }

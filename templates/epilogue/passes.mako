@@ -3,6 +3,7 @@
 <%namespace name="items" file="/sched/items.mako"/>
 <%namespace name="after" file="/${context['plan'].after}"/>
 <%namespace name="dependent" file="/ptx/dependent.mako"/>
+<%namespace name="place" file="/${context['plan'].at_c}"/>
 <%def name="entries()">
 % if plan.cleared:
 ${entry("scale")}\
@@ -15,7 +16,7 @@ ${entry("reduce")}\
 
 // C = beta C${" + the sums of all slices, slice by slice" if plan.partial else ""}
 .visible .entry ${plan.entry}_${name}(
-    .param .u64 C, .param .u64 W, ${"".join(line + " " for line in plan.array_parameters + plan.item_parameters)}.param .u32 M, .param .u32 N, .param .u32 ldc, .param .u32 shift,
+    .param .u64 C, .param .u64 W, ${"".join(line + " " for line in plan.array_parameters + plan.item_parameters + plan.found_c)}.param .u32 M, .param .u32 N, .param .u32 ldc, .param .u32 shift,
     .param .${plan.sum} beta${", .param .u32 slices" if plan.partial else ""}
 )
 .maxntid ${plan.PASS_THREADS}, 1, 1
@@ -63,15 +64,13 @@ ${dependent.wait()}\
     @!%in bra DONE;
     ${plan.differs} %old, %beta, ${plan.zero};
 ROW:
-    mul.wide.u32 %t64, %r, %ldc;
-    cvt.u64.u32 %u64, %q;
-    add.u64 %t64, %t64, %u64;
-    mad.lo.u64 %at, %t64, ${plan.element_bytes}, ${plan.item_c};
+${place.one("%at", "%r", "%q", plan.item_c, "%ldc", plan.element_bytes)}\
 % for q in range(plan.vec_c):
     mov.${plan.sum} ${plan.row[q]}, ${plan.zero};
 % endfor
 % if plan.partial:
     mul.wide.u32 %t64, %r, %N;
+    cvt.u64.u32 %u64, %q;
     add.u64 %t64, %t64, %u64;
     mad.lo.u64 %from, %t64, ${plan.sum_bytes}, %W;
     mul.wide.u32 %slice, %M, %N;

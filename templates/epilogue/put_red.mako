@@ -1,6 +1,7 @@
 ## Slices of K are added to C by red, in whatever order they finish, on a C that holds beta C before.
 <%namespace name="ptx" file="/epilogue/elements.mako"/>
 <%namespace name="items" file="/sched/items.mako"/>
+<%namespace name="place" file="/${context['plan'].at_c}"/>
 <%def name="prepare()">
 % if plan.flagged:
 
@@ -33,10 +34,7 @@ CLEAR:
 % if plan.gather_loads < plan.threads:
     setp.lt.and.u32 %in, %i, ${plan.gather_loads}, %in;
 % endif
-    mul.wide.u32 %t64, %r, %ldc;
-    cvt.u64.u32 %u64, %q;
-    add.u64 %t64, %t64, %u64;
-    mad.lo.u64 %at, %t64, ${plan.element_bytes}, ${plan.item_c};
+${place.one("%at", "%r", "%q", plan.item_c, "%ldc", plan.element_bytes)}\
 % for q in range(plan.vec_c):
     mov.${plan.sum} ${plan.row[q]}, ${plan.zero};
 % endfor

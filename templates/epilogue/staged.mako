@@ -1,5 +1,6 @@
 ## The tile leaves through shared memory: the groups of threads that shared K meet there, and rows leave whole.
 <%namespace name="ptx" file="/ptx/vector.mako"/>
+<%namespace name="place" file="/${context['plan'].at_out}"/>
 <%def name="leave(math, put, add)">
     {
     .reg .b64 %at;
@@ -35,10 +36,7 @@ GATHER${int(add)}:
 % if plan.gather_loads < plan.threads:
     setp.lt${".and" if plan.checked else ""}.u32 %in, %i, ${plan.gather_loads}${", %in" if plan.checked else ""};
 % endif
-    mul.wide.u32 %t64, %r, %ldo;
-    cvt.u64.u32 %u64, %q;
-    add.u64 %t64, %t64, %u64;
-    mad.lo.u64 %at, %t64, ${plan.out_bytes}, %out;
+${place.one("%at", "%r", "%q", "%out", "%ldo", plan.out_bytes)}\
 % for g in range(plan.kl):
 <% into = plan.other if g else plan.row %>\
     ${plan.gather_guard}ld.shared.${plan.vector} ${into.vector(0, n=plan.vec_c)}, [%t0+${g * plan.config.ml * plan.row_c * plan.sum_bytes}];

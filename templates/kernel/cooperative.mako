@@ -4,7 +4,8 @@
 <%namespace name="dependent" file="/ptx/dependent.mako"/>\
 <%namespace name="raster" file="/${context['plan'].raster}"/>\
 <%namespace name="items" file="/sched/items.mako"/>\
-<%namespace name="addr" file="/addr/strided.mako"/>\
+<%namespace name="addr_a" file="/${context['plan'].addr_a}"/>\
+<%namespace name="addr_b" file="/${context['plan'].addr_b}"/>\
 <%namespace name="copy_a" file="/${context['plan'].copy_a}"/>\
 <%namespace name="copy_b" file="/${context['plan'].copy_b}"/>\
 <%namespace name="math" file="/${context['plan'].math}"/>\
@@ -14,7 +15,7 @@
 <%namespace name="reader" file="/${context['plan'].reader}"/>\
 <%namespace name="repacked" file="/addr/repacked.mako"/>\
 <%
-    operands = ((copy_a, plan.a), (copy_b, plan.b))
+    operands = ((copy_a, addr_a, plan.a), (copy_b, addr_b, plan.b))
     last = plan.steps - 1
 %>\
     .reg .b64 %A, %B, %C, %W, %t64, %u64;
@@ -38,7 +39,7 @@ ${raster.tile()}\
 ${items.of_block()}\
 ${items.operands()}\
 ${raster.slice()}\
-% for copy, x in operands:
+% for copy, addr, x in operands:
 ${ptx.banner(f"{x.name.upper()}: {len(x.pieces)} loads of {x.copy_bytes} bytes a thread and stage, {copy.title(x)}")}\
 ${addr.setup(x)}\
 ${copy.setup(x)}\
@@ -48,8 +49,8 @@ ${dependent.wait()}\
     mov.u32 %fill, %smem;
 % for s in range(plan.stages - 1):
     setp.gt.u32 %go, %tiles, ${s};
-% for copy, x in operands:
-${copy.start(x, "%fill", "%go", s == 0)}\
+% for copy, addr, x in operands:
+${copy.start(addr, x, "%fill", "%go", s == 0)}\
 ${addr.advance(x, s == 0)}\
 % endfor
 % if plan.asynchronous:
@@ -59,8 +60,8 @@ ${addr.advance(x, s == 0)}\
 % endfor
 % if plan.hold:
     setp.gt.u32 %load, %tiles, ${plan.stages - 1};
-% for copy, x in operands:
-${copy.ahead(x, "%load")}\
+% for copy, addr, x in operands:
+${copy.ahead(addr, x, "%load")}\
 % if not x.asynchronous:
 ${addr.advance(x, False)}\
 % endif
@@ -104,8 +105,8 @@ ${math.read(x, k, 0)}\
 % endfor
 % if k == last:
 % if not plan.hold:
-% for copy, x in operands:
-${copy.late(x, "%fill", "%more")}\
+% for copy, addr, x in operands:
+${copy.late(addr, x, "%fill", "%more")}\
 % endfor
 % endif
 ${reader.advance()}\
@@ -121,13 +122,13 @@ ${math.read(x, 0 if k == last else k + 1, x.buffer(k + 1), "@%next " if k == las
 % endfor
 % if k == plan.config.request:
 % if plan.hold:
-% for copy, x in operands:
-${copy.held(x, "%fill", "%more", "%load")}\
+% for copy, addr, x in operands:
+${copy.held(addr, x, "%fill", "%more", "%load")}\
 ${addr.advance(x, False)}\
 % endfor
 % else:
-% for copy, x in operands:
-${copy.early(x, "%fill", "%more")}\
+% for copy, addr, x in operands:
+${copy.early(addr, x, "%fill", "%more")}\
 ${addr.advance(x, False)}\
 % endfor
 % endif
