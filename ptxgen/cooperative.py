@@ -42,7 +42,9 @@ class CooperativePlan(Plan):
             #: what a thread's loads of a stage have for M (or N) and for K, each once
             x.mns, x.ks = (list(dict.fromkeys(values)) for values in
                            ([piece.mn for piece in x.pieces], [piece.k for piece in x.pieces]))  # fmt: skip
-        self.addr_a, self.addr_b = (f"addr/{'strided' if x.found == STRIDED else 'tables'}.mako" for x in (self.a, self.b))
+        self.addr_a, self.addr_b = (
+            f"addr/{'strided' if x.found == STRIDED else 'tables'}.mako" for x in (self.a, self.b)
+        )
 
     def at(self, x: Any, piece: Any) -> str:
         """The register with a piece's address, once the addressing has readied it."""

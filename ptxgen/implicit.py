@@ -24,6 +24,7 @@ from ptxgen.window import Window
 Ints = NDArray[np.int64]
 
 TABLE, WINDOW = "table", "window"
+PADDING = 1024  #: numbers of a table behind its last
 WORD = 32  #: bits that hold all coordinates of one offset
 
 
@@ -106,12 +107,19 @@ class Walk:
 @dataclass(frozen=True)
 class Operand:
     """``along``: how it is walked along M or N (C: along M); ``down``: along K (C: along N); ``limits``: the extent of
-    each coordinate that has to be looked at; ``kmajor``: accesses lie along ``down``."""
+    each coordinate that has to be looked at; ``kmajor``: accesses lie along ``down``; ``found``: how kernels do that,
+    STRIDED, TABLE or WINDOW."""
 
     along: Walk
     down: Walk
     limits: tuple[int, ...] = ()
     kmajor: bool = True
+    found: str = TABLE
+
+    @cached_property
+    def tables(self) -> tuple[Table, Table]:
+        """What kernels look up: of M or N, of K (C: of M, of N)."""
+        return Table(self, self.along, True), Table(self, self.down, False)
 
     def require(self) -> None:
         """ShapeError: the words of kernels hold neither its offsets nor its coordinates."""
@@ -147,6 +155,24 @@ class Operand:
     @cached_property
     def packing(self) -> Packing:
         return Packing.of(self)
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """What a kernel looks up of each number of a walk: an offset, and of windows a word of coordinates. ``guarded``: of
+    the walk whose words have the guard bits. Behind the last number there are PADDING more, for reads ahead."""
+
+    operand: Operand
+    walk: Walk
+    guarded: bool
+
+    def words(self) -> NDArray[np.uint32]:
+        columns = [self.walk.offsets]
+        if self.operand.found == WINDOW:
+            columns.append(self.operand.packing.pack(self.walk, self.guarded))
+        out = np.zeros((self.walk.count + PADDING, len(columns)), np.uint32)
+        out[: self.walk.count] = np.stack(columns, axis=1) % (1 << WORD)
+        return out
 
 
 @dataclass(frozen=True)
@@ -200,10 +226,10 @@ class Part:
 class Implicit(Gemm):
     """A product whose operands may be found through tables.
 
-    ``m``, ``n``, ``k``: of the largest part. ``addr_a`` (b, c): STRIDED (a matrix with a leading dimension), TABLE
-    (row's plus column's offset) or WINDOW (and zero outside the image); ``wide_a``: the widest access in elements;
-    ``parts``: the products to compute, the largest first; ``traffic``: bytes that must move;
-    ``window``: where TMA can walk over the images.
+    ``m``, ``n``, ``k``: the largest of its parts'. ``addr_a`` (b, c): STRIDED (a matrix with a leading dimension),
+    TABLE (a row's plus a column's offset) or WINDOW (and zero outside the image); ``wide_a``: the widest access in
+    elements; ``parts``: the products to compute, the largest first; ``traffic``: bytes that must move; ``window``:
+    where TMA can walk over the images.
     """
 
     addr_a: str = STRIDED
@@ -217,6 +243,7 @@ class Implicit(Gemm):
     window: Window | None = None
 
     operation = "conv"
+    own_bias = True
 
     @property
     def vectors(self) -> tuple[int, int, int]:
@@ -228,6 +255,18 @@ class Implicit(Gemm):
     @property
     def strides(self) -> tuple[int, int, int]:
         return self.stride_a, self.stride_b, self.stride_c
+
+    @property
+    def grain(self) -> tuple[int, int, int]:
+        m, n, k = (math.gcd(*x) for x in zip(*(part.extents for part in self.parts), strict=True))
+        return m, n, k
+
+    @property
+    def each(self) -> tuple[Gemm, ...]:
+        if len(self.parts) < 2:
+            return (self,)
+        each = ((part, *part.extents) for part in self.parts)
+        return tuple(replace(self, m=m, n=n, k=k, lda=0, ldb=0, ldc=0, parts=(part,)) for part, m, n, k in each)
 
     @property
     def flops(self) -> int:
@@ -248,7 +287,7 @@ def product(parts: Iterable[Part], items: tuple[int, int, int, int], aligned: tu
     ordered = sorted(parts, key=lambda part: -math.prod(part.extents))
     kmajor = {name: x.down.run() > x.along.run() for name, x in (("a", ordered[0].a), ("b", ordered[0].b))}
     ordered = [replace(part, **{n: replace(getattr(part, n), kmajor=v) for n, v in kmajor.items()}) for part in ordered]
-    m, n, k = ordered[0].extents
+    m, n, k = (max(x) for x in zip(*(part.extents for part in ordered), strict=True))
     fields.update(m=m, n=n, k=k, layout=("N" if kmajor["a"] else "T") + ("T" if kmajor["b"] else "N"))
     kinds = dtype(fields["dtype"]), dtype(fields["dtype"]), dtype(fields["out"])
     found: dict[str, Any] = {}
@@ -262,8 +301,11 @@ def product(parts: Iterable[Part], items: tuple[int, int, int, int], aligned: tu
         if matrix:
             fields[f"ld{name}"] = lds.pop()
         found[f"addr_{name}"] = STRIDED if matrix else WINDOW if any(x.limits for x in operands) else TABLE
+        for n, part in enumerate(ordered):
+            ordered[n] = replace(part, **{name: replace(getattr(part, name), found=found[f"addr_{name}"])})
         found[f"wide_{name}"] = math.gcd(*(x.wide(max(1, start // kind.bytes), item) for x in operands))
     fields.update(zip(("batch", *STRIDES), items, strict=True))
-    if {found[f"addr_{name}"] for name in "abc"} == {STRIDED}:
+    own_bias = items[0] > 1 and "bias" in fields["epilogue"]
+    if {found[f"addr_{name}"] for name in "abc"} == {STRIDED} and not own_bias:
         return Gemm(**fields)
     return Implicit(**fields, **found, parts=tuple(ordered), traffic=traffic, window=window)

@@ -24,7 +24,8 @@ from ptxgen.config import (
 from ptxgen.device import Device
 from ptxgen.dtypes import bits_of, dtype
 from ptxgen.geometry import geometry
-from ptxgen.problem import COMPUTE, OUT, Gemm
+from ptxgen.implicit import WINDOW, Implicit
+from ptxgen.problem import COMPUTE, OUT, STRIDED, Gemm
 from ptxgen.registers import Tile, braces, width
 from ptxgen.rules import GRID_LIMIT, require
 from ptxgen.source import Argument, Launch, Step
@@ -118,6 +119,8 @@ class Plan:
         self.batched = p.items != 1
         #: the register with the address of the C of a block's item
         self.item_c = "%item_c" if self.batched else "%C"
+        #: where elements of C are, and what a block writes: C, or partial sums
+        self.at_c = f"epilogue/at_{'matrix' if p.addr_c == STRIDED else 'tables'}.mako"
         self.sliced = c.kg > 1
         self.raster = "sched/raster.mako"
         self.raster_group = c.raster
@@ -127,6 +130,7 @@ class Plan:
         self.flagged = self.sliced and c.split == SPLIT_FLAG
         self.cleared = self.sliced and c.split == SPLIT_MEMSET
         self.partial = self.sliced and c.split == SPLIT_WORKSPACE
+        self.at_out = "epilogue/at_matrix.mako" if self.partial else self.at_c
         #: type of sums outside the main loop, of alpha and of beta
         self.sum = p.linear.name
         self.sum_bytes = dtype(self.sum).bytes
@@ -164,6 +168,8 @@ class Plan:
         #: the arrays of the epilogue: name, type of a load, bytes of an element
         types = {name: p.read_type(name) for name in p.reads}
         self.arrays = {name: ("b16" if kind.bytes == 2 else kind.name, kind.bytes) for name, kind in types.items()}
+        #: items have biases of their own, one behind the other
+        self.own_bias = self.batched and p.own_bias and "bias" in self.arrays
         self._gather()
 
     def _gather(self) -> None:
@@ -214,12 +220,30 @@ class Plan:
         return [".param .u64 by_a, .param .u64 by_b, .param .u64 by_c, .param .u32 first_item, .param .u32 items,"]
 
     @property
+    def found_ab(self) -> list[str]:
+        """The parameters that tables of A and B add."""
+        p, out = self.problem, []
+        for name, found in (("a", p.addr_a), ("b", p.addr_b)):
+            if found != STRIDED:
+                out.append(f".param .u64 along_{name}, .param .u64 down_{name},")
+            if found == WINDOW:
+                out.append(f".param .u32 guard_{name}, .param .u32 high_{name},")
+        return out
+
+    @property
+    def found_c(self) -> list[str]:
+        """The parameters that tables of C add."""
+        return [] if self.problem.addr_c == STRIDED else [".param .u64 rows_c, .param .u64 columns_c,"]
+
+    @property
     def parameters(self) -> list[str]:
         """The kernel's parameters as it declares them, in lines."""
         return [
             ".param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,",
             *self.array_parameters,
             *self.item_parameters,
+            *self.found_ab,
+            *self.found_c,
             ".param .u32 M, .param .u32 N, .param .u32 K,",
             ".param .u32 lda, .param .u32 ldb, .param .u32 ldc, .param .u32 chunk,",
             f".param .{self.sum} alpha, .param .{self.sum} beta",
@@ -241,11 +265,13 @@ class Plan:
         launched in runs, which use the same workspace one after the other."""
         if problem.results == 0:
             return Launch(())
-        most = self.items_limit(problem)
-        parts = [self._run(problem, Run(first, min(most, problem.items - first)))
-                 for first in range(0, problem.items, most)]  # fmt: skip
+        parts = [self._run(p, run) for p in problem.each for run in self._runs(p)]
         steps = tuple(step for part in parts for step in part.steps)
         return Launch(steps, max(part.workspace for part in parts), parts[0].zeroed)
+
+    def _runs(self, problem: Gemm) -> list[Run]:
+        most = self.items_limit(problem)
+        return [Run(first, min(most, problem.items - first)) for first in range(0, problem.items, most)]
 
     def items_limit(self, problem: Gemm) -> int:
         """The items that one launch can have: slices of all of them lie along z."""
@@ -264,7 +290,13 @@ class Plan:
             (self.sum, "alpha"), (self.sum, "beta"),
         )  # fmt: skip
         pointers: tuple[Argument, ...] = (("u64", "A"), ("u64", "B"), ("u64", "C"), ("u64", "W"))
-        arguments = (*pointers, *self._arrays(problem), *self._items(problem, run), *scalars)
+        arguments = (
+            *pointers,
+            *self._arrays(problem),
+            *self._items(problem, run),
+            *self._tables(problem, "abc"),
+            *scalars,
+        )
         main = Step(self.entry, grid, (self.threads, 1, 1), self.shared, arguments)
         if self.cleared:
             return Launch((self._pass("scale", problem, run, ()), main))
@@ -282,6 +314,17 @@ class Plan:
         return (*(("u64", offset) for offset in problem.offsets), ("u32", run.first), ("u32", run.items))
 
     @staticmethod
+    def _tables(problem: Gemm, operands: str) -> tuple[Argument, ...]:
+        """The arguments of ``found_ab`` and ``found_c``."""
+        out: list[Argument] = []
+        for x in (getattr(problem.parts[0], name) for name in operands) if isinstance(problem, Implicit) else ():
+            if x.found != STRIDED:
+                out += [("table", table) for table in x.tables]
+            if x.found == WINDOW:
+                out += [("u32", x.packing.guard), ("u32", x.packing.high)]
+        return tuple(out)
+
+    @staticmethod
     def _arrays(problem: Gemm) -> tuple[Argument, ...]:
         return tuple(("u64", name) for name in problem.reads)
 
@@ -294,6 +337,7 @@ class Plan:
                 min(-(-problem.m // rows), GRID_LIMIT), run.items)  # fmt: skip
         return Step(f"{self.entry}_{name}", grid, (PASS_THREADS, 1, 1), 0, (
             ("u64", "C"), ("u64", "W"), *self._arrays(problem), *self._items(problem, run),
+            *self._tables(problem, "c"),
             ("u32", problem.m), ("u32", problem.n), ("u32", problem.ldc), ("u32", shift),
             (self.sum, "beta"), *more))  # fmt: skip
 

@@ -208,7 +208,11 @@ class Gemm(Typed):
 
     operation = "gemm"
     addr_a = addr_b = addr_c = STRIDED
+<<<<<<< HEAD
     window = cast("Window | None", None)  #: how TMA walks, where an operand is windows over images
+=======
+    own_bias = False  #: items share bias
+>>>>>>> 3c796c4 (Operands found through tables: windows over images in the cooperative schedule)
     SHAPE = ("m", "n", "k")
     SHAPED = "M,N,K"
 
@@ -346,6 +350,16 @@ class Gemm(Typed):
     def gemm(self) -> Gemm:
         """The product that kernels compute."""
         return self
+
+    @property
+    def grain(self) -> tuple[int, int, int]:
+        """What M, N and K are multiples of, in each of ``each``."""
+        return self.m, self.n, self.k
+
+    @property
+    def each(self) -> tuple[Gemm, ...]:
+        """The products that it consists of, which one kernel computes in as many launches."""
+        return (self,)
 
     @property
     def swapped(self) -> bool:

@@ -20,6 +20,7 @@ from ptxgen.families.simt import rules as simt
 from ptxgen.families.stream import rules as stream
 from ptxgen.families.wgmma import rules as wgmma
 from ptxgen.geometry import geometry
+from ptxgen.implicit import PADDING
 from ptxgen.problem import STRIDED, Gemm
 from ptxgen.rule import Rule
 
@@ -53,10 +54,12 @@ FIRST = (
 )  # fmt: skip
 
 LAST = (
-    Rule("tables", lambda p, c, g, d: (p.addr_a == p.addr_b == p.addr_c == STRIDED)
-         | ((c.family == wgmma.WGMMA) & (p.window is not None)),
-         "operands are found as {p.addr_a}, {p.addr_b}, {p.addr_c}; only wgmma"
-         " walks over images, with TMA"),
+    Rule("tables", lambda p, c, g, d: (p.addr_a == p.addr_b == p.addr_c == STRIDED) | (p.window is not None),
+         "operands are found as {p.addr_a}, {p.addr_b}, {p.addr_c}; wgmma looks into no tables, and TMA cannot walk here",
+         family=wgmma.WGMMA),
+    Rule("tables_end", lambda p, c, g, d: (c.family == wgmma.WGMMA) | (p.addr_a == p.addr_b == STRIDED)
+         | ((c.stages + 2) * c.u <= PADDING),
+         "stages={c.stages} of u={c.u} look up more than 1024 offsets behind a table's last"),
     Rule("repack", lambda p, c, g, d: (c.repack == 0) | (c.family == mma.MMA),
          "repack={c.repack}: only mma.sync multiplies copies of its operands"),
     Rule("pdl", lambda p, c, g, d: (c.pdl == 0) | ((c.pdl == 1) & (d.sm >= 90)),
@@ -72,9 +75,9 @@ LAST = (
     Rule("registers", lambda p, c, g, d: g.registers <= register_cap(d, g.threads, c.resident) + REUSED,
          "about {g.registers} registers a thread; {d.name} has {d.registers_sm} for resident={c.resident} blocks of"
          " {g.threads} threads, and {d.registers_thread} for one"),
-    Rule("bounds", lambda p, c, g, d: (c.bounds != BOUNDS_NONE) | ((p.m % np.maximum(c.ml, 1) == 0)
-         & (p.n % np.maximum(c.nl, 1) == 0) & (p.k % np.maximum(c.u, 1) == 0)),
-         "bounds=0 needs m, n, k={p.m}, {p.n}, {p.k} to be multiples of ml, nl, u={c.ml}, {c.nl}, {c.u}"),
+    Rule("bounds", lambda p, c, g, d: (c.bounds != BOUNDS_NONE) | ((p.grain[0] % np.maximum(c.ml, 1) == 0)
+         & (p.grain[1] % np.maximum(c.nl, 1) == 0) & (p.grain[2] % np.maximum(c.u, 1) == 0)),
+         "bounds=0 needs m, n, k={p.grain} to be multiples of ml, nl, u={c.ml}, {c.nl}, {c.u}"),
     Rule("slices", lambda p, c, g, d: c.kg <= np.maximum(ceil_div(p.k, np.maximum(c.u, 1)), 1),
          "kg={c.kg} slices; K={p.k} has fewer blocks of u={c.u}"),
     Rule("split", lambda p, c, g, d: ((c.kg > 1) | (c.split == SPLIT_MEMSET))

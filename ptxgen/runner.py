@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from ptxgen.drivers import Driver, Kernel
 from ptxgen.dtypes import dtype
 from ptxgen.errors import InputError
 from ptxgen.generate import plan_for
+from ptxgen.implicit import Table
 from ptxgen.operations import Problem
 from ptxgen.plan import Plan
 from ptxgen.reference import Array
@@ -37,6 +39,7 @@ class Workspace:
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
         self._parts: dict[bool, tuple[int, int]] = {}
+        self._tables: dict[Table, int] = {}
 
     def address(self, launch: Launch) -> int:
         """Where ``launch`` finds W; 0 if it needs none."""
@@ -55,25 +58,38 @@ class Workspace:
             self._parts[launch.zeroed] = address, size
         return address
 
+    def table(self, table: Table) -> int:
+        """Where a kernel finds ``table``, which is kept until ``release``."""
+        if table not in self._tables:
+            words = table.words()
+            self._tables[table] = self.driver.allocate(words.nbytes)
+            self.driver.upload(self._tables[table], words)
+        return self._tables[table]
+
     def release(self) -> None:
-        for address, _ in self._parts.values():
+        for address in (*(address for address, _ in self._parts.values()), *self._tables.values()):
             self.driver.release(address)
         self._parts.clear()
+        self._tables.clear()
 
 
 class Prepared:
     """A step all of whose parameters are packed but the leading addresses, ``names``, and the tensor maps."""
 
-    __slots__ = ("_driver", "_mapped", "_maps", "head", "names", "step", "tail")
+    __slots__ = ("_driver", "_mapped", "_maps", "_swapped", "head", "names", "step", "tail")
 
-    def __init__(self, step: Step, head: struct.Struct, names: tuple[str, ...], tail: bytes, driver: Driver) -> None:
+    def __init__(self, step: Step, head: struct.Struct, names: tuple[str, ...], tail: bytes, driver: Driver,
+                 swapped: bool) -> None:  # fmt: skip
         self.step, self.head, self.names, self.tail, self._driver = step, head, names, tail, driver
+        self._swapped = swapped
         self._mapped = bool(step.maps)
         self._maps: dict[tuple[int, ...], bytes] = {}
 
     def parameters(self, a: int, b: int, c: int, w: int, more: tuple[int, ...] = ()) -> bytes:
-        """The parameter buffer on these addresses (``more``: of what the epilogue reads); maps are encoded once for
-        each set of them."""
+        """The parameter buffer on the addresses of the problem's operands, its result and the workspace (``more``: of
+        what the epilogue reads); maps are encoded once for each set of them."""
+        if self._swapped:
+            a, b = b, a
         at = (a, b, c, w, *more) if self.names[0] == "A" else (c, w, *more)
         if not self._mapped:
             return self.head.pack(*at) + self.tail
@@ -95,7 +111,8 @@ class Runner:
     ) -> None:
         self.driver, self.plan, self.kernel, self.problem = driver, plan, kernel, problem
         self.workspace = workspace or Workspace(driver)
-        self.launch = plan.launch(problem.gemm)
+        made = plan.launch(problem.gemm)
+        self.launch = replace(made, steps=tuple(step.placed(self.workspace.table) for step in made.steps))
 
     @classmethod
     def of(cls, driver: Driver, problem: Problem, config: Config, workspace: Workspace | None = None) -> Runner:
@@ -121,14 +138,13 @@ class Runner:
         for step in self.launch.steps:
             names = tuple(str(v) for kind, v in step.arguments if kind == "u64" and isinstance(v, str))
             head = struct.Struct(f"@{len(names)}Q")
-            out.append(Prepared(step, head, names, step.pack(values)[head.size :], self.driver))
+            out.append(Prepared(step, head, names, step.pack(values)[head.size :], self.driver, self.problem.swapped))
         return out
 
     def bind(self, a: int, b: int, c: int, alpha: float = 1.0, beta: float = 0.0,
              more: tuple[int, ...] = ()) -> Callable[[], None]:  # fmt: skip
         """A call that launches every step on these addresses; ``more``: of ``problem.reads``, in that order."""
-        first, second = (b, a) if self.problem.swapped else (a, b)
-        at = (first, second, c, self.workspace.address(self.launch))
+        at = (a, b, c, self.workspace.address(self.launch))
         steps = [(ready.step, ready.parameters(*at, more)) for ready in self.prepare(alpha, beta)]
         driver, kernel = self.driver, self.kernel
 

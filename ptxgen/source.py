@@ -6,8 +6,10 @@ import hashlib
 import re
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+
+from ptxgen.implicit import Table
 
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 _FORMAT = {"u64": "Q", "u32": "I", "s32": "i", "f32": "f", "f64": "d", "b16": "H"}
@@ -54,8 +56,9 @@ class TensorMap:
 
 
 #: one argument of a launch: its PTX type, and an integer, or the name of what a caller supplies:
-#: ``A B C W`` are addresses (W: workspace), ``alpha beta`` numbers. ``("map", TensorMap)``: a tensor map
-Argument = tuple[str, "int | str | TensorMap"]
+#: ``A B C W`` are addresses (W: workspace), ``alpha beta`` numbers. ``("map", TensorMap)``: a tensor map; ``("table",
+#: Table)``: the address of numbers that are kept on the device
+Argument = tuple[str, "int | str | TensorMap | Table"]
 
 #: encodes a tensor map at an address: a driver's ``tensor_map``
 Encode = Callable[[TensorMap, int], bytes]
@@ -97,6 +100,15 @@ class Step:
     block: tuple[int, int, int] = (1, 1, 1)
     shared: int = 0
     arguments: tuple[Argument, ...] = ()
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        return tuple(value for _, value in self.arguments if isinstance(value, Table))
+
+    def placed(self, at: Callable[[Table], int]) -> Step:
+        """The step with the addresses of its tables; ``at``: gives them."""
+        found: list[Argument] = [("u64", at(v)) if isinstance(v, Table) else (kind, v) for kind, v in self.arguments]
+        return replace(self, arguments=tuple(found)) if self.tables else self
 
     @property
     def format(self) -> str:

@@ -40,7 +40,7 @@ class Mma(Cooperative):
     axes, alike = AXES, ALIKE
     tile = (*Cooperative.tile, "repack")
     extent_rules = (*Cooperative.extent_rules, "mma_repack")
-    fixed = ("tables", "mma_types", "mma_native")
+    fixed = ("mma_types", "mma_native")
     tile_rules = ("axis", "range", "mma_tile", "mma_columns", "mma_depth", "threads")
     shape = ("ms", "ns", "ml", "nl", "u", "kl")
 

@@ -29,10 +29,7 @@ SMALL = 128 * 128  #: tiles below this have interleaved lanes
 class Simt(Cooperative):
     code = FAMILIES.index("simt")
     axes, alike = AXES, ALIKE
-    fixed = (
-        "tables",
-        "types",
-    )
+    fixed = ("types",)
     tile_rules = ("axis", "range", "tile_m", "tile_n", "warps", "threads", "depth")
     shape = ("ms", "ns", "ml", "nl", "u", "ks", "kl")
 

@@ -8,6 +8,11 @@
     ld.param.u64 %${name}, [${name}];
     cvta.to.global.u64 %${name}, %${name};
 % endfor
+% if plan.own_bias:
+    // each item has its own
+    mul.wide.u32 %t64, %number, ${"%M" if "bias_row" in plan.problem.stages else "%N"};
+    mad.lo.u64 %bias, %t64, ${plan.arrays["bias"][1]}, %bias;
+% endif
 % if "residual" in plan.arrays:
     // from an element of C to its residual
     sub.u64 %residual, %residual, %C;

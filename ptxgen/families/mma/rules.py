@@ -13,7 +13,7 @@ from ptxgen.device import Device
 from ptxgen.families.mma import repack
 from ptxgen.families.mma.geometry import BYTES
 from ptxgen.families.mma.instructions import COLUMNS, ROWS, instruction, multiplies
-from ptxgen.problem import Gemm
+from ptxgen.problem import STRIDED, Gemm
 from ptxgen.rule import Rule
 
 MMA = 1
@@ -42,13 +42,15 @@ def _widest(p: Gemm, c: Any, operand: int) -> Any:
 
 
 def _repacks(p: Gemm, c: Any, g: SimpleNamespace) -> Any:
-    """A K-major copy is longer along K, so the other operand must be copied too; flags need a cleared workspace."""
+    """A K-major copy is longer along K, so the other operand must be copied too; flags need a cleared workspace; only
+    matrices are copied."""
     first, second = c.repack % 2 == 1, c.repack >= repack.B
     alone = (first & repack.kmajor(p, "a") & np.logical_not(second)) | (
         second & repack.kmajor(p, "b") & np.logical_not(first)
     )
     flagged = (c.kg > 1) & (c.split == SPLIT_FLAG)
-    fits = (g.copies < 1 << 36) & np.logical_not(alone | flagged)
+    found = first & (p.addr_a != STRIDED) | second & (p.addr_b != STRIDED)
+    fits = (g.copies < 1 << 36) & np.logical_not(alone | flagged | found)
     return (c.repack == 0) | ((c.repack > 0) & (c.repack <= 3) & fits)
 
 

@@ -9,7 +9,11 @@ import numpy as np
 
 from ptxgen.columnar import SECTOR, WARP, ceil_div, pick
 from ptxgen.config import SPLIT_WORKSPACE
-from ptxgen.problem import Gemm
+from ptxgen.implicit import TABLE, WINDOW
+from ptxgen.problem import STRIDED, Gemm
+
+#: words that a thread keeps of each row and column of its loads
+LOOKED_UP = {STRIDED: 0, TABLE: 1, WINDOW: 2}
 
 
 def staged_bytes(p: Gemm) -> int:
@@ -23,7 +27,8 @@ def operand(p: Gemm, c: Any, name: str) -> SimpleNamespace:
     ``tile``: extent along M (or N) of the block; ``thread``: of a thread; ``warp``: threads of a warp along it;
     ``kmajor``: K is contiguous in global memory; ``kept``, ``transposed``, ``direct``: how it lies in shared
     memory; ``row``: elements of a row there; ``size``: bytes of one stage; ``across``: lanes that share a row of
-    global memory; ``loads``: accesses of one stage, over all threads.
+    global memory; ``loads``: accesses of one stage, over all threads; ``found``: how
+    they are addressed.
     """
     first = name == "a"
     kmajor = p.layout[0] == "N" if first else p.layout[1] == "T"
@@ -53,6 +58,7 @@ def operand(p: Gemm, c: Any, name: str) -> SimpleNamespace:
         loads=tile * c.u // vec,
         bytes=bytes_,
         chunk=16 // bytes_,
+        found=p.addr_a if first else p.addr_b,
     )
 
 
@@ -76,8 +82,12 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         // 4
     )
     in_flight = in_flight * (2 if p.element.bytes == 2 else 1)
-    pointers = sum(np.maximum(x.loads // np.maximum(threads, 1), 1) for x in (a, b))
-    registers = (c.ms * c.ns * c.ks // packed + fragments) * words + in_flight + np.minimum(2 * pointers, 16) + 28
+    each = [np.maximum(x.loads // np.maximum(threads, 1), 1) for x in (a, b)]
+    pointers = sum(n if x.found == STRIDED else 0 for x, n in zip((a, b), each, strict=True))
+    looked_up = sum(LOOKED_UP[x.found] * (n + 1) for x, n in zip((a, b), each, strict=True))
+    registers = (
+        (c.ms * c.ns * c.ks // packed + fragments) * words + in_flight + np.minimum(2 * pointers, 16) + looked_up + 28
+    )
     tiles_m, tiles_n = ceil_div(p.m, c.ml), ceil_div(p.n, c.nl)
     chunk = ceil_div(ceil_div(p.k, c.kg), c.u) * c.u
     slices = np.maximum(ceil_div(p.k, np.maximum(chunk, 1)), 1)
