@@ -208,11 +208,8 @@ class Gemm(Typed):
 
     operation = "gemm"
     addr_a = addr_b = addr_c = STRIDED
-<<<<<<< HEAD
     window = cast("Window | None", None)  #: how TMA walks, where an operand is windows over images
-=======
     own_bias = False  #: items share bias
->>>>>>> 3c796c4 (Operands found through tables: windows over images in the cooperative schedule)
     SHAPE = ("m", "n", "k")
     SHAPED = "M,N,K"
 

@@ -55,7 +55,7 @@ FIRST = (
 
 LAST = (
     Rule("tables", lambda p, c, g, d: (p.addr_a == p.addr_b == p.addr_c == STRIDED) | (p.window is not None),
-         "operands are found as {p.addr_a}, {p.addr_b}, {p.addr_c}; wgmma looks into no tables, and TMA cannot walk here",
+         "operands are found as {p.addr_a}, {p.addr_b}, {p.addr_c}: wgmma looks into no tables, and TMA cannot walk",
          family=wgmma.WGMMA),
     Rule("tables_end", lambda p, c, g, d: (c.family == wgmma.WGMMA) | (p.addr_a == p.addr_b == STRIDED)
          | ((c.stages + 2) * c.u <= PADDING),

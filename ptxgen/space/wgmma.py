@@ -52,7 +52,7 @@ class Wgmma(Family):
     axes, alike = AXES, ALIKE
     tile = ("ml", "nl", "u", "swap", "cluster", "kc")
     cell = ("kg", "split", "raster", "evict")
-    fixed = ("wgmma_target", "wgmma_types", "wgmma_major", "wgmma_images", "wgmma_map_a", "wgmma_map_b")
+    fixed = ("tables", "wgmma_target", "wgmma_types", "wgmma_major", "wgmma_images", "wgmma_map_a", "wgmma_map_b")
     tile_rules = (
         "axis", "range", "wgmma_major", "wgmma_depth", "wgmma_tile_x", "wgmma_tile_y", "wgmma_accumulators",
         "wgmma_cluster", "wgmma_pingpong", "wgmma_rows",

@@ -1,0 +1,117 @@
+"""Convolutions found through tables, executed: bounds, races and uninitialised reads looked for, all compared."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from gemm_runs import Placed
+
+from ptxgen.config import Config, parse_config
+from ptxgen.conv import DIRECTIONS, FILTERS, Conv
+from ptxgen.device import Device, device
+from ptxgen.drivers.emulated import EmulatedDriver
+from ptxgen.implicit import WINDOW
+from ptxgen.reference import Array, compare, epilogue_arrays, operands, reference
+from ptxgen.rules import broken
+from ptxgen.runner import Buffers, Runner
+from tests import cases_mma, cases_simt
+from tests.cases_conv import drawn
+
+TYPES = (
+    ("f32", ""), ("f32", ""), ("f64", ""), ("f16", ""), ("f16", "f16"), ("f32", "tf32"), ("bf16", ""), ("s8", ""),
+)  # fmt: skip
+EMULATED = device("emulated")
+
+
+def execute(v: Conv, c: Config, arrays: tuple[Array, Array, Array], beta: float, more: tuple[Array, ...] = (),
+            shift: bool = False, **options: object) -> Array:  # fmt: skip
+    """The result, in memory that shows what must not be touched; operands must stay."""
+    driver = EmulatedDriver(EMULATED, **options)
+    runner = Runner.of(driver, v, c)
+    starts = {"x": v.aligned_input, "w": v.aligned_filter, "y": v.aligned_output}
+    placed = [Placed(driver, x.reshape(1, -1), x.size, starts[name], shift)
+              for x, name in zip(arrays, v.tensors, strict=True)]  # fmt: skip
+    with Buffers(driver, *more) as at:
+        runner.bind(*(x.address for x in placed), 1.0, beta, tuple(at.addresses))()
+    for x in placed[:2]:
+        assert np.array_equal(x.read().view(np.uint8), x.array.view(np.uint8)), "an operand has changed"
+    return placed[2].read().reshape(v.stored[2])
+
+
+def verify(v: Conv, c: Config, kind: str, beta: float = 0.0, seed: int = 0, **how: object) -> None:
+    a, b, out = operands(v, seed, kind)
+    out = np.full_like(out, v.output.poison) if beta == 0 else out
+    more = epilogue_arrays(v, seed, kind)
+    ref = reference(v, a, b, out, 1.0, beta, more)
+    got = execute(v, c, (a, b, out), beta, more, seed=seed, **how)
+    found = compare(got, ref)
+    what = f"{v.key()} | {c} | {kind}, beta={beta}"
+    assert found.ok, f"{found}: {what}"
+    if kind == "integers":
+        assert np.array_equal(got.astype(np.float64), ref.exact), f"not exact: {what}"
+
+
+def config(v: Conv, rng: np.random.Generator, d: Device = EMULATED) -> Config | None:
+    tensor = v.compute in ("tf32", "s32") or v.dtype == "bf16" or (v.dtype in ("f16", "f64") and rng.random() < 0.5)
+    p = v.gemm
+    return cases_mma.config(p, d, rng, 128) if tensor else cases_simt.wide(p, d, rng, 128)
+
+
+@pytest.mark.parametrize("n", range(48))
+def test_random_convolutions_and_configurations(n: int) -> None:
+    """Every direction, layout, type, axis; starts off alignment; results that hold something, or must not be read."""
+    rng = np.random.default_rng(7000 + n)
+    c = None
+    while c is None:
+        dtype, compute = TYPES[n % len(TYPES)]
+        v = replace(drawn(rng), dtype=dtype, compute=compute, out="", direction=DIRECTIONS[n % 3])
+        if v.direction == "forward" and dtype != "s8" and rng.random() < 0.4:
+            v = replace(v, epilogue=str(rng.choice(["bias", "scale,bias,relu", "residual", "bias,residual"])))
+        if rng.random() < 0.3:
+            starts = [int(rng.choice([x for x in (1, 2, 4, 8, 16) if x >= v.kind(name).bytes])) for name in "xwy"]
+            v = replace(v, aligned_input=starts[0], aligned_filter=starts[1], aligned_output=starts[2])
+        c = config(v, rng)
+    verify(v, c, ("integers", "normal", "integers", "scaled")[n % 4], float(n % 2), n, shift=bool(n % 2))
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("layout", FILTERS)
+@pytest.mark.parametrize(
+    "text", ["kg=1", "kg=2 split=0", "kg=2 split=1", "kg=2 split=2", "kl=2", "stage_c=1", "bounds=2"]
+)
+def test_every_way_to_meet(direction: str, layout: str, text: str) -> None:
+    """Strides of two: gradients of images have phases, which differ in extents."""
+    v = Conv(3, 5, 7, 9, 6, 3, 2, stride=2, padding=(1, 2, 0, 1), layout=layout, direction=direction)
+    c = parse_config(f"ms=2 ns=2 ml=16 nl=16 u=8 stages=2 copy_a=0 copy_b=0 {text}")
+    verify(v, c, "integers", 1.0)
+
+
+def test_accesses_are_wide_where_images_allow_it() -> None:
+    """Four channels, or four images, an access; pads cut no access in two."""
+    for layout, keep in (("NHWC", "keep_a=1 keep_b=1 vec_b=4"), ("CHWN", "vec_b=4")):
+        v = Conv(4, 8, 5, 6, 12, 3, 3, padding=1, layout=layout)
+        wide = "vec_a=4 vec_c=4 copy_a=1 copy_b=1"
+        verify(v, parse_config(f"ms=2 ns=4 ml=16 nl=32 u=16 stages=3 {keep} {wide}"), "integers")
+
+
+def test_what_is_outside_is_not_read() -> None:
+    """The first pixel's window begins before the image, the last one's ends behind it: guards lie there."""
+    v = Conv(1, 1, 3, 3, 1, 3, 3, padding=1, aligned_input=4)
+    x = np.arange(9, dtype=np.float32).reshape(1, 1, 3, 3)
+    w = np.ones((1, 1, 3, 3), np.float32)
+    c = parse_config("ms=2 ns=2 ml=16 nl=16 u=8 copy_a=0 copy_b=0")
+    p = v.gemm
+    assert p.addr_b == WINDOW
+    assert broken(p, c, EMULATED) is None
+    got = execute(v, c, (x, w, np.full((1, 1, 3, 3), np.nan, np.float32)), 0.0, shift=True)
+    padded = np.pad(x[0, 0], 1)
+    assert np.array_equal(got[0, 0], [[padded[i : i + 3, j : j + 3].sum() for j in range(3)] for i in range(3)])
+
+
+@pytest.mark.parametrize(("n", "c", "k"), [(0, 2, 3), (2, 0, 3), (2, 2, 0)])
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_nothing(n: int, c: int, k: int, direction: str) -> None:
+    v = Conv(n, c, 4, 5, k, 2, 3, direction=direction)
+    verify(v, parse_config("ms=2 ns=2 ml=16 nl=16 u=8 copy_a=0 copy_b=0"), "integers")
