@@ -77,7 +77,8 @@ LAST = (
          " {g.threads} threads, and {d.registers_thread} for one"),
     Rule("bounds", lambda p, c, g, d: (c.bounds != BOUNDS_NONE) | ((p.grain[0] % np.maximum(c.ml, 1) == 0)
          & (p.grain[1] % np.maximum(c.nl, 1) == 0) & (p.grain[2] % np.maximum(c.u, 1) == 0)),
-         "bounds=0 needs m, n, k={p.grain} to be multiples of ml, nl, u={c.ml}, {c.nl}, {c.u}"),
+         "bounds=0 needs m, n, k={p.grain[0]}, {p.grain[1]}, {p.grain[2]} to be multiples of ml, nl, u={c.ml}, {c.nl},"
+         " {c.u}"),
     Rule("slices", lambda p, c, g, d: c.kg <= np.maximum(ceil_div(p.k, np.maximum(c.u, 1)), 1),
          "kg={c.kg} slices; K={p.k} has fewer blocks of u={c.u}"),
     Rule("split", lambda p, c, g, d: ((c.kg > 1) | (c.split == SPLIT_MEMSET))

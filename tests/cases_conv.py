@@ -1,35 +1,57 @@
-"""Random small convolutions of any kind, the same for every tier of tests."""
+"""Random convolutions that the wgmma family walks over with TMA, and configurations of them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from ptxgen.conv import DIRECTIONS, FILTERS, Conv
+from ptxgen.config import Config
+from ptxgen.conv import Conv
+from ptxgen.device import Device
 from ptxgen.errors import ShapeError
+from tests.cases_wgmma import config
+
+TYPES = (("f16", ""), ("f16", "f32"), ("bf16", ""), ("f32", ""), ("e4m3", ""), ("e5m2", "f16"), ("s8", ""))
+EPILOGUES = ("", "", "", "relu", "bias", "bias,residual,silu", "scale,bias,gelu")
 
 
-def drawn(rng: np.random.Generator) -> Conv:
-    """A small convolution of any kind."""
+def problem(rng: np.random.Generator, limit: int) -> Conv | None:
+    """Pads that differ, strides, dilation, channels that end within a box; None: it was none."""
+    dtype, out = TYPES[rng.integers(len(TYPES))]
+    size = {"f32": 4, "e4m3": 1, "e5m2": 1, "s8": 1}.get(dtype, 2)
+    unit = 16 // size
+    ways = ("forward", "forward", "input_grad", "weight_grad") if size == 2 else ("forward",)
+    direction = ways[rng.integers(len(ways))]
+    deep = rng.random() < 0.15
+    axes = 3 if deep else 2
+    extents = [int(v) for v in rng.integers(1, {2: 15, 3: 6}[axes], axes)]
+    taps, dilation = ([int(v) for v in rng.choice(a, axes)] for a in ([1, 1, 2, 3, 3, 4], [1, 1, 1, 2, 3]))
+    stride = [1] * axes if direction == "input_grad" else [int(v) for v in rng.choice([1, 1, 2, 3], axes)]
+    pads = [int(v) for v in rng.integers(0, 3, 2 * axes)] if rng.random() < 0.7 else 0
+    c = unit * int(rng.choice([1, 2, 3, 4, 5, 8, 9, 12]))
+    k = unit * int(rng.integers(1, limit // unit + 1)) if direction != "forward" else int(rng.integers(1, limit))
+    if direction == "weight_grad":
+        c = 16 * int(rng.integers(1, 9))
+    names = ("d", "h", "w")[3 - axes :]
+    spatial = dict(zip(names, extents, strict=True)) | dict(zip(("t", "r", "s")[3 - axes :], taps, strict=True))
+    epilogue = EPILOGUES[rng.integers(len(EPILOGUES))] if direction == "forward" and dtype != "s8" else ""
+    try:
+        return Conv(
+            int(rng.integers(1, 4)), c, k=k, stride=stride, padding=pads, dilation=dilation, layout="NHWC", dtype=dtype,
+            compute="tf32" if dtype == "f32" else "", out=out, epilogue=epilogue, direction=direction, **spatial,
+        )  # fmt: skip
+    except ShapeError:
+        return None
 
-    def some(low: int, high: int) -> int:
-        return int(rng.integers(low, high))
 
-    while True:
-        deep, flat, groups = rng.random() < 0.2, rng.random() < 0.15, int(rng.choice([1, 1, 1, 2, 3]))
-        pads = tuple(some(0, 4) for _ in range(4)) if rng.random() < 0.5 else 0 if flat else some(0, 3)
-        try:
-            return Conv(
-                0 if rng.random() < 0.05 else some(1, 4), groups * some(1, 4), 1 if flat else some(1, 9), some(1, 9),
-                groups * some(1, 4), 1 if flat else some(1, 4), some(1, 4), d=some(1, 5) if deep else 1,
-                t=some(1, 3) if deep else 1, stride=(some(1, 4), some(1, 4)) if rng.random() < 0.7 else some(1, 4),
-                padding=pads, dilation=some(1, 4), groups=groups, layout=str(rng.choice(list(FILTERS))),
-                filters=str(rng.choice(["", *FILTERS.values()])), direction=str(rng.choice(DIRECTIONS)),
-            )  # fmt: skip
-        except ShapeError as error:
-            if "reaches" not in str(error):
-                raise
-
-
-def problems(seed: int, n: int) -> list[Conv]:
+def cases(seed: int, count: int, d: Device, limit: int = 150) -> Iterator[tuple[Conv, Config]]:
+    """``count`` random pairs; none where there are no such kernels."""
     rng = np.random.default_rng(seed)
-    return [drawn(rng) for _ in range(n)]
+    made = 0
+    while made < count and d.sm == 90:
+        p = problem(rng, limit)
+        c = config(p.gemm, d, rng) if p is not None and p.gemm.window is not None else None
+        if p is not None and c is not None:
+            made += 1
+            yield p, c

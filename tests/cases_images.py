@@ -1,59 +1,69 @@
-"""Random convolutions, and gradients of them, with random legal configurations."""
+"""Random small convolutions of any kind, the same for every tier of tests."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
-from ptxgen import space
 from ptxgen.config import Config
 from ptxgen.conv import DIRECTIONS, FILTERS, Conv
 from ptxgen.device import Device
 from ptxgen.errors import ShapeError
+from tests import cases_mma, cases_simt
 
-#: dtype, compute, out
-TYPES = (("f32", "", ""), ("f32", "tf32", ""), ("f64", "", ""), ("f16", "", ""), ("f16", "f16", ""), ("f16", "", "f32"),
-         ("bf16", "", ""))  # fmt: skip
+TYPES = (
+    ("f32", ""), ("f32", ""), ("f64", ""), ("f16", ""), ("f16", "f16"), ("f32", "tf32"), ("bf16", ""), ("s8", ""),
+)  # fmt: skip
 
 
-def problem(rng: np.random.Generator, limit: int = 40_000) -> Conv:
-    """Any layouts, direction, strides, pads (uneven ones too), dilation, groups, now and then depth; at most ``limit``
-    elements of each tensor."""
+def drawn(rng: np.random.Generator) -> Conv:
+    """A small convolution of any kind."""
+
+    def some(low: int, high: int) -> int:
+        return int(rng.integers(low, high))
+
     while True:
-        groups = int(rng.choice((1, 1, 1, 2, 3)))
-        some = {name: int(rng.choice((1, 1, 2, 3, 4, 7, 8, 12, 16))) for name in "nck"}
-        layout = str(rng.choice(list(FILTERS)))
-        deep = rng.random() < 0.15
-        taps = [int(rng.choice((1, 1, 2, 3, 3, 5))) for _ in "trs"]
-        extents = [int(rng.integers(1, 14)) for _ in "dhw"]
-        axes = 3 if deep else 2
-        pads = [int(rng.choice((0, 0, 1, 1, 2, 4))) for _ in range(2 * axes)]
-        direction = str(rng.choice(DIRECTIONS))
-        dtype, compute, out = TYPES[int(rng.integers(len(TYPES)))]
-        stages = [s for s in ("bias", "residual", "relu") if rng.random() < 0.3] if direction == "forward" else []
+        deep, flat, groups = rng.random() < 0.2, rng.random() < 0.15, int(rng.choice([1, 1, 1, 2, 3]))
+        pads = tuple(some(0, 4) for _ in range(4)) if rng.random() < 0.5 else 0 if flat else some(0, 3)
         try:
-            p = Conv(
-                some["n"], some["c"] * groups, extents[1], extents[2], some["k"] * groups, taps[1], taps[2],
-                extents[0] if deep else 1, taps[0] if deep else 1,
-                [int(x) for x in rng.choice((1, 1, 2, 3), axes)], pads, [int(x) for x in rng.choice((1, 1, 2), axes)],
-                groups, layout, str(rng.choice(list(FILTERS.values()))), dtype, compute, out, ",".join(stages),
-                direction=direction,
+            return Conv(
+                0 if rng.random() < 0.05 else some(1, 4), groups * some(1, 4), 1 if flat else some(1, 9), some(1, 9),
+                groups * some(1, 4), 1 if flat else some(1, 4), some(1, 4), d=some(1, 5) if deep else 1,
+                t=some(1, 3) if deep else 1, stride=(some(1, 4), some(1, 4)) if rng.random() < 0.7 else some(1, 4),
+                padding=pads, dilation=some(1, 4), groups=groups, layout=str(rng.choice(list(FILTERS))),
+                filters=str(rng.choice(["", *FILTERS.values()])), direction=str(rng.choice(DIRECTIONS)),
             )  # fmt: skip
-        except ShapeError:
-            continue
-        if max(np.prod(shape) for shape in p.stored) <= limit:
-            return p
+        except ShapeError as error:
+            if "reaches" not in str(error):
+                raise
 
 
-def cases(seed: int, count: int, d: Device, limit: int = 40_000) -> Iterator[tuple[Conv, Config]]:
-    """``count`` random problems that kernels compute on ``d``, each with a random configuration of those that tuning
-    would visit."""
+def problems(seed: int, n: int) -> list[Conv]:
+    rng = np.random.default_rng(seed)
+    return [drawn(rng) for _ in range(n)]
+
+
+def problem(rng: np.random.Generator, n: int) -> Conv:
+    """The ``n``-th type in turn."""
+    dtype, compute = TYPES[n % len(TYPES)]
+    return replace(drawn(rng), dtype=dtype, compute=compute, out="")
+
+
+def config(v: Conv, d: Device, rng: np.random.Generator) -> Config | None:
+    """A random legal configuration that looks into tables, or None if none was drawn."""
+    tensor = v.compute in ("tf32", "s32") or v.dtype == "bf16" or (v.dtype in ("f16", "f64") and rng.random() < 0.5)
+    return cases_mma.config(v.gemm, d, rng, 128) if tensor else cases_simt.wide(v.gemm, d, rng, 128)
+
+
+def cases(seed: int, count: int, d: Device) -> Iterator[tuple[Conv, Config]]:
+    """``count`` random pairs, of what tensor cores and others multiply."""
     rng = np.random.default_rng(seed)
     made = 0
     while made < count:
-        p = problem(rng, limit)
-        found = space.candidates(p.gemm, d)
-        if len(found):
+        v = problem(rng, made)
+        c = config(v, d, rng) if d.sm >= 80 else None
+        if c is not None:
             made += 1
-            yield p, found.row(int(rng.integers(len(found))))
+            yield v, c

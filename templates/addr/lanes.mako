@@ -1,6 +1,8 @@
 ## Which element of its tile a thread loads first, (mn, k), and where in the stage it goes.
-<%def name="own(x)">
+## Where this thread loads and stores; ``pointers``: registers of 64 bits that the addressing wants beside.
+<%def name="own(x, pointers)">
     .reg .b32 %mn_${x.name}, %k_${x.name}, %s_${x.name};
+    .reg .b64 ${pointers};
 ${first(x)}\
     mad.lo.u32 %s_${x.name}, %s_${x.name}, ${x.bytes}, ${x.base};
 % for n, (_, place) in enumerate(x.places[1:], 1):

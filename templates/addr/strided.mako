@@ -1,8 +1,7 @@
 ## Global addresses of an operand that is stored by rows at a leading dimension.
 <%namespace name="lanes" file="/addr/lanes.mako"/>
 <%def name="setup(x)">
-${lanes.own(x)}\
-    .reg .b64 %step_${x.name};
+${lanes.own(x, f"%step_{x.name}")}\
 ${(walking if x.many else pointers)(x)}\
 % if not x.kmajor:
     mul.wide.u32 %step_${x.name}, %ld${x.name}, ${x.global_bytes * x.depth};

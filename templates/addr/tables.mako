@@ -2,8 +2,7 @@
 ## table. Windows over images: beside each offset a word of coordinates, which tell whether the element is inside.
 <%namespace name="lanes" file="/addr/lanes.mako"/>
 <%def name="setup(x)">
-${lanes.own(x)}\
-    .reg .b64 %down_${x.name};
+${lanes.own(x, f"%down_{x.name}")}\
     .reg .b32 %row_${x.name}<${len(x.mns)}>, %tap_${x.name}<${len(x.ks)}>;
 % if x.windowed:
     .reg .b32 %origin_${x.name}<${len(x.mns)}>, %delta_${x.name}<${len(x.ks)}>, %guard_${x.name}, %high_${x.name};

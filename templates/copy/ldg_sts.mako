@@ -23,7 +23,10 @@ ${addr.narrow(x, go)}\
     mov.${x.staging.kind} ${word}, 0;
 % endfor
 ${addr.skip(x, p, first)}\
-    not.pred %skip, ${skip};
+% if skip != "%skip":
+    mov.pred %skip, ${skip};
+% endif
+    not.pred %skip, %skip;
     and.pred %skip, %skip, ${guard};
 % endif
 ${addr.address(x, p)}\

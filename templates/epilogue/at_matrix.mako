@@ -7,6 +7,9 @@
     mad.lo.u64 ${at}, %t64, ${size}, ${base};
 </%def>
 
+## A column's number in %u64, after ``one``.
+<%def name="column(column)"></%def>
+
 ## Several of a row, row after row: which columns, the next row, the address and an offset to it of a column's element.
 <%def name="columns(at, row, column, base, ld, size)">${one(at, row, column, base, ld, size)}</%def>
 <%def name="next(at, row, ahead, step, ld, size)">

@@ -18,6 +18,11 @@ ${looked("%of_column", "columns_c", column, 0)}\
     ld.global.nc.b32 ${into}, [%table+${4 * ahead}];
 </%def>
 
+## A column's number in %u64, after ``one``.
+<%def name="column(column)">
+    cvt.u64.u32 %u64, ${column};
+</%def>
+
 ## Several of a row, row after row: which columns, the next row, the address and an offset to it of a column's element.
 <%def name="columns(at, row, column, base, ld, size)">
     .reg .b64 %table;

@@ -70,7 +70,7 @@ ${place.one("%at", "%r", "%q", plan.item_c, "%ldc", plan.element_bytes)}\
 % endfor
 % if plan.partial:
     mul.wide.u32 %t64, %r, %N;
-    cvt.u64.u32 %u64, %q;
+${place.column("%q")}\
     add.u64 %t64, %t64, %u64;
     mad.lo.u64 %from, %t64, ${plan.sum_bytes}, %W;
     mul.wide.u32 %slice, %M, %N;

@@ -10,18 +10,14 @@ from gemm_runs import Placed
 
 from ptxgen.config import Config, parse_config
 from ptxgen.conv import DIRECTIONS, FILTERS, Conv
-from ptxgen.device import Device, device
+from ptxgen.device import device
 from ptxgen.drivers.emulated import EmulatedDriver
 from ptxgen.implicit import WINDOW
 from ptxgen.reference import Array, compare, epilogue_arrays, operands, reference
 from ptxgen.rules import broken
 from ptxgen.runner import Buffers, Runner
-from tests import cases_mma, cases_simt
-from tests.cases_conv import drawn
+from tests.cases_images import config, problem
 
-TYPES = (
-    ("f32", ""), ("f32", ""), ("f64", ""), ("f16", ""), ("f16", "f16"), ("f32", "tf32"), ("bf16", ""), ("s8", ""),
-)  # fmt: skip
 EMULATED = device("emulated")
 
 
@@ -53,26 +49,19 @@ def verify(v: Conv, c: Config, kind: str, beta: float = 0.0, seed: int = 0, **ho
         assert np.array_equal(got.astype(np.float64), ref.exact), f"not exact: {what}"
 
 
-def config(v: Conv, rng: np.random.Generator, d: Device = EMULATED) -> Config | None:
-    tensor = v.compute in ("tf32", "s32") or v.dtype == "bf16" or (v.dtype in ("f16", "f64") and rng.random() < 0.5)
-    p = v.gemm
-    return cases_mma.config(p, d, rng, 128) if tensor else cases_simt.wide(p, d, rng, 128)
-
-
 @pytest.mark.parametrize("n", range(48))
 def test_random_convolutions_and_configurations(n: int) -> None:
     """Every direction, layout, type, axis; starts off alignment; results that hold something, or must not be read."""
     rng = np.random.default_rng(7000 + n)
     c = None
     while c is None:
-        dtype, compute = TYPES[n % len(TYPES)]
-        v = replace(drawn(rng), dtype=dtype, compute=compute, out="", direction=DIRECTIONS[n % 3])
-        if v.direction == "forward" and dtype != "s8" and rng.random() < 0.4:
+        v = replace(problem(rng, n), direction=DIRECTIONS[n % 3], epilogue="")
+        if v.direction == "forward" and v.dtype != "s8" and rng.random() < 0.4:
             v = replace(v, epilogue=str(rng.choice(["bias", "scale,bias,relu", "residual", "bias,residual"])))
         if rng.random() < 0.3:
             starts = [int(rng.choice([x for x in (1, 2, 4, 8, 16) if x >= v.kind(name).bytes])) for name in "xwy"]
             v = replace(v, aligned_input=starts[0], aligned_filter=starts[1], aligned_output=starts[2])
-        c = config(v, rng)
+        c = config(v, EMULATED, rng)
     verify(v, c, ("integers", "normal", "integers", "scaled")[n % 4], float(n % 2), n, shift=bool(n % 2))
 
 

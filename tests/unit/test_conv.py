@@ -16,7 +16,7 @@ from ptxgen.memory import A, B, C, elements
 from ptxgen.operations import from_dict, parse
 from ptxgen.problem import STRIDED, Gemm
 from ptxgen.reference import compare, epilogue_arrays, operands, plain, reference
-from tests.cases_conv import problems
+from tests.cases_images import problems
 
 
 def fetched(x: Operand, memory: np.ndarray, item: int) -> np.ndarray:
