@@ -54,9 +54,10 @@ FIRST = (
 )  # fmt: skip
 
 LAST = (
-    Rule("tables", lambda p, c, g, d: (p.addr_a == p.addr_b == p.addr_c == STRIDED) | (p.window is not None),
-         "operands are found as {p.addr_a}, {p.addr_b}, {p.addr_c}: wgmma looks into no tables, and TMA cannot walk",
-         family=wgmma.WGMMA),
+    Rule("tables", lambda p, c, g, d: (p.addr_a == p.addr_b == p.addr_c == STRIDED) | (c.family <= mma.MMA)
+         | ((c.family == wgmma.WGMMA) & (p.window is not None)),
+         "operands are found as {p.addr_a}, {p.addr_b}, {p.addr_c}: simt and mma look into tables, wgmma does not, but"
+         " TMA walks over some images"),
     Rule("tables_end", lambda p, c, g, d: (c.family == wgmma.WGMMA) | (p.addr_a == p.addr_b == STRIDED)
          | ((c.stages + 2) * c.u <= PADDING),
          "stages={c.stages} of u={c.u} look up more than 1024 offsets behind a table's last"),

@@ -27,6 +27,14 @@ NT = Gemm(512, 512, 512, "NT")
 
 #: a row of the table -> problem, configuration that breaks it and none before it, device, words of the message
 BREAKS = {
+    "tables": [
+        (
+            Conv(1, 2, 8, 8, 2, 3, 3).gemm,
+            "family=3 ms=2 ns=4 ml=2 nl=4 u=64 ks=1 kl=2 wm=1 swap=1",
+            "h200",
+            "simt and mma look",
+        )
+    ],
     "tables_end": [(Conv(1, 4, 8, 8, 4, 3, 3, padding=1).gemm, "u=256 copy_a=0 vec_c=1", "h200", "stages=3 of u=256")],
     "axis": [
         (P, "ms=3", "h200", "ms=3"),
