@@ -101,7 +101,9 @@ class Config:
         0, (0, 1, 2, 3), "", "operands that mma.sync takes from a copy with rows of whole 128 bytes: 1 A, 2 B, 3 both"
     )
     rows: int = axis(0, (0, 16, 32), "", "rows that are loaded of a tile of 64, where C has no more; 0: all")
-    pdl: int = axis(0, (0, 1), "", "1: blocks may begin while the kernel before in the stream ends, and wait for it")
+    pdl: int = axis(
+        0, (0, 1, 2), "", "blocks may begin, and wait, while the kernel before in the stream ends (1), or runs (2)"
+    )
 
     def __str__(self) -> str:
         """``ms=8 ns=8 …``: the paper's axes, and the others where they differ from their defaults."""

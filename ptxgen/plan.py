@@ -83,7 +83,9 @@ class Plan:
         self.threads, self.shared = int(self.geometry.threads), int(self.geometry.shared)
         self.stages = config.stages
         #: whether its kernels may begin before the one ahead of them in the stream has ended
-        self.dependent = bool(config.pdl)
+        self.dependent = config.pdl > 0
+        #: when the next kernel may begin: with this one's last loads, or with itself
+        self.opens = ("", "late", "early")[config.pdl]
         self.kl = config.kl
         self._leaving()
         self._operands()

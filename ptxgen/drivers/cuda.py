@@ -18,7 +18,7 @@ import numpy as np
 from ptxgen.assemble import assemble, find_ptxas
 from ptxgen.assemble import version as ptxas_version
 from ptxgen.device import Device, describe
-from ptxgen.drivers import Kernel, Timing, dependent, graph
+from ptxgen.drivers import Kernel, Timing, graph, launches
 from ptxgen.errors import AssembleError, DeviceError, InputError, LaunchError, ShapeError, UnavailableError
 from ptxgen.source import Source, Step, TensorMap
 
@@ -45,7 +45,7 @@ class CudaKernel:
         self.functions = functions
         self.registers = registers
         self.spills = spills
-        self.anywhere: dict[str, graph.Function] = {}
+        self.anywhere: dict[str, launches.Function] = {}
 
     def __del__(self) -> None:
         # PyCUDA cannot unload from another thread than the driver's first, unless the context is on its stack.
@@ -168,7 +168,7 @@ class CudaDriver:
                 self._cuda.Context.synchronize()  # raises where an earlier kernel destroyed the context
                 raise AssembleError(f"the driver rejected the kernel: {e}", str(e)) from e
         if source.dependent:
-            functions = {name: dependent.InPlace(self._handled, function) for name, function in functions.items()}
+            functions = {name: launches.InPlace(self._handled, function) for name, function in functions.items()}
         return CudaKernel(self, source, functions, registers, spills)
 
     def _unload(self, functions: dict[str, Any]) -> None:
@@ -221,24 +221,23 @@ class CudaDriver:
                 anywhere = self._resolve(kernel, step, parameters)
             anywhere.launch(step.grid, step.block, parameters, step.shared, stream)
 
-    def _resolve(self, kernel: CudaKernel, step: Step, parameters: bytes) -> graph.Function:
+    def _resolve(self, kernel: CudaKernel, step: Step, parameters: bytes) -> launches.Function:
         """The entry of a step, fit for foreign streams."""
-        function, kind = kernel.functions[step.entry], graph.Function
-        if isinstance(function, dependent.InPlace):
-            function, kind = function.plain, dependent.Function
-        made = self._handled(function, step.grid, step.block, parameters, step.shared, kind)
+        function = kernel.functions[step.entry]
+        plain = function.plain if kernel.source.dependent else function
+        made = self._handled(plain, step.grid, step.block, parameters, step.shared, kernel.source.dependent)
         kernel.anywhere[step.entry] = made
         return made
 
     def _handled(self, function: Any, grid: tuple[int, int, int], block: tuple[int, int, int], parameters: bytes,
-                 shared: int, kind: type[graph.Function]) -> graph.Function:  # fmt: skip
-        """PyCUDA's function as a ``kind``, by the driver's handle of it."""
+                 shared: int, dependent: bool) -> launches.Function:  # fmt: skip
+        """PyCUDA's function, by the driver's handle of it."""
         with self._lock, self.context("looking a kernel up"):
             aside = self._aside
             handle = graph.function_of(
                 aside.handle, lambda: function._launch_kernel(grid, block, parameters, shared, aside)
             )
-        return kind(handle, len(parameters))
+        return launches.Function(handle, len(parameters), dependent)
 
     def _again(self, error: Exception, kernel: Kernel, step: Step, parameters: bytes, stream: int) -> None:
         """Queues a step once more where it failed because the thread had no context, or another one."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import gc
-import threading
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any
@@ -99,37 +98,6 @@ class Graph:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
-
-
-class Function:
-    """A kernel that can be launched on any stream. ``size``: bytes of its parameter buffer."""
-
-    def __init__(self, handle: int, size: int) -> None:
-        driver = load()
-        self._function = driver.CUfunction(handle)
-        self._launch = driver.cuLaunchKernel
-        self.size = size
-        # The driver reads the buffer through this array and copies it before it returns; one launch at a time may
-        # use it. Building both anew for each launch would cost more than the launch.
-        self._lock = threading.Lock()
-        self._buffer = (ctypes.c_char * max(size, 1))()
-        self._bytes = memoryview(self._buffer).cast("B")[:size]
-        self._size = ctypes.c_size_t(size)
-        pointer, length, end = 1, 2, None  # CU_LAUNCH_PARAM_BUFFER_POINTER, _BUFFER_SIZE, _END
-        self._extra = (ctypes.c_void_p * 5)(
-            pointer, ctypes.addressof(self._buffer), length, ctypes.addressof(self._size), end
-        )
-        self._address = ctypes.addressof(self._extra)
-
-    def launch(
-        self, grid: tuple[int, int, int], block: tuple[int, int, int], parameters: bytes, shared: int, stream: int
-    ) -> None:
-        """Queues the kernel on ``stream``, a raw handle. DriverError: the driver rejected it."""
-        with self._lock:
-            self._bytes[:] = parameters
-            (code,) = self._launch(self._function, *grid, *block, shared, stream, 0, self._address)
-        if code:
-            raise failure("cuLaunchKernel", code)
 
 
 def function_of(stream: int, launch: Callable[[], object]) -> int:

@@ -35,6 +35,7 @@
     ld.param.u64 %W, [W];
     cvta.to.global.u64 %W, %W;
 ${dependent.begin()}\
+${dependent.end()}\
 ${dependent.wait()}\
     mov.u32 %y, %ctaid.y;
 % for n, x in enumerate(plan.repacked):

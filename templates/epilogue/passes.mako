@@ -41,6 +41,7 @@ ${items.places()}\
 ${after.setup()}\
 % endif
 ${dependent.begin()}\
+${dependent.end()}\
 ${dependent.wait()}\
     mov.u32 %thread, %tid.x;
     // 2^shift threads along a row; blocks walk down the rows

@@ -143,6 +143,7 @@ ${math.multiply(k)}\
     selp.b32 %fill, %smem, %fill, %wrap;
     @%next bra.uni PASS;
 LEAVE:
+${dependent.end()}\
 ${ptx.banner("the tile leaves")}\
 ${put.leaving(leave, math, put)}\
 <%def name="after_entry()">${passes.entries()}${repacked.entries()}</%def>\

@@ -69,6 +69,7 @@ ${copy.step()}\
     setp.lt.u32 %p, %pass, %passes;
     @%p bra FILL;
 ${sched.close("PRODUCER")}\
+${dependent.end()}\
 % if plan.cluster > 1:
 ${ring.drain()}\
 % endif

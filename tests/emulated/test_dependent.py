@@ -35,11 +35,12 @@ def entries(text: str) -> list[str]:
     return re.sub(r"//[^\n]*", "", text).split(".visible .entry")[1:]
 
 
+@pytest.mark.parametrize("opens", [1, 2])
 @pytest.mark.parametrize("name", KERNELS)
-def test_nothing_is_touched_before_the_wait(name: str) -> None:
+def test_nothing_is_touched_before_the_wait(name: str, opens: int) -> None:
     """In the order of the text; a path that jumps over the wait begins with one of its own."""
     p, text = KERNELS[name]
-    source = render(plan_for(p, parse_config(text + " pdl=1"), H200))
+    source = render(plan_for(p, parse_config(f"{text} pdl={opens}"), H200))
     assert source.dependent
     for entry in entries(source.text):
         assert entry.count("griddepcontrol.launch_dependents") == 1
@@ -65,4 +66,4 @@ def test_only_where_there_is_the_instruction() -> None:
     with pytest.raises(ConfigError, match="pdl"):
         plan_for(Gemm(64, 64, 64), parse_config("pdl=1"), device("a100"))
     with pytest.raises(ConfigError, match="pdl"):
-        plan_for(Gemm(64, 64, 64), parse_config("pdl=2"), H200)
+        plan_for(Gemm(64, 64, 64), parse_config("pdl=3"), H200)

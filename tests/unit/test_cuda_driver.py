@@ -8,6 +8,7 @@ import threading
 import types
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from enum import IntEnum
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 
 from ptxgen.assemble import Assembled
-from ptxgen.drivers import Timing, cuda
+from ptxgen.drivers import Timing, cuda, launches
 from ptxgen.drivers.cuda import CudaDriver
 from ptxgen.errors import AssembleError, DeviceError, InputError, LaunchError, ShapeError, UnavailableError
 from ptxgen.source import Source, Step
@@ -48,6 +49,7 @@ class Gpu:
         self.functions: dict[int, Any] = {}
         self.clock = 0.0
         self.kernel_us = 2.0
+        self.attributes: list[list[int]] = []  # of launches by handle
         self.launched: list[tuple[str, int]] = []  # entry and stream of each launch, captured ones too
         self.loaded: list[bytes] = []
         self.unloads: list[str] = []
@@ -370,6 +372,15 @@ def pretend_bindings(gpu: Gpu) -> types.ModuleType:
         gpu.launched.append((known.name, stream))
         return (Result(gpu.queue(stream, gpu.kernel(known, ctypes.string_at(config[1] or 0, size)))),)
 
+    def extended(config_at: int, function: int, parameters: int, extra: int) -> int:
+        config = launches._Configuration.from_address(config_at)
+        gpu.attributes.append([config.attributes[i].id for i in range(config.count)])
+        return int(launch(function, *config.sizes, config.stream or 0, parameters, extra)[0])
+
+    where = ctypes.c_void_p
+    module.kept = ctypes.CFUNCTYPE(ctypes.c_int, where, where, where, where)(extended)
+    addresses = {b"cuLaunchKernelEx": ctypes.cast(module.kept, where).value}
+
     def memset(size: int) -> Callable[[int, int, int, int], tuple[Result]]:
         def call(address: int, value: int, count: int, stream: int) -> tuple[Result]:
             assert address % size == 0
@@ -395,7 +406,8 @@ def pretend_bindings(gpu: Gpu) -> types.ModuleType:
     module.cuGraphDestroy = module.cuGraphExecDestroy = destroy
     module.cuGraphGetNodes = nodes
     module.cuGraphKernelNodeGetParams = lambda node: (Result.SUCCESS, Parameters(node))
-    module.cuLaunchKernel = launch
+    module.cuGetProcAddress = lambda name, version, flags: (Result.SUCCESS, addresses[name], 0)
+    module.CUresult = Result
     module.cuMemsetD8Async, module.cuMemsetD32Async = memset(1), memset(4)
     module.cuCtxGetCurrent = lambda: (Result.SUCCESS, gpu.stack[-1] if gpu.stack else 0)
     module.cuCtxSetCurrent, module.cuCtxPopCurrent = set_current, pop
@@ -404,7 +416,7 @@ def pretend_bindings(gpu: Gpu) -> types.ModuleType:
 
 
 @pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gpu]:
     made = Gpu()
     modules = {"pycuda.driver": pretend_pycuda(made), "cuda.bindings.driver": pretend_bindings(made)}
     for name, module in modules.items():
@@ -415,7 +427,9 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
         setattr(sys.modules[".".join(parents)], leaf, module)
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(cuda, "find_ptxas", lambda: None)
-    return made
+    launches._launcher.cache_clear()
+    yield made
+    launches._launcher.cache_clear()
 
 
 @pytest.fixture
@@ -624,6 +638,20 @@ def test_foreign_streams_need_no_second_look(driver: CudaDriver, gpu: Gpu, sourc
     driver.launch(kernel, odd, odd.pack({"C": c + 1}), 0xBEEF)
     assert words(driver, c) == [0] * COUNT
     assert not gpu.graphs
+
+
+def test_kernels_that_wait_themselves_are_launched_so(driver: CudaDriver, gpu: Gpu, source: Source) -> None:
+    """On the driver's own stream too; the others without the attribute."""
+    kernel, plain = driver.load(replace(source, dependent=True)), driver.load(source)
+    c = driver.allocate(4 * COUNT)
+    driver.fill(c, 4 * COUNT)
+    gpu.streams[0xBEEF] = None
+    for loaded in (kernel, plain):
+        for stream in (0, 0, 0xBEEF):
+            driver.launch(loaded, INCREMENT, INCREMENT.pack({"C": c}), stream)
+    assert words(driver, c) == [6] * COUNT
+    assert gpu.attributes == [[6], [6], [6], []]
+    assert sum(name == "increment" for name, _ in gpu.launched) == 9  # of which three looked the handle up
 
 
 def test_each_launch_has_its_own_parameters(driver: CudaDriver, gpu: Gpu, source: Source) -> None:
