@@ -1,5 +1,6 @@
 ## f32 operands as sums of three bf16: planes in the workspace, each what those before it leave, rounded, K contiguous.
 <%namespace name="thread" file="/addr/parting.mako"/>
+<%namespace name="dependent" file="/ptx/dependent.mako"/>
 <%def name="entries()">
 <% p = plan.PARTING %>\
 
@@ -21,6 +22,7 @@
     ld.param.u64 %W, [W];
     cvta.to.global.u64 %W, %W;
     ld.param.u32 %K, [K];  ld.param.u32 %pitch, [pitch];
+${dependent.at_once()}\
     mov.u32 %thread, %tid.x;
     mov.u32 %y, %ctaid.y;
     mov.u32 %smem, smem;

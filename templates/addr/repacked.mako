@@ -34,9 +34,7 @@
     ${plan.packed_words.declaration}
     ld.param.u64 %W, [W];
     cvta.to.global.u64 %W, %W;
-${dependent.begin()}\
-${dependent.end()}\
-${dependent.wait()}\
+${dependent.at_once()}\
     mov.u32 %y, %ctaid.y;
 % for n, x in enumerate(plan.repacked):
     setp.eq.u32 %mine, %y, ${n};

@@ -1,4 +1,5 @@
 ## Each thread writes its sums from registers, where wgmma left them: pairs of columns in rows 8 apart.
+<%def name="registers()"></%def>
 <%def name="setup()"></%def>
 <%def name="early()"></%def>
 <%def name="finish()"></%def>

@@ -40,9 +40,7 @@ ${items.places()}\
 % if plan.partial:
 ${after.setup()}\
 % endif
-${dependent.begin()}\
-${dependent.end()}\
-${dependent.wait()}\
+${dependent.at_once()}\
     mov.u32 %thread, %tid.x;
     // 2^shift threads along a row; blocks walk down the rows
     mov.u32 %t0, %ctaid.x;

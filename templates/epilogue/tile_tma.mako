@@ -45,6 +45,12 @@ ${after.setup()}\
 % endif
 </%def>
 
+<%def name="registers()">
+% if plan.brings:
+    .reg .b64 %map_residual;
+% endif
+</%def>
+
 <%def name="early()">${boxes.early()}</%def>
 
 <%def name="leaving(leave, math, put)">

@@ -21,9 +21,7 @@
     .reg .b32 %x_low, %y_low, %release, %tile, %tiles, %hop, %across, %down, %t0, %t1, %t2;
     .reg .pred %p, %one, %leader, %wrap, %later, %frees, %free;
     .reg .${plan.sum} %alpha, %beta;
-% if plan.brings:
-    .reg .b64 %map_residual;
-% endif
+${leave.registers()}\
 
     ld.param.u64 %C, [C];  ld.param.u64 %W, [W];
     cvta.to.global.u64 %C, %C;  cvta.to.global.u64 %W, %W;

@@ -12,6 +12,14 @@ ${opened()}\
 % endif
 </%def>
 
+## Of a pass, which has little to overlap.
+<%def name="at_once()">
+% if plan.dependent:
+${opened()}\
+${wait()}\
+% endif
+</%def>
+
 <%def name="opened()">
     // the next kernel may begin; its own wait is for the end of this one
     griddepcontrol.launch_dependents;
