@@ -82,6 +82,7 @@ ${math.multiply(s)}\
     add.u32 %kt, %kt, ${plan.across * plan.depth};
 % endfor
 LEAVE:
+${dependent.end()}\
 ${ptx.banner("threads that share K add their sums, and the tile leaves")}\
 ${math.meet()}\
 ${put.leaving(leave, math, put)}\
