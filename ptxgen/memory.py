@@ -29,7 +29,8 @@ def elements(p: Gemm, operand: int, memory: Array) -> Array:
     """The operand's elements in ``memory``, which is contiguous and begins where it does: a view of its shape."""
     size = memory.dtype.itemsize
     strides = [s * size for s in (*_strides(p, operand), 1)]
-    return np.lib.stride_tricks.as_strided(memory.reshape(-1), p.stored[operand], strides)
+    raw = memory.reshape(-1).view(f"u{size}")  # not every NumPy strides over types that it lacks
+    return np.lib.stride_tricks.as_strided(raw, p.stored[operand], strides).view(memory.dtype)
 
 
 def laid(p: Gemm, operand: int, array: Array, between: Any = 0) -> Array:

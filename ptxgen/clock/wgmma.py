@@ -22,6 +22,8 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     size, pairs = g.size, len(PAIRS) if g.planes > 1 else 1
     instructions = g.x_tile // ROWS * (c.u * size // STEP) * pairs
     products = ROWS * g.y_tile * (STEP / size) / (costs.wgmma_rate(p) * pairs) / costs.WGMMA
+    if g.planes > 1:
+        products = products * (1 + costs.PLANES_THIN * np.maximum(1 - g.y_tile / 128, 0))
     # wgmma reads both operands from shared memory, 64 rows of X each time
     read = (ROWS * STEP + STEP * g.y_tile) / costs.WAVEFRONT
     moved_x = g.x_rows * c.u * size * g.planes
