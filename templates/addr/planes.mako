@@ -17,20 +17,23 @@
 .maxntid ${p.THREADS}, 1, 1
 {
     .reg .b64 %W;
-    .reg .b32 %K, %pitch, %thread, %y, %smem;
+    .reg .b32 %K, %pitch, %thread, %block, %blocks_a, %smem;
     .reg .pred %second;
     ld.param.u64 %W, [W];
     cvta.to.global.u64 %W, %W;
     ld.param.u32 %K, [K];  ld.param.u32 %pitch, [pitch];
 ${dependent.at_once()}\
     mov.u32 %thread, %tid.x;
-    mov.u32 %y, %ctaid.y;
+    mov.u32 %block, %ctaid.x;
+    ld.param.u32 %blocks_a, [blocks_a];
     mov.u32 %smem, smem;
-    setp.ne.u32 %second, %y, 0;
+    // the first blocks have A, the others B
+    setp.ge.u32 %second, %block, %blocks_a;
     @%second bra.uni SECOND;
 ${part(plan.parted[0], p)}\
     ret;
 SECOND:
+    sub.u32 %block, %block, %blocks_a;
 ${part(plan.parted[1], p)}\
     ret;
 }
@@ -53,10 +56,9 @@ ${part(plan.parted[1], p)}\
 ${thread.item(x, p)}\
 % endif
     div.u32 %t0, %pitch, ${p.BLOCK_K};
-    mov.u32 %t1, %ctaid.x;
-    div.u32 %r, %t1, %t0;
+    div.u32 %r, %block, %t0;
     mul.lo.u32 %k, %r, %t0;
-    sub.u32 %k, %t1, %k;
+    sub.u32 %k, %block, %k;
     mul.lo.u32 %k, %k, ${p.BLOCK_K};
     mul.lo.u32 %r, %r, ${p.BLOCK_ROWS};
 % for n in range(p.HELD):

@@ -90,7 +90,7 @@ class PartingPlan(WgmmaPlan):
         names = ("rows", "ld", "at", *(("each", "items") if self.batched else ()))
         lines = [", ".join(f".param .u32 {n}_{x}" for n in names) for x in "ab"]
         items = [".param .u64 by_a, .param .u64 by_b, .param .u32 first_item,"] if self.batched else []
-        return [".param .u32 K, .param .u32 pitch,", *items, f"{lines[0]},", lines[1]]
+        return [".param .u32 K, .param .u32 pitch, .param .u32 blocks_a,", *items, f"{lines[0]},", lines[1]]
 
     # ---- launching
 
@@ -124,16 +124,16 @@ class PartingPlan(WgmmaPlan):
 
     def _parting(self, p: Gemm, run: Run, at: dict[str, int]) -> Step:
         """The launch of the pass."""
-        facts: list[Argument] = [("u32", p.k), ("u32", planes.parted(p, "a").pitch)]
+        operands = [planes.parted(p, name) for name in "ab"]
+        blocks = [ceil_div(o.rows, planes.BLOCK_ROWS) * o.pitch // planes.BLOCK_K for o in operands]
+        facts: list[Argument] = [("u32", p.k), ("u32", operands[0].pitch), ("u32", blocks[0])]
         if self.batched:
             facts += [("u64", p.offsets[0]), ("u64", p.offsets[1]), ("u32", run.first)]
-        blocks = 0
-        for o in (planes.parted(p, name) for name in "ab"):
+        for o in operands:
             facts += [("u32", n) for n in (o.rows, o.ld, at[o.name] // planes.ROW)]
             if self.batched:
                 facts += [("u32", o.bytes // planes.ROW), ("u32", planes.own_items(p, o.name, run.items))]
-            blocks = max(blocks, ceil_div(o.rows, planes.BLOCK_ROWS) * o.pitch // planes.BLOCK_K)
         pointers: tuple[Argument, ...] = (("u64", "A"), ("u64", "B"), ("u64", "C"), ("u64", "W"))
         shared = 4 * planes.BLOCK_ROWS * planes.BLOCK_PITCH
-        return Step(f"{self.entry}_part", (blocks, 2, run.items), (planes.THREADS, 1, 1), shared,
+        return Step(f"{self.entry}_part", (sum(blocks), 1, run.items), (planes.THREADS, 1, 1), shared,
                     (*pointers, *self._arrays(p), *facts))  # fmt: skip
