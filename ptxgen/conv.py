@@ -73,6 +73,7 @@ class Conv(Typed):
     operation = "conv"
     SHAPE = ("n", "c", "h", "w", "k", "r", "s", "d", "t", "stride", "padding", "dilation", "groups")
     SHAPED = "N=,C=,H=,W=,K=,R=,S=[,D=,T=,stride=,pad=,dilation=,groups=]"
+    TOLD = ("filters", "direction", "compute", "out", "epilogue")
     STAGES = (("scale",), ("bias",), ("residual",), ("relu", "gelu", "silu"))
 
     def __post_init__(self) -> None:

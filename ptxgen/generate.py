@@ -28,4 +28,6 @@ def plan_for(problem: Problem, config: Config, device: Device) -> Plan:
         kind = plan_of(product.window)
     elif kind is WgmmaPlan and planes(product) > 1:
         kind = PartingPlan
-    return kind(product, config, device)
+    plan = kind(product, config, device)
+    plan.asked = problem
+    return plan

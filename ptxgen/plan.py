@@ -25,7 +25,8 @@ from ptxgen.device import Device
 from ptxgen.dtypes import bits_of, dtype
 from ptxgen.geometry import geometry
 from ptxgen.implicit import WINDOW, Implicit
-from ptxgen.problem import COMPUTE, OUT, STRIDED, Gemm
+from ptxgen.operations import Problem
+from ptxgen.problem import STRIDED, Gemm
 from ptxgen.registers import Tile, braces, width
 from ptxgen.rules import GRID_LIMIT, require
 from ptxgen.source import Argument, Launch, Step
@@ -76,6 +77,7 @@ class Plan:
     def __init__(self, problem: Gemm, config: Config, device: Device) -> None:
         require(problem, config, device)
         self.problem, self.config, self.device = problem, config, device
+        self.asked: Problem = problem  #: what it is the product of, which the text tells
         self.geometry = geometry(problem, config)
         self.family = FAMILIES[config.family]
         self.target, self.ptx_version = device.target, device.ptx_version
@@ -359,18 +361,8 @@ class Plan:
 
     @cached_property
     def command(self) -> str:
-        p = self.problem
-        flags = f"--shape {p.m},{p.n},{p.k} --layout {p.layout} --dtype {p.dtype}"
-        if p.compute != COMPUTE[p.dtype][0]:
-            flags += f" --compute {p.compute}"
-        if p.out != OUT[p.dtype][0]:
-            flags += f" --out {p.out}"
-        if p.epilogue:
-            flags += f" --epilogue {p.epilogue}"
-        if self.batched:
-            flags += f" --batch {p.items}"
         name = self.device.name
-        return f"python -m ptxgen emit gemm {flags} --device {name} --config '{self.config}'"
+        return f"python -m ptxgen emit {self.asked.words} --device {name} --config '{self.config}'"
 
 
 def neutral(config: Config) -> Config:

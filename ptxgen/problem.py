@@ -60,6 +60,7 @@ class Typed:
     SHAPE: ClassVar[tuple[str, ...]]
     SHAPED: ClassVar[str]  #: how a shape reads
     STAGES: ClassVar[tuple[tuple[str, ...], ...]] = EPILOGUE
+    TOLD: ClassVar[tuple[str, ...]] = ("compute", "out", "epilogue", "batch")  #: options that kernels differ by
     layout: str
     dtype: str
     compute: str
@@ -85,6 +86,14 @@ class Typed:
             if f.name not in said and value != getattr(plain, f.name):
                 parts.append(f"{f.name}={value if isinstance(value, str) else int(value)}")
         return " ".join(parts)
+
+    @property
+    def words(self) -> str:
+        """What a command takes to mean problems that one kernel computes: the operation and its options."""
+        plain = type(self)(**{name: getattr(self, name) for name in (*self.SHAPE, "layout", "dtype")})
+        told = [self.operation, f"--shape {self.shape()}", f"--layout {self.layout}", f"--dtype {self.dtype}"]
+        told += [f"--{n} {getattr(self, n)}" for n in self.TOLD if getattr(self, n) != getattr(plain, n)]
+        return " ".join(told)
 
     def as_dict(self) -> dict[str, Any]:
         return {"operation": self.operation, **asdict(self)}  # type: ignore[call-overload]

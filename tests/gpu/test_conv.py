@@ -1,0 +1,119 @@
+"""Convolutions on real hardware: random problems of any kind against float64, calls against PyTorch and cuDNN."""
+
+from __future__ import annotations
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import ptxgen
+from ptxgen.assemble import assemble
+from ptxgen.check import check
+from ptxgen.conv import Conv
+from ptxgen.dispatch import select
+from ptxgen.drivers import Timing, open_driver
+from ptxgen.errors import AssembleError
+from ptxgen.runner import generate
+from tests.cases_images import cases
+
+pytestmark = pytest.mark.gpu
+CONFIGS = 150
+
+
+@pytest.fixture(scope="module")
+def driver():
+    return open_driver("cuda")
+
+
+def test_random_problems_and_configurations(driver):
+    """Integers exact, normal and scaled values, alpha and beta, guard zones, gradients adjoint."""
+    chosen = list(cases(5, CONFIGS, driver.device))
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda pair: assemble(generate(*pair, driver)[1]), chosen))
+    wrong, families = [], Counter()
+    for n, (p, c) in enumerate(chosen):
+        families[p.direction, c.family] += 1
+        try:
+            bad = [f"{r.kind}: {r.deviation}" for r in check(driver, p, c, n) if not r.ok]
+        except AssembleError as error:
+            bad = [str(error)]
+        if bad:
+            wrong.append(f"{p.key()} | {c} | {'; '.join(bad)}")
+    assert not wrong, f"{len(wrong)} of {CONFIGS}:\n" + "\n".join(wrong[:10])
+    assert {direction for direction, _ in families} == {"forward", "input_grad", "weight_grad"}
+
+
+LARGE = (
+    Conv(16, 32, 79, 341, 32, 5, 10, stride=2),
+    Conv(8, 64, 54, 54, 64, 3, 3, padding=1, layout="NHWC", dtype="f16", epilogue="bias,residual,relu"),
+    Conv(16, 512, 14, 14, 48, 5, 5, padding=2, layout="CHWN"),
+    Conv(32, 96, 28, 28, 96, 3, 3, padding=1, groups=96, layout="NHWC", dtype="f16"),
+    Conv(8, 128, 27, 27, 128, 3, 3, padding=1, stride=2, direction="input_grad"),
+    Conv(8, 128, 27, 27, 128, 3, 3, padding=1, direction="weight_grad", layout="NHWC", dtype="bf16"),
+    Conv(4, 16, 24, 24, 32, 3, 3, 12, 3, padding=1, compute="tf32"),
+)
+
+
+@pytest.mark.parametrize("p", LARGE, ids=lambda p: p.key())
+def test_what_is_selected_is_right(driver, p):
+    found = check(driver, p, select(p, driver.device)[0].config)
+    assert all(r.ok for r in found), [f"{r.kind}: {r.deviation}" for r in found]
+
+
+# ---- from PyTorch
+
+
+@pytest.fixture(scope="module")
+def torch():
+    found = pytest.importorskip("torch")
+    if not found.cuda.is_available():
+        pytest.skip("PyTorch finds no GPU")
+    found.backends.cudnn.allow_tf32 = False
+    return found
+
+
+def close(torch, ours, theirs, terms: int) -> None:
+    scale = theirs.double().abs().max().item()
+    rounding = 2.0**-10 if ours.dtype == torch.float16 else 2.0**-23
+    assert ours.shape == theirs.shape
+    assert (ours.double() - theirs.double()).abs().max().item() <= 8 * terms**0.5 * rounding * max(scale, 1.0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize(("stride", "groups"), [(1, 1), (2, 1), (1, 4)])
+def test_calls_agree_with_cudnn(driver, torch, dtype, last, stride, groups):
+    kind = getattr(torch, dtype)
+    memory = torch.channels_last if last else torch.contiguous_format
+    x = torch.randn(4, 32, 23, 17, device="cuda", dtype=kind).contiguous(memory_format=memory)
+    f = torch.randn(64, 32 // groups, 3, 3, device="cuda", dtype=kind).contiguous(memory_format=memory)
+    bias = torch.randn(64, device="cuda", dtype=kind)
+    how = {"stride": stride, "padding": 1, "groups": groups}
+    terms = 9 * 32 // groups
+    for _ in range(2):  # the second call is a prepared one
+        y = ptxgen.conv2d(x, f, bias=bias, activation="relu", **how)
+        close(torch, y, torch.relu(torch.conv2d(x, f, bias, **how)), terms)
+    assert y.is_contiguous(memory_format=memory)
+    dy = torch.randn_like(y)
+    dx = ptxgen.conv2d_input_grad(dy, f, x.shape, **how)
+    close(torch, dx, torch.nn.grad.conv2d_input(x.shape, f, dy, **how), 9 * 64 // groups)
+    df = ptxgen.conv2d_weight_grad(x, dy, f.shape, **how)
+    close(torch, df, torch.nn.grad.conv2d_weight(x, f.shape, dy, **how), 4 * y.shape[2] * y.shape[3])
+
+
+def test_other_numbers_of_axes(driver, torch):
+    x, f = torch.randn(2, 8, 500, device="cuda"), torch.randn(4, 8, 9, device="cuda")
+    close(torch, ptxgen.conv1d(x, f, padding=4), torch.conv1d(x, f, padding=4), 72)
+    x, f = torch.randn(2, 8, 6, 9, 10, device="cuda"), torch.randn(4, 8, 3, 3, 3, device="cuda")
+    close(torch, ptxgen.conv3d(x, f, padding="same"), torch.conv3d(x, f, padding=1), 216)
+
+
+def test_the_baseline_computes_every_direction_and_layout(driver, torch):
+    from ptxgen.baselines.cudnn import Cudnn
+
+    for p in LARGE[:6]:
+        us, _ = Cudnn(driver, p).best([(0, 0, 0)] * 2, Timing(samples=1, target_ms=1))
+        assert 0 < us < 1e5
+        assert np.isfinite(us)
