@@ -20,7 +20,7 @@ from ptxgen.implicit import Operand, Part, Walk, product
 from ptxgen.phases import phases
 from ptxgen.problem import Gemm, Typed
 from ptxgen.spread import Spread, brief, three
-from ptxgen.window import Window
+from ptxgen.window import Window, packed
 
 #: layout of images and results -> the filters' natural layout
 FILTERS = {"NCHW": "KCRS", "NHWC": "KRSC", "CHWN": "CRSK"}
@@ -302,12 +302,15 @@ def _window(v: Conv) -> Window | None:
     begin = [pads[0] for pads in v.pads]
     rest = of(v.strides), of(taps), of(v.dilations)
     if v.direction != "input_grad":
-        side, layout = ("a", "NT") if v.direction == "forward" else ("b", "TN")
-        return Window(side, layout, v.c, v.n, of(extents), of(v.results), of([-pad for pad in begin]), *rest)
+        side, layout, pixels = *(("a", "NT") if v.direction == "forward" else ("b", "TN")), of(extents)
+        first = of([-pad for pad in begin])
+        window = Window(side, layout, v.c, v.n, pixels, packed(v.c, pixels), of(v.results), first, *rest)
+        return window.widened(v.element.bytes)
     if v.strides != (1, 1, 1):
         return None
-    first = [pad - (n - 1) * step for pad, n, step in zip(begin, taps, v.dilations, strict=True)]
-    return Window("a", "NN", v.k, v.n, of(v.results), of(extents), of(first), *rest, flipped=True)
+    first = of([pad - (n - 1) * step for pad, n, step in zip(begin, taps, v.dilations, strict=True)])
+    pixels = of(v.results)
+    return Window("a", "NN", v.k, v.n, pixels, packed(v.k, pixels), of(extents), first, *rest, flipped=True)
 
 
 Steps = dict[str, int]

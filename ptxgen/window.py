@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import operator
 from dataclasses import dataclass, replace
+
+BOX = 128  #: bytes of channels that a copy brings at the most
+
+
+def packed(channels: int, extents: tuple[int, ...]) -> tuple[int, ...]:
+    """Pitches of images without gaps."""
+    return tuple(itertools.accumulate(extents, operator.mul, initial=channels))
 
 
 @dataclass(frozen=True)
@@ -11,10 +20,10 @@ class Window:
     """An operand whose rows are pixels, and whose columns are taps of a filter times channels.
 
     ``side``: a or b, which operand of the product it is; ``layout``: of the product, as Gemm's; ``channels``: of a
-    pixel, side by side in memory; ``count``: images, packed; ``extents``: pixels of each, the innermost axis first, as
-    everywhere here; ``places``: where the filter is put along each axis, ``lower`` the first of them, ``steps`` from
-    one to the next; ``taps``: of the filter, ``dilation`` pixels apart; ``flipped``: the filter's last tap meets the
-    first pixel.
+    pixel, side by side in memory; ``count``: images; ``extents``: pixels of each, the innermost axis first, as
+    everywhere here; ``pitches``: elements from pixel to pixel along each axis, and from image to image; ``places``:
+    where the filter is put along each axis, ``lower`` the first of them, ``steps`` from one to the next; ``taps``: of
+    the filter, ``dilation`` pixels apart; ``flipped``: the filter's last tap meets the first pixel.
     """
 
     side: str
@@ -22,6 +31,7 @@ class Window:
     channels: int
     count: int
     extents: tuple[int, ...]
+    pitches: tuple[int, ...]
     places: tuple[int, ...]
     lower: tuple[int, ...]
     steps: tuple[int, ...]
@@ -33,8 +43,19 @@ class Window:
         """A stand-in: as many channels and taps, and nothing else to mind."""
         ones = (1,) * len(self.extents)
         none = (0,) * len(self.extents)
-        return replace(self, channels=channels, count=1, extents=ones, places=ones, lower=none, steps=ones,
-                       taps=(taps, *ones[1:]), dilation=none)  # fmt: skip
+        return replace(self, channels=channels, count=1, extents=ones, pitches=(*none, 0), places=ones, lower=none,
+                       steps=ones, taps=(taps, *ones[1:]), dilation=none)  # fmt: skip
+
+    def widened(self, size: int) -> Window:
+        """The same with a row of taps as one, its channels side by side, where no place has pixels outside the image
+        and boxes are better filled; ``size``: bytes of an element."""
+        taps, channels = self.taps[0], self.channels
+        inside = self.lower[0] == 0 and self.upper[0] + self.reach[0] <= 0 and self.dilation[0] == 1
+        if self.flipped or not inside or -(-taps * channels * size // BOX) >= taps * -(-channels * size // BOX):
+            return self
+        pitches = (self.pitches[0] * self.steps[0], *self.pitches[1:])
+        return replace(self, channels=taps * channels, extents=(self.places[0], *self.extents[1:]), pitches=pitches,
+                       steps=(1, *self.steps[1:]), taps=(1, *self.taps[1:]))  # fmt: skip
 
     @property
     def rank(self) -> int:

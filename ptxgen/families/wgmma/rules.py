@@ -54,7 +54,7 @@ def walked(p: Gemm) -> bool:
     if x is None:
         return True
     least, most, far = CORNERS[x.rank]
-    rows = (x.channels, p.m if x.side == "b" else p.n if x.layout[1] == "N" else x.channels)
+    rows = (*x.pitches, p.m if x.side == "b" else p.n if x.layout[1] == "N" else x.channels)
     return (p.k > 0 and all(least <= v <= most for v in (*x.lower, *x.upper)) and max(x.reach) <= far
             and max(x.steps) <= 8 and all(n * size % TMA_ALIGNED == 0 for n in rows)
             and p.aligned_a >= TMA_ALIGNED and p.aligned_b >= TMA_ALIGNED)  # fmt: skip

@@ -141,9 +141,7 @@ class GradientPlan(WindowPlan):
 
 def windows(images: Window, x: Operand, kind: str, size: int) -> TensorMap:
     """The im2col map of images, in boxes of ``x``."""
-    pitches = [images.channels * size]
-    for extent in images.extents:
-        pitches.append(pitches[-1] * extent)
+    pitches = tuple(n * size for n in images.pitches)
     extents = (images.channels, *images.extents, images.count)
     walk = Walk(images.lower, images.upper, images.steps)
     return TensorMap(x.name.upper(), kind, extents, tuple(pitches), x.box, x.span, walk)
