@@ -28,6 +28,8 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     read = (ROWS * STEP + STEP * g.y_tile) / costs.WAVEFRONT
     moved_x = g.x_rows * c.u * size * g.planes
     moved_y = (g.share + (g.y_tile - g.share) * costs.TMA_SHARED) * c.u * size * g.planes
+    if p.window is not None:
+        moved_x, moved_y = _walked(p, c, g, moved_x, moved_y)
     moved_a, moved_b = np.where(c.swap == 1, moved_y, moved_x), np.where(c.swap == 1, moved_x, moved_y)
     busy = instructions * np.maximum(products, read)
     adds = (costs.PROMOTE + costs.PROMOTE_SUM * g.sums) * (g.planes > 1)  # hidden where others multiply meanwhile
@@ -45,6 +47,16 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     )  # fmt: skip
 
 
+def _walked(p: Gemm, c: Columns, g: SimpleNamespace, moved_x: Any, moved_y: Any) -> tuple[Any, Any]:
+    """What TMA brings, in bytes of matrices: of images pixel by pixel, which takes longer."""
+    assert p.window is not None
+    size = p.element.bytes
+    images_x = (c.swap == 1) == (p.window.side == "b")
+    width = (g.unit if p.window.side == "a" else np.where(images_x, g.x_box, g.y_box)) * size
+    slower = 1 + costs.TMA_PIXEL * costs.TMA_BYTES / np.maximum(width, 1)
+    return np.where(images_x, moved_x * slower, moved_x), np.where(images_x, moved_y, moved_y * slower)
+
+
 def cell(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
     """What extents and slices decide: passes and blocks, those that run at once, microseconds of slices that meet."""
     size = p.element.bytes
@@ -58,7 +70,9 @@ def cell(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
     ways = {
         SPLIT_MEMSET: costs.SPLIT_US[SPLIT_MEMSET] + costs.RED_US,
         SPLIT_WORKSPACE: costs.SPLIT_US[SPLIT_WORKSPACE] + second,
-        SPLIT_POLL: costs.POLL_US + costs.POLL_STEP_US * np.log2(np.maximum(c.kg, 1)),
+        # the last slice's block reads the sums of all the others
+        SPLIT_POLL: costs.POLL_US
+        + np.maximum(costs.POLL_STEP_US * np.log2(np.maximum(c.kg, 1)), (c.kg - 1) * g.part / costs.POLL_BYTES),
         SPLIT_SHARE: costs.SHARE_US,
     }
     then: Any = np.zeros(len(c))
