@@ -108,6 +108,8 @@ def first_broken(
 ) -> Ints:
     """As ``rules.rejections``, over the named rows of the table only (None: all) but ``skip``."""
     result = np.full(len(c), -1, np.int64)
+    if not len(c):
+        return result  # of no family, hence without a geometry
     with np.errstate(all="ignore"):
         g = geometry(p, c)
         for i, rule in enumerate(RULES):

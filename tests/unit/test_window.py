@@ -1,0 +1,70 @@
+"""Images as TMA walks over them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from ptxgen.conv import Conv
+from ptxgen.window import Window
+
+
+def window(shape: str, **fields: object) -> Window:
+    found = Conv(**{**Conv.read_shape(shape), "layout": "NHWC", "dtype": "f16", **fields}).gemm.window
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("direction", ["forward", "weight_grad"])
+def test_corners_are_the_first_and_the_last_place(direction):
+    x = window("N=2,C=64,H=9,W=11,K=8,R=3,S=4,pad=1x0x2x1,stride=2x3,dilation=2x1", direction=direction)
+    p = Conv(2, 64, 9, 11, 8, 3, 4, stride=(2, 3), padding=(1, 0, 2, 1), dilation=(2, 1), layout="NHWC", dtype="f16")
+    assert x.extents == (11, 9)
+    assert x.places == (p.q, p.p)
+    assert x.lower == (-2, -1)
+    last = [e - 1 + u for e, u in zip(x.extents, x.upper, strict=True)]
+    assert last == [low + (n - 1) * step for low, n, step in zip(x.lower, x.places, x.steps, strict=True)]
+    assert x.reach == (3, 4)
+    assert x.pixels == 2 * p.p * p.q
+
+
+def test_a_gradient_of_images_walks_over_gradients_of_results_backwards():
+    x = window("N=2,C=64,H=9,W=11,K=24,R=3,S=4,pad=1x2", direction="input_grad")
+    assert (x.channels, x.extents, x.places, x.lower, x.flipped) == (24, (12, 9), (11, 9), (-1, -1), True)
+
+
+def test_a_row_of_taps_is_one_where_channels_are_few_and_no_place_is_outside():
+    x = window("N=2,C=16,H=9,W=11,K=24,R=3,S=4,stride=1x2,pad=1x0")
+    assert (x.channels, x.taps, x.extents, x.steps) == (64, (1, 3), (4, 9), (1, 1))
+    assert x.pitches == (32, 176, 1584)
+    assert x.places == (4, 9)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "N=2,C=16,H=9,W=11,K=24,R=3,S=4,pad=0x1",  # outside
+        "N=2,C=16,H=9,W=11,K=24,R=3,S=4,dilation=2",  # apart
+        "N=2,C=64,H=9,W=11,K=24,R=3,S=4",  # full boxes already
+    ],
+)
+def test_else_taps_stay_apart(shape):
+    assert window(shape).taps == (4, 3)
+
+
+def test_what_tma_cannot_walk_over_has_no_window():
+    for fields in ({"layout": "NCHW"}, {"filters": "KCRS"}, {"groups": 2}):
+        assert (
+            Conv(**{"n": 2, "c": 16, "h": 9, "w": 9, "k": 8, "r": 3, "s": 3, "layout": "NHWC", **fields}).gemm.window
+            is None
+        )
+    strided = Conv(2, 16, 9, 9, 8, 3, 3, stride=2, layout="NHWC", direction="input_grad")
+    assert strided.gemm.window is None
+
+
+def test_a_stand_in_keeps_channels_and_taps_only():
+    like = window("N=2,C=64,H=9,W=11,K=8,R=3,S=4,pad=1x0x2x1").like(32, 1 << 15)
+    assert (like.channels, like.tapped, like.pixels) == (32, 1 << 15, 1)
+    assert max(like.reach) == 0
+    assert math.prod(like.steps) == 1
