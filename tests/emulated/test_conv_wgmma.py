@@ -82,6 +82,7 @@ def test_infinities_behind_the_last_tap_do_not_count():
         ({"padding": 130, "r": 140, "s": 140}, "wgmma_images"),
         ({"stride": 9, "h": 40, "w": 40}, "wgmma_images"),
         ({"aligned_input": 8}, "wgmma_images"),
+        ({"dtype": "f32", "compute": "f32_bf16x6"}, "wgmma_images"),
         ({"layout": "NCHW"}, "tables"),
         ({"groups": 2}, "tables"),
         ({"direction": "weight_grad", "c": 40}, "wgmma_columns"),

@@ -55,7 +55,7 @@ def walked(p: Gemm) -> bool:
         return True
     least, most, far = CORNERS[x.rank]
     rows = (*x.pitches, p.m if x.side == "b" else p.n if x.layout[1] == "N" else x.channels)
-    return (p.k > 0 and all(least <= v <= most for v in (*x.lower, *x.upper)) and max(x.reach) <= far
+    return (p.k > 0 and planes.planes(p) == 1 and all(least <= v <= most for v in (*x.lower, *x.upper)) and max(x.reach) <= far
             and max(x.steps) <= 8 and all(n * size % TMA_ALIGNED == 0 for n in rows)
             and p.aligned_a >= TMA_ALIGNED and p.aligned_b >= TMA_ALIGNED)  # fmt: skip
 
@@ -92,7 +92,8 @@ RULES = (
          & _between(c.evict, 0, 3) & _between(c.wg, 1, 2) & _between(c.stages, 1, 16),
          "an axis is out of its range ({c}): wg 1 or 2, stages 1 to 16, evict 0 to 3, switches 0 or 1", family=WGMMA),
     Rule("wgmma_images", lambda p, c, g, d: walked(p),
-         "images {p.window}: TMA takes rows of whole 16 bytes, steps up to 8, and corners and windows of few pixels",
+         "images {p.window}, summed in {p.compute}: TMA takes rows of whole 16 bytes as they are, steps up to 8, and"
+         " corners and windows of few pixels",
          family=WGMMA),
     # boxes of Y are no wider than what divides a tap's channels
     Rule("wgmma_columns", lambda p, c, g, d: (p.window is None) or (p.window.side == "a") | (c.swap == 0)
