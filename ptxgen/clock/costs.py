@@ -41,6 +41,7 @@ LINE = 128  #: bytes of a cache line: rows of K that begin within one cost two
 
 COLD_US = 2.15  #: a launch, and the first copies, which find nothing in the caches
 TMA_BYTES = 62.0  #: bytes that TMA brings one multiprocessor in a cycle
+COLD_TURN_US = 1.3  #: from the request of what no cache holds to the next request in its place
 TMA_LATENCY = 700.0
 TMA_TORN = 0.85  #: times as much more where rows of K begin within a cache line
 TMA_PIXEL = 0.7  #: cycles that a pixel of images takes beside its bytes

@@ -19,6 +19,7 @@ L2_SM = 40.0  #: bytes a cycle that one multiprocessor draws
 SERIAL = 3.3  #: cycles from one instruction of a warp to its next
 #: times as much more that memory takes where the lanes of a warp take half a line side by side, or a quarter
 HALF, QUARTER = 0.2, 0.45
+DRAM = 0.94  #: what is reached of the data sheet's bandwidth
 COLD_US = 0.4  #: a launch whose first loads find nothing in the caches
 #: instructions that convert an element, by its bytes; s8 in fours needs none, and else one
 CONVERT = {1: 2.0, 2: 1.5, 4: 0.0, 8: 0.0}
@@ -66,7 +67,7 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
 def microseconds(p: Gemm, d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Floats:
     """Of a launch: memory or multiprocessors, whichever takes longer, and a little of the other."""
     more = w.torn_a[rows] * x.iterations[cell] * x.blocks[cell]
-    memory = (np.float32(p.bytes) + more) / np.float32(d.bandwidth * 1e3 * costs.DRAM)
+    memory = (np.float32(p.bytes) + more) / np.float32(d.bandwidth * 1e3 * DRAM)
     multiplied = cycles(d, w, rows, x, cell) / np.float32(d.clock)
     most = np.maximum(multiplied, memory)
     ratio = np.minimum(multiplied, memory) / most

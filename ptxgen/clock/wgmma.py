@@ -112,6 +112,10 @@ def microseconds(p: Gemm, d: Device, w: Work, rows: Any, x: SimpleNamespace, cel
     cycles = multiply + again + store * (1 + (full * resident + rest - 1) * w.shown[rows])
     clock = np.float32(d.clock)
     memory = np.float32(p.bytes / (d.bandwidth * 1e3 * costs.DRAM))
+    # few blocks with few stages ask for less than memory can bring
+    read = p.bytes - p.output.bytes * p.results
+    asked = np.minimum(blocks, resident * room) * np.minimum(stages, passes) * (w.moved_a[rows] + w.moved_b[rows])
+    memory = np.maximum(memory, np.float32(read * costs.COLD_TURN_US) / np.maximum(asked, 1))
     late = np.minimum(costs.TILE_LAST * store / clock, np.float32(1.5))
     out: Floats = np.maximum(memory + late, cycles / clock) + x.extra[cell] + np.float32(costs.COLD_US)
     return out

@@ -79,7 +79,7 @@ class Stream(Cooperative):
         most = min(widest(p, x), 16 // size)
         if lined_up(p, x):
             return [(most, min(widest(p, y), most if lined_up(p, y) else thin), most)]
-        narrower = [most >> n for n in range(3) if most * size >> n >= LEAST] or [most]
+        narrower = [v for v in (most, most // 2, most // 4) if v * size >= LEAST] or [most]
         if not lined_up(p, y):
             return [(v, min(widest(p, y), thin), 1) for v in narrower]
         return [(v, w, w) for v in narrower for w in (1, 4, 8) if w <= widest(p, y)]

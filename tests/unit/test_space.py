@@ -226,7 +226,7 @@ def test_wgmma_candidates_are_the_legal_rows_of_the_product(small_axes, p):
 STREAM_PROBLEMS = [
     Gemm(1, 4096, 4096, "NT", "f16"), Gemm(3, 1000, 4096, "NN", "bf16"), Gemm(4096, 1, 4096, "TN"),
     Gemm(777, 5, 1001, "NT", "f64"), Gemm(4, 4096, 512, "TN", "s8"), Gemm(1, 1, 70000, "NT", "f32", "tf32"),
-    Gemm(8, 300, 4096, "TT", "e4m3", ldb=4097), Gemm(2, 300, 40, "NT", "bf16", epilogue="relu"),
+    Gemm(8, 300, 4096, "TT", "e4m3", ldb=4097), Gemm(4, 512, 300, "TN", "f64"), Gemm(2, 300, 40, "NT", "bf16", epilogue="relu"),
 ]  # fmt: skip
 
 
@@ -248,11 +248,7 @@ def stream_by_hand(p: Gemm, d) -> set[Config]:
             loads = [(v, v) for v in (1, 4, 8) if v <= vec[y]]
         else:
             loads = [(min(vec[y], thin), 1)]
-        wide = (
-            [vec[x]]
-            if along_k[x]
-            else sorted({max(vec[x] >> n, 1) for n in range(3) if vec[x] * size >> n >= 4}) or [vec[x]]
-        )
+        wide = [vec[x]] if along_k[x] else [v for v in (vec[x], vec[x] // 2, vec[x] // 4) if v * size >= 4] or [vec[x]]
         *threads, steps = SMALL_STREAM.values()
         reaches = sorted({s * depth for s in steps for _, depth in loads})
         for each, wm, warps, kl, reach, w, v, ahead in product(*threads, reaches, wide, [v for v, _ in loads], (0, 1)):
