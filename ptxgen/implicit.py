@@ -139,6 +139,11 @@ class Operand:
         rows = self.along.count if self.kmajor else self.down.count
         return max(length, major, 1) if rows <= 1 or major >= length else 0
 
+    def lies_along_k(self) -> bool:
+        """Whether accesses shall lie along K: where only that makes a matrix of it, else where it has longer runs."""
+        matrix = {kmajor: bool(replace(self, kmajor=kmajor).strided()) for kmajor in (False, True)}
+        return matrix[True] if matrix[True] != matrix[False] else self.down.run() > self.along.run()
+
     def wide(self, most: int, item: int) -> int:
         """The widest access, in elements up to ``most``, that its elements allow anywhere; ``item``: from one item of
         a batch to the next."""
@@ -285,7 +290,7 @@ def product(parts: Iterable[Part], items: tuple[int, int, int, int], aligned: tu
             window: Window | None = None, **fields: Any) -> Gemm:  # fmt: skip
     """The product that consists of ``parts``: a plain one where it is one, of matrices. ``fields``: of Gemm."""
     ordered = sorted(parts, key=lambda part: -math.prod(part.extents))
-    kmajor = {name: x.down.run() > x.along.run() for name, x in (("a", ordered[0].a), ("b", ordered[0].b))}
+    kmajor = {name: x.lies_along_k() for name, x in (("a", ordered[0].a), ("b", ordered[0].b))}
     ordered = [replace(part, **{n: replace(getattr(part, n), kmajor=v) for n, v in kmajor.items()}) for part in ordered]
     m, n, k = (max(x) for x in zip(*(part.extents for part in ordered), strict=True))
     fields.update(m=m, n=n, k=k, layout=("N" if kmajor["a"] else "T") + ("T" if kmajor["b"] else "N"))

@@ -154,6 +154,10 @@ def test_pointwise_convolutions_are_plain_products() -> None:
     p = Conv(4, 64, 7, 7, 32, 1, 1, layout="CHWN").gemm
     assert type(p) is Gemm
     assert (p.m, p.n, p.k, p.layout) == (32, 49 * 4, 64, "TN")
+    # however many pixels there are, however few channels
+    for c, direction, letters in ((64, "forward", "NT"), (3, "forward", "NT"), (8, "weight_grad", "TN")):
+        p = Conv(16, c, 56, 56, 256, 1, 1, layout="NHWC", direction=direction).gemm
+        assert (type(p), p.layout) == (Gemm, letters)
 
 
 @pytest.mark.parametrize(
