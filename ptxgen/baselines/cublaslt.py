@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes as ct
 import functools
 import importlib.util
+import math
 import statistics
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -37,6 +38,8 @@ _SCALAR: dict[str, Callable[[int], Any]] = {
     "f64": ct.c_double,
     "s32": ct.c_int32,
 }
+# cublasLtMatrixLayoutAttribute_t
+_BATCH_COUNT, _BATCH_STRIDE = 5, 6
 # cublasLtMatmulDescAttributes_t and cublasLtMatmulPreferenceAttributes_t
 _TRANSA, _TRANSB, _EPILOGUE, _BIAS_POINTER = 3, 4, 7, 8
 #: cublasLtEpilogue_t, bits of our stages: what it fuses. A residual is its C, with a beta of one
@@ -76,7 +79,7 @@ class CublasLt:
     """
 
     def __init__(self, driver: CudaDriver, problem: Gemm, more: tuple[int, ...] = ()) -> None:
-        if not problem.m * problem.n * problem.k:
+        if not problem.results * problem.k:
             raise ShapeError(f"{problem.key()}: an extent is 0, and cuBLASLt takes none")
         if foreign := [stage for stage in problem.stages if stage not in _STAGES]:
             raise LaunchError(f"cuBLASLt fuses no {', '.join(foreign)}")
@@ -147,18 +150,18 @@ class CublasLt:
         for attribute, value in zip((_TRANSA, _TRANSB), turned, strict=True):
             _check(lib.cublasLtMatmulDescSetAttribute(self._product, attribute, ct.byref(value), ct.sizeof(value)))
         self._fuse()
-        rows_b, rows_a = p.k if p.layout[1] == "N" else p.n, p.m if p.layout[0] == "N" else p.k
-        self._b = self._matrix(p.dtype, p.columns_b, rows_b, p.ldb)
-        self._a = self._matrix(p.dtype, p.columns_a, rows_a, p.lda)
-        self._c = self._matrix(p.out, p.n, p.m, p.ldc)
+        a, b, c = p.strides
+        self._b = self._matrix(p.dtype, p.columns_b, p.rows_b, p.ldb, b)
+        self._a = self._matrix(p.dtype, p.columns_a, p.rows_a, p.lda, a)
+        self._c = self._matrix(p.out, p.n, p.m, p.ldc, c)
         wish = self._make("MatmulPreference")
         space = ct.c_uint64(WORKSPACE)
         _check(lib.cublasLtMatmulPreferenceSetAttribute(wish, _MAX_WORKSPACE, ct.byref(space), ct.sizeof(space)))
         for attribute, aligned in (
-            (_ALIGNMENT_A, p.aligned_b),
-            (_ALIGNMENT_B, p.aligned_a),
-            (_ALIGNMENT_C, p.aligned_c),
-            (_ALIGNMENT_D, p.aligned_c),
+            (_ALIGNMENT_A, self._start("b")),
+            (_ALIGNMENT_B, self._start("a")),
+            (_ALIGNMENT_C, self._start("c")),
+            (_ALIGNMENT_D, self._start("c")),
         ):
             if aligned < 16:  # no kernel needs more than 16, and the default of 256 is what benchmarks allocate
                 bytes_ = ct.c_uint32(aligned)
@@ -191,9 +194,20 @@ class CublasLt:
         self._open.append((kind, handle))
         return handle
 
-    def _matrix(self, kind: str, rows: int, columns: int, ld: int) -> ct.c_void_p:
+    def _start(self, operand: str) -> int:
+        """Bytes, up to 16, that the operand's first element is a multiple of, in every item."""
+        offset = self.problem.offsets["abc".index(operand)] if self.problem.batch > 1 else 0
+        return math.gcd(int(getattr(self.problem, f"aligned_{operand}")), offset)
+
+    def _matrix(self, kind: str, rows: int, columns: int, ld: int, stride: int) -> ct.c_void_p:
         sizes = (ct.c_uint64(rows), ct.c_uint64(columns), ct.c_int64(ld))
-        return self._make("MatrixLayout", _TYPE[kind], *sizes)  # type: ignore[arg-type]
+        made = self._make("MatrixLayout", _TYPE[kind], *sizes)  # type: ignore[arg-type]
+        if self.problem.batch > 1:
+            facts = ((_BATCH_COUNT, ct.c_int32(self.problem.batch)), (_BATCH_STRIDE, ct.c_int64(stride)))
+            for attribute, value in facts:
+                size = ct.c_size_t(ct.sizeof(value))
+                _check(self._library.cublasLtMatrixLayoutSetAttribute(made, attribute, ct.byref(value), size))
+        return made
 
     def _queue(self, index: int, a: int, b: int, c: int, stream: int = 0) -> None:
         algorithm = self.algorithms[index]
