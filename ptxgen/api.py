@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen import calls
+from ptxgen import batches, calls
 from ptxgen.arrays import View, aligned, on_host, stored, view
 from ptxgen.calls import driver
 from ptxgen.dtypes import dtype
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.fused import After, after
-from ptxgen.problem import OUT, Gemm
+from ptxgen.problem import OUT, PACKED, Gemm
 
 
 def gemm(a: Any, b: Any, *, alpha: float = 1.0, beta: float = 0.0, out: Any = None, compute: str | None = None,
@@ -26,9 +26,13 @@ def gemm(a: Any, b: Any, *, alpha: float = 1.0, beta: float = 0.0, out: Any = No
     along neither axis is copied first. ``beta`` other than 0 needs ``out``, which is then read. ``compute="f16"`` sums
     f16 products in f16. ``deterministic``: the same inputs give the same bits.
 
+    With items first (B×M×K, B×K×N, B×M×N) it is B such products. A matrix, a lone item, or a view with an item stride
+    of 0 serves all items of the other operand.
+
     What follows is done by the kernel, before C is written. ``bias``: N elements, one a column, or M×1, one a row;
     ``residual``: like ``out``; ``activation``: relu, gelu (the form with tanh) or silu; ``scale_a``, ``scale_b``: f32,
-    one element each, or M and N of them. PyTorch's quickest way (a few microseconds a call) is that of plain products.
+    one element each, or M and N of them. Items share all of these but the residual. PyTorch's quickest way (a few
+    microseconds a call) is that of plain products.
 
     ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule. GPU arrays are multiplied on their
     library's current stream, and the call returns at once.
@@ -40,9 +44,9 @@ def gemm(a: Any, b: Any, *, alpha: float = 1.0, beta: float = 0.0, out: Any = No
     key = _key(a, b, out, alpha, beta, compute, deterministic) if plain else None
     ready = calls.ready.get(key) if key is not None else None
     if ready is not None:
-        go, kind = ready
+        go, (shape, kind) = ready
         if out is None:
-            out = a.new_empty((a.shape[0], b.shape[1]), dtype=kind)
+            out = a.new_empty(shape, dtype=kind)
         go(a.data_ptr(), b.data_ptr(), out.data_ptr(), calls.stream_of(a))
         return out
     with calls.lock:
@@ -78,23 +82,24 @@ def _meets(out: Any, a: Any, b: Any) -> bool:
 def _first(key: Any, a: Any, b: Any, out: Any, alpha: float, beta: float, compute: str | None,
            deterministic: bool, more: tuple[Any, ...]) -> Any:  # fmt: skip
     """The whole way: checks, selection, generation, launch; remembered under ``key`` where the next call can use it."""
-    va, vb = view(a, "a"), view(b, "b")
+    va, vb = view(a, "a", items=True), view(b, "b", items=True)
     _agree(va, vb)
+    shape = (*batches.items(va, vb), va.shape[-2], vb.shape[-1])
     calls.require_driver(va)
     if out is None:
         if beta != 0:
             raise InputError(f"beta is {beta:g} and out is None; a beta other than 0 adds to an out that is given")
-        result = calls.empty(a, (va.shape[0], vb.shape[1]), dtype(OUT[va.dtype.name][0]))
+        result = calls.empty(a, shape, dtype(OUT[va.dtype.name][0]))
     else:
         result = out
-    vc = view(result, "out")
-    _fits(va, vb, vc)
-    then = after((vc.shape[0], vc.shape[1]), vc, *more)
+    vc = view(result, "out", items=True)
+    _fits(va, vb, vc, shape)
+    then = after(shape, vc, *more)
     if va.host:
         _host(va, vb, vc, alpha, beta, compute or "", deterministic, then)
         return result
     calls.require_device(a=va, b=vb, out=vc)
-    swapped, problem, operands = _problem(va, vb, vc, compute or "", deterministic)
+    swapped, problem, operands = _problem(*batches.folded(va, vb, vc, then.stages), compute or "", deterministic)
     if then.stages:
         then = then.turned() if swapped else then
         problem = replace(problem, epilogue=",".join(then.stages))
@@ -111,7 +116,7 @@ def _first(key: Any, a: Any, b: Any, out: Any, alpha: float, beta: float, comput
     first, second = (operands[1], operands[0]) if swapped else operands
     go(first.address, second.address, vc.address, calls.stream_of(a))
     if key is not None and (first.address, second.address) == (va.address, vb.address):
-        calls.remember(key, go, result.dtype)
+        calls.remember(key, go, (shape, result.dtype))
     return result
 
 
@@ -120,29 +125,34 @@ def _agree(a: View, b: View) -> None:
         raise DtypeError(f"a is {a.dtype} and b is {b.dtype}; they must be the same")
     if a.dtype.name not in OUT:
         raise DtypeError(f"a and b are {a.dtype}; they must be one of {', '.join(OUT)}")
-    if a.shape[1] != b.shape[0]:
-        raise ShapeError(f"a is {a.shape[0]}x{a.shape[1]} and b is {b.shape[0]}x{b.shape[1]}; the columns of a must be"
-                         " the rows of b")  # fmt: skip
+    if a.shape[-1] != b.shape[-2]:
+        raise ShapeError(f"a is {_by(a.shape)} and b is {_by(b.shape)}; the columns of a must be the rows of b")
     if a.host != b.host:
         raise InputError("a and b must be in the same memory: both the host's, or both the GPU's")
 
 
-def _fits(a: View, b: View, c: View) -> None:
-    if c.shape != (a.shape[0], b.shape[1]):
-        raise ShapeError(f"out is {c.shape[0]}x{c.shape[1]}; it must be {a.shape[0]}x{b.shape[1]}, the shape of a·b")
+def _by(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape))
+
+
+def _fits(a: View, b: View, c: View, shape: tuple[int, ...]) -> None:
+    if c.shape != shape:
+        raise ShapeError(f"out is {_by(c.shape)}; it must be {_by(shape)}, the shape of a·b")
     if c.dtype.name not in OUT[a.dtype.name]:
         raise DtypeError(f"out is {c.dtype}; with a and b of {a.dtype} it must be {' or '.join(OUT[a.dtype.name])}")
     if c.host != a.host:
         raise InputError("out must be in the same memory as a and b")
     calls.require_own(c, a=a, b=b)
+    if len(shape) == 3 and not batches.apart(c):
+        raise ShapeError(f"out has strides {c.strides}; its items must not share memory")
 
 
 def _contiguous(v: View, argument: str) -> View:
     x = v.origin
     if isinstance(x, np.ndarray):
-        return view(np.ascontiguousarray(x), argument)
+        return view(np.ascontiguousarray(x), argument, items=True)
     copy = getattr(x, "contiguous", None) or getattr(x, "copy", None)
-    copied = view(copy(), argument) if copy is not None else v
+    copied = view(copy(), argument, items=True) if copy is not None else v
     if stored(copied) is None:
         raise ShapeError(f"{argument} has strides {v.strides}; its rows or its columns must be contiguous")
     return copied
@@ -154,35 +164,37 @@ def _problem(a: View, b: View, c: View, compute: str, deterministic: bool) -> tu
     if place is None:
         raise ShapeError(f"out has strides {c.strides}; its rows or its columns must be contiguous")
     swapped = place[0] == "T"
-    a = a if stored(a) else _contiguous(a, "a")
-    b = b if stored(b) else _contiguous(b, "b")
-    first, second = (_transposed(b), _transposed(a)) if swapped else (a, b)
+    a = a if stored(a) and batches.between(a) >= 0 else _contiguous(a, "a")
+    b = b if stored(b) and batches.between(b) >= 0 else _contiguous(b, "b")
+    first, second = (batches.transposed(b), batches.transposed(a)) if swapped else (a, b)
     (la, lda), (lb, ldb) = stored(first) or ("N", 0), stored(second) or ("N", 0)
-    m, n = (c.shape[1], c.shape[0]) if swapped else c.shape
-    problem = Gemm(m, n, first.shape[1], la + lb, a.dtype.name, compute, lda, ldb, place[1], aligned(first.address),
-                   aligned(second.address), aligned(c.address), deterministic, c.dtype.name)  # fmt: skip
+    problem = Gemm(
+        first.shape[-2], second.shape[-1], first.shape[-1], la + lb, a.dtype.name, compute, lda, ldb, place[1],
+        aligned(first.address), aligned(second.address), aligned(c.address), deterministic, c.dtype.name,
+    )  # fmt: skip
+    if len(c.shape) == 3 and c.shape[0] != 1:
+        strides = [batches.between(v) for v in (first, second, c)]
+        problem = replace(problem, batch=c.shape[0], stride_a=strides[0], stride_b=strides[1], stride_c=strides[2])
     return swapped, problem, (first, second)
-
-
-def _transposed(v: View) -> View:
-    return replace(v, shape=v.shape[::-1], strides=v.strides[::-1])
 
 
 def _host(a: View, b: View, c: View, alpha: float, beta: float, compute: str, deterministic: bool,
           then: After) -> None:  # fmt: skip
     """Host arrays: packed copies go to the device, and the result comes back."""
     into = on_host(c)
-    m, n, k = a.shape[0], b.shape[1], a.shape[1]
-    letters, arrays = "", []
-    for v in (a, b):
-        place = stored(v) or ("N", 0)
-        letters += place[0]
-        arrays.append(np.ascontiguousarray(on_host(v) if place[0] == "N" else on_host(v).T))
-    problem = Gemm(m, n, k, letters, a.dtype.name, compute, deterministic=deterministic, out=c.dtype.name,
-                   epilogue=",".join(then.stages))  # fmt: skip
-    if m == 0 or n == 0:
+    if 0 in c.shape:
         return
-    before = np.ascontiguousarray(into) if beta != 0 else np.empty((m, n), into.dtype)
+    letters, arrays, strides = "", [], []
+    for v in (a, b):
+        letters += (stored(v) or ("N", 0))[0]
+        shared = not batches.between(v)
+        x = on_host(v)[0] if shared and len(v.shape) == 3 else on_host(v)
+        arrays.append(np.ascontiguousarray(x if letters[-1] == "N" else np.swapaxes(x, -1, -2)))
+        strides.append(0 if shared else PACKED)
+    problem = Gemm(a.shape[-2], b.shape[-1], a.shape[-1], letters, a.dtype.name, compute, deterministic=deterministic,
+                   out=c.dtype.name, epilogue=",".join(then.stages), batch=c.shape[0] if len(c.shape) == 3 else 1,
+                   stride_a=strides[0], stride_b=strides[1])  # fmt: skip
+    before = np.ascontiguousarray(into) if beta != 0 else np.empty(c.shape, into.dtype)
     more = tuple(np.ascontiguousarray(on_host(v)) for v in then.ordered(problem.reads))
     into[...] = calls.runner(problem).compute(arrays[0], arrays[1], before, alpha, beta, more)
 

@@ -86,11 +86,13 @@ def on_host(v: View) -> np.ndarray[Any, Any]:
     return found
 
 
-def view(x: Any, argument: str) -> View:
-    """``x`` as a View of two dimensions. InputError, ShapeError, DtypeError: it is none, or not a matrix."""
+def view(x: Any, argument: str, items: bool = False) -> View:
+    """``x`` as a View of two dimensions, or with ``items`` of three. InputError, ShapeError, DtypeError: it is none, or
+    not a matrix."""
     out = tensor(x, argument)
-    if len(out.shape) != 2:
-        raise ShapeError(f"{argument} has {len(out.shape)} dimensions, shape {out.shape}; it must have 2")
+    if len(out.shape) not in ((2, 3) if items else (2,)):
+        allowed = "2, or 3 with items first" if items else "2"
+        raise ShapeError(f"{argument} has {len(out.shape)} dimensions, shape {out.shape}; it must have {allowed}")
     return out
 
 
@@ -109,8 +111,8 @@ def tensor(x: Any, argument: str) -> View:
 
 
 def stored(v: View) -> tuple[str, int] | None:
-    """(``N`` if rows are contiguous or ``T`` if columns are, leading dimension), or None if neither is."""
-    (rows, columns), (down, along) = v.shape, v.strides
+    """(``N`` if rows are contiguous or ``T`` if columns are, leading dimension), or None if neither is; of an item."""
+    (rows, columns), (down, along) = v.shape[-2:], v.strides[-2:]
     if rows == 0 or columns == 0:
         return "N", 0
     if (along == 1 or columns == 1) and (down >= columns or rows == 1):

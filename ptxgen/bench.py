@@ -18,7 +18,7 @@ from ptxgen.device import Device
 from ptxgen.drivers import Driver, Timing
 from ptxgen.errors import AssembleError, EmulatorError, LaunchError
 from ptxgen.measurement import Environment, Measurement
-from ptxgen.memory import A, B, C, elements, laid, read_after, span
+from ptxgen.memory import A, B, C, elements, laid, read_after, span, strided
 from ptxgen.operations import Problem
 from ptxgen.problem import Gemm
 from ptxgen.reference import Array, Deviation, Reference, compare, epilogue_arrays, operands, reference
@@ -125,7 +125,7 @@ class Ring:
         size, first = p.output.bytes, items.start * p.strides[C] + rows.start * p.ldc
         flat = np.empty(1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)), p.output.numpy)
         self.driver.download(self.sets[0][2] + first * size, flat)
-        return np.lib.stride_tricks.as_strided(flat, shape, [s * size for s in strides])
+        return strided(flat, shape, strides)
 
     def release(self) -> None:
         for address in (*(address for addresses in self.sets for address in addresses), *self.more_at):

@@ -22,7 +22,7 @@ from ptxgen.runner import Runner, Workspace
 KEPT = 4096  #: kinds of calls that are remembered
 
 lock = threading.RLock()
-#: by the key of a call: what launches it, and the dtype of a result that is to be made
+#: by the key of a call: what launches it, and what a result that is to be made is like
 ready: dict[Any, tuple[Callable[..., None], Any]] = {}
 workspaces: dict[int, Workspace] = {}
 runners: dict[Problem, Runner] = {}

@@ -33,10 +33,11 @@ class After:
         return [found[n] for n in names]
 
 
-def after(shape: tuple[int, int], out: View, scale_a: Any, scale_b: Any, bias: Any, residual: Any,
+def after(shape: tuple[int, ...], out: View, scale_a: Any, scale_b: Any, bias: Any, residual: Any,
           activation: str | None) -> After:  # fmt: skip
-    """Checks the arguments against a C of ``shape`` that is ``out``. ShapeError, InputError: one breaks a rule."""
-    m, n = shape
+    """Checks the arguments against a C of ``shape``, which may have items first, that is ``out``. ShapeError,
+    InputError: one breaks a rule."""
+    m, n = shape[-2:]
     stages: list[str] = []
     arrays: list[tuple[str, View]] = []
     if (scale_a is None) != (scale_b is None):
@@ -55,10 +56,11 @@ def after(shape: tuple[int, int], out: View, scale_a: Any, scale_b: Any, bias: A
         stages.append("bias_row" if rows else "bias_column")
         arrays.append(("bias", v))
     if residual is not None:
-        v = view(residual, "residual")
+        v = view(residual, "residual", items=len(shape) == 3)
         if v.shape != shape or v.dtype is not out.dtype or v.host != out.host:
-            found = f"{v.dtype} of {v.shape[0]}x{v.shape[1]}"
-            raise ShapeError(f"residual is {found}; it must be {out.dtype} of {m}x{n}, in the memory of out")
+            found, wanted = ("x".join(map(str, x)) for x in (v.shape, shape))
+            rule = f"it must be {out.dtype} of {wanted}, in the memory of out"
+            raise ShapeError(f"residual is {v.dtype} of {found}; {rule}")
         stages.append("residual")
         arrays.append(("residual", v))
     if activation is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,10 +28,22 @@ def span(p: Gemm, operand: int) -> int:
 
 def elements(p: Gemm, operand: int, memory: Array) -> Array:
     """The operand's elements in ``memory``, which is contiguous and begins where it does: a view of its shape."""
+    return strided(memory, p.stored[operand], (*_strides(p, operand), 1))
+
+
+def strided(memory: Array, shape: Sequence[int], strides: Sequence[int]) -> Array:
+    """A view of contiguous ``memory`` with these strides, in elements. NumPy's own way knows no 8-bit floats."""
+    if 0 in shape:
+        return np.empty(shape, memory.dtype)
     size = memory.dtype.itemsize
-    strides = [s * size for s in (*_strides(p, operand), 1)]
-    raw = memory.reshape(-1).view(f"u{size}")  # not every NumPy strides over types that it lacks
-    return np.lib.stride_tricks.as_strided(raw, p.stored[operand], strides).view(memory.dtype)
+    flat = memory.reshape(-1).view(np.uint8)
+    return np.ndarray(shape, memory.dtype, flat, 0, [s * size for s in strides])
+
+
+def last(p: Gemm, operand: int) -> int:
+    """Elements of memory up to an operand's last one."""
+    shape, strides = p.stored[operand], (*_strides(p, operand), 1)
+    return 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
 
 
 def laid(p: Gemm, operand: int, array: Array, between: Any = 0) -> Array:

@@ -10,6 +10,7 @@ from ptxgen.config import Config
 from ptxgen.device import device
 from ptxgen.drivers.emulated import EmulatedDriver
 from ptxgen.emulator import Stats
+from ptxgen.memory import elements, last, padded
 from ptxgen.problem import Gemm
 from ptxgen.reference import Array, compare, operands, reference
 from ptxgen.runner import Runner, Workspace
@@ -18,34 +19,42 @@ GUARD = 0xFF  #: fills what is nobody's: NaN in every floating-point type
 
 
 class Placed:
-    """One operand in an allocation of its own: rows as far apart as ``ld`` says, nothing after the last element.
+    """One operand in an allocation of its own: rows and items as far apart as the problem says, nothing after the last
+    element.
 
     ``shift``: it begins ``aligned`` bytes past a multiple of 16 instead, between guards.
     """
 
-    def __init__(self, driver: EmulatedDriver, array: Array, ld: int, aligned: int, shift: bool) -> None:
-        self.driver, self.array, size = driver, array, array.dtype.itemsize
-        rows, columns = array.shape
-        self.width, self.pitch = columns * size, ld * size
-        span = (rows - 1) * self.pitch + self.width if array.size else 0
+    def __init__(self, driver: EmulatedDriver, p: Gemm, operand: int, array: Array, aligned: int, shift: bool) -> None:
+        self.driver, self.p, self.operand, self.dtype = driver, p, operand, array.dtype
+        size = array.dtype.itemsize
+        span = last(p, operand)
         self.first = 64 + aligned % 16 if shift else 0
-        self.image = np.full(self.first + span + (64 if shift else 0), GUARD, np.uint8)
-        self.own = np.zeros(len(self.image), bool)
+        self.own = np.zeros(span, bool)
+        self.image = np.full(self.first + span * size + (64 if shift else 0), GUARD, np.uint8)
+        self.body = slice(self.first, self.first + span * size)
         if array.size:
-            body = array.view(np.uint8).reshape(rows, self.width)
-            for r in range(rows):
-                at = self.first + r * self.pitch
-                self.image[at : at + self.width] = body[r]
-                self.own[at : at + self.width] = True
+            elements(p, operand, self.own)[...] = True
+            memory = np.full(span * size, GUARD, np.uint8).view(array.dtype)
+            elements(p, operand, memory)[...] = array
+            self.image[self.body] = memory.view(np.uint8)
+        self.array = self._elements(self.image)  # items that share memory have what the last of them brought
         self.start = driver.allocate(len(self.image))
         driver.machine.write(self.start, self.image)
         self.address = self.start + self.first
 
+    def _elements(self, image: Array) -> Array:
+        if not len(self.own):
+            return np.zeros(self.p.stored[self.operand], self.dtype)
+        return elements(self.p, self.operand, image[self.body].view(self.dtype)).copy()
+
     def read(self) -> Array:
         """What the elements are now. AssertionError: something between or around them has changed."""
         now = np.frombuffer(self.driver.machine.read(self.start, len(self.image)), np.uint8)
-        assert np.array_equal(now[~self.own], self.image[~self.own]), "written where no element is"
-        return now[self.own].view(self.array.dtype).reshape(self.array.shape)
+        free = np.ones(len(now), bool)
+        free[self.body] = np.repeat(~self.own, self.dtype.itemsize)
+        assert np.array_equal(now[free], self.image[free]), "written where no element is"
+        return self._elements(now)
 
 
 def execute(
@@ -61,8 +70,8 @@ def execute(
         launch = driver.machine.launch
         driver.machine.launch = lambda *args: stats.append(launch(*args)) or stats[-1]
     runner = Runner.of(driver, p, c)
-    facts = zip(arrays, (p.lda, p.ldb, p.ldc), (p.aligned_a, p.aligned_b, p.aligned_c), strict=True)
-    placed = [Placed(driver, array, ld, aligned, shift) for array, ld, aligned in facts]
+    facts = zip(arrays, (p.aligned_a, p.aligned_b, p.aligned_c), strict=True)
+    placed = [Placed(driver, p, i, array, aligned, shift) for i, (array, aligned) in enumerate(facts)]
     go = runner.bind(*(x.address for x in placed), alpha, beta)
     for _ in range(times):
         go()
@@ -87,6 +96,9 @@ def verify(p: Gemm, c: Config, kind: str = "normal", alpha: float = 1.0, beta: f
     arrays = arrays or inputs(p, kind, data, beta)
     assert [x.shape for x in arrays] == list(p.stored)
     out = execute(p, c, arrays, alpha, beta, **how)
+    if p.batch != 1:  # items may share memory
+        a, b, _ = (elements(p, i, x) for i, x in enumerate(padded(p, arrays)))
+        arrays = a, b, arrays[2]
     ref = reference(p, *arrays, alpha, beta)
     found = compare(out, ref)
     what = f"{p.key()} | {c} | {kind}, alpha={alpha}, beta={beta}, {how}"

@@ -1,0 +1,102 @@
+"""Batches, executed: every family and way to add slices, with strides of all kinds, in memory that shows mistakes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from gemm_runs import execute, verify
+
+from ptxgen import plan
+from ptxgen.check import check
+from ptxgen.config import parse_config
+from ptxgen.device import device
+from ptxgen.drivers.emulated import EmulatedDriver
+from ptxgen.families.wgmma import plan as wgmma
+from ptxgen.generate import plan_for
+from ptxgen.problem import Gemm
+from ptxgen.reference import operands
+from ptxgen.rules import broken
+from tests.cases_batch import cases
+
+SIMT = "ms=4 ns=4 ml=32 nl=32 u=8 stages=2"
+MMA = "family=1 ms=16 ns=16 ml=32 nl=32 u=32 stages=2 copy_a=0 copy_b=0"
+WGMMA = "family=2 u=32 stages=2 ml=64 nl=32"
+
+
+@pytest.mark.parametrize("family", ["simt", "mma", "wgmma"])
+def test_random_batches(family):
+    """Counts, strides with gaps, between each other's rows, none at all; what is no element stays as it is."""
+    on = "h200" if family == "wgmma" else "emulated"
+    chosen = [
+        (p, c) for p, c in cases(1, 16, device(on), family, 33, 128) if p.results * p.k < 1 << 18 and not p.epilogue
+    ]
+    assert len(chosen) > 5
+    for n, (p, c) in enumerate(chosen):
+        kind, (alpha, beta) = ("integers", "normal", "scaled")[n % 3], ((1.0, 0.0), (2.0, 1.0))[n % 2]
+        a, b, before = operands(p, n, kind)
+        before = np.full_like(before, p.output.poison) if beta == 0 else before
+        verify(p, c, kind, alpha, beta, arrays=(a, b, before), on=on, seed=n)
+
+
+WAYS = (
+    *((SIMT, w) for w in ("raster=4", "kg=3", "kg=3 split=1", "kg=3 split=2", "kl=2 kg=2 split=1 raster=2")),
+    *((MMA, w) for w in ("kg=2", "kg=2 split=1", "kg=2 split=2", "repack=3 vec_a=8 vec_b=8 kg=2 split=2")),
+    *((WGMMA, w) for w in ("", "kg=2 split=0", "kg=2 split=2", "kg=2 split=3", "kg=2 split=4", "kc=2", "cluster=2 raster=4",
+                           "persistent=1", "persistent=1 wg=2 pingpong=1 cluster=2")),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("base", "way"), WAYS)
+def test_ways_to_meet_and_to_walk(base, way):
+    """Three items, of which the B is shared, launched twice: what is left behind spoils the second."""
+    dtype = {SIMT: "f32", MMA: "f16", WGMMA: "bf16"}[base]
+    p = Gemm(40, 40, 64, "NN", dtype, out="f32", batch=3, stride_b=0, ldc=120, stride_c=40)
+    c, on = parse_config(f"{base} {way}"), "h200" if base == WGMMA else "emulated"
+    assert broken(p, c, device(on)) is None
+    if "split" in way:
+        verify(p, c, "integers", on=on, times=2)
+    else:
+        verify(p, c, "integers", 2.0, -1.0, on=on)
+
+
+def test_both_operands_are_shared():
+    for text, dtype, on in ((SIMT, "f32", "emulated"), (WGMMA, "bf16", "h200")):
+        p = Gemm(9, 16, 24, "NN", dtype, batch=3, stride_a=0, stride_b=0)
+        out = verify(p, parse_config(text), "integers", on=on)
+        assert np.array_equal(out[0], out[1])
+        assert np.array_equal(out[0], out[2])
+
+
+@pytest.mark.parametrize(("base", "way"), [(SIMT, "kg=2 split=1"), (SIMT, "kg=2 split=2"), (MMA, "repack=3 vec_a=8 vec_b=8"),
+                                           (WGMMA, "kg=2 split=2"), (WGMMA, "persistent=1 stage_c=1")])  # fmt: skip
+def test_more_items_than_a_launch_holds(monkeypatch, base, way):
+    """They go in runs, each with the workspace of the one before."""
+    monkeypatch.setattr(plan, "GRID_LIMIT", 6)
+    monkeypatch.setattr(wgmma, "GRID_LIMIT", 6)
+    monkeypatch.setattr(wgmma, "TILES_LIMIT", 7)
+    dtype, on = ("f32", "emulated") if base == SIMT else ("f16", "emulated") if base == MMA else ("bf16", "h200")
+    p = Gemm(20, 40, 64, "NN", dtype, batch=8, stride_a=20 * 64 + 8)
+    c = parse_config(f"{base} {way}")
+    made = plan_for(p, c, device(on))
+    assert sum(step.entry == made.entry for step in made.launch(p).steps) > 1
+    verify(p, c, "integers", on=on)
+
+
+@pytest.mark.parametrize(("base", "way", "on"), [(SIMT, "kg=2 split=2", "emulated"), (MMA, "", "emulated"), (WGMMA, "", "h200"),
+                                                 (WGMMA, "stage_c=1", "h200")])  # fmt: skip
+def test_epilogues(base, way, on):
+    """Bias and scales are those of all items, a residual is an item's own."""
+    dtype = "f32" if base == SIMT else "bf16"
+    p = Gemm(20, 24, 40, "NN", dtype, batch=3, epilogue="scale_rows,bias_column,residual,relu", stride_c=20 * 24 + 8)
+    for found in check(EmulatedDriver(device(on)), p, parse_config(f"{base} {way}")):
+        assert found.ok, found
+
+
+def test_nothing_to_do():
+    for changes in ({"batch": 0}, {"m": 0}, {"n": 0}):
+        p = replace(Gemm(8, 8, 8, batch=3), **changes)
+        assert execute(p, parse_config(SIMT), operands(p)).size == 0
+    p = Gemm(8, 8, 0, batch=3)
+    assert (execute(p, parse_config(SIMT), operands(p)) == 0).all()
