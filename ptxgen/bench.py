@@ -37,10 +37,14 @@ def environment(driver: Driver, timing: Timing, commit: str = "") -> Environment
 
 
 def _spread(extent: int, count: int) -> Iterator[slice]:
-    """RUNS runs from first to last, ``count`` in all; or everything."""
-    run = max(1, count // RUNS)
-    starts = {round(i * (extent - run) / (RUNS - 1)) for i in range(RUNS)} if extent > count else {0}
-    yield from (slice(s, s + run if extent > count else extent) for s in sorted(starts))
+    """Runs from first to last, RUNS at the most, ``count`` in all; or everything."""
+    if extent <= count:
+        yield slice(0, extent)
+        return
+    runs = min(RUNS, max(count, 1))
+    run = max(1, count // runs)
+    starts = {round(i * (extent - run) / max(runs - 1, 1)) for i in range(runs)}
+    yield from (slice(s, s + run) for s in sorted(starts))
 
 
 class Ring:
@@ -83,9 +87,9 @@ class Ring:
         elif lines >= RUNS * p.m:
             yield from ((items, slice(0, p.m)) for items in _spread(p.batch, lines // p.m))
         else:
-            few = list(_spread(p.batch, min(p.batch, RUNS)))
+            few = list(_spread(p.batch, min(RUNS, lines)))
             for items in few:
-                yield from ((items, rows) for rows in _spread(p.m, min(p.m, max(1, lines // len(few)))))
+                yield from ((items, rows) for rows in _spread(p.m, max(1, lines // len(few))))
 
     def deviation(self, limit: int = CHECKED_ELEMENTS) -> Deviation:
         """Compares the first set's C, as the device holds it, with float64."""

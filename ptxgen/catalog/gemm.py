@@ -66,11 +66,28 @@ def _small(**fields: Any) -> Iterator[Case]:
     return (Case(name, Gemm(m, n, k, layout, **fields)) for name, m, n, k, layout in _SMALL)
 
 
+#: items, M, N, K, layout
+_BATCHES = (
+    ("tiny", 65536, 8, 8, 8, "NN"), ("small", 4096, 32, 32, 32, "NN"), ("small", 256, 64, 64, 64, "NN"),
+    ("scores", 512, 512, 512, 64, "NT"), ("values", 512, 512, 64, 512, "NN"), ("scores", 64, 2048, 2048, 128, "NT"),
+    ("values", 64, 2048, 128, 2048, "NN"), ("decoding scores", 256, 8, 4096, 128, "NT"),
+    ("decoding values", 256, 8, 128, 4096, "NN"), ("deep", 8, 128, 128, 8192, "NT"), ("few", 4, 1024, 1024, 1024, "NN"),
+)  # fmt: skip
+
+
+def _batch(**fields: Any) -> Iterator[Case]:
+    """Items one behind the other; of attention a head each."""
+    for name, items, m, n, k, layout in _BATCHES:
+        p = Gemm(m, n, k, layout, **{"batch": items, **fields})
+        yield Case(f"{name} {p.batch} x {m}x{n}x{k}", p)
+
+
 SUITES = named(
     Suite("isaac", "Table 4 of the paper: LINPACK, DeepBench, ICA, LAPACK", _isaac, layouts=True),
     Suite("square", "squares from 256 to 16384", _square),
     Suite("llm", "linear layers of public language models, decoding and prompts", _llm, layouts=True),
     Suite("odd", "Table 4's kinds of shapes with no extent a multiple of 8", _odd, layouts=True),
+    Suite("batch", "many small products, attention's two with heads as items, deep ones", _batch, layouts=True),
     Suite("small", "one shape of each kind, small enough for the emulated device", _small, layouts=True),
 )
 

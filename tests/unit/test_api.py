@@ -236,7 +236,14 @@ def read_only() -> np.ndarray:
         ({"a": [[1.0]]}, InputError, "a is list; it must be an array"),
         ({"b": None}, InputError, "b is NoneType"),
         ({"a": A[0]}, ShapeError, "a has 1 dimensions"),
-        ({"b": B[None]}, ShapeError, "b has 3 dimensions"),
+        ({"b": B[None, None]}, ShapeError, "b has 4 dimensions"),
+        ({"a": A[[0, 0, 0], None], "b": B[None][[0, 0]]}, ShapeError, "a has 3 items and b 2; they must have as many"),
+        ({"b": B[None], "out": np.zeros((4, 6), "f4")}, ShapeError, "out is 4x6; it must be 1x4x6"),
+        (
+            {"b": B[None], "residual": np.zeros((4, 6), "f4")},
+            ShapeError,
+            "residual is f32 of 4x6; it must be f32 of 1x4x6",
+        ),
         ({"a": A.astype("f8")}, DtypeError, "a is f64 and b is f32; they must be the same"),
         ({"a": A.astype("i8")}, DtypeError, "a has dtype int64"),
         ({"a": A.astype("i4"), "b": B.astype("i4")}, DtypeError, "a and b are s32; they must be one of f16"),
@@ -411,7 +418,7 @@ def tensors(on: Driver, stream: int = 0):
             self.device = Place("cuda", index)
             self.at = on.allocate(max(x.nbytes, 1)) if at is None else at
             self.home = self.at if home is None else home
-            self.strides = strides or (x.shape[1], 1)
+            self.strides = strides or tuple(int(np.prod(x.shape[i + 1 :])) for i in range(x.ndim))
             if at is None and x.size:
                 on.upload(self.at, np.ascontiguousarray(x))
 
@@ -438,6 +445,9 @@ def tensors(on: Driver, stream: int = 0):
             on.download(self.at, out)
             size = out.itemsize
             return np.lib.stride_tricks.as_strided(out, self.shape, [s * size for s in self.strides]).copy()
+
+        def like(self, shape, strides) -> Tensor:
+            return Tensor(np.zeros(shape, self.host.dtype), self.at, strides, self.home)
 
         def part(self, rows: int, columns: int, at: int, strides) -> Tensor:
             x = np.zeros((rows, columns), self.host.dtype)
@@ -525,6 +535,73 @@ def test_what_is_remembered_is_bounded(gpu, torch, monkeypatch):
     for n in range(8):
         ptxgen.gemm(torch.Tensor(x), torch.Tensor(x), alpha=float(n))
         assert len(calls.ready) <= 3
+
+
+# ---- batches
+
+
+def test_items_of_host_arrays(host):
+    """A matrix, a lone item and a view without a stride serve all items; transposes are read from strides."""
+    a, b = integers((3, 9, 10)), integers((3, 10, 7), seed=1)
+    for x, y in ((a, b), (a, b[0]), (a[0], b), (a, b[:1]), (a, np.broadcast_to(b[0], b.shape)), (a[:1], b[:1])):
+        assert np.array_equal(ptxgen.gemm(x, y), x @ y)
+    assert {p.batch for p in host.asked} == {3, 1}
+    turned = np.ascontiguousarray(a.swapaxes(1, 2)).swapaxes(1, 2)
+    old, residual, bias = integers((3, 9, 7), seed=2), integers((3, 9, 7), seed=3), integers((1, 7), seed=4)[0]
+    out = old.copy()
+    ptxgen.gemm(turned, b, out=out, beta=2.0, residual=residual, bias=bias, activation="relu")
+    assert np.array_equal(out, np.maximum(a @ b + 2 * old + residual + bias, 0))
+    between = np.zeros((9, 3, 7), "f4").swapaxes(0, 1)
+    assert np.array_equal(ptxgen.gemm(a, b, out=between), a @ b)
+    for shape in ((0, 9, 10), (3, 0, 10)):
+        assert ptxgen.gemm(np.zeros(shape, "f4"), b[: shape[0]]).shape == (*shape[:2], 7)
+    with pytest.raises(ShapeError, match=r"out has strides \(7, 7, 1\); its items must not share memory"):
+        ptxgen.gemm(a, b, out=np.lib.stride_tricks.as_strided(np.zeros(99, "f4"), (3, 9, 7), (28, 28, 4)))
+
+
+def test_items_of_tensors(gpu, torch):
+    a, b = integers((3, 8, 12)), integers((3, 12, 4), seed=1)
+    x, y = torch.Tensor(a), torch.Tensor(b)
+    assert np.array_equal(ptxgen.gemm(x, y).value, a @ b)
+    assert ptxgen.gemm(x, y).shape == (3, 8, 4)
+    assert len(gpu.asked) == 1
+    p = gpu.asked[0]
+    assert (p.batch, p.strides, p.m) == (3, (96, 48, 32), 8)
+    # by columns, between each other's rows
+    into = torch.Tensor(np.zeros((4, 3, 8), "f4")).like((3, 8, 4), (8, 1, 24))
+    ptxgen.gemm(x, y, out=into)
+    assert np.array_equal(into.value, a @ b)
+    p = gpu.asked[-1]
+    assert (p.layout, p.ldc, p.strides[2]) == ("TT", 24, 8)
+    assert torch.copies == 0
+
+
+def test_one_matrix_for_all_items_makes_one_larger_product(gpu, torch):
+    """Where nothing tells the items' rows, or columns, apart."""
+    a, b = integers((3, 8, 12)), integers((12, 4), seed=1)
+    x, y = torch.Tensor(a), torch.Tensor(b)
+    assert np.array_equal(ptxgen.gemm(x, y).value, a @ b)
+    p = gpu.asked[-1]
+    assert (p.m, p.n, p.batch) == (24, 4, 1)
+    expanded = y.like((3, 12, 4), (0, 4, 1))
+    assert np.array_equal(ptxgen.gemm(x, expanded).value, a @ b)
+    assert len(gpu.asked) == 1  # the same problem
+    # the transposes: columns of all items
+    out = torch.Tensor(np.zeros((3, 8, 4), "f4"))
+    left = y.like((4, 12), (1, 4))
+    ptxgen.gemm(left, x.like((3, 12, 8), (96, 1, 12)), out=out.like((3, 4, 8), (32, 1, 4)))
+    assert np.array_equal(out.value, a @ b)
+    assert (gpu.asked[-1].m, gpu.asked[-1].batch) == (24, 1)
+    # not where rows lie elsewhere, or rows of an item have names
+    apart = torch.Tensor(np.zeros((3, 9, 4), "f4")).like((3, 8, 4), (36, 4, 1))
+    ptxgen.gemm(x, y, out=apart)
+    assert np.array_equal(apart.value, a @ b)
+    assert (gpu.asked[-1].m, gpu.asked[-1].batch, gpu.asked[-1].stride_b) == (8, 3, 0)
+    rows = torch.Tensor(integers((8, 1), seed=3))
+    rows.reshape = lambda *shape: rows.like((1, 8), (8, 1))
+    found = ptxgen.gemm(x, y, bias=rows)
+    assert np.array_equal(found.value, a @ b + rows.value)
+    assert gpu.asked[-1].batch == 3
 
 
 def test_nothing_that_multiplies(host, monkeypatch):
