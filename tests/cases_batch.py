@@ -12,9 +12,10 @@ from ptxgen.device import Device
 from ptxgen.problem import Gemm
 from tests import cases as simt
 from tests import cases_mma as mma
+from tests import cases_stream as stream
 from tests import cases_wgmma as wgmma
 
-FAMILIES = ("simt", "mma", "wgmma")
+FAMILIES = ("simt", "mma", "wgmma", "stream")
 COUNTS = (2, 3, 5, 9, 17)
 
 
@@ -39,7 +40,7 @@ def batch(p: Gemm, rng: np.random.Generator, whole: bool = False) -> Gemm:
     return replace(p, **changes)
 
 
-def cases(
+def batches(
     seed: int, count: int, d: Device, family: str, limit: int = 160, threads: int = 1024
 ) -> Iterator[tuple[Gemm, Config]]:
     """``count`` random pairs."""
@@ -51,6 +52,9 @@ def cases(
         elif family == "mma":
             p = batch(mma.problem(rng, limit, d), rng, whole=bool(rng.random() < 0.5))
             c = mma.config(p, d, rng, threads)
+        elif family == "stream":
+            p = batch(stream.problem(rng, limit, d), rng, whole=bool(rng.random() < 0.5))
+            c = stream.config(p, d, rng, threads)
         else:
             p = batch(simt.problem(rng, limit), rng)
             c = simt.config(p, d, rng, threads)

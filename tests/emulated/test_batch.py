@@ -18,19 +18,19 @@ from ptxgen.generate import plan_for
 from ptxgen.problem import Gemm
 from ptxgen.reference import operands
 from ptxgen.rules import broken
-from tests.cases_batch import cases
+from tests.cases_batch import batches
 
 SIMT = "ms=4 ns=4 ml=32 nl=32 u=8 stages=2"
 MMA = "family=1 ms=16 ns=16 ml=32 nl=32 u=32 stages=2 copy_a=0 copy_b=0"
 WGMMA = "family=2 u=32 stages=2 ml=64 nl=32"
 
 
-@pytest.mark.parametrize("family", ["simt", "mma", "wgmma"])
+@pytest.mark.parametrize("family", ["simt", "mma", "wgmma", "stream"])
 def test_random_batches(family):
     """Counts, strides with gaps, between each other's rows, none at all; what is no element stays as it is."""
     on = "h200" if family == "wgmma" else "emulated"
     chosen = [
-        (p, c) for p, c in cases(1, 16, device(on), family, 33, 128) if p.results * p.k < 1 << 18 and not p.epilogue
+        (p, c) for p, c in batches(1, 16, device(on), family, 33, 128) if p.results * p.k < 1 << 18 and not p.epilogue
     ]
     assert len(chosen) > 5
     for n, (p, c) in enumerate(chosen):

@@ -12,7 +12,7 @@ from ptxgen.drivers import open_driver
 from ptxgen.memory import A, B, C, elements, padded, read_after
 from ptxgen.reference import compare, epilogue_arrays, operands, reference
 from ptxgen.runner import Runner, Workspace, generate
-from tests.cases_batch import FAMILIES, cases
+from tests.cases_batch import FAMILIES, batches
 
 pytestmark = pytest.mark.gpu
 CONFIGS = 150
@@ -28,7 +28,7 @@ def made(driver, request):
     """Random legal pairs of a family, assembled in parallel."""
     if request.param == "wgmma" and driver.device.sm != 90:
         pytest.skip(f"{driver.device.name} has no wgmma")
-    chosen = list(cases(71, CONFIGS, driver.device, request.param))
+    chosen = list(batches(71, CONFIGS, driver.device, request.param))
 
     def build(pair):
         plan, source = generate(*pair, driver)
