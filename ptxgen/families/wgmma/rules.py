@@ -55,9 +55,9 @@ def walked(p: Gemm) -> bool:
         return True
     least, most, far = CORNERS[x.rank]
     rows = (*x.pitches, p.m if x.side == "b" else p.n if x.layout[1] == "N" else x.channels)
-    return (p.k > 0 and planes.planes(p) == 1 and all(least <= v <= most for v in (*x.lower, *x.upper)) and max(x.reach) <= far
-            and max(x.steps) <= 8 and all(n * size % TMA_ALIGNED == 0 for n in rows)
-            and p.aligned_a >= TMA_ALIGNED and p.aligned_b >= TMA_ALIGNED)  # fmt: skip
+    inside = all(least <= v <= most for v in (*x.lower, *x.upper)) and max(x.reach) <= far and max(x.steps) <= 8
+    aligned = all(n * size % TMA_ALIGNED == 0 for n in rows) and min(p.aligned_a, p.aligned_b) >= TMA_ALIGNED
+    return p.k > 0 and planes.planes(p) == 1 and inside and aligned
 
 
 def _countable(p: Gemm) -> bool:
