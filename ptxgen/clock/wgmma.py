@@ -82,7 +82,8 @@ def cell(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
     if planes(p) > 1 and p.k:
         moves = p.element.bytes * (p.m + p.n) * p.k + workspace(p)
         extra = extra + costs.PARTING_US + moves / (d.bandwidth * 1e3 * costs.PARTING_DRAM)
-    room, grid = together(d, c.cluster * c.kc), np.minimum(d.sms // c.cluster * c.cluster, g.blocks)
+    room = np.maximum(together(d, c.cluster * c.kc), 1)  # none is at once where the device is smaller than a cluster
+    grid = np.minimum(d.sms // c.cluster * c.cluster, g.blocks)
     # of a block that walks: the tiles, and those of a block that had to wait for it
     walked = np.ceil(g.blocks / np.maximum(grid, 1)) * np.ceil(grid / np.maximum(room, 1))
     numbers = {"iterations": passes, "blocks": g.blocks, "room": room, "walked": walked, "extra": extra}
