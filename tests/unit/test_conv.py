@@ -62,6 +62,25 @@ def test_products_are_convolutions() -> None:
     assert {(layout, "forward", WINDOW) for layout in FILTERS} <= seen
 
 
+@pytest.mark.parametrize(
+    "v",
+    [
+        Conv(1, 1, 1, 200, 1, 1, 40, padding=(0, 20)),
+        Conv(2, 6, 5, 50, 6, 3, 3, padding=1, groups=6),
+        Conv(2, 3, 6, 70, 2, 2, 5, padding=(0, 1, 2, 3), stride=2, dilation=(2, 1)),
+        Conv(1, 4, 3, 40, 8, 2, 4, d=3, t=2, groups=2, layout="CHWN"),
+        Conv(3, 1, 4, 90, 1, 3, 17, layout="NHWC", filters="CRSK"),
+    ],
+)
+def test_few_filters_take_pixels_for_columns(v: Conv) -> None:
+    one, two, _ = operands(v, 2, "integers")
+    p = v.gemm
+    assert isinstance(p, Implicit)
+    assert p.addr_b == WINDOW
+    assert p.n >= 16
+    assert np.array_equal(multiplied(v, one, two).reshape(-1), convolve(v, one, two).reshape(-1))
+
+
 def test_gradients_are_adjoint() -> None:
     """<conv(x, w), y> = <x, input_grad(y, w)> = <w, weight_grad(x, y)>, in exact integers."""
     for v in problems(3, 150):
