@@ -82,7 +82,7 @@ def test_every_way_to_meet(direction: str, layout: str, text: str) -> None:
     Conv(2, 3, 4, 37, 6, 3, 3, padding=1, groups=3, epilogue="residual,relu"),
     Conv(1, 2, 3, 70, 2, 2, 5, stride=2, layout="CHWN", dtype="f64"),
 ])  # fmt: skip
-@pytest.mark.parametrize("text", ["ml=16 u=8", "ml=32 u=16 kg=2 split=2 stages=2"])
+@pytest.mark.parametrize("text", ["ml=16 u=8", "ml=32 u=8 kg=2 split=2 stages=2"])
 def test_few_filters(v: Conv, text: str) -> None:
     """Signals, and images with filters of their own: neighbours along a row are columns of the product."""
     verify(v, parse_config(f"ms=2 ns=2 nl=16 copy_a=0 copy_b=0 {text}"), "integers", 1.0)
