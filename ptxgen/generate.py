@@ -11,6 +11,7 @@ from ptxgen.families.stream.plan import StreamPlan
 from ptxgen.families.wgmma.parting import PartingPlan
 from ptxgen.families.wgmma.plan import WgmmaPlan
 from ptxgen.families.wgmma.planes import planes
+from ptxgen.families.wgmma.transposition import TurnedPlan
 from ptxgen.families.wgmma.windows import plan_of
 from ptxgen.operations import Problem
 from ptxgen.plan import Plan
@@ -28,6 +29,8 @@ def plan_for(problem: Problem, config: Config, device: Device) -> Plan:
         kind = plan_of(product.window)
     elif kind is WgmmaPlan and planes(product) > 1:
         kind = PartingPlan
+    elif kind is WgmmaPlan and config.repack:
+        kind = TurnedPlan
     plan = kind(product, config, device)
     plan.asked = problem
     return plan

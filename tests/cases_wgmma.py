@@ -13,8 +13,9 @@ from ptxgen.problem import LAYOUTS, Gemm
 from ptxgen.rules import legal
 from tests.cases import extents
 
-TYPES = (("f16", ""), ("f16", ""), ("f16", "f32"), ("bf16", ""), ("bf16", "f32"), ("f32", ""), ("e4m3", ""),
-         ("e5m2", "f16"), ("s8", ""))  # fmt: skip
+#: dtype, compute, out
+TYPES = (("f16", "", ""), ("f16", "f16", ""), ("f16", "", "f32"), ("bf16", "", ""), ("bf16", "", "f32"),
+         ("f32", "tf32", ""), ("f32", "tf32", ""), ("e4m3", "", ""), ("e5m2", "", "f16"), ("s8", "", ""))  # fmt: skip
 EPILOGUES = (
     "relu",
     "bias_column",
@@ -47,19 +48,19 @@ AXES = {
     "vec_c": ((1, 2, 4), 0.5),
     "raster": ((1, 4, 8), 0.6),
     "resident": ((1, 2), 0.8),
+    "repack": ((0, 1, 2, 3), 0.5),
 }
 
 
 def problem(rng: np.random.Generator, limit: int) -> Gemm:
     """Rows of whole 16 bytes, extents of anything."""
-    dtype, out = TYPES[rng.integers(len(TYPES))]
+    dtype, compute, out = TYPES[rng.integers(len(TYPES))]
     m, n, k = extents(rng, limit)
     if rng.random() < 0.3:
         k = int(rng.integers(1, 8 * limit))
     if rng.random() < 0.5:
         n = -(-n // 8) * 8
-    compute = "tf32" if dtype == "f32" else ""
-    p = Gemm(m, n, k, LAYOUTS[rng.integers(4)] if dtype in ("f16", "bf16") else "NT", dtype, compute, out=out)
+    p = Gemm(m, n, k, LAYOUTS[rng.integers(4)], dtype, compute, out=out)
     unit, unit_c = 16 // p.element.bytes, 16 // p.output.bytes
     pad = [int(v) for v in rng.choice([0, 1, 2], 3)]
     longer = {
@@ -78,9 +79,9 @@ def config(p: Gemm, d: Device, rng: np.random.Generator) -> Config | None:
     for name, (choices, first) in AXES.items():
         likely = [first] + [(1 - first) / (len(choices) - 1)] * (len(choices) - 1)
         values[name] = rng.choice(np.array(choices), DRAWS, p=likely)
-    wide = 64 * values["wg"] * rng.choice([1, 1, 2], DRAWS)
+    wide = 64 * values["wg"] * rng.choice([1, 1, 2, 3], DRAWS)
     wide = np.where(values["pingpong"] == 1, wide // 2, wide)
-    other = 8 * rng.choice([1, 2, 3, 4, 5, 6, 8, 12, 14, 16, 24, 32], DRAWS)
+    other = 8 * rng.choice([1, 2, 3, 4, 5, 6, 8, 12, 14, 16, 24, 24, 32], DRAWS)
     values["ml"] = np.where(values["swap"] == 1, other, wide)
     values["nl"] = np.where(values["swap"] == 1, wide, other)
     values["split"] = np.where(values["kg"] > 1, rng.choice([0, 2, 3, 4], DRAWS), 0)

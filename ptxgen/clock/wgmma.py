@@ -12,6 +12,7 @@ from ptxgen.clock import costs
 from ptxgen.clock.blocks import Floats, Work
 from ptxgen.config import SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE, Columns
 from ptxgen.device import Device
+from ptxgen.families.wgmma import repack
 from ptxgen.families.wgmma.geometry import ROWS, STEP, together
 from ptxgen.families.wgmma.planes import PAIRS, planes, workspace
 from ptxgen.problem import Gemm
@@ -82,6 +83,8 @@ def cell(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
     if planes(p) > 1 and p.k:
         moves = p.element.bytes * (p.m + p.n) * p.k + workspace(p)
         extra = extra + costs.PARTING_US + moves / (d.bandwidth * 1e3 * costs.PARTING_DRAM)
+    turned = repack.turned(c, "a") * 1 + repack.turned(c, "b")
+    extra = extra + turned * costs.TURN_US + 2 * g.copies / (d.bandwidth * 1e3 * costs.TURN_DRAM)
     room = np.maximum(together(d, c.cluster * c.kc), 1)  # none is at once where the device is smaller than a cluster
     grid = np.minimum(d.sms // c.cluster * c.cluster, g.blocks)
     # of a block that walks: the tiles, and those of a block that had to wait for it

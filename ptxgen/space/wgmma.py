@@ -11,8 +11,9 @@ import numpy as np
 
 from ptxgen.config import FAMILIES, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE, Columns, Config
 from ptxgen.device import Device
-from ptxgen.families.wgmma.geometry import ROWS, SPAN, together, widest_unit
+from ptxgen.families.wgmma.geometry import ROWS, SPAN, from_registers, together, widest_unit
 from ptxgen.families.wgmma.planes import factor_bytes, planes
+from ptxgen.families.wgmma.repack import A, B
 from ptxgen.geometry import geometry
 from ptxgen.problem import Gemm
 from ptxgen.rules import reducible
@@ -42,7 +43,7 @@ AXES = {
     "vec_c": (1, 2), "split": (0, 2, 3, 4), "stage_c": (0, 1), "raster": (1, 4, 8, 16), "resident": (1, 2, 3),
     "swap": (0, 1), "wg": (1, 2), "pingpong": (0, 1), "cluster": (1, 2, 4), "kc": (1, 2, 3, 4, 5, 8),
     "report": (0, 1), "persistent": (0, 1), "chunks": (1, 2, 4), "buffers": (1, 2, 4), "reuse": (0, 1),
-    "evict": (0, 1, 2, 3), "rows": (0, 16, 32),
+    "evict": (0, 1, 2, 3), "rows": (0, 16, 32), "repack": (0, 1, 2, 3),
 }  # fmt: skip
 ALIKE = {"stage_c": (1,), "chunks": (1,), "buffers": (1,), "reuse": (0,)}
 
@@ -50,15 +51,15 @@ ALIKE = {"stage_c": (1,), "chunks": (1,), "buffers": (1,), "reuse": (0,)}
 class Wgmma(Family):
     code = FAMILIES.index("wgmma")
     axes, alike = AXES, ALIKE
-    tile = ("ml", "nl", "u", "swap", "cluster", "kc")
+    tile = ("ml", "nl", "u", "swap", "cluster", "kc", "repack")
     cell = ("kg", "split", "raster", "evict")
-    fixed = ("tables", "wgmma_target", "wgmma_types", "wgmma_major", "wgmma_images", "wgmma_map_a", "wgmma_map_b")
+    fixed = ("tables", "wgmma_target", "wgmma_types", "wgmma_images", "wgmma_map_a", "wgmma_map_b")
     tile_rules = (
         "axis", "range", "wgmma_major", "wgmma_depth", "wgmma_tile_x", "wgmma_tile_y", "wgmma_accumulators",
         "wgmma_cluster", "wgmma_pingpong", "wgmma_rows",
     )  # fmt: skip
     extent_rules = ("range", "slices", "split", "grid", "wgmma_walk", "wgmma_passes", "wgmma_meeting", "wgmma_stages",
-                    "wgmma_planes")  # fmt: skip
+                    "wgmma_planes", "wgmma_repack")  # fmt: skip
 
     def neutral(self, p: Gemm) -> Gemm:
         """Starts and pitches that TMA can take, as the rules have seen to; extents that show which tiles are cut."""
@@ -89,7 +90,8 @@ class Wgmma(Family):
         }
         known = {name for names in joint for name in names}
         plain = {names: v for names, v in super().variables(p).items() if names[0] not in known}
-        return {**joint, **plain, ("u",): [(u,) for u in self._depths(p)]}
+        return {**joint, **plain, ("u",): [(u,) for u in self._depths(p)],
+                ("repack",): [(r,) for r in self._repacks(p)]}  # fmt: skip
 
     # ---- a base
 
@@ -99,26 +101,36 @@ class Wgmma(Family):
     def _depths(self, p: Gemm) -> list[int]:
         return [b // factor_bytes(p) for b in DEPTHS]
 
+    def _repacks(self, p: Gemm) -> list[int]:
+        """Operands that may be transposed first: one where K is contiguous in neither, or in the other only."""
+        if factor_bytes(p) == 2 or p.window is not None:
+            return [0]
+        apart = A * (p.layout[0] == "T") + B * (p.layout[1] == "N")
+        return [A, B] if apart == A | B else [0, apart] if apart else [0]
+
     def tiles(self, p: Gemm) -> Columns:
         grid = np.meshgrid(
-            sorted({n for n, _, _ in LONG}), SHORT, self._depths(p), (0, 1), np.arange(len(CLUSTERS)), indexing="ij"
+            sorted({n for n, _, _ in LONG}), SHORT, self._depths(p), (0, 1), np.arange(len(CLUSTERS)),
+            self._repacks(p), indexing="ij",
         )  # fmt: skip
-        long, short, u, swap, way = (g.ravel() for g in grid)
+        long, short, u, swap, way, turned = (g.ravel() for g in grid)
         clusters = np.array(CLUSTERS)[way]
         sides = self._sides(ROWS * long, short, swap)
-        c = Columns({**sides, "u": u, "cluster": clusters[:, 0], "kc": clusters[:, 1]})
+        c = Columns({**sides, "u": u, "cluster": clusters[:, 0], "kc": clusters[:, 1], "repack": turned})
         return c.replace(family=self.code)
 
     def shapes(self, p: Gemm) -> Columns:
         rows = sorted({0} | {next((r for r in LEAST if x <= r), 0) for x in (p.m, p.n)})
         grid = np.meshgrid(
-            np.arange(len(LONG)), SHORT, self._depths(p), (0, 1), np.arange(len(CLUSTERS)), (0, 1), rows, indexing="ij"
+            np.arange(len(LONG)), SHORT, self._depths(p), (0, 1), np.arange(len(CLUSTERS)), (0, 1), rows,
+            self._repacks(p), indexing="ij",
         )  # fmt: skip
-        way, short, u, swap, cluster, persistent, loaded = (g.ravel() for g in grid)
+        way, short, u, swap, cluster, persistent, loaded, turned = (g.ravel() for g in grid)
         long, clusters = np.array(LONG)[way], np.array(CLUSTERS)[cluster]
         return Columns({
             **self._sides(ROWS * long[:, 0], short, swap), "u": u, "wg": long[:, 1], "pingpong": long[:, 2],
             "cluster": clusters[:, 0], "kc": clusters[:, 1], "persistent": persistent, "rows": loaded,
+            "repack": turned,
         }).replace(family=self.code)  # fmt: skip
 
     def ways(self, p: Gemm) -> list[dict[str, int]]:
@@ -187,7 +199,10 @@ class Wgmma(Family):
         yield from ({"stages": config.stages + step} for step in (-2, -1, 1, 2))
         yield from ({short: getattr(config, short) + step} for step in (-16, -8, 8, 16))
         yield from ({short: n} for n in SHORT)
-        yield {"swap": 1 - config.swap, "ml": config.nl, "nl": config.ml}
+        sides = {"swap": 1 - config.swap, "ml": config.nl, "nl": config.ml}
+        yield sides
+        if config.repack:
+            yield {**sides, "repack": (A | B) - config.repack}
         for n, wg, turns in LONG:
             for walks in {config.persistent, turns}:
                 yield {long: ROWS * n, "wg": wg, "pingpong": turns, "persistent": walks}
@@ -228,4 +243,5 @@ class Wgmma(Family):
 
 def width_c(p: Gemm, c: Columns) -> Any:
     """Elements of one store of C: one where TMA stores, else what lies side by side in a thread."""
-    return np.where(c.stage_c == 1, default("vec_c"), np.minimum(c.vec_c, np.where(c.swap == 1, 1, 2)))
+    apart = (c.swap == 1) & np.logical_not(from_registers(p, c))
+    return np.where(c.stage_c == 1, default("vec_c"), np.minimum(c.vec_c, np.where(apart, 1, 2)))

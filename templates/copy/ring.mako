@@ -1,8 +1,14 @@
 ## The ring's barriers: full[stages], empty[stages], and what the epilogue asks for.
 <%namespace name="sync" file="/ptx/barrier.mako"/>
-## By the last warp; %one: its thread that copies.
+## By the last warp (or warpgroup); %one: its thread that copies.
 <%def name="setup()">
+% if plan.gives:
+    setmaxnreg.dec.sync.aligned.u32 ${plan.gives[0]};
+% endif
     elect.sync _|%one, 0xffffffff;
+% if plan.gives:
+    setp.eq.and.u32 %one, %warp, ${plan.producer_warp}, %one;
+% endif
     @!%one bra BARRIERS;
 % for name in plan.maps:
     prefetch.tensormap [%${name}];
@@ -29,19 +35,25 @@ BARRIERS:
 % endif
 </%def>
 
-## By consumers: whom they tell that a stage is free.
+## By consumers, with all the registers that they will need: whom they tell that a stage is free.
 <%def name="releases()">
+% if plan.gives:
+    setmaxnreg.inc.sync.aligned.u32 ${plan.gives[1]};
+% endif
     mov.b32 %release, %bars;
-    mov.pred %frees, %leader;
+    // thread i of a warp${"" if plan.fed else "group"} reports to block i of the cluster
+    setp.lt.u32 %frees, ${plan.reporter}, ${plan.cluster};
 % if plan.cluster > 1:
-    // thread i of a warpgroup reports to block i of the cluster
-    setp.lt.u32 %frees, %member, ${plan.cluster};
-    min.u32 %t0, %member, ${plan.cluster - 1};
+    min.u32 %t0, ${plan.reporter}, ${plan.cluster - 1};
     mapa.shared::cluster.u32 %release, %bars, %t0;
 % endif
 </%def>
 
 <%def name="free(who)">
+% if plan.fed:
+    // what the warp read is read
+    bar.warp.sync 0xffffffff;
+% endif
     add.u32 %t0, %release, %before;
     @${who} mbarrier.arrive.shared::${plan.release_scope}.b64 _, [%t0+${plan.empty_at}];
 </%def>

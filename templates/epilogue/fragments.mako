@@ -1,4 +1,6 @@
-## Each thread writes its sums from registers, where wgmma left them: pairs of columns in rows 8 apart.
+## Each thread writes its sums from registers, where wgmma left them: pairs of columns in rows 8 apart (or next to each
+## other, where X was read as pairs of rows).
+<%namespace name="convert" file="/ptx/convert.mako"/>
 <%def name="registers()"></%def>
 <%def name="setup()"></%def>
 <%def name="early()"></%def>
@@ -10,9 +12,7 @@
     .reg .b32 %x, %y, %row, %left_x, %left_y;
     .reg .pred %in, %in_x<${plan.rows}>, %in_y<2>;
     mad.lo.u32 %x, %wg, ${plan.x_own}, %x0;
-    mad.lo.u32 %x, %quarter, 16, %x;
-    shr.u32 %t0, %lane, 2;
-    add.u32 %x, %x, %t0;
+${convert.terms("%x", "%member", plan.row_terms)}\
     and.b32 %y, %lane, 3;
     mad.lo.u32 %y, %y, 2, %y0;
     // how much of C is left from there

@@ -6,7 +6,7 @@
 <%namespace name="ring" file="/copy/ring.mako"/>\
 <%namespace name="sched" file="/${context['plan'].sched}"/>\
 <%namespace name="copy" file="/copy/tma.mako"/>\
-<%namespace name="math" file="/math/wgmma.mako"/>\
+<%namespace name="math" file="/${context['plan'].math}"/>\
 <%namespace name="sums" file="/${context['plan'].sums}"/>\
 <%namespace name="before" file="/${context['plan'].before}"/>\
 <%namespace name="added" file="/epilogue/cluster_sum.mako"/>\
@@ -43,11 +43,10 @@ ${dependent.begin()}\
 % if plan.clustered:
     mov.u32 %rank, %cluster_ctarank;
 % endif
-    mov.u32 %stage, 0;
-    mov.u32 %phase, 0;
-    setp.ne.u32 %p, %warp, ${plan.producer_warp};
+    mov.u32 %stage, 0;  mov.u32 %phase, 0;
+    setp.lt.u32 %p, %warp, ${plan.producer_warp};
     @%p bra.uni CONSUMER;
-${ptx.banner("the producer: one thread of the last warp")}\
+${ptx.banner("the producer: one thread of the last warp" + ("group" if plan.gives else ""))}\
 ${ring.setup()}\
     @!%one bra PRODUCED;
 ${copy.setup()}\
@@ -119,7 +118,7 @@ PASS:
     add.u32 %full, %bars, %slot;
 ${sync.wait("%full", "%phase")}\
     setp.ne.u32 %later, %pass, 0;
-${math.multiply()}\
+${math.multiply(ring)}\
 ${sums.settle(ring)}\
 ${sync.advance(plan.stages)}\
     add.u32 %pass, %pass, 1;
@@ -132,6 +131,7 @@ ${sync.turn("arrive", 5)}\
 % if plan.frees_last:
 ${ring.free('%frees')}\
 % endif
+${math.widen()}\
 % if plan.kc > 1:
 ${ptx.banner(f"{plan.kc} blocks of the cluster add their sums")}\
 ${added.sum()}\

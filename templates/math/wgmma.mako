@@ -1,17 +1,22 @@
 ## Products of a stage by wgmma, whose operands are read from shared memory by descriptors.
+<%namespace name="halves" file="/ptx/convert.mako"/>
 <%def name="setup()">
     // descriptors of stage 0, low words: address / 16 (a cluster's rank lies above its bits) and the leading offset
     mad.lo.u32 %x_low, %wg, ${plan.x_part}, %smem;
     and.b32 %x_low, %x_low, ${plan.ADDRESS_MASK};
     shr.u32 %x_low, %x_low, 4;
     or.b32 %x_low, %x_low, ${plan.x.low};
+${y_setup()}\
+</%def>
+
+<%def name="y_setup()">
     add.u32 %y_low, %smem, ${plan.y.base};
     and.b32 %y_low, %y_low, ${plan.ADDRESS_MASK};
     shr.u32 %y_low, %y_low, 4;
     or.b32 %y_low, %y_low, ${plan.y.low};
 </%def>
 
-<%def name="multiply()">
+<%def name="multiply(ring)">
     {
     .reg .b32 %x_at, %y_at, %low;
     .reg .b64 %x_desc, %y_desc;
@@ -28,6 +33,18 @@
 % endfor
     wgmma.commit_group.sync.aligned;
     }
+</%def>
+
+## Sums of f16 come in pairs.
+<%def name="widen()">
+% if plan.packed:
+    {
+    .reg .b16 %half<2>;
+% for n, word in enumerate(plan.into.all):
+${halves.widen_pair("f16", plan.acc.all[2 * n], plan.acc.all[2 * n + 1], word, ("%half0", "%half1"))}\
+% endfor
+    }
+% endif
 </%def>
 
 ## Finished sums, in the type of what follows.

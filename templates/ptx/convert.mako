@@ -1,4 +1,13 @@
 ## Between 16-bit types and f32.
+## Adds to a number what bits of a thread's number contribute.
+<%def name="terms(to, thread, terms)">
+% for t in terms:
+    shr.u32 %t0, ${thread}, ${t.shift};
+    and.b32 %t0, %t0, ${t.mask};
+    mad.lo.u32 ${to}, %t0, ${t.weight}, ${to};
+% endfor
+</%def>
+
 <%def name="widen(kind, wide, half, guard='')">
 % if kind == "bf16":
     { // the upper half of an f32

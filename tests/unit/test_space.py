@@ -173,27 +173,37 @@ WGMMA_PROBLEMS = [
     Gemm(2560, 16, 2560, "TN", "f16"), Gemm(64, 64, 60000, "NN", "bf16"), Gemm(512, 768, 640, "TT", "f16"),
     Gemm(32, 4096, 4096, "NT", "f16"), Gemm(256, 256, 2048, "NT", "f32", "tf32"), Gemm(200, 300, 4096, "NT", "s8"),
     Gemm(200, 304, 4096, "NT", "e4m3"), Gemm(256, 250, 4096, "TN", "f16", lda=264, ldb=256, ldc=256),
+    Gemm(256, 256, 2048, "NN", "f32", "tf32"), Gemm(256, 250, 2048, "TT", "s8", ldc=256),
+    Gemm(208, 304, 4096, "TT", "e4m3"), Gemm(208, 304, 4096, "TN", "f32", "tf32"),
+    Gemm(256, 320, 2048, "NN", "f16", "f16"),
     Gemm(64, 64, 4096, "NT", "f32", "tf32", deterministic=True), Gemm(512, 512, 4096, "NT", "bf16", epilogue="relu"),
 ]  # fmt: skip
 
 
+def wgmma_copies(p: Gemm) -> list[int]:
+    """Operands of one or four bytes that K is not contiguous in: one of both, or one or none."""
+    apart = [n + 1 for n, far in enumerate((p.layout[0] == "T", p.layout[1] == "N")) if far and p.element.bytes != 2]
+    return apart if len(apart) == 2 else [0, *apart]
+
+
 def wgmma_by_hand(p: Gemm, d) -> set[Config]:
     found, x = set(), SMALL_WGMMA
-    for (n, wg, turns), short, depth, swap, (cluster, kc), walks, stages, leaving in product(
-        x["LONG"], x["SHORT"], x["DEPTHS"], (0, 1), x["CLUSTERS"], (0, 1), x["STAGES"], x["LEAVING"]
+    for (n, wg, turns), short, depth, swap, (cluster, kc), walks, stages, leaving, copied in product(
+        x["LONG"], x["SHORT"], x["DEPTHS"], (0, 1), x["CLUSTERS"], (0, 1), x["STAGES"], x["LEAVING"], wgmma_copies(p)
     ):
         u = depth // p.element.bytes
         ml, nl = (short, 64 * n) if swap else (64 * n, short)
         names = ("stage_c", "chunks", "buffers", "reuse")
         c = Config(
             family=2, ml=ml, nl=nl, u=u, swap=swap, wg=wg, pingpong=turns, persistent=walks, cluster=cluster, kc=kc,
-            stages=stages, **dict(zip(names, leaving, strict=True)),
+            stages=stages, repack=copied, **dict(zip(names, leaving, strict=True)),
         )  # fmt: skip
         m, n_ = ceil_div(p.m, ml), ceil_div(p.n, nl)
         blocks = ceil_div(n_ if swap else m, cluster) * cluster * (m if swap else n_)
         room = {1: 132, 2: 132, 4: 120}[cluster * kc]
         side = 1 if n_ == 1 and p.m > p.n else 2 if m == 1 and p.n > p.m else 0
-        wide = 1 if c.stage_c else min(p.vectors[2], 1 if swap else 2)
+        held = p.element.bytes != 2 and p.layout[1] == "N" and copied != 2
+        wide = 1 if c.stage_c else min(p.vectors[2], 1 if swap and not held else 2)
         c = replace(c, raster=8 if kc == 1 and blocks > room else 1, evict=side, vec_c=wide)
         passes = ceil_div(p.k, u)
         adds = p.out in ("f32", "s32") and (p.out == "s32" or not p.deterministic) and not p.epilogue
@@ -208,7 +218,8 @@ def wgmma_by_hand(p: Gemm, d) -> set[Config]:
         loaded = {0} | {next((r for r in (16, 32) if e <= r), 0) for e in (p.m, p.n)}
         for (kg, split), rows in product(ways, loaded):
             full = replace(c, kg=kg, split=split, rows=rows)
-            two = split != SPLIT_SHARE or (full.chunks == 1 and not rules.broken(p, replace(full, kg=2), d))
+            fewer = (replace(full, kg=2), replace(full, kg=1, split=0))
+            two = split != SPLIT_SHARE or (full.chunks == 1 and not any(rules.broken(p, f, d) for f in fewer))
             if two and rules.broken(p, full, d) is None:
                 found.add(full)
     return found
@@ -301,12 +312,14 @@ def test_families_are_those_that_compute_the_types():
 
     assert names(Gemm(8, 16, 8)) == ["simt", "stream"]
     assert names(Gemm(16, 16, 8, "NT", "f32", "tf32")) == ["mma", "wgmma"]
-    assert names(Gemm(16, 16, 8, "NN", "f32", "tf32")) == ["mma"]
+    assert names(Gemm(16, 16, 8, "TN", "f32", "tf32")) == ["mma", "wgmma"]
+    assert names(Gemm(9, 9, 9, "NN", "f32", "tf32")) == ["mma"]
     assert names(Gemm(16, 16, 8, "NN", "f16")) == ["simt", "mma", "wgmma"]
     assert names(Gemm(9, 8, 9, "NN", "f16")) == ["simt", "mma", "stream"]
     assert names(Gemm(9, 9, 9, "NN", "f16")) == ["simt", "mma"]
     assert names(Gemm(9, 1, 8, "NN", "f64")) == ["simt", "mma", "stream"]
     assert names(Gemm(16, 16, 16, "NT", "e4m3")) == ["wgmma"]
+    assert "wgmma" in names(Gemm(16, 16, 16, "TN", "e4m3"))
     assert names(Gemm(16, 16, 17, "NT", "e4m3")) == ["mma"]
     assert names(Gemm(9, 9, 9, "NN", "f16"), T4) == ["simt"]
     assert names(Gemm(9, 8, 9, "NN", "bf16"), T4) == []
@@ -581,6 +594,8 @@ def test_refinements_of_wgmma_reach_every_axis():
     p = Gemm(512, 512, 4096, "NT", "f16")
     reached = changed(p, staged) | changed(p, replace(staged, kc=4)) | changed(p, replace(staged, stage_c=0, vec_c=2))
     reached |= changed(Gemm(4096, 32, 4096, "NT", "f16"), Config(family=2, ml=64, nl=64, u=64, stage_c=1, swap=1))
+    turned = Config(family=2, ml=64, nl=64, u=32, repack=2)
+    reached |= changed(Gemm(512, 512, 512, "TN", "f32", "tf32"), turned) & {"repack"}
     assert reached == set(wgmma.AXES)
     near = configs(space.refinements(p, H200, staged))
     assert replace(staged, swap=1) in near

@@ -13,6 +13,7 @@ import numpy as np
 from ptxgen.columnar import WARP, ceil_div, pick
 from ptxgen.config import SPLIT_SHARE, SPLIT_WORKSPACE
 from ptxgen.device import Device
+from ptxgen.families.wgmma import repack
 from ptxgen.families.wgmma.planes import factor_bytes, planes, workspace
 from ptxgen.problem import Gemm
 
@@ -25,6 +26,11 @@ WARPGROUP = 4 * WARP
 MOST_OWNERS = 16  #: blocks that may share out the finishing of a tile
 #: registers a thread beside the accumulators, as ptxas needs them
 OTHERS = 38
+#: of X in registers: 32-bit registers of 64 rows and one step, and buffers of them
+FRAGMENT, FRAGMENTS = 4, 2
+#: registers a thread where two warpgroups multiply, of a multiprocessor with 65536: as all have the same, and as the
+#: warps that copy keep few, and the others take what those leave
+SAME, KEEPS, TAKES = 168, 40, 232
 #: blocks of clusters of so many that a Hopper of 132 multiprocessors runs at once, one a multiprocessor: its clusters
 #: are of one GPC, and GPCs have 16 or 18. Counted on an H200
 TOGETHER = {1: 132, 2: 132, 3: 117, 4: 120, 5: 110, 6: 102, 8: 120}
@@ -97,27 +103,41 @@ def batch(sums: Any) -> Any:
     return pick(sums <= 64, 16, 8)
 
 
+def kmajor(p: Gemm, c: Any) -> tuple[Any, Any]:
+    """Whether K is contiguous in what is multiplied of A and of B."""
+    layout = p.window.layout if p.window is not None else p.layout
+    a, b = layout[0] == "N" or planes(p) > 1, layout[1] == "T" or planes(p) > 1
+    return a | repack.turned(c, "a"), b | repack.turned(c, "b")
+
+
+def from_registers(p: Gemm, c: Any) -> Any:
+    """Whether X must come from registers: wgmma reads elements of one or four bytes from shared memory only where K is
+    contiguous."""
+    a, b = kmajor(p, c)
+    return (factor_bytes(p) != 2) & np.logical_not(pick(c.swap == 1, b, a))
+
+
 def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     """Threads, tiles, shared memory and registers of ``c`` on ``p``. Sizes in bytes, registers in 32-bit words.
 
     ``unit``: elements of K that one box brings at the most, ``k``: K in whole units, ``passes``: stages that fill.
-    ``x_tile``, ``y_tile``: extents of the block's tile; ``mi``: instructions a warpgroup stacks along X; ``x_box``,
+    ``x_tile``, ``y_tile``: extents of the block's tile; ``fed``: X is multiplied from registers; ``gives``: warps that
+    copy give registers to those that multiply; ``mi``: instructions a warpgroup stacks along X; ``x_box``,
     ``y_box``: inner extents of the boxes that TMA brings; ``x_rows``: rows of X that are loaded; ``share``: columns
     of Y that one block loads, ``finish``: that one block finishes; ``barriers``: bytes of them; ``planes``: of each
     operand, all of them K-major.
     """
     size, out, count = factor_bytes(p), p.output.bytes, planes(p)
     x_tile, y_tile = pick(c.swap == 1, c.nl, c.ml), pick(c.swap == 1, c.ml, c.nl)
-    layout = p.window.layout if p.window is not None else p.layout
-    a_kmajor, b_kmajor = layout[0] == "N" or count > 1, layout[1] == "T" or count > 1
+    a_kmajor, b_kmajor = kmajor(p, c)
     x_kmajor, y_kmajor = (
         pick(c.swap == 1, b_kmajor, a_kmajor),
         pick(c.swap == 1, a_kmajor, b_kmajor),
     )  # fmt: skip
     x_extent, y_extent = pick(c.swap == 1, p.n, p.m), pick(c.swap == 1, p.m, p.n)
-    depth, k = unit(p, c), length(p, c)
+    fed, depth, k = from_registers(p, c), unit(p, c), length(p, c)
     share = y_tile // np.maximum(c.cluster, 1)
-    x_box = pick(x_kmajor, depth, pick(c.rows > 0, c.rows, ROWS))
+    x_box = pick(x_kmajor, depth, pick(c.rows > 0, c.rows, min(ROWS, SPAN // size)))
     y_box = pick(y_kmajor, depth, widest(along(p, share), SPAN // size, COLUMNS))
     x_loaded = pick(c.rows > 0, c.rows, x_tile)
     x_bytes = aligned(pick(x_kmajor, x_tile, x_loaded) * c.u * size * count)
@@ -140,18 +160,22 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     blocks = lined * tiles_y * slices * p.items
     part = x_tile * finish * 4
     sums, meets = mi * y_tile // 2, (c.kg > 1) & (c.split > SPLIT_WORKSPACE)
-    held = sums * 2 if count > 1 else sums  # those of a pass are added to those of all passes
+    # sums of a pass are added to those of all passes; f16 sums are widened in the end
+    needed = sums * 2 if count > 1 else sums + sums // 2 if p.accumulator.bytes == 2 else sums
+    needed = needed + OTHERS + pick(meets, 4 * batch(sums), 0) + pick(fed, FRAGMENTS * FRAGMENT * mi + 8, 0)
+    gives = (c.wg == 2) & (c.resident == 1) & (needed > SAME)
     return SimpleNamespace(
         size=size, planes=count, x_tile=x_tile, y_tile=y_tile, x_kmajor=x_kmajor, y_kmajor=y_kmajor, x_extent=x_extent,
         y_extent=y_extent, x_box=x_box, y_box=y_box, x_rows=x_loaded, x_bytes=x_bytes, y_bytes=y_bytes,
         stage=x_bytes + y_bytes, ring=ring, share=share, groups=groups, own=own, finish=finish, alone=alone,
         added_used=added, added=aligned(added), staged=aligned(staged), mi=mi,
-        threads=WARPGROUP * c.wg + WARP, registers=held + OTHERS + pick(meets, 4 * batch(sums), 0),
+        fed=fed, gives=gives, threads=WARPGROUP * c.wg + pick(gives, WARPGROUP, WARP), needed=needed,
+        registers=pick(gives, SAME, needed),
         shared=ring + aligned(added) + pick(c.reuse == 1, 0, aligned(staged)) + barriers,
         sums=sums, tiles_m=tiles_m, tiles_n=tiles_n, tiles=tiles_m * tiles_n * p.items, tiles_x=tiles_x,
         tiles_y=tiles_y, unit=depth, k=k, passes=passes, chunk=ceil_div(passes, slices) * c.u, slices=slices,
         blocks=blocks, part=part,
-        workspace=workspace(p) + pick(c.kg > 1, pick(
+        copies=repack.workspace(p, c), workspace=workspace(p) + repack.workspace(p, c) + pick(c.kg > 1, pick(
             c.split == SPLIT_WORKSPACE, c.kg * p.results * 4, blocks * part * pick(c.split == SPLIT_SHARE, own, 1)), 0),
         gathers=c.stage_c == 1, sum_bytes=4, row_c=c.nl, barriers=barriers,
     )  # fmt: skip

@@ -252,3 +252,16 @@ class Slot:
 def batches(slots: list[Slot], size: int) -> list[list[Slot]]:
     """Slots that are read at once."""
     return [slots[i : i + size] for i in range(0, len(slots), size)]
+
+
+@dataclass(frozen=True)
+class Write:
+    """One store from registers. ``line``: which row pointer; ``second``: 1 where it begins at the second of two columns
+    of Y; ``row``, ``column``: of C, a register and what to add to it."""
+
+    registers: list[str]
+    line: int
+    offset: int
+    second: int
+    row: tuple[str, int]
+    column: tuple[str, int]

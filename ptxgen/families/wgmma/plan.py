@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
+from ptxgen.columnar import WARP
 from ptxgen.config import SPLIT_POLL, SPLIT_SHARE
-from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP, batch, length, owners
-from ptxgen.families.wgmma.layout import ADDRESS_MASK, Operand, Product, Slot, Staging, batches, products
+from ptxgen.families.wgmma.fragments import BYTES, PLAIN, PLAIN_NEXT, WORDS, Fragments, Term
+from ptxgen.families.wgmma.geometry import COLUMNS, KEEPS, ROWS, STEP, TAKES, WARPGROUP, batch, length, owners
+from ptxgen.families.wgmma.layout import ADDRESS_MASK, Operand, Product, Slot, Staging, Write, batches, products
 from ptxgen.plan import Plan, Run
 from ptxgen.problem import Gemm
 from ptxgen.registers import Tile
@@ -16,19 +17,6 @@ from ptxgen.source import Argument, Launch, Step, TensorMap
 
 TILES_LIMIT = (1 << 31) - 1  #: that a walk counts
 GROUP_BYTES = 16 * WARPGROUP  #: of a warpgroup's sums of 8 columns
-
-
-@dataclass(frozen=True)
-class Write:
-    """One store from registers. ``line``: which row pointer; ``second``: 1 where it begins at the second of two columns
-    of Y; ``row``, ``column``: of C, a register and what to add to it."""
-
-    registers: list[str]
-    line: int
-    offset: int
-    second: int
-    row: tuple[str, int]
-    column: tuple[str, int]
 
 
 class WgmmaPlan(Plan):
@@ -41,6 +29,7 @@ class WgmmaPlan(Plan):
     addr, units = "addr/tensormap.mako", 1
     #: what is done to operands first, and what becomes of the sums of a pass over K
     before, sums = "addr/as_it_is.mako", "math/kept.mako"
+    math = "math/wgmma.mako"
     #: the register that counts items as the operands' tensors do
     item_number = "%number"
 
@@ -68,9 +57,22 @@ class WgmmaPlan(Plan):
         self.x_own = 0 if self.pingpong else self.mi * ROWS
         repeated = not self.x.kmajor and self.x.box[0] < ROWS
         self.x_part = 0 if self.pingpong or repeated else self.mi * self.x.part
+        #: a thread's first row of 64, by bits of its number in the warpgroup, and how far its second is
+        self.row_terms: tuple[Term, ...] = PLAIN
+        self.row_next = PLAIN_NEXT
+        self.fed = bool(g.fed)
+        if self.fed:
+            self._feed()
         self._instruction()
         self._schedule()
         self._sums()
+
+    def _feed(self) -> None:
+        """X comes from registers."""
+        self.fragments = f = Fragments(int(self.geometry.size), self.mi, self.x.span, self.x.depth)
+        self.math = self.sums = "math/wgmma_fed.mako"
+        self.row_terms, self.row_next = WORDS if f.words else BYTES, 1
+        self.x_part = 0 if self.pingpong else self.mi * ROWS // f.inner * f.box
 
     def _products(self) -> list[Product]:
         return products(self.x, self.y, self.mi)
@@ -101,8 +103,11 @@ class WgmmaPlan(Plan):
         self.tile_number = "%in_item" if self.batched and c.persistent else "%tile"
         self.slices_k = c.kg * c.kc > 1
         self.producer_warp = 4 * c.wg
-        #: arrivals that free a stage: one of each warpgroup that reads it, in each block that it goes to
-        self.releases = (1 if self.pingpong else c.wg) * c.cluster
+        #: registers that warps that copy keep, and that the others then have; None: all have the same
+        self.gives = (KEEPS, TAKES) if g.gives else None
+        #: arrivals that free a stage: one of each warpgroup (or warp, where these read) in each block that it goes to
+        self.releases = (1 if self.pingpong else c.wg) * c.cluster * (WARPGROUP // WARP if self.fed else 1)
+        self.reporter = "%lane" if self.fed else "%member"
         self.release_scope = "cluster" if c.cluster > 1 else "cta"
         self.frees_last = bool(c.persistent) or c.cluster > 1
         self.barriers = int(g.shared - g.barriers)
@@ -127,7 +132,8 @@ class WgmmaPlan(Plan):
         self.held, self.join = ("b32", "add.s32") if self.converts else (self.sum, self.add)
         self.acc = Tile("acc", self.held, (self.mi, 4 * groups))
         #: what wgmma adds to
-        self.into = self.acc
+        self.packed = self.problem.accumulator.bytes == 2
+        self.into = Tile("pair", "b32", (self.mi, 2 * groups)) if self.packed else self.acc
         #: what finished sums are in
         self.final = self.acc
         self.alone = bool(g.alone)
@@ -209,7 +215,7 @@ class WgmmaPlan(Plan):
 
     @property
     def contiguous(self) -> int:
-        return 1 if self.swapped else 2
+        return 1 if self.swapped and not self.fed else 2
 
     def _gather(self) -> None:
         c, g = self.config, self.geometry
@@ -227,10 +233,9 @@ class WgmmaPlan(Plan):
     def begun(self) -> list[tuple[str, str, str]]:
         return [(t.kind, r, self.zero if t.kind == self.sum else "0") for t in self.passing for r in t.all]
 
-    @staticmethod
-    def row_offset(n: int) -> int:
+    def row_offset(self, n: int) -> int:
         """Rows from a thread's first to its ``n``-th."""
-        return n // 2 * ROWS + n % 2 * 8
+        return n // 2 * ROWS + n % 2 * self.row_next
 
     def writes(self, j: int, n: int) -> list[Write]:
         """The stores of row ``n``, columns of group ``j``."""
@@ -238,6 +243,10 @@ class WgmmaPlan(Plan):
         pair = [self.final[m, 4 * j + 2 * h + e] for e in range(2)]
         step = self.vec_c
         out = []
+        if self.swapped and step == 2:  # neighbours along X
+            rows = [] if h else [[self.final[m, 4 * j + e], self.final[m, 4 * j + 2 + e]] for e in range(2)]
+            x = ("%x", self.row_offset(n))
+            return [Write(r, e, x[1] * self.out_bytes, e, ("%y", COLUMNS * j + e), x) for e, r in enumerate(rows)]
         for e in range(0, 2, step):
             x, y = ("%x", self.row_offset(n)), ("%y", COLUMNS * j + e)
             if self.swapped:
@@ -339,18 +348,24 @@ class WgmmaPlan(Plan):
         size = p.element.bytes
         if p.k == 0:
             return self._tensor(p, "W", kind, (16, 1, 16, 0), size, x.box, x.span)
-        places = {"a": (p.columns_a, p.rows_a, p.lda, p.offsets[0]), "b": (p.columns_b, p.rows_b, p.ldb, p.offsets[1])}
-        return self._tensor(p, x.name.upper(), kind, places[x.name], size, x.box, x.span)
+        return self._tensor(p, x.name.upper(), kind, self._stored(p, x.name), size, x.box, x.span)
+
+    @staticmethod
+    def _stored(p: Gemm, name: str) -> tuple[int, int, int, int]:
+        """Where an operand is: columns, rows, leading dimension, bytes to the next item's."""
+        if name == "a":
+            return p.columns_a, p.rows_a, p.lda, p.offsets[0]
+        return p.columns_b, p.rows_b, p.ldb, p.offsets[1]
 
     def _tensor(self, p: Gemm, operand: str, kind: str, place: tuple[int, int, int, int], size: int,
-                box: tuple[int, ...], span: int) -> TensorMap:  # fmt: skip
+                box: tuple[int, ...], span: int, at: int = 0) -> TensorMap:  # fmt: skip
         """The map of a matrix with (columns, rows, leading dimension, bytes to the next item's) of one item's."""
         columns, rows, ld, item = place
         extents, pitches = (columns, rows), (_pitch(columns, ld, rows, size),)
         if not self.batched:
-            return TensorMap(operand, kind, extents, pitches, box, span)
+            return TensorMap(operand, kind, extents, pitches, box, span, offset=at)
         items = p.items if item else 1
-        return TensorMap(operand, kind, (*extents, items), (*pitches, item or 16), (*box, 1), span)
+        return TensorMap(operand, kind, (*extents, items), (*pitches, item or 16), (*box, 1), span, offset=at)
 
     # ---- what a reader is told
 
@@ -389,6 +404,8 @@ class WgmmaPlan(Plan):
     @property
     def tiles(self) -> list[tuple[Tile, str]]:
         out = [(self.acc, "sums: instruction along X, pairs of columns")]
+        if self.packed:
+            out.append((self.into, "the same in f16, while products are added"))
         if self.final is not self.acc:
             out.append((self.final, "sums that this block finishes"))
         return out

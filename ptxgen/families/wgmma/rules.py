@@ -8,8 +8,8 @@ import numpy as np
 
 from ptxgen.columnar import ceil_div, register_cap
 from ptxgen.config import AXIS, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE
-from ptxgen.families.wgmma import planes
-from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP, together
+from ptxgen.families.wgmma import planes, repack
+from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, TAKES, WARPGROUP, together
 from ptxgen.problem import Gemm
 from ptxgen.rule import Rule
 
@@ -20,13 +20,14 @@ BOX_LIMIT = 256  #: elements of a side of a box
 WORKSPACE_LIMIT = 1 << 36  #: bytes of planes, and what slices leave before them
 
 #: element types -> how their products are summed
-TYPES = {"f16": ("f32",), "bf16": ("f32",), "f32": ("tf32", planes.COMPUTE), "e4m3": ("f32",), "e5m2": ("f32",),
+TYPES = {"f16": ("f32", "f16"), "bf16": ("f32",), "f32": ("tf32", planes.COMPUTE), "e4m3": ("f32",), "e5m2": ("f32",),
          "s8": ("s32",)}  # fmt: skip
 
 #: axes that mean nothing to the other families
 OWN = ("swap", "wg", "pingpong", "cluster", "kc", "report", "persistent", "chunks", "buffers", "reuse", "evict", "rows")
 #: axes that mean something here; the others keep their defaults
-USED = ("family", "ml", "nl", "u", "kg", "stages", "vec_c", "split", "stage_c", "raster", "resident", "pdl", *OWN)
+USED = ("family", "ml", "nl", "u", "kg", "stages", "vec_c", "split", "stage_c", "raster", "resident", "repack", "pdl",
+        *OWN)  # fmt: skip
 UNUSED = tuple(name for name in AXIS if name not in USED)
 
 
@@ -82,10 +83,20 @@ RULES = (
     Rule("wgmma_target", lambda p, c, g, d: d.sm == 90,
          "wgmma runs on sm_90 only; {d.name} is sm_{d.sm}", family=WGMMA),
     Rule("wgmma_types", lambda p, c, g, d: p.compute in TYPES.get(p.dtype, ()),
-         "wgmma takes f32 as tf32 or in planes of bf16, s8 summed in s32, f16, bf16, e4m3 and e5m2 summed in f32; the"
-         " problem is {p.dtype}, summed in {p.compute}", family=WGMMA),
-    Rule("wgmma_major", lambda p, c, g, d: (g.size == 2) | (g.x_kmajor & g.y_kmajor),
-         "layout {p.layout}: elements of {g.size} bytes must be contiguous along K (layout NT)", family=WGMMA),
+         "wgmma takes f32 as tf32 or in planes of bf16, s8 summed in s32, f16, bf16, e4m3 and e5m2 summed in f32,"
+         " f16 in f16 too; the problem is {p.dtype}, summed in {p.compute}", family=WGMMA),
+    Rule("wgmma_major", lambda p, c, g, d: (g.size == 2) | (g.y_kmajor & (g.x_kmajor | (p.window is None))),
+         "layout {p.layout}, swap={c.swap}: elements of {g.size} bytes must be contiguous along K in the operand that"
+         " is not on the side of the 64 rows", family=WGMMA),
+    Rule("wgmma_repack", lambda p, c, g, d: (c.repack == 0) | (_between(c.repack, 0, 3) & (g.size != 2)
+         & (p.window is None) & ((c.repack % 2 == 0) | (p.layout[0] == "T")) & ((c.repack < 2) | (p.layout[1] == "N"))
+         & ((c.kg == 1) | (c.split <= SPLIT_WORKSPACE)) & (g.copies < repack.LIMIT)),
+         "repack={c.repack}: 0 to 3; wgmma transposes operands of one or four bytes an element in which K is not"
+         " contiguous (layout {p.layout}), not with split=3 or 4, {g.copies} bytes at most 2**38", family=WGMMA),
+    Rule("wgmma_fed", lambda p, c, g, d: np.logical_not(g.fed)
+         | ((c.rows == 0) & (c.stage_c == 0) & (c.u * g.size >= 2 * STEP)),
+         "X is multiplied from registers (layout {p.layout}, swap={c.swap}): that takes rows=0, stage_c=0, and u={c.u}"
+         " elements of {g.size} bytes to be 64 bytes or more", family=WGMMA),
     Rule("wgmma_unused", lambda p, c, g, d: np.logical_and.reduce([getattr(c, a) == AXIS[a].default for a in UNUSED]),
          f"these axes mean nothing to wgmma and keep their defaults: {', '.join(UNUSED)} ({{c}})", family=WGMMA),
     Rule("wgmma_switches", lambda p, c, g, d: _switches(c.swap, c.pingpong, c.report, c.persistent, c.reuse, c.stage_c)
@@ -119,17 +130,17 @@ RULES = (
          & (g.y_kmajor | (g.y_box >= 2 * COLUMNS)) & ((p.dtype != "s8") | (g.y_tile <= 32) | (g.y_tile % 16 == 0)),
          "the tile has {g.y_tile} along the other side; it must be 8 to 256, a multiple of 8 a block of the cluster,"
          " and of 16 where K is not contiguous or s8 has more than 32", family=WGMMA),
-    Rule("wgmma_accumulators", lambda p, c, g, d: g.mi * g.y_tile <= 256,
-         "{g.mi} x 64 x {g.y_tile} sums a warpgroup; 256 columns of 64 rows are what its registers hold", family=WGMMA),
+    Rule("wgmma_accumulators", lambda p, c, g, d: g.mi * g.y_tile <= 384,
+         "{g.mi} x 64 x {g.y_tile} sums a warpgroup; 384 columns of 64 rows are what its registers hold", family=WGMMA),
     # ptxas counts whole warpgroups
-    Rule("wgmma_register_file", lambda p, c, g, d: g.registers <= register_cap(
-            d, ceil_div(g.threads * c.resident, WARPGROUP) * WARPGROUP, 1),
-         "about {g.registers} registers a thread; {g.threads} threads, resident={c.resident}, leave fewer",
+    Rule("wgmma_register_file", lambda p, c, g, d: g.needed <= np.where(g.gives, TAKES, register_cap(
+            d, ceil_div(g.threads * c.resident, WARPGROUP) * WARPGROUP, 1)),
+         "about {g.needed} registers a thread; {g.threads} threads, resident={c.resident}, leave fewer",
          family=WGMMA),
     Rule("wgmma_cluster", lambda p, c, g, d: _between(c.cluster, 1, 8) & _between(c.kc, 1, 8)
-         & ((c.cluster == 1) | (c.kc == 1)) & ((c.kc > 1) | (c.report == 0)),
-         "cluster={c.cluster}, kc={c.kc}, report={c.report}: the first two from 1 to 8, one of them 1; report=1 is for"
-         " kc above 1", family=WGMMA),
+         & ((c.cluster == 1) | (c.kc == 1)) & ((c.kc > 1) | (c.report == 0)) & (c.cluster * c.kc <= d.sms),
+         "cluster={c.cluster}, kc={c.kc}, report={c.report}: the first two from 1 to 8, one of them 1, and no more than"
+         " the {d.sms} multiprocessors; report=1 is for kc above 1", family=WGMMA),
     Rule("wgmma_persistent", lambda p, c, g, d: (c.persistent == 0) | (g.slices == 1),
          "persistent=1 with {g.slices} slices of K; it takes one", family=WGMMA),
     Rule("wgmma_pingpong", lambda p, c, g, d: (c.pingpong == 0) | ((c.persistent == 1) & (c.wg == 2) & (g.planes == 1)),

@@ -1,0 +1,109 @@
+"""The wgmma kernels, executed: races, bounds and uninitialised reads looked for, every element compared."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from gemm_runs import execute, inputs, verify
+
+from ptxgen.config import parse_config
+from ptxgen.device import device
+from ptxgen.drivers.emulated import EmulatedDriver
+from ptxgen.memory import C, elements, padded
+from ptxgen.problem import LAYOUTS, Gemm
+from ptxgen.reference import operands, reference
+from ptxgen.rules import broken
+from ptxgen.runner import Runner
+from tests.cases_wgmma import config, problem
+
+H200 = device("h200")
+SCALES = ((1.0, 0.0), (2.0, 1.0), (1.0, -1.0))
+
+
+def filled(p: Gemm, kind: str, seed: int, beta: float):
+    """Operands; C is poisoned where it must not be read."""
+    a, b, c = operands(p, seed, kind)
+    return a, b, np.full_like(c, p.output.poison) if beta == 0 else c
+
+
+@pytest.mark.parametrize("n", range(24))
+def test_random_problems_and_configurations(n):
+    rng = np.random.default_rng(7000 + n)
+    p, c = problem(rng, 90), None
+    while c is None or p.epilogue:
+        p = problem(rng, 90)
+        c = config(p, H200, rng)
+    kind, (alpha, beta) = ("integers", "normal", "scaled")[n % 3], SCALES[n // 3 % 3]
+    verify(
+        p, c, kind, alpha, beta, arrays=filled(p, kind, n, beta), on="h200", seed=n, completion=("late", "early")[n % 2]
+    )
+
+
+#: dtype, compute, layouts that the side of the 64 rows makes possible
+ROUTES = [
+    *(("f32", "tf32", layout) for layout in LAYOUTS), *(("e4m3", "", layout) for layout in LAYOUTS),
+    *(("e5m2", "", layout) for layout in LAYOUTS), *(("s8", "", layout) for layout in LAYOUTS),
+    *(("f16", "f16", layout) for layout in LAYOUTS),
+]  # fmt: skip
+WAYS = ("", "kc=2", "kg=2 split=2", "kg=2 split=3", "kg=2 split=4", "persistent=1 wg=2", "pingpong=1 persistent=1 wg=2")
+
+
+#: each type and layout in some ways, each way with some of both
+SOME = [(*route, way) for i, route in enumerate(ROUTES) for j, way in enumerate(WAYS) if (i + i // 4 + j) % 4 == 0]
+
+
+@pytest.mark.parametrize(("dtype", "compute", "layout", "way"), SOME)
+def test_types_layouts_and_ways(dtype, compute, layout, way):
+    p = Gemm(80, 80, 272, layout, dtype, compute)
+    u = 128 // p.element.bytes
+    long = 64 if "pingpong" in way else 128 if "wg=2" in way else 64
+    tried = [f"ml={long} nl=32", f"swap=1 ml=32 nl={long}"]
+    if layout == "TN" and p.element.bytes != 2:
+        tried = [f"{tried[0]} repack=2", f"{tried[1]} repack=1", f"{tried[0]} repack=3"]
+    found = [parse_config(f"family=2 {sides} u={u} stages=3 {way}") for sides in tried]
+    legal = [c for c in found if broken(p, c, H200) is None]
+    assert legal or ("repack" in tried[0] and ("split=3" in way or "split=4" in way))
+    for n, c in enumerate(legal):
+        kind = ("integers", "normal")[n % 2]
+        verify(p, c, kind, 1.0, 1.0, arrays=filled(p, kind, n, 1.0), on="h200")
+
+
+@pytest.mark.parametrize(
+    ("p", "text"),
+    [
+        (Gemm(256, 256, 64, "NT", "bf16"), "ml=256 nl=192 wg=2 stages=2 u=64 stage_c=1 chunks=4"),
+        (Gemm(128, 256, 64, "NT", "f16", "f16"), "ml=128 nl=256 wg=2 stages=2 u=64"),
+        (Gemm(256, 128, 64, "NN", "f32", "tf32"), "swap=1 ml=256 nl=128 wg=2 stages=2 u=32 persistent=1"),
+    ],
+)
+def test_warps_that_copy_give_registers(p, text):
+    c = parse_config("family=2 " + text)
+    verify(p, c, "integers", on="h200")
+
+
+@pytest.mark.parametrize(
+    ("p", "text"),
+    [
+        (Gemm(128, 64, 128, "TT", "f32", "tf32"), "ml=128 nl=64 wg=2 u=32 stages=3 vec_c=2"),
+        (Gemm(64, 128, 256, "NN", "e4m3"), "swap=1 ml=64 nl=128 wg=1 u=128 stages=2 vec_c=2"),
+        (Gemm(64, 64, 256, "TT", "s8"), "ml=64 nl=64 u=64 stages=2 vec_c=2"),
+        (Gemm(64, 64, 256, "TN", "f32", "tf32"), "ml=64 nl=64 u=32 stages=2 vec_c=2 repack=2"),
+        (Gemm(64, 64, 256, "TN", "s8"), "ml=64 nl=64 u=64 stages=2 vec_c=2 repack=2"),
+    ],
+)
+def test_fragments_are_read_without_conflicts(p, text):
+    stats = []
+    execute(p, parse_config("family=2 " + text), inputs(p, "integers", 1, 1.0), beta=1.0, on="h200", stats=stats)
+    assert sum(s.shared.wavefronts for s in stats) > 100
+    assert not any(s.bank_conflicts for s in stats)
+
+
+@pytest.mark.parametrize("shared", [-1, 0])
+def test_items_of_a_batch_are_transposed_each(shared):
+    """``shared`` 0: all items have one B."""
+    p = Gemm(36, 40, 72, "TN", "f32", "tf32", batch=3, stride_b=shared)
+    driver, (a, b, old) = EmulatedDriver(H200), operands(p, 1, "integers")
+    for text in ("repack=2", "repack=1 swap=1 kg=2 split=2"):
+        runner = Runner.of(driver, p, parse_config(f"family=2 ml=64 nl=64 u=32 stages=2 {text}"))
+        out = runner.compute(*padded(p, (a, b, np.full_like(old, np.nan))))
+        assert np.array_equal(elements(p, C, out), reference(p, a, b).exact)
