@@ -1,0 +1,94 @@
+"""Kernels that may overlap with their neighbours, between copies that bring their inputs and fills that spoil them."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ptxgen.assemble import assemble
+from ptxgen.check import check
+from ptxgen.drivers import graph, open_driver
+from ptxgen.memory import C, elements, padded, read_after
+from ptxgen.reference import compare, epilogue_arrays, operands, reference
+from ptxgen.runner import Runner, Workspace, generate
+from tests import cases, cases_mma, cases_wgmma
+from tests.emulated.test_eight_bits import EPILOGUES, OUT, WAYS, can, parse_config, problem
+
+pytestmark = pytest.mark.gpu
+EACH = 60
+
+
+@pytest.fixture(scope="module")
+def driver():
+    found = open_driver("cuda")
+    if found.device.sm != 90:
+        pytest.skip(f"{found.device.name} has no wgmma")
+    return found
+
+
+def test_in_streams_and_graphs(driver):
+    chosen = []
+    for n, module in enumerate((cases, cases_mma, cases_wgmma)):
+        for p, c in module.cases(90 + n, EACH, driver.device, limit=200):
+            if p.m * p.n:
+                chosen.append((p, replace(c, pdl=1 + len(chosen) % 2)))
+
+    def build(pair):
+        plan, source = generate(*pair, driver)
+        assemble(source)
+        return plan, source
+
+    with ThreadPoolExecutor(16) as pool:
+        made = list(zip(chosen, pool.map(build, chosen), strict=True))
+    workspace, wrong = Workspace(driver), []
+    for n, ((p, c), (plan, source)) in enumerate(made):
+        runner = Runner(driver, plan, driver.load(source), p, workspace)
+        a, b, before = operands(p, n)
+        more = epilogue_arrays(p, n)
+        wide = (*padded(p, (a, b, before)), *read_after(p, more))
+        kept, used = ([driver.allocate(max(x.nbytes, 1)) for x in wide] for _ in range(2))
+        result = driver.allocate(wide[2].nbytes)
+        for address, x in zip(kept, wide, strict=True):
+            driver.upload(address, x)
+        for address, x in zip(used[3:], wide[3:], strict=True):
+            driver.upload(address, x)
+        go = runner.bind(*used[:3], 1.0, 1.0, tuple(used[3:]))
+        stream = driver._stream
+
+        def sequence(go=go, kept=kept, used=used, wide=wide, result=result, stream=stream):
+            copy = driver._cuda.memcpy_dtod_async
+            for to, source_, x in zip(used[:3], kept, wide, strict=False):
+                if x.nbytes:
+                    copy(to, source_, x.nbytes, stream)
+            go()
+            copy(result, used[2], wide[2].nbytes, stream)
+            for to, x in zip(used[:3], wide, strict=False):  # must not begin before the kernel has ended
+                driver._fill(to, x.nbytes, 0xFF)
+
+        with driver.context():
+            sequence()
+            sequence()
+            with graph.Graph(driver.stream, lambda: (sequence(), sequence())) as replay:
+                replay.launch()
+                replay.launch()
+        driver.synchronize()
+        out = np.empty_like(wide[2])
+        driver.download(result, out)
+        found = compare(elements(p, C, out), reference(p, a, b, before, 1.0, 1.0, more))
+        if not found.ok:
+            wrong.append(f"{p.key()} | {c}: {found}")
+        for address in (*kept, *used, result):
+            driver.release(address)
+    assert not wrong, f"{len(wrong)} of {len(made)}:\n" + "\n".join(wrong[:10])
+
+
+@pytest.mark.parametrize("out", OUT["s8"])
+def test_eight_bits_leave_in_every_type(driver, out):
+    for way, text in WAYS.items():
+        for epilogue in ("", *(EPILOGUES if out != "s32" else ())):
+            if can(way, out):
+                for result in check(driver, problem(out, epilogue), parse_config(text), 1):
+                    assert result.ok, f"{way} {epilogue} {result.kind}: {result.deviation}"
