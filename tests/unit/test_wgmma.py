@@ -322,3 +322,12 @@ def test_other_devices_have_no_wgmma():
     assert broken(p, c, H200) is None
     for name in ("a100", "b200", "t4"):
         assert broken(p, c, device(name)).name == "wgmma_target"
+
+
+def test_a_cluster_fits_its_device():
+    """The emulated device has four multiprocessors."""
+    p, text = Gemm(512, 64, 4096, "NT", "f16"), "family=2 ml=64 nl=64 u=64 stages=4 "
+    assert broken(p, parse_config(text + "kc=4"), device("emulated")) is None
+    for more in ("kc=8", "cluster=8"):
+        assert broken(p, parse_config(text + more), device("emulated")).name == "wgmma_cluster"
+        assert broken(p, parse_config(text + more), H200) is None
