@@ -104,7 +104,8 @@ def microseconds(p: Gemm, d: Device, w: Work, rows: Any, x: SimpleNamespace, cel
     busy = np.sqrt(np.hypot(w.busy[rows] ** 2, tma**2))
     # a stage is copied, multiplied, and free when the next one is; of planes as soon as it is multiplied
     held = np.float32(1 if planes(p) > 1 else 2)
-    waiting = np.maximum(passes - stages, 0) / passes * (costs.TMA_LATENCY + tma + held * w.busy[rows]) / stages
+    latency = costs.TMA_LATENCY if p.window is None else costs.PIXEL_LATENCY
+    waiting = np.maximum(passes - stages, 0) / passes * (latency + tma + held * w.busy[rows]) / stages
     alone = np.maximum(w.alone[rows], waiting)
     full = np.where(walks, x.walked[cell], np.floor(blocks / (resident * room)))
     rest = np.where(walks, np.float32(0), np.ceil((blocks - full * resident * room) / room))
