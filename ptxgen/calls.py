@@ -103,7 +103,8 @@ def _make(problem: Problem) -> Runner:
     chosen = dispatch.select(problem, on.device, database())
     if not chosen:
         kind = f"{problem.dtype} summed in {problem.compute} into {problem.out}"
-        raise DtypeError(f"a and b are {problem.dtype}; no kernel multiplies {kind} on {on.device.name}:"
+        names = "a and b" if problem.operation == "gemm" else "operands"
+        raise DtypeError(f"{names} are {problem.dtype}; no kernel multiplies {kind} on {on.device.name}:"
                          f" {dispatch.lacking(problem, on.device)}")  # fmt: skip
     return Runner.of(on, problem, chosen[0].config, workspaces.setdefault(0, Workspace(on)))
 
