@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
+from ptxgen import rules, space
 from ptxgen.conv import Conv
+from ptxgen.device import device
+from ptxgen.families.wgmma.rules import WGMMA
 from ptxgen.window import Window
+
+H200 = device("h200")
 
 
 def window(shape: str, **fields: object) -> Window:
@@ -68,3 +74,25 @@ def test_a_stand_in_keeps_channels_and_taps_only():
     assert (like.channels, like.tapped, like.pixels) == (32, 1 << 15, 1)
     assert max(like.reach) == 0
     assert math.prod(like.steps) == 1
+
+
+@pytest.mark.parametrize(
+    ("shape", "fields"),
+    [
+        ("N=16,C=512,H=14,W=14,K=48,R=5,S=5,pad=2", {}),
+        ("N=2,C=16,H=24,W=240,K=32,R=3,S=3,pad=1", {}),
+        ("N=1,C=24,H=9,W=9,K=40,R=3,S=3", {"dtype": "f32", "compute": "tf32"}),
+        ("N=2,C=64,H=9,W=11,K=24,R=3,S=4,pad=1x2", {"direction": "input_grad"}),
+        ("N=2,C=96,H=9,W=11,K=24,R=3,S=4,stride=2", {"direction": "weight_grad"}),
+        ("N=2,C=8,H=9,W=11,K=24,R=3,S=3,pad=1", {"direction": "weight_grad"}),
+    ],
+)
+def test_the_space_of_a_window_has_legal_rows_only(shape, fields):
+    """Bases are kept by class: of problems whose channels fill boxes alike, whatever their pixels."""
+    p = Conv(**{**Conv.read_shape(shape), "layout": "NHWC", "dtype": "f16", **fields}).gemm
+    found = space.candidates(p, H200)
+    ours = found.take(np.flatnonzero(found.columns["family"] == WGMMA))
+    if fields.get("direction") != "weight_grad" or p.window.channels > 8:
+        assert len(ours) > 1000
+    for i in np.random.default_rng(0).choice(len(ours), min(len(ours), 150), replace=False):
+        assert rules.broken(p, ours.row(int(i)), H200) is None

@@ -104,8 +104,8 @@ class WindowPlan(WgmmaPlan):
 
     @property
     def more_parameters(self) -> tuple[str, ...]:  # type: ignore[override]
-        names = ("channels", "taps", *(f"{name}{a}" for a in self.axes for name in PER_AXIS))
-        return tuple(f".param .u32 {name}," for name in names)
+        lines = [("channels", "taps"), *(tuple(f"{name}{a}" for name in PER_AXIS) for a in self.axes)]
+        return tuple(" ".join(f".param .u32 {name}," for name in names) for names in lines)
 
     def _numbers(self, problem: Gemm) -> tuple[Argument, ...]:
         x = problem.window
@@ -113,6 +113,10 @@ class WindowPlan(WgmmaPlan):
         columns = (x.places, x.lower, x.steps, [n * d for n, d in zip(x.taps, x.dilation, strict=True)], x.dilation)
         values = (x.channels, x.tapped, *(column[a] & 0xFFFFFFFF for a in self.axes for column in columns))
         return tuple(("u32", v) for v in values)
+
+    def _box(self, name: str) -> str:
+        x = self.x if self.x.name == name else self.y
+        return f"{x.box[0]} x {x.box[-1]}" + (" pixels" if x is self.images else "")
 
     def _source(self, p: Gemm, x: Operand, kind: str) -> TensorMap:
         images, size = p.window, p.element.bytes
