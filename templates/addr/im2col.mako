@@ -1,5 +1,6 @@
 ## Windows over images: K is taps times channels, in units of channels of a tap; rows are pixels. Nothing is divided but
 ## where a tile begins.
+<%namespace name="ptx" file="/addr/axes.mako"/>
 <%def name="setup()">
 <% n = len(plan.axes) %>\
     // the unit: channel %c of tap %tap, which is %off0 (%off1 ...) pixels from the filter's first; axes innermost first
@@ -7,40 +8,33 @@
 % if plan.flipped:
     .reg .b32 %last, %back;
 % endif
-    .reg .b32 %places<${n}>, %lower<${n}>, %steps<${n}>, %wide<${n}>, %dilation<${n}>;
     .reg .b16 %offset<${n}>;
     .reg .pred %carry;
     ld.param.u32 %channels, [channels];  ld.param.u32 %taps, [taps];
+% if plan.slices_k:
+    // units of a tap
+    .reg .b32 %each;
+    ld.param.u32 %each, [each];
+% endif
 % if plan.flipped:
     // taps of the filter run backwards
     sub.u32 %last, %taps, 1;
 % endif
-% for a in plan.axes:
-    ld.param.u32 %places${a}, [places${a}];  ld.param.u32 %lower${a}, [lower${a}];  ld.param.u32 %steps${a}, [steps${a}];
-    ld.param.u32 %wide${a}, [wide${a}];  ld.param.u32 %dilation${a}, [dilation${a}];
-% endfor
+${ptx.axes()}\
 </%def>
 
 <%def name="begin()">
 ${pixel()}\
 % if plan.slices_k:
     {
-    .reg .b32 %each, %left;
-    add.u32 %each, %channels, ${plan.unit - 1};
-    div.u32 %each, %each, ${plan.unit};
+    .reg .b32 %left, %next, %t;
     div.u32 %left, %k0, ${plan.unit};
-    div.u32 %tap, %left, %each;
-    mul.lo.u32 %each, %each, %tap;
-    sub.u32 %c, %left, %each;
+${ptx.divide("%tap", "%left", "each")}\
+    mul.lo.u32 %t, %tap, %each;
+    sub.u32 %c, %left, %t;
     mul.lo.u32 %c, %c, ${plan.unit};
     mov.u32 %left, %tap;
-% for a in plan.axes:
-    // wide: dilation times taps along the axis
-    div.u32 %each, %wide${a}, %dilation${a};
-    rem.u32 %off${a}, %left, %each;
-    div.u32 %left, %left, %each;
-    mul.lo.u32 %off${a}, %off${a}, %dilation${a};
-% endfor
+${ptx.offsets("%left", "%off")}\
     }
 % else:
     mov.u32 %c, 0;
@@ -61,12 +55,9 @@ ${found()}\
 % else:
     mov.u32 %left, %${plan.images.role}0;
 % endif
+${ptx.digits("%left", "%pixel")}\
 % for a in plan.axes:
-    div.u32 %next, %left, %places${a};
-    mul.lo.u32 %t, %next, %places${a};
-    sub.u32 %t, %left, %t;
-    mad.lo.u32 %pixel${a}, %t, %steps${a}, %lower${a};
-    mov.u32 %left, %next;
+    mad.lo.u32 %pixel${a}, %pixel${a}, %steps${a}, %lower${a};
 % endfor
     mov.u32 %image, %left;
     }

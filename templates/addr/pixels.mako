@@ -1,16 +1,13 @@
 ## Windows over images, whose pixels K runs over: a column is a channel of a tap, which a tile settles for all its boxes.
+<%namespace name="ptx" file="/addr/axes.mako"/>
 <%def name="setup()">
 <% n, boxes = len(plan.axes), len(plan.images.boxes) %>\
     // K's place %k as a pixel: digits %at0 (%at1 ...) and %image; %far: digits of a stage's depth
     .reg .b32 %c<${boxes}>, %pixel<${n}>, %at<${n}>, %far<${n + 1}>, %image, %channels, %taps;
-    .reg .b32 %places<${n}>, %lower<${n}>, %steps<${n}>, %wide<${n}>, %dilation<${n}>;
     .reg .b16 %offset<${boxes * n}>;
     .reg .pred %carry;
     ld.param.u32 %channels, [channels];  ld.param.u32 %taps, [taps];
-% for a in plan.axes:
-    ld.param.u32 %places${a}, [places${a}];  ld.param.u32 %lower${a}, [lower${a}];  ld.param.u32 %steps${a}, [steps${a}];
-    ld.param.u32 %wide${a}, [wide${a}];  ld.param.u32 %dilation${a}, [dilation${a}];
-% endfor
+${ptx.axes()}\
 ${digits(str(plan.config.u), "%far", f"%far{n}")}\
 </%def>
 
@@ -18,12 +15,7 @@ ${digits(str(plan.config.u), "%far", f"%far{n}")}\
     {
     .reg .b32 %left, %next, %t;
     mov.u32 %left, ${number};
-% for a in plan.axes:
-    div.u32 %next, %left, %places${a};
-    mul.lo.u32 %t, %next, %places${a};
-    sub.u32 ${to}${a}, %left, %t;
-    mov.u32 %left, %next;
-% endfor
+${ptx.digits("%left", to)}\
     mov.u32 ${last}, %left;
     }
 </%def>
@@ -33,7 +25,7 @@ ${digits(str(plan.config.u), "%far", f"%far{n}")}\
 ${digits("%k0", "%at", "%image")}\
 ${pixel()}\
     {
-    .reg .b32 %first, %column, %tap, %t, %each;
+    .reg .b32 %first, %column, %tap, %next, %t, %off<${len(plan.axes)}>;
 % if plan.images.role == "y" and plan.cluster > 1:
     mad.lo.u32 %first, %rank, ${plan.y.share}, %y0;
 % else:
@@ -41,19 +33,15 @@ ${pixel()}\
 % endif
 % for n, column in enumerate(plan.images.columns):
     add.u32 %column, %first, ${column};
-    div.u32 %tap, %column, %channels;
+${ptx.divide("%tap", "%column", "channels")}\
     mul.lo.u32 %t, %tap, %channels;
     sub.u32 %c${n}, %column, %t;
     // past the last tap channels are out of bounds: zeros
     setp.ge.u32 %carry, %tap, %taps;
     @%carry mov.u32 %c${n}, %channels;
+${ptx.offsets("%tap", "%off")}\
 % for a in plan.axes:
-    // wide: dilation times taps along the axis
-    div.u32 %each, %wide${a}, %dilation${a};
-    rem.u32 %t, %tap, %each;
-    div.u32 %tap, %tap, %each;
-    mul.lo.u32 %t, %t, %dilation${a};
-    cvt.u16.u32 %offset${n * len(plan.axes) + a}, %t;
+    cvt.u16.u32 %offset${n * len(plan.axes) + a}, %off${a};
 % endfor
 % endfor
     }

@@ -11,6 +11,7 @@ from ptxgen import rules, space
 from ptxgen.conv import Conv
 from ptxgen.device import device
 from ptxgen.families.wgmma.rules import WGMMA
+from ptxgen.families.wgmma.windows import multiplier
 from ptxgen.window import Window
 
 H200 = device("h200")
@@ -96,3 +97,31 @@ def test_the_space_of_a_window_has_legal_rows_only(shape, fields):
         assert len(ours) > 1000
     for i in np.random.default_rng(0).choice(len(ours), min(len(ours), 150), replace=False):
         assert rules.broken(p, ours.row(int(i)), H200) is None
+
+
+def test_multiplication_divides_numbers_below_two_to_the_31():
+    rng = np.random.default_rng(0)
+    for n in (
+        1,
+        2,
+        3,
+        5,
+        7,
+        9,
+        14,
+        56,
+        112,
+        240,
+        641,
+        65535,
+        65537,
+        (1 << 30) + 1,
+        (1 << 31) - 1,
+        *rng.integers(1, 1 << 31, 200),
+    ):
+        by, shift = multiplier(int(n))
+        assert by < 1 << 32
+        near = [int(n) * int(q) + e for q in rng.integers(0, (1 << 31) // int(n) + 1, 50) for e in (-1, 0, 1)]
+        for x in (0, 1, (1 << 31) - 1, *near):
+            if 0 <= x < 1 << 31:
+                assert x * by >> shift == x // int(n)

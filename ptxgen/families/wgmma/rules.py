@@ -48,6 +48,8 @@ def mapped(p: Gemm, operand: str) -> bool:
 #: by rank: what corners of an im2col map can be, and pixels from a filter's first tap that a copy can name
 CORNERS = {4: (-128, 127, 255), 5: (-16, 15, 31)}
 
+COUNTED = (1 << 31) - 1024  #: places and columns, with what a tile has past the last, that kernels divide
+
 
 def walked(p: Gemm) -> bool:
     """Whether an im2col map can walk over the images, and the other operand's rows be whole 16 bytes."""
@@ -58,7 +60,8 @@ def walked(p: Gemm) -> bool:
     rows = (*x.pitches, p.m if x.side == "b" else p.n if x.layout[1] == "N" else x.channels)
     inside = all(least <= v <= most for v in (*x.lower, *x.upper)) and max(x.reach) <= far and max(x.steps) <= 8
     aligned = all(n * size % TMA_ALIGNED == 0 for n in rows) and min(p.aligned_a, p.aligned_b) >= TMA_ALIGNED
-    return p.k > 0 and planes.planes(p) == 1 and inside and aligned
+    counted = 0 < p.k < COUNTED and max(p.m, p.n) < COUNTED
+    return counted and planes.planes(p) == 1 and inside and aligned
 
 
 def _countable(p: Gemm) -> bool:

@@ -10,7 +10,7 @@ from ptxgen.source import Argument, TensorMap, Walk
 from ptxgen.window import Window
 
 #: parameters of an axis of the images
-PER_AXIS = ("places", "lower", "steps", "wide", "dilation")
+PER_AXIS = ("places", "lower", "steps", "taps", "wide", "dilation")
 
 
 class Pixels(Operand):
@@ -103,15 +103,28 @@ class WindowPlan(WgmmaPlan):
     # ---- launching
 
     @property
+    def dividers(self) -> list[str]:
+        """What the kernel divides by."""
+        places = [f"places{a}" for a in self.axes]
+        return places + (["each", *(f"taps{a}" for a in self.axes[:-1])] if self.slices_k else [])
+
+    @property
     def more_parameters(self) -> tuple[str, ...]:  # type: ignore[override]
-        lines = [("channels", "taps"), *(tuple(f"{name}{a}" for name in PER_AXIS) for a in self.axes)]
+        lines = [("channels", "taps", "each"), *(tuple(f"{name}{a}" for name in PER_AXIS) for a in self.axes)]
+        lines += [(f"by_{name}", f"shift_{name}") for name in self.dividers]
         return tuple(" ".join(f".param .u32 {name}," for name in names) for names in lines)
 
     def _numbers(self, problem: Gemm) -> tuple[Argument, ...]:
         x = problem.window
         assert x is not None
-        columns = (x.places, x.lower, x.steps, [n * d for n, d in zip(x.taps, x.dilation, strict=True)], x.dilation)
-        values = (x.channels, x.tapped, *(column[a] & 0xFFFFFFFF for a in self.axes for column in columns))
+        wide = [n * d for n, d in zip(x.taps, x.dilation, strict=True)]
+        columns = (x.places, x.lower, x.steps, x.taps, wide, x.dilation)
+        each = -(-x.channels // self.unit)
+        divided = {"channels": x.channels, "each": each}
+        divided.update((f"places{a}", x.places[a]) for a in self.axes)
+        divided.update((f"taps{a}", x.taps[a]) for a in self.axes)
+        values = [x.channels, x.tapped, each, *(column[a] & 0xFFFFFFFF for a in self.axes for column in columns)]
+        values += [number for name in self.dividers for number in multiplier(divided[name])]
         return tuple(("u32", v) for v in values)
 
     def _box(self, name: str) -> str:
@@ -134,6 +147,10 @@ class GradientPlan(WindowPlan):
     addr = "addr/pixels.mako"
     KINDS = (Columns, Operand)
 
+    @property
+    def dividers(self) -> list[str]:
+        return ["channels", *(f"places{a}" for a in self.axes), *(f"taps{a}" for a in self.axes[:-1])]
+
     def _units(self) -> int:
         return 1
 
@@ -141,6 +158,12 @@ class GradientPlan(WindowPlan):
         if isinstance(x, Columns):
             return super()._source(p, x, kind)
         return TensorMap(x.name.upper(), kind, (p.m, p.k), (p.m * p.element.bytes,), x.box, x.span)
+
+
+def multiplier(n: int) -> tuple[int, int]:
+    """(by, shift): x // n is x · by >> shift, for x below 2^31 (Granlund & Montgomery, PLDI 1994)."""
+    shift = 31 + (n - 1).bit_length()
+    return (1 << shift) // n + 1, shift
 
 
 def windows(images: Window, x: Operand, kind: str, size: int) -> TensorMap:
