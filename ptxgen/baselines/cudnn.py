@@ -106,6 +106,8 @@ class Cudnn:
         kind = getattr(torch, torch_name(p.element))
         if p.out != p.dtype:
             raise LaunchError(f"out is {p.out}; PyTorch's convolutions of {p.dtype} write {p.dtype}")
+        if "scale" in p.stages:
+            raise LaunchError(f"epilogue is {p.epilogue!r}; PyTorch's convolutions have no scale")
         shapes = {
             "x": (p.n, p.c, *self._images), "f": (p.k, p.c // p.groups, *self._filter), "y": (p.n, p.k, *self._results),
         }  # fmt: skip

@@ -1,8 +1,10 @@
-"""cuDNN as a baseline, where there is none."""
+"""cuDNN as a baseline: what PyTorch is asked for, and where there is none."""
 
 from __future__ import annotations
 
 import importlib.util
+from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,20 +12,140 @@ import pytest
 from ptxgen.baselines import BASELINES, cudnn
 from ptxgen.conv import Conv
 from ptxgen.drivers import Timing
-from ptxgen.errors import ShapeError, UnavailableError
+from ptxgen.errors import LaunchError, ShapeError, UnavailableError
 
-P = Conv(2, 8, 5, 5, 16, 1, 1, layout="NHWC")
+P = Conv(2, 8, 6, 5, 16, 3, 3, padding=1)
+NO_DRIVER: Any = None
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is not None, reason="PyTorch is here")
 def test_without_pytorch_the_error_says_what_to_install() -> None:
-    driver: Any = None
     assert cudnn.available() is None
     with pytest.raises(UnavailableError, match="pip install torch"):
-        BASELINES["cudnn"].best(driver, P, [(0, 0, 0)], Timing())
+        BASELINES["cudnn"].best(NO_DRIVER, P, [(0, 0, 0)], Timing())
 
 
 def test_an_extent_of_zero_is_refused() -> None:
-    driver: Any = None
     with pytest.raises(ShapeError, match="an extent is 0"):
-        cudnn.Cudnn(driver, Conv(0, 8, 5, 5, 16, 1, 1))
+        cudnn.Cudnn(NO_DRIVER, Conv(0, 8, 5, 5, 16, 1, 1))
+
+
+class Tensor:
+    def __init__(self, shape: tuple[int, ...], memory: str = "first") -> None:
+        self.shape, self.memory = tuple(shape), memory
+
+    def to(self, kind: str) -> Tensor:
+        return self
+
+    def contiguous(self, memory_format: str) -> Tensor:
+        return Tensor(self.shape, memory_format)
+
+    def __getattr__(self, name: str) -> Any:  # add_, relu_, view
+        return lambda *_: self
+
+
+class Torch(SimpleNamespace):
+    """Notes what was called, with which tensors and numbers; ``microseconds``: by function and layout."""
+
+    def __init__(self, microseconds: dict[tuple[str, str], float]) -> None:
+        self.noted: list[tuple[str, str, Any]] = []
+        self.held = {"benchmark": False, "benchmark_limit": 10, "deterministic": True, "allow_tf32": True}
+        self.microseconds, self.last = microseconds, 0.0
+        flags = SimpleNamespace(**self.held)
+        aten = {n: self.function(n) for n in ("convolution", "convolution_backward")}
+        super().__init__(
+            backends=SimpleNamespace(cudnn=flags), ops=SimpleNamespace(aten=SimpleNamespace(**aten)),
+            cuda=SimpleNamespace(ExternalStream=lambda s: s, stream=nullcontext, empty_cache=lambda: None),
+            no_grad=nullcontext, contiguous_format="first", channels_last="last", channels_last_3d="last", float32="f",
+            float16="h", float64="d", randn=lambda *shape, **_: Tensor(shape[0] if isinstance(shape[0], tuple) else shape),
+            **{n: self.function(n) for n in ("cudnn_convolution", "cudnn_convolution_relu", "cudnn_convolution_add_relu")},
+        )  # fmt: skip
+
+    def function(self, name: str) -> Any:
+        def call(*arguments: Any) -> Any:
+            memory = arguments[0].memory
+            if (name, memory) not in self.microseconds:
+                raise RuntimeError(f"{name} finds no engine\nand more")
+            assert self.backends.cudnn.benchmark
+            assert self.backends.cudnn.benchmark_limit == 0
+            self.noted.append((name, memory, arguments))
+            self.last = self.microseconds[name, memory]
+            return [Tensor((1,))] * 3 if name == "convolution_backward" else Tensor((1,))
+
+        return call
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """``asked(problem, microseconds)``: (best, what PyTorch was asked)."""
+
+    def run(problem: Conv, microseconds: dict[tuple[str, str], float]) -> tuple[float, Torch]:
+        torch = Torch(microseconds)
+        monkeypatch.setattr(cudnn, "_torch", lambda: torch)
+
+        @contextmanager
+        def context(doing: str) -> Any:
+            yield
+
+        def time(launches: Any, timing: Timing) -> list[float]:
+            launches[0]()
+            return [torch.last]
+
+        driver: Any = SimpleNamespace(stream=1, context=context, time=time, synchronize=lambda: None)
+        try:
+            return cudnn.Cudnn(driver, problem).best([(0, 0, 0)] * 3, Timing())[0], torch
+        finally:
+            assert vars(torch.backends.cudnn) == torch.held
+
+    return run
+
+
+def test_the_fastest_of_both_layouts_counts(asked: Any) -> None:
+    every = {(n, m): 9.0 for n in ("cudnn_convolution", "convolution") for m in ("first", "last")}
+    for way in every:
+        assert asked(P, {**every, way: 4.0})[0] == 4.0
+    assert asked(P, {("convolution", "last"): 7.0})[0] == 7.0  # the others find no engine
+    with pytest.raises(LaunchError, match=r"cuDNN does not compute conv N=2.*: convolution finds no engine$"):
+        asked(P, {})
+
+
+def test_what_is_convolved(asked: Any) -> None:
+    _, torch = asked(P, {("cudnn_convolution", "last"): 1.0})
+    _, _, (x, f, pads, stride, dilation, groups, benchmark, deterministic, tf32) = torch.noted[0]
+    assert (x.shape, f.shape, pads, stride, dilation) == ((2, 8, 6, 5), (16, 8, 3, 3), [1, 1], [1, 1], [1, 1])
+    assert (groups, benchmark, deterministic, tf32) == (1, True, False, False)
+    rounded = Conv(2, 8, 6, 5, 16, 3, 3, compute="tf32", groups=2, layout="CHWN")
+    arguments = asked(rounded, {("cudnn_convolution", "first"): 1.0})[1].noted[0][2]
+    assert (arguments[1].shape, arguments[5], arguments[8]) == ((16, 4, 3, 3), 2, True)
+
+
+def test_uneven_pads_are_there_before(asked: Any) -> None:
+    p = Conv(2, 8, 6, 5, 16, 3, 3, padding=(1, 0, 2, 1))
+    arguments = asked(p, {("cudnn_convolution", "first"): 1.0})[1].noted[0][2]
+    assert (arguments[0].shape, arguments[2]) == ((2, 8, 7, 8), [0, 0])
+
+
+@pytest.mark.parametrize(
+    ("direction", "mask"), [("input_grad", [True, False, False]), ("weight_grad", [False, True, False])]
+)
+def test_gradients(asked: Any, direction: str, mask: list[bool]) -> None:
+    p = Conv(2, 8, 6, 5, 16, 3, 3, 4, 2, padding=1, direction=direction)
+    arguments = asked(p, {("convolution_backward", "first"): 1.0})[1].noted[0][2]
+    assert [t.shape for t in arguments[:3]] == [(2, 16, 5, 6, 5), (2, 8, 4, 6, 5), (16, 8, 2, 3, 3)]
+    assert (arguments[4], arguments[-1]) == ([1, 1, 1], mask)
+
+
+@pytest.mark.parametrize(
+    ("epilogue", "name"),
+    [("bias,relu", "cudnn_convolution_relu"), ("bias,residual,relu", "cudnn_convolution_add_relu")],
+)
+def test_what_follows_is_fused_where_cudnn_can(asked: Any, epilogue: str, name: str) -> None:
+    p = Conv(2, 8, 6, 5, 16, 3, 3, epilogue=epilogue)
+    assert asked(p, {(name, "last"): 1.0, ("convolution", "last"): 2.0})[0] == 1.0
+
+
+def test_results_of_another_type_are_not_pytorchs(asked: Any) -> None:
+    with pytest.raises(LaunchError, match="out is f32; PyTorch's convolutions of f16 write f16"):
+        asked(Conv(2, 8, 6, 5, 16, 3, 3, dtype="f16", out="f32"), {})
+    with pytest.raises(LaunchError, match="epilogue is 'scale'; PyTorch's convolutions have no scale"):
+        asked(Conv(2, 8, 6, 5, 16, 3, 3, epilogue="scale"), {})
