@@ -77,6 +77,27 @@ def test_runs_reach_from_the_first_result_to_the_last() -> None:
     assert all(before[1] <= after[0] for before, after in itertools.pairwise(few))
 
 
+@pytest.mark.parametrize("p", SEVERAL[3:9:5], ids=lambda p: p.key())
+def test_a_ring_compares_runs_of_any_problem(p: Conv, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where groups keep it from being cut, the whole is computed once."""
+    driver, parts = EmulatedDriver(), []
+
+    def noted(*arguments: Any) -> Any:
+        parts.append(arguments[-2:])
+        return part(*arguments)
+
+    monkeypatch.setattr(conv_check, "part", noted)
+    ring = ConvRing(driver, p, Timing())
+    result = reference(p, ring.a, ring.b, more=ring.more).exact.astype(p.output.numpy)
+    driver.upload(ring.sets[0][2], result)
+    assert ring.deviation(64).ok
+    assert len(parts) == (1 if not conv_check.cuts(p) else conv_check.RUNS)
+    driver.fill(ring.sets[0][2] + result.nbytes - 4, 4, 0x7F)
+    found = ring.deviation(64)
+    assert not found.ok
+    assert found.where == tuple(n - 1 for n in result.shape)
+
+
 def chosen(p: Conv, driver: EmulatedDriver) -> Config:
     return select(p, driver.device)[0].config
 
