@@ -26,7 +26,7 @@ def plan_for(problem: Problem, config: Config, device: Device) -> Plan:
         raise ConfigError(f"family is {config.family}; it must be from 0 to {len(PLANS) - 1}", "range")
     kind, product = PLANS[config.family], problem.gemm
     if kind is WgmmaPlan and product.window is not None:
-        kind = plan_of(product.window)
+        kind = plan_of(product.window, config)
     elif kind is WgmmaPlan and planes(product) > 1:
         kind = PartingPlan
     elif kind is WgmmaPlan and config.repack:

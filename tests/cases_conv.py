@@ -21,8 +21,7 @@ def problem(rng: np.random.Generator, limit: int) -> Conv | None:
     dtype, out = TYPES[rng.integers(len(TYPES))]
     size = {"f32": 4, "e4m3": 1, "e5m2": 1, "s8": 1}.get(dtype, 2)
     unit = 16 // size
-    ways = ("forward", "forward", "input_grad", "weight_grad") if size == 2 else ("forward",)
-    direction = ways[rng.integers(len(ways))]
+    direction = ("forward", "forward", "input_grad", "weight_grad")[rng.integers(4)]
     deep = rng.random() < 0.15
     axes = 3 if deep else 2
     extents = [int(v) for v in rng.integers(1, {2: 15, 3: 6}[axes], axes)]
@@ -32,7 +31,7 @@ def problem(rng: np.random.Generator, limit: int) -> Conv | None:
     c = unit * int(rng.choice([1, 2, 3, 4, 5, 8, 9, 12]))
     k = unit * int(rng.integers(1, limit // unit + 1)) if direction != "forward" else int(rng.integers(1, limit))
     if direction == "weight_grad":
-        c = 16 * int(rng.integers(1, 9))
+        c = (16, 32, 64)[rng.integers(3)] * int(rng.integers(1, 4))
     names = ("d", "h", "w")[3 - axes :]
     spatial = dict(zip(names, extents, strict=True)) | dict(zip(("t", "r", "s")[3 - axes :], taps, strict=True))
     epilogue = EPILOGUES[rng.integers(len(EPILOGUES))] if direction == "forward" and dtype != "s8" else ""

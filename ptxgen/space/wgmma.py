@@ -103,8 +103,10 @@ class Wgmma(Family):
 
     def _repacks(self, p: Gemm) -> list[int]:
         """Operands that may be transposed first: one where K is contiguous in neither, or in the other only."""
-        if factor_bytes(p) == 2 or p.window is not None:
+        if factor_bytes(p) == 2:
             return [0]
+        if p.window is not None:  # images are not copied
+            return [A if p.window.side == "b" else 0]
         apart = A * (p.layout[0] == "T") + B * (p.layout[1] == "N")
         return [A, B] if apart == A | B else [0, apart] if apart else [0]
 

@@ -85,6 +85,8 @@ def test_a_stand_in_keeps_channels_and_taps_only():
         ("N=1,C=24,H=9,W=9,K=40,R=3,S=3", {"dtype": "f32", "compute": "tf32"}),
         ("N=2,C=64,H=9,W=11,K=24,R=3,S=4,pad=1x2", {"direction": "input_grad"}),
         ("N=2,C=96,H=9,W=11,K=24,R=3,S=4,stride=2", {"direction": "weight_grad"}),
+        ("N=2,C=64,H=9,W=11,K=32,R=3,S=4", {"direction": "input_grad", "dtype": "e4m3"}),
+        ("N=2,C=64,H=9,W=11,K=24,R=3,S=4", {"direction": "weight_grad", "dtype": "f32", "compute": "tf32"}),
         ("N=2,C=8,H=9,W=11,K=24,R=3,S=3,pad=1", {"direction": "weight_grad"}),
     ],
 )

@@ -64,6 +64,11 @@ def walked(p: Gemm) -> bool:
     return counted and planes.planes(p) == 1 and inside and aligned
 
 
+def _copied(p: Gemm) -> bool:
+    """Whether there are operands that a pass may transpose: matrices, not images."""
+    return p.window is None or p.window.side == "b"
+
+
 def _countable(p: Gemm) -> bool:
     """Whether no sum can be the least integer, which stands for one that is not there yet."""
     return not p.accumulator.integer or p.k <= 1 << 17
@@ -88,11 +93,12 @@ RULES = (
     Rule("wgmma_types", lambda p, c, g, d: p.compute in TYPES.get(p.dtype, ()),
          "wgmma takes f32 as tf32 or in planes of bf16, s8 summed in s32, f16, bf16, e4m3 and e5m2 summed in f32,"
          " f16 in f16 too; the problem is {p.dtype}, summed in {p.compute}", family=WGMMA),
-    Rule("wgmma_major", lambda p, c, g, d: (g.size == 2) | (g.y_kmajor & (g.x_kmajor | (p.window is None))),
+    Rule("wgmma_major", lambda p, c, g, d: (g.size == 2) | g.y_kmajor,
          "layout {p.layout}, swap={c.swap}: elements of {g.size} bytes must be contiguous along K in the operand that"
          " is not on the side of the 64 rows", family=WGMMA),
     Rule("wgmma_repack", lambda p, c, g, d: (c.repack == 0) | (_between(c.repack, 0, 3) & (g.size != 2)
-         & (p.window is None) & ((c.repack % 2 == 0) | (p.layout[0] == "T")) & ((c.repack < 2) | (p.layout[1] == "N"))
+         & _copied(p)
+         & ((c.repack % 2 == 0) | (p.layout[0] == "T")) & ((c.repack < 2) | ((p.layout[1] == "N") & (p.window is None)))
          & ((c.kg == 1) | (c.split <= SPLIT_WORKSPACE)) & (g.copies < repack.LIMIT)),
          "repack={c.repack}: 0 to 3; wgmma transposes operands of one or four bytes an element in which K is not"
          " contiguous (layout {p.layout}), not with split=3 or 4, {g.copies} bytes at most 2**38", family=WGMMA),

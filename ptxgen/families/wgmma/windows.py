@@ -3,8 +3,10 @@ nobody has to write down."""
 
 from __future__ import annotations
 
+from ptxgen.config import Config
 from ptxgen.families.wgmma.layout import Box, Operand
 from ptxgen.families.wgmma.plan import WgmmaPlan
+from ptxgen.families.wgmma.transposition import TurnedPlan
 from ptxgen.problem import Gemm
 from ptxgen.source import Argument, TensorMap, Walk
 from ptxgen.window import Window
@@ -160,6 +162,10 @@ class GradientPlan(WindowPlan):
         return TensorMap(x.name.upper(), kind, (p.m, p.k), (p.m * p.element.bytes,), x.box, x.span)
 
 
+class TurnedGradientPlan(TurnedPlan, GradientPlan):
+    """The same of gradients of results that a pass transposes first: elements of one or four bytes."""
+
+
 def multiplier(n: int) -> tuple[int, int]:
     """(by, shift): x // n is x · by >> shift, for x below 2^31 (Granlund & Montgomery, PLDI 1994)."""
     shift = 31 + (n - 1).bit_length()
@@ -174,6 +180,8 @@ def windows(images: Window, x: Operand, kind: str, size: int) -> TensorMap:
     return TensorMap(x.name.upper(), kind, extents, tuple(pitches), x.box, x.span, walk)
 
 
-def plan_of(images: Window) -> type[WindowPlan]:
+def plan_of(images: Window, config: Config) -> type[WindowPlan]:
     """The kind of plan that computes with images on their side of the product."""
-    return WindowPlan if images.side == "a" else GradientPlan
+    if images.side == "a":
+        return WindowPlan
+    return TurnedGradientPlan if config.repack else GradientPlan
