@@ -85,9 +85,14 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     each = [np.maximum(x.loads // np.maximum(threads, 1), 1) for x in (a, b)]
     pointers = sum(n if x.found == STRIDED else 0 for x, n in zip((a, b), each, strict=True))
     looked_up = sum(LOOKED_UP[x.found] * (n + 1) for x, n in zip((a, b), each, strict=True))
-    registers = (
-        (c.ms * c.ns * c.ks // packed + fragments) * words + in_flight + np.minimum(2 * pointers, 16) + looked_up + 28
-    )
+    # what ptxas was seen to need beyond: 16 bits on their way to 32, and what it reads early of rows that are kept
+    beyond = 0
+    if p.element.bytes == 2:
+        beyond = 2 * np.maximum(pointers - 8, 0) + pick(a.kept | b.kept, 24, 0) + (24 if packed == 2 else 0)
+    elif words == 2:
+        beyond = pick(a.kept & b.kept, fragments * words, pick(a.kept | b.kept, 8, 0))
+    held = (c.ms * c.ns * c.ks // packed + fragments) * words + in_flight
+    registers = held + np.minimum(2 * pointers, 16) + looked_up + beyond + 28
     tiles_m, tiles_n = ceil_div(p.m, c.ml), ceil_div(p.n, c.nl)
     chunk = ceil_div(ceil_div(p.k, c.kg), c.u) * c.u
     slices = np.maximum(ceil_div(p.k, np.maximum(chunk, 1)), 1)
