@@ -45,7 +45,7 @@ COLD_TURN_US = 1.3  #: from the request of what no cache holds to the next reque
 TMA_LATENCY = 700.0
 TMA_TORN = 0.85  #: times as much more where rows of K begin within a cache line
 #: of windows over images: cycles that a pixel takes beside its bytes, and TMA_LATENCY
-TMA_PIXEL, PIXEL_LATENCY = 1.8, 2000.0
+TMA_PIXEL, PIXEL_LATENCY = 1.4, 2400.0
 TMA_SHARED = 0.4  #: of what the other blocks of a cluster load for all
 WGMMA = 0.82  #: what kernels reach of the data sheet's rate: its clock falls under such load
 WGMMA_PASS = 90.0  #: cycles that a pass takes beside its multiplications

@@ -11,7 +11,7 @@ import numpy as np
 
 from ptxgen.config import FAMILIES, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE, Columns, Config
 from ptxgen.device import Device
-from ptxgen.families.wgmma.geometry import ROWS, SPAN, from_registers, together, widest_unit
+from ptxgen.families.wgmma.geometry import ROWS, SPAN, STEP, from_registers, together, widest_unit
 from ptxgen.families.wgmma.planes import factor_bytes, planes
 from ptxgen.families.wgmma.repack import A, B
 from ptxgen.geometry import geometry
@@ -99,7 +99,9 @@ class Wgmma(Family):
         return {"ml": np.where(swap == 1, short, long), "nl": np.where(swap == 1, long, short), "swap": swap}
 
     def _depths(self, p: Gemm) -> list[int]:
-        return [b // factor_bytes(p) for b in DEPTHS]
+        """Few channels fill the narrowest boxes, of which a stage may be one."""
+        narrow = (STEP,) if p.window is not None and widest_unit(p) * factor_bytes(p) == STEP else ()
+        return [b // factor_bytes(p) for b in (*narrow, *DEPTHS)]
 
     def _repacks(self, p: Gemm) -> list[int]:
         """Operands that may be transposed first: one where K is contiguous in neither, or in the other only."""
