@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ptxgen.errors import ConfigError
 
 #: the kernel families, in the order of their codes on the ``family`` axis
-FAMILIES = ("simt", "mma", "wgmma", "stream")
+FAMILIES = ("simt", "mma", "wgmma", "stream", "slide")
 
 #: codes of the ``split`` axis
 SPLIT_MEMSET, SPLIT_FLAG, SPLIT_WORKSPACE, SPLIT_POLL, SPLIT_SHARE = 0, 1, 2, 3, 4
@@ -39,7 +39,7 @@ class Config:
 
     family: int = axis(0, (0,), "", "kernel family: " + ", ".join(f"{i} {f}" for i, f in enumerate(FAMILIES)))
     ms: int = axis(8, (2, 4, 8, 16), "M_S", "rows of C a thread")
-    ns: int = axis(8, (2, 4, 8, 16), "N_S", "columns of C a thread")
+    ns: int = axis(8, (2, 4, 8, 16), "N_S", "columns of C a thread, or results of a strip (slide)")
     ml: int = axis(64, (16, 32, 64, 128, 256), "M_L", "rows of C a block")
     nl: int = axis(64, (16, 32, 64, 128, 256), "N_L", "columns of C a block")
     u: int = axis(8, (8, 16, 32), "U", "depth of K prefetched an iteration")

@@ -20,8 +20,6 @@ class CooperativePlan(Plan):
     ns: int
     stage_bytes: int
     predicated: bool
-    #: the look-up table of lop3 for (not a or not b) and c: whether a guard bit is lost
-    GUARD_LOST = (~0xF0 | ~0xCC) & 0xAA
 
     def _epilogue(self) -> None:
         super()._epilogue()

@@ -7,6 +7,7 @@ from ptxgen.device import Device
 from ptxgen.errors import ConfigError
 from ptxgen.families.mma.plan import MmaPlan
 from ptxgen.families.simt.plan import SimtPlan
+from ptxgen.families.slide.plan import SlidePlan
 from ptxgen.families.stream.plan import StreamPlan
 from ptxgen.families.wgmma.parting import PartingPlan
 from ptxgen.families.wgmma.plan import WgmmaPlan
@@ -17,7 +18,7 @@ from ptxgen.operations import Problem
 from ptxgen.plan import Plan
 
 #: by the code of the ``family`` axis
-PLANS: tuple[type[Plan], ...] = (SimtPlan, MmaPlan, WgmmaPlan, StreamPlan)
+PLANS: tuple[type[Plan], ...] = (SimtPlan, MmaPlan, WgmmaPlan, StreamPlan, SlidePlan)
 
 
 def plan_for(problem: Problem, config: Config, device: Device) -> Plan:

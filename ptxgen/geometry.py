@@ -16,13 +16,14 @@ from ptxgen.columnar import SECTOR, WARP, ceil_div, pick, register_cap
 from ptxgen.families.mma.geometry import geometry as mma
 from ptxgen.families.simt.geometry import geometry as simt
 from ptxgen.families.simt.geometry import warp_rows
+from ptxgen.families.slide.geometry import geometry as slide
 from ptxgen.families.stream.geometry import geometry as stream
 from ptxgen.families.wgmma.geometry import geometry as wgmma
 from ptxgen.problem import Gemm
 
 #: by the code of the ``family`` axis. What all of them must have: threads, shared, registers, tiles_m, tiles_n, tiles,
 #: chunk, slices, blocks, workspace, gathers
-GEOMETRIES: tuple[Callable[[Gemm, Any], SimpleNamespace], ...] = (simt, mma, wgmma, stream)
+GEOMETRIES: tuple[Callable[[Gemm, Any], SimpleNamespace], ...] = (simt, mma, wgmma, stream, slide)
 
 
 def geometry(p: Gemm, c: Any) -> SimpleNamespace:

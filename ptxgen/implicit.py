@@ -234,7 +234,8 @@ class Implicit(Gemm):
     ``m``, ``n``, ``k``: the largest of its parts'. ``addr_a`` (b, c): STRIDED (a matrix with a leading dimension),
     TABLE (a row's plus a column's offset) or WINDOW (and zero outside the image); ``wide_a``: the widest access in
     elements; ``parts``: the products to compute, the largest first; ``traffic``: bytes that must move; ``window``:
-    where TMA can walk over the images.
+    where TMA can walk over the images; ``strip``: the strips that they consist of for kernels that slide, whose taps,
+    step and hop are ``strip_kind``.
     """
 
     addr_a: str = STRIDED
@@ -246,6 +247,8 @@ class Implicit(Gemm):
     parts: tuple[Part, ...] = field(default=(), compare=False, repr=False)
     traffic: int = field(default=0, compare=False)
     window: Window | None = None
+    strip: Any = field(default=None, compare=False)
+    strip_kind: tuple[int, ...] = ()
 
     operation = "conv"
     own_bias = True
@@ -287,7 +290,7 @@ class Implicit(Gemm):
 
 
 def product(parts: Iterable[Part], items: tuple[int, int, int, int], aligned: tuple[int, int, int], traffic: int,
-            window: Window | None = None, **fields: Any) -> Gemm:  # fmt: skip
+            window: Window | None = None, strip: Any = None, **fields: Any) -> Gemm:  # fmt: skip
     """The product that consists of ``parts``: a plain one where it is one, of matrices. ``fields``: of Gemm."""
     ordered = sorted(parts, key=lambda part: -math.prod(part.extents))
     kmajor = {name: x.lies_along_k() for name, x in (("a", ordered[0].a), ("b", ordered[0].b))}
@@ -313,4 +316,6 @@ def product(parts: Iterable[Part], items: tuple[int, int, int, int], aligned: tu
     own_bias = items[0] > 1 and "bias" in fields["epilogue"]
     if {found[f"addr_{name}"] for name in "abc"} == {STRIDED} and not own_bias:
         return Gemm(**fields)
+    if strip is not None:
+        found.update(strip=strip, strip_kind=(strip.taps, strip.step, strip.hop))
     return Implicit(**fields, **found, parts=tuple(ordered), traffic=traffic, window=window)

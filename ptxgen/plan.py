@@ -66,6 +66,8 @@ class Plan:
     #: bytes that dynamic shared memory starts at a multiple of
     shared_aligned = 16
     PASS_THREADS = PASS_THREADS
+    #: the look-up table of lop3 for (not a or not b) and c: whether a guard bit is lost
+    GUARD_LOST = (~0xF0 | ~0xCC) & 0xAA
     #: constants of the activations, as PTX writes them: x·σ(x) and x·σ(√(8/π)(x + 0.044715x³)) by powers of two
     MINUS_LOG2E = bits_of(-math.log2(math.e), dtype("f32"))
     GELU_LINEAR = bits_of(-math.sqrt(8 / math.pi) * math.log2(math.e), dtype("f32"))

@@ -17,6 +17,7 @@ from ptxgen.device import Device
 from ptxgen.errors import ConfigError
 from ptxgen.families.mma import rules as mma
 from ptxgen.families.simt import rules as simt
+from ptxgen.families.slide import rules as slide
 from ptxgen.families.stream import rules as stream
 from ptxgen.families.wgmma import rules as wgmma
 from ptxgen.geometry import geometry
@@ -55,10 +56,11 @@ FIRST = (
 
 LAST = (
     Rule("tables", lambda p, c, g, d: (p.addr_a == p.addr_b == p.addr_c == STRIDED) | (c.family <= mma.MMA)
+         | (c.family == slide.SLIDE)
          | ((c.family == wgmma.WGMMA) & (p.window is not None)),
          "operands are found as {p.addr_a}, {p.addr_b}, {p.addr_c}: simt and mma look into tables, wgmma does not, but"
          " TMA walks over some images"),
-    Rule("tables_end", lambda p, c, g, d: (c.family == wgmma.WGMMA) | (p.addr_a == p.addr_b == STRIDED)
+    Rule("tables_end", lambda p, c, g, d: (c.family > mma.MMA) | (p.addr_a == p.addr_b == STRIDED)
          | ((c.stages + 2) * c.u <= PADDING),
          "stages={c.stages} of u={c.u} look up more than 1024 offsets behind a table's last"),
     Rule("repack", lambda p, c, g, d: (c.repack == 0) | (c.family == mma.MMA) | (c.family == wgmma.WGMMA),
@@ -93,7 +95,7 @@ LAST = (
          " N (then take raster=8), more at most 2147483647 in all, and along N times raster"),
 )  # fmt: skip
 
-RULES = (*FIRST, *simt.RULES, *mma.RULES, *wgmma.RULES, *stream.RULES, *LAST)
+RULES = (*FIRST, *simt.RULES, *mma.RULES, *wgmma.RULES, *stream.RULES, *slide.RULES, *LAST)
 
 
 def _for(code: int) -> list[tuple[int, Rule]]:

@@ -11,6 +11,7 @@ from ptxgen.implicit import Operand, Part, Walk, product
 from ptxgen.phases import phases
 from ptxgen.problem import Gemm
 from ptxgen.sliding import Sliding
+from ptxgen.strip import strip_of
 from ptxgen.window import Window, packed
 
 #: axes of an image
@@ -34,7 +35,7 @@ def product_of(v: Sliding) -> Gemm:
     make = _backward if v.direction == "input_grad" else _folded if v.fold else _forward
     return product(
         make(v, group, x, w, y), (v.groups, item[a], item[b], item[third]), (start[a], start[b], start[third]),
-        v.bytes, _window(v), **fields,
+        v.bytes, _window(v), strip_of(v), **fields,
     )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from ptxgen.config import Config
 from ptxgen.conv import DIRECTIONS, FILTERS, Conv
 from ptxgen.device import Device
 from ptxgen.errors import ShapeError
+from ptxgen.families.slide.rules import SLIDE, TAPS
 from tests import cases_mma, cases_simt
 
 TYPES = (
@@ -27,14 +28,16 @@ def drawn(rng: np.random.Generator) -> Conv:
     while True:
         deep, flat, groups = rng.random() < 0.2, rng.random() < 0.15, int(rng.choice([1, 1, 1, 2, 3]))
         pads = tuple(some(0, 4) for _ in range(4)) if rng.random() < 0.5 else 0 if flat else some(0, 3)
+        alone = rng.random() < 0.15
         try:
-            return Conv(
+            v = Conv(
                 0 if rng.random() < 0.05 else some(1, 4), groups * some(1, 4), 1 if flat else some(1, 9), some(1, 9),
                 groups * some(1, 4), 1 if flat else some(1, 4), some(1, 4), d=some(1, 5) if deep else 1,
                 t=some(1, 3) if deep else 1, stride=(some(1, 4), some(1, 4)) if rng.random() < 0.7 else some(1, 4),
                 padding=pads, dilation=some(1, 4), groups=groups, layout=str(rng.choice(list(FILTERS))),
                 filters=str(rng.choice(["", *FILTERS.values()])), direction=str(rng.choice(DIRECTIONS)),
             )  # fmt: skip
+            return replace(v, c=groups, k=groups, direction="forward") if alone else v
         except ShapeError as error:
             if "reaches" not in str(error):
                 raise
@@ -53,6 +56,9 @@ def problem(rng: np.random.Generator, n: int) -> Conv:
 
 def config(v: Conv, d: Device, rng: np.random.Generator) -> Config | None:
     """A random legal configuration that looks into tables, or None if none was drawn."""
+    if v.gemm.strip is not None and v.gemm.strip.taps <= TAPS:
+        ns, ml, resident, stream = (int(rng.choice(x)) for x in ((1, 2, 4, 8), (1, 2, 4), (1, 2), (0, 1)))
+        return Config(family=SLIDE, ns=ns, ml=ml, nl=32, resident=resident, stream=stream)
     tensor = v.compute in ("tf32", "s32") or v.dtype == "bf16" or (v.dtype in ("f16", "f64") and rng.random() < 0.5)
     return cases_mma.config(v.gemm, d, rng, 128) if tensor else cases_simt.wide(v.gemm, d, rng, 128)
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.clock import costs, mma, simt, stream, wgmma
+from ptxgen.clock import costs, mma, simt, slide, stream, wgmma
 from ptxgen.clock.blocks import Floats, Work
 from ptxgen.clock.counts import Counts, from_stats
 from ptxgen.config import SPLIT_MEMSET, Columns, Config
@@ -25,7 +25,7 @@ from ptxgen.problem import Gemm
 from ptxgen.space import Base, Candidates, families
 
 #: by the code of the ``family`` axis; each has work, cell and microseconds
-FORMULAS: tuple[Any, ...] = (simt, mma, wgmma, stream)
+FORMULAS: tuple[Any, ...] = (simt, mma, wgmma, stream, slide)
 
 CHUNK = 1 << 15  #: rows worked on together, so that temporaries stay in the cache
 
@@ -50,7 +50,8 @@ def base_work(b: Base) -> Work:
 
 def rate(p: Gemm, code: int, d: Device) -> float:
     """Multiply-adds a clock and multiprocessor of the units that a family multiplies with."""
-    return (costs.fma_rate(p, d), costs.mma_rate(p, d), costs.wgmma_rate(p), stream.rate(p, d))[code]
+    plain = costs.fma_rate(p, d)
+    return (plain, costs.mma_rate(p, d), costs.wgmma_rate(p), stream.rate(p, d), plain)[code]
 
 
 def roofline(p: Gemm, d: Device) -> float:

@@ -15,11 +15,12 @@ from ptxgen.problem import Gemm
 from ptxgen.space.family import Family, Ints, crossed, first_broken, picked
 from ptxgen.space.mma import Mma
 from ptxgen.space.simt import Simt
+from ptxgen.space.slide import Slide
 from ptxgen.space.stream import Stream
 from ptxgen.space.wgmma import Wgmma
 
 #: by the code of the ``family`` axis
-SPACES: tuple[Family, ...] = (Simt(), Mma(), Wgmma(), Stream())
+SPACES: tuple[Family, ...] = (Simt(), Mma(), Wgmma(), Stream(), Slide())
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,6 +13,8 @@ from ptxgen.conv import DIRECTIONS, FILTERS, Conv
 from ptxgen.device import device
 from ptxgen.drivers.emulated import EmulatedDriver
 from ptxgen.implicit import WINDOW
+from ptxgen.memory import C
+from ptxgen.problem import Gemm
 from ptxgen.reference import Array, compare, epilogue_arrays, operands, reference
 from ptxgen.rules import broken
 from ptxgen.runner import Buffers, Runner
@@ -27,8 +29,8 @@ def execute(v: Conv, c: Config, arrays: tuple[Array, Array, Array], beta: float,
     driver = EmulatedDriver(EMULATED, **options)
     runner = Runner.of(driver, v, c)
     starts = {"x": v.aligned_input, "w": v.aligned_filter, "y": v.aligned_output}
-    placed = [Placed(driver, x.reshape(1, -1), x.size, starts[name], shift)
-              for x, name in zip(arrays, v.tensors, strict=True)]  # fmt: skip
+    rows = [(Gemm(1, x.size, 1), C, x.reshape(1, -1)) for x in arrays]  # each as one row
+    placed = [Placed(driver, *row, starts[name], shift) for row, name in zip(rows, v.tensors, strict=True)]
     with Buffers(driver, *more) as at:
         runner.bind(*(x.address for x in placed), 1.0, beta, tuple(at.addresses))()
     for x in placed[:2]:
@@ -86,6 +88,20 @@ def test_every_way_to_meet(direction: str, layout: str, text: str) -> None:
 def test_few_filters(v: Conv, text: str) -> None:
     """Signals, and images with filters of their own: neighbours along a row are columns of the product."""
     verify(v, parse_config(f"ms=2 ns=2 nl=16 copy_a=0 copy_b=0 {text}"), "integers", 1.0)
+
+
+@pytest.mark.parametrize("layout", FILTERS)
+@pytest.mark.parametrize(("dtype", "epilogue"), [("f32", "scale,bias,relu"), ("f16", "residual"), ("f64", "")])
+def test_filters_of_one_channel_slide_down_strips(layout: str, dtype: str, epilogue: str) -> None:
+    """Strides, dilation, pads, strips that reach past the last result; depth, too."""
+    for n, v in enumerate((
+        Conv(2, 40, 9, 5, 40, 3, 3, padding=1, groups=40),
+        Conv(3, 2, 10, 7, 2, 3, 2, padding=(0, 3, 2, 1), stride=(2, 1), dilation=(1, 3), groups=2),
+        Conv(1, 3, 5, 4, 3, 2, 3, d=4, t=2, padding=1, stride=2, groups=3),
+    )):  # fmt: skip
+        v = replace(v, layout=layout, filters="", dtype=dtype, compute="", out="", epilogue=epilogue)
+        for text in ("ns=4 ml=2 nl=32", "ns=1 ml=1 nl=64"):
+            verify(v, parse_config(f"family=4 {text}"), "integers", float(n % 2))
 
 
 def test_accesses_are_wide_where_images_allow_it() -> None:

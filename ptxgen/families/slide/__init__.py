@@ -1,0 +1,1 @@
+"""Kernels that slide down strips of images: filters of one channel."""

@@ -1,0 +1,49 @@
+"""The geometry of sliding kernels: a thread has a strip of ``ns`` results; a block has ``nl`` lanes of ``ml`` rows."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from ptxgen.columnar import ceil_div
+from ptxgen.problem import Gemm
+
+
+def geometry(p: Gemm, c: Any) -> SimpleNamespace:
+    """Threads, tiles and registers of ``c`` on ``p``: tiles of lanes and rows (M), strips (N).
+
+    ``loads``: pixels that a thread sees of one tap of the other axes; ``products``: of those.
+    """
+    s = p.strip
+    lanes, rows, results, taps, step, hop, steps = (
+        (s.lanes, s.rows, s.results, s.taps, s.step, s.hop, s.steps) if s is not None else (1,) * 7
+    )
+    threads = c.ml * c.nl
+    across = ceil_div(lanes, np.maximum(c.nl, 1)) * ceil_div(rows, np.maximum(c.ml, 1))
+    strips = ceil_div(results, np.maximum(c.ns, 1))
+    loads = np.minimum((c.ns - 1) * step + (taps - 1) * hop + 1, c.ns * taps)
+    words = max(1, p.accumulator.bytes // 4)
+    one = SimpleNamespace(loads=threads * loads)
+    return SimpleNamespace(
+        a=one,
+        b=SimpleNamespace(loads=threads * taps),
+        threads=threads,
+        loads=loads,
+        products=c.ns * taps,
+        steps=steps,
+        shared=c.ml * 0,
+        registers=(c.ns + taps) * words + 44,
+        uk=c.u,
+        row_c=c.nl + 4,
+        sum_bytes=max(4, p.accumulator.bytes),
+        gathers=c.ml < 0,
+        tiles_m=across,
+        tiles_n=strips,
+        tiles=across * strips,
+        chunk=ceil_div(p.k, c.u) * c.u,
+        slices=np.maximum(c.kg, 1),
+        blocks=across * strips,
+        workspace=c.ml * 0,
+    )

@@ -1,0 +1,96 @@
+"""The plan of a sliding kernel."""
+
+from __future__ import annotations
+
+from ptxgen.columnar import log2
+from ptxgen.plan import Plan, Run
+from ptxgen.problem import Gemm
+from ptxgen.registers import Tile
+from ptxgen.source import Argument, Launch, Step
+from ptxgen.strip import Strip
+
+
+class SlidePlan(Plan):
+    """A thread a strip of results; filters and what strips see of images come straight from memory."""
+
+    kernel = "kernel/sliding.mako"
+    #: how far a lane, and a row of the strip's axis, moves in images, coordinates, results and filters
+    NUMBERS = (
+        "lane_x", "lane_word", "lane_y", "lane_w", "row_x", "row_word", "row_y", "row_w", "filter",
+    )  # fmt: skip
+
+    def _leaving(self) -> None:
+        super()._leaving()
+        self.batched, self.item_c = False, "%C"  # items are among lanes, or looked up
+        self.leave = "epilogue/strip.mako"
+
+    def _operands(self) -> None:
+        c, p = self.config, self.problem
+        assert p.strip is not None
+        self.strip: Strip = p.strip
+        self.size = p.element.bytes
+        self.images, self.filters = ("%A", "%B") if self.strip.image == "a" else ("%B", "%A")
+        self.log2_lanes = log2(c.nl)
+        self.acc = Tile("acc", self.sum, (c.ns,))
+        self.weights = Tile("weight", self.sum, (self.strip.taps,))
+        #: pixels that a strip sees, the one before each, and what it is multiplied into: (result, tap)
+        pixels: dict[int, list[tuple[int, int]]] = {}
+        for i in range(c.ns):
+            for r in range(self.strip.taps):
+                pixels.setdefault(i * self.strip.step + r * self.strip.hop, []).append((i, r))
+        places = sorted(pixels)
+        self.seen = [(row, before, pixels[row]) for row, before in zip(places, [0, *places], strict=False)]
+
+    def _epilogue(self) -> None:
+        super()._epilogue()
+        self.vec_c = 1
+        self.row = Tile("e", self.sum, (1,))
+
+    @property
+    def contiguous(self) -> int:
+        return 1
+
+    @property
+    def tiles(self) -> list[tuple[Tile, str]]:
+        return [(self.acc, "sums of a strip")]
+
+    @property
+    def shared_map(self) -> list[str]:
+        return ["none"]
+
+    @property
+    def grid(self) -> str:
+        return "(tiles of lanes and of other results, strips)"
+
+    @property
+    def parameters(self) -> list[str]:
+        numbers = ("lanes", "rows", "results", "steps", *self.NUMBERS, "guard", "high")
+        return [
+            ".param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,",
+            *self.array_parameters,
+            ".param .u64 of_results, .param .u64 of_taps,",
+            " ".join(f".param .u32 {name}," for name in numbers),
+            f".param .{self.sum} alpha, .param .{self.sum} beta",
+        ]
+
+    def _runs(self, problem: Gemm) -> list[Run]:
+        return [Run(0, problem.items)]
+
+    def _run(self, problem: Gemm, run: Run) -> Launch:
+        s, c = problem.strip, self.config
+        assert s is not None
+        unit = tuple(n // s.step for n in s.along.axes)
+        tap = s.filter
+        numbers = (
+            s.lanes, s.rows, s.results, s.steps,
+            s.lane.image, s.word(s.lane.axes), s.lane.result, s.lane.filter,
+            s.along.image // s.step, s.word(unit), s.along.result, tap[0], max(tap[1], 1),
+            s.packing.guard, s.packing.high,
+        )  # fmt: skip
+        arguments: tuple[Argument, ...] = (
+            ("u64", "A"), ("u64", "B"), ("u64", "C"), ("u64", "W"), *self._arrays(problem),
+            *(("table", table) for table in s.tables), *(("u32", n % (1 << 32)) for n in numbers),
+            (self.sum, "alpha"), (self.sum, "beta"),
+        )  # fmt: skip
+        grid = (-(-s.lanes // c.nl) * -(-s.rows // c.ml), -(-s.results // c.ns), 1)
+        return Launch((Step(self.entry, grid, (self.threads, 1, 1), 0, arguments),))

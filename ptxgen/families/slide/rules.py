@@ -1,0 +1,34 @@
+"""What makes a sliding configuration legal."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ptxgen.columnar import WARP
+from ptxgen.config import AXIS
+from ptxgen.problem import Gemm
+from ptxgen.rule import Rule
+from ptxgen.strip import LONGEST
+
+SLIDE = 4
+TAPS = 32  #: along a strip, which are all written out
+
+USED = ("family", "ns", "ml", "nl", "resident", "stream", "pdl")
+#: axes that have no meaning here, and stay at their defaults
+UNUSED = tuple(name for name in AXIS if name not in USED)
+
+
+def slides(p: Gemm) -> bool:
+    return p.strip is not None and p.strip.taps <= TAPS
+
+
+RULES = (
+    Rule("slide_filters", lambda p, c, g, d: slides(p),
+         f"family slide has strips of results of filters of one channel, with {TAPS} taps at most", family=SLIDE),
+    Rule("slide_unused", lambda p, c, g, d: np.logical_and.reduce([getattr(c, n) == AXIS[n].default for n in UNUSED]),
+         "sliding has no use for some axes, which must have their defaults: "
+         + " ".join(f"{n}={AXIS[n].default}" for n in UNUSED),
+         family=SLIDE),
+    Rule("slide_strip", lambda p, c, g, d: (c.ns >= 1) & (c.ns <= LONGEST) & (c.nl >= WARP) & (g.threads >= WARP),
+         f"ns={{c.ns}} results a strip, nl={{c.nl}} lanes: 1 to {LONGEST}, and whole warps", family=SLIDE),
+)  # fmt: skip

@@ -1,0 +1,147 @@
+"""Convolutions whose filters have one channel, as kernels see them that slide: strips of results down an axis.
+
+Lanes lie along what is contiguous in memory. A thread has results one behind the other along another axis of the image,
+which share most of what they see of it; the taps of that axis are written out, those of the others are looked up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.implicit import PADDING, WORD, Operand, Packing, Table, Walk
+from ptxgen.sliding import Sliding
+
+LONGEST = 64  #: results of a strip, at most
+
+
+@dataclass(frozen=True)
+class Moves:
+    """What one step of a digit moves: elements of image, result and filter, coordinates of the image."""
+
+    image: int
+    result: int
+    filter: int
+    axes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Strip:
+    """``image``: the operand of the product (a, b) that windows slide over; ``taps`` of the strip's axis, ``hop``
+    pixels apart, ``step`` pixels from one result to the next; ``lanes``, ``results``: how many there are along each
+    axis; ``rest``, ``cross``: extents and moves of the digits of all other results, and of all other taps;
+    ``filter``: elements from a tap of the strip's axis, and from a filter, to the next."""
+
+    image: str
+    taps: int
+    step: int
+    hop: int
+    lanes: int
+    lane: Moves
+    results: int
+    along: Moves
+    rest: tuple[tuple[int, Moves], ...]
+    cross: tuple[tuple[int, Moves], ...]
+    filter: tuple[int, int]
+    start: int
+    at: tuple[int, ...]
+    limits: tuple[int, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many results there are beside lanes and strips."""
+        return self._walk(self.rest, "result").count
+
+    @property
+    def steps(self) -> int:
+        """How many taps there are beside those of the strip's axis."""
+        return self._walk(self.cross, "image").count
+
+    @staticmethod
+    def _walk(digits: tuple[tuple[int, Moves], ...], what: str, start: int = 0, at: tuple[int, ...] = ()) -> Walk:
+        moves = tuple(tuple(m.axes[n] for _, m in digits) for n in range(len(at)))
+        return Walk(tuple(n for n, _ in digits), tuple(getattr(m, what) for _, m in digits), start, moves, at)
+
+    @cached_property
+    def packing(self) -> Packing:
+        """How coordinates share a word: those of all results, and of strips that reach past the last."""
+        every = (*self.rest, (self.lanes, self.lane), (self.results + LONGEST, self.along))
+        taps = (*self.cross, (self.taps, Moves(0, 0, 0, tuple(x // self.step * self.hop for x in self.along.axes))))
+        zero = (0,) * len(self.limits)
+        return Operand(self._walk(every, "image", 0, self.at), self._walk(taps, "image", 0, zero), self.limits).packing
+
+    def word(self, axes: tuple[int, ...]) -> int:
+        """Coordinates as a word without guards."""
+        return sum(n << shift for n, shift in zip(axes, self.packing.shifts, strict=True)) % (1 << WORD)
+
+    @cached_property
+    def tables(self) -> tuple[Table, Table]:
+        """Of results: image, coordinates, result, filter. Of taps: image, coordinates, filter, nothing."""
+        return Joined.of(self, True), Joined.of(self, False)
+
+
+@dataclass(frozen=True, eq=False)
+class Joined(Table):
+    """Four words of each number."""
+
+    strip: Strip
+
+    @classmethod
+    def of(cls, strip: Strip, results: bool) -> Joined:
+        digits = strip.rest if results else strip.cross
+        at = strip.at if results else (0,) * len(strip.limits)
+        walk = strip._walk(digits, "image", strip.start if results else 0, at)
+        return cls(Operand(walk, walk), walk, results, strip)
+
+    def words(self) -> NDArray[np.uint32]:
+        s, digits = self.strip, self.strip.rest if self.guarded else self.strip.cross
+        filters = s._walk(digits, "filter").offsets
+        last = (s._walk(digits, "result").offsets, filters) if self.guarded else (filters, np.zeros_like(filters))
+        columns = (self.walk.offsets, s.packing.pack(self.walk, self.guarded), *last)
+        out = np.zeros((self.walk.count + PADDING, 4), np.uint32)
+        out[: self.walk.count] = np.stack(columns, axis=1) % (1 << WORD)
+        return out
+
+
+def strip_of(v: Sliding) -> Strip | None:
+    """The strips of a convolution, if its filters have one channel and nothing but results lies along lanes."""
+    if v.direction != "forward" or (v.c, v.k) != (v.groups, v.groups) or v.compute not in ("f32", "f64"):
+        return None
+    x, w, y = (v.steps(name) for name in "xwy")
+    names = dict(zip("zpq", zip("dhw", "trs", v.results, v.strides, v.dilations, v.pads, strict=True), strict=True))
+    taps = {"z": v.t, "p": v.r, "q": v.s}
+    extents = {"n": v.n, "g": v.groups, **{i: names[i][2] for i in "zpq"}}
+    strides = {"n": y["n"], "g": y["k"], **{i: y[i] for i in "zpq"}}
+    wide = sorted((i for i in extents if extents[i] > 1), key=lambda i: strides[i])
+    lane = wide[0] if wide else "q"
+    found = sorted((i for i in "pqz" if i != lane), key=lambda i: -min(taps[i], 2))
+    slide = found[0]
+    guarded = [i for i in "zpq" if i == slide or any(names[i][5])]
+
+    def pixel(i: str) -> Moves:
+        if i in "ng":
+            return Moves(x["c" if i == "g" else i], strides[i], w["k"] if i == "g" else 0, (0,) * len(guarded))
+        axis, _, _, stride, _, _ = names[i]
+        return Moves(stride * x[axis], strides[i], 0, tuple(stride * (i == j) for j in guarded))
+
+    def tap(i: str) -> Moves:
+        axis, letter, _, _, dilation, _ = names[i]
+        return Moves(dilation * x[axis], 0, w[letter], tuple(dilation * (i == j) for j in guarded))
+
+    _, letter, results, stride, dilation, _ = names[slide]
+    return Strip(
+        image="b" if v.swapped else "a", taps=taps[slide], step=stride, hop=dilation, lanes=extents[lane],
+        lane=pixel(lane), results=results, along=pixel(slide),
+        rest=tuple((extents[i], pixel(i)) for i in "ngzpq" if i not in (lane, slide)),
+        cross=tuple((taps[i], tap(i)) for i in "zpq" if i != slide),
+        filter=(w[letter], w["k"]),
+        start=-sum(names[i][5][0] * x[names[i][0]] for i in "zpq"),
+        at=tuple(-names[i][5][0] for i in guarded),
+        limits=tuple({"z": v.d, "p": v.h, "q": v.w}[i] for i in guarded),
+    )  # fmt: skip
+
+
+__all__ = ["LONGEST", "Joined", "Moves", "Strip", "strip_of"]

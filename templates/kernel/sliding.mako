@@ -1,0 +1,109 @@
+## The schedule of strips: a thread has results one behind the other, loads what they share of the image once, and stages
+## nothing. Lanes lie along what is contiguous; other results and other taps are looked up.
+<%inherit file="base.mako"/>\
+<%namespace name="ptx" file="/ptx/banner.mako"/>\
+<%namespace name="convert" file="/ptx/convert.mako"/>\
+<%namespace name="dependent" file="/ptx/dependent.mako"/>\
+<%namespace name="put" file="/${context['plan'].put}"/>\
+<%namespace name="leave" file="/${context['plan'].leave}"/>\
+    .reg .b64 %A, %B, %C, %W, %t64, %u64, %table, %image, %taps;
+    .reg .b32 %ldc, %t0, %t1, %t2, %thread, %lane, %rest, %first, %cross, %guard, %high, %channel;
+    .reg .b32 %x, %word, %y, %w, %down_x, %down_word, %down_y, %down_w, %tap_x, %tap_word, %tap_w, %none, %at_x, %at_word;
+    .reg .pred %in, %p, %skip;
+    .reg .b16 %half;
+    .reg .${plan.sum} %alpha, %beta, %seen;
+% for name in ("lanes", "results", "steps", *plan.NUMBERS):
+    .reg .b32 %n_${name};
+    ld.param.u32 %n_${name}, [${name}];
+% endfor
+    ld.param.u64 %A, [A];  ld.param.u64 %B, [B];  ld.param.u64 %C, [C];
+    cvta.to.global.u64 %A, %A;  cvta.to.global.u64 %B, %B;  cvta.to.global.u64 %C, %C;
+    ld.param.u32 %guard, [guard];  ld.param.u32 %high, [high];
+    ld.param.${plan.sum} %alpha, [alpha];  ld.param.${plan.sum} %beta, [beta];
+    mov.b32 %ldc, 0;
+${dependent.begin()}\
+${ptx.banner("which results: lanes side by side, a strip of each")}\
+    mov.u32 %thread, %tid.x;
+    mov.u32 %t0, %ctaid.x;
+    add.u32 %t1, %n_lanes, ${plan.config.nl - 1};
+    shr.u32 %t1, %t1, ${plan.log2_lanes};
+    div.u32 %rest, %t0, %t1;
+    mul.lo.u32 %t1, %rest, %t1;
+    sub.u32 %lane, %t0, %t1;
+    and.b32 %t0, %thread, ${plan.config.nl - 1};
+    mad.lo.u32 %lane, %lane, ${plan.config.nl}, %t0;
+    shr.u32 %t0, %thread, ${plan.log2_lanes};
+    mad.lo.u32 %rest, %rest, ${plan.config.ml}, %t0;
+    mov.u32 %first, %ctaid.y;
+    mul.lo.u32 %first, %first, ${plan.config.ns};
+    ld.param.u32 %t0, [rows];
+    setp.lt.u32 %in, %lane, %n_lanes;
+    setp.lt.and.u32 %in, %rest, %t0, %in;
+    sub.u32 %t0, %t0, 1;
+    min.u32 %rest, %rest, %t0;
+    sub.u32 %t0, %n_lanes, 1;
+    min.u32 %lane, %lane, %t0;
+    ld.param.u64 %table, [of_results];
+    cvta.to.global.u64 %table, %table;
+    mad.wide.u32 %table, %rest, 16, %table;
+    ld.global.nc.v4.b32 {%x, %word, %y, %w}, [%table];
+% for name in ("x", "word", "y", "w"):
+    mad.lo.u32 %${name}, %lane, %n_lane_${name}, %${name};
+% endfor
+    mul.lo.u32 %t0, %first, ${plan.strip.step};
+    mad.lo.u32 %x, %t0, %n_row_x, %x;
+    mad.lo.u32 %word, %t0, %n_row_word, %word;
+    mad.lo.u32 %y, %first, %n_row_y, %y;
+    div.u32 %channel, %w, %n_filter;
+    ld.param.u64 %taps, [of_taps];
+    cvta.to.global.u64 %taps, %taps;
+% for r in plan.acc.all:
+    mov.${plan.sum} ${r}, ${plan.zero};
+% endfor
+    ${plan.weights.declaration}
+${dependent.wait()}\
+${ptx.banner(f"taps of other axes one by one, {plan.strip.taps} of the strip's at once")}\
+    mov.u32 %cross, 0;
+    .pragma "nounroll";
+TAP:
+    ld.global.nc.v4.b32 {%tap_x, %tap_word, %tap_w, %none}, [%taps];
+    add.u64 %taps, %taps, 16;
+    add.u32 %at_x, %x, %tap_x;
+    add.u32 %at_word, %word, %tap_word;
+    add.u32 %tap_w, %tap_w, %w;
+% for r in range(plan.strip.taps):
+    mad.wide.s32 %t64, %tap_w, ${plan.size}, ${plan.filters};
+${load(plan.weights[r], "%t64", "")}\
+    add.u32 %tap_w, %tap_w, %n_row_w;
+% endfor
+% for row, before, pairs in plan.seen:
+    // pixel ${row} of the strip
+% if row > before:
+    mad.lo.u32 %at_x, %n_row_x, ${row - before}, %at_x;
+    mad.lo.u32 %at_word, %n_row_word, ${row - before}, %at_word;
+% endif
+    sub.u32 %t2, %high, %at_word;
+    lop3.b32 %t1, %at_word, %t2, %guard, ${plan.GUARD_LOST};
+    setp.eq.u32 %p, %t1, 0;
+    mad.wide.s32 %t64, %at_x, ${plan.size}, ${plan.images};
+    mov.${plan.sum} %seen, ${plan.zero};
+${load("%seen", "%t64", "@%p ")}\
+% for i, r in pairs:
+    fma.rn.${plan.sum} ${plan.acc[i]}, %seen, ${plan.weights[r]}, ${plan.acc[i]};
+% endfor
+% endfor
+    add.u32 %cross, %cross, 1;
+    setp.lt.u32 %p, %cross, %n_steps;
+    @%p bra TAP;
+${ptx.banner("the strip leaves")}\
+${put.leaving(leave, None, put)}\
+<%def name="after_entry()"></%def>\
+<%def name="load(into, at, guard)">
+% if plan.size == 2:
+    mov.b16 %half, 0;
+    ${guard}ld.global.nc.b16 %half, [${at}];
+${convert.widen(plan.problem.dtype, into, "%half")}\
+% else:
+    ${guard}ld.global.nc.${plan.sum} ${into}, [${at}];
+% endif
+</%def>
