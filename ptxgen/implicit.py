@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ShapeError
-from ptxgen.problem import EXTENT_LIMIT, STRIDED, STRIDES, Gemm
+from ptxgen.problem import EXTENT_LIMIT, PACKED, STRIDED, STRIDES, Gemm
 from ptxgen.window import Window
 
 Ints = NDArray[np.int64]
@@ -263,6 +263,10 @@ class Implicit(Gemm):
     @property
     def strides(self) -> tuple[int, int, int]:
         return self.stride_a, self.stride_b, self.stride_c
+
+    @property
+    def placeless(self) -> Gemm:
+        return replace(self, window=None, stride_a=PACKED, stride_b=PACKED, stride_c=PACKED)
 
     @property
     def grain(self) -> tuple[int, int, int]:

@@ -359,6 +359,11 @@ class Gemm(Typed):
         return self
 
     @property
+    def placeless(self) -> Gemm:
+        """A product of the same kind, without what only says where operands are."""
+        return self
+
+    @property
     def grain(self) -> tuple[int, int, int]:
         """What M, N and K are multiples of, in each of ``each``."""
         return self.m, self.n, self.k

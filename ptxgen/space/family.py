@@ -45,8 +45,8 @@ class Family:
         """A stand-in for the problems of a class: what it is, how its operands are aligned, no extents."""
         size, (a, b, c) = p.element.bytes, p.vectors
         return replace(
-            p, m=NEUTRAL, n=NEUTRAL, k=NEUTRAL, lda=0, ldb=0, ldc=0, batch=1, aligned_a=a * size, aligned_b=b * size,
-            aligned_c=c * p.output.bytes,
+            p.placeless, m=NEUTRAL, n=NEUTRAL, k=NEUTRAL, lda=0, ldb=0, ldc=0, batch=1, aligned_a=a * size,
+            aligned_b=b * size, aligned_c=c * p.output.bytes,
         )  # fmt: skip
 
     def variables(self, p: Gemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:

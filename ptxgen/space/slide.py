@@ -27,7 +27,7 @@ class Slide(Family):
     cell = ("kg",)
     fixed = ("tables", "slide_filters")
     tile_rules = ("axis", "range", "threads", "slide_strip")
-    extent_rules = ("grid",)
+    extent_rules = ("range", "bounds", "slices", "split", "grid")
 
     def tiles(self, p: Gemm) -> Columns:
         return Columns.product({n: self.axes[n] for n in self.tile}).replace(family=self.code)

@@ -1,5 +1,6 @@
 ## The schedule of strips: a thread has results one behind the other, loads what they share of the image once, and stages
 ## nothing. Lanes lie along what is contiguous; other results and other taps are looked up.
+## (Of a lop3 that setp.eq compares with zero, ptxas 13.0 crashes; of setp.ne it does not.)
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="convert" file="/ptx/convert.mako"/>\
@@ -84,10 +85,10 @@ ${load(plan.weights[r], "%t64", "")}\
 % endif
     sub.u32 %t2, %high, %at_word;
     lop3.b32 %t1, %at_word, %t2, %guard, ${plan.GUARD_LOST};
-    setp.eq.u32 %p, %t1, 0;
+    setp.ne.u32 %skip, %t1, 0;
     mad.wide.s32 %t64, %at_x, ${plan.size}, ${plan.images};
     mov.${plan.sum} %seen, ${plan.zero};
-${load("%seen", "%t64", "@%p ")}\
+${load("%seen", "%t64", "@!%skip ")}\
 % for i, r in pairs:
     fma.rn.${plan.sum} ${plan.acc[i]}, %seen, ${plan.weights[r]}, ${plan.acc[i]};
 % endfor

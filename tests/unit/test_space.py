@@ -11,6 +11,7 @@ import pytest
 
 from ptxgen import rules, space
 from ptxgen.config import AXES, SPLIT_POLL, SPLIT_SHARE, Columns, Config
+from ptxgen.conv import Conv
 from ptxgen.device import device
 from ptxgen.families.wgmma.geometry import together
 from ptxgen.generate import plan_for
@@ -21,7 +22,7 @@ from ptxgen.sampler import Categorical
 from ptxgen.space import bases, mma, simt, stream, wgmma
 from ptxgen.space.family import first_broken, whole_waves
 
-SIMT, MMA, WGMMA, STREAM = space.SPACES
+SIMT, MMA, WGMMA, STREAM, SLIDE = space.SPACES
 H200, T4 = device("h200"), device("t4")
 
 PROBLEMS = [
@@ -398,7 +399,7 @@ def test_explain_accounts_for_every_row(small_axes):
         blocks = ceil_div(p.k, u)
         legal = {ceil_div(p.k, ceil_div(ceil_div(p.k, kg), u) * u) for kg in slices if kg <= blocks}
         total += shapes * len(legal | {kg for kg in slices if kg > blocks})
-    cannot = {"mma_types": 1, "wgmma_types": 1, "stream_thin": 1}  # f32 summed in f32, and no thin side
+    cannot = {"mma_types": 1, "wgmma_types": 1, "stream_thin": 1, "slide_filters": 1}  # f32 in f32, not thin
     assert {n: counts.pop(n) for n in cannot} == cannot
     assert sum(counts.values()) + len(space.candidates(p, H200)) == total
 
@@ -469,7 +470,9 @@ CLASSES = {
     1: (Gemm(2560, 16, 2560, "NN", "f16"), Gemm(64, 4096, 128, "NN", "f16"), Gemm(80, 304, 24, "NN", "f16", lda=88)),
     2: (Gemm(2560, 48, 2560, "NN", "f16"), Gemm(64, 4096, 128, "NN", "f16"), Gemm(80, 304, 24, "NN", "bf16")),
     3: (Gemm(4, 4096, 2560, "NT", "f16"), Gemm(4, 64, 128, "NT", "f16"), Gemm(4, 304, 24, "NT", "f16", lda=25)),
-}
+    4: tuple(Conv(2, 40 * n, 9, 12 * n, 40 * n, 3, 3, padding=1, groups=40 * n, dtype=kind).gemm
+             for n, kind in ((1, "f32"), (2, "f32"), (1, "f64"))),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("f", space.SPACES, ids=lambda f: space.FAMILIES[f.code])

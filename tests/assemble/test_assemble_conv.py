@@ -1,0 +1,23 @@
+"""ptxas takes what is found through tables, and what slides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ptxgen.assemble import assemble
+from ptxgen.device import device
+from ptxgen.generate import plan_for
+from ptxgen.render import render
+from tests.cases_images import cases
+
+
+@pytest.mark.parametrize("on", ["h200", "a100"])
+def test_random_legal_configurations(on: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path))
+    d = device(on)
+    for v, c in cases(11, 16, d):
+        plan = plan_for(v, c, d)
+        made = assemble(render(plan))
+        assert not any(made.spills.values()), f"{v.key()} | {c}: {made.spills}"
