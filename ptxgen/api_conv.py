@@ -89,29 +89,42 @@ def conv2d_weight_grad(images: Any, grads: Any, filter_shape: Sequence[int], *, 
 def _call(direction: str, a: Any, b: Any, shape: tuple[int, ...] | None, window: tuple[Any, ...], out: Any,
           compute: str | None, deterministic: bool, bias: Any = None, residual: Any = None,
           activation: str | None = None) -> Any:  # fmt: skip
-    key = _key(a, b, out, bias, residual, (direction, shape, window, compute, deterministic, activation))
-    ready = calls.ready.get(key) if key is not None else None
+    try:
+        hash(window)
+    except TypeError:  # lists
+        window = tuple(map(_frozen, window))
+    key = _key(direction, a, b, shape, window, compute, deterministic, bias, residual, activation)
+    ready = calls.ready.get(key) if key is not None and out is None else None
     if ready is not None:
         go, make = ready
-        result = make(a) if out is None else out
-        more = tuple(x.data_ptr() for x in (bias, residual) if x is not None)
-        go(a.data_ptr(), b.data_ptr(), result.data_ptr(), calls.stream_of(a), more)
+        result = make(a)
+        if bias is None and residual is None:
+            go(a.data_ptr(), b.data_ptr(), result.data_ptr(), calls.stream_of(a))
+        else:
+            more = tuple(x.data_ptr() for x in (bias, residual) if x is not None)
+            go(a.data_ptr(), b.data_ptr(), result.data_ptr(), calls.stream_of(a), more)
         return result
     with calls.lock:
-        return _first(key, direction, a, b, shape, Window(*window).settled(), out, compute or "", deterministic,
-                      bias, residual, activation)  # fmt: skip
+        return _first(key if out is None else None, direction, a, b, shape, Window(*window).settled(), out,
+                      compute or "", deterministic, bias, residual, activation)  # fmt: skip
 
 
-def _key(a: Any, b: Any, out: Any, bias: Any, residual: Any, rest: tuple[Any, ...]) -> Any:
-    """What decides how PyTorch tensors are convolved, cheap to make; None for other arrays, and where ``out`` is given,
-    which is then looked at closer."""
-    if out is not None:
-        return None
+def _frozen(x: Any) -> Any:
+    return tuple(map(_frozen, x)) if isinstance(x, (list, tuple)) else x
+
+
+def _key(direction: str, a: Any, b: Any, shape: Any, window: Any, compute: Any, deterministic: bool, bias: Any,
+         residual: Any, activation: Any) -> Any:  # fmt: skip
+    """What decides how PyTorch tensors are convolved, cheap to make; None for other arrays."""
     try:
-        made = ("conv", rest, *(
-            x if x is None else (x.shape, x.stride(), x.dtype, x.data_ptr() & 15, x.device)
-            for x in (a, b, bias, residual)))  # fmt: skip
-        hash(made)
+        made = (
+            direction, window, shape, compute, deterministic, activation,
+            a.shape, a.stride(), a.dtype, a.data_ptr() & 15, a.device,
+            b.shape, b.stride(), b.dtype, b.data_ptr() & 15, b.device,
+            None if bias is None else (bias.shape, bias.stride(), bias.dtype, bias.device),
+            None if residual is None
+            else (residual.shape, residual.stride(), residual.dtype, residual.data_ptr() & 15, residual.device),
+        )  # fmt: skip
     except (AttributeError, TypeError):
         return None
     return made
@@ -157,7 +170,7 @@ def _first(key: Any, direction: str, a: Any, b: Any, shape: tuple[int, ...] | No
         _host(problem, *views, target, more)
         return result
     calls.require_device(out=target)
-    go = calls.launcher(calls.runner(problem), 1.0, 0.0, problem.swapped)
+    go = calls.launcher(calls.runner(problem))
     go(packed[0].address, packed[1].address, target.address, calls.stream_of(a), tuple(v.address for v in more))
     if key is not None and packed[0] is views[0] and packed[1] is views[1]:
         calls.remember(key, go, make)

@@ -109,10 +109,10 @@ def _make(problem: Problem) -> Runner:
     return Runner.of(on, problem, chosen[0].config, workspaces.setdefault(0, Workspace(on)))
 
 
-def launcher(bound: Runner, alpha: float, beta: float, swapped: bool,
+def launcher(bound: Runner, alpha: float = 1.0, beta: float = 0.0, swapped: bool = False,
              more: tuple[int, ...] = ()) -> Callable[..., None]:  # fmt: skip
-    """What launches on addresses of A, B and C, on a stream; ``swapped``: A and B change places; ``more``: addresses
-    that the epilogue reads."""
+    """What launches on addresses of first operand, second operand and result, on a stream; ``swapped``: the operands
+    come in the other order; ``more``: addresses that the epilogue reads."""
     steps = bound.prepare(alpha, beta)
     launch, kernel, on = bound.launch, bound.kernel, bound.driver
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ from ptxgen.conv import Conv
 from ptxgen.drivers.emulated import EmulatedDriver
 from ptxgen.errors import DtypeError, InputError, OverlapError, ShapeError
 from ptxgen.reference import reference
+from tests.tensors import LIBRARY, Tensor
 
 Array = np.ndarray[Any, Any]
 
@@ -30,9 +30,8 @@ class Exact:
         return reference(self.problem, a, b, more=more).exact.astype(c.dtype)
 
 
-def launcher(bound: Exact, alpha: float, beta: float, swapped: bool) -> Any:
+def launcher(bound: Exact) -> Any:
     p = bound.problem
-    assert swapped == p.swapped
 
     def go(a: int, b: int, c: int, stream: int, more: tuple[int, ...] = ()) -> None:
         driver: Any = calls.driver()
@@ -219,62 +218,12 @@ def test_out_has_memory_of_its_own() -> None:
 # ---- arrays of a GPU, which the emulated device stands in for
 
 
-class Place(NamedTuple):
-    type: str
-    index: int
-
-
-class Tensor:
-    """What is asked of a PyTorch tensor, on the emulated device's memory."""
-
-    made = 0
-
-    def __init__(self, driver: EmulatedDriver, x: Array, order: tuple[int, ...] | None = None) -> None:
-        order = order or tuple(range(x.ndim))
-        memory = np.ascontiguousarray(x.transpose(order))
-        self.driver, self.shape = driver, x.shape
-        self.address = driver.allocate(max(memory.nbytes, 1))
-        driver.upload(self.address, memory)
-        steps = [s // x.itemsize for s in memory.strides]
-        self.strides = tuple(steps[order.index(i)] for i in range(x.ndim))
-        self.dtype, self.device = "torch.float32", Place("cuda", 0)
-
-    def data_ptr(self) -> int:
-        return self.address
-
-    def stride(self) -> tuple[int, ...]:
-        return self.strides
-
-    def numpy(self) -> Array:
-        flat = np.empty(int(np.prod(self.shape)), np.float32)
-        self.driver.download(self.address, flat)
-        return np.lib.stride_tricks.as_strided(flat, self.shape, [4 * s for s in self.strides])
-
-    def new_empty(self, shape: tuple[int, ...], dtype: Any = None) -> Tensor:
-        Tensor.made += 1
-        return Tensor(self.driver, np.zeros(shape, np.float32))
-
-    def permute(self, order: tuple[int, ...]) -> Tensor:
-        out = object.__new__(Tensor)
-        out.__dict__.update(self.__dict__)
-        out.shape = tuple(self.shape[i] for i in order)
-        out.strides = tuple(self.strides[i] for i in order)
-        return out
-
-    def contiguous(self) -> Tensor:
-        return Tensor(self.driver, self.numpy())
-
-
-Tensor.__module__ = "torch"
-
-
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> EmulatedDriver:
     driver = EmulatedDriver()
     driver.name = "cuda"
-    library = SimpleNamespace(float32="torch.float32", _C=SimpleNamespace(_cuda_getCurrentRawStream=lambda i: 0))
     monkeypatch.setattr(calls, "driver", lambda: driver)
-    monkeypatch.setitem(__import__("sys").modules, "torch", library)
+    monkeypatch.setitem(__import__("sys").modules, "torch", LIBRARY)
     return driver
 
 
