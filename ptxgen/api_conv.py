@@ -156,14 +156,15 @@ def _first(key: Any, direction: str, a: Any, b: Any, shape: tuple[int, ...] | No
         calls.require_device(**dict(zip(names, views, strict=True)))
         packed = [_packed(window, what, v, memory[what]) for what, v in zip(whats, views, strict=True)]
         fields |= {ALIGNED[what]: aligned(v.address) for what, v in zip(whats, packed, strict=True)}
-        fields |= {ALIGNED[made]: aligned(given.address)} if given is not None else {}
+        written = [v for v in (given, None if residual is None else tensor(residual, "residual")) if v is not None]
+        fields[ALIGNED[made]] = min([16, *(aligned(v.address) for v in written)])  # a residual is read as C is written
     problem = _problem(window, extents, layout=layout, filters=filters, **fields)
     _require(window, problem, extents, dict(zip(whats, names, strict=True)))
     make = _maker(window, problem, made, memory[made], a)
     result = make(a) if out is None else out
     target = tensor(result, "out")
     _fits(window, problem, made, target, **dict(zip(names, views, strict=True)))
-    more = _more(problem, bias, residual, target)
+    more = _more(window, problem, bias, residual, target)
     if 0 in target.shape:
         return result
     if target.host:
@@ -263,7 +264,7 @@ def _fits(window: Window, problem: Conv, made: str, out: View, **operands: View)
     calls.require_own(out, **operands)
 
 
-def _more(problem: Conv, bias: Any, residual: Any, out: View) -> tuple[View, ...]:
+def _more(window: Window, problem: Conv, bias: Any, residual: Any, out: View) -> tuple[View, ...]:
     """What the epilogue reads, in the order of the problem's. ShapeError, DtypeError, InputError: it does not fit."""
     found = []
     for name, x, want in (("bias", bias, (problem.k,)), ("residual", residual, out.shape)):
@@ -277,22 +278,29 @@ def _more(problem: Conv, bias: Any, residual: Any, out: View) -> tuple[View, ...
             raise DtypeError(f"{name} is {v.dtype}; it must be {out.dtype}, as the result")
         if v.host != out.host:
             raise InputError(f"{name} must be in the same memory as images and filters")
-        if not v.host and (v.strides != (1,) if name == "bias" else v.strides != out.strides) and problem.k > 1:
-            rule = "its elements must lie side by side" if name == "bias" else f"they must be out's, {out.strides}"
-            raise ShapeError(f"{name} has strides {v.strides}; {rule}")
+        if not v.host and (problem.k > 1 and v.strides != (1,) if name == "bias"
+                           else not _lies(window, "results", v, problem.layout)):  # fmt: skip
+            rule = "they must lie side by side" if name == "bias" else f"they must lie as out's, {problem.layout}"
+            raise ShapeError(f"{name} has strides {v.strides}, in elements; {rule}")
         found.append(v)
     return tuple(found)
 
 
+def _lies(window: Window, what: str, v: View, memory: str) -> bool:
+    """Whether an array's elements lie side by side, in the order of ``memory``."""
+    step = 1
+    for axis in reversed(window.order(what, memory)):
+        if v.shape[axis] != 1 and v.strides[axis] != step:
+            return False
+        step *= v.shape[axis]
+    return True
+
+
 def _packed(window: Window, what: str, v: View, memory: str) -> View:
     """An operand whose elements lie in memory as ``memory`` has them: itself, or a copy."""
-    order = window.order(what, memory)
-    steps, step = dict[int, int](), 1
-    for axis in reversed(order):
-        steps[axis], step = step, step * v.shape[axis]
-    if all(v.shape[axis] == 1 or v.strides[axis] == steps[axis] for axis in order):
+    if _lies(window, what, v, memory):
         return v
-    x = v.origin
+    order, x = window.order(what, memory), v.origin
     if hasattr(x, "permute"):
         return tensor(x.permute(order).contiguous().permute(inverse(order)), what)
     if not hasattr(x, "transpose"):

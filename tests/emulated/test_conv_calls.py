@@ -12,6 +12,7 @@ import ptxgen
 from ptxgen import calls, dispatch
 from ptxgen.config import parse_config
 from ptxgen.drivers.emulated import EmulatedDriver
+from ptxgen.errors import ShapeError
 from tests.tensors import LIBRARY, Tensor
 
 #: serves every problem, whatever its alignment
@@ -67,6 +68,11 @@ def test_arrays_of_a_gpu(layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
         y = ptxgen.conv2d(*held, padding=[(1, 1), [1, 1]], stride=[1, 1], bias=Tensor(driver, bias))
         assert np.array_equal(y.numpy(), want)
     assert len(calls.ready) == 1
+    residual = Tensor(driver, want, order)
+    again = ptxgen.conv2d(*held, padding=1, bias=Tensor(driver, bias), residual=residual)
+    assert np.array_equal(again.numpy(), 2 * want)
+    with pytest.raises(ShapeError, match=f"residual has strides .* they must lie as out's, {layout}"):
+        ptxgen.conv2d(*held, padding=1, residual=Tensor(driver, want, (0, 1, 3, 2)))
     dx = ptxgen.conv2d_input_grad(y, held[1], x.shape, padding=1)
     assert np.array_equal(dx.numpy(), ptxgen.conv2d_input_grad(want, f, x.shape, padding=1))
     df = ptxgen.conv2d_weight_grad(held[0], y, f.shape, padding=1)
