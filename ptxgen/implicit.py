@@ -249,6 +249,7 @@ class Implicit(Gemm):
     window: Window | None = None
     strip: Any = field(default=None, compare=False)
     strip_kind: tuple[int, ...] = ()
+    one_bias: bool = False
 
     operation = "conv"
     own_bias = True
@@ -293,8 +294,10 @@ class Implicit(Gemm):
         return " ".join(["conv as", self.shape(), self.layout, self.dtype, *words])
 
 
-def product(parts: Iterable[Part], items: tuple[int, int, int, int], aligned: tuple[int, int, int], traffic: int,
-            window: Window | None = None, strip: Any = None, **fields: Any) -> Gemm:  # fmt: skip
+def product(
+    parts: Iterable[Part], items: tuple[int, int, int, int], aligned: tuple[int, int, int], traffic: int,
+    window: Window | None = None, strip: Any = None, one_bias: bool = False, **fields: Any,
+) -> Gemm:  # fmt: skip
     """The product that consists of ``parts``: a plain one where it is one, of matrices. ``fields``: of Gemm."""
     ordered = sorted(parts, key=lambda part: -math.prod(part.extents))
     kmajor = {name: x.lies_along_k() for name, x in (("a", ordered[0].a), ("b", ordered[0].b))}
@@ -318,8 +321,8 @@ def product(parts: Iterable[Part], items: tuple[int, int, int, int], aligned: tu
         found[f"wide_{name}"] = math.gcd(*(x.wide(max(1, start // kind.bytes), item) for x in operands))
     fields.update(zip(("batch", *STRIDES), items, strict=True))
     own_bias = items[0] > 1 and "bias" in fields["epilogue"]
-    if {found[f"addr_{name}"] for name in "abc"} == {STRIDED} and not own_bias:
+    if {found[f"addr_{name}"] for name in "abc"} == {STRIDED} and not own_bias and not one_bias:
         return Gemm(**fields)
     if strip is not None:
         found.update(strip=strip, strip_kind=(strip.taps, strip.step, strip.hop))
-    return Implicit(**fields, **found, parts=tuple(ordered), traffic=traffic, window=window)
+    return Implicit(**fields, **found, parts=tuple(ordered), traffic=traffic, window=window, one_bias=one_bias)

@@ -221,11 +221,9 @@ class Sliding(Typed):
     @property
     def fold(self) -> int:
         """Pixels of a row that are columns of the product beside the filters, 0 where filters are columns enough: of
-        few filters, results side by side share most of what they see of an image that lies along its rows. A bias
-        would be no column's."""
-        if "bias" in self.stages:
-            return 0
-        alone = self.direction == "forward" and self.k // self.groups <= FEW and self.s > 1 and self.dilations[2] == 1
+        few filters, results side by side share most of what they see of an image that lies along its rows."""
+        few = 1 if "bias" in self.stages else FEW  # a bias of many would be no column's
+        alone = self.direction == "forward" and self.k // self.groups <= few and self.s > 1 and self.dilations[2] == 1
         if not alone or self.steps("x")["w"] != 1 or self.steps("y")["q"] != 1 or self.q < 2 * FOLD:
             return 0
         return FOLD if self.s < FOLD else 2 * FOLD

@@ -33,7 +33,8 @@ class Strip:
     """``image``: the operand of the product (a, b) that windows slide over; ``taps`` of the strip's axis, ``hop``
     pixels apart, ``step`` pixels from one result to the next; ``lanes``, ``results``: how many there are along each
     axis; ``rest``, ``cross``: extents and moves of the digits of all other results, and of all other taps;
-    ``filter``: elements from a tap of the strip's axis, and from a filter, to the next."""
+    ``filter``: elements from a tap of the strip's axis, and from a filter, to the next; ``start``,
+    ``first``: where the first result's image and the first tap's filter are."""
 
     image: str
     taps: int
@@ -47,6 +48,7 @@ class Strip:
     cross: tuple[tuple[int, Moves], ...]
     filter: tuple[int, int]
     start: int
+    first: int
     at: tuple[int, ...]
     limits: tuple[int, ...]
 
@@ -98,7 +100,7 @@ class Joined(Table):
 
     def words(self) -> NDArray[np.uint32]:
         s, digits = self.strip, self.strip.rest if self.guarded else self.strip.cross
-        filters = s._walk(digits, "filter").offsets
+        filters = s._walk(digits, "filter", 0 if self.guarded else s.first).offsets
         last = (s._walk(digits, "result").offsets, filters) if self.guarded else (filters, np.zeros_like(filters))
         columns = (self.walk.offsets, s.packing.pack(self.walk, self.guarded), *last)
         out = np.zeros((self.walk.count + PADDING, 4), np.uint32)
@@ -106,41 +108,76 @@ class Joined(Table):
         return out
 
 
+@dataclass(frozen=True)
+class _Axis:
+    """One axis of images: ``extent`` of what is seen, ``results`` along it; ``seen``, ``given``, ``filter``: elements
+    from one pixel, result, tap to the next; ``begin``: pixels that the first tap of the first result is outside."""
+
+    extent: int
+    results: int
+    taps: int
+    stride: int
+    dilation: int
+    begin: int
+    padded: bool
+    seen: int
+    given: int
+    filter: int
+
+
+def _axes(v: Sliding) -> dict[str, _Axis]:
+    """Depth, height, width. The gradient of images, under strides of one, sees gradients of results by the taps from
+    the last to the first."""
+    x, w, y = (v.steps(name) for name in "xwy")
+    out = {}
+    for n, (i, pixel, tap) in enumerate(zip("zpq", "dhw", "trs", strict=True)):
+        taps, (begin, end) = (v.t, v.r, v.s)[n], v.pads[n]
+        extents = (v.d, v.h, v.w)[n], v.results[n]
+        steps = x[pixel], y[i]
+        if v.direction == "input_grad":
+            begin, end = ((taps - 1) * v.dilations[n] - pad for pad in (begin, end))
+            extents, steps = extents[::-1], steps[::-1]
+        back = -1 if v.direction == "input_grad" else 1
+        out[i] = _Axis(*extents, taps, v.strides[n], v.dilations[n], begin, begin > 0 or end > 0, *steps, back * w[tap])
+    return out
+
+
 def strip_of(v: Sliding) -> Strip | None:
     """The strips of a convolution, if its filters have one channel and nothing but results lies along lanes."""
-    if v.direction != "forward" or (v.c, v.k) != (v.groups, v.groups) or v.compute not in ("f32", "f64"):
+    alone = (v.c, v.k) == (v.groups, v.groups) and v.compute in ("f32", "f64")
+    if not alone or not (v.direction == "forward" or (v.direction == "input_grad" and v.strides == (1, 1, 1))):
         return None
     x, w, y = (v.steps(name) for name in "xwy")
-    names = dict(zip("zpq", zip("dhw", "trs", v.results, v.strides, v.dilations, v.pads, strict=True), strict=True))
-    taps = {"z": v.t, "p": v.r, "q": v.s}
-    extents = {"n": v.n, "g": v.groups, **{i: names[i][2] for i in "zpq"}}
-    strides = {"n": y["n"], "g": y["k"], **{i: y[i] for i in "zpq"}}
-    wide = sorted((i for i in extents if extents[i] > 1), key=lambda i: strides[i])
+    seen, given, channels = (x, y, "ck") if v.direction == "forward" else (y, x, "kc")
+    axes = _axes(v)
+    extents = {"n": v.n, "g": v.groups, **{i: axis.results for i, axis in axes.items()}}
+    steps = {"n": given["n"], "g": given[channels[1]], **{i: axis.given for i, axis in axes.items()}}
+    wide = sorted((i for i in extents if extents[i] > 1), key=lambda i: steps[i])
     lane = wide[0] if wide else "q"
-    found = sorted((i for i in "pqz" if i != lane), key=lambda i: -min(taps[i], 2))
-    slide = found[0]
-    guarded = [i for i in "zpq" if i == slide or any(names[i][5])]
+    slide = min((i for i in "pqz" if i != lane), key=lambda i: -min(axes[i].taps, 2))
+    guarded = [i for i in "zpq" if i == slide or axes[i].padded]
 
     def pixel(i: str) -> Moves:
         if i in "ng":
-            return Moves(x["c" if i == "g" else i], strides[i], w["k"] if i == "g" else 0, (0,) * len(guarded))
-        axis, _, _, stride, _, _ = names[i]
-        return Moves(stride * x[axis], strides[i], 0, tuple(stride * (i == j) for j in guarded))
+            return Moves(
+                seen["n" if i == "n" else channels[0]], steps[i], w["k"] if i == "g" else 0, (0,) * len(guarded)
+            )
+        axis = axes[i]
+        return Moves(axis.stride * axis.seen, axis.given, 0, tuple(axis.stride * (i == j) for j in guarded))
 
     def tap(i: str) -> Moves:
-        axis, letter, _, _, dilation, _ = names[i]
-        return Moves(dilation * x[axis], 0, w[letter], tuple(dilation * (i == j) for j in guarded))
+        axis = axes[i]
+        return Moves(axis.dilation * axis.seen, 0, axis.filter, tuple(axis.dilation * (i == j) for j in guarded))
 
-    _, letter, results, stride, dilation, _ = names[slide]
+    down = axes[slide]
     return Strip(
-        image="b" if v.swapped else "a", taps=taps[slide], step=stride, hop=dilation, lanes=extents[lane],
-        lane=pixel(lane), results=results, along=pixel(slide),
+        image="b" if v.swapped else "a", taps=down.taps, step=down.stride, hop=down.dilation, lanes=extents[lane],
+        lane=pixel(lane), results=down.results, along=pixel(slide),
         rest=tuple((extents[i], pixel(i)) for i in "ngzpq" if i not in (lane, slide)),
-        cross=tuple((taps[i], tap(i)) for i in "zpq" if i != slide),
-        filter=(w[letter], w["k"]),
-        start=-sum(names[i][5][0] * x[names[i][0]] for i in "zpq"),
-        at=tuple(-names[i][5][0] for i in guarded),
-        limits=tuple({"z": v.d, "p": v.h, "q": v.w}[i] for i in guarded),
+        cross=tuple((axes[i].taps, tap(i)) for i in "zpq" if i != slide), filter=(down.filter, w["k"]),
+        start=-sum(axis.begin * axis.seen for axis in axes.values()),
+        first=sum((axis.taps - 1) * -axis.filter for axis in axes.values() if axis.filter < 0),
+        at=tuple(-axes[i].begin for i in guarded), limits=tuple(axes[i].extent for i in guarded),
     )  # fmt: skip
 
 

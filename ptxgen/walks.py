@@ -35,7 +35,7 @@ def product_of(v: Sliding) -> Gemm:
     make = _backward if v.direction == "input_grad" else _folded if v.fold else _forward
     return product(
         make(v, group, x, w, y), (v.groups, item[a], item[b], item[third]), (start[a], start[b], start[third]),
-        v.bytes, _window(v), strip_of(v), **fields,
+        v.bytes, _window(v), strip_of(v), bool(v.fold) and "bias" in v.stages, **fields,
     )  # fmt: skip
 
 

@@ -8,9 +8,12 @@
     ld.param.u64 %${name}, [${name}];
     cvta.to.global.u64 %${name}, %${name};
 % endfor
+% if plan.one_bias:
+    .reg .b32 %same;  mov.b32 %same, 0;
+% endif
 % if plan.own_bias:
     // each item has its own
-    mul.wide.u32 %t64, %number, ${"%M" if "bias_row" in plan.problem.stages else "%N"};
+    mul.wide.u32 %t64, %number, ${1 if plan.one_bias else "%M" if "bias_row" in plan.problem.stages else "%N"};
     mad.lo.u64 %bias, %t64, ${plan.arrays["bias"][1]}, %bias;
 % endif
 % if "residual" in plan.arrays:
@@ -106,7 +109,7 @@ ${each("scale_b", plan.mul, registers, guard, column, column)}\
 ${each("bias", plan.add, registers, guard, row, column)}\
 </%def>
 <%def name="bias_column(registers, at, offset, guard, row, column)">
-${each("bias", plan.add, registers, guard, column, column)}\
+${each("bias", plan.add, registers, guard, ("%same", 0) if plan.one_bias else column, column)}\
 </%def>
 <%def name="residual(registers, at, offset, guard, row, column)">
     add.u64 %near, ${at}, %residual;

@@ -81,7 +81,8 @@ def test_every_way_to_meet(direction: str, layout: str, text: str) -> None:
 
 @pytest.mark.parametrize("v", [
     Conv(1, 1, 1, 200, 1, 1, 40, padding=(0, 20)),
-    Conv(2, 3, 4, 37, 6, 3, 3, padding=1, groups=3, epilogue="residual,relu"),
+    Conv(2, 3, 4, 37, 6, 3, 3, padding=1, groups=3, epilogue="bias,residual,relu"),
+    Conv(1, 1, 1, 99, 1, 1, 7, padding=(3,), epilogue="bias", dtype="f16"),
     Conv(1, 2, 3, 70, 2, 2, 5, stride=2, layout="CHWN", dtype="f64"),
 ])  # fmt: skip
 @pytest.mark.parametrize("text", ["ml=16 u=8", "ml=32 u=8 kg=2 split=2 stages=2"])
@@ -98,8 +99,17 @@ def test_filters_of_one_channel_slide_down_strips(layout: str, dtype: str, epilo
         Conv(2, 40, 9, 5, 40, 3, 3, padding=1, groups=40),
         Conv(3, 2, 10, 7, 2, 3, 2, padding=(0, 3, 2, 1), stride=(2, 1), dilation=(1, 3), groups=2),
         Conv(1, 3, 5, 4, 3, 2, 3, d=4, t=2, padding=1, stride=2, groups=3),
+        Conv(2, 34, 6, 5, 34, 3, 2, padding=(0, 1, 2, 1), dilation=2, groups=34, direction="input_grad"),
     )):  # fmt: skip
-        v = replace(v, layout=layout, filters="", dtype=dtype, compute="", out="", epilogue=epilogue)
+        v = replace(
+            v,
+            layout=layout,
+            filters="",
+            dtype=dtype,
+            compute="",
+            out="",
+            epilogue=epilogue if v.direction == "forward" else "",
+        )
         for text in ("ns=4 ml=2 nl=32", "ns=1 ml=1 nl=64"):
             verify(v, parse_config(f"family=4 {text}"), "integers", float(n % 2))
 

@@ -44,6 +44,7 @@ class SlidePlan(Plan):
     def _epilogue(self) -> None:
         super()._epilogue()
         self.vec_c = 1
+        self.one_bias = False  # a result knows its filter
         self.row = Tile("e", self.sum, (1,))
 
     @property
