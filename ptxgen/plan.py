@@ -157,7 +157,7 @@ class Plan:
         self.stream = ".cs" if c.stream else ""
         most = 16 // self.sum_bytes
         #: elements of one access of C (or of a partial sum)
-        self.vec_c = min(c.vec_c, most, self.contiguous if not self.geometry.gathers else most)
+        self.vec_c = min(self._wide_c(), most, self.contiguous if not self.geometry.gathers else most)
         self.has_vector_red = self.device.has_vector_red and self.sum == "f32"
         self.vector = width(self.vec_c, self.sum)
         self.c_type = self._c_type(self.vec_c)
@@ -178,6 +178,10 @@ class Plan:
         self.one_bias = p.one_bias and "bias" in self.arrays
         self.own_bias = self.batched and p.own_bias and "bias" in self.arrays
         self._gather()
+
+    def _wide_c(self) -> int:
+        """Elements of an access of C, as the configuration says."""
+        return self.config.vec_c
 
     def _gather(self) -> None:
         """The tile on its way through shared memory: rows padded by four."""

@@ -218,6 +218,7 @@ class Gemm(Typed):
     operation = "gemm"
     addr_a = addr_b = addr_c = STRIDED
     window = cast("Window | None", None)  #: how TMA walks, where an operand is windows over images
+    strip_kind = cast("tuple[int, ...]", ())
     strip = cast("Any", None)  #: how results lie in strips that filters of one channel slide down
     own_bias = one_bias = False  #: items share biases, of which each row (column) has its own
     SHAPE = ("m", "n", "k")

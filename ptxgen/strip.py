@@ -6,6 +6,7 @@ which share most of what they see of it; the taps of that axis are written out, 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -30,13 +31,15 @@ class Moves:
 
 @dataclass(frozen=True)
 class Strip:
-    """``image``: the operand of the product (a, b) that windows slide over; ``taps`` of the strip's axis, ``hop``
+    """``image``: the operand of the product (a, b) that windows slide over; ``wide``: results side by side that see
+    pixels side by side, at most and everywhere; ``taps`` of the strip's axis, ``hop``
     pixels apart, ``step`` pixels from one result to the next; ``lanes``, ``results``: how many there are along each
     axis; ``rest``, ``cross``: extents and moves of the digits of all other results, and of all other taps;
     ``filter``: elements from a tap of the strip's axis, and from a filter, to the next; ``start``,
     ``first``: where the first result's image and the first tap's filter are."""
 
     image: str
+    wide: int
     taps: int
     step: int
     hop: int
@@ -170,9 +173,14 @@ def strip_of(v: Sliding) -> Strip | None:
         return Moves(axis.dilation * axis.seen, 0, axis.filter, tuple(axis.dilation * (i == j) for j in guarded))
 
     down = axes[slide]
+    own, size = pixel(lane), v.element.bytes
+    side = (lane, v.layout) in (("g", "NHWC"), ("n", "CHWN")) and own.image == own.result == 1
+    moved = [seen["n"], seen[channels[0]], *(axis.seen for axis in axes.values()), *steps.values()]
+    aligned = max(min(v.aligned_input, v.aligned_output) // size, 1)
+    beside = math.gcd(16 // v.accumulator.bytes, aligned, extents[lane], *(n for n in moved if n != 1)) if side else 1
     return Strip(
-        image="b" if v.swapped else "a", taps=down.taps, step=down.stride, hop=down.dilation, lanes=extents[lane],
-        lane=pixel(lane), results=down.results, along=pixel(slide),
+        image="b" if v.swapped else "a", wide=beside, taps=down.taps, step=down.stride, hop=down.dilation,
+        lanes=extents[lane], lane=own, results=down.results, along=pixel(slide),
         rest=tuple((extents[i], pixel(i)) for i in "ngzpq" if i not in (lane, slide)),
         cross=tuple((axes[i].taps, tap(i)) for i in "zpq" if i != slide), filter=(down.filter, w["k"]),
         start=-sum(axis.begin * axis.seen for axis in axes.values()),

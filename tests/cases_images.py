@@ -58,7 +58,8 @@ def config(v: Conv, d: Device, rng: np.random.Generator) -> Config | None:
     """A random legal configuration that looks into tables, or None if none was drawn."""
     if v.gemm.strip is not None and v.gemm.strip.taps <= TAPS:
         ns, ml, resident, stream = (int(rng.choice(x)) for x in ((1, 2, 4, 8), (1, 2, 4), (1, 2), (0, 1)))
-        return Config(family=SLIDE, ns=ns, ml=ml, nl=32, resident=resident, stream=stream)
+        wide = int(rng.choice([1, v.gemm.strip.wide]))
+        return Config(family=SLIDE, vec_a=wide, ns=ns, ml=ml, nl=32, resident=resident, stream=stream)
     tensor = v.compute in ("tf32", "s32") or v.dtype == "bf16" or (v.dtype in ("f16", "f64") and rng.random() < 0.5)
     return cases_mma.config(v.gemm, d, rng, 128) if tensor else cases_simt.wide(v.gemm, d, rng, 128)
 

@@ -24,14 +24,16 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     """The cost of one block of each configuration."""
     warps = np.maximum(g.threads // WARP, 1)
     taps = p.strip.taps if p.strip is not None else 1
-    told = (LOAD * (g.loads + taps) / 1.3 + g.products + 8) * g.steps + FIXED + RESULT * c.ns
+    told = (
+        (LOAD * (g.loads + taps * c.vec_a) / 1.3 + g.products * c.vec_a + 8) * g.steps + FIXED + RESULT * c.ns * c.vec_a
+    )
     half = 2 if p.element.bytes == 2 else 1
     issue = warps * told * (1 + 0.15 * (half - 1)) / costs.ISSUE
-    wavefronts = warps * g.loads * g.steps
+    wavefronts = warps * g.loads * g.steps * np.maximum(c.vec_a * p.element.bytes / 4, 1)
     left = leaving(p, c, g, d, 1)
     return Work.of(
         len(c), resident=left["resident"], busy=bound(issue, wavefronts), alone=LATENCY * (1 + g.steps), math=issue,
-        moved_a=g.threads * g.loads * p.element.bytes, stages=2,
+        moved_a=g.threads * g.loads * c.vec_a * p.element.bytes, stages=2,
     )  # fmt: skip
 
 

@@ -14,8 +14,8 @@ from ptxgen.space.family import Family, Ints, first_broken
 
 #: the values of each axis that are tried
 AXES = {
-    "ns": (1, 2, 4, 8, 16), "ml": (1, 2, 4, 8, 16), "nl": (32, 64, 128, 256), "resident": (1, 2, 4, 8),
-    "stream": (0, 1),
+    "ns": (1, 2, 4, 8, 16), "ml": (1, 2, 4, 8, 16), "nl": (32, 64, 128, 256), "vec_a": (1, 2, 4),
+    "resident": (1, 2, 4, 8), "stream": (0, 1),
 }  # fmt: skip
 THREADS = (64, 512)  #: of a block, at least and at most
 
@@ -38,7 +38,7 @@ class Slide(Family):
         return every.take(np.flatnonzero((threads >= THREADS[0]) & (threads <= THREADS[1])))
 
     def ways(self, p: Gemm) -> list[dict[str, int]]:
-        return [{"stream": n} for n in self.axes["stream"]]
+        return [{"stream": n, "vec_a": v} for n in self.axes["stream"] for v in self.axes["vec_a"]]
 
     def cells(self, p: Gemm, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
         c = tiles.replace(family=self.code, kg=1)

@@ -10,8 +10,10 @@
 % for i in range(plan.config.ns):
     setp.lt.and.u32 %inside, %number, %n_results, %in;
     mad.wide.s32 %at, %place, ${plan.out_bytes}, %out;
-    mul.rn.${plan.sum} ${plan.row[0]}, ${plan.acc[i]}, %alpha;
-${put.vector([plan.row[0]], "%at", 0, "@%inside ", add, ("%channel", 0), ("%channel", 0))}\
+% for v in range(plan.wide):
+    mul.rn.${plan.sum} ${plan.row[v]}, ${plan.acc[i, v]}, %alpha;
+% endfor
+${put.vector([plan.row[v] for v in range(plan.wide)], "%at", 0, "@%inside ", add, *plan.filter_at)}\
     add.u32 %place, %place, %n_row_y;
     add.u32 %number, %number, 1;
 % endfor

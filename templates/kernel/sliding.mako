@@ -11,8 +11,9 @@
     .reg .b32 %ldc, %t0, %t1, %t2, %thread, %lane, %rest, %first, %cross, %guard, %high, %channel;
     .reg .b32 %x, %word, %y, %w, %down_x, %down_word, %down_y, %down_w, %tap_x, %tap_word, %tap_w, %none, %at_x, %at_word;
     .reg .pred %in, %p, %skip;
-    .reg .b16 %half;
-    .reg .${plan.sum} %alpha, %beta, %seen;
+    .reg .b16 %one;
+    .reg .${plan.sum} %alpha, %beta;
+    ${plan.pixels.declaration} ${plan.words.declaration} ${plan.halves.declaration}
 % for name in ("lanes", "results", "steps", *plan.NUMBERS):
     .reg .b32 %n_${name};
     ld.param.u32 %n_${name}, [${name}];
@@ -26,13 +27,14 @@ ${dependent.begin()}\
 ${ptx.banner("which results: lanes side by side, a strip of each")}\
     mov.u32 %thread, %tid.x;
     mov.u32 %t0, %ctaid.x;
-    add.u32 %t1, %n_lanes, ${plan.config.nl - 1};
-    shr.u32 %t1, %t1, ${plan.log2_lanes};
+    add.u32 %t1, %n_lanes, ${plan.lanes - 1};
+    shr.u32 %t1, %t1, ${plan.log2_block};
     div.u32 %rest, %t0, %t1;
     mul.lo.u32 %t1, %rest, %t1;
     sub.u32 %lane, %t0, %t1;
     and.b32 %t0, %thread, ${plan.config.nl - 1};
     mad.lo.u32 %lane, %lane, ${plan.config.nl}, %t0;
+    mul.lo.u32 %lane, %lane, ${plan.wide};
     shr.u32 %t0, %thread, ${plan.log2_lanes};
     mad.lo.u32 %rest, %rest, ${plan.config.ml}, %t0;
     mov.u32 %first, %ctaid.y;
@@ -42,7 +44,7 @@ ${ptx.banner("which results: lanes side by side, a strip of each")}\
     setp.lt.and.u32 %in, %rest, %t0, %in;
     sub.u32 %t0, %t0, 1;
     min.u32 %rest, %rest, %t0;
-    sub.u32 %t0, %n_lanes, 1;
+    sub.u32 %t0, %n_lanes, ${plan.wide};
     min.u32 %lane, %lane, %t0;
     ld.param.u64 %table, [of_results];
     cvta.to.global.u64 %table, %table;
@@ -73,8 +75,11 @@ TAP:
     add.u32 %at_word, %word, %tap_word;
     add.u32 %tap_w, %tap_w, %w;
 % for r in range(plan.strip.taps):
-    mad.wide.s32 %t64, %tap_w, ${plan.size}, ${plan.filters};
-${load(plan.weights[r], "%t64", "")}\
+% for v in range(plan.wide):
+    mad.lo.u32 %t0, %n_lane_w, ${v}, %tap_w;
+    mad.wide.s32 %t64, %t0, ${plan.size}, ${plan.filters};
+${weight(plan.weights[r, v])}\
+% endfor
     add.u32 %tap_w, %tap_w, %n_row_w;
 % endfor
 % for row, before, pairs in plan.seen:
@@ -87,10 +92,11 @@ ${load(plan.weights[r], "%t64", "")}\
     lop3.b32 %t1, %at_word, %t2, %guard, ${plan.GUARD_LOST};
     setp.ne.u32 %skip, %t1, 0;
     mad.wide.s32 %t64, %at_x, ${plan.size}, ${plan.images};
-    mov.${plan.sum} %seen, ${plan.zero};
-${load("%seen", "%t64", "@!%skip ")}\
+${pixels("%t64", "@!%skip ")}\
 % for i, r in pairs:
-    fma.rn.${plan.sum} ${plan.acc[i]}, %seen, ${plan.weights[r]}, ${plan.acc[i]};
+% for v in range(plan.wide):
+    fma.rn.${plan.sum} ${plan.acc[i, v]}, ${plan.pixels[v]}, ${plan.weights[r, v]}, ${plan.acc[i, v]};
+% endfor
 % endfor
 % endfor
     add.u32 %cross, %cross, 1;
@@ -99,12 +105,25 @@ ${load("%seen", "%t64", "@!%skip ")}\
 ${ptx.banner("the strip leaves")}\
 ${put.leaving(leave, None, put)}\
 <%def name="after_entry()"></%def>\
-<%def name="load(into, at, guard)">
+<%def name="weight(into)">
 % if plan.size == 2:
-    mov.b16 %half, 0;
-    ${guard}ld.global.nc.b16 %half, [${at}];
-${convert.widen(plan.problem.dtype, into, "%half")}\
+    ld.global.nc.b16 %one, [%t64];
+${convert.widen(plan.problem.dtype, into, "%one")}\
 % else:
-    ${guard}ld.global.nc.${plan.sum} ${into}, [${at}];
+    ld.global.nc.${plan.sum} ${into}, [%t64];
+% endif
+</%def>
+<%def name="pixels(at, guard)">
+<% loaded = plan.words if plan.size == 2 else plan.pixels %>\
+% for r in loaded.all:
+    mov.${loaded.kind} ${r}, ${"0" if plan.size == 2 else plan.zero};
+% endfor
+    ${guard}ld.global.nc.${plan.load_kind} ${plan.loaded}, [${at}];
+% if plan.size == 2 and plan.wide == 1:
+${convert.widen(plan.problem.dtype, plan.pixels[0], plan.words[0])}\
+% elif plan.size == 2:
+% for v in range(0, plan.wide, 2):
+${convert.widen_pair(plan.problem.dtype, plan.pixels[v], plan.pixels[v + 1], plan.words[v // 2], plan.halves)}\
+% endfor
 % endif
 </%def>

@@ -110,7 +110,7 @@ def test_filters_of_one_channel_slide_down_strips(layout: str, dtype: str, epilo
             out="",
             epilogue=epilogue if v.direction == "forward" else "",
         )
-        for text in ("ns=4 ml=2 nl=32", "ns=1 ml=1 nl=64"):
+        for text in ("ns=4 ml=2 nl=32", f"ns=1 ml=1 nl=64 vec_a={v.gemm.strip.wide}"):
             verify(v, parse_config(f"family=4 {text}"), "integers", float(n % 2))
 
 

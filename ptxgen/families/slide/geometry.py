@@ -1,4 +1,5 @@
-"""The geometry of sliding kernels: a thread has a strip of ``ns`` results; a block has ``nl`` lanes of ``ml`` rows."""
+"""The geometry of sliding kernels: a thread has strips of ``ns`` results, ``vec_a`` of them side by side; a block has
+``nl`` lanes of ``ml`` rows."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         (s.lanes, s.rows, s.results, s.taps, s.step, s.hop, s.steps) if s is not None else (1,) * 7
     )
     threads = c.ml * c.nl
-    across = ceil_div(lanes, np.maximum(c.nl, 1)) * ceil_div(rows, np.maximum(c.ml, 1))
+    across = ceil_div(lanes, np.maximum(c.nl * c.vec_a, 1)) * ceil_div(rows, np.maximum(c.ml, 1))
     strips = ceil_div(results, np.maximum(c.ns, 1))
     loads = np.minimum((c.ns - 1) * step + (taps - 1) * hop + 1, c.ns * taps)
     words = max(1, p.accumulator.bytes // 4)
@@ -34,7 +35,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         products=c.ns * taps,
         steps=steps,
         shared=c.ml * 0,
-        registers=(c.ns + taps) * words + 44,
+        registers=(c.ns + taps + 1) * c.vec_a * words + 44,
         uk=c.u,
         row_c=c.nl + 4,
         sum_bytes=max(4, p.accumulator.bytes),

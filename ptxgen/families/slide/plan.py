@@ -5,7 +5,7 @@ from __future__ import annotations
 from ptxgen.columnar import log2
 from ptxgen.plan import Plan, Run
 from ptxgen.problem import Gemm
-from ptxgen.registers import Tile
+from ptxgen.registers import Tile, width
 from ptxgen.source import Argument, Launch, Step
 from ptxgen.strip import Strip
 
@@ -30,9 +30,19 @@ class SlidePlan(Plan):
         self.strip: Strip = p.strip
         self.size = p.element.bytes
         self.images, self.filters = ("%A", "%B") if self.strip.image == "a" else ("%B", "%A")
-        self.log2_lanes = log2(c.nl)
-        self.acc = Tile("acc", self.sum, (c.ns,))
-        self.weights = Tile("weight", self.sum, (self.strip.taps,))
+        #: results side by side that a thread has a strip of
+        self.wide = c.vec_a
+        self.lanes = c.nl * self.wide
+        self.log2_lanes, self.log2_block = log2(c.nl), log2(self.lanes)
+        self.acc = Tile("acc", self.sum, (c.ns, self.wide))
+        self.weights = Tile("weight", self.sum, (self.strip.taps, self.wide))
+        self.pixels = Tile("seen", self.sum, (self.wide,))
+        halves = self.size == 2 and self.wide > 1
+        #: a load of pixels: type and registers; 16 bits come in words of two
+        self.words = Tile("word", "b32", (self.wide // 2,)) if halves else Tile("word", "b16", (1,))
+        loaded = self.words if self.size == 2 else self.pixels
+        self.load_kind, self.loaded = width(loaded.size, loaded.kind), loaded.vector(0, n=loaded.size)
+        self.halves = Tile("half", "b16", (2,))
         #: pixels that a strip sees, the one before each, and what it is multiplied into: (result, tap)
         pixels: dict[int, list[tuple[int, int]]] = {}
         for i in range(c.ns):
@@ -43,13 +53,20 @@ class SlidePlan(Plan):
 
     def _epilogue(self) -> None:
         super()._epilogue()
-        self.vec_c = 1
         self.one_bias = False  # a result knows its filter
-        self.row = Tile("e", self.sum, (1,))
+        self.row = Tile("e", self.sum, (self.wide,))
+
+    @property
+    def filter_at(self) -> list[tuple[str, int]]:
+        """Row and column that the epilogue goes by: two, be they equal."""
+        return [(name, 0) for name in ("%channel", "%channel")]
+
+    def _wide_c(self) -> int:
+        return self.wide
 
     @property
     def contiguous(self) -> int:
-        return 1
+        return self.wide
 
     @property
     def tiles(self) -> list[tuple[Tile, str]]:
@@ -93,5 +110,5 @@ class SlidePlan(Plan):
             *(("table", table) for table in s.tables), *(("u32", n % (1 << 32)) for n in numbers),
             (self.sum, "alpha"), (self.sum, "beta"),
         )  # fmt: skip
-        grid = (-(-s.lanes // c.nl) * -(-s.rows // c.ml), -(-s.results // c.ns), 1)
+        grid = (-(-s.lanes // self.lanes) * -(-s.rows // c.ml), -(-s.results // c.ns), 1)
         return Launch((Step(self.entry, grid, (self.threads, 1, 1), 0, arguments),))

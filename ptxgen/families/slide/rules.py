@@ -13,7 +13,7 @@ from ptxgen.strip import LONGEST
 SLIDE = 4
 TAPS = 32  #: along a strip, which are all written out
 
-USED = ("family", "ns", "ml", "nl", "resident", "stream", "pdl")
+USED = ("family", "ns", "ml", "nl", "vec_a", "resident", "stream", "pdl")
 #: axes that have no meaning here, and stay at their defaults
 UNUSED = tuple(name for name in AXIS if name not in USED)
 
@@ -31,4 +31,7 @@ RULES = (
          family=SLIDE),
     Rule("slide_strip", lambda p, c, g, d: (c.ns >= 1) & (c.ns <= LONGEST) & (c.nl >= WARP) & (g.threads >= WARP),
          f"ns={{c.ns}} results a strip, nl={{c.nl}} lanes: 1 to {LONGEST}, and whole warps", family=SLIDE),
+    Rule("slide_vector", lambda p, c, g, d: c.vec_a <= (p.strip_kind[-1] if p.strip_kind else 1),
+         "vec_a={c.vec_a} results side by side a thread; images, results and their alignment allow fewer",
+         family=SLIDE),
 )  # fmt: skip
