@@ -101,8 +101,8 @@ class Config:
         0,
         (0, 1, 2, 3),
         "",
-        "operands that are copied first, to rows of whole 128 bytes (mma.sync) or with K"
-        " contiguous (wgmma): 1 A, 2 B, 3 both",
+        "operands that are copied first, to rows of whole 128 bytes, and where wgmma needs that"
+        " with K contiguous: 1 A, 2 B, 3 both",
     )
     rows: int = axis(0, (0, 16, 32), "", "rows that are loaded of a tile of 64, where C has no more; 0: all")
     pdl: int = axis(

@@ -9,10 +9,10 @@ from ptxgen.families.mma.plan import MmaPlan
 from ptxgen.families.simt.plan import SimtPlan
 from ptxgen.families.slide.plan import SlidePlan
 from ptxgen.families.stream.plan import StreamPlan
+from ptxgen.families.wgmma.copies import CopiedPlan
 from ptxgen.families.wgmma.parting import PartingPlan
 from ptxgen.families.wgmma.plan import WgmmaPlan
 from ptxgen.families.wgmma.planes import planes
-from ptxgen.families.wgmma.transposition import TurnedPlan
 from ptxgen.families.wgmma.windows import plan_of
 from ptxgen.operations import Problem
 from ptxgen.plan import Plan
@@ -31,7 +31,7 @@ def plan_for(problem: Problem, config: Config, device: Device) -> Plan:
     elif kind is WgmmaPlan and planes(product) > 1:
         kind = PartingPlan
     elif kind is WgmmaPlan and config.repack:
-        kind = TurnedPlan
+        kind = CopiedPlan
     plan = kind(product, config, device)
     plan.asked = problem
     return plan

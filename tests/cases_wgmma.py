@@ -53,7 +53,7 @@ AXES = {
 
 
 def problem(rng: np.random.Generator, limit: int) -> Gemm:
-    """Rows of whole 16 bytes, extents of anything."""
+    """Rows of whole 16 bytes in A and B, or in neither or one of them; extents of anything."""
     dtype, compute, out = TYPES[rng.integers(len(TYPES))]
     m, n, k = extents(rng, limit)
     if rng.random() < 0.3:
@@ -68,6 +68,10 @@ def problem(rng: np.random.Generator, limit: int) -> Gemm:
         "ldb": (-(-p.columns_b // unit) + pad[1]) * unit,
         "ldc": (-(-n // unit_c) + pad[2]) * unit_c if rng.random() < 0.8 else n + int(rng.integers(0, 5)),
     }
+    for x in "ab" if rng.random() < 0.3 else ():
+        if rng.random() < 0.7:
+            longer[f"ld{x}"] += int(rng.integers(0, unit))
+            longer[f"aligned_{x}"] = int(rng.choice([n for n in (1, 2, 4, 8, 16) if n >= p.element.bytes]))
     if dtype != "s8" and rng.random() < 0.25:
         longer["epilogue"] = EPILOGUES[rng.integers(len(EPILOGUES))]
     return replace(p, **longer)

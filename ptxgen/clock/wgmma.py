@@ -62,8 +62,8 @@ def cell(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
     """What extents and slices decide: passes and blocks, those that run at once, microseconds of slices that meet."""
     size = p.element.bytes
     torn = [
-        np.float32(kmajor and ld * size % costs.LINE > 0 and planes(p) == 1)
-        for kmajor, ld in ((p.layout[0] == "N", p.lda), (p.layout[1] == "T", p.ldb))
+        np.float32(kmajor and ld * size % costs.LINE > 0 and planes(p) == 1 and repack.mapped(p, name))
+        for name, kmajor, ld in (("a", p.layout[0] == "N", p.lda), ("b", p.layout[1] == "T", p.ldb))
     ]
     passes = np.maximum(-(-g.passes // g.slices), 1)
     first = np.where(c.kc > 1, costs.CLUSTER_US + costs.CLUSTER_STEP_US * np.log2(c.kc), 0.0)
@@ -83,8 +83,7 @@ def cell(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
     if planes(p) > 1 and p.k:
         moves = p.element.bytes * (p.m + p.n) * p.k + workspace(p)
         extra = extra + costs.PARTING_US + moves / (d.bandwidth * 1e3 * costs.PARTING_DRAM)
-    turned = repack.turned(c, "a") * 1 + repack.turned(c, "b")
-    extra = extra + turned * costs.TURN_US + 2 * g.copies / (d.bandwidth * 1e3 * costs.TURN_DRAM)
+    extra = extra + _copies(p, c, g, d)
     room = np.maximum(together(d, c.cluster * c.kc), 1)  # none is at once where the device is smaller than a cluster
     grid = np.minimum(d.sms // c.cluster * c.cluster, g.blocks)
     # of a block that walks: the tiles, and those of a block that had to wait for it
@@ -92,6 +91,14 @@ def cell(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
     numbers = {"iterations": passes, "blocks": g.blocks, "room": room, "walked": walked, "extra": extra}
     columns = {n: np.asarray(v, np.float32) for n, v in numbers.items()}
     return SimpleNamespace(torn=torn, way=np.where(c.kg > 1, np.where(c.split == SPLIT_WORKSPACE, 2, 1), 0), **columns)
+
+
+def _copies(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Any:
+    """Of the passes that copy operands first: one for all that are copied as they are, one for each that turns."""
+    turned = sum(repack.copied(c, x) * 1 for x in "ab" if repack.turns(p, x))
+    plain = [repack.copied(c, x) for x in "ab" if not (repack.turns(p, x) and repack.mapped(p, x))]
+    straight = np.logical_or.reduce([np.zeros(len(c), bool), *plain]) * costs.PITCH_US
+    return turned * costs.TURN_US + straight + 2 * g.copies / (d.bandwidth * 1e3 * costs.TURN_DRAM)
 
 
 def microseconds(p: Gemm, d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Floats:

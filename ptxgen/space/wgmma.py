@@ -11,9 +11,10 @@ import numpy as np
 
 from ptxgen.config import FAMILIES, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE, Columns, Config
 from ptxgen.device import Device
+from ptxgen.families.wgmma import repack
 from ptxgen.families.wgmma.geometry import ROWS, SPAN, STEP, from_registers, together, widest_unit
 from ptxgen.families.wgmma.planes import factor_bytes, planes
-from ptxgen.families.wgmma.repack import A, B
+from ptxgen.families.wgmma.repack import A, B, mapped, unmapped
 from ptxgen.geometry import geometry
 from ptxgen.problem import Gemm
 from ptxgen.rules import reducible
@@ -53,24 +54,23 @@ class Wgmma(Family):
     axes, alike = AXES, ALIKE
     tile = ("ml", "nl", "u", "swap", "cluster", "kc", "repack")
     cell = ("kg", "split", "raster", "evict")
-    fixed = ("tables", "wgmma_target", "wgmma_types", "wgmma_images", "wgmma_map_a", "wgmma_map_b")
+    fixed = ("tables", "wgmma_target", "wgmma_types", "wgmma_images")
     tile_rules = (
         "axis", "range", "wgmma_major", "wgmma_depth", "wgmma_tile_x", "wgmma_tile_y", "wgmma_accumulators",
-        "wgmma_cluster", "wgmma_pingpong", "wgmma_rows",
+        "wgmma_cluster", "wgmma_pingpong", "wgmma_rows", "wgmma_map_a", "wgmma_map_b",
     )  # fmt: skip
     extent_rules = ("range", "slices", "split", "grid", "wgmma_walk", "wgmma_passes", "wgmma_meeting", "wgmma_stages",
                     "wgmma_planes", "wgmma_repack")  # fmt: skip
 
     def neutral(self, p: Gemm) -> Gemm:
-        """Starts and pitches that TMA can take, as the rules have seen to; extents that show which tiles are cut."""
+        """Starts and pitches that TMA can take, or starts that it cannot; extents that show which tiles are cut."""
         c = p.vectors[2] * p.output.bytes
         m, n = (next((r for r in LEAST if x <= r), NEUTRAL) for x in (p.m, p.n))
-        window: dict[str, Any] = {}
+        given: dict[str, Any] = {f"aligned_{x}": 16 if mapped(p, x) else p.element.bytes for x in "ab"}
         if p.window is not None:
             channels = widest_unit(p) if p.window.side == "a" else math.gcd(p.window.channels, ROWS)
-            window["window"] = p.window.like(channels, NEUTRAL)
-        return replace(p, m=m, n=n, k=NEUTRAL, lda=0, ldb=0, ldc=0, batch=1, aligned_a=16, aligned_b=16, aligned_c=c,
-                       **window)  # fmt: skip
+            given["window"] = p.window.like(channels, NEUTRAL)
+        return replace(p, m=m, n=n, k=NEUTRAL, lda=0, ldb=0, ldc=0, batch=1, aligned_c=c, **given)
 
     def variables(self, p: Gemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
         """Tiles with the warpgroups that share them, clusters, ways to leave and to meet: few of their products are
@@ -104,13 +104,15 @@ class Wgmma(Family):
         return [b // factor_bytes(p) for b in (*narrow, *DEPTHS)]
 
     def _repacks(self, p: Gemm) -> list[int]:
-        """Operands that may be transposed first: one where K is contiguous in neither, or in the other only."""
-        if factor_bytes(p) == 2:
+        """Operands that are copied first: what TMA cannot map; of those that may be transposed one, or where that is
+        the only one perhaps."""
+        if planes(p) > 1:
             return [0]
         if p.window is not None:  # images are not copied
-            return [A if p.window.side == "b" else 0]
-        apart = A * (p.layout[0] == "T") + B * (p.layout[1] == "N")
-        return [A, B] if apart == A | B else [0, apart] if apart else [0]
+            return [A if p.window.side == "b" and repack.turns(p, "a") else 0]
+        off = unmapped(p)
+        apart = A * repack.turns(p, "a") + B * repack.turns(p, "b")
+        return sorted({A | off, B | off} if apart == A | B else {off, off | apart})
 
     def tiles(self, p: Gemm) -> Columns:
         grid = np.meshgrid(
@@ -198,7 +200,7 @@ class Wgmma(Family):
         return c.replace(split=np.where(c.kg > 1, c.split, SPLIT_MEMSET), vec_c=width_c(p, c))
 
     def changes(self, p: Gemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
-        yield from single(self)
+        yield from (x for x in single(self) if x.get("repack", config.repack) in self._repacks(p))
         long, short = ("nl", "ml") if config.swap else ("ml", "nl")
         yield from ({"stages": config.stages + step} for step in (-2, -1, 1, 2))
         yield from ({short: getattr(config, short) + step} for step in (-16, -8, 8, 16))
@@ -206,7 +208,7 @@ class Wgmma(Family):
         sides = {"swap": 1 - config.swap, "ml": config.nl, "nl": config.ml}
         yield sides
         if config.repack:
-            yield {**sides, "repack": (A | B) - config.repack}
+            yield {**sides, "repack": (A | B) - config.repack | unmapped(p)}
         for n, wg, turns in LONG:
             for walks in {config.persistent, turns}:
                 yield {long: ROWS * n, "wg": wg, "pingpong": turns, "persistent": walks}

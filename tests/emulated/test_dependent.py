@@ -23,6 +23,7 @@ KERNELS = {
     "wgmma": (Gemm(70, 40, 200, "NT", "f16"), "family=2 ml=64 nl=32 u=64 kg=2 split=2"),
     "a block walks": (Gemm(150, 72, 136, "NT", "f16", epilogue="residual"),
                       "family=2 ml=64 nl=32 u=64 stage_c=1 persistent=1"),
+    "copies": (Gemm(65, 37, 67, "TN", "e4m3"), "family=2 ml=64 nl=64 u=64 stages=2 repack=3"),
     "planes": (Gemm(70, 40, 72, "NN", "f32", "f32_bf16x6"), "family=2 ml=64 nl=16 u=32 stages=2"),
     "meeting": (Gemm(64, 64, 256, "NT", "f16"), "family=2 ml=64 nl=64 u=64 kg=2 split=3 stage_c=1"),
 }  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from gemm_runs import execute, inputs, verify
@@ -98,12 +100,36 @@ def test_fragments_are_read_without_conflicts(p, text):
     assert not any(s.bank_conflicts for s in stats)
 
 
+@pytest.mark.parametrize("aligned", [1, 2, 4, 8])
+@pytest.mark.parametrize("dtype", ["e4m3", "f16", "f32"])
+def test_rows_that_tma_cannot_map_are_copied(dtype, aligned):
+    """Every place that a chunk can begin at, rows with a gap behind them, starts between guards; a lone row."""
+    for n, layout in enumerate(LAYOUTS):
+        p = Gemm(35, 43 + n, 66 + n, layout, dtype, "tf32" if dtype == "f32" else "")
+        if aligned < p.element.bytes:
+            return
+        p = replace(p, lda=p.columns_a + n, aligned_a=aligned, aligned_b=aligned)
+        c = parse_config(f"family=2 ml=64 nl=64 u={64 // p.element.bytes} stages=2 repack=3")
+        verify(p, c, "integers", arrays=filled(p, "integers", n, 0.0), on="h200", shift=n % 2 == 0)
+    row = Gemm(1, 33, 65, "NT", dtype, p.compute, aligned_a=aligned, aligned_b=aligned)
+    verify(row, c, "normal", 2.0, 1.0, on="h200", shift=True)
+
+
+def test_one_operand_is_copied_and_the_other_not():
+    p = Gemm(35, 40, 64, "TN", "f16")
+    c = parse_config("family=2 ml=64 nl=64 u=32 stages=2 repack=1")
+    verify(p, c, "integers", on="h200")
+    p = Gemm(40, 35, 64, "TN", "f32", "tf32")  # A is transposed, B copied
+    verify(p, replace(c, repack=3), "integers", on="h200")
+
+
 @pytest.mark.parametrize("shared", [-1, 0])
-def test_items_of_a_batch_are_transposed_each(shared):
-    """``shared`` 0: all items have one B."""
-    p = Gemm(36, 40, 72, "TN", "f32", "tf32", batch=3, stride_b=shared)
+@pytest.mark.parametrize("more", [0, 1])
+def test_items_of_a_batch_are_copied_each(more, shared):
+    """``shared`` 0: all items have one B; ``more``: extents that TMA cannot map."""
+    p = Gemm(36 + more, 40 + more, 72, "TN", "f32", "tf32", batch=3, stride_b=shared)
     driver, (a, b, old) = EmulatedDriver(H200), operands(p, 1, "integers")
-    for text in ("repack=2", "repack=1 swap=1 kg=2 split=2"):
+    for text in ("repack=3",) if more else ("repack=2", "repack=1 swap=1 kg=2 split=2"):
         runner = Runner.of(driver, p, parse_config(f"family=2 ml=64 nl=64 u=32 stages=2 {text}"))
         out = runner.compute(*padded(p, (a, b, np.full_like(old, np.nan))))
         assert np.array_equal(elements(p, C, out), reference(p, a, b).exact)

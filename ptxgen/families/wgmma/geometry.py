@@ -107,7 +107,7 @@ def kmajor(p: Gemm, c: Any) -> tuple[Any, Any]:
     """Whether K is contiguous in what is multiplied of A and of B."""
     layout = p.window.layout if p.window is not None else p.layout
     a, b = layout[0] == "N" or planes(p) > 1, layout[1] == "T" or planes(p) > 1
-    return a | repack.turned(c, "a"), b | repack.turned(c, "b")
+    return a | (repack.copied(c, "a") & repack.turns(p, "a")), b | (repack.copied(c, "b") & repack.turns(p, "b"))
 
 
 def from_registers(p: Gemm, c: Any) -> Any:

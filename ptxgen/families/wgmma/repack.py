@@ -1,5 +1,6 @@
-"""Operands that are copied before they are multiplied: wgmma takes elements of one or four bytes on the side that is
-not its 64 rows from shared memory alone, with K contiguous, and where K is not, a pass transposes.
+"""Operands that are copied before they are multiplied: what TMA cannot map goes to rows of whole 128 bytes; and wgmma
+takes elements of one or four bytes on the side that is not its 64 rows from shared memory alone, with K contiguous, so
+that a copy of such operands has K contiguous.
 """
 
 from __future__ import annotations
@@ -8,28 +9,72 @@ from types import SimpleNamespace
 from typing import Any
 
 from ptxgen.columnar import pick
+from ptxgen.families.wgmma import planes
 from ptxgen.problem import Gemm
 
 A, B = 1, 2  #: bits of the ``repack`` axis
-LIMIT = 1 << 38  #: bytes of copies
+LIMIT = 1 << 34  #: bytes of copies: threads of a pass count 16 bytes each
 ROW = 128  #: bytes that the rows of a copy, and copies, start at a multiple of
+TMA_ALIGNED = 16  #: bytes that an address and a row's length must be multiples of
+OFFSET_LIMIT = 1 << 40  #: bytes from one item to the next
 
 
-def turned(c: Any, name: str) -> Any:
+def mapped(p: Gemm, operand: str) -> bool:
+    """Whether there can be a tensor map of A, B or C: rows and items of whole 16 bytes, where there are several.
+    Operands that hold nothing, or are parted into planes first, need none."""
+    size = (p.output if operand == "c" else p.element).bytes
+    ld, start = getattr(p, f"ld{operand}"), getattr(p, f"aligned_{operand}")
+    if p.window is not None and operand != "c":
+        return True  # another rule's
+    rows = {"a": p.rows_a, "b": p.rows_b, "c": p.m}[operand]
+    offset = p.offsets["abc".index(operand)] if p.items > 1 else 0
+    nothing = operand != "c" and (p.k == 0 or planes.planes(p) > 1)
+    aligned = start >= TMA_ALIGNED and (rows <= 1 or ld * size % TMA_ALIGNED == 0)
+    return nothing or (aligned and offset % TMA_ALIGNED == 0 and offset < OFFSET_LIMIT)
+
+
+def unmapped(p: Gemm) -> int:
+    """The operands that TMA cannot map, as bits."""
+    return A * (not mapped(p, "a")) + B * (not mapped(p, "b"))
+
+
+def copied(c: Any, name: str) -> Any:
     return c.repack % 2 == 1 if name == "a" else c.repack >= B
 
 
+def turns(p: Gemm, name: str) -> bool:
+    """Whether the copy of an operand is transposed."""
+    apart = p.layout[0] == "T" if name == "a" else p.layout[1] == "N"
+    return apart and planes.factor_bytes(p) != 2
+
+
+def straight(p: Gemm, name: str) -> SimpleNamespace:
+    """The copy of an operand as it is: ``items`` of a batch that have their own; ``place``: columns, rows, elements
+    from one row to the next, bytes from one item's to the next's (0: one for all); ``bytes`` of all of it."""
+    columns, rows, by = (p.columns_a, p.rows_a, p.offsets[0]) if name == "a" else (p.columns_b, p.rows_b, p.offsets[1])
+    return _rows(p, columns, rows, by)
+
+
 def copy_of(p: Gemm, name: str) -> SimpleNamespace:
-    """The copy of an operand: ``extent`` rows; ``items`` of a batch that have their own; ``place``: columns, rows,
-    elements from one row to the next, bytes from one item's to the next's (0: one for all); ``bytes`` of all of it."""
+    """The copy of an operand that is multiplied, as ``straight``."""
     extent, by = (p.m, p.offsets[0]) if name == "a" else (p.n, p.offsets[1])
+    return _rows(p, p.k, extent, by) if turns(p, name) else straight(p, name)
+
+
+def _rows(p: Gemm, columns: int, rows: int, by: int) -> SimpleNamespace:
     size = p.element.bytes
-    pitch = -(-max(p.k, 1) * size // ROW) * ROW
+    pitch = -(-max(columns, 1) * size // ROW) * ROW
     items = p.items if by else 1
-    place = (p.k, extent, pitch // size, extent * pitch if by else 0)
-    return SimpleNamespace(extent=extent, items=items, place=place, bytes=items * extent * pitch)
+    place = (columns, rows, pitch // size, rows * pitch if by else 0)
+    return SimpleNamespace(items=items, place=place, pitch=pitch, bytes=items * rows * pitch)
+
+
+def _bytes(p: Gemm, name: str) -> int:
+    """Of all copies of an operand: what TMA cannot map is copied as it is before it is transposed."""
+    before = straight(p, name).bytes if turns(p, name) and not mapped(p, name) else 0
+    return int(before + copy_of(p, name).bytes)
 
 
 def workspace(p: Gemm, c: Any) -> Any:
     """Bytes of the copies; ``c``: integers or columns."""
-    return pick(turned(c, "a"), copy_of(p, "a").bytes, 0) + pick(turned(c, "b"), copy_of(p, "b").bytes, 0)
+    return pick(copied(c, "a"), _bytes(p, "a"), 0) + pick(copied(c, "b"), _bytes(p, "b"), 0)

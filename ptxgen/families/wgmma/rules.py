@@ -10,12 +10,11 @@ from ptxgen.columnar import ceil_div, register_cap
 from ptxgen.config import AXIS, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE
 from ptxgen.families.wgmma import planes, repack
 from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, TAKES, WARPGROUP, together
+from ptxgen.families.wgmma.repack import TMA_ALIGNED, copied, mapped
 from ptxgen.problem import Gemm
 from ptxgen.rule import Rule
 
 WGMMA = 2
-TMA_ALIGNED = 16  #: bytes that an address and a row's length must be multiples of
-OFFSET_LIMIT = 1 << 40  #: bytes from one item to the next
 BOX_LIMIT = 256  #: elements of a side of a box
 WORKSPACE_LIMIT = 1 << 36  #: bytes of planes, and what slices leave before them
 
@@ -29,20 +28,6 @@ OWN = ("swap", "wg", "pingpong", "cluster", "kc", "report", "persistent", "chunk
 USED = ("family", "ml", "nl", "u", "kg", "stages", "vec_c", "split", "stage_c", "raster", "resident", "repack", "pdl",
         *OWN)  # fmt: skip
 UNUSED = tuple(name for name in AXIS if name not in USED)
-
-
-def mapped(p: Gemm, operand: str) -> bool:
-    """Whether there can be a tensor map of A, B or C: rows and items of whole 16 bytes, where there are several.
-    Operands that hold nothing, or are parted into planes first, need none."""
-    size = (p.output if operand == "c" else p.element).bytes
-    ld, start = getattr(p, f"ld{operand}"), getattr(p, f"aligned_{operand}")
-    if p.window is not None and operand != "c":
-        return True  # another rule's
-    rows = {"a": p.rows_a, "b": p.rows_b, "c": p.m}[operand]
-    offset = p.offsets["abc".index(operand)] if p.items > 1 else 0
-    nothing = operand != "c" and (p.k == 0 or planes.planes(p) > 1)
-    aligned = start >= TMA_ALIGNED and (rows <= 1 or ld * size % TMA_ALIGNED == 0)
-    return nothing or (aligned and offset % TMA_ALIGNED == 0 and offset < OFFSET_LIMIT)
 
 
 #: by rank: what corners of an im2col map can be, and pixels from a filter's first tap that a copy can name
@@ -64,9 +49,9 @@ def walked(p: Gemm) -> bool:
     return counted and planes.planes(p) == 1 and inside and aligned
 
 
-def _copied(p: Gemm) -> bool:
-    """Whether there are operands that a pass may transpose: matrices, not images."""
-    return p.window is None or p.window.side == "b"
+def _turned(p: Gemm) -> bool:
+    """Whether beside images there is a matrix that a pass may transpose."""
+    return p.window is not None and p.window.side == "b" and repack.turns(p, "a")
 
 
 def _countable(p: Gemm) -> bool:
@@ -96,12 +81,11 @@ RULES = (
     Rule("wgmma_major", lambda p, c, g, d: (g.size == 2) | g.y_kmajor,
          "layout {p.layout}, swap={c.swap}: elements of {g.size} bytes must be contiguous along K in the operand that"
          " is not on the side of the 64 rows", family=WGMMA),
-    Rule("wgmma_repack", lambda p, c, g, d: (c.repack == 0) | (_between(c.repack, 0, 3) & (g.size != 2)
-         & _copied(p)
-         & ((c.repack % 2 == 0) | (p.layout[0] == "T")) & ((c.repack < 2) | ((p.layout[1] == "N") & (p.window is None)))
+    Rule("wgmma_repack", lambda p, c, g, d: (c.repack == 0) | (_between(c.repack, 0, 3) & (planes.planes(p) == 1)
+         & ((p.window is None) | ((c.repack == repack.A) & _turned(p)))
          & ((c.kg == 1) | (c.split <= SPLIT_WORKSPACE)) & (g.copies < repack.LIMIT)),
-         "repack={c.repack}: 0 to 3; wgmma transposes operands of one or four bytes an element in which K is not"
-         " contiguous (layout {p.layout}), not with split=3 or 4, {g.copies} bytes at most 2**38", family=WGMMA),
+         "repack={c.repack}: 0 to 3; wgmma copies operands that are neither images nor planes, beside images those that"
+         " it transposes, not with split=3 or 4, {g.copies} bytes at most 2**34", family=WGMMA),
     Rule("wgmma_fed", lambda p, c, g, d: np.logical_not(g.fed)
          | ((c.rows == 0) & (c.stage_c == 0) & (c.u * g.size >= 2 * STEP)),
          "X is multiplied from registers (layout {p.layout}, swap={c.swap}): that takes rows=0, stage_c=0, and u={c.u}"
@@ -119,12 +103,12 @@ RULES = (
     Rule("wgmma_columns", lambda p, c, g, d: (p.window is None) or (p.window.side == "a") | (c.swap == 0)
          | (p.window.channels % np.maximum(g.x_box, 1) == 0),
          "swap=1: the channels of {p.window} are no multiple of the {g.x_box} columns of a box", family=WGMMA),
-    Rule("wgmma_map_a", lambda p, c, g, d: mapped(p, "a"),
-         "A starts at {p.aligned_a} bytes, lda={p.lda}, strides {p.strides}; TMA needs multiples of 16 bytes",
-         family=WGMMA),
-    Rule("wgmma_map_b", lambda p, c, g, d: mapped(p, "b"),
-         "B starts at {p.aligned_b} bytes, ldb={p.ldb}, strides {p.strides}; TMA needs multiples of 16 bytes",
-         family=WGMMA),
+    Rule("wgmma_map_a", lambda p, c, g, d: copied(c, "a") | mapped(p, "a"),
+         "A starts at {p.aligned_a} bytes, lda={p.lda}, strides {p.strides}; TMA needs multiples of 16 bytes, or a"
+         " copy (repack)", family=WGMMA),
+    Rule("wgmma_map_b", lambda p, c, g, d: copied(c, "b") | mapped(p, "b"),
+         "B starts at {p.aligned_b} bytes, ldb={p.ldb}, strides {p.strides}; TMA needs multiples of 16 bytes, or a"
+         " copy (repack)", family=WGMMA),
     Rule("wgmma_depth", lambda p, c, g, d: (c.u * g.size % STEP == 0) & (c.u & (c.u - 1) == 0)
          & (c.u <= (BOX_LIMIT if planes.planes(p) == 1 else planes.PROMOTED)),
          "u={c.u} elements of {g.size} bytes; wgmma takes 32 bytes or a power of two of that, at most 256 elements, of"

@@ -4,9 +4,9 @@ nobody has to write down."""
 from __future__ import annotations
 
 from ptxgen.config import Config
+from ptxgen.families.wgmma.copies import CopiedPlan
 from ptxgen.families.wgmma.layout import Box, Operand
 from ptxgen.families.wgmma.plan import WgmmaPlan
-from ptxgen.families.wgmma.transposition import TurnedPlan
 from ptxgen.problem import Gemm
 from ptxgen.source import Argument, TensorMap, Walk
 from ptxgen.window import Window
@@ -162,7 +162,7 @@ class GradientPlan(WindowPlan):
         return TensorMap(x.name.upper(), kind, (p.m, p.k), (p.m * p.element.bytes,), x.box, x.span)
 
 
-class TurnedGradientPlan(TurnedPlan, GradientPlan):
+class TurnedGradientPlan(CopiedPlan, GradientPlan):
     """The same of gradients of results that a pass transposes first: elements of one or four bytes."""
 
 
