@@ -44,7 +44,7 @@ def _window(v: Sliding) -> Window | None:
     matrix."""
     if v.layout != "NHWC" or v.filters != "KRSC" or v.groups > 1 or v.fold:
         return None
-    axes = (2, 1, 0) if v.deep else (2, 1)
+    axes = (2, 1, 0) if v.deep or any(v.pads[0]) else (2, 1)  # a lone place may be outside
     taps, extents = (v.t, v.r, v.s), (v.d, v.h, v.w)
 
     def of(values: Sequence[int]) -> tuple[int, ...]:

@@ -52,6 +52,10 @@ WALKS = {
         "C=32,H=9,W=9,K=72,R=3,S=3,pad=1x2",
         "swap=1 ml=32 nl=64 u=64 cluster=2",
     ),
+    "the only place along depth is outside": (
+        "C=64,H=3,W=4,D=1,K=24,R=2,S=2,T=1,pad=1x0x1x1x0x1,stride=2x1x1",
+        "ml=64 nl=24 u=64",
+    ),
     "one pixel": ("C=64,H=1,W=1,K=8,R=1,S=1,pad=1,stride=2", "ml=64 nl=8 u=64"),
 }
 
