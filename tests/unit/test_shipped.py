@@ -487,3 +487,10 @@ def test_lookup_passes_over_a_kernel_that_changed(winners: Path, tmp_path: Path,
         raise ConfigError("no")
 
     assert shipped.lookup(WIDE, "h200", db, current=illegal, **here) is None
+
+
+def test_what_ships_of_measurements_is_read():
+    """Every row, by this version's axes: what was measured is not lost when an axis goes."""
+    for name in shipped.devices():
+        path = shipped.measurements_path(name)
+        assert not path.exists() or sum(1 for _ in shipped.read_measurements(path)[1]) > 1000
