@@ -98,11 +98,10 @@ def _call(direction: str, a: Any, b: Any, shape: tuple[int, ...] | None, window:
     if ready is not None:
         go, make = ready
         result = make(a)
-        if bias is None and residual is None:
-            go(a.data_ptr(), b.data_ptr(), result.data_ptr(), calls.stream_of(a))
-        else:
-            more = tuple(x.data_ptr() for x in (bias, residual) if x is not None)
-            go(a.data_ptr(), b.data_ptr(), result.data_ptr(), calls.stream_of(a), more)
+        more = () if bias is None else (bias.data_ptr(),)
+        if residual is not None:
+            more = (*more, residual.data_ptr())
+        go(a.data_ptr(), b.data_ptr(), result.data_ptr(), calls.stream_of(a), more)
         return result
     with calls.lock:
         return _first(key if out is None else None, direction, a, b, shape, Window(*window).settled(), out,
@@ -252,7 +251,12 @@ def _maker(window: Window, problem: Conv, made: str, memory: str, like: Any) -> 
         y = calls.empty(x, stored, kind)
         return y if not turned else y.permute(back) if hasattr(y, "permute") else y.transpose(back)
 
-    return make
+    def quick(x: Any) -> Any:
+        y = x.new_empty(stored, dtype=named)
+        return y.permute(back) if turned else y
+
+    named = calls.torch_dtype(like, kind)
+    return make if named is None else quick
 
 
 def _fits(window: Window, problem: Conv, made: str, out: View, **operands: View) -> None:

@@ -80,12 +80,19 @@ def empty(x: Any, shape: tuple[int, ...], kind: Dtype) -> Any:
     """An array of the library that ``x`` is of, in its memory. InputError: the library is not known."""
     if isinstance(x, np.ndarray):
         return np.empty(shape, kind.numpy)
+    if (named := torch_dtype(x, kind)) is not None:
+        return x.new_empty(shape, dtype=named)
     library = importlib.import_module(type(x).__module__.partition(".")[0])
-    if hasattr(x, "new_empty"):
-        return x.new_empty(shape, dtype=getattr(library, torch_name(kind)))
     if library.__name__ != "cupy":
         raise InputError(f"out is None; with arrays of {library.__name__} it must be given")
     return library.empty(shape, kind.numpy)
+
+
+def torch_dtype(x: Any, kind: Dtype) -> Any:
+    """What PyTorch calls a type, where ``x`` is one of its tensors; else None."""
+    if not hasattr(x, "new_empty"):
+        return None
+    return getattr(importlib.import_module(type(x).__module__.partition(".")[0]), torch_name(kind))
 
 
 def runner(problem: Problem) -> Runner:
