@@ -1,5 +1,5 @@
 ## A pass that copies operands as they are, to rows of whole 128 bytes: each thread puts 16 bytes together from the two
-## aligned 16 that they lie in. What it brings from behind a row nobody reads.
+## aligned 16 that they lie in, of large ones several times. What it brings from behind a row nobody reads.
 <%namespace name="dependent" file="/ptx/dependent.mako"/>
 <%def name="entries()">
 <% t = plan.pitch %>\
@@ -16,12 +16,12 @@
 )
 .maxntid ${t.THREADS}, 1, 1
 {
-    .reg .b64 %base, %bytes, %ld, %from, %to, %low, %high, %pitch, %t64;
-    .reg .b32 %rows, %columns, %at, %i, %r, %q, %across, %shift, %t0;
+    .reg .b64 %base, %bytes, %end, %ld, %to, %from<${t.ROUNDS}>, %to<${t.ROUNDS}>, %low, %high, %pitch, %t64;
+    .reg .b32 %rows, %columns, %at, %i, %r, %q, %across, %stride, %left<${t.ROUNDS}>, %shift, %t0;
     .reg .b${max(t.bits, 16)} %element;
-    .reg .pred %p;
+    .reg .pred %p, %mine<${t.ROUNDS}>, %whole<${t.ROUNDS}>;
 % if len(plan.pitched) > 1:
-    .reg .pred %mine, %other;
+    .reg .pred %first, %second;
 % endif
 % if plan.batched:
     .reg .b64 %by, %each;
@@ -40,11 +40,11 @@ ${dependent.at_once()}\
 % if len(plan.pitched) > 1:
     // blocks of A, then of B
     ld.param.u32 %t0, [blocks_a];
-    setp.lt.u32 %mine, %i, %t0;
-    not.pred %other, %mine;
-    @%other sub.u32 %i, %i, %t0;
+    setp.lt.u32 %first, %i, %t0;
+    not.pred %second, %first;
+    @%second sub.u32 %i, %i, %t0;
 % endif
-% for guard, x in zip(["@%mine ", "@%other "] if len(plan.pitched) > 1 else [""], plan.pitched):
+% for guard, x in zip(["@%first ", "@%second "] if len(plan.pitched) > 1 else [""], plan.pitched):
     ${guard}ld.param.u64 %base, [${x.upper()}];
 % for kind, register in plan.pitch_loads:
     ${guard}ld.param.${kind} %${register}, [${register}_${x}];
@@ -63,40 +63,45 @@ ${dependent.at_once()}\
     mad.lo.u64 %base, %t64, %by, %base;
     mad.lo.u64 %to, %t64, %each, %to;
 % endif
-    // 16 bytes %i of the copy: ${t.count} columns from %q on of row %r
-    mov.u32 %t0, %tid.x;
-    mad.lo.u32 %i, %i, ${t.THREADS}, %t0;
     add.u32 %across, %columns, ${t.count - 1};
     div.u32 %across, %across, ${t.count};
-    div.u32 %r, %i, %across;
-    mul.lo.u32 %t0, %r, %across;
-    sub.u32 %q, %i, %t0;
-    setp.ge.u32 %p, %r, %rows;
-    @%p bra DONE;
-    cvt.u64.u32 %t64, %r;
-    mad.lo.u64 %from, %t64, %ld, %base;
-    mad.wide.u32 %from, %q, ${t.CHUNK}, %from;
     mul.wide.u32 %pitch, %across, ${t.CHUNK};
     add.u64 %pitch, %pitch, ${t.ROW - 1};
     and.b64 %pitch, %pitch, ${-t.ROW};
-    mad.lo.u64 %to, %t64, %pitch, %to;
-    mad.wide.u32 %to, %q, ${t.CHUNK}, %to;
+    add.u64 %end, %base, %bytes;
+    mov.u32 %t0, %tid.x;
+    mad.lo.u32 %i, %i, ${t.THREADS}, %t0;
+% for j in range(t.ROUNDS):
+    // 16 bytes %i of the copy: ${t.count} columns from %q on of row %r
+    div.u32 %r, %i, %across;
+    mul.lo.u32 %t0, %r, %across;
+    sub.u32 %q, %i, %t0;
+    setp.lt.u32 %mine${j}, %r, %rows;
+    cvt.u64.u32 %t64, %r;
+    mad.lo.u64 %from${j}, %t64, %ld, %base;
+    mad.wide.u32 %from${j}, %q, ${t.CHUNK}, %from${j};
+    mad.lo.u64 %to${j}, %t64, %pitch, %to;
+    mad.wide.u32 %to${j}, %q, ${t.CHUNK}, %to${j};
+    mul.lo.u32 %q, %q, ${t.count};
+    sub.u32 %left${j}, %columns, %q;
     // the chunks that hold their first byte and their last, if both are the operand's
-    and.b64 %low, %from, ${-t.CHUNK};
-    add.u64 %high, %from, ${t.CHUNK - 1};
+    and.b64 %low, %from${j}, ${-t.CHUNK};
+    add.u64 %high, %from${j}, ${t.CHUNK - 1};
     and.b64 %high, %high, ${-t.CHUNK};
-    setp.lt.u64 %p, %low, %base;
-    add.u64 %bytes, %base, %bytes;
+    setp.ge.and.u64 %whole${j}, %low, %base, %mine${j};
     add.u64 %t64, %high, ${t.CHUNK};
-    setp.gt.or.u64 %p, %t64, %bytes, %p;
-    @%p bra EDGE;
-    ld.global.nc.v4.b32 ${t.got.vector(0, n=4)}, [%low];
-    ld.global.nc.v4.b32 ${t.got.vector(4, n=4)}, [%high];
-    cvt.u32.u64 %shift, %from;
+    setp.le.and.u64 %whole${j}, %t64, %end, %whole${j};
+    @%whole${j} ld.global.nc.v4.b32 ${t.got.vector(j, 0, n=4)}, [%low];
+    @%whole${j} ld.global.nc.v4.b32 ${t.got.vector(j, 4, n=4)}, [%high];
+    add.u32 %i, %i, %stride;
+% endfor
+% for j in range(t.ROUNDS):
+    @!%whole${j} bra PUT${j};
+    cvt.u32.u64 %shift, %from${j};
     and.b32 %t0, %shift, 8;
     setp.ne.u32 %p, %t0, 0;
 % for n in range(6):
-    selp.b32 ${t.halved[n]}, ${t.got[n + 2]}, ${t.got[n]}, %p;
+    selp.b32 ${t.halved[n]}, ${t.got[j, n + 2]}, ${t.got[j, n]}, %p;
 % endfor
     and.b32 %t0, %shift, 4;
     setp.ne.u32 %p, %t0, 0;
@@ -109,22 +114,25 @@ ${dependent.at_once()}\
     shf.r.wrap.b32 ${t.put[n]}, ${t.quartered[n]}, ${t.quartered[n + 1]}, %shift;
 % endfor
 % endif
-    st.global.v4.b32 [%to], ${t.put.vector(0, n=4)};
-    bra DONE;
-EDGE:
-    // element by element, up to the row's end
-    mul.lo.u32 %t0, %q, ${t.count};
-    sub.u32 %columns, %columns, %t0;
-    min.u32 %columns, %columns, ${t.count};
+    st.global.v4.b32 [%to${j}], ${t.put.vector(0, n=4)};
+PUT${j}:
+% endfor
+% for j in range(t.ROUNDS):
+    // at the edge element by element, up to the row's end
+    xor.pred %p, %mine${j}, %whole${j};
+    @!%p bra NEXT${j};
+    min.u32 %left${j}, %left${j}, ${t.count};
     .pragma "nounroll";
-NEXT:
-    ld.global.nc.b${t.bits} %element, [%from];
-    st.global.b${t.bits} [%to], %element;
-    add.u64 %from, %from, ${t.size};
-    add.u64 %to, %to, ${t.size};
-    sub.u32 %columns, %columns, 1;
-    setp.ne.u32 %p, %columns, 0;
-    @%p bra NEXT;
+EDGE${j}:
+    ld.global.nc.b${t.bits} %element, [%from${j}];
+    st.global.b${t.bits} [%to${j}], %element;
+    add.u64 %from${j}, %from${j}, ${t.size};
+    add.u64 %to${j}, %to${j}, ${t.size};
+    sub.u32 %left${j}, %left${j}, 1;
+    setp.ne.u32 %p, %left${j}, 0;
+    @%p bra EDGE${j};
+NEXT${j}:
+% endfor
 DONE:
     ret;
 }

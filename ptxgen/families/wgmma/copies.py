@@ -18,20 +18,22 @@ from ptxgen.problem import Gemm
 from ptxgen.registers import Tile
 from ptxgen.source import Argument, Launch, Step, TensorMap
 
-CHUNK = 16  #: bytes that a thread copies
+CHUNK = 16  #: bytes that a thread copies at once
+ROUNDS = 4  #: how often, where there are more than LARGE of them: many bytes are then under way
+LARGE = 1 << 18
 
 
 class Pitch:
     """The numbers of the straight copy of elements of ``size`` bytes."""
 
-    THREADS, CHUNK, ROW = PASS_THREADS, CHUNK, ROW
+    THREADS, CHUNK, ROW, ROUNDS = PASS_THREADS, CHUNK, ROW, ROUNDS
 
     def __init__(self, size: int) -> None:
         self.size, self.bits = size, 8 * size
         #: elements of a chunk
         self.count = CHUNK // size
         #: two aligned chunks, and what is left of them after each halving of how far into them the wanted one begins
-        self.got = Tile("w", "b32", (8,))
+        self.got = Tile("w", "b32", (ROUNDS, 8))
         self.halved = Tile("h", "b32", (6,))
         self.quartered = Tile("q", "b32", (5,))
         self.put = Tile("o", "b32", (4,)) if size < 4 else self.quartered
@@ -54,7 +56,7 @@ class CopiedPlan(WgmmaPlan):
     @property
     def pitch_loads(self) -> list[tuple[str, str]]:
         """The numbers that the straight copy of an operand takes, beside its address: type and name."""
-        return [("u64", "bytes"), ("u64", "ld"), ("u32", "rows"), ("u32", "columns"), ("u32", "at"),
+        return [("u64", "bytes"), ("u64", "ld"), ("u32", "rows"), ("u32", "columns"), ("u32", "at"), ("u32", "stride"),
                 *([("u64", "by"), ("u32", "items"), ("u64", "each")] if self.batched else [])]  # fmt: skip
 
     @property
@@ -100,23 +102,25 @@ class CopiedPlan(WgmmaPlan):
         """The launch of the pass that copies as it is: of the run's items, or of the one that all share."""
         size = p.element.bytes
         copies = {name: straight(p, name) for name in self.pitched}
-        blocks = [-(-x.place[1] * -(-x.place[0] * size // CHUNK) // PASS_THREADS) for x in copies.values()]
+        chunks = [x.place[1] * -(-x.place[0] * size // CHUNK) for x in copies.values()]
+        rounds = ROUNDS if sum(chunks) > LARGE else 1
+        blocks = [-(-n // (PASS_THREADS * rounds)) for n in chunks]
         facts: list[Argument] = [("u32", blocks[0])] if len(blocks) > 1 else []
         if self.batched:
             facts.append(("u32", run.first))
-        for name, x in copies.items():
-            facts += self._copying(p, run, name, x, at[name])
+        for (name, x), n in zip(copies.items(), blocks, strict=True):
+            facts += self._copying(p, run, name, x, at[name], n * PASS_THREADS)
         pointers: tuple[Argument, ...] = (("u64", "A"), ("u64", "B"), ("u64", "C"), ("u64", "W"))
         grid = (sum(blocks), 1, run.items if any(x.items > 1 for x in copies.values()) else 1)
         return Step(f"{self.entry}_pitch", grid, (PASS_THREADS, 1, 1), 0, (*pointers, *self._arrays(p), *facts))
 
-    def _copying(self, p: Gemm, run: Run, name: str, x: SimpleNamespace, at: int) -> list[Argument]:
+    def _copying(self, p: Gemm, run: Run, name: str, x: SimpleNamespace, at: int, stride: int) -> list[Argument]:
         columns, rows, _, apart = x.place
         _, _, ld, by = self._stored(p, name)
         size = p.element.bytes
         span = ((rows - 1) * ld + columns) * size
         out: list[Argument] = [("u64", span), ("u64", ld * size)]
-        out += [("u32", n) for n in (rows, columns, at // ROW)]
+        out += [("u32", n) for n in (rows, columns, at // ROW, stride)]
         if self.batched:
             out += [("u64", by), ("u32", run.items if apart else 1), ("u64", apart)]
         return out
