@@ -52,6 +52,8 @@ WGMMA_PASS = 90.0  #: cycles that a pass takes beside its multiplications
 WGMMA_START = 3000.0  #: cycles until the first products of a wave after the first
 TILE_CYCLES, TILE_BYTE = 100.0, 0.015  #: a tile of C: its first byte and each
 TILE_DIRECT = 1.6  #: times as long where each thread stores what it has
+#: and beyond, element by element of two bytes: with wgmma's rows along C's (1), across them (0)
+TILE_NARROW = 9.0, 22.0
 #: share of it that products of other tiles do not hide: of one block a multiprocessor, of several, of one that walks,
 #: of one whose warpgroups take turns
 TILE_ALONE, TILE_AMONG, TILE_WALKED, TILE_TURNS = 0.9, 0.6, 0.9, 0.2
@@ -62,7 +64,7 @@ POLL_BYTES = 45e3  #: bytes of other slices' sums that one block adds in a micro
 SHARE_US = 1.35  #: slices of which each block finishes a part
 RED_US = 1.2  #: slices that add to C, beside the memset
 TURN_US, TURN_DRAM = 2.5, 0.8  #: a pass that transposes an operand, and what it reaches of the bandwidth
-PITCH_US = 1.2  #: the pass that copies operands as they are
+PITCH_US, PITCH_DRAM = 0.8, 0.7  #: the pass that copies operands as they are, likewise
 PARTING_US, PARTING_DRAM = 1.5, 0.75  #: the pass that makes planes: a launch, and a share of the bandwidth
 PLANES_THIN = 0.16  #: times as much longer, by how far a tile of planes stays below 128 columns
 PROMOTE, PROMOTE_SUM = 250.0, 1.0  #: cycles a pass and accumulator in which a warpgroup adds, and multiplies nothing

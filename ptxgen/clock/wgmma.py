@@ -36,15 +36,19 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     adds = (costs.PROMOTE + costs.PROMOTE_SUM * g.sums) * (g.planes > 1)  # hidden where others multiply meanwhile
     resident = np.maximum(d.blocks_per_sm(g.threads, g.registers, g.shared), 1)
     tile = g.x_tile * g.finish * p.output.bytes
-    store = costs.TILE_CYCLES + costs.TILE_BYTE * tile * np.where(c.stage_c == 1, 1.0, costs.TILE_DIRECT)
+    narrow = (c.vec_c == 1) & (c.stage_c == 0) & (p.output.bytes == 2)
+    direct = costs.TILE_DIRECT * np.where(narrow, np.where(c.swap == 1, *costs.TILE_NARROW), 1.0)
+    store = costs.TILE_CYCLES + costs.TILE_BYTE * tile * np.where(c.stage_c == 1, 1.0, direct)
     shown = np.where(resident == 1, costs.TILE_ALONE, costs.TILE_AMONG)
+    turns = np.where(c.pingpong == 1, costs.TILE_TURNS, costs.TILE_WALKED)
+    shown = np.where(c.persistent == 0, shown, turns)
     alone = np.where(c.wg > 1, np.maximum(busy, busy / 2 + adds), busy + adds) + costs.WGMMA_PASS
     return Work.of(
         len(c), resident=resident, busy=busy, alone=alone, start=costs.WGMMA_START, store=store,
         red=store, part=store * 4 / p.output.bytes, math=instructions * products, shared=instructions * read,
         moved_a=moved_a, moved_b=moved_b, torn_a=moved_a * costs.TMA_TORN, torn_b=moved_b * costs.TMA_TORN,
         stages=c.stages, walks=c.persistent,
-        shown=np.where(c.persistent == 0, shown, np.where(c.pingpong == 1, costs.TILE_TURNS, costs.TILE_WALKED)),
+        shown=np.where(narrow, 1.0, shown),  # so many stores that nothing hides them
     )  # fmt: skip
 
 
@@ -97,8 +101,9 @@ def _copies(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Any:
     """Of the passes that copy operands first: one for all that are copied as they are, one for each that turns."""
     turned = sum(repack.copied(c, x) * 1 for x in "ab" if repack.turns(p, x))
     plain = [repack.copied(c, x) for x in "ab" if not (repack.turns(p, x) and repack.mapped(p, x))]
-    straight = np.logical_or.reduce([np.zeros(len(c), bool), *plain]) * costs.PITCH_US
-    return turned * costs.TURN_US + straight + 2 * g.copies / (d.bandwidth * 1e3 * costs.TURN_DRAM)
+    straight = np.logical_or.reduce([np.zeros(len(c), bool), *plain])
+    reached = d.bandwidth * 1e3 * np.where(straight, costs.PITCH_DRAM, costs.TURN_DRAM)
+    return turned * costs.TURN_US + straight * costs.PITCH_US + 2 * g.copies / reached
 
 
 def microseconds(p: Gemm, d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Floats:
