@@ -11,6 +11,7 @@ from gemm_runs import execute, inputs, verify
 from ptxgen.config import parse_config
 from ptxgen.device import device
 from ptxgen.drivers.emulated import EmulatedDriver
+from ptxgen.families.wgmma import copies
 from ptxgen.memory import C, elements, padded
 from ptxgen.problem import LAYOUTS, Gemm
 from ptxgen.reference import operands, reference
@@ -102,9 +103,11 @@ def test_fragments_are_read_without_conflicts(p, text):
 
 @pytest.mark.parametrize("aligned", [1, 2, 4, 8])
 @pytest.mark.parametrize("dtype", ["e4m3", "f16", "f32"])
-def test_rows_that_tma_cannot_map_are_copied(dtype, aligned):
-    """Every place that a chunk can begin at, rows with a gap behind them, starts between guards; a lone row."""
+def test_rows_that_tma_cannot_map_are_copied(dtype, aligned, monkeypatch):
+    """Every place that a chunk can begin at, rows with a gap behind them, starts between guards, a thread's only chunk
+    or one of several; a lone row."""
     for n, layout in enumerate(LAYOUTS):
+        monkeypatch.setattr(copies, "LARGE", 0 if n > 1 else 1 << 18)
         p = Gemm(35, 43 + n, 66 + n, layout, dtype, "tf32" if dtype == "f32" else "")
         if aligned < p.element.bytes:
             return
