@@ -266,8 +266,8 @@ def test_a_kernel_can_be_launched_again(text):
 
 @pytest.mark.parametrize("split", [0, 2])
 def test_passes_walk_down_what_the_grid_does_not_hold(monkeypatch, split):
-    """A tall C has more rows than blocks can be launched for; here that is so from one on."""
-    monkeypatch.setattr(plan, "GRID_LIMIT", 1)
+    """A tall C has more rows than blocks can be launched for; here that is so from two on."""
+    monkeypatch.setattr(plan, "GRID_LIMIT", 2)
     p = Gemm(300, 3, 40, "TN", ldc=5)
     verify(p, parse_config(f"ms=2 ns=2 ml=64 nl=16 wm=8 kg=2 split={split}"), "integers", 1.0, 2.0)
 

@@ -107,7 +107,7 @@ def test_a_map_begins_at_its_offset():
         ("ml=64 nl=32 u=32 kg=2 split=3", "wgmma_planes"),
         ("ml=64 nl=32 u=32 kg=2 split=4", "wgmma_planes"),
         ("ml=64 nl=32 u=32 wg=2 pingpong=1 persistent=1", "wgmma_pingpong"),
-        ("ml=128 nl=192 u=32 wg=2 stages=2", "wgmma_register_file"),
+        ("ml=128 nl=208 u=32 wg=2 stages=2", "wgmma_register_file"),
     ],
 )
 def test_what_planes_are_not_for(config, rule):
