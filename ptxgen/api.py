@@ -42,9 +42,9 @@ def gemm(a: Any, b: Any, *, alpha: float = 1.0, beta: float = 0.0, out: Any = No
     more = (scale_a, scale_b, bias, residual, activation)
     plain = activation is None and bias is None and residual is None and scale_a is None and scale_b is None
     key = _key(a, b, out, alpha, beta, compute, deterministic) if plain else None
-    ready = calls.ready.get(key) if key is not None else None
+    ready = calls.prepared(key) if key is not None else None
     if ready is not None:
-        go, (shape, kind) = ready
+        go, (shape, kind), _ = ready
         if out is None:
             out = a.new_empty(shape, dtype=kind)
         go(a.data_ptr(), b.data_ptr(), out.data_ptr(), calls.stream_of(a))
@@ -110,13 +110,12 @@ def _first(key: Any, a: Any, b: Any, out: Any, alpha: float, beta: float, comput
                 problem = replace(problem, aligned_c=min(problem.aligned_c, aligned(v.address)))
     if 0 in vc.shape:
         return result
-    go = calls.launcher(
-        calls.runner(problem), alpha, beta, swapped, tuple(v.address for v in then.ordered(problem.reads))
-    )
+    bound = calls.runner(problem)
+    go = calls.launcher(bound, alpha, beta, swapped, tuple(v.address for v in then.ordered(problem.reads)))
     first, second = (operands[1], operands[0]) if swapped else operands
     go(first.address, second.address, vc.address, calls.stream_of(a))
     if key is not None and (first.address, second.address) == (va.address, vb.address):
-        calls.remember(key, go, (shape, result.dtype))
+        calls.remember(key, go, (shape, result.dtype), bound)
     return result
 
 

@@ -94,9 +94,9 @@ def _call(direction: str, a: Any, b: Any, shape: tuple[int, ...] | None, window:
     except TypeError:  # lists
         window = tuple(map(_frozen, window))
     key = _key(direction, a, b, shape, window, compute, deterministic, bias, residual, activation)
-    ready = calls.ready.get(key) if key is not None and out is None else None
+    ready = calls.prepared(key) if key is not None and out is None else None
     if ready is not None:
-        go, make = ready
+        go, make, _ = ready
         result = make(a)
         more = () if bias is None else (bias.data_ptr(),)
         if residual is not None:
@@ -170,10 +170,11 @@ def _first(key: Any, direction: str, a: Any, b: Any, shape: tuple[int, ...] | No
         _host(problem, *views, target, more)
         return result
     calls.require_device(out=target)
-    go = calls.launcher(calls.runner(problem))
+    bound = calls.runner(problem)
+    go = calls.launcher(bound)
     go(packed[0].address, packed[1].address, target.address, calls.stream_of(a), tuple(v.address for v in more))
     if key is not None and packed[0] is views[0] and packed[1] is views[1]:
-        calls.remember(key, go, make)
+        calls.remember(key, go, make, bound)
     return result
 
 

@@ -145,6 +145,7 @@ class Bench:
         self.driver, self.commit = driver, commit
         self.workspace = Workspace(driver)
         self.ring: Ring | ConvRing | None = None
+        self._last: Runner | None = None  # whose tables the next configuration of the problem looks into
 
     def ring_for(self, problem: Problem, timing: Timing) -> Ring | ConvRing:
         if self.ring is None or self.ring.problem != problem:
@@ -164,7 +165,7 @@ class Bench:
         made: dict[str, Any] = {"purpose": purpose, "created": time.time()}
         env = environment(self.driver, timing, self.commit)
         try:
-            runner = Runner.of(self.driver, problem, config, self.workspace)
+            runner = self._last = Runner.of(self.driver, problem, config, self.workspace)
         except AssembleError as error:
             return Measurement(problem, config, "ptxas_error", env, message=str(error)[:500], **made)
         kernel = runner.kernel
@@ -191,7 +192,7 @@ class Bench:
             self.workspace.release()
             if self.ring is not None:
                 self.ring.release()
-        self.workspace, self.ring = Workspace(self.driver), None
+        self.workspace, self.ring, self._last = Workspace(self.driver), None, None
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import threading
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -20,12 +21,15 @@ from ptxgen.operations import Problem
 from ptxgen.runner import Runner, Workspace
 
 KEPT = 4096  #: kinds of calls that are remembered
+#: bytes that tables of remembered calls take: those of ResNet-50 with 400 images, in all three directions
+TABLES_KEPT = 1 << 30
 
 lock = threading.RLock()
-#: by the key of a call: what launches it, and what a result that is to be made is like
-ready: dict[Any, tuple[Callable[..., None], Any]] = {}
+#: by the key of a call: what launches it, what a result that is to be made is like, and whose launch it is
+ready: OrderedDict[Any, tuple[Callable[..., None], Any, Runner]] = OrderedDict()
 workspaces: dict[int, Workspace] = {}
-runners: dict[Problem, Runner] = {}
+runners: OrderedDict[Problem, Runner] = OrderedDict()
+captured: set[Runner] = set()  #: somebody's graph may replay them at any time: they stay
 
 
 @cache
@@ -41,11 +45,22 @@ def database() -> Database | None:
     return Database(path, readonly=True) if path.exists() else None
 
 
-def remember(key: Any, go: Callable[..., None], kind: Any) -> None:
+def remember(key: Any, go: Callable[..., None], kind: Any, bound: Runner) -> None:
     """Lets later calls of this key go straight to the launch."""
-    if len(ready) >= KEPT:
-        ready.clear()
-    ready[key] = go, kind
+    while len(ready) >= KEPT:
+        ready.popitem(last=False)
+    ready[key] = go, kind, bound
+
+
+def prepared(key: Any) -> tuple[Callable[..., None], Any, Runner] | None:
+    """What ``remember`` was given for this key, if it is still there."""
+    found = ready.get(key)
+    if found is not None:
+        try:  # noqa: SIM105 suppress() would cost each call a quarter of a microsecond
+            ready.move_to_end(key)
+        except KeyError:  # another thread has just dropped it
+            pass
+    return found
 
 
 def require_driver(v: View) -> None:
@@ -99,10 +114,28 @@ def runner(problem: Problem) -> Runner:
     """What computes ``problem``, chosen, generated and loaded once."""
     found = runners.get(problem)
     if found is None:
-        if len(runners) >= KEPT:
-            runners.clear()
+        while len(runners) >= KEPT:
+            runners.popitem(last=False)
         found = runners[problem] = _make(problem)
+        if found.tables:
+            _trim(problem)
+    runners.move_to_end(problem)
     return found
+
+
+def _trim(newest: Problem) -> None:
+    """Lets go of other calls that have tables while all tables take more than they may: first of those that are not
+    prepared, and of what was used least recently."""
+    tables = workspaces[0].tables
+    known = [(key, bound.problem) for key, (_, _, bound) in list(ready.items()) if bound.tables]
+    held = {problem for _, problem in known}
+    alone = [problem for problem, bound in runners.items() if bound.tables and problem not in held]
+    for key, problem in (*((None, problem) for problem in alone), *known):
+        if tables.bytes <= TABLES_KEPT:
+            return
+        if problem != newest:
+            ready.pop(key, None)
+            runners.pop(problem, None)
 
 
 def _make(problem: Problem) -> Runner:
@@ -121,7 +154,7 @@ def launcher(bound: Runner, alpha: float = 1.0, beta: float = 0.0, swapped: bool
     """What launches on addresses of first operand, second operand and result, on a stream; ``swapped``: the operands
     come in the other order; ``more``: addresses that the epilogue reads."""
     steps = bound.prepare(alpha, beta)
-    launch, kernel, on = bound.launch, bound.kernel, bound.driver
+    launch, kernel, on, found = bound.launch, bound.kernel, bound.driver, bool(bound.tables)
 
     def go(a: int, b: int, c: int, stream: int, more: tuple[int, ...] = more) -> None:
         if swapped:
@@ -130,6 +163,8 @@ def launcher(bound: Runner, alpha: float = 1.0, beta: float = 0.0, swapped: bool
         if space is None:
             space = workspaces[stream] = Workspace(on)
         w = space.address(launch)
+        if found and stream > 1 and on.capturing(stream):
+            captured.add(bound)
         for ready in steps:
             on.launch(kernel, ready.step, ready.parameters(a, b, c, w, more), stream)
 

@@ -14,11 +14,11 @@ from ptxgen.drivers import Driver, Kernel
 from ptxgen.dtypes import dtype
 from ptxgen.errors import InputError
 from ptxgen.generate import plan_for
-from ptxgen.implicit import Table
 from ptxgen.operations import Problem
 from ptxgen.plan import Plan
 from ptxgen.reference import Array
 from ptxgen.render import render
+from ptxgen.resident import Resident, Residents
 from ptxgen.source import Launch, Source, Step
 
 MAPS_KEPT = 256  #: sets of addresses whose tensor maps a step keeps
@@ -34,12 +34,13 @@ class Workspace:
     """Device memory that launches share, one after the other: grown on demand, zeroed where a launch needs that.
 
     A launch that needs zeros leaves zeros, so its part is cleared once; the others take what lies behind it.
+    ``tables``: those of the kernels that may be launched, which own them.
     """
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
         self._parts: dict[bool, tuple[int, int]] = {}
-        self._tables: dict[Table, int] = {}
+        self.tables = Residents(driver)
 
     def address(self, launch: Launch) -> int:
         """Where ``launch`` finds W; 0 if it needs none."""
@@ -58,19 +59,10 @@ class Workspace:
             self._parts[launch.zeroed] = address, size
         return address
 
-    def table(self, table: Table) -> int:
-        """Where a kernel finds ``table``, which is kept until ``release``."""
-        if table not in self._tables:
-            words = table.words()
-            self._tables[table] = self.driver.allocate(words.nbytes)
-            self.driver.upload(self._tables[table], words)
-        return self._tables[table]
-
     def release(self) -> None:
-        for address in (*(address for address, _ in self._parts.values()), *self._tables.values()):
+        for address, _ in self._parts.values():
             self.driver.release(address)
         self._parts.clear()
-        self._tables.clear()
 
 
 class Prepared:
@@ -112,7 +104,12 @@ class Runner:
         self.driver, self.plan, self.kernel, self.problem = driver, plan, kernel, problem
         self.workspace = workspace or Workspace(driver)
         made = plan.launch(problem.gemm)
-        self.launch = replace(made, steps=tuple(step.placed(self.workspace.table) for step in made.steps))
+        self.launch = replace(made, steps=tuple(step.placed(self.workspace.tables.of) for step in made.steps))
+
+    @property
+    def tables(self) -> tuple[Resident, ...]:
+        """What its kernels look up: freed with the last of what may launch them."""
+        return tuple(v for step in self.launch.steps for _, v in step.arguments if isinstance(v, Resident))
 
     @classmethod
     def of(cls, driver: Driver, problem: Problem, config: Config, workspace: Workspace | None = None) -> Runner:

@@ -8,6 +8,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import SupportsIndex
 
 from ptxgen.implicit import Table
 
@@ -57,8 +58,8 @@ class TensorMap:
 
 #: one argument of a launch: its PTX type, and an integer, or the name of what a caller supplies:
 #: ``A B C W`` are addresses (W: workspace), ``alpha beta`` numbers. ``("map", TensorMap)``: a tensor map; ``("table",
-#: Table)``: the address of numbers that are kept on the device
-Argument = tuple[str, "int | str | TensorMap | Table"]
+#: Table)``: the address of numbers on the device, which once they are there stand in its place
+Argument = tuple[str, "int | str | TensorMap | Table | SupportsIndex"]
 
 #: encodes a tensor map at an address: a driver's ``tensor_map``
 Encode = Callable[[TensorMap, int], bytes]
@@ -105,8 +106,8 @@ class Step:
     def tables(self) -> tuple[Table, ...]:
         return tuple(value for _, value in self.arguments if isinstance(value, Table))
 
-    def placed(self, at: Callable[[Table], int]) -> Step:
-        """The step with the addresses of its tables; ``at``: gives them."""
+    def placed(self, at: Callable[[Table], SupportsIndex]) -> Step:
+        """The step with its tables as they are on the device, which it so owns; ``at``: gives them."""
         found: list[Argument] = [("u64", at(v)) if isinstance(v, Table) else (kind, v) for kind, v in self.arguments]
         return replace(self, arguments=tuple(found)) if self.tables else self
 

@@ -68,6 +68,10 @@ class Driver(Protocol):
         """Waits for what was queued. LaunchError: something of it failed."""
         ...
 
+    def capturing(self, stream: int) -> bool:
+        """Whether what is queued on ``stream``, a raw handle, goes into somebody's graph."""
+        ...
+
     def time(self, launches: Sequence[Callable[[], None]], timing: Timing) -> list[float]:
         """Microseconds of one call, a sample each; ``launches`` are called in turn."""
         ...

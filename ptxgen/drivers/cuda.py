@@ -257,6 +257,8 @@ class CudaDriver:
         with self.context("waiting for the GPU"):
             self._cuda.Context.synchronize()
 
+    capturing = staticmethod(graph.capturing)
+
     # ---- time ----
 
     def elapsed(self, launch: Callable[[], object]) -> float:

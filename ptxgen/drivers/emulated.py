@@ -104,6 +104,10 @@ class EmulatedDriver:
     def synchronize(self) -> None:
         """Launches are complete when they return."""
 
+    def capturing(self, stream: int) -> bool:
+        """Never: the emulated device has no graphs."""
+        return False
+
     def time(self, launches: Sequence[Callable[[], None]], timing: Timing) -> list[float]:
         """One run of the first call, timed by the model: the model has no noise."""
         self.last.clear()

@@ -124,6 +124,11 @@ def fill(address: int, size: int, stream: int) -> None:
         call(driver.cuMemsetD32Async, address, 0, size // 4, stream)
 
 
+def capturing(stream: int) -> bool:
+    """Whether what is queued on ``stream``, a raw handle, goes into a graph."""
+    return bool(int(call(load().cuStreamIsCapturing, stream)))
+
+
 @functools.lru_cache(maxsize=4096)
 def tensor_map(description: TensorMap, address: int) -> bytes:
     """A tensor map as the driver encodes it. DriverError: it breaks a limit of the TMA unit."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import OrderedDict
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,11 @@ import pytest
 import ptxgen
 from ptxgen import calls, dispatch
 from ptxgen.config import parse_config
+from ptxgen.conv import Conv
 from ptxgen.drivers.emulated import EmulatedDriver
 from ptxgen.errors import ShapeError
+from ptxgen.reference import operands, reference
+from ptxgen.runner import Buffers, Runner
 from tests.tensors import LIBRARY, Tensor
 
 #: serves every problem, whatever its alignment
@@ -23,7 +27,7 @@ ANY = parse_config("ms=2 ns=2 ml=16 nl=16 copy_a=0 copy_b=0 stages=2")
 def _emulated(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = EmulatedDriver()
     for name in ("ready", "workspaces", "runners"):
-        monkeypatch.setattr(calls, name, {})
+        monkeypatch.setattr(calls, name, OrderedDict())
     monkeypatch.setattr(calls, "database", lambda: None)
     monkeypatch.setattr(calls, "driver", lambda: driver)
     monkeypatch.setattr(dispatch, "select", lambda p, *_: [dispatch.Selection(p, ANY, "given")])
@@ -77,3 +81,121 @@ def test_arrays_of_a_gpu(layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.array_equal(dx.numpy(), ptxgen.conv2d_input_grad(want, f, x.shape, padding=1))
     df = ptxgen.conv2d_weight_grad(held[0], y, f.shape, padding=1)
     assert np.array_equal(df.numpy(), ptxgen.conv2d_weight_grad(x, want, f.shape, padding=1))
+
+
+class Counting(EmulatedDriver):
+    """The emulated device, which knows what is allocated, and calls itself a GPU. ``graph``: what is queued goes into
+    somebody's."""
+
+    name = "cuda"
+    graph = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: dict[int, int] = {}
+
+    def allocate(self, size: int) -> int:
+        address = super().allocate(size)
+        self.held[address] = size
+        return address
+
+    def release(self, address: int) -> None:
+        super().release(address)
+        del self.held[address]
+
+    def capturing(self, stream: int) -> bool:
+        return self.graph
+
+
+@pytest.fixture
+def counting(monkeypatch: pytest.MonkeyPatch) -> Counting:
+    driver = Counting()
+    monkeypatch.setattr(calls, "driver", lambda: driver)
+    monkeypatch.setattr(calls, "captured", set())
+    monkeypatch.setitem(sys.modules, "torch", LIBRARY)
+    return driver
+
+
+def tables() -> int:
+    return calls.workspaces[0].tables.bytes
+
+
+def right(held: dict[int, tuple[Any, Any]], width: int) -> None:
+    """A gradient of filters of ``width`` results, computed from tensors that are made once."""
+    x, dy = integers(width, 1, 2, 3, width + 1), integers(width + 1, 1, 2, 3, width)
+    if width not in held:
+        held[width] = Tensor(calls.driver(), x), Tensor(calls.driver(), dy)  # type: ignore[arg-type]
+    df = ptxgen.conv2d_weight_grad(*held[width], (2, 2, 1, 2))
+    want = [[[[np.sum(x[0, c, :, s : s + width] * dy[0, k]) for s in (0, 1)]] for c in (0, 1)] for k in (0, 1)]
+    assert np.array_equal(df.numpy(), want)
+
+
+def test_tables_of_many_shapes_take_no_more_than_they_may(counting: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was used least recently goes, and is right when it comes back; what is used stays where it is."""
+    held: dict[int, tuple[Any, Any]] = {}
+    right(held, 9)
+    one, often = tables(), next(iter(calls.runners.values())).tables
+    monkeypatch.setattr(calls, "TABLES_KEPT", 4 * one)
+    addresses = {t.address for t in often}
+    del often
+    for width in range(3, 17):
+        right(held, 9)  # between all others
+        right(held, width)
+        assert tables() <= 4 * one
+        assert addresses <= counting.held.keys()
+    known = len(calls.ready)
+    assert 2 < known < 14
+    assert {t.address for bound in calls.runners.values() for t in bound.tables} <= counting.held.keys()
+    for width in (3, 16, 4):
+        right(held, width)
+    taken = tables()
+    before = sum(counting.held.values())
+    calls.ready.clear()
+    calls.runners.clear()
+    assert tables() == 0
+    assert before - sum(counting.held.values()) == taken
+
+
+def test_calls_are_remembered_up_to_a_number(counting: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that was used least recently goes, and its tables."""
+    monkeypatch.setattr(calls, "KEPT", 3)
+    held: dict[int, tuple[Any, Any]] = {}
+    for width in (3, 4, 5, 3, 6):
+        right(held, width)
+    assert [key[2] is not None and key[6][3] for key in calls.ready] == [6, 4, 7]  # images are one wider: 5, 3, 6
+
+
+def test_what_a_graph_was_captured_from_stays(counting: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On streams that can be captured; also when the call is forgotten."""
+    monkeypatch.setattr(calls, "TABLES_KEPT", 0)
+    held: dict[int, tuple[Any, Any]] = {}
+    monkeypatch.setattr(calls, "stream_of", lambda x: 42)
+    right(held, 3)
+    counting.graph = True
+    right(held, 3)
+    counting.graph = False
+    (bound,) = calls.captured
+    addresses = {t.address for t in bound.tables}
+    del bound
+    right(held, 4)
+    right(held, 5)
+    assert len(calls.runners) == len(calls.ready) == 1  # the newest
+    assert addresses <= counting.held.keys()
+
+
+def test_a_bound_launch_owns_its_tables() -> None:
+    """Its runner may be gone, and the workspace released."""
+    driver = Counting()
+    p = Conv(1, 2, 3, 5, 2, 2, 2)
+    runner = Runner.of(driver, p, ANY)
+    a, b, c = operands(p, 0, "integers")
+    with Buffers(driver, a, b, c) as at:
+        go = runner.bind(*at.addresses)
+        runner.workspace.release()
+        del runner
+        go()
+        driver.download(at.addresses[2], c)
+        assert np.array_equal(c, reference(p, a, b).exact)
+        assert len(driver.held) > 3
+        del go
+        assert len(driver.held) == 3

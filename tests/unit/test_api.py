@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import types
+from collections import OrderedDict
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -55,7 +56,7 @@ def fresh(monkeypatch):
 
     monkeypatch.setattr(dispatch, "select", select)
     for name in ("ready", "workspaces", "runners"):
-        monkeypatch.setattr(calls, name, {})
+        monkeypatch.setattr(calls, name, OrderedDict())
     monkeypatch.setattr(calls, "database", lambda: None)
     return asked
 
@@ -208,7 +209,7 @@ def test_the_real_way_from_shape_to_result(monkeypatch):
     """Nothing replaced: selection by the model, generation, the emulated device."""
     monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
     for name in ("ready", "workspaces", "runners"):
-        monkeypatch.setattr(calls, name, {})
+        monkeypatch.setattr(calls, name, OrderedDict())
     monkeypatch.setattr(calls, "database", lambda: None)
     calls.driver.cache_clear()
     try:

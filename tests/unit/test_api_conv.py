@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any
 
 import numpy as np
@@ -59,7 +60,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Conv]:
         return Exact(problem)
 
     driver = EmulatedDriver()
-    monkeypatch.setattr(calls, "ready", {})
+    monkeypatch.setattr(calls, "ready", OrderedDict())
     monkeypatch.setattr(calls, "driver", lambda: driver)
     monkeypatch.setattr(calls, "runner", runner)
     monkeypatch.setattr(calls, "launcher", launcher)
