@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from ptxgen.measurement import Environment, Measurement
 from ptxgen.memory import A, B, C, elements, laid, read_after, span, strided
 from ptxgen.operations import Problem
 from ptxgen.problem import Gemm
-from ptxgen.reference import Array, Deviation, Reference, compare, epilogue_arrays, operands, reference
+from ptxgen.reference import Array, Deviation, Reference, compare, drawn, epilogue_arrays, reference
 from ptxgen.runner import Runner, Workspace
 
 RUNS = 8  #: runs of rows, or of items, of which that many are compared
@@ -55,7 +56,7 @@ class Ring:
 
     def __init__(self, driver: Driver, problem: Gemm, timing: Timing, seed: int = 0) -> None:
         self.driver, self.problem = driver, problem
-        wide = [laid(problem, i, x) for i, x in enumerate(operands(problem, seed)[:2])]
+        wide = [laid(problem, i, x) for i, x in enumerate(islice(drawn(problem, seed), 2))]
         self.a, self.b = elements(problem, A, wide[0]), elements(problem, B, wide[1])
         bytes_ = (problem.element.bytes, problem.element.bytes, problem.output.bytes)
         sizes = [max(span(problem, i), 1) * size for i, size in zip((A, B, C), bytes_, strict=True)]
@@ -146,6 +147,7 @@ class Bench:
         self.workspace = Workspace(driver)
         self.ring: Ring | ConvRing | None = None
         self._last: Runner | None = None  # whose tables the next configuration of the problem looks into
+        self.found: Deviation | None = None  #: of the result that was compared last
 
     def ring_for(self, problem: Problem, timing: Timing) -> Ring | ConvRing:
         if self.ring is None or self.ring.problem != problem:
@@ -176,7 +178,7 @@ class Bench:
             self.driver.fill(ring.sets[0][2], ring.bytes_c, 0xFF)
             calls[0]()
             self.driver.synchronize()
-            found = ring.deviation(1 << 40 if full else CHECKED_ELEMENTS)
+            self.found = found = ring.deviation(1 << 40 if full else CHECKED_ELEMENTS)
             if not found.ok:
                 self._renew()
                 return Measurement(problem, config, "wrong_result", env, message=str(found), **made)
@@ -233,8 +235,7 @@ def bench(
         if first.outcome != "ok":
             yield BenchRow(case.name, problem, selection, float("nan"), note=f"{first.outcome}: {first.message}")
             continue
-        ring = work.ring_for(problem, timing)
-        found = ring.deviation(1 << 40)
+        ring, found = work.ring_for(problem, timing), work.found
         vendor = vendor_first = float("nan")
         us, note = first.us, ""
         if baseline is not None:

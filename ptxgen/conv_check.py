@@ -5,18 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from itertools import islice
 
 import numpy as np
 
 from ptxgen.config import Config
 from ptxgen.conv import Conv
-from ptxgen.convolution import convolve
+from ptxgen.convolution import Box, convolve, fitting, places, whole
 from ptxgen.drivers import Driver, Timing
-from ptxgen.reference import Array, Deviation, Reference, compare, epilogue_arrays, operands, reference, verdict
+from ptxgen.reference import Array, Deviation, Reference, compare, drawn, epilogue_arrays, operands, reference, verdict
 from ptxgen.runner import Buffers, Runner
 
-RUNS = 8  #: runs of results, first to last in memory, of which that many are compared
+RUNS = 8  #: boxes of results, from the first to the last, that are compared
+CHANNELS = 32  #: of a box, where channels do not lie side by side
+DEPTH = 1 << 14  #: products of a sum, above which fewer sums are compared
 GUARD = 256  #: poisoned bytes on either side of a result, which must not change
 
 
@@ -25,12 +27,13 @@ class ConvRing:
 
     def __init__(self, driver: Driver, problem: Conv, timing: Timing, seed: int = 0) -> None:
         self.driver, self.problem = driver, problem
-        self.a, self.b, c = operands(problem, seed)
-        self.bytes_c = max(c.nbytes, 1)
-        whole = self.a.nbytes + self.b.nbytes + c.nbytes
+        self.a, self.b = islice(drawn(problem, seed), 2)
+        size = math.prod(problem.stored[2]) * problem.output.bytes
+        self.bytes_c = max(size, 1)
+        all_ = self.a.nbytes + self.b.nbytes + size
         count = 1
         if driver.clock == "hardware":
-            count = int(min(timing.most, max(2, -(-timing.ring * driver.device.l2 // max(whole, 1)))))
+            count = int(min(timing.most, max(2, -(-timing.ring * driver.device.l2 // max(all_, 1)))))
         self.sets: list[tuple[int, int, int]] = []
         for _ in range(count):
             a, b = (self._upload(x) for x in (self.a, self.b))
@@ -38,7 +41,7 @@ class ConvRing:
             driver.fill(self.sets[-1][2], self.bytes_c, 0xFF)
         self.more = epilogue_arrays(problem, seed)
         self.more_at = tuple(self._upload(x) for x in self.more)
-        self._references: dict[tuple[int, int], Reference] = {}
+        self._references: dict[tuple[tuple[int, int], ...], Reference] = {}
 
     def _upload(self, array: Array) -> int:
         address = self.driver.allocate(max(array.nbytes, 1))
@@ -46,41 +49,41 @@ class ConvRing:
             self.driver.upload(address, np.ascontiguousarray(array))
         return address
 
-    def runs(self, limit: int) -> Iterator[tuple[int, int]]:
-        """(first, one past the last) result in memory: at most ``limit`` of them in all, or about as many."""
-        whole = math.prod(self.problem.stored[2])
-        if whole <= limit:
-            yield 0, whole
-            return
-        run = max(1, limit // RUNS)
-        for i in range(RUNS):
-            first = round(i * (whole - run) / (RUNS - 1))
-            yield first, first + run
-
     def deviation(self, limit: int) -> Deviation:
-        """Compares the first set's results, as the device holds them, with float64."""
+        """Compares the first set's results, as the device holds them, with float64: all of them, or boxes of them that
+        have ``limit`` elements or so."""
         p, worst = self.problem, Deviation(0.0, (0,) * len(self.problem.stored[2]), 0.0)
-        for first, last in self.runs(limit) if math.prod(p.stored[2]) else ():
-            ref = self._reference(first, last)
-            got = np.empty(last - first, p.output.numpy)
-            self.driver.download(self.sets[0][2] + first * p.output.bytes, got)
-            found = compare(got, ref)
+        for box in boxes(p, limit) if math.prod(p.stored[2]) else ():
+            found = compare(self._result(box), self._reference(box))
             if not found.ratio <= worst.ratio:
-                where = np.unravel_index(first + found.where[0], p.stored[2])
-                worst = Deviation(found.ratio, tuple(int(i) for i in where), found.worst)
+                where = (at.start + n for at, n in zip(places(p, box), found.where, strict=True))
+                worst = Deviation(found.ratio, tuple(where), found.worst)
         return worst
 
-    def _reference(self, first: int, last: int) -> Reference:
-        """These results in float64; kept."""
-        p, whole = self.problem, (0, math.prod(self.problem.stored[2]))
-        if (first, last) not in self._references:
-            if cuts(p) or (first, last) == whole:
-                made = part(p, self.a, self.b, self.more, first, last)
+    def _result(self, box: Box) -> Array:
+        """What the first set's result has in a box."""
+        at, stored, size = places(self.problem, box), self.problem.stored[2], self.problem.output.bytes
+        out = np.empty([s.stop - s.start for s in at], self.problem.output.numpy)
+        lies = next((n for n in reversed(range(len(stored))) if out.shape[n] < stored[n]), 0)  # from there side by side
+        pieces = out.reshape(math.prod(out.shape[:lies]), -1)
+        for piece, outer in zip(pieces, np.ndindex(*out.shape[:lies]), strict=True):
+            first = [s.start + n for s, n in zip(at, (*outer, *(0,) * len(stored)), strict=False)]
+            offset = int(np.ravel_multi_index(first, stored))
+            self.driver.download(self.sets[0][2] + offset * size, piece)
+        return out
+
+    def _reference(self, box: Box) -> Reference:
+        """A box of the result in float64; kept."""
+        p, every = self.problem, places(self.problem, {})
+        key, all_ = (tuple((s.start, s.stop) for s in at) for at in (places(p, box), every))
+        if key not in self._references:
+            if all_ in self._references:
+                known = self._references[all_]
+                made = Reference(p, *(x[places(p, box)] for x in (known.exact, known.scale)))
             else:
-                all_ = self._reference(*whole)
-                made = Reference(p, all_.exact[first:last], all_.scale[first:last])
-            self._references[first, last] = made
-        return self._references[first, last]
+                made = reference(p, self.a, self.b, more=self.more, box=box)
+            self._references[key] = made
+        return self._references[key]
 
     def release(self) -> None:
         for address in (*(address for addresses in self.sets for address in addresses), *self.more_at):
@@ -89,39 +92,31 @@ class ConvRing:
         self.more_at = ()
 
 
-def cuts(p: Conv) -> bool:
-    """Whether results can be computed apart from others along what varies slowest in memory."""
-    return p.groups == 1 or next(iter(p.extents(p.tensors[2]))) == "n"
-
-
-def part(p: Conv, a: Array, b: Array, more: tuple[Array, ...], first: int, last: int) -> Reference:
-    """The results from ``first`` to ``last`` as they lie in memory, in float64. Only what they need is computed: the
-    images, filters or channels, whichever vary slowest in memory, that they belong to."""
-    extents = p.extents(p.tensors[2])
-    letter = next(iter(extents))
-    step = math.prod(extents.values()) // extents[letter]
-    chosen = slice(first // step, -(-last // step))
-    small = p
-    if cuts(p):
-        changed: dict[str, Any] = {letter: chosen.stop - chosen.start}
-        small = replace(p, **changed)
-        a, b = (_cut(p, tensor, x, letter, chosen) for tensor, x in zip(p.tensors, (a, b), strict=False))
-        more = tuple(
-            x[chosen] if name == "bias" and letter == "k" else
-            _cut(p, p.tensors[2], x.reshape(p.stored[2]), letter, chosen) if name == "residual" else x
-            for name, x in zip(p.reads, more, strict=True)
-        )  # fmt: skip
-        first, last = first - chosen.start * step, last - chosen.start * step
-    whole = reference(small, a, b, more=more)
-    return Reference(small, whole.exact.reshape(-1)[first:last], whole.scale.reshape(-1)[first:last])
-
-
-def _cut(p: Conv, tensor: str, stored: Array, letter: str, chosen: slice) -> Array:
-    """The part of a tensor that has these indices along an axis; all of it where it has no such axis."""
-    letters = [x for x in p.extents(tensor) if stored.ndim == 5 or x not in "dtz"]
-    if letter not in letters:
-        return stored
-    return np.ascontiguousarray(stored[tuple(chosen if x == letter else slice(None) for x in letters)])
+def boxes(p: Conv, limit: int) -> list[Box]:
+    """Boxes of the result from its first element to its last, at most ``limit`` elements in all, or about as many: some
+    channels of places that lie together. Elements that are long sums count for more. One box where that is all."""
+    extents, depth = p.extents(p.tensors[2]), p.gemm.k
+    limit = limit * DEPTH // max(depth, DEPTH)
+    if math.prod(extents.values()) <= limit:
+        return [whole(p, p.tensors[2])]
+    letter = "c" if p.direction == "input_grad" else "k"
+    *_, fastest = extents
+    group = extents[letter] // p.groups
+    few = limit // RUNS
+    channels = min(extents[letter], few if letter == fastest else CHANNELS)
+    channels = max(group, channels // group * group) if p.groups > 1 else max(1, channels)
+    others = [name for name in extents if name != letter]
+    sizes = dict(zip(others, fitting([extents[name] for name in others], max(1, few // channels)), strict=True))
+    sizes[letter] = channels
+    grain = {name: group if name == letter and p.groups > 1 else 1 for name in extents}
+    return [
+        {
+            name: slice(first, first + sizes[name])
+            for name, extent in extents.items()
+            for first in [round(n * (extent - sizes[name]) / grain[name] / (RUNS - 1)) * grain[name]]
+        }
+        for n in range(RUNS)
+    ]
 
 
 def guarded(runner: Runner, a: Array, b: Array, c: Array, alpha: float, beta: float,

@@ -7,14 +7,14 @@ and the accumulator cut to a few bits below the largest of them: errors of one s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ptxgen.conv import Conv
-from ptxgen.convolution import convolve
+from ptxgen.convolution import Box, convolve, places
 from ptxgen.dtypes import Dtype
 from ptxgen.operations import Problem
 from ptxgen.problem import Gemm
@@ -35,8 +35,13 @@ TENSOR = {
 def operands(p: Problem, seed: int = 0, kind: str = "normal") -> tuple[Array, Array, Array]:
     """Operands and result as stored, packed, of the problem's dtypes. ``integers``: every partial sum of a product is
     exact; ``normal``; ``scaled``: rows and columns of A and B differ by up to 2^±6 (2^±2 in 8 bits)."""
+    a, b, c = drawn(p, seed, kind)
+    return a, b, c
+
+
+def drawn(p: Problem, seed: int = 0, kind: str = "normal") -> Iterator[Array]:
+    """``operands``, one after the other, for who does not need all."""
     rng = np.random.default_rng(seed)
-    out = []
     k = p.gemm.k
     for n, shape in enumerate(p.stored):
         if kind == "integers":
@@ -54,8 +59,7 @@ def operands(p: Problem, seed: int = 0, kind: str = "normal") -> tuple[Array, Ar
                 values *= np.exp2(rng.integers(-reach, reach + 1, down))
                 if p.element.bytes <= 2:  # f16 holds nothing past 65504, nor do sums of it
                     values /= (8 if reach == 6 else 1) * max(1.0, k**0.5) ** 0.5
-        out.append(_as(values, p.element if n < 2 else p.output))
-    return out[0], out[1], out[2]
+        yield _as(values, p.element if n < 2 else p.output)
 
 
 def _as(values: Array, kind: Dtype) -> Array:
@@ -109,23 +113,26 @@ class Reference:
         return 2 * kept * -(-p.gemm.k // products) + 2 * rounded
 
 
-def _sums(p: Problem, a: Array, b: Array) -> Array:
+def _sums(p: Problem, a: Array, b: Array, box: Box | None, absolute: bool = False) -> Array:
     if isinstance(p, Conv):
-        return convolve(p, a, b)
-    wide_a, wide_b = plain(p, a, b)
+        return convolve(p, a, b, box, absolute)
+    wide_a, wide_b = plain(p, *((np.abs(a), np.abs(b)) if absolute else (a, b)))
     out: Array = wide_a @ wide_b
     return np.repeat(out, p.items, axis=0) if out.ndim == 3 and len(out) < p.items else out  # all items share A and B
 
 
 def reference(p: Problem, a: Array, b: Array, c: Array | None = None, alpha: float = 1.0, beta: float = 0.0,
-              more: tuple[Array, ...] = ()) -> Reference:  # fmt: skip
+              more: tuple[Array, ...] = (), box: Box | None = None) -> Reference:  # fmt: skip
     """alpha·op(A)·op(B) + beta·C (of a convolution: its own product) in float64, and what the epilogue makes of it with
-    ``more``, the arrays that it reads; C is not read where beta is zero."""
-    arrays = {name: x.astype(np.float64) for name, x in zip(p.reads, more, strict=True)}
-    beside = {name: x.reshape(p.spread[name][1]) for name, x in arrays.items()}
+    ``more``, the arrays that it reads; C is not read where beta is zero. ``box``: only this part of a convolution's
+    result; C is of that part then."""
+    at = places(p, box) if isinstance(p, Conv) and box else ()
+    beside = {
+        name: _cut(x.reshape(p.spread[name][1]), at).astype(np.float64) for name, x in zip(p.reads, more, strict=True)
+    }
     with np.errstate(all="ignore"):
-        exact = alpha * _sums(p, a, b)
-        scale = abs(alpha) * _sums(p, np.abs(a), np.abs(b))
+        exact = alpha * _sums(p, a, b, box)
+        scale = abs(alpha) * _sums(p, a, b, box, absolute=True)
         if "scale_a" in beside:
             factor = beside["scale_a"] * beside["scale_b"]
             exact, scale = exact * factor, scale * np.abs(factor)
@@ -141,6 +148,11 @@ def reference(p: Problem, a: Array, b: Array, c: Array | None = None, alpha: flo
         if p.output.integer and not p.linear.integer:
             exact = np.clip(exact, p.output.poison, p.output.largest)
     return Reference(p, exact, scale)
+
+
+def _cut(x: Array, at: tuple[slice, ...]) -> Array:
+    """What lies there of what stands beside a result, along the axes that it has."""
+    return x[tuple(s if n > 1 else slice(None) for n, s in zip(x.shape, at, strict=False))]
 
 
 #: in float64; gelu in the form with tanh

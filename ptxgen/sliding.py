@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from ptxgen.dtypes import Dtype
@@ -110,7 +111,7 @@ class Sliding(Typed):
 
     # ---- extents
 
-    @property
+    @cached_property
     def results(self) -> tuple[int, int, int]:
         """(z, p, q): depth, height and width of a result."""
         z, p, q = (

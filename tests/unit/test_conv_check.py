@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
+import math
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from ptxgen import conv_check
+from ptxgen import conv_check, convolution
+from ptxgen.bench import CHECKED_ELEMENTS
 from ptxgen.check import CASES, check
 from ptxgen.config import Config
 from ptxgen.conv import Conv
-from ptxgen.conv_check import ConvRing, adjoint, guarded, part
+from ptxgen.conv_check import ConvRing, adjoint, boxes, guarded
+from ptxgen.convolution import places
 from ptxgen.device import device
 from ptxgen.dispatch import select
 from ptxgen.drivers import Timing
@@ -38,16 +40,31 @@ SEVERAL = [
 
 
 @pytest.mark.parametrize("p", SEVERAL, ids=lambda p: p.key())
-def test_a_part_of_the_result_is_what_the_whole_has_there(p: Conv) -> None:
+def test_a_box_of_the_result_is_what_the_whole_has_there(p: Conv) -> None:
     a, b, _ = operands(p, 1)
     more = epilogue_arrays(p, 1)
-    whole = reference(p, a, b, more=more)
-    size = whole.exact.size
-    for first, last in ((0, size), (0, 3), (size // 3, size // 3 + size // 5), (size - 7, size)):
-        found = part(p, a, b, more, first, last)
-        np.testing.assert_allclose(found.exact, whole.exact.reshape(-1)[first:last])
-        np.testing.assert_allclose(found.scale, whole.scale.reshape(-1)[first:last])
-        assert compare(whole.exact.reshape(-1)[first:last].astype(p.output.numpy), found).ok
+    all_ = reference(p, a, b, more=more)
+    assert all_.exact.shape == p.stored[2]
+    extents = p.extents(p.tensors[2])
+    few = [{name: slice(extent - 1, extent)} for name, extent in extents.items() if name not in "kc" or p.groups == 1]
+    few.append({name: slice(extent // 3, extent) for name, extent in extents.items() if name not in "kc"})
+    letter = "c" if p.direction == "input_grad" else "k"
+    few.append({letter: slice(extents[letter] // 2, extents[letter])})  # the last group, where there are two
+    for box in [*few, *boxes(p, 40)]:
+        at = places(p, box)
+        found = reference(p, a, b, more=more, box=box)
+        np.testing.assert_allclose(found.exact, all_.exact[at], rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(found.scale, all_.scale[at])
+        assert compare(all_.exact[at].astype(p.output.numpy), found).ok
+
+
+@pytest.mark.parametrize("p", SEVERAL, ids=lambda p: p.key())
+def test_sums_do_not_depend_on_what_is_unfolded_at_once(p: Conv, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b, _ = operands(p, 3, "integers")
+    at_once = convolution.convolve(p, a, b)
+    for held in (1, 200, 1000):
+        monkeypatch.setattr(convolution, "HELD", held)
+        assert np.array_equal(convolution.convolve(p, a, b), at_once)
 
 
 @pytest.mark.parametrize("p", [replace(p, epilogue="") for p in SEVERAL], ids=lambda p: p.key())
@@ -63,39 +80,61 @@ def test_gradients_are_adjoint_in_float64(p: Conv) -> None:
     assert any(x != y for x, y in sides)
 
 
-def runs(p: Conv, limit: int) -> list[tuple[int, int]]:
-    ring = ConvRing(EmulatedDriver(), p, Timing())
-    return list(ring.runs(limit))
+def test_boxes_reach_from_the_first_result_to_the_last() -> None:
+    assert [places(PLAIN, box) for box in boxes(PLAIN, 2 * 16 * 25)] == [places(PLAIN, {})]
+    for p in SEVERAL:
+        size = math.prod(p.stored[2])
+        few = [places(p, box) for box in boxes(p, size // 2)]
+        assert len(few) == conv_check.RUNS
+        assert all(s.start == 0 for s in few[0])
+        assert [s.stop for s in few[-1]] == list(p.stored[2])
+        assert all(0 <= s.start < s.stop <= extent for at in few for s, extent in zip(at, p.stored[2], strict=True))
+        if p.groups == 1:
+            assert sum(math.prod(s.stop - s.start for s in at) for at in few) <= max(size // 2, conv_check.RUNS)
 
 
-def test_runs_reach_from_the_first_result_to_the_last() -> None:
-    size = 2 * 16 * 25
-    assert runs(PLAIN, size) == [(0, size)]
-    few = runs(PLAIN, 80)
-    assert (few[0][0], few[-1][1], len(few)) == (0, size, conv_check.RUNS)
-    assert sum(last - first for first, last in few) <= 80
-    assert all(before[1] <= after[0] for before, after in itertools.pairwise(few))
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC", "CHWN"])
+@pytest.mark.parametrize("direction", ["forward", "input_grad", "weight_grad"])
+def test_what_is_compared_of_a_large_result_is_little_work(layout: str, direction: str) -> None:
+    """Neither sums that take longer than the search, nor many small copies from the device."""
+    p = Conv(16, 64, 350, 80, 128, 5, 5, stride=2, padding=1, layout=layout, direction=direction)
+    few = [places(p, box) for box in boxes(p, CHECKED_ELEMENTS)]
+    compared = [math.prod(s.stop - s.start for s in at) for at in few]
+    assert sum(compared) * max(p.gemm.k, conv_check.DEPTH) > CHECKED_ELEMENTS * conv_check.DEPTH // 4
+    assert sum(compared) * p.gemm.k <= CHECKED_ELEMENTS * conv_check.DEPTH
+    copies: list[int] = []
+    ring = object.__new__(ConvRing)
+    ring.problem, ring.sets = p, [(0, 0, 0)]
+    ring.driver = EmulatedDriver()
+    ring.driver.download = lambda address, array: copies.append(array.size)  # type: ignore[method-assign]
+    for box in boxes(p, CHECKED_ELEMENTS):
+        ring._result(box)
+    assert sum(copies) == sum(compared)
+    assert len(copies) <= conv_check.RUNS * conv_check.CHANNELS
 
 
-@pytest.mark.parametrize("p", SEVERAL[3:9:5], ids=lambda p: p.key())
-def test_a_ring_compares_runs_of_any_problem(p: Conv, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where groups keep it from being cut, the whole is computed once."""
-    driver, parts = EmulatedDriver(), []
+@pytest.mark.parametrize("p", SEVERAL, ids=lambda p: p.key())
+def test_a_ring_compares_boxes_of_any_problem(p: Conv, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver, made = EmulatedDriver(), []
 
-    def noted(*arguments: Any) -> Any:
-        parts.append(arguments[-2:])
-        return part(*arguments)
+    def noted(*arguments: Any, **options: Any) -> Any:
+        made.append(options)
+        return reference(*arguments, **options)
 
-    monkeypatch.setattr(conv_check, "part", noted)
+    monkeypatch.setattr(conv_check, "reference", noted)
     ring = ConvRing(driver, p, Timing())
-    result = reference(p, ring.a, ring.b, more=ring.more).exact.astype(p.output.numpy)
-    driver.upload(ring.sets[0][2], result)
-    assert ring.deviation(64).ok
-    assert len(parts) == (1 if not conv_check.cuts(p) else conv_check.RUNS)
-    driver.fill(ring.sets[0][2] + result.nbytes - 4, 4, 0x7F)
-    found = ring.deviation(64)
-    assert not found.ok
-    assert found.where == tuple(n - 1 for n in result.shape)
+    exact = reference(p, ring.a, ring.b, more=ring.more).exact
+    driver.upload(ring.sets[0][2], exact.astype(p.output.numpy))
+    few = len({str(places(p, box)) for box in boxes(p, 64)})
+    for limit, count in ((64, few), (64, 0), (1 << 40, 1), (1 << 40, 0), (48, 0)):
+        made.clear()
+        assert ring.deviation(limit).ok
+        assert len(made) == count, "float64 results are kept, and parts of the whole are cut from it"
+    driver.fill(ring.sets[0][2] + exact.size * p.output.bytes - 4, 4, 0x7F)
+    for limit in (64, 1 << 40):
+        found = ring.deviation(limit)
+        assert not found.ok
+        assert found.where == tuple(n - 1 for n in exact.shape)
 
 
 def chosen(p: Conv, driver: EmulatedDriver) -> Config:
