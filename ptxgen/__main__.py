@@ -1,5 +1,14 @@
 """``python -m ptxgen`` is the command ``ptxgen``."""
 
-from ptxgen.cli import main
+import sys
+
+try:
+    from ptxgen.cli import main
+except ModuleNotFoundError as error:
+    if (error.name or "").partition(".")[0] == "ptxgen":
+        raise
+    print(f"error: {error.name} is not installed for {sys.executable}; use the checkout's .venv, or pip install .",
+          file=sys.stderr)  # fmt: skip
+    sys.exit(3)
 
 main()

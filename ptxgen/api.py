@@ -21,10 +21,12 @@ def gemm(a: Any, b: Any, *, alpha: float = 1.0, beta: float = 0.0, out: Any = No
          scale_a: Any = None, scale_b: Any = None) -> Any:  # fmt: skip
     """activation(scale_a·scale_b·alpha·A·B + beta·out + bias + residual), as an array like A.
 
-    ``a`` is M×K, ``b`` K×N, ``out`` (made if None) M×N: NumPy arrays, or PyTorch, CuPy arrays on the GPU, of one dtype:
-    float16, float32, float64. Transposes are read from strides (``a.T`` costs nothing); an operand that is contiguous
-    along neither axis is copied first. ``beta`` other than 0 needs ``out``, which is then read. ``compute="f16"`` sums
-    f16 products in f16. ``deterministic``: the same inputs give the same bits.
+    ``a`` is M×K, ``b`` K×N, ``out`` (made if None) M×N: NumPy arrays, or PyTorch, CuPy arrays on the GPU, A and B
+    of one dtype: float16, bfloat16, float32, float64, float8_e4m3fn, float8_e5m2, int8. C is of that type, or bfloat16
+    of 8-bit floats and int32 of int8; other types that there are, ``out`` asks for. Transposes are read from strides
+    (``a.T`` costs nothing); an operand that is contiguous along neither axis is copied first. ``beta`` other than 0
+    needs ``out``, which is then read. ``compute``: f16 for sums in f16, tf32 or f32_bf16x6 for products of float32 on
+    tensor cores. ``deterministic``: the same inputs give the same bits.
 
     With items first (B×M×K, B×K×N, B×M×N) it is B such products. A matrix, a lone item, or a view with an item stride
     of 0 serves all items of the other operand.

@@ -39,7 +39,7 @@ def conv2d(images: Any, filters: Any, *, stride: Any = 1, padding: Any = 0, dila
     ``stride``, ``dilation``: one integer, or (height, width). ``padding``: likewise, or a pair (begin, end) for each;
     ``same``: as many results as pixels divided by the stride, rounded up, an odd pixel at the end; ``valid``: none.
     ``bias``: K elements, one a filter; ``residual``: like the result; ``activation``: relu, gelu (the form with tanh)
-    or silu; ``out``, ``compute``, ``deterministic``, devices and streams: as for ``gemm``.
+    or silu; types, ``out``, ``compute``, ``deterministic``, devices and streams: as for ``gemm``.
 
     ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule.
     """
@@ -69,18 +69,22 @@ def conv2d_input_grad(grads: Any, filters: Any, input_shape: Sequence[int], *, s
                       dilation: Any = 1, groups: int = 1, layout: str = "NCHW", filter_layout: str | None = None,
                       out: Any = None, compute: str | None = None, deterministic: bool = False) -> Any:  # fmt: skip
     """The gradient of ``conv2d`` with respect to its images, of shape ``input_shape``, from that of its results
-    (a transposed convolution of ``grads``). Axes and options as for ``conv2d``."""
+    (a transposed convolution of ``grads``). Axes, options, types and errors as for ``conv2d``."""
     window = (2, stride, padding, dilation, groups, layout, filter_layout)
-    return _call("input_grad", grads, filters, tuple(input_shape), window, out, compute, deterministic)
+    return _call(
+        "input_grad", grads, filters, _extents(input_shape, "input_shape"), window, out, compute, deterministic
+    )
 
 
 def conv2d_weight_grad(images: Any, grads: Any, filter_shape: Sequence[int], *, stride: Any = 1, padding: Any = 0,
                        dilation: Any = 1, groups: int = 1, layout: str = "NCHW", filter_layout: str | None = None,
                        out: Any = None, compute: str | None = None, deterministic: bool = False) -> Any:  # fmt: skip
     """The gradient of ``conv2d`` with respect to its filters, of shape ``filter_shape``, from its images and the
-    gradient of its results. Axes and options as for ``conv2d``."""
+    gradient of its results. Axes, options, types and errors as for ``conv2d``."""
     window = (2, stride, padding, dilation, groups, layout, filter_layout)
-    return _call("weight_grad", images, grads, tuple(filter_shape), window, out, compute, deterministic)
+    return _call(
+        "weight_grad", images, grads, _extents(filter_shape, "filter_shape"), window, out, compute, deterministic
+    )
 
 
 # ---- from arguments to a launch
@@ -106,6 +110,13 @@ def _call(direction: str, a: Any, b: Any, shape: tuple[int, ...] | None, window:
     with calls.lock:
         return _first(key if out is None else None, direction, a, b, shape, Window(*window).settled(), out,
                       compute or "", deterministic, bias, residual, activation)  # fmt: skip
+
+
+def _extents(shape: Any, argument: str) -> tuple[int, ...]:
+    try:
+        return tuple(shape)
+    except TypeError:
+        raise ShapeError(f"{argument} is {shape!r}; it must be a shape, one integer an axis") from None
 
 
 def _frozen(x: Any) -> Any:

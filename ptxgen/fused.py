@@ -59,7 +59,7 @@ def after(shape: tuple[int, ...], out: View, scale_a: Any, scale_b: Any, bias: A
         v = view(residual, "residual", items=len(shape) == 3)
         if v.shape != shape or v.dtype is not out.dtype or v.host != out.host:
             found, wanted = ("x".join(map(str, x)) for x in (v.shape, shape))
-            rule = f"it must be {out.dtype} of {wanted}, in the memory of out"
+            rule = f"it must be {out.dtype} of {wanted}, in the same memory as out"
             raise ShapeError(f"residual is {v.dtype} of {found}; {rule}")
         stages.append("residual")
         arrays.append(("residual", v))

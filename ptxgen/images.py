@@ -51,17 +51,19 @@ class Window:
         layout = _of("layout", self.layout or next(iter(LAYOUTS[self.dims])), LAYOUTS[self.dims])
         natural = list(FILTERS[self.dims])[list(LAYOUTS[self.dims]).index(layout)]
         filters = _of("filter_layout", self.filters or natural, FILTERS[self.dims])
+        if not _whole(self.groups) or self.groups < 1:
+            raise ShapeError(f"groups is {self.groups!r}; it must be an integer from 1")
         return replace(self, layout=layout, filters=filters, stride=self._spread("stride", self.stride, 1),
                        dilation=self._spread("dilation", self.dilation, 1))  # fmt: skip
 
     def _spread(self, name: str, value: Any, rest: int) -> tuple[int, ...]:
-        """One integer an axis of (depth, height, width); ``rest``: for those that there are not."""
+        """One integer an axis of (depth, height, width); ``rest``: for those that there are not, and the least."""
         values = [value] * self.dims if hasattr(value, "__index__") else value
         if (
             not isinstance(values, Sequence) or isinstance(values, str) or len(values) != self.dims
-            or not all(_whole(x) for x in values)
+            or not all(_whole(x) and x >= rest for x in values)
         ):  # fmt: skip
-            some = "an integer" if self.dims == 1 else f"an integer, or {self.dims} of them"
+            some = f"an integer from {rest}" + (f", or {self.dims} of them" if self.dims > 1 else "")
             raise ShapeError(f"{name} is {value!r}; it must be {some}")
         return (rest,) * (3 - self.dims) + tuple(int(x) for x in values)
 
@@ -101,10 +103,12 @@ class Window:
     def extents(self, what: str, shape: Sequence[int], argument: str) -> Extents:
         """A shape by letter; axes that there are not have the extent 1. ShapeError: it has another number of axes."""
         letters = self.letters(what)
-        if len(shape) != len(letters) or not all(_whole(x) for x in shape):
+        if len(shape) != len(letters):
             raise ShapeError(
                 f"{argument} has shape {tuple(shape)}; it must have {len(letters)} axes, {letters.upper()}"
             )
+        if not all(_whole(x) for x in shape):
+            raise ShapeError(f"{argument} is {tuple(shape)}; its extents must be integers from 0")
         return {**dict.fromkeys(SLIDES[what], 1), **dict(zip(letters, (int(x) for x in shape), strict=True))}
 
     def stored(self, what: str, v: View) -> str | None:

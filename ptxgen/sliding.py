@@ -93,18 +93,22 @@ class Sliding(Typed):
         deep = self.d > 1 or self.t > 1
         stride, dilation = three("stride", self.stride, deep), three("dilation", self.dilation, deep)
         pads = three("padding", self.padding, deep, 2, 0)
-        if 0 in stride or 0 in dilation:
-            raise ShapeError(f"stride is {stride} and dilation {dilation}; they must be positive")
+        for name, given, values in (("stride", self.stride, stride), ("dilation", self.dilation, dilation)):
+            if 0 in values:
+                raise ShapeError(f"{name} is {given!r}; it must be positive")
         if self.groups < 1 or self.c % self.groups or self.k % self.groups:
-            raise ShapeError(f"groups is {self.groups}; it must divide c={self.c} and k={self.k}")
+            raise ShapeError(f"groups is {self.groups}; it must be at least 1, and divide c={self.c} and k={self.k}")
         extents, taps = (self.d, self.h, self.w), (self.t, self.r, self.s)
         # what makes no difference is not kept, so that equal problems are equal
         dilation = tuple(1 if f == 1 else x for f, x in zip(taps, dilation, strict=True))
         reached = [dilation[i] * (taps[i] - 1) + 1 for i in range(3)]
         room = [extents[i] + pads[2 * i] + pads[2 * i + 1] for i in range(3)]
-        for name, axis, filter_, least, most in zip("dhw", extents, "trs", reached, room, strict=True):
-            if least < 1 or least > most:
-                raise ShapeError(f"{name} is {axis}, with pads {most}; the filter reaches {least} along it ({filter_})")
+        for name, axis, filter_, tap, least, most in zip("dhw", extents, "trs", taps, reached, room, strict=True):
+            if tap < 1:
+                raise ShapeError(f"{filter_} is {tap}; it must be at least 1")
+            if least > most:
+                raise ShapeError(f"{name} is {axis}, with pads {most}; it must be at least {least}, which is how far"
+                                 f" the filter reaches along it ({filter_})")  # fmt: skip
         stride = tuple(1 if room[i] == reached[i] else stride[i] for i in range(3))
         for name, value in (("stride", stride), ("padding", pads), ("dilation", dilation)):
             object.__setattr__(self, name, value)

@@ -58,7 +58,7 @@ class SqliteFile:
                 head = file.read(100)
         except FileNotFoundError:
             if self.readonly:
-                raise DatabaseError(f"{self.path} does not exist, and was to be read only") from None
+                raise DatabaseError(f"{self.path} does not exist; tune and db import make a database") from None
             return
         except OSError as error:
             raise DatabaseError(f"{self.path} cannot be read: {error}") from error
@@ -92,7 +92,7 @@ class SqliteFile:
         self._db.execute("PRAGMA synchronous = FULL")
         if self._empty():
             if self.readonly:
-                raise DatabaseError(f"{self.path} is empty, and was to be read only")
+                raise DatabaseError(f"{self.path} is empty; tune and db import make a database of it")
             self._create()
         self._accept(self._pragma("user_version"), self._pragma("application_id"))
         if not self.readonly and self._pragma("journal_mode") != "wal":

@@ -36,9 +36,7 @@ def read(lines: Iterable[str], name: str, of: str = "gemm", **fields: Any) -> It
         if not line.strip():
             continue
         try:
-            values = json.loads(line)
-            if not isinstance(values, dict):
-                raise InputError(f"is {line.strip()[:60]!r}; it must be a JSON object")
+            values = _object(line.strip())
             if values.setdefault("operation", of) != of:
                 raise InputError(f"operation is {values['operation']!r}; the commands of {of} take {of} alone")
             title = values.pop("name", "")
@@ -46,6 +44,16 @@ def read(lines: Iterable[str], name: str, of: str = "gemm", **fields: Any) -> It
         except (ValueError, TypeError) as error:  # InputError is a ValueError
             raise InputError(f"{name}, line {number}: {error}") from error
         yield Case(str(title) or problem.key(), problem)
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        values = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{text[:60]!r} is not JSON: {error.msg}, column {error.colno}") from None
+    if not isinstance(values, dict):
+        raise InputError(f"{text[:60]!r} is not a JSON object")
+    return values
 
 
 __all__ = ["Case", "ColumnMajor", "cases", "read"]

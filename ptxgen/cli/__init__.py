@@ -6,10 +6,12 @@ go to standard error. What a command needs is imported when it runs: ``--help`` 
 
 from __future__ import annotations
 
+import sys
+
 from ptxgen.cli import emulate as _emulate
 from ptxgen.cli import problems as _problems
 from ptxgen.cli import stored as _stored
-from ptxgen.cli.command import app
+from ptxgen.cli.command import app, start
 
 __all__ = ["app", "main"]
 
@@ -18,4 +20,4 @@ _COMMANDS = (_problems, _stored, _emulate)  #: importing these is what fills the
 
 def main() -> None:
     """The command ``ptxgen``."""
-    app()
+    sys.exit(start(sys.argv[1:]))

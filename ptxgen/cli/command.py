@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Annotated, Any, get_type_hints
@@ -32,6 +32,8 @@ app = typer.Typer(
 )
 db = typer.Typer(help="The tuning database: export, import, info.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(db, name="db")
+#: what the parser raises; typer has no public name for it
+UsageError: type[Any] = typer.BadParameter.__mro__[1]
 
 
 @dataclass(frozen=True)
@@ -109,13 +111,38 @@ def _reported(common: Common) -> Iterator[None]:
             raise
         print(f"error: {one_line(error)}", file=sys.stderr)
         if common.json:
-            _print({"error": {"kind": type(error).__name__, "message": str(error)}})
+            _print({"error": {"kind": type(error).__name__, "message": _said(error)}})
         raise typer.Exit(next(code for kind, code in EXIT_CODES if isinstance(error, kind))) from error
+
+
+def _said(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
+
+
+def start(arguments: Sequence[str]) -> int:
+    """Runs the command that ``arguments`` name. What the parser refuses is an error like any other. Returns a code."""
+    try:
+        return int(app(list(arguments), standalone_mode=False) or 0)
+    except UsageError as error:
+        text = str(error.format_message()).rstrip(".")
+        if text.startswith("Usage:"):  # a group that was named without a command
+            error.show()
+            return 2
+        path = error.ctx.command_path if error.ctx is not None else app.info.name
+        print(f"error: {text} ({path} --help lists them all)", file=sys.stderr)
+        if "--json" in arguments:
+            _print({"error": {"kind": "InputError", "message": text}})
+        return 2
+    except typer.Abort:
+        print("error: interrupted", file=sys.stderr)
+        return 1
 
 
 def one_line(error: BaseException) -> str:
     """What an error says, on one line: all of it where it names a place in a kernel, else its first line."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    lines = [line.strip() for line in _said(error).splitlines() if line.strip()] or [type(error).__name__]
     return "; ".join(lines) if isinstance(error, EmulatorError) else lines[0]
 
 

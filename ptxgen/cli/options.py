@@ -63,11 +63,21 @@ class Fields(Stored):
         str | None, typer.Option(help="conv: KCRS, KRSC, CRSK. [default: what goes with the layout]")
     ] = None
     direction: Annotated[str | None, typer.Option(help="conv: forward (default), input_grad or weight_grad.")] = None
-    dtype: Annotated[str | None, typer.Option(help="Type of the operands, as f32, f64, f16. [default: f32]")] = None
-    compute: Annotated[str | None, typer.Option(help="How products are summed; f16 takes f32 (default) or f16.")] = None
+    dtype: Annotated[
+        str | None, typer.Option(help="Type of the operands: f16, bf16, f32, f64, e4m3, e5m2, s8. [default: f32]")
+    ] = None
+    compute: Annotated[
+        str | None,
+        typer.Option(
+            help="How products are summed: f16 takes f32, f16; f32 takes f32, tf32, f32_bf16x6. [default: the first]"
+        ),
+    ] = None
     out: Annotated[str | None, typer.Option(help="Type of the result. [default: what goes with the dtype]")] = None
     epilogue: Annotated[
-        str | None, typer.Option(metavar="STAGES", help="What follows, as bias_column,relu. [default: nothing]")
+        str | None,
+        typer.Option(
+            metavar="STAGES", help="What follows: gemm's as bias_column,relu, conv's as bias,relu. [default: nothing]"
+        ),
     ] = None
     deterministic: Annotated[bool, typer.Option("--deterministic", help="No sum's order depends on timing.")] = False
     lda: Annotated[int | None, typer.Option(help="Elements from a row of A to the next. [default: packed]")] = None
@@ -82,9 +92,11 @@ class Fields(Stored):
     ] = None
     stride_b: Annotated[int | None, typer.Option(help="Likewise of B.")] = None
     stride_c: Annotated[int | None, typer.Option(help="Likewise of C, which cannot be shared.")] = None
-    aligned_input: Annotated[int | None, typer.Option(help="Likewise of images.")] = None
-    aligned_filter: Annotated[int | None, typer.Option(help="Likewise of filters.")] = None
-    aligned_output: Annotated[int | None, typer.Option(help="Likewise of results.")] = None
+    aligned_input: Annotated[
+        int | None, typer.Option(help="conv: bytes that the start of images is a multiple of. [default: 16]")
+    ] = None
+    aligned_filter: Annotated[int | None, typer.Option(help="conv: likewise of filters.")] = None
+    aligned_output: Annotated[int | None, typer.Option(help="conv: likewise of results.")] = None
 
 
 #: the options that are fields of some problem
@@ -136,6 +148,8 @@ class Target(Fields):
         if suite := self.suite or ("" if self.shape or self.shapes_file is not None else default):
             cases += suites.cases(suite, of.name, **chosen)
         if not cases:
+            if self.shapes_file is not None:
+                raise InputError(f"shapes-file {self.shapes_file} names no problem; it must have a JSON object a line")
             raise InputError("no problem is named; give --shape, --suite or --shapes-file")
         return cases
 

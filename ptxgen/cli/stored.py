@@ -39,7 +39,8 @@ def export(
             trained = model_folder(database, name)
             for path in sorted(trained.glob("model*.json")):
                 files.append(Path(shutil.copyfile(path, folder / name / path.name)))
-    return Answer({"command": "db export", "files": files}, "\n".join(map(str, files)))
+    told = "\n".join(map(str, files)) or "the database has no measurements: nothing was written"
+    return Answer({"command": "db export", "files": files}, told)
 
 
 @command(db, "import")

@@ -57,10 +57,9 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
 
     def call(*arguments: object) -> Done:
-        with pytest.raises(SystemExit) as ended:
-            app([str(a) for a in arguments])
+        code = command.start([str(a) for a in arguments])
         told = capsys.readouterr()
-        return Done(int(ended.value.code or 0), told.out, told.err)
+        return Done(code, told.out, told.err)
 
     return call
 
@@ -73,6 +72,65 @@ def options_of(name: str) -> dict[str, Any]:
 
 
 # ---- what commands share
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("selct",), "No such command 'selct'"),
+        (("db", "inf"), "No such command 'inf'"),
+        (("select", "gemm", "--devise", "h200"), "No such option: --devise"),
+        (("select", "gemm", "--count", "0"), "'--count'"),
+        (("select", "gemm", "--count", "many"), "'--count'"),
+        (("emulate",), "file"),
+    ],
+)
+def test_what_the_parser_refuses_is_an_error_like_any_other(run: Run, arguments: tuple[str, ...], told: str) -> None:
+    done = run(*arguments)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error: ")
+    assert done.err.count("\n") == 1
+    assert told in done.err
+    done = run(*arguments, "--json")
+    assert done.code == 2
+    assert done.document["error"]["kind"] == "InputError"
+
+
+def test_a_group_without_a_command_prints_its_help(run: Run) -> None:
+    assert "import" in run("db").err + run("db").out
+    assert run().code == 2
+
+
+def test_a_file_that_is_not_there_is_named_with_the_reason(run: Run, tmp_path: Path) -> None:
+    done = run("emulate", tmp_path / "no.ptx", "--json")
+    assert done.code == 2
+    assert done.err == f"error: {tmp_path}/no.ptx: No such file or directory\n"
+    assert done.document["error"]["message"] == f"{tmp_path}/no.ptx: No such file or directory"
+
+
+def test_a_file_without_shapes_is_named(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "none.jsonl").write_text("\n")
+    done = run("select", "--shapes-file", tmp_path / "none.jsonl", *H200)
+    assert done.code == 2
+    assert "none.jsonl names no problem" in done.err
+
+
+def test_a_database_that_is_not_there_and_one_without_rows(run: Run, tmp_path: Path) -> None:
+    done = run("db", "info")
+    assert done.code == 4
+    assert "does not exist; tune and db import make a database" in done.err
+    with Database(tmp_path / "tuning.sqlite"):
+        pass
+    done = run("db", "export", tmp_path / "out")
+    assert (done.code, done.out) == (0, "the database has no measurements: nothing was written\n")
+
+
+def test_a_package_that_is_missing_is_named() -> None:
+    gone = "import runpy, sys; sys.modules['typer'] = None; runpy.run_module('ptxgen', run_name='__main__')"
+    done = subprocess.run([sys.executable, "-c", gone], capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert done.stderr.startswith("error: typer is not installed for ")
+    assert done.stderr.count("\n") == 1
 
 
 def test_commands_on_problems_take_the_same_options() -> None:

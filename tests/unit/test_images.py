@@ -50,7 +50,7 @@ def test_other_padding_is_refused(padding: object) -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"stride": (1, 2, 3)}, r"stride is \(1, 2, 3\); it must be an integer, or 2"),
+        ({"stride": (1, 2, 3)}, r"stride is \(1, 2, 3\); it must be an integer from 1, or 2"),
         ({"dilation": "2"}, "dilation is '2'"),
         ({"layout": "NCW"}, "layout is 'NCW'; it must be one of NCHW, NHWC, CHWN"),
         ({"filters": "KRS"}, "filter_layout is 'KRS'; it must be one of KCRS, KRSC, CRSK"),

@@ -104,7 +104,7 @@ def test_a_file_of_shapes() -> None:
         ('{"m": 1, "n": 2, "k": -3}', "k is -3"),
         ('{"m": 1, "n": 2, "k": "3"}', "k is '3'"),
         ("[1, 2, 3]", "JSON object"),
-        ("1,2,3", "line 2"),
+        ("1,2,3", "'1,2,3' is not JSON: Extra data, column 2"),
         ('{"m": 1, "n": 2, "k": 3, "layout": ["NN"]}', "layout"),
     ],
 )
