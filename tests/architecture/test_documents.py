@@ -131,6 +131,8 @@ def test_a_command_that_is_shown_can_be_typed(line: str) -> None:
         parsed(words[1:])
     elif words[:3] == ["python", "-m", "ptxgen"]:
         parsed(words[3:])
+    elif words[0] == ".":
+        assert words[1:] == [".venv/bin/activate"]
     else:
         assert words[0] in ("pip", "git", "cd")
 
