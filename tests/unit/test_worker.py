@@ -185,3 +185,17 @@ def test_stopping_twice_is_fine(child):
     w.stop()
     w.stop()
     assert process.poll() is not None
+
+
+@pytest.mark.parametrize(
+    ("cores", "given", "threads"), [(16, None, "4"), (2, None, "1"), (None, None, "1"), (16, "7", "7")]
+)
+def test_the_child_leaves_cores_to_the_assembler(child, monkeypatch, cores, given, threads):
+    monkeypatch.setattr(worker.os, "cpu_count", lambda: cores)
+    if given is None:
+        monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    else:
+        monkeypatch.setenv("OPENBLAS_NUM_THREADS", given)
+    first = "assert os.environ['OPENBLAS_NUM_THREADS'] == " + repr(threads)
+    with child(first=first) as working:
+        assert working.start() == HELLO
