@@ -237,7 +237,7 @@ def bench(
             continue
         ring, found = work.ring_for(problem, timing), work.found
         vendor = vendor_first = float("nan")
-        us, note = first.us, ""
+        us, note = first.us, "" if first.us > 0 else "C has no element: there is nothing to time"
         if baseline is not None:
             try:
                 vendor, vendor_first = BASELINES[baseline].best(driver, problem, ring.sets, timing, ring.more_at)

@@ -192,6 +192,8 @@ class Deviation:
         return self.ratio <= 1.0
 
     def __str__(self) -> str:
+        if self.ratio == 0:
+            return "exact"
         return f"worst error {self.ratio:.3g} of what is allowed, at {list(self.where)}"
 
 

@@ -107,7 +107,7 @@ FIELDS = tuple(f.name for f in fields(Fields) if f.name not in {f.name for f in 
 class Target(Fields):
     """The problems to work on, and the device: all commands on problems take these in the same way."""
 
-    operation: Annotated[str, typer.Argument(metavar="[OPERATION]", help="What is computed: gemm or conv.")] = "gemm"
+    operation: Annotated[str, typer.Argument(metavar="OPERATION", help="What is computed: gemm or conv.")] = "gemm"
     shape: Annotated[
         list[str] | None,
         typer.Option(metavar="EXTENTS", help="A problem's extents: M,N,K, or of conv N=16,C=32,...; repeatable."),

@@ -125,6 +125,13 @@ def test_a_database_that_is_not_there_and_one_without_rows(run: Run, tmp_path: P
     assert (done.code, done.out) == (0, "the database has no measurements: nothing was written\n")
 
 
+def test_a_problem_without_results_is_right_and_says_why_it_has_no_time(run: Run) -> None:
+    assert "ok  exact" in run("check", "--shape", "0,16,16").out
+    done = run("bench", "--shape", "0,16,16", "--json")
+    assert done.code == 1
+    assert done.document["rows"][0]["note"] == "C has no element: there is nothing to time"
+
+
 def test_a_package_that_is_missing_is_named() -> None:
     gone = "import runpy, sys; sys.modules['typer'] = None; runpy.run_module('ptxgen', run_name='__main__')"
     done = subprocess.run([sys.executable, "-c", gone], capture_output=True, text=True, check=False)
