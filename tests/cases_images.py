@@ -11,6 +11,8 @@ from ptxgen.config import Config
 from ptxgen.conv import DIRECTIONS, FILTERS, Conv
 from ptxgen.device import Device
 from ptxgen.errors import ShapeError
+from ptxgen.families.mma.rules import MMA
+from ptxgen.families.simt.rules import SIMT
 from ptxgen.families.slide.rules import SLIDE, TAPS
 from tests import cases_mma, cases_simt
 
@@ -54,23 +56,27 @@ def problem(rng: np.random.Generator, n: int) -> Conv:
     return replace(drawn(rng), dtype=dtype, compute=compute, out="")
 
 
-def config(v: Conv, d: Device, rng: np.random.Generator) -> Config | None:
-    """A random legal configuration that looks into tables, or None if none was drawn."""
-    if v.gemm.strip is not None and v.gemm.strip.taps <= TAPS:
+def config(v: Conv, d: Device, rng: np.random.Generator, family: int | None = None) -> Config | None:
+    """A random legal configuration that looks into tables, or None if none was drawn. ``family``: of no other."""
+    slides = v.gemm.strip is not None and v.gemm.strip.taps <= TAPS
+    if v.gemm.strip is not None and slides and family in (None, SLIDE):
         ns, ml, resident, stream = (int(rng.choice(x)) for x in ((1, 2, 4, 8), (1, 2, 4), (1, 2), (0, 1)))
         wide = int(rng.choice([1, v.gemm.strip.wide]))
         return Config(family=SLIDE, vec_a=wide, ns=ns, ml=ml, nl=32, resident=resident, stream=stream)
     tensor = v.compute in ("tf32", "s32") or v.dtype == "bf16" or (v.dtype in ("f16", "f64") and rng.random() < 0.5)
+    if family not in (None, MMA if tensor else SIMT):
+        return None
     return cases_mma.config(v.gemm, d, rng, 128) if tensor else cases_simt.wide(v.gemm, d, rng, 128)
 
 
-def cases(seed: int, count: int, d: Device) -> Iterator[tuple[Conv, Config]]:
-    """``count`` random pairs, of what tensor cores and others multiply."""
+def cases(seed: int, count: int, d: Device, family: int | None = None) -> Iterator[tuple[Conv, Config]]:
+    """``count`` random pairs, of what tensor cores and others multiply. ``family``: of one alone."""
     rng = np.random.default_rng(seed)
-    made = 0
+    made = tried = 0
     while made < count:
-        v = problem(rng, made)
-        c = config(v, d, rng) if d.sm >= 80 else None
+        v = problem(rng, made if family is None else tried)
+        tried += 1
+        c = config(v, d, rng, family) if d.sm >= 80 else None
         if c is not None:
             made += 1
             yield v, c

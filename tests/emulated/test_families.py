@@ -1,0 +1,83 @@
+"""What judges random kernels on a GPU, on the emulated device: every row of its table, and whether it finds mistakes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ptxgen.config import parse_config
+from ptxgen.conv import Conv
+from ptxgen.conv_check import GUARD
+from ptxgen.device import device
+from ptxgen.drivers.emulated import EmulatedDriver
+from ptxgen.generate import plan_for
+from ptxgen.problem import Gemm
+from ptxgen.render import render
+from ptxgen.runner import Runner
+from tests.gpu.test_families import FAMILIES, fail, judged, wrong
+
+H200 = device("h200")
+ANY = parse_config("ms=2 ns=2 ml=16 nl=16 copy_a=0 copy_b=0 stages=2")
+
+
+def small(family):
+    """The first pair of a row whose product is small; the conv rows' problems are as they come."""
+    draw, _ = FAMILIES[family]
+    more = {"limit": 48} if "limit" in draw.keywords or family.startswith("batch") else {}
+    return next((p, c) for p, c in draw(41, 50, H200, **more) if p.gemm.batch * p.gemm.m * p.gemm.n * p.gemm.k < 3e5)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_pair_of_every_row(family):
+    driver = EmulatedDriver(H200)
+    p, c = small(family)
+    plan = plan_for(p, c, H200)
+    assert not judged(driver, [(p, c, plan, driver.load(render(plan)))], "integers", 2.0, 1.0)
+
+
+class Careless(EmulatedDriver):
+    """Changes one byte of what is downloaded: ``where`` of the ``nth`` download."""
+
+    where, nth = 0, 0
+
+    def download(self, address, array):
+        super().download(address, array)
+        self.nth -= 1
+        if self.nth == 0 and array.size:
+            array.reshape(-1).view(np.uint8)[self.where] ^= 0x55
+
+
+@pytest.mark.parametrize("p", [Gemm(5, 6, 7, ldc=8), Conv(1, 2, 3, 4, 2, 2, 2)], ids=["gemm", "conv"])
+@pytest.mark.parametrize(("where", "nth", "said"), [
+    ("result", 1, "first launch: "), ("beside", 1, "first launch: written beside"), ("result", 2, "second launch: "),
+])  # fmt: skip
+def test_a_mistake_is_found(p, where, nth, said):
+    driver = Careless(H200)
+    runner = Runner.of(driver, p, ANY)
+    per_launch = 1 if isinstance(p, Gemm) else 3  # guards look at the operands, too
+    driver.nth = 1 + (nth - 1) * per_launch
+    gemm = {"result": 3, "beside": 6 * 4 + 3}
+    conv = {"result": GUARD + 3, "beside": 3}
+    driver.where = (gemm if isinstance(p, Gemm) else conv)[where]
+    assert wrong(runner, p, "normal", 0, 1.0, 0.0).startswith(said)
+
+
+def test_a_failure_names_the_first_pairs_and_nothing_else():
+    with pytest.raises(pytest.fail.Exception) as told:
+        fail([f"pair {n}" for n in range(9)], 20)
+    assert str(told.value).splitlines() == ["9 of 20: pair 0", "pair 1", "pair 2", "pair 3"]
+    fail([], 20)
+
+
+def test_a_kernel_that_faults_is_named_first():
+    driver = EmulatedDriver(H200)
+    p = Gemm(5, 6, 7)
+    plan = plan_for(p, ANY, H200)
+    source = render(plan)
+    bad = replace(source, text=source.text.replace("ld.global", "st.global.b32 [1], %t0;\n    ld.global", 1))
+    kernels = [driver.load(x) for x in (source, bad, source)]
+    (told,) = judged(driver, [(p, ANY, plan, kernel) for kernel in kernels], "integers", 1.0, 0.0)
+    assert told.startswith(f"{p.key()} | {ANY} | integers, alpha=1, beta=0: ")
+    assert "\n" not in told
