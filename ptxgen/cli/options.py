@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ptxgen.drivers import Driver
     from ptxgen.suites import Case
 
-Seed = Annotated[int, typer.Option(help="Of everything random.")]
+Seed = Annotated[int, typer.Option(min=0, help="Of everything random.")]
 Forced = Annotated[
     str | None, typer.Option("--config", metavar="AXES", help="A configuration, as 'ms=8 ns=8 ml=64 ...'.")
 ]

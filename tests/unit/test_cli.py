@@ -82,6 +82,7 @@ def options_of(name: str) -> dict[str, Any]:
         (("select", "gemm", "--devise", "h200"), "No such option: --devise"),
         (("select", "gemm", "--count", "0"), "'--count'"),
         (("select", "gemm", "--count", "many"), "'--count'"),
+        (("check", "--shape", "5,5,5", "--seed", "-1"), "'--seed'"),
         (("emulate",), "file"),
     ],
 )
