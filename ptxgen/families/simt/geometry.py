@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 
 from ptxgen.columnar import SECTOR, WARP, ceil_div, pick
-from ptxgen.config import SPLIT_WORKSPACE
+from ptxgen.config import BOUNDS_NONE, BOUNDS_PREDICATE, SPLIT_WORKSPACE
 from ptxgen.implicit import TABLE, WINDOW
 from ptxgen.problem import STRIDED, Gemm
 
 #: words that a thread keeps of each row and column of its loads
 LOOKED_UP = {STRIDED: 0, TABLE: 1, WINDOW: 2}
+
+#: a thread's loads, and sides of them, whose addresses and predicates the estimate has room for
+LOADS, SIDES = 16, 4
 
 
 def staged_bytes(p: Gemm) -> int:
@@ -27,8 +30,8 @@ def operand(p: Gemm, c: Any, name: str) -> SimpleNamespace:
     ``tile``: extent along M (or N) of the block; ``thread``: of a thread; ``warp``: threads of a warp along it;
     ``kmajor``: K is contiguous in global memory; ``kept``, ``transposed``, ``direct``: how it lies in shared
     memory; ``row``: elements of a row there; ``size``: bytes of one stage; ``across``: lanes that share a row of
-    global memory; ``loads``: accesses of one stage, over all threads; ``found``: how
-    they are addressed.
+    global memory; ``loads``: accesses of one stage, over all threads; ``chunks``: of a row that is kept, each read
+    through an address of its own; ``found``: how they are addressed.
     """
     first = name == "a"
     kmajor = p.layout[0] == "N" if first else p.layout[1] == "T"
@@ -56,10 +59,33 @@ def operand(p: Gemm, c: Any, name: str) -> SimpleNamespace:
         size=size,
         across=across,
         loads=tile * c.u // vec,
+        chunks=pick(kept, c.u * bytes_ // 16, 0),
         bytes=bytes_,
         chunk=16 // bytes_,
         found=p.addr_a if first else p.addr_b,
     )
+
+
+def _sides(x: SimpleNamespace, threads: Any, each: Any) -> Any:
+    """Rows (or columns) of the operand that a thread's loads lie in."""
+    one = np.maximum(x.across // np.maximum(threads, 1), 1)
+    many = np.maximum(x.tile * x.across // np.maximum(threads, 1), 1)
+    return np.minimum(each, pick(x.kept | x.transposed, many, one))
+
+
+def _early(p: Gemm, c: Any, operands: tuple[Any, Any], each: list[Any], threads: Any) -> Any:
+    """Registers that ptxas was seen to take beyond what lives: addresses of many loads that it makes before the loop;
+    predicates, of which there are seven, for each row and column that may lie outside; sums of two sets; what it reads
+    early of rows that are kept, of pairs of registers and of halves."""
+    loads = sum(n if x.found == STRIDED else 0 for x, n in zip(operands, each, strict=True))
+    sides = sum(_sides(x, threads, n) for x, n in zip(operands, each, strict=True))
+    addresses = 2 * np.maximum(loads - LOADS, 0)
+    outside = pick(c.bounds == BOUNDS_PREDICATE, 5 * np.maximum(sides - SIDES, 0) + 4, 0)
+    sets = pick(c.ks > 1, pick(c.bounds == BOUNDS_PREDICATE, 52, pick(c.bounds == BOUNDS_NONE, 0, 6)), 0)
+    kinds = {2: (c.ms + c.ns) // 2, 4: 0, 8: pick(c.bounds == BOUNDS_PREDICATE, 6, 0)}[p.element.bytes]
+    kinds = kinds + (0 if p.element.bytes == 4 else 4 + pick(c.ks > 1, 12, 0))
+    return addresses + outside + sum(x.chunks for x in operands) // 2 + sets + kinds + c.hold
+
 
 
 def geometry(p: Gemm, c: Any) -> SimpleNamespace:
@@ -92,7 +118,8 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     elif words == 2:
         beyond = pick(a.kept & b.kept, fragments * words, pick(a.kept | b.kept, 8, 0))
     held = (c.ms * c.ns * c.ks // packed + fragments) * words + in_flight
-    registers = held + np.minimum(2 * pointers, 16) + looked_up + beyond + 28
+    early = _early(p, c, (a, b), each, threads)
+    registers = held + np.minimum(2 * pointers, 16) + looked_up + beyond + early + 34
     tiles_m, tiles_n = ceil_div(p.m, c.ml), ceil_div(p.n, c.nl)
     chunk = ceil_div(ceil_div(p.k, c.kg), c.u) * c.u
     slices = np.maximum(ceil_div(p.k, np.maximum(chunk, 1)), 1)

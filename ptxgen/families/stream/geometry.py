@@ -18,6 +18,7 @@ from ptxgen.config import SPLIT_WORKSPACE
 from ptxgen.problem import Gemm
 
 THIN = 8  #: extent that the thin side has at most
+LOADS = 64  #: most loads of one operand whose addresses ptxas has at once
 
 
 def lined_up(p: Gemm, name: str) -> bool:
@@ -83,8 +84,17 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     row_c = c.nl + 4
     words = max(1, sum_bytes // 4)
     held = loads_x * steps * np.maximum(vec_x * size // 4, 1) + loads_y * np.maximum(vec_y * size // 4, 1)
-    fresh = 0 if size >= 4 else (count + thin) * np.minimum(depth, 4)  # converted
-    pointers = 2 * (pick(x_kmajor, count, count // np.maximum(vec_x, 1)) + pick(y_kmajor, thin, 1))
+    fresh = 0 if size >= 4 and p.compute != "tf32" else (count + thin) * np.minimum(depth, 4)  # converted
+    rows_x = pick(x_kmajor, count, count // np.maximum(vec_x, 1))  # that have a pointer of their own
+    rows_y = pick(y_kmajor, thin, thin // np.maximum(vec_y, 1))
+    pointers = 2 * (rows_x + rows_y)
+    # beyond, as ptxas was seen to take: addresses of rows of K that are still to come, what the thin side loads early
+    early_x = pick(x_kmajor, 2, rows_x + loads_x * steps * 3 // 4 + 2)
+    early_y = pick(y_kmajor, 0, np.minimum(rows_y * depth * steps, LOADS) * 3 // 4 + LOADS // 4)
+    if size < 4:
+        early_y = early_y + pick(y_kmajor, 3 * np.maximum(count - THIN, 0), np.minimum(loads_y, LOADS // 2))
+    else:
+        early_y = early_y + pick(y_kmajor, loads_y * np.maximum(vec_y * size // 4, 1) * 3 // 4, 0)
     tiles_m, tiles_n = ceil_div(p.m, c.ml), ceil_div(p.n, c.nl)
     chunk = ceil_div(ceil_div(p.k, c.kg), c.u) * c.u
     slices = np.maximum(ceil_div(p.k, np.maximum(chunk, 1)), 1)
@@ -111,7 +121,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         row_c=row_c,
         sum_bytes=sum_bytes,
         gathers=(c.wm > 0),
-        registers=count * thin * words + held + fresh + pointers + 30,
+        registers=count * thin * words + held + fresh + pointers + early_x + early_y + 30,
         tiles_m=tiles_m,
         tiles_n=tiles_n,
         tiles=tiles_m * tiles_n * p.items,

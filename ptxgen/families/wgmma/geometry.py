@@ -117,6 +117,19 @@ def from_registers(p: Gemm, c: Any) -> Any:
     return (factor_bytes(p) != 2) & np.logical_not(pick(c.swap == 1, b, a))
 
 
+def _after(p: Gemm, c: Any, sums: Any, gives: Any) -> Any:
+    """Registers that an epilogue takes beyond, where ptxas was seen to: it reads what lies along the sides of a tile
+    early, most of it where there are two vectors along X, and has little room beside 192 sums."""
+    if not p.stages:
+        return 0
+    scaled, wide, direct = "scale_rows" in p.stages, p.output.bytes == 4, c.stage_c == 0
+    vectors = scaled or "bias_row" in p.stages or "bias_column" in p.stages
+    along_x = pick(c.swap == 1, "bias_column" in p.stages, "bias_row" in p.stages)
+    after = pick(direct & (scaled or (wide and vectors)), 3, 2)
+    after = np.maximum(after, pick(sums >= 192, pick(scaled | (direct & wide), 26, pick(gives, 3, 0)), 0))
+    return np.maximum(after, pick(along_x, 35, 0)) if scaled else after
+
+
 def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     """Threads, tiles, shared memory and registers of ``c`` on ``p``. Sizes in bytes, registers in 32-bit words.
 
@@ -125,7 +138,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     copy give registers to those that multiply; ``mi``: instructions a warpgroup stacks along X; ``x_box``,
     ``y_box``: inner extents of the boxes that TMA brings; ``x_rows``: rows of X that are loaded; ``share``: columns
     of Y that one block loads, ``finish``: that one block finishes; ``barriers``: bytes of them; ``planes``: of each
-    operand, all of them K-major.
+    operand, all of them K-major; ``needed``: registers while it multiplies, ``after``: that an epilogue takes beyond.
     """
     size, out, count = factor_bytes(p), p.output.bytes, planes(p)
     x_tile, y_tile = pick(c.swap == 1, c.nl, c.ml), pick(c.swap == 1, c.ml, c.nl)
@@ -170,6 +183,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         stage=x_bytes + y_bytes, ring=ring, share=share, groups=groups, own=own, finish=finish, alone=alone,
         added_used=added, added=aligned(added), staged=aligned(staged), mi=mi,
         fed=fed, gives=gives, threads=WARPGROUP * c.wg + pick(gives, WARPGROUP, WARP), needed=needed,
+        after=_after(p, c, sums, gives),
         registers=pick(gives, SAME, needed),
         shared=ring + aligned(added) + pick(c.reuse == 1, 0, aligned(staged)) + barriers,
         sums=sums, tiles_m=tiles_m, tiles_n=tiles_n, tiles=tiles_m * tiles_n * p.items, tiles_x=tiles_x,
