@@ -1,4 +1,4 @@
-"""ptxas takes every legal configuration, on every target."""
+"""ptxas takes every legal configuration, on every target, without a spill."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ EACH = 12
 def test_random_legal_configurations_assemble(target, tmp_path, monkeypatch):
     monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path))
     d = device(target)
-    spilled = 0
     for p, c in cases(int(target[3:]), EACH, d, limit=600):
         made = assemble(render(plan_for(p, c, d)))
         assert made.cubin, f"{p.key()} | {c}"
-        spilled += any(made.spills.values())
-    assert spilled <= EACH // 3, f"{spilled} of {EACH} spill: the register estimate is off"
+        assert not any(made.spills.values()), f"{p.key()} | {c}: {made.spills}"

@@ -14,7 +14,6 @@ from ptxgen.render import render
 from tests import cases_planes, cases_wgmma
 
 EACH = 40
-FEW = 64  #: bytes that ptxas may spill, once a tile, where an epilogue follows as many sums as there are registers for
 COMPLAINT = re.compile(r"C75\d\d|warning", re.I)
 
 
@@ -28,5 +27,5 @@ def test_random_legal_configurations_assemble(seed, drawn, tmp_path, monkeypatch
         made = assemble(render(plan_for(p, c, d)))
         told = f"{p.key()} | {c}\n{made.log}"
         assert made.cubin, told
-        assert max(made.spills.values()) <= (FEW if p.epilogue else 0), told
+        assert not any(made.spills.values()), told
         assert not COMPLAINT.search(made.log), told

@@ -79,13 +79,16 @@ def _early(p: Gemm, c: Any, operands: tuple[Any, Any], each: list[Any], threads:
     early of rows that are kept, of pairs of registers and of halves."""
     loads = sum(n if x.found == STRIDED else 0 for x, n in zip(operands, each, strict=True))
     sides = sum(_sides(x, threads, n) for x, n in zip(operands, each, strict=True))
-    addresses = 2 * np.maximum(loads - LOADS, 0)
-    outside = pick(c.bounds == BOUNDS_PREDICATE, 5 * np.maximum(sides - SIDES, 0) + 4, 0)
-    sets = pick(c.ks > 1, pick(c.bounds == BOUNDS_PREDICATE, 52, pick(c.bounds == BOUNDS_NONE, 0, 6)), 0)
-    kinds = {2: (c.ms + c.ns) // 2, 4: 0, 8: pick(c.bounds == BOUNDS_PREDICATE, 6, 0)}[p.element.bytes]
-    kinds = kinds + (0 if p.element.bytes == 4 else 4 + pick(c.ks > 1, 12, 0))
-    return addresses + outside + sum(x.chunks for x in operands) // 2 + sets + kinds + c.hold
-
+    addresses = 2 * np.maximum(loads - LOADS, 0) + 2 * np.maximum(loads - 3 * LOADS // 2, 0)
+    outside = pick(c.bounds == BOUNDS_PREDICATE, 11 * np.maximum(sides - SIDES, 0) + 8, 0)
+    sets = pick(c.ks > 1, pick(c.bounds == BOUNDS_PREDICATE, 56, pick(c.bounds == BOUNDS_NONE, 0, 6)), 0)
+    if p.element.bytes == 8:
+        kinds = 4 + pick(c.ks > 1, 20, 0) + pick(c.bounds == BOUNDS_PREDICATE, 10, 0)
+    elif p.element.bytes < 4:
+        kinds = 4 + pick(c.ks > 1, 12, 0) + (c.ms + c.ns) // 2 + (16 if p.compute == "f16" else 0)
+    else:
+        kinds = 0
+    return addresses + outside + sum(x.chunks for x in operands) // 2 + sets + kinds + 6 * c.hold
 
 
 def geometry(p: Gemm, c: Any) -> SimpleNamespace:

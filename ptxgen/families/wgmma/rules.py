@@ -128,8 +128,8 @@ RULES = (
     # ptxas counts whole warpgroups
     Rule("wgmma_register_file", lambda p, c, g, d: g.needed + g.after <= np.where(g.gives, TAKES, register_cap(
             d, ceil_div(g.threads * c.resident, WARPGROUP) * WARPGROUP, 1)),
-         "about {g.needed} registers a thread, and {g.after} for the epilogue; {g.threads} threads, resident={c.resident},"
-         " leave fewer",
+         "about {g.needed} registers a thread, {g.after} more for what follows; {g.threads} threads,"
+         " resident={c.resident}, leave fewer",
          family=WGMMA),
     Rule("wgmma_cluster", lambda p, c, g, d: _between(c.cluster, 1, 8) & _between(c.kc, 1, 8)
          & ((c.cluster == 1) | (c.kc == 1)) & ((c.kc > 1) | (c.report == 0)) & (c.cluster * c.kc <= d.sms),
