@@ -85,7 +85,7 @@ def _early(p: Gemm, c: Any, operands: tuple[Any, Any], each: list[Any], threads:
     if p.element.bytes == 8:
         kinds = 4 + pick(c.ks > 1, 20, 0) + pick(c.bounds == BOUNDS_PREDICATE, 10, 0)
     elif p.element.bytes < 4:
-        kinds = 4 + pick(c.ks > 1, 12, 0) + (c.ms + c.ns) // 2 + (16 if p.compute == "f16" else 0)
+        kinds = 4 + pick(c.ks > 1, 12, 0) + (c.ms + c.ns) // 2 + (24 if p.compute == "f16" else 0)
     else:
         kinds = 0
     return addresses + outside + sum(x.chunks for x in operands) // 2 + sets + kinds + 6 * c.hold

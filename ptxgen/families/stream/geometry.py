@@ -89,7 +89,9 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     rows_y = pick(y_kmajor, thin, thin // np.maximum(vec_y, 1))
     pointers = 2 * (rows_x + rows_y)
     # beyond, as ptxas was seen to take: addresses of rows of K that are still to come, what the thin side loads early
-    early_x = pick(x_kmajor, 2, rows_x + loads_x * steps * 3 // 4 + 2)
+    early_x = pick(
+        x_kmajor, 2 + 2 * np.maximum(count - THIN, 0), rows_x + loads_x * steps * (5 if size == 1 else 3) // 4 + 2
+    )
     early_y = pick(y_kmajor, 0, np.minimum(rows_y * depth * steps, LOADS) * 3 // 4 + LOADS // 4)
     if size < 4:
         early_y = early_y + pick(y_kmajor, 3 * np.maximum(count - THIN, 0), np.minimum(loads_y, LOADS // 2))
