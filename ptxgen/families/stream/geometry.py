@@ -123,7 +123,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         row_c=row_c,
         sum_bytes=sum_bytes,
         gathers=(c.wm > 0),
-        registers=count * thin * words + held + fresh + pointers + early_x + early_y + 30,
+        registers=count * thin * words + held + fresh + pointers + early_x + early_y + (38 if size == 1 else 30),
         tiles_m=tiles_m,
         tiles_n=tiles_n,
         tiles=tiles_m * tiles_n * p.items,
