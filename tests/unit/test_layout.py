@@ -238,8 +238,8 @@ def test_products_are_every_pair_once_and_neighbours_share():
 
 def test_32_bit_offsets_are_only_used_where_they_hold_every_load():
     """With many loads a thread keeps one pointer and 32-bit offsets: not past four gigabytes."""
-    text = "ml=256 nl=64 u=32 stages=2 copy_b=0"
-    rows, deep, most = (1 << 32) // 4 // 255, (1 << 32) // 4 // 31, (1 << 31) - 1
+    text = "ml=256 nl=64 u=16 stages=2 copy_b=0"
+    rows, deep, most = (1 << 32) // 4 // 255, (1 << 32) // 4 // 15, (1 << 31) - 1
     for layout in ("NT", "TN"):
         down = layout == "TN"  # the leading dimension is along K, of which there is less
         for ld, expected in (
