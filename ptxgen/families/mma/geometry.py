@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.columnar import WARP, ceil_div, pick
-from ptxgen.config import SPLIT_WORKSPACE
+from ptxgen.columnar import WARP, pick
 from ptxgen.families.mma import repack
 from ptxgen.families.mma.instructions import COLUMNS, ROWS, instruction
 from ptxgen.problem import Gemm
+from ptxgen.slices import tiles_and_slices
 
 #: how fragments leave shared memory
 MATRIX = 0  #: ldmatrix, of rows along K, or transposing 16-bit elements of rows along M (or N)
@@ -120,9 +120,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     held = sums + fragments + parted + in_flight
     likely = np.minimum(registers, held + sum(np.minimum(2 * n, n + 4) for n in each) + 22)
     copies = repack.workspace(p, c)
-    tiles_m, tiles_n = ceil_div(p.m, c.ml), ceil_div(p.n, c.nl)
-    chunk = ceil_div(ceil_div(p.k, c.kg), c.u) * c.u
-    slices = np.maximum(ceil_div(p.k, np.maximum(chunk, 1)), 1)
+    spread = tiles_and_slices(p, c, sum_bytes)
     return SimpleNamespace(
         a=a,
         b=b,
@@ -140,12 +138,6 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         gathers=gathers,
         registers=registers,
         likely=likely,
-        tiles_m=tiles_m,
-        tiles_n=tiles_n,
-        tiles=tiles_m * tiles_n * p.items,
-        chunk=chunk,
-        slices=slices,
-        blocks=tiles_m * tiles_n * p.items * slices,
         copies=copies,
-        workspace=pick((c.kg > 1) & (c.split == SPLIT_WORKSPACE), slices * p.results * sum_bytes, 0) + copies,
+        **spread | {"workspace": spread["workspace"] + copies},
     )

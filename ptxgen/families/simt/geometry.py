@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.columnar import SECTOR, WARP, ceil_div, pick
-from ptxgen.config import BOUNDS_NONE, BOUNDS_PREDICATE, SPLIT_WORKSPACE
+from ptxgen.columnar import SECTOR, WARP, pick
+from ptxgen.config import BOUNDS_NONE, BOUNDS_PREDICATE
 from ptxgen.implicit import TABLE, WINDOW
 from ptxgen.problem import STRIDED, Gemm
+from ptxgen.slices import tiles_and_slices
 
 #: words that a thread keeps of each row and column of its loads
 LOOKED_UP = {STRIDED: 0, TABLE: 1, WINDOW: 2}
@@ -123,9 +124,6 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     held = (c.ms * c.ns * c.ks // packed + fragments) * words + in_flight
     early = _early(p, c, (a, b), each, threads)
     registers = held + np.minimum(2 * pointers, 16) + looked_up + beyond + early + 34
-    tiles_m, tiles_n = ceil_div(p.m, c.ml), ceil_div(p.n, c.nl)
-    chunk = ceil_div(ceil_div(p.k, c.kg), c.u) * c.u
-    slices = np.maximum(ceil_div(p.k, np.maximum(chunk, 1)), 1)
     return SimpleNamespace(
         a=a,
         b=b,
@@ -139,13 +137,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         sum_bytes=sum_bytes,
         gathers=gathers,
         registers=registers,
-        tiles_m=tiles_m,
-        tiles_n=tiles_n,
-        tiles=tiles_m * tiles_n * p.items,
-        chunk=chunk,
-        slices=slices,
-        blocks=tiles_m * tiles_n * p.items * slices,
-        workspace=pick((c.kg > 1) & (c.split == SPLIT_WORKSPACE), slices * p.results * sum_bytes, 0),
+        **tiles_and_slices(p, c, sum_bytes),
     )
 
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.columnar import WARP, ceil_div, pick
-from ptxgen.config import SPLIT_WORKSPACE
+from ptxgen.columnar import WARP, pick
 from ptxgen.problem import Gemm
+from ptxgen.slices import tiles_and_slices
 
 THIN = 8  #: extent that the thin side has at most
 LOADS = 64  #: most loads of one operand whose addresses ptxas has at once
@@ -97,9 +97,6 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         early_y = early_y + pick(y_kmajor, 3 * np.maximum(count - THIN, 0), np.minimum(loads_y, LOADS // 2))
     else:
         early_y = early_y + pick(y_kmajor, loads_y * np.maximum(vec_y * size // 4, 1) * 3 // 4, 0)
-    tiles_m, tiles_n = ceil_div(p.m, c.ml), ceil_div(p.n, c.nl)
-    chunk = ceil_div(ceil_div(p.k, c.kg), c.u) * c.u
-    slices = np.maximum(ceil_div(p.k, np.maximum(chunk, 1)), 1)
     return SimpleNamespace(
         a=a,
         b=b,
@@ -124,11 +121,5 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         sum_bytes=sum_bytes,
         gathers=(c.wm > 0),
         registers=count * thin * words + held + fresh + pointers + early_x + early_y + (38 if size == 1 else 30),
-        tiles_m=tiles_m,
-        tiles_n=tiles_n,
-        tiles=tiles_m * tiles_n * p.items,
-        chunk=chunk,
-        slices=slices,
-        blocks=tiles_m * tiles_n * p.items * slices,
-        workspace=pick((c.kg > 1) & (c.split == SPLIT_WORKSPACE), slices * p.results * sum_bytes, 0),
+        **tiles_and_slices(p, c, sum_bytes),
     )
