@@ -8,8 +8,9 @@ from ptxgen.columnar import WARP
 from ptxgen.config import SPLIT_POLL, SPLIT_SHARE
 from ptxgen.families.wgmma.fragments import BYTES, PLAIN, PLAIN_NEXT, WORDS, Fragments, Term
 from ptxgen.families.wgmma.geometry import COLUMNS, KEEPS, ROWS, STEP, TAKES, WARPGROUP, batch, length, owners
-from ptxgen.families.wgmma.layout import ADDRESS_MASK, Operand, Product, Slot, Staging, Write, batches, products
-from ptxgen.plan import Plan, Run
+from ptxgen.families.wgmma.layout import ADDRESS_MASK, Operand, Product, Slot, batches, products
+from ptxgen.families.wgmma.leaving import LeavingPlan
+from ptxgen.plan import Run
 from ptxgen.problem import Gemm
 from ptxgen.registers import Tile
 from ptxgen.rules import GRID_LIMIT
@@ -19,7 +20,7 @@ TILES_LIMIT = (1 << 31) - 1  #: that a walk counts
 GROUP_BYTES = 16 * WARPGROUP  #: of a warpgroup's sums of 8 columns
 
 
-class WgmmaPlan(Plan):
+class WgmmaPlan(LeavingPlan):
     """A warp copies by TMA, one or two warpgroups multiply; a warpgroup has 64-row tiles of C in registers."""
 
     kernel = "kernel/specialized.mako"
@@ -197,63 +198,6 @@ class WgmmaPlan(Plan):
         ]
         self.batch = batch(self.acc.size)
         self.batches = batches(slots, self.batch)
-
-    # ---- leaving
-
-    def _epilogue(self) -> None:
-        super()._epilogue()
-        self.scales = any(stage.startswith("scale") for stage in self.problem.stages)
-        if self.config.stage_c:
-            self.after = "epilogue/fused_tile.mako" if self.problem.epilogue else "epilogue/plain.mako"
-
-    def _leaving(self) -> None:
-        super()._leaving()
-        if self.config.stage_c:
-            self.put = self.leave = "epilogue/tile_tma.mako"
-        else:
-            self.leave = "epilogue/fragments.mako"
-
-    @property
-    def contiguous(self) -> int:
-        return 1 if self.swapped and not self.fed else 2
-
-    def _gather(self) -> None:
-        c, g = self.config, self.geometry
-        self.row = Tile("e", self.sum, (max(self.vec_c, 1),))
-        if c.stage_c:
-            self.staging = Staging(self.final, self.swapped, self.finish, c.chunks, c.buffers, bool(c.persistent))
-            if self.batched:
-                self.staging.coordinates.append("%number")
-                self.staging.rank += 1
-            self.staging_at = 0 if c.reuse else int(g.ring + g.added)
-        self.rows = 2 * self.mi
-        self.lines = [0, 1] if self.swapped else [self.row_offset(n) for n in range(self.rows)]
-
-    @property
-    def begun(self) -> list[tuple[str, str, str]]:
-        return [(t.kind, r, self.zero if t.kind == self.sum else "0") for t in self.passing for r in t.all]
-
-    def row_offset(self, n: int) -> int:
-        """Rows from a thread's first to its ``n``-th."""
-        return n // 2 * ROWS + n % 2 * self.row_next
-
-    def writes(self, j: int, n: int) -> list[Write]:
-        """The stores of row ``n``, columns of group ``j``."""
-        m, h = divmod(n, 2)
-        pair = [self.final[m, 4 * j + 2 * h + e] for e in range(2)]
-        step = self.vec_c
-        out = []
-        if self.swapped and step == 2:  # neighbours along X
-            rows = [] if h else [[self.final[m, 4 * j + e], self.final[m, 4 * j + 2 + e]] for e in range(2)]
-            x = ("%x", self.row_offset(n))
-            return [Write(r, e, x[1] * self.out_bytes, e, ("%y", COLUMNS * j + e), x) for e, r in enumerate(rows)]
-        for e in range(0, 2, step):
-            x, y = ("%x", self.row_offset(n)), ("%y", COLUMNS * j + e)
-            if self.swapped:
-                out.append(Write([pair[e]], e, x[1] * self.out_bytes, e, y, x))
-            else:
-                out.append(Write(pair[e : e + step], n, y[1] * self.out_bytes, e, x, y))
-        return out
 
     # ---- launching
 
