@@ -23,18 +23,19 @@ def gemm(a: Any, b: Any, *, alpha: float = 1.0, beta: float = 0.0, out: Any = No
 
     ``a`` is M×K, ``b`` K×N, ``out`` (made if None) M×N: NumPy arrays, or PyTorch, CuPy arrays on the GPU, A and B
     of one dtype: float16, bfloat16, float32, float64, float8_e4m3fn, float8_e5m2, int8. C is of that type, or bfloat16
-    of 8-bit floats and int32 of int8; other types that there are, ``out`` asks for. Transposes are read from strides
-    (``a.T`` costs nothing); an operand that is contiguous along neither axis is copied first. ``beta`` other than 0
-    needs ``out``, which is then read. ``compute``: f16 for sums in f16, tf32 or f32_bf16x6 for products of float32 on
-    tensor cores. ``deterministic``: the same inputs give the same bits.
+    of 8-bit floats and int32 of int8; other types that there are, ``out`` asks for; in 8 bits, what is too large is
+    clamped to what is finite. Transposes are read from strides (``a.T`` costs nothing); an operand that is contiguous
+    along neither axis is copied first. ``beta`` other than 0 needs ``out``, which is then read. ``compute``: f16 for
+    sums in f16, tf32 or f32_bf16x6 for products of float32 on tensor cores. ``deterministic``: the same inputs give
+    the same bits.
 
     With items first (B×M×K, B×K×N, B×M×N) it is B such products. A matrix, a lone item, or a view with an item stride
     of 0 serves all items of the other operand.
 
-    What follows is done by the kernel, before C is written. ``bias``: N elements, one a column, or M×1, one a row;
-    ``residual``: like ``out``; ``activation``: relu, gelu (the form with tanh) or silu; ``scale_a``, ``scale_b``: f32,
-    one element each, or M and N of them. Items share all of these but the residual. PyTorch's quickest way (a few
-    microseconds a call) is that of plain products.
+    What follows is done by the kernel, before C is written. ``bias``: N elements, one a column, or M×1, one a row, of
+    C's type, or float32 to 8 bits; ``residual``: like ``out``; ``activation``: relu, gelu (the form with tanh) or silu;
+    ``scale_a``, ``scale_b``: f32, one element each, or M and N of them. Items share all of these but the residual.
+    PyTorch's quickest way (a few microseconds a call) is that of plain products.
 
     ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule. GPU arrays are multiplied on their
     library's current stream, and the call returns at once.

@@ -38,8 +38,9 @@ def conv2d(images: Any, filters: Any, *, stride: Any = 1, padding: Any = 0, dila
 
     ``stride``, ``dilation``: one integer, or (height, width). ``padding``: likewise, or a pair (begin, end) for each;
     ``same``: as many results as pixels divided by the stride, rounded up, an odd pixel at the end; ``valid``: none.
-    ``bias``: K elements, one a filter; ``residual``: like the result; ``activation``: relu, gelu (the form with tanh)
-    or silu; types, ``out``, ``compute``, ``deterministic``, devices and streams: as for ``gemm``.
+    ``bias``: K elements, one a filter, of the result's type, or float32 to 8 bits; ``residual``: like the result;
+    ``activation``: relu, gelu (the form with tanh) or silu; types, ``out``, ``compute``, ``deterministic``, devices and
+    streams: as for ``gemm``.
 
     ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule.
     """
@@ -290,8 +291,8 @@ def _more(window: Window, problem: Conv, bias: Any, residual: Any, out: View) ->
         if v.shape != want:
             what = "one a filter" if name == "bias" else "like the result"
             raise ShapeError(f"{name} has shape {v.shape}; it must have {want}, {what}")
-        if v.dtype is not out.dtype:
-            raise DtypeError(f"{name} is {v.dtype}; it must be {out.dtype}, as the result")
+        if v.dtype is not (kind := problem.read_type(name)):
+            raise DtypeError(f"{name} is {v.dtype}; it must be {kind}, beside results in {out.dtype}")
         if v.host != out.host:
             raise InputError(f"{name} must be in the same memory as images and filters")
         if not v.host and (problem.k > 1 and v.strides != (1,) if name == "bias"

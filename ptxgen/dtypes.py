@@ -35,6 +35,21 @@ class Dtype:
         return self.roundoff == 0
 
     @property
+    def tiny(self) -> bool:
+        """Whether it is a float of 8 bits."""
+        return self.bytes == 1 and not self.integer
+
+    @property
+    def saturates(self) -> bool:
+        """Whether a result past the largest value becomes that, infinite ones too."""
+        return self.bytes == 1
+
+    @property
+    def least(self) -> float:
+        """The least finite value."""
+        return self.poison if self.integer else -self.largest
+
+    @property
     def poison(self) -> float:
         """What fills memory that nobody should read or write: NaN, or the least integer."""
         return float(np.iinfo(self.numpy.name).min) if self.integer else float("nan")

@@ -151,8 +151,9 @@ class Plan:
 
     def _epilogue(self) -> None:
         c, p = self.config, self.problem
-        self.narrows, self.bytewise = p.output.bytes == 2, p.output.bytes == 1
-        self.element = "b16" if self.narrows else p.out
+        #: 16-bit results; integers of 8 bits; floats of 8 bits, which are converted in pairs
+        self.narrows, self.bytewise, self.tiny = p.output.bytes == 2, p.out == "s8", p.output.tiny
+        self.element = "b16" if self.narrows else "b8" if self.tiny else p.out
         self.element_bytes = p.output.bytes
         self.stream = ".cs" if c.stream else ""
         most = 16 // self.sum_bytes
@@ -161,13 +162,13 @@ class Plan:
         self.has_vector_red = self.device.has_vector_red and self.sum == "f32"
         self.vector = width(self.vec_c, self.sum)
         self.c_type = self._c_type(self.vec_c)
-        words = max(1, self.vec_c // 2) if self.narrows else self.vec_c
-        self.got_c = Tile("c", "b32" if self.bytewise or (self.narrows and self.vec_c > 1) else self.element, (words,))
-        self.half_c = Tile("half", "b16", (2,))
-        self.wide_c = Tile("wide", self.sum, (self.vec_c,)) if self.narrows or self.bytewise else self.got_c
+        self.got_c = Tile("c", *self._held_c())
+        self.half_c, self.pair_c = Tile("half", "b16", (2,)), Tile("pair", "b32", (1,))
+        converted = self.narrows or self.bytewise or self.tiny
+        self.wide_c = Tile("wide", self.sum, (self.vec_c,)) if converted else self.got_c
         #: registers of epilogue/elements.mako
-        self.passing = [self.got_c, *([self.half_c] if self.narrows else []),
-                        *([self.wide_c] if self.wide_c is not self.got_c else [])]  # fmt: skip
+        self.passing = [self.got_c, *([self.half_c] if self.narrows or self.tiny else []),
+                        *([self.pair_c] if self.tiny else []), *([self.wide_c] if converted else [])]  # fmt: skip
         self.other = Tile("other", self.sum, (self.vec_c,))
         self.out_bytes = self.sum_bytes if self.partial else self.element_bytes
         self.after = "epilogue/fused.mako" if p.epilogue else "epilogue/plain.mako"
@@ -196,9 +197,17 @@ class Plan:
 
     def _c_type(self, n: int) -> str:
         """The type of an access of ``n`` elements of C."""
-        if not self.narrows:
+        if n == 1 or not (self.narrows or self.tiny):
             return width(n, self.element)
-        return "b16" if n == 1 else width(n // 2, "b32")
+        return width(n // 2, "b16" if self.tiny else "b32")
+
+    def _held_c(self) -> tuple[str, tuple[int]]:
+        """Type and number of the registers that hold ``vec_c`` elements of C as memory does."""
+        if self.tiny:
+            return "b16", (max(1, self.vec_c // 2),)
+        if self.narrows:
+            return ("b32", (self.vec_c // 2,)) if self.vec_c > 1 else ("b16", (1,))
+        return "b32" if self.bytewise else self.element, (self.vec_c,)
 
     @property
     def elements_declaration(self) -> str:

@@ -35,8 +35,8 @@ COMPUTE = {
 SUMS = {"tf32": "f32", "f32_bf16x6": "f32"}
 #: dtype of A and B -> the dtypes that C may have, the default first
 OUT = {
-    "f16": ("f16", "f32"), "bf16": ("bf16", "f32"), "f32": ("f32",), "f64": ("f64",),
-    "e4m3": ("bf16", "f16", "f32"), "e5m2": ("bf16", "f16", "f32"),
+    "f16": ("f16", "f32", "e4m3", "e5m2"), "bf16": ("bf16", "f32", "e4m3", "e5m2"), "f32": ("f32",), "f64": ("f64",),
+    "e4m3": ("bf16", "f16", "f32", "e4m3", "e5m2"), "e5m2": ("bf16", "f16", "f32", "e4m3", "e5m2"),
     "s8": ("s32", "f32", "f16", "bf16", "s8"),
 }  # fmt: skip
 
@@ -185,8 +185,8 @@ class Gemm(Typed):
     commas between (``bias_column,relu``): the product is multiplied by f32 ``scale_a`` and ``scale_b`` (one number
     each, or with ``scale_rows`` one a row of A and one a column of B); ``beta·C`` is added, then ``bias`` (one a row
     of C, or one a column) and ``residual`` (M×N, strides and alignment of C), both of C's dtype (a bias
-    to s8: f32); then the activation. Products of s8 are summed in s32; f32 follows unless C is s32, rounded to the
-    nearest and clamped where C is s8.
+    to 8 bits: f32); then the activation. Products of s8 are summed in s32; f32 follows unless C is s32. Results in 8
+    bits are rounded to the nearest and clamped to what is finite; of e4m3 and e5m2 NaN stays.
 
     ``batch``: how many such products; ``stride_a`` (b, c): elements from one item's operand to the next item's, PACKED
     = one behind the other; 0 = all items share it, which C must not. Items share bias and scales; a residual has C's

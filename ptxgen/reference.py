@@ -46,7 +46,8 @@ def drawn(p: Problem, seed: int = 0, kind: str = "normal") -> Iterator[Array]:
     for n, shape in enumerate(p.stored):
         if kind == "integers":
             values = rng.integers(-3, 4, shape).astype(np.float64)
-            exact = min(1 / max(t.roundoff, 2.0**-31) for t in (p.output, p.accumulator))
+            whole = [p.accumulator] if p.output.saturates else [p.output, p.accumulator]
+            exact = min(1 / max(t.roundoff, 2.0**-31) for t in whole)
             if exact < 2**24:  # keep Σ|a||b| well under the integers that sums and C hold
                 values = np.sign(values) * (rng.random(shape) < min(1.0, (exact / 8 / max(k, 1)) ** 0.5))
         else:
@@ -86,8 +87,11 @@ class Reference:
 
     @property
     def rounded(self) -> Array:
-        """``exact`` as integers where C has integers."""
-        return np.rint(self.exact) if self.problem.output.integer else self.exact
+        """``exact`` as C has it, where C has integers or 8 bits."""
+        kind = self.problem.output
+        if kind.tiny:
+            return self.exact.astype(kind.numpy).astype(np.float64)
+        return np.rint(self.exact) if kind.integer else self.exact
 
     def tolerance(self) -> Array:
         """The error allowed an element: c(√K·u_sum·scale + u_out·|exact|), never past K·u_sum, and what tensor cores
@@ -145,8 +149,8 @@ def reference(p: Problem, a: Array, b: Array, c: Array | None = None, alpha: flo
             exact, scale = exact + term, scale + np.abs(term)
         for stage in p.stages:
             exact = ACTIVATIONS[stage](exact) if stage in ACTIVATIONS else exact
-        if p.output.integer and not p.linear.integer:
-            exact = np.clip(exact, p.output.poison, p.output.largest)
+        if p.output.saturates and not p.linear.integer:
+            exact = np.clip(exact, p.output.least, p.output.largest)
     return Reference(p, exact, scale)
 
 
@@ -206,7 +210,7 @@ def compare(result: Array, ref: Reference) -> Deviation:
         got, allowed = result.astype(np.float64), ref.tolerance()
         same = (got == ref.exact) | (np.isnan(got) & np.isnan(ref.exact))
         # within its error of the largest number, or past it, a result may be rounded to infinity
-        past = np.abs(ref.exact) + allowed > p.output.largest
+        past = (np.abs(ref.exact) + allowed > p.output.largest) & (not p.output.saturates)
         same |= np.isinf(got) & past & (np.sign(got) == np.sign(ref.exact))
         error = np.where(same, 0.0, np.abs(got - ref.exact))
         ratio = np.where(same, 0.0, error / allowed)

@@ -52,6 +52,8 @@ FIRST = (
          & np.logical_and.reduce([(v == 0) | (v == 1) for v in (
              c.copy_a, c.copy_b, c.keep_a, c.keep_b, c.stage_c, c.lanes, c.ahead, c.hold, c.stream)]),
          "an axis is out of its range ({c}): stages 2 to 8 (wgmma: 1 to 16), kg 1 to 65535, switches 0 or 1"),
+    Rule("types_c", lambda p, c, g, d: not p.output.tiny or d.sm >= 89,
+         "results in {p.out} need sm_89; {d.name} is sm_{d.sm}"),
 )  # fmt: skip
 
 LAST = (

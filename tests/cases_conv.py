@@ -12,7 +12,8 @@ from ptxgen.device import Device
 from ptxgen.errors import ShapeError
 from tests.cases_wgmma import config
 
-TYPES = (("f16", ""), ("f16", "f32"), ("bf16", ""), ("f32", ""), ("e4m3", ""), ("e5m2", "f16"), ("s8", ""))
+TYPES = (("f16", ""), ("f16", "f32"), ("bf16", ""), ("f32", ""), ("e4m3", ""), ("e5m2", "f16"), ("s8", ""),
+         ("e4m3", "e4m3"))  # fmt: skip
 EPILOGUES = ("", "", "", "relu", "bias", "bias,residual,silu", "scale,bias,gelu")
 
 

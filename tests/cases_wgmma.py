@@ -15,7 +15,8 @@ from tests.cases import extents
 
 #: dtype, compute, out
 TYPES = (("f16", "", ""), ("f16", "f16", ""), ("f16", "", "f32"), ("bf16", "", ""), ("bf16", "", "f32"),
-         ("f32", "tf32", ""), ("f32", "tf32", ""), ("e4m3", "", ""), ("e5m2", "", "f16"), ("s8", "", ""))  # fmt: skip
+         ("f32", "tf32", ""), ("f32", "tf32", ""), ("e4m3", "", ""), ("e5m2", "", "f16"), ("s8", "", ""),
+         ("e4m3", "", "e4m3"), ("f16", "", "e5m2"))  # fmt: skip
 EPILOGUES = (
     "relu",
     "bias_column",

@@ -21,7 +21,7 @@ from typing import Any
 from ptxgen.drivers import Timing
 from ptxgen.drivers.cuda import CudaDriver
 from ptxgen.errors import LaunchError, ShapeError, UnavailableError
-from ptxgen.problem import Gemm
+from ptxgen.problem import READS, Gemm
 
 CANDIDATES = 256
 WORKSPACE = 64 << 20
@@ -81,8 +81,9 @@ class CublasLt:
     def __init__(self, driver: CudaDriver, problem: Gemm, more: tuple[int, ...] = ()) -> None:
         if not problem.results * problem.k:
             raise ShapeError(f"{problem.key()}: an extent is 0, and cuBLASLt takes none")
-        if foreign := [stage for stage in problem.stages if stage not in _STAGES]:
-            raise LaunchError(f"cuBLASLt fuses no {', '.join(foreign)}")
+        tiny = problem.output.tiny  # beside such a C, its arrays have 16 bits, ours have not
+        if foreign := [stage for stage in problem.stages if stage not in _STAGES or (tiny and stage in READS)]:
+            raise LaunchError(f"cuBLASLt fuses no {', '.join(foreign)}{f' of ours into {problem.out}' if tiny else ''}")
         self.problem = problem
         self._more = dict(zip(problem.reads, more, strict=True))
         self.failed = 0
@@ -153,7 +154,9 @@ class CublasLt:
         a, b, c = p.strides
         self._b = self._matrix(p.dtype, p.columns_b, p.rows_b, p.ldb, b)
         self._a = self._matrix(p.dtype, p.columns_a, p.rows_a, p.lda, a)
-        self._c = self._matrix(p.out, p.n, p.m, p.ldc, c)
+        self._d = self._matrix(p.out, p.n, p.m, p.ldc, c)
+        # what it adds to 8-bit floats, times zero, has 16 bits
+        self._c = self._matrix("bf16", p.n, p.m, p.ldc, c) if p.output.tiny else self._d
         wish = self._make("MatmulPreference")
         space = ct.c_uint64(WORKSPACE)
         _check(lib.cublasLtMatmulPreferenceSetAttribute(wish, _MAX_WORKSPACE, ct.byref(space), ct.sizeof(space)))
@@ -167,7 +170,7 @@ class CublasLt:
                 bytes_ = ct.c_uint32(aligned)
                 _check(lib.cublasLtMatmulPreferenceSetAttribute(wish, attribute, ct.byref(bytes_), ct.sizeof(bytes_)))
         found, count = (Algorithm * CANDIDATES)(), ct.c_int()
-        layouts = (self._b, self._a, self._c, self._c)
+        layouts = (self._b, self._a, self._c, self._d)
         status = lib.cublasLtMatmulAlgoGetHeuristic(
             self._handle, self._product, *layouts, wish, CANDIDATES, found, ct.byref(count)
         )
@@ -226,7 +229,7 @@ class CublasLt:
                 ct.c_void_p(before) if before else out,
                 self._c,
                 out,
-                self._c,
+                self._d,
                 ct.byref(algorithm),  # its first member is the cublasLtMatmulAlgo_t
                 ct.c_void_p(self._space),
                 ct.c_size_t(algorithm.workspace),

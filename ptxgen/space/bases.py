@@ -48,7 +48,7 @@ class Base:
 def barred(f: Family, p: Gemm, d: Device) -> int:
     """The rule by which a family cannot compute a problem at all, or -1."""
     one = Columns({}, 1).replace(family=f.code)
-    return int(first_broken(f, p, one, d, f.fixed)[0])
+    return int(first_broken(f, p, one, d, ("types_c", *f.fixed))[0])
 
 
 def families(p: Gemm, d: Device) -> list[Family]:

@@ -6,6 +6,10 @@
 % for q in range(plan.vec_c):
     ${guard}cvt.rn.f32.s32 ${plan.wide_c[q]}, ${plan.got_c[q]};
 % endfor
+% elif plan.tiny:
+% for q in range(0, plan.vec_c, 2):
+${convert.widen_tiny(plan.problem.out, plan.wide_c.all[q:q + 2], plan.got_c[q // 2], plan.pair_c[0], plan.half_c, guard)}\
+% endfor
 % elif plan.narrows:
 % for q in range(0, plan.vec_c, 2):
 % if plan.vec_c == 1:
@@ -21,6 +25,11 @@ ${convert.widen_pair(plan.problem.out, plan.wide_c[q], plan.wide_c[q + 1], plan.
 % if plan.bytewise:
 % for q, r in enumerate(registers):
     ${guard}cvt.rni.sat.s8.f32 ${plan.got_c[q]}, ${r};
+% endfor
+    ${guard}st.global${plan.stream}.${plan.c_type} [${at}+${offset}], ${plan.got_c.vector(0, n=plan.got_c.size)};
+% elif plan.tiny:
+% for q in range(0, plan.vec_c, 2):
+    ${guard}cvt.rn.satfinite.${plan.problem.out}x2.f32 ${plan.got_c[q // 2]}, ${registers[q + 1] if plan.vec_c > 1 else plan.zero}, ${registers[q]};
 % endfor
     ${guard}st.global${plan.stream}.${plan.c_type} [${at}+${offset}], ${plan.got_c.vector(0, n=plan.got_c.size)};
 % elif plan.narrows:

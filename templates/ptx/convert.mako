@@ -20,6 +20,15 @@
 % endif
 </%def>
 
+## One or both of a pair of 8-bit floats.
+<%def name="widen_tiny(kind, wide, tiny, pair, halves, guard='')">
+    ${guard}cvt.rn.f16x2.${kind}x2 ${pair}, ${tiny};
+    ${guard}mov.b32 {${halves[0]}, ${halves[1]}}, ${pair};
+% for n, r in enumerate(wide):
+    ${guard}cvt.f32.f16 ${r}, ${halves[n]};
+% endfor
+</%def>
+
 ## Both halves of a word.
 <%def name="widen_pair(kind, low, high, word, halves, guard='')">
 % if kind == "bf16":

@@ -36,6 +36,7 @@ BREAKS = {
         )
     ],
     "tables_end": [(Conv(1, 4, 8, 8, 4, 3, 3, padding=1).gemm, "u=256 copy_a=0 vec_c=1", "h200", "stages=3 of u=256")],
+    "types_c": [(Gemm(64, 64, 64, "NT", "f16", out="e4m3"), "copy_a=0 copy_b=0", "a100", "e4m3 need sm_89")],
     "axis": [
         (P, "ms=3", "h200", "ms=3"),
         (P, "ml=48", "h200", "ml=48"),

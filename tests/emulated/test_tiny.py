@@ -1,0 +1,143 @@
+"""Products that leave as e4m3 and e5m2: every way to leave, rounding, what is too large, NaN, what is subnormal."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ptxgen
+from ptxgen import api, calls
+from ptxgen.assemble import assemble
+from ptxgen.check import check
+from ptxgen.config import parse_config
+from ptxgen.device import device
+from ptxgen.drivers.emulated import EmulatedDriver
+from ptxgen.dtypes import dtype
+from ptxgen.errors import DtypeError
+from ptxgen.generate import plan_for
+from ptxgen.problem import Gemm
+from ptxgen.reference import compare, operands, reference
+from ptxgen.render import render
+from ptxgen.runner import Runner
+from tests.emulated.test_eight_bits import EPILOGUES, WAYS
+
+TINY = ("e4m3", "e5m2")
+#: device, dtype, configuration
+KERNELS = {
+    **{way: ("h200", "e4m3", text) for way, text in WAYS.items() if way.startswith("wgmma") and "boxes" not in way},
+    **{way: ("rtx4090", "e5m2", text) for way, text in WAYS.items() if way.startswith("mma")},
+    "mma, 16 bits": ("h200", "bf16", "family=1 ms=16 ns=16 ml=32 nl=32 u=32 vec_a=8 vec_b=8"),
+    "simt": ("h200", "f16", "ms=4 ns=4 ml=16 nl=32 wm=4 copy_a=0 copy_b=0 vec_c=4"),
+    "simt, sums in f16": ("h200", "f16 f16", "ms=4 ns=4 ml=16 nl=32 wm=4 copy_a=0 copy_b=0"),
+    "simt, gathered": ("h200", "bf16", "ms=4 ns=4 ml=16 nl=32 wm=4 kl=2 u=16 copy_a=0 copy_b=0 vec_c=2"),
+    "stream": ("h200", "e4m3", "family=3 ml=1 ms=1 nl=8 ns=4 wm=1 kl=2 u=1024 vec_a=16 vec_b=16 swap=1 ahead=0"),
+}
+
+
+def problem(way: str, out: str, epilogue: str = "") -> Gemm:
+    kind, _, compute = KERNELS[way][1].partition(" ")
+    return Gemm(1 if way == "stream" else 70, 72, 144, "NT", kind, compute, out=out, epilogue=epilogue)
+
+
+@pytest.mark.parametrize("way", KERNELS)
+def test_both_leave_every_way(way: str) -> None:
+    """Scales, bias, residual and curves before them, in company and not."""
+    on, _, text = KERNELS[way]
+    for n, epilogue in enumerate((*EPILOGUES, "")):
+        p = problem(way, TINY[(n + len(way)) % 2], epilogue)
+        for result in check(EmulatedDriver(device(on), seed=n), p, parse_config(text), n):
+            assert result.ok, f"{p.key()} | {text} | {result.kind}: {result.deviation}"
+
+
+@pytest.mark.parametrize("out", TINY)
+def test_ptxas_takes_them(out: str, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path))
+    for way in ("wgmma", "wgmma, shares", "mma, gathered", "simt", "stream"):
+        on, _, text = KERNELS[way]
+        made = assemble(render(plan_for(problem(way, out, EPILOGUES[0]), parse_config(text), device(on))))
+        assert made.cubin
+        assert not any(made.spills.values())
+
+
+def nearest(x: np.ndarray, out: str) -> np.ndarray:
+    """By looking at every number that there is: the nearest, of two the one whose last bit is 0, at most the largest."""
+    table = np.arange(128, dtype=np.uint8).view(dtype(out).numpy).astype(np.float64)
+    table = table[np.isfinite(table)]
+    above = np.clip(np.searchsorted(table, np.abs(x)), 1, len(table) - 1)
+    low, high = np.abs(x) - table[above - 1], table[above] - np.abs(x)
+    code = np.where((low < high) | ((low == high) & (above % 2 == 1)), above - 1, above)
+    return np.where(np.isnan(x), np.nan, np.copysign(table[code], x))
+
+
+@pytest.mark.parametrize("out", TINY)
+@pytest.mark.parametrize("width", [1, 2, 4])
+def test_every_number_and_what_lies_between(out: str, width: int) -> None:
+    """One product an element: each number, the middle to the next and what is next to it, down to what becomes 0, up to
+    infinity. And + beta C, which is such a number."""
+    kind = dtype(out)
+    table = np.arange(128, dtype=np.uint8).view(kind.numpy).astype(np.float32)
+    table = table[np.isfinite(table)]
+    middles = np.append((table[:-1] + table[1:]) / 2, float(table[-1]) * np.array([1.01, 1.0625, 1.125, 1.5, 4]))
+    near = [np.nextafter(middles.astype(np.float32), to, dtype=np.float32) for to in (0, np.float32(np.inf))]
+    x = np.concatenate([table, middles, *near, [2.0**-20, 1e-30, 3e38, np.inf, np.nan]]).astype(np.float32)
+    p = Gemm(len(x), 8, 1, "NN", "f16", out=out, epilogue="scale_rows")
+    text = f"ms=4 ns=8 ml=32 nl=32 wm=8 copy_a=0 copy_b=0 vec_c={width}"
+    runner = Runner.of(EmulatedDriver(device("h200")), p, parse_config(text))
+    a, b = np.ones((len(x), 1), np.float16), np.ones((1, 8), np.float16)
+    signs = np.array([1, -1] * 4, np.float32)
+    c = np.resize(table, (len(x), 8)).astype(kind.numpy)
+    more = (x, signs)  # in f32: A's rows and B's columns times these
+    with np.errstate(all="ignore"):
+        exact = x[:, None] * signs
+        np.testing.assert_array_equal(runner.compute(a, b, c, more=more).astype(np.float64), nearest(exact, out))
+        both = (exact + c.astype(np.float32)).astype(np.float64)
+        got = runner.compute(a, b, c, beta=1.0, more=more).astype(np.float64)
+        np.testing.assert_array_equal(got, nearest(both, out))
+
+
+def test_a_result_past_the_largest_is_the_largest_and_not_infinite() -> None:
+    """The check can fail: infinity is wrong, and so is the number next to the largest."""
+    p = Gemm(16, 16, 32, "NT", "e5m2", out="e5m2", epilogue="scale")
+    a, b, _ = operands(p)
+    ref = reference(p, a, b, more=(np.full(1, 2.0**15, np.float32), np.ones(1, np.float32)))
+    right = nearest(ref.exact, "e5m2")
+    assert (np.abs(right) == 57344).any()
+    assert compare(right.astype(dtype("e5m2").numpy), ref).ok
+    for wrong in (np.inf, 24576.0):
+        found = np.where(np.abs(right) == 57344, np.copysign(wrong, right), right).astype(dtype("e5m2").numpy)
+        assert not compare(found, ref).ok
+
+
+@pytest.fixture
+def emulated(monkeypatch) -> None:
+    monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
+    for cached in (x for m in (api, calls) for x in vars(m).values() if hasattr(x, "cache_clear")):
+        cached.cache_clear()
+
+
+@pytest.mark.usefixtures("emulated")
+def test_gemm_quantises() -> None:
+    """8-bit floats in and out, with a scale a row and a column, and a bias in float32."""
+    rng = np.random.default_rng(0)
+    kind = dtype("e4m3").numpy
+    a, b = (rng.standard_normal(s).astype(kind) for s in ((33, 64), (64, 48)))
+    rows, columns = (np.exp2(rng.integers(-1, 6, n)).astype(np.float32) for n in (33, 48))
+    bias = rng.standard_normal(48).astype(np.float32)
+    out = ptxgen.gemm(a, b, out=np.zeros((33, 48), kind), scale_a=rows, scale_b=columns, bias=bias)
+    exact = (a.astype(np.float64) @ b.astype(np.float64)) * rows[:, None] * columns + bias
+    assert (np.abs(exact) > 448).any()
+    clipped = np.clip(exact, -448, 448)
+    assert (np.abs(out.astype(np.float64) - clipped) <= 2.0**-4 * np.abs(clipped) + 2.0**-3).all()
+
+
+@pytest.mark.usefixtures("emulated")
+def test_conv2d_leaves_in_8_bits() -> None:
+    kind = dtype("e4m3").numpy
+    rng = np.random.default_rng(1)
+    images, filters = (rng.standard_normal(s).astype(kind) for s in ((2, 5, 5, 16), (8, 3, 3, 16)))
+    bias, out = rng.standard_normal(8).astype(np.float32), np.zeros((2, 3, 3, 8), kind)
+    got = ptxgen.conv2d(images, filters, layout="NHWC", out=out, bias=bias).astype(np.float64)
+    wide = ptxgen.conv2d(images, filters, layout="NHWC", out=out.astype(np.float32), bias=bias)
+    assert (np.abs(got - wide) <= 2.0**-4 * np.abs(wide) + 2.0**-8).all()
+    with pytest.raises(DtypeError, match="must be f32"):
+        ptxgen.conv2d(images, filters, layout="NHWC", out=out, bias=bias.astype(kind))
