@@ -38,7 +38,8 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     tile = g.x_tile * g.finish * p.output.bytes
     narrow = (c.vec_c == 1) & (c.stage_c == 0) & (p.output.bytes == 2)
     direct = costs.TILE_DIRECT * np.where(narrow, np.where(c.swap == 1, *costs.TILE_NARROW), 1.0)
-    store = costs.TILE_CYCLES + costs.TILE_BYTE * tile * np.where(c.stage_c == 1, 1.0, direct)
+    staged = 1.0 if repack.boxed(p) else costs.TILE_LINES
+    store = costs.TILE_CYCLES + costs.TILE_BYTE * tile * np.where(c.stage_c == 1, staged, direct)
     shown = np.where(resident == 1, costs.TILE_ALONE, costs.TILE_AMONG)
     turns = np.where(c.pingpong == 1, costs.TILE_TURNS, costs.TILE_WALKED)
     shown = np.where(c.persistent == 0, shown, turns)

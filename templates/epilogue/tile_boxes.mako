@@ -1,4 +1,4 @@
-## Boxes of what C holds and of the residual, on their way to the sums of a tile that leaves by TMA.
+## Boxes of a tile by TMA, which clips them: to C, and what C and the residual hold to the sums.
 <%namespace name="sync" file="/ptx/barrier.mako"/>
 <%namespace name="convert" file="/ptx/convert.mako"/>
 ## The residual is under way while the tile is multiplied.
@@ -35,6 +35,29 @@ BRINGS${c.index}:
 ${place(b)}\
     cp.async.bulk.tensor.${s.rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%at], [${source}, ${plan.braced(s.coordinates)}], [${barrier}];
 % endfor
+</%def>
+
+## Before a part's memory is written again: what was sent from there has been read.
+<%def name="free(s)">
+    @%leader cp.async.bulk.wait_group.read ${s.buffers - 1};
+${sync.warpgroup(plan.wg)}\
+</%def>
+
+<%def name="send(s, c)">
+    fence.proxy.async.shared::cta;
+${sync.warpgroup(plan.wg)}\
+    @!%leader bra SENT${c.index};
+% for b in c.stores:
+${place(b)}\
+    cp.async.bulk.tensor.${s.rank}d.global.shared::cta.tile.bulk_group [%map_c, ${plan.braced(s.coordinates)}], [%at];
+% endfor
+    cp.async.bulk.commit_group;
+SENT${c.index}:
+    bar.warp.sync 0xffffffff;
+</%def>
+
+<%def name="finish()">
+    @%leader cp.async.bulk.wait_group.read 0;
 </%def>
 
 <%def name="place(b)">

@@ -127,7 +127,7 @@ def staged_rows(made, values: np.ndarray) -> np.ndarray:
 
 
 def row_address(s, lane: int, quarter: int, variant: int) -> int:
-    """What tile_tma.mako computes for a lane: where stmatrix finds the matrix row that the lane stands for."""
+    """What tile.mako computes for a lane: where stmatrix finds the matrix row that the lane stands for."""
     if s.transposed:
         q = 2 * quarter + (lane >> 3 & 1) ^ (lane & 7)
         r = 8 * (lane >> 4) + (lane & 7)

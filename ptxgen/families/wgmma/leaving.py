@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ptxgen.columnar import log2
-from ptxgen.families.wgmma.geometry import COLUMNS, ROWS
+from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, WARPGROUP
 from ptxgen.families.wgmma.layout import ATOM
+from ptxgen.families.wgmma.repack import boxed
 from ptxgen.plan import Plan
 from ptxgen.registers import Tile, braces
+
+ELEMENTS = 8  #: of 16 bytes of C
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,7 @@ class Staging:
         self.trans = ".trans" if transposed else ""
         #: where a box goes, and the rank of that
         self.coordinates, self.rank = ["%x_at", "%y_at"] if transposed else ["%y_at", "%x_at"], 2
+        self.lines = Lines(self)
         self.chunks = [
             Chunk(n, persistent or n >= buffers, self._puts(n), self._stores(n), self._along_x(n), self._along_y(n))
             for n in range(chunks)
@@ -130,6 +134,42 @@ class Staging:
 
 
 @dataclass(frozen=True)
+class Strip:
+    """Boxes of a part side by side, whose lines go on from one to the next: from ``offset`` of the warpgroup's staging;
+    ``row``, ``column``: of its first element in C, from the warpgroup's."""
+
+    offset: int
+    row: int
+    column: int
+
+
+class Lines:
+    """How threads bring a warpgroup's boxes to C: several lines at once, of each box 16 bytes a thread."""
+
+    def __init__(self, s: Staging) -> None:
+        self.staging = s
+        #: registers of C's first row and column
+        self.row, self.column = ("%y", "%x") if s.transposed else ("%x", "%y")
+        #: threads of a line of a box, and what they are as a shift
+        self.threads = s.width // ELEMENTS
+        self.shift = log2(self.threads)
+        #: lines of a box, those that go at once, how often that is done; and with a thread a line
+        self.count = s.columns if s.transposed else ROWS
+        self.across = WARPGROUP // self.threads
+        self.rounds, self.tails = -(-self.count // self.across), -(-self.count // WARPGROUP)
+        #: boxes of a strip, and bytes from one to the next
+        self.boxes = s.mi if s.transposed else s.columns // s.width
+        self.box = self.count * s.span
+
+    def strips(self, chunk: int) -> list[Strip]:
+        s = self.staging
+        buffer, first = chunk % s.buffers * s.size, chunk * s.columns
+        if s.transposed:
+            return [Strip(buffer, first, 0)]
+        return [Strip(buffer + m * self.boxes * self.box, m * ROWS, first) for m in range(s.mi)]
+
+
+@dataclass(frozen=True)
 class Write:
     """One store from registers. ``line``: which row pointer; ``second``: 1 where it begins at the second of two columns
     of Y; ``row``, ``column``: of C, a register and what to add to it."""
@@ -162,7 +202,10 @@ class LeavingPlan(Plan):
     def _leaving(self) -> None:
         super()._leaving()
         if self.config.stage_c:
-            self.put = self.leave = "epilogue/tile_tma.mako"
+            self.put = self.leave = "epilogue/tile.mako"
+            #: how boxes get to C: whole by TMA, or a line at a time
+            self.boxed = boxed(self.problem)
+            self.boxes = "epilogue/tile_boxes.mako" if self.boxed else "epilogue/tile_lines.mako"
         else:
             self.leave = "epilogue/fragments.mako"
 

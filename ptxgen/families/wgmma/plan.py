@@ -203,7 +203,7 @@ class WgmmaPlan(LeavingPlan):
 
     @property
     def maps(self) -> list[str]:
-        leaving = ["map_c"] if self.config.stage_c else []
+        leaving = ["map_c"] if self.config.stage_c and self.boxed else []
         return ["map_x", "map_y", *leaving, *(["map_residual"] if self.brings else [])]
 
     @property
@@ -315,7 +315,9 @@ class WgmmaPlan(LeavingPlan):
 
     @property
     def accesses(self) -> str:
-        c = "boxes of {} x {}".format(*self.staging.box) if self.config.stage_c else f"{self.vec_c} elements"
+        c = f"{self.vec_c} elements"
+        if self.config.stage_c:
+            c = "boxes of {} x {}".format(*self.staging.box) if self.boxed else "16 bytes and what is left of lines"
         return f"TMA brings boxes of {self._box('a')} elements of A, {self._box('b')} of B; C leaves in {c}"
 
     def _box(self, name: str) -> str:

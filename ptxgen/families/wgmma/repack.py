@@ -33,6 +33,11 @@ def mapped(p: Gemm, operand: str) -> bool:
     return nothing or (aligned and offset % TMA_ALIGNED == 0 and offset < OFFSET_LIMIT)
 
 
+def boxed(p: Gemm) -> bool:
+    """Whether TMA can store boxes of C: it writes whole 16 bytes."""
+    return mapped(p, "c") and p.n * p.output.bytes % TMA_ALIGNED == 0
+
+
 def unmapped(p: Gemm) -> int:
     """The operands that TMA cannot map, as bits."""
     return A * (not mapped(p, "a")) + B * (not mapped(p, "b"))

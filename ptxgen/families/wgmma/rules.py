@@ -150,14 +150,14 @@ RULES = (
          & np.where(g.x_kmajor, c.rows % 8 == 0, (c.rows == 32) | (c.rows == 16))),
          "rows={c.rows} of a tile of {g.x_tile} are loaded for an extent of {g.x_extent}; it must cover the extent, be"
          " less than 64, and 16 or 32 where K is not contiguous", family=WGMMA),
-    Rule("wgmma_stage_c", lambda p, c, g, d: np.where(c.stage_c == 1, (p.output.bytes == 2) & mapped(p, "c")
-         & (p.n * p.output.bytes % TMA_ALIGNED == 0)
+    Rule("wgmma_stage_c", lambda p, c, g, d: np.where(c.stage_c == 1, (p.output.bytes == 2)
+         & (repack.boxed(p) | ("residual" not in p.stages))
          & (c.chunks >= 1) & (c.buffers >= 1) & (c.chunks % np.maximum(c.buffers, 1) == 0)
          & (g.finish % np.maximum(COLUMNS * c.chunks, 1) == 0) & ((c.kg == 1) | (c.split > SPLIT_WORKSPACE)),
          (c.chunks == 1) & (c.buffers == 1) & (c.reuse == 0)),
          "stage_c={c.stage_c}, chunks={c.chunks}, buffers={c.buffers}: a tile leaves through shared memory in chunks of"
-         " 8 columns of {g.finish}, two bytes an element, where rows of C are whole 16 bytes, which is what TMA stores,"
-         " and not into a workspace that a pass sums", family=WGMMA),
+         " 8 columns of {g.finish}, two bytes an element, not into a workspace that a pass sums, and with a residual"
+         " only where rows of C are whole 16 bytes, which is what TMA stores", family=WGMMA),
     Rule("wgmma_stages", lambda p, c, g, d: (c.stages > 1) | (g.passes <= g.slices),
          "stages=1 takes one pass of u={c.u} over each slice of K={p.k}: a stage is free once the next is multiplied",
          family=WGMMA),

@@ -1,7 +1,7 @@
-## The tile leaves by TMA: packed, stored by stmatrix into swizzled boxes, which TMA clips. What C holds comes the same
-## way, where beta is not zero.
+## The tile leaves through shared memory: packed, stored by stmatrix into swizzled boxes, which are sent to C. What C holds
+## comes the same way, where beta is not zero.
 <%namespace name="sync" file="/ptx/barrier.mako"/>
-<%namespace name="boxes" file="/epilogue/tile_boxes.mako"/>
+<%namespace name="boxes" file="/${context['plan'].boxes}"/>
 <%namespace name="after" file="/${context['plan'].after}"/>
 <%def name="setup()">
 <% s = plan.staging %>\
@@ -76,8 +76,7 @@ ${boxes.bring_first()}\
     // columns ${c.index * s.columns} to ${(c.index + 1) * s.columns - 1}
 <% brought = plan.brings and c.index < s.buffers %>\
 % if c.waits and not brought:
-    @%leader cp.async.bulk.wait_group.read ${s.buffers - 1};
-${sync.warpgroup(plan.wg)}\
+${boxes.free(s)}\
 % endif
 % if plan.brings and not brought:
 ${boxes.bring(s, c)}\
@@ -113,20 +112,9 @@ ${after.finish_tile(c)}\
 % endfor
     stmatrix.sync.aligned.m8n8.x${len(put.registers)}${s.trans}.shared.b16 [%put${put.variant}+${put.offset}], ${s.words(put)};
 % endfor
-    fence.proxy.async.shared::cta;
-${sync.warpgroup(plan.wg)}\
-    @!%leader bra SENT${c.index};
-% for b in c.stores:
-${boxes.place(b)}\
-    cp.async.bulk.tensor.${s.rank}d.global.shared::cta.tile.bulk_group [%map_c, ${plan.braced(s.coordinates)}], [%at];
-% endfor
-    cp.async.bulk.commit_group;
-SENT${c.index}:
-    bar.warp.sync 0xffffffff;
+${boxes.send(s, c)}\
 % endfor
     }
 </%def>
 
-<%def name="finish()">
-    @%leader cp.async.bulk.wait_group.read 0;
-</%def>
+<%def name="finish()">${boxes.finish()}</%def>

@@ -1,0 +1,93 @@
+## Boxes of a tile by threads, where rows of C are not whole 16 bytes: each thread puts together, of two neighbouring chunks
+## of a line, the 16 bytes that C has at one address; what is left at a line's ends goes an element at a time.
+<%namespace name="sync" file="/ptx/barrier.mako"/>
+<%namespace name="ends" file="/epilogue/tile_ends.mako"/>
+<%def name="early()"></%def>
+<%def name="finish()"></%def>
+
+<%def name="free(s)">${sync.warpgroup(plan.wg)}</%def>
+
+<%def name="fetch(s, c)">${ends.fetch(s, c)}</%def>
+
+<%def name="send(s, c)">
+${sync.warpgroup(plan.wg)}\
+% for n, strip in enumerate(s.lines.strips(c.index)):
+    {
+    .reg .b32 %shift, %select, %own, %other, %other0, %edge, %i, %a<6>, %b<5>, %o<4>, %w<8>;
+    .reg .pred %fours, %twos, %leads, %whole;
+${ends.begin(s, strip)}\
+${ends.chunk("%own", "%q")}\
+    // the chunk before: of a box's first, the last of the box before
+    sub.u32 %t1, %q, 1;
+    and.b32 %t1, %t1, ${s.lines.threads - 1};
+${ends.chunk("%other", "%t1")}\
+    setp.eq.u32 %leads, %q, 0;
+    selp.b32 %other0, %own, %other, %leads;
+    @%leads sub.u32 %other, %other, ${s.lines.box};
+    // %shift elements from where 16 bytes of C begin to this thread's chunk
+    cvt.u32.u64 %shift, %to;
+    bfe.u32 %shift, %shift, 1, 3;
+    mul.wide.u32 %t64, %shift, 2;
+    sub.u64 %to, %to, %t64;
+    sub.s32 %first, %first, %shift;
+    sub.s32 %edge, %left, 8;
+    and.b32 %t0, %shift, 4;
+    setp.ne.u32 %fours, %t0, 0;
+    and.b32 %t0, %shift, 2;
+    setp.ne.u32 %twos, %t0, 0;
+    and.b32 %t0, %shift, 1;
+    setp.ne.u32 %p, %t0, 0;
+    selp.b32 %select, 0x5432, 0x7654, %p;
+    mov.u32 %round, 0;
+    .pragma "nounroll";
+LINES${c.index}_${n}:
+    setp.lt.s32 %here, %line, %left_rows;
+    @!%here bra LINE${c.index}_${n};
+% for box in range(s.lines.boxes):
+${window(s, strip, box, f"{c.index}_{n}_{box}")}\
+% endfor
+LINE${c.index}_${n}:
+    add.u64 %to, %to, %step;
+    add.u32 %line, %line, ${s.lines.across};
+% for r in ("%own", "%other", "%other0"):
+    add.u32 ${r}, ${r}, ${s.lines.across * s.span};
+% endfor
+    add.u32 %round, %round, 1;
+    setp.lt.u32 %p, %round, ${s.lines.rounds};
+    @%p bra.uni LINES${c.index}_${n};
+${ends.tail(s, strip, f"{c.index}_{n}")}\
+    }
+% endfor
+</%def>
+
+## 16 bytes of C that lie in box ``box`` and the one before.
+<%def name="window(s, strip, box, label)">
+<% before, at = "%other" if box else "%other0", strip.offset + box * s.lines.box %>\
+    ld.shared.v4.b32 {%w0, %w1, %w2, %w3}, [${before}+${at}];
+    ld.shared.v4.b32 {%w4, %w5, %w6, %w7}, [%own+${at}];
+% for i in range(6):
+    selp.b32 %a${i}, %w${i}, %w${i + 2}, %fours;
+% endfor
+% for i in range(5):
+    selp.b32 %b${i}, %a${i}, %a${i + 1}, %twos;
+% endfor
+% for i in range(4):
+    prmt.b32 %o${i}, %b${i}, %b${i + 1}, %select;
+% endfor
+    add.s32 %i, %first, ${box * s.width};
+    setp.le.s32 %whole, %i, %edge;
+% if not box:
+    setp.ge.and.s32 %whole, %i, 0, %whole;
+% endif
+    @%whole st.global.v4.b32 [%to+${box * s.span}], {%o0, %o1, %o2, %o3};
+    @%whole bra WHOLE${label};
+% for i in range(8):
+% if i % 2 == 0:
+    mov.b32 {%half0, %half1}, %o${i // 2};
+% endif
+    add.s32 %t0, %i, ${i};
+    setp.lt.u32 %p, %t0, %left;
+    @%p st.global.b16 [%to+${box * s.span + 2 * i}], %half${i % 2};
+% endfor
+WHOLE${label}:
+</%def>
