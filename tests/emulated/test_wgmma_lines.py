@@ -1,0 +1,68 @@
+"""Tiles of C that leave through shared memory where its rows are not whole 16 bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from gemm_runs import verify
+
+from ptxgen.config import parse_config
+from ptxgen.device import device
+from ptxgen.drivers.emulated import EmulatedDriver
+from ptxgen.memory import C, elements, padded
+from ptxgen.problem import Gemm
+from ptxgen.reference import operands, reference
+from ptxgen.runner import Runner
+from tests.emulated.test_epilogue import right
+
+WAYS = {
+    "a box": "ml=64 nl=64 u=32 stages=2",
+    "parts": "ml=128 nl=64 wg=2 u=32 stages=2 chunks=2 buffers=2",
+    "a block walks, boxes of 32": "ml=128 nl=96 u=32 stages=2 persistent=1 chunks=3",
+    "boxes of 16": "ml=64 nl=48 wg=2 pingpong=1 persistent=1 u=32 stages=2",
+    "boxes of 8": "ml=64 nl=8 u=32 stages=2",
+    "along N, lines no multiple of 16": "swap=1 ml=24 nl=128 u=32 stages=2",
+    "along N, the operands' memory": "swap=1 ml=64 nl=64 u=32 stages=3 chunks=2 reuse=1",
+    "along N, more lines than threads": "swap=1 ml=136 nl=64 u=32 stages=2",
+    "last slice": "ml=64 nl=64 u=32 kg=2 split=3 stages=2",
+    "a cluster's sum": "ml=64 nl=32 u=32 kc=2 stages=2",
+}
+#: M, N, leading dimension, alignment: every place of a line's end in 16 bytes
+PLACES = [(65, 67, 0, 16), (130, 131, 133, 2), (64, 61, 0, 4), (7, 5, 0, 2), (63, 72, 75, 8)]
+
+
+def filled(p, kind, seed, beta):
+    a, b, c = operands(p, seed, kind)
+    return a, b, np.full_like(c, p.output.poison) if beta == 0 else c
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_lines_of_any_length_at_any_place(way):
+    """Nothing beside C's elements is written, and where beta is zero, what C holds is not read."""
+    c = parse_config(f"family=2 stage_c=1 {WAYS[way]}")
+    for n, (rows, columns, ld, aligned) in enumerate(PLACES):
+        if n % 2 == list(WAYS).index(way) % 2:
+            beta, kind = float(n // 2 % 2), ("integers", "normal")[n % 2]
+            p = Gemm(rows, columns, 40, "NT", "bf16" if n == 2 else "f16", ldc=ld or columns, aligned_c=aligned)
+            verify(p, c, kind, 2.0 - beta, beta, arrays=filled(p, kind, n, beta), on="h200", shift=True)
+
+
+def test_what_c_holds_meets_sums_on_the_way():
+    c = parse_config("family=2 stage_c=1 ml=64 nl=64 u=32 stages=2 chunks=2 buffers=1")
+    for swap in ("", " swap=1"):
+        verify(Gemm(70, 75, 40, "NT", "f16"), parse_config(f"{c}{swap}"), "integers", 1.0, -2.0, on="h200", shift=True)
+
+
+@pytest.mark.parametrize("swap", ["", " swap=1"])
+def test_a_fused_epilogue(swap):
+    p = Gemm(70, 75, 40, "NT", "f16", epilogue="scale_rows,bias_column,relu")
+    right(p, f"family=2 stage_c=1 ml=64 nl=64 u=32 stages=2{swap}", 1)
+
+
+def test_items_of_a_batch_begin_anywhere():
+    p = Gemm(19, 21, 40, "NT", "f16", batch=3)
+    driver, (a, b, old) = EmulatedDriver(device("h200")), operands(p, 1, "integers")
+    for text in ("", "swap=1 persistent=1"):
+        runner = Runner.of(driver, p, parse_config(f"family=2 stage_c=1 ml=64 nl=64 u=32 stages=2 {text}"))
+        out = runner.compute(*padded(p, (a, b, np.full_like(old, np.nan))))
+        assert np.array_equal(elements(p, C, out), reference(p, a, b).exact)
