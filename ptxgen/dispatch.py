@@ -10,11 +10,11 @@ from pathlib import Path
 from ptxgen import rules, shipped, space
 from ptxgen.config import Config
 from ptxgen.database import Database
-from ptxgen.device import Device
+from ptxgen.device import DEVICES, Device
 from ptxgen.errors import SchemaError
-from ptxgen.geometry import geometry
 from ptxgen.model import Model
 from ptxgen.operations import Problem
+from ptxgen.problem import COMPUTE
 from ptxgen.seeds import seeds
 
 _log = logging.getLogger(__name__)
@@ -94,14 +94,14 @@ def _known(like: Problem, problem: Problem, device: Device, database: Database |
 
 
 def lacking(problem: Problem, device: Device) -> str:
-    """What each family would need to compute ``problem``; for one that no family computes on ``device``."""
-    p, told = problem.gemm, []
-    for family in space.SPACES:
-        bar = space.barred(family, p, device)
-        if bar >= 0:
-            one = Config(family=family.code)
-            told.append(rules.RULES[bar].message.format(p=p, c=one, g=geometry(p, one), d=device))
-    return "; ".join(told)
+    """What is missing, for a problem without a legal configuration on ``device``."""
+    if near := space.families(problem.gemm, device):
+        return f"no configuration of {' or '.join(space.FAMILIES[f.code] for f in near)} fits"
+    targets = sorted({d.sm for d in DEVICES.values() if space.families(problem.gemm, d)})
+    if targets:
+        return f"it is sm_{device.sm}; kernels of this are for {', '.join(f'sm_{sm}' for sm in targets)}"
+    sums = [c for c in COMPUTE[problem.dtype] if space.families(replace(problem, compute=c).gemm, device)]
+    return "nor on another device" + (f"; with compute {' or '.join(sums)} there are kernels" if sums else "")
 
 
 def _winner(problem: Problem, device: Device, database: Database | None) -> Selection | None:

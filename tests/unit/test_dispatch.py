@@ -10,6 +10,7 @@ import pytest
 
 from ptxgen import dispatch, rules, shipped
 from ptxgen.config import Config, parse_config
+from ptxgen.conv import Conv
 from ptxgen.database import Database
 from ptxgen.device import device
 from ptxgen.dispatch import Selection, model_folder, model_for, select
@@ -148,3 +149,16 @@ def test_what_is_known_of_a_product_serves_it_with_an_epilogue(folder):
     (found,) = select(fused, H200)
     assert (found.config, found.origin, found.problem) == (THEIRS, "shipped", fused)
     assert select(replace(fused, aligned_c=4), H200)[0].origin == "analytic"
+
+
+@pytest.mark.parametrize(
+    ("p", "name", "words"),
+    [
+        (Gemm(64, 64, 64, "NT", "e4m3"), "a100", "it is sm_80; kernels of this are for sm_89, sm_90, sm_100, sm_120"),
+        (Gemm(64, 64, 64, "NT", "f16", out="e5m2"), "t4", "it is sm_75; kernels of this are for sm_89"),
+        (Conv(1, 3, 8, 8, 4, 3, 3, compute="f32_bf16x6"), "h200", "with compute f32 or tf32 there are kernels"),
+    ],
+)
+def test_what_is_missing_is_one_thing(p: Gemm | Conv, name: str, words: str) -> None:
+    assert not select(p, device(name))
+    assert words in dispatch.lacking(p, device(name))
