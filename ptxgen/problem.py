@@ -61,6 +61,7 @@ class Typed:
     SHAPED: ClassVar[str]  #: how a shape reads
     STAGES: ClassVar[tuple[tuple[str, ...], ...]] = EPILOGUE
     TOLD: ClassVar[tuple[str, ...]] = ("compute", "out", "epilogue", "batch")  #: options that kernels differ by
+    PARAMETERS: ClassVar[str]  #: what of a shape kernels are told at run time
     layout: str
     dtype: str
     compute: str
@@ -94,6 +95,11 @@ class Typed:
         told = [self.operation, f"--shape {self.shape()}", f"--layout {self.layout}", f"--dtype {self.dtype}"]
         told += [f"--{n} {getattr(self, n)}" for n in self.TOLD if getattr(self, n) != getattr(plain, n)]
         return " ".join(told)
+
+    @property
+    def computes(self) -> list[str]:
+        """What a kernel of it computes, in lines for who reads its text."""
+        raise NotImplementedError
 
     def as_dict(self) -> dict[str, Any]:
         return {"operation": self.operation, **asdict(self)}  # type: ignore[call-overload]
@@ -223,6 +229,7 @@ class Gemm(Typed):
     own_bias = one_bias = False  #: items share biases, of which each row (column) has its own
     SHAPE = ("m", "n", "k")
     SHAPED = "M,N,K"
+    PARAMETERS = "M, N, K, leading dimensions"
 
     def __post_init__(self) -> None:
         self._settle_integers(("m", "n", "k", "lda", "ldb", "ldc", "aligned_a", "aligned_b", "aligned_c", "batch"))
@@ -254,6 +261,11 @@ class Gemm(Typed):
             if near < self.n or (self.m > 1 and far < (count - 1) * near + self.n):
                 raise ShapeError(f"stride_c is {self.strides[2]}; {self.batch} items of {self.m} rows of {self.n}, ldc"
                                  f" {self.ldc}, would share elements of C")  # fmt: skip
+
+    @property
+    def computes(self) -> list[str]:
+        types = f"{self.dtype}, summed in {self.compute}"
+        return [f"{self.operation}: C = alpha A B + beta C, layout {self.layout} (row-major), {types}"]
 
     @property
     def columns_a(self) -> int:

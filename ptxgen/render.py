@@ -40,10 +40,10 @@ def lookup(folder: str) -> TemplateLookup:
 
 def header(plan: Plan) -> list[str]:
     """The comment that opens a module: what it computes, how it is launched, what lies where, how to emit it again."""
-    p, c = plan.problem, plan.config
+    c = plan.config
     lines = [
-        f"{p.operation}: C = alpha A B + beta C, layout {p.layout} (row-major), {p.dtype}, summed in {p.compute}",
-        f"M, N, K, leading dimensions, alpha and beta are parameters; {plan.accesses}",
+        *plan.asked.computes,
+        f"{plan.asked.PARAMETERS}, alpha and beta are parameters; {plan.accesses}",
         "",
         f"config   {c}",
         f"launch   grid {plan.grid}, tile {c.ml} x {c.nl}; block ({plan.threads}, 1, 1);"

@@ -20,6 +20,7 @@ from ptxgen.spread import Spread, brief, three
 #: layout of images and results -> the filters' natural layout
 FILTERS = {"NCHW": "KCRS", "NHWC": "KRSC", "CHWN": "CRSK"}
 FEW, FOLD = 4, 16  #: filters of a group that are few; pixels that then are columns
+TENSORS = {"x": "images", "w": "filters", "y": "results"}
 DIRECTIONS = ("forward", "input_grad", "weight_grad")
 
 
@@ -66,6 +67,7 @@ class Sliding(Typed):
 
     operation = "conv"
     SHAPE = ("n", "c", "h", "w", "k", "r", "s", "d", "t", "stride", "padding", "dilation", "groups")
+    PARAMETERS = "extents"
     SHAPED = "N=,C=,H=,W=,K=,R=,S=[,D=,T=,stride=,pad=,dilation=,groups=]"
     TOLD = ("filters", "direction", "compute", "out", "epilogue")
     STAGES = (("scale",), ("bias",), ("residual",), ("relu", "gelu", "silu"))
@@ -112,6 +114,27 @@ class Sliding(Typed):
         stride = tuple(1 if room[i] == reached[i] else stride[i] for i in range(3))
         for name, value in (("stride", stride), ("padding", pads), ("dilation", dilation)):
             object.__setattr__(self, name, value)
+
+    @property
+    def computes(self) -> list[str]:
+        known = {"forward": "xwy", "input_grad": "w", "weight_grad": "x"}[self.direction]
+        first, second, result = (f"{'' if x in known else 'gradients of '}{TENSORS[x]}" for x in self.tensors)
+        taps, pixels = ("T R S", "Z P Q") if self.deep else ("R S", "P Q")
+        # rows and columns of the product where it is not swapped, and what is summed over
+        m, n, k = {
+            "forward": (f"results (N {pixels})", f"filters (K){' and pixels of a row' * bool(self.fold)}",
+                        f"what a filter covers (C {taps})"),
+            "input_grad": (f"pixels of images (N {'D H W' if self.deep else 'H W'})", "channels of images (C)",
+                           f"filters and their taps (K {taps})"),
+            "weight_grad": (f"what a filter covers (C {taps})", "filters (K)", f"results (N {pixels})"),
+        }[self.direction]  # fmt: skip
+        if self.swapped:
+            first, second, m, n = second, first, n, m
+        return [
+            f"conv {self.direction}: images {self.layout}, filters {self.filters}, {self.dtype}, summed in"
+            f" {self.compute}",
+            f"as C = alpha A B + beta C: A is {first}, B {second}, C {result}; M counts {m}, N {n}, K {k}",
+        ]
 
     # ---- extents
 
