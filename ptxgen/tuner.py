@@ -30,10 +30,12 @@ from ptxgen.progress import SILENT, Progress
 from ptxgen.render import render
 from ptxgen.sampler import Categorical, promise, promising
 from ptxgen.seeds import seeds as shipped_seeds
+from ptxgen.shipped import measurements_path, read_measurements
 from ptxgen.worker import Worker
 
 NEAR = 1.5  #: times the fastest within which a family's own fastest is refined too
 NEIGHBOURS = 8  #: problems whose fastest configuration is tried
+FRESH = 200  #: measurements since the regressor was trained that are worth another training
 REMEMBERED = 16  #: of the fastest that older kernels gave, measured again
 DRAWS = 1_000_000  #: of the generative model, after which it is given up for one problem
 
@@ -199,12 +201,17 @@ class Session:
         return []
 
     def fit(self) -> None:
-        """Trains the regressor on everything known of this device."""
-        good = [m for m in self.known.values() if m.outcome == "ok"]
-        if len(good) >= 200:
-            self.progress.message(f"training on {len(good)} measurements")
-            self.model = Model.fit(good, self.device)
-            self.model.save(model_folder(self.database, self.device.name))
+        """Trains the regressor on what is known of this device, measured here or shipped, once enough of it is new."""
+        facts = self.model.facts
+        seen = facts.newest if facts is not None else 0.0
+        if sum(m.outcome == "ok" and m.created > seen for m in self.known.values()) < FRESH:
+            return
+        path = measurements_path(self.device.name)
+        rows = [*(read_measurements(path)[1] if path.exists() else ()), *self.known.values()]
+        good = list({(m.problem, m.config): m for m in rows if m.outcome == "ok"}.values())
+        self.progress.message(f"training on {len(good)} measurements")
+        self.model = Model.fit(good, self.device, target=facts.target if facts is not None else "")
+        self.model.save(model_folder(self.database, self.device.name))
 
     def search(self, problem: Problem, seeds: Iterable[Config] = ()) -> None:
         """The regressor's best of the whole legal space, and ``seeds``, on the hardware (section 6)."""

@@ -37,6 +37,7 @@ class Facts:
     errors: dict[str, float] = field(default_factory=dict)
     families: dict[str, int] = field(default_factory=dict)
     commits: tuple[str, ...] = ()
+    newest: float = 0.0  #: when the latest of the measurements was made
     trees: int = TREES
     depth: int = DEPTH
 

@@ -67,12 +67,13 @@ class Training:
     groups: int
     skipped: int
     commits: frozenset[str]
+    newest: float
     families: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def gather(cls, measurements: Iterable[Measurement], d: Device) -> Training:
         by_problem: dict[Problem, list[tuple[Config, float]]] = {}
-        commits, skipped = set(), 0
+        commits, skipped, newest = set(), 0, 0.0
         for m in measurements:
             e = m.environment
             if m.outcome != "ok" or not m.samples or e.device != d.name or e.clock != clock_of(d) or not m.us > 0:
@@ -80,6 +81,7 @@ class Training:
                 continue
             by_problem.setdefault(m.problem, []).append((m.config, m.us))
             commits.add(e.commit)
+            newest = max(newest, m.created)
         blocks, times, group = [np.zeros((0, len(NAMES)), np.float32)], [], []
         bases: dict[str, list[Floats]] = {t: [] for t in TARGETS}
         families: Counter[str] = Counter()
@@ -105,6 +107,7 @@ class Training:
             groups=len(by_problem),
             skipped=skipped,
             commits=frozenset(commits - {""}),
+            newest=newest,
             families=dict(sorted(families.items())),
         )
 

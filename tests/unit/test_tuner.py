@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import zlib
 from collections import Counter
 from dataclasses import asdict, replace
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ptxgen import dispatch, tuner
+from ptxgen import dispatch, space, tuner
 from ptxgen.config import parse_config
 from ptxgen.database import Database
 from ptxgen.device import device
@@ -20,6 +21,7 @@ from ptxgen.measurement import OUTCOMES, Environment, Measurement
 from ptxgen.problem import Gemm
 from ptxgen.render import render
 from ptxgen.rules import broken
+from ptxgen.shipped import Header, write_measurements
 from ptxgen.tuner import Budget, Session, Tuned, summary, tune
 
 P = Gemm(64, 48, 128, "TN")
@@ -59,7 +61,7 @@ class Fake:
             raise KeyboardInterrupt
         assert broken(problem, config, EMULATED) is None
         Fake.log.append((problem, config, purpose))
-        made = {"digest": digest(problem, config), **Fake.answer(problem, config, purpose)}
+        made = {"digest": digest(problem, config), "created": time.time(), **Fake.answer(problem, config, purpose)}
         return Measurement(problem, config, environment=self.environment, purpose=purpose, **made)
 
     def stop(self) -> None:
@@ -279,6 +281,33 @@ def test_what_was_fastest_for_its_neighbours_is_tried_first(fake, database):
         tune([problem], "emulated", database, few)
         first = next(c for _, c, purpose in Fake.log if purpose == "search")
         assert (first == best.config) == tried
+
+
+def test_the_regressor_learns_once_enough_is_new(fake, database, tmp_path):
+    """From what ships as well: a model of one tuned shape alone would choose worse for all others."""
+    fake.setattr(tuner, "FRESH", 6)
+    elsewhere = Gemm(96, 80, 256, "TN")
+    there, here = (space.candidates(p, EMULATED) for p in (elsewhere, P))
+    ships = [
+        Measurement(elsewhere, c, "ok", Environment("emulated", "model"), (time_of(c),), created=1.0)
+        for c in map(there.row, range(5))
+    ]
+    path = tmp_path / "measurements.jsonl.xz"
+    write_measurements(path, Header("emulated", "model"), ships)
+    fake.setattr(tuner, "measurements_path", lambda name: path)
+    session = Session("auto", database, BUDGET)
+    whole = [here.row(n) for n in range(9)]
+    session.measure(P, whole[:5], "sample")
+    session.fit()
+    assert not session.model.trained
+    session.measure(P, whole[5:6], "sample")
+    session.fit()
+    first = session.model
+    assert first.facts.rows == 11
+    assert first.facts.problems == 2
+    session.measure(P, whole[6:], "sample")
+    session.fit()
+    assert session.model is first  # three are new
 
 
 def test_distance():
