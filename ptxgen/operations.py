@@ -55,4 +55,4 @@ def from_dict(values: dict[str, Any]) -> Problem:
         if plain and f.name in values and not isinstance(values[f.name], plain):
             what = "true or false" if plain is bool else "text"
             raise InputError(f"problem has {f.name} {values[f.name]!r}; it must be {what}")
-    return kind(**{k: v for k, v in values.items() if k != "operation"})
+    return kind(**kind.written({k: v for k, v in values.items() if k != "operation"}))

@@ -77,6 +77,11 @@ class Typed:
         """The fields that a shape's word says. ShapeError: it is none."""
         raise NotImplementedError
 
+    @classmethod
+    def written(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """The fields that somebody wrote. ShapeError: what they leave out makes one of them a mistake."""
+        return values
+
     def key(self) -> str:
         """One line that names the problem, the same for equal problems; ``operations.parse`` reads it back."""
         said = {name: getattr(self, name) for name in (*self.SHAPE, "layout", "dtype")}

@@ -267,10 +267,11 @@ class Sliding(Typed):
 
     def shape(self) -> str:
         words = [f"{name.upper()}={getattr(self, name)}" for name in ("n", "c", "h", "w", "k", "r", "s")]
-        if self.d > 1 or self.t > 1:
+        deep = self.d > 1 or self.t > 1
+        if deep or any(self.pads[0]):
             words += [f"D={self.d}", f"T={self.t}"]
         for name, value in (("stride", self.strides), ("pad", self.pads), ("dilation", self.dilations)):
-            words += [f"{name}={text}" for text in [brief(value, self.d > 1 or self.t > 1)] if text]
+            words += [f"{name}={text}" for text in [brief(value, deep)] if text]
         if self.groups > 1:
             words.append(f"groups={self.groups}")
         return ",".join(words)
@@ -288,7 +289,16 @@ class Sliding(Typed):
         lacking = [name.upper() for name in ("n", "c", "h", "w", "k", "r", "s") if name not in out]
         if lacking:
             raise ShapeError(f"shape is {text!r}; it lacks {', '.join(lacking)}")
-        return out
+        return cls.written(out)
+
+    @classmethod
+    def written(cls, values: dict[str, Any]) -> dict[str, Any]:
+        for name, counts in (("stride", (1, 2)), ("padding", (1, 2, 4)), ("dilation", (1, 2))):
+            value = values.get(name)
+            if isinstance(value, (list, tuple)) and len(value) not in counts and not {"d", "t"} & set(values):
+                rule = f"it must be {' or '.join(map(str, counts))} numbers, or d or t be given"
+                raise ShapeError(f"{name} is {'x'.join(map(str, value))}; an image has height and width: {rule}")
+        return values
 
 
 #: words of a shape

@@ -139,6 +139,8 @@ def test_the_key_is_short() -> None:
         ("conv N=1,C=1,H=3,W=3,K=1,R=5,S=3 NCHW f32", ShapeError, "h is 3, with pads 3; it must be at least 5"),
         ("conv N=1,C=3,H=3,W=3,K=2,R=1,S=1,groups=2 NCHW f32", ShapeError, "groups is 2; it must be at least 1, and divide c=3"),
         ("conv N=1,C=1,H=3,W=3,K=1,R=1,S=1,pad=1x2x3x4x5 NCHW f32", ShapeError, "padding is"),
+        ("conv N=1,C=1,H=3,W=3,K=1,R=3,S=3,stride=1x2x3 NCHW f32", ShapeError, "stride is 1x2x3; .* 1 or 2 numbers"),
+        ("conv N=1,C=1,H=3,W=3,K=1,R=3,S=3,pad=0x1x1 NCHW f32", ShapeError, "padding is 0x1x1; .* 1 or 2 or 4 numbers"),
         ("conv N=1,C=1,H=3,W=3,K=1,R=1,S=1 HWCN f32", ShapeError, "layout is 'HWCN'"),
         ("conv N=1,C=1,H=3,W=3,K=1,R=1,S=1 NCHW f32 filters=RSCK", ShapeError, "filters is 'RSCK'"),
         ("conv N=1,C=1,H=3,W=3,K=1,R=1,S=1 NCHW f32 direction=back", InputError, "direction is 'back'"),
@@ -212,3 +214,14 @@ def test_coordinates_that_fit_no_word() -> None:
         _ = Conv(1, 1, 1100, 1100, 1, 3, 3, d=1100, t=3, padding=1).gemm
     with pytest.raises(ShapeError, match="reaches over 2147484673 elements"):
         _ = Conv(2, 1 << 10, 1 << 10, 1 << 10, 1, 3, 3, padding=1).gemm
+
+
+def test_depth_without_extent_is_named() -> None:
+    """What has pads along depth alone says so, in a key as in fields; what has three numbers and no depth is refused."""
+    v = Conv(1, 1, 3, 3, 1, 3, 3, padding=(1, 1, 1))
+    assert v.shape() == "N=1,C=1,H=3,W=3,K=1,R=3,S=3,D=1,T=1,pad=1x1x1"
+    assert parse(v.key()) == from_dict(v.as_dict()) == v
+    fields = {"operation": "conv", "n": 1, "c": 1, "h": 3, "w": 3, "k": 1, "r": 3, "s": 3}
+    assert from_dict({**fields, "d": 1, "padding": [1, 1, 1]}) == v
+    with pytest.raises(ShapeError, match="dilation is 1x2x3; an image has height and width"):
+        from_dict({**fields, "dilation": [1, 2, 3]})
