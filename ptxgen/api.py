@@ -10,7 +10,7 @@ import numpy as np
 from ptxgen import batches, calls
 from ptxgen.arrays import View, aligned, on_host, stored, view
 from ptxgen.calls import driver
-from ptxgen.dtypes import dtype
+from ptxgen.dtypes import ALLOWED, dtype
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.fused import After, after
 from ptxgen.problem import OUT, PACKED, Gemm
@@ -126,7 +126,7 @@ def _agree(a: View, b: View) -> None:
     if a.dtype is not b.dtype:
         raise DtypeError(f"a is {a.dtype} and b is {b.dtype}; they must be the same")
     if a.dtype.name not in OUT:
-        raise DtypeError(f"a and b are {a.dtype}; they must be one of {', '.join(OUT)}")
+        raise DtypeError(f"a and b have dtype {a.dtype.numpy}; it must be one of {ALLOWED}")
     if a.shape[-1] != b.shape[-2]:
         raise ShapeError(f"a is {_by(a.shape)} and b is {_by(b.shape)}; the columns of a must be the rows of b")
     if a.host != b.host:

@@ -10,6 +10,7 @@ import numpy as np
 from ptxgen import calls
 from ptxgen.arrays import View, aligned, on_host, tensor
 from ptxgen.conv import Conv
+from ptxgen.dtypes import ALLOWED
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.images import FILTERS, LAYOUTS, Extents, Window, inverse
 from ptxgen.problem import EPILOGUE, OUT
@@ -194,7 +195,7 @@ def _agree(a: View, b: View, name_a: str, name_b: str) -> None:
     if a.dtype is not b.dtype:
         raise DtypeError(f"{name_a} is {a.dtype} and {name_b} is {b.dtype}; they must be the same")
     if a.dtype.name not in OUT:
-        raise DtypeError(f"{name_a} and {name_b} are {a.dtype}; they must be one of {', '.join(OUT)}")
+        raise DtypeError(f"{name_a} and {name_b} have dtype {a.dtype.numpy}; it must be one of {ALLOWED}")
     if a.host != b.host:
         raise InputError(f"{name_a} and {name_b} must be in the same memory: both the host's, or both the GPU's")
 

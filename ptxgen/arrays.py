@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.dtypes import DTYPES, Dtype, from_numpy
+from ptxgen.dtypes import ALLOWED, DTYPES, Dtype, from_numpy
 from ptxgen.errors import DtypeError, InputError, ShapeError
 
 
@@ -52,7 +52,7 @@ def _numpy(x: Any, argument: str) -> View:
 def _torch(x: Any, argument: str) -> View:
     name = str(x.dtype)
     if name not in _TORCH:
-        raise DtypeError(f"{argument} has dtype {name}; it must be one of {', '.join(_TORCH)}")
+        raise DtypeError(f"{argument} has dtype {name}; it must be one of {ALLOWED}")
     device = x.device.index if x.device.type == "cuda" else None
     return View(x, x.data_ptr(), tuple(x.shape), tuple(x.stride()), _TORCH[name], device is None, device=device)
 

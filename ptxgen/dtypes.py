@@ -83,6 +83,8 @@ DTYPES = {
 }
 
 _BY_NUMPY = {d.numpy: d for d in DTYPES.values()}
+#: what arrays may be made of, for messages
+ALLOWED = ", ".join(str(d.numpy) for d in DTYPES.values() if d.name != "s32") + "; int32 is for results alone"
 
 
 def dtype(name: str) -> Dtype:
@@ -98,8 +100,7 @@ def from_numpy(kind: np.dtype[np.generic], argument: str) -> Dtype:
     try:
         return _BY_NUMPY[np.dtype(kind)]
     except (KeyError, TypeError):
-        known = ", ".join(str(d.numpy) for d in DTYPES.values())
-        raise DtypeError(f"{argument} has dtype {kind}; it must be one of {known}") from None
+        raise DtypeError(f"{argument} has dtype {kind}; it must be one of {ALLOWED}") from None
 
 
 def bits_of(value: float, kind: Dtype) -> str:

@@ -247,7 +247,11 @@ def read_only() -> np.ndarray:
         ),
         ({"a": A.astype("f8")}, DtypeError, "a is f64 and b is f32; they must be the same"),
         ({"a": A.astype("i8")}, DtypeError, "a has dtype int64"),
-        ({"a": A.astype("i4"), "b": B.astype("i4")}, DtypeError, "a and b are s32; they must be one of f16"),
+        (
+            {"a": A.astype("i4"), "b": B.astype("i4")},
+            DtypeError,
+            "a and b have dtype int32; it must be one of float16, bf",
+        ),
         ({"b": B[:4]}, ShapeError, "a is 4x5 and b is 4x6; the columns of a must be the rows of b"),
         ({"b": B.T}, ShapeError, "a is 4x5 and b is 6x5"),
         ({"beta": 1.0}, InputError, "beta is 1 and out is None"),
