@@ -26,6 +26,9 @@ def emulate(
     entry: Annotated[str | None, typer.Option(metavar="NAME", help="The kernel. [default: the only one]")] = None,
     grid: Annotated[str, typer.Option(metavar="X,Y,Z", help="Blocks of the grid.")] = "1",
     block: Annotated[str, typer.Option(metavar="X,Y,Z", help="Threads of a block.")] = "32",
+    cluster: Annotated[
+        str | None, typer.Option(metavar="X,Y,Z", help="Blocks of a cluster. [default: as the kernel says, else 1]")
+    ] = None,
     arg: Annotated[
         list[str] | None,
         typer.Option(
@@ -73,10 +76,11 @@ def emulate(
         raise InputError(f"{entry} takes {len(parameters)} arguments ({wanted}), {len(arguments)} --arg are given")
     dims = _extents("--grid", grid), _extents("--block", block)
     chosen: dict[str, Any] = {"seed": seed, "completion": completion, "mma": mma, "stats": statistics}
+    blocks = None if cluster is None else _extents("--cluster", cluster)
     if watchdog is not None:
         chosen["watchdog"] = watchdog
     document: dict[str, Any] = {
-        "command": "emulate", "file": str(file), "entry": entry, "grid": dims[0], "block": dims[1],
+        "command": "emulate", "file": str(file), "entry": entry, "grid": dims[0], "block": dims[1], "cluster": blocks,
         "arguments": [
             {"name": p.name, "type": p.type, "given": a.text, "saved": None}
             for p, a in zip(parameters, arguments, strict=True)
@@ -84,7 +88,7 @@ def emulate(
         "statistics": None, "fault": None,
     }  # fmt: skip
     try:
-        stats = launch(source, entry, *dims, [a.value for a in arguments], shared_bytes, **chosen)
+        stats = launch(source, entry, *dims, [a.value for a in arguments], shared_bytes, blocks, **chosen)
     except Fault as fault:
         document["fault"] = fault_fields(fault)
         return Answer(document, text(document), 1)

@@ -309,3 +309,29 @@ def test_files_of_another_type(tmp_path):
         argument("f32[1]=zeros:out=")
     with pytest.raises(InputError, match="neither"):
         argument("f32:1:out=x.npy")
+
+
+#: each block writes its rank in the cluster, and how many blocks that has
+RANKS = (
+    HEAD
+    + """.visible .entry k(.param .u64 y) .explicitcluster
+{
+.reg .b32 %r<3>; .reg .b64 %d;
+ld.param.u64 %d, [y]; mov.u32 %r0, %cluster_ctarank; mov.u32 %r1, %cluster_nctarank; mov.u32 %r2, %ctaid.x;
+mad.wide.u32 %d, %r2, 8, %d;
+st.global.u32 [%d], %r0; st.global.u32 [%d+4], %r1;
+}
+"""
+)
+
+
+def test_a_cluster_is_given(run):
+    options = ["--grid", 6, "--block", 1, "--arg", "u32[6x2]:out=y.npy"]
+    code, out, _ = run(RANKS, *options, "--cluster", "3,1", "--json")
+    assert (code, json.loads(out)["cluster"]) == (0, [3, 1])
+    assert np.load("y.npy").tolist() == [[n % 3, 3] for n in range(6)]
+    for cluster, words in (("4", "grid.x is 6, no multiple of the cluster's 4"), ("x", "--cluster is 'x'"),
+                           ("17", "it must have 1 to"), (None, "must give the cluster's size")):  # fmt: skip
+        code, _, err = run(RANKS, *options, *(() if cluster is None else ("--cluster", cluster)))
+        assert code == 2
+        assert words in err
