@@ -216,6 +216,8 @@ class CublasLt:
         algorithm = self.algorithms[index]
         out = ct.c_void_p(c)
         before = self._more.get("residual")
+        # what is added to 8-bit floats has another type, and may not be where they are
+        added = ct.c_void_p(before) if before else None if self.problem.output.tiny else out
         _check(
             self._library.cublasLtMatmul(
                 self._handle,
@@ -226,7 +228,7 @@ class CublasLt:
                 ct.c_void_p(a),
                 self._a,
                 ct.byref(self._one if before else self._zero),
-                ct.c_void_p(before) if before else out,
+                added,
                 self._c,
                 out,
                 self._d,
