@@ -23,7 +23,7 @@ ${ends.chunk("%own", "%q")}\
 ${ends.chunk("%other", "%t1")}\
     setp.eq.u32 %leads, %q, 0;
     selp.b32 %other0, %own, %other, %leads;
-    @%leads sub.u32 %other, %other, ${s.lines.box};
+    @!%leads add.u32 %other, %other, ${s.lines.box};
     // %shift elements from where 16 bytes of C begin to this thread's chunk
     cvt.u32.u64 %shift, %to;
     bfe.u32 %shift, %shift, 1, 3;
@@ -62,8 +62,11 @@ ${ends.tail(s, strip, f"{c.index}_{n}")}\
 
 ## 16 bytes of C that lie in box ``box`` and the one before.
 <%def name="window(s, strip, box, label)">
-<% before, at = "%other" if box else "%other0", strip.offset + box * s.lines.box %>\
-    ld.shared.v4.b32 {%w0, %w1, %w2, %w3}, [${before}+${at}];
+<%
+    at = strip.offset + box * s.lines.box
+    before, before_at = ("%other", at - s.lines.box) if box else ("%other0", at)
+%>\
+    ld.shared.v4.b32 {%w0, %w1, %w2, %w3}, [${before}+${before_at}];
     ld.shared.v4.b32 {%w4, %w5, %w6, %w7}, [%own+${at}];
 % for i in range(6):
     selp.b32 %a${i}, %w${i}, %w${i + 2}, %fours;
