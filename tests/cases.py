@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from ptxgen.families.wgmma import rules as wgmma
 from ptxgen.problem import LAYOUTS, Gemm
 from ptxgen.rules import legal
 
+P = TypeVar("P")
 TYPES = (("f32", ""), ("f32", ""), ("f64", ""), ("f16", "f32"), ("f16", "f16"))
 DRAWS = 4000
 #: axes of the other families
@@ -62,10 +64,14 @@ def config(p: Gemm, d: Device, rng: np.random.Generator, threads: int = 1024) ->
 def cases(seed: int, count: int, d: Device, limit: int = 160, threads: int = 1024) -> Iterator[tuple[Gemm, Config]]:
     """``count`` random pairs."""
     rng = np.random.default_rng(seed)
-    made = 0
-    while made < count:
-        p = problem(rng, limit)
-        c = config(p, d, rng, threads)
-        if c is not None:
-            made += 1
+    return pairs(count, lambda: problem(rng, limit), lambda p: config(p, d, rng, threads))
+
+
+def pairs(count: int, draw: Callable[[], P | None], config: Callable[[P], Config | None]) -> Iterator[tuple[P, Config]]:
+    """``count`` pairs of a problem and a configuration; where either was not to be drawn, both are drawn again."""
+    while count:
+        p = draw()
+        c = None if p is None else config(p)
+        if p is not None and c is not None:
+            count -= 1
             yield p, c

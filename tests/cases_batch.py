@@ -14,6 +14,7 @@ from tests import cases as simt
 from tests import cases_mma as mma
 from tests import cases_stream as stream
 from tests import cases_wgmma as wgmma
+from tests.cases import pairs
 
 FAMILIES = ("simt", "mma", "wgmma", "stream")
 COUNTS = (2, 3, 5, 9, 17)
@@ -44,20 +45,16 @@ def batches(
     seed: int, count: int, d: Device, family: str, limit: int = 160, threads: int = 1024
 ) -> Iterator[tuple[Gemm, Config]]:
     """``count`` random pairs."""
-    rng, made = np.random.default_rng([seed, FAMILIES.index(family)]), 0
-    while made < count:
-        if family == "wgmma":
-            p = batch(wgmma.problem(rng, limit), rng, whole=True)
-            c = wgmma.config(p, d, rng)
-        elif family == "mma":
-            p = batch(mma.problem(rng, limit, d), rng, whole=bool(rng.random() < 0.5))
-            c = mma.config(p, d, rng, threads)
-        elif family == "stream":
-            p = batch(stream.problem(rng, limit, d), rng, whole=bool(rng.random() < 0.5))
-            c = stream.config(p, d, rng, threads)
-        else:
-            p = batch(simt.problem(rng, limit), rng)
-            c = simt.config(p, d, rng, threads)
-        if c is not None:
-            made += 1
-            yield p, c
+    rng = np.random.default_rng([seed, FAMILIES.index(family)])
+    if family == "wgmma":
+        return pairs(
+            count, lambda: batch(wgmma.problem(rng, limit), rng, whole=True), lambda p: wgmma.config(p, d, rng)
+        )
+    if family == "simt":
+        return pairs(count, lambda: batch(simt.problem(rng, limit), rng), lambda p: simt.config(p, d, rng, threads))
+    of = mma if family == "mma" else stream
+    return pairs(
+        count,
+        lambda: batch(of.problem(rng, limit, d), rng, whole=bool(rng.random() < 0.5)),
+        lambda p: of.config(p, d, rng, threads),
+    )

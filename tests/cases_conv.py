@@ -10,6 +10,7 @@ from ptxgen.config import Config
 from ptxgen.conv import Conv
 from ptxgen.device import Device
 from ptxgen.errors import ShapeError
+from tests.cases import pairs
 from tests.cases_wgmma import config
 
 TYPES = (("f16", ""), ("f16", "f32"), ("bf16", ""), ("f32", ""), ("e4m3", ""), ("e5m2", "f16"), ("s8", ""),
@@ -48,10 +49,8 @@ def problem(rng: np.random.Generator, limit: int) -> Conv | None:
 def cases(seed: int, count: int, d: Device, limit: int = 150) -> Iterator[tuple[Conv, Config]]:
     """``count`` random pairs; none where there are no such kernels."""
     rng = np.random.default_rng(seed)
-    made = 0
-    while made < count and d.sm == 90:
-        p = problem(rng, limit)
-        c = config(p.gemm, d, rng) if p is not None and p.gemm.window is not None else None
-        if p is not None and c is not None:
-            made += 1
-            yield p, c
+    return pairs(
+        count if d.sm == 90 else 0,
+        lambda: problem(rng, limit),
+        lambda p: None if p.gemm.window is None else config(p.gemm, d, rng),
+    )

@@ -10,7 +10,7 @@ from ptxgen.config import Columns, Config
 from ptxgen.device import Device
 from ptxgen.problem import Gemm
 from ptxgen.rules import legal
-from tests.cases import problem
+from tests.cases import pairs, problem
 
 DRAWS = 20000
 
@@ -49,10 +49,4 @@ def wide_cases(
 ) -> Iterator[tuple[Gemm, Config]]:
     """``count`` random pairs."""
     rng = np.random.default_rng(seed)
-    made = 0
-    while made < count:
-        p = problem(rng, limit)
-        c = wide(p, d, rng, threads)
-        if c is not None:
-            made += 1
-            yield p, c
+    return pairs(count, lambda: problem(rng, limit), lambda p: wide(p, d, rng, threads))

@@ -13,7 +13,7 @@ from ptxgen.families.stream.geometry import geometry, widest
 from ptxgen.families.stream.rules import STREAM
 from ptxgen.problem import LAYOUTS, Gemm
 from ptxgen.rules import legal
-from tests.cases import extents
+from tests.cases import extents, pairs
 
 #: dtype, compute, out
 TYPES = (
@@ -85,10 +85,4 @@ def config(p: Gemm, d: Device, rng: np.random.Generator, threads: int = 1024) ->
 def cases(seed: int, count: int, d: Device, limit: int = 160, threads: int = 1024) -> Iterator[tuple[Gemm, Config]]:
     """``count`` random pairs."""
     rng = np.random.default_rng(seed)
-    made = 0
-    while made < count:
-        p = problem(rng, limit, d)
-        c = config(p, d, rng, threads)
-        if c is not None:
-            made += 1
-            yield p, c
+    return pairs(count, lambda: problem(rng, limit, d), lambda p: config(p, d, rng, threads))

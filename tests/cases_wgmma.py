@@ -11,7 +11,7 @@ from ptxgen.config import Columns, Config
 from ptxgen.device import Device
 from ptxgen.problem import LAYOUTS, Gemm
 from ptxgen.rules import legal
-from tests.cases import extents
+from tests.cases import extents, pairs
 
 #: dtype, compute, out
 TYPES = (("f16", "", ""), ("f16", "f16", ""), ("f16", "", "f32"), ("bf16", "", ""), ("bf16", "", "f32"),
@@ -106,10 +106,4 @@ def cases(
 ) -> Iterator[tuple[Gemm, Config]]:
     """``count`` random pairs; ``draw``: problems."""
     rng = np.random.default_rng(seed)
-    made = 0
-    while made < count:
-        p = draw(rng, limit)
-        c = config(p, d, rng)
-        if c is not None:
-            made += 1
-            yield p, c
+    return pairs(count, lambda: draw(rng, limit), lambda p: config(p, d, rng))

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ptxgen.config import Config
+from ptxgen.check import check
+from ptxgen.config import Config, parse_config
 from ptxgen.device import device
 from ptxgen.drivers.emulated import EmulatedDriver
 from ptxgen.emulator import Stats
+from ptxgen.errors import DtypeError
 from ptxgen.memory import elements, last, padded
-from ptxgen.problem import Gemm
+from ptxgen.problem import EPILOGUE, Gemm
 from ptxgen.reference import Array, compare, operands, reference
 from ptxgen.runner import Runner, Workspace
+from tests.cases import pairs
 
 GUARD = 0xFF  #: fills what is nobody's: NaN in every floating-point type
 
@@ -85,9 +90,9 @@ def execute(
 
 
 def inputs(p: Gemm, kind: str, seed: int, beta: float) -> tuple[Array, Array, Array]:
-    """Operands; C is NaN where it must not be read."""
+    """Operands; C is poisoned where it must not be read."""
     a, b, c = operands(p, seed, kind)
-    return a, b, np.full_like(c, np.nan) if beta == 0 else c
+    return a, b, np.full_like(c, p.output.poison) if beta == 0 else c
 
 
 def verify(p: Gemm, c: Config, kind: str = "normal", alpha: float = 1.0, beta: float = 0.0, data: int = 0,
@@ -108,4 +113,29 @@ def verify(p: Gemm, c: Config, kind: str = "normal", alpha: float = 1.0, beta: f
     return out
 
 
-__all__ = ["GUARD", "Placed", "Workspace", "execute", "inputs", "verify"]
+def right(p: Gemm, c: Config | str, seed: int = 0, on: str = "h200") -> None:
+    """Asserts what ``check`` finds of a configuration, or of its text."""
+    chosen = parse_config(c) if isinstance(c, str) else c
+    for result in check(EmulatedDriver(device(on), seed=seed), p, chosen, seed):
+        assert result.ok, f"{p.key()} | {chosen} | {result.kind}: {result.deviation}"
+
+
+def random_epilogues(
+    seed: int, count: int, problem: Callable[[np.random.Generator], Gemm],
+    config: Callable[[Gemm, np.random.Generator], Config | None], on: str = "emulated",
+) -> None:  # fmt: skip
+    """Checks ``count`` random pairs with stages that are drawn too."""
+    rng = np.random.default_rng(seed)
+
+    def draw() -> Gemm | None:
+        stages = [row[rng.integers(len(row))] for row in EPILOGUE if rng.random() < 0.6]
+        try:
+            return replace(problem(rng), epilogue=",".join(stages))
+        except DtypeError:  # gelu and silu of f64, anything of integers
+            return None
+
+    for n, (p, c) in enumerate(pairs(count, draw, lambda p: config(p, rng)), 1):
+        right(p, c, n, on)
+
+
+__all__ = ["GUARD", "Placed", "Workspace", "execute", "inputs", "random_epilogues", "right", "verify"]

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
-from ptxgen.check import check
 from ptxgen.config import parse_config
 from ptxgen.device import DEVICES
 from ptxgen.drivers.emulated import EmulatedDriver
@@ -16,16 +13,12 @@ from ptxgen.problem import EPILOGUE, Gemm
 from ptxgen.reference import epilogue_arrays, operands, reference
 from ptxgen.runner import Runner
 from tests.cases import config, problem
+from tests.emulated.gemm_runs import random_epilogues, right
 
 D = DEVICES["h200"]
 STAGES = [stage for row in EPILOGUE for stage in row]
 #: how C leaves: from registers, through shared memory, by a second pass
 WAYS = ("kg=1", "kl=2 u=16", "kg=3 split=2")
-
-
-def right(p: Gemm, text: str, seed: int = 0) -> None:
-    for result in check(EmulatedDriver(D, seed=seed), p, parse_config(text), seed):
-        assert result.ok, f"{p.key()} | {text} | {result.kind}: {result.deviation}"
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -44,20 +37,7 @@ def test_types_of_c(dtype: str) -> None:
 
 
 def test_random_companies() -> None:
-    rng = np.random.default_rng(3)
-    done = 0
-    while done < 12:
-        stages = [row[rng.integers(len(row))] for row in EPILOGUE if rng.random() < 0.6]
-        try:
-            p = replace(problem(rng, 48), epilogue=",".join(stages))
-        except DtypeError:  # gelu and silu of f64
-            continue
-        c = config(p, D, rng, 128)
-        if c is None:
-            continue
-        done += 1
-        for result in check(EmulatedDriver(D, seed=done), p, c, done):
-            assert result.ok, f"{p.key()} | {c} | {result.kind}: {result.deviation}"
+    random_epilogues(3, 12, lambda rng: problem(rng, 48), lambda p, rng: config(p, D, rng, 128), "h200")
 
 
 def test_a_wrong_bias_is_found() -> None:

@@ -6,26 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from gemm_runs import execute, verify
+from gemm_runs import execute, random_epilogues, verify
 
-from ptxgen.check import check
 from ptxgen.config import parse_config
 from ptxgen.device import device
-from ptxgen.drivers.emulated import EmulatedDriver
-from ptxgen.errors import DtypeError
-from ptxgen.problem import EPILOGUE, LAYOUTS, Gemm
+from ptxgen.problem import LAYOUTS, Gemm
 from ptxgen.reference import operands, reference
 from ptxgen.rules import broken
 from tests.cases_mma import TYPES, config, problem
 
 SCALES = ((1.0, 0.0), (2.0, 1.0), (1.0, -1.0), (0.0, 1.0))
 ON = ("emulated", "a100", "rtx4090", "b200")
-
-
-def filled(p: Gemm, kind: str, seed: int, beta: float):
-    """Operands; C is poisoned where it must not be read."""
-    a, b, c = operands(p, seed, kind)
-    return a, b, np.full_like(c, p.output.poison) if beta == 0 else c
 
 
 @pytest.mark.parametrize("n", range(60))
@@ -41,7 +32,7 @@ def test_random_problems_and_configurations(n):
             p = replace(p, aligned_a=starts[0], aligned_b=starts[1], aligned_c=starts[2])
         c = config(p, on, rng, 256)
     kind, (alpha, beta) = ("integers", "normal", "scaled")[n % 3], SCALES[n % 4]
-    verify(p, c, kind, alpha, beta, arrays=filled(p, kind, n, beta), on=on.name, shift=bool(n % 2), seed=n,
+    verify(p, c, kind, alpha, beta, data=n, on=on.name, shift=bool(n % 2), seed=n,
            completion=("late", "early")[n // 2 % 2])  # fmt: skip
 
 
@@ -83,16 +74,5 @@ def test_infinities_and_nan_spread_as_they_should():
 
 
 def test_random_epilogues():
-    rng, on, done = np.random.default_rng(6), device("emulated"), 0
-    while done < 10:
-        stages = [row[rng.integers(len(row))] for row in EPILOGUE if rng.random() < 0.6]
-        try:
-            p = replace(problem(rng, 48, on), epilogue=",".join(stages))
-        except DtypeError:  # gelu and silu of f64, anything of integers
-            continue
-        c = config(p, on, rng, 128)
-        if c is None:
-            continue
-        done += 1
-        for result in check(EmulatedDriver(on, seed=done), p, c, done):
-            assert result.ok, f"{p.key()} | {c} | {result.kind}: {result.deviation}"
+    on = device("emulated")
+    random_epilogues(6, 10, lambda rng: problem(rng, 48, on), lambda p, rng: config(p, on, rng, 128))

@@ -6,25 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from gemm_runs import execute, verify
+from gemm_runs import execute, random_epilogues, right, verify
 
-from ptxgen.check import check
 from ptxgen.config import parse_config
 from ptxgen.device import device
-from ptxgen.drivers.emulated import EmulatedDriver
-from ptxgen.errors import DtypeError
-from ptxgen.problem import EPILOGUE, LAYOUTS, Gemm
+from ptxgen.problem import LAYOUTS, Gemm
 from ptxgen.reference import operands, reference
 from tests.cases_stream import TYPES, config, converts, problem
 
 SCALES = ((1.0, 0.0), (2.0, 1.0), (1.0, -1.0), (0.0, 1.0))
 ON = ("emulated", "a100", "rtx4090", "b200", "t4")
-
-
-def filled(p: Gemm, kind: str, seed: int, beta: float):
-    """Operands; C is poisoned where it must not be read."""
-    a, b, c = operands(p, seed, kind)
-    return a, b, np.full_like(c, p.output.poison) if beta == 0 else c
 
 
 def drawn(rng, limit, on, types=None, layout=None, **fixed):
@@ -47,7 +38,7 @@ def test_random_problems_and_configurations(n):
     rng, on = np.random.default_rng(8000 + n), device(ON[n % len(ON)])
     p, c = drawn(rng, 90, on)
     kind, (alpha, beta) = ("integers", "normal", "scaled")[n % 3], SCALES[n % 4]
-    verify(p, c, kind, alpha, beta, arrays=filled(p, kind, n, beta), on=on.name, shift=bool(n % 2), seed=n,
+    verify(p, c, kind, alpha, beta, data=n, on=on.name, shift=bool(n % 2), seed=n,
            completion=("late", "early")[n // 2 % 2])  # fmt: skip
 
 
@@ -101,19 +92,8 @@ def test_infinities_and_nan_spread_as_they_should():
 
 
 def test_random_epilogues():
-    rng, on, done = np.random.default_rng(6), device("emulated"), 0
-    while done < 8:
-        stages = [row[rng.integers(len(row))] for row in EPILOGUE if rng.random() < 0.6]
-        try:
-            p = replace(problem(rng, 48, on), epilogue=",".join(stages))
-        except DtypeError:  # gelu and silu of f64, anything of integers
-            continue
-        c = config(p, on, rng, 128)
-        if c is None:
-            continue
-        done += 1
-        for result in check(EmulatedDriver(on, seed=done), p, c, done):
-            assert result.ok, f"{p.key()} | {c} | {result.kind}: {result.deviation}"
+    on = device("emulated")
+    random_epilogues(6, 8, lambda rng: problem(rng, 48, on), lambda p, rng: config(p, on, rng, 128))
 
 
 @pytest.mark.parametrize("n", range(10))
@@ -126,9 +106,7 @@ def test_batches(n):
     shared = int(rng.integers(3))  # A, B or neither
     strides = [0 if i == shared and i < 2 else s for i, s in enumerate(strides)]
     p = replace(p, batch=3, stride_a=strides[0], stride_b=strides[1], stride_c=strides[2])
-    c = config(p, on, rng, 128) or c
-    for result in check(EmulatedDriver(on, seed=n), p, c, n):
-        assert result.ok, f"{p.key()} | {c} | {result.kind}: {result.deviation}"
+    right(p, config(p, on, rng, 128) or c, n, "emulated")
 
 
 def test_types_that_a_device_cannot_convert():
