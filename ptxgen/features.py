@@ -140,7 +140,7 @@ def _thread(p: Gemm, c: Columns, w: clock.Work) -> tuple[Floats, Floats, Floats]
     elif int(c.family[0]) == MMA:
         each = each // WARP
     elif int(c.family[0]) == STREAM:
-        each = each // (WARP // c.wm)
+        each = each // np.where(c.rows > 0, 1, WARP // c.wm)
     return w.resident, np.asarray(each, np.float32), w.moved_a + w.moved_b
 
 

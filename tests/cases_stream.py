@@ -9,7 +9,7 @@ import numpy as np
 
 from ptxgen.config import Columns, Config
 from ptxgen.device import Device
-from ptxgen.families.stream.geometry import geometry, widest
+from ptxgen.families.stream.geometry import geometry, lined_up, widest
 from ptxgen.families.stream.rules import STREAM
 from ptxgen.problem import LAYOUTS, Gemm
 from ptxgen.rules import legal
@@ -19,7 +19,7 @@ from tests.cases import extents, pairs
 TYPES = (
     ("f16", "f32", "f16"), ("f16", "f16", "f16"), ("f16", "f32", "f32"), ("bf16", "f32", "bf16"),
     ("bf16", "f32", "f32"), ("f32", "f32", "f32"), ("f32", "tf32", "f32"), ("f64", "f64", "f64"),
-    ("s8", "s32", "s32"), ("s8", "s32", "s32"), ("e4m3", "f32", "bf16"), ("e5m2", "f32", "f16"),
+    ("s8", "s32", "s32"), ("s8", "s32", "f16"), ("e4m3", "f32", "bf16"), ("e5m2", "f32", "f16"),
     ("e4m3", "f32", "e4m3"), ("e5m2", "f32", "e5m2"),
 )  # fmt: skip
 DRAWS = 20000
@@ -71,6 +71,7 @@ def config(p: Gemm, d: Device, rng: np.random.Generator, threads: int = 1024) ->
         most = widest(p, name[-1]) if n < 2 else p.vectors[2]
         c[name] = np.where(rng.random(DRAWS) < 0.6, most, powers(0, 4))
     c["vec_c"] = np.minimum(c["vec_c"], c["nl"])
+    _ways(p, rng, c)
     g = geometry(p, Columns({**c, "u": np.ones(DRAWS, np.int64)}, DRAWS))
     c["u"] = np.maximum(g.across * g.depth, 1) * powers(0, 3)
     c["kg"] = np.where(rng.random(DRAWS) < 0.4, rng.integers(2, 7, DRAWS), 1)
@@ -79,7 +80,27 @@ def config(p: Gemm, d: Device, rng: np.random.Generator, threads: int = 1024) ->
     c["stream"] = rng.integers(0, 2, DRAWS)
     columns = Columns({name: np.asarray(v, np.int64) for name, v in c.items()}, DRAWS)
     rows = np.flatnonzero(legal(p, columns, d) & (g.threads <= threads))
+    for rare in (rows[columns.rows[rows] > 0], rows[g.shifted[rows]]):
+        rows = rare if len(rare) and rng.random() < 0.4 else rows
     return columns.row(int(rng.choice(rows))) if len(rows) else None
+
+
+def _ways(p: Gemm, rng: np.random.Generator, c: dict[str, np.ndarray]) -> None:
+    """Beside single products of aligned loads: a third by matrix instructions, a third by whole chunks of rows that
+    nothing aligns."""
+    swap, way = c["swap"] == 1, rng.integers(0, 3, DRAWS)
+    fed, shifted = way == 1, way == 2
+    chunk = 16 // p.element.bytes
+    for own, tile, name, long in (("ms", "ml", "vec_a", ~swap), ("ns", "nl", "vec_b", swap)):
+        each = np.where(fed, np.maximum(c[own], 2), c[own])
+        along = np.maximum(c[tile] // (c[own] * c["wm"]), 1) * np.where(fed, 8, c["wm"])
+        along = np.where(shifted, np.maximum(along, chunk), along)
+        c[tile] = np.where(long, each * along, np.where(fed, 8, c[tile]))
+        c[own] = np.where(long, each, np.where(fed, 2, c[own]))
+        one = shifted | (fed & (not lined_up(p, name[-1])))
+        c[name] = np.where(long & shifted, chunk, np.where(~long & one, 1, c[name]))
+    c["wm"] = np.where(fed, 8, c["wm"])
+    c["rows"] = np.where(fed, 16, 0)
 
 
 def cases(seed: int, count: int, d: Device, limit: int = 160, threads: int = 1024) -> Iterator[tuple[Gemm, Config]]:

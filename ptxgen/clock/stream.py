@@ -11,6 +11,7 @@ from ptxgen.clock import costs
 from ptxgen.clock.blocks import Floats, Work, bound, cell, cycles, leaving
 from ptxgen.config import Columns
 from ptxgen.device import Device
+from ptxgen.families.mma.instructions import COLUMNS
 from ptxgen.geometry import SECTOR, WARP
 from ptxgen.problem import Gemm
 
@@ -24,6 +25,7 @@ COLD_US = 0.4  #: a launch whose first loads find nothing in the caches
 #: instructions that convert an element, by its bytes; s8 in fours needs none, and else one
 CONVERT = {1: 2.0, 2: 1.5, 4: 0.0, 8: 0.0}
 QUADS = 4  #: products of one dp4a
+WIDENED = 13  #: instructions beside that make a matrix instruction of 8-bit floats of what the device has
 CLOSE = 8  #: sharpness of the corner between memory and multiprocessors
 
 
@@ -37,25 +39,41 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     size, warps = p.element.bytes, np.maximum(g.threads // WARP, 1)
     quads = (p.dtype == "s8") & (np.minimum(g.vec_x, g.vec_y) >= QUADS) & g.y_kmajor
     products = g.count * g.thin * g.depth / np.where(quads, QUADS, 1)
+    issued = g.count // 2 * np.maximum(g.depth * size // 8, 1)  # matrix instructions
+    emulated = np.where((size == 1) & (p.dtype != "s8") & (d.sm == costs.MEASURED), WIDENED, 0)
     convert = np.where(quads, np.where(g.x_kmajor, 0.0, 0.5), CONVERT[size]) * (g.count + g.thin) * g.depth
     loads_x, loads_y = g.gulps / np.maximum(g.steps, 1), np.where(c.swap == 1, g.a.loads, g.b.loads)
     loads_y = loads_y / np.maximum(g.steps * g.threads, 1)
+    packs = np.where(g.vec_y * size < 4, loads_y, 0) + (g.count + 1) * g.depth * (p.compute == "tf32")
+    tensor = c.rows > 0
     hops = np.where(g.x_kmajor, 0, 2 * loads_x) + np.where(g.y_kmajor, 0, 2 * loads_y)
-    told = g.steps * (products + convert + loads_x + loads_y + hops) + 8 + 2 * g.count  # instructions of a thread
+    multiply = np.where(tensor, issued * (1 + emulated) + packs, products + convert)
+    told = g.steps * (multiply + loads_x + loads_y + hops) + 8 + 2 * g.count  # instructions of a thread
     issue = warps * told / costs.ISSUE
-    math = g.threads * g.steps * products / np.where(quads, rate(p, d) / QUADS, rate(p, d))
+    math = (
+        g.threads
+        * g.steps
+        * np.where(
+            tensor,
+            g.count * COLUMNS * g.depth / costs.mma_rate(p, d),
+            products / np.where(quads, rate(p, d) / QUADS, rate(p, d)),
+        )
+    )
     moved_x = g.long_tile * c.u * size
     # a warp's loads of one operand: bytes side by side, of which whole sectors move
-    run = np.where(g.x_kmajor, g.lanes * g.vec_x, c.wm * g.vec_x) * size
+    run = np.where(g.x_kmajor, g.lanes * g.vec_x, c.wm * g.vec_x) * size * np.where(tensor, g.steps, 1)
     torn = np.maximum(SECTOR / run, 1.0)
     scattered = np.select([run >= costs.LINE, run == SECTOR], [0.0, QUARTER], HALF)
-    span = np.where(g.y_kmajor, g.lanes * g.depth, g.lanes * g.depth * g.thin) * size
+    span = np.where(g.y_kmajor, g.lanes * g.depth, g.lanes * g.depth * g.thin) * size * np.where(tensor, COLUMNS, 1)
     wavefronts = moved_x * torn / costs.WAVEFRONT + warps * g.steps * loads_y * np.maximum(span / costs.WAVEFRONT, 1)
     busy = bound(issue, math, wavefronts, moved_x * torn / L2_SM)
     alone = np.where(c.ahead == 1, np.maximum(LATENCY, SERIAL * told), LATENCY + SERIAL * told)
-    shuffles = np.log2(g.lanes) * g.count * g.thin * 2 * warps / costs.ISSUE
+    meet = np.where(tensor, 0, np.log2(g.lanes))
+    shuffles = meet * g.count * g.thin * 2 * warps / costs.ISSUE
     left = leaving(p, c, g, d, np.minimum(c.vec_c, 16 // g.sum_bytes))
-    left["start"] = left["start"] + shuffles + 4 * costs.ALU_LATENCY * np.log2(g.lanes)
+    left["start"] = left["start"] + shuffles + 4 * costs.ALU_LATENCY * meet
+    ragged = LATENCY + (g.count + g.thin) * g.depth * 2.5 * warps / costs.ISSUE
+    left["start"] = left["start"] + np.where(g.shifted, ragged, 0)
     moved_y = g.thin_tile * c.u * size
     moved_a, moved_b = np.where(c.swap == 1, moved_y, moved_x), np.where(c.swap == 1, moved_x, moved_y)
     return Work.of(

@@ -12,7 +12,8 @@ import numpy as np
 
 from ptxgen.config import FAMILIES, SPLIT_MEMSET, Columns, Config
 from ptxgen.device import Device
-from ptxgen.families.stream.geometry import THIN, lined_up, widest
+from ptxgen.families.mma.instructions import COLUMNS, ROWS, by_words
+from ptxgen.families.stream.geometry import QUAD, THIN, lined_up, widest
 from ptxgen.geometry import WARP, ceil_div, geometry
 from ptxgen.problem import Gemm
 from ptxgen.space.cooperative import Cooperative
@@ -33,7 +34,7 @@ AXES = {
     "ms": EACH, "ns": EACH, "ml": POWERS[:12], "nl": POWERS[:12], "u": POWERS, "kl": GROUPS,
     "kg": (1, 2, 4, 8, 16, 32, 64), "vec_a": (1, 2, 4, 8, 16), "vec_b": (1, 2, 4, 8, 16), "vec_c": (1, 2, 4, 8),
     "wm": LANES, "split": (0, 1, 2), "ahead": (0, 1), "raster": (1, 4, 8, 16), "stream": (0, 1),
-    "resident": (1, 2, 3, 4, 6, 8, 12, 16), "swap": (0, 1),
+    "resident": (1, 2, 3, 4, 6, 8, 12, 16), "swap": (0, 1), "rows": (0, ROWS),
 }  # fmt: skip
 ALIKE = {"ahead": (1,)}
 
@@ -78,7 +79,9 @@ class Stream(Cooperative):
         size, thin = p.element.bytes, dict(self._sides(p))[swap]
         most = min(widest(p, x), 16 // size)
         if lined_up(p, x):
-            return [(most, min(widest(p, y), most if lined_up(p, y) else thin), most)]
+            whole, along = 16 // size, lined_up(p, y)
+            shifted = [(whole, 1, whole)] if along and most < whole else []
+            return [(most, min(widest(p, y), most if along else thin), most), *shifted]
         narrower = [v for v in (most, most // 2, most // 4) if v * size >= LEAST] or [most]
         if not lined_up(p, y):
             return [(v, min(widest(p, y), thin), 1) for v in narrower]
@@ -95,9 +98,23 @@ class Stream(Cooperative):
                 sides = {"ms": thin, "ns": each, "ml": thin, "nl": tile}
                 if not swap:
                     sides = {"ms": each, "ns": thin, "ml": tile, "nl": thin}
-                row = {**sides, "wm": wm, "kl": kl, "u": u, "swap": swap}
+                row = {**sides, "wm": wm, "kl": kl, "u": u, "swap": swap, "rows": 0}
                 out[tuple(row.values())] = row
-        return list(out.values())
+        return [*out.values(), *self._fragments(p)]
+
+    def _fragments(self, p: Gemm) -> Iterator[dict[str, int]]:
+        """Tiles for matrix instructions: of the thin side always as wide as one, two sums of each lane."""
+        for swap, _ in self._sides(p):
+            x, _ = self._pair(p, swap)
+            depth = min(widest(p, x), 16 // p.element.bytes)
+            if by_words(p) is None or not lined_up(p, x) or depth * p.element.bytes < 8:
+                continue
+            for each, along, kl, steps in product(EACH, ALONG, GROUPS, STEPS):
+                if each % 2 == 0 and THREADS[0] <= along * kl * WARP <= THREADS[1]:
+                    long, thin = (each, each * (WARP // QUAD) * along), (2, COLUMNS)
+                    (ms, ml), (ns, nl) = (thin, long) if swap else (long, thin)
+                    yield {"ms": ms, "ns": ns, "ml": ml, "nl": nl, "wm": WARP // QUAD, "kl": kl,
+                           "u": QUAD * kl * steps * depth, "swap": swap, "rows": ROWS}  # fmt: skip
 
     def tiles(self, p: Gemm) -> Columns:
         found = self._shapes(p)
@@ -123,12 +140,16 @@ class Stream(Cooperative):
     def settle(self, p: Gemm, d: Device, c: Columns) -> Columns:
         """As many blocks on a multiprocessor as find registers there: loads under way are what counts."""
         g = geometry(p, c)
+        for name, thin, along in (("vec_a", c.swap == 1, g.a.kmajor), ("vec_b", c.swap == 0, g.b.kmajor)):
+            if not along:  # a lane has one column for matrix instructions
+                c = c.replace(**{name: np.where(thin & (c.rows > 0), 1, getattr(c, name))})
+        g = geometry(p, c)
         c = c.replace(vec_c=np.minimum(np.minimum(p.vectors[2], c.nl), 16 // g.sum_bytes), raster=8)
         return c.replace(resident=together(g, d))
 
     def variables(self, p: Gemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
         """Tiles, the threads along K and their depth, slices with how they meet."""
-        names = ("ms", "ns", "ml", "nl", "wm", "kl", "u", "swap")
+        names = ("ms", "ns", "ml", "nl", "wm", "kl", "u", "swap", "rows")
         shapes = [tuple(row[n] for n in names) for row in self._shapes(p)]
         known = {*names, "kg", "split", "vec_a", "vec_b"}
         plain = {n: v for n, v in super().variables(p).items() if n[0] not in known}
@@ -155,8 +176,21 @@ class Stream(Cooperative):
             yield {"kl": config.kl * n // 2, tile: long * 2 // n}
             yield {"kl": config.kl * n // 2, tile: long * 2 // n, "u": config.u * n // 2}
             yield {each: getattr(config, each) * n // 2, "u": config.u * 2 // n, tile: long * n // 2}
+        yield from self._other(p, config)
         for way in self.copies(p):
             yield from ({**way, "u": config.u * n // 8} for n in (1, 2, 4, 16, 32, 64))
+
+    def _other(self, p: Gemm, config: Config) -> Iterator[dict[str, int]]:
+        """Matrix instructions for single products with as many warps and loads, and the other way around."""
+        g = geometry(p, config)
+        thin = thin_tile(p.m if config.swap else p.n) if config.rows else COLUMNS
+        each, wm = max(int(g.count), 2), WARP // QUAD
+        long, own = (("nl", "ns"), ("ml", "ms")) if config.swap else (("ml", "ms"), ("nl", "ns"))
+        yield {
+            "rows": 0 if config.rows else ROWS, own[0]: thin, own[1]: thin if config.rows else thin // QUAD,
+            long[0]: each * wm * int(g.along) // config.wm, long[1]: each, "wm": wm,
+            "u": QUAD * config.kl * int(g.uk),
+        }  # fmt: skip
 
     def follow(self, p: Gemm, config: Config, changes: dict[str, int]) -> list[Config]:
         """As it is, and with registers for as many blocks as are likely to be wanted."""

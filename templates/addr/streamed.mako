@@ -1,5 +1,12 @@
 ## Which elements a thread takes of both operands, and where it finds them in global memory.
 <%def name="setup()">
+${lanes()}\
+% for x, own in ((plan.a, "%row"), (plan.b, "%col")):
+${pointers(x, own)}\
+% endfor
+</%def>
+
+<%def name="lanes()">
     {
     .reg .b32 %lane, %warp, %group, %part, %q, %at;
     and.b32 %lane, %thread, 31;
@@ -27,9 +34,6 @@
     mad.lo.u32 %share, %at, ${plan.sum_bytes}, %smem;
     add.u32 %kt, %kt, %k0;
     }
-% for x, own in ((plan.a, "%row"), (plan.b, "%col")):
-${pointers(x, own)}\
-% endfor
 </%def>
 
 <%def name="pointers(x, own)">
@@ -58,6 +62,18 @@ ${pointers(x, own)}\
 % endfor
 </%def>
 
+## After whole passes: how much of K is left, and where it ends.
+<%def name="rest()">
+    sub.u32 %left, %length, %t0;
+    setp.eq.u32 %p, %left, 0;
+    @%p bra.uni LEAVE;
+    add.u32 %kt, %kt, %t0;
+    add.u32 %t0, %k0, %length;
+</%def>
+
+## What vectors do not cover: nothing, rows are of whole ones.
+<%def name="ragged(math)"></%def>
+
 ## The loads of a step. go: what all of them wait for; zeros: whether registers hold zeros where that does not hold.
 <%def name="load(x, step, go='', following=False, zeros=False)">
 % for l in x.loads(step, following):
@@ -66,7 +82,7 @@ ${pointers(x, own)}\
     mov.${x.raw.kind} ${r}, ${x.nothing};
 % endfor
 % endif
-    ${go}ld.global.nc${".L1::no_allocate" if x.long else ""}.${l.kind} ${l.registers}, [${l.pointer}+${l.offset}];
+    ${go}ld.global.nc${x.past}.${l.kind} ${l.registers}, [${l.pointer}+${l.offset}];
 % if l.hop >= 0:
 % for n in range(len(x.rows)):
     ${go}add.u64 %ptr_${x.name}${n}, %ptr_${x.name}${n}, %hop_${x.name}${l.hop};

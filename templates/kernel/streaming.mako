@@ -5,6 +5,7 @@
 <%namespace name="dependent" file="/ptx/dependent.mako"/>\
 <%namespace name="items" file="/sched/items.mako"/>\
 <%namespace name="addr" file="/addr/streamed.mako"/>\
+<%namespace name="places" file="/${context['plan'].places}"/>\
 <%namespace name="math" file="/${context['plan'].math}"/>\
 <%namespace name="put" file="/${context['plan'].put}"/>\
 <%namespace name="leave" file="/${context['plan'].leave}"/>\
@@ -31,7 +32,7 @@ ${items.of_block()}\
 ${items.operands()}\
 ${raster.share()}\
 ${ptx.banner("which elements this thread takes")}\
-${addr.setup()}\
+${places.setup()}\
 ${math.clear()}\
 ${dependent.wait()}\
     // whole passes of ${plan.config.u}
@@ -69,18 +70,15 @@ ${addr.advance(y)}\
 ${ptx.banner("what is left of K")}\
 REST:
     shl.b32 %t0, %whole, ${plan.log2_u};
-    sub.u32 %left, %length, %t0;
-    setp.eq.u32 %p, %left, 0;
-    @%p bra.uni LEAVE;
-    add.u32 %kt, %kt, %t0;
-    add.u32 %t0, %k0, %length;
+${places.rest()}\
 % for s in steps:
     setp.lt.u32 %go, %kt, %t0;
 ${addr.load(x, s, "@%go ", zeros=True)}\
 ${addr.load(y, s, "@%go ", zeros=True)}\
 ${math.multiply(s)}\
-    add.u32 %kt, %kt, ${plan.across * plan.depth};
+    add.u32 %kt, %kt, ${plan.reach};
 % endfor
+${places.ragged(math)}\
 LEAVE:
 ${dependent.end()}\
 ${ptx.banner("threads that share K add their sums, and the tile leaves")}\

@@ -9,7 +9,7 @@
 % endif
 % endfor
 % for r in plan.acc.all:
-    mov.${plan.sum} ${r}, ${plan.zero};
+    mov.${plan.acc.kind} ${r}, ${plan.nothing};
 % endfor
 </%def>
 
@@ -22,7 +22,7 @@ ${dict(halves=halves, floats=floats, bytes=bytes, turn=turn)[u.how](u.into, u.wo
 % if plan.quads:
     dp4a.s32.s32 ${s}, ${x}, ${y}, ${s};
 % else:
-    ${plan.fma} ${s}, ${x}, ${y}, ${s};
+    ${plan.grow} ${s}, ${x}, ${y}, ${s};
 % endif
 % endfor
 % endfor
@@ -77,7 +77,7 @@ ${convert.widen_pair(plan.problem.dtype, into[0], into[1], words[0], ("%half0", 
 <%def name="meet()">
 % if plan.partners:
     .reg .b32 %low, %high, %far_low, %far_high;
-    .reg .${plan.sum} %far;
+    .reg .${plan.acc.kind} %far;
 % endif
 % for lane in plan.partners:
 % for r in plan.acc.all:
@@ -89,7 +89,7 @@ ${convert.widen_pair(plan.problem.dtype, into[0], into[1], words[0], ("%half0", 
 % else:
     shfl.sync.bfly.b32 %far, ${r}, ${lane}, 31, 0xffffffff;
 % endif
-    ${plan.add} ${r}, ${r}, %far;
+    ${plan.join} ${r}, ${r}, %far;
 % endfor
 % endfor
 </%def>
@@ -97,6 +97,11 @@ ${convert.widen_pair(plan.problem.dtype, into[0], into[1], words[0], ("%half0", 
 ## Row i of the thread's tile, times alpha, into the registers e.
 <%def name="row(i)">
 % for j in range(plan.ns):
+% if plan.converts:
+    cvt.rn.f32.s32 ${plan.row[j]}, ${plan.sum_at(i, j)};
+    ${plan.mul} ${plan.row[j]}, ${plan.row[j]}, %alpha;
+% else:
     ${plan.mul} ${plan.row[j]}, ${plan.sum_at(i, j)}, %alpha;
+% endif
 % endfor
 </%def>

@@ -60,6 +60,11 @@ WAYS = {
     "across": ("TN", "bf16", "ml=1 ms=1 nl=64 ns=8 wm=8 kl=4 u=64 vec_a=1 vec_b=8"),
     "column": ("TT", "e4m3", "ml=1 ms=1 nl=8 ns=4 wm=1 kl=2 u=1024 vec_a=16 vec_b=16 ahead=0"),
     "double": ("NT", "f64", "ml=1 ms=1 nl=16 ns=4 wm=4 kl=2 u=32 vec_a=2 vec_b=2"),
+    "fragments": ("NT", "f16", "rows=16 ml=8 ms=2 nl=64 ns=4 wm=8 kl=2 u=128 vec_a=8 vec_b=8"),
+    "packed": ("TT", "bf16", "rows=16 ml=8 ms=2 nl=32 ns=2 wm=8 kl=2 u=128 vec_a=1 vec_b=8"),
+    "bytes": ("NT", "s8", "rows=16 ml=8 ms=2 nl=32 ns=2 wm=8 kl=2 u=128 vec_a=1 vec_b=16"),
+    "pairs": ("NT", "e4m3", "rows=16 ml=8 ms=2 nl=64 ns=4 wm=8 kl=2 u=256 vec_a=2 vec_b=16 ahead=0"),
+    "rounded": ("NT", "f32", "rows=16 ml=8 ms=2 nl=64 ns=4 wm=8 kl=2 u=64 vec_a=4 vec_b=4"),
 }
 
 
@@ -69,8 +74,22 @@ def test_every_way_to_multiply_and_to_meet(way, split):
     """A vector by a matrix; what it leaves of K, and of N."""
     layout, dtype, text = WAYS[way]
     out = {"e4m3": "f32", "s8": "s32", "f64": "f64"}.get(dtype, "f32")
-    p = Gemm(1, 144, 1296, layout, dtype, out=out)
+    compute = "tf32" if way == "rounded" else ""
+    p = Gemm(1, 144, 1296, layout, dtype, compute, out=out)
     verify(p, parse_config(f"family=3 swap=1 {text} {split}"), "integers", 2.0, 1.0, times=1)
+
+
+@pytest.mark.parametrize("dtype", ["f16", "e5m2", "f32", "f64"])
+@pytest.mark.parametrize("k", [1, 3, 15, 16, 17, 129, 515])
+def test_rows_that_nothing_aligns_are_read_in_chunks(k, dtype):
+    """Nothing is read beside an operand; NaN between rows, which chunks would cover, stay out of sums; slices end
+    where chunks do."""
+    size = {"f16": 2, "e5m2": 1, "f32": 4, "f64": 8}[dtype]
+    text = f"family=3 ml=32 ms=2 nl=4 ns=4 wm=8 kl=2 vec_a={16 // size} u={128 // size}"
+    for n, (lda, m, split) in enumerate(((k, 33, ""), (k + 1, 7, "kg=3 split=2"), (k + 3, 50, ""))):
+        p = Gemm(m, 3, k, "NT", dtype, lda=lda, ldb=k + 2, aligned_a=size, aligned_b=size)
+        c = parse_config(f"{text} {split if k > 384 // size else ''}")
+        verify(p, c, "integers", 1.0, 0.0, data=n, times=1, shift=bool(n % 2))
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (1, 37, 1), (8, 8, 32), (61, 7, 3), (33, 1, 0), (0, 5, 9), (5, 3, 1000)])
@@ -88,6 +107,18 @@ def test_infinities_and_nan_spread_as_they_should():
     with np.errstate(all="ignore"):
         exact = reference(p, a, b, c, 1.0, 1.0).exact
     out = execute(p, parse_config("family=3 ml=16 ms=4 nl=8 ns=8 wm=4 kl=1 u=32"), (a, b, c), 1.0, 1.0)
+    np.testing.assert_array_equal(out.astype(np.float64), exact)
+
+
+@pytest.mark.parametrize("way", ["rows=16 ms=4 ml=32 ns=2 vec_a=8 vec_b=8 u=32", "ms=2 ml=16 ns=8 vec_a=8 u=32"])
+def test_infinities_and_nan_stay_in_their_rows_and_columns(way):
+    """By matrix instructions, and by chunks of rows that nothing aligns."""
+    p = Gemm(20, 5, 40 + ("rows" not in way), "NT", "f16", out="f32")
+    a, b, c = operands(p, 1, "integers")
+    a[3, 5], a[4, 0], a[19, -1], b[2, 7] = np.nan, np.inf, np.nan, -np.inf
+    with np.errstate(all="ignore"):
+        exact = reference(p, a, b, c, 1.0, 1.0).exact
+    out = execute(p, parse_config(f"family=3 nl=8 wm=8 kl=1 {way}"), (a, b, c), 1.0, 1.0)
     np.testing.assert_array_equal(out.astype(np.float64), exact)
 
 

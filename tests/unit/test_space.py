@@ -263,18 +263,35 @@ def stream_by_hand(p: Gemm, d) -> set[Config]:
         else:
             loads = [(min(vec[y], thin), 1)]
         wide = [vec[x]] if along_k[x] else [v for v in (vec[x], vec[x] // 2, vec[x] // 4) if v * size >= 4] or [vec[x]]
+        pairs = list(product(wide, [v for v, _ in loads]))
+        if along_k[x] and along_k[y] and vec[x] * size < 16:  # whole chunks of rows that nothing aligns
+            pairs, loads = [*pairs, (16 // size, 1)], [*loads, (1, 16 // size)]
         *threads, steps = SMALL_STREAM.values()
         reaches = sorted({s * depth for s in steps for _, depth in loads})
-        for each, wm, warps, kl, reach, w, v, ahead in product(*threads, reaches, wide, [v for v, _ in loads], (0, 1)):
-            if each * thin > 64 or not 64 <= warps * kl * 32 <= 1024:
+        made = []
+        for each, wm, n, kl, reach, (w, v), ahead in product(*threads, reaches, pairs, (0, 1)):
+            if each * thin > 64 or not 64 <= n * kl * 32 <= 1024:
                 continue
-            tile = each * wm * warps
+            tile = each * wm * n
             sides = (thin, tile, thin, each) if swap else (tile, thin, each, thin)
-            c = Config(
+            made.append(Config(
                 family=3, **dict(zip(("ml", "nl", "ms", "ns"), sides, strict=True)), wm=wm, kl=kl, swap=swap,
                 u=32 // wm * kl * reach, ahead=ahead, **{f"vec_{x}": w, f"vec_{y}": v},
-                vec_c=min(p.vectors[2], sides[1], 2 if p.dtype == "f64" else 4), stream=int(p.k < 512),
-            )  # fmt: skip
+            ))  # fmt: skip
+        # matrix instructions: 16 rows of eight lanes, eight columns, four lanes along K
+        each, _, warps, groups = threads
+        fed = along_k[x] and vec[x] * size >= 8 and (p.dtype, p.compute) != ("f32", "f32") and p.dtype != "f64"
+        for e, n, kl, s, ahead in product(each, warps, groups, steps, (0, 1) if fed else ()):
+            if 64 <= n * kl * 32 <= 1024:
+                sides = (8, 8 * e * n, 2, e) if swap else (8 * e * n, 8, e, 2)
+                made.append(Config(
+                    family=3, **dict(zip(("ml", "nl", "ms", "ns"), sides, strict=True)), wm=8, kl=kl, swap=swap,
+                    u=4 * kl * s * vec[x], ahead=ahead, rows=16,
+                    **{f"vec_{x}": vec[x], f"vec_{y}": min(vec[y], vec[x]) if along_k[y] else 1},
+                ))  # fmt: skip
+        for c in made:
+            narrow = 2 if p.dtype == "f64" else 4
+            c = replace(c, vec_c=min(p.vectors[2], c.nl, narrow), stream=int(p.k < 512))
             g = geometry(p, c)
             warps = 4 * (16384 // (-(-g.registers // 8) * 8 * 32))
             fits = min(warps * 32 // g.threads, 2048 // g.threads, int(d.shared_sm // (g.shared + 1024)))
@@ -616,7 +633,12 @@ def test_refinements_of_stream_reach_every_axis():
     reached = changed(p, config)
     both = Config(family=3, ms=4, ns=4, ml=4, nl=4, wm=1, kl=2, u=256, vec_a=4, vec_b=4, swap=1)
     reached |= changed(Gemm(4, 4, 4096, "NT"), both)
+    lines = Gemm(4, 512, 4096, "NT", "f16")
+    one = Config(family=3, ms=4, ns=4, ml=4, nl=32, wm=4, kl=2, u=256, vec_a=8, vec_b=8, swap=1)
+    reached |= changed(lines, one)
     assert reached >= set(stream.AXES) - {"ms", "ml"}
+    fed = next(x for x in configs(space.refinements(lines, H200, one)) if x.rows)
+    assert any(not x.rows for x in configs(space.refinements(lines, H200, fed)))
 
 
 def test_refinements_of_an_illegal_neighbourhood_stay_legal():

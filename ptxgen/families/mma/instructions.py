@@ -61,6 +61,12 @@ _TABLE = {
 DOUBLE_90 = Instruction(_name(16, 4, "f64.f64.f64.f64"), 16, 4, 4, 1, "f64", "f64", 4, 90)
 
 
+def by_words(p: Gemm) -> Instruction | None:
+    """The instruction for streams of the problem's types, whose words of 32 bits are fragments as they are: none of
+    f64. f16 is summed in f32, whatever is asked."""
+    return None if p.dtype == "f64" else _TABLE.get((p.dtype, "f32" if p.dtype == "f16" else p.compute))
+
+
 def multiplies(p: Gemm) -> bool:
     """Whether there is an instruction for the problem's types."""
     return (p.dtype, p.compute) in _TABLE

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ptxgen.columnar import log2
-from ptxgen.families.stream.layout import QUAD, Elements, Round, Stream, rounds
+from ptxgen.families.mma.instructions import by_words
+from ptxgen.families.stream.layout import QUAD, Elements, Fragments, Round, Stream, rounds
 from ptxgen.plan import Plan
 from ptxgen.registers import Tile
 
@@ -13,6 +14,7 @@ class StreamPlan(Plan):
 
     kernel = "kernel/streaming.mako"
     math = "math/dot.mako"
+    places = "addr/streamed.mako"
 
     def _operands(self) -> None:
         c, g, p = self.config, self.geometry, self.problem
@@ -20,28 +22,56 @@ class StreamPlan(Plan):
         self.along, self.across, self.lanes = int(g.along), int(g.across), int(g.lanes)
         self.depth, self.steps = int(g.depth), int(g.steps)
         self.quads = p.dtype == "s8" and min(g.vec_x, g.vec_y) >= QUAD and bool(g.y_kmajor)
-        self.a, self.b = (
-            Stream(x, p.dtype, size, self.along, self.across, self.depth, self.steps, self.quads) for x in (g.a, g.b)
-        )
+        #: elements of K from a step to the next
+        self.reach = int(g.reach)
+        shared = (self.depth, self.steps, self.reach, c.u)
+        self.a, self.b = (Stream(x, p.dtype, size, self.along, *shared, self.quads) for x in (g.a, g.b))
         self.operands = (self.a, self.b)
         self.x, self.y = (self.b, self.a) if c.swap else (self.a, self.b)
         self.ahead = bool(c.ahead)
-        self.log2_across, self.log2_u = log2(self.lanes), log2(c.u)
+        self.log2_across, self.log2_u, self.log2_size = log2(self.lanes), log2(c.u), log2(size)
         self.log2_wm, self.warps_along = log2(c.wm), self.along // c.wm
         self.log2_warps_along = log2(self.warps_along)
         #: by which bits of their numbers the lanes differ that share K
         unit = 1 if self.x.kmajor else c.wm
         self.partners = [unit << n for n in range(self.log2_across)]
-        self._elements()
+        if bool(g.shifted):
+            self.places = "addr/streamed_shifted.mako"
+        if c.rows:
+            self._fragments()
+        else:
+            self._elements()
+
+    def _fragments(self) -> None:
+        c, p = self.config, self.problem
+        found = by_words(p)
+        assert found is not None  # a rule
+        self.instruction = found
+        if p.element.bytes == 1 and found.sum == "f32":
+            self.ptx_version = max(self.ptx_version, "8.4")
+        self.math, self.places = "math/streamed_mma.mako", "addr/streamed_quads.mako"
+        self.ms, self.ns = c.ms, c.ns
+        self.acc = Tile("acc", found.sum, (self.x.count // 2, self.y.count, found.sums))
+        self.fragments = Fragments(self.x, self.y, found, self.acc)
+        #: rounds f32 to tf32, from sm_90 on in one instruction
+        self.rounding = "cvt.rn.tf32.f32" if self.device.sm >= 90 else "cvt.rna.tf32.f32"
+        self.partners = []
+        # four lanes ask for half a line, their next step for the other half: memory brings whole lines
+        self.x.past += ".L2::128B"
 
     def _elements(self) -> None:
         c, unit = self.config, QUAD if self.quads else 1
         self.ms, self.ns = c.ms, c.ns
-        self.acc = Tile("acc", self.sum, (self.x.count, self.y.count))
+        kind = "s32" if self.problem.accumulator.integer else self.sum
+        self.acc = Tile("acc", kind, (self.x.count, self.y.count))
+        #: sums before they are scaled: nothing, one more product, one more share
+        self.nothing, self.grow, self.join = (
+            ("0", "mad.lo.s32", "add.s32") if kind == "s32" else (self.zero, self.fma, self.add)
+        )  # fmt: skip
         packed = 1 if self.quads else max(self.x.packed, self.y.packed if self.y.kmajor else 1)
         own = (packed, packed) if self.x.kmajor else (1, self.depth // unit if self.y.kmajor else 1)
-        self.elements_x = Elements(self.x, self.sum, (self.x.count, own[0]))
-        self.elements_y = Elements(self.y, self.sum, (self.y.count, own[1]))
+        self.elements_x = Elements(self.x, kind, (self.x.count, own[0]))
+        self.elements_y = Elements(self.y, kind, (self.y.count, own[1]))
         #: what only lanes do that are the first along K
         self.share_guard = "@%first " if self.lanes > 1 else ""
 
@@ -51,7 +81,8 @@ class StreamPlan(Plan):
 
     def sum_at(self, i: int, j: int) -> str:
         """The sum of row ``i`` and column ``j`` of a thread's tile."""
-        return self.acc[j, i] if self.config.swap else self.acc[i, j]
+        i, j = (j, i) if self.config.swap else (i, j)
+        return self.fragments.sum_at(i, j) if self.config.rows else self.acc[i, j]
 
     def _epilogue(self) -> None:
         super()._epilogue()
@@ -59,12 +90,12 @@ class StreamPlan(Plan):
 
     @property
     def contiguous(self) -> int:
-        return self.b.side
+        return self.config.ns if self.config.rows else self.b.side
 
     @property
     def tiles(self) -> list[tuple[Tile, str]]:
         return [
-            (self.acc, "sums: along the long side, along the thin one"),
+            (self.acc, "sums: along the long side, along the thin one" + (", of a lane" if self.config.rows else "")),
             (self.x.raw, f"{self.x.upper} from memory: step, load, word"),
             (self.y.raw, f"{self.y.upper}, of one step"),
         ]

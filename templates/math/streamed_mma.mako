@@ -1,0 +1,43 @@
+## mma.sync straight from loads: two words along K of 16 rows of the long operand, and of 8 of the thin one.
+<%def name="clear()">
+    .reg .b32 %pair, %other_pair;
+% for tile in plan.fragments.declared:
+    ${tile.declaration}
+% endfor
+% for r in plan.acc.all:
+    mov.b32 ${r}, 0;
+% endfor
+</%def>
+
+<%def name="multiply(step)">
+% for word, parts in plan.fragments.packed(step):
+% if len(parts) == 2:
+    mov.b32 ${word}, {${parts[0]}, ${parts[1]}};
+% else:
+    mov.b32 %pair, {${parts[0]}, ${parts[1]}};
+    mov.b32 %other_pair, {${parts[2]}, ${parts[3]}};
+    prmt.b32 ${word}, %pair, %other_pair, 0x6420;
+% endif
+% endfor
+% for word, x in plan.fragments.rounded(step):
+    ${plan.rounding} ${word}, ${x};
+% endfor
+% for sums, a, b in plan.fragments.issues(step):
+    ${plan.instruction.name} ${sums}, ${a}, ${b}, ${sums};
+% endfor
+</%def>
+
+## No two threads of a warp have the same sums.
+<%def name="meet()"></%def>
+
+## Row i of the thread's tile, times alpha, into the registers e.
+<%def name="row(i)">
+% for j in range(plan.ns):
+% if plan.converts:
+    cvt.rn.f32.s32 ${plan.row[j]}, ${plan.sum_at(i, j)};
+    ${plan.mul} ${plan.row[j]}, ${plan.row[j]}, %alpha;
+% else:
+    ${plan.mul} ${plan.row[j]}, ${plan.sum_at(i, j)}, %alpha;
+% endif
+% endfor
+</%def>
