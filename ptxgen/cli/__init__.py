@@ -16,6 +16,9 @@ from ptxgen.cli.command import app, start
 __all__ = ["app", "main"]
 
 _COMMANDS = (_problems, _stored, _emulate)  #: importing these is what fills the application
+#: as --help lists them
+_ORDER = ("tune", "select", "emit", "check", "bench", "sampler", "emulate", "doctor")
+app.registered_commands.sort(key=lambda command: _ORDER.index(command.name or ""))
 
 
 def main() -> None:

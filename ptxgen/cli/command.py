@@ -34,6 +34,12 @@ db = typer.Typer(help="The tuning database: export, import, info.", no_args_is_h
 app.add_typer(db, name="db")
 #: what the parser raises; typer has no public name for it
 UsageError: type[Any] = typer.BadParameter.__mro__[1]
+#: part of what the parser says -> what helps; else, where its words are listed
+HINTS = (
+    ("No such command 'gemm'", "it follows a command: select gemm"),
+    ("No such command 'conv'", "it follows a command: select conv"),
+    ("unexpected extra argument", "extents go by --shape, all else by options too"),
+)
 
 
 @dataclass(frozen=True)
@@ -131,7 +137,8 @@ def start(arguments: Sequence[str]) -> int:
             error.show()
             return 2
         path = error.ctx.command_path if error.ctx is not None else app.info.name
-        print(f"error: {text} ({path} --help lists them all)", file=sys.stderr)
+        hint = next((hint for part, hint in HINTS if part in text), f"{path} --help lists them all")
+        print(f"error: {text} ({hint})", file=sys.stderr)
         if "--json" in arguments:
             _print({"error": {"kind": "InputError", "message": text}})
         return 2

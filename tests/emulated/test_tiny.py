@@ -8,8 +8,11 @@ import pytest
 import ptxgen
 from ptxgen import api, calls
 from ptxgen.assemble import assemble
+from ptxgen.check import check
 from ptxgen.config import parse_config
+from ptxgen.conv import Conv
 from ptxgen.device import device
+from ptxgen.dispatch import select
 from ptxgen.drivers.emulated import EmulatedDriver
 from ptxgen.dtypes import dtype
 from ptxgen.errors import DtypeError
@@ -138,5 +141,9 @@ def test_conv2d_leaves_in_8_bits() -> None:
     got = ptxgen.conv2d(images, filters, layout="NHWC", out=out, bias=bias).astype(np.float64)
     wide = ptxgen.conv2d(images, filters, layout="NHWC", out=out.astype(np.float32), bias=bias)
     assert (np.abs(got - wide) <= 2.0**-4 * np.abs(wide) + 2.0**-8).all()
+    v = Conv(2, 16, 5, 5, 8, 3, 3, layout="NHWC", dtype="e4m3", out="e4m3")
+    found = check(EmulatedDriver(device("h200")), v, select(v, device("h200"))[0].config)
+    assert all(x.ok for x in found)
+    assert [x.kind for x in found if x.deviation.ratio == 0] == ["integers"]
     with pytest.raises(DtypeError, match="must be f32"):
         ptxgen.conv2d(images, filters, layout="NHWC", out=out, bias=bias.astype(kind))

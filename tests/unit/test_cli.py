@@ -79,6 +79,8 @@ def options_of(name: str) -> dict[str, Any]:
     [
         (("selct",), "No such command 'selct'"),
         (("db", "inf"), "No such command 'inf'"),
+        (("conv", "--shape", "1,2,3"), "No such command 'conv' (it follows a command: select conv)"),
+        (("select", "gemm", "1,2,3"), "extra argument(s) (1,2,3) (extents go by --shape"),
         (("select", "gemm", "--devise", "h200"), "No such option: --devise"),
         (("select", "gemm", "--count", "0"), "'--count'"),
         (("select", "gemm", "--count", "many"), "'--count'"),
