@@ -20,6 +20,7 @@ FAMILIES = ("simt", "mma", "wgmma", "stream", "slide")
 
 #: codes of the ``split`` axis
 SPLIT_MEMSET, SPLIT_FLAG, SPLIT_WORKSPACE, SPLIT_POLL, SPLIT_SHARE = 0, 1, 2, 3, 4
+PDL_WITHIN = 3
 #: codes of the ``bounds`` axis
 BOUNDS_NONE, BOUNDS_CLAMP, BOUNDS_PREDICATE = 0, 1, 2
 
@@ -106,7 +107,11 @@ class Config:
     )
     rows: int = axis(0, (0, 16, 32), "", "rows that are loaded of a tile of 64, where C has no more; 0: all")
     pdl: int = axis(
-        0, (0, 1, 2), "", "blocks may begin, and wait, while the kernel before in the stream ends (1), or runs (2)"
+        0,
+        (0, 1, 2, 3),
+        "",
+        "blocks may begin, and wait, while the kernel before in the stream ends (1), or runs (2), or, where it belongs"
+        " to the same launch, ends (3)",
     )
 
     def __str__(self) -> str:

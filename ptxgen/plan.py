@@ -6,14 +6,17 @@ This is what all families share: slices, tiles and how C is written. A family ad
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 from ptxgen.columnar import ceil_div, log2
 from ptxgen.config import (
     BOUNDS_NONE,
     FAMILIES,
+    PDL_WITHIN,
     SPLIT_FLAG,
     SPLIT_MEMSET,
     SPLIT_POLL,
@@ -86,10 +89,10 @@ class Plan:
         self.entry = f"{problem.operation}_{problem.dtype}_{problem.layout.lower()}"
         self.threads, self.shared = int(self.geometry.threads), int(self.geometry.shared)
         self.stages = config.stages
-        #: whether its kernels may begin before the one ahead of them in the stream has ended
+        #: whether its kernels wait for the one ahead of them in the stream, which may not have ended
         self.dependent = config.pdl > 0
         #: when the next kernel may begin: with this one's last loads, or with itself
-        self.opens = ("", "late", "early")[config.pdl]
+        self.opens = ("", "late", "early", "late")[config.pdl]
         self.kl = config.kl
         self._leaving()
         self._operands()
@@ -288,6 +291,15 @@ class Plan:
         parts = [self._run(p, run) for p in problem.each for run in self._runs(p)]
         steps = tuple(step for part in parts for step in part.steps)
         return Launch(steps, max(part.workspace for part in parts), parts[0].zeroed)
+
+    def dependents(self, entries: Sequence[str]) -> tuple[str, ...]:
+        """Those of its kernels that may be launched before the one ahead of them has ended."""
+        if self.config.pdl != PDL_WITHIN:
+            return tuple(entries) if self.dependent else ()
+        steps = self.launch(self.problem).steps
+        ahead = [(step.entry, before.entry) for before, step in pairwise((Step("", (0, 0, 0)), *steps))]
+        barred = {entry for entry, before in ahead if not before}  # first of the launch, or behind a memset
+        return tuple(entry for entry in entries if entry not in barred)
 
     def _runs(self, problem: Gemm) -> list[Run]:
         most = self.items_limit(problem)

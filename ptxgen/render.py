@@ -75,4 +75,4 @@ def render(plan: Plan) -> Source:
         raise RenderError(f"{plan.kernel} failed on {what}: {error}\n{trace}") from error
     tidy = spaced(out)
     entries, registers = tuple(_ENTRY.findall(tidy)), int(plan.geometry.registers)
-    return Source(tidy, entries, plan.target, plan.shared, registers, plan.dependent)
+    return Source(tidy, entries, plan.target, plan.shared, registers, plan.dependents(entries))

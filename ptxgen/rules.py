@@ -25,7 +25,7 @@ from ptxgen.implicit import PADDING
 from ptxgen.problem import STRIDED, Gemm
 from ptxgen.rule import Rule
 
-REUSED = 8  #: registers by which the estimate may pass the cap: ptxas shares some that it counts apart
+REUSED = 5  #: registers by which the estimate may pass the cap: ptxas shares some that it counts apart
 GRID_LIMIT = 65535  #: blocks along y and z
 
 
@@ -67,8 +67,8 @@ LAST = (
          "stages={c.stages} of u={c.u} look up more than 1024 offsets behind a table's last"),
     Rule("repack", lambda p, c, g, d: (c.repack == 0) | (c.family == mma.MMA) | (c.family == wgmma.WGMMA),
          "repack={c.repack}: only mma.sync and wgmma multiply copies of their operands"),
-    Rule("pdl", lambda p, c, g, d: (c.pdl == 0) | ((c.pdl > 0) & (c.pdl <= 2) & (d.sm >= 90)),
-         "pdl={c.pdl}: 0, or 1 or 2 where kernels can wait for each other, from sm_90 on; {d.name} is sm_{d.sm}"),
+    Rule("pdl", lambda p, c, g, d: (c.pdl == 0) | ((c.pdl > 0) & (c.pdl <= 3) & (d.sm >= 90)),
+         "pdl={c.pdl}: 0, or 1 to 3 where kernels can wait for each other, from sm_90 on; {d.name} is sm_{d.sm}"),
     Rule("threads", lambda p, c, g, d: g.threads <= 1024, "{g.threads} threads a block; the limit is 1024"),
     Rule("vector_c", lambda p, c, g, d: (c.vec_c <= p.vectors[2]) & (c.vec_c <= c.nl),
          "vec_c={c.vec_c} exceeds what C's alignment and rows allow, {p.vectors[2]}, or a row of the tile, {c.nl}"),

@@ -75,14 +75,14 @@ def digest(text: str) -> str:
 class Source:
     """A PTX module. ``entries``: its kernels; ``target``: as ``sm_90``; ``shared``: the most dynamic shared
     memory, in bytes, that a launch of it asks for; ``registers``: a thread's, as the generator estimates them;
-    ``dependent``: its kernels themselves wait for the one before them, and may be launched before that has ended."""
+    ``dependent``: the kernels that may be launched before the one ahead of them has ended, for which they wait."""
 
     text: str
     entries: tuple[str, ...]
     target: str
     shared: int = 0
     registers: int = 0
-    dependent: bool = False
+    dependent: tuple[str, ...] = ()
 
     @cached_property
     def digest(self) -> str:

@@ -167,8 +167,8 @@ class CudaDriver:
             except self._error as e:
                 self._cuda.Context.synchronize()  # raises where an earlier kernel destroyed the context
                 raise AssembleError(f"the driver rejected the kernel: {e}", str(e)) from e
-        if source.dependent:
-            functions = {name: launches.InPlace(self._handled, function) for name, function in functions.items()}
+        for name in source.dependent:
+            functions[name] = launches.InPlace(self._handled, functions[name])
         return CudaKernel(self, source, functions, registers, spills)
 
     def _unload(self, functions: dict[str, Any]) -> None:
@@ -224,8 +224,9 @@ class CudaDriver:
     def _resolve(self, kernel: CudaKernel, step: Step, parameters: bytes) -> launches.Function:
         """The entry of a step, fit for foreign streams."""
         function = kernel.functions[step.entry]
-        plain = function.plain if kernel.source.dependent else function
-        made = self._handled(plain, step.grid, step.block, parameters, step.shared, kernel.source.dependent)
+        dependent = step.entry in kernel.source.dependent
+        plain = function.plain if dependent else function
+        made = self._handled(plain, step.grid, step.block, parameters, step.shared, dependent)
         kernel.anywhere[step.entry] = made
         return made
 

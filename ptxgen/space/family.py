@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.config import AXES, AXIS, SPLIT_FLAG, SPLIT_MEMSET, SPLIT_WORKSPACE, Columns, Config
+from ptxgen.config import AXES, AXIS, PDL_WITHIN, SPLIT_FLAG, SPLIT_MEMSET, SPLIT_WORKSPACE, Columns, Config
 from ptxgen.device import Device
 from ptxgen.geometry import geometry
 from ptxgen.problem import Gemm
@@ -146,6 +146,12 @@ def whole_waves(tiles: Any, d: Device) -> Ints:
 def split_for(p: Gemm, kg: Any) -> Any:
     """The ``split`` that slices take unless the search on hardware finds better."""
     return np.where(np.asarray(kg) > 1, SPLIT_FLAG if reducible(p) else SPLIT_WORKSPACE, SPLIT_MEMSET)
+
+
+def overlap(p: Gemm, c: Columns) -> Any:
+    """``pdl``, which is nothing within a launch of one kernel."""
+    several = (c.repack > 0) | (p.compute == "f32_bf16x6") | ((c.split == SPLIT_WORKSPACE) & (c.kg > 1))
+    return np.where((c.pdl == PDL_WITHIN) & np.logical_not(several), 0, c.pdl)
 
 
 def meetings(axes: Mapping[str, tuple[int, ...]]) -> list[tuple[int, ...]]:

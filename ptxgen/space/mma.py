@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from types import SimpleNamespace
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.config import FAMILIES, SPLIT_FLAG, SPLIT_MEMSET, Columns, Config
+from ptxgen.config import FAMILIES, PDL_WITHIN, SPLIT_FLAG, SPLIT_MEMSET, Columns, Config
 from ptxgen.device import Device
 from ptxgen.families.mma import repack
 from ptxgen.families.mma.instructions import COLUMNS, ROWS, instruction
@@ -17,7 +18,7 @@ from ptxgen.families.mma.repack import A, B
 from ptxgen.geometry import geometry
 from ptxgen.problem import Gemm
 from ptxgen.space.cooperative import Cooperative
-from ptxgen.space.family import Ints, default, meetings
+from ptxgen.space.family import Ints, default, meetings, overlap
 
 STEPS = (2, 4, 8, 16)  #: depths of a stage, in instructions
 ASYNC = (4, 16)  #: bytes that one cp.async moves, at least and at most
@@ -116,12 +117,17 @@ class Mma(Cooperative):
         steps = plain.u // plain.kl // instruction(p).depth
         return [plain if "request" in changes else replace(plain, request=max(min(plain.request, steps - 2), 0))]
 
+    def changes(self, p: Gemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
+        yield from super().changes(p, d, config)
+        yield {"pdl": 0 if config.pdl else PDL_WITHIN}
+
     def canonical(self, p: Gemm, c: Columns) -> Columns:
         g = geometry(p, c)
         kg = np.minimum(g.slices, c.kg)
         one_way = (c.ms == ROWS) | (c.ns == COLUMNS)
         return c.replace(
             kg=kg,
+            pdl=overlap(p, c),
             split=np.where(kg > 1, c.split, SPLIT_MEMSET),
             stage_c=np.where(c.kl > 1, default("stage_c"), c.stage_c),
             order=np.where(one_way, default("order"), c.order),

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.config import FAMILIES, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE, Columns, Config
+from ptxgen.config import FAMILIES, PDL_WITHIN, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE, Columns, Config
 from ptxgen.device import Device
 from ptxgen.families.wgmma import repack
 from ptxgen.families.wgmma.geometry import ROWS, SPAN, STEP, from_registers, together, widest_unit
@@ -18,7 +18,7 @@ from ptxgen.families.wgmma.repack import A, B, mapped, unmapped
 from ptxgen.geometry import geometry
 from ptxgen.problem import Gemm
 from ptxgen.rules import reducible
-from ptxgen.space.family import NEUTRAL, Family, Ints, default, first_broken, meetings, single
+from ptxgen.space.family import NEUTRAL, Family, Ints, default, first_broken, meetings, overlap, single
 
 #: (64-row tiles of a block, warpgroups, whether these take tiles in turn)
 LONG = ((1, 1, 0), (2, 1, 0), (2, 2, 0), (4, 2, 0), (1, 2, 1), (2, 2, 1))
@@ -197,10 +197,11 @@ class Wgmma(Family):
     # ---- one configuration
 
     def canonical(self, p: Gemm, c: Columns) -> Columns:
-        return c.replace(split=np.where(c.kg > 1, c.split, SPLIT_MEMSET), vec_c=width_c(p, c))
+        return c.replace(split=np.where(c.kg > 1, c.split, SPLIT_MEMSET), vec_c=width_c(p, c), pdl=overlap(p, c))
 
     def changes(self, p: Gemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
         yield from (x for x in single(self) if x.get("repack", config.repack) in self._repacks(p))
+        yield {"pdl": 0 if config.pdl else PDL_WITHIN}
         long, short = ("nl", "ml") if config.swap else ("ml", "nl")
         yield from ({"stages": config.stages + step} for step in (-2, -1, 1, 2))
         yield from ({short: getattr(config, short) + step} for step in (-16, -8, 8, 16))

@@ -10,6 +10,7 @@ from ptxgen.config import parse_config
 from ptxgen.device import device
 from ptxgen.errors import ConfigError
 from ptxgen.generate import plan_for
+from ptxgen.operations import parse
 from ptxgen.problem import Gemm
 from ptxgen.render import render
 from tests.emulated.test_epilogue import right
@@ -64,8 +65,29 @@ def test_others_neither_wait_nor_say_so() -> None:
     assert not source.dependent
 
 
+@pytest.mark.parametrize(
+    ("key", "text", "follow"),
+    [
+        ("gemm 129,130,131 NT f16", "family=2 ml=64 nl=64 u=64 stages=3 repack=3 pdl=3", ["gemm_f16_nt"]),
+        ("gemm 64,64,512 NT f16", "family=2 ml=64 nl=64 u=64 kg=4 split=2 pdl=3", ["gemm_f16_nt_reduce"]),
+        ("gemm 64,64,512 NT f32", "kg=4 pdl=3", ["gemm_f32_nt"]),
+        ("gemm 64,64,512 NT f16", "family=2 ml=64 nl=64 u=64 pdl=3", []),
+        (
+            "gemm 129,130,131 NT f16",
+            "family=2 ml=64 nl=64 u=64 stages=3 repack=3 pdl=1",
+            ["gemm_f16_nt_pitch", "gemm_f16_nt"],
+        ),
+    ],
+)
+def test_those_of_one_launch(key: str, text: str, follow: list[str]) -> None:
+    """With pdl=3 no kernel begins early that another launch may come before."""
+    source = render(plan_for(parse(key), parse_config(text), H200))
+    assert sorted(source.dependent) == sorted(follow)
+    right(parse(key), text)
+
+
 def test_only_where_there_is_the_instruction() -> None:
     with pytest.raises(ConfigError, match="pdl"):
         plan_for(Gemm(64, 64, 64), parse_config("pdl=1"), device("a100"))
     with pytest.raises(ConfigError, match="pdl"):
-        plan_for(Gemm(64, 64, 64), parse_config("pdl=3"), H200)
+        plan_for(Gemm(64, 64, 64), parse_config("pdl=4"), H200)

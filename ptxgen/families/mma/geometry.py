@@ -10,7 +10,7 @@ import numpy as np
 from ptxgen.columnar import WARP, pick
 from ptxgen.families.mma import repack
 from ptxgen.families.mma.instructions import COLUMNS, ROWS, instruction
-from ptxgen.problem import Gemm
+from ptxgen.problem import STRIDED, Gemm
 from ptxgen.slices import tiles_and_slices
 
 #: how fragments leave shared memory
@@ -110,8 +110,10 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     )
     # walking pointers keep an offset a load, which ptxas may widen to an address
     pointers = sum(
-        pick(n > POINTERS_LIMIT, pick((x.copy == 1) & (n <= 16), 2 * n, 3 * n), 2 * n) + pick(c.bounds == 2, n, 0)
-        for n, x in zip(each, (a, b), strict=True)
+        pick(n > POINTERS_LIMIT, pick((x.copy == 1) & (n <= 16), 2 * n, 3 * n), 2 * n)
+        + pick(c.bounds == 2, n, 0)
+        + (0 if found == STRIDED else 5)
+        for n, x, found in zip(each, (a, b), (p.addr_a, p.addr_b), strict=True)
     )
     sums = c.ms * c.ns // WARP * i.sums // 4 * words
     # ptxas need not hold all of what is read ahead

@@ -82,7 +82,9 @@ def _early(p: Gemm, c: Any, operands: tuple[Any, Any], each: list[Any], threads:
     sides = sum(_sides(x, threads, n) for x, n in zip(operands, each, strict=True))
     addresses = 2 * np.maximum(loads - LOADS, 0) + 2 * np.maximum(loads - 3 * LOADS // 2, 0)
     outside = pick(c.bounds == BOUNDS_PREDICATE, 11 * np.maximum(sides - SIDES, 0) + 8, 0)
-    sets = pick(c.ks > 1, pick(c.bounds == BOUNDS_PREDICATE, 56, pick(c.bounds == BOUNDS_NONE, 0, 6)), 0)
+    sets = pick(
+        c.ks > 1, pick(c.bounds == BOUNDS_PREDICATE, 56, pick(c.bounds == BOUNDS_NONE, 0, pick(c.ks > 2, 32, 6))), 0
+    )
     if p.element.bytes == 8:
         kinds = 4 + pick(c.ks > 1, 20, 0) + pick(c.bounds == BOUNDS_PREDICATE, 10, 0)
     elif p.element.bytes < 4:
@@ -114,7 +116,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     in_flight = in_flight * (2 if p.element.bytes == 2 else 1)
     each = [np.maximum(x.loads // np.maximum(threads, 1), 1) for x in (a, b)]
     pointers = sum(n if x.found == STRIDED else 0 for x, n in zip((a, b), each, strict=True))
-    looked_up = sum(LOOKED_UP[x.found] * (n + 1) for x, n in zip((a, b), each, strict=True))
+    looked_up = sum(LOOKED_UP[x.found] * (n + 3) for x, n in zip((a, b), each, strict=True))
     # what ptxas was seen to need beyond: 16 bits on their way to 32, and what it reads early of rows that are kept
     beyond = 0
     if p.element.bytes == 2:

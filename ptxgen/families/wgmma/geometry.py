@@ -126,7 +126,7 @@ def _after(p: Gemm, c: Any, sums: Any, gives: Any) -> Any:
     vectors = scaled or "bias_row" in p.stages or "bias_column" in p.stages
     along_x = pick(c.swap == 1, "bias_column" in p.stages, "bias_row" in p.stages)
     after = pick(direct & (scaled or (wide and vectors)), 3, 2)
-    after = np.maximum(after, pick(sums >= 192, pick(scaled | (direct & wide), 26, pick(gives, 3, 0)), 0))
+    after = np.maximum(after, pick(sums >= 192, pick(scaled | (direct & wide) | along_x, 26, pick(gives, 3, 0)), 0))
     return np.maximum(after, pick(along_x, 35, 0)) if scaled else after
 
 
