@@ -100,10 +100,11 @@ class Config:
     )
     repack: int = axis(
         0,
-        (0, 1, 2, 3),
+        (0, 1, 2, 3, 4, 8, 12),
         "",
         "operands that are copied first, to rows of whole 128 bytes, and where wgmma needs that"
-        " with K contiguous: 1 A, 2 B, 3 both",
+        " with K contiguous: 1 A, 2 B, 3 both; or that come as they lie, and are shifted in shared memory:"
+        " 4 A, 8 B, 12 both",
     )
     rows: int = axis(0, (0, 16, 32), "", "rows that are loaded of a tile of 64, where C has no more; 0: all")
     pdl: int = axis(

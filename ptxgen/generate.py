@@ -13,6 +13,7 @@ from ptxgen.families.wgmma.copies import CopiedPlan
 from ptxgen.families.wgmma.parting import PartingPlan
 from ptxgen.families.wgmma.plan import WgmmaPlan
 from ptxgen.families.wgmma.planes import planes
+from ptxgen.families.wgmma.repack import A, B
 from ptxgen.families.wgmma.windows import plan_of
 from ptxgen.operations import Problem
 from ptxgen.plan import Plan
@@ -30,7 +31,7 @@ def plan_for(problem: Problem, config: Config, device: Device) -> Plan:
         kind = plan_of(product.window, config)
     elif kind is WgmmaPlan and planes(product) > 1:
         kind = PartingPlan
-    elif kind is WgmmaPlan and config.repack:
+    elif kind is WgmmaPlan and config.repack & (A | B):
         kind = CopiedPlan
     plan = kind(product, config, device)
     plan.asked = problem

@@ -90,7 +90,8 @@ class Prepared:
         if maps is None:
             if len(self._maps) >= MAPS_KEPT:
                 self._maps.clear()
-            values = dict(zip((*"ABCW", *self.names[2:]), known, strict=True))
+            more_names = self.names[4 if self.names[0] == "A" else 2 :]
+            values = dict(zip((*"ABCW", *more_names), known, strict=True))
             maps = self._maps[known] = self.step.pack_maps(self._driver.tensor_map, values)
         return self.head.pack(*at) + self.tail + maps
 

@@ -43,7 +43,8 @@ class TensorMap:
     ``pitches``: bytes from one to the next in every other direction; ``swizzle``: bytes that its pattern spans (16:
     none). A load fills with zeros what lies outside the extents, a store leaves it alone. ``walk``: the tensor is
     images (channels, W, H, …, images), and a box (channels, pixels) of its pixels. ``offset``: bytes from the address
-    to the first element.
+    to the first element. ``lies``: bytes of an element, where the address may be any multiple of that: the tensor then
+    begins at the multiple of 16 bytes before, and has that much more of the contiguous direction; else 0.
     """
 
     operand: str
@@ -54,6 +55,15 @@ class TensorMap:
     swizzle: int
     walk: Walk | None = None
     offset: int = 0
+    lies: int = 0
+
+    def at(self, address: int) -> tuple[TensorMap, int]:
+        """The map of the tensor whose operand is at ``address``, and where it begins."""
+        start = address + self.offset
+        if not self.lies:
+            return self, start
+        more = start % 16
+        return replace(self, extents=(self.extents[0] + more // self.lies, *self.extents[1:]), lies=0), start - more
 
 
 #: one argument of a launch: its PTX type, and an integer, or the name of what a caller supplies:
@@ -131,7 +141,7 @@ class Step:
 
     def pack_maps(self, encode: Encode, values: dict[str, int | float]) -> bytes:
         """The rest of the parameter buffer; ``values`` supplies the addresses."""
-        return b"".join(encode(m, int(values[m.operand]) + m.offset) for m in self.maps)
+        return b"".join(encode(*m.at(int(values[m.operand]))) for m in self.maps)
 
 
 @dataclass(frozen=True)

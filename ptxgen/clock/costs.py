@@ -49,6 +49,7 @@ TMA_PIXEL, PIXEL_LATENCY = 1.4, 2400.0
 TMA_SHARED = 0.4  #: of what the other blocks of a cluster load for all
 WGMMA = 0.82  #: what kernels reach of the data sheet's rate: its clock falls under such load
 WGMMA_PASS = 90.0  #: cycles that a pass takes beside its multiplications
+LIES_BYTE, LIES_PASS = 0.03, 150.0  #: of operands that come as they lie, cycles that shifting takes: each byte, a pass
 WGMMA_START = 3000.0  #: cycles until the first products of a wave after the first
 TILE_CYCLES, TILE_BYTE = 100.0, 0.015  #: a tile of C: its first byte and each
 TILE_DIRECT = 1.6  #: times as long where each thread stores what it has

@@ -33,6 +33,8 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
         moved_x, moved_y = _walked(p, c, g, moved_x, moved_y)
     moved_a, moved_b = np.where(c.swap == 1, moved_y, moved_x), np.where(c.swap == 1, moved_x, moved_y)
     busy = instructions * np.maximum(products, read)
+    lying = (g.x_lies * g.x_tile + g.y_lies * g.y_tile) * c.u * size
+    busy = busy + lying * costs.LIES_BYTE
     adds = (costs.PROMOTE + costs.PROMOTE_SUM * g.sums) * (g.planes > 1)  # hidden where others multiply meanwhile
     resident = np.maximum(d.blocks_per_sm(g.threads, g.registers, g.shared), 1)
     tile = g.x_tile * g.finish * p.output.bytes
@@ -44,6 +46,7 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     turns = np.where(c.pingpong == 1, costs.TILE_TURNS, costs.TILE_WALKED)
     shown = np.where(c.persistent == 0, shown, turns)
     alone = np.where(c.wg > 1, np.maximum(busy, busy / 2 + adds), busy + adds) + costs.WGMMA_PASS
+    alone = alone + costs.LIES_PASS * (lying > 0)
     return Work.of(
         len(c), resident=resident, busy=busy, alone=alone, start=costs.WGMMA_START, store=store,
         red=store, part=store * 4 / p.output.bytes, math=instructions * products, shared=instructions * read,

@@ -14,7 +14,7 @@ from ptxgen.device import Device
 from ptxgen.families.wgmma import repack
 from ptxgen.families.wgmma.geometry import ROWS, SPAN, STEP, from_registers, together, widest_unit
 from ptxgen.families.wgmma.planes import factor_bytes, planes
-from ptxgen.families.wgmma.repack import A, B, mapped, unmapped
+from ptxgen.families.wgmma.repack import LIES_A, A, B, mapped, unmapped
 from ptxgen.geometry import geometry
 from ptxgen.problem import Gemm
 from ptxgen.rules import reducible
@@ -27,6 +27,7 @@ DEPTHS = (SPAN // 2, SPAN, 2 * SPAN)  #: bytes of a stage's rows
 CLUSTERS = ((1, 1), (2, 1), (4, 1), (1, 2), (1, 3), (1, 4), (1, 8))  #: blocks along X, and along K
 STAGES = (2, 3, 4, 6, 8, 12)
 MEETING = 64  #: slices that wait for each other, at most
+LIES = 2  #: bytes of elements that are shifted where they lie at none of TMA's places
 LEAST = (16, 32)  #: rows that may be loaded of 64
 #: (through shared memory, parts, parts that have memory of their own, whether that is the operands')
 LEAVING = ((0, 1, 1, 0), (1, 1, 1, 0), (1, 1, 1, 1), (1, 4, 4, 0), (1, 4, 4, 1))
@@ -44,7 +45,7 @@ AXES = {
     "vec_c": (1, 2), "split": (0, 2, 3, 4), "stage_c": (0, 1), "raster": (1, 4, 8, 16), "resident": (1, 2, 3),
     "swap": (0, 1), "wg": (1, 2), "pingpong": (0, 1), "cluster": (1, 2, 4), "kc": (1, 2, 3, 4, 5, 8),
     "report": (0, 1), "persistent": (0, 1), "chunks": (1, 2, 4), "buffers": (1, 2, 4), "reuse": (0, 1),
-    "evict": (0, 1, 2, 3), "rows": (0, 16, 32), "repack": (0, 1, 2, 3),
+    "evict": (0, 1, 2, 3), "rows": (0, 16, 32), "repack": (0, 1, 2, 3, 4, 8, 12),
 }  # fmt: skip
 ALIKE = {"stage_c": (1,), "chunks": (1,), "buffers": (1,), "reuse": (0,)}
 
@@ -111,6 +112,8 @@ class Wgmma(Family):
         if p.window is not None:  # images are not copied
             return [A if p.window.side == "b" and repack.turns(p, "a") else 0]
         off = unmapped(p)
+        if off and factor_bytes(p) == LIES and p.items == 1:  # or come as they lie
+            return [off, off * LIES_A]
         apart = A * repack.turns(p, "a") + B * repack.turns(p, "b")
         return sorted({A | off, B | off} if apart == A | B else {off, off | apart})
 
@@ -208,7 +211,7 @@ class Wgmma(Family):
         yield from ({short: n} for n in SHORT)
         sides = {"swap": 1 - config.swap, "ml": config.nl, "nl": config.ml}
         yield sides
-        if config.repack:
+        if 0 < config.repack < LIES_A:
             yield {**sides, "repack": (A | B) - config.repack | unmapped(p)}
         for n, wg, turns in LONG:
             for walks in {config.persistent, turns}:

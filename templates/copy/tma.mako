@@ -5,6 +5,12 @@
     .reg .b64 %policy;
     createpolicy.fractional.L2::evict_first.b64 %policy, 1.0;
 % endif
+% for x in plan.lying:
+    .reg .b64 %map_${x.role}_<${len(x.boxes)}>;
+% for b in x.boxes:
+    add.u64 ${x.map(b)}, %map_${x.role}, ${128 * b.residue};
+% endfor
+% endfor
 % if plan.cluster > 1:
     .reg .b16 %mask;
     mov.b16 %mask, ${(1 << plan.cluster) - 1};
@@ -44,9 +50,13 @@ ${addr.step()}\
 </%def>
 
 <%def name="bring(x, unit, to, first)">
+% if x.lies:
+    .reg .b32 %line_${x.role};
+    shr.u32 %line_${x.role}, ${x.along(first)}, 3;
+% endif
 % for b in x.of(unit):
     add.u32 %at, ${to}, ${x.base + b.offset};
     add.u32 %inner, ${x.inner(b, first)}, ${b.inner};
-    cp.async.bulk.tensor.${x.rank}d.shared::cluster.global.${x.mode}.mbarrier::complete_tx::bytes${x.modifiers} [%at], [%map_${x.role}, {${x.place(first)}${b.beyond}}], [%full]${x.behind(b)};
+    cp.async.bulk.tensor.${x.rank}d.shared::cluster.global.${x.mode}.mbarrier::complete_tx::bytes${x.modifiers} [%at], [${x.map(b)}, {${x.place(first)}${b.beyond}}], [%full]${x.behind(b)};
 % endfor
 </%def>

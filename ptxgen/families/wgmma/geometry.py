@@ -24,8 +24,8 @@ SPAN = 128  #: bytes of the widest swizzle, and of the inner side of a box
 ALIGNED = 1024  #: bytes that every tile in shared memory starts at a multiple of: the widest swizzle's pattern
 WARPGROUP = 4 * WARP
 MOST_OWNERS = 16  #: blocks that may share out the finishing of a tile
-#: registers a thread beside the accumulators, as ptxas needs them
-OTHERS = 38
+#: registers a thread beside the accumulators, as ptxas needs them; where operands are shifted, beside what is moved
+OTHERS, MOVING = 38, 24
 #: of X in registers: 32-bit registers of 64 rows and one step, and buffers of them
 FRAGMENT, FRAGMENTS = 4, 2
 #: registers a thread where two warpgroups multiply, of a multiprocessor with 65536: as all have the same, and as the
@@ -130,6 +130,19 @@ def _after(p: Gemm, c: Any, sums: Any, gives: Any) -> Any:
     return np.maximum(after, pick(along_x, 35, 0)) if scaled else after
 
 
+def _lying(kmajor: Any, tile: Any, u: Any, size: int) -> Any:
+    """Bytes of a stage's part of an operand that comes as it lies."""
+    lines, width = pick(kmajor, tile, u), pick(kmajor, u, tile)
+    return aligned(repack.RESIDUES * repack.lying(lines, width, size))
+
+
+def _moves(kmajor: Any, tile: Any, u: Any, box: Any, movers: Any) -> Any:
+    """How often each of ``movers`` threads then shifts 16 bytes."""
+    lines, width = pick(kmajor, tile, u), pick(kmajor, u, tile)
+    across = movers // np.maximum(box // COLUMNS, 1)
+    return width // np.maximum(box, 1) * ceil_div(lines, np.maximum(across, 1))
+
+
 def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     """Threads, tiles, shared memory and registers of ``c`` on ``p``. Sizes in bytes, registers in 32-bit words.
 
@@ -155,6 +168,13 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     x_loaded = pick(c.rows > 0, c.rows, x_tile)
     x_bytes = aligned(pick(x_kmajor, x_tile, x_loaded) * c.u * size * count)
     y_bytes = aligned(y_tile * c.u * size * count)
+    lies_a, lies_b = repack.lies(c, "a"), repack.lies(c, "b")
+    x_lies, y_lies = pick(c.swap == 1, lies_b, lies_a), pick(c.swap == 1, lies_a, lies_b)
+    x_bytes = pick(x_lies, _lying(x_kmajor, x_tile, c.u, size), x_bytes)
+    y_bytes = pick(y_lies, _lying(y_kmajor, y_tile, c.u, size), y_bytes)
+    movers = WARPGROUP * pick(c.pingpong == 1, 1, np.maximum(c.wg, 1))
+    x_moves = pick(x_lies, _moves(x_kmajor, x_tile, c.u, x_box, movers), 0)
+    y_moves = pick(y_lies, _moves(y_kmajor, y_tile, c.u, y_box, movers), 0)
     groups = y_tile // COLUMNS
     by_cluster = owners(groups, c.kc)
     own = pick((c.kg > 1) & (c.split == SPLIT_SHARE), owners(groups, c.kg), by_cluster)
@@ -176,13 +196,15 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     # sums of a pass are added to those of all passes; f16 sums are widened in the end
     needed = sums * 2 if count > 1 else sums + sums // 2 if p.accumulator.bytes == 2 else sums
     needed = needed + OTHERS + pick(meets, 4 * batch(sums), 0) + pick(fed, FRAGMENTS * FRAGMENT * mi + 8, 0)
+    needed = needed + pick(x_moves + y_moves > 0, 4 * (x_moves + y_moves) + MOVING, 0)
     gives = (c.wg == 2) & (c.resident == 1) & (needed > SAME)
     return SimpleNamespace(
         size=size, planes=count, x_tile=x_tile, y_tile=y_tile, x_kmajor=x_kmajor, y_kmajor=y_kmajor, x_extent=x_extent,
         y_extent=y_extent, x_box=x_box, y_box=y_box, x_rows=x_loaded, x_bytes=x_bytes, y_bytes=y_bytes,
         stage=x_bytes + y_bytes, ring=ring, share=share, groups=groups, own=own, finish=finish, alone=alone,
         added_used=added, added=aligned(added), staged=aligned(staged), mi=mi,
-        fed=fed, gives=gives, threads=WARPGROUP * c.wg + pick(gives, WARPGROUP, WARP), needed=needed,
+        x_lies=x_lies, y_lies=y_lies, moves=x_moves + y_moves, fed=fed, gives=gives,
+        threads=WARPGROUP * c.wg + pick(gives, WARPGROUP, WARP), needed=needed,
         after=_after(p, c, sums, gives),
         registers=pick(gives, SAME, needed),
         shared=ring + aligned(added) + pick(c.reuse == 1, 0, aligned(staged)) + barriers,

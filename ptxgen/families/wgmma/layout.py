@@ -29,12 +29,13 @@ def descriptor(span: int, stride: int, leading: int) -> tuple[int, int]:
 class Box:
     """One copy of a stage: it lands ``offset`` bytes into the stage, and starts ``inner`` elements further along the
     contiguous direction; ``unit``: the part of K that it belongs to, where parts are found each for itself; ``beyond``:
-    its further coordinates."""
+    its further coordinates; ``residue``: of its rows, where each has a map of its own."""
 
     offset: int
     inner: int
     unit: int = 0
     beyond: str = ""
+    residue: int = 0
 
 
 class Operand:
@@ -74,6 +75,8 @@ class Operand:
         self.tile, self.depth, self.element = tile, depth, size
         self.loaded = len(self.boxes) * self.box[0] * self.box[1] * size
         self.mode, self.rank = "tile", 2
+        #: whether it comes as it lies
+        self.lies = False
         #: the register that has the item's place in the tensor, where there are items
         self.item = ""
 
@@ -84,6 +87,10 @@ class Operand:
     def inner(self, b: Box, first: str) -> str:
         """The register that has a box's place along the contiguous direction; ``first``: that along MN."""
         return "%k" if self.kmajor else first
+
+    def map(self, b: Box) -> str:
+        """The register that has the address of a box's map."""
+        return f"%map_{self.role}"
 
     def place(self, first: str) -> str:
         """The coordinates of a box."""

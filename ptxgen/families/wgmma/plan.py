@@ -10,6 +10,8 @@ from ptxgen.families.wgmma.fragments import BYTES, PLAIN, PLAIN_NEXT, WORDS, Fra
 from ptxgen.families.wgmma.geometry import COLUMNS, KEEPS, ROWS, STEP, TAKES, WARPGROUP, batch, length, owners
 from ptxgen.families.wgmma.layout import ADDRESS_MASK, Operand, Product, Slot, batches, products
 from ptxgen.families.wgmma.leaving import LeavingPlan
+from ptxgen.families.wgmma.lying import Lying
+from ptxgen.families.wgmma.repack import RESIDUES, lies
 from ptxgen.plan import Run
 from ptxgen.problem import Gemm
 from ptxgen.registers import Tile
@@ -46,6 +48,11 @@ class WgmmaPlan(LeavingPlan):
         names = "ba" if self.swapped else "ab"
         self.x = self._operand("x", names[0], 0, False)
         self.y = self._operand("y", names[1], int(g.x_bytes), c.cluster > 1)
+        #: operands that come as they lie, the thread that shifts some of each, and what it has of them
+        self.lying = [x for x in (self.x, self.y) if isinstance(x, Lying)]
+        self.mover, self.movers = ("%member", 1) if self.pingpong else ("%thread", c.wg)
+        self.moved = Tile("moved", "b32", (max(int(g.moves), 1), 4))
+        self.brought = "copy/lying.mako" if self.lying else "copy/as_tiles.mako"
         self._tensors()
         self.hinted = c.evict > 0
         #: where in shared memory this block's part of Y goes
@@ -79,6 +86,9 @@ class WgmmaPlan(LeavingPlan):
         return products(self.x, self.y, self.mi)
 
     def _operand(self, role: str, name: str, base: int, shared: bool) -> Operand:
+        if lies(self.config, name):
+            movers = WARPGROUP * (1 if self.pingpong else self.wg)
+            return Lying(role, name, self.geometry, self.config, base, movers)
         return Operand(role, name, self.geometry, self.config, base, shared)
 
     def _tensors(self) -> None:
@@ -223,13 +233,15 @@ class WgmmaPlan(LeavingPlan):
     @property
     def parameters(self) -> list[str]:
         return [
+            *([".param .u64 A, .param .u64 B,"] if self.lying else []),
             ".param .u64 C, .param .u64 W,",
             *self.array_parameters,
             *self.item_parameters,
+            *([".param .u32 lda, .param .u32 ldb,"] if self.lying else []),
             ".param .u32 M, .param .u32 N, .param .u32 K, .param .u32 ldc, .param .u32 chunk, .param .u32 more,",
             f".param .{self.sum} alpha, .param .{self.sum} beta,",
             *self.more_parameters,
-            ", ".join(f".param .align 64 .b8 {n}[128]" for n in self.maps),
+            ", ".join(f".param .align 64 .b8 {n}[{128 * self._count(n)}]" for n in self.maps),
         ]
 
     @property
@@ -257,10 +269,12 @@ class WgmmaPlan(LeavingPlan):
         if c.persistent:
             grid = (min(self.device.sms // self.cluster * self.cluster, tiles * run.items), 1, 1)
         arguments: tuple[Argument, ...] = (
+            *((("u64", "A"), ("u64", "B")) if self.lying else ()),
             ("u64", "C"), ("u64", "W"), *self._arrays(problem), *self._items(problem, run),
+            *((("u32", problem.lda), ("u32", problem.ldb)) if self.lying else ()),
             ("u32", problem.m), ("u32", problem.n), ("u32", problem.k), ("u32", problem.ldc), ("u32", chunk),
             ("u32", more), (self.sum, "alpha"), (self.sum, "beta"), *self._numbers(problem),
-            *(("map", self._map(problem, name)) for name in self.maps),
+            *(("map", each) for name in self.maps for each in self._maps(problem, name)),
         )  # fmt: skip
         main = Step(self.entry, grid, (self.threads, 1, 1), self.shared, arguments)
         if self.cleared:
@@ -279,6 +293,16 @@ class WgmmaPlan(LeavingPlan):
     def _numbers(self, problem: Gemm) -> tuple[Argument, ...]:
         """Their values."""
         return ()
+
+    def _count(self, name: str) -> int:
+        """Maps of an operand."""
+        return RESIDUES if any(name == f"map_{x.role}" for x in self.lying) else 1
+
+    def _maps(self, p: Gemm, name: str) -> list[TensorMap]:
+        for x in self.lying:
+            if name == f"map_{x.role}":
+                return x.maps(p, p.dtype, self._stored(p, x.name))
+        return [self._map(p, name)]
 
     def _map(self, p: Gemm, name: str) -> TensorMap:
         if name in ("map_c", "map_residual"):

@@ -8,11 +8,13 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from ptxgen.columnar import pick
+from ptxgen.columnar import ceil_div, pick
 from ptxgen.families.wgmma import planes
 from ptxgen.problem import Gemm
 
-A, B = 1, 2  #: bits of the ``repack`` axis
+A, B = 1, 2  #: bits of the ``repack`` axis: an operand is copied,
+LIES_A, LIES_B = 4, 8  #: or comes as it lies
+RESIDUES = 8  #: rows after which another one begins at the same place in 16 bytes, whatever the leading dimension
 LIMIT = 1 << 34  #: bytes of copies: threads of a pass count 16 bytes each
 ROW = 128  #: bytes that the rows of a copy, and copies, start at a multiple of
 TMA_ALIGNED = 16  #: bytes that an address and a row's length must be multiples of
@@ -44,7 +46,17 @@ def unmapped(p: Gemm) -> int:
 
 
 def copied(c: Any, name: str) -> Any:
-    return c.repack % 2 == 1 if name == "a" else c.repack >= B
+    return c.repack // (A if name == "a" else B) % 2 == 1
+
+
+def lies(c: Any, name: str) -> Any:
+    """Whether an operand comes to shared memory as it lies, in whole 16 bytes, and is shifted there."""
+    return c.repack // (LIES_A if name == "a" else LIES_B) % 2 == 1
+
+
+def lying(lines: Any, width: Any, size: int) -> Any:
+    """Bytes of a stage's lines of one residue, ``width`` elements and the 16 bytes behind them each."""
+    return ceil_div(lines // RESIDUES * (width * size + TMA_ALIGNED), ROW) * ROW
 
 
 def turns(p: Gemm, name: str) -> bool:

@@ -10,7 +10,7 @@ from ptxgen.columnar import ceil_div, register_cap
 from ptxgen.config import AXIS, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE
 from ptxgen.families.wgmma import planes, repack
 from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, TAKES, WARPGROUP, together
-from ptxgen.families.wgmma.repack import TMA_ALIGNED, copied, mapped
+from ptxgen.families.wgmma.repack import TMA_ALIGNED, copied, lies, mapped
 from ptxgen.problem import Gemm
 from ptxgen.rule import Rule
 
@@ -81,11 +81,18 @@ RULES = (
     Rule("wgmma_major", lambda p, c, g, d: (g.size == 2) | g.y_kmajor,
          "layout {p.layout}, swap={c.swap}: elements of {g.size} bytes must be contiguous along K in the operand that"
          " is not on the side of the 64 rows", family=WGMMA),
-    Rule("wgmma_repack", lambda p, c, g, d: (c.repack == 0) | (_between(c.repack, 0, 3) & (planes.planes(p) == 1)
-         & ((p.window is None) | ((c.repack == repack.A) & _turned(p)))
+    Rule("wgmma_repack", lambda p, c, g, d: (c.repack % 4 == 0) | ((planes.planes(p) == 1)
+         & ((p.window is None) | ((c.repack % 4 == repack.A) & _turned(p)))
          & ((c.kg == 1) | (c.split <= SPLIT_WORKSPACE)) & (g.copies < repack.LIMIT)),
-         "repack={c.repack}: 0 to 3; wgmma copies operands that are neither images nor planes, beside images those that"
+         "repack={c.repack}: wgmma copies operands that are neither images nor planes, beside images those that"
          " it transposes, not with split=3 or 4, {g.copies} bytes at most 2**34", family=WGMMA),
+    Rule("wgmma_lies", lambda p, c, g, d: _between(c.repack, 0, 3) | (_between(c.repack, 4, 12)
+         & np.logical_not(copied(c, "a") & lies(c, "a")) & np.logical_not(copied(c, "b") & lies(c, "b"))
+         & (p.element.bytes == 2) & (p.window is None) & (p.items == 1) & (p.k >= repack.RESIDUES)
+         & (c.cluster == 1) & (c.rows == 0) & (c.u < BOX_LIMIT) & (np.maximum(c.ml, c.nl) < BOX_LIMIT)),
+         "repack={c.repack}: 0 to 12, no operand both copied and as it lies; they come as they lie of one product of"
+         " elements of two bytes, K={p.k} at least 8, with cluster=1, rows=0, u={c.u} and sides of a tile below 256",
+         family=WGMMA),
     Rule("wgmma_fed", lambda p, c, g, d: np.logical_not(g.fed)
          | ((c.rows == 0) & (c.stage_c == 0) & (c.u * g.size >= 2 * STEP)),
          "X is multiplied from registers (layout {p.layout}, swap={c.swap}): that takes rows=0, stage_c=0, and u={c.u}"
@@ -103,12 +110,12 @@ RULES = (
     Rule("wgmma_columns", lambda p, c, g, d: (p.window is None) or (p.window.side == "a") | (c.swap == 0)
          | (p.window.channels % np.maximum(g.x_box, 1) == 0),
          "swap=1: the channels of {p.window} are no multiple of the {g.x_box} columns of a box", family=WGMMA),
-    Rule("wgmma_map_a", lambda p, c, g, d: copied(c, "a") | mapped(p, "a"),
-         "A starts at {p.aligned_a} bytes, lda={p.lda}, strides {p.strides}; TMA needs multiples of 16 bytes, or a"
-         " copy (repack)", family=WGMMA),
-    Rule("wgmma_map_b", lambda p, c, g, d: copied(c, "b") | mapped(p, "b"),
-         "B starts at {p.aligned_b} bytes, ldb={p.ldb}, strides {p.strides}; TMA needs multiples of 16 bytes, or a"
-         " copy (repack)", family=WGMMA),
+    Rule("wgmma_map_a", lambda p, c, g, d: copied(c, "a") | lies(c, "a") | mapped(p, "a"),
+         "A starts at {p.aligned_a} bytes, lda={p.lda}, strides {p.strides}; TMA needs multiples of 16 bytes,"
+         " or repack", family=WGMMA),
+    Rule("wgmma_map_b", lambda p, c, g, d: copied(c, "b") | lies(c, "b") | mapped(p, "b"),
+         "B starts at {p.aligned_b} bytes, ldb={p.ldb}, strides {p.strides}; TMA needs multiples of 16 bytes,"
+         " or repack", family=WGMMA),
     Rule("wgmma_depth", lambda p, c, g, d: (c.u * g.size % STEP == 0) & (c.u & (c.u - 1) == 0)
          & (c.u <= (BOX_LIMIT if planes.planes(p) == 1 else planes.PROMOTED)),
          "u={c.u} elements of {g.size} bytes; wgmma takes 32 bytes or a power of two of that, at most 256 elements, of"

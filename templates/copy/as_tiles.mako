@@ -1,0 +1,3 @@
+## A stage is what wgmma reads once it has come.
+<%def name="setup()"></%def>
+<%def name="settle()"></%def>
