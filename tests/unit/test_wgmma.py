@@ -66,7 +66,7 @@ def test_descriptors_read_what_tma_brought():
         kind = np.dtype(f"u{p.element.bytes}")
         steps = c.u * p.element.bytes // 32
         for x, extent in ((made.x, made.x_tile), (made.y, made.y_tile)):
-            if x.role == "x" and made.fed:
+            if x.lies or (x.role == "x" and made.fed):
                 continue
             matrix = rng.integers(0, 1 << 8 * kind.itemsize, (extent, c.u), kind)
             share = c.cluster if x.role == "y" else 1
@@ -100,8 +100,38 @@ def test_stages_hold_what_barriers_expect():
         assert made.barriers % 8 == 0
         assert made.shared <= H200.shared_block
         for x in (made.x, made.y):
-            assert x.box[0] * p.element.bytes == x.span
+            assert x.lies or x.box[0] * p.element.bytes == x.span
             assert max(x.box) <= 256
+
+
+def test_every_16_bytes_that_lie_go_to_their_place():
+    """Each thread's moves, of every line and box of a stage once: from its residue's lines to the swizzled tile."""
+    seen = 0
+    for p, c in cases(23, 150, H200, limit=600):
+        made = plan_for(p, c, H200)
+        for x in made.lying:
+            lines, width = (x.tile, c.u) if x.kmajor else (c.u, x.tile)
+            assert x.residue % 128 == 0
+            assert x.residue * 8 <= (made.y.base if x is made.x else made.stage_bytes - x.base)
+            found, got = set(), set()
+            for t in range(128 * made.movers):
+                line, q = t >> x.shift, t & x.threads - 1
+                for n, m in enumerate(x.moves):
+                    here, box = line + n % x.rounds * x.across, n // x.rounds
+                    assert m.partly == ((n % x.rounds + 1) * x.across > lines)
+                    if here >= lines:
+                        continue
+                    first = line % 8 * x.residue + line // 8 * x.line + 16 * q + m.got
+                    assert first == here % 8 * x.residue + here // 8 * x.line + 16 * (x.threads * box + q)
+                    turned = q ^ (line >> x.turn) & x.mask
+                    put = line * x.span + 16 * turned + m.put
+                    assert put == swizzled(np.array(box * lines * x.span + here * x.span + 16 * q), x.span)
+                    found.add(put)
+                    got.add(first)
+            assert len(found) == len(got) == lines * width // 8
+            assert found == set(range(0, lines * width * 2, 16))
+            seen += 1
+    assert seen > 20
 
 
 def staged_rows(made, values: np.ndarray) -> np.ndarray:
@@ -285,13 +315,21 @@ def test_a_lone_row_needs_no_pitch():
     [
         (Gemm(64, 64, 64, "NT", "f16", lda=68), "", "wgmma_map_a"),
         (Gemm(64, 64, 64, "NT", "f16", aligned_b=8), "", "wgmma_map_b"),
+        *(
+            (Gemm(64, 64, 65, "NT", "f16"), f"repack=12 {text}", "wgmma_lies")
+            for text in ("cluster=2", "u=256 stages=1", "nl=256")
+        ),
+        (Gemm(64, 64, 65, "NT", "f16"), "repack=13", "wgmma_lies"),
+        (Gemm(64, 64, 7, "NT", "f16"), "repack=12", "wgmma_lies"),
+        (Gemm(64, 64, 65, "NT", "e4m3"), "repack=12", "wgmma_lies"),
+        (Gemm(64, 64, 65, "NT", "f16", batch=2), "repack=12", "wgmma_lies"),
         (Gemm(64, 60, 64, "NT", "f16", ldc=64, epilogue="residual"), "stage_c=1", "wgmma_stage_c"),
         (Gemm(64, 64, 64, "NN", "s8"), "", "wgmma_major"),
         (Gemm(64, 64, 64, "NN", "s8"), "swap=1 u=32", "wgmma_fed"),
         (Gemm(64, 64, 64, "TT", "e4m3"), "stage_c=1", "wgmma_fed"),
         (Gemm(64, 64, 64, "TN", "s8"), "", "wgmma_major"),
         (Gemm(64, 63, 64, "TN", "f16", ldb=63), "repack=1", "wgmma_map_b"),
-        (Gemm(64, 64, 64, "TT", "s8"), "repack=4", "wgmma_repack"),
+        (Gemm(64, 64, 64, "TT", "s8"), "repack=4", "wgmma_lies"),
         (Gemm(64, 64, 64, "TN", "f32", "f32_bf16x6"), "repack=1 u=32", "wgmma_repack"),
         (Gemm(64, 64, 64, "NT", "f32"), "", "wgmma_types"),
         (Gemm(64, 64, 64, "NT", "f16"), "ms=4", "wgmma_unused"),
