@@ -6,7 +6,6 @@
 <%namespace name="ring" file="/copy/ring.mako"/>\
 <%namespace name="sched" file="/${context['plan'].sched}"/>\
 <%namespace name="copy" file="/copy/tma.mako"/>\
-<%namespace name="brought" file="/${context['plan'].brought}"/>\
 <%namespace name="math" file="/${context['plan'].math}"/>\
 <%namespace name="sums" file="/${context['plan'].sums}"/>\
 <%namespace name="before" file="/${context['plan'].before}"/>\
@@ -97,7 +96,6 @@ ${ptx.banner(f"the consumers: {plan.wg} warpgroup{'s' if plan.wg > 1 else ''}")}
     setp.eq.u32 %leader, %member, 0;
 ${ring.releases()}\
 ${math.setup()}\
-${brought.setup()}\
 ${leave.setup()}\
 % if plan.pingpong:
     // the first turn is the first warpgroup's
@@ -119,7 +117,6 @@ PASS:
     mul.lo.u32 %slot, %stage, 8;
     add.u32 %full, %bars, %slot;
 ${sync.wait("%full", "%phase")}\
-${brought.settle()}\
     setp.ne.u32 %later, %pass, 0;
 ${math.multiply(ring)}\
 ${sums.settle(ring)}\

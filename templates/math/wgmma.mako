@@ -1,5 +1,6 @@
 ## Products of a stage by wgmma, whose operands are read from shared memory by descriptors.
 <%namespace name="halves" file="/ptx/convert.mako"/>
+<%namespace name="brought" file="/${context['plan'].brought}"/>
 <%def name="setup()">
     // descriptors of stage 0, low words: address / 16 (a cluster's rank lies above its bits) and the leading offset
     mad.lo.u32 %x_low, %wg, ${plan.x_part}, %smem;
@@ -7,6 +8,7 @@
     shr.u32 %x_low, %x_low, 4;
     or.b32 %x_low, %x_low, ${plan.x.low};
 ${y_setup()}\
+${brought.setup()}\
 </%def>
 
 <%def name="y_setup()">
@@ -17,6 +19,7 @@ ${y_setup()}\
 </%def>
 
 <%def name="multiply(ring)">
+${brought.settle()}\
     {
     .reg .b32 %x_at, %y_at, %low;
     .reg .b64 %x_desc, %y_desc;
