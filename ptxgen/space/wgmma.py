@@ -61,7 +61,7 @@ class Wgmma(Family):
         "wgmma_cluster", "wgmma_pingpong", "wgmma_rows", "wgmma_map_a", "wgmma_map_b",
     )  # fmt: skip
     extent_rules = ("range", "slices", "split", "grid", "wgmma_walk", "wgmma_passes", "wgmma_meeting", "wgmma_stages",
-                    "wgmma_planes", "wgmma_repack")  # fmt: skip
+                    "wgmma_planes", "wgmma_repack", "wgmma_residues")  # fmt: skip
 
     def neutral(self, p: Gemm) -> Gemm:
         """Starts and pitches that TMA can take, or starts that it cannot; extents that show which tiles are cut."""

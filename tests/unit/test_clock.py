@@ -222,7 +222,7 @@ def test_off_alignment_a_copy_pays_where_there_is_work():
     def copies(p: Gemm) -> float:
         c = space.candidates(p, H200)
         us = predict(p, c, H200)
-        copied = np.asarray(c.repack) > 0
+        copied = np.asarray(c.repack) % 4 > 0  # not as they lie
         return float(us[copied].min() / us[(c.family == 1) & ~copied].min())
 
     assert copies(Gemm(1001, 777, 1333, "NT", "f16")) < 0.9

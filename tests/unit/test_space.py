@@ -186,6 +186,8 @@ def wgmma_copies(p: Gemm) -> list[int]:
     no whole 16 bytes."""
     apart = [n + 1 for n, far in enumerate((p.layout[0] == "T", p.layout[1] == "N")) if far and p.element.bytes != 2]
     off = sum(n + 1 for n, ld in enumerate((p.lda, p.ldb)) if ld * p.element.bytes % 16)
+    if off and p.element.bytes == 2:  # or as they lie
+        return [off, 4 * off]
     return sorted({n | off for n in (apart if len(apart) == 2 else [0, *apart])})
 
 
