@@ -34,37 +34,42 @@
     mad.lo.u32 ${into}, %t0, 16, %near;
 </%def>
 
-## Of each line the elements behind the last whole 16 bytes, a thread a line.
-<%def name="tail(s, strip, label)">
-<% width = s.lines.boxes * s.width %>\
-    mov.u32 %line, %member;
-    mov.u32 %round, 0;
-    .pragma "nounroll";
-TAIL${label}:
-    setp.lt.s32 %here, %line, %left_rows;
-    add.u32 %t0, ${s.lines.row}, ${strip.row};
-    add.u32 %t0, %t0, %line;
-    mul.wide.u32 %t64, %t0, %ldc;
-    add.u32 %t1, ${s.lines.column}, ${strip.column + width};
-    cvt.u64.u32 %u64, %t1;
-    add.u64 %t64, %t64, %u64;
-    mad.lo.u64 %to, %t64, 2, ${plan.item_c};
-    cvt.u32.u64 %shift, %to;
-    bfe.u32 %shift, %shift, 1, 3;
-    mad.lo.u32 %near, %line, ${s.span}, %staging;
-    shr.u32 %turn, %line, ${s.shift};
-    and.b32 %turn, %turn, ${s.mask};
-${chunk("%own", s.lines.threads - 1)}\
-% for i in range(7):
-    setp.gt.and.u32 %p, %shift, ${i}, %here;
-    setp.gt.and.s32 %p, %left, ${width - 1 - i}, %p;
-    @%p ld.shared.b16 %half0, [%own+${strip.offset + (s.lines.boxes - 1) * s.lines.box + 14 - 2 * i}];
-    @%p st.global.b16 [%to+${-2 * i - 2}], %half0;
-% endfor
-    add.u32 %line, %line, 128;
-    add.u32 %round, %round, 1;
-    setp.lt.u32 %p, %round, ${s.lines.tails};
-    @%p bra.uni TAIL${label};
+## Of 16 bytes in %o, where C begins %shift elements into them (``first``) or ends there: one, two and four elements.
+<%def name="pieces(where, at, first)">
+    {
+    .reg .b32 %even, %uneven, %pair;
+    .reg .b64 %there;
+    .reg .pred %piece;
+    selp.b32 %even, %o2, %o0, %fours;
+    selp.b32 %uneven, %o3, %o1, %fours;
+    // the element next to the end
+    selp.b32 %pair, %uneven, %even, %twos;
+    mov.b32 {%half0, %half1}, %pair;
+    mul.wide.u32 %there, %shift, 2;
+    add.u64 %there, %there, %to;
+    and.pred %piece, ${where}, %odd;
+    @%piece st.global.b16 [%there+${at - 2 * (not first)}], ${"%half1" if first else "%half0"};
+% if first:
+    // two where the next is the second or the fourth pair, four in the second half
+    add.u32 %t0, %shift, 1;
+    and.b32 %t1, %t0, 2;
+    setp.ne.and.u32 %piece, %t1, 0, ${where};
+    and.b32 %t0, %t0, 6;
+    mul.wide.u32 %there, %t0, 2;
+    add.u64 %there, %there, %to;
+    @%piece st.global.b32 [%there+${at}], %uneven;
+    setp.lt.and.u32 %piece, %shift, 5, ${where};
+    @%piece st.global.v2.b32 [%to+${at + 8}], {%o2, %o3};
+% else:
+    and.b32 %t0, %shift, 4;
+    mul.wide.u32 %there, %t0, 2;
+    add.u64 %there, %there, %to;
+    and.pred %piece, ${where}, %twos;
+    @%piece st.global.b32 [%there+${at}], %even;
+    and.pred %piece, ${where}, %fours;
+    @%piece st.global.v2.b32 [%to+${at}], {%o0, %o1};
+% endif
+    }
 </%def>
 
 ## + beta C: an element at a time to where the chunk's boxes have it.

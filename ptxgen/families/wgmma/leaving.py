@@ -153,10 +153,10 @@ class Lines:
         #: threads of a line of a box, and what they are as a shift
         self.threads = s.width // ELEMENTS
         self.shift = log2(self.threads)
-        #: lines of a box, those that go at once, how often that is done; and with a thread a line
+        #: lines of a box, those that go at once, and how often that is done
         self.count = s.columns if s.transposed else ROWS
         self.across = WARPGROUP // self.threads
-        self.rounds, self.tails = -(-self.count // self.across), -(-self.count // WARPGROUP)
+        self.rounds = -(-self.count // self.across)
         #: boxes of a strip, and bytes from one to the next
         self.boxes = s.mi if s.transposed else s.columns // s.width
         self.box = self.count * s.span
