@@ -83,7 +83,7 @@ class Tensor:
         """Faults at coordinates that an H200 calls an illegal instruction."""
         if place[0] * tensor.dtype.itemsize % 16:
             raise fault(MisalignedFault, f"a box begins at {place[0]}, no multiple of 16 bytes", c, self.ins, lane)
-        if writes and min(place) < 0:
+        if writes and not tensor.im2col and min(place) < 0:
             raise fault(Fault, f"a box that is stored begins outside the tensor, at {tuple(place)}", c, self.ins, lane)
 
     def windows(self, c: Team, lanes: Array, im2col: bool, writes: bool) -> list[Window]:
@@ -96,8 +96,7 @@ class Tensor:
             if tensor.im2col != im2col:
                 kind = "an im2col" if tensor.im2col else "a tiled"
                 raise fault(Fault, f"this is the map of {kind} tensor", c, self.ins, lane)
-            if not im2col:
-                self.legal(c, lane, tensor, places[i], writes)
+            self.legal(c, lane, tensor, places[i], writes)
             window = Window(tensor, places[i], offsets[i] if offsets else (), writes)
             if not window.empty:
                 in_global(c, self.ins, lane, window.low, window.high, writes)

@@ -262,6 +262,9 @@ def test_coordinates_that_hardware_takes_for_an_illegal_instruction():
     m = tensormap(np.zeros((8, 16), "f4"), box=(8, 8))
     with pytest.raises(MisalignedFault, match="a box begins at 2, no multiple of 16 bytes"):
         load(m, (2, 0))
+    pixels = tensormap(np.zeros((2, 4, 4, 16), "f2"), channels=8, pixels=4, lower=(0, 0), upper=(0, 0))
+    with pytest.raises(MisalignedFault, match="a box begins at 4, no multiple of 16 bytes"):
+        load(pixels, (4, 0, 0, 0), (0, 0))
     load(m, (-4, -1))
     for place in ((-4, 0), (0, -1)):
         with pytest.raises(Fault, match="a box that is stored begins outside the tensor"):
