@@ -8,13 +8,14 @@ from ptxgen.errors import ConfigError
 from ptxgen.families.mma.plan import MmaPlan
 from ptxgen.families.simt.plan import SimtPlan
 from ptxgen.families.slide.plan import SlidePlan
+from ptxgen.families.slide.summing import SummingPlan
 from ptxgen.families.stream.plan import StreamPlan
+from ptxgen.families.wgmma.arranging import plan_of
 from ptxgen.families.wgmma.copies import CopiedPlan
 from ptxgen.families.wgmma.parting import PartingPlan
 from ptxgen.families.wgmma.plan import WgmmaPlan
 from ptxgen.families.wgmma.planes import planes
 from ptxgen.families.wgmma.repack import A, B
-from ptxgen.families.wgmma.windows import plan_of
 from ptxgen.operations import Problem
 from ptxgen.plan import Plan
 
@@ -29,6 +30,8 @@ def plan_for(problem: Problem, config: Config, device: Device) -> Plan:
     kind, product = PLANS[config.family], problem.gemm
     if kind is WgmmaPlan and product.window is not None:
         kind = plan_of(product.window, config)
+    elif kind is SlidePlan and product.strip is not None and product.strip.summed:
+        kind = SummingPlan
     elif kind is WgmmaPlan and planes(product) > 1:
         kind = PartingPlan
     elif kind is WgmmaPlan and config.repack & (A | B):

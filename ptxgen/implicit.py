@@ -234,8 +234,8 @@ class Implicit(Gemm):
     ``m``, ``n``, ``k``: the largest of its parts'. ``addr_a`` (b, c): STRIDED (a matrix with a leading dimension),
     TABLE (a row's plus a column's offset) or WINDOW (and zero outside the image); ``wide_a``: the widest access in
     elements; ``parts``: the products to compute, the largest first; ``traffic``: bytes that must move; ``window``:
-    where TMA can walk over the images; ``strip``: the strips that they consist of for kernels that slide, whose taps,
-    step, hop and width are ``strip_kind``.
+    where TMA can walk over the images; ``strip``: the strips that they consist of for kernels that slide, which
+    differ by ``strip_kind``, its last their width.
     """
 
     addr_a: str = STRIDED
@@ -324,5 +324,5 @@ def product(
     if {found[f"addr_{name}"] for name in "abc"} == {STRIDED} and not own_bias and not one_bias:
         return Gemm(**fields)
     if strip is not None:
-        found.update(strip=strip, strip_kind=(strip.taps, strip.step, strip.hop, strip.wide))
+        found.update(strip=strip, strip_kind=strip.kind)
     return Implicit(**fields, **found, parts=tuple(ordered), traffic=traffic, window=window, one_bias=one_bias)

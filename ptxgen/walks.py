@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -12,7 +12,7 @@ from ptxgen.phases import phases
 from ptxgen.problem import Gemm
 from ptxgen.sliding import Sliding
 from ptxgen.strip import strip_of
-from ptxgen.window import Window, packed
+from ptxgen.walkable import ALIGNED, window_of
 
 #: axes of an image
 AXES = ("d", "h", "w")
@@ -24,6 +24,8 @@ def product_of(v: Sliding) -> Gemm:
     """The product that kernels compute: rows of C are what lies further apart in memory. Kept, with its tables."""
     x, w, y = (v.steps(name) for name in "xwy")
     first, second, third = v.tensors
+    if _one_tap(v):
+        return _images(v)
     group = {"c": v.c // v.groups, "k": v.k // v.groups}
     item = {"x": group["c"] * x["c"], "y": group["k"] * y["k"], "w": group["k"] * w["k"]}
     a, b = (second, first) if v.swapped else (first, second)
@@ -33,35 +35,31 @@ def product_of(v: Sliding) -> Gemm:
         "epilogue": v.epilogue.replace("bias", "bias_row" if v.swapped else "bias_column"),
     }  # fmt: skip
     make = _backward if v.direction == "input_grad" else _folded if v.fold else _forward
+    parts = make(v, group, x, w, y)
     return product(
-        make(v, group, x, w, y), (v.groups, item[a], item[b], item[third]), (start[a], start[b], start[third]),
-        v.bytes, _window(v), strip_of(v), bool(v.fold) and "bias" in v.stages, **fields,
+        parts, (v.groups, item[a], item[b], item[third]), (start[a], start[b], start[third]),
+        v.bytes, window_of(v, parts[0].c), strip_of(v), bool(v.fold) and "bias" in v.stages, **fields,
     )  # fmt: skip
 
 
-def _window(v: Sliding) -> Window | None:
-    """The images as TMA can walk over them: channels side by side, filters whose channels are, a result that is a
-    matrix."""
-    if v.layout != "NHWC" or v.filters != "KRSC" or v.groups > 1 or v.fold:
-        return None
-    axes = (2, 1, 0) if v.deep or any(v.pads[0]) else (2, 1)  # a lone place may be outside
-    taps, extents = (v.t, v.r, v.s), (v.d, v.h, v.w)
+def _one_tap(v: Sliding) -> bool:
+    """Whether each image is a matrix as it lies, of which filters make another: of several (a lone one is one anyway),
+    whose rows are whole 16 bytes. Others fill tiles better together."""
+    alone = v.layout == "NCHW" and v.groups == 1 and v.n > 1 and (v.t, v.r, v.s) == v.strides == (1, 1, 1)
+    whole = v.d * v.h * v.w * v.element.bytes % ALIGNED == 0
+    return alone and whole and v.direction != "weight_grad" and not any(sum(v.pads, ()))
 
-    def of(values: Sequence[int]) -> tuple[int, ...]:
-        return tuple(values[n] for n in axes)
 
-    begin = [pads[0] for pads in v.pads]
-    rest = of(v.strides), of(taps), of(v.dilations)
-    if v.direction != "input_grad":
-        side, layout, pixels = *(("a", "NT") if v.direction == "forward" else ("b", "TN")), of(extents)
-        first = of([-pad for pad in begin])
-        window = Window(side, layout, v.c, v.n, pixels, packed(v.c, pixels), of(v.results), first, *rest)
-        return window.widened(v.element.bytes)
-    if v.strides != (1, 1, 1):
-        return None
-    first = of([pad - (n - 1) * step for pad, n, step in zip(begin, taps, v.dilations, strict=True)])
-    pixels = of(v.results)
-    return Window("a", "NN", v.k, v.n, pixels, packed(v.k, pixels), of(extents), first, *rest, flipped=True)
+def _images(v: Sliding) -> Gemm:
+    """A product an image, which share the filters."""
+    forward = v.direction == "forward"
+    rows, deep = (v.k, v.c) if forward else (v.c, v.k)
+    image, result = (v.aligned_input, v.aligned_output)[:: 1 if forward else -1]
+    return Gemm(
+        rows, v.d * v.h * v.w, deep, ("N" if (v.filters == "CRSK") != forward else "T") + "N", v.dtype, v.compute,
+        aligned_a=v.aligned_filter, aligned_b=image, aligned_c=result, deterministic=v.deterministic, out=v.out,
+        epilogue=v.epilogue.replace("bias", "bias_row"), batch=v.n, stride_a=0,
+    )  # fmt: skip
 
 
 Steps = dict[str, int]

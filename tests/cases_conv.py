@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from ptxgen.config import Config
-from ptxgen.conv import Conv
+from ptxgen.conv import FILTERS, Conv
 from ptxgen.device import Device
 from ptxgen.errors import ShapeError
 from tests.cases import pairs
@@ -46,11 +47,37 @@ def problem(rng: np.random.Generator, limit: int) -> Conv | None:
         return None
 
 
-def cases(seed: int, count: int, d: Device, limit: int = 150) -> Iterator[tuple[Conv, Config]]:
+def elsewhere(rng: np.random.Generator, limit: int) -> Conv | None:
+    """The same of images or filters that do not lie as TMA takes them: other layouts, odd channels, starts."""
+    p = problem(rng, limit)
+    if p is None:
+        return None
+    least = max(p.element.bytes, p.output.bytes)
+    odd = p.direction != "weight_grad" and rng.random() < 0.4
+    fields: dict[str, object] = {
+        "layout": ("NCHW", "NCHW", "NHWC", "CHWN")[rng.integers(4)], "k": int(rng.integers(1, limit)),
+        "filters": ("", "", *FILTERS.values())[rng.integers(5)], "c": int(rng.integers(1, 80)) if odd else p.c,
+        "n": int(rng.integers(1, 10)), "aligned_output": max(least, (2, 8, 16)[rng.integers(3)]),
+        "aligned_input": max(least, (2, 8, 16)[rng.integers(3)]),
+    }  # fmt: skip
+    if p.element.bytes == 1:
+        fields.update(dtype="f16", compute="", out="")
+    q = replace(p, **fields)
+    return q if q.gemm.window is not None and any(q.gemm.window.copies) else None
+
+
+def either(rng: np.random.Generator, limit: int) -> Conv | None:
+    return (problem if rng.random() < 0.5 else elsewhere)(rng, limit)
+
+
+def cases(
+    seed: int, count: int, d: Device, limit: int = 150,
+    draw: Callable[[np.random.Generator, int], Conv | None] = either,
+) -> Iterator[tuple[Conv, Config]]:  # fmt: skip
     """``count`` random pairs; none where there are no such kernels."""
     rng = np.random.default_rng(seed)
     return pairs(
         count if d.sm == 90 else 0,
-        lambda: problem(rng, limit),
+        lambda: draw(rng, limit),
         lambda p: None if p.gemm.window is None else config(p.gemm, d, rng),
     )

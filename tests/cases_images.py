@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from ptxgen.config import Config
+from ptxgen import rules
+from ptxgen.config import AXIS, SPLIT_MEMSET, SPLIT_WORKSPACE, Config
 from ptxgen.conv import DIRECTIONS, FILTERS, Conv
 from ptxgen.device import Device
 from ptxgen.errors import ShapeError
 from ptxgen.families.mma.rules import MMA
 from ptxgen.families.simt.rules import SIMT
-from ptxgen.families.slide.rules import SLIDE, TAPS
+from ptxgen.families.slide.rules import SLIDE, slides
 from tests import cases_mma, cases_simt
 
 TYPES = (
@@ -39,7 +40,7 @@ def drawn(rng: np.random.Generator) -> Conv:
                 padding=pads, dilation=some(1, 4), groups=groups, layout=str(rng.choice(list(FILTERS))),
                 filters=str(rng.choice(["", *FILTERS.values()])), direction=str(rng.choice(DIRECTIONS)),
             )  # fmt: skip
-            return replace(v, c=groups, k=groups, direction="forward") if alone else v
+            return replace(v, c=groups, k=groups) if alone else v
         except ShapeError as error:
             if "reaches" not in str(error):
                 raise
@@ -58,11 +59,16 @@ def problem(rng: np.random.Generator, n: int) -> Conv:
 
 def config(v: Conv, d: Device, rng: np.random.Generator, family: int | None = None) -> Config | None:
     """A random legal configuration that looks into tables, or None if none was drawn. ``family``: of no other."""
-    slides = v.gemm.strip is not None and v.gemm.strip.taps <= TAPS
-    if v.gemm.strip is not None and slides and family in (None, SLIDE):
-        ns, ml, resident, stream = (int(rng.choice(x)) for x in ((1, 2, 4, 8), (1, 2, 4), (1, 2), (0, 1)))
-        wide = int(rng.choice([1, v.gemm.strip.wide]))
-        return Config(family=SLIDE, vec_a=wide, ns=ns, ml=ml, nl=32, resident=resident, stream=stream)
+    if slides(v.gemm) and family in (None, SLIDE):
+        some = [n for n in (1, 2, 4, 8) if n % v.gemm.strip.ratio == 0]
+        if not some:
+            return None
+        ns, ml, resident, stream = (int(rng.choice(x)) for x in (some, (1, 2, 4), (1, 2), (0, 1)))
+        wide, kg = int(rng.choice([1, v.gemm.strip.wide])), int(rng.choice([1, 2, 5])) * v.gemm.strip.summed
+        kg = max(1, min(kg, -(-v.gemm.k // AXIS["u"].default)))
+        split = SPLIT_WORKSPACE if kg > 1 else SPLIT_MEMSET
+        c = Config(family=SLIDE, vec_a=wide, ns=ns, ml=ml, nl=32, resident=resident, stream=stream, kg=kg, split=split)
+        return c if rules.broken(v.gemm, c, d) is None else None
     tensor = v.compute in ("tf32", "s32") or v.dtype == "bf16" or (v.dtype in ("f16", "f64") and rng.random() < 0.5)
     if family not in (None, MMA if tensor else SIMT):
         return None

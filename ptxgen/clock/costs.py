@@ -67,6 +67,7 @@ SHARE_US = 1.35  #: slices of which each block finishes a part
 RED_US = 1.2  #: slices that add to C, beside the memset
 TURN_US, TURN_DRAM = 2.5, 0.8  #: a pass that transposes an operand, and what it reaches of the bandwidth
 PITCH_US, PITCH_DRAM = 0.8, 0.7  #: the pass that copies operands as they are, likewise
+ARRANGE_US, ARRANGE_DRAM = 1.9, 0.87  #: the pass that copies images, and what is beside them, likewise
 PARTING_US, PARTING_DRAM = 1.5, 0.75  #: the pass that makes planes: a launch, and a share of the bandwidth
 PLANES_THIN = 0.16  #: times as much longer, by how far a tile of planes stays below 128 columns
 PROMOTE, PROMOTE_SUM = 250.0, 1.0  #: cycles a pass and accumulator in which a warpgroup adds, and multiplies nothing

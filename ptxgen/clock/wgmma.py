@@ -61,7 +61,7 @@ def _walked(p: Gemm, c: Columns, g: SimpleNamespace, moved_x: Any, moved_y: Any)
     assert p.window is not None
     size = p.element.bytes
     images_x = (c.swap == 1) == (p.window.side == "b")
-    width = (g.unit if p.window.side == "a" else np.where(images_x, g.x_box, g.y_box)) * size
+    width = (g.unit if not p.window.summed else np.where(images_x, g.x_box, g.y_box)) * size
     slower = 1 + costs.TMA_PIXEL * costs.TMA_BYTES / np.maximum(width, 1)
     return np.where(images_x, moved_x * slower, moved_x), np.where(images_x, moved_y, moved_y * slower)
 
@@ -102,7 +102,10 @@ def cell(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
 
 
 def _copies(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Any:
-    """Of the passes that copy operands first: one for all that are copied as they are, one for each that turns."""
+    """Of the passes that copy operands first: one for all that are copied as they are, or for images and what is beside
+    them, one for each that turns."""
+    if repack.walked(p):
+        return costs.ARRANGE_US + 2 * g.copies / (d.bandwidth * 1e3 * costs.ARRANGE_DRAM)
     turned = sum(repack.copied(c, x) * 1 for x in "ab" if repack.turns(p, x))
     plain = [repack.copied(c, x) for x in "ab" if not (repack.turns(p, x) and repack.mapped(p, x))]
     straight = np.logical_or.reduce([np.zeros(len(c), bool), *plain])

@@ -69,7 +69,7 @@ class Wgmma(Family):
         m, n = (next((r for r in LEAST if x <= r), NEUTRAL) for x in (p.m, p.n))
         given: dict[str, Any] = {f"aligned_{x}": 16 if mapped(p, x) else p.element.bytes for x in "ab"}
         if p.window is not None:
-            channels = widest_unit(p) if p.window.side == "a" else math.gcd(p.window.channels, ROWS)
+            channels = widest_unit(p) if not p.window.summed else math.gcd(p.window.channels, ROWS)
             given["window"] = p.window.like(channels, NEUTRAL)
         return replace(p, m=m, n=n, k=NEUTRAL, lda=0, ldb=0, ldc=0, batch=1, aligned_c=c, **given)
 
@@ -109,8 +109,9 @@ class Wgmma(Family):
         the only one perhaps."""
         if planes(p) > 1:
             return [0]
-        if p.window is not None:  # images are not copied
-            return [A if p.window.side == "b" and repack.turns(p, "a") else 0]
+        if p.window is not None:
+            turned = p.window.summed and p.window.side == "b" and repack.turns(p, "a")
+            return [repack.walked(p) or (A if turned else 0)]
         off = unmapped(p)
         if off and factor_bytes(p) == LIES and p.items == 1:  # or come as they lie
             return [off, off * LIES_A]
@@ -161,13 +162,14 @@ class Wgmma(Family):
     def _slices(self, p: Gemm) -> list[tuple[int, int]]:
         """How slices meet that are too many to wait for each other: as sums of C, or in a workspace."""
         many = SPLIT_MEMSET if reducible(p) else SPLIT_WORKSPACE
-        slices = SLICES_PLANES if planes(p) > 1 else SLICES
+        slices = SLICES_PLANES if planes(p) > 1 or repack.walked(p) else SLICES
         return [(waves, many if split == SPLIT_WORKSPACE else split) for waves, split in slices]
 
     # ---- cells
 
     def cells(self, p: Gemm, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
-        """Slices for a half, one and two waves of clusters, by each way of meeting; what is read once is not kept."""
+        """Slices for a half, one and two waves of clusters, by each way of meeting; what is read once is not kept, but
+        for images, of which each tap reads again what a pass has just copied."""
         slices, count = self._slices(p), len(tiles)
         names = {n: np.repeat(tiles.columns[n], len(slices)) for n in self.tile}
         split, waves = (np.tile(np.array(x), count) for x in zip(*((s, w) for w, s in slices), strict=True))
@@ -178,7 +180,7 @@ class Wgmma(Family):
         most = np.minimum(room * waves // blocks, -(-p.k // c.u) * np.minimum(waves, 2) // c.kc) // 2
         waits = (split == SPLIT_POLL) | (split == SPLIT_SHARE)
         kg = np.where(waits, np.minimum(most, MEETING), most)
-        own = p.offsets[:2] if p.items > 1 else (1, 1)
+        own = p.offsets[:2] if p.items > 1 else (0, 0) if repack.walked(p) else (1, 1)
         streamed = np.where(
             (g.tiles_n == 1) & (p.m > p.n) & (own[0] > 0), 1,
             np.where((g.tiles_m == 1) & (p.n > p.m) & (own[1] > 0), 2, 0),
@@ -253,5 +255,5 @@ class Wgmma(Family):
 
 def width_c(p: Gemm, c: Columns) -> Any:
     """Elements of one store of C: one where TMA stores, else what lies side by side in a thread."""
-    apart = (c.swap == 1) & np.logical_not(from_registers(p, c))
+    apart = (c.swap == 1) & np.logical_not(from_registers(p, c)) | (p.window is not None and not p.window.beside)
     return np.where(c.stage_c == 1, default("vec_c"), np.minimum(c.vec_c, np.where(apart, 1, 2)))

@@ -1,9 +1,9 @@
 ## The schedule of strips: a thread has results one behind the other, loads what they share of the image once, and stages
 ## nothing. Lanes lie along what is contiguous; other results and other taps are looked up.
-## (Of a lop3 that setp.eq compares with zero, ptxas 13.0 crashes; of setp.ne it does not.)
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="convert" file="/ptx/convert.mako"/>\
+<%namespace name="seen" file="/math/seen.mako"/>\
 <%namespace name="dependent" file="/ptx/dependent.mako"/>\
 <%namespace name="put" file="/${context['plan'].put}"/>\
 <%namespace name="leave" file="/${context['plan'].leave}"/>\
@@ -53,7 +53,11 @@ ${ptx.banner("which results: lanes side by side, a strip of each")}\
 % for name in ("x", "word", "y", "w"):
     mad.lo.u32 %${name}, %lane, %n_lane_${name}, %${name};
 % endfor
+% if plan.strip.ratio > 1:
+    div.u32 %t0, %first, ${plan.strip.ratio};
+% else:
     mul.lo.u32 %t0, %first, ${plan.strip.step};
+% endif
     mad.lo.u32 %x, %t0, %n_row_x, %x;
     mad.lo.u32 %word, %t0, %n_row_word, %word;
     mad.lo.u32 %y, %first, %n_row_y, %y;
@@ -88,11 +92,8 @@ ${weight(plan.weights[r, v])}\
     mad.lo.u32 %at_x, %n_row_x, ${row - before}, %at_x;
     mad.lo.u32 %at_word, %n_row_word, ${row - before}, %at_word;
 % endif
-    sub.u32 %t2, %high, %at_word;
-    lop3.b32 %t1, %at_word, %t2, %guard, ${plan.GUARD_LOST};
-    setp.ne.u32 %skip, %t1, 0;
-    mad.wide.s32 %t64, %at_x, ${plan.size}, ${plan.images};
-${pixels("%t64", "@!%skip ")}\
+${seen.inside()}\
+${seen.pixels("%t64", "@!%skip ")}\
 % for i, r in pairs:
 % for v in range(plan.wide):
     fma.rn.${plan.sum} ${plan.acc[i, v]}, ${plan.pixels[v]}, ${plan.weights[r, v]}, ${plan.acc[i, v]};
@@ -111,19 +112,5 @@ ${put.leaving(leave, None, put)}\
 ${convert.widen(plan.problem.dtype, into, "%one")}\
 % else:
     ld.global.nc.${plan.sum} ${into}, [%t64];
-% endif
-</%def>
-<%def name="pixels(at, guard)">
-<% loaded = plan.words if plan.size == 2 else plan.pixels %>\
-% for r in loaded.all:
-    mov.${loaded.kind} ${r}, ${"0" if plan.size == 2 else plan.zero};
-% endfor
-    ${guard}ld.global.nc.${plan.load_kind} ${plan.loaded}, [${at}];
-% if plan.size == 2 and plan.wide == 1:
-${convert.widen(plan.problem.dtype, plan.pixels[0], plan.words[0])}\
-% elif plan.size == 2:
-% for v in range(0, plan.wide, 2):
-${convert.widen_pair(plan.problem.dtype, plan.pixels[v], plan.pixels[v + 1], plan.words[v // 2], plan.halves)}\
-% endfor
 % endif
 </%def>

@@ -114,6 +114,34 @@ def test_filters_of_one_channel_slide_down_strips(layout: str, dtype: str, epilo
             verify(v, parse_config(f"family=4 {text}"), "integers", float(n % 2))
 
 
+@pytest.mark.parametrize("layout", FILTERS)
+@pytest.mark.parametrize(("stride", "taps", "dilation", "padding"), [
+    (2, (3, 3), 1, 1), ((2, 1), (1, 4), (1, 2), (0, 2, 1, 0)), ((1, 2), (3, 2), 1, 0), (4, (3, 5), 1, (1, 0, 2, 2)),
+    (2, (3, 3), 2, 2),
+])  # fmt: skip
+def test_gradients_of_images_under_a_stride_are_strips_too(layout, stride, taps, dilation, padding) -> None:
+    """Pixels that no tap reaches, taps that all miss, strips that end in the middle of a stride."""
+    v = Conv(2, 5, 9, 7, 5, *taps, stride=stride, padding=padding, dilation=dilation, groups=5, layout=layout,
+             direction="input_grad")  # fmt: skip
+    for beta, text in ((0.0, "ns=4 ml=2 nl=32"), (1.0, "ns=8 ml=1 nl=64")):
+        verify(v, parse_config(f"family=4 {text}"), "integers", beta)
+
+
+@pytest.mark.parametrize("layout", FILTERS)
+@pytest.mark.parametrize(("dtype", "filters"), [("f32", ""), ("f16", ""), ("f64", "CRSK")])
+def test_gradients_of_filters_of_one_channel_are_summed_strip_by_strip(layout, dtype, filters) -> None:
+    """More filters than a block has lanes, more units than slices, slices with nothing to do, lanes that are no
+    filters, depth."""
+    for n, v in enumerate((
+        Conv(2, 40, 9, 6, 40, 3, 3, padding=1, groups=40),
+        Conv(34, 3, 10, 7, 3, 3, 2, padding=(0, 3, 2, 1), stride=(2, 1), dilation=(1, 3), groups=3),
+        Conv(1, 34, 5, 4, 34, 2, 3, d=4, t=2, padding=1, stride=2, groups=34),
+    )):  # fmt: skip
+        v = replace(v, layout=layout, filters=filters, dtype=dtype, compute="", out="", direction="weight_grad")
+        for text in ("ns=4 ml=2 nl=32 kg=3 split=2", f"ns=2 ml=1 nl=64 vec_a={v.gemm.strip.wide}"):
+            verify(v, parse_config(f"family=4 {text}"), "integers", float(n % 2))
+
+
 def test_accesses_are_wide_where_images_allow_it() -> None:
     """Four channels, or four images, an access; pads cut no access in two."""
     for layout, keep in (("NHWC", "keep_a=1 keep_b=1 vec_b=4"), ("CHWN", "vec_b=4")):

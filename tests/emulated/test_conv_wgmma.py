@@ -13,7 +13,7 @@ from ptxgen.errors import ConfigError
 from ptxgen.generate import plan_for
 from ptxgen.reference import compare, epilogue_arrays, operands, reference
 from ptxgen.runner import Runner
-from tests.cases_conv import cases
+from tests.cases_conv import cases, elsewhere
 
 H200 = device("h200")
 
@@ -37,6 +37,54 @@ def test_random_convolutions(seed):
         kind = ("integers", "normal", "scaled")[(n + seed) % 3]
         beta = float(n % 2)
         verify(p, c, kind, 1.0 + beta, beta, seed=seed, completion=("early", "late")[n % 2])
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_random_convolutions_whose_operands_lie_otherwise(seed):
+    for n, (p, c) in enumerate(cases(seed, 8, H200, limit=70, draw=elsewhere)):
+        kind = ("integers", "normal", "scaled")[(n + seed) % 3]
+        verify(p, c, kind, 1.0 + n % 2, float(n % 2), seed=seed, completion=("late", "early")[n % 2])
+
+
+#: layout, what else, shape, configuration
+LYING = {
+    "images of odd size": ("NCHW", {}, "C=16,H=5,W=7,K=24,R=3,S=2,pad=1", "ml=64 nl=64 repack=3"),
+    "rows of pixels on the 64-row side": ("NCHW", {}, "C=16,H=5,W=7,K=24,R=3,S=2,pad=1", "swap=1 ml=24 nl=64 repack=3"),
+    "more channels than a block of the pass": ("NCHW", {}, "C=136,H=4,W=8,K=8,R=1,S=1", "ml=64 nl=16 repack=2"),
+    "few channels": ("NCHW", {}, "C=3,H=16,W=17,K=8,R=3,S=2,stride=2", "ml=64 nl=16 repack=3"),
+    "a sum of all slices": (
+        "NCHW",
+        {"direction": "weight_grad"},
+        "C=16,H=8,W=8,K=24,R=3,S=2",
+        "ml=64 nl=32 kg=2 split=2 repack=3",
+    ),
+    "slices that add to C": (
+        "NCHW",
+        {"direction": "weight_grad", "out": "f32"},
+        "C=16,H=8,W=8,K=24,R=3,S=2",
+        "ml=64 nl=32 kg=2 split=0 repack=3",
+    ),
+    "columns of C side by side, rows apart": (
+        "NCHW",
+        {"direction": "weight_grad", "filters": "CRSK"},
+        "C=64,H=6,W=7,K=24,R=3,S=2,pad=1",
+        "swap=1 ml=32 nl=64 repack=3",
+    ),
+    "images along a row": ("CHWN", {}, "C=16,H=6,W=7,K=24,R=3,S=2,pad=1", "ml=64 nl=32 stage_c=1 repack=2"),
+    "all of an epilogue": (
+        "NCHW",
+        {"epilogue": "scale,bias,residual,silu"},
+        "C=16,H=6,W=6,K=72,R=3,S=3,pad=1",
+        "ml=64 nl=32 wg=1 vec_c=2 repack=3",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LYING)
+def test_operands_that_lie_otherwise(case):
+    layout, fields, shape, config = LYING[case]
+    p = Conv(**Conv.read_shape("N=8," + shape), layout=layout, dtype="f16", **fields)
+    verify(p, parse_config("family=2 u=64 stages=3 " + config), "normal" if p.epilogue else "integers", 2.0, 1.0)
 
 
 WALKS = {
@@ -82,12 +130,13 @@ def test_infinities_behind_the_last_tap_do_not_count():
 @pytest.mark.parametrize(
     ("changes", "rule"),
     [
-        ({"c": 12}, "wgmma_images"),
+        ({"c": 12}, "wgmma_repack"),
+        ({"c": 12, "dtype": "e4m3"}, "wgmma_images"),
         ({"padding": 130, "r": 140, "s": 140}, "wgmma_images"),
         ({"stride": 9, "h": 40, "w": 40}, "wgmma_images"),
-        ({"aligned_input": 8}, "wgmma_images"),
+        ({"aligned_input": 8}, "wgmma_repack"),
         ({"dtype": "f32", "compute": "f32_bf16x6"}, "wgmma_images"),
-        ({"layout": "NCHW"}, "tables"),
+        ({"layout": "NCHW"}, "wgmma_repack"),
         ({"groups": 2}, "tables"),
         ({"direction": "weight_grad", "c": 40}, "wgmma_columns"),
     ],

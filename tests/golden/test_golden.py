@@ -42,6 +42,7 @@ GOLDEN = {
     "wgmma_fused": ("h200", "gemm 512,512,512 TN f16 epilogue=scale_rows,bias_column,residual,gelu", "family=2 ml=64 nl=64 u=64 wg=2 pingpong=1 persistent=1 stages=4 stage_c=1 chunks=2"),
     "wgmma_planes": ("h200", "gemm 4096,4095,4097 NN f32 compute=f32_bf16x6", "family=2 ml=64 nl=16 wg=1 u=32 stages=2"),
     "wgmma_windows": ("h200", "conv N=16,C=16,H=24,W=240,K=32,R=3,S=3,pad=1 NHWC f16", "family=2 ml=128 nl=32 u=32 wg=2 stages=3 stage_c=1 kc=2"),
+    "wgmma_arranged": ("h200", "conv N=16,C=32,H=12,W=120,K=64,R=3,S=3,pad=1 NCHW f16", "family=2 ml=64 nl=64 u=32 stages=3 vec_c=2 repack=3"),
     "wgmma_pixels": ("h200", "conv N=8,C=64,H=56,W=56,K=64,R=3,S=3,pad=1 NHWC f16 direction=weight_grad", "family=2 ml=64 nl=64 u=64 stages=4 stage_c=1 cluster=2 kg=2 split=3"),
     "wgmma_fragments": ("h200", "gemm 128,64,512 NT f32 compute=tf32", "family=2 ml=64 nl=16 u=32 stages=3 wg=1 kg=2 split=2 vec_c=2"),
     "wgmma_copied": ("h200", "gemm 1021,1019,1031 TN e4m3", "family=2 ml=64 nl=64 u=128 stages=4 repack=3"),

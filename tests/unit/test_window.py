@@ -60,14 +60,68 @@ def test_else_taps_stay_apart(shape):
     assert window(shape).taps == (4, 3)
 
 
-def test_what_tma_cannot_walk_over_has_no_window():
-    for fields in ({"layout": "NCHW"}, {"filters": "KCRS"}, {"groups": 2}):
-        assert (
-            Conv(**{"n": 2, "c": 16, "h": 9, "w": 9, "k": 8, "r": 3, "s": 3, "layout": "NHWC", **fields}).gemm.window
-            is None
-        )
-    strided = Conv(2, 16, 9, 9, 8, 3, 3, stride=2, layout="NHWC", direction="input_grad")
-    assert strided.gemm.window is None
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"groups": 2},
+        {"stride": 2, "direction": "input_grad"},
+        {"dtype": "e4m3", "filters": "KCRS"},  # bytes are not copied
+        {"dtype": "s8", "layout": "NCHW"},
+        {"layout": "CHWN", "d": 3, "t": 2},  # five axes
+    ],
+)
+def test_what_tma_cannot_walk_over_has_no_window(fields):
+    plain = {"n": 2, "c": 16, "h": 9, "w": 9, "k": 8, "r": 3, "s": 3, "layout": "NHWC", "dtype": "f16"}
+    assert Conv(**{**plain, **fields}).gemm.window is None
+
+
+COPIES = {
+    "images alone": ({"layout": "NCHW", "filters": "KRSC"}, True, False),
+    "filters alone": ({"filters": "KCRS"}, False, True),
+    "of one tap, filters lie as they should": ({"layout": "NCHW", "r": 1, "s": 1}, True, False),
+    "filters, across": ({"layout": "CHWN"}, True, False),
+    "f32 filters, across": ({"layout": "CHWN", "dtype": "f32", "compute": "tf32"}, True, True),
+    "odd channels": ({"c": 12}, True, True),
+    "an odd start": ({"aligned_input": 8}, True, False),
+    "gradients that lie along pixels": ({"layout": "CHWN", "direction": "weight_grad"}, True, False),
+    "both": ({"layout": "NCHW", "direction": "weight_grad"}, True, True),
+}
+
+
+@pytest.mark.parametrize("case", COPIES)
+def test_what_lies_otherwise_is_copied(case):
+    fields, images, other = COPIES[case]
+    plain = {"n": 8, "c": 16, "h": 9, "w": 9, "k": 8, "r": 3, "s": 3, "layout": "NHWC", "dtype": "f16"}
+    x = Conv(**{**plain, **fields}).gemm.window
+    assert [copy is not None for copy in x.copies] == [images, other]
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC", "CHWN"])
+@pytest.mark.parametrize("filters", ["KCRS", "KRSC", "CRSK"])
+@pytest.mark.parametrize("direction", ["forward", "input_grad", "weight_grad"])
+def test_a_copy_has_each_element_at_its_pixel_and_channel(layout, filters, direction):
+    """Copies, as the pass makes them of arrays, and the walks over them: images and the other operand of the product."""
+    p = Conv(3, 5, 4, 6, 7, 2, 3, layout=layout, filters=filters, dtype="f16", direction=direction)
+    x = p.gemm.window
+    first, second = (np.arange(math.prod(s)).reshape(s) for s in p.stored[:2])
+    letters = {n: "".join(i for i in p.extents(n) if i not in "dtz") for n in "xwy"}
+
+    def moved(array, name, order):
+        return array.transpose([letters[name].index(i) for i in order])
+
+    seen = {"x": "hwnc" if layout == "CHWN" else "nhwc", "y": "pqnk" if layout == "CHWN" else "npqk",
+            "w": "crsk" if direction == "input_grad" else "krsc"}  # fmt: skip
+    for copy, array, name in zip(x.copies, (first, second), p.tensors, strict=False):
+        want = moved(array, name, seen[name])
+        assert np.array_equal(copied(copy, array), want.reshape(-1, want.shape[-1]))
+
+
+def copied(copy, array):
+    flat, out = array.reshape(-1), np.full((copy.places, copy.depth), -1)
+    for o, i in np.ndindex(*copy.extents):
+        at = np.dot(copy.steps, (o, i)) + copy.step * np.arange(copy.depth)
+        out[np.dot(copy.rows, (o, i))] = flat[at]
+    return out
 
 
 def test_a_stand_in_keeps_channels_and_taps_only():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ptxgen.columnar import log2
-from ptxgen.plan import Plan, Run
+from ptxgen.plan import Plan
 from ptxgen.problem import Gemm
 from ptxgen.registers import Tile, width
 from ptxgen.source import Argument, Launch, Step
@@ -15,7 +15,7 @@ class SlidePlan(Plan):
 
     kernel = "kernel/sliding.mako"
     #: how far a lane, and a row of the strip's axis, moves in images, coordinates, results and filters
-    NUMBERS = (
+    NUMBERS: tuple[str, ...] = (
         "lane_x", "lane_word", "lane_y", "lane_w", "row_x", "row_word", "row_y", "row_w", "filter",
     )  # fmt: skip
 
@@ -47,7 +47,9 @@ class SlidePlan(Plan):
         pixels: dict[int, list[tuple[int, int]]] = {}
         for i in range(c.ns):
             for r in range(self.strip.taps):
-                pixels.setdefault(i * self.strip.step + r * self.strip.hop, []).append((i, r))
+                at = self.strip.met(i, r)
+                if at is not None:
+                    pixels.setdefault(at, []).append((i, r))
         places = sorted(pixels)
         self.seen = [(row, before, pixels[row]) for row, before in zip(places, [0, *places], strict=False)]
 
@@ -91,12 +93,14 @@ class SlidePlan(Plan):
             f".param .{self.sum} alpha, .param .{self.sum} beta",
         ]
 
-    def _runs(self, problem: Gemm) -> list[Run]:
-        return [Run(0, problem.items)]
-
-    def _run(self, problem: Gemm, run: Run) -> Launch:
-        s, c = problem.strip, self.config
+    def launch(self, problem: Gemm) -> Launch:
+        s = problem.strip
         assert s is not None
+        return Launch(tuple(self._step(problem, x) for x in (s, *s.others)) if problem.results else ())
+
+    def _step(self, problem: Gemm, s: Strip) -> Step:
+        """The launch of all strips whose results see as many taps."""
+        c = self.config
         unit = tuple(n // s.step for n in s.along.axes)
         tap = s.filter
         numbers = (
@@ -111,4 +115,4 @@ class SlidePlan(Plan):
             (self.sum, "alpha"), (self.sum, "beta"),
         )  # fmt: skip
         grid = (-(-s.lanes // self.lanes) * -(-s.rows // c.ml), -(-s.results // c.ns), 1)
-        return Launch((Step(self.entry, grid, (self.threads, 1, 1), 0, arguments),))
+        return Step(self.entry, grid, (self.threads, 1, 1), 0, arguments)

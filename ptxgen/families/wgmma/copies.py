@@ -6,6 +6,7 @@ each whose copy is to have K contiguous.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -88,15 +89,8 @@ class CopiedPlan(WgmmaPlan):
             end += straight(problem, name).bytes if name in self.turned else 0
         passes = [self._pitching(problem, run, first)] if first else []
         passes += [self._turning(problem, run, name, first.get(name), last[name]) for name in self.turned]
-        places = iter([last[x.name] for x in (self.x, self.y) if x.name in last])
-        settled = []
-        for step in made.steps:
-            arguments = [
-                (kind, replace(v, offset=next(places)) if isinstance(v, TensorMap) and v.operand == "W" else v)
-                for kind, v in step.arguments
-            ]
-            settled.append(replace(step, arguments=tuple(arguments)))
-        return Launch((*passes, *settled), end)
+        places = [last[x.name] for x in (self.x, self.y) if x.name in last]
+        return Launch((*passes, *placed(made.steps, places)), end)
 
     def _pitching(self, p: Gemm, run: Run, at: dict[str, int]) -> Step:
         """The launch of the pass that copies as it is: of the run's items, or of the one that all share."""
@@ -143,3 +137,14 @@ class CopiedPlan(WgmmaPlan):
         )  # fmt: skip
         grid = (across * -(-extent // t.side), 1, items)
         return Step(f"{self.entry}_repack", grid, (t.threads, 1, 1), t.shared, arguments)
+
+
+def placed(steps: Iterable[Step], places: Sequence[int]) -> Iterator[Step]:
+    """Steps whose maps of what lies in the workspace find it: one after the other at ``places``, bytes from there."""
+    left = iter(places)
+    for step in steps:
+        arguments = [
+            (kind, replace(v, offset=next(left)) if isinstance(v, TensorMap) and v.operand == "W" else v)
+            for kind, v in step.arguments
+        ]
+        yield replace(step, arguments=tuple(arguments))

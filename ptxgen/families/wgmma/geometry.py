@@ -64,7 +64,7 @@ def widest_unit(p: Gemm) -> int:
     """Elements of K, as wide as a swizzle at the most, that one box brings: of windows over images, channels of a tap.
     Wide boxes are worth a quarter more zeros behind the last channel."""
     size = factor_bytes(p)
-    if p.window is None or p.window.side == "b":
+    if p.window is None or p.window.summed:
         return SPAN // size
     widths = [w // size for w in (SPAN, SPAN // 2, STEP)]
     padded = [ceil_div(p.window.channels, w) * w for w in widths]
@@ -78,14 +78,14 @@ def unit(p: Gemm, c: Any) -> Any:
 
 def length(p: Gemm, c: Any) -> Any:
     """K as stages count it: of windows over images, each tap's channels fill whole units."""
-    if p.window is None or p.window.side == "b":
+    if p.window is None or p.window.summed:
         return p.k
     return p.window.tapped * ceil_div(p.window.channels, np.maximum(unit(p, c), 1)) * unit(p, c)
 
 
 def along(p: Gemm, extent: Any) -> Any:
     """What boxes must divide where K is not contiguous: a tile, and of images a tap's channels."""
-    if p.window is None or p.window.side == "a":
+    if p.window is None or not p.window.summed:
         return extent
     return np.gcd(extent, p.window.channels)
 
@@ -127,6 +127,8 @@ def _after(p: Gemm, c: Any, sums: Any, gives: Any) -> Any:
     along_x = pick(c.swap == 1, "bias_column" in p.stages, "bias_row" in p.stages)
     after = pick(direct & (scaled or (wide and vectors)), 3, 2)
     after = np.maximum(after, pick(sums >= 192, pick(scaled | (direct & wide) | along_x, 26, pick(gives, 3, 0)), 0))
+    apart = p.window is not None and p.window.result is not None
+    after = np.maximum(after, pick(apart & (c.stage_c == 1) & (sums >= 128), 40, 0))
     return np.maximum(after, pick(along_x, 35, 0)) if scaled else after
 
 

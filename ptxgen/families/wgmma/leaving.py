@@ -72,7 +72,7 @@ class Staging:
         self.trans = ".trans" if transposed else ""
         #: where a box goes, and the rank of that
         self.coordinates, self.rank = ["%x_at", "%y_at"] if transposed else ["%y_at", "%x_at"], 2
-        self.lines = Lines(self)
+        self.lines, self.pairs = Lines(self), Pairs(self)
         self.chunks = [
             Chunk(n, persistent or n >= buffers, self._puts(n), self._stores(n), self._along_x(n), self._along_y(n))
             for n in range(chunks)
@@ -141,6 +141,22 @@ class Strip:
     offset: int
     row: int
     column: int
+
+
+class Pairs:
+    """How threads bring boxes to C two elements at a time: those of a line (as a shift, too), lines from a thread's one
+    to its next, and by what the swizzle turns every other of these."""
+
+    AT_ONCE, MANY = 8, 192  #: lines at once; beside so many sums, a quarter
+
+    def __init__(self, s: Staging) -> None:
+        self.at_once = self.AT_ONCE if s.sums.size < self.MANY else self.AT_ONCE // 4
+        self.threads = s.width // 2
+        self.shift = log2(self.threads)
+        self.across = WARPGROUP // self.threads
+        self.turn = 16 * (self.across >> s.shift & s.mask)
+        lines = range((s.columns if s.transposed else ROWS) // self.across)
+        self.batches = [lines[i : i + self.at_once] for i in range(0, len(lines), self.at_once)]
 
 
 class Lines:

@@ -11,6 +11,7 @@ from typing import Any
 from ptxgen.columnar import ceil_div, pick
 from ptxgen.families.wgmma import planes
 from ptxgen.problem import Gemm
+from ptxgen.window import Copy
 
 A, B = 1, 2  #: bits of the ``repack`` axis: an operand is copied,
 LIES_A, LIES_B = 4, 8  #: or comes as it lies
@@ -37,7 +38,8 @@ def mapped(p: Gemm, operand: str) -> bool:
 
 def boxed(p: Gemm) -> bool:
     """Whether TMA can store boxes of C: it writes whole 16 bytes."""
-    return mapped(p, "c") and p.n * p.output.bytes % TMA_ALIGNED == 0
+    matrix = p.window is None or p.window.result is None
+    return matrix and mapped(p, "c") and p.n * p.output.bytes % TMA_ALIGNED == 0
 
 
 def unmapped(p: Gemm) -> int:
@@ -60,9 +62,15 @@ def lying(lines: Any, width: Any, size: int) -> Any:
 
 
 def turns(p: Gemm, name: str) -> bool:
-    """Whether the copy of an operand is transposed."""
-    apart = p.layout[0] == "T" if name == "a" else p.layout[1] == "N"
-    return apart and planes.factor_bytes(p) != 2
+    """Whether the copy of an operand is transposed. Copies of images and filters are as their window has them."""
+    layout, copy = (p.window.layout, p.window.copy(name)) if p.window is not None else (p.layout, None)
+    apart = layout[0] == "T" if name == "a" else layout[1] == "N"
+    return apart and copy is None and planes.factor_bytes(p) != 2
+
+
+def walked(p: Gemm) -> int:
+    """The operands that TMA walks over, or finds beside images, as copies, as bits."""
+    return 0 if p.window is None else A * (p.window.copy("a") is not None) + B * (p.window.copy("b") is not None)
 
 
 def straight(p: Gemm, name: str) -> SimpleNamespace:
@@ -88,8 +96,16 @@ def _rows(p: Gemm, columns: int, rows: int, by: int) -> SimpleNamespace:
 
 def _bytes(p: Gemm, name: str) -> int:
     """Of all copies of an operand: what TMA cannot map is copied as it is before it is transposed."""
+    if p.window is not None and walked(p):
+        copy = p.window.copy(name)
+        return copy_bytes(p, copy) if copy else 0
     before = straight(p, name).bytes if turns(p, name) and not mapped(p, name) else 0
     return int(before + copy_of(p, name).bytes)
+
+
+def copy_bytes(p: Gemm, copy: Copy) -> int:
+    """Of a copy of images or filters, up to where another may begin."""
+    return -(-copy.size * p.element.bytes // ROW) * ROW
 
 
 def workspace(p: Gemm, c: Any) -> Any:

@@ -42,16 +42,25 @@ def walked(p: Gemm) -> bool:
     if x is None:
         return True
     least, most, far = CORNERS[x.rank]
-    rows = (*x.pitches, p.m if x.side == "b" else p.n if x.layout[1] == "N" else x.channels)
+    starts = [getattr(p, f"aligned_{name}") for name in "ab" if x.copy(name) is None]
     inside = all(least <= v <= most for v in (*x.lower, *x.upper)) and max(x.reach) <= far and max(x.steps) <= 8
-    aligned = all(n * size % TMA_ALIGNED == 0 for n in rows) and min(p.aligned_a, p.aligned_b) >= TMA_ALIGNED
+    aligned = all(n * size % TMA_ALIGNED == 0 for n in (*x.pitches, x.row)) and all(n >= TMA_ALIGNED for n in starts)
     counted = 0 < p.k < COUNTED and max(p.m, p.n) < COUNTED
     return counted and planes.planes(p) == 1 and inside and aligned
 
 
-def _turned(p: Gemm) -> bool:
-    """Whether beside images there is a matrix that a pass may transpose."""
-    return p.window is not None and p.window.side == "b" and repack.turns(p, "a")
+def _copies(p: Gemm, c: Any) -> Any:
+    """Whether the operands that are copied are those that have to be, or may be: beside images a matrix that a pass
+    transposes."""
+    if p.window is None:
+        return True
+    turned = p.window.summed and p.window.side == "b" and repack.turns(p, "a")
+    return (c.repack == repack.walked(p)) | ((c.repack == repack.A) & (repack.walked(p) == 0) & turned)
+
+
+def _lined(p: Gemm) -> bool:
+    """Whether C has lines of columns side by side, as far from each other."""
+    return p.window is None or p.window.result is None or (p.window.beside and len(p.window.result[0]) == 1)
 
 
 def _countable(p: Gemm) -> bool:
@@ -81,11 +90,10 @@ RULES = (
     Rule("wgmma_major", lambda p, c, g, d: (g.size == 2) | g.y_kmajor,
          "layout {p.layout}, swap={c.swap}: elements of {g.size} bytes must be contiguous along K in the operand that"
          " is not on the side of the 64 rows", family=WGMMA),
-    Rule("wgmma_repack", lambda p, c, g, d: (c.repack % 4 == 0) | ((planes.planes(p) == 1)
-         & ((p.window is None) | ((c.repack % 4 == repack.A) & _turned(p)))
-         & ((c.kg == 1) | (c.split <= SPLIT_WORKSPACE)) & (g.copies < repack.LIMIT)),
-         "repack={c.repack}: wgmma copies operands that are neither images nor planes, beside images those that"
-         " it transposes, not with split=3 or 4, {g.copies} bytes at most 2**34", family=WGMMA),
+    Rule("wgmma_repack", lambda p, c, g, d: _copies(p, c) & ((c.repack % 4 == 0) | ((planes.planes(p) == 1)
+         & ((c.kg == 1) | (c.split <= SPLIT_WORKSPACE)) & (g.copies < repack.LIMIT))),
+         "repack={c.repack}: wgmma copies operands that are no planes, images and what is beside them where they do not"
+         " lie as TMA takes them, not with split=3 or 4, {g.copies} bytes at most 2**34", family=WGMMA),
     Rule("wgmma_lies", lambda p, c, g, d: _between(c.repack, 0, 3) | (_between(c.repack, 4, 12)
          & np.logical_not(copied(c, "a") & lies(c, "a")) & np.logical_not(copied(c, "b") & lies(c, "b"))
          & (p.element.bytes == 2) & (p.window is None) & (p.items == 1)
@@ -108,9 +116,9 @@ RULES = (
          " corners and windows of few pixels",
          family=WGMMA),
     # boxes of Y are no wider than what divides a tap's channels
-    Rule("wgmma_columns", lambda p, c, g, d: (p.window is None) or (p.window.side == "a") | (c.swap == 0)
-         | (p.window.channels % np.maximum(g.x_box, 1) == 0),
-         "swap=1: the channels of {p.window} are no multiple of the {g.x_box} columns of a box", family=WGMMA),
+    Rule("wgmma_columns", lambda p, c, g, d: (p.window is None) or (not p.window.summed)
+         | ((c.swap == 1) != (p.window.side == "b")) | (p.window.channels % np.maximum(g.x_box, 1) == 0),
+         "swap={c.swap}: the channels of {p.window} are no multiple of the {g.x_box} columns of a box", family=WGMMA),
     Rule("wgmma_map_a", lambda p, c, g, d: copied(c, "a") | lies(c, "a") | mapped(p, "a"),
          "A starts at {p.aligned_a} bytes, lda={p.lda}, strides {p.strides}; TMA needs multiples of 16 bytes,"
          " or repack", family=WGMMA),
@@ -158,7 +166,7 @@ RULES = (
          & np.where(g.x_kmajor, c.rows % 8 == 0, (c.rows == 32) | (c.rows == 16))),
          "rows={c.rows} of a tile of {g.x_tile} are loaded for an extent of {g.x_extent}; it must cover the extent, be"
          " less than 64, and 16 or 32 where K is not contiguous", family=WGMMA),
-    Rule("wgmma_stage_c", lambda p, c, g, d: np.where(c.stage_c == 1, (p.output.bytes == 2)
+    Rule("wgmma_stage_c", lambda p, c, g, d: np.where(c.stage_c == 1, (p.output.bytes == 2) & _lined(p)
          & (repack.boxed(p) | ("residual" not in p.stages))
          & (c.chunks >= 1) & (c.buffers >= 1) & (c.chunks % np.maximum(c.buffers, 1) == 0)
          & (g.finish % np.maximum(COLUMNS * c.chunks, 1) == 0) & ((c.kg == 1) | (c.split > SPLIT_WORKSPACE)),

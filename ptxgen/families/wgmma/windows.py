@@ -3,16 +3,27 @@ nobody has to write down."""
 
 from __future__ import annotations
 
-from ptxgen.config import Config
+from functools import lru_cache
+
+from ptxgen import implicit
 from ptxgen.families.wgmma.copies import CopiedPlan
 from ptxgen.families.wgmma.layout import Box, Operand
 from ptxgen.families.wgmma.plan import WgmmaPlan
+from ptxgen.families.wgmma.repack import TMA_ALIGNED
 from ptxgen.problem import Gemm
 from ptxgen.source import Argument, TensorMap, Walk
-from ptxgen.window import Window
+from ptxgen.window import Digits, Window
 
 #: parameters of an axis of the images
 PER_AXIS = ("places", "lower", "steps", "taps", "wide", "dilation")
+
+
+class Side:
+    """How rows, or columns, of C lie: ``parameters`` are what a kernel finds them by."""
+
+    def __init__(self, name: str, digits: Digits) -> None:
+        self.name, self.apart = name, len(digits) > 1
+        self.parameters = (f"step_{name}", *([f"by_{name}", f"shift_{name}", f"hop_{name}"] if self.apart else []))
 
 
 class Pixels(Operand):
@@ -102,7 +113,37 @@ class WindowPlan(WgmmaPlan):
             x.settle(self)
         return x
 
+    # ---- leaving
+
+    def _leaving(self) -> None:
+        super()._leaving()
+        result = self.problem.window.result if self.problem.window else None
+        #: how rows and columns of C lie, where it is no matrix
+        self.sides = [Side(*x) for x in zip(("rows", "columns"), result, strict=True)] if result else []
+        if self.sides:
+            self.at_c = "epilogue/at_tables.mako"
+            self.at_out = "epilogue/at_matrix.mako" if self.partial else self.at_c
+            if self.config.stage_c:
+                self.boxes = "epilogue/tile_apart.mako"
+            elif not self.partial:
+                self.leave = "epilogue/apart.mako"
+            #: whether two columns side by side are one access
+            self.paired = self.problem.vectors[2] > 1
+
+    @property
+    def contiguous(self) -> int:
+        return super().contiguous if self.walked.beside else 1
+
     # ---- launching
+
+    @property
+    def found_c(self) -> list[str]:
+        return [".param .u64 rows_c, .param .u64 columns_c,"] if self.sides else []
+
+    @staticmethod
+    def _tables(problem: Gemm, operands: str) -> tuple[Argument, ...]:
+        assert problem.window is not None
+        return tuple(("table", t) for t in _tables_of(*problem.window.result)) if problem.window.result else ()
 
     @property
     def dividers(self) -> list[str]:
@@ -114,6 +155,7 @@ class WindowPlan(WgmmaPlan):
     def more_parameters(self) -> tuple[str, ...]:  # type: ignore[override]
         lines = [("channels", "taps", "each"), *(tuple(f"{name}{a}" for name in PER_AXIS) for a in self.axes)]
         lines += [(f"by_{name}", f"shift_{name}") for name in self.dividers]
+        lines += [side.parameters for side in self.sides]
         return tuple(" ".join(f".param .u32 {name}," for name in names) for names in lines)
 
     def _numbers(self, problem: Gemm) -> tuple[Argument, ...]:
@@ -125,8 +167,12 @@ class WindowPlan(WgmmaPlan):
         divided = {"channels": x.channels, "each": each}
         divided.update((f"places{a}", x.places[a]) for a in self.axes)
         divided.update((f"taps{a}", x.taps[a]) for a in self.axes)
-        values = [x.channels, x.tapped, each, *(column[a] & 0xFFFFFFFF for a in self.axes for column in columns)]
+        # copies begin at whole 16 bytes, behind the last tap too
+        chunk = max(TMA_ALIGNED // problem.element.bytes, 1)
+        channels = x.channels if x.summed else -(-x.channels // chunk) * chunk
+        values = [channels, x.tapped, each, *(column[a] & 0xFFFFFFFF for a in self.axes for column in columns)]
         values += [number for name in self.dividers for number in multiplier(divided[name])]
+        values += [number for digits in x.result or () for number in side_numbers(digits)]
         return tuple(("u32", v) for v in values)
 
     def _box(self, name: str) -> str:
@@ -138,8 +184,9 @@ class WindowPlan(WgmmaPlan):
         assert images is not None
         if isinstance(x, Pixels | Columns):
             return windows(images, x, kind, size)
-        inner, outer = (images.channels, p.n) if x.kmajor else (p.n, images.channels)
-        pitches = (inner * size, inner * size * images.tapped)
+        along = p.n if x.name == "b" else p.m
+        inner, outer = (images.channels, along) if x.kmajor else (along, images.channels)
+        pitches = (images.row * size, images.row * size * images.tapped)
         return TensorMap(x.name.upper(), kind, (inner, images.tapped, outer), pitches, x.box, x.span)
 
 
@@ -159,7 +206,10 @@ class GradientPlan(WindowPlan):
     def _source(self, p: Gemm, x: Operand, kind: str) -> TensorMap:
         if isinstance(x, Columns):
             return super()._source(p, x, kind)
-        return TensorMap(x.name.upper(), kind, (p.m, p.k), (p.m * p.element.bytes,), x.box, x.span)
+        assert p.window is not None
+        along = p.n if x.name == "b" else p.m
+        extents = (p.k, along) if x.kmajor else (along, p.k)
+        return TensorMap(x.name.upper(), kind, extents, (p.window.row * p.element.bytes,), x.box, x.span)
 
 
 class TurnedGradientPlan(CopiedPlan, GradientPlan):
@@ -172,16 +222,24 @@ def multiplier(n: int) -> tuple[int, int]:
     return (1 << shift) // n + 1, shift
 
 
+def side_numbers(digits: Digits) -> tuple[int, ...]:
+    """The values of a side's parameters: number n lies at n · step + n // extent · hop."""
+    extent, step = digits[-1]
+    if len(digits) == 1:
+        return (step,)
+    return step, *multiplier(extent), (digits[0][1] - extent * step) & 0xFFFFFFFF
+
+
+@lru_cache(maxsize=64)
+def _tables_of(rows: Digits, columns: Digits) -> tuple[implicit.Table, implicit.Table]:
+    """What passes over C look up."""
+    walks = [implicit.Walk(tuple(n for n, _ in x), tuple(step for _, step in x)) for x in (rows, columns)]
+    return implicit.Operand(walks[0], walks[1]).tables
+
+
 def windows(images: Window, x: Operand, kind: str, size: int) -> TensorMap:
     """The im2col map of images, in boxes of ``x``."""
     pitches = tuple(n * size for n in images.pitches)
     extents = (images.channels, *images.extents, images.count)
     walk = Walk(images.lower, images.upper, images.steps)
     return TensorMap(x.name.upper(), kind, extents, tuple(pitches), x.box, x.span, walk)
-
-
-def plan_of(images: Window, config: Config) -> type[WindowPlan]:
-    """The kind of plan that computes with images on their side of the product."""
-    if images.side == "a":
-        return WindowPlan
-    return TurnedGradientPlan if config.repack else GradientPlan

@@ -1,0 +1,140 @@
+"""Where TMA can walk over the images of a convolution: as they lie in memory, or as copies of them do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ptxgen.implicit import Operand, Walk
+from ptxgen.sliding import Sliding
+from ptxgen.window import Copy, Digits, Window, packed
+
+ALIGNED = 16  #: bytes that rows and starts are multiples of
+COPIED = (2, 4)  #: bytes of elements that are copied where they lie otherwise
+
+#: a digit of a place: extent, elements that it moves by in the operand, rows in the copy
+Digit = tuple[int, int, int]
+
+
+def window_of(v: Sliding, c: Operand) -> Window | None:
+    """The images as TMA can walk over them, once they are copied to rows of channels where they lie otherwise. ``c``:
+    the result of the product. None: it cannot, or steps of a gradient of images lie between its pixels."""
+    if v.groups > 1 or v.fold or (v.direction == "input_grad" and v.strides != (1, 1, 1)):
+        return None
+    if v.layout == "CHWN" and (v.deep or any(v.pads[0])):
+        return None  # of images, too, an axis is walked along
+    images = _images(v)
+    filters = _gradients(v) if v.direction == "weight_grad" else _filters(v)
+    copies = images[1], filters[1]
+    if any(copies) and (v.element.bytes not in COPIED or 0 in (v.n, v.c, v.k)):
+        if v.layout != "NHWC" or v.filters != "KRSC":
+            return None
+        copies = (None, None)  # no copies are made of such elements
+    (along, pitch), (kmajor, row) = images[0], filters[0]
+    side, layout = _layout(v, kmajor)
+    axes = (2, 1, 0) if v.deep or any(v.pads[0]) else (2, 1)  # a lone place may be outside
+
+    def of(values: Sequence[int], more: int) -> tuple[int, ...]:
+        found = tuple(values[n] for n in axes)
+        return (more, *found) if along else found
+
+    begin = [pads[0] for pads in v.pads]
+    taps, extents, places, channels = (v.t, v.r, v.s), (v.d, v.h, v.w), v.results, v.c
+    if v.direction == "input_grad":
+        begin = [(n - 1) * step - pad for pad, n, step in zip(begin, taps, v.dilations, strict=True)]
+        extents, places, channels = places, extents, v.k
+    pixels = of(extents, v.n)
+    window = Window(
+        side, layout, channels, 1 if along else v.n, pixels, packed(pitch, pixels), of(places, v.n),
+        of([-pad for pad in begin], 0), of(v.strides, 1), of(taps, 1), of(v.dilations, 1),
+        v.direction == "input_grad", row, copies, _result(v, c),
+    )  # fmt: skip
+    return window if v.direction == "input_grad" else window.widened(v.element.bytes)
+
+
+def _layout(v: Sliding, kmajor: bool) -> tuple[str, str]:
+    """The operand that images are, and the product's layout, as Gemm's; ``kmajor``: K is contiguous in the other."""
+    summed = v.direction == "weight_grad"
+    if v.swapped:
+        return "b", "TN"[kmajor] + "TN"[summed]
+    return "a", "NT"[summed] + "NT"[kmajor]
+
+
+def _whole(v: Sliding, elements: int) -> bool:
+    return elements * v.element.bytes % ALIGNED == 0
+
+
+def _copy(v: Sliding, start: int, depth: int, step: int, digits: list[Digit]) -> Copy:
+    """The copy of an operand whose start is a multiple of so many bytes: digits in the order in which they lie in
+    memory, neighbours that are one digit before and after taken together."""
+    found: list[Digit] = []
+    for extent, move, rows in sorted((x for x in digits if x[0] > 1), key=lambda x: -x[1]):
+        if found and found[-1][1:] == (extent * move, extent * rows):
+            found[-1] = found[-1][0] * extent, move, rows
+        else:
+            found.append((extent, move, rows))
+    (outer, far, over), (inner, near, next_) = [(1, 0, 0)] * (2 - len(found)) + found
+    unit = max(ALIGNED // v.element.bytes, 1)
+    vec = math.gcd(unit, start // v.element.bytes, inner, far, step) if near == 1 and step != 1 else 1
+    return Copy(depth, step, (outer, inner), (far, near), (over, next_), -(-depth // unit) * unit, vec)
+
+
+def _images(v: Sliding) -> tuple[tuple[bool, int], Copy | None]:
+    """(whether their number is an axis that is walked along, elements of a pixel), the copy."""
+    name, channel, axes = ("y", "k", "zpq") if v.direction == "input_grad" else ("x", "c", "dhw")
+    start = v.aligned_output if v.direction == "input_grad" else v.aligned_input
+    return _pixels(v, name, channel, axes, start)
+
+
+def _pixels(v: Sliding, name: str, channel: str, axes: str, start: int) -> tuple[tuple[bool, int], Copy | None]:
+    extents, steps = v.extents(name), v.steps(name)
+    channels, along = extents[channel], v.layout == "CHWN"
+    if v.layout == "NHWC" and start >= ALIGNED and _whole(v, channels):
+        return (False, channels), None
+    pixels = math.prod(extents[axis] for axis in axes)
+    images = (v.n, steps["n"], 1 if along else pixels)
+    copy = _copy(v, start, channels, steps[channel], [images, (pixels, steps[axes[-1]], v.n if along else 1)])
+    return (along, copy.pitch if v.element.bytes in COPIED else channels), copy
+
+
+def _gradients(v: Sliding) -> tuple[tuple[bool, int], Copy | None]:
+    """Of results: (whether pixels lie side by side, elements of a row), the copy."""
+    pixels = math.prod(v.results) * v.n
+    if v.layout == "CHWN" and v.aligned_output >= ALIGNED and _whole(v, pixels):
+        return (True, pixels), None
+    (_, pitch), copy = _pixels(v, "y", "k", "zpq", v.aligned_output)
+    return (False, pitch), copy
+
+
+def _filters(v: Sliding) -> tuple[tuple[bool, int], Copy | None]:
+    """(whether what is summed over lies side by side, elements of a tap), the copy."""
+    summed, other = "kc" if v.direction == "input_grad" else "ck"
+    extents, steps, taps = v.extents("w"), v.steps("w"), v.t * v.r * v.s
+    start = v.aligned_filter
+    in_order = v.filters != "KCRS" or taps == 1
+    legacy = v.layout == "NHWC" and v.filters == "KRSC"
+    copy = _copy(v, start, extents[summed], steps[summed],
+                 [(extents[other], steps[other], taps), (taps, steps["s"], 1)])  # fmt: skip
+    for channel, kmajor in ((summed, True), (other, False)):
+        beside = in_order and steps[channel] == 1 and extents[channel] > 1
+        if beside and start >= ALIGNED and _whole(v, extents[channel]) and (kmajor or v.element.bytes == 2 or legacy):
+            return (kmajor, extents[channel]), None
+    if v.element.bytes not in COPIED:  # for those who ask what is wrong
+        return (summed == "c", extents["c"]), copy
+    return (True, copy.pitch), copy
+
+
+def _result(v: Sliding, c: Operand) -> tuple[Digits, Digits] | None:
+    """How rows and columns of C lie, in the order in which they are computed; None: as the product's matrix."""
+    rows, columns = c.along, c.down
+    if v.direction == "weight_grad":
+        extents, steps = v.extents("w"), v.steps("w")
+        taps, filters = (Walk(tuple(extents[i] for i in x), tuple(steps[i] for i in x)) for x in ("trsc", "k"))
+        rows, columns = (filters, taps) if v.swapped else (taps, filters)
+    if c.strided() and Operand(rows, columns).strided() == c.strided():
+        return None
+    return _least(rows), _least(columns)
+
+
+def _least(walk: Walk) -> Digits:
+    return tuple(walk.digits) or ((1, 0),)

@@ -1,0 +1,144 @@
+## A pass that copies images, or what is beside them, to rows of channels: a block takes some channels of some places,
+## which change sides in shared memory.
+<%namespace name="dependent" file="/ptx/dependent.mako"/>
+<%def name="entries()">
+<% t = plan.arranged[0] %>\
+
+// TMA walks over pixels whose channels lie side by side: a copy of ${" and ".join(x.name.upper() for x in plan.arranged)}
+.visible .entry ${plan.entry}_arrange(
+    .param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,
+% for line in plan.array_parameters:
+    ${line}
+% endfor
+% for line in plan.arranging_parameters:
+    ${line}
+% endfor
+)
+.maxntid ${t.THREADS}, 1, 1
+{
+    .reg .b64 %base, %W, %from, %hop, %leap, %row64, %t64;
+    .reg .b32 %block, %thread, %smem, %to, %depth, %step, %inner, %places, %far, %near, %over, %next, %row, %at;
+    .reg .b32 %tiles, %first, %word, %g, %w, %j, %o, %i, %d, %t0, %word<4>;
+    .reg .pred %p, %in;
+% for x in plan.arranged:
+    ${x.got.declaration}
+% endfor
+    ld.param.u64 %W, [W];
+    cvta.to.global.u64 %W, %W;
+${dependent.at_once()}\
+    mov.u32 %thread, %tid.x;
+    mov.u32 %smem, smem;
+    mov.u32 %block, %ctaid.x;
+% if len(plan.arranged) > 1:
+    // the first blocks are A's
+    ld.param.u32 %t0, [blocks_a];
+    setp.lt.u32 %p, %block, %t0;
+    @%p bra.uni OF_A;
+    sub.u32 %block, %block, %t0;
+${operand(plan.arranged[1])}\
+    bra.uni DONE;
+OF_A:
+% endif
+${operand(plan.arranged[0])}\
+DONE:
+    ret;
+}
+</%def>
+
+<%def name="operand(x)">
+    ld.param.u64 %base, [${x.name.upper()}];
+    cvta.to.global.u64 %base, %base;
+% for name in ("depth", "step", "inner", "places", "far", "near", "over", "next", "row", "at", "tiles"):
+    ld.param.u32 %${name}, [${name}_${x.name}];
+% endfor
+    // the block's first place and first word of channels
+    div.u32 %t0, %block, %tiles;
+    mul.lo.u32 %first, %t0, %tiles;
+    sub.u32 %word, %block, %first;
+    mul.lo.u32 %word, %word, ${x.words};
+    mul.lo.u32 %first, %t0, ${x.columns};
+% if x.straight:
+    and.b32 %w, %thread, ${x.across - 1};
+    div.u32 %g, %thread, ${x.across};
+% else:
+    and.b32 %g, %thread, ${x.across - 1};
+    div.u32 %w, %thread, ${x.across};
+% endif
+    // channel %d of place %j; channels are %hop bytes apart, and %leap from the last of a word to the next round's first
+    add.u32 %d, %word, %w;
+    mul.lo.u32 %d, %d, ${x.per};
+    mul.wide.u32 %hop, %step, ${x.size};
+    mul.lo.u64 %leap, %hop, ${x.down * x.per - (x.per - 1)};
+    mad.lo.u32 %j, %g, ${x.vec}, %first;
+% if not x.straight:
+${place("%j")}\
+    setp.lt.u32 %in, %j, %places;
+% endif
+% for r in range(x.rounds):
+% if x.straight:
+${place("%j")}\
+    setp.lt.u32 %in, %j, %places;
+% endif
+% for e in range(x.per):
+% for q in range(x.got.shape[2]):
+    mov.${x.got.kind} ${x.got[r, e, q]}, 0;
+% endfor
+    add.u32 %t0, %d, ${e if x.straight else r * x.down * x.per + e};
+    setp.lt.and.u32 %p, %t0, %depth, %in;
+    @%p ld.global.nc.${x.load} ${x.got.vector(r, e, 0, n=x.got.shape[2])}, [%from];
+    add.u64 %from, %from, ${"%leap" if e + 1 == x.per else "%hop"};
+% endfor
+% if x.straight:
+    add.u32 %j, %j, ${x.down};
+% endif
+% endfor
+    mul.lo.u32 %to, %g, ${x.vec * x.pitch};
+    add.u32 %to, %to, %w;
+    mad.lo.u32 %to, %to, ${x.WORD}, %smem;
+% for r in range(x.rounds):
+% for source, how, q in x.words_of(r):
+    ${f"prmt.b32 %word0, {source}, {how}" if how else f"mov.b32 %word0, {source}"};
+    st.shared.b32 [%to+${x.WORD * (q * x.pitch + r * x.down * (x.pitch if x.straight else 1))}], %word0;
+% endfor
+% endfor
+    bar.sync 0;
+    and.b32 %w, %thread, ${x.chunks - 1};
+    div.u32 %g, %thread, ${x.chunks};
+    mul.lo.u32 %to, %g, ${x.pitch};
+    mad.lo.u32 %to, %w, ${x.CHUNK // x.WORD}, %to;
+    mad.lo.u32 %to, %to, ${x.WORD}, %smem;
+    mul.lo.u32 %w, %w, ${x.CHUNK};
+    mad.lo.u32 %w, %word, ${x.WORD}, %w;
+    add.u32 %j, %first, %g;
+    mad.wide.u32 %base, %at, ${x.ROW}, %W;
+    cvt.u64.u32 %t64, %w;
+    add.u64 %base, %base, %t64;
+    cvt.u64.u32 %row64, %row;
+% for n in range(x.columns // x.stored):
+    div.u32 %o, %j, %inner;
+    mul.lo.u32 %i, %o, %inner;
+    sub.u32 %i, %j, %i;
+    mul.lo.u32 %o, %o, %over;
+    mad.lo.u32 %o, %i, %next, %o;
+    cvt.u64.u32 %t64, %o;
+    mad.lo.u64 %from, %t64, %row64, %base;
+    setp.lt.u32 %in, %w, %row;
+    setp.lt.and.u32 %in, %j, %places, %in;
+% for k in range(4):
+    ld.shared.b32 %word${k}, [%to+${x.WORD * (n * x.stored * x.pitch + k)}];
+% endfor
+    @%in st.global.v4.b32 [%from], {%word0, %word1, %word2, %word3};
+    add.u32 %j, %j, ${x.stored};
+% endfor
+</%def>
+
+## Where channel %d of a place is.
+<%def name="place(j)">
+    div.u32 %o, ${j}, %inner;
+    mul.lo.u32 %i, %o, %inner;
+    sub.u32 %i, ${j}, %i;
+    mul.lo.u32 %o, %o, %far;
+    mad.lo.u32 %o, %i, %near, %o;
+    mad.lo.u32 %o, %d, %step, %o;
+    mad.wide.u32 %from, %o, ${plan.arranged[0].size}, %base;
+</%def>

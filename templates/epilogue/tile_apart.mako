@@ -1,0 +1,124 @@
+## Boxes of a tile by threads, into a C whose columns lie in runs, which a multiplication tells apart: a thread has two
+## neighbours of every few lines, many of them at once.
+<%namespace name="sync" file="/ptx/barrier.mako"/>
+<%namespace name="boxes" file="/epilogue/tile_boxes.mako"/>
+<%namespace name="apart" file="/epilogue/apart.mako"/>
+<%def name="early()"></%def>
+<%def name="finish()"></%def>
+<%def name="free(s)">${sync.warpgroup(plan.wg)}</%def>
+
+<%def name="send(s, c)">
+${sync.warpgroup(plan.wg)}\
+% for b in c.stores:
+    {
+${begin(s, b)}\
+% for lines in s.pairs.batches:
+% for n, line in enumerate(lines):
+    ld.shared.b32 %pair${n}, [${near(s, line)}];
+% endfor
+% for n, line in enumerate(lines):
+${inside(s, line)}\
+% if plan.paired:
+    @%p st.global.b32 [%at], %pair${n};
+% else:
+    mov.b32 {%half0, %half1}, %pair${n};
+    @%p st.global.b16 [%at], %half0;
+    and.pred %p, %p, %second;
+    @%p st.global.b16 [%next], %half1;
+% endif
+${on()}\
+% endfor
+% endfor
+    }
+% endfor
+</%def>
+
+## + beta C: what it holds goes to where the chunk's boxes have it.
+<%def name="fetch(s, c)">
+% for b in c.stores:
+    {
+${begin(s, b)}\
+% for lines in s.pairs.batches:
+% for n, line in enumerate(lines):
+${inside(s, line)}\
+% if plan.paired:
+    mov.b32 %pair${n}, 0;
+    @%p ld.global.b32 %pair${n}, [%at];
+% else:
+    mov.b16 %half0, 0;
+    mov.b16 %half1, 0;
+    @%p ld.global.b16 %half0, [%at];
+    and.pred %p, %p, %second;
+    @%p ld.global.b16 %half1, [%next];
+    mov.b32 %pair${n}, {%half0, %half1};
+% endif
+${on()}\
+% endfor
+% for n, line in enumerate(lines):
+    st.shared.b32 [${near(s, line)}], %pair${n};
+% endfor
+% endfor
+    }
+% endfor
+${sync.warpgroup(plan.wg)}\
+${boxes.merge(c, s, boxes.weighted)}\
+</%def>
+
+## Where a thread's two columns of a box's first line are: %at and %next in C, %near in the box; %left: rows that C has
+## from there on.
+<%def name="begin(s, b)">
+<%
+    rows, columns = plan.sides
+    row, column = (b.y, b.x) if s.transposed else (b.x, b.y)
+%>\
+    .reg .b64 %at, %high, %next, %hop;
+    .reg .b32 %line, %q, %of, %of_next, %of_row, %left, %near, %turned, %pair<${s.pairs.at_once}>, ${", ".join(f"%{n}" for side in plan.sides for n in side.parameters)};
+    .reg .pred %first, %second;
+% for side in plan.sides:
+% for name in side.parameters:
+    ld.param.u32 %${name}, [${name}];
+% endfor
+% endfor
+    shr.u32 %line, %member, ${s.pairs.shift};
+    and.b32 %q, %member, ${s.pairs.threads - 1};
+    mad.lo.u32 %t2, %q, 2, ${s.lines.column};
+${apart.lies(columns, "%of", "%t2", column)}\
+${apart.lies(columns, "%of_next", "%t2", column + 1)}\
+    add.u32 %t2, %t2, ${column};
+    setp.lt.u32 %first, %t2, %N;
+    add.u32 %t2, %t2, 1;
+    setp.lt.u32 %second, %t2, %N;
+    add.u32 %t2, ${s.lines.row}, %line;
+${apart.lies(rows, "%of_row", "%t2", row)}\
+    add.u32 %t2, %t2, ${row};
+    sub.s32 %left, %M, %t2;
+    add.s32 %t1, %of_row, %of;
+    mad.wide.s32 %at, %t1, 2, ${plan.item_c};
+    add.s32 %t1, %of_row, %of_next;
+    mad.wide.s32 %next, %t1, 2, ${plan.item_c};
+    mul.wide.u32 %hop, %step_${rows.name}, ${2 * s.pairs.across};
+    // a line's chunks change places as the swizzle has it
+    shr.u32 %t0, %line, ${s.shift};
+    and.b32 %t0, %t0, ${s.mask};
+    shr.u32 %t1, %q, 2;
+    xor.b32 %t0, %t0, %t1;
+    and.b32 %t1, %q, 3;
+    mad.lo.u32 %t0, %t0, 4, %t1;
+    mad.lo.u32 %near, %line, ${s.span // 4}, %t0;
+    mad.lo.u32 %near, %near, 4, %staging;
+    add.u32 %near, %near, ${b.offset};
+    xor.b32 %turned, %near, ${s.pairs.turn};
+</%def>
+
+<%def name="near(s, line)">%${"turned" if line % 2 else "near"}+${line * s.pairs.across * s.span}</%def>
+
+<%def name="inside(s, line)">
+    setp.gt.and.s32 %p, %left, ${line * s.pairs.across}, %first;
+</%def>
+
+<%def name="on()">
+    add.u64 %at, %at, %hop;
+% if not plan.paired:
+    add.u64 %next, %next, %hop;
+% endif
+</%def>
