@@ -106,7 +106,13 @@ class Config:
         " with K contiguous: 1 A, 2 B, 3 both; or that come as they lie, and are shifted in shared memory:"
         " 4 A, 8 B, 12 both",
     )
-    rows: int = axis(0, (0, 16, 32), "", "rows that are loaded of a tile of 64, where C has no more; 0: all")
+    rows: int = axis(
+        0,
+        (0, 16, 32),
+        "",
+        "rows that are loaded of a tile of 64, where C has no more, 0: all (wgmma); 16: matrix instructions of so many"
+        " rows multiply, 0: single products (stream)",
+    )
     pdl: int = axis(
         0,
         (0, 1, 2, 3),
