@@ -86,10 +86,8 @@ def config(p: Gemm, d: Device, rng: np.random.Generator, threads: int = 1024) ->
 
 
 def _ways(p: Gemm, rng: np.random.Generator, c: dict[str, np.ndarray]) -> None:
-    """Beside single products of aligned loads: a third by matrix instructions, a third by whole chunks of rows that
-    nothing aligns."""
-    swap, way = c["swap"] == 1, rng.integers(0, 3, DRAWS)
-    fed, shifted = way == 1, way == 2
+    """Half by matrix instructions, a third by whole chunks of rows that nothing aligns."""
+    swap, fed, shifted = c["swap"] == 1, rng.random(DRAWS) < 0.5, rng.random(DRAWS) < 0.33
     chunk = 16 // p.element.bytes
     for own, tile, name, long in (("ms", "ml", "vec_a", ~swap), ("ns", "nl", "vec_b", swap)):
         each = np.where(fed, np.maximum(c[own], 2), c[own])
@@ -97,7 +95,7 @@ def _ways(p: Gemm, rng: np.random.Generator, c: dict[str, np.ndarray]) -> None:
         along = np.where(shifted, np.maximum(along, chunk), along)
         c[tile] = np.where(long, each * along, np.where(fed, 8, c[tile]))
         c[own] = np.where(long, each, np.where(fed, 2, c[own]))
-        one = shifted | (fed & (not lined_up(p, name[-1])))
+        one = np.where(fed, (not lined_up(p, name[-1])) | (rng.random(DRAWS) < 0.3), shifted)
         c[name] = np.where(long & shifted, chunk, np.where(~long & one, 1, c[name]))
     c["wm"] = np.where(fed, 8, c["wm"])
     c["rows"] = np.where(fed, 16, 0)

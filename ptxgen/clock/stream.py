@@ -25,6 +25,7 @@ COLD_US = 0.4  #: a launch whose first loads find nothing in the caches
 #: instructions that convert an element, by its bytes; s8 in fours needs none, and else one
 CONVERT = {1: 2.0, 2: 1.5, 4: 0.0, 8: 0.0}
 QUADS = 4  #: products of one dp4a
+CUT = 15  #: instructions that cut 16 bytes from two chunks
 WIDENED = 13  #: instructions beside that make a matrix instruction of 8-bit floats of what the device has
 CLOSE = 8  #: sharpness of the corner between memory and multiprocessors
 
@@ -47,7 +48,9 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     packs = np.where(g.vec_y * size < 4, loads_y, 0) + (g.count + 1) * g.depth * (p.compute == "tf32")
     tensor = c.rows > 0
     hops = np.where(g.x_kmajor, 0, 2 * loads_x) + np.where(g.y_kmajor, 0, 2 * loads_y)
-    multiply = np.where(tensor, issued * (1 + emulated) + packs, products + convert)
+    paired = np.where(g.a.paired | g.b.paired, 1, 0)
+    cut = paired * (CUT * g.depth * size // 16 + 1) * g.count
+    multiply = np.where(tensor, issued * (1 + emulated) + packs + cut, products + convert)
     told = g.steps * (multiply + loads_x + loads_y + hops) + 8 + 2 * g.count  # instructions of a thread
     issue = warps * told / costs.ISSUE
     math = (
@@ -65,7 +68,7 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     torn = np.maximum(SECTOR / run, 1.0)
     scattered = np.select([run >= costs.LINE, run == SECTOR], [0.0, QUARTER], HALF)
     span = np.where(g.y_kmajor, g.lanes * g.depth, g.lanes * g.depth * g.thin) * size * np.where(tensor, COLUMNS, 1)
-    wavefronts = moved_x * torn / costs.WAVEFRONT + warps * g.steps * loads_y * np.maximum(span / costs.WAVEFRONT, 1)
+    wavefronts = moved_x * torn * (1 + paired) / costs.WAVEFRONT + warps * g.steps * loads_y * np.maximum(span / costs.WAVEFRONT, 1)
     busy = bound(issue, math, wavefronts, moved_x * torn / L2_SM)
     alone = np.where(c.ahead == 1, np.maximum(LATENCY, SERIAL * told), LATENCY + SERIAL * told)
     meet = np.where(tensor, 0, np.log2(g.lanes))

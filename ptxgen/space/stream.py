@@ -80,8 +80,11 @@ class Stream(Cooperative):
         most = min(widest(p, x), 16 // size)
         if lined_up(p, x):
             whole, along = 16 // size, lined_up(p, y)
-            shifted = [(whole, 1, whole)] if along and most < whole else []
-            return [(most, min(widest(p, y), most if along else thin), most), *shifted]
+            own = min(widest(p, y), whole) if by_words(p) else 1  # which only matrix instructions take
+            shifted = [(whole, v, whole) for v in sorted({1, own if own * size >= LEAST else 1})]
+            return [
+                (most, min(widest(p, y), most if along else thin), most), *(shifted if along and most < whole else [])
+            ]
         narrower = [v for v in (most, most // 2, most // 4) if v * size >= LEAST] or [most]
         if not lined_up(p, y):
             return [(v, min(widest(p, y), thin), 1) for v in narrower]
@@ -106,10 +109,10 @@ class Stream(Cooperative):
         """Tiles for matrix instructions: of the thin side always as wide as one, two sums of each lane."""
         for swap, _ in self._sides(p):
             x, _ = self._pair(p, swap)
-            depth = min(widest(p, x), 16 // p.element.bytes)
-            if by_words(p) is None or not lined_up(p, x) or depth * p.element.bytes < 8:
+            wide = {d for _, _, d in self._depths(p, swap) if d * p.element.bytes >= 8}
+            if by_words(p) is None or not lined_up(p, x):
                 continue
-            for each, along, kl, steps in product(EACH, ALONG, GROUPS, STEPS):
+            for each, along, kl, steps, depth in product(EACH, ALONG, GROUPS, STEPS, sorted(wide)):
                 if each % 2 == 0 and THREADS[0] <= along * kl * WARP <= THREADS[1]:
                     long, thin = (each, each * (WARP // QUAD) * along), (2, COLUMNS)
                     (ms, ml), (ns, nl) = (thin, long) if swap else (long, thin)

@@ -1,6 +1,12 @@
 ## Which rows a lane takes for a matrix instruction, which vectors along K, and which sums it has.
 <%namespace name="streamed" file="/addr/streamed.mako"/>
 <%def name="setup()">
+${lanes()}\
+${streamed.pointers(plan.x, "%col" if plan.config.swap else "%row")}\
+${streamed.pointers(plan.y, "%fed")}\
+</%def>
+
+<%def name="lanes()">
 <% long, thin = ("%col", "%row") if plan.config.swap else ("%row", "%col") %>\
     .reg .b32 %fed;
     {
@@ -22,8 +28,6 @@
     mad.lo.u32 %at, %at, ${plan.row_c}, %col;
     mad.lo.u32 %share, %at, ${plan.sum_bytes}, %smem;
     }
-${streamed.pointers(plan.x, long)}\
-${streamed.pointers(plan.y, "%fed")}\
 </%def>
 
 <%def name="rest()">

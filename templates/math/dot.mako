@@ -28,6 +28,10 @@ ${dict(halves=halves, floats=floats, bytes=bytes, turn=turn)[u.how](u.into, u.wo
 % endfor
 </%def>
 
+<%def name="products(step)">
+${multiply(step)}\
+</%def>
+
 <%def name="halves(into, words)">
 % if len(into) == 1:
 ${convert.widen(plan.problem.dtype, into[0], words[0])}\

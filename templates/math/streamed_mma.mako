@@ -10,6 +10,21 @@
 </%def>
 
 <%def name="multiply(step)">
+% for words, chunks in plan.fragments.cut(step):
+% for i in range(6):
+    selp.b32 %near${i}, ${chunks[i + 2]}, ${chunks[i]}, %two;
+% endfor
+% for i in range(5):
+    selp.b32 %near${i}, %near${i + 1}, %near${i}, %one;
+% endfor
+% for i, word in enumerate(words):
+    shf.r.wrap.b32 ${word}, %near${i}, %near${i + 1}, %bits;
+% endfor
+% endfor
+${products(step)}\
+</%def>
+
+<%def name="products(step)">
 % for word, parts in plan.fragments.packed(step):
 % if len(parts) == 2:
     mov.b32 ${word}, {${parts[0]}, ${parts[1]}};

@@ -242,7 +242,7 @@ def test_wgmma_candidates_are_the_legal_rows_of_the_product(small_axes, p):
 STREAM_PROBLEMS = [
     Gemm(1, 4096, 4096, "NT", "f16"), Gemm(3, 1000, 4096, "NN", "bf16"), Gemm(4096, 1, 4096, "TN"),
     Gemm(777, 5, 1001, "NT", "f64"), Gemm(4, 4096, 512, "TN", "s8"), Gemm(1, 1, 70000, "NT", "f32", "tf32"),
-    Gemm(8, 300, 4096, "TT", "e4m3", ldb=4097), Gemm(4, 512, 300, "TN", "f64"), Gemm(2, 300, 40, "NT", "bf16", epilogue="relu"),
+    Gemm(8, 300, 4096, "TT", "e4m3", ldb=4097), Gemm(3, 100, 4096, "NT", "bf16", ldb=4100), Gemm(4, 512, 300, "TN", "f64"), Gemm(2, 300, 40, "NT", "bf16", epilogue="relu"),
 ]  # fmt: skip
 
 
@@ -282,14 +282,17 @@ def stream_by_hand(p: Gemm, d) -> set[Config]:
             ))  # fmt: skip
         # matrix instructions: 16 rows of eight lanes, eight columns, four lanes along K
         each, _, warps, groups = threads
-        fed = along_k[x] and vec[x] * size >= 8 and (p.dtype, p.compute) != ("f32", "f32") and p.dtype != "f64"
-        for e, n, kl, s, ahead in product(each, warps, groups, steps, (0, 1) if fed else ()):
+        pairs = [(vec[x], min(vec[y], vec[x]) if along_k[y] else 1)] if vec[x] * size >= 8 else []
+        if along_k[y] and vec[x] * size < 16:
+            pairs += [(16 // size, v) for v in {1, min(vec[y], 16 // size) if vec[y] * size >= 4 else 1}]
+        fed = along_k[x] and (p.dtype, p.compute) != ("f32", "f32") and p.dtype != "f64"
+        reaches = {s * w for s in steps for w, _ in pairs}
+        for e, n, kl, reach, (w, v), ahead in product(each, warps, groups, reaches, pairs, (0, 1) if fed else ()):
             if 64 <= n * kl * 32 <= 1024:
                 sides = (8, 8 * e * n, 2, e) if swap else (8 * e * n, 8, e, 2)
                 made.append(Config(
                     family=3, **dict(zip(("ml", "nl", "ms", "ns"), sides, strict=True)), wm=8, kl=kl, swap=swap,
-                    u=4 * kl * s * vec[x], ahead=ahead, rows=16,
-                    **{f"vec_{x}": vec[x], f"vec_{y}": min(vec[y], vec[x]) if along_k[y] else 1},
+                    u=4 * kl * reach, ahead=ahead, rows=16, **{f"vec_{x}": w, f"vec_{y}": v},
                 ))  # fmt: skip
         for c in made:
             narrow = 2 if p.dtype == "f64" else 4

@@ -10,7 +10,8 @@ both operands do, so the order does not matter. Of the sums each of the four has
 
 Rows of the long operand that nothing aligns are read by 16 bytes all the same: rows as many apart as 16 bytes have
 elements begin at the same place within such a chunk. Those of a thread are, so all of them have whole chunks at the
-same k, and the thin operand is read from there, element by element; what lies before and behind is read so as well.
+same k, and the thin operand is read from there, element by element; what lies before and behind is read so as well. Rows of
+a matrix instruction need not begin alike: of theirs each vector is cut from two chunks.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ def operand(p: Gemm, c: Any, name: str) -> SimpleNamespace:
 
     ``long``: whether it is the one that is read from memory; ``count``: its rows (columns) that a thread loads;
     ``vec``: elements of a load; ``kmajor``: K is contiguous; ``widest``: what alignment and rows allow; ``shifted``:
-    loads are wider than that, and rows of a thread as far apart as takes them to the same place in a chunk.
+    loads are wider than that, and rows of a thread as far apart as takes them to the same place in a chunk; ``paired``:
+    two of them make a vector.
     """
     first = name == "a"
     thin = (c.swap == 1) if first else (c.swap == 0)
@@ -67,10 +69,13 @@ def operand(p: Gemm, c: Any, name: str) -> SimpleNamespace:
         kmajor=kmajor,
         widest=most,
         shifted=long & kmajor & (vec > most),
+        paired=long & kmajor & (vec > most) & (c.rows > 0),
     )
 
 
-def _fragments(p: Gemm, c: Any, count: Any, thin: Any, gulps: Any, loads_y: Any, y_kmajor: Any) -> Any:
+def _fragments(
+    p: Gemm, c: Any, count: Any, thin: Any, gulps: Any, loads_y: Any, y_kmajor: Any, paired: Any
+) -> Any:
     """Registers of a thread that multiplies by matrix instructions: sums, addresses, what is loaded and what is made of
     it, loads that ptxas moves ahead; numbers of 8 bits are widened where no instruction takes them as they are."""
     swapped = c.swap == 1
@@ -79,7 +84,8 @@ def _fragments(p: Gemm, c: Any, count: Any, thin: Any, gulps: Any, loads_y: Any,
     widened = 4 * count + gulps if p.dtype in ("e4m3", "e5m2") else 0
     made = (count + thin // 2) * words if p.compute == "tf32" else widened
     early = pick(y_kmajor, pick(narrow, loads_y * 3 // 2, 0), loads_y * 2 + 6)
-    return count * (thin + 2) + gulps * words + thin // 2 * (words + 2) + early + made + 40
+    pairs = pick(paired, (gulps + count) * words + 16, 0)
+    return count * (thin + 2) + gulps * words + thin // 2 * (words + 2) + early + made + pairs + 40
 
 
 def geometry(p: Gemm, c: Any) -> SimpleNamespace:
@@ -155,6 +161,8 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         row_c=row_c,
         sum_bytes=sum_bytes,
         gathers=(c.wm > 0),
-        registers=pick(tensor, _fragments(p, c, count, thin, loads_x * steps, loads_y, y_kmajor), registers),
+        registers=pick(
+            tensor, _fragments(p, c, count, thin, loads_x * steps, loads_y, y_kmajor, a.paired | b.paired), registers
+        ),
         **tiles_and_slices(p, c, sum_bytes),
     )

@@ -63,6 +63,8 @@ class Stream:
         self.past = ".L1::no_allocate" if self.long else ""
         #: rows (columns) of C that lie side by side in a thread
         self.shifted = bool(g.shifted)
+        #: whether a vector is cut from two chunks: wherever rows begin, all of them have it at the same k then
+        self.paired = bool(g.paired)
         self.side = 1 if self.shifted else self.count if self.kmajor or not self.long else self.vec
         #: rows (columns) that need a pointer of their own: elements from the thread's first
         self.rows = [self.offset(i) for i in range(0, self.count, 1 if self.kmajor else self.vec)]
@@ -91,7 +93,7 @@ class Stream:
             raise ValueError(f"{self.vec} elements of {self.size} bytes are more than one access")
         self.nothing = bits_of(0.0, dtype(kind)) if kind.startswith("f") else "0"
         loads = len(self.rows) * (self.depth // self.vec if self.kmajor else self.depth)
-        self.raw = Tile(f"got_{self.name}", kind, (self.steps if self.long else 1, loads, words))
+        self.raw = Tile(f"got_{self.name}", kind, (self.steps if self.long else 1, loads * (1 + self.paired), words))
 
     def _hops(self, stride: int) -> None:
         """Rows of K that pointers move on by where K is not contiguous: within a step, to the next one, to the next
@@ -109,7 +111,7 @@ class Stream:
         if self.kmajor:
             start = step * self.reach + (self.stride if following else 0)
             for n in range(len(self.rows)):
-                for d in range(0, self.depth, self.vec):
+                for d in range(0, self.depth * (1 + self.paired), self.vec):
                     out.append(self._load(row, len(out), n, (start + d) * self.size))
             return out
         for d in range(self.depth):
@@ -136,13 +138,14 @@ class Stream:
         """The type of a load of one element."""
         return {1: "b8", 2: "b16"}.get(self.size, self.raw.kind)
 
-    def pieces(self) -> list[tuple[str, tuple[str, ...], str, int]]:
+    def pieces(self, into: Tile | None = None) -> list[tuple[str, tuple[str, ...], str, int]]:
         """(pointer, registers of single elements, register that they make, first of them along K) of every register of
-        a step, where each element is loaded on its own. One element makes itself."""
+        a step, where each element is loaded on its own. One element makes itself. ``into``: other registers than
+        those of loads."""
         out = []
         for n in range(len(self.rows)):
             for d in range(0, self.depth, self.packed):
-                name = self.word(0, n, d)[0]
+                name = into[n, d // self.packed] if into else self.word(0, n, d)[0]
                 parts = tuple(f"%piece{i}" for i in range(self.packed)) if self.packed > 1 else (name,)
                 out.append((f"%ptr_{self.name}{n}", parts, name, d))
         return out
@@ -208,15 +211,16 @@ class Fragments:
     def __init__(self, x: Stream, y: Stream, i: Instruction, acc: Tile) -> None:
         self.x, self.y, self.instruction, self.acc = x, y, i, acc
         self.words = x.depth * x.size // 4
-        #: registers of their own: of words that are packed, or rounded
+        #: registers of their own: of words that are packed, rounded, or cut from two chunks
         self.word_y = Tile("word_b", "b32", (y.count, self.words))
         self.word_x = Tile("word_a", "b32", (x.count, self.words))
         self.rounds = i.run == 1
         self.packs_y = y.raw.kind == "b16"
+        self.own_x = self.rounds or x.paired
 
     @property
     def declared(self) -> list[Tile]:
-        return [*([self.word_x] if self.rounds else []), *([self.word_y] if self.rounds or self.packs_y else [])]
+        return [*([self.word_x] if self.own_x else []), *([self.word_y] if self.rounds or self.packs_y else [])]
 
     def _raw(self, x: Stream, step: int, i: int, w: int) -> str:
         return x.word(step, i, w * (4 // x.size))[0]
@@ -226,8 +230,16 @@ class Fragments:
         if not self.rounds:
             return []
         pairs = ((self.word_x, self.x), (self.word_y, self.y))
-        return [(tile[i, w], self._raw(x, step, i, w)) for tile, x in pairs for i in range(x.count)
-                for w in range(self.words)]  # fmt: skip
+        return [(tile[i, w], tile[i, w] if x.paired else self._raw(x, step, i, w)) for tile, x in pairs
+                for i in range(x.count) for w in range(self.words)]  # fmt: skip
+
+    def cut(self, step: int) -> list[tuple[list[str], list[str]]]:
+        """(words of a vector, of the two chunks that it lies in) of each row."""
+        if not self.x.paired:
+            return []
+        raw, words = self.x.raw, range(self.words)
+        return [([self.word_x[i, w] for w in words], [raw[step, 2 * i + n, w] for n in (0, 1) for w in words])
+                for i in range(self.x.count)]  # fmt: skip
 
     def packed(self, step: int) -> list[tuple[str, list[str]]]:
         """(word, the two or four registers that it is made of), where loads of the thin operand are narrower."""
@@ -245,7 +257,7 @@ class Fragments:
         for w in range(0, self.words, 2):
             for n in range(self.x.count // 2):
                 rows = (2 * n, 2 * n + 1)
-                a = [self.word_x[i, k] if self.rounds else self._raw(self.x, step, i, k)
+                a = [self.word_x[i, k] if self.own_x else self._raw(self.x, step, i, k)
                      for k in (w, w + 1) for i in rows]  # fmt: skip
                 for j in range(self.y.count):
                     own = self.rounds or self.packs_y

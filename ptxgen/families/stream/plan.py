@@ -35,12 +35,23 @@ class StreamPlan(Plan):
         #: by which bits of their numbers the lanes differ that share K
         unit = 1 if self.x.kmajor else c.wm
         self.partners = [unit << n for n in range(self.log2_across)]
-        if bool(g.shifted):
-            self.places = "addr/streamed_shifted.mako"
+        self.lane_places, self.own_y = self.places, "%row" if c.swap else "%col"
         if c.rows:
             self._fragments()
         else:
             self._elements()
+        if self.x.shifted:
+            self._shifts()
+
+    def _shifts(self) -> None:
+        """Rows that nothing aligns: what is read element by element."""
+        self.places = "addr/streamed_shifted.mako"
+        paired = self.x.paired
+        #: vectors behind whole ones; elements behind the last whole vector that its second chunk takes at most
+        self.tails, self.reserve = (2, self.x.vec) if paired else (1, 0)
+        #: elements that no pass may count on, of whatever row
+        self.slack = 2 * self.x.vec if paired else self.x.vec - 1
+        self.single = ((self.x, self.x.pieces(self.fragments.word_x if paired else None)), (self.y, self.y.pieces()))
 
     def _fragments(self) -> None:
         c, p = self.config, self.problem
@@ -49,7 +60,8 @@ class StreamPlan(Plan):
         self.instruction = found
         if p.element.bytes == 1 and found.sum == "f32":
             self.ptx_version = max(self.ptx_version, "8.4")
-        self.math, self.places = "math/streamed_mma.mako", "addr/streamed_quads.mako"
+        self.math, self.places, self.own_y = "math/streamed_mma.mako", "addr/streamed_quads.mako", "%fed"
+        self.lane_places = self.places
         self.ms, self.ns = c.ms, c.ns
         self.acc = Tile("acc", found.sum, (self.x.count // 2, self.y.count, found.sums))
         self.fragments = Fragments(self.x, self.y, found, self.acc)
@@ -57,7 +69,7 @@ class StreamPlan(Plan):
         self.rounding = "cvt.rn.tf32.f32" if self.device.sm >= 90 else "cvt.rna.tf32.f32"
         self.partners = []
         # four lanes ask for half a line, their next step for the other half: memory brings whole lines
-        self.x.past += ".L2::128B"
+        self.x.past = ("" if self.x.paired else self.x.past) + ".L2::128B"
 
     def _elements(self) -> None:
         c, unit = self.config, QUAD if self.quads else 1
@@ -90,7 +102,7 @@ class StreamPlan(Plan):
 
     @property
     def contiguous(self) -> int:
-        return self.config.ns if self.config.rows else self.b.side
+        return self.config.ns if self.config.rows and not self.config.swap else self.b.side
 
     @property
     def tiles(self) -> list[tuple[Tile, str]]:

@@ -17,6 +17,7 @@ from ptxgen.rule import Rule
 STREAM = 3
 QUARTERS = 4 * WARP  #: threads of a warp on each quarter of a multiprocessor
 SHARED = 8  #: registers by which the estimate may pass the cap
+WORD = 4  #: bytes of a register
 SINGLE_LIMIT = 64  #: loads of single elements in a pass: ptxas moves them ahead of each other
 LOADS_LIMIT = 64  #: loads of the long operand that a thread has under way
 
@@ -64,10 +65,12 @@ RULES = (
          f" wm={WARP // QUAD} and {COLUMNS} along the thin side of a block", family=STREAM),
     Rule("stream_shifted", lambda p, c, g, d: np.logical_not(g.shifted) | (
             (g.vec_x == 16 // p.element.bytes) & (g.along % g.vec_x == 0) & (g.across >= 2) & g.y_kmajor
-            & (g.vec_y == 1) & (g.loads_y * g.steps <= SINGLE_LIMIT) & (c.rows == 0)),
+            & ((g.vec_y == 1) | ((c.rows > 0) & (g.vec_y * p.element.bytes >= WORD)))
+            & (g.loads_y * g.steps <= SINGLE_LIMIT)),
          "vec_a={c.vec_a} and vec_b={c.vec_b}: where the long operand's are wider than alignment allows, they are of 16"
          " bytes, a block's threads along it a multiple of that, two or more along K, and the thin operand is along K,"
-         f" one element a load, of which a thread has at most {SINGLE_LIMIT} a pass", family=STREAM),
+         f" one element a load (or whole words where rows=16), of which a thread has at most {SINGLE_LIMIT} a pass",
+         family=STREAM),
     Rule("stream_block", lambda p, c, g, d: (g.threads >= WARP) & (c.wm >= 1),
          "{g.threads} threads; a block has whole warps", family=STREAM),
     Rule("stream_depth", lambda p, c, g, d: (g.steps >= 1) & (c.u == g.steps * g.across * g.depth)
