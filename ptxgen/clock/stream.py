@@ -68,7 +68,9 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     torn = np.maximum(SECTOR / run, 1.0)
     scattered = np.select([run >= costs.LINE, run == SECTOR], [0.0, QUARTER], HALF)
     span = np.where(g.y_kmajor, g.lanes * g.depth, g.lanes * g.depth * g.thin) * size * np.where(tensor, COLUMNS, 1)
-    wavefronts = moved_x * torn * (1 + paired) / costs.WAVEFRONT + warps * g.steps * loads_y * np.maximum(span / costs.WAVEFRONT, 1)
+    wavefronts = moved_x * torn * (1 + paired) / costs.WAVEFRONT + warps * g.steps * loads_y * np.maximum(
+        span / costs.WAVEFRONT, 1
+    )
     busy = bound(issue, math, wavefronts, moved_x * torn / L2_SM)
     alone = np.where(c.ahead == 1, np.maximum(LATENCY, SERIAL * told), LATENCY + SERIAL * told)
     meet = np.where(tensor, 0, np.log2(g.lanes))

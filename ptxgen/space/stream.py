@@ -83,7 +83,8 @@ class Stream(Cooperative):
             own = min(widest(p, y), whole) if by_words(p) else 1  # which only matrix instructions take
             shifted = [(whole, v, whole) for v in sorted({1, own if own * size >= LEAST else 1})]
             return [
-                (most, min(widest(p, y), most if along else thin), most), *(shifted if along and most < whole else [])
+                (most, min(widest(p, y), most if along else thin), most),
+                *(shifted if along and most < whole else []),
             ]
         narrower = [v for v in (most, most // 2, most // 4) if v * size >= LEAST] or [most]
         if not lined_up(p, y):

@@ -79,15 +79,18 @@ def test_every_way_to_multiply_and_to_meet(way, split):
     verify(p, parse_config(f"family=3 swap=1 {text} {split}"), "integers", 2.0, 1.0, times=1)
 
 
-@pytest.mark.parametrize("dtype", ["f16", "e5m2", "f32", "f64"])
-@pytest.mark.parametrize("k", [1, 3, 15, 16, 17, 129, 515])
+@pytest.mark.parametrize("dtype", ["f16", "e5m2", "f32", "f64", "f16 fed", "s8 fed", "f32 fed"])
+@pytest.mark.parametrize("k", [3, 16, 131, 515])
 def test_rows_that_nothing_aligns_are_read_in_chunks(k, dtype):
     """Nothing is read beside an operand; NaN between rows, which chunks would cover, stay out of sums; slices end
     where chunks do."""
-    size = {"f16": 2, "e5m2": 1, "f32": 4, "f64": 8}[dtype]
-    text = f"family=3 ml=32 ms=2 nl=4 ns=4 wm=8 kl=2 vec_a={16 // size} u={128 // size}"
-    for n, (lda, m, split) in enumerate(((k, 33, ""), (k + 1, 7, "kg=3 split=2"), (k + 3, 50, ""))):
-        p = Gemm(m, 3, k, "NT", dtype, lda=lda, ldb=k + 2, aligned_a=size, aligned_b=size)
+    dtype, _, fed = dtype.partition(" ")
+    size = {"f16": 2, "f32": 4, "f64": 8}.get(dtype, 1)
+    text = "rows=16 ml=64 ms=4 nl=8 ns=2" if fed else "ml=32 ms=2 nl=4 ns=4"
+    text = f"family=3 {text} wm=8 kl=2 vec_a={16 // size} u={128 // size}"
+    compute = "tf32" if fed and size == 4 else ""
+    for n, (lda, m, split) in enumerate(((k, 33, ""), (k + 1, 7, "kg=3 split=2"), (k + 3, 70 if fed else 50, ""))):
+        p = Gemm(m, 3, k, "NT", dtype, compute, lda=lda, ldb=k + 2, aligned_a=size, aligned_b=size)
         c = parse_config(f"{text} {split if k > 384 // size else ''}")
         verify(p, c, "integers", 1.0, 0.0, data=n, times=1, shift=bool(n % 2))
 
@@ -110,10 +113,12 @@ def test_infinities_and_nan_spread_as_they_should():
     np.testing.assert_array_equal(out.astype(np.float64), exact)
 
 
-@pytest.mark.parametrize("way", ["rows=16 ms=4 ml=32 ns=2 vec_a=8 vec_b=8 u=32", "ms=2 ml=16 ns=8 vec_a=8 u=32"])
+@pytest.mark.parametrize("way", [
+    "rows=16 ms=4 ml=32 ns=2 vec_a=8 vec_b=8 u=32", "ms=2 ml=16 ns=8 vec_a=8 u=32", "rows=16 ms=2 ml=16 ns=2 vec_a=8 u=32",
+])  # fmt: skip
 def test_infinities_and_nan_stay_in_their_rows_and_columns(way):
     """By matrix instructions, and by chunks of rows that nothing aligns."""
-    p = Gemm(20, 5, 40 + ("rows" not in way), "NT", "f16", out="f32")
+    p = Gemm(20, 5, 40 if "vec_b" in way else 41, "NT", "f16", out="f32")
     a, b, c = operands(p, 1, "integers")
     a[3, 5], a[4, 0], a[19, -1], b[2, 7] = np.nan, np.inf, np.nan, -np.inf
     with np.errstate(all="ignore"):

@@ -49,6 +49,7 @@ GOLDEN = {
     "stream_vector": ("h200", "gemm 1,4096,4096 NT f16", "family=3 swap=1 ms=1 ml=1 ns=2 nl=16 wm=4 kl=2 u=256 vec_a=8 vec_b=8 vec_c=4"),
     "stream_fragments": ("h200", "gemm 8,4096,4096 NT e4m3", "family=3 swap=1 rows=16 ms=2 ml=8 ns=2 nl=32 wm=8 kl=4 u=512 vec_a=16 vec_b=16 vec_c=4"),
     "stream_shifted": ("h200", "gemm 1,4097,4099 NT f16", "family=3 swap=1 ms=1 ml=1 ns=2 nl=16 wm=4 kl=2 u=256 vec_b=8"),
+    "stream_cut": ("h200", "gemm 4,4097,4099 NT bf16", "family=3 swap=1 rows=16 ms=2 ml=8 ns=2 nl=16 wm=8 kl=2 u=128 vec_b=8"),
     "stream_flags": ("h200", "gemm 4096,4,4096 TN s8", "family=3 ms=4 ml=64 ns=4 nl=4 wm=16 kl=2 u=16 vec_a=4 vec_b=4 vec_c=4 kg=4 split=1 ahead=0"),
 }  # fmt: skip
 

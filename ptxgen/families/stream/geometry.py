@@ -10,8 +10,8 @@ both operands do, so the order does not matter. Of the sums each of the four has
 
 Rows of the long operand that nothing aligns are read by 16 bytes all the same: rows as many apart as 16 bytes have
 elements begin at the same place within such a chunk. Those of a thread are, so all of them have whole chunks at the
-same k, and the thin operand is read from there, element by element; what lies before and behind is read so as well. Rows of
-a matrix instruction need not begin alike: of theirs each vector is cut from two chunks.
+same k, and the thin operand is read from there, element by element; what lies before and behind is read so as well.
+Rows of a matrix instruction need not begin alike: of theirs each vector is cut from two chunks.
 """
 
 from __future__ import annotations
@@ -73,9 +73,7 @@ def operand(p: Gemm, c: Any, name: str) -> SimpleNamespace:
     )
 
 
-def _fragments(
-    p: Gemm, c: Any, count: Any, thin: Any, gulps: Any, loads_y: Any, y_kmajor: Any, paired: Any
-) -> Any:
+def _fragments(p: Gemm, c: Any, count: Any, thin: Any, gulps: Any, loads_y: Any, y_kmajor: Any, paired: Any) -> Any:
     """Registers of a thread that multiplies by matrix instructions: sums, addresses, what is loaded and what is made of
     it, loads that ptxas moves ahead; numbers of 8 bits are widened where no instruction takes them as they are."""
     swapped = c.swap == 1
