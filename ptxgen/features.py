@@ -59,7 +59,7 @@ def _parts(p: Gemm, c: Columns, g: SimpleNamespace) -> tuple[Any, Any, Any, Any,
     if int(c.family[0]) == WGMMA:
         size, groups = g.size * g.planes, np.where(c.pingpong == 1, 1, c.wg)
         x, y = g.x_tile // groups, g.y_tile
-        loads = [np.where(c.swap == other, g.x_rows, g.share) * c.u * size / 16 for other in (0, 1)]
+        loads = [np.where(c.swap == other, g.x_rows / c.yc, g.share) * c.u * size / 16 for other in (0, 1)]
         return x, y, c.u, loads[0], loads[1]
     return c.ms, c.ns, g.uk, g.a.loads, g.b.loads
 

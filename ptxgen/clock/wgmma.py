@@ -27,7 +27,7 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
         products = products * (1 + costs.PLANES_THIN * np.maximum(1 - g.y_tile / 128, 0))
     # wgmma reads both operands from shared memory, 64 rows of X each time
     read = (ROWS * STEP + STEP * g.y_tile) / costs.WAVEFRONT
-    moved_x = g.x_rows * c.u * size * g.planes
+    moved_x = g.x_rows / c.yc * (1 + (c.yc - 1) * costs.TMA_SHARED) * c.u * size * g.planes
     moved_y = (g.share + (g.y_tile - g.share) * costs.TMA_SHARED) * c.u * size * g.planes
     if p.window is not None:
         moved_x, moved_y = _walked(p, c, g, moved_x, moved_y)
@@ -92,10 +92,9 @@ def cell(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
         moves = p.element.bytes * (p.m + p.n) * p.k + workspace(p)
         extra = extra + costs.PARTING_US + moves / (d.bandwidth * 1e3 * costs.PARTING_DRAM)
     extra = extra + _copies(p, c, g, d)
-    room = np.maximum(together(d, c.cluster * c.kc), 1)  # none is at once where the device is smaller than a cluster
-    grid = np.minimum(d.sms // c.cluster * c.cluster, g.blocks)
-    # of a block that walks: the tiles, and those of a block that had to wait for it
-    walked = np.ceil(g.blocks / np.maximum(grid, 1)) * np.ceil(grid / np.maximum(room, 1))
+    # none is at once where the device is smaller than a cluster
+    room = np.maximum(together(d, c), 1)
+    walked = np.ceil(g.blocks / room)  # tiles of a block that walks
     numbers = {"iterations": passes, "blocks": g.blocks, "room": room, "walked": walked, "extra": extra}
     columns = {n: np.asarray(v, np.float32) for n, v in numbers.items()}
     return SimpleNamespace(torn=torn, way=np.where(c.kg > 1, np.where(c.split == SPLIT_WORKSPACE, 2, 1), 0), **columns)

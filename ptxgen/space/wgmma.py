@@ -24,7 +24,8 @@ from ptxgen.space.family import NEUTRAL, Family, Ints, default, first_broken, me
 LONG = ((1, 1, 0), (2, 1, 0), (2, 2, 0), (4, 2, 0), (1, 2, 1), (2, 2, 1))
 SHORT = (8, 16, 24, 32, 40, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256)  #: extents along the other side
 DEPTHS = (SPAN // 2, SPAN, 2 * SPAN)  #: bytes of a stage's rows
-CLUSTERS = ((1, 1), (2, 1), (4, 1), (1, 2), (1, 3), (1, 4), (1, 8))  #: blocks along X, and along K
+#: blocks of a cluster along X, along Y, and along K
+CLUSTERS = ((1, 1, 1), (2, 1, 1), (4, 1, 1), (1, 1, 2), (1, 1, 3), (1, 1, 4), (1, 1, 8))
 STAGES = (2, 3, 4, 6, 8, 12)
 MEETING = 64  #: slices that wait for each other, at most
 LIES = 2  #: bytes of elements that are shifted where they lie at none of TMA's places
@@ -43,7 +44,7 @@ AXES = {
     "ml": (8, 16, 32, 48, 64, 96, 128, 192, 256), "nl": (8, 16, 32, 48, 64, 96, 128, 192, 256),
     "u": (16, 32, 64, 128, 256), "kg": (1, 2, 4, 8, 15, 16, 32, 64), "stages": (1, 2, 3, 4, 5, 6, 7, 8, 10, 12),
     "vec_c": (1, 2), "split": (0, 2, 3, 4), "stage_c": (0, 1), "raster": (1, 4, 8, 16), "resident": (1, 2, 3),
-    "swap": (0, 1), "wg": (1, 2), "pingpong": (0, 1), "cluster": (1, 2, 4), "kc": (1, 2, 3, 4, 5, 8),
+    "swap": (0, 1), "wg": (1, 2), "pingpong": (0, 1), "cluster": (1, 2, 4), "yc": (1, 2), "kc": (1, 2, 3, 4, 5, 8),
     "report": (0, 1), "persistent": (0, 1), "chunks": (1, 2, 4), "buffers": (1, 2, 4), "reuse": (0, 1),
     "evict": (0, 1, 2, 3), "rows": (0, 16, 32), "repack": (0, 1, 2, 3, 4, 8, 12),
 }  # fmt: skip
@@ -53,12 +54,12 @@ ALIKE = {"stage_c": (1,), "chunks": (1,), "buffers": (1,), "reuse": (0,)}
 class Wgmma(Family):
     code = FAMILIES.index("wgmma")
     axes, alike = AXES, ALIKE
-    tile = ("ml", "nl", "u", "swap", "cluster", "kc", "repack")
+    tile = ("ml", "nl", "u", "swap", "cluster", "yc", "kc", "repack")
     cell = ("kg", "split", "raster", "evict")
     fixed = ("tables", "wgmma_target", "wgmma_types", "wgmma_images")
     tile_rules = (
         "axis", "range", "wgmma_major", "wgmma_depth", "wgmma_tile_x", "wgmma_tile_y", "wgmma_accumulators",
-        "wgmma_cluster", "wgmma_pingpong", "wgmma_rows", "wgmma_map_a", "wgmma_map_b",
+        "wgmma_cluster", "wgmma_parts_x", "wgmma_pingpong", "wgmma_rows", "wgmma_map_a", "wgmma_map_b",
     )  # fmt: skip
     extent_rules = ("range", "slices", "split", "grid", "wgmma_walk", "wgmma_passes", "wgmma_meeting", "wgmma_stages",
                     "wgmma_planes", "wgmma_repack", "wgmma_residues")  # fmt: skip
@@ -82,7 +83,7 @@ class Wgmma(Family):
         parts = [(c, b) for c in self.axes["chunks"] for b in self.axes["buffers"] if c % b == 0]
         joint: dict[tuple[str, ...], list[tuple[int, ...]]] = {
             ("ml", "nl", "swap", "wg", "pingpong", "persistent"): tiles + [(y, x, 1, *t) for x, y, _, *t in tiles],
-            ("cluster", "kc", "report"): [(x, k, r) for x, k in CLUSTERS for r in ((0, 1) if k > 1 else (0,))],
+            ("cluster", "yc", "kc", "report"): [(*c, r) for c in CLUSTERS for r in ((0, 1) if c[2] > 1 else (0,))],
             ("stage_c", "chunks", "buffers", "reuse"): [
                 (0, 1, 1, 0),
                 *((1, c, b, r) for c, b in parts for r in (0, 1)),
@@ -126,7 +127,8 @@ class Wgmma(Family):
         long, short, u, swap, way, turned = (g.ravel() for g in grid)
         clusters = np.array(CLUSTERS)[way]
         sides = self._sides(ROWS * long, short, swap)
-        c = Columns({**sides, "u": u, "cluster": clusters[:, 0], "kc": clusters[:, 1], "repack": turned})
+        c = Columns({**sides, "u": u, "cluster": clusters[:, 0], "yc": clusters[:, 1], "kc": clusters[:, 2],
+                     "repack": turned})  # fmt: skip
         return c.replace(family=self.code)
 
     def shapes(self, p: Gemm) -> Columns:
@@ -139,8 +141,8 @@ class Wgmma(Family):
         long, clusters = np.array(LONG)[way], np.array(CLUSTERS)[cluster]
         return Columns({
             **self._sides(ROWS * long[:, 0], short, swap), "u": u, "wg": long[:, 1], "pingpong": long[:, 2],
-            "cluster": clusters[:, 0], "kc": clusters[:, 1], "persistent": persistent, "rows": loaded,
-            "repack": turned,
+            "cluster": clusters[:, 0], "yc": clusters[:, 1], "kc": clusters[:, 2], "persistent": persistent,
+            "rows": loaded, "repack": turned,
         }).replace(family=self.code)  # fmt: skip
 
     def ways(self, p: Gemm) -> list[dict[str, int]]:
@@ -175,7 +177,7 @@ class Wgmma(Family):
         split, waves = (np.tile(np.array(x), count) for x in zip(*((s, w) for w, s in slices), strict=True))
         c = Columns({**names, "split": split}).replace(family=self.code)
         g = geometry(p, c)
-        room = together(d, c.cluster * c.kc)
+        room = together(d, c)
         blocks = np.maximum(g.blocks, 1)
         most = np.minimum(room * waves // blocks, -(-p.k // c.u) * np.minimum(waves, 2) // c.kc) // 2
         waits = (split == SPLIT_POLL) | (split == SPLIT_SHARE)
@@ -218,14 +220,14 @@ class Wgmma(Family):
         for n, wg, turns in LONG:
             for walks in {config.persistent, turns}:
                 yield {long: ROWS * n, "wg": wg, "pingpong": turns, "persistent": walks}
-        yield from ({"cluster": x, "kc": k} for x, k in CLUSTERS)
+        yield from (dict(zip(("cluster", "yc", "kc"), c, strict=True)) for c in CLUSTERS)
         for chunks in self.axes["chunks"]:
             for buffers in self.axes["buffers"]:
                 yield from ({"stage_c": 1, "chunks": chunks, "buffers": buffers, "reuse": r} for r in (0, 1))
         yield {"u": config.u * 2, "stages": max(config.stages // 2, 1)}
         yield {"u": config.u // 2, "stages": config.stages * 2}
         blocks = int(geometry(p, replace(config, kg=1, split=0)).blocks)
-        room = int(together(d, config.cluster * config.kc))
+        room = int(together(d, config))
         counts = {room * w // 2 // max(blocks, 1) for w in (1, 2, 3, 4)} | {config.kg + n for n in (-1, 1)}
         for kg in sorted(counts | {config.kg * 2, config.kg // 2}):
             yield from ({"kg": kg, "split": s} for s in self.axes["split"] if kg > 1)

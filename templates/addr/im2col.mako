@@ -50,8 +50,8 @@ ${found()}\
 <%def name="pixel()">
     {
     .reg .b32 %left, %next, %t;
-% if plan.images.role == "y" and plan.cluster > 1:
-    mad.lo.u32 %left, %rank, ${plan.y.share}, %y0;
+% if plan.images.shared:
+    mad.lo.u32 %left, ${plan.images.shared.mine}, ${plan.images.share}, %${plan.images.role}0;
 % else:
     mov.u32 %left, %${plan.images.role}0;
 % endif

@@ -26,8 +26,8 @@ ${digits("%k0", "%at", "%image")}\
 ${pixel()}\
     {
     .reg .b32 %first, %column, %tap, %next, %t, %off<${len(plan.axes)}>;
-% if plan.images.role == "y" and plan.cluster > 1:
-    mad.lo.u32 %first, %rank, ${plan.y.share}, %y0;
+% if plan.images.shared:
+    mad.lo.u32 %first, ${plan.images.shared.mine}, ${plan.images.share}, %${plan.images.role}0;
 % else:
     mov.u32 %first, %${plan.images.role}0;
 % endif

@@ -1,5 +1,17 @@
 ## The ring's barriers: full[stages], empty[stages], and what the epilogue asks for.
 <%namespace name="sync" file="/ptx/barrier.mako"/>
+## Which block of its cluster this is: in all, and along X and Y.
+<%def name="place()">
+% if plan.clustered:
+    mov.u32 %rank, %cluster_ctarank;
+% endif
+% if plan.crossed:
+    .reg .b32 %rank_x, %rank_y;
+    div.u32 %rank_y, %rank, ${plan.cluster};
+    rem.u32 %rank_x, %rank, ${plan.cluster};
+% endif
+</%def>
+
 ## By the last warp (or warpgroup); %one: its thread that copies.
 <%def name="setup()">
 % if plan.gives:
@@ -30,7 +42,7 @@ BARRIERS:
     barrier.cluster.arrive.relaxed.aligned;
 % endif
     bar.arrive 0, ${plan.threads};
-% if plan.cluster > 1:
+% if plan.sharing > 1:
     barrier.cluster.wait.acquire.aligned;
 % endif
 </%def>
@@ -42,9 +54,17 @@ BARRIERS:
 % endif
     mov.b32 %release, %bars;
     // thread i of a warp${"" if plan.fed else "group"} reports to block i of the cluster
-    setp.lt.u32 %frees, ${plan.reporter}, ${plan.cluster};
-% if plan.cluster > 1:
-    min.u32 %t0, ${plan.reporter}, ${plan.cluster - 1};
+    setp.lt.u32 %frees, ${plan.reporter}, ${plan.sharing};
+% if plan.crossed:
+    // which loads for this one if they have X or Y in common
+    div.u32 %t0, ${plan.reporter}, ${plan.cluster};
+    rem.u32 %t1, ${plan.reporter}, ${plan.cluster};
+    setp.eq.u32 %p, %t0, %rank_y;
+    setp.eq.or.u32 %p, %t1, %rank_x, %p;
+    and.pred %frees, %frees, %p;
+% endif
+% if plan.sharing > 1:
+    min.u32 %t0, ${plan.reporter}, ${plan.sharing - 1};
     mapa.shared::cluster.u32 %release, %bars, %t0;
 % endif
 </%def>

@@ -11,10 +11,14 @@
     add.u64 ${x.map(b)}, %map_${x.role}, ${128 * b.residue};
 % endfor
 % endfor
-% if plan.cluster > 1:
-    .reg .b16 %mask;
-    mov.b16 %mask, ${(1 << plan.cluster) - 1};
+% for s in filter(None, (plan.x.shared, plan.y.shared)):
+    .reg .b16 ${s.mask};
+    mov.b16 ${s.mask}, ${s.first};
+% if plan.crossed:
+    mul.lo.u32 %t0, ${s.line}, ${s.apart};
+    shl.b16 ${s.mask}, ${s.mask}, %t0;
 % endif
+% endfor
 ${addr.setup()}\
 </%def>
 
@@ -31,22 +35,29 @@ ${addr.step()}\
 ## Fills stage %stage, whose barrier is %full.
 <%def name="fill()">
     {
-    .reg .b32 %to, %at, %inner, %y_mine${", %y_to" if plan.y_to != "%to" else ""};
+    .reg .b32 %to, %at, %inner, %y_mine${", %y_to" if plan.y_to != "%to" else ""}${", %x_mine, %x_to" if plan.x.shared else ""};
     mbarrier.arrive.expect_tx.shared::cta.b64 _, [%full], ${plan.expected};
     mad.lo.u32 %to, %stage, ${plan.stage_bytes}, %smem;
 % for unit in range(plan.units):
-${bring(plan.x, unit, "%to", "%x0")}\
-% if plan.cluster > 1 and unit == 0:
-    // this block's part of ${plan.y.name.upper()} goes to every block of the cluster
-    mad.lo.u32 %y_mine, %rank, ${plan.y.share}, %y0;
-    mad.lo.u32 ${plan.y_to}, %rank, ${plan.y.share_offset}, %to;
+% if plan.x.shared and unit == 0:
+${part(plan.x, "%x_to")}\
 % endif
-${bring(plan.y, unit, plan.y_to, "%y_mine" if plan.cluster > 1 else "%y0")}\
+${bring(plan.x, unit, "%x_to" if plan.x.shared else "%to", "%x_mine" if plan.x.shared else "%x0")}\
+% if plan.y.shared and unit == 0:
+${part(plan.y, plan.y_to)}\
+% endif
+${bring(plan.y, unit, plan.y_to, "%y_mine" if plan.y.shared else "%y0")}\
 % if unit + 1 < plan.units:
 ${addr.step()}\
 % endif
 % endfor
     }
+</%def>
+
+<%def name="part(x, to)">
+    // this block's part of ${x.name.upper()} goes to every block of the cluster${" that takes it" if plan.crossed else ""}
+    mad.lo.u32 %${x.role}_mine, ${x.shared.mine}, ${x.share}, ${x.whole};
+    mad.lo.u32 ${to}, ${x.shared.mine}, ${x.share_offset}, %to;
 </%def>
 
 <%def name="bring(x, unit, to, first)">

@@ -40,9 +40,7 @@ ${dependent.begin()}\
     shfl.sync.idx.b32 %warp, %warp, 0, 31, 0xffffffff;
     mov.u32 %smem, smem;
     add.u32 %bars, %smem, ${plan.barriers};
-% if plan.clustered:
-    mov.u32 %rank, %cluster_ctarank;
-% endif
+${ring.place()}\
     mov.u32 %stage, 0;  mov.u32 %phase, 0;
     setp.lt.u32 %p, %warp, ${plan.producer_warp};
     @%p bra.uni CONSUMER;
@@ -67,7 +65,7 @@ ${copy.step()}\
     @%p bra FILL;
 ${sched.close("PRODUCER")}\
 ${dependent.end()}\
-% if plan.cluster > 1:
+% if plan.sharing > 1:
 ${ring.drain()}\
 % endif
 PRODUCED:
@@ -86,7 +84,7 @@ ${ptx.banner(f"the consumers: {plan.wg} warpgroup{'s' if plan.wg > 1 else ''}")}
     barrier.cluster.arrive.relaxed.aligned;
 % endif
     bar.sync 0, ${plan.threads};
-% if plan.cluster > 1:
+% if plan.sharing > 1:
     barrier.cluster.wait.acquire.aligned;
 % endif
     shr.u32 %wg, %warp, 2;

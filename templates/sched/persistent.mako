@@ -6,8 +6,8 @@
     mov.u32 %hop, %nctaid.x;
 ${place.counts()}\
     mul.lo.u32 %tiles, %across, %down;
-% if plan.cluster > 1:
-    mul.lo.u32 %tiles, %tiles, ${plan.cluster};
+% if plan.sharing > 1:
+    mul.lo.u32 %tiles, %tiles, ${plan.sharing};
 % endif
 % if plan.batched:
     // tiles of an item, of all items

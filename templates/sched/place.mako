@@ -12,15 +12,15 @@ ${scaled()}\
 <%def name="counts()">
     add.u32 %across, ${plan.x_extent}, ${plan.x_tile * plan.cluster - 1};
     div.u32 %across, %across, ${plan.x_tile * plan.cluster};
-    add.u32 %down, ${plan.y_extent}, ${plan.y_tile - 1};
-    div.u32 %down, %down, ${plan.y_tile};
+    add.u32 %down, ${plan.y_extent}, ${plan.y_tile * plan.yc - 1};
+    div.u32 %down, %down, ${plan.y_tile * plan.yc};
 </%def>
 
 <%def name="of_number()">
     {
     .reg .b32 %id, %r, %group, %span, %high;
-% if plan.cluster > 1:
-    div.u32 %id, ${plan.tile_number}, ${plan.cluster};
+% if plan.sharing > 1:
+    div.u32 %id, ${plan.tile_number}, ${plan.sharing};
 % else:
     mov.u32 %id, ${plan.tile_number};
 % endif
@@ -43,7 +43,10 @@ ${scaled()}\
     add.u32 %x0, %x0, %group;
 % endif
 % if plan.cluster > 1:
-    mad.lo.u32 %x0, %x0, ${plan.cluster}, %rank;
+    mad.lo.u32 %x0, %x0, ${plan.cluster}, ${plan.y.shared.mine};
+% endif
+% if plan.yc > 1:
+    mad.lo.u32 %y0, %y0, ${plan.yc}, ${plan.x.shared.mine};
 % endif
     }
 ${scaled()}\

@@ -63,6 +63,32 @@ def test_types_layouts_and_ways(dtype, compute, layout, way):
         verify(p, c, kind, 1.0, 1.0, data=n, on="h200")
 
 
+#: how clusters lie whose blocks share X, or both operands; each in two layouts
+SHARED = ("cluster=2 yc=2", "cluster=4 yc=2 raster=4", "yc=2", "yc=4 raster=8", "cluster=2 yc=4 evict=3",
+          "cluster=2 yc=2 kg=3 split=3", "cluster=2 yc=2 persistent=1", "cluster=2 yc=2 persistent=1 wg=2",
+          "cluster=2 yc=2 persistent=1 wg=2 pingpong=1 raster=4")  # fmt: skip
+LYING = [(layout, way) for i, layout in enumerate(LAYOUTS) for j, way in enumerate(SHARED) if (i + i // 2 + j) % 2]
+
+
+@pytest.mark.parametrize(("layout", "way"), LYING)
+def test_blocks_of_a_cluster_share_operands(layout, way):
+    """Clusters of which some tiles lie beyond the matrix, X from shared memory and from registers; a device so small
+    that blocks walk over several tiles."""
+    long, short = (128 if "wg=2" in way and "pingpong" not in way else 64), (64 if "=4" in way else 32)
+    on, seen = replace(H200, sms=8) if "persistent" in way else H200, 0
+    problems = Gemm(200, 152, 136, layout, "f16"), Gemm(148, 144, 68, layout, "f32", "tf32")
+    for n, p in enumerate(problems):
+        for sides in (f"ml={long} nl={short}", f"swap=1 ml={short} nl={long}"):
+            c = parse_config(f"family=2 {sides} u={64 // p.element.bytes} stages=3 {way} stage_c={1 - n}")
+            if broken(p, c, on) is None:
+                a, b, before = operands(p, n, "integers")
+                driver = EmulatedDriver(on, completion=("late", "early")[n])
+                out = Runner.of(driver, p, c).compute(a, b, before, 1.0, 1.0)
+                assert np.array_equal(out, reference(p, a, b, before, 1.0, 1.0).exact), f"{p.key()} | {c}"
+                seen += 1
+    assert seen > 1
+
+
 @pytest.mark.parametrize(
     ("p", "text"),
     [

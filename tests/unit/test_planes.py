@@ -50,7 +50,7 @@ def test_products_read_their_planes():
         for x, extent in ((made.x, made.x_tile), (made.y, made.y_tile)):
             values[x.role] = rng.integers(0, 1 << 16, (PLANES, extent, c.u), np.uint16)
             memory[x.role] = np.full(1 << 18, 0xEE, np.uint8)
-            for rank in range(c.cluster if x.role == "y" else 1):
+            for rank in range(c.cluster if x.role == "y" else c.yc):
                 lies = brought(x, values[x.role], rank)
                 memory[x.role] = np.where(memory[x.role] == 0xEE, lies, memory[x.role])
         for n, s in enumerate(made.products):

@@ -44,7 +44,7 @@ SMALL_MMA = {
 }  # fmt: skip
 SMALL_WGMMA = {
     "LONG": ((1, 1, 0), (2, 2, 0), (1, 2, 1)), "SHORT": (8, 48, 256), "DEPTHS": (64, 256), "STAGES": (2, 4),
-    "CLUSTERS": ((1, 1), (2, 1), (1, 4)), "LEAVING": ((0, 1, 1, 0), (1, 2, 2, 0), (1, 1, 1, 1)),
+    "CLUSTERS": ((1, 1, 1), (2, 2, 1), (1, 1, 4)), "LEAVING": ((0, 1, 1, 0), (1, 2, 2, 0), (1, 1, 1, 1)),
 }  # fmt: skip
 SMALL_STREAM = {
     "EACH": (2, 8, 16), "LANES": (1, 8, 32), "ALONG": (1, 4), "GROUPS": (2, 4), "STEPS": (1, 4),
@@ -193,19 +193,19 @@ def wgmma_copies(p: Gemm) -> list[int]:
 
 def wgmma_by_hand(p: Gemm, d) -> set[Config]:
     found, x = set(), SMALL_WGMMA
-    for (n, wg, turns), short, depth, swap, (cluster, kc), walks, stages, leaving, copied in product(
+    for (n, wg, turns), short, depth, swap, (cluster, yc, kc), walks, stages, leaving, copied in product(
         x["LONG"], x["SHORT"], x["DEPTHS"], (0, 1), x["CLUSTERS"], (0, 1), x["STAGES"], x["LEAVING"], wgmma_copies(p)
     ):
         u = depth // p.element.bytes
         ml, nl = (short, 64 * n) if swap else (64 * n, short)
         names = ("stage_c", "chunks", "buffers", "reuse")
         c = Config(
-            family=2, ml=ml, nl=nl, u=u, swap=swap, wg=wg, pingpong=turns, persistent=walks, cluster=cluster, kc=kc,
-            stages=stages, repack=copied, **dict(zip(names, leaving, strict=True)),
+            family=2, ml=ml, nl=nl, u=u, swap=swap, wg=wg, pingpong=turns, persistent=walks, cluster=cluster, yc=yc,
+            kc=kc, stages=stages, repack=copied, **dict(zip(names, leaving, strict=True)),
         )  # fmt: skip
         m, n_ = ceil_div(p.m, ml), ceil_div(p.n, nl)
-        blocks = ceil_div(n_ if swap else m, cluster) * cluster * (m if swap else n_)
-        room = {1: 132, 2: 132, 4: 120}[cluster * kc]
+        blocks = ceil_div(n_ if swap else m, cluster) * cluster * ceil_div(m if swap else n_, yc) * yc
+        room = {1: 132, 4: 120}[cluster * yc * kc]
         side = 1 if n_ == 1 and p.m > p.n else 2 if m == 1 and p.n > p.m else 0
         held = p.element.bytes != 2 and p.layout[1] == "N" and copied != 2
         wide = 1 if c.stage_c else min(p.vectors[2], 1 if swap and not held else 2)
@@ -317,9 +317,13 @@ def test_stream_candidates_are_the_legal_rows_of_the_product(small_axes, p):
     assert found
 
 
+def clusters(*sizes: int) -> Columns:
+    return Columns({"cluster": np.array(sizes)})
+
+
 def test_clusters_fill_what_they_can_be_resident_on():
-    assert together(H200, np.array([1, 2, 3, 4, 8, 16])).tolist() == [132, 132, 117, 120, 120, 128]
-    assert together(device("emulated"), np.array([1, 2, 4])).tolist() == [4, 4, 4]
+    assert together(H200, clusters(1, 2, 3, 4, 8, 16)).tolist() == [132, 132, 117, 120, 120, 128]
+    assert together(device("emulated"), clusters(1, 2, 4)).tolist() == [4, 4, 4]
     c = space.candidates(Gemm(64, 64, 60000, "NN", "f16"), H200)
     eights = (c.family == 2) & (c.kc == 8) & (c.ml == 64) & (c.nl == 64) & (c.split == SPLIT_POLL)
     assert set(np.unique(c.kg[eights])) == {7, 15}

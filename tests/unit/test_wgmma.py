@@ -69,10 +69,11 @@ def test_descriptors_read_what_tma_brought():
             if x.lies or (x.role == "x" and made.fed):
                 continue
             matrix = rng.integers(0, 1 << 8 * kind.itemsize, (extent, c.u), kind)
-            share = c.cluster if x.role == "y" else 1
+            share = c.cluster if x.role == "y" else c.yc
             memory = np.full(1 << 18, 0xEE, np.uint8)
             for rank in range(share):  # each block of the cluster brings its part
-                lies = brought(x, matrix[rank * x.share : (rank + 1) * x.share])
+                part = slice(rank * x.share, (rank + 1) * x.share)
+                lies = brought(x, matrix[:, part] if x.by_depth else matrix[part])
                 shift = rank * x.share_offset
                 memory[shift:] = np.where(memory[shift:] == 0xEE, lies[: len(memory) - shift], memory[shift:])
             for n, s in enumerate(made.products):
@@ -94,7 +95,7 @@ def test_stages_hold_what_barriers_expect():
     for p, c in cases(22, 150, H200, limit=600):
         made = plan_for(p, c, H200)
         expected = sum(b[0] * b[1] * n * s for b, n, s in (
-            (made.x.box, len(made.x.boxes), 1), (made.y.box, len(made.y.boxes), c.cluster))) * p.element.bytes  # fmt: skip
+            (made.x.box, len(made.x.boxes), c.yc), (made.y.box, len(made.y.boxes), c.cluster))) * p.element.bytes  # fmt: skip
         assert made.expected == expected < 1 << 20
         assert made.stage_bytes % 1024 == made.y.base % 1024 == 0
         assert made.barriers % 8 == 0
@@ -266,11 +267,14 @@ def test_longer_lists_of_numbers_leave_a_gap_before_the_maps():
         ("ml=128 wg=2 nl=64 stages=4 u=64", (8, 16, 1)),
         ("ml=128 wg=2 nl=64 stages=4 u=64 raster=8", (128, 1, 1)),
         ("ml=128 wg=2 nl=64 stages=4 u=64 cluster=4", (8, 16, 1)),
+        ("ml=128 wg=2 nl=48 stages=4 u=64 cluster=2 yc=2", (8, 22, 1)),
+        ("ml=128 wg=2 nl=24 stages=4 u=64 yc=4 raster=8", (352, 1, 1)),
         ("swap=1 nl=128 wg=2 ml=64 stages=4 u=64", (8, 16, 1)),
         ("ml=128 wg=2 nl=64 stages=4 u=64 kc=4", (32, 16, 1)),
         ("ml=128 wg=2 nl=64 stages=4 u=64 kg=3 split=2", (8, 16, 3)),
         ("ml=128 wg=2 nl=64 stages=4 u=64 persistent=1", (128, 1, 1)),
         ("ml=64 nl=64 stages=4 u=64 persistent=1 cluster=2", (132, 1, 1)),
+        ("ml=64 nl=64 stages=4 u=64 persistent=1 cluster=2 yc=2", (120, 1, 1)),
     ],
 )
 def test_grids(config, grid):
@@ -339,6 +343,12 @@ def test_a_lone_row_needs_no_pitch():
         (Gemm(64, 64, 256, "NT", "f16"), "stages=1", "wgmma_stages"),
         (Gemm(64, 64, 64, "NT", "f16"), "rows=32", "wgmma_rows"),
         (Gemm(64, 64, 64, "NT", "f16"), "kc=2", "wgmma_passes"),
+        (Gemm(64, 64, 256, "NT", "f16"), "yc=2 kc=2", "wgmma_cluster"),
+        (Gemm(64, 64, 256, "NT", "f16"), "cluster=4 yc=4", "wgmma_cluster"),
+        (Gemm(64, 64, 256, "NT", "f16"), "yc=3", "wgmma_parts_x"),
+        (Gemm(64, 64, 256, "TN", "f16"), "yc=8 u=32", "wgmma_parts_x"),
+        (Gemm(32, 64, 256, "NT", "f16"), "yc=8 rows=32", "wgmma_parts_x"),
+        (Gemm(1024, 512, 4096, "NT", "f16"), "kg=2 split=3 yc=4 nl=128", "wgmma_meeting"),
         (Gemm(4096, 4096, 4096, "NT", "f16"), "kg=4 split=4", "wgmma_meeting"),
         (Gemm(256, 256, 60000, "TN", "f16"), "ml=128 nl=64 swap=1 cluster=4 kg=16 stages=8 split=4", "wgmma_meeting"),
         (Gemm(64, 64, 4096, "NT", "f16"), "kg=4 split=1", "wgmma_meeting"),
@@ -367,6 +377,6 @@ def test_a_cluster_fits_its_device():
     """The emulated device has four multiprocessors."""
     p, text = Gemm(512, 64, 4096, "NT", "f16"), "family=2 ml=64 nl=64 u=64 stages=4 "
     assert broken(p, parse_config(text + "kc=4"), device("emulated")) is None
-    for more in ("kc=8", "cluster=8"):
+    for more in ("kc=8", "cluster=8", "cluster=4 yc=2"):
         assert broken(p, parse_config(text + more), device("emulated")).name == "wgmma_cluster"
         assert broken(p, parse_config(text + more), H200) is None

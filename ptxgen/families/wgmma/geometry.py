@@ -36,8 +36,9 @@ SAME, KEEPS, TAKES = 168, 40, 232
 TOGETHER = {1: 132, 2: 132, 3: 117, 4: 120, 5: 110, 6: 102, 8: 120}
 
 
-def together(d: Device, cluster: Any) -> Any:
-    """Blocks in clusters of ``cluster`` that run at once, one a multiprocessor."""
+def together(d: Device, c: Any) -> Any:
+    """Blocks that run at once, one a multiprocessor, in clusters as ``c`` has them."""
+    cluster = c.cluster * c.yc * c.kc
     whole = d.sms // cluster * cluster
     if d.sms != TOGETHER[1]:
         return whole
@@ -149,11 +150,12 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     """Threads, tiles, shared memory and registers of ``c`` on ``p``. Sizes in bytes, registers in 32-bit words.
 
     ``unit``: elements of K that one box brings at the most, ``k``: K in whole units, ``passes``: stages that fill.
-    ``x_tile``, ``y_tile``: extents of the block's tile; ``fed``: X is multiplied from registers; ``gives``: warps that
-    copy give registers to those that multiply; ``mi``: instructions a warpgroup stacks along X; ``x_box``,
-    ``y_box``: inner extents of the boxes that TMA brings; ``x_rows``: rows of X that are loaded; ``share``: columns
-    of Y that one block loads, ``finish``: that one block finishes; ``barriers``: bytes of them; ``planes``: of each
-    operand, all of them K-major; ``needed``: registers while it multiplies, ``after``: that an epilogue takes beyond.
+    ``x_tile``, ``y_tile``: extents of the block's tile; ``fed``: X is multiplied from registers; ``gives``: warps
+    that copy give registers to those that multiply; ``mi``: instructions a warpgroup stacks along X; ``x_box``,
+    ``y_box``: inner extents of the boxes that TMA brings; ``x_rows``: rows of X that are loaded, ``x_share``: by one
+    block, or its part of a stage's depth where K is not contiguous; ``share``: columns of Y that one block loads,
+    ``finish``: that one block finishes; ``barriers``: bytes of them; ``planes``: of each operand, all of them
+    K-major; ``needed``: registers while it multiplies, ``after``: that an epilogue takes beyond.
     """
     size, out, count = factor_bytes(p), p.output.bytes, planes(p)
     x_tile, y_tile = pick(c.swap == 1, c.nl, c.ml), pick(c.swap == 1, c.ml, c.nl)
@@ -168,6 +170,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     x_box = pick(x_kmajor, depth, pick(c.rows > 0, c.rows, min(ROWS, SPAN // size)))
     y_box = pick(y_kmajor, depth, widest(along(p, share), SPAN // size, COLUMNS))
     x_loaded = pick(c.rows > 0, c.rows, x_tile)
+    x_share = pick(x_kmajor, x_loaded, c.u) // np.maximum(c.yc, 1)
     x_bytes = aligned(pick(x_kmajor, x_tile, x_loaded) * c.u * size * count)
     y_bytes = aligned(y_tile * c.u * size * count)
     lies_a, lies_b = repack.lies(c, "a"), repack.lies(c, "b")
@@ -192,7 +195,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     passes = np.maximum(ceil_div(k, np.maximum(c.u, 1)), 1)
     slices = np.maximum(c.kg * c.kc, 1)
     lined = ceil_div(tiles_x, np.maximum(c.cluster, 1)) * c.cluster
-    blocks = lined * tiles_y * slices * p.items
+    blocks = lined * ceil_div(tiles_y, np.maximum(c.yc, 1)) * c.yc * slices * p.items
     part = x_tile * finish * 4
     sums, meets = mi * y_tile // 2, (c.kg > 1) & (c.split > SPLIT_WORKSPACE)
     # sums of a pass are added to those of all passes; f16 sums are widened in the end
@@ -202,7 +205,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     gives = (c.wg == 2) & (c.resident == 1) & (needed > SAME)
     return SimpleNamespace(
         size=size, planes=count, x_tile=x_tile, y_tile=y_tile, x_kmajor=x_kmajor, y_kmajor=y_kmajor, x_extent=x_extent,
-        y_extent=y_extent, x_box=x_box, y_box=y_box, x_rows=x_loaded, x_bytes=x_bytes, y_bytes=y_bytes,
+        y_extent=y_extent, x_box=x_box, y_box=y_box, x_rows=x_loaded, x_share=x_share, x_bytes=x_bytes, y_bytes=y_bytes,
         stage=x_bytes + y_bytes, ring=ring, share=share, groups=groups, own=own, finish=finish, alone=alone,
         added_used=added, added=aligned(added), staged=aligned(staged), mi=mi,
         x_lies=x_lies, y_lies=y_lies, moves=x_moves + y_moves, fed=fed, gives=gives,

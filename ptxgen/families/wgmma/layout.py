@@ -38,23 +38,51 @@ class Box:
     residue: int = 0
 
 
+@dataclass(frozen=True)
+class Shared:
+    """What an operand is of which each block in a line of a cluster loads a part for all of them. Registers: ``mine``,
+    the block's place in its line, and the part; ``line``, the line's place; ``mask``, its blocks as bits. Those bits of
+    the ``first`` line; how many ranks lines are ``apart``."""
+
+    mine: str
+    line: str
+    mask: str
+    first: int
+    apart: int
+
+    @classmethod
+    def of(cls, along_x: int, along_y: int) -> tuple[Shared | None, Shared | None]:
+        """Of X, which the blocks along Y have in common, and of Y."""
+        x, y = ("%rank_x", "%rank_y") if along_x > 1 and along_y > 1 else ("%rank", "%rank")
+        column = sum(1 << n * along_x for n in range(along_y))
+        return (
+            cls(y, x, "%mask_x", column, 1) if along_y > 1 else None,
+            cls(x, y, "%mask", (1 << along_x) - 1, along_x) if along_x > 1 else None,
+        )
+
+
 class Operand:
     """How X or Y gets to wgmma. ``role``: x or y; ``name``: a or b; ``g``: the geometry; ``base``: where its part of a
-    stage begins; ``shared``: each block of a cluster loads a part for all."""
+    stage begins; ``shared``: how a block loads but a part of it; None: all, for itself."""
 
-    def __init__(self, role: str, name: str, g: SimpleNamespace, config: Config, base: int, shared: bool) -> None:
+    def __init__(
+        self, role: str, name: str, g: SimpleNamespace, config: Config, base: int, shared: Shared | None
+    ) -> None:
         hinted = config.evict & (1 if name == "a" else 2)
         #: of its copies: modifiers, and the operands that these ask for
         self.modifiers = (".multicast::cluster" if shared else "") + (".L2::cache_hint" if hinted else "")
-        self.operands = (", %mask" if shared else "") + (", %policy" if hinted else "")
-        self.role, self.name, self.base = role, name, base
+        self.operands = (f", {shared.mask}" if shared else "") + (", %policy" if hinted else "")
+        self.role, self.name, self.base, self.shared = role, name, base, shared
         self.kmajor = bool(getattr(g, f"{role}_kmajor"))
         size, depth = int(g.size), int(config.u)
         tile = int(getattr(g, f"{role}_tile"))
         inner = int(getattr(g, f"{role}_box"))
         self.span = inner * size
-        #: elements along MN that one block loads, and how far apart in shared memory the blocks' parts are
-        share = int(g.share) if role == "y" else int(g.x_rows)
+        #: whether it is the depth of a stage that blocks part; the register that has where the parts begin
+        self.by_depth = role == "x" and shared is not None and not self.kmajor
+        self.whole = "%k" if self.by_depth else f"%{role}0"
+        #: what one block loads of that, and how far apart in shared memory the blocks' parts are
+        share = int(g.share) if role == "y" else int(g.x_share) if shared else int(g.x_rows)
         row = self.span
         if self.kmajor:
             #: (contiguous, other) extents of a box
@@ -64,13 +92,14 @@ class Operand:
             self.part = ROWS * row
             self.share_offset = share * row
         else:
-            self.box = (inner, depth)
-            self.boxes = [Box(n * depth * row, n * inner) for n in range(share // inner)]
+            self.box = (inner, share if self.by_depth else depth)
+            extent = int(g.x_rows) if self.by_depth else share
+            self.boxes = [Box(n * depth * row, n * inner) for n in range(extent // inner)]
             # rows past those that are loaded repeat them
             leading = 0 if role == "x" and inner < ROWS else depth * row
             self.high, self.low = descriptor(self.span, ATOM * row, leading)
             self.part = depth * row
-            self.share_offset = share // inner * depth * row
+            self.share_offset = share * row if self.by_depth else share // inner * depth * row
         self.share = share
         self.tile, self.depth, self.element = tile, depth, size
         self.loaded = len(self.boxes) * self.box[0] * self.box[1] * size
@@ -85,8 +114,9 @@ class Operand:
         return [b for b in self.boxes if b.unit == unit]
 
     def inner(self, b: Box, first: str) -> str:
-        """The register that has a box's place along the contiguous direction; ``first``: that along MN."""
-        return "%k" if self.kmajor else first
+        """The register that has a box's place along the contiguous direction; ``first``: where this block's part
+        begins."""
+        return "%k" if self.kmajor else f"%{self.role}0" if self.by_depth else first
 
     def map(self, b: Box) -> str:
         """The register that has the address of a box's map."""
@@ -94,7 +124,8 @@ class Operand:
 
     def place(self, first: str) -> str:
         """The coordinates of a box."""
-        return ", ".join(["%inner", first if self.kmajor else "%k", *([self.item] if self.item else [])])
+        other = first if self.kmajor or self.by_depth else "%k"
+        return ", ".join(["%inner", other, *([self.item] if self.item else [])])
 
     def behind(self, b: Box) -> str:
         """Operands of the copy behind its barrier."""

@@ -34,7 +34,7 @@ class Lying(Operand):
     """``movers``: threads that shift a stage."""
 
     def __init__(self, role: str, name: str, g: SimpleNamespace, config: Config, base: int, movers: int) -> None:
-        super().__init__(role, name, g, config, base, False)
+        super().__init__(role, name, g, config, base, None)
         self.lies = True
         lines, width = self.box[1], self.depth if self.kmajor else self.tile
         self.line = width * self.element + TMA_ALIGNED

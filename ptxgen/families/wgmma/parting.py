@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from ptxgen.columnar import ceil_div
 from ptxgen.families.wgmma import planes
 from ptxgen.families.wgmma.geometry import STEP
-from ptxgen.families.wgmma.layout import Box, Operand, Product
+from ptxgen.families.wgmma.layout import Box, Operand, Product, Shared
 from ptxgen.families.wgmma.plan import WgmmaPlan
 from ptxgen.plan import Run
 from ptxgen.problem import Gemm
@@ -41,7 +41,7 @@ class PartingPlan(WgmmaPlan):
     x: Planes
     y: Planes
 
-    def _operand(self, role: str, name: str, base: int, shared: bool) -> Operand:
+    def _operand(self, role: str, name: str, base: int, shared: Shared | None) -> Operand:
         x = Planes(role, name, self.geometry, self.config, base, shared)
         x.settle()
         return x

@@ -7,8 +7,8 @@ from functools import cached_property
 from ptxgen.columnar import WARP
 from ptxgen.config import SPLIT_POLL, SPLIT_SHARE
 from ptxgen.families.wgmma.fragments import BYTES, PLAIN, PLAIN_NEXT, WORDS, Fragments, Term
-from ptxgen.families.wgmma.geometry import COLUMNS, KEEPS, ROWS, STEP, TAKES, WARPGROUP, batch, length, owners
-from ptxgen.families.wgmma.layout import ADDRESS_MASK, Operand, Product, Slot, batches, products
+from ptxgen.families.wgmma.geometry import COLUMNS, KEEPS, ROWS, STEP, TAKES, WARPGROUP, batch, length, owners, together
+from ptxgen.families.wgmma.layout import ADDRESS_MASK, Operand, Product, Shared, Slot, batches, products
 from ptxgen.families.wgmma.leaving import LeavingPlan
 from ptxgen.families.wgmma.lying import Lying
 from ptxgen.families.wgmma.repack import RESIDUES, lies
@@ -42,12 +42,15 @@ class WgmmaPlan(LeavingPlan):
         c, g = self.config, self.geometry
         self.target = f"{self.device.target}a"
         self.swapped = bool(c.swap)
-        self.wg, self.mi, self.cluster, self.kc = c.wg, int(g.mi), c.cluster, c.kc
-        self.clustered = c.cluster * c.kc > 1
+        self.wg, self.mi, self.cluster, self.yc, self.kc = c.wg, int(g.mi), c.cluster, c.yc, c.kc
+        #: blocks of a cluster that load for each other, and whether those are not in one line
+        self.sharing, self.crossed = c.cluster * c.yc, c.cluster > 1 and c.yc > 1
+        self.clustered = self.sharing * c.kc > 1
         self.pingpong = bool(c.pingpong)
         names = "ba" if self.swapped else "ab"
-        self.x = self._operand("x", names[0], 0, False)
-        self.y = self._operand("y", names[1], int(g.x_bytes), c.cluster > 1)
+        of_x, of_y = Shared.of(c.cluster, c.yc)
+        self.x = self._operand("x", names[0], 0, of_x)
+        self.y = self._operand("y", names[1], int(g.x_bytes), of_y)
         #: operands that come as they lie, the thread that shifts some of each, and what it has of them
         self.lying = [x for x in (self.x, self.y) if isinstance(x, Lying)]
         self.mover, self.movers = ("%member", 1) if self.pingpong else ("%thread", c.wg)
@@ -59,7 +62,7 @@ class WgmmaPlan(LeavingPlan):
         self.y_to = "%y_to" if self.units > 1 and self.cluster > 1 else "%to"
         self.x_tile, self.y_tile = int(g.x_tile), int(g.y_tile)
         self.x_extent, self.y_extent = ("%N", "%M") if self.swapped else ("%M", "%N")
-        self.stage_bytes, self.expected = int(g.stage), self.x.loaded + self.y.loaded * c.cluster
+        self.stage_bytes, self.expected = int(g.stage), self.x.loaded * c.yc + self.y.loaded * c.cluster
         self.products = self._products()
         #: elements along X, and bytes in shared memory, from one warpgroup's rows to the next's
         self.x_own = 0 if self.pingpong else self.mi * ROWS
@@ -85,7 +88,7 @@ class WgmmaPlan(LeavingPlan):
     def _products(self) -> list[Product]:
         return products(self.x, self.y, self.mi)
 
-    def _operand(self, role: str, name: str, base: int, shared: bool) -> Operand:
+    def _operand(self, role: str, name: str, base: int, shared: Shared | None) -> Operand:
         if lies(self.config, name):
             movers = WARPGROUP * (1 if self.pingpong else self.wg)
             return Lying(role, name, self.geometry, self.config, base, movers)
@@ -117,10 +120,10 @@ class WgmmaPlan(LeavingPlan):
         #: registers that warps that copy keep, and that the others then have; None: all have the same
         self.gives = (KEEPS, TAKES) if g.gives else None
         #: arrivals that free a stage: one of each warpgroup (or warp, where these read) in each block that it goes to
-        self.releases = (1 if self.pingpong else c.wg) * c.cluster * (WARPGROUP // WARP if self.fed else 1)
+        self.releases = (1 if self.pingpong else c.wg) * (c.cluster + c.yc - 1) * (WARPGROUP // WARP if self.fed else 1)
         self.reporter = "%lane" if self.fed else "%member"
-        self.release_scope = "cluster" if c.cluster > 1 else "cta"
-        self.frees_last = bool(c.persistent) or c.cluster > 1
+        self.release_scope = "cluster" if self.sharing > 1 else "cta"
+        self.frees_last = bool(c.persistent) or self.sharing > 1
         self.barriers = int(g.shared - g.barriers)
         self.empty_at, self.added_at, self.got_at = 8 * c.stages, 16 * c.stages, 16 * c.stages + 8
         #: sums from other blocks of the cluster are counted in bytes, else a barrier of the cluster follows them
@@ -246,8 +249,8 @@ class WgmmaPlan(LeavingPlan):
 
     @property
     def directives(self) -> list[str]:
-        size = self.cluster * self.kc
-        cluster = [".explicitcluster", f".reqnctapercluster {size}, 1, 1"] if size > 1 else []
+        across, down = (self.sharing, 1) if self.numbered else (self.cluster * self.kc, self.yc)
+        cluster = [".explicitcluster", f".reqnctapercluster {across}, {down}, 1"] if self.clustered else []
         return [*cluster, *super().directives]
 
     def items_limit(self, problem: Gemm) -> int:
@@ -257,7 +260,8 @@ class WgmmaPlan(LeavingPlan):
     def _tiles(self, problem: Gemm) -> tuple[int, int, int]:
         """Blocks along X and Y of one item, whole clusters of them, and their product."""
         m, n = (problem.n, problem.m) if self.swapped else (problem.m, problem.n)
-        across, down = -(-m // (self.x_tile * self.cluster)) * self.cluster, -(-n // self.y_tile)
+        across = -(-m // (self.x_tile * self.cluster)) * self.cluster
+        down = -(-n // (self.y_tile * self.yc)) * self.yc
         return across, down, across * down
 
     def _run(self, problem: Gemm, run: Run) -> Launch:
@@ -267,7 +271,7 @@ class WgmmaPlan(LeavingPlan):
         chunk, more = divmod(max(-(-int(length(problem, c)) // c.u), 1), slices)
         grid = (tiles, 1, z) if self.numbered else (across * self.kc, down, z)
         if c.persistent:
-            grid = (min(self.device.sms // self.cluster * self.cluster, tiles * run.items), 1, 1)
+            grid = (min(int(together(self.device, c)), tiles * run.items), 1, 1)
         arguments: tuple[Argument, ...] = (
             *((("u64", "A"), ("u64", "B")) if self.lying else ()),
             ("u64", "C"), ("u64", "W"), *self._arrays(problem), *self._items(problem, run),

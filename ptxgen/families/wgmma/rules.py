@@ -23,7 +23,21 @@ TYPES = {"f16": ("f32", "f16"), "bf16": ("f32",), "f32": ("tf32", planes.COMPUTE
          "s8": ("s32",)}  # fmt: skip
 
 #: axes that mean nothing to the other families
-OWN = ("swap", "wg", "pingpong", "cluster", "kc", "report", "persistent", "chunks", "buffers", "reuse", "evict", "rows")
+OWN = (
+    "swap",
+    "wg",
+    "pingpong",
+    "cluster",
+    "yc",
+    "kc",
+    "report",
+    "persistent",
+    "chunks",
+    "buffers",
+    "reuse",
+    "evict",
+    "rows",
+)
 #: axes that mean something here; the others keep their defaults
 USED = ("family", "ml", "nl", "u", "kg", "stages", "vec_c", "split", "stage_c", "raster", "resident", "repack", "pdl",
         *OWN)  # fmt: skip
@@ -70,7 +84,7 @@ def _countable(p: Gemm) -> bool:
 
 def _waits(p: Gemm, c: Any, g: Any, d: Any) -> Any:
     """Whether slices may wait for each other: all are resident at once, and few, and a sum is told from none."""
-    return (g.blocks <= together(d, c.cluster * c.kc)) & (c.kg <= 64) & _countable(p)
+    return (g.blocks <= together(d, c)) & (c.kg <= 64) & _countable(p)
 
 
 def _between(value: Any, least: int, most: int) -> Any:
@@ -97,9 +111,9 @@ RULES = (
     Rule("wgmma_lies", lambda p, c, g, d: _between(c.repack, 0, 3) | (_between(c.repack, 4, 12)
          & np.logical_not(copied(c, "a") & lies(c, "a")) & np.logical_not(copied(c, "b") & lies(c, "b"))
          & (p.element.bytes == 2) & (p.window is None) & (p.items == 1)
-         & (c.cluster == 1) & (c.rows == 0) & (c.u < BOX_LIMIT) & (np.maximum(c.ml, c.nl) < BOX_LIMIT)),
+         & (c.cluster * c.yc == 1) & (c.rows == 0) & (c.u < BOX_LIMIT) & (np.maximum(c.ml, c.nl) < BOX_LIMIT)),
          "repack={c.repack}: 0 to 12, no operand both copied and as it lies; they come as they lie of one product of"
-         " elements of two bytes, with cluster=1, rows=0, u={c.u} and sides of a tile below 256", family=WGMMA),
+         " elements of two bytes, with cluster=1, yc=1, rows=0, u={c.u} and sides of a tile below 256", family=WGMMA),
     Rule("wgmma_residues", lambda p, c, g, d: (c.repack < repack.LIES_A) | (p.k >= repack.RESIDUES),
          "repack={c.repack} with K={p.k}; operands come as they lie where each residue of 8 has a row", family=WGMMA),
     Rule("wgmma_fed", lambda p, c, g, d: np.logical_not(g.fed)
@@ -147,10 +161,15 @@ RULES = (
          "about {g.needed} registers a thread, {g.after} more for what follows; {g.threads} threads,"
          " resident={c.resident}, leave fewer",
          family=WGMMA),
-    Rule("wgmma_cluster", lambda p, c, g, d: _between(c.cluster, 1, 8) & _between(c.kc, 1, 8)
-         & ((c.cluster == 1) | (c.kc == 1)) & ((c.kc > 1) | (c.report == 0)) & (c.cluster * c.kc <= d.sms),
-         "cluster={c.cluster}, kc={c.kc}, report={c.report}: the first two from 1 to 8, one of them 1, and no more than"
-         " the {d.sms} multiprocessors; report=1 is for kc above 1", family=WGMMA),
+    Rule("wgmma_cluster", lambda p, c, g, d: _between(c.cluster, 1, 8) & _between(c.yc, 1, 8) & _between(c.kc, 1, 8)
+         & (c.cluster * c.yc <= 8) & ((c.cluster * c.yc == 1) | (c.kc == 1)) & ((c.kc > 1) | (c.report == 0))
+         & (c.cluster * c.yc * c.kc <= d.sms),
+         "cluster={c.cluster}, yc={c.yc}, kc={c.kc}, report={c.report}: clusters have 1 to 8 blocks, no more than the"
+         " {d.sms} multiprocessors, and share operands or split K; report=1 is for kc above 1", family=WGMMA),
+    Rule("wgmma_parts_x", lambda p, c, g, d: (c.yc == 1) | ((g.x_share % COLUMNS == 0) & np.where(g.x_kmajor,
+         g.x_share * c.yc == g.x_rows, (g.x_share * c.yc == c.u) & (p.window is None))),
+         "yc={c.yc} blocks load the operand on the 64-row side, each a multiple of 8 of its {g.x_rows} rows, or where K"
+         " is not contiguous of the depth u={c.u}, which of images is not parted", family=WGMMA),
     Rule("wgmma_persistent", lambda p, c, g, d: (c.persistent == 0) | (g.slices == 1),
          "persistent=1 with {g.slices} slices of K; it takes one", family=WGMMA),
     Rule("wgmma_pingpong", lambda p, c, g, d: (c.pingpong == 0) | ((c.persistent == 1) & (c.wg == 2) & (g.planes == 1)),

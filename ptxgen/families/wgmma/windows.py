@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from ptxgen import implicit
 from ptxgen.families.wgmma.copies import CopiedPlan
-from ptxgen.families.wgmma.layout import Box, Operand
+from ptxgen.families.wgmma.layout import Box, Operand, Shared
 from ptxgen.families.wgmma.plan import WgmmaPlan
 from ptxgen.families.wgmma.repack import TMA_ALIGNED
 from ptxgen.problem import Gemm
@@ -107,7 +107,7 @@ class WindowPlan(WgmmaPlan):
     def _units(self) -> int:
         return self.config.u // self.unit
 
-    def _operand(self, role: str, name: str, base: int, shared: bool) -> Operand:
+    def _operand(self, role: str, name: str, base: int, shared: Shared | None) -> Operand:
         x = self.KINDS[name != self.walked.side](role, name, self.geometry, self.config, base, shared)
         if isinstance(x, Pixels | Filters | Columns):
             x.settle(self)
