@@ -55,7 +55,9 @@ TILE_CYCLES, TILE_BYTE = 100.0, 0.015  #: a tile of C: its first byte and each
 TILE_DIRECT = 1.6  #: times as long where each thread stores what it has
 #: and beyond, element by element of two bytes: with wgmma's rows along C's (1), across them (0)
 TILE_NARROW = 9.0, 22.0
-TILE_LINES = 2.0  #: times as long where threads put together lines of C that are not whole 16 bytes
+#: times as long where threads put together lines of C that are not whole 16 bytes, and elements of a line that take as
+#: long as its two ends
+TILE_LINES, LINE_ENDS = 3.0, 60.0
 #: share of it that products of other tiles do not hide: of one block a multiprocessor, of several, of one that walks,
 #: of one whose warpgroups take turns
 TILE_ALONE, TILE_AMONG, TILE_WALKED, TILE_TURNS = 0.9, 0.6, 0.9, 0.2

@@ -40,7 +40,8 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     tile = g.x_tile * g.finish * p.output.bytes
     narrow = (c.vec_c == 1) & (c.stage_c == 0) & (p.output.bytes == 2)
     direct = costs.TILE_DIRECT * np.where(narrow, np.where(c.swap == 1, *costs.TILE_NARROW), 1.0)
-    staged = 1.0 if repack.boxed(p) else costs.TILE_LINES
+    lines, along = not repack.boxed(p), np.where(c.swap == 1, ROWS * g.mi, g.finish // np.maximum(c.chunks, 1))
+    staged = costs.TILE_LINES * (1 + costs.LINE_ENDS / np.maximum(along, 1)) if lines else 1.0
     store = costs.TILE_CYCLES + costs.TILE_BYTE * tile * np.where(c.stage_c == 1, staged, direct)
     shown = np.where(resident == 1, costs.TILE_ALONE, costs.TILE_AMONG)
     turns = np.where(c.pingpong == 1, costs.TILE_TURNS, costs.TILE_WALKED)
@@ -52,7 +53,7 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
         red=store, part=store * 4 / p.output.bytes, math=instructions * products, shared=instructions * read,
         moved_a=moved_a, moved_b=moved_b, torn_a=moved_a * costs.TMA_TORN, torn_b=moved_b * costs.TMA_TORN,
         stages=c.stages, walks=c.persistent,
-        shown=np.where(narrow, 1.0, shown),  # so many stores that nothing hides them
+        shown=np.where(narrow | ((c.stage_c == 1) & lines), 1.0, shown),  # so many stores that nothing hides them
     )  # fmt: skip
 
 
