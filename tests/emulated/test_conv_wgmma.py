@@ -70,6 +70,18 @@ LYING = {
         "C=64,H=6,W=7,K=24,R=3,S=2,pad=1",
         "swap=1 ml=32 nl=64 repack=3",
     ),
+    "runs that end within a pair, through shared memory": (
+        "NCHW",
+        {},
+        "C=16,H=5,W=7,K=72,R=3,S=3,pad=1",
+        "ml=128 nl=48 wg=2 stage_c=1 chunks=2 persistent=1 repack=3",
+    ),
+    "pairs, and pixels on the 64-row side": (
+        "NCHW",
+        {"epilogue": "scale,bias,silu"},
+        "C=16,H=5,W=8,K=72,R=3,S=3,pad=1",
+        "ml=64 nl=128 swap=1 stage_c=1 chunks=4 kc=2 repack=3",
+    ),
     "images along a row": ("CHWN", {}, "C=16,H=6,W=7,K=24,R=3,S=2,pad=1", "ml=64 nl=32 stage_c=1 repack=2"),
     "all of an epilogue": (
         "NCHW",

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from ptxgen import rules, space
+from ptxgen import clock, rules, space
 from ptxgen.conv import Conv
 from ptxgen.device import device
 from ptxgen.families.wgmma.rules import WGMMA
@@ -142,6 +142,10 @@ def test_a_stand_in_keeps_channels_and_taps_only():
         ("N=2,C=64,H=9,W=11,K=32,R=3,S=4", {"direction": "input_grad", "dtype": "e4m3"}),
         ("N=2,C=64,H=9,W=11,K=24,R=3,S=4", {"direction": "weight_grad", "dtype": "f32", "compute": "tf32"}),
         ("N=2,C=8,H=9,W=11,K=24,R=3,S=3,pad=1", {"direction": "weight_grad"}),
+        ("N=2,C=64,H=9,W=11,K=24,R=3,S=4,pad=1x2", {"layout": "NCHW"}),
+        ("N=2,C=60,H=9,W=12,K=24,R=3,S=4,pad=1x2", {"layout": "NCHW", "direction": "input_grad"}),
+        ("N=2,C=96,H=9,W=11,K=24,R=3,S=4,stride=2", {"layout": "NCHW", "direction": "weight_grad"}),
+        ("N=16,C=24,H=9,W=9,K=40,R=3,S=3", {"layout": "CHWN", "dtype": "f32", "compute": "tf32"}),
     ],
 )
 def test_the_space_of_a_window_has_legal_rows_only(shape, fields):
@@ -153,6 +157,29 @@ def test_the_space_of_a_window_has_legal_rows_only(shape, fields):
         assert len(ours) > 1000
     for i in np.random.default_rng(0).choice(len(ours), min(len(ours), 150), replace=False):
         assert rules.broken(p, ours.row(int(i)), H200) is None
+
+
+@pytest.mark.parametrize(
+    "shape", ["N=16,C=32,H=12,W=120,K=64,R=3,S=3,pad=1", "N=32,C=256,H=14,W=14,K=256,R=3,S=3,pad=1"]
+)
+def test_the_clock_puts_a_copy_and_wgmma_before_gathers(shape):
+    p = Conv(**Conv.read_shape(shape), dtype="f16").gemm
+    found = space.candidates(p, H200)
+    us, family = clock.predict(p, found, H200), found.columns["family"]
+    assert family[np.argmin(us)] == WGMMA
+
+
+@pytest.mark.parametrize("direction", ["forward", "input_grad"])
+@pytest.mark.parametrize("filters", ["KCRS", "CRSK"])
+def test_images_under_one_tap_are_a_batch_where_rows_are_whole_16_bytes(direction, filters):
+    fields = {"dtype": "f16", "direction": direction, "filters": filters}
+    p = Conv(4, 24, 4, 6, 40, 1, 1, **fields).gemm
+    assert (p.batch, p.n, p.strides[0], p.window) == (4, 24, 0, None)
+    assert {p.m, p.k} == {24, 40}
+    assert p.layout == ("TN" if (direction == "forward") == (filters == "CRSK") else "NN")
+    for changes in ({"h": 5, "w": 5}, {"stride": 2}, {"padding": 1}, {"layout": "CHWN", "filters": "CRSK"}, {"n": 1}):
+        few = {"n": 4, "c": 24, "h": 4, "w": 6, "k": 40, "r": 1, "s": 1} | fields | changes
+        assert Conv(**few).gemm.items == 1
 
 
 def test_multiplication_divides_numbers_below_two_to_the_31():
