@@ -88,7 +88,7 @@ class Config:
     pingpong: int = axis(0, (0, 1), "", "those warpgroups share a tile (0) or take tiles in turn (1)")
     cluster: int = axis(1, (1, 2, 4), "", "blocks along the 64-row side that load the other operand for each other")
     yc: int = axis(
-        1, (1, 2), "", "blocks of a cluster along the other side that load the 64-row operand for each other"
+        1, (1, 2, 4), "", "blocks of a cluster along the other side that load the 64-row operand for each other"
     )
     kc: int = axis(1, (1, 2, 4, 8), "", "blocks of a cluster that split K, added through each other's shared memory")
     report: int = axis(

@@ -25,7 +25,7 @@ LONG = ((1, 1, 0), (2, 1, 0), (2, 2, 0), (4, 2, 0), (1, 2, 1), (2, 2, 1))
 SHORT = (8, 16, 24, 32, 40, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256)  #: extents along the other side
 DEPTHS = (SPAN // 2, SPAN, 2 * SPAN)  #: bytes of a stage's rows
 #: blocks of a cluster along X, along Y, and along K
-CLUSTERS = ((1, 1, 1), (2, 1, 1), (4, 1, 1), (1, 1, 2), (1, 1, 3), (1, 1, 4), (1, 1, 8))
+CLUSTERS = ((1, 1, 1), (2, 1, 1), (4, 1, 1), (2, 2, 1), (2, 4, 1), (1, 1, 2), (1, 1, 3), (1, 1, 4), (1, 1, 8))
 STAGES = (2, 3, 4, 6, 8, 12)
 MEETING = 64  #: slices that wait for each other, at most
 LIES = 2  #: bytes of elements that are shifted where they lie at none of TMA's places
@@ -44,7 +44,7 @@ AXES = {
     "ml": (8, 16, 32, 48, 64, 96, 128, 192, 256), "nl": (8, 16, 32, 48, 64, 96, 128, 192, 256),
     "u": (16, 32, 64, 128, 256), "kg": (1, 2, 4, 8, 15, 16, 32, 64), "stages": (1, 2, 3, 4, 5, 6, 7, 8, 10, 12),
     "vec_c": (1, 2), "split": (0, 2, 3, 4), "stage_c": (0, 1), "raster": (1, 4, 8, 16), "resident": (1, 2, 3),
-    "swap": (0, 1), "wg": (1, 2), "pingpong": (0, 1), "cluster": (1, 2, 4), "yc": (1, 2), "kc": (1, 2, 3, 4, 5, 8),
+    "swap": (0, 1), "wg": (1, 2), "pingpong": (0, 1), "cluster": (1, 2, 4), "yc": (1, 2, 4), "kc": (1, 2, 3, 4, 5, 8),
     "report": (0, 1), "persistent": (0, 1), "chunks": (1, 2, 4), "buffers": (1, 2, 4), "reuse": (0, 1),
     "evict": (0, 1, 2, 3), "rows": (0, 16, 32), "repack": (0, 1, 2, 3, 4, 8, 12),
 }  # fmt: skip
