@@ -100,6 +100,11 @@ class ArrangedPlan(WindowPlan):
         lines = [", ".join(f".param .u32 {name}" for name in x.parameters) for x in self.arranged]
         return [*first, *(f"{line}," for line in lines[:-1]), lines[-1]]
 
+    @property
+    def accesses(self) -> str:
+        names = " and ".join(x.name.upper() for x in self.arranged)
+        return f"{super().accesses}; a pass copies {names} to rows of channels first"
+
     # ---- launching
 
     def _source(self, p: Gemm, x: Operand, kind: str) -> TensorMap:
