@@ -20,6 +20,8 @@ L2_SM = 40.0  #: bytes a cycle that one multiprocessor draws
 SERIAL = 3.3  #: cycles from one instruction of a warp to its next
 #: times as much more that memory takes where the lanes of a warp take half a line side by side, or a quarter
 HALF, QUARTER = 0.2, 0.45
+#: likewise of rows that nothing aligns, read in chunks as they lie, and in pairs of them
+SHIFTED, PAIRED = 0.08, 0.2
 DRAM = 0.94  #: what is reached of the data sheet's bandwidth
 COLD_US = 0.4  #: a launch whose first loads find nothing in the caches
 #: instructions that convert an element, by its bytes; s8 in fours needs none, and else one
@@ -67,6 +69,7 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     run = np.where(g.x_kmajor, g.lanes * g.vec_x, c.wm * g.vec_x) * size * np.where(tensor, g.steps, 1)
     torn = np.maximum(SECTOR / run, 1.0)
     scattered = np.select([run >= costs.LINE, run == SECTOR], [0.0, QUARTER], HALF)
+    scattered = scattered + np.where(g.shifted, np.where(tensor, PAIRED, SHIFTED), 0)
     span = np.where(g.y_kmajor, g.lanes * g.depth, g.lanes * g.depth * g.thin) * size * np.where(tensor, COLUMNS, 1)
     wavefronts = moved_x * torn * (1 + paired) / costs.WAVEFRONT + warps * g.steps * loads_y * np.maximum(
         span / costs.WAVEFRONT, 1

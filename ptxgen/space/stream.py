@@ -110,10 +110,10 @@ class Stream(Cooperative):
         """Tiles for matrix instructions: of the thin side always as wide as one, two sums of each lane."""
         for swap, _ in self._sides(p):
             x, _ = self._pair(p, swap)
-            wide = {d for _, _, d in self._depths(p, swap) if d * p.element.bytes >= 8}
-            if by_words(p) is None or not lined_up(p, x):
+            depth = max(d for _, _, d in self._depths(p, swap))
+            if by_words(p) is None or not lined_up(p, x) or depth * p.element.bytes < 8:
                 continue
-            for each, along, kl, steps, depth in product(EACH, ALONG, GROUPS, STEPS, sorted(wide)):
+            for each, along, kl, steps in product(EACH, ALONG, GROUPS, STEPS):
                 if each % 2 == 0 and THREADS[0] <= along * kl * WARP <= THREADS[1]:
                     long, thin = (each, each * (WARP // QUAD) * along), (2, COLUMNS)
                     (ms, ml), (ns, nl) = (thin, long) if swap else (long, thin)

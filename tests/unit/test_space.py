@@ -286,7 +286,7 @@ def stream_by_hand(p: Gemm, d) -> set[Config]:
         if along_k[y] and vec[x] * size < 16:
             pairs += [(16 // size, v) for v in {1, min(vec[y], 16 // size) if vec[y] * size >= 4 else 1}]
         fed = along_k[x] and (p.dtype, p.compute) != ("f32", "f32") and p.dtype != "f64"
-        reaches = {s * w for s in steps for w, _ in pairs}
+        reaches = {s * max(w for w, _ in pairs) for s in steps if pairs}
         for e, n, kl, reach, (w, v), ahead in product(each, warps, groups, reaches, pairs, (0, 1) if fed else ()):
             if 64 <= n * kl * 32 <= 1024:
                 sides = (8, 8 * e * n, 2, e) if swap else (8 * e * n, 8, e, 2)

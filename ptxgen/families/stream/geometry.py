@@ -82,7 +82,7 @@ def _fragments(p: Gemm, c: Any, count: Any, thin: Any, gulps: Any, loads_y: Any,
     widened = 4 * count + gulps if p.dtype in ("e4m3", "e5m2") else 0
     made = (count + thin // 2) * words if p.compute == "tf32" else widened
     early = pick(y_kmajor, pick(narrow, loads_y * 3 // 2, 0), loads_y * 2 + 6)
-    pairs = pick(paired, (gulps + count) * words + 16, 0)
+    pairs = pick(paired, gulps * words + count * (words + 2) + 16, 0)
     return count * (thin + 2) + gulps * words + thin // 2 * (words + 2) + early + made + pairs + 40
 
 
