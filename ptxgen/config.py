@@ -105,8 +105,8 @@ class Config:
         0,
         (0, 1, 2, 3, 4, 8, 12),
         "",
-        "operands that are copied first, to rows of whole 128 bytes, and where wgmma needs that"
-        " with K contiguous: 1 A, 2 B, 3 both; or that come as they lie, and are shifted in shared memory:"
+        "operands that are copied first, to rows of whole 128 bytes, images to rows of channels, and where wgmma needs"
+        " that with K contiguous: 1 A, 2 B, 3 both; or that come as they lie, and are shifted in shared memory:"
         " 4 A, 8 B, 12 both",
     )
     rows: int = axis(

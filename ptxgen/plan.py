@@ -121,6 +121,9 @@ class Plan:
 
     # ---- leaving
 
+    #: whether pairs of results stay in registers until several of them are stored at once
+    packs = False
+
     def _leaving(self) -> None:
         """How finished sums get to C."""
         c, p = self.config, self.problem

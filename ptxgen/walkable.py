@@ -11,6 +11,7 @@ from ptxgen.window import Copy, Digits, Window, packed
 
 ALIGNED = 16  #: bytes that rows and starts are multiples of
 COPIED = (2, 4)  #: bytes of elements that are copied where they lie otherwise
+DIGITS = 3  #: of a place, at most
 
 #: a digit of a place: extent, elements that it moves by in the operand, rows in the copy
 Digit = tuple[int, int, int]
@@ -43,10 +44,13 @@ def window_of(v: Sliding, c: Operand) -> Window | None:
     if v.direction == "input_grad":
         begin = [(n - 1) * step - pad for pad, n, step in zip(begin, taps, v.dilations, strict=True)]
         extents, places, channels = places, extents, v.k
+    strides = v.strides
+    if _sampled(v) and copies[0] is not None:
+        extents, strides = places, (1, 1, 1)
     pixels = of(extents, v.n)
     window = Window(
         side, layout, channels, 1 if along else v.n, pixels, packed(pitch, pixels), of(places, v.n),
-        of([-pad for pad in begin], 0), of(v.strides, 1), of(taps, 1), of(v.dilations, 1),
+        of([-pad for pad in begin], 0), of(strides, 1), of(taps, 1), of(v.dilations, 1),
         v.direction == "input_grad", row, copies, _result(v, c),
     )  # fmt: skip
     return window if v.direction == "input_grad" else window.widened(v.element.bytes)
@@ -68,15 +72,22 @@ def _copy(v: Sliding, start: int, depth: int, step: int, digits: list[Digit]) ->
     """The copy of an operand whose start is a multiple of so many bytes: digits in the order in which they lie in
     memory, neighbours that are one digit before and after taken together."""
     found: list[Digit] = []
-    for extent, move, rows in sorted((x for x in digits if x[0] > 1), key=lambda x: -x[1]):
-        if found and found[-1][1:] == (extent * move, extent * rows):
-            found[-1] = found[-1][0] * extent, move, rows
+    for extent, move, row in sorted((x for x in digits if x[0] > 1), key=lambda x: -x[1]):
+        if found and found[-1][1:] == (extent * move, extent * row):
+            found[-1] = found[-1][0] * extent, move, row
         else:
-            found.append((extent, move, rows))
-    (outer, far, over), (inner, near, next_) = [(1, 0, 0)] * (2 - len(found)) + found
+            found.append((extent, move, row))
+    outer, middle, inner = [(1, 0, 0)] * (DIGITS - len(found)) + found
     unit = max(ALIGNED // v.element.bytes, 1)
-    vec = math.gcd(unit, start // v.element.bytes, inner, far, step) if near == 1 and step != 1 else 1
-    return Copy(depth, step, (outer, inner), (far, near), (over, next_), -(-depth // unit) * unit, vec)
+    wide = inner[1] == 1 and step != 1
+    vec = math.gcd(unit, start // v.element.bytes, inner[0], middle[1], outer[1], step) if wide else 1
+    extents, moves, rows = zip(outer, middle, inner, strict=True)
+    return Copy(depth, step, extents, moves, rows, -(-depth // unit) * unit, vec)
+
+
+def _sampled(v: Sliding) -> bool:
+    """Whether filters have one tap: a copy then has the pixels that it sees, and no others."""
+    return v.direction != "input_grad" and (v.d, v.t, v.r, v.s) == (1, 1, 1, 1) and not any(sum(v.pads, ()))
 
 
 def _images(v: Sliding) -> tuple[tuple[bool, int], Copy | None]:
@@ -93,7 +104,13 @@ def _pixels(v: Sliding, name: str, channel: str, axes: str, start: int) -> tuple
         return (False, channels), None
     pixels = math.prod(extents[axis] for axis in axes)
     images = (v.n, steps["n"], 1 if along else pixels)
-    copy = _copy(v, start, channels, steps[channel], [images, (pixels, steps[axes[-1]], v.n if along else 1)])
+    lines = [(pixels, steps[axes[-1]], v.n if along else 1)]
+    if _sampled(v) and name == "x":
+        rows, columns = v.p, v.q
+        images = (v.n, steps["n"], 1 if along else rows * columns)
+        beside = v.n if along else 1
+        lines = [(rows, steps["h"] * v.strides[1], columns * beside), (columns, steps["w"] * v.strides[2], beside)]
+    copy = _copy(v, start, channels, steps[channel], [images, *lines])
     return (along, copy.pitch if v.element.bytes in COPIED else channels), copy
 
 

@@ -23,16 +23,16 @@ Digits = tuple[tuple[int, int], ...]
 class Copy:
     """A copy of an operand in rows of channels, each ``pitch`` elements from the next.
 
-    ``depth``: channels, ``step`` elements from one to the next in the operand; ``extents``: of the two digits of a
+    ``depth``: channels, ``step`` elements from one to the next in the operand; ``extents``: of the three digits of a
     place, ``steps``: elements that each moves by in the operand, ``rows``: rows in the copy, where the last is the one
     whose places lie closest in the operand; ``vec``: elements of the widest load along it.
     """
 
     depth: int
     step: int
-    extents: tuple[int, int]
-    steps: tuple[int, int]
-    rows: tuple[int, int]
+    extents: tuple[int, int, int]
+    steps: tuple[int, int, int]
+    rows: tuple[int, int, int]
     pitch: int
     vec: int = 1
 
@@ -52,7 +52,8 @@ class Copy:
 
     def like(self) -> Copy:
         """A stand-in: accesses as wide, and nothing else to mind."""
-        return Copy(1, min(self.step, 2), (1, 1), (1, 1), (1, 1), 1, self.vec)
+        ones = (1, 1, 1)
+        return Copy(1, min(self.step, 2), ones, ones, ones, 1, self.vec)
 
 
 @dataclass(frozen=True)

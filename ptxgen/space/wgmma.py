@@ -12,7 +12,16 @@ import numpy as np
 from ptxgen.config import FAMILIES, PDL_WITHIN, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE, Columns, Config
 from ptxgen.device import Device
 from ptxgen.families.wgmma import repack
-from ptxgen.families.wgmma.geometry import ROWS, SPAN, STEP, from_registers, together, widest_unit
+from ptxgen.families.wgmma.geometry import (
+    COLUMNS,
+    ROWS,
+    SPAN,
+    STEP,
+    from_registers,
+    groups_leave,
+    together,
+    widest_unit,
+)
 from ptxgen.families.wgmma.planes import factor_bytes, planes
 from ptxgen.families.wgmma.repack import LIES_A, A, B, mapped, unmapped
 from ptxgen.geometry import geometry
@@ -43,7 +52,7 @@ SLICES_PLANES = ((0, SPLIT_MEMSET), (2, SPLIT_WORKSPACE), (1, SPLIT_WORKSPACE), 
 AXES = {
     "ml": (8, 16, 32, 48, 64, 96, 128, 192, 256), "nl": (8, 16, 32, 48, 64, 96, 128, 192, 256),
     "u": (16, 32, 64, 128, 256), "kg": (1, 2, 4, 8, 15, 16, 32, 64), "stages": (1, 2, 3, 4, 5, 6, 7, 8, 10, 12),
-    "vec_c": (1, 2), "split": (0, 2, 3, 4), "stage_c": (0, 1), "raster": (1, 4, 8, 16), "resident": (1, 2, 3),
+    "vec_c": (1, 2, 8), "split": (0, 2, 3, 4), "stage_c": (0, 1), "raster": (1, 4, 8, 16), "resident": (1, 2, 3),
     "swap": (0, 1), "wg": (1, 2), "pingpong": (0, 1), "cluster": (1, 2, 4), "yc": (1, 2, 4), "kc": (1, 2, 3, 4, 5, 8),
     "report": (0, 1), "persistent": (0, 1), "chunks": (1, 2, 4), "buffers": (1, 2, 4), "reuse": (0, 1),
     "evict": (0, 1, 2, 3), "rows": (0, 16, 32), "repack": (0, 1, 2, 3, 4, 8, 12),
@@ -256,6 +265,7 @@ class Wgmma(Family):
 
 
 def width_c(p: Gemm, c: Columns) -> Any:
-    """Elements of one store of C: one where TMA stores, else what lies side by side in a thread."""
+    """Elements of one store of C: one where TMA stores, else what lies side by side in a thread, or in four."""
     apart = (c.swap == 1) & np.logical_not(from_registers(p, c)) | (p.window is not None and not p.window.beside)
-    return np.where(c.stage_c == 1, default("vec_c"), np.minimum(c.vec_c, np.where(apart, 1, 2)))
+    side = np.where(apart, 1, np.where(groups_leave(p, c) & (c.vec_c >= COLUMNS), COLUMNS, 2))
+    return np.where(c.stage_c == 1, default("vec_c"), np.minimum(c.vec_c, side))

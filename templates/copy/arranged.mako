@@ -17,8 +17,8 @@
 .maxntid ${t.THREADS}, 1, 1
 {
     .reg .b64 %base, %W, %from, %hop, %leap, %row64, %t64;
-    .reg .b32 %block, %thread, %smem, %to, %depth, %step, %inner, %places, %far, %near, %over, %next, %row, %at;
-    .reg .b32 %tiles, %first, %word, %g, %w, %j, %o, %i, %d, %t0, %word<4>;
+    .reg .b32 %block, %thread, %smem, %to, ${", ".join(f"%{name}" for name in t.NAMES)};
+    .reg .b32 %first, %word, %g, %w, %j, %o, %m, %i, %d, %t0, %word<4>;
     .reg .pred %p, %in;
 % for x in plan.arranged:
     ${x.got.declaration}
@@ -48,7 +48,7 @@ DONE:
 <%def name="operand(x)">
     ld.param.u64 %base, [${x.name.upper()}];
     cvta.to.global.u64 %base, %base;
-% for name in ("depth", "step", "inner", "places", "far", "near", "over", "next", "row", "at", "tiles"):
+% for name in x.NAMES:
     ld.param.u32 %${name}, [${name}_${x.name}];
 % endfor
     // the block's first place and first word of channels
@@ -115,11 +115,7 @@ ${place("%j")}\
     add.u64 %base, %base, %t64;
     cvt.u64.u32 %row64, %row;
 % for n in range(x.columns // x.stored):
-    div.u32 %o, %j, %inner;
-    mul.lo.u32 %i, %o, %inner;
-    sub.u32 %i, %j, %i;
-    mul.lo.u32 %o, %o, %over;
-    mad.lo.u32 %o, %i, %next, %o;
+${digits("%j", "over", "between", "next")}\
     cvt.u64.u32 %t64, %o;
     mad.lo.u64 %from, %t64, %row64, %base;
     setp.lt.u32 %in, %w, %row;
@@ -134,11 +130,20 @@ ${place("%j")}\
 
 ## Where channel %d of a place is.
 <%def name="place(j)">
-    div.u32 %o, ${j}, %inner;
-    mul.lo.u32 %i, %o, %inner;
-    sub.u32 %i, ${j}, %i;
-    mul.lo.u32 %o, %o, %far;
-    mad.lo.u32 %o, %i, %near, %o;
+${digits(j, "far", "mid", "near")}\
     mad.lo.u32 %o, %d, %step, %o;
     mad.wide.u32 %from, %o, ${plan.arranged[0].size}, %base;
+</%def>
+
+## What the digits of a place move, in %o.
+<%def name="digits(j, far, mid, near)">
+    div.u32 %m, ${j}, %inner;
+    mul.lo.u32 %i, %m, %inner;
+    sub.u32 %i, ${j}, %i;
+    div.u32 %o, %m, %middle;
+    mul.lo.u32 %t0, %o, %middle;
+    sub.u32 %m, %m, %t0;
+    mul.lo.u32 %o, %o, %${far};
+    mad.lo.u32 %o, %m, %${mid}, %o;
+    mad.lo.u32 %o, %i, %${near}, %o;
 </%def>

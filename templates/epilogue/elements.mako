@@ -21,8 +21,17 @@ ${convert.widen_pair(plan.problem.out, plan.wide_c[q], plan.wide_c[q + 1], plan.
 % endif
 </%def>
 
+## plan.packs: it stays in the low half of the first register, for who stores several such pairs.
 <%def name="store(registers, at, offset, guard)">
-% if plan.bytewise:
+% if plan.packs and plan.tiny:
+    cvt.rn.satfinite.${plan.problem.out}x2.f32 ${plan.got_c[0]}, ${registers[1]}, ${registers[0]};
+    mov.b32 ${registers[0]}, {${plan.got_c[0]}, ${plan.got_c[0]}};
+% elif plan.packs:
+% for q, r in enumerate(registers):
+    cvt.rni.sat.s8.f32 ${plan.got_c[q]}, ${r};
+% endfor
+    prmt.b32 ${registers[0]}, ${plan.got_c[0]}, ${plan.got_c[1]}, 0x0040;
+% elif plan.bytewise:
 % for q, r in enumerate(registers):
     ${guard}cvt.rni.sat.s8.f32 ${plan.got_c[q]}, ${r};
 % endfor

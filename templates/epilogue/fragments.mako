@@ -1,6 +1,7 @@
 ## Each thread writes its sums from registers, where wgmma left them: pairs of columns in rows 8 apart (or next to each
 ## other, where X was read as pairs of rows).
 <%namespace name="convert" file="/ptx/convert.mako"/>
+<%namespace name="quads" file="/epilogue/quads.mako"/>
 <%def name="registers()"></%def>
 <%def name="setup()"></%def>
 <%def name="early()"></%def>
@@ -28,6 +29,9 @@ ${convert.terms("%x", "%member", plan.row_terms)}\
     add.u64 %t64, %t64, %u64;
     mad.lo.u64 %at${n}, %t64, ${plan.out_bytes}, %out;
 % endfor
+% if plan.packs:
+${quads.setup()}\
+% endif
 % for j in range(plan.finish // 8):
 % for e in range(2):
     setp.gt.s32 %in_y${e}, %left_y, ${8 * j + e};
@@ -40,6 +44,7 @@ ${convert.terms("%x", "%member", plan.row_terms)}\
     and.pred %in, %in_x${n}, %in_y${w.second};
 ${put.vector(w.registers, f"%at{w.line}", w.offset, "@%in ", add, w.row, w.column)}\
 % endfor
+${quads.send(j, n)}\
 % endfor
 % if plan.swapped:
 % for n in range(len(plan.lines)):

@@ -17,6 +17,8 @@ from tests.emulated.test_epilogue import D, right
 
 WAYS = {
     "wgmma": "family=2 ml=64 nl=32 u=128 stages=2 vec_c=2",
+    "wgmma, whole groups": "family=2 ml=128 nl=96 u=64 wg=2 stages=2 persistent=1 vec_c=8",
+    "wgmma, whole groups of slices": "family=2 ml=64 nl=64 u=64 stages=2 kg=2 split=4 vec_c=8",
     "wgmma, other side": "family=2 swap=1 ml=64 nl=64 u=32 stages=2",
     "wgmma, boxes": "family=2 ml=64 nl=64 u=64 stages=2 stage_c=1 persistent=1 chunks=2",
     "wgmma, cluster": "family=2 ml=64 nl=64 u=64 stages=2 kc=2",
@@ -36,6 +38,16 @@ def problem(out: str, epilogue: str = "") -> Gemm:
 
 def can(way: str, out: str) -> bool:
     return way != "wgmma, boxes" or out in ("f16", "bf16")
+
+
+@pytest.mark.parametrize(("m", "n"), [(1, 8), (70, 72), (129, 200), (64, 96)])
+@pytest.mark.parametrize("dtype", ["s8", "e4m3"])
+def test_whole_groups_leave_at_edges(dtype: str, m: int, n: int) -> None:
+    for way in ("wgmma, whole groups", "wgmma, whole groups of slices"):
+        p, c = Gemm(m, n, 144, "NT", dtype, out=dtype, epilogue="scale_rows"), parse_config(WAYS[way])
+        plan = plan_for(p, c, D)
+        assert ".v2.b32" in render(plan).text.partition("the tile leaves")[2]
+        right(p, c, m)
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -116,11 +116,23 @@ def test_a_copy_has_each_element_at_its_pixel_and_channel(layout, filters, direc
         assert np.array_equal(copied(copy, array), want.reshape(-1, want.shape[-1]))
 
 
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC", "CHWN"])
+def test_of_one_tap_a_copy_has_the_pixels_that_it_sees(layout):
+    p = Conv(3, 5, 9, 8, 8, 1, 1, stride=(2, 3), layout=layout, dtype="f16")
+    x, images = p.gemm.window, np.arange(math.prod(p.stored[0])).reshape(p.stored[0])
+    order = "hwnc" if layout == "CHWN" else "nhwc"
+    want = images.transpose([layout.lower().index(i) for i in order])
+    want = want[::2, ::3] if layout == "CHWN" else want[:, ::2, ::3]
+    assert np.array_equal(copied(x.copies[0], images), want.reshape(-1, 5))
+    assert (x.extents[-2:], set(x.steps)) == (x.places[-2:], {1})
+    assert x.places[-2:] == (p.q, p.p)
+
+
 def copied(copy, array):
     flat, out = array.reshape(-1), np.full((copy.places, copy.depth), -1)
-    for o, i in np.ndindex(*copy.extents):
-        at = np.dot(copy.steps, (o, i)) + copy.step * np.arange(copy.depth)
-        out[np.dot(copy.rows, (o, i))] = flat[at]
+    for place in np.ndindex(*copy.extents):
+        at = np.dot(copy.steps, place) + copy.step * np.arange(copy.depth)
+        out[np.dot(copy.rows, place)] = flat[at]
     return out
 
 

@@ -27,6 +27,9 @@ class Arrangement:
     of ``columns`` places. Places lie ``pitch`` words apart in shared memory, so that neither side meets in a bank."""
 
     THREADS, CHUNK, WORD, ROW = PASS_THREADS, CHUNK, WORD, ROW
+    #: of a copy: channels and elements between them, places, their digits, by how many elements and rows each moves
+    NAMES = ("depth", "step", "places", "middle", "inner", "far", "mid", "near", "over", "between", "next", "row", "at",
+             "tiles")  # fmt: skip
 
     def __init__(self, name: str, copy: Copy, size: int) -> None:
         self.name, self.size, self.vec, self.straight = name, size, copy.vec, copy.straight
@@ -50,13 +53,11 @@ class Arrangement:
     @property
     def parameters(self) -> list[str]:
         """Of the launch: numbers of the copy, and where it lies."""
-        names = ("depth", "step", "inner", "places", "far", "near", "over", "next", "row", "at", "tiles")
-        return [f"{n}_{self.name}" for n in names]
+        return [f"{n}_{self.name}" for n in self.NAMES]
 
     def numbers(self, copy: Copy, at: int) -> tuple[int, ...]:
-        (far, near), (over, next_) = copy.steps, copy.rows
-        return (copy.depth, copy.step, copy.extents[1], copy.places, far, near, over, next_, copy.pitch * self.size,
-                at // ROW, self.tiles(copy))  # fmt: skip
+        return (copy.depth, copy.step, copy.places, copy.extents[1], copy.extents[2], *copy.steps, *copy.rows,
+                copy.pitch * self.size, at // ROW, self.tiles(copy))  # fmt: skip
 
     def tiles(self, copy: Copy) -> int:
         """Of channels."""
@@ -98,6 +99,11 @@ class ArrangedPlan(WindowPlan):
         first = [".param .u32 blocks_a,"] * (len(self.arranged) > 1)
         lines = [", ".join(f".param .u32 {name}" for name in x.parameters) for x in self.arranged]
         return [*first, *(f"{line}," for line in lines[:-1]), lines[-1]]
+
+    @property
+    def accesses(self) -> str:
+        names = " and ".join(x.name.upper() for x in self.arranged)
+        return f"{super().accesses}; a pass copies {names} to rows of channels first"
 
     # ---- launching
 

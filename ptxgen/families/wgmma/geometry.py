@@ -91,6 +91,12 @@ def along(p: Gemm, extent: Any) -> Any:
     return np.gcd(extent, p.window.channels)
 
 
+def groups_leave(p: Gemm, c: Any) -> Any:
+    """Whether a thread's results of 8 bits may leave with those of its neighbours, 8 columns each."""
+    matrix = p.window is None or p.window.result is None
+    return matrix & (p.output.bytes == 1) & (c.swap == 0) & (c.stage_c == 0) & (c.nl % (4 * COLUMNS) == 0)
+
+
 def owners(groups: Any, blocks: Any) -> Any:
     """How many of ``blocks`` that split K finish a tile of so many groups of columns: each an equal share."""
     found = np.ones_like(groups) if isinstance(groups, np.ndarray) else 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ptxgen.columnar import log2
-from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, WARPGROUP
+from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, WARPGROUP, groups_leave
 from ptxgen.families.wgmma.layout import ATOM
 from ptxgen.families.wgmma.repack import boxed
 from ptxgen.plan import Plan
@@ -211,6 +211,9 @@ class LeavingPlan(Plan):
 
     def _epilogue(self) -> None:
         super()._epilogue()
+        #: pairs of 8-bit results leave as whole groups of columns, by four lanes together
+        whole = self.config.vec_c >= COLUMNS and self.finish % (4 * COLUMNS) == 0
+        self.packs = whole and groups_leave(self.problem, self.config) and self.put == "epilogue/put_store.mako"
         self.scales = any(stage.startswith("scale") for stage in self.problem.stages)
         if self.config.stage_c:
             self.after = "epilogue/fused_tile.mako" if self.problem.epilogue else "epilogue/plain.mako"

@@ -341,11 +341,14 @@ class WgmmaPlan(LeavingPlan):
 
     # ---- what a reader is told
 
+    #: in what C leaves where TMA does not store it
+    lines_leave = "16 bytes and what is left of lines"
+
     @property
     def accesses(self) -> str:
         c = f"{self.vec_c} elements"
         if self.config.stage_c:
-            c = "boxes of {} x {}".format(*self.staging.box) if self.boxed else "16 bytes and what is left of lines"
+            c = "boxes of {} x {}".format(*self.staging.box) if self.boxed else self.lines_leave
         return f"TMA brings boxes of {self._box('a')} elements of A, {self._box('b')} of B; C leaves in {c}"
 
     def _box(self, name: str) -> str:

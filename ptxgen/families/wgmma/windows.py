@@ -124,7 +124,7 @@ class WindowPlan(WgmmaPlan):
             self.at_c = "epilogue/at_tables.mako"
             self.at_out = "epilogue/at_matrix.mako" if self.partial else self.at_c
             if self.config.stage_c:
-                self.boxes = "epilogue/tile_apart.mako"
+                self.boxes, self.lines_leave = "epilogue/tile_apart.mako", "neighbours of many lines"
             elif not self.partial:
                 self.leave = "epilogue/apart.mako"
             #: whether two columns side by side are one access
