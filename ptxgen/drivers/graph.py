@@ -19,7 +19,7 @@ from ptxgen.source import MAP_ALIGNMENT, MAP_BYTES, TensorMap
 # CUtensorMapDataType by our names, and CUtensorMapSwizzle by the bytes that its pattern spans
 _MAP_TYPES = {"u8": 0, "s32": 3, "f16": 6, "f32": 7, "f64": 8, "bf16": 9, "tf32": 11}
 _MAP_SWIZZLES = {16: 0, 32: 1, 64: 2, 128: 3}
-_NO_INTERLEAVE, _PROMOTE_256_BYTES, _FILL_ZERO = 0, 3, 0
+_NO_INTERLEAVE, _PROMOTE_128_BYTES, _FILL_ZERO = 0, 2, 0
 
 
 class DriverError(LaunchError):
@@ -137,7 +137,7 @@ def tensor_map(description: TensorMap, address: int) -> bytes:
     d, rank = description, len(description.extents)
     extents, pitches = (ctypes.c_uint64 * rank)(*d.extents), (ctypes.c_uint64 * (rank - 1))(*d.pitches)
     words, kind = ctypes.c_uint32 * rank, _MAP_TYPES[d.dtype]
-    how = (_NO_INTERLEAVE, _MAP_SWIZZLES[d.swizzle], _PROMOTE_256_BYTES, _FILL_ZERO)
+    how = (_NO_INTERLEAVE, _MAP_SWIZZLES[d.swizzle], _PROMOTE_128_BYTES, _FILL_ZERO)
     if d.walk is None:
         name, ones = "cuTensorMapEncodeTiled", words(*[1] * rank)
         code = _encoder(name)(at, kind, rank, address, extents, pitches, words(*d.box), ones, *how)
