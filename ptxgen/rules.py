@@ -65,8 +65,6 @@ LAST = (
     Rule("tables_end", lambda p, c, g, d: (c.family > mma.MMA) | (p.addr_a == p.addr_b == STRIDED)
          | ((c.stages + 2) * c.u <= PADDING),
          "stages={c.stages} of u={c.u} look up more than 1024 offsets behind a table's last"),
-    Rule("repack", lambda p, c, g, d: (c.repack == 0) | (c.family == mma.MMA) | (c.family == wgmma.WGMMA),
-         "repack={c.repack}: only mma.sync and wgmma multiply copies of their operands"),
     Rule("pdl", lambda p, c, g, d: (c.pdl == 0) | ((c.pdl > 0) & (c.pdl <= 3) & (d.sm >= 90)),
          "pdl={c.pdl}: 0, or 1 to 3 where kernels can wait for each other, from sm_90 on; {d.name} is sm_{d.sm}"),
     Rule("threads", lambda p, c, g, d: g.threads <= 1024, "{g.threads} threads a block; the limit is 1024"),

@@ -9,15 +9,13 @@ import numpy as np
 
 from ptxgen.config import AXES, Columns, Config
 from ptxgen.device import Device
-from ptxgen.families.wgmma import rules as wgmma
+from ptxgen.families.simt.rules import UNUSED
 from ptxgen.problem import LAYOUTS, Gemm
 from ptxgen.rules import legal
 
 P = TypeVar("P")
 TYPES = (("f32", ""), ("f32", ""), ("f64", ""), ("f16", "f32"), ("f16", "f16"))
 DRAWS = 4000
-#: axes of the other families
-FOREIGN = (*wgmma.OWN, "repack")
 
 
 def extents(rng: np.random.Generator, limit: int) -> tuple[int, int, int]:
@@ -51,7 +49,7 @@ def problem(rng: np.random.Generator, limit: int) -> Gemm:
 def config(p: Gemm, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
     """A random legal configuration over all axes, or None if none was drawn."""
     values = {a.name: rng.choice(np.array((*a.values, *((3, 5, 7) if a.name == "kg" else ()))), DRAWS) for a in AXES
-              if a.name not in FOREIGN}  # fmt: skip
+              if a.name not in UNUSED}  # fmt: skip
     sliced = rng.random(DRAWS) < 0.5
     values["kg"] = np.where(sliced, values["kg"], 1)
     values["split"] = np.where(sliced, values["split"], 0)

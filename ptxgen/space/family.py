@@ -149,8 +149,8 @@ def split_for(p: Gemm, kg: Any) -> Any:
 
 
 def overlap(p: Gemm, c: Columns) -> Any:
-    """``pdl``, which is nothing within a launch of one kernel."""
-    several = (c.repack > 0) | (p.compute == "f32_bf16x6") | ((c.split == SPLIT_WORKSPACE) & (c.kg > 1))
+    """``pdl``, which is nothing within a launch of one kernel: what comes as it lies (4, 8) takes no pass."""
+    several = (c.repack % 4 > 0) | (p.compute == "f32_bf16x6") | ((c.split == SPLIT_WORKSPACE) & (c.kg > 1))
     return np.where((c.pdl == PDL_WITHIN) & np.logical_not(several), 0, c.pdl)
 
 

@@ -123,7 +123,11 @@ BREAKS = {
         )
     ],
     "hold": [(P, "hold=1", "h200", "hold=1 needs an operand that is copied through registers")],
-    "repack": [(P, "repack=3", "h200", "only mma.sync and wgmma multiply copies")],
+    "simt_unused": [
+        (P, "repack=3", "h200", "unless it says family="),
+        (P, "cluster=2", "h200", "cluster=1 yc=1"),
+        (P, "rows=16", "h200", "rows=0"),
+    ],
     "pdl": [(P, "pdl=1 copy_a=0 copy_b=0", "a100", "from sm_90 on; a100 is sm_80"), (P, "pdl=4", "h200", "pdl=4")],
     "threads": [(P, "ms=2 ns=2 ml=128 nl=128 wm=8 vec_a=1", "h200", "4096 threads a block; the limit is 1024")],
     "vector_c": [

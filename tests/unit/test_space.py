@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ptxgen import rules, space
-from ptxgen.config import AXES, SPLIT_POLL, SPLIT_SHARE, Columns, Config
+from ptxgen.config import AXES, SPLIT_POLL, SPLIT_SHARE, Columns, Config, parse_config
 from ptxgen.conv import Conv
 from ptxgen.device import device
 from ptxgen.families.wgmma.geometry import together
@@ -561,6 +561,14 @@ def test_canonical_configurations_are_the_same_kernels(p):
         one, two = plan_for(p, a, H200), plan_for(p, b, H200)
         assert render(one).digest == render(two).digest, f"{a} | {b}"
         assert geometry(p, a).blocks == geometry(p, b).blocks
+
+
+def test_a_launch_of_one_kernel_has_nothing_to_overlap_with():
+    """Operands that come as they lie take no pass; one that does not is copied by one."""
+    p, ways = Gemm(255, 257, 511, "NN", "f16"), (3, 6, 9, 12)
+    c = Columns.of([parse_config(f"family=2 ml=64 nl=64 u=64 stages=2 repack={n} pdl=3") for n in ways])
+    assert rules.legal(p, c, H200).all()
+    assert space.canonical(p, c).pdl.tolist() == [3, 3, 3, 0]
 
 
 @pytest.mark.parametrize(

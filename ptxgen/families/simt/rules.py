@@ -8,11 +8,20 @@ from typing import Any
 import numpy as np
 
 from ptxgen.columnar import WARP
+from ptxgen.config import AXIS
 from ptxgen.device import Device
 from ptxgen.problem import Gemm
 from ptxgen.rule import Rule
 
 SIMT = 0
+
+USED = (
+    "family", "ms", "ns", "ml", "nl", "u", "ks", "kl", "kg", "stages", "copy_a", "copy_b", "keep_a", "keep_b", "vec_a",
+    "vec_b", "vec_c", "wm", "split", "stage_c", "bounds", "lanes", "order", "ahead", "request", "hold", "raster",
+    "stream", "resident", "pdl",
+)  # fmt: skip
+#: axes that have no meaning here, and stay at their defaults
+UNUSED = tuple(name for name in AXIS if name not in USED)
 
 
 def _loads_divide(g: SimpleNamespace, x: SimpleNamespace) -> Any:
@@ -81,4 +90,7 @@ RULES = (
          family=SIMT),
     Rule("hold", lambda p, c, g, d: (c.hold == 0) | (c.copy_a == 0) | (c.copy_b == 0),
          "hold=1 needs an operand that is copied through registers", family=SIMT),
+    Rule("simt_unused", lambda p, c, g, d: np.logical_and.reduce([getattr(c, n) == AXIS[n].default for n in UNUSED]),
+         "family simt (what a configuration is unless it says family=) has no use for some axes, which must have"
+         " their defaults: " + " ".join(f"{n}={AXIS[n].default}" for n in UNUSED), family=SIMT),
 )  # fmt: skip

@@ -27,7 +27,6 @@ from ptxgen.problem import Gemm
 from ptxgen.slices import tiles_and_slices
 
 THIN = 8  #: extent that the thin side has at most
-FRAGMENT = 16  #: rows of a matrix instruction
 QUAD = 4  #: lanes that share rows there
 LOADS = 64  #: most loads of one operand whose addresses ptxas has at once
 

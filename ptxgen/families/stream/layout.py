@@ -61,10 +61,10 @@ class Stream:
         self.depth, self.steps, self.reach, self.quads = depth, steps, reach, quads
         #: past which caches it is read, or with what
         self.past = ".L1::no_allocate" if self.long else ""
-        #: rows (columns) of C that lie side by side in a thread
         self.shifted = bool(g.shifted)
         #: whether a vector is cut from two chunks: wherever rows begin, all of them have it at the same k then
         self.paired = bool(g.paired)
+        #: rows (columns) of C that lie side by side in a thread
         self.side = 1 if self.shifted else self.count if self.kmajor or not self.long else self.vec
         #: rows (columns) that need a pointer of their own: elements from the thread's first
         self.rows = [self.offset(i) for i in range(0, self.count, 1 if self.kmajor else self.vec)]

@@ -22,25 +22,12 @@ WORKSPACE_LIMIT = 1 << 36  #: bytes of planes, and what slices leave before them
 TYPES = {"f16": ("f32", "f16"), "bf16": ("f32",), "f32": ("tf32", planes.COMPUTE), "e4m3": ("f32",), "e5m2": ("f32",),
          "s8": ("s32",)}  # fmt: skip
 
-#: axes that mean nothing to the other families
-OWN = (
-    "swap",
-    "wg",
-    "pingpong",
-    "cluster",
-    "yc",
-    "kc",
-    "report",
-    "persistent",
-    "chunks",
-    "buffers",
-    "reuse",
-    "evict",
-    "rows",
-)
 #: axes that mean something here; the others keep their defaults
-USED = ("family", "ml", "nl", "u", "kg", "stages", "vec_c", "split", "stage_c", "raster", "resident", "repack", "pdl",
-        *OWN)  # fmt: skip
+USED = (
+    "family", "ml", "nl", "u", "kg", "stages", "vec_c", "split", "stage_c", "raster", "resident", "swap", "wg",
+    "pingpong", "cluster", "yc", "kc", "report", "persistent", "chunks", "buffers", "reuse", "evict", "rows", "repack",
+    "pdl",
+)  # fmt: skip
 UNUSED = tuple(name for name in AXIS if name not in USED)
 
 
