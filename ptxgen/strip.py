@@ -228,8 +228,9 @@ def _phased(axis: _Axis, stride: int, phase: Phase) -> _Axis:
 
 
 def strip_of(v: Sliding) -> Strip | None:
-    """The strips of a convolution, if its filters have one channel and nothing but results lies along lanes."""
-    alone = (v.c, v.k) == (v.groups, v.groups) and v.compute in ("f32", "f64")
+    """The strips of a convolution, if its filters have one channel, nothing but results lies along lanes, and elements
+    are of two bytes at least."""
+    alone = (v.c, v.k) == (v.groups, v.groups) and v.compute in ("f32", "f64") and v.element.bytes > 1
     if not alone:
         return None
     axes, given = _axes(v), v.steps("x" if v.direction == "input_grad" else "y")

@@ -563,6 +563,22 @@ def test_canonical_configurations_are_the_same_kernels(p):
         assert geometry(p, a).blocks == geometry(p, b).blocks
 
 
+def test_items_of_a_batch_do_not_come_as_they_lie():
+    """What a class of problems has in common may be tried for one product, and not for several."""
+    for batch, ways in ((1, {0, 3, 12}), (3, {0, 3})):
+        p = Gemm(44, 61, 71, "NT", "f16", batch=batch)
+        c = space.candidates(p, H200)
+        assert set(c.repack.tolist()) == ways
+        assert rules.legal(p, plain(c.take(np.flatnonzero(c.family == 2))), H200).all()
+
+
+def test_strips_are_not_of_single_bytes():
+    for direction in ("forward", "input_grad", "weight_grad"):
+        p = Conv(2, 16, 7, 10, 16, 3, 3, groups=16, direction=direction, dtype="f16")
+        assert SLIDE in space.families(p.gemm, H200)
+        assert SLIDE not in space.families(replace(p, dtype="e4m3", out="bf16").gemm, H200)
+
+
 def test_a_launch_of_one_kernel_has_nothing_to_overlap_with():
     """Operands that come as they lie take no pass; one that does not is copied by one."""
     p, ways = Gemm(255, 257, 511, "NN", "f16"), (3, 6, 9, 12)
