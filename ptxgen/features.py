@@ -28,7 +28,7 @@ Floats = NDArray[np.float32]
 #: axes whose logarithm is a feature, and axes that are codes or switches; slices come with the extents
 _LOGS = (
     "ms", "ns", "ml", "nl", "u", "ks", "kl", "stages", "wm", "vec_a", "vec_b", "vec_c", "resident", "wg", "cluster",
-    "kc", "chunks", "buffers",
+    "yc", "kc", "chunks", "buffers",
 )  # fmt: skip
 _CODES = (
     "family", "copy_a", "copy_b", "keep_a", "keep_b", "stage_c", "bounds", "lanes", "order", "ahead", "request", "hold",

@@ -103,7 +103,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     parted = 4 * sum(x.way == BYTES for x in (a, b)) + (32 if p.dtype in ("e4m3", "e5m2") else 0)
     fragments = (c.ms // ROWS * i.registers_a + c.ns // COLUMNS * i.registers_b) * words
     if p.dtype in ("e4m3", "e5m2"):  # where they are multiplied as f16, both halves are there at once
-        parted = parted + 3 * fragments
+        parted = parted + 3 * fragments + pick((c.vec_a == 16) | (c.vec_b == 16), 24, 0)
     each = [np.maximum(x.loads // np.maximum(threads, 1), 1) for x in (a, b)]
     in_flight = sum(
         pick(x.copy == 0, n * np.maximum(x.vec * x.bytes // 4, 1), 0) for n, x in zip(each, (a, b), strict=True)

@@ -86,7 +86,7 @@ def _early(p: Gemm, c: Any, operands: tuple[Any, Any], each: list[Any], threads:
         c.ks > 1, pick(c.bounds == BOUNDS_PREDICATE, 56, pick(c.bounds == BOUNDS_NONE, 0, pick(c.ks > 2, 32, 6))), 0
     )
     if p.element.bytes == 8:
-        kinds = 4 + pick(c.ks > 1, 20, 0) + pick(c.bounds == BOUNDS_PREDICATE, 10, 0)
+        kinds = 4 + pick(c.ks > 1, 20, 0) + pick(c.bounds == BOUNDS_PREDICATE, 16, 0)
     elif p.element.bytes < 4:
         kinds = 4 + pick(c.ks > 1, 12, 0) + (c.ms + c.ns) // 2 + (24 if p.compute == "f16" else 0)
     else:
