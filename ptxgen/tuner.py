@@ -214,9 +214,12 @@ class Session:
         self.model.save(model_folder(self.database, self.device.name))
 
     def search(self, problem: Problem, seeds: Iterable[Config] = ()) -> None:
-        """The regressor's best of the whole legal space, and ``seeds``, on the hardware (section 6)."""
-        ranked = [c for c, _ in self.model.rank(problem, self.device, self.budget.search, exhaustive=True)]
-        self.measure(problem, [*seeds, *self._once_fast(problem), *self._of_kin(problem), *ranked], "search")
+        """The regressor's best of the whole legal space, and ``seeds``, on the hardware (section 6). What would be
+        chosen untuned comes first, whatever the budget: no winner shall be worse than that."""
+        count = max(self.budget.search, 1)
+        ranked = [c for c, _ in self.model.rank(problem, self.device, count, exhaustive=True)]
+        fast = [*self._once_fast(problem), *self._of_kin(problem)]
+        self.measure(problem, [*seeds, *ranked[:1], *fast, *ranked[1:]], "search")
         if self.database.best(problem, self.device.name, self.clock) is None:
             # answers until ``finish`` has one that was timed at length
             for m in self.fastest(problem, 1):
