@@ -126,7 +126,8 @@ def from_registers(p: Gemm, c: Any) -> Any:
 
 def _after(p: Gemm, c: Any, sums: Any, gives: Any) -> Any:
     """Registers that an epilogue takes beyond, where ptxas was seen to: it reads what lies along the sides of a tile
-    early, most of it where there are two vectors along X, and has little room beside 192 sums."""
+    early, most of it where there are two vectors along X, and has little room beside 192 sums, or 128 where blocks
+    load X for each other."""
     if not p.stages:
         return 0
     scaled, wide, direct = "scale_rows" in p.stages, p.output.bytes == 4, c.stage_c == 0
@@ -134,6 +135,8 @@ def _after(p: Gemm, c: Any, sums: Any, gives: Any) -> Any:
     along_x = pick(c.swap == 1, "bias_column" in p.stages, "bias_row" in p.stages)
     after = pick(direct & (scaled or (wide and vectors)), 3, 2)
     after = np.maximum(after, pick(sums >= 192, pick(scaled | (direct & wide) | along_x, 26, pick(gives, 3, 0)), 0))
+    shared = (c.yc > 1) & (sums >= 128) & (scaled & wide & direct | ("residual" in p.stages))
+    after = np.maximum(after, pick(shared, 96, 0))
     apart = p.window is not None and p.window.result is not None
     after = np.maximum(after, pick(apart & (c.stage_c == 1) & (sums >= 128), 40, 0))
     return np.maximum(after, pick(along_x, 35, 0)) if scaled else after
