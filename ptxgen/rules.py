@@ -26,6 +26,7 @@ from ptxgen.problem import STRIDED, Gemm
 from ptxgen.rule import Rule
 
 REUSED = 5  #: registers by which the estimate may pass the cap: ptxas shares some that it counts apart
+NARROWED = 12  #: rows to one that is left from where those that broke a rule are dropped before the next
 GRID_LIMIT = 65535  #: blocks along y and z
 
 
@@ -143,5 +144,25 @@ def rejections(p: Gemm, c: Columns, d: Device) -> np.ndarray[Any, np.dtype[np.in
 
 def legal(p: Gemm, c: Columns, d: Device) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """A mask of the legal rows."""
-    result: np.ndarray[Any, np.dtype[np.bool_]] = rejections(p, c, d) < 0
+    result = np.zeros(len(c), np.bool_)
+    with np.errstate(all="ignore"):
+        for code in np.unique(c.family):
+            if 0 <= code < len(FAMILIES):
+                result[_legal_of(p, c, d, int(code))] = True
     return result
+
+
+def _legal_of(p: Gemm, c: Columns, d: Device, code: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The legal rows of a family. Of random ones most break an early rule: the later see only what is left by then."""
+    rows = np.flatnonzero(c.family == code)
+    part, left, g = c if len(rows) == len(c) else c.take(rows), np.ones(len(rows), np.bool_), SimpleNamespace()
+    for _, rule in _for(code):
+        if rule not in FIRST and not vars(g):
+            g = geometry(p, part)
+        left &= rule.holds(p, part, g, d)
+        if NARROWED * left.sum() < len(left):
+            rows, part = rows[left], part.take(left)
+            left, g = np.ones(len(rows), np.bool_), SimpleNamespace()
+            if not len(rows):
+                break
+    return rows[left]

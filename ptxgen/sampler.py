@@ -39,6 +39,12 @@ class Variable:
         """Every value as likely as the next."""
         return cls(np.array(values, np.int64), np.full(len(values), 1 / len(values)))
 
+    def draw(self, rng: np.random.Generator, size: int) -> NDArray[np.int64]:
+        """``size`` random rows."""
+        if (self.chances == self.chances[0]).all():
+            return rng.integers(len(self.values), size=size)
+        return rng.choice(len(self.values), size, p=self.chances)
+
     def seen(self, c: Columns, names: tuple[str, ...]) -> NDArray[np.int64]:
         """How often each value is among the rows of ``c``."""
         drawn = np.stack([c.columns[n] for n in names], axis=1)
@@ -141,7 +147,7 @@ class Categorical:
     def _of_family(self, rng: np.random.Generator, code: int, size: int) -> Columns:
         values = {}
         for names, variable in self.variables[code].items():
-            drawn = variable.values[rng.choice(len(variable.values), size, p=variable.chances)]
+            drawn = variable.values[variable.draw(rng, size)]
             values.update({name: drawn[:, i] for i, name in enumerate(names)})
         return Columns(values, size).replace(family=code)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -125,6 +127,14 @@ def test_the_learnt_sampler_beats_uniform_draws(p):
     assert uniform["learnt_from_draws"] == 0
 
 
+def test_values_are_drawn_by_their_chances():
+    flat = sampler.Variable.flat([(2,), (4,), (8,), (16,)])
+    uneven = replace(flat, chances=np.array([0.5, 0.0, 0.25, 0.25]))
+    for variable in (flat, uneven):
+        seen = np.bincount(variable.draw(np.random.default_rng(1), 40_000), minlength=4) / 40_000
+        assert np.abs(seen - variable.chances).max() < 0.02
+
+
 def test_acceptance_is_the_share_of_legal_draws(learnt):
     n = 40_000
     share = learnt.acceptance(n, np.random.default_rng(2))
@@ -132,10 +142,8 @@ def test_acceptance_is_the_share_of_legal_draws(learnt):
     legal = 0
     for start in range(0, n, sampler.BATCH):
         size = min(sampler.BATCH, n - start)
-        drawn = {
-            k[0]: v.values[rng.choice(len(v.values), size, p=v.chances), 0] for k, v in learnt.variables[0].items()
-        }
-        legal += int(rules.legal(P, Columns(drawn, size), H200).sum())
+        drawn = {k[0]: v.values[v.draw(rng, size), 0] for k, v in learnt.variables[0].items()}
+        legal += int((rules.rejections(P, Columns(drawn, size), H200) < 0).sum())
     assert share == legal / n
     assert learnt.acceptance(0, rng) == 0
 
