@@ -299,9 +299,8 @@ class Plan:
         """Those of its kernels that may be launched before the one ahead of them has ended."""
         if self.config.pdl != PDL_WITHIN:
             return tuple(entries) if self.dependent else ()
-        steps = self.launch(self.problem).steps
-        ahead = [(step.entry, before.entry) for before, step in pairwise((Step("", (0, 0, 0)), *steps))]
-        barred = {entry for entry, before in ahead if not before}  # first of the launch, or behind a memset
+        steps = (Step("", (0, 0, 0)), *self.launch(self.problem).steps)
+        barred = {step.entry for before, step in pairwise(steps) if not before.entry}  # first, or behind a memset
         return tuple(entry for entry in entries if entry not in barred)
 
     def _runs(self, problem: Gemm) -> list[Run]:

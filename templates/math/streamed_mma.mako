@@ -1,4 +1,5 @@
 ## mma.sync straight from loads: two words along K of 16 rows of the long operand, and of 8 of the thin one.
+<%namespace name="dot" file="/math/dot.mako"/>
 <%def name="clear()">
     .reg .b32 %pair, %other_pair;
 % for tile in plan.fragments.declared:
@@ -45,14 +46,4 @@ ${products(step)}\
 ## No two threads of a warp have the same sums.
 <%def name="meet()"></%def>
 
-## Row i of the thread's tile, times alpha, into the registers e.
-<%def name="row(i)">
-% for j in range(plan.ns):
-% if plan.converts:
-    cvt.rn.f32.s32 ${plan.row[j]}, ${plan.sum_at(i, j)};
-    ${plan.mul} ${plan.row[j]}, ${plan.row[j]}, %alpha;
-% else:
-    ${plan.mul} ${plan.row[j]}, ${plan.sum_at(i, j)}, %alpha;
-% endif
-% endfor
-</%def>
+<%def name="row(i)">${dot.row(i)}</%def>
