@@ -27,7 +27,9 @@ from ptxgen.runner import Runner, Workspace
 
 RUNS = 8  #: runs of rows, or of items, of which that many are compared
 HELD = 1 << 22  #: elements of C that are compared at once
-CHECKED_ELEMENTS = 1 << 17  #: elements of C that a measurement compares; a full check compares all
+CHECKED_ELEMENTS = 1 << 17  #: elements of C that a measurement compares
+#: elements, and products of them, that a full check compares at the most: all of C but where that takes minutes
+FULL_ELEMENTS, FULL_PRODUCTS = 1 << 24, 1 << 38
 SEARCH_TIMING = Timing(samples=3, target_ms=1.5)
 FINAL_TIMING = Timing(samples=7, target_ms=6.0)
 
@@ -35,6 +37,11 @@ FINAL_TIMING = Timing(samples=7, target_ms=6.0)
 def environment(driver: Driver, timing: Timing, commit: str = "") -> Environment:
     """What the driver's times depend on."""
     return Environment(driver.device.name, driver.clock, driver.version, driver.assembler, str(timing), commit)
+
+
+def fully(problem: Problem) -> int:
+    """Elements of C that a full check compares."""
+    return max(CHECKED_ELEMENTS, min(FULL_ELEMENTS, FULL_PRODUCTS // max(problem.gemm.k, 1)))
 
 
 def _spread(extent: int, count: int) -> Iterator[slice]:
@@ -163,7 +170,8 @@ class Bench:
 
     def measure(self, problem: Problem, config: Config, timing: Timing = SEARCH_TIMING, purpose: str = "",
                 full: bool = False) -> Measurement:  # fmt: skip
-        """Loads, checks and times ``config``; whatever goes wrong is the outcome. ``full``: compare all of C."""
+        """Loads, checks and times ``config``; whatever goes wrong is the outcome. ``full``: compare as much of C as
+        ``fully`` says."""
         made: dict[str, Any] = {"purpose": purpose, "created": time.time()}
         env = environment(self.driver, timing, self.commit)
         try:
@@ -178,7 +186,7 @@ class Bench:
             self.driver.fill(ring.sets[0][2], ring.bytes_c, 0xFF)
             calls[0]()
             self.driver.synchronize()
-            self.found = found = ring.deviation(1 << 40 if full else CHECKED_ELEMENTS)
+            self.found = found = ring.deviation(fully(problem) if full else CHECKED_ELEMENTS)
             if not found.ok:
                 self._renew()
                 return Measurement(problem, config, "wrong_result", env, message=str(found), **made)
@@ -225,8 +233,8 @@ def bench(
     cases: Iterable[Any], driver: Driver, choose: Callable[[Problem, Device], Any], baseline: str | None = None,
     timing: Timing = FINAL_TIMING,
 ) -> Iterator[BenchRow]:  # fmt: skip
-    """Times each case (``name``, ``problem``) with the configuration that ``choose`` selects, checked in full, beside
-    the vendor's library (``baseline``, of BASELINES): ours, theirs, ours again; the two of ours are averaged."""
+    """Times each case (``name``, ``problem``) with the configuration that ``choose`` selects, checked, beside the
+    vendor's library (``baseline``, of BASELINES): ours, theirs, ours again; the two of ours are averaged."""
     work = Bench(driver)
     for case in cases:
         problem = case.problem

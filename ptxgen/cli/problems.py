@@ -153,7 +153,7 @@ def bench(
         str | None, typer.Option(help="Compare in the same run with: cublas; conv with: cudnn.")
     ] = None,
 ) -> Answer:
-    """Time kernels, checked in full. With --baseline: beside the vendor's best candidate."""
+    """Time kernels whose results are checked first. With --baseline: beside the vendor's best candidate."""
     from ptxgen import report
     from ptxgen.baselines import BASELINES
     from ptxgen.bench import bench as run

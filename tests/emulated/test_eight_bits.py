@@ -37,6 +37,8 @@ def problem(out: str, epilogue: str = "") -> Gemm:
 
 
 def can(way: str, out: str) -> bool:
+    if "whole groups" in way:
+        return out in ("s8", "e4m3", "e5m2")
     return way != "wgmma, boxes" or out in ("f16", "bf16")
 
 
