@@ -11,10 +11,10 @@
     and.b32 %q, %member, ${s.lines.threads - 1};
     shl.b32 %first, %q, 3;
     add.u32 %t0, ${s.lines.row}, ${strip.row};
-    sub.s32 %left_rows, %M, %t0;
+    sub.s32 %left_rows, ${plan.m_end}, %t0;
     min.s32 %left_rows, %left_rows, ${s.lines.count};
     add.u32 %t1, ${s.lines.column}, ${strip.column};
-    sub.s32 %left, %N, %t1;
+    sub.s32 %left, ${plan.n_end}, %t1;
     max.s32 %left, %left, 0;
     add.u32 %t0, %t0, %line;
     mul.wide.u32 %t64, %t0, %ldc;
