@@ -1,109 +1,160 @@
 ## Of a tile that leaves by lines: where a thread is in it, the ends of lines, and what C holds.
 <%namespace name="sync" file="/ptx/barrier.mako"/>
 <%namespace name="boxes" file="/epilogue/tile_boxes.mako"/>
-## Where this thread's first chunk of a strip is: %line, the chunk's number %q, its address in C %to, its place in shared
-## memory %near; %left_rows, %left: lines and elements that C has from the strip's first on.
-<%def name="begin(s, strip)">
-    .reg .b64 %to, %step;
-    .reg .b32 %line, %q, %near, %left_rows, %left, %first, %turn, %round;
-    .reg .pred %here;
-    shr.u32 %line, %member, ${s.lines.shift};
-    and.b32 %q, %member, ${s.lines.threads - 1};
-    shl.b32 %first, %q, 3;
+## Of a strip: %left_rows, lines that C has from its first on, %end, elements of a line; the address of its first in C.
+<%def name="place(s, strip)">
+    .reg .b64 %to, %from, %step;
+    .reg .b32 %line, %q, %first, %near, %turn, %ahead, %left_rows, %end, %round;
     add.u32 %t0, ${s.lines.row}, ${strip.row};
     sub.s32 %left_rows, ${plan.m_end}, %t0;
     min.s32 %left_rows, %left_rows, ${s.lines.count};
     add.u32 %t1, ${s.lines.column}, ${strip.column};
-    sub.s32 %left, ${plan.n_end}, %t1;
-    max.s32 %left, %left, 0;
-    add.u32 %t0, %t0, %line;
-    mul.wide.u32 %t64, %t0, %ldc;
-    add.u32 %t1, %t1, %first;
-    cvt.u64.u32 %u64, %t1;
-    add.u64 %t64, %t64, %u64;
-    mad.lo.u64 %to, %t64, 2, ${plan.item_c};
-    mul.wide.u32 %step, %ldc, ${2 * s.lines.across};
-    mad.lo.u32 %near, %line, ${s.span}, %staging;
-    // a line's chunks change places as the swizzle has it
+    sub.s32 %end, ${plan.n_end}, %t1;
+    max.s32 %end, %end, 0;
+    min.s32 %end, %end, ${s.lines.width};
+    mul.wide.u32 %from, %t0, %ldc;
+    cvt.u64.u32 %t64, %t1;
+    add.u64 %from, %from, %t64;
+    mad.lo.u64 %from, %from, 2, ${plan.item_c};
+</%def>
+
+## Of %line: its address in C %to, how far %step on the next of this thread is, its place in the strip's first box %first; its
+## elements ahead of C's next whole 16 bytes, the same of all lines of this thread; how a line's chunks change places.
+<%def name="line(s, step=None)">
+    mul.wide.u32 %to, %line, %ldc;
+    mad.lo.u64 %to, %to, 2, %from;
+    mul.wide.u32 %step, %ldc, ${2 * (step or s.lines.step)};
+    cvt.u32.u64 %ahead, %to;
+    shr.u32 %ahead, %ahead, 1;
+    neg.s32 %ahead, %ahead;
+    and.b32 %ahead, %ahead, 7;
     shr.u32 %turn, %line, ${s.shift};
     and.b32 %turn, %turn, ${s.mask};
+    mad.lo.u32 %first, %line, ${s.span}, %staging;
 </%def>
 
-<%def name="chunk(into, q)">
-    xor.b32 %t0, ${q}, %turn;
-    mad.lo.u32 ${into}, %t0, 16, %near;
-</%def>
-
-## Of 16 bytes in %o, where C begins %shift elements into them (``first``) or ends there: one, two and four elements.
-<%def name="pieces(where, at, first)">
-    {
-    .reg .b32 %even, %uneven, %pair;
-    .reg .b64 %there;
-    .reg .pred %piece;
-    selp.b32 %even, %o2, %o0, %fours;
-    selp.b32 %uneven, %o3, %o1, %fours;
-    // the element next to the end
-    selp.b32 %pair, %uneven, %even, %twos;
-    mov.b32 {%half0, %half1}, %pair;
-    mul.wide.u32 %there, %shift, 2;
-    add.u64 %there, %there, %to;
-    and.pred %piece, ${where}, %odd;
-    @%piece st.global.b16 [%there+${at - 2 * (not first)}], ${"%half1" if first else "%half0"};
-% if first:
-    // two where the next is the second or the fourth pair, four in the second half
-    add.u32 %t0, %shift, 1;
-    and.b32 %t1, %t0, 2;
-    setp.ne.and.u32 %piece, %t1, 0, ${where};
-    and.b32 %t0, %t0, 6;
-    mul.wide.u32 %there, %t0, 2;
-    add.u64 %there, %there, %to;
-    @%piece st.global.b32 [%there+${at}], %uneven;
-    setp.lt.and.u32 %piece, %shift, 5, ${where};
-    @%piece st.global.v2.b32 [%to+${at + 8}], {%o2, %o3};
+## The address of chunk ``q`` of this thread's first line.
+<%def name="chunk(s, into, q)">
+% if s.mask + 1 < s.lines.threads * s.lines.groups:
+    shr.u32 %t0, ${q}, ${s.lines.boxed};
+    mad.lo.u32 %t2, %t0, ${s.lines.box}, %first;
+    and.b32 %t0, ${q}, ${s.mask};
+    xor.b32 %t0, %t0, %turn;
+    mad.lo.u32 ${into}, %t0, 16, %t2;
 % else:
-    and.b32 %t0, %shift, 4;
-    mul.wide.u32 %there, %t0, 2;
-    add.u64 %there, %there, %to;
-    and.pred %piece, ${where}, %twos;
-    @%piece st.global.b32 [%there+${at}], %even;
-    and.pred %piece, ${where}, %fours;
-    @%piece st.global.v2.b32 [%to+${at}], {%o0, %o1};
+    xor.b32 %t0, ${q}, %turn;
+    mad.lo.u32 ${into}, %t0, 16, %first;
 % endif
+</%def>
+
+## What lines have ahead of whole 16 bytes, and behind them: eight threads a line, an element each.
+<%def name="ends(s, strip, label)">
+<% k = s.lines.tips %>\
+    {
+    .reg .b64 %behind;
+    .reg .b32 %after;
+    .reg .b16 %head<${k.several}>, %tail<${k.several}>;
+    .reg .pred %heads, %tails;
+    shr.u32 %line, %member, 3;
+    and.b32 %q, %member, 7;
+${line(s, k.step)}\
+    // this thread's element behind whole 16 bytes
+    sub.s32 %t1, %end, %ahead;
+    max.s32 %t1, %t1, 0;
+    and.b32 %t1, %t1, ${-8 & 0xFFFFFFFF};
+    add.u32 %after, %t1, %ahead;
+    add.u32 %after, %after, %q;
+    setp.lt.s32 %tails, %after, %end;
+    setp.lt.s32 %heads, %q, %ahead;
+    setp.lt.and.s32 %heads, %q, %end, %heads;
+    mul.wide.u32 %t64, %after, 2;
+    add.u64 %behind, %to, %t64;
+    mul.wide.u32 %t64, %q, 2;
+    add.u64 %to, %to, %t64;
+    // where it is none, the line's first is read
+    selp.b32 %after, %after, 0, %tails;
+    shr.u32 %t1, %after, 3;
+${chunk(s, "%t1", "%t1")}\
+    and.b32 %after, %after, 7;
+    mad.lo.u32 %after, %after, 2, %t1;
+    mad.lo.u32 %t1, %turn, 16, %first;
+    mad.lo.u32 %near, %q, 2, %t1;
+    mov.u32 %round, 0;
+    .pragma "nounroll";
+ENDS${label}:
+% if k.uneven:
+    setp.lt.s32 %p, %line, %left_rows;
+    @!%p bra END${label};
+% endif
+% for n in range(k.several):
+<% at = strip.offset + n * k.step * s.span %>\
+    ld.shared.b16 %head${n}, [%near+${at}];
+    ld.shared.b16 %tail${n}, [%after+${at}];
+% endfor
+% for n in range(k.several):
+    add.u32 %t0, %line, ${n * k.step};
+    setp.lt.and.s32 %p, %t0, %left_rows, %heads;
+    @%p st.global.b16 [%to], %head${n};
+    setp.lt.and.s32 %p, %t0, %left_rows, %tails;
+    @%p st.global.b16 [%behind], %tail${n};
+    add.u64 %to, %to, %step;
+    add.u64 %behind, %behind, %step;
+% endfor
+END${label}:
+    add.u32 %line, %line, ${k.several * k.step};
+    add.u32 %near, %near, ${k.several * k.step * s.span};
+    add.u32 %after, %after, ${k.several * k.step * s.span};
+    add.u32 %round, %round, ${k.several};
+    setp.lt.u32 %p, %round, ${k.rounds};
+    @%p bra.uni ENDS${label};
     }
 </%def>
 
 ## + beta C: an element at a time to where the chunk's boxes have it.
 <%def name="fetch(s, c)">
+<% k = s.lines %>\
 % for n, strip in enumerate(s.lines.strips(c.index)):
+% for turn in range(k.turns):
     {
-    .reg .b32 %own, %i, %o<4>;
-${begin(s, strip)}\
-${chunk("%own", "%q")}\
+    .reg .b32 %i, %o<4>;
+    .reg .pred %here;
+${place(s, strip)}\
+    shr.u32 %line, %member, ${k.shift};
+    and.b32 %q, %member, ${k.threads - 1};
+% if turn:
+    add.u32 %line, %line, ${turn * k.across};
+% endif
+${line(s)}\
+${chunk(s, "%near", "%q")}\
+    shl.b32 %q, %q, 3;
+    mul.wide.u32 %t64, %q, 2;
+    add.u64 %to, %to, %t64;
     mov.u32 %round, 0;
     .pragma "nounroll";
-FETCH${c.index}_${n}:
+FETCH${c.index}_${n}_${turn}:
     setp.lt.s32 %here, %line, %left_rows;
-% for box in range(s.lines.boxes):
-    add.s32 %i, %first, ${box * s.width};
+% for g in range(k.groups):
+    add.s32 %i, %q, ${g * k.threads * 8};
 % for i in range(8):
     add.s32 %t0, %i, ${i};
-    setp.lt.and.u32 %p, %t0, %left, %here;
+    setp.lt.and.s32 %p, %t0, %end, %here;
     mov.b16 %half${i % 2}, 0;
-    @%p ld.global.b16 %half${i % 2}, [%to+${box * s.span + 2 * i}];
+    @%p ld.global.b16 %half${i % 2}, [%to+${g * k.threads * 16 + 2 * i}];
 % if i % 2:
     mov.b32 %o${i // 2}, {%half0, %half1};
 % endif
 % endfor
-    setp.lt.u32 %p, %line, ${s.lines.count};
-    @%p st.shared.v4.b32 [%own+${strip.offset + box * s.lines.box}], {%o0, %o1, %o2, %o3};
+    setp.lt.u32 %p, %line, ${k.count};
+    @%p st.shared.v4.b32 [%near+${strip.offset + g * k.hop}], {%o0, %o1, %o2, %o3};
 % endfor
     add.u64 %to, %to, %step;
-    add.u32 %line, %line, ${s.lines.across};
-    add.u32 %own, %own, ${s.lines.across * s.span};
+    add.u32 %line, %line, ${k.step};
+    add.u32 %near, %near, ${k.step * s.span};
     add.u32 %round, %round, 1;
-    setp.lt.u32 %p, %round, ${s.lines.rounds};
-    @%p bra.uni FETCH${c.index}_${n};
+    setp.lt.u32 %p, %round, ${k.rounds};
+    @%p bra.uni FETCH${c.index}_${n}_${turn};
     }
+% endfor
 % endfor
 ${sync.warpgroup(plan.wg)}\
 ${boxes.merge(c, s, boxes.weighted)}\

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ptxgen.columnar import log2
-from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, WARPGROUP, groups_leave
+from ptxgen.columnar import WARP, log2
+from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, WARPGROUP, groups_leave, widest
 from ptxgen.families.wgmma.layout import ATOM
-from ptxgen.families.wgmma.repack import boxed
+from ptxgen.families.wgmma.repack import RESIDUES, boxed
 from ptxgen.plan import Plan
 from ptxgen.registers import Tile, braces
 
@@ -37,10 +37,11 @@ class Store:
 
 @dataclass(frozen=True)
 class Chunk:
-    """A part of the columns that leaves at once. ``waits``: its buffer was used before; ``along_x``, ``along_y``: a
+    """A part of the columns that leaves at once. ``last``: the tile's; ``waits``: its buffer was used before; ``along_x``, ``along_y``: a
     thread's sums that share a place along X (Y), counted from its first."""
 
     index: int
+    last: bool
     waits: bool
     puts: list[Put]
     stores: list[Store]
@@ -74,7 +75,7 @@ class Staging:
         self.coordinates, self.rank = ["%x_at", "%y_at"] if transposed else ["%y_at", "%x_at"], 2
         self.lines, self.pairs = Lines(self), Pairs(self)
         self.chunks = [
-            Chunk(n, persistent or n >= buffers, self._puts(n), self._stores(n), self._along_x(n), self._along_y(n))
+            Chunk(n, n + 1 == chunks, persistent or n >= buffers, self._puts(n), self._stores(n), self._along_x(n), self._along_y(n))
             for n in range(chunks)
         ]  # fmt: skip
 
@@ -159,23 +160,52 @@ class Pairs:
         self.batches = [lines[i : i + self.at_once] for i in range(0, len(lines), self.at_once)]
 
 
+class Tips:
+    """How threads bring the ends of lines to C: eight a line, so many lines at once and one after the other."""
+
+    def __init__(self, count: int) -> None:
+        self.step = WARPGROUP // ELEMENTS
+        self.rounds = -(-count // self.step)
+        #: whether there are lines that not every thread has
+        self.uneven = count % self.step > 0
+        self.several = 1 if self.uneven else widest(self.rounds, 4, 1)
+
+
 class Lines:
-    """How threads bring a warpgroup's boxes to C: several lines at once, of each box 16 bytes a thread."""
+    """How threads bring a warpgroup's boxes to C: side by side on a line 16 bytes each, on several lines at once."""
+
+    WINDOWS, FEW = 4, 32  #: times 16 bytes that a thread has under way; beside fewer sums than these, half
 
     def __init__(self, s: Staging) -> None:
         self.staging = s
         #: registers of C's first row and column
         self.row, self.column = ("%y", "%x") if s.transposed else ("%x", "%y")
-        #: threads of a line of a box, and what they are as a shift
-        self.threads = s.width // ELEMENTS
-        self.shift = log2(self.threads)
-        #: lines of a box, those that go at once, and how often that is done
+        #: lines of a box; boxes of a strip, bytes from one to the next
         self.count = s.columns if s.transposed else ROWS
-        self.across = WARPGROUP // self.threads
-        self.rounds = -(-self.count // self.across)
-        #: boxes of a strip, and bytes from one to the next
         self.boxes = s.mi if s.transposed else s.columns // s.width
-        self.box = self.count * s.span
+        self.box, self.boxed = self.count * s.span, log2(s.width // ELEMENTS)
+        #: elements of a line
+        self.width = self.boxes * s.width
+        #: threads side by side on a line, and what they are as a shift; how often they go along it, and how many bytes
+        #: further on in shared memory they then are
+        chunks = self.width // ELEMENTS
+        self.threads = int(widest(chunks, WARP, 1))
+        self.shift = log2(self.threads)
+        self.groups = chunks // self.threads
+        self.hop = (self.threads >> self.boxed) * self.box
+        #: lines that go at once; from a thread's line to its next one that begins at the same place in 16 bytes; how
+        #: many a thread has of these, and of such places
+        self.across = WARPGROUP // self.threads
+        self.step = max(self.across, RESIDUES)
+        self.rounds, self.turns = -(-self.count // self.step), self.step // self.across
+        windows = self.WINDOWS if s.sums.size >= self.FEW else self.WINDOWS // 2
+        #: whether there are lines that not every thread has; how many lines come at once
+        self.uneven = self.count % self.step > 0
+        self.several = 1 if self.uneven else int(widest(self.rounds, max(windows // self.groups, 1), 1))
+        #: (line, part of it), as they come at once
+        self.batch = [(r, g) for r in range(self.several) for g in range(self.groups)]
+        self.words = Tile("w", "b32", (len(self.batch), 8))
+        self.tips = Tips(self.count)
 
     def strips(self, chunk: int) -> list[Strip]:
         s = self.staging
