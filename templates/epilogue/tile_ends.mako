@@ -1,6 +1,4 @@
-## Of a tile that leaves by lines: where a thread is in it, the ends of lines, and what C holds.
-<%namespace name="sync" file="/ptx/barrier.mako"/>
-<%namespace name="boxes" file="/epilogue/tile_boxes.mako"/>
+## Of a tile that leaves by lines: where a thread is in it, and the ends of lines.
 ## Of a strip: %left_rows, lines that C has from its first on, %end, elements of a line; the address of its first in C.
 <%def name="place(s, strip)">
     .reg .b64 %to, %from, %step;
@@ -108,54 +106,4 @@ END${label}:
     setp.lt.u32 %p, %round, ${k.rounds};
     @%p bra.uni ENDS${label};
     }
-</%def>
-
-## + beta C: an element at a time to where the chunk's boxes have it.
-<%def name="fetch(s, c)">
-<% k = s.lines %>\
-% for n, strip in enumerate(s.lines.strips(c.index)):
-% for turn in range(k.turns):
-    {
-    .reg .b32 %i, %o<4>;
-    .reg .pred %here;
-${place(s, strip)}\
-    shr.u32 %line, %member, ${k.shift};
-    and.b32 %q, %member, ${k.threads - 1};
-% if turn:
-    add.u32 %line, %line, ${turn * k.across};
-% endif
-${line(s)}\
-${chunk(s, "%near", "%q")}\
-    shl.b32 %q, %q, 3;
-    mul.wide.u32 %t64, %q, 2;
-    add.u64 %to, %to, %t64;
-    mov.u32 %round, 0;
-    .pragma "nounroll";
-FETCH${c.index}_${n}_${turn}:
-    setp.lt.s32 %here, %line, %left_rows;
-% for g in range(k.groups):
-    add.s32 %i, %q, ${g * k.threads * 8};
-% for i in range(8):
-    add.s32 %t0, %i, ${i};
-    setp.lt.and.s32 %p, %t0, %end, %here;
-    mov.b16 %half${i % 2}, 0;
-    @%p ld.global.b16 %half${i % 2}, [%to+${g * k.threads * 16 + 2 * i}];
-% if i % 2:
-    mov.b32 %o${i // 2}, {%half0, %half1};
-% endif
-% endfor
-    setp.lt.u32 %p, %line, ${k.count};
-    @%p st.shared.v4.b32 [%near+${strip.offset + g * k.hop}], {%o0, %o1, %o2, %o3};
-% endfor
-    add.u64 %to, %to, %step;
-    add.u32 %line, %line, ${k.step};
-    add.u32 %near, %near, ${k.step * s.span};
-    add.u32 %round, %round, 1;
-    setp.lt.u32 %p, %round, ${k.rounds};
-    @%p bra.uni FETCH${c.index}_${n}_${turn};
-    }
-% endfor
-% endfor
-${sync.warpgroup(plan.wg)}\
-${boxes.merge(c, s, boxes.weighted)}\
 </%def>

@@ -2,12 +2,13 @@
 ## of a line, the 16 bytes that C has at one address, several times at once; then come the ends of lines.
 <%namespace name="sync" file="/ptx/barrier.mako"/>
 <%namespace name="ends" file="/epilogue/tile_ends.mako"/>
+<%namespace name="held" file="/epilogue/tile_held.mako"/>
 <%def name="early()"></%def>
 <%def name="finish()"></%def>
 
 <%def name="free(s)">${sync.warpgroup(plan.wg)}</%def>
 
-<%def name="fetch(s, c)">${ends.fetch(s, c)}</%def>
+<%def name="fetch(s, c)">${held.fetch(s, c)}</%def>
 
 <%def name="send(s, c)">
 ${sync.warpgroup(plan.wg)}\

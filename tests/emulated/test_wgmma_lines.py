@@ -42,6 +42,16 @@ def test_lines_of_any_length_at_any_place(way):
             verify(p, c, kind, 2.0 - beta, beta, data=n, on="h200", shift=True)
 
 
+@pytest.mark.parametrize("columns", [255, 256, 257, 521])
+@pytest.mark.parametrize("way", ["ml=64 nl=256", "ml=64 nl=256 persistent=1 wg=2 pingpong=1", "ml=128 nl=192",
+                                 "swap=1 ml=24 nl=256 wg=2", "swap=1 ml=8 nl=256"])  # fmt: skip
+def test_lines_of_several_boxes(way, columns):
+    """A warp has a line of 256, or a part of it; 16 bytes of C come from two boxes."""
+    p = Gemm(67, columns, 16, "NT", "f16", ldc=columns + (columns == 256), aligned_c=2)
+    c = parse_config(f"family=2 stage_c=1 u=16 stages=2 {way}")
+    verify(p, c, "integers", 1.0, float(columns == 257), data=columns, on="h200", shift=True)
+
+
 def test_what_c_holds_meets_sums_on_the_way():
     c = parse_config("family=2 stage_c=1 ml=64 nl=64 u=32 stages=2 chunks=2 buffers=1")
     for swap in ("", " swap=1"):

@@ -37,8 +37,8 @@ class Store:
 
 @dataclass(frozen=True)
 class Chunk:
-    """A part of the columns that leaves at once. ``last``: the tile's; ``waits``: its buffer was used before; ``along_x``, ``along_y``: a
-    thread's sums that share a place along X (Y), counted from its first."""
+    """A part of the columns that leaves at once. ``last``: the tile's; ``waits``: its buffer was used before;
+    ``along_x``, ``along_y``: a thread's sums that share a place along X (Y), counted from its first."""
 
     index: int
     last: bool
@@ -75,7 +75,8 @@ class Staging:
         self.coordinates, self.rank = ["%x_at", "%y_at"] if transposed else ["%y_at", "%x_at"], 2
         self.lines, self.pairs = Lines(self), Pairs(self)
         self.chunks = [
-            Chunk(n, n + 1 == chunks, persistent or n >= buffers, self._puts(n), self._stores(n), self._along_x(n), self._along_y(n))
+            Chunk(n, n == chunks - 1, persistent or n >= buffers, self._puts(n), self._stores(n), self._along_x(n),
+                  self._along_y(n))
             for n in range(chunks)
         ]  # fmt: skip
 
@@ -161,7 +162,8 @@ class Pairs:
 
 
 class Tips:
-    """How threads bring the ends of lines to C: eight a line, so many lines at once and one after the other."""
+    """How threads bring the ends of lines to C, eight a line: from a thread's line to its next, how many it has, how
+    many at once."""
 
     def __init__(self, count: int) -> None:
         self.step = WARPGROUP // ELEMENTS
