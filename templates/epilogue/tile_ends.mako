@@ -16,8 +16,8 @@
     mad.lo.u64 %from, %from, 2, ${plan.item_c};
 </%def>
 
-## Of %line: its address in C %to, how far %step on the next of this thread is, its place in the strip's first box %first; its
-## elements ahead of C's next whole 16 bytes, the same of all lines of this thread; how a line's chunks change places.
+## Of %line: its address in C %to, how far %step on the next of this thread is, its place in the strip's first box %first;
+## its elements ahead of C's next whole 16 bytes, the same of all lines of this thread; how a line's chunks change places.
 <%def name="line(s, step=None)">
     mul.wide.u32 %to, %line, %ldc;
     mad.lo.u64 %to, %to, 2, %from;
