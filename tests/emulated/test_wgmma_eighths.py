@@ -20,6 +20,7 @@ WAYS = {
     "blocks that share Y": "ml=64 nl=64 u=16 kg=8 cluster=2 split=3 stages=4 stage_c=1",
     "blocks that share X": "ml=64 nl=32 u=16 kg=8 yc=2 split=4 stages=4",
     "through shared memory": "swap=1 ml=80 nl=128 wg=2 u=32 kc=8 stages=2 stage_c=1",
+    "through the operands' memory": "swap=1 ml=16 nl=128 u=32 kc=8 stages=2 stage_c=1 reuse=1",
 }  # fmt: skip
 
 
