@@ -9,6 +9,9 @@
 <%def name="leave(math, put, add)">
 <% of_x, of_y = reversed(plan.sides) if plan.swapped else plan.sides %>\
     {
+% if plan.beside:
+    ${plan.row.declaration}
+% endif
     .reg .b64 %at, %high;
     .reg .b32 %x, %y, %left_x, %left_y, %of_x<${plan.rows}>, %of_y<2>, ${", ".join(f"%{n}" for side in plan.sides for n in side.parameters)};
     .reg .pred %in, %in_x<${plan.rows}>, %in_y<2>;
@@ -35,13 +38,14 @@ ${lies(of_y, f"%of_y{e}", "%y", 8 * j + e)}\
 % endfor
 % for n in range(plan.rows):
 % for w in plan.writes(j, n):
-% for r in w.registers:
-    ${plan.mul} ${r}, ${r}, %alpha;
+<% out = plan.leaves(w) %>\
+% for r, to in zip(w.registers, out):
+    ${plan.mul} ${to}, ${r}, %alpha;
 % endfor
     and.pred %in, %in_x${n}, %in_y${w.second};
     add.s32 %t0, %of_x${n}, %of_y${w.second};
     mad.wide.s32 %at, %t0, ${plan.out_bytes}, %out;
-${put.vector(w.registers, "%at", 0, "@%in ", add, w.row, w.column)}\
+${put.vector(out, "%at", 0, "@%in ", add, w.row, w.column)}\
 % endfor
 % endfor
 % endfor

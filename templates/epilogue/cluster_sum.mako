@@ -47,13 +47,17 @@ ${sync.wait(f"%bars+{plan.added_at}", 0, ".acquire.cluster")}\
     mad.lo.u32 %mine, %wg, ${plan.part_wg}, %smem;
     mad.lo.u32 %mine, %member, 16, %mine;
     add.u32 %mine, %mine, ${plan.added_base};
-% for slot in plan.received:
+% for n, slot in enumerate(plan.received):
+% if plan.alone and n % 8 == 7:
+    // or ptxas would ask for many at once, and spill
+    bar.warp.sync 0xffffffff;
+% endif
 % if slot.first:
     ld.shared.v4.b32 ${plan.braced(slot.into)}, [%mine+${slot.offset}];
 % else:
     ld.shared.v4.b32 {%got0, %got1, %got2, %got3}, [%mine+${slot.offset}];
-% for n, r in enumerate(slot.into):
-    ${plan.join} ${r}, ${r}, %got${n};
+% for i, r in enumerate(slot.into):
+    ${plan.join} ${r}, ${r}, %got${i};
 % endfor
 % endif
 % endfor

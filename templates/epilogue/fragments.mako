@@ -9,6 +9,9 @@
 
 <%def name="leave(math, put, add)">
     {
+% if plan.beside:
+    ${plan.row.declaration}
+% endif
     .reg .b64 %at<${len(plan.lines)}>;
     .reg .b32 %x, %y, %row, %left_x, %left_y;
     .reg .pred %in, %in_x<${plan.rows}>, %in_y<2>;
@@ -38,11 +41,12 @@ ${quads.setup()}\
 % endfor
 % for n in range(plan.rows):
 % for w in plan.writes(j, n):
-% for r in w.registers:
-    ${plan.mul} ${r}, ${r}, %alpha;
+<% out = plan.leaves(w) %>\
+% for r, to in zip(w.registers, out):
+    ${plan.mul} ${to}, ${r}, %alpha;
 % endfor
     and.pred %in, %in_x${n}, %in_y${w.second};
-${put.vector(w.registers, f"%at{w.line}", w.offset, "@%in ", add, w.row, w.column)}\
+${put.vector(out, f"%at{w.line}", w.offset, "@%in ", add, w.row, w.column)}\
 % endfor
 ${quads.send(j, n)}\
 % endfor

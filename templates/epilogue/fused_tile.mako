@@ -7,7 +7,7 @@
 <%def name="places()">
     // this thread's first sum, and how much of C is left from there
     .reg .b64 %near;
-    .reg .b32 %x_first, %y_first, %left_x, %left_y;
+    .reg .b32 %x_first, %y_first, %left_x, %left_y, %left;
     .reg .b16 %one;
     .reg .f32 %v;
     .reg .pred %low, %in;
@@ -18,6 +18,7 @@
     mad.lo.u32 %y_first, %y_first, 2, %y;
     sub.s32 %left_x, ${plan.x_extent}, %x_first;
     sub.s32 %left_y, ${plan.y_extent}, %y_first;
+    sub.s32 %left, ${plan.y_extent}, %y;
 </%def>
 
 <%def name="scaled_tile(chunk)">
@@ -38,14 +39,26 @@ ${each("scale_b", plan.mul, chunk, plan.swapped)}\
 </%def>
 
 <%def name="finish_tile(chunk)">
-<% curves = dict(relu=fused.relu, gelu=fused.gelu, silu=fused.silu) %>\
 % for stage in plan.problem.stages:
 % if stage.startswith("bias"):
 ${each("bias", plan.add, chunk, (stage == "bias_row") != plan.swapped)}\
-% elif stage in curves:
-% for _, registers in chunk.along_x:
-${curves[stage](registers, "", 0, "", None, None)}\
+% endif
 % endfor
+</%def>
+
+## Activations go to registers of their own: where tiles follow each other, sums live on, and ptxas would hold both. What
+## lies past the end has none: of many without a branch between them, ptxas would have all under way.
+<%def name="curve(put, to, label)">
+<% curves = dict(relu=fused.relu, gelu=fused.gelu, silu=fused.silu) %>\
+% for stage in plan.problem.stages:
+% if stage in curves:
+% for r, out in zip(sum(put.registers, ()), to):
+    mov.f32 ${out}, ${r};
+% endfor
+    setp.le.s32 %low, %left, ${put.column};
+    @%low bra.uni ${label};
+${curves[stage](to, "", 0, "", None, None)}\
+${label}:
 % endif
 % endfor
 </%def>

@@ -58,7 +58,7 @@ ${after.setup()}\
     {
     .reg .b32 %x, %y, %at, %x_at, %y_at, %word<4>;
     .reg .b16 %half<2>;
-    .reg .f32 %wide<2>;
+    .reg .f32 %wide<${8 if plan.curved else 2}>;
     mad.lo.u32 %x, %wg, ${plan.x_own}, %x0;
     mov.b32 %y, %y0;
     setp.neu.f32 %old, %beta, 0f00000000;
@@ -106,8 +106,10 @@ ${sync.warpgroup(plan.wg)}\
 ${boxes.fetch(s, c)}\
 PACK${c.index}:
 ${after.finish_tile(c)}\
-% for put in c.puts:
-% for n, (low, high) in enumerate(put.registers):
+% for p, put in enumerate(c.puts):
+<% results = list(zip(*[iter([f"%wide{n}" for n in range(2 * len(put.registers))])] * 2)) if plan.curved else put.registers %>\
+${after.curve(put, sum(results, ()), f"PACK{c.index}_{p}")}\
+% for n, (low, high) in enumerate(results):
     cvt.rn.${plan.problem.out}x2.f32 %word${n}, ${high}, ${low};
 % endfor
     stmatrix.sync.aligned.m8n8.x${len(put.registers)}${s.trans}.shared.b16 [%put${put.variant}+${put.offset}], ${s.words(put)};

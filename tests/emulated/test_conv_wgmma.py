@@ -76,6 +76,18 @@ LYING = {
         "C=16,H=5,W=7,K=72,R=3,S=3,pad=1",
         "ml=128 nl=48 wg=2 stage_c=1 chunks=2 persistent=1 repack=3",
     ),
+    "more boxes than a kernel has instructions for": (
+        "NCHW",
+        {},
+        "C=16,H=5,W=7,K=130,R=3,S=3,pad=1",
+        "ml=256 nl=112 wg=2 stage_c=1 chunks=2 buffers=2 persistent=1 repack=3",
+    ),
+    "the same of narrow boxes, an activation too": (
+        "NCHW",
+        {"epilogue": "scale,bias,gelu"},
+        "C=16,H=4,W=7,K=130,R=3,S=3,pad=1",
+        "ml=64 nl=56 stage_c=1 repack=3",
+    ),
     "pairs, and pixels on the 64-row side": (
         "NCHW",
         {"epilogue": "scale,bias,silu"},

@@ -136,21 +136,22 @@ def from_registers(p: Gemm, c: Any) -> Any:
     return (factor_bytes(p) != 2) & np.logical_not(pick(c.swap == 1, b, a))
 
 
-def _after(p: Gemm, c: Any, sums: Any, gives: Any) -> Any:
+def _after(p: Gemm, c: Any, sums: Any, moves: Any) -> Any:
     """Registers that an epilogue takes beyond, where ptxas was seen to: it reads what lies along the sides of a tile
-    early, most of it where there are two vectors along X, and has little room beside 192 sums, or 128 where blocks
-    load X for each other."""
+    early, and has little room beside 192 sums."""
+    staged, apart = c.stage_c == 1, p.window is not None and p.window.result is not None
+    after = pick((moves > 0) & (c.wg == 1) | (staged & apart & (c.swap == 1) & (sums >= 176)), 8, 0)
     if not p.stages:
-        return 0
-    scaled, wide, direct = "scale_rows" in p.stages, p.output.bytes == 4, c.stage_c == 0
+        return after
+    scaled, wide, direct = "scale_rows" in p.stages, p.output.bytes == 4, np.logical_not(staged)
     vectors = scaled or "bias_row" in p.stages or "bias_column" in p.stages
     along_x = pick(c.swap == 1, "bias_column" in p.stages, "bias_row" in p.stages)
-    after = pick(direct & (scaled or (wide and vectors)), 3, 2)
-    after = np.maximum(after, pick(sums >= 192, pick(scaled | (direct & wide) | along_x, 26, pick(gives, 3, 0)), 0))
+    reads = vectors or "residual" in p.stages
+    after = np.maximum(after, pick(direct & reads, pick(scaled & (sums > 128), 20, pick(sums <= 128, 12, 3)), 2))
+    after = np.maximum(after, pick(staged & reads, pick(sums <= 128, 20, 8), 0))
+    after = np.maximum(after, pick(sums >= 192, pick(scaled | (direct & wide) | along_x, 26, 3), 0))
     shared = (c.yc > 1) & (sums >= 128) & (scaled & wide & direct | ("residual" in p.stages))
     after = np.maximum(after, pick(shared, 96, 0))
-    apart = p.window is not None and p.window.result is not None
-    after = np.maximum(after, pick(apart & (c.stage_c == 1) & (sums >= 128), 40, 0))
     return np.maximum(after, pick(along_x, 35, 0)) if scaled else after
 
 
@@ -170,7 +171,8 @@ def _moves(kmajor: Any, tile: Any, u: Any, box: Any, movers: Any) -> Any:
 def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     """Threads, tiles, shared memory and registers of ``c`` on ``p``. Sizes in bytes, registers in 32-bit words.
 
-    ``unit``: elements of K that one box brings at the most, ``k``: K in whole units, ``passes``: stages that fill.
+    ``unit``: elements of K that one box brings at the most, ``k``: K in whole units, ``passes``: stages that fill,
+    ``image_boxes``: boxes of images side by side, where K runs over their pixels.
     ``x_tile``, ``y_tile``: extents of the block's tile; ``x_step``, ``y_step``: from one tile to the next; ``x_early``,
     ``y_early``: whether a tile begins before its first row or column; ``line``: words of a row of its sums on
     their way to their places; ``fed``: X is multiplied from registers; ``gives``: warps
@@ -231,7 +233,9 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     needed = sums * 2 if count > 1 else sums + sums // 2 if p.accumulator.bytes == 2 else sums
     needed = needed + OTHERS + pick(meets, 4 * batch(sums), 0) + pick(fed, FRAGMENTS * FRAGMENT * mi + 8, 0)
     needed = needed + pick(x_moves + y_moves > 0, 4 * (x_moves + y_moves) + MOVING, 0)
-    gives = (c.wg == 2) & (c.resident == 1) & (needed > SAME)
+    images_x = (c.swap == 1) == (p.window is not None and p.window.side == "b")
+    after = _after(p, c, sums, x_moves + y_moves)
+    gives = (c.wg == 2) & (c.resident == 1) & (needed + after > SAME)
     return SimpleNamespace(
         size=size, planes=count, x_tile=x_tile, y_tile=y_tile, x_kmajor=x_kmajor, y_kmajor=y_kmajor, x_extent=x_extent,
         y_extent=y_extent, x_box=x_box, y_box=y_box, x_rows=x_loaded, x_share=x_share, x_bytes=x_bytes, y_bytes=y_bytes,
@@ -239,8 +243,9 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         added_used=added, added=aligned(added), staged=aligned(staged), mi=mi,
         x_early=x_early, y_early=y_early, x_step=x_step, y_step=y_step, line=line,
         x_lies=x_lies, y_lies=y_lies, moves=x_moves + y_moves, fed=fed, gives=gives,
+        image_boxes=pick(images_x, x_tile // np.maximum(x_box, 1), share // np.maximum(y_box, 1)),
         threads=WARPGROUP * c.wg + pick(gives, WARPGROUP, WARP), needed=needed,
-        after=_after(p, c, sums, gives),
+        after=after,
         registers=pick(gives, SAME, needed),
         shared=ring + aligned(added) + pick(c.reuse == 1, 0, aligned(staged)) + barriers,
         sums=sums, tiles_m=tiles_m, tiles_n=tiles_n, tiles=tiles_m * tiles_n * p.items, tiles_x=tiles_x,

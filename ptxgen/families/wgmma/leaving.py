@@ -9,6 +9,7 @@ from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, WARPGROUP, groups_leav
 from ptxgen.families.wgmma.layout import ATOM
 from ptxgen.families.wgmma.repack import RESIDUES, boxed
 from ptxgen.plan import Plan
+from ptxgen.problem import EPILOGUE
 from ptxgen.registers import Tile, braces
 
 ELEMENTS = 8  #: of 16 bytes of C
@@ -17,6 +18,7 @@ ELEMENTS = 8  #: of 16 bytes of C
 @dataclass(frozen=True)
 class Put:
     """One stmatrix: accumulators ``registers`` (pairs to be packed), to address register ``variant`` plus ``offset``.
+    ``column``: along Y, of the first.
 
     Accumulator i of lane l is row l / 4 + 8 (i / 2 mod 2), column 8 (i / 4) + 2 (l mod 4) + i mod 2 of a warp's rows.
     """
@@ -24,6 +26,7 @@ class Put:
     registers: list[tuple[str, str]]
     variant: int
     offset: int
+    column: int
 
 
 @dataclass(frozen=True)
@@ -102,11 +105,12 @@ class Staging:
                 names = [self.sums[m, first + q] for q in range(8 if pair else 4)]
                 registers = list(zip(names[::2], names[1::2], strict=True))
                 box, inner = divmod(j * COLUMNS, self.width)
+                column = chunk * self.columns + j * COLUMNS
                 if self.transposed:
-                    put = Put(registers, 0, buffer + m * ROWS * self.columns * 2 + j * ATOM * self.span)
+                    put = Put(registers, 0, buffer + m * ROWS * self.columns * 2 + j * ATOM * self.span, column)
                 else:
                     offset = buffer + m * ROWS * self.columns * 2 + box * ROWS * self.span
-                    put = Put(registers, inner // 16, offset)
+                    put = Put(registers, inner // 16, offset, column)
                 out.append(put)
                 j += 2 if pair else 1
         return out
@@ -150,6 +154,7 @@ class Pairs:
     to its next, and by what the swizzle turns every other of these."""
 
     AT_ONCE, MANY = 8, 192  #: lines at once; beside so many sums, a quarter
+    BOXES = 6  #: of a part; kernels walk over more
 
     def __init__(self, s: Staging) -> None:
         self.at_once = self.AT_ONCE if s.sums.size < self.MANY else self.AT_ONCE // 4
@@ -158,7 +163,12 @@ class Pairs:
         self.across = WARPGROUP // self.threads
         self.turn = 16 * (self.across >> s.shift & s.mask)
         lines = range((s.columns if s.transposed else ROWS) // self.across)
+        self.walks = not s.transposed and s.mi * s.columns // s.width > self.BOXES
         self.batches = [lines[i : i + self.at_once] for i in range(0, len(lines), self.at_once)]
+
+    def walked(self, chunk: Chunk) -> list[Store]:
+        """Boxes that a kernel has instructions for: all, or the first of those that it walks over."""
+        return chunk.stores[:1] if self.walks else chunk.stores
 
 
 class Tips:
@@ -247,6 +257,10 @@ class LeavingPlan(Plan):
         whole = self.config.vec_c >= COLUMNS and self.finish % (4 * COLUMNS) == 0
         self.packs = whole and groups_leave(self.problem, self.config) and self.put == "epilogue/put_store.mako"
         self.scales = any(stage.startswith("scale") for stage in self.problem.stages)
+        #: what follows the product is not done in place: where tiles follow each other sums live on, and ptxas would
+        #: hold both. Results that other lanes are sent stay
+        self.beside = bool(self.problem.stages) and not self.packs
+        self.curved = any(stage in EPILOGUE[-1] for stage in self.problem.stages)
         if self.config.stage_c:
             self.after = "epilogue/fused_tile.mako" if self.problem.epilogue else "epilogue/plain.mako"
 
@@ -279,6 +293,10 @@ class LeavingPlan(Plan):
     @property
     def begun(self) -> list[tuple[str, str, str]]:
         return [(t.kind, r, self.zero if t.kind == self.sum else "0") for t in self.passing for r in t.all]
+
+    def leaves(self, write: Write) -> list[str]:
+        """The registers in which a write's sums become results."""
+        return [self.row[n] for n in range(len(write.registers))] if self.beside else write.registers
 
     def row_offset(self, n: int) -> int:
         """Rows from a thread's first to its ``n``-th."""

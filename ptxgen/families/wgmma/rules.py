@@ -15,6 +15,7 @@ from ptxgen.problem import Gemm
 from ptxgen.rule import Rule
 
 WGMMA = 2
+PLACES = 9  #: numbers of pixels' axes that a thread that copies holds where it keeps few registers
 BOX_LIMIT = 256  #: elements of a side of a box
 WORKSPACE_LIMIT = 1 << 36  #: bytes of planes, and what slices leave before them
 
@@ -167,6 +168,10 @@ RULES = (
          "about {g.needed} registers a thread, {g.after} more for what follows; {g.threads} threads,"
          " resident={c.resident}, leave fewer",
          family=WGMMA),
+    Rule("wgmma_producer", lambda p, c, g, d: (p.window is None) or (not p.window.summed)
+         | np.logical_not(g.gives) | (g.image_boxes * len(p.window.extents) <= PLACES),
+         "{g.image_boxes} boxes of images side by side: beside so many sums a thread that copies can hold the places of"
+         " 4, or 3 in three dimensions", family=WGMMA),
     Rule("wgmma_cluster", lambda p, c, g, d: _between(c.cluster, 1, 8) & _between(c.yc, 1, 8) & _between(c.kc, 1, 8)
          & (c.cluster * c.yc <= 8) & ((c.cluster * c.yc == 1) | (c.kc == 1)) & ((c.kc > 1) | (c.report == 0))
          & (c.cluster * c.yc * c.kc <= d.sms),
@@ -208,9 +213,10 @@ RULES = (
          "{g.slices} slices; K={p.k} has fewer blocks of u={c.u}", family=WGMMA),
     Rule("wgmma_meeting", lambda p, c, g, d: (c.kg == 1) | (c.split == SPLIT_WORKSPACE)
          | ((c.split == SPLIT_POLL) & _waits(p, c, g, d))
-         | ((c.split == SPLIT_SHARE) & (c.kc == 1) & _waits(p, c, g, d))
+         | ((c.split == SPLIT_SHARE) & (c.kc == 1) & (g.own > 1) & _waits(p, c, g, d))
          | ((c.split == SPLIT_MEMSET) & (p.out in ("f32", "s32")) & (p.out == "s32" or not p.deterministic)),
          "split={c.split} with {g.blocks} blocks: those that wait for each other (3, 4) must all be resident at once on"
-         " {d.sms} multiprocessors, clusters whole within a GPC; 4 needs kc=1, 1 is not for wgmma, 0 is for f32 and s32"
-         " results; of s8, K={p.k} is at most 131072 in 3 and 4", family=WGMMA),
+         " {d.sms} multiprocessors, clusters whole within a GPC; 4 needs kc=1 and several to share {g.groups} groups of"
+         " 8 columns, 1 is not for wgmma, 0 is for f32 and s32 results; of s8, K={p.k} is at most 131072 in 3 and 4",
+         family=WGMMA),
 )  # fmt: skip
