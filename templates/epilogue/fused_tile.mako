@@ -46,19 +46,26 @@ ${each("bias", plan.add, chunk, (stage == "bias_row") != plan.swapped)}\
 % endfor
 </%def>
 
-## Activations go to registers of their own: where tiles follow each other, sums live on, and ptxas would hold both. What
-## lies past the end has none: of many without a branch between them, ptxas would have all under way.
-<%def name="curve(put, to, label)">
-<% curves = dict(relu=fused.relu, gelu=fused.gelu, silu=fused.silu) %>\
+## Activations, of one put at a time. What lies past the end has no long one: without a branch between many of these,
+## ptxas would have all under way at once.
+<%def name="curve(put, label)">
+<%
+    curves = dict(relu=fused.relu, gelu=fused.gelu, silu=fused.silu)
+    to = sum(plan.results(put), ())
+%>\
 % for stage in plan.problem.stages:
 % if stage in curves:
 % for r, out in zip(sum(put.registers, ()), to):
     mov.f32 ${out}, ${r};
 % endfor
+% if stage != "relu":
     setp.le.s32 %low, %left, ${put.column};
     @%low bra.uni ${label};
+% endif
 ${curves[stage](to, "", 0, "", None, None)}\
+% if stage != "relu":
 ${label}:
+% endif
 % endif
 % endfor
 </%def>

@@ -3,6 +3,6 @@
 <%def name="places()"></%def>
 <%def name="scaled_tile(chunk)"></%def>
 <%def name="finish_tile(chunk)"></%def>
-<%def name="curve(put, to, label)"></%def>
+<%def name="curve(put, label)"></%def>
 <%def name="scaled(registers, at, offset, guard, row, column)"></%def>
 <%def name="finish(registers, at, offset, guard, row, column)"></%def>

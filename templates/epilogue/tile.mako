@@ -107,9 +107,8 @@ ${boxes.fetch(s, c)}\
 PACK${c.index}:
 ${after.finish_tile(c)}\
 % for p, put in enumerate(c.puts):
-<% results = list(zip(*[iter([f"%wide{n}" for n in range(2 * len(put.registers))])] * 2)) if plan.curved else put.registers %>\
-${after.curve(put, sum(results, ()), f"PACK{c.index}_{p}")}\
-% for n, (low, high) in enumerate(results):
+${after.curve(put, f"PACK{c.index}_{p}")}\
+% for n, (low, high) in enumerate(plan.results(put)):
     cvt.rn.${plan.problem.out}x2.f32 %word${n}, ${high}, ${low};
 % endfor
     stmatrix.sync.aligned.m8n8.x${len(put.registers)}${s.trans}.shared.b16 [%put${put.variant}+${put.offset}], ${s.words(put)};

@@ -294,6 +294,12 @@ class LeavingPlan(Plan):
     def begun(self) -> list[tuple[str, str, str]]:
         return [(t.kind, r, self.zero if t.kind == self.sum else "0") for t in self.passing for r in t.all]
 
+    def results(self, put: Put) -> list[tuple[str, str]]:
+        """The pairs that a put packs. Activations have registers of their own, as ``beside`` has it."""
+        if not self.curved:
+            return put.registers
+        return [(f"%wide{2 * n}", f"%wide{2 * n + 1}") for n in range(len(put.registers))]
+
     def leaves(self, write: Write) -> list[str]:
         """The registers in which a write's sums become results."""
         return [self.row[n] for n in range(len(write.registers))] if self.beside else write.registers
