@@ -38,6 +38,8 @@ FETCH${c.index}_${n}_${turn}:
 % endfor
     setp.lt.u32 %p, %line, ${k.count};
     @%p st.shared.v4.b32 [%near+${strip.offset + g * k.hop}], {%o0, %o1, %o2, %o3};
+    // or ptxas would ask for many boxes at once, and spill
+    bar.warp.sync 0xffffffff;
 % endfor
     add.u64 %to, %to, %step;
     add.u32 %line, %line, ${k.step};
