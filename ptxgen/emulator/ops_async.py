@@ -28,7 +28,8 @@ Mask = NDArray[np.bool_] | None
 class Copy:
     """One cp.async of one team: element positions of the lanes that take part."""
 
-    __slots__ = ("count", "done", "group", "lanes", "number", "sizes", "source", "to", "touch", "unit")
+    __slots__ = ("count", "done", "group", "lanes", "number", "sizes", "source", "to", "told", "touch",
+                 "unit")  # fmt: skip
 
     def __init__(
         self, touch: Touch, lanes: Array, to: Array, source: Array, sizes: Array | None, unit: int, count: int,
@@ -38,6 +39,7 @@ class Copy:
         self.unit, self.count, self.group = unit, count, group
         self.done = False
         self.number = 0  # among the copies of its team
+        self.told = False  # whether an arrival tells of it
 
     def pick(self, keep: Array) -> Copy:
         """The part of it that some lanes made; `keep` indexes the lanes."""
@@ -46,7 +48,7 @@ class Copy:
         part = Copy(touch, self.lanes[keep], self.to[keep], self.source[keep],
                     None if self.sizes is None else self.sizes[keep], self.unit, self.count,
                     self.group[keep] if isinstance(self.group, np.ndarray) else self.group)  # fmt: skip
-        part.done, part.number = self.done, self.number
+        part.done, part.number, part.told = self.done, self.number, self.told
         return part
 
     def move(self, c: Team) -> None:

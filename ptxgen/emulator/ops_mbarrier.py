@@ -242,8 +242,12 @@ class CopiesArrive:
         self.number: int = team.state.get("copies", 0)
         assert team.chunk.asynchrony is not None
         order = team.chunk.asynchrony.order
+        team.copies = [copy for copy in team.copies if not (copy.done and copy.told)]
         self.copies = [copy for copy in team.copies if np.isin(copy.lanes, lanes).any()]
-        for copy in self.copies:  # what they write counts as written here
+        for copy in self.copies:  # what they write counts as written here, by the first arrival that follows
+            if copy.told:
+                continue
+            copy.told = True
             team.chunk.asynchrony.events.generic(team, copy.touch, "arrived")
             if order.races:
                 order.record(team, copy.touch, "write")
