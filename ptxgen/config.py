@@ -103,11 +103,11 @@ class Config:
     )
     repack: int = axis(
         0,
-        (0, 1, 2, 3, 4, 8, 12, 16, 17, 18),
+        (0, 1, 2, 3, 4, 8, 12),
         "",
         "operands that are copied first, to rows of whole 128 bytes, images to rows of channels, and where wgmma needs"
         " that with K contiguous: 1 A, 2 B, 3 both; or that come as they lie, and are shifted in shared memory:"
-        " 4 A, 8 B, 12 both; 16: slices take every eighth k, straight from rows that are contiguous across K",
+        " 4 A, 8 B, 12 both",
     )
     rows: int = axis(
         0,

@@ -91,14 +91,6 @@ def config(p: Gemm, d: Device, rng: np.random.Generator) -> Config | None:
     values["ml"] = np.where(values["swap"] == 1, other, wide)
     values["nl"] = np.where(values["swap"] == 1, wide, other)
     values["split"] = np.where(values["kg"] > 1, rng.choice([0, 2, 3, 4], DRAWS), 0)
-    # slices of every eighth k, where the layout has such
-    way = {"TN": 16, "NN": 17, "TT": 18}.get(p.layout, 0)
-    own = (rng.random(DRAWS) < 0.1) & (way > 0)
-    among = rng.random(DRAWS) < 0.5
-    eight = {"repack": way, "kc": np.where(among, 8, 1), "kg": np.where(among, 1, 8), "cluster": 1, "yc": 1,
-             "rows": 0, "persistent": 0, "pingpong": 0}  # fmt: skip
-    for name, value in eight.items():
-        values[name] = np.where(own, value, values[name])
     values["family"] = np.full(DRAWS, 2)
     c = Columns(values, DRAWS)
     rows = np.flatnonzero(legal(p, c, d))
@@ -106,9 +98,6 @@ def config(p: Gemm, d: Device, rng: np.random.Generator) -> Config | None:
         return None
     # kernels that do something special first: chance alone rarely draws them
     special = rows[(values["kc"][rows] > 1) | (values["kg"][rows] > 1) | (values["persistent"][rows] == 1)]
-    apart = rows[values["repack"][rows] >= 16]
-    if len(apart) and rng.random() < 0.5:
-        return c.row(int(rng.choice(apart)))
     pool = special if len(special) and rng.random() < 0.6 else rows
     return c.row(int(rng.choice(pool)))
 

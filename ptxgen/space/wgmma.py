@@ -55,7 +55,7 @@ AXES = {
     "vec_c": (1, 2, 8), "split": (0, 2, 3, 4), "stage_c": (0, 1), "raster": (1, 4, 8, 16), "resident": (1, 2, 3),
     "swap": (0, 1), "wg": (1, 2), "pingpong": (0, 1), "cluster": (1, 2, 4), "yc": (1, 2, 4), "kc": (1, 2, 3, 4, 5, 8),
     "report": (0, 1), "persistent": (0, 1), "chunks": (1, 2, 4), "buffers": (1, 2, 4), "reuse": (0, 1),
-    "evict": (0, 1, 2, 3), "rows": (0, 16, 32), "repack": (0, 1, 2, 3, 4, 8, 12, 16, 17, 18),
+    "evict": (0, 1, 2, 3), "rows": (0, 16, 32), "repack": (0, 1, 2, 3, 4, 8, 12),
 }  # fmt: skip
 ALIKE = {"stage_c": (1,), "chunks": (1,), "buffers": (1,), "reuse": (0,)}
 
@@ -71,7 +71,7 @@ class Wgmma(Family):
         "wgmma_cluster", "wgmma_parts_x", "wgmma_pingpong", "wgmma_rows", "wgmma_map_a", "wgmma_map_b",
     )  # fmt: skip
     extent_rules = ("range", "slices", "split", "grid", "wgmma_walk", "wgmma_passes", "wgmma_meeting", "wgmma_stages",
-                    "wgmma_planes", "wgmma_repack", "wgmma_residues", "wgmma_apart")  # fmt: skip
+                    "wgmma_planes", "wgmma_repack", "wgmma_residues")  # fmt: skip
 
     def neutral(self, p: Gemm) -> Gemm:
         """Starts and pitches that TMA can take, or starts that it cannot; extents that show which tiles are cut."""

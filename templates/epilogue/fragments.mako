@@ -20,8 +20,8 @@ ${convert.terms("%x", "%member", plan.row_terms)}\
     and.b32 %y, %lane, 3;
     mad.lo.u32 %y, %y, 2, %y0;
     // how much of C is left from there
-    sub.s32 %left_x, ${plan.x_end}, %x;
-    sub.s32 %left_y, ${plan.y_end}, %y;
+    sub.s32 %left_x, ${plan.x_extent}, %x;
+    sub.s32 %left_y, ${plan.y_extent}, %y;
 % for n in range(plan.rows):
     setp.gt.s32 %in_x${n}, %left_x, ${plan.row_offset(n)};
 % endfor

@@ -4,10 +4,10 @@
     .reg .b64 %to, %from, %step;
     .reg .b32 %line, %q, %first, %near, %turn, %ahead, %left_rows, %end, %round;
     add.u32 %t0, ${s.lines.row}, ${strip.row};
-    sub.s32 %left_rows, ${plan.m_end}, %t0;
+    sub.s32 %left_rows, %M, %t0;
     min.s32 %left_rows, %left_rows, ${s.lines.count};
     add.u32 %t1, ${s.lines.column}, ${strip.column};
-    sub.s32 %end, ${plan.n_end}, %t1;
+    sub.s32 %end, %N, %t1;
     max.s32 %end, %end, 0;
     min.s32 %end, %end, ${s.lines.width};
     mul.wide.u32 %from, %t0, %ldc;

@@ -9,7 +9,6 @@
 <%namespace name="math" file="/${context['plan'].math}"/>\
 <%namespace name="sums" file="/${context['plan'].sums}"/>\
 <%namespace name="before" file="/${context['plan'].before}"/>\
-<%namespace name="early" file="/epilogue/early.mako"/>\
 <%namespace name="added" file="/epilogue/cluster_sum.mako"/>\
 <%namespace name="meet" file="/epilogue/meet.mako"/>\
 <%namespace name="put" file="/${context['plan'].put}"/>\
@@ -22,7 +21,6 @@
     .reg .b32 %x_low, %y_low, %release, %tile, %tiles, %hop, %across, %down, %t0, %t1, %t2;
     .reg .pred %p, %one, %leader, %wrap, %later, %frees, %free;
     .reg .${plan.sum} %alpha, %beta;
-${early.registers()}\
 ${leave.registers()}\
 
     ld.param.u64 %C, [C];  ld.param.u64 %W, [W];
@@ -132,7 +130,6 @@ ${sync.turn("arrive", 5)}\
 ${ring.free('%frees')}\
 % endif
 ${math.widen()}\
-${early.settle(ptx)}\
 % if plan.kc > 1:
 ${ptx.banner(f"{plan.kc} blocks of the cluster add their sums")}\
 ${added.sum()}\

@@ -10,10 +10,10 @@ ${scaled()}\
 
 ## Tiles (clusters of them) along X and Y.
 <%def name="counts()">
-    add.u32 %across, ${plan.x_extent}, ${plan.x_step * plan.cluster - 1};
-    div.u32 %across, %across, ${plan.x_step * plan.cluster};
-    add.u32 %down, ${plan.y_extent}, ${plan.y_step * plan.yc - 1};
-    div.u32 %down, %down, ${plan.y_step * plan.yc};
+    add.u32 %across, ${plan.x_extent}, ${plan.x_tile * plan.cluster - 1};
+    div.u32 %across, %across, ${plan.x_tile * plan.cluster};
+    add.u32 %down, ${plan.y_extent}, ${plan.y_tile * plan.yc - 1};
+    div.u32 %down, %down, ${plan.y_tile * plan.yc};
 </%def>
 
 <%def name="of_number()">
@@ -53,8 +53,8 @@ ${scaled()}\
 </%def>
 
 <%def name="scaled()">
-    mul.lo.u32 %x0, %x0, ${plan.x_step};
-    mul.lo.u32 %y0, %y0, ${plan.y_step};
+    mul.lo.u32 %x0, %x0, ${plan.x_tile};
+    mul.lo.u32 %y0, %y0, ${plan.y_tile};
 </%def>
 
 ## Slice s takes %chunk passes over K, the first %more slices one more.
@@ -66,11 +66,6 @@ ${scaled()}\
     mov.u32 %t0, %z;
 % if plan.kc > 1:
     mad.lo.u32 %t0, %z, ${plan.kc}, %rank;
-% endif
-% if plan.eighths:
-    // its k are %residue and every eighth from there on
-    and.b32 %residue, %t0, 7;
-    shr.u32 %t0, %t0, 3;
 % endif
     min.u32 %t1, %t0, %more;
     mad.lo.u32 %k0, %t0, %chunk, %t1;

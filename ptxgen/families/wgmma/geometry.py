@@ -23,8 +23,6 @@ COLUMNS = 8  #: columns of the smallest wgmma: accumulators come in groups of so
 SPAN = 128  #: bytes of the widest swizzle, and of the inner side of a box
 ALIGNED = 1024  #: bytes that every tile in shared memory starts at a multiple of: the widest swizzle's pattern
 WARPGROUP = 4 * WARP
-#: of 4 bytes in shared memory, and how far lines of sums should lie apart in them: eight of pairs then meet in none
-BANKS, BANKS_APART = 32, 8
 MOST_OWNERS = 16  #: blocks that may share out the finishing of a tile
 #: registers a thread beside the accumulators, as ptxas needs them; where operands are shifted, beside what is moved
 OTHERS, MOVING = 38, 24
@@ -80,11 +78,9 @@ def unit(p: Gemm, c: Any) -> Any:
 
 
 def length(p: Gemm, c: Any) -> Any:
-    """K as stages count it: of windows over images, each tap's channels fill whole units; of slices of every eighth k,
-    all eighths are as long."""
+    """K as stages count it: of windows over images, each tap's channels fill whole units."""
     if p.window is None or p.window.summed:
-        whole = repack.RESIDUES * np.maximum(c.u, 1)
-        return pick(repack.eighths(c), ceil_div(p.k, whole) * whole, p.k)
+        return p.k
     return p.window.tapped * ceil_div(p.window.channels, np.maximum(unit(p, c), 1)) * unit(p, c)
 
 
@@ -112,14 +108,6 @@ def owners(groups: Any, blocks: Any) -> Any:
 def batch(sums: Any) -> Any:
     """Groups of another slice's sums that a thread with so many accumulators reads at once."""
     return pick(sums <= 64, 16, 8)
-
-
-def residues(p: Gemm, c: Any, k: Any) -> tuple[Any, Any]:
-    """Whether A and B come in rows that are eight k apart, each from the multiple of 16 bytes at or before its start:
-    a tile of such an operand begins up to seven elements early, and has eight less of its own. ``k``: ``kmajor``."""
-    a_kmajor, b_kmajor = k
-    own = repack.eighths(c)
-    return own & np.logical_not(a_kmajor), own & np.logical_not(b_kmajor)
 
 
 def kmajor(p: Gemm, c: Any) -> tuple[Any, Any]:
@@ -173,9 +161,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
 
     ``unit``: elements of K that one box brings at the most, ``k``: K in whole units, ``passes``: stages that fill,
     ``image_boxes``: boxes of images side by side, where K runs over their pixels.
-    ``x_tile``, ``y_tile``: extents of the block's tile; ``x_step``, ``y_step``: from one tile to the next; ``x_early``,
-    ``y_early``: whether a tile begins before its first row or column; ``line``: words of a row of its sums on
-    their way to their places; ``fed``: X is multiplied from registers; ``gives``: warps
+    ``x_tile``, ``y_tile``: extents of the block's tile; ``fed``: X is multiplied from registers; ``gives``: warps
     that copy give registers to those that multiply; ``mi``: instructions a warpgroup stacks along X; ``x_box``,
     ``y_box``: inner extents of the boxes that TMA brings; ``x_rows``: rows of X that are loaded, ``x_share``: by one
     block, or its part of a stage's depth where K is not contiguous; ``share``: columns of Y that one block loads,
@@ -205,9 +191,6 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     movers = WARPGROUP * pick(c.pingpong == 1, 1, np.maximum(c.wg, 1))
     x_moves = pick(x_lies, _moves(x_kmajor, x_tile, c.u, x_box, movers), 0)
     y_moves = pick(y_lies, _moves(y_kmajor, y_tile, c.u, y_box, movers), 0)
-    a_early, b_early = residues(p, c, (a_kmajor, b_kmajor))
-    x_early, y_early = pick(c.swap == 1, b_early, a_early), pick(c.swap == 1, a_early, b_early)
-    x_step, y_step = x_tile - COLUMNS * x_early, y_tile - COLUMNS * y_early
     groups = y_tile // COLUMNS
     by_cluster = owners(groups, c.kc)
     own = pick((c.kg > 1) & (c.split == SPLIT_SHARE), owners(groups, c.kg), by_cluster)
@@ -216,13 +199,10 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     added = pick(c.kc > 1, (c.kc - alone) * x_tile * finish * 4, 0)
     mi = x_tile // ROWS // pick(c.pingpong == 1, 1, np.maximum(c.wg, 1))
     staged = pick(c.stage_c == 1, c.wg * mi * ROWS * (finish // np.maximum(c.chunks, 1)) * out * c.buffers, 0)
-    #: a line of sums that move in shared memory, in words
-    line = y_tile + (BANKS_APART - y_tile) % BANKS
-    moving = pick(x_early | y_early, aligned(x_tile * line * 4), 0)
-    ring = np.maximum(c.stages * (x_bytes + y_bytes), moving)
+    ring = c.stages * (x_bytes + y_bytes)
     barriers = 16 * c.stages + 8 + 8 * c.wg + 8 * c.wg * c.buffers * (c.stage_c == 1) * ("residual" in p.stages)
-    tiles_x, tiles_y = ceil_div(x_extent, np.maximum(x_step, 1)), ceil_div(y_extent, np.maximum(y_step, 1))
-    tiles_m, tiles_n = pick(c.swap == 1, tiles_y, tiles_x), pick(c.swap == 1, tiles_x, tiles_y)
+    tiles_m, tiles_n = ceil_div(p.m, np.maximum(c.ml, 1)), ceil_div(p.n, np.maximum(c.nl, 1))
+    tiles_x, tiles_y = pick(c.swap == 1, tiles_n, tiles_m), pick(c.swap == 1, tiles_m, tiles_n)
     passes = np.maximum(ceil_div(k, np.maximum(c.u, 1)), 1)
     slices = np.maximum(c.kg * c.kc, 1)
     lined = ceil_div(tiles_x, np.maximum(c.cluster, 1)) * c.cluster
@@ -241,7 +221,6 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         y_extent=y_extent, x_box=x_box, y_box=y_box, x_rows=x_loaded, x_share=x_share, x_bytes=x_bytes, y_bytes=y_bytes,
         stage=x_bytes + y_bytes, ring=ring, share=share, groups=groups, own=own, finish=finish, alone=alone,
         added_used=added, added=aligned(added), staged=aligned(staged), mi=mi,
-        x_early=x_early, y_early=y_early, x_step=x_step, y_step=y_step, line=line,
         x_lies=x_lies, y_lies=y_lies, moves=x_moves + y_moves, fed=fed, gives=gives,
         image_boxes=pick(images_x, x_tile // np.maximum(x_box, 1), share // np.maximum(y_box, 1)),
         threads=WARPGROUP * c.wg + pick(gives, WARPGROUP, WARP), needed=needed,

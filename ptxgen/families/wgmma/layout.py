@@ -104,8 +104,8 @@ class Operand:
         self.tile, self.depth, self.element = tile, depth, size
         self.loaded = len(self.boxes) * self.box[0] * self.box[1] * size
         self.mode, self.rank = "tile", 2
-        #: whether it comes as it lies, and begins early
-        self.lies, self.early = False, False
+        #: whether it comes as it lies
+        self.lies = False
         #: the register that has the item's place in the tensor, where there are items
         self.item = ""
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import cached_property
 
 from ptxgen.columnar import WARP
-from ptxgen.families.wgmma.eighths import Early, Eighth
+from ptxgen.config import SPLIT_POLL, SPLIT_SHARE
 from ptxgen.families.wgmma.fragments import BYTES, PLAIN, PLAIN_NEXT, WORDS, Fragments, Term
-from ptxgen.families.wgmma.geometry import KEEPS, ROWS, STEP, TAKES, WARPGROUP, length, together
-from ptxgen.families.wgmma.layout import ADDRESS_MASK, Operand, Product, Shared, products
+from ptxgen.families.wgmma.geometry import COLUMNS, KEEPS, ROWS, STEP, TAKES, WARPGROUP, batch, length, owners, together
+from ptxgen.families.wgmma.layout import ADDRESS_MASK, Operand, Product, Shared, Slot, batches, products
+from ptxgen.families.wgmma.leaving import LeavingPlan
 from ptxgen.families.wgmma.lying import Lying
-from ptxgen.families.wgmma.repack import RESIDUES, ROW, eighths, lies
-from ptxgen.families.wgmma.sums import SumsPlan
+from ptxgen.families.wgmma.repack import RESIDUES, lies
 from ptxgen.plan import Run
 from ptxgen.problem import Gemm
 from ptxgen.registers import Tile
@@ -19,9 +19,10 @@ from ptxgen.rules import GRID_LIMIT
 from ptxgen.source import Argument, Launch, Step, TensorMap
 
 TILES_LIMIT = (1 << 31) - 1  #: that a walk counts
+GROUP_BYTES = 16 * WARPGROUP  #: of a warpgroup's sums of 8 columns
 
 
-class WgmmaPlan(SumsPlan):
+class WgmmaPlan(LeavingPlan):
     """A warp copies by TMA, one or two warpgroups multiply; a warpgroup has 64-row tiles of C in registers."""
 
     kernel = "kernel/specialized.mako"
@@ -52,10 +53,6 @@ class WgmmaPlan(SumsPlan):
         self.y = self._operand("y", names[1], int(g.x_bytes), of_y)
         #: operands that come as they lie, the thread that shifts some of each, and what it has of them
         self.lying = [x for x in (self.x, self.y) if isinstance(x, Lying)]
-        #: operands whose tiles begin early, and all that have a map for each residue of their rows
-        early = [x for x in (self.x, self.y) if isinstance(x, Early)]
-        self.early: list[Operand] = [*early]
-        self.found: list[Lying | Early] = [*self.lying, *early]
         self.mover, self.movers = ("%member", 1) if self.pingpong else ("%thread", c.wg)
         self.moved = Tile("moved", "b32", (max(int(g.moves), 1), 4))
         self.brought = "copy/lying.mako" if self.lying else "copy/as_tiles.mako"
@@ -64,19 +61,7 @@ class WgmmaPlan(SumsPlan):
         #: where in shared memory this block's part of Y goes
         self.y_to = "%y_to" if self.units > 1 and self.cluster > 1 else "%to"
         self.x_tile, self.y_tile = int(g.x_tile), int(g.y_tile)
-        self.x_step, self.y_step = int(g.x_step), int(g.y_step)
         self.x_extent, self.y_extent = ("%N", "%M") if self.swapped else ("%M", "%N")
-        #: slices that take every eighth k, and the bytes of a line of sums on their way to their places
-        self.eighths, self.line = bool(eighths(c)), 4 * int(g.line)
-        #: elements that an eighth of K in a copy's row is a multiple of
-        self.eighth = ROW // self.problem.element.bytes
-        if self.eighths:
-            self.addr = "addr/eighths.mako"
-            # past a tile's own elements its sums are nobody's
-            self.x_end, self.y_end = "%x_end", "%y_end"
-        else:
-            self.x_end, self.y_end = self.x_extent, self.y_extent
-        self.m_end, self.n_end = (self.y_end, self.x_end) if self.swapped else (self.x_end, self.y_end)
         self.stage_bytes, self.expected = int(g.stage), self.x.loaded * c.yc + self.y.loaded * c.cluster
         self.products = self._products()
         #: elements along X, and bytes in shared memory, from one warpgroup's rows to the next's
@@ -107,8 +92,7 @@ class WgmmaPlan(SumsPlan):
         if lies(self.config, name):
             movers = WARPGROUP * (1 if self.pingpong else self.wg)
             return Lying(role, name, self.geometry, self.config, base, movers)
-        kind = Operand if not eighths(self.config) else Early if getattr(self.geometry, f"{role}_early") else Eighth
-        return kind(role, name, self.geometry, self.config, base, shared)
+        return Operand(role, name, self.geometry, self.config, base, shared)
 
     def _tensors(self) -> None:
         """Items are a third direction of the tensors, in which shared operands have but one."""
@@ -153,6 +137,81 @@ class WgmmaPlan(SumsPlan):
         if c.stage_c:
             self.more_barriers += [(self.got_at + 8 * n, 1) for n in range(c.wg * self.got_barriers)]
 
+    # ---- sums
+
+    def _sums(self) -> None:
+        c, g = self.config, self.geometry
+        groups = self.y_tile // COLUMNS
+        #: type of the registers of sums, which integers share with the f32 that they become; how parts are added
+        self.held, self.join = ("b32", "add.s32") if self.converts else (self.sum, self.add)
+        self.acc = Tile("acc", self.held, (self.mi, 4 * groups))
+        #: what wgmma adds to
+        self.packed = self.problem.accumulator.bytes == 2
+        self.into = Tile("pair", "b32", (self.mi, 2 * groups)) if self.packed else self.acc
+        #: what finished sums are in
+        self.final = self.acc
+        self.alone = bool(g.alone)
+        self.cluster_owners = owners(groups, c.kc)
+        self.added_base, self.added_bytes = int(g.ring), int(g.added_used)
+        if c.kc > 1:
+            groups //= self.cluster_owners
+            self.part_wg = self.mi * groups * GROUP_BYTES
+            self.sent = [self._share(owner, groups) for owner in range(self.cluster_owners)]
+            if not self.alone:
+                self.final = Tile("sum", self.held, (self.mi, 4 * groups))
+            self.received = [
+                Slot(sender * self.wg * self.part_wg + s.offset, s.into, sender == 0 and not self.alone)
+                for sender in range(c.kc - self.alone)
+                for s in self._parts(self.final, groups)
+            ]
+        self.meets = c.kg > 1 and c.split in (SPLIT_POLL, SPLIT_SHARE)
+        self.shares = self.meets and c.split == SPLIT_SHARE
+        if self.meets:
+            self._meeting(groups)
+        self.finish = int(g.finish)
+
+    def _parts(self, sums: Tile, groups: int) -> list[Slot]:
+        """The groups of a tile of finished sums, as they lie in a workspace."""
+        return [
+            Slot((m * groups + j) * GROUP_BYTES, [sums[m, 4 * j + i] for i in range(4)], False)
+            for m in range(self.mi)
+            for j in range(groups)
+        ]
+
+    def _share(self, owner: int, groups: int) -> list[Slot]:
+        """The accumulators that ``owner`` finishes, at their places in its part."""
+        return [
+            Slot(s.offset, [self.acc[m, 4 * (owner * groups + j) + i] for i in range(4)], False)
+            for s, (m, j) in zip(
+                self._parts(Tile("none", self.held, (self.mi, 4 * groups)), groups),
+                [(m, j) for m in range(self.mi) for j in range(groups)], strict=True)
+        ]  # fmt: skip
+
+    def _meeting(self, groups: int) -> None:
+        c = self.config
+        self.owners = int(self.geometry.own) if self.shares else 1
+        groups //= self.owners
+        self.part_wg = self.mi * groups * GROUP_BYTES
+        self.part = self.wg * self.part_wg
+        #: bits of a sum that are inverted in the workspace
+        self.inverted = 0x80000000 if self.problem.accumulator.integer else 0xFFFFFFFF
+        self.meet_bytes = self.owners * c.kg * self.part
+        if self.shares:
+            self.left = [
+                Slot(owner * c.kg * self.part + s.offset, s.into, False)
+                for owner in range(self.owners) for s in self._share(owner, groups)
+            ]  # fmt: skip
+            self.final = Tile("sum", self.held, (self.mi, 4 * groups))
+        else:
+            self.left = self._parts(self.final, groups)
+        slots = [
+            Slot(z * self.part + s.offset, s.into, self.shares and z == 0)
+            for z in range(c.kg if self.shares else c.kg - 1)
+            for s in self._parts(self.final, groups)
+        ]
+        self.batch = batch(self.acc.size)
+        self.batches = batches(slots, self.batch)
+
     # ---- launching
 
     @property
@@ -177,11 +236,11 @@ class WgmmaPlan(SumsPlan):
     @property
     def parameters(self) -> list[str]:
         return [
-            *([".param .u64 A, .param .u64 B,"] if self.found else []),
+            *([".param .u64 A, .param .u64 B,"] if self.lying else []),
             ".param .u64 C, .param .u64 W,",
             *self.array_parameters,
             *self.item_parameters,
-            *([".param .u32 lda, .param .u32 ldb,"] if self.found else []),
+            *([".param .u32 lda, .param .u32 ldb,"] if self.lying else []),
             ".param .u32 M, .param .u32 N, .param .u32 K, .param .u32 ldc, .param .u32 chunk, .param .u32 more,",
             f".param .{self.sum} alpha, .param .{self.sum} beta,",
             *self.more_parameters,
@@ -201,23 +260,22 @@ class WgmmaPlan(SumsPlan):
     def _tiles(self, problem: Gemm) -> tuple[int, int, int]:
         """Blocks along X and Y of one item, whole clusters of them, and their product."""
         m, n = (problem.n, problem.m) if self.swapped else (problem.m, problem.n)
-        across = -(-m // (self.x_step * self.cluster)) * self.cluster
-        down = -(-n // (self.y_step * self.yc)) * self.yc
+        across = -(-m // (self.x_tile * self.cluster)) * self.cluster
+        down = -(-n // (self.y_tile * self.yc)) * self.yc
         return across, down, across * down
 
     def _run(self, problem: Gemm, run: Run) -> Launch:
         c = self.config
         across, down, tiles = self._tiles(problem)
         slices, z = c.kg * c.kc, c.kg * run.items
-        parts = RESIDUES if self.eighths else 1
-        chunk, more = divmod(max(-(-int(length(problem, c)) // c.u), 1) // parts, slices // parts)
+        chunk, more = divmod(max(-(-int(length(problem, c)) // c.u), 1), slices)
         grid = (tiles, 1, z) if self.numbered else (across * self.kc, down, z)
         if c.persistent:
             grid = (min(int(together(self.device, c)), tiles * run.items), 1, 1)
         arguments: tuple[Argument, ...] = (
-            *((("u64", "A"), ("u64", "B")) if self.found else ()),
+            *((("u64", "A"), ("u64", "B")) if self.lying else ()),
             ("u64", "C"), ("u64", "W"), *self._arrays(problem), *self._items(problem, run),
-            *((("u32", problem.lda), ("u32", problem.ldb)) if self.found else ()),
+            *((("u32", problem.lda), ("u32", problem.ldb)) if self.lying else ()),
             ("u32", problem.m), ("u32", problem.n), ("u32", problem.k), ("u32", problem.ldc), ("u32", chunk),
             ("u32", more), (self.sum, "alpha"), (self.sum, "beta"), *self._numbers(problem),
             *(("map", each) for name in self.maps for each in self._maps(problem, name)),
@@ -242,10 +300,10 @@ class WgmmaPlan(SumsPlan):
 
     def _count(self, name: str) -> int:
         """Maps of an operand."""
-        return RESIDUES if any(name == f"map_{x.role}" for x in self.found) else 1
+        return RESIDUES if any(name == f"map_{x.role}" for x in self.lying) else 1
 
     def _maps(self, p: Gemm, name: str) -> list[TensorMap]:
-        for x in self.found:
+        for x in self.lying:
             if name == f"map_{x.role}":
                 return x.maps(p, p.dtype, self._stored(p, x.name))
         return [self._map(p, name)]

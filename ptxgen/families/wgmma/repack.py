@@ -15,7 +15,6 @@ from ptxgen.window import Copy
 
 A, B = 1, 2  #: bits of the ``repack`` axis: an operand is copied,
 LIES_A, LIES_B = 4, 8  #: or comes as it lies
-EIGHTHS = 16  #: slices take every eighth k, their operands straight from where they lie, or from copies in that order
 RESIDUES = 8  #: rows after which another one begins at the same place in 16 bytes, whatever the leading dimension
 LIMIT = 1 << 34  #: bytes of copies: threads of a pass count 16 bytes each
 ROW = 128  #: bytes that the rows of a copy, and copies, start at a multiple of
@@ -55,11 +54,6 @@ def copied(c: Any, name: str) -> Any:
 def lies(c: Any, name: str) -> Any:
     """Whether an operand comes to shared memory as it lies, in whole 16 bytes, and is shifted there."""
     return c.repack // (LIES_A if name == "a" else LIES_B) % 2 == 1
-
-
-def eighths(c: Any) -> Any:
-    """Whether a slice's k are eight apart: rows of what is contiguous across K then begin alike."""
-    return c.repack // EIGHTHS == 1
 
 
 def lying(lines: Any, width: Any, size: int) -> Any:

@@ -60,11 +60,6 @@ def _copies(p: Gemm, c: Any) -> Any:
     return (c.repack == repack.walked(p)) | ((c.repack == repack.A) & (repack.walked(p) == 0) & turned)
 
 
-def _ordered(p: Gemm, c: Any) -> Any:
-    """Whether those operands are copied whose rows are contiguous along K."""
-    return (copied(c, "a") == (p.layout[0] == "N")) & (copied(c, "b") == (p.layout[1] == "T"))
-
-
 def _lined(p: Gemm) -> bool:
     """Whether C has lines of columns side by side, as far from each other."""
     return p.window is None or p.window.result is None or (p.window.beside and len(p.window.result[0]) == 1)
@@ -101,26 +96,13 @@ RULES = (
          & ((c.kg == 1) | (c.split <= SPLIT_WORKSPACE)) & (g.copies < repack.LIMIT))),
          "repack={c.repack}: wgmma copies operands that are no planes, images and what is beside them where they do not"
          " lie as TMA takes them, not with split=3 or 4, {g.copies} bytes at most 2**34", family=WGMMA),
-    Rule("wgmma_eighths", lambda p, c, g, d: np.logical_not(repack.eighths(c)) | ((c.repack == 16)
-         & (p.element.bytes == 2) & (p.accumulator.bytes == 4) & (p.window is None) & _ordered(p, c)
-         & (c.rows == 0) & (g.y_step > 0) & ((c.stage_c == 0) | np.logical_not(repack.boxed(p)))),
-         "repack={c.repack} with layout {p.layout}: slices take every eighth k of elements of two bytes summed in four,"
-         " copies of the operand whose rows are contiguous along K (1 A, 2 B, none in TN), with rows=0, y above 8, and"
-         " tiles that overlap, so that TMA does not store them (stage_c=1)",
-         family=WGMMA),
-    Rule("wgmma_apart", lambda p, c, g, d: np.logical_not(repack.eighths(c)) | ((p.k >= repack.RESIDUES)
-         & (p.items == 1) & (g.slices % repack.RESIDUES == 0)),
-         "repack={c.repack}: slices that take every eighth k are a multiple of eight, of one product with K of 8 or"
-         " more, here {g.slices}, {p.items} and {p.k}",
-         family=WGMMA),
-    Rule("wgmma_lies", lambda p, c, g, d: _between(c.repack, 0, 3) | repack.eighths(c) | (_between(c.repack, 4, 12)
+    Rule("wgmma_lies", lambda p, c, g, d: _between(c.repack, 0, 3) | (_between(c.repack, 4, 12)
          & np.logical_not(copied(c, "a") & lies(c, "a")) & np.logical_not(copied(c, "b") & lies(c, "b"))
          & (p.element.bytes == 2) & (p.window is None)
          & (c.cluster * c.yc == 1) & (c.rows == 0) & (c.u < BOX_LIMIT) & (np.maximum(c.ml, c.nl) < BOX_LIMIT)),
-         "repack={c.repack}: 0 to 12, or 16 to 18, no operand both copied and as it lies; they come as they lie of"
-         " elements of two bytes, with cluster=1, yc=1, rows=0, u={c.u} and sides of a tile below 256", family=WGMMA),
-    Rule("wgmma_residues", lambda p, c, g, d: (c.repack < repack.LIES_A) | repack.eighths(c)
-         | ((p.k >= repack.RESIDUES) & (p.items == 1)),
+         "repack={c.repack}: 0 to 12, no operand both copied and as it lies; they come as they lie of elements of"
+         " two bytes, with cluster=1, yc=1, rows=0, u={c.u} and sides of a tile below 256", family=WGMMA),
+    Rule("wgmma_residues", lambda p, c, g, d: (c.repack < repack.LIES_A) | ((p.k >= repack.RESIDUES) & (p.items == 1)),
          "repack={c.repack} with K={p.k} and {p.items} items; operands come as they lie of one product, where each"
          " residue of 8 has a row", family=WGMMA),
     Rule("wgmma_fed", lambda p, c, g, d: np.logical_not(g.fed)
@@ -140,10 +122,10 @@ RULES = (
     Rule("wgmma_columns", lambda p, c, g, d: (p.window is None) or (not p.window.summed)
          | ((c.swap == 1) != (p.window.side == "b")) | (p.window.channels % np.maximum(g.x_box, 1) == 0),
          "swap={c.swap}: the channels of {p.window} are no multiple of the {g.x_box} columns of a box", family=WGMMA),
-    Rule("wgmma_map_a", lambda p, c, g, d: copied(c, "a") | repack.eighths(c) | lies(c, "a") | mapped(p, "a"),
+    Rule("wgmma_map_a", lambda p, c, g, d: copied(c, "a") | lies(c, "a") | mapped(p, "a"),
          "A starts at {p.aligned_a} bytes, lda={p.lda}, strides {p.strides}; TMA needs multiples of 16 bytes,"
          " or repack", family=WGMMA),
-    Rule("wgmma_map_b", lambda p, c, g, d: copied(c, "b") | repack.eighths(c) | lies(c, "b") | mapped(p, "b"),
+    Rule("wgmma_map_b", lambda p, c, g, d: copied(c, "b") | lies(c, "b") | mapped(p, "b"),
          "B starts at {p.aligned_b} bytes, ldb={p.ldb}, strides {p.strides}; TMA needs multiples of 16 bytes,"
          " or repack", family=WGMMA),
     Rule("wgmma_depth", lambda p, c, g, d: (c.u * g.size % STEP == 0) & (c.u & (c.u - 1) == 0)
