@@ -32,6 +32,16 @@ ${addr.begin()}\
 ${addr.step()}\
 </%def>
 
+## Of the round in which stage %stage was freed last.
+<%def name="parity()">
+    xor.b32 %parity, %phase, 1;
+% if plan.lying:
+    // the first stage is shifted to the last, which is free once that has been multiplied
+    setp.eq.u32 %p, %stage, ${plan.stages - 1};
+    @%p xor.b32 %parity, %parity, 1;
+% endif
+</%def>
+
 ## Fills stage %stage, whose barrier is %full.
 <%def name="fill()">
     {

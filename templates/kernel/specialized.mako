@@ -55,7 +55,7 @@ ${copy.begin()}\
     .pragma "nounroll";
 FILL:
     mad.lo.u32 %full, %stage, 8, %bars;
-    xor.b32 %parity, %phase, 1;
+${copy.parity()}\
 ${sync.wait(f"%full+{plan.empty_at}", "%parity")}\
 ${copy.fill()}\
 ${sync.advance(plan.stages)}\

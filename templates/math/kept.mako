@@ -4,5 +4,5 @@
 <%def name="settle(ring)">
     wgmma.wait_group.sync.aligned 1;
 ${ring.free_before()}\
-    mov.b32 %before, %slot;
+    mov.b32 %before, ${plan.freed};
 </%def>

@@ -24,8 +24,8 @@ ${brought.settle()}\
     .reg .b32 %x_at, %y_at, %low;
     .reg .b64 %x_desc, %y_desc;
     mul.lo.u32 %low, %stage, ${plan.stage_bytes // 16};
-    add.u32 %x_at, %x_low, %low;
-    add.u32 %y_at, %y_low, %low;
+    add.u32 %x_at, %x_low, ${plan.x.stage};
+    add.u32 %y_at, %y_low, ${plan.y.stage};
     wgmma.fence.sync.aligned;
 % for s in plan.products:
     add.u32 %low, %x_at, ${s.x};

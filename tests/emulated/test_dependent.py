@@ -27,7 +27,7 @@ KERNELS = {
     "copies": (Gemm(65, 37, 67, "TN", "e4m3"), "family=2 ml=64 nl=64 u=64 stages=2 repack=3"),
     "planes": (Gemm(70, 40, 72, "NN", "f32", "f32_bf16x6"), "family=2 ml=64 nl=16 u=32 stages=2"),
     "stream": (Gemm(3, 130, 259, "NT", "f16"), "family=3 ms=2 ns=4 ml=8 nl=32 u=512 kl=8 vec_b=8 wm=8 swap=1 rows=16"),
-    "as they lie": (Gemm(65, 37, 67, "NN", "f16"), "family=2 ml=64 nl=64 u=32 stages=2 repack=12 stage_c=1"),
+    "as they lie": (Gemm(65, 37, 67, "NN", "f16"), "family=2 ml=64 nl=64 u=32 stages=3 repack=12 stage_c=1"),
     "blocks share": (Gemm(150, 72, 136, "NT", "f16"), "family=2 ml=64 nl=32 u=32 stages=2 cluster=2 yc=2"),
     "meeting": (Gemm(64, 64, 256, "NT", "f16"), "family=2 ml=64 nl=64 u=64 kg=2 split=3 stage_c=1"),
 }  # fmt: skip
@@ -75,7 +75,7 @@ def test_others_neither_wait_nor_say_so() -> None:
         ("gemm 64,64,512 NT f16", "family=2 ml=64 nl=64 u=64 kg=4 split=2 pdl=3", ["gemm_f16_nt_reduce"]),
         ("gemm 64,64,512 NT f32", "kg=4 pdl=3", ["gemm_f32_nt"]),
         ("gemm 64,64,512 NT f16", "family=2 ml=64 nl=64 u=64 pdl=3", []),
-        ("gemm 65,67,43 NT f16", "family=2 ml=64 nl=64 u=32 stages=2 repack=12 pdl=3", []),
+        ("gemm 65,67,43 NT f16", "family=2 ml=64 nl=64 u=32 stages=3 repack=12 pdl=3", []),
         (
             "conv N=2,C=16,H=5,W=7,K=24,R=3,S=2,pad=1 NCHW f16",
             "family=2 ml=64 nl=64 u=64 stages=3 repack=3 pdl=3",

@@ -582,7 +582,7 @@ def test_strips_are_not_of_single_bytes():
 def test_a_launch_of_one_kernel_has_nothing_to_overlap_with():
     """Operands that come as they lie take no pass; one that does not is copied by one."""
     p, ways = Gemm(255, 257, 511, "NN", "f16"), (3, 6, 9, 12)
-    c = Columns.of([parse_config(f"family=2 ml=64 nl=64 u=64 stages=2 repack={n} pdl=3") for n in ways])
+    c = Columns.of([parse_config(f"family=2 ml=64 nl=64 u=64 stages=3 repack={n} pdl=3") for n in ways])
     assert rules.legal(p, c, H200).all()
     assert space.canonical(p, c).pdl.tolist() == [3, 3, 3, 0]
 

@@ -105,7 +105,7 @@ def test_stages_hold_what_barriers_expect():
             assert max(x.box) <= 256
 
 
-def test_every_16_bytes_that_lie_go_to_their_place():
+def test_every_word_that_lies_goes_to_its_place():
     """Each thread's moves, of every line and box of a stage once: from its residue's lines to the swizzled tile."""
     seen = 0
     for p, c in cases(23, 150, H200, limit=600):
@@ -116,21 +116,24 @@ def test_every_16_bytes_that_lie_go_to_their_place():
             assert x.residue * 8 <= (made.y.base if x is made.x else made.stage_bytes - x.base)
             found, got = set(), set()
             for t in range(128 * made.movers):
-                line, q = t >> x.shift, t & x.threads - 1
+                group, word = t >> x.shift, t & x.threads - 1
+                further, line = divmod(group, x.together)
                 for n, m in enumerate(x.moves):
-                    here, box = line + n % x.rounds * x.across, n // x.rounds
-                    assert m.partly == ((n % x.rounds + 1) * x.across > lines)
-                    if here >= lines:
+                    times, box = n // x.ways % x.rounds, n // x.ways // x.rounds
+                    residue, nth = line + m.way * x.together, further + times * x.across
+                    assert m.partly == ((times + 1) * x.across > x.lines)
+                    if nth >= lines // 8:
                         continue
-                    first = line % 8 * x.residue + line // 8 * x.line + 16 * q + m.got
-                    assert first == here % 8 * x.residue + here // 8 * x.line + 16 * (x.threads * box + q)
-                    turned = q ^ (line >> x.turn) & x.mask
-                    put = line * x.span + 16 * turned + m.put
-                    assert put == swizzled(np.array(box * lines * x.span + here * x.span + 16 * q), x.span)
+                    first = residue * x.residue + further * x.line + 4 * word + m.got
+                    assert first == residue * x.residue + nth * x.line + 4 * (x.threads * box + word)
+                    turned = word ^ (residue >> x.turn & x.mask) << 2
+                    put = (8 * further + residue) * x.span + 4 * turned + m.put
+                    here = 8 * nth + residue
+                    assert put == swizzled(np.array(box * lines * x.span + here * x.span + 4 * word), x.span)
                     found.add(put)
                     got.add(first)
-            assert len(found) == len(got) == lines * width // 8
-            assert found == set(range(0, lines * width * 2, 16))
+            assert len(found) == len(got) == lines * width // 2
+            assert found == set(range(0, lines * width * 2, 4))
             seen += 1
     assert seen > 20
 
@@ -321,7 +324,7 @@ def test_a_lone_row_needs_no_pitch():
         (Gemm(64, 64, 64, "NT", "f16", aligned_b=8), "", "wgmma_map_b"),
         *(
             (Gemm(64, 64, 65, "NT", "f16"), f"repack=12 {text}", "wgmma_lies")
-            for text in ("cluster=2", "u=256 stages=1", "nl=256")
+            for text in ("cluster=2", "u=256 stages=3", "nl=256", "stages=2")
         ),
         (Gemm(64, 64, 65, "NT", "f16"), "repack=13", "wgmma_lies"),
         (Gemm(64, 64, 7, "NT", "f16"), "repack=12", "wgmma_residues"),

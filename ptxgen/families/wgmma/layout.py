@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import SimpleNamespace
+from typing import TypeVar
 
 from ptxgen.config import Config
 from ptxgen.families.wgmma.geometry import ROWS, STEP
+
+T = TypeVar("T")
 
 ATOM = 8  #: rows of a swizzle's pattern, and of a core matrix
 ADDRESS_MASK = 0x3FFFF  #: bits of a shared address that a descriptor has; a cluster's rank lies above them
@@ -104,8 +107,8 @@ class Operand:
         self.tile, self.depth, self.element = tile, depth, size
         self.loaded = len(self.boxes) * self.box[0] * self.box[1] * size
         self.mode, self.rank = "tile", 2
-        #: whether it comes as it lies
-        self.lies = False
+        #: whether it comes as it lies; the register that has where the stage is that it is multiplied from, in 16 bytes
+        self.lies, self.stage = False, "%low"
         #: the register that has the item's place in the tensor, where there are items
         self.item = ""
 
@@ -167,6 +170,6 @@ class Slot:
     first: bool
 
 
-def batches(slots: list[Slot], size: int) -> list[list[Slot]]:
-    """Slots that are read at once."""
+def batches(slots: list[T], size: int) -> list[list[T]]:
+    """What is read at once."""
     return [slots[i : i + size] for i in range(0, len(slots), size)]

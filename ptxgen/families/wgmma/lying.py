@@ -19,41 +19,57 @@ from ptxgen.families.wgmma.repack import RESIDUES, TMA_ALIGNED, lying
 from ptxgen.problem import Gemm
 from ptxgen.source import TensorMap
 
+WORD = 4  #: bytes that a thread shifts at once
+AT_ONCE = 8  #: words that it reads before it writes the first
+
 
 @dataclass(frozen=True)
 class Move:
-    """16 bytes that a thread shifts: how far they lie from its first, before and after; ``partly``: not every thread
-    has them."""
+    """Four bytes that a thread shifts: how far they lie from its first, before and after; ``way``: which first, of
+    threads that have lines of several residues; ``partly``: not every thread has them."""
 
     got: int
     put: int
+    way: int
     partly: bool
 
 
 class Lying(Operand):
-    """``movers``: threads that shift a stage."""
+    """``movers``: threads that shift a stage.
+
+    As many threads as ``span`` has words shift a line of a box together, word by word: none meets another's bank as it
+    reads from any place in 16 bytes, nor as it writes a swizzled line.
+    """
 
     def __init__(self, role: str, name: str, g: SimpleNamespace, config: Config, base: int, movers: int) -> None:
         super().__init__(role, name, g, config, base, None)
         self.lies = True
+        self.stage = "%beneath"
         lines, width = self.box[1], self.depth if self.kmajor else self.tile
         self.line = width * self.element + TMA_ALIGNED
         self.residue = int(lying(lines, width, self.element))
-        #: threads of a line of a box of the tile, and what they are as a shift; lines that go at once, and how often
-        self.threads = self.box[0] // COLUMNS
+        #: threads of a line of a box of the tile (and as a shift), how many lines of different residues go at once,
+        #: further lines of the same at the same time
+        self.threads = self.span // WORD
         self.shift = log2(self.threads)
-        self.lines, self.across = lines, movers // self.threads
-        self.rounds = -(-lines // self.across)
+        self.together = min(movers // self.threads, RESIDUES)
+        self.across = movers // self.threads // self.together
+        #: residues of a thread's lines, lines of each, and how often one of them goes
+        self.ways = RESIDUES // self.together
+        self.lines = lines // RESIDUES
+        self.rounds = -(-self.lines // self.across)
         #: lines that share 128 bytes (log2), and the bits of a line that the swizzle mixes in
         self.turn, self.mask = 7 - log2(self.span), self.span // 16 - 1
         self.moves = [
             Move(
-                b.inner * self.element + n * self.across // RESIDUES * self.line,
-                b.offset + n * self.across * self.span,
-                (n + 1) * self.across > lines,
+                b.inner * self.element + n * self.across * self.line,
+                b.offset + n * self.across * RESIDUES * self.span,
+                way,
+                (n + 1) * self.across > self.lines,
             )
             for b in self.boxes
             for n in range(self.rounds)
+            for way in range(self.ways)
         ]
         self.boxes = [Box(r * self.residue, 0, residue=r) for r in range(RESIDUES)]
         self.box = (width + COLUMNS, lines // RESIDUES)

@@ -10,7 +10,7 @@ from ptxgen.families.wgmma.fragments import BYTES, PLAIN, PLAIN_NEXT, WORDS, Fra
 from ptxgen.families.wgmma.geometry import COLUMNS, KEEPS, ROWS, STEP, TAKES, WARPGROUP, batch, length, owners, together
 from ptxgen.families.wgmma.layout import ADDRESS_MASK, Operand, Product, Shared, Slot, batches, products
 from ptxgen.families.wgmma.leaving import LeavingPlan
-from ptxgen.families.wgmma.lying import Lying
+from ptxgen.families.wgmma.lying import AT_ONCE, Lying
 from ptxgen.families.wgmma.repack import RESIDUES, lies
 from ptxgen.plan import Run
 from ptxgen.problem import Gemm
@@ -54,7 +54,10 @@ class WgmmaPlan(LeavingPlan):
         #: operands that come as they lie, the thread that shifts some of each, and what it has of them
         self.lying = [x for x in (self.x, self.y) if isinstance(x, Lying)]
         self.mover, self.movers = ("%member", 1) if self.pingpong else ("%thread", c.wg)
-        self.moved = Tile("moved", "b32", (max(int(g.moves), 1), 4))
+        self.batches_moved = batches([(x, m) for x in self.lying for m in x.moves], AT_ONCE)
+        self.moved = Tile("moved", "b32", (2, 2, AT_ONCE))
+        #: the slot of what is free once a stage is multiplied: the one that it was multiplied from
+        self.freed = "%beneath_slot" if self.lying else "%slot"
         self.brought = "copy/lying.mako" if self.lying else "copy/as_tiles.mako"
         self._tensors()
         self.hinted = c.evict > 0

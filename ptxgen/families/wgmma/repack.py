@@ -16,6 +16,7 @@ from ptxgen.window import Copy
 A, B = 1, 2  #: bits of the ``repack`` axis: an operand is copied,
 LIES_A, LIES_B = 4, 8  #: or comes as it lies
 RESIDUES = 8  #: rows after which another one begins at the same place in 16 bytes, whatever the leading dimension
+STAGES = 3  #: of operands that lie, at the least: one comes, one is shifted to the one before, one is multiplied
 LIMIT = 1 << 34  #: bytes of copies: threads of a pass count 16 bytes each
 ROW = 128  #: bytes that the rows of a copy, and copies, start at a multiple of
 TMA_ALIGNED = 16  #: bytes that an address and a row's length must be multiples of

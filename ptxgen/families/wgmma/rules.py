@@ -98,10 +98,11 @@ RULES = (
          " lie as TMA takes them, not with split=3 or 4, {g.copies} bytes at most 2**34", family=WGMMA),
     Rule("wgmma_lies", lambda p, c, g, d: _between(c.repack, 0, 3) | (_between(c.repack, 4, 12)
          & np.logical_not(copied(c, "a") & lies(c, "a")) & np.logical_not(copied(c, "b") & lies(c, "b"))
-         & (p.element.bytes == 2) & (p.window is None)
+         & (p.element.bytes == 2) & (p.window is None) & (c.stages >= repack.STAGES)
          & (c.cluster * c.yc == 1) & (c.rows == 0) & (c.u < BOX_LIMIT) & (np.maximum(c.ml, c.nl) < BOX_LIMIT)),
          "repack={c.repack}: 0 to 12, no operand both copied and as it lies; they come as they lie of elements of"
-         " two bytes, with cluster=1, yc=1, rows=0, u={c.u} and sides of a tile below 256", family=WGMMA),
+         " two bytes, with cluster=1, yc=1, rows=0, stages={c.stages} from 3 on, u={c.u} and sides of a tile below 256",
+         family=WGMMA),
     Rule("wgmma_residues", lambda p, c, g, d: (c.repack < repack.LIES_A) | ((p.k >= repack.RESIDUES) & (p.items == 1)),
          "repack={c.repack} with K={p.k} and {p.items} items; operands come as they lie of one product, where each"
          " residue of 8 has a row", family=WGMMA),
