@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.columnar import WARP, pick
+from ptxgen.config import BOUNDS_PREDICATE
 from ptxgen.families.mma import repack
 from ptxgen.families.mma.instructions import COLUMNS, ROWS, instruction
 from ptxgen.problem import STRIDED, Gemm
@@ -19,6 +20,8 @@ BYTES = 1  #: ldmatrix transposing pairs of 8-bit elements, which two permutatio
 VECTOR = 2  #: vectors along M (or N), one row of K a load
 SINGLE = 3  #: one f64 a load, of rows along K
 
+#: registers of 16 bytes that predicates guard, and elements of K from where a stage is deep
+GUARDED, DEEP = 6, 256
 POINTERS_LIMIT = 4  #: with more loads a thread, one pointer walks and each load keeps a 32-bit offset from it
 
 
@@ -89,7 +92,8 @@ def _row_of_c(nl: Any, sum_bytes: int, a: SimpleNamespace, b: SimpleNamespace) -
 
 def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     """Threads, tiles, shared memory and registers of ``c`` on ``p``. Sizes in bytes, registers in 32-bit words:
-    ``registers`` are enough, ``likely`` what ptxas takes on average."""
+    ``registers`` are enough, ``likely`` what ptxas takes on average, ``spare`` must be left: of loads that predicates
+    guard, and of deep stages whose elements are widened."""
     i = instruction(p)
     a, b = operand(p, c, "a"), operand(p, c, "b")
     group = c.ml // c.ms * (c.nl // c.ns) * WARP
@@ -121,6 +125,10 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     registers = sums + fragments + parted + in_flight + pointers + 32 + 8 * words
     held = sums + fragments + parted + in_flight
     likely = np.minimum(registers, held + sum(np.minimum(2 * n, n + 4) for n in each) + 22)
+    guarded = sum(
+        pick((x.copy == 0) & (c.bounds == BOUNDS_PREDICATE), pick(x.vec * x.bytes == 16, GUARDED * n, 1), 0)
+        for n, x in zip(each, (a, b), strict=True)
+    )
     copies = repack.workspace(p, c)
     spread = tiles_and_slices(p, c, sum_bytes)
     return SimpleNamespace(
@@ -140,6 +148,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         gathers=gathers,
         registers=registers,
         likely=likely,
+        spare=np.minimum(guarded, 8 * GUARDED) + pick(c.u >= DEEP, 32, 0) * (p.dtype in ("e4m3", "e5m2")),
         copies=copies,
         **spread | {"workspace": spread["workspace"] + copies},
     )

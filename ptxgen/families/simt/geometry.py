@@ -18,6 +18,7 @@ LOOKED_UP = {STRIDED: 0, TABLE: 1, WINDOW: 2}
 
 #: a thread's loads, and sides of them, whose addresses and predicates the estimate has room for
 LOADS, SIDES = 16, 4
+HALVES = 5  #: registers that must be left where halves are multiplied in pairs
 
 
 def staged_bytes(p: Gemm) -> int:
@@ -95,7 +96,8 @@ def _early(p: Gemm, c: Any, operands: tuple[Any, Any], each: list[Any], threads:
 
 
 def geometry(p: Gemm, c: Any) -> SimpleNamespace:
-    """Threads, tiles, shared memory and registers of ``c`` on ``p``. Sizes in bytes, registers in 32-bit words."""
+    """Threads, tiles, shared memory and registers of ``c`` on ``p``. Sizes in bytes, registers in 32-bit words.
+    ``spare``: registers that must be left: addresses of many loads that are looked up, which ptxas makes early."""
     a, b = operand(p, c, "a"), operand(p, c, "b")
     bytes_ = staged_bytes(p)
     group = c.ml // c.ms * (c.nl // c.ns)
@@ -125,6 +127,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         beyond = pick(a.kept & b.kept, fragments * words, pick(a.kept | b.kept, 8, 0))
     held = (c.ms * c.ns * c.ks // packed + fragments) * words + in_flight
     early = _early(p, c, (a, b), each, threads)
+    found = sum(n if x.found != STRIDED else 0 for x, n in zip((a, b), each, strict=True))
     registers = held + np.minimum(2 * pointers, 16) + looked_up + beyond + early + 34
     return SimpleNamespace(
         a=a,
@@ -139,6 +142,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         sum_bytes=sum_bytes,
         gathers=gathers,
         registers=registers,
+        spare=2 * np.maximum(found - LOADS, 0) + (HALVES if packed == 2 else 0),
         **tiles_and_slices(p, c, sum_bytes),
     )
 

@@ -90,7 +90,8 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
 
     ``along``: threads of a block along the long side; ``lanes``: of a warp along K; ``across``: of a block along K;
     ``depth``: elements of K that a thread takes at once; ``steps``: how often it does in a pass of ``u``; ``reach``:
-    elements of K from one of them to the next; ``gulps``: loads of the long operand that it has under way.
+    elements of K from one of them to the next; ``gulps``: loads of the long operand that it has under way;
+    ``spare``: registers that must be left.
     """
     a, b = operand(p, c, "a"), operand(p, c, "b")
     swapped = c.swap == 1
@@ -158,6 +159,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         row_c=row_c,
         sum_bytes=sum_bytes,
         gathers=(c.wm > 0),
+        spare=5 if size == 1 else 0,
         registers=pick(
             tensor, _fragments(p, c, count, thin, loads_x * steps, loads_y, y_kmajor, a.paired | b.paired), registers
         ),

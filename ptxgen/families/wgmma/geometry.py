@@ -128,7 +128,7 @@ def _after(p: Gemm, c: Any, sums: Any, moves: Any) -> Any:
     """Registers that an epilogue takes beyond, where ptxas was seen to: it reads what lies along the sides of a tile
     early, and has little room beside 192 sums."""
     staged, apart = c.stage_c == 1, p.window is not None and p.window.result is not None
-    after = pick((moves > 0) & (c.wg == 1) | (staged & apart & (c.swap == 1) & (sums >= 176)), 8, 0)
+    after = pick((moves > 0) & (c.wg == 1), 16, pick(staged & apart & (c.swap == 1) & (sums >= 176), 8, 0))
     if not p.stages:
         return after
     scaled, wide, direct = "scale_rows" in p.stages, p.output.bytes == 4, np.logical_not(staged)
@@ -136,10 +136,11 @@ def _after(p: Gemm, c: Any, sums: Any, moves: Any) -> Any:
     along_x = pick(c.swap == 1, "bias_column" in p.stages, "bias_row" in p.stages)
     reads = vectors or "residual" in p.stages
     after = np.maximum(after, pick(direct & reads, pick(scaled & (sums > 128), 20, pick(sums <= 128, 12, 3)), 2))
-    after = np.maximum(after, pick(staged & reads, pick(sums <= 128, 20, 8), 0))
+    after = np.maximum(after, pick(staged & reads, pick(sums <= 128, 28, 20), 0))
     after = np.maximum(after, pick(sums >= 192, pick(scaled | (direct & wide) | along_x, 26, 3), 0))
     shared = (c.yc > 1) & (sums >= 128) & (scaled & wide & direct | ("residual" in p.stages))
-    after = np.maximum(after, pick(shared, 96, 0))
+    after = np.maximum(after, pick(shared, 28, 0))
+    after = np.maximum(after, pick(moves > 0, 8, 0))
     return np.maximum(after, pick(along_x, 35, 0)) if scaled else after
 
 

@@ -1,0 +1,72 @@
+"""What ptxas spilt once, it does not any more, or no rule allows it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ptxgen.assemble import assemble
+from ptxgen.config import parse_config
+from ptxgen.device import device
+from ptxgen.generate import plan_for
+from ptxgen.operations import parse
+from ptxgen.render import render
+from ptxgen.rules import broken
+
+#: whether it is legal, problem, configuration
+SPILT = {
+    "activations in place, from tile to tile": (
+        True, "conv N=8,C=80,H=8,W=10,K=103,R=1,S=2,stride=1x3 CHWN f16 epilogue=relu aligned_input=8 aligned_output=8",
+        "family=2 ml=192 nl=128 u=32 stages=4 stage_c=1 raster=4 cluster=2 persistent=1 evict=3 repack=3",
+    ),
+    "the same from registers": (
+        True, "gemm 15,16,8 TN f32 compute=tf32 lda=16 ldb=20 epilogue=relu",
+        "family=2 ml=128 nl=256 u=64 stages=1 vec_c=2 raster=8 wg=2 persistent=1 evict=2 repack=3",
+    ),
+    "activations of many sums at once": (
+        True, "conv N=2,C=64,H=14,W=14,K=200,R=3,S=3,pad=1 NCHW f16 epilogue=scale,bias,gelu",
+        "family=2 ml=128 nl=128 u=32 stages=2 stage_c=1 repack=3",
+    ),
+    "a bias beside what few registers there are": (
+        True, "conv N=1,C=80,H=2,W=4,K=169,R=3,S=1,D=2,T=1,pad=1x1x1x2x0x1 NHWC e4m3 epilogue=bias",
+        "family=2 ml=248 nl=128 u=128 stages=2 stage_c=1 raster=4 swap=1 wg=2 reuse=1",
+    ),
+    "what C holds in many boxes at once": (
+        True, "conv N=1,C=55,H=2,W=13,K=170,R=1,S=3,pad=2x2x2x1 NHWC f16 direction=input_grad aligned_input=8",
+        "family=2 ml=128 nl=240 u=16 stages=8 stage_c=1 wg=2 persistent=1 chunks=2 repack=3",
+    ),
+    "places of many boxes at once": (
+        True, "conv N=2,C=64,H=7,W=7,K=200,R=1,S=1,pad=0 NCHW f16 aligned_output=2",
+        "family=2 ml=256 nl=144 u=16 stages=2 stage_c=1 wg=2 persistent=1 repack=2",
+    ),
+    "sums of other blocks at once": (
+        True, "gemm 256,136,130 NN e5m2 lda=176 ldb=168 ldc=144 out=f16",
+        "family=2 ml=64 nl=184 u=64 stages=1 resident=2 kc=3 repack=3",
+    ),
+    "two slices, of which one finishes all": (
+        False, "gemm 512,512,512 NT bf16 out=f32", "family=2 ml=192 nl=120 u=32 stages=4 kg=2 split=4",
+    ),
+    "loads that are looked up": (
+        False, "conv N=2,C=2,H=6,W=6,K=2,R=3,S=1,stride=3,pad=2x0x3x2,dilation=2x1,groups=2 NHWC f32",
+        "family=0 ms=32 ns=1 ml=128 nl=16 u=32 kl=2 stages=2 copy_a=0 stage_c=1 lanes=1 order=2 request=3 raster=14",
+    ),
+    "loads that predicates guard": (
+        False, "gemm 3,658,46 NN f64",
+        "family=1 ms=16 ns=64 ml=64 nl=64 u=32 stages=4 copy_b=0 vec_a=2 vec_b=2 vec_c=2 stage_c=1 bounds=2 order=2",
+    ),
+    "many boxes of images beside many sums": (
+        False, "conv N=5,C=48,H=9,W=11,K=176,R=2,S=2 NHWC f16 direction=weight_grad",
+        "family=2 ml=128 nl=192 u=64 stages=2 wg=2 pingpong=1 persistent=1",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", SPILT)
+def test_what_spilt_once(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path))
+    d, (allowed, problem, config) = device("h200"), SPILT[what]
+    p, c = parse(problem), parse_config(config)
+    assert (broken(p.gemm, c, d) is None) == allowed
+    if allowed:
+        assert not any(assemble(render(plan_for(p, c, d))).spills.values())
