@@ -76,18 +76,20 @@ ${together()}\
     }
 </%def>
 
+<%def name="twice(x, m)"><% return f"%both_{x.role}" if m.partly else f"%odd_{x.role}{m.way}" %></%def>
+
 ## Words of a batch, and those behind them where the first is half of what goes to its place.
 <%def name="read(n)">
 % for i, (x, m) in enumerate(plan.batches_moved[n]):
     ${f"@%mine_{x.role} " if m.partly else ""}ld.shared.b32 ${plan.moved[n % 2, 0, i]}, [%got_${x.role}_at${m.way}+${x.base + m.got}];
-    @${f"%both_{x.role}" if m.partly else f"%odd_{x.role}{m.way}"} ld.shared.b32 ${plan.moved[n % 2, 1, i]}, [%got_${x.role}_at${m.way}+${x.base + m.got + 4}];
+    @${twice(x, m)} ld.shared.b32 ${plan.moved[n % 2, 1, i]}, [%got_${x.role}_at${m.way}+${x.base + m.got + 4}];
 % endfor
 </%def>
 
 <%def name="write(n)">
 % for i, (x, m) in enumerate(plan.batches_moved[n]):
 <% low, high = (plan.moved[n % 2, half, i] for half in range(2)) %>\
-    @%odd_${x.role}${m.way} prmt.b32 ${low}, ${low}, ${high}, 0x5432;
+    @${twice(x, m)} prmt.b32 ${low}, ${low}, ${high}, 0x5432;
     ${f"@%mine_{x.role} " if m.partly else ""}st.shared.b32 [%put_${x.role}_at${m.way}+${x.base + m.put}], ${low};
 % endfor
 </%def>

@@ -18,6 +18,7 @@ WAYS = {
     "narrowest lines": "ml=64 nl=16 u=16 wg=2 pingpong=1 persistent=1 stages=3 repack=12",
     "wide lines, N along": "swap=1 ml=80 nl=64 u=128 stages=3 repack=12",
     "two warpgroups": "ml=128 nl=96 wg=2 u=64 stages=3 repack=12 stage_c=1",
+    "more threads than lines": "ml=128 nl=16 wg=2 u=16 stages=3 repack=12",
     "A alone": "ml=64 nl=64 u=64 stages=3 repack=6",
     "B alone": "ml=64 nl=64 u=64 stages=3 repack=9",
     "slices that wait": "ml=64 nl=32 u=32 stages=3 kg=2 split=3 repack=12",
