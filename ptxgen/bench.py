@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -83,7 +84,7 @@ class Ring:
         self.more_at = tuple(driver.allocate(x.nbytes) for x in after)
         for address, x in zip(self.more_at, after, strict=True):
             driver.upload(address, x)
-        self._references: dict[tuple[int, int, int, int], Reference] = {}
+        self._references: dict[tuple[int, int, bytes], Reference] = {}
 
     def blocks(self, limit: int) -> Iterator[tuple[slice, slice]]:
         """Runs of items and of rows of C, at most ``limit`` elements in all: all of it, or runs from first to last."""
@@ -104,18 +105,20 @@ class Ring:
         p, worst = self.problem, Deviation(0.0, (0,) * (2 + (self.problem.batch != 1)), 0.0)
         if not p.results:
             return worst
-        for items, rows in self.blocks(limit):
-            ref, got = self._reference(items, rows), self._result(items, rows)
-            found = compare(got, ref)
+        for items, blocks in groupby(self.blocks(limit), itemgetter(0)):
+            runs = [rows for _, rows in blocks]
+            rows = np.concatenate([np.arange(run.start, run.stop) for run in runs])
+            got = np.concatenate([self._result(items, run) for run in runs], axis=-2)
+            found = compare(got, self._reference(items, rows))
             if not found.ratio <= worst.ratio:
-                first = (items.start, rows.start, 0)[-len(found.where) :]
-                where = tuple(i + n for i, n in zip(found.where, first, strict=True))
+                *item, row, column = found.where
+                where = (*(items.start + i for i in item), int(rows[row]), column)
                 worst = Deviation(found.ratio, where, found.worst)
         return worst
 
-    def _reference(self, items: slice, rows: slice) -> Reference:
+    def _reference(self, items: slice, rows: Array) -> Reference:
         """What the product is in these rows of these items; kept."""
-        p, key = self.problem, (items.start, items.stop, rows.start, rows.stop)
+        p, key = self.problem, (items.start, items.stop, rows.tobytes())
         if key not in self._references:
             a = (self.a if p.layout[0] == "N" else np.swapaxes(self.a, -1, -2))[..., rows, :]
             a, b = (x[items] if x.ndim == 3 and len(x) > 1 else x for x in (a, self.b))
@@ -124,7 +127,7 @@ class Ring:
             more = [x[rows] if name in along else x for name, x in zip(p.reads, self.more, strict=True)]
             if "residual" in p.reads:
                 more[-1] = more[-1][rows] if p.batch == 1 else more[-1][items, rows]
-            part = replace(p, m=rows.stop - rows.start, batch=1, layout="N" + p.layout[1], lda=0)
+            part = replace(p, m=len(rows), batch=1, layout="N" + p.layout[1], lda=0)
             self._references[key] = reference(part, np.ascontiguousarray(a), b, more=tuple(more))
         return self._references[key]
 

@@ -120,12 +120,16 @@ class Reference:
         return 2 * kept * -(-p.gemm.k // products) + 2 * rounded
 
 
-def _sums(p: Problem, a: Array, b: Array, box: Box | None, absolute: bool = False) -> Array:
+def _sums(p: Problem, a: Array, b: Array, box: Box | None) -> tuple[Array, Array]:
+    """Σab and Σ|a||b|."""
     if isinstance(p, Conv):
-        return convolve(p, a, b, box, absolute)
-    wide_a, wide_b = plain(p, *((np.abs(a), np.abs(b)) if absolute else (a, b)))
-    out: Array = wide_a @ wide_b
-    return np.repeat(out, p.items, axis=0) if out.ndim == 3 and len(out) < p.items else out  # all items share A and B
+        return convolve(p, a, b, box, False), convolve(p, a, b, box, True)
+    wide_a, wide_b = plain(p, a, b)
+    exact = wide_a @ wide_b
+    scale = np.abs(wide_a, out=wide_a) @ np.abs(wide_b, out=wide_b)
+    if exact.ndim == 3 and len(exact) < p.items:  # all items share A and B
+        return np.repeat(exact, p.items, axis=0), np.repeat(scale, p.items, axis=0)
+    return exact, scale
 
 
 def reference(p: Problem, a: Array, b: Array, c: Array | None = None, alpha: float = 1.0, beta: float = 0.0,
@@ -138,8 +142,8 @@ def reference(p: Problem, a: Array, b: Array, c: Array | None = None, alpha: flo
         name: _cut(x.reshape(p.spread[name][1]), at).astype(np.float64) for name, x in zip(p.reads, more, strict=True)
     }
     with np.errstate(all="ignore"):
-        exact = alpha * _sums(p, a, b, box)
-        scale = abs(alpha) * _sums(p, a, b, box, absolute=True)
+        exact, scale = _sums(p, a, b, box)
+        exact, scale = alpha * exact, abs(alpha) * scale
         if "scale_a" in beside:
             factor = beside["scale_a"] * beside["scale_b"]
             exact, scale = exact * factor, scale * np.abs(factor)
