@@ -24,8 +24,9 @@ SPAN = 128  #: bytes of the widest swizzle, and of the inner side of a box
 ALIGNED = 1024  #: bytes that every tile in shared memory starts at a multiple of: the widest swizzle's pattern
 WARPGROUP = 4 * WARP
 MOST_OWNERS = 16  #: blocks that may share out the finishing of a tile
-#: registers a thread beside the accumulators, as ptxas needs them; where operands are shifted, beside what is moved
-OTHERS, MOVING = 38, 24
+#: registers a thread beside the accumulators, as ptxas needs them; where operands are shifted, what is moved at once at
+#: the most, and more
+OTHERS, MOVED, MOVING = 38, 32, 24
 #: of X in registers: 32-bit registers of 64 rows and one step, and buffers of them
 FRAGMENT, FRAGMENTS = 4, 2
 #: registers a thread where two warpgroups multiply, of a multiprocessor with 65536: as all have the same, and as the
@@ -213,7 +214,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     # sums of a pass are added to those of all passes; f16 sums are widened in the end
     needed = sums * 2 if count > 1 else sums + sums // 2 if p.accumulator.bytes == 2 else sums
     needed = needed + OTHERS + pick(meets, 4 * batch(sums), 0) + pick(fed, FRAGMENTS * FRAGMENT * mi + 8, 0)
-    needed = needed + pick(x_moves + y_moves > 0, 4 * (x_moves + y_moves) + MOVING, 0)
+    needed = needed + pick(x_moves + y_moves > 0, np.minimum(4 * (x_moves + y_moves), MOVED) + MOVING, 0)
     images_x = (c.swap == 1) == (p.window is not None and p.window.side == "b")
     after = _after(p, c, sums, x_moves + y_moves)
     gives = (c.wg == 2) & (c.resident == 1) & (needed + after > SAME)
