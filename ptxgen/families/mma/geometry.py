@@ -126,7 +126,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     held = sums + fragments + parted + in_flight
     likely = np.minimum(registers, held + sum(np.minimum(2 * n, n + 4) for n in each) + 22)
     guarded = sum(
-        pick((x.copy == 0) & (c.bounds == BOUNDS_PREDICATE), pick(x.vec * x.bytes == 16, GUARDED * n, 1), 0)
+        pick((x.copy == 0) & (c.bounds == BOUNDS_PREDICATE), GUARDED * pick(x.vec * x.bytes == 16, n, 1), 0)
         for n, x in zip(each, (a, b), strict=True)
     )
     copies = repack.workspace(p, c)

@@ -18,7 +18,8 @@ LOOKED_UP = {STRIDED: 0, TABLE: 1, WINDOW: 2}
 
 #: a thread's loads, and sides of them, whose addresses and predicates the estimate has room for
 LOADS, SIDES = 16, 4
-HALVES = 5  #: registers that must be left where halves are multiplied in pairs
+#: registers that must be left where halves are multiplied in pairs, and where predicates guard loads
+HALVES, GUARDED = 5, 10
 
 
 def staged_bytes(p: Gemm) -> int:
@@ -142,7 +143,9 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         sum_bytes=sum_bytes,
         gathers=gathers,
         registers=registers,
-        spare=2 * np.maximum(found - LOADS, 0) + (HALVES if packed == 2 else 0),
+        spare=2 * np.maximum(found - LOADS, 0)
+        + (HALVES if packed == 2 else 0)
+        + pick(c.bounds == BOUNDS_PREDICATE, GUARDED, 0),
         **tiles_and_slices(p, c, sum_bytes),
     )
 
