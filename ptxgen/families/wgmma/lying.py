@@ -2,8 +2,8 @@
 
 TMA takes only boxes that begin at a multiple of 16 bytes. Where rows do not, every eighth does so at the same place:
 each of eight maps has every eighth row, from the multiple of 16 bytes at or before its start. A box brings lines with
-16 bytes more than they have; warpgroups then write each to its place in the tile, and the elements before its first to
-none.
+16 bytes more than they have; warpgroups then write each to its place in the tile, which takes the room of the stage before,
+and the elements before its first to none.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Move:
 class Lying(Operand):
     """``movers``: threads that shift a stage.
 
-    As many threads as ``span`` has words shift a line of a box together, word by word: none meets another's bank as it
-    reads from any place in 16 bytes, nor as it writes a swizzled line.
+    As many threads as ``span`` has words shift a line of a box together, word by word: where that is a warp, none meets
+    another's bank as it reads from any place in 16 bytes, nor as it writes a swizzled line.
     """
 
     def __init__(self, role: str, name: str, g: SimpleNamespace, config: Config, base: int, movers: int) -> None:
