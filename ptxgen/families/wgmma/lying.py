@@ -2,8 +2,8 @@
 
 TMA takes only boxes that begin at a multiple of 16 bytes. Where rows do not, every eighth does so at the same place:
 each of eight maps has every eighth row, from the multiple of 16 bytes at or before its start. A box brings lines with
-16 bytes more than they have; warpgroups then write each to its place in the tile, which takes the room of the stage before,
-and the elements before its first to none.
+16 bytes more than they have; warpgroups then write each to its place in the tile, which takes the room of the stage
+before, and the elements before its first to none.
 """
 
 from __future__ import annotations
