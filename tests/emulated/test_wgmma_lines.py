@@ -24,6 +24,10 @@ WAYS = {
     "along N, lines no multiple of 16": "swap=1 ml=24 nl=128 u=32 stages=2",
     "along N, the operands' memory": "swap=1 ml=64 nl=64 u=32 stages=3 chunks=2 reuse=1",
     "along N, more lines than threads": "swap=1 ml=136 nl=64 u=32 stages=2",
+    "along N, a block walks": "swap=1 ml=48 nl=128 u=32 stages=2 persistent=1 chunks=2 buffers=2",
+    "along N, fewer lines than threads, in turn": "swap=1 ml=8 nl=64 wg=2 pingpong=1 persistent=1 u=32 stages=2",
+    "shares": "ml=64 nl=64 u=16 kg=3 split=4 stages=2",
+    "blocks that load for each other": "ml=128 nl=64 wg=2 u=32 stages=2 cluster=2 yc=2 persistent=1",
     "last slice": "ml=64 nl=64 u=32 kg=2 split=3 stages=2",
     "a cluster's sum": "ml=64 nl=32 u=32 kc=2 stages=2",
 }
