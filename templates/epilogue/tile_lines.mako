@@ -34,7 +34,7 @@ ${ends.ends(s, strip, f"{c.index}_{n}")}\
 <% k = s.lines %>\
     {
     .reg .b32 %other, %final, %select, %a<6>, %b<5>, %o<4>;
-    ${k.words.declaration}
+    ${k.chunks.declaration}
     .reg .pred %fours, %twos, %odd, %last, %whole<${k.groups}>;
     shr.u32 %line, %member, ${k.shift};
     and.b32 %q, %member, ${k.threads - 1};
@@ -73,12 +73,12 @@ LINES${label}:
 % endif
 % for n, (round, g) in enumerate(k.batch):
 <% at = strip.offset + g * k.hop + round * k.step * s.span %>\
-    ld.shared.v4.b32 ${k.words.vector(n, 0, n=4)}, [%near+${at}];
-    ld.shared.v4.b32 ${k.words.vector(n, 4, n=4)}, [${"%final" if g == k.groups - 1 else "%other"}+${at}];
+    ld.shared.v4.b32 ${k.chunks.vector(n, 0, n=4)}, [%near+${at}];
+    ld.shared.v4.b32 ${k.chunks.vector(n, 4, n=4)}, [${"%final" if g == k.groups - 1 else "%other"}+${at}];
 % endfor
 % for n, (round, g) in enumerate(k.batch):
 % for i in range(6):
-    selp.b32 %a${i}, ${k.words[n, i + 2]}, ${k.words[n, i]}, %fours;
+    selp.b32 %a${i}, ${k.chunks[n, i + 2]}, ${k.chunks[n, i]}, %fours;
 % endfor
 % for i in range(5):
     selp.b32 %b${i}, %a${i + 1}, %a${i}, %twos;

@@ -183,6 +183,19 @@ class Tips:
         self.several = 1 if self.uneven else widest(self.rounds, 4, 1)
 
 
+class Words:
+    """How warps bring lines of boxes to C, each a line, of each box a word a thread: lines a warp has under way at once,
+    four apart, how often, and what it has of them."""
+
+    AT_ONCE = 8  #: words that a thread has under way
+
+    def __init__(self, count: int, boxes: int) -> None:
+        self.rows = 2 * int(widest(count // 8, max(self.AT_ONCE // 2 // boxes, 1), 1))
+        self.rounds = count // 4 // self.rows
+        self.batch = [(row, box) for row in range(self.rows) for box in range(boxes)]
+        self.words = len(self.batch)
+
+
 class Lines:
     """How threads bring a warpgroup's boxes to C: side by side on a line 16 bytes each, on several lines at once."""
 
@@ -216,8 +229,8 @@ class Lines:
         self.several = 1 if self.uneven else int(widest(self.rounds, max(windows // self.groups, 1), 1))
         #: (line, part of it), as they come at once
         self.batch = [(r, g) for r in range(self.several) for g in range(self.groups)]
-        self.words = Tile("w", "b32", (len(self.batch), 8))
-        self.tips = Tips(self.count)
+        self.chunks = Tile("w", "b32", (len(self.batch), 8))
+        self.tips, self.words = Tips(self.count), Words(self.count, self.boxes)
 
     def strips(self, chunk: int) -> list[Strip]:
         s = self.staging
@@ -287,6 +300,8 @@ class LeavingPlan(Plan):
                 self.staging.coordinates.append("%number")
                 self.staging.rank += 1
             self.staging_at = 0 if c.reuse else int(g.ring + g.added)
+            if not self.boxed and self.boxes == "epilogue/tile_lines.mako" and self.staging.width == ROWS:
+                self.boxes = "epilogue/tile_words.mako"
         self.rows = 2 * self.mi
         self.lines = [0, 1] if self.swapped else [self.row_offset(n) for n in range(self.rows)]
 
