@@ -5,50 +5,35 @@
 ## + beta C: an element at a time to where the chunk's boxes have it.
 <%def name="fetch(s, c)">
 <% k = s.lines %>\
-% for n, strip in enumerate(s.lines.strips(c.index)):
-% for turn in range(k.turns):
+% for n, strip in enumerate(k.strips(c.index)):
     {
-    .reg .b32 %i, %o<4>;
-    .reg .pred %here;
+    .reg .b32 %w;
+    .reg .pred %here, %mine;
 ${ends.place(s, strip)}\
-    shr.u32 %line, %member, ${k.shift};
-    and.b32 %q, %member, ${k.threads - 1};
-% if turn:
-    add.u32 %line, %line, ${turn * k.across};
-% endif
-${ends.line(s)}\
-${ends.chunk(s, "%near", "%q")}\
-    shl.b32 %q, %q, 3;
+    shl.b32 %q, %lane, 1;
     mul.wide.u32 %t64, %q, 2;
     add.u64 %to, %to, %t64;
-    mov.u32 %round, 0;
+    setp.lt.u32 %mine, %lane, ${k.last};
     .pragma "nounroll";
-FETCH${c.index}_${n}_${turn}:
-    setp.lt.s32 %here, %line, %left_rows;
-% for g in range(k.groups):
-    add.s32 %i, %q, ${g * k.threads * 8};
-% for i in range(8):
-    add.s32 %t0, %i, ${i};
+FETCH${c.index}_${n}:
+% for row, part in k.batch:
+<% last = part == k.parts - 1 %>\
+    add.u32 %t0, %line, ${4 * row};
+    setp.lt.s32 %here, %t0, %left_rows;
+% for i in range(2):
+    add.u32 %t0, %q, ${64 * part + i};
     setp.lt.and.s32 %p, %t0, %end, %here;
-    mov.b16 %half${i % 2}, 0;
-    @%p ld.global.b16 %half${i % 2}, [%to+${g * k.threads * 16 + 2 * i}];
-% if i % 2:
-    mov.b32 %o${i // 2}, {%half0, %half1};
+    mov.b16 %half${i}, 0;
+    @%p ld.global.b16 %half${i}, [%to+${128 * part + 2 * i}];
+% endfor
+    mov.b32 %w, {%half0, %half1};
+    ${"@%mine " if last else ""}st.shared.b32 [${k.near(strip, row, part)}], %w;
+% if last:
+    add.u64 %to, %to, %step;
 % endif
 % endfor
-    setp.lt.u32 %p, %line, ${k.count};
-    @%p st.shared.v4.b32 [%near+${strip.offset + g * k.hop}], {%o0, %o1, %o2, %o3};
-    // or ptxas would ask for many boxes at once, and spill
-    bar.warp.sync 0xffffffff;
-% endfor
-    add.u64 %to, %to, %step;
-    add.u32 %line, %line, ${k.step};
-    add.u32 %near, %near, ${k.step * s.span};
-    add.u32 %round, %round, 1;
-    setp.lt.u32 %p, %round, ${k.rounds};
-    @%p bra.uni FETCH${c.index}_${n}_${turn};
+${ends.on(s, f"FETCH{c.index}_{n}")}\
     }
-% endfor
 % endfor
 ${sync.warpgroup(plan.wg)}\
 ${boxes.merge(c, s, boxes.weighted)}\

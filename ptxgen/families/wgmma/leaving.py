@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from ptxgen.columnar import WARP, log2
 from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, WARPGROUP, groups_leave, widest
 from ptxgen.families.wgmma.layout import ATOM
-from ptxgen.families.wgmma.repack import RESIDUES, boxed
+from ptxgen.families.wgmma.repack import boxed
 from ptxgen.plan import Plan
 from ptxgen.problem import EPILOGUE
 from ptxgen.registers import Tile, braces
 
-ELEMENTS = 8  #: of 16 bytes of C
+WORD = 2  #: elements of four bytes of C
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,10 @@ class Store:
 
 @dataclass(frozen=True)
 class Chunk:
-    """A part of the columns that leaves at once. ``last``: the tile's; ``waits``: its buffer was used before;
+    """A part of the columns that leaves at once. ``waits``: its buffer was used before;
     ``along_x``, ``along_y``: a thread's sums that share a place along X (Y), counted from its first."""
 
     index: int
-    last: bool
     waits: bool
     puts: list[Put]
     stores: list[Store]
@@ -78,8 +77,7 @@ class Staging:
         self.coordinates, self.rank = ["%x_at", "%y_at"] if transposed else ["%y_at", "%x_at"], 2
         self.lines, self.pairs = Lines(self), Pairs(self)
         self.chunks = [
-            Chunk(n, n == chunks - 1, persistent or n >= buffers, self._puts(n), self._stores(n), self._along_x(n),
-                  self._along_y(n))
+            Chunk(n, persistent or n >= buffers, self._puts(n), self._stores(n), self._along_x(n), self._along_y(n))
             for n in range(chunks)
         ]  # fmt: skip
 
@@ -171,66 +169,40 @@ class Pairs:
         return chunk.stores[:1] if self.walks else chunk.stores
 
 
-class Tips:
-    """How threads bring the ends of lines to C, eight a line: from a thread's line to its next, how many it has, how
-    many at once."""
-
-    def __init__(self, count: int) -> None:
-        self.step = WARPGROUP // ELEMENTS
-        self.rounds = -(-count // self.step)
-        #: whether there are lines that not every thread has
-        self.uneven = count % self.step > 0
-        self.several = 1 if self.uneven else widest(self.rounds, 4, 1)
-
-
-class Words:
-    """How warps bring lines of boxes to C, each a line, of each box a word a thread: lines a warp has under way at once,
-    four apart, how often, and what it has of them."""
+class Lines:
+    """How warps bring a warpgroup's boxes to C: each a line, a thread a word of each 64 elements of it. A warp's lines
+    are four apart, so that all begin at the same place in a word."""
 
     AT_ONCE = 8  #: words that a thread has under way
-
-    def __init__(self, count: int, boxes: int) -> None:
-        self.rows = 2 * int(widest(count // 8, max(self.AT_ONCE // 2 // boxes, 1), 1))
-        self.rounds = count // 4 // self.rows
-        self.batch = [(row, box) for row in range(self.rows) for box in range(boxes)]
-        self.words = len(self.batch)
-
-
-class Lines:
-    """How threads bring a warpgroup's boxes to C: side by side on a line 16 bytes each, on several lines at once."""
-
-    WINDOWS, FEW = 4, 32  #: times 16 bytes that a thread has under way; beside fewer sums than these, half
 
     def __init__(self, s: Staging) -> None:
         self.staging = s
         #: registers of C's first row and column
         self.row, self.column = ("%y", "%x") if s.transposed else ("%x", "%y")
-        #: lines of a box; boxes of a strip, bytes from one to the next
+        #: lines of a box; boxes of a strip, bytes from one to the next, and words of a line of it as a shift
         self.count = s.columns if s.transposed else ROWS
         self.boxes = s.mi if s.transposed else s.columns // s.width
-        self.box, self.boxed = self.count * s.span, log2(s.width // ELEMENTS)
-        #: elements of a line
+        self.box, self.shift = self.count * s.span, log2(s.width // WORD)
+        #: elements of a line, how often a warp has words of it, and words it has the last time
         self.width = self.boxes * s.width
-        #: threads side by side on a line, and what they are as a shift; how often they go along it, and how many bytes
-        #: further on in shared memory they then are
-        chunks = self.width // ELEMENTS
-        self.threads = int(widest(chunks, WARP, 1))
-        self.shift = log2(self.threads)
-        self.groups = chunks // self.threads
-        self.hop = (self.threads >> self.boxed) * self.box
-        #: lines that go at once; from a thread's line to its next one that begins at the same place in 16 bytes; how
-        #: many a thread has of these, and of such places
-        self.across = WARPGROUP // self.threads
-        self.step = max(self.across, RESIDUES)
-        self.rounds, self.turns = -(-self.count // self.step), self.step // self.across
-        windows = self.WINDOWS if s.sums.size >= self.FEW else self.WINDOWS // 2
-        #: whether there are lines that not every thread has; how many lines come at once
-        self.uneven = self.count % self.step > 0
-        self.several = 1 if self.uneven else int(widest(self.rounds, max(windows // self.groups, 1), 1))
-        #: (line, part of it), as they come at once
-        self.batch = [(r, g) for r in range(self.several) for g in range(self.groups)]
-        self.chunks = Tile("w", "b32", (len(self.batch), 8))
-        self.tips, self.words = Tips(self.count), Words(self.count, self.boxes)
+        self.parts = -(-self.width // (WARP * WORD))
+        self.last = self.width // WORD - (self.parts - 1) * WARP
+        #: registers that have where a thread's words are: of a part, of the last one, and the words behind these
+        self.ending = "own" if self.last == WARP else "ending"
+        self.places = ["own", "next", "final"] + ["ending"] * (self.last < WARP)
+        #: bytes from words of a line to those of the next part, and what the swizzle inverts of a line four further on
+        self.hop = (WARP >> self.shift) * self.box
+        self.inverted = 16 * (4 >> s.shift & s.mask)
+        #: lines that a warp has under way at once, how often, and what it then has: (line, part of it)
+        self.rows = 2 * int(widest(self.count // 8, max(self.AT_ONCE // 2 // self.parts, 1), 1))
+        self.rounds = self.count // 4 // self.rows
+        self.batch = [(row, part) for row in range(self.rows) for part in range(self.parts)]
+
+    def near(self, strip: Strip, row: int, part: int, behind: bool = False) -> str:
+        """Where a thread's word of line ``row``, part ``part`` is, or the one ``behind``."""
+        last, at = part == self.parts - 1, strip.offset + 4 * row * self.staging.span + part * self.hop
+        place = ("final" if last else "next") if behind else self.ending if last else "own"
+        return f"%{place}{row % 2}+{at}"
 
     def strips(self, chunk: int) -> list[Strip]:
         s = self.staging
@@ -300,8 +272,6 @@ class LeavingPlan(Plan):
                 self.staging.coordinates.append("%number")
                 self.staging.rank += 1
             self.staging_at = 0 if c.reuse else int(g.ring + g.added)
-            if not self.boxed and self.boxes == "epilogue/tile_lines.mako" and self.staging.width == ROWS:
-                self.boxes = "epilogue/tile_words.mako"
         self.rows = 2 * self.mi
         self.lines = [0, 1] if self.swapped else [self.row_offset(n) for n in range(self.rows)]
 
