@@ -345,7 +345,7 @@ class WgmmaPlan(LeavingPlan):
     # ---- what a reader is told
 
     #: in what C leaves where TMA does not store it
-    lines_leave = "16 bytes and what is left of lines"
+    lines_leave = "words, a line a warp"
 
     @property
     def accesses(self) -> str:
