@@ -24,6 +24,7 @@ class CooperativePlan(Plan):
     def _epilogue(self) -> None:
         super()._epilogue()
         self._find()
+        self.everywhere = not self.geometry.gathers
         #: a row of what a thread holds, or a vector of the block's tile
         self.row = Tile("e", self.sum, (max(self.ns, self.vec_c),))
         self.columns = [self.b.offset(j) for j in range(0, self.ns, self.vec_c)]

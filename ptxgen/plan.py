@@ -123,6 +123,8 @@ class Plan:
 
     #: whether pairs of results stay in registers until several of them are stored at once
     packs = False
+    #: whether threads have sums in registers also where C has no place for them
+    everywhere = False
 
     def _leaving(self) -> None:
         """How finished sums get to C."""

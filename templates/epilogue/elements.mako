@@ -21,8 +21,11 @@ ${convert.widen_pair(plan.problem.out, plan.wide_c[q], plan.wide_c[q + 1], plan.
 % endif
 </%def>
 
+## A pair that is converted under a guard keeps the halves that were there before, which takes instructions: where there is
+## always something to convert, only the store is guarded.
 ## plan.packs: it stays in the low half of the first register, for who stores several such pairs.
 <%def name="store(registers, at, offset, guard)">
+<% when = "" if plan.everywhere else guard %>\
 % if plan.packs and plan.tiny:
     cvt.rn.satfinite.${plan.problem.out}x2.f32 ${plan.got_c[0]}, ${registers[1]}, ${registers[0]};
     mov.b32 ${registers[0]}, {${plan.got_c[0]}, ${plan.got_c[0]}};
@@ -46,9 +49,9 @@ ${convert.widen_pair(plan.problem.out, plan.wide_c[q], plan.wide_c[q + 1], plan.
 % if plan.vec_c == 1:
     ${guard}cvt.rn.${plan.problem.out}.f32 ${plan.got_c[0]}, ${registers[0]};
 % else:
-    ${guard}cvt.rn.${plan.problem.out}.f32 ${plan.half_c[0]}, ${registers[q]};
-    ${guard}cvt.rn.${plan.problem.out}.f32 ${plan.half_c[1]}, ${registers[q + 1]};
-    ${guard}mov.b32 ${plan.got_c[q // 2]}, {${plan.half_c[0]}, ${plan.half_c[1]}};
+    ${when}cvt.rn.${plan.problem.out}.f32 ${plan.half_c[0]}, ${registers[q]};
+    ${when}cvt.rn.${plan.problem.out}.f32 ${plan.half_c[1]}, ${registers[q + 1]};
+    ${when}mov.b32 ${plan.got_c[q // 2]}, {${plan.half_c[0]}, ${plan.half_c[1]}};
 % endif
 % endfor
     ${guard}st.global${plan.stream}.${plan.c_type} [${at}+${offset}], ${plan.got_c.vector(0, n=plan.got_c.size)};
