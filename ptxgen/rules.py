@@ -79,10 +79,10 @@ LAST = (
     Rule("registers", lambda p, c, g, d: g.registers <= register_cap(d, g.threads, c.resident) + REUSED,
          "about {g.registers} registers a thread; {d.name} has {d.registers_sm} for resident={c.resident} blocks of"
          " {g.threads} threads, and {d.registers_thread} for one"),
-    # threads that have all that one may have do more at once
-    Rule("registers_left", lambda p, c, g, d: (register_cap(d, g.threads, c.resident) < d.registers_thread)
-         | (g.registers + getattr(g, "spare", 0) <= d.registers_thread + REUSED),
-         "about {g.registers} registers a thread, and {g.spare} to be left; {d.name} has {d.registers_thread} for one"),
+    Rule("registers_left", lambda p, c, g, d: g.registers + getattr(g, "spare", 0)
+         <= register_cap(d, g.threads, c.resident) + REUSED,
+         "about {g.registers} registers a thread, and {g.spare} to be left; {d.name} has {d.registers_sm} for"
+         " resident={c.resident} blocks of {g.threads} threads, and {d.registers_thread} for one"),
     Rule("bounds", lambda p, c, g, d: (c.bounds != BOUNDS_NONE) | ((p.grain[0] % np.maximum(c.ml, 1) == 0)
          & (p.grain[1] % np.maximum(c.nl, 1) == 0) & (p.grain[2] % np.maximum(c.u, 1) == 0)),
          "bounds=0 needs m, n, k={p.grain[0]}, {p.grain[1]}, {p.grain[2]} to be multiples of ml, nl, u={c.ml}, {c.nl},"

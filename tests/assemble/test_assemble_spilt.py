@@ -47,6 +47,10 @@ SPILT = {
     "two slices, of which one finishes all": (
         False, "gemm 512,512,512 NT bf16 out=f32", "family=2 ml=192 nl=120 u=32 stages=4 kg=2 split=4",
     ),
+    "many units of images beside many sums": (
+        False, "conv N=2,C=8,H=4,W=9,D=4,K=98,R=2,S=2,T=2 NHWC bf16",
+        "family=2 ml=128 nl=192 u=128 stages=1 wg=2 pingpong=1 persistent=1 raster=8",
+    ),
     "loads that are looked up": (
         False, "conv N=2,C=2,H=6,W=6,K=2,R=3,S=1,stride=3,pad=2x0x3x2,dilation=2x1,groups=2 NHWC f32",
         "family=0 ms=32 ns=1 ml=128 nl=16 u=32 kl=2 stages=2 copy_a=0 stage_c=1 lanes=1 order=2 request=3 raster=14",

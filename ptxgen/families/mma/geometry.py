@@ -20,8 +20,9 @@ BYTES = 1  #: ldmatrix transposing pairs of 8-bit elements, which two permutatio
 VECTOR = 2  #: vectors along M (or N), one row of K a load
 SINGLE = 3  #: one f64 a load, of rows along K
 
-#: registers of 16 bytes that predicates guard, and elements of K from where a stage is deep
-GUARDED, DEEP = 6, 256
+#: registers of 16 bytes that predicates guard, elements of K from where a stage is deep, and threads of a
+#: multiprocessor up to which each has all the registers that one may have
+GUARDED, DEEP, MOST = 6, 256, 256
 POINTERS_LIMIT = 4  #: with more loads a thread, one pointer walks and each load keeps a 32-bit offset from it
 
 
@@ -129,6 +130,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         pick((x.copy == 0) & (c.bounds == BOUNDS_PREDICATE), GUARDED * pick(x.vec * x.bytes == 16, n, 1), 0)
         for n, x in zip(each, (a, b), strict=True)
     )
+    deep = pick(c.u >= DEEP, 32, 0) if p.dtype in ("e4m3", "e5m2") else 0
     copies = repack.workspace(p, c)
     spread = tiles_and_slices(p, c, sum_bytes)
     return SimpleNamespace(
@@ -148,7 +150,8 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         gathers=gathers,
         registers=registers,
         likely=likely,
-        spare=np.minimum(guarded, 8 * GUARDED) + pick(c.u >= DEEP, 32, 0) * (p.dtype in ("e4m3", "e5m2")),
+        # threads that have all that one may have do more at once
+        spare=pick(threads * c.resident <= MOST, np.minimum(guarded, 8 * GUARDED) + deep, 0),
         copies=copies,
         **spread | {"workspace": spread["workspace"] + copies},
     )

@@ -18,8 +18,9 @@ LOOKED_UP = {STRIDED: 0, TABLE: 1, WINDOW: 2}
 
 #: a thread's loads, and sides of them, whose addresses and predicates the estimate has room for
 LOADS, SIDES = 16, 4
-#: registers that must be left where halves are multiplied in pairs, and where predicates guard loads
-HALVES, GUARDED = 5, 10
+#: registers that must be left where halves are multiplied in pairs or there are several sets, where predicates guard
+#: loads, of rows of two operands; threads of a multiprocessor up to which each has all the registers that one may have
+HALVES, GUARDED, KEPT, MOST = 5, 10, 12, 256
 
 
 def staged_bytes(p: Gemm) -> int:
@@ -128,7 +129,12 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         beyond = pick(a.kept & b.kept, fragments * words, pick(a.kept | b.kept, 8, 0))
     held = (c.ms * c.ns * c.ks // packed + fragments) * words + in_flight
     early = _early(p, c, (a, b), each, threads)
+    held_back = sum(pick(x.copy == 0, n, 0) for x, n in zip((a, b), each, strict=True))
     found = sum(n if x.found != STRIDED else 0 for x, n in zip((a, b), each, strict=True))
+    guarded = pick(c.bounds == BOUNDS_PREDICATE, GUARDED + 2 * np.maximum(held_back - LOADS, 0), 0)
+    # of two operands that are kept, where threads have few
+    rows = pick(a.kept & b.kept & (c.bounds != BOUNDS_NONE) & (threads * c.resident > 3 * MOST - 1), KEPT, 0)
+    kinds = HALVES if packed == 2 else pick((found > 0) & (c.ks > 1), HALVES, 0)
     registers = held + np.minimum(2 * pointers, 16) + looked_up + beyond + early + 34
     return SimpleNamespace(
         a=a,
@@ -143,9 +149,8 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         sum_bytes=sum_bytes,
         gathers=gathers,
         registers=registers,
-        spare=2 * np.maximum(found - LOADS, 0)
-        + (HALVES if packed == 2 else 0)
-        + pick(c.bounds == BOUNDS_PREDICATE, GUARDED, 0),
+        # threads that have all that one may have do more at once
+        spare=pick(threads * c.resident <= MOST, 2 * np.maximum(found - LOADS, 0) + guarded + kinds, rows),
         **tiles_and_slices(p, c, sum_bytes),
     )
 

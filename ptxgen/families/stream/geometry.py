@@ -30,6 +30,8 @@ THIN = 8  #: extent that the thin side has at most
 QUAD = 4  #: lanes that share rows there
 LOADS = 64  #: most loads of one operand whose addresses ptxas has at once
 
+MOST = 384  #: threads of a multiprocessor up to which some must leave registers
+
 
 def lined_up(p: Gemm, name: str) -> bool:
     """Whether an operand is contiguous along K: as its layout says, or because it is one column without gaps."""
@@ -159,7 +161,8 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         row_c=row_c,
         sum_bytes=sum_bytes,
         gathers=(c.wm > 0),
-        spare=5 if size == 1 else 0,
+        # seen where threads have many registers
+        spare=pick(threads * c.resident <= MOST, 11 if p.dtype in ("f64", "e4m3", "e5m2") else 0, 0),
         registers=pick(
             tensor, _fragments(p, c, count, thin, loads_x * steps, loads_y, y_kmajor, a.paired | b.paired), registers
         ),

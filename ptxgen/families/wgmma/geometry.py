@@ -135,9 +135,9 @@ def _after(p: Gemm, c: Any, sums: Any, moves: Any) -> Any:
     scaled, wide, direct = "scale_rows" in p.stages, p.output.bytes == 4, np.logical_not(staged)
     vectors = scaled or "bias_row" in p.stages or "bias_column" in p.stages
     along_x = pick(c.swap == 1, "bias_column" in p.stages, "bias_row" in p.stages)
-    reads = vectors or "residual" in p.stages
+    reads, long = vectors or "residual" in p.stages, "gelu" in p.stages or "silu" in p.stages
     after = np.maximum(after, pick(direct & reads, pick(scaled & (sums > 128), 20, pick(sums <= 128, 12, 3)), 2))
-    after = np.maximum(after, pick(staged & reads, pick(sums <= 128, 28, 20), 0))
+    after = np.maximum(after, pick(staged & (reads | long), pick(sums <= 128, 28, pick(reads, 20, 0)), 0))
     after = np.maximum(after, pick(sums >= 192, pick(scaled | (direct & wide) | along_x, 26, 3), 0))
     shared = (c.yc > 1) & (sums >= 128) & (scaled & wide & direct | ("residual" in p.stages))
     after = np.maximum(after, pick(shared, 28, 0))

@@ -15,7 +15,8 @@ from ptxgen.problem import Gemm
 from ptxgen.rule import Rule
 
 WGMMA = 2
-PLACES = 9  #: numbers of pixels' axes that a thread that copies holds where it keeps few registers
+#: numbers of pixels' axes, or units of K, that a thread that copies holds where it keeps few registers
+PLACES, UNITS = 9, 4
 BOX_LIMIT = 256  #: elements of a side of a box
 WORKSPACE_LIMIT = 1 << 36  #: bytes of planes, and what slices leave before them
 
@@ -151,10 +152,12 @@ RULES = (
          "about {g.needed} registers a thread, {g.after} more for what follows; {g.threads} threads,"
          " resident={c.resident}, leave fewer",
          family=WGMMA),
-    Rule("wgmma_producer", lambda p, c, g, d: (p.window is None) or (not p.window.summed)
-         | np.logical_not(g.gives) | (g.image_boxes * len(p.window.extents) <= PLACES),
-         "{g.image_boxes} boxes of images side by side: beside so many sums a thread that copies can hold the places of"
-         " 4, or 3 in three dimensions", family=WGMMA),
+    Rule("wgmma_producer", lambda p, c, g, d: (p.window is None) or np.logical_not(g.gives)
+         | (g.image_boxes * len(p.window.extents) <= PLACES if p.window.summed
+            else c.u <= np.where((c.persistent == 1) & (c.cluster * c.yc > 1), UNITS // 2, UNITS) * g.unit),
+         "{g.image_boxes} boxes of images side by side, units of {g.unit} in u={c.u}: beside so many sums a thread that"
+         " copies can hold the places of 4 boxes, or 3 in three dimensions, or 4 units, 2 for a cluster's many tiles",
+         family=WGMMA),
     Rule("wgmma_cluster", lambda p, c, g, d: _between(c.cluster, 1, 8) & _between(c.yc, 1, 8) & _between(c.kc, 1, 8)
          & (c.cluster * c.yc <= 8) & ((c.cluster * c.yc == 1) | (c.kc == 1)) & ((c.kc > 1) | (c.report == 0))
          & (c.cluster * c.yc * c.kc <= d.sms),
