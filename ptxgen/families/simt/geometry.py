@@ -129,12 +129,12 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         beyond = pick(a.kept & b.kept, fragments * words, pick(a.kept | b.kept, 8, 0))
     held = (c.ms * c.ns * c.ks // packed + fragments) * words + in_flight
     early = _early(p, c, (a, b), each, threads)
-    held_back = sum(pick(x.copy == 0, n, 0) for x, n in zip((a, b), each, strict=True))
     found = sum(n if x.found != STRIDED else 0 for x, n in zip((a, b), each, strict=True))
-    guarded = pick(c.bounds == BOUNDS_PREDICATE, GUARDED + 2 * np.maximum(held_back - LOADS, 0), 0)
+    guarded = pick(c.bounds == BOUNDS_PREDICATE, GUARDED + 2 * np.maximum(sum(each) - LOADS, 0), 0)
     # of two operands that are kept, where threads have few
     rows = pick(a.kept & b.kept & (c.bounds != BOUNDS_NONE) & (threads * c.resident > 3 * MOST - 1), KEPT, 0)
     kinds = HALVES if packed == 2 else pick((found > 0) & (c.ks > 1), HALVES, 0)
+    kinds = kinds + pick((found > 0) & (a.kept | b.kept) & (c.copy_a + c.copy_b < 2), 2 * KEPT, 0)
     registers = held + np.minimum(2 * pointers, 16) + looked_up + beyond + early + 34
     return SimpleNamespace(
         a=a,

@@ -136,6 +136,7 @@ def _after(p: Gemm, c: Any, sums: Any, moves: Any) -> Any:
     vectors = scaled or "bias_row" in p.stages or "bias_column" in p.stages
     along_x = pick(c.swap == 1, "bias_column" in p.stages, "bias_row" in p.stages)
     reads, long = vectors or "residual" in p.stages, "gelu" in p.stages or "silu" in p.stages
+    after = np.maximum(after, pick(direct & (p.output.bytes == 1) & (sums <= 128), 12, 0))
     after = np.maximum(after, pick(direct & reads, pick(scaled & (sums > 128), 20, pick(sums <= 128, 12, 3)), 2))
     after = np.maximum(after, pick(staged & (reads | long), pick(sums <= 128, 28, pick(reads, 20, 0)), 0))
     after = np.maximum(after, pick(sums >= 192, pick(scaled | (direct & wide) | along_x, 26, 3), 0))
