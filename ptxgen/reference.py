@@ -98,19 +98,22 @@ class Reference:
 
     def tolerance(self) -> Array:
         """The error allowed an element: c(√K·u_sum·scale + u_out·|exact|), never past K·u_sum, and what tensor cores
-        cut; tiny results may be lost to underflow. Integers are exact."""
+        cut; tiny results, and tiny sums on their way, may be lost to underflow. Integers are exact."""
         p = self.problem
         if p.linear.integer:
             return np.zeros_like(self.scale)
         u_sum, u_out = (p.linear if p.accumulator.integer else p.accumulator).roundoff, p.output.roundoff
         k = p.gemm.k
-        allowed = min(FACTOR * max(k, 1) ** 0.5, k + 4.0) * u_sum + self._cut()
+        steps = min(FACTOR * max(k, 1) ** 0.5, k + 4.0)
+        allowed = steps * u_sum + self._cut()
         tiny = (
             0.125 if p.output.integer else max(p.output.smallest, p.linear.smallest)
         )  # half of it: what rounds to one
         if {"gelu", "silu"} & set(p.stages):
             allowed = 1.2 * allowed + 2.0**-20  # their slope, and ex2 and rcp
         result: Array = allowed * self.scale + FACTOR * u_out * np.abs(self.exact) + 4 * tiny
+        if not p.accumulator.integer:  # each sum is rounded to a multiple of the smallest number
+            result += steps * p.accumulator.smallest / 2
         return result
 
     def _cut(self) -> float:

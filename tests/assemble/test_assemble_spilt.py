@@ -63,6 +63,26 @@ SPILT = {
         False, "conv N=5,C=48,H=9,W=11,K=176,R=2,S=2 NHWC f16 direction=weight_grad",
         "family=2 ml=128 nl=192 u=64 stages=2 wg=2 pingpong=1 persistent=1",
     ),
+    "copies of eight bits for X from registers": (
+        True, "conv N=3,C=128,H=11,W=8,K=16,R=2,S=2,dilation=1x2 NHWC e5m2 out=f16 direction=input_grad",
+        "family=2 ml=256 nl=128 u=128 raster=8 swap=1 wg=2 persistent=1",
+    ),
+    "a scale in turns, beside blocks that load for each other": (
+        True, "gemm 61,16,893 NN e4m3 lda=936 ldb=59 ldc=32 aligned_a=4 aligned_b=4 epilogue=scale",
+        "family=2 ml=128 nl=136 u=256 stages=2 stage_c=1 wg=2 pingpong=1 yc=4 persistent=1 repack=3",
+    ),
+    "slices that share what many sums leave": (
+        False, "gemm 4,2,7537 NT f32 compute=tf32 lda=7544 ldb=7548 ldc=8",
+        "family=2 ml=176 nl=128 u=32 kg=7 stages=4 split=4 swap=1 cluster=2",
+    ),
+    "rows of four-byte elements on both sides": (
+        False, "gemm 3,7,5200 NT f32 lda=5208 ldb=5204",
+        "family=3 ms=4 ns=1 ml=4 nl=8 u=2048 kl=4 vec_a=4 vec_b=4 wm=2 ahead=0 raster=8 swap=1",
+    ),
+    "an operand through registers beside doubles": (
+        False, "gemm 96,4,64 NN f64 deterministic=1",
+        "ms=4 ns=16 ml=64 nl=32 u=8 copy_a=0 vec_a=2 wm=16 stage_c=1 order=2 ahead=0 request=3 hold=1 raster=8 resident=2",
+    ),
 }  # fmt: skip
 
 

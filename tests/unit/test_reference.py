@@ -170,3 +170,15 @@ def test_tiny_results_may_underflow():
     p = Gemm(1, 1, 1, "NN", "f16", "f16")
     a, b = np.array([[2.0**-14]], np.float16), np.array([[2.0**-14]], np.float16)
     assert compare(np.zeros((1, 1), np.float16), reference(p, a, b)).ok
+
+
+def test_sums_in_f16_that_lose_digits_to_underflow_are_right():
+    """A chain of multiply-adds in f16 proper, on operands whose products are below its smallest normal number."""
+    p = Gemm(588, 256, 40, "NN", "f16", "f16")
+    a, b, _ = operands(p, 2, "scaled")
+    sums = np.zeros((p.m, p.n))
+    for k in range(p.k):
+        step = a[:, k : k + 1].astype(np.float64) * b[k : k + 1].astype(np.float64)
+        sums = (sums + step).astype(np.float16).astype(np.float64)
+    found = compare(sums.astype(np.float16), reference(p, a, b))
+    assert 0.3 < found.ratio <= 1.0

@@ -19,8 +19,9 @@ LOOKED_UP = {STRIDED: 0, TABLE: 1, WINDOW: 2}
 #: a thread's loads, and sides of them, whose addresses and predicates the estimate has room for
 LOADS, SIDES = 16, 4
 #: registers that must be left where halves are multiplied in pairs or there are several sets, where predicates guard
-#: loads, of rows of two operands; threads of a multiprocessor up to which each has all the registers that one may have
-HALVES, GUARDED, KEPT, MOST = 5, 10, 12, 256
+#: loads, of rows of two operands, of operands that pass through registers; threads of a multiprocessor up to which each
+#: has all the registers that one may have
+HALVES, GUARDED, KEPT, COPIED, MOST = 5, 10, 12, 12, 256
 
 
 def staged_bytes(p: Gemm) -> int:
@@ -135,6 +136,8 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     rows = pick(a.kept & b.kept & (c.bounds != BOUNDS_NONE) & (threads * c.resident > 3 * MOST - 1), KEPT, 0)
     kinds = HALVES if packed == 2 else pick((found > 0) & (c.ks > 1), HALVES, 0)
     kinds = kinds + pick((found > 0) & (a.kept | b.kept) & (c.copy_a + c.copy_b < 2), 2 * KEPT, 0)
+    # of operands that pass through registers, beside sums that fill these
+    kinds = kinds + pick((found == 0) & (c.copy_a + c.copy_b < 2), COPIED, 0)
     registers = held + np.minimum(2 * pointers, 16) + looked_up + beyond + early + 34
     return SimpleNamespace(
         a=a,

@@ -30,8 +30,9 @@ OTHERS, MOVED, MOVING = 38, 32, 24
 #: of X in registers: 32-bit registers of 64 rows and one step, and buffers of them
 FRAGMENT, FRAGMENTS = 4, 2
 #: registers a thread where two warpgroups multiply, of a multiprocessor with 65536: as all have the same, and as the
-#: warps that copy keep few, and the others take what those leave
+#: warps that copy keep few, and the others take what those leave; the same where both have much else to hold
 SAME, KEEPS, TAKES = 168, 40, 232
+KEEPS_MORE, TAKES_LESS = 48, 224
 #: blocks of clusters of so many that a Hopper of 132 multiprocessors runs at once, one a multiprocessor: its clusters
 #: are of one GPC, and GPCs have 16 or 18. Counted on an H200
 TOGETHER = {1: 132, 2: 132, 3: 117, 4: 120, 5: 110, 6: 102, 8: 120}
@@ -130,6 +131,7 @@ def _after(p: Gemm, c: Any, sums: Any, moves: Any) -> Any:
     early, and has little room beside 192 sums."""
     staged, apart = c.stage_c == 1, p.window is not None and p.window.result is not None
     after = pick((moves > 0) & (c.wg == 1), 16, pick(staged & apart & (c.swap == 1) & (sums >= 176), 8, 0))
+    after = np.maximum(after, pick((c.kg > 1) & (c.split == SPLIT_SHARE) & (sums >= 160), 10, 0))
     if not p.stages:
         return after
     scaled, wide, direct = "scale_rows" in p.stages, p.output.bytes == 4, np.logical_not(staged)
@@ -163,13 +165,13 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     """Threads, tiles, shared memory and registers of ``c`` on ``p``. Sizes in bytes, registers in 32-bit words.
 
     ``unit``: elements of K that one box brings at the most, ``k``: K in whole units, ``passes``: stages that fill,
-    ``image_boxes``: boxes of images side by side, where K runs over their pixels.
-    ``x_tile``, ``y_tile``: extents of the block's tile; ``fed``: X is multiplied from registers; ``gives``: warps
-    that copy give registers to those that multiply; ``mi``: instructions a warpgroup stacks along X; ``x_box``,
+    ``image_boxes``: boxes of images side by side, where K runs over their pixels. ``x_tile``, ``y_tile``: extents of
+    the block's tile; ``fed``: X is multiplied from registers; ``gives``: warps that copy give registers to those that
+    multiply, ``keeps``, ``takes``: what each then has; ``mi``: instructions a warpgroup stacks along X; ``x_box``,
     ``y_box``: inner extents of the boxes that TMA brings; ``x_rows``: rows of X that are loaded, ``x_share``: by one
     block, or its part of a stage's depth where K is not contiguous; ``share``: columns of Y that one block loads,
-    ``finish``: that one block finishes; ``barriers``: bytes of them; ``planes``: of each operand, all of them
-    K-major; ``needed``: registers while it multiplies, ``after``: that an epilogue takes beyond.
+    ``finish``: that one block finishes; ``barriers``: bytes of them; ``planes``: of each operand, all of them K-major;
+    ``needed``: registers while it multiplies, ``after``: that an epilogue takes beyond.
     """
     size, out, count = factor_bytes(p), p.output.bytes, planes(p)
     x_tile, y_tile = pick(c.swap == 1, c.nl, c.ml), pick(c.swap == 1, c.ml, c.nl)
@@ -219,12 +221,14 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     images_x = (c.swap == 1) == (p.window is not None and p.window.side == "b")
     after = _after(p, c, sums, x_moves + y_moves)
     gives = (c.wg == 2) & (c.resident == 1) & (needed + after > SAME)
+    less = (fed | bool(p.stages)) & (needed + after <= TAKES_LESS)
     return SimpleNamespace(
         size=size, planes=count, x_tile=x_tile, y_tile=y_tile, x_kmajor=x_kmajor, y_kmajor=y_kmajor, x_extent=x_extent,
         y_extent=y_extent, x_box=x_box, y_box=y_box, x_rows=x_loaded, x_share=x_share, x_bytes=x_bytes, y_bytes=y_bytes,
         stage=x_bytes + y_bytes, ring=ring, share=share, groups=groups, own=own, finish=finish, alone=alone,
         added_used=added, added=aligned(added), staged=aligned(staged), mi=mi,
         x_lies=x_lies, y_lies=y_lies, moves=x_moves + y_moves, fed=fed, gives=gives,
+        keeps=pick(less, KEEPS_MORE, KEEPS), takes=pick(less, TAKES_LESS, TAKES),
         image_boxes=pick(images_x, x_tile // np.maximum(x_box, 1), share // np.maximum(y_box, 1)),
         threads=WARPGROUP * c.wg + pick(gives, WARPGROUP, WARP), needed=needed,
         after=after,

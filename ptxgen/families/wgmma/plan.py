@@ -7,7 +7,7 @@ from functools import cached_property
 from ptxgen.columnar import WARP
 from ptxgen.config import SPLIT_POLL, SPLIT_SHARE
 from ptxgen.families.wgmma.fragments import BYTES, PLAIN, PLAIN_NEXT, WORDS, Fragments, Term
-from ptxgen.families.wgmma.geometry import COLUMNS, KEEPS, ROWS, STEP, TAKES, WARPGROUP, batch, length, owners, together
+from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP, batch, length, owners, together
 from ptxgen.families.wgmma.layout import ADDRESS_MASK, Operand, Product, Shared, Slot, batches, products
 from ptxgen.families.wgmma.leaving import LeavingPlan
 from ptxgen.families.wgmma.lying import AT_ONCE, Lying
@@ -121,7 +121,7 @@ class WgmmaPlan(LeavingPlan):
         self.slices_k = c.kg * c.kc > 1
         self.producer_warp = 4 * c.wg
         #: registers that warps that copy keep, and that the others then have; None: all have the same
-        self.gives = (KEEPS, TAKES) if g.gives else None
+        self.gives = (int(g.keeps), int(g.takes)) if g.gives else None
         #: arrivals that free a stage: one of each warpgroup (or warp, where these read) in each block that it goes to
         self.releases = (1 if self.pingpong else c.wg) * (c.cluster + c.yc - 1) * (WARPGROUP // WARP if self.fed else 1)
         self.reporter = "%lane" if self.fed else "%member"

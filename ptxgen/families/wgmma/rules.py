@@ -9,7 +9,7 @@ import numpy as np
 from ptxgen.columnar import ceil_div, register_cap
 from ptxgen.config import AXIS, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE
 from ptxgen.families.wgmma import planes, repack
-from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, TAKES, WARPGROUP, together
+from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP, together
 from ptxgen.families.wgmma.repack import TMA_ALIGNED, copied, lies, mapped
 from ptxgen.problem import Gemm
 from ptxgen.rule import Rule
@@ -147,7 +147,7 @@ RULES = (
     Rule("wgmma_accumulators", lambda p, c, g, d: g.mi * g.y_tile <= 384,
          "{g.mi} x 64 x {g.y_tile} sums a warpgroup; 384 columns of 64 rows are what its registers hold", family=WGMMA),
     # ptxas counts whole warpgroups
-    Rule("wgmma_register_file", lambda p, c, g, d: g.needed + g.after <= np.where(g.gives, TAKES, register_cap(
+    Rule("wgmma_register_file", lambda p, c, g, d: g.needed + g.after <= np.where(g.gives, g.takes, register_cap(
             d, ceil_div(g.threads * c.resident, WARPGROUP) * WARPGROUP, 1)),
          "about {g.needed} registers a thread, {g.after} more for what follows; {g.threads} threads,"
          " resident={c.resident}, leave fewer",
