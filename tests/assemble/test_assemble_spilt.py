@@ -63,6 +63,10 @@ SPILT = {
         False, "conv N=5,C=48,H=9,W=11,K=176,R=2,S=2 NHWC f16 direction=weight_grad",
         "family=2 ml=128 nl=192 u=64 stages=2 wg=2 pingpong=1 persistent=1",
     ),
+    "results of eight bits that leave by whole groups": (
+        True, "gemm 40,608,63 NT e4m3 lda=80 ldb=80 ldc=640 out=e4m3",
+        "family=2 ml=256 nl=128 u=256 stages=2 vec_c=8 raster=4 wg=2 persistent=1 repack=2",
+    ),
     "copies of eight bits for X from registers": (
         True, "conv N=3,C=128,H=11,W=8,K=16,R=2,S=2,dilation=1x2 NHWC e5m2 out=f16 direction=input_grad",
         "family=2 ml=256 nl=128 u=128 raster=8 swap=1 wg=2 persistent=1",

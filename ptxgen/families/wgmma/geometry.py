@@ -132,6 +132,7 @@ def _after(p: Gemm, c: Any, sums: Any, moves: Any) -> Any:
     staged, apart = c.stage_c == 1, p.window is not None and p.window.result is not None
     after = pick((moves > 0) & (c.wg == 1), 16, pick(staged & apart & (c.swap == 1) & (sums >= 176), 8, 0))
     after = np.maximum(after, pick((c.kg > 1) & (c.split == SPLIT_SHARE) & (sums >= 160), 10, 0))
+    after = np.maximum(after, pick(groups_leave(p, c) & (c.vec_c >= COLUMNS) & (sums >= 128), 4, 0))
     if not p.stages:
         return after
     scaled, wide, direct = "scale_rows" in p.stages, p.output.bytes == 4, np.logical_not(staged)
