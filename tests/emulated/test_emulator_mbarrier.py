@@ -122,6 +122,25 @@ def test_copies_arrive(seed, completion, noinc):
         run(body.replace("WAIT", ""), x, y, **options)
 
 
+@pytest.mark.parametrize(("seed", "completion"), MODES)
+def test_copies_that_an_earlier_arrival_told_of(seed, completion):
+    """A warp copies twice, each awaited for itself by another, which may read the first while the second is under way."""
+    x, y = np.arange(1000, 1256, dtype="u4"), np.zeros(32, "u4")
+    body = start(32) + """@%p0 mbarrier.init.shared::cta.b64 [two], 32; bar.sync 0; setp.ge.u32 %p1, %r0, 32; @%p1 bra READ;
+    mad.lo.u32 %r2, %r0, 16, %r9; mad.wide.u32 %d0, %r0, 16, %q0;
+    cp.async.cg.shared.global [%r2], [%d0], 16; cp.async.mbarrier.arrive.noinc.shared::cta.b64 [bar];
+    cp.async.cg.shared.global [%r2+512], [%d0+512], 16; cp.async.mbarrier.arrive.noinc.shared::cta.b64 [two];
+    bra END; READ: W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], 0; @!%p2 bra W;
+    sub.u32 %r3, %r0, 32; mad.lo.u32 %r2, %r3, 16, %r9; ld.shared.u32 %r4, [%r2+4];
+    SECOND ld.shared.u32 %r5, [%r2+516]; add.u32 %r4, %r4, %r5; mad.wide.u32 %d0, %r3, 4, %q1; st.global.u32 [%d0], %r4;
+    END: ret;"""  # fmt: skip
+    options = {"block": 64, "extra": SHARED, "seed": seed, "completion": completion}
+    run(body.replace("SECOND", wait(bar="two", label="V")), x, y, **options)
+    assert (y == x[1:128:4] + x[129::4]).all()
+    with pytest.raises((AsyncFault, RaceFault, UninitialisedFault)):
+        run(body.replace("SECOND", ""), x, y, **options)
+
+
 def test_a_ring_between_a_producer_and_consumers():
     """Four slots, full and empty barriers: the shape of a pipeline, with warps at very different places."""
     x = np.zeros(1, "u4")
