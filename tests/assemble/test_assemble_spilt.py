@@ -83,6 +83,18 @@ SPILT = {
         False, "gemm 3,7,5200 NT f32 lda=5208 ldb=5204",
         "family=3 ms=4 ns=1 ml=4 nl=8 u=2048 kl=4 vec_a=4 vec_b=4 wm=2 ahead=0 raster=8 swap=1",
     ),
+    "a bias of eight bits beside 192 sums": (
+        False, "conv N=3,C=64,H=11,W=4,K=289,R=3,S=2,stride=3x2,pad=0x2x2x0 NHWC e5m2 out=f16 epilogue=bias",
+        "family=2 ml=128 nl=192 u=64 stages=4 stage_c=1 persistent=1 evict=2",
+    ),
+    "several sets of sums": (
+        False, "gemm 40,24,7 TN f32",
+        "ms=2 ns=16 ml=64 nl=256 u=16 ks=2 stages=4 vec_a=4 vec_b=2 vec_c=2 wm=8 order=1 ahead=0 raster=8 stream=1 pdl=3",
+    ),
+    "the same of what is looked up, through registers": (
+        False, "conv N=1,C=2,H=1,W=2,K=2,R=3,S=2,stride=2x3,pad=3x0x1x2,groups=2 CHWN f32 direction=weight_grad",
+        "ms=8 ns=8 ml=32 nl=64 u=8 ks=2 stages=6 copy_a=0 copy_b=0 lanes=1 ahead=0 request=2 hold=1 raster=12 resident=2",
+    ),
     "an operand through registers beside doubles": (
         False, "gemm 96,4,64 NN f64 deterministic=1",
         "ms=4 ns=16 ml=64 nl=32 u=8 copy_a=0 vec_a=2 wm=16 stage_c=1 order=2 ahead=0 request=3 hold=1 raster=8 resident=2",

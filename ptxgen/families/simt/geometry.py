@@ -137,7 +137,9 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     kinds = HALVES if packed == 2 else pick((found > 0) & (c.ks > 1), HALVES, 0)
     kinds = kinds + pick((found > 0) & (a.kept | b.kept) & (c.copy_a + c.copy_b < 2), 2 * KEPT, 0)
     # of operands that pass through registers, beside sums that fill these
-    kinds = kinds + pick((found == 0) & (c.copy_a + c.copy_b < 2), COPIED, 0)
+    kinds = kinds + pick(pick(found == 0, c.copy_a + c.copy_b < 2, (c.copy_a + c.copy_b == 0) & (c.ks > 1)),
+                         COPIED + (4 if words == 2 else 0), 0)  # fmt: skip
+    rows = rows + pick(c.ks > 1, HALVES, 0)
     registers = held + np.minimum(2 * pointers, 16) + looked_up + beyond + early + 34
     return SimpleNamespace(
         a=a,

@@ -31,7 +31,7 @@ QUAD = 4  #: lanes that share rows there
 LOADS = 64  #: most loads of one operand whose addresses ptxas has at once
 
 MOST = 384  #: threads of a multiprocessor up to which some must leave registers
-FOURS = 28  #: that several rows of four-byte elements, contiguous along K on both sides, must leave beyond that
+FOURS = 28  #: that several rows of four-byte elements, contiguous along K on both sides, must leave
 
 
 def lined_up(p: Gemm, name: str) -> bool:
@@ -163,9 +163,8 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         sum_bytes=sum_bytes,
         gathers=(c.wm > 0),
         # seen where threads have many registers
-        spare=pick(
-            threads * c.resident <= MOST,
-            11 if p.dtype in ("f64", "e4m3", "e5m2") else 0,
+        spare=np.maximum(
+            pick(threads * c.resident <= MOST, 11 if p.dtype in ("f64", "e4m3", "e5m2") else 0, 0),
             pick((c.kl > 1) & (c.rows == 0) & x_kmajor & y_kmajor & (thin > 2) & (size == 4), FOURS, 0),
         ),
         registers=pick(
