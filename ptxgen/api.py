@@ -13,7 +13,8 @@ from ptxgen.calls import driver
 from ptxgen.dtypes import ALLOWED, dtype
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.fused import After, after
-from ptxgen.problem import OUT, PACKED, Gemm
+from ptxgen.problem import PACKED, Gemm
+from ptxgen.typed import OUT
 
 
 def gemm(a: Any, b: Any, *, alpha: float = 1.0, beta: float = 0.0, out: Any = None, compute: str | None = None,

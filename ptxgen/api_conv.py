@@ -13,7 +13,7 @@ from ptxgen.conv import Conv
 from ptxgen.dtypes import ALLOWED
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.images import FILTERS, LAYOUTS, Extents, Window, inverse
-from ptxgen.problem import EPILOGUE, OUT
+from ptxgen.typed import EPILOGUE, OUT
 
 ACTIVATIONS = EPILOGUE[-1]
 #: direction -> names of the two operands, what they are, what the result is

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ptxgen.arrays import View
 from ptxgen.errors import ShapeError
-from ptxgen.problem import EXTENT_LIMIT
+from ptxgen.typed import EXTENT_LIMIT
 
 #: stages of an epilogue that tell rows of an item apart, or columns
 BY_ROWS, BY_COLUMNS = {"scale_rows", "bias_row"}, {"scale_rows", "bias_column"}

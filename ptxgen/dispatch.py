@@ -14,8 +14,8 @@ from ptxgen.device import DEVICES, Device
 from ptxgen.errors import SchemaError
 from ptxgen.model import Model
 from ptxgen.operations import Problem
-from ptxgen.problem import COMPUTE
 from ptxgen.seeds import seeds
+from ptxgen.typed import COMPUTE
 
 _log = logging.getLogger(__name__)
 _log.addHandler(logging.NullHandler())

@@ -9,7 +9,7 @@ from typing import Any
 from ptxgen.arrays import View, view
 from ptxgen.dtypes import DTYPES
 from ptxgen.errors import InputError, ShapeError
-from ptxgen.problem import EPILOGUE
+from ptxgen.typed import EPILOGUE
 
 ACTIVATIONS = EPILOGUE[-1]
 #: what changes its name when Cᵀ = BᵀAᵀ is computed instead of C = AB

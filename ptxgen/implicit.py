@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ShapeError
-from ptxgen.problem import EXTENT_LIMIT, PACKED, STRIDED, STRIDES, Gemm
+from ptxgen.problem import PACKED, STRIDED, STRIDES, Gemm
+from ptxgen.typed import EXTENT_LIMIT
 from ptxgen.window import Window
 
 Ints = NDArray[np.int64]

@@ -88,12 +88,11 @@ class Plan:
         self.target, self.ptx_version = device.target, device.ptx_version
         self.entry = f"{problem.operation}_{problem.dtype}_{problem.layout.lower()}"
         self.threads, self.shared = int(self.geometry.threads), int(self.geometry.shared)
-        self.stages = config.stages
+        self.stages, self.kl = config.stages, config.kl
         #: whether its kernels wait for the one ahead of them in the stream, which may not have ended
         self.dependent = config.pdl > 0
         #: when the next kernel may begin: with this one's last loads, or with itself
         self.opens = ("", "late", "early", "late")[config.pdl]
-        self.kl = config.kl
         self._leaving()
         self._operands()
         self._epilogue()
@@ -121,10 +120,8 @@ class Plan:
 
     # ---- leaving
 
-    #: whether pairs of results stay in registers until several of them are stored at once
-    packs = False
-    #: whether threads have sums in registers also where C has no place for them
-    everywhere = False
+    packs = False  #: whether pairs of results stay in registers until several of them are stored at once
+    everywhere = False  #: whether threads have sums in registers also where C has no place for them
 
     def _leaving(self) -> None:
         """How finished sums get to C."""

@@ -14,8 +14,8 @@ from typing import Any
 
 from ptxgen.dtypes import Dtype
 from ptxgen.errors import InputError, ShapeError
-from ptxgen.problem import Typed
 from ptxgen.spread import Spread, brief, three
+from ptxgen.typed import Typed
 
 #: layout of images and results -> the filters' natural layout
 FILTERS = {"NCHW": "KCRS", "NHWC": "KRSC", "CHWN": "CRSK"}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ptxgen.errors import ShapeError
-from ptxgen.problem import EXTENT_LIMIT
+from ptxgen.typed import EXTENT_LIMIT
 
 #: an extent of each axis, or one for all; pads: begin and end of each
 Spread = int | Sequence[int]

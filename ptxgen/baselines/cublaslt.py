@@ -21,7 +21,8 @@ from typing import Any
 from ptxgen.drivers import Timing
 from ptxgen.drivers.cuda import CudaDriver
 from ptxgen.errors import LaunchError, ShapeError, UnavailableError
-from ptxgen.problem import READS, Gemm
+from ptxgen.problem import Gemm
+from ptxgen.typed import READS
 
 CANDIDATES = 256
 WORKSPACE = 64 << 20

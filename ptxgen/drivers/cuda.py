@@ -24,10 +24,8 @@ from ptxgen.source import Source, Step, TensorMap
 
 #: dynamic shared memory, in bytes, that a kernel may use without asking
 SHARED_DEFAULT = 48 << 10
-#: kernels in one timing graph, at the most: more cost time to record and gain no precision
-NODES = 400
-#: replays in one sample, at the most
-REPLAYS = 100
+NODES = 400  #: kernels in one timing graph, at the most: more cost time to record and gain no precision
+REPLAYS = 100  #: replays in one sample, at the most
 NON_BLOCKING = 1
 
 

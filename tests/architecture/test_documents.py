@@ -18,7 +18,7 @@ from ptxgen import settings
 from ptxgen.catalog import CATALOG
 from ptxgen.cli import app, command, doctor
 from ptxgen.config import AXES
-from ptxgen.problem import COMPUTE, OUT
+from ptxgen.typed import COMPUTE, OUT
 
 from .source import REFERENCE, ROOT, fenced, table
 

@@ -15,9 +15,10 @@ from ptxgen.drivers.emulated import EmulatedDriver
 from ptxgen.emulator import Stats
 from ptxgen.errors import DtypeError
 from ptxgen.memory import elements, last, padded
-from ptxgen.problem import EPILOGUE, Gemm
+from ptxgen.problem import Gemm
 from ptxgen.reference import Array, compare, operands, reference
 from ptxgen.runner import Runner, Workspace
+from ptxgen.typed import EPILOGUE
 from tests.cases import pairs
 
 GUARD = 0xFF  #: fills what is nobody's: NaN in every floating-point type

@@ -10,9 +10,10 @@ from ptxgen.assemble import assemble
 from ptxgen.config import parse_config
 from ptxgen.errors import DtypeError
 from ptxgen.generate import plan_for
-from ptxgen.problem import OUT, Gemm
+from ptxgen.problem import Gemm
 from ptxgen.reference import compare, operands, reference
 from ptxgen.render import render
+from ptxgen.typed import OUT
 from tests.emulated.test_epilogue import D, right
 
 WAYS = {

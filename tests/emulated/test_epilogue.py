@@ -9,9 +9,10 @@ from ptxgen.config import parse_config
 from ptxgen.device import DEVICES
 from ptxgen.drivers.emulated import EmulatedDriver
 from ptxgen.errors import ConfigError, DtypeError, InputError
-from ptxgen.problem import EPILOGUE, Gemm
+from ptxgen.problem import Gemm
 from ptxgen.reference import epilogue_arrays, operands, reference
 from ptxgen.runner import Runner
+from ptxgen.typed import EPILOGUE
 from tests.cases import config, problem
 from tests.emulated.gemm_runs import random_epilogues, right
 

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from ptxgen.memory import padded
-from ptxgen.problem import EPILOGUE, Gemm
+from ptxgen.problem import Gemm
 from ptxgen.reference import operands
 from ptxgen.runner import Runner
+from ptxgen.typed import EPILOGUE
 from tests.emulated.test_epilogue import D, EmulatedDriver, parse_config, right
 
 WAYS = {

@@ -10,7 +10,8 @@ import pytest
 
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.operations import from_dict, parse
-from ptxgen.problem import COMPUTE, EXTENT_LIMIT, LAYOUTS, OUT, Gemm, parse_shape
+from ptxgen.problem import LAYOUTS, Gemm, parse_shape
+from ptxgen.typed import COMPUTE, EXTENT_LIMIT, OUT
 
 
 def random_problems(seed: int, n: int) -> list[Gemm]:

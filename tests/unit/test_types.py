@@ -11,9 +11,10 @@ from ptxgen.device import device
 from ptxgen.dtypes import DTYPES, bits_of, dtype, from_numpy
 from ptxgen.errors import DtypeError, ShapeError
 from ptxgen.operations import from_dict, parse
-from ptxgen.problem import COMPUTE, OUT, Gemm
+from ptxgen.problem import Gemm
 from ptxgen.reference import KINDS, compare, operands, plain, reference
 from ptxgen.rules import broken
+from ptxgen.typed import COMPUTE, OUT
 
 
 @pytest.mark.parametrize("name", COMPUTE)

@@ -98,9 +98,25 @@ def _early(p: Gemm, c: Any, operands: tuple[Any, Any], each: list[Any], threads:
     return addresses + outside + sum(x.chunks for x in operands) // 2 + sets + kinds + 6 * c.hold
 
 
+def _spare(c: Any, operands: tuple[Any, Any], each: list[Any], threads: Any, packed: int, words: int) -> Any:
+    """Registers that must be left. Threads that have all that one may have do more at once: ptxas makes addresses of
+    loads early, above all of those that are looked up, guarded by predicates, or pass through registers."""
+    a, b = operands
+    kept, through = a.kept | b.kept, c.copy_a + c.copy_b < 2
+    found = sum(n if x.found != STRIDED else 0 for x, n in zip(operands, each, strict=True))
+    most = 2 * np.maximum(found - LOADS, 0)
+    most = most + pick(c.bounds == BOUNDS_PREDICATE, GUARDED + 2 * np.maximum(sum(each) - LOADS, 0), 0)
+    most = most + (HALVES if packed == 2 else pick((found > 0) & (c.ks > 1), HALVES, 0))
+    most = most + pick((found > 0) & kept & through, 2 * KEPT, 0)
+    copied = pick(found == 0, through, (c.copy_a + c.copy_b == 0) & (c.ks > 1))
+    most = most + pick(copied, COPIED + (4 if words == 2 else 0), 0)
+    rows = (a.kept & b.kept) & (c.bounds != BOUNDS_NONE) & (threads * c.resident > 3 * MOST - 1)
+    return pick(threads * c.resident <= MOST, most, pick(rows, KEPT, 0) + pick(c.ks > 1, HALVES, 0))
+
+
 def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     """Threads, tiles, shared memory and registers of ``c`` on ``p``. Sizes in bytes, registers in 32-bit words.
-    ``spare``: registers that must be left: addresses of many loads that are looked up, which ptxas makes early."""
+    ``spare``: registers that must be left."""
     a, b = operand(p, c, "a"), operand(p, c, "b")
     bytes_ = staged_bytes(p)
     group = c.ml // c.ms * (c.nl // c.ns)
@@ -130,16 +146,6 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         beyond = pick(a.kept & b.kept, fragments * words, pick(a.kept | b.kept, 8, 0))
     held = (c.ms * c.ns * c.ks // packed + fragments) * words + in_flight
     early = _early(p, c, (a, b), each, threads)
-    found = sum(n if x.found != STRIDED else 0 for x, n in zip((a, b), each, strict=True))
-    guarded = pick(c.bounds == BOUNDS_PREDICATE, GUARDED + 2 * np.maximum(sum(each) - LOADS, 0), 0)
-    # of two operands that are kept, where threads have few
-    rows = pick(a.kept & b.kept & (c.bounds != BOUNDS_NONE) & (threads * c.resident > 3 * MOST - 1), KEPT, 0)
-    kinds = HALVES if packed == 2 else pick((found > 0) & (c.ks > 1), HALVES, 0)
-    kinds = kinds + pick((found > 0) & (a.kept | b.kept) & (c.copy_a + c.copy_b < 2), 2 * KEPT, 0)
-    # of operands that pass through registers, beside sums that fill these
-    kinds = kinds + pick(pick(found == 0, c.copy_a + c.copy_b < 2, (c.copy_a + c.copy_b == 0) & (c.ks > 1)),
-                         COPIED + (4 if words == 2 else 0), 0)  # fmt: skip
-    rows = rows + pick(c.ks > 1, HALVES, 0)
     registers = held + np.minimum(2 * pointers, 16) + looked_up + beyond + early + 34
     return SimpleNamespace(
         a=a,
@@ -154,8 +160,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         sum_bytes=sum_bytes,
         gathers=gathers,
         registers=registers,
-        # threads that have all that one may have do more at once
-        spare=pick(threads * c.resident <= MOST, 2 * np.maximum(found - LOADS, 0) + guarded + kinds, rows),
+        spare=_spare(c, (a, b), each, threads, packed, words),
         **tiles_and_slices(p, c, sum_bytes),
     )
 

@@ -9,8 +9,8 @@ from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, WARPGROUP, groups_leav
 from ptxgen.families.wgmma.layout import ATOM
 from ptxgen.families.wgmma.repack import boxed
 from ptxgen.plan import Plan
-from ptxgen.problem import EPILOGUE
 from ptxgen.registers import Tile, braces
+from ptxgen.typed import EPILOGUE
 
 WORD = 2  #: elements of four bytes of C
 
