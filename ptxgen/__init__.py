@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from ptxgen.api import gemm
     from ptxgen.api_conv import conv1d, conv2d, conv2d_input_grad, conv2d_weight_grad, conv3d
     from ptxgen.config import Config
-    from ptxgen.conv import Conv
     from ptxgen.problem import Gemm
+    from ptxgen.sliding import Conv
 
 
 def __getattr__(name: str) -> Any:
     """Public names are loaded on first use: importing ptxgen stays cheap."""
     from importlib import import_module
 
-    home = {"gemm": "api", "Gemm": "problem", "Conv": "conv", "Config": "config"}
+    home = {"gemm": "api", "Gemm": "problem", "Conv": "sliding", "Config": "config"}
     home |= dict.fromkeys(("conv1d", "conv2d", "conv2d_input_grad", "conv2d_weight_grad", "conv3d"), "api_conv")
     if name in home:
         return getattr(import_module(f"ptxgen.{home[name]}"), name)

@@ -9,10 +9,10 @@ import numpy as np
 
 from ptxgen import calls
 from ptxgen.arrays import View, aligned, on_host, tensor
-from ptxgen.conv import Conv
 from ptxgen.dtypes import ALLOWED
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.images import FILTERS, LAYOUTS, Extents, Window, inverse
+from ptxgen.sliding import Conv
 from ptxgen.typed import EPILOGUE, OUT
 
 ACTIVATIONS = EPILOGUE[-1]

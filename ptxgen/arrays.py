@@ -36,9 +36,8 @@ class View:
         return self.address + low, self.address + high + self.dtype.bytes
 
 
-_TORCH = {f"torch.{long}": DTYPES[short] for long, short in
-          (("float16", "f16"), ("bfloat16", "bf16"), ("float32", "f32"), ("float64", "f64"), ("int8", "s8"),
-           ("int32", "s32"), ("float8_e4m3fn", "e4m3"), ("float8_e5m2", "e5m2"))}  # fmt: skip
+#: PyTorch names its types as NumPy and ml_dtypes do
+_TORCH = {f"torch.{kind.numpy.name}": kind for kind in DTYPES.values()}
 
 
 def _numpy(x: Any, argument: str) -> View:
@@ -66,11 +65,6 @@ def _interface(x: Any, argument: str) -> View:
         int(np.prod(shape[i + 1 :], dtype=np.int64)) for i in range(len(shape)))  # fmt: skip
     device = getattr(getattr(x, "device", None), "id", None)  # CuPy's
     return View(x, facts["data"][0], shape, strides, kind, False, bool(facts["data"][1]), device)
-
-
-def torch_name(kind: Dtype) -> str:
-    """What PyTorch calls a type: ``float32``."""
-    return next(long.partition(".")[2] for long, short in _TORCH.items() if short is kind)
 
 
 def on_host(v: View) -> np.ndarray[Any, Any]:

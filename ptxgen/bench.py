@@ -14,17 +14,18 @@ import numpy as np
 
 from ptxgen.baselines import BASELINES
 from ptxgen.config import Config
-from ptxgen.conv import Conv
 from ptxgen.conv_check import ConvRing
 from ptxgen.device import Device
 from ptxgen.drivers import Driver, Timing
 from ptxgen.errors import AssembleError, EmulatorError, LaunchError
+from ptxgen.lower import lower
 from ptxgen.measurement import Environment, Measurement
 from ptxgen.memory import A, B, C, elements, laid, read_after, span, strided
 from ptxgen.operations import Problem
 from ptxgen.problem import Gemm
 from ptxgen.reference import Array, Deviation, Reference, compare, drawn, epilogue_arrays, reference
 from ptxgen.runner import Runner, Workspace
+from ptxgen.sliding import Conv
 
 RUNS = 8  #: runs of rows, or of items, of which that many are compared
 HELD = 1 << 22  #: elements of C that are compared at once
@@ -42,7 +43,7 @@ def environment(driver: Driver, timing: Timing, commit: str = "") -> Environment
 
 def fully(problem: Problem) -> int:
     """Elements of C that a full check compares."""
-    return max(CHECKED_ELEMENTS, min(FULL_ELEMENTS, FULL_PRODUCTS // max(problem.gemm.k, 1)))
+    return max(CHECKED_ELEMENTS, min(FULL_ELEMENTS, FULL_PRODUCTS // max(lower(problem).k, 1)))
 
 
 def _spread(extent: int, count: int) -> Iterator[slice]:

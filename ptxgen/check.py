@@ -8,13 +8,13 @@ import numpy as np
 
 from ptxgen import conv_check
 from ptxgen.config import Config
-from ptxgen.conv import Conv
 from ptxgen.drivers import Driver
 from ptxgen.memory import A, B, C, elements, padded, read_after
 from ptxgen.operations import Problem
 from ptxgen.problem import STRIDES, Gemm
 from ptxgen.reference import Deviation, epilogue_arrays, operands, reference, verdict
 from ptxgen.runner import Runner
+from ptxgen.sliding import Conv
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,12 @@ from itertools import islice
 import numpy as np
 
 from ptxgen.config import Config
-from ptxgen.conv import Conv
 from ptxgen.convolution import Box, convolve, fitting, places, whole
 from ptxgen.drivers import Driver, Timing
+from ptxgen.lower import lower
 from ptxgen.reference import Array, Deviation, Reference, compare, drawn, epilogue_arrays, operands, reference, verdict
 from ptxgen.runner import Buffers, Runner
+from ptxgen.sliding import Conv
 
 RUNS = 8  #: boxes of results, from the first to the last, that are compared
 CHANNELS = 32  #: of a box, where channels do not lie side by side
@@ -95,7 +96,7 @@ class ConvRing:
 def boxes(p: Conv, limit: int) -> list[Box]:
     """Boxes of the result from its first element to its last, at most ``limit`` elements in all, or about as many: some
     channels of places that lie together. Elements that are long sums count for more. One box where that is all."""
-    extents, depth = p.extents(p.tensors[2]), p.gemm.k
+    extents, depth = p.extents(p.tensors[2]), lower(p).k
     limit = limit * DEPTH // max(depth, DEPTH)
     if math.prod(extents.values()) <= limit:
         return [whole(p, p.tensors[2])]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.conv import Conv
+from ptxgen.sliding import Conv
 
 Array = np.ndarray[Any, Any]
 #: of some letters of a tensor, the indices that are meant; of the others all

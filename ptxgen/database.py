@@ -13,6 +13,7 @@ from typing import Any
 
 from ptxgen.config import parse_config
 from ptxgen.errors import CorruptError
+from ptxgen.lower import lower
 from ptxgen.measurement import Environment, Measurement
 from ptxgen.operations import Problem
 from ptxgen.records import (
@@ -100,7 +101,7 @@ class Database(SqliteFile):
         if key not in self._numbers:
             fields = problem.as_dict()
             shown = {n: getattr(problem, n) for n in ("operation", "layout", "dtype", "compute")}
-            shown |= {n: getattr(problem.gemm, n) for n in "mnk"}
+            shown |= {n: getattr(lower(problem), n) for n in "mnk"}
             self._numbers[key] = self._number("problem", {"key": key}, fields=json.dumps(fields), **shown)
         return self._numbers[key]
 

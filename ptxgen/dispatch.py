@@ -12,6 +12,7 @@ from ptxgen.config import Config
 from ptxgen.database import Database
 from ptxgen.device import DEVICES, Device
 from ptxgen.errors import SchemaError
+from ptxgen.lower import lower
 from ptxgen.model import Model
 from ptxgen.operations import Problem
 from ptxgen.seeds import seeds
@@ -87,20 +88,20 @@ def select(problem: Problem, device: Device, database: Database | None = None, u
 def _known(like: Problem, problem: Problem, device: Device, database: Database | None) -> list[Selection]:
     """What is stored of ``like``, else worth trying, and legal for ``problem``."""
     winner = _winner(like, device, database)
-    if winner is not None and rules.broken(problem.gemm, winner.config, device) is None:
+    if winner is not None and rules.broken(lower(problem), winner.config, device) is None:
         return [replace(winner, problem=problem)]
-    legal = [c for c in seeds(like, device.name) if rules.broken(problem.gemm, c, device) is None]
+    legal = [c for c in seeds(like, device.name) if rules.broken(lower(problem), c, device) is None]
     return [Selection(problem, c, "seed") for c in legal]
 
 
 def lacking(problem: Problem, device: Device) -> str:
     """What is missing, for a problem without a legal configuration on ``device``."""
-    if near := space.families(problem.gemm, device):
+    if near := space.families(lower(problem), device):
         return f"no configuration of {' or '.join(space.FAMILIES[f.code] for f in near)} fits"
-    targets = sorted({d.sm for d in DEVICES.values() if space.families(problem.gemm, d)})
+    targets = sorted({d.sm for d in DEVICES.values() if space.families(lower(problem), d)})
     if targets:
         return f"it is sm_{device.sm}; kernels of this are for {', '.join(f'sm_{sm}' for sm in targets)}"
-    sums = [c for c in COMPUTE[problem.dtype] if space.families(replace(problem, compute=c).gemm, device)]
+    sums = [c for c in COMPUTE[problem.dtype] if space.families(lower(replace(problem, compute=c)), device)]
     return "nor on another device" + (f"; with compute {' or '.join(sums)} there are kernels" if sums else "")
 
 
@@ -111,6 +112,6 @@ def _winner(problem: Problem, device: Device, database: Database | None) -> Sele
             found = database.best(problem, device.name, shipped.clock_of(device.name))
         else:
             found = shipped.lookup(problem, device.name)
-        if found is not None and rules.broken(problem.gemm, found.config, device) is None:
+        if found is not None and rules.broken(lower(problem), found.config, device) is None:
             return Selection(problem, found.config, origin, found.us)
     return None

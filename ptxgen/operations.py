@@ -6,9 +6,9 @@ import re
 from dataclasses import MISSING, fields
 from typing import Any
 
-from ptxgen.conv import Conv
 from ptxgen.errors import InputError
 from ptxgen.problem import Gemm
+from ptxgen.sliding import Conv
 
 Problem = Gemm | Conv
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 from ptxgen.columnar import ceil_div, log2
@@ -24,14 +25,13 @@ from ptxgen.config import (
     SPLIT_WORKSPACE,
     Config,
 )
+from ptxgen.cuda_abi import GRID_LIMIT
 from ptxgen.device import Device
 from ptxgen.dtypes import bits_of, dtype
-from ptxgen.geometry import geometry
 from ptxgen.implicit import WINDOW, Implicit
 from ptxgen.operations import Problem
 from ptxgen.problem import STRIDED, Gemm
 from ptxgen.registers import Tile, braces, width
-from ptxgen.rules import GRID_LIMIT, require
 from ptxgen.source import Argument, Launch, Step
 
 PASS_THREADS = 256  #: threads of a block of the passes over C
@@ -58,8 +58,8 @@ class Run:
 class Plan:
     """How ``config`` computes problems like ``problem`` on ``device``.
 
-    The kernel serves every shape of the same types, layout and alignment class. ConfigError: the configuration
-    breaks a rule.
+    The kernel serves every shape of the same types, layout and alignment class. ``geometry``: the numbers that follow
+    from problem and configuration, which must be legal.
     """
 
     #: the schedule's template
@@ -79,11 +79,10 @@ class Plan:
     share_guard = ""
     UNROLLED = 8  #: rounds of the gather through shared memory that are written out
 
-    def __init__(self, problem: Gemm, config: Config, device: Device) -> None:
-        require(problem, config, device)
+    def __init__(self, problem: Gemm, config: Config, device: Device, geometry: SimpleNamespace) -> None:
         self.problem, self.config, self.device = problem, config, device
         self.asked: Problem = problem  #: what it is the product of, which the text tells
-        self.geometry = geometry(problem, config)
+        self.geometry = geometry
         self.family = FAMILIES[config.family]
         self.target, self.ptx_version = device.target, device.ptx_version
         self.entry = f"{problem.operation}_{problem.dtype}_{problem.layout.lower()}"

@@ -14,7 +14,6 @@ from typing import Any, cast
 
 from ptxgen.errors import ShapeError
 from ptxgen.typed import EXTENT_LIMIT, Typed
-from ptxgen.window import Window
 
 LAYOUTS = ("NN", "NT", "TN", "TT")
 STRIDE_LIMIT = 1 << 40
@@ -66,7 +65,7 @@ class Gemm(Typed):
 
     operation = "gemm"
     addr_a = addr_b = addr_c = STRIDED
-    window = cast("Window | None", None)  #: how TMA walks, where an operand is windows over images
+    window = cast("Any", None)  #: how TMA walks, where an operand is windows over images
     strip_kind = cast("tuple[int, ...]", ())
     strip = cast("Any", None)  #: how results lie in strips that filters of one channel slide down
     own_bias = one_bias = False  #: items share biases, of which each row (column) has its own
@@ -156,6 +155,11 @@ class Gemm(Typed):
         return self.batch * self.m * self.n
 
     @property
+    def reduction(self) -> int:
+        """The products that are summed for one element of C."""
+        return self.k
+
+    @property
     def flops(self) -> int:
         return 2 * self.results * self.k
 
@@ -208,11 +212,6 @@ class Gemm(Typed):
             "residual": (self.stored[2],) * 2 if self.batch != 1 else ((self.m, self.ldc),) * 2,
         }
         return {name: known[name] for name in self.reads}
-
-    @property
-    def gemm(self) -> Gemm:
-        """The product that kernels compute."""
-        return self
 
     @property
     def placeless(self) -> Gemm:

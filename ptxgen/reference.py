@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.conv import Conv
 from ptxgen.convolution import Box, convolve, places
 from ptxgen.dtypes import Dtype
 from ptxgen.operations import Problem
 from ptxgen.problem import Gemm
+from ptxgen.sliding import Conv
 
 Array = np.ndarray[Any, Any]
 
@@ -44,7 +44,7 @@ def operands(p: Problem, seed: int = 0, kind: str = "normal") -> tuple[Array, Ar
 def drawn(p: Problem, seed: int = 0, kind: str = "normal") -> Iterator[Array]:
     """``operands``, one after the other, for who does not need all."""
     rng = np.random.default_rng(seed)
-    k = p.gemm.k
+    k = p.reduction
     for n, shape in enumerate(p.stored):
         if kind == "integers":
             values = rng.integers(-3, 4, shape).astype(np.float64)
@@ -103,7 +103,7 @@ class Reference:
         if p.linear.integer:
             return np.zeros_like(self.scale)
         u_sum, u_out = (p.linear if p.accumulator.integer else p.accumulator).roundoff, p.output.roundoff
-        k = p.gemm.k
+        k = p.reduction
         steps = min(FACTOR * max(k, 1) ** 0.5, k + 4.0)
         allowed = steps * u_sum + self._cut()
         tiny = (
@@ -120,7 +120,7 @@ class Reference:
         """Error over scale that tensor cores may add to that of a chain of multiply-adds."""
         p = self.problem
         products, kept, rounded = TENSOR.get(p.compute if p.compute == "tf32" else p.dtype, (1, 0.0, 0.0))
-        return 2 * kept * -(-p.gemm.k // products) + 2 * rounded
+        return 2 * kept * -(-p.reduction // products) + 2 * rounded
 
 
 def _sums(p: Problem, a: Array, b: Array, box: Box | None) -> tuple[Array, Array]:
@@ -225,7 +225,7 @@ def compare(result: Array, ref: Reference) -> Deviation:
         error = np.where(same, 0.0, np.abs(got - ref.exact))
         ratio = np.where(same, 0.0, error / allowed)
         ratio = np.where(np.isnan(ratio), np.inf, ratio)
-        unit = p.accumulator.roundoff * max(p.gemm.k, 1) ** 0.5 * ref.scale
+        unit = p.accumulator.roundoff * max(p.reduction, 1) ** 0.5 * ref.scale
         worst = np.nanmax(np.where(error > 0, error / np.where(unit > 0, unit, np.inf), 0.0))
     flat = int(np.argmax(ratio))
     where = tuple(int(i) for i in np.unravel_index(flat, ratio.shape))

@@ -13,6 +13,7 @@ import numpy as np
 
 from ptxgen.columnar import WARP, ceil_div, register_cap
 from ptxgen.config import BOUNDS_NONE, FAMILIES, SPLIT_MEMSET, SPLIT_WORKSPACE, Columns, Config
+from ptxgen.cuda_abi import GRID_LIMIT
 from ptxgen.device import Device
 from ptxgen.errors import ConfigError
 from ptxgen.families.mma import rules as mma
@@ -27,7 +28,6 @@ from ptxgen.rule import Rule
 
 REUSED = 5  #: registers by which the estimate may pass the cap: ptxas shares some that it counts apart
 NARROWED = 12  #: rows to one that is left from where those that broke a rule are dropped before the next
-GRID_LIMIT = 65535  #: blocks along y and z
 
 
 def reducible(p: Gemm) -> bool:

@@ -14,6 +14,7 @@ from ptxgen.drivers import Driver, Kernel
 from ptxgen.dtypes import dtype
 from ptxgen.errors import InputError
 from ptxgen.generate import plan_for
+from ptxgen.lower import lower
 from ptxgen.operations import Problem
 from ptxgen.plan import Plan
 from ptxgen.reference import Array
@@ -104,7 +105,7 @@ class Runner:
     ) -> None:
         self.driver, self.plan, self.kernel, self.problem = driver, plan, kernel, problem
         self.workspace = workspace or Workspace(driver)
-        made = plan.launch(problem.gemm)
+        made = plan.launch(lower(problem))
         self.launch = replace(made, steps=tuple(step.placed(self.workspace.tables.of) for step in made.steps))
 
     @property

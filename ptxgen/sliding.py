@@ -25,7 +25,7 @@ DIRECTIONS = ("forward", "input_grad", "weight_grad")
 
 
 @dataclass(frozen=True)
-class Sliding(Typed):
+class Conv(Typed):
     """A convolution (``forward``) or one of its gradients.
 
     ``n`` images of ``c`` channels and ``d``×``h``×``w``, ``k`` filters of ``c/groups`` channels and ``t``×``r``×``s``.
@@ -182,6 +182,18 @@ class Sliding(Typed):
         return 2 * self.n * self.k * z * p * q * (self.c // self.groups) * self.t * self.r * self.s
 
     @property
+    def reduction(self) -> int:
+        """The most products that are summed for one element of the result."""
+        if self.direction == "weight_grad":
+            return self.n * math.prod(self.results)
+        taps = (self.t, self.r, self.s)
+        if self.direction == "forward":
+            return self.c // self.groups * math.prod(taps)
+        # a pixel meets every (stride / gcd(stride, dilation))th tap along an axis
+        every = (s // math.gcd(s, d) for s, d in zip(self.strides, self.dilations, strict=True))
+        return self.k // self.groups * math.prod(-(-n // step) for n, step in zip(taps, every, strict=True))
+
+    @property
     def bytes(self) -> int:
         """The fewest bytes that must move: images, filters and results once each."""
         return sum(math.prod(self.extents(x).values()) * self.kind(x).bytes for x in "xwy")
@@ -302,4 +314,4 @@ class Sliding(Typed):
 
 
 #: words of a shape
-NAMES = {**{x: x for x in Sliding.SHAPE}, "pad": "padding"}
+NAMES = {**{x: x for x in Conv.SHAPE}, "pad": "padding"}

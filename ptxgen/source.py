@@ -10,16 +10,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import SupportsIndex
 
+from ptxgen.cuda_abi import MAP_ALIGNMENT, PARAMETERS_AT
 from ptxgen.implicit import Table
 
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 _FORMAT = {"u64": "Q", "u32": "I", "s32": "i", "f32": "f", "f64": "d", "b16": "H"}
-
-MAP_BYTES = 128  #: size of an encoded tensor map
-MAP_ALIGNMENT = 64
-#: where sm_90's parameters begin, in bytes past an address that is a multiple of MAP_ALIGNMENT: ptxas aligns a
-#: parameter to its address, not to its offset
-PARAMETERS_AT = 0x210 % MAP_ALIGNMENT
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ptxgen.implicit import PADDING, WORD, Operand, Packing, Table, Walk
 from ptxgen.phases import Phase, phases
-from ptxgen.sliding import Sliding
+from ptxgen.sliding import Conv
 
 LONGEST = 64  #: results of a strip, at most
 
@@ -194,7 +194,7 @@ def lowest(taps: int, hop: int, ratio: int, shift: int) -> int:
     return -(((taps - 1) * hop - shift) // ratio)
 
 
-def _axes(v: Sliding) -> dict[str, _Axis]:
+def _axes(v: Conv) -> dict[str, _Axis]:
     """Depth, height, width. The gradient of images, under strides of one, sees gradients of results by the taps from
     the last to the first."""
     x, w, y = (v.steps(name) for name in "xwy")
@@ -227,7 +227,7 @@ def _phased(axis: _Axis, stride: int, phase: Phase) -> _Axis:
     )  # fmt: skip
 
 
-def strip_of(v: Sliding) -> Strip | None:
+def strip_of(v: Conv) -> Strip | None:
     """The strips of a convolution, if its filters have one channel, nothing but results lies along lanes, and elements
     are of two bytes at least."""
     alone = (v.c, v.k) == (v.groups, v.groups) and v.compute in ("f32", "f64") and v.element.bytes > 1
@@ -259,7 +259,7 @@ def strip_of(v: Sliding) -> Strip | None:
     return replace(first, others=tuple(others))
 
 
-def _strip(v: Sliding, axes: dict[str, _Axis], lane: str, slide: str, ratio: int = 1, shift: int = 0) -> Strip:
+def _strip(v: Conv, axes: dict[str, _Axis], lane: str, slide: str, ratio: int = 1, shift: int = 0) -> Strip:
     x, w, y = (v.steps(name) for name in "xwy")
     seen, given, channels = (y, x, "kc") if v.direction == "input_grad" else (x, y, "ck")
     summed = v.direction == "weight_grad"

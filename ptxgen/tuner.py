@@ -23,6 +23,7 @@ from ptxgen.device import Device
 from ptxgen.dispatch import model_folder, model_for
 from ptxgen.errors import AssembleError, ConfigError, DatabaseError, InputError, PtxgenError, ShapeError
 from ptxgen.generate import plan_for
+from ptxgen.lower import lower
 from ptxgen.measurement import Measurement
 from ptxgen.model import Model
 from ptxgen.operations import Problem
@@ -176,8 +177,8 @@ class Session:
         self.progress.phase("sample", n * len(problems))
         for nth, problem in enumerate(problems, 1):
             self.share("sample", nth / len(problems))
-            whole = space.candidates(problem.gemm, self.device)
-            us, family = clock.predict(problem.gemm, whole, self.device), whole.family
+            whole = space.candidates(lower(problem), self.device)
+            us, family = clock.predict(lower(problem), whole, self.device), whole.family
             configs: list[Config] = []
             for code, share in promise(us, family, n).items():
                 drawn = self._drawn(problem, code, share // 2)
@@ -191,7 +192,7 @@ class Session:
     def _drawn(self, problem: Problem, code: int, n: int) -> list[Config]:
         """``n`` configurations of a family by the generative model, which problems of one class share; none, where
         it finds too few."""
-        p = problem.gemm
+        p = lower(problem)
         key = space.kind(p, self.device)
         if key not in self.samplers:
             self.samplers[key] = Categorical.learn(p, self.device, int(self.rng.integers(1 << 31)))
@@ -244,7 +245,7 @@ class Session:
         return self._legal(problem, (best[other] for other in nearest))
 
     def _legal(self, problem: Problem, rows: Iterable[Measurement]) -> list[Config]:
-        return [m.config for m in rows if rules.broken(problem.gemm, m.config, self.device) is None]
+        return [m.config for m in rows if rules.broken(lower(problem), m.config, self.device) is None]
 
     def refine(self, problem: Problem) -> None:
         """Neighbours of the fastest few, on every axis, round by round until none is faster."""
@@ -255,7 +256,7 @@ class Session:
                 return
             near: list[Config] = []
             for m in best:
-                c = space.refinements(problem.gemm, self.device, m.config)
+                c = space.refinements(lower(problem), self.device, m.config)
                 picked = self.rng.permutation(len(c))[: budget.refine // len(best)]
                 near += [c.row(int(i)) for i in picked]
             self.measure(problem, near, "refine")
@@ -304,7 +305,7 @@ def tune(problems: Sequence[Problem], driver: str = "auto", database: Database |
     if database is None:
         raise InputError("database is None; tune needs one to remember in")
     for problem in problems:
-        if 0 in (problem.gemm.m, problem.gemm.n):
+        if 0 in (lower(problem).m, lower(problem).n):
             raise ShapeError(f"problem {problem.key()} has no element of C; there is nothing to time")
     session = Session(driver, database, budget or Budget(), seed, progress or SILENT, jobs, commit)
     try:
@@ -335,7 +336,7 @@ def kin(p: Problem) -> tuple[object, ...]:
 
 def distance(p: Problem, q: Problem) -> float:
     """How far apart the extents of two problems are, as products of matrices: in doublings."""
-    pairs = ((getattr(p.gemm, name), getattr(q.gemm, name)) for name in "mnk")
+    pairs = ((getattr(lower(p), name), getattr(lower(q), name)) for name in "mnk")
     return sum(abs(math.log2(max(x, 1) / max(y, 1))) for x, y in pairs)
 
 

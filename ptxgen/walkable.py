@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from ptxgen.implicit import Operand, Walk
-from ptxgen.sliding import Sliding
+from ptxgen.sliding import Conv
 from ptxgen.window import Copy, Digits, Window, packed
 
 ALIGNED = 16  #: bytes that rows and starts are multiples of
@@ -17,7 +17,7 @@ DIGITS = 3  #: of a place, at most
 Digit = tuple[int, int, int]
 
 
-def window_of(v: Sliding, c: Operand) -> Window | None:
+def window_of(v: Conv, c: Operand) -> Window | None:
     """The images as TMA can walk over them, once they are copied to rows of channels where they lie otherwise. ``c``:
     the result of the product. None: it cannot, or steps of a gradient of images lie between its pixels."""
     if v.groups > 1 or v.fold or (v.direction == "input_grad" and v.strides != (1, 1, 1)):
@@ -56,7 +56,7 @@ def window_of(v: Sliding, c: Operand) -> Window | None:
     return window if v.direction == "input_grad" else window.widened(v.element.bytes)
 
 
-def _layout(v: Sliding, kmajor: bool) -> tuple[str, str]:
+def _layout(v: Conv, kmajor: bool) -> tuple[str, str]:
     """The operand that images are, and the product's layout, as Gemm's; ``kmajor``: K is contiguous in the other."""
     summed = v.direction == "weight_grad"
     if v.swapped:
@@ -64,11 +64,11 @@ def _layout(v: Sliding, kmajor: bool) -> tuple[str, str]:
     return "a", "NT"[summed] + "NT"[kmajor]
 
 
-def _whole(v: Sliding, elements: int) -> bool:
+def _whole(v: Conv, elements: int) -> bool:
     return elements * v.element.bytes % ALIGNED == 0
 
 
-def _copy(v: Sliding, start: int, depth: int, step: int, digits: list[Digit]) -> Copy:
+def _copy(v: Conv, start: int, depth: int, step: int, digits: list[Digit]) -> Copy:
     """The copy of an operand whose start is a multiple of so many bytes: digits in the order in which they lie in
     memory, neighbours that are one digit before and after taken together."""
     found: list[Digit] = []
@@ -85,19 +85,19 @@ def _copy(v: Sliding, start: int, depth: int, step: int, digits: list[Digit]) ->
     return Copy(depth, step, extents, moves, rows, -(-depth // unit) * unit, vec)
 
 
-def _sampled(v: Sliding) -> bool:
+def _sampled(v: Conv) -> bool:
     """Whether filters have one tap: a copy then has the pixels that it sees, and no others."""
     return v.direction != "input_grad" and (v.d, v.t, v.r, v.s) == (1, 1, 1, 1) and not any(sum(v.pads, ()))
 
 
-def _images(v: Sliding) -> tuple[tuple[bool, int], Copy | None]:
+def _images(v: Conv) -> tuple[tuple[bool, int], Copy | None]:
     """(whether their number is an axis that is walked along, elements of a pixel), the copy."""
     name, channel, axes = ("y", "k", "zpq") if v.direction == "input_grad" else ("x", "c", "dhw")
     start = v.aligned_output if v.direction == "input_grad" else v.aligned_input
     return _pixels(v, name, channel, axes, start)
 
 
-def _pixels(v: Sliding, name: str, channel: str, axes: str, start: int) -> tuple[tuple[bool, int], Copy | None]:
+def _pixels(v: Conv, name: str, channel: str, axes: str, start: int) -> tuple[tuple[bool, int], Copy | None]:
     extents, steps = v.extents(name), v.steps(name)
     channels, along = extents[channel], v.layout == "CHWN"
     if v.layout == "NHWC" and start >= ALIGNED and _whole(v, channels):
@@ -114,7 +114,7 @@ def _pixels(v: Sliding, name: str, channel: str, axes: str, start: int) -> tuple
     return (along, copy.pitch if v.element.bytes in COPIED else channels), copy
 
 
-def _gradients(v: Sliding) -> tuple[tuple[bool, int], Copy | None]:
+def _gradients(v: Conv) -> tuple[tuple[bool, int], Copy | None]:
     """Of results: (whether pixels lie side by side, elements of a row), the copy."""
     pixels = math.prod(v.results) * v.n
     if v.layout == "CHWN" and v.aligned_output >= ALIGNED and _whole(v, pixels):
@@ -123,7 +123,7 @@ def _gradients(v: Sliding) -> tuple[tuple[bool, int], Copy | None]:
     return (False, pitch), copy
 
 
-def _filters(v: Sliding) -> tuple[tuple[bool, int], Copy | None]:
+def _filters(v: Conv) -> tuple[tuple[bool, int], Copy | None]:
     """(whether what is summed over lies side by side, elements of a tap), the copy."""
     summed, other = "kc" if v.direction == "input_grad" else "ck"
     extents, steps, taps = v.extents("w"), v.steps("w"), v.t * v.r * v.s
@@ -141,7 +141,7 @@ def _filters(v: Sliding) -> tuple[tuple[bool, int], Copy | None]:
     return (True, copy.pitch), copy
 
 
-def _result(v: Sliding, c: Operand) -> tuple[Digits, Digits] | None:
+def _result(v: Conv, c: Operand) -> tuple[Digits, Digits] | None:
     """How rows and columns of C lie, in the order in which they are computed; None: as the product's matrix."""
     rows, columns = c.along, c.down
     if v.direction == "weight_grad":

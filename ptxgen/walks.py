@@ -10,17 +10,17 @@ from typing import Any
 from ptxgen.implicit import Operand, Part, Walk, product
 from ptxgen.phases import phases
 from ptxgen.problem import Gemm
-from ptxgen.sliding import Sliding
+from ptxgen.sliding import Conv
 from ptxgen.strip import strip_of
 from ptxgen.walkable import ALIGNED, window_of
 
 #: axes of an image
 AXES = ("d", "h", "w")
-KEPT = 64  #: products that are remembered
+KEPT = 256  #: products that are remembered
 
 
 @lru_cache(maxsize=KEPT)
-def product_of(v: Sliding) -> Gemm:
+def product_of(v: Conv) -> Gemm:
     """The product that kernels compute: rows of C are what lies further apart in memory. Kept, with its tables."""
     x, w, y = (v.steps(name) for name in "xwy")
     first, second, third = v.tensors
@@ -42,7 +42,7 @@ def product_of(v: Sliding) -> Gemm:
     )  # fmt: skip
 
 
-def _one_tap(v: Sliding) -> bool:
+def _one_tap(v: Conv) -> bool:
     """Whether each image is a matrix as it lies, of which filters make another: of several (a lone one is one anyway),
     whose rows are whole 16 bytes. Others fill tiles better together."""
     alone = v.layout == "NCHW" and v.groups == 1 and v.n > 1 and (v.t, v.r, v.s) == v.strides == (1, 1, 1)
@@ -50,7 +50,7 @@ def _one_tap(v: Sliding) -> bool:
     return alone and whole and v.direction != "weight_grad" and not any(sum(v.pads, ()))
 
 
-def _images(v: Sliding) -> Gemm:
+def _images(v: Conv) -> Gemm:
     """A product an image, which share the filters."""
     forward = v.direction == "forward"
     rows, deep = (v.k, v.c) if forward else (v.c, v.k)
@@ -65,7 +65,7 @@ def _images(v: Sliding) -> Gemm:
 Steps = dict[str, int]
 
 
-def _digits(v: Sliding, tensor: str, channel: str) -> tuple[str, str]:
+def _digits(v: Conv, tensor: str, channel: str) -> tuple[str, str]:
     """The letters of pixels and of taps (with their channel), in the order of a tensor's layout."""
     spatial = {"x": "dhw", "y": "zpq"}[tensor]
     pixels = "".join(spatial if letter == "h" else letter for letter in v.layout.lower() if letter in "nh")
@@ -73,7 +73,7 @@ def _digits(v: Sliding, tensor: str, channel: str) -> tuple[str, str]:
     return pixels, taps
 
 
-def _forward(v: Sliding, group: Steps, x: Steps, w: Steps, y: Steps) -> list[Part]:
+def _forward(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[Part]:
     """The result and the gradient of filters: windows over images, walked along pixels of the result and along taps."""
     pixels, taps = _digits(v, "y", "c")
     if v.direction == "weight_grad":  # columns of the gradient are side by side
@@ -112,7 +112,7 @@ def _forward(v: Sliding, group: Steps, x: Steps, w: Steps, y: Steps) -> list[Par
     return [Part(window, results, Operand(columns, rows))]
 
 
-def _folded(v: Sliding, group: Steps, x: Steps, w: Steps, y: Steps) -> list[Part]:
+def _folded(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[Part]:
     """The result with ``fold`` pixels side by side as columns: they share rows of what they all see of an image, and a
     column has each tap where its pixel meets it. What is left of a row of results is a product of its own."""
     fold, (stride_z, stride_p, stride_q) = v.fold, v.strides
@@ -155,7 +155,7 @@ def _kept(moves: Mapping[str, tuple[int, ...]], guarded: list[int]) -> tuple[tup
     return tuple(moves[AXES[axis]] for axis in guarded)
 
 
-def _backward(v: Sliding, group: Steps, x: Steps, w: Steps, y: Steps) -> list[Part]:
+def _backward(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[Part]:
     """The gradient of images: for each phase of the stride, windows over gradients of results by the taps it sees."""
     pixels, taps = _digits(v, "x", "k")
     axes = [

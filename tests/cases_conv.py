@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from ptxgen.config import Config
-from ptxgen.conv import FILTERS, Conv
 from ptxgen.device import Device
 from ptxgen.errors import ShapeError
+from ptxgen.lower import lower
+from ptxgen.sliding import FILTERS, Conv
 from tests.cases import pairs
 from tests.cases_wgmma import config
 
@@ -63,7 +64,7 @@ def elsewhere(rng: np.random.Generator, limit: int) -> Conv | None:
     if p.element.bytes == 1:
         fields.update(dtype="f16", compute="", out="")
     q = replace(p, **fields)
-    return q if q.gemm.window is not None and any(q.gemm.window.copies) else None
+    return q if lower(q).window is not None and any(lower(q).window.copies) else None
 
 
 def either(rng: np.random.Generator, limit: int) -> Conv | None:
@@ -79,5 +80,5 @@ def cases(
     return pairs(
         count if d.sm == 90 else 0,
         lambda: draw(rng, limit),
-        lambda p: None if p.gemm.window is None else config(p.gemm, d, rng),
+        lambda p: None if lower(p).window is None else config(lower(p), d, rng),
     )

@@ -9,12 +9,13 @@ import numpy as np
 
 from ptxgen import rules
 from ptxgen.config import AXIS, SPLIT_MEMSET, SPLIT_WORKSPACE, Config
-from ptxgen.conv import DIRECTIONS, FILTERS, Conv
 from ptxgen.device import Device
 from ptxgen.errors import ShapeError
 from ptxgen.families.mma.rules import MMA
 from ptxgen.families.simt.rules import SIMT
 from ptxgen.families.slide.rules import SLIDE, slides
+from ptxgen.lower import lower
+from ptxgen.sliding import DIRECTIONS, FILTERS, Conv
 from tests import cases_mma, cases_simt
 
 TYPES = (
@@ -59,20 +60,20 @@ def problem(rng: np.random.Generator, n: int) -> Conv:
 
 def config(v: Conv, d: Device, rng: np.random.Generator, family: int | None = None) -> Config | None:
     """A random legal configuration that looks into tables, or None if none was drawn. ``family``: of no other."""
-    if slides(v.gemm) and family in (None, SLIDE):
-        some = [n for n in (1, 2, 4, 8) if n % v.gemm.strip.ratio == 0]
+    if slides(lower(v)) and family in (None, SLIDE):
+        some = [n for n in (1, 2, 4, 8) if n % lower(v).strip.ratio == 0]
         if not some:
             return None
         ns, ml, resident, stream = (int(rng.choice(x)) for x in (some, (1, 2, 4), (1, 2), (0, 1)))
-        wide, kg = int(rng.choice([1, v.gemm.strip.wide])), int(rng.choice([1, 2, 5])) * v.gemm.strip.summed
-        kg = max(1, min(kg, -(-v.gemm.k // AXIS["u"].default)))
+        wide, kg = int(rng.choice([1, lower(v).strip.wide])), int(rng.choice([1, 2, 5])) * lower(v).strip.summed
+        kg = max(1, min(kg, -(-lower(v).k // AXIS["u"].default)))
         split = SPLIT_WORKSPACE if kg > 1 else SPLIT_MEMSET
         c = Config(family=SLIDE, vec_a=wide, ns=ns, ml=ml, nl=32, resident=resident, stream=stream, kg=kg, split=split)
-        return c if rules.broken(v.gemm, c, d) is None else None
+        return c if rules.broken(lower(v), c, d) is None else None
     tensor = v.compute in ("tf32", "s32") or v.dtype == "bf16" or (v.dtype in ("f16", "f64") and rng.random() < 0.5)
     if family not in (None, MMA if tensor else SIMT):
         return None
-    return cases_mma.config(v.gemm, d, rng, 128) if tensor else cases_simt.wide(v.gemm, d, rng, 128)
+    return cases_mma.config(lower(v), d, rng, 128) if tensor else cases_simt.wide(lower(v), d, rng, 128)
 
 
 def cases(seed: int, count: int, d: Device, family: int | None = None) -> Iterator[tuple[Conv, Config]]:

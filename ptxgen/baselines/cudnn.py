@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ptxgen.arrays import torch_name
-from ptxgen.conv import Conv
 from ptxgen.drivers import Timing
 from ptxgen.drivers.cuda import CudaDriver
 from ptxgen.errors import LaunchError, ShapeError, UnavailableError
+from ptxgen.sliding import Conv
 
 #: tensors that a candidate is run on: images, filters, outputs, what else the epilogue reads
 Tensors = dict[str, Any]
@@ -103,7 +102,7 @@ class Cudnn:
     def _tensors(self, memory: Any) -> Tensors:
         """A set of random images, filters and outputs, in one layout."""
         p, torch = self.problem, self._torch
-        kind = getattr(torch, torch_name(p.element))
+        kind = getattr(torch, p.element.numpy.name)
         if p.out != p.dtype:
             raise LaunchError(f"out is {p.out}; PyTorch's convolutions of {p.dtype} write {p.dtype}")
         if "scale" in p.stages:

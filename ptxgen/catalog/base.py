@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from ptxgen.conv import Conv
 from ptxgen.operations import Problem
 from ptxgen.problem import Gemm
+from ptxgen.sliding import Conv
 
 Document = dict[str, Any]
 

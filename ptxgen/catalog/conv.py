@@ -7,7 +7,7 @@ from functools import wraps
 from typing import Any
 
 from ptxgen.catalog.base import Case, Document, Entry, Suite, named
-from ptxgen.conv import FILTERS, Conv
+from ptxgen.sliding import FILTERS, Conv
 
 #: Table 5 with DeepBench's own images: N, C, H, W, K, R, S, stride, padding. (In the paper's rows Conv11 and Conv12 K
 #: stands where P should, and the other way round.)

@@ -37,11 +37,12 @@ def _select(problem: Problem, device: Device, database: Database | None, config:
     """The configuration that was given, or the one that is stored or predicted. ConfigError: it breaks a rule."""
     from ptxgen import dispatch, rules
     from ptxgen.config import parse_config
+    from ptxgen.lower import lower
 
     if config is None:
         return _ranked(problem, device, database, False, 1)[0]
     given = parse_config(config)
-    rules.require(problem.gemm, given, device)
+    rules.require(lower(problem), given, device)
     return dispatch.Selection(problem, given, "given")
 
 
@@ -110,6 +111,7 @@ def emit(target: Target, config: Forced = None) -> Answer:
     """Print the PTX for a problem. Needs no GPU: --device h200."""
     from ptxgen import report
     from ptxgen.generate import plan_for
+    from ptxgen.lower import lower
     from ptxgen.render import render
 
     cases = target.cases()
@@ -123,7 +125,7 @@ def emit(target: Target, config: Forced = None) -> Answer:
     document = {
         "command": "emit", "device": device.name, **report.selection_fields(case, selection),
         "target": source.target, "digest": source.digest, "entries": source.entries,
-        "launch": plan.launch(case.problem.gemm), "ptx": source.text,
+        "launch": plan.launch(lower(case.problem)), "ptx": source.text,
     }  # fmt: skip
     return Answer(document, source.text)
 
@@ -189,13 +191,14 @@ def sampler(
 ) -> Answer:
     """Print the sampler's acceptance. Beside uniform sampling, as in Table 1 of the paper."""
     from ptxgen import report
+    from ptxgen.lower import lower
     from ptxgen.sampler import table
 
     device, cases, rows = target.find_device(), target.cases(), []
     with report.progress() as progress:
         progress.phase("sampler", len(cases))
         for case in cases:
-            rows.append({**report.problem_fields(case), "samplers": table(case.problem.gemm, device, draws, seed)})
+            rows.append({**report.problem_fields(case), "samplers": table(lower(case.problem), device, draws, seed)})
             progress.step(case.name)
     document = {"command": "sampler", "device": device.name, "rows": rows}
     return Answer(document, report.sampler_text(document))

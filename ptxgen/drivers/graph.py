@@ -13,8 +13,9 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
+from ptxgen.cuda_abi import MAP_ALIGNMENT, MAP_BYTES
 from ptxgen.errors import LaunchError, UnavailableError
-from ptxgen.source import MAP_ALIGNMENT, MAP_BYTES, TensorMap
+from ptxgen.source import TensorMap
 
 # CUtensorMapDataType by our names, and CUtensorMapSwizzle by the bytes that its pattern spans
 _MAP_TYPES = {"u8": 0, "s32": 3, "f16": 6, "f32": 7, "f64": 8, "bf16": 9, "tf32": 11}

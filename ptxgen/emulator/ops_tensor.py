@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxgen.cuda_abi import PARAMETERS_AT
 from ptxgen.errors import Fault, MisalignedFault
-from ptxgen.source import PARAMETERS_AT
 
 from .access import Site, active
 from .builder import Builder, fault

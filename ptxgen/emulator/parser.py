@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ptxgen.cuda_abi import PARAMETERS_AT
 from ptxgen.errors import ParseError, UnsupportedError
-from ptxgen.source import PARAMETERS_AT
 
 from .lexer import Token, integer
 from .reader import Reader

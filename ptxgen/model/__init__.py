@@ -20,6 +20,7 @@ from ptxgen.config import FAMILIES, Columns, Config
 from ptxgen.device import Device
 from ptxgen.errors import DeviceError, InputError
 from ptxgen.features import features
+from ptxgen.lower import lower
 from ptxgen.measurement import Measurement
 from ptxgen.model import files
 from ptxgen.model.files import Facts
@@ -101,7 +102,7 @@ class Model:
 
     def predict(self, problem: Problem, columns: Columns) -> Floats:
         """Microseconds of each configuration, which must be legal."""
-        p = problem.gemm
+        p = lower(problem)
         return self._score(p, columns, self.device, clock.predict(p, columns, self.device))
 
     def _learnt(self, c: Columns) -> NDArray[np.intp]:
@@ -139,7 +140,7 @@ class Model:
         ``exhaustive``: score even what the clock puts far behind; seconds instead of a fraction of one.
         """
         d = self._own(device)
-        p = problem.gemm
+        p = lower(problem)
         c = candidates(p, d)
         us = clock.predict(p, c, d)
         total = scored = len(c)

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from ptxgen.config import FAMILIES, Columns, Config
-from ptxgen.conv import Conv
 from ptxgen.device import Device
 from ptxgen.errors import CorruptError, SchemaError
 from ptxgen.features import NAMES, features
+from ptxgen.lower import lower
 from ptxgen.model.training import DEPTH, TREES, xgboost
 from ptxgen.problem import Gemm
+from ptxgen.sliding import Conv
 
 FORMAT = 1  #: version of the metadata; a newer one is refused
 
@@ -61,7 +62,7 @@ _PROBES: dict[str, tuple[tuple[Gemm, tuple[Config, ...]], ...]] = {
         Config(family=3, ms=4, ns=1, ml=16, nl=1, wm=1, kl=2, u=1024, vec_a=8, vec_b=8, resident=2),
         Config(family=3, ms=1, ns=1, ml=8, nl=1, wm=2, kl=1, u=512, vec_a=8, vec_b=8, kg=2, split=2),
     )),),
-    "slide": ((Conv(8, 64, 56, 56, 64, 3, 3, padding=1, groups=64).gemm, (
+    "slide": ((lower(Conv(8, 64, 56, 56, 64, 3, 3, padding=1, groups=64)), (
         Config(family=4, ns=4, ml=1, nl=64), Config(family=4, ns=8, ml=4, nl=64, resident=2),
     )),),
 }  # fmt: skip

@@ -16,6 +16,7 @@ from ptxgen.config import FAMILIES, Columns, Config
 from ptxgen.device import Device
 from ptxgen.errors import UnavailableError
 from ptxgen.features import NAMES, features
+from ptxgen.lower import lower
 from ptxgen.measurement import Measurement
 from ptxgen.operations import Problem
 from ptxgen.problem import Gemm
@@ -86,7 +87,7 @@ class Training:
         bases: dict[str, list[Floats]] = {t: [] for t in TARGETS}
         families: Counter[str] = Counter()
         for i, problem in enumerate(sorted(by_problem, key=lambda q: q.key())):
-            rows, p = sorted(by_problem[problem]), problem.gemm
+            rows, p = sorted(by_problem[problem]), lower(problem)
             c = Columns.of([r[0] for r in rows])
             good = np.flatnonzero(legal(p, c, d))  # rules may have grown since
             skipped += len(rows) - len(good)

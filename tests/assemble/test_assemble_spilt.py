@@ -10,6 +10,7 @@ from ptxgen.assemble import assemble
 from ptxgen.config import parse_config
 from ptxgen.device import device
 from ptxgen.generate import plan_for
+from ptxgen.lower import lower
 from ptxgen.operations import parse
 from ptxgen.render import render
 from ptxgen.rules import broken
@@ -107,6 +108,6 @@ def test_what_spilt_once(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path))
     d, (allowed, problem, config) = device("h200"), SPILT[what]
     p, c = parse(problem), parse_config(config)
-    assert (broken(p.gemm, c, d) is None) == allowed
+    assert (broken(lower(p), c, d) is None) == allowed
     if allowed:
         assert not any(assemble(render(plan_for(p, c, d))).spills.values())

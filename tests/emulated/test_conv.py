@@ -9,15 +9,16 @@ import pytest
 from gemm_runs import Placed
 
 from ptxgen.config import Config, parse_config
-from ptxgen.conv import DIRECTIONS, FILTERS, Conv
 from ptxgen.device import device
 from ptxgen.drivers.emulated import EmulatedDriver
 from ptxgen.implicit import WINDOW
+from ptxgen.lower import lower
 from ptxgen.memory import C
 from ptxgen.problem import Gemm
 from ptxgen.reference import Array, compare, epilogue_arrays, operands, reference
 from ptxgen.rules import broken
 from ptxgen.runner import Buffers, Runner
+from ptxgen.sliding import DIRECTIONS, FILTERS, Conv
 from tests.cases_images import config, problem
 
 EMULATED = device("emulated")
@@ -110,7 +111,7 @@ def test_filters_of_one_channel_slide_down_strips(layout: str, dtype: str, epilo
             out="",
             epilogue=epilogue if v.direction == "forward" else "",
         )
-        for text in ("ns=4 ml=2 nl=32", f"ns=1 ml=1 nl=64 vec_a={v.gemm.strip.wide}"):
+        for text in ("ns=4 ml=2 nl=32", f"ns=1 ml=1 nl=64 vec_a={lower(v).strip.wide}"):
             verify(v, parse_config(f"family=4 {text}"), "integers", float(n % 2))
 
 
@@ -138,7 +139,7 @@ def test_gradients_of_filters_of_one_channel_are_summed_strip_by_strip(layout, d
         Conv(1, 34, 5, 4, 34, 2, 3, d=4, t=2, padding=1, stride=2, groups=34),
     )):  # fmt: skip
         v = replace(v, layout=layout, filters=filters, dtype=dtype, compute="", out="", direction="weight_grad")
-        for text in ("ns=4 ml=2 nl=32 kg=3 split=2", f"ns=2 ml=1 nl=64 vec_a={v.gemm.strip.wide}"):
+        for text in ("ns=4 ml=2 nl=32 kg=3 split=2", f"ns=2 ml=1 nl=64 vec_a={lower(v).strip.wide}"):
             verify(v, parse_config(f"family=4 {text}"), "integers", float(n % 2))
 
 
@@ -156,7 +157,7 @@ def test_what_is_outside_is_not_read() -> None:
     x = np.arange(9, dtype=np.float32).reshape(1, 1, 3, 3)
     w = np.ones((1, 1, 3, 3), np.float32)
     c = parse_config("ms=2 ns=2 ml=16 nl=16 u=8 copy_a=0 copy_b=0")
-    p = v.gemm
+    p = lower(v)
     assert p.addr_b == WINDOW
     assert broken(p, c, EMULATED) is None
     got = execute(v, c, (x, w, np.full((1, 1, 3, 3), np.nan, np.float32)), 0.0, shift=True)

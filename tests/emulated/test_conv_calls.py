@@ -12,11 +12,11 @@ import pytest
 import ptxgen
 from ptxgen import calls, dispatch
 from ptxgen.config import parse_config
-from ptxgen.conv import Conv
 from ptxgen.drivers.emulated import EmulatedDriver
 from ptxgen.errors import ShapeError
 from ptxgen.reference import operands, reference
 from ptxgen.runner import Buffers, Runner
+from ptxgen.sliding import Conv
 from tests.tensors import LIBRARY, Tensor
 
 #: serves every problem, whatever its alignment

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from ptxgen.config import Config, parse_config
-from ptxgen.conv import Conv
 from ptxgen.device import device
 from ptxgen.drivers.emulated import EmulatedDriver
 from ptxgen.errors import ConfigError
 from ptxgen.generate import plan_for
 from ptxgen.reference import compare, epilogue_arrays, operands, reference
 from ptxgen.runner import Runner
+from ptxgen.sliding import Conv
 from tests.cases_conv import cases, elsewhere
 
 H200 = device("h200")

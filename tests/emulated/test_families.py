@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 
 from ptxgen.config import parse_config
-from ptxgen.conv import Conv
 from ptxgen.conv_check import GUARD
 from ptxgen.device import device
 from ptxgen.drivers.emulated import EmulatedDriver
 from ptxgen.generate import plan_for
+from ptxgen.lower import lower
 from ptxgen.problem import Gemm
 from ptxgen.render import render
 from ptxgen.runner import Runner
+from ptxgen.sliding import Conv
 from tests.gpu.test_families import FAMILIES, fail, judged, wrong
 
 H200 = device("h200")
@@ -26,7 +27,9 @@ def small(family):
     """The first pair of a row whose product is small; the conv rows' problems are as they come."""
     draw, _ = FAMILIES[family]
     more = {"limit": 48} if "limit" in draw.keywords or family.startswith("batch") else {}
-    return next((p, c) for p, c in draw(41, 50, H200, **more) if p.gemm.batch * p.gemm.m * p.gemm.n * p.gemm.k < 3e5)
+    return next(
+        (p, c) for p, c in draw(41, 50, H200, **more) if lower(p).batch * lower(p).m * lower(p).n * lower(p).k < 3e5
+    )
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -10,7 +10,6 @@ from ptxgen import api, calls
 from ptxgen.assemble import assemble
 from ptxgen.check import check
 from ptxgen.config import parse_config
-from ptxgen.conv import Conv
 from ptxgen.device import device
 from ptxgen.dispatch import select
 from ptxgen.drivers.emulated import EmulatedDriver
@@ -21,6 +20,7 @@ from ptxgen.problem import Gemm
 from ptxgen.reference import compare, operands, reference
 from ptxgen.render import render
 from ptxgen.runner import Runner
+from ptxgen.sliding import Conv
 from tests.emulated.gemm_runs import right
 from tests.emulated.test_eight_bits import EPILOGUES, WAYS
 

@@ -7,9 +7,9 @@ import pytest
 
 import ptxgen
 from ptxgen.check import check
-from ptxgen.conv import Conv
 from ptxgen.dispatch import select
 from ptxgen.drivers import Timing, open_driver
+from ptxgen.sliding import Conv
 
 pytestmark = pytest.mark.gpu
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from ptxgen.assemble import assemble
-from ptxgen.conv import Conv
 from ptxgen.conv_check import guarded
 from ptxgen.drivers import open_driver
 from ptxgen.errors import AssembleError, PtxgenError
@@ -19,6 +18,7 @@ from ptxgen.families.slide.rules import SLIDE
 from ptxgen.memory import A, B, C, elements, padded, read_after
 from ptxgen.reference import compare, epilogue_arrays, operands, reference
 from ptxgen.runner import Runner, Workspace, generate
+from ptxgen.sliding import Conv
 from tests import cases, cases_batch, cases_conv, cases_images, cases_mma, cases_planes, cases_stream, cases_wgmma
 
 pytestmark = pytest.mark.gpu

@@ -10,10 +10,10 @@ import pytest
 
 import ptxgen
 from ptxgen import calls
-from ptxgen.conv import Conv
 from ptxgen.drivers.emulated import EmulatedDriver
 from ptxgen.errors import DtypeError, InputError, OverlapError, ShapeError
 from ptxgen.reference import reference
+from ptxgen.sliding import Conv
 from tests.tensors import LIBRARY, Tensor
 
 Array = np.ndarray[Any, Any]

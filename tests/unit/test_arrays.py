@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ptxgen.arrays import View, aligned, on_host, stored, torch_name, view
+from ptxgen.arrays import View, aligned, on_host, stored, view
 from ptxgen.dtypes import DTYPES, dtype
 from ptxgen.errors import DtypeError, InputError, ShapeError
 
@@ -78,7 +78,7 @@ def test_a_view_of_a_tensor():
     assert (v.host, v.device) == (True, None)
     with pytest.raises(DtypeError, match=r"b has dtype torch.int64; it must be one of float16"):
         view(tensor("torch.int64"), "b")
-    assert {torch_name(d) for d in DTYPES.values()} >= {"float32", "bfloat16", "int32", "float8_e4m3fn"}
+    assert {d.numpy.name for d in DTYPES.values()} >= {"float32", "bfloat16", "int32", "float8_e4m3fn"}
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,6 @@ from ptxgen.catalog import CATALOG
 from ptxgen.check import CheckResult
 from ptxgen.cli import app, command, doctor, options, problems
 from ptxgen.config import Config, parse_config
-from ptxgen.conv import Conv
 from ptxgen.database import Database
 from ptxgen.device import device
 from ptxgen.errors import ConfigError, CorruptError, Fault, InputError, RenderError, SchemaError, UnavailableError
@@ -29,6 +28,7 @@ from ptxgen.measurement import Environment, Measurement
 from ptxgen.problem import Gemm
 from ptxgen.reference import Deviation
 from ptxgen.render import render
+from ptxgen.sliding import Conv
 
 ON_PROBLEMS = ("tune", "select", "emit", "check", "bench", "sampler")
 H200 = ("--device", "h200")

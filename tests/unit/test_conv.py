@@ -8,14 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ptxgen.conv import FILTERS, Conv
 from ptxgen.convolution import convolve
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.implicit import TABLE, WINDOW, Implicit, Operand
+from ptxgen.lower import lower
 from ptxgen.memory import A, B, C, elements
 from ptxgen.operations import from_dict, parse
 from ptxgen.problem import STRIDED, Gemm
 from ptxgen.reference import compare, epilogue_arrays, operands, plain, reference
+from ptxgen.sliding import DIRECTIONS, FILTERS, Conv
 from tests.cases_images import problems
 
 
@@ -32,7 +33,7 @@ def fetched(x: Operand, memory: np.ndarray, item: int) -> np.ndarray:
 
 def multiplied(v: Conv, one: np.ndarray, two: np.ndarray) -> np.ndarray:
     """The result as kernels see the problem: every element of it written, once."""
-    p = v.gemm
+    p = lower(v)
     a, b = (x.reshape(-1) for x in ((two, one) if v.swapped else (one, two)))
     if not isinstance(p, Implicit):
         c = np.full(np.prod(v.stored[2], dtype=int), np.nan)
@@ -56,7 +57,7 @@ def test_products_are_convolutions() -> None:
         one, two, _ = operands(v, 2, "integers")
         exact = convolve(v, one, two)
         assert np.array_equal(multiplied(v, one, two).reshape(-1), exact.reshape(-1)), v.key()
-        p = v.gemm
+        p = lower(v)
         seen.add((v.layout, v.direction, p.addr_b if v.swapped else p.addr_a) if isinstance(p, Implicit) else "gemm")
     assert "gemm" in seen
     assert {(layout, "forward", WINDOW) for layout in FILTERS} <= seen
@@ -74,7 +75,7 @@ def test_products_are_convolutions() -> None:
 )
 def test_few_filters_take_pixels_for_columns(v: Conv) -> None:
     one, two, _ = operands(v, 2, "integers")
-    p = v.gemm
+    p = lower(v)
     assert isinstance(p, Implicit)
     assert p.addr_b == WINDOW
     assert p.n >= 16
@@ -171,15 +172,15 @@ def test_the_epilogue_is_per_filter(layout: str) -> None:
 
 
 def test_pointwise_convolutions_are_plain_products() -> None:
-    p = Conv(4, 64, 7, 7, 32, 1, 1, layout="NHWC").gemm
+    p = lower(Conv(4, 64, 7, 7, 32, 1, 1, layout="NHWC"))
     assert type(p) is Gemm
     assert (p.m, p.n, p.k, p.layout) == (4 * 49, 32, 64, "NT")
-    p = Conv(4, 64, 7, 7, 32, 1, 1, layout="CHWN").gemm
+    p = lower(Conv(4, 64, 7, 7, 32, 1, 1, layout="CHWN"))
     assert type(p) is Gemm
     assert (p.m, p.n, p.k, p.layout) == (32, 49 * 4, 64, "TN")
     # however many pixels there are, however few channels
     for c, direction, letters in ((64, "forward", "NT"), (3, "forward", "NT"), (8, "weight_grad", "TN")):
-        p = Conv(16, c, 56, 56, 256, 1, 1, layout="NHWC", direction=direction).gemm
+        p = lower(Conv(16, c, 56, 56, 256, 1, 1, layout="NHWC", direction=direction))
         assert (type(p), p.layout) == (Gemm, letters)
 
 
@@ -195,7 +196,7 @@ def test_pointwise_convolutions_are_plain_products() -> None:
 )  # fmt: skip
 def test_the_products_of_a_3x3(layout, direction, extents, letters, vectors, found) -> None:
     v = Conv(16, 64, 28, 28, 128, 3, 3, padding=1, layout=layout, direction=direction)
-    p = v.gemm
+    p = lower(v)
     assert isinstance(p, Implicit)
     assert ((p.m, p.n, p.k), p.layout, p.vectors) == (extents, letters, vectors)
     assert (p.addr_a, p.addr_b, p.addr_c) == found
@@ -204,16 +205,16 @@ def test_the_products_of_a_3x3(layout, direction, extents, letters, vectors, fou
 
 def test_phases_of_a_strided_gradient_multiply_no_zeros() -> None:
     v = Conv(2, 4, 8, 8, 6, 3, 3, stride=2, padding=1, direction="input_grad")
-    p = v.gemm
+    p = lower(v)
     assert isinstance(p, Implicit)
     assert sorted(part.extents[2] for part in p.parts) == [6, 12, 12, 24]
 
 
 def test_coordinates_that_fit_no_word() -> None:
     with pytest.raises(ShapeError, match=r"\(1100, 1100, 1100\) need 36 bits"):
-        _ = Conv(1, 1, 1100, 1100, 1, 3, 3, d=1100, t=3, padding=1).gemm
+        _ = lower(Conv(1, 1, 1100, 1100, 1, 3, 3, d=1100, t=3, padding=1))
     with pytest.raises(ShapeError, match="reaches over 2147484673 elements"):
-        _ = Conv(2, 1 << 10, 1 << 10, 1 << 10, 1, 3, 3, padding=1).gemm
+        _ = lower(Conv(2, 1 << 10, 1 << 10, 1 << 10, 1, 3, 3, padding=1))
 
 
 def test_depth_without_extent_is_named() -> None:
@@ -225,3 +226,10 @@ def test_depth_without_extent_is_named() -> None:
     assert from_dict({**fields, "d": 1, "padding": [1, 1, 1]}) == v
     with pytest.raises(ShapeError, match="dilation is 1x2x3; an image has height and width"):
         from_dict({**fields, "dilation": [1, 2, 3]})
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (3, 1), (1, 2), (2, 2), (4, 2), (2, 3)])
+def test_the_reduction_of_a_convolution_is_that_of_its_gemm(direction: str, stride: int, dilation: int) -> None:
+    v = Conv(2, 8, 23, 19, 12, 3, 2, groups=2, stride=stride, dilation=dilation, padding=2, direction=direction)
+    assert v.reduction == lower(v).k

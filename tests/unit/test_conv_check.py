@@ -13,14 +13,15 @@ from ptxgen import conv_check, convolution
 from ptxgen.bench import CHECKED_ELEMENTS
 from ptxgen.check import CASES, check
 from ptxgen.config import Config
-from ptxgen.conv import Conv
 from ptxgen.conv_check import ConvRing, adjoint, boxes, guarded
 from ptxgen.convolution import places
 from ptxgen.device import device
 from ptxgen.dispatch import select
 from ptxgen.drivers import Timing
 from ptxgen.drivers.emulated import EmulatedDriver
+from ptxgen.lower import lower
 from ptxgen.reference import compare, epilogue_arrays, operands, reference
+from ptxgen.sliding import Conv
 
 #: 1x1 filters on NHWC: a plain product, which any family computes
 PLAIN = Conv(2, 8, 5, 5, 16, 1, 1, layout="NHWC", filters="CRSK")
@@ -100,8 +101,8 @@ def test_what_is_compared_of_a_large_result_is_little_work(layout: str, directio
     p = Conv(16, 64, 350, 80, 128, 5, 5, stride=2, padding=1, layout=layout, direction=direction)
     few = [places(p, box) for box in boxes(p, CHECKED_ELEMENTS)]
     compared = [math.prod(s.stop - s.start for s in at) for at in few]
-    assert sum(compared) * max(p.gemm.k, conv_check.DEPTH) > CHECKED_ELEMENTS * conv_check.DEPTH // 4
-    assert sum(compared) * p.gemm.k <= CHECKED_ELEMENTS * conv_check.DEPTH
+    assert sum(compared) * max(lower(p).k, conv_check.DEPTH) > CHECKED_ELEMENTS * conv_check.DEPTH // 4
+    assert sum(compared) * lower(p).k <= CHECKED_ELEMENTS * conv_check.DEPTH
     copies: list[int] = []
     ring = object.__new__(ConvRing)
     ring.problem, ring.sets = p, [(0, 0, 0)]

@@ -19,13 +19,14 @@ import pytest
 
 import ptxgen
 from ptxgen.config import Config
-from ptxgen.conv import Conv
 from ptxgen.database import APPLICATION, SCHEMA, SCHEMA_VERSION, Database, config_text
 from ptxgen.errors import ConfigError, CorruptError, DatabaseError, InputError, SchemaError
+from ptxgen.lower import lower
 from ptxgen.measurement import OUTCOMES, Environment, Measurement
 from ptxgen.operations import Problem
 from ptxgen.problem import Gemm
 from ptxgen.shipped import Header, read_winners, write_winners
+from ptxgen.sliding import Conv
 
 H200 = Environment("h200", "hardware", "cuda 13.0", "13.0.88", "graph 3x", "abc")
 EMULATED = Environment("emulated", "model")
@@ -569,7 +570,7 @@ def test_info_counts_by_device_clock_and_outcome(db: Database, path: Path) -> No
 CHILD = """
 import sys
 from ptxgen.config import Config
-from ptxgen.conv import Conv
+from ptxgen.sliding import Conv
 from ptxgen.database import Database
 from ptxgen.measurement import Environment, Measurement
 from ptxgen.problem import Gemm
@@ -658,7 +659,7 @@ def test_a_convolution_is_stored_and_found_by_the_product_that_it_is(tmp_path: P
         assert database.best(v, "h200") == m
         assert database.best(replace(v, direction="weight_grad", epilogue=""), "h200") is None
         [row] = database._db.execute("SELECT operation, m, n, k FROM problem").fetchall()
-    assert row == ("conv", v.gemm.m, v.gemm.n, v.gemm.k)
+    assert row == ("conv", lower(v).m, lower(v).n, lower(v).k)
     path = tmp_path / "winners.txt"
     write_winners(path, Header("h200"), [m])
     assert [w.problem for w in read_winners(path)[1]] == [v]

@@ -10,7 +10,6 @@ import pytest
 
 from ptxgen import dispatch, rules, shipped
 from ptxgen.config import Config, parse_config
-from ptxgen.conv import Conv
 from ptxgen.database import Database
 from ptxgen.device import device
 from ptxgen.dispatch import Selection, model_folder, model_for, select
@@ -18,6 +17,7 @@ from ptxgen.measurement import Environment, Measurement
 from ptxgen.problem import Gemm
 from ptxgen.settings import shipped_dir
 from ptxgen.shipped import Header, write_winners
+from ptxgen.sliding import Conv
 
 H200, T4 = device("h200"), device("t4")
 P = Gemm(2560, 16, 2560, "TN")

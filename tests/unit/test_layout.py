@@ -16,6 +16,7 @@ from ptxgen.config import Config, parse_config
 from ptxgen.device import device
 from ptxgen.families.simt.layout import near, products
 from ptxgen.families.simt.plan import SimtPlan
+from ptxgen.generate import plan_for
 from ptxgen.problem import Gemm
 from ptxgen.rules import broken
 from tests.cases import cases
@@ -24,9 +25,15 @@ from tests.cases_simt import wide_cases
 H200 = device("h200")
 
 
+def simt_plan(p: Gemm, c: Config) -> SimtPlan:
+    plan = plan_for(p, c, H200)
+    assert isinstance(plan, SimtPlan)
+    return plan
+
+
 def plans(seed: int, count: int, threads: int = 256) -> list[SimtPlan]:
     pairs = [*cases(seed, count, H200, threads=threads), *wide_cases(seed, count, H200, threads=threads)]
-    return [SimtPlan(p, c, H200) for p, c in pairs]
+    return [simt_plan(p, c) for p, c in pairs]
 
 
 PLANS = plans(1, 25)
@@ -182,7 +189,7 @@ def test_fragments_are_read_without_bank_conflicts(dtype, layout, tile, lanes):
         c = parse_config(f"{tile} u={u} stages=2 lanes={lanes} {keeps}")
         if broken(p, c, H200):
             continue
-        plan = SimtPlan(p, c, H200)
+        plan = simt_plan(p, c)
         made += 1
         for x in plan.operands:
             for warp in range(0, plan.threads, 32):
@@ -202,7 +209,7 @@ def test_a_transposing_store_meets_no_bank_twice(dtype, vec):
         c = Config(ms=4, ns=4, u=u, vec_a=vec, vec_b=vec, copy_a=0, copy_b=0, stages=2)
         if broken(p, c, H200):
             continue
-        plan = SimtPlan(p, c, H200)
+        plan = simt_plan(p, c)
         for x in plan.operands:
             assert x.transposed
             for warp in range(0, plan.threads, 32):
@@ -251,7 +258,7 @@ def test_32_bit_offsets_are_only_used_where_they_hold_every_load():
             (most, False),
         ):
             p = Gemm(512, 512, 512, layout, lda=ld)
-            x = SimtPlan(p, parse_config(text if down else f"{text} keep_a=1 copy_a=0"), H200).a
+            x = simt_plan(p, parse_config(text if down else f"{text} keep_a=1 copy_a=0")).a
             assert len(x.pieces) > 4
             offsets = [(mn + q.mn) * ld + k + q.k if x.kmajor else (k + q.k) * ld + mn + q.mn
                        for t in range(64) for mn, k, _ in [start(x, t)] for q in x.pieces]  # fmt: skip

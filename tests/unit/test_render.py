@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from ptxgen.config import Config, parse_config
-from ptxgen.conv import Conv
 from ptxgen.device import device
 from ptxgen.errors import RenderError
 from ptxgen.generate import plan_for
 from ptxgen.operations import parse
 from ptxgen.problem import Gemm
 from ptxgen.render import emitted, header, lookup, render, spaced
+from ptxgen.sliding import Conv
 from tests.cases import cases
 from tests.cases_simt import wide_cases
 

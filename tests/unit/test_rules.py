@@ -9,14 +9,15 @@ import pytest
 
 from ptxgen import rules
 from ptxgen.config import AXES, FAMILIES, Columns, Config, parse_config
-from ptxgen.conv import Conv
 from ptxgen.device import DEVICES, device
 from ptxgen.errors import ConfigError
 from ptxgen.generate import plan_for
+from ptxgen.lower import lower
 from ptxgen.operations import parse
 from ptxgen.problem import Gemm
 from ptxgen.render import render
 from ptxgen.rules import RULES, broken, legal, rejections, require
+from ptxgen.sliding import Conv
 from tests.cases import cases, problem
 from tests.cases_simt import wide_cases
 
@@ -29,13 +30,15 @@ NT = Gemm(512, 512, 512, "NT")
 BREAKS = {
     "tables": [
         (
-            Conv(1, 2, 8, 8, 2, 3, 3).gemm,
+            lower(Conv(1, 2, 8, 8, 2, 3, 3)),
             "family=3 ms=2 ns=4 ml=2 nl=4 u=64 ks=1 kl=2 wm=1 swap=1",
             "h200",
             "simt and mma look",
         )
     ],
-    "tables_end": [(Conv(1, 4, 8, 8, 4, 3, 3, padding=1).gemm, "u=256 copy_a=0 vec_c=1", "h200", "stages=3 of u=256")],
+    "tables_end": [
+        (lower(Conv(1, 4, 8, 8, 4, 3, 3, padding=1)), "u=256 copy_a=0 vec_c=1", "h200", "stages=3 of u=256")
+    ],
     "types_c": [(Gemm(64, 64, 64, "NT", "f16", out="e4m3"), "copy_a=0 copy_b=0", "a100", "e4m3 need sm_89")],
     "axis": [
         (P, "ms=3", "h200", "ms=3"),

@@ -7,8 +7,9 @@ import struct
 import numpy as np
 import pytest
 
+from ptxgen.cuda_abi import MAP_ALIGNMENT, MAP_BYTES, PARAMETERS_AT
 from ptxgen.emulator import Machine
-from ptxgen.source import MAP_ALIGNMENT, MAP_BYTES, PARAMETERS_AT, Source, Step, TensorMap, digest
+from ptxgen.source import Source, Step, TensorMap, digest
 
 TEXT = """
 .version 8.1   // a comment

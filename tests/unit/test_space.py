@@ -11,14 +11,15 @@ import pytest
 
 from ptxgen import rules, space
 from ptxgen.config import AXES, SPLIT_POLL, SPLIT_SHARE, Columns, Config, parse_config
-from ptxgen.conv import Conv
 from ptxgen.device import device
 from ptxgen.families.wgmma.geometry import together
 from ptxgen.generate import plan_for
 from ptxgen.geometry import ceil_div, geometry, warp_rows
+from ptxgen.lower import lower
 from ptxgen.problem import Gemm
 from ptxgen.render import render
 from ptxgen.sampler import Categorical
+from ptxgen.sliding import Conv
 from ptxgen.space import bases, mma, simt, stream, wgmma
 from ptxgen.space.family import first_broken, whole_waves
 
@@ -498,7 +499,7 @@ CLASSES = {
     1: (Gemm(2560, 16, 2560, "NN", "f16"), Gemm(64, 4096, 128, "NN", "f16"), Gemm(80, 304, 24, "NN", "f16", lda=88)),
     2: (Gemm(2560, 48, 2560, "NN", "f16"), Gemm(64, 4096, 128, "NN", "f16"), Gemm(80, 304, 24, "NN", "bf16")),
     3: (Gemm(4, 4096, 2560, "NT", "f16"), Gemm(4, 64, 128, "NT", "f16"), Gemm(4, 304, 24, "NT", "f16", lda=25)),
-    4: tuple(Conv(2, 40 * n, 9, 12 * n, 40 * n, 3, 3, padding=1, groups=40 * n, dtype=kind).gemm
+    4: tuple(lower(Conv(2, 40 * n, 9, 12 * n, 40 * n, 3, 3, padding=1, groups=40 * n, dtype=kind))
              for n, kind in ((1, "f32"), (2, "f32"), (1, "f64"))),
 }  # fmt: skip
 
@@ -575,8 +576,8 @@ def test_items_of_a_batch_do_not_come_as_they_lie():
 def test_strips_are_not_of_single_bytes():
     for direction in ("forward", "input_grad", "weight_grad"):
         p = Conv(2, 16, 7, 10, 16, 3, 3, groups=16, direction=direction, dtype="f16")
-        assert SLIDE in space.families(p.gemm, H200)
-        assert SLIDE not in space.families(replace(p, dtype="e4m3", out="bf16").gemm, H200)
+        assert SLIDE in space.families(lower(p), H200)
+        assert SLIDE not in space.families(lower(replace(p, dtype="e4m3", out="bf16")), H200)
 
 
 def test_a_launch_of_one_kernel_has_nothing_to_overlap_with():

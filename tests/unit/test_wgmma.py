@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ptxgen.config import Columns, parse_config
+from ptxgen.cuda_abi import MAP_BYTES
 from ptxgen.device import device
 from ptxgen.errors import ConfigError
 from ptxgen.families.wgmma.geometry import owners
@@ -14,7 +15,7 @@ from ptxgen.generate import plan_for
 from ptxgen.geometry import geometry
 from ptxgen.problem import Gemm
 from ptxgen.rules import broken, legal
-from ptxgen.source import MAP_BYTES, Step, TensorMap
+from ptxgen.source import Step, TensorMap
 from tests.cases_wgmma import cases
 
 H200 = device("h200")

@@ -8,17 +8,18 @@ import numpy as np
 import pytest
 
 from ptxgen import clock, rules, space
-from ptxgen.conv import Conv
 from ptxgen.device import device
 from ptxgen.families.wgmma.rules import WGMMA
 from ptxgen.families.wgmma.windows import multiplier
+from ptxgen.lower import lower
+from ptxgen.sliding import Conv
 from ptxgen.window import Window
 
 H200 = device("h200")
 
 
 def window(shape: str, **fields: object) -> Window:
-    found = Conv(**{**Conv.read_shape(shape), "layout": "NHWC", "dtype": "f16", **fields}).gemm.window
+    found = lower(Conv(**{**Conv.read_shape(shape), "layout": "NHWC", "dtype": "f16", **fields})).window
     assert found is not None
     return found
 
@@ -72,7 +73,7 @@ def test_else_taps_stay_apart(shape):
 )
 def test_what_tma_cannot_walk_over_has_no_window(fields):
     plain = {"n": 2, "c": 16, "h": 9, "w": 9, "k": 8, "r": 3, "s": 3, "layout": "NHWC", "dtype": "f16"}
-    assert Conv(**{**plain, **fields}).gemm.window is None
+    assert lower(Conv(**{**plain, **fields})).window is None
 
 
 COPIES = {
@@ -92,7 +93,7 @@ COPIES = {
 def test_what_lies_otherwise_is_copied(case):
     fields, images, other = COPIES[case]
     plain = {"n": 8, "c": 16, "h": 9, "w": 9, "k": 8, "r": 3, "s": 3, "layout": "NHWC", "dtype": "f16"}
-    x = Conv(**{**plain, **fields}).gemm.window
+    x = lower(Conv(**{**plain, **fields})).window
     assert [copy is not None for copy in x.copies] == [images, other]
 
 
@@ -102,7 +103,7 @@ def test_what_lies_otherwise_is_copied(case):
 def test_a_copy_has_each_element_at_its_pixel_and_channel(layout, filters, direction):
     """Copies, as the pass makes them of arrays, and the walks over them: images and the other operand of the product."""
     p = Conv(3, 5, 4, 6, 7, 2, 3, layout=layout, filters=filters, dtype="f16", direction=direction)
-    x = p.gemm.window
+    x = lower(p).window
     first, second = (np.arange(math.prod(s)).reshape(s) for s in p.stored[:2])
     letters = {n: "".join(i for i in p.extents(n) if i not in "dtz") for n in "xwy"}
 
@@ -119,7 +120,7 @@ def test_a_copy_has_each_element_at_its_pixel_and_channel(layout, filters, direc
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC", "CHWN"])
 def test_of_one_tap_a_copy_has_the_pixels_that_it_sees(layout):
     p = Conv(3, 5, 9, 8, 8, 1, 1, stride=(2, 3), layout=layout, dtype="f16")
-    x, images = p.gemm.window, np.arange(math.prod(p.stored[0])).reshape(p.stored[0])
+    x, images = lower(p).window, np.arange(math.prod(p.stored[0])).reshape(p.stored[0])
     order = "hwnc" if layout == "CHWN" else "nhwc"
     want = images.transpose([layout.lower().index(i) for i in order])
     want = want[::2, ::3] if layout == "CHWN" else want[:, ::2, ::3]
@@ -162,7 +163,7 @@ def test_a_stand_in_keeps_channels_and_taps_only():
 )
 def test_the_space_of_a_window_has_legal_rows_only(shape, fields):
     """Bases are kept by class: of problems whose channels fill boxes alike, whatever their pixels."""
-    p = Conv(**{**Conv.read_shape(shape), "layout": "NHWC", "dtype": "f16", **fields}).gemm
+    p = lower(Conv(**{**Conv.read_shape(shape), "layout": "NHWC", "dtype": "f16", **fields}))
     found = space.candidates(p, H200)
     ours = found.take(np.flatnonzero(found.columns["family"] == WGMMA))
     if fields.get("direction") != "weight_grad" or p.window.channels > 8:
@@ -175,7 +176,7 @@ def test_the_space_of_a_window_has_legal_rows_only(shape, fields):
     "shape", ["N=16,C=32,H=12,W=120,K=64,R=3,S=3,pad=1", "N=32,C=256,H=14,W=14,K=256,R=3,S=3,pad=1"]
 )
 def test_the_clock_puts_a_copy_and_wgmma_before_gathers(shape):
-    p = Conv(**Conv.read_shape(shape), dtype="f16").gemm
+    p = lower(Conv(**Conv.read_shape(shape), dtype="f16"))
     found = space.candidates(p, H200)
     us, family = clock.predict(p, found, H200), found.columns["family"]
     assert family[np.argmin(us)] == WGMMA
@@ -185,13 +186,13 @@ def test_the_clock_puts_a_copy_and_wgmma_before_gathers(shape):
 @pytest.mark.parametrize("filters", ["KCRS", "CRSK"])
 def test_images_under_one_tap_are_a_batch_where_rows_are_whole_16_bytes(direction, filters):
     fields = {"dtype": "f16", "direction": direction, "filters": filters}
-    p = Conv(4, 24, 4, 6, 40, 1, 1, **fields).gemm
+    p = lower(Conv(4, 24, 4, 6, 40, 1, 1, **fields))
     assert (p.batch, p.n, p.strides[0], p.window) == (4, 24, 0, None)
     assert {p.m, p.k} == {24, 40}
     assert p.layout == ("TN" if (direction == "forward") == (filters == "CRSK") else "NN")
     for changes in ({"h": 5, "w": 5}, {"stride": 2}, {"padding": 1}, {"layout": "CHWN", "filters": "CRSK"}, {"n": 1}):
         few = {"n": 4, "c": 24, "h": 4, "w": 6, "k": 40, "r": 1, "s": 1} | fields | changes
-        assert Conv(**few).gemm.items == 1
+        assert lower(Conv(**few)).items == 1
 
 
 def test_multiplication_divides_numbers_below_two_to_the_31():

@@ -6,6 +6,7 @@ from functools import cached_property
 
 from ptxgen.columnar import WARP
 from ptxgen.config import SPLIT_POLL, SPLIT_SHARE
+from ptxgen.cuda_abi import GRID_LIMIT
 from ptxgen.families.wgmma.fragments import BYTES, PLAIN, PLAIN_NEXT, WORDS, Fragments, Term
 from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP, batch, length, owners, together
 from ptxgen.families.wgmma.layout import ADDRESS_MASK, Operand, Product, Shared, Slot, batches, products
@@ -15,7 +16,6 @@ from ptxgen.families.wgmma.repack import RESIDUES, lies
 from ptxgen.plan import Run
 from ptxgen.problem import Gemm
 from ptxgen.registers import Tile
-from ptxgen.rules import GRID_LIMIT
 from ptxgen.source import Argument, Launch, Step, TensorMap
 
 TILES_LIMIT = (1 << 31) - 1  #: that a walk counts
