@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -175,15 +175,23 @@ class Database(SqliteFile):
         row = self._winner(problem, device, clock)
         return None if row is None or row[-1] else self._measurement(row)
 
-    def set_winner(self, measurement: Measurement) -> None:
+    def set_winner(self, measurement: Measurement, over: Callable[[Measurement], bool] | None = None) -> bool:
         """Make a measurement its problem's winner on its device and clock, storing it if it is not stored.
 
+        ``over``: whether it replaces the winner that is stored and not stale (by default: always); it is asked inside
+        the transaction, so that no other process stores a winner in between. Returns whether it was stored.
         InputError: its outcome is not ``ok``.
         """
         check(measurement, winner=True)
         with self._transaction():
+            if over is not None:
+                environment = measurement.environment
+                held = self.best(measurement.problem, environment.device, environment.clock)
+                if held is not None and not over(held):
+                    return False
             row = self._find(measurement)
             self._crown(measurement, row or self._insert(measurement, measurement.created or time.time()))
+        return True
 
     def _crown(self, m: Measurement, row: int, stale: str = "") -> None:
         values = (self._problem(m.problem), m.environment.device, m.environment.clock, row, stale)
