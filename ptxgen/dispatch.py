@@ -61,7 +61,7 @@ def model_for(device: Device, database: Database | None = None) -> Model:
     return Model.analytic(device)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=4096)
 def _warn(message: str) -> None:
     """Once, and to those who listen: nothing is printed where logging is not set up."""
     _log.warning("%s", message)
@@ -133,10 +133,6 @@ def _winner(problem: Problem, device: Device, database: Database | None) -> Sele
     """The winner that was measured here, else the one that ships, which must be legal and of the kernel of today."""
     mine = database.best(problem, device.name, shipped.clock_of(device.name)) if database is not None else None
     for origin, found in (("winner", mine), ("shipped", shipped.lookup(problem, device.name))):
-        if (
-            found is not None
-            and rules.broken(problem.gemm, found.config, device) is None
-            and is_current(found, device)
-        ):
+        if found is not None and rules.broken(problem.gemm, found.config, device) is None and is_current(found, device):
             return Selection(problem, found.config, origin, found.us)
     return None

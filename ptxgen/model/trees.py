@@ -25,6 +25,7 @@ LISTS = {
     "default_left": "default_left",
 }
 TREES_MOST, NODES_MOST = 4096, 1 << 13
+FLOAT_MOST = 3.4e38
 Forest = dict[str, Any]  #: ``base``: the sum's first term; ``trees``: a list of ``LISTS``
 
 
@@ -44,7 +45,7 @@ def from_xgboost(model: dict[str, Any]) -> Forest:
 def check(forest: Forest, features: int) -> None:
     """ValueError, TypeError or KeyError: the trees break a rule, which the message names."""
     base, trees = forest["base"], forest["trees"]
-    if not isinstance(base, float) or not np.isfinite(np.float32(base)):
+    if not isinstance(base, float) or not abs(base) < FLOAT_MOST:
         raise ValueError(f"base is {base!r}; it must be a finite number of 32 bits")
     if not isinstance(trees, list) or not 1 <= len(trees) <= TREES_MOST:
         raise ValueError(f"trees must be a list of 1 to {TREES_MOST}")
@@ -56,7 +57,9 @@ def check(forest: Forest, features: int) -> None:
 
 
 def _check(tree: dict[str, Any], features: int) -> None:
-    left, right, feature, default_left = (_integers(tree, name) for name in ("left", "right", "feature", "default_left"))
+    left, right, feature, default_left = (
+        _integers(tree, name) for name in ("left", "right", "feature", "default_left")
+    )
     value = np.asarray(tree["value"])
     count = len(left)
     if not 1 <= count <= NODES_MOST:
@@ -65,9 +68,8 @@ def _check(tree: dict[str, Any], features: int) -> None:
         raise ValueError("value must be a list of numbers")
     if {len(x) for x in (right, feature, value, default_left)} != {count}:
         raise ValueError("has lists of different lengths")
-    with np.errstate(over="ignore"):
-        if not np.isfinite(value.astype(np.float32)).all():
-            raise ValueError("value must be finite numbers of 32 bits")
+    if not (np.abs(value) < FLOAT_MOST).all():
+        raise ValueError("value must be finite numbers of 32 bits")
     split = left != -1
     if (split != (right != -1)).any():
         raise ValueError("has a node with one child")
@@ -123,6 +125,8 @@ def booster_of(forest: Forest, features: int) -> Any:
 
 
 def _xgboost(number: int, tree: dict[str, Any], features: int) -> dict[str, Any]:
+    # as integers and floats: in JSON, lists of numbers may hold true and false
+    tree = {name: np.asarray(tree[name], np.float64 if name == "value" else np.int64).tolist() for name in LISTS}
     count = len(tree["left"])
     parents = [2**31 - 1] * count
     for side in ("left", "right"):
@@ -133,7 +137,6 @@ def _xgboost(number: int, tree: dict[str, Any], features: int) -> dict[str, Any]
     return {
         **{theirs: tree[ours] for ours, theirs in LISTS.items()},
         "split_indices": [f if s else 0 for f, s in zip(tree["feature"], split, strict=True)],
-        "split_conditions": [float(v) for v in tree["value"]],
         "id": number,
         "parents": parents,
         "split_type": [0] * count,
