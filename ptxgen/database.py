@@ -197,10 +197,12 @@ class Database(SqliteFile):
         values = (self._problem(m.problem), m.environment.device, m.environment.clock, row, stale)
         self._db.execute("INSERT OR REPLACE INTO winner VALUES (?, ?, ?, ?, ?)", values)
 
-    def winners(self, device: str | None = None, clock: str | None = None) -> Iterator[Measurement]:
-        """The winners that are not stale."""
+    def winners(
+        self, device: str | None = None, clock: str | None = None, *, stale: bool = False
+    ) -> Iterator[Measurement]:
+        """The winners that are not stale, or (``stale``) all of them."""
         rows = self._rows(_WINNERS, device=device, clock=clock)
-        return (m for m in (self._measurement(row) for row in rows if not row[-1]) if m is not None)
+        return (m for m in (self._measurement(row) for row in rows if stale or not row[-1]) if m is not None)
 
     def stale(self, device: str | None = None) -> list[tuple[str, str, str, str]]:
         """The winners that no longer count: problem key, device, clock, reason."""

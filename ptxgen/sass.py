@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from pathlib import Path
 
-from ptxgen.assemble import Assembled, assemble, find_ptxas, kept, version
+from ptxgen.assemble import assemble, cached, find_ptxas, version
 from ptxgen.errors import CorruptError
 from ptxgen.source import Source
 
@@ -48,3 +47,16 @@ def digest(cubin: bytes) -> str:
 
 def _content(cubin: bytes, section: tuple[int, ...]) -> bytes:
     return b"" if section[1] == _NOBITS else cubin[section[4] : section[4] + section[5]]
+
+
+def of(source: Source) -> str:
+    """What ``source`` assembles to, as ``RELEASE TARGET DIGEST``: the release of ptxas, the target and the digest of the
+    machine code. Empty: there is no ptxas. AssembleError: ptxas rejected the text."""
+    ptxas = find_ptxas()
+    return "" if ptxas is None else f"{version(ptxas)} {source.target} {digest(assemble(source).cubin)}"
+
+
+def remembered(source_digest: str, target: str) -> str:
+    """The same for a text of which only the digest is known, if the cache of compiled kernels has it; else empty."""
+    ptxas, made = find_ptxas(), cached(source_digest, target)
+    return "" if ptxas is None or made is None else f"{version(ptxas)} {target} {digest(made.cubin)}"
