@@ -21,13 +21,12 @@ from ptxgen.device import Device
 from ptxgen.dispatch import current_digest, model_for
 from ptxgen.drivers import Timing
 from ptxgen.errors import AssembleError, InputError, PtxgenError
-from ptxgen.exchange import Header
 from ptxgen.generate import plan_for
 from ptxgen.measurement import Measurement
 from ptxgen.operations import Problem
 from ptxgen.progress import SILENT, Progress
 from ptxgen.render import render
-from ptxgen.shipped import clock_of
+from ptxgen.shipped import STALE, WINNERS, clock_of, read_winners, winners_path, write_winners
 from ptxgen.source import Source
 from ptxgen.worker import Worker
 
@@ -102,43 +101,51 @@ class Recheck:
         Kernels are assembled and checked in parallel, and timed alone. ``save`` is called now and then, and at the end.
         ``seconds``: after which no other is begun: what is left stays stale.
         """
+        model_for(self.device)  # read before threads ask for it
         until = time.monotonic() + seconds
         waiting = sorted((row for row in rows if row.state == "stale"), key=lambda row: row.old.problem.flops)
         if not waiting:
             return
-        checked: list[tuple[Rechecked, list[Measurement]]] = []
+        self.progress.message(f"{len(waiting)} of {len(rows)} winners are stale: they are checked, then timed")
         try:
-            self.progress.phase("check", len(waiting))
-            with _workers(driver, CHECKERS if self.jobs >= 2 * CHECKERS else 1, commit) as workers:
-                with ThreadPoolExecutor(self.jobs) as pool:
-
-                    def check(row: Rechecked) -> tuple[Rechecked, list[Measurement]]:
-                        configs = self._contenders(row.old) if time.monotonic() < until else []
-                        worker = workers.get()
-                        try:
-                            found = [
-                                worker.measure(row.old.problem, c, CHECK_TIMING, "check", full=True)
-                                for c in configs
-                                if time.monotonic() < until
-                            ]
-                        finally:
-                            workers.put(worker)
-                        self.progress.step(row.old.problem.key())
-                        return row, found
-
-                    checked = list(pool.map(check, waiting))
+            checked = self._check(waiting, driver, commit, until)
             self.progress.phase("time", len(waiting))
             with _workers(driver, 1, commit) as workers:
                 worker = workers.get()
-                for number, (row, found) in enumerate(checked, 1):
+                for number, (row, found) in enumerate(zip(waiting, checked, strict=True), 1):
                     if time.monotonic() > until:
                         break
                     self._time(worker, row, found)
                     self.progress.step(f"{row.old.problem.key()}: {row.state}")
                     if number % SAVED == 0:
                         save(rows)
+                        self.progress.message(f"{number} of {len(waiting)} stale winners timed")
         finally:
             save(rows)
+
+    def _check(self, rows: Sequence[Rechecked], driver: str, commit: str, until: float) -> list[list[Measurement]]:
+        """What comes of the contenders of each row, whose times mean nothing here: several are run at once."""
+        self.progress.phase("check", len(rows))
+        count = CHECKERS if self.jobs >= 2 * CHECKERS else 1
+        with _workers(driver, count, commit) as workers, ThreadPoolExecutor(self.jobs) as pool:
+
+            def check(row: Rechecked) -> list[Measurement]:
+                configs = self._contenders(row.old) if time.monotonic() < until else []
+                worker, found = workers.get(), []
+                try:
+                    for config in configs:
+                        if time.monotonic() < until:
+                            found.append(worker.measure(row.old.problem, config, CHECK_TIMING, "check", full=True))
+                finally:
+                    workers.put(worker)
+                self.progress.step(row.old.problem.key())
+                return found
+
+            try:
+                return list(pool.map(check, rows))
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
 
     def _contenders(self, m: Measurement) -> list[Config]:
         """The stored configuration and the model's choice, assembled; what ptxas rejects fails again where it is
@@ -155,7 +162,8 @@ class Recheck:
         problem, ready = row.old.problem, []
         for m in checked:
             if m.outcome not in ("ok", "wrong_result", "ptxas_error"):
-                m = worker.measure(problem, m.config, CHECK_TIMING, "check", full=True)
+                # with the timing of what follows: the operands of a problem are kept between measurements
+                m = worker.measure(problem, m.config, FINAL_TIMING, "check", full=True)
             if m.outcome == "ok":
                 ready.append(m.config)
             else:
@@ -166,6 +174,8 @@ class Recheck:
                 samples.setdefault(config, []).append(worker.measure(problem, config, FINAL_TIMING, "final"))
             best = min((min(m.us for m in found) for found in samples.values()), default=0.0)
             ready = [c for c in ready if samples[c][-1].us <= FAR * best]
+            if len(ready) < 2:
+                break
         timed = [
             replace(found[-1], samples=tuple(x for m in found for x in m.samples))
             for found in samples.values()
@@ -193,7 +203,7 @@ class Winners(Protocol):
 
 
 def _wanted(found: list[str], wanted: str | None, where: object) -> list[str]:
-    if wanted is not None and wanted not in found or not found:
+    if not found or (wanted is not None and wanted not in found):
         raise InputError(f"{where} has no winners" + (f" of device {wanted!r}" if wanted else ""))
     return found if wanted is None else [wanted]
 
@@ -203,19 +213,35 @@ class FolderWinners:
 
     def __init__(self, folder: Path, commit: str) -> None:
         self.folder, self.commit = folder, commit
-        self._headers: dict[str, Header] = {}
 
     def devices(self, wanted: str | None) -> list[str]:
         return _wanted(shipped.devices(self.folder), wanted, self.folder)
 
     def read(self, device: str) -> list[Measurement]:
-        self._headers[device], winners = shipped.read_stored(device, self.folder)
-        return winners
+        path = winners_path(device, self.folder)
+        winners = read_winners(path)[1]
+        known = {m.problem for m in winners}
+        return winners + [m for m in _stale(path) if m.problem not in known]
 
     def save(self, device: Device, rows: Sequence[Rechecked]) -> None:
-        header = replace(self._headers[device.name], commit=self.commit)
+        """Writes both files. A winner that moves from one to the other is in both between, so that a kill loses
+        none."""
+        path = winners_path(device.name, self.folder)
+        header = replace(read_winners(path)[0], commit=self.commit)
         winners = [row.new for row in rows if row.new is not None]
-        shipped.write_stored(device.name, self.folder, header, winners, [row.old for row in rows if row.new is None])
+        stale = [row.old for row in rows if row.new is None]
+        both = {m.problem: m for m in (*_stale(path), *stale)}.values()
+        for name, some in ((STALE, both), (WINNERS, winners), (STALE, stale)):
+            if some or name == WINNERS:
+                write_winners(path.with_name(name), header, some)
+            else:
+                path.with_name(name).unlink(missing_ok=True)
+
+
+def _stale(path: Path) -> list[Measurement]:
+    """The stale winners beside a file of winners."""
+    stale = path.with_name(STALE)
+    return read_winners(stale)[1] if stale.exists() else []
 
 
 class DatabaseWinners:

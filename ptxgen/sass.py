@@ -50,8 +50,8 @@ def _content(cubin: bytes, section: tuple[int, ...]) -> bytes:
 
 
 def of(source: Source) -> str:
-    """What ``source`` assembles to, as ``RELEASE TARGET DIGEST``: the release of ptxas, the target and the digest of the
-    machine code. Empty: there is no ptxas. AssembleError: ptxas rejected the text."""
+    """What ``source`` assembles to, as ``RELEASE TARGET DIGEST``: the release of ptxas, the target, and the digest of
+    the machine code. Empty: there is no ptxas. AssembleError: ptxas rejected the text."""
     ptxas = find_ptxas()
     return "" if ptxas is None else f"{version(ptxas)} {source.target} {digest(assemble(source).cubin)}"
 

@@ -193,30 +193,6 @@ def _environment(device: str, clock: str, text: str) -> Environment:
     return Environment(device, clock, **values)
 
 
-def read_stored(device: str, folder: Path | None = None) -> tuple[Header, list[Measurement]]:
-    """The winners of a device's folder, those of ``stale.txt`` among them. InputError: it has no winners."""
-    path = winners_path(device, folder)
-    header, winners = read_winners(path)
-    if path.with_name(STALE).exists():
-        known = {m.problem for m in winners}
-        winners += [m for m in read_winners(path.with_name(STALE))[1] if m.problem not in known]
-    return header, winners
-
-
-def write_stored(device: str, folder: Path | None, header: Header, winners: Iterable[Measurement],
-                 stale: Iterable[Measurement]) -> None:  # fmt: skip
-    """Write ``winners.txt`` and ``stale.txt`` of a device's folder; a kill between them loses no winner."""
-    path = winners_path(device, folder)
-    winners, stale = list(winners), list(stale)
-    before = read_winners(path.with_name(STALE))[1] if path.with_name(STALE).exists() else []
-    both = {m.problem: m for m in (*before, *stale)}.values()
-    for name, some in ((STALE, both), (WINNERS, winners), (STALE, stale)):
-        if some or name == WINNERS:
-            write_winners(path.with_name(name), header, some)
-        else:
-            path.with_name(name).unlink(missing_ok=True)
-
-
 # --- raw measurements ----------------------------------------------------------------------------------------
 
 

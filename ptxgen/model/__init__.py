@@ -176,8 +176,9 @@ class Model:
 
     @classmethod
     def load(cls, folder: Path | str) -> Model:
-        """The model that ``save`` wrote, in this version or an earlier one. CorruptError: absent or damaged; SchemaError:
-        a newer format, or features that this ptxgen does not compute."""
+        """The model that ``save`` wrote, in this version or an earlier one.
+
+        CorruptError: absent or damaged; SchemaError: a newer format, or features that this ptxgen does not compute."""
         return cls(*files.read(Path(folder)))
 
 

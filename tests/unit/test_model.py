@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,7 +32,7 @@ from ptxgen.problem import Gemm
 from ptxgen.sampler import promising
 
 H200, H100 = device("h200"), device("h100")
-FUZZED = 3000  #: changed model files that are read
+FUZZED = 2000  #: changed model files that are read
 
 #: a machine unlike the one that the clock was fitted to
 OTHER = {
@@ -548,7 +549,7 @@ def mutate(content, rng):
 def test_no_change_of_a_file_crashes_or_raises_anything_else(saved, tmp_path):
     """Each file is refused with the documented class, or predicts finite times."""
     content = json.loads((saved / "model.json").read_text())
-    content["forest"]["trees"] = content["forest"]["trees"][:4]
+    content["forest"]["trees"] = content["forest"]["trees"][:2]
     plain_text, rng = json.dumps(content), np.random.default_rng(5)
     x = rng.standard_normal((64, len(NAMES))).astype(np.float32) * 100
     folder, counts = tmp_path / "fuzzed", Counter()
@@ -561,10 +562,8 @@ def test_no_change_of_a_file_crashes_or_raises_anything_else(saved, tmp_path):
         else:
             changed = json.loads(plain_text)
             mutate(changed, rng)
-            try:
+            with suppress(TypeError, ValueError):
                 changed["digest"] = files._digest(changed)
-            except (TypeError, ValueError):
-                pass
             text = json.dumps(changed).encode()
         (folder / "model.json").write_bytes(text)
         try:
