@@ -3,6 +3,7 @@ again."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -61,6 +62,10 @@ class Recheck:
 
     def __init__(self, device: Device, jobs: int, progress: Progress = SILENT) -> None:
         self.device, self.jobs, self.progress = device, jobs, progress
+        self._until = math.inf
+
+    def _late(self) -> bool:
+        return time.monotonic() > self._until
 
     def compare(self, winners: Iterable[Measurement]) -> list[Rechecked]:
         """Which winners are current, which changed their text alone, and which are stale. The machine code of those
@@ -102,18 +107,18 @@ class Recheck:
         ``seconds``: after which no other is begun: what is left stays stale.
         """
         model_for(self.device)  # read before threads ask for it
-        until = time.monotonic() + seconds
+        self._until = time.monotonic() + seconds
         waiting = sorted((row for row in rows if row.state == "stale"), key=lambda row: row.old.problem.flops)
         if not waiting:
             return
         self.progress.message(f"{len(waiting)} of {len(rows)} winners are stale: they are checked, then timed")
         try:
-            checked = self._check(waiting, driver, commit, until)
+            checked = self._check(waiting, driver, commit)
             self.progress.phase("time", len(waiting))
             with _workers(driver, 1, commit) as workers:
                 worker = workers.get()
                 for number, (row, found) in enumerate(zip(waiting, checked, strict=True), 1):
-                    if time.monotonic() > until:
+                    if self._late():
                         break
                     self._time(worker, row, found)
                     self.progress.step(f"{row.old.problem.key()}: {row.state}")
@@ -123,18 +128,18 @@ class Recheck:
         finally:
             save(rows)
 
-    def _check(self, rows: Sequence[Rechecked], driver: str, commit: str, until: float) -> list[list[Measurement]]:
+    def _check(self, rows: Sequence[Rechecked], driver: str, commit: str) -> list[list[Measurement]]:
         """What comes of the contenders of each row, whose times mean nothing here: several are run at once."""
         self.progress.phase("check", len(rows))
         count = CHECKERS if self.jobs >= 2 * CHECKERS else 1
         with _workers(driver, count, commit) as workers, ThreadPoolExecutor(self.jobs) as pool:
 
             def check(row: Rechecked) -> list[Measurement]:
-                configs = self._contenders(row.old) if time.monotonic() < until else []
+                configs = [] if self._late() else self._contenders(row.old)
                 worker, found = workers.get(), []
                 try:
                     for config in configs:
-                        if time.monotonic() < until:
+                        if not self._late():
                             found.append(worker.measure(row.old.problem, config, CHECK_TIMING, "check", full=True))
                 finally:
                     workers.put(worker)
@@ -144,6 +149,7 @@ class Recheck:
             try:
                 return list(pool.map(check, rows))
             except BaseException:
+                self._until = -math.inf  # threads that wait for a process begin nothing
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
 
