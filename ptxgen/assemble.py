@@ -79,12 +79,22 @@ def assemble(source: Source, target: str | None = None) -> Assembled:
     if ptxas is None:
         raise UnavailableError("no ptxas was found; pip install nvidia-cuda-nvcc, or set PTXGEN_PTXAS")
     target = target or source.target
-    stem = settings().cache / "cubin" / f"{source.digest}-{target}-{version(ptxas)}"
+    stem = _stem(ptxas, source.digest, target)
     kept = _read(stem)
     if kept is None:
         kept = _run(ptxas, source, target)
         _write(stem, kept)
     return kept
+
+
+def cached(digest: str, target: str) -> Assembled | None:
+    """The machine code of the text with this digest, if the cache on disk has it of today's ptxas."""
+    ptxas = find_ptxas()
+    return None if ptxas is None else _read(_stem(ptxas, digest, target))
+
+
+def _stem(ptxas: Path, digest: str, target: str) -> Path:
+    return settings().cache / "cubin" / f"{digest}-{target}-{version(ptxas)}"
 
 
 def _wheel_ptxas() -> Path | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -176,24 +176,34 @@ class Database(SqliteFile):
         row = self._winner(problem, device, clock)
         return None if row is None or row[-1] else self._measurement(row)
 
-    def set_winner(self, measurement: Measurement) -> None:
+    def set_winner(self, measurement: Measurement, over: Callable[[Measurement], bool] | None = None) -> bool:
         """Make a measurement its problem's winner on its device and clock, storing it if it is not stored.
 
+        ``over``: whether it replaces the winner that is stored and not stale (by default: always); it is asked inside
+        the transaction, so that no other process stores a winner in between. Returns whether it was stored.
         InputError: its outcome is not ``ok``.
         """
         check(measurement, winner=True)
         with self._transaction():
+            if over is not None:
+                environment = measurement.environment
+                held = self.best(measurement.problem, environment.device, environment.clock)
+                if held is not None and not over(held):
+                    return False
             row = self._find(measurement)
             self._crown(measurement, row or self._insert(measurement, measurement.created or time.time()))
+        return True
 
     def _crown(self, m: Measurement, row: int, stale: str = "") -> None:
         values = (self._problem(m.problem), m.environment.device, m.environment.clock, row, stale)
         self._db.execute("INSERT OR REPLACE INTO winner VALUES (?, ?, ?, ?, ?)", values)
 
-    def winners(self, device: str | None = None, clock: str | None = None) -> Iterator[Measurement]:
-        """The winners that are not stale."""
+    def winners(
+        self, device: str | None = None, clock: str | None = None, *, stale: bool = False
+    ) -> Iterator[Measurement]:
+        """The winners that are not stale, or (``stale``) all of them."""
         rows = self._rows(_WINNERS, device=device, clock=clock)
-        return (m for m in (self._measurement(row) for row in rows if not row[-1]) if m is not None)
+        return (m for m in (self._measurement(row) for row in rows if stale or not row[-1]) if m is not None)
 
     def stale(self, device: str | None = None) -> list[tuple[str, str, str, str]]:
         """The winners that no longer count: problem key, device, clock, reason."""

@@ -11,10 +11,14 @@ from ptxgen import rules, shipped, space
 from ptxgen.config import Config
 from ptxgen.database import Database
 from ptxgen.device import DEVICES, Device
-from ptxgen.errors import SchemaError
+from ptxgen.errors import DatabaseError
+from ptxgen.generate import plan_for
 from ptxgen.lower import lower
+from ptxgen.measurement import Measurement
 from ptxgen.model import Model
 from ptxgen.operations import Problem
+from ptxgen.records import judge
+from ptxgen.render import render
 from ptxgen.seeds import seeds
 from ptxgen.typed import COMPUTE
 
@@ -42,29 +46,50 @@ def model_folder(database: Database, device: str) -> Path:
 
 def model_for(device: Device, database: Database | None = None) -> Model:
     """The regressor for ``device``: trained here, else shipped, else the formula that needs no measurements. One that
-    was trained on other features is passed over, with a warning to ``logging``."""
+    is damaged, or of another version, is passed over, with a warning to ``logging``."""
     folders = [shipped.model_path(device.name).parent]
     if database is not None:
         folders.insert(0, model_folder(database, device.name))
     for folder in folders:
-        path = folder / "model.json"
-        if path.exists():
-            try:
-                return _load(folder, path.stat().st_mtime_ns)
-            except SchemaError as error:  # of another version: less to go by, but no reason to stop
-                _warn(str(error))
+        try:
+            changed = (folder / shipped.MODEL).stat().st_mtime_ns
+        except OSError:
+            continue
+        found = _load(folder, changed)
+        if isinstance(found, Model):
+            return found
+        _warn(f"{found}; choices come from what is left")
     return Model.analytic(device)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=4096)
 def _warn(message: str) -> None:
     """Once, and to those who listen: nothing is printed where logging is not set up."""
-    _log.warning("%s; choices come from what is left", message)
+    _log.warning("%s", message)
 
 
 @lru_cache(maxsize=8)
-def _load(folder: Path, changed: int) -> Model:
-    return Model.load(folder)
+def _load(folder: Path, changed: int) -> Model | DatabaseError:
+    """The model, or why it cannot be used: a damaged file is read once, too."""
+    try:
+        return Model.load(folder)
+    except DatabaseError as error:
+        return error
+
+
+@lru_cache(maxsize=1 << 14)
+def current_digest(problem: Problem, config: Config, device: Device) -> str:
+    """The digest of the kernel that this version generates; remembered while the process runs. PtxgenError: there is
+    none."""
+    return render(plan_for(problem, config, device)).digest
+
+
+def is_current(m: Measurement, device: Device) -> bool:
+    """Whether a winner is of the kernel that this version generates; if not, one warning says so."""
+    reason = judge(m, lambda problem, config: current_digest(problem, config, device))
+    if reason:
+        _warn(f"the winner of {m.problem.key()} on {device.name} is stale and passed over: {reason}")
+    return not reason
 
 
 def select(problem: Problem, device: Device, database: Database | None = None, use_model: bool = False,
@@ -106,12 +131,13 @@ def lacking(problem: Problem, device: Device) -> str:
 
 
 def _winner(problem: Problem, device: Device, database: Database | None) -> Selection | None:
-    """The legal winner that was measured here, else the one that ships."""
-    for origin in ("winner", "shipped") if database is not None else ("shipped",):
-        if origin == "winner" and database is not None:
-            found = database.best(problem, device.name, shipped.clock_of(device.name))
-        else:
-            found = shipped.lookup(problem, device.name)
-        if found is not None and rules.broken(lower(problem), found.config, device) is None:
+    """The winner that was measured here, else the one that ships, which must be legal and of the kernel of today."""
+    mine = database.best(problem, device.name, shipped.clock_of(device.name)) if database is not None else None
+    for origin, found in (("winner", mine), ("shipped", shipped.lookup(problem, device.name))):
+        if (
+            found is not None
+            and rules.broken(lower(problem), found.config, device) is None
+            and is_current(found, device)
+        ):
             return Selection(problem, found.config, origin, found.us)
     return None

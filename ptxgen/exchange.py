@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -52,7 +53,7 @@ def placed(path: Path, number: int) -> Iterator[None]:
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A file that takes its place when it is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    part = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.part")
     try:
         with part.open("wb") as file:
             yield file

@@ -32,7 +32,8 @@ class Environment:
 class Measurement:
     """``samples``: microseconds a launch, empty unless ``ok``; ``digest``: of the kernel's source; ``message``: why
     it failed; ``registers``, ``spills`` (bytes): what ptxas reported, -1 if it was not asked; ``purpose``: which
-    phase of the tuner asked (``sample``, ``search``, ``refine``, ``bench``)."""
+    phase of the tuner asked (``sample``, ``search``, ``refine``, ``bench``); ``sass``: of the machine code, as
+    ``ptxgen.sass.of`` gives it, empty if it was not recorded."""
 
     problem: Problem
     config: Config
@@ -45,6 +46,7 @@ class Measurement:
     message: str = ""
     purpose: str = ""
     created: float = field(default=0.0, compare=False)
+    sass: str = field(default="", compare=False)
 
     @property
     def us(self) -> float:
@@ -59,6 +61,8 @@ class Measurement:
         """Plain data, fit for JSON; ``from_dict`` reads it back."""
         out = asdict(self)
         out.update(problem=self.problem.key(), config=" ".join(f"{n}={v}" for n, v in self.config.items()))
+        if not self.sass:
+            del out["sass"]
         return out
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
@@ -250,6 +251,30 @@ def info_text(document: Document) -> str:
     if document["stale_winners"]:
         rows = [[r["device"], r["problem"], r["reason"]] for r in document["stale_winners"]]
         lines += ["", table(("device", "stale winner", "why"), rows)]
+    return "\n".join(lines)
+
+
+def recheck_fields(device: str, row: Any) -> Document:
+    """What became of a stored winner. ``us``: microseconds of what counts now; null: nothing does."""
+    new = row.new
+    return {
+        "device": device, "problem": row.old.problem.key(), "state": row.state, "us_before": row.old.us,
+        "us": None if new is None else new.us, "config_text": str(row.old.config if new is None else new.config),
+        "digest": "" if new is None else new.digest, "reason": row.reason,
+    }  # fmt: skip
+
+
+def recheck_text(document: Document) -> str:
+    """Counts, what was timed, and what is left to time."""
+    rows = document["rows"]
+    lines = [table(("winners", "count"), sorted(Counter(row["state"] for row in rows).items()))]
+    for states, heads in (
+        (("timed", "replaced"), ("us_before", "us", "state", "config_text")),
+        (("stale", "failed"), ("state", "reason")),
+    ):
+        found = [[r["problem"], *(r[head] for head in heads)] for r in rows if r["state"] in states]
+        if found:
+            lines += ["", table(("problem", *(h.replace("_", " ") for h in heads)), found)]
     return "\n".join(lines)
 
 

@@ -2,6 +2,8 @@
 
 - ``winners.txt``: comment lines with the format version and what made the file, then one sorted line a winner:
   ``problem | configuration | microseconds | digest | environment``. To be read, compared and merged by people.
+  The environment may carry ``sass``: the machine code of the kernel, as ``ptxgen.sass.of`` gives it.
+- ``stale.txt``: winners in the same form whose kernels have changed since: ``db recheck`` times them again.
 - ``measurements.jsonl.xz``: the raw measurements, one JSON object a line, the first one the header.
 - ``model.json``: the regressor, which ``ptxgen.model`` reads and writes.
 
@@ -37,10 +39,11 @@ from ptxgen.measurement import OUTCOMES, Environment, Measurement, from_dict
 from ptxgen.operations import Problem, parse
 from ptxgen.settings import shipped_dir
 
-WINNERS, MEASUREMENTS, MODEL = "winners.txt", "measurements.jsonl.xz", "model.json"
+WINNERS, STALE, MEASUREMENTS, MODEL = "winners.txt", "stale.txt", "measurements.jsonl.xz", "model.json"
 _TITLE = "ptxgen winners, format "
 _COLUMNS = ("problem", "configuration", "microseconds", "digest", "environment")
 _DIGEST = re.compile(r"[0-9a-f]{16}")
+_SASS = re.compile(r"[0-9]+(\.[0-9]+)+ sm_[0-9]+[a-z]? [0-9a-f]{16}")
 
 Current = Callable[[Problem, Config], str]
 CurrentOn = Callable[[str, Problem, Config], str]
@@ -101,6 +104,8 @@ def write_winners(path: Path, header: Header, winners: Iterable[Measurement]) ->
         if key in lines:
             raise InputError(f"{key} has two winners; it must have one")
         environment = {n: v for n, v in asdict(m.environment).items() if v and n not in ("device", "clock")}
+        if m.sass:
+            environment["sass"] = m.sass
         cells = (key, str(m.config), f"{microseconds(m.us):.6g}", m.digest, to_json(environment))
         lines[key] = " | ".join(cells)
     head = [f"{_TITLE}{FORMAT}", *(f"{name}: {value}" for name, value in asdict(header).items())]
@@ -169,10 +174,13 @@ class _Winners(Mapping[str, Measurement]):
                 raise InputError(f"problem is {key!r}; it must be written as {problem.key()!r}")
             if not _DIGEST.fullmatch(cells[3]):
                 raise InputError(f"digest is {cells[3]!r}; it must be 16 hexadecimal digits")
-            environment = _environment(self.header.device, self.header.clock, cells[4])
-            return Measurement(
-                problem, parse_config(cells[1]), "ok", environment, (microseconds(float(cells[2])),), cells[3]
-            )
+            values = from_json(cells[4])
+            sass = values.pop("sass", "")
+            if sass and not (isinstance(sass, str) and _SASS.fullmatch(sass)):
+                raise InputError(f"sass is {sass!r}; it must be a release of ptxas, a target and 16 hexadecimal digits")
+            environment = _environment(self.header.device, self.header.clock, to_json(values))
+            samples = (microseconds(float(cells[2])),)
+            return Measurement(problem, parse_config(cells[1]), "ok", environment, samples, cells[3], sass=sass)
 
 
 @lru_cache(maxsize=256)
@@ -252,7 +260,7 @@ def _objects(path: Path) -> Generator[dict[str, Any], None, None]:
 
 
 _TYPES: dict[str, type | tuple[type, ...]] = {
-    **dict.fromkeys(("problem", "config", "outcome", "digest", "message", "purpose"), str),
+    **dict.fromkeys(("problem", "config", "outcome", "digest", "message", "purpose", "sass"), str),
     **dict.fromkeys(("registers", "spills"), int),
     "created": (int, float),
     "samples": list,

@@ -224,7 +224,7 @@ class Session:
         if self.database.best(problem, self.device.name, self.clock) is None:
             # answers until ``finish`` has one that was timed at length
             for m in self.fastest(problem, 1):
-                self.database.set_winner(m)
+                self.database.set_winner(m, over=lambda held: False)
 
     def _once_fast(self, problem: Problem) -> list[Config]:
         """The fastest configurations known, whichever version generated their kernels: a change of the templates leaves
@@ -287,8 +287,14 @@ class Session:
         good = sorted((m for m in again if m.outcome == "ok"), key=lambda m: m.us)
         if good:
             tuned.winner = best = good[0]
-            if stored is None or stored.purpose != "final" or stored.digest != best.digest or best.us < stored.us:
-                self.database.set_winner(best)
+
+            def loses(held: Measurement) -> bool:
+                if held.purpose != "final" or not self._current(held):
+                    return True
+                retimed = held == stored and held.config != best.config  # and slower than ``best`` in this run
+                return retimed or best.us < held.us
+
+            self.database.set_winner(best, over=loses)
         return tuned
 
 

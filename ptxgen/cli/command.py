@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,8 +18,9 @@ from ptxgen.errors import DatabaseError, EmulatorError, InputError, PtxgenError,
 EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
     (DatabaseError, 4), (UnavailableError, 3), (InputError, 2), (OSError, 2), (PtxgenError, 1),
 )  # fmt: skip
-EPILOG = """Exit codes: 0 done; 1 a check failed, a kernel could not be made or run, or a figure that was asked for is
-missing; 2 bad input; 3 something is not installed or not there; 4 the database cannot be used."""
+EPILOG = """Exit codes: 0 done; 1 a check failed, a kernel could not be made or run, a stored winner is stale, or a
+figure that was asked for is missing; 2 bad input; 3 something is not installed or not there; 4 the database cannot be
+used."""
 
 app = typer.Typer(
     name="ptxgen",
@@ -30,7 +32,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-db = typer.Typer(help="The tuning database: export, import, info.", no_args_is_help=True, rich_markup_mode=None)
+db = typer.Typer(
+    help="The tuning database: export, import, recheck, info.", no_args_is_help=True, rich_markup_mode=None
+)
 app.add_typer(db, name="db")
 #: what the parser raises; typer has no public name for it
 UsageError: type[Any] = typer.BadParameter.__mro__[1]
@@ -128,7 +132,11 @@ def _said(error: BaseException) -> str:
 
 
 def start(arguments: Sequence[str]) -> int:
-    """Runs the command that ``arguments`` name. What the parser refuses is an error like any other. Returns a code."""
+    """Runs the command that ``arguments`` name. What the parser refuses is an error like any other; what ptxgen warns
+    of goes to standard error. Returns a code."""
+    warnings = logging.StreamHandler()
+    warnings.setFormatter(logging.Formatter("warning: %(message)s"))
+    logging.getLogger("ptxgen").addHandler(warnings)
     try:
         return int(app(list(arguments), standalone_mode=False) or 0)
     except UsageError as error:
@@ -145,6 +153,8 @@ def start(arguments: Sequence[str]) -> int:
     except typer.Abort:
         print("error: interrupted", file=sys.stderr)
         return 1
+    finally:
+        logging.getLogger("ptxgen").removeHandler(warnings)
 
 
 def one_line(error: BaseException) -> str:

@@ -12,6 +12,7 @@ from ptxgen.cli.options import Stored
 
 if TYPE_CHECKING:
     from ptxgen.config import Config
+    from ptxgen.drivers import Driver
     from ptxgen.operations import Problem
 
 
@@ -62,6 +63,66 @@ def import_(
     with Database(options.path) as database:
         counts = import_text(database, path, current)
     return Answer({"command": "db import", "database": options.path, **counts}, pairs_text(counts))
+
+
+@command(db, "recheck")
+def recheck(
+    options: Stored,
+    folder: Annotated[
+        Path | None, typer.Argument(help="A folder that db export wrote. [default: the database's winners]")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="Winners of this device alone.")] = None,
+    timing: Annotated[
+        bool, typer.Option("--time/--no-time", help="Time stale winners again, where their device is here.")
+    ] = True,
+    seconds: Annotated[float, typer.Option(min=0, help="After which no other winner is timed.")] = 3600.0,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Kernels assembled at once. [default: cores]")] = None,
+) -> Answer:
+    """Compare stored winners with the kernels of this version.
+
+    A winner whose machine code is the same keeps its time. One whose machine code changed is stale: it is checked and
+    timed again on its device, beside the model's choice, and the faster one is stored. In a folder, stale winners are
+    in stale.txt until then. Exits with 1 while a winner is stale.
+    """
+    import os
+    from contextlib import ExitStack
+
+    from ptxgen import device as devices
+    from ptxgen import report
+    from ptxgen.cli.doctor import revision
+    from ptxgen.database import Database
+    from ptxgen.recheck import DatabaseWinners, FolderWinners, Recheck
+
+    rows = []
+    with ExitStack() as stack:
+        store = FolderWinners(folder, revision()) if folder else DatabaseWinners(
+            stack.enter_context(Database(options.path))
+        )  # fmt: skip
+        progress = stack.enter_context(report.progress())
+        for name in store.devices(device):
+            driver = _driver_of(name)
+            facts = driver.device if driver is not None else devices.device(name)
+            work = Recheck(facts, jobs or os.cpu_count() or 1, progress)
+            found = work.compare(store.read(name))
+            store.save(facts, found)
+            if timing and driver is not None:
+                work.retime(found, driver.name, lambda rows, to=facts: store.save(to, rows), seconds, revision())  # type: ignore[misc]
+            rows += [report.recheck_fields(name, row) for row in found]
+    document = {"command": "db recheck", "rows": rows}
+    return Answer(document, report.recheck_text(document), int(any(r["us"] is None for r in rows)))
+
+
+def _driver_of(device: str) -> Driver | None:
+    """The driver of a device, if that device is here."""
+    from ptxgen.drivers import open_driver
+    from ptxgen.errors import UnavailableError
+    from ptxgen.settings import settings
+
+    try:
+        driver = open_driver("emulated" if device == "emulated" else settings().driver)
+    except UnavailableError:
+        return None
+    return driver if driver.device.name == device else None
 
 
 @command(db, "info")

@@ -170,15 +170,16 @@ class Model:
         raise DeviceError(f"device is {device.name}; the model was trained for {self.device.name}")
 
     def save(self, folder: Path | str) -> None:
-        """Writes ``model.json`` and ``model.meta.json``. InputError: nothing was trained."""
+        """Writes ``model.json`` into ``folder``, at one stroke. InputError: nothing was trained."""
         if self._booster is None or self.facts is None:
             raise InputError("model is analytic; only a trained one can be saved")
         files.write(Path(folder), self.device, self.facts, self._booster)
 
     @classmethod
     def load(cls, folder: Path | str) -> Model:
-        """The model that ``save`` wrote. CorruptError: absent or damaged; SchemaError: a newer format, or features
-        that this ptxgen does not compute."""
+        """The model that ``save`` wrote, in this version or an earlier one.
+
+        CorruptError: absent or damaged; SchemaError: a newer format, or features that this ptxgen does not compute."""
         return cls(*files.read(Path(folder)))
 
 

@@ -1,10 +1,10 @@
-"""A trained model as files: XGBoost's own JSON, and beside it what was trained, on what, and on which features."""
+"""A trained model as one file: the trees, what they were trained on, and on which features."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
+import stat
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,17 @@ import numpy as np
 from ptxgen.config import FAMILIES, Columns, Config
 from ptxgen.device import Device
 from ptxgen.errors import CorruptError, SchemaError
+from ptxgen.exchange import replacing
 from ptxgen.features import NAMES, features
 from ptxgen.lower import lower
-from ptxgen.model.training import DEPTH, TREES, xgboost
+from ptxgen.model import trees
+from ptxgen.model.training import DEPTH, TARGETS, TREES
 from ptxgen.problem import Gemm
 from ptxgen.sliding import Conv
 
-FORMAT = 1  #: version of the metadata; a newer one is refused
+FORMAT = 2  #: of the file; a newer one is refused. 1: two files, the trees in XGBoost's own JSON
+MODEL, METADATA = "model.json", "model.meta.json"
+BYTES_MOST = 1 << 26  #: of a file
 
 
 @dataclass(frozen=True)
@@ -80,81 +84,139 @@ def _probe(d: Device, facts: Facts) -> list[float]:
 
 
 def write(folder: Path, device: Device, facts: Facts, booster: Any) -> None:
-    """Writes ``model.json`` (XGBoost's own format) and ``model.meta.json``."""
-    text = _portable(bytes(booster.save_raw(raw_format="json")))
-    meta = {
+    """Writes ``model.json``. Several may write at once: a reader finds the whole file of one of them."""
+    content = {
         "format": FORMAT,
         "features": list(NAMES),
-        "digest": hashlib.sha256(text).hexdigest(),
-        "xgboost": xgboost().__version__,
         **asdict(facts),
+        "error": None if np.isnan(facts.error) else facts.error,
         "probe": _probe(device, facts),
+        "forest": trees.forest_of(booster),
     }
-    meta["error"] = None if np.isnan(facts.error) else facts.error
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, data in (("model.json", text), ("model.meta.json", json.dumps(meta, indent=1).encode() + b"\n")):
-        temporary = folder / f"{name}.{os.getpid()}.part"
-        temporary.write_bytes(data)
-        temporary.replace(folder / name)
+    with replacing(folder / MODEL) as file:
+        file.write(_text({**content, "digest": _digest(content)}) + b"\n")
+    (folder / METADATA).unlink(missing_ok=True)  # of format 1
+
+
+def _text(content: dict[str, Any]) -> bytes:
+    return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+
+
+def _digest(content: dict[str, Any]) -> str:
+    """Of everything but the digest itself, so that damage shows."""
+    return hashlib.sha256(_text({n: v for n, v in content.items() if n != "digest"})).hexdigest()
 
 
 def read(folder: Path) -> tuple[Device, Facts, Any]:
-    """(device, facts, booster) of the model that ``write`` wrote."""
-    meta = _metadata(folder / "model.meta.json")
+    """(device, facts, booster) of the model that ``write`` wrote, or of format 1: the same facts in
+    ``model.meta.json``, beside the trees as XGBoost writes them. CorruptError, SchemaError: as ``Model.load``."""
+    path = folder / MODEL
     try:
-        text = (folder / "model.json").read_bytes()
-    except OSError as e:
-        raise CorruptError(f"{folder / 'model.json'} cannot be read: {e.strerror}") from e
-    digest = hashlib.sha256(text).hexdigest()
-    if digest != meta["digest"]:
-        raise CorruptError(f"{folder / 'model.json'} has digest {digest}; its metadata say {meta['digest']}")
-    booster = xgboost().Booster()
-    booster.load_model(bytearray(text))
-    names = {f.name for f in fields(Facts)}
-    values = {n: v for n, v in meta.items() if n in names}
+        return _read(path)
+    except OSError as error:
+        raise CorruptError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise CorruptError(f"{path} is damaged, or no model: {type(error).__name__}: {error}"[:500]) from error
+
+
+def _read(path: Path) -> tuple[Device, Facts, Any]:
+    text = _content(path)
+    content = _parsed(text)
+    if "learner" in content:
+        beside = path.with_name(METADATA)
+        digest = hashlib.sha256(text).hexdigest()
+        content = {**_parsed(_content(beside)), "forest": trees.from_xgboost(content)}
+    else:
+        digest = _digest(content)
+    if not isinstance(content["format"], int):
+        raise ValueError(f"format is {content['format']!r}; it must be an integer")
+    if content["format"] > FORMAT:
+        raise SchemaError(f"{path} has format {content['format']}; this ptxgen reads up to {FORMAT}")
+    if digest != content["digest"]:
+        raise CorruptError(f"{path} has digest {digest}; it must be {content['digest']!r}")
+    _require_features(path, content["features"])
+    device, facts = _device(path, content["device"]), _facts(content)
+    trees.check(content["forest"], len(NAMES))
+    with np.errstate(all="ignore"):  # a device's facts may be nonsense
+        _require_probe(path, content["probe"], _probe(device, facts))
+    return device, facts, trees.booster_of(content["forest"], len(NAMES))
+
+
+def _content(path: Path) -> bytes:
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode) or found.st_size > BYTES_MOST:
+        raise ValueError(f"{path.name} must be a file of at most {BYTES_MOST} bytes")
+    return path.read_bytes()
+
+
+def _parsed(text: bytes) -> dict[str, Any]:
+    content = json.loads(text)
+    if not isinstance(content, dict):
+        raise TypeError("it must be a JSON object")
+    return content
+
+
+def _require_features(path: Path, theirs: list[str]) -> None:
+    if theirs == list(NAMES):
+        return
+    if not isinstance(theirs, list) or not all(isinstance(name, str) for name in theirs):
+        raise TypeError("features must be a list of names")
+    missing, extra = sorted(set(NAMES) - set(theirs)), sorted(set(theirs) - set(NAMES))
+    raise SchemaError(
+        f"{path} was trained on {len(theirs)} features; this ptxgen computes {len(NAMES)}"
+        f" (only here: {', '.join(missing) or 'none'}; only there: {', '.join(extra) or 'none'})"
+    )
+
+
+def _device(path: Path, values: dict[str, Any]) -> Device:
+    try:
+        device = Device(**values)
+    except TypeError as e:
+        raise SchemaError(f"{path} describes a device otherwise than this ptxgen: {e}") from e
+    for name, value in asdict(device).items():
+        if name == "name":
+            _require(name, value, str)
+        elif _require(name, value, int) < 1 or value > 1 << 40:
+            raise ValueError(f"{name} of the device is {value}; it must be from 1 to {1 << 40}")
+    return device
+
+
+def _facts(content: dict[str, Any]) -> Facts:
+    """The facts of a file, every one of its type."""
+    values = {f.name: content[f.name] for f in fields(Facts) if f.name in content}
     values["error"] = float("nan") if values.get("error") is None else values["error"]
     values["commits"] = tuple(values.get("commits", ()))
-    try:
-        device = Device(**meta["device"])
-    except TypeError as e:
-        raise SchemaError(f"{folder} describes a device otherwise than this ptxgen: {e}") from e
     facts = Facts(**values)
-    seen, now = np.array(meta["probe"]), np.array(_probe(device, facts))
-    same = len(seen) == len(now)
-    changed = np.flatnonzero(np.abs(now - seen) > 1e-3 * (1 + np.abs(seen))) if same else np.zeros(0, np.intp)
+    for name in ("rows", "problems", "skipped", "trees", "depth"):
+        if not 0 <= _require(name, getattr(facts, name), int) < 1 << 53:
+            raise ValueError(f"{name} is {getattr(facts, name)}; it must be a count")
+    for name in ("error", "newest"):
+        _require(name, getattr(facts, name), float, int)
+    if not np.isfinite(facts.newest):
+        raise ValueError(f"newest is {facts.newest}; it must be finite")
+    if facts.target not in TARGETS:
+        raise ValueError(f"target is {facts.target!r}; it must be one of {', '.join(TARGETS)}")
+    for name, kind in (("errors", float), ("families", int)):
+        for key, value in _require(name, getattr(facts, name), dict).items():
+            _require(f"{name}[{key!r}]", value, kind, int)
+    for commit in facts.commits:
+        _require("commit", commit, str)
+    return facts
+
+
+def _require(name: str, value: Any, *kinds: type) -> Any:
+    if isinstance(value, bool) or not isinstance(value, kinds):
+        raise TypeError(f"{name} is {str(value)[:60]!r}; it must be of type {kinds[0].__name__}")
+    return value
+
+
+def _require_probe(path: Path, seen: list[float], now: list[float]) -> None:
+    """SchemaError: the features of some fixed points were other numbers when the model was trained."""
+    then = np.asarray(seen, dtype=np.float64)
+    if then.ndim != 1 or not np.isfinite(then).all():
+        raise ValueError("probe must be a list of finite numbers")
+    same = len(then) == len(now)
+    changed = np.flatnonzero(np.abs(now - then) > 1e-3 * (1 + np.abs(then))) if same else np.zeros(0, np.intp)
     if not same or len(changed):
         which = ", ".join(sorted({NAMES[i % len(NAMES)] for i in changed})) or "their number"
-        raise SchemaError(f"{folder} was trained on features that are computed otherwise now: {which}; train it again")
-    return device, facts, booster
-
-
-def _metadata(path: Path) -> dict[str, Any]:
-    try:
-        meta = json.loads(path.read_text())
-        if not isinstance(meta, dict) or not isinstance(meta["format"], int):
-            raise ValueError("no format")
-    except OSError as e:
-        raise CorruptError(f"{path} cannot be read: {e.strerror}") from e
-    except (ValueError, KeyError) as e:
-        raise CorruptError(f"{path} is not the metadata of a model: {e}") from e
-    if meta["format"] > FORMAT:
-        raise SchemaError(f"{path} has format {meta['format']}; this ptxgen reads up to {FORMAT}")
-    if meta.get("features") != list(NAMES):
-        theirs = meta.get("features") or []
-        missing, extra = sorted(set(NAMES) - set(theirs)), sorted(set(theirs) - set(NAMES))
-        raise SchemaError(
-            f"{path} was trained on {len(theirs)} features; this ptxgen computes {len(NAMES)}"
-            f" (only here: {', '.join(missing) or 'none'}; only there: {', '.join(extra) or 'none'})"
-        )
-    absent = {"digest", "device", "target", "probe", "rows", "problems", "skipped", "families"} - set(meta)
-    if absent:
-        raise CorruptError(f"{path} lacks {', '.join(sorted(absent))}")
-    return meta
-
-
-def _portable(text: bytes) -> bytes:
-    """The model as XGBoost 3.0 reads it too: later versions write the base score as a list."""
-    model = json.loads(text)
-    parameters = model["learner"]["learner_model_param"]
-    parameters["base_score"] = parameters["base_score"].strip("[]")
-    return json.dumps(model, separators=(",", ":")).encode()
+        raise SchemaError(f"{path} was trained on features that are computed otherwise now: {which}; train it again")

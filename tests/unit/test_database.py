@@ -663,3 +663,33 @@ def test_a_convolution_is_stored_and_found_by_the_product_that_it_is(tmp_path: P
     path = tmp_path / "winners.txt"
     write_winners(path, Header("h200"), [m])
     assert [w.problem for w in read_winners(path)[1]] == [v]
+
+
+def test_of_winners_set_at_once_the_fastest_stays(path: Path) -> None:
+    """Each compares with what is stored and replaces it in one transaction."""
+    Database(path).close()
+
+    def compete(seed: int) -> None:
+        with Database(path) as database:
+            for us in random.Random(seed).sample(range(10, 1000), 25):
+                m = measured(float(us), config=Config(kg=seed + 1))
+                database.set_winner(m, over=lambda held, m=m: m.us < held.us)  # type: ignore[misc]
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(compete, range(4)))
+    fastest = min(us for seed in range(4) for us in random.Random(seed).sample(range(10, 1000), 25))
+    with Database(path) as database:
+        best = database.best(PROBLEM, "h200")
+        assert best is not None
+        assert best.us == fastest
+
+
+def test_a_winner_that_is_not_to_be_replaced_stays_and_a_stale_one_never_does(db: Database) -> None:
+    assert db.set_winner(measured(5.0), over=lambda held: False)  # there was none
+    assert not db.set_winner(measured(3.0), over=lambda held: False)
+    assert [m.us for m in db.winners()] == [5.0]
+    db.demote("h200", lambda problem, config: NEW)
+    assert list(db.winners()) == []
+    assert [m.us for m in db.winners(stale=True)] == [5.0]
+    assert db.set_winner(measured(9.0, digest=NEW), over=lambda held: False)
+    assert [m.us for m in db.winners()] == [9.0]

@@ -26,8 +26,13 @@ MINE = parse_config("ms=4 ns=4 ml=32 nl=16 wm=8 vec_a=4 vec_b=4 vec_c=4")
 THEIRS = parse_config("ms=4 ns=2 ml=64 nl=16 wm=16 vec_a=4 vec_b=4 vec_c=2")
 
 
-def measured(config: Config, us: float, problem: Gemm = P, where: str = "h200", clock: str = "hardware") -> Measurement:
-    return Measurement(problem, config, "ok", Environment(where, clock), (us,), "0123456789abcdef", purpose="final")
+def measured(config: Config, us: float, problem: Gemm = P, where: str = "h200", clock: str = "hardware",
+             digest: str = "") -> Measurement:  # fmt: skip
+    """A winner, of the kernel of today unless ``digest`` is given."""
+    if not digest and rules.broken(problem, config, device(where)) is None:
+        digest = dispatch.current_digest(problem, config, device(where))
+    digest = digest or "0123456789abcdef"
+    return Measurement(problem, config, "ok", Environment(where, clock), (us,), digest, purpose="final")
 
 
 @pytest.fixture
@@ -60,8 +65,7 @@ def test_each_source_stands_in_for_the_one_before(folder, database, trained):
     assert analytic.origin == "analytic"
     assert analytic.us > 0
     assert rules.broken(OTHER, analytic.config, H200) is None
-    for name in ("model.json", *(f.name for f in trained.iterdir() if f.name.startswith("model"))):
-        shutil.copy(trained / name, folder / "h200" / name)
+    shutil.copy(trained / "model.json", folder / "h200")
     (predicted,) = select(OTHER, H200, database)
     assert predicted.origin == "model"
     assert predicted.us > 0
@@ -162,3 +166,39 @@ def test_what_is_known_of_a_product_serves_it_with_an_epilogue(folder):
 def test_what_is_missing_is_one_thing(p: Gemm | Conv, name: str, words: str) -> None:
     assert not select(p, device(name))
     assert words in dispatch.lacking(p, device(name))
+
+
+def test_a_winner_of_another_kernel_is_passed_over_with_one_warning(folder, database, caplog):
+    """Its time is that of a kernel that this version does not generate."""
+    database.set_winner(measured(MINE, 9.0, digest="0123456789abcdef"))
+    for _ in range(2):
+        assert select(P, H200, database) == [Selection(P, THEIRS, "shipped", 7.0)]
+    [record] = [r for r in caplog.records if r.name == "ptxgen.dispatch"]
+    assert record.levelname == "WARNING"
+    assert f"the winner of {P.key()} on h200 is stale" in record.getMessage()
+    assert "its kernel was 0123456789abcdef" in record.getMessage()
+    write_winners(
+        shipped.winners_path("h200", folder), Header("h200"), [measured(THEIRS, 7.0, digest="fedcba9876543210")]
+    )
+    assert select(P, H200, database)[0].origin == "analytic"
+
+
+def test_the_digest_of_a_winner_s_kernel_is_computed_once(folder, monkeypatch):
+    calls = []
+    monkeypatch.setattr(dispatch, "render", lambda plan, real=dispatch.render: calls.append(plan) or real(plan))
+    dispatch.current_digest.cache_clear()
+    assert [select(P, H200)[0].origin for _ in range(3)] == ["shipped"] * 3
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"format": 2}', b"\xff", b"[" * 100_000])
+def test_a_damaged_model_is_passed_over_with_a_warning(folder, database, trained, caplog, damage):
+    mine = model_folder(database, "h200")
+    mine.mkdir(parents=True)
+    (mine / "model.json").write_bytes(damage)
+    for _ in range(2):
+        assert select(OTHER, H200, database)[0].origin == "analytic"
+    [record] = [r for r in caplog.records if r.name == "ptxgen.dispatch"]
+    assert str(mine / "model.json") in record.getMessage()
+    shutil.copy(trained / "model.json", folder / "h200")
+    assert select(OTHER, H200, database)[0].origin == "model"  # the one that ships stands in

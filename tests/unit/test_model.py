@@ -3,10 +3,16 @@ does not know. Shapes are held out."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import subprocess
 import sys
-from dataclasses import replace
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,12 +26,13 @@ from ptxgen.errors import CorruptError, DeviceError, InputError, SchemaError
 from ptxgen.families.mma import cost
 from ptxgen.features import NAMES
 from ptxgen.measurement import Environment, Measurement
-from ptxgen.model import Model, training
+from ptxgen.model import Model, files, training
 from ptxgen.model.search import kin_of, leaders
 from ptxgen.problem import Gemm
 from ptxgen.sampler import promising
 
 H200, H100 = device("h200"), device("h100")
+FUZZED = 2000  #: changed model files that are read
 
 #: a machine unlike the one that the clock was fitted to
 OTHER = {
@@ -190,7 +197,6 @@ def test_training_repeats_bit_by_bit_whatever_the_order(rows, tmp_path, monkeypa
     for name, some in (("a", rows[:800]), ("b", rows[:800][::-1])):
         Model.fit(some, H200).save(tmp_path / name)
     assert (tmp_path / "a" / "model.json").read_bytes() == (tmp_path / "b" / "model.json").read_bytes()
-    assert (tmp_path / "a" / "model.meta.json").read_bytes() == (tmp_path / "b" / "model.meta.json").read_bytes()
 
 
 def test_ranks_are_sorted_distinct_and_repeatable(fitted):
@@ -245,10 +251,10 @@ def test_a_saved_model_is_the_same_model(fitted, saved):
     assert again.facts == fitted.facts
     assert again.device == H200
     assert again.rank(HELD_OUT[3], H200, 20) == fitted.rank(HELD_OUT[3], H200, 20)
-    assert sorted(f.name for f in saved.iterdir()) == ["model.json", "model.meta.json"]
-    # what XGBoost 3.0 reads, though later ones write a list
-    text = json.loads((saved / "model.json").read_text())
-    float(text["learner"]["learner_model_param"]["base_score"])
+    assert [f.name for f in saved.iterdir()] == ["model.json"]
+    x = np.random.default_rng(0).standard_normal((500, len(NAMES))).astype(np.float32) * 100
+    x[::7, ::3] = np.nan
+    assert np.array_equal(again._booster.inplace_predict(x), fitted._booster.inplace_predict(x))
 
 
 def test_an_analytic_model_has_nothing_to_save(tmp_path):
@@ -258,10 +264,10 @@ def test_an_analytic_model_has_nothing_to_save(tmp_path):
 
 
 def edit(folder, **changes):
-    path = folder / "model.meta.json"
-    meta = json.loads(path.read_text())
-    meta.update(changes)
-    path.write_text(json.dumps({k: v for k, v in meta.items() if v is not None}))
+    """Changes entries of the file, or removes those that become None; its digest is made right."""
+    path = folder / "model.json"
+    content = {k: v for k, v in {**json.loads(path.read_text()), **changes}.items() if v is not None}
+    path.write_text(json.dumps({**content, "digest": files._digest(content)}))
 
 
 HALVES = [Gemm(m, n, k, layout, "f16") for m, n, k, layout in (
@@ -348,8 +354,7 @@ def test_a_model_of_other_features_is_passed_over_with_a_warning(saved, tmp_path
     folder = dispatch.model_folder(SimpleNamespace(path=tmp_path / "tuning.sqlite"), "h200")
     dispatch._load.cache_clear()
     folder.mkdir(parents=True)
-    for name in ("model.json", "model.meta.json"):
-        (folder / name).write_bytes((saved / name).read_bytes())
+    (folder / "model.json").write_bytes((saved / "model.json").read_bytes())
     edit(saved, features=list(NAMES))
     assert dispatch.model_for(H200, SimpleNamespace(path=tmp_path / "tuning.sqlite")).trained
     dispatch._load.cache_clear()
@@ -376,13 +381,13 @@ def test_measurements_that_rules_refuse_now_do_not_train(rows):
 
 
 def test_a_newer_format_is_refused(saved):
-    edit(saved, format=2)
-    with pytest.raises(SchemaError, match="has format 2; this ptxgen reads up to 1"):
+    edit(saved, format=3)
+    with pytest.raises(SchemaError, match="has format 3; this ptxgen reads up to 2"):
         Model.load(saved)
 
 
 def test_other_features_are_refused_and_named(saved):
-    names = json.loads((saved / "model.meta.json").read_text())["features"]
+    names = json.loads((saved / "model.json").read_text())["features"]
     edit(saved, features=[*names[:-1], "moonlight"])
     with pytest.raises(SchemaError, match=f"only here: {names[-1]}; only there: moonlight"):
         Model.load(saved)
@@ -407,21 +412,168 @@ def test_a_device_of_other_facts_is_refused(saved):
 def test_damage_is_reported_as_such(saved, tmp_path):
     with pytest.raises(CorruptError, match="cannot be read"):
         Model.load(tmp_path / "nowhere")
-    text = (saved / "model.json").read_bytes()
-    (saved / "model.json").write_bytes(text[:-20])
+    path = saved / "model.json"
+    text = path.read_bytes()
+    path.write_bytes(text[:-20])
+    with pytest.raises(CorruptError, match="is damaged"):
+        Model.load(saved)
+    path.write_bytes(text.replace(b'"rows":', b'"rows":1', 1))
     with pytest.raises(CorruptError, match="digest"):
         Model.load(saved)
-    (saved / "model.json").unlink()
-    with pytest.raises(CorruptError, match=r"model\.json cannot be read"):
-        Model.load(saved)
-    (saved / "model.json").write_bytes(text)
+    path.write_bytes(text)
     edit(saved, probe=None)
-    with pytest.raises(CorruptError, match="lacks probe"):
+    with pytest.raises(CorruptError, match="probe"):
         Model.load(saved)
     for junk in ("", "[]", "{}", '{"format": "1"}'):
-        (saved / "model.meta.json").write_text(junk)
-        with pytest.raises(CorruptError, match="not the metadata of a model"):
+        path.write_text(junk)
+        with pytest.raises(CorruptError, match="is damaged"):
             Model.load(saved)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(CorruptError, match="must be a file"):
+        Model.load(saved)
+
+
+def old_files(m, folder):
+    """Format 1: XGBoost's own JSON, and the facts beside it."""
+    text = bytes(m._booster.save_raw(raw_format="json"))
+    meta = {"format": 1, "features": list(NAMES), "digest": hashlib.sha256(text).hexdigest(), "xgboost": "3.0",
+            **asdict(m.facts), "probe": files._probe(m.device, m.facts)}  # fmt: skip
+    folder.mkdir()
+    (folder / "model.json").write_bytes(text)
+    (folder / "model.meta.json").write_text(json.dumps(meta))
+
+
+def test_a_model_of_the_first_format_is_the_same_model(fitted, tmp_path):
+    old = tmp_path / "old"
+    old_files(fitted, old)
+    m = Model.load(old)
+    assert m.facts == fitted.facts
+    assert m.rank(HELD_OUT[3], H200, 20) == fitted.rank(HELD_OUT[3], H200, 20)
+    m.save(old)
+    assert [f.name for f in old.iterdir()] == ["model.json"]
+    assert Model.load(old).facts == fitted.facts
+    old_files(fitted, tmp_path / "torn")
+    (tmp_path / "torn" / "model.meta.json").unlink()  # a saver of that format was killed
+    with pytest.raises(CorruptError):
+        Model.load(tmp_path / "torn")
+
+
+def test_a_saver_that_is_killed_leaves_the_model_before(fitted, saved, monkeypatch):
+    before = (saved / "model.json").read_bytes()
+
+    def killed(self, target):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            Model(H200, replace(fitted.facts, rows=1), fitted._booster).save(saved)
+    assert (saved / "model.json").read_bytes() == before
+    assert Model.load(saved).facts == fitted.facts
+
+
+def test_savers_at_once_leave_the_model_of_one(fitted, saved):
+    fitted.save(saved)
+    each = [Model.load(saved) for _ in range(4)]
+
+    def save(m):
+        for _ in range(3):
+            m.save(saved)
+            assert Model.load(saved).facts == fitted.facts
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(save, each))
+    assert [f.name for f in saved.iterdir()] == ["model.json"]
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda t: t["left"].__setitem__(0, 0), "follow their parents"),
+        (lambda t: t["left"].__setitem__(0, t["right"][0]), "follow their parents"),
+        (lambda t: t["right"].__setitem__(0, 1 << 20), "follow their parents"),
+        (lambda t: t["right"].__setitem__(0, -1), "one child"),
+        (lambda t: t["left"].__setitem__(0, -7), "follow their parents"),
+        (lambda t: t["left"].__setitem__(0, 1.5), "left must be a list of integers"),
+        (lambda t: t["left"].__setitem__(0, 10**30), "left must be a list of integers"),
+        (lambda t: t["feature"].__setitem__(0, len(NAMES)), "feature outside"),
+        (lambda t: t["feature"].__setitem__(0, -1), "feature outside"),
+        (lambda t: t["value"].__setitem__(0, 1e300), "finite"),
+        (lambda t: t["value"].__setitem__(0, "1"), "list of numbers"),
+        (lambda t: t["value"].pop(), "different lengths"),
+        (lambda t: t["default_left"].__setitem__(0, 2), "default_left"),
+        (lambda t: t.update({name: [] for name in t}), "left must be a list"),
+        (lambda t: t.pop("left"), "left"),
+    ],
+)
+def test_trees_that_break_a_rule_are_refused(saved, change, named):
+    forest = json.loads((saved / "model.json").read_text())["forest"]
+    change(forest["trees"][3])
+    edit(saved, forest=forest)
+    with pytest.raises(CorruptError, match=f"tree 3: .*{named}"):
+        Model.load(saved)
+
+
+JUNK = (None, True, -1, 0, 1, 2, 7, 109, 1 << 31, 1 << 63, 1 << 70, -(1 << 31), 0.5, -1.5, 1e39, 1e308, "", "1", "nan", [], [0],
+        [[0]], {}, {"left": [-1]})  # fmt: skip
+
+
+def mutate(content, rng):
+    """Replaces, removes, repeats or swaps a few values anywhere in a document."""
+    for _ in range(int(rng.integers(1, 4))):
+        at = content
+        while True:
+            keys = list(at) if isinstance(at, dict) else range(len(at))
+            key = keys[int(rng.integers(len(keys)))]
+            if isinstance(at[key], dict | list) and len(at[key]) and rng.random() < 0.9:
+                at = at[key]
+                continue
+            what = rng.integers(5)
+            if what == 0:
+                del at[key]
+            elif what == 1 and isinstance(at, list):
+                at.append(at[key])
+            elif what == 2 and isinstance(at, list):
+                other = int(rng.integers(len(at)))
+                at[key], at[other] = at[other], at[key]
+            elif what == 3 and isinstance(at[key], int):
+                at[key] += int(rng.integers(-3, 4))
+            else:
+                at[key] = JUNK[int(rng.integers(len(JUNK)))]
+            break
+        if not content:
+            return
+
+
+def test_no_change_of_a_file_crashes_or_raises_anything_else(saved, tmp_path):
+    """Each file is refused with the documented class, or predicts finite times."""
+    content = json.loads((saved / "model.json").read_text())
+    content["forest"]["trees"] = content["forest"]["trees"][:2]
+    plain_text, rng = json.dumps(content), np.random.default_rng(5)
+    x = rng.standard_normal((64, len(NAMES))).astype(np.float32) * 100
+    folder, counts = tmp_path / "fuzzed", Counter()
+    folder.mkdir()
+    for _ in range(FUZZED):
+        text = bytearray(plain_text.encode())
+        if rng.random() < 0.2:
+            for at in rng.integers(0, len(text), 3):
+                text[at] = int(rng.integers(256))
+        else:
+            changed = json.loads(plain_text)
+            mutate(changed, rng)
+            with suppress(TypeError, ValueError):
+                changed["digest"] = files._digest(changed)
+            text = json.dumps(changed).encode()
+        (folder / "model.json").write_bytes(text)
+        try:
+            m = Model.load(folder)
+        except (CorruptError, SchemaError) as error:
+            counts[type(error)] += 1
+            continue
+        counts[Model] += 1
+        assert np.isfinite(m._booster.inplace_predict(x)).all()
+    assert min(counts[kind] for kind in (CorruptError, SchemaError, Model)) > FUZZED // 100, counts
 
 
 def test_the_formula_ranks_as_the_hardware_did():

@@ -1,0 +1,40 @@
+"""Stale winners on a GPU: checked and timed beside the choice of the model."""
+
+from __future__ import annotations
+
+import pytest
+
+from ptxgen import dispatch
+from ptxgen.drivers import open_driver
+from ptxgen.measurement import Environment, Measurement
+from ptxgen.problem import Gemm
+from ptxgen.recheck import FolderWinners, Recheck
+from ptxgen.shipped import Header, read_winners, winners_path, write_winners
+
+pytestmark = pytest.mark.gpu
+
+
+def test_stale_winners_are_timed_again(tmp_path):
+    driver = open_driver("cuda")
+    d = driver.device
+    problems = [Gemm(64 * n, 128, 256, "NT", "f16") for n in range(1, 7)]
+    winners = [
+        Measurement(
+            p, dispatch.select(p, d, use_model=True, k=3)[-1].config, "ok", Environment(d.name), (1e6,), "0" * 16
+        )
+        for p in problems
+    ]
+    write_winners(winners_path(d.name, tmp_path), Header(d.name), winners)
+    store = FolderWinners(tmp_path, "now")
+    work = Recheck(d, 8)
+    rows = work.compare(store.read(d.name))
+    assert {row.state for row in rows} == {"stale"}
+    work.retime(rows, driver.name, lambda rows: store.save(d, rows), 300.0, "now")
+    assert {row.state for row in rows} <= {"timed", "replaced"}
+    found = read_winners(winners_path(d.name, tmp_path))[1]
+    assert len(found) == len(problems)
+    for m in found:
+        assert m.digest == dispatch.current_digest(m.problem, m.config, d)
+        assert m.environment.commit == "now"
+        assert m.sass
+        assert 0 < m.us < 1e5

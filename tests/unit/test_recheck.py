@@ -1,0 +1,305 @@
+"""Stored winners of kernels that changed: kept where the machine code is the same, else timed again."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ptxgen import dispatch, recheck, sass, shipped
+from ptxgen.assemble import assemble, find_ptxas
+from ptxgen.cli import command
+from ptxgen.config import Config, parse_config
+from ptxgen.database import Database
+from ptxgen.device import device
+from ptxgen.errors import CorruptError
+from ptxgen.generate import plan_for
+from ptxgen.measurement import Environment, Measurement, from_dict
+from ptxgen.problem import Gemm
+from ptxgen.recheck import DatabaseWinners, FolderWinners, Recheck
+from ptxgen.render import render
+from ptxgen.shipped import Header, read_winners, winners_path, write_winners
+
+EMULATED, H200 = device("emulated"), device("h200")
+P, Q, R = Gemm(32, 32, 64, "TN"), Gemm(32, 48, 64, "TN"), Gemm(16, 16, 16, "TN")
+MINE = parse_config("ms=4 ns=4 ml=32 nl=16 u=8 wm=8 vec_a=4 vec_b=4 vec_c=4")
+OLD = "0123456789abcdef"
+HEADER = Header("emulated", "model", "abc", "ptxgen tune", "2026-01-02")
+needs_ptxas = pytest.mark.skipif(find_ptxas() is None, reason="there is no ptxas")
+
+
+def stored(problem: Gemm, us: float = 1e6, digest: str = "", **more: Any) -> Measurement:
+    digest = digest or dispatch.current_digest(problem, MINE, EMULATED)
+    return Measurement(problem, MINE, "ok", Environment("emulated", "model"), (us,), digest, **more)
+
+
+def folder_of(tmp_path: Path, *winners: Measurement) -> Path:
+    write_winners(winners_path("emulated", tmp_path), HEADER, winners)
+    return tmp_path
+
+
+def winners_of(folder: Path, name: str = "winners.txt") -> dict[Any, Measurement]:
+    return {m.problem: m for m in read_winners(folder / "emulated" / name)[1]}
+
+
+# ---- machine code
+
+
+@needs_ptxas
+def test_the_digest_of_machine_code_covers_what_runs_and_nothing_else():
+    source = render(plan_for(P, MINE, H200))
+    same = replace(
+        source, text="// another comment\n" + source.text.replace("%k_", "%q_").replace("mov.u32", "mov.b32")
+    )
+    other = replace(source, text=source.text.replace("fma.rn.f32", "fma.rz.f32", 1))
+    assert len({source.digest, same.digest, other.digest}) == 3
+    assert sass.of(same) == sass.of(source) != sass.of(other)
+    assert sass.of(source).split()[1] == "sm_90"
+    assert sass.remembered(other.digest, "sm_90") == sass.of(other)
+    assert sass.remembered("f" * 16, "sm_90") == ""
+
+
+@needs_ptxas
+def test_a_damaged_cubin_is_reported_as_such():
+    cubin = assemble(render(plan_for(P, MINE, H200))).cubin
+    for damaged in (b"", b"\x7fELF", cubin[:80], cubin[: len(cubin) // 2], b"x" * 999):
+        with pytest.raises(CorruptError, match="cubin"):
+            sass.digest(damaged)
+
+
+def test_a_winners_file_carries_machine_code(tmp_path):
+    code = "13.0.88 sm_90a 0123456789abcdef"
+    folder = folder_of(tmp_path, stored(P, sass=code), stored(Q))
+    assert {p: m.sass for p, m in winners_of(folder).items()} == {P: code, Q: ""}
+    assert from_dict(stored(P, sass=code).as_dict()).sass == code
+    assert "sass" not in stored(P).as_dict()
+    path = winners_path("emulated", folder)
+    path.write_text(path.read_text().replace("sm_90a", "sm_ninety"))
+    with pytest.raises(CorruptError, match="sass is"):
+        read_winners(path)
+
+
+# ---- comparing
+
+
+@needs_ptxas
+def test_a_winner_whose_text_alone_changed_keeps_its_time(tmp_path):
+    code = sass.of(render(plan_for(P, MINE, EMULATED)))
+    folder = FolderWinners(folder_of(tmp_path, stored(P, 7.0, OLD, sass=code), stored(Q, 8.0)), "def")
+    rows = Recheck(EMULATED, 2).compare(folder.read("emulated"))
+    assert {row.old.problem: row.state for row in rows} == {P: "text", Q: "current"}
+    folder.save(EMULATED, rows)
+    now = winners_of(tmp_path)
+    assert (now[P].us, now[P].digest, now[P].sass) == (7.0, dispatch.current_digest(P, MINE, EMULATED), code)
+    assert now[Q].sass  # recorded from now on
+    assert not winners_path("emulated", tmp_path).with_name("stale.txt").exists()
+    header = read_winners(winners_path("emulated", tmp_path))[0]
+    assert (header.commit, header.command) == ("def", "ptxgen tune")
+
+
+def test_a_winner_whose_machine_code_changed_is_stale(tmp_path):
+    other = "13.0.88 sm_90 fedcba9876543210"
+    bad = replace(stored(R), config=replace(MINE, ms=3))
+    folder = FolderWinners(folder_of(tmp_path, stored(P, 7.0, OLD, sass=other), stored(Q, 8.0, OLD), bad), "def")
+    rows = Recheck(EMULATED, 2).compare(folder.read("emulated"))
+    assert {row.state for row in rows} == {"stale"}
+    assert {row.old.problem: row.reason.split(":")[0][:25] for row in rows} == {
+        P: "its machine code was 13.0", Q: f"its kernel was {OLD}"[:25], R: "no kernel now",
+    }  # fmt: skip
+    folder.save(EMULATED, rows)
+    assert winners_of(tmp_path) == {}
+    assert set(winners_of(tmp_path, "stale.txt")) == {P, Q, R}
+    assert len(FolderWinners(tmp_path, "").read("emulated")) == 3
+
+
+@pytest.mark.parametrize("survived", [0, 1, 2])
+def test_a_kill_between_the_two_files_loses_no_winner(tmp_path, monkeypatch, survived):
+    store = FolderWinners(folder_of(tmp_path, stored(P), stored(Q)), "")
+    current, stale = recheck.Rechecked(stored(P), "current", stored(P)), recheck.Rechecked(stored(Q))
+    store.save(EMULATED, [current, stale])
+    real, calls = write_winners, []
+
+    def killed(*arguments):
+        if len(calls) == survived:
+            raise KeyboardInterrupt
+        calls.append(1)
+        real(*arguments)
+
+    monkeypatch.setattr(recheck, "write_winners", killed)
+    with pytest.raises(KeyboardInterrupt):
+        store.save(EMULATED, [recheck.Rechecked(stored(P)), recheck.Rechecked(stored(Q), "timed", stored(Q, 4.0))])
+    assert {m.problem for m in store.read("emulated")} == {P, Q}
+
+
+# ---- timing
+
+
+class Fake:
+    """A measuring process that answers at once. ``outcomes``, ``times``: by configuration."""
+
+    log: list[tuple[Gemm, Config, str]] = []  # noqa: RUF012
+    outcomes: dict[Config, str] = {}  # noqa: RUF012
+    times: dict[Config, float] = {}  # noqa: RUF012
+
+    def __init__(self, driver: str, commit: str = "") -> None:
+        self.environment = Environment("emulated", "model", commit=commit)
+
+    def measure(self, problem, config, timing, purpose="", full=False) -> Measurement:
+        assert full == (purpose == "check")
+        Fake.log.append((problem, config, purpose))
+        outcome = Fake.outcomes.get(config, "ok")
+        us = (Fake.times.get(config, 5.0),) if outcome == "ok" else ()
+        digest = dispatch.current_digest(problem, config, EMULATED)
+        return Measurement(problem, config, outcome, self.environment, us, digest, purpose=purpose)
+
+    def stop(self) -> None:
+        pass
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    monkeypatch.setattr(recheck, "Worker", Fake)
+    for name, empty in (("log", []), ("outcomes", {}), ("times", {})):
+        monkeypatch.setattr(Fake, name, empty)
+
+
+def retimed(winners: list[Measurement], seconds: float = 1e9) -> tuple[list[recheck.Rechecked], int]:
+    work, saved = Recheck(EMULATED, 1), []
+    rows = work.compare(winners)
+    work.retime(rows, "emulated", lambda rows: saved.append([r.state for r in rows]), seconds)
+    assert saved[-1] == [r.state for r in rows]
+    return rows, len(saved)
+
+
+CHOICE = dispatch.model_for(EMULATED).rank(P, EMULATED, 1)[0][0]
+
+
+@pytest.mark.parametrize(("mine", "state", "rounds"), [(4.9, "timed", 2), (5.1, "replaced", 2), (9.0, "replaced", 1)])
+def test_a_stale_winner_is_timed_in_turns_with_the_choice_of_the_model(fake, mine, state, rounds):
+    Fake.times[MINE] = mine
+    [row], _ = retimed([stored(P, 1.0, OLD)])
+    assert row.state == state
+    assert row.new.config == (MINE if state == "timed" else CHOICE)
+    assert row.new.us == min(mine, 5.0)
+    assert row.new.digest == dispatch.current_digest(P, row.new.config, EMULATED)
+    assert [purpose for _, _, purpose in Fake.log] == ["check", "check", *["final"] * 2 * rounds]
+    assert [config for _, config, _ in Fake.log[2:]] == [MINE, CHOICE] * rounds
+
+
+def test_a_kernel_that_is_wrong_does_not_win(fake):
+    Fake.outcomes[MINE], Fake.times[MINE] = "wrong_result", 0.1
+    [row], _ = retimed([stored(P, 1.0, OLD)])
+    assert (row.state, row.new.config) == ("replaced", CHOICE)
+    assert [(c, w) for _, c, w in Fake.log if w == "final"] == [(CHOICE, "final")]
+    Fake.outcomes[CHOICE] = "wrong_result"
+    [row], _ = retimed([stored(P, 1.0, OLD)])
+    assert (row.state, row.new) == ("failed", None)
+    assert "wrong_result" in row.reason
+
+
+def test_a_check_that_had_no_room_beside_others_is_repeated_alone(fake):
+    Fake.outcomes[CHOICE] = "launch_error"
+    [row], _ = retimed([stored(P, 1.0, OLD)])
+    assert (row.state, row.new.config) == ("timed", MINE)
+    assert [w for _, c, w in Fake.log if c == CHOICE] == ["check", "check"]
+
+
+def test_current_winners_are_not_timed_and_time_runs_out(fake):
+    rows, _ = retimed([stored(P), stored(Q, 1.0, OLD)], seconds=-1.0)
+    assert [row.state for row in rows] == ["current", "stale"]
+    assert Fake.log == []
+
+
+def test_what_was_timed_is_saved_as_it_goes(fake):
+    many = [stored(Gemm(16 * n, 16, 16, "TN"), 1.0, OLD) for n in range(1, recheck.SAVED + 2)]
+    rows, saves = retimed(many)
+    assert saves == 2
+    assert {row.new is not None for row in rows} == {True}
+
+
+# ---- the command
+
+
+@pytest.fixture
+def run(monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("PTXGEN_DATABASE", str(tmp_path / "tuning.sqlite"))
+    monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
+
+    def call(*words: object) -> tuple[int, str]:
+        code = command.start([str(word) for word in words])
+        return code, capsys.readouterr().out
+
+    return call
+
+
+def test_the_command_times_a_folder_again_on_the_emulated_device(run, tmp_path):
+    folder = folder_of(tmp_path / "out", stored(P, 1e6, OLD), stored(R, 2e6))
+    code, out = run("db", "recheck", folder, "--no-time")
+    assert code == 1
+    assert "stale" in out
+    assert set(winners_of(folder, "stale.txt")) == {P}
+    code, out = run("db", "recheck", folder, "--jobs", 1)
+    assert code == 0, out
+    now = winners_of(folder)
+    assert set(now) == {P, R}
+    assert now[R].us == 2e6
+    assert now[P].us < 1e6  # the device's own
+    assert now[P].digest == dispatch.current_digest(P, now[P].config, EMULATED)
+    assert not (folder / "emulated" / "stale.txt").exists()
+
+
+def test_the_command_marks_and_times_the_winners_of_a_database(run, tmp_path, fake):
+    with Database(tmp_path / "tuning.sqlite") as database:
+        for m in (stored(P, 3.0, OLD), stored(Q, 2.0)):
+            database.set_winner(m)
+    code, out = run("db", "recheck", "--no-time")
+    assert (code, "its kernel was" in out) == (1, True)
+    with Database(tmp_path / "tuning.sqlite") as database:
+        assert [key for key, *_ in database.stale()] == [P.key()]
+    assert run("db", "recheck", "--jobs", 1)[0] == 0
+    with Database(tmp_path / "tuning.sqlite") as database:
+        assert database.stale() == []
+        assert database.best(P, "emulated", "model").us == 5.0
+        assert database.best(Q, "emulated", "model").us == 2.0
+
+
+def test_a_winner_that_another_process_stored_meanwhile_stays(tmp_path):
+    with Database(tmp_path / "tuning.sqlite") as database:
+        database.set_winner(stored(P, 3.0))
+        row = recheck.Rechecked(stored(P, 9.0), "timed", stored(P, 8.0))
+        DatabaseWinners(database).save(EMULATED, [row])
+        assert database.best(P, "emulated", "model").us == 3.0
+
+
+def test_a_folder_without_winners_of_the_device_is_refused(run, tmp_path):
+    assert run("db", "recheck", tmp_path)[0] == 2
+    assert run("db", "recheck", folder_of(tmp_path, stored(P)), "--device", "h200")[0] == 2
+
+
+def test_the_command_line_prints_warnings(run, tmp_path, capsys):
+    with Database(tmp_path / "tuning.sqlite") as database:
+        database.set_winner(stored(P, 3.0, OLD))
+    dispatch._warn.cache_clear()
+    handlers = list(logging.getLogger("ptxgen").handlers)
+    command.start(["select", "--shape", "32,32,64", "--layout", "TN", "--device", "emulated"])
+    told = capsys.readouterr()
+    assert told.err.startswith(f"warning: the winner of {P.key()} on emulated is stale")
+    assert "analytic" in told.out
+    assert logging.getLogger("ptxgen").handlers == handlers
+
+
+# ---- what ships
+
+
+@pytest.mark.parametrize("name", shipped.devices())
+def test_no_winner_that_ships_is_stale(name):
+    """If this fails: python -m ptxgen db recheck tuning_db, on the device."""
+    rows = [
+        f"{m.problem.key()}: {reason}" for m in shipped.shipped_winners(name).values()
+        if (reason := dispatch.judge(m, lambda p, c: dispatch.current_digest(p, c, device(name))))
+    ]  # fmt: skip
+    assert not rows, "\n".join(rows)
+    assert asdict(read_winners(winners_path(name))[0])["device"] == name
