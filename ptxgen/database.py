@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -35,7 +36,17 @@ _COLUMNS = (
     "result.id, key, config, outcome, samples, digest, registers, spills, message, purpose, created,"
     " result.device, result.clock, driver, ptxas, policy, revision"
 )
+BATCH = 256  #: rows that an import stores in one transaction
 _WINNERS = f"SELECT {_COLUMNS}, stale FROM winner JOIN result ON result.id = winner.measurement"
+
+
+def _row(m: Measurement) -> Row:
+    """The columns of ``_COLUMNS`` but the first. InputError: the measurement breaks a rule."""
+    check(m)
+    e = m.environment
+    facts = (m.digest, int(m.registers), int(m.spills), storable(m.message), m.purpose, float(m.created))
+    where = (e.device, e.clock, e.driver, e.ptxas, e.policy, e.commit)
+    return (m.problem.key(), config_text(m.config), m.outcome, samples_text(m), *facts, *where)
 
 
 class Database(SqliteFile):
@@ -224,26 +235,53 @@ class Database(SqliteFile):
         winners: Iterable[Measurement],
         current: CurrentOn | None = None,
     ) -> dict[str, int]:
-        """Take in measurements and winners from elsewhere: all, or (if either iterable raises) nothing.
+        """Take in measurements and winners from elsewhere: all, or (if a row of either breaks a rule) nothing.
 
-        What is stored is not stored again. Of two winners the one that is not stale stays, then the faster.
+        Everything is read and checked before anything is stored, then stored in transactions of ``BATCH`` rows,
+        between which other processes can write. After a kill, or an error of the disk, the rows of the completed
+        batches are there; another import adds the others. What is stored is not stored again.
+        Of two winners the one that is not stale stays, then the faster.
         ``current``: gives digests; a winner with another digest comes in stale, and replaces none.
         Returns counts: ``measurements`` added, ``known`` (stored before), ``winners`` new, ``kept`` (the one
         here is as good), ``stale``.
         """
+        self._require_writable()
         judged = [(m, judge(m, partial(current, m.environment.device)) if current else "") for m in winners]
+        for m, _ in judged:
+            check(m, winner=True)
         counts = dict.fromkeys(("measurements", "known", "winners", "kept", "stale"), 0)
-        with self._transaction():
-            for m in measurements:
-                check(m)
-                known = self._find(m) is not None
-                counts["known" if known else "measurements"] += 1
-                if not known:
-                    self._insert(m, m.created)
-            for m, reason in judged:
-                check(m, winner=True)
-                counts[self._merge_winner(m, reason, verified=current is not None)] += 1
+        with closing(self._staged(measurements)) as batches:
+            for batch in batches:
+                with self._transaction():
+                    for m in batch:
+                        known = self._find(m) is not None
+                        counts["known" if known else "measurements"] += 1
+                        if not known:
+                            self._insert(m, m.created)
+        for start in range(0, len(judged), BATCH):
+            with self._transaction():
+                for m, reason in judged[start : start + BATCH]:
+                    counts[self._merge_winner(m, reason, verified=current is not None)] += 1
         return counts
+
+    def _staged(self, measurements: Iterable[Measurement]) -> Generator[list[Measurement], None, None]:
+        """``measurements`` in lists of ``BATCH``, the first one after the last of them was read and checked.
+
+        They wait in a temporary table: on disk, in a file of its own, so that no lock of the database is held.
+        """
+        columns = "id INTEGER PRIMARY KEY, " + ", ".join(f"c{n}" for n in range(1, 17))
+        marks = ", ".join("?" * 16)
+        with self._guard():
+            self._db.execute(f"CREATE TEMP TABLE staged ({columns})")
+            try:
+                self._db.executemany(f"INSERT INTO staged VALUES (NULL, {marks})", map(_row, measurements))
+                last = 0
+                sql = "SELECT * FROM staged WHERE id > ? ORDER BY id LIMIT ?"
+                while rows := self._db.execute(sql, (last, BATCH)).fetchall():
+                    last = rows[-1][0]
+                    yield [m for m in map(self._measurement, rows) if m is not None]
+            finally:
+                self._db.execute("DROP TABLE temp.staged")
 
     def _merge_winner(self, m: Measurement, reason: str, *, verified: bool) -> str:
         held = self._winner(m.problem, m.environment.device, m.environment.clock)

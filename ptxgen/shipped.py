@@ -11,6 +11,7 @@ The same content gives the same bytes.
 from __future__ import annotations
 
 import lzma
+import math
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
@@ -20,7 +21,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
+from ptxgen.clock import roofline
 from ptxgen.config import Config, parse_config
+from ptxgen.device import DEVICES
 from ptxgen.errors import CorruptError, InputError, PtxgenError
 from ptxgen.exchange import (
     FORMAT,
@@ -28,13 +31,17 @@ from ptxgen.exchange import (
     from_json,
     microseconds,
     placed,
+    read_text,
     replacing,
     require_format,
     require_header,
     to_json,
+    unpacked_lines,
 )
 from ptxgen.measurement import OUTCOMES, Environment, Measurement, from_dict
 from ptxgen.operations import Problem, parse
+from ptxgen.problem import Gemm
+from ptxgen.records import check
 from ptxgen.settings import shipped_dir
 
 WINNERS, MEASUREMENTS, MODEL = "winners.txt", "measurements.jsonl.xz", "model.json"
@@ -125,12 +132,7 @@ class _Winners(Mapping[str, Measurement]):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
-            lines = path.read_bytes().decode().rstrip("\n").split("\n")
-        except FileNotFoundError:
-            raise InputError(f"{path} does not exist") from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise CorruptError(f"{path} cannot be read as text: {error}") from error
+        lines = read_text(path).rstrip("\n").split("\n")
         comments = [line.removeprefix("#").strip() for line in lines if line.startswith("#")]
         if not comments or not lines[0].startswith(f"# {_TITLE}"):
             raise CorruptError(f"{path}, line 1: must read '# {_TITLE}{FORMAT}'")
@@ -238,17 +240,10 @@ def _measurements(path: Path, header: Header, count: object) -> Iterator[Measure
 
 
 def _objects(path: Path) -> Generator[dict[str, Any], None, None]:
-    number = 0
-    try:
-        with lzma.open(path, "rb") as file:
-            for number, line in enumerate(file, 1):
-                with placed(path, number):
-                    values = from_json(line.decode())
-                yield values
-    except FileNotFoundError:
-        raise InputError(f"{path} does not exist") from None
-    except (EOFError, lzma.LZMAError, OSError) as error:
-        raise CorruptError(f"{path}, after line {number}: damaged or cut short: {error}") from error
+    for number, line in enumerate(unpacked_lines(path), 1):
+        with placed(path, number):
+            values = from_json(line.decode())
+        yield values
 
 
 _TYPES: dict[str, type | tuple[type, ...]] = {
@@ -283,7 +278,9 @@ def _measurement(values: dict[str, Any]) -> Measurement:
         raise InputError(f"outcome {values['outcome']} has {len(samples)} samples; ok has some, a failure none")
     if not all(-1 <= values.get(name, -1) < 1 << 31 for name in ("registers", "spills")):
         raise InputError("registers and spills must be counts, or -1")
-    return from_dict({**values, "samples": samples, "created": float(values.get("created", 0))})
+    m = from_dict({**values, "samples": samples, "created": float(values.get("created", 0))})
+    check(m)
+    return m
 
 
 # --- what ships ----------------------------------------------------------------------------------------------
@@ -378,6 +375,7 @@ def import_text(database: Store, path: Path, current: CurrentOn | None = None) -
     """Take exported results into a database: all, or (if any line breaks a rule) nothing.
 
     ``path``: what ``export_text`` wrote, or the folder of one device, or one file. The better of two winners stays.
+    A time below ``floor`` is refused: no kernel can have it.
     ``current``: gives the digest of the kernel as this version generates it for a device; winners with another one
     come in stale. Returns the counts of ``Database.merge``. InputError: nothing to import there. SchemaError,
     CorruptError: name file, line and rule.
@@ -386,9 +384,39 @@ def import_text(database: Store, path: Path, current: CurrentOn | None = None) -
     files = [path] if path.is_file() else sorted(f for n in (WINNERS, MEASUREMENTS) for f in _files(path, n))
     if not files:
         raise InputError(f"path is {path}; it must be {WINNERS}, {MEASUREMENTS} or a folder that holds them")
-    winners = [m for f in files if f.suffix != ".xz" for m in read_winners(f)[1]]
-    raw = (read_measurements(f)[1] for f in files if f.suffix == ".xz")
+    winners = [m for f in files if f.suffix != ".xz" for m in _possible(f, read_winners(f)[1])]
+    raw = (_possible(f, read_measurements(f)[1]) for f in files if f.suffix == ".xz")
     return database.merge(chain.from_iterable(raw), winners, current)
+
+
+@lru_cache(maxsize=4096)
+def floor(problem: Problem, device: str, clock: str) -> float:
+    """Microseconds that no kernel for ``problem`` can stay below: a quarter of the roofline, and 0.1 on hardware.
+
+    Of a convolution only the stores of its results count: a kernel may skip padding, and images that strides skip.
+    On a device without a row in ``DEVICES``, and in times of the emulated device, the extents do not count.
+    """
+    if clock != "hardware":
+        return 1e-3
+    row = DEVICES.get(device)
+    if row is None:
+        return 0.1
+    if isinstance(problem, Gemm):
+        return max(0.1, roofline(problem, row) / 4)
+    return max(0.1, problem.gemm.results * problem.gemm.output.bytes / (row.bandwidth * 1e3) / 4)
+
+
+def _possible(path: Path, measurements: Iterable[Measurement]) -> Iterator[Measurement]:
+    """``measurements``, as long as none is faster than ``floor``. CorruptError: one is."""
+    for m in measurements:
+        device, us = m.environment.device, min(m.samples, default=math.inf)
+        try:
+            least = floor(m.problem, device, m.environment.clock) if m.samples else 0.0
+        except OverflowError as error:
+            raise CorruptError(f"{path}: {m.problem.key()} has extents that no kernel counts to") from error
+        if us < least:
+            raise CorruptError(f"{path}: {m.problem.key()} takes {us} us on {device}; it must take {least:.3g} or more")
+        yield m
 
 
 def _files(path: Path, name: str) -> list[Path]:

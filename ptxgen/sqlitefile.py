@@ -131,10 +131,13 @@ class SqliteFile:
             kind = CorruptError if type(error) is sqlite3.DatabaseError else DatabaseError
             raise kind(f"{self.path}: {error}") from error
 
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
+    def _require_writable(self) -> None:
         if self.readonly:
             raise DatabaseError(f"{self.path} was opened for reading only")
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._require_writable()
         with self._guard():
             self._db.execute("BEGIN IMMEDIATE")
             try:

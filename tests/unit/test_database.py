@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 import ptxgen
+from ptxgen import database
 from ptxgen.config import Config
 from ptxgen.conv import Conv
 from ptxgen.database import APPLICATION, SCHEMA, SCHEMA_VERSION, Database, config_text
@@ -118,6 +119,9 @@ def test_filters_select_by_each_of_their_columns(db: Database) -> None:
         ({"samples": (float("nan"),)}, "positive and finite"),
         ({"samples": (-1.0,)}, "positive and finite"),
         ({"environment": Environment("h200", "sundial")}, "clock is 'sundial'"),
+        ({"environment": Environment("h200", driver="\ud800")}, "driver is .*UTF-8"),
+        ({"created": float("inf")}, "created is inf"),
+        ({"created": float("nan")}, "created is nan"),
     ],
 )
 def test_bad_measurements_are_refused_and_leave_nothing(db: Database, changes: dict[str, Any], named: str) -> None:
@@ -342,6 +346,57 @@ def test_a_merge_that_fails_half_way_leaves_nothing(db: Database) -> None:
     assert db.info()["problems"] == 1
     db.add(measured(problem=Gemm(5, 5, 5), environment=replace(H200, driver="cuda 14")))  # and is usable after it
     assert db.info()["problems"] == 2
+
+
+@pytest.fixture
+def beside(path: Path) -> Any:
+    """Adds a row from another connection, at once or not at all."""
+    with Database(path, timeout=0.0) as other:
+        yield lambda n: other.add(measured(problem=Gemm(9, 9, n)))
+
+
+def test_others_can_write_while_a_merge_reads(db: Database, beside: Any) -> None:
+    def rows() -> Any:
+        for n in range(1, 6):
+            beside(n)
+            yield measured(problem=Gemm(5, 5, n))
+
+    assert db.merge(rows(), [])["measurements"] == 5
+    assert db.info()["measurements"] == 10
+
+
+def test_a_merge_stores_in_short_transactions_between_which_others_can_write(
+    db: Database, beside: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "BATCH", 10)
+    begun: list[int] = []
+
+    def traced(statement: str) -> None:
+        if statement == "BEGIN IMMEDIATE":
+            begun.append(len(begun) + 1)
+            beside(begun[-1])  # a lock that is held would make this fail
+
+    db._db.set_trace_callback(traced)
+    counts = db.merge(
+        (measured(problem=Gemm(5, 5, n)) for n in range(1, 36)),
+        (measured(problem=Gemm(5, 5, n)) for n in range(1, 16)),
+    )
+    db._db.set_trace_callback(None)
+    assert (counts["measurements"], counts["winners"]) == (35, 15)
+    assert len(begun) == 4 + 2
+    assert [m.problem.k for m in db.measurements() if m.problem.m == 5] == list(range(1, 36))
+
+
+def test_what_waits_to_be_merged_is_dropped_again(db: Database) -> None:
+    def rows() -> Any:
+        yield measured()
+        raise CorruptError("line 2")
+
+    for _ in range(2):
+        with pytest.raises(CorruptError):
+            db.merge(rows(), [])
+    assert db.merge([measured()], [])["measurements"] == 1
+    assert db._db.execute("SELECT count(*) FROM temp.sqlite_master").fetchone() == (0,)
 
 
 def test_a_median_of_six_digits_finds_the_row_that_it_came_from(db: Database) -> None:
