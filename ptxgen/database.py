@@ -66,10 +66,16 @@ class Database(SqliteFile):
         except ValueError:
             return None
         try:
-            samples = tuple(float(x) for x in json.loads(row[4]))
-        except (TypeError, ValueError) as error:
-            raise CorruptError(f"{self.path}: measurement {row[0]} has samples {row[4]!r}: {error}") from error
-        return Measurement(problem, config, row[3], make_environment(*row[11:17]), samples, *row[5:11])
+            samples = json.loads(row[4])
+            if not isinstance(samples, list):
+                raise TypeError("it must be a list")
+            m = Measurement(
+                problem, config, row[3], make_environment(*row[11:17]), tuple(map(float, samples)), *row[5:11]
+            )
+            check(m)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise CorruptError(f"{self.path}: measurement {row[0]} has samples {row[4]!r:.60}: {error}") from error
+        return m
 
     def add(self, measurement: Measurement) -> int:
         """Store a measurement, on disk when this returns; the number of its row.
@@ -129,7 +135,10 @@ class Database(SqliteFile):
         sql = f"INSERT OR IGNORE INTO {table} ({', '.join(values)}) VALUES ({marks})"
         self._db.execute(sql, (*values.values(),))
         where = " AND ".join(f"{name} = ?" for name in unique)
-        return int(self._one(f"SELECT id FROM {table} WHERE {where}", *unique.values()))
+        number = self._one(f"SELECT id FROM {table} WHERE {where}", *unique.values())
+        if number is None:
+            raise CorruptError(f"{self.path} is damaged: an index of the table {table} names a row that is not there")
+        return int(number)
 
     def _find(self, m: Measurement, *, close: bool = False) -> int | None:
         """The row that holds ``m``. ``close``: samples may have been reduced to a median of six digits."""

@@ -122,7 +122,8 @@ def unpacked_lines(path: Path) -> Iterator[bytes]:
                 *lines, rest = (rest + unpacker.decompress(packed, LINE_LIMIT)).split(b"\n")
                 if max(map(len, (*lines, rest))) > LINE_LIMIT:
                     raise CorruptError(f"{path}, after line {number}: a line has more than {LINE_LIMIT} bytes")
-                for number, line in enumerate(lines, number + 1):  # noqa: B020
+                for line in lines:
+                    number += 1
                     yield line
             if unpacker.unused_data or file.read(1):
                 raise CorruptError(f"{path} has data after the end of its stream")

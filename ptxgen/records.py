@@ -82,6 +82,16 @@ def check(m: Measurement, *, winner: bool = False) -> None:
         raise InputError("samples must be positive and finite")
     if not 0 <= m.created <= LATEST:
         raise InputError(f"created is {m.created!r}; it must be seconds since 1970, from 0 to {LATEST:.0f}")
-    for name, text in {"digest": m.digest, "purpose": m.purpose, **asdict(m.environment)}.items():
+    _require_utf8(digest=m.digest, purpose=m.purpose)
+    _require_environment(m.environment)
+
+
+def _require_utf8(**texts: str) -> None:
+    for name, text in texts.items():
         if not is_utf8(text):
             raise InputError(f"{name} is {text!r}; it must be text that UTF-8 can encode")
+
+
+@lru_cache(maxsize=256)
+def _require_environment(environment: Environment) -> None:
+    _require_utf8(**asdict(environment))

@@ -4,16 +4,51 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
 from ptxgen.errors import CorruptError, DatabaseError, SchemaError
-from ptxgen.schema import APPLICATION, SCHEMA, SCHEMA_VERSION
+from ptxgen.schema import APPLICATION, MIGRATIONS, SCHEMA, SCHEMA_VERSION
 
 Row = tuple[Any, ...]
+#: primary result codes that say what the machine or another process did; every other one says that the file is damaged
+_OUTSIDE = {
+    sqlite3.SQLITE_PERM, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_INTERRUPT,
+    sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_TOOBIG,
+    sqlite3.SQLITE_MISUSE, sqlite3.SQLITE_NOLFS, sqlite3.SQLITE_AUTH,
+}  # fmt: skip
+#: what a file holds; the tables of ANALYZE do not count
+_OBJECTS = "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE name NOT IN ('sqlite_stat1', 'sqlite_stat4')"
+_TYPES = {"INTEGER": "integer", "REAL": "real", "TEXT": "text"}
+_verified: set[tuple[int, ...]] = set()  #: states of files that this process checked whole, or closed
+
+
+def _execute(db: sqlite3.Connection, statements: str) -> None:
+    for statement in statements.split(";\n"):
+        db.execute(statement)
+
+
+@lru_cache
+def _schema(version: int) -> tuple[frozenset[Row], tuple[str, ...]]:
+    """The objects of a schema version, and a query for each table that counts the rows with a value of a wrong type."""
+    db = sqlite3.connect(":memory:")
+    for statements in (SCHEMA, *MIGRATIONS)[:version]:
+        _execute(db, statements)
+    objects = frozenset(db.execute(_OBJECTS).fetchall())
+    queries = []
+    for table in sorted(name for kind, name, _, _ in objects if kind == "table"):
+        wrong = []
+        for _, name, kind, needed, _, key in db.execute(f"PRAGMA table_info({table})").fetchall():
+            allowed = (_TYPES[kind],) if needed or key else (_TYPES[kind], "null")
+            wrong.append(f"typeof({name}) NOT IN ({', '.join(map(repr, allowed))})")
+        queries.append(f"SELECT '{table}', count(*) FROM {table} WHERE {' OR '.join(wrong)}")
+    db.close()
+    return objects, tuple(queries)
 
 
 class SqliteFile:
@@ -50,9 +85,14 @@ class SqliteFile:
 
     def close(self) -> None:
         self._db.close()
+        with suppress(OSError):
+            _verified.add(self._state())
 
     def _inspect(self) -> None:
         """Refuse what is not ours by the file's first bytes, before SQLite writes anything beside it."""
+        for path in (self.path, *(Path(f"{self.path}{end}") for end in ("-journal", "-wal", "-shm"))):
+            if path.exists() and not (path.is_file() or path.is_dir()):  # opening a FIFO would block
+                raise CorruptError(f"{path} is not a regular file; it was left as it is")
         try:
             with self.path.open("rb") as file:
                 head = file.read(100)
@@ -67,6 +107,8 @@ class SqliteFile:
             return
         if len(head) < 100 or not head.startswith(b"SQLite format 3\0"):
             raise CorruptError(f"{self.path} is not an SQLite database; it was left as it is")
+        if not {*head[18:20]} <= {1, 2}:  # SQLite would open the file for reading only
+            raise CorruptError(f"{self.path} is damaged: its format versions are {head[18]} and {head[19]}, not 1 or 2")
         version, application = (int.from_bytes(head[at : at + 4], "big") for at in (60, 68))
         self._accept(version, application)
 
@@ -88,6 +130,7 @@ class SqliteFile:
         return "mode=ro" if os.access(self.path.parent, os.W_OK) or log.exists() else "mode=ro&immutable=1"
 
     def _prepare(self, timeout: float) -> None:
+        self._distrust()
         self._db.execute("PRAGMA foreign_keys = ON")
         self._db.execute("PRAGMA synchronous = FULL")
         if self._empty():
@@ -95,8 +138,51 @@ class SqliteFile:
                 raise DatabaseError(f"{self.path} is empty; tune and db import make a database of it")
             self._create()
         self._accept(self._pragma("user_version"), self._pragma("application_id"))
-        if not self.readonly and self._pragma("journal_mode") != "wal":
-            self._log_ahead(timeout)
+        self._verify()
+        if not self.readonly:
+            self._migrate()
+            if self._pragma("journal_mode") != "wal":
+                self._log_ahead(timeout)
+
+    def _distrust(self) -> None:
+        """The file may come from anywhere: its schema calls no functions, and cannot be edited as a table."""
+        self._db.execute("PRAGMA trusted_schema = OFF")
+        self._db.execute("PRAGMA cell_size_check = ON")
+        if sys.version_info >= (3, 12):
+            self._db.setconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE, True)
+
+    def _verify(self) -> None:
+        """Refuse objects that are not ours; at a process's first opening of a file, damaged pages and wrong types."""
+        version = self._pragma("user_version")
+        ours, queries = _schema(version)
+        found = set(self._db.execute(_OBJECTS).fetchall())
+        for kind, name, *_ in sorted(found ^ ours, key=repr):
+            known = any(name == row[1] for row in ours)
+            fault = f"whose {kind} {name} is not that of schema version {version}" if known else f"with a {kind} {name}"
+            raise CorruptError(f"{self.path} is a database {fault}; it was left as it is")
+        if self._state() in _verified:
+            return
+        if (said := self._pragma("quick_check(1)")) != "ok":
+            raise CorruptError(f"{self.path} is damaged: {said}")
+        for query in queries:
+            table, wrong = self._db.execute(query).fetchone()
+            if wrong:
+                raise CorruptError(
+                    f"{self.path} is damaged: {wrong} rows of the table {table} hold a value of a wrong type"
+                )
+        _verified.add(self._state())
+
+    def _state(self) -> tuple[int, ...]:
+        status = self.path.stat()
+        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+    def _migrate(self) -> None:
+        if self._pragma("user_version") == SCHEMA_VERSION:
+            return
+        with self._transaction():
+            for version in range(self._pragma("user_version"), SCHEMA_VERSION):  # another process may have been first
+                _execute(self._db, MIGRATIONS[version - 1])
+            self._db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
     def _empty(self) -> bool:
         marks = self._pragma("user_version"), self._pragma("application_id")
@@ -105,8 +191,8 @@ class SqliteFile:
     def _create(self) -> None:
         with self._transaction():
             if self._empty():  # another process may have been first
-                for statement in SCHEMA.split(";\n"):
-                    self._db.execute(statement)
+                for statements in (SCHEMA, *MIGRATIONS):
+                    _execute(self._db, statements)
                 self._db.execute(f"PRAGMA application_id = {APPLICATION}")
                 self._db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
@@ -126,9 +212,12 @@ class SqliteFile:
     def _guard(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.DatabaseError as error:
-            # The class itself means: malformed, or no database. Its subclasses: locked, full, unreadable.
-            kind = CorruptError if type(error) is sqlite3.DatabaseError else DatabaseError
+        except sqlite3.ProgrammingError as error:  # another thread, or after close()
+            raise DatabaseError(f"{self.path}: {error}") from error
+        except (sqlite3.Error, MemoryError, UnicodeDecodeError) as error:
+            # Text that is not UTF-8 has no code. A damaged length may ask for more memory than there is.
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+            kind = DatabaseError if code in _OUTSIDE else CorruptError
             raise kind(f"{self.path}: {error}") from error
 
     def _require_writable(self) -> None:

@@ -492,6 +492,166 @@ def test_a_damaged_page_is_reported_as_corrupt(path: Path) -> None:
         list(db.measurements())
 
 
+def mutated(content: bytes, chance: random.Random) -> bytes:
+    """A database with a damaged header, some damaged bytes, a damaged page header, two swapped pages, or no end."""
+    b, pages = bytearray(content), len(content) // 4096
+    kind = chance.choice(("header", "bytes", "bytes", "bytes", "page", "swap", "cut"))
+    if kind == "header":
+        b[chance.randrange(100)] = chance.randrange(256)
+    elif kind == "bytes":
+        used = [i for i, byte in enumerate(content) if byte]
+        for _ in range(chance.choice((1, 2, 8))):
+            b[chance.choice(used)] = chance.randrange(256)
+    elif kind == "page":
+        b[chance.randrange(pages) * 4096 + chance.randrange(60)] = chance.choice((0, 1, 255))
+    elif kind == "swap":
+        one, two = chance.randrange(pages) * 4096, chance.randrange(pages) * 4096
+        b[one : one + 4096], b[two : two + 4096] = b[two : two + 4096], b[one : one + 4096]
+    else:
+        del b[chance.randrange(len(b)) :]
+    return bytes(b)
+
+
+def used_in_every_way(path: Path, readonly: bool) -> None:
+    with Database(path, readonly=readonly) as db:
+        list(db.measurements())
+        list(db.winners())
+        db.best(Gemm(1, 1, 1), "h200")
+        db.seen("h200", "hardware")
+        db.devices()
+        db.stale()
+        db.info()
+        if not readonly:
+            db.demote("h200", lambda problem, config: OLD)
+            db.set_winner(measured(3.0, problem=Gemm(2, 1, 1), environment=replace(H200, driver="other")))
+            db.merge([measured(problem=Gemm(n, 1, 1)) for n in range(3, 9)], [measured(problem=Gemm(9, 1, 1))])
+
+
+@pytest.mark.parametrize("readonly", [False, True])
+def test_whatever_is_damaged_the_error_says_corrupt(tmp_path: Path, readonly: bool) -> None:
+    with Database(tmp_path / "whole.sqlite") as db:
+        for n in range(1, 25):
+            db.add(measured(n + 1.0, problem=Gemm(n, 1, 1)))
+        for outcome in OUTCOMES[1:]:
+            db.add(measured(outcome=outcome, samples=(), message="why " * 50))
+        db.set_winner(measured(2.0, problem=Gemm(1, 1, 1)))
+    content, chance, refused = (tmp_path / "whole.sqlite").read_bytes(), random.Random(readonly), 0
+    for turn in range(250):
+        path = tmp_path / f"{turn}.sqlite"
+        path.write_bytes(mutated(content, chance))
+        try:
+            used_in_every_way(path, readonly)
+        except (CorruptError, SchemaError):
+            refused += 1
+        for file in tmp_path.glob(f"{turn}.sqlite*"):
+            file.unlink()
+    assert 50 < refused < 250
+
+
+STRANGE = {
+    "trigger": "CREATE TRIGGER extra AFTER INSERT ON measurement BEGIN DELETE FROM winner; END",
+    "view": "CREATE VIEW extra AS SELECT * FROM measurement",
+    "table": "CREATE TABLE extra (x)",
+    "index": "CREATE INDEX extra ON measurement (us)",
+}
+
+
+@pytest.mark.parametrize("readonly", [False, True])
+@pytest.mark.parametrize("kind", STRANGE)
+def test_what_ptxgen_did_not_make_is_refused(path: Path, kind: str, readonly: bool) -> None:
+    with Database(path) as db:
+        db.add(measured())
+    sql(path, STRANGE[kind])
+    before = path.read_bytes()
+    with pytest.raises(CorruptError, match=f"with a {kind} extra"):
+        Database(path, readonly=readonly)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "statement", ["DROP VIEW result", "ALTER TABLE winner ADD COLUMN x", "DROP INDEX measurement_of_problem"]
+)
+def test_a_schema_that_is_not_its_versions_is_refused(path: Path, statement: str) -> None:
+    Database(path).close()
+    sql(path, statement)
+    with pytest.raises(CorruptError, match=f"is not that of schema version {SCHEMA_VERSION}"):
+        Database(path)
+
+
+def test_a_view_of_ours_that_was_replaced_is_refused(path: Path) -> None:
+    Database(path).close()
+    sql(path, "DROP VIEW result")
+    sql(path, "CREATE VIEW result AS SELECT load_extension('x') AS id")
+    with pytest.raises(CorruptError, match="view result is not that of schema version"):
+        Database(path, readonly=True)
+
+
+def test_statistics_of_the_planner_are_fine(path: Path) -> None:
+    with Database(path) as db:
+        db.add(measured())
+    sql(path, "ANALYZE")
+    with Database(path) as db:
+        assert list(db.measurements()) == [measured()]
+
+
+@pytest.mark.parametrize("readonly", [False, True])
+@pytest.mark.parametrize("column", ["config", "samples", "digest", "spills", "created"])
+def test_a_value_of_another_type_is_damage(path: Path, column: str, readonly: bool) -> None:
+    with Database(path) as db:
+        db.add(measured())
+    sql(path, f"UPDATE measurement SET {column} = x'00ff'")
+    with pytest.raises(CorruptError, match="1 rows of the table measurement"):
+        Database(path, readonly=readonly)
+
+
+def test_the_schema_of_a_stranger_is_not_trusted(db: Database) -> None:
+    assert db._db.execute("PRAGMA trusted_schema").fetchone() == (0,)
+    if sys.version_info >= (3, 12):
+        assert db._db.getconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE)
+
+
+@pytest.mark.parametrize("readonly", [False, True])
+@pytest.mark.parametrize("suffix", ["", "-journal", "-wal"])
+def test_a_fifo_is_refused_at_once(path: Path, suffix: str, readonly: bool) -> None:
+    Database(path).close()
+    Path(f"{path}{suffix}").unlink(missing_ok=True)
+    os.mkfifo(f"{path}{suffix}")
+    with pytest.raises(CorruptError, match="not a regular file"):
+        Database(path, readonly=readonly)
+
+
+def first_version(path: Path) -> None:
+    """What ptxgen made before there were migrations, with a date that an import let in."""
+    path.parent.mkdir(parents=True)
+    connection = sqlite3.connect(path)
+    connection.executescript(SCHEMA)
+    connection.executescript(f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = 1")
+    connection.close()
+
+
+def test_an_older_schema_is_migrated_when_it_is_written(path: Path) -> None:
+    first_version(path)
+    with Database(path, readonly=True) as db:
+        assert (list(db.measurements()), db.info()["schema"]) == ([], 1)
+    with Database(path) as db:
+        db.add(measured())
+        assert (list(db.measurements()), db.info()["schema"]) == ([measured()], SCHEMA_VERSION)
+        objects = db._db.execute("SELECT type, name, sql FROM sqlite_master ORDER BY 2").fetchall()
+    with Database(path.with_name("new.sqlite")) as db:
+        assert db._db.execute("SELECT type, name, sql FROM sqlite_master ORDER BY 2").fetchall() == objects
+
+
+def test_the_second_version_has_dates_that_json_can_hold(path: Path) -> None:
+    with Database(path) as db:
+        db.add(measured())
+        db.add(measured(5.0))
+    sql(path, "UPDATE measurement SET created = 9e999 WHERE id = 1")
+    sql(path, "DROP TABLE claim")
+    sql(path, "PRAGMA user_version = 1")
+    with Database(path) as db:
+        assert [m.created for m in db.measurements()] == [0.0, 1000.0]
+
+
 def test_samples_that_are_no_list_are_reported_as_corrupt(db: Database, path: Path) -> None:
     db.add(measured())
     sql(path, "UPDATE measurement SET samples = '[1.0, '")
@@ -614,7 +774,7 @@ def test_info_counts_by_device_clock_and_outcome(db: Database, path: Path) -> No
         {"device": "h200", "clock": "hardware", "outcome": "timeout", "count": 1},
     ]
     assert info["winners"] == [{"device": "h200", "clock": "hardware", "count": 1, "stale": 0}]
-    assert (info["path"], info["schema"], info["problems"], info["measurements"]) == (str(path), 1, 1, 4)
+    assert (info["path"], info["schema"], info["problems"], info["measurements"]) == (str(path), SCHEMA_VERSION, 1, 4)
     assert info["bytes"] >= path.stat().st_size
     json.dumps(info)
 
