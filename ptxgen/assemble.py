@@ -2,6 +2,7 @@
 
 A cache entry is two files named after the source's digest, the target and the version of ptxas: the cubin, and a
 JSON that says what ptxas reported of it and carries the cubin's checksum. An entry that does not add up is made anew.
+The checksum does not protect against another user, so the cache is used only in folders that no other user can write.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import json
 import os
 import re
 import shutil
+import stat
 import subprocess
 import tempfile
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,18 +76,41 @@ def assemble(source: Source, target: str | None = None) -> Assembled:
     """The machine code of ``source`` for ``target`` (as ``sm_90``; the source's own unless given), cached on disk.
 
     Threads may call it at once: ptxas runs as a process of its own. AssembleError: ptxas rejected the text; its
-    ``log`` has every message. UnavailableError: there is no ptxas.
+    ``log`` has every message. UnavailableError: there is no ptxas. RuntimeWarning: other users can write the folder of
+    the cache, which is not used then.
     """
     ptxas = find_ptxas()
     if ptxas is None:
         raise UnavailableError("no ptxas was found; pip install nvidia-cuda-nvcc, or set PTXGEN_PTXAS")
     target = target or source.target
     stem = settings().cache / "cubin" / f"{source.digest}-{target}-{version(ptxas)}"
+    if broken := _unsafe(stem.parent):
+        warnings.warn(f"compiled kernels are not cached: {broken}", RuntimeWarning, stacklevel=2)
+        return _run(ptxas, source, target)
     kept = _read(stem)
     if kept is None:
         kept = _run(ptxas, source, target)
         _write(stem, kept)
     return kept
+
+
+def _unsafe(folder: Path) -> str:
+    """Why other users could replace files in ``folder``; empty if they cannot, or it does not exist yet.
+
+    The folder and its parent must belong to this user or root, without write permission for group and others; the
+    parent may have it with the sticky bit.
+    """
+    for path, allowed in ((folder, 0), (folder.parent, stat.S_ISVTX)):
+        try:
+            status = path.stat()
+        except OSError:  # what is absent is made, and what cannot be read is not used
+            continue
+        if status.st_uid not in (0, os.geteuid()):
+            return f"{path} belongs to user {status.st_uid}; it must belong to user {os.geteuid()} or root"
+        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not status.st_mode & allowed:
+            mode = stat.S_IMODE(status.st_mode)
+            return f"{path} has mode {mode:04o}; group and others must not write it: chmod go-w {path}"
+    return ""
 
 
 def _wheel_ptxas() -> Path | None:
@@ -165,7 +191,8 @@ def _write(stem: Path, made: Assembled) -> None:
     }
     code_file, facts_file = _files(stem)
     try:
-        stem.parent.mkdir(parents=True, exist_ok=True)
+        for folder in (stem.parent.parent, stem.parent):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _replace(code_file, made.cubin)
         _replace(facts_file, json.dumps(facts, sort_keys=True).encode())
     except OSError:
