@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ptxgen.config import parse_config
+from ptxgen.config import Config, parse_config
 from ptxgen.errors import CorruptError
 from ptxgen.measurement import Environment, Measurement
 from ptxgen.operations import Problem
@@ -38,6 +38,13 @@ _COLUMNS = (
 )
 BATCH = 256  #: rows that an import stores in one transaction
 _WINNERS = f"SELECT {_COLUMNS}, stale FROM winner JOIN result ON result.id = winner.measurement"
+
+
+_CLAIMED = "problem = ? AND config = ? AND device = ? AND clock = ?"
+
+
+def _claimed(problem: Problem, config: Config, device: str, clock: str) -> tuple[str, ...]:
+    return problem.key(), config_text(config), device, clock
 
 
 def _row(m: Measurement) -> Row:
@@ -85,7 +92,41 @@ class Database(SqliteFile):
         """
         check(measurement)
         with self._transaction():
+            self._db.execute(f"DELETE FROM claim WHERE {_CLAIMED}", _claimed(measurement.problem, measurement.config,
+                             measurement.environment.device, measurement.environment.clock))  # fmt: skip
             return self._insert(measurement, measurement.created or time.time())
+
+    def claim(self, problem: Problem, config: Config, device: str, clock: str, owner: str, seconds: float) -> bool:
+        """Reserve a configuration for a tuner that is about to measure it; False: another owner holds it.
+
+        A claim ends when ``add`` stores a measurement of the configuration, with ``release``, or after ``seconds``.
+        """
+        key, now = _claimed(problem, config, device, clock), time.time()
+        with self._guard():
+            self._db.execute("PRAGMA synchronous = NORMAL")  # a claim need not survive a power failure
+        try:
+            with self._transaction():
+                self._db.execute("DELETE FROM claim WHERE expires < ?", (now,))
+                self._db.execute("INSERT OR IGNORE INTO claim VALUES (?, ?, ?, ?, ?, ?)", (*key, owner, now + seconds))
+                return bool(self._one(f"SELECT owner FROM claim WHERE {_CLAIMED}", *key) == owner)
+        finally:
+            with self._guard():
+                self._db.execute("PRAGMA synchronous = FULL")
+
+    def claimants(self) -> list[str]:
+        """The owners of claims."""
+        with self._guard():
+            return [owner for (owner,) in self._db.execute("SELECT DISTINCT owner FROM claim ORDER BY 1").fetchall()]
+
+    def release(self, owner: str) -> None:
+        """End the claims of an owner."""
+        with self._transaction():
+            self._db.execute("DELETE FROM claim WHERE owner = ?", (owner,))
+
+    def newest(self) -> int:
+        """The number of the row that was stored last; 0 if there is none."""
+        with self._guard():
+            return int(self._one("SELECT max(id) FROM measurement") or 0)
 
     def _insert(self, m: Measurement, created: float) -> int:
         values = {
@@ -162,11 +203,12 @@ class Database(SqliteFile):
         clock: str | None = None,
         outcome: str | None = None,
         purpose: str | None = None,
+        after: int = 0,
     ) -> Iterator[Measurement]:
-        """The stored measurements that match, in the order in which they were stored."""
+        """The stored measurements that match, in the order in which they were stored. ``after``: a row's number."""
         key = None if problem is None else problem.key()
         sql = f"SELECT {_COLUMNS} FROM result"
-        rows = self._rows(sql, key=key, device=device, clock=clock, outcome=outcome, purpose=purpose)
+        rows = self._rows(sql, after, key=key, device=device, clock=clock, outcome=outcome, purpose=purpose)
         return (m for m in map(self._measurement, rows) if m is not None)
 
     def seen(self, device: str, clock: str, purpose: str | None = None) -> set[tuple[str, str]]:

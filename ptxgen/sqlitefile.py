@@ -245,11 +245,10 @@ class SqliteFile:
     def _pragma(self, name: str) -> Any:
         return self._one(f"PRAGMA {name}")
 
-    def _rows(self, sql: str, **equal: Any) -> Iterator[Row]:
-        """Rows of ``sql`` where each named column of ``result`` has the given value; None: any value."""
+    def _rows(self, sql: str, after: int = 0, **equal: Any) -> Iterator[Row]:
+        """Rows of ``sql`` past row ``after`` where each named column of ``result`` has the given value; None: any."""
         given = {name: value for name, value in equal.items() if value is not None}
-        where = " AND ".join(f"result.{name} = ?" for name in given)
-        sql += f" WHERE {where} ORDER BY result.id" if given else " ORDER BY result.id"
+        where = " AND ".join(["result.id > ?", *(f"result.{name} = ?" for name in given)])
         with self._guard():
-            for row in self._db.execute(sql, (*given.values(),)):  # noqa: UP028 it would close the cursor, perhaps too late
+            for row in self._db.execute(f"{sql} WHERE {where} ORDER BY result.id", (after, *given.values())):  # noqa: UP028 it would close the cursor, perhaps too late
                 yield row

@@ -184,6 +184,43 @@ def test_adding_while_reading_is_fine(db: Database) -> None:
     assert db.info()["measurements"] == 69
 
 
+# --- claims ----------------------------------------------------------------------------------------------------
+
+
+def test_a_claim_keeps_others_away_until_the_measurement_is_stored(db: Database, path: Path) -> None:
+    at = (PROBLEM, Config(kg=4), "h200", "hardware")
+    with Database(path) as other:
+        assert db.claim(*at, "one", 60.0)
+        assert db.claim(*at, "one", 60.0)  # it is its own
+        assert not other.claim(*at, "two", 60.0)
+        for differs in ((Gemm(1, 1, 1), *at[1:]), (PROBLEM, Config(kg=8), *at[2:]), (*at[:2], "a100", "hardware")):
+            assert other.claim(*differs, "two", 60.0)
+        db.add(measured(config=Config(kg=8), environment=EMULATED))
+        assert not other.claim(*at, "two", 60.0)  # it was another configuration, on another device
+        db.add(measured())
+        assert other.claim(*at, "two", 60.0)
+    assert db.claimants() == ["two"]
+    db.release("two")
+    assert db.claimants() == []
+    assert db._db.execute("PRAGMA synchronous").fetchone() == (2,)
+
+
+def test_a_claim_expires(db: Database) -> None:
+    at = (PROBLEM, Config(kg=4), "h200", "hardware")
+    assert db.claim(*at, "one", -1.0)
+    assert db.claim(*at, "two", 60.0)
+    assert db.claimants() == ["two"]
+
+
+def test_rows_after_a_number(db: Database) -> None:
+    assert db.newest() == 0
+    rows = [measured(n + 1.0) for n in range(1, 5)]
+    numbers = [db.add(m) for m in rows]
+    assert db.newest() == numbers[-1]
+    assert list(db.measurements(after=numbers[1], device="h200")) == rows[2:]
+    assert list(db.measurements(after=numbers[-1])) == []
+
+
 # --- winners -------------------------------------------------------------------------------------------------
 
 
