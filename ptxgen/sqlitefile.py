@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import sys
 import time
@@ -25,12 +26,30 @@ _OUTSIDE = {
 #: what a file holds; the tables of ANALYZE do not count
 _OBJECTS = "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE name NOT IN ('sqlite_stat1', 'sqlite_stat4')"
 _TYPES = {"INTEGER": "integer", "REAL": "real", "TEXT": "text"}
+#: file systems whose files other machines may have open: the index of a write-ahead log is memory of one machine.
+#: So are those of programs (fuse.sshfs, ...), and shares of a host with its guests.
+_NETWORK = re.compile(
+    r"nfs\d?|cifs|smb\w*|ncpfs|afs|ceph|lustre|gpfs|beegfs\w*|glusterfs|ocfs2|gfs2|pvfs2|orangefs|panfs|wekafs|davfs|coda"
+    r"|fuse(\..*)?|9p|virtiofs|vboxsf|vmhgfs|prl_fs|drvfs"
+)
 _verified: set[tuple[int, ...]] = set()  #: states of files that this process checked whole, or closed
 
 
 def _execute(db: sqlite3.Connection, statements: str) -> None:
     for statement in statements.split(";\n"):
         db.execute(statement)
+
+
+def file_system(folder: Path) -> str:
+    """The type of the file system that holds a folder, as /proc/self/mountinfo names it; empty: it cannot be told."""
+    try:
+        device = folder.stat().st_dev
+        lines = Path("/proc/self/mountinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    number = f"{os.major(device)}:{os.minor(device)}"
+    mounts = [line.partition(" - ")[::2] for line in lines]
+    return next((after.split()[0] for before, after in reversed(mounts) if before.split()[2] == number), "")
 
 
 @lru_cache
@@ -58,20 +77,20 @@ class SqliteFile:
         self.path = Path(path)
         self.readonly = readonly
         self._numbers: dict[Any, int] = {}  # rows of problems (by key) and environments
+        self._has_log = False
         self._inspect()
         if not readonly:
             try:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise DatabaseError(f"{self.path}: cannot make its folder: {error}") from error
-        uri = f"{self.path.absolute().as_uri()}?{self._mode()}"
+        self._networked = _NETWORK.fullmatch(file_system(self.path.resolve().parent)) is not None
         with self._guard():
-            # SQLite serialises calls. Reads may come from any thread; two threads would share a transaction.
-            self._db = sqlite3.connect(
-                uri, uri=True, timeout=timeout, isolation_level=None, check_same_thread=not readonly
-            )
+            self._db = self._connection(timeout)
         try:
             with self._guard():
+                if self._networked and self._has_log and not readonly:
+                    self._end_log(timeout)
                 self._prepare(timeout)
         except BaseException:
             self._db.close()
@@ -109,6 +128,7 @@ class SqliteFile:
             raise CorruptError(f"{self.path} is not an SQLite database; it was left as it is")
         if not {*head[18:20]} <= {1, 2}:  # SQLite would open the file for reading only
             raise CorruptError(f"{self.path} is damaged: its format versions are {head[18]} and {head[19]}, not 1 or 2")
+        self._has_log = 2 in head[18:20]
         version, application = (int.from_bytes(head[at : at + 4], "big") for at in (60, 68))
         self._accept(version, application)
 
@@ -129,9 +149,20 @@ class SqliteFile:
         log = Path(f"{self.path}-wal")
         return "mode=ro" if os.access(self.path.parent, os.W_OK) or log.exists() else "mode=ro&immutable=1"
 
+    def _connection(self, timeout: float) -> sqlite3.Connection:
+        """A connection that has not read the file yet, which may come from anywhere: its schema calls no functions, and
+        cannot be edited as a table."""
+        uri = f"{self.path.absolute().as_uri()}?{self._mode()}"
+        # SQLite serialises calls. Reads may come from any thread; two threads would share a transaction.
+        db = sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None, check_same_thread=not self.readonly)
+        db.execute("PRAGMA trusted_schema = OFF")
+        db.execute("PRAGMA cell_size_check = ON")
+        db.execute("PRAGMA foreign_keys = ON")
+        if sys.version_info >= (3, 12):
+            db.setconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE, True)
+        return db
+
     def _prepare(self, timeout: float) -> None:
-        self._distrust()
-        self._db.execute("PRAGMA foreign_keys = ON")
         self._db.execute("PRAGMA synchronous = FULL")
         if self._empty():
             if self.readonly:
@@ -141,15 +172,8 @@ class SqliteFile:
         self._verify()
         if not self.readonly:
             self._migrate()
-            if self._pragma("journal_mode") != "wal":
+            if not self._networked and self._pragma("journal_mode") != "wal":
                 self._log_ahead(timeout)
-
-    def _distrust(self) -> None:
-        """The file may come from anywhere: its schema calls no functions, and cannot be edited as a table."""
-        self._db.execute("PRAGMA trusted_schema = OFF")
-        self._db.execute("PRAGMA cell_size_check = ON")
-        if sys.version_info >= (3, 12):
-            self._db.setconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE, True)
 
     def _verify(self) -> None:
         """Refuse objects that are not ours; at a process's first opening of a file, damaged pages and wrong types."""
@@ -197,14 +221,37 @@ class SqliteFile:
                 self._db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
     def _log_ahead(self, timeout: float) -> None:
-        """Journal mode WAL: readers and a writer do not wait for each other. The file keeps the mode."""
+        """Journal mode WAL: readers and a writer do not wait for each other. The file keeps the mode.
+
+        Where SQLite cannot make the log's index, the mode stays DELETE: they wait.
+        """
+        self._switch("wal", timeout)
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            self._db.execute("ROLLBACK")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                self._db.close()  # it keeps what it has of an index
+                self._db = self._connection(timeout)
+                self._end_log(timeout)
+                self._db.execute("PRAGMA synchronous = FULL")
+
+    def _end_log(self, timeout: float) -> None:
+        """Journal mode DELETE. With exclusive access SQLite reads a log without its index in shared memory, unless the
+        connection has read the file before."""
+        self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
+        self._switch("delete", timeout)
+        self._db.execute("PRAGMA locking_mode = NORMAL")
+        self._one("SELECT count(*) FROM sqlite_master")  # gives the exclusive lock back
+
+    def _switch(self, mode: str, timeout: float) -> None:
         deadline = time.monotonic() + timeout
         while True:
             try:
-                self._db.execute("PRAGMA journal_mode = WAL")
+                self._db.execute(f"PRAGMA journal_mode = {mode}")
                 return
-            except sqlite3.OperationalError:  # here SQLite does not wait for other processes by itself
-                if time.monotonic() > deadline:
+            except sqlite3.OperationalError as error:  # here SQLite does not wait for other processes by itself
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                     raise
                 time.sleep(0.01)
 

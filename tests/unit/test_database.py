@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import ptxgen
-from ptxgen import database
+from ptxgen import database, sqlitefile
 from ptxgen.config import Config
 from ptxgen.conv import Conv
 from ptxgen.database import APPLICATION, SCHEMA, SCHEMA_VERSION, Database, config_text
@@ -814,6 +814,80 @@ def test_info_counts_by_device_clock_and_outcome(db: Database, path: Path) -> No
     assert (info["path"], info["schema"], info["problems"], info["measurements"]) == (str(path), SCHEMA_VERSION, 1, 4)
     assert info["bytes"] >= path.stat().st_size
     json.dumps(info)
+
+
+# --- file systems -------------------------------------------------------------------------------------------------
+
+
+def files(path: Path) -> list[str]:
+    return sorted(f.name.removeprefix(path.name) for f in path.parent.iterdir())
+
+
+@pytest.fixture
+def network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlitefile, "file_system", lambda folder: "nfs4")
+
+
+def test_a_database_on_a_network_file_system_has_no_log(path: Path, network: None) -> None:
+    with Database(path) as one, Database(path) as two:
+        one.add(measured())
+        two.add(measured(11.0))
+        assert list(one.measurements()) == list(two.measurements()) == [measured(), measured(11.0)]
+        assert files(path) == [""]
+    assert sql(path, "PRAGMA journal_mode") == [("delete",)]
+    assert path.read_bytes()[18:20] == b"\1\1"
+
+
+def test_a_database_with_a_log_loses_it_on_a_network_file_system(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    process = child(path, 0, 1000)  # killed, so that its rows are in the log
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    Path(f"{path}-shm").unlink()
+    assert files(path) == ["", "-wal"]
+    opened: list[bool] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlitefile, "file_system", lambda folder: "cifs")
+        patch.setattr(Database, "_verify", lambda db: opened.append(Path(f"{path}-shm").exists()))
+        with Database(path) as db:
+            assert next(db.measurements()).problem.m == 0
+            db.add(measured())
+            with Database(path) as other:  # the exclusive access has ended
+                other.add(measured(11.0))
+            assert files(path) == [""]
+    assert opened == [False, False]  # nor was shared memory used before
+    with Database(path) as db:
+        assert measured(11.0) in list(db.measurements())
+        assert files(path) == ["", "-shm", "-wal"]
+
+
+def test_where_the_index_of_a_log_cannot_be_made_there_is_no_log(path: Path) -> None:
+    Path(f"{path}-shm").mkdir(parents=True)
+    for us in (5.0, 6.0):
+        with Database(path) as db:
+            db.add(measured(us))
+    assert sql(path, "PRAGMA journal_mode") == [("delete",)]
+    assert sql(path, "SELECT count(*) FROM measurement") == [(2,)]
+
+
+def test_the_type_of_a_file_system_is_found(tmp_path: Path) -> None:
+    assert sqlitefile.file_system(Path("/proc")) == "proc"
+    assert sqlitefile.file_system(tmp_path / "absent") == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "networked"),
+    [("nfs", True), ("nfs4", True), ("cifs", True), ("smb3", True), ("fuse.sshfs", True), ("lustre", True),
+     ("ext4", False), ("xfs", False), ("btrfs", False), ("tmpfs", False), ("overlay", False), ("", False)],
+)  # fmt: skip
+def test_which_file_systems_have_no_log(
+    path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, networked: bool
+) -> None:
+    monkeypatch.setattr(sqlitefile, "file_system", lambda folder: kind)
+    Database(path).close()
+    assert sql(path, "PRAGMA journal_mode") == [("delete" if networked else "wal",)]
 
 
 # --- other processes -----------------------------------------------------------------------------------------
