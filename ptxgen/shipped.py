@@ -11,7 +11,6 @@ The same content gives the same bytes.
 from __future__ import annotations
 
 import lzma
-import math
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
@@ -21,9 +20,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
-from ptxgen.clock import roofline
 from ptxgen.config import Config, parse_config
-from ptxgen.device import DEVICES
 from ptxgen.errors import CorruptError, InputError, PtxgenError
 from ptxgen.exchange import (
     FORMAT,
@@ -40,9 +37,9 @@ from ptxgen.exchange import (
 )
 from ptxgen.measurement import OUTCOMES, Environment, Measurement, from_dict
 from ptxgen.operations import Problem, parse
-from ptxgen.problem import Gemm
 from ptxgen.records import check
 from ptxgen.settings import shipped_dir
+from ptxgen.time_floor import possible
 
 WINNERS, MEASUREMENTS, MODEL = "winners.txt", "measurements.jsonl.xz", "model.json"
 _TITLE = "ptxgen winners, format "
@@ -375,7 +372,7 @@ def import_text(database: Store, path: Path, current: CurrentOn | None = None) -
     """Take exported results into a database: all, or (if any line breaks a rule) nothing.
 
     ``path``: what ``export_text`` wrote, or the folder of one device, or one file. The better of two winners stays.
-    A time below ``floor`` is refused: no kernel can have it.
+    A time below ``time_floor`` is refused.
     ``current``: gives the digest of the kernel as this version generates it for a device; winners with another one
     come in stale. Returns the counts of ``Database.merge``. InputError: nothing to import there. SchemaError,
     CorruptError: name file, line and rule.
@@ -384,39 +381,9 @@ def import_text(database: Store, path: Path, current: CurrentOn | None = None) -
     files = [path] if path.is_file() else sorted(f for n in (WINNERS, MEASUREMENTS) for f in _files(path, n))
     if not files:
         raise InputError(f"path is {path}; it must be {WINNERS}, {MEASUREMENTS} or a folder that holds them")
-    winners = [m for f in files if f.suffix != ".xz" for m in _possible(f, read_winners(f)[1])]
-    raw = (_possible(f, read_measurements(f)[1]) for f in files if f.suffix == ".xz")
+    winners = [m for f in files if f.suffix != ".xz" for m in possible(f, read_winners(f)[1])]
+    raw = (possible(f, read_measurements(f)[1]) for f in files if f.suffix == ".xz")
     return database.merge(chain.from_iterable(raw), winners, current)
-
-
-@lru_cache(maxsize=4096)
-def floor(problem: Problem, device: str, clock: str) -> float:
-    """Microseconds that no kernel for ``problem`` can stay below: a quarter of the roofline, and 0.1 on hardware.
-
-    Of a convolution only the stores of its results count: a kernel may skip padding, and images that strides skip.
-    On a device without a row in ``DEVICES``, and in times of the emulated device, the extents do not count.
-    """
-    if clock != "hardware":
-        return 1e-3
-    row = DEVICES.get(device)
-    if row is None:
-        return 0.1
-    if isinstance(problem, Gemm):
-        return max(0.1, roofline(problem, row) / 4)
-    return max(0.1, problem.gemm.results * problem.gemm.output.bytes / (row.bandwidth * 1e3) / 4)
-
-
-def _possible(path: Path, measurements: Iterable[Measurement]) -> Iterator[Measurement]:
-    """``measurements``, as long as none is faster than ``floor``. CorruptError: one is."""
-    for m in measurements:
-        device, us = m.environment.device, min(m.samples, default=math.inf)
-        try:
-            least = floor(m.problem, device, m.environment.clock) if m.samples else 0.0
-        except OverflowError as error:
-            raise CorruptError(f"{path}: {m.problem.key()} has extents that no kernel counts to") from error
-        if us < least:
-            raise CorruptError(f"{path}: {m.problem.key()} takes {us} us on {device}; it must take {least:.3g} or more")
-        yield m
 
 
 def _files(path: Path, name: str) -> list[Path]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-import platform
 import time
-import uuid
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,6 +17,7 @@ import numpy as np
 from ptxgen import clock, rules, space
 from ptxgen.assemble import assemble, find_ptxas
 from ptxgen.bench import FINAL_TIMING, SEARCH_TIMING
+from ptxgen.claims import Claims
 from ptxgen.config import FAMILIES, Config
 from ptxgen.database import Database, config_text
 from ptxgen.device import Device
@@ -39,7 +38,6 @@ NEAR = 1.5  #: times the fastest within which a family's own fastest is refined 
 NEIGHBOURS = 8  #: problems whose fastest configuration is tried
 FRESH = 200  #: measurements since the regressor was trained that are worth another training
 REMEMBERED = 16  #: of the fastest that older kernels gave, measured again
-CLAIM_SECONDS = 90.0  #: after which another tuner may measure what one that shares its database claimed
 POLL_SECONDS = 0.1  #: between looks at what another tuner is measuring
 DRAWS = 1_000_000  #: of the generative model, after which it is given up for one problem
 
@@ -92,9 +90,7 @@ class Session:
         self._learn()
         if retry:
             self.known = {key: m for key, m in self.known.items() if m.outcome == "ok"}
-        self.owner = f"{platform.node()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
-        for other in filter(_has_ended, database.claimants()):
-            database.release(other)
+        self.claims = Claims(database, self.device.name, self.clock)
         try:
             self.model = model_for(self.device, database)
         except DatabaseError:  # of an older ptxgen: this run trains another
@@ -112,8 +108,7 @@ class Session:
     def close(self) -> None:
         self.pool.shutdown(cancel_futures=True)
         self.worker.stop()
-        with suppress(DatabaseError):
-            self.database.release(self.owner)
+        self.claims.release()
 
     # ---- measuring
 
@@ -151,11 +146,11 @@ class Session:
         self, problem: Problem, config: Config, purpose: str, assembled: Future[None] | None
     ) -> Measurement | None:
         """Measures a configuration and stores the row; None: another tuner that shares the database measures it now."""
-        if not self.database.claim(problem, config, self.device.name, self.clock, self.owner, CLAIM_SECONDS):
+        if not self.claims.take(problem, config):
             return None
         self._learn()
         if (found := self._remembered(problem, config)) is not None:  # the other tuner stored it before the claim
-            self.database.release(self.owner)
+            self.claims.release()
             return found
         if assembled is not None:
             assembled.result()
@@ -364,19 +359,6 @@ def tune(problems: Sequence[Problem], driver: str = "auto", database: Database |
         return out
     finally:
         session.close()
-
-
-def _has_ended(owner: str) -> bool:
-    """Whether the process that an owner of claims names has ended, as far as this machine can tell."""
-    node, _, rest = owner.rpartition(":")[0].rpartition(":")
-    if node != platform.node() or not rest.isdecimal():
-        return False
-    try:
-        with suppress(PermissionError, OverflowError):
-            os.kill(int(rest), 0)
-    except ProcessLookupError:
-        return True
-    return False
 
 
 def kin(p: Problem) -> tuple[object, ...]:

@@ -21,6 +21,7 @@ from ptxgen.measurement import OUTCOMES, Environment, Measurement
 from ptxgen.operations import Problem
 from ptxgen.problem import Gemm
 from ptxgen.shipped import Header
+from ptxgen.time_floor import time_floor
 
 H200 = Environment("h200", "hardware", "cuda 13.0 | r580", "13.0.88", "graph", "abc")
 EMULATED = Environment("emulated", "model")
@@ -349,7 +350,7 @@ def test_a_fifo_is_refused(tmp_path: Path, db: Database, name: str) -> None:
 
 @pytest.mark.parametrize("us", ["5e-324", "1e-05", "1.2"])
 def test_a_time_that_no_kernel_can_have_is_refused(winners: Path, raw: Path, db: Database, us: str) -> None:
-    """A of 26 MB takes an H200 5.5 us to read; floor() is a quarter of that."""
+    """A of 26 MB takes an H200 5.5 us to read; time_floor is a quarter of that."""
     winners.write_text(winners.read_text().replace("| 12.5 |", f"| {us} |"))
     repacked(raw, last_row(problem=WIDE.key(), samples=[float(us)]))
     for path in (winners, raw):
@@ -361,7 +362,7 @@ def test_a_time_that_no_kernel_can_have_is_refused(winners: Path, raw: Path, db:
 def test_what_this_checkout_ships_is_possible() -> None:
     for device in shipped.devices():
         for m in shipped.shipped_winners(device).values():
-            assert m.us > 2 * shipped.floor(m.problem, device, m.environment.clock), m.problem.key()
+            assert m.us > 2 * time_floor(m.problem, device, m.environment.clock), m.problem.key()
 
 
 def test_a_problem_that_no_kernel_counts_to_is_refused(raw: Path, db: Database) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ptxgen import dispatch, space, tuner
+from ptxgen import claims, dispatch, space, tuner
 from ptxgen.config import parse_config
 from ptxgen.database import Database
 from ptxgen.device import device
@@ -477,7 +477,7 @@ def test_what_another_tuner_measures_now_is_waited_for_last(fake, database, conf
 def test_claims_of_a_process_that_was_killed_are_released(fake, database, configs, owner, ended):
     process = subprocess.Popen(["true"])
     process.wait()
-    owner = owner.format(node=tuner.platform.node(), pid=os.getpid(), dead=process.pid)
+    owner = owner.format(node=claims.platform.node(), pid=os.getpid(), dead=process.pid)
     database.claim(P, configs[0], "emulated", "model", owner, 60.0)
     session(database).close()
     assert database.claimants() == ([] if ended else [owner])
