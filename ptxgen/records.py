@@ -64,7 +64,7 @@ def judge(m: Measurement, current: Current) -> str:
     """Why a winner no longer counts; empty if it does."""
     try:
         now = current(m.problem, m.config)
-    except PtxgenError as error:
+    except (PtxgenError, OverflowError) as error:  # an axis may have any value
         return f"no kernel now: {error}"
     return "" if now == m.digest else f"its kernel was {m.digest or 'not recorded'}, now it is {now}"
 

@@ -23,9 +23,11 @@ from ptxgen.config import Config
 from ptxgen.conv import Conv
 from ptxgen.database import APPLICATION, SCHEMA, SCHEMA_VERSION, Database, config_text
 from ptxgen.errors import ConfigError, CorruptError, DatabaseError, InputError, SchemaError
+from ptxgen.generate import plan_for
 from ptxgen.measurement import OUTCOMES, Environment, Measurement
 from ptxgen.operations import Problem
 from ptxgen.problem import Gemm
+from ptxgen.render import render
 from ptxgen.shipped import Header, read_winners, write_winners
 
 H200 = Environment("h200", "hardware", "cuda 13.0", "13.0.88", "graph 3x", "abc")
@@ -358,6 +360,14 @@ def test_a_winner_whose_kernel_is_not_ours_comes_in_stale(db: Database) -> None:
     assert db.best(PROBLEM, "h200") == slow
     assert db.merge([], [measured()], current)["stale"] == 1
     assert db.best(PROBLEM, "h200") == slow
+
+
+def test_a_winner_whose_axes_are_out_of_every_range_comes_in_stale(db: Database) -> None:
+    def current(device: str, problem: Problem, config: Config) -> str:
+        return render(plan_for(problem, config, ptxgen.device.device(device))).digest
+
+    m = measured(problem=Gemm(64, 1, 64, "NT", "f16"), config=Config(family=2, nl=256, wg=-1, ml=10**17))
+    assert db.merge([], [m], current)["stale"] == 1
 
 
 def test_a_stale_winner_comes_back_only_when_it_was_verified(db: Database) -> None:
