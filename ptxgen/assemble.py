@@ -84,9 +84,6 @@ def assemble(source: Source, target: str | None = None) -> Assembled:
         raise UnavailableError("no ptxas was found; pip install nvidia-cuda-nvcc, or set PTXGEN_PTXAS")
     target = target or source.target
     stem = settings().cache / "cubin" / f"{source.digest}-{target}-{version(ptxas)}"
-    if broken := _unsafe(stem.parent):
-        warnings.warn(f"compiled kernels are not cached: {broken}", RuntimeWarning, stacklevel=2)
-        return _run(ptxas, source, target)
     kept = _read(stem)
     if kept is None:
         kept = _run(ptxas, source, target)
@@ -168,7 +165,10 @@ def _files(stem: Path) -> tuple[Path, Path]:
 
 
 def _read(stem: Path) -> Assembled | None:
-    """The cache entry, or None where it is absent or damaged."""
+    """The cache entry, or None where it is absent, damaged or, with a warning, in a folder that others can write."""
+    if broken := _unsafe(stem.parent):
+        warnings.warn(f"compiled kernels are not cached: {broken}", RuntimeWarning, stacklevel=3)
+        return None
     code, facts = _files(stem)
     try:
         said = json.loads(facts.read_text())
@@ -183,6 +183,8 @@ def _read(stem: Path) -> Assembled | None:
 
 def _write(stem: Path, made: Assembled) -> None:
     """Keeps ``made``. A cache that cannot be written costs time, never a result: failures are passed over."""
+    if _unsafe(stem.parent):
+        return
     facts = {
         "sha256": hashlib.sha256(made.cubin).hexdigest(),
         "registers": made.registers,
