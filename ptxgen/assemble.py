@@ -2,6 +2,7 @@
 
 A cache entry is two files named after the source's digest, the target and the version of ptxas: the cubin, and a
 JSON that says what ptxas reported of it and carries the cubin's checksum. An entry that does not add up is made anew.
+The checksum does not protect against another user, so the cache is used only in folders that no other user can write.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import json
 import os
 import re
 import shutil
+import stat
 import subprocess
 import tempfile
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,7 +76,8 @@ def assemble(source: Source, target: str | None = None) -> Assembled:
     """The machine code of ``source`` for ``target`` (as ``sm_90``; the source's own unless given), cached on disk.
 
     Threads may call it at once: ptxas runs as a process of its own. AssembleError: ptxas rejected the text; its
-    ``log`` has every message. UnavailableError: there is no ptxas.
+    ``log`` has every message. UnavailableError: there is no ptxas. RuntimeWarning: other users can write the folder of
+    the cache, which is not used then.
     """
     ptxas = find_ptxas()
     if ptxas is None:
@@ -87,14 +91,23 @@ def assemble(source: Source, target: str | None = None) -> Assembled:
     return kept
 
 
-def cached(digest: str, target: str) -> Assembled | None:
-    """The machine code of the text with this digest, if the cache on disk has it of today's ptxas."""
-    ptxas = find_ptxas()
-    return None if ptxas is None else _read(_stem(ptxas, digest, target))
+def _unsafe(folder: Path) -> str:
+    """Why other users could replace files in ``folder``; empty if they cannot, or it does not exist yet.
 
-
-def _stem(ptxas: Path, digest: str, target: str) -> Path:
-    return settings().cache / "cubin" / f"{digest}-{target}-{version(ptxas)}"
+    The folder and its parent must belong to this user or root, without write permission for group and others; the
+    parent may have it with the sticky bit.
+    """
+    for path, allowed in ((folder, 0), (folder.parent, stat.S_ISVTX)):
+        try:
+            status = path.stat()
+        except OSError:  # what is absent is made, and what cannot be read is not used
+            continue
+        if status.st_uid not in (0, os.geteuid()):
+            return f"{path} belongs to user {status.st_uid}; it must belong to user {os.geteuid()} or root"
+        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not status.st_mode & allowed:
+            mode = stat.S_IMODE(status.st_mode)
+            return f"{path} has mode {mode:04o}; group and others must not write it: chmod go-w {path}"
+    return ""
 
 
 def _wheel_ptxas() -> Path | None:
@@ -152,7 +165,10 @@ def _files(stem: Path) -> tuple[Path, Path]:
 
 
 def _read(stem: Path) -> Assembled | None:
-    """The cache entry, or None where it is absent or damaged."""
+    """The cache entry, or None where it is absent, damaged or, with a warning, in a folder that others can write."""
+    if broken := _unsafe(stem.parent):
+        warnings.warn(f"compiled kernels are not cached: {broken}", RuntimeWarning, stacklevel=3)
+        return None
     code, facts = _files(stem)
     try:
         said = json.loads(facts.read_text())
@@ -167,6 +183,8 @@ def _read(stem: Path) -> Assembled | None:
 
 def _write(stem: Path, made: Assembled) -> None:
     """Keeps ``made``. A cache that cannot be written costs time, never a result: failures are passed over."""
+    if _unsafe(stem.parent):
+        return
     facts = {
         "sha256": hashlib.sha256(made.cubin).hexdigest(),
         "registers": made.registers,
@@ -175,7 +193,8 @@ def _write(stem: Path, made: Assembled) -> None:
     }
     code_file, facts_file = _files(stem)
     try:
-        stem.parent.mkdir(parents=True, exist_ok=True)
+        for folder in (stem.parent.parent, stem.parent):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _replace(code_file, made.cubin)
         _replace(facts_file, json.dumps(facts, sort_keys=True).encode())
     except OSError:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ptxgen.config import parse_config
+from ptxgen.config import Config, parse_config
 from ptxgen.errors import CorruptError
 from ptxgen.lower import lower
 from ptxgen.measurement import Environment, Measurement
@@ -36,7 +37,24 @@ _COLUMNS = (
     "result.id, key, config, outcome, samples, digest, registers, spills, message, purpose, created,"
     " result.device, result.clock, driver, ptxas, policy, revision"
 )
+BATCH = 256  #: rows that an import stores in one transaction
 _WINNERS = f"SELECT {_COLUMNS}, stale FROM winner JOIN result ON result.id = winner.measurement"
+
+
+_CLAIMED = "problem = ? AND config = ? AND device = ? AND clock = ?"
+
+
+def _claimed(problem: Problem, config: Config, device: str, clock: str) -> tuple[str, ...]:
+    return problem.key(), config_text(config), device, clock
+
+
+def _row(m: Measurement) -> Row:
+    """The columns of ``_COLUMNS`` but the first. InputError: the measurement breaks a rule."""
+    check(m)
+    e = m.environment
+    facts = (m.digest, int(m.registers), int(m.spills), storable(m.message), m.purpose, float(m.created))
+    where = (e.device, e.clock, e.driver, e.ptxas, e.policy, e.commit)
+    return (m.problem.key(), config_text(m.config), m.outcome, samples_text(m), *facts, *where)
 
 
 class Database(SqliteFile):
@@ -56,10 +74,16 @@ class Database(SqliteFile):
         except ValueError:
             return None
         try:
-            samples = tuple(float(x) for x in json.loads(row[4]))
-        except (TypeError, ValueError) as error:
-            raise CorruptError(f"{self.path}: measurement {row[0]} has samples {row[4]!r}: {error}") from error
-        return Measurement(problem, config, row[3], make_environment(*row[11:17]), samples, *row[5:11])
+            samples = json.loads(row[4])
+            if not isinstance(samples, list):
+                raise TypeError("it must be a list")
+            m = Measurement(
+                problem, config, row[3], make_environment(*row[11:17]), tuple(map(float, samples)), *row[5:11]
+            )
+            check(m)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise CorruptError(f"{self.path}: measurement {row[0]} has samples {row[4]!r:.60}: {error}") from error
+        return m
 
     def add(self, measurement: Measurement) -> int:
         """Store a measurement, on disk when this returns; the number of its row.
@@ -69,7 +93,41 @@ class Database(SqliteFile):
         """
         check(measurement)
         with self._transaction():
+            self._db.execute(f"DELETE FROM claim WHERE {_CLAIMED}", _claimed(measurement.problem, measurement.config,
+                             measurement.environment.device, measurement.environment.clock))  # fmt: skip
             return self._insert(measurement, measurement.created or time.time())
+
+    def claim(self, problem: Problem, config: Config, device: str, clock: str, owner: str, seconds: float) -> bool:
+        """Reserve a configuration for a tuner that is about to measure it; False: another owner holds it.
+
+        A claim ends when ``add`` stores a measurement of the configuration, with ``release``, or after ``seconds``.
+        """
+        key, now = _claimed(problem, config, device, clock), time.time()
+        with self._guard():
+            self._db.execute("PRAGMA synchronous = NORMAL")  # a claim need not survive a power failure
+        try:
+            with self._transaction():
+                self._db.execute("DELETE FROM claim WHERE expires < ?", (now,))
+                self._db.execute("INSERT OR IGNORE INTO claim VALUES (?, ?, ?, ?, ?, ?)", (*key, owner, now + seconds))
+                return bool(self._one(f"SELECT owner FROM claim WHERE {_CLAIMED}", *key) == owner)
+        finally:
+            with self._guard():
+                self._db.execute("PRAGMA synchronous = FULL")
+
+    def claimants(self) -> list[str]:
+        """The owners of claims."""
+        with self._guard():
+            return [owner for (owner,) in self._db.execute("SELECT DISTINCT owner FROM claim ORDER BY 1").fetchall()]
+
+    def release(self, owner: str) -> None:
+        """End the claims of an owner."""
+        with self._transaction():
+            self._db.execute("DELETE FROM claim WHERE owner = ?", (owner,))
+
+    def newest(self) -> int:
+        """The number of the row that was stored last; 0 if there is none."""
+        with self._guard():
+            return int(self._one("SELECT max(id) FROM measurement") or 0)
 
     def _insert(self, m: Measurement, created: float) -> int:
         values = {
@@ -119,7 +177,10 @@ class Database(SqliteFile):
         sql = f"INSERT OR IGNORE INTO {table} ({', '.join(values)}) VALUES ({marks})"
         self._db.execute(sql, (*values.values(),))
         where = " AND ".join(f"{name} = ?" for name in unique)
-        return int(self._one(f"SELECT id FROM {table} WHERE {where}", *unique.values()))
+        number = self._one(f"SELECT id FROM {table} WHERE {where}", *unique.values())
+        if number is None:
+            raise CorruptError(f"{self.path} is damaged: an index of the table {table} names a row that is not there")
+        return int(number)
 
     def _find(self, m: Measurement, *, close: bool = False) -> int | None:
         """The row that holds ``m``. ``close``: samples may have been reduced to a median of six digits."""
@@ -143,11 +204,12 @@ class Database(SqliteFile):
         clock: str | None = None,
         outcome: str | None = None,
         purpose: str | None = None,
+        after: int = 0,
     ) -> Iterator[Measurement]:
-        """The stored measurements that match, in the order in which they were stored."""
+        """The stored measurements that match, in the order in which they were stored. ``after``: a row's number."""
         key = None if problem is None else problem.key()
         sql = f"SELECT {_COLUMNS} FROM result"
-        rows = self._rows(sql, key=key, device=device, clock=clock, outcome=outcome, purpose=purpose)
+        rows = self._rows(sql, after, key=key, device=device, clock=clock, outcome=outcome, purpose=purpose)
         return (m for m in map(self._measurement, rows) if m is not None)
 
     def seen(self, device: str, clock: str, purpose: str | None = None) -> set[tuple[str, str]]:
@@ -235,26 +297,53 @@ class Database(SqliteFile):
         winners: Iterable[Measurement],
         current: CurrentOn | None = None,
     ) -> dict[str, int]:
-        """Take in measurements and winners from elsewhere: all, or (if either iterable raises) nothing.
+        """Take in measurements and winners from elsewhere: all, or (if a row of either breaks a rule) nothing.
 
-        What is stored is not stored again. Of two winners the one that is not stale stays, then the faster.
+        Everything is read and checked before anything is stored, then stored in transactions of ``BATCH`` rows,
+        between which other processes can write. After a kill, or an error of the disk, the rows of the completed
+        batches are there; another import adds the others. What is stored is not stored again.
+        Of two winners the one that is not stale stays, then the faster.
         ``current``: gives digests; a winner with another digest comes in stale, and replaces none.
         Returns counts: ``measurements`` added, ``known`` (stored before), ``winners`` new, ``kept`` (the one
         here is as good), ``stale``.
         """
+        self._require_writable()
         judged = [(m, judge(m, partial(current, m.environment.device)) if current else "") for m in winners]
+        for m, _ in judged:
+            check(m, winner=True)
         counts = dict.fromkeys(("measurements", "known", "winners", "kept", "stale"), 0)
-        with self._transaction():
-            for m in measurements:
-                check(m)
-                known = self._find(m) is not None
-                counts["known" if known else "measurements"] += 1
-                if not known:
-                    self._insert(m, m.created)
-            for m, reason in judged:
-                check(m, winner=True)
-                counts[self._merge_winner(m, reason, verified=current is not None)] += 1
+        with closing(self._staged(measurements)) as batches:
+            for batch in batches:
+                with self._transaction():
+                    for m in batch:
+                        known = self._find(m) is not None
+                        counts["known" if known else "measurements"] += 1
+                        if not known:
+                            self._insert(m, m.created)
+        for start in range(0, len(judged), BATCH):
+            with self._transaction():
+                for m, reason in judged[start : start + BATCH]:
+                    counts[self._merge_winner(m, reason, verified=current is not None)] += 1
         return counts
+
+    def _staged(self, measurements: Iterable[Measurement]) -> Generator[list[Measurement], None, None]:
+        """``measurements`` in lists of ``BATCH``, the first one after the last of them was read and checked.
+
+        They wait in a temporary table: on disk, in a file of its own, so that no lock of the database is held.
+        """
+        columns = "id INTEGER PRIMARY KEY, " + ", ".join(f"c{n}" for n in range(1, 17))
+        marks = ", ".join("?" * 16)
+        with self._guard():
+            self._db.execute(f"CREATE TEMP TABLE staged ({columns})")
+            try:
+                self._db.executemany(f"INSERT INTO staged VALUES (NULL, {marks})", map(_row, measurements))
+                last = 0
+                sql = "SELECT * FROM staged WHERE id > ? ORDER BY id LIMIT ?"
+                while rows := self._db.execute(sql, (last, BATCH)).fetchall():
+                    last = rows[-1][0]
+                    yield [m for m in map(self._measurement, rows) if m is not None]
+            finally:
+                self._db.execute("DROP TABLE temp.staged")
 
     def _merge_winner(self, m: Measurement, reason: str, *, verified: bool) -> str:
         held = self._winner(m.problem, m.environment.device, m.environment.clock)

@@ -13,6 +13,8 @@ from ptxgen.operations import Problem, parse
 CLOCKS = ("hardware", "model")
 #: what can come of a measurement; only ``ok`` trains the model
 OUTCOMES = ("ok", "ptxas_error", "launch_error", "wrong_result", "timeout", "crashed")
+#: how the message of a ``crashed`` measurement begins whose process got a signal that no kernel causes
+ENDED_OUTSIDE = "the measuring process was ended from outside"
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,11 @@ class Measurement:
     @property
     def tflops(self) -> float:
         return self.problem.flops / self.us * 1e-6 if self.samples else 0.0
+
+    @property
+    def inconclusive(self) -> bool:
+        """Whether the process ended for a reason that is not the kernel's, or that was not recorded: measure again."""
+        return self.outcome == "crashed" and (not self.message or self.message.startswith(ENDED_OUTSIDE))
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, fit for JSON; ``from_dict`` reads it back."""

@@ -6,11 +6,13 @@ import json
 import math
 import re
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
 from ptxgen.config import AXIS, Config, parse_config
 from ptxgen.errors import InputError, PtxgenError
+from ptxgen.exchange import is_utf8
 from ptxgen.measurement import CLOCKS, OUTCOMES, Environment, Measurement
 from ptxgen.operations import Problem, parse
 
@@ -28,6 +30,7 @@ def config_text(config: Config) -> str:
 
 parse_problem = lru_cache(maxsize=4096)(parse)
 make_environment = lru_cache(maxsize=256)(Environment)
+LATEST = 253402300799.0  #: seconds since 1970 at the end of the year 9999
 _VALUE = re.compile(r"=-?\d+")
 
 
@@ -61,7 +64,7 @@ def judge(m: Measurement, current: Current) -> str:
     """Why a winner no longer counts; empty if it does."""
     try:
         now = current(m.problem, m.config)
-    except PtxgenError as error:
+    except (PtxgenError, OverflowError) as error:  # an axis may have any value
         return f"no kernel now: {error}"
     return "" if now == m.digest else f"its kernel was {m.digest or 'not recorded'}, now it is {now}"
 
@@ -77,3 +80,18 @@ def check(m: Measurement, *, winner: bool = False) -> None:
         raise InputError(f"outcome {m.outcome} has {len(m.samples)} samples; ok has some, a failure none")
     if not all(0 < x < math.inf for x in m.samples):
         raise InputError("samples must be positive and finite")
+    if not 0 <= m.created <= LATEST:
+        raise InputError(f"created is {m.created!r}; it must be seconds since 1970, from 0 to {LATEST:.0f}")
+    _require_utf8(digest=m.digest, purpose=m.purpose)
+    _require_environment(m.environment)
+
+
+def _require_utf8(**texts: str) -> None:
+    for name, text in texts.items():
+        if not is_utf8(text):
+            raise InputError(f"{name} is {text!r}; it must be text that UTF-8 can encode")
+
+
+@lru_cache(maxsize=256)
+def _require_environment(environment: Environment) -> None:
+    _require_utf8(**asdict(environment))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-SCHEMA_VERSION = 1
 #: marks the file as ptxgen's ("PTXG"), in the header that SQLite leaves to applications
 APPLICATION = 0x50545847
 
 #: statements end with ";\n", and no comment holds a semicolon
 SCHEMA = """
--- History, one line a version (PRAGMA user_version):
+-- History, one line a version (PRAGMA user_version). Each later version is a migration below.
 --   1  the first
+--   2  claims of tuners that share a database, and dates that JSON can hold
 
 -- What was computed. `key` is the one line that names the problem. The columns that most queries want are
 -- beside it, and `fields` has all of them as JSON, for json_extract(). `m`, `n` and `k` of a convolution are those
@@ -80,3 +80,21 @@ CREATE VIEW result AS
     JOIN problem ON problem.id = measurement.problem
     JOIN environment ON environment.id = measurement.environment;
 """
+
+#: what makes version n of version n - 1, from 2 on
+MIGRATIONS = (
+    """
+-- A configuration that a tuner is about to measure. `owner` names the tuner, `expires` is in seconds since 1970.
+CREATE TABLE claim (
+    problem TEXT NOT NULL,
+    config  TEXT NOT NULL,
+    device  TEXT NOT NULL,
+    clock   TEXT NOT NULL,
+    owner   TEXT NOT NULL,
+    expires REAL NOT NULL,
+    PRIMARY KEY (problem, config, device, clock)
+);
+UPDATE measurement SET created = 0 WHERE created NOT BETWEEN 0 AND 253402300799;
+""",
+)
+SCHEMA_VERSION = 1 + len(MIGRATIONS)

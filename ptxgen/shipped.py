@@ -30,14 +30,18 @@ from ptxgen.exchange import (
     from_json,
     microseconds,
     placed,
+    read_text,
     replacing,
     require_format,
     require_header,
     to_json,
+    unpacked_lines,
 )
 from ptxgen.measurement import OUTCOMES, Environment, Measurement, from_dict
 from ptxgen.operations import Problem, parse
+from ptxgen.records import check
 from ptxgen.settings import shipped_dir
+from ptxgen.time_floor import possible
 
 WINNERS, STALE, MEASUREMENTS, MODEL = "winners.txt", "stale.txt", "measurements.jsonl.xz", "model.json"
 _TITLE = "ptxgen winners, format "
@@ -130,12 +134,7 @@ class _Winners(Mapping[str, Measurement]):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
-            lines = path.read_bytes().decode().rstrip("\n").split("\n")
-        except FileNotFoundError:
-            raise InputError(f"{path} does not exist") from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise CorruptError(f"{path} cannot be read as text: {error}") from error
+        lines = read_text(path).rstrip("\n").split("\n")
         comments = [line.removeprefix("#").strip() for line in lines if line.startswith("#")]
         if not comments or not lines[0].startswith(f"# {_TITLE}"):
             raise CorruptError(f"{path}, line 1: must read '# {_TITLE}{FORMAT}'")
@@ -246,17 +245,10 @@ def _measurements(path: Path, header: Header, count: object) -> Iterator[Measure
 
 
 def _objects(path: Path) -> Generator[dict[str, Any], None, None]:
-    number = 0
-    try:
-        with lzma.open(path, "rb") as file:
-            for number, line in enumerate(file, 1):
-                with placed(path, number):
-                    values = from_json(line.decode())
-                yield values
-    except FileNotFoundError:
-        raise InputError(f"{path} does not exist") from None
-    except (EOFError, lzma.LZMAError, OSError) as error:
-        raise CorruptError(f"{path}, after line {number}: damaged or cut short: {error}") from error
+    for number, line in enumerate(unpacked_lines(path), 1):
+        with placed(path, number):
+            values = from_json(line.decode())
+        yield values
 
 
 _TYPES: dict[str, type | tuple[type, ...]] = {
@@ -291,7 +283,9 @@ def _measurement(values: dict[str, Any]) -> Measurement:
         raise InputError(f"outcome {values['outcome']} has {len(samples)} samples; ok has some, a failure none")
     if not all(-1 <= values.get(name, -1) < 1 << 31 for name in ("registers", "spills")):
         raise InputError("registers and spills must be counts, or -1")
-    return from_dict({**values, "samples": samples, "created": float(values.get("created", 0))})
+    m = from_dict({**values, "samples": samples, "created": float(values.get("created", 0))})
+    check(m)
+    return m
 
 
 # --- what ships ----------------------------------------------------------------------------------------------
@@ -386,6 +380,7 @@ def import_text(database: Store, path: Path, current: CurrentOn | None = None) -
     """Take exported results into a database: all, or (if any line breaks a rule) nothing.
 
     ``path``: what ``export_text`` wrote, or the folder of one device, or one file. The better of two winners stays.
+    A time below ``time_floor`` is refused.
     ``current``: gives the digest of the kernel as this version generates it for a device; winners with another one
     come in stale. Returns the counts of ``Database.merge``. InputError: nothing to import there. SchemaError,
     CorruptError: name file, line and rule.
@@ -394,8 +389,8 @@ def import_text(database: Store, path: Path, current: CurrentOn | None = None) -
     files = [path] if path.is_file() else sorted(f for n in (WINNERS, MEASUREMENTS) for f in _files(path, n))
     if not files:
         raise InputError(f"path is {path}; it must be {WINNERS}, {MEASUREMENTS} or a folder that holds them")
-    winners = [m for f in files if f.suffix != ".xz" for m in read_winners(f)[1]]
-    raw = (read_measurements(f)[1] for f in files if f.suffix == ".xz")
+    winners = [m for f in files if f.suffix != ".xz" for m in possible(f, read_winners(f)[1])]
+    raw = (possible(f, read_measurements(f)[1]) for f in files if f.suffix == ".xz")
     return database.merge(chain.from_iterable(raw), winners, current)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from ptxgen import clock, rules, space
 from ptxgen.assemble import assemble, find_ptxas
 from ptxgen.bench import FINAL_TIMING, SEARCH_TIMING
+from ptxgen.claims import Claims
 from ptxgen.config import FAMILIES, Config
 from ptxgen.database import Database, config_text
 from ptxgen.device import Device
@@ -38,6 +39,7 @@ NEAR = 1.5  #: times the fastest within which a family's own fastest is refined 
 NEIGHBOURS = 8  #: problems whose fastest configuration is tried
 FRESH = 200  #: measurements since the regressor was trained that are worth another training
 REMEMBERED = 16  #: of the fastest that older kernels gave, measured again
+POLL_SECONDS = 0.1  #: between looks at what another tuner is measuring
 DRAWS = 1_000_000  #: of the generative model, after which it is given up for one problem
 
 
@@ -75,7 +77,7 @@ class Session:
     """One tuning run on one device: a worker that measures, threads that assemble ahead of it, the database."""
 
     def __init__(self, driver: str, database: Database, budget: Budget, seed: int = 0, progress: Progress = SILENT,
-                 jobs: int | None = None, commit: str = "") -> None:  # fmt: skip
+                 jobs: int | None = None, commit: str = "", retry: bool = False) -> None:  # fmt: skip
         self.database, self.budget, self.progress = database, budget, progress
         self.rng = np.random.default_rng(seed)
         self.worker = Worker(driver, commit=commit)
@@ -84,11 +86,12 @@ class Session:
         self.pool = ThreadPoolExecutor(jobs or os.cpu_count() or 1)
         self.ahead = self.clock == "hardware" and find_ptxas() is not None
         self.samplers: dict[Hashable, Categorical] = {}
-        self.known: dict[tuple[str, str], Measurement] = {
-            (m.problem.key(), config_text(m.config)): m
-            for m in database.measurements(device=self.device.name, clock=self.clock)
-            if m.purpose != "final"
-        }
+        self.known: dict[tuple[str, str], Measurement] = {}
+        self.newest = 0  #: number of the last row that is in ``known``
+        self._learn()
+        if retry:
+            self.known = {key: m for key, m in self.known.items() if m.outcome == "ok"}
+        self.claims = Claims(database, self.device.name, self.clock)
         try:
             self.model = model_for(self.device, database)
         except DatabaseError:  # of an older ptxgen: this run trains another
@@ -106,6 +109,7 @@ class Session:
     def close(self) -> None:
         self.pool.shutdown(cancel_futures=True)
         self.worker.stop()
+        self.claims.release()
 
     # ---- measuring
 
@@ -117,36 +121,64 @@ class Session:
     def measure(self, problem: Problem, configs: Iterable[Config], purpose: str) -> list[Measurement]:
         """Measures what the database does not hold yet; the rows of all of ``configs``."""
         chosen = list(dict.fromkeys(configs))
-        tuned = self.results.setdefault(problem, Tuned(problem))
+        self.results.setdefault(problem, Tuned(problem))
         waiting: dict[Config, Future[None]] = {}
         if self.ahead:
             fresh = [c for c in chosen if self._remembered(problem, c) is None]
             waiting = {c: self.pool.submit(self._prepare, problem, c) for c in fresh}
         out: list[Measurement] = []
-        for config in chosen:
-            if out and time.monotonic() > self.until:
-                break
-            found = self._remembered(problem, config)
-            if found is None:
-                if config in waiting:
-                    waiting[config].result()
-                found = self.worker.measure(problem, config, SEARCH_TIMING, purpose)
-                self.database.add(found)
-                key = problem.key(), config_text(config)
-                self.known[key] = found
-                if found.digest:
-                    self.digests[key] = found.digest
-                tuned.measured += 1
-                if found.outcome != "ok":
-                    tuned.failures[found.outcome] += 1
-            self.progress.step(problem.key())
-            out.append(found)
+        while chosen:
+            claimed = []
+            for config in chosen:
+                if out and time.monotonic() > self.until:
+                    return out
+                found = self._remembered(problem, config) or self._take(problem, config, purpose, waiting.get(config))
+                if found is None:
+                    claimed.append(config)
+                    continue
+                self.progress.step(problem.key())
+                out.append(found)
+            if len(claimed) == len(chosen):
+                time.sleep(POLL_SECONDS)
+            chosen = claimed
         return out
 
+    def _take(
+        self, problem: Problem, config: Config, purpose: str, assembled: Future[None] | None
+    ) -> Measurement | None:
+        """Measures a configuration and stores the row; None: another tuner that shares the database measures it now."""
+        if not self.claims.take(problem, config):
+            return None
+        self._learn()
+        if (found := self._remembered(problem, config)) is not None:  # the other tuner stored it before the claim
+            self.claims.release()
+            return found
+        if assembled is not None:
+            assembled.result()
+        found = self.worker.measure(problem, config, SEARCH_TIMING, purpose)
+        self.database.add(found)
+        key = problem.key(), config_text(config)
+        self.known[key] = found
+        if found.digest:
+            self.digests[key] = found.digest
+        tuned = self.results[problem]
+        tuned.measured += 1
+        if found.outcome != "ok":
+            tuned.failures[found.outcome] += 1
+        return found
+
+    def _learn(self) -> None:
+        """Reads the rows that are new in the database: those of earlier runs, and of tuners that share it."""
+        newest = self.database.newest()
+        for m in self.database.measurements(device=self.device.name, clock=self.clock, after=self.newest):
+            if m.purpose != "final":
+                self.known[m.problem.key(), config_text(m.config)] = m
+        self.newest = newest
+
     def _remembered(self, problem: Problem, config: Config) -> Measurement | None:
-        """What is known of a configuration, unless it was another kernel then."""
+        """What is known of a configuration, unless it was another kernel then, or nothing was found out."""
         found = self.known.get((problem.key(), config_text(config)))
-        return found if found is not None and self._current(found) else None
+        return found if found is not None and not found.inconclusive and self._current(found) else None
 
     def _current(self, m: Measurement) -> bool:
         """Whether a measurement is of the kernel that this version generates; failures before it was made count."""
@@ -301,19 +333,20 @@ class Session:
 def tune(problems: Sequence[Problem], driver: str = "auto", database: Database | None = None,
          budget: Budget | None = None, seed: int = 0, progress: Progress | None = None, jobs: int | None = None,
          commit: str = "",
-         seeds: dict[Problem, list[Config]] | None = None) -> list[Tuned]:  # fmt: skip
+         seeds: dict[Problem, list[Config]] | None = None, retry: bool = False) -> list[Tuned]:  # fmt: skip
     """Tunes every problem, and stores what was measured and who won as it goes.
 
     What the database holds already is not measured again, so a run that was interrupted goes on where it stopped.
-    ``seeds``: configurations to try first, where those that ship are not wanted. LaunchError: the device cannot be
-    used at all.
+    Runs that share a database, one process each, share the work: each measures what no other one has measured or is
+    measuring. ``seeds``: configurations to try first, where those that ship are not wanted. ``retry``: configurations
+    that failed in earlier runs are measured again. LaunchError: the device cannot be used at all.
     """
     if database is None:
         raise InputError("database is None; tune needs one to remember in")
     for problem in problems:
         if 0 in (lower(problem).m, lower(problem).n):
             raise ShapeError(f"problem {problem.key()} has no element of C; there is nothing to time")
-    session = Session(driver, database, budget or Budget(), seed, progress or SILENT, jobs, commit)
+    session = Session(driver, database, budget or Budget(), seed, progress or SILENT, jobs, commit, retry)
     try:
         session.sample(problems)
         session.fit()

@@ -54,6 +54,7 @@ def tune(
     rounds: Annotated[int | None, typer.Option(min=0, help="Rounds over the neighbours of the best few.")] = None,
     keep: Annotated[int | None, typer.Option(min=1, help="How many best a round starts from.")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Kernels assembled at once. [default: cores]")] = None,
+    retry: Annotated[bool, typer.Option("--retry", help="Measure again what failed in earlier runs.")] = False,
     seed: Seed = 0,
 ) -> Answer:
     """Find and store the fastest kernels.
@@ -80,7 +81,7 @@ def tune(
         if emulated:
             progress.message(f"Tuning on the emulated device. {report.MODEL_CLOCK}")
         problems = [case.problem for case in cases]
-        done = tuner.tune(problems, driver.name, database, budget, seed, progress, jobs, revision())
+        done = tuner.tune(problems, driver.name, database, budget, seed, progress, jobs, revision(), retry=retry)
     document = {
         "command": "tune", "device": driver.device.name, "clock": driver.clock, "database": target.path,
         "seconds": time.monotonic() - began,

@@ -25,11 +25,11 @@ def export(
 ) -> Answer:
     """Write what was measured as files. Winners as sorted text, measurements compressed, the regressor."""
     import datetime
-    import shutil
 
     from ptxgen.cli.doctor import revision
     from ptxgen.database import Database
     from ptxgen.dispatch import model_folder
+    from ptxgen.exchange import replacing
     from ptxgen.shipped import export_text
 
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
@@ -39,7 +39,9 @@ def export(
         for name in sorted({f.parent.name for f in files}):
             trained = model_folder(database, name)
             for path in sorted(trained.glob("model*.json")):
-                files.append(Path(shutil.copyfile(path, folder / name / path.name)))
+                with replacing(folder / name / path.name) as file:
+                    file.write(path.read_bytes())
+                files.append(folder / name / path.name)
     told = "\n".join(map(str, files)) or "the database has no measurements: nothing was written"
     return Answer({"command": "db export", "files": files}, told)
 

@@ -146,6 +146,50 @@ def test_a_cache_that_cannot_be_written_is_no_error(monkeypatch: pytest.MonkeyPa
     assert assemble(SOURCE).registers
 
 
+@pytest.mark.parametrize(("mode", "which"), [(0o777, "cubin"), (0o770, "cubin"), (0o1777, "cubin"), (0o777, "cache")])
+def test_a_cache_that_others_can_write_is_not_used(runs: list[str], cache: Path, mode: int, which: str) -> None:
+    folder = cache if which == "cubin" else cache.parent
+    cache.mkdir(parents=True)
+    folder.chmod(mode)
+    with pytest.warns(RuntimeWarning, match=rf"{folder} has mode {mode:04o}.*chmod go-w {folder}"):
+        first = assemble(SOURCE)
+    assert list(cache.iterdir()) == []
+    folder.chmod(0o755)
+    assert assemble(SOURCE).cubin == assemble(SOURCE).cubin == first.cubin
+    (code,) = cache.glob("*.cubin")
+    code.write_bytes(b"another user's kernel")
+    folder.chmod(mode)
+    with pytest.warns(RuntimeWarning):
+        assert assemble(SOURCE).cubin == first.cubin
+    assert code.read_bytes() == b"another user's kernel"
+    assert len(runs) == 3
+
+
+def test_a_cache_of_another_user_is_not_used(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache.mkdir(parents=True)
+    me = os.geteuid()
+    os.chown(cache, 12345, -1) if me == 0 else monkeypatch.setattr(os, "geteuid", lambda: me + 1)
+    with pytest.warns(RuntimeWarning, match=r"cubin belongs to user \d+; it must belong to user \d+ or root"):
+        assemble(SOURCE)
+    assert list(cache.iterdir()) == []
+
+
+def test_a_cache_in_a_folder_for_temporary_files_is_used(runs: list[str], cache: Path) -> None:
+    cache.parent.mkdir(parents=True)
+    cache.parent.chmod(0o1777)
+    assert assemble(SOURCE) == assemble(SOURCE)
+    assert len(runs) == 1
+
+
+def test_the_cache_is_made_for_its_user_alone(cache: Path) -> None:
+    before = os.umask(0)
+    try:
+        assemble(SOURCE)
+    finally:
+        os.umask(before)
+    assert [folder.stat().st_mode & 0o777 for folder in (cache.parent, cache)] == [0o700, 0o700]
+
+
 def test_bad_ptx_carries_the_whole_log() -> None:
     bad = Source(HEAD + COPY.replace("ld.global.b32", "ld.nowhere.b32"), ("copy",), "sm_90")
     with pytest.raises(AssembleError, match=r"sm_90.*line 10.*nowhere") as caught:

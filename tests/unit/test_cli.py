@@ -434,8 +434,8 @@ def test_tune_without_a_problem_takes_the_small_suite(run: Run, monkeypatch: pyt
 
     asked: list[Any] = []
 
-    def fake(tasks: list[Gemm], driver: str, database: Any, budget: Any, *rest: Any) -> list[Any]:
-        asked.extend((tasks, driver, budget))
+    def fake(tasks: list[Gemm], driver: str, database: Any, budget: Any, *rest: Any, retry: bool) -> list[Any]:
+        asked.extend((tasks, driver, budget, retry))
         return [ptxgen.tuner.Tuned(p) for p in tasks]
 
     monkeypatch.setattr(ptxgen.tuner, "tune", fake)
@@ -443,7 +443,10 @@ def test_tune_without_a_problem_takes_the_small_suite(run: Run, monkeypatch: pyt
     assert asked[0] == [c.problem for c in cases("small")]
     assert asked[1] == "emulated"
     assert asked[2] == ptxgen.tuner.Budget(**problems.EMULATED_BUDGET)
+    assert asked[3] is False
     assert done.code == 1  # nothing ran
+    run("tune", "--retry")
+    assert asked[7] is True
 
 
 def test_export_and_import_move_winners(run: Run, stored: tuple[Path, Gemm, Config], tmp_path: Path) -> None:

@@ -18,13 +18,16 @@ from typing import Any
 import pytest
 
 import ptxgen
+from ptxgen import database, sqlitefile
 from ptxgen.config import Config
 from ptxgen.database import APPLICATION, SCHEMA, SCHEMA_VERSION, Database, config_text
 from ptxgen.errors import ConfigError, CorruptError, DatabaseError, InputError, SchemaError
+from ptxgen.generate import plan_for
 from ptxgen.lower import lower
 from ptxgen.measurement import OUTCOMES, Environment, Measurement
 from ptxgen.operations import Problem
 from ptxgen.problem import Gemm
+from ptxgen.render import render
 from ptxgen.shipped import Header, read_winners, write_winners
 from ptxgen.sliding import Conv
 
@@ -119,6 +122,9 @@ def test_filters_select_by_each_of_their_columns(db: Database) -> None:
         ({"samples": (float("nan"),)}, "positive and finite"),
         ({"samples": (-1.0,)}, "positive and finite"),
         ({"environment": Environment("h200", "sundial")}, "clock is 'sundial'"),
+        ({"environment": Environment("h200", driver="\ud800")}, "driver is .*UTF-8"),
+        ({"created": float("inf")}, "created is inf"),
+        ({"created": float("nan")}, "created is nan"),
     ],
 )
 def test_bad_measurements_are_refused_and_leave_nothing(db: Database, changes: dict[str, Any], named: str) -> None:
@@ -179,6 +185,43 @@ def test_adding_while_reading_is_fine(db: Database) -> None:
         if read < 20:
             db.add(measured(problem=Gemm(1, 1, read)))
     assert db.info()["measurements"] == 69
+
+
+# --- claims ----------------------------------------------------------------------------------------------------
+
+
+def test_a_claim_keeps_others_away_until_the_measurement_is_stored(db: Database, path: Path) -> None:
+    at = (PROBLEM, Config(kg=4), "h200", "hardware")
+    with Database(path) as other:
+        assert db.claim(*at, "one", 60.0)
+        assert db.claim(*at, "one", 60.0)  # it is its own
+        assert not other.claim(*at, "two", 60.0)
+        for differs in ((Gemm(1, 1, 1), *at[1:]), (PROBLEM, Config(kg=8), *at[2:]), (*at[:2], "a100", "hardware")):
+            assert other.claim(*differs, "two", 60.0)
+        db.add(measured(config=Config(kg=8), environment=EMULATED))
+        assert not other.claim(*at, "two", 60.0)  # it was another configuration, on another device
+        db.add(measured())
+        assert other.claim(*at, "two", 60.0)
+    assert db.claimants() == ["two"]
+    db.release("two")
+    assert db.claimants() == []
+    assert db._db.execute("PRAGMA synchronous").fetchone() == (2,)
+
+
+def test_a_claim_expires(db: Database) -> None:
+    at = (PROBLEM, Config(kg=4), "h200", "hardware")
+    assert db.claim(*at, "one", -1.0)
+    assert db.claim(*at, "two", 60.0)
+    assert db.claimants() == ["two"]
+
+
+def test_rows_after_a_number(db: Database) -> None:
+    assert db.newest() == 0
+    rows = [measured(n + 1.0) for n in range(1, 5)]
+    numbers = [db.add(m) for m in rows]
+    assert db.newest() == numbers[-1]
+    assert list(db.measurements(after=numbers[1], device="h200")) == rows[2:]
+    assert list(db.measurements(after=numbers[-1])) == []
 
 
 # --- winners -------------------------------------------------------------------------------------------------
@@ -320,6 +363,14 @@ def test_a_winner_whose_kernel_is_not_ours_comes_in_stale(db: Database) -> None:
     assert db.best(PROBLEM, "h200") == slow
 
 
+def test_a_winner_whose_axes_are_out_of_every_range_comes_in_stale(db: Database) -> None:
+    def current(device: str, problem: Problem, config: Config) -> str:
+        return render(plan_for(problem, config, ptxgen.device.device(device))).digest
+
+    m = measured(problem=Gemm(64, 1, 64, "NT", "f16"), config=Config(family=2, nl=256, wg=-1, ml=10**17))
+    assert db.merge([], [m], current)["stale"] == 1
+
+
 def test_a_stale_winner_comes_back_only_when_it_was_verified(db: Database) -> None:
     db.set_winner(measured())
     db.demote("h200", lambda problem, config: NEW)
@@ -343,6 +394,57 @@ def test_a_merge_that_fails_half_way_leaves_nothing(db: Database) -> None:
     assert db.info()["problems"] == 1
     db.add(measured(problem=Gemm(5, 5, 5), environment=replace(H200, driver="cuda 14")))  # and is usable after it
     assert db.info()["problems"] == 2
+
+
+@pytest.fixture
+def beside(path: Path) -> Any:
+    """Adds a row from another connection, at once or not at all."""
+    with Database(path, timeout=0.0) as other:
+        yield lambda n: other.add(measured(problem=Gemm(9, 9, n)))
+
+
+def test_others_can_write_while_a_merge_reads(db: Database, beside: Any) -> None:
+    def rows() -> Any:
+        for n in range(1, 6):
+            beside(n)
+            yield measured(problem=Gemm(5, 5, n))
+
+    assert db.merge(rows(), [])["measurements"] == 5
+    assert db.info()["measurements"] == 10
+
+
+def test_a_merge_stores_in_short_transactions_between_which_others_can_write(
+    db: Database, beside: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "BATCH", 10)
+    begun: list[int] = []
+
+    def traced(statement: str) -> None:
+        if statement == "BEGIN IMMEDIATE":
+            begun.append(len(begun) + 1)
+            beside(begun[-1])  # a lock that is held would make this fail
+
+    db._db.set_trace_callback(traced)
+    counts = db.merge(
+        (measured(problem=Gemm(5, 5, n)) for n in range(1, 36)),
+        (measured(problem=Gemm(5, 5, n)) for n in range(1, 16)),
+    )
+    db._db.set_trace_callback(None)
+    assert (counts["measurements"], counts["winners"]) == (35, 15)
+    assert len(begun) == 4 + 2
+    assert [m.problem.k for m in db.measurements() if m.problem.m == 5] == list(range(1, 36))
+
+
+def test_what_waits_to_be_merged_is_dropped_again(db: Database) -> None:
+    def rows() -> Any:
+        yield measured()
+        raise CorruptError("line 2")
+
+    for _ in range(2):
+        with pytest.raises(CorruptError):
+            db.merge(rows(), [])
+    assert db.merge([measured()], [])["measurements"] == 1
+    assert db._db.execute("SELECT count(*) FROM temp.sqlite_master").fetchone() == (0,)
 
 
 def test_a_median_of_six_digits_finds_the_row_that_it_came_from(db: Database) -> None:
@@ -436,6 +538,166 @@ def test_a_damaged_page_is_reported_as_corrupt(path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(CorruptError, match="tuning"), Database(path) as db:
         list(db.measurements())
+
+
+def mutated(content: bytes, chance: random.Random) -> bytes:
+    """A database with a damaged header, some damaged bytes, a damaged page header, two swapped pages, or no end."""
+    b, pages = bytearray(content), len(content) // 4096
+    kind = chance.choice(("header", "bytes", "bytes", "bytes", "page", "swap", "cut"))
+    if kind == "header":
+        b[chance.randrange(100)] = chance.randrange(256)
+    elif kind == "bytes":
+        used = [i for i, byte in enumerate(content) if byte]
+        for _ in range(chance.choice((1, 2, 8))):
+            b[chance.choice(used)] = chance.randrange(256)
+    elif kind == "page":
+        b[chance.randrange(pages) * 4096 + chance.randrange(60)] = chance.choice((0, 1, 255))
+    elif kind == "swap":
+        one, two = chance.randrange(pages) * 4096, chance.randrange(pages) * 4096
+        b[one : one + 4096], b[two : two + 4096] = b[two : two + 4096], b[one : one + 4096]
+    else:
+        del b[chance.randrange(len(b)) :]
+    return bytes(b)
+
+
+def used_in_every_way(path: Path, readonly: bool) -> None:
+    with Database(path, readonly=readonly) as db:
+        list(db.measurements())
+        list(db.winners())
+        db.best(Gemm(1, 1, 1), "h200")
+        db.seen("h200", "hardware")
+        db.devices()
+        db.stale()
+        db.info()
+        if not readonly:
+            db.demote("h200", lambda problem, config: OLD)
+            db.set_winner(measured(3.0, problem=Gemm(2, 1, 1), environment=replace(H200, driver="other")))
+            db.merge([measured(problem=Gemm(n, 1, 1)) for n in range(3, 9)], [measured(problem=Gemm(9, 1, 1))])
+
+
+@pytest.mark.parametrize("readonly", [False, True])
+def test_whatever_is_damaged_the_error_says_corrupt(tmp_path: Path, readonly: bool) -> None:
+    with Database(tmp_path / "whole.sqlite") as db:
+        for n in range(1, 25):
+            db.add(measured(n + 1.0, problem=Gemm(n, 1, 1)))
+        for outcome in OUTCOMES[1:]:
+            db.add(measured(outcome=outcome, samples=(), message="why " * 50))
+        db.set_winner(measured(2.0, problem=Gemm(1, 1, 1)))
+    content, chance, refused = (tmp_path / "whole.sqlite").read_bytes(), random.Random(readonly), 0
+    for turn in range(250):
+        path = tmp_path / f"{turn}.sqlite"
+        path.write_bytes(mutated(content, chance))
+        try:
+            used_in_every_way(path, readonly)
+        except (CorruptError, SchemaError):
+            refused += 1
+        for file in tmp_path.glob(f"{turn}.sqlite*"):
+            file.unlink()
+    assert 50 < refused < 250
+
+
+STRANGE = {
+    "trigger": "CREATE TRIGGER extra AFTER INSERT ON measurement BEGIN DELETE FROM winner; END",
+    "view": "CREATE VIEW extra AS SELECT * FROM measurement",
+    "table": "CREATE TABLE extra (x)",
+    "index": "CREATE INDEX extra ON measurement (us)",
+}
+
+
+@pytest.mark.parametrize("readonly", [False, True])
+@pytest.mark.parametrize("kind", STRANGE)
+def test_what_ptxgen_did_not_make_is_refused(path: Path, kind: str, readonly: bool) -> None:
+    with Database(path) as db:
+        db.add(measured())
+    sql(path, STRANGE[kind])
+    before = path.read_bytes()
+    with pytest.raises(CorruptError, match=f"with a {kind} extra"):
+        Database(path, readonly=readonly)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "statement", ["DROP VIEW result", "ALTER TABLE winner ADD COLUMN x", "DROP INDEX measurement_of_problem"]
+)
+def test_a_schema_that_is_not_its_versions_is_refused(path: Path, statement: str) -> None:
+    Database(path).close()
+    sql(path, statement)
+    with pytest.raises(CorruptError, match=f"is not that of schema version {SCHEMA_VERSION}"):
+        Database(path)
+
+
+def test_a_view_of_ours_that_was_replaced_is_refused(path: Path) -> None:
+    Database(path).close()
+    sql(path, "DROP VIEW result")
+    sql(path, "CREATE VIEW result AS SELECT load_extension('x') AS id")
+    with pytest.raises(CorruptError, match="view result is not that of schema version"):
+        Database(path, readonly=True)
+
+
+def test_statistics_of_the_planner_are_fine(path: Path) -> None:
+    with Database(path) as db:
+        db.add(measured())
+    sql(path, "ANALYZE")
+    with Database(path) as db:
+        assert list(db.measurements()) == [measured()]
+
+
+@pytest.mark.parametrize("readonly", [False, True])
+@pytest.mark.parametrize("column", ["config", "samples", "digest", "spills", "created"])
+def test_a_value_of_another_type_is_damage(path: Path, column: str, readonly: bool) -> None:
+    with Database(path) as db:
+        db.add(measured())
+    sql(path, f"UPDATE measurement SET {column} = x'00ff'")
+    with pytest.raises(CorruptError, match="1 rows of the table measurement"):
+        Database(path, readonly=readonly)
+
+
+def test_the_schema_of_a_stranger_is_not_trusted(db: Database) -> None:
+    assert db._db.execute("PRAGMA trusted_schema").fetchone() == (0,)
+    if sys.version_info >= (3, 12):
+        assert db._db.getconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE)
+
+
+@pytest.mark.parametrize("readonly", [False, True])
+@pytest.mark.parametrize("suffix", ["", "-journal", "-wal"])
+def test_a_fifo_is_refused_at_once(path: Path, suffix: str, readonly: bool) -> None:
+    Database(path).close()
+    Path(f"{path}{suffix}").unlink(missing_ok=True)
+    os.mkfifo(f"{path}{suffix}")
+    with pytest.raises(CorruptError, match="not a regular file"):
+        Database(path, readonly=readonly)
+
+
+def first_version(path: Path) -> None:
+    """What ptxgen made before there were migrations, with a date that an import let in."""
+    path.parent.mkdir(parents=True)
+    connection = sqlite3.connect(path)
+    connection.executescript(SCHEMA)
+    connection.executescript(f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = 1")
+    connection.close()
+
+
+def test_an_older_schema_is_migrated_when_it_is_written(path: Path) -> None:
+    first_version(path)
+    with Database(path, readonly=True) as db:
+        assert (list(db.measurements()), db.info()["schema"]) == ([], 1)
+    with Database(path) as db:
+        db.add(measured())
+        assert (list(db.measurements()), db.info()["schema"]) == ([measured()], SCHEMA_VERSION)
+        objects = db._db.execute("SELECT type, name, sql FROM sqlite_master ORDER BY 2").fetchall()
+    with Database(path.with_name("new.sqlite")) as db:
+        assert db._db.execute("SELECT type, name, sql FROM sqlite_master ORDER BY 2").fetchall() == objects
+
+
+def test_the_second_version_has_dates_that_json_can_hold(path: Path) -> None:
+    with Database(path) as db:
+        db.add(measured())
+        db.add(measured(5.0))
+    sql(path, "UPDATE measurement SET created = 9e999 WHERE id = 1")
+    sql(path, "DROP TABLE claim")
+    sql(path, "PRAGMA user_version = 1")
+    with Database(path) as db:
+        assert [m.created for m in db.measurements()] == [0.0, 1000.0]
 
 
 def test_samples_that_are_no_list_are_reported_as_corrupt(db: Database, path: Path) -> None:
@@ -560,9 +822,83 @@ def test_info_counts_by_device_clock_and_outcome(db: Database, path: Path) -> No
         {"device": "h200", "clock": "hardware", "outcome": "timeout", "count": 1},
     ]
     assert info["winners"] == [{"device": "h200", "clock": "hardware", "count": 1, "stale": 0}]
-    assert (info["path"], info["schema"], info["problems"], info["measurements"]) == (str(path), 1, 1, 4)
+    assert (info["path"], info["schema"], info["problems"], info["measurements"]) == (str(path), SCHEMA_VERSION, 1, 4)
     assert info["bytes"] >= path.stat().st_size
     json.dumps(info)
+
+
+# --- file systems -------------------------------------------------------------------------------------------------
+
+
+def files(path: Path) -> list[str]:
+    return sorted(f.name.removeprefix(path.name) for f in path.parent.iterdir())
+
+
+@pytest.fixture
+def network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlitefile, "file_system", lambda folder: "nfs4")
+
+
+def test_a_database_on_a_network_file_system_has_no_log(path: Path, network: None) -> None:
+    with Database(path) as one, Database(path) as two:
+        one.add(measured())
+        two.add(measured(11.0))
+        assert list(one.measurements()) == list(two.measurements()) == [measured(), measured(11.0)]
+        assert files(path) == [""]
+    assert sql(path, "PRAGMA journal_mode") == [("delete",)]
+    assert path.read_bytes()[18:20] == b"\1\1"
+
+
+def test_a_database_with_a_log_loses_it_on_a_network_file_system(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    process = child(path, 0, 1000)  # killed, so that its rows are in the log
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    Path(f"{path}-shm").unlink()
+    assert files(path) == ["", "-wal"]
+    opened: list[bool] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlitefile, "file_system", lambda folder: "cifs")
+        patch.setattr(Database, "_verify", lambda db: opened.append(Path(f"{path}-shm").exists()))
+        with Database(path) as db:
+            assert next(db.measurements()).problem.m == 0
+            db.add(measured())
+            with Database(path) as other:  # the exclusive access has ended
+                other.add(measured(11.0))
+            assert files(path) == [""]
+    assert opened == [False, False]  # nor was shared memory used before
+    with Database(path) as db:
+        assert measured(11.0) in list(db.measurements())
+        assert files(path) == ["", "-shm", "-wal"]
+
+
+def test_where_the_index_of_a_log_cannot_be_made_there_is_no_log(path: Path) -> None:
+    Path(f"{path}-shm").mkdir(parents=True)
+    for us in (5.0, 6.0):
+        with Database(path) as db:
+            db.add(measured(us))
+    assert sql(path, "PRAGMA journal_mode") == [("delete",)]
+    assert sql(path, "SELECT count(*) FROM measurement") == [(2,)]
+
+
+def test_the_type_of_a_file_system_is_found(tmp_path: Path) -> None:
+    assert sqlitefile.file_system(Path("/proc")) == "proc"
+    assert sqlitefile.file_system(tmp_path / "absent") == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "networked"),
+    [("nfs", True), ("nfs4", True), ("cifs", True), ("smb3", True), ("fuse.sshfs", True), ("lustre", True),
+     ("ext4", False), ("xfs", False), ("btrfs", False), ("tmpfs", False), ("overlay", False), ("", False)],
+)  # fmt: skip
+def test_which_file_systems_have_no_log(
+    path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, networked: bool
+) -> None:
+    monkeypatch.setattr(sqlitefile, "file_system", lambda folder: kind)
+    Database(path).close()
+    assert sql(path, "PRAGMA journal_mode") == [("delete" if networked else "wal",)]
 
 
 # --- other processes -----------------------------------------------------------------------------------------

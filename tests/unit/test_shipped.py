@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import lzma
+import os
+import tracemalloc
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ptxgen import shipped
+from ptxgen import exchange, shipped
 from ptxgen.config import Config
 from ptxgen.database import Database
 from ptxgen.errors import ConfigError, CorruptError, DatabaseError, InputError, SchemaError
@@ -19,6 +21,7 @@ from ptxgen.measurement import OUTCOMES, Environment, Measurement
 from ptxgen.operations import Problem
 from ptxgen.problem import Gemm
 from ptxgen.shipped import Header
+from ptxgen.time_floor import time_floor
 
 H200 = Environment("h200", "hardware", "cuda 13.0 | r580", "13.0.88", "graph", "abc")
 EMULATED = Environment("emulated", "model")
@@ -125,6 +128,7 @@ Edit = Callable[[str], str]
 WINNER_RULES: list[tuple[str, Edit, type[Exception], str]] = [
     ("newer format", lambda t: t.replace("format 1", "format 7"), SchemaError, "line 1.*format 7.*up to 1"),
     ("no format", lambda t: t.replace("format 1", "format x"), CorruptError, "line 1.*format is 'x'"),
+    ("format of 5,000 digits", lambda t: t.replace("format 1", "format " + "1" * 5000), CorruptError, "line 1.*format"),
     ("no title", lambda t: t.split("\n", 1)[1], CorruptError, "line 1.*ptxgen winners"),
     ("empty", lambda t: "", CorruptError, "line 1.*ptxgen winners"),
     ("unknown clock", lambda t: t.replace("clock: hardware", "clock: sundial"), CorruptError, "clock is 'sundial'"),
@@ -228,6 +232,18 @@ def header(**changes: Any) -> Callable[[list[str]], list[str]]:
     return lambda lines: [json.dumps({**json.loads(lines[0]), **changes}), *lines[1:]]
 
 
+def edited(old: str, new: str) -> Callable[[list[str]], list[str]]:
+    """An edit of the text where JSON of Python's cannot say it."""
+
+    def edit(lines: list[str]) -> list[str]:
+        n = 0 if "format" in old else -1
+        assert old in lines[n]
+        lines[n] = lines[n].replace(old, new)
+        return lines
+
+    return edit
+
+
 ROW_RULES: list[tuple[str, Any, type[Exception], str]] = [
     ("newer format", header(format=2), SchemaError, "line 1.*format 2.*up to 1"),
     ("no format", header(format=None), CorruptError, "line 1.*format is None"),
@@ -255,6 +271,16 @@ ROW_RULES: list[tuple[str, Any, type[Exception], str]] = [
     ("registers are true", last_row(registers=True), CorruptError, "line 9.*registers"),
     ("registers too large", last_row(registers=1 << 70), CorruptError, "line 9.*registers"),
     ("created too large", last_row(created=10**400), CorruptError, "line 9"),
+    ("created is infinite", edited('"created":1000.0', '"created":1e999'), CorruptError, "line 9.*created is inf"),
+    ("created is negative", last_row(created=-1), CorruptError, "line 9.*created is -1"),
+    ("created past the year 9999", last_row(created=1e12), CorruptError, "line 9.*created is 1000000000000"),
+    ("format of 5,000 digits", edited('"format":1', '"format":' + "1" * 5000), CorruptError, "line 1"),
+    ("format of 5,000 digits as text", header(format="1" * 5000), CorruptError, "line 1.*format is '111"),
+    ("format is a superscript", header(format="\u00b2"), CorruptError, "line 1.*format is"),
+    ("half a character in the header", header(command="\ud800"), CorruptError, "line 1.*command"),
+    ("half a character in purpose", last_row(purpose="\ud800"), CorruptError, "line 9.*purpose.*UTF-8"),
+    ("half a character in digest", last_row(digest="\udfff"), CorruptError, "line 9.*digest.*UTF-8"),
+    ("half a character in environment", environment(driver="x\ud800"), CorruptError, "line 9.*driver.*UTF-8"),
     ("other device", environment(device="a100"), CorruptError, "line 9.*device is 'a100'"),
     ("other clock", environment(clock="model"), CorruptError, "line 9.*clock is 'model'"),
     ("unknown environment", environment(host="x"), CorruptError, "line 9.*host"),
@@ -281,6 +307,91 @@ def test_a_truncated_xz_file_is_corrupt_and_nothing_gets_in(raw: Path, db: Datab
     with pytest.raises(CorruptError, match=r"measurements\.jsonl\.xz"):
         shipped.import_text(db, raw.parent)
     assert db.info()["measurements"] == 0
+
+
+def test_a_line_that_unpacks_to_much_is_refused_in_little_memory(tmp_path: Path, db: Database) -> None:
+    path = tmp_path / "measurements.jsonl.xz"
+    path.write_bytes(lzma.compress(b'{"ptxgen": "measurements", "x": "' + bytes(1 << 26), preset=0))
+    assert path.stat().st_size < 1 << 14
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptError, match="after line 0: a line has more than 1048576 bytes"):
+            shipped.import_text(db, path)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 23
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_stream_that_needs_much_memory_is_refused(raw: Path, db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "MEMORY_LIMIT", 1 << 20)  # what write_measurements makes needs 9 MiB
+    with pytest.raises(CorruptError, match=r"measurements\.jsonl\.xz.*[Mm]emory"):
+        shipped.import_text(db, raw)
+
+
+def test_data_after_the_stream_is_refused(raw: Path, db: Database) -> None:
+    raw.write_bytes(raw.read_bytes() * 2)
+    with pytest.raises(CorruptError, match="after the end"):
+        shipped.import_text(db, raw)
+    assert db.info()["measurements"] == 0
+
+
+def test_a_large_file_of_winners_is_refused(winners: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "TEXT_LIMIT", 100)
+    with pytest.raises(CorruptError, match="more than 100 bytes"):
+        shipped.read_winners(winners)
+
+
+@pytest.mark.parametrize("name", ["winners.txt", "measurements.jsonl.xz"])
+def test_a_fifo_is_refused(tmp_path: Path, db: Database, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(CorruptError, match="not a regular file"):
+        shipped.import_text(db, tmp_path)
+
+
+@pytest.mark.parametrize("us", ["5e-324", "1e-05", "1.2"])
+def test_a_time_that_no_kernel_can_have_is_refused(winners: Path, raw: Path, db: Database, us: str) -> None:
+    """A of 26 MB takes an H200 5.5 us to read; time_floor is a quarter of that."""
+    winners.write_text(winners.read_text().replace("| 12.5 |", f"| {us} |"))
+    repacked(raw, last_row(problem=WIDE.key(), samples=[float(us)]))
+    for path in (winners, raw):
+        with pytest.raises(CorruptError, match=rf"{path.name}: gemm 2560,16,2560 NT f32 takes {us} us on h200.*1\.38"):
+            shipped.import_text(db, path)
+    assert db.info()["problems"] == 0
+
+
+def test_what_this_checkout_ships_is_possible() -> None:
+    for device in shipped.devices():
+        for m in shipped.shipped_winners(device).values():
+            assert m.us > 2 * time_floor(m.problem, device, m.environment.clock), m.problem.key()
+
+
+def test_a_problem_that_no_kernel_counts_to_is_refused(raw: Path, db: Database) -> None:
+    repacked(raw, last_row(problem="gemm 2147483647,2147483647,2147483647 NN f32", samples=[1e9]))
+    with pytest.raises(CorruptError, match="2147483647"):
+        shipped.import_text(db, raw)
+
+
+def test_exports_are_on_disk_before_and_after_they_get_their_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    sync, replace_ = os.fsync, Path.replace
+
+    def synced(handle: int) -> None:
+        done.append("sync " + Path(os.readlink(f"/proc/self/fd/{handle}")).name.split(".")[0])
+        sync(handle)
+
+    def replaced(old: Path, new: Path) -> Path:
+        assert old.stat().st_size > 0
+        done.append(f"name {new.name}")
+        return replace_(old, new)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", replaced)
+    for _ in range(2):
+        shipped.write_winners(tmp_path / "h200" / "winners.txt", HEADER, THREE)
+    again = ["sync winners", "name winners.txt", "sync h200"]
+    assert done == [*again, f"sync {tmp_path.name.split('.')[0]}", *again]
 
 
 def test_a_flipped_bit_is_corrupt(raw: Path, db: Database) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import threading
 import time
 import zlib
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from functools import cache
 from typing import Any
 
 import pytest
 
-from ptxgen import dispatch, space, tuner
+from ptxgen import claims, dispatch, space, tuner
 from ptxgen.config import parse_config
 from ptxgen.database import Database
 from ptxgen.device import device
@@ -406,18 +410,106 @@ def test_seconds_are_shared(tmp_path):
     assert all(t.measured <= 4 for t in done), [t.measured for t in done]
 
 
-@pytest.mark.parametrize(("theirs", "stays"), [(0.5, True), (50.0, False)])
-def test_a_faster_winner_that_another_process_stores_meanwhile_stays(fake, database, theirs, stays):
-    """Both tune the same problem, and the slower one ends last."""
-    other = parse_config("ms=4 ns=4 ml=32 nl=16 u=8 wm=8")
-    found = Measurement(P, other, "ok", Environment("emulated", "model"), (theirs,), digest(P, other), purpose="final")
+# --- tuners that share a database --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def configs():
+    found = space.candidates(P, EMULATED)
+    return [found.row(i) for i in range(4)]
+
+
+def session(database, **options):
+    return Session("emulated", database, BUDGET, **options)
+
+
+def test_tuners_at_once_measure_nothing_twice(fake, tmp_path):
+    """Both draw the same configurations. Each has measured one before either goes on."""
+    both, began = threading.Barrier(2, timeout=60), threading.local()
 
     def answer(problem, config, purpose):
-        if purpose == "final":  # after this run looked up the stored winner, before it stores its own
-            with Database(database.path) as theirs:
-                theirs.set_winner(found)
+        if not hasattr(began, "once"):
+            began.once = True
+            both.wait()
         return {"outcome": "ok", "samples": (time_of(config),)}
 
+    def run(_):
+        with Database(tmp_path / "shared.sqlite") as shared:
+            return tune([P], database=shared, budget=BUDGET)[0]
+
     fake.setattr(Fake, "answer", staticmethod(answer))
-    (done,) = tune([P], database=database, budget=BUDGET)
-    assert database.best(P, "emulated", "model") == (found if stays else done.winner)
+    with ThreadPoolExecutor(2) as threads:
+        done = list(threads.map(run, range(2)))
+    assert len(set(searched())) == len(searched())
+    assert sum(t.measured for t in done) == len(searched())
+    assert all(t.measured for t in done)
+    assert done[0].winner.config == done[1].winner.config
+
+
+def test_what_another_tuner_stored_meanwhile_is_not_measured_again(fake, database, configs):
+    one, two = session(database), session(database)
+    measured = one.measure(P, configs, "search")
+    assert two.measure(P, configs, "search") == measured
+    assert searched() == [(P, c) for c in configs]
+    assert database.claimants() == []
+
+
+def test_what_another_tuner_measures_now_is_waited_for_last(fake, database, configs):
+    mine = session(database)
+    first, *others = configs
+    database.claim(P, first, "emulated", "model", "another", 60.0)
+    theirs = Measurement(P, first, "ok", mine.worker.environment, (0.5,), digest(P, first))
+    slept = []
+
+    def sleep(seconds):
+        slept.append([c for _, c in searched()])
+        database.add(theirs)
+
+    fake.setattr(tuner.time, "sleep", sleep)
+    assert mine.measure(P, configs, "search")[-1].samples == (0.5,)
+    assert slept == [others]
+    assert [c for _, c in searched()] == others
+
+
+@pytest.mark.parametrize(("owner", "ended"), [("{node}:{dead}:x", True), ("{node}:{pid}:x", False), ("n:{dead}:x", False),
+                                              ("{node}:1:x", False), ("{node}", False), ("", False),
+                                              ("{node}:" + "9" * 40 + ":x", False)])  # fmt: skip
+def test_claims_of_a_process_that_was_killed_are_released(fake, database, configs, owner, ended):
+    process = subprocess.Popen(["true"])
+    process.wait()
+    owner = owner.format(node=claims.platform.node(), pid=os.getpid(), dead=process.pid)
+    database.claim(P, configs[0], "emulated", "model", owner, 60.0)
+    session(database).close()
+    assert database.claimants() == ([] if ended else [owner])
+
+
+def test_an_interrupted_tuner_releases_its_claim(fake, database):
+    fake.setattr(Fake, "stop_after", 2)
+    with pytest.raises(KeyboardInterrupt):
+        tune([P], database=database, budget=BUDGET)
+    assert database.claimants() == []
+
+
+@pytest.mark.parametrize(
+    ("message", "again"),
+    [("the measuring process was ended from outside, by SIGKILL", True), ("", True), ("ended by SIGSEGV", False)],
+)
+def test_a_crash_that_says_nothing_of_the_kernel_is_measured_again(fake, database, configs, message, again):
+    crashed = Measurement(P, configs[0], "crashed", Environment("emulated", "model"), message=message)
+    database.add(crashed)
+    found = session(database).measure(P, configs[:1], "search")
+    assert [m.outcome for m in found] == ["ok" if again else "crashed"]
+
+
+def test_retry_measures_earlier_failures_again(fake, database, configs):
+    failing = dict(zip(configs[1:], OUTCOMES[1:], strict=False))
+    fake.setattr(Fake, "answer", staticmethod(
+        lambda p, c, purpose: {"outcome": failing.get(c, "ok"), "samples": () if c in failing else (3.0,)}))  # fmt: skip
+    session(database).measure(P, configs, "search")
+    assert session(database).measure(P, configs, "search")[1].outcome == failing[configs[1]]
+    assert len(searched()) == 4
+    once = session(database, retry=True)
+    once.measure(P, configs, "search")
+    assert [c for _, c in searched()[4:]] == configs[1:]
+    once.measure(P, configs, "search")
+    assert len(searched()) == 7  # once a run

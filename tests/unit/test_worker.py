@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import select
+import signal
+import subprocess
 import sys
 import textwrap
 import time
+from contextlib import suppress
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 
@@ -71,7 +77,7 @@ def test_what_libraries_print_is_no_answer(tmp_path, monkeypatch):
     script = tmp_path / "noisy"
     script.write_text(
         f"#!{sys.executable}\nimport os, sys\n"
-        "sys.argv = sys.argv[2:]\n"
+        "sys.argv = ['', *sys.argv[5:]]\n"
         "from ptxgen import worker\nfrom ptxgen.bench import Bench\n"
         "real = Bench.measure\n"
         "def measure(*args):\n"
@@ -102,7 +108,8 @@ def test_orders_carry_everything(child):
     ("each", "outcome", "words"),
     [
         ("sys.stderr.write('the GPU is gone\\n'); sys.stderr.flush(); os._exit(3)", "crashed", "the GPU is gone"),
-        ("os.kill(os.getpid(), signal.SIGSEGV)", "crashed", ""),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "crashed", "ended by SIGSEGV"),
+        ("os._exit(9)", "crashed", "ended with status 9"),
         ("raise RuntimeError('out of luck')", "crashed", "out of luck"),
         ("time.sleep(60)", "timeout", "no answer in 0.7 s"),
         ("print('what?', flush=True)", "crashed", "nonsense"),
@@ -129,6 +136,79 @@ def test_a_child_that_fails_is_an_outcome_and_another_takes_over(child, each, ou
         w.seconds = 30.0
         assert w.measure(P, C) == GOOD
         assert child.starts() == 2
+
+
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM", "SIGINT"])
+def test_a_signal_from_outside_says_nothing_of_the_kernel(child, name):
+    with child(f"if first_time: os.kill(os.getpid(), signal.{name}); time.sleep(60)") as w:
+        found = w.measure(P, C)
+        assert (found.outcome, found.inconclusive) == ("crashed", True)
+        assert found.message == f"the measuring process was ended from outside, by {name}"
+        assert w.measure(P, C) == GOOD
+
+
+@pytest.mark.parametrize("each", ["os.kill(os.getpid(), signal.SIGSEGV)", "os._exit(9)", "os.abort()", "1 / 0"])
+def test_a_crash_of_the_kernel_is_conclusive(child, each):
+    with child(each) as w:
+        found = w.measure(P, C)
+        assert (found.outcome, found.inconclusive) == ("crashed", False)
+
+
+def test_a_module_in_the_current_folder_does_not_run(tmp_path, monkeypatch):
+    for name in ("statistics", "queue", "numpy"):
+        (tmp_path / f"{name}.py").write_text("open('it ran', 'w').close()\nraise SystemExit('it ran')\n")
+    monkeypatch.chdir(tmp_path)
+    with Worker("emulated") as w:
+        assert w.measure(P, C).outcome == "ok"
+    assert not (tmp_path / "it ran").exists()
+
+
+def test_the_child_runs_the_ptxgen_of_its_parent(tmp_path, monkeypatch):
+    """Another one comes first on the search path, and the parent's folder may not be on it at all."""
+    (tmp_path / "ptxgen").mkdir()
+    (tmp_path / "ptxgen" / "__init__.py").write_text("raise SystemExit('another ptxgen')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with Worker("emulated") as w:
+        assert w.start()["device"]["name"] == "emulated"
+
+
+PARENT = """
+import sys
+from ptxgen import worker
+sys.executable = sys.argv[1]
+worker.Worker("emulated").measure(worker.parse(sys.argv[2]), worker.parse_config(sys.argv[3]))
+"""
+HANGING = """
+import ctypes, os
+from ptxgen import worker
+from ptxgen.bench import Bench
+def hang(*_):
+    with open(FIFO, "w") as fifo:
+        fifo.write(str(os.getpid()))
+    ctypes.PyDLL(None).sleep(600)  # keeps the interpreter's lock, as a call of the driver may
+Bench.measure = hang
+worker.main()
+"""
+
+
+def test_a_kernel_that_hangs_does_not_outlive_a_killed_parent(tmp_path):
+    script, fifo = tmp_path / "child", tmp_path / "fifo"
+    script.write_text(
+        f"#!{sys.executable}\nimport sys\nsys.argv = ['', *sys.argv[5:]]\nFIFO = {str(fifo)!r}\n{HANGING}"
+    )
+    script.chmod(0o755)
+    os.mkfifo(fifo)
+    command = [sys.executable, "-c", PARENT, str(script), P.key(), str(C)]
+    parent = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(Path(worker.__file__).parents[1])})
+    child = os.pidfd_open(int(fifo.read_text()))
+    parent.kill()
+    parent.wait()
+    try:
+        assert select.select([child], [], [], 30)[0]  # readable once the child has ended
+    finally:
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(child, signal.SIGKILL)
+        os.close(child)
 
 
 def test_a_late_answer_is_not_taken_for_the_next(child):

@@ -1,0 +1,65 @@
+"""The measuring process on a real GPU: a kernel that never ends does not keep it alive."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from ptxgen import worker
+from ptxgen.problem import Gemm
+from ptxgen.worker import Worker
+
+pytestmark = pytest.mark.gpu
+
+P, CONFIG = Gemm(16, 16, 16), worker.parse_config("ms=2 ns=2 ml=16 nl=16 copy_a=0 copy_b=0 stages=2")
+#: a child whose kernel waits for ever, which it says through a FIFO
+CHILD = r"""
+import os, sys
+sys.argv = ["", *sys.argv[5:]]
+from ptxgen import worker
+from ptxgen.bench import Bench
+from ptxgen.source import Source, Step
+SPIN = ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry spin() {\nAGAIN:\n    bra AGAIN;\n}\n"
+def hang(self, *_):
+    kernel = self.driver.load(Source(SPIN, ("spin",), "sm_75"))
+    self.driver.launch(kernel, Step("spin", (1, 1, 1), (32, 1, 1)), b"")
+    with open(FIFO, "w") as fifo:
+        fifo.write(str(os.getpid()))
+    self.driver.synchronize()
+Bench.measure = hang
+worker.main()
+"""
+PARENT = """
+import sys
+from ptxgen import worker
+sys.executable = sys.argv[1]
+worker.Worker("cuda").measure(worker.parse(sys.argv[2]), worker.parse_config(sys.argv[3]))
+"""
+
+
+def test_a_kernel_that_hangs_does_not_outlive_a_killed_parent(tmp_path: Path) -> None:
+    script, fifo = tmp_path / "child", tmp_path / "fifo"
+    script.write_text(f"#!{sys.executable}\nFIFO = {str(fifo)!r}\n{CHILD}")
+    script.chmod(0o755)
+    os.mkfifo(fifo)
+    command = [sys.executable, "-c", PARENT, str(script), P.key(), str(CONFIG)]
+    parent = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(Path(worker.__file__).parents[1])})
+    child = os.pidfd_open(int(fifo.read_text()))
+    parent.kill()
+    parent.wait()
+    try:
+        assert select.select([child], [], [], 60)[0]  # readable once the child has ended
+    finally:
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(child, signal.SIGKILL)
+        os.close(child)
+    with Worker("cuda") as after:  # the GPU is free again
+        found = after.measure(P, CONFIG)
+    assert (found.outcome, found.environment.clock) == ("ok", "hardware"), found.message
