@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Collection
+from contextlib import suppress
 from typing import Any
 
 from ptxgen.errors import InputError, ShapeError
@@ -26,14 +27,18 @@ def shown(value: Any) -> str:
 def plain(value: Any) -> Any:
     """``value`` with lists, arrays and NumPy scalars as tuples and Python numbers, which can be hashed."""
     if hasattr(value, "tolist"):
-        value = value.tolist()
+        with suppress(RuntimeError):  # a tensor without values: the caller refuses it
+            value = value.tolist()
     return tuple(map(plain, value)) if isinstance(value, (list, tuple)) else value
 
 
 def is_integer(value: Any, low: int, high: int) -> bool:
     """Whether ``value`` is an integer, NumPy's among them, from ``low`` to ``high``; a Boolean is none."""
     value = plain(value)
-    return hasattr(value, "__index__") and not isinstance(value, bool) and low <= operator.index(value) <= high
+    try:
+        return not isinstance(value, bool) and low <= operator.index(value) <= high
+    except (TypeError, RuntimeError):  # RuntimeError: a tensor without a value
+        return False
 
 
 def integer(name: str, value: Any, low: int, high: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from ptxgen.errors import ShapeError
 from ptxgen.problem import Gemm
 from ptxgen.sliding import DIRECTIONS, FILTERS, Sliding
 from ptxgen.walks import product_of
@@ -16,8 +17,11 @@ class Conv(Sliding):
 
     @cached_property
     def gemm(self) -> Gemm:
-        """The product that kernels compute."""
-        return product_of(self)
+        """The product that kernels compute. ShapeError: words of 32 bits do not hold its offsets or coordinates."""
+        try:
+            return product_of(self)
+        except ShapeError as error:
+            raise ShapeError(f"extents or padding are too large: {error} ({self.shape()})") from None
 
 
 __all__ = ["DIRECTIONS", "FILTERS", "Conv"]

@@ -26,13 +26,14 @@ def parse(text: str) -> Problem:
     shape = kind.read_shape(words[1])
     extra: dict[str, Any] = {}
     types = {f.name: f.type for f in fields(kind) if f.name not in (*kind.SHAPE, "layout", "dtype")}
-    for word in words[4:]:
-        name, _, value = word.partition("=")
+    for item in words[4:]:
+        name, _, value = item.partition("=")
         if name not in types or name in extra:
-            raise InputError(f"problem has {word!r}; it must be name=value, once, with a name of {', '.join(types)}")
+            known = ", ".join(types)
+            raise InputError(f"problem has {shown(item)}; it must be name=value, once, with a name of {known}")
         of, flag = types[name], types[name] == "bool"
         if of != "str" and not re.fullmatch("[01]" if flag else "[0-9]{1,13}", value):
-            raise InputError(f"problem has {word!r}; {name} must be {'0 or 1' if flag else 'an integer'}")
+            raise InputError(f"problem has {shown(item)}; {name} must be {'0 or 1' if flag else 'an integer'}")
         extra[name] = value if of == "str" else int(value) if of == "int" else value == "1"
     return kind(**shape, layout=words[2], dtype=words[3], **extra)
 

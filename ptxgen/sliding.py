@@ -97,8 +97,9 @@ class Sliding(Typed):
             extents, kind = self.extents(name).values(), self.kind(name)
             size = math.prod(extents) * kind.bytes
             if size > MEMORY_LIMIT:
-                raise ShapeError(f"{tensor} have {'x'.join(map(str, extents))} elements of {kind}, {size} bytes; it must"
-                                 f" be at most {MEMORY_LIMIT}, what a GPU addresses")  # fmt: skip
+                count = "x".join(map(str, extents))
+                raise ShapeError(f"{tensor} have {count} elements of {kind}, {size} bytes; it must be at most"
+                                 f" {MEMORY_LIMIT}, what a GPU addresses")  # fmt: skip
 
     def _settle_window(self) -> None:
         deep = self.d > 1 or self.t > 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, fields
 from typing import Any, ClassVar
 
@@ -36,7 +36,7 @@ READS = {
     "bias_column": ("bias",), "bias": ("bias",), "residual": ("residual",),
 }  # fmt: skip
 #: type of a field of a problem -> what checks a value of it
-CHECKS = {"str": word, "bool": flag}
+CHECKS: dict[str, Callable[[str, Any], Any]] = {"str": word, "bool": flag}
 
 
 class Typed:
