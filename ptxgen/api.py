@@ -28,10 +28,10 @@ def gemm(a: Any, b: Any, *, alpha: float = 1.0, beta: float = 0.0, out: Any = No
     ``a`` is M×K, ``b`` K×N, ``out`` (made if None) M×N: NumPy arrays, or PyTorch, CuPy arrays on the GPU, A and B
     of one dtype: float16, bfloat16, float32, float64, float8_e4m3fn, float8_e5m2, int8. C is of that type, or bfloat16
     of 8-bit floats and int32 of int8; other types that there are, ``out`` asks for; in 8 bits, what is too large is
-    clamped to what is finite; sums of int8 are modulo 2³². Transposes are read from strides (``a.T`` costs nothing); an operand that is contiguous
-    along neither axis is copied first. ``beta`` other than 0 needs ``out``, which is then read. ``compute``: f16 for
-    sums in f16, tf32 or f32_bf16x6 for products of float32 on tensor cores. ``deterministic``: the same inputs give
-    the same bits.
+    clamped to what is finite. Sums of int8 are modulo 2³² in an int32 C, and undefined in another C once they leave
+    that range. Transposes are read from strides (``a.T`` costs nothing); an operand that is contiguous along neither
+    axis is copied first. ``beta`` other than 0 needs ``out``, which is then read. ``compute``: f16 for sums in f16,
+    tf32 or f32_bf16x6 for products of float32 on tensor cores. ``deterministic``: the same inputs give the same bits.
 
     With items first (B×M×K, B×K×N, B×M×N) it is B such products. A matrix, a lone item, or a view with an item stride
     of 0 serves all items of the other operand.

@@ -390,7 +390,7 @@ def test_numbers_without_a_value_are_refused() -> None:
 
         __index__ = tolist
 
-    with pytest.raises(ShapeError, match="stride is <.*Meta.*>; it must be an integer"):
+    with pytest.raises(ShapeError, match=r"stride is <.*Meta.*>; it must be an integer"):
         ptxgen.conv2d(X, F, stride=Meta())
 
 
