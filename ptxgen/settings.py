@@ -43,7 +43,7 @@ def _path(name: str, text: str) -> Path:
     try:
         return Path(text).expanduser()
     except RuntimeError:
-        raise InputError(f"{name} is {shown(text)}; it must be a path, and ~ the folder of a user there is") from None
+        raise InputError(f"{name} is {shown(text)}; it must be a path, and ~name the home of a known user") from None
 
 
 def _driver(name: str, text: str) -> str:
