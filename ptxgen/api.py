@@ -8,13 +8,16 @@ from typing import Any
 import numpy as np
 
 from ptxgen import batches, calls
-from ptxgen.arrays import View, aligned, on_host, stored, view
+from ptxgen.arguments import flag, shown, word
+from ptxgen.arrays import View, aligned, differentiated, on_host, require_no_gradient, stored, view
 from ptxgen.calls import driver
 from ptxgen.dtypes import ALLOWED, dtype
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.fused import After, after
 from ptxgen.problem import PACKED, Gemm
 from ptxgen.typed import OUT
+
+NO_KEY = (None, 0, 0, 0)
 
 
 def gemm(a: Any, b: Any, *, alpha: float = 1.0, beta: float = 0.0, out: Any = None, compute: str | None = None,
@@ -25,10 +28,10 @@ def gemm(a: Any, b: Any, *, alpha: float = 1.0, beta: float = 0.0, out: Any = No
     ``a`` is M×K, ``b`` K×N, ``out`` (made if None) M×N: NumPy arrays, or PyTorch, CuPy arrays on the GPU, A and B
     of one dtype: float16, bfloat16, float32, float64, float8_e4m3fn, float8_e5m2, int8. C is of that type, or bfloat16
     of 8-bit floats and int32 of int8; other types that there are, ``out`` asks for; in 8 bits, what is too large is
-    clamped to what is finite. Transposes are read from strides (``a.T`` costs nothing); an operand that is contiguous
-    along neither axis is copied first. ``beta`` other than 0 needs ``out``, which is then read. ``compute``: f16 for
-    sums in f16, tf32 or f32_bf16x6 for products of float32 on tensor cores. ``deterministic``: the same inputs give
-    the same bits.
+    clamped to what is finite. Sums of int8 are modulo 2³² in an int32 C, and undefined in another C once they leave
+    that range. Transposes are read from strides (``a.T`` costs nothing); an operand that is contiguous along neither
+    axis is copied first. ``beta`` other than 0 needs ``out``, which is then read. ``compute``: f16 for sums in f16,
+    tf32 or f32_bf16x6 for products of float32 on tensor cores. ``deterministic``: the same inputs give the same bits.
 
     With items first (B×M×K, B×K×N, B×M×N) it is B such products. A matrix, a lone item, or a view with an item stride
     of 0 serves all items of the other operand.
@@ -38,55 +41,70 @@ def gemm(a: Any, b: Any, *, alpha: float = 1.0, beta: float = 0.0, out: Any = No
     ``scale_a``, ``scale_b``: f32, one element each, or M and N of them. Items share all of these but the residual.
     PyTorch's quickest way (a few microseconds a call) is that of plain products.
 
+    ``out`` shares no memory with another argument. Results have no gradient: tensors that require one are refused while
+    PyTorch records gradients. So are masked arrays.
+
     ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule. GPU arrays are multiplied on their
     library's current stream, and the call returns at once.
     """
     if type(alpha) is not float or type(beta) is not float:  # a tensor would be remembered, not its value
         alpha, beta = _number(alpha, "alpha"), _number(beta, "beta")
-    more = (scale_a, scale_b, bias, residual, activation)
     plain = activation is None and bias is None and residual is None and scale_a is None and scale_b is None
-    key = _key(a, b, out, alpha, beta, compute, deterministic) if plain else None
+    key, at_a, at_b, at_c = _key(a, b, out, alpha, beta, compute, deterministic) if plain else NO_KEY
     ready = calls.prepared(key) if key is not None else None
     if ready is not None:
-        go, (shape, kind), _ = ready
+        go, (shape, kind, size_a, size_b, size_c), _ = ready
         if out is None:
             out = a.new_empty(shape, dtype=kind)
-        go(a.data_ptr(), b.data_ptr(), out.data_ptr(), calls.stream_of(a))
-        return out
+            go(at_a, at_b, out.data_ptr(), calls.stream_of(a))
+            return out
+        end = at_c + size_c
+        if (end <= at_a or at_a + size_a <= at_c) and (end <= at_b or at_b + size_b <= at_c):
+            go(at_a, at_b, at_c, calls.stream_of(a))
+            return out
     with calls.lock:
+        more = (scale_a, scale_b, bias, residual, activation)
         return _first(key, a, b, out, alpha, beta, compute, deterministic, more)
 
 
 def _number(value: Any, argument: str) -> float:
+    require_no_gradient(value, argument)
     try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise InputError(f"{argument} is {value!r}; it must be a real number") from None
+        if not isinstance(value, str):
+            return float(value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # RuntimeError: a tensor without a value
+        pass
+    raise InputError(f"{argument} is {shown(value)}; it must be a real number that a double holds")
 
 
-def _key(a: Any, b: Any, out: Any, *rest: Any) -> Any:
-    """What decides how PyTorch tensors are multiplied, cheap to make; None for other arrays."""
+def _key(a: Any, b: Any, out: Any, *rest: Any) -> tuple[Any, int, int, int]:
+    """(what decides how PyTorch tensors are multiplied, cheap to make, or None; the addresses of a, b and out). None:
+    other arrays, and tensors whose checks depend on more than that."""
     try:
+        at_a, at_b, at_c, c = a.data_ptr(), b.data_ptr(), 0, None
+        if not at_a or not at_b or a.is_neg() or b.is_neg():
+            return NO_KEY
+        if (a.requires_grad and differentiated(a)) or (b.requires_grad and differentiated(b)):
+            return NO_KEY
+        if out is not None:
+            at_c = out.data_ptr()
+            c = (out.shape, out.stride(), out.dtype, at_c & 15, out.get_device())
+            if not at_c or out.is_neg() or (out.requires_grad and differentiated(out)):
+                return NO_KEY
         made = (
-            a.shape, a.stride(), a.dtype, a.data_ptr() & 15, b.shape, b.stride(), b.dtype, b.data_ptr() & 15, a.device,
-            b.device, rest,
-            out if out is None else (out.shape, out.stride(), out.dtype, out.data_ptr() & 15, out.device),
+            a.shape, a.stride(), a.dtype, at_a & 15, a.get_device(), b.shape, b.stride(), b.dtype, at_b & 15,
+            b.get_device(), rest, c,
         )  # fmt: skip
-    except (AttributeError, TypeError):
-        return None
-    return made if out is None or not _meets(out, a, b) else None
-
-
-def _meets(out: Any, a: Any, b: Any) -> bool:
-    """Whether out lives in the storage of an operand: then it takes the way that looks closer."""
-    home = out.untyped_storage().data_ptr()
-    return bool(home in (a.untyped_storage().data_ptr(), b.untyped_storage().data_ptr()))
+    except (AttributeError, TypeError, RuntimeError):  # RuntimeError: a sparse tensor
+        return NO_KEY
+    return made, at_a, at_b, at_c
 
 
 def _first(key: Any, a: Any, b: Any, out: Any, alpha: float, beta: float, compute: str | None,
            deterministic: bool, more: tuple[Any, ...]) -> Any:  # fmt: skip
     """The whole way: checks, selection, generation, launch; remembered under ``key`` where the next call can use it."""
     va, vb = view(a, "a", items=True), view(b, "b", items=True)
+    compute, deterministic = word("compute", "" if compute is None else compute), flag("deterministic", deterministic)
     _agree(va, vb)
     shape = (*batches.items(va, vb), va.shape[-2], vb.shape[-1])
     calls.require_driver(va)
@@ -99,11 +117,12 @@ def _first(key: Any, a: Any, b: Any, out: Any, alpha: float, beta: float, comput
     vc = view(result, "out", items=True)
     _fits(va, vb, vc, shape)
     then = after(shape, vc, *more)
+    calls.require_own(vc, a=va, b=vb, **dict(then.arrays))
     if va.host:
-        _host(va, vb, vc, alpha, beta, compute or "", deterministic, then)
+        _host(va, vb, vc, alpha, beta, compute, deterministic, then)
         return result
     calls.require_device(a=va, b=vb, out=vc)
-    swapped, problem, operands = _problem(*batches.folded(va, vb, vc, then.stages), compute or "", deterministic)
+    swapped, problem, operands = _problem(*batches.folded(va, vb, vc, then.stages), compute, deterministic)
     if then.stages:
         then = then.turned() if swapped else then
         problem = replace(problem, epilogue=",".join(then.stages))
@@ -119,7 +138,8 @@ def _first(key: Any, a: Any, b: Any, out: Any, alpha: float, beta: float, comput
     first, second = (operands[1], operands[0]) if swapped else operands
     go(first.address, second.address, vc.address, calls.stream_of(a))
     if key is not None and (first.address, second.address) == (va.address, vb.address):
-        calls.remember(key, go, (shape, result.dtype), bound)
+        sizes = (v.span[1] - v.address for v in (va, vb, vc))  # strides of PyTorch are not negative
+        calls.remember(key, go, (shape, result.dtype, *sizes), bound)
     return result
 
 
@@ -145,9 +165,6 @@ def _fits(a: View, b: View, c: View, shape: tuple[int, ...]) -> None:
         raise DtypeError(f"out is {c.dtype}; with a and b of {a.dtype} it must be {' or '.join(OUT[a.dtype.name])}")
     if c.host != a.host:
         raise InputError("out must be in the same memory as a and b")
-    calls.require_own(c, a=a, b=b)
-    if len(shape) == 3 and not batches.apart(c):
-        raise ShapeError(f"out has strides {c.strides}; its items must not share memory")
 
 
 def _contiguous(v: View, argument: str) -> View:

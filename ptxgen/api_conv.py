@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from ptxgen import calls
-from ptxgen.arrays import View, aligned, on_host, tensor
+from ptxgen.arguments import flag, plain, shown, word
+from ptxgen.arrays import View, aligned, direct, on_host, tensor
 from ptxgen.dtypes import ALLOWED
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.images import FILTERS, LAYOUTS, Extents, Window, inverse
+from ptxgen.lower import lower
 from ptxgen.sliding import Conv
 from ptxgen.typed import EPILOGUE, OUT
 
@@ -97,8 +99,8 @@ def _call(direction: str, a: Any, b: Any, shape: tuple[int, ...] | None, window:
           activation: str | None = None) -> Any:  # fmt: skip
     try:
         hash(window)
-    except TypeError:  # lists
-        window = tuple(map(_frozen, window))
+    except TypeError:  # lists and arrays
+        window = plain(window)
     key = _key(direction, a, b, shape, window, compute, deterministic, bias, residual, activation)
     ready = calls.prepared(key) if key is not None and out is None else None
     if ready is not None:
@@ -109,26 +111,31 @@ def _call(direction: str, a: Any, b: Any, shape: tuple[int, ...] | None, window:
             more = (*more, residual.data_ptr())
         go(a.data_ptr(), b.data_ptr(), result.data_ptr(), calls.stream_of(a), more)
         return result
+    window, shape = plain(window), plain(shape)  # a key has numbers: what else holds a number may change it
+    key = None if out is not None else _key(
+        direction, a, b, shape, window, compute, deterministic, bias, residual, activation
+    )  # fmt: skip
     with calls.lock:
-        return _first(key if out is None else None, direction, a, b, shape, Window(*window).settled(), out,
-                      compute or "", deterministic, bias, residual, activation)  # fmt: skip
+        compute = word("compute", "" if compute is None else compute)
+        deterministic = flag("deterministic", deterministic)
+        return _first(key, direction, a, b, shape, Window(*window).settled(), out, compute, deterministic, bias,
+                      residual, activation)  # fmt: skip
 
 
 def _extents(shape: Any, argument: str) -> tuple[int, ...]:
     try:
         return tuple(shape)
     except TypeError:
-        raise ShapeError(f"{argument} is {shape!r}; it must be a shape, one integer an axis") from None
-
-
-def _frozen(x: Any) -> Any:
-    return tuple(map(_frozen, x)) if isinstance(x, (list, tuple)) else x
+        raise ShapeError(f"{argument} is {shown(shape)}; it must be a shape, one integer an axis") from None
 
 
 def _key(direction: str, a: Any, b: Any, shape: Any, window: Any, compute: Any, deterministic: bool, bias: Any,
          residual: Any, activation: Any) -> Any:  # fmt: skip
-    """What decides how PyTorch tensors are convolved, cheap to make; None for other arrays."""
+    """What decides how PyTorch tensors are convolved, cheap to make. None: other arrays, and tensors whose checks
+    depend on more than that."""
     try:
+        if not all(x is None or direct(x) for x in (a, b, bias, residual)):
+            return None
         made = (
             direction, window, shape, compute, deterministic, activation,
             a.shape, a.stride(), a.dtype, a.data_ptr() & 15, a.device,
@@ -137,7 +144,7 @@ def _key(direction: str, a: Any, b: Any, shape: Any, window: Any, compute: Any, 
             None if residual is None
             else (residual.shape, residual.stride(), residual.dtype, residual.data_ptr() & 15, residual.device),
         )  # fmt: skip
-    except (AttributeError, TypeError):
+    except (AttributeError, TypeError, RuntimeError):  # RuntimeError: a sparse tensor
         return None
     return made
 
@@ -172,20 +179,29 @@ def _first(key: Any, direction: str, a: Any, b: Any, shape: tuple[int, ...] | No
         fields[ALIGNED[made]] = min([16, *(aligned(v.address) for v in written)])  # a residual is read as C is written
     problem = _problem(window, extents, layout=layout, filters=filters, **fields)
     _require(window, problem, extents, dict(zip(whats, names, strict=True)))
+    if 0 not in _shape(window, problem, made):
+        _ = lower(problem)  # ShapeError, before memory for the result is allocated
     make = _maker(window, problem, made, memory[made], a)
     result = make(a) if out is None else out
     target = tensor(result, "out")
     _fits(window, problem, made, target, **dict(zip(names, views, strict=True)))
     more = _more(window, problem, bias, residual, target)
+    calls.require_own(target, **dict(zip(names, views, strict=True)), **more)
     if 0 in target.shape:
         return result
     if target.host:
-        _host(problem, *views, target, more)
+        _host(problem, *views, target, tuple(more.values()))
         return result
     calls.require_device(out=target)
     bound = calls.runner(problem)
     go = calls.launcher(bound)
-    go(packed[0].address, packed[1].address, target.address, calls.stream_of(a), tuple(v.address for v in more))
+    go(
+        packed[0].address,
+        packed[1].address,
+        target.address,
+        calls.stream_of(a),
+        tuple(v.address for v in more.values()),
+    )
     if key is not None and packed[0] is views[0] and packed[1] is views[1]:
         calls.remember(key, go, make, bound)
     return result
@@ -201,8 +217,8 @@ def _agree(a: View, b: View, name_a: str, name_b: str) -> None:
 
 
 def _stages(bias: Any, residual: Any, activation: str | None) -> str:
-    if activation is not None and activation not in ACTIVATIONS:
-        raise InputError(f"activation is {activation!r}; it must be one of {', '.join(ACTIVATIONS)}")
+    if activation is not None:
+        word("activation", activation, ACTIVATIONS)
     some = ("bias" if bias is not None else "", "residual" if residual is not None else "", activation or "")
     return ",".join(stage for stage in some if stage)
 
@@ -279,12 +295,11 @@ def _fits(window: Window, problem: Conv, made: str, out: View, **operands: View)
         raise ShapeError(f"out has shape {out.shape}; it must be {want}, {window.letters(made).upper()}")
     if out.host != next(iter(operands.values())).host:
         raise InputError(f"out must be in the same memory as {' and '.join(operands)}")
-    calls.require_own(out, **operands)
 
 
-def _more(window: Window, problem: Conv, bias: Any, residual: Any, out: View) -> tuple[View, ...]:
+def _more(window: Window, problem: Conv, bias: Any, residual: Any, out: View) -> dict[str, View]:
     """What the epilogue reads, in the order of the problem's. ShapeError, DtypeError, InputError: it does not fit."""
-    found = []
+    found = {}
     for name, x, want in (("bias", bias, (problem.k,)), ("residual", residual, out.shape)):
         if x is None:
             continue
@@ -300,8 +315,8 @@ def _more(window: Window, problem: Conv, bias: Any, residual: Any, out: View) ->
                            else not _lies(window, "results", v, problem.layout)):  # fmt: skip
             rule = "they must lie side by side" if name == "bias" else f"they must lie as out's, {problem.layout}"
             raise ShapeError(f"{name} has strides {v.strides}, in elements; {rule}")
-        found.append(v)
-    return tuple(found)
+        found[name] = v
+    return found
 
 
 def _lies(window: Window, what: str, v: View, memory: str) -> bool:

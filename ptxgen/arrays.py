@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from ptxgen.dtypes import ALLOWED, DTYPES, Dtype, from_numpy
 from ptxgen.errors import DtypeError, InputError, ShapeError
+
+#: steps of NumPy's search for an address that two arrays share; undecided after them, the arrays overlap
+OVERLAP_WORK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,8 @@ _TORCH = {f"torch.{kind.numpy.name}": kind for kind in DTYPES.values()}
 
 
 def _numpy(x: Any, argument: str) -> View:
+    if isinstance(x, np.ma.MaskedArray):
+        raise _masked(argument, f"{argument}.filled(value) or {argument}.data")
     kind = from_numpy(x.dtype, argument)
     strides = tuple(s // kind.bytes for s in x.strides)
     if any(s % kind.bytes for s in x.strides):
@@ -48,16 +56,56 @@ def _numpy(x: Any, argument: str) -> View:
     return View(x, x.ctypes.data, x.shape, strides, kind, True, not x.flags.writeable)
 
 
+def _masked(argument: str, instead: str) -> InputError:
+    return InputError(f"{argument} is a masked array; masks are not supported: give {instead}")
+
+
 def _torch(x: Any, argument: str) -> View:
     name = str(x.dtype)
     if name not in _TORCH:
         raise DtypeError(f"{argument} has dtype {name}; it must be one of {ALLOWED}")
+    if x.device.type not in ("cpu", "cuda"):
+        raise InputError(f"{argument} is on the device {x.device.type!r}; it must be on cpu or cuda")
+    if x.is_neg():
+        raise InputError(f"{argument} is a view with the negative bit; give {argument}.resolve_neg()")
+    require_no_gradient(x, argument)
+    try:
+        address = x.data_ptr()
+    except RuntimeError:  # sparse tensors, tensors inside torch.vmap
+        address = 0
+    if not address and 0 not in x.shape:  # fake tensors have the address 0
+        raise InputError(f"{argument} is a {type(x).__name__} without memory of its own; it must be a dense tensor")
     device = x.device.index if x.device.type == "cuda" else None
-    return View(x, x.data_ptr(), tuple(x.shape), tuple(x.stride()), _TORCH[name], device is None, device=device)
+    return View(x, address, tuple(x.shape), tuple(x.stride()), _TORCH[name], device is None, device=device)
+
+
+def is_torch(x: Any) -> bool:
+    """Whether ``x`` is a tensor of PyTorch, of a subclass too."""
+    return any(kind.__module__.partition(".")[0] == "torch" for kind in type(x).__mro__)
+
+
+def differentiated(x: Any) -> bool:
+    """Whether PyTorch records operations on ``x``, to differentiate them."""
+    torch = sys.modules.get("torch")  # loaded wherever there is a tensor; a plain import costs calls 0.3 µs
+    return torch is not None and getattr(x, "requires_grad", False) and torch.is_grad_enabled()
+
+
+def direct(x: Any) -> bool:
+    """Whether the memory of a tensor has its values, and no gradient with respect to it is expected."""
+    return bool(x.data_ptr()) and not x.is_neg() and not (x.requires_grad and differentiated(x))
+
+
+def require_no_gradient(x: Any, argument: str) -> None:
+    """InputError: PyTorch would expect a gradient of the result with respect to ``x``."""
+    if differentiated(x):
+        raise InputError(f"{argument} requires a gradient, which results of ptxgen do not have; call inside"
+                         f" torch.no_grad(), or give {argument}.detach()")  # fmt: skip
 
 
 def _interface(x: Any, argument: str) -> View:
     facts = x.__cuda_array_interface__
+    if facts.get("mask") is not None:
+        raise _masked(argument, "an array without a mask")
     kind = from_numpy(np.dtype(facts["typestr"]), argument)
     shape = tuple(facts["shape"])
     raw = facts.get("strides")
@@ -73,8 +121,6 @@ def on_host(v: View) -> np.ndarray[Any, Any]:
         return v.origin
     x = v.origin.detach()
     if v.dtype.name in ("bf16", "e4m3", "e5m2"):
-        import importlib
-
         x = x.view(getattr(importlib.import_module("torch"), f"int{8 * v.dtype.bytes}"))
     found: np.ndarray[Any, Any] = x.numpy().view(v.dtype.numpy)
     return found
@@ -95,7 +141,7 @@ def tensor(x: Any, argument: str) -> View:
     reader: Callable[[Any, str], View]
     if isinstance(x, np.ndarray):
         reader = _numpy
-    elif type(x).__module__.startswith("torch"):
+    elif is_torch(x):
         reader = _torch
     elif hasattr(x, "__cuda_array_interface__"):
         reader = _interface
@@ -114,6 +160,47 @@ def stored(v: View) -> tuple[str, int] | None:
     if (down == 1 or rows == 1) and (along >= rows or columns == 1):
         return "T", along if columns > 1 else 0
     return None
+
+
+def overlap(x: View, y: View) -> bool:
+    """Whether two arrays in one memory share a byte. Arrays whose elements alternate do not."""
+    if 0 in (*x.shape, *y.shape) or x.span[1] <= y.span[0] or y.span[1] <= x.span[0]:
+        return False
+    return _share(_addresses(x), _addresses(y))
+
+
+def overlaps_itself(v: View) -> bool:
+    """Whether two elements of an array share memory."""
+    if 0 in v.shape:
+        return False
+    reach = 1
+    for stride, n in sorted((abs(s), n) for s, n in zip(v.strides, v.shape, strict=True) if n > 1):
+        if stride < reach:
+            break
+        reach += stride * (n - 1)
+    else:
+        return False  # each axis steps over all that the shorter strides reach
+    # of two elements at one address, the indices differ along some axis; what matters is the difference
+    x = _addresses(v)
+    axes = [np.moveaxis(x, axis, 0) for axis in range(x.ndim)]
+    return any(_share(along[:1], along[1:]) for along in axes)
+
+
+def _addresses(v: View) -> np.ndarray[Any, Any]:
+    """An array of NumPy with the addresses of another, which may be in a GPU's memory: it is never read."""
+    size = v.dtype.bytes
+    facts = {
+        "version": 3, "data": (v.address, True), "shape": v.shape, "strides": tuple(s * size for s in v.strides),
+        "typestr": f"|V{size}",
+    }  # fmt: skip
+    return np.asarray(SimpleNamespace(__array_interface__=facts))
+
+
+def _share(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> bool:
+    try:
+        return np.shares_memory(x, y, max_work=OVERLAP_WORK)  # type: ignore[arg-type] # any int may be given
+    except np.exceptions.TooHardError:
+        return True
 
 
 def aligned(address: int) -> int:

@@ -32,18 +32,6 @@ def transposed(v: View) -> View:
     return replace(v, shape=(*v.shape[:-2], *v.shape[:-3:-1]), strides=(*v.strides[:-2], *v.strides[:-3:-1]))
 
 
-def apart(v: View) -> bool:
-    """Whether no two elements share memory, as far as strides that lie one within the other tell."""
-    if 0 in v.shape:
-        return True
-    reach = 1
-    for stride, n in sorted((abs(s), n) for s, n in zip(v.strides, v.shape, strict=True) if n > 1):
-        if stride < reach:
-            return False
-        reach = stride * (n - 1) + reach
-    return True
-
-
 def folded(a: View, b: View, c: View, stages: tuple[str, ...]) -> tuple[View, View, View]:
     """The same product with the items' rows (or columns) one below the other, where the other operand is one for all
     and nothing tells the rows of different items apart; else what was given."""

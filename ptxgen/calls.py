@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from ptxgen import dispatch, settings
-from ptxgen.arrays import View
+from ptxgen.arrays import View, overlap, overlaps_itself, torch_name
 from ptxgen.database import Database
 from ptxgen.drivers import Driver, open_driver
 from ptxgen.dtypes import Dtype
-from ptxgen.errors import DeviceError, DtypeError, InputError, OverlapError, UnavailableError
+from ptxgen.errors import DeviceError, DtypeError, InputError, OverlapError, ShapeError, UnavailableError
 from ptxgen.operations import Problem
 from ptxgen.runner import Runner, Workspace
 
@@ -54,7 +54,10 @@ def remember(key: Any, go: Callable[..., None], kind: Any, bound: Runner) -> Non
 
 def prepared(key: Any) -> tuple[Callable[..., None], Any, Runner] | None:
     """What ``remember`` was given for this key, if it is still there."""
-    found = ready.get(key)
+    try:
+        found = ready.get(key)
+    except TypeError:  # an argument cannot be hashed: the checks of a first call refuse it
+        return None
     if found is not None:
         try:  # noqa: SIM105 suppress() would cost each call a quarter of a microsecond
             ready.move_to_end(key)
@@ -78,17 +81,15 @@ def require_device(**named: View) -> None:
 
 
 def require_own(out: View, **operands: View) -> None:
-    """OverlapError: ``out`` shares memory with an operand; InputError: it cannot be written."""
+    """OverlapError: ``out`` shares memory with an operand; InputError: it cannot be written; ShapeError: its own
+    elements share memory."""
     for name, x in operands.items():
-        if out.span[0] < x.span[1] and x.span[0] < out.span[1] and not _apart(out, x):
-            raise OverlapError(f"out shares memory with {name}; the product needs an out of its own")
+        if overlap(out, x):
+            raise OverlapError(f"out shares memory with {name}; it must have memory of its own")
     if out.readonly:
         raise InputError("out is read-only")
-
-
-def _apart(c: View, x: View) -> bool:
-    """Whether two arrays whose spans meet share no element all the same (interleaved views of one array)."""
-    return bool(c.host) and isinstance(c.origin, np.ndarray) and not np.shares_memory(c.origin, x.origin)
+    if overlaps_itself(out):
+        raise ShapeError(f"out has shape {out.shape} and strides {out.strides}; its elements must not share memory")
 
 
 def empty(x: Any, shape: tuple[int, ...], kind: Dtype) -> Any:
@@ -107,7 +108,7 @@ def torch_dtype(x: Any, kind: Dtype) -> Any:
     """What PyTorch calls a type, where ``x`` is one of its tensors; else None."""
     if not hasattr(x, "new_empty"):
         return None
-    return getattr(importlib.import_module(type(x).__module__.partition(".")[0]), kind.numpy.name)
+    return getattr(importlib.import_module("torch"), torch_name(kind))
 
 
 def runner(problem: Problem) -> Runner:

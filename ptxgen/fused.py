@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ptxgen.arguments import word
 from ptxgen.arrays import View, view
 from ptxgen.dtypes import DTYPES
 from ptxgen.errors import InputError, ShapeError
@@ -64,9 +65,7 @@ def after(shape: tuple[int, ...], out: View, scale_a: Any, scale_b: Any, bias: A
         stages.append("residual")
         arrays.append(("residual", v))
     if activation is not None:
-        if activation not in ACTIVATIONS:
-            raise InputError(f"activation is {activation!r}; it must be one of {', '.join(ACTIVATIONS)}")
-        stages.append(activation)
+        stages.append(word("activation", activation, ACTIVATIONS))
     return After(tuple(stages), tuple(arrays))
 
 

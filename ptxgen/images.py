@@ -6,12 +6,15 @@ so an array that was permuted (PyTorch's channels_last among them) costs nothing
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ptxgen.arguments import integer, is_integer, plain, shown, word
 from ptxgen.arrays import View
 from ptxgen.errors import InputError, ShapeError
+from ptxgen.typed import EXTENT_LIMIT
 
 #: by the number of axes that a filter slides along: layouts of arrays, and what a problem calls them
 LAYOUTS: dict[int, dict[str, str]] = {
@@ -48,24 +51,23 @@ class Window:
 
     def settled(self) -> Window:
         """The same with everything filled in and checked, but for the padding."""
-        layout = _of("layout", self.layout or next(iter(LAYOUTS[self.dims])), LAYOUTS[self.dims])
+        default = next(iter(LAYOUTS[self.dims]))
+        layout = word("layout", default if self.layout is None else self.layout, LAYOUTS[self.dims])
         natural = list(FILTERS[self.dims])[list(LAYOUTS[self.dims]).index(layout)]
-        filters = _of("filter_layout", self.filters or natural, FILTERS[self.dims])
-        if not _whole(self.groups) or self.groups < 1:
-            raise ShapeError(f"groups is {self.groups!r}; it must be an integer from 1")
-        return replace(self, layout=layout, filters=filters, stride=self._spread("stride", self.stride, 1),
+        filters = word("filter_layout", natural if self.filters is None else self.filters, FILTERS[self.dims])
+        groups = integer("groups", self.groups, 1, EXTENT_LIMIT - 1)
+        return replace(self, layout=layout, filters=filters, groups=groups, padding=plain(self.padding),
+                       stride=self._spread("stride", self.stride, 1),
                        dilation=self._spread("dilation", self.dilation, 1))  # fmt: skip
 
     def _spread(self, name: str, value: Any, rest: int) -> tuple[int, ...]:
         """One integer an axis of (depth, height, width); ``rest``: for those that there are not, and the least."""
-        values = [value] * self.dims if hasattr(value, "__index__") else value
-        if (
-            not isinstance(values, Sequence) or isinstance(values, str) or len(values) != self.dims
-            or not all(_whole(x) and x >= rest for x in values)
-        ):  # fmt: skip
+        given = plain(value)
+        values = given if isinstance(given, tuple) else (given,) * self.dims
+        if len(values) != self.dims or not all(is_integer(x, rest, EXTENT_LIMIT - 1) for x in values):
             some = f"an integer from {rest}" + (f", or {self.dims} of them" if self.dims > 1 else "")
-            raise ShapeError(f"{name} is {value!r}; it must be {some}")
-        return (rest,) * (3 - self.dims) + tuple(int(x) for x in values)
+            raise ShapeError(f"{name} is {shown(value)}; it must be {some}, at most {EXTENT_LIMIT - 1}")
+        return (rest,) * (3 - self.dims) + tuple(map(operator.index, values))
 
     def pads(self, images: Mapping[str, int], filters: Mapping[str, int]) -> tuple[int, ...]:
         """Begin and end of the padding of depth, height, width. ``same``: as many results as pixels over the stride, an
@@ -73,7 +75,7 @@ class Window:
         value = self.padding
         if isinstance(value, str):
             if value not in ("same", "valid"):
-                raise InputError(f"padding is {value!r}; it must be same, valid, or numbers")
+                raise InputError(f"padding is {shown(value)}; it must be same, valid, or numbers")
             if value == "valid":
                 return (0,) * 6
             out: list[int] = []
@@ -82,7 +84,7 @@ class Window:
                 whole = max((results - 1) * stride + dilation * (filters[tap] - 1) + 1 - images[axis], 0)
                 out += [whole // 2, whole - whole // 2]
             return tuple(out)
-        if isinstance(value, Sequence) and len(value) == self.dims and all(_pair(x) for x in value):
+        if isinstance(value, tuple) and len(value) == self.dims and all(map(_is_pair, value)):
             given = [int(x) for pair in value for x in pair]
         else:
             try:
@@ -105,10 +107,10 @@ class Window:
         letters = self.letters(what)
         if len(shape) != len(letters):
             raise ShapeError(
-                f"{argument} has shape {tuple(shape)}; it must have {len(letters)} axes, {letters.upper()}"
+                f"{argument} has shape {shown(tuple(shape))}; it must have {len(letters)} axes, {letters.upper()}"
             )
-        if not all(_whole(x) for x in shape):
-            raise ShapeError(f"{argument} is {tuple(shape)}; its extents must be integers from 0")
+        if not all(is_integer(x, 0, EXTENT_LIMIT - 1) for x in shape):
+            raise ShapeError(f"{argument} is {shown(shape)}; its extents must be integers from 0 to {EXTENT_LIMIT - 1}")
         return {**dict.fromkeys(SLIDES[what], 1), **dict(zip(letters, (int(x) for x in shape), strict=True))}
 
     def stored(self, what: str, v: View) -> str | None:
@@ -144,15 +146,5 @@ def inverse(order: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(range(len(order)), key=lambda i: order[i]))
 
 
-def _of(name: str, value: Any, known: Mapping[str, str]) -> str:
-    if value not in known:
-        raise InputError(f"{name} is {value!r}; it must be one of {', '.join(known)}")
-    return str(value)
-
-
-def _whole(x: Any) -> bool:
-    return hasattr(x, "__index__") and not isinstance(x, bool) and x >= 0
-
-
-def _pair(x: Any) -> bool:
-    return isinstance(x, Sequence) and not isinstance(x, str) and len(x) == 2 and all(_whole(y) for y in x)
+def _is_pair(x: Any) -> bool:
+    return isinstance(x, tuple) and len(x) == 2 and all(is_integer(y, 0, EXTENT_LIMIT - 1) for y in x)

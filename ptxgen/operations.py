@@ -6,6 +6,7 @@ import re
 from dataclasses import MISSING, fields
 from typing import Any
 
+from ptxgen.arguments import shown, word
 from ptxgen.errors import InputError
 from ptxgen.problem import Gemm
 from ptxgen.sliding import Conv
@@ -20,27 +21,26 @@ def parse(text: str) -> Problem:
     words = text.split()
     if len(words) < 4 or words[0] not in OPERATIONS:
         forms = " or ".join(f"{name} {kind.SHAPED} LAYOUT DTYPE [name=value ...]" for name, kind in OPERATIONS.items())
-        raise InputError(f"problem is {text!r}; it must read: {forms}")
+        raise InputError(f"problem is {shown(text)}; it must read: {forms}")
     kind = OPERATIONS[words[0]]
     shape = kind.read_shape(words[1])
     extra: dict[str, Any] = {}
     types = {f.name: f.type for f in fields(kind) if f.name not in (*kind.SHAPE, "layout", "dtype")}
-    for word in words[4:]:
-        name, _, value = word.partition("=")
+    for item in words[4:]:
+        name, _, value = item.partition("=")
         if name not in types or name in extra:
-            raise InputError(f"problem has {word!r}; it must be name=value, once, with a name of {', '.join(types)}")
+            known = ", ".join(types)
+            raise InputError(f"problem has {shown(item)}; it must be name=value, once, with a name of {known}")
         of, flag = types[name], types[name] == "bool"
         if of != "str" and not re.fullmatch("[01]" if flag else "[0-9]{1,13}", value):
-            raise InputError(f"problem has {word!r}; {name} must be {'0 or 1' if flag else 'an integer'}")
+            raise InputError(f"problem has {shown(item)}; {name} must be {'0 or 1' if flag else 'an integer'}")
         extra[name] = value if of == "str" else int(value) if of == "int" else value == "1"
     return kind(**shape, layout=words[2], dtype=words[3], **extra)
 
 
 def from_dict(values: dict[str, Any]) -> Problem:
     """The problem whose ``as_dict()`` is ``values`` (as in a line of a shapes file). InputError if it is not one."""
-    operation = values.get("operation", "gemm")
-    if operation not in OPERATIONS:
-        raise InputError(f"problem has operation {operation}; it must be one of {', '.join(OPERATIONS)}")
+    operation = word("operation", values.get("operation", "gemm"), OPERATIONS)
     kind = OPERATIONS[operation]
     known = {f.name for f in fields(kind)} | {"operation"}
     unknown = sorted(set(values) - known)
@@ -50,9 +50,4 @@ def from_dict(values: dict[str, Any]) -> Problem:
     for name in needed:
         if name not in values:
             raise InputError(f"problem lacks {name}; it needs {', '.join(needed[:-1])} and {needed[-1]}")
-    for f in fields(kind):
-        plain = {"bool": bool, "str": str}.get(str(f.type))
-        if plain and f.name in values and not isinstance(values[f.name], plain):
-            what = "true or false" if plain is bool else "text"
-            raise InputError(f"problem has {f.name} {values[f.name]!r}; it must be {what}")
     return kind(**kind.written({k: v for k, v in values.items() if k != "operation"}))

@@ -7,13 +7,14 @@ N = stored K×N, T = stored N×K. C is stored M×N.
 from __future__ import annotations
 
 import math
-import operator
 import re
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, cast
 
+from ptxgen.arguments import integer, shown, word
 from ptxgen.errors import ShapeError
-from ptxgen.typed import EXTENT_LIMIT, Typed
+from ptxgen.typed import EXTENT_LIMIT, MEMORY_LIMIT, Typed
 
 LAYOUTS = ("NN", "NT", "TN", "TT")
 STRIDE_LIMIT = 1 << 40
@@ -75,8 +76,8 @@ class Gemm(Typed):
 
     def __post_init__(self) -> None:
         self._settle_integers(("m", "n", "k", "lda", "ldb", "ldc", "aligned_a", "aligned_b", "aligned_c", "batch"))
-        if self.layout not in LAYOUTS:
-            raise ShapeError(f"layout is {self.layout!r}; it must be one of {', '.join(LAYOUTS)}")
+        self._settle_words()
+        word("layout", self.layout, LAYOUTS, ShapeError)
         self._settle_types()
         for name, columns in (("lda", self.columns_a), ("ldb", self.columns_b), ("ldc", self.n)):
             value = getattr(self, name)
@@ -93,16 +94,27 @@ class Gemm(Typed):
         """Refuses strides between items that cannot be. A lone item's, and what is packed anyway, become PACKED."""
         for name, packed in zip(STRIDES, self._packed, strict=True):
             value = getattr(self, name)
-            if isinstance(value, bool) or not hasattr(value, "__index__") or not PACKED <= value < STRIDE_LIMIT:
-                raise ShapeError(f"{name} is {value!r}; it must be an integer from 0 to {STRIDE_LIMIT - 1}")
-            same = self.batch == 1 or value == packed
-            object.__setattr__(self, name, PACKED if same else operator.index(value))
+            if not isinstance(value, Integral) or value != PACKED:
+                value = integer(name, value, 0, STRIDE_LIMIT - 1)
+            same = self.batch == 1 or value in (PACKED, packed)
+            object.__setattr__(self, name, PACKED if same else value)
         if self.batch > 1 and self.m and self.n:
             # rows of an item between those of others, or whole items one behind the other
             (near, count), (far, _) = sorted([(self.ldc, self.m), (self.strides[2], self.batch)])
             if near < self.n or (self.m > 1 and far < (count - 1) * near + self.n):
                 raise ShapeError(f"stride_c is {self.strides[2]}; {self.batch} items of {self.m} rows of {self.n}, ldc"
                                  f" {self.ldc}, would share elements of C")  # fmt: skip
+        self._require_memory()
+
+    def _require_memory(self) -> None:
+        """ShapeError: an operand spans more memory than a GPU addresses."""
+        rows, sizes = (self.rows_a, self.rows_b, self.m), (self.element.bytes, self.element.bytes, self.output.bytes)
+        spans = zip("abc", rows, (self.lda, self.ldb, self.ldc), self.strides, sizes, strict=True)
+        for name, count, ld, stride, size in spans:
+            span = (count * ld + max(self.batch - 1, 0) * stride) * size
+            if span > MEMORY_LIMIT:
+                raise ShapeError(f"{name} spans {span} bytes, {count} rows of {ld} elements in {self.batch} items; it"
+                                 f" must span at most {MEMORY_LIMIT}, what a GPU addresses")  # fmt: skip
 
     @property
     def computes(self) -> list[str]:
@@ -234,13 +246,14 @@ class Gemm(Typed):
         return False
 
 
-_SHAPE = re.compile(r"\d+,\d+,\d+")
+_SHAPE = re.compile(r"[0-9]{1,99},[0-9]{1,99},[0-9]{1,99}")
 
 
 def parse_shape(text: str) -> tuple[int, int, int]:
     """``"M,N,K"`` as integers. ShapeError if it is anything else."""
     plain = text.replace(" ", "")
     if not _SHAPE.fullmatch(plain):
-        raise ShapeError(f"shape is {text!r}; it must be M,N,K: three integers from 0, as 2560,16,2560")
+        raise ShapeError(f"shape is {shown(text)}; it must be M,N,K: three integers from 0 to {EXTENT_LIMIT - 1}, as"
+                         " 2560,16,2560")  # fmt: skip
     m, n, k = (int(x) for x in plain.split(","))
     return m, n, k

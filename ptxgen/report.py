@@ -48,7 +48,7 @@ def plain(value: Any) -> Any:
 
 
 def to_json(document: Document) -> str:
-    return json.dumps(plain(document), indent=1, allow_nan=False, ensure_ascii=False)
+    return json.dumps(plain(document), indent=1, allow_nan=False)  # ASCII: any output can hold it
 
 
 def problem_fields(case: Case) -> Document:

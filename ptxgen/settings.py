@@ -10,6 +10,7 @@ from typing import Any
 
 import platformdirs
 
+from ptxgen.arguments import shown, word
 from ptxgen.errors import InputError, UnavailableError
 
 DRIVERS = ("auto", "cuda", "emulated")
@@ -27,25 +28,26 @@ class Settings:
 
 @dataclass(frozen=True)
 class Variable:
-    """One row of the table. ``read`` turns text into a value (InputError if it cannot); ``shown``: the default, in
-    words, as documentation prints it."""
+    """One row of the table. ``read`` turns the variable's name and text into a value (InputError if it cannot);
+    ``shown``: the default, in words, as documentation prints it."""
 
     name: str
     field: str
-    read: Callable[[str], Any]
+    read: Callable[[str, str], Any]
     default: Callable[[], Any]
     shown: str
     meaning: str
 
 
-def _path(text: str) -> Path:
-    return Path(text).expanduser()
+def _path(name: str, text: str) -> Path:
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise InputError(f"{name} is {shown(text)}; it must be a path, and ~name the home of a known user") from None
 
 
-def _driver(text: str) -> str:
-    if text.lower() not in DRIVERS:
-        raise InputError(f"PTXGEN_DRIVER is {text!r}; it must be one of {', '.join(DRIVERS)}")
-    return text.lower()
+def _driver(name: str, text: str) -> str:
+    return word(name, text.lower(), DRIVERS)
 
 
 VARIABLES = (
@@ -90,7 +92,7 @@ def settings() -> Settings:
     The environment is read anew at each call. InputError names a variable whose value breaks its rule.
     """
     texts = {v.field: os.environ.get(v.name, "").strip() for v in VARIABLES}
-    return Settings(**{v.field: v.read(texts[v.field]) if texts[v.field] else v.default() for v in VARIABLES})
+    return Settings(**{v.field: v.read(v.name, texts[v.field]) if texts[v.field] else v.default() for v in VARIABLES})
 
 
 def docs() -> Iterator[tuple[str, str, str]]:

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from ptxgen.arguments import shown, word
 from ptxgen.dtypes import Dtype
 from ptxgen.errors import InputError, ShapeError
 from ptxgen.spread import Spread, brief, three
-from ptxgen.typed import Typed
+from ptxgen.typed import EXTENT_LIMIT, MEMORY_LIMIT, Typed
 
 #: layout of images and results -> the filters' natural layout
 FILTERS = {"NCHW": "KCRS", "NHWC": "KRSC", "CHWN": "CRSK"}
@@ -75,14 +76,12 @@ class Conv(Typed):
     def __post_init__(self) -> None:
         self._settle_integers(("n", "c", "d", "h", "w", "k", "t", "r", "s", "groups", "aligned_input", "aligned_filter",
                                "aligned_output"))  # fmt: skip
-        if self.layout not in FILTERS:
-            raise ShapeError(f"layout is {self.layout!r}; it must be one of {', '.join(FILTERS)}")
+        self._settle_words()
+        word("layout", self.layout, FILTERS, ShapeError)
         if not self.filters:
             object.__setattr__(self, "filters", FILTERS[self.layout])
-        if self.filters not in FILTERS.values():
-            raise ShapeError(f"filters is {self.filters!r}; it must be one of {', '.join(FILTERS.values())}")
-        if self.direction not in DIRECTIONS:
-            raise InputError(f"direction is {self.direction!r}; it must be one of {', '.join(DIRECTIONS)}")
+        word("filters", self.filters, tuple(FILTERS.values()), ShapeError)
+        word("direction", self.direction, DIRECTIONS)
         self._settle_window()
         self._settle_types()
         for name, stored in zip(("aligned_input", "aligned_filter", "aligned_output"), "xwy", strict=True):
@@ -90,6 +89,17 @@ class Conv(Typed):
         self._settle_epilogue()
         if self.epilogue and self.direction != "forward":
             raise InputError(f"epilogue is {self.epilogue!r}; direction {self.direction} takes none")
+        self._require_memory()
+
+    def _require_memory(self) -> None:
+        """ShapeError: a tensor has more bytes than a GPU addresses."""
+        for name, tensor in TENSORS.items():
+            extents, kind = self.extents(name).values(), self.kind(name)
+            size = math.prod(extents) * kind.bytes
+            if size > MEMORY_LIMIT:
+                count = "x".join(map(str, extents))
+                raise ShapeError(f"{tensor} have {count} elements of {kind}, {size} bytes; it must be at most"
+                                 f" {MEMORY_LIMIT}, what a GPU addresses")  # fmt: skip
 
     def _settle_window(self) -> None:
         deep = self.d > 1 or self.t > 1
@@ -97,7 +107,7 @@ class Conv(Typed):
         pads = three("padding", self.padding, deep, 2, 0)
         for name, given, values in (("stride", self.stride, stride), ("dilation", self.dilation, dilation)):
             if 0 in values:
-                raise ShapeError(f"{name} is {given!r}; it must be positive")
+                raise ShapeError(f"{name} is {shown(given)}; it must be positive")
         if self.groups < 1 or self.c % self.groups or self.k % self.groups:
             raise ShapeError(f"groups is {self.groups}; it must be at least 1, and divide c={self.c} and k={self.k}")
         extents, taps = (self.d, self.h, self.w), (self.t, self.r, self.s)
@@ -108,6 +118,9 @@ class Conv(Typed):
         for name, axis, filter_, tap, least, most in zip("dhw", extents, "trs", taps, reached, room, strict=True):
             if tap < 1:
                 raise ShapeError(f"{filter_} is {tap}; it must be at least 1")
+            if most >= EXTENT_LIMIT:
+                raise ShapeError(f"padding is {shown(self.padding)}; {name} is {axis}, and with its padding {most}; it"
+                                 f" must be at most {EXTENT_LIMIT - 1}")  # fmt: skip
             if least > most:
                 raise ShapeError(f"{name} is {axis}, with pads {most}; it must be at least {least}, which is how far"
                                  f" the filter reaches along it ({filter_})")  # fmt: skip
@@ -291,16 +304,16 @@ class Conv(Typed):
     @classmethod
     def read_shape(cls, text: str) -> dict[str, Any]:
         out: dict[str, Any] = {}
-        for word in text.replace(" ", "").split(","):
-            name, _, value = word.partition("=")
+        for item in text.replace(" ", "").split(","):
+            name, _, value = item.partition("=")
             field = NAMES.get(name.lower())
-            if field is None or field in out or not re.fullmatch(r"\d{1,10}(x\d{1,10}){0,5}", value):
-                raise ShapeError(f"shape has {word!r}; it must read {cls.SHAPED}, with several numbers as 1x2")
+            if field is None or field in out or not re.fullmatch(r"[0-9]{1,10}(x[0-9]{1,10}){0,5}", value):
+                raise ShapeError(f"shape has {shown(item)}; it must read {cls.SHAPED}, with several numbers as 1x2")
             numbers = [int(x) for x in value.split("x")]
             out[field] = numbers[0] if len(numbers) == 1 else numbers
         lacking = [name.upper() for name in ("n", "c", "h", "w", "k", "r", "s") if name not in out]
         if lacking:
-            raise ShapeError(f"shape is {text!r}; it lacks {', '.join(lacking)}")
+            raise ShapeError(f"shape is {shown(text)}; it lacks {', '.join(lacking)}")
         return cls.written(out)
 
     @classmethod

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
+from ptxgen.arguments import is_integer, plain, shown
 from ptxgen.errors import ShapeError
 from ptxgen.typed import EXTENT_LIMIT
 
@@ -15,14 +17,14 @@ Spread = int | Sequence[int]
 def three(name: str, value: Any, depth: bool, count: int = 1, rest: int = 1) -> tuple[int, ...]:
     """``count`` integers an axis of (depth, height, width). One integer is for every axis; a sequence is for the last
     axes, and the others take ``rest``."""
-    if isinstance(value, int) or hasattr(value, "__index__"):
-        value = [int(value)] * (3 if depth else 2)
-    values = [int(x) for x in value]
+    given = plain(value)
+    values = given if isinstance(given, tuple) else (given,) * (3 if depth else 2)
     if count == 2 and len(values) in (1, 2, 3):
-        values = [x for x in values for _ in (0, 1)]
-    if len(values) not in (count, 2 * count, 3 * count) or any(not 0 <= x < EXTENT_LIMIT for x in values):
-        raise ShapeError(f"{name} is {value!r}; it must be an integer from 0, or one for each axis of the image")
-    return (rest,) * (3 * count - len(values)) + tuple(values)
+        values = tuple(x for x in values for _ in (0, 1))
+    if len(values) not in (count, 2 * count, 3 * count) or not all(is_integer(x, 0, EXTENT_LIMIT - 1) for x in values):
+        raise ShapeError(f"{name} is {shown(value)}; it must be an integer from 0 to {EXTENT_LIMIT - 1}, or one for"
+                         " each axis of the image")  # fmt: skip
+    return (rest,) * (3 * count - len(values)) + tuple(map(operator.index, values))
 
 
 def brief(values: Sequence[Any], deep: bool) -> str:

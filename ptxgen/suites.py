@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from ptxgen.arguments import shown
 from ptxgen.catalog import Case, ColumnMajor, entry
 from ptxgen.errors import InputError
 from ptxgen.operations import from_dict
@@ -25,7 +26,7 @@ def cases(name: str, of: str = "gemm", **fields: Any) -> list[Case]:
     return list(suite.build(**fields))
 
 
-def read(lines: Iterable[str], name: str, of: str = "gemm", **fields: Any) -> Iterator[Case]:
+def read(lines: Iterable[str | bytes], name: str, of: str = "gemm", **fields: Any) -> Iterator[Case]:
     """The cases of a shapes file: a JSON object a line, with the problem's extents and any other field of it, and
     ``name`` if it is to have one. ``fields`` hold where a line does not say otherwise, ``of`` is the operation that a
     line need not name; ``name``: of the file, for errors.
@@ -36,14 +37,32 @@ def read(lines: Iterable[str], name: str, of: str = "gemm", **fields: Any) -> It
         if not line.strip():
             continue
         try:
-            values = _object(line.strip())
+            values = _object(_text(line.strip()))
             if values.setdefault("operation", of) != of:
                 raise InputError(f"operation is {values['operation']!r}; the commands of {of} take {of} alone")
-            title = values.pop("name", "")
+            title = _title(values.pop("name", ""))
             problem = from_dict({**fields, **values})
         except (ValueError, TypeError) as error:  # InputError is a ValueError
             raise InputError(f"{name}, line {number}: {error}") from error
-        yield Case(str(title) or problem.key(), problem)
+        yield Case(title or problem.key(), problem)
+
+
+def _text(line: str | bytes) -> str:
+    """InputError: bytes that are not UTF-8."""
+    try:
+        return line if isinstance(line, str) else line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"the line is not UTF-8: byte {error.object[error.start]:#x}, column {error.start + 1}"
+        ) from None
+
+
+def _title(value: Any) -> str:
+    """InputError: characters that UTF-8 does not encode (half of a surrogate pair)."""
+    try:
+        return str(value).encode().decode()
+    except UnicodeEncodeError:
+        raise InputError(f"name is {shown(value)}; it must be text that UTF-8 encodes") from None
 
 
 def _object(text: str) -> dict[str, Any]:
@@ -51,6 +70,12 @@ def _object(text: str) -> dict[str, Any]:
         values = json.loads(text)
     except json.JSONDecodeError as error:
         raise InputError(f"{text[:60]!r} is not JSON: {error.msg}, column {error.colno}") from None
+    except RecursionError:
+        raise InputError(
+            f"{text[:60]!r}... is nested too deeply; a line is an object of numbers, text and lists"
+        ) from None
+    except ValueError:  # Python refuses to read integers of thousands of digits
+        raise InputError(f"{text[:60]!r}... has an integer of too many digits; the largest is 2147483647") from None
     if not isinstance(values, dict):
         raise InputError(f"{text[:60]!r} is not a JSON object")
     return values

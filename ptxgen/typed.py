@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, fields
 from typing import Any, ClassVar
 
+from ptxgen.arguments import flag, integer, shown, word
 from ptxgen.dtypes import Dtype, dtype
 from ptxgen.errors import DtypeError, InputError, ShapeError
 
 EXTENT_LIMIT = 1 << 31
+MEMORY_LIMIT = 1 << 47  #: bytes of an operand: what a process addresses on a GPU
 
 #: dtype of A and B -> how products may be summed, the default first. ``tf32``: of f32 inputs rounded to 11 bits;
 #: ``f32_bf16x6``: as exact as f32, of f32 inputs as sums of three bf16, without infinities
@@ -34,6 +35,8 @@ READS = {
     "scale": ("scale_a", "scale_b"), "scale_rows": ("scale_a", "scale_b"), "bias_row": ("bias",),
     "bias_column": ("bias",), "bias": ("bias",), "residual": ("residual",),
 }  # fmt: skip
+#: type of a field of a problem -> what checks a value of it
+CHECKS: dict[str, Callable[[str, Any], Any]] = {"str": word, "bool": flag}
 
 
 class Typed:
@@ -99,15 +102,18 @@ class Typed:
     def _settle_integers(self, names: Iterable[str]) -> None:
         """NumPy's integers are taken, and not kept. ShapeError: one is no integer, or too large."""
         for name in names:
-            value = getattr(self, name)
-            if isinstance(value, bool) or not hasattr(value, "__index__") or not 0 <= value < EXTENT_LIMIT:
-                raise ShapeError(f"{name} is {value!r}; it must be an integer from 0 to {EXTENT_LIMIT - 1}")
-            object.__setattr__(self, name, operator.index(value))
+            object.__setattr__(self, name, integer(name, getattr(self, name), 0, EXTENT_LIMIT - 1))
+
+    def _settle_words(self) -> None:
+        """Checks the types of the fields that are strings or Booleans. InputError: one is of another type."""
+        for f in fields(self):  # type: ignore[arg-type]
+            check = CHECKS.get(str(f.type))
+            if check is not None:
+                object.__setattr__(self, f.name, check(f.name, getattr(self, f.name)))
 
     def _settle_types(self) -> None:
         """Fills in what the dtype decides. DtypeError: a type is not to be had."""
-        if self.dtype not in COMPUTE:
-            raise DtypeError(f"dtype is {self.dtype!r}; it must be one of {', '.join(COMPUTE)}")
+        word("dtype", self.dtype, COMPUTE, DtypeError)
         for name, table in (("compute", COMPUTE), ("out", OUT)):
             allowed = table[self.dtype]
             if not getattr(self, name):
@@ -115,7 +121,7 @@ class Typed:
             value = getattr(self, name)
             if value not in allowed:
                 known = ", ".join(allowed)
-                raise DtypeError(f"{name} is {value!r}; with dtype {self.dtype} it must be one of {known}")
+                raise DtypeError(f"{name} is {shown(value)}; with dtype {self.dtype} it must be one of {known}")
 
     def _settle_alignment(self, name: str, kind: Dtype) -> None:
         """ShapeError: an operand's start cannot be so."""
@@ -129,7 +135,7 @@ class Typed:
         stages = tuple(word for row in self.STAGES for word in row if word in given)
         if sorted(stages) != sorted(given):
             known = ", ".join(word for row in self.STAGES for word in row)
-            raise InputError(f"epilogue is {self.epilogue!r}; its stages must be of {known}, each once")
+            raise InputError(f"epilogue is {shown(self.epilogue)}; its stages must be of {known}, each once")
         for row in self.STAGES:
             if sum(word in given for word in row) > 1:
                 raise InputError(f"epilogue is {self.epilogue!r}; it may have only one of {', '.join(row)}")

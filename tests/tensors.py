@@ -11,7 +11,9 @@ from ptxgen.drivers.emulated import EmulatedDriver
 
 Array = np.ndarray[Any, Any]
 #: what is asked of the library: its types, and the handle of the stream that it queues on
-LIBRARY = SimpleNamespace(float32="torch.float32", _C=SimpleNamespace(_cuda_getCurrentRawStream=lambda i: 0))
+LIBRARY = SimpleNamespace(
+    float32="torch.float32", _C=SimpleNamespace(_cuda_getCurrentRawStream=lambda i: 0), is_grad_enabled=lambda: True
+)
 
 
 class Place(NamedTuple):
@@ -23,6 +25,7 @@ class Tensor:
     """What is asked of a PyTorch tensor, on the emulated device's memory."""
 
     made = 0
+    requires_grad = negative = False
 
     def __init__(self, driver: EmulatedDriver, x: Array, order: tuple[int, ...] | None = None) -> None:
         order = order or tuple(range(x.ndim))
@@ -36,6 +39,9 @@ class Tensor:
 
     def data_ptr(self) -> int:
         return self.address
+
+    def is_neg(self) -> bool:
+        return self.negative
 
     def stride(self) -> tuple[int, ...]:
         return self.strides

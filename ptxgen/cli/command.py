@@ -16,11 +16,12 @@ from ptxgen.errors import DatabaseError, EmulatorError, InputError, PtxgenError,
 
 #: error class -> exit code, the first that fits
 EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
-    (DatabaseError, 4), (UnavailableError, 3), (InputError, 2), (OSError, 2), (PtxgenError, 1),
+    (DatabaseError, 4), (UnavailableError, 3), (InputError, 2), (OSError, 2), (PtxgenError, 1), (MemoryError, 1),
+    (KeyboardInterrupt, 130),
 )  # fmt: skip
-EPILOG = """Exit codes: 0 done; 1 a check failed, a kernel could not be made or run, a stored winner is stale, or a
-figure that was asked for is missing; 2 bad input; 3 something is not installed or not there; 4 the database cannot be
-used."""
+EPILOG = """Exit codes: 0 done; 1 a check failed, a kernel could not be made or run, or a figure that was asked for is
+missing; 2 bad input; 3 something is not installed or not there; 4 the database cannot be used; 130 interrupted by
+Ctrl-C."""
 
 app = typer.Typer(
     name="ptxgen",
@@ -106,29 +107,43 @@ def _print(answer: dict[str, Any] | str) -> None:
         from ptxgen.report import to_json
 
         answer = to_json(answer)
-    print(answer.rstrip("\n"), flush=True)
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    print(answer.rstrip("\n").encode(encoding, "backslashreplace").decode(encoding), flush=True)
+
+
+@contextmanager
+def keeps(told: Callable[[], str]) -> Iterator[None]:
+    """Within it, an interruption by Ctrl-C says what the command keeps: ``told()``."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        raise KeyboardInterrupt(told()) from interrupt
 
 
 @contextmanager
 def _reported(common: Common) -> Iterator[None]:
-    """Errors of ptxgen and of files: one line on standard error, with ``--json`` a document too, an exit code."""
+    """Errors of ptxgen and of files, and Ctrl-C: one line on standard error, with ``--json`` a document too, an exit
+    code."""
     try:
         yield
     except BrokenPipeError:  # whoever read our output has enough
         raise
-    except (PtxgenError, OSError) as error:
+    except (PtxgenError, OSError, MemoryError, KeyboardInterrupt) as error:
         if common.debug:
             raise
         print(f"error: {one_line(error)}", file=sys.stderr)
         if common.json:
-            _print({"error": {"kind": type(error).__name__, "message": _said(error)}})
+            kind = "Interrupted" if isinstance(error, KeyboardInterrupt) else type(error).__name__
+            _print({"error": {"kind": kind, "message": _said(error)}})
         raise typer.Exit(next(code for kind, code in EXIT_CODES if isinstance(error, kind))) from error
 
 
 def _said(error: BaseException) -> str:
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror}"
-    return str(error)
+    if isinstance(error, KeyboardInterrupt):
+        return f"interrupted; {error}" if str(error) else "interrupted"
+    return f"out of memory: {error}" if isinstance(error, MemoryError) else str(error)
 
 
 def start(arguments: Sequence[str]) -> int:
@@ -150,11 +165,11 @@ def start(arguments: Sequence[str]) -> int:
         if "--json" in arguments:
             _print({"error": {"kind": "InputError", "message": text}})
         return 2
-    except typer.Abort:
+    except (typer.Abort, KeyboardInterrupt):  # while arguments are read
         print("error: interrupted", file=sys.stderr)
-        return 1
-    finally:
-        logging.getLogger("ptxgen").removeHandler(warnings)
+        if "--json" in arguments:
+            _print({"error": {"kind": "Interrupted", "message": "interrupted"}})
+        return 130
 
 
 def one_line(error: BaseException) -> str:

@@ -13,10 +13,12 @@ from ptxgen.errors import Fault, InputError
 
 
 def _extents(name: str, text: str) -> tuple[int, ...]:
+    from ptxgen.arguments import shown
+
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise InputError(f"{name} is {text!r}; it must be one to three integers, as 4,2,1") from None
+        raise InputError(f"{name} is {shown(text)}; it must be one to three integers, as 4,2,1") from None
 
 
 @command(app, "emulate")

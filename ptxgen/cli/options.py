@@ -176,12 +176,12 @@ class Target(Fields):
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Iterator[str]]:
+def _opened(path: Path) -> Iterator[Iterator[str | bytes]]:
     if str(path) == "-":
-        yield iter(sys.stdin)
+        yield iter(getattr(sys.stdin, "buffer", sys.stdin))
         return
     try:
-        file = path.open(encoding="utf-8")
+        file = path.open("rb")
     except OSError as error:
         raise InputError(f"shapes-file {path} cannot be read: {error.strerror}") from error
     with file:

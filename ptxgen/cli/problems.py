@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ptxgen.cli.command import Answer, app, command
+from ptxgen.cli.command import Answer, app, command, keeps
 from ptxgen.cli.options import Forced, Seed, Target
 from ptxgen.errors import ConfigError, InputError, UnavailableError
 
@@ -77,11 +77,18 @@ def tune(
     start = tuner.Budget(**EMULATED_BUDGET) if emulated else tuner.Budget()
     budget = replace(start, **{name: value for name, value in chosen.items() if value is not None})
     began = time.monotonic()
-    with Database(target.path) as database, report.progress() as progress:
-        if emulated:
-            progress.message(f"Tuning on the emulated device. {report.MODEL_CLOCK}")
-        problems = [case.problem for case in cases]
-        done = tuner.tune(problems, driver.name, database, budget, seed, progress, jobs, revision(), retry=retry)
+    with Database(target.path) as database:
+        before = database.info()["measurements"]
+
+        def kept() -> str:
+            new = database.info()["measurements"] - before
+            return f"{new} measurements of this run are kept in {database.path}; the same command goes on from there"
+
+        with keeps(kept), report.progress() as progress:
+            if emulated:
+                progress.message(f"Tuning on the emulated device. {report.MODEL_CLOCK}")
+            problems = [case.problem for case in cases]
+            done = tuner.tune(problems, driver.name, database, budget, seed, progress, jobs, revision())
     document = {
         "command": "tune", "device": driver.device.name, "clock": driver.clock, "database": target.path,
         "seconds": time.monotonic() - began,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ptxgen.cli.command import Answer, app, command, db
+from ptxgen.cli.command import Answer, app, command, db, keeps
 from ptxgen.cli.options import Stored
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ def export(
 
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     told = "ptxgen db export" + (f" --device {device}" if device else "") + ("" if raw else " --no-raw")
-    with Database(options.path, readonly=True) as database:
+    partial = f"{folder} may lack files, or have incomplete ones: export again"
+    with keeps(lambda: partial), Database(options.path, readonly=True) as database:
         files = export_text(database, folder, device=device, commit=revision(), command=told, date=today, raw=raw)
         for name in sorted({f.parent.name for f in files}):
             trained = model_folder(database, name)
@@ -62,7 +63,7 @@ def import_(
     def current(name: str, problem: Problem, config: Config) -> str:
         return render(plan_for(problem, config, device(name))).digest
 
-    with Database(options.path) as database:
+    with keeps(lambda: "db info prints what the database holds"), Database(options.path) as database:
         counts = import_text(database, path, current)
     return Answer({"command": "db import", "database": options.path, **counts}, pairs_text(counts))
 

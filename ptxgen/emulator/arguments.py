@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ TYPES: dict[str, Any] = {
 }  # fmt: skip
 #: those that a .npy file cannot hold: their values go in and out as float32
 FOREIGN = ("bf16", "e4m3", "e5m2")
+LARGEST = 1 << 40  #: bytes of a buffer
 FILLS = ("zeros", "ones", "iota", "random")
 _BUFFER = re.compile(r"(?P<type>\w+)\[(?P<extent>[^\]]*)\](?:=(?P<fill>.+))?")
 
@@ -90,9 +92,11 @@ def buffer(text: str, kind: str, extent: str, fill: str, random: np.random.Gener
     shape: tuple[int, ...] | None = None
     if extent:
         parts = extent.split("x")
-        if not all(p.strip().isdigit() for p in parts):
+        if not all(re.fullmatch("[0-9]{1,18}", p.strip()) for p in parts):
             raise InputError(f"argument {text!r}: the extent is {extent!r}, not a number or several, as 64x32")
         shape = tuple(int(p) for p in parts)
+        if math.prod(shape) * dtype.itemsize > LARGEST:
+            raise InputError(f"argument {text!r}: the buffer must have at most {LARGEST} bytes")
     if fill not in FILLS:
         return loaded(text, kind, shape, Path(fill))
     if shape is None:

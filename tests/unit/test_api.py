@@ -205,19 +205,28 @@ def test_interleaved_parts_of_one_array_do_not_overlap(host):
     assert np.array_equal(both[:, 1::2], expected)
 
 
-def test_the_real_way_from_shape_to_result(monkeypatch):
+@pytest.fixture
+def real(monkeypatch):
     """Nothing replaced: selection by the model, generation, the emulated device."""
     monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
     for name in ("ready", "workspaces", "runners"):
         monkeypatch.setattr(calls, name, OrderedDict())
     monkeypatch.setattr(calls, "database", lambda: None)
     calls.driver.cache_clear()
-    try:
-        x, y = integers((33, 65)), integers((65, 31), seed=1)
-        assert np.array_equal(ptxgen.gemm(x, y.T.copy().T), x @ y)
-        assert calls.driver().name == "emulated"
-    finally:
-        calls.driver.cache_clear()
+    yield
+    calls.driver.cache_clear()
+
+
+def test_the_real_way_from_shape_to_result(real):
+    x, y = integers((33, 65)), integers((65, 31), seed=1)
+    assert np.array_equal(ptxgen.gemm(x, y.T.copy().T), x @ y)
+    assert calls.driver().name == "emulated"
+
+
+def test_sums_of_int8_are_modulo_a_word(real):
+    x, y = np.full((1, 131072), -128, "i1"), np.full((131072, 1), -128, "i1")
+    assert ptxgen.gemm(x, y) == -(1 << 31)  # the sum is 1 << 31
+    assert ptxgen.gemm(x[:, :65536], y[:65536], alpha=3) == 3 * (1 << 30) - (1 << 32)
 
 
 # ---- what is refused
@@ -289,6 +298,56 @@ def test_out_must_not_share_a_single_element(host):
     with pytest.raises(OverlapError):
         ptxgen.gemm(x, integers((6, 6)), out=out)
     ptxgen.gemm(x, integers((6, 6)), out=memory[36:72].reshape(6, 6))
+
+
+def test_out_must_not_share_memory_with_what_the_epilogue_reads(host):
+    x, out = integers((6, 6)), np.zeros((6, 6), np.float32)
+    for given in ({"bias": out[0]}, {"residual": out}, {"residual": out.T}, {"scale_a": out[5], "scale_b": x[0]},
+                  {"scale_a": x[0], "scale_b": out[5]}):  # fmt: skip
+        name = next(n for n, v in given.items() if np.shares_memory(v, out))
+        with pytest.raises(OverlapError, match=f"out shares memory with {name}"):
+            ptxgen.gemm(x, x, out=out, **given)
+    assert not host.driver.streams
+
+
+def test_elements_of_out_must_not_share_memory(host):
+    x, memory = integers((6, 6)), np.zeros(99, np.float32)
+    for strides in ((4, 4), (0, 4), (24, 0), (20, 4), (-4, 4)):
+        out = np.lib.stride_tricks.as_strided(memory[50:], (6, 6), strides)
+        with pytest.raises(
+            ShapeError, match=r"out has shape \(6, 6\) and strides .*its elements must not share memory"
+        ):
+            ptxgen.gemm(x, x, out=out)
+    apart = np.lib.stride_tricks.as_strided(memory, (6, 6), (4 * 4, 6 * 4))
+    assert len({4 * i + 6 * j for i in range(6) for j in range(6)}) < 36
+    with pytest.raises(ShapeError, match="its elements must not share memory"):
+        ptxgen.gemm(x, x, out=apart)
+    apart = np.lib.stride_tricks.as_strided(memory, (6, 6), (5 * 4, 6 * 4))
+    assert len({5 * i + 6 * j for i in range(6) for j in range(6)}) == 36
+    assert np.array_equal(ptxgen.gemm(x, x, out=apart), x @ x)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"alpha": 10**400}, "alpha is an integer of 1329 bits; it must be a real number that a double holds"),
+        ({"beta": -(10**5000)}, "beta is an integer of 16610 bits"),
+        ({"alpha": "1.5"}, "alpha is '1.5'; it must be a real number"),
+        ({"deterministic": None}, "deterministic is None; it must be True or False"),
+        ({"deterministic": 1}, "deterministic is 1; it must be True or False"),
+        ({"compute": 0}, "compute is 0; it must be a string"),
+        ({"compute": np.array(["f32", "f32"])}, "compute is array"),
+        ({"activation": np.array(["relu", "relu"])}, "activation is array.* must be one of relu, gelu, silu"),
+        ({"bias": np.ma.masked_array(B[0], B[0] > 0)}, "bias is a masked array"),
+        ({"residual": np.ma.masked_array(A @ B)}, "residual is a masked array"),
+        ({"a": np.ma.masked_array(A)}, "a is a masked array"),
+    ],
+)
+def test_values_of_other_types_are_refused(host, given, words):
+    with pytest.raises(InputError, match=words):
+        ptxgen.gemm(**{"a": A, "b": B, **given})
+    assert not host.driver.streams
+    assert np.array_equal(ptxgen.gemm(A, B, deterministic=np.True_), A @ B)
 
 
 # ---- arrays of a GPU
@@ -380,6 +439,51 @@ def test_what_is_refused_on_a_gpu(gpu):
     assert not gpu.driver.streams
 
 
+class At:
+    """An array of single-precision numbers at an address of the device; ``strides`` in elements."""
+
+    def __init__(self, address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
+        self.address = address
+        self.__cuda_array_interface__ = {
+            "shape": shape, "typestr": "<f4", "version": 3, "data": (address, False),
+            "strides": tuple(4 * s for s in strides),
+        }  # fmt: skip
+
+    def reshape(self, *shape: int) -> At:
+        [n] = self.__cuda_array_interface__["shape"]
+        return At(self.address, (1, n), (n, 1))
+
+
+def test_out_and_what_the_epilogue_reads_on_a_gpu(gpu):
+    x = integers((6, 6))
+    a, b = Foreign(gpu.driver, x), Foreign(gpu.driver, x)
+    start = gpu.driver.allocate(4096)
+    out, row = At(start + 1024, (6, 6), (6, 1)), At(start, (6,), (1,))
+    for place in (start + 1024, start + 1024 + 35 * 4, start + 1024 - 20):
+        over = At(place, (6,), (1,))
+        for given in ({"bias": over}, {"scale_a": row, "scale_b": over}, {"scale_a": over, "scale_b": row},
+                      {"residual": At(place, (6, 6), (6, 1))}):  # fmt: skip
+            name = next(n for n, v in given.items() if v is not row)
+            with pytest.raises(OverlapError, match=f"out shares memory with {name}"):
+                ptxgen.gemm(a, b, out=out, **given)
+    with pytest.raises(ShapeError, match="its elements must not share memory"):
+        ptxgen.gemm(a, b, out=At(start, (6, 6), (5, 1)))
+    assert not gpu.driver.streams
+    ptxgen.gemm(a, b, out=out, bias=At(start + 1024 + 36 * 4, (6,), (1,)))
+
+
+def test_rows_that_alternate_do_not_overlap_on_a_gpu(gpu):
+    x, start = integers((6, 6)), gpu.driver.allocate(4096)
+    gpu.driver.upload(start, np.ascontiguousarray(np.stack([x, 0 * x], axis=1)))  # rows of x and of out in turn
+    ptxgen.gemm(At(start, (6, 6), (12, 1)), Foreign(gpu.driver, x), out=At(start + 24, (6, 6), (12, 1)))
+    both = np.empty((6, 2, 6), np.float32)
+    gpu.driver.download(start, both)
+    assert np.array_equal(both[:, 0], x)
+    assert np.array_equal(both[:, 1], x @ x)
+    with pytest.raises(OverlapError, match="out shares memory with a"):
+        ptxgen.gemm(At(start, (6, 6), (12, 1)), Foreign(gpu.driver, x), out=At(start + 20, (6, 6), (12, 1)))
+
+
 def test_device_arrays_need_a_gpu(host):
     """On the emulated driver, and before anything is allocated for the result."""
     x = integers((6, 6))
@@ -397,14 +501,6 @@ class Place(NamedTuple):
     index: int
 
 
-class Storage:
-    def __init__(self, at: int) -> None:
-        self.at = at
-
-    def data_ptr(self) -> int:
-        return self.at
-
-
 def tensors(on: Driver, stream: int = 0):
     """A module that looks as PyTorch does to this package, with tensors in the emulated device's memory."""
     torch = types.ModuleType("torch")
@@ -414,15 +510,17 @@ def tensors(on: Driver, stream: int = 0):
     torch.stream = stream
     torch._C = SimpleNamespace(_cuda_getCurrentRawStream=lambda index: torch.stream)
     torch.copies = 0
+    torch.recording = True
+    torch.is_grad_enabled = lambda: torch.recording
 
     class Tensor:
         __module__ = "torch"
+        requires_grad = negative = False
 
-        def __init__(self, x: np.ndarray, at: int | None = None, strides=None, home: int | None = None, index: int = 0):
+        def __init__(self, x: np.ndarray, at: int | None = None, strides=None, index: int = 0):
             self.host, self.dtype, self.shape = x, kinds[x.dtype.name], x.shape
             self.device = Place("cuda", index)
             self.at = on.allocate(max(x.nbytes, 1)) if at is None else at
-            self.home = self.at if home is None else home
             self.strides = strides or tuple(int(np.prod(x.shape[i + 1 :])) for i in range(x.ndim))
             if at is None and x.size:
                 on.upload(self.at, np.ascontiguousarray(x))
@@ -433,8 +531,11 @@ def tensors(on: Driver, stream: int = 0):
         def data_ptr(self) -> int:
             return self.at
 
-        def untyped_storage(self) -> Storage:
-            return Storage(self.home)
+        def is_neg(self) -> bool:
+            return self.negative
+
+        def get_device(self) -> int:
+            return self.device.index
 
         def new_empty(self, shape, dtype=None):
             kind = next(name for name, k in kinds.items() if k is (dtype or self.dtype))
@@ -452,11 +553,11 @@ def tensors(on: Driver, stream: int = 0):
             return np.lib.stride_tricks.as_strided(out, self.shape, [s * size for s in self.strides]).copy()
 
         def like(self, shape, strides) -> Tensor:
-            return Tensor(np.zeros(shape, self.host.dtype), self.at, strides, self.home)
+            return Tensor(np.zeros(shape, self.host.dtype), self.at, strides)
 
         def part(self, rows: int, columns: int, at: int, strides) -> Tensor:
             x = np.zeros((rows, columns), self.host.dtype)
-            return Tensor(x, self.at + at * x.itemsize, strides, self.home)
+            return Tensor(x, self.at + at * x.itemsize, strides)
 
     torch.Tensor = Tensor
     return torch
@@ -542,6 +643,69 @@ def test_what_is_remembered_is_bounded(gpu, torch, monkeypatch):
         assert len(calls.ready) <= 3
 
 
+@pytest.mark.parametrize("named", ["a", "b", "out"])
+def test_remembered_calls_refuse_gradients_and_negative_bits(gpu, torch, named):
+    """What a key does not tell apart is looked at in each call."""
+    x = integers((8, 8))
+    given = {"a": torch.Tensor(x), "b": torch.Tensor(x), "out": torch.Tensor(x)}
+
+    def call():
+        ptxgen.gemm(given["a"], given["b"], out=given["out"])
+
+    call()
+    given[named].requires_grad = True
+    with pytest.raises(InputError, match=f"{named} requires a gradient, which results of ptxgen do not have"):
+        call()
+    torch.recording = False
+    call()
+    assert len(gpu.asked) == 1  # the short way, where nothing is recorded
+    torch.recording = True
+    with pytest.raises(InputError, match="requires a gradient"):
+        call()
+    given[named].requires_grad = False
+    given[named].negative = True
+    with pytest.raises(InputError, match=f"{named} is a view with the negative bit"):
+        call()
+    given[named].negative = False
+    given[named].at = 0
+    with pytest.raises(InputError, match=f"{named} is a Tensor without memory of its own"):
+        call()
+
+
+def test_remembered_calls_see_an_overlap_of_tensors_with_storages_of_their_own(gpu, torch):
+    """As DLPack makes them: only addresses tell."""
+    memory = torch.Tensor(integers((24, 8)))
+    a, out = memory.part(8, 8, 0, (8, 1)), memory.part(8, 8, 64, (8, 1))
+    b = torch.Tensor(integers((8, 8), seed=1))
+    expected = a.value @ b.value
+    for _ in range(2):
+        ptxgen.gemm(a, b, out=out)
+        assert np.array_equal(out.value, expected)
+    assert len(gpu.asked) == 1
+    for start in (60, 0, 4):
+        for operands in ((a, b), (b, a)):
+            with pytest.raises(OverlapError, match="out shares memory with"):
+                ptxgen.gemm(*operands, out=memory.part(8, 8, start, (8, 1)))
+
+
+def test_arguments_that_cannot_be_hashed_are_refused(gpu, torch):
+    t = torch.Tensor(integers((8, 8)))
+    ptxgen.gemm(t, t)
+    with pytest.raises(InputError, match=r"deterministic is \[\]; it must be True or False"):
+        ptxgen.gemm(t, t, deterministic=[])
+    with pytest.raises(InputError, match=r"compute is \['tf32'\]; it must be a string"):
+        ptxgen.gemm(t, t, compute=["tf32"])
+
+
+def test_a_gradient_of_a_number_is_refused(gpu, torch):
+    class Number(float):
+        requires_grad = True
+
+    t = torch.Tensor(integers((8, 8)))
+    with pytest.raises(InputError, match="alpha requires a gradient"):
+        ptxgen.gemm(t, t, alpha=Number(2.0))
+
+
 # ---- batches
 
 
@@ -560,7 +724,7 @@ def test_items_of_host_arrays(host):
     assert np.array_equal(ptxgen.gemm(a, b, out=between), a @ b)
     for shape in ((0, 9, 10), (3, 0, 10)):
         assert ptxgen.gemm(np.zeros(shape, "f4"), b[: shape[0]]).shape == (*shape[:2], 7)
-    with pytest.raises(ShapeError, match=r"out has strides \(7, 7, 1\); its items must not share memory"):
+    with pytest.raises(ShapeError, match=r"out has shape .* strides \(7, 7, 1\); its elements must not share memory"):
         ptxgen.gemm(a, b, out=np.lib.stride_tricks.as_strided(np.zeros(99, "f4"), (3, 9, 7), (28, 28, 4)))
 
 

@@ -269,3 +269,170 @@ def test_what_lies_otherwise_is_copied(gpu: EmulatedDriver) -> None:
     assert np.array_equal(out.numpy(), y.numpy())
     with pytest.raises(ShapeError, match="out has strides"):
         ptxgen.conv2d(Tensor(gpu, x), Tensor(gpu, f), out=Tensor(gpu, np.zeros((2, 3, 3, 4)), (0, 1, 3, 2)))
+
+
+# ---- memory that arrays share, gradients, values of other types
+
+
+def test_out_must_have_memory_of_its_own() -> None:
+    f = integers(4, 4, 3, 3, seed=1)
+    for name in ("images", "filters", "bias", "residual"):
+        memory = np.zeros(4096, np.float32)
+        out = memory[100:172].reshape(2, 4, 3, 3)
+        given: dict[str, Any] = {"images": integers(2, 4, 5, 5), "filters": f, "bias": integers(4), "residual": out + 0}
+        shape = given[name].shape
+        given[name] = memory[171 : 171 + given[name].size].reshape(shape)
+        with pytest.raises(OverlapError, match=f"out shares memory with {name}; it must have memory of its own"):
+            ptxgen.conv2d(**given, out=out)
+        given[name] = memory[172 : 172 + given[name].size].reshape(shape)
+        ptxgen.conv2d(**given, out=out)
+    x, steps = integers(2, 4, 5, 5), (144, 36, 8, 4)
+    with pytest.raises(
+        ShapeError, match=r"out has shape .* strides \(36, 9, 2, 1\); its elements must not share memory"
+    ):
+        ptxgen.conv2d(x, f, out=np.lib.stride_tricks.as_strided(np.zeros(99, "f4"), (2, 4, 3, 3), steps))
+
+
+def test_gradients_must_have_memory_of_their_own() -> None:
+    x, f, dy = integers(1, 3, 5, 5), integers(3, 3, 3, 3), integers(1, 3, 3, 3)
+    memory = np.zeros(75, np.float32)
+    with pytest.raises(OverlapError, match="out shares memory with filters"):
+        ptxgen.conv2d_input_grad(dy[:, :2], memory[:54].reshape(2, 3, 3, 3), x.shape, out=memory.reshape(x.shape))
+    with pytest.raises(OverlapError, match="out shares memory with grads"):
+        ptxgen.conv2d_weight_grad(x[:, :1], f[:1], (3, 1, 3, 3), out=f[0][:, None])
+
+
+def test_out_must_have_memory_of_its_own_on_a_gpu(gpu: EmulatedDriver) -> None:
+    x, f = Tensor(gpu, integers(1, 4, 5, 5)), Tensor(gpu, integers(4, 4, 3, 3, seed=1))
+    out, bias, residual = (Tensor(gpu, np.zeros(s, "f4")) for s in ((1, 4, 3, 3), (4,), (1, 4, 3, 3)))
+    for name, v in (("bias", bias), ("residual", residual)):
+        kept = v.address
+        for place in (out.address, out.address + 35 * 4, out.address - 4):
+            v.address = place
+            with pytest.raises(OverlapError, match=f"out shares memory with {name}"):
+                ptxgen.conv2d(x, f, bias=bias, residual=residual, out=out)
+        v.address = kept
+    ptxgen.conv2d(x, f, bias=bias, residual=residual, out=out)
+    out.strides = (36, 9, 2, 1)
+    with pytest.raises(ShapeError):
+        ptxgen.conv2d(x, f, out=out)
+
+
+@pytest.mark.parametrize("named", ["images", "filters", "bias", "residual"])
+def test_remembered_convolutions_refuse_gradients_and_negative_bits(
+    gpu: EmulatedDriver, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    given = {
+        "images": Tensor(gpu, integers(1, 4, 5, 5)), "filters": Tensor(gpu, integers(4, 4, 3, 3)),
+        "bias": Tensor(gpu, integers(4)), "residual": Tensor(gpu, integers(1, 4, 3, 3)),
+    }  # fmt: skip
+    recording = [True]
+    monkeypatch.setattr(LIBRARY, "is_grad_enabled", lambda: recording[0])
+    ptxgen.conv2d(**given)
+    given[named].requires_grad = True
+    with pytest.raises(
+        InputError, match=rf"{named} requires a gradient, .* torch.no_grad\(\), or give {named}.detach\(\)"
+    ):
+        ptxgen.conv2d(**given)
+    recording[0] = False
+    ptxgen.conv2d(**given)
+    assert len(calls.ready) == 1
+    given[named].negative = True
+    with pytest.raises(InputError, match=f"{named} is a view with the negative bit"):
+        ptxgen.conv2d(**given)
+
+
+BIG = 10**5000
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (
+            {"padding": 2**31 - 1},
+            "padding is .*2147483647.*; h is 5, and with its padding 4294967299; it must be at most 2",
+        ),
+        ({"padding": 2**31}, "padding is 2147483648; it must be an integer from 0, or 2 of them, at most 2147483647"),
+        (
+            {"padding": 2**29},
+            "results have 2x4x1x1073741827x1073741827 elements of f32, .* bytes; it must be at most 14",
+        ),
+        ({"padding": 2**15}, "extents or padding are too large: coordinates .* need 34 bits; .* in 32 .*pad=32768"),
+        ({"padding": BIG}, "padding is an integer of 16610 bits; it must be"),
+        ({"padding": ((1, 1), (1, BIG))}, "padding is a tuple with an integer of too many digits"),
+        ({"stride": BIG}, "stride is an integer of 16610 bits; it must be"),
+        ({"stride": 2**31}, "stride is 2147483648; it must be an integer from 1, or 2 of them, at most 2147483647"),
+        ({"stride": (True, 1)}, r"stride is \(True, 1\)"),
+        ({"stride": np.array([1.0, 2.0])}, r"stride is \(1.0, 2.0\)"),
+        ({"dilation": [1, None]}, r"dilation is \(1, None\)"),
+        ({"groups": BIG}, "groups is an integer of 16610 bits; it must be an integer from 1 to 2147483647"),
+        ({"groups": np.array([1, 1])}, "groups is"),
+        ({"layout": np.array(["NCHW"])}, "layout is"),
+        ({"layout": 0}, "layout is 0; it must be one of NCHW, NHWC, CHWN"),
+        ({"filter_layout": []}, r"filter_layout is \(\); it must be one of KCRS"),
+        ({"deterministic": None}, "deterministic is None; it must be True or False"),
+        ({"compute": []}, r"compute is \[\]; it must be a string"),
+        ({"activation": np.array(["relu", "relu"])}, "activation is array"),
+        ({"bias": np.ma.masked_array(np.ones(4, "f4"))}, "bias is a masked array"),
+    ],
+)
+def test_values_that_break_a_rule_are_named(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        ptxgen.conv2d(X, F, **given)
+
+
+def test_numbers_without_a_value_are_refused() -> None:
+    """As tensors on PyTorch's device meta."""
+
+    class Meta:
+        def tolist(self) -> int:
+            raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+
+        __index__ = tolist
+
+    with pytest.raises(ShapeError, match=r"stride is <.*Meta.*>; it must be an integer"):
+        ptxgen.conv2d(X, F, stride=Meta())
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 5, BIG), (2, 3, 5, 2**31), (2, 3, 5, 5.0), "abcd", np.ones((2, 2)), None])
+def test_shapes_that_are_none_are_named(shape: Any) -> None:
+    with pytest.raises(ShapeError, match="input_shape "):
+        ptxgen.conv2d_input_grad(integers(2, 4, 3, 3), F, shape)
+
+
+@pytest.mark.parametrize(
+    "stride", [np.int64(2), np.array([2, 2]), np.array(2), (np.int32(2), np.uint8(2)), [2, np.int64(2)]]
+)
+def test_integers_of_numpy_are_integers(gpu: EmulatedDriver, stride: Any) -> None:
+    want = ptxgen.conv2d(X, F, stride=2, padding=((1, 0), (1, 1)))
+    pads = np.array([[1, 0], [1, 1]])
+    assert np.array_equal(ptxgen.conv2d(X, F, stride=stride, padding=pads, groups=np.int64(1)), want)
+    images, filters = Tensor(gpu, X), Tensor(gpu, F)
+    for _ in range(2):
+        made = ptxgen.conv2d(images, filters, stride=stride, padding=pads, groups=np.int64(1))
+        assert np.array_equal(made.numpy(), want)
+    assert len(calls.ready) == 1
+    shape = np.array(X.shape)
+    dy = integers(2, 4, 3, 3)
+    assert np.array_equal(ptxgen.conv2d_input_grad(dy, F, shape), ptxgen.conv2d_input_grad(dy, F, X.shape))
+
+
+def test_an_array_that_changes_is_read_anew(gpu: EmulatedDriver) -> None:
+    """What is remembered has the numbers that an array held, not the array."""
+
+    class Count:
+        """As a tensor of one element: hashed by identity, with a value that may change."""
+
+        def __init__(self) -> None:
+            self.n = 1
+
+        def __index__(self) -> int:
+            return self.n
+
+        def tolist(self) -> int:
+            return self.n
+
+    x, f, stride = Tensor(gpu, X), Tensor(gpu, F), Count()
+    for n in (1, 2):
+        stride.n = n
+        assert ptxgen.conv2d(x, f, stride=stride).shape == (2, 4, 4 - n, 4 - n)

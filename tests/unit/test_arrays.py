@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ptxgen.arrays import View, aligned, on_host, stored, view
+from ptxgen.arrays import View, aligned, on_host, overlap, overlaps_itself, stored, view
 from ptxgen.dtypes import DTYPES, dtype
 from ptxgen.errors import DtypeError, InputError, ShapeError
 
@@ -67,7 +67,7 @@ def tensor(kind: str, device: str = "cuda", index: int | None = 1):
     made = type("Tensor", (), {"__module__": "torch"})()
     for name, value in {"dtype": kind, "shape": (2, 3), "device": where}.items():
         setattr(made, name, value)
-    made.stride, made.data_ptr = lambda: (3, 1), lambda: 4096
+    made.stride, made.data_ptr, made.is_neg, made.requires_grad = lambda: (3, 1), lambda: 4096, lambda: False, False
     return made
 
 
@@ -186,3 +186,107 @@ def test_tensors_of_the_host_share_their_memory(kind, monkeypatch):
     assert np.array_equal(found, x[:, 1:])
     found[1, 2] = 0
     assert x[1, 3] == 0
+
+
+# ---- memory that arrays share
+
+
+def random_views(seed: int, count: int) -> list[View]:
+    """Small views on one memory, with strides of both signs and of zero."""
+    rng, out = np.random.default_rng(seed), []
+    for _ in range(count):
+        axes = int(rng.integers(1, 4))
+        shape = tuple(int(n) for n in rng.integers(0 if rng.random() < 0.1 else 1, 5, axes))
+        strides = tuple(int(s) for s in rng.integers(-3, 14, axes))
+        kind = dtype(str(rng.choice(["f16", "f32", "f64"])))
+        address = 4096 + kind.bytes * int(rng.integers(0, 30))
+        out.append(View(None, address, shape, strides, kind, bool(rng.random() < 0.5)))
+    return out
+
+
+def elements(v: View) -> list[range]:
+    """The bytes of each element."""
+    size = v.dtype.bytes
+    starts = (v.address + size * int(np.dot(at, v.strides)) for at in np.ndindex(*v.shape))
+    return [range(start, start + size) for start in starts]
+
+
+def test_overlap_is_exact():
+    views, shared = random_views(0, 400), 0
+    for x, y in zip(views[::2], views[1::2], strict=True):
+        common = {b for e in elements(x) for b in e} & {b for e in elements(y) for b in e}
+        assert overlap(x, y) == overlap(y, x) == bool(common)
+        shared += bool(common)
+    assert 20 < shared < 180
+    for v in views:
+        every = [b for e in elements(v) for b in e]
+        assert overlaps_itself(v) == (len(every) != len(set(every)))
+    assert 50 < sum(map(overlaps_itself, views)) < 350
+
+
+def test_an_overlap_that_takes_too_long_to_decide_counts_as_one(monkeypatch):
+    x = View(None, 4096, (9, 9, 9), (7, 11, 13), dtype("f32"), False)
+    y = View(None, 4100, (9, 9, 9), (21, 33, 39), dtype("f32"), False)
+    monkeypatch.setattr("ptxgen.arrays.OVERLAP_WORK", 1)
+    assert overlap(x, y)
+    assert overlaps_itself(View(None, 4096, (9, 9, 9, 9), (1001, 1003, 1007, 1009), dtype("f32"), False))
+
+
+# ---- what is refused
+
+
+@pytest.mark.parametrize("argument", ["a", "bias"])
+def test_masked_arrays_are_refused(argument):
+    x = np.ma.masked_array(np.ones((2, 2), np.float32), [[0, 1], [0, 0]])
+    with pytest.raises(
+        InputError, match=rf"{argument} is a masked array; .*{argument}.filled\(value\) or {argument}.data"
+    ):
+        view(x, argument)
+    assert view(x.filled(0), argument).shape == (2, 2)
+    foreign = Foreign(np.ones((2, 2), np.float32))
+    foreign.__cuda_array_interface__["mask"] = Foreign(np.ones((2, 2), bool))
+    with pytest.raises(InputError, match=f"{argument} is a masked array"):
+        view(foreign, argument)
+
+
+def no_storage() -> int:
+    raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"device": SimpleNamespace(type="meta", index=None)}, "a is on the device 'meta'; it must be on cpu or cuda"),
+        ({"device": SimpleNamespace(type="mps", index=0)}, "a is on the device 'mps'"),
+        (
+            {"data_ptr": lambda: 0},
+            "a is a Tensor without memory of its own; it must be a dense tensor",
+        ),  # a fake tensor
+        ({"data_ptr": no_storage}, "a is a Tensor without memory of its own"),  # a sparse tensor, or inside vmap
+        ({"is_neg": lambda: True}, r"a is a view with the negative bit; give a.resolve_neg\(\)"),
+        ({"requires_grad": True}, r"a requires a gradient, .*torch.no_grad\(\), or give a.detach\(\)"),
+    ],
+)
+def test_tensors_whose_memory_does_not_have_their_values_are_refused(changes, words, monkeypatch):
+    recording = SimpleNamespace(is_grad_enabled=lambda: True)
+    monkeypatch.setitem(sys.modules, "torch", recording)
+    x = tensor("torch.float32")
+    vars(x).update(changes)
+    with pytest.raises(InputError, match=words):
+        view(x, "a")
+    if "requires_grad" in changes:
+        recording.is_grad_enabled = lambda: False
+        assert view(x, "a").address == 4096
+
+
+def test_a_subclass_of_a_tensor_is_a_tensor():
+    kind = type("Weights", (type(tensor("torch.float32")),), {"__module__": "model"})
+    x = kind()
+    vars(x).update(vars(tensor("torch.float32")))
+    assert view(x, "a").address == 4096
+
+
+def test_tensors_without_elements_have_no_address():
+    x = tensor("torch.float32")
+    x.shape, x.data_ptr = (0, 3), lambda: 0
+    assert view(x, "a").shape == (0, 3)

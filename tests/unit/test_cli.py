@@ -501,10 +501,148 @@ def check_error(done: Done, code: int, *told: str) -> None:
         (["check", "--shape", "64,64,64", "--config", "ml=256 nl=256 ms=2 ns=2 u=8"], ["threads", "1024"]),
         (["bench", "--shape", "64,64,64", "--baseline", "spam"], ["baseline is 'spam'", "cublas"]),
         (["db", "import", "absent"], ["absent"]),
+        (["select", "--shape", f"{'9' * 5000},1,1"], ["shape is '999", "0 to 2147483647"]),
+        (["select", "--shape", "1,1,1", "--lda", "9" * 5000], ["'--lda'"]),
+        (["select", "--shape", "2147483648,1,1"], ["m is 2147483648", "2147483647"]),
+        (["select", "--shape", "2147483647,2147483647,1"], ["c spans", "140737488355328"]),
+        (["emit", "--shape", "100000,100000,100000", "--batch", "2147483647"], ["a spans", "140737488355328"]),
+        (["select", "--shape", "\u0663,5,5"], ["shape is"]),
+        (["select", "conv", "--shape", f"N=1,C=1,H=5,W=5,K=1,R=1,S=1,pad={2**31 - 1}"], ["padding is", "2147483647"]),
+        (["select", "conv", "--shape", "N=1,C=1,H=5,W=5,K=1,R=1,S=1,pad=600000000"], ["results have", "bytes"]),
+        (["select", "conv", "--shape", f"N={'9' * 5000},C=1,H=5,W=5,K=1,R=1,S=1"], ["shape has 'N=999"]),
     ],
 )
 def test_bad_input_is_one_line_that_names_argument_and_rule(run: Run, words: list[str], told: list[str]) -> None:
     check_error(run(*words, *(() if words[0] == "db" or words[0] in ("check", "bench") else H200)), 2, *told)
+
+
+@pytest.mark.parametrize(
+    ("operation", "line", "told"),
+    [
+        ("gemm", b"[" * 100_000, "is nested too deeply"),
+        ("gemm", b'{"m": 1, "n": 2, "k": 3, "name": "\xff"}', "the line is not UTF-8: byte 0xff, column 35"),
+        ("gemm", b'{"m": ' + b"9" * 5000 + b', "n": 2, "k": 3}', "has an integer of too many digits"),
+        ("gemm", b'{"m": 1e999, "n": 2, "k": 3}', "m is inf; it must be an integer"),
+        (
+            "gemm",
+            b'{"m": 1, "n": 2, "k": 3, "name": "\\ud800"}',
+            "name is '\\ud800'; it must be text that UTF-8 encodes",
+        ),
+        ("gemm", b'{"m": 1, "n": 2, "k": 3, "operation": ["gemm"]}', "operation is ['gemm']"),
+        ("gemm", b'{"m": 1, "n": 2, "k": 3, "deterministic": null}', "deterministic is None; it must be True or False"),
+        ("gemm", b'{"m": 1, "n": 2, "k": 3, "epilogue": null}', "epilogue is None; it must be a string"),
+        ("conv", b'"stride": "ab"', "stride is 'ab'; it must be an integer"),
+        ("conv", b'"stride": [null, 1]', "stride is [None, 1]; it must be an integer"),
+        ("conv", b'"padding": 1.5', "padding is 1.5; it must be an integer"),
+        ("conv", b'"dilation": [1.5, true]', "dilation is [1.5, True]; it must be an integer"),
+    ],
+)
+def test_bad_lines_of_a_shapes_file_are_named(run: Run, tmp_path: Path, operation: str, line: bytes, told: str) -> None:
+    if operation == "conv":
+        line = b'{"n": 1, "c": 1, "h": 3, "w": 3, "k": 1, "r": 1, "s": 1, ' + line + b"}"
+    file = tmp_path / "shapes.jsonl"
+    file.write_bytes(b"\n" + line + b"\n")
+    check_error(run("select", operation, "--shapes-file", file, *H200), 2, f"{file}, line 2: ", told)
+
+
+@pytest.mark.parametrize("name", ["PTXGEN_CACHE", "PTXGEN_DATABASE", "PTXGEN_PTXAS"])
+def test_a_variable_that_names_an_unknown_user_is_named(run: Run, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "~nosuchuser/x")
+    for words in (["check", "--shape", "5,5,5"], ["doctor"], ["db", "info"]):
+        check_error(run(*words), 2, f"{name} is '~nosuchuser/x'; it must be a path")
+
+
+def test_memory_that_is_not_there_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object) -> None:
+        raise MemoryError("Unable to allocate 37.3 GiB")
+
+    monkeypatch.setattr("ptxgen.check.check", fail)
+    check_error(run("check", "--shape", "5,5,5", "--config", CONFIG), 1, "out of memory: Unable to allocate 37.3 GiB")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
+def test_any_output_can_hold_an_answer(encoding: str, tmp_path: Path) -> None:
+    """Characters that it does not have are escaped, among them bytes of a file name that are not UTF-8."""
+    import os
+
+    words = [sys.executable, "-m", "ptxgen", "select", "--shape", "5,5,5", *H200]
+    told = subprocess.run(words, capture_output=True, check=True, env={**os.environ, "PYTHONIOENCODING": encoding})
+    assert ("µs" if encoding == "utf-8" else "\\xb5s") in told.stdout.decode()
+    words = [sys.executable, "-m", "ptxgen", "emulate", b"\xff.ptx", "--json"]
+    told = subprocess.run(words, capture_output=True, check=False, env={**os.environ, "PYTHONIOENCODING": encoding})
+    assert told.returncode == 2
+    assert json.loads(told.stdout)["error"]["message"] == "\udcff.ptx: No such file or directory"
+
+
+# ---- Ctrl-C
+
+
+def interrupted(done: Done, *told: str) -> None:
+    check_error(done, 130, "error: interrupted", *told)
+
+
+def test_an_interrupted_tune_says_what_is_kept(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: tuple[Path, Gemm, Config]
+) -> None:
+    import ptxgen.tuner
+
+    def tune(problems: Any, driver: str, database: Database, *rest: Any) -> None:
+        for us in (1.0, 2.0):
+            database.add(winner(stored[1], stored[2], us=us))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ptxgen.tuner, "tune", tune)
+    told = f"2 measurements of this run are kept in {tmp_path}/tuning.sqlite; the same command goes on from there"
+    for _ in range(2):
+        done = run("tune", "--shape", "5,5,5")
+        assert (done.code, done.out) == (130, "")
+        assert done.err.splitlines()[-1] == f"error: interrupted; {told}"
+    document = run("tune", "--shape", "5,5,5", "--json").document
+    assert document == {"error": {"kind": "Interrupted", "message": f"interrupted; {told}"}}
+
+
+@pytest.mark.parametrize(
+    ("words", "place"),
+    [
+        *(([name, "--shape", "5,5,5"], "ptxgen.cli.options.Target.find_driver") for name in ("tune", "check", "bench")),
+        *(
+            ([name, "--shape", "5,5,5"], "ptxgen.cli.options.Target.find_device")
+            for name in ("select", "emit", "sampler")
+        ),
+        (["emulate", "kernel.ptx"], "pathlib.Path.read_text"),
+        (["doctor"], "ptxgen.cli.doctor.examine"),
+        (["db", "info"], "ptxgen.database.Database.info"),
+        (["db", "export", "out"], "ptxgen.shipped.export_text"),
+        (["db", "import", "in"], "ptxgen.shipped.import_text"),
+    ],
+)
+def test_every_command_can_be_interrupted(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str], place: str
+) -> None:
+    with Database(tmp_path / "tuning.sqlite"):
+        pass
+
+    def interrupt(*arguments: object, **named: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(place, interrupt)
+    interrupted(run(*words))
+    done = run(*words, "--json")
+    assert done.code == 130
+    assert done.document["error"]["kind"] == "Interrupted"
+    assert done.document["error"]["message"].startswith("interrupted")
+
+
+def test_a_signal_interrupts_a_command() -> None:
+    code = (
+        "import os, signal, sys, ptxgen.dispatch\n"
+        "ptxgen.dispatch.select = lambda *a: os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.argv[1:] = ['select', '--shape', '5,5,5', '--device', 'h200', '--json']\n"
+        "from ptxgen.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "error: interrupted\n")
+    assert json.loads(done.stdout) == {"error": {"kind": "Interrupted", "message": "interrupted"}}
 
 
 def test_a_problem_without_a_kernel_is_said_to_have_none(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,6 +49,15 @@ def test_unknown_driver_names_variable_and_rule(monkeypatch: pytest.MonkeyPatch)
         settings()
 
 
+@pytest.mark.parametrize("name", [v.name for v in VARIABLES if v.field != "driver"])
+def test_the_folder_of_an_unknown_user_names_the_variable(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "~nosuchuser/file")
+    with pytest.raises(
+        InputError, match=rf"{name} is '~nosuchuser/file'; it must be a path, and ~name the home of a known user"
+    ):
+        settings()
+
+
 def test_docs_have_a_row_a_field_and_no_path_of_this_machine(tmp_path: Path) -> None:
     rows = list(docs())
     assert len(rows) == len(Settings.__dataclass_fields__)
