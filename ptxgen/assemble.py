@@ -91,6 +91,16 @@ def assemble(source: Source, target: str | None = None) -> Assembled:
     return kept
 
 
+def cached(digest: str, target: str) -> Assembled | None:
+    """The machine code of the text with this digest, if the cache on disk has it of today's ptxas."""
+    ptxas = find_ptxas()
+    return None if ptxas is None else _read(_stem(ptxas, digest, target))
+
+
+def _stem(ptxas: Path, digest: str, target: str) -> Path:
+    return settings().cache / "cubin" / f"{digest}-{target}-{version(ptxas)}"
+
+
 def _unsafe(folder: Path) -> str:
     """Why other users could replace files in ``folder``; empty if they cannot, or it does not exist yet.
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen import dispatch, settings
-from ptxgen.arrays import View, overlap, overlaps_itself, torch_name
+from ptxgen.arrays import View, overlap, overlaps_itself
 from ptxgen.database import Database
 from ptxgen.drivers import Driver, open_driver
 from ptxgen.dtypes import Dtype
@@ -108,7 +108,7 @@ def torch_dtype(x: Any, kind: Dtype) -> Any:
     """What PyTorch calls a type, where ``x`` is one of its tensors; else None."""
     if not hasattr(x, "new_empty"):
         return None
-    return getattr(importlib.import_module("torch"), torch_name(kind))
+    return getattr(importlib.import_module("torch"), kind.numpy.name)
 
 
 def runner(problem: Problem) -> Runner:

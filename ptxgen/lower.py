@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ptxgen.errors import ShapeError
 from ptxgen.operations import Problem
 from ptxgen.problem import Gemm
 from ptxgen.sliding import Conv
@@ -9,5 +10,13 @@ from ptxgen.walks import product_of
 
 
 def lower(problem: Problem) -> Gemm:
-    """The GEMM that kernels compute for ``problem``: itself, or a convolution's implicit GEMM."""
-    return product_of(problem) if isinstance(problem, Conv) else problem
+    """The GEMM that kernels compute for ``problem``: itself, or a convolution's implicit GEMM.
+
+    ShapeError: words of 32 bits do not hold a convolution's offsets or coordinates.
+    """
+    if not isinstance(problem, Conv):
+        return problem
+    try:
+        return product_of(problem)
+    except ShapeError as error:
+        raise ShapeError(f"extents or padding are too large: {error} ({problem.shape()})") from None

@@ -19,9 +19,9 @@ EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
     (DatabaseError, 4), (UnavailableError, 3), (InputError, 2), (OSError, 2), (PtxgenError, 1), (MemoryError, 1),
     (KeyboardInterrupt, 130),
 )  # fmt: skip
-EPILOG = """Exit codes: 0 done; 1 a check failed, a kernel could not be made or run, or a figure that was asked for is
-missing; 2 bad input; 3 something is not installed or not there; 4 the database cannot be used; 130 interrupted by
-Ctrl-C."""
+EPILOG = """Exit codes: 0 done; 1 a check failed, a kernel could not be made or run, a stored winner is stale, or a
+figure that was asked for is missing; 2 bad input; 3 something is not installed or not there; 4 the database cannot be
+used; 130 interrupted by Ctrl-C."""
 
 app = typer.Typer(
     name="ptxgen",
@@ -170,6 +170,8 @@ def start(arguments: Sequence[str]) -> int:
         if "--json" in arguments:
             _print({"error": {"kind": "Interrupted", "message": "interrupted"}})
         return 130
+    finally:
+        logging.getLogger("ptxgen").removeHandler(warnings)
 
 
 def one_line(error: BaseException) -> str:

@@ -88,7 +88,7 @@ def tune(
             if emulated:
                 progress.message(f"Tuning on the emulated device. {report.MODEL_CLOCK}")
             problems = [case.problem for case in cases]
-            done = tuner.tune(problems, driver.name, database, budget, seed, progress, jobs, revision())
+            done = tuner.tune(problems, driver.name, database, budget, seed, progress, jobs, revision(), retry=retry)
     document = {
         "command": "tune", "device": driver.device.name, "clock": driver.clock, "database": target.path,
         "seconds": time.monotonic() - began,

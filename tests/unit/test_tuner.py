@@ -410,6 +410,23 @@ def test_seconds_are_shared(tmp_path):
     assert all(t.measured <= 4 for t in done), [t.measured for t in done]
 
 
+@pytest.mark.parametrize(("theirs", "stays"), [(0.5, True), (50.0, False)])
+def test_a_faster_winner_that_another_process_stores_meanwhile_stays(fake, database, theirs, stays):
+    """Both tune the same problem, and the slower one ends last."""
+    other = parse_config("ms=4 ns=4 ml=32 nl=16 u=8 wm=8")
+    found = Measurement(P, other, "ok", Environment("emulated", "model"), (theirs,), digest(P, other), purpose="final")
+
+    def answer(problem, config, purpose):
+        if purpose == "final":  # after this run looked up the stored winner, before it stores its own
+            with Database(database.path) as theirs:
+                theirs.set_winner(found)
+        return {"outcome": "ok", "samples": (time_of(config),)}
+
+    fake.setattr(Fake, "answer", staticmethod(answer))
+    (done,) = tune([P], database=database, budget=BUDGET)
+    assert database.best(P, "emulated", "model") == (found if stays else done.winner)
+
+
 # --- tuners that share a database --------------------------------------------------------------------------------
 
 
