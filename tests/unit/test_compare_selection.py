@@ -38,6 +38,28 @@ def test_records_of_one_checkout_are_equal(tmp_path, capsys):
     assert all(row["config"] and row["us"] > 0 for row in map(json.loads, second.read_text().splitlines()[1:]))
 
 
+def test_an_interrupted_run_goes_on(tmp_path, monkeypatch, capsys):
+    asked, interrupt = [], iter([False, True, *[False] * 9])
+
+    def selected(problem):
+        if next(interrupt):
+            raise KeyboardInterrupt
+        asked.append(problem)
+        return {"config": "ms=8", "origin": "model", "us": 1.0, "ms": 1.0}
+
+    monkeypatch.setattr(script, "selected", selected)
+    words = ["record", "--out", str(tmp_path / "out.jsonl"), "--count", "3"]
+    with pytest.raises(KeyboardInterrupt):
+        script.main(words)
+    part = tmp_path / "out.jsonl.part"
+    part.write_text(part.read_text() + '{"problem": "cut')
+    assert script.main(words) == 0
+    assert asked == list(script.problems(3, 0))
+    assert list(script.read(tmp_path / "out.jsonl")[1]) == asked
+    assert not part.exists()
+    capsys.readouterr()
+
+
 def test_a_problem_that_no_kernel_computes_is_a_row_with_an_error():
     assert "error" in script.selected("gemm 4,4,4 NN nosuchtype")
 

@@ -46,6 +46,13 @@ OVERFLOW = """========= COMPUTE-SANITIZER
 kernels: 4
 ========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)
 """
+ENTRY = """========= COMPUTE-SANITIZER
+========= Potential invalid __shared__ read of size 4 bytes
+=========     at gemm_f16_nn+0x170
+=========     Address 0x1000400 is located in a block that might not have entered yet
+kernels: 4
+========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)
+"""
 UNSUPPORTED = "========= COMPUTE-SANITIZER\n========= Error: Device not supported. Please refer to the documentation.\n"
 
 
@@ -57,6 +64,7 @@ UNSUPPORTED = "========= COMPUTE-SANITIZER\n========= Error: Device not supporte
         ("racecheck", RACE, 0, (4, 0, 1)),
         ("racecheck", BOTH, 0, (4, 1, 2)),
         ("racecheck", OVERFLOW, 0, (4, 0, 1)),
+        ("racecheck", ENTRY, 0, (4, 0, 1)),
         ("synccheck", UNSUPPORTED, 1, (0, 1, 0)),
         ("memcheck", CLEAN, 4, (6, 1, 0)),  # a wrong result
         ("memcheck", "kernels: 6\n", 0, (6, 1, 0)),  # no tool ran
@@ -158,16 +166,27 @@ def fake(folder, text, status):
     return program
 
 
-def test_the_sanitizer_is_found_and_made_executable(tmp_path, monkeypatch):
-    monkeypatch.setenv("COMPUTE_SANITIZER", str(fake(tmp_path, "", 0)))
-    found = script.find_sanitizer()
-    assert found == tmp_path / "compute-sanitizer"
-    subprocess.run([found], check=True)
+def test_the_sanitizer_is_found_where_it_is_complete(tmp_path, monkeypatch):
+    """In a wheel, whose programs an installer may have left without their mode."""
+    monkeypatch.delenv("COMPUTE_SANITIZER", raising=False)
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "nvidia" / "cu13"))
+    folder = tmp_path / "nvidia" / "cu13" / "compute-sanitizer"
+    folder.mkdir(parents=True)
+    fake(folder, "", 0)
+    elsewhere = script.find_sanitizer()
+    assert elsewhere is None or tmp_path not in elsewhere.parents  # what starts the target is missing
+    (folder / "TreeLauncherSubreaper").touch()
+    assert script.find_sanitizer() == folder / "compute-sanitizer"
+    subprocess.run([script.find_sanitizer()], check=True)
+    monkeypatch.setenv("COMPUTE_SANITIZER", "/somewhere/compute-sanitizer")
+    assert str(script.find_sanitizer()) == "/somewhere/compute-sanitizer"
 
 
-def test_a_group_runs_under_the_sanitizer(tmp_path, monkeypatch):
-    monkeypatch.setenv("COMPUTE_SANITIZER", str(fake(tmp_path, RACE, 0)))
-    found = script.sanitized(script.find_sanitizer(), "slide", "racecheck", 3, tmp_path)
+def test_a_group_runs_under_the_sanitizer(tmp_path):
+    program = fake(tmp_path, RACE, 0)
+    program.chmod(0o755)
+    found = script.sanitized(program, "slide", "racecheck", 3, tmp_path)
     assert (found.kernels, found.errors, found.warnings) == (4, 0, 1)
     command = (tmp_path / "slide-racecheck.log").read_text().splitlines()[-1]
     assert "--tool racecheck" in command
@@ -177,8 +196,8 @@ def test_a_group_runs_under_the_sanitizer(tmp_path, monkeypatch):
 def test_a_group_that_does_not_end_is_an_error(tmp_path, monkeypatch):
     program = fake(tmp_path, "", 0)
     program.write_text(program.read_text().replace("sys.exit", "import time; time.sleep(60); sys.exit"))
-    monkeypatch.setenv("COMPUTE_SANITIZER", str(program))
+    program.chmod(0o755)
     monkeypatch.setattr(script, "LIMIT", 0.5)
-    found = script.sanitized(script.find_sanitizer(), "slide", "racecheck", 3, None)
+    found = script.sanitized(program, "slide", "racecheck", 3, None)
     assert found.errors == 1
     assert "not finished after 0.5 seconds" in found.lines
