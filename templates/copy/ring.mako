@@ -41,7 +41,8 @@ BARRIERS:
 % if plan.clustered:
     barrier.cluster.arrive.relaxed.aligned;
 % endif
-    bar.arrive 0, ${plan.threads};
+    // every thread of the block, those of this warp too, uses the mbarriers after this
+    bar.sync 0, ${plan.threads};
 % if plan.sharing > 1:
     barrier.cluster.wait.acquire.aligned;
 % endif

@@ -1,0 +1,203 @@
+"""scripts/sanitize without a GPU: its list of kernels, and how it reads what compute-sanitizer prints."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+
+import pytest
+from mako.lookup import TemplateLookup
+
+from ptxgen.config import FAMILIES, parse_config
+from ptxgen.device import device
+from ptxgen.generate import plan_for
+from ptxgen.operations import parse
+from ptxgen.render import render
+from tests.architecture.source import ROOT
+from tests.scripts import script as load
+
+script = load("sanitize")
+
+CLEAN = "========= COMPUTE-SANITIZER\nkernels: 6\n========= ERROR SUMMARY: 0 errors\n"
+INVALID = """========= COMPUTE-SANITIZER
+========= Invalid __global__ read of size 4 bytes
+=========     at gemm_f32_tn+0x1e0
+=========     by thread (3,0,0) in block (0,0,0)
+=========     Address 0x7f1be5400100 is out of bounds
+=========     and is 1 bytes after the nearest allocation at 0x7f1be5400000 of size 256 bytes
+=========
+========= Program hit CUDA_ERROR_LAUNCH_FAILED (error 719) due to "unspecified launch failure" on CUDA API call to cuCtxSynchronize.
+=========
+Traceback (most recent call last):
+========= Target application returned an error
+========= ERROR SUMMARY: 2 errors
+"""
+RACE = """========= COMPUTE-SANITIZER
+========= Warning: Race reported between Write access at gemm_f16_nn+0x1f0 in kernel.ptx
+=========     and Read access at gemm_f16_nn+0x420 in kernel.ptx [24 hazards]
+=========
+kernels: 4
+========= RACECHECK SUMMARY: 1 hazard displayed (0 errors, 1 warning)
+"""
+BOTH = "kernels: 4\n========= RACECHECK SUMMARY: 3 hazards displayed (1 error, 2 warnings)\n"
+OVERFLOW = """========= COMPUTE-SANITIZER
+========= Warning: Detected overflow of tracked cuda::barrier structures. Results might be incorrect. Try using --num-cuda-barriers to fix the issue
+kernels: 4
+========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)
+"""
+ENTRY = """========= COMPUTE-SANITIZER
+========= Potential invalid __shared__ read of size 4 bytes
+=========     at gemm_f16_nn+0x170
+=========     Address 0x1000400 is located in a block that might not have entered yet
+kernels: 4
+========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)
+"""
+UNSUPPORTED = "========= COMPUTE-SANITIZER\n========= Error: Device not supported. Please refer to the documentation.\n"
+
+
+@pytest.mark.parametrize(
+    ("tool", "output", "status", "found"),
+    [
+        ("memcheck", CLEAN, 0, (6, 0, 0)),
+        ("memcheck", INVALID, 1, (0, 2, 0)),
+        ("racecheck", RACE, 0, (4, 0, 1)),
+        ("racecheck", BOTH, 0, (4, 1, 2)),
+        ("racecheck", OVERFLOW, 0, (4, 0, 1)),
+        ("racecheck", ENTRY, 0, (4, 0, 1)),
+        ("synccheck", UNSUPPORTED, 1, (0, 1, 0)),
+        ("memcheck", CLEAN, 4, (6, 1, 0)),  # a wrong result
+        ("memcheck", "kernels: 6\n", 0, (6, 1, 0)),  # no tool ran
+        ("memcheck", CLEAN.replace("kernels: 6", ""), 0, (0, 1, 0)),  # no kernel ran
+    ],
+)
+def test_output_is_understood(tool, output, status, found):
+    got = script.understood("simt", tool, output, status)
+    assert (got.kernels, got.errors, got.warnings) == found
+    assert got.clean == (found[1:] == (0, 0))
+
+
+def test_lines_that_are_shown_are_those_of_the_finding():
+    assert script.understood("wgmma", "racecheck", RACE, 0).lines == (
+        "Warning: Race reported between Write access at gemm_f16_nn+0x1f0 in kernel.ptx",
+        "and Read access at gemm_f16_nn+0x420 in kernel.ptx [24 hazards]",
+    )
+    assert script.understood("wgmma", "memcheck", INVALID, 1).lines[-1] == "Traceback (most recent call last):"
+    assert script.understood("wgmma", "memcheck", CLEAN, 0).lines == ()
+
+
+def test_the_table_has_a_line_for_each_group_and_tool():
+    rows = [script.understood("simt", "memcheck", CLEAN, 0, 3.4), script.understood("wgmma", "racecheck", RACE, 0, 12)]
+    assert script.table(rows).splitlines() == [
+        "group  tool       kernels  errors  warnings  seconds",
+        "simt   memcheck         6       0         0        3",
+        "wgmma  racecheck        4       0         1       12",
+    ]
+
+
+@pytest.fixture(scope="module")
+def listed():
+    """The plan and PTX of every kernel of the list, and the templates that they use."""
+    used, real = set(), TemplateLookup.get_template
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TemplateLookup, "get_template", lambda self, uri: used.add(uri.lstrip("/")) or real(self, uri))
+        pairs = itertools.chain(*script.cases().values())
+        plans = [plan_for(parse(problem), parse_config(config), device("h200")) for problem, config in pairs]
+        return plans, [render(plan).text for plan in plans], used
+
+
+def test_kernels_of_every_family_are_listed(listed):
+    assert {plan.config.family for plan in listed[0]} == set(range(len(FAMILIES)))
+
+
+def test_every_template_is_used(listed):
+    folder = ROOT / "templates"
+    assert {str(path.relative_to(folder)) for path in folder.rglob("*.mako")} == listed[2]
+
+
+@pytest.mark.parametrize(
+    "part", ["setmaxnreg", "st.async", "st.shared::cluster", ".multicast::cluster", ".im2col.", "griddepcontrol.wait",
+             "cp.async.ca", "cp.async.cg", "ldmatrix", "stmatrix", "red.release", "barrier.cluster.wait"],
+)  # fmt: skip
+def test_every_way_to_synchronise_and_copy_is_listed(listed, part):
+    assert any(part in text for text in listed[1])
+
+
+@pytest.mark.parametrize("group", script.cases())
+def test_the_kernels_of_a_group_run(group, capsys):
+    """On the emulated device."""
+    assert script.run(group, "emulated") == 0
+    launches = int(capsys.readouterr().out.split("kernels: ")[1])
+    assert launches >= len(script.SCALES) * len(script.cases()[group])
+
+
+def test_a_wrong_result_is_told(monkeypatch, capsys):
+    import ptxgen.runner
+
+    real = ptxgen.runner.Runner.compute
+    monkeypatch.setattr(ptxgen.runner.Runner, "compute", lambda *arguments: 1 + real(*arguments))
+    assert script.run("simt split-K", "emulated") == 4
+    assert "wrong result: gemm 60,64,512" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [(["--tools", "leakcheck"], "must be some of memcheck"), (["--only", "gemm"], "must be one of simt"),
+     (["--run", "gemm"], "must be one of simt")],
+)  # fmt: skip
+def test_words_that_are_not_known_are_refused(words, message, capsys):
+    with pytest.raises(SystemExit) as ended:
+        script.main(words)
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_list_prints_the_kernels(capsys):
+    assert script.main(["--list", "--only", "slide"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(script.cases()["slide"])
+    assert all(line.startswith("slide | conv ") for line in lines)
+
+
+def fake(folder, text, status):
+    """A program in place of compute-sanitizer."""
+    program = folder / "compute-sanitizer"
+    program.write_text(f"#!{sys.executable}\nimport sys\nprint({text!r}, *sys.argv[1:])\nsys.exit({status})\n")
+    return program
+
+
+def test_the_sanitizer_is_found_where_it_is_complete(tmp_path, monkeypatch):
+    """In a wheel, whose programs an installer may have left without their mode."""
+    monkeypatch.delenv("COMPUTE_SANITIZER", raising=False)
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "nvidia" / "cu13"))
+    folder = tmp_path / "nvidia" / "cu13" / "compute-sanitizer"
+    folder.mkdir(parents=True)
+    fake(folder, "", 0)
+    elsewhere = script.find_sanitizer()
+    assert elsewhere is None or tmp_path not in elsewhere.parents  # what starts the target is missing
+    (folder / "TreeLauncherSubreaper").touch()
+    assert script.find_sanitizer() == folder / "compute-sanitizer"
+    subprocess.run([script.find_sanitizer()], check=True)
+    monkeypatch.setenv("COMPUTE_SANITIZER", "/somewhere/compute-sanitizer")
+    assert str(script.find_sanitizer()) == "/somewhere/compute-sanitizer"
+
+
+def test_a_group_runs_under_the_sanitizer(tmp_path):
+    program = fake(tmp_path, RACE, 0)
+    program.chmod(0o755)
+    found = script.sanitized(program, "slide", "racecheck", 3, tmp_path)
+    assert (found.kernels, found.errors, found.warnings) == (4, 0, 1)
+    command = (tmp_path / "slide-racecheck.log").read_text().splitlines()[-1]
+    assert "--tool racecheck" in command
+    assert command.endswith("--run slide")
+
+
+def test_a_group_that_does_not_end_is_an_error(tmp_path, monkeypatch):
+    program = fake(tmp_path, "", 0)
+    program.write_text(program.read_text().replace("sys.exit", "import time; time.sleep(60); sys.exit"))
+    program.chmod(0o755)
+    monkeypatch.setattr(script, "LIMIT", 0.5)
+    found = script.sanitized(program, "slide", "racecheck", 3, None)
+    assert found.errors == 1
+    assert "not finished after 0.5 seconds" in found.lines
