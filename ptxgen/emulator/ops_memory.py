@@ -284,7 +284,7 @@ def _is_row(b: Builder, index: int, size: int) -> bool:
 def prefetch(b: Builder, ins: Instruction) -> Step:
     for op in ins.operands:
         if isinstance(op, Mem):
-            b.address_key(op.base)
+            b.address_key(op.base, space_of(ins))
     return lambda c, m: None
 
 

@@ -1,0 +1,61 @@
+"""Kernels as nvcc compiles them from CUDA C++: the files of emulator_ptx, each with what it computes."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+from emulator_kernels import compute
+
+from ptxgen.emulator import launch
+
+PTX = Path(__file__).parent / "emulator_ptx"
+ENGINES = ["numpy", pytest.param("llvm", marks=pytest.mark.skipif(not find_spec("llvmlite"), reason="no llvmlite"))]
+
+
+def text(name: str) -> str:
+    return (PTX / f"{name}.ptx").read_text()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_division_of_128_bits(engine):
+    """q = a / b, r = a % b, s = signed a / signed b - b, of __int128."""
+    generator = np.random.default_rng(5)
+    n = 200
+    words = generator.integers(0, 1 << 64, (2, n, 2), dtype="u8")
+    words[1, ::3, 1] = 0  # divisors of one word
+    words[1, ::4, 1] >>= generator.integers(0, 64, (n + 3) // 4, dtype="u8")
+    words[1, 1::5] = words[0, 1::5]
+    words[0, 2::7, 1] = (1 << 64) - 1
+    words[1, ..., 0] |= 1
+    q, r, s = (np.zeros((n, 2), "u8") for _ in range(3))
+    launch(text("div128"), "div128", -(-n // 64), 64, [words[0], words[1], q, r, s, np.int32(n)], engine=engine)
+
+    def whole(pairs: np.ndarray) -> list[int]:
+        return [int(low) | int(high) << 64 for low, high in pairs]
+
+    def signed(x: int) -> int:
+        return x - (x >> 127 << 128)
+
+    a, b = whole(words[0]), whole(words[1])
+    assert whole(q) == [x // y for x, y in zip(a, b, strict=True)]
+    assert whole(r) == [x % y for x, y in zip(a, b, strict=True)]
+    want = []
+    for x, y in zip(map(signed, a), map(signed, b), strict=True):
+        quotient = abs(x) // abs(y)
+        want.append(((quotient if (x < 0) == (y < 0) else -quotient) - y) % (1 << 128))
+    assert whole(s) == want
+
+
+def test_subtraction_leaves_the_carry_of_its_sum():
+    """sub.cc and subc.cc compute a + ~b + carry: the flag is set where nothing is borrowed, as addc then sees."""
+    a = np.array([5, 3, 7, 0, 0xFFFFFFFF], "u4")
+    b = np.array([3, 5, 7, 0, 0xFFFFFFFF], "u4")
+    flag = compute("sub.cc.u32 %a, %a, %b; addc.u32 %z, 0, 0;", np.uint32, a, b)
+    assert flag.tolist() == [1, 0, 1, 1, 1]
+    after_sum = compute("add.cc.u32 %a, %a, %b; subc.u32 %z, 10, 4;", np.uint32, a, b)
+    assert after_sum.tolist() == [5, 5, 5, 5, 6]
+    chain = compute("sub.cc.u32 %a, %a, %b; subc.cc.u32 %b, 0, 0; addc.u32 %z, 0, 0;", np.uint32, a, b)
+    assert chain.tolist() == [1, 0, 1, 1, 1]
