@@ -47,8 +47,8 @@ def add(b: Builder, ins: Instruction) -> Step:
 
 @instruction("addc", "subc")
 def carry(b: Builder, ins: Instruction) -> Step:
-    """Sums through the carry flag. A difference is the sum a + ~b + 1, and its flag is the carry of that sum: the flag is
-    clear where the subtraction borrows. Chains may mix sums and differences."""
+    """Sums through the carry flag. A difference is the sum a + ~b + 1, and its flag is the carry of that sum: clear
+    where the subtraction borrows. Chains may mix sums and differences."""
     kind = the_type(b, ins, {"cc"})
     bits = 8 * SIZES[kind]
     x, y = (b.src(o, unsigned(kind)) for o in ins.operands[1:])

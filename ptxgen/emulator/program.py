@@ -31,6 +31,7 @@ from . import (  # noqa: F401  (filling the instruction table)
     ops_tensor,
     ops_warp,
     ops_wgmma,
+    ops_wmma,
     proxies,
 )
 from .access import Site

@@ -59,3 +59,25 @@ def test_subtraction_leaves_the_carry_of_its_sum():
     assert after_sum.tolist() == [5, 5, 5, 5, 6]
     chain = compute("sub.cc.u32 %a, %a, %b; subc.cc.u32 %b, 0, 0; addc.u32 %z, 0, 0;", np.uint32, a, b)
     assert chain.tolist() == [1, 0, 1, 1, 1]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_wmma_in_f16(engine):
+    """D = 2 A B + C / 2, with A by rows and B by columns; a warp a tile of 16 x 16."""
+    generator = np.random.default_rng(2)
+    m, n, k = 64, 48, 64
+    a, b = (generator.integers(-4, 5, s).astype(np.float16) for s in ((m, k), (n, k)))
+    c = generator.integers(-8, 9, (m, n)).astype(np.float32)
+    d = np.zeros_like(c)
+    grid, block = (1, n // 16), (32 * m // 16, 1)
+    launch(text("wmma"), "wmma_f16", grid, block, [a, b, c, d, *map(np.int32, (m, n, k))], engine=engine)
+    assert np.array_equal(d, 2 * (a.astype(np.float32) @ b.astype(np.float32).T) + c / 2)
+
+
+def test_wmma_of_shared_memory():
+    """D = A B + 3 of s8, 32 x 8 x 16: A and D by columns, B by rows."""
+    generator = np.random.default_rng(3)
+    a, b = (generator.integers(-128, 128, s).astype(np.int8) for s in ((16, 32), (16, 8)))
+    d = np.zeros((8, 32), np.int32)
+    launch(text("wmma"), "wmma_shared", 1, 32, [a, b, d])
+    assert np.array_equal(d.T, a.T.astype(np.int32) @ b.astype(np.int32) + 3)
