@@ -34,6 +34,8 @@ from .syntax import (
 )
 from .wide import has_wide, split
 
+#: functions that a module declares and the system defines, and the rows that execute them
+SYSTEM_CALLS = {"vprintf": "*vprintf", "__assertfail": "*assertfail"}
 #: instructions of a kernel with all that it calls
 LIMIT = 200_000
 #: where functions lie, for pointers to them
@@ -251,11 +253,14 @@ class Flattener:
         if f.name in c.callers:
             way = " calls ".join((*c.callers, f.name))
             raise UnsupportedError(f"line {ins.line}: recursion is not emulated: {way}")
-        if not f.defined:
+        if not f.defined and f.name not in SYSTEM_CALLS:
             raise UnsupportedError(f"line {ins.line}: {f.name} has no body here: {ins.text}")
         if (len(f.params), len(f.returns)) != (len(arguments), len(returns)):
             raise ParseError(f"line {ins.line}: {f.name} has {len(f.params)} parameters and {len(f.returns)} results, "
                              f"not {len(arguments)} and {len(returns)}: {ins.text}")  # fmt: skip
+        if not f.defined:
+            self.system_call(ins, f, returns, arguments)
+            return
         registers = {r.slot: self.register(f"{r.name} of {f.name}", r.type) for r in f.registers}
         inner = Context(f, registers, self.fresh(f, {}), self.label(), (*c.callers, f.name))
         after: list[tuple[Parameter, Operand, Operand]] = []
@@ -274,6 +279,17 @@ class Flattener:
         self.place(inner.leave)
         for p, to, source in after:
             self.move(ins, p, to, source)
+
+    def system_call(self, ins: Instruction, f: Function, returns: Any, arguments: Any) -> None:
+        """A call of a function that the system defines: one instruction of registers."""
+        results, values = ([self.register(f"{p.name} of {f.name}", f"b{8 * p.size}") for p in group]
+                           for group in (f.returns, f.params))  # fmt: skip
+        for p, value, actual in zip(f.params, values, arguments, strict=True):
+            self.move(ins, p, value, actual)
+        self.emit(ins, "call", (*results, *values), row=SYSTEM_CALLS[f.name])
+        for p, result, actual in zip(f.returns, results, returns, strict=True):
+            if not isinstance(actual, Sink):
+                self.move(ins, p, actual, result)
 
     def formal(self, ins: Instruction, p: Parameter, formals: Any, actual: Operand, c: Context) -> Operand | None:
         """What a parameter is within the function's copy; None where it is the caller's own variable."""

@@ -28,6 +28,7 @@ from . import (  # noqa: F401  (filling the instruction table)
     ops_move,
     ops_remote,
     ops_sync,
+    ops_system,
     ops_tensor,
     ops_warp,
     ops_wgmma,

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from emulator_kernels import compute
+from emulator_kernels import compute, run
 
 from ptxgen.emulator import launch
+from ptxgen.errors import Fault
 
 PTX = Path(__file__).parent / "emulator_ptx"
 ENGINES = ["numpy", pytest.param("llvm", marks=pytest.mark.skipif(not find_spec("llvmlite"), reason="no llvmlite"))]
@@ -81,3 +82,67 @@ def test_wmma_of_shared_memory():
     d = np.zeros((8, 32), np.int32)
     launch(text("wmma"), "wmma_shared", 1, 32, [a, b, d])
     assert np.array_equal(d.T, a.T.astype(np.int32) @ b.astype(np.int32) + 3)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_assertions_and_printf(engine, capsys):
+    x = np.arange(40, dtype=np.int32) * 3
+    y = np.zeros_like(x)
+    launch(text("asserts"), "checked", 2, 20, [x, y, np.int32(40)], engine=engine)
+    assert (y == 2 * x).all()
+    assert sorted(capsys.readouterr().out.splitlines()) == sorted(
+        f"thread {i % 20} of block {i // 20}: {x[i] * 0.5:5.2f} half {int(x[i]) << 33} {chr(97 + i % 26)}%"
+        for i in (3, 19, 35)
+    )
+    launch(text("asserts"), "hello", 2, 3, [], engine=engine)
+    assert capsys.readouterr().out == 6 * "hello\n"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    ("change", "n", "message", "thread"),
+    [
+        (-1, 32, r"asserts.cu:6: void checked\(const int \*, int \*, int\): assertion `x\[i\] >= 0` failed", (7, 0, 0)),
+        (5, 24, r'asserts.cu:5: .*: assertion `i < n && "one thread an element"` failed', (24, 0, 0)),
+    ],
+)
+def test_assertions_that_fail(engine, change, n, message, thread):
+    x, y = np.arange(32, dtype=np.int32), np.zeros(32, np.int32)
+    x[7] = change
+    with pytest.raises(Fault, match=message) as raised:
+        launch(text("asserts"), "checked", 1, 32, [x, y, np.int32(n)], engine=engine)
+    assert raised.value.thread == thread
+
+
+@pytest.mark.parametrize(
+    ("text_", "values", "printed"),
+    [
+        ("%d %i %u|", [("s32", -7), ("s32", 8), ("s32", -1)], "-7 8 4294967295|"),
+        ("%5.1f|%-8e|%+g|%G", [("f64", 2.25), ("f64", 1e-3), ("f64", 0.5), ("f64", 1e30)], "  2.2|1.000000e-03|+0.5|1E+30"),
+        ("%08lx %#X %o", [("s64", 1 << 40), ("s32", 255), ("s32", 8)], "10000000000 0XFF 10"),
+        ("%*d|%-*d|%.*f", [("s32", 5), ("s32", 42), ("s32", 4), ("s32", 1), ("s32", 2), ("f64", 3.14159)], "   42|1   |3.14"),
+        ("%c%c %hhd %hu %zu %p %%", [("s32", 72), ("s32", 105), ("s32", 257), ("s32", 65537), ("s64", 3), ("s64", 4096)],
+         "Hi 1 1 3 0x1000 %"),
+        ("%a %f %f", [("f64", 1.0), ("f64", float("inf")), ("f64", float("nan"))], "0x1p+0 inf nan"),
+    ],
+)  # fmt: skip
+def test_conversions_of_printf(text_, values, printed, capsys):
+    """Arguments lie in the buffer each at a multiple of its size; the result is their number."""
+    declared = ".extern .func (.param .b32 r) vprintf (.param .b64 f, .param .b64 a);"
+    declared += f".global .b8 form[{len(text_) + 1}] = {{{', '.join(str(x) for x in text_.encode())}, 0}};"
+    at, stores = 0, []
+    for kind, value in values:
+        size = int(kind[1:]) // 8
+        at = -(-at // size) * size
+        bits = int(np.array(value, {"s32": "i4", "s64": "i8", "f64": "f8"}[kind]).view(f"u{size}"))
+        stores.append(f"st.local.u{8 * size} [buffer+{at}], {bits};")
+        at += size
+    y = np.zeros(1, "u4")
+    run(
+        f"""{" ".join(stores)} mov.u64 %d1, form; mov.u64 %d2, buffer; cvta.local.u64 %d2, %d2;
+        {{ .param .b64 f; .param .b64 a; .param .b32 r; st.param.b64 [f], %d1; st.param.b64 [a], %d2;
+        call.uni (r), vprintf, (f, a); ld.param.b32 %r1, [r]; }} st.global.u32 [%q0], %r1; ret;""",
+        y, block=1, registers=".local .align 8 .b8 buffer[64];", extra=declared,
+    )  # fmt: skip
+    assert capsys.readouterr().out == printed
+    assert y[0] == len(values)
