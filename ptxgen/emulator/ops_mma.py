@@ -102,17 +102,16 @@ class Product:
 
 def parse(b: Builder, ins: Instruction) -> tuple[Product, str, bool]:
     """Shape and types, rounding of f64, and whether integers saturate."""
-    mods = list(ins.mods)
-    bitwise = mods[-2] if mods[-1:] == ["popc"] and mods[-2] in ("xor", "and") else ""
-    if bitwise:
-        del mods[-2:]
-    mode = mods.pop() if mods and mods[-1] in ("rn", "rz", "rm", "rp") else ""
+    mods = [m for m in ins.mods if m not in ("sync", "aligned", "popc")]
     saturate = "satfinite" in mods
-    if saturate:
-        mods.remove("satfinite")
-    if len(mods) != 9 or mods[:2] != ["sync", "aligned"] or mods[3:5] != ["row", "col"]:
+    mode = next((m for m in mods if m in ("rn", "rz", "rm", "rp")), "")
+    bitwise = next((m for m in mods if m in ("xor", "and")), "")
+    kinds = [m for m in mods if m in PACKED]
+    rest = [m for m in mods if m not in ("satfinite", mode, bitwise, "row", "col", *kinds)]
+    together = {"sync", "aligned"} <= set(ins.mods)
+    if not together or len(kinds) != 4 or len(rest) != 1 or [m for m in mods if m in ("row", "col")] != ["row", "col"]:
         raise b.unsupported()
-    shape, (d, kind_a, kind_b, c) = mods[2], mods[5:]
+    (shape,), (d, kind_a, kind_b, c) = rest, kinds
     if d != c or shape not in SHAPES.get((kind_a, kind_b, c), ()):
         raise b.unsupported()
     if (mode and c != "f64") or (saturate and c != "s32") or (kind_a == "b1") != bool(bitwise):

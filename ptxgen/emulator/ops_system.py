@@ -24,7 +24,8 @@ Array = NDArray[Any]
 Mask = NDArray[np.bool_] | None
 
 _CONVERSION = re.compile(
-    r"%(?P<flags>[-+ #0]*)(?P<width>\*|\d+)?(?:\.(?P<precision>\*|\d*))?(?P<length>hh|h|ll|l|j|z|t|L)?(?P<type>[a-zA-Z%])"
+    r"%(?P<flags>[-+ #0]*)(?P<width>\*|\d+)?(?:\.(?P<precision>\*|\d*))?"
+    r"(?P<length>hh|h|ll|l|j|z|t|L)?(?P<type>[a-zA-Z%])"
 )
 
 
