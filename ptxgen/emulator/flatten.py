@@ -233,7 +233,7 @@ class Flattener:
         self.place(after)
 
     def candidates(self, ins: Instruction, rest: list[Operand], returns: Any, arguments: Any) -> list[Function]:
-        """The functions that a pointer may be to: those listed, or all whose address is taken and that fit."""
+        """The functions that a pointer may be to: those listed, or all whose address is taken; of them, those that fit."""
         names: list[str] = list(ins.scope or ())
         if rest and isinstance(rest[-1], Sym):
             names = [value[0] for value in rest[-1].var.init or [] if isinstance(value, tuple)]
@@ -242,12 +242,12 @@ class Flattener:
                      for op in i.operands if isinstance(op, Name)}  # fmt: skip
             for v in [*self.unit.variables, *(v for f in self.unit.functions.values() for v in f.variables)]:
                 taken |= {value[0] for value in v.init or [] if isinstance(value, tuple)}
-            names = [n for n, f in self.unit.functions.items() if n in taken and f.defined and not f.entry
-                     and (len(f.params), len(f.returns)) == (len(arguments), len(returns))]  # fmt: skip
+            names = [n for n, f in self.unit.functions.items() if n in taken and f.defined and not f.entry]
         for name in names:
             if name not in self.unit.functions:
                 raise ParseError(f"line {ins.line}: there is no function {name}: {ins.text}")
-        return [self.unit.functions[name] for name in dict.fromkeys(names)]
+        found = [self.unit.functions[name] for name in dict.fromkeys(names)]
+        return [f for f in found if fits(f.params, arguments) and fits(f.returns, returns)]
 
     def inline(self, ins: Instruction, f: Function, returns: Any, arguments: Any, c: Context) -> None:
         if f.name in c.callers:
@@ -317,6 +317,14 @@ class Flattener:
             self.emit(ins, "ld", (to, Mem(source)), mods=("param", kind))
         else:
             self.emit(ins, "mov", (to, source), mods=(kind,))
+
+
+def fits(parameters: list[Parameter], actuals: tuple[Operand, ...]) -> bool:
+    """Whether a call may pass these operands for the parameters, or take these results."""
+    return len(parameters) == len(actuals) and all(
+        not isinstance(op, Sym) or op.var.space != "param" or op.var.size == p.size
+        for p, op in zip(parameters, actuals, strict=True)
+    )
 
 
 def listed(items: list[Operand]) -> tuple[Operand, ...]:

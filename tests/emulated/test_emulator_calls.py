@@ -400,3 +400,27 @@ def test_a_uniform_index_that_diverges():
 def test_tables_that_cannot_be(body, words):
     with pytest.raises(ParseError, match=words):
         run("mov.u32 %r2, 0;" + body)
+
+
+FITTING = """.visible .func (.param .b32 r) same(.param .b32 a)
+{ .reg .b32 %x; ld.param.u32 %x, [a]; add.u32 %x, %x, 1; st.param.b32 [r], %x; ret; }
+.visible .func (.param .b32 r) two(.param .b32 a, .param .b32 b)
+{ .reg .b32 %x; ld.param.u32 %x, [b]; st.param.b32 [r], %x; ret; }
+.visible .func (.param .b64 r) wide(.param .b64 a)
+{ .reg .b64 %x; ld.param.u64 %x, [a]; st.param.b64 [r], %x; ret; }
+.global .u64 table[3] = {two, same, wide};
+"""
+
+
+@pytest.mark.parametrize("where", ["table", "p: .calltargets two, same, wide;"])
+def test_tables_with_functions_that_do_not_fit(where):
+    """A call reaches those of the functions that take its operands; a pointer to another one is a fault."""
+    label = where.partition(":")[0]
+    call = f"""{"" if label == "table" else where} mov.u64 %d1, table; cvta.global.u64 %d1, %d1; ld.u64 %d2, [%d1+AT];
+    {{ .param .b32 a; .param .b32 r; st.param.b32 [a], %r0; call (r), %d2, (a), {label}; ld.param.b32 %r1, [r]; }}"""
+    y = np.zeros(32, "u4")
+    run(THREAD + call.replace("AT", "8") + STORE, y, extra=FITTING)
+    assert (y == LANE + 1).all()
+    for at in ("0", "16"):
+        with pytest.raises(Fault, match="no function that this call may reach"):
+            run(THREAD + call.replace("AT", at) + STORE, y, extra=FITTING)

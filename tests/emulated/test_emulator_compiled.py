@@ -146,3 +146,17 @@ def test_conversions_of_printf(text_, values, printed, capsys):
     )  # fmt: skip
     assert capsys.readouterr().out == printed
     assert y[0] == len(values)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("blocks", [1, 7, 300])
+def test_barriers_of_a_grid(engine, blocks):
+    """cooperative_groups: each block's sum, after grid.sync() the total, after another the total of the other blocks."""
+    n = 5000
+    x = np.random.default_rng(6).integers(-8, 9, n).astype(np.float32)
+    partial, total = np.zeros(blocks, np.float32), np.zeros(1, np.float32)
+    launch(text("coop"), "grid_sum", blocks, 96, [x, partial, total, np.int32(n)], engine=engine, lanes=1024)
+    mine = x[np.arange(n)]
+    want = np.array([mine[(np.arange(n) // 96) % blocks == b].sum() for b in range(blocks)])
+    assert total[0] == x.sum()
+    assert np.array_equal(partial, x.sum() - want)

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from emulator_kernels import run
 
+from ptxgen.emulator import Machine
+
 ENGINES = ["numpy", pytest.param("llvm", marks=pytest.mark.skipif(not find_spec("llvmlite"), reason="no llvmlite"))]
 THREAD = "mov.u32 %r0, %tid.x; mad.wide.u32 %d0, %r0, 4, %q0;"
 LANE = np.arange(32)
@@ -72,3 +74,19 @@ def test_matrices_at_a_symbol():
         y, registers=".shared .align 16 .b8 s[128];",
     )  # fmt: skip
     assert (y == 6).all()
+
+
+def test_shared_memory_is_charged_to_those_who_use_it():
+    text = """.version 8.0
+    .target sm_90a
+    .address_size 64
+    .shared .align 16 .b8 big[200000]; .shared .align 4 .b8 small[64]; .shared .b32 unused[100];
+    .func touch() { st.shared.u32 [small+60], 1; ret; }
+    .visible .entry direct() { st.shared.u32 [big], 1; ret; }
+    .visible .entry through() { .shared .b32 own[50000]; st.shared.u32 [own], 2; call touch; ret; }
+    .visible .entry none() { ret; }"""
+    machine = Machine()
+    module = machine.load(text)
+    assert [module[name].shared for name in ("direct", "through", "none")] == [200000, 64 + 200000, 0]
+    for name in module.entries:
+        machine.launch(module, name, 1, 32, b"")

@@ -46,7 +46,7 @@ def cases() -> tuple[Case, ...]:
 @cache
 def directed() -> tuple[Case, ...]:
     """Modules for rules that random ones seldom meet. A recording may lack them; a GPU test runs them in any case."""
-    return tuple(scalar.directed())
+    return (*scalar.directed(), *memory.directed(), *matrix.directed())
 
 
 def directed_file() -> File:
