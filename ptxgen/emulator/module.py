@@ -9,9 +9,10 @@ import numpy as np
 from ptxgen.errors import InputError, ParseError, UnsupportedError
 
 from .builder import DTYPES
-from .flatten import flatten, function_address, variables
+from .flatten import flatten, function_address
 from .memory import SHARED_BASE, GlobalMemory
 from .options import Options
+from .parameters import variables
 from .parser import parse
 from .program import Program
 from .syntax import SIZES, Flt, Function, Parameter, Variable

@@ -160,3 +160,22 @@ def test_barriers_of_a_grid(engine, blocks):
     want = np.array([mine[(np.arange(n) // 96) % blocks == b].sum() for b in range(blocks)])
     assert total[0] == x.sum()
     assert np.array_equal(partial, x.sum() - want)
+
+
+def ackermann(m: int, n: int) -> int:
+    if m == 0:
+        return n + 1
+    return ackermann(m - 1, 1 if n == 0 else ackermann(m, n - 1))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_recursion(engine):
+    """Ackermann's function, even and odd by each other, and a quicksort of memory in the thread's stack."""
+    m, n = (x.astype(np.int32) for x in np.divmod(np.arange(33), 3))
+    m %= 3
+    y, ordered = np.zeros((33, 3), np.int32), np.zeros((33, 12), np.int32)
+    launch(text("recursion"), "recursive", 2, 32, [m, n, y, ordered, np.int32(33)], engine=engine)
+    assert y[:, 0].tolist() == [ackermann(int(a), int(b)) for a, b in zip(m, n, strict=True)]
+    assert (y[:, 1] == ((n * 3 + m) % 2 == 0)).all()
+    want = (m[:, None] * 7919 + n[:, None] * 104729 + np.arange(12) * 31) % 61
+    assert np.array_equal(ordered, np.sort(want, axis=1))
