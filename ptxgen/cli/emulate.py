@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -87,16 +89,19 @@ def emulate(
             {"name": p.name, "type": p.type, "given": a.text, "saved": None}
             for p, a in zip(parameters, arguments, strict=True)
         ],
-        "statistics": None, "fault": None,
+        "statistics": None, "fault": None, "printed": "",
     }  # fmt: skip
-    try:
-        stats = launch(source, entry, *dims, [a.value for a in arguments], shared_bytes, blocks, **chosen)
-    except Fault as fault:
-        document["fault"] = fault_fields(fault)
-        return Answer(document, text(document), 1)
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        try:
+            stats = launch(source, entry, *dims, [a.value for a in arguments], shared_bytes, blocks, **chosen)
+        except Fault as fault:
+            document["fault"] = fault_fields(fault)
+    document["printed"] = printed.getvalue()
+    if document["fault"] is not None:
+        return Answer(document, document["printed"] + text(document), 1)
     document["statistics"] = stats_fields(stats)
     for argument, fields in zip(arguments, document["arguments"], strict=True):
         if argument.save is not None:
             argument.store()
             fields["saved"] = str(argument.save)
-    return Answer(document, text(document))
+    return Answer(document, document["printed"] + text(document))

@@ -12,7 +12,7 @@ from ptxgen.errors import MisalignedFault, OutOfBoundsFault
 from .builder import Builder, fault
 from .checks import Touch, page_bits
 from .memory import GLOBAL_BASE, SHARED_BASE, SHARED_WINDOW
-from .syntax import Instruction, Mem, Operand
+from .syntax import Instruction, Mem, Operand, Sym
 from .team import AddressInfo, Team
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ class Site:
         "kind",
         "next_sample",
         "offset",
+        "own",
         "sectors",
         "seen",
         "size",
@@ -47,7 +48,9 @@ class Site:
         if not isinstance(op, Mem):
             raise b.malformed("an address in brackets is needed")
         self.ins, self.space, self.size, self.kind = ins, space, size, kind
-        self.key, self.view, constant = b.address_key(op.base)
+        self.key, self.view, constant = b.address_key(op.base, space)
+        #: a constant address in the shared memory of the block itself
+        self.own = space == "shared" or (isinstance(op.base, Sym) and op.base.var.space == "shared")
         self.offset = op.offset + constant
         self.slots: list[int] | None = None  # registers that a load fills, one an element
         self.clear()
@@ -63,7 +66,7 @@ class Site:
         base = c.v[self.view]
         if base.ndim == 0:
             at = np.full(c.n if lanes is None else len(lanes), int(base) + self.offset, np.int64)
-            if self.space == "shared" and c.chunk.windows is not None:
+            if self.own and c.chunk.windows is not None:
                 at += c.chunk.windows[c.row if lanes is None else lanes >> 5]
             return at
         picked = base if lanes is None else base[lanes]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ptxgen.errors import Fault, ParseError, UnsupportedError
 
+from .memory import WINDOWS
 from .registry import Step
 from .syntax import SIZES, Flt, Function, Imm, Instruction, Operand, Reg, Sink, Special, Sym
 
@@ -242,24 +243,31 @@ class Builder:
         sign = "s" if kind in SIGNED else "u"
         return self.view(width, row, f"{sign}{8 * width}")
 
-    def address_key(self, op: Operand) -> tuple[int, int, int]:
-        """(key, view, constant) of an address's base: `key` numbers a team's address cache."""
+    def address_key(self, op: Operand, space: str) -> tuple[int, int, int]:
+        """(key, view, constant) of an address's base: `key` numbers a team's address cache.
+
+        Shared memory is an arena of its own, so an operand has one key there and another key elsewhere. The name of a
+        variable in a generic access stands for the variable's generic address.
+        """
+        arena = "shared" if space == "shared" else ""
         if isinstance(op, Reg):
             self.reads.append(op)
             width, row = self.place(op)
             if width not in (4, 8):
                 raise self.malformed(f"{op.name} cannot hold an address")
-            key = self.keys.setdefault(op.slot, len(self.keys))
-            self.address_slots[op.slot] = [key]
+            key = self.keys.setdefault((op.slot, arena), len(self.keys))
+            known = self.address_slots.setdefault(op.slot, [])
+            if key not in known:
+                known.append(key)
             return key, self.view(width, row, f"u{8 * width}"), 0
         if isinstance(op, Imm):
             value = op.value
         elif isinstance(op, Sym):
-            value = op.var.address + op.offset
+            value = op.var.address + op.offset + (WINDOWS.get(op.var.space, 0) if space == "generic" else 0)
         else:
             raise self.malformed("an address is a register, a variable or a constant, plus a constant")
         zero = self.const(0, "u64")
-        return self.keys.setdefault("zero", len(self.keys)), zero, value
+        return self.keys.setdefault(("zero", arena), len(self.keys)), zero, value
 
 
 Compute = Callable[[list[Array], Array], object]

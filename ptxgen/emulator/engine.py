@@ -35,6 +35,9 @@ RESIDENT = 1 << 19
 #: most bytes of shared memory of a chunk whose kernel starts asynchronous work
 ARENA = 1 << 24
 
+#: bytes of the workspace of a cooperative launch
+GRID_WORKSPACE = 64
+
 FINISHED, BLOCKED, YIELDED = range(3)
 
 
@@ -54,6 +57,8 @@ class Engine:
         self.cluster_blocks = cluster[0] * cluster[1] * cluster[2]
         directives = program.function.directives
         self.clustered = "reqnctapercluster" in directives or "explicitcluster" in directives or self.cluster_blocks > 1
+        #: what grid-wide barriers count in; every launch is cooperative, if the kernel asks for it
+        self.grid_workspace = 0
         self.params = params
         self.param_bytes = np.frombuffer(params, np.uint8)
         self.shared_size, self.dynamic_size = shared_size, dynamic
@@ -95,8 +100,14 @@ class Engine:
             blk.lanes = blk.warps = 0
         for site in self.program.sites:
             site.clear()
-        with np.errstate(all="ignore", under="call", call=UNDERFLOW):
-            self.loop()
+        if any(isinstance(view, str) and view.startswith("%envreg") for view in self.program.views):
+            self.grid_workspace = self.memory.alloc(GRID_WORKSPACE)
+        try:
+            with np.errstate(all="ignore", under="call", call=UNDERFLOW):
+                self.loop()
+        finally:
+            if self.grid_workspace:
+                self.memory.free(self.grid_workspace)
         self.gather_stats()
         self.stats.seconds = time.perf_counter() - began
         return self.stats

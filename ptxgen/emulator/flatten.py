@@ -1,8 +1,9 @@
 """A kernel as one list of instructions: functions in the places where they are called, indexed branches as branches.
 
 Every call has its own copy of the function's registers and variables, so that divergence, barriers and the checks of
-undefined registers need to know nothing of calls. Parameters that are passed through .param variables become registers
-where every access to a variable names the same parts of it, otherwise they lie in the thread's local memory.
+undefined registers need to know nothing of calls; recursive functions have one copy and a stack (`recursion`). Parameters
+that are passed through .param variables become registers where every access to a variable names the same parts of it,
+otherwise they lie in the thread's local memory.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import Any
 
 from ptxgen.errors import ParseError, UnsupportedError
 
+from .parameters import Parameters, Passing
+from .recursion import Recursion, Subroutine
 from .syntax import (
     SIZES,
     Flt,
@@ -34,6 +37,8 @@ from .syntax import (
 )
 from .wide import has_wide, split
 
+#: functions that a module declares and the system defines, and the rows that execute them
+SYSTEM_CALLS = {"vprintf": "*vprintf", "__assertfail": "*assertfail"}
 #: instructions of a kernel with all that it calls
 LIMIT = 200_000
 #: where functions lie, for pointers to them
@@ -47,7 +52,7 @@ def function_address(unit: Unit, name: str) -> int:
 def flatten(unit: Unit, entry: Function) -> Function:
     """The kernel without call and brx, and without registers of 128 bits.
 
-    UnsupportedError: recursion, or a function without a body.
+    UnsupportedError: a function without a body.
     """
     if not has_wide(entry) and not any(ins.op in ("call", "brx") or mentions(unit, ins) for ins in entry.code):
         return entry
@@ -70,13 +75,16 @@ class Label:
 
 @dataclass
 class Context:
-    """The body that is copied: its function, what its names stand for, where `ret` leads, and who called it."""
+    """The body that is copied: its function, what its names stand for, and where `ret` leads.
+
+    `inside`: the recursive function of which this is the body, or a part.
+    """
 
     function: Function
     registers: dict[int, Reg]
     variables: dict[int, Variable]
     leave: Label | None
-    callers: tuple[str, ...]
+    inside: Subroutine | None = None
 
 
 class Flattener:
@@ -87,9 +95,13 @@ class Flattener:
         )  # fmt: skip
         self.labels: list[Label] = []
         self.passed: dict[int, Variable] = {}  # .param variables of calls
+        self.passings: list[Passing] = []
+        self.recursion = Recursion(self)
 
     def run(self) -> Function:
-        self.body(Context(self.entry, {}, self.fresh(self.entry, {}), None, (self.entry.name,)))
+        self.recursion.begin()
+        self.body(Context(self.entry, {}, self.fresh(self.entry, {}), None))
+        self.recursion.bodies()
         for i, label in enumerate(self.labels):
             self.out.targets[0, str(i)] = label.at
         for ins in self.out.code:
@@ -97,7 +109,9 @@ class Flattener:
                 ins.scope = ins.scope.at
         if has_wide(self.out):
             split(self.out)
-        Parameters(self.out, self.passed).settle()
+        parameters = Parameters(self.out, self.passed, self.passings)
+        parameters.settle()
+        self.recursion.settle(parameters)
         return self.out
 
     # ---- making code
@@ -125,13 +139,18 @@ class Flattener:
         """What the variables of a function stand for in one copy of it."""
         for v in f.variables:
             if v.space in ("local", "param"):
-                known[id(v)] = replace(v)
-                if v.space == "param":
-                    self.passed[id(known[id(v)])] = known[id(v)]
-                self.out.variables.append(known[id(v)])
+                known.setdefault(id(v), self.variable(v))
             elif not any(v is other for other in self.out.variables):
                 self.out.variables.append(v)
         return known
+
+    def variable(self, v: Variable) -> Variable:
+        """A copy of a .local or .param variable."""
+        made = replace(v)
+        if v.space == "param":
+            self.passed[id(made)] = made
+        self.out.variables.append(made)
+        return made
 
     def rename(self, op: Operand, c: Context) -> Operand:
         if isinstance(op, Reg):
@@ -159,6 +178,8 @@ class Flattener:
                 self.place(labels[i])
             pred = None if ins.pred is None else c.registers.get(ins.pred.slot, ins.pred)
             operands = tuple(self.rename(op, c) for op in ins.operands)
+            if c.inside is not None:
+                operands = tuple(self.recursion.framed(ins, op, c.inside) for op in operands)
             if mentions(self.unit, ins):
                 operands = tuple(Imm(function_address(self.unit, op.name)) if isinstance(op, Name) else op
                                  for op in operands)  # fmt: skip
@@ -230,8 +251,24 @@ class Flattener:
             raise ParseError(f"line {ins.line}: a function or a register is needed: {ins.text}")
         self.place(after)
 
+    def callees(self, f: Function) -> set[str]:
+        """The names of all functions that one may call."""
+        found = set()
+        for ins in f.code:
+            if ins.op != "call":
+                continue
+            items = list(ins.operands)
+            returns = listed(items)
+            target = items.pop(0) if items else Sink()
+            arguments = listed(items)
+            if isinstance(target, Name):
+                found.add(target.name)
+            else:
+                found |= {g.name for g in self.candidates(ins, items, returns, arguments)}
+        return found
+
     def candidates(self, ins: Instruction, rest: list[Operand], returns: Any, arguments: Any) -> list[Function]:
-        """The functions that a pointer may be to: those listed, or all whose address is taken and that fit."""
+        """The functions that a pointer may be to, and that fit: those listed, or all whose address is taken."""
         names: list[str] = list(ins.scope or ())
         if rest and isinstance(rest[-1], Sym):
             names = [value[0] for value in rest[-1].var.init or [] if isinstance(value, tuple)]
@@ -240,24 +277,27 @@ class Flattener:
                      for op in i.operands if isinstance(op, Name)}  # fmt: skip
             for v in [*self.unit.variables, *(v for f in self.unit.functions.values() for v in f.variables)]:
                 taken |= {value[0] for value in v.init or [] if isinstance(value, tuple)}
-            names = [n for n, f in self.unit.functions.items() if n in taken and f.defined and not f.entry
-                     and (len(f.params), len(f.returns)) == (len(arguments), len(returns))]  # fmt: skip
+            names = [n for n, f in self.unit.functions.items() if n in taken and f.defined and not f.entry]
         for name in names:
             if name not in self.unit.functions:
                 raise ParseError(f"line {ins.line}: there is no function {name}: {ins.text}")
-        return [self.unit.functions[name] for name in dict.fromkeys(names)]
+        found = [self.unit.functions[name] for name in dict.fromkeys(names)]
+        return [f for f in found if fits(f.params, arguments) and fits(f.returns, returns)]
 
     def inline(self, ins: Instruction, f: Function, returns: Any, arguments: Any, c: Context) -> None:
-        if f.name in c.callers:
-            way = " calls ".join((*c.callers, f.name))
-            raise UnsupportedError(f"line {ins.line}: recursion is not emulated: {way}")
-        if not f.defined:
+        if not f.defined and f.name not in SYSTEM_CALLS:
             raise UnsupportedError(f"line {ins.line}: {f.name} has no body here: {ins.text}")
         if (len(f.params), len(f.returns)) != (len(arguments), len(returns)):
             raise ParseError(f"line {ins.line}: {f.name} has {len(f.params)} parameters and {len(f.returns)} results, "
                              f"not {len(arguments)} and {len(returns)}: {ins.text}")  # fmt: skip
+        if not f.defined:
+            self.system_call(ins, f, returns, arguments)
+            return
+        if f.name in self.recursion.names:
+            self.recursion.call(ins, f, returns, arguments, c)
+            return
         registers = {r.slot: self.register(f"{r.name} of {f.name}", r.type) for r in f.registers}
-        inner = Context(f, registers, self.fresh(f, {}), self.label(), (*c.callers, f.name))
+        inner = Context(f, registers, self.fresh(f, {}), self.label(), c.inside)
         after: list[tuple[Parameter, Operand, Operand]] = []
         formals = iter(f.param_vars)
         for p, actual in zip(f.params, arguments, strict=True):
@@ -275,6 +315,17 @@ class Flattener:
         for p, to, source in after:
             self.move(ins, p, to, source)
 
+    def system_call(self, ins: Instruction, f: Function, returns: Any, arguments: Any) -> None:
+        """A call of a function that the system defines: one instruction of registers."""
+        results, values = ([self.register(f"{p.name} of {f.name}", f"b{8 * p.size}") for p in group]
+                           for group in (f.returns, f.params))  # fmt: skip
+        for p, value, actual in zip(f.params, values, arguments, strict=True):
+            self.move(ins, p, value, actual)
+        self.emit(ins, "call", (*results, *values), row=SYSTEM_CALLS[f.name])
+        for p, result, actual in zip(f.returns, results, returns, strict=True):
+            if not isinstance(actual, Sink):
+                self.move(ins, p, actual, result)
+
     def formal(self, ins: Instruction, p: Parameter, formals: Any, actual: Operand, c: Context) -> Operand | None:
         """What a parameter is within the function's copy; None where it is the caller's own variable."""
         if p.held is not None:
@@ -286,9 +337,7 @@ class Flattener:
                                  f"{c.function.name} {variable.size}: {ins.text}")  # fmt: skip
             c.variables[id(variable)] = actual.var
             return None
-        made = c.variables[id(variable)] = replace(variable)
-        self.passed[id(made)] = made
-        self.out.variables.append(made)
+        made = c.variables[id(variable)] = self.variable(variable)
         return Sym(made)
 
     def move(self, ins: Instruction, p: Parameter, to: Operand, source: Operand) -> None:
@@ -303,6 +352,14 @@ class Flattener:
             self.emit(ins, "mov", (to, source), mods=(kind,))
 
 
+def fits(parameters: list[Parameter], actuals: tuple[Operand, ...]) -> bool:
+    """Whether a call may pass these operands for the parameters, or take these results."""
+    return len(parameters) == len(actuals) and all(
+        not isinstance(op, Sym) or op.var.space != "param" or op.var.size == p.size
+        for p, op in zip(parameters, actuals, strict=True)
+    )
+
+
 def listed(items: list[Operand]) -> tuple[Operand, ...]:
     """Takes what stands in parentheses from the front of a call's operands."""
     if items and isinstance(items[0], Vec):
@@ -310,72 +367,3 @@ def listed(items: list[Operand]) -> tuple[Operand, ...]:
         del items[0]
         return first.items
     return ()
-
-
-class Parameters:
-    """The .param variables of calls: parts of each become registers, or all of it local memory."""
-
-    def __init__(self, f: Function, passed: dict[int, Variable]) -> None:
-        self.f, self.passed = f, passed
-        self.parts: dict[int, dict[tuple[int, int], Reg]] = {key: {} for key in passed}
-        self.framed: set[int] = set()
-
-    def access(self, ins: Instruction) -> tuple[Variable, int, int, int] | None:
-        """(variable, offset, size, elements) where an instruction loads or stores one by its name."""
-        if ins.op not in ("ld", "st") or len(ins.operands) != 2 or not ins.types:
-            return None
-        address = ins.operands[1 if ins.op == "ld" else 0]
-        if not isinstance(address, Mem) or not isinstance(address.base, Sym) or id(address.base.var) not in self.passed:
-            return None
-        other = ins.operands[0 if ins.op == "ld" else 1]
-        count = len(other.items) if isinstance(other, Vec) else 1
-        variable, size = address.base.var, SIZES[ins.types[-1]]
-        offset = address.base.offset + address.offset
-        if offset < 0 or offset + count * size > variable.size or offset % size:
-            raise ParseError(f"line {ins.line}: {count * size} bytes at {offset} of the {variable.size} bytes of "
-                             f"{variable.name}: {ins.text}")  # fmt: skip
-        return variable, offset, size, count
-
-    def settle(self) -> None:
-        for ins in self.f.code:
-            found = self.access(ins)
-            if found is None:
-                self.framed |= {id(v) for op in ins.operands for v in variables(op)} & self.parts.keys()
-                continue
-            variable, offset, size, count = found
-            if size == 1:
-                self.framed.add(id(variable))
-            for i in range(count):
-                part = offset + i * size, size
-                known = self.parts[id(variable)]
-                if part not in known:
-                    if any(at < part[0] + size and part[0] < at + n for at, n in known):
-                        self.framed.add(id(variable))
-                    name = f"{variable.name}+{part[0]}" if part[0] else variable.name
-                    known[part] = Reg(name, f"b{8 * size}", len(self.f.registers))
-                    self.f.registers.append(known[part])
-        for key in self.framed:
-            self.passed[key].space = "local"
-        for ins in self.f.code:
-            found = self.access(ins)
-            if found is None:
-                continue
-            variable, offset, size, count = found
-            if id(variable) in self.framed:
-                ins.row = f"*{ins.op}.frame"
-                continue
-            parts = Vec(tuple(self.parts[id(variable)][offset + i * size, size] for i in range(count)))
-            ins.row = f"*{ins.op}.part"
-            ins.operands = (ins.operands[0], parts) if ins.op == "ld" else (parts, ins.operands[1])
-        self.f.variables[:] = [v for v in self.f.variables if v.space != "param"]
-
-
-def variables(op: Operand) -> list[Variable]:
-    """The variables that an operand names."""
-    if isinstance(op, Sym):
-        return [op.var]
-    if isinstance(op, Mem):
-        return variables(op.base)
-    if isinstance(op, Vec):
-        return [v for item in op.items for v in variables(item)]
-    return []

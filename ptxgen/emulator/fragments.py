@@ -51,22 +51,24 @@ def _parts(registers: int, packed: int) -> tuple[Array, Array]:
 
 @cache
 def operand_a(m: int, k: int, packed: int) -> Fragment:
-    """A, m by k, `packed` elements to a register."""
+    """A, m by k, `packed` elements to a register; m is 8 or a multiple of 16, the first 16 rows first."""
     r, e = _parts(m * k // (32 * packed), packed)
-    high, right = (r % 2, r // 2) if m == 16 else (0 * r, r)
-    return _fragment(GROUP + 8 * high + 0 * e, packed * THREAD + e + 4 * packed * right)
+    block, r = divmod(r, k * min(m, 16) // (32 * packed))
+    high, right = (r % 2, r // 2) if m >= 16 else (0 * r, r)
+    return _fragment(GROUP + 8 * high + 16 * block + 0 * e, packed * THREAD + e + 4 * packed * right)
 
 
 @cache
 def operand_b(k: int, n: int, packed: int) -> Fragment:
-    """B, k by n = 8."""
+    """B, k by n; n is a multiple of 8, the first 8 columns first."""
     r, e = _parts(k * n // (32 * packed), packed)
-    return _fragment(packed * THREAD + e + 4 * packed * r, GROUP + 0 * e + 0 * r)
+    block, r = divmod(r, k * 8 // (32 * packed))
+    return _fragment(packed * THREAD + e + 4 * packed * r, GROUP + 8 * block + 0 * e)
 
 
 @cache
 def accumulator(m: int, n: int, packed: int) -> Fragment:
-    """C and D, m by n; n is 8 times a power of two: columns go on after those of the first 8."""
+    """C and D, m by n; n is a multiple of 8, the first 8 columns first."""
     r, e = _parts(m * n // (32 * packed), packed)
     i = packed * r + e
     return _fragment(GROUP + 8 * (i // 2 % (m // 8)), 2 * THREAD + i % 2 + 8 * (i // (m // 4)))

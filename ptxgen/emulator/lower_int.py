@@ -298,8 +298,8 @@ def ld(e: Emitter, ins: Instruction, guard: str) -> None:
     if not all(isinstance(item, (Reg, Sink)) for item in items):
         raise UnableError
     size = SIZES[kind]
-    key, _, constant = e.b.address_key(ins.operands[1].base)
     space = "global" if "global" in ins.mods else "shared"
+    key, _, constant = e.b.address_key(ins.operands[1].base, space)
     which = ("index", space, key, size)
     at = e.numbers.get(which, "")
     if not at:

@@ -17,6 +17,7 @@ SHARED_WINDOW = 1 << 40
 LOCAL_WINDOW = 2 << 40
 PARAM_WINDOW = 3 << 40
 WINDOW = 1 << 32
+WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
 #: where a block's shared memory begins; addresses below belong to nobody
 SHARED_BASE = 1024
 #: allocations begin at multiples of this, with at least as much free space between them

@@ -12,6 +12,7 @@ from .builder import DTYPES
 from .flatten import flatten, function_address
 from .memory import SHARED_BASE, GlobalMemory
 from .options import Options
+from .parameters import variables
 from .parser import parse
 from .program import Program
 from .syntax import SIZES, Flt, Function, Parameter, Variable
@@ -40,8 +41,13 @@ class Entry:
         self.programs: dict[tuple[Options, bool], Program] = {}
 
     def layout(self) -> tuple[int, int]:
-        """Gives shared and local variables their addresses; bytes of each."""
-        shared = [v for v in (*self.module.variables, *self.function.variables) if v.space == "shared"]
+        """Gives shared and local variables their addresses; bytes of each.
+
+        Of the module's shared variables an entry has those that its code, functions included, names.
+        """
+        named = {id(v) for ins in self.function.code for op in ins.operands for v in variables(op)}
+        shared = [v for v in self.module.variables if v.space == "shared" and id(v) in named]
+        shared += [v for v in self.function.variables if v.space == "shared"]
         at = SHARED_BASE
         for v in shared:
             if not v.extern:

@@ -88,7 +88,7 @@ def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
 
 def to_odd(s: Array, lost: Array) -> Array:
     """Rounds to odd: `s` with its last bit set where `lost` says that it is inexact."""
-    bits = s.view(np.int64).copy()
+    bits = np.array(s).view(np.int64)  # a copy, and an array also where every operand is a constant
     inexact = (lost != 0) & np.isfinite(s) & np.isfinite(lost) & (bits & 1 == 0)
     step = np.where((lost > 0) == (s > 0), 1, -1)
     bits[inexact] += step[inexact]

@@ -337,8 +337,8 @@ def lop3_predicate(b: Builder, ins: Instruction) -> Step:
 
 @instruction("prmt")
 def prmt(b: Builder, ins: Instruction) -> Step:
-    mode = ins.mods[1] if len(ins.mods) == 2 else ""
-    if ins.mods[0] != "b32" or mode not in ("", "f4e", "b4e", "rc8", "ecl", "ecr", "rc16"):
+    mode = ins.mods[0] if len(ins.mods) == 2 else ""
+    if ins.mods[-1] != "b32" or mode not in ("", "f4e", "b4e", "rc8", "ecl", "ecr", "rc16"):
         raise b.unsupported()
     x, y, z = (b.src(o, "u32") for o in ins.operands[1:4])
     tables = {

@@ -47,6 +47,8 @@ def add(b: Builder, ins: Instruction) -> Step:
 
 @instruction("addc", "subc")
 def carry(b: Builder, ins: Instruction) -> Step:
+    """Sums through the carry flag. A difference is the sum a + ~b + 1, and its flag is the carry of that sum: clear
+    where the subtraction borrows. Chains may mix sums and differences."""
     kind = the_type(b, ins, {"cc"})
     bits = 8 * SIZES[kind]
     x, y = (b.src(o, unsigned(kind)) for o in ins.operands[1:])
@@ -57,15 +59,12 @@ def carry(b: Builder, ins: Instruction) -> Step:
         v = c.v
         flag = carry_flag(c)
         a, s = np.broadcast_to(v[x], (c.n,)), np.broadcast_to(v[y], (c.n,))
-        k = flag.astype(a.dtype) if takes else np.zeros((), a.dtype)
-        if adds:
-            one = a + s
-            out = one + k
-            over = (one < a) | (out < one)
-        else:
-            one = a - s
-            out = one - k
-            over = (a < s) | (one < k)
+        if not adds:
+            s = ~s
+        k = flag.astype(a.dtype) if takes else np.array(not adds, a.dtype)
+        one = a + s
+        out = one + k
+        over = (one < a) | (out < one)
         where: Any = True if m is None else m
         np.copyto(v[dst], out, where=where)
         if gives:

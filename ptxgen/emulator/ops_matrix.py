@@ -18,7 +18,7 @@ from .checks import FULL
 from .memory import SHARED_WINDOW
 from .ops_memory import elements
 from .registry import Step, instruction
-from .syntax import Instruction, Operand, Reg
+from .syntax import Instruction, Mem, Operand, Reg, Sym
 
 if TYPE_CHECKING:
     from .team import Team
@@ -74,7 +74,8 @@ class Matrices:
         self.transposed = "trans" in mods
         if self.transposed:
             mods.remove("trans")
-        self.generic = not any(m in ("shared", "shared::cta") for m in mods)
+        named = isinstance(address, Mem) and isinstance(address.base, Sym)
+        self.generic = not named and not any(m in ("shared", "shared::cta") for m in mods)
         mods = [m for m in mods if m not in ("shared", "shared::cta")]
         if mods[:3] != ["sync", "aligned", "m8n8"] or mods[4:] != ["b16"] or mods[3] not in ("x1", "x2", "x4"):
             raise b.unsupported()

@@ -63,17 +63,20 @@ def resolver(space: str, everywhere: bool = False) -> Callable[[Team, Site, Mask
 
 def generic(c: Team, site: Site, m: Mask, unit: int) -> Parts:
     """A generic address: each lane finds its space."""
-    engine = c.chunk.engine
     lanes = np.flatnonzero(active(c, m))
     at = site.addresses(c, lanes)
-    if not len(lanes):
-        return []
-    if (at < SHARED_WINDOW).all():
-        return [(engine.memory.views, globally(c, site, m, unit))]
+    if len(lanes) and (at < SHARED_WINDOW).all():
+        return [(c.chunk.engine.memory.views, globally(c, site, m, unit))]
+    return generic_at(c, site, at, lanes, unit)
+
+
+def generic_at(c: Team, site: Site, at: Array, lanes: Array, unit: int) -> Parts:
+    """As `generic`, for explicit addresses of some lanes."""
     parts: Parts = []
     rest = at < SHARED_WINDOW
     if rest.any():
-        parts.append((engine.memory.views, globally_at(c, site, m, unit, at[rest], lanes[rest])))
+        place = globally_at(c, site, None, unit, at[rest], lanes[rest])
+        parts.append((c.chunk.engine.memory.views, place))
     mine = is_generic_shared(at)
     if mine.any():
         parts.append((c.chunk.views, shared_at(c, site, at[mine] - SHARED_WINDOW, lanes[mine], unit)))
@@ -84,6 +87,15 @@ def generic(c: Team, site: Site, m: Mask, unit: int) -> Parts:
     if mine.any():
         parts.append(parameters_at(c, site, at[mine] - PARAM_WINDOW, lanes[mine], unit))
     return parts
+
+
+def explicit(c: Team, site: Site, at: Array, lanes: Array, unit: int) -> Parts:
+    """Where explicit addresses of some lanes lead, in the site's space: global, shared or generic."""
+    if site.space == "shared":
+        return [(c.chunk.views, shared_at(c, site, at, lanes, unit))]
+    if site.space == "global":
+        return [(c.chunk.engine.memory.views, globally_at(c, site, None, unit, at, lanes))]
+    return generic_at(c, site, at, lanes, unit)
 
 
 def local(c: Team, site: Site, m: Mask, unit: int, base: int) -> tuple[dict[int, Array], Place]:
@@ -284,7 +296,7 @@ def _is_row(b: Builder, index: int, size: int) -> bool:
 def prefetch(b: Builder, ins: Instruction) -> Step:
     for op in ins.operands:
         if isinstance(op, Mem):
-            b.address_key(op.base)
+            b.address_key(op.base, space_of(ins))
     return lambda c, m: None
 
 

@@ -27,7 +27,21 @@ Array = NDArray[Any]
 Mask = NDArray[np.bool_] | None
 
 #: elements of an operand's register, and the name of a register's type, by the element's type
-PACKED = {"f16": 2, "bf16": 2, "tf32": 1, "f64": 1, "s8": 4, "u8": 4, "e4m3": 4, "e5m2": 4, "f32": 1, "s32": 1}
+PACKED = {
+    "s4": 8,
+    "u4": 8,
+    "b1": 32,
+    "f16": 2,
+    "bf16": 2,
+    "tf32": 1,
+    "f64": 1,
+    "s8": 4,
+    "u8": 4,
+    "e4m3": 4,
+    "e5m2": 4,
+    "f32": 1,
+    "s32": 1,
+}
 REGISTER = {"f64": "f64", "f32": "f32", "s32": "s32"}
 _EIGHT = [(a, b) for a in ("e4m3", "e5m2") for b in ("e4m3", "e5m2")]
 _BYTES = [(a, b) for a in ("s8", "u8") for b in ("s8", "u8")]
@@ -40,18 +54,22 @@ SHAPES: dict[tuple[str, str, str], tuple[str, ...]] = {
     ("f64", "f64", "f64"): ("m8n8k4", "m16n8k4", "m16n8k8", "m16n8k16"),
     **{(a, b, "s32"): ("m8n8k16", "m16n8k16", "m16n8k32") for a, b in _BYTES},
     **{(a, b, c): ("m16n8k16", "m16n8k32") for a, b in _EIGHT for c in ("f32", "f16")},
+    **{(a, b, "s32"): ("m8n8k32", "m16n8k32", "m16n8k64") for a in ("s4", "u4") for b in ("s4", "u4")},
+    ("b1", "b1", "s32"): ("m8n8k128", "m16n8k128", "m16n8k256"),
 }
 
 
 @dataclass(frozen=True)
 class Product:
-    """D = A B + C of one shape and its types."""
+    """D = A B + C of one shape and its types. `bitwise`: what multiplies single bits, "xor" or "and"."""
 
     m: int
     k: int
     a: str
     b: str
     c: str
+    n: int = 8
+    bitwise: str = ""
 
     @cached_property
     def fragment_a(self) -> Fragment:
@@ -59,16 +77,16 @@ class Product:
 
     @cached_property
     def fragment_b(self) -> Fragment:
-        return operand_b(self.k, 8, PACKED[self.b])
+        return operand_b(self.k, self.n, PACKED[self.b])
 
     @cached_property
     def fragment_c(self) -> Fragment:
-        return accumulator(self.m, 8, PACKED[self.c])
+        return accumulator(self.m, self.n, PACKED[self.c])
 
     @cached_property
     def terms(self) -> tuple[Array, Array]:
-        """For each product, [k, m * 8 + n], the numbers of its factors among the elements of A and of B."""
-        return np.repeat(self.fragment_a.place.T, 8, axis=1), np.tile(self.fragment_b.place, (1, self.m))
+        """For each product, [k, m * N + n], the numbers of its factors among the elements of A and of B."""
+        return np.repeat(self.fragment_a.place.T, self.n, axis=1), np.tile(self.fragment_b.place, (1, self.m))
 
     @cached_property
     def places(self) -> tuple[Array, Array, Array]:
@@ -84,24 +102,26 @@ class Product:
 
 def parse(b: Builder, ins: Instruction) -> tuple[Product, str, bool]:
     """Shape and types, rounding of f64, and whether integers saturate."""
-    mods = list(ins.mods)
-    mode = mods.pop() if mods and mods[-1] in ("rn", "rz", "rm", "rp") else ""
+    mods = [m for m in ins.mods if m not in ("sync", "aligned", "popc")]
     saturate = "satfinite" in mods
-    if saturate:
-        mods.remove("satfinite")
-    if len(mods) != 9 or mods[:2] != ["sync", "aligned"] or mods[3:5] != ["row", "col"]:
+    mode = next((m for m in mods if m in ("rn", "rz", "rm", "rp")), "")
+    bitwise = next((m for m in mods if m in ("xor", "and")), "")
+    kinds = [m for m in mods if m in PACKED]
+    rest = [m for m in mods if m not in ("satfinite", mode, bitwise, "row", "col", *kinds)]
+    together = {"sync", "aligned"} <= set(ins.mods)
+    if not together or len(kinds) != 4 or len(rest) != 1 or [m for m in mods if m in ("row", "col")] != ["row", "col"]:
         raise b.unsupported()
-    shape, (d, kind_a, kind_b, c) = mods[2], mods[5:]
+    (shape,), (d, kind_a, kind_b, c) = rest, kinds
     if d != c or shape not in SHAPES.get((kind_a, kind_b, c), ()):
         raise b.unsupported()
-    if (mode and c != "f64") or (saturate and c != "s32"):
+    if (mode and c != "f64") or (saturate and c != "s32") or (kind_a == "b1") != bool(bitwise):
         raise b.unsupported()
     m, _, k = shape[1:].partition("n8k")
-    return Product(int(m), int(k), kind_a, kind_b, c), mode or "rn", saturate
+    return Product(int(m), int(k), kind_a, kind_b, c, bitwise=bitwise), mode or "rn", saturate
 
 
 # Operands come as [warp, element], unsigned integers of the element's size, in the order of the registers; the result
-# is [warp, m * 8 + n].
+# is [warp, m * N + n].
 
 
 class Floats:
@@ -118,11 +138,11 @@ class Floats:
             k = np.arange(p.k) % 4
             self.steps = [k < 2, k >= 2]
         self.depth = p.k // len(self.steps)
-        self.most = max(TILE // (8 * p.m * self.depth), 1)
+        self.most = max(TILE // (p.n * p.m * self.depth), 1)
         self.own = threading.local()
 
     def __call__(self, a: Array, b: Array, c: Array) -> Array:
-        out = np.empty((len(a), 8 * self.p.m), np.float16 if self.p.c == "f16" else np.float32)
+        out = np.empty((len(a), self.p.n * self.p.m), np.float16 if self.p.c == "f16" else np.float32)
         for first in range(0, len(a), self.most):
             some = slice(first, first + self.most)
             out[some] = self.part(across(a[some]), across(b[some]), across(c[some])).T
@@ -132,7 +152,7 @@ class Floats:
         p, warps = self.p, a.shape[1]
         scratch: list[Terms] = getattr(self.own, "scratch", [])
         if not scratch or scratch[0].value.shape[2] != warps:
-            scratch = self.own.scratch = [Terms.empty(self.depth, 8 * p.m, warps) for _ in range(2)]
+            scratch = self.own.scratch = [Terms.empty(self.depth, p.n * p.m, warps) for _ in range(2)]
         left, right = scratch
         x, y = decode(a, p.a, self.lowest), decode(b, p.b, self.lowest)
         z = c.take(self.place, axis=0)
@@ -150,21 +170,37 @@ def across(x: Array) -> Array:
     return np.ascontiguousarray(x.T)
 
 
+def factors(p: Product, a: Array, b: Array) -> tuple[Array, Array]:
+    """Elements as matrices of numbers in float64: [warp, m, k] and [warp, k, n]."""
+    where_a, where_b, _ = p.places
+    x, y = (numbers(bits, kind).take(where, axis=1) for bits, kind, where in ((a, p.a, where_a), (b, p.b, where_b)))
+    return x.reshape(-1, p.m, p.k), y.reshape(-1, p.k, p.n)
+
+
+def numbers(bits: Array, kind: str) -> Array:
+    """Elements, given as unsigned integers, as float64; several to a word where they are shorter than a byte."""
+    if kind in ("s4", "u4", "b1"):
+        size = 32 // PACKED[kind]
+        parts = bits[..., None] >> np.arange(0, 32, size, dtype=np.uint32) & np.uint32((1 << size) - 1)
+        found = parts.reshape(len(bits), -1).astype(F64)
+        return found - 16.0 * (found >= 8) if kind == "s4" else found
+    if kind in ("s8", "u8"):
+        return bits.view(np.int8 if kind == "s8" else np.uint8).astype(F64)
+    return values(bits, kind)
+
+
 def plain(p: Product, a: Array, b: Array, c: Array) -> Array:
     """Summed in float64 and rounded once."""
-    where_a, where_b, where_c = p.places
-    x = values(a, p.a).take(where_a, axis=1).reshape(-1, p.m, p.k)
-    y = values(b, p.b).take(where_b, axis=1).reshape(-1, p.k, 8)
-    out: Array = np.matmul(x, y).reshape(-1, 8 * p.m) + values(c, p.c).take(where_c, axis=1)
+    out: Array = np.matmul(*factors(p, a, b)).reshape(len(c), -1) + values(c, p.c).take(p.places[2], axis=1)
     return only_nan(out.astype(F16 if p.c == "f16" else F32))
 
 
 def integers(p: Product, saturate: bool, a: Array, b: Array, c: Array) -> Array:
-    where_a, where_b, where_c = p.places
-    x = a.view(np.int8 if p.a == "s8" else np.uint8).take(where_a, axis=1).reshape(-1, p.m, p.k)
-    y = b.view(np.int8 if p.b == "s8" else np.uint8).take(where_b, axis=1).reshape(-1, p.k, 8)
-    out: Array = np.matmul(x.astype(F64), y.astype(F64)).reshape(-1, 8 * p.m)
-    out += c.view(np.int32).take(where_c, axis=1)
+    x, y = factors(p, a, b)
+    out: Array = np.matmul(x, y)
+    if p.bitwise == "xor":  # bits that differ: those of either, less twice those of both
+        out = x.sum(axis=2)[:, :, None] + y.sum(axis=1)[:, None, :] - 2 * out
+    out = out.reshape(len(c), -1) + c.view(np.int32).take(p.places[2], axis=1)
     if saturate:
         np.clip(out, -(2.0**31), 2.0**31 - 1, out=out)
     return out.astype(np.int64).astype(np.int32)
@@ -181,13 +217,22 @@ def doubles(p: Product, mode: str, a: Array, b: Array, c: Array) -> Array:
 
 
 def fetch(c: Team, views: list[int], kind: str, warps: Array | None) -> Array:
-    """The elements of some warps' fragments: [warp, element], unsigned integers."""
-    size = SIZES[kind]
+    """The elements of some warps' fragments: [warp, element], unsigned integers; whole registers of shorter ones."""
+    size = SIZES.get(kind, 4)
     rows = [gather(c, view, warps) for view in views]
     out = np.empty((len(rows[0]), len(views), 32), rows[0].dtype)
     for i, row in enumerate(rows):
         out[:, i] = row
     return out.reshape(len(out), -1).view(f"u{size}")
+
+
+def computation(b: Builder, p: Product, mode: str, saturate: bool) -> Callable[[Array, Array, Array], Array]:
+    """What multiplies operands as `fetch` brings them."""
+    if p.c == "s32":
+        return partial(integers, p, saturate)
+    if p.c == "f64":
+        return partial(doubles, p, mode)
+    return Floats(p) if b.options.mma == "hopper" else partial(plain, p)
 
 
 @instruction("mma", kind="warp")
@@ -199,21 +244,20 @@ def mma(b: Builder, ins: Instruction) -> Step:
            for operand, fragment, kind in zip(ins.operands[1:4], fragments, kinds, strict=True)]  # fmt: skip
     dst = [b.dst(o, REGISTER.get(p.c, "b32")) for o in elements(b, ins.operands[0], fragments[2].registers)]
     back = p.back
-    compute: Callable[[Array, Array, Array], Array]
-    if p.c == "s32":
-        compute = partial(integers, p, saturate)
-    elif p.c == "f64":
-        compute = partial(doubles, p, mode)
-    else:
-        compute = Floats(p) if b.options.mma == "hopper" else partial(plain, p)
+    compute = computation(b, p, mode, saturate)
 
     def step(c: Team, m: Mask) -> None:
         warps = whole_warps(c, m, ins)
         x, y, z = (fetch(c, views, kind, warps) for views, kind in zip(src, kinds, strict=True))
         c.chunk.engine.stats.mma += len(x)
-        out = compute(x, y, z).take(back, axis=1).reshape(len(x), len(dst), -1)
-        for i, d in enumerate(dst):
-            row = c.v[d]
-            row.reshape(-1, 32)[slice(None) if warps is None else warps] = out[:, i].view(row.dtype)
+        put(c, dst, warps, compute(x, y, z).take(back, axis=1))
 
     return step
+
+
+def put(c: Team, dst: list[int], warps: Array | None, out: Array) -> None:
+    """Elements of some warps' fragments, [warp, element], to registers."""
+    out = out.reshape(len(out), len(dst), -1)
+    for i, d in enumerate(dst):
+        row = c.v[d]
+        row.reshape(-1, 32)[slice(None) if warps is None else warps] = out[:, i].view(row.dtype)

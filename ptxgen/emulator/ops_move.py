@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .builder import Builder
-from .memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
+from .memory import SHARED_WINDOW, WINDOWS
 from .registry import Step, instruction
 from .syntax import SIZES, Instruction, Special, Vec
 
@@ -102,7 +102,7 @@ def clock(b: Builder, kind: str, d: Any, name: str) -> Step:
 def cvta(b: Builder, ins: Instruction) -> Step:
     to = ins.mods[0] == "to"
     space = ins.mods[1 if to else 0].split("::")[0]
-    base = {"global": 0, "const": 0, "shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}.get(space)
+    base = {"global": 0, "const": 0, **WINDOWS}.get(space)
     if base is None or ins.mods[-1] != "u64":
         raise b.unsupported()
     dst, src = b.dst(ins.operands[0], "u64"), b.src(ins.operands[1], "u64")
@@ -120,7 +120,7 @@ def cvta(b: Builder, ins: Instruction) -> Step:
 @instruction("isspacep")
 def isspacep(b: Builder, ins: Instruction) -> Step:
     space = ins.mods[0].split("::")[0]
-    base = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}.get(space)
+    base = WINDOWS.get(space)
     if base is None and space not in ("global", "const"):
         raise b.unsupported()
     dst, src = b.dst(ins.operands[0], "pred"), b.src(ins.operands[1], "u64")

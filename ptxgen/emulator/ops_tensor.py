@@ -267,5 +267,5 @@ def prefetch_map(b: Builder, ins: Instruction) -> Step:
     op = ins.operands[0]
     if not isinstance(op, Mem) or isinstance(op.base, Imm):
         raise b.malformed("[map] is needed")
-    b.address_key(op.base)
+    b.address_key(op.base, "generic")
     return nothing

@@ -29,9 +29,14 @@ def members(b: Builder, op: Operand) -> int:
     return view
 
 
-def present(c: Team, m: Mask, member: int, ins: Instruction) -> tuple[Array, Array]:
-    """(lanes that execute, lanes named by each lane's mask) as rows of 32; faults on a lane outside its mask."""
+def present(c: Team, m: Mask, member: int | None, ins: Instruction) -> tuple[Array, Array]:
+    """(lanes that execute, lanes named by each lane's mask) as rows of 32; faults on a lane outside its mask.
+
+    `member` is None without .sync: then the lanes that execute are the members.
+    """
     here = (c.live() if m is None else m).reshape(-1, 32)
+    if member is None:
+        return here, np.broadcast_to(bits_of(here)[:, None], here.shape)
     masks = np.broadcast_to(c.v[member], (c.n,)).reshape(-1, 32)
     absent = here & ((masks >> LANES) & np.uint32(1) == 0)
     if absent.any():
@@ -49,15 +54,22 @@ def put(c: Team, dst: int, value: Array, m: Mask) -> None:
     np.copyto(c.v[dst], value.reshape(-1), where=True if m is None else m, casting="unsafe")
 
 
-@instruction("shfl", kind="warp")
+@instruction("shfl.sync", kind="warp")
+def shfl_sync(b: Builder, ins: Instruction) -> Step:
+    return shfl(b, ins)
+
+
+@instruction("shfl")
 def shfl(b: Builder, ins: Instruction) -> Step:
-    if ins.mods[0] != "sync" or ins.mods[-1] != "b32" or ins.mods[1] not in ("up", "down", "bfly", "idx"):
+    """Without .sync, on targets before sm_70: among the lanes that execute it together."""
+    sync = ins.mods[0] == "sync"
+    mode = ins.mods[-2] if len(ins.mods) == 2 + sync else ""
+    if ins.mods[-1] != "b32" or mode not in ("up", "down", "bfly", "idx"):
         raise b.unsupported()
-    mode = ins.mods[1]
     d = ins.operands[0]
     first, second = (d.first, d.second) if isinstance(d, Pair) else (d, Sink())
     x, y, z = (b.src(o, "u32") for o in ins.operands[1:4])
-    member = members(b, ins.operands[4])
+    member = members(b, ins.operands[4]) if sync else None
     dst, ok = b.dst(first, "u32"), b.dst(second, "pred")
 
     def step(c: Team, m: Mask) -> None:
@@ -94,13 +106,20 @@ def shfl(b: Builder, ins: Instruction) -> Step:
     return step
 
 
-@instruction("vote", kind="warp")
+@instruction("vote.sync", kind="warp")
+def vote_sync(b: Builder, ins: Instruction) -> Step:
+    return vote(b, ins)
+
+
+@instruction("vote")
 def vote(b: Builder, ins: Instruction) -> Step:
-    if len(ins.mods) != 3 or ins.mods[0] != "sync" or ins.mods[1] not in ("all", "any", "uni", "ballot"):
+    """Without .sync, on targets before sm_70: among the lanes that execute it together."""
+    sync = ins.mods[:1] == ("sync",)
+    mode = ins.mods[-2] if len(ins.mods) == 2 + sync else ""
+    if mode not in ("all", "any", "uni", "ballot") or ins.mods[-1] != ("b32" if mode == "ballot" else "pred"):
         raise b.unsupported()
-    mode = ins.mods[1]
     p, negated = predicate(b, ins.operands[1])
-    member = members(b, ins.operands[2])
+    member = members(b, ins.operands[2]) if sync else None
     dst = b.dst(ins.operands[0], "u32" if mode == "ballot" else "pred")
 
     def step(c: Team, m: Mask) -> None:

@@ -34,6 +34,30 @@ _PERFORMANCE = {
 _TABLES = {".branchtargets", ".calltargets", ".callprototype"}
 
 
+#: modifiers that come first in the instructions that have them, in this order
+_LEADING: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("vote", "shfl", "redux"), ("sync",)),
+    **dict.fromkeys(("ldmatrix", "stmatrix", "movmatrix"), ("sync", "aligned", "m8n8", "x1", "x2", "x4")),
+    "match": ("all", "any", "sync"), "ld": ("volatile", "relaxed", "acquire"),
+    "cp": ("reduce", "async", "bulk", "mbarrier", "ca", "cg"),
+}  # fmt: skip
+
+
+def canonical(op: str, mods: list[str]) -> tuple[str, ...]:
+    """The modifiers in the order of the PTX ISA: ptxas takes most of them in any order, and types among the others.
+
+    Types keep their order among themselves. wmma and mma look at names alone, in any order.
+    """
+    if op in ("mma", "wmma"):
+        return tuple(mods)
+    leading = _LEADING.get(op, ())
+
+    def rank(m: str) -> int:
+        return len(leading) + 1 if m in SIZES else leading.index(m) if m in leading else len(leading)
+
+    return tuple(sorted(mods, key=rank))
+
+
 class Scope:
     """Names of one pair of braces."""
 
@@ -365,7 +389,7 @@ class Parser(Reader):
         text = self.text[first.start : end.end]
         if len(text) > 400:
             text = text[:400] + "..."
-        ins = Instruction(op, tuple(mods), tuple(operands), pred, negated, first.line, text)
+        ins = Instruction(op, canonical(op, mods), tuple(operands), pred, negated, first.line, text)
         f.code.append(ins)
         return ins
 

@@ -28,9 +28,11 @@ from . import (  # noqa: F401  (filling the instruction table)
     ops_move,
     ops_remote,
     ops_sync,
+    ops_system,
     ops_tensor,
     ops_warp,
     ops_wgmma,
+    ops_wmma,
     proxies,
 )
 from .access import Site

@@ -14,7 +14,7 @@ _SPECIAL = re.compile(
     r"%(tid|ntid|ctaid|nctaid|clusterid|nclusterid|cluster_ctaid|cluster_nctaid)\.[xyz]$"
     r"|%(laneid|warpid|nwarpid|smid|nsmid|gridid|is_explicit_cluster|cluster_ctarank|cluster_nctarank"
     r"|clock|clock_hi|clock64|globaltimer|globaltimer_lo|globaltimer_hi|total_smem_size|dynamic_smem_size"
-    r"|aggr_smem_size|reserved_smem_offset_\w+|lanemask_(?:eq|le|lt|ge|gt)|current_graph_exec)$"
+    r"|aggr_smem_size|reserved_smem_offset_\w+|lanemask_(?:eq|le|lt|ge|gt)|current_graph_exec|envreg\d+)$"
 )
 _CONSTANTS = {"WARP_SZ": 32}
 

@@ -37,6 +37,8 @@ def instruction_class(op: str, mods: tuple[str, ...]) -> str:
         return "async_copy"
     if op in ("mma", "wgmma"):
         return op
+    if op == "wmma":
+        return "mma" if "mma" in mods else instruction_class("ld" if "load" in mods else "st", mods)
     if op in ("bar", "barrier", "mbarrier"):
         return "barrier"
     if op in ("bra", "brx", "ret", "exit", "call"):

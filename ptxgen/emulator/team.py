@@ -183,6 +183,8 @@ class Team:
             return SHARED_BASE + engine.shared_size
         if word == "dynamic_smem_size":
             return engine.dynamic_size
+        if word in ("envreg1", "envreg2"):  # the halves of the address of a cooperative launch's workspace
+            return engine.grid_workspace >> 32 if word == "envreg1" else engine.grid_workspace & 0xFFFFFFFF
         return 0
 
     def forget_addresses(self, number: int) -> None:

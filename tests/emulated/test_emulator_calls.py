@@ -306,7 +306,8 @@ def test_a_fault_within_a_function():
 @pytest.mark.parametrize(
     ("function", "call", "error", "words"),
     [
-        (".func f(.reg .u32 a) { call f, (a); ret; }", "call f, (1);", UnsupportedError, "f calls f"),
+        (".func f(.param .b8 a) { .reg .b32 %x; ld.param.u8 %x, [a]; .param .b8 p; st.param.b8 [p], %x; call f, (p); ret; }",
+         ".param .b8 p; st.param.b8 [p], 1; call f, (p);", UnsupportedError, "recursive call whose parameter a"),
         (".extern .func f(.reg .u32 a);", "call f, (1);", UnsupportedError, "no body"),
         (".func f(.reg .u32 a) { ret; }", "call f, (1, 2);", ParseError, "1 parameters"),
         (".func f(.reg .u32 a) { ret; }", "call (%r1), f, (1);", ParseError, "0 results"),
@@ -323,11 +324,11 @@ def test_calls_that_cannot_be(function, call, error, words):
 
 
 def test_a_kernel_beside_one_that_cannot_run():
-    text = module("call f; ret;", extra=".func f { call f; ret; }") + ".visible .entry fine() { ret; }"
+    text = module("call f; ret;", extra=".extern .func f;") + ".visible .entry fine() { ret; }"
     machine = Machine()
     loaded = machine.load(text)
     machine.launch(loaded, "fine", 1, 32, b"")
-    with pytest.raises(UnsupportedError, match="recursion"):
+    with pytest.raises(UnsupportedError, match="no body"):
         machine.launch(loaded, "k", 1, 32, b"")
 
 
@@ -400,3 +401,87 @@ def test_a_uniform_index_that_diverges():
 def test_tables_that_cannot_be(body, words):
     with pytest.raises(ParseError, match=words):
         run("mov.u32 %r2, 0;" + body)
+
+
+FITTING = """.visible .func (.param .b32 r) same(.param .b32 a)
+{ .reg .b32 %x; ld.param.u32 %x, [a]; add.u32 %x, %x, 1; st.param.b32 [r], %x; ret; }
+.visible .func (.param .b32 r) two(.param .b32 a, .param .b32 b)
+{ .reg .b32 %x; ld.param.u32 %x, [b]; st.param.b32 [r], %x; ret; }
+.visible .func (.param .b64 r) wide(.param .b64 a)
+{ .reg .b64 %x; ld.param.u64 %x, [a]; st.param.b64 [r], %x; ret; }
+.global .u64 table[3] = {two, same, wide};
+"""
+
+
+@pytest.mark.parametrize("where", ["table", "p: .calltargets two, same, wide;"])
+def test_tables_with_functions_that_do_not_fit(where):
+    """A call reaches those of the functions that take its operands; a pointer to another one is a fault."""
+    label = where.partition(":")[0]
+    call = f"""{"" if label == "table" else where} mov.u64 %d1, table; cvta.global.u64 %d1, %d1; ld.u64 %d2, [%d1+AT];
+    {{ .param .b32 a; .param .b32 r; st.param.b32 [a], %r0; call (r), %d2, (a), {label}; ld.param.b32 %r1, [r]; }}"""
+    y = np.zeros(32, "u4")
+    run(THREAD + call.replace("AT", "8") + STORE, y, extra=FITTING)
+    assert (y == LANE + 1).all()
+    for at in ("0", "16"):
+        with pytest.raises(Fault, match="no function that this call may reach"):
+            run(THREAD + call.replace("AT", at) + STORE, y, extra=FITTING)
+
+
+# ---- recursion
+
+
+def test_recursion_without_an_end():
+    with pytest.raises(Fault, match="recursive calls save more than"):
+        run("call f, (1); ret;", extra=".func f(.reg .u32 a) { call f, (a); ret; }")
+
+
+def test_recursion_through_registers():
+    """Parameters and results in .reg: they change places from call to call, and each call keeps its own."""
+    f = """.func (.reg .u32 r) mix(.reg .u32 a, .reg .u32 b)
+    { .reg .pred %p; .reg .b32 %x, %y; setp.eq.u32 %p, a, 0; mov.u32 r, b; @%p ret; sub.u32 %x, a, 1;
+    call (%y), mix, (%x, a); @!%p call (%x), mix, (%x, %y); mad.lo.u32 r, %x, 3, b; add.u32 r, r, %y; ret; }"""
+
+    def mix(a: int, b: int) -> int:
+        if a == 0:
+            return b
+        y = mix(a - 1, a)
+        return (3 * mix(a - 1, y) + b + y) & WORD
+
+    y = np.zeros(32, "u4")
+    run(THREAD + "and.b32 %r2, %r0, 7; call (%r1), mix, (%r2, %r0);" + STORE, y, extra=f)
+    assert y.tolist() == [mix(i & 7, i) for i in range(32)]
+
+
+def test_recursion_through_a_pointer():
+    f = """.func (.param .b32 r) down(.param .b32 n, .param .b64 f)
+    { .reg .pred %p; .reg .b32 %x, %y; .reg .b64 %f; ld.param.u32 %x, [n]; ld.param.u64 %f, [f]; setp.eq.u32 %p, %x, 0;
+    mov.u32 %y, 0; @%p bra END; sub.u32 %y, %x, 1;
+    { .param .b32 m; .param .b64 g; .param .b32 s; st.param.b32 [m], %y; st.param.b64 [g], %f;
+    call (s), %f, (m, g), p; ld.param.b32 %y, [s]; } add.u32 %y, %y, %x; END: st.param.b32 [r], %y; ret;
+    p: .callprototype (.param .b32 _) _ (.param .b32 _, .param .b64 _); }"""
+    y = np.zeros(32, "u4")
+    run(THREAD + """mov.u64 %d1, down; { .param .b32 n; .param .b64 f; .param .b32 s; st.param.b32 [n], %r0;
+    st.param.b64 [f], %d1; call (s), down, (n, f); ld.param.b32 %r1, [s]; }""" + STORE, y, extra=f)  # fmt: skip
+    assert (y == LANE * (LANE + 1) // 2).all()
+
+
+def test_recursion_with_memory_and_structures():
+    """Each call has an array of its own in local memory, reached by name and by a generic address; a structure by value."""
+    f = """.func (.param .align 8 .b8 r[16]) sum(.param .align 8 .b8 s[16], .param .b64 up)
+    { .reg .pred %p; .reg .b32 %n, %x, %z; .reg .b64 %t, %a, %u, %v; .local .align 8 .b8 own[16]; .local .b32 other;
+    ld.param.u32 %n, [s]; ld.param.u64 %t, [s+8]; ld.param.u64 %u, [up]; ld.u32 %z, [%u]; st.local.u32 [own+4], %n;
+    mad.lo.u32 %z, %n, 100, %z; st.u32 [other], %z; mov.u64 %a, own; cvta.local.u64 %a, %a; add.u64 %a, %a, 4;
+    setp.eq.u32 %p, %n, 0; @%p bra END; sub.u32 %x, %n, 1;
+    { .param .align 8 .b8 q[16]; .param .b64 g; .param .align 8 .b8 o[16]; st.param.u32 [q], %x; st.param.u64 [q+8], %t;
+    st.param.b64 [g], %a; call (o), sum, (q, g); ld.param.u32 %x, [o]; ld.param.u64 %t, [o+8]; }
+    ld.u32 %n, [%a]; ld.local.u32 %z, [other]; add.u32 %n, %n, %x; cvt.u64.u32 %v, %z; add.u64 %t, %t, %v;
+    END: st.param.u32 [r], %n; st.param.u64 [r+8], %t; ret; }"""
+    y = np.zeros((2, 32), "u4")
+    run(THREAD + """mov.u64 %d1, top; cvta.local.u64 %d1, %d1; st.local.u32 [top], 9; mov.u64 %d2, 1000;
+    { .param .align 8 .b8 q[16]; .param .b64 g; .param .align 8 .b8 o[16]; st.param.u32 [q], %r0; st.param.u64 [q+8], %d2;
+    st.param.b64 [g], %d1; call (o), sum, (q, g); ld.param.u32 %r1, [o]; ld.param.u64 %d3, [o+8]; }
+    st.global.u32 [%d0+128], %d3;""" + STORE, y, extra=f, registers=".local .b32 top;")  # fmt: skip
+    assert (y[0] == LANE * (LANE + 1) // 2).all()
+    # each call but the last adds 100 n, and the n of the call above it, or 9
+    want = [1000 + sum(100 * n + (n + 1 if n < i else 9) for n in range(1, i + 1)) for i in range(32)]
+    assert y[1].tolist() == want

@@ -50,6 +50,42 @@ def test_results_are_the_hardwares(family):
     assert not wrong, f"{len(wrong)} differ\n" + "\n".join(map(str, wrong[:20]))
 
 
+def test_directed_results_are_the_hardwares():
+    """Those that are recorded: `python -m fuzz.record` records the rest, and the test below needs no recording."""
+    found = [c for c in generate.directed() if recorded().digests.get(c.name) == c.digest()]
+    if not found:
+        pytest.skip("no directed module is recorded")
+    machine = Machine(stats="off")
+    module = machine.load(generate.directed_file().text)
+    wrong = []
+    for case in found:
+        wrong += recording.differences(case, recorded().outputs[case.name], run(machine, module, case))
+    assert not wrong, "\n".join(map(str, wrong[:20]))
+
+
+@pytest.mark.gpu
+def test_directed_results_are_this_gpus():
+    from ptxgen.drivers import open_driver
+    from ptxgen.source import Source, Step
+
+    driver, machine, file = open_driver("cuda"), Machine(stats="off"), generate.directed_file()
+    names = tuple(c.name for c in file.cases)
+    kernel = driver.load(Source(file.text, names, "sm_90a", max(c.shared for c in file.cases)))
+    module = machine.load(file.text)
+    wrong = []
+    for case in file.cases:
+        source, out = driver.allocate(max(len(case.input), 16)), driver.allocate(case.output + 16)
+        driver.upload(source, np.frombuffer(case.input or b"\0", np.uint8))
+        driver.fill(out, -(-case.output // 4) * 4)
+        step = Step(case.name, case.grid, case.block, case.shared)
+        driver.launch(kernel, step, case.parameters(source, out, driver.tensor_map))
+        driver.synchronize()
+        data = np.zeros(case.output, np.uint8)
+        driver.download(out, data)
+        wrong += recording.differences(case, data.tobytes(), run(machine, module, case))
+    assert not wrong, "\n".join(map(str, wrong[:20]))
+
+
 def test_every_module_is_recorded_as_it_is_now():
     digests = {case.name: case.digest() for case in generate.cases()}
     assert len(digests) > 2500

@@ -341,3 +341,26 @@ def test_a_cluster_is_given(run):
         code, _, err = run(RANKS, *options, *(() if cluster is None else ("--cluster", cluster)))
         assert code == 2
         assert words in err
+
+
+HELLO = """.version 8.0
+.target sm_80
+.address_size 64
+.extern .func (.param .b32 r) vprintf (.param .b64 f, .param .b64 a);
+.global .b8 format[4] = {104, 105, 10, 0};
+.visible .entry hello() {
+.reg .b64 %d; .reg .b32 %r; .reg .pred %p; mov.u64 %d, format;
+{ .param .b64 f; .param .b64 a; .param .b32 r; st.param.b64 [f], %d; st.param.b64 [a], 0; call.uni (r), vprintf, (f, a); }
+mov.u32 %r, %ntid.x; setp.gt.u32 %p, %r, 2; @%p trap; ret;
+}
+"""
+
+
+def test_what_a_kernel_prints(run):
+    """Before the report; with --json a field of the document."""
+    code, out, _ = run(HELLO, "--grid", "1", "--block", "2")
+    assert (code, out[:6]) == (0, "hi\nhi\n")
+    code, out, _ = run(HELLO, "--grid", "1", "--block", "2", "--json")
+    assert (code, json.loads(out)["printed"]) == (0, "hi\nhi\n")
+    code, out, _ = run(HELLO, "--grid", "1", "--block", "3")
+    assert (code, out[:9]) == (1, "hi\nhi\nhi\n")

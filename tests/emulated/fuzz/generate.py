@@ -44,6 +44,16 @@ def cases() -> tuple[Case, ...]:
 
 
 @cache
+def directed() -> tuple[Case, ...]:
+    """Modules for rules that random ones seldom meet. A recording may lack them; a GPU test runs them in any case."""
+    return (*scalar.directed(), *memory.directed(), *matrix.directed())
+
+
+def directed_file() -> File:
+    return File("directed", HEADER + "\n".join(c.text for c in directed()), directed())
+
+
+@cache
 def files() -> tuple[File, ...]:
     out = []
     families: dict[str, list[Case]] = {}

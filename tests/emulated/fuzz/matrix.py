@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from .draw import Draw
+from .draw import Draw, pack
 from .kernel import Case, Kernel
 
 FULL = "0xffffffff"
@@ -295,3 +295,61 @@ def cases() -> list[Case]:
         groups = [group(f"wgmma_{i}_{turn}", which, turn % 4) for turn in range(8)]
         out += [case for case in groups if case is not None]
     return out
+
+
+_SQUARE = ((16, 16, 16), (8, 32, 16), (32, 8, 16))
+#: types of A, D and C, shapes, and bits of an element of A
+WMMA = (
+    *(("f16", d, c, _SQUARE, 16) for d in ("f16", "f32") for c in ("f16", "f32")),
+    ("bf16", "f32", "f32", _SQUARE, 16), ("tf32", "f32", "f32", ((16, 16, 8),), 32),
+    ("f64", "f64", "f64", ((8, 8, 4),), 64), ("s8", "s32", "s32", _SQUARE, 8), ("u8", "s32", "s32", _SQUARE, 8),
+    ("s4", "s32", "s32", ((8, 8, 32),), 4), ("u4", "s32", "s32", ((8, 8, 32),), 4),
+    ("b1", "s32", "s32", ((8, 8, 128),), 1),
+)  # fmt: skip
+
+
+def wmma(name: str, kinds: tuple[str, str, str], shape: tuple[int, int, int], bits: int) -> Case:
+    """One product from memory to memory, its fragments never looked at."""
+    k = Kernel(name, "wmma", (32,))
+    (m, n, depth), (a, d, c) = shape, kinds
+    sums = {"f16": 16, "f64": 64}
+
+    def matrix(kind: str, count: int, width: int) -> int:
+        """Where the elements lie in the input."""
+        if kind in SPREAD:
+            data = pack([element(k.draw, kind, i % 4) for i in range(count)], {"tf32": "f32"}.get(kind, kind))
+        else:
+            data = bytes(k.draw.bits(8) for _ in range(count * width // 8))
+        k.input += bytes(-len(k.input) % 128)
+        return k.reserve_input(data)
+
+    def registers(kind: str, count: int, width: int, multiplicand: bool) -> list[str]:
+        each = 8 if kind == "f16" and multiplicand else count * width // (32 * max(width, 32))
+        return [k.reg(max(width, 32)) for _ in range(each)]
+
+    extents = {"a": m * depth, "b": depth * n, "c": m * n, "d": m * n}
+    of = {"a": (a, bits), "b": (a, bits), "c": (c, sums.get(c, 32)), "d": (d, sums.get(d, 32))}
+    names = {w: registers(*of[w][:1], extents[w], of[w][1], w in "ab") for w in "abcd"}
+    text = {w: "{" + ", ".join(names[w]) + "}" for w in "abcd"}
+    layouts = {w: k.draw.pick(("row", "col")) for w in "abcd"}
+    if bits < 8:
+        layouts.update(a="row", b="col")
+    shape_ = f"m{m}n{n}k{depth}"
+    for w in "abc":
+        at = matrix(of[w][0], extents[w], of[w][1])
+        k.emit(f"wmma.load.{w}.sync.aligned.{layouts[w]}.{shape_}.global.{of[w][0]} {text[w]}, [%in+{at}];")
+    types = f"{d}.{c}" if a == "f16" else f"{d}.{a}.{a}.{c}"
+    how = k.draw.pick((".xor.popc", ".and.popc")) if a == "b1" else ""
+    k.emit(f"wmma.mma{how}.sync.aligned.{layouts['a']}.{layouts['b']}.{shape_}.{types} "
+           f"{text['d']}, {text['a']}, {text['b']}, {text['c']};")  # fmt: skip
+    k.output += -k.output % 128
+    column = k.column({"s32": "b32"}.get(d, d), "nan" if d[0] == "f" else "", f"wmma {shape_} {types}", m * n)
+    k.emit(f"wmma.store.d.sync.aligned.{layouts['d']}.{shape_}.global.{d} [%out+{column.offset}], {text['d']};")
+    return k.case()
+
+
+def directed() -> list[Case]:
+    return [
+        wmma(f"wmma_{i}_{'_'.join(kinds)}_m{s[0]}", kinds, s, bits)
+        for *kinds_, shapes, bits in WMMA for s in shapes for i in range(2) for kinds in [tuple(kinds_)]
+    ]  # fmt: skip

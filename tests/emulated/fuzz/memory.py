@@ -427,3 +427,22 @@ def cases() -> list[Case]:
         *(sums(f"sums_{i:03d}") for i in range(20)),
         *(copied(f"copied_{i:03d}") for i in range(60)),
     ]
+
+
+def shared_sizes(static: int, dynamic: int) -> Case:
+    """What special registers say of a block's shared memory."""
+    k = Kernel(f"sizes_{static}_{dynamic}", "sizes", (32,))
+    k.shared = dynamic
+    if static:
+        k.declared.append(f".shared .align 4 .b8 {k.name}_s[{static}];")
+        k.emit(f"st.shared.u8 [{k.name}_s+{static - 1}], 1;")
+    for what in ("total", "dynamic", "aggr"):
+        r = k.reg(32)
+        k.emit(f"mov.u32 {r}, %{what}_smem_size;")
+        k.store(r, "b32", what=f"%{what}_smem_size")
+    return k.case()
+
+
+def directed() -> list[Case]:
+    sizes = ((0, 0), (1, 0), (128, 0), (132, 0), (1000, 24), (4096, 100), (0, 3000), (49152, 0), (30000, 7777))
+    return [shared_sizes(*pair) for pair in sizes]

@@ -24,6 +24,7 @@ import numpy as np
 
 from . import generate, probes, recording
 from .generate import File
+from .kernel import Case
 
 #: seconds without a result after which a kernel counts as one that never ends
 PATIENCE = 20
@@ -34,12 +35,17 @@ def known() -> dict[str, bytes]:
     if not recording.PATH.exists():
         return {}
     old = recording.read()
-    return {c.name: old.outputs[c.name] for c in generate.cases() if old.digests.get(c.name) == c.digest()}
+    return {c.name: old.outputs[c.name] for c in kept() if old.digests.get(c.name) == c.digest()}
+
+
+def kept() -> tuple[Case, ...]:
+    """The modules whose outputs are recorded."""
+    return (*generate.cases(), *generate.directed())
 
 
 def files() -> tuple[File, ...]:
     asked = tuple(File(f"probe_{c.name}", generate.HEADER + c.text, (c,)) for c in probes.cases())
-    return (*generate.files(), *asked)
+    return (*generate.files(), generate.directed_file(), *asked)
 
 
 def source(file: File) -> Any:
@@ -150,7 +156,6 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         done, failed = run(Path(temporary), set(old))
     print(f"ran {len(done)} modules in {time.time() - began:.1f} s, {len(failed)} failed", flush=True)
-    cases = generate.cases()
     unstable = [name for name, (one, two) in done.items() if one != two]
     print("differ from run to run:", *unstable)
     driver = CudaDriver()
@@ -164,7 +169,7 @@ def main() -> None:
         "unstable": unstable,
     }
     outputs = {**old, **{name: got[0] for name, got in done.items() if name not in unstable}}
-    recording.write(args.folder / "h200.xz", facts, cases, outputs)
+    recording.write(args.folder / "h200.xz", facts, kept(), outputs)
     answers = {
         c.name: [
             [

@@ -351,6 +351,30 @@ def set_(name: str, kind: str) -> Case:
     return k.case()
 
 
+def mixed_carry(name: str) -> Case:
+    """One chain of sums, differences and products through the carry flag, in any order, from one column to the next."""
+    k = Kernel(name, "mixed_carry", (LANES,))
+    d = k.draw
+    zero = k.reg(32)
+    k.emit(f"mov.u32 {zero}, 0;")
+    for i in range(8):
+        a = k.load("u32")
+        b, c = k.load_related("u32", a, 50), k.load("u32")
+        op = d.pick(("add", "sub", "sub", "mad.lo", "mad.hi"))
+        if i:
+            op = op.replace("mad", "madc") if "mad" in op else f"{op}c"
+        r, flag = k.reg(32), k.reg(32)
+        k.emit(f"{op}.cc.u32 {r}, {a}, {b}{f', {c}' if 'mad' in op else ''};")
+        k.emit(f"addc.u32 {flag}, {zero}, {zero};", f"add.cc.u32 %w, {flag}, -1;")  # reads the flag, and restores it
+        k.store(r, "b32", what=f"{op}.cc.u32")
+        k.store(flag, "b32", what=f"the carry of {op}.cc.u32")
+    return k.case()
+
+
+def directed() -> list[Case]:
+    return [mixed_carry(f"mixed_carry_{i:02d}") for i in range(16)]
+
+
 def carry(name: str) -> Case:
     """Sums, differences and products of several words, through the carry flag."""
     k = Kernel(name, "carry", (LANES,))
