@@ -85,6 +85,8 @@ class Builder:
         self.sites: list[Any] = []
         self.members: int | None = None
         self.single = False
+        #: how undefined operands reach the results, where that is not lane by lane: see `undefined.Carry`
+        self.carry: Any = None
 
     # ---- errors
 
@@ -103,6 +105,7 @@ class Builder:
         self.ins = ins
         self.reads, self.writes = [], []
         self.quiet_reads, self.quiet_writes = [], []
+        self.carry = None
         for width, row in self.lent:
             self.free[width].append(row)
         self.lent = []

@@ -139,6 +139,7 @@ class Checks:
         at, lanes = touch.positions()
         pieces = len(slots) if slots else 1
         size = touch.size // pieces
+        loaded: dict[int, tuple[Array, int]] = {}
         for piece in range(pieces):
             bad = np.zeros(len(at), bool)
             for unit, elements in words(at + piece * size, size):
@@ -158,7 +159,9 @@ class Checks:
             if lanes is not None:
                 where = np.zeros(c.n, bool)
                 where[lanes] = bad
-            self.chunk.program.poison(c, slots[piece], where, touch.ins, address)
+            loaded[slots[piece]] = where, address
+        if loaded:
+            self.chunk.program.poison(c, loaded, touch.ins)
 
     # ---- copies in flight
 

@@ -18,7 +18,7 @@ from .ops_matrix import gather, whole_warps
 from .ops_memory import elements
 from .registry import Step, instruction
 from .rounding import LOWEST, TILE, Terms, aligned_sum, decode, narrow, only_nan, values
-from .syntax import SIZES, Instruction
+from .syntax import SIZES, Instruction, Operand, Reg, Vec
 
 if TYPE_CHECKING:
     from .team import Team
@@ -190,6 +190,29 @@ def fetch(c: Team, views: list[int], kind: str, warps: Array | None) -> Array:
     return out.reshape(len(out), -1).view(f"u{size}")
 
 
+def carry(p: Product, ins: Instruction, c: Team, reg: Reg, bad: Array) -> list[Array]:
+    """Undefined lanes of D: whole rows where A is undefined, columns where B is, elements where C is."""
+    d, a, b, added = (elements_of(operand) for operand in ins.operands)
+    lanes = bad.reshape(-1, 8, 4)
+    rows = lanes.any(axis=2, keepdims=True)  # of A: lanes 4 g to 4 g + 3 hold rows g and, of m16, g + 8 in turn
+    columns = rows.reshape(-1, 1, 4, 2)  # of B: lanes 4 n to 4 n + 3 hold column n
+    out = []
+    for j, result in enumerate(d):
+        if not isinstance(result, Reg):
+            continue
+        found = lanes.copy() if j < len(added) and added[j] == reg else np.zeros_like(lanes)
+        if any(r == reg and (p.m == 8 or i % 2 == 2 * j // len(d)) for i, r in enumerate(a)):
+            found |= rows
+        if reg in b:
+            found |= columns.any(axis=3) if PACKED[p.c] == 2 else columns[..., j % 2]
+        out.append(found.reshape(-1))
+    return out
+
+
+def elements_of(operand: Operand) -> tuple[Operand, ...]:
+    return operand.items if isinstance(operand, Vec) else (operand,)
+
+
 @instruction("mma", kind="warp")
 def mma(b: Builder, ins: Instruction) -> Step:
     p, mode, saturate = parse(b, ins)
@@ -198,6 +221,7 @@ def mma(b: Builder, ins: Instruction) -> Step:
     src = [[b.src(o, REGISTER.get(kind, "b32")) for o in elements(b, operand, fragment.registers)]
            for operand, fragment, kind in zip(ins.operands[1:4], fragments, kinds, strict=True)]  # fmt: skip
     dst = [b.dst(o, REGISTER.get(p.c, "b32")) for o in elements(b, ins.operands[0], fragments[2].registers)]
+    b.carry = partial(carry, p, ins)
     back = p.back
     compute: Callable[[Array, Array, Array], Array]
     if p.c == "s32":
