@@ -171,13 +171,13 @@ def watch(c: Team, touch: Touch, kind: str, slots: list[int] | None = None) -> N
         checks.hook(c, touch, kind)
     if checks.copy_pages & pages:
         checks.check_copies(c, touch, "read" if kind == "read" else "written")
+    if checks.races:
+        checks.record(c, touch, kind)
     if pages & ~checks.valid_pages:
         if kind != "write":
             checks.check_read(c, touch, slots)
         else:
             checks.mark_written(pages, touch.positions()[0], touch.size)
-    if checks.races:
-        checks.record(c, touch, kind)
 
 
 def globally(c: Team, site: Site, m: Mask, unit: int) -> Place:

@@ -87,6 +87,12 @@ class Stats:
     blocks: int = 0
     threads: int = 0
     seconds: float = 0.0
+    notes: list[str] = field(default_factory=list)  # what is no fault and may not be meant; each once
+
+    def note(self, text: str) -> None:
+        """Adds a note, unless it is there."""
+        if text not in self.notes:
+            self.notes.append(text)
 
     @property
     def lanes(self) -> int:

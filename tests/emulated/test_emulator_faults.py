@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from emulator_kernels import launch, module, run
 
+from ptxgen.emulator.runs import available
 from ptxgen.errors import (
     AsyncFault,
     BarrierFault,
@@ -172,6 +173,78 @@ def test_race(name, seed):
     with pytest.raises(RaceFault, match="no barrier between"):
         run(start + before + after + end, block=64, extra=SHARED, seed=seed)
     run(start + before + after + end, block=64, extra=SHARED, seed=seed, races=False)
+
+
+#: an mbarrier that nobody uses: the checks are then those of programs with asynchronous work
+ASYNCHRONOUS = "setp.eq.u32 %p3, %r0, 99; @%p3 mbarrier.init.shared.b64 [other], 1;"
+HEADS = pytest.mark.parametrize("head", ["", ASYNCHRONOUS], ids=["plain", "asynchronous"])
+BOTH = SHARED + ".shared .align 8 .b8 other[8];"
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    "engine",
+    ["numpy", pytest.param("llvm", marks=pytest.mark.skipif(not available(), reason="llvmlite is not installed"))],
+)
+@HEADS
+def test_a_missing_barrier_is_a_race_also_where_the_reader_is_first(head, engine, seed):
+    """Nobody has written the memory when the first warp reads it."""
+    body = f"""{ADDRESSES} {head} add.u32 %r6, %r0, 7; st.shared.u32 [%r1], %r6; MEET ld.shared.u32 %r4, [%r2];
+    add.u32 %r4, %r4, 1; mad.wide.u32 %d0, %r0, 4, %q0; st.global.u32 [%d0], %r4;"""
+    x = np.zeros(64, np.int32)
+    run(body.replace("MEET", "bar.sync 0;"), x, block=64, extra=BOTH, seed=seed, engine=engine)
+    assert (x == (np.arange(64) ^ 32) + 8).all()
+    with pytest.raises(RaceFault, match=r"write by warp \d and read by warp \d .* no barrier between"):
+        run(body.replace("MEET", ""), x, block=64, extra=BOTH, seed=seed, engine=engine)
+
+
+SAME = """mov.u32 %r0, %tid.x; mov.u32 %r9, sm; and.b32 %r1, %r0, 31; mad.lo.u32 %r2, %r1, SIZE, %r9; shr.u32 %r3, %r0, 5;
+VALUE
+FIRST STORE bar.sync 0;
+ld.shared.u32 %r5, [%r2]; mad.wide.u32 %d0, %r0, 4, %q0; st.global.u32 [%d0], %r5;"""
+SAME_STORES = {
+    "words": (4, "st.shared.u32 [%r2], %r4;"),
+    "vectors": (16, "st.shared.v4.u32 [%r2], {%r4, %r4, %r4, %r4};"),
+    "twice": (4, "st.shared.u32 [%r2], %r3; st.shared.u32 [%r2], %r4;"),
+    "matrices": (16, "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r2], {%r4, %r4, %r4, %r4};"),
+}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@HEADS
+@pytest.mark.parametrize("name", [name for name in SAME_STORES if name != "twice"])
+def test_warps_that_store_one_value_at_one_address(name, head, seed):
+    """A replicated layout: what each warp stores is the same. A note, no fault; a different value is a fault."""
+    size, store = SAME_STORES[name]
+    text = SAME.replace("SIZE", str(size)).replace("STORE", store)
+    text = text.replace("FIRST", head)
+    options = {"block": 96, "extra": BOTH, "seed": seed}
+    x = np.zeros(96, "u4")
+    stats = run(text.replace("VALUE", "add.u32 %r4, %r1, 5;"), x, **options)
+    assert name == "matrices" or (x == np.tile(np.arange(32) + 5, 3)).all()
+    assert len(stats.notes) == 1
+    assert "several warps store the same value at one address" in stats.notes[0]
+    # one lane of one warp has another value
+    other = "add.u32 %r4, %r1, 5; setp.eq.u32 %p0, %r0, 37; @%p0 mov.u32 %r4, 99;"
+    with pytest.raises(RaceFault, match=r"write by warp \d and write by warp \d .* no barrier between"):
+        run(text.replace("VALUE", other), x, **options)
+    assert not run(text.replace("VALUE", other), x, races=False, **options).notes
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_value_that_changes_on_the_way_is_a_race(seed):
+    """All end with the same value; one warp stores another value first, at any moment."""
+    size, store = SAME_STORES["twice"]
+    text = SAME.replace("SIZE", str(size)).replace("STORE", store).replace("FIRST", "")
+    with pytest.raises(RaceFault, match="no barrier between"):
+        run(text.replace("VALUE", "add.u32 %r4, %r1, 5;"), np.zeros(96, "u4"), block=96, extra=SHARED, seed=seed)
+
+
+def test_no_note_without_a_meeting():
+    """Warps that store at addresses of their own, in the same pages."""
+    body = """mov.u32 %r0, %tid.x; mov.u32 %r9, sm; and.b32 %r1, %r0, 31; shr.u32 %r2, %r0, 5; mad.lo.u32 %r3, %r1, 2, %r2;
+    add.u32 %r3, %r3, %r9; st.shared.u8 [%r3], 7; bar.sync 0; xor.b32 %r3, %r3, 1; st.shared.u8 [%r3], 7;"""
+    assert run(body, block=64, extra=SHARED).notes == []
 
 
 def test_no_race_within_a_word():

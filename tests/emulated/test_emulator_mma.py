@@ -348,9 +348,12 @@ def test_results_that_depend_on_an_undefined_fragment(operand, stored, lanes):
     """Lane 9 has no operand; the results that depend on it are in `lanes`, and each lane stores in turn."""
     undefined = []
     for lane in range(32):
-        body = ONES + f"""setp.ne.u32 %p0, %r0, 9; @%p0 mov.b32 %bad, %r1; setp.eq.u32 %p1, %r0, {lane};
+        body = (
+            ONES
+            + f"""setp.ne.u32 %p0, %r0, 9; @%p0 mov.b32 %bad, %r1; setp.eq.u32 %p1, %r0, {lane};
         mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {operand}, {{%f1, %f2, %f3, %f4}};
         @%p1 st.global.f32 [%q0], {stored};"""
+        )
         try:
             run(body, np.zeros(1, "f4"), registers=".reg .b32 %bad;")
         except UninitialisedFault:
