@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ptxgen.errors import Fault, ParseError, UnsupportedError
 
 from .registry import Step
+from .spelling import suggestion
 from .syntax import SIZES, Flt, Function, Imm, Instruction, Operand, Reg, Sink, Special, Sym
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class Builder:
 
     def unsupported(self, why: str = "") -> UnsupportedError:
         assert self.ins is not None
-        tail = f" ({why})" if why else ""
+        tail = (f" ({why})" if why else "") + suggestion(self.ins)
         return UnsupportedError(f"line {self.ins.line}: {self.ins.name} is not emulated{tail}: {self.ins.text}")
 
     def malformed(self, why: str) -> ParseError:
@@ -331,4 +332,5 @@ def fault(kind: type[Fault], message: str, c: Team, ins: Instruction, lane: int,
         block=block,
         thread=thread,
         address=address,
+        source=c.chunk.program.unit.source(ins),
     )

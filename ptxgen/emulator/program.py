@@ -40,6 +40,7 @@ from .proxies import asynchronous
 from .registry import Row, Step, find
 from .runs import Accelerator
 from .sets import RegisterSets
+from .spelling import suggestion
 from .stats import instruction_class
 from .syntax import Function, Instruction, Unit
 from .undefined import Origin, Undefined
@@ -131,7 +132,7 @@ class Program:
         for i, ins in enumerate(self.code):
             row = find(ins)
             if row is None:
-                raise UnsupportedError(f"line {ins.line}: {ins.name} is not emulated: {ins.text}")
+                raise UnsupportedError(f"line {ins.line}: {ins.name} is not emulated{suggestion(ins)}: {ins.text}")
             self.table.append(row)
             if row.kind in ("branch", "exit"):
                 leaders.add(i + 1)

@@ -63,6 +63,7 @@ class Access:
     ideal: float = 0  # passes without conflicts
     sectors: float = 0  # 32-byte sectors of global memory
     bytes: float = 0  # bytes asked for by lanes
+    distinct: float = 0  # bytes of global memory that the lanes of a warp asked for, each counted once
 
 
 @dataclass
