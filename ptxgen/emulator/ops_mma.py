@@ -19,6 +19,7 @@ from .ops_memory import elements
 from .registry import Step, instruction
 from .rounding import LOWEST, TILE, Terms, aligned_sum, decode, narrow, only_nan, values
 from .syntax import SIZES, Instruction, Operand, Reg, Vec
+from .undefined import Operands
 
 if TYPE_CHECKING:
     from .team import Team
@@ -190,10 +191,15 @@ def fetch(c: Team, views: list[int], kind: str, warps: Array | None) -> Array:
     return out.reshape(len(out), -1).view(f"u{size}")
 
 
-def carry(p: Product, ins: Instruction, c: Team, reg: Reg, bad: Array) -> list[Array]:
+def carry(p: Product, ins: Instruction, c: Team, operands: Operands) -> list[Array]:
     """Undefined lanes of D: whole rows where A is undefined, columns where B is, elements where C is."""
+    found = [reached(p, ins, reg, bad.reshape(-1, 8, 4)) for reg, bad in operands]
+    return [np.logical_or.reduce(lanes).reshape(-1) for lanes in zip(*found, strict=True)]
+
+
+def reached(p: Product, ins: Instruction, reg: Reg, lanes: Array) -> list[Array]:
+    """As `carry`, of one register; lanes as [warp, 8, 4]."""
     d, a, b, added = (elements_of(operand) for operand in ins.operands)
-    lanes = bad.reshape(-1, 8, 4)
     rows = lanes.any(axis=2, keepdims=True)  # of A: lanes 4 g to 4 g + 3 hold rows g and, of m16, g + 8 in turn
     columns = rows.reshape(-1, 1, 4, 2)  # of B: lanes 4 n to 4 n + 3 hold column n
     out = []
@@ -205,7 +211,7 @@ def carry(p: Product, ins: Instruction, c: Team, reg: Reg, bad: Array) -> list[A
             found |= rows
         if reg in b:
             found |= columns.any(axis=3) if PACKED[p.c] == 2 else columns[..., j % 2]
-        out.append(found.reshape(-1))
+        out.append(found)
     return out
 
 

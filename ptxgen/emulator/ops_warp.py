@@ -12,8 +12,8 @@ from ptxgen.errors import DivergenceFault
 from .builder import Builder, fault
 from .ops_compare import predicate
 from .registry import Step, instruction
-from .syntax import SIZES, Instruction, Operand, Pair, Reg, Sink
-from .undefined import spread
+from .syntax import SIZES, Instruction, Operand, Pair, Sink
+from .undefined import Operands, spread, union
 
 if TYPE_CHECKING:
     from .team import Team
@@ -83,11 +83,11 @@ def shfl(b: Builder, ins: Instruction) -> Step:
             valid = j <= last
         return np.where(valid, j, lane) & 31, valid
 
-    def carry(c: Team, reg: Reg, bad: Array) -> list[Array] | None:
+    def carry(c: Team, operands: Operands) -> list[Array] | None:
         """A lane's result is undefined where the lane that it reads is."""
-        if reg in ins.operands[2:]:
+        if any(reg in ins.operands[2:] for reg, _ in operands):
             return None
-        rows = bad.reshape(-1, 32)
+        rows = union(operands).reshape(-1, 32)
         got = rows[np.arange(len(rows))[:, None], sources(c, rows.shape)[0]].reshape(-1)
         return [got, np.zeros_like(got)][:results]
 

@@ -30,9 +30,11 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 Mask = NDArray[np.bool_] | None
-#: (team, register, its undefined lanes) -> undefined lanes of each destination, in the order of the instruction's
-#: writes; None where this register may not be undefined
-Carry = Callable[["Team", Reg, Array], list[Array] | None]
+#: an operand that is undefined, and in which lanes
+Operands = list[tuple[Reg, Array]]
+#: (team, undefined operands) -> undefined lanes of each destination, in the order of the instruction's writes; None
+#: where one of these operands may not be undefined
+Carry = Callable[["Team", Operands], list[Array] | None]
 
 #: plain instructions that decide where control goes
 DECIDES = {"call", "brx", "case"}
@@ -41,8 +43,8 @@ SELECTIVE = {
     "and", "or", "xor", "lop3", "sub", "mul", "mul24", "mad", "mad24", "shl", "shr", "selp", "slct", "prmt", "bfe",
     "bfi", "min", "max", "rem", "sad",
 }  # fmt: skip
-#: values that take the place of an undefined one, to see whether a result depends on it
-TRIALS = (0, 0xFFFFFFFFFFFFFFFF, 0x5A5A5A5A5A5A5A5A, 0x0123456789ABCDEF)
+#: values that take the place of undefined ones, to see whether a result depends on them: small ones for shifts
+TRIALS = (0, 0xFFFFFFFFFFFFFFFF, 1, 2, 3, 7, 12, 31, 0x5A5A5A5A5A5A5A5A, 0x0123456789ABCDEF, 0x8000000080000000)
 
 
 @dataclass(frozen=True)
@@ -64,9 +66,16 @@ class Origin:
         return f"{name} is used; {loaded if name == self.name else f'it depends on {self.name}, and {loaded}'}"
 
 
-def spread(c: Team, reg: Reg, bad: Array) -> list[Array] | None:
+def spread(c: Team, operands: Operands) -> list[Array] | None:
     """All lanes of a warp depend on each lane: what `Builder.carry` is for a reduction with one result."""
-    return [np.repeat(bad.reshape(-1, 32).any(axis=1), 32)]
+    return [np.repeat(union(operands).reshape(-1, 32).any(axis=1), 32)]
+
+
+def union(operands: Operands) -> Array:
+    out = operands[0][1]
+    for _, bad in operands[1:]:
+        out = out | bad
+    return out
 
 
 class Undefined:
@@ -120,24 +129,28 @@ class Undefined:
         if ins.op in DECIDES or any(isinstance(op, Mem) for op in ins.operands):
             return None
 
-        def elementwise(c: Team, reg: Reg, bad: Array) -> list[Array]:
-            some = self.dependent(c, body, reg, bad) if selective(ins, reg) else bad
-            return [some] * len(body["writes"])
+        def elementwise(c: Team, operands: Operands) -> list[Array]:
+            trial = all(selective(ins, reg) for reg, _ in operands)
+            return [self.dependent(c, body, operands) if trial else union(operands)] * len(body["writes"])
 
         return elementwise
 
-    def dependent(self, c: Team, body: dict[str, Any], reg: Reg, bad: Array) -> Array:
-        """Of the lanes in which a register is undefined, those in which a result depends on it."""
+    def dependent(self, c: Team, body: dict[str, Any], operands: Operands) -> Array:
+        """The lanes in which a result depends on undefined operands: the step is tried with several values of them."""
         place = self.program.builder.place
-        rows = [c.file[width][row] for width, row in (place(r) for r in (reg, *body["writes"].values()))]
+        regs = [*(reg for reg, _ in operands), *body["writes"].values()]
+        rows = [c.file[width][row] for width, row in map(place, regs)]
         kept = [row.copy() for row in rows]
+        bad = union(operands)
         first: list[Array] = []
         differs = np.zeros_like(bad)
-        for trial in TRIALS:
-            source = rows[0]
-            source[bad] = bool(trial & 1) if source.dtype == bool else trial & ((1 << 8 * source.itemsize) - 1)
+        for i in range(len(TRIALS)):
+            for j, (row, (_, where)) in enumerate(zip(rows, operands, strict=False)):
+                # several registers: 0 or all ones together, then different values
+                value = TRIALS[i if i < 2 else 2 + (i + 3 * j) % (len(TRIALS) - 2)]
+                row[where] = i >> j & 1 if row.dtype == bool else value & ((1 << 8 * row.itemsize) - 1)
             body["step"](c, bad)
-            found = [row.copy() for row in rows[1:]]
+            found = [row.copy() for row in rows[len(operands) :]]
             for row, old in zip(rows, kept, strict=True):
                 row[...] = old
             first = first or found
@@ -149,24 +162,22 @@ class Undefined:
         tracked = [(self.flags[reg.slot], reg) for reg in regs if reg is not None]
 
         def check(c: Team, m: Mask) -> None:
-            reached: dict[int, tuple[Array, Origin]] = {}
+            operands: Operands = []
+            origin = None
             for flag, reg in tracked:
-                if c.written[flag] is True:
-                    continue
-                bad = undefined(c, m, flag)
-                if bad is None:
-                    continue
-                origin = c.poisoned.get(flag) or Origin(reg.name, ins.line)
-                results = carry(c, reg, bad) if carry is not None else None
-                if results is None:
-                    text = origin.fault_text(reg.name)
-                    raise fault(UninitialisedFault, text, c, ins, int(np.argmax(bad)), origin.address)
-                for slot, found in zip(writes, results, strict=True):
-                    where = found if m is None else found & m
-                    if where.any():
-                        reached[slot] = (where | reached[slot][0] if slot in reached else where), origin
-            if reached:
-                self.poison(c, reached)
+                bad = None if c.written[flag] is True else undefined(c, m, flag)
+                if bad is not None:
+                    operands.append((reg, bad))
+                    origin = origin or c.poisoned.get(flag) or Origin(reg.name, ins.line)
+            if origin is None:
+                return
+            results = carry(c, operands) if carry is not None else None
+            if results is None:
+                reg, bad = operands[0]
+                text = origin.fault_text(reg.name)
+                raise fault(UninitialisedFault, text, c, ins, int(np.argmax(bad)), origin.address)
+            reached = {slot: (where if m is None else where & m) for slot, where in zip(writes, results, strict=True)}
+            self.poison(c, {slot: (where, origin) for slot, where in reached.items() if where.any()})
 
         return check
 
