@@ -287,11 +287,13 @@ class Run:
         flags = program.flags
         late = sorted(flags[slot] for slot in self.registers & program.undefined.late)
 
-        def again(c: Team, m: Mask, written: list[Any]) -> None:
-            """The steps do it all, from the first one; those with the hooks of now."""
+        def again(c: Team, m: Mask, tracked: int) -> None:
+            """The steps do it all, from the first one, with their checks; `tracked`: as many registers were, before.
+
+            The notes of earlier instructions stay: nothing that was read before them was undefined.
+            """
             c.poison_next.clear()
-            c.written[: len(written)] = written
-            c.written[len(written) :] = program.undefined.fresh[len(written) :]
+            c.written[tracked:] = program.undefined.fresh[tracked:]
             for i in range(len(self.bodies)):
                 if len(self.steps) != len(self.bodies) or self.tracked != len(flags):
                     self.steps = [program.finished(body) for body in self.bodies]
@@ -304,10 +306,10 @@ class Run:
                     self.owner.leave_out(self.number, self.unusual or group.sites)
                     block.steps[self.first](c, m)
                     return
-            written = c.written[:]
+            tracked = len(flags)
             for flag in late:  # guards are known too late to follow undefined values here
-                if written[flag] is not True:
-                    again(c, m, written)
+                if c.written[flag] is not True:
+                    again(c, m, tracked)
                     return
             table, where = c.tables.get(self) or self.table(c)
             for n in positions:
@@ -328,7 +330,7 @@ class Run:
                         continue
                 for hook in hooks:
                     if hook(c, q):
-                        again(c, m, written)
+                        again(c, m, tracked)
                         return
                 if what is None:
                     continue
@@ -339,8 +341,8 @@ class Run:
                     continue
                 for site in what.sites:
                     place = (shared if space == "shared" else globally)(c, site, q, unit)
-                    if place.lanes is not None or len(flags) != len(written) or c.poison_next:
-                        again(c, m, written)
+                    if place.lanes is not None or len(flags) != tracked or c.poison_next:
+                        again(c, m, tracked)
                         if place.lanes is not None:
                             self.unusual = [site]
                         return
