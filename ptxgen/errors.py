@@ -115,7 +115,8 @@ class Fault(EmulatorError):  # noqa: N818 it is the kernel's, not the caller's
 
     ``entry``: kernel; ``line``: 1-based line of the PTX text; ``instruction``: its text;
     ``block``: (x, y, z) of the block; ``thread``: (x, y, z) of the first lane at fault;
-    ``address``: byte address within its state space, or None.
+    ``address``: byte address within its state space, or None; ``source``: file and line of the program that the PTX
+    was compiled from, as "kernel.cu:12", where the text has .file and .loc.
     """
 
     def __init__(
@@ -128,6 +129,7 @@ class Fault(EmulatorError):  # noqa: N818 it is the kernel's, not the caller's
         block: tuple[int, int, int] | None = None,
         thread: tuple[int, int, int] | None = None,
         address: int | None = None,
+        source: str = "",
     ) -> None:
         where = f"{entry}, line {line}: {instruction.strip()}"
         if block is not None:
@@ -136,9 +138,11 @@ class Fault(EmulatorError):  # noqa: N818 it is the kernel's, not the caller's
             where += f", thread {thread}"
         if address is not None:
             where += f", address {address:#x}"
+        if source:
+            where += f"\n  source {source}"
         super().__init__(f"{message}\n  {where}")
         self.entry, self.line, self.instruction = entry, line, instruction
-        self.block, self.thread, self.address = block, thread, address
+        self.block, self.thread, self.address, self.source = block, thread, address, source
 
 
 class OutOfBoundsFault(Fault):

@@ -12,12 +12,14 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from ptxgen.errors import DatabaseError, EmulatorError, InputError, PtxgenError, UnavailableError
+from ptxgen.errors import DatabaseError, EmulatorError, InputError, ParseError, PtxgenError, UnavailableError
 
 #: error class -> exit code, the first that fits
 EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
     (DatabaseError, 4), (UnavailableError, 3), (InputError, 2), (OSError, 2), (PtxgenError, 1), (MemoryError, 1),
     (KeyboardInterrupt, 130),
+    (DatabaseError, 4), (UnavailableError, 3), (InputError, 2), (ParseError, 2), (OSError, 2),
+    (PtxgenError, 1),
 )  # fmt: skip
 EPILOG = """Exit codes: 0 done; 1 a check failed, a kernel could not be made or run, a stored winner is stale, or a
 figure that was asked for is missing; 2 bad input; 3 something is not installed or not there; 4 the database cannot be

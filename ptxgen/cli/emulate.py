@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +11,7 @@ import typer
 
 from ptxgen.cli.command import Answer, Common, app, command
 from ptxgen.cli.options import Seed
-from ptxgen.errors import Fault, InputError
+from ptxgen.errors import Fault, InputError, ParseError, UnsupportedError
 
 
 def _extents(name: str, text: str) -> tuple[int, ...]:
@@ -21,6 +21,21 @@ def _extents(name: str, text: str) -> tuple[int, ...]:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
         raise InputError(f"{name} is {shown(text)}; it must be one to three integers, as 4,2,1") from None
+
+
+@contextmanager
+def _naming(file: Path) -> Iterator[None]:
+    """Errors in the text name the file."""
+    try:
+        yield
+    except (ParseError, UnsupportedError) as error:
+        raise type(error)(f"{'standard input' if str(file) == '-' else file}: {error}") from error
+
+
+def _switch(name: str, word: str) -> bool:
+    if word not in ("on", "off"):
+        raise InputError(f"{name} is {word!r}; it must be on or off")
+    return word == "on"
 
 
 @command(app, "emulate")
@@ -50,6 +65,20 @@ def emulate(
     statistics: Annotated[
         str, typer.Option(help="Bank conflicts and sectors from a sample (sampled), of every access (full), or off.")
     ] = "sampled",
+    races: Annotated[
+        str, typer.Option(help="Shared memory that two warps touch with no barrier between is a fault: on or off.")
+    ] = "on",
+    uninitialised: Annotated[
+        str,
+        typer.Option(
+            help="The use of registers and shared memory that nothing has written, as an address, a predicate or a "
+            "stored value, is a fault: on or off."
+        ),
+    ] = "on",
+    engine: Annotated[
+        str,
+        typer.Option(help="numpy; llvm compiles all it can; auto compiles what runs often, if llvmlite is installed."),
+    ] = "auto",
     watchdog: Annotated[
         int | None, typer.Option(min=0, help="Instructions that one warp may execute; 0: any number. [default: 2**25]")
     ] = None,
@@ -67,7 +96,8 @@ def emulate(
     source = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8", errors="replace")
     random = np.random.default_rng(seed)
     arguments = [parse_argument(a, random) for a in arg or ()]
-    kernels = {f.name: f for f in parse(source).functions.values() if f.entry}
+    with _naming(file):
+        kernels = {f.name: f for f in parse(source).functions.values() if f.entry}
     if entry is None:
         if len(kernels) != 1:
             raise InputError(f"--entry must name one of the kernels of {file}: {', '.join(kernels) or 'it has none'}")
@@ -80,6 +110,8 @@ def emulate(
         raise InputError(f"{entry} takes {len(parameters)} arguments ({wanted}), {len(arguments)} --arg are given")
     dims = _extents("--grid", grid), _extents("--block", block)
     chosen: dict[str, Any] = {"seed": seed, "completion": completion, "mma": mma, "stats": statistics}
+    chosen |= {"races": _switch("--races", races), "uninitialised": _switch("--uninitialised", uninitialised)}
+    chosen["engine"] = engine
     blocks = None if cluster is None else _extents("--cluster", cluster)
     if watchdog is not None:
         chosen["watchdog"] = watchdog
@@ -91,14 +123,12 @@ def emulate(
         ],
         "statistics": None, "fault": None, "printed": "",
     }  # fmt: skip
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        try:
+    try:
+        with _naming(file):
             stats = launch(source, entry, *dims, [a.value for a in arguments], shared_bytes, blocks, **chosen)
-        except Fault as fault:
-            document["fault"] = fault_fields(fault)
-    document["printed"] = printed.getvalue()
-    if document["fault"] is not None:
-        return Answer(document, document["printed"] + text(document), 1)
+    except Fault as fault:
+        document["fault"] = fault_fields(fault)
+        return Answer(document, text(document), 1)
     document["statistics"] = stats_fields(stats)
     for argument, fields in zip(arguments, document["arguments"], strict=True):
         if argument.save is not None:

@@ -28,6 +28,7 @@ class Site:
     __slots__ = (
         "bytes",
         "count",
+        "distinct",
         "ideal",
         "ins",
         "key",
@@ -58,7 +59,7 @@ class Site:
     def clear(self) -> None:
         self.count = 0  # executions, by warps
         self.seen = 0  # warps sampled
-        self.wavefronts = self.ideal = self.sectors = self.bytes = 0.0
+        self.wavefronts = self.ideal = self.sectors = self.bytes = self.distinct = 0.0
         self.next_sample = 1
 
     def addresses(self, c: Team, lanes: Array | None) -> Array:
@@ -174,13 +175,13 @@ def watch(c: Team, touch: Touch, kind: str, slots: list[int] | None = None) -> N
         checks.hook(c, touch, kind)
     if checks.copy_pages & pages:
         checks.check_copies(c, touch, "read" if kind == "read" else "written")
+    if checks.races:
+        checks.record(c, touch, kind)
     if pages & ~checks.valid_pages:
         if kind != "write":
             checks.check_read(c, touch, slots)
         else:
             checks.mark_written(pages, touch.positions()[0], touch.size)
-    if checks.races:
-        checks.record(c, touch, kind)
 
 
 def globally(c: Team, site: Site, m: Mask, unit: int) -> Place:
@@ -220,9 +221,8 @@ def globally_at(c: Team, site: Site, m: Mask, unit: int, at: Array | None = None
     good = memory.inside(at, site.size)
     if not good.all():
         i = int(np.argmin(good))
-        raise fault(
-            OutOfBoundsFault, f"{site.size} bytes: {memory.nearest(int(at[i]))}", c, site.ins, int(lanes[i]), int(at[i])
-        )
+        text = memory.outside(int(at[i]), site.size, nearest(at, good, i))
+        raise fault(OutOfBoundsFault, text, c, site.ins, int(lanes[i]), int(at[i]))
     misaligned(c, site, at, lanes)
     if site.kind != "read" and memory.readonly:
         for start in memory.readonly:
@@ -232,11 +232,18 @@ def globally_at(c: Team, site: Site, m: Mask, unit: int, at: Array | None = None
             bad = (at >= extent[0]) & (at < extent[1])
             if bad.any():
                 i = int(np.argmax(bad))
-                raise fault(OutOfBoundsFault, "a read-only buffer is written", c, site.ins, int(lanes[i]), int(at[i]))
+                text = f"a read-only buffer is written: {memory.name(start)}"
+                raise fault(OutOfBoundsFault, text, c, site.ins, int(lanes[i]), int(at[i]))
     place = Place((at - GLOBAL_BASE) >> (unit.bit_length() - 1), 0, lanes, None)
     if engine.sampling:
         sample_global(c, site, place, unit)
     return place
+
+
+def nearest(at: Array, good: Array, i: int) -> int | None:
+    """Of the addresses that are inside an allocation, the one next to address number i."""
+    inside = at[good]
+    return int(inside[np.argmin(np.abs(inside - at[i]))]) if len(inside) else None
 
 
 def is_generic_shared(at: Array) -> Array:
@@ -318,6 +325,7 @@ def sample_global(c: Team, site: Site, place: Place, unit: int) -> None:
     keys = np.concatenate([warps * (1 << 40) + first, warps * (1 << 40) + last])
     site.seen += len(np.unique(warps))
     site.sectors += len(np.unique(keys))
+    site.distinct += len(np.unique(warps * (1 << 40) + index)) * site.size
     site.bytes += len(index) * site.size
 
 
@@ -335,3 +343,4 @@ def total(engine: Engine, sites: list[Site]) -> None:
         into.ideal += scale * site.ideal
         into.sectors += scale * site.sectors
         into.bytes += scale * site.bytes
+        into.distinct += scale * site.distinct

@@ -14,6 +14,7 @@ from ptxgen.errors import Fault, ParseError, UnsupportedError
 
 from .memory import WINDOWS
 from .registry import Step
+from .spelling import suggestion
 from .syntax import SIZES, Flt, Function, Imm, Instruction, Operand, Reg, Sink, Special, Sym
 
 if TYPE_CHECKING:
@@ -86,12 +87,14 @@ class Builder:
         self.sites: list[Any] = []
         self.members: int | None = None
         self.single = False
+        #: how undefined operands reach the results, where that is not lane by lane: see `undefined.Carry`
+        self.carry: Any = None
 
     # ---- errors
 
     def unsupported(self, why: str = "") -> UnsupportedError:
         assert self.ins is not None
-        tail = f" ({why})" if why else ""
+        tail = (f" ({why})" if why else "") + suggestion(self.ins)
         return UnsupportedError(f"line {self.ins.line}: {self.ins.name} is not emulated{tail}: {self.ins.text}")
 
     def malformed(self, why: str) -> ParseError:
@@ -104,6 +107,7 @@ class Builder:
         self.ins = ins
         self.reads, self.writes = [], []
         self.quiet_reads, self.quiet_writes = [], []
+        self.carry = None
         for width, row in self.lent:
             self.free[width].append(row)
         self.lent = []
@@ -336,4 +340,5 @@ def fault(kind: type[Fault], message: str, c: Team, ins: Instruction, lane: int,
         block=block,
         thread=thread,
         address=address,
+        source=c.chunk.program.unit.source(ins),
     )

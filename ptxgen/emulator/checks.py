@@ -34,13 +34,19 @@ def page_bits(lo: int, hi: int) -> int:
 
 
 class Touch:
-    """One access of one team: byte positions in the chunk's arena, `size` bytes each."""
+    """One access of one team: byte positions in the chunk's arena, `size` bytes each.
 
-    __slots__ = ("index", "ins", "lanes", "mask", "offset", "pages", "size")
+    `number`: of a write, in the order of time; `changed`: where a store changed what another warp had stored, a boolean
+    a position (None: not known).
+    """
+
+    __slots__ = ("changed", "index", "ins", "lanes", "mask", "number", "offset", "pages", "size")
 
     def __init__(self, pages: int, index: Array, offset: int, size: int, mask: Any, ins: Instruction) -> None:
         self.pages, self.index, self.offset, self.size, self.mask, self.ins = pages, index, offset, size, mask, ins
         self.lanes: Array | None = None  # of a compressed index
+        self.number = 0
+        self.changed: Array | None = None
 
     def positions(self) -> tuple[Array, Array | None]:
         """Byte positions of the active lanes, and which lanes those are (None: all)."""
@@ -57,7 +63,22 @@ def words(positions: Array, size: int) -> list[tuple[int, Array]]:
     return [(unit, first + i) for i in range(size // unit)]
 
 
+#: instructions whose data are in memory when the next instruction begins
+STORES = {"st", "stmatrix"}
 FULL = {1: 1, 2: 0x0101, 4: 0x01010101, 8: 0x0101010101010101}
+
+
+class Part:
+    """Some lanes of a write (`which`; None: all): their positions, and where it changed memory."""
+
+    __slots__ = ("at", "changed", "lanes", "touch")
+
+    def __init__(self, touch: Touch, which: Array | None) -> None:
+        at, lanes = touch.positions()
+        lanes = np.arange(len(at)) if lanes is None else lanes
+        some = slice(None) if which is None else which
+        self.touch, self.at, self.lanes = touch, at[some], lanes[some]
+        self.changed = None if touch.changed is None else touch.changed[some]
 
 
 class Segment:
@@ -96,6 +117,10 @@ class Checks:
         self.copy_pages = 0
         self.scratch: dict[int, Array] | None = None
         self.live: list[Segment] = []
+        self.written_pages = [0] * len(chunk.teams)  # since all warps met
+        self.writes = 0
+        #: the last store, where another warp may have written: (unit, elements, what they held before)
+        self.stored: tuple[Touch, list[tuple[int, Array, Array]]] | None = None
         if self.races:
             self.fresh_clocks()
 
@@ -139,6 +164,7 @@ class Checks:
         at, lanes = touch.positions()
         pieces = len(slots) if slots else 1
         size = touch.size // pieces
+        loaded: dict[int, tuple[Array, int]] = {}
         for piece in range(pieces):
             bad = np.zeros(len(at), bool)
             for unit, elements in words(at + piece * size, size):
@@ -158,7 +184,9 @@ class Checks:
             if lanes is not None:
                 where = np.zeros(c.n, bool)
                 where[lanes] = bad
-            self.chunk.program.poison(c, slots[piece], where, touch.ins, address)
+            loaded[slots[piece]] = where, address
+        if loaded:
+            self.chunk.program.poison(c, loaded, touch.ins)
 
     # ---- copies in flight
 
@@ -200,6 +228,7 @@ class Checks:
         self.clocks[np.arange(teams), np.arange(teams)] = 1
         self.live = []
         self.live_read = self.live_write = self.live_atomic = 0
+        self.written_pages = [0] * teams
 
     def record(self, c: Team, touch: Touch, kind: str) -> None:
         """Remembers an access of the current segment."""
@@ -212,16 +241,38 @@ class Checks:
             if len(segment.reads) > 4096:
                 self.close(c)
         elif kind == "write":
+            self.settle()
             segment.wpages |= touch.pages
             segment.writes.append(touch)
+            self.writes += 1
+            touch.number = self.writes
+            if touch.ins.op in STORES and any(
+                pages & touch.pages for warp, pages in enumerate(self.written_pages) if warp != c.warp
+            ):
+                views = self.chunk.views
+                at = words(touch.positions()[0], touch.size)
+                self.stored = touch, [(unit, elements, views[unit][elements]) for unit, elements in at]
+            self.written_pages[c.warp] |= touch.pages
         else:
+            self.settle()
             segment.apages |= touch.pages
             segment.atomics.append(touch)
+
+    def settle(self) -> None:
+        """Finds out where the last store changed memory."""
+        if self.stored is None:
+            return
+        (touch, before), self.stored = self.stored, None
+        changed: Array = np.zeros(len(before[0][1]), bool)
+        for unit, elements, old in before:
+            changed |= self.chunk.views[unit][elements] != old
+        touch.changed = changed
 
     def close(self, c: Team) -> None:
         """Ends a team's segment, at a synchronisation, and looks for races with the others."""
         if not self.races:
             return
+        self.settle()
         own = self.clocks[c.warp, c.warp]
         segment, c.segment = c.segment, None
         if segment is not None:
@@ -329,12 +380,16 @@ class Checks:
             theirs = [t for t in theirs if t.pages & pages]
             if not mine or not theirs:
                 continue
+            hit: tuple[Touch, int, int] | None = None
+            if my_kind == their_kind:
+                hit = self.differing([Part(t, ~ordered[t.positions()[0] // stride]) for t in mine],
+                                     [Part(t, None) for t in theirs])  # fmt: skip
+                mine = []
             marked = []
-            for t in theirs:
+            for t in theirs if mine else ():
                 for unit, at in words(t.positions()[0], t.size):
                     scratch[unit][at] = FULL[unit]
                     marked.append((unit, at))
-            hit: tuple[Touch, int, int] | None = None
             for t in mine:
                 at, lanes = t.positions()
                 for unit, elements in words(at, t.size):
@@ -354,6 +409,42 @@ class Checks:
                 "of the same shared memory with no barrier between",
                 new.team, touch.ins, lane, position % stride,
             )  # fmt: skip
+
+    def differing(self, mine: list[Part], theirs: list[Part]) -> tuple[Touch, int, int] | None:
+        """Of writes to the same bytes that nothing orders: one of `mine`, its lane and position, where values differ.
+
+        Stores of the same value by several warps are noted, and no race.
+        """
+        scratch = self.scratch_views()
+        marks = {id(part): 1 + (i >= len(mine)) for i, part in enumerate([*mine, *theirs])}
+        marked = []
+        hit: tuple[int, int] | None = None
+        same: set[int] = set()
+        for part in sorted([*mine, *theirs], key=lambda part: part.touch.number):
+            mark = marks[id(part)]
+            for unit, elements in words(part.at, part.touch.size):
+                met = scratch[unit][elements] & (FULL[unit] * (3 - mark)) != 0
+                if met.any():
+                    bad = met if part.changed is None else met & part.changed
+                    if bad.any() and hit is None:
+                        hit = int(part.at[np.argmax(bad)]), part.touch.size
+                    same.add(part.touch.ins.line)
+                scratch[unit][elements] |= FULL[unit] * mark
+                marked.append((unit, elements))
+        for unit, elements in marked:
+            scratch[unit][elements] = 0
+        if hit is None:
+            for line in sorted(same):
+                self.chunk.engine.stats.note(f"line {line}: several warps store the same value at one address of "
+                                             "shared memory, with no barrier between")  # fmt: skip
+            return None
+        position, size = hit
+        for part in mine:
+            bad = (part.at < position + size) & (part.at + part.touch.size > position)
+            if bad.any():
+                i = int(np.argmax(bad))
+                return part.touch, int(part.lanes[i]), int(part.at[i])
+        raise AssertionError
 
     @staticmethod
     def culprit(touches: list[Touch], position: int, size: int) -> int:

@@ -56,10 +56,9 @@ def in_global(c: Team, ins: Instruction, lane: int, low: int, high: int, writes:
     extent = memory.extent(low)
     if extent is None or high > extent[1]:
         beyond = low if extent is None else extent[1]
-        text = f"{high - low} bytes from {low:#x} on: {memory.nearest(beyond)}"
-        raise fault(OutOfBoundsFault, text, c, ins, lane, beyond)
+        raise fault(OutOfBoundsFault, memory.outside(low, high - low), c, ins, lane, beyond)
     if writes and extent[0] in memory.readonly:
-        raise fault(OutOfBoundsFault, "a read-only buffer is written", c, ins, lane, low)
+        raise fault(OutOfBoundsFault, f"a read-only buffer is written: {memory.name(extent[0])}", c, ins, lane, low)
 
 
 def spread(c: Team, ins: Instruction, lanes: Array, masks: Array | None) -> tuple[Array, Array]:

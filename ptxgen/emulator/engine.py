@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.errors import DivergenceFault
+from ptxgen.errors import DivergenceFault, Fault, RaceFault, UninitialisedFault
 
 from .access import total
 from .builder import fault
@@ -151,7 +151,12 @@ class Engine:
                 continue
             team = fresh[self.random.randrange(len(fresh))] if len(fresh) > 1 else fresh[0]
             before = self.progress
-            outcome = self.run_team(team)
+            try:
+                outcome = self.run_team(team)
+            except UninitialisedFault as found:
+                if found.address is not None:
+                    self.look_for_race(team)
+                raise
             if self.progress != before:
                 stuck = 0
             if team.executed > limit:
@@ -163,6 +168,21 @@ class Engine:
                 if team.chunk.asynchrony is not None:
                     team.chunk.asynchrony.finish()
                 self.spare.setdefault(team.chunk.blocks, []).append(team.chunk)
+
+    def look_for_race(self, team: Team) -> None:
+        """Raises a RaceFault where memory that a team found unwritten is what another warp has yet to write, with no
+        barrier between: the others go on to where they synchronise, and tell."""
+        checks = team.chunk.checks
+        checks.close(team)
+        for other in team.chunk.teams:
+            if other is not team and other.ready:
+                try:
+                    self.run_team(other)
+                except RaceFault:
+                    raise
+                except Fault:  # not what the launch failed with
+                    continue
+                checks.close(other)
 
     def complete_late(self, resident: list[Chunk]) -> bool:
         """One piece of asynchronous work completes, where nobody can go on without."""

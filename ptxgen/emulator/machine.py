@@ -9,6 +9,7 @@ import numpy as np
 
 from ptxgen.errors import InputError
 
+from .arguments import TYPES
 from .clusters import extents
 from .engine import Engine
 from .memory import GlobalMemory
@@ -35,6 +36,11 @@ def dims(name: str, value: Any, limits: Dims) -> Dims:
         if not 1 <= x <= limit:
             raise InputError(f"{name}.{axis} must be 1 to {limit}, got {x}")
     return got[0], got[1], got[2]
+
+
+def type_of(dtype: np.dtype[Any]) -> str:
+    """The PTX type of an array's elements, or the name that NumPy has for it."""
+    return next((name for name, known in TYPES.items() if known == dtype), dtype.name)
 
 
 class Machine:
@@ -117,6 +123,13 @@ class Machine:
             raise InputError(
                 f"shared_bytes is {shared_bytes}; with {kernel.shared} static bytes at most {SHARED_LIMIT} are possible"
             )
+        pointers: dict[int, str] = {}
+        self.memory.pointers = pointers
+        for p in kernel.parameters:
+            if p.size == 8 and not p.array:
+                extent = self.memory.extent(int.from_bytes(params[p.offset : p.offset + 8], "little"))
+                if extent is not None:
+                    pointers.setdefault(extent[0], p.name)
         program = kernel.program(self.options, cluster != (1, 1, 1))
         engine = Engine(
             program, self.memory, self.options, grid, block, bytes(params), shared_bytes, kernel.shared + shared_bytes,
@@ -144,16 +157,21 @@ def launch(
     params = bytearray(kernel.param_bytes)
     buffers: list[tuple[np.ndarray[Any, Any], int]] = []
 
-    def buffer(array: np.ndarray[Any, Any], name: str) -> int:
+    names = machine.memory.names
+
+    def buffer(array: np.ndarray[Any, Any], name: str, parameter: str) -> int:
         """The address of an array on the device."""
         if not array.flags.c_contiguous:
             raise InputError(f"{name} must be C-contiguous")
         for other, address in buffers:
             if other is array:
+                others, _, kind = names[address].rpartition(", ")
+                names[address] = f"{others} and {parameter}, {kind}"
                 return address
         address = machine.alloc(array.nbytes)
         machine.write(address, array)
         buffers.append((array, address))
+        names[address] = f"{parameter}, {type_of(array.dtype)}[{'x'.join(map(str, array.shape))}]"
         if not array.flags.writeable:
             machine.memory.readonly.add(address)
         return address
@@ -167,11 +185,12 @@ def launch(
             data = value.tobytes()
         elif isinstance(value, TensorMap):
             of = value.base
-            data = value.encode(buffer(of, f"the tensor of argument {i}") if isinstance(of, np.ndarray) else None)
+            tensor = f"the tensor of argument {i}"
+            data = value.encode(buffer(of, tensor, f"the tensor of {p.name}") if isinstance(of, np.ndarray) else None)
         elif isinstance(value, np.ndarray):
             if p.size != 8:
                 raise InputError(f"argument {i} ({p.name}, .{p.type}) is an array, the parameter is no pointer")
-            data = buffer(value, f"argument {i} ({p.name})").to_bytes(8, "little")
+            data = buffer(value, f"argument {i} ({p.name})", p.name).to_bytes(8, "little")
         elif isinstance(value, np.generic):
             data = value.tobytes()
         else:

@@ -43,6 +43,8 @@ class GlobalMemory:
         self.ends: list[int] = []
         self.readonly: set[int] = set()
         self.constants: dict[int, int] = {}  # where .const variables lie: first address, the one past them
+        self.names: dict[int, str] = {}  # of allocations by first address: "Y, f32[256]"
+        self.pointers: dict[int, str] = {}  # the parameter of the last launch that points to an allocation
         self.freed: list[tuple[int, int]] = []
         self.top = GRAIN
 
@@ -79,6 +81,8 @@ class GlobalMemory:
         del self.starts[at], self.ends[at]
         self.readonly.discard(address)
         self.constants.pop(address, None)
+        self.names.pop(address, None)
+        self.pointers.pop(address, None)
         self.freed.append((address - GLOBAL_BASE, -(-(nbytes + GUARD) // GRAIN) * GRAIN))
         if not self.starts:
             self.freed.clear()
@@ -107,15 +111,32 @@ class GlobalMemory:
         at = np.searchsorted(starts, addresses, "right") - 1
         return (at >= 0) & (addresses + nbytes <= ends[np.maximum(at, 0)])
 
-    def nearest(self, address: int) -> str:
-        """Words for a report: the allocation next to `address`."""
-        if not self.starts:
-            return "no allocation exists"
-        at = max(bisect.bisect_right(self.starts, address) - 1, 0)
-        if at + 1 < len(self.starts) and self.starts[at + 1] - address < address - self.ends[at]:
-            at += 1
-        start, end = self.starts[at], self.ends[at]
-        where = f"{start - address} bytes before" if address < start else f"{address - end} bytes past the end of"
-        if start <= address < end:
-            where = f"{end - address} bytes before the end of"
-        return f"{where} the allocation of {end - start} bytes at {start:#x}"
+    def name(self, start: int) -> str:
+        """Words for a report: the allocation that begins at `start`."""
+        if start in self.names:
+            return self.names[start]
+        nbytes = self.ends[bisect.bisect_left(self.starts, start)] - start
+        by = f"that {self.pointers[start]} points to" if start in self.pointers else f"at {start:#x}"
+        return f"the allocation of {nbytes} bytes {by}"
+
+    def outside(self, address: int, nbytes: int, near: int | None = None) -> str:
+        """Words for a report: where `nbytes` at `address` lie, which are not inside one allocation.
+
+        `near`: an address in the allocation that is meant; else the allocation next to `address` is.
+        """
+        found = None if near is None else self.extent(near)
+        if found is None:
+            if not self.starts:
+                return f"{nbytes} bytes, and no allocation exists"
+            at = max(bisect.bisect_right(self.starts, address) - 1, 0)
+            if at + 1 < len(self.starts) and self.starts[at + 1] - address < address - self.ends[at]:
+                at += 1
+            found = self.starts[at], self.ends[at]
+        start, end = found
+        if address < start:
+            where = f"{start - address} bytes before the start of"
+        elif address < end:
+            where = f"{address + nbytes - end} of them past the end of"
+        else:
+            where = f"{address - end} bytes past the end of"
+        return f"{nbytes} bytes at offset {address - start}, {where} {self.name(start)}"

@@ -97,6 +97,8 @@ class Module:
             v.address = memory.alloc(v.size)
             self.addresses.append(v.address)
             self.symbols[v.name] = v
+            count = v.size // SIZES[v.type]
+            memory.names[v.address] = f"{v.name}, {v.type}[{count}]" if count != 1 else f"{v.name}, {v.type}"
         for v in stored:
             if v.init is not None:
                 data = self.initial(v)

@@ -150,15 +150,15 @@ def part(c: Team, site: Site, at: Array, lanes: Array, size: int) -> None:
     """Checks a source of fewer bytes than the copy writes."""
     from ptxgen.errors import OutOfBoundsFault
 
-    from .access import misaligned
+    from .access import misaligned, nearest
     from .builder import fault
 
     misaligned(c, site, at, lanes)
     good = c.chunk.engine.memory.inside(at, size)
     if not good.all():
         i = int(np.argmin(good))
-        raise fault(OutOfBoundsFault, f"{size} bytes: {c.chunk.engine.memory.nearest(int(at[i]))}", c, site.ins,
-                    int(lanes[i]), int(at[i]))  # fmt: skip
+        text = c.chunk.engine.memory.outside(int(at[i]), size, nearest(at, good, i))
+        raise fault(OutOfBoundsFault, text, c, site.ins, int(lanes[i]), int(at[i]))
 
 
 def place_pages(c: Team, positions: Array, size: int) -> int:

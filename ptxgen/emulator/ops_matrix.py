@@ -129,6 +129,7 @@ def ldmatrix(b: Builder, ins: Instruction) -> Step:
     def undefined(c: Team, at: Array, warps: Array | None) -> None:
         """What a register receives of bytes that nobody has written is undefined."""
         unknown = c.chunk.checks.valid_views[unit][at] != FULL[unit]
+        loaded: dict[int, tuple[Array, int]] = {}
         for i, slot in enumerate(slots):
             bad = unknown[:, i]
             if slot is None or not bad.any():
@@ -138,7 +139,9 @@ def ldmatrix(b: Builder, ins: Instruction) -> Step:
                 bad = bad.any(axis=-1)
             where = np.zeros((c.n // 32, 32), bool)
             where[slice(None) if warps is None else warps] = bad
-            c.chunk.program.poison(c, slot, where.reshape(-1), ins, address)
+            loaded[slot] = where.reshape(-1), address
+        if loaded:
+            c.chunk.program.poison(c, loaded, ins)
 
     def step(c: Team, m: Mask) -> None:
         warps = whole_warps(c, m, ins)

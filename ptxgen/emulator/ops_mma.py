@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,8 @@ from .ops_matrix import gather, whole_warps
 from .ops_memory import elements
 from .registry import Step, instruction
 from .rounding import LOWEST, TILE, Terms, aligned_sum, decode, narrow, only_nan, values
-from .syntax import SIZES, Instruction
+from .syntax import SIZES, Instruction, Operand, Reg, Vec
+from .undefined import Operands
 
 if TYPE_CHECKING:
     from .team import Team
@@ -226,13 +226,32 @@ def fetch(c: Team, views: list[int], kind: str, warps: Array | None) -> Array:
     return out.reshape(len(out), -1).view(f"u{size}")
 
 
-def computation(b: Builder, p: Product, mode: str, saturate: bool) -> Callable[[Array, Array, Array], Array]:
-    """What multiplies operands as `fetch` brings them."""
-    if p.c == "s32":
-        return partial(integers, p, saturate)
-    if p.c == "f64":
-        return partial(doubles, p, mode)
-    return Floats(p) if b.options.mma == "hopper" else partial(plain, p)
+def carry(p: Product, ins: Instruction, c: Team, operands: Operands) -> list[Array]:
+    """Undefined lanes of D: whole rows where A is undefined, columns where B is, elements where C is."""
+    found = [reached(p, ins, reg, bad.reshape(-1, 8, 4)) for reg, bad in operands]
+    return [np.logical_or.reduce(lanes).reshape(-1) for lanes in zip(*found, strict=True)]
+
+
+def reached(p: Product, ins: Instruction, reg: Reg, lanes: Array) -> list[Array]:
+    """As `carry`, of one register; lanes as [warp, 8, 4]."""
+    d, a, b, added = (elements_of(operand) for operand in ins.operands)
+    rows = lanes.any(axis=2, keepdims=True)  # of A: lanes 4 g to 4 g + 3 hold rows g and, of m16, g + 8 in turn
+    columns = rows.reshape(-1, 1, 4, 2)  # of B: lanes 4 n to 4 n + 3 hold column n
+    out = []
+    for j, result in enumerate(d):
+        if not isinstance(result, Reg):
+            continue
+        found = lanes.copy() if j < len(added) and added[j] == reg else np.zeros_like(lanes)
+        if any(r == reg and (p.m == 8 or i % 2 == 2 * j // len(d)) for i, r in enumerate(a)):
+            found |= rows
+        if reg in b:
+            found |= columns.any(axis=3) if PACKED[p.c] == 2 else columns[..., j % 2]
+        out.append(found)
+    return out
+
+
+def elements_of(operand: Operand) -> tuple[Operand, ...]:
+    return operand.items if isinstance(operand, Vec) else (operand,)
 
 
 @instruction("mma", kind="warp")
@@ -243,6 +262,7 @@ def mma(b: Builder, ins: Instruction) -> Step:
     src = [[b.src(o, REGISTER.get(kind, "b32")) for o in elements(b, operand, fragment.registers)]
            for operand, fragment, kind in zip(ins.operands[1:4], fragments, kinds, strict=True)]  # fmt: skip
     dst = [b.dst(o, REGISTER.get(p.c, "b32")) for o in elements(b, ins.operands[0], fragments[2].registers)]
+    b.carry = partial(carry, p, ins)
     back = p.back
     compute = computation(b, p, mode, saturate)
 

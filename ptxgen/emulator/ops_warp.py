@@ -13,6 +13,7 @@ from .builder import Builder, fault
 from .ops_compare import predicate
 from .registry import Step, instruction
 from .syntax import SIZES, Instruction, Operand, Pair, Sink
+from .undefined import Operands, spread, union
 
 if TYPE_CHECKING:
     from .team import Team
@@ -72,10 +73,8 @@ def shfl(b: Builder, ins: Instruction) -> Step:
     member = members(b, ins.operands[4]) if sync else None
     dst, ok = b.dst(first, "u32"), b.dst(second, "pred")
 
-    def step(c: Team, m: Mask) -> None:
-        here, _ = present(c, m, member, ins)
-        shape = here.shape
-        value = np.broadcast_to(c.v[x], (c.n,)).reshape(shape)
+    def sources(c: Team, shape: tuple[int, ...]) -> tuple[Array, Array]:
+        """The lane that each lane reads, and whether that one is in range."""
         by = np.broadcast_to(c.v[y], (c.n,)).reshape(shape).astype(np.int64) & 31
         limits = np.broadcast_to(c.v[z], (c.n,)).reshape(shape).astype(np.int64)
         clamp, segment = limits & 31, (limits >> 8) & 31
@@ -94,7 +93,23 @@ def shfl(b: Builder, ins: Instruction) -> Step:
         else:
             j = low | (by & ~segment)
             valid = j <= last
-        source = np.where(valid, j, lane) & 31
+        return np.where(valid, j, lane) & 31, valid
+
+    def carry(c: Team, operands: Operands) -> list[Array] | None:
+        """A lane's result is undefined where the lane that it reads is."""
+        if any(reg in ins.operands[2:] for reg, _ in operands):
+            return None
+        rows = union(operands).reshape(-1, 32)
+        got = rows[np.arange(len(rows))[:, None], sources(c, rows.shape)[0]].reshape(-1)
+        return [got, np.zeros_like(got)][:results]
+
+    b.carry, results = carry, len(b.writes)
+
+    def step(c: Team, m: Mask) -> None:
+        here, _ = present(c, m, member, ins)
+        shape = here.shape
+        value = np.broadcast_to(c.v[x], (c.n,)).reshape(shape)
+        source, valid = sources(c, shape)
         rows = np.arange(len(here))[:, None]
         missing = here & ~here[rows, source]
         if missing.any():
@@ -197,6 +212,7 @@ def redux(b: Builder, ins: Instruction) -> Step:
     x = b.src(ins.operands[1], typed)
     member = members(b, ins.operands[2])
     dst = b.dst(ins.operands[0], typed)
+    b.carry = spread
     info = np.iinfo(np.int32 if typed == "s32" else np.uint32)
     neutral = {"add": 0, "min": info.max, "max": info.min, "and": -1 if typed == "s32" else info.max, "or": 0, "xor": 0}
 

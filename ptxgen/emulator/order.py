@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ptxgen.errors import RaceFault
 
 from .builder import fault
-from .checks import FULL, Checks, Segment, Touch, words
+from .checks import FULL, Checks, Part, Segment, Touch, words
 
 if TYPE_CHECKING:
     from .team import Chunk, Team
@@ -63,6 +63,7 @@ class Order(Checks):
             self.clocks[w, self.base + w, self.blocks] = 1
         self.live: list[Segment] = []
         self.live_read = self.live_write = self.live_atomic = 0
+        self.written_pages = [0] * self.teams
 
     def own(self, warp: int) -> Array:
         """A warp's own clock in each block."""
@@ -72,6 +73,7 @@ class Order(Checks):
     # ---- segments
 
     def close(self, c: Team) -> None:
+        self.settle()
         segment, c.segment = c.segment, None
         if segment is not None:
             segment.clock = self.own(c.warp)
@@ -126,16 +128,20 @@ class Order(Checks):
                 pages |= t.pages
             theirs = [t for t in theirs if t.pages & pages]
             for rank, known in strangers if mine and theirs else ():
+                hit: tuple[Touch, int, int] | None = None
+                stores = mine_name == their_name and not doing
+                if stores:
+                    hit = self.differing([Part(t, ~known[accessors(t)[2]]) for t in mine],
+                                         [Part(t, self.in_rank(t, rank)) for t in theirs])  # fmt: skip
                 marked = []
-                for t in theirs:
-                    at, _, blocks = accessors(t)
-                    if rank >= 0:
-                        at = at[self.ranks[blocks] == rank]
+                for t in () if stores else theirs:
+                    at, which = t.positions()[0], self.in_rank(t, rank)
+                    if which is not None:
+                        at = at[which]
                     for unit, elements in words(at, t.size):
                         scratch[unit][elements] = FULL[unit]
                         marked.append((unit, elements))
-                hit: tuple[Touch, int, int] | None = None
-                for t in mine:
+                for t in () if stores else mine:
                     at, lanes, blocks = accessors(t)
                     ordered = known[blocks]
                     if ordered.all():
@@ -158,6 +164,10 @@ class Order(Checks):
                     "of the same shared memory with no barrier between",
                     new.team, touch.ins, lane, position % stride,
                 )  # fmt: skip
+
+    def in_rank(self, t: Touch, rank: int) -> Array | None:
+        """Which lanes of an access are of blocks of a rank; None: all, where `rank` is negative."""
+        return None if rank < 0 else self.ranks[accessors(t)[2]] == rank
 
     def strangers(self, new: Segment, old: Segment, knowledge: Array) -> list[tuple[int, Array]]:
         """Ranks of the old segment's block that are not ordered before the new one, and in which blocks they are.
@@ -244,6 +254,7 @@ class Order(Checks):
             # all that happened is ordered before all that will: nobody need look at it again
             self.live = []
             self.live_read = self.live_write = self.live_atomic = 0
+            self.written_pages = [0] * self.teams
         self.spread(given, taken, self.blocks)
 
     def spread(self, given: Array, taken: Array, groups: Array) -> None:

@@ -81,6 +81,8 @@ class Parser(Reader):
         self.function: Function | None = None
         self.scope = Scope(None, 0)
         self.scopes = 1
+        self.files: dict[int, str] = {}
+        self.location = (0, 0)
 
     # ---- module
 
@@ -89,7 +91,7 @@ class Parser(Reader):
             self.top()
         if not self.version[0]:
             raise ParseError("line 1: a module begins with .version, .target and .address_size")
-        return Unit(self.version, self.target, list(self.globals.values()), self.functions)
+        return Unit(self.version, self.target, list(self.globals.values()), self.functions, self.files)
 
     def top(self) -> None:
         token = self.token
@@ -117,12 +119,11 @@ class Parser(Reader):
             self.at += 1
             if self.expect("int").text != "64":
                 raise UnsupportedError(f"line {token.line}: only .address_size 64 is emulated")
-        elif word in (".file", ".loc", ".section"):
-            if word == ".section":
-                while not self.accept("}"):
-                    self.next()
-            else:
-                self.skip_line()
+        elif word in (".file", ".loc"):
+            self.source_directive()
+        elif word == ".section":
+            while not self.accept("}"):
+                self.next()
         elif word == ".pragma":
             while not self.accept(";"):
                 self.next()
@@ -133,6 +134,20 @@ class Parser(Reader):
                 self.globals[var.name] = var
         else:
             raise UnsupportedError(f"line {token.line}: directive {word}")
+
+    def source_directive(self) -> None:
+        """``.file n "name" [, timestamp, size]`` or ``.loc file line column [, function_name l, inlined_at f l c]``."""
+        word, number = self.next().text, self.constant()
+        if word == ".file":
+            self.files[number] = self.expect("str").text[1:-1]
+        else:
+            self.location = number, self.constant()
+            self.constant()
+        while self.accept(","):
+            if self.token.kind == "word":
+                self.next()
+            while self.token.kind in ("int", "word", "+") and self.tokens[self.at - 1].line == self.token.line:
+                self.next()
 
     def variables(self, extern: bool = False) -> list[Variable]:
         """``.space [.align n] [.vN] .type name[n] [= init], ...;``"""
@@ -213,6 +228,7 @@ class Parser(Reader):
         f.params = self.parameters()
         outer, self.scope = self.scope, Scope(None, 0)
         self.scopes = 1
+        self.location = (0, 0)
         self.function = f
         for group, store in ((f.params, f.param_vars), (f.returns, f.return_vars)):
             for p in group:
@@ -331,7 +347,7 @@ class Parser(Reader):
             while not self.accept(";"):
                 self.next()
         elif word in (".loc", ".file"):
-            self.skip_line()
+            self.source_directive()
         else:
             raise UnsupportedError(f"line {self.token.line}: directive {word}")
 
@@ -389,7 +405,7 @@ class Parser(Reader):
         text = self.text[first.start : end.end]
         if len(text) > 400:
             text = text[:400] + "..."
-        ins = Instruction(op, canonical(op, mods), tuple(operands), pred, negated, first.line, text)
+        ins = Instruction(op, tuple(mods), tuple(operands), pred, negated, first.line, text, location=self.location)
         f.code.append(ins)
         return ins
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.errors import UninitialisedFault, UnsupportedError
+from ptxgen.errors import UnsupportedError
 
 from . import (  # noqa: F401  (filling the instruction table)
     clusters,
@@ -36,17 +36,18 @@ from . import (  # noqa: F401  (filling the instruction table)
     proxies,
 )
 from .access import Site
-from .builder import Builder, fault
+from .builder import Builder
 from .liveness import unproven
 from .proxies import asynchronous
 from .registry import Row, Step, find
 from .runs import Accelerator
 from .sets import RegisterSets
+from .spelling import suggestion
 from .stats import instruction_class
-from .syntax import Function, Instruction, Reg, Unit
+from .syntax import Function, Instruction, Unit
+from .undefined import Origin, Undefined
 
 if TYPE_CHECKING:
-    from .engine import Engine
     from .options import Options
     from .team import Team
 
@@ -115,9 +116,8 @@ class Program:
         self.blocks: list[Block] = []
         self.register_sets = RegisterSets(self.code)
         self.layout()
-        self.suspects = unproven(self) if options.uninitialised else set()
-        self.flags = {slot: i for i, slot in enumerate(sorted(self.suspects))}
-        self.tracked = len(self.flags)
+        self.undefined = Undefined(self, unproven(self) if options.uninitialised else set())
+        self.flags = self.undefined.flags
         self.bodies = [self.compile(ins) for ins in self.code]
         self.assemble(self.bodies)
         self.views = self.builder.views
@@ -134,7 +134,7 @@ class Program:
         for i, ins in enumerate(self.code):
             row = find(ins)
             if row is None:
-                raise UnsupportedError(f"line {ins.line}: {ins.name} is not emulated: {ins.text}")
+                raise UnsupportedError(f"line {ins.line}: {ins.name} is not emulated{suggestion(ins)}: {ins.text}")
             self.table.append(row)
             if row.kind in ("branch", "exit"):
                 leaders.add(i + 1)
@@ -152,20 +152,11 @@ class Program:
         b.members, b.single = None, False
         made = row.make(b, ins)
         reads, writes = list(b.reads), list(b.writes)
-        before = [self.check_written(reg, ins) for reg in dict.fromkeys(reads) if reg.slot in self.suspects]
-        after: list[Step] = []
-        for reg in dict.fromkeys(writes):
-            if reg.slot in self.suspects:
-                after.append(self.note_written(reg))
-        before[:0] = self.register_sets.watch([*reads, *writes], ins)
-        guard = b.src(ins.pred, "pred") if ins.pred is not None else None
-        guard_check = None
-        if ins.pred is not None and ins.pred.slot in self.suspects:
-            guard_check = self.check_written(ins.pred, ins)
         return {
-            "row": row, "step": made, "before": before, "after": after, "guard": guard,
-            "guard_check": guard_check, "writes": {reg.slot: reg for reg in writes}, "members": b.members, "ins": ins,
-            "reads": {reg.slot: reg for reg in reads}, "single": b.single,
+            "row": row, "step": made, "before": self.register_sets.watch([*reads, *writes], ins), "ins": ins,
+            "reads": {reg.slot: reg for reg in reads}, "writes": {reg.slot: reg for reg in writes}, "carry": b.carry,
+            "members": b.members, "single": b.single,
+            "guard": b.src(ins.pred, "pred") if ins.pred is not None else None,
         }  # fmt: skip
 
     def assemble(self, bodies: list[dict[str, Any]]) -> None:
@@ -192,7 +183,7 @@ class Program:
                     block.ins, block.step = ins, self.finished(body)
                     block.aligned = "aligned" in ins.mods or (ins.op == "bar" and ins.mods[:1] != ("warp",))
                     block.members, block.single = body["members"], body["single"]
-                block.guard, block.negated, block.check = body["guard"], ins.negated, body["guard_check"]
+                block.guard, block.negated, block.check = body["guard"], ins.negated, self.undefined.guard_check(ins)
         # a position past the end: falling off it means leaving
         last = Block(len(self.code))
         last.end = EXIT
@@ -212,33 +203,25 @@ class Program:
         """An instruction's step with its checks and, unless it may wait, its guard."""
         ins, kind = body["ins"], body["row"].kind
         keys = self.builder.address_slots
-        after = body["after"]
+        check, guard_check = self.undefined.check(body), self.undefined.guard_check(ins)
+        before = body["before"] if check is None else [*body["before"], check]
+        after = self.undefined.notes(body)
         stale = [k for slot in body["writes"] for k in keys.get(slot, ())]
         if stale:
-            after = [*after, self.forget(stale)]
+            after.append(self.forget(stale))
         if kind == "blocking":
-            return self.chain([*after, *body["before"], body["step"]], True)
-        step = self.chain([*body["before"], body["step"], *after], False)
+            return self.chain([*after, *before, body["step"]], True)
+        step = self.chain([*before, body["step"], *after], False)
         if kind == "plain" and body["guard"] is not None:
             step = self.guarded(step, body["guard"], ins.negated)
-            if body["guard_check"] is not None:
-                step = self.chain([body["guard_check"], step], False)
+            if guard_check is not None:
+                step = self.chain([guard_check, step], False)
         return step
 
     # ---- undefined values
 
-    def track(self, slot: int, engine: Engine) -> None:
-        """From now on, watches whether a register is defined."""
-        self.flags[slot] = len(self.flags)
-        self.tracked = len(self.flags)
-        for chunk in engine.chunks():
-            for team in chunk.teams:
-                team.written.append(True)
-        for body in self.bodies:
-            if slot in body["reads"]:
-                body["before"].append(self.check_written(body["reads"][slot], body["ins"]))
-            if slot in body["writes"]:
-                body["after"].append(self.note_written(body["writes"][slot]))
+    def renew(self) -> None:
+        """Makes the steps of all blocks anew, after their checks have changed."""
         ends = [*self.starts[1:], len(self.code)]
         for number, (block, start, end) in enumerate(zip(self.blocks, self.starts, ends, strict=False)):
             if start >= len(self.code):
@@ -249,17 +232,16 @@ class Program:
             if self.accelerator is not None:
                 self.accelerator.attach(number)
             last = self.bodies[end - 1]
+            if last["row"].kind != "plain":
+                block.check = self.undefined.guard_check(last["ins"])
             if last["row"].kind in ("warp", "blocking"):
                 block.step = self.finished(last)
 
-    def poison(self, c: Team, slot: int, where: NDArray[np.bool_], ins: Instruction, address: int) -> None:
-        """A load takes undefined bytes: the register is undefined there until written again."""
-        if slot in self.flags:
-            c.poison_next[self.flags[slot]] = where
-        else:
-            self.track(slot, c.chunk.engine)
-            c.written[self.flags[slot]] = c.live() & ~where
-        c.poisoned[self.flags[slot]] = (ins, address)
+    def poison(self, c: Team, loaded: dict[int, tuple[NDArray[np.bool_], int]], ins: Instruction) -> None:
+        """A load takes undefined bytes: registers are undefined in some lanes; `loaded`: lanes and a byte's address."""
+        registers = self.function.registers
+        self.undefined.poison(c, {slot: (where, Origin(registers[slot].name, ins.line, address))
+                                  for slot, (where, address) in loaded.items()})  # fmt: skip
 
     # ---- wrappers
 
@@ -322,46 +304,3 @@ class Program:
                 c.addresses[k] = None
 
         return forget
-
-    def check_written(self, reg: Reg, ins: Instruction) -> Step:
-        flag = self.flags[reg.slot]
-
-        def check(c: Team, m: Mask) -> None:
-            state = c.written[flag]
-            if state is True:
-                return
-            if m is None:
-                m = c.live()
-            bad = m if state is False else m & ~state
-            if bad.any():
-                lane = int(np.argmax(bad))
-                if flag in c.poisoned:
-                    load, address = c.poisoned[flag]
-                    raise fault(
-                        UninitialisedFault,
-                        f"{reg.name} is used; line {load.line} loaded it from shared memory that nobody had written",
-                        c, ins, lane, address,
-                    )  # fmt: skip
-                raise fault(UninitialisedFault, f"register {reg.name} is read before it is written", c, ins, lane)
-
-        return check
-
-    def note_written(self, reg: Reg) -> Step:
-        flag = self.flags[reg.slot]
-
-        def note(c: Team, m: Mask) -> None:
-            state = c.written[flag]
-            if c.poison_next and flag in c.poison_next:
-                bad = c.poison_next.pop(flag)
-                mine = c.live() if m is None else m
-                old = c.live() if state is True else state
-                c.written[flag] = (mine if old is False else old | mine) & ~bad
-                return
-            if state is True:
-                return
-            if m is None:
-                c.written[flag] = True if c.alive is None else (c.alive if state is False else c.alive | state)
-            else:
-                c.written[flag] = m if state is False else m | state
-
-        return note

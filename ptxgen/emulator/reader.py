@@ -57,11 +57,6 @@ class Reader:
             return True
         return False
 
-    def skip_line(self) -> None:
-        line = self.token.line
-        while self.token.line == line and self.token.kind != "end":
-            self.at += 1
-
     # ---- operands
 
     def operand(self) -> Operand:

@@ -141,7 +141,7 @@ class Accelerator:
             early = set()  # registers that must be known before the run
             if site is not None:
                 early |= {slot for slot, keys in program.builder.address_slots.items() if site.key in keys}
-            if ins.pred is not None and (site is not None or body["before"] or body["after"]):
+            if ins.pred is not None and (site is not None or body["before"] or program.undefined.early(body)):
                 early.add(ins.pred.slot)
             if early & written:
                 close(i)
@@ -233,6 +233,10 @@ class Run:
         for body in bodies:
             emit(self.emitter, body["ins"])
         self.sites = [owner.sites.get(id(body["ins"])) for body in bodies]
+        self.registers = {slot for body in bodies for slot in (*body["reads"], *body["writes"])}
+        self.registers |= {body["ins"].pred.slot for body in bodies if body["ins"].pred is not None}
+        self.steps: list[Step] = []  # of NumPy, where undefined values are about, with as many registers tracked
+        self.tracked = -1
         self.positions = [n for key, n in self.emitter.table.items() if key[0] == "index"]
 
     def bind(self, block: Block) -> None:
@@ -242,24 +246,31 @@ class Run:
 
     def before(self) -> list[Early]:
         """What is looked at before the function runs, in order."""
+        known = self.program.undefined
         out: list[Early] = []
         groups: dict[Any, Group] = {}
         for body, site in zip(self.bodies, self.sites, strict=True):
-            guard, negated, check = body["guard"], body["ins"].negated, body["guard_check"]
+            guard, negated = body["guard"], body["ins"].negated
+            check = known.guard_check(body["ins"])
+            if check is not None and body["ins"].pred.slot in known.late:
+                check = None
+            probe = known.probe(body)
+            hooks = body["before"] if probe is None else [*body["before"], probe]
+            notes = [known.note(slot) for slot in body["writes"] if slot in known.suspects]
             what: Any = None
             if site is not None:
                 which = (site.space, site.key, site.size, SIZES[body["ins"].mods[-1]])
-                alone = guard is not None or body["before"]
+                alone = guard is not None or hooks
                 group = None if alone else groups.get(which)
                 if group is None:
                     what = group = Group(*which)
                     if not alone:
                         groups[which] = group
                 group.add(site)
-            if what is not None or body["before"] or check:
-                out.append((list(body["before"]), what, guard, negated, check))
-            if body["after"]:
-                out.append((list(body["after"]), None, guard, negated, None))
+            if what is not None or hooks or check:
+                out.append((list(hooks), what, guard, negated, check))
+            if notes:
+                out.append((notes, None, guard, negated, None))
         return out
 
     def step(self, block: Block) -> Step:
@@ -273,13 +284,21 @@ class Run:
         groups: list[Group] = [what for _, what, *_ in before if what is not None]
         count_nonzero = np.count_nonzero
 
+        flags = program.flags
+        late = sorted(flags[slot] for slot in self.registers & program.undefined.late)
+
         def again(c: Team, m: Mask, tracked: int) -> None:
-            """The steps do it all, from the first one; those with the hooks of now."""
+            """The steps do it all, from the first one, with their checks; `tracked`: as many registers were, before.
+
+            The notes of earlier instructions stay: nothing that was read before them was undefined.
+            """
             c.poison_next.clear()
-            for flag in range(tracked, program.tracked):
-                c.written[flag] = True
-            for body in self.bodies:
-                program.finished(body)(c, m)
+            c.written[tracked:] = program.undefined.fresh[tracked:]
+            for i in range(len(self.bodies)):
+                if len(self.steps) != len(self.bodies) or self.tracked != len(flags):
+                    self.steps = [program.finished(body) for body in self.bodies]
+                    self.tracked = len(flags)
+                self.steps[i](c, m)
 
         def run(c: Team, m: Mask) -> None:
             for group in groups:
@@ -287,10 +306,14 @@ class Run:
                     self.owner.leave_out(self.number, self.unusual or group.sites)
                     block.steps[self.first](c, m)
                     return
+            tracked = len(flags)
+            for flag in late:  # guards are known too late to follow undefined values here
+                if c.written[flag] is not True:
+                    again(c, m, tracked)
+                    return
             table, where = c.tables.get(self) or self.table(c)
             for n in positions:
                 table[n] = table[0]
-            tracked = program.tracked
             kept = []  # so that it stays where it is
             for hooks, what, guard, negated, check in before:
                 q = m
@@ -306,7 +329,9 @@ class Run:
                     elif not k:
                         continue
                 for hook in hooks:
-                    hook(c, q)
+                    if hook(c, q):
+                        again(c, m, tracked)
+                        return
                 if what is None:
                     continue
                 space, unit = what.space, what.unit
@@ -316,7 +341,7 @@ class Run:
                     continue
                 for site in what.sites:
                     place = (shared if space == "shared" else globally)(c, site, q, unit)
-                    if place.lanes is not None or program.tracked != tracked or c.poison_next:
+                    if place.lanes is not None or len(flags) != tracked or c.poison_next:
                         again(c, m, tracked)
                         if place.lanes is not None:
                             self.unusual = [site]

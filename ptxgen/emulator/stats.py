@@ -65,6 +65,7 @@ class Access:
     ideal: float = 0  # passes without conflicts
     sectors: float = 0  # 32-byte sectors of global memory
     bytes: float = 0  # bytes asked for by lanes
+    distinct: float = 0  # bytes of global memory that the lanes of a warp asked for, each counted once
 
 
 @dataclass
@@ -89,6 +90,12 @@ class Stats:
     blocks: int = 0
     threads: int = 0
     seconds: float = 0.0
+    notes: list[str] = field(default_factory=list)  # what is no fault and may not be meant; each once
+
+    def note(self, text: str) -> None:
+        """Adds a note, unless it is there."""
+        if text not in self.notes:
+            self.notes.append(text)
 
     @property
     def lanes(self) -> int:

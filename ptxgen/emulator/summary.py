@@ -17,12 +17,14 @@ def fault_fields(fault: Fault) -> Document:
     return {
         "kind": type(fault).__name__, "message": message, "entry": fault.entry, "line": fault.line,
         "instruction": fault.instruction, "block": fault.block, "thread": fault.thread, "address": fault.address,
+        "source": fault.source or None,
     }  # fmt: skip
 
 
 def access_fields(a: Access) -> Document:
-    return {"requests": round(a.requests), "bytes": round(a.bytes), "sectors": round(a.sectors),
-            "wavefronts": round(a.wavefronts), "conflicts": round(a.wavefronts - a.ideal)}  # fmt: skip
+    return {"requests": round(a.requests), "bytes": round(a.bytes), "distinct": round(a.distinct),
+            "sectors": round(a.sectors), "wavefronts": round(a.wavefronts),
+            "conflicts": round(a.wavefronts - a.ideal)}  # fmt: skip
 
 
 def stats_fields(stats: Stats) -> Document:
@@ -35,7 +37,7 @@ def stats_fields(stats: Stats) -> Document:
         "opcodes": dict(sorted(stats.opcodes.items(), key=lambda item: (-item[1], item[0]))),
         "shared": access_fields(stats.shared), "global_load": access_fields(stats.global_load),
         "global_store": access_fields(stats.global_store), "barriers": stats.barriers, "atomics": stats.atomics,
-        "mma": stats.mma,
+        "mma": stats.mma, "notes": stats.notes,
     }  # fmt: skip
 
 
@@ -45,6 +47,8 @@ def text(document: Document) -> str:
     if fault is not None:
         lines = [f"{fault['kind']}: {fault['message']}", f"  kernel       {fault['entry']}"]
         lines.append(f"  line         {document['file']}:{fault['line']}")
+        if fault["source"] is not None:
+            lines.append(f"  source       {fault['source']}")
         lines.append(f"  instruction  {fault['instruction']}")
         for name in ("block", "thread"):
             if fault[name] is not None:
@@ -67,10 +71,11 @@ def text(document: Document) -> str:
     for name, words in (("global_load", "global loads "), ("global_store", "global stores")):
         a = s[name]
         if a["requests"]:
-            used = f" sectors, {a['bytes'] / (32 * a['sectors']):.0%} of them used" if a["sectors"] else " sectors"
+            used = f" sectors, {a['distinct'] / (32 * a['sectors']):.0%} of them used" if a["sectors"] else " sectors"
             lines.append(f"{words}  {a['requests']} accesses of warps, {a['bytes']} bytes, {a['sectors']}{used}")
     counts = (("barriers", "arrivals of warps at barriers"), ("atomics", "atomic accesses of threads"),
               ("mma", "matrix products"))  # fmt: skip
     lines += [f"{words}  {s[name]}" for name, words in counts if s[name]]
+    lines += [f"note: {note}" for note in s["notes"]]
     lines += [f"saved {a['saved']}" for a in document["arguments"] if a["saved"] is not None]
     return "\n".join(lines).rstrip()

@@ -126,7 +126,8 @@ Operand = Reg | Imm | Flt | Special | Sym | Name | Vec | Mem | Pair | Not | Neg 
 @dataclass(slots=True, eq=False)
 class Instruction:
     """One instruction. `scope`: where a branch leads, and the like; `row`: of the instruction table, where that is not
-    the name's; `hidden`: a part of another instruction, which no statistics count."""
+    the name's; `hidden`: a part of another instruction, which no statistics count; `location`: number of a source file
+    and line, as .loc gives them."""
 
     op: str
     mods: tuple[str, ...]
@@ -138,6 +139,7 @@ class Instruction:
     scope: Any = None
     row: str = ""
     hidden: bool = False
+    location: tuple[int, int] = (0, 0)
 
     @property
     def types(self) -> list[str]:
@@ -194,3 +196,9 @@ class Unit:
     target: str
     variables: list[Variable]
     functions: dict[str, Function]
+    files: dict[int, str] = field(default_factory=dict)
+
+    def source(self, ins: Instruction) -> str:
+        """Where an instruction comes from, as "kernel.cu:12"; empty where no .loc says it."""
+        number, line = ins.location
+        return f"{self.files[number]}:{line}" if number in self.files else ""

@@ -70,7 +70,7 @@ class Team:
         self.specials: dict[str, Array] = {}
         self.v: list[Array] = [self.make(view) for view in program.views]
         self.addresses: list[AddressInfo | None] = [None] * program.keys
-        self.written: list[Any] = [False] * program.tracked
+        self.written: list[Any] = list(program.undefined.fresh)
         self.tables: dict[Any, Any] = {}  # of compiled runs
 
     def make(self, view: View | Array | str) -> Any:
@@ -111,7 +111,7 @@ class Team:
         self.quiet = 0
         for i in range(len(self.addresses)):
             self.addresses[i] = None
-        self.written = [False] * self.chunk.program.tracked
+        self.written = list(self.chunk.program.undefined.fresh)
         self.poisoned: dict[int, Any] = {}
         self.poison_next: dict[int, Array] = {}
         self.segment: Segment | None = None

@@ -160,9 +160,9 @@ ANY = (AsyncFault, RaceFault, UninitialisedFault)
 FAULTS = {
     # name: (fault, words, what is wrong, what would be right)
     "no wait": (
-        ANY, r"read before a wait for the bulk copy|nobody had written", EXPECT + IN + USE, EXPECT + IN + WAIT + USE),
+        ANY, r"read before a wait for the bulk copy|no barrier between", EXPECT + IN + USE, EXPECT + IN + WAIT + USE),
     "waits alone": (
-        ANY, r"read before a wait for the bulk copy|nobody had written", EXPECT + IN + "@!%p0 bra SKIP;" + WAIT + "SKIP: " + USE,
+        ANY, r"read before a wait for the bulk copy|no barrier between", EXPECT + IN + "@!%p0 bra SKIP;" + WAIT + "SKIP: " + USE,
         EXPECT + IN + "@!%p0 bra SKIP;" + WAIT + "SKIP: bar.sync 0;" + USE),
     "overwrites": (
         ANY, r"written before a wait|with no barrier between|by warp 1", EXPECT + IN + FILL + WAIT, EXPECT + IN + WAIT + FILL),

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from emulator_kernels import launch, module, run
 
+from ptxgen.emulator import Machine
+from ptxgen.emulator.runs import available
 from ptxgen.errors import (
     AsyncFault,
     BarrierFault,
@@ -45,6 +49,75 @@ def test_out_of_bounds(past):
     assert fault.thread == ((31, 0, 0) if past > 0 else (0, 0, 0))
     assert fault.address is not None
     assert fault.line > 5
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("mad.wide.u32 %d0, %r0, 4, %q1; ld.global.u32 %r1, [%d0];", "4 bytes at offset 124, 0 bytes past the end of q1, s32[31]"),
+        ("ld.global.u32 %r1, [%q1+128];", "4 bytes at offset 128, 4 bytes past the end of q1, s32[31]"),
+        ("ld.global.u32 %r1, [%q0+-8];", "4 bytes at offset -8, 8 bytes before the start of q0 and q2, f16[4x8]"),
+        ("ld.global.v4.u32 {%r1, %r1, %r1, %r1}, [%q1+112];", "16 bytes at offset 112, 4 of them past the end of q1, s32[31]"),
+        ("mov.u64 %d0, table; ld.global.u16 %h1, [%d0+10];", "2 bytes at offset 10, 0 bytes past the end of table, u16[5]"),
+        # far past the end of the first, nearer to the second: the other lanes tell which one is meant
+        ("mad.wide.u32 %d0, %r0, 60000, %q0; ld.global.u8 %h1, [%d0];", "1 bytes at offset 60000, 59936 bytes past the end of q0"),
+    ],
+)  # fmt: skip
+def test_out_of_bounds_names_the_parameter_and_the_offset(body, words):
+    a, b = np.zeros((4, 8), np.float16), np.zeros(31, np.int32)
+    with pytest.raises(OutOfBoundsFault) as caught:
+        run("mov.u32 %r0, %tid.x;" + body, a, b, a, extra=".global .align 8 .u16 table[5];")
+    assert str(caught.value).startswith(words)
+
+
+def test_out_of_bounds_of_a_machine():
+    """A driver gives no types: the parameter that points to the allocation, or its address."""
+    machine = Machine()
+    loaded = machine.load(
+        module("ld.param.u64 %d0, [p]; st.global.u32 [%d0+OFF], 1;".replace("OFF", "64"), ".param .u64 p")
+    )
+    x = machine.alloc(64)
+    with pytest.raises(OutOfBoundsFault, match="0 bytes past the end of the allocation of 64 bytes that p points to"):
+        machine.launch(loaded, "k", 1, 1, x.to_bytes(8, "little"))
+    with pytest.raises(OutOfBoundsFault, match=rf"past the end of the allocation of 64 bytes at {x:#x}"):
+        machine.launch(loaded, "k", 1, 1, (x + 64).to_bytes(8, "little"))
+
+
+def test_lines_of_the_source():
+    """PTX of nvcc -lineinfo: a function that is called, and one that the compiler has put in the place of its call."""
+    text = (Path(__file__).parent / "emulator_ptx" / "inlined.ptx").read_text()
+    x, y = np.arange(32, dtype=np.float32), np.zeros(32, np.float32)
+    launch(text, "_Z1kPfPKfi", 1, 32, [y, x, np.int32(31)])
+    assert (y == 2 * x).all()
+    for read, written, n, source in ((31, 32, 31, "saxpy.cu:3"), (32, 31, 31, "saxpy.cu:8")):
+        with pytest.raises(OutOfBoundsFault) as caught:
+            launch(text, "_Z1kPfPKfi", 1, 32, [y[:written].copy(), x[:read].copy(), np.int32(n)])
+        assert caught.value.source == source
+        assert str(caught.value).endswith(f"\n  source {source}")
+    called = text.replace("add.f32", "trap; add.f32")
+    with pytest.raises(Fault, match="trap") as caught:
+        launch(called, "_Z1kPfPKfi", 1, 32, [y, x, np.int32(31)])
+    assert caught.value.source == "saxpy.cu:1"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("bar.snyc 0;", "bar.sync"),
+        ("mvo.u32 %r0, 1;", "mov.u32"),
+        ("add.rnn.f32 %f0, %f1, %f1;", "add.rn.f32"),
+        ("ld.glboal.u32 %r0, [%d0];", "ld.global.u32"),
+        ("mma.sync.algined.m16n8k8.row.col.f32.f16.f16.f32 {%f0}, {%r0}, {%r0}, {%f0};",
+         "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32"),
+        ("frob.u32 %r0, 1;", None),
+        ("add.weird.u32 %r0, %r0, 1;", None),
+    ],
+)  # fmt: skip
+def test_misspelt_instructions(wrong, right):
+    with pytest.raises(UnsupportedError) as caught:
+        launch(module(wrong), "k", 1, 1, [])
+    text = str(caught.value)
+    assert (f", did you mean {right}: {wrong}" in text) if right else "did you mean" not in text
 
 
 def test_out_of_bounds_only_under_a_true_guard():
@@ -172,6 +245,78 @@ def test_race(name, seed):
     with pytest.raises(RaceFault, match="no barrier between"):
         run(start + before + after + end, block=64, extra=SHARED, seed=seed)
     run(start + before + after + end, block=64, extra=SHARED, seed=seed, races=False)
+
+
+#: an mbarrier that nobody uses: the checks are then those of programs with asynchronous work
+ASYNCHRONOUS = "setp.eq.u32 %p3, %r0, 99; @%p3 mbarrier.init.shared.b64 [other], 1;"
+HEADS = pytest.mark.parametrize("head", ["", ASYNCHRONOUS], ids=["plain", "asynchronous"])
+BOTH = SHARED + ".shared .align 8 .b8 other[8];"
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    "engine",
+    ["numpy", pytest.param("llvm", marks=pytest.mark.skipif(not available(), reason="llvmlite is not installed"))],
+)
+@HEADS
+def test_a_missing_barrier_is_a_race_also_where_the_reader_is_first(head, engine, seed):
+    """Nobody has written the memory when the first warp reads it."""
+    body = f"""{ADDRESSES} {head} add.u32 %r6, %r0, 7; st.shared.u32 [%r1], %r6; MEET ld.shared.u32 %r4, [%r2];
+    add.u32 %r4, %r4, 1; mad.wide.u32 %d0, %r0, 4, %q0; st.global.u32 [%d0], %r4;"""
+    x = np.zeros(64, np.int32)
+    run(body.replace("MEET", "bar.sync 0;"), x, block=64, extra=BOTH, seed=seed, engine=engine)
+    assert (x == (np.arange(64) ^ 32) + 8).all()
+    with pytest.raises(RaceFault, match=r"write by warp \d and read by warp \d .* no barrier between"):
+        run(body.replace("MEET", ""), x, block=64, extra=BOTH, seed=seed, engine=engine)
+
+
+SAME = """mov.u32 %r0, %tid.x; mov.u32 %r9, sm; and.b32 %r1, %r0, 31; mad.lo.u32 %r2, %r1, SIZE, %r9; shr.u32 %r3, %r0, 5;
+VALUE
+FIRST STORE bar.sync 0;
+ld.shared.u32 %r5, [%r2]; mad.wide.u32 %d0, %r0, 4, %q0; st.global.u32 [%d0], %r5;"""
+SAME_STORES = {
+    "words": (4, "st.shared.u32 [%r2], %r4;"),
+    "vectors": (16, "st.shared.v4.u32 [%r2], {%r4, %r4, %r4, %r4};"),
+    "twice": (4, "st.shared.u32 [%r2], %r3; st.shared.u32 [%r2], %r4;"),
+    "matrices": (16, "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r2], {%r4, %r4, %r4, %r4};"),
+}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@HEADS
+@pytest.mark.parametrize("name", [name for name in SAME_STORES if name != "twice"])
+def test_warps_that_store_one_value_at_one_address(name, head, seed):
+    """A replicated layout: what each warp stores is the same. A note, no fault; a different value is a fault."""
+    size, store = SAME_STORES[name]
+    text = SAME.replace("SIZE", str(size)).replace("STORE", store)
+    text = text.replace("FIRST", head)
+    options = {"block": 96, "extra": BOTH, "seed": seed}
+    x = np.zeros(96, "u4")
+    stats = run(text.replace("VALUE", "add.u32 %r4, %r1, 5;"), x, **options)
+    assert name == "matrices" or (x == np.tile(np.arange(32) + 5, 3)).all()
+    assert len(stats.notes) == 1
+    assert "several warps store the same value at one address" in stats.notes[0]
+    # one lane of one warp has another value
+    other = "add.u32 %r4, %r1, 5; setp.eq.u32 %p0, %r0, 37; @%p0 mov.u32 %r4, 99;"
+    with pytest.raises(RaceFault, match=r"write by warp \d and write by warp \d .* no barrier between"):
+        run(text.replace("VALUE", other), x, **options)
+    assert not run(text.replace("VALUE", other), x, races=False, **options).notes
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_value_that_changes_on_the_way_is_a_race(seed):
+    """All end with the same value; one warp stores another value first, at any moment."""
+    size, store = SAME_STORES["twice"]
+    text = SAME.replace("SIZE", str(size)).replace("STORE", store).replace("FIRST", "")
+    with pytest.raises(RaceFault, match="no barrier between"):
+        run(text.replace("VALUE", "add.u32 %r4, %r1, 5;"), np.zeros(96, "u4"), block=96, extra=SHARED, seed=seed)
+
+
+def test_no_note_without_a_meeting():
+    """Warps that store at addresses of their own, in the same pages."""
+    body = """mov.u32 %r0, %tid.x; mov.u32 %r9, sm; and.b32 %r1, %r0, 31; shr.u32 %r2, %r0, 5; mad.lo.u32 %r3, %r1, 2, %r2;
+    add.u32 %r3, %r3, %r9; st.shared.u8 [%r3], 7; bar.sync 0; xor.b32 %r3, %r3, 1; st.shared.u8 [%r3], 7;"""
+    assert run(body, block=64, extra=SHARED).notes == []
 
 
 def test_no_race_within_a_word():

@@ -329,7 +329,36 @@ def test_an_operand_that_was_never_written():
     run(body.replace("GUARD", "") + ONES_STORE.replace("BLOCK", "32"), y)
     with pytest.raises(UninitialisedFault, match="%r9") as caught:
         run(body.replace("GUARD", "@%p0") + ONES_STORE.replace("BLOCK", "32"), y)
-    assert caught.value.thread == (31, 0, 0)
+    assert caught.value.thread == (28, 0, 0)  # lane 31 holds row 7 + 8 of A; lanes 28 to 31 hold this row of the result
+    assert "st.global.f32 [%d0], %f3" in caught.value.instruction
+    # row 7 is defined
+    run(body.replace("GUARD", "@%p0") + ONES_STORE.replace("BLOCK", "32").replace("%f3", "%f1"), y)
+
+
+@pytest.mark.parametrize(
+    ("operand", "stored", "lanes"),
+    [
+        ("{%f1, %f2, %f3, %f4}, {%bad, %r1}, {%r1}", "%f2", range(8, 12)),  # A: row 2
+        ("{%f1, %f2, %f3, %f4}, {%r1, %bad}, {%r1}", "%f2", ()),
+        ("{%f1, %f2, %f3, %f4}, {%r1, %r1}, {%bad}", "%f1", range(1, 32, 4)),  # B: column 2
+        ("{%f1, %f2, %f3, %f4}, {%r1, %r1}, {%bad}", "%f2", ()),
+    ],
+)
+def test_results_that_depend_on_an_undefined_fragment(operand, stored, lanes):
+    """Lane 9 has no operand; the results that depend on it are in `lanes`, and each lane stores in turn."""
+    undefined = []
+    for lane in range(32):
+        body = (
+            ONES
+            + f"""setp.ne.u32 %p0, %r0, 9; @%p0 mov.b32 %bad, %r1; setp.eq.u32 %p1, %r0, {lane};
+        mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {operand}, {{%f1, %f2, %f3, %f4}};
+        @%p1 st.global.f32 [%q0], {stored};"""
+        )
+        try:
+            run(body, np.zeros(1, "f4"), registers=".reg .b32 %bad;")
+        except UninitialisedFault:
+            undefined.append(lane)
+    assert undefined == list(lanes)
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def test_a_fault_is_told_and_is_code_1(run):
     assert (code, err) == (1, "")
     line = SAXPY[: SAXPY.index("ld.global.f32 %f1")].count("\n") + 1
     told = out.splitlines()
-    assert told[0].startswith("OutOfBoundsFault: 4 bytes: 0 bytes past the end of the allocation of 400 bytes")
+    assert told[0] == "OutOfBoundsFault: 4 bytes at offset 400, 0 bytes past the end of x, f32[100]"
     assert told[1:6] == [
         "  kernel       saxpy",
         f"  line         k.ptx:{line}",
@@ -152,6 +152,79 @@ def test_options_reach_the_machine(run):
     assert out.startswith("OutOfBoundsFault: 4 bytes of shared memory outside")
 
 
+EXCHANGE = HEAD + """.visible .entry k(.param .u64 y)
+{
+.shared .align 4 .b8 sm[256];
+.reg .b32 %r<6>; .reg .b64 %d; ld.param.u64 %d, [y]; mov.u32 %r0, %tid.x; mov.u32 %r1, sm; mad.lo.u32 %r2, %r0, 4, %r1;
+st.shared.u32 [%r2], %r0;
+xor.b32 %r3, %r2, 128; ld.shared.u32 %r4, [%r3]; mad.wide.u32 %d, %r0, 4, %d; st.global.u32 [%d], %r4;
+}
+"""  # fmt: skip
+NOBODY = HEAD + """.visible .entry k(.param .u64 y)
+{
+.reg .b32 %r; .reg .b64 %d; ld.param.u64 %d, [y]; st.global.u32 [%d], %r;
+}
+"""  # fmt: skip
+
+
+def test_checks_that_can_be_switched_off(run):
+    code, out, _ = run(EXCHANGE, "--block", 64, "--arg", "u32[64]")
+    assert (code, out.startswith("RaceFault: ")) == (1, True)
+    assert run(EXCHANGE, "--block", 64, "--arg", "u32[64]", "--races", "off", "--uninitialised", "off")[0] == 0
+    code, out, _ = run(EXCHANGE, "--block", 64, "--arg", "u32[64]", "--races", "off")
+    assert (code, out.startswith("UninitialisedFault: ")) == (1, True)
+    code, out, _ = run(NOBODY, "--arg", "u32[1]")
+    assert (code, out.startswith("UninitialisedFault: register %r is read before it is written")) == (1, True)
+    assert run(NOBODY, "--arg", "u32[1]", "--uninitialised", "off")[0] == 0
+    for engine in ("auto", "numpy"):
+        assert run(SAXPY, *saxpy(100), "--engine", engine)[0] == 0
+
+
+def test_the_engine_that_is_asked_for(run, monkeypatch):
+    monkeypatch.setattr("ptxgen.emulator.runs.available", lambda: False)
+    code, _, err = run(SAXPY, *saxpy(100), "--engine", "llvm")
+    assert code == 3
+    assert "llvmlite" in err
+    assert run(SAXPY, *saxpy(100))[0] == 0
+
+
+def test_sectors_that_all_threads_share(run):
+    """One word of each sector is used, however many lanes ask for it."""
+    text = (
+        HEAD
+        + """.visible .entry k(.param .u64 y) { .reg .b64 %d; ld.param.u64 %d, [y]; st.global.u32 [%d], 7;
+    st.global.v4.u32 [%d+32], {1, 2, 3, 4}; }"""
+    )
+    code, out, _ = run(text, "--arg", "u32[64]")
+    assert code == 0
+    # 4 and 16 bytes of two sectors
+    assert "global stores  2 accesses of warps, 640 bytes, 2 sectors, 31% of them used" in out
+    code, out, _ = run(text, "--arg", "u32[64]", "--json")
+    assert json.loads(out)["statistics"]["global_store"]["distinct"] == 20
+
+
+def test_notes(run):
+    """Two warps store the same value at the same addresses."""
+    text = EXCHANGE.replace("mad.lo.u32 %r2, %r0, 4", "and.b32 %r5, %r0, 31; mad.lo.u32 %r2, %r5, 4")
+    text = text.replace("[%r2], %r0;", "[%r2], %r5;").replace("xor.b32 %r3, %r2, 128;", "mov.u32 %r3, %r2; bar.sync 0;")
+    line = text[: text.index("st.shared")].count("\n") + 1
+    note = f"line {line}: several warps store the same value at one address of shared memory, with no barrier between"
+    code, out, _ = run(text, "--block", 64, "--arg", "u32[64]")
+    assert code == 0
+    assert f"note: {note}" in out.splitlines()
+    code, out, _ = run(text, "--block", 64, "--arg", "u32[64]", "--json")
+    assert json.loads(out)["statistics"]["notes"] == [note]
+
+
+def test_the_line_of_the_source(run):
+    text = SAXPY.replace("ld.global.f32 %f1", ".loc 1 12 3\nld.global.f32 %f1") + '.file 1 "saxpy.cu"\n'
+    code, out, _ = run(text, *saxpy(101))
+    assert code == 1
+    assert "  source       saxpy.cu:12" in out.splitlines()
+    assert json.loads(run(text, *saxpy(101), "--json")[1])["fault"]["source"] == "saxpy.cu:12"
+    assert json.loads(run(SAXPY, *saxpy(101), "--json")[1])["fault"]["source"] is None
+
+
 def test_structures_by_value(run):
     text = (
         HEAD
@@ -192,6 +265,9 @@ def test_structures_by_value(run):
         (["--arg", "f32[1]", "--mma", "volta"], "mma"),
         (["--arg", "f32[1]", "--completion", "never"], "completion"),
         (["--arg", "f32[1]", "--statistics", "some"], "stats"),
+        (["--arg", "f32[1]", "--races", "maybe"], "--races is 'maybe'; it must be on or off"),
+        (["--arg", "f32[1]", "--uninitialised", "true"], "--uninitialised is 'true'; it must be on or off"),
+        (["--arg", "f32[1]", "--engine", "cuda"], "engine must be one of auto, numpy, llvm"),
     ],
 )
 def test_bad_input_is_code_2(run, arguments, words):
@@ -202,12 +278,21 @@ def test_bad_input_is_code_2(run, arguments, words):
 
 
 def test_files_that_cannot_be_run(run, capsys, monkeypatch):
-    code, _, err = run("nonsense")
-    assert code == 1
-    assert "line 1" in err
+    for text, place in (("nonsense", "line 1: expected a directive"), (HEAD + ".visible .entry k() {\nret }", "line 5"),
+                        (HEAD + ".visible .entry k() {\n.reg .b64 %d; mov.u32 %d, 1; }", "line 5: %d has 64")):  # fmt: skip
+        code, out, err = run(text)
+        assert (code, out) == (2, "")
+        assert err.startswith(f"error: k.ptx: {place}")
+        code, out, _ = run(text, "--json")
+        assert (code, json.loads(out)["error"]["kind"]) == (2, "ParseError")
     code, _, err = run(HEAD + ".visible .entry k() { frob.u32 1; }")
     assert code == 1
-    assert "frob.u32" in err
+    assert err.startswith("error: k.ptx: line 4: frob.u32 is not emulated: frob.u32 1;")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("nonsense"))
+    with pytest.raises(SystemExit) as ended:
+        app(["emulate", "-"])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith("error: standard input: line 1")
     code, _, err = run(HEAD)
     assert code == 2
     assert "it has none" in err

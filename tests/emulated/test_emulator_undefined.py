@@ -1,0 +1,213 @@
+"""Undefined registers: computing with them is no fault, an address, a predicate or a store of them is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from emulator_kernels import run
+
+from ptxgen.emulator.runs import available
+from ptxgen.errors import UninitialisedFault
+
+ENGINES = ["numpy", pytest.param("llvm", marks=pytest.mark.skipif(not available(), reason="llvmlite is not installed"))]
+#: %r0 the lane, %d0 its word of the output, %p0 true in lanes 0 to 15, %u defined in those lanes
+HALF = """mov.u32 %r0, %tid.x; mad.wide.u32 %d0, %r0, 4, %q0; setp.lt.u32 %p0, %r0, 16; @%p0 mov.u32 %u, %r0;
+"""
+STORE = " st.global.u32 [%d0], %r9;"
+UNDEFINED = ".reg .b32 %u, %w; .reg .pred %v;"
+
+
+def words(body, engine, lanes=32, **options):
+    out = np.zeros(lanes, "u4")
+    run(HALF + body + STORE, out, registers=UNDEFINED, engine=engine, **options)
+    return out
+
+
+def refused(body, engine, **options):
+    with pytest.raises(UninitialisedFault) as caught:
+        words(body, engine, **options)
+    return caught.value
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [
+        ("sub.u32 %r9, %u, %u;", 0),
+        ("xor.b32 %u, %u, %u; mov.b32 %r9, %u;", 0),
+        ("and.b32 %r9, %u, 0;", 0),
+        ("mov.u32 %r1, 0; mul.lo.u32 %r9, %u, %r1; add.u32 %r9, %r9, 7;", 7),
+        ("or.b32 %r9, %u, 0xffffffff;", 0xFFFFFFFF),
+        ("min.u32 %r9, %u, 0;", 0),
+        ("shr.u32 %r9, %u, 32;", 0),
+        ("mov.u32 %r1, 3; selp.u32 %r9, %u, %r1, %p1;", 3),
+        ("lop3.b32 %r9, %u, %r0, %r0, 0x00;", 0),
+        ("setp.lt.u32 %v, %u, 7; and.pred %v, %v, %p1; selp.u32 %r9, 1, 2, %v;", 2),
+        ("mov.u32 %r2, %u; add.u32 %r3, %r2, 5; cvt.u64.u32 %d1, %r3; mov.u32 %r9, 4;", 4),
+    ],
+)
+def test_results_that_do_not_depend_on_it(body, value, engine):
+    assert (words("setp.gt.u32 %p1, %r0, 99; " + body, engine) == value).all()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    ("body", "name", "instruction"),
+    [
+        ("mov.u32 %r9, %u;", "%r9", "st.global.u32 [%d0], %r9;"),
+        ("sub.u32 %r9, %u, 1;", "%r9", "st.global.u32 [%d0], %r9;"),
+        ("and.b32 %r9, %u, 1;", "%r9", "st.global.u32 [%d0], %r9;"),
+        ("shl.b32 %r9, %u, %u;", "%r9", "st.global.u32 [%d0], %r9;"),
+        ("@%p0 mov.u32 %w, 1; mul.lo.u32 %r9, %u, %w;", "%r9", "st.global.u32 [%d0], %r9;"),
+        ("@%p0 mov.u32 %w, 1; sub.u32 %r9, %u, %w;", "%r9", "st.global.u32 [%d0], %r9;"),
+        ("mov.u32 %r1, 3; selp.u32 %r9, %u, %r1, %p2;", "%r9", "st.global.u32 [%d0], %r9;"),
+        ("mov.u32 %r2, %u; add.u32 %r3, %r2, 5; mul.lo.u32 %r9, %r3, %r3;", "%r9", "st.global.u32 [%d0], %r9;"),
+        ("mov.u32 %r9, 1; mad.wide.u32 %d0, %u, 4, %q0;", "%d0", "st.global.u32 [%d0], %r9;"),
+        ("mov.u32 %r9, 1; setp.lt.u32 %v, %u, 3; @%v mov.u32 %r9, 2;", "%v", "@%v mov.u32 %r9, 2;"),
+        ("mov.u32 %r9, 1; setp.lt.u32 %v, %u, 3; @%v bra END; mov.u32 %r9, 2; END:", "%v", "@%v bra END;"),
+        ("setp.lt.u32 %v, %u, 3; selp.u32 %r9, 1, 2, %v;", "%r9", "st.global.u32 [%d0], %r9;"),
+        ("setp.lt.u32 %v, %u, 3; vote.sync.ballot.b32 %r9, %v, 0xffffffff;", "%v", "vote.sync.ballot.b32"),
+        ("redux.sync.add.u32 %r9, %u, 0xffffffff;", "%r9", "st.global.u32 [%d0], %r9;"),
+    ],
+)
+def test_uses_that_are_faults(body, name, instruction, engine):
+    found = refused("setp.lt.u32 %p2, %r0, 99; " + body, engine)
+    assert found.instruction.startswith(instruction)
+    assert f"{name} is used; it depends on %u, which line" in str(found)
+    assert found.thread == ((0 if "redux" in body else 16), 0, 0)
+    assert found.address is None
+    words("setp.lt.u32 %p2, %r0, 99; " + body.replace("%d0, %u", "%d0, %r0"), engine, uninitialised=False)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_register_is_defined_again_when_it_is_written(engine):
+    """The second half becomes undefined through a copy and defined through an assignment, in a loop."""
+    body = """mov.u32 %r5, 0; mov.u32 %r9, 0;
+    LOOP: mov.u32 %r2, %u; add.u32 %r3, %r2, 1; mov.u32 %r3, %r5; add.u32 %r9, %r9, %r3; add.u32 %r5, %r5, 1;
+    setp.lt.u32 %p3, %r5, 20; @%p3 bra LOOP;"""
+    assert (words(body, engine) == 190).all()
+    found = refused(body.replace("mov.u32 %r3, %r5;", "@%p0 mov.u32 %r3, %r5;"), engine)
+    assert found.thread == (16, 0, 0)
+    assert "st.global" in found.instruction
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_blocks_and_launches_begin_anew(engine):
+    """What one chunk's undefined values have reached is defined in the next chunk."""
+    out = np.zeros(128, "u4")
+    body = """mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mad.lo.u32 %r2, %r1, 32, %r0; mad.wide.u32 %d0, %r2, 4, %q0;
+    setp.ge.u32 %p0, %r1, 1; @%p0 mov.u32 %u, %r0; mov.u32 %r9, %u; @%p0 st.global.u32 [%d0], %r9;"""
+    run(body, out, grid=4, lanes=32, registers=UNDEFINED, engine=engine)
+    assert (out.reshape(4, 32) == np.outer([0, 1, 1, 1], np.arange(32))).all()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(("leader", "defined"), [(0, True), (20, False)])
+def test_warp_aggregated_atomics(leader, defined, engine):
+    """One lane adds for its warp, the others take its result by shfl: what they have themselves is undefined."""
+    body = f"""setp.eq.u32 %p1, %r0, 0; @!%p1 bra OTHERS; atom.global.add.u32 %r5, [%q0+128], 32;
+    OTHERS: shfl.sync.idx.b32 %r6, %r5, {leader}, 31, 0xffffffff; add.u32 %r9, %r6, %r0;"""
+    if defined:
+        out = np.zeros(33, "u4")
+        run(HALF + body + STORE, out, registers=UNDEFINED, engine=engine)
+        assert (out == [*range(32), 32]).all()
+    else:
+        found = refused(body, engine, lanes=33)
+        assert "it depends on %r5" in str(found)
+        assert found.thread == (0, 0, 0)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(("delta", "lane"), [(1, 15), (16, 0)])
+def test_shuffles_move_undefined_values(delta, lane, engine):
+    """Lanes 16 to 31 have none; a lane that would read past the last one keeps its own."""
+    found = refused(f"shfl.sync.down.b32 %r9, %u, {delta}, 31, 0xffffffff;", engine)
+    assert found.thread == (lane, 0, 0)
+    assert (words("shfl.sync.idx.b32 %r9, %u, 3, 31, 0xffffffff;", engine) == 3).all()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_two_operands_and_two_results(engine):
+    """A result that no earlier value has reached, of two undefined operands; and halves of a packed register."""
+    body = """@!%p0 mov.u32 %w, 1; add.u32 %r5, %u, %w; mov.u32 %r9, 2; TAKE"""
+    assert (words(body.replace("TAKE", ""), engine, extra="") == 2).all()
+    assert "it depends on" in str(refused(body.replace("TAKE", "mov.u32 %r9, %r5;"), engine))
+    assert refused("mov.b64 %d1, {%u, %r0}; mov.b64 {%r5, %r9}, %d1;", engine).thread == (16, 0, 0)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_undefined_memory_is_followed_too(engine):
+    body = """mov.u32 %r1, sm; mad.lo.u32 %r1, %r0, 4, %r1; @%p0 st.shared.u32 [%r1], %r0; ld.shared.u32 %r2, [%r1];
+    add.u32 %r3, %r2, 1; add.u32 %r4, %r3, %r3; mov.u32 %r9, %r0; TAKE"""
+    shared = ".shared .align 4 .b8 sm[128];"
+    assert (words(body.replace("TAKE", ""), engine, extra=shared) == np.arange(32)).all()
+    found = refused(body.replace("TAKE", "mov.u32 %r9, %r4;"), engine, extra=shared)
+    assert "%r9 is used; it depends on %r2, and line" in str(found)
+    assert "loaded it from shared memory that nobody had written" in str(found)
+    assert found.thread == (16, 0, 0)
+    assert found.address == 0x400 + 64
+
+
+OPERATIONS = [
+    "add.u32",
+    "sub.u32",
+    "mul.lo.u32",
+    "and.b32",
+    "or.b32",
+    "xor.b32",
+    "min.u32",
+    "max.u32",
+    "shl.b32",
+    "shr.u32",
+]
+
+
+def drawn(seed):
+    """A program of random operations on %r1 to %r8, some under %p0, in a loop of two rounds; %u and %w go in."""
+    random = np.random.default_rng(seed)
+
+    def register(sources=()):
+        return str(random.choice([*(f"%r{i}" for i in range(1, 9)), *sources]))
+
+    lines = [f"mov.u32 %r{i}, {int(random.choice([0, 1, 5, 0xFFFFFFFF]))};" for i in range(1, 9)]
+    lines.append("mov.u32 %r10, 0; LOOP:")
+    for _ in range(int(random.integers(3, 16))):
+        guard = str(random.choice(["", "", "@%p0 ", "@!%p0 "]))
+        one, other = register(("%u", "%w")), register(("%u", "0", "%r0"))
+        kind = random.integers(0, 10)
+        if kind == 0:
+            lines.append(f"shfl.sync.bfly.b32 {register()}, {register()}, {int(random.integers(1, 32))}, 31, -1;")
+        elif kind == 1:
+            lines.append(f"setp.lt.u32 %v, {one}, {other}; selp.u32 {register()}, {register()}, {register()}, %v;")
+        else:
+            lines.append(f"{guard}{random.choice(OPERATIONS)} {register()}, {one}, {other};")
+    lines.append("add.u32 %r10, %r10, 1; setp.lt.u32 %p3, %r10, 2; @%p3 bra LOOP;")
+    return "\n".join(lines) + f"mov.u32 %r9, {register()};"
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_programs(seed):
+    """No fault: the result is the same whatever undefined registers hold; both engines agree."""
+    body, told = drawn(seed), []
+    for engine in ("numpy", "llvm") if available() else ("numpy",):
+        try:
+            told.append(words(body, engine).tolist())
+        except UninitialisedFault as fault:
+            told.append(str(fault))
+    assert told[0] == told[-1]
+    if isinstance(told[0], str):
+        return
+    for value in (0, 1, 5, 0x80000000, 0xDEADBEEF):
+        given = f"@!%p0 mov.u32 %u, {value}; mov.u32 %w, {value ^ 0x1234}; {body}"
+        assert words(given, "numpy").tolist() == told[0]
+
+
+def test_random_programs_are_of_both_kinds():
+    def faults(seed):
+        try:
+            words(drawn(seed), "numpy")
+        except UninitialisedFault:
+            return True
+        return False
+
+    assert 5 < sum(map(faults, range(40))) < 35
