@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -123,12 +125,15 @@ def emulate(
         ],
         "statistics": None, "fault": None, "printed": "",
     }  # fmt: skip
-    try:
-        with _naming(file):
-            stats = launch(source, entry, *dims, [a.value for a in arguments], shared_bytes, blocks, **chosen)
-    except Fault as fault:
-        document["fault"] = fault_fields(fault)
-        return Answer(document, text(document), 1)
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        try:
+            with _naming(file):
+                stats = launch(source, entry, *dims, [a.value for a in arguments], shared_bytes, blocks, **chosen)
+        except Fault as fault:
+            document["fault"] = fault_fields(fault)
+    document["printed"] = printed.getvalue()
+    if document["fault"] is not None:
+        return Answer(document, document["printed"] + text(document), 1)
     document["statistics"] = stats_fields(stats)
     for argument, fields in zip(arguments, document["arguments"], strict=True):
         if argument.save is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -224,6 +225,15 @@ def fetch(c: Team, views: list[int], kind: str, warps: Array | None) -> Array:
     for i, row in enumerate(rows):
         out[:, i] = row
     return out.reshape(len(out), -1).view(f"u{size}")
+
+
+def computation(b: Builder, p: Product, mode: str, saturate: bool) -> Callable[[Array, Array, Array], Array]:
+    """What multiplies operands as `fetch` brings them."""
+    if p.c == "s32":
+        return partial(integers, p, saturate)
+    if p.c == "f64":
+        return partial(doubles, p, mode)
+    return Floats(p) if b.options.mma == "hopper" else partial(plain, p)
 
 
 def carry(p: Product, ins: Instruction, c: Team, operands: Operands) -> list[Array]:

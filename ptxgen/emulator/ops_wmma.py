@@ -168,21 +168,21 @@ def load(b: Builder, ins: Instruction) -> Step:
 
     def step(c: Team, m: Mask) -> None:
         checks = c.chunk.checks
-        unknown: dict[int, Array] = {}
+        loaded: dict[int, tuple[Array, int]] = {}
         for r, e, parts in move.places(c, m):
             for arenas, place in parts:
                 index = place.index + place.shift
                 if checks.doubt and arenas is c.chunk.views:
                     bad = checks.valid_views[unit][index] != FULL[unit]
                     if bad.any():
-                        where = unknown.setdefault(r, np.zeros(c.n, bool))
-                        where[place.lanes[bad]] = True
                         first = int(index[bad][0]) * unit % c.chunk.stride
                         for slot in slots[r::distinct]:
-                            c.chunk.program.poison(c, slot, where, ins, first)
+                            loaded.setdefault(slot, (np.zeros(c.n, bool), first))[0][place.lanes[bad]] = True
                 checks.doubt = False
                 for register in views[r::distinct]:
                     c.v[register[e]][place.lanes] = arenas[unit][index]
+        if loaded:
+            c.chunk.program.poison(c, loaded, ins)
 
     return step
 

@@ -405,7 +405,9 @@ class Parser(Reader):
         text = self.text[first.start : end.end]
         if len(text) > 400:
             text = text[:400] + "..."
-        ins = Instruction(op, tuple(mods), tuple(operands), pred, negated, first.line, text, location=self.location)
+        ins = Instruction(
+            op, canonical(op, mods), tuple(operands), pred, negated, first.line, text, location=self.location
+        )
         f.code.append(ins)
         return ins
 
