@@ -19,7 +19,7 @@ from ptxgen.typed import OUT
 
 def gemm(a: Any, b: Any, *, alpha: float = 1.0, beta: float = 0.0, out: Any = None, compute: str | None = None,
          deterministic: bool = False, bias: Any = None, residual: Any = None, activation: str | None = None,
-         scale_a: Any = None, scale_b: Any = None) -> Any:  # fmt: skip
+         scale_a: Any = None, scale_b: Any = None, workspace: Any = None) -> Any:  # fmt: skip
     """activation(scale_a·scale_b·alpha·A·B + beta·out + bias + residual), as an array like A.
 
     ``a`` is M×K, ``b`` K×N, ``out`` (made if None) M×N: NumPy arrays, or PyTorch, CuPy arrays on the GPU, A and B
@@ -38,6 +38,10 @@ def gemm(a: Any, b: Any, *, alpha: float = 1.0, beta: float = 0.0, out: Any = No
     ``scale_a``, ``scale_b``: f32, one element each, or M and N of them. Items share all of these but the residual.
     PyTorch's quickest way (a few microseconds a call) is that of plain products.
 
+    ``workspace``: a contiguous GPU array, at an address that is a multiple of 256, of at least
+    ``workspace_size(gemm, a, b, …)`` bytes, whose contents do not matter. The kernels work in it instead of memory that
+    ptxgen allocates, and no other call may use it until they end. Host arrays take none.
+
     ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule. GPU arrays are multiplied on their
     library's current stream, and the call returns at once.
     """
@@ -47,14 +51,18 @@ def gemm(a: Any, b: Any, *, alpha: float = 1.0, beta: float = 0.0, out: Any = No
     plain = activation is None and bias is None and residual is None and scale_a is None and scale_b is None
     key = _key(a, b, out, alpha, beta, compute, deterministic) if plain else None
     ready = calls.prepared(key) if key is not None else None
-    if ready is not None:
-        go, (shape, kind), _ = ready
+    if ready is not None and workspace is not calls.SIZE:
+        go, (shape, kind), bound = ready
         if out is None:
             out = a.new_empty(shape, dtype=kind)
-        go(a.data_ptr(), b.data_ptr(), out.data_ptr(), calls.stream_of(a))
+        if workspace is None:
+            go(a.data_ptr(), b.data_ptr(), out.data_ptr(), calls.stream_of(a))
+        else:
+            own = calls.workspace_of(workspace, bound, a=a, b=b, out=out)
+            go(a.data_ptr(), b.data_ptr(), out.data_ptr(), calls.stream_of(a), own=own)
         return out
     with calls.lock:
-        return _first(key, a, b, out, alpha, beta, compute, deterministic, more)
+        return _first(key, a, b, out, alpha, beta, compute, deterministic, more, workspace)
 
 
 def _number(value: Any, argument: str) -> float:
@@ -84,7 +92,7 @@ def _meets(out: Any, a: Any, b: Any) -> bool:
 
 
 def _first(key: Any, a: Any, b: Any, out: Any, alpha: float, beta: float, compute: str | None,
-           deterministic: bool, more: tuple[Any, ...]) -> Any:  # fmt: skip
+           deterministic: bool, more: tuple[Any, ...], workspace: Any) -> Any:  # fmt: skip
     """The whole way: checks, selection, generation, launch; remembered under ``key`` where the next call can use it."""
     va, vb = view(a, "a", items=True), view(b, "b", items=True)
     _agree(va, vb)
@@ -99,6 +107,8 @@ def _first(key: Any, a: Any, b: Any, out: Any, alpha: float, beta: float, comput
     vc = view(result, "out", items=True)
     _fits(va, vb, vc, shape)
     then = after(shape, vc, *more)
+    if va.host and (size := calls.host_workspace(workspace)) is not None:
+        return size
     if va.host:
         _host(va, vb, vc, alpha, beta, compute or "", deterministic, then)
         return result
@@ -113,11 +123,14 @@ def _first(key: Any, a: Any, b: Any, out: Any, alpha: float, beta: float, comput
             if name == "residual":  # it is read as C is written
                 problem = replace(problem, aligned_c=min(problem.aligned_c, aligned(v.address)))
     if 0 in vc.shape:
-        return result
+        return result if workspace is not calls.SIZE else 0
     bound = calls.runner(problem)
+    if workspace is calls.SIZE:
+        return bound.launch.workspace
+    own = calls.workspace_of(workspace, bound, a=a, b=b, out=result)
     go = calls.launcher(bound, alpha, beta, swapped, tuple(v.address for v in then.ordered(problem.reads)))
     first, second = (operands[1], operands[0]) if swapped else operands
-    go(first.address, second.address, vc.address, calls.stream_of(a))
+    go(first.address, second.address, vc.address, calls.stream_of(a), own=own)
     if key is not None and (first.address, second.address) == (va.address, vb.address):
         calls.remember(key, go, (shape, result.dtype), bound)
     return result

@@ -7,10 +7,13 @@ It is on PyCUDA's own stack only inside ``context()``: PyCUDA ends the process w
 from __future__ import annotations
 
 import atexit
+import os
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,7 +36,7 @@ class CudaKernel:
     """A loaded module. ``registers`` a thread and ``spills`` (bytes) are its first entry's; ``functions``: PyCUDA's,
     by entry; ``anywhere``: the same for foreign streams, filled as they are needed. The last reference unloads it."""
 
-    __slots__ = ("_driver", "anywhere", "functions", "registers", "source", "spills")
+    __slots__ = ("__weakref__", "_driver", "anywhere", "functions", "registers", "source", "spills")
 
     def __init__(
         self, driver: CudaDriver, source: Source, functions: dict[str, Any], registers: int, spills: int
@@ -83,6 +86,7 @@ class CudaDriver:
         except self._error as e:
             raise UnavailableError(f"the GPU {self.device.name} cannot be used: {e}") from e
         atexit.register(self.close)
+        os.register_at_fork(after_in_child=partial(_after_fork, weakref.ref(self)))
         if not graph.current_context():
             graph.set_context(self._context.handle)
         with self.context("making streams"):
@@ -127,9 +131,10 @@ class CudaDriver:
                 self._stream.synchronize()
 
     def fill(self, address: int, size: int, byte: int = 0) -> None:
-        """Queues the setting of ``size`` bytes to ``byte``."""
+        """Sets ``size`` bytes to ``byte``, after everything queued on the driver's stream."""
         with self.context("filling"):
             self._fill(address, size, byte)
+            self._stream.synchronize()
 
     def _fill(self, address: int, size: int, byte: int = 0) -> None:
         if (address | size) % 4 and size:
@@ -256,7 +261,17 @@ class CudaDriver:
         with self.context("waiting for the GPU"):
             self._cuda.Context.synchronize()
 
-    capturing = staticmethod(graph.capturing)
+    def capturing(self, stream: int) -> bool:
+        """Whether ``stream``, a raw handle, is being captured into a graph."""
+        try:
+            return graph.capturing(stream)
+        except graph.DriverError:  # of a thread without a context, or with another one
+            with self.context("looking for a capture"):
+                return graph.capturing(stream)
+
+    def capture(self, stream: int) -> graph.Capture:
+        """The capture in progress on ``stream``. LaunchError: it is no longer valid."""
+        return graph.Capture(stream)
 
     # ---- time ----
 
@@ -312,11 +327,13 @@ class CudaDriver:
 
     @contextmanager
     def context(self, doing: str = "using the GPU") -> Iterator[None]:
-        """Inside, the thread is in the primary context; what PyCUDA raises is a LaunchError that begins ``doing``."""
+        """Inside, the thread is in the primary context, and no capture forbids it to allocate or to load; what PyCUDA
+        raises is a LaunchError that begins ``doing``."""
         try:
             self._context.push()
             try:
-                yield
+                with graph.relaxed():
+                    yield
             finally:
                 self._cuda.Context.pop()
         except self._error as e:
@@ -343,6 +360,33 @@ class CudaDriver:
         except (self._error, LaunchError):
             pass
         self._memory.clear()
+
+
+class _Forked:
+    """What a driver is in a forked process: CUDA does not work there, and nothing may be given back to it."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise LaunchError("this process was forked from one that uses CUDA, and CUDA does not work after a fork; start"
+                          ' it with multiprocessing.get_context("spawn")')  # fmt: skip
+
+    def _unload(self, functions: dict[str, Any]) -> None:
+        _of_parent.append(functions)
+
+    def close(self) -> None:
+        """The parent closes its driver."""
+
+
+#: in a forked process: objects whose destructors would call CUDA
+_of_parent: list[Any] = []
+
+
+def _after_fork(found: weakref.ref[CudaDriver]) -> None:
+    driver = found()
+    if driver is not None:
+        atexit.unregister(driver.close)
+        _of_parent.append(dict(driver.__dict__))
+        driver.__dict__.clear()
+        driver.__class__ = _Forked  # type: ignore[assignment]
 
 
 def _pycuda() -> Any:
