@@ -6,6 +6,7 @@ import os
 import select
 import signal
 import traceback
+import warnings
 from collections.abc import Callable
 
 SECONDS = 60  #: after which a child is taken to hang
@@ -14,7 +15,9 @@ SECONDS = 60  #: after which a child is taken to hang
 def forked(work: Callable[[], object]) -> str:
     """What ``work`` returns in a forked process, as text. AssertionError: it raised, or hangs."""
     reader, writer = os.pipe()
-    child = os.fork()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of a fork in a process with threads
+        child = os.fork()
     if not child:
         try:
             said = f"+{work()}"
