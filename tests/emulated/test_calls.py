@@ -257,7 +257,20 @@ def test_a_fork_opens_the_database_again(tmp_path: Any, monkeypatch: pytest.Monk
         calls.database.cache_clear()
 
 
-# ---- a workspace of the caller
+# ---- workspaces
+
+
+@pytest.mark.parametrize("text", [FLAGS, SUMS])
+def test_calls_of_a_stream_work_in_the_same_memory(driver: Driver, chosen: Any, text: str) -> None:
+    chosen.text = text
+    p = Product(driver, 40)
+    p.queue()
+    held = dict(driver.sizes)
+    for _ in range(3):
+        p.queue()
+        assert p.right
+    assert driver.sizes == held
+    assert len({sent[24:32] for sent in driver.parameters[:: 1 if text == FLAGS else 2]}) == 1
 
 
 @pytest.mark.parametrize("text", [FLAGS, SUMS, ANY])
