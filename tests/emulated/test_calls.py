@@ -60,8 +60,8 @@ class Driver(EmulatedDriver):
         return super().load(source)
 
     def launch(self, kernel: Any, step: Any, parameters: bytes, stream: int = 0) -> None:
-        self.before()
         self.parameters.append(parameters)
+        self.before()
 
         def work() -> None:
             EmulatedDriver.launch(self, kernel, step, parameters)
@@ -195,14 +195,21 @@ def test_a_launch_that_is_interrupted_leaves_no_raised_flags_behind(
     driver: Driver, chosen: Any, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
 ) -> None:
     """For arrays of the device, and of the host."""
-    chosen.text = f"{ANY} kg=4 split=1"
-    p = Product(driver, 70)
+    p = Product(driver, 40)
     x, y = p.a.numpy().copy(), p.b.numpy().copy()
 
+    def flags() -> tuple[int, int]:
+        address = int.from_bytes(driver.parameters[-1][24:32], "little")
+        return address, driver.sizes[address]
+
     def interrupted() -> None:
-        flags = int.from_bytes(driver.parameters[-1][24:32], "little")
-        driver.fill(flags, driver.sizes[flags], 1)
+        driver.fill(*flags(), 1)
         raise error
+
+    def lowered() -> None:
+        assert not any(driver.machine.read(*flags()))
+
+    driver.before = lowered
 
     def queued() -> bool:
         p.queue()
