@@ -17,6 +17,7 @@ import pytest
 import ptxgen
 from ptxgen import calls, dispatch, workspace
 from ptxgen.config import parse_config
+from ptxgen.database import Database
 from ptxgen.drivers.emulated import EmulatedDriver
 from ptxgen.errors import DeviceError, InputError, LaunchError, OverlapError
 from tests.forks import SECONDS, forked
@@ -255,7 +256,7 @@ def test_a_fork_while_a_thread_multiplies(chosen: Any, monkeypatch: pytest.Monke
 def test_a_fork_opens_the_database_again(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """SQLite's connections must not cross a fork."""
     path = tmp_path / "tuning.sqlite"
-    ptxgen.database.Database(path).close()
+    Database(path).close()
     monkeypatch.setattr(calls.settings, "settings", lambda: SimpleNamespace(database=path))
     calls.database.cache_clear()
     try:
