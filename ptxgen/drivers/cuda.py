@@ -7,21 +7,18 @@ It is on PyCUDA's own stack only inside ``context()``: PyCUDA ends the process w
 from __future__ import annotations
 
 import atexit
-import os
 import sys
 import threading
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ptxgen.assemble import assemble, find_ptxas
 from ptxgen.assemble import version as ptxas_version
-from ptxgen.device import Device, describe
-from ptxgen.drivers import Kernel, Timing, graph, launches
+from ptxgen.device import Device
+from ptxgen.drivers import Kernel, Timing, fork, graph, launches, properties
 from ptxgen.errors import AssembleError, DeviceError, InputError, LaunchError, ShapeError, UnavailableError
 from ptxgen.source import Source, Step, TensorMap
 
@@ -72,7 +69,7 @@ class CudaDriver:
         if not 0 <= index < count:
             raise DeviceError(f"device is {index}; this machine has {count}, counted from 0")
         found = cuda.Device(index)
-        self.device: Device = _describe(cuda, found)
+        self.device: Device = properties.device(cuda, found)
         major, rest = divmod(cuda.get_driver_version(), 1000)
         self.version = f"CUDA {major}.{rest // 10}"
         self._ptxas = find_ptxas()
@@ -86,7 +83,7 @@ class CudaDriver:
         except self._error as e:
             raise UnavailableError(f"the GPU {self.device.name} cannot be used: {e}") from e
         atexit.register(self.close)
-        os.register_at_fork(after_in_child=partial(_after_fork, weakref.ref(self)))
+        fork.watch(self)
         if not graph.current_context():
             graph.set_context(self._context.handle)
         with self.context("making streams"):
@@ -362,33 +359,6 @@ class CudaDriver:
         self._memory.clear()
 
 
-class _Forked:
-    """What a driver is in a forked process: CUDA does not work there, and nothing may be given back to it."""
-
-    def __getattr__(self, name: str) -> Any:
-        raise LaunchError("this process was forked from one that uses CUDA, and CUDA does not work after a fork; start"
-                          ' it with multiprocessing.get_context("spawn")')  # fmt: skip
-
-    def _unload(self, functions: dict[str, Any]) -> None:
-        _of_parent.append(functions)
-
-    def close(self) -> None:
-        """The parent closes its driver."""
-
-
-#: in a forked process: objects whose destructors would call CUDA
-_of_parent: list[Any] = []
-
-
-def _after_fork(found: weakref.ref[CudaDriver]) -> None:
-    driver = found()
-    if driver is not None:
-        atexit.unregister(driver.close)
-        _of_parent.append(dict(driver.__dict__))
-        driver.__dict__.clear()
-        driver.__class__ = _Forked  # type: ignore[assignment]
-
-
 def _pycuda() -> Any:
     try:
         import pycuda.driver
@@ -410,24 +380,6 @@ def _count(cuda: Any) -> int:
     if not count:
         raise UnavailableError("no GPU was found: NVIDIA's driver counts none")
     return count
-
-
-def _describe(cuda: Any, found: Any) -> Device:
-    facts = cuda.device_attribute
-    major, minor = found.compute_capability()
-    return describe(
-        found.name(),
-        10 * major + minor,
-        sms=found.get_attribute(facts.MULTIPROCESSOR_COUNT),
-        clock=found.get_attribute(facts.CLOCK_RATE) // 1000,
-        l2=found.get_attribute(facts.L2_CACHE_SIZE),
-        shared_block=found.get_attribute(facts.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN),
-        shared_sm=found.get_attribute(facts.MAX_SHARED_MEMORY_PER_MULTIPROCESSOR),
-        threads_sm=found.get_attribute(facts.MAX_THREADS_PER_MULTIPROCESSOR),
-        blocks_sm=found.get_attribute(facts.MAX_BLOCKS_PER_MULTIPROCESSOR),
-        registers_sm=found.get_attribute(facts.MAX_REGISTERS_PER_MULTIPROCESSOR),
-        shared_reserved=found.get_attribute(facts.RESERVED_SHARED_MEMORY_PER_BLOCK),
-    )
 
 
 def _target(source: Source, device: Device) -> str:
