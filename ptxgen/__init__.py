@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 __all__ = [
     "Config", "Conv", "Gemm", "conv1d", "conv2d", "conv2d_input_grad", "conv2d_weight_grad", "conv3d", "gemm",
+    "workspace_size",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
     from ptxgen.api import gemm
     from ptxgen.api_conv import conv1d, conv2d, conv2d_input_grad, conv2d_weight_grad, conv3d
+    from ptxgen.calls import workspace_size
     from ptxgen.config import Config
     from ptxgen.problem import Gemm
     from ptxgen.sliding import Conv
@@ -24,7 +26,8 @@ def __getattr__(name: str) -> Any:
     """Public names are loaded on first use: importing ptxgen stays cheap."""
     from importlib import import_module
 
-    home = {"gemm": "api", "Gemm": "problem", "Conv": "sliding", "Config": "config"}
+    home = {"gemm": "api", "Gemm": "problem", "Conv": "sliding", "Config": "config",
+            "workspace_size": "calls"}  # fmt: skip
     home |= dict.fromkeys(("conv1d", "conv2d", "conv2d_input_grad", "conv2d_weight_grad", "conv3d"), "api_conv")
     if name in home:
         return getattr(import_module(f"ptxgen.{home[name]}"), name)

@@ -22,7 +22,7 @@ NO_KEY = (None, 0, 0, 0)
 
 def gemm(a: Any, b: Any, *, alpha: float = 1.0, beta: float = 0.0, out: Any = None, compute: str | None = None,
          deterministic: bool = False, bias: Any = None, residual: Any = None, activation: str | None = None,
-         scale_a: Any = None, scale_b: Any = None) -> Any:  # fmt: skip
+         scale_a: Any = None, scale_b: Any = None, workspace: Any = None) -> Any:  # fmt: skip
     """activation(scale_a·scale_b·alpha·A·B + beta·out + bias + residual), as an array like A.
 
     ``a`` is M×K, ``b`` K×N, ``out`` (made if None) M×N: NumPy arrays, or PyTorch, CuPy arrays on the GPU, A and B
@@ -44,6 +44,10 @@ def gemm(a: Any, b: Any, *, alpha: float = 1.0, beta: float = 0.0, out: Any = No
     ``out`` shares no memory with another argument. Results have no gradient: tensors that require one are refused while
     PyTorch records gradients. So are masked arrays.
 
+    ``workspace``: a contiguous GPU array, at an address that is a multiple of 256, of at least
+    ``workspace_size(gemm, a, b, …)`` bytes, whose contents do not matter. The kernels work in it instead of memory that
+    ptxgen allocates, and no other call may use it until they end. Host arrays take none.
+
     ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule. GPU arrays are multiplied on their
     library's current stream, and the call returns at once.
     """
@@ -52,19 +56,25 @@ def gemm(a: Any, b: Any, *, alpha: float = 1.0, beta: float = 0.0, out: Any = No
     plain = activation is None and bias is None and residual is None and scale_a is None and scale_b is None
     key, at_a, at_b, at_c = _key(a, b, out, alpha, beta, compute, deterministic) if plain else NO_KEY
     ready = calls.prepared(key) if key is not None else None
-    if ready is not None:
-        go, (shape, kind, size_a, size_b, size_c), _ = ready
-        if out is None:
+    if ready is not None and workspace is not calls.SIZE:
+        go, (shape, kind, size_a, size_b, size_c), bound = ready
+        apart = out is None
+        if apart:
             out = a.new_empty(shape, dtype=kind)
-            go(at_a, at_b, out.data_ptr(), calls.stream_of(a))
-            return out
-        end = at_c + size_c
-        if (end <= at_a or at_a + size_a <= at_c) and (end <= at_b or at_b + size_b <= at_c):
+            at_c = out.data_ptr()
+        else:
+            end = at_c + size_c
+            apart = (end <= at_a or at_a + size_a <= at_c) and (end <= at_b or at_b + size_b <= at_c)
+        if apart and workspace is None:
             go(at_a, at_b, at_c, calls.stream_of(a))
+            return out
+        if apart:
+            own = calls.workspace_of(workspace, bound, a=a, b=b, out=out)
+            go(at_a, at_b, at_c, calls.stream_of(a), own=own)
             return out
     with calls.lock:
         more = (scale_a, scale_b, bias, residual, activation)
-        return _first(key, a, b, out, alpha, beta, compute, deterministic, more)
+        return _first(key, a, b, out, alpha, beta, compute, deterministic, more, workspace)
 
 
 def _number(value: Any, argument: str) -> float:
@@ -101,7 +111,7 @@ def _key(a: Any, b: Any, out: Any, *rest: Any) -> tuple[Any, int, int, int]:
 
 
 def _first(key: Any, a: Any, b: Any, out: Any, alpha: float, beta: float, compute: str | None,
-           deterministic: bool, more: tuple[Any, ...]) -> Any:  # fmt: skip
+           deterministic: bool, more: tuple[Any, ...], workspace: Any) -> Any:  # fmt: skip
     """The whole way: checks, selection, generation, launch; remembered under ``key`` where the next call can use it."""
     va, vb = view(a, "a", items=True), view(b, "b", items=True)
     compute, deterministic = word("compute", "" if compute is None else compute), flag("deterministic", deterministic)
@@ -118,6 +128,8 @@ def _first(key: Any, a: Any, b: Any, out: Any, alpha: float, beta: float, comput
     _fits(va, vb, vc, shape)
     then = after(shape, vc, *more)
     calls.require_own(vc, a=va, b=vb, **dict(then.arrays))
+    if va.host and (size := calls.host_workspace(workspace)) is not None:
+        return size
     if va.host:
         _host(va, vb, vc, alpha, beta, compute, deterministic, then)
         return result
@@ -132,11 +144,14 @@ def _first(key: Any, a: Any, b: Any, out: Any, alpha: float, beta: float, comput
             if name == "residual":  # it is read as C is written
                 problem = replace(problem, aligned_c=min(problem.aligned_c, aligned(v.address)))
     if 0 in vc.shape:
-        return result
+        return result if workspace is not calls.SIZE else 0
     bound = calls.runner(problem)
+    if workspace is calls.SIZE:
+        return bound.launch.workspace
+    own = calls.workspace_of(workspace, bound, a=a, b=b, out=result)
     go = calls.launcher(bound, alpha, beta, swapped, tuple(v.address for v in then.ordered(problem.reads)))
     first, second = (operands[1], operands[0]) if swapped else operands
-    go(first.address, second.address, vc.address, calls.stream_of(a))
+    go(first.address, second.address, vc.address, calls.stream_of(a), own=own)
     if key is not None and (first.address, second.address) == (va.address, vb.address):
         sizes = (v.span[1] - v.address for v in (va, vb, vc))  # strides of PyTorch are not negative
         calls.remember(key, go, (shape, result.dtype, *sizes), bound)

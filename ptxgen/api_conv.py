@@ -14,6 +14,7 @@ from ptxgen.dtypes import ALLOWED
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.images import FILTERS, LAYOUTS, Extents, Window, inverse
 from ptxgen.lower import lower
+from ptxgen.runner import Runner
 from ptxgen.sliding import Conv
 from ptxgen.typed import EPILOGUE, OUT
 
@@ -31,7 +32,7 @@ ALIGNED = {"images": "aligned_input", "filters": "aligned_filter", "results": "a
 def conv2d(images: Any, filters: Any, *, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
            layout: str = "NCHW", filter_layout: str | None = None, bias: Any = None, residual: Any = None,
            activation: str | None = None, out: Any = None, compute: str | None = None,
-           deterministic: bool = False) -> Any:  # fmt: skip
+           deterministic: bool = False, workspace: Any = None) -> Any:  # fmt: skip
     """activation(images * filters + bias + residual), as an array like ``images``: each filter slides over each image,
     and a result is the sum of products of what it covers (no filter is turned over).
 
@@ -42,53 +43,59 @@ def conv2d(images: Any, filters: Any, *, stride: Any = 1, padding: Any = 0, dila
     ``stride``, ``dilation``: one integer, or (height, width). ``padding``: likewise, or a pair (begin, end) for each;
     ``same``: as many results as pixels divided by the stride, rounded up, an odd pixel at the end; ``valid``: none.
     ``bias``: K elements, one a filter, of the result's type, or float32 to 8 bits; ``residual``: like the result;
-    ``activation``: relu, gelu (the form with tanh) or silu; types, ``out``, ``compute``, ``deterministic``, devices and
-    streams: as for ``gemm``.
+    ``activation``: relu, gelu (the form with tanh) or silu; types, ``out``, ``compute``, ``deterministic``,
+    ``workspace``, devices and streams: as for ``gemm``.
 
     ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule.
     """
     window = (2, stride, padding, dilation, groups, layout, filter_layout)
-    return _call("forward", images, filters, None, window, out, compute, deterministic, bias, residual, activation)
+    return _call(
+        "forward", images, filters, None, window, out, compute, deterministic, bias, residual, activation, workspace
+    )
 
 
 def conv1d(images: Any, filters: Any, *, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
            layout: str = "NCW", filter_layout: str | None = None, bias: Any = None, residual: Any = None,
            activation: str | None = None, out: Any = None, compute: str | None = None,
-           deterministic: bool = False) -> Any:  # fmt: skip
+           deterministic: bool = False, workspace: Any = None) -> Any:  # fmt: skip
     """As ``conv2d``, along one axis: layouts NCW, NWC, CWN, filters KCS, KSC, CSK."""
     window = (1, stride, padding, dilation, groups, layout, filter_layout)
-    return _call("forward", images, filters, None, window, out, compute, deterministic, bias, residual, activation)
+    return _call(
+        "forward", images, filters, None, window, out, compute, deterministic, bias, residual, activation, workspace
+    )
 
 
 def conv3d(images: Any, filters: Any, *, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
            layout: str = "NCDHW", filter_layout: str | None = None, bias: Any = None, residual: Any = None,
            activation: str | None = None, out: Any = None, compute: str | None = None,
-           deterministic: bool = False) -> Any:  # fmt: skip
+           deterministic: bool = False, workspace: Any = None) -> Any:  # fmt: skip
     """As ``conv2d``, along three axes: layouts NCDHW, NDHWC, CDHWN, filters KCTRS, KTRSC, CTRSK."""
     window = (3, stride, padding, dilation, groups, layout, filter_layout)
-    return _call("forward", images, filters, None, window, out, compute, deterministic, bias, residual, activation)
+    return _call(
+        "forward", images, filters, None, window, out, compute, deterministic, bias, residual, activation, workspace
+    )
 
 
 def conv2d_input_grad(grads: Any, filters: Any, input_shape: Sequence[int], *, stride: Any = 1, padding: Any = 0,
                       dilation: Any = 1, groups: int = 1, layout: str = "NCHW", filter_layout: str | None = None,
-                      out: Any = None, compute: str | None = None, deterministic: bool = False) -> Any:  # fmt: skip
+                      out: Any = None, compute: str | None = None, deterministic: bool = False,
+                      workspace: Any = None) -> Any:  # fmt: skip
     """The gradient of ``conv2d`` with respect to its images, of shape ``input_shape``, from that of its results
     (a transposed convolution of ``grads``). Axes, options, types and errors as for ``conv2d``."""
     window = (2, stride, padding, dilation, groups, layout, filter_layout)
-    return _call(
-        "input_grad", grads, filters, _extents(input_shape, "input_shape"), window, out, compute, deterministic
-    )
+    shape = _extents(input_shape, "input_shape")
+    return _call("input_grad", grads, filters, shape, window, out, compute, deterministic, workspace=workspace)
 
 
 def conv2d_weight_grad(images: Any, grads: Any, filter_shape: Sequence[int], *, stride: Any = 1, padding: Any = 0,
                        dilation: Any = 1, groups: int = 1, layout: str = "NCHW", filter_layout: str | None = None,
-                       out: Any = None, compute: str | None = None, deterministic: bool = False) -> Any:  # fmt: skip
+                       out: Any = None, compute: str | None = None, deterministic: bool = False,
+                       workspace: Any = None) -> Any:  # fmt: skip
     """The gradient of ``conv2d`` with respect to its filters, of shape ``filter_shape``, from its images and the
     gradient of its results. Axes, options, types and errors as for ``conv2d``."""
     window = (2, stride, padding, dilation, groups, layout, filter_layout)
-    return _call(
-        "weight_grad", images, grads, _extents(filter_shape, "filter_shape"), window, out, compute, deterministic
-    )
+    shape = _extents(filter_shape, "filter_shape")
+    return _call("weight_grad", images, grads, shape, window, out, compute, deterministic, workspace=workspace)
 
 
 # ---- from arguments to a launch
@@ -96,20 +103,21 @@ def conv2d_weight_grad(images: Any, grads: Any, filter_shape: Sequence[int], *, 
 
 def _call(direction: str, a: Any, b: Any, shape: tuple[int, ...] | None, window: tuple[Any, ...], out: Any,
           compute: str | None, deterministic: bool, bias: Any = None, residual: Any = None,
-          activation: str | None = None) -> Any:  # fmt: skip
+          activation: str | None = None, workspace: Any = None) -> Any:  # fmt: skip
     try:
         hash(window)
     except TypeError:  # lists and arrays
         window = plain(window)
     key = _key(direction, a, b, shape, window, compute, deterministic, bias, residual, activation)
     ready = calls.prepared(key) if key is not None and out is None else None
-    if ready is not None:
-        go, make, _ = ready
+    if ready is not None and workspace is not calls.SIZE:
+        go, make, bound = ready
         result = make(a)
         more = () if bias is None else (bias.data_ptr(),)
         if residual is not None:
             more = (*more, residual.data_ptr())
-        go(a.data_ptr(), b.data_ptr(), result.data_ptr(), calls.stream_of(a), more)
+        own = None if workspace is None else _workspace(workspace, bound, PARTS[direction][0], a, b, result)
+        go(a.data_ptr(), b.data_ptr(), result.data_ptr(), calls.stream_of(a), more, own)
         return result
     window, shape = plain(window), plain(shape)  # a key has numbers: what else holds a number may change it
     key = None if out is not None else _key(
@@ -119,7 +127,11 @@ def _call(direction: str, a: Any, b: Any, shape: tuple[int, ...] | None, window:
         compute = word("compute", "" if compute is None else compute)
         deterministic = flag("deterministic", deterministic)
         return _first(key, direction, a, b, shape, Window(*window).settled(), out, compute, deterministic, bias,
-                      residual, activation)  # fmt: skip
+                      residual, activation, workspace)  # fmt: skip
+
+
+def _workspace(workspace: Any, bound: Runner, names: tuple[str, str], a: Any, b: Any, out: Any) -> int | None:
+    return calls.workspace_of(workspace, bound, **dict(zip((*names, "out"), (a, b, out), strict=True)))
 
 
 def _extents(shape: Any, argument: str) -> tuple[int, ...]:
@@ -150,7 +162,8 @@ def _key(direction: str, a: Any, b: Any, shape: Any, window: Any, compute: Any, 
 
 
 def _first(key: Any, direction: str, a: Any, b: Any, shape: tuple[int, ...] | None, window: Window, out: Any,
-           compute: str, deterministic: bool, bias: Any, residual: Any, activation: str | None) -> Any:  # fmt: skip
+           compute: str, deterministic: bool, bias: Any, residual: Any, activation: str | None,
+           workspace: Any) -> Any:  # fmt: skip
     """The whole way: checks, selection, generation, launch; remembered under ``key`` where the next call can use it."""
     names, whats, made = PARTS[direction]
     views = tensor(a, names[0]), tensor(b, names[1])
@@ -187,21 +200,21 @@ def _first(key: Any, direction: str, a: Any, b: Any, shape: tuple[int, ...] | No
     _fits(window, problem, made, target, **dict(zip(names, views, strict=True)))
     more = _more(window, problem, bias, residual, target)
     calls.require_own(target, **dict(zip(names, views, strict=True)), **more)
+    if target.host and (size := calls.host_workspace(workspace)) is not None:
+        return size
     if 0 in target.shape:
-        return result
+        return result if workspace is not calls.SIZE else 0
     if target.host:
         _host(problem, *views, target, tuple(more.values()))
         return result
     calls.require_device(out=target)
     bound = calls.runner(problem)
+    if workspace is calls.SIZE:
+        return bound.launch.workspace
+    own = _workspace(workspace, bound, names, a, b, result)
     go = calls.launcher(bound)
-    go(
-        packed[0].address,
-        packed[1].address,
-        target.address,
-        calls.stream_of(a),
-        tuple(v.address for v in more.values()),
-    )
+    addresses = tuple(v.address for v in more.values())
+    go(packed[0].address, packed[1].address, target.address, calls.stream_of(a), addresses, own)
     if key is not None and packed[0] is views[0] and packed[1] is views[1]:
         calls.remember(key, go, make, bound)
     return result

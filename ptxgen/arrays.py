@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.dtypes import ALLOWED, DTYPES, Dtype, from_numpy
-from ptxgen.errors import DtypeError, InputError, ShapeError
+from ptxgen.errors import DeviceError, DtypeError, InputError, ShapeError
 
 #: steps of NumPy's search for an address that two arrays share; undecided after them, the arrays overlap
 OVERLAP_WORK = 1 << 20
@@ -148,6 +149,29 @@ def tensor(x: Any, argument: str) -> View:
     else:
         raise InputError(f"{argument} is {type(x).__name__}; it must be an array of NumPy, PyTorch or CuPy")
     return reader(x, argument)
+
+
+def raw(x: Any, argument: str) -> tuple[int, int]:
+    """(address, bytes) of a contiguous, writable array on the driver's GPU, of any type. InputError, DeviceError: it is
+    none."""
+    torch = type(x).__module__.startswith("torch")
+    facts = None if torch else getattr(x, "__cuda_array_interface__", None)
+    if facts is None and (not torch or x.device.type != "cuda"):
+        raise InputError(f"{argument} is {type(x).__name__}, not on a GPU; it must be a GPU array")
+    device = x.device.index if torch else getattr(getattr(x, "device", None), "id", None)
+    if device:
+        raise DeviceError(f"{argument} is on GPU {device}, ptxgen's driver on GPU 0; CUDA_VISIBLE_DEVICES chooses")
+    if facts is None:
+        if not x.is_contiguous():
+            raise InputError(f"{argument} has strides {tuple(x.stride())}; its elements must be contiguous")
+        return int(x.data_ptr()), int(x.nbytes)
+    shape, size = facts["shape"], np.dtype(facts["typestr"]).itemsize
+    packed = tuple(size * math.prod(shape[i + 1 :]) for i in range(len(shape)))
+    if tuple(facts.get("strides") or packed) != packed:
+        raise InputError(f"{argument} has strides {facts['strides']} bytes; its elements must be contiguous")
+    if facts["data"][1]:
+        raise InputError(f"{argument} is read-only")
+    return int(facts["data"][0]), size * math.prod(shape)
 
 
 def stored(v: View) -> tuple[str, int] | None:

@@ -24,8 +24,10 @@ from ptxgen.memory import A, B, C, elements, laid, read_after, span, strided
 from ptxgen.operations import Problem
 from ptxgen.problem import Gemm
 from ptxgen.reference import Array, Deviation, Reference, compare, drawn, epilogue_arrays, reference
-from ptxgen.runner import Runner, Workspace
+from ptxgen.resident import Allocation
+from ptxgen.runner import Runner
 from ptxgen.sliding import Conv
+from ptxgen.workspace import Workspace
 
 RUNS = 8  #: runs of rows, or of items, of which that many are compared
 HELD = 1 << 22  #: elements of C that are compared at once
@@ -65,6 +67,7 @@ class Ring:
 
     def __init__(self, driver: Driver, problem: Gemm, timing: Timing, seed: int = 0) -> None:
         self.driver, self.problem = driver, problem
+        self._memory: list[Allocation] = []
         wide = [laid(problem, i, x) for i, x in enumerate(islice(drawn(problem, seed), 2))]
         self.a, self.b = elements(problem, A, wide[0]), elements(problem, B, wide[1])
         bytes_ = (problem.element.bytes, problem.element.bytes, problem.output.bytes)
@@ -74,7 +77,7 @@ class Ring:
             count = int(min(timing.most, max(2, -(-timing.ring * driver.device.l2 // sum(sizes)))))
         self.sets: list[tuple[int, int, int]] = []
         for _ in range(count):
-            a, b, c = (driver.allocate(size) for size in sizes)
+            a, b, c = (self._allocate(size) for size in sizes)
             driver.upload(a, wide[0])
             driver.upload(b, wide[1])
             driver.fill(c, sizes[2], 0xFF)
@@ -82,10 +85,14 @@ class Ring:
         self.bytes_c = sizes[2]
         self.more = epilogue_arrays(problem, seed)
         after = read_after(problem, self.more)
-        self.more_at = tuple(driver.allocate(x.nbytes) for x in after)
+        self.more_at = tuple(self._allocate(x.nbytes) for x in after)
         for address, x in zip(self.more_at, after, strict=True):
             driver.upload(address, x)
         self._references: dict[tuple[int, int, bytes], Reference] = {}
+
+    def _allocate(self, size: int) -> int:
+        self._memory.append(Allocation(self.driver, size))
+        return self._memory[-1].address
 
     def blocks(self, limit: int) -> Iterator[tuple[slice, slice]]:
         """Runs of items and of rows of C, at most ``limit`` elements in all: all of it, or runs from first to last."""
@@ -144,8 +151,7 @@ class Ring:
         return strided(flat, shape, strides)
 
     def release(self) -> None:
-        for address in (*(address for addresses in self.sets for address in addresses), *self.more_at):
-            self.driver.release(address)
+        self._memory.clear()
         self.sets.clear()
         self.more_at = ()
 

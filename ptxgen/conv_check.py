@@ -14,6 +14,7 @@ from ptxgen.convolution import Box, convolve, fitting, places, whole
 from ptxgen.drivers import Driver, Timing
 from ptxgen.lower import lower
 from ptxgen.reference import Array, Deviation, Reference, compare, drawn, epilogue_arrays, operands, reference, verdict
+from ptxgen.resident import Allocation
 from ptxgen.runner import Buffers, Runner
 from ptxgen.sliding import Conv
 
@@ -28,6 +29,7 @@ class ConvRing:
 
     def __init__(self, driver: Driver, problem: Conv, timing: Timing, seed: int = 0) -> None:
         self.driver, self.problem = driver, problem
+        self._memory: list[Allocation] = []
         self.a, self.b = islice(drawn(problem, seed), 2)
         size = math.prod(problem.stored[2]) * problem.output.bytes
         self.bytes_c = max(size, 1)
@@ -38,17 +40,21 @@ class ConvRing:
         self.sets: list[tuple[int, int, int]] = []
         for _ in range(count):
             a, b = (self._upload(x) for x in (self.a, self.b))
-            self.sets.append((a, b, driver.allocate(self.bytes_c)))
+            self.sets.append((a, b, self._allocate(self.bytes_c)))
             driver.fill(self.sets[-1][2], self.bytes_c, 0xFF)
         self.more = epilogue_arrays(problem, seed)
         self.more_at = tuple(self._upload(x) for x in self.more)
         self._references: dict[tuple[tuple[int, int], ...], Reference] = {}
 
     def _upload(self, array: Array) -> int:
-        address = self.driver.allocate(max(array.nbytes, 1))
+        address = self._allocate(max(array.nbytes, 1))
         if array.nbytes:
             self.driver.upload(address, np.ascontiguousarray(array))
         return address
+
+    def _allocate(self, size: int) -> int:
+        self._memory.append(Allocation(self.driver, size))
+        return self._memory[-1].address
 
     def deviation(self, limit: int) -> Deviation:
         """Compares the first set's results, as the device holds them, with float64: all of them, or boxes of them that
@@ -87,8 +93,7 @@ class ConvRing:
         return self._references[key]
 
     def release(self) -> None:
-        for address in (*(address for addresses in self.sets for address in addresses), *self.more_at):
-            self.driver.release(address)
+        self._memory.clear()
         self.sets.clear()
         self.more_at = ()
 

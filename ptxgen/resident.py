@@ -1,4 +1,4 @@
-"""Tables on the device, kept as long as something that may be launched reads them."""
+"""Device memory that is freed with the last reference to it, and tables that launches read from it."""
 
 from __future__ import annotations
 
@@ -13,25 +13,34 @@ from ptxgen.errors import PtxgenError
 from ptxgen.implicit import Table
 
 
-class Resident:
-    """Numbers on the device, freed when nothing refers to them any more. It stands among a step's arguments as the
-    integer that is its address: who can launch the step owns its tables. ``bytes``: how many it takes."""
+class Allocation:
+    """Device memory, freed with the last reference to it. ``size``: in bytes. LaunchError: there is not enough."""
 
-    __slots__ = ("__weakref__", "address", "bytes")
+    __slots__ = ("__weakref__", "address", "size")
+
+    def __init__(self, driver: Driver, size: int) -> None:
+        self.size = size
+        self.address = driver.allocate(size)
+        weakref.finalize(self, _free, driver, self.address).atexit = False  # the driver frees the rest at exit
+
+
+def _free(driver: Driver, address: int) -> None:
+    with suppress(PtxgenError):  # a closed driver has freed it, a lost context and a forked process cannot
+        driver.release(address)
+
+
+class Resident(Allocation):
+    """Numbers on the device. Among a step's arguments it stands for its address: a step that can be launched owns its
+    tables."""
+
+    __slots__ = ()
 
     def __init__(self, driver: Driver, words: NDArray[np.uint32]) -> None:
-        self.bytes = words.nbytes
-        self.address = driver.allocate(self.bytes)
-        weakref.finalize(self, _free, driver, self.address).atexit = False  # the driver frees what is left
+        super().__init__(driver, words.nbytes)
         driver.upload(self.address, words)
 
     def __index__(self) -> int:
         return self.address
-
-
-def _free(driver: Driver, address: int) -> None:
-    with suppress(PtxgenError):  # a driver that is closed, or whose context a kernel has spoilt, has freed it
-        driver.release(address)
 
 
 class Residents:
@@ -51,4 +60,4 @@ class Residents:
     @property
     def bytes(self) -> int:
         """What all tables take together."""
-        return sum(x.bytes for x in self._found.values())
+        return sum(x.size for x in self._found.values())

@@ -19,8 +19,9 @@ from ptxgen.operations import Problem
 from ptxgen.plan import Plan
 from ptxgen.reference import Array
 from ptxgen.render import render
-from ptxgen.resident import Resident, Residents
-from ptxgen.source import Launch, Source, Step
+from ptxgen.resident import Allocation, Resident
+from ptxgen.source import Source, Step
+from ptxgen.workspace import Workspace
 
 MAPS_KEPT = 256  #: sets of addresses whose tensor maps a step keeps
 
@@ -29,41 +30,6 @@ def generate(problem: Problem, config: Config, driver: Driver) -> tuple[Plan, So
     """The plan and the PTX of ``config`` for the driver's device. ConfigError: it breaks a rule."""
     plan = plan_for(problem, config, driver.device)
     return plan, render(plan)
-
-
-class Workspace:
-    """Device memory that launches share, one after the other: grown on demand, zeroed where a launch needs that.
-
-    A launch that needs zeros leaves zeros, so its part is cleared once; the others take what lies behind it.
-    ``tables``: those of the kernels that may be launched, which own them.
-    """
-
-    def __init__(self, driver: Driver) -> None:
-        self.driver = driver
-        self._parts: dict[bool, tuple[int, int]] = {}
-        self.tables = Residents(driver)
-
-    def address(self, launch: Launch) -> int:
-        """Where ``launch`` finds W; 0 if it needs none."""
-        if not launch.workspace:
-            return 0
-        address, size = self._parts.get(launch.zeroed, (0, 0))
-        if size < launch.workspace:
-            self.driver.synchronize()
-            if size:
-                self.driver.release(address)
-            size = max(launch.workspace, 2 * size, 1 << 16)
-            address = self.driver.allocate(size)
-            if launch.zeroed:
-                self.driver.fill(address, size)
-                self.driver.synchronize()  # launches may be on streams that do not wait for the driver's
-            self._parts[launch.zeroed] = address, size
-        return address
-
-    def release(self) -> None:
-        for address, _ in self._parts.values():
-            self.driver.release(address)
-        self._parts.clear()
 
 
 class Prepared:
@@ -142,14 +108,23 @@ class Runner:
 
     def bind(self, a: int, b: int, c: int, alpha: float = 1.0, beta: float = 0.0,
              more: tuple[int, ...] = ()) -> Callable[[], None]:  # fmt: skip
-        """A call that launches every step on these addresses; ``more``: of ``problem.reads``, in that order."""
-        at = (a, b, c, self.workspace.address(self.launch))
-        steps = [(ready.step, ready.parameters(*at, more)) for ready in self.prepare(alpha, beta)]
-        driver, kernel = self.driver, self.kernel
+        """A call that launches every step on these addresses, one call at a time; ``more``: of ``problem.reads``, in
+        that order."""
+        prepared, driver, kernel = self.prepare(alpha, beta), self.driver, self.kernel
+        workspace, launch = self.workspace, self.launch
+        held: Allocation | None = None
+        steps: list[tuple[Step, bytes]] = []
 
         def go() -> None:
+            nonlocal held, steps
+            taken = workspace.take(launch) if launch.workspace else None
+            if taken is not held or not steps:
+                at = (a, b, c, taken.address if taken is not None else 0, more)
+                held, steps = taken, [(ready.step, ready.parameters(*at)) for ready in prepared]
             for step, parameters in steps:
                 driver.launch(kernel, step, parameters)
+            if taken is not None:
+                workspace.give(launch, taken)
 
         return go
 
@@ -175,20 +150,25 @@ class Runner:
 
 
 class Buffers:
-    """Device copies of host arrays, released at the end of a ``with``."""
+    """Device copies of host arrays, freed at the end of a ``with``, or when one of them cannot be made."""
 
     def __init__(self, driver: Driver, *arrays: Array) -> None:
-        self.driver = driver
-        self.addresses = []
-        for array in arrays:
-            address = driver.allocate(max(array.nbytes, 1))
-            self.addresses.append(address)
-            if array.nbytes:
-                driver.upload(address, np.ascontiguousarray(array))
+        self._copies: list[Allocation] = []
+        try:
+            for array in arrays:
+                self._copies.append(Allocation(driver, max(array.nbytes, 1)))
+                if array.nbytes:
+                    driver.upload(self._copies[-1].address, np.ascontiguousarray(array))
+        except BaseException:
+            self._copies.clear()
+            raise
+
+    @property
+    def addresses(self) -> list[int]:
+        return [copy.address for copy in self._copies]
 
     def __enter__(self) -> Buffers:
         return self
 
     def __exit__(self, *error: Any) -> None:
-        for address in self.addresses:
-            self.driver.release(address)
+        self._copies.clear()

@@ -46,6 +46,16 @@ class Tensor:
     def stride(self) -> tuple[int, ...]:
         return self.strides
 
+    def untyped_storage(self) -> Tensor:
+        return self
+
+    def is_contiguous(self) -> bool:
+        return self.strides == tuple(int(np.prod(self.shape[i + 1 :])) for i in range(len(self.shape)))
+
+    @property
+    def nbytes(self) -> int:
+        return 4 * int(np.prod(self.shape))
+
     def numpy(self) -> Array:
         flat = np.empty(int(np.prod(self.shape)), np.float32)
         self.driver.download(self.address, flat)

@@ -35,8 +35,19 @@ class Kernel(Protocol):
     spills: int
 
 
+class Capture(Protocol):
+    """A capture of a stream's work into a graph. ``id``: unique in the process."""
+
+    id: int
+
+    def watch(self) -> Callable[[], bool]:
+        """A function that tells whether the graph, or anything instantiated from it, still exists."""
+        ...
+
+
 class Driver(Protocol):
-    """A device that runs Sources. Addresses are integers, sizes bytes; copies and fills are ordered with launches.
+    """A device that runs Sources. Addresses are integers, sizes bytes; copies and fills are ordered with launches on
+    the driver's own stream, and done when the call returns.
 
     ``name``: ``cuda`` or ``emulated``; ``clock``: ``hardware`` or ``model``; ``version``: of driver and assembler.
     """
@@ -47,6 +58,7 @@ class Driver(Protocol):
     version: str
     assembler: str
 
+    def __hash__(self) -> int: ...
     def allocate(self, size: int) -> int: ...
     def release(self, address: int) -> None: ...
     def upload(self, address: int, array: np.ndarray[Any, Any]) -> None: ...
@@ -61,7 +73,8 @@ class Driver(Protocol):
         ...
 
     def launch(self, kernel: Kernel, step: Step, parameters: bytes, stream: int = 0) -> None:
-        """Queues one step on ``stream`` (a raw handle; 0: the driver's own). LaunchError: it was rejected."""
+        """Queues one step on ``stream`` (a raw handle; 0: the driver's own). ``kernel``: not read for a step that
+        clears memory. LaunchError: it was rejected."""
         ...
 
     def synchronize(self) -> None:
@@ -69,7 +82,11 @@ class Driver(Protocol):
         ...
 
     def capturing(self, stream: int) -> bool:
-        """Whether what is queued on ``stream``, a raw handle, goes into somebody's graph."""
+        """Whether ``stream``, a raw handle, is being captured into a graph."""
+        ...
+
+    def capture(self, stream: int) -> Capture:
+        """The capture in progress on ``stream``. LaunchError: there is none."""
         ...
 
     def time(self, launches: Sequence[Callable[[], None]], timing: Timing) -> list[float]:

@@ -17,8 +17,8 @@ import numpy as np
 
 from ptxgen.assemble import assemble, find_ptxas
 from ptxgen.assemble import version as ptxas_version
-from ptxgen.device import Device, describe
-from ptxgen.drivers import Kernel, Timing, graph, launches
+from ptxgen.device import Device
+from ptxgen.drivers import Kernel, Timing, fork, graph, launches, properties
 from ptxgen.errors import AssembleError, DeviceError, InputError, LaunchError, ShapeError, UnavailableError
 from ptxgen.source import Source, Step, TensorMap
 
@@ -33,7 +33,7 @@ class CudaKernel:
     """A loaded module. ``registers`` a thread and ``spills`` (bytes) are its first entry's; ``functions``: PyCUDA's,
     by entry; ``anywhere``: the same for foreign streams, filled as they are needed. The last reference unloads it."""
 
-    __slots__ = ("_driver", "anywhere", "functions", "registers", "source", "spills")
+    __slots__ = ("__weakref__", "_driver", "anywhere", "functions", "registers", "source", "spills")
 
     def __init__(
         self, driver: CudaDriver, source: Source, functions: dict[str, Any], registers: int, spills: int
@@ -69,7 +69,7 @@ class CudaDriver:
         if not 0 <= index < count:
             raise DeviceError(f"device is {index}; this machine has {count}, counted from 0")
         found = cuda.Device(index)
-        self.device: Device = _describe(cuda, found)
+        self.device: Device = properties.device(cuda, found)
         major, rest = divmod(cuda.get_driver_version(), 1000)
         self.version = f"CUDA {major}.{rest // 10}"
         self._ptxas = find_ptxas()
@@ -83,6 +83,7 @@ class CudaDriver:
         except self._error as e:
             raise UnavailableError(f"the GPU {self.device.name} cannot be used: {e}") from e
         atexit.register(self.close)
+        fork.watch(self)
         if not graph.current_context():
             graph.set_context(self._context.handle)
         with self.context("making streams"):
@@ -127,9 +128,10 @@ class CudaDriver:
                 self._stream.synchronize()
 
     def fill(self, address: int, size: int, byte: int = 0) -> None:
-        """Queues the setting of ``size`` bytes to ``byte``."""
+        """Sets ``size`` bytes to ``byte``, after everything queued on the driver's stream."""
         with self.context("filling"):
             self._fill(address, size, byte)
+            self._stream.synchronize()
 
     def _fill(self, address: int, size: int, byte: int = 0) -> None:
         if (address | size) % 4 and size:
@@ -256,7 +258,17 @@ class CudaDriver:
         with self.context("waiting for the GPU"):
             self._cuda.Context.synchronize()
 
-    capturing = staticmethod(graph.capturing)
+    def capturing(self, stream: int) -> bool:
+        """Whether ``stream``, a raw handle, is being captured into a graph."""
+        try:
+            return graph.capturing(stream)
+        except graph.DriverError:  # of a thread without a context, or with another one
+            with self.context("looking for a capture"):
+                return graph.capturing(stream)
+
+    def capture(self, stream: int) -> graph.Capture:
+        """The capture in progress on ``stream``. LaunchError: it is no longer valid."""
+        return graph.Capture(stream)
 
     # ---- time ----
 
@@ -312,11 +324,13 @@ class CudaDriver:
 
     @contextmanager
     def context(self, doing: str = "using the GPU") -> Iterator[None]:
-        """Inside, the thread is in the primary context; what PyCUDA raises is a LaunchError that begins ``doing``."""
+        """Inside, the thread is in the primary context, and no capture forbids it to allocate or to load; what PyCUDA
+        raises is a LaunchError that begins ``doing``."""
         try:
             self._context.push()
             try:
-                yield
+                with graph.relaxed():
+                    yield
             finally:
                 self._cuda.Context.pop()
         except self._error as e:
@@ -366,24 +380,6 @@ def _count(cuda: Any) -> int:
     if not count:
         raise UnavailableError("no GPU was found: NVIDIA's driver counts none")
     return count
-
-
-def _describe(cuda: Any, found: Any) -> Device:
-    facts = cuda.device_attribute
-    major, minor = found.compute_capability()
-    return describe(
-        found.name(),
-        10 * major + minor,
-        sms=found.get_attribute(facts.MULTIPROCESSOR_COUNT),
-        clock=found.get_attribute(facts.CLOCK_RATE) // 1000,
-        l2=found.get_attribute(facts.L2_CACHE_SIZE),
-        shared_block=found.get_attribute(facts.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN),
-        shared_sm=found.get_attribute(facts.MAX_SHARED_MEMORY_PER_MULTIPROCESSOR),
-        threads_sm=found.get_attribute(facts.MAX_THREADS_PER_MULTIPROCESSOR),
-        blocks_sm=found.get_attribute(facts.MAX_BLOCKS_PER_MULTIPROCESSOR),
-        registers_sm=found.get_attribute(facts.MAX_REGISTERS_PER_MULTIPROCESSOR),
-        shared_reserved=found.get_attribute(facts.RESERVED_SHARED_MEMORY_PER_BLOCK),
-    )
 
 
 def _target(source: Source, device: Device) -> str:

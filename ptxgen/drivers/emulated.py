@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from ptxgen import clock
 from ptxgen.device import DEVICES, Device
-from ptxgen.drivers import Kernel, Timing
+from ptxgen.drivers import Capture, Kernel, Timing
 from ptxgen.emulator import Machine, Module, Stats, tensormap
 from ptxgen.errors import AssembleError, EmulatorError, InputError, LaunchError
 from ptxgen.source import Source, Step, TensorMap
@@ -97,6 +98,9 @@ class EmulatedDriver:
             raise LaunchError(f"there can be no tensor map of {d} at {address:#x}: {error}") from error
 
     def launch(self, kernel: Kernel, step: Step, parameters: bytes, stream: int = 0) -> None:
+        if not step.entry:
+            self.fill(int.from_bytes(parameters[:8], sys.byteorder), step.grid[0])
+            return
         assert isinstance(kernel, EmulatedKernel)
         stats = self.machine.launch(kernel.module, step.entry, step.grid, step.block, parameters, step.shared)
         self.last.append(clock.from_stats(counts(stats, kernel, step), self.device))
@@ -107,6 +111,9 @@ class EmulatedDriver:
     def capturing(self, stream: int) -> bool:
         """Never: the emulated device has no graphs."""
         return False
+
+    def capture(self, stream: int) -> Capture:
+        raise LaunchError("the emulated device has no graphs")
 
     def time(self, launches: Sequence[Callable[[], None]], timing: Timing) -> list[float]:
         """One run of the first call, timed by the model: the model has no noise."""

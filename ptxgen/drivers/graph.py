@@ -9,7 +9,9 @@ from __future__ import annotations
 import ctypes
 import functools
 import gc
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -125,9 +127,74 @@ def fill(address: int, size: int, stream: int) -> None:
         call(driver.cuMemsetD32Async, address, 0, size // 4, stream)
 
 
+#: where cuStreamIsCapturing writes; a call holds the interpreter's lock from that write to the read
+_CAPTURE_STATUS = ctypes.c_int()
+_CAPTURE_STATUS_AT = ctypes.addressof(_CAPTURE_STATUS)
+
+
 def capturing(stream: int) -> bool:
-    """Whether what is queued on ``stream``, a raw handle, goes into a graph."""
-    return bool(int(call(load().cuStreamIsCapturing, stream)))
+    """Whether ``stream``, a raw handle, is being captured into a graph. DriverError: the driver cannot tell."""
+    if code := _is_capturing()(stream, _CAPTURE_STATUS_AT):
+        raise failure("cuStreamIsCapturing", load().CUresult(code))
+    return _CAPTURE_STATUS.value != 0
+
+
+@functools.cache
+def _is_capturing() -> Any:
+    """The driver's call as it is: it is made before each launch on a foreign stream."""
+    pointer, _ = call(load().cuGetProcAddress, b"cuStreamIsCapturing", 12000, 0)
+    return ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(int(pointer))
+
+
+class Capture:
+    """The capture in progress on ``stream``, a raw handle. ``id``: unique in the process. LaunchError: an earlier
+    error has ended the capture."""
+
+    def __init__(self, stream: int) -> None:
+        driver = load()
+        status, number, self._graph, *_ = call(driver.cuStreamGetCaptureInfo, driver.CUstream(stream))
+        if status != driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_ACTIVE:
+            raise LaunchError("the capture of the stream is no longer valid: an earlier error ended it")
+        self.id = int(number)
+
+    def watch(self) -> Callable[[], bool]:
+        """A function that tells whether the graph, or anything instantiated or cloned from it, still exists.
+
+        The driver releases a user object of the graph with the last of them. Its destructor runs in a thread of the
+        driver, where it may neither call CUDA nor wait, for Python's lock least of all: it posts a semaphore, whose
+        bytes are never freed.
+        """
+        if sys.platform != "linux":
+            return lambda: True
+        driver, libc = load(), ctypes.CDLL(None)
+        libc.calloc.restype = ctypes.c_void_p
+        semaphore = ctypes.c_void_p(libc.calloc(1, _SEMAPHORE_BYTES))
+        libc.sem_init(semaphore, 0, 0)
+        post = driver.CUhostFn(ctypes.cast(libc.sem_post, ctypes.c_void_p).value)
+        no_sync = int(driver.CUuserObject_flags.CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)
+        move = int(driver.CUuserObjectRetain_flags.CU_GRAPH_USER_OBJECT_MOVE)
+        user = call(driver.cuUserObjectCreate, semaphore.value, post, 1, no_sync)
+        try:
+            call(driver.cuGraphRetainUserObject, self._graph, user, 1, move)
+        except DriverError:
+            driver.cuUserObjectRelease(user, 1)
+            raise
+        return lambda: libc.sem_trywait(semaphore) != 0
+
+
+_SEMAPHORE_BYTES = 64  #: at least sizeof(sem_t)
+
+
+@contextmanager
+def relaxed() -> Iterator[None]:
+    """Inside, the thread may allocate, copy and load while streams are being captured: nothing of that is captured."""
+    driver = load()
+    mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    before = call(driver.cuThreadExchangeStreamCaptureMode, mode)
+    try:
+        yield
+    finally:
+        driver.cuThreadExchangeStreamCaptureMode(before)
 
 
 @functools.lru_cache(maxsize=4096)

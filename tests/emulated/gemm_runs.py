@@ -17,8 +17,9 @@ from ptxgen.errors import DtypeError
 from ptxgen.memory import elements, last, padded
 from ptxgen.problem import Gemm
 from ptxgen.reference import Array, compare, operands, reference
-from ptxgen.runner import Runner, Workspace
+from ptxgen.runner import Runner
 from ptxgen.typed import EPILOGUE
+from ptxgen.workspace import Workspace
 from tests.cases import pairs
 
 GUARD = 0xFF  #: fills what is nobody's: NaN in every floating-point type

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ ANY = parse_config("ms=2 ns=2 ml=16 nl=16 copy_a=0 copy_b=0 stages=2")
 @pytest.fixture(autouse=True)
 def _emulated(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = EmulatedDriver()
-    for name in ("ready", "workspaces", "runners"):
+    for name in ("ready", "runners"):
         monkeypatch.setattr(calls, name, OrderedDict())
     monkeypatch.setattr(calls, "database", lambda: None)
     monkeypatch.setattr(calls, "driver", lambda: driver)
@@ -106,18 +107,20 @@ class Counting(EmulatedDriver):
     def capturing(self, stream: int) -> bool:
         return self.graph
 
+    def capture(self, stream: int) -> SimpleNamespace:
+        return SimpleNamespace(id=1, watch=lambda: lambda: True)
+
 
 @pytest.fixture
 def counting(monkeypatch: pytest.MonkeyPatch) -> Counting:
     driver = Counting()
     monkeypatch.setattr(calls, "driver", lambda: driver)
-    monkeypatch.setattr(calls, "captured", set())
     monkeypatch.setitem(sys.modules, "torch", LIBRARY)
     return driver
 
 
 def tables() -> int:
-    return calls.workspaces[0].tables.bytes
+    return calls.loaded(calls.driver()).tables.bytes
 
 
 def right(held: dict[int, tuple[Any, Any]], width: int) -> None:
@@ -166,20 +169,19 @@ def test_calls_are_remembered_up_to_a_number(counting: Counting, monkeypatch: py
 
 
 def test_what_a_graph_was_captured_from_stays(counting: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On streams that can be captured; also when the call is forgotten."""
+    """Its tables and its kernel, also when the call is forgotten."""
     monkeypatch.setattr(calls, "TABLES_KEPT", 0)
     held: dict[int, tuple[Any, Any]] = {}
     monkeypatch.setattr(calls, "stream_of", lambda x: 42)
     right(held, 3)
+    addresses = {t.address for bound in calls.runners.values() for t in bound.tables}
     counting.graph = True
     right(held, 3)
     counting.graph = False
-    (bound,) = calls.captured
-    addresses = {t.address for t in bound.tables}
-    del bound
     right(held, 4)
     right(held, 5)
     assert len(calls.runners) == len(calls.ready) == 1  # the newest
+    assert addresses
     assert addresses <= counting.held.keys()
 
 

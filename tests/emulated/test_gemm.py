@@ -16,7 +16,8 @@ from ptxgen.drivers.emulated import EmulatedDriver
 from ptxgen.problem import LAYOUTS, Gemm
 from ptxgen.reference import operands, reference
 from ptxgen.rules import broken
-from ptxgen.runner import Buffers, Runner, Workspace
+from ptxgen.runner import Buffers, Runner
+from ptxgen.workspace import Workspace
 from tests.cases import config, problem
 from tests.cases_simt import wide
 

@@ -13,7 +13,8 @@ from ptxgen.check import check
 from ptxgen.drivers import graph, open_driver
 from ptxgen.memory import C, elements, padded, read_after
 from ptxgen.reference import compare, epilogue_arrays, operands, reference
-from ptxgen.runner import Runner, Workspace, generate
+from ptxgen.runner import Runner, generate
+from ptxgen.workspace import Workspace
 from tests import cases, cases_mma, cases_wgmma
 from tests.emulated.test_eight_bits import EPILOGUES, OUT, WAYS, can, parse_config, problem
 

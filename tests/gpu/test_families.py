@@ -17,8 +17,9 @@ from ptxgen.families.simt.rules import SIMT
 from ptxgen.families.slide.rules import SLIDE
 from ptxgen.memory import A, B, C, elements, padded, read_after
 from ptxgen.reference import compare, epilogue_arrays, operands, reference
-from ptxgen.runner import Runner, Workspace, generate
+from ptxgen.runner import Runner, generate
 from ptxgen.sliding import Conv
+from ptxgen.workspace import Workspace
 from tests import cases, cases_batch, cases_conv, cases_images, cases_mma, cases_planes, cases_stream, cases_wgmma
 
 pytestmark = pytest.mark.gpu

@@ -11,7 +11,8 @@ from ptxgen.assemble import assemble
 from ptxgen.drivers import open_driver
 from ptxgen.memory import padded
 from ptxgen.reference import operands, reference
-from ptxgen.runner import Runner, Workspace, generate
+from ptxgen.runner import Runner, generate
+from ptxgen.workspace import Workspace
 from tests.cases import cases
 
 pytestmark = pytest.mark.gpu

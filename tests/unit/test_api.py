@@ -55,7 +55,7 @@ def fresh(monkeypatch):
         return [Selection(problem, ANY, "given")]
 
     monkeypatch.setattr(dispatch, "select", select)
-    for name in ("ready", "workspaces", "runners"):
+    for name in ("ready", "runners"):
         monkeypatch.setattr(calls, name, OrderedDict())
     monkeypatch.setattr(calls, "database", lambda: None)
     return asked
@@ -209,7 +209,7 @@ def test_interleaved_parts_of_one_array_do_not_overlap(host):
 def real(monkeypatch):
     """Nothing replaced: selection by the model, generation, the emulated device."""
     monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
-    for name in ("ready", "workspaces", "runners"):
+    for name in ("ready", "runners"):
         monkeypatch.setattr(calls, name, OrderedDict())
     monkeypatch.setattr(calls, "database", lambda: None)
     calls.driver.cache_clear()

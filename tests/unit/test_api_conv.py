@@ -34,7 +34,7 @@ class Exact:
 def launcher(bound: Exact) -> Any:
     p = bound.problem
 
-    def go(a: int, b: int, c: int, stream: int, more: tuple[int, ...] = ()) -> None:
+    def go(a: int, b: int, c: int, stream: int, more: tuple[int, ...] = (), own: int | None = None) -> None:
         driver: Any = calls.driver()
         for name, address in zip(("aligned_input", "aligned_filter"), (a, b), strict=True):
             assert p.direction != "forward" or address % getattr(p, name) == 0

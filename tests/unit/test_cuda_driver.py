@@ -16,13 +16,15 @@ import numpy as np
 import pytest
 
 from ptxgen.assemble import Assembled
-from ptxgen.drivers import Timing, cuda, launches
+from ptxgen.drivers import Timing, cuda, graph, launches
 from ptxgen.drivers.cuda import CudaDriver
 from ptxgen.errors import AssembleError, DeviceError, InputError, LaunchError, ShapeError, UnavailableError
 from ptxgen.source import Source, Step
+from tests.forks import forked
 
 PRIMARY, FOREIGN = 0x1000, 0x2000  # contexts
 INVALID_VALUE, NO_DEVICE, INVALID_CONTEXT, INVALID_HANDLE, ILLEGAL_ADDRESS = 1, 100, 201, 400, 700
+CAPTURE_UNSUPPORTED = 900
 ENTRIES = ("increment", "copy")
 TARGET = "sm_90"
 COUNT = 8
@@ -56,6 +58,9 @@ class Gpu:
         self.shared: dict[str, int] = {}
         self.attribute_limit = 232448
         self.reject = ""
+        self.captures: dict[int, tuple[int, list[Callable[[], None]]]] = {}  # by stream: id, the graph's work
+        self.owned: dict[int, list[int]] = {}  # by identity of a graph's work: user objects
+        self.destructors: dict[int, tuple[int, int]] = {}  # by user object: function, its argument
 
     @property
     def stack(self) -> list[int]:
@@ -65,6 +70,36 @@ class Gpu:
     @property
     def pycuda_stack(self) -> list[Any]:
         return self.local.__dict__.setdefault("pycuda_stack", [])  # type: ignore[no-any-return]
+
+    def capture(self, stream: int) -> list[Callable[[], None]]:
+        """Begins a capture as PyTorch does, in the mode that forbids every thread whose mode is not relaxed to allocate,
+        to free and to load."""
+        self.next += 1
+        self.streams[stream] = work = []
+        self.captures[stream] = self.next, work
+        return work
+
+    def end(self, stream: int) -> None:
+        del self.captures[stream]
+        self.streams[stream] = None
+
+    def destroy(self, work: list[Callable[[], None]]) -> None:
+        """Destroys a captured graph."""
+        import ctypes
+
+        for user in self.owned.pop(id(work), []):
+            function, argument = self.destructors.pop(user)
+            ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(function)(argument)
+
+    @property
+    def relaxed(self) -> bool:
+        return self.local.__dict__.get("mode", 0) == 2
+
+    def unsafe(self) -> int:
+        """The status of a call that a capture may forbid."""
+        if self.captures and not self.relaxed:
+            return CAPTURE_UNSUPPORTED
+        return self.status()
 
     def status(self) -> int:
         if not self.stack:
@@ -148,7 +183,7 @@ def pretend_pycuda(gpu: Gpu) -> types.ModuleType:
 
         @staticmethod
         def synchronize() -> None:
-            check(gpu.status(), "cuCtxSynchronize")
+            check(CAPTURE_UNSUPPORTED if gpu.captures else gpu.status(), "cuCtxSynchronize")
 
         def detach(self) -> None:
             assert self.valid
@@ -216,7 +251,7 @@ def pretend_pycuda(gpu: Gpu) -> types.ModuleType:
     class DeviceAllocation:
         def __init__(self, size: int) -> None:
             dependent()
-            check(gpu.status() or (2 if size > 1 << 40 else 0), "cuMemAlloc")
+            check(gpu.unsafe() or (2 if size > 1 << 40 else 0), "cuMemAlloc")
             gpu.next = (gpu.next + 0x1FF) // 0x100 * 0x100
             self.address = gpu.next
             gpu.next += size
@@ -227,6 +262,7 @@ def pretend_pycuda(gpu: Gpu) -> types.ModuleType:
 
         def free(self) -> None:
             dependent()
+            check(gpu.unsafe(), "cuMemFree")
             del gpu.memory[self.address]
 
     def htod(address: int, data: Any, stream: Stream) -> None:
@@ -255,7 +291,7 @@ def pretend_pycuda(gpu: Gpu) -> types.ModuleType:
             self.alive = True
             self.thread = threading.get_ident()
             dependent()
-            check(gpu.status(), "cuModuleLoadDataEx")
+            check(gpu.unsafe(), "cuModuleLoadDataEx")
             if gpu.reject:
                 raise CudaError(gpu.reject)
             gpu.loaded.append(bytes(code))
@@ -318,7 +354,18 @@ def pretend_bindings(gpu: Gpu) -> types.ModuleType:
         ILLEGAL_ADDRESS = ILLEGAL_ADDRESS
 
     class Mode(IntEnum):
+        CU_STREAM_CAPTURE_MODE_GLOBAL = 0
         CU_STREAM_CAPTURE_MODE_RELAXED = 2
+
+    class CaptureStatus(IntEnum):
+        CU_STREAM_CAPTURE_STATUS_NONE = 0
+        CU_STREAM_CAPTURE_STATUS_ACTIVE = 1
+
+    class UserFlags(IntEnum):
+        CU_USER_OBJECT_NO_DESTRUCTOR_SYNC = 1
+
+    class RetainFlags(IntEnum):
+        CU_GRAPH_USER_OBJECT_MOVE = 1
 
     class Parameters:
         def __init__(self, function: int) -> None:
@@ -377,9 +424,41 @@ def pretend_bindings(gpu: Gpu) -> types.ModuleType:
         gpu.attributes.append([config.attributes[i].id for i in range(config.count)])
         return int(launch(function, *config.sizes, config.stream or 0, parameters, extra)[0])
 
+    def is_capturing(stream: int, status_at: int) -> int:
+        ctypes.c_int.from_address(status_at).value = int(stream in gpu.captures)
+        return gpu.status() if stream in gpu.streams else INVALID_HANDLE
+
+    def capture_info(stream: int) -> tuple[Any, ...]:
+        number, work = gpu.captures.get(stream, (0, []))
+        return Result.SUCCESS, CaptureStatus(int(bool(number))), number, id(work), [], 0
+
+    def exchange(mode: Mode) -> tuple[Result, Mode]:
+        before = Mode(gpu.local.__dict__.get("mode", 0))
+        gpu.local.mode = int(mode)
+        return Result.SUCCESS, before
+
+    def create(argument: int, function: int, count: int, flags: int) -> tuple[Result, int]:
+        assert (count, flags) == (1, 1)
+        gpu.next += 1
+        gpu.destructors[gpu.next] = function, argument
+        return Result.SUCCESS, gpu.next
+
+    def retain(graph: int, user: int, count: int, flags: int) -> tuple[Result]:
+        assert (count, flags) == (1, 1)
+        gpu.owned.setdefault(graph, []).append(user)
+        return (Result.SUCCESS,)
+
     where = ctypes.c_void_p
-    module.kept = ctypes.CFUNCTYPE(ctypes.c_int, where, where, where, where)(extended)
-    addresses = {b"cuLaunchKernelEx": ctypes.cast(module.kept, where).value}
+    module.kept = [
+        ctypes.CFUNCTYPE(ctypes.c_int, where, where, where, where)(extended),
+        ctypes.CFUNCTYPE(ctypes.c_int, where, where)(is_capturing),
+    ]
+    names = (b"cuLaunchKernelEx", b"cuStreamIsCapturing")
+    addresses = {name: ctypes.cast(f, where).value for name, f in zip(names, module.kept, strict=True)}
+    module.CUstreamCaptureStatus, module.CUhostFn = CaptureStatus, int
+    module.CUuserObject_flags, module.CUuserObjectRetain_flags = UserFlags, RetainFlags
+    module.cuStreamGetCaptureInfo, module.cuThreadExchangeStreamCaptureMode = capture_info, exchange
+    module.cuUserObjectCreate, module.cuGraphRetainUserObject = create, retain
 
     def memset(size: int) -> Callable[[int, int, int, int], tuple[Result]]:
         def call(address: int, value: int, count: int, stream: int) -> tuple[Result]:
@@ -427,9 +506,11 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gpu]:
         setattr(sys.modules[".".join(parents)], leaf, module)
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(cuda, "find_ptxas", lambda: None)
-    launches._launcher.cache_clear()
+    for cached in (launches._launcher, graph._is_capturing):
+        cached.cache_clear()
     yield made
-    launches._launcher.cache_clear()
+    for cached in (launches._launcher, graph._is_capturing):
+        cached.cache_clear()
 
 
 @pytest.fixture
@@ -731,6 +812,105 @@ def test_a_lost_context_is_a_launch_error_everywhere(driver: CudaDriver, gpu: Gp
     for act in acts:
         with pytest.raises(LaunchError):
             act()
+
+
+# ---- graphs of others, forks ----
+
+
+def test_what_a_capture_does_not_forbid(driver: CudaDriver, gpu: Gpu, source: Source) -> None:
+    """While another stream, or another thread, captures: to allocate, fill, copy, load and free."""
+    gpu.streams[0xBEEF] = None
+    work = gpu.capture(0xBEEF)
+
+    def use() -> None:
+        c = driver.allocate(4 * COUNT)
+        driver.fill(c, 4 * COUNT, 1)
+        driver.upload(c, np.arange(COUNT, dtype=np.uint32))
+        assert words(driver, c) == list(range(COUNT))
+        kernel = driver.load(source)
+        driver.launch(kernel, INCREMENT, INCREMENT.pack({"C": c}), 0xBEEF)
+        assert words(driver, c) == list(range(COUNT))
+        driver.release(c)
+        assert not gpu.relaxed
+
+    use()
+    failures: list[BaseException] = []
+
+    def other() -> None:
+        try:
+            use()
+        except BaseException as e:
+            failures.append(e)
+
+    worker = threading.Thread(target=other)
+    worker.start()
+    worker.join()
+    assert not failures
+    assert len(work) == 2
+    gpu.end(0xBEEF)
+
+
+def test_a_capture_is_known_by_its_id_and_watched(driver: CudaDriver, gpu: Gpu) -> None:
+    gpu.streams[0xBEEF] = None
+    assert not driver.capturing(0xBEEF)
+    with pytest.raises(LaunchError, match="no longer valid"):
+        driver.capture(0xBEEF)
+    work = gpu.capture(0xBEEF)
+    assert driver.capturing(0xBEEF)
+    first = driver.capture(0xBEEF)
+    assert driver.capture(0xBEEF).id == first.id
+    exists = first.watch()
+    gpu.end(0xBEEF)
+    assert not driver.capturing(0xBEEF)
+    assert exists()
+    assert exists()
+    gpu.destroy(work)
+    assert not exists()
+    gpu.capture(0xBEEF)
+    assert driver.capture(0xBEEF).id != first.id
+    gpu.end(0xBEEF)
+
+
+def test_a_thread_without_a_context_asks_for_captures(driver: CudaDriver, gpu: Gpu) -> None:
+    gpu.streams[0xBEEF] = None
+    gpu.capture(0xBEEF)
+    found: list[bool] = []
+    worker = threading.Thread(target=lambda: found.append(driver.capturing(0xBEEF)))
+    worker.start()
+    worker.join()
+    assert found == [True]
+    gpu.end(0xBEEF)
+
+
+def test_a_forked_process_is_told_to_spawn(driver: CudaDriver, gpu: Gpu, source: Source) -> None:
+    """Even where another thread holds a kernel's lock; and nothing of the parent's is given back."""
+    kernel = driver.load(source)
+    c = driver.allocate(64)
+    step = INCREMENT.pack({"C": c})
+    driver.launch(kernel, INCREMENT, step, 1)
+    attempts: list[Callable[[], object]] = [
+        lambda: driver.launch(kernel, INCREMENT, step), lambda: driver.launch(kernel, INCREMENT, step, 1),
+        lambda: driver.allocate(64), lambda: driver.release(c), lambda: driver.load(source), lambda: driver.device,
+        lambda: driver.capturing(1), lambda: driver.synchronize(),
+    ]  # fmt: skip
+
+    def child() -> str:
+        told = []
+        for attempt in attempts:
+            with pytest.raises(LaunchError) as caught:
+                attempt()
+            told.append(str(caught.value))
+        driver.close()
+        unloads, memory = len(gpu.unloads), len(gpu.memory)
+        kernel.__del__()
+        assert (len(gpu.unloads), len(gpu.memory)) == (unloads, memory)
+        assert len(set(told)) == 1
+        return told[0]
+
+    with kernel.anywhere["increment"]._lock:
+        said = forked(child)
+    assert 'multiprocessing.get_context("spawn")' in said
+    assert words(driver, c)[0] == 1
 
 
 # ---- time ----

@@ -1,0 +1,40 @@
+"""What runs in a forked process."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import traceback
+import warnings
+from collections.abc import Callable
+
+SECONDS = 60  #: after which a child is taken to hang
+
+
+def forked(work: Callable[[], object]) -> str:
+    """What ``work`` returns in a forked process, as text. AssertionError: it raised, or hangs."""
+    reader, writer = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of a fork in a process with threads
+        child = os.fork()
+    if not child:
+        try:
+            said = f"+{work()}"
+        except BaseException:
+            said = f"-{traceback.format_exc()}"
+        os.write(writer, said.encode())
+        os._exit(0)
+    os.close(writer)
+    try:
+        waiting, _, _ = select.select([reader], [], [], SECONDS)
+        if not waiting:
+            os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        assert waiting, "the forked process hangs"
+        with os.fdopen(os.dup(reader)) as f:
+            told = f.read()
+    finally:
+        os.close(reader)
+    assert told.startswith("+"), told
+    return told[1:]

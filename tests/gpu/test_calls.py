@@ -1,0 +1,197 @@
+"""Calls of ``gemm`` from PyTorch: captured in graphs, from threads, with a caller's workspace, after a fork."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ptxgen
+from ptxgen import calls, dispatch, workspace
+from ptxgen.config import parse_config
+from ptxgen.errors import LaunchError
+from tests.forks import forked
+
+pytestmark = pytest.mark.gpu
+torch = pytest.importorskip("torch")
+ANY = "ms=2 ns=2 ml=16 nl=16 copy_a=0 copy_b=0 stages=2"
+SLICED = {"flags": f"{ANY} kg=2 split=1", "sums": f"{ANY} kg=2 split=2"}
+
+
+@pytest.fixture(params=SLICED)
+def sliced(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """All products are computed in slices of K that meet in a workspace, which begins small."""
+    config = parse_config(SLICED[request.param])
+    for name in ("ready", "runners"):
+        monkeypatch.setattr(calls, name, OrderedDict())
+    calls.loaded.cache_clear()
+    monkeypatch.setattr(workspace, "LEAST", 256)
+    monkeypatch.setattr(dispatch, "select", lambda p, *_: [dispatch.Selection(p, config, "given")])
+    yield request.param
+    calls.loaded.cache_clear()
+
+
+class Product:
+    def __init__(self, size: int, seed: int = 0) -> None:
+        numbers = torch.Generator("cuda").manual_seed(seed)
+        self.a, self.b = (
+            torch.randint(-3, 4, (size, size), generator=numbers, device="cuda").float() for _ in range(2)
+        )
+        self.c, self.want = torch.zeros_like(self.a), (self.a.double() @ self.b.double()).float()
+        torch.cuda.synchronize()
+
+    def queue(self, **options: Any) -> None:
+        ptxgen.gemm(self.a, self.b, out=self.c, **options)
+
+    @property
+    def right(self) -> bool:
+        torch.cuda.synchronize()
+        found = torch.equal(self.c, self.want)
+        self.c.zero_()
+        torch.cuda.synchronize()
+        return found
+
+
+def captured(*products: Product, stream: Any = None) -> Any:
+    recorded = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(recorded, stream=stream):
+        for p in products:
+            p.queue()
+    return recorded
+
+
+@pytest.mark.parametrize("warm", [False, True])
+def test_a_small_graph_is_replayed_after_a_larger_one_was_captured(sliced: str, warm: bool) -> None:
+    """On one stream; ``warm``: after a call on that stream, as PyTorch recommends."""
+    small, large = Product(64), Product(1500)
+    stream = torch.cuda.Stream()
+    if warm:
+        with torch.cuda.stream(stream):
+            small.queue()
+        assert small.right
+    first = captured(small, stream=stream)
+    second = captured(small, large, stream=stream)
+    with torch.cuda.stream(stream):
+        large.queue()
+    assert large.right
+    taken = [torch.full((1 << 20,), 7, device="cuda") for _ in range(64)]  # what was freed is written over
+    for _ in range(3):
+        first.replay()
+        assert small.right
+        second.replay()
+        assert small.right
+        assert large.right
+    assert all(bool((x == 7).all()) for x in taken)
+
+
+def test_two_graphs_of_one_stream_replay_at_the_same_time(sliced: str) -> None:
+    stream, products = torch.cuda.Stream(), [Product(256, seed) for seed in (1, 2)]
+    graphs = [captured(p, stream=stream) for p in products]
+    sides = [torch.cuda.Stream() for _ in graphs]
+    for _ in range(200):
+        for graph, side in zip(graphs, sides, strict=True):
+            with torch.cuda.stream(side):
+                graph.replay()
+    assert all(p.right for p in products)
+
+
+def test_memory_of_destroyed_graphs_is_freed(sliced: str) -> None:
+    p = Product(1024)
+    p.queue()
+    assert p.right
+    stream, held = torch.cuda.Stream(), []
+    for _ in range(6):
+        graph = captured(p, stream=stream)
+        graph.replay()
+        assert p.right
+        held.append(len(calls.driver()._memory))  # type: ignore[attr-defined]
+        del graph
+        gc.collect()
+        torch.cuda.synchronize()
+    assert held[2:] == held[2:3] * 4
+
+
+def test_threads_share_a_stream(sliced: str) -> None:
+    """Each product grows the workspace of the stream that all of them queue on."""
+    failures: list[BaseException] = []
+
+    def work(seed: int) -> None:
+        try:
+            for size in range(64, 900, 97):
+                p = Product(size + seed, seed)
+                for _ in range(20):
+                    p.queue()
+                torch.cuda.current_stream().synchronize()
+                assert torch.equal(p.c, p.want), (size, seed)
+        except BaseException as e:
+            failures.append(e)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failures
+
+
+def test_a_thread_allocates_while_another_one_captures(sliced: str) -> None:
+    small, large = Product(64), Product(700)
+    recorded = torch.cuda.CUDAGraph()
+    other = threading.Thread(target=large.queue)
+    with torch.cuda.graph(recorded):
+        small.queue()
+        other.start()
+        other.join()
+        small.queue()
+    assert large.right
+    recorded.replay()
+    assert small.right
+
+
+def test_a_workspace_of_the_caller(sliced: str) -> None:
+    """In eager mode and in a graph."""
+    p = Product(512)
+    size = ptxgen.workspace_size(ptxgen.gemm, p.a, p.b, out=p.c)
+    assert size > 0
+    own = torch.full((size,), 255, dtype=torch.uint8, device="cuda")
+    for _ in range(3):
+        p.queue(workspace=own)
+        assert p.right
+        own.fill_(255)
+    recorded = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(recorded):
+        p.queue(workspace=own)
+    for _ in range(3):
+        recorded.replay()
+        assert p.right
+        own.fill_(255)
+
+
+def product() -> float:
+    x = torch.eye(64, device="cuda")
+    return float(ptxgen.gemm(x, x).sum())
+
+
+def test_a_forked_process_is_told_to_spawn() -> None:
+    assert product() == 64
+    x = np.eye(8, dtype=np.float32)
+
+    def child() -> str:
+        with pytest.raises(LaunchError) as caught:
+            ptxgen.gemm(x, x)
+        return str(caught.value)
+
+    assert 'multiprocessing.get_context("spawn")' in forked(child)
+    assert product() == 64
+
+
+def test_a_spawned_process_multiplies() -> None:
+    assert product() == 64
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(product) == 64
