@@ -1,9 +1,9 @@
 """A kernel as one list of instructions: functions in the places where they are called, indexed branches as branches.
 
 Every call has its own copy of the function's registers and variables, so that divergence, barriers and the checks of
-undefined registers need to know nothing of calls; recursive functions have one copy and a stack (`recursion`). Parameters
-that are passed through .param variables become registers where every access to a variable names the same parts of it,
-otherwise they lie in the thread's local memory.
+undefined registers need to know nothing of calls; recursive functions have one copy and a stack (`recursion`).
+Parameters that are passed through .param variables become registers where every access to a variable names the same
+parts of it, otherwise they lie in the thread's local memory.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from .syntax import (
     Pair,
     Parameter,
     Reg,
+    Selected,
     Sink,
     Sym,
     Unit,
@@ -168,6 +169,8 @@ class Flattener:
             return Not(self.rename(op.reg, c))
         if isinstance(op, Neg):
             return Neg(self.rename(op.reg, c))
+        if isinstance(op, Selected):
+            return Selected(self.rename(op.reg, c), op.select)
         return op
 
     def body(self, c: Context) -> None:

@@ -95,9 +95,9 @@ class Arguments:
             value &= (1 << bits) - 1
             if kind in "di" and value >> (bits - 1):
                 value -= 1 << bits
-            return (style + ("d" if kind == "u" else kind)) % value
+            return str((style + ("d" if kind == "u" else kind)) % value)
         if kind in "fFeEgG":
-            return (style + kind) % self.take(8, "<d")
+            return str((style + kind) % self.take(8, "<d"))
         if kind in "aA":
             text = re.sub(r"\.?0*p", "p", float(self.take(8, "<d")).hex())
             return f"%{flags}{width}s" % (text.upper() if kind == "A" else text)
