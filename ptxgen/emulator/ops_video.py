@@ -39,7 +39,8 @@ def calculate(name: str, a: Array, b: Array, compare: str = "") -> Array:
         total = a + b
         return (total + (total >= 0)) >> 1
     if name == "absdiff":
-        return np.abs(a - b)
+        apart: Array = np.abs(a - b)
+        return apart
     ufunc: Any = {"add": np.add, "sub": np.subtract, "min": np.minimum, "max": np.maximum}[name]
     result: Array = ufunc(a, b)
     return result
