@@ -29,6 +29,7 @@ from .syntax import (
     Pair,
     Parameter,
     Reg,
+    Selected,
     Sink,
     Sym,
     Unit,
@@ -168,6 +169,8 @@ class Flattener:
             return Not(self.rename(op.reg, c))
         if isinstance(op, Neg):
             return Neg(self.rename(op.reg, c))
+        if isinstance(op, Selected):
+            return Selected(self.rename(op.reg, c), op.select)
         return op
 
     def body(self, c: Context) -> None:

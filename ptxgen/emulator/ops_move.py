@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from .builder import Builder
 from .memory import SHARED_WINDOW, WINDOWS
+from .ops_memory import elements
 from .registry import Step, instruction
 from .syntax import SIZES, Instruction, Special, Vec
 
@@ -46,10 +47,14 @@ def together(steps: list[Step]) -> Step:
 
 @instruction("mov")
 def mov(b: Builder, ins: Instruction) -> Step:
-    if len(ins.mods) != 1 or ins.mods[0] not in SIZES or len(ins.operands) != 2:
+    if ins.mods[-1] not in SIZES or len(ins.operands) != 2 or ins.mods[:-1] not in ((), ("v2",), ("v4",)):
         raise b.unsupported()
-    kind = ins.mods[0]
+    kind = ins.mods[-1]
     d, a = ins.operands
+    if len(ins.mods) == 2:
+        raw = f"u{8 * SIZES[kind]}"
+        pairs = zip(*(elements(b, x, int(ins.mods[0][1])) for x in (d, a)), strict=True)
+        return together([copy(b.dst(to, raw), b.src(source, raw)) for to, source in pairs])
     if isinstance(d, Vec) or isinstance(a, Vec):
         return pack(b, kind, d, a)
     if isinstance(a, Special) and a.name[1:].split("_")[0] in ("clock", "clock64", "globaltimer"):

@@ -92,8 +92,10 @@ class Parameters:
                     changed = True
         for ins, to, source in self.passings:
             if {id(to), id(source)} & self.framed:
-                raise UnsupportedError(f"line {ins.line}: a recursive call whose parameter {to.name} is not accessed"
-                                       f" in the same parts, of at least 2 bytes, everywhere: {ins.text}")  # fmt: skip
+                raise UnsupportedError(
+                    f"line {ins.line}: a recursive call whose parameter {to.name} is not accessed in the same parts, "
+                    f"of at least 2 bytes, everywhere: {ins.text}"
+                )
 
 
 def variables(op: Operand) -> list[Variable]:

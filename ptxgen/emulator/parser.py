@@ -20,6 +20,7 @@ from .syntax import (
     Unit,
     Variable,
     Vec,
+    canonical,
 )
 
 _LINKAGE = {".visible", ".extern", ".weak", ".common"}
@@ -34,37 +35,13 @@ _PERFORMANCE = {
 _TABLES = {".branchtargets", ".calltargets", ".callprototype"}
 
 
-#: modifiers that come first in the instructions that have them, in this order
-_LEADING: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("vote", "shfl", "redux"), ("sync",)),
-    **dict.fromkeys(("ldmatrix", "stmatrix", "movmatrix"), ("sync", "aligned", "m8n8", "x1", "x2", "x4")),
-    "match": ("all", "any", "sync"), "ld": ("volatile", "relaxed", "acquire"),
-    "cp": ("reduce", "async", "bulk", "mbarrier", "ca", "cg"),
-}  # fmt: skip
-
-
-def canonical(op: str, mods: list[str]) -> tuple[str, ...]:
-    """The modifiers in the order of the PTX ISA: ptxas takes most of them in any order, and types among the others.
-
-    Types keep their order among themselves. wmma and mma look at names alone, in any order.
-    """
-    if op in ("mma", "wmma"):
-        return tuple(mods)
-    leading = _LEADING.get(op, ())
-
-    def rank(m: str) -> int:
-        return len(leading) + 1 if m in SIZES else leading.index(m) if m in leading else len(leading)
-
-    return tuple(sorted(mods, key=rank))
-
-
 class Scope:
     """Names of one pair of braces."""
 
     def __init__(self, parent: Scope | None, number: int) -> None:
         self.parent = parent
         self.number = number
-        self.names: dict[str, Reg | Variable] = {}
+        self.names: dict[str, Reg | Variable | Vec] = {}
         self.ranges: list[tuple[str, int, str]] = []
         self.labels: set[str] = set()
 
@@ -193,10 +170,12 @@ class Parser(Reader):
             if self.token.text not in (".param", ".reg"):
                 raise self.fail("expected .param")
             register = self.next().text == ".reg"
-            align, kind = 0, ""
+            align, kind, vector = 0, "", 1
             while self.token.kind == "directive":
                 word = self.next().text
-                if word == ".align":
+                if word in (".v2", ".v4"):
+                    vector = int(word[2])
+                elif word == ".align":
                     align = align or self.constant()
                 elif word == ".ptr":
                     while self.token.text in _SPACES | {".align"}:
@@ -210,8 +189,13 @@ class Parser(Reader):
                 raise self.fail("expected a type")
             name = self.expect("word").text
             count = self.dimensions()
-            size = SIZES[kind] * (1 if count is None else count)
-            out.append(Parameter(name, kind, align or SIZES[kind], size, array=count is not None, register=register))
+            unit = SIZES[kind] * (1 if register else vector)
+            size = unit * (1 if count is None else count)
+            array = count is not None or (vector > 1 and not register)
+            if register and vector > 1:
+                out += [Parameter(f"{name}.{letter}", kind, unit, unit, register=True) for letter in "xyzw"[:vector]]
+            else:
+                out.append(Parameter(name, kind, align or unit, size, array=array, register=register))
             self.accept(",")
         offset = 0
         for p in out:
@@ -234,6 +218,10 @@ class Parser(Reader):
             for p in group:
                 if p.register:
                     p.held = self.declare(p.name, p.type, self.scope)
+                    whole = p.name.rpartition(".")[0]  # of an element of a vector
+                    if whole:
+                        before = self.scope.names.get(whole)
+                        self.scope.names[whole] = Vec((*(before.items if isinstance(before, Vec) else ()), p.held))
                     continue
                 var = Variable(p.name, "param", p.type, p.align, p.size, address=p.offset, line=line)
                 self.scope.names[p.name] = var
@@ -354,13 +342,21 @@ class Parser(Reader):
     def registers(self) -> None:
         line = self.next().line
         kind = self.expect("directive").text[1:]
+        vector = int(kind[1]) if kind in ("v2", "v4") else 1
+        if vector > 1:
+            kind = self.expect("directive").text[1:]
         if kind not in SIZES:
             raise UnsupportedError(f"line {line}: .reg .{kind}")
         while True:
             name = self.expect("word").text
+            count = None
             if self.accept("<"):
                 count = self.constant_sum()
                 self.expect(">")
+            if vector > 1:
+                for one in [name] if count is None else [f"{name}{i}" for i in range(count)]:
+                    self.declare_vector(one, kind, vector)
+            elif count is not None:
                 self.scope.ranges.append((name, count, kind))
             else:
                 self.declare(name, kind, self.scope)
@@ -375,7 +371,11 @@ class Parser(Reader):
         scope.names[name] = reg
         return reg
 
-    def lookup(self, token: Token) -> Reg | Variable | None:
+    def declare_vector(self, name: str, kind: str, count: int) -> None:
+        """A register of several elements, each by itself as ``name.x`` and so on."""
+        self.scope.names[name] = Vec(tuple(self.declare(f"{name}.{x}", kind, self.scope) for x in "xyzw"[:count]))
+
+    def lookup(self, token: Token) -> Reg | Variable | Vec | None:
         name = token.text
         scope: Scope | None = self.scope
         while scope is not None:
@@ -413,9 +413,10 @@ class Parser(Reader):
 
     def parenthesised(self) -> Vec:
         self.expect("(")
-        items = []
+        items: list[Operand] = []
         while not self.accept(")"):
-            items.append(self.operand())
+            op = self.operand()
+            items += op.items if isinstance(op, Vec) else [op]
             self.accept(",")
         return Vec(tuple(items))
 

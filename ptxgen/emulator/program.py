@@ -30,6 +30,7 @@ from . import (  # noqa: F401  (filling the instruction table)
     ops_sync,
     ops_system,
     ops_tensor,
+    ops_video,
     ops_warp,
     ops_wgmma,
     ops_wmma,

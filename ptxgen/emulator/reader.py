@@ -8,7 +8,7 @@ import struct
 from ptxgen.errors import ParseError
 
 from .lexer import Token, integer, tokenize
-from .syntax import Flt, Imm, Mem, Name, Neg, Not, Operand, Pair, Reg, Sink, Special, Sym, Variable, Vec
+from .syntax import Flt, Imm, Mem, Name, Neg, Not, Operand, Pair, Reg, Selected, Sink, Special, Sym, Variable, Vec
 
 _SPECIAL = re.compile(
     r"%(tid|ntid|ctaid|nctaid|clusterid|nclusterid|cluster_ctaid|cluster_nctaid)\.[xyz]$"
@@ -16,6 +16,10 @@ _SPECIAL = re.compile(
     r"|clock|clock_hi|clock64|globaltimer|globaltimer_lo|globaltimer_hi|total_smem_size|dynamic_smem_size"
     r"|aggr_smem_size|reserved_smem_offset_\w+|lanemask_(?:eq|le|lt|ge|gt)|current_graph_exec|envreg\d+)$"
 )
+#: other names of the elements of a vector
+_COLOURS = dict(zip("rgba", "xyzw", strict=True))
+#: of bytes and half words, in video instructions
+_SELECTOR = re.compile(r"(b[0-7]{1,4}|h[0-3]{1,2})$")
 _CONSTANTS = {"WARP_SZ": 32}
 
 
@@ -27,7 +31,7 @@ class Reader:
         self.tokens = tokenize(text)
         self.at = 0
 
-    def lookup(self, token: Token) -> Reg | Variable | None:
+    def lookup(self, token: Token) -> Reg | Variable | Vec | None:
         """What a name stands for where it is read."""
         raise NotImplementedError
 
@@ -138,6 +142,17 @@ class Reader:
             return found
         if isinstance(found, Variable):
             return Sym(found)
+        if isinstance(found, Vec):
+            return found
+        base, _, select = name.rpartition(".")
+        if base and select in _COLOURS:
+            found = self.lookup(token._replace(text=f"{base}.{_COLOURS[select]}"))
+            if isinstance(found, Reg):
+                return found
+        if base and _SELECTOR.match(select):
+            whole = self.lookup(token._replace(text=base))
+            if isinstance(whole, Reg):
+                return Selected(whole, select)
         if name[0] == "%":
             if _SPECIAL.match(name):
                 return Special(name)

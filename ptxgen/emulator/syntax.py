@@ -116,11 +116,19 @@ class Neg:
 
 
 @dataclass(frozen=True, slots=True)
+class Selected:
+    """``r.b0`` or ``r.h10``: bytes or half words of a register, in a video instruction."""
+
+    reg: Operand
+    select: str
+
+
+@dataclass(frozen=True, slots=True)
 class Sink:
     """``_``."""
 
 
-Operand = Reg | Imm | Flt | Special | Sym | Name | Vec | Mem | Pair | Not | Neg | Sink
+Operand = Reg | Imm | Flt | Special | Sym | Name | Vec | Mem | Pair | Not | Neg | Selected | Sink
 
 
 @dataclass(slots=True, eq=False)
@@ -196,9 +204,27 @@ class Unit:
     target: str
     variables: list[Variable]
     functions: dict[str, Function]
-    files: dict[int, str] = field(default_factory=dict)
 
-    def source(self, ins: Instruction) -> str:
-        """Where an instruction comes from, as "kernel.cu:12"; empty where no .loc says it."""
-        number, line = ins.location
-        return f"{self.files[number]}:{line}" if number in self.files else ""
+
+#: modifiers that come first in the instructions that have them, in this order
+_LEADING: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("vote", "shfl", "redux"), ("sync",)),
+    **dict.fromkeys(("ldmatrix", "stmatrix", "movmatrix"), ("sync", "aligned", "m8n8", "x1", "x2", "x4")),
+    "match": ("all", "any", "sync"), "ld": ("volatile", "relaxed", "acquire"),
+    "cp": ("reduce", "async", "bulk", "mbarrier", "ca", "cg"),
+}  # fmt: skip
+
+
+def canonical(op: str, mods: list[str]) -> tuple[str, ...]:
+    """The modifiers in the order of the PTX ISA: ptxas takes most of them in any order, and types among the others.
+
+    Types keep their order among themselves. wmma and mma look at names alone, in any order.
+    """
+    if op in ("mma", "wmma"):
+        return tuple(mods)
+    leading = _LEADING.get(op, ())
+
+    def rank(m: str) -> int:
+        return len(leading) + 1 if m in SIZES else leading.index(m) if m in leading else len(leading)
+
+    return tuple(sorted(mods, key=rank))

@@ -371,8 +371,54 @@ def mixed_carry(name: str) -> Case:
     return k.case()
 
 
+def video(name: str) -> Case:
+    """Video instructions of every kind, with selectors, saturation, second operations and merges."""
+    k = Kernel(name, "video", (LANES,))
+    d = k.draw
+
+    def select() -> str:
+        return d.pick(("", "", *(f".b{i}" for i in range(4)), ".h0", ".h1"))
+
+    def types(n: int) -> str:
+        return "".join(f".{d.pick(('u32', 's32'))}" for _ in range(n))
+
+    def lanes(op: str, most: int, count: int) -> str:
+        digits = "".join(str(d.below(most)) for _ in range(count))
+        return d.pick(("", f".{'h' if op[-1] == '2' else 'b'}{digits}"))
+
+    compare = ("eq", "ne", "lt", "le", "gt", "ge")
+    for _ in range(8):
+        a, b, c, r = k.load("u32"), k.load("u32"), k.load("u32"), k.reg(32)
+        how = d.below(3)
+        op = d.pick(("vadd", "vsub", "vabsdiff", "vmin", "vmax", "vset", "vshl", "vshr"))
+        if how == 2:
+            op = d.pick([f"v{x}{n}" for x in ("add", "sub", "avrg", "absdiff", "min", "max", "set") for n in (2, 4)])
+            n = int(op[-1])
+            mask = d.pick(("", f".{'h' if n == 2 else 'b'}{d.below(n)}"))
+            tail = types(2) + f".{d.pick(compare)}" if op[1:4] == "set" else types(3) + d.pick(("", ".sat"))
+            if not tail.endswith(".sat"):
+                tail += d.pick(("", ".add"))
+            text = f"{op}{tail} {r}{mask}, {a}{lanes(op, 2 * n, n)}, {b}{lanes(op, 2 * n, n)}, {c};"
+        else:
+            if op == "vset":
+                tail = f"{types(2)}.{d.pick(compare)}"
+            elif op[1:3] == "sh":
+                tail = f"{types(2)}.u32{d.pick(('', '.sat'))}.{d.pick(('clamp', 'wrap'))}"
+            else:
+                tail = types(3) + d.pick(("", ".sat"))
+            to, last = ("", f", {c}") if how else (select(), "")
+            second = f".{d.pick(('add', 'min', 'max'))}" if how else ""
+            text = f"{op}{tail}{second} {r}{to}, {a}{select()}, {b}{select()}{last or (f', {c}' if to else '')};"
+        k.emit(text)
+        k.store(r, "b32", what=text)
+    return k.case()
+
+
 def directed() -> list[Case]:
-    return [mixed_carry(f"mixed_carry_{i:02d}") for i in range(16)]
+    return [
+        *(mixed_carry(f"mixed_carry_{i:02d}") for i in range(16)),
+        *(video(f"video_{i:02d}") for i in range(24)),
+    ]
 
 
 def carry(name: str) -> Case:
