@@ -98,7 +98,8 @@ class EmulatedDriver:
 
     def launch(self, kernel: Kernel, step: Step, parameters: bytes, stream: int = 0) -> None:
         assert isinstance(kernel, EmulatedKernel)
-        stats = self.machine.launch(kernel.module, step.entry, step.grid, step.block, parameters, step.shared)
+        stats = self.machine.launch(kernel.module, step.entry, step.grid, step.block, parameters, step.shared,
+                                    dependent=step.entry in kernel.source.dependent)  # fmt: skip
         self.last.append(clock.from_stats(counts(stats, kernel, step), self.device))
 
     def synchronize(self) -> None:

@@ -126,6 +126,7 @@ class Barriers:
         arrived[warps] += 32
         c.chunk.engine.stats.barriers += int(np.count_nonzero(warps))
         c.chunk.checks.close(c)
+        c.chunk.checks.warps_meet(c, warps)
         goes = np.zeros_like(warps)
         for p in parts:
             if p.waits:

@@ -17,6 +17,7 @@ from .memory import GlobalMemory
 from .numerics import UNDERFLOW
 from .program import BLOCKING, BRANCH, EXIT, FALL, Block, Program
 from .standing import deadlock, endless
+from .shadow import Shadow
 from .stats import Stats
 from .team import Chunk, Team
 
@@ -44,7 +45,7 @@ class Engine:
     def __init__(
         self, program: Program, memory: GlobalMemory, options: Options,
         grid: tuple[int, int, int], block: tuple[int, int, int], params: bytes, dynamic: int, shared_size: int,
-        cluster: tuple[int, int, int] = (1, 1, 1),
+        cluster: tuple[int, int, int] = (1, 1, 1), earlier: list[Shadow] | None = None,
     ) -> None:  # fmt: skip
         self.program, self.memory, self.options = program, memory, options
         self.grid, self.block = grid, block
@@ -63,6 +64,7 @@ class Engine:
         self.progress = 0
         self.late = options.completion == "late"
         self.sampling = {"off": 0, "sampled": 1, "full": 2}[options.stats]
+        self.shadow = Shadow(self, earlier or []) if options.global_races else None
         self.resident: list[Chunk] = []
         self.spare: dict[int, list[Chunk]] = {}
         warps = (self.threads + 31) // 32
@@ -295,6 +297,8 @@ class Engine:
         lanes = c.live() if gone is None else gone
         c.chunk.checks.close(c)
         c.retire(gone)
+        if not c.count:
+            c.chunk.checks.finish(c)
         left = before & ~c.warps(None)
         self.progress += 1
         if c.chunk.barriers.pending:

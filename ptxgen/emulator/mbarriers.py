@@ -93,8 +93,10 @@ class Mbarriers:
         # who initialised it: actor, its clock, and the phase of the cluster's barrier that comes after (-1: unfenced)
         for name in ("word", "phase", "pending", "expected", "bytes", "birth", "maker", "made", "stage"):
             bigger(name, np.int64)
-        for name in ("now", "now_fenced", "done", "done_fenced"):
+        for name in ("now", "done"):
             bigger(name, np.int32, actors)
+        for name in ("now_fenced", "done_fenced"):
+            bigger(name, np.int32, 2 * actors)
         for name in ("now_events", "done_events"):
             bigger(name, np.uint64)
 

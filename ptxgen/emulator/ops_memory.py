@@ -251,7 +251,8 @@ def st(b: Builder, ins: Instruction) -> Step:
 
     def step(c: Team, m: Mask) -> None:
         v = c.v
-        c.chunk.engine.progress += 1
+        engine = c.chunk.engine
+        engine.progress += 1
         for views, place in resolve(c, site, m, size):
             arena = views[size]
             lanes, index = place.lanes, place.index
@@ -260,6 +261,8 @@ def st(b: Builder, ins: Instruction) -> Step:
                 lanes = np.flatnonzero(place.mask)
                 index = index[lanes]
             shift = place.shift
+            if engine.shadow is not None and views is engine.memory.views:
+                watch_store(c, ins, arena, place, [v[s] for s in srcs], size)
             for s in srcs:
                 value = v[s]
                 if value.dtype != unsigned:
@@ -273,6 +276,20 @@ def st(b: Builder, ins: Instruction) -> Step:
                 shift += 1
 
     return step
+
+
+def watch_store(c: Team, ins: Instruction, arena: Array, place: Place, values: list[Array], size: int) -> None:
+    """Looks for races of a store to global memory that is about to happen."""
+    lanes, index = place.lanes, place.index
+    if lanes is None:
+        lanes = np.arange(c.n) if place.mask is None else np.flatnonzero(place.mask)
+        index = index[lanes]
+    index = index + place.shift
+    new = np.stack([np.broadcast_to(x.view(f"<u{size}"), (c.n,))[lanes] for x in values])
+    old = np.stack([arena[index + i] for i in range(len(values))])
+    shadow = c.chunk.engine.shadow
+    assert shadow is not None
+    shadow.store(c, ins, index * size, lanes, size * len(values), old, new)
 
 
 def _is_row(b: Builder, index: int, size: int) -> bool:

@@ -106,6 +106,12 @@ class Program:
         #: whether it starts work that goes on by itself, or meets other blocks; whether such work reads shared memory
         self.asynchronous, self.proxies = asynchronous(unit)
         self.asynchronous |= clustered
+        #: whether threads may tell others through memory what they did
+        self.messages = any(
+            (ins.op in ("fence", "membar") and ins.mods[:1] != ("proxy",))
+            or {"acquire", "release", "acq_rel"} & set(ins.mods)
+            for ins in self.code
+        )
         self.builder = Builder(function, options, clustered)
         self.sites: list[Site] = []
         self.builder.sites = self.sites
@@ -121,7 +127,13 @@ class Program:
         self.views = self.builder.views
         self.rows = self.builder.rows
         self.keys = len(self.builder.keys)
+        #: log2 of the bytes that races are looked for in, of shared and of global memory: no access is smaller
+        self.grains = self.grain("shared"), self.grain("global")
         self.accelerator = Accelerator(self) if options.engine != "numpy" else None
+
+    def grain(self, space: str) -> int:
+        sizes = [site.size for site in self.sites if site.space in (space, "generic")]
+        return min([16, *sizes]).bit_length() - 1
 
     # ---- basic blocks
 

@@ -18,6 +18,7 @@ from .syntax import SIZES
 if TYPE_CHECKING:
     from .checks import Segment
     from .engine import Engine
+    from .messages import Messages
     from .program import Program
 
 Array = NDArray[Any]
@@ -260,6 +261,7 @@ class Chunk:
         from .asynchrony import Asynchrony
         from .barriers import Barriers
         from .checks import Checks
+        from .messages import Messages
         from .order import Order
 
         self.first = first
@@ -271,6 +273,11 @@ class Chunk:
         self.checks = Order(self) if self.program.asynchronous else Checks(self)
         self.barriers = Barriers(self)
         self.state: dict[str, Any] = {}
+        self.messages: Messages | None = None
+        #: of each warp: its clock when it waited for the kernels before
+        self.waited = np.zeros((len(self.teams), self.blocks), np.int32)
+        if self.engine.shadow is not None and self.program.messages:
+            self.messages = Messages(self, self.engine.shadow)
         for team in self.teams:
             team.reset()
         self.asynchrony = Asynchrony(self) if self.program.asynchronous else None
