@@ -64,7 +64,7 @@ class Engine:
         self.progress = 0
         self.late = options.completion == "late"
         self.sampling = {"off": 0, "sampled": 1, "full": 2}[options.stats]
-        self.shadow = Shadow(self, earlier or []) if options.global_races else None
+        self.shadow = Shadow(self, earlier or []) if options.races and options.global_races else None
         self.resident: list[Chunk] = []
         self.spare: dict[int, list[Chunk]] = {}
         warps = (self.threads + 31) // 32
@@ -205,6 +205,8 @@ class Engine:
                     k = int(np.count_nonzero(m))
                     blk.lanes += k
                     blk.warps += int(np.count_nonzero(c.warps(m)))
+                if blk.counter >= 0:
+                    c.trips[blk.counter] += 1 if m is None else m
                 for step in blk.steps:
                     step(c, m)
                 end = blk.end

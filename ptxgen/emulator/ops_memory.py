@@ -13,7 +13,7 @@ from ptxgen.errors import OutOfBoundsFault
 from .access import Place, Site, active, globally, globally_at, is_generic_shared, shared, shared_at
 from .builder import DTYPES, SIGNED, Builder, fault
 from .clusters import anywhere
-from .memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, typed_views
+from .memory import LOCAL_BITS, LOCAL_END, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, typed_views
 from .registry import Step, instruction
 from .syntax import SIZES, Instruction, Mem, Operand, Reg, Sym, Vec
 
@@ -77,13 +77,24 @@ def generic(c: Team, site: Site, m: Mask, unit: int) -> Parts:
     mine = is_generic_shared(at)
     if mine.any():
         parts.append((c.chunk.views, shared_at(c, site, at[mine] - SHARED_WINDOW, lanes[mine], unit)))
-    mine = (at >= LOCAL_WINDOW) & (at < LOCAL_WINDOW + (1 << 32))
+    mine = (at >= LOCAL_WINDOW) & (at < LOCAL_END)
     if mine.any():
-        parts.append(local_at(c, site, at[mine] - LOCAL_WINDOW, lanes[mine], unit))
+        parts.append(local_at(c, site, own_local(c, site, at[mine], lanes[mine]), lanes[mine], unit))
     mine = (at >= PARAM_WINDOW) & (at < PARAM_WINDOW + (1 << 32))
     if mine.any():
         parts.append(parameters_at(c, site, at[mine] - PARAM_WINDOW, lanes[mine], unit))
     return parts
+
+
+def own_local(c: Team, site: Site, at: Array, lanes: Array) -> Array:
+    """Offsets in local memory of generic addresses; faults where an address is that of another thread."""
+    offset = at - c.local_windows()[lanes].astype(np.int64)
+    bad = (offset < -(1 << LOCAL_BITS - 1)) | (offset >= 1 << LOCAL_BITS - 1)
+    if bad.any():
+        i = int(np.argmax(bad))
+        text = "a generic address of the local memory of another thread"
+        raise fault(OutOfBoundsFault, text, c, site.ins, int(lanes[i]), int(at[i]))
+    return offset
 
 
 def local(c: Team, site: Site, m: Mask, unit: int, base: int) -> tuple[dict[int, Array], Place]:

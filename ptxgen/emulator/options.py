@@ -13,7 +13,7 @@ class Options:
 
     seed: of the order in which warps run. completion: asynchronous work takes effect "late" (at the
     wait that orders it) or "early" (at once). races, uninitialised: whether to look for them;
-    global_races: whether to look for races in global memory, too.
+    global_races: with races, whether to look for them in global memory, too.
     mma: "hopper" rounds as tensor cores do, "f32" in plain float32. stats: "sampled", "full" or
     "off" (the costly part: bank conflicts and sectors). lanes: of one chunk. engine: "numpy".
     watchdog: instructions that one warp may execute before the launch counts as endless; 0: any number.
@@ -39,7 +39,5 @@ class Options:
         ):
             if value not in known:
                 raise InputError(f"{name} must be one of {', '.join(known)}, got {value!r}")
-        if self.global_races and not self.races:
-            raise InputError("global_races is True; it needs races, which is False")
         if self.watchdog < 0:
             raise InputError(f"watchdog must not be negative, got {self.watchdog}")

@@ -36,6 +36,7 @@ from . import (  # noqa: F401  (filling the instruction table)
 from .access import Site
 from .builder import Builder, fault
 from .liveness import unproven
+from .loops import conditional
 from .proxies import asynchronous
 from .registry import Row, Step, find
 from .runs import Accelerator
@@ -60,6 +61,7 @@ class Block:
         "aligned",
         "check",
         "contents",
+        "counter",
         "end",
         "first",
         "guard",
@@ -94,6 +96,7 @@ class Block:
         self.first = first
         self.polls = False
         self.check: Step | None = None
+        self.counter = -1  # of a loop's first block: the number of the count of its iterations
 
 
 class Program:
@@ -211,12 +214,35 @@ class Program:
         else:
             self.block_of[len(self.code)] = len(self.blocks)
             self.blocks.append(last)
+        self.count_iterations()
         self.local_size = 0
         for blk in self.blocks:
             blk.length = len(blk.contents)
         shown = [[i for i in blk.contents if not i.hidden] for blk in self.blocks]
         self.histogram = [Counter(i.name for i in some) for some in shown]
         self.classes = [Counter(instruction_class(i.op, i.mods) for i in some) for some in shown]
+
+    def count_iterations(self) -> None:
+        """Counts iterations of loops that may miss a barrier; `self.loops`: the count's number, by instruction."""
+        blocks = self.blocks
+        after = []
+        for i, blk in enumerate(blocks):
+            following = [] if blk.end in (BRANCH, EXIT) and blk.guard is None else [i + 1]
+            if blk.end == BRANCH:
+                following.append(blk.target)
+            after.append([n for n in following if n < len(blocks)])
+        barriers = [
+            i for i, blk in enumerate(blocks)
+            if blk.end == BLOCKING and blk.ins is not None and blk.ins.op in ("bar", "barrier")
+            and blk.ins.mods[:1] != ("cluster",)
+        ]  # fmt: skip
+        self.loops: dict[int, int] = {}
+        self.counters = 0
+        for barrier, first in conditional(blocks, after, barriers).items():
+            if blocks[first].counter < 0:
+                blocks[first].counter = self.counters
+                self.counters += 1
+            self.loops[id(blocks[barrier].ins)] = blocks[first].counter
 
     def finished(self, body: dict[str, Any]) -> Step:
         """An instruction's step with its checks and, unless it may wait, its guard."""

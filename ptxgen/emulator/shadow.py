@@ -172,8 +172,12 @@ class Shadow:
         mark = self.marks(c, ins, lanes, how.kind)
         lost = np.zeros(len(lanes), np.int64)
         for g in self.units(at, size):
-            self.conflict(c, ins, how.kind, self.writer[g], g, mark, lanes, "writes", "writes")
-            for old in (self.first[g], self.reader[g]):
+            first, last, before = self.first[g], self.reader[g], self.writer[g]
+            if before.any():  # a thread that has read a value by a strong read replaces that value
+                for old in (first, last):
+                    before[((old ^ mark) & THREAD == 0) & (old >> KIND & 3 == STRONG)] = 0
+            self.conflict(c, ins, how.kind, before, g, mark, lanes, "writes", "writes")
+            for old in (first, last):
                 self.conflict(c, ins, how.kind, old, g, mark, lanes, "writes", "reads")
             self.writer[g] = mark
             self.first[g] = self.reader[g] = 0

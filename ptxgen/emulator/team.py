@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .builder import DTYPES, SPECIAL_PREDICATES, SPECIALS_64, View
-from .memory import SHARED_BASE, typed_views
+from .memory import LOCAL_BITS, LOCAL_END, LOCAL_WINDOW, SHARED_BASE, typed_views
 from .syntax import SIZES
 
 if TYPE_CHECKING:
@@ -110,6 +110,8 @@ class Team:
         self.polled = False
         self.executed = 0  # instructions since the chunk began
         self.quiet = 0
+        #: iterations of the loops that the program counts, by lane
+        self.trips = np.zeros((self.chunk.program.counters, self.n), np.int32)
         for i in range(len(self.addresses)):
             self.addresses[i] = None
         self.written = [False] * self.chunk.program.tracked
@@ -185,6 +187,15 @@ class Team:
         if word == "dynamic_smem_size":
             return engine.dynamic_size
         return 0
+
+    def local_windows(self) -> Array:
+        """Where the local memory of each lane begins among generic addresses: another place for each thread."""
+        found: Array | None = self.state.get("local windows")
+        if found is None:
+            threads = ((self.chunk.first + self.row) * len(self.chunk.teams) + self.warp) * 32 + self.lane
+            number = threads % ((LOCAL_END - LOCAL_WINDOW >> LOCAL_BITS) - 1)
+            found = self.state["local windows"] = (LOCAL_WINDOW + (number << LOCAL_BITS)).astype(np.uint64)
+        return found
 
     def forget_addresses(self, number: int) -> None:
         """The registers of a set have changed."""

@@ -171,7 +171,7 @@ def test_race(name, seed):
     run(start + before + "bar.sync 0;" + after + end, block=64, extra=SHARED, seed=seed)
     with pytest.raises(RaceFault, match="no barrier between"):
         run(start + before + after + end, block=64, extra=SHARED, seed=seed)
-    run(start + before + after + end, block=64, extra=SHARED, seed=seed, races=False, global_races=False)
+    run(start + before + after + end, block=64, extra=SHARED, seed=seed, races=False)
 
 
 def test_no_race_within_a_word():
