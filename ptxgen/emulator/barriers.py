@@ -208,7 +208,9 @@ class Barriers:
             if bad.any():
                 block = int(np.argmax(bad))
                 warp = int(np.argmax((self.came[id(p.ins)] & gone)[:, block]))
-                text = f"warp {p.team.warp} comes to barrier {number} again, and warp {warp}, which came here before, has "
+                text = (
+                    f"warp {p.team.warp} comes to barrier {number} again, and warp {warp}, which came here before, has "
+                )
                 text += "exited: the warps come to the barrier in different numbers"
                 raise fault(BarrierFault, text, p.team, p.ins, 32 * block + int(np.argmax(p.mask[32 * block :])))
 

@@ -239,7 +239,18 @@ class Checks:
 
     def warps_meet(self, c: Team, warps: Array) -> None:
         """All lanes of some warps synchronise."""
-        self.lanes_meet(c, np.where(np.repeat(warps, 32), ALL, np.uint32(0)))
+        if not self.races:
+            return
+        if self.chunk.messages is not None:
+            self.chunk.messages.settle(c, np.flatnonzero(warps))
+        window = self.windows[c.warp]
+        if (warps | ~c.warps(None)).all():
+            window.settle()
+        elif window.entries:
+            window.meet(np.where(np.repeat(warps, 32), ALL, np.uint32(0)), c.live())
+        now = self.own(c.warp)
+        self.lanes[c.warp].meet_all(warps, now)
+        self.clocks[c.warp, self.base + c.warp, self.blocks] = now + 1
 
     def finish(self, c: Team) -> None:
         """All lanes of a team have exited."""

@@ -16,8 +16,8 @@ from .builder import fault
 from .memory import GlobalMemory
 from .numerics import UNDERFLOW
 from .program import BLOCKING, BRANCH, EXIT, FALL, Block, Program
-from .standing import deadlock, endless
 from .shadow import Shadow
+from .standing import deadlock, endless
 from .stats import Stats
 from .team import Chunk, Team
 

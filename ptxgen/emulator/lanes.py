@@ -1,7 +1,7 @@
 """The order between lanes of one warp, and the races between lanes through shared memory.
 
-Lanes of a warp run independently. Only a synchronisation that names them orders what they do to memory: bar.warp.sync, a
-barrier of the block or of the cluster, or an mbarrier at which the warp has arrived and waits. Shuffles, votes and
+Lanes of a warp run independently. Only a synchronisation that names them orders what they do to memory: bar.warp.sync,
+a barrier of the block or of the cluster, or an mbarrier at which the warp has arrived and waits. Shuffles, votes and
 matrix instructions exchange registers and order nothing in memory.
 """
 
@@ -54,6 +54,10 @@ class Lanes:
         known = np.maximum(self.each[groups], self.every[groups][:, :, None])  # of each member: what it knows
         told = np.where(named[:, :, None], known, 0).max(axis=1)
         self.each[part] = np.maximum(told, np.where(named, clocks[part][:, None], 0))
+
+    def meet_all(self, warps: Array, clocks: Array) -> None:
+        """All lanes of some warps synchronise; `clocks`: of each warp."""
+        np.maximum(self.every, np.repeat(np.where(warps, clocks, 0), 32), out=self.every)
 
     def knows(self, lanes: Array, others: Array, clocks: Array) -> Array:
         """Whether `lanes` are ordered after what lanes number `others` of their warps did at some clocks."""

@@ -97,8 +97,8 @@ class Machine:
         """Runs a kernel to its end.
 
         `dependent`: the kernel may begin before those launched ahead of it have ended (programmatic dependent launch);
-        with `global_races`, what it touches of theirs before griddepcontrol.wait is a fault. `params`: each .param at its offset (`Entry.parameters`); `cluster`: blocks of a cluster, unless the kernel
-        declares them.
+        with `global_races`, what it touches of theirs before griddepcontrol.wait is a fault. `params`: each
+        .param at its offset (`Entry.parameters`); `cluster`: blocks of a cluster, unless the kernel declares them.
         """
         kernel: Entry = module[entry]
         grid = dims("grid", grid, (2**31 - 1, 65535, 65535))

@@ -213,7 +213,9 @@ class Mbarriers:
         bad = missing.any(axis=1)
         if bad.any():
             i = int(np.argmax(bad))
-            text = f"an arrival too many, or too early, at an mbarrier object: phase {int(self.phase[rows[i]]) - 1} has "
+            text = (
+                f"an arrival too many, or too early, at an mbarrier object: phase {int(self.phase[rows[i]]) - 1} has "
+            )
             text += "completed, and nothing orders this arrival after that"
             raise self.fail(c, ins, lanes, at, np.arange(len(lanes)) == late[i], text)
 

@@ -1,8 +1,8 @@
 """Messages between threads through global memory: what a fence publishes, and what a reader learns from it.
 
-A fence publishes what its warp knows. A store or an atomic operation after the fence carries that publication, also when
-another warp executes it after a barrier. A strong read (volatile, relaxed, acquire, atomic) of the value receives the
-publication; it takes effect at once with .acquire, else at the next fence or barrier of the warp.
+A fence publishes what its warp knows. A store or an atomic operation after the fence carries that publication, also
+when another warp executes it after a barrier. A strong read (volatile, relaxed, acquire, atomic) of the value receives
+the publication; it takes effect at once with .acquire, else at the next fence or barrier of the warp.
 """
 
 from __future__ import annotations

@@ -37,6 +37,7 @@ KIND, PROXY, NUMBER, CLOCK = 28, 30, 31, 43
 LAST_CLOCK = (1 << 20) - 1
 #: kinds: a weak access, a strong one, an atomic one, a weak write by several lanes of one warp at once
 WEAK, STRONG, ATOMIC, MANY = range(4)
+PAST = {"reads": "read", "writes": "wrote"}
 _STRONG = {"volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"}
 
 
@@ -70,6 +71,8 @@ class Shadow:
         self.numbers: dict[int, int] = {}
         self.sites: list[Instruction] = []
         self.manners: dict[int, Manner] = {}
+        #: of each atomic instruction, by number: the warps that have executed it
+        self.performed: dict[int, Array] = {}
         #: launches that may not have ended, and whether any thread of this one waits for them
         self.earlier, self.waits = earlier, False
         self.enabled = engine.blocks * self.teams * 32 < THREAD
@@ -181,7 +184,12 @@ class Shadow:
                 self.conflict(c, ins, how.kind, old, g, mark, lanes, "writes", "reads")
             self.writer[g] = mark
             self.first[g] = self.reader[g] = 0
-            if how.kind != ATOMIC:
+            if how.kind == ATOMIC:
+                warps = self.performed.get(self.number(ins))
+                if warps is None:
+                    warps = self.performed[self.number(ins)] = np.zeros(self.engine.blocks * self.teams, bool)
+                warps[(mark & THREAD) >> 5] = True
+            else:
                 left = self.writer[g]
                 other = left != mark
                 if other.any():
@@ -287,7 +295,8 @@ class Shadow:
     # ---- order
 
     def conflict(
-        self, c: Team, ins: Instruction, kind: int, old: Array, g: Array, mark: Array, lanes: Array, doing: str, done: str
+        self, c: Team, ins: Instruction, kind: int, old: Array, g: Array, mark: Array, lanes: Array, doing: str,
+        done: str,
     ) -> None:  # fmt: skip
         """Raises where an access meets marks of other threads that nothing orders before it."""
         bad = ((old ^ mark) & THREAD != 0) & (old != 0)
@@ -296,10 +305,7 @@ class Shadow:
         which = np.flatnonzero(bad)
         old, lanes, mine = old[which], lanes[which], mark[which] & THREAD
         kinds = old >> KIND & 3
-        if kind in (STRONG, ATOMIC):
-            race = (kinds == WEAK) | (kinds == MANY)
-        else:
-            race = np.ones(len(which), bool)
+        race = (kinds == WEAK) | (kinds == MANY) | (kind in (WEAK, MANY))
         if doing == "reads" and kind == WEAK:
             race &= kinds != ATOMIC
         if doing == "writes" and done == "reads" and kind == ATOMIC:
@@ -308,12 +314,25 @@ class Shadow:
             race &= self.carried[g[which]] == 0  # a flag that was stored behind a fence
         if self.tells and doing == "writes" and done == "reads" and c.chunk.messages is not None and kind == WEAK:
             race &= (kinds != STRONG) | (c.chunk.messages.carried(c, lanes) == 0)
+        if doing == "writes" and kind == WEAK and self.performed:
+            race &= ~self.took_part(old, kinds, mine)
         race &= (kinds != MANY) | ((old & THREAD) >> 5 != mine >> 5)
         race[race] = ~self.ordered(c, old[race], lanes[race], 0)
         if race.any():
             i = int(np.argmax(race))
             address = int(g[which[i]]) << self.shift
             self.refuse(c, ins, int(lanes[i]), address, int(old[i]), doing, done)
+
+    def took_part(self, old: Array, kinds: Array, mine: Array) -> Array:
+        """Whether marks are of atomic operations that the threads' own warps have executed, too.
+
+        A thread whose operation was the last one may store to that place: it has seen the others.
+        """
+        out = np.zeros(len(old), bool)
+        for number in np.unique(old[kinds == ATOMIC] >> NUMBER & 4095).tolist():
+            some = (kinds == ATOMIC) & (old >> NUMBER & 4095 == number)
+            out[some] = self.performed[number][mine[some] >> 5]
+        return out
 
     def ordered(self, c: Team, old: Array, lanes: Array, row: int) -> Array:
         """Whether lanes are ordered after marks; `row` 1: and after a proxy fence behind those writes."""
@@ -350,16 +369,12 @@ class Shadow:
         mine = c.chunk.first + (lane >> 5)
         x, y, z = (int(v) for v in self.engine.block_coordinates(block, 1)[0][0])
         if block != mine:
-            who, need = f"lane {thread & 31} of warp {warp} of block ({x}, {y}, {z})", "no fence and flag"
-            if c.chunk.messages is not None:
-                need = "nothing"
+            who, need = f"lane {thread & 31} of warp {warp} of block ({x}, {y}, {z})", "no fence and message"
         elif warp != c.warp:
             who, need = f"lane {thread & 31} of warp {warp}", "no barrier"
         else:
             who, need = f"lane {thread & 31} of the same warp", "no bar.warp.sync"
-        text = f"{doing} global memory that {who} {done} ({self.line(old)}), with {need} between"
-        if need == "nothing":
-            text = f"{doing} global memory that {who} {done} ({self.line(old)}), and no message through a fence orders them"
+        text = f"{doing} global memory that {who} {PAST[done]} ({self.line(old)}), with {need} between"
         raise fault(RaceFault, text, c, ins, lane, at + GLOBAL_BASE)
 
     # ---- launches that may not have ended
@@ -391,7 +406,7 @@ class Shadow:
                     if bad.any():
                         k = int(np.argmax(bad))
                         verb = "writes" if writes else "reads"
-                        text = f"{verb} global memory that the kernel {other.entry} before it {done} "
+                        text = f"{verb} global memory that the kernel {other.entry} before it {PAST[done]} "
                         text += f"({other.line(int(table[g[k]]))}), with no griddepcontrol.wait between"
                         lane = int(lanes[early[k]])
                         raise fault(RaceFault, text, c, ins, lane, int(at[early[k]]) + GLOBAL_BASE)
