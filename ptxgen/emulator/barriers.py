@@ -131,7 +131,6 @@ class Barriers:
         arrived[warps] += 32
         c.chunk.engine.stats.barriers += int(np.count_nonzero(warps))
         c.chunk.checks.close(c)
-        c.chunk.checks.warps_meet(c, warps)
         goes = np.zeros_like(warps)
         for p in parts:
             if p.waits:
@@ -140,6 +139,8 @@ class Barriers:
                 goes |= c.warps(p.mask)
                 c.add(p.after, p.mask)
         self.given[number][c.warp] |= warps & ~goes
+        if not goes.all():
+            c.chunk.checks.warps_meet(c, warps & ~goes)
         if goes.any():
             blocks = np.flatnonzero(goes)
             self.told[number].append((c.chunk.checks.tell(c, blocks), blocks, goes))

@@ -225,7 +225,6 @@ class ClusterBarrier:
                         32 * int(np.argmax(bad)))  # fmt: skip
         blocks = np.flatnonzero(warps)
         self.known.append((c.warp, blocks, self.order.release(c, blocks, relaxed)))
-        self.order.warps_meet(c, warps)
         self.arrived[c.warp] |= warps
         self.arrivals[c.warp] += warps
         self.due[c.warp] |= warps
@@ -298,6 +297,7 @@ class ClusterBarrier:
             self.order.acquire(
                 c, blocks, type(told)(told.clocks[:, blocks], told.fenced[:, blocks], told.events[blocks])
             )
+            self.order.warps_meet(c, free)
             self.due[c.warp] &= ~free
             self.waits[c.warp] += free
             self.ready[c.warp] &= ~free

@@ -196,10 +196,10 @@ class Mbarriers:
     ) -> None:  # fmt: skip
         """Faults at arrivals that nothing orders after the phase before: they could have counted for that one.
 
-        `together`: the lanes are part of an instruction that completed that phase; lanes of one instruction may.
+        Looks at arrivals of one block: the bytes of copies between blocks order, too, and tell nothing. `together`: the lanes are part of an instruction that completed that phase; lanes of one instruction may.
         """
         order, w = self.order, c.warp
-        late = np.flatnonzero(self.phase[rows] > 0)
+        late = np.flatnonzero((self.phase[rows] > 0) & (at // self.chunk.stride == lanes >> 5))
         if not len(late) or not order.races:
             return
         rows, some = rows[late], lanes[late]
@@ -207,6 +207,7 @@ class Mbarriers:
         own = order.base[blocks] + w
         known = np.maximum(order.clocks[w][:, blocks], order.heard.clocks[w][:, blocks]).T
         missing = self.done[rows] > known
+        missing &= (np.arange(order.actors) - order.base[blocks][:, None]) // order.teams == 0
         alone = self.done_lanes[rows, own] & ~(np.uint32(1) << (some & 31).astype(np.uint32)) == 0
         among = np.maximum(order.lanes[w].every[some], order.heard.clocks[w][own, blocks]) >= self.done[rows, own]
         missing[number, own] = ~(alone | among) & (order.lanes[w].each is None) & (not together)

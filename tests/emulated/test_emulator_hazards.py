@@ -127,6 +127,8 @@ def test_a_mbarrier_that_another_lane_initialised() -> None:
     )
     fails(RaceFault, "initialised is used, with no bar.warp.sync", body.replace("SYNC", ""), words(32))
     passes(body.replace("SYNC", ALL), words(32))
+    arrive = "bar.arrive 1, 64;"  # which waits for nobody
+    fails(RaceFault, "initialised is used", body.replace("SYNC", arrive), words(32))
     other = body.replace("[bar], 32", "[bar], 64").replace("@%p0 bra READY;", "@%p0 bra READY; bar.warp.sync 1;")
     with pytest.raises((RaceFault, BarrierFault)):  # nobody has initialised it, or no barrier says so
         run(other.replace("SYNC", ""), words(64), block=64, extra=SHARED)
