@@ -158,7 +158,7 @@ class UninitialisedFault(Fault):
 
 
 class RaceFault(Fault):
-    """Two warps touched the same shared memory, one writing, with no barrier between."""
+    """Two threads touched the same shared or global memory, one writing, with nothing between that orders them."""
 
 
 class AsyncFault(Fault):

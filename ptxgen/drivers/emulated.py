@@ -102,7 +102,8 @@ class EmulatedDriver:
             self.fill(int.from_bytes(parameters[:8], sys.byteorder), step.grid[0])
             return
         assert isinstance(kernel, EmulatedKernel)
-        stats = self.machine.launch(kernel.module, step.entry, step.grid, step.block, parameters, step.shared)
+        stats = self.machine.launch(kernel.module, step.entry, step.grid, step.block, parameters, step.shared,
+                                    dependent=step.entry in kernel.source.dependent)  # fmt: skip
         self.last.append(clock.from_stats(counts(stats, kernel, step), self.device))
 
     def synchronize(self) -> None:

@@ -205,6 +205,9 @@ def globally(c: Team, site: Site, m: Mask, unit: int) -> Place:
     if site.kind != "read" and info.start in engine.memory.readonly:
         return globally_at(c, site, m, unit)
     place = Place(info.unit(unit), offset // unit, None, m)
+    if engine.shadow is not None and site.ins.op != "st" and info.start not in engine.memory.readonly:
+        lanes = np.arange(c.n) if m is None else np.flatnonzero(m)
+        engine.shadow.access(c, site, info.index[lanes] + offset, lanes)
     if engine.sampling:
         sample_global(c, site, place, unit)
     return place
@@ -232,8 +235,9 @@ def globally_at(c: Team, site: Site, m: Mask, unit: int, at: Array | None = None
             bad = (at >= extent[0]) & (at < extent[1])
             if bad.any():
                 i = int(np.argmax(bad))
-                text = f"a read-only buffer is written: {memory.name(start)}"
-                raise fault(OutOfBoundsFault, text, c, site.ins, int(lanes[i]), int(at[i]))
+                raise fault(OutOfBoundsFault, "a read-only buffer is written", c, site.ins, int(lanes[i]), int(at[i]))
+    if engine.shadow is not None and site.ins.op != "st":
+        engine.shadow.access(c, site, at - GLOBAL_BASE, lanes)
     place = Place((at - GLOBAL_BASE) >> (unit.bit_length() - 1), 0, lanes, None)
     if engine.sampling:
         sample_global(c, site, place, unit)

@@ -67,6 +67,7 @@ class Barriers:
         #: lanes that wait for the rest of their warp, by barrier and warp
         self.pending: dict[tuple[int, int], list[Part]] = {}
         self.votes = np.zeros((NUMBER, 2, chunk.blocks), np.int32)  # lanes with a true predicate; lanes in all
+        self.came: dict[int, Array] = {}  # of each instruction: whether each warp has come to it
         self.exited = np.zeros(chunk.blocks, np.int32)  # threads of warps that are gone
         self.whole = 32 * len(chunk.teams)
 
@@ -108,6 +109,10 @@ class Barriers:
         for p in parts:
             mine = c.warps(p.mask)
             want = p.count or -1
+            came = self.came.get(id(p.ins))
+            if came is None:
+                came = self.came[id(p.ins)] = np.zeros((len(self.chunk.teams), self.chunk.blocks), bool)
+            came[c.warp] |= mine
             wrong = mine & (expected != 0) & (expected != want)
             if wrong.any():
                 block = int(np.argmax(wrong))
@@ -134,6 +139,8 @@ class Barriers:
                 goes |= c.warps(p.mask)
                 c.add(p.after, p.mask)
         self.given[number][c.warp] |= warps & ~goes
+        if not goes.all():
+            c.chunk.checks.warps_meet(c, warps & ~goes)
         if goes.any():
             blocks = np.flatnonzero(goes)
             self.told[number].append((c.chunk.checks.tell(c, blocks), blocks, goes))
@@ -145,6 +152,10 @@ class Barriers:
         done |= (expected == -1) & (arrived + self.exited >= self.whole)
         if not done.any():
             return
+        if self.chunk.checks.races:
+            self.same_iteration(number, done)
+            if self.exited[done].any():
+                self.not_missed(number, done & (expected == -1))
         self.chunk.engine.progress += 1
         taken = np.zeros((len(self.chunk.teams), self.chunk.blocks), bool)
         lanes = np.repeat(done, 32)
@@ -168,6 +179,41 @@ class Barriers:
         expected[done] = 0
         arrived[done] = 0
         self.votes[number][:, done] = 0
+
+    def same_iteration(self, number: int, done: Array) -> None:
+        """Faults where warps of a block meet at one instruction, but in different iterations of the loop around it."""
+        loops = self.chunk.program.loops
+        parts = [p for p in self.waiting[number] if id(p.ins) in loops]
+        for ins in {id(p.ins): p.ins for p in parts}.values():
+            low, high = np.full(self.chunk.blocks, 1 << 30), np.zeros(self.chunk.blocks, np.int64)
+            for p in parts:
+                if p.ins is ins:
+                    trips = p.team.trips[loops[id(ins)]]
+                    low = np.minimum(low, np.where(p.mask, trips, 1 << 30).reshape(-1, 32).min(axis=1))
+                    high = np.maximum(high, np.where(p.mask, trips, 0).reshape(-1, 32).max(axis=1))
+            bad = done & (high > low)
+            if bad.any():
+                block = int(np.argmax(bad))
+                for p in parts:
+                    late = p.mask & (p.team.trips[loops[id(ins)]] == high[block]) & (p.team.row == block)
+                    if p.ins is ins and late.any():
+                        text = f"threads of one block meet at barrier {number} in iterations {low[block]} and "
+                        text += f"{high[block]} of the loop around it: some threads miss it in an iteration"
+                        raise fault(BarrierFault, text, p.team, ins, int(np.argmax(late)))
+
+    def not_missed(self, number: int, done: Array) -> None:
+        """Faults where a warp comes to a barrier once more, and another that came there before has exited."""
+        gone = ~np.stack([t.warps(None) for t in self.chunk.teams])
+        for p in self.waiting[number]:
+            bad = (self.came[id(p.ins)] & gone).any(axis=0) & done & p.team.warps(p.mask)
+            if bad.any():
+                block = int(np.argmax(bad))
+                warp = int(np.argmax((self.came[id(p.ins)] & gone)[:, block]))
+                text = (
+                    f"warp {p.team.warp} comes to barrier {number} again, and warp {warp}, which came here before, has "
+                )
+                text += "exited: the warps come to the barrier in different numbers"
+                raise fault(BarrierFault, text, p.team, p.ins, 32 * block + int(np.argmax(p.mask[32 * block :])))
 
     def leave(self, blocks: Array) -> None:
         """One warp of each of these blocks has exited."""

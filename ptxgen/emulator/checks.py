@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ptxgen.errors import AsyncFault, RaceFault, UninitialisedFault
 
 from .builder import fault
+from .lanes import ALL, Lanes, LaneShadow, Window
 from .memory import typed_views
 
 if TYPE_CHECKING:
@@ -97,6 +98,11 @@ class Segment:
 class Checks:
     """The shadow state of one chunk's shared memory."""
 
+    #: blocks of a cluster; warps of all of them
+    size = 1
+    actors: int
+    #: for each block, the number of its first warp among `actors`
+    base: Array
     #: called with the team, the touch and its kind at each access
     hook: Callable[[Team, Touch, str], None] | None = None
 
@@ -113,16 +119,19 @@ class Checks:
             self.valid_views = typed_views(self.valid)
         else:
             self.valid_pages = -1
-        self.races = options.races and len(chunk.teams) > 1
+        self.races = options.races
         self.copy_pages = 0
         self.scratch: dict[int, Array] | None = None
         self.live: list[Segment] = []
-        self.written_pages = [0] * len(chunk.teams)  # since all warps met
-        self.writes = 0
-        #: the last store, where another warp may have written: (unit, elements, what they held before)
-        self.stored: tuple[Touch, list[tuple[int, Array, Array]]] | None = None
+        self.blocks = np.arange(chunk.blocks)
+        self.shadow: LaneShadow | None = None
+        if self.size == 1:
+            self.actors, self.base = len(chunk.teams), np.zeros(chunk.blocks, np.int64)
         if self.races:
             self.fresh_clocks()
+            #: of each team: what its lanes know of each other, and what they did since they synchronised
+            self.lanes = [Lanes(32 * chunk.blocks) for _ in chunk.teams]
+            self.windows = [Window(team) for team in chunk.teams]
 
     # ---- never written
 
@@ -222,16 +231,70 @@ class Checks:
 
     # ---- races
 
-    def fresh_clocks(self) -> None:
+    def fresh_clocks(self, past: int = 0) -> None:
+        """All warps know of all others what happened up to the clock `past`."""
         teams = len(self.chunk.teams)
-        self.clocks = np.zeros((teams, teams, self.chunk.blocks), np.int32)
-        self.clocks[np.arange(teams), np.arange(teams)] = 1
+        self.clocks = np.full((teams, teams, self.chunk.blocks), past, np.int32)
+        self.clocks[np.arange(teams), np.arange(teams)] = past + 1
         self.live = []
         self.live_read = self.live_write = self.live_atomic = 0
         self.written_pages = [0] * teams
 
+    def own(self, warp: int) -> Array:
+        """A warp's own clock in each block."""
+        out: Array = self.clocks[warp, self.base + warp, self.blocks]
+        return out
+
+    def lane_shadow(self) -> LaneShadow:
+        if self.shadow is None:
+            self.shadow = LaneShadow(self.chunk)
+        return self.shadow
+
+    def lanes_meet(self, c: Team, members: Array) -> None:
+        """Lanes of some warps synchronise; `members`: for each lane those that it meets, 0 if it takes no part."""
+        if not self.races:
+            return
+        if self.chunk.messages is not None:
+            self.chunk.messages.settle(c, np.flatnonzero(c.warps(members != 0)))
+        live = c.live()
+        self.windows[c.warp].meet(members, live)
+        now = self.own(c.warp)
+        self.lanes[c.warp].meet(members, live, now[c.row])
+        self.clocks[c.warp, self.base + c.warp, self.blocks] = now + 1
+
+    def warps_meet(self, c: Team, warps: Array) -> None:
+        """All lanes of some warps synchronise."""
+        if not self.races:
+            return
+        if self.chunk.messages is not None:
+            self.chunk.messages.settle(c, np.flatnonzero(warps))
+        window = self.windows[c.warp]
+        if (warps | ~c.warps(None)).all():
+            window.settle()
+        elif window.entries:
+            window.meet(np.where(np.repeat(warps, 32), ALL, np.uint32(0)), c.live())
+        now = self.own(c.warp)
+        self.lanes[c.warp].meet_all(warps, now)
+        self.clocks[c.warp, self.base + c.warp, self.blocks] = now + 1
+
+    def finish(self, c: Team) -> None:
+        """All lanes of a team have exited."""
+        if self.races:
+            self.windows[c.warp].settle()
+
+    def echo(self, c: Team, blocks: Array, clocks: Array) -> None:
+        """A warp learns of its own past, up to some clocks: its lanes are ordered after that."""
+        known = np.zeros(self.chunk.blocks, np.int64)
+        known[blocks] = clocks
+        every = self.lanes[c.warp].every
+        known = known[c.row]
+        if (known > every).any():
+            self.windows[c.warp].settle()
+            np.maximum(every, known, out=every)
+
     def record(self, c: Team, touch: Touch, kind: str) -> None:
         """Remembers an access of the current segment."""
+        self.windows[c.warp].add(touch, kind)
         segment = c.segment
         if segment is None:
             segment = c.segment = Segment(c)
@@ -317,7 +380,7 @@ class Checks:
         if not self.races:
             return
         if given.all() and taken.all():
-            self.fresh_clocks()
+            self.fresh_clocks(int(self.clocks.max()))
             return
         blocks = np.flatnonzero(given.any(axis=0))
         if len(blocks) and (given[:, blocks] == given[:, blocks[:1]]).all():

@@ -247,7 +247,8 @@ class ClusterBarrier:
         engine.progress += 1
         blocks = np.repeat(done, size)
         clocks = np.zeros((order.actors, self.chunk.blocks), np.int32)
-        fenced, events = np.zeros_like(clocks), np.zeros(self.chunk.blocks, np.uint64)
+        fenced = np.zeros((2 * order.actors, self.chunk.blocks), np.int32)
+        events = np.zeros(self.chunk.blocks, np.uint64)
         left = []
         for warp, where, known in self.known:
             mine = blocks[where]
@@ -264,7 +265,7 @@ class ClusterBarrier:
         self.known = left
         n = self.chunk.blocks // size
         clocks = np.repeat(clocks.reshape(order.actors, n, size).max(axis=2), size, axis=1)
-        fenced = np.repeat(fenced.reshape(order.actors, n, size).max(axis=2), size, axis=1)
+        fenced = np.repeat(fenced.reshape(2 * order.actors, n, size).max(axis=2), size, axis=1)
         events = np.repeat(np.bitwise_or.reduce(events.reshape(n, size), axis=1), size)
         if not self.told.clocks.shape[1]:
             self.told = type(self.told)(np.zeros_like(clocks), np.zeros_like(fenced), np.zeros_like(events))
@@ -296,6 +297,7 @@ class ClusterBarrier:
             self.order.acquire(
                 c, blocks, type(told)(told.clocks[:, blocks], told.fenced[:, blocks], told.events[blocks])
             )
+            self.order.warps_meet(c, free)
             self.due[c.warp] &= ~free
             self.waits[c.warp] += free
             self.ready[c.warp] &= ~free

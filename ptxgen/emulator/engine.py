@@ -16,6 +16,7 @@ from .builder import fault
 from .memory import GlobalMemory
 from .numerics import UNDERFLOW
 from .program import BLOCKING, BRANCH, EXIT, FALL, Block, Program
+from .shadow import Shadow
 from .standing import deadlock, endless
 from .stats import Stats
 from .team import Chunk, Team
@@ -47,7 +48,7 @@ class Engine:
     def __init__(
         self, program: Program, memory: GlobalMemory, options: Options,
         grid: tuple[int, int, int], block: tuple[int, int, int], params: bytes, dynamic: int, shared_size: int,
-        cluster: tuple[int, int, int] = (1, 1, 1),
+        cluster: tuple[int, int, int] = (1, 1, 1), earlier: list[Shadow] | None = None,
     ) -> None:  # fmt: skip
         self.program, self.memory, self.options = program, memory, options
         self.grid, self.block = grid, block
@@ -68,6 +69,7 @@ class Engine:
         self.progress = 0
         self.late = options.completion == "late"
         self.sampling = {"off": 0, "sampled": 1, "full": 2}[options.stats]
+        self.shadow = Shadow(self, earlier or []) if options.races and options.global_races else None
         self.resident: list[Chunk] = []
         self.spare: dict[int, list[Chunk]] = {}
         warps = (self.threads + 31) // 32
@@ -234,6 +236,8 @@ class Engine:
                     k = int(np.count_nonzero(m))
                     blk.lanes += k
                     blk.warps += int(np.count_nonzero(c.warps(m)))
+                if blk.counter >= 0:
+                    c.trips[blk.counter] += 1 if m is None else m
                 for step in blk.steps:
                     step(c, m)
                 end = blk.end
@@ -326,6 +330,8 @@ class Engine:
         lanes = c.live() if gone is None else gone
         c.chunk.checks.close(c)
         c.retire(gone)
+        if not c.count:
+            c.chunk.checks.finish(c)
         left = before & ~c.warps(None)
         self.progress += 1
         if c.chunk.barriers.pending:

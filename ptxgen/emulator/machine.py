@@ -15,6 +15,7 @@ from .engine import Engine
 from .memory import GlobalMemory
 from .module import Entry, Module
 from .options import Options
+from .shadow import Shadow
 from .stats import Stats
 from .tensormap import TensorMap
 
@@ -57,6 +58,8 @@ class Machine:
         except TypeError as error:
             raise InputError(f"unknown option: {error}") from None
         self.memory = GlobalMemory()
+        #: the launches that a dependent one may overlap with
+        self.running: list[Shadow] = []
 
     # ---- memory
 
@@ -70,6 +73,7 @@ class Machine:
 
     def write(self, address: int, buffer: Any) -> None:
         """Copies bytes to the device; InputError unless they fit one allocation."""
+        self.running = []
         if isinstance(buffer, np.ndarray):
             data = np.frombuffer(np.ascontiguousarray(buffer).tobytes(), np.uint8)
         else:
@@ -78,10 +82,12 @@ class Machine:
 
     def read(self, address: int, nbytes: int) -> bytes:
         """Bytes of the device."""
+        self.running = []
         return self.memory.buffer[self.memory.span(int(address), int(nbytes))].tobytes()
 
     def fill(self, address: int, nbytes: int, byte: int) -> None:
         """Sets bytes of the device."""
+        self.running = []
         self.memory.buffer[self.memory.span(int(address), int(nbytes))] = byte
 
     # ---- kernels
@@ -92,12 +98,13 @@ class Machine:
 
     def launch(
         self, module: Module, entry: str, grid: Any, block: Any, params: bytes, shared_bytes: int = 0,
-        cluster: Any = None,
+        cluster: Any = None, dependent: bool = False,
     ) -> Stats:  # fmt: skip
         """Runs a kernel to its end.
 
-        `params`: each .param at its offset (`Entry.parameters`); `cluster`: blocks of a cluster, unless the kernel
-        declares them.
+        `dependent`: the kernel may begin before those launched ahead of it have ended (programmatic dependent launch);
+        with `global_races`, what it touches of theirs before griddepcontrol.wait is a fault. `params`: each
+        .param at its offset (`Entry.parameters`); `cluster`: blocks of a cluster, unless the kernel declares them.
         """
         kernel: Entry = module[entry]
         grid = dims("grid", grid, (2**31 - 1, 65535, 65535))
@@ -133,9 +140,15 @@ class Machine:
         program = kernel.program(self.options, cluster != (1, 1, 1))
         engine = Engine(
             program, self.memory, self.options, grid, block, bytes(params), shared_bytes, kernel.shared + shared_bytes,
-            cluster,
+            cluster, self.running if dependent else [],
         )  # fmt: skip
-        return engine.run()
+        running, self.running = self.running, []
+        stats = engine.run()
+        if engine.shadow is not None:
+            self.running = [engine.shadow]
+            if dependent and not engine.shadow.waits:
+                self.running += running
+        return stats
 
 
 def launch(

@@ -82,6 +82,9 @@ class Mbarriers:
         self.bytes: Array
         self.birth: Array
         self.maker: Array
+        self.lane: Array
+        self.now_lanes: Array
+        self.done_lanes: Array
         self.made: Array
         self.stage: Array
         self.now: Array
@@ -91,10 +94,14 @@ class Mbarriers:
         self.done_fenced: Array
         self.done_events: Array
         # who initialised it: actor, its clock, and the phase of the cluster's barrier that comes after (-1: unfenced)
-        for name in ("word", "phase", "pending", "expected", "bytes", "birth", "maker", "made", "stage"):
+        for name in ("word", "phase", "pending", "expected", "bytes", "birth", "maker", "lane", "made", "stage"):
             bigger(name, np.int64)
-        for name in ("now", "now_fenced", "done", "done_fenced"):
+        for name in ("now", "done"):
             bigger(name, np.int32, actors)
+        for name in ("now_fenced", "done_fenced"):
+            bigger(name, np.int32, 2 * actors)
+        for name in ("now_lanes", "done_lanes"):  # of each warp, those that have arrived
+            bigger(name, np.uint32, actors)
         for name in ("now_events", "done_events"):
             bigger(name, np.uint64)
 
@@ -137,6 +144,7 @@ class Mbarriers:
         self.birth[rows] = self.births
         blocks = lanes >> 5
         self.maker[rows] = self.order.base[blocks] + c.warp
+        self.lane[rows] = lanes & 31
         self.made[rows] = self.order.own(c.warp)[blocks]
         self.stage[rows] = -1
         for page in np.unique(at % self.chunk.stride >> PAGE).tolist():
@@ -163,21 +171,54 @@ class Mbarriers:
         self.stage[rows[mine]] = cluster.arrivals[c.warp, block[mine]]
 
     def reach(self, c: Team, ins: Instruction, lanes: Array, at: Array, rows: Array) -> None:
-        """Faults where another block's object is used, and nothing says that it has been initialised."""
-        blocks = lanes >> 5
-        targets = at // self.chunk.stride
-        away = np.flatnonzero(targets != blocks)
-        if not len(away) or not self.order.races:
+        """Faults where an object is used, and nothing orders that after its initialisation by another thread."""
+        order, blocks = self.order, lanes >> 5
+        if not order.races:
             return
         cluster = self.cluster
         assert cluster is not None
-        rows, blocks = rows[away], blocks[away]
-        known = self.order.clocks[c.warp][self.maker[rows], blocks] >= self.made[rows]
+        maker, made = self.maker[rows], self.made[rows]
+        known = order.clocks[c.warp][maker, blocks] >= made
         known |= (self.stage[rows] >= 0) & (cluster.waits[:, blocks].max(axis=0) > self.stage[rows])
+        mine = np.flatnonzero((maker == (order.base + c.warp)[blocks]) & (self.lane[rows] != lanes & 31))
+        known[mine] = order.lanes[c.warp].knows(lanes[mine], self.lane[rows[mine]], made[mine])
         if not known.all():
-            text = "an mbarrier object of another block is used, and nothing orders that after its initialisation"
-            i = int(away[np.argmin(known)])
+            i = int(np.argmin(known))
+            whose = "another block" if at[i] // self.chunk.stride != blocks[i] else "another warp"
+            text = f"an mbarrier object of {whose} is used, and nothing orders that after its initialisation"
+            if i in mine:
+                text = f"an mbarrier object that lane {int(self.lane[rows[i]])} of the same warp initialised is used, "
+                text += "with no bar.warp.sync between"
             raise fault(RaceFault, text, c, ins, int(lanes[i]), int(at[i]) % self.chunk.stride)
+
+    def follow(
+        self, c: Team, ins: Instruction, lanes: Array, at: Array, rows: Array, together: bool = False
+    ) -> None:  # fmt: skip
+        """Faults at arrivals that nothing orders after the phase before: they could have counted for that one.
+
+        Looks at arrivals of one block: the bytes of copies between blocks order, too, and tell nothing. `together`: the lanes are part of an instruction that completed that phase; lanes of one instruction may.
+        """
+        order, w = self.order, c.warp
+        late = np.flatnonzero((self.phase[rows] > 0) & (at // self.chunk.stride == lanes >> 5))
+        if not len(late) or not order.races:
+            return
+        rows, some = rows[late], lanes[late]
+        blocks, number = some >> 5, np.arange(len(late))
+        own = order.base[blocks] + w
+        known = np.maximum(order.clocks[w][:, blocks], order.heard.clocks[w][:, blocks]).T
+        missing = self.done[rows] > known
+        missing &= (np.arange(order.actors) - order.base[blocks][:, None]) // order.teams == 0
+        alone = self.done_lanes[rows, own] & ~(np.uint32(1) << (some & 31).astype(np.uint32)) == 0
+        among = np.maximum(order.lanes[w].every[some], order.heard.clocks[w][own, blocks]) >= self.done[rows, own]
+        missing[number, own] = ~(alone | among) & (order.lanes[w].each is None) & (not together)
+        bad = missing.any(axis=1)
+        if bad.any():
+            i = int(np.argmax(bad))
+            text = (
+                f"an arrival too many, or too early, at an mbarrier object: phase {int(self.phase[rows[i]]) - 1} has "
+            )
+            text += "completed, and nothing orders this arrival after that"
+            raise self.fail(c, ins, lanes, at, np.arange(len(lanes)) == late[i], text)
 
     # ---- counting
 
@@ -188,6 +229,7 @@ class Mbarriers:
         """Arrivals, lane after lane; the states before them. ``told``: what they tell, by lane."""
         rows = self.find(c, ins, lanes, at)
         self.reach(c, ins, lanes, at, rows)
+        self.follow(c, ins, lanes, at, rows)
         bad = (counts < 1) | (counts > LIMIT)
         if bad.any():
             raise self.fail(
@@ -197,6 +239,8 @@ class Mbarriers:
             np.maximum.at(self.now, rows, told.clocks.T)
             np.maximum.at(self.now_fenced, rows, told.fenced.T)
             np.bitwise_or.at(self.now_events, rows, told.events)
+            actors = self.order.base[lanes >> 5] + c.warp
+            np.bitwise_or.at(self.now_lanes, (rows, actors), np.uint32(1) << (lanes & 31).astype(np.uint32))
         if expect is not None:
             np.add.at(self.bytes, rows, expect)
             self.bounded(c, ins, lanes, at, rows)
@@ -218,6 +262,8 @@ class Mbarriers:
             return tokens.astype(np.uint64) | np.uint64(TOKEN)
         tokens = np.empty(len(rows), np.int64)  # some complete a phase on the way
         for i, row in enumerate(rows.tolist()):
+            if i:
+                self.follow(c, ins, lanes[i : i + 1], at[i : i + 1], np.array([row]), True)
             n = int(counts[i])
             left = self.pending[row]
             if n > left:
@@ -266,7 +312,8 @@ class Mbarriers:
         self.done[rows] = np.maximum(self.done[rows], self.now[rows])
         self.done_fenced[rows] = np.maximum(self.done_fenced[rows], self.now_fenced[rows])
         self.done_events[rows] |= self.now_events[rows]
-        self.now[rows] = self.now_fenced[rows] = 0
+        self.done_lanes[rows] |= self.now_lanes[rows]
+        self.now[rows] = self.now_fenced[rows] = self.now_lanes[rows] = 0
         self.now_events[rows] = 0
         if self.tracked:
             for row in rows.tolist():

@@ -123,6 +123,8 @@ def from_global(b: Builder, ins: Instruction, operands: list[Operand], to: str, 
             start = global_addresses(c, ins, source, lanes)
             for lane, low in zip(lanes.tolist(), start.tolist(), strict=True):
                 in_global(c, ins, lane, low, low + count, False)
+                if c.chunk.engine.shadow is not None:
+                    c.chunk.engine.shadow.bulk(c, ins, lane, low, low + count, False)
             address = place.addresses(c, lanes)
             aligned(c, ins, lanes, address, 16, "the address in shared memory")
             at, _ = locate(c, address, lanes, count, ins, to == "shared::cluster")
@@ -223,6 +225,8 @@ def to_global(b: Builder, ins: Instruction, operands: list[Operand], to: str, op
             start = global_addresses(c, ins, place, lanes)
             for lane, low in zip(lanes.tolist(), start.tolist(), strict=True):
                 in_global(c, ins, lane, low, low + count, True)
+                if c.chunk.engine.shadow is not None:
+                    c.chunk.engine.shadow.bulk(c, ins, lane, low, low + count, True)
             address = source.addresses(c, lanes)
             aligned(c, ins, lanes, address, 16, "the address in shared memory")
             at, _ = locate(c, address, lanes, count, ins, False)

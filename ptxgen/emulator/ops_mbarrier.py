@@ -169,6 +169,7 @@ def test_wait(b: Builder, ins: Instruction) -> Step:
         at = place.positions(c, lanes)
         barriers = objects(c)
         rows = barriers.find(c, ins, lanes, at)
+        barriers.reach(c, ins, lanes, at, rows)
         done = barriers.complete(c, ins, lanes, at, rows, given(c, lanes), parity)
         if done.any():
             barriers.learn(c, lanes[done], rows[done], relaxed)
@@ -189,6 +190,7 @@ def try_wait(b: Builder, ins: Instruction) -> Step:
         at = place.positions(c, lanes)
         barriers = objects(c)
         rows = barriers.find(c, ins, lanes, at)
+        barriers.reach(c, ins, lanes, at, rows)
         done = barriers.complete(c, ins, lanes, at, rows, given(c, lanes), parity)
         if done.all():
             barriers.learn(c, lanes, rows, relaxed)

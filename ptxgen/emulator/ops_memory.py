@@ -13,7 +13,7 @@ from ptxgen.errors import OutOfBoundsFault
 from .access import Place, Site, active, globally, globally_at, is_generic_shared, shared, shared_at
 from .builder import DTYPES, SIGNED, Builder, fault
 from .clusters import anywhere
-from .memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, typed_views
+from .memory import LOCAL_BITS, LOCAL_END, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, typed_views
 from .registry import Step, instruction
 from .syntax import SIZES, Instruction, Mem, Operand, Reg, Sym, Vec
 
@@ -80,22 +80,24 @@ def generic_at(c: Team, site: Site, at: Array, lanes: Array, unit: int) -> Parts
     mine = is_generic_shared(at)
     if mine.any():
         parts.append((c.chunk.views, shared_at(c, site, at[mine] - SHARED_WINDOW, lanes[mine], unit)))
-    mine = (at >= LOCAL_WINDOW) & (at < LOCAL_WINDOW + (1 << 32))
+    mine = (at >= LOCAL_WINDOW) & (at < LOCAL_END)
     if mine.any():
-        parts.append(local_at(c, site, at[mine] - LOCAL_WINDOW, lanes[mine], unit))
+        parts.append(local_at(c, site, own_local(c, site, at[mine], lanes[mine]), lanes[mine], unit))
     mine = (at >= PARAM_WINDOW) & (at < PARAM_WINDOW + (1 << 32))
     if mine.any():
         parts.append(parameters_at(c, site, at[mine] - PARAM_WINDOW, lanes[mine], unit))
     return parts
 
 
-def explicit(c: Team, site: Site, at: Array, lanes: Array, unit: int) -> Parts:
-    """Where explicit addresses of some lanes lead, in the site's space: global, shared or generic."""
-    if site.space == "shared":
-        return [(c.chunk.views, shared_at(c, site, at, lanes, unit))]
-    if site.space == "global":
-        return [(c.chunk.engine.memory.views, globally_at(c, site, None, unit, at, lanes))]
-    return generic_at(c, site, at, lanes, unit)
+def own_local(c: Team, site: Site, at: Array, lanes: Array) -> Array:
+    """Offsets in local memory of generic addresses; faults where an address is that of another thread."""
+    offset = at - c.local_windows()[lanes].astype(np.int64)
+    bad = (offset < -(1 << LOCAL_BITS - 1)) | (offset >= 1 << LOCAL_BITS - 1)
+    if bad.any():
+        i = int(np.argmax(bad))
+        text = "a generic address of the local memory of another thread"
+        raise fault(OutOfBoundsFault, text, c, site.ins, int(lanes[i]), int(at[i]))
+    return offset
 
 
 def local(c: Team, site: Site, m: Mask, unit: int, base: int) -> tuple[dict[int, Array], Place]:
@@ -263,7 +265,8 @@ def st(b: Builder, ins: Instruction) -> Step:
 
     def step(c: Team, m: Mask) -> None:
         v = c.v
-        c.chunk.engine.progress += 1
+        engine = c.chunk.engine
+        engine.progress += 1
         for views, place in resolve(c, site, m, size):
             arena = views[size]
             lanes, index = place.lanes, place.index
@@ -272,6 +275,8 @@ def st(b: Builder, ins: Instruction) -> Step:
                 lanes = np.flatnonzero(place.mask)
                 index = index[lanes]
             shift = place.shift
+            if engine.shadow is not None and views is engine.memory.views:
+                watch_store(c, ins, arena, place, [v[s] for s in srcs], size)
             for s in srcs:
                 value = v[s]
                 if value.dtype != unsigned:
@@ -285,6 +290,20 @@ def st(b: Builder, ins: Instruction) -> Step:
                 shift += 1
 
     return step
+
+
+def watch_store(c: Team, ins: Instruction, arena: Array, place: Place, values: list[Array], size: int) -> None:
+    """Looks for races of a store to global memory that is about to happen."""
+    lanes, index = place.lanes, place.index
+    if lanes is None:
+        lanes = np.arange(c.n) if place.mask is None else np.flatnonzero(place.mask)
+        index = index[lanes]
+    index = index + place.shift
+    new = np.stack([np.broadcast_to(x.view(f"<u{size}"), (c.n,))[lanes] for x in values])
+    old = np.stack([arena[index + i] for i in range(len(values))])
+    shadow = c.chunk.engine.shadow
+    assert shadow is not None
+    shadow.store(c, ins, index * size, lanes, size * len(values), old, new)
 
 
 def _is_row(b: Builder, index: int, size: int) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .builder import Builder
-from .memory import SHARED_WINDOW, WINDOWS
+from .memory import LOCAL_END, SHARED_WINDOW, WINDOW, WINDOWS
 from .ops_memory import elements
 from .registry import Step, instruction
 from .syntax import SIZES, Instruction, Special, Vec
@@ -113,11 +113,23 @@ def cvta(b: Builder, ins: Instruction) -> Step:
     dst, src = b.dst(ins.operands[0], "u64"), b.src(ins.operands[1], "u64")
     if base == 0:
         return copy(dst, src)
+    if space == "local":
+        return local_cvta(dst, src, to)
     offset = np.array(-base & 0xFFFFFFFFFFFFFFFF if to else base, np.uint64)
 
     def step(c: Team, m: Mask) -> None:
         v = c.v
         np.add(v[src], offset, out=v[dst], where=True if m is None else m)
+
+    return step
+
+
+def local_cvta(dst: int, src: int, to: bool) -> Step:
+    """Between local addresses and generic ones, which are others in every thread."""
+    ufunc = np.subtract if to else np.add
+
+    def step(c: Team, m: Mask) -> None:
+        ufunc(c.v[src], c.local_windows(), out=c.v[dst], where=True if m is None else m)
 
     return step
 
@@ -139,7 +151,8 @@ def isspacep(b: Builder, ins: Instruction) -> Step:
                 constant |= (at >= np.uint64(start)) & (at < np.uint64(end))
             found = constant if space == "const" else found & ~constant
         else:
-            found = (at >= np.uint64(base)) & (at < np.uint64(base + (1 << 32)))
+            end = LOCAL_END if space == "local" else base + WINDOW
+            found = (at >= np.uint64(base)) & (at < np.uint64(end))
         copyto(c.v[dst], found, where=True if m is None else m)
 
     return step

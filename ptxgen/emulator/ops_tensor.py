@@ -100,6 +100,8 @@ class Tensor:
             window = Window(tensor, places[i], offsets[i] if offsets else (), writes)
             if not window.empty:
                 in_global(c, self.ins, lane, window.low, window.high, writes)
+                if c.chunk.engine.shadow is not None:
+                    c.chunk.engine.shadow.box(c, self.ins, lane, window, writes)
             out.append(window)
         return out
 

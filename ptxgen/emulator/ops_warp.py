@@ -252,6 +252,7 @@ def bar_warp(b: Builder, ins: Instruction) -> Step:
     member = members(b, ins.operands[0])
 
     def step(c: Team, m: Mask) -> None:
-        present(c, m, member, ins)
+        here, masks = present(c, m, member, ins)
+        c.chunk.checks.lanes_meet(c, np.where(here, masks, np.uint32(0)).reshape(-1))
 
     return step

@@ -12,7 +12,8 @@ class Options:
     """Choices of one machine.
 
     seed: of the order in which warps run. completion: asynchronous work takes effect "late" (at the
-    wait that orders it) or "early" (at once). races, uninitialised: whether to look for them.
+    wait that orders it) or "early" (at once). races, uninitialised: whether to look for them;
+    global_races: with races, whether to look for them in global memory, too.
     mma: "hopper" rounds as tensor cores do, "f32" in plain float32. stats: "sampled", "full" or
     "off" (the costly part: bank conflicts and sectors). lanes: of one chunk. engine: "numpy".
     watchdog: instructions that one warp may execute before the launch counts as endless; 0: any number.
@@ -21,6 +22,7 @@ class Options:
     seed: int = 0
     completion: str = "late"
     races: bool = True
+    global_races: bool = True
     uninitialised: bool = True
     mma: str = "hopper"
     stats: str = "sampled"

@@ -27,7 +27,7 @@ PAIRS = (("writes", "writes"), ("writes", "reads"), ("reads", "writes"), ("atomi
 
 
 class Known(NamedTuple):
-    """What a warp tells: clocks and fences by [actor, block], events by block."""
+    """What a warp tells: clocks by [actor, block], fences for each space by [actor, block], events by block."""
 
     clocks: Array
     fenced: Array
@@ -42,33 +42,28 @@ class Order(Checks):
         self.size = x * y * z
         self.teams = len(chunk.teams)
         self.actors = self.size * self.teams
-        self.blocks = np.arange(chunk.blocks)
         self.ranks = chunk.ranks
         self.roving: set[int] = set()  # warps that have touched the memory of other blocks
         self.base = chunk.ranks * self.teams  # first actor of each block
         super().__init__(chunk)
-        self.races = chunk.engine.options.races and self.actors > 1
-        self.fresh_clocks()
-        shape = (self.teams, self.actors, chunk.blocks)
-        self.fenced = np.zeros(shape, np.int32)
+        if not self.races:
+            self.fresh_clocks()
+        shape, wide = (self.teams, self.actors, chunk.blocks), (self.teams, 2 * self.actors, chunk.blocks)
+        #: of shared memory, by actor, and then of global memory
+        self.fenced = np.zeros(wide, np.int32)
         self.events = np.zeros((self.teams, chunk.blocks), np.uint64)
         #: the same three, of what lies before each warp's last fence: what its relaxed arrivals tell
-        self.public = Known(np.zeros(shape, np.int32), np.zeros(shape, np.int32), np.zeros_like(self.events))
+        self.public = Known(np.zeros(shape, np.int32), np.zeros(wide, np.int32), np.zeros_like(self.events))
         #: and what each warp's relaxed waits heard since its last fence, which it may rely on after the next
-        self.heard = Known(np.zeros(shape, np.int32), np.zeros(shape, np.int32), np.zeros_like(self.events))
+        self.heard = Known(np.zeros(shape, np.int32), np.zeros(wide, np.int32), np.zeros_like(self.events))
 
-    def fresh_clocks(self) -> None:
+    def fresh_clocks(self, past: int = 0) -> None:
         self.clocks = np.zeros((self.teams, self.actors, self.chunk.blocks), np.int32)
         for w in range(self.teams):
             self.clocks[w, self.base + w, self.blocks] = 1
         self.live: list[Segment] = []
         self.live_read = self.live_write = self.live_atomic = 0
         self.written_pages = [0] * self.teams
-
-    def own(self, warp: int) -> Array:
-        """A warp's own clock in each block."""
-        out: Array = self.clocks[warp, self.base + warp, self.blocks]
-        return out
 
     # ---- segments
 
@@ -234,6 +229,8 @@ class Order(Checks):
             heard.events[w, blocks] |= known.events
             return
         self.close(c)
+        if self.races:
+            self.echo(c, blocks, known.clocks[self.base[blocks] + w, np.arange(len(blocks))])
         self.clocks[w][:, blocks] = np.maximum(self.clocks[w][:, blocks], known.clocks)
         self.fenced[w][:, blocks] = np.maximum(self.fenced[w][:, blocks], known.fenced)
         self.events[w, blocks] |= known.events
@@ -274,12 +271,15 @@ class Order(Checks):
         self.fenced = np.where(taken[:, None, :], np.maximum(self.fenced, fenced), self.fenced)
         self.events = np.where(taken, self.events | events, self.events)
 
-    def fence(self, c: Team, blocks: Array, proxies: bool) -> None:
-        """A fence: between the proxies, or one that makes public what the warp knows."""
+    def fence(self, c: Team, blocks: Array, spaces: str) -> None:
+        """A fence: between the proxies for some `spaces`, or (none) one that makes public what the warp knows."""
         w = c.warp
-        if proxies:
+        if spaces:
             known = self.release(c, blocks)
-            self.fenced[w][:, blocks] = np.maximum(known.fenced, known.clocks)
+            for i, space in enumerate(("shared", "global")):
+                if space in spaces:
+                    part = slice(i * self.actors, (i + 1) * self.actors)
+                    self.fenced[w, part][:, blocks] = np.maximum(known.fenced[part], known.clocks)
         else:
             heard = Known(
                 self.heard.clocks[w][:, blocks], self.heard.fenced[w][:, blocks], self.heard.events[w, blocks]

@@ -39,6 +39,7 @@ from . import (  # noqa: F401  (filling the instruction table)
 from .access import Site
 from .builder import Builder
 from .liveness import unproven
+from .loops import conditional
 from .proxies import asynchronous
 from .registry import Row, Step, find
 from .runs import Accelerator
@@ -64,6 +65,7 @@ class Block:
         "aligned",
         "check",
         "contents",
+        "counter",
         "end",
         "first",
         "guard",
@@ -98,6 +100,7 @@ class Block:
         self.first = first
         self.polls = False
         self.check: Step | None = None
+        self.counter = -1  # of a loop's first block: the number of the count of its iterations
 
 
 class Program:
@@ -110,6 +113,12 @@ class Program:
         #: whether it starts work that goes on by itself, or meets other blocks; whether such work reads shared memory
         self.asynchronous, self.proxies = asynchronous(unit)
         self.asynchronous |= clustered
+        #: whether threads may tell others through memory what they did
+        self.messages = any(
+            (ins.op in ("fence", "membar") and ins.mods[:1] != ("proxy",))
+            or {"acquire", "release", "acq_rel"} & set(ins.mods)
+            for ins in self.code
+        )
         self.builder = Builder(function, options, clustered)
         self.sites: list[Site] = []
         self.builder.sites = self.sites
@@ -124,7 +133,13 @@ class Program:
         self.views = self.builder.views
         self.rows = self.builder.rows
         self.keys = len(self.builder.keys)
+        #: log2 of the bytes that races are looked for in, of shared and of global memory: no access is smaller
+        self.grains = self.grain("shared"), self.grain("global")
         self.accelerator = Accelerator(self) if options.engine != "numpy" else None
+
+    def grain(self, space: str) -> int:
+        sizes = [site.size for site in self.sites if site.space in (space, "generic")]
+        return min([16, *sizes]).bit_length() - 1
 
     # ---- basic blocks
 
@@ -193,12 +208,35 @@ class Program:
         else:
             self.block_of[len(self.code)] = len(self.blocks)
             self.blocks.append(last)
+        self.count_iterations()
         self.local_size = 0
         for blk in self.blocks:
             blk.length = len(blk.contents)
         shown = [[i for i in blk.contents if not i.hidden] for blk in self.blocks]
         self.histogram = [Counter(i.name for i in some) for some in shown]
         self.classes = [Counter(instruction_class(i.op, i.mods) for i in some) for some in shown]
+
+    def count_iterations(self) -> None:
+        """Counts iterations of loops that may miss a barrier; `self.loops`: the count's number, by instruction."""
+        blocks = self.blocks
+        after = []
+        for i, blk in enumerate(blocks):
+            following = [] if blk.end in (BRANCH, EXIT) and blk.guard is None else [i + 1]
+            if blk.end == BRANCH:
+                following.append(blk.target)
+            after.append([n for n in following if n < len(blocks)])
+        barriers = [
+            i for i, blk in enumerate(blocks)
+            if blk.end == BLOCKING and blk.ins is not None and blk.ins.op in ("bar", "barrier")
+            and blk.ins.mods[:1] != ("cluster",)
+        ]  # fmt: skip
+        self.loops: dict[int, int] = {}
+        self.counters = 0
+        for barrier, first in conditional(blocks, after, barriers).items():
+            if blocks[first].counter < 0:
+                blocks[first].counter = self.counters
+                self.counters += 1
+            self.loops[id(blocks[barrier].ins)] = blocks[first].counter
 
     def finished(self, body: dict[str, Any]) -> Step:
         """An instruction's step with its checks and, unless it may wait, its guard."""

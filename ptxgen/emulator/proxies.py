@@ -41,27 +41,40 @@ def asynchronous(unit: Unit) -> tuple[bool, bool]:
 @instruction("fence", "membar")
 def fence(b: Builder, ins: Instruction) -> Step:
     """What a fence means to the checks; memory itself is sequentially consistent."""
-    proxies = ins.mods[:1] == ("proxy",)
-    if proxies and not (ins.mods[1] in ("async", "async::generic") and (len(ins.mods) < 3 or ins.mods[2] != "global")):
-        return nothing
+    spaces = ""  # that a fence between the proxies concerns
+    if ins.mods[:1] == ("proxy",):
+        if ins.mods[1] not in ("async", "async::generic"):
+            return nothing
+        named = ins.mods[2].partition("::")[0] if len(ins.mods) > 2 else ""
+        spaces = named if named in ("shared", "global") else "shared global"
     init = ins.mods[:1] == ("mbarrier_init",)
+    near = not {"gpu", "gl", "sys"} & set(ins.mods)
 
     def step(c: Team, m: Mask) -> None:
-        asynchrony = c.chunk.asynchrony
-        if asynchrony is None:
-            return
         blocks = np.flatnonzero(c.warps(m))
-        if not proxies:
-            asynchrony.barriers.publish(c, blocks)
-        if not init:
-            asynchrony.order.fence(c, blocks, proxies)
+        asynchrony, messages = c.chunk.asynchrony, c.chunk.messages
+        if asynchrony is not None:
+            if not spaces:
+                asynchrony.barriers.publish(c, blocks)
+            if not init:
+                asynchrony.order.fence(c, blocks, spaces)
+        if messages is not None and not spaces and not init:
+            messages.fence(c, blocks, near)
 
     return step
 
 
 @instruction("griddepcontrol")
 def griddepcontrol(b: Builder, ins: Instruction) -> Step:
-    """One grid runs after the other, so that all it depends on is complete."""
+    """One grid runs after the other; the checks are told what comes after the wait."""
     if ins.mods not in (("wait",), ("launch_dependents",)):
         raise b.unsupported()
-    return nothing
+    if ins.mods == ("launch_dependents",):
+        return nothing
+
+    def step(c: Team, m: Mask) -> None:
+        shadow = c.chunk.engine.shadow
+        if shadow is not None:
+            shadow.wait(c, c.warps(m))
+
+    return step

@@ -191,6 +191,8 @@ class Group:
         if m is None:
             m = c.alive
         info = self.info(c)
+        if self.space == "global" and engine.shadow is not None:
+            return False
         if self.space == "shared":
             checks = c.chunk.checks
             if c.chunk.windows is not None or checks.hook is not None:
@@ -201,9 +203,8 @@ class Group:
             if checks.races:
                 index = info.index
                 touches = [Touch(pages, index, s.offset, self.size, m, s.ins) for s in self.sites]
-                checks.record(c, touches[0], "read")
-                if len(touches) > 1 and c.segment is not None:
-                    c.segment.reads += touches[1:]
+                for touch in touches:
+                    checks.record(c, touch, "read")
             sample = sample_shared
         else:
             sample = sample_global

@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .builder import DTYPES, SPECIAL_PREDICATES, SPECIALS_64, View
-from .memory import SHARED_BASE, typed_views
+from .memory import LOCAL_BITS, LOCAL_END, LOCAL_WINDOW, SHARED_BASE, typed_views
 from .syntax import SIZES
 
 if TYPE_CHECKING:
     from .checks import Segment
     from .engine import Engine
+    from .messages import Messages
     from .program import Program
 
 Array = NDArray[Any]
@@ -109,6 +110,8 @@ class Team:
         self.polled = False
         self.executed = 0  # instructions since the chunk began
         self.quiet = 0
+        #: iterations of the loops that the program counts, by lane
+        self.trips = np.zeros((self.chunk.program.counters, self.n), np.int32)
         for i in range(len(self.addresses)):
             self.addresses[i] = None
         self.written = list(self.chunk.program.undefined.fresh)
@@ -187,6 +190,15 @@ class Team:
             return engine.grid_workspace >> 32 if word == "envreg1" else engine.grid_workspace & 0xFFFFFFFF
         return 0
 
+    def local_windows(self) -> Array:
+        """Where the local memory of each lane begins among generic addresses: another place for each thread."""
+        found: Array | None = self.state.get("local windows")
+        if found is None:
+            threads = ((self.chunk.first + self.row) * len(self.chunk.teams) + self.warp) * 32 + self.lane
+            number = threads % ((LOCAL_END - LOCAL_WINDOW >> LOCAL_BITS) - 1)
+            found = self.state["local windows"] = (LOCAL_WINDOW + (number << LOCAL_BITS)).astype(np.uint64)
+        return found
+
     def forget_addresses(self, number: int) -> None:
         """The registers of a set have changed."""
         program = self.chunk.program
@@ -262,6 +274,7 @@ class Chunk:
         from .asynchrony import Asynchrony
         from .barriers import Barriers
         from .checks import Checks
+        from .messages import Messages
         from .order import Order
 
         self.first = first
@@ -273,6 +286,11 @@ class Chunk:
         self.checks = Order(self) if self.program.asynchronous else Checks(self)
         self.barriers = Barriers(self)
         self.state: dict[str, Any] = {}
+        self.messages: Messages | None = None
+        #: of each warp: its clock when it waited for the kernels before
+        self.waited = np.zeros((len(self.teams), self.blocks), np.int32)
+        if self.engine.shadow is not None and self.program.messages:
+            self.messages = Messages(self, self.engine.shadow)
         for team in self.teams:
             team.reset()
         self.asynchrony = Asynchrony(self) if self.program.asynchronous else None

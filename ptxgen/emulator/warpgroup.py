@@ -129,7 +129,7 @@ class Warpgroup:
         product.issued[w % WARPS] |= take
         at = np.flatnonzero(take)
         product.clocks[:, at] = np.minimum(product.clocks[:, at], order.clocks[w][:, at])
-        product.fenced[:, at] = np.minimum(product.fenced[:, at], order.fenced[w][:, at])
+        product.fenced[:, at] = np.minimum(product.fenced[:, at], order.fenced[w, : order.actors][:, at])
         product.known[at] &= order.events[w, at]
         for number in (product.form.kept, product.form.taken):
             if number is not None:

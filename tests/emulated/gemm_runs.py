@@ -75,7 +75,7 @@ def execute(
     driver = EmulatedDriver(device(on), **options)
     if stats is not None:
         launch = driver.machine.launch
-        driver.machine.launch = lambda *args: stats.append(launch(*args)) or stats[-1]
+        driver.machine.launch = lambda *args, **named: stats.append(launch(*args, **named)) or stats[-1]
     runner = Runner.of(driver, p, c)
     facts = zip(arrays, (p.aligned_a, p.aligned_b, p.aligned_c), strict=True)
     placed = [Placed(driver, p, i, array, aligned, shift) for i, (array, aligned) in enumerate(facts)]

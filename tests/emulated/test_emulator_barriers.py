@@ -153,7 +153,7 @@ def test_two_warps_that_keep_each_other_busy():
     y = np.zeros((1, 64), "u4")
     body = (
         START
-        + "mov.u32 %r10, 0; L: st.global.u32 [%d0], %r10; add.u32 %r10, %r10, 1; ld.acquire.gpu.global.u32 %r7, [%q0]; bra L;"
+        + "mov.u32 %r10, 0; L: st.volatile.global.u32 [%d0], %r10; add.u32 %r10, %r10, 1; ld.acquire.gpu.global.u32 %r7, [%q0]; bra L;"
     )
     with pytest.raises(DeadlockFault, match="option watchdog"):
         run(body, y, block=64, extra=SHARED, watchdog=20_000)

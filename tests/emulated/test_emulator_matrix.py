@@ -93,7 +93,7 @@ def test_rows_may_lie_anywhere():
     L: mad.lo.u32 %r2, %r1, 128, 0; mad.lo.u32 %r2, %r0, 4, %r2; cvt.u64.u32 %d0, %r2; add.u64 %d0, %d0, %q0;
     ld.global.u32 %r3, [%d0]; add.u32 %r2, %r2, %r9; st.shared.u32 [%r2], %r3; add.u32 %r1, %r1, 1;
     setp.lt.u32 %p0, %r1, 32; @%p0 bra L;
-    sub.u32 %r4, 31, %r0; mad.lo.u32 %r4, %r4, 48, %r9;
+    bar.warp.sync 0xffffffff; sub.u32 %r4, 31, %r0; mad.lo.u32 %r4, %r4, 48, %r9;
     ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r10, %r11, %r12, %r13}, [%r4+16];
     mad.wide.u32 %d1, %r0, 16, %q1;""" + STORE, x, y, extra=SHARED)  # fmt: skip
     for lane in range(32):
