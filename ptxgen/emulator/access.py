@@ -48,6 +48,8 @@ class Site:
     def __init__(self, b: Builder, ins: Instruction, op: Operand, space: str, size: int, kind: str) -> None:
         if not isinstance(op, Mem):
             raise b.malformed("an address in brackets is needed")
+        if space == "generic" and isinstance(op.base, Sym) and op.base.var.space == "local":
+            space = "local"  # the name of a local variable names the thread's own
         self.ins, self.space, self.size, self.kind = ins, space, size, kind
         self.key, self.view, constant = b.address_key(op.base, space)
         #: a constant address in the shared memory of the block itself
@@ -235,7 +237,8 @@ def globally_at(c: Team, site: Site, m: Mask, unit: int, at: Array | None = None
             bad = (at >= extent[0]) & (at < extent[1])
             if bad.any():
                 i = int(np.argmax(bad))
-                raise fault(OutOfBoundsFault, "a read-only buffer is written", c, site.ins, int(lanes[i]), int(at[i]))
+                text = f"a read-only buffer is written: {memory.name(start)}"
+                raise fault(OutOfBoundsFault, text, c, site.ins, int(lanes[i]), int(at[i]))
     if engine.shadow is not None and site.ins.op != "st":
         engine.shadow.access(c, site, at - GLOBAL_BASE, lanes)
     place = Place((at - GLOBAL_BASE) >> (unit.bit_length() - 1), 0, lanes, None)

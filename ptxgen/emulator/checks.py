@@ -123,6 +123,10 @@ class Checks:
         self.copy_pages = 0
         self.scratch: dict[int, Array] | None = None
         self.live: list[Segment] = []
+        self.written_pages = [0] * len(chunk.teams)  # since all warps met
+        self.writes = 0
+        #: the last store, where another warp may have written: (unit, elements, what they held before)
+        self.stored: tuple[Touch, list[tuple[int, Array, Array]]] | None = None
         self.blocks = np.arange(chunk.blocks)
         self.shadow: LaneShadow | None = None
         if self.size == 1:

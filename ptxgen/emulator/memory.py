@@ -17,6 +17,7 @@ SHARED_WINDOW = 1 << 40
 LOCAL_WINDOW = 2 << 40
 PARAM_WINDOW = 3 << 40
 WINDOW = 1 << 32
+WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
 #: a generic address of local memory holds the number of its thread above this many bits of offset
 LOCAL_BITS = 20
 LOCAL_END = PARAM_WINDOW

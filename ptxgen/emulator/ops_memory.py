@@ -89,6 +89,15 @@ def generic_at(c: Team, site: Site, at: Array, lanes: Array, unit: int) -> Parts
     return parts
 
 
+def explicit(c: Team, site: Site, at: Array, lanes: Array, unit: int) -> Parts:
+    """Where explicit addresses of some lanes lead, in the site's space: global, shared or generic."""
+    if site.space == "shared":
+        return [(c.chunk.views, shared_at(c, site, at, lanes, unit))]
+    if site.space == "global":
+        return [(c.chunk.engine.memory.views, globally_at(c, site, None, unit, at, lanes))]
+    return generic_at(c, site, at, lanes, unit)
+
+
 def own_local(c: Team, site: Site, at: Array, lanes: Array) -> Array:
     """Offsets in local memory of generic addresses; faults where an address is that of another thread."""
     offset = at - c.local_windows()[lanes].astype(np.int64)

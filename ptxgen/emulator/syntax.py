@@ -204,6 +204,12 @@ class Unit:
     target: str
     variables: list[Variable]
     functions: dict[str, Function]
+    files: dict[int, str] = field(default_factory=dict)
+
+    def source(self, ins: Instruction) -> str:
+        """Where an instruction comes from, as "kernel.cu:12"; empty where no .loc says it."""
+        number, line = ins.location
+        return f"{self.files[number]}:{line}" if number in self.files else ""
 
 
 #: modifiers that come first in the instructions that have them, in this order
