@@ -177,7 +177,7 @@ def ld(b: Builder, ins: Instruction) -> Step:
     if all(isinstance(item, Reg) for item in items):
         site.slots = [item.slot for item in items if isinstance(item, Reg)]
     everywhere = "shared::cluster" in ins.mods
-    resolve = resolver(space, everywhere)
+    resolve = resolver(site.space, everywhere)
     dtype = DTYPES[number]
     hints = [m for m in ins.mods if m in ("volatile", "relaxed", "acquire")]
 
@@ -270,7 +270,7 @@ def st(b: Builder, ins: Instruction) -> Step:
     srcs = [b.src(item, source) for item in items]
     srcs = [b.raw(s) if not isinstance(b.views[s], np.ndarray) and _is_row(b, s, size) else s for s in srcs]
     unsigned = np.dtype(f"<u{size}")
-    resolve = resolver(space, "shared::cluster" in ins.mods)
+    resolve = resolver(site.space, "shared::cluster" in ins.mods)
 
     def step(c: Team, m: Mask) -> None:
         v = c.v

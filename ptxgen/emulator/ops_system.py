@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ptxgen.errors import Fault, OutOfBoundsFault
 
 from .builder import Builder, fault
-from .memory import GLOBAL_BASE, LOCAL_WINDOW, PARAM_WINDOW, SHARED_BASE, SHARED_WINDOW, WINDOW
+from .memory import GLOBAL_BASE, LOCAL_END, LOCAL_WINDOW, PARAM_WINDOW, SHARED_BASE, SHARED_WINDOW, WINDOW
 from .registry import Step, instruction
 from .syntax import Instruction
 
@@ -38,9 +38,10 @@ def memory_at(c: Team, ins: Instruction, lane: int, address: int) -> Array:
         at &= (1 << 24) - 1
         first = int(c.shared_base[lane])
         found = chunk.shared[first + at : first + chunk.end] if at >= SHARED_BASE else found
-    elif window == LOCAL_WINDOW:
-        size = chunk.program.local_size
-        found = c.state["local"][1][lane * size + at : (lane + 1) * size] if "local" in c.state else found
+    elif LOCAL_WINDOW <= address < LOCAL_END:
+        size, at = chunk.program.local_size, address - int(c.local_windows()[lane])
+        if "local" in c.state and 0 <= at < size:
+            found = c.state["local"][1][lane * size + at : (lane + 1) * size]
     elif window == PARAM_WINDOW:
         found = engine.param_bytes[at:]
     else:
