@@ -12,16 +12,12 @@
 % endif
 </%def>
 
-## By the last warp (or warpgroup); %one: its thread that copies.
-<%def name="setup()">
-% if plan.gives:
-    setmaxnreg.dec.sync.aligned.u32 ${plan.gives[0]};
-% endif
+## Before the roles divide: one lane of the producer warp initialises the mbarriers, then the whole block waits.
+<%def name="initialise()">
+    setp.ne.u32 %p, %warp, ${plan.producer_warp};
+    @%p bra.uni INITIALISED;
     elect.sync _|%one, 0xffffffff;
-% if plan.gives:
-    setp.eq.and.u32 %one, %warp, ${plan.producer_warp}, %one;
-% endif
-    @!%one bra BARRIERS;
+    @!%one bra ONE_LANE;
 % for name in plan.maps:
     prefetch.tensormap [%${name}];
 % endfor
@@ -36,15 +32,26 @@
 % if plan.counted:
     mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bars+${plan.added_at}], ${plan.added_bytes};
 % endif
-BARRIERS:
+ONE_LANE:
     bar.warp.sync 0xffffffff;
+INITIALISED:
 % if plan.clustered:
     barrier.cluster.arrive.relaxed.aligned;
 % endif
-    // every thread of the block, those of this warp too, uses the mbarriers after this
-    bar.sync 0, ${plan.threads};
+    bar.sync 0;
 % if plan.sharing > 1:
     barrier.cluster.wait.acquire.aligned;
+% endif
+</%def>
+
+## By the producer warp (or warpgroup). %one: the thread that issues the copies.
+<%def name="setup()">
+% if plan.gives:
+    setmaxnreg.dec.sync.aligned.u32 ${plan.gives[0]};
+% endif
+    elect.sync _|%one, 0xffffffff;
+% if plan.gives:
+    setp.eq.and.u32 %one, %warp, ${plan.producer_warp}, %one;
 % endif
 </%def>
 

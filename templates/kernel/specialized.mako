@@ -42,6 +42,7 @@ ${dependent.begin()}\
     add.u32 %bars, %smem, ${plan.barriers};
 ${ring.place()}\
     mov.u32 %stage, 0;  mov.u32 %phase, 0;
+${ring.initialise()}\
     setp.lt.u32 %p, %warp, ${plan.producer_warp};
     @%p bra.uni CONSUMER;
 ${ptx.banner("the producer: one thread of the last warp" + ("group" if plan.gives else ""))}\
@@ -80,13 +81,6 @@ PRODUCED:
     bra.uni END;
 CONSUMER:
 ${ptx.banner(f"the consumers: {plan.wg} warpgroup{'s' if plan.wg > 1 else ''}")}\
-% if plan.clustered:
-    barrier.cluster.arrive.relaxed.aligned;
-% endif
-    bar.sync 0, ${plan.threads};
-% if plan.sharing > 1:
-    barrier.cluster.wait.acquire.aligned;
-% endif
     shr.u32 %wg, %warp, 2;
     and.b32 %member, %thread, 127;
     shr.u32 %quarter, %member, 5;
