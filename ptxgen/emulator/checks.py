@@ -136,6 +136,8 @@ class Checks:
             #: of each team: what its lanes know of each other, and what they did since they synchronised
             self.lanes = [Lanes(32 * chunk.blocks) for _ in chunk.teams]
             self.windows = [Window(team) for team in chunk.teams]
+            #: of each team: what its lanes may overwrite, as others have read it
+            self.exchanged = [Lanes(32 * chunk.blocks) for _ in chunk.teams]
 
     # ---- never written
 
@@ -263,7 +265,8 @@ class Checks:
         live = c.live()
         self.windows[c.warp].meet(members, live)
         now = self.own(c.warp)
-        self.lanes[c.warp].meet(members, live, now[c.row])
+        for known in (self.lanes[c.warp], self.exchanged[c.warp]):
+            known.meet(members, live, now[c.row])
         self.clocks[c.warp, self.base + c.warp, self.blocks] = now + 1
 
     def warps_meet(self, c: Team, warps: Array) -> None:
@@ -278,7 +281,22 @@ class Checks:
         elif window.entries:
             window.meet(np.where(np.repeat(warps, 32), ALL, np.uint32(0)), c.live())
         now = self.own(c.warp)
-        self.lanes[c.warp].meet_all(warps, now)
+        for known in (self.lanes[c.warp], self.exchanged[c.warp]):
+            known.meet_all(warps, now)
+        self.clocks[c.warp, self.base + c.warp, self.blocks] = now + 1
+
+    def exchange(self, c: Team, members: Array | None) -> None:
+        """Lanes exchange registers; `members` as for `lanes_meet`, None: all lanes of all warps."""
+        if not self.races:
+            return
+        self.windows[c.warp].exchange(members)
+        if self.chunk.engine.shadow is None:
+            return
+        now = self.own(c.warp)
+        if members is None:
+            self.exchanged[c.warp].meet_all(np.ones(len(now), bool), now)
+        else:
+            self.exchanged[c.warp].meet(members, c.live(), now[c.row])
         self.clocks[c.warp, self.base + c.warp, self.blocks] = now + 1
 
     def finish(self, c: Team) -> None:
@@ -290,11 +308,11 @@ class Checks:
         """A warp learns of its own past, up to some clocks: its lanes are ordered after that."""
         known = np.zeros(self.chunk.blocks, np.int64)
         known[blocks] = clocks
-        every = self.lanes[c.warp].every
         known = known[c.row]
-        if (known > every).any():
+        if (known > self.lanes[c.warp].every).any():
             self.windows[c.warp].settle()
-            np.maximum(every, known, out=every)
+            for lanes in (self.lanes[c.warp], self.exchanged[c.warp]):
+                np.maximum(lanes.every, known, out=lanes.every)
 
     def record(self, c: Team, touch: Touch, kind: str) -> None:
         """Remembers an access of the current segment."""

@@ -2,7 +2,8 @@
 
 Lanes of a warp run independently. Only a synchronisation that names them orders what they do to memory: bar.warp.sync,
 a barrier of the block or of the cluster, or an mbarrier at which the warp has arrived and waits. Shuffles, votes and
-matrix instructions exchange registers and order nothing in memory.
+matrix products exchange registers: they tell nothing of what lanes wrote, but what one lane read before, another may
+overwrite after, since what they exchange may depend on the value.
 """
 
 from __future__ import annotations
@@ -100,6 +101,15 @@ class Window:
         else:
             self.entries.append((members, "meet"))
 
+    def exchange(self, members: Array | None) -> None:
+        """Lanes exchange registers; None: all lanes."""
+        if not self.entries or (members is None and self.entries[-1][1] == "exchange"):
+            return
+        every = np.full(self.team.n, ALL, np.uint32) if members is None else members
+        self.entries.append((every, "exchange"))
+        if len(self.entries) > 4096:
+            self.settle()
+
     def settle(self) -> None:
         """Compares the accesses, and forgets them."""
         if self.read & self.written:
@@ -110,15 +120,16 @@ class Window:
     def compare(self, pages: int) -> None:
         c = self.team
         shadow = c.chunk.checks.lane_shadow()
-        known = Lanes(c.n)
+        known, exchanged = Lanes(c.n), Lanes(c.n)
         clock = shadow.first
         for touch, kind in self.entries:
-            if kind == "meet":
+            if kind in ("meet", "exchange"):
                 assert isinstance(touch, np.ndarray)
-                known.meet(touch, np.ones(c.n, bool), np.full(c.n, clock))
+                for lanes in (known, exchanged) if kind == "meet" else (exchanged,):
+                    lanes.meet(touch, np.ones(c.n, bool), np.full(c.n, clock))
                 clock += 1
             elif touch.pages & pages:  # type: ignore[union-attr]
-                shadow.access(c, touch, kind, known, clock)  # type: ignore[arg-type]
+                shadow.access(c, touch, kind, known, exchanged, clock)  # type: ignore[arg-type]
         shadow.first = clock + 1
 
 
@@ -137,7 +148,7 @@ class LaneShadow:
         self.first = 1
         self.lines: dict[int, int] = {}
 
-    def access(self, c: Team, touch: Touch, kind: str, known: Lanes, clock: int) -> None:
+    def access(self, c: Team, touch: Touch, kind: str, known: Lanes, exchanged: Lanes, clock: int) -> None:
         at, lanes = touch.positions()
         if lanes is None:
             lanes = np.arange(len(at))
@@ -151,8 +162,8 @@ class LaneShadow:
                 self.earlier[g[fresh][::-1]] = mark[fresh][::-1]
                 self.reader[g] = mark
             else:
-                self.conflict(c, touch, self.earlier[g], lanes, known, "write", "read")
-                self.conflict(c, touch, self.reader[g], lanes, known, "write", "read")
+                self.conflict(c, touch, self.earlier[g], lanes, exchanged, "write", "read")
+                self.conflict(c, touch, self.reader[g], lanes, exchanged, "write", "read")
                 self.writer[g] = mark
                 many = self.writer[g] != mark  # several lanes at once: whose value stays is open
                 self.writer[g[many]] = 0

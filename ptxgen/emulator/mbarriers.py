@@ -196,8 +196,8 @@ class Mbarriers:
     ) -> None:  # fmt: skip
         """Faults at arrivals that nothing orders after the phase before: they could have counted for that one.
 
-        Looks at arrivals of one block: the bytes of copies between blocks order, too, and tell nothing.
-        `together`: the lanes are part of an instruction that completed that phase; lanes of one instruction may.
+        Only arrivals of the block's own warps are looked at: the bytes of copies between blocks order arrivals too, and
+        carry no clocks. `together`: the lanes belong to an instruction that completed the phase, which is allowed.
         """
         order, w = self.order, c.warp
         late = np.flatnonzero((self.phase[rows] > 0) & (at // self.chunk.stride == lanes >> 5))

@@ -190,6 +190,7 @@ def movmatrix(b: Builder, ins: Instruction) -> Step:
 
     def step(c: Team, m: Mask) -> None:
         warps = whole_warps(c, m, ins)
+        c.chunk.checks.exchange(c, None)
         halves = np.ascontiguousarray(gather(c, src, warps)).view(np.uint16)
         scatter(c, dst, warps, halves.take(source, axis=1).view(np.uint32))
 

@@ -278,6 +278,7 @@ def mma(b: Builder, ins: Instruction) -> Step:
 
     def step(c: Team, m: Mask) -> None:
         warps = whole_warps(c, m, ins)
+        c.chunk.checks.exchange(c, None)
         x, y, z = (fetch(c, views, kind, warps) for views, kind in zip(src, kinds, strict=True))
         c.chunk.engine.stats.mma += len(x)
         put(c, dst, warps, compute(x, y, z).take(back, axis=1))

@@ -43,6 +43,8 @@ def present(c: Team, m: Mask, member: int | None, ins: Instruction) -> tuple[Arr
     if absent.any():
         lane = int(np.argmax(absent.reshape(-1)))
         raise fault(DivergenceFault, "a lane executes this outside its own member mask", c, ins, lane)
+    whole = m is None and c.alive is None and bool((masks == np.uint32(0xFFFFFFFF)).all())
+    c.chunk.checks.exchange(c, None if whole else np.where(here, masks, np.uint32(0)).reshape(-1))
     return here, masks
 
 

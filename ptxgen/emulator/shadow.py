@@ -317,7 +317,7 @@ class Shadow:
         if doing == "writes" and kind == WEAK and self.performed:
             race &= ~self.took_part(old, kinds, mine)
         race &= (kinds != MANY) | ((old & THREAD) >> 5 != mine >> 5)
-        race[race] = ~self.ordered(c, old[race], lanes[race], 0)
+        race[race] = ~self.ordered(c, old[race], lanes[race], 0, done == "reads")
         if race.any():
             i = int(np.argmax(race))
             address = int(g[which[i]]) << self.shift
@@ -334,8 +334,8 @@ class Shadow:
             out[some] = self.performed[number][mine[some] >> 5]
         return out
 
-    def ordered(self, c: Team, old: Array, lanes: Array, row: int) -> Array:
-        """Whether lanes are ordered after marks; `row` 1: and after a proxy fence behind those writes."""
+    def ordered(self, c: Team, old: Array, lanes: Array, row: int, reads: bool = False) -> Array:
+        """Whether lanes are ordered after marks, which are of `reads`; `row` 1: after a proxy fence behind writes."""
         if not len(old):
             return np.zeros(0, bool)
         checks = c.chunk.checks
@@ -353,7 +353,8 @@ class Shadow:
             out[near] = table[actor[near], blocks[near]] >= clocks[near]
             if row == 0:
                 own = near[actor[near] == (checks.base + c.warp)[blocks[near]]]
-                out[own] = checks.lanes[c.warp].knows(lanes[own], old[own] & 31, clocks[own])
+                known_lanes = (checks.exchanged if reads else checks.lanes)[c.warp]
+                out[own] = known_lanes.knows(lanes[own], old[own] & 31, clocks[own])
         if c.chunk.messages is not None:
             known: dict[tuple[int, int, int], int] = {}
             for i in np.flatnonzero(cluster != mine).tolist():

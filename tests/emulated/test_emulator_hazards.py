@@ -96,6 +96,23 @@ def test_shuffles_order_nothing_in_memory() -> None:
     fails(RaceFault, "bar.warp.sync", body.replace("SYNC", "shfl.sync.idx.b32 %r6, %r0, 0, 31, 0xffffffff;"), words(32))
 
 
+@pytest.mark.parametrize("space", ["shared", "global"])
+def test_lanes_may_overwrite_what_others_have_read_and_exchanged(space: str) -> None:
+    """Lane i reads word i; after a shuffle its neighbour overwrites it."""
+    own, other = ("%r1", "%r2") if space == "shared" else ("%d0", "%d1")
+    body = (
+        LANES + f"st.{space}.u32 [{own}], %r4; {ALL} ld.{space}.u32 %r5, [{own}]; GIVE st.{space}.u32 [{other}], %r6;"
+    )
+    assert passes(
+        body.replace("GIVE", "shfl.sync.bfly.b32 %r6, %r5, 3, 31, 0xffffffff; add.u32 %r6, %r6, 1;"), words(32)
+    )
+    half = "mov.u32 %r8, 0xffff; setp.lt.u32 %p1, %r0, 16; @!%p1 mov.u32 %r8, 0xffff0000;"
+    assert passes(
+        body.replace("GIVE", half + "shfl.sync.bfly.b32 %r6, %r5, 3, 31, %r8; add.u32 %r6, %r6, 1;"), words(32)
+    )
+    fails(RaceFault, "same warp", body.replace("GIVE", "add.u32 %r6, %r5, 1;"), words(32))
+
+
 def test_a_reduction_that_counts_on_lockstep() -> None:
     step = "add.u32 %r6, %r1, {0}; ld.volatile.shared.u32 %r7, [%r6]; SYNC add.u32 %r4, %r4, %r7; st.volatile.shared.u32 [%r1], %r4; SYNC"
     body = LANES + "st.volatile.shared.u32 [%r1], %r4; st.volatile.shared.u32 [%r1+128], 0; SYNC"

@@ -159,7 +159,7 @@ def test_a_store_to_c_one_element_off(spoilt):
     for which in range(4):
         try:
             found = spoilt(PLAIN, swap(r"st\.global\.f32 \[%at\+(\d+)\]", r"st.global.f32 [%at+4+\1]", which), slack=1)
-        except OutOfBoundsFault:
+        except (OutOfBoundsFault, RaceFault):  # or where another thread's element is
             continue
         assert not any(r.ok for r in found[:3])
 
