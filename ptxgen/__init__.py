@@ -14,12 +14,12 @@ __all__ = [
 ]  # fmt: skip
 
 if TYPE_CHECKING:
-    from ptxgen.api import gemm
-    from ptxgen.api_conv import conv1d, conv2d, conv2d_input_grad, conv2d_weight_grad, conv3d
-    from ptxgen.calls import workspace_size
-    from ptxgen.config import Config
-    from ptxgen.problem import Gemm
-    from ptxgen.sliding import Conv
+    from ptxgen.api.conv import conv1d, conv2d, conv2d_input_grad, conv2d_weight_grad, conv3d
+    from ptxgen.api.gemm import gemm
+    from ptxgen.api.launch_cache import workspace_size
+    from ptxgen.codegen.config import Config
+    from ptxgen.problem.conv import Conv
+    from ptxgen.problem.gemm import Gemm
 
 
 def __getattr__(name: str) -> Any:

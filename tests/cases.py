@@ -7,11 +7,11 @@ from typing import TypeVar
 
 import numpy as np
 
-from ptxgen.config import AXES, Columns, Config
-from ptxgen.device import Device
+from ptxgen.codegen.config import AXES, Columns, Config
+from ptxgen.families.rules import legal
 from ptxgen.families.simt.rules import UNUSED
-from ptxgen.problem import LAYOUTS, Gemm
-from ptxgen.rules import legal
+from ptxgen.problem.device import Device
+from ptxgen.problem.gemm import LAYOUTS, Gemm
 
 P = TypeVar("P")
 TYPES = (("f32", ""), ("f32", ""), ("f64", ""), ("f16", "f32"), ("f16", "f16"))

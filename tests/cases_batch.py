@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from ptxgen.config import Config
-from ptxgen.device import Device
-from ptxgen.problem import Gemm
+from ptxgen.codegen.config import Config
+from ptxgen.problem.device import Device
+from ptxgen.problem.gemm import Gemm
 from tests import cases as simt
 from tests import cases_mma as mma
 from tests import cases_stream as stream

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from ptxgen.config import Config
-from ptxgen.device import Device
+from ptxgen.codegen.config import Config
 from ptxgen.errors import ShapeError
-from ptxgen.lower import lower
-from ptxgen.sliding import FILTERS, Conv
+from ptxgen.lowering.lower import lower
+from ptxgen.problem.conv import FILTERS, Conv
+from ptxgen.problem.device import Device
 from tests.cases import pairs
 from tests.cases_wgmma import config
 

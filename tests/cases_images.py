@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from ptxgen import rules
-from ptxgen.config import AXIS, SPLIT_MEMSET, SPLIT_WORKSPACE, Config
-from ptxgen.device import Device
+from ptxgen.codegen.config import AXIS, SPLIT_MEMSET, SPLIT_WORKSPACE, Config
 from ptxgen.errors import ShapeError
+from ptxgen.families import rules
+from ptxgen.families.depthwise.rules import SLIDE, slides
 from ptxgen.families.mma.rules import MMA
 from ptxgen.families.simt.rules import SIMT
-from ptxgen.families.slide.rules import SLIDE, slides
-from ptxgen.lower import lower
-from ptxgen.sliding import DIRECTIONS, FILTERS, Conv
+from ptxgen.lowering.lower import lower
+from ptxgen.problem.conv import DIRECTIONS, FILTERS, Conv
+from ptxgen.problem.device import Device
 from tests import cases_mma, cases_simt
 
 TYPES = (

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from ptxgen.config import Columns, Config
-from ptxgen.device import Device
+from ptxgen.codegen.config import Columns, Config
 from ptxgen.families.mma.instructions import instruction
 from ptxgen.families.mma.rules import MMA
-from ptxgen.problem import LAYOUTS, Gemm
-from ptxgen.rules import legal
+from ptxgen.families.rules import legal
+from ptxgen.problem.device import Device
+from ptxgen.problem.gemm import LAYOUTS, Gemm
 from tests.cases import extents, pairs
 
 #: dtype, compute, out

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from ptxgen.config import Config
-from ptxgen.device import Device
-from ptxgen.problem import LAYOUTS, Gemm
+from ptxgen.codegen.config import Config
+from ptxgen.problem.device import Device
+from ptxgen.problem.gemm import LAYOUTS, Gemm
 from tests import cases_wgmma
 from tests.cases import extents
 from tests.cases_wgmma import EPILOGUES

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ptxgen.config import Columns, Config
-from ptxgen.device import Device
-from ptxgen.problem import Gemm
-from ptxgen.rules import legal
+from ptxgen.codegen.config import Columns, Config
+from ptxgen.families.rules import legal
+from ptxgen.problem.device import Device
+from ptxgen.problem.gemm import Gemm
 from tests.cases import pairs, problem
 
 DRAWS = 20000

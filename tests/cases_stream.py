@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from ptxgen.config import Columns, Config
-from ptxgen.device import Device
-from ptxgen.families.stream.geometry import geometry, lined_up, widest
-from ptxgen.families.stream.rules import STREAM
-from ptxgen.problem import LAYOUTS, Gemm
-from ptxgen.rules import legal
+from ptxgen.codegen.config import Columns, Config
+from ptxgen.families.rules import legal
+from ptxgen.families.skinny.geometry import geometry, lined_up, widest
+from ptxgen.families.skinny.rules import STREAM
+from ptxgen.problem.device import Device
+from ptxgen.problem.gemm import LAYOUTS, Gemm
 from tests.cases import extents, pairs
 
 #: dtype, compute, out

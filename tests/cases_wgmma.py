@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from ptxgen.config import Columns, Config
-from ptxgen.device import Device
-from ptxgen.problem import LAYOUTS, Gemm
-from ptxgen.rules import legal
+from ptxgen.codegen.config import Columns, Config
+from ptxgen.families.rules import legal
+from ptxgen.problem.device import Device
+from ptxgen.problem.gemm import LAYOUTS, Gemm
 from tests.cases import extents, pairs
 
 #: dtype, compute, out

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import ml_dtypes
 import numpy as np
 
-from ptxgen.drivers import Driver
-from ptxgen.source import Source, Step, TensorMap, Walk
+from ptxgen.codegen.source import Source, Step, TensorMap, Walk
+from ptxgen.runtime.driver import Driver
 
 TYPES = {"u8": np.uint8, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "tf32": np.float32}
 THREADS = 128

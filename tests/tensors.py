@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ptxgen.drivers.emulated import EmulatedDriver
+from ptxgen.runtime.emulated import EmulatedDriver
 
 Array = np.ndarray[Any, Any]
 #: what is asked of the library: its types, and the handle of the stream that it queues on

@@ -104,7 +104,7 @@ def _parameter(name: str, kind: Any, default: Any) -> inspect.Parameter:
 
 def _print(answer: dict[str, Any] | str) -> None:
     if isinstance(answer, dict):
-        from ptxgen.report import to_json
+        from ptxgen.cli.report import to_json
 
         answer = to_json(answer)
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"

@@ -104,7 +104,7 @@ def _gpu_name() -> str:
 
 
 def _gpu(name: str) -> Finding:
-    from ptxgen.drivers import open_driver
+    from ptxgen.runtime.driver import open_driver
 
     try:
         device = open_driver("cuda").device
@@ -118,7 +118,7 @@ def _gpu(name: str) -> Finding:
 
 
 def _ptxas(gpu: bool) -> Finding:
-    from ptxgen.assemble import find_ptxas, version
+    from ptxgen.runtime.assemble import find_ptxas, version
 
     found = find_ptxas()
     if found is not None:
@@ -128,7 +128,7 @@ def _ptxas(gpu: bool) -> Finding:
 
 
 def _cublaslt(gpu: bool) -> Finding:
-    from ptxgen.baselines.cublaslt import available
+    from ptxgen.runtime.vendor.cublaslt import available
 
     found = available()
     if found:
@@ -138,7 +138,7 @@ def _cublaslt(gpu: bool) -> Finding:
 
 
 def _cudnn(gpu: bool) -> Finding:
-    from ptxgen.baselines.cudnn import available
+    from ptxgen.runtime.vendor.cudnn import available
 
     found = available()
     if found:
@@ -148,7 +148,7 @@ def _cudnn(gpu: bool) -> Finding:
 
 
 def _database(path: Path) -> Finding:
-    from ptxgen.database import Database
+    from ptxgen.tuning.database import Database
 
     if not path.exists():
         return finding("database", "optional", f"{path}: none yet; the first tune makes it")
@@ -159,12 +159,12 @@ def _database(path: Path) -> Finding:
 
 
 def _shipped() -> Finding:
-    from ptxgen import shipped
+    from ptxgen.tuning import tuning_files
 
     told = []
-    for device in shipped.devices():
-        model = "a model" if shipped.model_path(device).exists() else "no model"
-        told.append(f"{device}: {len(shipped.shipped_winners(device))} winners, {model}")
+    for device in tuning_files.devices():
+        model = "a model" if tuning_files.model_path(device).exists() else "no model"
+        told.append(f"{device}: {len(tuning_files.shipped_winners(device))} winners, {model}")
     return finding("shipped tuning data", "ok" if told else "optional", "; ".join(told) or "none in this installation")
 
 

@@ -15,10 +15,10 @@ from ptxgen.cli.command import Common
 from ptxgen.errors import InputError, UnavailableError
 
 if TYPE_CHECKING:
-    from ptxgen.database import Database
-    from ptxgen.device import Device
-    from ptxgen.drivers import Driver
-    from ptxgen.suites import Case
+    from ptxgen.problem.device import Device
+    from ptxgen.problem.suites import Case
+    from ptxgen.runtime.driver import Driver
+    from ptxgen.tuning.database import Database
 
 Seed = Annotated[int, typer.Option(min=0, help="Of everything random.")]
 Forced = Annotated[
@@ -43,7 +43,7 @@ class Stored(Common):
     @contextmanager
     def reading(self) -> Iterator[Database | None]:
         """The database, for reading; None where there is none and none was named."""
-        from ptxgen.database import Database
+        from ptxgen.tuning.database import Database
 
         if self.database is None and not self.path.exists():
             yield None
@@ -134,7 +134,7 @@ class Target(Fields):
 
     def cases(self, default: str = "") -> list[Case]:
         """The problems that the options name; ``default``: the suite where they name none."""
-        from ptxgen import catalog, suites
+        from ptxgen.problem import catalog, suites
 
         of = catalog.entry(self.operation)
         chosen = self.fields(of.options)
@@ -158,8 +158,8 @@ class Target(Fields):
 
         DeviceError: no such device; UnavailableError: it is not here.
         """
-        from ptxgen.device import device
-        from ptxgen.drivers import open_driver
+        from ptxgen.problem.device import device
+        from ptxgen.runtime.driver import open_driver
         from ptxgen.settings import settings
 
         wanted = device(self.device).name if self.device is not None else ""
@@ -170,7 +170,7 @@ class Target(Fields):
 
     def find_device(self) -> Device:
         """The facts of the device that the options name, which need not be here, or of whatever is."""
-        from ptxgen.device import device
+        from ptxgen.problem.device import device
 
         return device(self.device) if self.device is not None else self.find_driver().device
 

@@ -11,10 +11,10 @@ from ptxgen.cli.options import Forced, Seed, Target
 from ptxgen.errors import ConfigError, InputError, UnavailableError
 
 if TYPE_CHECKING:
-    from ptxgen.database import Database
-    from ptxgen.device import Device
-    from ptxgen.dispatch import Selection
-    from ptxgen.operations import Problem
+    from ptxgen.problem.device import Device
+    from ptxgen.problem.registry import Problem
+    from ptxgen.tuning.database import Database
+    from ptxgen.tuning.selection import Selection
 
 #: what the emulated device, an interpreter, measures in two minutes
 EMULATED_BUDGET = {
@@ -24,7 +24,7 @@ EMULATED_BUDGET = {
 
 def _ranked(problem: Problem, device: Device, database: Database | None, model: bool, count: int) -> list[Selection]:
     """The best choices, at least one. ConfigError: no configuration is legal."""
-    from ptxgen import dispatch
+    from ptxgen.tuning import selection as dispatch
 
     found = dispatch.select(problem, device, database, model, count)
     if not found:
@@ -35,9 +35,10 @@ def _ranked(problem: Problem, device: Device, database: Database | None, model: 
 
 def _select(problem: Problem, device: Device, database: Database | None, config: str | None) -> Selection:
     """The configuration that was given, or the one that is stored or predicted. ConfigError: it breaks a rule."""
-    from ptxgen import dispatch, rules
-    from ptxgen.config import parse_config
-    from ptxgen.lower import lower
+    from ptxgen.codegen.config import parse_config
+    from ptxgen.families import rules
+    from ptxgen.lowering.lower import lower
+    from ptxgen.tuning import selection as dispatch
 
     if config is None:
         return _ranked(problem, device, database, False, 1)[0]
@@ -66,9 +67,10 @@ def tune(
     import time
     from dataclasses import replace
 
-    from ptxgen import report, tuner
+    from ptxgen.cli import report
     from ptxgen.cli.doctor import revision
-    from ptxgen.database import Database
+    from ptxgen.tuning import tuner
+    from ptxgen.tuning.database import Database
 
     driver = target.find_driver()
     emulated = driver.clock == "model"
@@ -104,7 +106,7 @@ def select(
     count: Annotated[int, typer.Option("--count", "-k", min=1, help="How many, best first.")] = 1,
 ) -> Answer:
     """Print the configuration for a problem. Needs no GPU: --device h200."""
-    from ptxgen import report
+    from ptxgen.cli import report
 
     cases, device = target.cases(), target.find_device()
     with target.reading() as database:
@@ -117,10 +119,10 @@ def select(
 @command(app, "emit")
 def emit(target: Target, config: Forced = None) -> Answer:
     """Print the PTX for a problem. Needs no GPU: --device h200."""
-    from ptxgen import report
-    from ptxgen.generate import plan_for
-    from ptxgen.lower import lower
-    from ptxgen.render import render
+    from ptxgen.cli import report
+    from ptxgen.codegen.render import render
+    from ptxgen.families.plan_factory import plan_for
+    from ptxgen.lowering.lower import lower
 
     cases = target.cases()
     if len(cases) != 1:
@@ -141,8 +143,8 @@ def emit(target: Target, config: Forced = None) -> Answer:
 @command(app, "check")
 def check(target: Target, config: Forced = None, seed: Seed = 0) -> Answer:
     """Compare results with float64. Every element counts, on inputs that show mistakes."""
-    from ptxgen import report
-    from ptxgen.check import check as run
+    from ptxgen.cli import report
+    from ptxgen.runtime.check import check as run
 
     driver, cases, rows = target.find_driver(), target.cases(), []
     with target.reading() as database, report.progress() as progress:
@@ -164,9 +166,9 @@ def bench(
     ] = None,
 ) -> Answer:
     """Time kernels whose results are checked first. With --baseline: beside the vendor's best candidate."""
-    from ptxgen import report
-    from ptxgen.baselines import BASELINES
-    from ptxgen.bench import bench as run
+    from ptxgen.cli import report
+    from ptxgen.runtime.vendor import BASELINES
+    from ptxgen.tuning.bench import bench as run
 
     known = [b.name for b in BASELINES.values() if b.operation == target.operation]
     if baseline is not None and baseline not in known:
@@ -198,9 +200,9 @@ def sampler(
     seed: Seed = 0,
 ) -> Answer:
     """Print the sampler's acceptance. Beside uniform sampling, as in Table 1 of the paper."""
-    from ptxgen import report
-    from ptxgen.lower import lower
-    from ptxgen.sampler import table
+    from ptxgen.cli import report
+    from ptxgen.lowering.lower import lower
+    from ptxgen.tuning.sampler import table
 
     device, cases, rows = target.find_device(), target.cases(), []
     with report.progress() as progress:

@@ -11,9 +11,9 @@ from ptxgen.cli.command import Answer, app, command, db, keeps
 from ptxgen.cli.options import Stored
 
 if TYPE_CHECKING:
-    from ptxgen.config import Config
-    from ptxgen.drivers import Driver
-    from ptxgen.operations import Problem
+    from ptxgen.codegen.config import Config
+    from ptxgen.problem.registry import Problem
+    from ptxgen.runtime.driver import Driver
 
 
 @command(db, "export")
@@ -27,10 +27,10 @@ def export(
     import datetime
 
     from ptxgen.cli.doctor import revision
-    from ptxgen.database import Database
-    from ptxgen.dispatch import model_folder
-    from ptxgen.exchange import replacing
-    from ptxgen.shipped import export_text
+    from ptxgen.tuning.database import Database
+    from ptxgen.tuning.exchange import replacing
+    from ptxgen.tuning.selection import model_folder
+    from ptxgen.tuning.tuning_files import export_text
 
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     told = "ptxgen db export" + (f" --device {device}" if device else "") + ("" if raw else " --no-raw")
@@ -53,12 +53,12 @@ def import_(
     path: Annotated[Path, typer.Argument(help="What db export wrote: the folder, a device's folder, or a file.")],
 ) -> Answer:
     """Take in exported files. All or nothing; the better of two winners stays."""
-    from ptxgen.database import Database
-    from ptxgen.device import device
-    from ptxgen.generate import plan_for
-    from ptxgen.render import render
-    from ptxgen.report import pairs_text
-    from ptxgen.shipped import import_text
+    from ptxgen.cli.report import pairs_text
+    from ptxgen.codegen.render import render
+    from ptxgen.families.plan_factory import plan_for
+    from ptxgen.problem.device import device
+    from ptxgen.tuning.database import Database
+    from ptxgen.tuning.tuning_files import import_text
 
     def current(name: str, problem: Problem, config: Config) -> str:
         return render(plan_for(problem, config, device(name))).digest
@@ -90,11 +90,11 @@ def recheck(
     import os
     from contextlib import ExitStack
 
-    from ptxgen import device as devices
-    from ptxgen import report
+    from ptxgen.cli import report
     from ptxgen.cli.doctor import revision
-    from ptxgen.database import Database
-    from ptxgen.recheck import DatabaseWinners, FolderWinners, Recheck
+    from ptxgen.problem import device as devices
+    from ptxgen.tuning.database import Database
+    from ptxgen.tuning.recheck import DatabaseWinners, FolderWinners, Recheck
 
     rows = []
     with ExitStack() as stack:
@@ -117,8 +117,8 @@ def recheck(
 
 def _driver_of(device: str) -> Driver | None:
     """The driver of a device, if that device is here."""
-    from ptxgen.drivers import open_driver
     from ptxgen.errors import UnavailableError
+    from ptxgen.runtime.driver import open_driver
     from ptxgen.settings import settings
 
     try:
@@ -131,8 +131,8 @@ def _driver_of(device: str) -> Driver | None:
 @command(db, "info")
 def info(options: Stored) -> Answer:
     """Print what the database holds."""
-    from ptxgen.database import Database
-    from ptxgen.report import info_text
+    from ptxgen.cli.report import info_text
+    from ptxgen.tuning.database import Database
 
     with Database(options.path, readonly=True) as database:
         stale = [dict(zip(("problem", "device", "clock", "reason"), row, strict=True)) for row in database.stale()]
@@ -144,7 +144,7 @@ def info(options: Stored) -> Answer:
 def doctor(options: Stored) -> Answer:
     """Print what this machine has and lacks. With the command that installs what is missing."""
     from ptxgen.cli.doctor import examine
-    from ptxgen.report import doctor_text
+    from ptxgen.cli.report import doctor_text
 
     findings = examine(options.path)
     document = {"command": "doctor", "findings": findings}

@@ -15,10 +15,10 @@ import typer
 
 import ptxgen
 from ptxgen import settings
-from ptxgen.catalog import CATALOG
 from ptxgen.cli import app, command, doctor
-from ptxgen.config import AXES
-from ptxgen.typed import COMPUTE, OUT
+from ptxgen.codegen.config import AXES
+from ptxgen.problem.base import COMPUTE, OUT
+from ptxgen.problem.catalog import CATALOG
 
 from .source import REFERENCE, ROOT, fenced, table
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
-from ptxgen.device import device
-from ptxgen.generate import plan_for
-from ptxgen.plan import Plan
+from ptxgen.codegen.plan import Plan
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.problem.device import device
 
 from .source import ROOT
 

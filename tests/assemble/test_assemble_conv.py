@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ptxgen.assemble import assemble
-from ptxgen.device import device
-from ptxgen.generate import plan_for
-from ptxgen.render import render
+from ptxgen.codegen.render import render
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.problem.device import device
+from ptxgen.runtime.assemble import assemble
 from tests.cases_images import cases
 
 

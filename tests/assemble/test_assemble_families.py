@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import pytest
 
-from ptxgen.assemble import assemble
-from ptxgen.device import device
-from ptxgen.generate import plan_for
-from ptxgen.render import render
+from ptxgen.codegen.render import render
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.problem.device import device
+from ptxgen.runtime.assemble import assemble
 from tests import cases_mma, cases_stream
 
 TARGETS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from ptxgen.assemble import assemble
-from ptxgen.config import parse_config
-from ptxgen.device import device
-from ptxgen.generate import plan_for
-from ptxgen.lower import lower
-from ptxgen.operations import parse
-from ptxgen.render import render
-from ptxgen.rules import broken
+from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.render import render
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.families.rules import broken
+from ptxgen.lowering.lower import lower
+from ptxgen.problem.device import device
+from ptxgen.problem.registry import parse
+from ptxgen.runtime.assemble import assemble
 
 #: whether it is legal, problem, configuration
 SPILT = {

@@ -7,10 +7,10 @@ import re
 
 import pytest
 
-from ptxgen.assemble import assemble
-from ptxgen.device import device
-from ptxgen.generate import plan_for
-from ptxgen.render import render
+from ptxgen.codegen.render import render
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.problem.device import device
+from ptxgen.runtime.assemble import assemble
 from tests import cases_planes, cases_wgmma
 
 EACH = 40

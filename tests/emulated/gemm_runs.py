@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.check import check
-from ptxgen.config import Config, parse_config
-from ptxgen.device import device
-from ptxgen.drivers.emulated import EmulatedDriver
+from ptxgen.codegen.config import Config, parse_config
 from ptxgen.emulator import Stats
 from ptxgen.errors import DtypeError
-from ptxgen.memory import elements, last, padded
-from ptxgen.problem import Gemm
-from ptxgen.reference import Array, compare, operands, reference
-from ptxgen.runner import Runner
-from ptxgen.typed import EPILOGUE
-from ptxgen.workspace import Workspace
+from ptxgen.problem.base import EPILOGUE
+from ptxgen.problem.device import device
+from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.reference import Array, compare, operands, reference
+from ptxgen.problem.strided_arrays import elements, last, padded
+from ptxgen.runtime.check import check
+from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.runtime.runner import Runner
+from ptxgen.runtime.workspace import Workspace
 from tests.cases import pairs
 
 GUARD = 0xFF  #: fills what is nobody's: NaN in every floating-point type

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from gemm_runs import execute, verify
 
-from ptxgen import plan
-from ptxgen.check import check
-from ptxgen.config import parse_config
-from ptxgen.device import device
-from ptxgen.drivers.emulated import EmulatedDriver
+from ptxgen.codegen import plan
+from ptxgen.codegen.config import parse_config
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.families.rules import broken
 from ptxgen.families.wgmma import plan as wgmma
-from ptxgen.generate import plan_for
-from ptxgen.problem import Gemm
-from ptxgen.reference import operands
-from ptxgen.rules import broken
+from ptxgen.problem.device import device
+from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.reference import operands
+from ptxgen.runtime.check import check
+from ptxgen.runtime.emulated import EmulatedDriver
 from tests.cases_batch import batches
 
 SIMT = "ms=4 ns=4 ml=32 nl=32 u=8 stages=2"

@@ -15,11 +15,13 @@ import numpy as np
 import pytest
 
 import ptxgen
-from ptxgen import calls, dispatch, workspace
-from ptxgen.config import parse_config
-from ptxgen.database import Database
-from ptxgen.drivers.emulated import EmulatedDriver
+from ptxgen.api import launch_cache
+from ptxgen.codegen.config import parse_config
 from ptxgen.errors import DeviceError, InputError, LaunchError, OverlapError
+from ptxgen.runtime import workspace
+from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.tuning import selection
+from ptxgen.tuning.database import Database
 from tests.forks import SECONDS, forked
 from tests.tensors import LIBRARY, Tensor
 
@@ -85,10 +87,10 @@ def chosen(monkeypatch: pytest.MonkeyPatch) -> Any:
     """What is chosen for all problems: ``text``, a configuration."""
     found = SimpleNamespace(text=FLAGS)
     for name in ("ready", "runners"):
-        monkeypatch.setattr(calls, name, OrderedDict())
-    monkeypatch.setattr(calls, "database", lambda: None)
+        monkeypatch.setattr(launch_cache, name, OrderedDict())
+    monkeypatch.setattr(launch_cache, "database", lambda: None)
     monkeypatch.setattr(
-        dispatch, "select", lambda p, *_: [dispatch.Selection(p, parse_config(found.text), "given")]
+        selection, "select", lambda p, *_: [selection.Selection(p, parse_config(found.text), "given")]
     )  # fmt: skip
     return found
 
@@ -96,9 +98,9 @@ def chosen(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.fixture
 def driver(chosen: Any, monkeypatch: pytest.MonkeyPatch) -> Driver:
     made = Driver()
-    monkeypatch.setattr(calls, "driver", lambda: made)
+    monkeypatch.setattr(launch_cache, "driver", lambda: made)
     monkeypatch.setitem(sys.modules, "torch", LIBRARY)
-    monkeypatch.setattr(calls, "stream_of", lambda x: STREAM)
+    monkeypatch.setattr(launch_cache, "stream_of", lambda x: STREAM)
     return made
 
 
@@ -232,7 +234,7 @@ def test_a_fork_while_a_thread_multiplies(chosen: Any, monkeypatch: pytest.Monke
     """The child multiplies too, and so does the parent."""
     on = Driver()
     on.name = "emulated"
-    monkeypatch.setattr(calls, "driver", lambda: on)
+    monkeypatch.setattr(launch_cache, "driver", lambda: on)
     x = np.eye(20, dtype=np.float32)
     inside, forking = threading.Event(), threading.Event()
     done: list[Array] = []
@@ -257,15 +259,15 @@ def test_a_fork_opens_the_database_again(tmp_path: Any, monkeypatch: pytest.Monk
     """SQLite's connections must not cross a fork."""
     path = tmp_path / "tuning.sqlite"
     Database(path).close()
-    monkeypatch.setattr(calls.settings, "settings", lambda: SimpleNamespace(database=path))
-    calls.database.cache_clear()
+    monkeypatch.setattr(launch_cache.settings, "settings", lambda: SimpleNamespace(database=path))
+    launch_cache.database.cache_clear()
     try:
-        before = calls.database()
+        before = launch_cache.database()
         assert before is not None
-        assert forked(lambda: calls.database() not in (None, before)) == "True"
-        assert calls.database() is before
+        assert forked(lambda: launch_cache.database() not in (None, before)) == "True"
+        assert launch_cache.database() is before
     finally:
-        calls.database.cache_clear()
+        launch_cache.database.cache_clear()
 
 
 # ---- workspaces
@@ -357,23 +359,23 @@ def test_shapes_share_the_kernels_they_have_in_common(driver: Driver) -> None:
         p = Product(driver, size)
         p.queue()
         assert p.right
-    assert len(calls.runners) == 10
-    kernels = {id(bound.kernel) for bound in calls.runners.values()}
+    assert len(launch_cache.runners) == 10
+    kernels = {id(bound.kernel) for bound in launch_cache.runners.values()}
     assert len(driver.loads) == len(set(driver.loads)) == len(kernels) < 10
-    calls.ready.clear()
-    calls.runners.clear()
-    assert not calls.loaded(driver).kernels
+    launch_cache.ready.clear()
+    launch_cache.runners.clear()
+    assert not launch_cache.loaded(driver).kernels
 
 
 def test_kernels_are_loaded_up_to_a_number(
     driver: Driver, chosen: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(calls, "KERNELS_KEPT", 3)
+    monkeypatch.setattr(launch_cache, "KERNELS_KEPT", 3)
     for n, depth in enumerate((2, 4, 8, 16, 32)):
         chosen.text = f"{ANY} u={depth}"
         for size in (12, 16):
             p = Product(driver, size + 20 * n)
             p.queue()
             assert p.right
-            assert len(calls.loaded(driver).kernels) <= 3
+            assert len(launch_cache.loaded(driver).kernels) <= 3
     assert len(set(driver.loads)) == 5

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 from gemm_runs import Placed
 
-from ptxgen.config import Config, parse_config
-from ptxgen.device import device
-from ptxgen.drivers.emulated import EmulatedDriver
-from ptxgen.implicit import WINDOW
-from ptxgen.lower import lower
-from ptxgen.memory import C
-from ptxgen.problem import Gemm
-from ptxgen.reference import Array, compare, epilogue_arrays, operands, reference
-from ptxgen.rules import broken
-from ptxgen.runner import Buffers, Runner
-from ptxgen.sliding import DIRECTIONS, FILTERS, Conv
+from ptxgen.codegen.config import Config, parse_config
+from ptxgen.families.rules import broken
+from ptxgen.lowering.implicit_gemm import WINDOW
+from ptxgen.lowering.lower import lower
+from ptxgen.problem.conv import DIRECTIONS, FILTERS, Conv
+from ptxgen.problem.device import device
+from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.reference import Array, compare, epilogue_arrays, operands, reference
+from ptxgen.problem.strided_arrays import C
+from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.runtime.runner import Buffers, Runner
 from tests.cases_images import config, problem
 
 EMULATED = device("emulated")

@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 
 import ptxgen
-from ptxgen import calls, dispatch
-from ptxgen.config import parse_config
-from ptxgen.drivers.emulated import EmulatedDriver
+from ptxgen.api import launch_cache
+from ptxgen.codegen.config import parse_config
 from ptxgen.errors import ShapeError
-from ptxgen.reference import operands, reference
-from ptxgen.runner import Buffers, Runner
-from ptxgen.sliding import Conv
+from ptxgen.problem.conv import Conv
+from ptxgen.problem.reference import operands, reference
+from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.runtime.runner import Buffers, Runner
+from ptxgen.tuning import selection
 from tests.tensors import LIBRARY, Tensor
 
 #: serves every problem, whatever its alignment
@@ -28,10 +29,10 @@ ANY = parse_config("ms=2 ns=2 ml=16 nl=16 copy_a=0 copy_b=0 stages=2")
 def _emulated(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = EmulatedDriver()
     for name in ("ready", "runners"):
-        monkeypatch.setattr(calls, name, OrderedDict())
-    monkeypatch.setattr(calls, "database", lambda: None)
-    monkeypatch.setattr(calls, "driver", lambda: driver)
-    monkeypatch.setattr(dispatch, "select", lambda p, *_: [dispatch.Selection(p, ANY, "given")])
+        monkeypatch.setattr(launch_cache, name, OrderedDict())
+    monkeypatch.setattr(launch_cache, "database", lambda: None)
+    monkeypatch.setattr(launch_cache, "driver", lambda: driver)
+    monkeypatch.setattr(selection, "select", lambda p, *_: [selection.Selection(p, ANY, "given")])
 
 
 def integers(seed: int, *shape: int) -> np.ndarray[Any, Any]:
@@ -63,7 +64,7 @@ def test_arrays_of_a_gpu(layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tensors where they lie, in either order of the operands; the second call is a prepared one."""
     driver = EmulatedDriver()
     driver.name = "cuda"
-    monkeypatch.setattr(calls, "driver", lambda: driver)
+    monkeypatch.setattr(launch_cache, "driver", lambda: driver)
     monkeypatch.setitem(sys.modules, "torch", LIBRARY)
     order = (0, 1, 2, 3) if layout == "NCHW" else (0, 2, 3, 1)
     x, f, bias = integers(0, 2, 4, 5, 5), integers(1, 6, 4, 3, 3), integers(2, 6)
@@ -72,7 +73,7 @@ def test_arrays_of_a_gpu(layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(2):
         y = ptxgen.conv2d(*held, padding=[(1, 1), [1, 1]], stride=[1, 1], bias=Tensor(driver, bias))
         assert np.array_equal(y.numpy(), want)
-    assert len(calls.ready) == 1
+    assert len(launch_cache.ready) == 1
     residual = Tensor(driver, want, order)
     again = ptxgen.conv2d(*held, padding=1, bias=Tensor(driver, bias), residual=residual)
     assert np.array_equal(again.numpy(), 2 * want)
@@ -114,20 +115,20 @@ class Counting(EmulatedDriver):
 @pytest.fixture
 def counting(monkeypatch: pytest.MonkeyPatch) -> Counting:
     driver = Counting()
-    monkeypatch.setattr(calls, "driver", lambda: driver)
+    monkeypatch.setattr(launch_cache, "driver", lambda: driver)
     monkeypatch.setitem(sys.modules, "torch", LIBRARY)
     return driver
 
 
 def tables() -> int:
-    return calls.loaded(calls.driver()).tables.bytes
+    return launch_cache.loaded(launch_cache.driver()).tables.bytes
 
 
 def right(held: dict[int, tuple[Any, Any]], width: int) -> None:
     """A gradient of filters of ``width`` results, computed from tensors that are made once."""
     x, dy = integers(width, 1, 2, 3, width + 1), integers(width + 1, 1, 2, 3, width)
     if width not in held:
-        held[width] = Tensor(calls.driver(), x), Tensor(calls.driver(), dy)  # type: ignore[arg-type]
+        held[width] = Tensor(launch_cache.driver(), x), Tensor(launch_cache.driver(), dy)  # type: ignore[arg-type]
     df = ptxgen.conv2d_weight_grad(*held[width], (2, 2, 1, 2))
     want = [[[[np.sum(x[0, c, :, s : s + width] * dy[0, k]) for s in (0, 1)]] for c in (0, 1)] for k in (0, 1)]
     assert np.array_equal(df.numpy(), want)
@@ -137,8 +138,8 @@ def test_tables_of_many_shapes_take_no_more_than_they_may(counting: Counting, mo
     """What was used least recently goes, and is right when it comes back; what is used stays where it is."""
     held: dict[int, tuple[Any, Any]] = {}
     right(held, 9)
-    one, often = tables(), next(iter(calls.runners.values())).tables
-    monkeypatch.setattr(calls, "TABLES_KEPT", 4 * one)
+    one, often = tables(), next(iter(launch_cache.runners.values())).tables
+    monkeypatch.setattr(launch_cache, "TABLES_KEPT", 4 * one)
     addresses = {t.address for t in often}
     del often
     for width in range(3, 17):
@@ -146,41 +147,45 @@ def test_tables_of_many_shapes_take_no_more_than_they_may(counting: Counting, mo
         right(held, width)
         assert tables() <= 4 * one
         assert addresses <= counting.held.keys()
-    known = len(calls.ready)
+    known = len(launch_cache.ready)
     assert 2 < known < 14
-    assert {t.address for bound in calls.runners.values() for t in bound.tables} <= counting.held.keys()
+    assert {t.address for bound in launch_cache.runners.values() for t in bound.tables} <= counting.held.keys()
     for width in (3, 16, 4):
         right(held, width)
     taken = tables()
     before = sum(counting.held.values())
-    calls.ready.clear()
-    calls.runners.clear()
+    launch_cache.ready.clear()
+    launch_cache.runners.clear()
     assert tables() == 0
     assert before - sum(counting.held.values()) == taken
 
 
 def test_calls_are_remembered_up_to_a_number(counting: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
     """The one that was used least recently goes, and its tables."""
-    monkeypatch.setattr(calls, "KEPT", 3)
+    monkeypatch.setattr(launch_cache, "KEPT", 3)
     held: dict[int, tuple[Any, Any]] = {}
     for width in (3, 4, 5, 3, 6):
         right(held, width)
-    assert [key[2] is not None and key[6][3] for key in calls.ready] == [6, 4, 7]  # images are one wider: 5, 3, 6
+    assert [key[2] is not None and key[6][3] for key in launch_cache.ready] == [
+        6,
+        4,
+        7,
+    ]  # images are one wider: 5, 3, 6
 
 
 def test_what_a_graph_was_captured_from_stays(counting: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its tables and its kernel, also when the call is forgotten."""
-    monkeypatch.setattr(calls, "TABLES_KEPT", 0)
+    monkeypatch.setattr(launch_cache, "TABLES_KEPT", 0)
     held: dict[int, tuple[Any, Any]] = {}
-    monkeypatch.setattr(calls, "stream_of", lambda x: 42)
+    monkeypatch.setattr(launch_cache, "stream_of", lambda x: 42)
     right(held, 3)
-    addresses = {t.address for bound in calls.runners.values() for t in bound.tables}
+    addresses = {t.address for bound in launch_cache.runners.values() for t in bound.tables}
     counting.graph = True
     right(held, 3)
     counting.graph = False
     right(held, 4)
     right(held, 5)
-    assert len(calls.runners) == len(calls.ready) == 1  # the newest
+    assert len(launch_cache.runners) == len(launch_cache.ready) == 1  # the newest
     assert addresses
     assert addresses <= counting.held.keys()
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ptxgen.config import Config, parse_config
-from ptxgen.device import device
-from ptxgen.drivers.emulated import EmulatedDriver
+from ptxgen.codegen.config import Config, parse_config
 from ptxgen.errors import ConfigError
-from ptxgen.generate import plan_for
-from ptxgen.reference import compare, epilogue_arrays, operands, reference
-from ptxgen.runner import Runner
-from ptxgen.sliding import Conv
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.problem.conv import Conv
+from ptxgen.problem.device import device
+from ptxgen.problem.reference import compare, epilogue_arrays, operands, reference
+from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.runtime.runner import Runner
 from tests.cases_conv import cases, elsewhere
 
 H200 = device("h200")

@@ -6,13 +6,13 @@ import re
 
 import pytest
 
-from ptxgen.config import parse_config
-from ptxgen.device import device
+from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.render import render
 from ptxgen.errors import ConfigError
-from ptxgen.generate import plan_for
-from ptxgen.operations import parse
-from ptxgen.problem import Gemm
-from ptxgen.render import render
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.problem.device import device
+from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.registry import parse
 from tests.emulated.test_epilogue import right
 
 H200 = device("h200")

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 import ptxgen
-from ptxgen.assemble import assemble
-from ptxgen.config import parse_config
+from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.render import render
 from ptxgen.errors import DtypeError
-from ptxgen.generate import plan_for
-from ptxgen.problem import Gemm
-from ptxgen.reference import compare, operands, reference
-from ptxgen.render import render
-from ptxgen.typed import OUT
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.problem.base import OUT
+from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.reference import compare, operands, reference
+from ptxgen.runtime.assemble import assemble
 from tests.emulated.test_epilogue import D, right
 
 WAYS = {
@@ -95,9 +95,9 @@ def test_a_result_past_its_rounding_is_wrong() -> None:
 def test_gemm_quantises(monkeypatch) -> None:
     """int8 in, int8 out, with a scale a row and a column, and a bias in float32."""
     monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
-    from ptxgen import api, calls
+    from ptxgen.api import gemm, launch_cache
 
-    for cached in (x for m in (api, calls) for x in vars(m).values() if hasattr(x, "cache_clear")):
+    for cached in (x for m in (gemm, launch_cache) for x in vars(m).values() if hasattr(x, "cache_clear")):
         cached.cache_clear()
     rng = np.random.default_rng(0)
     a, b = (rng.integers(-127, 128, s).astype(np.int8) for s in ((33, 64), (64, 48)))

@@ -9,14 +9,7 @@ import pytest
 from emulator_kernels import launch, module, run
 
 from ptxgen.emulator import Machine
-from ptxgen.errors import (
-    DivergenceFault,
-    Fault,
-    ParseError,
-    RaceFault,
-    UninitialisedFault,
-    UnsupportedError,
-)
+from ptxgen.errors import DivergenceFault, Fault, ParseError, RaceFault, UninitialisedFault, UnsupportedError
 
 PTX = Path(__file__).parent / "emulator_ptx"
 THREAD = "mov.u32 %r0, %tid.x; mad.wide.u32 %d0, %r0, 4, %q0;"

@@ -13,10 +13,10 @@ from gemm_runs import execute, inputs
 from test_emulator_hardware import recorded
 from test_emulator_hardware import run as run_case
 
-from ptxgen.config import parse_config
+from ptxgen.codegen.config import parse_config
 from ptxgen.emulator import Machine
 from ptxgen.errors import MisalignedFault, OutOfBoundsFault, RaceFault, UnavailableError, UninitialisedFault
-from ptxgen.operations import parse
+from ptxgen.problem.registry import parse
 
 needs_llvm = pytest.mark.skipif(not __import__("importlib.util").util.find_spec("llvmlite"), reason="no llvmlite here")
 

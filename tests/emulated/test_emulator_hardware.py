@@ -9,8 +9,8 @@ import pytest
 from fuzz import generate, recording
 from fuzz.kernel import Case, Column
 
-from ptxgen.drivers.emulated import EmulatedDriver
 from ptxgen.emulator import Machine
+from ptxgen.runtime.emulated import EmulatedDriver
 
 FAMILIES = (
     "integer", "real", "convert", "compare", "carry", "predicate", "approximate", "straight", "control", "call", "jump",
@@ -65,8 +65,8 @@ def test_directed_results_are_the_hardwares():
 
 @pytest.mark.gpu
 def test_directed_results_are_this_gpus():
-    from ptxgen.drivers import open_driver
-    from ptxgen.source import Source, Step
+    from ptxgen.codegen.source import Source, Step
+    from ptxgen.runtime.driver import open_driver
 
     driver, machine, file = open_driver("cuda"), Machine(stats="off"), generate.directed_file()
     names = tuple(c.name for c in file.cases)

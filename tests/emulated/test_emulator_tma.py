@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from emulator_kernels import run
 
-from ptxgen.drivers.emulated import EmulatedDriver
+from ptxgen.codegen.source import TensorMap as Described
 from ptxgen.emulator import Machine, TensorMap, launch, tensormap
 from ptxgen.errors import (
     AsyncFault,
@@ -22,7 +22,7 @@ from ptxgen.errors import (
     UninitialisedFault,
     UnsupportedError,
 )
-from ptxgen.source import TensorMap as Described
+from ptxgen.runtime.emulated import EmulatedDriver
 
 MODES = [(seed, completion) for seed in range(2) for completion in ("early", "late")]
 SIGNAL = "mbarrier::complete_tx::bytes"

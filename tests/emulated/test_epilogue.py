@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ptxgen.config import parse_config
-from ptxgen.device import DEVICES
-from ptxgen.drivers.emulated import EmulatedDriver
+from ptxgen.codegen.config import parse_config
 from ptxgen.errors import ConfigError, DtypeError, InputError
-from ptxgen.problem import Gemm
-from ptxgen.reference import epilogue_arrays, operands, reference
-from ptxgen.runner import Runner
-from ptxgen.typed import EPILOGUE
+from ptxgen.problem.base import EPILOGUE
+from ptxgen.problem.device import DEVICES
+from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.reference import epilogue_arrays, operands, reference
+from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.runtime.runner import Runner
 from tests.cases import config, problem
 from tests.emulated.gemm_runs import random_epilogues, right
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ptxgen.memory import padded
-from ptxgen.problem import Gemm
-from ptxgen.reference import operands
-from ptxgen.runner import Runner
-from ptxgen.typed import EPILOGUE
+from ptxgen.problem.base import EPILOGUE
+from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.reference import operands
+from ptxgen.problem.strided_arrays import padded
+from ptxgen.runtime.runner import Runner
 from tests.emulated.test_epilogue import D, EmulatedDriver, parse_config, right
 
 WAYS = {

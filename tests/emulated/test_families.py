@@ -7,16 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ptxgen.config import parse_config
-from ptxgen.conv_check import GUARD
-from ptxgen.device import device
-from ptxgen.drivers.emulated import EmulatedDriver
-from ptxgen.generate import plan_for
-from ptxgen.lower import lower
-from ptxgen.problem import Gemm
-from ptxgen.render import render
-from ptxgen.runner import Runner
-from ptxgen.sliding import Conv
+from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.render import render
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.lowering.lower import lower
+from ptxgen.problem.conv import Conv
+from ptxgen.problem.device import device
+from ptxgen.problem.gemm import Gemm
+from ptxgen.runtime.conv_check import GUARD
+from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.runtime.runner import Runner
 from tests.gpu.test_families import FAMILIES, fail, judged, wrong
 
 H200 = device("h200")

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from gemm_runs import execute, inputs, verify
 
-from ptxgen import plan
-from ptxgen.config import Config, parse_config
-from ptxgen.device import device
-from ptxgen.drivers.emulated import EmulatedDriver
-from ptxgen.problem import LAYOUTS, Gemm
-from ptxgen.reference import operands, reference
-from ptxgen.rules import broken
-from ptxgen.runner import Buffers, Runner
-from ptxgen.workspace import Workspace
+from ptxgen.codegen import plan
+from ptxgen.codegen.config import Config, parse_config
+from ptxgen.families.rules import broken
+from ptxgen.problem.device import device
+from ptxgen.problem.gemm import LAYOUTS, Gemm
+from ptxgen.problem.reference import operands, reference
+from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.runtime.runner import Buffers, Runner
+from ptxgen.runtime.workspace import Workspace
 from tests.cases import config, problem
 from tests.cases_simt import wide
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ptxgen.drivers.emulated import EmulatedDriver
+from ptxgen.codegen.source import TensorMap, Walk
 from ptxgen.errors import LaunchError
-from ptxgen.source import TensorMap, Walk
+from ptxgen.runtime.emulated import EmulatedDriver
 from tests.im2col import cases, rounded, source
 
 

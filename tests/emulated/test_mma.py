@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from gemm_runs import execute, random_epilogues, verify
 
-from ptxgen.config import parse_config
-from ptxgen.device import device
-from ptxgen.problem import LAYOUTS, Gemm
-from ptxgen.reference import operands, reference
-from ptxgen.rules import broken
+from ptxgen.codegen.config import parse_config
+from ptxgen.families.rules import broken
+from ptxgen.problem.device import device
+from ptxgen.problem.gemm import LAYOUTS, Gemm
+from ptxgen.problem.reference import operands, reference
 from tests.cases_mma import TYPES, config, problem
 
 SCALES = ((1.0, 0.0), (2.0, 1.0), (1.0, -1.0), (0.0, 1.0))

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from gemm_runs import execute, verify
 
-from ptxgen.check import check
-from ptxgen.config import parse_config
-from ptxgen.device import device
-from ptxgen.drivers.emulated import EmulatedDriver
-from ptxgen.problem import LAYOUTS, Gemm
+from ptxgen.codegen.config import parse_config
+from ptxgen.problem.device import device
+from ptxgen.problem.gemm import LAYOUTS, Gemm
+from ptxgen.runtime.check import check
+from ptxgen.runtime.emulated import EmulatedDriver
 from tests.cases_planes import cases
 
 COMPUTE = "f32_bf16x6"

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from gemm_runs import execute, random_epilogues, right, verify
 
-from ptxgen.config import parse_config
-from ptxgen.device import device
-from ptxgen.problem import LAYOUTS, Gemm
-from ptxgen.reference import operands, reference
+from ptxgen.codegen.config import parse_config
+from ptxgen.problem.device import device
+from ptxgen.problem.gemm import LAYOUTS, Gemm
+from ptxgen.problem.reference import operands, reference
 from tests.cases_stream import TYPES, config, converts, problem
 
 SCALES = ((1.0, 0.0), (2.0, 1.0), (1.0, -1.0), (0.0, 1.0))

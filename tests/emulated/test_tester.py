@@ -9,12 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ptxgen import runner
-from ptxgen.bench import Bench
-from ptxgen.check import CheckResult, check
-from ptxgen.config import Config, parse_config
-from ptxgen.device import device
-from ptxgen.drivers.emulated import EmulatedDriver
+from ptxgen.codegen.config import Config, parse_config
+from ptxgen.codegen.render import render
 from ptxgen.errors import (
     AssembleError,
     AsyncFault,
@@ -27,9 +23,13 @@ from ptxgen.errors import (
     RaceFault,
     UninitialisedFault,
 )
-from ptxgen.generate import plan_for
-from ptxgen.problem import Gemm
-from ptxgen.render import render
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.problem.device import device
+from ptxgen.problem.gemm import Gemm
+from ptxgen.runtime import runner
+from ptxgen.runtime.check import CheckResult, check
+from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.tuning.bench import Bench
 
 #: through registers, two stages; by cp.async, three stages; shared by two groups; slices of three kinds
 PLAIN = parse_config("ms=2 ns=2 ml=16 nl=16 copy_a=0 copy_b=0 stages=2")

@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 
 import ptxgen
-from ptxgen import api, calls
-from ptxgen.assemble import assemble
-from ptxgen.check import check
-from ptxgen.config import parse_config
-from ptxgen.device import device
-from ptxgen.dispatch import select
-from ptxgen.drivers.emulated import EmulatedDriver
-from ptxgen.dtypes import dtype
+from ptxgen.api import gemm, launch_cache
+from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.render import render
 from ptxgen.errors import DtypeError
-from ptxgen.generate import plan_for
-from ptxgen.problem import Gemm
-from ptxgen.reference import compare, operands, reference
-from ptxgen.render import render
-from ptxgen.runner import Runner
-from ptxgen.sliding import Conv
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.problem.conv import Conv
+from ptxgen.problem.device import device
+from ptxgen.problem.dtypes import dtype
+from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.reference import compare, operands, reference
+from ptxgen.runtime.assemble import assemble
+from ptxgen.runtime.check import check
+from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.runtime.runner import Runner
+from ptxgen.tuning.selection import select
 from tests.emulated.gemm_runs import right
 from tests.emulated.test_eight_bits import EPILOGUES, WAYS
 
@@ -113,7 +113,7 @@ def test_a_result_past_the_largest_is_the_largest_and_not_infinite() -> None:
 @pytest.fixture
 def emulated(monkeypatch) -> None:
     monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
-    for cached in (x for m in (api, calls) for x in vars(m).values() if hasattr(x, "cache_clear")):
+    for cached in (x for m in (gemm, launch_cache) for x in vars(m).values() if hasattr(x, "cache_clear")):
         cached.cache_clear()
 
 

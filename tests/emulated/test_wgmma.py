@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from gemm_runs import execute, inputs, verify
 
-from ptxgen.config import parse_config
-from ptxgen.device import device
-from ptxgen.drivers.emulated import EmulatedDriver
-from ptxgen.families.wgmma import copies
-from ptxgen.memory import C, elements, padded
-from ptxgen.problem import LAYOUTS, Gemm
-from ptxgen.reference import operands, reference
-from ptxgen.rules import broken
-from ptxgen.runner import Runner
+from ptxgen.codegen.config import parse_config
+from ptxgen.families.rules import broken
+from ptxgen.families.wgmma import pack_rows
+from ptxgen.problem.device import device
+from ptxgen.problem.gemm import LAYOUTS, Gemm
+from ptxgen.problem.reference import operands, reference
+from ptxgen.problem.strided_arrays import C, elements, padded
+from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.runtime.runner import Runner
 from tests.cases_wgmma import config, problem
 
 H200 = device("h200")
@@ -125,7 +125,7 @@ def test_rows_that_tma_cannot_map_are_copied(dtype, aligned, monkeypatch):
     """Every place that a chunk can begin at, rows with a gap behind them, starts between guards, a thread's only chunk
     or one of several; a lone row."""
     for n, layout in enumerate(LAYOUTS):
-        monkeypatch.setattr(copies, "LARGE", 0 if n > 1 else 1 << 18)
+        monkeypatch.setattr(pack_rows, "LARGE", 0 if n > 1 else 1 << 18)
         p = Gemm(35, 43 + n, 66 + n, layout, dtype, "tf32" if dtype == "f32" else "")
         if aligned < p.element.bytes:
             return

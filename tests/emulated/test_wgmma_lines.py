@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from gemm_runs import verify
 
-from ptxgen.config import parse_config
-from ptxgen.device import device
-from ptxgen.drivers.emulated import EmulatedDriver
-from ptxgen.memory import C, elements, padded
-from ptxgen.problem import Gemm
-from ptxgen.reference import operands, reference
-from ptxgen.runner import Runner
+from ptxgen.codegen.config import parse_config
+from ptxgen.problem.device import device
+from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.reference import operands, reference
+from ptxgen.problem.strided_arrays import C, elements, padded
+from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.runtime.runner import Runner
 from tests.emulated.test_epilogue import right
 
 WAYS = {

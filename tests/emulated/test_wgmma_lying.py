@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from gemm_runs import verify
 
-from ptxgen.config import parse_config
-from ptxgen.device import device
-from ptxgen.problem import LAYOUTS, Gemm
-from ptxgen.rules import broken
+from ptxgen.codegen.config import parse_config
+from ptxgen.families.rules import broken
+from ptxgen.problem.device import device
+from ptxgen.problem.gemm import LAYOUTS, Gemm
 
 H200 = device("h200")
 #: lines of 32, 64 and 128 bytes of K, several boxes a line; sides whose last lines not all threads have

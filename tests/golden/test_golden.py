@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from ptxgen.assemble import assemble
-from ptxgen.config import parse_config
-from ptxgen.device import device
-from ptxgen.generate import plan_for
-from ptxgen.operations import parse
-from ptxgen.render import render
+from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.render import render
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.problem.device import device
+from ptxgen.problem.registry import parse
+from ptxgen.runtime.assemble import assemble
 
 FOLDER = Path(__file__).parent / "ptx"
 

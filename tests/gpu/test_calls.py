@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 
 import ptxgen
-from ptxgen import calls, dispatch, workspace
-from ptxgen.config import parse_config
+from ptxgen.api import launch_cache
+from ptxgen.codegen.config import parse_config
 from ptxgen.errors import LaunchError
+from ptxgen.runtime import workspace
+from ptxgen.tuning import selection
 from tests.forks import forked
 
 pytestmark = pytest.mark.gpu
@@ -29,12 +31,12 @@ def sliced(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     """All products are computed in slices of K that meet in a workspace, which begins small."""
     config = parse_config(SLICED[request.param])
     for name in ("ready", "runners"):
-        monkeypatch.setattr(calls, name, OrderedDict())
-    calls.loaded.cache_clear()
+        monkeypatch.setattr(launch_cache, name, OrderedDict())
+    launch_cache.loaded.cache_clear()
     monkeypatch.setattr(workspace, "LEAST", 256)
-    monkeypatch.setattr(dispatch, "select", lambda p, *_: [dispatch.Selection(p, config, "given")])
+    monkeypatch.setattr(selection, "select", lambda p, *_: [selection.Selection(p, config, "given")])
     yield request.param
-    calls.loaded.cache_clear()
+    launch_cache.loaded.cache_clear()
 
 
 class Product:
@@ -110,7 +112,7 @@ def test_memory_of_destroyed_graphs_is_freed(sliced: str) -> None:
         graph = captured(p, stream=stream)
         graph.replay()
         assert p.right
-        held.append(len(calls.driver()._memory))  # type: ignore[attr-defined]
+        held.append(len(launch_cache.driver()._memory))  # type: ignore[attr-defined]
         del graph
         gc.collect()
         torch.cuda.synchronize()

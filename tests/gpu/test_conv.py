@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import ptxgen
-from ptxgen.check import check
-from ptxgen.dispatch import select
-from ptxgen.drivers import Timing, open_driver
-from ptxgen.sliding import Conv
+from ptxgen.problem.conv import Conv
+from ptxgen.runtime.check import check
+from ptxgen.runtime.driver import Timing, open_driver
+from ptxgen.tuning.selection import select
 
 pytestmark = pytest.mark.gpu
 
@@ -85,7 +85,7 @@ def test_other_numbers_of_axes(driver, torch):
 
 
 def test_the_baseline_computes_every_direction_and_layout(driver, torch):
-    from ptxgen.baselines.cudnn import Cudnn
+    from ptxgen.runtime.vendor.cudnn import Cudnn
 
     for p in LARGE[:6]:
         us, _ = Cudnn(driver, p).best([(0, 0, 0)] * 2, Timing(samples=1, target_ms=1))

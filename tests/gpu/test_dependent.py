@@ -8,13 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ptxgen.assemble import assemble
-from ptxgen.check import check
-from ptxgen.drivers import graph, open_driver
-from ptxgen.memory import C, elements, padded, read_after
-from ptxgen.reference import compare, epilogue_arrays, operands, reference
-from ptxgen.runner import Runner, generate
-from ptxgen.workspace import Workspace
+from ptxgen.problem.reference import compare, epilogue_arrays, operands, reference
+from ptxgen.problem.strided_arrays import C, elements, padded, read_after
+from ptxgen.runtime import cuda_graph
+from ptxgen.runtime.assemble import assemble
+from ptxgen.runtime.check import check
+from ptxgen.runtime.driver import open_driver
+from ptxgen.runtime.runner import Runner, generate
+from ptxgen.runtime.workspace import Workspace
 from tests import cases, cases_mma, cases_wgmma
 from tests.emulated.test_eight_bits import EPILOGUES, OUT, WAYS, can, parse_config, problem
 
@@ -72,7 +73,7 @@ def test_in_streams_and_graphs(driver):
         with driver.context():
             sequence()
             sequence()
-            with graph.Graph(driver.stream, lambda: (sequence(), sequence())) as replay:
+            with cuda_graph.Graph(driver.stream, lambda: (sequence(), sequence())) as replay:
                 replay.launch()
                 replay.launch()
         driver.synchronize()

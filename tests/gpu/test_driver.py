@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ptxgen.baselines import cublaslt
-from ptxgen.baselines.cublaslt import CublasLt
-from ptxgen.drivers import Timing, open_driver
-from ptxgen.drivers.cuda import CudaDriver, CudaKernel
+from ptxgen.codegen.source import Source, Step
 from ptxgen.errors import AssembleError, InputError, LaunchError, ShapeError, UnavailableError
-from ptxgen.problem import Gemm
-from ptxgen.source import Source, Step
+from ptxgen.problem.gemm import Gemm
+from ptxgen.runtime.cuda import CudaDriver, CudaKernel
+from ptxgen.runtime.driver import Timing, open_driver
+from ptxgen.runtime.vendor import cublaslt
+from ptxgen.runtime.vendor.cublaslt import CublasLt
 
 pytestmark = pytest.mark.gpu
 

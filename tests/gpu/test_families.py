@@ -8,18 +8,18 @@ from functools import partial
 import numpy as np
 import pytest
 
-from ptxgen.assemble import assemble
-from ptxgen.conv_check import guarded
-from ptxgen.drivers import open_driver
 from ptxgen.errors import AssembleError, PtxgenError
+from ptxgen.families.depthwise.rules import SLIDE
 from ptxgen.families.mma.rules import MMA
 from ptxgen.families.simt.rules import SIMT
-from ptxgen.families.slide.rules import SLIDE
-from ptxgen.memory import A, B, C, elements, padded, read_after
-from ptxgen.reference import compare, epilogue_arrays, operands, reference
-from ptxgen.runner import Runner, generate
-from ptxgen.sliding import Conv
-from ptxgen.workspace import Workspace
+from ptxgen.problem.conv import Conv
+from ptxgen.problem.reference import compare, epilogue_arrays, operands, reference
+from ptxgen.problem.strided_arrays import A, B, C, elements, padded, read_after
+from ptxgen.runtime.assemble import assemble
+from ptxgen.runtime.conv_check import guarded
+from ptxgen.runtime.driver import open_driver
+from ptxgen.runtime.runner import Runner, generate
+from ptxgen.runtime.workspace import Workspace
 from tests import cases, cases_batch, cases_conv, cases_images, cases_mma, cases_planes, cases_stream, cases_wgmma
 
 pytestmark = pytest.mark.gpu

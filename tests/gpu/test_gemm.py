@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from ptxgen.assemble import assemble
-from ptxgen.drivers import open_driver
-from ptxgen.memory import padded
-from ptxgen.reference import operands, reference
-from ptxgen.runner import Runner, generate
-from ptxgen.workspace import Workspace
+from ptxgen.problem.reference import operands, reference
+from ptxgen.problem.strided_arrays import padded
+from ptxgen.runtime.assemble import assemble
+from ptxgen.runtime.driver import open_driver
+from ptxgen.runtime.runner import Runner, generate
+from ptxgen.runtime.workspace import Workspace
 from tests.cases import cases
 
 pytestmark = pytest.mark.gpu

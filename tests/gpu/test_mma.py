@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ptxgen.config import parse_config
-from ptxgen.drivers import open_driver
-from ptxgen.problem import Gemm
-from ptxgen.runner import Runner
+from ptxgen.codegen.config import parse_config
+from ptxgen.problem.gemm import Gemm
+from ptxgen.runtime.driver import open_driver
+from ptxgen.runtime.runner import Runner
 from tests.gpu.test_families import wrong
 
 pytestmark = pytest.mark.gpu

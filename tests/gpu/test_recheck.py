@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from ptxgen import dispatch
-from ptxgen.drivers import open_driver
-from ptxgen.measurement import Environment, Measurement
-from ptxgen.problem import Gemm
-from ptxgen.recheck import FolderWinners, Recheck
-from ptxgen.shipped import Header, read_winners, winners_path, write_winners
+from ptxgen.problem.gemm import Gemm
+from ptxgen.runtime.driver import open_driver
+from ptxgen.tuning import selection
+from ptxgen.tuning.measurement import Environment, Measurement
+from ptxgen.tuning.recheck import FolderWinners, Recheck
+from ptxgen.tuning.tuning_files import Header, read_winners, winners_path, write_winners
 
 pytestmark = pytest.mark.gpu
 
@@ -20,7 +20,7 @@ def test_stale_winners_are_timed_again(tmp_path):
     problems = [Gemm(64 * n, 128, 256, "NT", "f16") for n in range(1, 7)]
     winners = [
         Measurement(
-            p, dispatch.select(p, d, use_model=True, k=3)[-1].config, "ok", Environment(d.name), (1e6,), "0" * 16
+            p, selection.select(p, d, use_model=True, k=3)[-1].config, "ok", Environment(d.name), (1e6,), "0" * 16
         )
         for p in problems
     ]
@@ -34,7 +34,7 @@ def test_stale_winners_are_timed_again(tmp_path):
     found = read_winners(winners_path(d.name, tmp_path))[1]
     assert len(found) == len(problems)
     for m in found:
-        assert m.digest == dispatch.current_digest(m.problem, m.config, d)
+        assert m.digest == selection.current_digest(m.problem, m.config, d)
         assert m.environment.commit == "now"
         assert m.sass
         assert 0 < m.us < 1e5

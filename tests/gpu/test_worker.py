@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from ptxgen import worker
-from ptxgen.problem import Gemm
-from ptxgen.worker import Worker
+from ptxgen.problem.gemm import Gemm
+from ptxgen.tuning import worker
+from ptxgen.tuning.worker import Worker
 
 pytestmark = pytest.mark.gpu
 

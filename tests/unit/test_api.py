@@ -15,18 +15,12 @@ import numpy as np
 import pytest
 
 import ptxgen
-from ptxgen import calls, dispatch
-from ptxgen.config import parse_config
-from ptxgen.dispatch import Selection
-from ptxgen.drivers.emulated import EmulatedDriver
-from ptxgen.errors import (
-    DeviceError,
-    DtypeError,
-    InputError,
-    OverlapError,
-    ShapeError,
-    UnavailableError,
-)
+from ptxgen.api import launch_cache
+from ptxgen.codegen.config import parse_config
+from ptxgen.errors import DeviceError, DtypeError, InputError, OverlapError, ShapeError, UnavailableError
+from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.tuning import selection
+from ptxgen.tuning.selection import Selection
 
 #: serves every problem, whatever its alignment
 ANY = parse_config("ms=2 ns=2 ml=16 nl=16 copy_a=0 copy_b=0 stages=2")
@@ -54,24 +48,24 @@ def fresh(monkeypatch):
         asked.append(problem)
         return [Selection(problem, ANY, "given")]
 
-    monkeypatch.setattr(dispatch, "select", select)
+    monkeypatch.setattr(selection, "select", select)
     for name in ("ready", "runners"):
-        monkeypatch.setattr(calls, name, OrderedDict())
-    monkeypatch.setattr(calls, "database", lambda: None)
+        monkeypatch.setattr(launch_cache, name, OrderedDict())
+    monkeypatch.setattr(launch_cache, "database", lambda: None)
     return asked
 
 
 @pytest.fixture
 def host(fresh, monkeypatch):
     on = Driver()
-    monkeypatch.setattr(calls, "driver", lambda: on)
+    monkeypatch.setattr(launch_cache, "driver", lambda: on)
     return SimpleNamespace(driver=on, asked=fresh)
 
 
 @pytest.fixture
 def gpu(fresh, monkeypatch):
     on = Driver("cuda")
-    monkeypatch.setattr(calls, "driver", lambda: on)
+    monkeypatch.setattr(launch_cache, "driver", lambda: on)
     return SimpleNamespace(driver=on, asked=fresh)
 
 
@@ -210,17 +204,17 @@ def real(monkeypatch):
     """Nothing replaced: selection by the model, generation, the emulated device."""
     monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
     for name in ("ready", "runners"):
-        monkeypatch.setattr(calls, name, OrderedDict())
-    monkeypatch.setattr(calls, "database", lambda: None)
-    calls.driver.cache_clear()
+        monkeypatch.setattr(launch_cache, name, OrderedDict())
+    monkeypatch.setattr(launch_cache, "database", lambda: None)
+    launch_cache.driver.cache_clear()
     yield
-    calls.driver.cache_clear()
+    launch_cache.driver.cache_clear()
 
 
 def test_the_real_way_from_shape_to_result(real):
     x, y = integers((33, 65)), integers((65, 31), seed=1)
     assert np.array_equal(ptxgen.gemm(x, y.T.copy().T), x @ y)
-    assert calls.driver().name == "emulated"
+    assert launch_cache.driver().name == "emulated"
 
 
 def test_sums_of_int8_are_modulo_a_word(real):
@@ -583,7 +577,7 @@ def test_tensors_are_multiplied_and_the_second_call_is_short(gpu, torch):
     ptxgen.gemm(torch.Tensor(y), torch.Tensor(x))
     assert gpu.driver.streams == [1, 1, 42]
     ptxgen.gemm(torch.Tensor(x), torch.Tensor(y), alpha=2.0)
-    assert len(calls.ready) == 2
+    assert len(launch_cache.ready) == 2
 
 
 def test_a_number_is_remembered_by_its_value(gpu, torch):
@@ -636,11 +630,11 @@ def test_tensors_by_columns(gpu, torch):
 
 
 def test_what_is_remembered_is_bounded(gpu, torch, monkeypatch):
-    monkeypatch.setattr(calls, "KEPT", 3)
+    monkeypatch.setattr(launch_cache, "KEPT", 3)
     x = integers((8, 8))
     for n in range(8):
         ptxgen.gemm(torch.Tensor(x), torch.Tensor(x), alpha=float(n))
-        assert len(calls.ready) <= 3
+        assert len(launch_cache.ready) <= 3
 
 
 @pytest.mark.parametrize("named", ["a", "b", "out"])
@@ -774,6 +768,6 @@ def test_one_matrix_for_all_items_makes_one_larger_product(gpu, torch):
 
 
 def test_nothing_that_multiplies(host, monkeypatch):
-    monkeypatch.setattr(dispatch, "select", lambda *args: [])
+    monkeypatch.setattr(selection, "select", lambda *args: [])
     with pytest.raises(DtypeError, match="no kernel multiplies f32 summed in f32 into f32 on emulated"):
         ptxgen.gemm(A, B)

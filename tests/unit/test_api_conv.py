@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import ptxgen
-from ptxgen import calls
-from ptxgen.drivers.emulated import EmulatedDriver
+from ptxgen.api import launch_cache
 from ptxgen.errors import DtypeError, InputError, OverlapError, ShapeError
-from ptxgen.reference import reference
-from ptxgen.sliding import Conv
+from ptxgen.problem.conv import Conv
+from ptxgen.problem.reference import reference
+from ptxgen.runtime.emulated import EmulatedDriver
 from tests.tensors import LIBRARY, Tensor
 
 Array = np.ndarray[Any, Any]
@@ -35,7 +35,7 @@ def launcher(bound: Exact) -> Any:
     p = bound.problem
 
     def go(a: int, b: int, c: int, stream: int, more: tuple[int, ...] = (), own: int | None = None) -> None:
-        driver: Any = calls.driver()
+        driver: Any = launch_cache.driver()
         for name, address in zip(("aligned_input", "aligned_filter"), (a, b), strict=True):
             assert p.direction != "forward" or address % getattr(p, name) == 0
         shapes = [*p.stored[:2], *(p.spread[name][0] for name in p.reads)]
@@ -60,10 +60,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Conv]:
         return Exact(problem)
 
     driver = EmulatedDriver()
-    monkeypatch.setattr(calls, "ready", OrderedDict())
-    monkeypatch.setattr(calls, "driver", lambda: driver)
-    monkeypatch.setattr(calls, "runner", runner)
-    monkeypatch.setattr(calls, "launcher", launcher)
+    monkeypatch.setattr(launch_cache, "ready", OrderedDict())
+    monkeypatch.setattr(launch_cache, "driver", lambda: driver)
+    monkeypatch.setattr(launch_cache, "runner", runner)
+    monkeypatch.setattr(launch_cache, "launcher", launcher)
     return found
 
 
@@ -230,7 +230,7 @@ def test_out_has_memory_of_its_own() -> None:
 def gpu(monkeypatch: pytest.MonkeyPatch) -> EmulatedDriver:
     driver = EmulatedDriver()
     driver.name = "cuda"
-    monkeypatch.setattr(calls, "driver", lambda: driver)
+    monkeypatch.setattr(launch_cache, "driver", lambda: driver)
     monkeypatch.setitem(__import__("sys").modules, "torch", LIBRARY)
     return driver
 
@@ -255,8 +255,8 @@ def test_a_call_is_prepared_once(gpu: EmulatedDriver, monkeypatch: pytest.Monkey
         y = ptxgen.conv2d(Tensor(gpu, x, LAST), held[0], bias=held[1], activation="relu")
         want = slow(x, f, (1, 1), ((0, 0), (0, 0)), (1, 1)) + bias.reshape(-1, 1, 1)
         assert np.array_equal(y.numpy(), np.maximum(want, 0))
-        monkeypatch.setattr("ptxgen.api_conv._first", None)  # the second call goes straight to the launch
-    assert len(calls.ready) == 1
+        monkeypatch.setattr("ptxgen.api.conv._first", None)  # the second call goes straight to the launch
+    assert len(launch_cache.ready) == 1
 
 
 def test_what_lies_otherwise_is_copied(gpu: EmulatedDriver) -> None:
@@ -336,7 +336,7 @@ def test_remembered_convolutions_refuse_gradients_and_negative_bits(
         ptxgen.conv2d(**given)
     recording[0] = False
     ptxgen.conv2d(**given)
-    assert len(calls.ready) == 1
+    assert len(launch_cache.ready) == 1
     given[named].negative = True
     with pytest.raises(InputError, match=f"{named} is a view with the negative bit"):
         ptxgen.conv2d(**given)
@@ -411,7 +411,7 @@ def test_integers_of_numpy_are_integers(gpu: EmulatedDriver, stride: Any) -> Non
     for _ in range(2):
         made = ptxgen.conv2d(images, filters, stride=stride, padding=pads, groups=np.int64(1))
         assert np.array_equal(made.numpy(), want)
-    assert len(calls.ready) == 1
+    assert len(launch_cache.ready) == 1
     shape = np.array(X.shape)
     dy = integers(2, 4, 3, 3)
     assert np.array_equal(ptxgen.conv2d_input_grad(dy, F, shape), ptxgen.conv2d_input_grad(dy, F, X.shape))

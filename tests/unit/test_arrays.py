@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ptxgen.arrays import View, aligned, on_host, overlap, overlaps_itself, stored, view
-from ptxgen.dtypes import DTYPES, dtype
+from ptxgen.api.arrays import View, aligned, on_host, overlap, overlaps_itself, stored, view
 from ptxgen.errors import DtypeError, InputError, ShapeError
+from ptxgen.problem.dtypes import DTYPES, dtype
 
 
 class Foreign:
@@ -227,7 +227,7 @@ def test_overlap_is_exact():
 def test_an_overlap_that_takes_too_long_to_decide_counts_as_one(monkeypatch):
     x = View(None, 4096, (9, 9, 9), (7, 11, 13), dtype("f32"), False)
     y = View(None, 4100, (9, 9, 9), (21, 33, 39), dtype("f32"), False)
-    monkeypatch.setattr("ptxgen.arrays.OVERLAP_WORK", 1)
+    monkeypatch.setattr("ptxgen.api.arrays.OVERLAP_WORK", 1)
     assert overlap(x, y)
     assert overlaps_itself(View(None, 4096, (9, 9, 9, 9), (1001, 1003, 1007, 1009), dtype("f32"), False))
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from ptxgen import assemble as module
-from ptxgen.assemble import assemble, find_ptxas, version
+from ptxgen.codegen.source import Source
 from ptxgen.errors import AssembleError, InputError, UnavailableError
-from ptxgen.source import Source
+from ptxgen.runtime import assemble as module
+from ptxgen.runtime.assemble import assemble, find_ptxas, version
 
 HEAD = """\
 // two kernels of different appetite

@@ -7,20 +7,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ptxgen.bench import RUNS, Ring
-from ptxgen.config import parse_config
-from ptxgen.device import device
-from ptxgen.drivers import Timing
-from ptxgen.drivers.emulated import EmulatedDriver
+from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.render import render
 from ptxgen.errors import ShapeError
+from ptxgen.families.geometry import geometry
+from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.wgmma.rules import mapped
-from ptxgen.generate import plan_for
-from ptxgen.geometry import geometry
-from ptxgen.memory import C, elements, laid, padded, span
-from ptxgen.operations import from_dict, parse
-from ptxgen.problem import PACKED, Gemm
-from ptxgen.reference import operands, reference
-from ptxgen.render import render
+from ptxgen.problem.device import device
+from ptxgen.problem.gemm import PACKED, Gemm
+from ptxgen.problem.reference import operands, reference
+from ptxgen.problem.registry import from_dict, parse
+from ptxgen.problem.strided_arrays import C, elements, laid, padded, span
+from ptxgen.runtime.driver import Timing
+from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.tuning.bench import RUNS, Ring
 
 H200 = device("h200")
 TEXTS = {

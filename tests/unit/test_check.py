@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ptxgen import check as module
-from ptxgen.check import CASES, check
-from ptxgen.config import parse_config
-from ptxgen.drivers.emulated import EmulatedDriver
+from ptxgen.codegen.config import parse_config
 from ptxgen.errors import ConfigError, RaceFault
-from ptxgen.problem import Gemm
-from ptxgen.runner import Runner
+from ptxgen.problem.gemm import Gemm
+from ptxgen.runtime import check as module
+from ptxgen.runtime.check import CASES, check
+from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.runtime.runner import Runner
 
 SMALL = parse_config("ms=2 ns=2 ml=16 nl=16 copy_a=0 copy_b=0 stages=2")
 P = Gemm(20, 18, 40, "NT")

@@ -14,21 +14,21 @@ import pytest
 import typer
 
 import ptxgen
-from ptxgen import dispatch, report
-from ptxgen.bench import BenchRow
-from ptxgen.catalog import CATALOG
-from ptxgen.check import CheckResult
-from ptxgen.cli import app, command, doctor, options, problems
-from ptxgen.config import Config, parse_config
-from ptxgen.database import Database
-from ptxgen.device import device
+from ptxgen.cli import app, command, doctor, options, problems, report
+from ptxgen.codegen.config import Config, parse_config
+from ptxgen.codegen.render import render
 from ptxgen.errors import ConfigError, CorruptError, Fault, InputError, RenderError, SchemaError, UnavailableError
-from ptxgen.generate import plan_for
-from ptxgen.measurement import Environment, Measurement
-from ptxgen.problem import Gemm
-from ptxgen.reference import Deviation
-from ptxgen.render import render
-from ptxgen.sliding import Conv
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.problem.catalog import CATALOG
+from ptxgen.problem.conv import Conv
+from ptxgen.problem.device import device
+from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.reference import Deviation
+from ptxgen.runtime.check import CheckResult
+from ptxgen.tuning import selection
+from ptxgen.tuning.bench import BenchRow
+from ptxgen.tuning.database import Database
+from ptxgen.tuning.measurement import Environment, Measurement
 
 ON_PROBLEMS = ("tune", "select", "emit", "check", "bench", "sampler")
 H200 = ("--device", "h200")
@@ -254,7 +254,7 @@ def test_select_answers_with_the_stored_winner_or_by_the_model(run: Run, stored:
     [row] = run(*words, "--model").document["rows"]
     assert row["origin"] != "winner"
     assert row["config"] != dict(config.items())
-    assert row["config"] == dict(dispatch.select(problem, device("h200"), use_model=True)[0].config.items())
+    assert row["config"] == dict(selection.select(problem, device("h200"), use_model=True)[0].config.items())
 
 
 def test_select_gives_as_many_as_asked(run: Run) -> None:
@@ -330,10 +330,10 @@ def test_check_runs_against_float64(run: Run) -> None:
 
 
 def test_a_wrong_result_fails_the_check(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    import ptxgen.check
+    import ptxgen.runtime.check
 
     wrong = [CheckResult("integers", Deviation(0.0, (0, 0), 0.0)), CheckResult("normal", Deviation(7.0, (1, 2), 9.0))]
-    monkeypatch.setattr(ptxgen.check, "check", lambda *arguments: wrong)
+    monkeypatch.setattr(ptxgen.runtime.check, "check", lambda *arguments: wrong)
     done = run("check", "--shape", "17,19,23", "--config", CONFIG)
     assert done.code == 1
     assert "WRONG" in done.out
@@ -342,12 +342,12 @@ def test_a_wrong_result_fails_the_check(run: Run, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_fault_of_a_kernel_is_one_line_with_its_place(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    import ptxgen.check
+    import ptxgen.runtime.check
 
     def fail(*arguments: object) -> None:
         raise Fault("read past the end", entry="gemm", line=7, instruction="ld.global", thread=(3, 0, 0), address=16)
 
-    monkeypatch.setattr(ptxgen.check, "check", fail)
+    monkeypatch.setattr(ptxgen.runtime.check, "check", fail)
     done = run("check", "--shape", "17,19,23", "--config", CONFIG)
     assert (done.code, done.out) == (1, "")
     [line] = done.err.splitlines()
@@ -368,7 +368,7 @@ def test_bench_says_that_the_clock_is_a_model(run: Run) -> None:
 
 def on_hardware(monkeypatch: pytest.MonkeyPatch, times: list[tuple[float, float]]) -> None:
     """A driver that says it is a GPU, and a bench that gives (ours, theirs)."""
-    import ptxgen.bench
+    import ptxgen.tuning.bench
 
     class Fake:
         clock, device = "hardware", device("h200")
@@ -379,7 +379,7 @@ def on_hardware(monkeypatch: pytest.MonkeyPatch, times: list[tuple[float, float]
                            Deviation(0.1, (0, 0), 0.1))  # fmt: skip
 
     monkeypatch.setattr(options.Target, "find_driver", lambda self: Fake())
-    monkeypatch.setattr(ptxgen.bench, "bench", rows)
+    monkeypatch.setattr(ptxgen.tuning.bench, "bench", rows)
 
 
 def test_bench_compares(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -429,20 +429,20 @@ def test_tune_stores_what_select_answers_with(run: Run) -> None:
 
 
 def test_tune_without_a_problem_takes_the_small_suite(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    import ptxgen.tuner
-    from ptxgen.suites import cases
+    import ptxgen.tuning.tuner
+    from ptxgen.problem.suites import cases
 
     asked: list[Any] = []
 
     def fake(tasks: list[Gemm], driver: str, database: Any, budget: Any, *rest: Any, retry: bool) -> list[Any]:
         asked.extend((tasks, driver, budget, retry))
-        return [ptxgen.tuner.Tuned(p) for p in tasks]
+        return [ptxgen.tuning.tuner.Tuned(p) for p in tasks]
 
-    monkeypatch.setattr(ptxgen.tuner, "tune", fake)
+    monkeypatch.setattr(ptxgen.tuning.tuner, "tune", fake)
     done = run("tune")
     assert asked[0] == [c.problem for c in cases("small")]
     assert asked[1] == "emulated"
-    assert asked[2] == ptxgen.tuner.Budget(**problems.EMULATED_BUDGET)
+    assert asked[2] == ptxgen.tuning.tuner.Budget(**problems.EMULATED_BUDGET)
     assert asked[3] is False
     assert done.code == 1  # nothing ran
     run("tune", "--retry")
@@ -556,7 +556,7 @@ def test_memory_that_is_not_there_is_one_line(run: Run, monkeypatch: pytest.Monk
     def fail(*arguments: object) -> None:
         raise MemoryError("Unable to allocate 37.3 GiB")
 
-    monkeypatch.setattr("ptxgen.check.check", fail)
+    monkeypatch.setattr("ptxgen.runtime.check.check", fail)
     check_error(run("check", "--shape", "5,5,5", "--config", CONFIG), 1, "out of memory: Unable to allocate 37.3 GiB")
 
 
@@ -584,14 +584,14 @@ def interrupted(done: Done, *told: str) -> None:
 def test_an_interrupted_tune_says_what_is_kept(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: tuple[Path, Gemm, Config]
 ) -> None:
-    import ptxgen.tuner
+    import ptxgen.tuning.tuner
 
     def tune(problems: Any, driver: str, database: Database, *rest: Any) -> None:
         for us in (1.0, 2.0):
             database.add(winner(stored[1], stored[2], us=us))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(ptxgen.tuner, "tune", tune)
+    monkeypatch.setattr(ptxgen.tuning.tuner, "tune", tune)
     told = f"2 measurements of this run are kept in {tmp_path}/tuning.sqlite; the same command goes on from there"
     for _ in range(2):
         done = run("tune", "--shape", "5,5,5")
@@ -611,9 +611,9 @@ def test_an_interrupted_tune_says_what_is_kept(
         ),
         (["emulate", "kernel.ptx"], "pathlib.Path.read_text"),
         (["doctor"], "ptxgen.cli.doctor.examine"),
-        (["db", "info"], "ptxgen.database.Database.info"),
-        (["db", "export", "out"], "ptxgen.shipped.export_text"),
-        (["db", "import", "in"], "ptxgen.shipped.import_text"),
+        (["db", "info"], "ptxgen.tuning.database.Database.info"),
+        (["db", "export", "out"], "ptxgen.tuning.tuning_files.export_text"),
+        (["db", "import", "in"], "ptxgen.tuning.tuning_files.import_text"),
     ],
 )
 def test_every_command_can_be_interrupted(
@@ -635,8 +635,8 @@ def test_every_command_can_be_interrupted(
 
 def test_a_signal_interrupts_a_command() -> None:
     code = (
-        "import os, signal, sys, ptxgen.dispatch\n"
-        "ptxgen.dispatch.select = lambda *a: os.kill(os.getpid(), signal.SIGINT)\n"
+        "import os, signal, sys, ptxgen.tuning.selection\n"
+        "ptxgen.tuning.selection.select = lambda *a: os.kill(os.getpid(), signal.SIGINT)\n"
         "sys.argv[1:] = ['select', '--shape', '5,5,5', '--device', 'h200', '--json']\n"
         "from ptxgen.cli import main; main()"
     )
@@ -646,7 +646,7 @@ def test_a_signal_interrupts_a_command() -> None:
 
 
 def test_a_problem_without_a_kernel_is_said_to_have_none(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ptxgen.dispatch.select", lambda *a: [])
+    monkeypatch.setattr("ptxgen.tuning.selection.select", lambda *a: [])
     for name in ("select", "emit"):
         check_error(run(name, "--shape", "1,2,3", *H200), 2, "gemm 1,2,3 NN f32", "no kernel", "h200")
 
@@ -679,7 +679,7 @@ def test_a_template_that_fails_is_one_line_unless_debugged(
     def fail(plan: object) -> None:
         raise RenderError("kernel/cooperative.mako failed: a name\nTraceback of the template\n  line 7")
 
-    monkeypatch.setattr("ptxgen.render.render", fail)
+    monkeypatch.setattr("ptxgen.codegen.render.render", fail)
     words = ["emit", "--shape", "64,64,64", "--config", CONFIG, *H200]
     check_error(run(*words), 1, "a name")
     with pytest.raises(RenderError, match="line 7"):
@@ -698,7 +698,7 @@ def test_each_kind_of_error_has_its_code(error: Exception, code: int) -> None:
 
 
 def test_a_mistake_of_the_program_is_not_hidden(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ptxgen.dispatch.select", lambda *a: 1 / 0)
+    monkeypatch.setattr("ptxgen.tuning.selection.select", lambda *a: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         app(["select", "--shape", "1,2,3", *H200])
 

@@ -9,16 +9,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ptxgen import rules, space
-from ptxgen.clock import Counts, costs, from_stats, predict, roofline
-from ptxgen.config import AXES, Columns, Config, parse_config
-from ptxgen.device import device
+from ptxgen.codegen.config import AXES, Columns, Config, parse_config
+from ptxgen.codegen.source import Step
+from ptxgen.families import perf_costs, rules, space
+from ptxgen.families.features import NAMES, features
+from ptxgen.families.geometry import geometry
 from ptxgen.families.mma import cost
-from ptxgen.features import NAMES, features
-from ptxgen.geometry import geometry
-from ptxgen.operations import parse
-from ptxgen.problem import Gemm
-from ptxgen.source import Step
+from ptxgen.families.perf_model import Counts, from_stats, predict, roofline
+from ptxgen.problem.device import device
+from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.registry import parse
 
 H200, EMULATED = device("h200"), device("emulated")
 
@@ -232,10 +232,10 @@ def test_off_alignment_a_copy_pays_where_there_is_work():
 def test_rates_are_known_of_every_target_and_type():
     for name, d in {n: device(n) for n in ("a100", "rtx3090", "rtx4090", "h100", "h200", "b200", "rtx5090")}.items():
         for p in (Gemm(8, 8, 8, "NN", "f16"), Gemm(8, 8, 8, "NN", "f64"), Gemm(8, 8, 8, "NN", "f32", "tf32")):
-            assert costs.mma_rate(p, d) >= 2, name
+            assert perf_costs.mma_rate(p, d) >= 2, name
             if p.dtype == "f16":
-                assert costs.mma_rate(p, d) >= costs.fma_rate(p, d)
-    assert costs.wgmma_rate(Gemm(8, 8, 8, "NN", "f16")) == 2048
+                assert perf_costs.mma_rate(p, d) >= perf_costs.fma_rate(p, d)
+    assert perf_costs.wgmma_rate(Gemm(8, 8, 8, "NN", "f16")) == 2048
 
 
 def test_features_say_what_their_names_say():
@@ -328,7 +328,7 @@ def test_types_have_their_rates():
 
 
 def test_an_empty_launch_costs_a_launch():
-    assert from_stats(replace(BUSY, blocks=0), H200) == costs.LAUNCH_US
+    assert from_stats(replace(BUSY, blocks=0), H200) == perf_costs.LAUNCH_US
 
 
 def test_counts_of_an_emulated_launch():
@@ -343,7 +343,7 @@ def test_counts_of_an_emulated_launch():
     assert (s.shared_wavefronts, s.global_sectors, s.atomics, s.barriers) == (70, 22, 3, 4)
     stats.lane_instructions = Counter(fp32=10, fp16=50)
     assert Counts.of(stats, Step("gemm", (1, 1, 1))).fma_lanes == 100
-    assert from_stats(s, EMULATED) > costs.LAUNCH_US
+    assert from_stats(s, EMULATED) > perf_costs.LAUNCH_US
 
 
 def test_counted_and_predicted_times_agree():

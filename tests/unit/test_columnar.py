@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ptxgen.columnar import ceil_div, log2, pick, register_cap
-from ptxgen.device import device
+from ptxgen.codegen.vectorized import ceil_div, log2, pick, register_cap
+from ptxgen.problem.device import device
 
 
 def test_pick_takes_integers_and_columns():

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from ptxgen.operations import parse
-from ptxgen.sliding import Conv
+from ptxgen.problem.conv import Conv
+from ptxgen.problem.registry import parse
 from tests.scripts import script as load
 
 script = load("compare-selection")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ptxgen.config import AXES, AXIS, FAMILIES, Columns, Config, parse_config
+from ptxgen.codegen.config import AXES, AXIS, FAMILIES, Columns, Config, parse_config
 from ptxgen.errors import ConfigError
 
 

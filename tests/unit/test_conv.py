@@ -8,15 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ptxgen.convolution import convolve
 from ptxgen.errors import DtypeError, InputError, ShapeError
-from ptxgen.implicit import TABLE, WINDOW, Implicit, Operand
-from ptxgen.lower import lower
-from ptxgen.memory import A, B, C, elements
-from ptxgen.operations import from_dict, parse
-from ptxgen.problem import STRIDED, Gemm
-from ptxgen.reference import compare, epilogue_arrays, operands, plain, reference
-from ptxgen.sliding import DIRECTIONS, FILTERS, Conv
+from ptxgen.lowering.implicit_gemm import TABLE, WINDOW, Implicit, Operand
+from ptxgen.lowering.lower import lower
+from ptxgen.problem.conv import DIRECTIONS, FILTERS, Conv
+from ptxgen.problem.conv_reference import convolve
+from ptxgen.problem.gemm import STRIDED, Gemm
+from ptxgen.problem.reference import compare, epilogue_arrays, operands, plain, reference
+from ptxgen.problem.registry import from_dict, parse
+from ptxgen.problem.strided_arrays import A, B, C, elements
 from tests.cases_images import problems
 
 

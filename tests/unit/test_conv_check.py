@@ -9,19 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ptxgen import conv_check, convolution
-from ptxgen.bench import CHECKED_ELEMENTS
-from ptxgen.check import CASES, check
-from ptxgen.config import Config
-from ptxgen.conv_check import ConvRing, adjoint, boxes, guarded
-from ptxgen.convolution import places
-from ptxgen.device import device
-from ptxgen.dispatch import select
-from ptxgen.drivers import Timing
-from ptxgen.drivers.emulated import EmulatedDriver
-from ptxgen.lower import lower
-from ptxgen.reference import compare, epilogue_arrays, operands, reference
-from ptxgen.sliding import Conv
+from ptxgen.codegen.config import Config
+from ptxgen.lowering.lower import lower
+from ptxgen.problem import conv_reference
+from ptxgen.problem.conv import Conv
+from ptxgen.problem.conv_reference import places
+from ptxgen.problem.device import device
+from ptxgen.problem.reference import compare, epilogue_arrays, operands, reference
+from ptxgen.runtime import conv_check
+from ptxgen.runtime.check import CASES, check
+from ptxgen.runtime.conv_check import ConvRing, adjoint, boxes, guarded
+from ptxgen.runtime.driver import Timing
+from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.tuning.bench import CHECKED_ELEMENTS
+from ptxgen.tuning.selection import select
 
 #: 1x1 filters on NHWC: a plain product, which any family computes
 PLAIN = Conv(2, 8, 5, 5, 16, 1, 1, layout="NHWC", filters="CRSK")
@@ -62,10 +63,10 @@ def test_a_box_of_the_result_is_what_the_whole_has_there(p: Conv) -> None:
 @pytest.mark.parametrize("p", SEVERAL, ids=lambda p: p.key())
 def test_sums_do_not_depend_on_what_is_unfolded_at_once(p: Conv, monkeypatch: pytest.MonkeyPatch) -> None:
     a, b, _ = operands(p, 3, "integers")
-    at_once = convolution.convolve(p, a, b)
+    at_once = conv_reference.convolve(p, a, b)
     for held in (1, 200, 1000):
-        monkeypatch.setattr(convolution, "HELD", held)
-        assert np.array_equal(convolution.convolve(p, a, b), at_once)
+        monkeypatch.setattr(conv_reference, "HELD", held)
+        assert np.array_equal(conv_reference.convolve(p, a, b), at_once)
 
 
 @pytest.mark.parametrize("p", [replace(p, epilogue="") for p in SEVERAL], ids=lambda p: p.key())
@@ -186,7 +187,7 @@ def test_a_write_beside_the_result_is_noticed(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_measurements_compare_a_part_or_everything() -> None:
-    from ptxgen.bench import Bench
+    from ptxgen.tuning.bench import Bench
 
     driver = EmulatedDriver()
     work = Bench(driver)

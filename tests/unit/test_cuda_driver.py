@@ -15,11 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ptxgen.assemble import Assembled
-from ptxgen.drivers import Timing, cuda, graph, launches
-from ptxgen.drivers.cuda import CudaDriver
+from ptxgen.codegen.source import Source, Step
 from ptxgen.errors import AssembleError, DeviceError, InputError, LaunchError, ShapeError, UnavailableError
-from ptxgen.source import Source, Step
+from ptxgen.runtime import cuda, cuda_launch
+from ptxgen.runtime import cuda_graph as graph
+from ptxgen.runtime.assemble import Assembled
+from ptxgen.runtime.cuda import CudaDriver
+from ptxgen.runtime.driver import Timing
 from tests.forks import forked
 
 PRIMARY, FOREIGN = 0x1000, 0x2000  # contexts
@@ -420,7 +422,7 @@ def pretend_bindings(gpu: Gpu) -> types.ModuleType:
         return (Result(gpu.queue(stream, gpu.kernel(known, ctypes.string_at(config[1] or 0, size)))),)
 
     def extended(config_at: int, function: int, parameters: int, extra: int) -> int:
-        config = launches._Configuration.from_address(config_at)
+        config = cuda_launch._Configuration.from_address(config_at)
         gpu.attributes.append([config.attributes[i].id for i in range(config.count)])
         return int(launch(function, *config.sizes, config.stream or 0, parameters, extra)[0])
 
@@ -506,10 +508,10 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gpu]:
         setattr(sys.modules[".".join(parents)], leaf, module)
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(cuda, "find_ptxas", lambda: None)
-    for cached in (launches._launcher, graph._is_capturing):
+    for cached in (cuda_launch._launcher, graph._is_capturing):
         cached.cache_clear()
     yield made
-    for cached in (launches._launcher, graph._is_capturing):
+    for cached in (cuda_launch._launcher, graph._is_capturing):
         cached.cache_clear()
 
 

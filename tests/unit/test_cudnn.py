@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from ptxgen.baselines import BASELINES, cudnn
-from ptxgen.drivers import Timing
 from ptxgen.errors import LaunchError, ShapeError, UnavailableError
-from ptxgen.sliding import Conv
+from ptxgen.problem.conv import Conv
+from ptxgen.runtime.driver import Timing
+from ptxgen.runtime.vendor import BASELINES, cudnn
 
 P = Conv(2, 8, 6, 5, 16, 3, 3, padding=1)
 NO_DRIVER: Any = None

@@ -18,18 +18,18 @@ from typing import Any
 import pytest
 
 import ptxgen
-from ptxgen import database, sqlitefile
-from ptxgen.config import Config
-from ptxgen.database import APPLICATION, SCHEMA, SCHEMA_VERSION, Database, config_text
+from ptxgen.codegen.config import Config
+from ptxgen.codegen.render import render
 from ptxgen.errors import ConfigError, CorruptError, DatabaseError, InputError, SchemaError
-from ptxgen.generate import plan_for
-from ptxgen.lower import lower
-from ptxgen.measurement import OUTCOMES, Environment, Measurement
-from ptxgen.operations import Problem
-from ptxgen.problem import Gemm
-from ptxgen.render import render
-from ptxgen.shipped import Header, read_winners, write_winners
-from ptxgen.sliding import Conv
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.lowering.lower import lower
+from ptxgen.problem.conv import Conv
+from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.registry import Problem
+from ptxgen.tuning import database, sqlite_file
+from ptxgen.tuning.database import APPLICATION, SCHEMA, SCHEMA_VERSION, Database, config_text
+from ptxgen.tuning.measurement import OUTCOMES, Environment, Measurement
+from ptxgen.tuning.tuning_files import Header, read_winners, write_winners
 
 H200 = Environment("h200", "hardware", "cuda 13.0", "13.0.88", "graph 3x", "abc")
 EMULATED = Environment("emulated", "model")
@@ -365,7 +365,7 @@ def test_a_winner_whose_kernel_is_not_ours_comes_in_stale(db: Database) -> None:
 
 def test_a_winner_whose_axes_are_out_of_every_range_comes_in_stale(db: Database) -> None:
     def current(device: str, problem: Problem, config: Config) -> str:
-        return render(plan_for(problem, config, ptxgen.device.device(device))).digest
+        return render(plan_for(problem, config, ptxgen.problem.device.device(device))).digest
 
     m = measured(problem=Gemm(64, 1, 64, "NT", "f16"), config=Config(family=2, nl=256, wg=-1, ml=10**17))
     assert db.merge([], [m], current)["stale"] == 1
@@ -836,7 +836,7 @@ def files(path: Path) -> list[str]:
 
 @pytest.fixture
 def network(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlitefile, "file_system", lambda folder: "nfs4")
+    monkeypatch.setattr(sqlite_file, "file_system", lambda folder: "nfs4")
 
 
 def test_a_database_on_a_network_file_system_has_no_log(path: Path, network: None) -> None:
@@ -860,7 +860,7 @@ def test_a_database_with_a_log_loses_it_on_a_network_file_system(path: Path, mon
     assert files(path) == ["", "-wal"]
     opened: list[bool] = []
     with monkeypatch.context() as patch:
-        patch.setattr(sqlitefile, "file_system", lambda folder: "cifs")
+        patch.setattr(sqlite_file, "file_system", lambda folder: "cifs")
         patch.setattr(Database, "_verify", lambda db: opened.append(Path(f"{path}-shm").exists()))
         with Database(path) as db:
             assert next(db.measurements()).problem.m == 0
@@ -884,8 +884,8 @@ def test_where_the_index_of_a_log_cannot_be_made_there_is_no_log(path: Path) -> 
 
 
 def test_the_type_of_a_file_system_is_found(tmp_path: Path) -> None:
-    assert sqlitefile.file_system(Path("/proc")) == "proc"
-    assert sqlitefile.file_system(tmp_path / "absent") == ""
+    assert sqlite_file.file_system(Path("/proc")) == "proc"
+    assert sqlite_file.file_system(tmp_path / "absent") == ""
 
 
 @pytest.mark.parametrize(
@@ -896,7 +896,7 @@ def test_the_type_of_a_file_system_is_found(tmp_path: Path) -> None:
 def test_which_file_systems_have_no_log(
     path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, networked: bool
 ) -> None:
-    monkeypatch.setattr(sqlitefile, "file_system", lambda folder: kind)
+    monkeypatch.setattr(sqlite_file, "file_system", lambda folder: kind)
     Database(path).close()
     assert sql(path, "PRAGMA journal_mode") == [("delete" if networked else "wal",)]
 
@@ -922,7 +922,7 @@ with Database(path) as db:
 
 def child(path: Path, first: int, count: int) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", CHILD, str(path), str(first), str(count)]
-    root = Path(ptxgen.database.__file__).parents[1]
+    root = Path(ptxgen.tuning.database.__file__).parents[1]
     environment = {**os.environ, "PYTHONPATH": str(root)}
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
 
@@ -976,7 +976,7 @@ def test_a_kill_during_the_first_write_leaves_a_usable_file(path: Path) -> None:
 
 def test_nothing_in_the_package_imports_a_pickle() -> None:
     banned = {"pickle", "_pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
-    files = list(Path(ptxgen.database.__file__).parent.rglob("*.py"))
+    files = list(Path(ptxgen.tuning.database.__file__).parent.rglob("*.py"))
     assert len(files) > 10
     for file in files:
         text = file.read_text()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ptxgen.device import DEVICES, describe, device
 from ptxgen.errors import DeviceError
+from ptxgen.problem.device import DEVICES, describe, device
 
 
 def test_devices_are_found_by_name_and_by_target():

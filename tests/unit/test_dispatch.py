@@ -8,16 +8,17 @@ from dataclasses import replace
 
 import pytest
 
-from ptxgen import dispatch, rules, shipped
-from ptxgen.config import Config, parse_config
-from ptxgen.database import Database
-from ptxgen.device import device
-from ptxgen.dispatch import Selection, model_folder, model_for, select
-from ptxgen.measurement import Environment, Measurement
-from ptxgen.problem import Gemm
+from ptxgen.codegen.config import Config, parse_config
+from ptxgen.families import rules
+from ptxgen.problem.conv import Conv
+from ptxgen.problem.device import device
+from ptxgen.problem.gemm import Gemm
 from ptxgen.settings import shipped_dir
-from ptxgen.shipped import Header, write_winners
-from ptxgen.sliding import Conv
+from ptxgen.tuning import selection, tuning_files
+from ptxgen.tuning.database import Database
+from ptxgen.tuning.measurement import Environment, Measurement
+from ptxgen.tuning.selection import Selection, model_folder, model_for, select
+from ptxgen.tuning.tuning_files import Header, write_winners
 
 H200, T4 = device("h200"), device("t4")
 P = Gemm(2560, 16, 2560, "TN")
@@ -30,7 +31,7 @@ def measured(config: Config, us: float, problem: Gemm = P, where: str = "h200", 
              digest: str = "") -> Measurement:  # fmt: skip
     """A winner, of the kernel of today unless ``digest`` is given."""
     if not digest and rules.broken(problem, config, device(where)) is None:
-        digest = dispatch.current_digest(problem, config, device(where))
+        digest = selection.current_digest(problem, config, device(where))
     digest = digest or "0123456789abcdef"
     return Measurement(problem, config, "ok", Environment(where, clock), (us,), digest, purpose="final")
 
@@ -39,8 +40,8 @@ def measured(config: Config, us: float, problem: Gemm = P, where: str = "h200", 
 def folder(tmp_path, monkeypatch):
     """What ships: a winner for the H200, and no model."""
     place = tmp_path / "shipped"
-    write_winners(shipped.winners_path("h200", place), Header("h200", "hardware"), [measured(THEIRS, 7.0)])
-    monkeypatch.setattr(shipped, "shipped_dir", lambda: place)
+    write_winners(tuning_files.winners_path("h200", place), Header("h200", "hardware"), [measured(THEIRS, 7.0)])
+    monkeypatch.setattr(tuning_files, "shipped_dir", lambda: place)
     return place
 
 
@@ -144,7 +145,7 @@ def test_any_shape_gets_an_answer(shape):
 def test_a_model_s_clock_never_answers_for_hardware(folder, database):
     database.set_winner(measured(MINE, 0.001, clock="model"))
     assert select(P, H200, database)[0].config == THEIRS
-    assert dispatch.select(P, H200, database)[0].origin == "shipped"
+    assert selection.select(P, H200, database)[0].origin == "shipped"
 
 
 def test_what_is_known_of_a_product_serves_it_with_an_epilogue(folder):
@@ -165,7 +166,7 @@ def test_what_is_known_of_a_product_serves_it_with_an_epilogue(folder):
 )
 def test_what_is_missing_is_one_thing(p: Gemm | Conv, name: str, words: str) -> None:
     assert not select(p, device(name))
-    assert words in dispatch.lacking(p, device(name))
+    assert words in selection.lacking(p, device(name))
 
 
 def test_a_winner_of_another_kernel_is_passed_over_with_one_warning(folder, database, caplog):
@@ -173,20 +174,20 @@ def test_a_winner_of_another_kernel_is_passed_over_with_one_warning(folder, data
     database.set_winner(measured(MINE, 9.0, digest="0123456789abcdef"))
     for _ in range(2):
         assert select(P, H200, database) == [Selection(P, THEIRS, "shipped", 7.0)]
-    [record] = [r for r in caplog.records if r.name == "ptxgen.dispatch"]
+    [record] = [r for r in caplog.records if r.name == "ptxgen.tuning.selection"]
     assert record.levelname == "WARNING"
     assert f"the winner of {P.key()} on h200 is stale" in record.getMessage()
     assert "its kernel was 0123456789abcdef" in record.getMessage()
     write_winners(
-        shipped.winners_path("h200", folder), Header("h200"), [measured(THEIRS, 7.0, digest="fedcba9876543210")]
+        tuning_files.winners_path("h200", folder), Header("h200"), [measured(THEIRS, 7.0, digest="fedcba9876543210")]
     )
     assert select(P, H200, database)[0].origin == "analytic"
 
 
 def test_the_digest_of_a_winner_s_kernel_is_computed_once(folder, monkeypatch):
     calls = []
-    monkeypatch.setattr(dispatch, "render", lambda plan, real=dispatch.render: calls.append(plan) or real(plan))
-    dispatch.current_digest.cache_clear()
+    monkeypatch.setattr(selection, "render", lambda plan, real=selection.render: calls.append(plan) or real(plan))
+    selection.current_digest.cache_clear()
     assert [select(P, H200)[0].origin for _ in range(3)] == ["shipped"] * 3
     assert len(calls) == 1
 
@@ -198,7 +199,7 @@ def test_a_damaged_model_is_passed_over_with_a_warning(folder, database, trained
     (mine / "model.json").write_bytes(damage)
     for _ in range(2):
         assert select(OTHER, H200, database)[0].origin == "analytic"
-    [record] = [r for r in caplog.records if r.name == "ptxgen.dispatch"]
+    [record] = [r for r in caplog.records if r.name == "ptxgen.tuning.selection"]
     assert str(mine / "model.json") in record.getMessage()
     shutil.copy(trained / "model.json", folder / "h200")
     assert select(OTHER, H200, database)[0].origin == "model"  # the one that ships stands in

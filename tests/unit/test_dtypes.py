@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ptxgen.dtypes import DTYPES, bits_of, dtype, from_numpy
 from ptxgen.errors import DtypeError
+from ptxgen.problem.dtypes import DTYPES, bits_of, dtype, from_numpy
 
 
 def test_rows_agree_with_numpy():

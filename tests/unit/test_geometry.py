@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ptxgen.config import AXES, FAMILIES, Columns, Config
-from ptxgen.device import DEVICES
-from ptxgen.geometry import geometry, warp_rows
-from ptxgen.problem import Gemm
-from ptxgen.rules import FIRST
+from ptxgen.codegen.config import AXES, FAMILIES, Columns, Config
+from ptxgen.families.geometry import geometry, warp_rows
+from ptxgen.families.rules import FIRST
+from ptxgen.problem.device import DEVICES
+from ptxgen.problem.gemm import Gemm
 
 PROBLEMS = [
     Gemm(2560, 16, 2560, "TN"), Gemm(61, 67, 59, "NN", lda=64), Gemm(1, 1, 1, "TT", "f64"), Gemm(0, 7, 0, "NT"),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ptxgen.arrays import tensor
+from ptxgen.api.arrays import tensor
+from ptxgen.api.conv_layouts import Window, inverse
 from ptxgen.errors import InputError, ShapeError
-from ptxgen.images import Window, inverse
 
 IMAGES, FILTERS = {"d": 1, "h": 5, "w": 8}, {"t": 1, "r": 3, "s": 4}
 

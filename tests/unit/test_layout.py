@@ -12,13 +12,13 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from ptxgen.config import Config, parse_config
-from ptxgen.device import device
+from ptxgen.codegen.config import Config, parse_config
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.families.rules import broken
 from ptxgen.families.simt.layout import near, products
 from ptxgen.families.simt.plan import SimtPlan
-from ptxgen.generate import plan_for
-from ptxgen.problem import Gemm
-from ptxgen.rules import broken
+from ptxgen.problem.device import device
+from ptxgen.problem.gemm import Gemm
 from tests.cases import cases
 from tests.cases_simt import wide_cases
 

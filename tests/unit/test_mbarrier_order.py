@@ -11,13 +11,13 @@ import itertools
 
 import pytest
 
-from ptxgen.config import parse_config
-from ptxgen.device import device
+from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.render import render
 from ptxgen.emulator.parser import parse
 from ptxgen.emulator.syntax import Function, Instruction
-from ptxgen.generate import plan_for
-from ptxgen.operations import parse as parse_problem
-from ptxgen.render import render
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.problem.device import device
+from ptxgen.problem.registry import parse as parse_problem
 from tests import cases_planes, cases_wgmma
 from tests.golden.test_golden import GOLDEN
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import math
 
-from ptxgen.config import Config
-from ptxgen.measurement import OUTCOMES, Environment, Measurement, from_dict
-from ptxgen.problem import Gemm
+from ptxgen.codegen.config import Config
+from ptxgen.problem.gemm import Gemm
+from ptxgen.tuning.measurement import OUTCOMES, Environment, Measurement, from_dict
 
 HERE = Environment("h200", "hardware", "CUDA 13.0", "ptxas 13.0.88", "graph", "abc")
 

@@ -7,14 +7,14 @@ from itertools import product
 import numpy as np
 import pytest
 
-from ptxgen.config import Config, parse_config
-from ptxgen.device import device
+from ptxgen.codegen.config import Config, parse_config
 from ptxgen.families.mma.geometry import BYTES, SINGLE, VECTOR
 from ptxgen.families.mma.instructions import at_a, at_b, at_c, instruction
 from ptxgen.families.mma.plan import MmaPlan
-from ptxgen.generate import plan_for
-from ptxgen.problem import LAYOUTS, Gemm
-from ptxgen.rules import broken
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.families.rules import broken
+from ptxgen.problem.device import device
+from ptxgen.problem.gemm import LAYOUTS, Gemm
 from tests.cases_mma import cases
 
 H200 = device("h200")

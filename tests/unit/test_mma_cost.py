@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ptxgen.config import Columns, parse_config
-from ptxgen.device import device
-from ptxgen.families.mma.candidates import best, candidates, ways
+from ptxgen.codegen.config import Columns, parse_config
 from ptxgen.families.mma.cost import microseconds
+from ptxgen.families.mma.old_candidates import best, candidates, ways
 from ptxgen.families.mma.rules import MMA
-from ptxgen.operations import parse
-from ptxgen.problem import Gemm
-from ptxgen.rules import legal
+from ptxgen.families.rules import legal
+from ptxgen.problem.device import device
+from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.registry import parse
 
 H200 = device("h200")
 PROBLEMS = (

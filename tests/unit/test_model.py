@@ -18,18 +18,19 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ptxgen import clock, dispatch, model, rules, shipped, space
-from ptxgen.clock import costs
-from ptxgen.config import AXES, Columns, Config
-from ptxgen.device import device
+from ptxgen.codegen.config import AXES, Columns, Config
 from ptxgen.errors import CorruptError, DeviceError, InputError, SchemaError
+from ptxgen.families import perf_costs, rules, space
+from ptxgen.families import perf_model as clock
+from ptxgen.families.features import NAMES
 from ptxgen.families.mma import cost
-from ptxgen.features import NAMES
-from ptxgen.measurement import Environment, Measurement
-from ptxgen.model import Model, files, training
-from ptxgen.model.search import kin_of, leaders
-from ptxgen.problem import Gemm
-from ptxgen.sampler import promising
+from ptxgen.problem.device import device
+from ptxgen.problem.gemm import Gemm
+from ptxgen.tuning import model, model_files, selection, training, tuning_files
+from ptxgen.tuning.measurement import Environment, Measurement
+from ptxgen.tuning.model import Model
+from ptxgen.tuning.sampler import promising
+from ptxgen.tuning.search import kin_of, leaders
 
 H200, H100 = device("h200"), device("h100")
 FUZZED = 2000  #: changed model files that are read
@@ -58,14 +59,14 @@ def chaos(c: Columns) -> np.ndarray:
 def truth(p: Gemm, c: Columns) -> np.ndarray:
     """Microseconds on the made-up machine, without noise."""
     c = plain(c)
-    known = {n: getattr(costs, n) for n in OTHER}
+    known = {n: getattr(perf_costs, n) for n in OTHER}
     try:
         for n, v in OTHER.items():
-            setattr(costs, n, v)
+            setattr(perf_costs, n, v)
         us = clock.predict(p, c, H200).astype(float)
     finally:
         for n, v in known.items():
-            setattr(costs, n, v)
+            setattr(perf_costs, n, v)
     us *= np.where(c.stages == 2, 1.15 if p.m * p.n < 512 * 512 else 1.0, 1.0)
     us *= np.where((c.keep_a == 1) != (c.keep_b == 1), 1.1, 1.0) * np.where(c.ks == 2, 1.05, 1.0)
     us *= np.where(np.maximum(c.ml, c.nl) >= 4 * np.minimum(c.ml, c.nl), 1.12, 1.0) * np.where(c.kl >= 4, 1.06, 1.0)
@@ -267,7 +268,7 @@ def edit(folder, **changes):
     """Changes entries of the file, or removes those that become None; its digest is made right."""
     path = folder / "model.json"
     content = {k: v for k, v in {**json.loads(path.read_text()), **changes}.items() if v is not None}
-    path.write_text(json.dumps({**content, "digest": files._digest(content)}))
+    path.write_text(json.dumps({**content, "digest": model_files._digest(content)}))
 
 
 HALVES = [Gemm(m, n, k, layout, "f16") for m, n, k, layout in (
@@ -337,37 +338,37 @@ def test_the_shortened_search_leaves_no_family_out():
 
 
 def test_a_model_of_other_features_is_passed_over_with_a_warning(saved, tmp_path, monkeypatch, caplog, capsys):
-    monkeypatch.setattr(shipped, "model_path", lambda device: saved / "model.json")
-    dispatch._load.cache_clear()
-    dispatch._warn.cache_clear()
-    assert dispatch.model_for(H200).trained
+    monkeypatch.setattr(tuning_files, "model_path", lambda device: saved / "model.json")
+    selection._load.cache_clear()
+    selection._warn.cache_clear()
+    assert selection.model_for(H200).trained
     edit(saved, features=["moonlight"])
-    dispatch._load.cache_clear()
-    assert not dispatch.model_for(H200).trained
-    assert not dispatch.model_for(H200).trained
-    [record] = [r for r in caplog.records if r.name == "ptxgen.dispatch"]
+    selection._load.cache_clear()
+    assert not selection.model_for(H200).trained
+    assert not selection.model_for(H200).trained
+    [record] = [r for r in caplog.records if r.name == "ptxgen.tuning.selection"]
     assert record.levelname == "WARNING"
     assert "trained on 1 features" in record.getMessage()
     assert capsys.readouterr().err == ""
-    assert dispatch.select(Gemm(2048, 256, 512), H200, use_model=True)[0].origin == "analytic"
+    assert selection.select(Gemm(2048, 256, 512), H200, use_model=True)[0].origin == "analytic"
     # what does not know the features leaves the way to what does
-    folder = dispatch.model_folder(SimpleNamespace(path=tmp_path / "tuning.sqlite"), "h200")
-    dispatch._load.cache_clear()
+    folder = selection.model_folder(SimpleNamespace(path=tmp_path / "tuning.sqlite"), "h200")
+    selection._load.cache_clear()
     folder.mkdir(parents=True)
     (folder / "model.json").write_bytes((saved / "model.json").read_bytes())
     edit(saved, features=list(NAMES))
-    assert dispatch.model_for(H200, SimpleNamespace(path=tmp_path / "tuning.sqlite")).trained
-    dispatch._load.cache_clear()
+    assert selection.model_for(H200, SimpleNamespace(path=tmp_path / "tuning.sqlite")).trained
+    selection._load.cache_clear()
 
 
 def test_the_model_that_ships_is_of_these_features():
-    m = Model.load(shipped.model_path("h200").parent)
+    m = Model.load(tuning_files.model_path("h200").parent)
     assert m.facts.families["simt"] > 9000
     assert m.facts.error < 0.25
 
 
 def test_a_model_does_not_mind_families_that_it_never_saw(saved, monkeypatch):
-    monkeypatch.setattr(costs, "WGMMA", 0.5)
+    monkeypatch.setattr(perf_costs, "WGMMA", 0.5)
     monkeypatch.setattr(cost, "GLOBAL", 99.0)
     assert Model.load(saved).facts.families.keys() == {"simt"}
 
@@ -398,7 +399,7 @@ def test_other_features_are_refused_and_named(saved):
 
 def test_features_that_changed_their_meaning_are_refused(saved, monkeypatch):
     Model.load(saved)
-    monkeypatch.setattr(costs, "PIPE", 0.5)
+    monkeypatch.setattr(perf_costs, "PIPE", 0.5)
     with pytest.raises(SchemaError, match=r"computed otherwise now: .*busy"):
         Model.load(saved)
 
@@ -438,7 +439,7 @@ def old_files(m, folder):
     """Format 1: XGBoost's own JSON, and the facts beside it."""
     text = bytes(m._booster.save_raw(raw_format="json"))
     meta = {"format": 1, "features": list(NAMES), "digest": hashlib.sha256(text).hexdigest(), "xgboost": "3.0",
-            **asdict(m.facts), "probe": files._probe(m.device, m.facts)}  # fmt: skip
+            **asdict(m.facts), "probe": model_files._probe(m.device, m.facts)}  # fmt: skip
     folder.mkdir()
     (folder / "model.json").write_bytes(text)
     (folder / "model.meta.json").write_text(json.dumps(meta))
@@ -563,7 +564,7 @@ def test_no_change_of_a_file_crashes_or_raises_anything_else(saved, tmp_path):
             changed = json.loads(plain_text)
             mutate(changed, rng)
             with suppress(TypeError, ValueError):
-                changed["digest"] = files._digest(changed)
+                changed["digest"] = model_files._digest(changed)
             text = json.dumps(changed).encode()
         (folder / "model.json").write_bytes(text)
         try:
@@ -600,7 +601,7 @@ def test_the_formula_ranks_as_the_hardware_did():
 
 
 def test_importing_the_model_does_not_import_xgboost():
-    code = "import sys, ptxgen.model; print('xgboost' in sys.modules)"
+    code = "import sys, ptxgen.tuning.model; print('xgboost' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 

@@ -7,16 +7,16 @@ from collections import Counter
 
 import pytest
 
-from ptxgen.config import SPLIT_FLAG, SPLIT_MEMSET, SPLIT_WORKSPACE, Config, parse_config
-from ptxgen.device import device
+from ptxgen.codegen.config import SPLIT_FLAG, SPLIT_MEMSET, SPLIT_WORKSPACE, Config, parse_config
+from ptxgen.codegen.plan import PASS_THREADS, neutral
+from ptxgen.codegen.render import render
 from ptxgen.emulator import Machine
 from ptxgen.errors import ConfigError
+from ptxgen.families.geometry import geometry
+from ptxgen.families.plan_factory import PLANS, plan_for
 from ptxgen.families.simt.plan import SimtPlan
-from ptxgen.generate import PLANS, plan_for
-from ptxgen.geometry import geometry
-from ptxgen.plan import PASS_THREADS, neutral
-from ptxgen.problem import Gemm
-from ptxgen.render import render
+from ptxgen.problem.device import device
+from ptxgen.problem.gemm import Gemm
 from tests.cases import cases
 from tests.cases_simt import wide_cases
 

@@ -8,16 +8,17 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from ptxgen import clock, dispatch
-from ptxgen.config import parse_config
-from ptxgen.device import device
+from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.source import Step, TensorMap
 from ptxgen.errors import ConfigError
-from ptxgen.families.wgmma.planes import PAIRS, PLANES, planes
-from ptxgen.generate import plan_for
-from ptxgen.geometry import geometry
-from ptxgen.problem import Gemm
-from ptxgen.rules import broken
-from ptxgen.source import Step, TensorMap
+from ptxgen.families import perf_model as clock
+from ptxgen.families.geometry import geometry
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.families.rules import broken
+from ptxgen.families.wgmma.bf16x3 import PAIRS, PLANES, planes
+from ptxgen.problem.device import device
+from ptxgen.problem.gemm import Gemm
+from ptxgen.tuning import selection
 from tests.cases_planes import cases
 from tests.unit.test_wgmma import read, swizzled
 
@@ -130,9 +131,9 @@ def test_only_what_has_wgmma_computes_so():
     assert planes(p) == 3
     assert planes(replace(p, compute="f32")) == 1
     for name in ("t4", "a100"):
-        assert not dispatch.select(p, device(name))
-        assert dispatch.lacking(p, device(name)).endswith(f"_{device(name).sm}; kernels of this are for sm_90")
-    (chosen,) = dispatch.select(p, H200)
+        assert not selection.select(p, device(name))
+        assert selection.lacking(p, device(name)).endswith(f"_{device(name).sm}; kernels of this are for sm_90")
+    (chosen,) = selection.select(p, H200)
     assert chosen.config.family == 2
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from ptxgen.errors import DtypeError, InputError, ShapeError
-from ptxgen.operations import from_dict, parse
-from ptxgen.problem import LAYOUTS, Gemm, parse_shape
-from ptxgen.typed import COMPUTE, EXTENT_LIMIT, OUT
+from ptxgen.problem.base import COMPUTE, EXTENT_LIMIT, OUT
+from ptxgen.problem.gemm import LAYOUTS, Gemm, parse_shape
+from ptxgen.problem.registry import from_dict, parse
 
 
 def random_problems(seed: int, n: int) -> list[Gemm]:

@@ -9,19 +9,20 @@ from typing import Any
 
 import pytest
 
-from ptxgen import dispatch, recheck, sass, shipped
-from ptxgen.assemble import assemble, find_ptxas
 from ptxgen.cli import command
-from ptxgen.config import Config, parse_config
-from ptxgen.database import Database
-from ptxgen.device import device
+from ptxgen.codegen.config import Config, parse_config
+from ptxgen.codegen.render import render
 from ptxgen.errors import CorruptError
-from ptxgen.generate import plan_for
-from ptxgen.measurement import Environment, Measurement, from_dict
-from ptxgen.problem import Gemm
-from ptxgen.recheck import DatabaseWinners, FolderWinners, Recheck
-from ptxgen.render import render
-from ptxgen.shipped import Header, read_winners, winners_path, write_winners
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.problem.device import device
+from ptxgen.problem.gemm import Gemm
+from ptxgen.runtime import sass
+from ptxgen.runtime.assemble import assemble, find_ptxas
+from ptxgen.tuning import recheck, selection, tuning_files
+from ptxgen.tuning.database import Database
+from ptxgen.tuning.measurement import Environment, Measurement, from_dict
+from ptxgen.tuning.recheck import DatabaseWinners, FolderWinners, Recheck
+from ptxgen.tuning.tuning_files import Header, read_winners, winners_path, write_winners
 
 EMULATED, H200 = device("emulated"), device("h200")
 P, Q, R = Gemm(32, 32, 64, "TN"), Gemm(32, 48, 64, "TN"), Gemm(16, 16, 16, "TN")
@@ -32,7 +33,7 @@ needs_ptxas = pytest.mark.skipif(find_ptxas() is None, reason="there is no ptxas
 
 
 def stored(problem: Gemm, us: float = 1e6, digest: str = "", **more: Any) -> Measurement:
-    digest = digest or dispatch.current_digest(problem, MINE, EMULATED)
+    digest = digest or selection.current_digest(problem, MINE, EMULATED)
     return Measurement(problem, MINE, "ok", Environment("emulated", "model"), (us,), digest, **more)
 
 
@@ -93,7 +94,7 @@ def test_a_winner_whose_text_alone_changed_keeps_its_time(tmp_path):
     assert {row.old.problem: row.state for row in rows} == {P: "text", Q: "current"}
     folder.save(EMULATED, rows)
     now = winners_of(tmp_path)
-    assert (now[P].us, now[P].digest, now[P].sass) == (7.0, dispatch.current_digest(P, MINE, EMULATED), code)
+    assert (now[P].us, now[P].digest, now[P].sass) == (7.0, selection.current_digest(P, MINE, EMULATED), code)
     assert now[Q].sass  # recorded from now on
     assert not winners_path("emulated", tmp_path).with_name("stale.txt").exists()
     header = read_winners(winners_path("emulated", tmp_path))[0]
@@ -152,7 +153,7 @@ class Fake:
         Fake.log.append((problem, config, purpose))
         outcome = Fake.outcomes.get(config, "ok")
         us = (Fake.times.get(config, 5.0),) if outcome == "ok" else ()
-        digest = dispatch.current_digest(problem, config, EMULATED)
+        digest = selection.current_digest(problem, config, EMULATED)
         return Measurement(problem, config, outcome, self.environment, us, digest, purpose=purpose)
 
     def stop(self) -> None:
@@ -174,7 +175,7 @@ def retimed(winners: list[Measurement], seconds: float = 1e9) -> tuple[list[rech
     return rows, len(saved)
 
 
-CHOICE = dispatch.model_for(EMULATED).rank(P, EMULATED, 1)[0][0]
+CHOICE = selection.model_for(EMULATED).rank(P, EMULATED, 1)[0][0]
 
 
 @pytest.mark.parametrize(("mine", "state", "rounds"), [(4.9, "timed", 2), (5.1, "replaced", 2), (9.0, "replaced", 1)])
@@ -184,7 +185,7 @@ def test_a_stale_winner_is_timed_in_turns_with_the_choice_of_the_model(fake, min
     assert row.state == state
     assert row.new.config == (MINE if state == "timed" else CHOICE)
     assert row.new.us == min(mine, 5.0)
-    assert row.new.digest == dispatch.current_digest(P, row.new.config, EMULATED)
+    assert row.new.digest == selection.current_digest(P, row.new.config, EMULATED)
     assert [purpose for _, _, purpose in Fake.log] == ["check", "check", *["final"] * 2 * rounds]
     assert [config for _, config, _ in Fake.log[2:]] == [MINE, CHOICE] * rounds
 
@@ -247,7 +248,7 @@ def test_the_command_times_a_folder_again_on_the_emulated_device(run, tmp_path):
     assert set(now) == {P, R}
     assert now[R].us == 2e6
     assert now[P].us < 1e6  # the device's own
-    assert now[P].digest == dispatch.current_digest(P, now[P].config, EMULATED)
+    assert now[P].digest == selection.current_digest(P, now[P].config, EMULATED)
     assert not (folder / "emulated" / "stale.txt").exists()
 
 
@@ -282,7 +283,7 @@ def test_a_folder_without_winners_of_the_device_is_refused(run, tmp_path):
 def test_the_command_line_prints_warnings(run, tmp_path, capsys):
     with Database(tmp_path / "tuning.sqlite") as database:
         database.set_winner(stored(P, 3.0, OLD))
-    dispatch._warn.cache_clear()
+    selection._warn.cache_clear()
     handlers = list(logging.getLogger("ptxgen").handlers)
     command.start(["select", "--shape", "32,32,64", "--layout", "TN", "--device", "emulated"])
     told = capsys.readouterr()
@@ -294,12 +295,12 @@ def test_the_command_line_prints_warnings(run, tmp_path, capsys):
 # ---- what ships
 
 
-@pytest.mark.parametrize("name", shipped.devices())
+@pytest.mark.parametrize("name", tuning_files.devices())
 def test_no_winner_that_ships_is_stale(name):
     """If this fails: python -m ptxgen db recheck tuning_db, on the device."""
     rows = [
-        f"{m.problem.key()}: {reason}" for m in shipped.shipped_winners(name).values()
-        if (reason := dispatch.judge(m, lambda p, c: dispatch.current_digest(p, c, device(name))))
+        f"{m.problem.key()}: {reason}" for m in tuning_files.shipped_winners(name).values()
+        if (reason := selection.judge(m, lambda p, c: selection.current_digest(p, c, device(name))))
     ]  # fmt: skip
     assert not rows, "\n".join(rows)
     assert asdict(read_winners(winners_path(name))[0])["device"] == name

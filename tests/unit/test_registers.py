@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from ptxgen.registers import Tile, braces, width
+from ptxgen.codegen.registers import Tile, braces, width
 
 
 def test_a_tile_names_each_register_once_in_row_order():

@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ptxgen.config import Config, parse_config
-from ptxgen.device import device
+from ptxgen.codegen.config import Config, parse_config
+from ptxgen.codegen.render import emitted, header, lookup, render, spaced
 from ptxgen.errors import RenderError
-from ptxgen.generate import plan_for
-from ptxgen.operations import parse
-from ptxgen.problem import Gemm
-from ptxgen.render import emitted, header, lookup, render, spaced
-from ptxgen.sliding import Conv
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.problem.conv import Conv
+from ptxgen.problem.device import device
+from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.registry import parse
 from tests.cases import cases
 from tests.cases_simt import wide_cases
 

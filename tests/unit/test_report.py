@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ptxgen import report
-from ptxgen.bench import BenchRow
-from ptxgen.config import Config
-from ptxgen.dispatch import Selection
-from ptxgen.problem import Gemm
-from ptxgen.reference import Deviation
-from ptxgen.suites import Case, cases
+from ptxgen.cli import report
+from ptxgen.codegen.config import Config
+from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.reference import Deviation
+from ptxgen.problem.suites import Case, cases
+from ptxgen.tuning.bench import BenchRow
+from ptxgen.tuning.selection import Selection
 
 
 @dataclass
@@ -103,7 +103,7 @@ def test_a_row_that_is_wrong_or_was_not_measured_is_not_ok() -> None:
 
 
 def test_the_text_of_a_configuration_is_what_the_option_takes() -> None:
-    from ptxgen.config import parse_config
+    from ptxgen.codegen.config import parse_config
 
     config = Config(ms=4, kg=7, split=2, stages=4)
     assert parse_config(report.config_fields(config)["config_text"]) == config

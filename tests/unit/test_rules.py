@@ -7,17 +7,17 @@ import re
 import numpy as np
 import pytest
 
-from ptxgen import rules
-from ptxgen.config import AXES, FAMILIES, Columns, Config, parse_config
-from ptxgen.device import DEVICES, device
+from ptxgen.codegen.config import AXES, FAMILIES, Columns, Config, parse_config
+from ptxgen.codegen.render import render
 from ptxgen.errors import ConfigError
-from ptxgen.generate import plan_for
-from ptxgen.lower import lower
-from ptxgen.operations import parse
-from ptxgen.problem import Gemm
-from ptxgen.render import render
-from ptxgen.rules import RULES, broken, legal, rejections, require
-from ptxgen.sliding import Conv
+from ptxgen.families import rules
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.families.rules import RULES, broken, legal, rejections, require
+from ptxgen.lowering.lower import lower
+from ptxgen.problem.conv import Conv
+from ptxgen.problem.device import DEVICES, device
+from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.registry import parse
 from tests.cases import cases, problem
 from tests.cases_simt import wide_cases
 

@@ -8,15 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ptxgen.config import parse_config
-from ptxgen.drivers.emulated import EmulatedDriver
+from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.source import Launch
 from ptxgen.errors import ConfigError, InputError
-from ptxgen.memory import padded
-from ptxgen.problem import Gemm
-from ptxgen.reference import operands, reference
-from ptxgen.runner import Buffers, Runner, generate
-from ptxgen.source import Launch
-from ptxgen.workspace import Workspace
+from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.reference import operands, reference
+from ptxgen.problem.strided_arrays import padded
+from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.runtime.runner import Buffers, Runner, generate
+from ptxgen.runtime.workspace import Workspace
 
 SMALL = "ms=2 ns=2 ml=16 nl=16 copy_a=0 copy_b=0 stages=2"
 WHOLE = "family=1 ms=16 ns=8 ml=32 nl=32 u=64 vec_a=16 vec_b=16"

@@ -7,12 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ptxgen import rules, sampler, space
-from ptxgen.config import AXES, Columns
-from ptxgen.device import device
+from ptxgen.codegen.config import AXES, Columns
 from ptxgen.errors import ConfigError
-from ptxgen.problem import Gemm
-from ptxgen.sampler import ALPHA, Categorical, promise, promising, table
+from ptxgen.families import rules, space
+from ptxgen.problem.device import device
+from ptxgen.problem.gemm import Gemm
+from ptxgen.tuning import sampler
+from ptxgen.tuning.sampler import ALPHA, Categorical, promise, promising, table
 
 H200 = device("h200")
 P = Gemm(2560, 16, 2560, "TN")

@@ -9,11 +9,11 @@ import sys
 import pytest
 from mako.lookup import TemplateLookup
 
-from ptxgen.config import FAMILIES, parse_config
-from ptxgen.device import device
-from ptxgen.generate import plan_for
-from ptxgen.operations import parse
-from ptxgen.render import render
+from ptxgen.codegen.config import FAMILIES, parse_config
+from ptxgen.codegen.render import render
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.problem.device import device
+from ptxgen.problem.registry import parse
 from tests.architecture.source import ROOT
 from tests.scripts import script as load
 
@@ -132,10 +132,10 @@ def test_the_kernels_of_a_group_run(group, capsys):
 
 
 def test_a_wrong_result_is_told(monkeypatch, capsys):
-    import ptxgen.runner
+    import ptxgen.runtime.runner
 
-    real = ptxgen.runner.Runner.compute
-    monkeypatch.setattr(ptxgen.runner.Runner, "compute", lambda *arguments: 1 + real(*arguments))
+    real = ptxgen.runtime.runner.Runner.compute
+    monkeypatch.setattr(ptxgen.runtime.runner.Runner, "compute", lambda *arguments: 1 + real(*arguments))
     assert script.run("simt split-K", "emulated") == 4
     assert "wrong result: gemm 60,64,512" in capsys.readouterr().out
 

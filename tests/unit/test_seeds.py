@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from ptxgen import seeds as module
-from ptxgen.config import parse_config
-from ptxgen.device import device
-from ptxgen.dispatch import select
+from ptxgen.codegen.config import parse_config
 from ptxgen.errors import CorruptError
-from ptxgen.lower import lower
-from ptxgen.operations import parse
-from ptxgen.rules import broken
+from ptxgen.families.rules import broken
+from ptxgen.lowering.lower import lower
+from ptxgen.problem.device import device
+from ptxgen.problem.registry import parse
 from ptxgen.settings import shipped_dir
+from ptxgen.tuning import seeds as module
+from ptxgen.tuning.selection import select
 
 
 def test_every_shipped_seed_is_legal():

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from ptxgen import exchange, shipped
-from ptxgen.config import Config
-from ptxgen.database import Database
+from ptxgen.codegen.config import Config
 from ptxgen.errors import ConfigError, CorruptError, DatabaseError, InputError, SchemaError
-from ptxgen.measurement import OUTCOMES, Environment, Measurement
-from ptxgen.operations import Problem
-from ptxgen.problem import Gemm
-from ptxgen.shipped import Header
-from ptxgen.time_floor import time_floor
+from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.registry import Problem
+from ptxgen.tuning import exchange, tuning_files
+from ptxgen.tuning.database import Database
+from ptxgen.tuning.measurement import OUTCOMES, Environment, Measurement
+from ptxgen.tuning.time_floor import time_floor
+from ptxgen.tuning.tuning_files import Header
 
 H200 = Environment("h200", "hardware", "cuda 13.0 | r580", "13.0.88", "graph", "abc")
 EMULATED = Environment("emulated", "model")
@@ -44,14 +44,14 @@ FAILURES = [measured(outcome=o, samples=(), message=f"{o}: ‘why’\n\u2028 \ud
 @pytest.fixture
 def winners(tmp_path: Path) -> Path:
     path = tmp_path / "h200" / "winners.txt"
-    shipped.write_winners(path, HEADER, THREE)
+    tuning_files.write_winners(path, HEADER, THREE)
     return path
 
 
 @pytest.fixture
 def raw(tmp_path: Path) -> Path:
     path = tmp_path / "h200" / "measurements.jsonl.xz"
-    shipped.write_measurements(path, HEADER, [*THREE, *FAILURES])
+    tuning_files.write_measurements(path, HEADER, [*THREE, *FAILURES])
     return path
 
 
@@ -70,7 +70,7 @@ def short(m: Measurement) -> Measurement:
 
 
 def test_winners_survive_a_round_trip(winners: Path) -> None:
-    header, read = shipped.read_winners(winners)
+    header, read = tuning_files.read_winners(winners)
     assert header == HEADER
     assert sorted(read, key=lambda m: m.us) == sorted(map(short, THREE), key=lambda m: m.us)
 
@@ -87,9 +87,9 @@ def test_winners_are_sorted_readable_lines(winners: Path) -> None:
 
 def test_the_same_winners_give_the_same_bytes_in_any_order(winners: Path, tmp_path: Path) -> None:
     again = tmp_path / "again.txt"
-    shipped.write_winners(again, HEADER, reversed(THREE))
+    tuning_files.write_winners(again, HEADER, reversed(THREE))
     assert again.read_bytes() == winners.read_bytes()
-    shipped.write_winners(again, *shipped.read_winners(winners))
+    tuning_files.write_winners(again, *tuning_files.read_winners(winners))
     assert again.read_bytes() == winners.read_bytes()
 
 
@@ -107,7 +107,7 @@ def test_the_same_winners_give_the_same_bytes_in_any_order(winners: Path, tmp_pa
 def test_a_bad_winner_is_not_written_and_the_old_file_stays(winners: Path, bad: Measurement, named: str) -> None:
     before = winners.read_bytes()
     with pytest.raises(InputError, match=named):
-        shipped.write_winners(winners, HEADER, [*THREE, bad])
+        tuning_files.write_winners(winners, HEADER, [*THREE, bad])
     assert winners.read_bytes() == before
     assert [p.name for p in winners.parent.iterdir()] == [winners.name]
 
@@ -160,24 +160,24 @@ def test_a_broken_winners_file_names_file_line_and_rule(
     assert edited != text
     winners.write_bytes(edited.encode(errors="surrogateescape"))
     with pytest.raises(error, match=named) as caught:
-        shipped.read_winners(winners)
+        tuning_files.read_winners(winners)
     assert str(winners) in str(caught.value)
     with pytest.raises(DatabaseError):
-        shipped.import_text(db, winners)
+        tuning_files.import_text(db, winners)
     assert db.info()["problems"] == db.info()["measurements"] == 0
 
 
 def test_line_ends_of_another_system_are_fine(winners: Path) -> None:
-    expected = shipped.read_winners(winners)
+    expected = tuning_files.read_winners(winners)
     winners.write_bytes(winners.read_bytes().replace(b"\n", b"\r\n"))
-    assert shipped.read_winners(winners) == expected
+    assert tuning_files.read_winners(winners) == expected
 
 
 # --- measurements.jsonl.xz -----------------------------------------------------------------------------------
 
 
 def test_measurements_survive_a_round_trip(raw: Path) -> None:
-    header, rows = shipped.read_measurements(raw)
+    header, rows = tuning_files.read_measurements(raw)
     assert header == HEADER
     read = list(rows)
     assert len(read) == len(THREE) + len(FAILURES)
@@ -187,7 +187,7 @@ def test_measurements_survive_a_round_trip(raw: Path) -> None:
 
 def test_the_same_measurements_give_the_same_bytes_in_any_order(raw: Path, tmp_path: Path) -> None:
     again = tmp_path / "again.xz"
-    assert shipped.write_measurements(again, HEADER, [*FAILURES, *reversed(THREE)]) == 8
+    assert tuning_files.write_measurements(again, HEADER, [*FAILURES, *reversed(THREE)]) == 8
     assert again.read_bytes() == raw.read_bytes()
 
 
@@ -195,15 +195,15 @@ def test_the_same_measurements_give_the_same_bytes_in_any_order(raw: Path, tmp_p
 def test_nothing_is_written_that_would_not_be_read(raw: Path, bad: Measurement) -> None:
     before = raw.read_bytes()
     with pytest.raises(InputError):
-        shipped.write_measurements(raw, HEADER, [bad])
+        tuning_files.write_measurements(raw, HEADER, [bad])
     assert raw.read_bytes() == before
 
 
 def test_reading_is_streaming(tmp_path: Path) -> None:
     path = tmp_path / "measurements.jsonl.xz"
-    shipped.write_measurements(path, HEADER, [measured(us=i + 2.0) for i in range(3000)])
+    tuning_files.write_measurements(path, HEADER, [measured(us=i + 2.0) for i in range(3000)])
     path.write_bytes(path.read_bytes()[:-40])
-    _, rows = shipped.read_measurements(path)
+    _, rows = tuning_files.read_measurements(path)
     assert next(rows).outcome == "ok"  # the start is there before the damage is met
     with pytest.raises(CorruptError, match="cut short"):
         list(rows)
@@ -294,10 +294,10 @@ def test_a_broken_line_names_file_line_and_rule_and_nothing_gets_in(
 ) -> None:
     repacked(raw, edit)
     with pytest.raises(error, match=named) as caught:
-        list(shipped.read_measurements(raw)[1])
+        list(tuning_files.read_measurements(raw)[1])
     assert str(raw) in str(caught.value)
     with pytest.raises(error):
-        shipped.import_text(db, raw)
+        tuning_files.import_text(db, raw)
     assert db.info()["problems"] == db.info()["measurements"] == 0
 
 
@@ -305,7 +305,7 @@ def test_a_broken_line_names_file_line_and_rule_and_nothing_gets_in(
 def test_a_truncated_xz_file_is_corrupt_and_nothing_gets_in(raw: Path, db: Database, keep: int) -> None:
     raw.write_bytes(raw.read_bytes()[:keep])
     with pytest.raises(CorruptError, match=r"measurements\.jsonl\.xz"):
-        shipped.import_text(db, raw.parent)
+        tuning_files.import_text(db, raw.parent)
     assert db.info()["measurements"] == 0
 
 
@@ -316,7 +316,7 @@ def test_a_line_that_unpacks_to_much_is_refused_in_little_memory(tmp_path: Path,
     tracemalloc.start()
     try:
         with pytest.raises(CorruptError, match="after line 0: a line has more than 1048576 bytes"):
-            shipped.import_text(db, path)
+            tuning_files.import_text(db, path)
         assert tracemalloc.get_traced_memory()[1] < 1 << 23
     finally:
         tracemalloc.stop()
@@ -325,27 +325,27 @@ def test_a_line_that_unpacks_to_much_is_refused_in_little_memory(tmp_path: Path,
 def test_a_stream_that_needs_much_memory_is_refused(raw: Path, db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange, "MEMORY_LIMIT", 1 << 20)  # what write_measurements makes needs 9 MiB
     with pytest.raises(CorruptError, match=r"measurements\.jsonl\.xz.*[Mm]emory"):
-        shipped.import_text(db, raw)
+        tuning_files.import_text(db, raw)
 
 
 def test_data_after_the_stream_is_refused(raw: Path, db: Database) -> None:
     raw.write_bytes(raw.read_bytes() * 2)
     with pytest.raises(CorruptError, match="after the end"):
-        shipped.import_text(db, raw)
+        tuning_files.import_text(db, raw)
     assert db.info()["measurements"] == 0
 
 
 def test_a_large_file_of_winners_is_refused(winners: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange, "TEXT_LIMIT", 100)
     with pytest.raises(CorruptError, match="more than 100 bytes"):
-        shipped.read_winners(winners)
+        tuning_files.read_winners(winners)
 
 
 @pytest.mark.parametrize("name", ["winners.txt", "measurements.jsonl.xz"])
 def test_a_fifo_is_refused(tmp_path: Path, db: Database, name: str) -> None:
     os.mkfifo(tmp_path / name)
     with pytest.raises(CorruptError, match="not a regular file"):
-        shipped.import_text(db, tmp_path)
+        tuning_files.import_text(db, tmp_path)
 
 
 @pytest.mark.parametrize("us", ["5e-324", "1e-05", "1.2"])
@@ -355,20 +355,20 @@ def test_a_time_that_no_kernel_can_have_is_refused(winners: Path, raw: Path, db:
     repacked(raw, last_row(problem=WIDE.key(), samples=[float(us)]))
     for path in (winners, raw):
         with pytest.raises(CorruptError, match=rf"{path.name}: gemm 2560,16,2560 NT f32 takes {us} us on h200.*1\.38"):
-            shipped.import_text(db, path)
+            tuning_files.import_text(db, path)
     assert db.info()["problems"] == 0
 
 
 def test_what_this_checkout_ships_is_possible() -> None:
-    for device in shipped.devices():
-        for m in shipped.shipped_winners(device).values():
+    for device in tuning_files.devices():
+        for m in tuning_files.shipped_winners(device).values():
             assert m.us > 2 * time_floor(m.problem, device, m.environment.clock), m.problem.key()
 
 
 def test_a_problem_that_no_kernel_counts_to_is_refused(raw: Path, db: Database) -> None:
     repacked(raw, last_row(problem="gemm 2147483647,2147483647,2147483647 NN f32", samples=[1e9]))
     with pytest.raises(CorruptError, match="2147483647"):
-        shipped.import_text(db, raw)
+        tuning_files.import_text(db, raw)
 
 
 def test_exports_are_on_disk_before_and_after_they_get_their_name(
@@ -389,7 +389,7 @@ def test_exports_are_on_disk_before_and_after_they_get_their_name(
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(Path, "replace", replaced)
     for _ in range(2):
-        shipped.write_winners(tmp_path / "h200" / "winners.txt", HEADER, THREE)
+        tuning_files.write_winners(tmp_path / "h200" / "winners.txt", HEADER, THREE)
     again = ["sync winners", "name winners.txt", "sync h200"]
     assert done == [*again, f"sync {tmp_path.name.split('.')[0]}", *again]
 
@@ -399,17 +399,17 @@ def test_a_flipped_bit_is_corrupt(raw: Path, db: Database) -> None:
     content[len(content) // 2] ^= 4
     raw.write_bytes(content)
     with pytest.raises(CorruptError):
-        shipped.import_text(db, raw)
+        tuning_files.import_text(db, raw)
     assert db.info()["measurements"] == 0
 
 
 def test_files_that_are_not_there_are_an_error(tmp_path: Path, db: Database) -> None:
-    for read in (shipped.read_winners, shipped.read_measurements):
+    for read in (tuning_files.read_winners, tuning_files.read_measurements):
         with pytest.raises(InputError, match="does not exist"):
             read(tmp_path / "none")
     for path in (tmp_path / "none", tmp_path):
         with pytest.raises(InputError, match="path is"):
-            shipped.import_text(db, path)
+            tuning_files.import_text(db, path)
 
 
 # --- exchange ------------------------------------------------------------------------------------------------
@@ -428,7 +428,7 @@ def filled(path: Path) -> Database:
 def test_export_writes_a_folder_a_device_and_import_brings_it_back(tmp_path: Path, db: Database) -> None:
     out = tmp_path / "out"
     with filled(tmp_path / "full.sqlite") as full:
-        files = shipped.export_text(full, out, commit="c", command="x", date="d")
+        files = tuning_files.export_text(full, out, commit="c", command="x", date="d")
         inside = list(full.measurements(device="h200", clock="hardware"))
     assert sorted(str(f.relative_to(out)) for f in files) == [
         "emulated/measurements.jsonl.xz",
@@ -436,10 +436,10 @@ def test_export_writes_a_folder_a_device_and_import_brings_it_back(tmp_path: Pat
         "h200/measurements.jsonl.xz",
         "h200/winners.txt",
     ]
-    header, text = shipped.read_winners(out / "h200" / "winners.txt")
+    header, text = tuning_files.read_winners(out / "h200" / "winners.txt")
     assert header == Header("h200", "hardware", "c", "x", "d")
     assert {m.problem for m in text} == {WIDE, SMALL}  # and no modelled time of an h200
-    counts = shipped.import_text(db, out)
+    counts = tuning_files.import_text(db, out)
     assert counts == {"measurements": 6, "known": 0, "winners": 3, "kept": 0, "stale": 0}
     back = list(db.measurements(device="h200"))
     assert len(back) == len(inside)
@@ -450,45 +450,45 @@ def test_export_writes_a_folder_a_device_and_import_brings_it_back(tmp_path: Pat
 
 def test_export_after_import_gives_the_same_bytes(tmp_path: Path, db: Database) -> None:
     with filled(tmp_path / "full.sqlite") as full:
-        files = shipped.export_text(full, tmp_path / "one")
-    shipped.import_text(db, tmp_path / "one")
-    shipped.export_text(db, tmp_path / "two")
+        files = tuning_files.export_text(full, tmp_path / "one")
+    tuning_files.import_text(db, tmp_path / "one")
+    tuning_files.export_text(db, tmp_path / "two")
     for file in files:
         assert (tmp_path / "two" / file.relative_to(tmp_path / "one")).read_bytes() == file.read_bytes()
 
 
 def test_importing_twice_changes_nothing(tmp_path: Path, db: Database) -> None:
     with filled(tmp_path / "full.sqlite") as full:
-        shipped.export_text(full, tmp_path / "out")
-    shipped.import_text(db, tmp_path / "out")
+        tuning_files.export_text(full, tmp_path / "out")
+    tuning_files.import_text(db, tmp_path / "out")
     before = list(db.measurements()), list(db.winners())
-    counts = shipped.import_text(db, tmp_path / "out")
+    counts = tuning_files.import_text(db, tmp_path / "out")
     assert counts == {"measurements": 0, "known": 6, "winners": 0, "kept": 3, "stale": 0}
     assert (list(db.measurements()), list(db.winners())) == before
 
 
 def test_winners_alone_can_be_exported_and_imported(tmp_path: Path, db: Database) -> None:
     with filled(tmp_path / "full.sqlite") as full:
-        (file,) = shipped.export_text(full, tmp_path / "out", device="h200", raw=False)
+        (file,) = tuning_files.export_text(full, tmp_path / "out", device="h200", raw=False)
         with pytest.raises(InputError, match="t4"):
-            shipped.export_text(full, tmp_path / "out", device="t4")
-    assert shipped.import_text(db, file)["winners"] == 2
-    assert shipped.import_text(db, file.parent)["kept"] == 2
+            tuning_files.export_text(full, tmp_path / "out", device="t4")
+    assert tuning_files.import_text(db, file)["winners"] == 2
+    assert tuning_files.import_text(db, file.parent)["kept"] == 2
     assert db.best(WIDE, "h200") == short(THREE[0])
 
 
 def test_stale_winners_are_not_exported(tmp_path: Path) -> None:
     with filled(tmp_path / "full.sqlite") as full:
         full.demote("h200", lambda problem, config: OLD if problem == SMALL else NEW)
-        shipped.export_text(full, tmp_path / "out", raw=False)
-    assert [m.problem for m in shipped.read_winners(tmp_path / "out/h200/winners.txt")[1]] == [SMALL]
+        tuning_files.export_text(full, tmp_path / "out", raw=False)
+    assert [m.problem for m in tuning_files.read_winners(tmp_path / "out/h200/winners.txt")[1]] == [SMALL]
 
 
 @pytest.mark.parametrize(("us", "stays"), [(20.0, False), (2.0, True)])
 def test_the_better_of_two_winners_stays(winners: Path, db: Database, us: float, stays: bool) -> None:
     mine = measured(WIDE, us, config=Config(ms=16))
     db.set_winner(mine)
-    counts = shipped.import_text(db, winners)
+    counts = tuning_files.import_text(db, winners)
     assert (counts["winners"], counts["kept"]) == ((2, 1) if stays else (3, 0))
     assert db.best(WIDE, "h200") == (mine if stays else short(THREE[0]))
 
@@ -500,7 +500,7 @@ def test_winners_of_a_kernel_that_changed_come_in_stale(winners: Path, db: Datab
             raise ConfigError("vec_a is 4; it must be 1", "vector")
         return NEW if problem == WIDE else OLD
 
-    assert shipped.import_text(db, winners, current)["stale"] == 2
+    assert tuning_files.import_text(db, winners, current)["stale"] == 2
     assert [m.problem for m in db.winners()] == [SMALL]
     reasons = {row[0]: row[-1] for row in db.stale()}
     assert NEW in reasons[WIDE.key()]
@@ -509,10 +509,10 @@ def test_winners_of_a_kernel_that_changed_come_in_stale(winners: Path, db: Datab
 
 def test_one_bad_device_keeps_the_others_out(winners: Path, tmp_path: Path, db: Database) -> None:
     bad = tmp_path / "z100" / "measurements.jsonl.xz"
-    shipped.write_measurements(bad, replace(HEADER, device="z100"), [measured(environment=Environment("z100"))])
+    tuning_files.write_measurements(bad, replace(HEADER, device="z100"), [measured(environment=Environment("z100"))])
     repacked(bad, last_row(colour="red"))
     with pytest.raises(CorruptError, match=r"z100.*line 2.*colour"):
-        shipped.import_text(db, tmp_path)
+        tuning_files.import_text(db, tmp_path)
     assert db.info()["problems"] == 0
 
 
@@ -521,46 +521,46 @@ def test_one_bad_device_keeps_the_others_out(winners: Path, tmp_path: Path, db: 
 
 def test_devices_are_the_folders_with_winners(winners: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    assert shipped.devices(tmp_path) == ["h200"]
-    assert shipped.devices(tmp_path / "nowhere") == []
-    assert shipped.winners_path("h200", tmp_path) == winners
-    assert shipped.measurements_path("h200", tmp_path) == winners.parent / "measurements.jsonl.xz"
-    assert shipped.model_path("h200", tmp_path) == winners.parent / "model.json"
+    assert tuning_files.devices(tmp_path) == ["h200"]
+    assert tuning_files.devices(tmp_path / "nowhere") == []
+    assert tuning_files.winners_path("h200", tmp_path) == winners
+    assert tuning_files.measurements_path("h200", tmp_path) == winners.parent / "measurements.jsonl.xz"
+    assert tuning_files.model_path("h200", tmp_path) == winners.parent / "model.json"
 
 
 def test_shipped_winners_are_read_once_a_process(
     winners: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = shipped.shipped_winners("h200", tmp_path)
+    found = tuning_files.shipped_winners("h200", tmp_path)
     assert found[WIDE.key()] == short(THREE[0])
     assert set(found) == {m.problem.key() for m in THREE}
-    assert shipped.shipped_winners("t4", tmp_path) == {}
+    assert tuning_files.shipped_winners("t4", tmp_path) == {}
     monkeypatch.setattr(Path, "read_bytes", lambda self: pytest.fail("read again"))
-    assert shipped.shipped_winners("h200", tmp_path) is found
-    shipped.write_winners(winners, HEADER, THREE[:1])
+    assert tuning_files.shipped_winners("h200", tmp_path) is found
+    tuning_files.write_winners(winners, HEADER, THREE[:1])
     monkeypatch.undo()
-    assert len(shipped.shipped_winners("h200", tmp_path)) == 1  # but what was written is seen
+    assert len(tuning_files.shipped_winners("h200", tmp_path)) == 1  # but what was written is seen
 
 
 def test_a_folder_that_is_misnamed_is_corrupt(winners: Path, tmp_path: Path) -> None:
     winners.parent.rename(tmp_path / "a100")
     with pytest.raises(CorruptError, match=r"'h200'.*'a100'"):
-        shipped.shipped_winners("a100", tmp_path)
+        tuning_files.shipped_winners("a100", tmp_path)
 
 
 def test_what_this_checkout_ships_can_be_read() -> None:
-    for device in shipped.devices():
-        head, rows = shipped.read_winners(shipped.winners_path(device))
+    for device in tuning_files.devices():
+        head, rows = tuning_files.read_winners(tuning_files.winners_path(device))
         assert head.device == device
-        assert {m.problem.key() for m in rows} == set(shipped.shipped_winners(device))
+        assert {m.problem.key() for m in rows} == set(tuning_files.shipped_winners(device))
 
 
 def test_a_line_is_taken_apart_only_when_it_is_asked_for(
     winners: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(shipped, "parse_config", lambda text: asked.append(text) or Config())
-    found = shipped.shipped_winners("h200", tmp_path)
+    monkeypatch.setattr(tuning_files, "parse_config", lambda text: asked.append(text) or Config())
+    found = tuning_files.shipped_winners("h200", tmp_path)
     assert len(found) == 3
     assert WIDE.key() in found
     assert asked == []  # thousands of winners must not slow the first answer down
@@ -569,39 +569,39 @@ def test_a_line_is_taken_apart_only_when_it_is_asked_for(
 
 
 def test_lookup_takes_the_users_winner_then_the_shipped_one(winners: Path, tmp_path: Path, db: Database) -> None:
-    assert shipped.lookup(WIDE, "h200", None, folder=tmp_path) == short(THREE[0])
-    assert shipped.lookup(WIDE, "h200", db, folder=tmp_path) == short(THREE[0])
+    assert tuning_files.lookup(WIDE, "h200", None, folder=tmp_path) == short(THREE[0])
+    assert tuning_files.lookup(WIDE, "h200", db, folder=tmp_path) == short(THREE[0])
     mine = measured(WIDE, 99.0)
     db.set_winner(mine)
-    assert shipped.lookup(WIDE, "h200", db, folder=tmp_path) == mine
-    assert shipped.lookup(replace(WIDE, m=1, lda=0), "h200", db, folder=tmp_path) is None
-    assert shipped.lookup(WIDE, "a100", db, folder=tmp_path) is None
+    assert tuning_files.lookup(WIDE, "h200", db, folder=tmp_path) == mine
+    assert tuning_files.lookup(replace(WIDE, m=1, lda=0), "h200", db, folder=tmp_path) is None
+    assert tuning_files.lookup(WIDE, "a100", db, folder=tmp_path) is None
 
 
 def test_lookup_keeps_the_clocks_apart(winners: Path, tmp_path: Path, db: Database) -> None:
     modelled = measured(WIDE, environment=EMULATED)
     db.set_winner(modelled)
     db.set_winner(measured(ODD, environment=Environment("h200", "model")))
-    assert shipped.lookup(WIDE, "emulated", db, folder=tmp_path) == modelled
-    assert shipped.lookup(ODD, "h200", db, folder=tmp_path) == short(THREE[2])
-    assert shipped.lookup(WIDE, "h200", db, clock="model", folder=tmp_path) is None
+    assert tuning_files.lookup(WIDE, "emulated", db, folder=tmp_path) == modelled
+    assert tuning_files.lookup(ODD, "h200", db, folder=tmp_path) == short(THREE[2])
+    assert tuning_files.lookup(WIDE, "h200", db, clock="model", folder=tmp_path) is None
 
 
 def test_lookup_passes_over_a_kernel_that_changed(winners: Path, tmp_path: Path, db: Database) -> None:
     mine = measured(WIDE, 99.0, digest=NEW)
     db.set_winner(mine)
     here = {"folder": tmp_path}
-    assert shipped.lookup(WIDE, "h200", db, current=lambda problem, config: NEW, **here) == mine
-    assert shipped.lookup(WIDE, "h200", db, current=lambda problem, config: OLD, **here) == short(THREE[0])
+    assert tuning_files.lookup(WIDE, "h200", db, current=lambda problem, config: NEW, **here) == mine
+    assert tuning_files.lookup(WIDE, "h200", db, current=lambda problem, config: OLD, **here) == short(THREE[0])
 
     def illegal(problem: Problem, config: Config) -> str:
         raise ConfigError("no")
 
-    assert shipped.lookup(WIDE, "h200", db, current=illegal, **here) is None
+    assert tuning_files.lookup(WIDE, "h200", db, current=illegal, **here) is None
 
 
 def test_what_ships_of_measurements_is_read():
     """Every row, by this version's axes: what was measured is not lost when an axis goes."""
-    for name in shipped.devices():
-        path = shipped.measurements_path(name)
-        assert not path.exists() or sum(1 for _ in shipped.read_measurements(path)[1]) > 1000
+    for name in tuning_files.devices():
+        path = tuning_files.measurements_path(name)
+        assert not path.exists() or sum(1 for _ in tuning_files.read_measurements(path)[1]) > 1000

@@ -7,9 +7,9 @@ import struct
 import numpy as np
 import pytest
 
+from ptxgen.codegen.source import Source, Step, TensorMap, digest
 from ptxgen.cuda_abi import MAP_ALIGNMENT, MAP_BYTES, PARAMETERS_AT
 from ptxgen.emulator import Machine
-from ptxgen.source import Source, Step, TensorMap, digest
 
 TEXT = """
 .version 8.1   // a comment

@@ -9,19 +9,22 @@ from itertools import product
 import numpy as np
 import pytest
 
-from ptxgen import rules, space
-from ptxgen.config import AXES, SPLIT_POLL, SPLIT_SHARE, Columns, Config, parse_config
-from ptxgen.device import device
+from ptxgen.codegen.config import AXES, SPLIT_POLL, SPLIT_SHARE, Columns, Config, parse_config
+from ptxgen.codegen.render import render
+from ptxgen.families import rules, space, space_bases
+from ptxgen.families.candidates import first_broken, whole_waves
+from ptxgen.families.geometry import ceil_div, geometry, warp_rows
+from ptxgen.families.mma import candidates as mma
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.families.simt import candidates as simt
+from ptxgen.families.skinny import candidates as stream
+from ptxgen.families.wgmma import candidates as wgmma
 from ptxgen.families.wgmma.geometry import together
-from ptxgen.generate import plan_for
-from ptxgen.geometry import ceil_div, geometry, warp_rows
-from ptxgen.lower import lower
-from ptxgen.problem import Gemm
-from ptxgen.render import render
-from ptxgen.sampler import Categorical
-from ptxgen.sliding import Conv
-from ptxgen.space import bases, mma, simt, stream, wgmma
-from ptxgen.space.family import first_broken, whole_waves
+from ptxgen.lowering.lower import lower
+from ptxgen.problem.conv import Conv
+from ptxgen.problem.device import device
+from ptxgen.problem.gemm import Gemm
+from ptxgen.tuning.sampler import Categorical
 
 SIMT, MMA, WGMMA, STREAM, SLIDE = space.SPACES
 H200, T4 = device("h200"), device("t4")
@@ -71,9 +74,9 @@ def small_axes(monkeypatch):
         monkeypatch.setattr(wgmma, name, values)
     for name, values in SMALL_STREAM.items():
         monkeypatch.setattr(stream, name, values)
-    bases._base.cache_clear()
+    space_bases._base.cache_clear()
     yield
-    bases._base.cache_clear()
+    space_bases._base.cache_clear()
 
 
 def of(c: Columns, family: int) -> set[Config]:

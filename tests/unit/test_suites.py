@@ -7,12 +7,12 @@ import json
 import numpy as np
 import pytest
 
-from ptxgen import suites
-from ptxgen.catalog import CATALOG
 from ptxgen.errors import DtypeError, InputError, ShapeError
-from ptxgen.problem import Gemm
-from ptxgen.reference import plain
-from ptxgen.suites import ColumnMajor
+from ptxgen.problem import suites
+from ptxgen.problem.catalog import CATALOG
+from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.reference import plain
+from ptxgen.problem.suites import ColumnMajor
 
 #: Table 4: M, N, K, A-T, B-T
 TABLE_4 = [

@@ -15,19 +15,20 @@ from typing import Any
 
 import pytest
 
-from ptxgen import claims, dispatch, space, tuner
-from ptxgen.config import parse_config
-from ptxgen.database import Database
-from ptxgen.device import device
+from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.render import render
 from ptxgen.errors import InputError, LaunchError, ShapeError
-from ptxgen.generate import plan_for
-from ptxgen.measurement import OUTCOMES, Environment, Measurement
-from ptxgen.model import Model
-from ptxgen.problem import Gemm
-from ptxgen.render import render
-from ptxgen.rules import broken
-from ptxgen.shipped import Header, write_measurements
-from ptxgen.tuner import Budget, Session, Tuned, summary, tune
+from ptxgen.families import space
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.families.rules import broken
+from ptxgen.problem.device import device
+from ptxgen.problem.gemm import Gemm
+from ptxgen.tuning import claims, selection, tuner
+from ptxgen.tuning.database import Database
+from ptxgen.tuning.measurement import OUTCOMES, Environment, Measurement
+from ptxgen.tuning.model import Model
+from ptxgen.tuning.tuner import Budget, Session, Tuned, summary, tune
+from ptxgen.tuning.tuning_files import Header, write_measurements
 
 P = Gemm(64, 48, 128, "TN")
 Q = Gemm(32, 80, 64, "TN")
@@ -338,14 +339,14 @@ def test_a_model_s_winner_is_never_a_gpu_s(fake, database):
     assert database.best(P, "h200") is None
     assert database.best(P, "h200", "model") is None
     assert database.best(P, "emulated") is None  # by the hardware's clock
-    assert dispatch.select(P, EMULATED, database)[0].origin == "winner"
-    chosen = dispatch.select(P, device("h200"), database)[0]
+    assert selection.select(P, EMULATED, database)[0].origin == "winner"
+    chosen = selection.select(P, device("h200"), database)[0]
     assert chosen.origin != "winner"
     # even where somebody stored such a row under the name of a GPU
     lied = replace(done.winner, environment=Environment("h200", "model"))
     database.set_winner(lied)
     assert database.best(P, "h200") is None
-    assert dispatch.select(P, device("h200"), database)[0].origin == chosen.origin
+    assert selection.select(P, device("h200"), database)[0].origin == chosen.origin
 
 
 def test_arguments_that_break_a_rule(fake, database):

@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ptxgen.arrays import view
-from ptxgen.config import Config
-from ptxgen.device import device
-from ptxgen.dtypes import DTYPES, bits_of, dtype, from_numpy
+from ptxgen.api.arrays import view
+from ptxgen.codegen.config import Config
 from ptxgen.errors import DtypeError, ShapeError
-from ptxgen.operations import from_dict, parse
-from ptxgen.problem import Gemm
-from ptxgen.reference import KINDS, compare, operands, plain, reference
-from ptxgen.rules import broken
-from ptxgen.typed import COMPUTE, OUT
+from ptxgen.families.rules import broken
+from ptxgen.problem.base import COMPUTE, OUT
+from ptxgen.problem.device import device
+from ptxgen.problem.dtypes import DTYPES, bits_of, dtype, from_numpy
+from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.reference import KINDS, compare, operands, plain, reference
+from ptxgen.problem.registry import from_dict, parse
 
 
 @pytest.mark.parametrize("name", COMPUTE)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ptxgen.config import Columns, parse_config
+from ptxgen.codegen.config import Columns, parse_config
+from ptxgen.codegen.source import Step, TensorMap
 from ptxgen.cuda_abi import MAP_BYTES
-from ptxgen.device import device
 from ptxgen.errors import ConfigError
+from ptxgen.families.geometry import geometry
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.families.rules import broken, legal
 from ptxgen.families.wgmma.geometry import owners
 from ptxgen.families.wgmma.rules import mapped
-from ptxgen.generate import plan_for
-from ptxgen.geometry import geometry
-from ptxgen.problem import Gemm
-from ptxgen.rules import broken, legal
-from ptxgen.source import Step, TensorMap
+from ptxgen.problem.device import device
+from ptxgen.problem.gemm import Gemm
 from tests.cases_wgmma import cases
 
 H200 = device("h200")

@@ -7,13 +7,14 @@ import math
 import numpy as np
 import pytest
 
-from ptxgen import clock, rules, space
-from ptxgen.device import device
+from ptxgen.families import perf_model as clock
+from ptxgen.families import rules, space
+from ptxgen.families.wgmma.im2col_plan import multiplier
 from ptxgen.families.wgmma.rules import WGMMA
-from ptxgen.families.wgmma.windows import multiplier
-from ptxgen.lower import lower
-from ptxgen.sliding import Conv
-from ptxgen.window import Window
+from ptxgen.lowering.im2col_descriptor import Window
+from ptxgen.lowering.lower import lower
+from ptxgen.problem.conv import Conv
+from ptxgen.problem.device import device
 
 H200 = device("h200")
 

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from ptxgen import worker
-from ptxgen.config import parse_config
+from ptxgen.codegen.config import parse_config
 from ptxgen.errors import LaunchError
-from ptxgen.measurement import Environment, Measurement
-from ptxgen.problem import Gemm
-from ptxgen.worker import Worker
+from ptxgen.problem.gemm import Gemm
+from ptxgen.tuning import worker
+from ptxgen.tuning.measurement import Environment, Measurement
+from ptxgen.tuning.worker import Worker
 
 P = Gemm(16, 16, 16)
 C = parse_config("ms=2 ns=2 ml=16 nl=16 copy_a=0 copy_b=0 stages=2")
@@ -78,7 +78,7 @@ def test_what_libraries_print_is_no_answer(tmp_path, monkeypatch):
     script.write_text(
         f"#!{sys.executable}\nimport os, sys\n"
         "sys.argv = ['', *sys.argv[5:]]\n"
-        "from ptxgen import worker\nfrom ptxgen.bench import Bench\n"
+        "from ptxgen import worker\nfrom ptxgen.tuning.bench import Bench\n"
         "real = Bench.measure\n"
         "def measure(*args):\n"
         "    print('noise', flush=True)\n"

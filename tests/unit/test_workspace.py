@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ptxgen import workspace as module
+from ptxgen.codegen.source import Launch
 from ptxgen.errors import LaunchError
-from ptxgen.resident import Allocation
-from ptxgen.runner import Buffers
-from ptxgen.source import Launch
-from ptxgen.workspace import LEAST, Workspace, Workspaces
+from ptxgen.runtime import workspace as module
+from ptxgen.runtime.device_tables import Allocation
+from ptxgen.runtime.runner import Buffers
+from ptxgen.runtime.workspace import LEAST, Workspace, Workspaces
 
 SMALL, LARGE = Launch((), 1000), Launch((), 10 * LEAST)
 FLAGS, MORE_FLAGS = Launch((), 1000, zeroed=True), Launch((), 2 * LEAST, zeroed=True)

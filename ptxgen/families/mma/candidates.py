@@ -1,92 +1,141 @@
-"""The mma.sync configurations of a problem that are worth ranking, and the best of them by the cost model."""
+"""What the space has of mma.sync kernels."""
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from ptxgen.columnar import ceil_div
-from ptxgen.config import SPLIT_MEMSET, SPLIT_WORKSPACE, Columns, Config
-from ptxgen.device import Device
-from ptxgen.families.mma import repack
-from ptxgen.families.mma.cost import microseconds, rate
-from ptxgen.families.mma.instructions import instruction, multiplies
-from ptxgen.families.mma.rules import MMA
-from ptxgen.problem import Gemm
-from ptxgen.rules import legal, reducible
+from ptxgen.codegen.config import FAMILIES, PDL_WITHIN, SPLIT_FLAG, SPLIT_MEMSET, Columns, Config
+from ptxgen.families.candidates import Ints, default, meetings, overlap
+from ptxgen.families.geometry import geometry
+from ptxgen.families.mma import operand_packing
+from ptxgen.families.mma.instructions import COLUMNS, ROWS, instruction
+from ptxgen.families.mma.operand_packing import A, B
+from ptxgen.families.multistage_candidates import Cooperative
+from ptxgen.problem.device import Device
+from ptxgen.problem.gemm import Gemm
 
-#: what the search visits; U in steps of the instruction
-VALUES: dict[str, tuple[int, ...]] = {
-    "ms": (16, 32, 64), "ns": (8, 16, 32, 64), "ml": (16, 32, 64, 128, 256), "nl": (8, 16, 32, 64, 128, 256),
-    "kl": (1, 2, 4), "stages": (2, 3, 4, 5), "ahead": (0, 1), "stage_c": (0, 1),
+STEPS = (2, 4, 8, 16)  #: depths of a stage, in instructions
+ASYNC = (4, 16)  #: bytes that one cp.async moves, at least and at most
+
+
+#: the values of each axis that are tried
+AXES = {
+    "ms": (16, 32, 64, 128), "ns": (8, 16, 32, 64, 128), "ml": (16, 32, 64, 128, 256), "nl": (8, 16, 32, 64, 128, 256),
+    "u": (8, 16, 32, 64, 128, 256), "kl": (1, 2, 4, 8), "kg": (1, 2, 4, 8, 16, 32, 64), "stages": (2, 3, 4, 5, 6, 8),
+    "copy_a": (0, 1), "copy_b": (0, 1), "vec_a": (1, 2, 4, 8, 16), "vec_b": (1, 2, 4, 8, 16), "vec_c": (1, 2, 4, 8),
+    "split": (0, 1, 2), "stage_c": (0, 1), "bounds": (0, 1, 2), "order": (0, 1, 2), "ahead": (0, 1),
+    "request": (0, 1, 2), "hold": (0, 1), "raster": (1, 4, 8, 16), "stream": (0, 1), "resident": (1, 2, 3, 4),
+    "repack": (0, 1, 2, 3),
 }  # fmt: skip
-STEPS = (2, 4, 8, 16)
-THREADS = 512  #: of a block, at the most
-WAVES = (1, 2, 3, 4, 6)  #: slices of K fill so many blocks a multiprocessor
-ROW_BYTES = 256  #: of a row of a stage along K, at the most
+ALIKE = {"stage_c": (1,), "ahead": (1,)}
 
 
-def ways(p: Gemm) -> list[dict[str, int]]:
-    """How operands reach shared memory: as they are, and from copies where their rows fit no wide access."""
-    size, out = p.element.bytes, []
-    off = [v * size < 16 for v in p.vectors[:2]]
-    codes = [0]
-    if any(off):
-        alone = off[0] * repack.A + off[1] * repack.B
-        turned = any(repack.kmajor(p, n) for n, o in zip("ab", off, strict=True) if o)
-        codes.append(3 if turned else alone)
-    for code in codes:
-        vectors = [16 // size if code & bit else v for bit, v in zip((repack.A, repack.B), p.vectors[:2], strict=True)]
-        copies = [int(v * size >= 4) for v in vectors]
-        out.append({"repack": code, "vec_a": vectors[0], "vec_b": vectors[1], "copy_a": copies[0], "copy_b": copies[1],
-                    "hold": int(0 in copies)})  # fmt: skip
-    return out
+class Mma(Cooperative):
+    code = FAMILIES.index("mma")
+    axes, alike = AXES, ALIKE
+    tile = (*Cooperative.tile, "repack")
+    extent_rules = (*Cooperative.extent_rules, "mma_repack")
+    fixed = ("mma_types", "mma_native")
+    tile_rules = ("axis", "range", "mma_tile", "mma_columns", "mma_depth", "threads")
+    shape = ("ms", "ns", "ml", "nl", "u", "kl")
+
+    def _repacks(self, p: Gemm) -> list[int]:
+        """Operands that may be worth a copy with aligned rows: those off alignment, and with a K-major one the other,
+        whose K grows with it."""
+        off = [n for n in (A, B) if p.vectors[n - 1] * p.element.bytes < ASYNC[1]]
+        if not off:
+            return [0]
+        longer = any(operand_packing.kmajor(p, "ab"[n - 1]) for n in off)
+        return [0, A | B if longer else sum(off)]
+
+    def copies(self, p: Gemm, every: bool = False) -> list[dict[str, int]]:
+        """The widest accesses: by cp.async where that moves so few bytes, and through registers, held until the next
+        pass, where they are few."""
+        out = []
+        for copied in (0, A, B, A | B) if every else self._repacks(p):
+            ways: list[list[tuple[int, int]]] = []
+            for n in (A, B):
+                widest = ASYNC[1] // p.element.bytes if copied & n else p.vectors[n - 1]
+                size = widest * p.element.bytes
+                ways.append([(0, widest)] * (every or size < ASYNC[1]) + [(1, widest)] * (size >= ASYNC[0]))
+            names = ("repack", "copy_a", "vec_a", "copy_b", "vec_b", "hold")
+            for a, b in product(*ways):
+                out.append(dict(zip(names, (copied, *a, *b, 1 - a[0] * b[0]), strict=True)))
+        return out
+
+    def variables(self, p: Gemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
+        """Ways of copying, slices with how they meet, depths of whole instructions."""
+        out, names = super().variables(p), ("repack", "copy_a", "vec_a", "copy_b", "vec_b")
+        for name in (*names, "kg", "split"):
+            del out[name,]
+        narrow = [(0, x, v, y, w) for _, x, v, y, w in self._narrower(p)]
+        ways = [tuple(way[n] for n in names) for way in self.copies(p, every=True)]
+        return {**out, names: list(dict.fromkeys([*ways, *narrow])), ("kg", "split"): meetings(self.axes),
+                ("u",): [(u,) for u in self._depths(p)]}  # fmt: skip
+
+    def _narrower(self, p: Gemm) -> list[tuple[int, ...]]:
+        """Ways of copying with narrower accesses than the widest."""
+        least = ASYNC[0] // p.element.bytes
+        each = [
+            [(x, v) for v in self.axes[name] if v <= p.vectors[n] for x in (0, 1) if x == 0 or v >= least]
+            for n, name in enumerate(("vec_a", "vec_b"))
+        ]
+        return [(0, *a, *b) for a in each[0] for b in each[1]]
+
+    def _depths(self, p: Gemm) -> tuple[int, ...]:
+        return tuple(n for s in STEPS if (n := s * instruction(p).depth) in self.axes["u"])
+
+    def tiles(self, p: Gemm) -> Columns:
+        tiles = {"ml": self.axes["ml"], "nl": self.axes["nl"], "u": self._depths(p), "repack": self._repacks(p)}
+        return Columns.product(tiles).replace(family=self.code)
+
+    def shapes(self, p: Gemm) -> Columns:
+        shapes = {n: self._depths(p) if n == "u" else self.axes[n] for n in self.shape}
+        return Columns.product(shapes).replace(family=self.code, raster=8)
+
+    def ways(self, p: Gemm) -> list[dict[str, int]]:
+        """Fragments that are read ahead take registers, a staged C takes shared memory: both with and without."""
+        return [{**way, "ahead": n, "stage_c": c} for way in super().ways(p) for n in (0, 1) for c in (0, 1)]
+
+    def split(self, p: Gemm, c: Columns) -> Ints:
+        """Copies take the workspace that flags would have to find clear."""
+        plain = super().split(p, c)
+        return np.where((c.repack > 0) & (plain == SPLIT_FLAG), SPLIT_MEMSET, plain)
+
+    def settle(self, p: Gemm, d: Device, c: Columns) -> Columns:
+        return c.replace(vec_c=p.vectors[2], raster=8)
+
+    def follow(self, p: Gemm, config: Config, changes: dict[str, int]) -> list[Config]:
+        """A request in time for the steps there are."""
+        [plain] = super().follow(p, config, changes)
+        steps = plain.u // plain.kl // instruction(p).depth
+        return [plain if "request" in changes else replace(plain, request=max(min(plain.request, steps - 2), 0))]
+
+    def changes(self, p: Gemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
+        yield from super().changes(p, d, config)
+        yield {"pdl": 0 if config.pdl else PDL_WITHIN}
+
+    def canonical(self, p: Gemm, c: Columns) -> Columns:
+        g = geometry(p, c)
+        kg = np.minimum(g.slices, c.kg)
+        one_way = (c.ms == ROWS) | (c.ns == COLUMNS)
+        return c.replace(
+            kg=kg,
+            pdl=overlap(p, c),
+            split=np.where(kg > 1, c.split, SPLIT_MEMSET),
+            stage_c=np.where(c.kl > 1, default("stage_c"), c.stage_c),
+            order=np.where(one_way, default("order"), c.order),
+            vec_c=width_c(p, c, g),
+        )
 
 
-def slices(p: Gemm, c: Columns, d: Device) -> Any:
-    """Slice counts that fill whole waves, a column each; the first is 1."""
-    tiles = np.maximum(ceil_div(p.m, c.ml) * ceil_div(p.n, c.nl) * p.items, 1)
-    most = np.maximum(ceil_div(p.k, c.u) // 2, 1)
-    columns = [np.ones_like(tiles), *(np.clip(d.sms * w // tiles, 1, most) for w in WAVES)]
-    return np.stack(columns, axis=1)
-
-
-@lru_cache(maxsize=4)
-def candidates(p: Gemm, d: Device) -> Columns:
-    """Legal rows over the axes that the cost model sees, the others at good defaults. Kept between calls."""
-    depth, size = instruction(p).depth, p.element.bytes
-    shapes = Columns.product({**VALUES, "u": [depth * s for s in STEPS if depth * s * size <= ROW_BYTES]})
-    parts = []
-    for way in ways(p):
-        c = shapes.replace(family=MMA, vec_c=min(p.vectors[2], 4), stream=int(p.k < 512), raster=8, **way)
-        c = c.take((c.ml // c.ms * (c.nl // c.ns) * c.kl * 32 <= THREADS) & ((c.kl == 1) | (c.stage_c == 0)))
-        c = c.take(legal(p, c, d))
-        counts = slices(p, c, d)
-        for n in range(counts.shape[1]):
-            kg = counts[:, n]
-            fresh = np.logical_and.reduce([kg != counts[:, m] for m in range(n)]) if n else np.ones(len(c), bool)
-            split = np.where(kg > 1, SPLIT_MEMSET if reducible(p) else SPLIT_WORKSPACE, SPLIT_MEMSET)
-            part = c.replace(kg=kg, split=split).take(fresh)
-            tiles = ceil_div(p.m, part.ml) * ceil_div(p.n, part.nl) * p.items
-            parts.append(part.replace(raster=np.where(tiles > 2 * d.sms, 8, 1)))
-    every = Columns.concat(parts)
-    return every.take(legal(p, every, d))
-
-
-def preferred(p: Gemm, d: Device) -> bool:
-    """Whether the problem is for tensor cores: nothing else multiplies its types, or they do it faster."""
-    if not multiplies(p) or d.sm < instruction(p, d).sm:
-        return False
-    return p.dtype != "f64" or rate(p, d) > d.fma64
-
-
-def best(p: Gemm, d: Device, n: int = 1) -> list[tuple[Config, float]]:
-    """The ``n`` configurations that the cost model likes best, with their microseconds."""
-    c = candidates(p, d)
-    us = microseconds(p, c, d)
-    return [(c.row(int(i)), float(us[i])) for i in np.argsort(us, kind="stable")[:n]]
-
-
-__all__ = ["VALUES", "best", "candidates", "preferred", "slices", "ways"]
+def width_c(p: Gemm, c: Any, g: SimpleNamespace) -> Any:
+    """Elements of one access of C: no wider than 16 bytes of sums, nor, straight from the accumulators, than what lies
+    side by side in a lane."""
+    return np.minimum(np.minimum(c.vec_c, 16 // g.sum_bytes), np.where(g.gathers, c.vec_c, 2 * g.b.together))

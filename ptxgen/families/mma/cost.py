@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.columnar import WARP, ceil_div
-from ptxgen.config import SPLIT_FLAG, SPLIT_MEMSET, SPLIT_WORKSPACE, Columns
-from ptxgen.device import Device
-from ptxgen.families.mma import repack
+from ptxgen.codegen.config import SPLIT_FLAG, SPLIT_MEMSET, SPLIT_WORKSPACE, Columns
+from ptxgen.codegen.vectorized import WARP, ceil_div
+from ptxgen.families.mma import operand_packing
 from ptxgen.families.mma.geometry import geometry
 from ptxgen.families.mma.instructions import COLUMNS, ROWS
-from ptxgen.problem import Gemm
+from ptxgen.problem.device import Device
+from ptxgen.problem.gemm import Gemm
 
 #: multiply-adds a clock and multiprocessor that mma.sync reaches, by architecture: sm_90 as measured, the others
 #: vendors' dense peaks. Processors without f64 tensor cores multiply f64 at a hundredth.
@@ -72,7 +72,10 @@ def _traffic(p: Gemm, c: Any) -> Any:
     """Bytes of L2 that one pass of a block costs: rows that lie across lines cost more of them."""
     size = p.element.bytes
     total: Any = 0.0
-    operands = ((repack.A, p.layout[0] == "N", p.lda, c.ml), (repack.B, p.layout[1] == "T", p.ldb, c.nl))
+    operands = (
+        (operand_packing.A, p.layout[0] == "N", p.lda, c.ml),
+        (operand_packing.B, p.layout[1] == "T", p.ldb, c.nl),
+    )
     for bit, kmajor, ld, tile in operands:
         run = (c.u if kmajor else tile) * size
         whole = (c.repack & bit > 0) | (ld * size % WAVEFRONT == 0)

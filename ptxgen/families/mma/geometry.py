@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.columnar import WARP, pick
-from ptxgen.config import BOUNDS_PREDICATE
-from ptxgen.families.mma import repack
+from ptxgen.codegen.config import BOUNDS_PREDICATE
+from ptxgen.codegen.split_k import tiles_and_slices
+from ptxgen.codegen.vectorized import WARP, pick
+from ptxgen.families.mma import operand_packing
 from ptxgen.families.mma.instructions import COLUMNS, ROWS, instruction
-from ptxgen.problem import STRIDED, Gemm
-from ptxgen.slices import tiles_and_slices
+from ptxgen.problem.gemm import STRIDED, Gemm
 
 #: how fragments leave shared memory
 MATRIX = 0  #: ldmatrix, of rows along K, or transposing 16-bit elements of rows along M (or N)
@@ -131,7 +131,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         for n, x in zip(each, (a, b), strict=True)
     )
     deep = pick(c.u >= DEEP, 32, 0) if p.dtype in ("e4m3", "e5m2") else 0
-    copies = repack.workspace(p, c)
+    copies = operand_packing.workspace(p, c)
     spread = tiles_and_slices(p, c, sum_bytes)
     return SimpleNamespace(
         a=a,

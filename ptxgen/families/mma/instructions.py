@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ptxgen.device import Device
-from ptxgen.problem import Gemm
+from ptxgen.problem.device import Device
+from ptxgen.problem.gemm import Gemm
 
 ROWS, COLUMNS = 16, 8  #: of C, what one instruction (or pair of them) adds to
 

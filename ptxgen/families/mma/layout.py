@@ -13,10 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
-from ptxgen.columnar import log2
+from ptxgen.codegen.registers import Tile, braces, width
+from ptxgen.codegen.vectorized import log2
 from ptxgen.families.mma.geometry import BYTES, MATRIX, POINTERS_LIMIT, SINGLE, VECTOR
 from ptxgen.families.mma.instructions import COLUMNS, ROWS, Instruction
-from ptxgen.registers import Tile, braces, width
 
 #: exchanges of chunks: for 8, 4 and 2 chunks a row, the (shift, mask) whose bits of a row make its key
 ROWS_IN_TURN = {8: ((0, 7),), 4: ((1, 3),), 2: ((2, 1),), 1: ()}  #: eight rows, one after the other

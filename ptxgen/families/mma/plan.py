@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ptxgen.columnar import ceil_div, log2
-from ptxgen.config import BOUNDS_PREDICATE
-from ptxgen.cooperative import CooperativePlan
-from ptxgen.families.mma import repack
+from ptxgen.codegen.config import BOUNDS_PREDICATE
+from ptxgen.codegen.multistage_plan import CooperativePlan
+from ptxgen.codegen.plan import Run
+from ptxgen.codegen.registers import Tile, braces
+from ptxgen.codegen.source import Argument, Launch, Step
+from ptxgen.codegen.vectorized import ceil_div, log2
+from ptxgen.families.mma import operand_packing
 from ptxgen.families.mma.instructions import ROWS, instruction
 from ptxgen.families.mma.layout import MmaOperand
 from ptxgen.families.simt.layout import products
-from ptxgen.plan import Run
-from ptxgen.problem import Gemm
-from ptxgen.registers import Tile, braces
-from ptxgen.source import Argument, Launch, Step
+from ptxgen.problem.gemm import Gemm
 
 
 class MmaPlan(CooperativePlan):
@@ -32,12 +32,12 @@ class MmaPlan(CooperativePlan):
             self.ptx_version = max(self.ptx_version, "8.4")
         self.group, self.steps = int(g.group), int(g.steps)
         self.stage_bytes, self.wait = int(g.stage), c.stages - 2
-        first, second = bool(c.repack & repack.A), bool(c.repack & repack.B)
+        first, second = bool(c.repack & operand_packing.A), bool(c.repack & operand_packing.B)
         self.a = MmaOperand(g.a, i, self.threads, c.u, self.steps, bool(c.ahead), 0, first)
         self.b = MmaOperand(g.b, i, self.threads, c.u, self.steps, bool(c.ahead), self.a.size, second)
         self.operands = (self.a, self.b)
         self.repacked = tuple(x for x in self.operands if x.copied)
-        seen = repack.inside(self.problem, c.repack)
+        seen = operand_packing.inside(self.problem, c.repack)
         for x, ld in ((self.a, seen.lda), (self.b, seen.ldb)):
             x.many = x.many and x.near(ld)
         self._copies()
@@ -82,17 +82,17 @@ class MmaPlan(CooperativePlan):
         return [*first, *(f"{line}," for line in lines[:-1]), *lines[-1:]]
 
     def _run(self, problem: Gemm, run: Run) -> Launch:
-        made = super()._run(repack.inside(problem, self.config.repack), run)
+        made = super()._run(operand_packing.inside(problem, self.config.repack), run)
         if not self.repacked:
             return made
         # copies lie behind what slices leave in the workspace
-        end = ceil_div(made.workspace, repack.ROW)
+        end = ceil_div(made.workspace, operand_packing.ROW)
         places: list[Argument] = []
         facts: list[Argument] = []
         chunks = 0
         for x in self.repacked:
-            copy = repack.copy_of(problem, x.name)
-            each, items = copy.bytes // repack.ROW, repack.copied_items(problem, x.name, run.items)
+            copy = operand_packing.copy_of(problem, x.name)
+            each, items = copy.bytes // operand_packing.ROW, operand_packing.copied_items(problem, x.name, run.items)
             numbers = (copy.rows, copy.columns, copy.ld, copy.pitch, copy.filled, end)
             facts += [("u32", n) for n in (*numbers, *((each, items) if self.batched else ()))]
             places.append(("u32", end))
@@ -105,7 +105,7 @@ class MmaPlan(CooperativePlan):
         first = Step(f"{self.entry}_repack", grid, (self.PASS_THREADS, 1, 1), 0,
                      (*pointers, *self._arrays(problem), *facts))  # fmt: skip
         rest = tuple(replace(s, arguments=(*s.arguments, *places)) if s.entry == self.entry else s for s in made.steps)
-        return Launch((first, *rest), end * repack.ROW)
+        return Launch((first, *rest), end * operand_packing.ROW)
 
     def _accumulators(self) -> None:
         i, c = self.instruction, self.config

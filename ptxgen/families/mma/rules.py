@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.columnar import pick
-from ptxgen.config import AXIS, SPLIT_FLAG
-from ptxgen.device import Device
-from ptxgen.families.mma import repack
+from ptxgen.codegen.config import AXIS, SPLIT_FLAG
+from ptxgen.codegen.rule import Rule
+from ptxgen.codegen.vectorized import pick
+from ptxgen.families.mma import operand_packing
 from ptxgen.families.mma.geometry import BYTES
 from ptxgen.families.mma.instructions import COLUMNS, ROWS, instruction, multiplies
-from ptxgen.problem import STRIDED, Gemm
-from ptxgen.rule import Rule
+from ptxgen.problem.device import Device
+from ptxgen.problem.gemm import STRIDED, Gemm
 
 MMA = 1
 
@@ -37,16 +37,16 @@ def _loads_divide(g: SimpleNamespace, x: SimpleNamespace) -> Any:
 
 def _widest(p: Gemm, c: Any, operand: int) -> Any:
     """Elements of the widest access to an operand: copies are aligned to 16 bytes."""
-    copied = c.repack % 2 == 1 if operand == 0 else c.repack >= repack.B
+    copied = c.repack % 2 == 1 if operand == 0 else c.repack >= operand_packing.B
     return pick(copied, 16 // p.element.bytes, p.vectors[operand])
 
 
 def _repacks(p: Gemm, c: Any, g: SimpleNamespace) -> Any:
     """A K-major copy is longer along K, so the other operand must be copied too; flags need a cleared workspace; only
     matrices are copied."""
-    first, second = c.repack % 2 == 1, c.repack >= repack.B
-    alone = (first & repack.kmajor(p, "a") & np.logical_not(second)) | (
-        second & repack.kmajor(p, "b") & np.logical_not(first)
+    first, second = c.repack % 2 == 1, c.repack >= operand_packing.B
+    alone = (first & operand_packing.kmajor(p, "a") & np.logical_not(second)) | (
+        second & operand_packing.kmajor(p, "b") & np.logical_not(first)
     )
     flagged = (c.kg > 1) & (c.split == SPLIT_FLAG)
     found = first & (p.addr_a != STRIDED) | second & (p.addr_b != STRIDED)

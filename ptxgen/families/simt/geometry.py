@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.columnar import SECTOR, WARP, pick
-from ptxgen.config import BOUNDS_NONE, BOUNDS_PREDICATE
-from ptxgen.implicit import TABLE, WINDOW
-from ptxgen.problem import STRIDED, Gemm
-from ptxgen.slices import tiles_and_slices
+from ptxgen.codegen.config import BOUNDS_NONE, BOUNDS_PREDICATE
+from ptxgen.codegen.split_k import tiles_and_slices
+from ptxgen.codegen.vectorized import SECTOR, WARP, pick
+from ptxgen.lowering.implicit_gemm import TABLE, WINDOW
+from ptxgen.problem.gemm import STRIDED, Gemm
 
 #: words that a thread keeps of each row and column of its loads
 LOOKED_UP = {STRIDED: 0, TABLE: 1, WINDOW: 2}

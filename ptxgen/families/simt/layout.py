@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-from ptxgen.columnar import WARP, log2
-from ptxgen.registers import Tile, braces, width
+from ptxgen.codegen.registers import Tile, braces, width
+from ptxgen.codegen.vectorized import WARP, log2
 
 POINTERS_LIMIT = 4  #: with more loads a thread, one pointer walks and each load keeps a 32-bit offset from it
 

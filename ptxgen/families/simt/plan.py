@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ptxgen.columnar import log2
-from ptxgen.config import BOUNDS_PREDICATE
-from ptxgen.cooperative import CooperativePlan
+from ptxgen.codegen.config import BOUNDS_PREDICATE
+from ptxgen.codegen.multistage_plan import CooperativePlan
+from ptxgen.codegen.registers import Tile
+from ptxgen.codegen.vectorized import log2
 from ptxgen.families.simt.layout import OperandLayout, lane_bits, near, products
-from ptxgen.registers import Tile
 
 
 class SimtPlan(CooperativePlan):

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.columnar import WARP
-from ptxgen.config import AXIS
-from ptxgen.device import Device
-from ptxgen.problem import Gemm
-from ptxgen.rule import Rule
+from ptxgen.codegen.config import AXIS
+from ptxgen.codegen.rule import Rule
+from ptxgen.codegen.vectorized import WARP
+from ptxgen.problem.device import Device
+from ptxgen.problem.gemm import Gemm
 
 SIMT = 0
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.columnar import WARP, ceil_div, pick
-from ptxgen.config import SPLIT_SHARE, SPLIT_WORKSPACE
-from ptxgen.device import Device
-from ptxgen.families.wgmma import repack
-from ptxgen.families.wgmma.planes import factor_bytes, planes, workspace
-from ptxgen.problem import Gemm
+from ptxgen.codegen.config import SPLIT_SHARE, SPLIT_WORKSPACE
+from ptxgen.codegen.vectorized import WARP, ceil_div, pick
+from ptxgen.families.wgmma import operand_packing
+from ptxgen.families.wgmma.bf16x3 import factor_bytes, planes, workspace
+from ptxgen.problem.device import Device
+from ptxgen.problem.gemm import Gemm
 
 ROWS = 64  #: rows of one wgmma
 STEP = 32  #: bytes of K of one wgmma
@@ -116,7 +116,9 @@ def kmajor(p: Gemm, c: Any) -> tuple[Any, Any]:
     """Whether K is contiguous in what is multiplied of A and of B."""
     layout = p.window.layout if p.window is not None else p.layout
     a, b = layout[0] == "N" or planes(p) > 1, layout[1] == "T" or planes(p) > 1
-    return a | (repack.copied(c, "a") & repack.turns(p, "a")), b | (repack.copied(c, "b") & repack.turns(p, "b"))
+    return a | (operand_packing.copied(c, "a") & operand_packing.turns(p, "a")), b | (
+        operand_packing.copied(c, "b") & operand_packing.turns(p, "b")
+    )
 
 
 def from_registers(p: Gemm, c: Any) -> Any:
@@ -153,7 +155,7 @@ def _after(p: Gemm, c: Any, sums: Any, moves: Any) -> Any:
 def _lying(kmajor: Any, tile: Any, u: Any, size: int) -> Any:
     """Bytes of a stage's part of an operand that comes as it lies."""
     lines, width = pick(kmajor, tile, u), pick(kmajor, u, tile)
-    return aligned(repack.RESIDUES * repack.lying(lines, width, size))
+    return aligned(operand_packing.RESIDUES * operand_packing.lying(lines, width, size))
 
 
 def _moves(kmajor: Any, tile: Any, u: Any, box: Any, movers: Any) -> Any:
@@ -191,7 +193,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     x_share = pick(x_kmajor, x_loaded, c.u) // np.maximum(c.yc, 1)
     x_bytes = aligned(pick(x_kmajor, x_tile, x_loaded) * c.u * size * count)
     y_bytes = aligned(y_tile * c.u * size * count)
-    lies_a, lies_b = repack.lies(c, "a"), repack.lies(c, "b")
+    lies_a, lies_b = operand_packing.lies(c, "a"), operand_packing.lies(c, "b")
     x_lies, y_lies = pick(c.swap == 1, lies_b, lies_a), pick(c.swap == 1, lies_a, lies_b)
     x_bytes = pick(x_lies, _lying(x_kmajor, x_tile, c.u, size), x_bytes)
     y_bytes = pick(y_lies, _lying(y_kmajor, y_tile, c.u, size), y_bytes)
@@ -239,7 +241,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         sums=sums, tiles_m=tiles_m, tiles_n=tiles_n, tiles=tiles_m * tiles_n * p.items, tiles_x=tiles_x,
         tiles_y=tiles_y, unit=depth, k=k, passes=passes, chunk=ceil_div(passes, slices) * c.u, slices=slices,
         blocks=blocks, part=part,
-        copies=repack.workspace(p, c), workspace=workspace(p) + repack.workspace(p, c) + pick(c.kg > 1, pick(
+        copies=operand_packing.workspace(p, c), workspace=workspace(p) + operand_packing.workspace(p, c) + pick(c.kg > 1, pick(
             c.split == SPLIT_WORKSPACE, c.kg * p.results * 4, blocks * part * pick(c.split == SPLIT_SHARE, own, 1)), 0),
         gathers=c.stage_c == 1, sum_bytes=4, row_c=c.nl, barriers=barriers,
     )  # fmt: skip

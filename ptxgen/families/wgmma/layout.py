@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TypeVar
 
-from ptxgen.config import Config
+from ptxgen.codegen.config import Config
 from ptxgen.families.wgmma.geometry import ROWS, STEP
 
 T = TypeVar("T")

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from ptxgen.columnar import WARP
-from ptxgen.config import SPLIT_POLL, SPLIT_SHARE
+from ptxgen.codegen.config import SPLIT_POLL, SPLIT_SHARE
+from ptxgen.codegen.plan import Run
+from ptxgen.codegen.registers import Tile
+from ptxgen.codegen.source import Argument, Launch, Step, TensorMap
+from ptxgen.codegen.vectorized import WARP
 from ptxgen.cuda_abi import GRID_LIMIT
-from ptxgen.families.wgmma.fragments import BYTES, PLAIN, PLAIN_NEXT, WORDS, Fragments, Term
+from ptxgen.families.wgmma.epilogue import LeavingPlan
 from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP, batch, length, owners, together
 from ptxgen.families.wgmma.layout import ADDRESS_MASK, Operand, Product, Shared, Slot, batches, products
-from ptxgen.families.wgmma.leaving import LeavingPlan
-from ptxgen.families.wgmma.lying import AT_ONCE, Lying
-from ptxgen.families.wgmma.repack import RESIDUES, lies
-from ptxgen.plan import Run
-from ptxgen.problem import Gemm
-from ptxgen.registers import Tile
-from ptxgen.source import Argument, Launch, Step, TensorMap
+from ptxgen.families.wgmma.operand_packing import RESIDUES, lies
+from ptxgen.families.wgmma.rs_fragments import BYTES, PLAIN, PLAIN_NEXT, WORDS, Fragments, Term
+from ptxgen.families.wgmma.smem_realign import AT_ONCE, Lying
+from ptxgen.problem.gemm import Gemm
 
 TILES_LIMIT = (1 << 31) - 1  #: that a walk counts
 GROUP_BYTES = 16 * WARPGROUP  #: of a warpgroup's sums of 8 columns

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.columnar import ceil_div, register_cap
-from ptxgen.config import AXIS, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE
-from ptxgen.families.wgmma import planes, repack
+from ptxgen.codegen.config import AXIS, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE
+from ptxgen.codegen.rule import Rule
+from ptxgen.codegen.vectorized import ceil_div, register_cap
+from ptxgen.families.wgmma import bf16x3, operand_packing
 from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP, together
-from ptxgen.families.wgmma.repack import TMA_ALIGNED, copied, lies, mapped
-from ptxgen.problem import Gemm
-from ptxgen.rule import Rule
+from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED, copied, lies, mapped
+from ptxgen.problem.gemm import Gemm
 
 WGMMA = 2
 #: numbers of pixels' axes, or units of K, that a thread that copies holds where it keeps few registers
@@ -21,7 +21,7 @@ BOX_LIMIT = 256  #: elements of a side of a box
 WORKSPACE_LIMIT = 1 << 36  #: bytes of planes, and what slices leave before them
 
 #: element types -> how their products are summed
-TYPES = {"f16": ("f32", "f16"), "bf16": ("f32",), "f32": ("tf32", planes.COMPUTE), "e4m3": ("f32",), "e5m2": ("f32",),
+TYPES = {"f16": ("f32", "f16"), "bf16": ("f32",), "f32": ("tf32", bf16x3.COMPUTE), "e4m3": ("f32",), "e5m2": ("f32",),
          "s8": ("s32",)}  # fmt: skip
 
 #: axes that mean something here; the others keep their defaults
@@ -49,7 +49,7 @@ def walked(p: Gemm) -> bool:
     inside = all(least <= v <= most for v in (*x.lower, *x.upper)) and max(x.reach) <= far and max(x.steps) <= 8
     aligned = all(n * size % TMA_ALIGNED == 0 for n in (*x.pitches, x.row)) and all(n >= TMA_ALIGNED for n in starts)
     counted = 0 < p.k < COUNTED and max(p.m, p.n) < COUNTED
-    return counted and planes.planes(p) == 1 and inside and aligned
+    return counted and bf16x3.planes(p) == 1 and inside and aligned
 
 
 def _copies(p: Gemm, c: Any) -> Any:
@@ -57,8 +57,10 @@ def _copies(p: Gemm, c: Any) -> Any:
     transposes."""
     if p.window is None:
         return True
-    turned = p.window.summed and p.window.side == "b" and repack.turns(p, "a")
-    return (c.repack == repack.walked(p)) | ((c.repack == repack.A) & (repack.walked(p) == 0) & turned)
+    turned = p.window.summed and p.window.side == "b" and operand_packing.turns(p, "a")
+    return (c.repack == operand_packing.walked(p)) | (
+        (c.repack == operand_packing.A) & (operand_packing.walked(p) == 0) & turned
+    )
 
 
 def _lined(p: Gemm) -> bool:
@@ -93,18 +95,18 @@ RULES = (
     Rule("wgmma_major", lambda p, c, g, d: (g.size == 2) | g.y_kmajor,
          "layout {p.layout}, swap={c.swap}: elements of {g.size} bytes must be contiguous along K in the operand that"
          " is not on the side of the 64 rows", family=WGMMA),
-    Rule("wgmma_repack", lambda p, c, g, d: _copies(p, c) & ((c.repack % 4 == 0) | ((planes.planes(p) == 1)
-         & ((c.kg == 1) | (c.split <= SPLIT_WORKSPACE)) & (g.copies < repack.LIMIT))),
+    Rule("wgmma_repack", lambda p, c, g, d: _copies(p, c) & ((c.repack % 4 == 0) | ((bf16x3.planes(p) == 1)
+         & ((c.kg == 1) | (c.split <= SPLIT_WORKSPACE)) & (g.copies < operand_packing.LIMIT))),
          "repack={c.repack}: wgmma copies operands that are no planes, images and what is beside them where they do not"
          " lie as TMA takes them, not with split=3 or 4, {g.copies} bytes at most 2**34", family=WGMMA),
     Rule("wgmma_lies", lambda p, c, g, d: _between(c.repack, 0, 3) | (_between(c.repack, 4, 12)
          & np.logical_not(copied(c, "a") & lies(c, "a")) & np.logical_not(copied(c, "b") & lies(c, "b"))
-         & (p.element.bytes == 2) & (p.window is None) & (c.stages >= repack.STAGES)
+         & (p.element.bytes == 2) & (p.window is None) & (c.stages >= operand_packing.STAGES)
          & (c.cluster * c.yc == 1) & (c.rows == 0) & (c.u < BOX_LIMIT) & (np.maximum(c.ml, c.nl) < BOX_LIMIT)),
          "repack={c.repack}: 0 to 12, no operand both copied and as it lies; they come as they lie of elements of"
          " two bytes, with cluster=1, yc=1, rows=0, stages={c.stages} from 3 on, u={c.u} and sides of a tile below 256",
          family=WGMMA),
-    Rule("wgmma_residues", lambda p, c, g, d: (c.repack < repack.LIES_A) | ((p.k >= repack.RESIDUES) & (p.items == 1)),
+    Rule("wgmma_residues", lambda p, c, g, d: (c.repack < operand_packing.LIES_A) | ((p.k >= operand_packing.RESIDUES) & (p.items == 1)),
          "repack={c.repack} with K={p.k} and {p.items} items; operands come as they lie of one product, where each"
          " residue of 8 has a row", family=WGMMA),
     Rule("wgmma_fed", lambda p, c, g, d: np.logical_not(g.fed)
@@ -131,7 +133,7 @@ RULES = (
          "B starts at {p.aligned_b} bytes, ldb={p.ldb}, strides {p.strides}; TMA needs multiples of 16 bytes,"
          " or repack", family=WGMMA),
     Rule("wgmma_depth", lambda p, c, g, d: (c.u * g.size % STEP == 0) & (c.u & (c.u - 1) == 0)
-         & (c.u <= (BOX_LIMIT if planes.planes(p) == 1 else planes.PROMOTED)),
+         & (c.u <= (BOX_LIMIT if bf16x3.planes(p) == 1 else bf16x3.PROMOTED)),
          "u={c.u} elements of {g.size} bytes; wgmma takes 32 bytes or a power of two of that, at most 256 elements, of"
          " planes 64",
          family=WGMMA),
@@ -183,7 +185,7 @@ RULES = (
          "rows={c.rows} of a tile of {g.x_tile} are loaded for an extent of {g.x_extent}; it must cover the extent, be"
          " less than 64, and 16 or 32 where K is not contiguous", family=WGMMA),
     Rule("wgmma_stage_c", lambda p, c, g, d: np.where(c.stage_c == 1, (p.output.bytes == 2) & _lined(p)
-         & (repack.boxed(p) | ("residual" not in p.stages))
+         & (operand_packing.boxed(p) | ("residual" not in p.stages))
          & (c.chunks >= 1) & (c.buffers >= 1) & (c.chunks % np.maximum(c.buffers, 1) == 0)
          & (g.finish % np.maximum(COLUMNS * c.chunks, 1) == 0) & ((c.kg == 1) | (c.split > SPLIT_WORKSPACE)),
          (c.chunks == 1) & (c.buffers == 1) & (c.reuse == 0)),

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ptxgen.source import Argument, Step, TensorMap
+from ptxgen.codegen.source import Argument, Step, TensorMap
 
 from .draw import BITS, Draw, pack
 

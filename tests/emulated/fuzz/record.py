@@ -49,15 +49,15 @@ def files() -> tuple[File, ...]:
 
 
 def source(file: File) -> Any:
-    from ptxgen.source import Source
+    from ptxgen.codegen.source import Source
 
     return Source(file.text, tuple(c.name for c in file.cases), "sm_90a", max(c.shared for c in file.cases))
 
 
 def work(skip: set[str], result: Path) -> None:
     """Runs what is left, and writes (name, None) before and (name, outputs of both runs) after each module."""
-    from ptxgen.drivers.cuda import CudaDriver
-    from ptxgen.source import Step
+    from ptxgen.codegen.source import Step
+    from ptxgen.runtime.cuda import CudaDriver
 
     driver = CudaDriver()
     most = max(max(len(c.input), c.output) for f in files() for c in f.cases) + 256
@@ -144,8 +144,8 @@ def main() -> None:
     parser.add_argument("--all", action="store_true", help="also what is recorded already")
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
-    from ptxgen.assemble import assemble
-    from ptxgen.drivers.cuda import CudaDriver
+    from ptxgen.runtime.assemble import assemble
+    from ptxgen.runtime.cuda import CudaDriver
 
     began = time.time()
     old = {} if args.all else known()

@@ -1,0 +1,232 @@
+"""Arrays of NumPy, PyTorch and CuPy (and whatever speaks __cuda_array_interface__), seen alike."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from ptxgen.errors import DeviceError, DtypeError, InputError, ShapeError
+from ptxgen.problem.dtypes import ALLOWED, DTYPES, Dtype, from_numpy
+
+#: steps of NumPy's search for an address that two arrays share; undecided after them, the arrays overlap
+OVERLAP_WORK = 1 << 20
+
+
+@dataclass(frozen=True)
+class View:
+    """An array in memory. ``strides``: in elements; ``address``: of the first element; ``host``: in the machine's
+    memory rather than the GPU's; ``origin``: the array itself; ``device``: the index of its GPU, where known."""
+
+    origin: Any
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: Dtype
+    host: bool
+    readonly: bool = False
+    device: int | None = None
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """First byte, and one past the last."""
+        if 0 in self.shape:
+            return self.address, self.address
+        ends = [(n - 1) * s * self.dtype.bytes for n, s in zip(self.shape, self.strides, strict=True)]
+        low, high = sum(min(e, 0) for e in ends), sum(max(e, 0) for e in ends)
+        return self.address + low, self.address + high + self.dtype.bytes
+
+
+#: PyTorch names its types as NumPy and ml_dtypes do
+_TORCH = {f"torch.{kind.numpy.name}": kind for kind in DTYPES.values()}
+
+
+def _numpy(x: Any, argument: str) -> View:
+    if isinstance(x, np.ma.MaskedArray):
+        raise _masked(argument, f"{argument}.filled(value) or {argument}.data")
+    kind = from_numpy(x.dtype, argument)
+    strides = tuple(s // kind.bytes for s in x.strides)
+    if any(s % kind.bytes for s in x.strides):
+        raise ShapeError(f"{argument} has strides {x.strides} bytes; they must be multiples of {kind.bytes}")
+    return View(x, x.ctypes.data, x.shape, strides, kind, True, not x.flags.writeable)
+
+
+def _masked(argument: str, instead: str) -> InputError:
+    return InputError(f"{argument} is a masked array; masks are not supported: give {instead}")
+
+
+def _torch(x: Any, argument: str) -> View:
+    name = str(x.dtype)
+    if name not in _TORCH:
+        raise DtypeError(f"{argument} has dtype {name}; it must be one of {ALLOWED}")
+    if x.device.type not in ("cpu", "cuda"):
+        raise InputError(f"{argument} is on the device {x.device.type!r}; it must be on cpu or cuda")
+    if x.is_neg():
+        raise InputError(f"{argument} is a view with the negative bit; give {argument}.resolve_neg()")
+    require_no_gradient(x, argument)
+    try:
+        address = x.data_ptr()
+    except RuntimeError:  # sparse tensors, tensors inside torch.vmap
+        address = 0
+    if not address and 0 not in x.shape:  # fake tensors have the address 0
+        raise InputError(f"{argument} is a {type(x).__name__} without memory of its own; it must be a dense tensor")
+    device = x.device.index if x.device.type == "cuda" else None
+    return View(x, address, tuple(x.shape), tuple(x.stride()), _TORCH[name], device is None, device=device)
+
+
+def is_torch(x: Any) -> bool:
+    """Whether ``x`` is a tensor of PyTorch, of a subclass too."""
+    return any(kind.__module__.partition(".")[0] == "torch" for kind in type(x).__mro__)
+
+
+def differentiated(x: Any) -> bool:
+    """Whether PyTorch records operations on ``x``, to differentiate them."""
+    torch = sys.modules.get("torch")  # loaded wherever there is a tensor; a plain import costs calls 0.3 µs
+    return torch is not None and getattr(x, "requires_grad", False) and torch.is_grad_enabled()
+
+
+def direct(x: Any) -> bool:
+    """Whether the memory of a tensor has its values, and no gradient with respect to it is expected."""
+    return bool(x.data_ptr()) and not x.is_neg() and not (x.requires_grad and differentiated(x))
+
+
+def require_no_gradient(x: Any, argument: str) -> None:
+    """InputError: PyTorch would expect a gradient of the result with respect to ``x``."""
+    if differentiated(x):
+        raise InputError(f"{argument} requires a gradient, which results of ptxgen do not have; call inside"
+                         f" torch.no_grad(), or give {argument}.detach()")  # fmt: skip
+
+
+def _interface(x: Any, argument: str) -> View:
+    facts = x.__cuda_array_interface__
+    if facts.get("mask") is not None:
+        raise _masked(argument, "an array without a mask")
+    kind = from_numpy(np.dtype(facts["typestr"]), argument)
+    shape = tuple(facts["shape"])
+    raw = facts.get("strides")
+    strides = tuple(s // kind.bytes for s in raw) if raw else tuple(
+        int(np.prod(shape[i + 1 :], dtype=np.int64)) for i in range(len(shape)))  # fmt: skip
+    device = getattr(getattr(x, "device", None), "id", None)  # CuPy's
+    return View(x, facts["data"][0], shape, strides, kind, False, bool(facts["data"][1]), device)
+
+
+def on_host(v: View) -> np.ndarray[Any, Any]:
+    """The same memory as a NumPy array. Of types that PyTorch cannot hand to NumPy the bits are taken."""
+    if isinstance(v.origin, np.ndarray):
+        return v.origin
+    x = v.origin.detach()
+    if v.dtype.name in ("bf16", "e4m3", "e5m2"):
+        x = x.view(getattr(importlib.import_module("torch"), f"int{8 * v.dtype.bytes}"))
+    found: np.ndarray[Any, Any] = x.numpy().view(v.dtype.numpy)
+    return found
+
+
+def view(x: Any, argument: str, items: bool = False) -> View:
+    """``x`` as a View of two dimensions, or with ``items`` of three. InputError, ShapeError, DtypeError: it is none, or
+    not a matrix."""
+    out = tensor(x, argument)
+    if len(out.shape) not in ((2, 3) if items else (2,)):
+        allowed = "2, or 3 with items first" if items else "2"
+        raise ShapeError(f"{argument} has {len(out.shape)} dimensions, shape {out.shape}; it must have {allowed}")
+    return out
+
+
+def tensor(x: Any, argument: str) -> View:
+    """``x`` as a View of any number of dimensions. InputError, ShapeError, DtypeError: it is none."""
+    reader: Callable[[Any, str], View]
+    if isinstance(x, np.ndarray):
+        reader = _numpy
+    elif is_torch(x):
+        reader = _torch
+    elif hasattr(x, "__cuda_array_interface__"):
+        reader = _interface
+    else:
+        raise InputError(f"{argument} is {type(x).__name__}; it must be an array of NumPy, PyTorch or CuPy")
+    return reader(x, argument)
+
+
+def raw(x: Any, argument: str) -> tuple[int, int]:
+    """(address, bytes) of a contiguous, writable array on the driver's GPU, of any type. InputError, DeviceError: it is
+    none."""
+    torch = type(x).__module__.startswith("torch")
+    facts = None if torch else getattr(x, "__cuda_array_interface__", None)
+    if facts is None and (not torch or x.device.type != "cuda"):
+        raise InputError(f"{argument} is {type(x).__name__}, not on a GPU; it must be a GPU array")
+    device = x.device.index if torch else getattr(getattr(x, "device", None), "id", None)
+    if device:
+        raise DeviceError(f"{argument} is on GPU {device}, ptxgen's driver on GPU 0; CUDA_VISIBLE_DEVICES chooses")
+    if facts is None:
+        if not x.is_contiguous():
+            raise InputError(f"{argument} has strides {tuple(x.stride())}; its elements must be contiguous")
+        return int(x.data_ptr()), int(x.nbytes)
+    shape, size = facts["shape"], np.dtype(facts["typestr"]).itemsize
+    packed = tuple(size * math.prod(shape[i + 1 :]) for i in range(len(shape)))
+    if tuple(facts.get("strides") or packed) != packed:
+        raise InputError(f"{argument} has strides {facts['strides']} bytes; its elements must be contiguous")
+    if facts["data"][1]:
+        raise InputError(f"{argument} is read-only")
+    return int(facts["data"][0]), size * math.prod(shape)
+
+
+def stored(v: View) -> tuple[str, int] | None:
+    """(``N`` if rows are contiguous or ``T`` if columns are, leading dimension), or None if neither is; of an item."""
+    (rows, columns), (down, along) = v.shape[-2:], v.strides[-2:]
+    if rows == 0 or columns == 0:
+        return "N", 0
+    if (along == 1 or columns == 1) and (down >= columns or rows == 1):
+        return "N", down if rows > 1 else 0
+    if (down == 1 or rows == 1) and (along >= rows or columns == 1):
+        return "T", along if columns > 1 else 0
+    return None
+
+
+def overlap(x: View, y: View) -> bool:
+    """Whether two arrays in one memory share a byte. Arrays whose elements alternate do not."""
+    if 0 in (*x.shape, *y.shape) or x.span[1] <= y.span[0] or y.span[1] <= x.span[0]:
+        return False
+    return _share(_addresses(x), _addresses(y))
+
+
+def overlaps_itself(v: View) -> bool:
+    """Whether two elements of an array share memory."""
+    if 0 in v.shape:
+        return False
+    reach = 1
+    for stride, n in sorted((abs(s), n) for s, n in zip(v.strides, v.shape, strict=True) if n > 1):
+        if stride < reach:
+            break
+        reach += stride * (n - 1)
+    else:
+        return False  # each axis steps over all that the shorter strides reach
+    # of two elements at one address, the indices differ along some axis; what matters is the difference
+    x = _addresses(v)
+    axes = [np.moveaxis(x, axis, 0) for axis in range(x.ndim)]
+    return any(_share(along[:1], along[1:]) for along in axes)
+
+
+def _addresses(v: View) -> np.ndarray[Any, Any]:
+    """An array of NumPy with the addresses of another, which may be in a GPU's memory: it is never read."""
+    size = v.dtype.bytes
+    facts = {
+        "version": 3, "data": (v.address, True), "shape": v.shape, "strides": tuple(s * size for s in v.strides),
+        "typestr": f"|V{size}",
+    }  # fmt: skip
+    return np.asarray(SimpleNamespace(__array_interface__=facts))
+
+
+def _share(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> bool:
+    try:
+        return np.shares_memory(x, y, max_work=OVERLAP_WORK)  # type: ignore[arg-type] # any int may be given
+    except np.exceptions.TooHardError:
+        return True
+
+
+def aligned(address: int) -> int:
+    """The largest power of two, up to 16, that ``address`` is a multiple of."""
+    return min(16, address & -address) if address else 16

@@ -1,0 +1,345 @@
+"""What people and programs read: documents of plain data, tables made of them, and progress. Owns rich.
+
+A command's answer is first a document, fit for JSON; its text is made from the document alone, so the two cannot
+disagree. Nothing here measures or decides.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from ptxgen.codegen.config import AXES, Config
+from ptxgen.problem.catalog import CATALOG, Case
+from ptxgen.runtime.vendor import BASELINES
+from ptxgen.tuning.progress import Progress
+
+Document = dict[str, Any]
+
+#: the paper's axes, in the order of its Table 6, as (symbol, name)
+PAPER = tuple((a.symbol, a.name) for a in AXES if a.symbol)
+
+MODEL_CLOCK = "The clock of the emulated device is a model: its times say nothing about any GPU."
+
+
+# ---- plain data
+
+
+def plain(value: Any) -> Any:
+    """``value`` as JSON can hold it: dataclasses as objects, NumPy scalars as numbers, NaN and infinity as null."""
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(v) for v in value]
+    if hasattr(value, "item") and not isinstance(value, (str, bytes)):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return str(value) if isinstance(value, Path) else value
+
+
+def to_json(document: Document) -> str:
+    return json.dumps(plain(document), indent=1, allow_nan=False)  # ASCII: any output can hold it
+
+
+def problem_fields(case: Case) -> Document:
+    """A case: its name, the paper's column-major form where there is one, and the problem."""
+    out: Document = {"name": case.name, "problem": {"key": case.problem.key(), **case.problem.as_dict()}}
+    if case.column_major is not None:
+        out["column_major"] = asdict(case.column_major)
+    return out
+
+
+def config_fields(config: Config) -> Document:
+    """Every axis, and the text that ``--config`` takes."""
+    return {"config": dict(config.items()), "config_text": str(config)}
+
+
+def selection_fields(case: Case, selection: Any) -> Document:
+    """What was chosen for a case. ``us``: measured or predicted microseconds."""
+    return {
+        **problem_fields(case), **config_fields(selection.config), "origin": selection.origin, "us": selection.us,
+    }  # fmt: skip
+
+
+def check_fields(case: Case, selection: Any, results: Sequence[Any]) -> Document:
+    """How one configuration did on every kind of input."""
+    told = [{"kind": r.kind, **deviation_fields(r.deviation)} for r in results]
+    return {**selection_fields(case, selection), "results": told, "ok": all(r["ok"] for r in told)}
+
+
+def deviation_fields(deviation: Any) -> Document:
+    """What a comparison with float64 found. ``ratio``: the worst error over what is allowed."""
+    return {"ok": deviation.ok, "ratio": deviation.ratio, "where": list(deviation.where), "text": str(deviation)}
+
+
+def bench_fields(case: Case, row: Any) -> Document:
+    """A row of a comparison; what was not measured is None."""
+    deviation = deviation_fields(row.deviation) if row.deviation is not None else None
+    times = {name: _known(getattr(row, name)) for name in ("us", "vendor_us", "vendor_first_us", "ratio", "tflops")}
+    return {
+        **selection_fields(case, row.selection), **times, "deviation": deviation, "note": row.note,
+        "ok": times["us"] is not None and deviation is not None and deviation["ok"],
+    }  # fmt: skip
+
+
+def tuned_fields(case: Case, tuned: Any) -> Document:
+    """What tuning a case came to."""
+    winner = tuned.winner
+    found = config_fields(winner.config) if winner else {"config": None, "config_text": None}
+    return {
+        **problem_fields(case), **found, "us": winner.us if winner else None,
+        "tflops": winner.tflops if winner else None, "measured": tuned.measured, "failures": dict(tuned.failures),
+    }  # fmt: skip
+
+
+def _known(value: Any) -> float | None:
+    return float(value) if value is not None and math.isfinite(value) and value > 0 else None
+
+
+def summary(rows: Sequence[Document]) -> Document:
+    """Over the rows with a ratio: how many, the geometric mean, the worst."""
+    known = [(row["ratio"], row["name"]) for row in rows if row["ratio"] is not None]
+    if not known:
+        return {"rows": 0, "geometric_mean": None, "worst": None}
+    mean = math.exp(sum(math.log(r) for r, _ in known) / len(known))
+    ratio, name = min(known)
+    return {"rows": len(known), "geometric_mean": mean, "worst": {"name": name, "ratio": ratio}}
+
+
+# ---- text
+
+
+def table(titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Columns as wide as their widest cell; a column of numbers is set flush right. Blank columns are left out."""
+    cells = [[_cell(v) for v in row] for row in rows]
+    kept = [i for i, title in enumerate(titles) if not rows or any(row[i] for row in cells)]
+    lines = [[titles[i] for i in kept], *([row[i] for i in kept] for row in cells)]
+    widths = [max(len(line[j]) for line in lines) for j in range(len(kept))]
+    right = [all(isinstance(row[i], (int, float)) or row[i] is None for row in rows) and bool(rows) for i in kept]
+    out = []
+    for line in lines:
+        padded = (text.rjust(w) if r else text.ljust(w) for text, w, r in zip(line, widths, right, strict=True))
+        out.append("  ".join(padded).rstrip())
+    return "\n".join(out)
+
+
+def _cell(value: Any) -> str:
+    if value is None or value == "":
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return number(value)
+    return str(value)
+
+
+def number(value: Any) -> str:
+    """A quantity in four digits or so, never in scientific notation where a person would not use it."""
+    if not isinstance(value, (int, float)) or not math.isfinite(value):
+        return "-"
+    size = abs(value)
+    return f"{value:.0f}" if size >= 1000 else f"{value:.1f}" if size >= 100 else f"{value:.2f}"
+
+
+def shape_titles(document: Document) -> tuple[str, ...]:
+    """The titles over ``shape_cells``. The rows of a document are of one operation."""
+    names = {r["problem"]["operation"] for r in document["rows"]} or {next(iter(CATALOG))}
+    [name] = names
+    return ("name", *CATALOG[name].titles)
+
+
+def shape_cells(row: Document) -> list[Any]:
+    """The cells that say which problem a row is of."""
+    problem = row["problem"]
+    name = row["name"] if row["name"] != problem["key"] else ""
+    return [name, *CATALOG[problem["operation"]].cells(row)]
+
+
+def config_cells(row: Document) -> list[Any]:
+    """Table 6's columns, then every other axis that is not at its default."""
+    values = row.get("config")
+    if values is None:
+        return [None] * len(PAPER) + [""]
+    others = (a for a in AXES if not a.symbol and values[a.name] != a.default)
+    return [values[name] for _, name in PAPER] + [" ".join(f"{a.name}={values[a.name]}" for a in others)]
+
+
+CONFIG = (*(symbol for symbol, _ in PAPER), "and")
+
+
+def select_text(document: Document) -> str:
+    rows = [[*shape_cells(r), *config_cells(r), r["us"], r["origin"]] for r in document["rows"]]
+    return table((*shape_titles(document), *CONFIG, "µs", "from"), rows) + f"\ndevice: {document['device']}"
+
+
+def check_text(document: Document) -> str:
+    rows, titles = [], shape_titles(document)
+    for r in document["rows"]:
+        for i, result in enumerate(r["results"]):
+            head = shape_cells(r) if i == 0 else [""] * len(titles)
+            rows.append([*head, result["kind"], "ok" if result["ok"] else "WRONG", result["text"]])
+    wrong = sum(not r["ok"] for r in document["rows"])
+    end = f"{len(document['rows'])} checked on {document['device']}, " + (f"{wrong} wrong" if wrong else "all right")
+    return table((*titles, "inputs", "", "against float64"), rows) + f"\n{end}"
+
+
+def bench_text(document: Document) -> str:
+    rows = []
+    for r in document["rows"]:
+        times = [r["us"], r["vendor_us"], r["ratio"], r["tflops"]]
+        rows.append([*shape_cells(r), *times, *config_cells(r), r["origin"], r["note"]])
+    vendor = BASELINES[document["baseline"]].title if document["baseline"] else "vendor"
+    titles = (*shape_titles(document), "µs", f"{vendor} µs", "ratio", "TFLOP/s", *CONFIG, "from", "")
+    lines = [table(titles, rows)]
+    total = document["summary"]
+    if document["baseline"]:
+        if total["rows"]:
+            worst = total["worst"]
+            lines.append(f"geometric mean of {total['rows']} ratios: {total['geometric_mean']:.3f}")
+            lines.append(f"worst row: {worst['name']}, {worst['ratio']:.3f}")
+        lines.append(f"ratio: the time of {vendor}'s best candidate over ours, both measured in this run")
+    lines.append(f"device: {document['device']}")
+    if document["clock"] == "model":
+        lines.append(MODEL_CLOCK)
+    return "\n".join(lines)
+
+
+def tune_text(document: Document) -> str:
+    rows = []
+    for r in document["rows"]:
+        failures = " ".join(f"{outcome}={count}" for outcome, count in r["failures"].items())
+        rows.append([*shape_cells(r), r["us"], r["tflops"], *config_cells(r), r["measured"], failures])
+    lines = [table((*shape_titles(document), "µs", "TFLOP/s", *CONFIG, "measured", "failed"), rows)]
+    lines.append(f"device: {document['device']}; {document['seconds']:.0f} s; stored in {document['database']}")
+    if document["clock"] == "model":
+        lines.append(MODEL_CLOCK)
+    return "\n".join(lines)
+
+
+def sampler_text(document: Document) -> str:
+    rows = []
+    for r in document["rows"]:
+        shares = {s["sampler"]: s["acceptance"] for s in r["samplers"]}
+        learnt, uniform = shares["categorical"], shares["uniform"]
+        rows.append([*shape_cells(r), f"{learnt:.2%}", f"{uniform:.4%}", number(learnt / uniform) if uniform else "-"])
+    lines = [table((*shape_titles(document), "categorical", "uniform", "times"), rows)]
+    lines.append(f"share of draws that are legal on {document['device']}; the paper's Table 1 has 20% and 0.1%")
+    return "\n".join(lines)
+
+
+def info_text(document: Document) -> str:
+    lines = [f"{document['path']}: {document['bytes']} bytes, schema version {document['schema']}"]
+    lines.append(f"{document['problems']} problems, {document['measurements']} measurements")
+    if document["unreadable"]:
+        lines.append(f"{document['unreadable']} measurements have axes that this version does not know")
+    if document["rows"]:
+        rows = [[r["device"], r["clock"], r["outcome"], r["count"]] for r in document["rows"]]
+        lines += ["", table(("device", "clock", "outcome", "measurements"), rows)]
+    if document["winners"]:
+        rows = [[r["device"], r["clock"], r["count"], r["stale"]] for r in document["winners"]]
+        lines += ["", table(("device", "clock", "winners", "stale"), rows)]
+    if document["stale_winners"]:
+        rows = [[r["device"], r["problem"], r["reason"]] for r in document["stale_winners"]]
+        lines += ["", table(("device", "stale winner", "why"), rows)]
+    return "\n".join(lines)
+
+
+def recheck_fields(device: str, row: Any) -> Document:
+    """What became of a stored winner. ``us``: microseconds of what counts now; null: nothing does."""
+    new = row.new
+    return {
+        "device": device, "problem": row.old.problem.key(), "state": row.state, "us_before": row.old.us,
+        "us": None if new is None else new.us, "config_text": str(row.old.config if new is None else new.config),
+        "digest": "" if new is None else new.digest, "reason": row.reason,
+    }  # fmt: skip
+
+
+def recheck_text(document: Document) -> str:
+    """Counts, what was timed, and what is left to time."""
+    rows = document["rows"]
+    lines = [table(("winners", "count"), sorted(Counter(row["state"] for row in rows).items()))]
+    for states, heads in (
+        (("timed", "replaced"), ("us_before", "us", "state", "config_text")),
+        (("stale", "failed"), ("state", "reason")),
+    ):
+        found = [[r["problem"], *(r[head] for head in heads)] for r in rows if r["state"] in states]
+        if found:
+            lines += ["", table(("problem", *(h.replace("_", " ") for h in heads)), found)]
+    return "\n".join(lines)
+
+
+def pairs_text(document: Document) -> str:
+    """``name: value`` a line."""
+    return "\n".join(f"{name}: {value}" for name, value in document.items())
+
+
+def doctor_text(document: Document) -> str:
+    mark = {"ok": "ok", "missing": "MISSING", "optional": "-"}
+    rows = [[r["name"], mark[r["state"]], r["found"]] for r in document["findings"]]
+    lines = [table(("", "", "found"), rows)]
+    for r in document["findings"]:
+        if r["remedy"]:
+            lines.append(f"\n{r['name']}: {r['remedy']}")
+    return "\n".join(lines)
+
+
+# ---- progress
+
+
+class Lines:
+    """Progress where no terminal shows it: messages alone, a line each."""
+
+    def phase(self, name: str, total: int) -> None: ...
+
+    def step(self, text: str = "") -> None: ...
+
+    def message(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+
+class Bar:
+    """Progress on a terminal: a bar for the present phase, messages above it."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import Progress as Live
+
+        columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), "left",
+                   TimeRemainingColumn(), TextColumn("{task.fields[text]}", markup=False))  # fmt: skip
+        self.live = Live(*columns, console=Console(stderr=True), transient=True)
+        self.task = self.live.add_task("", total=None, visible=False, text="")
+
+    def phase(self, name: str, total: int) -> None:
+        from rich.markup import escape
+
+        self.live.reset(self.task, description=escape(name), total=total or None, visible=True, text="")
+
+    def step(self, text: str = "") -> None:
+        self.live.advance(self.task)
+        if text:
+            self.live.update(self.task, text=text)
+
+    def message(self, text: str) -> None:
+        self.live.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def progress() -> Iterator[Progress]:
+    """Progress on standard error: a bar on a terminal, else messages alone."""
+    if not sys.stderr.isatty():
+        yield Lines()
+        return
+    bar = Bar()
+    with bar.live:
+        yield bar

@@ -1,0 +1,78 @@
+"""Plans into PTX: owns Mako."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import mako.exceptions
+from mako.lookup import TemplateLookup
+
+from ptxgen.codegen.plan import Plan
+from ptxgen.codegen.source import Source
+from ptxgen.errors import RenderError
+from ptxgen.settings import templates_dir
+
+_ENTRY = re.compile(r"\.entry\s+(\w+)")
+
+
+def emitted(value: Any) -> str:
+    """What an expression of a template may be: text or an integer. RenderError on None, bool and float, which are
+    always mistakes in PTX."""
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise TypeError(f"an expression gave {value!r}; a template may write text and integers only")
+    return str(value)
+
+
+@cache
+def lookup(folder: str) -> TemplateLookup:
+    return TemplateLookup(
+        directories=[folder],
+        strict_undefined=True,
+        default_filters=["emitted"],
+        imports=["from ptxgen.codegen.render import emitted"],
+        filesystem_checks=False,
+        input_encoding="utf-8",
+    )
+
+
+def header(plan: Plan) -> list[str]:
+    """The comment that opens a module: what it computes, how it is launched, what lies where, how to emit it again."""
+    c = plan.config
+    lines = [
+        *plan.asked.computes,
+        f"{plan.asked.PARAMETERS}, alpha and beta are parameters; {plan.accesses}",
+        "",
+        f"config   {c}",
+        f"launch   grid {plan.grid}, tile {c.ml} x {c.nl}; block ({plan.threads}, 1, 1);"
+        f" {plan.shared} bytes of dynamic shared memory",
+    ]
+    lines += [("shared   " if n == 0 else "         ") + line for n, line in enumerate(plan.shared_map)]
+    lines.append("registers")
+    lines += [f"         %{t.name}<{t.size}> .{t.kind}: {meaning}" for t, meaning in plan.tiles]
+    return [*lines, f"again    {plan.command}"]
+
+
+def spaced(text: str) -> str:
+    """The text with blank lines where a reader wants them: before a phase, an entry and the directives."""
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    opens = (".version", ".extern", ".visible", "    // ----", "// C =")
+    out = [f"\n{line}" if line.startswith(opens) and not before.startswith("// C =") else line
+           for line, before in zip(lines, ["", *lines], strict=False)]  # fmt: skip
+    return "\n".join(out).strip() + "\n"
+
+
+def render(plan: Plan) -> Source:
+    """The PTX of a plan. RenderError, with the template's own traceback, if a template fails."""
+    folder = str(Path(templates_dir()))
+    try:
+        out = lookup(folder).get_template(plan.kernel).render(plan=plan, header_lines=header(plan))
+    except Exception as error:
+        trace = mako.exceptions.text_error_template().render()
+        what = f"{plan.problem.key()} with {plan.config}"
+        raise RenderError(f"{plan.kernel} failed on {what}: {error}\n{trace}") from error
+    tidy = spaced(out)
+    entries, registers = tuple(_ENTRY.findall(tidy)), int(plan.geometry.registers)
+    return Source(tidy, entries, plan.target, plan.shared, registers, plan.dependents(entries))

@@ -1,0 +1,22 @@
+"""One row of the rule table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+from ptxgen.problem.device import Device
+from ptxgen.problem.gemm import Gemm
+
+
+@dataclass(frozen=True)
+class Rule:
+    """``holds(p, c, g, d)``: a bool or a column; ``message``: a format over p, c, g, d that names both numbers;
+    ``family``: the only family that it is for, -1: every family."""
+
+    name: str
+    holds: Callable[[Gemm, Any, SimpleNamespace, Device], Any]
+    message: str
+    family: int = -1

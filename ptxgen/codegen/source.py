@@ -1,0 +1,149 @@
+"""Generated code and how to launch it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import SupportsIndex
+
+from ptxgen.cuda_abi import MAP_ALIGNMENT, PARAMETERS_AT
+from ptxgen.lowering.implicit_gemm import Table
+
+_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
+_FORMAT = {"u64": "Q", "u32": "I", "s32": "i", "f32": "f", "f64": "d", "b16": "H"}
+
+
+@dataclass(frozen=True)
+class Walk:
+    """How a box goes through images: pixel after pixel along the innermost direction, then along the next.
+
+    ``lower``: the first place in each direction; ``upper``: the last place at the most, counted from the image's last
+    pixel; ``steps``: pixels from one place to the next. Innermost direction (W) first.
+    """
+
+    lower: tuple[int, ...]
+    upper: tuple[int, ...]
+    steps: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """A tensor as the TMA unit sees it: what a driver encodes, with an address, into MAP_BYTES bytes.
+
+    ``operand``: names the address (A, B, C, W); ``extents`` and ``box``: elements, the contiguous direction first;
+    ``pitches``: bytes from one to the next in every other direction; ``swizzle``: bytes that its pattern spans (16:
+    none). A load fills with zeros what lies outside the extents, a store leaves it alone. ``walk``: the tensor is
+    images (channels, W, H, …, images), and a box (channels, pixels) of its pixels. ``offset``: bytes from the address
+    to the first element. ``lies``: bytes of an element, where the address may be any multiple of that: the tensor then
+    begins at the multiple of 16 bytes before, and has that much more of the contiguous direction; else 0.
+    """
+
+    operand: str
+    dtype: str
+    extents: tuple[int, ...]
+    pitches: tuple[int, ...]
+    box: tuple[int, ...]
+    swizzle: int
+    walk: Walk | None = None
+    offset: int = 0
+    lies: int = 0
+
+    def at(self, address: int) -> tuple[TensorMap, int]:
+        """The map of the tensor whose operand is at ``address``, and where it begins."""
+        start = address + self.offset
+        if not self.lies:
+            return self, start
+        more = start % 16
+        return replace(self, extents=(self.extents[0] + more // self.lies, *self.extents[1:]), lies=0), start - more
+
+
+#: one argument of a launch: its PTX type, and an integer, or the name of what a caller supplies:
+#: ``A B C W`` are addresses (W: workspace), ``alpha beta`` numbers. ``("map", TensorMap)``: a tensor map; ``("table",
+#: Table)``: the address of numbers on the device, which once they are there stand in its place
+Argument = tuple[str, "int | str | TensorMap | Table | SupportsIndex"]
+
+#: encodes a tensor map at an address: a driver's ``tensor_map``
+Encode = Callable[[TensorMap, int], bytes]
+
+
+def digest(text: str) -> str:
+    """What a PTX text does, as 16 hexadecimal digits: comments and blank space do not count."""
+    lines = (" ".join(line.split()) for line in _COMMENT.sub("", text).splitlines())
+    return hashlib.sha256("\n".join(line for line in lines if line).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A PTX module. ``entries``: its kernels; ``target``: as ``sm_90``; ``shared``: the most dynamic shared
+    memory, in bytes, that a launch of it asks for; ``registers``: a thread's, as the generator estimates them;
+    ``dependent``: the kernels that may be launched before the one ahead of them has ended, for which they wait."""
+
+    text: str
+    entries: tuple[str, ...]
+    target: str
+    shared: int = 0
+    registers: int = 0
+    dependent: tuple[str, ...] = ()
+
+    @cached_property
+    def digest(self) -> str:
+        return digest(self.text)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One launch. ``entry``: a kernel, or ``""`` to set ``arguments[0]`` (an address) for ``grid[0]`` bytes to zero.
+
+    ``grid``, ``block``: (x, y, z); ``shared``: dynamic bytes.
+    """
+
+    entry: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int] = (1, 1, 1)
+    shared: int = 0
+    arguments: tuple[Argument, ...] = ()
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        return tuple(value for _, value in self.arguments if isinstance(value, Table))
+
+    def placed(self, at: Callable[[Table], SupportsIndex]) -> Step:
+        """The step with its tables as they are on the device, which it so owns; ``at``: gives them."""
+        found: list[Argument] = [("u64", at(v)) if isinstance(v, Table) else (kind, v) for kind, v in self.arguments]
+        return replace(self, arguments=tuple(found)) if self.tables else self
+
+    @property
+    def format(self) -> str:
+        """The ``struct`` format of the parameter buffer up to the first tensor map: native order and alignment, as the
+        driver lays it out."""
+        return "@" + "".join(_FORMAT[kind] for kind, _ in self.arguments[: len(self.arguments) - len(self.maps)])
+
+    @property
+    def maps(self) -> tuple[TensorMap, ...]:
+        """The tensor maps, which end the list of arguments."""
+        return tuple(value for _, value in self.arguments if isinstance(value, TensorMap))
+
+    def pack(self, values: dict[str, int | float]) -> bytes:
+        """The parameter buffer up to the first tensor map, and the gap before that; ``values`` supplies what the
+        arguments name."""
+        plain = self.arguments[: len(self.arguments) - len(self.maps)]
+        out = struct.pack(self.format, *(values[v] if isinstance(v, str) else v for _, v in plain))
+        return out + bytes(-(len(out) + PARAMETERS_AT) % MAP_ALIGNMENT) if self.maps else out
+
+    def pack_maps(self, encode: Encode, values: dict[str, int | float]) -> bytes:
+        """The rest of the parameter buffer; ``values`` supplies the addresses."""
+        return b"".join(encode(*m.at(int(values[m.operand]))) for m in self.maps)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Everything that one problem needs of a Source. ``workspace``: bytes at W; ``zeroed``: whether W must be zero
+    before the first launch (each launch leaves it zero again)."""
+
+    steps: tuple[Step, ...]
+    workspace: int = 0
+    zeroed: bool = False

@@ -1,0 +1,25 @@
+"""The tiles of C and the slices of K that blocks have, where a kernel cuts both in the plain way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ptxgen.codegen.config import SPLIT_WORKSPACE
+from ptxgen.codegen.vectorized import ceil_div, pick
+from ptxgen.problem.gemm import Gemm
+
+
+def tiles_and_slices(p: Gemm, c: Any, sum_bytes: int) -> dict[str, Any]:
+    """Counts of tiles, slices and blocks; ``chunk``: the length of a slice; ``workspace``: bytes of partial sums of
+    ``sum_bytes`` each. ``c``: integers or NumPy columns."""
+    tiles_m, tiles_n = ceil_div(p.m, c.ml), ceil_div(p.n, c.nl)
+    tiles = tiles_m * tiles_n * p.items
+    chunk = ceil_div(ceil_div(p.k, c.kg), c.u) * c.u
+    slices = np.maximum(ceil_div(p.k, np.maximum(chunk, 1)), 1)
+    return {
+        "tiles_m": tiles_m, "tiles_n": tiles_n, "tiles": tiles, "chunk": chunk, "slices": slices,
+        "blocks": tiles * slices,
+        "workspace": pick((c.kg > 1) & (c.split == SPLIT_WORKSPACE), slices * p.results * sum_bytes, 0),
+    }  # fmt: skip

@@ -1,0 +1,169 @@
+"""What one kernel family adds to the space: which values of which axes are worth having. Never what is legal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.codegen.config import AXES, AXIS, PDL_WITHIN, SPLIT_FLAG, SPLIT_MEMSET, SPLIT_WORKSPACE, Columns, Config
+from ptxgen.families.geometry import geometry
+from ptxgen.families.rules import RULES, reducible
+from ptxgen.problem.device import Device
+from ptxgen.problem.gemm import Gemm
+
+Ints = NDArray[np.int64]
+
+#: blocks a multiprocessor for which slices of K fill whole waves
+WAVES = (1, 2, 3, 4, 6, 8)
+
+NEUTRAL = 1 << 15  #: an extent that no rule minds
+
+
+class Family:
+    """One row of the table of families.
+
+    ``axes``: values that a search on hardware tries around a good configuration, and that the sampler draws; ``tile``:
+    axes that decide how many blocks an extent takes; ``cell``: axes that extents and slices decide; ``alike``: axes in
+    which rows of one kin differ, best values first. Names of rules: ``fixed`` read the problem and the device alone,
+    ``tile_rules`` only what ``shapes`` sets, ``extent_rules`` an extent or a slice count. Tests hold them to that.
+    """
+
+    code: int
+    axes: Mapping[str, tuple[int, ...]]
+    tile: tuple[str, ...] = ("ml", "nl", "u")
+    cell: tuple[str, ...] = ("kg", "split", "raster", "stream")
+    alike: Mapping[str, tuple[int, ...]]
+    fixed: tuple[str, ...]
+    tile_rules: tuple[str, ...]
+    extent_rules: tuple[str, ...]
+
+    def neutral(self, p: Gemm) -> Gemm:
+        """A stand-in for the problems of a class: what it is, how its operands are aligned, no extents."""
+        size, (a, b, c) = p.element.bytes, p.vectors
+        return replace(
+            p.placeless, m=NEUTRAL, n=NEUTRAL, k=NEUTRAL, lda=0, ldb=0, ldc=0, batch=1, aligned_a=a * size,
+            aligned_b=b * size, aligned_c=c * p.output.bytes,
+        )  # fmt: skip
+
+    def variables(self, p: Gemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
+        """What the sampler draws independently of each other: single axes, unless hardly any pair of values of two
+        axes is legal; accesses no wider than the operands allow."""
+        widest = dict(zip(("vec_a", "vec_b", "vec_c"), p.vectors, strict=True))
+        return {(n,): [(v,) for v in values if v <= widest.get(n, v)] for n, values in self.axes.items()}
+
+    # ---- a base: what extents do not decide; ``p`` is a stand-in
+
+    def tiles(self, p: Gemm) -> Columns:
+        """Every combination of the axes ``tile``."""
+        raise NotImplementedError
+
+    def shapes(self, p: Gemm) -> Columns:
+        """Tiles of blocks, warps and threads."""
+        raise NotImplementedError
+
+    def ways(self, p: Gemm) -> list[dict[str, int]]:
+        """What each shape is crossed with: ways of copying, stages, ways to leave."""
+        raise NotImplementedError
+
+    def settle(self, p: Gemm, d: Device, c: Columns) -> Columns:
+        """Sets the axes that follow from the others. Rows may still be illegal."""
+        return c
+
+    def options(self, p: Gemm) -> list[dict[str, int]]:
+        """Stand-ins for what ``cells`` enumerates of each tile, where a row's legality depends on which; else none."""
+        return []
+
+    def takes(self, option: dict[str, int], c: Columns) -> Any:
+        """Rows that are worth having with an option of slices."""
+        return True
+
+    # ---- cells: what extents decide
+
+    def cells(self, p: Gemm, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
+        """Every tile crossed with its slices of K, tile by tile, and the rule that each breaks (-1: legal, -2: a
+        repetition)."""
+        raise NotImplementedError
+
+    # ---- one configuration
+
+    def canonical(self, p: Gemm, c: Columns) -> Columns:
+        """The same kernels, with every axis that has no effect at its default. Rows must be legal."""
+        raise NotImplementedError
+
+    def changes(self, p: Gemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
+        """What the neighbours of ``config`` change, beside single axes."""
+        raise NotImplementedError
+
+    def follow(self, p: Gemm, config: Config, changes: dict[str, int]) -> list[Config]:
+        """``config`` with ``changes`` and with what must follow from them."""
+        raise NotImplementedError
+
+
+def first_broken(
+    f: Family, p: Gemm, c: Columns, d: Device, names: tuple[str, ...] | None, skip: tuple[str, ...] = ()
+) -> Ints:
+    """As ``rules.rejections``, over the named rows of the table only (None: all) but ``skip``."""
+    result = np.full(len(c), -1, np.int64)
+    if not len(c):
+        return result  # of no family, hence without a geometry
+    with np.errstate(all="ignore"):
+        g = geometry(p, c)
+        for i, rule in enumerate(RULES):
+            if rule.family in (-1, f.code) and (names is None or rule.name in names) and rule.name not in skip:
+                result[(result < 0) & ~np.broadcast_to(rule.holds(p, c, g, d), len(c))] = i
+    return result
+
+
+def picked(c: Columns, rows: NDArray[Any]) -> Columns:
+    """As ``c.take(rows)``; columns of one number stay that."""
+    size = int(rows.sum()) if rows.dtype == bool else len(rows)
+    return Columns(
+        {n: np.broadcast_to(v[:1].sum(), size) if v.strides == (0,) else v[rows] for n, v in c.columns.items()}, size
+    )
+
+
+def crossed(shapes: Columns, ways: list[dict[str, int]]) -> Columns:
+    """Every shape with every way; a way's shapes lie together."""
+    size = len(shapes) * len(ways)
+    values = {n: np.tile(v, len(ways)) for n, v in shapes.columns.items() if v.strides != (0,)}
+    fixed = {n: np.broadcast_to(v[:1].sum(), size) for n, v in shapes.columns.items() if v.strides == (0,) and len(v)}
+    for name in ways[0]:
+        values[name] = np.repeat(np.array([w[name] for w in ways], np.int64), len(shapes))
+    return Columns({**fixed, **values}, size)
+
+
+def whole_waves(tiles: Any, d: Device) -> Ints:
+    """Slice counts that fill whole waves, one row for each number of tiles; the last column is 1."""
+    tiles = np.maximum(np.atleast_1d(np.asarray(tiles, np.int64)), 1)
+    counts = [np.maximum(d.sms * w // tiles, 1) for w in WAVES]
+    return np.stack([*counts, np.ones_like(tiles)], axis=-1)
+
+
+def split_for(p: Gemm, kg: Any) -> Any:
+    """The ``split`` that slices take unless the search on hardware finds better."""
+    return np.where(np.asarray(kg) > 1, SPLIT_FLAG if reducible(p) else SPLIT_WORKSPACE, SPLIT_MEMSET)
+
+
+def overlap(p: Gemm, c: Columns) -> Any:
+    """``pdl``, which is nothing within a launch of one kernel: what comes as it lies (4, 8) takes no pass."""
+    several = (c.repack % 4 > 0) | (p.compute == "f32_bf16x6") | ((c.split == SPLIT_WORKSPACE) & (c.kg > 1))
+    return np.where((c.pdl == PDL_WITHIN) & np.logical_not(several), 0, c.pdl)
+
+
+def meetings(axes: Mapping[str, tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Numbers of slices, with the ways in which they meet."""
+    return [(kg, split) for kg in axes["kg"] for split in (axes["split"] if kg > 1 else (SPLIT_MEMSET,))]
+
+
+def single(f: Family) -> Iterator[dict[str, int]]:
+    """Every change of one axis."""
+    for axis in AXES:
+        yield from ({axis.name: v} for v in f.axes.get(axis.name, ()))
+
+
+def default(name: str) -> int:
+    return AXIS[name].default

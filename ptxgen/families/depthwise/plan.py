@@ -1,0 +1,118 @@
+"""The plan of a sliding kernel."""
+
+from __future__ import annotations
+
+from ptxgen.codegen.plan import Plan
+from ptxgen.codegen.registers import Tile, width
+from ptxgen.codegen.source import Argument, Launch, Step
+from ptxgen.codegen.vectorized import log2
+from ptxgen.lowering.depthwise_strips import Strip
+from ptxgen.problem.gemm import Gemm
+
+
+class SlidePlan(Plan):
+    """A thread a strip of results; filters and what strips see of images come straight from memory."""
+
+    kernel = "kernel/sliding.mako"
+    #: how far a lane, and a row of the strip's axis, moves in images, coordinates, results and filters
+    NUMBERS: tuple[str, ...] = (
+        "lane_x", "lane_word", "lane_y", "lane_w", "row_x", "row_word", "row_y", "row_w", "filter",
+    )  # fmt: skip
+
+    def _leaving(self) -> None:
+        super()._leaving()
+        self.batched, self.item_c = False, "%C"  # items are among lanes, or looked up
+        self.leave = "epilogue/strip.mako"
+
+    def _operands(self) -> None:
+        c, p = self.config, self.problem
+        assert p.strip is not None
+        self.strip: Strip = p.strip
+        self.size = p.element.bytes
+        self.images, self.filters = ("%A", "%B") if self.strip.image == "a" else ("%B", "%A")
+        #: results side by side that a thread has a strip of
+        self.wide = c.vec_a
+        self.lanes = c.nl * self.wide
+        self.log2_lanes, self.log2_block = log2(c.nl), log2(self.lanes)
+        self.acc = Tile("acc", self.sum, (c.ns, self.wide))
+        self.weights = Tile("weight", self.sum, (self.strip.taps, self.wide))
+        self.pixels = Tile("seen", self.sum, (self.wide,))
+        halves = self.size == 2 and self.wide > 1
+        #: a load of pixels: type and registers; 16 bits come in words of two
+        self.words = Tile("word", "b32", (self.wide // 2,)) if halves else Tile("word", "b16", (1,))
+        loaded = self.words if self.size == 2 else self.pixels
+        self.load_kind, self.loaded = width(loaded.size, loaded.kind), loaded.vector(0, n=loaded.size)
+        self.halves = Tile("half", "b16", (2,))
+        #: pixels that a strip sees, the one before each, and what it is multiplied into: (result, tap)
+        pixels: dict[int, list[tuple[int, int]]] = {}
+        for i in range(c.ns):
+            for r in range(self.strip.taps):
+                at = self.strip.met(i, r)
+                if at is not None:
+                    pixels.setdefault(at, []).append((i, r))
+        places = sorted(pixels)
+        self.seen = [(row, before, pixels[row]) for row, before in zip(places, [0, *places], strict=False)]
+
+    def _epilogue(self) -> None:
+        super()._epilogue()
+        self.one_bias = False  # a result knows its filter
+        self.row = Tile("e", self.sum, (self.wide,))
+
+    @property
+    def filter_at(self) -> list[tuple[str, int]]:
+        """Row and column that the epilogue goes by: two, be they equal."""
+        return [(name, 0) for name in ("%channel", "%channel")]
+
+    def _wide_c(self) -> int:
+        return self.wide
+
+    @property
+    def contiguous(self) -> int:
+        return self.wide
+
+    @property
+    def tiles(self) -> list[tuple[Tile, str]]:
+        return [(self.acc, "sums of a strip")]
+
+    @property
+    def shared_map(self) -> list[str]:
+        return ["none"]
+
+    @property
+    def grid(self) -> str:
+        return "(tiles of lanes and of other results, strips)"
+
+    @property
+    def parameters(self) -> list[str]:
+        numbers = ("lanes", "rows", "results", "steps", *self.NUMBERS, "guard", "high")
+        return [
+            ".param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,",
+            *self.array_parameters,
+            ".param .u64 of_results, .param .u64 of_taps,",
+            " ".join(f".param .u32 {name}," for name in numbers),
+            f".param .{self.sum} alpha, .param .{self.sum} beta",
+        ]
+
+    def launch(self, problem: Gemm) -> Launch:
+        s = problem.strip
+        assert s is not None
+        return Launch(tuple(self._step(problem, x) for x in (s, *s.others)) if problem.results else ())
+
+    def _step(self, problem: Gemm, s: Strip) -> Step:
+        """The launch of all strips whose results see as many taps."""
+        c = self.config
+        unit = tuple(n // s.step for n in s.along.axes)
+        tap = s.filter
+        numbers = (
+            s.lanes, s.rows, s.results, s.steps,
+            s.lane.image, s.word(s.lane.axes), s.lane.result, s.lane.filter,
+            s.along.image // s.step, s.word(unit), s.along.result, tap[0], max(tap[1], 1),
+            s.packing.guard, s.packing.high,
+        )  # fmt: skip
+        arguments: tuple[Argument, ...] = (
+            ("u64", "A"), ("u64", "B"), ("u64", "C"), ("u64", "W"), *self._arrays(problem),
+            *(("table", table) for table in s.tables), *(("u32", n % (1 << 32)) for n in numbers),
+            (self.sum, "alpha"), (self.sum, "beta"),
+        )  # fmt: skip
+        grid = (-(-s.lanes // self.lanes) * -(-s.rows // c.ml), -(-s.results // c.ns), 1)
+        return Step(self.entry, grid, (self.threads, 1, 1), 0, arguments)

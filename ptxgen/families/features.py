@@ -1,0 +1,199 @@
+"""What the regressor sees of a problem and a configuration: logarithms of both, and what follows from them.
+
+Three blocks of columns: what the configuration alone decides (kept for a whole class of problems), what extents and
+slices decide (one row a tile and slice count), and what needs both. A million rows are gathered, not recomputed. The
+columns are the same for every family; what a family does not have is at its axis's default, or zero.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.codegen.config import FAMILIES, Columns
+from ptxgen.families import perf_costs
+from ptxgen.families import perf_model as clock
+from ptxgen.families.geometry import WARP, geometry
+from ptxgen.families.space import Base, Candidates, Part
+from ptxgen.problem.device import Device
+from ptxgen.problem.gemm import Gemm
+
+Floats = NDArray[np.float32]
+
+#: axes whose logarithm is a feature, and axes that are codes or switches; slices come with the extents
+_LOGS = (
+    "ms", "ns", "ml", "nl", "u", "ks", "kl", "stages", "wm", "vec_a", "vec_b", "vec_c", "resident", "wg", "cluster",
+    "yc", "kc", "chunks", "buffers",
+)  # fmt: skip
+_CODES = (
+    "family", "copy_a", "copy_b", "keep_a", "keep_b", "stage_c", "bounds", "lanes", "order", "ahead", "request", "hold",
+    "swap", "pingpong", "report", "persistent", "reuse", "rows", "repack",
+)  # fmt: skip
+_OWN = ("threads", "shared", "registers", "fits", "warps_sm", "tile_intensity", "thread_intensity", "loop", "loads_a",
+        "loads_b", "busy", "alone", "store", "red", "rate", "math", "traffic", "wavefronts", "ring")  # fmt: skip
+_EXTENT = ("kg", "split", "raster", "stream", "m", "n", "k", "tiles", "blocks", "iterations", "padding", "moved",
+           "reduced", "problem_intensity", "flops", "roofline", "element", "accumulator", "kmajor_a", "kmajor_b",
+           "evict", "output", "digits", "after", "pitch_a", "pitch_b", "pitch_c", "tiles_m", "tiles_n")  # fmt: skip
+_BOTH = ("waves", "wave_efficiency", "blocks_sm", "thread_work", "brought", "clock", "over_roofline")
+
+#: the columns of the matrix, in order; a model of other names is another model
+NAMES = (*_LOGS, *_CODES, *_OWN, *_EXTENT, *_BOTH)
+OWN, EXTENT = len(_LOGS) + len(_CODES) + len(_OWN), len(NAMES) - len(_BOTH)  #: where the first two blocks end
+
+CHUNK = 1 << 13  #: rows filled at a time, so that the matrix is written while it is in the cache
+MMA, WGMMA, STREAM = (FAMILIES.index(name) for name in ("mma", "wgmma", "stream"))
+
+
+def _log(x: object) -> Floats:
+    return np.log2(np.maximum(np.asarray(x, np.float32), np.float32(1e-6)))
+
+
+def _parts(p: Gemm, c: Columns, g: SimpleNamespace) -> tuple[Any, Any, Any, Any, Any]:
+    """Rows and columns of C of what multiplies on its own, its products an iteration, and accesses of A and B a thread:
+    a thread's, a warp's or a warpgroup's tile; an access of TMA counts as if it were of 16 bytes."""
+    if int(c.family[0]) == WGMMA:
+        size, groups = g.size * g.planes, np.where(c.pingpong == 1, 1, c.wg)
+        x, y = g.x_tile // groups, g.y_tile
+        loads = [np.where(c.swap == other, g.x_rows / c.yc, g.share) * c.u * size / 16 for other in (0, 1)]
+        return x, y, c.u, loads[0], loads[1]
+    return c.ms, c.ns, g.uk, g.a.loads, g.b.loads
+
+
+def _own(p: Gemm, c: Columns, g: SimpleNamespace, w: clock.Work, d: Device) -> Floats:
+    """The block of the configuration alone; of ``p`` only what its class shares is read."""
+    warps = np.maximum(g.threads // WARP, 1)
+    rows, cols, depth, loads_a, loads_b = _parts(p, c, g)
+    moved = w.moved_a + w.moved_b
+    columns = [_log(c.columns[n]) for n in _LOGS] + [np.asarray(c.columns[n], np.float32) for n in _CODES]
+    columns += [
+        _log(g.threads), _log(g.shared), np.asarray(g.registers, np.float32), _log(w.resident),
+        _log(w.resident * warps), _log(c.ml * c.nl / (c.ml + c.nl)), _log(rows * cols / (rows + cols)),
+        _log(depth * rows * cols), _log(loads_a / g.threads), _log(loads_b / g.threads),
+        _log(w.busy / (c.ml * c.nl * c.u)), _log(w.alone / c.u), _log(w.store), _log(w.red),
+        _log(clock.rate(p, int(c.family[0]), d)), _log(w.math / w.busy), _log(moved / (c.ml * c.nl * c.u)),
+        _log(w.shared / w.busy), _log(w.resident * (c.stages - 1) * moved),
+    ]  # fmt: skip
+    return np.stack([np.broadcast_to(x, len(c)) for x in columns], axis=1)
+
+
+def _pitch(p: Gemm, operand: str) -> float:
+    """log2 of the bytes, up to a cache line, that every row of an operand starts at a multiple of."""
+    size, start = (p.output if operand == "c" else p.element).bytes, getattr(p, f"aligned_{operand}")
+    return math.log2(math.gcd(getattr(p, f"ld{operand}") * size, perf_costs.LINE if start >= 16 else start))
+
+
+def _extent(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Floats:
+    """The block of extents and slices; of ``c`` only tiles and slices are read."""
+    size = p.element.bytes
+    moved = g.tiles * (c.ml + c.nl) * p.k * size
+    columns = [
+        _log(g.slices), c.split, c.raster, c.stream, _log(p.m), _log(p.n), _log(p.k), _log(g.tiles), _log(g.blocks),
+        _log(np.minimum(g.chunk, max(p.k, 1)) / c.u), p.results / np.maximum(g.tiles * c.ml * c.nl, 1), _log(moved),
+        _log((g.slices - 1) * (p.results * g.sum_bytes) + 1), _log(p.flops / max(p.bytes, 1)), _log(p.flops),
+        _log(clock.roofline(p, d)), size, p.accumulator.bytes, p.layout[0] == "N", p.layout[1] == "T",
+        c.evict, p.output.bytes, -math.log2(p.element.roundoff) if p.element.roundoff else 8, len(p.stages),
+        _pitch(p, "a"), _pitch(p, "b"), _pitch(p, "c"), _log(g.tiles_m), _log(g.tiles_n),
+    ]  # fmt: skip
+    return np.stack([np.broadcast_to(np.asarray(x, np.float32), len(c)) for x in columns], axis=1)
+
+
+def _both(
+    p: Gemm, d: Device, out: Floats, blocks: Floats, iterations: Floats, own: tuple[Floats, Floats, Floats], us: Floats
+) -> None:
+    """Fills the block that needs both. ``own``: what ``_thread`` returns."""
+    fits, thread, moved = own
+    waves = blocks / (fits * np.float32(d.sms))
+    rounded = np.ceil(waves)
+    most = np.ceil(blocks / np.float32(d.sms))
+    out[:, 0] = np.log2(np.maximum(waves, np.float32(1e-6)))
+    out[:, 1] = waves / np.maximum(rounded, 1)
+    out[:, 2] = np.minimum(most, fits)
+    out[:, 3] = np.log2(thread * iterations)
+    out[:, 4] = np.log2(moved * iterations * np.maximum(most, 1))
+    out[:, 5] = np.log2(us)
+    out[:, 6] = out[:, 5] - np.float32(np.log2(clock.roofline(p, d)))
+
+
+@lru_cache(maxsize=24)
+def _base_own(b: Base) -> tuple[Floats, tuple[Floats, Floats, Floats]]:
+    """(block of the configuration alone, what the block of both takes of it) of a base's rows."""
+    w = clock.base_work(b)
+    parts = []
+    for at in range(0, len(b.columns), 1 << 15):
+        rows = np.arange(at, min(at + (1 << 15), len(b.columns)))
+        c = b.columns.take(rows)
+        parts.append(_own(b.problem, c, geometry(b.problem, c), w.take(rows), b.device))
+    return np.concatenate(parts), _thread(b.problem, b.columns, w)
+
+
+def _thread(p: Gemm, c: Columns, w: clock.Work) -> tuple[Floats, Floats, Floats]:
+    """Blocks that fit; products of a thread, or of a thread's share of what multiplies on its own, an iteration; bytes
+    that an iteration brings."""
+    each = c.ms * c.ns * (c.u // np.maximum(c.kl, 1))
+    if int(c.family[0]) == WGMMA:
+        each = c.ml * c.nl * c.u // (np.where(c.pingpong == 1, 1, c.wg) * 128)
+    elif int(c.family[0]) == MMA:
+        each = each // WARP
+    elif int(c.family[0]) == STREAM:
+        each = each // np.where(c.rows > 0, 1, WARP // c.wm)
+    return w.resident, np.asarray(each, np.float32), w.moved_a + w.moved_b
+
+
+def features(p: Gemm, c: Columns, d: Device, us: Floats | None = None) -> Floats:
+    """One row a configuration, one column a name of NAMES: float32, C-contiguous. Rows must be legal.
+
+    ``us``: ``clock.predict(p, c, d)``, where it is known already.
+    """
+    us = clock.predict(p, c, d) if us is None else us
+    x = np.empty((len(c), len(NAMES)), np.float32)
+    if isinstance(c, Candidates):
+        for part, where, rows, cells in c.groups():
+            table = _Table(p, part, d)
+            for at in range(0, len(rows), CHUNK):
+                these = slice(at, at + CHUNK)
+                if isinstance(where, slice):  # filled in place
+                    place = slice(where.start + at, min(where.start + at + CHUNK, where.stop))
+                    table.fill(x[place], rows[these], cells[these], us[place])
+                else:
+                    block = np.empty((len(rows[these]), len(NAMES)), np.float32)
+                    table.fill(block, rows[these], cells[these], us[where[these]])
+                    x[where[these]] = block
+        return x
+    for _, found in clock.by_family(c):
+        mine = c.take(found)
+        w, one, g = clock.work(p, mine, d), clock.alone(mine), geometry(p, mine)
+        block = np.empty((len(found), len(NAMES)), np.float32)
+        block[:, :OWN] = _own(p, one, geometry(p, one), w, d)
+        block[:, OWN:EXTENT] = _extent(p, mine, g, d)
+        blocks = np.asarray(g.blocks, np.float32)
+        _both(p, d, block[:, EXTENT:], blocks, _iterations(p, mine, g), _thread(p, mine, w), us[found])
+        x[found] = block
+    return x
+
+
+class _Table:
+    """The two small tables of one part of the candidates of a problem."""
+
+    def __init__(self, p: Gemm, part: Part, d: Device) -> None:
+        self.problem, self.device = p, d
+        self.own, self.of_row = _base_own(part.base)
+        g = geometry(p, part.cells)
+        self.extent, self.blocks = _extent(p, part.cells, g, d), np.asarray(g.blocks, np.float32)
+        self.iterations = _iterations(p, part.cells, g)
+
+    def fill(self, out: Floats, rows: NDArray[np.int32], cells: NDArray[np.int32], us: Floats) -> None:
+        """The rows of the matrix of these rows of the base and these cells."""
+        out[:, :OWN] = self.own[rows]
+        out[:, OWN:EXTENT] = self.extent[cells]
+        fits, thread, moved = (x[rows] for x in self.of_row)
+        blocks, iterations = self.blocks[cells], self.iterations[cells]
+        _both(self.problem, self.device, out[:, EXTENT:], blocks, iterations, (fits, thread, moved), us)
+
+
+def _iterations(p: Gemm, c: Columns, g: SimpleNamespace) -> Floats:
+    return np.asarray(np.maximum(-(-np.minimum(g.chunk, p.k) // c.u), 1), np.float32)

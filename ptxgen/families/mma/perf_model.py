@@ -1,0 +1,87 @@
+"""The formula of mma.sync kernels: what a block asks of each unit, and how blocks share them.
+
+A pass over U multiplies, moves fragments and stages through shared memory, and issues instructions; the costliest of
+the three counts, rounded where they come near each other. A multiprocessor's share of L2 may cost more, or the chain of
+latencies that too few warps cannot hide. Formula and constants are those of ``families.mma.cost``, taken apart into
+what extents decide and what they do not.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from ptxgen.codegen.config import Columns
+from ptxgen.families import perf_costs
+from ptxgen.families.geometry import WARP, register_cap
+from ptxgen.families.mma import cost
+from ptxgen.families.mma.instructions import COLUMNS, ROWS
+from ptxgen.families.mma.operand_packing import A, B
+from ptxgen.families.perf_blocks import Floats, Work, bound
+from ptxgen.problem.device import Device
+from ptxgen.problem.gemm import Gemm
+
+
+def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
+    """The cost of one block of each configuration; only what does not depend on extents is read of ``p``."""
+    size, warps = p.element.bytes, np.maximum(g.threads // WARP, 1)
+    rows, columns = np.maximum(c.ml // np.maximum(c.ms, 1), 1), np.maximum(c.nl // np.maximum(c.ns, 1), 1)
+    tiles, steps = c.ms // ROWS * (c.ns // COLUMNS), c.u / c.kl / g.depth
+    math = c.ml * c.nl * c.u / perf_costs.mma_rate(p, d)
+    shared = (c.ml * columns + c.nl * rows + c.ml + c.nl) * c.u * size / cost.WAVEFRONT
+    issued = warps * (cost.PASS + steps * (tiles + (c.ms + c.ns) / ROWS))
+    for x in (g.a, g.b):
+        shared = shared + x.loads / WARP * np.where(x.copy == 1, *cost.STORE)
+        issued = issued + x.loads / WARP * np.where(x.copy == 1, *cost.COPY)
+    waiting = (
+        steps * (tiles * cost.CHAIN[cost.kind(p)] + np.where(c.ahead == 1, cost.READ[1], cost.READ[0])) + cost.BARRIER
+    )
+    granted = np.minimum(g.likely, register_cap(d, g.threads, c.resident))
+    moved_a, moved_b = c.ml * c.u * size, c.nl * c.u * size
+    late = np.where(c.kl > 1, cost.GROUPS_US, 0.0) + np.where(c.stage_c == 1, cost.STAGED_US, 0.0)
+    leave = c.ml * c.nl * cost.LEAVE
+    return Work.of(
+        len(c), resident=np.maximum(d.blocks_per_sm(g.threads, granted, g.shared), 1), math=math, shared=shared,
+        busy=bound(math, shared, issued / cost.ISSUE),
+        alone=np.maximum(waiting, cost.GLOBAL / np.maximum(c.stages - 1, 1)), start=late * d.clock,
+        store=leave, red=leave, part=leave, moved_a=moved_a, moved_b=moved_b, stages=c.stages,
+        torn_a=moved_a * cost.STRADDLE * cost.WAVEFRONT / (g.a.length * size),
+        torn_b=moved_b * cost.STRADDLE * cost.WAVEFRONT / (g.b.length * size),
+    )  # fmt: skip
+
+
+def cell(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
+    """What extents and slices decide: passes and blocks, which operands have rows within cache lines, slices that are
+    added, operands that are copied first."""
+    size = p.element.bytes
+    added = g.slices * p.results * p.accumulator.bytes / (cost.REDUCE * d.sms * d.clock * cost.LOADED)
+    met = np.choose(np.clip(c.split, 0, 2), [cost.SPLIT_US[i] for i in range(3)])
+    copied = cost.COPY_US + 2 * g.copies / (d.bandwidth * 1e3 * cost.COPY_DRAM)
+    extra = np.where(c.kg > 1, added + met, 0.0) + np.where(c.repack > 0, copied, 0.0)
+    numbers: dict[str, Any] = {
+        "iterations": -(-np.maximum(np.minimum(g.chunk, p.k), 1) // c.u), "blocks": g.blocks, "extra": extra,
+        "torn_a": (p.lda * size % cost.WAVEFRONT > 0) & (c.repack & A == 0),
+        "torn_b": (p.ldb * size % cost.WAVEFRONT > 0) & (c.repack & B == 0),
+    }  # fmt: skip
+    return SimpleNamespace(**{n: np.asarray(v, np.float32) for n, v in numbers.items()})
+
+
+def microseconds(p: Gemm, d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Floats:
+    """Of a launch, and what comes with it."""
+    passes, blocks = x.iterations[cell], x.blocks[cell]
+    resident, alone = w.resident[rows], w.alone[rows]
+    moved = w.moved_a[rows] + w.moved_b[rows] + w.torn_a[rows] * x.torn_a[cell] + w.torn_b[rows] * x.torn_b[cell]
+    busy = np.maximum(w.busy[rows], moved / np.float32(cost.L2_SM))
+    each = np.ceil(blocks / np.float32(d.sms))  # blocks of the busiest multiprocessor
+    waves = np.maximum(np.ceil(each / resident), 1)
+    last = each - (waves - 1) * resident
+    multiply = ((waves - 1) * np.maximum(busy * resident, alone) + np.maximum(busy * last, alone)) * passes
+    spread = blocks * passes * moved / np.float32(cost.L2 * d.sms)
+    clock = np.float32(d.clock * cost.LOADED)
+    memory = np.float32(p.bytes / (d.bandwidth * 1e3 * cost.DRAM))
+    us = np.maximum(np.maximum(multiply, spread) / clock, memory) + w.store[rows] * each / clock
+    us = us + w.start[rows] / np.float32(d.clock) + waves * np.float32(cost.WAVE_US)
+    out: Floats = us + x.extra[cell] + np.float32(cost.LAUNCH_US)
+    return out

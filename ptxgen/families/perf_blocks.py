@@ -1,0 +1,127 @@
+"""What blocks cost, and how waves of them fill the multiprocessors: shared by the families' formulas."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.codegen.config import SPLIT_WORKSPACE, Columns
+from ptxgen.families import perf_costs
+from ptxgen.families.geometry import register_cap
+from ptxgen.problem.device import Device
+from ptxgen.problem.gemm import Gemm
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one block costs, whatever the extents: cycles, one entry a configuration.
+
+    ``resident``: blocks that fit a multiprocessor; ``busy``: an iteration of K when blocks compete; ``idle``: what too
+    few warps leave unused of it; ``alone``: the least that an iteration takes; ``start``: first load and last store of
+    a block; ``store``, ``red``: the tile of C, stored or added; ``part``: the tile of C into a workspace; ``math``,
+    ``shared``: what arithmetic and shared memory have of ``busy``; ``moved_a``, ``moved_b``: bytes that an iteration
+    brings; ``torn_a``, ``torn_b``: what they cost more where rows begin within a cache line; ``stages``: iterations
+    whose copies are under way; ``shown``: the share of storing C that products of other tiles do not hide; ``walks``:
+    whether blocks go from tile to tile.
+    """
+
+    resident: Floats
+    busy: Floats
+    idle: Floats
+    alone: Floats
+    start: Floats
+    store: Floats
+    red: Floats
+    part: Floats
+    math: Floats
+    shared: Floats
+    moved_a: Floats
+    moved_b: Floats
+    torn_a: Floats
+    torn_b: Floats
+    stages: Floats
+    shown: Floats
+    walks: Floats
+
+    @classmethod
+    def of(cls, size: int, **columns: Any) -> Work:
+        """A row for each of ``size`` configurations."""
+        known = {n: np.broadcast_to(np.asarray(x, np.float32), size) for n, x in columns.items()}
+        return cls(**{f.name: np.ascontiguousarray(known.get(f.name, np.zeros(size, np.float32))) for f in fields(cls)})
+
+    def take(self, rows: Any) -> Work:
+        return Work(*(getattr(self, f.name)[rows] for f in fields(self)))
+
+
+def bound(*terms: Any) -> Any:
+    """A maximum with rounded corners: what comes near the bound costs a little."""
+    total = sum(np.maximum(np.asarray(t, np.float64), 1e-3) ** 4 for t in terms)
+    return np.sqrt(np.sqrt(total))
+
+
+def leaving(p: Gemm, c: Columns, g: SimpleNamespace, d: Device, width: Any) -> dict[str, Any]:
+    """Of the cooperative families: residency, and the tile of C by each way, in accesses of ``width`` elements."""
+    granted = np.minimum(g.registers, register_cap(d, g.threads, c.resident))
+    resident = np.maximum(d.blocks_per_sm(g.threads, granted, g.shared), 1)
+    tile = c.ml * c.nl
+    size = p.output.bytes
+    meets = np.where(c.kl > 1, 2 * c.kl, np.where(c.stage_c == 1, 2, 0)) * tile * g.sum_bytes / perf_costs.WAVEFRONT
+    wasted = np.where(width * size >= 16, 1.0, np.where(width * size >= 8, 1.2, 1.6))
+    rate = d.bandwidth * 1e3 * perf_costs.DRAM / d.clock / d.sms  # bytes of memory a cycle and multiprocessor
+    meets = meets + (c.ks - 1) * tile * c.kl / perf_costs.fma_rate(p, d)  # sets of accumulators are added in registers
+    reds = np.where(d.has_vector_red & (p.out == "f32"), width, 1)
+    return {
+        "resident": resident,
+        "store": meets + tile * size * wasted / rate + tile / 32 / width,
+        "red": meets + tile / reds * perf_costs.RED_CYCLES,
+        "part": meets + tile * g.sum_bytes * wasted / perf_costs.L2_BYTES,
+        "start": perf_costs.GLOBAL_LATENCY * 1.5
+        + 4 * perf_costs.BARRIER
+        + np.where(c.kl > 1, 4 * perf_costs.BARRIER, 0),
+    }
+
+
+def cell(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
+    """What extents and slices decide: iterations and blocks; which cost of C; extra microseconds."""
+    k = np.maximum(np.minimum(g.chunk, p.k), 1)
+    sliced = c.kg > 1
+    second = g.slices * (p.results * g.sum_bytes) * 2 / (d.bandwidth * 1e3 * perf_costs.DRAM)
+    extra = np.where(sliced, np.choose(np.clip(c.split, 0, 4), [perf_costs.SPLIT_US[i] for i in range(5)]), 0.0)
+    extra = extra + np.where(sliced & (c.split == SPLIT_WORKSPACE), second, 0.0)
+    way = np.where(sliced, np.where(c.split == SPLIT_WORKSPACE, 2, 1), 0)
+    queue = np.where(way == 1, perf_costs.QUEUE * g.slices, 0)
+    numbers = {"iterations": -(-k // c.u), "blocks": g.blocks, "extra": extra, "queue": queue}
+    return SimpleNamespace(way=way, **{n: np.asarray(v, np.float32) for n, v in numbers.items()})
+
+
+def cycles(d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Floats:
+    """Cycles of a launch, wave by wave: full ones, then what is left, spread over the multiprocessors."""
+    iterations, blocks, way, queue = x.iterations[cell], x.blocks[cell], x.way[cell], x.queue[cell]
+    resident, busy, idle, alone = w.resident[rows], w.busy[rows], w.idle[rows], w.alone[rows]
+    leave = np.where(way == 0, w.store[rows], np.where(way == 1, w.red[rows], w.part[rows]))
+    sms = np.float32(d.sms)
+    full = np.floor(blocks / (resident * sms))
+    rest = np.ceil((blocks - full * resident * sms) / sms)
+    waves = np.maximum(full + (rest > 0), 1)
+    last = np.where(rest > 0, np.maximum(rest * busy + idle, alone), 0)
+    # full waves, then what is left
+    multiply = (full * np.maximum(resident * busy + idle, alone) + last) * iterations
+    store = (full * resident + rest) * leave
+    # blocks of a wave start together and store together; later waves mix
+    hidden = np.minimum(multiply, store) * (perf_costs.TOGETHER + (1 - perf_costs.TOGETHER) / waves)
+    out: Floats = np.maximum(multiply, store) + hidden + w.start[rows] * (1 + (waves - 1) / resident) + queue
+    return out
+
+
+def microseconds(p: Gemm, d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Floats:
+    """Of a launch of the cooperative families, and what comes with it."""
+    memory = np.float32(p.bytes / (d.bandwidth * 1e3 * perf_costs.DRAM))
+    multiplied = cycles(d, w, rows, x, cell) / np.float32(d.clock)
+    out: Floats = np.maximum(multiplied, memory) + x.extra[cell] + np.float32(perf_costs.LAUNCH_US)
+    return out

@@ -1,0 +1,109 @@
+"""How long a kernel takes by arithmetic alone: the latency and throughput model of the paper's section 5.2.
+
+With n warps on a multiprocessor an instruction of a kind costs max(latency / n, 1 / throughput) cycles, and the kind
+that costs most decides (Volkov's model). ``predict`` counts instructions from the geometry, by each family's formula,
+for a tuner that has no measurements, and for the regressor as a feature. ``from_stats`` takes the instructions that the
+emulated device executed, and is that device's clock. All are models: none is ever stored as a time of real hardware.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.codegen.config import SPLIT_MEMSET, Columns, Config
+from ptxgen.families import perf_costs
+from ptxgen.families.depthwise import perf_model as slide
+from ptxgen.families.geometry import geometry
+from ptxgen.families.mma import perf_model as mma
+from ptxgen.families.perf_blocks import Floats, Work
+from ptxgen.families.perf_counts import Counts, from_stats
+from ptxgen.families.simt import perf_model as simt
+from ptxgen.families.skinny import perf_model as stream
+from ptxgen.families.space import Base, Candidates, families
+from ptxgen.families.wgmma import perf_model as wgmma
+from ptxgen.problem.device import Device
+from ptxgen.problem.gemm import Gemm
+
+#: by the code of the ``family`` axis; each has work, cell and microseconds
+FORMULAS: tuple[Any, ...] = (simt, mma, wgmma, stream, slide)
+
+CHUNK = 1 << 15  #: rows worked on together, so that temporaries stay in the cache
+
+
+def alone(c: Columns) -> Columns:
+    """The same blocks without slices: what they cost depends neither on how many meet nor on where C is kept."""
+    return c.replace(kg=1, split=SPLIT_MEMSET, stream=0)
+
+
+def work(p: Gemm, c: Columns, d: Device) -> Work:
+    """The cost of one block of each configuration, all of one family, whatever the extents."""
+    c = alone(c)
+    found: Work = FORMULAS[int(c.family[0]) if len(c) else 0].work(p, c, geometry(p, c), d)
+    return found
+
+
+@lru_cache(maxsize=24)
+def base_work(b: Base) -> Work:
+    """The cost of every row of a base. Kept between calls."""
+    return work(b.problem, b.columns, b.device)
+
+
+def rate(p: Gemm, code: int, d: Device) -> float:
+    """Multiply-adds a clock and multiprocessor of the units that a family multiplies with."""
+    plain = perf_costs.fma_rate(p, d)
+    return (plain, perf_costs.mma_rate(p, d), perf_costs.wgmma_rate(p), stream.rate(p, d), plain)[code]
+
+
+def roofline(p: Gemm, d: Device) -> float:
+    """Microseconds that no kernel can pass: the multiply-adds of the fastest family, or the memory, whichever takes
+    longer."""
+    fastest = max((rate(p, f.code, d) for f in families(p, d)), default=perf_costs.fma_rate(p, d))
+    return max(p.flops / (2.0 * d.clock * d.sms * fastest), p.bytes / (d.bandwidth * 1e3), 1e-3)
+
+
+def by_family(c: Columns) -> Iterator[tuple[int, NDArray[np.intp]]]:
+    """(code, its rows) of each family that there are rows of."""
+    for code in np.unique(c.family):
+        yield int(code), np.flatnonzero(c.family == code)
+
+
+def predict(p: Gemm, c: Config | Columns, d: Device) -> Any:
+    """Microseconds that ``c`` takes on ``p``: a float for one configuration, a float32 column for many.
+
+    Rows must be legal.
+    """
+    if isinstance(c, Config):
+        return float(predict(p, Columns.of([c]), d)[0])
+    if isinstance(c, Candidates):
+        return _gathered(p, c, d)
+    out = np.zeros(len(c), np.float32)
+    for code, rows in by_family(c):
+        part, formula = c.take(rows), FORMULAS[code]
+        x = formula.cell(p, part, geometry(p, part), d)
+        out[rows] = formula.microseconds(p, d, work(p, part, d), slice(None), x, slice(None))
+    return out
+
+
+def _gathered(p: Gemm, c: Candidates, d: Device) -> Floats:
+    """From the small tables that candidates point into."""
+    out = np.empty(len(c), np.float32)
+    for part, where, rows, cells in c.groups():
+        formula, w = FORMULAS[part.base.family.code], base_work(part.base)
+        x = formula.cell(p, part.cells, geometry(p, part.cells), d)
+        us = np.empty(len(rows), np.float32)
+        for at in range(0, len(rows), CHUNK):
+            these = slice(at, at + CHUNK)
+            us[these] = formula.microseconds(p, d, w, rows[these], x, cells[these])
+        out[where] = us
+    return out
+
+
+__all__ = [
+    "FORMULAS", "Counts", "Floats", "Work", "alone", "base_work", "by_family", "costs", "from_stats", "predict", "rate",
+    "roofline", "work",
+]  # fmt: skip

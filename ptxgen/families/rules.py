@@ -1,0 +1,172 @@
+"""What makes a configuration legal for a problem on a device: one row a rule.
+
+The same row filters the space, words the exception and labels the rejection. Legal means that the kernel
+assembles, loads and gives right answers; a legal configuration that does not is a bug in this table.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from ptxgen.codegen.config import BOUNDS_NONE, FAMILIES, SPLIT_MEMSET, SPLIT_WORKSPACE, Columns, Config
+from ptxgen.codegen.rule import Rule
+from ptxgen.codegen.vectorized import WARP, ceil_div, register_cap
+from ptxgen.cuda_abi import GRID_LIMIT
+from ptxgen.errors import ConfigError
+from ptxgen.families.depthwise import rules as slide
+from ptxgen.families.geometry import geometry
+from ptxgen.families.mma import rules as mma
+from ptxgen.families.simt import rules as simt
+from ptxgen.families.skinny import rules as stream
+from ptxgen.families.wgmma import rules as wgmma
+from ptxgen.lowering.implicit_gemm import PADDING
+from ptxgen.problem.device import Device
+from ptxgen.problem.gemm import STRIDED, Gemm
+
+REUSED = 5  #: registers by which the estimate may pass the cap: ptxas shares some that it counts apart
+NARROWED = 12  #: rows to one that is left from where those that broke a rule are dropped before the next
+
+
+def reducible(p: Gemm) -> bool:
+    """Whether slices of K may be added to C in whatever order they finish; integer sums do not care for it. What an
+    epilogue does to a sum it cannot do to a part of it."""
+    return p.out == "s32" or (p.out in ("f32", "f64") and not p.deterministic and not p.epilogue)
+
+
+def _power_of_two(x: Any) -> Any:
+    return (x > 0) & (x & (x - 1) == 0)
+
+
+#: rules that need no geometry, and without which there is none
+FIRST = (
+    Rule("axis", lambda p, c, g, d: np.logical_and.reduce([_power_of_two(v) for v in (
+        c.ms, c.ns, c.u, c.ks, c.kl, c.vec_a, c.vec_b, c.vec_c, c.wm)])
+        & (_power_of_two(c.ml) & _power_of_two(c.nl) | (c.family == wgmma.WGMMA) & (c.ml > 0) & (c.nl > 0)),
+        "ms, ns, ml, nl, u, ks, kl, vec_a, vec_b, vec_c and wm must be powers of two ({c})"),
+    Rule("range", lambda p, c, g, d: (c.family >= 0) & (c.family < len(FAMILIES)) & (c.wm <= WARP) & (c.kg >= 1)
+         & (c.kg <= GRID_LIMIT) & (c.resident >= 1) & (c.raster >= 1)
+         & np.where(c.family == wgmma.WGMMA, (c.stages >= 1) & (c.stages <= 16), (c.stages >= 2) & (c.stages <= 8))
+         & (c.split >= 0) & (c.split <= 4) & (c.bounds >= 0) & (c.bounds <= 2) & (c.order >= 0) & (c.order <= 2)
+         & np.logical_and.reduce([(v == 0) | (v == 1) for v in (
+             c.copy_a, c.copy_b, c.keep_a, c.keep_b, c.stage_c, c.lanes, c.ahead, c.hold, c.stream)]),
+         "an axis is out of its range ({c}): stages 2 to 8 (wgmma: 1 to 16), kg 1 to 65535, switches 0 or 1"),
+    Rule("types_c", lambda p, c, g, d: not p.output.tiny or d.sm >= 89,
+         "results in {p.out} need sm_89; {d.name} is sm_{d.sm}"),
+)  # fmt: skip
+
+LAST = (
+    Rule("tables", lambda p, c, g, d: (p.addr_a == p.addr_b == p.addr_c == STRIDED) | (c.family <= mma.MMA)
+         | (c.family == slide.SLIDE)
+         | ((c.family == wgmma.WGMMA) & (p.window is not None)),
+         "operands are found as {p.addr_a}, {p.addr_b}, {p.addr_c}: simt and mma look into tables, wgmma does not, but"
+         " TMA walks over some images"),
+    Rule("tables_end", lambda p, c, g, d: (c.family > mma.MMA) | (p.addr_a == p.addr_b == STRIDED)
+         | ((c.stages + 2) * c.u <= PADDING),
+         "stages={c.stages} of u={c.u} look up more than 1024 offsets behind a table's last"),
+    Rule("pdl", lambda p, c, g, d: (c.pdl == 0) | ((c.pdl > 0) & (c.pdl <= 3) & (d.sm >= 90)),
+         "pdl={c.pdl}: 0, or 1 to 3 where kernels can wait for each other, from sm_90 on; {d.name} is sm_{d.sm}"),
+    Rule("threads", lambda p, c, g, d: g.threads <= 1024, "{g.threads} threads a block; the limit is 1024"),
+    Rule("vector_c", lambda p, c, g, d: (c.vec_c <= p.vectors[2]) & (c.vec_c <= c.nl),
+         "vec_c={c.vec_c} exceeds what C's alignment and rows allow, {p.vectors[2]}, or a row of the tile, {c.nl}"),
+    Rule("shared", lambda p, c, g, d: g.shared <= d.shared_block,
+         "{g.shared} bytes of shared memory; {d.name} has {d.shared_block} a block"),
+    Rule("resident", lambda p, c, g, d: ((g.shared + d.shared_reserved) * c.resident <= d.shared_sm)
+         & (g.threads * c.resident <= d.threads_sm) & (c.resident <= d.blocks_sm),
+         "resident={c.resident} blocks of {g.threads} threads and {g.shared} bytes do not fit one multiprocessor"),
+    Rule("registers", lambda p, c, g, d: g.registers <= register_cap(d, g.threads, c.resident) + REUSED,
+         "about {g.registers} registers a thread; {d.name} has {d.registers_sm} for resident={c.resident} blocks of"
+         " {g.threads} threads, and {d.registers_thread} for one"),
+    Rule("registers_left", lambda p, c, g, d: g.registers + getattr(g, "spare", 0)
+         <= register_cap(d, g.threads, c.resident) + REUSED,
+         "about {g.registers} registers a thread, and {g.spare} to be left; {d.name} has {d.registers_sm} for"
+         " resident={c.resident} blocks of {g.threads} threads, and {d.registers_thread} for one"),
+    Rule("bounds", lambda p, c, g, d: (c.bounds != BOUNDS_NONE) | ((p.grain[0] % np.maximum(c.ml, 1) == 0)
+         & (p.grain[1] % np.maximum(c.nl, 1) == 0) & (p.grain[2] % np.maximum(c.u, 1) == 0)),
+         "bounds=0 needs m, n, k={p.grain[0]}, {p.grain[1]}, {p.grain[2]} to be multiples of ml, nl, u={c.ml}, {c.nl},"
+         " {c.u}"),
+    Rule("slices", lambda p, c, g, d: c.kg <= np.maximum(ceil_div(p.k, np.maximum(c.u, 1)), 1),
+         "kg={c.kg} slices; K={p.k} has fewer blocks of u={c.u}"),
+    Rule("split", lambda p, c, g, d: ((c.kg > 1) | (c.split == SPLIT_MEMSET))
+         & ((c.split <= SPLIT_WORKSPACE) | (c.family == wgmma.WGMMA))
+         & ((c.kg == 1) | (c.split >= SPLIT_WORKSPACE) | reducible(p)),
+         "split={c.split} with kg={c.kg}: kg=1 takes split=0; 16-bit C, deterministic sums and epilogues take split=2"),
+    Rule("grid", lambda p, c, g, d: np.where(c.raster > 1, (g.tiles_m * g.tiles_n < 1 << 31)
+                                             & (g.tiles_n * c.raster < 1 << 31),
+                                             (g.tiles_n <= GRID_LIMIT) & (g.tiles_m < 1 << 31)),
+         "raster={c.raster} with {g.tiles_m} tiles along M and {g.tiles_n} along N: raster=1 takes at most 65535 along"
+         " N (then take raster=8), more at most 2147483647 in all, and along N times raster"),
+)  # fmt: skip
+
+RULES = (*FIRST, *simt.RULES, *mma.RULES, *wgmma.RULES, *stream.RULES, *slide.RULES, *LAST)
+
+
+def _for(code: int) -> list[tuple[int, Rule]]:
+    """The rows that a family answers to, with their indices."""
+    return [(i, rule) for i, rule in enumerate(RULES) if rule.family in (-1, code)]
+
+
+def broken(p: Gemm, c: Config, d: Device) -> Rule | None:
+    """The first rule that ``c`` breaks, or None if it is legal."""
+    with np.errstate(all="ignore"):
+        g = SimpleNamespace()
+        for _, rule in _for(c.family):
+            if rule not in FIRST and not vars(g):
+                g = geometry(p, c)
+            if not rule.holds(p, c, g, d):
+                return rule
+    return None
+
+
+def require(p: Gemm, c: Config, d: Device) -> None:
+    """ConfigError, naming the rule and its numbers, if ``c`` is not legal for ``p`` on ``d``."""
+    rule = broken(p, c, d)
+    if rule is not None:
+        g = SimpleNamespace() if rule in FIRST else geometry(p, c)
+        raise ConfigError(f"config breaks rule {rule.name!r}: {rule.message.format(p=p, c=c, g=g, d=d)}", rule.name)
+
+
+def rejections(p: Gemm, c: Columns, d: Device) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """For each row the index in RULES of the first rule that it breaks, or -1 if it is legal."""
+    result = np.full(len(c), -1, np.int64)
+    codes = np.unique(c.family)
+    if len(codes) > 1:
+        for code in codes:
+            rows = np.flatnonzero(c.family == code)
+            result[rows] = rejections(p, c.take(rows), d)
+        return result
+    known = [int(code) for code in codes if 0 <= code < len(FAMILIES)]
+    with np.errstate(all="ignore"):
+        g = geometry(p, c) if known else SimpleNamespace()
+        for i, rule in _for(known[0]) if known else enumerate(FIRST):
+            holds = np.broadcast_to(rule.holds(p, c, g, d), len(c))
+            result[(result < 0) & ~holds] = i
+    return result
+
+
+def legal(p: Gemm, c: Columns, d: Device) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """A mask of the legal rows."""
+    result = np.zeros(len(c), np.bool_)
+    with np.errstate(all="ignore"):
+        for code in np.unique(c.family):
+            if 0 <= code < len(FAMILIES):
+                result[_legal_of(p, c, d, int(code))] = True
+    return result
+
+
+def _legal_of(p: Gemm, c: Columns, d: Device, code: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The legal rows of a family. Of random ones most break an early rule: the later see only what is left by then."""
+    rows = np.flatnonzero(c.family == code)
+    part, left, g = c if len(rows) == len(c) else c.take(rows), np.ones(len(rows), np.bool_), SimpleNamespace()
+    for _, rule in _for(code):
+        if rule not in FIRST and not vars(g):
+            g = geometry(p, part)
+        left &= rule.holds(p, part, g, d)
+        if NARROWED * left.sum() < len(left):
+            rows, part = rows[left], part.take(left)
+            left, g = np.ones(len(rows), np.bool_), SimpleNamespace()
+            if not len(rows):
+                break
+    return rows[left]

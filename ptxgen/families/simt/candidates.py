@@ -1,0 +1,94 @@
+"""What the space has of SIMT kernels."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from ptxgen.codegen.config import AXIS, FAMILIES, SPLIT_MEMSET, Columns, Config
+from ptxgen.families.candidates import default, first_broken
+from ptxgen.families.geometry import WARP, geometry, warp_rows
+from ptxgen.families.multistage_candidates import Cooperative
+from ptxgen.problem.device import Device
+from ptxgen.problem.gemm import Gemm
+
+#: axes that SIMT kernels read; those of other families keep their defaults
+NAMES = (
+    "ms", "ns", "ml", "nl", "u", "ks", "kl", "kg", "stages", "copy_a", "copy_b", "keep_a", "keep_b", "vec_a", "vec_b",
+    "vec_c", "wm", "split", "stage_c", "bounds", "lanes", "order", "ahead", "request", "hold", "raster", "stream",
+    "resident",
+)  # fmt: skip
+#: the values of each axis that are tried
+AXES = {n: AXIS[n].values for n in NAMES}
+ALIKE = {"stages": (3,), "ks": (1,)}
+SMALL = 128 * 128  #: tiles below this have interleaved lanes
+
+
+class Simt(Cooperative):
+    code = FAMILIES.index("simt")
+    axes, alike = AXES, ALIKE
+    fixed = ("types",)
+    tile_rules = ("axis", "range", "tile_m", "tile_n", "warps", "threads", "depth")
+    shape = ("ms", "ns", "ml", "nl", "u", "ks", "kl")
+
+    def modes(self, p: Gemm, operand: str) -> list[tuple[int, int, int]]:
+        """(copy, keep, vec), one triple a meaning: cp.async transposes single elements only, a kept operand lies in
+        chunks of 16 bytes, and one that is not K-major lies in shared memory as it does in global memory."""
+        first = operand == "a"
+        widest = p.vectors[0 if first else 1]
+        kmajor = p.layout[0] == "N" if first else p.layout[1] == "T"
+        if not kmajor:
+            return [(0, 0, widest), (1, 0, widest)]
+        chunk = min(widest, 16 // p.accumulator.bytes)
+        return [(0, 0, widest), (1, 0, 1), (0, 1, chunk), (1, 1, chunk)]
+
+    def copies(self, p: Gemm, every: bool = False) -> list[dict[str, int]]:
+        names = ("copy_a", "keep_a", "vec_a"), ("copy_b", "keep_b", "vec_b")
+        a, b = ([dict(zip(n, m, strict=True)) for m in self.modes(p, n[0][-1])] for n in names)
+        return [*a, *b] if every else [{**x, **y} for x in a for y in b]
+
+    def shapes(self, p: Gemm) -> Columns:
+        shapes = Columns.product({n: self.axes[n] for n in self.shape})
+        return shapes.replace(wm=warp_rows(shapes), raster=8)
+
+    def settle(self, p: Gemm, d: Device, c: Columns) -> Columns:
+        """Interleaved lane numbers pay on small tiles; along a single row or column of threads they mean nothing. A
+        staged C is the better default where direct stores are scalar, as long as it fits."""
+        lanes = (c.ml * c.nl < SMALL) & (c.wm > 1) & (c.wm < WARP)
+        c = c.replace(lanes=lanes, vec_c=p.vectors[2], raster=8)
+        staged = ((c.keep_b == 1) & (c.kl == 1)).astype(np.int64)
+        wants = np.flatnonzero(staged)
+        if len(wants):
+            staged[wants] = first_broken(self, p, c.take(wants).replace(stage_c=1), d, None, self.tile_rules) < 0
+        return c.replace(stage_c=staged)
+
+    def canonical(self, p: Gemm, c: Columns) -> Columns:
+        g = geometry(p, c)
+        one_way = (c.wm == 1) | (c.wm == WARP)
+        columns = c.ns // (2 if p.compute == "f16" else 1)
+        kg = np.minimum(g.slices, c.kg)
+        return c.replace(
+            kg=kg,
+            split=np.where(kg > 1, c.split, SPLIT_MEMSET),
+            stage_c=np.where(c.kl > 1, default("stage_c"), c.stage_c),
+            lanes=np.where(one_way, default("lanes"), c.lanes),
+            order=np.where((c.ms == 1) | (columns == 1), default("order"), c.order),
+            vec_c=width_c(p, c, g),
+        )
+
+    def follow(self, p: Gemm, config: Config, changes: dict[str, int]) -> list[Config]:
+        """With the same warp, and with the most square one."""
+        [plain] = super().follow(p, config, changes)
+        if "wm" in changes:
+            return [plain]
+        values = dict(plain.items())
+        return [plain, Config(**{**values, "wm": int(warp_rows(SimpleNamespace(**values)))})]
+
+
+def width_c(p: Gemm, c: Any, g: SimpleNamespace) -> Any:
+    """Elements of one access of C: no wider than 16 bytes of sums, nor, straight from the accumulators, than what lies
+    side by side in them."""
+    side = np.where(g.b.kept, 1, np.minimum(g.b.chunk, c.ns))
+    return np.minimum(np.minimum(c.vec_c, 16 // g.sum_bytes), np.where(g.gathers, c.vec_c, side))

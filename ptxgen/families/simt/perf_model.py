@@ -1,0 +1,76 @@
+"""The formula of SIMT kernels."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from ptxgen.codegen.config import Columns
+from ptxgen.families import perf_costs
+from ptxgen.families.geometry import SECTOR, WARP, register_cap
+from ptxgen.families.perf_blocks import Work, bound, cell, leaving, microseconds
+from ptxgen.families.simt.candidates import width_c
+from ptxgen.problem.device import Device
+from ptxgen.problem.gemm import Gemm
+
+__all__ = ["cell", "microseconds", "work"]
+
+
+def _fetch(x: SimpleNamespace) -> tuple[Any, Any]:
+    """(instructions, wavefronts) by which one warp reads one k of an operand's fragments from shared memory."""
+    wide = np.minimum(x.thread * x.bytes, 16)
+    count = np.where(x.kept, x.thread * x.bytes / 16, np.maximum(x.thread * x.bytes / 16, 1))
+    wide = np.where(x.kept, 16, wide)
+    phases = np.maximum(np.where(wide == 16, 2, 1), x.warp * wide / perf_costs.WAVEFRONT)
+    return count, count * phases
+
+
+def _deposit(x: SimpleNamespace) -> tuple[Any, Any]:
+    """(warp instructions, wavefronts) by which a block brings one stage of an operand into shared memory."""
+    loads, elements = x.loads / WARP, x.loads * x.vec / WARP
+    through = np.where(x.transposed, loads + elements, 2 * loads)
+    instructions = np.where(x.copy == 1, loads, through)
+    wavefronts = np.where(x.transposed, np.where(x.copy == 1, 2 * elements, elements), elements * x.bytes / 4)
+    return instructions, np.maximum(wavefronts, instructions)
+
+
+def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
+    """The cost of one block of each configuration; only what does not depend on extents is read of ``p``."""
+    packed = 2 if p.compute == "f16" else 1
+    warps = np.maximum(g.threads // WARP, 1)
+    lanes = c.ml * c.nl * c.u
+    product = c.ms * c.ns / packed
+    fma = lanes / WARP / packed
+
+    (read_a, waves_a), (read_b, waves_b) = _fetch(g.a), _fetch(g.b)
+    reads = g.group / WARP * c.u
+    (put_a, lay_a), (put_b, lay_b) = _deposit(g.a), _deposit(g.b)
+    loads = (g.a.loads + g.b.loads) / WARP
+
+    # one kept operand puts all of one k into one register bank; two put a and b into the same
+    banks = np.where(g.a.kept != g.b.kept, 1.18, np.where(g.a.kept & g.b.kept, 1.05, 1.0))
+    banks = np.where(product * packed >= 64, banks, 1 + (banks - 1) / 3)
+    order = np.where(c.order == 2, 1.03, 1.0)
+    loop = g.uk * (product + read_a + read_b)
+    fetch = 1 + 0.11 * np.clip((loop - perf_costs.LOOP_LIMIT) / 1800, 0, 3)
+    spill = 1 + np.maximum(g.registers - register_cap(d, g.threads, c.resident), 0) / 32
+    checks = np.where(c.bounds == 2, 1 + np.where((c.copy_a == 0) | (c.copy_b == 0), 2.0, 0.5), 1.0) * loads
+
+    issue = fma * banks * order + reads * (read_a + read_b) + put_a + put_b + warps * 14 + 2 * loads + checks
+    math = lanes / perf_costs.fma_rate(p, d) * order
+    arithmetic = np.maximum(issue / perf_costs.ISSUE, math) / perf_costs.PIPE * fetch * spill
+    shared = reads * (waves_a + waves_b) + lay_a + lay_b
+    moved_a, moved_b = (x.loads * x.vec * p.element.bytes for x in (g.a, g.b))
+    narrow = np.where(g.a.kmajor | g.b.kmajor, np.maximum(SECTOR / (c.u * p.element.bytes), 1), 1)
+    busy = bound(arithmetic, shared, (moved_a + moved_b) * narrow / perf_costs.L2_BYTES)
+
+    step = np.maximum((product + read_a + read_b) * np.ceil(warps / 4) * spill, perf_costs.ALU_LATENCY)
+    step = step + np.where(c.ahead == 1, 0, perf_costs.SHARED_LATENCY)
+    path = g.uk * step + perf_costs.SHARED_LATENCY + perf_costs.BARRIER
+    alone = bound(path, perf_costs.GLOBAL_LATENCY / np.maximum(c.stages - 1, 1))
+    return Work.of(
+        len(c), busy=busy, idle=busy * perf_costs.LONELY * 4 / warps, alone=alone, math=math, shared=shared,
+        moved_a=moved_a, moved_b=moved_b, stages=c.stages, **leaving(p, c, g, d, width_c(p, c, g)),
+    )  # fmt: skip

@@ -1,0 +1,204 @@
+"""What the space has of streaming kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from ptxgen.codegen.config import FAMILIES, SPLIT_MEMSET, Columns, Config
+from ptxgen.families.candidates import NEUTRAL, meetings
+from ptxgen.families.geometry import WARP, ceil_div, geometry
+from ptxgen.families.mma.instructions import COLUMNS, ROWS, by_words
+from ptxgen.families.multistage_candidates import Cooperative
+from ptxgen.families.skinny.geometry import QUAD, THIN, lined_up, widest
+from ptxgen.problem.device import Device
+from ptxgen.problem.gemm import Gemm
+
+EACH = (1, 2, 4, 8, 16)  #: rows along the long side a thread
+ALONG = (1, 2, 4, 8)  #: warps along it
+STEPS = (1, 2, 4, 8, 16)
+LANES = (1, 2, 4, 8, 16, 32)
+GROUPS = (1, 2, 4, 8, 16, 32)
+LEAST = 4  #: bytes of a load that is narrower than it could be, at least
+SUMS = 64  #: a thread, at most
+THREADS = (64, 1024)  #: of a block, at least and at most
+
+POWERS = tuple(1 << n for n in range(15))
+#: the values of each axis that are tried, beside the tables above
+AXES = {
+    "ms": EACH, "ns": EACH, "ml": POWERS[:12], "nl": POWERS[:12], "u": POWERS, "kl": GROUPS,
+    "kg": (1, 2, 4, 8, 16, 32, 64), "vec_a": (1, 2, 4, 8, 16), "vec_b": (1, 2, 4, 8, 16), "vec_c": (1, 2, 4, 8),
+    "wm": LANES, "split": (0, 1, 2), "ahead": (0, 1), "raster": (1, 4, 8, 16), "stream": (0, 1),
+    "resident": (1, 2, 3, 4, 6, 8, 12, 16), "swap": (0, 1), "rows": (0, ROWS),
+}  # fmt: skip
+ALIKE = {"ahead": (1,)}
+
+
+def thin_tile(extent: int) -> int:
+    """The power of two that holds a thin extent."""
+    return 1 << max(extent - 1, 0).bit_length()
+
+
+def together(g: SimpleNamespace, d: Device) -> Any:
+    """Blocks that find registers on a multiprocessor, each warp on one of its quarters."""
+    warps = 4 * (d.registers_sm // 4 // (ceil_div(g.registers, 8) * 8 * WARP))
+    fitting = np.minimum(warps * WARP // g.threads, d.blocks_per_sm(g.threads, 32, g.shared))
+    return np.maximum(fitting, 1)
+
+
+class Stream(Cooperative):
+    code = FAMILIES.index("stream")
+    axes, alike = AXES, ALIKE
+    tile = ("ml", "nl", "u")
+    fixed = ("tables", "stream_thin", "stream_types")
+    tile_rules = ("axis", "range", "threads", "stream_tile", "stream_block")
+
+    def neutral(self, p: Gemm) -> Gemm:
+        """Thin extents stay as they are, and so does what is one column without gaps."""
+        m, n = (x if x <= THIN else NEUTRAL for x in (p.m, p.n))
+        plain = replace(super().neutral(p), m=m, n=n, lda=0, ldb=0, ldc=0)
+        gaps = {f"ld{x}": 2 for x in "ab" if lined_up(plain, x) and not lined_up(p, x)}
+        starts = {f"aligned_{x}": widest(p, x) * p.element.bytes for x in "ab"}
+        return replace(plain, **starts, **gaps)  # type: ignore[arg-type]
+
+    def _sides(self, p: Gemm) -> list[tuple[int, int]]:
+        """(swap, thin tile) of each way to look at C."""
+        return [(swap, thin_tile(x)) for swap, x in ((0, p.n), (1, p.m)) if x <= THIN]
+
+    def _pair(self, p: Gemm, swap: int) -> tuple[str, str]:
+        return ("b", "a") if swap else ("a", "b")
+
+    def _depths(self, p: Gemm, swap: int) -> list[tuple[int, int, int]]:
+        """(vector of the long operand, of the thin one, elements of K a step) of each way to load."""
+        x, y = self._pair(p, swap)
+        size, thin = p.element.bytes, dict(self._sides(p))[swap]
+        most = min(widest(p, x), 16 // size)
+        if lined_up(p, x):
+            whole, along = 16 // size, lined_up(p, y)
+            own = min(widest(p, y), whole) if by_words(p) else 1  # which only matrix instructions take
+            shifted = [(whole, v, whole) for v in sorted({1, own if own * size >= LEAST else 1})]
+            return [
+                (most, min(widest(p, y), most if along else thin), most),
+                *(shifted if along and most < whole else []),
+            ]
+        narrower = [v for v in (most, most // 2, most // 4) if v * size >= LEAST] or [most]
+        if not lined_up(p, y):
+            return [(v, min(widest(p, y), thin), 1) for v in narrower]
+        return [(v, w, w) for v in narrower for w in (1, 4, 8) if w <= widest(p, y)]
+
+    def _shapes(self, p: Gemm) -> list[dict[str, int]]:
+        out = {}
+        for swap, thin in self._sides(p):
+            depths = sorted({d for _, _, d in self._depths(p, swap)})
+            for each, wm, along, kl, steps, depth in product(EACH, LANES, ALONG, GROUPS, STEPS, depths):
+                if each * thin > SUMS or not THREADS[0] <= along * kl * WARP <= THREADS[1]:
+                    continue
+                tile, u = each * wm * along, WARP // wm * kl * steps * depth
+                sides = {"ms": thin, "ns": each, "ml": thin, "nl": tile}
+                if not swap:
+                    sides = {"ms": each, "ns": thin, "ml": tile, "nl": thin}
+                row = {**sides, "wm": wm, "kl": kl, "u": u, "swap": swap, "rows": 0}
+                out[tuple(row.values())] = row
+        return [*out.values(), *self._fragments(p)]
+
+    def _fragments(self, p: Gemm) -> Iterator[dict[str, int]]:
+        """Tiles for matrix instructions: of the thin side always as wide as one, two sums of each lane."""
+        for swap, _ in self._sides(p):
+            x, _ = self._pair(p, swap)
+            depth = max(d for _, _, d in self._depths(p, swap))
+            if by_words(p) is None or not lined_up(p, x) or depth * p.element.bytes < 8:
+                continue
+            for each, along, kl, steps in product(EACH, ALONG, GROUPS, STEPS):
+                if each % 2 == 0 and THREADS[0] <= along * kl * WARP <= THREADS[1]:
+                    long, thin = (each, each * (WARP // QUAD) * along), (2, COLUMNS)
+                    (ms, ml), (ns, nl) = (thin, long) if swap else (long, thin)
+                    yield {"ms": ms, "ns": ns, "ml": ml, "nl": nl, "wm": WARP // QUAD, "kl": kl,
+                           "u": QUAD * kl * steps * depth, "swap": swap, "rows": ROWS}  # fmt: skip
+
+    def tiles(self, p: Gemm) -> Columns:
+        found = self._shapes(p)
+        values = {n: sorted({row[n] for row in found}) for n in self.tile}
+        return Columns.product(values).replace(family=self.code)
+
+    def shapes(self, p: Gemm) -> Columns:
+        found = self._shapes(p)
+        columns = {n: np.array([row[n] for row in found], np.int64) for n in found[0]}
+        return Columns(columns, len(found)).replace(family=self.code, raster=8)
+
+    def copies(self, p: Gemm, every: bool = False) -> list[dict[str, int]]:
+        """The widest accesses, and of a thin operand along K also narrower ones, where those decide the depth."""
+        out = []
+        for swap, _ in self._sides(p):
+            x, y = self._pair(p, swap)
+            out += [{f"vec_{x}": v, f"vec_{y}": w} for v, w, _ in self._depths(p, swap)]
+        return [dict(pairs) for pairs in dict.fromkeys(tuple(sorted(way.items())) for way in out)]
+
+    def ways(self, p: Gemm) -> list[dict[str, int]]:
+        return [{**way, "ahead": n} for way in self.copies(p) for n in (0, 1)]
+
+    def settle(self, p: Gemm, d: Device, c: Columns) -> Columns:
+        """As many blocks on a multiprocessor as find registers there: loads under way are what counts."""
+        g = geometry(p, c)
+        for name, thin, along in (("vec_a", c.swap == 1, g.a.kmajor), ("vec_b", c.swap == 0, g.b.kmajor)):
+            if not along:  # a lane has one column for matrix instructions
+                c = c.replace(**{name: np.where(thin & (c.rows > 0), 1, getattr(c, name))})
+        g = geometry(p, c)
+        c = c.replace(vec_c=np.minimum(np.minimum(p.vectors[2], c.nl), 16 // g.sum_bytes), raster=8)
+        return c.replace(resident=together(g, d))
+
+    def variables(self, p: Gemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
+        """Tiles, the threads along K and their depth, slices with how they meet."""
+        names = ("ms", "ns", "ml", "nl", "wm", "kl", "u", "swap", "rows")
+        shapes = [tuple(row[n] for n in names) for row in self._shapes(p)]
+        known = {*names, "kg", "split", "vec_a", "vec_b"}
+        plain = {n: v for n, v in super().variables(p).items() if n[0] not in known}
+        ways: list[tuple[int, ...]] = [(way["vec_a"], way["vec_b"]) for way in self.copies(p)]
+        return {names: shapes, ("vec_a", "vec_b"): ways, ("kg", "split"): meetings(self.axes), **plain}
+
+    def canonical(self, p: Gemm, c: Columns) -> Columns:
+        g = geometry(p, c)
+        kg = np.minimum(g.slices, c.kg)
+        return c.replace(
+            kg=kg, split=np.where(kg > 1, c.split, SPLIT_MEMSET), vec_c=np.minimum(c.vec_c, 16 // g.sum_bytes)
+        )
+
+    def changes(self, p: Gemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
+        yield from super().changes(p, d, config)
+        tile, each = ("nl", "ns") if config.swap else ("ml", "ms")
+        long = getattr(config, tile)
+        for wm in LANES:  # lanes along K for lanes along the long side, and for groups
+            yield {"wm": wm, "u": config.u * config.wm // wm, tile: long * wm // config.wm}
+            yield {"wm": wm, "u": config.u * config.wm // wm}
+            yield {"wm": wm, "kl": config.kl * wm // config.wm, tile: long * wm // config.wm}
+        for n in (1, 4):
+            yield {"kl": config.kl * n // 2, "u": config.u * n // 2}
+            yield {"kl": config.kl * n // 2, tile: long * 2 // n}
+            yield {"kl": config.kl * n // 2, tile: long * 2 // n, "u": config.u * n // 2}
+            yield {each: getattr(config, each) * n // 2, "u": config.u * 2 // n, tile: long * n // 2}
+        yield from self._other(p, config)
+        for way in self.copies(p):
+            yield from ({**way, "u": config.u * n // 8} for n in (1, 2, 4, 16, 32, 64))
+
+    def _other(self, p: Gemm, config: Config) -> Iterator[dict[str, int]]:
+        """Matrix instructions for single products with as many warps and loads, and the other way around."""
+        g = geometry(p, config)
+        thin = thin_tile(p.m if config.swap else p.n) if config.rows else COLUMNS
+        each, wm = max(int(g.count), 2), WARP // QUAD
+        long, own = (("nl", "ns"), ("ml", "ms")) if config.swap else (("ml", "ms"), ("nl", "ns"))
+        yield {
+            "rows": 0 if config.rows else ROWS, own[0]: thin, own[1]: thin if config.rows else thin // QUAD,
+            long[0]: each * wm * int(g.along) // config.wm, long[1]: each, "wm": wm,
+            "u": QUAD * config.kl * int(g.uk),
+        }  # fmt: skip
+
+    def follow(self, p: Gemm, config: Config, changes: dict[str, int]) -> list[Config]:
+        """As it is, and with registers for as many blocks as are likely to be wanted."""
+        [plain] = super().follow(p, config, changes)
+        if "resident" in changes or plain.wm < 1 or plain.kl < 1:
+            return [plain]
+        return [plain, *(replace(plain, resident=n) for n in (1, 2, 4, 8) if n < plain.resident)]

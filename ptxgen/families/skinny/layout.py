@@ -1,0 +1,290 @@
+"""Where a streaming thread finds its elements, and how it multiplies them. Numbers and names only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+from ptxgen.codegen.registers import Tile, braces, width
+from ptxgen.families.mma.instructions import Instruction
+from ptxgen.problem.dtypes import bits_of, dtype
+
+QUAD = 4  #: bytes that dp4a multiplies at once
+
+
+@dataclass(frozen=True)
+class Load:
+    """One access: ``registers`` of type ``kind`` from ``offset`` bytes past a pointer. ``hop``: index of the stride
+    that pointers move on by afterwards, -1: none."""
+
+    kind: str
+    registers: str
+    names: tuple[str, ...]
+    pointer: str
+    offset: int
+    hop: int = -1
+
+
+@dataclass(frozen=True)
+class Unpack:
+    """A word becomes elements: ``how`` names a macro of math/dot.mako."""
+
+    how: str
+    into: tuple[str, ...]
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Round:
+    """A part of a step: what is unpacked, then (sum, x, y) of each product."""
+
+    unpacks: tuple[Unpack, ...]
+    products: tuple[tuple[str, str, str], ...]
+
+
+class Stream:
+    """How one operand reaches the registers of a thread.
+
+    ``g``: the operand's share of the geometry, all integers; ``along``: threads of a block along the long side;
+    ``depth``, ``steps``: elements of K of a step, steps of a pass; ``reach``: elements of K from a step to the next;
+    ``stride``: from a pass to the next; ``size``: bytes of an element; ``quads``: whether dp4a multiplies four elements
+    of K at once.
+    """
+
+    def __init__(self, g: SimpleNamespace, kind: str, size: int, along: int, depth: int, steps: int, reach: int,
+                 stride: int, quads: bool) -> None:  # fmt: skip
+        self.name, self.upper = g.name, g.name.upper()
+        self.extent = "M" if g.name == "a" else "N"
+        self.long, self.kmajor = bool(g.long), bool(g.kmajor)
+        self.count, self.vec, self.size, self.dtype = int(g.count), int(g.vec), size, kind
+        self.along = along if self.long else 1
+        self.depth, self.steps, self.reach, self.quads = depth, steps, reach, quads
+        #: past which caches it is read, or with what
+        self.past = ".L1::no_allocate" if self.long else ""
+        self.shifted = bool(g.shifted)
+        #: whether a vector is cut from two chunks: wherever rows begin, all of them have it at the same k then
+        self.paired = bool(g.paired)
+        #: rows (columns) of C that lie side by side in a thread
+        self.side = 1 if self.shifted else self.count if self.kmajor or not self.long else self.vec
+        #: rows (columns) that need a pointer of their own: elements from the thread's first
+        self.rows = [self.offset(i) for i in range(0, self.count, 1 if self.kmajor else self.vec)]
+        #: what is taken off the extent to get the last element that a load may start at
+        self.edge = 1 if self.kmajor else self.vec
+        self._registers()
+        self._hops(stride)
+
+    def offset(self, i: int) -> int:
+        """Rows (columns) of C from the thread's first to number ``i``."""
+        return i // self.side * self.along * self.side + i % self.side
+
+    # ---- loads
+
+    def _registers(self) -> None:
+        """``packed``: elements of one register of a load; ``raw``: those registers, by step, load and word."""
+        bytes_ = self.vec * self.size
+        if self.size >= 4:
+            kind, words, self.packed = f"f{8 * self.size}", self.vec, 1
+        elif bytes_ >= 4:
+            kind, words, self.packed = "b32", bytes_ // 4, 4 // self.size
+        else:
+            kind, words, self.packed = "b16", 1, self.vec
+        self.load_kind = width(words, kind) if bytes_ >= 2 else "b8"
+        if words * (8 if kind == "f64" else 4) > 16:
+            raise ValueError(f"{self.vec} elements of {self.size} bytes are more than one access")
+        self.nothing = bits_of(0.0, dtype(kind)) if kind.startswith("f") else "0"
+        loads = len(self.rows) * (self.depth // self.vec if self.kmajor else self.depth)
+        self.raw = Tile(f"got_{self.name}", kind, (self.steps if self.long else 1, loads * (1 + self.paired), words))
+
+    def _hops(self, stride: int) -> None:
+        """Rows of K that pointers move on by where K is not contiguous: within a step, to the next one, to the next
+        pass."""
+        to_next, to_pass = (n - self.depth + 1 for n in (self.reach, stride - self.reach * (self.steps - 1)))
+        hops = [*([1] if self.depth > 1 else []), to_next, *([to_pass] if to_pass != to_next else [])]
+        self.hops = [] if self.kmajor else hops
+        #: elements along K that pointers move on by after a pass where it is
+        self.stride = stride if self.kmajor else 0
+
+    def loads(self, step: int, following: bool = False) -> list[Load]:
+        """The accesses of a step; ``following``: of the next pass, with pointers as they are in this one."""
+        out: list[Load] = []
+        row = step if self.long else 0
+        if self.kmajor:
+            start = step * self.reach + (self.stride if following else 0)
+            for n in range(len(self.rows)):
+                for d in range(0, self.depth * (1 + self.paired), self.vec):
+                    out.append(self._load(row, len(out), n, (start + d) * self.size))
+            return out
+        for d in range(self.depth):
+            for n in range(len(self.rows)):
+                last = n == len(self.rows) - 1
+                hop = (self._onward(step) if d == self.depth - 1 else 0) if last else -1
+                out.append(self._load(row, len(out), n, 0, hop))
+        return out
+
+    def _onward(self, step: int) -> int:
+        """The hop behind the last row of a step."""
+        return len(self.hops) - 1 if step == self.steps - 1 else int(self.depth > 1)
+
+    def _load(self, row: int, index: int, pointer: int, offset: int, hop: int = -1) -> Load:
+        words = self.raw.shape[2]
+        names = tuple(self.raw[row, index, w] for w in range(words))
+        into, at = self.raw.vector(row, index, 0, n=words), f"%ptr_{self.name}{pointer}"
+        return Load(self.load_kind, into, names, at, offset, hop)
+
+    # ---- elements
+
+    @property
+    def single(self) -> str:
+        """The type of a load of one element."""
+        return {1: "b8", 2: "b16"}.get(self.size, self.raw.kind)
+
+    def pieces(self, into: Tile | None = None) -> list[tuple[str, tuple[str, ...], str, int]]:
+        """(pointer, registers of single elements, register that they make, first of them along K) of every register of
+        a step, where each element is loaded on its own. One element makes itself. ``into``: other registers than
+        those of loads."""
+        out = []
+        for n in range(len(self.rows)):
+            for d in range(0, self.depth, self.packed):
+                name = into[n, d // self.packed] if into else self.word(0, n, d)[0]
+                parts = tuple(f"%piece{i}" for i in range(self.packed)) if self.packed > 1 else (name,)
+                out.append((f"%ptr_{self.name}{n}", parts, name, d))
+        return out
+
+    def word(self, step: int, i: int, d: int) -> tuple[str, int]:
+        """(register of a load, place within it) of element ``i`` at depth ``d`` of a step."""
+        row = step if self.long else 0
+        if self.kmajor:
+            load, at = i * (self.depth // self.vec) + d // self.vec, d % self.vec
+        else:
+            load, at = d * len(self.rows) + i // self.vec, i % self.vec
+        return self.raw[row, load, at // self.packed], at % self.packed
+
+
+class Elements:
+    """The elements of an operand as they are multiplied: converted where they have to be, each word once."""
+
+    def __init__(self, x: Stream, kind: str, shape: tuple[int, int]) -> None:
+        self.x = x
+        #: whether what is loaded is what is multiplied
+        self.plain = x.size >= 4 or (x.quads and x.kmajor)
+        self.tile = Tile(f"el_{x.name}", "b32" if x.quads else kind, shape)
+
+    def _at(self, i: int, d: int) -> str:
+        return self.tile[i, d % self.tile.shape[1]]
+
+    def value(self, step: int, i: int, d: int) -> str:
+        """The register with element ``i`` at depth ``d`` (a quad of them, by its first)."""
+        if self.plain:
+            return self.x.word(step, i, d)[0]
+        return self._at(i, d // (QUAD if self.x.quads else 1))
+
+    def unpacks(self, step: int, ds: range) -> list[Unpack]:
+        """What makes the elements at depths ``ds``."""
+        if self.plain:
+            return []
+        if self.x.quads:
+            return self._turned(step, ds.start)
+        found: dict[str, dict[int, str]] = {}
+        for i in range(self.x.count):
+            for d in ds:
+                word, place = self.x.word(step, i, d)
+                found.setdefault(word, {})[place] = self._at(i, d)
+        how = {"f16": "halves", "bf16": "halves", "s8": "bytes"}.get(self.x.dtype, "floats")
+        return [Unpack(how, tuple(into[n] for n in sorted(into)), (word,)) for word, into in found.items()]
+
+    def _turned(self, step: int, d: int) -> list[Unpack]:
+        """Four rows of K, four elements side by side: bytes change places, so that a word has four of K."""
+        out = []
+        for i in range(0, self.x.count, QUAD):
+            words = tuple(self.x.word(step, i, d + n)[0] for n in range(QUAD))
+            out.append(Unpack("turn", tuple(self._at(i + n, d // QUAD) for n in range(QUAD)), words))
+        return out
+
+
+class Fragments:
+    """The words of both operands as a matrix instruction takes them: word n of a lane's vector, of each of its rows.
+
+    ``i``: the instruction; two words along K make the fragments of one. ``acc``: sums by pair of rows and tile of the
+    thin side.
+    """
+
+    def __init__(self, x: Stream, y: Stream, i: Instruction, acc: Tile) -> None:
+        self.x, self.y, self.instruction, self.acc = x, y, i, acc
+        self.words = x.depth * x.size // 4
+        #: registers of their own: of words that are packed, rounded, or cut from two chunks
+        self.word_y = Tile("word_b", "b32", (y.count, self.words))
+        self.word_x = Tile("word_a", "b32", (x.count, self.words))
+        self.rounds = i.run == 1
+        self.packs_y = y.raw.kind == "b16"
+        self.own_x = self.rounds or x.paired
+
+    @property
+    def declared(self) -> list[Tile]:
+        return [*([self.word_x] if self.own_x else []), *([self.word_y] if self.rounds or self.packs_y else [])]
+
+    def _raw(self, x: Stream, step: int, i: int, w: int) -> str:
+        return x.word(step, i, w * (4 // x.size))[0]
+
+    def rounded(self, step: int) -> list[tuple[str, str]]:
+        """(to, from) of words that are rounded to tf32 in a step."""
+        if not self.rounds:
+            return []
+        pairs = ((self.word_x, self.x), (self.word_y, self.y))
+        return [(tile[i, w], tile[i, w] if x.paired else self._raw(x, step, i, w)) for tile, x in pairs
+                for i in range(x.count) for w in range(self.words)]  # fmt: skip
+
+    def cut(self, step: int) -> list[tuple[list[str], list[str]]]:
+        """(words of a vector, of the two chunks that it lies in) of each row."""
+        if not self.x.paired:
+            return []
+        raw, words = self.x.raw, range(self.words)
+        return [([self.word_x[i, w] for w in words], [raw[step, 2 * i + n, w] for n in (0, 1) for w in words])
+                for i in range(self.x.count)]  # fmt: skip
+
+    def packed(self, step: int) -> list[tuple[str, list[str]]]:
+        """(word, the two or four registers that it is made of), where loads of the thin operand are narrower."""
+        if not self.packs_y:
+            return []
+        y, each = self.y, 4 // self.y.size
+        return [
+            (self.word_y[i, w], list(dict.fromkeys(y.word(step, i, d)[0] for d in range(w * each, (w + 1) * each))))
+            for i in range(y.count) for w in range(self.words)
+        ]  # fmt: skip
+
+    def issues(self, step: int) -> list[tuple[str, str, str]]:
+        """The instructions of a step: sums, fragment of the long operand, fragment of the thin one."""
+        out = []
+        for w in range(0, self.words, 2):
+            for n in range(self.x.count // 2):
+                rows = (2 * n, 2 * n + 1)
+                a = [self.word_x[i, k] if self.own_x else self._raw(self.x, step, i, k)
+                     for k in (w, w + 1) for i in rows]  # fmt: skip
+                for j in range(self.y.count):
+                    own = self.rounds or self.packs_y
+                    b = [self.word_y[j, k] if own else self._raw(self.y, step, j, k) for k in (w, w + 1)]
+                    out.append((self.acc.vector(n, j, 0, n=4), braces(a), braces(b)))
+        return out
+
+    def sum_at(self, i: int, j: int) -> str:
+        """The sum of row ``i`` of the long side and column ``j`` of a thread's of the thin one."""
+        return self.acc[i // 2, j // 2, 2 * (i % 2) + j % 2]
+
+
+def rounds(x: Elements, y: Elements, acc: Tile, step: int) -> list[Round]:
+    """The work of one step: ``acc`` is by element of x and of y."""
+    unit = QUAD if x.x.quads else 1
+    depth = x.x.depth
+    chunk = max(x.tile.shape[1] * unit, 1)
+    out = []
+    for first in range(0, depth, chunk):
+        ds = range(first, first + chunk)
+        unpacks = x.unpacks(step, ds)
+        reach = y.tile.shape[1] * unit
+        if first % reach == 0:
+            unpacks += y.unpacks(step, range(first, first + reach))
+        products = tuple(
+            (acc[i, t], x.value(step, i, d), y.value(step, t, d))
+            for d in range(first, first + chunk, unit) for i in range(x.x.count) for t in range(y.x.count)
+        )  # fmt: skip
+        out.append(Round(tuple(unpacks), products))
+    return out

@@ -1,0 +1,117 @@
+"""The plan of a streaming kernel."""
+
+from __future__ import annotations
+
+from ptxgen.codegen.plan import Plan
+from ptxgen.codegen.registers import Tile
+from ptxgen.codegen.vectorized import log2
+from ptxgen.families.mma.instructions import by_words
+from ptxgen.families.skinny.layout import QUAD, Elements, Fragments, Round, Stream, rounds
+
+
+class StreamPlan(Plan):
+    """Every thread loads what it multiplies; threads that share K add their sums by shuffles and in shared memory."""
+
+    kernel = "kernel/streaming.mako"
+    math = "math/dot.mako"
+    places = "addr/streamed.mako"
+
+    def _operands(self) -> None:
+        c, g, p = self.config, self.geometry, self.problem
+        size = p.element.bytes
+        self.along, self.across, self.lanes = int(g.along), int(g.across), int(g.lanes)
+        self.depth, self.steps = int(g.depth), int(g.steps)
+        self.quads = p.dtype == "s8" and min(g.vec_x, g.vec_y) >= QUAD and bool(g.y_kmajor)
+        #: elements of K from a step to the next
+        self.reach = int(g.reach)
+        shared = (self.depth, self.steps, self.reach, c.u)
+        self.a, self.b = (Stream(x, p.dtype, size, self.along, *shared, self.quads) for x in (g.a, g.b))
+        self.operands = (self.a, self.b)
+        self.x, self.y = (self.b, self.a) if c.swap else (self.a, self.b)
+        self.ahead = bool(c.ahead)
+        self.log2_across, self.log2_u, self.log2_size = log2(self.lanes), log2(c.u), log2(size)
+        self.log2_wm, self.warps_along = log2(c.wm), self.along // c.wm
+        self.log2_warps_along = log2(self.warps_along)
+        #: by which bits of their numbers the lanes differ that share K
+        unit = 1 if self.x.kmajor else c.wm
+        self.partners = [unit << n for n in range(self.log2_across)]
+        self.lane_places, self.own_y = self.places, "%row" if c.swap else "%col"
+        if c.rows:
+            self._fragments()
+        else:
+            self._elements()
+        if self.x.shifted:
+            self._shifts()
+
+    def _shifts(self) -> None:
+        """Rows that nothing aligns: what is read element by element."""
+        self.places = "addr/streamed_shifted.mako"
+        paired = self.x.paired
+        #: vectors behind whole ones; elements behind the last whole vector that its second chunk takes at most
+        self.tails, self.reserve = (2, self.x.vec) if paired else (1, 0)
+        #: elements that no pass may count on, of whatever row
+        self.slack = 2 * self.x.vec if paired else self.x.vec - 1
+        self.single = ((self.x, self.x.pieces(self.fragments.word_x if paired else None)), (self.y, self.y.pieces()))
+
+    def _fragments(self) -> None:
+        c, p = self.config, self.problem
+        found = by_words(p)
+        assert found is not None  # a rule
+        self.instruction = found
+        if p.element.bytes == 1 and found.sum == "f32":
+            self.ptx_version = max(self.ptx_version, "8.4")
+        self.math, self.places, self.own_y = "math/streamed_mma.mako", "addr/streamed_quads.mako", "%fed"
+        self.lane_places = self.places
+        self.ms, self.ns = c.ms, c.ns
+        self.acc = Tile("acc", found.sum, (self.x.count // 2, self.y.count, found.sums))
+        self.fragments = Fragments(self.x, self.y, found, self.acc)
+        #: rounds f32 to tf32, from sm_90 on in one instruction
+        self.rounding = "cvt.rn.tf32.f32" if self.device.sm >= 90 else "cvt.rna.tf32.f32"
+        self.partners = []
+        # four lanes ask for half a line, their next step for the other half: memory brings whole lines
+        self.x.past = ("" if self.x.paired else self.x.past) + ".L2::128B"
+
+    def _elements(self) -> None:
+        c, unit = self.config, QUAD if self.quads else 1
+        self.ms, self.ns = c.ms, c.ns
+        kind = "s32" if self.problem.accumulator.integer else self.sum
+        self.acc = Tile("acc", kind, (self.x.count, self.y.count))
+        #: sums before they are scaled: nothing, one more product, one more share
+        self.nothing, self.grow, self.join = (
+            ("0", "mad.lo.s32", "add.s32") if kind == "s32" else (self.zero, self.fma, self.add)
+        )  # fmt: skip
+        packed = 1 if self.quads else max(self.x.packed, self.y.packed if self.y.kmajor else 1)
+        own = (packed, packed) if self.x.kmajor else (1, self.depth // unit if self.y.kmajor else 1)
+        self.elements_x = Elements(self.x, kind, (self.x.count, own[0]))
+        self.elements_y = Elements(self.y, kind, (self.y.count, own[1]))
+        #: what only lanes do that are the first along K
+        self.share_guard = "@%first " if self.lanes > 1 else ""
+
+    def rounds(self, step: int) -> list[Round]:
+        """What is multiplied in a step."""
+        return rounds(self.elements_x, self.elements_y, self.acc, step)
+
+    def sum_at(self, i: int, j: int) -> str:
+        """The sum of row ``i`` and column ``j`` of a thread's tile."""
+        i, j = (j, i) if self.config.swap else (i, j)
+        return self.fragments.sum_at(i, j) if self.config.rows else self.acc[i, j]
+
+    def _epilogue(self) -> None:
+        super()._epilogue()
+        self.row = Tile("e", self.sum, (max(self.ns, self.vec_c),))
+
+    @property
+    def contiguous(self) -> int:
+        return self.config.ns if self.config.rows and not self.config.swap else self.b.side
+
+    @property
+    def tiles(self) -> list[tuple[Tile, str]]:
+        return [
+            (self.acc, "sums: along the long side, along the thin one" + (", of a lane" if self.config.rows else "")),
+            (self.x.raw, f"{self.x.upper} from memory: step, load, word"),
+            (self.y.raw, f"{self.y.upper}, of one step"),
+        ]
+
+    @property
+    def shared_map(self) -> list[str]:
+        return [f"{self.kl} tiles of C, rows of {self.row_c}"]

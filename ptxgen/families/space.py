@@ -1,0 +1,220 @@
+"""Which configurations there are: the whole legal space, and the neighbourhood of one configuration.
+
+The space is columnar, and the families' spaces are one: a column of every axis, family by family. What does not depend
+on extents is built once for each class of problems (types, layout, alignment, device) and kept; a problem adds its
+slices of K, tile by tile. Nothing here decides legality: rows of ``rules.RULES`` do, each evaluated once on the
+smallest table that has the columns it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.codegen.config import AXES, FAMILIES, Columns, Config
+from ptxgen.families.candidates import Family, Ints, whole_waves
+from ptxgen.families.rules import RULES, legal
+from ptxgen.families.space_bases import SPACES, Base, barred, base, families, kind
+from ptxgen.problem.device import Device
+from ptxgen.problem.gemm import Gemm
+
+Where = slice | NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """What one family adds to the candidates of a problem: its base, and its tiles crossed with slices. The candidates
+    number the rows and cells of all parts together; this one's begin at ``row`` and ``cell``."""
+
+    base: Base
+    cells: Columns
+    row: int
+    cell: int
+
+
+class _Lazy(Mapping[str, Ints]):
+    """The columns of candidates, each gathered when it is first read."""
+
+    def __init__(self, owner: Candidates) -> None:
+        self.owner, self.ready = owner, dict[str, Ints]()
+
+    def __getitem__(self, name: str) -> Ints:
+        if name not in self.ready:
+            out = np.empty(len(self.owner), np.int64)
+            for part, where, rows, cells in self.owner.groups():
+                if name in part.base.family.cell:
+                    out[where] = part.cells.columns[name][cells]
+                else:
+                    out[where] = part.base.columns.columns[name][rows]
+            self.ready[name] = out
+        return self.ready[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (a.name for a in AXES)
+
+    def __len__(self) -> int:
+        return len(AXES)
+
+
+class Candidates(Columns):
+    """Legal configurations of one problem: row i is row ``rows[i]`` of the parts' bases with the slices of
+    ``cells[cell[i]]`` of theirs.
+
+    Reads like ``Columns``; what works on the whole space reads the small tables instead, part by part (``groups``).
+    """
+
+    def __init__(self, parts: tuple[Part, ...], rows: NDArray[np.int32], cell: NDArray[np.int32]) -> None:
+        self.parts, self.rows, self.cell = parts, rows, cell
+        self.length = len(rows)
+        self.columns = _Lazy(self)  # type: ignore[assignment]
+        self._groups: list[tuple[Part, Where, NDArray[np.int32], NDArray[np.int32]]] | None = None
+
+    def take(self, rows: NDArray[Any]) -> Candidates:
+        return Candidates(self.parts, self.rows[rows], self.cell[rows])
+
+    def groups(self) -> list[tuple[Part, Where, NDArray[np.int32], NDArray[np.int32]]]:
+        """(part, where its candidates are among these, their rows of its base, their cells)."""
+        if self._groups is None:
+            self._groups = []
+            for n, part in enumerate(self.parts):
+                end = self.parts[n + 1].row if n + 1 < len(self.parts) else None
+                where = self._between(part.row, end)
+                rows, cell = self.rows[where], self.cell[where]
+                if len(rows):
+                    self._groups.append((part, where, rows - part.row, cell - part.cell))
+        return self._groups
+
+    def _between(self, first: int, end: int | None) -> Where:
+        """Where rows ``first`` up to ``end`` are: a slice, where they lie together."""
+        if len(self.parts) == 1:
+            return slice(0, self.length)
+        inside = self.rows >= first if end is None else (self.rows >= first) & (self.rows < end)
+        found = np.flatnonzero(inside)
+        together = len(found) and found[-1] - found[0] + 1 == len(found)
+        return slice(int(found[0]), int(found[-1]) + 1) if together else found
+
+    def row(self, i: int) -> Config:
+        row, cell = int(self.rows[i]), int(self.cell[i])
+        part = next(p for p in reversed(self.parts) if row >= p.row)
+        f = part.base.family
+        values = {n: int(v[row - part.row]) for n, v in part.base.columns.columns.items()}
+        values.update({n: int(part.cells.columns[n][cell - part.cell]) for n in f.cell})
+        return Config(**values)
+
+
+def candidates(p: Gemm, d: Device) -> Candidates:
+    """The whole legal space of ``p`` on ``d`` over the axes that are not refined, the others at good defaults."""
+    parts: list[Part] = []
+    rows, cell = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
+    first_row = first_cell = 0
+    for f in families(p, d):
+        b = base(f, p, d)
+        if not len(b.columns):
+            continue
+        cells, broken = f.cells(p, d, b.tiles)
+        parts.append(Part(b, cells, first_row, first_cell))
+        open_ = (broken == -1).reshape(len(b.tiles), -1)
+        for j in range(open_.shape[1]):
+            taken = _takers(b, open_[:, j], j)
+            rows.append((taken + first_row).astype(np.int32))
+            cell.append((b.tile[taken] * open_.shape[1] + j + first_cell).astype(np.int32))
+        first_row, first_cell = first_row + len(b.columns), first_cell + len(cells)
+    return Candidates(tuple(parts), np.concatenate(rows), np.concatenate(cell))
+
+
+def _takers(b: Base, open_: NDArray[np.bool_], option: int) -> NDArray[np.intp]:
+    """The rows of a base that come with an option of slices; ``open_``: the tiles that do."""
+    if not open_.any():
+        return np.zeros(0, np.intp)
+    if b.refused is None:
+        return np.arange(len(b.tile)) if open_.all() else np.flatnonzero(open_[b.tile])
+    return np.flatnonzero(open_[b.tile] & (b.refused[:, option] == -1))
+
+
+def explain(p: Gemm, d: Device) -> dict[str, int]:
+    """How many rows of the space each rule rejected; what no rule rejected is ``candidates(p, d)``. A family that
+    cannot compute the problem counts as one row."""
+    counts = {rule.name: 0 for rule in RULES}
+    for f in SPACES:
+        bar = barred(f, p, d)
+        if bar >= 0:
+            counts[RULES[bar].name] += 1
+            continue
+        b = base(f, p, d)
+        _, broken = f.cells(p, d, b.tiles)
+        broken = broken.reshape(len(b.tiles), -1)
+        slices = (broken != -2).sum(axis=1)
+        for i, per_tile in b.rejected.items():
+            counts[RULES[i].name] += int((per_tile * slices).sum())
+        legal_rows = np.bincount(b.tile, minlength=len(b.tiles))
+        for i in np.unique(broken[broken >= 0]):
+            counts[RULES[i].name] += int((legal_rows * (broken == i).sum(axis=1)).sum())
+        if b.refused is not None:
+            refused = np.where(broken[b.tile] == -1, b.refused, -1)
+            for i, n in zip(*np.unique(refused[refused >= 0], return_counts=True), strict=True):
+                counts[RULES[i].name] += int(n)
+    return {name: n for name, n in counts.items() if n}
+
+
+def canonical(p: Gemm, c: Columns) -> Columns:
+    """The same kernels, with every axis that has no effect at its default: one kernel, one configuration.
+
+    Rows must be legal for ``p``.
+    """
+    codes = np.unique(c.family)
+    if len(codes) <= 1:
+        return SPACES[int(codes[0])].canonical(p, c) if len(c) else c
+    out = {a.name: np.array(c.columns[a.name]) for a in AXES}
+    for code in codes:
+        rows = np.flatnonzero(c.family == code)
+        part = SPACES[int(code)].canonical(p, c.take(rows))
+        for name, column in out.items():
+            column[rows] = part.columns[name]
+    return Columns(out, len(c))
+
+
+def unique(c: Columns) -> Columns:
+    """The distinct rows, in order of first appearance."""
+    if not len(c):
+        return c
+    table = np.stack([c.columns[a.name] for a in AXES], axis=1)
+    _, first = np.unique(table, axis=0, return_index=True)
+    return c.take(np.sort(first))
+
+
+def refinements(p: Gemm, d: Device, config: Config) -> Columns:
+    """The neighbourhood of ``config`` within its family: every change of one axis, of a tile with its thread tile, of
+    the slices to other whole waves, of an operand's way into shared memory. Legal, canonical, distinct, without
+    ``config``."""
+    f = SPACES[config.family]
+    rows = [near for changes in f.changes(p, d, config) for near in f.follow(p, config, changes)]
+    c = Columns.of(rows)
+    c = unique(canonical(p, c.take(legal(p, c, d))))
+    c = c.take(legal(p, c, d))
+    own = canonical(p, Columns.of([config]))
+    same = np.logical_and.reduce([c.columns[a.name] == own.columns[a.name][0] for a in AXES])
+    return c.take(~same)
+
+
+__all__ = [
+    "FAMILIES",
+    "SPACES",
+    "Base",
+    "Candidates",
+    "Family",
+    "Part",
+    "barred",
+    "base",
+    "candidates",
+    "canonical",
+    "explain",
+    "families",
+    "kind",
+    "refinements",
+    "unique",
+    "whole_waves",
+]  # fmt: skip

@@ -1,0 +1,158 @@
+"""The part of a family's space that extents do not decide: built once for each class of problems, and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.codegen.config import FAMILIES, Columns
+from ptxgen.families.candidates import Family, Ints, crossed, first_broken, picked
+from ptxgen.families.depthwise.candidates import Slide
+from ptxgen.families.mma.candidates import Mma
+from ptxgen.families.simt.candidates import Simt
+from ptxgen.families.skinny.candidates import Stream
+from ptxgen.families.wgmma.candidates import Wgmma
+from ptxgen.problem.device import Device
+from ptxgen.problem.gemm import Gemm
+
+#: by the code of the ``family`` axis
+SPACES: tuple[Family, ...] = (Simt(), Mma(), Wgmma(), Stream(), Slide())
+
+
+@dataclass(frozen=True, eq=False)
+class Base:
+    """The legal rows of one family and a class of problems, without what extents decide.
+
+    ``problem``: a stand-in of the class, with neutral extents; ``tile``: for each row the index of its tile in
+    ``tiles``; ``rejected``: rule index -> rejected rows by tile; ``refused``: for each row and option of slices the
+    rule that it breaks, -1 if none, -2 if it does not come with it, where that depends on the row. Rows of one ``kin``
+    differ in the family's axes ``alike`` only, which the clock hardly tells apart; one of each kin ``leads``.
+    """
+
+    family: Family
+    problem: Gemm
+    device: Device
+    columns: Columns
+    tile: NDArray[np.intp]
+    tiles: Columns
+    rejected: Mapping[int, Ints]
+    refused: Ints | None
+    kin: NDArray[np.intp]
+    leads: NDArray[np.bool_]
+
+
+def barred(f: Family, p: Gemm, d: Device) -> int:
+    """The rule by which a family cannot compute a problem at all, or -1."""
+    one = Columns({}, 1).replace(family=f.code)
+    return int(first_broken(f, p, one, d, ("types_c", *f.fixed))[0])
+
+
+def families(p: Gemm, d: Device) -> list[Family]:
+    """The families that compute ``p`` on ``d``."""
+    return [f for f in SPACES if barred(f, p, d) < 0]
+
+
+def base(f: Family, p: Gemm, d: Device) -> Base:
+    """The part of a family's space that ``p`` shares with every problem of its class. Kept between calls."""
+    return _base(f.code, f.neutral(p), d)
+
+
+def kind(p: Gemm, d: Device) -> tuple[tuple[str, Gemm], ...]:
+    """What problems have in common that share all bases: a key of their class."""
+    return tuple((FAMILIES[f.code], f.neutral(p)) for f in families(p, d))
+
+
+@lru_cache(maxsize=24)
+def _base(code: int, p: Gemm, d: Device) -> Base:
+    f = SPACES[code]
+    tiles, shapes = f.tiles(p), f.shapes(p)
+    broken = first_broken(f, p, shapes, d, f.tile_rules)
+    ways = f.ways(p)
+    index = _Index(tiles, f.tile)
+    rejected = {int(i): len(ways) * index.count(shapes, broken == i) for i in np.unique(broken[broken >= 0])}
+    rows = f.settle(p, d, crossed(picked(shapes, broken < 0), ways))
+    broken = first_broken(f, p, rows, d, None, skip=f.tile_rules)
+    for i in np.unique(broken[broken >= 0]):
+        rejected[int(i)] = index.count(rows, broken == i)
+    kept = _distinct(f, p, picked(rows, broken < 0))
+    kin, leads = _kin(f, kept)
+    return Base(f, p, d, kept, index.of(kept), tiles, rejected, _refused(f, p, d, kept), kin, leads)
+
+
+def _distinct(f: Family, p: Gemm, c: Columns) -> Columns:
+    """Without rows that are the kernels of others; accesses of C as wide as they are, not as they may be."""
+    if not len(c):
+        return c
+    plain = f.canonical(p, c)
+    same = np.logical_and.reduce([
+        plain.columns[n] == v for n, v in c.columns.items() if n != "vec_c" and plain.columns[n] is not v
+    ])  # fmt: skip
+    return picked(c.replace(vec_c=plain.vec_c), np.broadcast_to(same, len(c)))
+
+
+def _refused(f: Family, p: Gemm, d: Device, rows: Columns) -> Ints | None:
+    options = f.options(p)
+    if not options or not len(rows):
+        return None
+    skip = (*f.tile_rules, *f.extent_rules)
+    known: dict[tuple[tuple[str, int], ...], Ints] = {}
+    for option in options:
+        key = tuple(option.items())
+        if key not in known:
+            broken = first_broken(f, p, rows.replace(**option), d, None, skip)
+            known[key] = np.where(f.takes(option, rows), broken, -2)
+    return np.stack([known[tuple(option.items())] for option in options], axis=1)
+
+
+class _Index:
+    """Finds the row of each configuration's tile in a table of them."""
+
+    def __init__(self, tiles: Columns, names: tuple[str, ...]) -> None:
+        self.names, self.size = names, len(tiles)
+        self.values = [np.unique(tiles.columns[n]) for n in names]
+        key = self._key(tiles)
+        self.place = np.zeros(int(np.prod([len(v) for v in self.values])), np.intp)
+        self.place[key] = np.arange(len(tiles))
+
+    def _key(self, c: Columns) -> NDArray[np.intp]:
+        key = np.zeros(len(c), np.intp)
+        for name, values in zip(self.names, self.values, strict=True):
+            key = key * len(values) + np.searchsorted(values, c.columns[name])
+        return key
+
+    def of(self, c: Columns) -> NDArray[np.intp]:
+        return self.place[self._key(c)]
+
+    def count(self, c: Columns, mask: NDArray[np.bool_]) -> Ints:
+        """How many of the rows that ``mask`` picks each tile has."""
+        return np.bincount(self.of(c)[mask], minlength=self.size).astype(np.int64)
+
+
+def _kin(f: Family, c: Columns) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """(group of rows that differ in the axes ``alike`` only, whether a row leads its group)."""
+    key = np.zeros(len(c), np.int64)
+    for name, column in c.columns.items():
+        if name not in f.alike and name not in ("stage_c", "vec_c", "lanes", "wm") and column.strides != (0,):
+            values, code = np.unique(column, return_inverse=True)
+            key = key * len(values) + code
+    _, kin = np.unique(key, return_inverse=True)
+    best = [_distance(c.columns[name], liked) for name, liked in f.alike.items()]
+    order = np.lexsort((*best[::-1], kin))
+    leads = np.zeros(len(c), bool)
+    leads[order[np.unique(kin[order], return_index=True)[1]]] = True
+    return kin, leads
+
+
+def _distance(column: Ints, liked: tuple[int, ...]) -> Ints:
+    """0 for the value that is liked most, then for the next, then by how far a value is from the first."""
+    out = len(liked) + np.abs(column - liked[0])
+    for rank, value in enumerate(liked):
+        out = np.where(column == value, rank, out)
+    return out
+
+
+__all__ = ["SPACES", "Base", "barred", "base", "families", "kind"]

@@ -1,0 +1,280 @@
+"""What the space has of wgmma kernels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ptxgen.codegen.config import (
+    FAMILIES,
+    PDL_WITHIN,
+    SPLIT_MEMSET,
+    SPLIT_POLL,
+    SPLIT_SHARE,
+    SPLIT_WORKSPACE,
+    Columns,
+    Config,
+)
+from ptxgen.families.candidates import NEUTRAL, Family, Ints, default, first_broken, meetings, overlap, single
+from ptxgen.families.geometry import geometry
+from ptxgen.families.rules import reducible
+from ptxgen.families.wgmma import operand_packing
+from ptxgen.families.wgmma.bf16x3 import factor_bytes, planes
+from ptxgen.families.wgmma.geometry import (
+    COLUMNS,
+    ROWS,
+    SPAN,
+    STEP,
+    from_registers,
+    groups_leave,
+    together,
+    widest_unit,
+)
+from ptxgen.families.wgmma.operand_packing import LIES_A, A, B, mapped, unmapped
+from ptxgen.problem.device import Device
+from ptxgen.problem.gemm import Gemm
+
+#: (64-row tiles of a block, warpgroups, whether these take tiles in turn)
+LONG = ((1, 1, 0), (2, 1, 0), (2, 2, 0), (4, 2, 0), (1, 2, 1), (2, 2, 1))
+SHORT = (8, 16, 24, 32, 40, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256)  #: extents along the other side
+DEPTHS = (SPAN // 2, SPAN, 2 * SPAN)  #: bytes of a stage's rows
+#: blocks of a cluster along X, along Y, and along K
+CLUSTERS = ((1, 1, 1), (2, 1, 1), (4, 1, 1), (2, 2, 1), (2, 4, 1), (1, 1, 2), (1, 1, 3), (1, 1, 4), (1, 1, 8))
+STAGES = (2, 3, 4, 6, 8, 12)
+MEETING = 64  #: slices that wait for each other, at most
+LIES = 2  #: bytes of elements that are shifted where they lie at none of TMA's places
+LEAST = (16, 32)  #: rows that may be loaded of 64
+#: (through shared memory, parts, parts that have memory of their own, whether that is the operands')
+LEAVING = ((0, 1, 1, 0), (1, 1, 1, 0), (1, 1, 1, 1), (1, 4, 4, 0), (1, 4, 4, 1))
+
+#: (share of a wave that slices fill, in halves, how they meet)
+SLICES = ((0, SPLIT_MEMSET), (2, SPLIT_POLL), (2, SPLIT_SHARE), (1, SPLIT_POLL), (1, SPLIT_SHARE), (4, SPLIT_WORKSPACE))
+
+#: the same where the workspace has planes of operands, which nobody keeps clear
+SLICES_PLANES = ((0, SPLIT_MEMSET), (2, SPLIT_WORKSPACE), (1, SPLIT_WORKSPACE), (4, SPLIT_WORKSPACE))
+
+#: the values of each axis that are tried, beside the tables above
+AXES = {
+    "ml": (8, 16, 32, 48, 64, 96, 128, 192, 256), "nl": (8, 16, 32, 48, 64, 96, 128, 192, 256),
+    "u": (16, 32, 64, 128, 256), "kg": (1, 2, 4, 8, 15, 16, 32, 64), "stages": (1, 2, 3, 4, 5, 6, 7, 8, 10, 12),
+    "vec_c": (1, 2, 8), "split": (0, 2, 3, 4), "stage_c": (0, 1), "raster": (1, 4, 8, 16), "resident": (1, 2, 3),
+    "swap": (0, 1), "wg": (1, 2), "pingpong": (0, 1), "cluster": (1, 2, 4), "yc": (1, 2, 4), "kc": (1, 2, 3, 4, 5, 8),
+    "report": (0, 1), "persistent": (0, 1), "chunks": (1, 2, 4), "buffers": (1, 2, 4), "reuse": (0, 1),
+    "evict": (0, 1, 2, 3), "rows": (0, 16, 32), "repack": (0, 1, 2, 3, 4, 8, 12),
+}  # fmt: skip
+ALIKE = {"stage_c": (1,), "chunks": (1,), "buffers": (1,), "reuse": (0,)}
+
+
+class Wgmma(Family):
+    code = FAMILIES.index("wgmma")
+    axes, alike = AXES, ALIKE
+    tile = ("ml", "nl", "u", "swap", "cluster", "yc", "kc", "repack")
+    cell = ("kg", "split", "raster", "evict")
+    fixed = ("tables", "wgmma_target", "wgmma_types", "wgmma_images")
+    tile_rules = (
+        "axis", "range", "wgmma_major", "wgmma_depth", "wgmma_tile_x", "wgmma_tile_y", "wgmma_accumulators",
+        "wgmma_cluster", "wgmma_parts_x", "wgmma_pingpong", "wgmma_rows", "wgmma_map_a", "wgmma_map_b",
+    )  # fmt: skip
+    extent_rules = ("range", "slices", "split", "grid", "wgmma_walk", "wgmma_passes", "wgmma_meeting", "wgmma_stages",
+                    "wgmma_planes", "wgmma_repack", "wgmma_residues")  # fmt: skip
+
+    def neutral(self, p: Gemm) -> Gemm:
+        """Starts and pitches that TMA can take, or starts that it cannot; extents that show which tiles are cut."""
+        c = p.vectors[2] * p.output.bytes
+        m, n = (next((r for r in LEAST if x <= r), NEUTRAL) for x in (p.m, p.n))
+        given: dict[str, Any] = {f"aligned_{x}": 16 if mapped(p, x) else p.element.bytes for x in "ab"}
+        if p.window is not None:
+            channels = widest_unit(p) if not p.window.summed else math.gcd(p.window.channels, ROWS)
+            given["window"] = p.window.like(channels, NEUTRAL)
+        return replace(p, m=m, n=n, k=NEUTRAL, lda=0, ldb=0, ldc=0, batch=1, aligned_c=c, **given)
+
+    def variables(self, p: Gemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
+        """Tiles with the warpgroups that share them, clusters, ways to leave and to meet: few of their products are
+        legal."""
+        tiles = [
+            (n * ROWS, short, 0, wg, turns, walks) for n, wg, turns in LONG for short in SHORT for walks in {turns, 1}
+        ]
+        parts = [(c, b) for c in self.axes["chunks"] for b in self.axes["buffers"] if c % b == 0]
+        joint: dict[tuple[str, ...], list[tuple[int, ...]]] = {
+            ("ml", "nl", "swap", "wg", "pingpong", "persistent"): tiles + [(y, x, 1, *t) for x, y, _, *t in tiles],
+            ("cluster", "yc", "kc", "report"): [(*c, r) for c in CLUSTERS for r in ((0, 1) if c[2] > 1 else (0,))],
+            ("stage_c", "chunks", "buffers", "reuse"): [
+                (0, 1, 1, 0),
+                *((1, c, b, r) for c, b in parts for r in (0, 1)),
+            ],
+            ("kg", "split"): meetings(self.axes),
+        }
+        known = {name for names in joint for name in names}
+        plain = {names: v for names, v in super().variables(p).items() if names[0] not in known}
+        return {**joint, **plain, ("u",): [(u,) for u in self._depths(p)],
+                ("repack",): [(r,) for r in self._repacks(p)]}  # fmt: skip
+
+    # ---- a base
+
+    def _sides(self, long: Ints, short: Ints, swap: Ints) -> dict[str, Ints]:
+        return {"ml": np.where(swap == 1, short, long), "nl": np.where(swap == 1, long, short), "swap": swap}
+
+    def _depths(self, p: Gemm) -> list[int]:
+        """Few channels fill the narrowest boxes, of which a stage may be one."""
+        narrow = (STEP,) if p.window is not None and widest_unit(p) * factor_bytes(p) == STEP else ()
+        return [b // factor_bytes(p) for b in (*narrow, *DEPTHS)]
+
+    def _repacks(self, p: Gemm) -> list[int]:
+        """Operands that are copied first: what TMA cannot map; of those that may be transposed one, or where that is
+        the only one perhaps."""
+        if planes(p) > 1:
+            return [0]
+        if p.window is not None:
+            turned = p.window.summed and p.window.side == "b" and operand_packing.turns(p, "a")
+            return [operand_packing.walked(p) or (A if turned else 0)]
+        off = unmapped(p)
+        if off and factor_bytes(p) == LIES and p.items == 1:  # or come as they lie
+            return [off, off * LIES_A]
+        apart = A * operand_packing.turns(p, "a") + B * operand_packing.turns(p, "b")
+        return sorted({A | off, B | off} if apart == A | B else {off, off | apart})
+
+    def tiles(self, p: Gemm) -> Columns:
+        grid = np.meshgrid(
+            sorted({n for n, _, _ in LONG}), SHORT, self._depths(p), (0, 1), np.arange(len(CLUSTERS)),
+            self._repacks(p), indexing="ij",
+        )  # fmt: skip
+        long, short, u, swap, way, turned = (g.ravel() for g in grid)
+        clusters = np.array(CLUSTERS)[way]
+        sides = self._sides(ROWS * long, short, swap)
+        c = Columns({**sides, "u": u, "cluster": clusters[:, 0], "yc": clusters[:, 1], "kc": clusters[:, 2],
+                     "repack": turned})  # fmt: skip
+        return c.replace(family=self.code)
+
+    def shapes(self, p: Gemm) -> Columns:
+        rows = sorted({0} | {next((r for r in LEAST if x <= r), 0) for x in (p.m, p.n)})
+        grid = np.meshgrid(
+            np.arange(len(LONG)), SHORT, self._depths(p), (0, 1), np.arange(len(CLUSTERS)), (0, 1), rows,
+            self._repacks(p), indexing="ij",
+        )  # fmt: skip
+        way, short, u, swap, cluster, persistent, loaded, turned = (g.ravel() for g in grid)
+        long, clusters = np.array(LONG)[way], np.array(CLUSTERS)[cluster]
+        return Columns({
+            **self._sides(ROWS * long[:, 0], short, swap), "u": u, "wg": long[:, 1], "pingpong": long[:, 2],
+            "cluster": clusters[:, 0], "yc": clusters[:, 1], "kc": clusters[:, 2], "persistent": persistent,
+            "rows": loaded, "repack": turned,
+        }).replace(family=self.code)  # fmt: skip
+
+    def ways(self, p: Gemm) -> list[dict[str, int]]:
+        names = ("stages", "stage_c", "chunks", "buffers", "reuse")
+        return [dict(zip(names, (s, *way), strict=True)) for s in STAGES for way in LEAVING]
+
+    def settle(self, p: Gemm, d: Device, c: Columns) -> Columns:
+        return c.replace(vec_c=width_c(p, c.replace(vec_c=p.vectors[2])))
+
+    def options(self, p: Gemm) -> list[dict[str, int]]:
+        """Two slices: of more, a block has no more to hold and to finish."""
+        return [{"kg": 2 if waves else 1, "split": split} for waves, split in self._slices(p)]
+
+    def takes(self, option: dict[str, int], c: Columns) -> Any:
+        """Blocks that share the finishing of a tile have little each, which leaves in one part: in how many it could
+        depends on the number of slices."""
+        return (c.chunks == 1) | (option["split"] != SPLIT_SHARE)
+
+    def _slices(self, p: Gemm) -> list[tuple[int, int]]:
+        """How slices meet that are too many to wait for each other: as sums of C, or in a workspace."""
+        many = SPLIT_MEMSET if reducible(p) else SPLIT_WORKSPACE
+        slices = SLICES_PLANES if planes(p) > 1 or operand_packing.walked(p) else SLICES
+        return [(waves, many if split == SPLIT_WORKSPACE else split) for waves, split in slices]
+
+    # ---- cells
+
+    def cells(self, p: Gemm, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
+        """Slices for a half, one and two waves of clusters, by each way of meeting; what is read once is not kept, but
+        for images, of which each tap reads again what a pass has just copied."""
+        slices, count = self._slices(p), len(tiles)
+        names = {n: np.repeat(tiles.columns[n], len(slices)) for n in self.tile}
+        split, waves = (np.tile(np.array(x), count) for x in zip(*((s, w) for w, s in slices), strict=True))
+        c = Columns({**names, "split": split}).replace(family=self.code)
+        g = geometry(p, c)
+        room = together(d, c)
+        blocks = np.maximum(g.blocks, 1)
+        most = np.minimum(room * waves // blocks, -(-p.k // c.u) * np.minimum(waves, 2) // c.kc) // 2
+        waits = (split == SPLIT_POLL) | (split == SPLIT_SHARE)
+        kg = np.where(waits, np.minimum(most, MEETING), most)
+        own = p.offsets[:2] if p.items > 1 else (0, 0) if operand_packing.walked(p) else (1, 1)
+        streamed = np.where(
+            (g.tiles_n == 1) & (p.m > p.n) & (own[0] > 0), 1,
+            np.where((g.tiles_m == 1) & (p.n > p.m) & (own[1] > 0), 2, 0),
+        )  # fmt: skip
+        c = c.replace(
+            kg=np.maximum(kg, 1), evict=streamed, raster=np.where((c.kc == 1) & (blocks > room), 8, 1)
+        )  # fmt: skip
+        broken = first_broken(self, p, c, d, self.extent_rules)
+        wide = (broken >= 0) & (c.raster == 1) & (c.kc == 1)  # the plain order has the narrower grid
+        if wide.any():
+            c = c.replace(raster=np.where(wide, 8, c.raster))
+            broken = first_broken(self, p, c, d, self.extent_rules)
+        table = np.stack([kg, split]).reshape(2, count, -1)
+        seen = (table[0] <= 1) & (waves.reshape(count, -1) > 0)
+        for j in range(1, table.shape[2]):
+            seen[:, j] |= (table[:, :, :j] == table[:, :, j : j + 1]).all(axis=0).any(axis=1)
+        return c, np.where(seen.ravel(), -2, broken)
+
+    # ---- one configuration
+
+    def canonical(self, p: Gemm, c: Columns) -> Columns:
+        return c.replace(split=np.where(c.kg > 1, c.split, SPLIT_MEMSET), vec_c=width_c(p, c), pdl=overlap(p, c))
+
+    def changes(self, p: Gemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
+        yield from (x for x in single(self) if x.get("repack", config.repack) in self._repacks(p))
+        yield {"pdl": 0 if config.pdl else PDL_WITHIN}
+        long, short = ("nl", "ml") if config.swap else ("ml", "nl")
+        yield from ({"stages": config.stages + step} for step in (-2, -1, 1, 2))
+        yield from ({short: getattr(config, short) + step} for step in (-16, -8, 8, 16))
+        yield from ({short: n} for n in SHORT)
+        sides = {"swap": 1 - config.swap, "ml": config.nl, "nl": config.ml}
+        yield sides
+        if 0 < config.repack < LIES_A:
+            yield {**sides, "repack": (A | B) - config.repack | unmapped(p)}
+        for n, wg, turns in LONG:
+            for walks in {config.persistent, turns}:
+                yield {long: ROWS * n, "wg": wg, "pingpong": turns, "persistent": walks}
+        yield from (dict(zip(("cluster", "yc", "kc"), c, strict=True)) for c in CLUSTERS)
+        for chunks in self.axes["chunks"]:
+            for buffers in self.axes["buffers"]:
+                yield from ({"stage_c": 1, "chunks": chunks, "buffers": buffers, "reuse": r} for r in (0, 1))
+        yield {"u": config.u * 2, "stages": max(config.stages // 2, 1)}
+        yield {"u": config.u // 2, "stages": config.stages * 2}
+        blocks = int(geometry(p, replace(config, kg=1, split=0)).blocks)
+        room = int(together(d, config))
+        counts = {room * w // 2 // max(blocks, 1) for w in (1, 2, 3, 4)} | {config.kg + n for n in (-1, 1)}
+        for kg in sorted(counts | {config.kg * 2, config.kg // 2}):
+            yield from ({"kg": kg, "split": s} for s in self.axes["split"] if kg > 1)
+        yield {"kg": 1}
+        for kc in self.axes["kc"]:  # blocks of a cluster for slices of the grid
+            yield {"kc": kc, "kg": max(1, config.kg * config.kc // kc)}
+
+    def follow(self, p: Gemm, config: Config, changes: dict[str, int]) -> list[Config]:
+        """One kernel with what the change leaves free at its default, and, of clusters, one as it is."""
+        v = {**dict(config.items()), **changes}
+        if v["kg"] == 1:
+            v["split"] = SPLIT_MEMSET
+        elif "split" not in changes and config.kg == 1:
+            v["split"] = SPLIT_POLL
+        if v["kc"] > 1 and "raster" not in changes:
+            v["raster"] = 1
+        if v["kc"] == 1 and "report" not in changes:
+            v["report"] = 0
+        if v["pingpong"] and "persistent" not in changes:
+            v["persistent"], v["wg"] = 1, 2
+        if not v["stage_c"]:
+            v.update(chunks=1, buffers=1, reuse=0)
+        if v["persistent"] and "reuse" not in changes:
+            v["reuse"] = 0
+        return [Config(**v)]
+
+
+def width_c(p: Gemm, c: Columns) -> Any:
+    """Elements of one store of C: one where TMA stores, else what lies side by side in a thread, or in four."""
+    apart = (c.swap == 1) & np.logical_not(from_registers(p, c)) | (p.window is not None and not p.window.beside)
+    side = np.where(apart, 1, np.where(groups_leave(p, c) & (c.vec_c >= COLUMNS), COLUMNS, 2))
+    return np.where(c.stage_c == 1, default("vec_c"), np.minimum(c.vec_c, side))

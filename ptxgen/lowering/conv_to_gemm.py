@@ -1,0 +1,197 @@
+"""The product of matrices that a convolution is: the digits of M, N and K, and how each moves through memory."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from ptxgen.lowering.depthwise_strips import strip_of
+from ptxgen.lowering.implicit_gemm import Operand, Part, Walk, product
+from ptxgen.lowering.strided_dgrad import phases
+from ptxgen.lowering.tma_im2col import ALIGNED, window_of
+from ptxgen.problem.conv import Conv
+from ptxgen.problem.gemm import Gemm
+
+#: axes of an image
+AXES = ("d", "h", "w")
+KEPT = 256  #: products that are remembered
+
+
+@lru_cache(maxsize=KEPT)
+def product_of(v: Conv) -> Gemm:
+    """The product that kernels compute: rows of C are what lies further apart in memory. Kept, with its tables."""
+    x, w, y = (v.steps(name) for name in "xwy")
+    first, second, third = v.tensors
+    if _one_tap(v):
+        return _images(v)
+    group = {"c": v.c // v.groups, "k": v.k // v.groups}
+    item = {"x": group["c"] * x["c"], "y": group["k"] * y["k"], "w": group["k"] * w["k"]}
+    a, b = (second, first) if v.swapped else (first, second)
+    start = {"x": v.aligned_input, "w": v.aligned_filter, "y": v.aligned_output}
+    fields: dict[str, Any] = {
+        "dtype": v.dtype, "compute": v.compute, "out": v.out, "deterministic": v.deterministic,
+        "epilogue": v.epilogue.replace("bias", "bias_row" if v.swapped else "bias_column"),
+    }  # fmt: skip
+    make = _backward if v.direction == "input_grad" else _folded if v.fold else _forward
+    parts = make(v, group, x, w, y)
+    return product(
+        parts, (v.groups, item[a], item[b], item[third]), (start[a], start[b], start[third]),
+        v.bytes, window_of(v, parts[0].c), strip_of(v), bool(v.fold) and "bias" in v.stages, **fields,
+    )  # fmt: skip
+
+
+def _one_tap(v: Conv) -> bool:
+    """Whether each image is a matrix as it lies, of which filters make another: of several (a lone one is one anyway),
+    whose rows are whole 16 bytes. Others fill tiles better together."""
+    alone = v.layout == "NCHW" and v.groups == 1 and v.n > 1 and (v.t, v.r, v.s) == v.strides == (1, 1, 1)
+    whole = v.d * v.h * v.w * v.element.bytes % ALIGNED == 0
+    return alone and whole and v.direction != "weight_grad" and not any(sum(v.pads, ()))
+
+
+def _images(v: Conv) -> Gemm:
+    """A product an image, which share the filters."""
+    forward = v.direction == "forward"
+    rows, deep = (v.k, v.c) if forward else (v.c, v.k)
+    image, result = (v.aligned_input, v.aligned_output)[:: 1 if forward else -1]
+    return Gemm(
+        rows, v.d * v.h * v.w, deep, ("N" if (v.filters == "CRSK") != forward else "T") + "N", v.dtype, v.compute,
+        aligned_a=v.aligned_filter, aligned_b=image, aligned_c=result, deterministic=v.deterministic, out=v.out,
+        epilogue=v.epilogue.replace("bias", "bias_row"), batch=v.n, stride_a=0,
+    )  # fmt: skip
+
+
+Steps = dict[str, int]
+
+
+def _digits(v: Conv, tensor: str, channel: str) -> tuple[str, str]:
+    """The letters of pixels and of taps (with their channel), in the order of a tensor's layout."""
+    spatial = {"x": "dhw", "y": "zpq"}[tensor]
+    pixels = "".join(spatial if letter == "h" else letter for letter in v.layout.lower() if letter in "nh")
+    taps = "".join("trs" if letter == "h" else channel for letter in v.layout.lower() if letter in "ch")
+    return pixels, taps
+
+
+def _forward(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[Part]:
+    """The result and the gradient of filters: windows over images, walked along pixels of the result and along taps."""
+    pixels, taps = _digits(v, "y", "c")
+    if v.direction == "weight_grad":  # columns of the gradient are side by side
+        taps = v.filters.lower().replace("r", "trs").replace("rss", "rs").replace("k", "")
+    extent = {"n": v.n, **dict(zip("zpq", v.results, strict=True)), "c": group["c"], "t": v.t, "r": v.r, "s": v.s}
+    strides = dict(zip("zpq", v.strides, strict=True))
+    dilations = dict(zip("trs", v.dilations, strict=True))
+    image = dict(zip("zpqtrs", "dhwdhw", strict=True))
+    guarded = [i for i, pads in enumerate(v.pads) if any(pads)]
+    start = -sum(pads[0] * x[axis] for pads, axis in zip(v.pads, AXES, strict=True))
+
+    def walk(letters: str, steps: dict[str, int], start: int = 0, moves: Any = (), at: Any = ()) -> Walk:
+        return Walk(tuple(extent[i] for i in letters), tuple(steps[i] for i in letters), start, tuple(moves), tuple(at))
+
+    factor = {**strides, **dilations}
+    along_x = {i: x[i] if i in "nc" else factor[i] * x[image[i]] for i in pixels + taps}
+
+    def moves(letters: str) -> list[tuple[int, ...]]:
+        return [tuple(factor[i] if image.get(i) == AXES[axis] else 0 for i in letters) for axis in guarded]
+
+    limits = tuple((v.d, v.h, v.w)[axis] for axis in guarded)
+    of_pixels = walk(pixels, along_x, start, moves(pixels), [-v.pads[axis][0] for axis in guarded])
+    of_taps = walk(taps, along_x, 0, moves(taps), [0] * len(guarded))
+    if v.direction == "forward":
+        window = Operand(of_pixels, of_taps, limits)
+        filters = Operand(Walk((group["k"],), (w["k"],)), walk(taps, w))
+        rows, columns = walk(pixels, y), Walk((group["k"],), (y["k"],))
+        if v.swapped:
+            return [Part(filters, window, Operand(columns, rows))]
+        return [Part(window, filters, Operand(rows, columns))]
+    window = Operand(of_taps, of_pixels, limits)
+    results = Operand(Walk((group["k"],), (y["k"],)), walk(pixels, y))
+    rows, columns = Walk((group["k"],), (w["k"],)), walk(taps, w)
+    if v.swapped:
+        return [Part(results, window, Operand(rows, columns))]
+    return [Part(window, results, Operand(columns, rows))]
+
+
+def _folded(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[Part]:
+    """The result with ``fold`` pixels side by side as columns: they share rows of what they all see of an image, and a
+    column has each tap where its pixel meets it. What is left of a row of results is a product of its own."""
+    fold, (stride_z, stride_p, stride_q) = v.fold, v.strides
+    z, p, q = v.results
+    guarded = [i for i, pads in enumerate(v.pads) if any(pads)]
+    limits = tuple((v.d, v.h, v.w)[axis] for axis in guarded)
+    begin = [pads[0] for pads in v.pads]
+    parts = []
+    for first, count, wide in ((0, q // fold, fold), (q - q % fold, 1, q % fold)):
+        if not wide:
+            continue
+        seen = stride_q * (wide - 1) + v.s
+        rows, deep = (v.n, z, p, count), (group["c"], v.t, v.r, seen)
+        # how each digit moves along depth, height and width of an image
+        along = {"d": (0, stride_z, 0, 0), "h": (0, 0, stride_p, 0), "w": (0, 0, 0, stride_q * wide)}
+        down = {"d": (0, v.dilations[0], 0, 0), "h": (0, 0, v.dilations[1], 0), "w": (0, 0, 0, 1)}
+        at = (-begin[0], -begin[1], stride_q * first - begin[2])
+        start = sum(n * x[axis] for n, axis in zip(at, AXES, strict=True))
+        image = Operand(
+            Walk(rows, _moved(x, "n", 0, along), start, _kept(along, guarded), tuple(at[i] for i in guarded)),
+            Walk(deep, _moved(x, "c", 0, down), 0, _kept(down, guarded), (0,) * len(guarded)), limits,
+        )  # fmt: skip
+        taps = Operand(
+            Walk((group["k"], wide), (w["k"], -stride_q * w["s"]), 0, ((0, -stride_q),), (0,)),
+            Walk(deep, (w["c"], w["t"], w["r"], w["s"]), 0, ((0, 0, 0, 1),), (0,)), (v.s,),
+        )  # fmt: skip
+        of_rows = Walk(rows, (y["n"], y["z"], y["p"], wide), first)
+        parts.append(Part(image, taps, Operand(of_rows, Walk((group["k"], wide), (y["k"], 1)))))
+    return parts
+
+
+def _moved(steps: Steps, other: str, place: int, moves: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
+    """Elements that each digit moves by, of which the one at ``place`` is ``other``'s."""
+    out = [sum(move[n] * steps[axis] for axis, move in moves.items()) for n in range(4)]
+    out[place] = steps[other]
+    return tuple(out)
+
+
+def _kept(moves: Mapping[str, tuple[int, ...]], guarded: list[int]) -> tuple[tuple[int, ...], ...]:
+    return tuple(moves[AXES[axis]] for axis in guarded)
+
+
+def _backward(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[Part]:
+    """The gradient of images: for each phase of the stride, windows over gradients of results by the taps it sees."""
+    pixels, taps = _digits(v, "x", "k")
+    axes = [
+        phases(extent, filter_, stride, pads[0], dilation)
+        for extent, filter_, stride, pads, dilation in zip(
+            (v.d, v.h, v.w), (v.t, v.r, v.s), v.strides, v.pads, v.dilations, strict=True)
+    ]  # fmt: skip
+    parts = []
+    for phase in itertools.product(*axes):
+        count = {"n": v.n, "k": group["k"], **dict(zip("dhw", (a.count for a in phase), strict=True))}
+        count.update(zip("trs", (a.taps for a in phase), strict=True))
+        # where each letter leads in gradients of images, in filters, in gradients of results
+        to_x = {"n": x["n"], **{i: v.strides[n] * x[i] for n, i in enumerate("dhw")}}
+        to_w = {"k": w["k"], **{i: phase[n].hop * w[i] for n, i in enumerate("trs")}}
+        to_y = {"n": y["n"], "k": y["k"], **{i: y["zpq"[n]] for n, i in enumerate("dhw")}}
+        to_y.update({i: -phase[n].back * y["zpq"[n]] for n, i in enumerate("trs")})
+        start_x = sum(a.first * x[i] for a, i in zip(phase, "dhw", strict=True))
+        start_w = sum(a.tap * w[i] for a, i in zip(phase, "trs", strict=True))
+        start_y = sum(a.at * y[i] for a, i in zip(phase, "zpq", strict=True))
+        guarded = [n for n, a in enumerate(phase) if a.taps and (
+            a.at + a.count - 1 >= v.results[n] or a.at - (a.taps - 1) * a.back < 0)]  # fmt: skip
+
+        def walk(letters: str, steps: Steps, start: int = 0, moves: Any = (), at: Any = (), of: Steps = count) -> Walk:
+            return Walk(tuple(of[i] for i in letters), tuple(steps[i] for i in letters), start, tuple(moves), tuple(at))
+
+        free = [tuple(int("dhw"[n] == i) for i in pixels) for n in guarded]
+        back = [tuple(-phase[n].back if "trs"[n] == i else 0 for i in taps) for n in guarded]
+        window = Operand(
+            walk(pixels, to_y, start_y, free, [phase[n].at for n in guarded]),
+            walk(taps, to_y, 0, back, [0] * len(guarded)), tuple(v.results[n] for n in guarded),
+        )  # fmt: skip
+        filters = Operand(Walk((group["c"],), (w["c"],)), walk(taps, to_w, start_w))
+        channels = Walk((group["c"],), (x["c"],))
+        image = walk(pixels, to_x, start_x)
+        if v.swapped:
+            parts.append(Part(filters, window, Operand(channels, image)))
+        else:
+            parts.append(Part(window, filters, Operand(image, channels)))
+    return parts

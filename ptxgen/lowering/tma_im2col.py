@@ -1,0 +1,157 @@
+"""Where TMA can walk over the images of a convolution: as they lie in memory, or as copies of them do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ptxgen.lowering.im2col_descriptor import Copy, Digits, Window, packed
+from ptxgen.lowering.implicit_gemm import Operand, Walk
+from ptxgen.problem.conv import Conv
+
+ALIGNED = 16  #: bytes that rows and starts are multiples of
+COPIED = (2, 4)  #: bytes of elements that are copied where they lie otherwise
+DIGITS = 3  #: of a place, at most
+
+#: a digit of a place: extent, elements that it moves by in the operand, rows in the copy
+Digit = tuple[int, int, int]
+
+
+def window_of(v: Conv, c: Operand) -> Window | None:
+    """The images as TMA can walk over them, once they are copied to rows of channels where they lie otherwise. ``c``:
+    the result of the product. None: it cannot, or steps of a gradient of images lie between its pixels."""
+    if v.groups > 1 or v.fold or (v.direction == "input_grad" and v.strides != (1, 1, 1)):
+        return None
+    if v.layout == "CHWN" and (v.deep or any(v.pads[0])):
+        return None  # of images, too, an axis is walked along
+    images = _images(v)
+    filters = _gradients(v) if v.direction == "weight_grad" else _filters(v)
+    copies = images[1], filters[1]
+    if any(copies) and (v.element.bytes not in COPIED or 0 in (v.n, v.c, v.k)):
+        if v.layout != "NHWC" or v.filters != "KRSC":
+            return None
+        copies = (None, None)  # no copies are made of such elements
+    (along, pitch), (kmajor, row) = images[0], filters[0]
+    side, layout = _layout(v, kmajor)
+    axes = (2, 1, 0) if v.deep or any(v.pads[0]) else (2, 1)  # a lone place may be outside
+
+    def of(values: Sequence[int], more: int) -> tuple[int, ...]:
+        found = tuple(values[n] for n in axes)
+        return (more, *found) if along else found
+
+    begin = [pads[0] for pads in v.pads]
+    taps, extents, places, channels = (v.t, v.r, v.s), (v.d, v.h, v.w), v.results, v.c
+    if v.direction == "input_grad":
+        begin = [(n - 1) * step - pad for pad, n, step in zip(begin, taps, v.dilations, strict=True)]
+        extents, places, channels = places, extents, v.k
+    strides = v.strides
+    if _sampled(v) and copies[0] is not None:
+        extents, strides = places, (1, 1, 1)
+    pixels = of(extents, v.n)
+    window = Window(
+        side, layout, channels, 1 if along else v.n, pixels, packed(pitch, pixels), of(places, v.n),
+        of([-pad for pad in begin], 0), of(strides, 1), of(taps, 1), of(v.dilations, 1),
+        v.direction == "input_grad", row, copies, _result(v, c),
+    )  # fmt: skip
+    return window if v.direction == "input_grad" else window.widened(v.element.bytes)
+
+
+def _layout(v: Conv, kmajor: bool) -> tuple[str, str]:
+    """The operand that images are, and the product's layout, as Gemm's; ``kmajor``: K is contiguous in the other."""
+    summed = v.direction == "weight_grad"
+    if v.swapped:
+        return "b", "TN"[kmajor] + "TN"[summed]
+    return "a", "NT"[summed] + "NT"[kmajor]
+
+
+def _whole(v: Conv, elements: int) -> bool:
+    return elements * v.element.bytes % ALIGNED == 0
+
+
+def _copy(v: Conv, start: int, depth: int, step: int, digits: list[Digit]) -> Copy:
+    """The copy of an operand whose start is a multiple of so many bytes: digits in the order in which they lie in
+    memory, neighbours that are one digit before and after taken together."""
+    found: list[Digit] = []
+    for extent, move, row in sorted((x for x in digits if x[0] > 1), key=lambda x: -x[1]):
+        if found and found[-1][1:] == (extent * move, extent * row):
+            found[-1] = found[-1][0] * extent, move, row
+        else:
+            found.append((extent, move, row))
+    outer, middle, inner = [(1, 0, 0)] * (DIGITS - len(found)) + found
+    unit = max(ALIGNED // v.element.bytes, 1)
+    wide = inner[1] == 1 and step != 1
+    vec = math.gcd(unit, start // v.element.bytes, inner[0], middle[1], outer[1], step) if wide else 1
+    extents, moves, rows = zip(outer, middle, inner, strict=True)
+    return Copy(depth, step, extents, moves, rows, -(-depth // unit) * unit, vec)
+
+
+def _sampled(v: Conv) -> bool:
+    """Whether filters have one tap: a copy then has the pixels that it sees, and no others."""
+    return v.direction != "input_grad" and (v.d, v.t, v.r, v.s) == (1, 1, 1, 1) and not any(sum(v.pads, ()))
+
+
+def _images(v: Conv) -> tuple[tuple[bool, int], Copy | None]:
+    """(whether their number is an axis that is walked along, elements of a pixel), the copy."""
+    name, channel, axes = ("y", "k", "zpq") if v.direction == "input_grad" else ("x", "c", "dhw")
+    start = v.aligned_output if v.direction == "input_grad" else v.aligned_input
+    return _pixels(v, name, channel, axes, start)
+
+
+def _pixels(v: Conv, name: str, channel: str, axes: str, start: int) -> tuple[tuple[bool, int], Copy | None]:
+    extents, steps = v.extents(name), v.steps(name)
+    channels, along = extents[channel], v.layout == "CHWN"
+    if v.layout == "NHWC" and start >= ALIGNED and _whole(v, channels):
+        return (False, channels), None
+    pixels = math.prod(extents[axis] for axis in axes)
+    images = (v.n, steps["n"], 1 if along else pixels)
+    lines = [(pixels, steps[axes[-1]], v.n if along else 1)]
+    if _sampled(v) and name == "x":
+        rows, columns = v.p, v.q
+        images = (v.n, steps["n"], 1 if along else rows * columns)
+        beside = v.n if along else 1
+        lines = [(rows, steps["h"] * v.strides[1], columns * beside), (columns, steps["w"] * v.strides[2], beside)]
+    copy = _copy(v, start, channels, steps[channel], [images, *lines])
+    return (along, copy.pitch if v.element.bytes in COPIED else channels), copy
+
+
+def _gradients(v: Conv) -> tuple[tuple[bool, int], Copy | None]:
+    """Of results: (whether pixels lie side by side, elements of a row), the copy."""
+    pixels = math.prod(v.results) * v.n
+    if v.layout == "CHWN" and v.aligned_output >= ALIGNED and _whole(v, pixels):
+        return (True, pixels), None
+    (_, pitch), copy = _pixels(v, "y", "k", "zpq", v.aligned_output)
+    return (False, pitch), copy
+
+
+def _filters(v: Conv) -> tuple[tuple[bool, int], Copy | None]:
+    """(whether what is summed over lies side by side, elements of a tap), the copy."""
+    summed, other = "kc" if v.direction == "input_grad" else "ck"
+    extents, steps, taps = v.extents("w"), v.steps("w"), v.t * v.r * v.s
+    start = v.aligned_filter
+    in_order = v.filters != "KCRS" or taps == 1
+    legacy = v.layout == "NHWC" and v.filters == "KRSC"
+    copy = _copy(v, start, extents[summed], steps[summed],
+                 [(extents[other], steps[other], taps), (taps, steps["s"], 1)])  # fmt: skip
+    for channel, kmajor in ((summed, True), (other, False)):
+        beside = in_order and steps[channel] == 1 and extents[channel] > 1
+        if beside and start >= ALIGNED and _whole(v, extents[channel]) and (kmajor or v.element.bytes == 2 or legacy):
+            return (kmajor, extents[channel]), None
+    if v.element.bytes not in COPIED:  # for those who ask what is wrong
+        return (summed == "c", extents["c"]), copy
+    return (True, copy.pitch), copy
+
+
+def _result(v: Conv, c: Operand) -> tuple[Digits, Digits] | None:
+    """How rows and columns of C lie, in the order in which they are computed; None: as the product's matrix."""
+    rows, columns = c.along, c.down
+    if v.direction == "weight_grad":
+        extents, steps = v.extents("w"), v.steps("w")
+        taps, filters = (Walk(tuple(extents[i] for i in x), tuple(steps[i] for i in x)) for x in ("trsc", "k"))
+        rows, columns = (filters, taps) if v.swapped else (taps, filters)
+    if c.strided() and Operand(rows, columns).strided() == c.strided():
+        return None
+    return _least(rows), _least(columns)
+
+
+def _least(walk: Walk) -> Digits:
+    return tuple(walk.digits) or ((1, 0),)

@@ -1,0 +1,108 @@
+"""Matrix products: the paper's Table 4, squares, language models, awkward shapes, small ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ptxgen.problem.catalog.base import Case, ColumnMajor, Document, Entry, Suite, named
+from ptxgen.problem.gemm import Gemm
+
+
+def _isaac(**fields: Any) -> Iterator[Case]:
+    """Table 4."""
+    rows = [(f"LINPACK {n}", ColumnMajor(n, n, n, False, True)) for n in (512, 1024, 2048)]
+    for a_t, way in ((False, "F"), (True, "B")):
+        rows += [(f"DeepBench-{way} {n}", ColumnMajor(2560, n, 2560, a_t, False)) for n in (16, 32, 64, 128)]
+    rows += [(f"ICA {n}", ColumnMajor(n, n, 60000, False, True)) for n in (32, 64, 256)]
+    rows += [(f"LAPACK {n}", ColumnMajor(n, n, 32, False, True)) for n in (4096, 3456, 896)]
+    return (Case(name, row.row_major(**fields), row) for name, row in rows)
+
+
+def _square(**fields: Any) -> Iterator[Case]:
+    return (Case(f"square {n}", Gemm(n, n, n, **fields)) for n in (256 << i for i in range(7)))
+
+
+#: M, N, K, layout: squares, thin ones, deep ones, outer products; no extent is a multiple of 8, so no row of a packed
+#: matrix starts where a wide access may
+_ODD = (
+    (255, 257, 511, "NN"), (511, 513, 509, "TN"), (1021, 1019, 1031, "TT"), (777, 1001, 1333, "NT"),
+    (2047, 2049, 2045, "NN"), (4095, 4097, 4099, "NT"), (17, 2561, 2559, "NN"), (35, 2561, 2559, "NT"),
+    (129, 2561, 2559, "NN"), (1, 4097, 4099, "NT"), (31, 33, 59999, "TN"), (255, 257, 59999, "TN"),
+    (4095, 4093, 31, "TN"), (897, 895, 33, "TN"),
+)  # fmt: skip
+
+
+def _odd(**fields: Any) -> Iterator[Case]:
+    return (Case(f"odd {m}x{n}x{k}", Gemm(m, n, k, layout, **fields)) for m, n, k, layout in _ODD)
+
+
+#: weights of public language models, out x in features: attention's query, key and value at once, its output, the two
+#: inner halves of the feed-forward part at once, its output
+_MODELS = {
+    "Llama 3 8B": ((6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336)),
+    "Llama 3 70B": ((10240, 8192), (8192, 8192), (57344, 8192), (8192, 28672)),
+    "Qwen2.5 7B": ((4608, 3584), (3584, 3584), (37888, 3584), (3584, 18944)),
+}
+_TOKENS = (1, 16, 128, 4096)  #: decoding one sequence, a few, many; a prompt
+
+
+def _llm(**fields: Any) -> Iterator[Case]:
+    """Tokens times transposed weights, as a linear layer stores them."""
+    for model, weights in _MODELS.items():
+        for (n, k), part in zip(weights, ("qkv", "out", "gate+up", "down"), strict=True):
+            for m in _TOKENS:
+                yield Case(f"{model} {part} {m}", Gemm(m, n, k, "NT", **fields))
+
+
+#: one of each kind that the paper tells apart, cut down until an interpreter runs it in a blink
+_SMALL = (
+    ("square", 64, 64, 64, "TN"), ("skinny", 16, 64, 64, "NN"), ("skinny, transposed", 16, 64, 64, "NT"),
+    ("deep", 16, 16, 256, "TN"), ("outer product", 96, 96, 16, "TN"),
+)  # fmt: skip
+
+
+def _small(**fields: Any) -> Iterator[Case]:
+    return (Case(name, Gemm(m, n, k, layout, **fields)) for name, m, n, k, layout in _SMALL)
+
+
+#: items, M, N, K, layout
+_BATCHES = (
+    ("tiny", 65536, 8, 8, 8, "NN"), ("small", 4096, 32, 32, 32, "NN"), ("small", 256, 64, 64, 64, "NN"),
+    ("scores", 512, 512, 512, 64, "NT"), ("values", 512, 512, 64, 512, "NN"), ("scores", 64, 2048, 2048, 128, "NT"),
+    ("values", 64, 2048, 128, 2048, "NN"), ("decoding scores", 256, 8, 4096, 128, "NT"),
+    ("decoding values", 256, 8, 128, 4096, "NN"), ("deep", 8, 128, 128, 8192, "NT"), ("few", 4, 1024, 1024, 1024, "NN"),
+)  # fmt: skip
+
+
+def _batch(**fields: Any) -> Iterator[Case]:
+    """Items one behind the other; of attention a head each."""
+    for name, items, m, n, k, layout in _BATCHES:
+        p = Gemm(m, n, k, layout, **{"batch": items, **fields})
+        yield Case(f"{name} {p.batch} x {m}x{n}x{k}", p)
+
+
+SUITES = named(
+    Suite("isaac", "Table 4 of the paper: LINPACK, DeepBench, ICA, LAPACK", _isaac, layouts=True),
+    Suite("square", "squares from 256 to 16384", _square),
+    Suite("llm", "linear layers of public language models, decoding and prompts", _llm, layouts=True),
+    Suite("odd", "Table 4's kinds of shapes with no extent a multiple of 8", _odd, layouts=True),
+    Suite("batch", "many small products, attention's two with heads as items, deep ones", _batch, layouts=True),
+    Suite("small", "one shape of each kind, small enough for the emulated device", _small, layouts=True),
+)
+
+
+def _cells(row: Document) -> list[Any]:
+    p, paper = row["problem"], row.get("column_major")
+    column_major = ""
+    if paper:
+        yes = ("No", "Yes")
+        column_major = f"{paper['m']},{paper['n']},{paper['k']} {yes[paper['a_t']]}/{yes[paper['b_t']]}"
+    others = (p[field] if p[field] != p["dtype"] else "" for field in ("compute", "out"))
+    items = f"{p['batch']} x " if p["batch"] != 1 else ""
+    return [column_major, f"{items}{p['m']},{p['n']},{p['k']}", p["layout"], p["dtype"], *others]
+
+
+GEMM = Entry(
+    Gemm, SUITES, ("paper M,N,K A-T/B-T", "M,N,K", "layout", "dtype", "compute", "out"), _cells,
+)  # fmt: skip

@@ -1,0 +1,330 @@
+"""What a convolution is: images, filters that slide over them, results; where each lies in memory.
+
+Letters are the paper's: N images of C channels, D×H×W, K filters of T×R×S, results of Z×P×Q. A layout names the order
+in memory, the last letter fastest; D, T and Z stand before H, R and P wherever those stand.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ptxgen.errors import InputError, ShapeError
+from ptxgen.problem.arguments import shown, word
+from ptxgen.problem.base import EXTENT_LIMIT, MEMORY_LIMIT, Typed
+from ptxgen.problem.dtypes import Dtype
+from ptxgen.problem.spatial import Spread, brief, three
+
+#: layout of images and results -> the filters' natural layout
+FILTERS = {"NCHW": "KCRS", "NHWC": "KRSC", "CHWN": "CRSK"}
+FEW, FOLD = 4, 16  #: filters of a group that are few; pixels that then are columns
+TENSORS = {"x": "images", "w": "filters", "y": "results"}
+DIRECTIONS = ("forward", "input_grad", "weight_grad")
+
+
+@dataclass(frozen=True)
+class Conv(Typed):
+    """A convolution (``forward``) or one of its gradients.
+
+    ``n`` images of ``c`` channels and ``d``×``h``×``w``, ``k`` filters of ``c/groups`` channels and ``t``×``r``×``s``.
+    ``stride``, ``padding``, ``dilation``: one integer, or one an axis, (h, w) or (d, h, w); pads may also be given as
+    begin and end of each, (h0, h1, w0, w1). ``layout``: of images and results; ``filters``: of filters, by default the
+    one that goes with it. ``direction``: ``forward`` takes images and filters and gives results; ``input_grad`` takes
+    gradients of results and filters and gives those of images; ``weight_grad`` takes images and gradients of results,
+    and gives those of filters. ``epilogue``: what follows ``forward``: ``scale``, ``bias`` (one a filter),
+    ``residual`` (like the result), an activation, as for Gemm. ``aligned_input`` (filter, output): bytes that the
+    start of images (filters, results) is a multiple of.
+
+    ShapeError, DtypeError, InputError: an argument breaks a rule.
+    """
+
+    n: int
+    c: int
+    h: int
+    w: int
+    k: int
+    r: int
+    s: int
+    d: int = 1
+    t: int = 1
+    stride: Spread = 1
+    padding: Spread = 0
+    dilation: Spread = 1
+    groups: int = 1
+    layout: str = "NCHW"
+    filters: str = ""
+    dtype: str = "f32"
+    compute: str = ""
+    out: str = ""
+    epilogue: str = ""
+    deterministic: bool = False
+    direction: str = "forward"
+    aligned_input: int = 16
+    aligned_filter: int = 16
+    aligned_output: int = 16
+
+    operation = "conv"
+    SHAPE = ("n", "c", "h", "w", "k", "r", "s", "d", "t", "stride", "padding", "dilation", "groups")
+    PARAMETERS = "extents"
+    SHAPED = "N=,C=,H=,W=,K=,R=,S=[,D=,T=,stride=,pad=,dilation=,groups=]"
+    TOLD = ("filters", "direction", "compute", "out", "epilogue")
+    STAGES = (("scale",), ("bias",), ("residual",), ("relu", "gelu", "silu"))
+
+    def __post_init__(self) -> None:
+        self._settle_integers(("n", "c", "d", "h", "w", "k", "t", "r", "s", "groups", "aligned_input", "aligned_filter",
+                               "aligned_output"))  # fmt: skip
+        self._settle_words()
+        word("layout", self.layout, FILTERS, ShapeError)
+        if not self.filters:
+            object.__setattr__(self, "filters", FILTERS[self.layout])
+        word("filters", self.filters, tuple(FILTERS.values()), ShapeError)
+        word("direction", self.direction, DIRECTIONS)
+        self._settle_window()
+        self._settle_types()
+        for name, stored in zip(("aligned_input", "aligned_filter", "aligned_output"), "xwy", strict=True):
+            self._settle_alignment(name, self.kind(stored))
+        self._settle_epilogue()
+        if self.epilogue and self.direction != "forward":
+            raise InputError(f"epilogue is {self.epilogue!r}; direction {self.direction} takes none")
+        self._require_memory()
+
+    def _require_memory(self) -> None:
+        """ShapeError: a tensor has more bytes than a GPU addresses."""
+        for name, tensor in TENSORS.items():
+            extents, kind = self.extents(name).values(), self.kind(name)
+            size = math.prod(extents) * kind.bytes
+            if size > MEMORY_LIMIT:
+                count = "x".join(map(str, extents))
+                raise ShapeError(f"{tensor} have {count} elements of {kind}, {size} bytes; it must be at most"
+                                 f" {MEMORY_LIMIT}, what a GPU addresses")  # fmt: skip
+
+    def _settle_window(self) -> None:
+        deep = self.d > 1 or self.t > 1
+        stride, dilation = three("stride", self.stride, deep), three("dilation", self.dilation, deep)
+        pads = three("padding", self.padding, deep, 2, 0)
+        for name, given, values in (("stride", self.stride, stride), ("dilation", self.dilation, dilation)):
+            if 0 in values:
+                raise ShapeError(f"{name} is {shown(given)}; it must be positive")
+        if self.groups < 1 or self.c % self.groups or self.k % self.groups:
+            raise ShapeError(f"groups is {self.groups}; it must be at least 1, and divide c={self.c} and k={self.k}")
+        extents, taps = (self.d, self.h, self.w), (self.t, self.r, self.s)
+        # what makes no difference is not kept, so that equal problems are equal
+        dilation = tuple(1 if f == 1 else x for f, x in zip(taps, dilation, strict=True))
+        reached = [dilation[i] * (taps[i] - 1) + 1 for i in range(3)]
+        room = [extents[i] + pads[2 * i] + pads[2 * i + 1] for i in range(3)]
+        for name, axis, filter_, tap, least, most in zip("dhw", extents, "trs", taps, reached, room, strict=True):
+            if tap < 1:
+                raise ShapeError(f"{filter_} is {tap}; it must be at least 1")
+            if most >= EXTENT_LIMIT:
+                raise ShapeError(f"padding is {shown(self.padding)}; {name} is {axis}, and with its padding {most}; it"
+                                 f" must be at most {EXTENT_LIMIT - 1}")  # fmt: skip
+            if least > most:
+                raise ShapeError(f"{name} is {axis}, with pads {most}; it must be at least {least}, which is how far"
+                                 f" the filter reaches along it ({filter_})")  # fmt: skip
+        stride = tuple(1 if room[i] == reached[i] else stride[i] for i in range(3))
+        for name, value in (("stride", stride), ("padding", pads), ("dilation", dilation)):
+            object.__setattr__(self, name, value)
+
+    @property
+    def computes(self) -> list[str]:
+        known = {"forward": "xwy", "input_grad": "w", "weight_grad": "x"}[self.direction]
+        first, second, result = (f"{'' if x in known else 'gradients of '}{TENSORS[x]}" for x in self.tensors)
+        taps, pixels = ("T R S", "Z P Q") if self.deep else ("R S", "P Q")
+        # rows and columns of the product where it is not swapped, and what is summed over
+        m, n, k = {
+            "forward": (f"results (N {pixels})", f"filters (K){' and pixels of a row' * bool(self.fold)}",
+                        f"what a filter covers (C {taps})"),
+            "input_grad": (f"pixels of images (N {'D H W' if self.deep else 'H W'})", "channels of images (C)",
+                           f"filters and their taps (K {taps})"),
+            "weight_grad": (f"what a filter covers (C {taps})", "filters (K)", f"results (N {pixels})"),
+        }[self.direction]  # fmt: skip
+        if self.swapped:
+            first, second, m, n = second, first, n, m
+        return [
+            f"conv {self.direction}: images {self.layout}, filters {self.filters}, {self.dtype}, summed in"
+            f" {self.compute}",
+            f"as C = alpha A B + beta C: A is {first}, B {second}, C {result}; M counts {m}, N {n}, K {k}",
+        ]
+
+    # ---- extents
+
+    @cached_property
+    def results(self) -> tuple[int, int, int]:
+        """(z, p, q): depth, height and width of a result."""
+        z, p, q = (
+            (extent + self.pads[i][0] + self.pads[i][1] - self.dilations[i] * (taps - 1) - 1) // self.strides[i] + 1
+            for i, (extent, taps) in enumerate(zip((self.d, self.h, self.w), (self.t, self.r, self.s), strict=True))
+        )
+        return z, p, q
+
+    @property
+    def z(self) -> int:
+        return self.results[0]
+
+    @property
+    def p(self) -> int:
+        return self.results[1]
+
+    @property
+    def q(self) -> int:
+        return self.results[2]
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Along depth, height, width."""
+        assert isinstance(self.stride, tuple)
+        return self.stride
+
+    @property
+    def dilations(self) -> tuple[int, ...]:
+        assert isinstance(self.dilation, tuple)
+        return self.dilation
+
+    @property
+    def pads(self) -> tuple[tuple[int, int], ...]:
+        """(begin, end) along depth, height, width."""
+        assert isinstance(self.padding, tuple)
+        return tuple(zip(self.padding[::2], self.padding[1::2], strict=True))
+
+    @property
+    def flops(self) -> int:
+        z, p, q = self.results
+        return 2 * self.n * self.k * z * p * q * (self.c // self.groups) * self.t * self.r * self.s
+
+    @property
+    def reduction(self) -> int:
+        """The most products that are summed for one element of the result."""
+        if self.direction == "weight_grad":
+            return self.n * math.prod(self.results)
+        taps = (self.t, self.r, self.s)
+        if self.direction == "forward":
+            return self.c // self.groups * math.prod(taps)
+        # a pixel meets every (stride / gcd(stride, dilation))th tap along an axis
+        every = (s // math.gcd(s, d) for s, d in zip(self.strides, self.dilations, strict=True))
+        return self.k // self.groups * math.prod(-(-n // step) for n, step in zip(taps, every, strict=True))
+
+    @property
+    def bytes(self) -> int:
+        """The fewest bytes that must move: images, filters and results once each."""
+        return sum(math.prod(self.extents(x).values()) * self.kind(x).bytes for x in "xwy")
+
+    # ---- tensors: x images, w filters, y results
+
+    def extents(self, tensor: str) -> dict[str, int]:
+        """Extents of a tensor by letter, in the order in memory."""
+        z, p, q = self.results
+        if tensor == "w":
+            all_ = {"k": self.k, "c": self.c // self.groups, "t": self.t, "r": self.r, "s": self.s}
+            order = self.filters.lower().replace("r", "tr")
+        elif tensor == "x":
+            all_ = {"n": self.n, "c": self.c, "d": self.d, "h": self.h, "w": self.w}
+            order = self.layout.lower().replace("h", "dh")
+        else:
+            all_ = {"n": self.n, "k": self.k, "z": z, "p": p, "q": q}
+            order = self.layout.lower().replace("c", "k").replace("h", "zp").replace("w", "q")
+        return {letter: all_[letter] for letter in order}
+
+    def steps(self, tensor: str) -> dict[str, int]:
+        """Elements from one index to the next, by letter."""
+        out, step = {}, 1
+        for letter, extent in reversed(self.extents(tensor).items()):
+            out[letter] = step
+            step *= max(extent, 1)
+        return out
+
+    @property
+    def tensors(self) -> tuple[str, str, str]:
+        """First operand, second operand, result."""
+        return {"forward": ("x", "w", "y"), "input_grad": ("y", "w", "x"), "weight_grad": ("x", "y", "w")}[
+            self.direction
+        ]
+
+    @property
+    def deep(self) -> bool:
+        """Whether there is depth, beside height and width."""
+        return self.d > 1 or self.t > 1 or self.z > 1
+
+    @property
+    def stored(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        """Shapes of first operand, second operand and result as stored; axes of depth only where there are any."""
+        a, b, c = (
+            tuple(extent for letter, extent in self.extents(x).items() if self.deep or letter not in "dtz")
+            for x in self.tensors
+        )
+        return a, b, c
+
+    @property
+    def spread(self) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
+        """What the epilogue reads: its shape as stored, and its shape beside the result."""
+        result = self.stored[2]
+        channel = {"NCHW": 1, "NHWC": len(result) - 1, "CHWN": 0}[self.layout]
+        beside = tuple(-1 if n == channel else 1 for n in range(len(result)))
+        one: tuple[tuple[int, ...], tuple[int, ...]] = ((1,), (1,))
+        known = {"scale_a": one, "scale_b": one, "bias": ((self.k,), beside), "residual": (result, result)}
+        return {name: known[name] for name in self.reads}
+
+    def kind(self, tensor: str) -> Dtype:
+        return self.output if tensor == self.tensors[2] else self.element
+
+    # ---- as a product
+
+    @property
+    def fold(self) -> int:
+        """Pixels of a row that are columns of the product beside the filters, 0 where filters are columns enough: of
+        few filters, results side by side share most of what they see of an image that lies along its rows."""
+        few = 1 if "bias" in self.stages else FEW  # a bias of many would be no column's
+        alone = self.direction == "forward" and self.k // self.groups <= few and self.s > 1 and self.dilations[2] == 1
+        if not alone or self.steps("x")["w"] != 1 or self.steps("y")["q"] != 1 or self.q < 2 * FOLD:
+            return 0
+        return FOLD if self.s < FOLD else 2 * FOLD
+
+    @property
+    def swapped(self) -> bool:
+        """Whether the product's A is the problem's second operand: filters, where results have pixels side by side."""
+        if self.direction == "weight_grad":
+            return self.filters != "CRSK"
+        return self.layout != "NHWC" and not self.fold
+
+    # ---- the line that names it
+
+    def shape(self) -> str:
+        words = [f"{name.upper()}={getattr(self, name)}" for name in ("n", "c", "h", "w", "k", "r", "s")]
+        deep = self.d > 1 or self.t > 1
+        if deep or any(self.pads[0]):
+            words += [f"D={self.d}", f"T={self.t}"]
+        for name, value in (("stride", self.strides), ("pad", self.pads), ("dilation", self.dilations)):
+            words += [f"{name}={text}" for text in [brief(value, deep)] if text]
+        if self.groups > 1:
+            words.append(f"groups={self.groups}")
+        return ",".join(words)
+
+    @classmethod
+    def read_shape(cls, text: str) -> dict[str, Any]:
+        out: dict[str, Any] = {}
+        for item in text.replace(" ", "").split(","):
+            name, _, value = item.partition("=")
+            field = NAMES.get(name.lower())
+            if field is None or field in out or not re.fullmatch(r"[0-9]{1,10}(x[0-9]{1,10}){0,5}", value):
+                raise ShapeError(f"shape has {shown(item)}; it must read {cls.SHAPED}, with several numbers as 1x2")
+            numbers = [int(x) for x in value.split("x")]
+            out[field] = numbers[0] if len(numbers) == 1 else numbers
+        lacking = [name.upper() for name in ("n", "c", "h", "w", "k", "r", "s") if name not in out]
+        if lacking:
+            raise ShapeError(f"shape is {shown(text)}; it lacks {', '.join(lacking)}")
+        return cls.written(out)
+
+    @classmethod
+    def written(cls, values: dict[str, Any]) -> dict[str, Any]:
+        for name, counts in (("stride", (1, 2)), ("padding", (1, 2, 4)), ("dilation", (1, 2))):
+            value = values.get(name)
+            if isinstance(value, (list, tuple)) and len(value) not in counts and not {"d", "t"} & set(values):
+                rule = f"it must be {' or '.join(map(str, counts))} numbers, or d or t be given"
+                raise ShapeError(f"{name} is {'x'.join(map(str, value))}; an image has height and width: {rule}")
+        return values
+
+
+#: words of a shape
+NAMES = {**{x: x for x in Conv.SHAPE}, "pad": "padding"}

@@ -1,0 +1,242 @@
+"""What is right: products in float64, how far a result may be from them, and inputs that show mistakes.
+
+A sum of K products in arithmetic of unit roundoff u errs by about √K·u·Σ|a||b| (probabilistic; Higham & Mary,
+SIAM J. Sci. Comput. 41, 2019) and never by more than K·u·Σ|a||b|. Tensor cores sum the products of one instruction
+and the accumulator cut to a few bits below the largest of them: errors of one sign, which grow with the instructions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ptxgen.problem.conv import Conv
+from ptxgen.problem.conv_reference import Box, convolve, places
+from ptxgen.problem.dtypes import Dtype
+from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.registry import Problem
+
+Array = np.ndarray[Any, Any]
+
+FACTOR = 4.0  #: c of the tolerance; the worst seen of a right kernel is 1.4
+KINDS = ("integers", "normal", "scaled")
+DRAWN = 16_777_213  #: normal numbers that are drawn, a prime: larger operands repeat them, at no stride of theirs
+
+#: how tensor cores may sum, by ``compute`` or dtype: products an instruction, what one is cut to (Hopper keeps 25 bits;
+#: of e4m3 and e5m2 13), and what inputs are rounded to before
+TENSOR = {
+    "f16": (16, 2.0**-24, 0.0), "bf16": (16, 2.0**-24, 0.0), "tf32": (8, 2.0**-24, 2.0**-11),
+    "e4m3": (32, 2.0**-13, 0.0), "e5m2": (32, 2.0**-13, 0.0),
+}  # fmt: skip
+
+
+def operands(p: Problem, seed: int = 0, kind: str = "normal") -> tuple[Array, Array, Array]:
+    """Operands and result as stored, packed, of the problem's dtypes. ``integers``: every partial sum of a product is
+    exact; ``normal``; ``scaled``: rows and columns of A and B differ by up to 2^±6 (2^±2 in 8 bits)."""
+    a, b, c = drawn(p, seed, kind)
+    return a, b, c
+
+
+def drawn(p: Problem, seed: int = 0, kind: str = "normal") -> Iterator[Array]:
+    """``operands``, one after the other, for who does not need all."""
+    rng = np.random.default_rng(seed)
+    k = p.reduction
+    for n, shape in enumerate(p.stored):
+        if kind == "integers":
+            values = rng.integers(-3, 4, shape).astype(np.float64)
+            whole = [p.accumulator] if p.output.saturates else [p.output, p.accumulator]
+            exact = min(1 / max(t.roundoff, 2.0**-31) for t in whole)
+            if exact < 2**24:  # keep Σ|a||b| well under the integers that sums and C hold
+                values = np.sign(values) * (rng.random(shape) < min(1.0, (exact / 8 / max(k, 1)) ** 0.5))
+        else:
+            values = rng.standard_normal(min(math.prod(shape), DRAWN))
+            if kind == "scaled":
+                values = np.resize(values, shape)
+                reach = 2 if p.element.bytes == 1 else 6
+                # rows of A, columns of B, images: of every item
+                kept = {2: (n == 1,), 3: (0, 1 + (n == 1))}.get(len(shape), (0,))
+                down = tuple(extent if i in kept else 1 for i, extent in enumerate(shape))
+                values *= np.exp2(rng.integers(-reach, reach + 1, down))
+                if p.element.bytes <= 2:  # f16 holds nothing past 65504, nor do sums of it
+                    values /= (8 if reach == 6 else 1) * max(1.0, k**0.5) ** 0.5
+        yield np.resize(_as(values, p.element if n < 2 else p.output), shape)
+
+
+def _as(values: Array, kind: Dtype) -> Array:
+    """Values as elements of a type; integers of -3 to 3 stay, others fill 8 bits."""
+    if kind.integer and not np.array_equal(values, np.rint(values)):
+        values = np.clip(np.rint(values * 40), -127, 127)
+    return values.astype(kind.numpy)
+
+
+def plain(p: Gemm, a: Array, b: Array) -> tuple[Array, Array]:
+    """A as M×K and B as K×N, in float64; of a batch with the items first."""
+    wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
+    turned_a, turned_b = np.swapaxes(wide_a, -1, -2), np.swapaxes(wide_b, -1, -2)
+    return (wide_a if p.layout[0] == "N" else turned_a), (wide_b if p.layout[1] == "N" else turned_b)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """``exact``: the result in float64; ``scale``: |alpha|·Σ|a||b| + |beta||c| an element."""
+
+    problem: Problem
+    exact: Array
+    scale: Array
+
+    @property
+    def rounded(self) -> Array:
+        """``exact`` as C has it, where C has integers or 8 bits."""
+        kind = self.problem.output
+        if kind.tiny:
+            return self.exact.astype(kind.numpy).astype(np.float64)
+        return np.rint(self.exact) if kind.integer else self.exact
+
+    def tolerance(self) -> Array:
+        """The error allowed an element: c(√K·u_sum·scale + u_out·|exact|), never past K·u_sum, and what tensor cores
+        cut; tiny results, and tiny sums on their way, may be lost to underflow. Integers are exact."""
+        p = self.problem
+        if p.linear.integer:
+            return np.zeros_like(self.scale)
+        u_sum, u_out = (p.linear if p.accumulator.integer else p.accumulator).roundoff, p.output.roundoff
+        k = p.reduction
+        steps = min(FACTOR * max(k, 1) ** 0.5, k + 4.0)
+        allowed = steps * u_sum + self._cut()
+        tiny = (
+            0.125 if p.output.integer else max(p.output.smallest, p.linear.smallest)
+        )  # half of it: what rounds to one
+        if {"gelu", "silu"} & set(p.stages):
+            allowed = 1.2 * allowed + 2.0**-20  # their slope, and ex2 and rcp
+        result: Array = allowed * self.scale + FACTOR * u_out * np.abs(self.exact) + 4 * tiny
+        if not p.accumulator.integer:  # each sum is rounded to a multiple of the smallest number
+            result += steps * p.accumulator.smallest / 2
+        return result
+
+    def _cut(self) -> float:
+        """Error over scale that tensor cores may add to that of a chain of multiply-adds."""
+        p = self.problem
+        products, kept, rounded = TENSOR.get(p.compute if p.compute == "tf32" else p.dtype, (1, 0.0, 0.0))
+        return 2 * kept * -(-p.reduction // products) + 2 * rounded
+
+
+def _sums(p: Problem, a: Array, b: Array, box: Box | None) -> tuple[Array, Array]:
+    """Σab and Σ|a||b|."""
+    if isinstance(p, Conv):
+        return convolve(p, a, b, box, False), convolve(p, a, b, box, True)
+    wide_a, wide_b = plain(p, a, b)
+    exact = wide_a @ wide_b
+    scale = np.abs(wide_a, out=wide_a) @ np.abs(wide_b, out=wide_b)
+    if exact.ndim == 3 and len(exact) < p.items:  # all items share A and B
+        return np.repeat(exact, p.items, axis=0), np.repeat(scale, p.items, axis=0)
+    return exact, scale
+
+
+def reference(p: Problem, a: Array, b: Array, c: Array | None = None, alpha: float = 1.0, beta: float = 0.0,
+              more: tuple[Array, ...] = (), box: Box | None = None) -> Reference:  # fmt: skip
+    """alpha·op(A)·op(B) + beta·C (of a convolution: its own product) in float64, and what the epilogue makes of it with
+    ``more``, the arrays that it reads; C is not read where beta is zero. ``box``: only this part of a convolution's
+    result; C is of that part then."""
+    at = places(p, box) if isinstance(p, Conv) and box else ()
+    beside = {
+        name: _cut(x.reshape(p.spread[name][1]), at).astype(np.float64) for name, x in zip(p.reads, more, strict=True)
+    }
+    with np.errstate(all="ignore"):
+        exact, scale = _sums(p, a, b, box)
+        exact, scale = alpha * exact, abs(alpha) * scale
+        if "scale_a" in beside:
+            factor = beside["scale_a"] * beside["scale_b"]
+            exact, scale = exact * factor, scale * np.abs(factor)
+        terms = [beta * c.astype(np.float64)] if beta != 0 and c is not None else []
+        if "bias" in beside:
+            terms.append(beside["bias"])
+        if "residual" in beside:
+            terms.append(beside["residual"][..., : exact.shape[-1]])
+        for term in terms:
+            exact, scale = exact + term, scale + np.abs(term)
+        for stage in p.stages:
+            exact = ACTIVATIONS[stage](exact) if stage in ACTIVATIONS else exact
+        if p.output.saturates and not p.linear.integer:
+            exact = np.clip(exact, p.output.least, p.output.largest)
+    return Reference(p, exact, scale)
+
+
+def _cut(x: Array, at: tuple[slice, ...]) -> Array:
+    """What lies there of what stands beside a result, along the axes that it has."""
+    return x[tuple(s if n > 1 else slice(None) for n, s in zip(x.shape, at, strict=False))]
+
+
+#: in float64; gelu in the form with tanh
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "relu": lambda x: np.where(x <= 0, 0.0, x),
+    "gelu": lambda x: x / (1 + np.exp(-np.sqrt(8 / np.pi) * (x + 0.044715 * x**3))),
+    "silu": lambda x: x / (1 + np.exp(-x)),
+}
+
+
+def epilogue_arrays(p: Problem, seed: int = 0, kind: str = "normal") -> tuple[Array, ...]:
+    """What the epilogue reads, in the order of ``p.reads``: powers of two as scales, a residual with C's rows."""
+    rng = np.random.default_rng([seed, 1])
+    out = []
+    for name in p.reads:
+        shape = p.spread[name][0]
+        if name.startswith("scale"):
+            least = -7 if p.dtype == "s8" and kind != "integers" else -2  # sums of full bytes are large
+            out.append(np.exp2(rng.integers(least, least + 4, shape)).astype(np.float32))
+        else:
+            values = rng.integers(-3, 4, shape) if kind == "integers" else rng.standard_normal(shape)
+            out.append(_as(values, p.read_type(name)))
+    return tuple(out)
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """How a result differs. ``ratio``: the largest error over its tolerance (at most 1 is right, NaN where one of the
+    two is not a number); ``where``: of that element; ``worst``: the largest error over u_sum·√K·scale."""
+
+    ratio: float
+    where: tuple[int, ...]
+    worst: float
+
+    @property
+    def ok(self) -> bool:
+        return self.ratio <= 1.0
+
+    def __str__(self) -> str:
+        if self.ratio == 0:
+            return "exact"
+        return f"worst error {self.ratio:.3g} of what is allowed, at {list(self.where)}"
+
+
+def compare(result: Array, ref: Reference) -> Deviation:
+    """The deviation of ``result`` from the reference. Infinities and NaN must agree element by element."""
+    p = ref.problem
+    if result.size == 0:
+        return Deviation(0.0, (0, 0), 0.0)
+    with np.errstate(all="ignore"):
+        got, allowed = result.astype(np.float64), ref.tolerance()
+        same = (got == ref.exact) | (np.isnan(got) & np.isnan(ref.exact))
+        # within its error of the largest number, or past it, a result may be rounded to infinity
+        past = (np.abs(ref.exact) + allowed > p.output.largest) & (not p.output.saturates)
+        same |= np.isinf(got) & past & (np.sign(got) == np.sign(ref.exact))
+        error = np.where(same, 0.0, np.abs(got - ref.exact))
+        ratio = np.where(same, 0.0, error / allowed)
+        ratio = np.where(np.isnan(ratio), np.inf, ratio)
+        unit = p.accumulator.roundoff * max(p.reduction, 1) ** 0.5 * ref.scale
+        worst = np.nanmax(np.where(error > 0, error / np.where(unit > 0, unit, np.inf), 0.0))
+    flat = int(np.argmax(ratio))
+    where = tuple(int(i) for i in np.unravel_index(flat, ratio.shape))
+    return Deviation(float(ratio.flat[flat]), where, float(worst))
+
+
+def verdict(kind: str, result: Array, ref: Reference) -> Deviation:
+    """The deviation of a result from operands of this kind: of integers every element must be equal, as C has it."""
+    found, got = compare(result, ref), result.astype(np.float64)
+    if kind != "integers" or {"gelu", "silu"} & set(ref.problem.stages) or not found.ok:
+        return found
+    if len(wrong := np.argwhere(got != ref.rounded)):
+        return Deviation(np.inf, tuple(int(i) for i in wrong[0]), found.worst)
+    return Deviation(0.0, found.where, 0.0)

@@ -1,0 +1,53 @@
+"""The operations that there are, by name: what reads a problem from its line or its fields."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import MISSING, fields
+from typing import Any
+
+from ptxgen.errors import InputError
+from ptxgen.problem.arguments import shown, word
+from ptxgen.problem.conv import Conv
+from ptxgen.problem.gemm import Gemm
+
+Problem = Gemm | Conv
+
+OPERATIONS: dict[str, type[Gemm] | type[Conv]] = {"gemm": Gemm, "conv": Conv}
+
+
+def parse(text: str) -> Problem:
+    """The problem whose ``key()`` is ``text``. InputError if it is not one."""
+    words = text.split()
+    if len(words) < 4 or words[0] not in OPERATIONS:
+        forms = " or ".join(f"{name} {kind.SHAPED} LAYOUT DTYPE [name=value ...]" for name, kind in OPERATIONS.items())
+        raise InputError(f"problem is {shown(text)}; it must read: {forms}")
+    kind = OPERATIONS[words[0]]
+    shape = kind.read_shape(words[1])
+    extra: dict[str, Any] = {}
+    types = {f.name: f.type for f in fields(kind) if f.name not in (*kind.SHAPE, "layout", "dtype")}
+    for item in words[4:]:
+        name, _, value = item.partition("=")
+        if name not in types or name in extra:
+            known = ", ".join(types)
+            raise InputError(f"problem has {shown(item)}; it must be name=value, once, with a name of {known}")
+        of, flag = types[name], types[name] == "bool"
+        if of != "str" and not re.fullmatch("[01]" if flag else "[0-9]{1,13}", value):
+            raise InputError(f"problem has {shown(item)}; {name} must be {'0 or 1' if flag else 'an integer'}")
+        extra[name] = value if of == "str" else int(value) if of == "int" else value == "1"
+    return kind(**shape, layout=words[2], dtype=words[3], **extra)
+
+
+def from_dict(values: dict[str, Any]) -> Problem:
+    """The problem whose ``as_dict()`` is ``values`` (as in a line of a shapes file). InputError if it is not one."""
+    operation = word("operation", values.get("operation", "gemm"), OPERATIONS)
+    kind = OPERATIONS[operation]
+    known = {f.name for f in fields(kind)} | {"operation"}
+    unknown = sorted(set(values) - known)
+    if unknown:
+        raise InputError(f"problem has {', '.join(unknown)}; known names: {', '.join(sorted(known))}")
+    needed = [f.name for f in fields(kind) if f.default is MISSING]
+    for name in needed:
+        if name not in values:
+            raise InputError(f"problem lacks {name}; it needs {', '.join(needed[:-1])} and {needed[-1]}")
+    return kind(**kind.written({k: v for k, v in values.items() if k != "operation"}))

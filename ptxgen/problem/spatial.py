@@ -1,0 +1,40 @@
+"""Numbers of each axis of an image, as they are given and written: strides, pads, dilations."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+from ptxgen.errors import ShapeError
+from ptxgen.problem.arguments import is_integer, plain, shown
+from ptxgen.problem.base import EXTENT_LIMIT
+
+#: an extent of each axis, or one for all; pads: begin and end of each
+Spread = int | Sequence[int]
+
+
+def three(name: str, value: Any, depth: bool, count: int = 1, rest: int = 1) -> tuple[int, ...]:
+    """``count`` integers an axis of (depth, height, width). One integer is for every axis; a sequence is for the last
+    axes, and the others take ``rest``."""
+    given = plain(value)
+    values = given if isinstance(given, tuple) else (given,) * (3 if depth else 2)
+    if count == 2 and len(values) in (1, 2, 3):
+        values = tuple(x for x in values for _ in (0, 1))
+    if len(values) not in (count, 2 * count, 3 * count) or not all(is_integer(x, 0, EXTENT_LIMIT - 1) for x in values):
+        raise ShapeError(f"{name} is {shown(value)}; it must be an integer from 0 to {EXTENT_LIMIT - 1}, or one for"
+                         " each axis of the image")  # fmt: skip
+    return (rest,) * (3 * count - len(values)) + tuple(map(operator.index, values))
+
+
+def brief(values: Sequence[Any], deep: bool) -> str:
+    """Numbers of (depth, height, width), or pairs of them, as a shape has them; "" if they are the default."""
+    pairs = [x if isinstance(x, tuple) else (x,) for x in values]
+    if all(x == (1,) or not any(x) for x in pairs):
+        return ""
+    some = pairs if deep or pairs[0] not in ((1,), (0, 0)) else pairs[1:]
+    if all(len(set(x)) == 1 for x in some):
+        some = [x[:1] for x in some]
+    if len(set(some)) == 1 and len(some) == 2 + deep and len(some[0]) == 1:
+        some = some[:1]
+    return "x".join(str(n) for x in some for n in x)

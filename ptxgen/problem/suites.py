@@ -1,0 +1,84 @@
+"""Sets of problems: by name, an operation's own, or from a file of shapes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ptxgen.errors import InputError
+from ptxgen.problem.arguments import shown
+from ptxgen.problem.catalog import Case, ColumnMajor, entry
+from ptxgen.problem.registry import from_dict
+
+
+def cases(name: str, of: str = "gemm", **fields: Any) -> list[Case]:
+    """The cases of the suite called ``name`` of the operation ``of``; ``fields`` of its problems hold for all of them.
+
+    InputError: no such suite, or a layout for one that sets its own; ShapeError, DtypeError: as the problem's type.
+    """
+    suites = entry(of).suites
+    if name not in suites:
+        raise InputError(f"suite is {name!r}; of {of} it must be one of {', '.join(suites)}")
+    suite = suites[name]
+    if suite.layouts and "layout" in fields:
+        raise InputError(f"layout is {fields['layout']!r}; suite {name} sets the layout of each case itself")
+    return list(suite.build(**fields))
+
+
+def read(lines: Iterable[str | bytes], name: str, of: str = "gemm", **fields: Any) -> Iterator[Case]:
+    """The cases of a shapes file: a JSON object a line, with the problem's extents and any other field of it, and
+    ``name`` if it is to have one. ``fields`` hold where a line does not say otherwise, ``of`` is the operation that a
+    line need not name; ``name``: of the file, for errors.
+
+    InputError: names the line and the rule that it breaks.
+    """
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            values = _object(_text(line.strip()))
+            if values.setdefault("operation", of) != of:
+                raise InputError(f"operation is {values['operation']!r}; the commands of {of} take {of} alone")
+            title = _title(values.pop("name", ""))
+            problem = from_dict({**fields, **values})
+        except (ValueError, TypeError) as error:  # InputError is a ValueError
+            raise InputError(f"{name}, line {number}: {error}") from error
+        yield Case(title or problem.key(), problem)
+
+
+def _text(line: str | bytes) -> str:
+    """InputError: bytes that are not UTF-8."""
+    try:
+        return line if isinstance(line, str) else line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"the line is not UTF-8: byte {error.object[error.start]:#x}, column {error.start + 1}"
+        ) from None
+
+
+def _title(value: Any) -> str:
+    """InputError: characters that UTF-8 does not encode (half of a surrogate pair)."""
+    try:
+        return str(value).encode().decode()
+    except UnicodeEncodeError:
+        raise InputError(f"name is {shown(value)}; it must be text that UTF-8 encodes") from None
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        values = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{text[:60]!r} is not JSON: {error.msg}, column {error.colno}") from None
+    except RecursionError:
+        raise InputError(
+            f"{text[:60]!r}... is nested too deeply; a line is an object of numbers, text and lists"
+        ) from None
+    except ValueError:  # Python refuses to read integers of thousands of digits
+        raise InputError(f"{text[:60]!r}... has an integer of too many digits; the largest is 2147483647") from None
+    if not isinstance(values, dict):
+        raise InputError(f"{text[:60]!r} is not a JSON object")
+    return values
+
+
+__all__ = ["Case", "ColumnMajor", "cases", "read"]

@@ -1,0 +1,223 @@
+"""PTX to machine code: ptxas, and a cache on disk of what it made.
+
+A cache entry is two files named after the source's digest, the target and the version of ptxas: the cubin, and a
+JSON that says what ptxas reported of it and carries the cubin's checksum. An entry that does not add up is made anew.
+The checksum does not protect against another user, so the cache is used only in folders that no other user can write.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import tempfile
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+from ptxgen.codegen.source import Source
+from ptxgen.errors import AssembleError, InputError, UnavailableError
+from ptxgen.settings import settings
+
+_ENTRY = re.compile(r"Compiling entry function '([^']+)'")
+_PROPERTIES = re.compile(r"Function properties for (\S+)")
+_SPILLS = re.compile(r"(\d+) bytes spill stores")
+_REGISTERS = re.compile(r"Used (\d+) registers")
+_VERSION = re.compile(r"\bV(\d+(?:\.\d+)+)")
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """``registers`` a thread and ``spills`` (bytes stored) by entry; ``log``: all that ptxas said."""
+
+    cubin: bytes
+    registers: dict[str, int]
+    spills: dict[str, int]
+    log: str
+
+
+def find_ptxas() -> Path | None:
+    """The ptxas to use: PTXGEN_PTXAS, else the nvidia-cuda-nvcc wheel's, else the one on the PATH.
+
+    InputError: PTXGEN_PTXAS names something that cannot be run.
+    """
+    chosen = settings().ptxas
+    if chosen is not None:
+        if not _runs(chosen):
+            raise InputError(f"PTXGEN_PTXAS is {chosen}; it must be a program that can be run")
+        return chosen
+    wheel = _wheel_ptxas()
+    if wheel is not None:
+        return wheel
+    found = shutil.which("ptxas")
+    return Path(found) if found else None
+
+
+@functools.cache
+def version(ptxas: Path) -> str:
+    """The release of a ptxas, as ``13.0.88``. UnavailableError: it does not run, or does not say."""
+    try:
+        told = subprocess.run([ptxas, "--version"], capture_output=True, text=True, timeout=60, check=False).stdout
+    except (OSError, subprocess.TimeoutExpired) as e:
+        raise UnavailableError(f"{ptxas} does not run: {e}") from e
+    found = _VERSION.search(told)
+    if not found:
+        raise UnavailableError(f"{ptxas} --version does not name a release; it said: {told.strip()[:200]!r}")
+    return found[1]
+
+
+def assemble(source: Source, target: str | None = None) -> Assembled:
+    """The machine code of ``source`` for ``target`` (as ``sm_90``; the source's own unless given), cached on disk.
+
+    Threads may call it at once: ptxas runs as a process of its own. AssembleError: ptxas rejected the text; its
+    ``log`` has every message. UnavailableError: there is no ptxas. RuntimeWarning: other users can write the folder of
+    the cache, which is not used then.
+    """
+    ptxas = find_ptxas()
+    if ptxas is None:
+        raise UnavailableError("no ptxas was found; pip install nvidia-cuda-nvcc, or set PTXGEN_PTXAS")
+    target = target or source.target
+    stem = _stem(ptxas, source.digest, target)
+    kept = _read(stem)
+    if kept is None:
+        kept = _run(ptxas, source, target)
+        _write(stem, kept)
+    return kept
+
+
+def cached(digest: str, target: str) -> Assembled | None:
+    """The machine code of the text with this digest, if the cache on disk has it of today's ptxas."""
+    ptxas = find_ptxas()
+    return None if ptxas is None else _read(_stem(ptxas, digest, target))
+
+
+def _stem(ptxas: Path, digest: str, target: str) -> Path:
+    return settings().cache / "cubin" / f"{digest}-{target}-{version(ptxas)}"
+
+
+def _unsafe(folder: Path) -> str:
+    """Why other users could replace files in ``folder``; empty if they cannot, or it does not exist yet.
+
+    The folder and its parent must belong to this user or root, without write permission for group and others; the
+    parent may have it with the sticky bit.
+    """
+    for path, allowed in ((folder, 0), (folder.parent, stat.S_ISVTX)):
+        try:
+            status = path.stat()
+        except OSError:  # what is absent is made, and what cannot be read is not used
+            continue
+        if status.st_uid not in (0, os.geteuid()):
+            return f"{path} belongs to user {status.st_uid}; it must belong to user {os.geteuid()} or root"
+        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not status.st_mode & allowed:
+            mode = stat.S_IMODE(status.st_mode)
+            return f"{path} has mode {mode:04o}; group and others must not write it: chmod go-w {path}"
+    return ""
+
+
+def _wheel_ptxas() -> Path | None:
+    spec = importlib.util.find_spec("nvidia")
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        for layout in ("cu[0-9]*/bin/ptxas", "cuda_nvcc/bin/ptxas"):
+            for found in sorted(Path(folder).glob(layout), reverse=True):
+                if _runs(found):
+                    return found
+    return None
+
+
+def _runs(path: Path) -> bool:
+    return path.is_file() and os.access(path, os.X_OK)
+
+
+def _run(ptxas: Path, source: Source, target: str) -> Assembled:
+    with tempfile.TemporaryDirectory(prefix="ptxgen-") as folder:
+        text, cubin = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
+        text.write_text(source.text)
+        # The folder is the working directory so that the log names "kernel.ptx", not a path of this machine.
+        command = [str(ptxas), f"-arch={target}", "-v", text.name, "-o", cubin.name]
+        try:
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False)
+        except OSError as e:
+            raise UnavailableError(f"{ptxas} does not run: {e}") from e
+        log = (done.stdout + done.stderr).strip()
+        if done.returncode or not cubin.is_file():
+            first = next((line for line in log.splitlines() if " error" in line or " fatal" in line), log[:200])
+            reason = first or f"it ended with status {done.returncode} and no message"
+            raise AssembleError(f"ptxas rejected the kernel for {target}: {reason}", log)
+        return Assembled(cubin.read_bytes(), *_reported(log), log)
+
+
+def _reported(log: str) -> tuple[dict[str, int], dict[str, int]]:
+    """Registers and spilled bytes by entry, from what ``ptxas -v`` prints."""
+    registers: dict[str, int] = {}
+    spills: dict[str, int] = {}
+    entry = function = ""
+    for line in log.splitlines():
+        if found := _ENTRY.search(line):
+            entry = function = found[1]
+        elif found := _PROPERTIES.search(line):
+            function = found[1]
+        elif (found := _SPILLS.search(line)) and function == entry:
+            spills[entry] = int(found[1])
+        elif found := _REGISTERS.search(line):
+            registers[entry] = int(found[1])
+    return registers, spills
+
+
+def _files(stem: Path) -> tuple[Path, Path]:
+    # with_suffix would cut the release's last part off
+    return stem.with_name(stem.name + ".cubin"), stem.with_name(stem.name + ".json")
+
+
+def _read(stem: Path) -> Assembled | None:
+    """The cache entry, or None where it is absent, damaged or, with a warning, in a folder that others can write."""
+    if broken := _unsafe(stem.parent):
+        warnings.warn(f"compiled kernels are not cached: {broken}", RuntimeWarning, stacklevel=3)
+        return None
+    code, facts = _files(stem)
+    try:
+        said = json.loads(facts.read_text())
+        cubin = code.read_bytes()
+        if hashlib.sha256(cubin).hexdigest() != said["sha256"]:
+            return None
+        counts = [{str(k): int(v) for k, v in said[name].items()} for name in ("registers", "spills")]
+        return Assembled(cubin, counts[0], counts[1], str(said["log"]))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _write(stem: Path, made: Assembled) -> None:
+    """Keeps ``made``. A cache that cannot be written costs time, never a result: failures are passed over."""
+    if _unsafe(stem.parent):
+        return
+    facts = {
+        "sha256": hashlib.sha256(made.cubin).hexdigest(),
+        "registers": made.registers,
+        "spills": made.spills,
+        "log": made.log,
+    }
+    code_file, facts_file = _files(stem)
+    try:
+        for folder in (stem.parent.parent, stem.parent):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _replace(code_file, made.cubin)
+        _replace(facts_file, json.dumps(facts, sort_keys=True).encode())
+    except OSError:
+        pass
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Writes ``path`` at one stroke: a reader sees the old file or the new one, never a part."""
+    handle, name = tempfile.mkstemp(prefix=path.name + ".", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,89 @@
+"""Runs a configuration on inputs that show mistakes, and compares every element with float64."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ptxgen.codegen.config import Config
+from ptxgen.problem.conv import Conv
+from ptxgen.problem.gemm import STRIDES, Gemm
+from ptxgen.problem.reference import Deviation, epilogue_arrays, operands, reference, verdict
+from ptxgen.problem.registry import Problem
+from ptxgen.problem.strided_arrays import A, B, C, elements, padded, read_after
+from ptxgen.runtime import conv_check
+from ptxgen.runtime.driver import Driver
+from ptxgen.runtime.runner import Runner
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """``kind``: what was tried; ``deviation``: what came of it."""
+
+    kind: str
+    deviation: Deviation
+
+    @property
+    def ok(self) -> bool:
+        return self.deviation.ok
+
+
+#: what is tried: inputs, alpha, beta, what C holds before
+CASES = (
+    ("integers", 1.0, 0.0, "nan"),
+    ("normal", 1.0, 0.0, "nan"),
+    ("scaled", 1.0, 0.0, "nan"),
+    ("normal", -1.5, 0.75, "normal"),
+)
+
+
+def check(driver: Driver, problem: Problem, config: Config, seed: int = 0, slack: int = 0) -> list[CheckResult]:
+    """Runs ``config`` on ``problem`` with integers (every element must be equal), with normal and badly scaled
+    values, and with alpha and beta; C starts as NaN where beta is zero. ``slack``: elements that leading dimensions
+    exceed rows by, poisoned, which must not change; where one does, or a flag of the workspace is left raised, the
+    deviation is at (-1, -1). Convolutions have guard zones for slack. ConfigError, AssembleError, LaunchError, Fault.
+    """
+    if isinstance(problem, Conv):
+        return [CheckResult(kind, found) for kind, found in conv_check.trials(driver, problem, config, seed, CASES)]
+    p = slackened(problem, slack)
+    runner = Runner.of(driver, p, config)
+    try:
+        return _check(runner, p, seed)
+    finally:
+        runner.workspace.release()
+
+
+def slackened(p: Gemm, slack: int) -> Gemm:
+    """The problem with rows, and items, that much farther apart."""
+    changes = {f"ld{x}": getattr(p, f"ld{x}") + slack for x in "abc"}
+    for name, rows, ld in zip(STRIDES, (p.rows_a, p.rows_b, p.m), (p.lda, p.ldb, p.ldc), strict=True):
+        stride = getattr(p, name)
+        changes[name] = stride + rows * slack if stride > rows * ld else stride
+    return replace(p, **changes)
+
+
+def _check(runner: Runner, p: Gemm, seed: int) -> list[CheckResult]:
+    """``check`` with the kernel loaded and the leading dimensions settled."""
+    results = []
+    for kind, alpha, beta, before in CASES:
+        a, b, c = operands(p, seed, kind)
+        if before == "nan":
+            c = np.full_like(c, p.output.poison)
+        if p.linear.integer:
+            alpha, beta = round(alpha), round(beta)
+        more = epilogue_arrays(p, seed, kind)
+        at = padded(p, (a, b, c))
+        a, b = elements(p, A, at[A]), elements(p, B, at[B])  # items may share memory
+        ref = reference(p, a, b, c, alpha, beta, more)
+        out = runner.compute(*at, alpha, beta, read_after(p, more))
+        got = elements(p, C, out)
+        deviation = verdict(kind, got, ref)
+        got[...] = p.output.poison
+        if not np.array_equal(out, np.full_like(out, p.output.poison), equal_nan=True):
+            deviation = Deviation(np.inf, (-1, -1), deviation.worst)
+        if runner.raised():
+            deviation = Deviation(np.inf, (-1, -1), deviation.worst)
+        label = kind if beta == 0 else f"{kind}, alpha={alpha:g}, beta={beta:g}"
+        results.append(CheckResult(label, deviation))
+    return results

@@ -1,0 +1,196 @@
+"""Convolutions on inputs that show mistakes, and beside float64 while they are timed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+
+from ptxgen.codegen.config import Config
+from ptxgen.lowering.lower import lower
+from ptxgen.problem.conv import Conv
+from ptxgen.problem.conv_reference import Box, convolve, fitting, places, whole
+from ptxgen.problem.reference import (
+    Array,
+    Deviation,
+    Reference,
+    compare,
+    drawn,
+    epilogue_arrays,
+    operands,
+    reference,
+    verdict,
+)
+from ptxgen.runtime.device_tables import Allocation
+from ptxgen.runtime.driver import Driver, Timing
+from ptxgen.runtime.runner import Buffers, Runner
+
+RUNS = 8  #: boxes of results, from the first to the last, that are compared
+CHANNELS = 32  #: of a box, where channels do not lie side by side
+DEPTH = 1 << 14  #: products of a sum, above which fewer sums are compared
+GUARD = 256  #: poisoned bytes on either side of a result, which must not change
+
+
+class ConvRing:
+    """As ``bench.Ring``, for convolutions. Images, filters and results lie without gaps."""
+
+    def __init__(self, driver: Driver, problem: Conv, timing: Timing, seed: int = 0) -> None:
+        self.driver, self.problem = driver, problem
+        self._memory: list[Allocation] = []
+        self.a, self.b = islice(drawn(problem, seed), 2)
+        size = math.prod(problem.stored[2]) * problem.output.bytes
+        self.bytes_c = max(size, 1)
+        all_ = self.a.nbytes + self.b.nbytes + size
+        count = 1
+        if driver.clock == "hardware":
+            count = int(min(timing.most, max(2, -(-timing.ring * driver.device.l2 // max(all_, 1)))))
+        self.sets: list[tuple[int, int, int]] = []
+        for _ in range(count):
+            a, b = (self._upload(x) for x in (self.a, self.b))
+            self.sets.append((a, b, self._allocate(self.bytes_c)))
+            driver.fill(self.sets[-1][2], self.bytes_c, 0xFF)
+        self.more = epilogue_arrays(problem, seed)
+        self.more_at = tuple(self._upload(x) for x in self.more)
+        self._references: dict[tuple[tuple[int, int], ...], Reference] = {}
+
+    def _upload(self, array: Array) -> int:
+        address = self._allocate(max(array.nbytes, 1))
+        if array.nbytes:
+            self.driver.upload(address, np.ascontiguousarray(array))
+        return address
+
+    def _allocate(self, size: int) -> int:
+        self._memory.append(Allocation(self.driver, size))
+        return self._memory[-1].address
+
+    def deviation(self, limit: int) -> Deviation:
+        """Compares the first set's results, as the device holds them, with float64: all of them, or boxes of them that
+        have ``limit`` elements or so."""
+        p, worst = self.problem, Deviation(0.0, (0,) * len(self.problem.stored[2]), 0.0)
+        for box in boxes(p, limit) if math.prod(p.stored[2]) else ():
+            found = compare(self._result(box), self._reference(box))
+            if not found.ratio <= worst.ratio:
+                where = (at.start + n for at, n in zip(places(p, box), found.where, strict=True))
+                worst = Deviation(found.ratio, tuple(where), found.worst)
+        return worst
+
+    def _result(self, box: Box) -> Array:
+        """What the first set's result has in a box."""
+        at, stored, size = places(self.problem, box), self.problem.stored[2], self.problem.output.bytes
+        out = np.empty([s.stop - s.start for s in at], self.problem.output.numpy)
+        lies = next((n for n in reversed(range(len(stored))) if out.shape[n] < stored[n]), 0)  # from there side by side
+        pieces = out.reshape(math.prod(out.shape[:lies]), -1)
+        for piece, outer in zip(pieces, np.ndindex(*out.shape[:lies]), strict=True):
+            first = [s.start + n for s, n in zip(at, (*outer, *(0,) * len(stored)), strict=False)]
+            offset = int(np.ravel_multi_index(first, stored))
+            self.driver.download(self.sets[0][2] + offset * size, piece)
+        return out
+
+    def _reference(self, box: Box) -> Reference:
+        """A box of the result in float64; kept."""
+        p, every = self.problem, places(self.problem, {})
+        key, all_ = (tuple((s.start, s.stop) for s in at) for at in (places(p, box), every))
+        if key not in self._references:
+            if all_ in self._references:
+                known = self._references[all_]
+                made = Reference(p, *(x[places(p, box)] for x in (known.exact, known.scale)))
+            else:
+                made = reference(p, self.a, self.b, more=self.more, box=box)
+            self._references[key] = made
+        return self._references[key]
+
+    def release(self) -> None:
+        self._memory.clear()
+        self.sets.clear()
+        self.more_at = ()
+
+
+def boxes(p: Conv, limit: int) -> list[Box]:
+    """Boxes of the result from its first element to its last, at most ``limit`` elements in all, or about as many: some
+    channels of places that lie together. Elements that are long sums count for more. One box where that is all."""
+    extents, depth = p.extents(p.tensors[2]), lower(p).k
+    limit = limit * DEPTH // max(depth, DEPTH)
+    if math.prod(extents.values()) <= limit:
+        return [whole(p, p.tensors[2])]
+    letter = "c" if p.direction == "input_grad" else "k"
+    *_, fastest = extents
+    group = extents[letter] // p.groups
+    few = limit // RUNS
+    channels = min(extents[letter], few if letter == fastest else CHANNELS)
+    channels = max(group, channels // group * group) if p.groups > 1 else max(1, channels)
+    others = [name for name in extents if name != letter]
+    sizes = dict(zip(others, fitting([extents[name] for name in others], max(1, few // channels)), strict=True))
+    sizes[letter] = channels
+    grain = {name: group if name == letter and p.groups > 1 else 1 for name in extents}
+    return [
+        {
+            name: slice(first, first + sizes[name])
+            for name, extent in extents.items()
+            for first in [round(n * (extent - sizes[name]) / grain[name] / (RUNS - 1)) * grain[name]]
+        }
+        for n in range(RUNS)
+    ]
+
+
+def guarded(runner: Runner, a: Array, b: Array, c: Array, alpha: float, beta: float,
+            more: tuple[Array, ...]) -> tuple[Array, bool]:  # fmt: skip
+    """(the result, whether what lies around it and the operands are as before)."""
+    driver, p = runner.driver, runner.problem
+    zone = np.full(GUARD // p.output.bytes, p.output.poison, p.output.numpy)
+    wide = np.concatenate([zone, c.reshape(-1), zone])
+    after = np.empty_like(wide)
+    with Buffers(driver, a, b, wide, *more) as at:
+        first, second, result, *rest = at.addresses
+        runner.bind(first, second, result + GUARD, alpha, beta, tuple(rest))()
+        driver.synchronize()
+        driver.download(result, after)
+        kept = after[: zone.size].tobytes() == zone.tobytes() == after[zone.size + c.size :].tobytes()
+        for address, x in ((first, a), (second, b)):
+            read = np.empty(x.shape, x.dtype)
+            if x.size:
+                driver.download(address, read)
+            kept &= read.tobytes() == x.tobytes()
+    return after[zone.size : zone.size + c.size].reshape(c.shape), kept
+
+
+def adjoint(p: Conv, a: Array, b: Array, result: Array, seed: int) -> tuple[float, float]:
+    """Two sides of ⟨I * F, dO⟩ = ⟨I, dI(dO, F)⟩ = ⟨F, dF(I, dO)⟩, which ties a convolution to its gradients, for a
+    ``result`` that the device computed and a random third tensor. In integers they are equal."""
+    third = np.random.default_rng([seed, 2]).integers(-2, 3, p.stored[2]).astype(np.float64)
+    known = dict(zip(p.tensors, (a.astype(np.float64), b.astype(np.float64), third), strict=True))
+    other = replace(p, direction="forward" if p.direction != "forward" else "input_grad", out="",
+                    aligned_input=16, aligned_filter=16, aligned_output=16)  # fmt: skip
+    one, two, made = other.tensors
+    return float(np.sum(result.astype(np.float64) * third)), float(
+        np.sum(convolve(other, known[one], known[two]) * known[made])
+    )
+
+
+def trials(driver: Driver, p: Conv, config: Config, seed: int,
+           cases: Sequence[tuple[str, float, float, str]]) -> Iterator[tuple[str, Deviation]]:  # fmt: skip
+    """(what was tried, how the result deviates) for each of ``check.CASES``, and once more for the identity that ties
+    convolutions to their gradients, but for results in 8 bits, which are clamped. Where anything but the result was
+    changed, the deviation is at (-1,)."""
+    runner = Runner.of(driver, p, config)
+    try:
+        for kind, alpha, beta, before in cases:
+            if p.linear.integer:
+                alpha, beta = round(alpha), round(beta)
+            a, b, c = operands(p, seed, kind)
+            if before == "nan":
+                c = np.full_like(c, p.output.poison)
+            more = epilogue_arrays(p, seed, kind)
+            ref = reference(p, a, b, c, alpha, beta, more)
+            out, kept = guarded(runner, a, b, c, alpha, beta, more)
+            deviation = verdict(kind, out, ref)
+            if not kept or runner.raised():
+                deviation = Deviation(np.inf, (-1,), deviation.worst)
+            yield kind if beta == 0 else f"{kind}, alpha={alpha:g}, beta={beta:g}", deviation
+            if kind == "integers" and not p.stages and not p.output.saturates:
+                left, right = adjoint(p, a, b, out, seed)
+                yield "adjoint", Deviation(0.0 if left == right else np.inf, (0,), abs(left - right))
+    finally:
+        runner.workspace.release()

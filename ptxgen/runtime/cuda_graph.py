@@ -1,0 +1,255 @@
+"""What cuda-bindings is for: CUDA graphs, and launches on streams that PyCUDA did not make.
+
+PyCUDA has no graphs, its streams cannot wrap a foreign handle, and its functions do not show theirs. A captured launch
+shows it: the node of a graph carries the function.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import gc
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+from ptxgen.codegen.source import TensorMap
+from ptxgen.cuda_abi import MAP_ALIGNMENT, MAP_BYTES
+from ptxgen.errors import LaunchError, UnavailableError
+
+# CUtensorMapDataType by our names, and CUtensorMapSwizzle by the bytes that its pattern spans
+_MAP_TYPES = {"u8": 0, "s32": 3, "f16": 6, "f32": 7, "f64": 8, "bf16": 9, "tf32": 11}
+_MAP_SWIZZLES = {16: 0, 32: 1, 64: 2, 128: 3}
+_NO_INTERLEAVE, _PROMOTE_128_BYTES, _FILL_ZERO = 0, 2, 0
+
+
+class DriverError(LaunchError):
+    """A call of the CUDA driver failed. ``code``: its CUresult as an integer."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def load() -> Any:
+    """The driver's calls as cuda-bindings has them. UnavailableError: it is not installed."""
+    try:
+        from cuda.bindings import driver
+    except ImportError as e:
+        raise UnavailableError(f'cuda-bindings cannot be imported ({e}); pip install "ptxgen[cuda]"') from e
+    return driver
+
+
+def call(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What ``function`` returns beside its status: None, a value, or a list of them. DriverError: it failed."""
+    code, *values = function(*arguments)
+    if code:
+        raise failure(function.__name__, code)
+    return values if len(values) > 1 else values[0] if values else None
+
+
+def failure(name: str, code: Any) -> DriverError:
+    """The error that says which call failed and what the driver calls it."""
+    text = load().cuGetErrorString(code)[1]
+    words = text.decode(errors="replace") if isinstance(text, bytes) else str(text)
+    return DriverError(f"{name} failed: {words} ({getattr(code, 'name', code)})", int(code))
+
+
+def current_context() -> int:
+    """The handle of the calling thread's CUDA context; 0: none."""
+    return int(call(load().cuCtxGetCurrent))
+
+
+def set_context(handle: int) -> None:
+    """Makes a context the calling thread's, as the CUDA runtime does: it stays."""
+    call(load().cuCtxSetCurrent, load().CUcontext(handle))
+
+
+def drop_context() -> None:
+    """Takes the topmost context off the calling thread's stack."""
+    load().cuCtxPopCurrent()
+
+
+class Graph:
+    """What ``record`` queues on ``stream`` (a raw handle), ready to be replayed there. Close it, or use ``with``."""
+
+    def __init__(self, stream: int, record: Callable[[], object]) -> None:
+        self._driver = load()
+        self._stream = self._driver.CUstream(stream)
+        graph = _capture(stream, record)
+        try:
+            self._exec = call(self._driver.cuGraphInstantiate, graph, 0)
+        finally:
+            self._driver.cuGraphDestroy(graph)
+        self._driver.cuGraphUpload(self._exec, self._stream)  # now, so that the first replay costs what the others do
+
+    def launch(self) -> None:
+        """Queues one replay."""
+        (code,) = self._driver.cuGraphLaunch(self._exec, self._stream)
+        if code:
+            raise failure("cuGraphLaunch", code)
+
+    def close(self) -> None:
+        if self._exec is not None:
+            self._driver.cuGraphExecDestroy(self._exec)
+            self._exec = None
+
+    def __enter__(self) -> Graph:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+def function_of(stream: int, launch: Callable[[], object]) -> int:
+    """The handle of the one kernel that ``launch`` queues on ``stream``. It is captured, so it does not run."""
+    driver = load()
+    graph = _capture(stream, launch)
+    try:
+        listed, _ = call(driver.cuGraphGetNodes, graph, 2)
+        nodes = [n for n in listed if int(n)]
+        if len(nodes) != 1:
+            raise LaunchError(f"{len(nodes)} operations were queued where one kernel was expected")
+        found = call(driver.cuGraphKernelNodeGetParams, nodes[0])
+        return int(found.func) or int(found.kern)
+    finally:
+        driver.cuGraphDestroy(graph)
+
+
+def fill(address: int, size: int, stream: int) -> None:
+    """Queues the clearing of ``size`` bytes on ``stream``, a raw handle."""
+    driver = load()
+    if (address | size) % 4:
+        call(driver.cuMemsetD8Async, address, 0, size, stream)
+    elif size:
+        call(driver.cuMemsetD32Async, address, 0, size // 4, stream)
+
+
+#: where cuStreamIsCapturing writes; a call holds the interpreter's lock from that write to the read
+_CAPTURE_STATUS = ctypes.c_int()
+_CAPTURE_STATUS_AT = ctypes.addressof(_CAPTURE_STATUS)
+
+
+def capturing(stream: int) -> bool:
+    """Whether ``stream``, a raw handle, is being captured into a graph. DriverError: the driver cannot tell."""
+    if code := _is_capturing()(stream, _CAPTURE_STATUS_AT):
+        raise failure("cuStreamIsCapturing", load().CUresult(code))
+    return _CAPTURE_STATUS.value != 0
+
+
+@functools.cache
+def _is_capturing() -> Any:
+    """The driver's call as it is: it is made before each launch on a foreign stream."""
+    pointer, _ = call(load().cuGetProcAddress, b"cuStreamIsCapturing", 12000, 0)
+    return ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(int(pointer))
+
+
+class Capture:
+    """The capture in progress on ``stream``, a raw handle. ``id``: unique in the process. LaunchError: an earlier
+    error has ended the capture."""
+
+    def __init__(self, stream: int) -> None:
+        driver = load()
+        status, number, self._graph, *_ = call(driver.cuStreamGetCaptureInfo, driver.CUstream(stream))
+        if status != driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_ACTIVE:
+            raise LaunchError("the capture of the stream is no longer valid: an earlier error ended it")
+        self.id = int(number)
+
+    def watch(self) -> Callable[[], bool]:
+        """A function that tells whether the graph, or anything instantiated or cloned from it, still exists.
+
+        The driver releases a user object of the graph with the last of them. Its destructor runs in a thread of the
+        driver, where it may neither call CUDA nor wait, for Python's lock least of all: it posts a semaphore, whose
+        bytes are never freed.
+        """
+        if sys.platform != "linux":
+            return lambda: True
+        driver, libc = load(), ctypes.CDLL(None)
+        libc.calloc.restype = ctypes.c_void_p
+        semaphore = ctypes.c_void_p(libc.calloc(1, _SEMAPHORE_BYTES))
+        libc.sem_init(semaphore, 0, 0)
+        post = driver.CUhostFn(ctypes.cast(libc.sem_post, ctypes.c_void_p).value)
+        no_sync = int(driver.CUuserObject_flags.CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)
+        move = int(driver.CUuserObjectRetain_flags.CU_GRAPH_USER_OBJECT_MOVE)
+        user = call(driver.cuUserObjectCreate, semaphore.value, post, 1, no_sync)
+        try:
+            call(driver.cuGraphRetainUserObject, self._graph, user, 1, move)
+        except DriverError:
+            driver.cuUserObjectRelease(user, 1)
+            raise
+        return lambda: libc.sem_trywait(semaphore) != 0
+
+
+_SEMAPHORE_BYTES = 64  #: at least sizeof(sem_t)
+
+
+@contextmanager
+def relaxed() -> Iterator[None]:
+    """Inside, the thread may allocate, copy and load while streams are being captured: nothing of that is captured."""
+    driver = load()
+    mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    before = call(driver.cuThreadExchangeStreamCaptureMode, mode)
+    try:
+        yield
+    finally:
+        driver.cuThreadExchangeStreamCaptureMode(before)
+
+
+@functools.lru_cache(maxsize=4096)
+def tensor_map(description: TensorMap, address: int) -> bytes:
+    """A tensor map as the driver encodes it. DriverError: it breaks a limit of the TMA unit."""
+    memory = (ctypes.c_char * (MAP_BYTES + MAP_ALIGNMENT))()
+    at = -(-ctypes.addressof(memory) // MAP_ALIGNMENT) * MAP_ALIGNMENT
+    d, rank = description, len(description.extents)
+    extents, pitches = (ctypes.c_uint64 * rank)(*d.extents), (ctypes.c_uint64 * (rank - 1))(*d.pitches)
+    words, kind = ctypes.c_uint32 * rank, _MAP_TYPES[d.dtype]
+    how = (_NO_INTERLEAVE, _MAP_SWIZZLES[d.swizzle], _PROMOTE_128_BYTES, _FILL_ZERO)
+    if d.walk is None:
+        name, ones = "cuTensorMapEncodeTiled", words(*[1] * rank)
+        code = _encoder(name)(at, kind, rank, address, extents, pitches, words(*d.box), ones, *how)
+    else:
+        name, corner = "cuTensorMapEncodeIm2col", ctypes.c_int * (rank - 2)
+        steps = words(1, *d.walk.steps, 1)
+        code = _encoder(name)(at, kind, rank, address, extents, pitches, corner(*d.walk.lower), corner(*d.walk.upper),
+                              *d.box, steps, *how)  # fmt: skip
+    if code:
+        raise failure(f"{name} of {description} at {address:#x}", load().CUresult(code))
+    return ctypes.string_at(at, MAP_BYTES)
+
+
+#: the types of what the encoders take, after the map and the element type: p a pointer, u a number
+_ENCODERS = {"cuTensorMapEncodeTiled": "uppppp", "cuTensorMapEncodeIm2col": "upppppuup"}
+
+
+@functools.cache
+def _encoder(name: str) -> Any:
+    """An encoder itself: the map must be aligned in memory, which cuda-bindings' own object is not."""
+    pointer, _ = call(load().cuGetProcAddress, name.encode(), 12000, 0)
+    number, where = ctypes.c_int, ctypes.c_void_p
+    takes = [where if letter == "p" else ctypes.c_uint32 for letter in _ENCODERS[name]]
+    kind = ctypes.CFUNCTYPE(number, where, number, *takes, *[number] * 4)
+    return kind(int(pointer))
+
+
+def _capture(stream: int, record: Callable[[], object]) -> Any:
+    """The graph of what ``record`` queues on ``stream``."""
+    driver = load()
+    handle = driver.CUstream(stream)
+    # Relaxed: what is recorded may be a library that asks the driver this and that. But nothing must be freed
+    # meanwhile, for that waits for the GPU, so the garbage collector rests.
+    call(driver.cuStreamBeginCapture, handle, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        record()
+    except BaseException:
+        code, graph = driver.cuStreamEndCapture(handle)
+        if not code and int(graph):
+            driver.cuGraphDestroy(graph)
+        raise
+    finally:
+        if collecting:
+            gc.enable()
+    return call(driver.cuStreamEndCapture, handle)

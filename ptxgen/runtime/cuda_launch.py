@@ -1,0 +1,96 @@
+"""Launches by a kernel's handle: on streams that PyCUDA did not make, and with an attribute that it cannot give.
+
+The driver's call is taken as it is, with its arguments laid out once: cuda-bindings would lay them out for each launch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from ptxgen.runtime import cuda_graph
+
+Sizes = tuple[int, int, int]
+
+
+class _Attribute(ctypes.Structure):
+    """CUlaunchAttribute."""
+
+    _fields_ = (("id", ctypes.c_uint), ("value", ctypes.c_uint * 17))
+
+
+class _Configuration(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = (
+        ("sizes", ctypes.c_uint * 7),  # grid, block, bytes of dynamic shared memory
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(_Attribute)),
+        ("count", ctypes.c_uint),
+    )
+
+
+class Function:
+    """A kernel that can be launched on any stream. ``size``: bytes of its parameter buffer; ``dependent``: it waits for
+    the one before it in its stream itself, so that it may begin before that has ended."""
+
+    def __init__(self, handle: int, size: int, dependent: bool = False) -> None:
+        self.size = size
+        self._handle = ctypes.c_void_p(handle)
+        # The driver reads all this and copies it before it returns; one launch at a time may use it.
+        self._lock = threading.Lock()
+        self._buffer = (ctypes.c_char * max(size, 1))()
+        self._bytes = memoryview(self._buffer).cast("B")[:size]
+        self._size = ctypes.c_size_t(size)
+        pointer, length, end = 1, 2, None  # CU_LAUNCH_PARAM_BUFFER_POINTER, _BUFFER_SIZE, _END
+        self._extra = (ctypes.c_void_p * 5)(
+            pointer, ctypes.addressof(self._buffer), length, ctypes.addressof(self._size), end
+        )
+        self._extra_at = ctypes.addressof(self._extra)
+        allowed = _Attribute(6)  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        allowed.value[1] = 1  # a union of 64 bytes at offset 8
+        self._configuration = _Configuration(attributes=ctypes.pointer(allowed), count=int(dependent))
+        self._at = ctypes.byref(self._configuration)
+        self._known: object = None
+        self._launch = _launcher()
+
+    def launch(self, grid: Sizes, block: Sizes, parameters: bytes, shared: int, stream: int) -> None:
+        """Queues the kernel on ``stream``, a raw handle. DriverError: the driver rejected it."""
+        with self._lock:
+            self._bytes[:] = parameters
+            wanted = (grid, block, shared, stream)
+            if wanted != self._known:
+                self._configuration.sizes[:] = (*grid, *block, shared)
+                self._configuration.stream = stream
+                self._known = wanted
+            code = self._launch(self._at, self._handle, None, self._extra_at)
+        if code:
+            raise cuda_graph.failure("cuLaunchKernelEx", cuda_graph.load().CUresult(code))
+
+
+@functools.cache
+def _launcher() -> Any:
+    pointer, _ = cuda_graph.call(cuda_graph.load().cuGetProcAddress, b"cuLaunchKernelEx", 12000, 0)
+    where = ctypes.c_void_p
+    return ctypes.CFUNCTYPE(ctypes.c_int, where, where, where, where)(int(pointer))
+
+
+class InPlace:
+    """Stands where PyCUDA's function would, so that the launches of other kernels need not ask which they are.
+
+    ``plain``: PyCUDA's; ``handled``: makes a dependent launch by handle of it.
+    """
+
+    __slots__ = ("_handled", "_ready", "plain")
+
+    def __init__(self, handled: Callable[..., Function], plain: Any) -> None:
+        self._handled, self.plain = handled, plain
+        self._ready: Function | None = None
+
+    def _launch_kernel(self, grid: Sizes, block: Sizes, parameters: bytes, shared: int, stream: Any) -> None:
+        if self._ready is None or self._ready.size != len(parameters):
+            self._ready = self._handled(self.plain, grid, block, parameters, shared, True)
+        self._ready.launch(grid, block, parameters, shared, stream.handle)

@@ -1,0 +1,63 @@
+"""Device memory that is freed with the last reference to it, and tables that launches read from it."""
+
+from __future__ import annotations
+
+import weakref
+from contextlib import suppress
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.errors import PtxgenError
+from ptxgen.lowering.implicit_gemm import Table
+from ptxgen.runtime.driver import Driver
+
+
+class Allocation:
+    """Device memory, freed with the last reference to it. ``size``: in bytes. LaunchError: there is not enough."""
+
+    __slots__ = ("__weakref__", "address", "size")
+
+    def __init__(self, driver: Driver, size: int) -> None:
+        self.size = size
+        self.address = driver.allocate(size)
+        weakref.finalize(self, _free, driver, self.address).atexit = False  # the driver frees the rest at exit
+
+
+def _free(driver: Driver, address: int) -> None:
+    with suppress(PtxgenError):  # a closed driver has freed it, a lost context and a forked process cannot
+        driver.release(address)
+
+
+class Resident(Allocation):
+    """Numbers on the device. Among a step's arguments it stands for its address: a step that can be launched owns its
+    tables."""
+
+    __slots__ = ()
+
+    def __init__(self, driver: Driver, words: NDArray[np.uint32]) -> None:
+        super().__init__(driver, words.nbytes)
+        driver.upload(self.address, words)
+
+    def __index__(self) -> int:
+        return self.address
+
+
+class Residents:
+    """The tables that are on the device, each of them once."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self._found: weakref.WeakValueDictionary[Table, Resident] = weakref.WeakValueDictionary()
+
+    def of(self, table: Table) -> Resident:
+        """``table`` on the device, for as long as the caller keeps it."""
+        found = self._found.get(table)
+        if found is None:
+            found = self._found[table] = Resident(self.driver, table.words())
+        return found
+
+    @property
+    def bytes(self) -> int:
+        """What all tables take together."""
+        return sum(x.size for x in self._found.values())

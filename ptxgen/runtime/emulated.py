@@ -1,0 +1,123 @@
+"""The emulated device as a driver: exact results on any machine, and a clock that is a model."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ptxgen.codegen.source import Source, Step, TensorMap
+from ptxgen.emulator import Machine, Module, Stats, tensormap
+from ptxgen.errors import AssembleError, EmulatorError, InputError, LaunchError
+from ptxgen.families import perf_model as clock
+from ptxgen.problem.device import DEVICES, Device
+from ptxgen.runtime.driver import Capture, Kernel, Timing
+
+
+def counts(stats: Stats, kernel: EmulatedKernel, step: Step) -> clock.Counts:
+    """What the clock model needs of a launch's statistics."""
+    kind = "f64" if stats.lane_instructions["fp64"] else "f16" if stats.lane_instructions["fp16"] else "f32"
+    lanes = stats.lane_instructions[{"f64": "fp64", "f32": "fp32", "f16": "fp16"}[kind]] * (2 if kind == "f16" else 1)
+    x, y, z = step.block
+    return clock.Counts(
+        warp_instructions=sum(stats.warp_instructions.values()),
+        fma_lanes=lanes,
+        shared_wavefronts=int(stats.shared.wavefronts),
+        global_sectors=int(stats.global_load.sectors + stats.global_store.sectors),
+        atomics=stats.atomics,
+        barriers=stats.barriers * 32 // max(x * y * z, 32),
+        blocks=stats.blocks,
+        threads=x * y * z,
+        registers=max(kernel.registers, 16),
+        shared=step.shared,
+        kind=kind,
+    )
+
+
+@dataclass(eq=False)
+class EmulatedKernel:
+    """A parsed module."""
+
+    source: Source
+    module: Module
+    registers: int = -1
+    spills: int = -1
+
+
+class EmulatedDriver:
+    """Executes PTX on the emulator. Faults of a kernel are raised by the launch that meets them.
+
+    ``options`` go to the machine (seed, completion, checks).
+    """
+
+    name = "emulated"
+    clock = "model"
+    version = "1"
+    assembler = ""
+
+    def __init__(self, device: Device = DEVICES["emulated"], **options: Any) -> None:
+        self.device = device
+        self.machine = Machine(**options)
+        self.last: list[float] = []  #: modelled microseconds of the launches since the last ``time``
+
+    def allocate(self, size: int) -> int:
+        return self.machine.alloc(size)
+
+    def release(self, address: int) -> None:
+        self.machine.free(address)
+
+    def upload(self, address: int, array: np.ndarray[Any, Any]) -> None:
+        self.machine.write(address, np.ascontiguousarray(array))
+
+    def download(self, address: int, array: np.ndarray[Any, Any]) -> None:
+        data = self.machine.read(address, array.nbytes)
+        array[...] = np.frombuffer(data, array.dtype).reshape(array.shape)
+
+    def fill(self, address: int, size: int, byte: int = 0) -> None:
+        self.machine.fill(address, size, byte)
+
+    def load(self, source: Source) -> EmulatedKernel:
+        try:
+            return EmulatedKernel(source, self.machine.load(source.text), source.registers)
+        except EmulatorError as error:
+            raise AssembleError(f"the emulated device cannot read the kernel: {error}") from error
+
+    def tensor_map(self, description: TensorMap, address: int) -> bytes:
+        d = description
+        swizzle = 0 if d.swizzle == 16 else d.swizzle
+        shape: dict[str, Any] = {"box": d.box}
+        if d.walk is not None:
+            shape = {"lower": d.walk.lower, "upper": d.walk.upper, "element_strides": (1, *d.walk.steps, 1),
+                     "channels": d.box[0], "pixels": d.box[1]}  # fmt: skip
+        try:
+            return tensormap(address, d.extents, d.pitches, type=d.dtype, swizzle=swizzle, **shape).encode()
+        except InputError as error:
+            raise LaunchError(f"there can be no tensor map of {d} at {address:#x}: {error}") from error
+
+    def launch(self, kernel: Kernel, step: Step, parameters: bytes, stream: int = 0) -> None:
+        if not step.entry:
+            self.fill(int.from_bytes(parameters[:8], sys.byteorder), step.grid[0])
+            return
+        assert isinstance(kernel, EmulatedKernel)
+        stats = self.machine.launch(kernel.module, step.entry, step.grid, step.block, parameters, step.shared,
+                                    dependent=step.entry in kernel.source.dependent)  # fmt: skip
+        self.last.append(clock.from_stats(counts(stats, kernel, step), self.device))
+
+    def synchronize(self) -> None:
+        """Launches are complete when they return."""
+
+    def capturing(self, stream: int) -> bool:
+        """Never: the emulated device has no graphs."""
+        return False
+
+    def capture(self, stream: int) -> Capture:
+        raise LaunchError("the emulated device has no graphs")
+
+    def time(self, launches: Sequence[Callable[[], None]], timing: Timing) -> list[float]:
+        """One run of the first call, timed by the model: the model has no noise."""
+        self.last.clear()
+        launches[0]()
+        return [sum(self.last)]

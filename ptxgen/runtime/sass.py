@@ -1,0 +1,62 @@
+"""Machine code (SASS) as a digest: whether two PTX texts assemble to the same kernels.
+
+A cubin is an ELF file. The digest covers what decides how kernels run: instructions, relocations, constants, shared
+memory, and the attributes of each kernel (registers, barriers, parameters, cluster). It does not cover symbol and
+string tables, notes (ptxas options), debug information and the offsets at which sections lie.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+
+from ptxgen.codegen.source import Source
+from ptxgen.errors import CorruptError
+from ptxgen.runtime.assemble import assemble, cached, find_ptxas, version
+
+_SECTIONS = (".text.", ".rel.text.", ".rela.text.", ".nv.info", ".nv.constant", ".nv.shared", ".nv.local", ".nv.global")
+_HEADER = struct.Struct("<16xHHIQQQIHHHHHH")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_NOBITS = 8
+
+
+def digest(cubin: bytes) -> str:
+    """The digest of a cubin's machine code: 16 hexadecimal digits. CorruptError: not a 64-bit ELF file."""
+    try:
+        if cubin[:6] != b"\x7fELF\x02\x01":
+            raise ValueError("no 64-bit ELF header")
+        head = _HEADER.unpack_from(cubin)
+        offset, count, names_at = head[5], head[11], head[12]
+        sections = [_SECTION.unpack_from(cubin, offset + i * _SECTION.size) for i in range(count)]
+        names = _content(cubin, sections[names_at])
+        found = []
+        for section in sections:
+            name = names[section[0] : names.index(b"\0", section[0])].decode()
+            if name.startswith(_SECTIONS):
+                # the link and the low 24 bits of the info are indices of tables; the high 8 bits count registers
+                facts = name, section[1], section[2], section[5], section[7] >> 24, section[8]
+                found.append((facts, _content(cubin, section)))
+    except (struct.error, ValueError, IndexError) as error:
+        raise CorruptError(f"cubin of {len(cubin)} bytes is damaged: {error}") from error
+    sha = hashlib.sha256()
+    for facts, content in sorted(found):
+        sha.update(repr((facts, len(content))).encode())
+        sha.update(content)
+    return sha.hexdigest()[:16]
+
+
+def _content(cubin: bytes, section: tuple[int, ...]) -> bytes:
+    return b"" if section[1] == _NOBITS else cubin[section[4] : section[4] + section[5]]
+
+
+def of(source: Source) -> str:
+    """What ``source`` assembles to, as ``RELEASE TARGET DIGEST``: the release of ptxas, the target, and the digest of
+    the machine code. Empty: there is no ptxas. AssembleError: ptxas rejected the text."""
+    ptxas = find_ptxas()
+    return "" if ptxas is None else f"{version(ptxas)} {source.target} {digest(assemble(source).cubin)}"
+
+
+def remembered(source_digest: str, target: str) -> str:
+    """The same for a text of which only the digest is known, if the cache of compiled kernels has it; else empty."""
+    ptxas, made = find_ptxas(), cached(source_digest, target)
+    return "" if ptxas is None or made is None else f"{version(ptxas)} {target} {digest(made.cubin)}"

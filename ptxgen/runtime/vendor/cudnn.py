@@ -1,0 +1,193 @@
+"""cuDNN through PyTorch: a convolution's fastest algorithm by cuDNN's own measurements, in the better of two layouts.
+
+Images lie as NCHW or as NHWC, filters likewise: whichever is faster counts, whatever layout the problem has (CHWN,
+which cuDNN does not take, among them), and nothing is transposed within the time. What the epilogue adds is done as
+PyTorch would: within cuDNN's kernel where it has one, else after it.
+"""
+
+from __future__ import annotations
+
+import functools
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ptxgen.errors import LaunchError, ShapeError, UnavailableError
+from ptxgen.problem.conv import Conv
+from ptxgen.runtime.cuda import CudaDriver
+from ptxgen.runtime.driver import Timing
+
+#: tensors that a candidate is run on: images, filters, outputs, what else the epilogue reads
+Tensors = dict[str, Any]
+Candidate = Callable[[Tensors], Any]
+
+
+def available() -> str | None:
+    """``cuDNN`` and its version where PyTorch has it, else None."""
+    try:
+        number = int(_torch().backends.cudnn.version())
+    except UnavailableError:
+        return None
+    return f"cuDNN {number // 10000}.{number // 100 % 100}.{number % 100}"
+
+
+class Cudnn:
+    """One convolution as cuDNN computes it, on tensors of its own, ``more`` (what an epilogue reads) among them.
+
+    UnavailableError: there is no PyTorch, or it has no cuDNN; ShapeError: an extent is zero.
+    """
+
+    def __init__(self, driver: CudaDriver, problem: Conv, more: tuple[int, ...] = ()) -> None:
+        if not problem.flops:
+            raise ShapeError(f"{problem.key()}: an extent is 0, and cuDNN takes none")
+        self.problem, self._driver, self._torch = problem, driver, _torch()
+        first = 0 if len(problem.stored[0]) == 5 else 1  # of depth, height, width
+        self._stride, self._dilation = list(problem.strides[first:]), list(problem.dilations[first:])
+        self._filter = [problem.t, problem.r, problem.s][first:]
+        self._results = list(problem.results[first:])
+        self._images = [problem.d, problem.h, problem.w][first:]
+        self._pads = [begin for begin, _ in problem.pads[first:]]
+        if any(begin != end for begin, end in problem.pads):
+            # cuDNN pads both ends alike: it gets images that are padded already, outside the time
+            self._images = [n + sum(pads) for n, pads in zip(self._images, problem.pads[first:], strict=True)]
+            self._pads = [0] * len(self._pads)
+
+    def best(self, sets: Sequence[tuple[int, ...]], timing: Timing) -> tuple[float, float]:
+        """Microseconds of the fastest way, the median of the samples, and NaN: PyTorch does not tell the heuristic's
+        first choice from the best. ``sets``: as many sets of tensors are used in turn.
+
+        LaunchError: there is no way.
+        """
+        torch, found, why = self._torch, [], ""
+        stream = torch.cuda.ExternalStream(self._driver.stream)
+        with self._driver.context("cuDNN"), torch.cuda.stream(stream), torch.no_grad(), self._tuned():
+            for memory in self._memories():
+                ring = [self._tensors(memory) for _ in sets]
+                for candidate in self._candidates():
+                    try:
+                        found.append(self._time(candidate, ring, timing))
+                    except (RuntimeError, NotImplementedError) as error:
+                        why = str(error).partition("\n")[0]
+                        self._driver.synchronize()  # raises where it was no refusal but a lost context
+                del ring
+            torch.cuda.empty_cache()
+        if not found:
+            raise LaunchError(f"cuDNN does not compute {self.problem.key()}: {why}")
+        return min(found), float("nan")
+
+    @contextmanager
+    def _tuned(self) -> Iterator[None]:
+        """cuDNN tries every algorithm that it has, and rounds f32 only where the problem does."""
+        flags = self._torch.backends.cudnn
+        wanted = {"benchmark": True, "benchmark_limit": 0, "deterministic": False, "allow_tf32": self._rounds}
+        held = {name: getattr(flags, name) for name in wanted}
+        for name, value in wanted.items():
+            setattr(flags, name, value)
+        try:
+            yield
+        finally:
+            for name, value in held.items():
+                setattr(flags, name, value)
+
+    @property
+    def _rounds(self) -> bool:
+        return self.problem.compute == "tf32"
+
+    def _memories(self) -> tuple[Any, Any]:
+        torch = self._torch
+        last = torch.channels_last if len(self._images) == 2 else torch.channels_last_3d
+        return torch.contiguous_format, last
+
+    def _tensors(self, memory: Any) -> Tensors:
+        """A set of random images, filters and outputs, in one layout."""
+        p, torch = self.problem, self._torch
+        kind = getattr(torch, p.element.numpy.name)
+        if p.out != p.dtype:
+            raise LaunchError(f"out is {p.out}; PyTorch's convolutions of {p.dtype} write {p.dtype}")
+        if "scale" in p.stages:
+            raise LaunchError(f"epilogue is {p.epilogue!r}; PyTorch's convolutions have no scale")
+        shapes = {
+            "x": (p.n, p.c, *self._images), "f": (p.k, p.c // p.groups, *self._filter), "y": (p.n, p.k, *self._results),
+        }  # fmt: skip
+        made = {
+            name: torch.randn(shape, device="cuda", dtype=torch.float32).to(kind).contiguous(memory_format=memory)
+            for name, shape in shapes.items()
+        }
+        made["bias"] = torch.randn(p.k, device="cuda").to(kind) if "bias" in p.stages else None
+        return made
+
+    def _candidates(self) -> list[Candidate]:
+        p, torch = self.problem, self._torch
+        stride, dilation, zeros = self._stride, self._dilation, [0] * len(self._stride)
+        if p.direction != "forward":
+            wanted = [p.direction == "input_grad", p.direction == "weight_grad", False]
+            at = wanted.index(True)
+
+            def gradient(t: Tensors) -> Any:
+                return torch.ops.aten.convolution_backward(
+                    t["y"], t["x"], t["f"], None, stride, self._pads, dilation, False, zeros, p.groups, wanted
+                )[at]
+
+            return [lambda t: self._after(t, gradient(t), ("bias",))]
+
+        def own(t: Tensors) -> Any:
+            y = torch.cudnn_convolution(
+                t["x"], t["f"], self._pads, stride, dilation, p.groups, True, False, self._rounds
+            )
+            return self._after(t, y, ("bias",))
+
+        def chosen(t: Tensors) -> Any:
+            """By PyTorch, which has kernels of its own for filters of single channels."""
+            y = torch.ops.aten.convolution(
+                t["x"], t["f"], t["bias"], stride, self._pads, dilation, False, zeros, p.groups
+            )
+            return self._after(t, y)
+
+        def fused(t: Tensors) -> Any:
+            if "residual" in p.stages:
+                return torch.cudnn_convolution_add_relu(
+                    t["x"], t["f"], t["y"], 1.0, t["bias"], stride, self._pads, dilation, p.groups
+                )
+            return torch.cudnn_convolution_relu(t["x"], t["f"], t["bias"], stride, self._pads, dilation, p.groups)
+
+        return [own, chosen, *([fused] if "relu" in p.stages else [])]
+
+    def _after(self, t: Tensors, y: Any, more: tuple[str, ...] = ()) -> Any:
+        """What the epilogue does with a result, the bias only where ``more`` says so."""
+        torch, stages = self._torch, self.problem.stages
+        if "bias" in stages and "bias" in more:
+            y.add_(t["bias"].view(-1, *[1] * len(self._images)))
+        if "residual" in stages:
+            y.add_(t["y"])
+        if "relu" in stages:
+            y.relu_()
+        if "gelu" in stages:
+            y = torch.nn.functional.gelu(y, approximate="tanh")
+        return torch.nn.functional.silu(y, inplace=True) if "silu" in stages else y
+
+    def _time(self, candidate: Candidate, ring: Sequence[Tensors], timing: Timing) -> float:
+        """The results are kept until their place in the ring comes again: no launch writes what the last one wrote."""
+        results: list[Any] = [None] * len(ring)
+
+        def launch(i: int) -> None:
+            results[i] = candidate(ring[i])
+
+        launches = [functools.partial(launch, i) for i in range(len(ring))]
+        for go in launches:  # the first has cuDNN try its algorithms; all of them make room
+            go()
+        return statistics.median(self._driver.time(launches, timing))
+
+
+@functools.cache
+def _torch() -> Any:
+    """PyTorch with cuDNN and a GPU. UnavailableError: something of that is missing."""
+    try:
+        import torch
+    except ImportError as error:
+        raise UnavailableError(
+            f"cuDNN is used through PyTorch, which cannot be imported ({error}); pip install torch"
+        ) from error
+    if not torch.cuda.is_available() or not torch.backends.cudnn.is_available():
+        raise UnavailableError(f"PyTorch {torch.__version__} has no GPU, or no cuDNN; install a build with CUDA")
+    return torch

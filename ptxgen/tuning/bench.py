@@ -1,0 +1,265 @@
+"""Measures configurations, and compares suites with the vendor's library in the same run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import groupby, islice
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+
+from ptxgen.codegen.config import Config
+from ptxgen.errors import AssembleError, EmulatorError, LaunchError
+from ptxgen.lowering.lower import lower
+from ptxgen.problem.conv import Conv
+from ptxgen.problem.device import Device
+from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.reference import Array, Deviation, Reference, compare, drawn, epilogue_arrays, reference
+from ptxgen.problem.registry import Problem
+from ptxgen.problem.strided_arrays import A, B, C, elements, laid, read_after, span, strided
+from ptxgen.runtime.conv_check import ConvRing
+from ptxgen.runtime.device_tables import Allocation
+from ptxgen.runtime.driver import Driver, Timing
+from ptxgen.runtime.runner import Runner
+from ptxgen.runtime.vendor import BASELINES
+from ptxgen.runtime.workspace import Workspace
+from ptxgen.tuning.measurement import Environment, Measurement
+
+RUNS = 8  #: runs of rows, or of items, of which that many are compared
+HELD = 1 << 22  #: elements of C that are compared at once
+CHECKED_ELEMENTS = 1 << 17  #: elements of C that a measurement compares
+#: elements, and products of them, that a full check compares at the most: all of C but where that takes minutes
+FULL_ELEMENTS, FULL_PRODUCTS = 1 << 24, 1 << 38
+SEARCH_TIMING = Timing(samples=3, target_ms=1.5)
+FINAL_TIMING = Timing(samples=7, target_ms=6.0)
+
+
+def environment(driver: Driver, timing: Timing, commit: str = "") -> Environment:
+    """What the driver's times depend on."""
+    return Environment(driver.device.name, driver.clock, driver.version, driver.assembler, str(timing), commit)
+
+
+def fully(problem: Problem) -> int:
+    """Elements of C that a full check compares."""
+    return max(CHECKED_ELEMENTS, min(FULL_ELEMENTS, FULL_PRODUCTS // max(lower(problem).k, 1)))
+
+
+def _spread(extent: int, count: int) -> Iterator[slice]:
+    """Runs from first to last, RUNS at the most, ``count`` in all; or everything."""
+    if extent <= count:
+        yield slice(0, extent)
+        return
+    runs = min(RUNS, max(count, 1))
+    run = max(1, count // runs)
+    starts = {round(i * (extent - run) / max(runs - 1, 1)) for i in range(runs)}
+    yield from (slice(s, s + run) for s in sorted(starts))
+
+
+class Ring:
+    """Sets of operands on the device, together larger than the caches, that launches use in turn.
+
+    The first set's values are known to the host: results are compared on it.
+    """
+
+    def __init__(self, driver: Driver, problem: Gemm, timing: Timing, seed: int = 0) -> None:
+        self.driver, self.problem = driver, problem
+        self._memory: list[Allocation] = []
+        wide = [laid(problem, i, x) for i, x in enumerate(islice(drawn(problem, seed), 2))]
+        self.a, self.b = elements(problem, A, wide[0]), elements(problem, B, wide[1])
+        bytes_ = (problem.element.bytes, problem.element.bytes, problem.output.bytes)
+        sizes = [max(span(problem, i), 1) * size for i, size in zip((A, B, C), bytes_, strict=True)]
+        count = 1
+        if driver.clock == "hardware":
+            count = int(min(timing.most, max(2, -(-timing.ring * driver.device.l2 // sum(sizes)))))
+        self.sets: list[tuple[int, int, int]] = []
+        for _ in range(count):
+            a, b, c = (self._allocate(size) for size in sizes)
+            driver.upload(a, wide[0])
+            driver.upload(b, wide[1])
+            driver.fill(c, sizes[2], 0xFF)
+            self.sets.append((a, b, c))
+        self.bytes_c = sizes[2]
+        self.more = epilogue_arrays(problem, seed)
+        after = read_after(problem, self.more)
+        self.more_at = tuple(self._allocate(x.nbytes) for x in after)
+        for address, x in zip(self.more_at, after, strict=True):
+            driver.upload(address, x)
+        self._references: dict[tuple[int, int, bytes], Reference] = {}
+
+    def _allocate(self, size: int) -> int:
+        self._memory.append(Allocation(self.driver, size))
+        return self._memory[-1].address
+
+    def blocks(self, limit: int) -> Iterator[tuple[slice, slice]]:
+        """Runs of items and of rows of C, at most ``limit`` elements in all: all of it, or runs from first to last."""
+        p = self.problem
+        lines = max(1, limit // max(p.n, 1))
+        if lines >= p.m * p.batch:
+            step = max(1, HELD // max(p.m * p.n, 1))
+            yield from ((slice(i, min(i + step, p.batch)), slice(0, p.m)) for i in range(0, p.batch, step))
+        elif lines >= RUNS * p.m:
+            yield from ((items, slice(0, p.m)) for items in _spread(p.batch, lines // p.m))
+        else:
+            few = list(_spread(p.batch, min(RUNS, lines)))
+            for items in few:
+                yield from ((items, rows) for rows in _spread(p.m, max(1, lines // len(few))))
+
+    def deviation(self, limit: int = CHECKED_ELEMENTS) -> Deviation:
+        """Compares the first set's C, as the device holds it, with float64."""
+        p, worst = self.problem, Deviation(0.0, (0,) * (2 + (self.problem.batch != 1)), 0.0)
+        if not p.results:
+            return worst
+        for items, blocks in groupby(self.blocks(limit), itemgetter(0)):
+            runs = [rows for _, rows in blocks]
+            rows = np.concatenate([np.arange(run.start, run.stop) for run in runs])
+            got = np.concatenate([self._result(items, run) for run in runs], axis=-2)
+            found = compare(got, self._reference(items, rows))
+            if not found.ratio <= worst.ratio:
+                *item, row, column = found.where
+                where = (*(items.start + i for i in item), int(rows[row]), column)
+                worst = Deviation(found.ratio, where, found.worst)
+        return worst
+
+    def _reference(self, items: slice, rows: Array) -> Reference:
+        """What the product is in these rows of these items; kept."""
+        p, key = self.problem, (items.start, items.stop, rows.tobytes())
+        if key not in self._references:
+            a = (self.a if p.layout[0] == "N" else np.swapaxes(self.a, -1, -2))[..., rows, :]
+            a, b = (x[items] if x.ndim == 3 and len(x) > 1 else x for x in (a, self.b))
+            along = {"scale_a"} if "scale_rows" in p.stages else set()
+            along |= {"bias"} if "bias_row" in p.stages else set()
+            more = [x[rows] if name in along else x for name, x in zip(p.reads, self.more, strict=True)]
+            if "residual" in p.reads:
+                more[-1] = more[-1][rows] if p.batch == 1 else more[-1][items, rows]
+            part = replace(p, m=len(rows), batch=1, layout="N" + p.layout[1], lda=0)
+            self._references[key] = reference(part, np.ascontiguousarray(a), b, more=tuple(more))
+        return self._references[key]
+
+    def _result(self, items: slice, rows: slice) -> Array:
+        """The first set's C in these rows of these items. The last row in memory need not be whole."""
+        p = self.problem
+        shape, strides = [rows.stop - rows.start, p.n], [p.ldc, 1]
+        if p.batch != 1:
+            shape, strides = [items.stop - items.start, *shape], [p.strides[C], *strides]
+        size, first = p.output.bytes, items.start * p.strides[C] + rows.start * p.ldc
+        flat = np.empty(1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)), p.output.numpy)
+        self.driver.download(self.sets[0][2] + first * size, flat)
+        return strided(flat, shape, strides)
+
+    def release(self) -> None:
+        self._memory.clear()
+        self.sets.clear()
+        self.more_at = ()
+
+
+class Bench:
+    """Measures configurations of one problem after another on a driver; keeps the problem's ring between them."""
+
+    def __init__(self, driver: Driver, commit: str = "") -> None:
+        self.driver, self.commit = driver, commit
+        self.workspace = Workspace(driver)
+        self.ring: Ring | ConvRing | None = None
+        self._last: Runner | None = None  # whose tables the next configuration of the problem looks into
+        self.found: Deviation | None = None  #: of the result that was compared last
+
+    def ring_for(self, problem: Problem, timing: Timing) -> Ring | ConvRing:
+        if self.ring is None or self.ring.problem != problem:
+            if self.ring is not None:
+                self.ring.release()
+                self.ring = None
+            self.ring = (
+                ConvRing(self.driver, problem, timing)
+                if isinstance(problem, Conv)
+                else Ring(self.driver, problem, timing)
+            )
+        return self.ring
+
+    def measure(self, problem: Problem, config: Config, timing: Timing = SEARCH_TIMING, purpose: str = "",
+                full: bool = False) -> Measurement:  # fmt: skip
+        """Loads, checks and times ``config``; whatever goes wrong is the outcome. ``full``: compare as much of C as
+        ``fully`` says."""
+        made: dict[str, Any] = {"purpose": purpose, "created": time.time()}
+        env = environment(self.driver, timing, self.commit)
+        try:
+            runner = self._last = Runner.of(self.driver, problem, config, self.workspace)
+        except AssembleError as error:
+            return Measurement(problem, config, "ptxas_error", env, message=str(error)[:500], **made)
+        kernel = runner.kernel
+        made.update(digest=kernel.source.digest, registers=kernel.registers, spills=kernel.spills)
+        try:
+            ring = self.ring_for(problem, timing)
+            calls = [runner.bind(*addresses, more=ring.more_at) for addresses in ring.sets]
+            self.driver.fill(ring.sets[0][2], ring.bytes_c, 0xFF)
+            calls[0]()
+            self.driver.synchronize()
+            self.found = found = ring.deviation(fully(problem) if full else CHECKED_ELEMENTS)
+            if not found.ok:
+                self._renew()
+                return Measurement(problem, config, "wrong_result", env, message=str(found), **made)
+            samples = self.driver.time(calls, timing)
+        except (LaunchError, EmulatorError) as error:
+            self._renew()
+            return Measurement(problem, config, "launch_error", env, message=str(error)[:500], **made)
+        return Measurement(problem, config, "ok", env, tuple(round(s, 4) for s in samples), **made)
+
+    def _renew(self) -> None:
+        """Forgets memory that a kernel may have spoilt: flags left raised, operands written over."""
+        with suppress(LaunchError):
+            self.workspace.release()
+            if self.ring is not None:
+                self.ring.release()
+        self.workspace, self.ring, self._last = Workspace(self.driver), None, None
+
+
+@dataclass(frozen=True)
+class BenchRow:
+    """One row of a comparison. ``us``: microseconds of ours; ``vendor_us``: of the vendor's best candidate in the same
+    run, ``vendor_first_us``: of the one its heuristic names (NaN without a baseline); ``note``: why a row is empty."""
+
+    name: str
+    problem: Problem
+    selection: Any
+    us: float
+    vendor_us: float = float("nan")
+    vendor_first_us: float = float("nan")
+    deviation: Deviation | None = None
+    note: str = ""
+
+    @property
+    def tflops(self) -> float:
+        return self.problem.flops / self.us * 1e-6 if self.us > 0 else 0.0
+
+    @property
+    def ratio(self) -> float:
+        """How many times faster than the vendor's best."""
+        return self.vendor_us / self.us if self.us > 0 else float("nan")
+
+
+def bench(
+    cases: Iterable[Any], driver: Driver, choose: Callable[[Problem, Device], Any], baseline: str | None = None,
+    timing: Timing = FINAL_TIMING,
+) -> Iterator[BenchRow]:  # fmt: skip
+    """Times each case (``name``, ``problem``) with the configuration that ``choose`` selects, checked, beside the
+    vendor's library (``baseline``, of BASELINES): ours, theirs, ours again; the two of ours are averaged."""
+    work = Bench(driver)
+    for case in cases:
+        problem = case.problem
+        selection = choose(problem, driver.device)
+        first = work.measure(problem, selection.config, timing, "bench", full=True)
+        if first.outcome != "ok":
+            yield BenchRow(case.name, problem, selection, float("nan"), note=f"{first.outcome}: {first.message}")
+            continue
+        ring, found = work.ring_for(problem, timing), work.found
+        vendor = vendor_first = float("nan")
+        us, note = first.us, "" if first.us > 0 else "C has no element: there is nothing to time"
+        if baseline is not None:
+            try:
+                vendor, vendor_first = BASELINES[baseline].best(driver, problem, ring.sets, timing, ring.more_at)
+            except LaunchError as error:  # it cannot compute this: no algorithm, or another epilogue
+                note = str(error)
+            us = (us + work.measure(problem, selection.config, timing, "bench").us) / 2
+        yield BenchRow(case.name, problem, selection, us, vendor, vendor_first, found, note)

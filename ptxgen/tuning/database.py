@@ -1,0 +1,394 @@
+"""The tuning database: one SQLite file that remembers every measurement and each problem's winner."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ptxgen.codegen.config import Config, parse_config
+from ptxgen.errors import CorruptError
+from ptxgen.lowering.lower import lower
+from ptxgen.problem.registry import Problem
+from ptxgen.tuning.measurement import Environment, Measurement
+from ptxgen.tuning.records import (
+    Current,
+    CurrentOn,
+    canonical,
+    check,
+    config_text,
+    is_known,
+    judge,
+    make_environment,
+    parse_problem,
+    samples_text,
+    storable,
+)
+from ptxgen.tuning.schema import APPLICATION, SCHEMA, SCHEMA_VERSION
+from ptxgen.tuning.sqlite_file import Row, SqliteFile
+
+_COLUMNS = (
+    "result.id, key, config, outcome, samples, digest, registers, spills, message, purpose, created,"
+    " result.device, result.clock, driver, ptxas, policy, revision"
+)
+BATCH = 256  #: rows that an import stores in one transaction
+_WINNERS = f"SELECT {_COLUMNS}, stale FROM winner JOIN result ON result.id = winner.measurement"
+
+
+_CLAIMED = "problem = ? AND config = ? AND device = ? AND clock = ?"
+
+
+def _claimed(problem: Problem, config: Config, device: str, clock: str) -> tuple[str, ...]:
+    return problem.key(), config_text(config), device, clock
+
+
+def _row(m: Measurement) -> Row:
+    """The columns of ``_COLUMNS`` but the first. InputError: the measurement breaks a rule."""
+    check(m)
+    e = m.environment
+    facts = (m.digest, int(m.registers), int(m.spills), storable(m.message), m.purpose, float(m.created))
+    where = (e.device, e.clock, e.driver, e.ptxas, e.policy, e.commit)
+    return (m.problem.key(), config_text(m.config), m.outcome, samples_text(m), *facts, *where)
+
+
+class Database(SqliteFile):
+    """A tuning database; a context manager.
+
+    ``readonly``: nothing is written, not even a missing file, and any thread may ask; otherwise only the thread
+    that opened it. ``timeout``: seconds to wait while another process writes. Every write is a transaction of
+    its own, on disk when the call returns. Rows whose problem or axes this version does not know are kept but
+    not returned; ``info`` counts them. SchemaError: a newer ptxgen wrote the file; CorruptError: it is damaged,
+    or something else's; both leave it as it is. DatabaseError: it cannot be opened, read or written.
+    """
+
+    def _measurement(self, row: Row) -> Measurement | None:
+        """The measurement of a row of ``_COLUMNS``; None: this version does not know its problem or axes."""
+        try:
+            problem, config = parse_problem(row[1]), parse_config(row[2])
+        except ValueError:
+            return None
+        try:
+            samples = json.loads(row[4])
+            if not isinstance(samples, list):
+                raise TypeError("it must be a list")
+            m = Measurement(
+                problem, config, row[3], make_environment(*row[11:17]), tuple(map(float, samples)), *row[5:11]
+            )
+            check(m)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise CorruptError(f"{self.path}: measurement {row[0]} has samples {row[4]!r:.60}: {error}") from error
+        return m
+
+    def add(self, measurement: Measurement) -> int:
+        """Store a measurement, on disk when this returns; the number of its row.
+
+        ``created`` becomes now if it is zero. InputError: an unknown outcome or clock, or samples that do not
+        go with the outcome.
+        """
+        check(measurement)
+        with self._transaction():
+            self._db.execute(f"DELETE FROM claim WHERE {_CLAIMED}", _claimed(measurement.problem, measurement.config,
+                             measurement.environment.device, measurement.environment.clock))  # fmt: skip
+            return self._insert(measurement, measurement.created or time.time())
+
+    def claim(self, problem: Problem, config: Config, device: str, clock: str, owner: str, seconds: float) -> bool:
+        """Reserve a configuration for a tuner that is about to measure it; False: another owner holds it.
+
+        A claim ends when ``add`` stores a measurement of the configuration, with ``release``, or after ``seconds``.
+        """
+        key, now = _claimed(problem, config, device, clock), time.time()
+        with self._guard():
+            self._db.execute("PRAGMA synchronous = NORMAL")  # a claim need not survive a power failure
+        try:
+            with self._transaction():
+                self._db.execute("DELETE FROM claim WHERE expires < ?", (now,))
+                self._db.execute("INSERT OR IGNORE INTO claim VALUES (?, ?, ?, ?, ?, ?)", (*key, owner, now + seconds))
+                return bool(self._one(f"SELECT owner FROM claim WHERE {_CLAIMED}", *key) == owner)
+        finally:
+            with self._guard():
+                self._db.execute("PRAGMA synchronous = FULL")
+
+    def claimants(self) -> list[str]:
+        """The owners of claims."""
+        with self._guard():
+            return [owner for (owner,) in self._db.execute("SELECT DISTINCT owner FROM claim ORDER BY 1").fetchall()]
+
+    def release(self, owner: str) -> None:
+        """End the claims of an owner."""
+        with self._transaction():
+            self._db.execute("DELETE FROM claim WHERE owner = ?", (owner,))
+
+    def newest(self) -> int:
+        """The number of the row that was stored last; 0 if there is none."""
+        with self._guard():
+            return int(self._one("SELECT max(id) FROM measurement") or 0)
+
+    def _insert(self, m: Measurement, created: float) -> int:
+        values = {
+            **self._place(m),
+            "us": float(m.us) if m.samples else None,
+            "registers": int(m.registers),
+            "spills": int(m.spills),
+            "message": storable(m.message),
+            "purpose": m.purpose,
+            "samples": samples_text(m),
+            "created": float(created),
+        }
+        marks = ", ".join("?" * len(values))
+        sql = f"INSERT INTO measurement ({', '.join(values)}) VALUES ({marks})"
+        return int(self._db.execute(sql, (*values.values(),)).lastrowid or 0)
+
+    def _place(self, m: Measurement) -> dict[str, Any]:
+        """What says which kernel ran where: columns of ``measurement``. Makes the rows that they refer to."""
+        return {
+            "problem": self._problem(m.problem),
+            "environment": self._environment(m.environment),
+            "digest": m.digest,
+            "config": config_text(m.config),
+            "outcome": m.outcome,
+        }
+
+    def _problem(self, problem: Problem) -> int:
+        key = problem.key()
+        if key not in self._numbers:
+            fields = problem.as_dict()
+            shown = {n: getattr(problem, n) for n in ("operation", "layout", "dtype", "compute")}
+            shown |= {n: getattr(lower(problem), n) for n in "mnk"}
+            self._numbers[key] = self._number("problem", {"key": key}, fields=json.dumps(fields), **shown)
+        return self._numbers[key]
+
+    def _environment(self, environment: Environment) -> int:
+        if environment not in self._numbers:
+            values = asdict(environment)
+            values["revision"] = values.pop("commit")
+            self._numbers[environment] = self._number("environment", values)
+        return self._numbers[environment]
+
+    def _number(self, table: str, unique: dict[str, Any], **others: Any) -> int:
+        """The row that ``unique`` names, made if need be."""
+        values = {**unique, **others}
+        marks = ", ".join("?" * len(values))
+        sql = f"INSERT OR IGNORE INTO {table} ({', '.join(values)}) VALUES ({marks})"
+        self._db.execute(sql, (*values.values(),))
+        where = " AND ".join(f"{name} = ?" for name in unique)
+        number = self._one(f"SELECT id FROM {table} WHERE {where}", *unique.values())
+        if number is None:
+            raise CorruptError(f"{self.path} is damaged: an index of the table {table} names a row that is not there")
+        return int(number)
+
+    def _find(self, m: Measurement, *, close: bool = False) -> int | None:
+        """The row that holds ``m``. ``close``: samples may have been reduced to a median of six digits."""
+        place = self._place(m)
+        where = " AND ".join(f"{name} = ?" for name in place)
+        sql = f"SELECT id, us, samples, message, purpose, created FROM measurement WHERE {where}"
+        text = samples_text(m)
+        for number, us, samples, message, purpose, created in self._db.execute(sql, (*place.values(),)):
+            if close and math.isclose(us, m.us, rel_tol=1e-5):
+                return int(number)
+            same = (samples, message, purpose) == (text, storable(m.message), m.purpose)
+            if same and m.created in (0, created):
+                return int(number)
+        return None
+
+    def measurements(
+        self,
+        *,
+        problem: Problem | None = None,
+        device: str | None = None,
+        clock: str | None = None,
+        outcome: str | None = None,
+        purpose: str | None = None,
+        after: int = 0,
+    ) -> Iterator[Measurement]:
+        """The stored measurements that match, in the order in which they were stored. ``after``: a row's number."""
+        key = None if problem is None else problem.key()
+        sql = f"SELECT {_COLUMNS} FROM result"
+        rows = self._rows(sql, after, key=key, device=device, clock=clock, outcome=outcome, purpose=purpose)
+        return (m for m in map(self._measurement, rows) if m is not None)
+
+    def seen(self, device: str, clock: str, purpose: str | None = None) -> set[tuple[str, str]]:
+        """What tuning, resumed, need not measure again, failures included: (problem key, config_text)."""
+        rows = self._rows("SELECT key, config FROM result", device=device, clock=clock, purpose=purpose)
+        return {(key, text) for key, config in rows if (text := canonical(config))}
+
+    def devices(self) -> list[tuple[str, str]]:
+        """Every (device, clock) that has measurements."""
+        with self._guard():
+            return self._db.execute("SELECT DISTINCT device, clock FROM result ORDER BY 1, 2").fetchall()
+
+    def _winner(self, problem: Problem, device: str, clock: str) -> Row | None:
+        sql = (
+            f"{_WINNERS} WHERE winner.problem = (SELECT id FROM problem WHERE key = ?)"
+            " AND winner.device = ? AND winner.clock = ?"
+        )
+        with self._guard():
+            return self._db.execute(sql, (problem.key(), device, clock)).fetchone()  # type: ignore[no-any-return]
+
+    def best(self, problem: Problem, device: str, clock: str = "hardware") -> Measurement | None:
+        """The winner for exactly this problem; None if there is none, or it is stale.
+
+        A time of the emulated device (clock ``model``) is never the answer for ``hardware``.
+        """
+        row = self._winner(problem, device, clock)
+        return None if row is None or row[-1] else self._measurement(row)
+
+    def set_winner(self, measurement: Measurement, over: Callable[[Measurement], bool] | None = None) -> bool:
+        """Make a measurement its problem's winner on its device and clock, storing it if it is not stored.
+
+        ``over``: whether it replaces the winner that is stored and not stale (by default: always); it is asked inside
+        the transaction, so that no other process stores a winner in between. Returns whether it was stored.
+        InputError: its outcome is not ``ok``.
+        """
+        check(measurement, winner=True)
+        with self._transaction():
+            if over is not None:
+                environment = measurement.environment
+                held = self.best(measurement.problem, environment.device, environment.clock)
+                if held is not None and not over(held):
+                    return False
+            row = self._find(measurement)
+            self._crown(measurement, row or self._insert(measurement, measurement.created or time.time()))
+        return True
+
+    def _crown(self, m: Measurement, row: int, stale: str = "") -> None:
+        values = (self._problem(m.problem), m.environment.device, m.environment.clock, row, stale)
+        self._db.execute("INSERT OR REPLACE INTO winner VALUES (?, ?, ?, ?, ?)", values)
+
+    def winners(
+        self, device: str | None = None, clock: str | None = None, *, stale: bool = False
+    ) -> Iterator[Measurement]:
+        """The winners that are not stale, or (``stale``) all of them."""
+        rows = self._rows(_WINNERS, device=device, clock=clock)
+        return (m for m in (self._measurement(row) for row in rows if stale or not row[-1]) if m is not None)
+
+    def stale(self, device: str | None = None) -> list[tuple[str, str, str, str]]:
+        """The winners that no longer count: problem key, device, clock, reason."""
+        return [(row[1], row[11], row[12], row[-1]) for row in self._rows(_WINNERS, device=device) if row[-1]]
+
+    def demote(self, device: str, current: Current) -> list[tuple[str, str]]:
+        """Mark the winners whose kernel this version would generate differently; the (problem key, reason)
+        of those newly marked.
+
+        ``current`` gives the digest of the kernel as generated now; a PtxgenError that it raises demotes too.
+        A stale winner whose digest matches again counts again.
+        """
+        changed, demoted = [], []
+        for row in list(self._rows(_WINNERS, device=device)):
+            m = self._measurement(row)
+            reason = judge(m, current) if m else "its problem or an axis of its configuration is unknown now"
+            if reason != row[-1]:
+                changed.append((reason, row[0]))
+            if reason and not row[-1]:
+                demoted.append((row[1], reason))
+        if changed:
+            with self._transaction():
+                self._db.executemany("UPDATE winner SET stale = ? WHERE measurement = ?", changed)
+        return demoted
+
+    def merge(
+        self,
+        measurements: Iterable[Measurement],
+        winners: Iterable[Measurement],
+        current: CurrentOn | None = None,
+    ) -> dict[str, int]:
+        """Take in measurements and winners from elsewhere: all, or (if a row of either breaks a rule) nothing.
+
+        Everything is read and checked before anything is stored, then stored in transactions of ``BATCH`` rows,
+        between which other processes can write. After a kill, or an error of the disk, the rows of the completed
+        batches are there; another import adds the others. What is stored is not stored again.
+        Of two winners the one that is not stale stays, then the faster.
+        ``current``: gives digests; a winner with another digest comes in stale, and replaces none.
+        Returns counts: ``measurements`` added, ``known`` (stored before), ``winners`` new, ``kept`` (the one
+        here is as good), ``stale``.
+        """
+        self._require_writable()
+        judged = [(m, judge(m, partial(current, m.environment.device)) if current else "") for m in winners]
+        for m, _ in judged:
+            check(m, winner=True)
+        counts = dict.fromkeys(("measurements", "known", "winners", "kept", "stale"), 0)
+        with closing(self._staged(measurements)) as batches:
+            for batch in batches:
+                with self._transaction():
+                    for m in batch:
+                        known = self._find(m) is not None
+                        counts["known" if known else "measurements"] += 1
+                        if not known:
+                            self._insert(m, m.created)
+        for start in range(0, len(judged), BATCH):
+            with self._transaction():
+                for m, reason in judged[start : start + BATCH]:
+                    counts[self._merge_winner(m, reason, verified=current is not None)] += 1
+        return counts
+
+    def _staged(self, measurements: Iterable[Measurement]) -> Generator[list[Measurement], None, None]:
+        """``measurements`` in lists of ``BATCH``, the first one after the last of them was read and checked.
+
+        They wait in a temporary table: on disk, in a file of its own, so that no lock of the database is held.
+        """
+        columns = "id INTEGER PRIMARY KEY, " + ", ".join(f"c{n}" for n in range(1, 17))
+        marks = ", ".join("?" * 16)
+        with self._guard():
+            self._db.execute(f"CREATE TEMP TABLE staged ({columns})")
+            try:
+                self._db.executemany(f"INSERT INTO staged VALUES (NULL, {marks})", map(_row, measurements))
+                last = 0
+                sql = "SELECT * FROM staged WHERE id > ? ORDER BY id LIMIT ?"
+                while rows := self._db.execute(sql, (last, BATCH)).fetchall():
+                    last = rows[-1][0]
+                    yield [m for m in map(self._measurement, rows) if m is not None]
+            finally:
+                self._db.execute("DROP TABLE temp.staged")
+
+    def _merge_winner(self, m: Measurement, reason: str, *, verified: bool) -> str:
+        held = self._winner(m.problem, m.environment.device, m.environment.clock)
+        mine = self._measurement(held) if held else None
+        if held and mine and (mine.config, mine.digest) == (m.config, m.digest):
+            if not (held[-1] and verified and not reason):
+                return "kept"
+            self._crown(mine, held[0])
+            return "winners"
+        if held and reason:
+            return "stale"
+        if held and mine and not held[-1] and mine.us <= m.us:
+            return "kept"
+        self._crown(m, self._find(m, close=True) or self._insert(m, m.created), reason)
+        return "stale" if reason else "winners"
+
+    def info(self) -> dict[str, Any]:
+        """What the database holds, as plain data.
+
+        ``path``; ``bytes``, log included; ``schema``; ``problems``; ``measurements``; ``unreadable``: those
+        whose axes this version does not know; ``rows``: counts per device, clock and outcome; ``winners``:
+        counts per device and clock, ``stale`` ones apart.
+        """
+        rows = "SELECT device, clock, outcome, count(*) AS count FROM result GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
+        winners = (
+            "SELECT device, clock, sum(stale = '') AS count, sum(stale != '') AS stale FROM winner"
+            " GROUP BY 1, 2 ORDER BY 1, 2"
+        )
+        files = (self.path, Path(f"{self.path}-wal"))
+        with self._guard():
+            return {
+                "path": str(self.path),
+                "bytes": sum(f.stat().st_size for f in files if f.exists()),
+                "schema": self._pragma("user_version"),
+                "problems": self._one("SELECT count(*) FROM problem"),
+                "measurements": self._one("SELECT count(*) FROM measurement"),
+                "unreadable": sum(not is_known(c) for (c,) in self._db.execute("SELECT config FROM measurement")),
+                "rows": self._dicts(rows),
+                "winners": self._dicts(winners),
+            }
+
+    def _dicts(self, sql: str) -> list[dict[str, Any]]:
+        cursor = self._db.execute(sql)
+        names = [column[0] for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor]
+
+
+__all__ = ["APPLICATION", "SCHEMA", "SCHEMA_VERSION", "Current", "CurrentOn", "Database", "config_text"]

@@ -1,0 +1,169 @@
+"""What every exchange file obeys: who made it, its format version, JSON that other programs can read."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import math
+import os
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from ptxgen.errors import CorruptError, InputError, SchemaError
+from ptxgen.tuning.measurement import CLOCKS, Measurement
+
+FORMAT = 1
+LINE_LIMIT = 1 << 20  #: bytes of one line
+TEXT_LIMIT = 1 << 26  #: bytes of a file that is read whole
+MEMORY_LIMIT = 80 << 20  #: bytes that the decompressor may allocate: every preset of xz needs less
+_DEVICE = re.compile(r"[a-z0-9_][a-z0-9_.+]*")
+
+
+@dataclass(frozen=True)
+class Header:
+    """What made a file: the device and clock of all its rows, ptxgen's commit, the command, and when."""
+
+    device: str
+    clock: str = "hardware"
+    commit: str = ""
+    command: str = ""
+    date: str = ""
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if not isinstance(value, str) or "\n" in value or value != value.strip() or not is_utf8(value):
+                raise InputError(f"{name} is {value!r}; it must be one line of text")
+        if not _DEVICE.fullmatch(self.device):
+            raise InputError(f"device is {self.device!r}; it must name a folder: small letters, digits, . _ +")
+        if self.clock not in CLOCKS:
+            raise InputError(f"clock is {self.clock!r}; it must be one of {', '.join(CLOCKS)}")
+
+
+def is_utf8(text: str) -> bool:
+    """Whether ``text`` has a UTF-8 form, as the database and its exchange files need. Lone surrogates have none."""
+    return text.encode(errors="replace").decode() == text
+
+
+@contextmanager
+def placed(path: Path, number: int) -> Iterator[None]:
+    """Give a broken rule its place."""
+    try:
+        yield
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:  # InputError is a ValueError
+        raise CorruptError(f"{path}, line {number}: {error}") from error
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A file that replaces ``path`` when it is complete. The new content is on disk when the block ends."""
+    made = not path.parent.exists()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.part")
+    try:
+        with part.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+        for folder in (path.parent, path.parent.parent) if made else (path.parent,):
+            _sync_folder(folder)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Write the names in a folder to disk: a rename is durable only after that."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def require_file(path: Path) -> None:
+    """InputError: ``path`` does not exist. CorruptError: it is no regular file (opening a FIFO would block)."""
+    if not path.exists():
+        raise InputError(f"{path} does not exist")
+    if not path.is_file():
+        raise CorruptError(f"{path} is not a regular file")
+
+
+def read_text(path: Path) -> str:
+    """The text of a file of at most ``TEXT_LIMIT`` bytes. InputError, CorruptError: as ``require_file``, or no text."""
+    require_file(path)
+    try:
+        with path.open("rb") as file:
+            content = file.read(TEXT_LIMIT + 1)
+        if len(content) > TEXT_LIMIT:
+            raise CorruptError(f"{path} has more than {TEXT_LIMIT} bytes, the limit for a file of winners")
+        return content.decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CorruptError(f"{path} cannot be read as text: {error}") from error
+
+
+def unpacked_lines(path: Path) -> Iterator[bytes]:
+    """The lines of an .xz file of one stream, without their ends. Memory is bounded, whatever the file holds.
+
+    InputError, CorruptError: as ``require_file``; or the file is damaged, or a line exceeds ``LINE_LIMIT`` bytes.
+    """
+    require_file(path)
+    number, rest = 0, b""
+    try:
+        unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MEMORY_LIMIT)
+        with path.open("rb") as file:
+            while not unpacker.eof:
+                packed = file.read(1 << 16) if unpacker.needs_input else b""
+                if unpacker.needs_input and not packed:
+                    raise EOFError("the file ends inside its stream")
+                *lines, rest = (rest + unpacker.decompress(packed, LINE_LIMIT)).split(b"\n")
+                if max(map(len, (*lines, rest))) > LINE_LIMIT:
+                    raise CorruptError(f"{path}, after line {number}: a line has more than {LINE_LIMIT} bytes")
+                for line in lines:
+                    number += 1
+                    yield line
+            if unpacker.unused_data or file.read(1):
+                raise CorruptError(f"{path} has data after the end of its stream")
+    except (EOFError, lzma.LZMAError, OSError) as error:
+        raise CorruptError(f"{path}, after line {number}: damaged or cut short: {error}") from error
+    if rest:
+        yield rest
+
+
+def require_format(path: Path, version: object) -> None:
+    text = str(version)
+    if not re.fullmatch("[0-9]{1,9}", text) or int(text) < 1:
+        raise CorruptError(f"{path}, line 1: format is {version!r:.60}; it must be a number from 1 to {FORMAT}")
+    if int(text) > FORMAT:
+        raise SchemaError(f"{path}, line 1: has format {text}, and this ptxgen knows formats up to {FORMAT}")
+
+
+def require_header(m: Measurement, header: Header) -> None:
+    for name in ("device", "clock"):
+        if getattr(m.environment, name) != getattr(header, name):
+            raise InputError(f"{name} is {getattr(m.environment, name)!r}; the file is of {getattr(header, name)!r}")
+
+
+def microseconds(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise InputError(f"time is {value!r}; it must be positive and finite, in microseconds")
+    return float(value)
+
+
+def to_json(values: dict[str, Any]) -> str:
+    return json.dumps(values, allow_nan=False, separators=(",", ":"))
+
+
+def _not_json(name: str) -> None:
+    raise InputError(f"has {name}, which is not JSON")
+
+
+def from_json(text: str) -> dict[str, Any]:
+    values = json.loads(text, parse_constant=_not_json)
+    if not isinstance(values, dict):
+        raise InputError(f"is {text[:60]!r}; it must be a JSON object")
+    return values

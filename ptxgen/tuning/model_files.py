@@ -1,0 +1,222 @@
+"""A trained model as one file: the trees, what they were trained on, and on which features."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import stat
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ptxgen.codegen.config import FAMILIES, Columns, Config
+from ptxgen.errors import CorruptError, SchemaError
+from ptxgen.families.features import NAMES, features
+from ptxgen.lowering.lower import lower
+from ptxgen.problem.conv import Conv
+from ptxgen.problem.device import Device
+from ptxgen.problem.gemm import Gemm
+from ptxgen.tuning import model_trees as trees
+from ptxgen.tuning.exchange import replacing
+from ptxgen.tuning.training import DEPTH, TARGETS, TREES
+
+FORMAT = 2  #: of the file; a newer one is refused. 1: two files, the trees in XGBoost's own JSON
+MODEL, METADATA = "model.json", "model.meta.json"
+BYTES_MOST = 1 << 26  #: of a file
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is kept with a trained model. ``errors``: root mean square of log2(predicted / measured) by yardstick, on
+    problems left out of training and after their mean is taken off; ``error``: the chosen one's, mean kept;
+    ``families``: how many rows each had."""
+
+    device: dict[str, Any]
+    target: str
+    rows: int
+    problems: int
+    skipped: int
+    error: float = float("nan")
+    errors: dict[str, float] = field(default_factory=dict)
+    families: dict[str, int] = field(default_factory=dict)
+    commits: tuple[str, ...] = ()
+    newest: float = 0.0  #: when the latest of the measurements was made
+    trees: int = TREES
+    depth: int = DEPTH
+
+
+FEW = 100  #: rows of a family below which its kernels are ranked by the clock, also by a trained model
+
+_PLAIN = (Config(), Config(ms=4, ns=8, ml=32, u=32, kl=2, kg=7, split=2))
+_HALVES = Gemm(512, 768, 4096, "NT", "f16")
+#: points of each family whose features a model that learnt of it must see as it did when it was trained
+_PROBES: dict[str, tuple[tuple[Gemm, tuple[Config, ...]], ...]] = {
+    "simt": ((Gemm(512, 768, 1024, "TN"), _PLAIN), (Gemm(32, 2560, 5120, "NT"), _PLAIN)),
+    "mma": ((_HALVES, (
+        Config(family=1, ms=32, ns=64, ml=64, nl=128, u=32, kg=3, split=2, vec_a=8, vec_b=8, vec_c=4, stage_c=1),
+        Config(family=1, ms=16, ns=16, ml=32, nl=32, u=64, kl=2, vec_a=8, vec_b=8, vec_c=4, ahead=0, repack=3),
+    )),),
+    "wgmma": ((_HALVES, (
+        Config(family=2, ml=128, nl=96, u=64, wg=2, cluster=2, persistent=1, stage_c=1, chunks=2),
+        Config(family=2, ml=16, nl=64, u=128, swap=1, kc=2, kg=3, split=3),
+    )),),
+    "stream": ((Gemm(4096, 1, 4096, "NT", "f16"), (
+        Config(family=3, ms=4, ns=1, ml=16, nl=1, wm=1, kl=2, u=1024, vec_a=8, vec_b=8, resident=2),
+        Config(family=3, ms=1, ns=1, ml=8, nl=1, wm=2, kl=1, u=512, vec_a=8, vec_b=8, kg=2, split=2),
+    )),),
+    "slide": ((lower(Conv(8, 64, 56, 56, 64, 3, 3, padding=1, groups=64)), (
+        Config(family=4, ns=4, ml=1, nl=64), Config(family=4, ns=8, ml=4, nl=64, resident=2),
+    )),),
+}  # fmt: skip
+
+
+def known(facts: Facts) -> list[str]:
+    """The families that a model learnt enough of."""
+    return [f for f in FAMILIES if facts.families.get(f, 0) >= FEW]
+
+
+def _probe(d: Device, facts: Facts) -> list[float]:
+    """The features of a few fixed points."""
+    points = [point for family in known(facts) for point in _PROBES[family]]
+    return [round(float(v), 4) for p, cs in points for v in features(p, Columns.of(list(cs)), d).ravel()]
+
+
+def write(folder: Path, device: Device, facts: Facts, booster: Any) -> None:
+    """Writes ``model.json``. Several may write at once: a reader finds the whole file of one of them."""
+    content = {
+        "format": FORMAT,
+        "features": list(NAMES),
+        **asdict(facts),
+        "error": None if np.isnan(facts.error) else facts.error,
+        "probe": _probe(device, facts),
+        "forest": trees.forest_of(booster),
+    }
+    with replacing(folder / MODEL) as file:
+        file.write(_text({**content, "digest": _digest(content)}) + b"\n")
+    (folder / METADATA).unlink(missing_ok=True)  # of format 1
+
+
+def _text(content: dict[str, Any]) -> bytes:
+    return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+
+
+def _digest(content: dict[str, Any]) -> str:
+    """Of everything but the digest itself, so that damage shows."""
+    return hashlib.sha256(_text({n: v for n, v in content.items() if n != "digest"})).hexdigest()
+
+
+def read(folder: Path) -> tuple[Device, Facts, Any]:
+    """(device, facts, booster) of the model that ``write`` wrote, or of format 1: the same facts in
+    ``model.meta.json``, beside the trees as XGBoost writes them. CorruptError, SchemaError: as ``Model.load``."""
+    path = folder / MODEL
+    try:
+        return _read(path)
+    except OSError as error:
+        raise CorruptError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise CorruptError(f"{path} is damaged, or no model: {type(error).__name__}: {error}"[:500]) from error
+
+
+def _read(path: Path) -> tuple[Device, Facts, Any]:
+    text = _content(path)
+    content = _parsed(text)
+    if "learner" in content:
+        beside = path.with_name(METADATA)
+        digest = hashlib.sha256(text).hexdigest()
+        content = {**_parsed(_content(beside)), "forest": trees.from_xgboost(content)}
+    else:
+        digest = _digest(content)
+    if not isinstance(content["format"], int):
+        raise ValueError(f"format is {content['format']!r}; it must be an integer")
+    if content["format"] > FORMAT:
+        raise SchemaError(f"{path} has format {content['format']}; this ptxgen reads up to {FORMAT}")
+    if digest != content["digest"]:
+        raise CorruptError(f"{path} has digest {digest}; it must be {content['digest']!r}")
+    _require_features(path, content["features"])
+    device, facts = _device(path, content["device"]), _facts(content)
+    trees.check(content["forest"], len(NAMES))
+    with np.errstate(all="ignore"):  # a device's facts may be nonsense
+        _require_probe(path, content["probe"], _probe(device, facts))
+    return device, facts, trees.booster_of(content["forest"], len(NAMES))
+
+
+def _content(path: Path) -> bytes:
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode) or found.st_size > BYTES_MOST:
+        raise ValueError(f"{path.name} must be a file of at most {BYTES_MOST} bytes")
+    return path.read_bytes()
+
+
+def _parsed(text: bytes) -> dict[str, Any]:
+    content = json.loads(text)
+    if not isinstance(content, dict):
+        raise TypeError("it must be a JSON object")
+    return content
+
+
+def _require_features(path: Path, theirs: list[str]) -> None:
+    if theirs == list(NAMES):
+        return
+    if not isinstance(theirs, list) or not all(isinstance(name, str) for name in theirs):
+        raise TypeError("features must be a list of names")
+    missing, extra = sorted(set(NAMES) - set(theirs)), sorted(set(theirs) - set(NAMES))
+    raise SchemaError(
+        f"{path} was trained on {len(theirs)} features; this ptxgen computes {len(NAMES)}"
+        f" (only here: {', '.join(missing) or 'none'}; only there: {', '.join(extra) or 'none'})"
+    )
+
+
+def _device(path: Path, values: dict[str, Any]) -> Device:
+    try:
+        device = Device(**values)
+    except TypeError as e:
+        raise SchemaError(f"{path} describes a device otherwise than this ptxgen: {e}") from e
+    for name, value in asdict(device).items():
+        if name == "name":
+            _require(name, value, str)
+        elif _require(name, value, int) < 1 or value > 1 << 40:
+            raise ValueError(f"{name} of the device is {value}; it must be from 1 to {1 << 40}")
+    return device
+
+
+def _facts(content: dict[str, Any]) -> Facts:
+    """The facts of a file, every one of its type."""
+    values = {f.name: content[f.name] for f in fields(Facts) if f.name in content}
+    values["error"] = float("nan") if values.get("error") is None else values["error"]
+    values["commits"] = tuple(values.get("commits", ()))
+    facts = Facts(**values)
+    for name in ("rows", "problems", "skipped", "trees", "depth"):
+        if not 0 <= _require(name, getattr(facts, name), int) < 1 << 53:
+            raise ValueError(f"{name} is {getattr(facts, name)}; it must be a count")
+    for name in ("error", "newest"):
+        _require(name, getattr(facts, name), float, int)
+    if not np.isfinite(facts.newest):
+        raise ValueError(f"newest is {facts.newest}; it must be finite")
+    if facts.target not in TARGETS:
+        raise ValueError(f"target is {facts.target!r}; it must be one of {', '.join(TARGETS)}")
+    for name, kind in (("errors", float), ("families", int)):
+        for key, value in _require(name, getattr(facts, name), dict).items():
+            _require(f"{name}[{key!r}]", value, kind, int)
+    for commit in facts.commits:
+        _require("commit", commit, str)
+    return facts
+
+
+def _require(name: str, value: Any, *kinds: type) -> Any:
+    if isinstance(value, bool) or not isinstance(value, kinds):
+        raise TypeError(f"{name} is {str(value)[:60]!r}; it must be of type {kinds[0].__name__}")
+    return value
+
+
+def _require_probe(path: Path, seen: list[float], now: list[float]) -> None:
+    """SchemaError: the features of some fixed points were other numbers when the model was trained."""
+    then = np.asarray(seen, dtype=np.float64)
+    if then.ndim != 1 or not np.isfinite(then).all():
+        raise ValueError("probe must be a list of finite numbers")
+    same = len(then) == len(now)
+    changed = np.flatnonzero(np.abs(now - then) > 1e-3 * (1 + np.abs(then))) if same else np.zeros(0, np.intp)
+    if not same or len(changed):
+        which = ", ".join(sorted({NAMES[i % len(NAMES)] for i in changed})) or "their number"
+        raise SchemaError(f"{path} was trained on features that are computed otherwise now: {which}; train it again")

@@ -1,0 +1,151 @@
+"""Boosted trees as plain lists, checked before XGBoost loads them: XGBoost trusts its input, and a bad index ends the
+process.
+
+XGBoost predicts: on two cores it is 12 times as fast as NumPy (32,768 rows by 150 trees). What it loads is written anew
+from the checked lists; nothing else of a file reaches it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.tuning.training import xgboost
+
+#: a tree's lists, by node: the children (-1: a leaf), the feature and the threshold of a split (of a leaf: 0 and its
+#: value), and whether a feature that is NaN goes left. XGBoost's own name for each
+LISTS = {
+    "left": "left_children",
+    "right": "right_children",
+    "feature": "split_indices",
+    "value": "split_conditions",
+    "default_left": "default_left",
+}
+TREES_MOST, NODES_MOST = 4096, 1 << 13
+FLOAT_MOST = 3.4e38
+Forest = dict[str, Any]  #: ``base``: the sum's first term; ``trees``: a list of ``LISTS``
+
+
+def forest_of(booster: Any) -> Forest:
+    """The trees of a trained booster."""
+    return from_xgboost(json.loads(bytes(booster.save_raw(raw_format="json"))))
+
+
+def from_xgboost(model: dict[str, Any]) -> Forest:
+    """The trees of XGBoost's own JSON. KeyError, TypeError, ValueError: it is something else."""
+    learner = model["learner"]
+    base = learner["learner_model_param"]["base_score"].strip("[]")  # since 3.1: a list of one
+    trees = learner["gradient_booster"]["model"]["trees"]
+    return {"base": float(base), "trees": [{ours: tree[theirs] for ours, theirs in LISTS.items()} for tree in trees]}
+
+
+def check(forest: Forest, features: int) -> None:
+    """ValueError, TypeError or KeyError: the trees break a rule, which the message names."""
+    base, trees = forest["base"], forest["trees"]
+    if not isinstance(base, float) or not abs(base) < FLOAT_MOST:
+        raise ValueError(f"base is {base!r}; it must be a finite number of 32 bits")
+    if not isinstance(trees, list) or not 1 <= len(trees) <= TREES_MOST:
+        raise ValueError(f"trees must be a list of 1 to {TREES_MOST}")
+    for number, tree in enumerate(trees):
+        try:
+            _check(tree, features)
+        except (ValueError, TypeError, KeyError, OverflowError) as error:
+            raise ValueError(f"tree {number}: {error}") from error
+
+
+def _check(tree: dict[str, Any], features: int) -> None:
+    left, right, feature, default_left = (
+        _integers(tree, name) for name in ("left", "right", "feature", "default_left")
+    )
+    value = np.asarray(tree["value"])
+    count = len(left)
+    if not 1 <= count <= NODES_MOST:
+        raise ValueError(f"has {count} nodes; it must have 1 to {NODES_MOST}")
+    if value.ndim != 1 or value.dtype.kind not in "if":
+        raise ValueError("value must be a list of numbers")
+    if {len(x) for x in (right, feature, value, default_left)} != {count}:
+        raise ValueError("has lists of different lengths")
+    if not (np.abs(value) < FLOAT_MOST).all():
+        raise ValueError("value must be finite numbers of 32 bits")
+    split = left != -1
+    if (split != (right != -1)).any():
+        raise ValueError("has a node with one child")
+    children = np.concatenate([left[split], right[split]])
+    parents = np.tile(np.flatnonzero(split), 2)
+    # children after their parents exclude cycles; one parent each, and none for the root, make it a tree
+    if (children <= parents).any() or not np.array_equal(np.sort(children), np.arange(1, count)):
+        raise ValueError("has children that do not follow their parents, or not one parent a node")
+    if ((feature < 0) | (feature >= features))[split].any():
+        raise ValueError(f"splits by a feature outside 0 to {features - 1}")
+    if not np.isin(default_left, (0, 1)).all():
+        raise ValueError("default_left must be 0 or 1")
+
+
+def _integers(tree: dict[str, Any], name: str) -> NDArray[np.int64]:
+    found = np.asarray(tree[name])
+    if found.ndim != 1 or found.dtype.kind != "i":
+        raise ValueError(f"{name} must be a list of integers")
+    return found
+
+
+def booster_of(forest: Forest, features: int) -> Any:
+    """A booster that predicts by these trees, which ``check`` must have passed."""
+    trees = [_xgboost(number, tree, features) for number, tree in enumerate(forest["trees"])]
+    model = {
+        "version": [3, 0, 0],
+        "learner": {
+            "attributes": {},
+            "feature_names": [],
+            "feature_types": [],
+            "gradient_booster": {
+                "name": "gbtree",
+                "model": {
+                    "gbtree_model_param": {"num_parallel_tree": "1", "num_trees": str(len(trees))},
+                    "iteration_indptr": list(range(len(trees) + 1)),
+                    "tree_info": [0] * len(trees),
+                    "trees": trees,
+                },
+            },
+            "learner_model_param": {
+                "base_score": repr(forest["base"]),
+                "boost_from_average": "0",
+                "num_class": "0",
+                "num_feature": str(features),
+                "num_target": "1",
+            },
+            "objective": {"name": "reg:squarederror", "reg_loss_param": {"scale_pos_weight": "1"}},
+        },
+    }
+    booster = xgboost().Booster()
+    booster.load_model(bytearray(json.dumps(model).encode()))
+    return booster
+
+
+def _xgboost(number: int, tree: dict[str, Any], features: int) -> dict[str, Any]:
+    # as integers and floats: in JSON, lists of numbers may hold true and false
+    tree = {name: np.asarray(tree[name], np.float64 if name == "value" else np.int64).tolist() for name in LISTS}
+    count = len(tree["left"])
+    parents = [2**31 - 1] * count
+    for side in ("left", "right"):
+        for parent, child in enumerate(tree[side]):
+            if child != -1:
+                parents[child] = parent
+    split = [left != -1 for left in tree["left"]]
+    return {
+        **{theirs: tree[ours] for ours, theirs in LISTS.items()},
+        "split_indices": [f if s else 0 for f, s in zip(tree["feature"], split, strict=True)],
+        "id": number,
+        "parents": parents,
+        "split_type": [0] * count,
+        **{name: [0.0] * count for name in ("base_weights", "loss_changes", "sum_hessian")},
+        **{name: [] for name in ("categories", "categories_nodes", "categories_segments", "categories_sizes")},
+        "tree_param": {
+            "num_deleted": "0",
+            "num_feature": str(features),
+            "num_nodes": str(count),
+            "size_leaf_vector": "1",
+        },
+    }

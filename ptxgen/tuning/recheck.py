@@ -1,0 +1,291 @@
+"""Stored winners against the kernels that this version generates: kept where the machine code is the same, else timed
+again."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Protocol
+
+from ptxgen.codegen.config import Config
+from ptxgen.codegen.render import render
+from ptxgen.codegen.source import Source
+from ptxgen.errors import AssembleError, InputError, PtxgenError
+from ptxgen.families import rules
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.lowering.lower import lower
+from ptxgen.problem.device import Device
+from ptxgen.problem.registry import Problem
+from ptxgen.runtime import sass
+from ptxgen.runtime.assemble import find_ptxas
+from ptxgen.runtime.driver import Timing
+from ptxgen.tuning import tuning_files
+from ptxgen.tuning.bench import FINAL_TIMING
+from ptxgen.tuning.database import Database
+from ptxgen.tuning.measurement import Measurement
+from ptxgen.tuning.progress import SILENT, Progress
+from ptxgen.tuning.selection import current_digest, model_for
+from ptxgen.tuning.tuning_files import STALE, WINNERS, clock_of, read_winners, winners_path, write_winners
+from ptxgen.tuning.worker import Worker
+
+CHECK_TIMING = Timing(samples=1, target_ms=0.1, ring=0.0, most=1)
+CHECKERS = 4  #: processes that check kernels at once; each multiplies matrices on a quarter of the cores
+ROUNDS = 2
+FAR = 1.1  #: times the fastest of a round, behind which a kernel is not timed again
+SAVED = 20  #: winners timed between two calls of ``save``
+
+#: ``current``: nothing changed; ``text``: the PTX changed, its machine code did not; ``timed``: the kernel was timed
+#: again and won; ``replaced``: the model's choice was faster; ``stale``: the kernel changed, and was not timed;
+#: ``failed``: no kernel gave right results
+STATES = ("current", "text", "timed", "replaced", "stale", "failed")
+
+
+@dataclass
+class Rechecked:
+    """A stored winner and what became of it. ``state``: of STATES; ``new``: the winner that counts now, None if there
+    is none; ``reason``: why it is stale or has failed."""
+
+    old: Measurement
+    state: str = "stale"
+    new: Measurement | None = None
+    reason: str = ""
+
+
+Save = Callable[[Sequence[Rechecked]], None]
+
+
+class Recheck:
+    """Checks the winners of one device. ``jobs``: kernels assembled at once."""
+
+    def __init__(self, device: Device, jobs: int, progress: Progress = SILENT) -> None:
+        self.device, self.jobs, self.progress = device, jobs, progress
+        self._until = math.inf
+
+    def _late(self) -> bool:
+        return time.monotonic() > self._until
+
+    def compare(self, winners: Iterable[Measurement]) -> list[Rechecked]:
+        """Which winners are current, which changed their text alone, and which are stale. The machine code of those
+        that count is recorded, where there is a ptxas. Needs no GPU."""
+        stored = list(winners)
+        self.progress.phase("compare", len(stored))
+        with ThreadPoolExecutor(self.jobs) as pool:
+            return list(pool.map(self._compare, stored))
+
+    def _compare(self, m: Measurement) -> Rechecked:
+        try:
+            return self._judge(m, self._source(m.problem, m.config))
+        except PtxgenError as error:
+            return Rechecked(m, reason=f"no kernel now: {error}")
+        finally:
+            self.progress.step(m.problem.key())
+
+    def _source(self, problem: Problem, config: Config) -> Source:
+        rules.require(lower(problem), config, self.device)
+        return render(plan_for(problem, config, self.device))
+
+    def _judge(self, m: Measurement, source: Source) -> Rechecked:
+        same = source.digest == m.digest
+        if not same and not m.sass:
+            m = replace(m, sass=sass.remembered(m.digest, source.target))
+        if not same and not m.sass:
+            return Rechecked(m, reason=f"its kernel was {m.digest}, now it is {source.digest}")
+        now = sass.of(source) or m.sass * same
+        if same:
+            return Rechecked(m, "current", replace(m, sass=now))
+        if now == m.sass:
+            return Rechecked(m, "text", replace(m, digest=source.digest))
+        return Rechecked(m, reason=f"its machine code was {m.sass}, now it is {now or 'not known: there is no ptxas'}")
+
+    def retime(self, rows: Sequence[Rechecked], driver: str, save: Save, seconds: float, commit: str = "") -> None:
+        """Checks and times the stale of ``rows`` again, each beside the choice of the model, and changes the rows.
+
+        Kernels are assembled and checked in parallel, and timed alone. ``save`` is called now and then, and at the end.
+        ``seconds``: after which no other is begun: what is left stays stale.
+        """
+        model_for(self.device)  # read before threads ask for it
+        self._until = time.monotonic() + seconds
+        waiting = sorted((row for row in rows if row.state == "stale"), key=lambda row: row.old.problem.flops)
+        if not waiting:
+            return
+        self.progress.message(f"{len(waiting)} of {len(rows)} winners are stale: they are checked, then timed")
+        try:
+            checked = self._check(waiting, driver, commit)
+            self.progress.phase("time", len(waiting))
+            with _workers(driver, 1, commit) as workers:
+                worker = workers.get()
+                for number, (row, found) in enumerate(zip(waiting, checked, strict=True), 1):
+                    if self._late():
+                        break
+                    self._time(worker, row, found)
+                    self.progress.step(f"{row.old.problem.key()}: {row.state}")
+                    if number % SAVED == 0:
+                        save(rows)
+                        self.progress.message(f"{number} of {len(waiting)} stale winners timed")
+        finally:
+            save(rows)
+
+    def _check(self, rows: Sequence[Rechecked], driver: str, commit: str) -> list[list[Measurement]]:
+        """What comes of the contenders of each row, whose times mean nothing here: several are run at once."""
+        self.progress.phase("check", len(rows))
+        count = CHECKERS if self.jobs >= 2 * CHECKERS else 1
+        with _workers(driver, count, commit) as workers, ThreadPoolExecutor(self.jobs) as pool:
+
+            def check(row: Rechecked) -> list[Measurement]:
+                configs = [] if self._late() else self._contenders(row.old)
+                worker, found = workers.get(), []
+                try:
+                    for config in configs:
+                        if not self._late():
+                            found.append(worker.measure(row.old.problem, config, CHECK_TIMING, "check", full=True))
+                finally:
+                    workers.put(worker)
+                self.progress.step(row.old.problem.key())
+                return found
+
+            try:
+                return list(pool.map(check, rows))
+            except BaseException:
+                self._until = -math.inf  # threads that wait for a process begin nothing
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def _contenders(self, m: Measurement) -> list[Config]:
+        """The stored configuration and the model's choice, assembled; what ptxas rejects fails again where it is
+        measured."""
+        choice = [c for c, _ in model_for(self.device).rank(m.problem, self.device, 1)]
+        legal = [c for c in (m.config, *choice) if rules.broken(lower(m.problem), c, self.device) is None]
+        for config in dict.fromkeys(legal):
+            with suppress(AssembleError):
+                sass.of(self._source(m.problem, config))
+        return list(dict.fromkeys(legal))
+
+    def _time(self, worker: Worker, row: Rechecked, checked: Sequence[Measurement]) -> None:
+        """Times what was found right in turns; what could not be checked beside others is checked again first."""
+        problem, ready = row.old.problem, []
+        for m in checked:
+            if m.outcome not in ("ok", "wrong_result", "ptxas_error"):
+                # with the timing of what follows: the operands of a problem are kept between measurements
+                m = worker.measure(problem, m.config, FINAL_TIMING, "check", full=True)
+            if m.outcome == "ok":
+                ready.append(m.config)
+            else:
+                row.reason = f"{m.config}: {m.outcome}: {m.message}"
+        samples: dict[Config, list[Measurement]] = {}
+        for _ in range(ROUNDS):
+            for config in ready:
+                samples.setdefault(config, []).append(worker.measure(problem, config, FINAL_TIMING, "final"))
+            best = min((min(m.us for m in found) for found in samples.values()), default=0.0)
+            ready = [c for c in ready if samples[c][-1].us <= FAR * best]
+            if len(ready) < 2:
+                break
+        timed = [
+            replace(found[-1], samples=tuple(x for m in found for x in m.samples))
+            for found in samples.values()
+            if all(m.outcome == "ok" for m in found)
+        ]
+        if not timed:
+            row.state = "failed" if checked else row.state
+            return
+        won = min(timed, key=lambda m: m.us)
+        row.state = "timed" if won.config == row.old.config else "replaced"
+        row.new = replace(won, sass=sass.of(self._source(problem, won.config)) if find_ptxas() else "")
+
+
+class Winners(Protocol):
+    """Where winners are stored."""
+
+    def devices(self, wanted: str | None) -> list[str]:
+        """The devices that have winners, or ``wanted`` alone. InputError: it has none."""
+
+    def read(self, device: str) -> list[Measurement]:
+        """The winners of a device, stale ones among them."""
+
+    def save(self, device: Device, rows: Sequence[Rechecked]) -> None:
+        """Stores what became of them."""
+
+
+def _wanted(found: list[str], wanted: str | None, where: object) -> list[str]:
+    if not found or (wanted is not None and wanted not in found):
+        raise InputError(f"{where} has no winners" + (f" of device {wanted!r}" if wanted else ""))
+    return found if wanted is None else [wanted]
+
+
+class FolderWinners:
+    """Winners in a folder that ``db export`` wrote: stale ones go to ``stale.txt`` until they are timed."""
+
+    def __init__(self, folder: Path, commit: str) -> None:
+        self.folder, self.commit = folder, commit
+
+    def devices(self, wanted: str | None) -> list[str]:
+        return _wanted(tuning_files.devices(self.folder), wanted, self.folder)
+
+    def read(self, device: str) -> list[Measurement]:
+        path = winners_path(device, self.folder)
+        winners = read_winners(path)[1]
+        known = {m.problem for m in winners}
+        return winners + [m for m in _stale(path) if m.problem not in known]
+
+    def save(self, device: Device, rows: Sequence[Rechecked]) -> None:
+        """Writes both files. A winner that moves from one to the other is in both between, so that a kill loses
+        none."""
+        path = winners_path(device.name, self.folder)
+        header = replace(read_winners(path)[0], commit=self.commit)
+        winners = [row.new for row in rows if row.new is not None]
+        stale = [row.old for row in rows if row.new is None]
+        both = {m.problem: m for m in (*_stale(path), *stale)}.values()
+        for name, some in ((STALE, both), (WINNERS, winners), (STALE, stale)):
+            if some or name == WINNERS:
+                write_winners(path.with_name(name), header, some)
+            else:
+                path.with_name(name).unlink(missing_ok=True)
+
+
+def _stale(path: Path) -> list[Measurement]:
+    """The stale winners beside a file of winners."""
+    stale = path.with_name(STALE)
+    return read_winners(stale)[1] if stale.exists() else []
+
+
+class DatabaseWinners:
+    """Winners in a database: stale ones are marked."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    def devices(self, wanted: str | None) -> list[str]:
+        pairs = self.database.devices()
+        return _wanted([n for n, clock in pairs if clock == clock_of(n)], wanted, self.database.path)
+
+    def read(self, device: str) -> list[Measurement]:
+        return list(self.database.winners(device, clock_of(device), stale=True))
+
+    def save(self, device: Device, rows: Sequence[Rechecked]) -> None:
+        for row in rows:
+            if row.new is not None and row.state != "current":
+                # another process may have stored a winner meanwhile
+                self.database.set_winner(row.new, over=lambda held, row=row: held in (row.old, row.new))  # type: ignore[misc]
+        self.database.demote(device.name, lambda problem, config: current_digest(problem, config, device))
+
+
+@contextmanager
+def _workers(driver: str, count: int, commit: str) -> Iterator[SimpleQueue[Worker]]:
+    """Measuring processes that threads take and give back."""
+    every = [Worker(driver, commit=commit) for _ in range(count)]
+    queue: SimpleQueue[Worker] = SimpleQueue()
+    for worker in every:
+        queue.put(worker)
+    try:
+        yield queue
+    finally:
+        for worker in every:
+            worker.stop()
+
+
+__all__ = ["STATES", "DatabaseWinners", "FolderWinners", "Recheck", "Rechecked", "Winners"]

@@ -1,0 +1,97 @@
+"""What the database accepts, and how rows become measurements: no SQL."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import lru_cache
+from typing import Any
+
+from ptxgen.codegen.config import AXIS, Config, parse_config
+from ptxgen.errors import InputError, PtxgenError
+from ptxgen.problem.registry import Problem, parse
+from ptxgen.tuning.exchange import is_utf8
+from ptxgen.tuning.measurement import CLOCKS, OUTCOMES, Environment, Measurement
+
+Row = tuple[Any, ...]
+#: gives the digest of the kernel that this version generates for a configuration
+Current = Callable[[Problem, Config], str]
+#: the same, for any device (by name)
+CurrentOn = Callable[[str, Problem, Config], str]
+
+
+def config_text(config: Config) -> str:
+    """Every axis as ``name=value``: the form in which the database compares configurations."""
+    return " ".join(f"{name}={value}" for name, value in config.items())
+
+
+parse_problem = lru_cache(maxsize=4096)(parse)
+make_environment = lru_cache(maxsize=256)(Environment)
+LATEST = 253402300799.0  #: seconds since 1970 at the end of the year 9999
+_VALUE = re.compile(r"=-?\d+")
+
+
+@lru_cache(maxsize=64)
+def _axesknown(names: str) -> bool:
+    return all(name in AXIS for name in names.split())
+
+
+def is_known(config: str) -> bool:
+    return _axesknown(_VALUE.sub("", config))
+
+
+def canonical(config: str) -> str:
+    """``config_text`` of a stored text (rows older than an axis lack it); empty: an axis is unknown."""
+    try:
+        return config_text(parse_config(config))
+    except InputError:
+        return ""
+
+
+def samples_text(m: Measurement) -> str:
+    return json.dumps([float(x) for x in m.samples])
+
+
+def storable(message: str) -> str:
+    """What a program printed may hold halves of characters, which SQLite refuses."""
+    return message.encode(errors="replace").decode()
+
+
+def judge(m: Measurement, current: Current) -> str:
+    """Why a winner no longer counts; empty if it does."""
+    try:
+        now = current(m.problem, m.config)
+    except (PtxgenError, OverflowError) as error:  # an axis may have any value
+        return f"no kernel now: {error}"
+    return "" if now == m.digest else f"its kernel was {m.digest or 'not recorded'}, now it is {now}"
+
+
+def check(m: Measurement, *, winner: bool = False) -> None:
+    if m.outcome not in OUTCOMES:
+        raise InputError(f"outcome is {m.outcome!r}; it must be one of {', '.join(OUTCOMES)}")
+    if winner and m.outcome != "ok":
+        raise InputError(f"winner of {m.problem.key()} has outcome {m.outcome!r}; it must be ok")
+    if m.environment.clock not in CLOCKS:
+        raise InputError(f"clock is {m.environment.clock!r}; it must be one of {', '.join(CLOCKS)}")
+    if (m.outcome == "ok") != bool(m.samples):
+        raise InputError(f"outcome {m.outcome} has {len(m.samples)} samples; ok has some, a failure none")
+    if not all(0 < x < math.inf for x in m.samples):
+        raise InputError("samples must be positive and finite")
+    if not 0 <= m.created <= LATEST:
+        raise InputError(f"created is {m.created!r}; it must be seconds since 1970, from 0 to {LATEST:.0f}")
+    _require_utf8(digest=m.digest, purpose=m.purpose)
+    _require_environment(m.environment)
+
+
+def _require_utf8(**texts: str) -> None:
+    for name, text in texts.items():
+        if not is_utf8(text):
+            raise InputError(f"{name} is {text!r}; it must be text that UTF-8 can encode")
+
+
+@lru_cache(maxsize=256)
+def _require_environment(environment: Environment) -> None:
+    _require_utf8(**asdict(environment))

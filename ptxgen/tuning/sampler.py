@@ -1,0 +1,230 @@
+"""Section 4.1: draws legal configurations, each axis an independent categorical variable.
+
+Uniform draws over the product of all axes are hardly ever legal. A short phase of them is enough to learn how often
+each value is part of a legal one; counts start at ALPHA, so that no value is ever ruled out (a Dirichlet prior). The
+family is an axis too; the others are each family's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.codegen.config import FAMILIES, Columns
+from ptxgen.errors import ConfigError
+from ptxgen.families.rules import legal
+from ptxgen.families.space import families
+from ptxgen.problem.device import Device
+from ptxgen.problem.gemm import Gemm
+
+ALPHA = 100  #: what the count of every value starts at
+WANTED = 2000  #: legal draws of a family that end its uniform phase
+LIMIT = 4_000_000  #: draws that end it, or a vain search, in any case
+BATCH = 1 << 15
+
+
+@dataclass(frozen=True)
+class Variable:
+    """Values of an axis, or of several at once, a row each, and their chances."""
+
+    values: NDArray[np.int64]
+    chances: NDArray[np.float64]
+
+    @classmethod
+    def flat(cls, values: Sequence[tuple[int, ...]]) -> Variable:
+        """Every value as likely as the next."""
+        return cls(np.array(values, np.int64), np.full(len(values), 1 / len(values)))
+
+    def draw(self, rng: np.random.Generator, size: int) -> NDArray[np.int64]:
+        """``size`` random rows."""
+        if (self.chances == self.chances[0]).all():
+            return rng.integers(len(self.values), size=size)
+        return rng.choice(len(self.values), size, p=self.chances)
+
+    def seen(self, c: Columns, names: tuple[str, ...]) -> NDArray[np.int64]:
+        """How often each value is among the rows of ``c``."""
+        drawn = np.stack([c.columns[n] for n in names], axis=1)
+        return np.asarray((drawn[:, None, :] == self.values).all(axis=2).sum(axis=0), np.int64)
+
+
+#: by the axes of each, most of them one
+Variables = Mapping[tuple[str, ...], Variable]
+
+
+@dataclass
+class Tally:
+    """Draws of one family, and how many of them were legal."""
+
+    draws: int = 0
+    accepted: int = 0
+
+    @property
+    def share(self) -> float:
+        return self.accepted / max(self.draws, 1)
+
+
+@dataclass(frozen=True)
+class Categorical:
+    """Independent axes with the given probabilities of their values, for one problem on one device.
+
+    ``family``: the chance of each family that computes the problem, by code; ``variables``: of each one; ``learnt``: of
+    each one's uniform phase, what was drawn in it.
+    """
+
+    problem: Gemm
+    device: Device
+    family: Mapping[int, float]
+    variables: Mapping[int, Variables]
+    learnt: Mapping[int, Tally] = field(default_factory=dict)
+
+    @classmethod
+    def uniform(cls, problem: Gemm, device: Device) -> Categorical:
+        """Every value of every axis as likely as the next, whatever the problem."""
+        found = families(problem, device)
+        flat: dict[int, Variables] = {
+            f.code: {(n,): Variable.flat([(v,) for v in values]) for n, values in f.axes.items()} for f in found
+        }
+        return cls(problem, device, {f.code: 1 / len(found) for f in found}, flat)
+
+    @classmethod
+    def learn(
+        cls, problem: Gemm, device: Device, seed: int = 0, wanted: int = WANTED, limit: int = LIMIT
+    ) -> Categorical:
+        """From uniform draws of each family's variables, until ``wanted`` of them were legal or ``limit`` were made."""
+        variables, tallies = {}, {}
+        for f in families(problem, device):
+            flat = {names: Variable.flat(values) for names, values in f.variables(problem).items()}
+            counts = {names: np.full(len(v.values), float(ALPHA)) for names, v in flat.items()}
+            tally = tallies[f.code] = Tally()
+            uniform = cls(problem, device, {f.code: 1.0}, {f.code: flat})
+            for size, found in uniform._batches(np.random.default_rng([seed, f.code]), limit):
+                tally.draws, tally.accepted = tally.draws + size, tally.accepted + len(found)
+                for names, count in counts.items():
+                    count += flat[names].seen(found, names)
+                if tally.accepted >= wanted:
+                    break
+            variables[f.code] = {n: Variable(flat[n].values, c / c.sum()) for n, c in counts.items()}
+        # a family of which nothing was legal is not ruled out either
+        legal_draws = {code: ALPHA + tally.accepted for code, tally in tallies.items()}
+        whole = sum(legal_draws.values())
+        return cls(problem, device, {c: n / whole for c, n in legal_draws.items()}, variables, tallies)
+
+    @property
+    def draws(self) -> int:
+        """Of the uniform phases that it was learnt from; 0 if it was not learnt."""
+        return sum(t.draws for t in self.learnt.values())
+
+    @property
+    def accepted(self) -> int:
+        return sum(t.accepted for t in self.learnt.values())
+
+    def only(self, code: int) -> Categorical:
+        """The same, of one family."""
+        return replace(self, family={code: 1.0})
+
+    def of(self, problem: Gemm) -> Categorical:
+        """The same chances, for another problem that the same families compute."""
+        return replace(self, problem=problem)
+
+    def _batches(self, rng: np.random.Generator, limit: int) -> Iterator[tuple[int, Columns]]:
+        """(draws made, the legal ones of them), again and again until ``limit`` draws were made."""
+        for start in range(0, limit, BATCH):
+            size = min(BATCH, limit - start)
+            found = [c.take(legal(self.problem, c, self.device)) for c in self._drawn(rng, size)]
+            together = found[0] if len(found) == 1 else Columns.concat(found)
+            yield size, together if len(found) == 1 else together.take(rng.permutation(len(together)))
+
+    def _drawn(self, rng: np.random.Generator, size: int) -> list[Columns]:
+        """``size`` draws, family by family."""
+        codes = list(self.family)
+        sizes = [size] if len(codes) == 1 else rng.multinomial(size, list(self.family.values())).tolist()
+        return [self._of_family(rng, code, n) for code, n in zip(codes, sizes, strict=True)]
+
+    def _of_family(self, rng: np.random.Generator, code: int, size: int) -> Columns:
+        values = {}
+        for names, variable in self.variables[code].items():
+            drawn = variable.values[variable.draw(rng, size)]
+            values.update({name: drawn[:, i] for i, name in enumerate(names)})
+        return Columns(values, size).replace(family=code)
+
+    def sample(self, n: int, rng: np.random.Generator, limit: int = LIMIT) -> Columns:
+        """``n`` legal configurations. ConfigError: ``limit`` draws did not hold so many."""
+        found, have, draws = [Columns({}, 0)], 0, 0
+        for size, part in self._batches(rng, limit if n else 0):
+            found, have, draws = [*found, part], have + len(part), draws + size
+            if have >= n:
+                break
+        if have < n:
+            raise ConfigError(
+                f"{self.problem.key()} on {self.device.name}: {draws} draws held {have} legal"
+                f" configurations; {n} are asked for"
+            )
+        return Columns.concat(found).take(np.arange(n))
+
+    def tally(self, n: int, rng: np.random.Generator) -> dict[int, Tally]:
+        """Of ``n`` draws, how many each family had and how many of them are legal."""
+        out = {code: Tally() for code in self.family}
+        for start in range(0, n, BATCH):
+            for c in self._drawn(rng, min(BATCH, n - start)):
+                if len(c):
+                    tally = out[int(c.family[0])]
+                    tally.draws, tally.accepted = tally.draws + len(c), tally.accepted + self._legal(c)
+        return out
+
+    def _legal(self, c: Columns) -> int:
+        return int(legal(self.problem, c, self.device).sum())
+
+    def acceptance(self, n: int, rng: np.random.Generator) -> float:
+        """The share of ``n`` draws that is legal."""
+        return sum(t.accepted for t in self.tally(n, rng).values()) / max(n, 1)
+
+
+def table(problem: Gemm, device: Device, n: int = 200_000, seed: int = 0) -> list[dict[str, Any]]:
+    """Table 1 of the paper for one problem: of ``n`` draws each, how many the learnt sampler and a uniform one got
+    legal, in all and by family. The draws that the first was learnt from are counted apart."""
+    learnt = Categorical.learn(problem, device, seed)
+    rows: list[dict[str, Any]] = []
+    for name, sampler in (("categorical", learnt), ("uniform", Categorical.uniform(problem, device))):
+        tallies = sampler.tally(n, np.random.default_rng([seed, 1]))
+        accepted = sum(t.accepted for t in tallies.values())
+        rows.append({
+            "sampler": name, "draws": n, "accepted": accepted, "acceptance": accepted / max(n, 1),
+            "learnt_from_draws": sampler.draws, "learnt_from_accepted": sampler.accepted,
+            "families": [
+                {"family": FAMILIES[code], "draws": t.draws, "accepted": t.accepted, "acceptance": t.share}
+                for code, t in tallies.items()
+            ],
+        })  # fmt: skip
+    return rows
+
+
+def promise(us: NDArray[np.float32], family: NDArray[np.int64], n: int, power: float = 3.0) -> dict[int, int]:
+    """How many of ``n`` samples each family gets: chances ∝ (its best time)^-power, by code; every family that is
+    within a factor of 3 of the best gets one in twenty at least."""
+    best = {int(code): float(us[family == code].min()) for code in np.unique(family)}
+    if not best:
+        return {}
+    first = min(best.values())
+    weight = {code: max((first / t) ** power, 0.05 if t <= 3 * first else 0.0) for code, t in best.items()}
+    whole = sum(weight.values())
+    shares = {code: int(n * w / whole) for code, w in weight.items()}
+    shares[min(best, key=lambda code: best[code])] += n - sum(shares.values())
+    return shares
+
+
+def promising(us: NDArray[np.float32], n: int, rng: np.random.Generator, power: float = 3.0) -> NDArray[np.intp]:
+    """Indices of ``n`` distinct rows, drawn with chances ∝ us^-power: near a model's best more often, but anywhere.
+
+    For measurements that a search learns from: uniform draws of a large space are nearly all slow.
+    """
+    weight = -power * np.log(np.maximum(us.astype(np.float64), 1e-9))
+    keys = weight + rng.gumbel(size=len(us))  # the largest of these are a draw without replacement
+    n = min(n, len(us))
+    if n == 0:
+        return np.zeros(0, np.intp)
+    picked = np.argpartition(-keys, n - 1)[:n]
+    return picked[np.argsort(-keys[picked], kind="stable")]

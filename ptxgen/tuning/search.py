@@ -1,0 +1,57 @@
+"""Which of a large space are scored: the best by the clock, one of each kin first, and of every family some."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.families.space import Candidates
+
+Floats = NDArray[np.float32]
+Rows = NDArray[np.intp]
+
+
+def leaders(c: Candidates, us: Floats, near: Rows, limit: int, factor: float) -> tuple[Rows, float]:
+    """Of the rows ``near``, one of each kin, ``limit`` at the most, the best by the clock; and how far they reach, if
+    not to ``factor``. No family has less than its half of an equal share: the clock may be wrong about one."""
+    leads, kin = np.zeros(len(near), bool), c.take(near)
+    for part, where, rows, _ in kin.groups():
+        leads[where] = part.base.leads[rows]
+    found = near[leads]
+    if len(found) <= limit:
+        return found, factor
+    groups = c.take(found).groups()
+    kept = np.zeros(len(found), bool)
+    for _, where, _, _ in groups:
+        mine = np.arange(len(found))[where]
+        kept[mine[fastest(us[found[mine]], limit // (2 * len(groups)))]] = True
+    rest = np.flatnonzero(~kept)
+    kept[rest[fastest(us[found[rest]], limit - int(kept.sum()))]] = True
+    return found[kept], float(us[found[~kept]].min() / us.min())
+
+
+def kin_of(c: Candidates, near: Rows, chosen: Rows) -> Rows:
+    """The rows of ``near`` whose kin and slices are those of a row of ``chosen``."""
+    wanted = {id(part): (part.base.kin[rows], cells) for part, _, rows, cells in c.take(chosen).groups()}
+    kept = np.zeros(len(near), bool)
+    every = np.arange(len(near))
+    for part, where, rows, cells in c.take(near).groups():
+        if id(part) not in wanted:
+            continue
+        kin, cell = wanted[id(part)]
+        some = np.zeros(len(part.cells), bool)
+        some[cell] = True
+        maybe = np.flatnonzero(some[cells])  # most slices have none that was chosen
+        mine = part.base.kin[rows[maybe]].astype(np.int64) << 32 | cells[maybe]
+        kept[every[where][maybe]] = np.isin(mine, kin.astype(np.int64) << 32 | cell)
+    return near[kept]
+
+
+def fastest(us: Floats, k: int) -> Rows:
+    """The indices of the ``k`` smallest, in order; of equals the first."""
+    k = min(max(k, 0), len(us))
+    if k == 0:
+        return np.zeros(0, np.intp)
+    worst = np.partition(us, k - 1)[k - 1]
+    picked = np.flatnonzero(us <= worst)
+    return picked[np.argsort(us[picked], kind="stable")][:k]

@@ -1,0 +1,145 @@
+"""Training: measurements as rows, the yardsticks that time is measured against, boosted trees, what they err."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.codegen.config import FAMILIES, Columns, Config
+from ptxgen.errors import UnavailableError
+from ptxgen.families import perf_model as clock
+from ptxgen.families.features import NAMES, features
+from ptxgen.families.rules import legal
+from ptxgen.lowering.lower import lower
+from ptxgen.problem.device import Device
+from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.registry import Problem
+from ptxgen.tuning.measurement import Measurement
+
+Floats = NDArray[np.float32]
+
+TREES, DEPTH, RATE, BINS = 150, 6, 0.1, 256
+SEED = 7
+THREAD_ROWS = 20_000  #: rows from which two threads train; never by the machine: the order of sums follows threads
+FOLDS = 3
+
+#: what time is measured against: nothing, the problem's roofline, the analytic clock
+TARGETS = ("time", "roofline", "clock")
+
+
+def xgboost() -> Any:
+    try:
+        import xgboost as found
+    except ImportError as e:  # pragma: no cover
+        raise UnavailableError("the model needs xgboost: pip install 'xgboost-cpu>=3.0'") from e
+    return found
+
+
+def threads() -> int:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(cores, 8))
+
+
+def yardstick(target: str, p: Gemm, d: Device, us: Floats) -> Any:
+    """log2 of the microseconds that time is measured against; ``us``: the clock's."""
+    if target == "time":
+        return np.zeros_like(us)
+    return np.full_like(us, np.log2(clock.roofline(p, d))) if target == "roofline" else np.log2(us)
+
+
+def clock_of(d: Device) -> str:
+    return "model" if d.name == "emulated" else "hardware"
+
+
+@dataclass(frozen=True)
+class Training:
+    """Training data: one row a measurement, ``group`` the index of its problem; ``families``: rows of each."""
+
+    x: Floats
+    log_us: Floats
+    group: NDArray[np.int64]
+    bases: dict[str, Floats]
+    groups: int
+    skipped: int
+    commits: frozenset[str]
+    newest: float
+    families: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def gather(cls, measurements: Iterable[Measurement], d: Device) -> Training:
+        by_problem: dict[Problem, list[tuple[Config, float]]] = {}
+        commits, skipped, newest = set(), 0, 0.0
+        for m in measurements:
+            e = m.environment
+            if m.outcome != "ok" or not m.samples or e.device != d.name or e.clock != clock_of(d) or not m.us > 0:
+                skipped += 1
+                continue
+            by_problem.setdefault(m.problem, []).append((m.config, m.us))
+            commits.add(e.commit)
+            newest = max(newest, m.created)
+        blocks, times, group = [np.zeros((0, len(NAMES)), np.float32)], [], []
+        bases: dict[str, list[Floats]] = {t: [] for t in TARGETS}
+        families: Counter[str] = Counter()
+        for i, problem in enumerate(sorted(by_problem, key=lambda q: q.key())):
+            rows, p = sorted(by_problem[problem]), lower(problem)
+            c = Columns.of([r[0] for r in rows])
+            good = np.flatnonzero(legal(p, c, d))  # rules may have grown since
+            skipped += len(rows) - len(good)
+            rows, c = [rows[n] for n in good], c.take(good)
+            families.update(FAMILIES[r[0].family] for r in rows)
+            us = clock.predict(p, c, d)
+            blocks.append(features(p, c, d, us))
+            times.append(np.log2(np.array([r[1] for r in rows], np.float32)))
+            group.append(np.full(len(rows), i))
+            for t in TARGETS:
+                bases[t].append(yardstick(t, p, d, us))
+        empty = [np.zeros(0, np.float32)]
+        return cls(
+            x=np.concatenate(blocks),
+            log_us=np.concatenate(times or empty),
+            group=np.concatenate(group or empty).astype(np.int64),
+            bases={t: np.concatenate(b or empty) for t, b in bases.items()},
+            groups=len(by_problem),
+            skipped=skipped,
+            commits=frozenset(commits - {""}),
+            newest=newest,
+            families=dict(sorted(families.items())),
+        )
+
+    def weights(self) -> Floats:
+        """Fast rows count more, by the root of their speed: the search never returns slow ones."""
+        best = np.full(max(self.groups, 1), np.inf, np.float32)
+        np.minimum.at(best, self.group, self.log_us)
+        weights: Floats = np.exp2((best[self.group] - self.log_us) / 2)
+        return weights
+
+    def train(self, target: str, mask: NDArray[np.bool_]) -> Any:
+        library = xgboost()
+        y = (self.log_us - self.bases[target])[mask]
+        weight, workers = self.weights()[mask], 2 if len(y) >= THREAD_ROWS else 1
+        data = library.QuantileDMatrix(self.x[mask], y, weight=weight, max_bin=BINS, nthread=workers)
+        options = {
+            "tree_method": "hist", "objective": "reg:squarederror", "max_depth": DEPTH, "eta": RATE, "seed": SEED,
+            "max_bin": BINS, "nthread": workers, "base_score": float(np.mean(y)), "min_child_weight": 2,
+            "lambda": 1.0, "verbosity": 0,
+        }  # fmt: skip
+        return library.train(options, data, TREES)
+
+    def validate(self, target: str) -> tuple[float, float]:
+        """(error with each problem's mean taken off, error), weighted, over problems left out in FOLDS turns."""
+        fold = np.random.default_rng(SEED).permutation(self.groups) % min(FOLDS, self.groups)
+        error = np.zeros_like(self.log_us)
+        for turn in range(min(FOLDS, self.groups)):
+            out = fold[self.group] == turn
+            model = self.train(target, ~out)
+            error[out] = model.inplace_predict(self.x[out]) + self.bases[target][out] - self.log_us[out]
+        w = self.weights()
+        total = np.bincount(self.group, w, self.groups)
+        centred = error - (np.bincount(self.group, w * error, self.groups) / total)[self.group]
+        return float(np.sqrt(np.average(centred**2, weights=w))), float(np.sqrt(np.average(error**2, weights=w)))

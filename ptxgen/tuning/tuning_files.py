@@ -1,0 +1,398 @@
+"""Tuning results as text: what ships in ``tuning_db/``, and what databases exchange. A folder a device.
+
+- ``winners.txt``: comment lines with the format version and what made the file, then one sorted line a winner:
+  ``problem | configuration | microseconds | digest | environment``. To be read, compared and merged by people.
+  The environment may carry ``sass``: the machine code of the kernel, as ``ptxgen.runtime.sass.of`` gives it.
+- ``stale.txt``: winners in the same form whose kernels have changed since: ``db recheck`` times them again.
+- ``measurements.jsonl.xz``: the raw measurements, one JSON object a line, the first one the header.
+- ``model.json``: the regressor, which ``ptxgen.tuning.model`` reads and writes.
+
+The same content gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import lzma
+import re
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import asdict, fields
+from functools import lru_cache
+from itertools import chain
+from pathlib import Path
+from typing import Any, Protocol
+
+from ptxgen.codegen.config import Config, parse_config
+from ptxgen.errors import CorruptError, InputError, PtxgenError
+from ptxgen.problem.registry import Problem, parse
+from ptxgen.settings import shipped_dir
+from ptxgen.tuning.exchange import (
+    FORMAT,
+    Header,
+    from_json,
+    microseconds,
+    placed,
+    read_text,
+    replacing,
+    require_format,
+    require_header,
+    to_json,
+    unpacked_lines,
+)
+from ptxgen.tuning.measurement import OUTCOMES, Environment, Measurement, from_dict
+from ptxgen.tuning.records import check
+from ptxgen.tuning.time_floor import possible
+
+WINNERS, STALE, MEASUREMENTS, MODEL = "winners.txt", "stale.txt", "measurements.jsonl.xz", "model.json"
+_TITLE = "ptxgen winners, format "
+_COLUMNS = ("problem", "configuration", "microseconds", "digest", "environment")
+_DIGEST = re.compile(r"[0-9a-f]{16}")
+_SASS = re.compile(r"[0-9]+(\.[0-9]+)+ sm_[0-9]+[a-z]? [0-9a-f]{16}")
+
+Current = Callable[[Problem, Config], str]
+CurrentOn = Callable[[str, Problem, Config], str]
+
+
+class Store(Protocol):
+    """What this module asks of a ``ptxgen.tuning.database.Database``."""
+
+    def best(self, problem: Problem, device: str, clock: str = "hardware") -> Measurement | None: ...
+    def devices(self) -> list[tuple[str, str]]: ...
+    def winners(self, device: str | None = None, clock: str | None = None) -> Iterator[Measurement]: ...
+    def measurements(self, *, device: str | None = None, clock: str | None = None) -> Iterator[Measurement]: ...
+    def merge(
+        self,
+        measurements: Iterable[Measurement],
+        winners: Iterable[Measurement],
+        current: CurrentOn | None = None,
+    ) -> dict[str, int]: ...
+
+
+def clock_of(device: str) -> str:
+    """The clock whose times count on a device: ``model`` on the emulated one, else ``hardware``."""
+    return "model" if device == "emulated" else "hardware"
+
+
+def winners_path(device: str, folder: Path | None = None) -> Path:
+    """Where a device's winners lie; ``folder``: instead of the shipped one."""
+    return (folder or shipped_dir()) / device / WINNERS
+
+
+def measurements_path(device: str, folder: Path | None = None) -> Path:
+    """Where a device's raw measurements lie."""
+    return (folder or shipped_dir()) / device / MEASUREMENTS
+
+
+def model_path(device: str, folder: Path | None = None) -> Path:
+    """Where a device's regressor lies."""
+    return (folder or shipped_dir()) / device / MODEL
+
+
+# --- winners -------------------------------------------------------------------------------------------------
+
+
+def write_winners(path: Path, header: Header, winners: Iterable[Measurement]) -> None:
+    """Write ``winners.txt``; a reader, or a kill, never meets half a file.
+
+    Samples are reduced to their median, six digits. InputError: a measurement that is not ``ok``, is of another
+    device or clock, has no digest, or is the second for its problem.
+    """
+    lines: dict[str, str] = {}
+    for m in winners:
+        key = m.problem.key()
+        require_header(m, header)
+        if m.outcome != "ok":
+            raise InputError(f"winner of {key} has outcome {m.outcome!r}; it must be ok")
+        if not _DIGEST.fullmatch(m.digest):
+            raise InputError(f"winner of {key} has digest {m.digest!r}; it must have 16 hexadecimal digits")
+        if key in lines:
+            raise InputError(f"{key} has two winners; it must have one")
+        environment = {n: v for n, v in asdict(m.environment).items() if v and n not in ("device", "clock")}
+        if m.sass:
+            environment["sass"] = m.sass
+        cells = (key, str(m.config), f"{microseconds(m.us):.6g}", m.digest, to_json(environment))
+        lines[key] = " | ".join(cells)
+    head = [f"{_TITLE}{FORMAT}", *(f"{name}: {value}" for name, value in asdict(header).items())]
+    head += [f"winners: {len(lines)}", " | ".join(_COLUMNS)]
+    text = [f"# {line}".rstrip() for line in head] + [lines[key] for key in sorted(lines)]
+    with replacing(path) as file:
+        file.write(("\n".join(text) + "\n").encode())
+    _load.cache_clear()
+
+
+def read_winners(path: Path) -> tuple[Header, list[Measurement]]:
+    """Read ``winners.txt``, every line checked; each winner has one sample, its median.
+
+    SchemaError: a newer format. CorruptError: names the line, and the rule that it breaks.
+    """
+    winners = _Winners(path)
+    return winners.header, list(winners.values())
+
+
+class _Winners(Mapping[str, Measurement]):
+    """A file of winners by problem key; a line is taken apart when it is asked for."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        lines = read_text(path).rstrip("\n").split("\n")
+        comments = [line.removeprefix("#").strip() for line in lines if line.startswith("#")]
+        if not comments or not lines[0].startswith(f"# {_TITLE}"):
+            raise CorruptError(f"{path}, line 1: must read '# {_TITLE}{FORMAT}'")
+        require_format(path, comments[0].removeprefix(_TITLE))
+        named = dict(c.partition(":")[::2] for c in comments if ":" in c)
+        with placed(path, 1):
+            self.header = Header(**{f.name: named.get(f.name, "").strip() for f in fields(Header)})
+        self.lines: dict[str, tuple[int, str]] = {}
+        for number, line in enumerate(lines, 1):
+            if line and not line.startswith("#"):
+                key = line.partition(" | ")[0]
+                if key in self.lines:
+                    raise CorruptError(f"{path}, line {number}: {key} is there twice; it may be there once")
+                self.lines[key] = number, line
+        promised = named.get("winners", "").strip()
+        if promised != str(len(self.lines)):
+            raise CorruptError(f"{path}, line {len(lines)}: its header says {promised!r} winners, it has {len(self)}")
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.lines)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.lines
+
+    def __getitem__(self, key: str) -> Measurement:
+        number, line = self.lines[key]
+        with placed(self.path, number):
+            cells = line.split(" | ", len(_COLUMNS) - 1)
+            if len(cells) != len(_COLUMNS):
+                raise InputError(f"has {len(cells)} columns; it must have {len(_COLUMNS)}: {', '.join(_COLUMNS)}")
+            problem = parse(cells[0])
+            if problem.key() != key:
+                raise InputError(f"problem is {key!r}; it must be written as {problem.key()!r}")
+            if not _DIGEST.fullmatch(cells[3]):
+                raise InputError(f"digest is {cells[3]!r}; it must be 16 hexadecimal digits")
+            values = from_json(cells[4])
+            sass = values.pop("sass", "")
+            if sass and not (isinstance(sass, str) and _SASS.fullmatch(sass)):
+                raise InputError(f"sass is {sass!r}; it must be a release of ptxas, a target and 16 hexadecimal digits")
+            environment = _environment(self.header.device, self.header.clock, to_json(values))
+            samples = (microseconds(float(cells[2])),)
+            return Measurement(problem, parse_config(cells[1]), "ok", environment, samples, cells[3], sass=sass)
+
+
+@lru_cache(maxsize=256)
+def _environment(device: str, clock: str, text: str) -> Environment:
+    values = from_json(text)
+    names = [f.name for f in fields(Environment) if f.name not in ("device", "clock")]
+    for name, value in values.items():
+        if name not in names or not isinstance(value, str):
+            raise InputError(f"environment has {name!r}: {value!r}; it may have texts for {', '.join(names)}")
+    return Environment(device, clock, **values)
+
+
+# --- raw measurements ----------------------------------------------------------------------------------------
+
+
+def write_measurements(path: Path, header: Header, measurements: Iterable[Measurement]) -> int:
+    """Write ``measurements.jsonl.xz``, sorted; how many there were. All lines are held in memory to sort them.
+
+    InputError: a measurement breaks a rule, or is of another device or clock than the header's.
+    """
+    lines = []
+    for m in measurements:
+        require_header(m, header)
+        values = m.as_dict()
+        values["samples"] = [float(x) for x in m.samples]
+        _measurement(values)  # nothing is written that would not be read
+        lines.append(to_json(values))
+    lines.sort()
+    title = {"ptxgen": "measurements", "format": FORMAT, **asdict(header), "measurements": len(lines)}
+    with replacing(path) as file, lzma.open(file, "wb", format=lzma.FORMAT_XZ, preset=6) as packed:
+        for line in (to_json(title), *lines):
+            packed.write(f"{line}\n".encode())
+    return len(lines)
+
+
+def read_measurements(path: Path) -> tuple[Header, Iterator[Measurement]]:
+    """Read ``measurements.jsonl.xz``: its header at once, its rows as they are asked for, every one checked.
+
+    SchemaError: a newer format. CorruptError: names the line, and the rule that it breaks.
+    """
+    title = next(rows := _objects(path), None)
+    rows.close()
+    if title is None or title.pop("ptxgen", None) != "measurements":
+        raise CorruptError(f'{path}, line 1: must be an object with "ptxgen": "measurements"')
+    require_format(path, title.pop("format", None))
+    count = title.pop("measurements", None)
+    with placed(path, 1):
+        header = Header(**title)
+    return header, _measurements(path, header, count)
+
+
+def _measurements(path: Path, header: Header, count: object) -> Iterator[Measurement]:
+    number = 1
+    with closing(_objects(path)) as rows:
+        next(rows)
+        for number, values in enumerate(rows, 2):
+            with placed(path, number):
+                m = _measurement(values)
+                require_header(m, header)
+            yield m
+    if number - 1 != count:
+        raise CorruptError(f"{path}, line {number}: its header says {count!r} measurements, it has {number - 1}")
+
+
+def _objects(path: Path) -> Generator[dict[str, Any], None, None]:
+    for number, line in enumerate(unpacked_lines(path), 1):
+        with placed(path, number):
+            values = from_json(line.decode())
+        yield values
+
+
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("problem", "config", "outcome", "digest", "message", "purpose", "sass"), str),
+    **dict.fromkeys(("registers", "spills"), int),
+    "created": (int, float),
+    "samples": list,
+    "environment": dict,
+}
+
+
+def _measurement(values: dict[str, Any]) -> Measurement:
+    """The measurement of one line. InputError, or another ValueError: it breaks a rule."""
+    for name in ("problem", "config", "outcome", "environment"):
+        if name not in values:
+            raise InputError(f"lacks {name}")
+    for name, value in values.items():
+        if name not in _TYPES:
+            raise InputError(f"has {name!r}; a measurement has {', '.join(_TYPES)}")
+        if not isinstance(value, _TYPES[name]) or isinstance(value, bool):
+            raise InputError(f"{name} is {value!r}, which is of the wrong type")
+    known = {f.name for f in fields(Environment)}
+    for name, value in values["environment"].items():
+        if name not in known or not isinstance(value, str):
+            raise InputError(f"environment has {name!r}: {value!r}; it may have texts for {', '.join(sorted(known))}")
+    if "device" not in values["environment"]:
+        raise InputError("environment lacks device")
+    if values["outcome"] not in OUTCOMES:
+        raise InputError(f"outcome is {values['outcome']!r}; it must be one of {', '.join(OUTCOMES)}")
+    samples = [microseconds(x) for x in values.get("samples", ())]
+    if (values["outcome"] == "ok") != bool(samples):
+        raise InputError(f"outcome {values['outcome']} has {len(samples)} samples; ok has some, a failure none")
+    if not all(-1 <= values.get(name, -1) < 1 << 31 for name in ("registers", "spills")):
+        raise InputError("registers and spills must be counts, or -1")
+    m = from_dict({**values, "samples": samples, "created": float(values.get("created", 0))})
+    check(m)
+    return m
+
+
+# --- what ships ----------------------------------------------------------------------------------------------
+
+
+def devices(folder: Path | None = None) -> list[str]:
+    """The devices that have shipped winners, sorted. ``folder``: instead of the shipped one."""
+    return sorted(path.parent.name for path in (folder or shipped_dir()).glob(f"*/{WINNERS}"))
+
+
+def shipped_winners(device: str, folder: Path | None = None) -> Mapping[str, Measurement]:
+    """A device's shipped winners by problem key; empty if it has none. Read once a process.
+
+    The structure is checked at once, a line when it is asked for. SchemaError, CorruptError: as ``read_winners``.
+    """
+    return _load(winners_path(device, folder), device)
+
+
+@lru_cache(maxsize=64)
+def _load(path: Path, device: str) -> Mapping[str, Measurement]:
+    if not path.exists():
+        return {}
+    winners = _Winners(path)
+    if winners.header.device != device:
+        raise CorruptError(f"{path}, line 1: is of device {winners.header.device!r}; its folder says {device!r}")
+    return winners
+
+
+def lookup(
+    problem: Problem,
+    device: str,
+    database: Store | None = None,
+    *,
+    clock: str | None = None,
+    current: Current | None = None,
+    folder: Path | None = None,
+) -> Measurement | None:
+    """The winner for exactly this problem: the user's own, else the shipped one, else None.
+
+    ``clock``: the device's by default (``clock_of``). ``current``: gives the digest of the kernel as this version
+    generates it; winners with another digest are passed over.
+    """
+    clock = clock or clock_of(device)
+    mine = database.best(problem, device, clock) if database else None
+    if mine and _fits(mine, current):
+        return mine
+    shipped = shipped_winners(device, folder).get(problem.key())
+    return shipped if shipped and shipped.environment.clock == clock and _fits(shipped, current) else None
+
+
+def _fits(m: Measurement, current: Current | None) -> bool:
+    try:
+        return current is None or current(m.problem, m.config) == m.digest
+    except PtxgenError:
+        return False
+
+
+# --- exchange with a database --------------------------------------------------------------------------------
+
+
+def export_text(
+    database: Store,
+    folder: Path,
+    *,
+    device: str | None = None,
+    commit: str = "",
+    command: str = "",
+    date: str = "",
+    raw: bool = True,
+) -> list[Path]:
+    """Write a database's winners that are not stale and, if ``raw``, its measurements, a folder a device; the files.
+
+    ``device``: only this one. Of a device only the times of its own clock (``clock_of``) go out. Files that exist
+    are replaced: to add to them, import them first. InputError: the database has nothing of ``device``.
+    """
+    found = [name for name, clock in database.devices() if clock == clock_of(name) and device in (None, name)]
+    if device is not None and not found:
+        raise InputError(f"device is {device!r}; the database has no measurements of it")
+    written = []
+    for name in found:
+        header = Header(name, clock_of(name), commit, command, date)
+        write_winners(winners_path(name, folder), header, database.winners(name, header.clock))
+        written.append(winners_path(name, folder))
+        if raw:
+            rows = database.measurements(device=name, clock=header.clock)
+            write_measurements(measurements_path(name, folder), header, rows)
+            written.append(measurements_path(name, folder))
+    return written
+
+
+def import_text(database: Store, path: Path, current: CurrentOn | None = None) -> dict[str, int]:
+    """Take exported results into a database: all, or (if any line breaks a rule) nothing.
+
+    ``path``: what ``export_text`` wrote, or the folder of one device, or one file. The better of two winners stays.
+    A time below ``time_floor`` is refused.
+    ``current``: gives the digest of the kernel as this version generates it for a device; winners with another one
+    come in stale. Returns the counts of ``Database.merge``. InputError: nothing to import there. SchemaError,
+    CorruptError: name file, line and rule.
+    """
+    path = Path(path)
+    files = [path] if path.is_file() else sorted(f for n in (WINNERS, MEASUREMENTS) for f in _files(path, n))
+    if not files:
+        raise InputError(f"path is {path}; it must be {WINNERS}, {MEASUREMENTS} or a folder that holds them")
+    winners = [m for f in files if f.suffix != ".xz" for m in possible(f, read_winners(f)[1])]
+    raw = (possible(f, read_measurements(f)[1]) for f in files if f.suffix == ".xz")
+    return database.merge(chain.from_iterable(raw), winners, current)
+
+
+def _files(path: Path, name: str) -> list[Path]:
+    return [*path.glob(name), *path.glob(f"*/{name}")]
