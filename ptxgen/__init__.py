@@ -26,9 +26,8 @@ def __getattr__(name: str) -> Any:
     """Public names are loaded on first use: importing ptxgen stays cheap."""
     from importlib import import_module
 
-    home = {"gemm": "api", "Gemm": "problem", "Conv": "sliding", "Config": "config",
-            "workspace_size": "calls"}  # fmt: skip
-    home |= dict.fromkeys(("conv1d", "conv2d", "conv2d_input_grad", "conv2d_weight_grad", "conv3d"), "api_conv")
+    home = {"gemm": "api.gemm", "Gemm": "problem.gemm", "Conv": "problem.conv", "Config": "codegen.config"}
+    home |= dict.fromkeys(("conv1d", "conv2d", "conv2d_input_grad", "conv2d_weight_grad", "conv3d"), "api.conv")
     if name in home:
         return getattr(import_module(f"ptxgen.{home[name]}"), name)
     raise AttributeError(f"module 'ptxgen' has no attribute {name!r}")

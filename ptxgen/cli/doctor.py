@@ -104,7 +104,7 @@ def _gpu_name() -> str:
 
 
 def _gpu(name: str) -> Finding:
-    from ptxgen.runtime.driver import open_driver
+    from ptxgen.runtime.open_driver import open_driver
 
     try:
         device = open_driver("cuda").device

@@ -159,7 +159,7 @@ class Target(Fields):
         DeviceError: no such device; UnavailableError: it is not here.
         """
         from ptxgen.problem.device import device
-        from ptxgen.runtime.driver import open_driver
+        from ptxgen.runtime.open_driver import open_driver
         from ptxgen.settings import settings
 
         wanted = device(self.device).name if self.device is not None else ""

@@ -1,1 +1,1 @@
-"""codegen."""
+"""What all kernel families share from numbers to PTX: configurations, plans, registers, rendering, sources."""

@@ -1,1 +1,1 @@
-"""The kernel families: geometry, rules and plan of each."""
+"""The kernel families, each with its geometry, rules, candidates, performance model and plan, and what ranks them."""

@@ -104,6 +104,17 @@ def _gathered(p: Gemm, c: Candidates, d: Device) -> Floats:
 
 
 __all__ = [
-    "FORMULAS", "Counts", "Floats", "Work", "alone", "base_work", "by_family", "costs", "from_stats", "predict", "rate",
-    "roofline", "work",
+    "FORMULAS",
+    "Counts",
+    "Floats",
+    "Work",
+    "alone",
+    "base_work",
+    "by_family",
+    "from_stats",
+    "perf_costs",
+    "predict",
+    "rate",
+    "roofline",
+    "work",
 ]  # fmt: skip

@@ -1,1 +1,3 @@
-"""lowering."""
+"""From the problem that a user states to the GEMM that kernels compute: implicit GEMM, TMA im2col, depthwise strips,
+phases of strided input gradients.
+"""

@@ -1,4 +1,4 @@
-"""Drivers load and launch a Source. Two exist: ``cuda`` (PyCUDA) and ``emulated``."""
+"""What a driver is: it loads and launches a Source. Two exist: ``cuda`` (PyCUDA) and ``emulated``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from ptxgen.codegen.source import Source, Step, TensorMap
-from ptxgen.errors import DeviceError, UnavailableError
 from ptxgen.problem.device import Device
 
 
@@ -92,23 +91,3 @@ class Driver(Protocol):
     def time(self, launches: Sequence[Callable[[], None]], timing: Timing) -> list[float]:
         """Microseconds of one call, a sample each; ``launches`` are called in turn."""
         ...
-
-
-def open_driver(name: str = "auto") -> Driver:
-    """The driver called ``name``: ``cuda``, ``emulated``, or ``auto``: CUDA where PyCUDA finds a GPU, else emulated.
-
-    UnavailableError: PyCUDA or a GPU is missing and ``cuda`` was asked for.
-    """
-    if name not in ("auto", "cuda", "emulated"):
-        raise DeviceError(f"driver is {name!r}; it must be auto, cuda or emulated")
-    if name != "emulated":
-        from ptxgen.runtime import cuda
-
-        try:
-            return cuda.CudaDriver()
-        except UnavailableError:
-            if name == "cuda":
-                raise
-    from ptxgen.runtime.emulated import EmulatedDriver
-
-    return EmulatedDriver()

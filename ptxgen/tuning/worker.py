@@ -23,7 +23,8 @@ from typing import IO, Any
 from ptxgen.codegen.config import Config, parse_config
 from ptxgen.errors import ConfigError, LaunchError
 from ptxgen.problem.registry import Problem, parse
-from ptxgen.runtime.driver import Timing, open_driver
+from ptxgen.runtime.driver import Timing
+from ptxgen.runtime.open_driver import open_driver
 from ptxgen.tuning.bench import SEARCH_TIMING, Bench
 from ptxgen.tuning.measurement import ENDED_OUTSIDE, Environment, Measurement, from_dict
 

@@ -8,7 +8,8 @@ import pytest
 import ptxgen
 from ptxgen.problem.conv import Conv
 from ptxgen.runtime.check import check
-from ptxgen.runtime.driver import Timing, open_driver
+from ptxgen.runtime.driver import Timing
+from ptxgen.runtime.open_driver import open_driver
 from ptxgen.tuning.selection import select
 
 pytestmark = pytest.mark.gpu

@@ -13,9 +13,8 @@ from ptxgen.problem.strided_arrays import C, elements, padded, read_after
 from ptxgen.runtime import cuda_graph
 from ptxgen.runtime.assemble import assemble
 from ptxgen.runtime.check import check
-from ptxgen.runtime.driver import open_driver
-from ptxgen.runtime.runner import Runner, generate
-from ptxgen.runtime.workspace import Workspace
+from ptxgen.runtime.open_driver import open_driver
+from ptxgen.runtime.runner import Runner, Workspace, generate
 from tests import cases, cases_mma, cases_wgmma
 from tests.emulated.test_eight_bits import EPILOGUES, OUT, WAYS, can, parse_config, problem
 

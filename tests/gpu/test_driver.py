@@ -20,7 +20,8 @@ from ptxgen.codegen.source import Source, Step
 from ptxgen.errors import AssembleError, InputError, LaunchError, ShapeError, UnavailableError
 from ptxgen.problem.gemm import Gemm
 from ptxgen.runtime.cuda import CudaDriver, CudaKernel
-from ptxgen.runtime.driver import Timing, open_driver
+from ptxgen.runtime.driver import Timing
+from ptxgen.runtime.open_driver import open_driver
 from ptxgen.runtime.vendor import cublaslt
 from ptxgen.runtime.vendor.cublaslt import CublasLt
 

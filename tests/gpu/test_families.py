@@ -17,9 +17,8 @@ from ptxgen.problem.reference import compare, epilogue_arrays, operands, referen
 from ptxgen.problem.strided_arrays import A, B, C, elements, padded, read_after
 from ptxgen.runtime.assemble import assemble
 from ptxgen.runtime.conv_check import guarded
-from ptxgen.runtime.driver import open_driver
-from ptxgen.runtime.runner import Runner, generate
-from ptxgen.runtime.workspace import Workspace
+from ptxgen.runtime.open_driver import open_driver
+from ptxgen.runtime.runner import Runner, Workspace, generate
 from tests import cases, cases_batch, cases_conv, cases_images, cases_mma, cases_planes, cases_stream, cases_wgmma
 
 pytestmark = pytest.mark.gpu

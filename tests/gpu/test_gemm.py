@@ -10,9 +10,8 @@ import pytest
 from ptxgen.problem.reference import operands, reference
 from ptxgen.problem.strided_arrays import padded
 from ptxgen.runtime.assemble import assemble
-from ptxgen.runtime.driver import open_driver
-from ptxgen.runtime.runner import Runner, generate
-from ptxgen.runtime.workspace import Workspace
+from ptxgen.runtime.open_driver import open_driver
+from ptxgen.runtime.runner import Runner, Workspace, generate
 from tests.cases import cases
 
 pytestmark = pytest.mark.gpu

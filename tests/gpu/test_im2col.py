@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ptxgen.runtime.driver import open_driver
+from ptxgen.runtime.open_driver import open_driver
 from tests.im2col import cases, rounded, source
 
 pytestmark = pytest.mark.gpu

@@ -6,7 +6,7 @@ import pytest
 
 from ptxgen.codegen.config import parse_config
 from ptxgen.problem.gemm import Gemm
-from ptxgen.runtime.driver import open_driver
+from ptxgen.runtime.open_driver import open_driver
 from ptxgen.runtime.runner import Runner
 from tests.gpu.test_families import wrong
 

@@ -241,7 +241,8 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         sums=sums, tiles_m=tiles_m, tiles_n=tiles_n, tiles=tiles_m * tiles_n * p.items, tiles_x=tiles_x,
         tiles_y=tiles_y, unit=depth, k=k, passes=passes, chunk=ceil_div(passes, slices) * c.u, slices=slices,
         blocks=blocks, part=part,
-        copies=operand_packing.workspace(p, c), workspace=workspace(p) + operand_packing.workspace(p, c) + pick(c.kg > 1, pick(
+        copies=operand_packing.workspace(p, c),
+        workspace=workspace(p) + operand_packing.workspace(p, c) + pick(c.kg > 1, pick(
             c.split == SPLIT_WORKSPACE, c.kg * p.results * 4, blocks * part * pick(c.split == SPLIT_SHARE, own, 1)), 0),
         gathers=c.stage_c == 1, sum_bytes=4, row_c=c.nl, barriers=barriers,
     )  # fmt: skip

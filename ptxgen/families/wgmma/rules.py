@@ -106,7 +106,8 @@ RULES = (
          "repack={c.repack}: 0 to 12, no operand both copied and as it lies; they come as they lie of elements of"
          " two bytes, with cluster=1, yc=1, rows=0, stages={c.stages} from 3 on, u={c.u} and sides of a tile below 256",
          family=WGMMA),
-    Rule("wgmma_residues", lambda p, c, g, d: (c.repack < operand_packing.LIES_A) | ((p.k >= operand_packing.RESIDUES) & (p.items == 1)),
+    Rule("wgmma_residues", lambda p, c, g, d: (c.repack < operand_packing.LIES_A)
+         | ((p.k >= operand_packing.RESIDUES) & (p.items == 1)),
          "repack={c.repack} with K={p.k} and {p.items} items; operands come as they lie of one product, where each"
          " residue of 8 has a row", family=WGMMA),
     Rule("wgmma_fed", lambda p, c, g, d: np.logical_not(g.fed)

@@ -1,0 +1,26 @@
+"""Opens a driver by its name."""
+
+from __future__ import annotations
+
+from ptxgen.errors import DeviceError, UnavailableError
+from ptxgen.runtime.driver import Driver
+
+
+def open_driver(name: str = "auto") -> Driver:
+    """The driver called ``name``: ``cuda``, ``emulated``, or ``auto``: CUDA where PyCUDA finds a GPU, else emulated.
+
+    UnavailableError: PyCUDA or a GPU is missing and ``cuda`` was asked for.
+    """
+    if name not in ("auto", "cuda", "emulated"):
+        raise DeviceError(f"driver is {name!r}; it must be auto, cuda or emulated")
+    if name != "emulated":
+        from ptxgen.runtime.cuda import CudaDriver
+
+        try:
+            return CudaDriver()
+        except UnavailableError:
+            if name == "cuda":
+                raise
+    from ptxgen.runtime.emulated import EmulatedDriver
+
+    return EmulatedDriver()
