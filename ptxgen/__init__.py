@@ -26,7 +26,13 @@ def __getattr__(name: str) -> Any:
     """Public names are loaded on first use: importing ptxgen stays cheap."""
     from importlib import import_module
 
-    home = {"gemm": "api.gemm", "Gemm": "problem.gemm", "Conv": "problem.conv", "Config": "codegen.config"}
+    home = {
+        "gemm": "api.gemm",
+        "Gemm": "problem.gemm",
+        "Conv": "problem.conv",
+        "Config": "codegen.config",
+        "workspace_size": "api.launch_cache",
+    }
     home |= dict.fromkeys(("conv1d", "conv2d", "conv2d_input_grad", "conv2d_weight_grad", "conv3d"), "api.conv")
     if name in home:
         return getattr(import_module(f"ptxgen.{home[name]}"), name)

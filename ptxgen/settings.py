@@ -10,8 +10,8 @@ from typing import Any
 
 import platformdirs
 
+from ptxgen.arguments import shown, word
 from ptxgen.errors import InputError, UnavailableError
-from ptxgen.problem.arguments import shown, word
 
 DRIVERS = ("auto", "cuda", "emulated")
 

@@ -10,9 +10,9 @@ import numpy as np
 from ptxgen.api import launch_cache
 from ptxgen.api.arrays import View, aligned, direct, on_host, tensor
 from ptxgen.api.conv_layouts import FILTERS, LAYOUTS, Extents, Window, inverse
+from ptxgen.arguments import flag, plain, shown, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.lowering.lower import lower
-from ptxgen.problem.arguments import flag, plain, shown, word
 from ptxgen.problem.base import EPILOGUE, OUT
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.dtypes import ALLOWED

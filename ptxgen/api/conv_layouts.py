@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ptxgen.api.arrays import View
+from ptxgen.arguments import integer, is_integer, plain, shown, word
 from ptxgen.errors import InputError, ShapeError
-from ptxgen.problem.arguments import integer, is_integer, plain, shown, word
 from ptxgen.problem.base import EXTENT_LIMIT
 
 #: by the number of axes that a filter slides along: layouts of arrays, and what a problem calls them

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptxgen.api.arrays import View, view
+from ptxgen.arguments import word
 from ptxgen.errors import InputError, ShapeError
-from ptxgen.problem.arguments import word
 from ptxgen.problem.base import EPILOGUE
 from ptxgen.problem.dtypes import DTYPES
 

@@ -11,8 +11,8 @@ from ptxgen.api import batch_views, launch_cache
 from ptxgen.api.arrays import View, aligned, differentiated, on_host, require_no_gradient, stored, view
 from ptxgen.api.epilogue_args import After, after
 from ptxgen.api.launch_cache import driver
+from ptxgen.arguments import flag, shown, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
-from ptxgen.problem.arguments import flag, shown, word
 from ptxgen.problem.base import OUT
 from ptxgen.problem.dtypes import ALLOWED, dtype
 from ptxgen.problem.gemm import PACKED, Gemm

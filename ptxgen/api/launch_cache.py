@@ -21,9 +21,10 @@ from ptxgen.codegen.source import Source, Step
 from ptxgen.errors import DeviceError, DtypeError, InputError, OverlapError, ShapeError, UnavailableError
 from ptxgen.problem.dtypes import Dtype
 from ptxgen.problem.registry import Problem
-from ptxgen.runtime.driver import Driver
+from ptxgen.runtime.driver import Driver, Kernel
 from ptxgen.runtime.open_driver import open_driver
-from ptxgen.runtime.runner import Runner, Workspace
+from ptxgen.runtime.runner import Runner, generate
+from ptxgen.runtime.workspace import Workspaces
 from ptxgen.tuning import selection
 from ptxgen.tuning.database import Database
 

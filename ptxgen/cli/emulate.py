@@ -17,7 +17,7 @@ from ptxgen.errors import Fault, InputError, ParseError, UnsupportedError
 
 
 def _extents(name: str, text: str) -> tuple[int, ...]:
-    from ptxgen.problem.arguments import shown
+    from ptxgen.arguments import shown
 
     try:
         return tuple(int(part) for part in text.split(","))

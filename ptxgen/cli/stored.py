@@ -118,7 +118,7 @@ def recheck(
 def _driver_of(device: str) -> Driver | None:
     """The driver of a device, if that device is here."""
     from ptxgen.errors import UnavailableError
-    from ptxgen.runtime.driver import open_driver
+    from ptxgen.runtime.open_driver import open_driver
     from ptxgen.settings import settings
 
     try:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, fields
 from typing import Any, ClassVar
 
+from ptxgen.arguments import flag, integer, shown, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
-from ptxgen.problem.arguments import flag, integer, shown, word
 from ptxgen.problem.dtypes import Dtype, dtype
 
 EXTENT_LIMIT = 1 << 31

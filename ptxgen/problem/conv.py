@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from ptxgen.arguments import shown, word
 from ptxgen.errors import InputError, ShapeError
-from ptxgen.problem.arguments import shown, word
 from ptxgen.problem.base import EXTENT_LIMIT, MEMORY_LIMIT, Typed
 from ptxgen.problem.dtypes import Dtype
 from ptxgen.problem.spatial import Spread, brief, three

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, cast
 
+from ptxgen.arguments import integer, shown, word
 from ptxgen.errors import ShapeError
-from ptxgen.problem.arguments import integer, shown, word
 from ptxgen.problem.base import EXTENT_LIMIT, MEMORY_LIMIT, Typed
 
 LAYOUTS = ("NN", "NT", "TN", "TT")

@@ -6,8 +6,8 @@ import re
 from dataclasses import MISSING, fields
 from typing import Any
 
+from ptxgen.arguments import shown, word
 from ptxgen.errors import InputError
-from ptxgen.problem.arguments import shown, word
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.gemm import Gemm
 

@@ -6,8 +6,8 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
+from ptxgen.arguments import is_integer, plain, shown
 from ptxgen.errors import ShapeError
-from ptxgen.problem.arguments import is_integer, plain, shown
 from ptxgen.problem.base import EXTENT_LIMIT
 
 #: an extent of each axis, or one for all; pads: begin and end of each

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from ptxgen.arguments import shown
 from ptxgen.errors import InputError
-from ptxgen.problem.arguments import shown
 from ptxgen.problem.catalog import Case, ColumnMajor, entry
 from ptxgen.problem.registry import from_dict
 

@@ -66,7 +66,7 @@ def test_directed_results_are_the_hardwares():
 @pytest.mark.gpu
 def test_directed_results_are_this_gpus():
     from ptxgen.codegen.source import Source, Step
-    from ptxgen.runtime.driver import open_driver
+    from ptxgen.runtime.open_driver import open_driver
 
     driver, machine, file = open_driver("cuda"), Machine(stats="off"), generate.directed_file()
     names = tuple(c.name for c in file.cases)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ptxgen.problem.gemm import Gemm
-from ptxgen.runtime.driver import open_driver
+from ptxgen.runtime.open_driver import open_driver
 from ptxgen.tuning import selection
 from ptxgen.tuning.measurement import Environment, Measurement
 from ptxgen.tuning.recheck import FolderWinners, Recheck
