@@ -11,10 +11,10 @@ from ptxgen.problem.gemm import STRIDED
 
 
 class CooperativePlan(Plan):
-    """A plan of ``kernel/cooperative.mako``. A family sets ``a`` and ``b`` (how an operand lies in shared memory and
+    """A plan of ``kernel/multistage.mako``. A family sets ``a`` and ``b`` (how an operand lies in shared memory and
     where its fragments are), ``ns`` (columns of C that a thread or lane holds) and ``stage_bytes``."""
 
-    kernel = "kernel/cooperative.mako"
+    kernel = "kernel/multistage.mako"
     a: Any
     b: Any
     ns: int
@@ -42,7 +42,7 @@ class CooperativePlan(Plan):
             x.mns, x.ks = (list(dict.fromkeys(values)) for values in
                            ([piece.mn for piece in x.pieces], [piece.k for piece in x.pieces]))  # fmt: skip
         self.addr_a, self.addr_b = (
-            f"addr/{'strided' if x.found == STRIDED else 'tables'}.mako" for x in (self.a, self.b)
+            f"addr/{'strided' if x.found == STRIDED else 'offset_table'}.mako" for x in (self.a, self.b)
         )
 
     def at(self, x: Any, piece: Any) -> str:

@@ -38,12 +38,12 @@ PASS_THREADS = 256  #: threads of a block of the passes over C
 
 #: slot of what happens to a finished vector of C, by how slices of K meet (None: there is one slice)
 _PUT = {
-    None: "epilogue/put_store.mako",
-    SPLIT_MEMSET: "epilogue/put_red.mako",
-    SPLIT_FLAG: "epilogue/put_red.mako",
-    SPLIT_WORKSPACE: "epilogue/put_partial.mako",
-    SPLIT_POLL: "epilogue/put_store.mako",
-    SPLIT_SHARE: "epilogue/put_store.mako",
+    None: "epilogue/store.mako",
+    SPLIT_MEMSET: "epilogue/red.mako",
+    SPLIT_FLAG: "epilogue/red.mako",
+    SPLIT_WORKSPACE: "epilogue/partial.mako",
+    SPLIT_POLL: "epilogue/store.mako",
+    SPLIT_SHARE: "epilogue/store.mako",
 }
 
 
@@ -130,17 +130,17 @@ class Plan:
         #: the register with the address of the C of a block's item
         self.item_c = "%item_c" if self.batched else "%C"
         #: where elements of C are, and what a block writes: C, or partial sums
-        self.at_c = f"epilogue/at_{'matrix' if p.addr_c == STRIDED else 'tables'}.mako"
+        self.at_c = f"epilogue/c_{'strided' if p.addr_c == STRIDED else 'table'}.mako"
         self.sliced = c.kg > 1
         self.raster = "sched/raster.mako"
         self.raster_group = c.raster
-        self.leave = "epilogue/staged.mako" if self.geometry.gathers else "epilogue/direct.mako"
+        self.leave = "epilogue/via_smem.mako" if self.geometry.gathers else "epilogue/from_registers.mako"
         self.put = _PUT[c.split if self.sliced else None]
         self.checked = c.bounds != BOUNDS_NONE
         self.flagged = self.sliced and c.split == SPLIT_FLAG
         self.cleared = self.sliced and c.split == SPLIT_MEMSET
         self.partial = self.sliced and c.split == SPLIT_WORKSPACE
-        self.at_out = "epilogue/at_matrix.mako" if self.partial else self.at_c
+        self.at_out = "epilogue/c_strided.mako" if self.partial else self.at_c
         #: type of sums outside the main loop, of alpha and of beta
         self.sum = p.linear.name
         self.sum_bytes = dtype(self.sum).bytes
@@ -170,12 +170,12 @@ class Plan:
         self.half_c, self.pair_c = Tile("half", "b16", (2,)), Tile("pair", "b32", (1,))
         converted = self.narrows or self.bytewise or self.tiny
         self.wide_c = Tile("wide", self.sum, (self.vec_c,)) if converted else self.got_c
-        #: registers of epilogue/elements.mako
+        #: registers of epilogue/c_elements.mako
         self.passing = [self.got_c, *([self.half_c] if self.narrows or self.tiny else []),
                         *([self.pair_c] if self.tiny else []), *([self.wide_c] if converted else [])]  # fmt: skip
         self.other = Tile("other", self.sum, (self.vec_c,))
         self.out_bytes = self.sum_bytes if self.partial else self.element_bytes
-        self.after = "epilogue/fused.mako" if p.epilogue else "epilogue/plain.mako"
+        self.after = "epilogue/fused_ops.mako" if p.epilogue else "epilogue/identity.mako"
         #: the arrays of the epilogue: name, type of a load, bytes of an element
         types = {name: p.read_type(name) for name in p.reads}
         self.arrays = {name: ("b16" if kind.bytes == 2 else kind.name, kind.bytes) for name, kind in types.items()}
@@ -215,7 +215,7 @@ class Plan:
 
     @property
     def elements_declaration(self) -> str:
-        """Registers of epilogue/elements.mako."""
+        """Registers of epilogue/c_elements.mako."""
         return " ".join(t.declaration for t in self.passing)
 
     @property

@@ -1,6 +1,6 @@
 ## Windows over images: K is taps times channels, in units of channels of a tap; rows are pixels. Nothing is divided but
 ## where a tile begins.
-<%namespace name="ptx" file="/addr/axes.mako"/>
+<%namespace name="ptx" file="/addr/mixed_radix.mako"/>
 <%def name="setup()">
 <% n = len(plan.axes) %>\
     // the unit: channel %c of tap %tap, which is %off0 (%off1 ...) pixels from the filter's first; axes innermost first

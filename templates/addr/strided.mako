@@ -1,5 +1,5 @@
 ## Global addresses of an operand that is stored by rows at a leading dimension.
-<%namespace name="lanes" file="/addr/lanes.mako"/>
+<%namespace name="lanes" file="/addr/copy_thread_map.mako"/>
 <%def name="setup(x)">
 ${lanes.own(x, f"%step_{x.name}")}\
 ${(walking if x.many else pointers)(x)}\

@@ -1,6 +1,6 @@
 ## As many blocks as multiprocessors, each of which walks over tiles.
-<%namespace name="place" file="/sched/place.mako"/>
-<%namespace name="items" file="/sched/items.mako"/>
+<%namespace name="place" file="/sched/tile_coords.mako"/>
+<%namespace name="items" file="/sched/batch.mako"/>
 <%def name="open(who)">
     mov.u32 %tile, %ctaid.x;
     mov.u32 %hop, %nctaid.x;

@@ -677,7 +677,7 @@ def test_a_template_that_fails_is_one_line_unless_debugged(
     run: Run, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     def fail(plan: object) -> None:
-        raise RenderError("kernel/cooperative.mako failed: a name\nTraceback of the template\n  line 7")
+        raise RenderError("kernel/multistage.mako failed: a name\nTraceback of the template\n  line 7")
 
     monkeypatch.setattr("ptxgen.codegen.render.render", fail)
     words = ["emit", "--shape", "64,64,64", "--config", CONFIG, *H200]

@@ -92,7 +92,7 @@ def test_the_grid_is_every_tile_and_slice_once(n):
 
 
 def test_passes_over_c_meet_each_vector_once():
-    """The grid of the scale and reduce passes, walked as templates/epilogue/passes.mako does."""
+    """The grid of the scale and reduce passes, walked as templates/epilogue/splitk_kernels.mako does."""
     for m, n, c in (
         (1, 1, "vec_c=1"),
         (5, 300, "vec_c=4"),

@@ -13,7 +13,7 @@ from ptxgen.problem.gemm import Gemm
 class SlidePlan(Plan):
     """A thread a strip of results; filters and what strips see of images come straight from memory."""
 
-    kernel = "kernel/sliding.mako"
+    kernel = "kernel/depthwise.mako"
     #: how far a lane, and a row of the strip's axis, moves in images, coordinates, results and filters
     NUMBERS: tuple[str, ...] = (
         "lane_x", "lane_word", "lane_y", "lane_w", "row_x", "row_word", "row_y", "row_w", "filter",
@@ -22,7 +22,7 @@ class SlidePlan(Plan):
     def _leaving(self) -> None:
         super()._leaving()
         self.batched, self.item_c = False, "%C"  # items are among lanes, or looked up
-        self.leave = "epilogue/strip.mako"
+        self.leave = "epilogue/depthwise_strip.mako"
 
     def _operands(self) -> None:
         c, p = self.config, self.problem

@@ -17,7 +17,7 @@ LANES = 32  #: threads that add the sums of a block's tap, where lanes are pixel
 class SummingPlan(SlidePlan):
     """Results are multiplied with what they see of images."""
 
-    kernel = "kernel/summing.mako"
+    kernel = "kernel/depthwise_wgrad.mako"
     ACROSS, PARTS, LANES = ACROSS, PARTS, LANES
     NUMBERS = ("lane_x", "lane_word", "lane_y", "row_x", "row_word", "row_y", "group_x", "group_y")
     COUNTS = ("lanes", "rows", "results", "units", "chunks")

@@ -20,8 +20,8 @@ from ptxgen.problem.gemm import Gemm
 class MmaPlan(CooperativePlan):
     """Every warp copies and multiplies; a warp has a tile of C in the registers of its lanes."""
 
-    kernel = "kernel/cooperative.mako"
-    reader = "addr/matrices.mako"
+    kernel = "kernel/multistage.mako"
+    reader = "addr/ldmatrix_addr.mako"
     math = "math/mma_sync.mako"
     shared_aligned = 128
 

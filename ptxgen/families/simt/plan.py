@@ -12,8 +12,8 @@ from ptxgen.families.simt.layout import OperandLayout, lane_bits, near, products
 class SimtPlan(CooperativePlan):
     """Every warp copies and multiplies; a thread has a tile of C in registers."""
 
-    kernel = "kernel/cooperative.mako"
-    reader = "addr/fragments.mako"
+    kernel = "kernel/multistage.mako"
+    reader = "addr/simt_fragment_addr.mako"
 
     def _operands(self) -> None:
         c, g, p = self.config, self.geometry, self.problem

@@ -27,7 +27,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Unpack:
-    """A word becomes elements: ``how`` names a macro of math/dot.mako."""
+    """A word becomes elements: ``how`` names a macro of math/skinny_fma.mako."""
 
     how: str
     into: tuple[str, ...]

@@ -12,9 +12,9 @@ from ptxgen.families.skinny.layout import QUAD, Elements, Fragments, Round, Stre
 class StreamPlan(Plan):
     """Every thread loads what it multiplies; threads that share K add their sums by shuffles and in shared memory."""
 
-    kernel = "kernel/streaming.mako"
-    math = "math/dot.mako"
-    places = "addr/streamed.mako"
+    kernel = "kernel/skinny.mako"
+    math = "math/skinny_fma.mako"
+    places = "addr/skinny.mako"
 
     def _operands(self) -> None:
         c, g, p = self.config, self.geometry, self.problem
@@ -45,7 +45,7 @@ class StreamPlan(Plan):
 
     def _shifts(self) -> None:
         """Rows that nothing aligns: what is read element by element."""
-        self.places = "addr/streamed_shifted.mako"
+        self.places = "addr/skinny_unaligned.mako"
         paired = self.x.paired
         #: vectors behind whole ones; elements behind the last whole vector that its second chunk takes at most
         self.tails, self.reserve = (2, self.x.vec) if paired else (1, 0)
@@ -60,7 +60,7 @@ class StreamPlan(Plan):
         self.instruction = found
         if p.element.bytes == 1 and found.sum == "f32":
             self.ptx_version = max(self.ptx_version, "8.4")
-        self.math, self.places, self.own_y = "math/streamed_mma.mako", "addr/streamed_quads.mako", "%fed"
+        self.math, self.places, self.own_y = "math/skinny_mma.mako", "addr/skinny_mma.mako", "%fed"
         self.lane_places = self.places
         self.ms, self.ns = c.ms, c.ns
         self.acc = Tile("acc", found.sum, (self.x.count // 2, self.y.count, found.sums))

@@ -240,24 +240,24 @@ class LeavingPlan(Plan):
         super()._epilogue()
         #: pairs of 8-bit results leave as whole groups of columns, by four lanes together
         whole = self.config.vec_c >= COLUMNS and self.finish % (4 * COLUMNS) == 0
-        self.packs = whole and groups_leave(self.problem, self.config) and self.put == "epilogue/put_store.mako"
+        self.packs = whole and groups_leave(self.problem, self.config) and self.put == "epilogue/store.mako"
         self.scales = any(stage.startswith("scale") for stage in self.problem.stages)
         #: what follows the product is not done in place: where tiles follow each other sums live on, and ptxas would
         #: hold both. Results that other lanes are sent stay
         self.beside = bool(self.problem.stages) and not self.packs
         self.curved = any(stage in EPILOGUE[-1] for stage in self.problem.stages)
         if self.config.stage_c:
-            self.after = "epilogue/fused_tile.mako" if self.problem.epilogue else "epilogue/plain.mako"
+            self.after = "epilogue/fused_ops_subtile.mako" if self.problem.epilogue else "epilogue/identity.mako"
 
     def _leaving(self) -> None:
         super()._leaving()
         if self.config.stage_c:
-            self.put = self.leave = "epilogue/tile.mako"
+            self.put = self.leave = "epilogue/stmatrix_subtiles.mako"
             #: how boxes get to C: whole by TMA, or a line at a time
             self.boxed = boxed(self.problem)
-            self.boxes = "epilogue/tile_boxes.mako" if self.boxed else "epilogue/tile_lines.mako"
+            self.boxes = "epilogue/tma_store.mako" if self.boxed else "epilogue/unaligned_row_store.mako"
         else:
-            self.leave = "epilogue/fragments.mako"
+            self.leave = "epilogue/wgmma_from_registers.mako"
 
     @property
     def contiguous(self) -> int:

@@ -121,12 +121,12 @@ class WindowPlan(WgmmaPlan):
         #: how rows and columns of C lie, where it is no matrix
         self.sides = [Side(*x) for x in zip(("rows", "columns"), result, strict=True)] if result else []
         if self.sides:
-            self.at_c = "epilogue/at_tables.mako"
-            self.at_out = "epilogue/at_matrix.mako" if self.partial else self.at_c
+            self.at_c = "epilogue/c_table.mako"
+            self.at_out = "epilogue/c_strided.mako" if self.partial else self.at_c
             if self.config.stage_c:
-                self.boxes, self.lines_leave = "epilogue/tile_apart.mako", "neighbours of many lines"
+                self.boxes, self.lines_leave = "epilogue/scatter_smem.mako", "neighbours of many lines"
             elif not self.partial:
-                self.leave = "epilogue/apart.mako"
+                self.leave = "epilogue/store_scatter.mako"
             #: whether two columns side by side are one access
             self.paired = self.problem.vectors[2] > 1
 
@@ -193,7 +193,7 @@ class WindowPlan(WgmmaPlan):
 class GradientPlan(WindowPlan):
     """The gradient of filters: K is pixels."""
 
-    addr = "addr/pixels.mako"
+    addr = "addr/wgrad_im2col.mako"
     KINDS = (Columns, Operand)
 
     @property

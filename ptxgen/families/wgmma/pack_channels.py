@@ -85,7 +85,7 @@ class ArrangedPlan(WindowPlan):
     """What is copied is found in the workspace: of the forward product, and of the gradient of images where the stride
     is one."""
 
-    before = "copy/arranged.mako"
+    before = "copy/pack_channels.mako"
 
     def _operands(self) -> None:
         super()._operands()

@@ -44,7 +44,7 @@ class CopiedPlan(WgmmaPlan):
     """``pitched``: names of the operands that ``pitch`` copies; ``turned``: that ``transposition`` transposes, all
     items of them."""
 
-    before = "copy/first.mako"
+    before = "copy/pack_kernels.mako"
 
     def _operands(self) -> None:
         super()._operands()

@@ -25,13 +25,13 @@ GROUP_BYTES = 16 * WARPGROUP  #: of a warpgroup's sums of 8 columns
 class WgmmaPlan(LeavingPlan):
     """A warp copies by TMA, one or two warpgroups multiply; a warpgroup has 64-row tiles of C in registers."""
 
-    kernel = "kernel/specialized.mako"
+    kernel = "kernel/warp_specialized.mako"
     shared_aligned = 1024
     ADDRESS_MASK = ADDRESS_MASK
     #: how operands are found along K, and units of it in a stage: parts that are found each for itself
     addr, units = "addr/tensormap.mako", 1
     #: what is done to operands first, and what becomes of the sums of a pass over K
-    before, sums = "addr/as_it_is.mako", "math/kept.mako"
+    before, sums = "addr/no_packing.mako", "math/accumulate_inplace.mako"
     math = "math/wgmma.mako"
     #: the register that counts items as the operands' tensors do
     item_number = "%number"
@@ -58,7 +58,7 @@ class WgmmaPlan(LeavingPlan):
         self.moved = Tile("moved", "b32", (2, 2, AT_ONCE))
         #: the slot of what is free once a stage is multiplied: the one that it was multiplied from
         self.freed = "%beneath_slot" if self.lying else "%slot"
-        self.brought = "copy/lying.mako" if self.lying else "copy/as_tiles.mako"
+        self.brought = "copy/smem_realign.mako" if self.lying else "copy/no_realign.mako"
         self._tensors()
         self.hinted = c.evict > 0
         #: where in shared memory this block's part of Y goes
@@ -84,7 +84,7 @@ class WgmmaPlan(LeavingPlan):
     def _feed(self) -> None:
         """X comes from registers."""
         self.fragments = f = Fragments(int(self.geometry.size), self.mi, self.x.span, self.x.depth)
-        self.math = self.sums = "math/wgmma_fed.mako"
+        self.math = self.sums = "math/wgmma_rs.mako"
         self.row_terms, self.row_next = WORDS if f.words else BYTES, 1
         self.x_part = 0 if self.pingpong else self.mi * ROWS // f.inner * f.box
 
@@ -114,7 +114,7 @@ class WgmmaPlan(LeavingPlan):
 
     def _schedule(self) -> None:
         c, g = self.config, self.geometry
-        self.sched = "sched/persistent.mako" if c.persistent else "sched/grid.mako"
+        self.sched = "sched/persistent.mako" if c.persistent else "sched/one_tile.mako"
         self.numbered = bool(c.persistent) or c.raster > 1
         #: the register that has a tile's number in its item
         self.tile_number = "%in_item" if self.batched and c.persistent else "%tile"

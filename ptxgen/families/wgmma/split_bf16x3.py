@@ -35,7 +35,7 @@ class Planes(Operand):
 class PartingPlan(WgmmaPlan):
     """Six products of planes a stage, summed there; the sums of stages are added outside the tensor cores."""
 
-    before, sums = "addr/planes.mako", "math/promoted.mako"
+    before, sums = "addr/split_bf16x3.mako", "math/two_level_accumulate.mako"
     PARTING = bf16x3  #: the numbers of the pass
     item_number = "%item"  #: planes are the launch's own
     x: Planes

@@ -1,5 +1,5 @@
 ## Which tile of C a warp multiplies, and where its lanes read the fragments of both operands in shared memory.
-<%namespace name="ring" file="/addr/fragments.mako"/>
+<%namespace name="ring" file="/addr/simt_fragment_addr.mako"/>
 <%def name="setup()">
     {
     .reg .b32 %lane, %warp, %group, %mn, %k, %at;

@@ -1,6 +1,6 @@
 ## A pass that copies images, or what is beside them, to rows of channels: a block takes some channels of some places,
 ## which change sides in shared memory.
-<%namespace name="dependent" file="/ptx/dependent.mako"/>
+<%namespace name="dependent" file="/ptx/pdl.mako"/>
 <%def name="entries()">
 <% t = plan.arranged[0] %>\
 

@@ -1,5 +1,5 @@
 ## One slice of K: C = alpha A B, or + beta C where beta is not zero (else C is not read, whatever is in it).
-<%namespace name="ptx" file="/epilogue/elements.mako"/>
+<%namespace name="ptx" file="/epilogue/c_elements.mako"/>
 <%namespace name="after" file="/${context['plan'].after}"/>
 <%def name="prepare()"></%def>
 

@@ -1,8 +1,8 @@
 ## Lines of a tile by threads, where rows of C are not whole 16 bytes: a warp has a line, a thread a word of each 64
 ## elements. All lines of a warp begin at a multiple of four bytes, or all at two bytes behind one.
 <%namespace name="sync" file="/ptx/barrier.mako"/>
-<%namespace name="ends" file="/epilogue/tile_ends.mako"/>
-<%namespace name="held" file="/epilogue/tile_held.mako"/>
+<%namespace name="ends" file="/epilogue/row_tails.mako"/>
+<%namespace name="held" file="/epilogue/load_c.mako"/>
 <%def name="early()"></%def>
 <%def name="finish()"></%def>
 

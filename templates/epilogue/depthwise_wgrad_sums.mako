@@ -1,7 +1,7 @@
 ## Sums of a block's threads, tap by tap, to the workspace [slice][filter][tap]; a pass adds those of all slices to beta C,
 ## always in the same order.
-<%namespace name="ptx" file="/epilogue/elements.mako"/>
-<%namespace name="dependent" file="/ptx/dependent.mako"/>
+<%namespace name="ptx" file="/epilogue/c_elements.mako"/>
+<%namespace name="dependent" file="/ptx/pdl.mako"/>
 <%def name="leave()">
 <% s, n, threads, size = plan.strip, plan.wide, plan.threads, plan.sum_bytes %>\
     // each tap's sums lie side by side

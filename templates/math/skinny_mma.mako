@@ -1,5 +1,5 @@
 ## mma.sync straight from loads: two words along K of 16 rows of the long operand, and of 8 of the thin one.
-<%namespace name="dot" file="/math/dot.mako"/>
+<%namespace name="dot" file="/math/skinny_fma.mako"/>
 <%def name="clear()">
     .reg .b32 %pair, %other_pair;
 % for tile in plan.fragments.declared:

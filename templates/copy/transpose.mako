@@ -1,7 +1,7 @@
 ## A pass that makes K contiguous: TMA brings a block 128 rows of K, threads transpose squares of 16 bytes' elements in
 ## registers, TMA stores what they put together.
 <%namespace name="sync" file="/ptx/barrier.mako"/>
-<%namespace name="dependent" file="/ptx/dependent.mako"/>
+<%namespace name="dependent" file="/ptx/pdl.mako"/>
 <%def name="entries()">
 <%
     t = plan.transposition

@@ -1,8 +1,8 @@
 ## Passes over C that are launches of their own, each thread a vector of a row.
-<%namespace name="ptx" file="/epilogue/elements.mako"/>
-<%namespace name="items" file="/sched/items.mako"/>
+<%namespace name="ptx" file="/epilogue/c_elements.mako"/>
+<%namespace name="items" file="/sched/batch.mako"/>
 <%namespace name="after" file="/${context['plan'].after}"/>
-<%namespace name="dependent" file="/ptx/dependent.mako"/>
+<%namespace name="dependent" file="/ptx/pdl.mako"/>
 <%namespace name="place" file="/${context['plan'].at_c}"/>
 <%def name="entries()">
 % if plan.cleared:

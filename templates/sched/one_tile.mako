@@ -1,6 +1,6 @@
 ## A tile a block.
-<%namespace name="place" file="/sched/place.mako"/>
-<%namespace name="items" file="/sched/items.mako"/>
+<%namespace name="place" file="/sched/tile_coords.mako"/>
+<%namespace name="items" file="/sched/batch.mako"/>
 <%def name="open(who)">
 % if plan.numbered:
     mov.u32 %tile, %ctaid.x;

@@ -1,6 +1,6 @@
 ## A pass that copies operands as they are, to rows of whole 128 bytes: each thread puts 16 bytes together from the two
 ## aligned 16 that they lie in, of large ones several times. What it brings from behind a row nobody reads.
-<%namespace name="dependent" file="/ptx/dependent.mako"/>
+<%namespace name="dependent" file="/ptx/pdl.mako"/>
 <%def name="entries()">
 <% t = plan.pitch %>\
 

@@ -1,20 +1,20 @@
 ## The schedule in which one warp copies and warpgroups multiply, around a ring of stages between full and empty barriers.
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
-<%namespace name="dependent" file="/ptx/dependent.mako"/>\
+<%namespace name="dependent" file="/ptx/pdl.mako"/>\
 <%namespace name="sync" file="/ptx/barrier.mako"/>\
-<%namespace name="ring" file="/copy/ring.mako"/>\
+<%namespace name="ring" file="/copy/mbarrier_pipeline.mako"/>\
 <%namespace name="sched" file="/${context['plan'].sched}"/>\
 <%namespace name="copy" file="/copy/tma.mako"/>\
 <%namespace name="math" file="/${context['plan'].math}"/>\
 <%namespace name="sums" file="/${context['plan'].sums}"/>\
 <%namespace name="before" file="/${context['plan'].before}"/>\
-<%namespace name="added" file="/epilogue/cluster_sum.mako"/>\
-<%namespace name="meet" file="/epilogue/meet.mako"/>\
+<%namespace name="added" file="/epilogue/dsmem_reduce.mako"/>\
+<%namespace name="meet" file="/epilogue/splitk_fixup.mako"/>\
 <%namespace name="put" file="/${context['plan'].put}"/>\
 <%namespace name="leave" file="/${context['plan'].leave}"/>\
-<%namespace name="items" file="/sched/items.mako"/>\
-<%namespace name="passes" file="/epilogue/passes.mako"/>\
+<%namespace name="items" file="/sched/batch.mako"/>\
+<%namespace name="passes" file="/epilogue/splitk_kernels.mako"/>\
     .reg .b64 %C, %W, %map_x, %map_y, %map_c, %t64, %u64;
     .reg .b32 %M, %N, %K, %ldc, %chunk, %more, %thread, %smem, %bars, %warp, %lane, %wg, %member, %quarter, %rank;
     .reg .b32 %x0, %y0, %z, %k0, %k, %passes, %pass, %stage, %phase, %parity, %full, %before, %slot;

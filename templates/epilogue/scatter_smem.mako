@@ -1,8 +1,8 @@
 ## Boxes of a tile by threads, into a C whose columns lie in runs, which a multiplication tells apart: a thread has two
 ## neighbours of every few lines, many of them at once.
 <%namespace name="sync" file="/ptx/barrier.mako"/>
-<%namespace name="boxes" file="/epilogue/tile_boxes.mako"/>
-<%namespace name="apart" file="/epilogue/apart.mako"/>
+<%namespace name="boxes" file="/epilogue/tma_store.mako"/>
+<%namespace name="apart" file="/epilogue/store_scatter.mako"/>
 <%def name="early()"></%def>
 <%def name="finish()"></%def>
 <%def name="free(s)">${sync.warpgroup(plan.wg)}</%def>

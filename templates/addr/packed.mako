@@ -1,5 +1,5 @@
 ## Operands whose rows fit no wide access, copied first to rows of whole 128 bytes in the workspace, zeros behind them.
-<%namespace name="dependent" file="/ptx/dependent.mako"/>
+<%namespace name="dependent" file="/ptx/pdl.mako"/>
 <%def name="places()">
 % for x in plan.repacked:
     // ${x.name.upper()}: where its copy lies

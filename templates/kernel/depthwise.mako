@@ -3,8 +3,8 @@
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="convert" file="/ptx/convert.mako"/>\
-<%namespace name="seen" file="/math/seen.mako"/>\
-<%namespace name="dependent" file="/ptx/dependent.mako"/>\
+<%namespace name="seen" file="/math/load_pixels.mako"/>\
+<%namespace name="dependent" file="/ptx/pdl.mako"/>\
 <%namespace name="put" file="/${context['plan'].put}"/>\
 <%namespace name="leave" file="/${context['plan'].leave}"/>\
     .reg .b64 %A, %B, %C, %W, %t64, %u64, %table, %image, %taps;

@@ -1,6 +1,6 @@
 ## f32 operands as sums of three bf16: planes in the workspace, each what those before it leave, rounded, K contiguous.
-<%namespace name="thread" file="/addr/parting.mako"/>
-<%namespace name="dependent" file="/ptx/dependent.mako"/>
+<%namespace name="thread" file="/addr/split_bf16x3_threads.mako"/>
+<%namespace name="dependent" file="/ptx/pdl.mako"/>
 <%def name="entries()">
 <% p = plan.PARTING %>\
 

@@ -2,9 +2,9 @@
 ## all taps; blocks leave theirs in the workspace [slice][filter][tap].
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
-<%namespace name="seen" file="/math/seen.mako"/>\
-<%namespace name="dependent" file="/ptx/dependent.mako"/>\
-<%namespace name="passes" file="/epilogue/summed.mako"/>\
+<%namespace name="seen" file="/math/load_pixels.mako"/>\
+<%namespace name="dependent" file="/ptx/pdl.mako"/>\
+<%namespace name="passes" file="/epilogue/depthwise_wgrad_sums.mako"/>\
 <% s, n, threads = plan.strip, plan.wide, plan.threads %>\
     .reg .b64 %A, %B, %W, %t64, %table, %taps;
     .reg .b32 %t0, %t1, %t2, %thread, %lane, %l, %smem, %first, %guard, %high, %tile, %slice, %unit, %hop, %row, %strip;

@@ -1,6 +1,6 @@
 ## What follows the product, on a vector of sums of one row: scales, bias, residual, activation.
 ## row, column: (register, what to add to it) of the first sum.
-<%namespace name="ptx" file="/epilogue/elements.mako"/>
+<%namespace name="ptx" file="/epilogue/c_elements.mako"/>
 <%namespace name="convert" file="/ptx/convert.mako"/>
 <%def name="setup()">
 % for name in plan.arrays:

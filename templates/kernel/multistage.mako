@@ -1,9 +1,9 @@
 ## The schedule in which every warp copies and computes: a ring of stages, one barrier a pass.
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
-<%namespace name="dependent" file="/ptx/dependent.mako"/>\
+<%namespace name="dependent" file="/ptx/pdl.mako"/>\
 <%namespace name="raster" file="/${context['plan'].raster}"/>\
-<%namespace name="items" file="/sched/items.mako"/>\
+<%namespace name="items" file="/sched/batch.mako"/>\
 <%namespace name="addr_a" file="/${context['plan'].addr_a}"/>\
 <%namespace name="addr_b" file="/${context['plan'].addr_b}"/>\
 <%namespace name="copy_a" file="/${context['plan'].copy_a}"/>\
@@ -11,9 +11,9 @@
 <%namespace name="math" file="/${context['plan'].math}"/>\
 <%namespace name="put" file="/${context['plan'].put}"/>\
 <%namespace name="leave" file="/${context['plan'].leave}"/>\
-<%namespace name="passes" file="/epilogue/passes.mako"/>\
+<%namespace name="passes" file="/epilogue/splitk_kernels.mako"/>\
 <%namespace name="reader" file="/${context['plan'].reader}"/>\
-<%namespace name="repacked" file="/addr/repacked.mako"/>\
+<%namespace name="repacked" file="/addr/packed.mako"/>\
 <%
     operands = ((copy_a, addr_a, plan.a), (copy_b, addr_b, plan.b))
     last = plan.steps - 1

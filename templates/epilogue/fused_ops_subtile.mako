@@ -1,6 +1,6 @@
 ## What follows the product, on sums that leave by TMA: an element of an array is read once for all sums that it meets. The
 ## residual comes as C does.
-<%namespace name="fused" file="/epilogue/fused.mako"/>
+<%namespace name="fused" file="/epilogue/fused_ops.mako"/>
 <%namespace name="convert" file="/ptx/convert.mako"/>
 <%def name="setup()"></%def>
 

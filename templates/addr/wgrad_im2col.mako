@@ -1,5 +1,5 @@
 ## Windows over images, whose pixels K runs over: a column is a channel of a tap, which a tile settles for all its boxes.
-<%namespace name="ptx" file="/addr/axes.mako"/>
+<%namespace name="ptx" file="/addr/mixed_radix.mako"/>
 <%def name="setup()">
 <% n, boxes = len(plan.axes), len(plan.images.boxes) %>\
     // K's place %k as a pixel: digits %at0 (%at1 ...) and %image; %far: digits of a stage's depth

@@ -1,5 +1,5 @@
 ## Rows that nothing aligns: from each, whole chunks of 16 bytes; element by element what lies before and behind them.
-<%namespace name="streamed" file="/addr/streamed.mako"/>
+<%namespace name="streamed" file="/addr/skinny.mako"/>
 <%namespace name="places" file="/${context['plan'].lane_places}"/>
 <%def name="setup()">
 <% x, y, own = plan.x, plan.y, "%col" if plan.config.swap else "%row" %>\

@@ -1,6 +1,6 @@
 ## Slices of K are added to C by red, in whatever order they finish, on a C that holds beta C before.
-<%namespace name="ptx" file="/epilogue/elements.mako"/>
-<%namespace name="items" file="/sched/items.mako"/>
+<%namespace name="ptx" file="/epilogue/c_elements.mako"/>
+<%namespace name="items" file="/sched/batch.mako"/>
 <%namespace name="place" file="/${context['plan'].at_c}"/>
 <%def name="prepare()">
 % if plan.flagged:

@@ -1,7 +1,7 @@
 ## What C holds, to a tile that leaves by lines.
 <%namespace name="sync" file="/ptx/barrier.mako"/>
-<%namespace name="boxes" file="/epilogue/tile_boxes.mako"/>
-<%namespace name="ends" file="/epilogue/tile_ends.mako"/>
+<%namespace name="boxes" file="/epilogue/tma_store.mako"/>
+<%namespace name="ends" file="/epilogue/row_tails.mako"/>
 ## + beta C: an element at a time to where the chunk's boxes have it.
 <%def name="fetch(s, c)">
 <% k = s.lines %>\

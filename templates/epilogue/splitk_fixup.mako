@@ -1,7 +1,7 @@
 ## Slices of K leave their sums in the workspace, where the block that finishes them waits for each: a word is zero until
 ## it is written, because sums are stored with bits inverted, and set back to zero by who reads it. No sum is the pattern
 ## that becomes zero: of floats it is a NaN that no arithmetic makes, of integers one past what K allows.
-<%namespace name="items" file="/sched/items.mako"/>
+<%namespace name="items" file="/sched/batch.mako"/>
 <%def name="sum()">
     {
     .reg .b64 %home, %at;

@@ -2,14 +2,14 @@
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="raster" file="/${context['plan'].raster}"/>\
-<%namespace name="dependent" file="/ptx/dependent.mako"/>\
-<%namespace name="items" file="/sched/items.mako"/>\
-<%namespace name="addr" file="/addr/streamed.mako"/>\
+<%namespace name="dependent" file="/ptx/pdl.mako"/>\
+<%namespace name="items" file="/sched/batch.mako"/>\
+<%namespace name="addr" file="/addr/skinny.mako"/>\
 <%namespace name="places" file="/${context['plan'].places}"/>\
 <%namespace name="math" file="/${context['plan'].math}"/>\
 <%namespace name="put" file="/${context['plan'].put}"/>\
 <%namespace name="leave" file="/${context['plan'].leave}"/>\
-<%namespace name="passes" file="/epilogue/passes.mako"/>\
+<%namespace name="passes" file="/epilogue/splitk_kernels.mako"/>\
 <% x, y, steps = plan.x, plan.y, range(plan.steps) %>\
     .reg .b64 %A, %B, %C, %W, %t64, %u64;
     .reg .b32 %M, %N, %K, %lda, %ldb, %ldc, %chunk, %thread, %smem, %m0, %n0, %k0, %z, %length;

@@ -1,7 +1,7 @@
 ## Each thread writes its sums from registers, where wgmma left them: pairs of columns in rows 8 apart (or next to each
 ## other, where X was read as pairs of rows).
 <%namespace name="convert" file="/ptx/convert.mako"/>
-<%namespace name="quads" file="/epilogue/quads.mako"/>
+<%namespace name="quads" file="/epilogue/pack_8bit.mako"/>
 <%def name="registers()"></%def>
 <%def name="setup()"></%def>
 <%def name="early()"></%def>

@@ -1,5 +1,5 @@
 ## Which rows a lane takes for a matrix instruction, which vectors along K, and which sums it has.
-<%namespace name="streamed" file="/addr/streamed.mako"/>
+<%namespace name="streamed" file="/addr/skinny.mako"/>
 <%def name="setup()">
 ${lanes()}\
 ${streamed.pointers(plan.x, "%col" if plan.config.swap else "%row")}\

@@ -1,6 +1,6 @@
 ## Global addresses of an operand whose elements are found by two offsets, of a row and of a column, each looked up in a
 ## table. Windows over images: beside each offset a word of coordinates, which tell whether the element is inside.
-<%namespace name="lanes" file="/addr/lanes.mako"/>
+<%namespace name="lanes" file="/addr/copy_thread_map.mako"/>
 <%def name="setup(x)">
 ${lanes.own(x, f"%down_{x.name}")}\
     .reg .b32 %row_${x.name}<${len(x.mns)}>, %tap_${x.name}<${len(x.ks)}>;
