@@ -52,7 +52,7 @@ def config(p: Gemm, d: Device, rng: np.random.Generator, threads: int = 1024) ->
               if a.name not in UNUSED}  # fmt: skip
     sliced = rng.random(DRAWS) < 0.5
     values["kg"] = np.where(sliced, values["kg"], 1)
-    values["split"] = np.where(sliced, values["split"], 0)
+    values["splitk"] = np.where(sliced, values["splitk"], 0)
     c = Columns(values, DRAWS)
     small = c.ml // c.ms * (c.nl // c.ns) * c.kl <= threads
     rows = np.flatnonzero(legal(p, c, d) & small)

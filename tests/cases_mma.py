@@ -27,10 +27,10 @@ DRAWS = 20000
 AXES = {
     "ms": (16, 32, 64, 128), "ns": (8, 16, 32, 64, 128), "ml": (16, 32, 64, 128, 256), "nl": (8, 16, 32, 64, 128, 256),
     "u": (8, 16, 32, 64, 128, 256), "kl": (1, 1, 2, 4, 8), "kg": (1, 1, 2, 3, 5, 8, 16), "stages": (2, 3, 4, 5),
-    "copy_a": (0, 1), "copy_b": (0, 1), "vec_a": (1, 2, 4, 8, 16), "vec_b": (1, 2, 4, 8, 16), "vec_c": (1, 2, 4, 8),
-    "split": (0, 1, 2), "stage_c": (0, 1), "bounds": (0, 1, 1, 2), "order": (0, 1, 2), "ahead": (0, 1),
-    "request": (0, 1), "hold": (0, 1), "raster": (1, 4, 8), "stream": (0, 1), "resident": (1, 2, 3),
-    "repack": (0, 0, 0, 1, 2, 3),
+    "cp_async_a": (0, 1), "cp_async_b": (0, 1), "vec_a": (1, 2, 4, 8, 16), "vec_b": (1, 2, 4, 8, 16), "vec_c": (1, 2, 4, 8),
+    "splitk": (0, 1, 2), "epilogue_smem": (0, 1), "bounds": (0, 1, 1, 2), "mma_order": (0, 1, 2), "fragment_prefetch": (0, 1),
+    "prefetch_k": (0, 1), "deferred_sts": (0, 1), "raster_group": (1, 4, 8), "store_policy": (0, 1), "min_ctas_per_sm": (1, 2, 3),
+    "operand_path": (0, 0, 0, 1, 2, 3),
 }  # fmt: skip
 
 
@@ -54,11 +54,11 @@ def config(p: Gemm, d: Device, rng: np.random.Generator, threads: int) -> Config
     values = {name: rng.choice(np.array(choices), DRAWS) for name, choices in AXES.items()}
     sliced = rng.random(DRAWS) < 0.3
     values["kg"] = np.where(sliced, values["kg"], 1)
-    values["split"] = np.where(values["kg"] > 1, values["split"], 0)
+    values["splitk"] = np.where(values["kg"] > 1, values["splitk"], 0)
     for n, name in enumerate(("vec_a", "vec_b", "vec_c")):
         widest = min(p.vectors[n], 16 if n < 2 else 8)
         if n < 2:
-            widest = np.where(values["repack"] >> n & 1, 16 // p.element.bytes, widest)
+            widest = np.where(values["operand_path"] >> n & 1, 16 // p.element.bytes, widest)
         values[name] = np.where(rng.random(DRAWS) < 0.6, widest, values[name])
     c = Columns({**values, "family": np.full(DRAWS, MMA)}, DRAWS)
     small = c.ml // c.ms * (c.nl // c.ns) * c.kl * 32 <= threads

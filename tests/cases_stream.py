@@ -64,7 +64,7 @@ def config(p: Gemm, d: Device, rng: np.random.Generator, threads: int = 1024) ->
     thin = np.where(rng.random(DRAWS) < 0.8, 1 << np.ceil(np.log2(np.maximum(least, 1))).astype(np.int64), powers(0, 3))
     each, wm, kl = powers(0, 4), powers(0, 5), powers(0, 3)
     tile = each * wm * powers(0, 2)
-    c = {"swap": swap, "wm": wm, "kl": kl, "ahead": rng.integers(0, 2, DRAWS), "family": np.full(DRAWS, STREAM)}
+    c = {"transposed_mma": swap, "lanes_m": wm, "kl": kl, "fragment_prefetch": rng.integers(0, 2, DRAWS), "family": np.full(DRAWS, STREAM)}
     c |= {"ms": np.where(swap == 1, thin, each), "ns": np.where(swap == 1, each, thin)}
     c |= {"ml": np.where(swap == 1, thin, tile), "nl": np.where(swap == 1, tile, thin)}
     for n, name in enumerate(("vec_a", "vec_b", "vec_c")):
@@ -75,9 +75,9 @@ def config(p: Gemm, d: Device, rng: np.random.Generator, threads: int = 1024) ->
     g = geometry(p, Columns({**c, "u": np.ones(DRAWS, np.int64)}, DRAWS))
     c["u"] = np.maximum(g.across * g.depth, 1) * powers(0, 3)
     c["kg"] = np.where(rng.random(DRAWS) < 0.4, rng.integers(2, 7, DRAWS), 1)
-    c["split"] = np.where(c["kg"] == 1, 0, rng.integers(0, 3, DRAWS))
-    c |= {"raster": rng.choice([1, 4, 8], DRAWS), "resident": rng.integers(1, 4, DRAWS)}
-    c["stream"] = rng.integers(0, 2, DRAWS)
+    c["splitk"] = np.where(c["kg"] == 1, 0, rng.integers(0, 3, DRAWS))
+    c |= {"raster_group": rng.choice([1, 4, 8], DRAWS), "min_ctas_per_sm": rng.integers(1, 4, DRAWS)}
+    c["store_policy"] = rng.integers(0, 2, DRAWS)
     columns = Columns({name: np.asarray(v, np.int64) for name, v in c.items()}, DRAWS)
     rows = np.flatnonzero(legal(p, columns, d) & (g.threads <= threads))
     for rare in (rows[columns.rows[rows] > 0], rows[g.shifted[rows]]):
@@ -87,18 +87,18 @@ def config(p: Gemm, d: Device, rng: np.random.Generator, threads: int = 1024) ->
 
 def _ways(p: Gemm, rng: np.random.Generator, c: dict[str, np.ndarray]) -> None:
     """Half by matrix instructions, a third by whole chunks of rows that nothing aligns."""
-    swap, fed, shifted = c["swap"] == 1, rng.random(DRAWS) < 0.5, rng.random(DRAWS) < 0.33
+    swap, fed, shifted = c["transposed_mma"] == 1, rng.random(DRAWS) < 0.5, rng.random(DRAWS) < 0.33
     chunk = 16 // p.element.bytes
     for own, tile, name, long in (("ms", "ml", "vec_a", ~swap), ("ns", "nl", "vec_b", swap)):
         each = np.where(fed, np.maximum(c[own], 2), c[own])
-        along = np.maximum(c[tile] // (c[own] * c["wm"]), 1) * np.where(fed, 8, c["wm"])
+        along = np.maximum(c[tile] // (c[own] * c["lanes_m"]), 1) * np.where(fed, 8, c["lanes_m"])
         along = np.where(shifted, np.maximum(along, chunk), along)
         c[tile] = np.where(long, each * along, np.where(fed, 8, c[tile]))
         c[own] = np.where(long, each, np.where(fed, 2, c[own]))
         one = np.where(fed, (not lined_up(p, name[-1])) | (rng.random(DRAWS) < 0.3), shifted)
         c[name] = np.where(long & shifted, chunk, np.where(~long & one, 1, c[name]))
-    c["wm"] = np.where(fed, 8, c["wm"])
-    c["rows"] = np.where(fed, 16, 0)
+    c["lanes_m"] = np.where(fed, 8, c["lanes_m"])
+    c["tma_rows"] = np.where(fed, 16, 0)
 
 
 def cases(seed: int, count: int, d: Device, limit: int = 160, threads: int = 1024) -> Iterator[tuple[Gemm, Config]]:

@@ -32,25 +32,25 @@ DRAWS = 6000
 AXES = {
     "u": ((64, 16, 32, 128, 256), 0.3),
     "stages": ((4, 1, 2, 3, 5, 8, 12), 0.2),
-    "swap": ((0, 1), 0.5),
-    "wg": ((1, 2), 0.6),
+    "transposed_mma": ((0, 1), 0.5),
+    "math_warpgroups": ((1, 2), 0.6),
     "persistent": ((0, 1), 0.7),
     "pingpong": ((0, 1), 0.7),
-    "cluster": ((1, 2, 3, 4), 0.6),
-    "yc": ((1, 2, 3, 4), 0.7),
-    "kc": ((1, 2, 3, 4, 5, 8), 0.7),
-    "report": ((0, 1), 0.9),
+    "cluster_x": ((1, 2, 3, 4), 0.6),
+    "cluster_y": ((1, 2, 3, 4), 0.7),
+    "cluster_k": ((1, 2, 3, 4, 5, 8), 0.7),
+    "dsmem_completion": ((0, 1), 0.9),
     "kg": ((1, 2, 3, 4, 7, 15), 0.6),
-    "chunks": ((1, 2, 4, 8), 0.5),
-    "buffers": ((1, 2, 4), 0.6),
-    "reuse": ((0, 1), 0.7),
-    "evict": ((0, 1, 2, 3), 0.5),
-    "rows": ((0, 8, 16, 24, 32), 0.7),
-    "stage_c": ((1, 0), 0.7),
+    "epilogue_subtiles": ((1, 2, 4, 8), 0.5),
+    "epilogue_buffers": ((1, 2, 4), 0.6),
+    "epilogue_aliases_ab": ((0, 1), 0.7),
+    "l2_evict_first": ((0, 1, 2, 3), 0.5),
+    "tma_rows": ((0, 8, 16, 24, 32), 0.7),
+    "epilogue_smem": ((1, 0), 0.7),
     "vec_c": ((1, 2, 4, 8), 0.5),
-    "raster": ((1, 4, 8), 0.6),
-    "resident": ((1, 2), 0.8),
-    "repack": ((0, 1, 2, 3, 4, 6, 8, 9, 12, 12), 0.4),
+    "raster_group": ((1, 4, 8), 0.6),
+    "min_ctas_per_sm": ((1, 2), 0.8),
+    "operand_path": ((0, 1, 2, 3, 4, 6, 8, 9, 12, 12), 0.4),
 }
 
 
@@ -85,19 +85,19 @@ def config(p: Gemm, d: Device, rng: np.random.Generator) -> Config | None:
     for name, (choices, first) in AXES.items():
         likely = [first] + [(1 - first) / (len(choices) - 1)] * (len(choices) - 1)
         values[name] = rng.choice(np.array(choices), DRAWS, p=likely)
-    wide = 64 * values["wg"] * rng.choice([1, 1, 2, 3], DRAWS)
+    wide = 64 * values["math_warpgroups"] * rng.choice([1, 1, 2, 3], DRAWS)
     wide = np.where(values["pingpong"] == 1, wide // 2, wide)
     other = 8 * rng.choice([1, 2, 3, 4, 5, 6, 8, 12, 14, 16, 24, 24, 32], DRAWS)
-    values["ml"] = np.where(values["swap"] == 1, other, wide)
-    values["nl"] = np.where(values["swap"] == 1, wide, other)
-    values["split"] = np.where(values["kg"] > 1, rng.choice([0, 2, 3, 4], DRAWS), 0)
+    values["ml"] = np.where(values["transposed_mma"] == 1, other, wide)
+    values["nl"] = np.where(values["transposed_mma"] == 1, wide, other)
+    values["splitk"] = np.where(values["kg"] > 1, rng.choice([0, 2, 3, 4], DRAWS), 0)
     values["family"] = np.full(DRAWS, 2)
     c = Columns(values, DRAWS)
     rows = np.flatnonzero(legal(p, c, d))
     if not len(rows):
         return None
     # kernels that do something special first: chance alone rarely draws them
-    special = rows[(values["kc"][rows] > 1) | (values["kg"][rows] > 1) | (values["persistent"][rows] == 1)]
+    special = rows[(values["cluster_k"][rows] > 1) | (values["kg"][rows] > 1) | (values["persistent"][rows] == 1)]
     pool = special if len(special) and rng.random() < 0.6 else rows
     return c.row(int(rng.choice(pool)))
 

@@ -48,15 +48,15 @@ class Config:
     kl: int = axis(1, (1, 2, 4, 8), "K_L", "groups of a block's threads that share K, added in shared memory")
     kg: int = axis(1, (1, 2, 4, 8, 16, 32, 64), "K_G", "slices of K over the grid, added in global memory")
     stages: int = axis(3, (2, 3, 4), "", "iterations of K in flight in shared memory")
-    copy_a: int = axis(1, (0, 1), "", "A reaches shared memory through registers (0) or by cp.async (1)")
-    copy_b: int = axis(1, (0, 1), "", "B, likewise")
-    keep_a: int = axis(0, (0, 1), "", "1: a K-major A stays K-major in shared memory; 0: transposed on the way in")
-    keep_b: int = axis(0, (0, 1), "", "B, likewise")
+    cp_async_a: int = axis(1, (0, 1), "", "A reaches shared memory through registers (0) or by cp.async (1)")
+    cp_async_b: int = axis(1, (0, 1), "", "B, likewise")
+    kmajor_smem_a: int = axis(0, (0, 1), "", "1: a K-major A stays K-major in shared memory; 0: transposed on the way in")
+    kmajor_smem_b: int = axis(0, (0, 1), "", "B, likewise")
     vec_a: int = axis(1, (1, 2, 4, 8), "", "elements of one global load of A")
     vec_b: int = axis(1, (1, 2, 4, 8), "", "elements of one global load of B")
     vec_c: int = axis(1, (1, 2, 4, 8), "", "elements of one global access of C")
-    wm: int = axis(4, (1, 2, 4, 8, 16, 32), "", "threads of a warp along M; 32 / wm along N, or along K (stream)")
-    split: int = axis(
+    lanes_m: int = axis(4, (1, 2, 4, 8, 16, 32), "", "threads of a warp along M; 32 / wm along N, or along K (stream)")
+    splitk: int = axis(
         0,
         (0, 1, 2),
         "",
@@ -65,7 +65,7 @@ class Config:
         " or the blocks of all slices, each a share of the tile (4)",
         refined=True,
     )
-    stage_c: int = axis(0, (0, 1), "", "1: the tile of C leaves through shared memory", refined=True)
+    epilogue_smem: int = axis(0, (0, 1), "", "1: the tile of C leaves through shared memory", refined=True)
     bounds: int = axis(
         1,
         (0, 1, 2),
@@ -73,35 +73,35 @@ class Config:
         "0: no checks; 1: addresses clamped once, stores predicated; 2: every access predicated",
         refined=True,
     )
-    lanes: int = axis(0, (0, 1), "", "1: the bits of a lane number alternate between M and N", refined=True)
-    order: int = axis(
+    lane_interleave: int = axis(0, (0, 1), "", "1: the bits of a lane number alternate between M and N", refined=True)
+    mma_order: int = axis(
         0, (0, 1, 2), "", "products of one k: 0 serpentine by rows, 1 by columns, 2 plain rows", refined=True
     )
-    ahead: int = axis(1, (0, 1), "", "1: fragments are read from shared memory one k ahead", refined=True)
-    request: int = axis(0, (0, 3), "", "k step at which the next stage is requested", refined=True)
-    hold: int = axis(0, (0, 1), "", "1: a pass stores to shared memory what the pass before it loaded", refined=True)
-    raster: int = axis(1, (1, 4, 8, 16), "", "tiles of M walked together; 1: tile = block index", refined=True)
-    stream: int = axis(0, (0, 1), "", "1: C is written past the caches' keeping (st.cs)", refined=True)
-    resident: int = axis(1, (1, 2, 3, 4, 6, 8), "", "blocks that one multiprocessor has registers for", refined=True)
-    swap: int = axis(0, (0, 1), "", "side of C that wgmma's 64 rows lie along, or that is long (stream): M (0), N (1)")
-    wg: int = axis(1, (1, 2), "", "warpgroups of a block that multiply; one more warp copies")
+    fragment_prefetch: int = axis(1, (0, 1), "", "1: fragments are read from shared memory one k ahead", refined=True)
+    prefetch_k: int = axis(0, (0, 3), "", "k step at which the next stage is requested", refined=True)
+    deferred_sts: int = axis(0, (0, 1), "", "1: a pass stores to shared memory what the pass before it loaded", refined=True)
+    raster_group: int = axis(1, (1, 4, 8, 16), "", "tiles of M walked together; 1: tile = block index", refined=True)
+    store_policy: int = axis(0, (0, 1), "", "1: C is written past the caches' keeping (st.cs)", refined=True)
+    min_ctas_per_sm: int = axis(1, (1, 2, 3, 4, 6, 8), "", "blocks that one multiprocessor has registers for", refined=True)
+    transposed_mma: int = axis(0, (0, 1), "", "side of C that wgmma's 64 rows lie along, or that is long (stream): M (0), N (1)")
+    math_warpgroups: int = axis(1, (1, 2), "", "warpgroups of a block that multiply; one more warp copies")
     pingpong: int = axis(0, (0, 1), "", "those warpgroups share a tile (0) or take tiles in turn (1)")
-    cluster: int = axis(1, (1, 2, 4), "", "blocks along the 64-row side that load the other operand for each other")
-    yc: int = axis(
+    cluster_x: int = axis(1, (1, 2, 4), "", "blocks along the 64-row side that load the other operand for each other")
+    cluster_y: int = axis(
         1, (1, 2, 4), "", "blocks of a cluster along the other side that load the 64-row operand for each other"
     )
-    kc: int = axis(1, (1, 2, 4, 8), "", "blocks of a cluster that split K, added through each other's shared memory")
-    report: int = axis(
+    cluster_k: int = axis(1, (1, 2, 4, 8), "", "blocks of a cluster that split K, added through each other's shared memory")
+    dsmem_completion: int = axis(
         0, (0, 1), "", "their sums are known to have come by counted bytes (0) or a barrier (1)", refined=True
     )
     persistent: int = axis(0, (0, 1), "", "1: as many blocks as multiprocessors, each walks over tiles")
-    chunks: int = axis(1, (1, 2, 4), "", "parts in which the tile of C leaves through shared memory")
-    buffers: int = axis(1, (1, 2, 4), "", "of those parts, how many have memory of their own")
-    reuse: int = axis(0, (0, 1), "", "1: C leaves through the memory that the operands came through")
-    evict: int = axis(
+    epilogue_subtiles: int = axis(1, (1, 2, 4), "", "parts in which the tile of C leaves through shared memory")
+    epilogue_buffers: int = axis(1, (1, 2, 4), "", "of those parts, how many have memory of their own")
+    epilogue_aliases_ab: int = axis(0, (0, 1), "", "1: C leaves through the memory that the operands came through")
+    l2_evict_first: int = axis(
         0, (0, 1, 2, 3), "", "operands that the L2 cache may forget at once: 1 A, 2 B, 3 both", refined=True
     )
-    repack: int = axis(
+    operand_path: int = axis(
         0,
         (0, 1, 2, 3, 4, 8, 12),
         "",
@@ -109,7 +109,7 @@ class Config:
         " that with K contiguous: 1 A, 2 B, 3 both; or that come as they lie, and are shifted in shared memory:"
         " 4 A, 8 B, 12 both",
     )
-    rows: int = axis(
+    tma_rows: int = axis(
         0,
         (0, 16, 32),
         "",

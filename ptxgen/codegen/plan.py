@@ -133,13 +133,13 @@ class Plan:
         self.at_c = f"epilogue/c_{'strided' if p.addr_c == STRIDED else 'table'}.mako"
         self.sliced = c.kg > 1
         self.raster = "sched/raster.mako"
-        self.raster_group = c.raster
+        self.raster_group = c.raster_group
         self.leave = "epilogue/via_smem.mako" if self.geometry.gathers else "epilogue/from_registers.mako"
-        self.put = _PUT[c.split if self.sliced else None]
+        self.put = _PUT[c.splitk if self.sliced else None]
         self.checked = c.bounds != BOUNDS_NONE
-        self.flagged = self.sliced and c.split == SPLIT_FLAG
-        self.cleared = self.sliced and c.split == SPLIT_MEMSET
-        self.partial = self.sliced and c.split == SPLIT_WORKSPACE
+        self.flagged = self.sliced and c.splitk == SPLIT_FLAG
+        self.cleared = self.sliced and c.splitk == SPLIT_MEMSET
+        self.partial = self.sliced and c.splitk == SPLIT_WORKSPACE
         self.at_out = "epilogue/c_strided.mako" if self.partial else self.at_c
         #: type of sums outside the main loop, of alpha and of beta
         self.sum = p.linear.name
@@ -159,7 +159,7 @@ class Plan:
         self.narrows, self.bytewise, self.tiny = p.output.bytes == 2, p.out == "s8", p.output.tiny
         self.element = "b16" if self.narrows else "b8" if self.tiny else p.out
         self.element_bytes = p.output.bytes
-        self.stream = ".cs" if c.stream else ""
+        self.stream = ".cs" if c.store_policy else ""
         most = 16 // self.sum_bytes
         #: elements of one access of C (or of a partial sum)
         self.vec_c = min(self._wide_c(), most, self.contiguous if not self.geometry.gathers else most)
@@ -276,7 +276,7 @@ class Plan:
     @property
     def directives(self) -> list[str]:
         """What the kernel promises of its launches."""
-        return [f".maxntid {self.threads}, 1, 1", f".minnctapersm {self.config.resident}"]
+        return [f".maxntid {self.threads}, 1, 1", f".minnctapersm {self.config.min_ctas_per_sm}"]
 
     def slices_for(self, problem: Gemm) -> tuple[int, int]:
         """(slices of K that hold something, length of a slice) for a problem of this class."""
@@ -315,7 +315,7 @@ class Plan:
         slices, chunk = self.slices_for(problem)
         tiles_m, tiles_n = -(-problem.m // c.ml), -(-problem.n // c.nl)
         z = slices * run.items
-        grid = (tiles_m, tiles_n, z) if c.raster == 1 else (tiles_m * tiles_n, 1, z)
+        grid = (tiles_m, tiles_n, z) if c.raster_group == 1 else (tiles_m * tiles_n, 1, z)
         scalars: tuple[Argument, ...] = (
             ("u32", problem.m), ("u32", problem.n), ("u32", problem.k),
             ("u32", problem.lda), ("u32", problem.ldb), ("u32", problem.ldc), ("u32", chunk),
@@ -385,7 +385,7 @@ class Plan:
     def grid(self) -> str:
         """What the axes of the grid count."""
         last = "items of all slices" if self.batched else "slices"
-        return f"(tiles of M, tiles of N, {last})" if self.config.raster == 1 else f"(tiles, 1, {last})"
+        return f"(tiles of M, tiles of N, {last})" if self.config.raster_group == 1 else f"(tiles, 1, {last})"
 
     @cached_property
     def command(self) -> str:
@@ -396,4 +396,4 @@ class Plan:
 def neutral(config: Config) -> Config:
     """The configuration that stands for all that generate the same text: the number of slices is a run-time value, but
     for blocks that wait for each other."""
-    return config if config.split in (SPLIT_POLL, SPLIT_SHARE) else replace(config, kg=min(config.kg, 2))
+    return config if config.splitk in (SPLIT_POLL, SPLIT_SHARE) else replace(config, kg=min(config.kg, 2))

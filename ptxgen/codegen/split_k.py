@@ -21,5 +21,5 @@ def tiles_and_slices(p: Gemm, c: Any, sum_bytes: int) -> dict[str, Any]:
     return {
         "tiles_m": tiles_m, "tiles_n": tiles_n, "tiles": tiles, "chunk": chunk, "slices": slices,
         "blocks": tiles * slices,
-        "workspace": pick((c.kg > 1) & (c.split == SPLIT_WORKSPACE), slices * p.results * sum_bytes, 0),
+        "workspace": pick((c.kg > 1) & (c.splitk == SPLIT_WORKSPACE), slices * p.results * sum_bytes, 0),
     }  # fmt: skip

@@ -35,7 +35,7 @@ class Family:
     code: int
     axes: Mapping[str, tuple[int, ...]]
     tile: tuple[str, ...] = ("ml", "nl", "u")
-    cell: tuple[str, ...] = ("kg", "split", "raster", "stream")
+    cell: tuple[str, ...] = ("kg", "splitk", "raster_group", "store_policy")
     alike: Mapping[str, tuple[int, ...]]
     fixed: tuple[str, ...]
     tile_rules: tuple[str, ...]
@@ -150,13 +150,13 @@ def split_for(p: Gemm, kg: Any) -> Any:
 
 def overlap(p: Gemm, c: Columns) -> Any:
     """``pdl``, which is nothing within a launch of one kernel: what comes as it lies (4, 8) takes no pass."""
-    several = (c.repack % 4 > 0) | (p.compute == "f32_bf16x6") | ((c.split == SPLIT_WORKSPACE) & (c.kg > 1))
+    several = (c.operand_path % 4 > 0) | (p.compute == "f32_bf16x6") | ((c.splitk == SPLIT_WORKSPACE) & (c.kg > 1))
     return np.where((c.pdl == PDL_WITHIN) & np.logical_not(several), 0, c.pdl)
 
 
 def meetings(axes: Mapping[str, tuple[int, ...]]) -> list[tuple[int, ...]]:
     """Numbers of slices, with the ways in which they meet."""
-    return [(kg, split) for kg in axes["kg"] for split in (axes["split"] if kg > 1 else (SPLIT_MEMSET,))]
+    return [(kg, split) for kg in axes["kg"] for split in (axes["splitk"] if kg > 1 else (SPLIT_MEMSET,))]
 
 
 def single(f: Family) -> Iterator[dict[str, int]]:

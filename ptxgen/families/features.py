@@ -27,18 +27,18 @@ Floats = NDArray[np.float32]
 
 #: axes whose logarithm is a feature, and axes that are codes or switches; slices come with the extents
 _LOGS = (
-    "ms", "ns", "ml", "nl", "u", "ks", "kl", "stages", "wm", "vec_a", "vec_b", "vec_c", "resident", "wg", "cluster",
-    "yc", "kc", "chunks", "buffers",
+    "ms", "ns", "ml", "nl", "u", "ks", "kl", "stages", "lanes_m", "vec_a", "vec_b", "vec_c", "min_ctas_per_sm", "math_warpgroups", "cluster_x",
+    "cluster_y", "cluster_k", "epilogue_subtiles", "epilogue_buffers",
 )  # fmt: skip
 _CODES = (
-    "family", "copy_a", "copy_b", "keep_a", "keep_b", "stage_c", "bounds", "lanes", "order", "ahead", "request", "hold",
-    "swap", "pingpong", "report", "persistent", "reuse", "rows", "repack",
+    "family", "cp_async_a", "cp_async_b", "kmajor_smem_a", "kmajor_smem_b", "epilogue_smem", "bounds", "lane_interleave", "mma_order", "fragment_prefetch", "prefetch_k", "deferred_sts",
+    "transposed_mma", "pingpong", "dsmem_completion", "persistent", "epilogue_aliases_ab", "tma_rows", "operand_path",
 )  # fmt: skip
 _OWN = ("threads", "shared", "registers", "fits", "warps_sm", "tile_intensity", "thread_intensity", "loop", "loads_a",
         "loads_b", "busy", "alone", "store", "red", "rate", "math", "traffic", "wavefronts", "ring")  # fmt: skip
-_EXTENT = ("kg", "split", "raster", "stream", "m", "n", "k", "tiles", "blocks", "iterations", "padding", "moved",
+_EXTENT = ("kg", "splitk", "raster_group", "store_policy", "m", "n", "k", "tiles", "blocks", "iterations", "padding", "moved",
            "reduced", "problem_intensity", "flops", "roofline", "element", "accumulator", "kmajor_a", "kmajor_b",
-           "evict", "output", "digits", "after", "pitch_a", "pitch_b", "pitch_c", "tiles_m", "tiles_n")  # fmt: skip
+           "l2_evict_first", "output", "digits", "after", "pitch_a", "pitch_b", "pitch_c", "tiles_m", "tiles_n")  # fmt: skip
 _BOTH = ("waves", "wave_efficiency", "blocks_sm", "thread_work", "brought", "clock", "over_roofline")
 
 #: the columns of the matrix, in order; a model of other names is another model
@@ -46,7 +46,7 @@ NAMES = (*_LOGS, *_CODES, *_OWN, *_EXTENT, *_BOTH)
 OWN, EXTENT = len(_LOGS) + len(_CODES) + len(_OWN), len(NAMES) - len(_BOTH)  #: where the first two blocks end
 
 CHUNK = 1 << 13  #: rows filled at a time, so that the matrix is written while it is in the cache
-MMA, WGMMA, STREAM = (FAMILIES.index(name) for name in ("mma", "wgmma", "stream"))
+MMA, WGMMA, STREAM = (FAMILIES.index(name) for name in ("mma", "wgmma", "store_policy"))
 
 
 def _log(x: object) -> Floats:
@@ -57,9 +57,9 @@ def _parts(p: Gemm, c: Columns, g: SimpleNamespace) -> tuple[Any, Any, Any, Any,
     """Rows and columns of C of what multiplies on its own, its products an iteration, and accesses of A and B a thread:
     a thread's, a warp's or a warpgroup's tile; an access of TMA counts as if it were of 16 bytes."""
     if int(c.family[0]) == WGMMA:
-        size, groups = g.size * g.planes, np.where(c.pingpong == 1, 1, c.wg)
+        size, groups = g.size * g.planes, np.where(c.pingpong == 1, 1, c.math_warpgroups)
         x, y = g.x_tile // groups, g.y_tile
-        loads = [np.where(c.swap == other, g.x_rows / c.yc, g.share) * c.u * size / 16 for other in (0, 1)]
+        loads = [np.where(c.transposed_mma == other, g.x_rows / c.cluster_y, g.share) * c.u * size / 16 for other in (0, 1)]
         return x, y, c.u, loads[0], loads[1]
     return c.ms, c.ns, g.uk, g.a.loads, g.b.loads
 
@@ -92,11 +92,11 @@ def _extent(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Floats:
     size = p.element.bytes
     moved = g.tiles * (c.ml + c.nl) * p.k * size
     columns = [
-        _log(g.slices), c.split, c.raster, c.stream, _log(p.m), _log(p.n), _log(p.k), _log(g.tiles), _log(g.blocks),
+        _log(g.slices), c.splitk, c.raster_group, c.store_policy, _log(p.m), _log(p.n), _log(p.k), _log(g.tiles), _log(g.blocks),
         _log(np.minimum(g.chunk, max(p.k, 1)) / c.u), p.results / np.maximum(g.tiles * c.ml * c.nl, 1), _log(moved),
         _log((g.slices - 1) * (p.results * g.sum_bytes) + 1), _log(p.flops / max(p.bytes, 1)), _log(p.flops),
         _log(clock.roofline(p, d)), size, p.accumulator.bytes, p.layout[0] == "N", p.layout[1] == "T",
-        c.evict, p.output.bytes, -math.log2(p.element.roundoff) if p.element.roundoff else 8, len(p.stages),
+        c.l2_evict_first, p.output.bytes, -math.log2(p.element.roundoff) if p.element.roundoff else 8, len(p.stages),
         _pitch(p, "a"), _pitch(p, "b"), _pitch(p, "c"), _log(g.tiles_m), _log(g.tiles_n),
     ]  # fmt: skip
     return np.stack([np.broadcast_to(np.asarray(x, np.float32), len(c)) for x in columns], axis=1)
@@ -136,11 +136,11 @@ def _thread(p: Gemm, c: Columns, w: clock.Work) -> tuple[Floats, Floats, Floats]
     that an iteration brings."""
     each = c.ms * c.ns * (c.u // np.maximum(c.kl, 1))
     if int(c.family[0]) == WGMMA:
-        each = c.ml * c.nl * c.u // (np.where(c.pingpong == 1, 1, c.wg) * 128)
+        each = c.ml * c.nl * c.u // (np.where(c.pingpong == 1, 1, c.math_warpgroups) * 128)
     elif int(c.family[0]) == MMA:
         each = each // WARP
     elif int(c.family[0]) == STREAM:
-        each = each // np.where(c.rows > 0, 1, WARP // c.wm)
+        each = each // np.where(c.tma_rows > 0, 1, WARP // c.lanes_m)
     return w.resident, np.asarray(each, np.float32), w.moved_a + w.moved_b
 
 

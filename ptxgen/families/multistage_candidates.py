@@ -16,7 +16,7 @@ THIN = 512  #: extents of K below which C is what a kernel writes, and is writte
 
 
 class Cooperative(Family):
-    extent_rules: tuple[str, ...] = ("range", "bounds", "slices", "split", "grid")
+    extent_rules: tuple[str, ...] = ("range", "bounds", "slices", "splitk", "grid")
 
     def copies(self, p: Gemm, every: bool = False) -> list[dict[str, int]]:
         """How operands reach shared memory. ``every``: also ways that a search over the whole space leaves out."""
@@ -38,20 +38,20 @@ class Cooperative(Family):
         sliced = whole_waves(geometry(p, tiles).tiles, d)
         columns = {n: np.repeat(tiles.columns[n], sliced.shape[1]) for n in self.tile}
         c = Columns({**columns, "kg": sliced.ravel()}, sliced.size).replace(family=self.code)
-        c = c.replace(split=self.split(p, c), stream=int(p.k < THIN), raster=8)
+        c = c.replace(splitk=self.split(p, c), store_policy=int(p.k < THIN), raster_group=8)
         g = geometry(p, c)
-        c = c.replace(raster=np.where(g.tiles > 2 * d.sms, 8, 1))
+        c = c.replace(raster_group=np.where(g.tiles > 2 * d.sms, 8, 1))
         broken = first_broken(self, p, c, d, self.extent_rules)
-        wide = (broken >= 0) & (c.raster == 1)  # the plain order has the narrower grid
+        wide = (broken >= 0) & (c.raster_group == 1)  # the plain order has the narrower grid
         if wide.any():
-            c = c.replace(raster=np.where(wide, 8, c.raster))
+            c = c.replace(raster_group=np.where(wide, 8, c.raster_group))
             broken = first_broken(self, p, c, d, self.extent_rules)
         kg = np.where(broken == -1, g.slices, c.kg).reshape(count, -1)
         seen = np.zeros_like(kg, bool)
         for j in range(1, kg.shape[1]):
             seen[:, j] = (kg[:, :j] == kg[:, j : j + 1]).any(axis=1)
         c = c.replace(kg=kg.ravel())
-        return c.replace(split=self.split(p, c)), np.where(seen.ravel(), -2, broken)
+        return c.replace(splitk=self.split(p, c)), np.where(seen.ravel(), -2, broken)
 
     def changes(self, p: Gemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
         yield from single(self)
@@ -70,9 +70,9 @@ class Cooperative(Family):
     def follow(self, p: Gemm, config: Config, changes: dict[str, int]) -> list[Config]:
         """A way to add slices; registers for a store that was held."""
         values = {**dict(config.items()), **changes}
-        if "kg" in changes and "split" not in changes:
-            kept = config.split if config.kg > 1 else int(self.split(p, Columns.of([Config(**values)]))[0])
-            values["split"] = kept if values["kg"] > 1 else SPLIT_MEMSET
-        if values["copy_a"] == values["copy_b"] == 1 and "hold" not in changes:
-            values["hold"] = 0
+        if "kg" in changes and "splitk" not in changes:
+            kept = config.splitk if config.kg > 1 else int(self.split(p, Columns.of([Config(**values)]))[0])
+            values["splitk"] = kept if values["kg"] > 1 else SPLIT_MEMSET
+        if values["cp_async_a"] == values["cp_async_b"] == 1 and "deferred_sts" not in changes:
+            values["deferred_sts"] = 0
         return [Config(**values)]

@@ -67,11 +67,11 @@ def bound(*terms: Any) -> Any:
 
 def leaving(p: Gemm, c: Columns, g: SimpleNamespace, d: Device, width: Any) -> dict[str, Any]:
     """Of the cooperative families: residency, and the tile of C by each way, in accesses of ``width`` elements."""
-    granted = np.minimum(g.registers, register_cap(d, g.threads, c.resident))
+    granted = np.minimum(g.registers, register_cap(d, g.threads, c.min_ctas_per_sm))
     resident = np.maximum(d.blocks_per_sm(g.threads, granted, g.shared), 1)
     tile = c.ml * c.nl
     size = p.output.bytes
-    meets = np.where(c.kl > 1, 2 * c.kl, np.where(c.stage_c == 1, 2, 0)) * tile * g.sum_bytes / perf_costs.WAVEFRONT
+    meets = np.where(c.kl > 1, 2 * c.kl, np.where(c.epilogue_smem == 1, 2, 0)) * tile * g.sum_bytes / perf_costs.WAVEFRONT
     wasted = np.where(width * size >= 16, 1.0, np.where(width * size >= 8, 1.2, 1.6))
     rate = d.bandwidth * 1e3 * perf_costs.DRAM / d.clock / d.sms  # bytes of memory a cycle and multiprocessor
     meets = meets + (c.ks - 1) * tile * c.kl / perf_costs.fma_rate(p, d)  # sets of accumulators are added in registers
@@ -92,9 +92,9 @@ def cell(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
     k = np.maximum(np.minimum(g.chunk, p.k), 1)
     sliced = c.kg > 1
     second = g.slices * (p.results * g.sum_bytes) * 2 / (d.bandwidth * 1e3 * perf_costs.DRAM)
-    extra = np.where(sliced, np.choose(np.clip(c.split, 0, 4), [perf_costs.SPLIT_US[i] for i in range(5)]), 0.0)
-    extra = extra + np.where(sliced & (c.split == SPLIT_WORKSPACE), second, 0.0)
-    way = np.where(sliced, np.where(c.split == SPLIT_WORKSPACE, 2, 1), 0)
+    extra = np.where(sliced, np.choose(np.clip(c.splitk, 0, 4), [perf_costs.SPLIT_US[i] for i in range(5)]), 0.0)
+    extra = extra + np.where(sliced & (c.splitk == SPLIT_WORKSPACE), second, 0.0)
+    way = np.where(sliced, np.where(c.splitk == SPLIT_WORKSPACE, 2, 1), 0)
     queue = np.where(way == 1, perf_costs.QUEUE * g.slices, 0)
     numbers = {"iterations": -(-k // c.u), "blocks": g.blocks, "extra": extra, "queue": queue}
     return SimpleNamespace(way=way, **{n: np.asarray(v, np.float32) for n, v in numbers.items()})

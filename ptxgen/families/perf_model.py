@@ -37,7 +37,7 @@ CHUNK = 1 << 15  #: rows worked on together, so that temporaries stay in the cac
 
 def alone(c: Columns) -> Columns:
     """The same blocks without slices: what they cost depends neither on how many meet nor on where C is kept."""
-    return c.replace(kg=1, split=SPLIT_MEMSET, stream=0)
+    return c.replace(kg=1, splitk=SPLIT_MEMSET, store_policy=0)
 
 
 def work(p: Gemm, c: Columns, d: Device) -> Work:

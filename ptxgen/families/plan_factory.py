@@ -37,7 +37,7 @@ def plan_for(problem: Problem, config: Config, device: Device) -> Plan:
         kind = SummingPlan
     elif kind is WgmmaPlan and planes(product) > 1:
         kind = PartingPlan
-    elif kind is WgmmaPlan and config.repack & (A | B):
+    elif kind is WgmmaPlan and config.operand_path & (A | B):
         kind = CopiedPlan
     require(product, config, device)
     plan = kind(product, config, device, geometry(product, config))

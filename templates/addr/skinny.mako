@@ -18,16 +18,16 @@ ${pointers(x, own)}\
 % else:
     // neighbouring lanes along ${plan.x.extent}
     shr.u32 %q, %lane, ${plan.log2_wm};
-    and.b32 %part, %lane, ${plan.config.wm - 1};
+    and.b32 %part, %lane, ${plan.config.lanes_m - 1};
 % endif
     setp.eq.u32 %first, %q, 0;
     shr.u32 %group, %warp, ${plan.log2_warps_along};
     and.b32 %warp, %warp, ${plan.warps_along - 1};
-    mad.lo.u32 %part, %warp, ${plan.config.wm}, %part;
+    mad.lo.u32 %part, %warp, ${plan.config.lanes_m}, %part;
     mad.lo.u32 %q, %group, ${plan.lanes}, %q;
     mul.lo.u32 %kt, %q, ${plan.depth};
-    mul.lo.u32 ${"%col" if plan.config.swap else "%row"}, %part, ${plan.x.side};
-    mov.u32 ${"%row" if plan.config.swap else "%col"}, 0;
+    mul.lo.u32 ${"%col" if plan.config.transposed_mma else "%row"}, %part, ${plan.x.side};
+    mov.u32 ${"%row" if plan.config.transposed_mma else "%col"}, 0;
     // where its share of the tile lies when it leaves through shared memory
     mad.lo.u32 %at, %group, ${plan.config.ml}, %row;
     mad.lo.u32 %at, %at, ${plan.row_c}, %col;

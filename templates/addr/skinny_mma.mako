@@ -2,12 +2,12 @@
 <%namespace name="streamed" file="/addr/skinny.mako"/>
 <%def name="setup()">
 ${lanes()}\
-${streamed.pointers(plan.x, "%col" if plan.config.swap else "%row")}\
+${streamed.pointers(plan.x, "%col" if plan.config.transposed_mma else "%row")}\
 ${streamed.pointers(plan.y, "%fed")}\
 </%def>
 
 <%def name="lanes()">
-<% long, thin = ("%col", "%row") if plan.config.swap else ("%row", "%col") %>\
+<% long, thin = ("%col", "%row") if plan.config.transposed_mma else ("%row", "%col") %>\
     .reg .b32 %fed;
     {
     .reg .b32 %warp, %group, %part, %q, %at;
@@ -17,7 +17,7 @@ ${streamed.pointers(plan.y, "%fed")}\
     shr.u32 %group, %warp, ${plan.log2_warps_along};
     and.b32 %warp, %warp, ${plan.warps_along - 1};
     bfe.u32 %fed, %thread, ${plan.log2_across}, ${plan.log2_wm};
-    mad.lo.u32 %part, %warp, ${plan.config.wm}, %fed;
+    mad.lo.u32 %part, %warp, ${plan.config.lanes_m}, %fed;
     mul.lo.u32 %kt, %q, ${plan.depth};
     mad.lo.u32 %kt, %group, ${plan.reach * plan.steps}, %kt;
     add.u32 %kt, %kt, %k0;

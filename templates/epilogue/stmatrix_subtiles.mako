@@ -65,7 +65,7 @@ ${after.setup()}\
     setp.neu.f32 %scaled, %alpha, 0f3F800000;
     or.pred %scaled, %scaled, %old;
 ${after.places()}\
-% if plan.config.reuse and plan.wg > 1:
+% if plan.config.epilogue_aliases_ab and plan.wg > 1:
     // the operands' memory is free once every warpgroup is through
     bar.sync 1, ${128 * plan.wg};
 % endif

@@ -120,7 +120,7 @@ ${reader.advance()}\
 ${math.read(x, 0 if k == last else k + 1, x.buffer(k + 1), "@%next " if k == last else "")}\
 % endif
 % endfor
-% if k == plan.config.request:
+% if k == plan.config.prefetch_k:
 % if plan.hold:
 % for copy, addr, x in operands:
 ${copy.held(addr, x, "%fill", "%more", "%load")}\

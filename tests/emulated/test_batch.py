@@ -21,11 +21,11 @@ from ptxgen.runtime.emulated import EmulatedDriver
 from tests.cases_batch import batches
 
 SIMT = "ms=4 ns=4 ml=32 nl=32 u=8 stages=2"
-MMA = "family=1 ms=16 ns=16 ml=32 nl=32 u=32 stages=2 copy_a=0 copy_b=0"
+MMA = "family=1 ms=16 ns=16 ml=32 nl=32 u=32 stages=2 cp_async_a=0 cp_async_b=0"
 WGMMA = "family=2 u=32 stages=2 ml=64 nl=32"
 
 
-@pytest.mark.parametrize("family", ["simt", "mma", "wgmma", "stream"])
+@pytest.mark.parametrize("family", ["simt", "mma", "wgmma", "store_policy"])
 def test_random_batches(family):
     """Counts, strides with gaps, between each other's rows, none at all; what is no element stays as it is."""
     on = "h200" if family == "wgmma" else "emulated"
@@ -41,10 +41,10 @@ def test_random_batches(family):
 
 
 WAYS = (
-    *((SIMT, w) for w in ("raster=4", "kg=3", "kg=3 split=1", "kg=3 split=2", "kl=2 kg=2 split=1 raster=2")),
-    *((MMA, w) for w in ("kg=2", "kg=2 split=1", "kg=2 split=2", "repack=3 vec_a=8 vec_b=8 kg=2 split=2")),
-    *((WGMMA, w) for w in ("", "kg=2 split=0", "kg=2 split=2", "kg=2 split=3", "kg=2 split=4", "kc=2", "cluster=2 raster=4",
-                           "persistent=1", "persistent=1 wg=2 pingpong=1 cluster=2")),
+    *((SIMT, w) for w in ("raster_group=4", "kg=3", "kg=3 splitk=1", "kg=3 splitk=2", "kl=2 kg=2 splitk=1 raster_group=2")),
+    *((MMA, w) for w in ("kg=2", "kg=2 splitk=1", "kg=2 splitk=2", "operand_path=3 vec_a=8 vec_b=8 kg=2 splitk=2")),
+    *((WGMMA, w) for w in ("", "kg=2 splitk=0", "kg=2 splitk=2", "kg=2 splitk=3", "kg=2 splitk=4", "cluster_k=2", "cluster_x=2 raster_group=4",
+                           "persistent=1", "persistent=1 math_warpgroups=2 pingpong=1 cluster_x=2")),
 )  # fmt: skip
 
 
@@ -55,7 +55,7 @@ def test_ways_to_meet_and_to_walk(base, way):
     p = Gemm(40, 40, 64, "NN", dtype, out="f32", batch=3, stride_b=0, ldc=120, stride_c=40)
     c, on = parse_config(f"{base} {way}"), "h200" if base == WGMMA else "emulated"
     assert broken(p, c, device(on)) is None
-    if "split" in way:
+    if "splitk" in way:
         verify(p, c, "integers", on=on, times=2)
     else:
         verify(p, c, "integers", 2.0, -1.0, on=on)
@@ -69,8 +69,8 @@ def test_both_operands_are_shared():
         assert np.array_equal(out[0], out[2])
 
 
-@pytest.mark.parametrize(("base", "way"), [(SIMT, "kg=2 split=1"), (SIMT, "kg=2 split=2"), (MMA, "repack=3 vec_a=8 vec_b=8"),
-                                           (WGMMA, "kg=2 split=2"), (WGMMA, "persistent=1 stage_c=1")])  # fmt: skip
+@pytest.mark.parametrize(("base", "way"), [(SIMT, "kg=2 splitk=1"), (SIMT, "kg=2 splitk=2"), (MMA, "operand_path=3 vec_a=8 vec_b=8"),
+                                           (WGMMA, "kg=2 splitk=2"), (WGMMA, "persistent=1 epilogue_smem=1")])  # fmt: skip
 def test_more_items_than_a_launch_holds(monkeypatch, base, way):
     """They go in runs, each with the workspace of the one before."""
     monkeypatch.setattr(plan, "GRID_LIMIT", 6)
@@ -84,8 +84,8 @@ def test_more_items_than_a_launch_holds(monkeypatch, base, way):
     verify(p, c, "integers", on=on)
 
 
-@pytest.mark.parametrize(("base", "way", "on"), [(SIMT, "kg=2 split=2", "emulated"), (MMA, "", "emulated"), (WGMMA, "", "h200"),
-                                                 (WGMMA, "stage_c=1", "h200")])  # fmt: skip
+@pytest.mark.parametrize(("base", "way", "on"), [(SIMT, "kg=2 splitk=2", "emulated"), (MMA, "", "emulated"), (WGMMA, "", "h200"),
+                                                 (WGMMA, "epilogue_smem=1", "h200")])  # fmt: skip
 def test_epilogues(base, way, on):
     """Bias and scales are those of all items, a residual is an item's own."""
     dtype = "f32" if base == SIMT else "bf16"

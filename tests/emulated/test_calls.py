@@ -26,9 +26,9 @@ from tests.forks import SECONDS, forked
 from tests.tensors import LIBRARY, Tensor
 
 Array = np.ndarray[Any, Any]
-ANY = "ms=2 ns=2 ml=16 nl=16 copy_a=0 copy_b=0 stages=2"
+ANY = "ms=2 ns=2 ml=16 nl=16 cp_async_a=0 cp_async_b=0 stages=2"
 #: slices of K meet at flags that a launch finds and leaves zero, or in sums that a second kernel adds
-FLAGS, SUMS = f"{ANY} kg=2 split=1", f"{ANY} kg=2 split=2"
+FLAGS, SUMS = f"{ANY} kg=2 splitk=1", f"{ANY} kg=2 splitk=2"
 STREAM = 42
 
 

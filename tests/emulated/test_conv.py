@@ -71,12 +71,12 @@ def test_random_convolutions_and_configurations(n: int) -> None:
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("layout", FILTERS)
 @pytest.mark.parametrize(
-    "text", ["kg=1", "kg=2 split=0", "kg=2 split=1", "kg=2 split=2", "kl=2", "stage_c=1", "bounds=2"]
+    "text", ["kg=1", "kg=2 splitk=0", "kg=2 splitk=1", "kg=2 splitk=2", "kl=2", "epilogue_smem=1", "bounds=2"]
 )
 def test_every_way_to_meet(direction: str, layout: str, text: str) -> None:
     """Strides of two: gradients of images have phases, which differ in extents."""
     v = Conv(3, 5, 7, 9, 6, 3, 2, stride=2, padding=(1, 2, 0, 1), layout=layout, direction=direction)
-    c = parse_config(f"ms=2 ns=2 ml=16 nl=16 u=8 stages=2 copy_a=0 copy_b=0 {text}")
+    c = parse_config(f"ms=2 ns=2 ml=16 nl=16 u=8 stages=2 cp_async_a=0 cp_async_b=0 {text}")
     verify(v, c, "integers", 1.0)
 
 
@@ -86,10 +86,10 @@ def test_every_way_to_meet(direction: str, layout: str, text: str) -> None:
     Conv(1, 1, 1, 99, 1, 1, 7, padding=(3,), epilogue="bias", dtype="f16"),
     Conv(1, 2, 3, 70, 2, 2, 5, stride=2, layout="CHWN", dtype="f64"),
 ])  # fmt: skip
-@pytest.mark.parametrize("text", ["ml=16 u=8", "ml=32 u=8 kg=2 split=2 stages=2"])
+@pytest.mark.parametrize("text", ["ml=16 u=8", "ml=32 u=8 kg=2 splitk=2 stages=2"])
 def test_few_filters(v: Conv, text: str) -> None:
     """Signals, and images with filters of their own: neighbours along a row are columns of the product."""
-    verify(v, parse_config(f"ms=2 ns=2 nl=16 copy_a=0 copy_b=0 {text}"), "integers", 1.0)
+    verify(v, parse_config(f"ms=2 ns=2 nl=16 cp_async_a=0 cp_async_b=0 {text}"), "integers", 1.0)
 
 
 @pytest.mark.parametrize("layout", FILTERS)
@@ -139,15 +139,15 @@ def test_gradients_of_filters_of_one_channel_are_summed_strip_by_strip(layout, d
         Conv(1, 34, 5, 4, 34, 2, 3, d=4, t=2, padding=1, stride=2, groups=34),
     )):  # fmt: skip
         v = replace(v, layout=layout, filters=filters, dtype=dtype, compute="", out="", direction="weight_grad")
-        for text in ("ns=4 ml=2 nl=32 kg=3 split=2", f"ns=2 ml=1 nl=64 vec_a={lower(v).strip.wide}"):
+        for text in ("ns=4 ml=2 nl=32 kg=3 splitk=2", f"ns=2 ml=1 nl=64 vec_a={lower(v).strip.wide}"):
             verify(v, parse_config(f"family=4 {text}"), "integers", float(n % 2))
 
 
 def test_accesses_are_wide_where_images_allow_it() -> None:
     """Four channels, or four images, an access; pads cut no access in two."""
-    for layout, keep in (("NHWC", "keep_a=1 keep_b=1 vec_b=4"), ("CHWN", "vec_b=4")):
+    for layout, keep in (("NHWC", "kmajor_smem_a=1 kmajor_smem_b=1 vec_b=4"), ("CHWN", "vec_b=4")):
         v = Conv(4, 8, 5, 6, 12, 3, 3, padding=1, layout=layout)
-        wide = "vec_a=4 vec_c=4 copy_a=1 copy_b=1"
+        wide = "vec_a=4 vec_c=4 cp_async_a=1 cp_async_b=1"
         verify(v, parse_config(f"ms=2 ns=4 ml=16 nl=32 u=16 stages=3 {keep} {wide}"), "integers")
 
 
@@ -156,7 +156,7 @@ def test_what_is_outside_is_not_read() -> None:
     v = Conv(1, 1, 3, 3, 1, 3, 3, padding=1, aligned_input=4)
     x = np.arange(9, dtype=np.float32).reshape(1, 1, 3, 3)
     w = np.ones((1, 1, 3, 3), np.float32)
-    c = parse_config("ms=2 ns=2 ml=16 nl=16 u=8 copy_a=0 copy_b=0")
+    c = parse_config("ms=2 ns=2 ml=16 nl=16 u=8 cp_async_a=0 cp_async_b=0")
     p = lower(v)
     assert p.addr_b == WINDOW
     assert broken(p, c, EMULATED) is None
@@ -169,4 +169,4 @@ def test_what_is_outside_is_not_read() -> None:
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_nothing(n: int, c: int, k: int, direction: str) -> None:
     v = Conv(n, c, 4, 5, k, 2, 3, direction=direction)
-    verify(v, parse_config("ms=2 ns=2 ml=16 nl=16 u=8 copy_a=0 copy_b=0"), "integers")
+    verify(v, parse_config("ms=2 ns=2 ml=16 nl=16 u=8 cp_async_a=0 cp_async_b=0"), "integers")

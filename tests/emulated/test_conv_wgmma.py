@@ -48,58 +48,58 @@ def test_random_convolutions_whose_operands_lie_otherwise(seed):
 
 #: layout, what else, shape, configuration
 LYING = {
-    "images of odd size": ("NCHW", {}, "C=16,H=5,W=7,K=24,R=3,S=2,pad=1", "ml=64 nl=64 repack=3"),
-    "rows of pixels on the 64-row side": ("NCHW", {}, "C=16,H=5,W=7,K=24,R=3,S=2,pad=1", "swap=1 ml=24 nl=64 repack=3"),
-    "more channels than a block of the pass": ("NCHW", {}, "C=136,H=4,W=8,K=8,R=1,S=1", "ml=64 nl=16 repack=2"),
-    "few channels": ("NCHW", {}, "C=3,H=16,W=17,K=8,R=3,S=2,stride=2", "ml=64 nl=16 repack=3"),
+    "images of odd size": ("NCHW", {}, "C=16,H=5,W=7,K=24,R=3,S=2,pad=1", "ml=64 nl=64 operand_path=3"),
+    "rows of pixels on the 64-row side": ("NCHW", {}, "C=16,H=5,W=7,K=24,R=3,S=2,pad=1", "transposed_mma=1 ml=24 nl=64 operand_path=3"),
+    "more channels than a block of the pass": ("NCHW", {}, "C=136,H=4,W=8,K=8,R=1,S=1", "ml=64 nl=16 operand_path=2"),
+    "few channels": ("NCHW", {}, "C=3,H=16,W=17,K=8,R=3,S=2,stride=2", "ml=64 nl=16 operand_path=3"),
     "a sum of all slices": (
         "NCHW",
         {"direction": "weight_grad"},
         "C=16,H=8,W=8,K=24,R=3,S=2",
-        "ml=64 nl=32 kg=2 split=2 repack=3",
+        "ml=64 nl=32 kg=2 splitk=2 operand_path=3",
     ),
     "slices that add to C": (
         "NCHW",
         {"direction": "weight_grad", "out": "f32"},
         "C=16,H=8,W=8,K=24,R=3,S=2",
-        "ml=64 nl=32 kg=2 split=0 repack=3",
+        "ml=64 nl=32 kg=2 splitk=0 operand_path=3",
     ),
     "columns of C side by side, rows apart": (
         "NCHW",
         {"direction": "weight_grad", "filters": "CRSK"},
         "C=64,H=6,W=7,K=24,R=3,S=2,pad=1",
-        "swap=1 ml=32 nl=64 repack=3",
+        "transposed_mma=1 ml=32 nl=64 operand_path=3",
     ),
     "runs that end within a pair, through shared memory": (
         "NCHW",
         {},
         "C=16,H=5,W=7,K=72,R=3,S=3,pad=1",
-        "ml=128 nl=48 wg=2 stage_c=1 chunks=2 persistent=1 repack=3",
+        "ml=128 nl=48 math_warpgroups=2 epilogue_smem=1 epilogue_subtiles=2 persistent=1 operand_path=3",
     ),
     "more boxes than a kernel has instructions for": (
         "NCHW",
         {},
         "C=16,H=5,W=7,K=130,R=3,S=3,pad=1",
-        "ml=256 nl=112 wg=2 stage_c=1 chunks=2 buffers=2 persistent=1 repack=3",
+        "ml=256 nl=112 math_warpgroups=2 epilogue_smem=1 epilogue_subtiles=2 epilogue_buffers=2 persistent=1 operand_path=3",
     ),
     "the same of narrow boxes, an activation too": (
         "NCHW",
         {"epilogue": "scale,bias,gelu"},
         "C=16,H=4,W=7,K=130,R=3,S=3,pad=1",
-        "ml=64 nl=56 stage_c=1 repack=3",
+        "ml=64 nl=56 epilogue_smem=1 operand_path=3",
     ),
     "pairs, and pixels on the 64-row side": (
         "NCHW",
         {"epilogue": "scale,bias,silu"},
         "C=16,H=5,W=8,K=72,R=3,S=3,pad=1",
-        "ml=64 nl=128 swap=1 stage_c=1 chunks=4 kc=2 repack=3",
+        "ml=64 nl=128 transposed_mma=1 epilogue_smem=1 epilogue_subtiles=4 cluster_k=2 operand_path=3",
     ),
-    "images along a row": ("CHWN", {}, "C=16,H=6,W=7,K=24,R=3,S=2,pad=1", "ml=64 nl=32 stage_c=1 repack=2"),
+    "images along a row": ("CHWN", {}, "C=16,H=6,W=7,K=24,R=3,S=2,pad=1", "ml=64 nl=32 epilogue_smem=1 operand_path=2"),
     "all of an epilogue": (
         "NCHW",
         {"epilogue": "scale,bias,residual,silu"},
         "C=16,H=6,W=6,K=72,R=3,S=3,pad=1",
-        "ml=64 nl=32 wg=1 vec_c=2 repack=3",
+        "ml=64 nl=32 math_warpgroups=1 vec_c=2 operand_path=3",
     ),
 }
 
@@ -115,14 +115,14 @@ WALKS = {
     "a tap is wider than a stage": ("C=136,H=6,W=7,K=24,R=3,S=2,pad=1", "ml=64 nl=24 u=64 stages=3"),
     "a stage has units of several taps": ("C=16,H=6,W=7,K=24,R=3,S=2,stride=2x1", "ml=64 nl=24 u=128 stages=3"),
     "the last stage ends past the last tap": ("C=16,H=6,W=7,K=24,R=3,S=3", "ml=64 nl=24 u=128 stages=3"),
-    "slices begin within a tap": ("C=136,H=6,W=7,K=24,R=3,S=2,pad=1", "ml=64 nl=24 u=64 stages=3 kg=7 split=2"),
+    "slices begin within a tap": ("C=136,H=6,W=7,K=24,R=3,S=2,pad=1", "ml=64 nl=24 u=64 stages=3 kg=7 splitk=2"),
     "slices begin in a row of taps": (
         "C=16,H=9,W=9,K=24,R=3,S=3,dilation=2x1",
-        "ml=64 nl=24 u=16 stages=2 kg=8 split=3",
+        "ml=64 nl=24 u=16 stages=2 kg=8 splitk=3",
     ),
     "pixels on the other side, for a cluster": (
         "C=32,H=9,W=9,K=72,R=3,S=3,pad=1x2",
-        "swap=1 ml=32 nl=64 u=64 cluster=2",
+        "transposed_mma=1 ml=32 nl=64 u=64 cluster_x=2",
     ),
     "the only place along depth is outside": (
         "C=64,H=3,W=4,D=1,K=24,R=2,S=2,T=1,pad=1x0x1x1x0x1,stride=2x1x1",
@@ -168,5 +168,5 @@ def test_infinities_behind_the_last_tap_do_not_count():
 def test_what_tma_cannot_walk_over_is_refused(changes, rule):
     fields = {"n": 2, "c": 32, "h": 20, "w": 20, "k": 32, "r": 3, "s": 3, "layout": "NHWC", "dtype": "f16"} | changes
     with pytest.raises(ConfigError) as found:
-        plan_for(Conv(**fields), parse_config("family=2 swap=1 ml=32 nl=64 u=64"), H200)
+        plan_for(Conv(**fields), parse_config("family=2 transposed_mma=1 ml=32 nl=64 u=64"), H200)
     assert found.value.rule == rule

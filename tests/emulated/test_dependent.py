@@ -18,18 +18,18 @@ from tests.emulated.test_epilogue import right
 H200 = device("h200")
 #: a family's kernels with a pass before, and one after
 KERNELS = {
-    "simt": (Gemm(33, 40, 64), "ms=4 ns=4 ml=16 nl=32 kg=2 split=0"),
-    "flags": (Gemm(33, 40, 64), "ms=4 ns=4 ml=16 nl=32 kg=2 split=1"),
-    "mma": (Gemm(33, 37, 65, "NN", "f16"), "family=1 ms=16 ns=16 ml=32 nl=32 u=32 repack=3 vec_a=8 vec_b=8"),
-    "wgmma": (Gemm(70, 40, 200, "NT", "f16"), "family=2 ml=64 nl=32 u=64 kg=2 split=2"),
+    "simt": (Gemm(33, 40, 64), "ms=4 ns=4 ml=16 nl=32 kg=2 splitk=0"),
+    "flags": (Gemm(33, 40, 64), "ms=4 ns=4 ml=16 nl=32 kg=2 splitk=1"),
+    "mma": (Gemm(33, 37, 65, "NN", "f16"), "family=1 ms=16 ns=16 ml=32 nl=32 u=32 operand_path=3 vec_a=8 vec_b=8"),
+    "wgmma": (Gemm(70, 40, 200, "NT", "f16"), "family=2 ml=64 nl=32 u=64 kg=2 splitk=2"),
     "a block walks": (Gemm(150, 72, 136, "NT", "f16", epilogue="residual"),
-                      "family=2 ml=64 nl=32 u=64 stage_c=1 persistent=1"),
-    "copies": (Gemm(65, 37, 67, "TN", "e4m3"), "family=2 ml=64 nl=64 u=64 stages=2 repack=3"),
+                      "family=2 ml=64 nl=32 u=64 epilogue_smem=1 persistent=1"),
+    "copies": (Gemm(65, 37, 67, "TN", "e4m3"), "family=2 ml=64 nl=64 u=64 stages=2 operand_path=3"),
     "planes": (Gemm(70, 40, 72, "NN", "f32", "f32_bf16x6"), "family=2 ml=64 nl=16 u=32 stages=2"),
-    "stream": (Gemm(3, 130, 259, "NT", "f16"), "family=3 ms=2 ns=4 ml=8 nl=32 u=512 kl=8 vec_b=8 wm=8 swap=1 rows=16"),
-    "as they lie": (Gemm(65, 37, 67, "NN", "f16"), "family=2 ml=64 nl=64 u=32 stages=3 repack=12 stage_c=1"),
-    "blocks share": (Gemm(150, 72, 136, "NT", "f16"), "family=2 ml=64 nl=32 u=32 stages=2 cluster=2 yc=2"),
-    "meeting": (Gemm(64, 64, 256, "NT", "f16"), "family=2 ml=64 nl=64 u=64 kg=2 split=3 stage_c=1"),
+    "stream": (Gemm(3, 130, 259, "NT", "f16"), "family=3 ms=2 ns=4 ml=8 nl=32 u=512 kl=8 vec_b=8 lanes_m=8 transposed_mma=1 tma_rows=16"),
+    "as they lie": (Gemm(65, 37, 67, "NN", "f16"), "family=2 ml=64 nl=64 u=32 stages=3 operand_path=12 epilogue_smem=1"),
+    "blocks share": (Gemm(150, 72, 136, "NT", "f16"), "family=2 ml=64 nl=32 u=32 stages=2 cluster_x=2 cluster_y=2"),
+    "meeting": (Gemm(64, 64, 256, "NT", "f16"), "family=2 ml=64 nl=64 u=64 kg=2 splitk=3 epilogue_smem=1"),
 }  # fmt: skip
 #: what touches memory that another kernel may have written, or may read still
 TOUCHES = re.compile(
@@ -71,24 +71,24 @@ def test_others_neither_wait_nor_say_so() -> None:
 @pytest.mark.parametrize(
     ("key", "text", "follow"),
     [
-        ("gemm 129,130,131 NT f16", "family=2 ml=64 nl=64 u=64 stages=3 repack=3 pdl=3", ["gemm_f16_nt"]),
-        ("gemm 64,64,512 NT f16", "family=2 ml=64 nl=64 u=64 kg=4 split=2 pdl=3", ["gemm_f16_nt_reduce"]),
+        ("gemm 129,130,131 NT f16", "family=2 ml=64 nl=64 u=64 stages=3 operand_path=3 pdl=3", ["gemm_f16_nt"]),
+        ("gemm 64,64,512 NT f16", "family=2 ml=64 nl=64 u=64 kg=4 splitk=2 pdl=3", ["gemm_f16_nt_reduce"]),
         ("gemm 64,64,512 NT f32", "kg=4 pdl=3", ["gemm_f32_nt"]),
         ("gemm 64,64,512 NT f16", "family=2 ml=64 nl=64 u=64 pdl=3", []),
-        ("gemm 65,67,43 NT f16", "family=2 ml=64 nl=64 u=32 stages=3 repack=12 pdl=3", []),
+        ("gemm 65,67,43 NT f16", "family=2 ml=64 nl=64 u=32 stages=3 operand_path=12 pdl=3", []),
         (
             "conv N=2,C=16,H=5,W=7,K=24,R=3,S=2,pad=1 NCHW f16",
-            "family=2 ml=64 nl=64 u=64 stages=3 repack=3 pdl=3",
+            "family=2 ml=64 nl=64 u=64 stages=3 operand_path=3 pdl=3",
             ["conv_f16_nn"],
         ),
         (
             "conv N=2,C=6,H=9,W=7,K=6,R=3,S=3,pad=1,groups=6 NCHW f32 direction=weight_grad",
-            "family=4 ns=4 ml=2 nl=32 kg=2 split=2 pdl=3",
+            "family=4 ns=4 ml=2 nl=32 kg=2 splitk=2 pdl=3",
             ["conv_f32_nt_add"],
         ),
         (
             "gemm 129,130,131 NT f16",
-            "family=2 ml=64 nl=64 u=64 stages=3 repack=3 pdl=1",
+            "family=2 ml=64 nl=64 u=64 stages=3 operand_path=3 pdl=1",
             ["gemm_f16_nt_pitch", "gemm_f16_nt"],
         ),
     ],

@@ -18,17 +18,17 @@ from tests.emulated.test_epilogue import D, right
 
 WAYS = {
     "wgmma": "family=2 ml=64 nl=32 u=128 stages=2 vec_c=2",
-    "wgmma, whole groups": "family=2 ml=128 nl=96 u=64 wg=2 stages=2 persistent=1 vec_c=8",
-    "wgmma, whole groups of slices": "family=2 ml=64 nl=64 u=64 stages=2 kg=2 split=4 vec_c=8",
-    "wgmma, other side": "family=2 swap=1 ml=64 nl=64 u=32 stages=2",
-    "wgmma, boxes": "family=2 ml=64 nl=64 u=64 stages=2 stage_c=1 persistent=1 chunks=2",
-    "wgmma, cluster": "family=2 ml=64 nl=64 u=64 stages=2 kc=2",
-    "wgmma, shares": "family=2 ml=64 nl=64 u=32 stages=2 kg=2 split=4",
-    "wgmma, last slice": "family=2 ml=64 nl=64 u=32 stages=2 kg=2 split=3",
-    "wgmma, second pass": "family=2 ml=64 nl=64 u=32 stages=2 kg=2 split=2",
+    "wgmma, whole groups": "family=2 ml=128 nl=96 u=64 math_warpgroups=2 stages=2 persistent=1 vec_c=8",
+    "wgmma, whole groups of slices": "family=2 ml=64 nl=64 u=64 stages=2 kg=2 splitk=4 vec_c=8",
+    "wgmma, other side": "family=2 transposed_mma=1 ml=64 nl=64 u=32 stages=2",
+    "wgmma, boxes": "family=2 ml=64 nl=64 u=64 stages=2 epilogue_smem=1 persistent=1 epilogue_subtiles=2",
+    "wgmma, cluster": "family=2 ml=64 nl=64 u=64 stages=2 cluster_k=2",
+    "wgmma, shares": "family=2 ml=64 nl=64 u=32 stages=2 kg=2 splitk=4",
+    "wgmma, last slice": "family=2 ml=64 nl=64 u=32 stages=2 kg=2 splitk=3",
+    "wgmma, second pass": "family=2 ml=64 nl=64 u=32 stages=2 kg=2 splitk=2",
     "mma": "family=1 ms=16 ns=16 ml=32 nl=32 u=64 vec_a=16 vec_b=16 vec_c=2",
-    "mma, gathered": "family=1 ms=16 ns=16 ml=32 nl=32 u=128 kl=2 vec_a=16 vec_b=16 vec_c=4 stage_c=1",
-    "mma, second pass": "family=1 ms=16 ns=16 ml=32 nl=32 u=64 vec_a=16 vec_b=16 kg=2 split=2 vec_c=4",
+    "mma, gathered": "family=1 ms=16 ns=16 ml=32 nl=32 u=128 kl=2 vec_a=16 vec_b=16 vec_c=4 epilogue_smem=1",
+    "mma, second pass": "family=1 ms=16 ns=16 ml=32 nl=32 u=64 vec_a=16 vec_b=16 kg=2 splitk=2 vec_c=4",
 }
 EPILOGUES = ("scale_rows,bias_column,residual,gelu", "scale,bias_row,relu")
 

@@ -19,21 +19,21 @@ from tests.emulated.gemm_runs import random_epilogues, right
 D = DEVICES["h200"]
 STAGES = [stage for row in EPILOGUE for stage in row]
 #: how C leaves: from registers, through shared memory, by a second pass
-WAYS = ("kg=1", "kl=2 u=16", "kg=3 split=2")
+WAYS = ("kg=1", "kl=2 u=16", "kg=3 splitk=2")
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("stage", STAGES)
 def test_each_stage(stage: str, way: str) -> None:
-    right(Gemm(19, 36, 50, "NT", epilogue=stage), f"ms=4 ns=4 ml=16 nl=32 wm=4 {way}")
+    right(Gemm(19, 36, 50, "NT", epilogue=stage), f"ms=4 ns=4 ml=16 nl=32 lanes_m=4 {way}")
 
 
 @pytest.mark.parametrize("dtype", ["f16", "f64"])
 def test_types_of_c(dtype: str) -> None:
-    copies = "copy_a=0 copy_b=0" if dtype == "f16" else ""
+    copies = "cp_async_a=0 cp_async_b=0" if dtype == "f16" else ""
     right(
         Gemm(17, 24, 20, "TN", dtype, epilogue="scale_rows,bias_column,residual,relu"),
-        f"ms=4 ns=4 ml=16 nl=32 wm=4 {copies}",
+        f"ms=4 ns=4 ml=16 nl=32 lanes_m=4 {copies}",
     )
 
 
@@ -73,7 +73,7 @@ def test_bad_epilogues_are_refused(text: str, error: type[Exception]) -> None:
 def test_what_sums_cannot_do_is_refused() -> None:
     with pytest.raises(DtypeError, match="f64"):
         Gemm(8, 8, 8, dtype="f64", epilogue="gelu")
-    with pytest.raises(ConfigError, match="split"):  # red cannot add what an activation has bent
+    with pytest.raises(ConfigError, match="splitk"):  # red cannot add what an activation has bent
         Runner.of(
-            EmulatedDriver(D), Gemm(16, 32, 64, epilogue="relu"), parse_config("ms=4 ns=4 ml=16 nl=32 kg=2 split=1")
+            EmulatedDriver(D), Gemm(16, 32, 64, epilogue="relu"), parse_config("ms=4 ns=4 ml=16 nl=32 kg=2 splitk=1")
         )

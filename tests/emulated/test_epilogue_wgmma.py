@@ -17,14 +17,14 @@ from tests.emulated.test_epilogue import D, EmulatedDriver, parse_config, right
 WAYS = {
     "fragments": "ml=64 nl=32 u=64 stages=2 vec_c=2",
     "fragments, a block walks": "ml=64 nl=32 u=64 stages=2 persistent=1",
-    "a boxful": "ml=64 nl=32 u=64 stages=2 stage_c=1",
-    "parts": "ml=128 wg=2 nl=64 u=64 stages=2 stage_c=1 chunks=4 buffers=2",
-    "parts along M": "swap=1 ml=64 nl=128 wg=2 u=64 stages=3 stage_c=1 chunks=2 reuse=1",
-    "a block walks": "ml=64 nl=64 u=64 stages=2 stage_c=1 persistent=1 chunks=2",
-    "in turn": "ml=64 wg=2 pingpong=1 persistent=1 nl=32 u=64 stages=3 stage_c=1",
-    "cluster's sum": "ml=64 nl=64 u=64 stages=2 kc=2 stage_c=1",
-    "last slice": "ml=64 nl=64 u=32 stages=2 kg=2 split=3 stage_c=1",
-    "shares": "ml=64 nl=64 u=32 stages=2 kg=2 split=4 stage_c=1 chunks=2 buffers=2",
+    "a boxful": "ml=64 nl=32 u=64 stages=2 epilogue_smem=1",
+    "parts": "ml=128 math_warpgroups=2 nl=64 u=64 stages=2 epilogue_smem=1 epilogue_subtiles=4 epilogue_buffers=2",
+    "parts along M": "transposed_mma=1 ml=64 nl=128 math_warpgroups=2 u=64 stages=3 epilogue_smem=1 epilogue_subtiles=2 epilogue_aliases_ab=1",
+    "a block walks": "ml=64 nl=64 u=64 stages=2 epilogue_smem=1 persistent=1 epilogue_subtiles=2",
+    "in turn": "ml=64 math_warpgroups=2 pingpong=1 persistent=1 nl=32 u=64 stages=3 epilogue_smem=1",
+    "cluster's sum": "ml=64 nl=64 u=64 stages=2 cluster_k=2 epilogue_smem=1",
+    "last slice": "ml=64 nl=64 u=32 stages=2 kg=2 splitk=3 epilogue_smem=1",
+    "shares": "ml=64 nl=64 u=32 stages=2 kg=2 splitk=4 epilogue_smem=1 epilogue_subtiles=2 epilogue_buffers=2",
 }
 STAGES = [stage for row in EPILOGUE for stage in row]
 #: columns past the last whole box, rows past the last tile

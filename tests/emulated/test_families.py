@@ -20,7 +20,7 @@ from ptxgen.runtime.runner import Runner
 from tests.gpu.test_families import FAMILIES, fail, judged, wrong
 
 H200 = device("h200")
-ANY = parse_config("ms=2 ns=2 ml=16 nl=16 copy_a=0 copy_b=0 stages=2")
+ANY = parse_config("ms=2 ns=2 ml=16 nl=16 cp_async_a=0 cp_async_b=0 stages=2")
 
 
 def small(family):

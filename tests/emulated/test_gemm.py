@@ -23,7 +23,7 @@ from tests.cases_simt import wide
 
 SCALES = ((1.0, 0.0), (2.0, 1.0), (1.0, -1.0), (0.0, 1.0), (-0.5, 0.25))
 #: serves every alignment and every target
-ANY = parse_config("ms=2 ns=2 ml=16 nl=16 copy_a=0 copy_b=0 stages=2")
+ANY = parse_config("ms=2 ns=2 ml=16 nl=16 cp_async_a=0 cp_async_b=0 stages=2")
 TYPES = (("f32", ""), ("f64", ""), ("f16", "f32"), ("f16", "f16"))
 
 
@@ -56,22 +56,22 @@ def combinations():
     """Types x layouts x ways to meet, with bounds, groups, stages and the rest dealt out in turn."""
     rest = itertools.cycle(
         [
-            "bounds=1 kl=2 ahead=0", "bounds=2 ks=2 raster=4", "stage_c=1 hold=1", "bounds=2 kl=4 u=32 resident=2",
-            "stages=4 raster=8 order=1", "keep_a=1 keep_b=1 u=8", "bounds=2 stage_c=1 lanes=1 request=3", "kl=2 ks=2 u=16",
-            "copy_a=1 copy_b=1 order=2", "bounds=2 copy_a=1 copy_b=1 stream=1", "keep_a=1 keep_b=1 copy_a=1 copy_b=1 kl=2 u=16 vec_a=2 vec_b=2",
+            "bounds=1 kl=2 fragment_prefetch=0", "bounds=2 ks=2 raster_group=4", "epilogue_smem=1 deferred_sts=1", "bounds=2 kl=4 u=32 min_ctas_per_sm=2",
+            "stages=4 raster_group=8 mma_order=1", "kmajor_smem_a=1 kmajor_smem_b=1 u=8", "bounds=2 epilogue_smem=1 lane_interleave=1 prefetch_k=3", "kl=2 ks=2 u=16",
+            "cp_async_a=1 cp_async_b=1 mma_order=2", "bounds=2 cp_async_a=1 cp_async_b=1 store_policy=1", "kmajor_smem_a=1 kmajor_smem_b=1 cp_async_a=1 cp_async_b=1 kl=2 u=16 vec_a=2 vec_b=2",
         ]
     )  # fmt: skip
     for (dtype, compute), layout, split in itertools.product(
-        TYPES, LAYOUTS, ("", "kg=3 split=0", "kg=2 split=1", "kg=3 split=2")
+        TYPES, LAYOUTS, ("", "kg=3 splitk=0", "kg=2 splitk=1", "kg=3 splitk=2")
     ):
         p = Gemm(34, 36, 50, layout, dtype, compute)
         for _ in range(11):
             text = next(rest)
             if layout[0] == "T":
-                text = text.replace("keep_a=1", "")
+                text = text.replace("kmajor_smem_a=1", "")
             if layout[1] == "N":
-                text = text.replace("keep_b=1", "")
-            c = parse_config(f"ms=2 ns=4 ml=16 nl=32 {'' if 'copy_a' in text else 'copy_a=0 copy_b=0'} {text} {split}")
+                text = text.replace("kmajor_smem_b=1", "")
+            c = parse_config(f"ms=2 ns=4 ml=16 nl=32 {'' if 'cp_async_a' in text else 'cp_async_a=0 cp_async_b=0'} {text} {split}")
             if broken(p, c, device("emulated")) is None:
                 yield pytest.param(p, c, id=f"{p.key()} {c}")
                 break
@@ -86,14 +86,14 @@ def test_every_slot_is_among_the_combinations():
     """What the loop above deals out reaches each value of each switch."""
     seen = [x.values for x in combinations()]
     assert len(seen) == 2 * 4 * 4 + 2 * 4 * 2  # 16-bit C takes no red
-    for name, values in (("bounds", (1, 2)), ("kl", (1, 2, 4)), ("ks", (1, 2)), ("kg", (1, 2, 3)), ("split", (0, 1, 2)),
-                         ("stage_c", (0, 1)), ("hold", (0, 1)), ("raster", (1, 4, 8)), ("copy_a", (0, 1)), ("keep_b", (0, 1)),
-                         ("stages", (3, 4)), ("resident", (1, 2)), ("request", (0, 3)), ("order", (0, 1, 2))):  # fmt: skip
+    for name, values in (("bounds", (1, 2)), ("kl", (1, 2, 4)), ("ks", (1, 2)), ("kg", (1, 2, 3)), ("splitk", (0, 1, 2)),
+                         ("epilogue_smem", (0, 1)), ("deferred_sts", (0, 1)), ("raster_group", (1, 4, 8)), ("cp_async_a", (0, 1)), ("kmajor_smem_b", (0, 1)),
+                         ("stages", (3, 4)), ("min_ctas_per_sm", (1, 2)), ("prefetch_k", (0, 3)), ("mma_order", (0, 1, 2))):  # fmt: skip
         assert {getattr(c, name) for _, c in seen} >= set(values), name
 
 
 @pytest.mark.parametrize(
-    "text", ["", "raster=8", "kg=2", "kg=2 split=1", "kg=2 split=2", "kl=2 stage_c=1", "vec_a=4 vec_b=4 vec_c=4"]
+    "text", ["", "raster_group=8", "kg=2", "kg=2 splitk=1", "kg=2 splitk=2", "kl=2 epilogue_smem=1", "vec_a=4 vec_b=4 vec_c=4"]
 )
 def test_kernels_without_checks_on_shapes_that_divide(text):
     verify(Gemm(32, 64, 48, "TN"), parse_config(f"ms=4 ns=4 ml=32 nl=32 bounds=0 {text}"), "integers", 1.0, 1.0)
@@ -114,8 +114,8 @@ def test_ones_and_primes(shape, layout):
 def test_extents_around_a_tile(dm, dn, dk):
     """And slices of K that are shorter by one, and longer."""
     p = Gemm(32 + dm, 32 + dn, 32 + dk, "NT")
-    for text in ("", "bounds=2 raster=4", "kg=2 split=1", "kg=4 split=2 kl=2"):
-        verify(p, parse_config(f"ms=4 ns=2 ml=32 nl=32 copy_a=0 copy_b=0 {text}"), "integers")
+    for text in ("", "bounds=2 raster_group=4", "kg=2 splitk=1", "kg=4 splitk=2 kl=2"):
+        verify(p, parse_config(f"ms=4 ns=2 ml=32 nl=32 cp_async_a=0 cp_async_b=0 {text}"), "integers")
 
 
 @pytest.mark.parametrize("beta", [0.0, 1.0, -0.5])
@@ -133,18 +133,18 @@ def test_nothing_is_written_where_there_is_nothing(m, n):
 
 def test_a_long_k_in_short_passes():
     verify(Gemm(4, 5, 3001, "TN"), replace(ANY, stages=4, u=8), "integers")
-    verify(Gemm(4, 5, 3001, "NT"), replace(ANY, u=8, kg=7, split=1), "normal")
+    verify(Gemm(4, 5, 3001, "NT"), replace(ANY, u=8, kg=7, splitk=1), "normal")
 
 
-@pytest.mark.parametrize("raster", [2, 3, 4, 6, 7, 8])
+@pytest.mark.parametrize("raster_group", [2, 3, 4, 6, 7, 8])
 def test_tiles_that_are_walked_in_groups(raster):
     """Seven tiles along M: the last group is whole, short or the only one."""
-    verify(Gemm(7 * 16 - 3, 35, 9, "TN"), replace(ANY, raster=raster), "integers")
-    verify(Gemm(7 * 16, 32, 16, "TN"), replace(ANY, raster=raster, bounds=0, kg=2, split=1), "integers", 1.0, 1.0)
+    verify(Gemm(7 * 16 - 3, 35, 9, "TN"), replace(ANY, raster_group=raster), "integers")
+    verify(Gemm(7 * 16, 32, 16, "TN"), replace(ANY, raster_group=raster, bounds=0, kg=2, splitk=1), "integers", 1.0, 1.0)
 
 
 def test_wide_and_tall():
-    verify(Gemm(2, 900, 9, "NT"), replace(ANY, raster=4), "integers")
+    verify(Gemm(2, 900, 9, "NT"), replace(ANY, raster_group=4), "integers")
     verify(Gemm(900, 2, 9, "TN"), ANY, "integers")
 
 
@@ -162,7 +162,7 @@ def test_odd_leading_dimensions_and_starts_off_alignment(dtype, compute, layout)
         verify(p, replace(ANY, bounds=bounds), "integers", 1.0, float(bounds - 1), shift=True)
 
 
-@pytest.mark.parametrize("split", ["", "kg=3", "kg=3 split=1", "kg=3 split=2", "kl=2", "stage_c=1"])
+@pytest.mark.parametrize("splitk", ["", "kg=3", "kg=3 splitk=1", "kg=3 splitk=2", "kl=2", "epilogue_smem=1"])
 def test_vectors_at_half_their_alignment_are_not_used(split):
     """Rows of even length from an address that is a multiple of 8: pairs, and no more."""
     p = Gemm(18, 22, 26, "TN", lda=20, ldb=22, ldc=26, aligned_a=8, aligned_b=8, aligned_c=8)
@@ -187,10 +187,10 @@ def special(p: Gemm, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize(("dtype", "compute"), TYPES)
-@pytest.mark.parametrize("text", ["", "bounds=2", "kg=2 split=2", "kl=2 ks=2 u=8"])
+@pytest.mark.parametrize("text", ["", "bounds=2", "kg=2 splitk=2", "kl=2 ks=2 u=8"])
 def test_infinities_and_nan_spread_as_they_should(dtype, compute, text):
     p = Gemm(33, 20, 21, "NT", dtype, compute)
-    c = parse_config(f"ms=2 ns=2 ml=16 nl=16 copy_a=0 copy_b=0 {text}")
+    c = parse_config(f"ms=2 ns=2 ml=16 nl=16 cp_async_a=0 cp_async_b=0 {text}")
     for beta in (0.0, 2.0):
         arrays = special(p, 5)
         out = verify(p, c, "normal", 1.5, beta, arrays=arrays)
@@ -208,7 +208,7 @@ def test_what_is_too_large_becomes_infinite():
     assert np.isfinite(out[4:, 5:]).all()
 
 
-@pytest.mark.parametrize("text", ["", "kg=3", "kg=3 split=1", "kg=3 split=2", "kl=2", "bounds=2"])
+@pytest.mark.parametrize("text", ["", "kg=3", "kg=3 splitk=1", "kg=3 splitk=2", "kl=2", "bounds=2"])
 def test_alpha_zero_leaves_beta_c(text):
     p, c = Gemm(18, 19, 40, "TT"), parse_config(f"ms=2 ns=2 ml=16 nl=16 {text}")
     a, b, old = operands(p, 1)
@@ -216,7 +216,7 @@ def test_alpha_zero_leaves_beta_c(text):
     assert (execute(p, c, (a, b, np.full_like(old, np.nan)), 0.0, 0.0) == 0).all()
 
 
-@pytest.mark.parametrize("text", ["", "kg=3", "kg=3 split=1", "kg=3 split=2", "kl=2", "stage_c=1"])
+@pytest.mark.parametrize("text", ["", "kg=3", "kg=3 splitk=1", "kg=3 splitk=2", "kl=2", "epilogue_smem=1"])
 def test_c_is_not_read_where_beta_is_zero(text):
     p, c = Gemm(18, 19, 40, "TT"), parse_config(f"ms=2 ns=2 ml=16 nl=16 {text}")
     a, b, old = operands(p, 1, "integers")
@@ -227,12 +227,12 @@ def test_c_is_not_read_where_beta_is_zero(text):
 # ---- order
 
 
-@pytest.mark.parametrize("text", ["kg=3 split=2", "kl=4 u=32", "kg=3 split=2 kl=2 stage_c=1", ""])
+@pytest.mark.parametrize("text", ["kg=3 splitk=2", "kl=4 u=32", "kg=3 splitk=2 kl=2 epilogue_smem=1", ""])
 @pytest.mark.parametrize(("dtype", "compute"), TYPES)
 def test_deterministic_kernels_give_the_same_bits(dtype, compute, text):
     """Whatever order warps and blocks run in, and whenever copies arrive."""
     p = Gemm(20, 19, 100, "TN", dtype, compute, deterministic=True)
-    copies = "" if dtype in ("f32", "f64") else "copy_a=0 copy_b=0"
+    copies = "" if dtype in ("f32", "f64") else "cp_async_a=0 cp_async_b=0"
     c = parse_config(f"ms=2 ns=2 ml=16 nl=16 {copies} {text}")
     arrays = inputs(p, "scaled", 3, 1.0)
     runs = [
@@ -242,35 +242,35 @@ def test_deterministic_kernels_give_the_same_bits(dtype, compute, text):
     assert all(np.array_equal(runs[0], x) for x in runs[1:])
 
 
-@pytest.mark.parametrize("split", [0, 1])
+@pytest.mark.parametrize("splitk", [0, 1])
 def test_slices_that_add_as_they_come_are_refused_where_order_matters(split):
     p = Gemm(20, 19, 100, "TN", deterministic=True)
-    assert broken(p, Config(kg=2, split=split), device("emulated")).name == "split"
+    assert broken(p, Config(kg=2, splitk=split), device("emulated")).name == "splitk"
 
 
 def test_any_order_of_slices_is_right():
     p = Gemm(20, 19, 100, "TN")
     for seed in range(5):
         for split in (0, 1):
-            verify(p, replace(ANY, kg=5, split=split, raster=1 + 3 * (seed % 2)), "normal", 1.0, 1.0, seed=seed)
+            verify(p, replace(ANY, kg=5, splitk=split, raster_group=1 + 3 * (seed % 2)), "normal", 1.0, 1.0, seed=seed)
 
 
 # ---- launches after launches
 
 
-@pytest.mark.parametrize("text", ["kg=4", "kg=4 split=1", "kg=4 split=2", "kg=3 split=1 raster=4", "kg=2 split=1 kl=2"])
+@pytest.mark.parametrize("text", ["kg=4", "kg=4 splitk=1", "kg=4 splitk=2", "kg=3 splitk=1 raster_group=4", "kg=2 splitk=1 kl=2"])
 def test_a_kernel_can_be_launched_again(text):
     p, c = Gemm(37, 35, 64, "NT"), parse_config(f"ms=2 ns=2 ml=16 nl=16 {text}")
     a, b, old = operands(p, 1, "integers")
     assert np.array_equal(execute(p, c, (a, b, old), 1.0, 1.0, times=3), 3 * reference(p, a, b).exact + old)
 
 
-@pytest.mark.parametrize("split", [0, 2])
+@pytest.mark.parametrize("splitk", [0, 2])
 def test_passes_walk_down_what_the_grid_does_not_hold(monkeypatch, split):
     """A tall C has more rows than blocks can be launched for; here that is so from two on."""
     monkeypatch.setattr(plan, "GRID_LIMIT", 2)
     p = Gemm(300, 3, 40, "TN", ldc=5)
-    verify(p, parse_config(f"ms=2 ns=2 ml=64 nl=16 wm=8 kg=2 split={split}"), "integers", 1.0, 2.0)
+    verify(p, parse_config(f"ms=2 ns=2 ml=64 nl=16 lanes_m=8 kg=2 splitk={split}"), "integers", 1.0, 2.0)
 
 
 def test_kernels_share_a_workspace_one_after_the_other():
@@ -278,7 +278,7 @@ def test_kernels_share_a_workspace_one_after_the_other():
     driver = EmulatedDriver(stats="off")
     workspace = Workspace(driver)
     for n, text in enumerate(
-        ("kg=4 split=1", "kg=3 split=2", "kg=2 split=1 raster=4", "", "kg=4 split=1", "kg=5 split=2")
+        ("kg=4 splitk=1", "kg=3 splitk=2", "kg=2 splitk=1 raster_group=4", "", "kg=4 splitk=1", "kg=5 splitk=2")
     ):
         p = Gemm(20 + 16 * (n % 3), 33, 64, "TN")
         runner = Runner.of(driver, p, parse_config(f"ms=2 ns=2 ml=16 nl=16 {text}"), workspace)
@@ -289,11 +289,11 @@ def test_kernels_share_a_workspace_one_after_the_other():
         assert np.array_equal(old, reference(p, a, b).exact)
 
 
-@pytest.mark.parametrize("text", ["kl=8 u=16", "kl=4 u=8 vec_c=4", "kl=8 u=16 vec_c=4 raster=4", "kl=2 stage_c=1"])
+@pytest.mark.parametrize("text", ["kl=8 u=16", "kl=4 u=8 vec_c=4", "kl=8 u=16 vec_c=4 raster_group=4", "kl=2 epilogue_smem=1"])
 def test_more_threads_than_vectors_of_the_tile(text):
     """Slice 0 clears its own tile, and the threads that have nothing to clear leave the next one alone."""
     p = Gemm(64, 32, 64, "TN")
-    verify(p, parse_config(f"ms=2 ns=2 ml=16 nl=16 kg=2 split=1 {text}"), "integers", 1.0, -1.0)
+    verify(p, parse_config(f"ms=2 ns=2 ml=16 nl=16 kg=2 splitk=1 {text}"), "integers", 1.0, -1.0)
 
 
 # ---- time
@@ -302,10 +302,10 @@ def test_more_threads_than_vectors_of_the_tile(text):
 @pytest.mark.parametrize(
     ("p", "text"),
     [
-        (Gemm(64, 64, 64, "NT"), "ms=4 ns=4 ml=32 nl=32 u=32 keep_a=1 keep_b=1 vec_a=4 vec_b=4 vec_c=4 kl=2"),
-        (Gemm(64, 64, 64, "NT"), "ms=4 ns=4 ml=64 nl=32 u=16 keep_a=1 keep_b=1 vec_a=4 vec_b=4 vec_c=4 wm=8"),
+        (Gemm(64, 64, 64, "NT"), "ms=4 ns=4 ml=32 nl=32 u=32 kmajor_smem_a=1 kmajor_smem_b=1 vec_a=4 vec_b=4 vec_c=4 kl=2"),
+        (Gemm(64, 64, 64, "NT"), "ms=4 ns=4 ml=64 nl=32 u=16 kmajor_smem_a=1 kmajor_smem_b=1 vec_a=4 vec_b=4 vec_c=4 lanes_m=8"),
         (Gemm(64, 64, 64, "TN"), "ms=8 ns=8 ml=64 nl=64 u=8 vec_a=4 vec_b=4 vec_c=4"),
-        (Gemm(64, 64, 64, "NT"), "ms=4 ns=4 ml=32 nl=32 u=16 copy_a=0 copy_b=0"),
+        (Gemm(64, 64, 64, "NT"), "ms=4 ns=4 ml=32 nl=32 u=16 cp_async_a=0 cp_async_b=0"),
     ],
 )  # fmt: skip
 def test_shared_memory_is_met_without_conflicts(p, text):

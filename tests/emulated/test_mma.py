@@ -38,15 +38,15 @@ def test_random_problems_and_configurations(n):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("dtype", "compute", "out"), dict.fromkeys(TYPES))
-@pytest.mark.parametrize("way", ["", "kl=2 ahead=0", "kg=2 split=2", "repack=3"])
+@pytest.mark.parametrize("way", ["", "kl=2 fragment_prefetch=0", "kg=2 splitk=2", "operand_path=3"])
 def test_every_type_layout_and_way_to_meet(dtype, compute, out, layout, way):
     """On rows that allow no wide access: through registers, or from copies."""
     p = Gemm(37, 35, 150, layout, dtype, compute, out=out)
     size = p.element.bytes
     depth = {1: 64, 2: 32, 4: 16, 8: 8}[size] * (2 if "kl=2" in way else 1)
     copies = f"vec_a={16 // size} vec_b={16 // size}"
-    if way != "repack=3":
-        copies = f"copy_a={int(size > 2)} copy_b={int(size > 2)}"
+    if way != "operand_path=3":
+        copies = f"cp_async_a={int(size > 2)} cp_async_b={int(size > 2)}"
     c = parse_config(f"family=1 ms=16 ns=16 ml=32 nl=32 u={depth} stages=2 {copies} {way}")
     on = "rtx4090" if size == 1 else "emulated"
     assert broken(p, c, device(on)) is None
@@ -54,8 +54,8 @@ def test_every_type_layout_and_way_to_meet(dtype, compute, out, layout, way):
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (1, 37, 1), (16, 8, 32), (17, 9, 33), (61, 7, 3), (33, 31, 0), (5, 0, 9)])
-@pytest.mark.parametrize("text", ["u=32 copy_a=0 copy_b=0", "u=32 repack=3 vec_a=8 vec_b=8",
-                                  "bounds=2 kl=2 u=64 copy_a=0 copy_b=0"])  # fmt: skip
+@pytest.mark.parametrize("text", ["u=32 cp_async_a=0 cp_async_b=0", "u=32 operand_path=3 vec_a=8 vec_b=8",
+                                  "bounds=2 kl=2 u=64 cp_async_a=0 cp_async_b=0"])  # fmt: skip
 def test_extents(shape, text):
     p = Gemm(*shape, "NT" if shape[0] % 2 else "TN", "f16")
     c = parse_config(f"family=1 ms=16 ns=8 ml=32 nl=16 {text}")

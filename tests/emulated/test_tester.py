@@ -32,7 +32,7 @@ from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.tuning.bench import Bench
 
 #: through registers, two stages; by cp.async, three stages; shared by two groups; slices of three kinds
-PLAIN = parse_config("ms=2 ns=2 ml=16 nl=16 copy_a=0 copy_b=0 stages=2")
+PLAIN = parse_config("ms=2 ns=2 ml=16 nl=16 cp_async_a=0 cp_async_b=0 stages=2")
 COPIED = parse_config("ms=2 ns=2 ml=16 nl=16 stages=3")
 SHARED = parse_config("ms=2 ns=2 ml=16 nl=16 kl=2 stages=3")
 P = Gemm(20, 19, 40, "TN")
@@ -98,11 +98,11 @@ def bars(c: Config, p: Gemm = P) -> int:
 # ---- barriers
 
 
-@pytest.mark.parametrize("c", [PLAIN, COPIED, SHARED, replace(PLAIN, ahead=0, bounds=2), replace(COPIED, stage_c=1)])
+@pytest.mark.parametrize("c", [PLAIN, COPIED, SHARED, replace(PLAIN, fragment_prefetch=0, bounds=2), replace(COPIED, epilogue_smem=1)])
 def test_a_missing_barrier_is_a_race(spoilt, c):
     """Each of them in turn: after the prologue, in the loop, before the tile is gathered (with beta or without)."""
     count = bars(c)
-    assert count == (4 if c.kl > 1 or c.stage_c else 2)
+    assert count == (4 if c.kl > 1 or c.epilogue_smem else 2)
     for which in range(count):
         with pytest.raises((RaceFault, AsyncFault)) as caught:
             spoilt(c, drop(r"bar\.sync 0;", which), uninitialised=False)
@@ -131,7 +131,7 @@ def test_a_stage_that_is_written_while_it_is_read(spoilt):
 # ---- copies
 
 
-@pytest.mark.parametrize("c", [COPIED, SHARED, replace(COPIED, copy_a=0), replace(COPIED, stages=2)])
+@pytest.mark.parametrize("c", [COPIED, SHARED, replace(COPIED, cp_async_a=0), replace(COPIED, stages=2)])
 @pytest.mark.parametrize("which", [0, 1])
 def test_a_copy_that_is_not_waited_for(spoilt, c, which):
     with pytest.raises(AsyncFault) as caught:
@@ -279,20 +279,20 @@ def test_a_sum_that_begins_with_nothing(spoilt):
 def test_a_slice_that_is_added_twice_or_before_c_is_cleared(spoilt):
     found = spoilt(replace(PLAIN, kg=2), every(r"(@%in red\.global[^;]*;)", r"\1 \1"))
     assert not any(r.ok for r in found[:3])
-    found = spoilt(replace(PLAIN, kg=3, split=2), swap(r"setp\.lt\.u32 %p, %s, %slices;", "setp.le.u32 %p, %s, 1;"))
+    found = spoilt(replace(PLAIN, kg=3, splitk=2), swap(r"setp\.lt\.u32 %p, %s, %slices;", "setp.le.u32 %p, %s, 1;"))
     assert not any(r.ok for r in found)
 
 
 def test_a_flag_that_is_never_raised(spoilt):
     with pytest.raises((DeadlockFault, DivergenceFault)) as caught:
-        spoilt(replace(PLAIN, kg=2, split=1), drop(r"@%p red\.release\.gpu"))
+        spoilt(replace(PLAIN, kg=2, splitk=1), drop(r"@%p red\.release\.gpu"))
     assert "ld.acquire.gpu.global.u32 %t0, [%flag]; (polls)" in str(caught.value)
 
 
 def test_a_flag_that_is_left_raised(spoilt):
     """The next launch on the same workspace does not wait for its C, or counts wrongly."""
     for change in (drop(r"@%p st\.relaxed\.gpu"), swap(r"mov\.u32 %t1, %nctaid\.z;", "mov.u32 %t1, 77;")):
-        found = spoilt(replace(PLAIN, kg=3, split=1), change)
+        found = spoilt(replace(PLAIN, kg=3, splitk=1), change)
         assert not any(r.ok for r in found)
         assert found[0].deviation.where == (-1, -1)
 
@@ -336,7 +336,7 @@ def test_a_measurement_of_a_wrong_kernel_is_a_failure(monkeypatch, change, outco
 
 def test_a_failed_kernel_s_flags_do_not_reach_the_next(monkeypatch):
     """It stops half way, its flags raised: the workspace is left behind with it."""
-    c = replace(PLAIN, kg=3, split=1)
+    c = replace(PLAIN, kg=3, splitk=1)
     work = Bench(EmulatedDriver(device("emulated")))
     stopped = swap(r"@%in red\.global\.add\.f32 \[%at\+0\]", "red.global.add.f32 [%at+1000000]")
     monkeypatch.setattr(runner, "render", lambda plan: replace(render(plan), text=stopped(render(plan).text)))

@@ -30,16 +30,16 @@ KERNELS = {
     **{way: ("h200", "e4m3", text) for way, text in WAYS.items() if way.startswith("wgmma") and "boxes" not in way},
     **{way: ("rtx4090", "e5m2", text) for way, text in WAYS.items() if way.startswith("mma")},
     "mma, 16 bits": ("h200", "bf16", "family=1 ms=16 ns=16 ml=32 nl=32 u=32 vec_a=8 vec_b=8"),
-    "simt": ("h200", "f16", "ms=4 ns=4 ml=16 nl=32 wm=4 copy_a=0 copy_b=0 vec_c=4"),
-    "simt, sums in f16": ("h200", "f16 f16", "ms=4 ns=4 ml=16 nl=32 wm=4 copy_a=0 copy_b=0"),
-    "simt, gathered": ("h200", "bf16", "ms=4 ns=4 ml=16 nl=32 wm=4 kl=2 u=16 copy_a=0 copy_b=0 vec_c=2"),
-    "stream": ("h200", "e4m3", "family=3 ml=1 ms=1 nl=8 ns=4 wm=1 kl=2 u=1024 vec_a=16 vec_b=16 swap=1 ahead=0"),
+    "simt": ("h200", "f16", "ms=4 ns=4 ml=16 nl=32 lanes_m=4 cp_async_a=0 cp_async_b=0 vec_c=4"),
+    "simt, sums in f16": ("h200", "f16 f16", "ms=4 ns=4 ml=16 nl=32 lanes_m=4 cp_async_a=0 cp_async_b=0"),
+    "simt, gathered": ("h200", "bf16", "ms=4 ns=4 ml=16 nl=32 lanes_m=4 kl=2 u=16 cp_async_a=0 cp_async_b=0 vec_c=2"),
+    "store_policy": ("h200", "e4m3", "family=3 ml=1 ms=1 nl=8 ns=4 lanes_m=1 kl=2 u=1024 vec_a=16 vec_b=16 transposed_mma=1 fragment_prefetch=0"),
 }
 
 
 def problem(way: str, out: str, epilogue: str = "") -> Gemm:
     kind, _, compute = KERNELS[way][1].partition(" ")
-    return Gemm(1 if way == "stream" else 70, 72, 144, "NT", kind, compute, out=out, epilogue=epilogue)
+    return Gemm(1 if way == "store_policy" else 70, 72, 144, "NT", kind, compute, out=out, epilogue=epilogue)
 
 
 @pytest.mark.parametrize("way", KERNELS)
@@ -54,7 +54,7 @@ def test_both_leave_every_way(way: str) -> None:
 @pytest.mark.parametrize("out", TINY)
 def test_ptxas_takes_them(out: str, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path))
-    for way in ("wgmma", "wgmma, shares", "mma, gathered", "simt", "stream"):
+    for way in ("wgmma", "wgmma, shares", "mma, gathered", "simt", "store_policy"):
         on, _, text = KERNELS[way]
         made = assemble(render(plan_for(problem(way, out, EPILOGUES[0]), parse_config(text), device(on))))
         assert made.cubin
@@ -83,7 +83,7 @@ def test_every_number_and_what_lies_between(out: str, width: int) -> None:
     near = [np.nextafter(middles.astype(np.float32), to, dtype=np.float32) for to in (0, np.float32(np.inf))]
     x = np.concatenate([table, middles, *near, [2.0**-20, 1e-30, 3e38, np.inf, np.nan]]).astype(np.float32)
     p = Gemm(len(x), 8, 1, "NN", "f16", out=out, epilogue="scale_rows")
-    text = f"ms=4 ns=8 ml=32 nl=32 wm=8 copy_a=0 copy_b=0 vec_c={width}"
+    text = f"ms=4 ns=8 ml=32 nl=32 lanes_m=8 cp_async_a=0 cp_async_b=0 vec_c={width}"
     runner = Runner.of(EmulatedDriver(device("h200")), p, parse_config(text))
     a, b = np.ones((len(x), 1), np.float16), np.ones((1, 8), np.float16)
     signs = np.array([1, -1] * 4, np.float32)

@@ -40,7 +40,7 @@ ROUTES = [
     *(("e5m2", "", layout) for layout in LAYOUTS), *(("s8", "", layout) for layout in LAYOUTS),
     *(("f16", "f16", layout) for layout in LAYOUTS),
 ]  # fmt: skip
-WAYS = ("", "kc=2", "kg=2 split=2", "kg=2 split=3", "kg=2 split=4", "persistent=1 wg=2", "pingpong=1 persistent=1 wg=2")
+WAYS = ("", "cluster_k=2", "kg=2 splitk=2", "kg=2 splitk=3", "kg=2 splitk=4", "persistent=1 math_warpgroups=2", "pingpong=1 persistent=1 math_warpgroups=2")
 
 
 #: each type and layout in some ways, each way with some of both
@@ -51,22 +51,22 @@ SOME = [(*route, way) for i, route in enumerate(ROUTES) for j, way in enumerate(
 def test_types_layouts_and_ways(dtype, compute, layout, way):
     p = Gemm(80, 80, 272, layout, dtype, compute)
     u = 128 // p.element.bytes
-    long = 64 if "pingpong" in way else 128 if "wg=2" in way else 64
-    tried = [f"ml={long} nl=32", f"swap=1 ml=32 nl={long}"]
+    long = 64 if "pingpong" in way else 128 if "math_warpgroups=2" in way else 64
+    tried = [f"ml={long} nl=32", f"transposed_mma=1 ml=32 nl={long}"]
     if layout == "TN" and p.element.bytes != 2:
-        tried = [f"{tried[0]} repack=2", f"{tried[1]} repack=1", f"{tried[0]} repack=3"]
+        tried = [f"{tried[0]} operand_path=2", f"{tried[1]} operand_path=1", f"{tried[0]} operand_path=3"]
     found = [parse_config(f"family=2 {sides} u={u} stages=3 {way}") for sides in tried]
     legal = [c for c in found if broken(p, c, H200) is None]
-    assert legal or ("repack" in tried[0] and ("split=3" in way or "split=4" in way))
+    assert legal or ("operand_path" in tried[0] and ("splitk=3" in way or "splitk=4" in way))
     for n, c in enumerate(legal):
         kind = ("integers", "normal")[n % 2]
         verify(p, c, kind, 1.0, 1.0, data=n, on="h200")
 
 
 #: how clusters lie whose blocks share X, or both operands; each in two layouts
-SHARED = ("cluster=2 yc=2", "cluster=4 yc=2 raster=4", "yc=2", "yc=4 raster=8", "cluster=2 yc=4 evict=3",
-          "cluster=2 yc=2 kg=3 split=3", "cluster=2 yc=2 persistent=1", "cluster=2 yc=2 persistent=1 wg=2",
-          "cluster=2 yc=2 persistent=1 wg=2 pingpong=1 raster=4")  # fmt: skip
+SHARED = ("cluster_x=2 cluster_y=2", "cluster_x=4 cluster_y=2 raster_group=4", "cluster_y=2", "cluster_y=4 raster_group=8", "cluster_x=2 cluster_y=4 l2_evict_first=3",
+          "cluster_x=2 cluster_y=2 kg=3 splitk=3", "cluster_x=2 cluster_y=2 persistent=1", "cluster_x=2 cluster_y=2 persistent=1 math_warpgroups=2",
+          "cluster_x=2 cluster_y=2 persistent=1 math_warpgroups=2 pingpong=1 raster_group=4")  # fmt: skip
 LYING = [(layout, way) for i, layout in enumerate(LAYOUTS) for j, way in enumerate(SHARED) if (i + i // 2 + j) % 2]
 
 
@@ -74,12 +74,12 @@ LYING = [(layout, way) for i, layout in enumerate(LAYOUTS) for j, way in enumera
 def test_blocks_of_a_cluster_share_operands(layout, way):
     """Clusters of which some tiles lie beyond the matrix, X from shared memory and from registers; a device so small
     that blocks walk over several tiles."""
-    long, short = (128 if "wg=2" in way and "pingpong" not in way else 64), (64 if "=4" in way else 32)
+    long, short = (128 if "math_warpgroups=2" in way and "pingpong" not in way else 64), (64 if "=4" in way else 32)
     on, seen = replace(H200, sms=8) if "persistent" in way else H200, 0
     problems = Gemm(200, 152, 136, layout, "f16"), Gemm(148, 144, 68, layout, "f32", "tf32")
     for n, p in enumerate(problems):
-        for sides in (f"ml={long} nl={short}", f"swap=1 ml={short} nl={long}"):
-            c = parse_config(f"family=2 {sides} u={64 // p.element.bytes} stages=3 {way} stage_c={1 - n}")
+        for sides in (f"ml={long} nl={short}", f"transposed_mma=1 ml={short} nl={long}"):
+            c = parse_config(f"family=2 {sides} u={64 // p.element.bytes} stages=3 {way} epilogue_smem={1 - n}")
             if broken(p, c, on) is None:
                 a, b, before = operands(p, n, "integers")
                 driver = EmulatedDriver(on, completion=("late", "early")[n])
@@ -92,9 +92,9 @@ def test_blocks_of_a_cluster_share_operands(layout, way):
 @pytest.mark.parametrize(
     ("p", "text"),
     [
-        (Gemm(256, 256, 64, "NT", "bf16"), "ml=256 nl=192 wg=2 stages=2 u=64 stage_c=1 chunks=4"),
-        (Gemm(128, 256, 64, "NT", "f16", "f16"), "ml=128 nl=256 wg=2 stages=2 u=64"),
-        (Gemm(256, 128, 64, "NN", "f32", "tf32"), "swap=1 ml=256 nl=128 wg=2 stages=2 u=32 persistent=1"),
+        (Gemm(256, 256, 64, "NT", "bf16"), "ml=256 nl=192 math_warpgroups=2 stages=2 u=64 epilogue_smem=1 epilogue_subtiles=4"),
+        (Gemm(128, 256, 64, "NT", "f16", "f16"), "ml=128 nl=256 math_warpgroups=2 stages=2 u=64"),
+        (Gemm(256, 128, 64, "NN", "f32", "tf32"), "transposed_mma=1 ml=256 nl=128 math_warpgroups=2 stages=2 u=32 persistent=1"),
     ],
 )
 def test_warps_that_copy_give_registers(p, text):
@@ -105,11 +105,11 @@ def test_warps_that_copy_give_registers(p, text):
 @pytest.mark.parametrize(
     ("p", "text"),
     [
-        (Gemm(128, 64, 128, "TT", "f32", "tf32"), "ml=128 nl=64 wg=2 u=32 stages=3 vec_c=2"),
-        (Gemm(64, 128, 256, "NN", "e4m3"), "swap=1 ml=64 nl=128 wg=1 u=128 stages=2 vec_c=2"),
+        (Gemm(128, 64, 128, "TT", "f32", "tf32"), "ml=128 nl=64 math_warpgroups=2 u=32 stages=3 vec_c=2"),
+        (Gemm(64, 128, 256, "NN", "e4m3"), "transposed_mma=1 ml=64 nl=128 math_warpgroups=1 u=128 stages=2 vec_c=2"),
         (Gemm(64, 64, 256, "TT", "s8"), "ml=64 nl=64 u=64 stages=2 vec_c=2"),
-        (Gemm(64, 64, 256, "TN", "f32", "tf32"), "ml=64 nl=64 u=32 stages=2 vec_c=2 repack=2"),
-        (Gemm(64, 64, 256, "TN", "s8"), "ml=64 nl=64 u=64 stages=2 vec_c=2 repack=2"),
+        (Gemm(64, 64, 256, "TN", "f32", "tf32"), "ml=64 nl=64 u=32 stages=2 vec_c=2 operand_path=2"),
+        (Gemm(64, 64, 256, "TN", "s8"), "ml=64 nl=64 u=64 stages=2 vec_c=2 operand_path=2"),
     ],
 )
 def test_fragments_are_read_without_conflicts(p, text):
@@ -130,7 +130,7 @@ def test_rows_that_tma_cannot_map_are_copied(dtype, aligned, monkeypatch):
         if aligned < p.element.bytes:
             return
         p = replace(p, lda=p.columns_a + n, aligned_a=aligned, aligned_b=aligned)
-        c = parse_config(f"family=2 ml=64 nl=64 u={64 // p.element.bytes} stages=2 repack=3")
+        c = parse_config(f"family=2 ml=64 nl=64 u={64 // p.element.bytes} stages=2 operand_path=3")
         verify(p, c, "integers", data=n, on="h200", shift=n % 2 == 0)
     row = Gemm(1, 33, 65, "NT", dtype, p.compute, aligned_a=aligned, aligned_b=aligned)
     verify(row, c, "normal", 2.0, 1.0, on="h200", shift=True)
@@ -138,10 +138,10 @@ def test_rows_that_tma_cannot_map_are_copied(dtype, aligned, monkeypatch):
 
 def test_one_operand_is_copied_and_the_other_not():
     p = Gemm(35, 40, 64, "TN", "f16")
-    c = parse_config("family=2 ml=64 nl=64 u=32 stages=2 repack=1")
+    c = parse_config("family=2 ml=64 nl=64 u=32 stages=2 operand_path=1")
     verify(p, c, "integers", on="h200")
     p = Gemm(40, 35, 64, "TN", "f32", "tf32")  # A is transposed, B copied
-    verify(p, replace(c, repack=3), "integers", on="h200")
+    verify(p, replace(c, operand_path=3), "integers", on="h200")
 
 
 @pytest.mark.parametrize("shared", [-1, 0])
@@ -150,7 +150,7 @@ def test_items_of_a_batch_are_copied_each(more, shared):
     """``shared`` 0: all items have one B; ``more``: extents that TMA cannot map."""
     p = Gemm(36 + more, 40 + more, 72, "TN", "f32", "tf32", batch=3, stride_b=shared)
     driver, (a, b, old) = EmulatedDriver(H200), operands(p, 1, "integers")
-    for text in ("repack=3",) if more else ("repack=2", "repack=1 swap=1 kg=2 split=2"):
+    for text in ("operand_path=3",) if more else ("operand_path=2", "operand_path=1 transposed_mma=1 kg=2 splitk=2"):
         runner = Runner.of(driver, p, parse_config(f"family=2 ml=64 nl=64 u=32 stages=2 {text}"))
         out = runner.compute(*padded(p, (a, b, np.full_like(old, np.nan))))
         assert np.array_equal(elements(p, C, out), reference(p, a, b).exact)

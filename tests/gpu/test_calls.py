@@ -22,8 +22,8 @@ from tests.forks import forked
 
 pytestmark = pytest.mark.gpu
 torch = pytest.importorskip("torch")
-ANY = "ms=2 ns=2 ml=16 nl=16 copy_a=0 copy_b=0 stages=2"
-SLICED = {"flags": f"{ANY} kg=2 split=1", "sums": f"{ANY} kg=2 split=2"}
+ANY = "ms=2 ns=2 ml=16 nl=16 cp_async_a=0 cp_async_b=0 stages=2"
+SLICED = {"flags": f"{ANY} kg=2 splitk=1", "sums": f"{ANY} kg=2 splitk=2"}
 
 
 @pytest.fixture(params=SLICED)

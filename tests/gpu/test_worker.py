@@ -18,7 +18,7 @@ from ptxgen.tuning.worker import Worker
 
 pytestmark = pytest.mark.gpu
 
-P, CONFIG = Gemm(16, 16, 16), worker.parse_config("ms=2 ns=2 ml=16 nl=16 copy_a=0 copy_b=0 stages=2")
+P, CONFIG = Gemm(16, 16, 16), worker.parse_config("ms=2 ns=2 ml=16 nl=16 cp_async_a=0 cp_async_b=0 stages=2")
 #: a child whose kernel waits for ever, which it says through a FIFO
 CHILD = r"""
 import os, sys

@@ -23,7 +23,7 @@ from ptxgen.tuning import selection
 from ptxgen.tuning.selection import Selection
 
 #: serves every problem, whatever its alignment
-ANY = parse_config("ms=2 ns=2 ml=16 nl=16 copy_a=0 copy_b=0 stages=2")
+ANY = parse_config("ms=2 ns=2 ml=16 nl=16 cp_async_a=0 cp_async_b=0 stages=2")
 
 
 class Driver(EmulatedDriver):

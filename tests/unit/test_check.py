@@ -15,7 +15,7 @@ from ptxgen.runtime.check import CASES, check
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
 
-SMALL = parse_config("ms=2 ns=2 ml=16 nl=16 copy_a=0 copy_b=0 stages=2")
+SMALL = parse_config("ms=2 ns=2 ml=16 nl=16 cp_async_a=0 cp_async_b=0 stages=2")
 P = Gemm(20, 18, 40, "NT")
 
 
@@ -93,7 +93,7 @@ def test_nan_left_in_c_is_found():
 
 def test_a_configuration_that_breaks_a_rule():
     with pytest.raises(ConfigError):
-        check(Driver(), P, replace(SMALL, wm=32))
+        check(Driver(), P, replace(SMALL, lanes_m=32))
     with pytest.raises(ConfigError):  # slack narrows what vectors may be
         check(Driver(), Gemm(16, 16, 16), replace(SMALL, vec_a=4), slack=1)
 
@@ -105,7 +105,7 @@ def test_a_fault_goes_on_and_leaves_no_memory(monkeypatch):
     driver = Driver()
     monkeypatch.setattr(Driver, "launch", launch)
     with pytest.raises(RaceFault):
-        check(driver, P, replace(SMALL, kg=2, split=1))
+        check(driver, P, replace(SMALL, kg=2, splitk=1))
     assert not driver.held
 
 
@@ -126,7 +126,7 @@ def test_inputs_are_those_of_the_seed(monkeypatch):
 
 def test_flags_that_are_left_raised_are_found(monkeypatch):
     """The result is right, and the next launch on that workspace would not be."""
-    c = replace(SMALL, kg=2, split=1)
+    c = replace(SMALL, kg=2, splitk=1)
     assert all(r.ok for r in check(Driver(), P, c))
     real = Driver.launch
 

@@ -29,28 +29,28 @@ def plain(c: Columns) -> Columns:
 
 #: measured on an H200 (microseconds, medians): problem, configuration
 MEASURED = [
-    (8.75, Gemm(512, 512, 512, "TN"), Config(ml=64, nl=32, u=32, stages=5, kl=4, wm=8, lanes=1)),
+    (8.75, Gemm(512, 512, 512, "TN"), Config(ml=64, nl=32, u=32, stages=5, kl=4, lanes_m=8, lane_interleave=1)),
     (44.7, Gemm(1024, 1024, 1024, "TN"), Config(ml=32, nl=64, u=32, stages=4, kl=2)),
-    (315.4, Gemm(2048, 2048, 2048, "TN"), Config(ml=128, nl=128, ns=16, raster=8)),
-    (2493.0, Gemm(4096, 4096, 4096, "TN"), Config(ml=128, nl=128, ns=16, raster=8)),
-    (324.8, Gemm(2048, 2048, 2048, "NN"), Config(ml=128, nl=256, ms=16, u=16, stages=2, copy_a=0)),
-    (337.8, Gemm(2048, 2048, 2048, "NT"), Config(ml=128, nl=128, ms=16, stages=2, copy_a=0, copy_b=0)),
+    (315.4, Gemm(2048, 2048, 2048, "TN"), Config(ml=128, nl=128, ns=16, raster_group=8)),
+    (2493.0, Gemm(4096, 4096, 4096, "TN"), Config(ml=128, nl=128, ns=16, raster_group=8)),
+    (324.8, Gemm(2048, 2048, 2048, "NN"), Config(ml=128, nl=256, ms=16, u=16, stages=2, cp_async_a=0)),
+    (337.8, Gemm(2048, 2048, 2048, "NT"), Config(ml=128, nl=128, ms=16, stages=2, cp_async_a=0, cp_async_b=0)),
     (10.75, Gemm(16, 2560, 2560, "NN"),
-     Config(ml=16, nl=128, ms=4, ns=4, stages=4, wm=2, kg=26, split=1, keep_a=1, ahead=0)),
+     Config(ml=16, nl=128, ms=4, ns=4, stages=4, lanes_m=2, kg=26, splitk=1, kmajor_smem_a=1, fragment_prefetch=0)),
     (14.0, Gemm(32, 2560, 2560, "NN"), Config(ml=32, nl=128, ns=4, stages=4, kg=19, vec_a=1)),
-    (38.4, Gemm(128, 2560, 2560, "NN"), Config(ml=32, nl=256, wm=1, kg=13, vec_a=1)),
-    (42.3, Gemm(128, 2560, 2560, "NT"), Config(ml=64, nl=128, stages=2, kg=13, vec_a=1, copy_b=0, ahead=0)),
-    (15.8, Gemm(64, 64, 60000, "TN"), Config(ml=32, nl=64, u=32, stages=4, kl=4, kg=132, split=1)),
-    (147.1, Gemm(256, 256, 60000, "TN"), Config(ml=64, nl=128, ns=16, u=16, stages=2, kl=2, kg=33, split=1)),
-    (29.0, Gemm(4096, 4096, 32, "TN"), Config(ml=64, nl=128, raster=8, stream=1)),
-    (56.1, Gemm(777, 1000, 1333, "NT"), Config(ml=64, nl=128, stages=4, kg=5, vec_a=1, vec_b=1, ahead=0)),
+    (38.4, Gemm(128, 2560, 2560, "NN"), Config(ml=32, nl=256, lanes_m=1, kg=13, vec_a=1)),
+    (42.3, Gemm(128, 2560, 2560, "NT"), Config(ml=64, nl=128, stages=2, kg=13, vec_a=1, cp_async_b=0, fragment_prefetch=0)),
+    (15.8, Gemm(64, 64, 60000, "TN"), Config(ml=32, nl=64, u=32, stages=4, kl=4, kg=132, splitk=1)),
+    (147.1, Gemm(256, 256, 60000, "TN"), Config(ml=64, nl=128, ns=16, u=16, stages=2, kl=2, kg=33, splitk=1)),
+    (29.0, Gemm(4096, 4096, 32, "TN"), Config(ml=64, nl=128, raster_group=8, store_policy=1)),
+    (56.1, Gemm(777, 1000, 1333, "NT"), Config(ml=64, nl=128, stages=4, kg=5, vec_a=1, vec_b=1, fragment_prefetch=0)),
 ]  # fmt: skip
 
 
 def wide(p: Gemm, c: Config) -> Config:
     """Four elements an access wherever the table above leaves one and 16 bytes are possible."""
-    a = 1 if p.layout[0] == "N" and c.copy_a and not c.keep_a else 4
-    b = 1 if p.layout[1] == "T" and c.copy_b and not c.keep_b else 4
+    a = 1 if p.layout[0] == "N" and c.cp_async_a and not c.kmajor_smem_a else 4
+    b = 1 if p.layout[1] == "T" and c.cp_async_b and not c.kmajor_smem_b else 4
     return replace(c, vec_a=a if c.vec_a == 1 else c.vec_a, vec_b=b if c.vec_b == 1 else c.vec_b, vec_c=4)
 
 
@@ -72,7 +72,7 @@ def test_the_clock_knows_what_decides():
     assert change(p, c, vec_c=1) > 1.2  # measured 1.64: scalar stores
     p, c = Gemm(2048, 2048, 2048, "TN"), wide(*MEASURED[2][1:])
     assert change(p, c, vec_c=1) < 1.05  # measured 1.02
-    p, c = Gemm(2048, 2048, 2048, "NN"), Config(ml=128, nl=128, ms=16, copy_a=0, vec_a=4, vec_b=4, vec_c=4, u=16)
+    p, c = Gemm(2048, 2048, 2048, "NN"), Config(ml=128, nl=128, ms=16, cp_async_a=0, vec_a=4, vec_b=4, vec_c=4, u=16)
     assert change(p, c, u=32) > 1.05  # measured 1.11: the loop outgrows the instruction cache
 
 
@@ -125,48 +125,48 @@ def test_no_rows_have_no_times():
 #: measured on an H200 (microseconds, medians) by kernels of the same making: M, N, K, layout, f16, configuration
 TENSOR = [
     (3.31, (512, 512, 512, "TN"), {"ml": 64, "nl": 64, "u": 128}),
-    (5.65, (1024, 1024, 1024, "TN"), {"ml": 128, "nl": 64, "wg": 2, "stages": 8, "chunks": 2, "buffers": 2}),
+    (5.65, (1024, 1024, 1024, "TN"), {"ml": 128, "nl": 64, "math_warpgroups": 2, "stages": 8, "epilogue_subtiles": 2, "epilogue_buffers": 2}),
     (24.9, (2048, 2048, 2048, "TN"),
-     {"ml": 256, "nl": 128, "wg": 2, "chunks": 4, "buffers": 4, "reuse": 1, "swap": 1, "evict": 0}),
-    (5.59, (16, 2560, 2560, "NN"), {"ml": 64, "nl": 32, "u": 128, "stages": 9, "rows": 16, "evict": 2}),
-    (5.66, (16, 2560, 2560, "NT"), {"ml": 16, "nl": 64, "stages": 12, "kc": 2, "swap": 1, "evict": 2}),
-    (6.13, (64, 2560, 2560, "NT"), {"ml": 64, "nl": 32, "u": 128, "stages": 9, "evict": 2}),
+     {"ml": 256, "nl": 128, "math_warpgroups": 2, "epilogue_subtiles": 4, "epilogue_buffers": 4, "epilogue_aliases_ab": 1, "transposed_mma": 1, "l2_evict_first": 0}),
+    (5.59, (16, 2560, 2560, "NN"), {"ml": 64, "nl": 32, "u": 128, "stages": 9, "tma_rows": 16, "l2_evict_first": 2}),
+    (5.66, (16, 2560, 2560, "NT"), {"ml": 16, "nl": 64, "stages": 12, "cluster_k": 2, "transposed_mma": 1, "l2_evict_first": 2}),
+    (6.13, (64, 2560, 2560, "NT"), {"ml": 64, "nl": 32, "u": 128, "stages": 9, "l2_evict_first": 2}),
     (6.94, (128, 2560, 2560, "NT"), {"ml": 64, "nl": 40, "u": 128, "stages": 8}),
-    (7.76, (64, 64, 60000, "TN"), {"ml": 64, "nl": 64, "u": 128, "stages": 6, "kc": 8, "kg": 15, "split": 3, "swap": 1}),
+    (7.76, (64, 64, 60000, "TN"), {"ml": 64, "nl": 64, "u": 128, "stages": 6, "cluster_k": 8, "kg": 15, "splitk": 3, "transposed_mma": 1}),
     (5.80, (32, 32, 60000, "TN"),
-     {"ml": 32, "nl": 64, "u": 128, "stages": 12, "kc": 8, "kg": 15, "split": 3, "swap": 1, "rows": 32}),
-    (19.6, (256, 256, 60000, "TN"), {"ml": 64, "nl": 64, "u": 128, "stages": 6, "kg": 8, "split": 4, "evict": 3}),
-    (10.9, (4096, 4096, 32, "TN"), {"ml": 128, "nl": 128, "wg": 2, "u": 32, "stages": 2, "persistent": 1, "chunks": 2,
-                                    "buffers": 2}),
-    (10.0, (1, 4096, 4096, "NT"), {"ml": 8, "nl": 64, "u": 256, "stages": 5, "kc": 2, "swap": 1, "evict": 2}),
-    (23.2, (8, 11008, 4096, "NT"), {"ml": 8, "nl": 64, "u": 128, "stages": 3, "kc": 2, "swap": 1, "evict": 2}),
-    (30.4, (64, 4096, 14336, "NT"), {"ml": 64, "nl": 64, "u": 128, "stages": 6, "kc": 2, "swap": 1, "evict": 2}),
-    (8.40, (776, 1000, 1336, "NT"), {"ml": 128, "nl": 64, "stages": 7, "cluster": 4, "swap": 1}),
-    (10.8, (776, 1000, 1336, "NT"), {"ml": 112, "nl": 64, "stages": 8, "swap": 1}),
-    (4.22, (256, 256, 2048, "NT"), {"ml": 64, "nl": 16, "u": 128, "stages": 8, "kc": 2}),
-    (8.16, (512, 512, 4096, "NT"), {"ml": 64, "nl": 64, "u": 128, "stages": 6, "kg": 2, "split": 4}),
+     {"ml": 32, "nl": 64, "u": 128, "stages": 12, "cluster_k": 8, "kg": 15, "splitk": 3, "transposed_mma": 1, "tma_rows": 32}),
+    (19.6, (256, 256, 60000, "TN"), {"ml": 64, "nl": 64, "u": 128, "stages": 6, "kg": 8, "splitk": 4, "l2_evict_first": 3}),
+    (10.9, (4096, 4096, 32, "TN"), {"ml": 128, "nl": 128, "math_warpgroups": 2, "u": 32, "stages": 2, "persistent": 1, "epilogue_subtiles": 2,
+                                    "epilogue_buffers": 2}),
+    (10.0, (1, 4096, 4096, "NT"), {"ml": 8, "nl": 64, "u": 256, "stages": 5, "cluster_k": 2, "transposed_mma": 1, "l2_evict_first": 2}),
+    (23.2, (8, 11008, 4096, "NT"), {"ml": 8, "nl": 64, "u": 128, "stages": 3, "cluster_k": 2, "transposed_mma": 1, "l2_evict_first": 2}),
+    (30.4, (64, 4096, 14336, "NT"), {"ml": 64, "nl": 64, "u": 128, "stages": 6, "cluster_k": 2, "transposed_mma": 1, "l2_evict_first": 2}),
+    (8.40, (776, 1000, 1336, "NT"), {"ml": 128, "nl": 64, "stages": 7, "cluster_x": 4, "transposed_mma": 1}),
+    (10.8, (776, 1000, 1336, "NT"), {"ml": 112, "nl": 64, "stages": 8, "transposed_mma": 1}),
+    (4.22, (256, 256, 2048, "NT"), {"ml": 64, "nl": 16, "u": 128, "stages": 8, "cluster_k": 2}),
+    (8.16, (512, 512, 4096, "NT"), {"ml": 64, "nl": 64, "u": 128, "stages": 6, "kg": 2, "splitk": 4}),
     (180.3, (4096, 4096, 4096, "NT"),
-     {"ml": 128, "nl": 256, "wg": 2, "stages": 3, "cluster": 2, "persistent": 1, "raster": 8}),
+     {"ml": 128, "nl": 256, "math_warpgroups": 2, "stages": 3, "cluster_x": 2, "persistent": 1, "raster_group": 8}),
     (1416, (8192, 8192, 8192, "NT"),
-     {"ml": 128, "nl": 256, "wg": 2, "stages": 3, "cluster": 2, "persistent": 1, "raster": 8}),
+     {"ml": 128, "nl": 256, "math_warpgroups": 2, "stages": 3, "cluster_x": 2, "persistent": 1, "raster_group": 8}),
 ]  # fmt: skip
 
 
 #: the same by mma.sync: problem, configuration, good ones and bad
 SYNC = [
     (2408.5, "gemm 4096,4096,4096 NT f64",
-     "ms=32 ns=64 ml=128 nl=128 u=32 vec_a=2 vec_b=2 vec_c=2 order=1 ahead=0 raster=8"),
-    (16.1, "gemm 16,2560,2560 NN f64", "ms=16 ns=16 ml=16 nl=64 u=16 kg=4 stages=5 vec_a=2 vec_b=2 vec_c=2 ahead=0"),
+     "ms=32 ns=64 ml=128 nl=128 u=32 vec_a=2 vec_b=2 vec_c=2 mma_order=1 fragment_prefetch=0 raster_group=8"),
+    (16.1, "gemm 16,2560,2560 NN f64", "ms=16 ns=16 ml=16 nl=64 u=16 kg=4 stages=5 vec_a=2 vec_b=2 vec_c=2 fragment_prefetch=0"),
     (12.5, "gemm 32,32,60000 TN f64", "ms=16 ns=16 ml=32 nl=32 u=64 kg=99 stages=5 vec_a=2 vec_b=2 vec_c=2"),
     (8.7, "gemm 512,512,512 TN f64", "ms=16 ns=32 ml=64 nl=32 u=64 kl=2 vec_a=2 vec_b=2 vec_c=2"),
     (14.0, "gemm 776,1000,1336 NT f16", "ms=32 ns=64 ml=64 nl=128 u=64 stages=5 vec_a=8 vec_b=8 vec_c=4"),
-    (296.0, "gemm 4096,4096,4096 NT f16", "ms=64 ns=64 ml=128 nl=256 u=32 stages=4 vec_a=8 vec_b=8 vec_c=4 raster=8"),
+    (296.0, "gemm 4096,4096,4096 NT f16", "ms=64 ns=64 ml=128 nl=256 u=32 stages=4 vec_a=8 vec_b=8 vec_c=4 raster_group=8"),
     (5.4, "gemm 512,512,512 TN f32 compute=tf32",
      "ms=32 ns=32 ml=32 nl=64 u=64 kl=4 stages=5 vec_a=4 vec_b=4 vec_c=4"),
     (100.5, "gemm 2048,2048,2048 TN f32 compute=tf32",
-     "ms=32 ns=64 ml=64 nl=128 u=16 stages=5 vec_a=4 vec_b=4 vec_c=4 stage_c=1"),
+     "ms=32 ns=64 ml=64 nl=128 u=16 stages=5 vec_a=4 vec_b=4 vec_c=4 epilogue_smem=1"),
     (34.0, "gemm 777,1000,1333 NT f16",
-     "ms=32 ns=32 ml=64 nl=64 u=32 stages=5 copy_a=0 copy_b=0 vec_c=4 stage_c=1 ahead=0 hold=1"),
+     "ms=32 ns=32 ml=64 nl=64 u=32 stages=5 cp_async_a=0 cp_async_b=0 vec_c=4 epilogue_smem=1 fragment_prefetch=0 deferred_sts=1"),
 ]  # fmt: skip
 
 
@@ -192,7 +192,7 @@ def test_the_formula_of_mma_is_the_familys(p):
 @pytest.mark.parametrize(("us", "shape", "axes"), TENSOR, ids=lambda v: str(v) if isinstance(v, tuple) else "")
 def test_the_clock_is_near_what_tensor_cores_did(us, shape, axes):
     p = Gemm(*shape, "f16")
-    config = Config(**{"family": 2, "u": 64, "stages": 4, "stage_c": 1, **axes})
+    config = Config(**{"family": 2, "u": 64, "stages": 4, "epilogue_smem": 1, **axes})
     assert rules.broken(p, config, H200) is None
     assert predict(p, config, H200) == pytest.approx(us, rel=0.15)
 
@@ -222,7 +222,7 @@ def test_off_alignment_a_copy_pays_where_there_is_work():
     def copies(p: Gemm) -> float:
         c = space.candidates(p, H200)
         us = predict(p, c, H200)
-        copied = np.asarray(c.repack) % 4 > 0  # not as they lie
+        copied = np.asarray(c.operand_path) % 4 > 0  # not as they lie
         return float(us[copied].min() / us[(c.family == 1) & ~copied].min())
 
     assert copies(Gemm(1001, 777, 1333, "NT", "f16")) < 0.9
@@ -240,7 +240,7 @@ def test_rates_are_known_of_every_target_and_type():
 
 def test_features_say_what_their_names_say():
     p = Gemm(640, 256, 4096, "NT")
-    c = Config(ml=64, nl=128, u=16, kg=4, split=1, copy_a=0, copy_b=0, vec_a=4, vec_b=4, vec_c=4)
+    c = Config(ml=64, nl=128, u=16, kg=4, splitk=1, cp_async_a=0, cp_async_b=0, vec_a=4, vec_b=4, vec_c=4)
     assert rules.broken(p, c, H200) is None
     g = geometry(p, c)
     x = dict(zip(NAMES, features(p, Columns.of([c]), H200)[0].tolist(), strict=True))
@@ -263,10 +263,10 @@ def test_features_say_what_their_names_say():
 
 def test_features_of_tensor_cores_say_what_their_names_say():
     p = Gemm(640, 256, 4096, "NT", "bf16", lda=4160)
-    c = Config(family=2, ml=128, nl=64, u=64, wg=2, stages=4, cluster=2, kg=3, split=3, stage_c=1)
+    c = Config(family=2, ml=128, nl=64, u=64, math_warpgroups=2, stages=4, cluster_x=2, kg=3, splitk=3, epilogue_smem=1)
     assert rules.broken(p, c, H200) is None
     x = dict(zip(NAMES, features(p, Columns.of([c]), H200)[0].tolist(), strict=True))
-    assert (x["family"], x["swap"], x["wg"], x["cluster"], x["persistent"]) == (2, 0, 1, 1, 0)
+    assert (x["family"], x["transposed_mma"], x["math_warpgroups"], x["cluster_x"], x["persistent"]) == (2, 0, 1, 1, 0)
     assert (x["kg"], x["tiles_m"], x["tiles_n"]) == pytest.approx((np.log2(3), np.log2(5), 2))
     assert x["rate"] == 11
     assert (x["pitch_a"], x["pitch_b"], x["pitch_c"]) == (7, 7, 7)
@@ -276,9 +276,9 @@ def test_features_of_tensor_cores_say_what_their_names_say():
     odd = dict(zip(NAMES, features(Gemm(640, 256, 4104, "NT", "bf16"), Columns.of([c]), H200)[0].tolist(), strict=True))
     assert odd["pitch_a"] == odd["pitch_b"] == 4
     q = Gemm(640, 255, 4096, "NT", "f16")
-    copied = Config(family=1, ms=32, ns=32, ml=64, nl=64, u=32, vec_a=8, vec_b=8, repack=2)
+    copied = Config(family=1, ms=32, ns=32, ml=64, nl=64, u=32, vec_a=8, vec_b=8, operand_path=2)
     x = dict(zip(NAMES, features(q, Columns.of([copied]), H200)[0].tolist(), strict=True))
-    assert (x["family"], x["repack"], x["pitch_c"]) == (1, 2, 1)
+    assert (x["family"], x["operand_path"], x["pitch_c"]) == (1, 2, 1)
     assert x["rate"] == pytest.approx(np.log2(cost.rate(q, H200)))
 
 
@@ -286,7 +286,7 @@ def test_nothing_beats_the_roofline_and_more_work_takes_longer():
     for p, q in ((Gemm(512, 512, 512), Gemm(512, 512, 1024)), (Gemm(64, 512, 512), Gemm(512, 512, 512)),
                  (Gemm(512, 512, 512, "NT", "f16"), Gemm(512, 512, 1024, "NT", "f16")),
                  (Gemm(512, 512, 512, "NN", "f64"), Gemm(1024, 512, 512, "NN", "f64"))):  # fmt: skip
-        c = plain(space.candidates(p, H200)).replace(kg=1, split=0, evict=0)
+        c = plain(space.candidates(p, H200)).replace(kg=1, splitk=0, l2_evict_first=0)
         c = c.take(rules.legal(p, c, H200) & rules.legal(q, c, H200))
         assert (predict(p, c, H200) > roofline(p, H200)).all()
         assert (predict(q, c, H200) >= predict(p, c, H200)).all()

@@ -68,7 +68,7 @@ def test_every_field_survives_a_round_trip(db: Database, path: Path) -> None:
     odd = Gemm(3, 5, 7, "TN", "f16", "f16", lda=9, aligned_b=2, deterministic=True)
     stored = [
         measured(),
-        measured(problem=odd, config=Config(ms=2, split=2), samples=(1 / 3,), registers=-1, purpose="bench"),
+        measured(problem=odd, config=Config(ms=2, splitk=2), samples=(1 / 3,), registers=-1, purpose="bench"),
         *(measured(outcome=o, samples=(), message=f"{o} — 'twice'\n") for o in OUTCOMES[1:]),
     ]
     assert [db.add(m) for m in stored] == list(range(1, len(stored) + 1))
@@ -159,7 +159,7 @@ def test_seen_names_what_was_tried_on_that_device_and_clock(db: Database) -> Non
 
 def test_a_row_older_than_an_axis_means_its_default(db: Database, path: Path) -> None:
     db.add(measured())
-    sql(path, "UPDATE measurement SET config = replace(config, ' resident=1', '')")
+    sql(path, "UPDATE measurement SET config = replace(config, ' min_ctas_per_sm=1', '')")
     assert sql(path, "SELECT config FROM measurement WHERE config LIKE '%resident%'") == []
     assert db.seen("h200", "hardware") == {(PROBLEM.key(), config_text(Config(kg=4)))}
     assert list(db.measurements()) == [measured()]
@@ -367,7 +367,7 @@ def test_a_winner_whose_axes_are_out_of_every_range_comes_in_stale(db: Database)
     def current(device: str, problem: Problem, config: Config) -> str:
         return render(plan_for(problem, config, ptxgen.problem.device.device(device))).digest
 
-    m = measured(problem=Gemm(64, 1, 64, "NT", "f16"), config=Config(family=2, nl=256, wg=-1, ml=10**17))
+    m = measured(problem=Gemm(64, 1, 64, "NT", "f16"), config=Config(family=2, nl=256, math_warpgroups=-1, ml=10**17))
     assert db.merge([], [m], current)["stale"] == 1
 
 

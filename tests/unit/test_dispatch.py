@@ -23,8 +23,8 @@ from ptxgen.tuning.tuning_files import Header, write_winners
 H200, T4 = device("h200"), device("t4")
 P = Gemm(2560, 16, 2560, "TN")
 OTHER = Gemm(2560, 17, 2560, "TN")
-MINE = parse_config("ms=4 ns=4 ml=32 nl=16 wm=8 vec_a=4 vec_b=4 vec_c=4")
-THEIRS = parse_config("ms=4 ns=2 ml=64 nl=16 wm=16 vec_a=4 vec_b=4 vec_c=2")
+MINE = parse_config("ms=4 ns=4 ml=32 nl=16 lanes_m=8 vec_a=4 vec_b=4 vec_c=4")
+THEIRS = parse_config("ms=4 ns=2 ml=64 nl=16 lanes_m=16 vec_a=4 vec_b=4 vec_c=2")
 
 
 def measured(config: Config, us: float, problem: Gemm = P, where: str = "h200", clock: str = "hardware",
@@ -105,9 +105,9 @@ def test_several_choices_begin_with_the_winner_and_repeat_none(folder, database)
 
 def test_a_winner_that_is_not_legal_is_passed_over(folder, database):
     """A row of an older rule table, say."""
-    database.set_winner(measured(replace(MINE, wm=32), 0.5))
+    database.set_winner(measured(replace(MINE, lanes_m=32), 0.5))
     assert select(P, H200, database) == [Selection(P, THEIRS, "shipped", 7.0)]
-    database.set_winner(measured(replace(MINE, wm=32), 0.5, OTHER))
+    database.set_winner(measured(replace(MINE, lanes_m=32), 0.5, OTHER))
     (found,) = select(OTHER, H200, database)
     assert found.origin == "analytic"
     assert rules.broken(OTHER, found.config, H200) is None

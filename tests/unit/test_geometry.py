@@ -27,7 +27,7 @@ def random_rows(family: int, seed: int, n: int) -> Columns:
     rng = np.random.default_rng(seed)
     values = {a.name: rng.choice(np.array(a.values), 4 * n) for a in AXES}
     values["kg"] = rng.integers(1, 70, 4 * n)
-    values["request"] = rng.integers(0, 5, 4 * n)
+    values["prefetch_k"] = rng.integers(0, 5, 4 * n)
     values["family"] = np.full(4 * n, family)
     c = Columns(values, 4 * n)
     d = DEVICES["h200"]
@@ -70,7 +70,7 @@ def test_the_numbers_of_one_kernel():
     assert (g.a.loads, g.b.loads, g.b.across) == (512, 128, 16)
     assert (g.tiles_m, g.tiles_n, g.tiles, g.blocks) == (2, 3, 6, 6)
     assert (g.chunk, g.slices, g.workspace) == (504, 1, 0)
-    four = geometry(Gemm(100, 130, 500, "NN"), Config(kg=4, split=2, kl=2))
+    four = geometry(Gemm(100, 130, 500, "NN"), Config(kg=4, splitk=2, kl=2))
     assert (four.threads, four.uk) == (128, 4)
     assert (four.chunk, four.slices, four.blocks) == (128, 4, 24)
     assert four.workspace == 4 * 100 * 130 * 4

@@ -178,15 +178,15 @@ def wavefronts(addresses: list[int], size: int) -> int:
 @pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 @pytest.mark.parametrize(
-    "tile", ["ms=8 ns=4 ml=64 nl=64 wm=4", "ms=4 ns=8 ml=128 nl=64 wm=8", "ms=4 ns=4 ml=64 nl=64 wm=4"]
+    "tile", ["ms=8 ns=4 ml=64 nl=64 lanes_m=4", "ms=4 ns=8 ml=128 nl=64 lanes_m=8", "ms=4 ns=4 ml=64 nl=64 lanes_m=4"]
 )
 @pytest.mark.parametrize("lanes", [0, 1])
 def test_fragments_are_read_without_bank_conflicts(dtype, layout, tile, lanes):
     """Every way into shared memory: no part of a warp's access takes more than its one pass."""
     p, made = Gemm(256, 256, 256, layout, dtype), 0
     for u, keep in itertools.product((8, 16, 32), (0, 1)):
-        keeps = f"keep_a={keep * (layout[0] == 'N')} keep_b={keep * (layout[1] == 'T')}"
-        c = parse_config(f"{tile} u={u} stages=2 lanes={lanes} {keeps}")
+        keeps = f"kmajor_smem_a={keep * (layout[0] == 'N')} kmajor_smem_b={keep * (layout[1] == 'T')}"
+        c = parse_config(f"{tile} u={u} stages=2 lane_interleave={lanes} {keeps}")
         if broken(p, c, H200):
             continue
         plan = simt_plan(p, c)
@@ -206,7 +206,7 @@ def test_fragments_are_read_without_bank_conflicts(dtype, layout, tile, lanes):
 def test_a_transposing_store_meets_no_bank_twice(dtype, vec):
     p = Gemm(256, 256, 256, "NT", dtype)
     for u in (8, 16, 32):
-        c = Config(ms=4, ns=4, u=u, vec_a=vec, vec_b=vec, copy_a=0, copy_b=0, stages=2)
+        c = Config(ms=4, ns=4, u=u, vec_a=vec, vec_b=vec, cp_async_a=0, cp_async_b=0, stages=2)
         if broken(p, c, H200):
             continue
         plan = simt_plan(p, c)
@@ -245,7 +245,7 @@ def test_products_are_every_pair_once_and_neighbours_share():
 
 def test_32_bit_offsets_are_only_used_where_they_hold_every_load():
     """With many loads a thread keeps one pointer and 32-bit offsets: not past four gigabytes."""
-    text = "ml=256 nl=64 u=16 stages=2 copy_b=0"
+    text = "ml=256 nl=64 u=16 stages=2 cp_async_b=0"
     rows, deep, most = (1 << 32) // 4 // 255, (1 << 32) // 4 // 15, (1 << 31) - 1
     for layout in ("NT", "TN"):
         down = layout == "TN"  # the leading dimension is along K, of which there is less
@@ -258,7 +258,7 @@ def test_32_bit_offsets_are_only_used_where_they_hold_every_load():
             (most, False),
         ):
             p = Gemm(512, 512, 512, layout, lda=ld)
-            x = simt_plan(p, parse_config(text if down else f"{text} keep_a=1 copy_a=0")).a
+            x = simt_plan(p, parse_config(text if down else f"{text} kmajor_smem_a=1 cp_async_a=0")).a
             assert len(x.pieces) > 4
             offsets = [(mn + q.mn) * ld + k + q.k if x.kmajor else (k + q.k) * ld + mn + q.mn
                        for t in range(64) for mn, k, _ in [start(x, t)] for q in x.pieces]  # fmt: skip

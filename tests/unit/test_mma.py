@@ -195,7 +195,7 @@ def test_pieces_lie_where_fragments_look_for_them(target):
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_tile_of_c_leaves_by_few_banks(dtype, compute, layout):
     for shape in SHAPES:
-        p = plan(dtype, compute, layout, f"{shape} stage_c=1 stages=2")
+        p = plan(dtype, compute, layout, f"{shape} epilogue_smem=1 stages=2")
         width = p.share * p.sum_bytes
         at = [(p.a.lane_of_c.of(lane) * p.row_c + p.b.lane_of_c.of(lane)) * p.sum_bytes for lane in range(32)]
         assert conflicts(at, width) <= (0 if p.a.together == p.b.together == 1 else 4)
@@ -219,16 +219,16 @@ def test_double_precision_follows_the_target():
     (Gemm(64, 64, 64, "NT", "f16"), "", "t4", "mma_types"),
     (Gemm(64, 64, 64, "NT", "e4m3"), "u=64", "sm_80", "mma_types"),
     (Gemm(64, 64, 64, "NT", "e4m3"), "u=64", "sm_90", "mma_native"),
-    (Gemm(64, 64, 63, "NT", "e4m3"), "u=64 copy_a=0 copy_b=0 vec_a=1 vec_b=1 ms=16 ns=16 ml=32 nl=32", "sm_90", None),
+    (Gemm(64, 64, 63, "NT", "e4m3"), "u=64 cp_async_a=0 cp_async_b=0 vec_a=1 vec_b=1 ms=16 ns=16 ml=32 nl=32", "sm_90", None),
     (Gemm(64, 64, 64, "NT", "e4m3"), "u=64", "sm_89", None),
-    (Gemm(64, 64, 64, "NT", "f16"), "keep_a=1", "h200", "mma_unused"),
+    (Gemm(64, 64, 64, "NT", "f16"), "kmajor_smem_a=1", "h200", "mma_unused"),
     (Gemm(64, 64, 64, "NT", "f16"), "ms=8", "h200", "mma_tile"),
     (Gemm(64, 64, 64, "NN", "s8"), "ns=8 u=64", "h200", "mma_columns"),
     (Gemm(64, 64, 64, "NT", "f16"), "u=16", "h200", "mma_depth"),
-    (Gemm(64, 64, 64, "NT", "f16"), "vec_a=1 copy_a=1", "h200", "mma_async_a"),
+    (Gemm(64, 64, 64, "NT", "f16"), "vec_a=1 cp_async_a=1", "h200", "mma_async_a"),
     (Gemm(64, 64, 63, "TT", "f16"), "vec_b=2", "h200", "mma_vector_b"),
-    (Gemm(64, 64, 64, "NT", "f16"), "copy_a=0 vec_a=1 ms=64 ns=64 u=64", "h200", "mma_many"),
-    (Gemm(64, 64, 64, "NT", "f16"), "hold=1", "h200", "mma_hold"),
+    (Gemm(64, 64, 64, "NT", "f16"), "cp_async_a=0 vec_a=1 ms=64 ns=64 u=64", "h200", "mma_many"),
+    (Gemm(64, 64, 64, "NT", "f16"), "deferred_sts=1", "h200", "mma_hold"),
 ])  # fmt: skip
 def test_rules_name_what_is_wrong(problem, config, target, rule):
     text = f"family=1 ms=32 ns=32 ml=64 nl=64 u=32 vec_a=8 vec_b=8 vec_c=2 {config}"

@@ -68,7 +68,7 @@ def truth(p: Gemm, c: Columns) -> np.ndarray:
         for n, v in known.items():
             setattr(perf_costs, n, v)
     us *= np.where(c.stages == 2, 1.15 if p.m * p.n < 512 * 512 else 1.0, 1.0)
-    us *= np.where((c.keep_a == 1) != (c.keep_b == 1), 1.1, 1.0) * np.where(c.ks == 2, 1.05, 1.0)
+    us *= np.where((c.kmajor_smem_a == 1) != (c.kmajor_smem_b == 1), 1.1, 1.0) * np.where(c.ks == 2, 1.05, 1.0)
     us *= np.where(np.maximum(c.ml, c.nl) >= 4 * np.minimum(c.ml, c.nl), 1.12, 1.0) * np.where(c.kl >= 4, 1.06, 1.0)
     us *= np.where(c.ms * c.ns >= 128, 0.96, 1.0)
     return us * chaos(c)
@@ -469,7 +469,7 @@ def test_a_saver_that_is_killed_leaves_the_model_before(fitted, saved, monkeypat
     with monkeypatch.context() as patched:
         patched.setattr(Path, "replace", killed)
         with pytest.raises(KeyboardInterrupt):
-            Model(H200, replace(fitted.facts, rows=1), fitted._booster).save(saved)
+            Model(H200, replace(fitted.facts, tma_rows=1), fitted._booster).save(saved)
     assert (saved / "model.json").read_bytes() == before
     assert Model.load(saved).facts == fitted.facts
 
@@ -595,7 +595,7 @@ def test_the_formula_ranks_as_the_hardware_did():
     assert all(c.kg == 1 and c.ml * c.nl >= 128 * 128 for c in square)
     assert any({c.ms, c.ns} == {8, 16} for c in square)
     flat = best(4096, 4096, 32, layout="TN")
-    assert all(c.kg == 1 and c.vec_c == 4 and c.stream == 1 for c in flat)
+    assert all(c.kg == 1 and c.vec_c == 4 and c.store_policy == 1 for c in flat)
     odd = best(777, 1000, 1333, layout="NT")
     assert any(1 < c.kg <= 8 for c in odd)
 

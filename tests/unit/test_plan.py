@@ -69,7 +69,7 @@ def test_the_grid_is_every_tile_and_slice_once(n):
     main = next(s for s in launch.steps if s.entry == plan.entry)
     g = geometry(p, c)
     tiles = -(-p.m // c.ml), -(-p.n // c.nl)
-    assert main.grid == ((*tiles, g.slices) if c.raster == 1 else (tiles[0] * tiles[1], 1, g.slices))
+    assert main.grid == ((*tiles, g.slices) if c.raster_group == 1 else (tiles[0] * tiles[1], 1, g.slices))
     assert main.block == (g.threads, 1, 1)
     assert main.shared == g.shared
     a = arguments(main)
@@ -81,11 +81,11 @@ def test_the_grid_is_every_tile_and_slice_once(n):
     assert launch.workspace >= g.workspace
     names = [s.entry.removeprefix(plan.entry) for s in launch.steps]
     expected = {None: [""], SPLIT_MEMSET: ["_scale", ""], SPLIT_FLAG: [""], SPLIT_WORKSPACE: ["", "_reduce"]}
-    assert names == expected[c.split if c.kg > 1 else None]
-    assert launch.zeroed == (c.kg > 1 and c.split == SPLIT_FLAG)
+    assert names == expected[c.splitk if c.kg > 1 else None]
+    assert launch.zeroed == (c.kg > 1 and c.splitk == SPLIT_FLAG)
     if launch.zeroed:
         assert launch.workspace == 4 * tiles[0] * tiles[1]
-    elif c.split == SPLIT_WORKSPACE:
+    elif c.splitk == SPLIT_WORKSPACE:
         assert launch.workspace == slices * p.m * p.n * max(4, p.accumulator.bytes)
     else:
         assert launch.workspace == 0
@@ -118,7 +118,7 @@ def test_passes_over_c_meet_each_vector_once():
 def test_tall_passes_stay_within_the_grid():
     p = Gemm(1 << 30, 1, 64, "TN")
     for split in (SPLIT_MEMSET, SPLIT_WORKSPACE):
-        steps = plan_for(p, Config(kg=4, split=split), H200).launch(p).steps
+        steps = plan_for(p, Config(kg=4, splitk=split), H200).launch(p).steps
         assert all(s.grid[1] <= 65535 for s in steps if s.entry.endswith(("scale", "reduce")))
 
 
@@ -154,7 +154,7 @@ def test_a_kernel_serves_every_shape_of_its_class():
 
 def test_neutral_stands_for_every_number_of_slices():
     p = Gemm(64, 64, 4096, "TN")
-    for text in ("", "kg=2", "kg=64 split=1", "kg=3 split=2"):
+    for text in ("", "kg=2", "kg=64 splitk=1", "kg=3 splitk=2"):
         c = parse_config(text)
         assert render(plan_for(p, c, H200)).digest == render(plan_for(p, neutral(c), H200)).digest
     assert neutral(Config(kg=64)) == Config(kg=2)

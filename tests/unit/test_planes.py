@@ -51,7 +51,7 @@ def test_products_read_their_planes():
         for x, extent in ((made.x, made.x_tile), (made.y, made.y_tile)):
             values[x.role] = rng.integers(0, 1 << 16, (PLANES, extent, c.u), np.uint16)
             memory[x.role] = np.full(1 << 18, 0xEE, np.uint8)
-            for rank in range(c.cluster if x.role == "y" else c.yc):
+            for rank in range(c.cluster_x if x.role == "y" else c.cluster_y):
                 lies = brought(x, values[x.role], rank)
                 memory[x.role] = np.where(memory[x.role] == 0xEE, lies, memory[x.role])
         for n, s in enumerate(made.products):
@@ -59,10 +59,10 @@ def test_products_read_their_planes():
             part = np.s_[:, 16 * k : 16 * k + 16]
             got = read(memory["y"], made.y, made.y.base + 16 * s.y, made.y_tile, np.dtype(np.uint16))
             np.testing.assert_array_equal(got, values["y"][j][part], err_msg=f"{p.key()} | {c}")
-            for wg in range(c.wg):
+            for wg in range(c.math_warpgroups):
                 got = read(memory["x"], made.x, 16 * s.x + wg * made.x_part, 64, np.dtype(np.uint16))
                 want = values["x"][i][part][wg * made.x_own + 64 * s.mi :][:64]
-                valid = c.rows or 64
+                valid = c.tma_rows or 64
                 np.testing.assert_array_equal(got[:valid], want[:valid], err_msg=f"{p.key()} | {c}")
 
 
@@ -74,10 +74,10 @@ def test_planes_share_the_workspace_with_nothing():
             continue
         assert made.steps[0].entry.endswith("_part")
         assert made.workspace < geometry(p, c).workspace + 128
-        partial = c.kg * p.results * 4 if c.kg > 1 and c.split == 2 else 0
+        partial = c.kg * p.results * 4 if c.kg > 1 and c.splitk == 2 else 0
         used = [(0, partial)]
         (main,) = (s for s in made.steps if s.maps)
-        for m, rows in zip(main.maps, (p.n, p.m) if c.swap else (p.m, p.n), strict=True):
+        for m, rows in zip(main.maps, (p.n, p.m) if c.transposed_mma else (p.m, p.n), strict=True):
             items = m.extents[2:-1]  # of a batch those that have an operand of their own
             assert m.extents == (p.k, rows, *items, PLANES)
             assert len(items) == (p.batch > 1)
@@ -105,10 +105,10 @@ def test_a_map_begins_at_its_offset():
     ("config", "rule"),
     [
         ("ml=64 nl=32 u=128", "wgmma_depth"),
-        ("ml=64 nl=32 u=32 kg=2 split=3", "wgmma_planes"),
-        ("ml=64 nl=32 u=32 kg=2 split=4", "wgmma_planes"),
-        ("ml=64 nl=32 u=32 wg=2 pingpong=1 persistent=1", "wgmma_pingpong"),
-        ("ml=128 nl=208 u=32 wg=2 stages=2", "wgmma_register_file"),
+        ("ml=64 nl=32 u=32 kg=2 splitk=3", "wgmma_planes"),
+        ("ml=64 nl=32 u=32 kg=2 splitk=4", "wgmma_planes"),
+        ("ml=64 nl=32 u=32 math_warpgroups=2 pingpong=1 persistent=1", "wgmma_pingpong"),
+        ("ml=128 nl=208 u=32 math_warpgroups=2 stages=2", "wgmma_register_file"),
     ],
 )
 def test_what_planes_are_not_for(config, rule):
@@ -119,7 +119,7 @@ def test_what_planes_are_not_for(config, rule):
 
 
 def test_planes_go_to_a_limit():
-    c = parse_config("family=2 ml=64 nl=32 u=32 raster=8")
+    c = parse_config("family=2 ml=64 nl=32 u=32 raster_group=8")
     p = Gemm(1 << 17, 1 << 17, 1 << 15, "NN", "f32", COMPUTE)
     assert broken(p, c, H200) is None
     with pytest.raises(ConfigError, match="wgmma_planes"):
@@ -139,14 +139,14 @@ def test_only_what_has_wgmma_computes_so():
 
 #: measured on an H200 (microseconds, medians), good configurations and bad
 MEASURED = [
-    (1071, 4096, "NN", "ml=128 nl=128 wg=2 u=64 stages=2 vec_c=2"),
-    (1126, 4096, "NN", "ml=128 nl=128 wg=2 u=64 stages=2 vec_c=2 raster=8 cluster=2 persistent=1"),
-    (1126, 4096, "NN", "ml=128 nl=128 wg=2 u=32 stages=4 vec_c=2"),
-    (1191, 4096, "NN", "ml=256 nl=64 wg=2 u=32 vec_c=2 raster=8"),
-    (1264, 4096, "NN", "ml=64 nl=192 u=64 stages=2 vec_c=2 raster=8"),
-    (1323, 4096, "NN", "ml=64 nl=128 u=64 vec_c=2 raster=8"),
-    (145.9, 2048, "NT", "ml=128 nl=128 wg=2 u=64 stages=2 vec_c=2 raster=8"),
-    (152.7, 2048, "NT", "ml=128 nl=128 wg=2 u=32 stages=4 vec_c=2 raster=8 cluster=2"),
+    (1071, 4096, "NN", "ml=128 nl=128 math_warpgroups=2 u=64 stages=2 vec_c=2"),
+    (1126, 4096, "NN", "ml=128 nl=128 math_warpgroups=2 u=64 stages=2 vec_c=2 raster_group=8 cluster_x=2 persistent=1"),
+    (1126, 4096, "NN", "ml=128 nl=128 math_warpgroups=2 u=32 stages=4 vec_c=2"),
+    (1191, 4096, "NN", "ml=256 nl=64 math_warpgroups=2 u=32 vec_c=2 raster_group=8"),
+    (1264, 4096, "NN", "ml=64 nl=192 u=64 stages=2 vec_c=2 raster_group=8"),
+    (1323, 4096, "NN", "ml=64 nl=128 u=64 vec_c=2 raster_group=8"),
+    (145.9, 2048, "NT", "ml=128 nl=128 math_warpgroups=2 u=64 stages=2 vec_c=2 raster_group=8"),
+    (152.7, 2048, "NT", "ml=128 nl=128 math_warpgroups=2 u=32 stages=4 vec_c=2 raster_group=8 cluster_x=2"),
 ]
 
 
@@ -158,7 +158,7 @@ def test_the_clock_is_near_what_was_measured(us, extent, layout, config):
 
 def test_the_clock_counts_six_products_and_the_pass():
     """Against one product of bf16: six times as long where multiplying decides; the pass shows where it does not."""
-    c = parse_config("family=2 ml=128 nl=128 wg=2 u=64 stages=2 raster=8")
+    c = parse_config("family=2 ml=128 nl=128 math_warpgroups=2 u=64 stages=2 raster_group=8")
     big, one = Gemm(8192, 8192, 8192, "NT", "f32", COMPUTE), Gemm(8192, 8192, 8192, "NT", "bf16", out="f32")
     assert 5.5 < clock.predict(big, c, H200) / clock.predict(one, c, H200) < 7
     thin = Gemm(64, 8192, 8192, "NT", "f32", COMPUTE)

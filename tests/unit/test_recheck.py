@@ -26,7 +26,7 @@ from ptxgen.tuning.tuning_files import Header, read_winners, winners_path, write
 
 EMULATED, H200 = device("emulated"), device("h200")
 P, Q, R = Gemm(32, 32, 64, "TN"), Gemm(32, 48, 64, "TN"), Gemm(16, 16, 16, "TN")
-MINE = parse_config("ms=4 ns=4 ml=32 nl=16 u=8 wm=8 vec_a=4 vec_b=4 vec_c=4")
+MINE = parse_config("ms=4 ns=4 ml=32 nl=16 u=8 lanes_m=8 vec_a=4 vec_b=4 vec_c=4")
 OLD = "0123456789abcdef"
 HEADER = Header("emulated", "model", "abc", "ptxgen tune", "2026-01-02")
 needs_ptxas = pytest.mark.skipif(find_ptxas() is None, reason="there is no ptxas")

@@ -28,7 +28,7 @@ PAIRS = [
     for p, c in (*cases(30 + n, 14, device(name)), *wide_cases(40 + n, 14, device(name)))
 ]
 SPLITS = [
-    ("h200", parse("gemm 512,512,512 TN f32"), parse_config(f"kg=4 split={split} vec_c=4 kl={kl}"))
+    ("h200", parse("gemm 512,512,512 TN f32"), parse_config(f"kg=4 splitk={split} vec_c=4 kl={kl}"))
     for split in (0, 1, 2)
     for kl in (1, 2)
 ]
@@ -207,7 +207,7 @@ def test_the_module_says_what_it_is(n):
     ],
 )  # fmt: skip
 def test_a_convolution_says_what_its_matrices_are(v, words):
-    first, second = render(plan_for(v, Config(vec_c=1, copy_a=0), device("h200"))).text.splitlines()[:2]
+    first, second = render(plan_for(v, Config(vec_c=1, cp_async_a=0), device("h200"))).text.splitlines()[:2]
     assert first.startswith(f"// conv {v.direction}: images {v.layout}, filters {v.filters}, f32")
     assert words in second
 

@@ -105,7 +105,7 @@ def test_a_row_that_is_wrong_or_was_not_measured_is_not_ok() -> None:
 def test_the_text_of_a_configuration_is_what_the_option_takes() -> None:
     from ptxgen.codegen.config import parse_config
 
-    config = Config(ms=4, kg=7, split=2, stages=4)
+    config = Config(ms=4, kg=7, splitk=2, stages=4)
     assert parse_config(report.config_fields(config)["config_text"]) == config
 
 

@@ -31,15 +31,15 @@ BREAKS = {
     "tables": [
         (
             lower(Conv(1, 2, 8, 8, 2, 3, 3)),
-            "family=3 ms=2 ns=4 ml=2 nl=4 u=64 ks=1 kl=2 wm=1 swap=1",
+            "family=3 ms=2 ns=4 ml=2 nl=4 u=64 ks=1 kl=2 lanes_m=1 transposed_mma=1",
             "h200",
             "simt and mma look",
         )
     ],
     "tables_end": [
-        (lower(Conv(1, 4, 8, 8, 4, 3, 3, padding=1)), "u=256 copy_a=0 vec_c=1", "h200", "stages=3 of u=256")
+        (lower(Conv(1, 4, 8, 8, 4, 3, 3, padding=1)), "u=256 cp_async_a=0 vec_c=1", "h200", "stages=3 of u=256")
     ],
-    "types_c": [(Gemm(64, 64, 64, "NT", "f16", out="e4m3"), "copy_a=0 copy_b=0", "a100", "e4m3 need sm_89")],
+    "types_c": [(Gemm(64, 64, 64, "NT", "f16", out="e4m3"), "cp_async_a=0 cp_async_b=0", "a100", "e4m3 need sm_89")],
     "axis": [
         (P, "ms=3", "h200", "ms=3"),
         (P, "ml=48", "h200", "ml=48"),
@@ -51,42 +51,42 @@ BREAKS = {
         (P, "stages=9", "h200", "stages=9"),
         (P, "kg=0", "h200", "kg=0"),
         (P, "kg=65536", "h200", "kg=65536"),
-        (P, "wm=64", "h200", "wm=64"),
-        (P, "hold=2", "h200", "hold=2"),
-        (P, "raster=0", "h200", "raster=0"),
-        (P, "split=5", "h200", "split=5"),
+        (P, "lanes_m=64", "h200", "lanes_m=64"),
+        (P, "deferred_sts=2", "h200", "deferred_sts=2"),
+        (P, "raster_group=0", "h200", "raster_group=0"),
+        (P, "splitk=5", "h200", "splitk=5"),
         (P, "family=-1", "h200", "family=-1"),
         (P, f"family={len(FAMILIES)}", "h200", f"family={len(FAMILIES)}"),
-        (P, "resident=0", "h200", "resident=0"),
+        (P, "min_ctas_per_sm=0", "h200", "min_ctas_per_sm=0"),
         (P, "bounds=3", "h200", "bounds=3"),
-        (P, "order=3", "h200", "order=3"),
-        (P, "ahead=-1", "h200", "ahead=-1"),
+        (P, "mma_order=3", "h200", "mma_order=3"),
+        (P, "fragment_prefetch=-1", "h200", "fragment_prefetch=-1"),
     ],
     "types": [
         (Gemm(512, 512, 512, "TN", "f32", "tf32"), "", "h200", "f32 summed in tf32"),
         (Gemm(512, 512, 512, "TN", "s8"), "", "h200", "s8 summed in s32"),
-        (Gemm(512, 512, 512, "TN", "bf16"), "copy_a=0 copy_b=0", "t4", "sm_75"),
+        (Gemm(512, 512, 512, "TN", "bf16"), "cp_async_a=0 cp_async_b=0", "t4", "sm_75"),
     ],
-    "tile_m": [(P, "ms=8 wm=16", "h200", "ml=64 must be a multiple of wm·ms=16·8")],
-    "tile_n": [(P, "ns=16 wm=4", "h200", "nl=64 must be a multiple of 32/wm·ns=32/4·16")],
+    "tile_m": [(P, "ms=8 lanes_m=16", "h200", "ml=64 must be a multiple of wm·ms=16·8")],
+    "tile_n": [(P, "ns=16 lanes_m=4", "h200", "nl=64 must be a multiple of 32/wm·ns=32/4·16")],
     "depth": [
         (P, "kl=8", "h200", "u=8 over kl=8 leaves 1 steps"),
         (P, "ks=16", "h200", "ks=16"),
-        (P, "request=7", "h200", "request=7"),
-        (P, "request=-1", "h200", "request=-1"),
+        (P, "prefetch_k=7", "h200", "prefetch_k=7"),
+        (P, "prefetch_k=-1", "h200", "prefetch_k=-1"),
         (P, "u=2 kl=4", "h200", "kl=4"),
     ],
     "kept_a": [
-        (P, "keep_a=1", "h200", "keep_a"),
-        (NT, "keep_a=1 u=4", "h200", "u=4"),
-        (NT, "keep_a=1 u=32 kl=16", "h200", "keep_a"),
-        (NT, "keep_a=1 vec_a=8", "h200", "vec_a=8"),
-        (Gemm(64, 64, 64, "NT", "f16", "f16"), "keep_a=1 copy_a=0 copy_b=0", "h200", "4 or 8 bytes"),
+        (P, "kmajor_smem_a=1", "h200", "kmajor_smem_a"),
+        (NT, "kmajor_smem_a=1 u=4", "h200", "u=4"),
+        (NT, "kmajor_smem_a=1 u=32 kl=16", "h200", "kmajor_smem_a"),
+        (NT, "kmajor_smem_a=1 vec_a=8", "h200", "vec_a=8"),
+        (Gemm(64, 64, 64, "NT", "f16", "f16"), "kmajor_smem_a=1 cp_async_a=0 cp_async_b=0", "h200", "4 or 8 bytes"),
     ],
     "kept_b": [
-        (P, "keep_b=1", "h200", "keep_b"),
-        (NT, "keep_b=1 u=64", "h200", "u=64"),
-        (NT, "keep_b=1 vec_b=8", "h200", "vec_b=8"),
+        (P, "kmajor_smem_b=1", "h200", "kmajor_smem_b"),
+        (NT, "kmajor_smem_b=1 u=64", "h200", "u=64"),
+        (NT, "kmajor_smem_b=1 vec_b=8", "h200", "vec_b=8"),
     ],
     "packed": [
         (Gemm(64, 64, 64, "TN", "f16", "f16"), "ms=1 ns=8 ml=32 nl=64", "h200", "ms=1"),
@@ -95,24 +95,24 @@ BREAKS = {
     "vector_a": [
         (Gemm(510, 512, 512, "TN"), "vec_a=4", "h200", "vec_a=4 exceeds what A's alignment"),
         (Gemm(512, 512, 512, "TN", aligned_a=8), "vec_a=4", "h200", "allow, 2"),
-        (Gemm(512, 512, 510, "NN"), "vec_a=4 copy_a=0", "h200", "vec_a=4"),
-        (NT, "vec_a=4 u=2 copy_a=0 kl=1 ks=1", "h200", "vec_a=4"),
+        (Gemm(512, 512, 510, "NN"), "vec_a=4 cp_async_a=0", "h200", "vec_a=4"),
+        (NT, "vec_a=4 u=2 cp_async_a=0 kl=1 ks=1", "h200", "vec_a=4"),
     ],
     "vector_b": [
         (Gemm(512, 510, 512, "TN"), "vec_b=4", "h200", "vec_b=4 exceeds what B's alignment"),
         (Gemm(512, 512, 512, "TN", ldb=514), "vec_b=4", "h200", "allow, 2"),
     ],
     "async_a": [
-        (P, "copy_a=1", "t4", "sm_80"),
-        (NT, "vec_a=4 copy_a=1", "h200", "vec_a=1 where it transposes"),
-        (Gemm(64, 64, 64, "TN", "f16"), "copy_a=1 vec_a=8", "h200", "no conversion"),
-        (Gemm(64, 64, 64, "TN", "f16", "f16"), "copy_a=1 vec_a=1", "h200", "4 to 16 bytes"),
+        (P, "cp_async_a=1", "t4", "sm_80"),
+        (NT, "vec_a=4 cp_async_a=1", "h200", "vec_a=1 where it transposes"),
+        (Gemm(64, 64, 64, "TN", "f16"), "cp_async_a=1 vec_a=8", "h200", "no conversion"),
+        (Gemm(64, 64, 64, "TN", "f16", "f16"), "cp_async_a=1 vec_a=1", "h200", "4 to 16 bytes"),
     ],
-    "async_b": [(P, "copy_a=0 copy_b=1", "t4", "sm_80"), (NT, "vec_b=4 copy_a=0 copy_b=1", "h200", "vec_b=1")],
+    "async_b": [(P, "cp_async_a=0 cp_async_b=1", "t4", "sm_80"), (NT, "vec_b=4 cp_async_a=0 cp_async_b=1", "h200", "vec_b=1")],
     "loads_a": [
         (
             NT,
-            "ms=8 ns=2 ml=128 nl=16 u=32 ks=2 kl=8 copy_a=0 vec_a=2 wm=8",
+            "ms=8 ns=2 ml=128 nl=16 u=32 ks=2 kl=8 cp_async_a=0 vec_a=2 lanes_m=8",
             "h200",
             "the 2048 loads of A's tile, 4 side by side",
         )
@@ -120,23 +120,23 @@ BREAKS = {
     "loads_b": [
         (
             NT,
-            "ms=8 ns=8 ml=32 nl=64 keep_a=1 keep_b=1 vec_a=2 wm=4",
+            "ms=8 ns=8 ml=32 nl=64 kmajor_smem_a=1 kmajor_smem_b=1 vec_a=2 lanes_m=4",
             "h200",
             "512 loads of B's tile, 8 side by side, do not split evenly over 32 threads",
         )
     ],
-    "hold": [(P, "hold=1", "h200", "hold=1 needs an operand that is copied through registers")],
+    "deferred_sts": [(P, "deferred_sts=1", "h200", "deferred_sts=1 needs an operand that is copied through registers")],
     "simt_unused": [
-        (P, "repack=3", "h200", "unless it says family="),
-        (P, "cluster=2", "h200", "cluster=1 yc=1"),
-        (P, "rows=16", "h200", "rows=0"),
+        (P, "operand_path=3", "h200", "unless it says family="),
+        (P, "cluster_x=2", "h200", "cluster_x=1 cluster_y=1"),
+        (P, "tma_rows=16", "h200", "tma_rows=0"),
     ],
-    "pdl": [(P, "pdl=1 copy_a=0 copy_b=0", "a100", "from sm_90 on; a100 is sm_80"), (P, "pdl=4", "h200", "pdl=4")],
-    "threads": [(P, "ms=2 ns=2 ml=128 nl=128 wm=8 vec_a=1", "h200", "4096 threads a block; the limit is 1024")],
+    "pdl": [(P, "pdl=1 cp_async_a=0 cp_async_b=0", "a100", "from sm_90 on; a100 is sm_80"), (P, "pdl=4", "h200", "pdl=4")],
+    "threads": [(P, "ms=2 ns=2 ml=128 nl=128 lanes_m=8 vec_a=1", "h200", "4096 threads a block; the limit is 1024")],
     "vector_c": [
         (Gemm(512, 510, 512, "TN"), "vec_c=4", "h200", "vec_c=4 exceeds what C's alignment and rows allow, 2"),
         (Gemm(512, 512, 512, "TN", ldc=513), "vec_c=2", "h200", "allow, 1"),
-        (P, "ms=8 ns=1 ml=256 nl=2 wm=16 vec_c=4 stage_c=1", "h200", "a row of the tile, 2"),
+        (P, "ms=8 ns=1 ml=256 nl=2 lanes_m=16 vec_c=4 epilogue_smem=1", "h200", "a row of the tile, 2"),
     ],
     "shared": [
         (
@@ -145,20 +145,20 @@ BREAKS = {
             "h200",
             "262144 bytes of shared memory; h200 has 232448 a block",
         ),
-        (P, "stages=8 u=64 copy_a=0 copy_b=0", "t4", "t4 has 65536"),
+        (P, "stages=8 u=64 cp_async_a=0 cp_async_b=0", "t4", "t4 has 65536"),
     ],
-    "resident": [
-        (P, "resident=33", "h200", "resident=33 blocks of 64 threads"),
-        (P, "resident=4 u=64 stages=2", "h200", "65536 bytes do not fit"),
+    "min_ctas_per_sm": [
+        (P, "min_ctas_per_sm=33", "h200", "min_ctas_per_sm=33 blocks of 64 threads"),
+        (P, "min_ctas_per_sm=4 u=64 stages=2", "h200", "65536 bytes do not fit"),
     ],
     "registers": [
         (P, "ms=16 ns=16 ml=128 nl=128", "h200", "about 418 registers"),
-        (P, "resident=16", "h200", "resident=16"),
+        (P, "min_ctas_per_sm=16", "h200", "min_ctas_per_sm=16"),
     ],
     "registers_left": [
         (
             Gemm(8, 636, 272, "NN", "f16", "f16"),
-            "ms=8 ns=4 ml=128 nl=16 u=32 ks=2 copy_a=0 vec_a=4 vec_b=4 vec_c=4 wm=16 lanes=1 ahead=0",
+            "ms=8 ns=4 ml=128 nl=16 u=32 ks=2 cp_async_a=0 vec_a=4 vec_b=4 vec_c=4 lanes_m=16 lane_interleave=1 fragment_prefetch=0",
             "h200",
             "about 256 registers a thread, and 17 to be left; h200 has 65536",
         )
@@ -172,15 +172,15 @@ BREAKS = {
         (Gemm(64, 64, 20, "TN"), "kg=4", "h200", "kg=4 slices; K=20 has fewer blocks of u=8"),
         (Gemm(64, 64, 0, "TN"), "kg=2", "h200", "K=0"),
     ],
-    "split": [
-        (P, "split=1", "h200", "split=1 with kg=1"),
-        (P, "kg=2 split=3", "h200", "split=3"),
-        (Gemm(64, 64, 64, "TN", "f16"), "kg=2 copy_a=0 copy_b=0", "h200", "16-bit C"),
-        (Gemm(64, 64, 64, "TN", deterministic=True), "kg=2 split=1", "h200", "deterministic"),
+    "splitk": [
+        (P, "splitk=1", "h200", "splitk=1 with kg=1"),
+        (P, "kg=2 splitk=3", "h200", "splitk=3"),
+        (Gemm(64, 64, 64, "TN", "f16"), "kg=2 cp_async_a=0 cp_async_b=0", "h200", "16-bit C"),
+        (Gemm(64, 64, 64, "TN", deterministic=True), "kg=2 splitk=1", "h200", "deterministic"),
     ],
     "grid": [
-        (Gemm(64, 64 * 65536, 64, "TN"), "raster=1", "h200", "65536 along N"),
-        (Gemm(2**31 - 64, 64 * 65536, 64, "TN"), "raster=8", "h200", "33554431 tiles along M"),
+        (Gemm(64, 64 * 65536, 64, "TN"), "raster_group=1", "h200", "65536 along N"),
+        (Gemm(2**31 - 64, 64 * 65536, 64, "TN"), "raster_group=8", "h200", "33554431 tiles along M"),
     ],
 }
 
@@ -195,7 +195,7 @@ def drawn():
         values = {a.name: rng.choice(np.array(a.values), 3000) for a in AXES}
         values["family"] = np.full(3000, n % len(FAMILIES)) if n % 9 else rng.integers(-1, len(FAMILIES) + 1, 3000)
         wild = rng.random(3000) < 0.15
-        for name in ("ms", "ml", "u", "kl", "vec_b", "stages", "request", "raster", "bounds", "kg"):
+        for name in ("ms", "ml", "u", "kl", "vec_b", "stages", "prefetch_k", "raster_group", "bounds", "kg"):
             values[name] = np.where(wild, rng.integers(-3, 20, 3000), values[name])
         c = Columns({k: v.astype(np.int64) for k, v in values.items()}, 3000)
         out.append((p, c, d, rejections(p, c, d)))
@@ -260,8 +260,8 @@ def test_a_row_rejects_what_it_says(name, p, text, where, words):
 
 def test_the_good_ones_are_legal():
     """What the rejected configurations above are neighbours of."""
-    for p, text in ((P, ""), (P, GOOD), (NT, "keep_a=1 keep_b=1"), (P, "bounds=0"), (P, "kg=2"), (P, "kg=2 split=1"),
-                    (P, "kg=2 split=2"), (P, "resident=6"), (P, "stages=8"), (P, "hold=1 copy_a=0")):  # fmt: skip
+    for p, text in ((P, ""), (P, GOOD), (NT, "kmajor_smem_a=1 kmajor_smem_b=1"), (P, "bounds=0"), (P, "kg=2"), (P, "kg=2 splitk=1"),
+                    (P, "kg=2 splitk=2"), (P, "min_ctas_per_sm=6"), (P, "stages=8"), (P, "deferred_sts=1 cp_async_a=0")):  # fmt: skip
         assert broken(p, parse_config(text), H200) is None, text
     assert broken(Gemm(0, 0, 0), Config(), H200) is None
     assert broken(parse("gemm 1,1,1 TT f64"), Config(), H200) is None
@@ -271,7 +271,7 @@ def test_grids_that_launches_can_have():
     """The largest shapes that a rule lets through: grid and raster arithmetic stay within 32 bits."""
     for m, n in ((2**31 - 1, 64), (64, 2**31 - 1), (1 << 20, 1 << 20), (2**31 - 1, 1 << 16)):
         for raster in (1, 8, 16):
-            p, c = Gemm(m, n, 8, "TN"), Config(raster=raster)
+            p, c = Gemm(m, n, 8, "TN"), Config(raster_group=raster)
             if broken(p, c, H200) is None:
                 x, y, z = plan_for(p, c, H200).launch(p).steps[0].grid
                 assert 1 <= x < 2**31

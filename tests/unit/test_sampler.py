@@ -60,7 +60,7 @@ def test_probabilities_are_counts_over_a_prior(learnt):
         assert counts == pytest.approx(np.round(counts), abs=1e-6)
         assert counts.min() > -1e-6
     # A is not K-major: keeping it so is never legal, and never ruled out
-    p = chances["keep_a",]
+    p = chances["kmajor_smem_a",]
     assert p[1] == pytest.approx(ALPHA / (2 * ALPHA + learnt.accepted))
 
 

@@ -99,16 +99,16 @@ def by_hand(p: Gemm, d) -> set[Config]:
     found = []
     for values in product(*SMALL.values()):
         c = Config(**dict(zip(SMALL, values, strict=True)), vec_c=p.vectors[2])
-        c = replace(c, wm=int(warp_rows(c)), stream=int(p.k < 512))
+        c = replace(c, lanes_m=int(warp_rows(c)), store_policy=int(p.k < 512))
         tiles = geometry(p, c).tiles
-        c = replace(c, raster=8 if tiles > 2 * d.sms else 1)
-        small = c.ml * c.nl < 128 * 128 and 1 < c.wm < 32
+        c = replace(c, raster_group=8 if tiles > 2 * d.sms else 1)
+        small = c.ml * c.nl < 128 * 128 and 1 < c.lanes_m < 32
         slices = {max(d.sms * w // max(tiles, 1), 1) for w in (1, 2, 3, 4, 6, 8)} | {1}
         for a, b, kg in product(ways(p, "a"), ways(p, "b"), slices):
             free = p.dtype in ("f32", "f64") and not p.deterministic
-            full = replace(c, **a, **b, kg=kg, lanes=int(small), split=0 if kg == 1 else 1 if free else 2)
-            if full.keep_b and full.kl == 1 and rules.broken(p, replace(full, stage_c=1), d) is None:
-                full = replace(full, stage_c=1)
+            full = replace(c, **a, **b, kg=kg, lane_interleave=int(small), splitk=0 if kg == 1 else 1 if free else 2)
+            if full.keep_b and full.kl == 1 and rules.broken(p, replace(full, epilogue_smem=1), d) is None:
+                full = replace(full, epilogue_smem=1)
             if rules.broken(p, full, d) is None:
                 found.append(full)
     return configs(space.canonical(p, Columns.of(found)))
@@ -142,24 +142,24 @@ def mma_copies(p: Gemm) -> list[dict[str, int]]:
         for n, name in enumerate("ab"):
             v = 16 // size if copied[n] else p.vectors[n]
             each.append([{f"copy_{name}": x, f"vec_{name}": v} for x in (0, 1) if (v * size < 16, v * size >= 4)[x]])
-        out += [{"repack": copied[0] + 2 * copied[1], **a, **b} for a, b in product(*each)]
-    return [{**way, "hold": 1 - way["copy_a"] * way["copy_b"]} for way in out]
+        out += [{"operand_path": copied[0] + 2 * copied[1], **a, **b} for a, b in product(*each)]
+    return [{**way, "deferred_sts": 1 - way["cp_async_a"] * way["cp_async_b"]} for way in out]
 
 
 def mma_by_hand(p: Gemm, d) -> set[Config]:
     found = []
-    names = [*SMALL_MMA, "ahead", "stage_c"]
+    names = [*SMALL_MMA, "fragment_prefetch", "epilogue_smem"]
     for values in product(*SMALL_MMA.values(), (0, 1), (0, 1)):
-        c = Config(family=1, **dict(zip(names, values, strict=True)), vec_c=p.vectors[2], stream=int(p.k < 512))
+        c = Config(family=1, **dict(zip(names, values, strict=True)), vec_c=p.vectors[2], store_policy=int(p.k < 512))
         if c.u // mma.instruction(p).depth not in mma.STEPS:
             continue
         tiles = ceil_div(p.m, c.ml) * ceil_div(p.n, c.nl)
-        c = replace(c, raster=8 if tiles > 2 * d.sms else 1)
+        c = replace(c, raster_group=8 if tiles > 2 * d.sms else 1)
         slices = {max(d.sms * w // tiles, 1) for w in (1, 2, 3, 4, 6, 8)} | {1}
         for way, kg in product(mma_copies(p), slices):
             adds = p.out in ("f32", "f64", "s32") and not p.deterministic and not p.epilogue
-            split = 0 if kg == 1 or (adds and way["repack"]) else 1 if adds else 2
-            full = replace(c, **way, kg=kg, split=split)
+            split = 0 if kg == 1 or (adds and way["operand_path"]) else 1 if adds else 2
+            full = replace(c, **way, kg=kg, splitk=split)
             if rules.broken(p, full, d) is None:
                 found.append(full)
     return configs(space.canonical(p, Columns.of(found))) if found else set()
@@ -202,18 +202,18 @@ def wgmma_by_hand(p: Gemm, d) -> set[Config]:
     ):
         u = depth // p.element.bytes
         ml, nl = (short, 64 * n) if swap else (64 * n, short)
-        names = ("stage_c", "chunks", "buffers", "reuse")
+        names = ("epilogue_smem", "epilogue_subtiles", "epilogue_buffers", "epilogue_aliases_ab")
         c = Config(
-            family=2, ml=ml, nl=nl, u=u, swap=swap, wg=wg, pingpong=turns, persistent=walks, cluster=cluster, yc=yc,
-            kc=kc, stages=stages, repack=copied, **dict(zip(names, leaving, strict=True)),
+            family=2, ml=ml, nl=nl, u=u, transposed_mma=swap, math_warpgroups=wg, pingpong=turns, persistent=walks, cluster_x=cluster, cluster_y=yc,
+            cluster_k=kc, stages=stages, operand_path=copied, **dict(zip(names, leaving, strict=True)),
         )  # fmt: skip
         m, n_ = ceil_div(p.m, ml), ceil_div(p.n, nl)
         blocks = ceil_div(n_ if swap else m, cluster) * cluster * ceil_div(m if swap else n_, yc) * yc
         room = {1: 132, 4: 120}[cluster * yc * kc]
         side = 1 if n_ == 1 and p.m > p.n else 2 if m == 1 and p.n > p.m else 0
         held = p.element.bytes != 2 and p.layout[1] == "N" and copied != 2
-        wide = 1 if c.stage_c else min(p.vectors[2], 1 if swap and not held else 2)
-        c = replace(c, raster=8 if kc == 1 and blocks > room else 1, evict=side, vec_c=wide)
+        wide = 1 if c.epilogue_smem else min(p.vectors[2], 1 if swap and not held else 2)
+        c = replace(c, raster_group=8 if kc == 1 and blocks > room else 1, l2_evict_first=side, vec_c=wide)
         passes = ceil_div(p.k, u)
         adds = p.out in ("f32", "s32") and (p.out == "s32" or not p.deterministic) and not p.epilogue
         ways = {(1, 0)}
@@ -226,8 +226,8 @@ def wgmma_by_hand(p: Gemm, d) -> set[Config]:
             ways |= {(min(most, 64) if s > 2 else most, s) for s in splits if most > 1}
         loaded = {0} | {next((r for r in (16, 32) if e <= r), 0) for e in (p.m, p.n)}
         for (kg, split), rows in product(ways, loaded):
-            full = replace(c, kg=kg, split=split, rows=rows)
-            fewer = (replace(full, kg=2), replace(full, kg=1, split=0))
+            full = replace(c, kg=kg, splitk=split, tma_rows=rows)
+            fewer = (replace(full, kg=2), replace(full, kg=1, splitk=0))
             two = split != SPLIT_SHARE or (full.chunks == 1 and not any(rules.broken(p, f, d) for f in fewer))
             if two and rules.broken(p, full, d) is None:
                 found.add(full)
@@ -281,8 +281,8 @@ def stream_by_hand(p: Gemm, d) -> set[Config]:
             tile = each * wm * n
             sides = (thin, tile, thin, each) if swap else (tile, thin, each, thin)
             made.append(Config(
-                family=3, **dict(zip(("ml", "nl", "ms", "ns"), sides, strict=True)), wm=wm, kl=kl, swap=swap,
-                u=32 // wm * kl * reach, ahead=ahead, **{f"vec_{x}": w, f"vec_{y}": v},
+                family=3, **dict(zip(("ml", "nl", "ms", "ns"), sides, strict=True)), lanes_m=wm, kl=kl, transposed_mma=swap,
+                u=32 // wm * kl * reach, fragment_prefetch=ahead, **{f"vec_{x}": w, f"vec_{y}": v},
             ))  # fmt: skip
         # matrix instructions: 16 rows of eight lanes, eight columns, four lanes along K
         each, _, warps, groups = threads
@@ -295,19 +295,19 @@ def stream_by_hand(p: Gemm, d) -> set[Config]:
             if 64 <= n * kl * 32 <= 1024:
                 sides = (8, 8 * e * n, 2, e) if swap else (8 * e * n, 8, e, 2)
                 made.append(Config(
-                    family=3, **dict(zip(("ml", "nl", "ms", "ns"), sides, strict=True)), wm=8, kl=kl, swap=swap,
-                    u=4 * kl * reach, ahead=ahead, rows=16, **{f"vec_{x}": w, f"vec_{y}": v},
+                    family=3, **dict(zip(("ml", "nl", "ms", "ns"), sides, strict=True)), lanes_m=8, kl=kl, transposed_mma=swap,
+                    u=4 * kl * reach, fragment_prefetch=ahead, tma_rows=16, **{f"vec_{x}": w, f"vec_{y}": v},
                 ))  # fmt: skip
         for c in made:
             narrow = 2 if p.dtype == "f64" else 4
-            c = replace(c, vec_c=min(p.vectors[2], c.nl, narrow), stream=int(p.k < 512))
+            c = replace(c, vec_c=min(p.vectors[2], c.nl, narrow), store_policy=int(p.k < 512))
             g = geometry(p, c)
             warps = 4 * (16384 // (-(-g.registers // 8) * 8 * 32))
             fits = min(warps * 32 // g.threads, 2048 // g.threads, int(d.shared_sm // (g.shared + 1024)))
-            c = replace(c, resident=max(fits, 1), raster=8 if g.tiles > 2 * d.sms else 1)
+            c = replace(c, min_ctas_per_sm=max(fits, 1), raster_group=8 if g.tiles > 2 * d.sms else 1)
             adds = p.out in ("f32", "f64", "s32") and not p.deterministic and not p.epilogue
             for kg in {max(d.sms * w // max(g.tiles, 1), 1) for w in (1, 2, 3, 4, 6, 8)} | {1}:
-                full = replace(c, kg=kg, split=0 if kg == 1 else 1 if adds else 2)
+                full = replace(c, kg=kg, splitk=0 if kg == 1 else 1 if adds else 2)
                 if rules.broken(p, full, d) is None:
                     found.append(full)
     return configs(space.canonical(p, Columns.of(found)))
@@ -322,14 +322,14 @@ def test_stream_candidates_are_the_legal_rows_of_the_product(small_axes, p):
 
 
 def clusters(*sizes: int) -> Columns:
-    return Columns({"cluster": np.array(sizes)})
+    return Columns({"cluster_x": np.array(sizes)})
 
 
 def test_clusters_fill_what_they_can_be_resident_on():
     assert together(H200, clusters(1, 2, 3, 4, 8, 16)).tolist() == [132, 132, 117, 120, 120, 128]
     assert together(device("emulated"), clusters(1, 2, 4)).tolist() == [4, 4, 4]
     c = space.candidates(Gemm(64, 64, 60000, "NN", "f16"), H200)
-    eights = (c.family == 2) & (c.kc == 8) & (c.ml == 64) & (c.nl == 64) & (c.split == SPLIT_POLL)
+    eights = (c.family == 2) & (c.cluster_k == 8) & (c.ml == 64) & (c.nl == 64) & (c.splitk == SPLIT_POLL)
     assert set(np.unique(c.kg[eights])) == {7, 15}
 
 
@@ -343,14 +343,14 @@ def test_families_are_those_that_compute_the_types():
     def names(p: Gemm, d=H200) -> list[str]:
         return [space.FAMILIES[f.code] for f in space.families(p, d)]
 
-    assert names(Gemm(8, 16, 8)) == ["simt", "stream"]
+    assert names(Gemm(8, 16, 8)) == ["simt", "store_policy"]
     assert names(Gemm(16, 16, 8, "NT", "f32", "tf32")) == ["mma", "wgmma"]
     assert names(Gemm(16, 16, 8, "TN", "f32", "tf32")) == ["mma", "wgmma"]
     assert names(Gemm(9, 9, 9, "NN", "f32", "tf32")) == ["mma", "wgmma"]
     assert names(Gemm(16, 16, 8, "NN", "f16")) == ["simt", "mma", "wgmma"]
-    assert names(Gemm(9, 8, 9, "NN", "f16")) == ["simt", "mma", "wgmma", "stream"]
+    assert names(Gemm(9, 8, 9, "NN", "f16")) == ["simt", "mma", "wgmma", "store_policy"]
     assert names(Gemm(9, 9, 9, "NN", "f16")) == ["simt", "mma", "wgmma"]
-    assert names(Gemm(9, 1, 8, "NN", "f64")) == ["simt", "mma", "stream"]
+    assert names(Gemm(9, 1, 8, "NN", "f64")) == ["simt", "mma", "store_policy"]
     assert names(Gemm(16, 16, 16, "NT", "e4m3")) == ["wgmma"]
     assert "wgmma" in names(Gemm(16, 16, 16, "TN", "e4m3"))
     assert names(Gemm(16, 16, 17, "NT", "e4m3")) == ["mma", "wgmma"]
@@ -456,20 +456,20 @@ def test_many_tiles_are_not_sliced():
     big = (c.ml == 128) & (c.nl == 128)
     assert big.any()
     assert (c.kg[big] == 1).all()
-    assert (c.raster[big] == 8).all()
+    assert (c.raster_group[big] == 8).all()
 
 
 def test_deterministic_sums_meet_in_a_workspace():
     c = space.candidates(Gemm(96, 96, 4096, "NN", deterministic=True), H200)
     assert (c.kg > 1).any()
-    assert (c.split[c.kg > 1] == 2).all()
+    assert (c.splitk[c.kg > 1] == 2).all()
 
 
 def test_no_asynchronous_copies_before_sm_80():
     c = space.candidates(Gemm(512, 512, 512, "NT"), T4)
     assert len(c)
-    assert not c.copy_a.any()
-    assert not c.copy_b.any()
+    assert not c.cp_async_a.any()
+    assert not c.cp_async_b.any()
 
 
 def test_problems_of_one_class_share_a_base():
@@ -511,7 +511,7 @@ CLASSES = {
 def test_rules_of_tiles_read_only_the_axes_of_shapes(f):
     p, _, q = CLASSES[f.code]
     a, b = random_rows(f, 3000, 1), random_rows(f, 3000, 2)
-    later = {*f.ways(p)[0], *f.cell, "vec_c", "stage_c", "lanes"}
+    later = {*f.ways(p)[0], *f.cell, "vec_c", "epilogue_smem", "lane_interleave"}
     shared = {name.name: a.columns[name.name] for name in AXES if name.name not in later}
     assert (outcomes(f, p, a, f.tile_rules) == outcomes(f, q, b.replace(**shared), f.tile_rules)).all()
 
@@ -572,7 +572,7 @@ def test_items_of_a_batch_do_not_come_as_they_lie():
     for batch, ways in ((1, {0, 3, 12}), (3, {0, 3})):
         p = Gemm(44, 61, 71, "NT", "f16", batch=batch)
         c = space.candidates(p, H200)
-        assert set(c.repack.tolist()) == ways
+        assert set(c.operand_path.tolist()) == ways
         assert rules.legal(p, plain(c.take(np.flatnonzero(c.family == 2))), H200).all()
 
 
@@ -586,7 +586,7 @@ def test_strips_are_not_of_single_bytes():
 def test_a_launch_of_one_kernel_has_nothing_to_overlap_with():
     """Operands that come as they lie take no pass; one that does not is copied by one."""
     p, ways = Gemm(255, 257, 511, "NN", "f16"), (3, 6, 9, 12)
-    c = Columns.of([parse_config(f"family=2 ml=64 nl=64 u=64 stages=3 repack={n} pdl=3") for n in ways])
+    c = Columns.of([parse_config(f"family=2 ml=64 nl=64 u=64 stages=3 operand_path={n} pdl=3") for n in ways])
     assert rules.legal(p, c, H200).all()
     assert space.canonical(p, c).pdl.tolist() == [3, 3, 3, 0]
 
@@ -614,7 +614,7 @@ def test_refinements_are_different_kernels(p, code):
 
 def test_refinements_reach_every_axis():
     p = Gemm(512, 512, 4096, "NT")
-    config = Config(ml=64, nl=64, u=16, kg=4, split=1, copy_a=0, copy_b=0, vec_a=4, vec_b=4, vec_c=4, wm=4)
+    config = Config(ml=64, nl=64, u=16, kg=4, splitk=1, cp_async_a=0, cp_async_b=0, vec_a=4, vec_b=4, vec_c=4, lanes_m=4)
     assert rules.broken(p, config, H200) is None
     near = space.refinements(p, H200, config)
     found = configs(near)
@@ -623,11 +623,11 @@ def test_refinements_reach_every_axis():
     assert config not in found
     reached = {name for x in found for name, value in x.items() if value != dict(config.items())[name]}
     assert reached == set(simt.AXES)
-    assert replace(config, ns=4, nl=32, wm=4) in found
+    assert replace(config, ns=4, nl=32, lanes_m=4) in found
     assert any(x.ml == 128 and x.nl == 32 for x in found)
     for kg in (2, 6, 8, 12, 16):
         assert replace(config, kg=kg) in found
-    assert replace(config, kg=1, split=0) in found
+    assert replace(config, kg=1, splitk=0) in found
     assert any(x.split == 2 and x.kg == 4 for x in found)
 
 
@@ -641,23 +641,23 @@ def changed(p: Gemm, config: Config) -> set[str]:
 
 
 def test_refinements_of_mma_reach_every_axis():
-    config = Config(family=1, ms=32, ns=16, ml=32, nl=64, u=64, kg=4, split=1, copy_a=0, copy_b=0, vec_a=2, vec_b=2,
-                    vec_c=2, request=1)  # fmt: skip
+    config = Config(family=1, ms=32, ns=16, ml=32, nl=64, u=64, kg=4, splitk=1, cp_async_a=0, cp_async_b=0, vec_a=2, vec_b=2,
+                    vec_c=2, prefetch_k=1)  # fmt: skip
     p = Gemm(512, 512, 4098, "NT", "f16", out="f32")
-    assert changed(p, config) == set(mma.AXES) - {"repack"}  # flags need the workspace that copies lie in
-    assert "repack" in changed(p, replace(config, kg=1, split=0))
+    assert changed(p, config) == set(mma.AXES) - {"operand_path"}  # flags need the workspace that copies lie in
+    assert "operand_path" in changed(p, replace(config, kg=1, splitk=0))
 
 
 def test_refinements_of_wgmma_reach_every_axis():
-    staged = Config(family=2, ml=128, nl=128, wg=2, u=64, stages=3, stage_c=1)
+    staged = Config(family=2, ml=128, nl=128, math_warpgroups=2, u=64, stages=3, epilogue_smem=1)
     p = Gemm(512, 512, 4096, "NT", "f16")
-    reached = changed(p, staged) | changed(p, replace(staged, kc=4)) | changed(p, replace(staged, stage_c=0, vec_c=2))
-    reached |= changed(Gemm(4096, 32, 4096, "NT", "f16"), Config(family=2, ml=64, nl=64, u=64, stage_c=1, swap=1))
-    turned = Config(family=2, ml=64, nl=64, u=32, repack=2)
-    reached |= changed(Gemm(512, 512, 512, "TN", "f32", "tf32"), turned) & {"repack"}
+    reached = changed(p, staged) | changed(p, replace(staged, cluster_k=4)) | changed(p, replace(staged, epilogue_smem=0, vec_c=2))
+    reached |= changed(Gemm(4096, 32, 4096, "NT", "f16"), Config(family=2, ml=64, nl=64, u=64, epilogue_smem=1, transposed_mma=1))
+    turned = Config(family=2, ml=64, nl=64, u=32, operand_path=2)
+    reached |= changed(Gemm(512, 512, 512, "TN", "f32", "tf32"), turned) & {"operand_path"}
     assert reached == set(wgmma.AXES)
     near = configs(space.refinements(p, H200, staged))
-    assert replace(staged, swap=1) in near
+    assert replace(staged, transposed_mma=1) in near
     assert any(x.pingpong == 1 and x.persistent == 1 for x in near)
     assert {x.nl for x in near} >= {112, 120, 136, 144}
     assert {(x.kg, x.split) for x in near} >= {(8, 3), (8, 4)}
@@ -665,13 +665,13 @@ def test_refinements_of_wgmma_reach_every_axis():
 
 def test_refinements_of_stream_reach_every_axis():
     p = Gemm(4, 512, 4096, "NN", out="f32")
-    config = Config(family=3, ms=4, ns=8, ml=4, nl=64, wm=4, kl=2, u=64, vec_a=4, vec_b=4, vec_c=2, kg=4, split=1,
-                    resident=2, swap=1)  # fmt: skip
+    config = Config(family=3, ms=4, ns=8, ml=4, nl=64, lanes_m=4, kl=2, u=64, vec_a=4, vec_b=4, vec_c=2, kg=4, splitk=1,
+                    min_ctas_per_sm=2, transposed_mma=1)  # fmt: skip
     reached = changed(p, config)
-    both = Config(family=3, ms=4, ns=4, ml=4, nl=4, wm=1, kl=2, u=256, vec_a=4, vec_b=4, swap=1)
+    both = Config(family=3, ms=4, ns=4, ml=4, nl=4, lanes_m=1, kl=2, u=256, vec_a=4, vec_b=4, transposed_mma=1)
     reached |= changed(Gemm(4, 4, 4096, "NT"), both)
     lines = Gemm(4, 512, 4096, "NT", "f16")
-    one = Config(family=3, ms=4, ns=4, ml=4, nl=32, wm=4, kl=2, u=256, vec_a=8, vec_b=8, swap=1)
+    one = Config(family=3, ms=4, ns=4, ml=4, nl=32, lanes_m=4, kl=2, u=256, vec_a=8, vec_b=8, transposed_mma=1)
     reached |= changed(lines, one)
     assert reached >= set(stream.AXES) - {"ms", "ml"}
     fed = next(x for x in configs(space.refinements(lines, H200, one)) if x.rows)
@@ -700,7 +700,7 @@ def test_kin_differ_in_stages_and_sets_only():
     assert 1 < len(group) <= 6
     c = b.columns.take(group)
     for a in AXES:
-        if a.name not in ("ks", "stages", "stage_c", "vec_c"):
+        if a.name not in ("ks", "stages", "epilogue_smem", "vec_c"):
             assert len(set(c.columns[a.name].tolist())) == 1, a.name
 
 

@@ -414,7 +414,7 @@ def test_seconds_are_shared(tmp_path):
 @pytest.mark.parametrize(("theirs", "stays"), [(0.5, True), (50.0, False)])
 def test_a_faster_winner_that_another_process_stores_meanwhile_stays(fake, database, theirs, stays):
     """Both tune the same problem, and the slower one ends last."""
-    other = parse_config("ms=4 ns=4 ml=32 nl=16 u=8 wm=8")
+    other = parse_config("ms=4 ns=4 ml=32 nl=16 u=8 lanes_m=8")
     found = Measurement(P, other, "ok", Environment("emulated", "model"), (theirs,), digest(P, other), purpose="final")
 
     def answer(problem, config, purpose):

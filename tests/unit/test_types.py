@@ -113,7 +113,7 @@ def test_simt_says_what_it_cannot_multiply(name, compute):
 
 
 def test_simt_widens_bf16_from_sm_80():
-    p, c = Gemm(64, 64, 64, "NN", "bf16"), Config(copy_a=0, copy_b=0, stages=2)
+    p, c = Gemm(64, 64, 64, "NN", "bf16"), Config(cp_async_a=0, cp_async_b=0, stages=2)
     assert broken(p, c, device("sm_80")) is None
     assert broken(p, c, device("t4")).name == "types"
 

@@ -70,7 +70,7 @@ def test_descriptors_read_what_tma_brought():
             if x.lies or (x.role == "x" and made.fed):
                 continue
             matrix = rng.integers(0, 1 << 8 * kind.itemsize, (extent, c.u), kind)
-            share = c.cluster if x.role == "y" else c.yc
+            share = c.cluster_x if x.role == "y" else c.cluster_y
             memory = np.full(1 << 18, 0xEE, np.uint8)
             for rank in range(share):  # each block of the cluster brings its part
                 part = slice(rank * x.share, (rank + 1) * x.share)
@@ -84,10 +84,10 @@ def test_descriptors_read_what_tma_brought():
                     got = read(memory, x, x.base + 16 * s.y, extent, kind)
                     np.testing.assert_array_equal(got, part, err_msg=f"{p.key()} | {c}")
                     continue
-                for wg in range(1 if made.pingpong else c.wg):
+                for wg in range(1 if made.pingpong else c.math_warpgroups):
                     got = read(memory, x, x.base + 16 * s.x + wg * made.x_part, 64, kind)
                     want = part[wg * made.x_own + 64 * mi :][:64]
-                    valid = c.rows or 64  # rows that are not loaded are never stored
+                    valid = c.tma_rows or 64  # rows that are not loaded are never stored
                     np.testing.assert_array_equal(got[:valid], want[:valid], err_msg=f"{p.key()} | {c}")
             assert x.step(steps - 1) % 16 == 0
 
@@ -96,7 +96,7 @@ def test_stages_hold_what_barriers_expect():
     for p, c in cases(22, 150, H200, limit=600):
         made = plan_for(p, c, H200)
         expected = sum(b[0] * b[1] * n * s for b, n, s in (
-            (made.x.box, len(made.x.boxes), c.yc), (made.y.box, len(made.y.boxes), c.cluster))) * p.element.bytes  # fmt: skip
+            (made.x.box, len(made.x.boxes), c.cluster_y), (made.y.box, len(made.y.boxes), c.cluster_x))) * p.element.bytes  # fmt: skip
         assert made.expected == expected < 1 << 20
         assert made.stage_bytes % 1024 == made.y.base % 1024 == 0
         assert made.barriers % 8 == 0
@@ -175,7 +175,7 @@ def row_address(s, lane: int, quarter: int, variant: int) -> int:
 def test_stmatrix_fills_the_boxes_that_tma_stores():
     seen = set()
     for p, c in cases(23, 400, H200, limit=600):
-        if not c.stage_c or c.buffers != c.chunks:
+        if not c.epilogue_smem or c.epilogue_buffers != c.epilogue_subtiles:
             continue
         made = plan_for(p, c, H200)
         s = made.staging
@@ -200,19 +200,19 @@ def test_every_sum_is_sent_once_and_added_once():
     """Cluster sums and meetings: what blocks send covers every accumulator, and lands where it is read."""
     seen = set()
     for p, c in cases(24, 500, H200, limit=600):
-        if c.kc == 1 and c.split not in (3, 4):
+        if c.cluster_k == 1 and c.splitk not in (3, 4):
             continue
         made = plan_for(p, c, H200)
-        seen.add((c.kc > 1, c.split))
-        if c.kc > 1:
+        seen.add((c.cluster_k > 1, c.splitk))
+        if c.cluster_k > 1:
             names = [r for sent in made.sent for slot in sent for r in slot.into]
             assert sorted(names) == sorted(made.acc.all)
             for sent in made.sent:
-                senders = range(c.kc - made.alone)
+                senders = range(c.cluster_k - made.alone)
                 places = {slot.offset + sender * made.wg * made.part_wg for sender in senders for slot in sent}
-                if c.split not in (3, 4):
+                if c.splitk not in (3, 4):
                     assert places == {slot.offset for slot in made.received}
-        if c.split in (3, 4):
+        if c.splitk in (3, 4):
             names = [r for slot in made.left for r in slot.into]
             assert len(names) == len(set(names))
             read_ = [slot.offset for b in made.batches for slot in b]
@@ -242,7 +242,7 @@ def test_columns_agree_with_integers():
 
 def test_the_first_map_lies_where_its_address_is_aligned():
     """Parameters begin at constant-bank address 0x210; a map of 64-byte alignment is first at offset 48."""
-    made = plan(Gemm(512, 512, 512, "TN", "f16"), "ml=64 nl=64 u=128 stages=4 stage_c=1")
+    made = plan(Gemm(512, 512, 512, "TN", "f16"), "ml=64 nl=64 u=128 stages=4 epilogue_smem=1")
     (step,) = made.launch(made.problem).steps
     values = {"A": 1 << 20, "B": 2 << 20, "C": 3 << 20, "W": 0, "alpha": 1.0, "beta": 0.0}
     packed = step.pack(values)
@@ -268,17 +268,17 @@ def test_longer_lists_of_numbers_leave_a_gap_before_the_maps():
 @pytest.mark.parametrize(
     ("config", "grid"),
     [
-        ("ml=128 wg=2 nl=64 stages=4 u=64", (8, 16, 1)),
-        ("ml=128 wg=2 nl=64 stages=4 u=64 raster=8", (128, 1, 1)),
-        ("ml=128 wg=2 nl=64 stages=4 u=64 cluster=4", (8, 16, 1)),
-        ("ml=128 wg=2 nl=48 stages=4 u=64 cluster=2 yc=2", (8, 22, 1)),
-        ("ml=128 wg=2 nl=24 stages=4 u=64 yc=4 raster=8", (352, 1, 1)),
-        ("swap=1 nl=128 wg=2 ml=64 stages=4 u=64", (8, 16, 1)),
-        ("ml=128 wg=2 nl=64 stages=4 u=64 kc=4", (32, 16, 1)),
-        ("ml=128 wg=2 nl=64 stages=4 u=64 kg=3 split=2", (8, 16, 3)),
-        ("ml=128 wg=2 nl=64 stages=4 u=64 persistent=1", (128, 1, 1)),
-        ("ml=64 nl=64 stages=4 u=64 persistent=1 cluster=2", (132, 1, 1)),
-        ("ml=64 nl=64 stages=4 u=64 persistent=1 cluster=2 yc=2", (120, 1, 1)),
+        ("ml=128 math_warpgroups=2 nl=64 stages=4 u=64", (8, 16, 1)),
+        ("ml=128 math_warpgroups=2 nl=64 stages=4 u=64 raster_group=8", (128, 1, 1)),
+        ("ml=128 math_warpgroups=2 nl=64 stages=4 u=64 cluster_x=4", (8, 16, 1)),
+        ("ml=128 math_warpgroups=2 nl=48 stages=4 u=64 cluster_x=2 cluster_y=2", (8, 22, 1)),
+        ("ml=128 math_warpgroups=2 nl=24 stages=4 u=64 cluster_y=4 raster_group=8", (352, 1, 1)),
+        ("transposed_mma=1 nl=128 math_warpgroups=2 ml=64 stages=4 u=64", (8, 16, 1)),
+        ("ml=128 math_warpgroups=2 nl=64 stages=4 u=64 cluster_k=4", (32, 16, 1)),
+        ("ml=128 math_warpgroups=2 nl=64 stages=4 u=64 kg=3 splitk=2", (8, 16, 3)),
+        ("ml=128 math_warpgroups=2 nl=64 stages=4 u=64 persistent=1", (128, 1, 1)),
+        ("ml=64 nl=64 stages=4 u=64 persistent=1 cluster_x=2", (132, 1, 1)),
+        ("ml=64 nl=64 stages=4 u=64 persistent=1 cluster_x=2 cluster_y=2", (120, 1, 1)),
     ],
 )
 def test_grids(config, grid):
@@ -290,7 +290,7 @@ def test_grids(config, grid):
 
 def test_slices_share_the_passes():
     p = Gemm(64, 64, 1000, "NT", "f16")
-    made = plan(p, "ml=64 nl=64 u=64 stages=4 kg=3 kc=2 split=2")
+    made = plan(p, "ml=64 nl=64 u=64 stages=4 kg=3 cluster_k=2 splitk=2")
     step = made.launch(p).steps[0]
     chunk, more = (value for _, value in step.arguments[6:8])
     assert 6 * chunk + more == 16
@@ -324,38 +324,38 @@ def test_a_lone_row_needs_no_pitch():
         (Gemm(64, 64, 64, "NT", "f16", lda=68), "", "wgmma_map_a"),
         (Gemm(64, 64, 64, "NT", "f16", aligned_b=8), "", "wgmma_map_b"),
         *(
-            (Gemm(64, 64, 65, "NT", "f16"), f"repack=12 {text}", "wgmma_lies")
-            for text in ("cluster=2", "u=256 stages=3", "nl=256", "stages=2")
+            (Gemm(64, 64, 65, "NT", "f16"), f"operand_path=12 {text}", "wgmma_lies")
+            for text in ("cluster_x=2", "u=256 stages=3", "nl=256", "stages=2")
         ),
-        (Gemm(64, 64, 65, "NT", "f16"), "repack=13", "wgmma_lies"),
-        (Gemm(64, 64, 7, "NT", "f16"), "repack=12", "wgmma_residues"),
-        (Gemm(64, 64, 65, "NT", "e4m3"), "repack=12", "wgmma_lies"),
-        (Gemm(64, 64, 65, "NT", "f16", batch=2), "repack=12", "wgmma_residues"),
-        (Gemm(64, 60, 64, "NT", "f16", ldc=64, epilogue="residual"), "stage_c=1", "wgmma_stage_c"),
+        (Gemm(64, 64, 65, "NT", "f16"), "operand_path=13", "wgmma_lies"),
+        (Gemm(64, 64, 7, "NT", "f16"), "operand_path=12", "wgmma_residues"),
+        (Gemm(64, 64, 65, "NT", "e4m3"), "operand_path=12", "wgmma_lies"),
+        (Gemm(64, 64, 65, "NT", "f16", batch=2), "operand_path=12", "wgmma_residues"),
+        (Gemm(64, 60, 64, "NT", "f16", ldc=64, epilogue="residual"), "epilogue_smem=1", "wgmma_stage_c"),
         (Gemm(64, 64, 64, "NN", "s8"), "", "wgmma_major"),
-        (Gemm(64, 64, 64, "NN", "s8"), "swap=1 u=32", "wgmma_fed"),
-        (Gemm(64, 64, 64, "TT", "e4m3"), "stage_c=1", "wgmma_fed"),
+        (Gemm(64, 64, 64, "NN", "s8"), "transposed_mma=1 u=32", "wgmma_fed"),
+        (Gemm(64, 64, 64, "TT", "e4m3"), "epilogue_smem=1", "wgmma_fed"),
         (Gemm(64, 64, 64, "TN", "s8"), "", "wgmma_major"),
-        (Gemm(64, 63, 64, "TN", "f16", ldb=63), "repack=1", "wgmma_map_b"),
-        (Gemm(64, 64, 64, "TT", "s8"), "repack=4", "wgmma_lies"),
-        (Gemm(64, 64, 64, "TN", "f32", "f32_bf16x6"), "repack=1 u=32", "wgmma_repack"),
+        (Gemm(64, 63, 64, "TN", "f16", ldb=63), "operand_path=1", "wgmma_map_b"),
+        (Gemm(64, 64, 64, "TT", "s8"), "operand_path=4", "wgmma_lies"),
+        (Gemm(64, 64, 64, "TN", "f32", "f32_bf16x6"), "operand_path=1 u=32", "wgmma_repack"),
         (Gemm(64, 64, 64, "NT", "f32"), "", "wgmma_types"),
         (Gemm(64, 64, 64, "NT", "f16"), "ms=4", "wgmma_unused"),
         (Gemm(64, 64, 64, "NT", "f16"), "nl=36", "wgmma_tile_y"),
         (Gemm(64, 64, 64, "NT", "f16"), "ml=96", "wgmma_tile_x"),
-        (Gemm(64, 64, 64, "NT", "f16"), "ml=256 nl=256 wg=2", "wgmma_accumulators"),
+        (Gemm(64, 64, 64, "NT", "f16"), "ml=256 nl=256 math_warpgroups=2", "wgmma_accumulators"),
         (Gemm(64, 64, 256, "NT", "f16"), "stages=1", "wgmma_stages"),
-        (Gemm(64, 64, 64, "NT", "f16"), "rows=32", "wgmma_rows"),
-        (Gemm(64, 64, 64, "NT", "f16"), "kc=2", "wgmma_passes"),
-        (Gemm(64, 64, 256, "NT", "f16"), "yc=2 kc=2", "wgmma_cluster"),
-        (Gemm(64, 64, 256, "NT", "f16"), "cluster=4 yc=4", "wgmma_cluster"),
-        (Gemm(64, 64, 256, "NT", "f16"), "yc=3", "wgmma_parts_x"),
-        (Gemm(64, 64, 256, "TN", "f16"), "yc=8 u=32", "wgmma_parts_x"),
-        (Gemm(32, 64, 256, "NT", "f16"), "yc=8 rows=32", "wgmma_parts_x"),
-        (Gemm(1024, 512, 4096, "NT", "f16"), "kg=2 split=3 yc=4 nl=128", "wgmma_meeting"),
-        (Gemm(4096, 4096, 4096, "NT", "f16"), "kg=4 split=4", "wgmma_meeting"),
-        (Gemm(256, 256, 60000, "TN", "f16"), "ml=128 nl=64 swap=1 cluster=4 kg=16 stages=8 split=4", "wgmma_meeting"),
-        (Gemm(64, 64, 4096, "NT", "f16"), "kg=4 split=1", "wgmma_meeting"),
+        (Gemm(64, 64, 64, "NT", "f16"), "tma_rows=32", "wgmma_rows"),
+        (Gemm(64, 64, 64, "NT", "f16"), "cluster_k=2", "wgmma_passes"),
+        (Gemm(64, 64, 256, "NT", "f16"), "cluster_y=2 cluster_k=2", "wgmma_cluster"),
+        (Gemm(64, 64, 256, "NT", "f16"), "cluster_x=4 cluster_y=4", "wgmma_cluster"),
+        (Gemm(64, 64, 256, "NT", "f16"), "cluster_y=3", "wgmma_parts_x"),
+        (Gemm(64, 64, 256, "TN", "f16"), "cluster_y=8 u=32", "wgmma_parts_x"),
+        (Gemm(32, 64, 256, "NT", "f16"), "cluster_y=8 tma_rows=32", "wgmma_parts_x"),
+        (Gemm(1024, 512, 4096, "NT", "f16"), "kg=2 splitk=3 cluster_y=4 nl=128", "wgmma_meeting"),
+        (Gemm(4096, 4096, 4096, "NT", "f16"), "kg=4 splitk=4", "wgmma_meeting"),
+        (Gemm(256, 256, 60000, "TN", "f16"), "ml=128 nl=64 transposed_mma=1 cluster_x=4 kg=16 stages=8 splitk=4", "wgmma_meeting"),
+        (Gemm(64, 64, 4096, "NT", "f16"), "kg=4 splitk=1", "wgmma_meeting"),
         (Gemm(64, 64, 64, "NT", "f16"), "pingpong=1", "wgmma_pingpong"),
     ],
 )
@@ -380,7 +380,7 @@ def test_other_devices_have_no_wgmma():
 def test_a_cluster_fits_its_device():
     """The emulated device has four multiprocessors."""
     p, text = Gemm(512, 64, 4096, "NT", "f16"), "family=2 ml=64 nl=64 u=64 stages=4 "
-    assert broken(p, parse_config(text + "kc=4"), device("emulated")) is None
-    for more in ("kc=8", "cluster=8", "cluster=4 yc=2"):
+    assert broken(p, parse_config(text + "cluster_k=4"), device("emulated")) is None
+    for more in ("cluster_k=8", "cluster_x=8", "cluster_x=4 cluster_y=2"):
         assert broken(p, parse_config(text + more), device("emulated")).name == "wgmma_cluster"
         assert broken(p, parse_config(text + more), H200) is None

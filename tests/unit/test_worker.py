@@ -24,7 +24,7 @@ from ptxgen.tuning.measurement import Environment, Measurement
 from ptxgen.tuning.worker import Worker
 
 P = Gemm(16, 16, 16)
-C = parse_config("ms=2 ns=2 ml=16 nl=16 copy_a=0 copy_b=0 stages=2")
+C = parse_config("ms=2 ns=2 ml=16 nl=16 cp_async_a=0 cp_async_b=0 stages=2")
 HELLO = {"environment": asdict(Environment("emulated", "model")), "device": {"name": "emulated"}}
 GOOD = Measurement(P, C, "ok", Environment("emulated", "model"), (2.0,), "0123456789abcdef")
 
@@ -66,7 +66,7 @@ def test_the_real_child_measures():
         assert found.environment == w.environment
         assert len(found.samples) == 1
         assert len(found.digest) == 16
-        illegal = w.measure(P, replace(C, wm=32))
+        illegal = w.measure(P, replace(C, lanes_m=32))
         assert illegal.outcome == "launch_error"
         assert "tile_m" in illegal.message
         assert w.measure(P, C).samples == found.samples  # the same child

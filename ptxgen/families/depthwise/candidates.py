@@ -16,7 +16,7 @@ from ptxgen.problem.gemm import Gemm
 #: the values of each axis that are tried
 AXES = {
     "ns": (1, 2, 4, 8, 16), "ml": (1, 2, 4, 8, 16), "nl": (32, 64, 128, 256), "vec_a": (1, 2, 4),
-    "resident": (1, 2, 4, 8), "stream": (0, 1),
+    "min_ctas_per_sm": (1, 2, 4, 8), "store_policy": (0, 1),
 }  # fmt: skip
 THREADS = (64, 512)  #: of a block, at least and at most
 WAVES = (1, 2, 4, 8)  #: blocks a multiprocessor of gradients of filters
@@ -24,12 +24,12 @@ WAVES = (1, 2, 4, 8)  #: blocks a multiprocessor of gradients of filters
 
 class Slide(Family):
     code = FAMILIES.index("slide")
-    axes, alike = AXES, {"stream": (0,)}
+    axes, alike = AXES, {"store_policy": (0,)}
     tile = ("ns", "ml", "nl")
-    cell = ("kg", "split")
+    cell = ("kg", "splitk")
     fixed = ("tables", "slide_filters")
     tile_rules = ("axis", "range", "threads", "slide_strip")
-    extent_rules = ("range", "bounds", "slices", "split", "grid")
+    extent_rules = ("range", "bounds", "slices", "splitk", "grid")
 
     def tiles(self, p: Gemm) -> Columns:
         return Columns.product({n: self.axes[n] for n in self.tile}).replace(family=self.code)
@@ -40,7 +40,7 @@ class Slide(Family):
         return every.take(np.flatnonzero((threads >= THREADS[0]) & (threads <= THREADS[1])))
 
     def ways(self, p: Gemm) -> list[dict[str, int]]:
-        return [{"stream": n, "vec_a": v} for n in self.axes["stream"] for v in self.axes["vec_a"]]
+        return [{"store_policy": n, "vec_a": v} for n in self.axes["store_policy"] for v in self.axes["vec_a"]]
 
     def cells(self, p: Gemm, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
         """Of gradients of filters, slices for some waves of blocks."""
@@ -51,7 +51,7 @@ class Slide(Family):
         units = -(-p.strip.rows * -(-p.strip.results // c.ns) // c.ml)
         kg = np.stack([np.clip(d.sms * w // count, 1, np.maximum(units, 1)) for w in WAVES], axis=1)
         c = Columns({n: np.repeat(v, len(WAVES)) for n, v in c.columns.items()}).replace(kg=kg.ravel())
-        c = c.replace(split=np.where(c.kg > 1, SPLIT_WORKSPACE, SPLIT_MEMSET))
+        c = c.replace(splitk=np.where(c.kg > 1, SPLIT_WORKSPACE, SPLIT_MEMSET))
         seen = np.zeros(kg.shape, bool)
         for j in range(1, len(WAVES)):
             seen[:, j] = (kg[:, :j] == kg[:, j : j + 1]).any(axis=1)
@@ -69,4 +69,4 @@ class Slide(Family):
 
     def follow(self, p: Gemm, config: Config, changes: dict[str, Any]) -> list[Config]:
         v = {**dict(config.items()), **changes}
-        return [Config(**{**v, "split": SPLIT_WORKSPACE if v["kg"] > 1 else SPLIT_MEMSET})]
+        return [Config(**{**v, "splitk": SPLIT_WORKSPACE if v["kg"] > 1 else SPLIT_MEMSET})]

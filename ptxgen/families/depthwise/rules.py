@@ -13,10 +13,10 @@ from ptxgen.problem.gemm import Gemm
 SLIDE = 4
 TAPS = 32  #: along a strip, which are all written out
 
-USED = ("family", "ns", "ml", "nl", "vec_a", "resident", "stream", "pdl")
+USED = ("family", "ns", "ml", "nl", "vec_a", "min_ctas_per_sm", "store_policy", "pdl")
 #: axes that have no meaning here, and stay at their defaults
 UNUSED = tuple(name for name in AXIS if name not in USED)
-SUMMED = ("kg", "split")  #: that gradients of filters use too
+SUMMED = ("kg", "splitk")  #: that gradients of filters use too
 SUMS = 64  #: of a thread, at most
 
 

@@ -28,18 +28,18 @@ ASYNC = (4, 16)  #: bytes that one cp.async moves, at least and at most
 AXES = {
     "ms": (16, 32, 64, 128), "ns": (8, 16, 32, 64, 128), "ml": (16, 32, 64, 128, 256), "nl": (8, 16, 32, 64, 128, 256),
     "u": (8, 16, 32, 64, 128, 256), "kl": (1, 2, 4, 8), "kg": (1, 2, 4, 8, 16, 32, 64), "stages": (2, 3, 4, 5, 6, 8),
-    "copy_a": (0, 1), "copy_b": (0, 1), "vec_a": (1, 2, 4, 8, 16), "vec_b": (1, 2, 4, 8, 16), "vec_c": (1, 2, 4, 8),
-    "split": (0, 1, 2), "stage_c": (0, 1), "bounds": (0, 1, 2), "order": (0, 1, 2), "ahead": (0, 1),
-    "request": (0, 1, 2), "hold": (0, 1), "raster": (1, 4, 8, 16), "stream": (0, 1), "resident": (1, 2, 3, 4),
-    "repack": (0, 1, 2, 3),
+    "cp_async_a": (0, 1), "cp_async_b": (0, 1), "vec_a": (1, 2, 4, 8, 16), "vec_b": (1, 2, 4, 8, 16), "vec_c": (1, 2, 4, 8),
+    "splitk": (0, 1, 2), "epilogue_smem": (0, 1), "bounds": (0, 1, 2), "mma_order": (0, 1, 2), "fragment_prefetch": (0, 1),
+    "prefetch_k": (0, 1, 2), "deferred_sts": (0, 1), "raster_group": (1, 4, 8, 16), "store_policy": (0, 1), "min_ctas_per_sm": (1, 2, 3, 4),
+    "operand_path": (0, 1, 2, 3),
 }  # fmt: skip
-ALIKE = {"stage_c": (1,), "ahead": (1,)}
+ALIKE = {"epilogue_smem": (1,), "fragment_prefetch": (1,)}
 
 
 class Mma(Cooperative):
     code = FAMILIES.index("mma")
     axes, alike = AXES, ALIKE
-    tile = (*Cooperative.tile, "repack")
+    tile = (*Cooperative.tile, "operand_path")
     extent_rules = (*Cooperative.extent_rules, "mma_repack")
     fixed = ("mma_types", "mma_native")
     tile_rules = ("axis", "range", "mma_tile", "mma_columns", "mma_depth", "threads")
@@ -64,19 +64,19 @@ class Mma(Cooperative):
                 widest = ASYNC[1] // p.element.bytes if copied & n else p.vectors[n - 1]
                 size = widest * p.element.bytes
                 ways.append([(0, widest)] * (every or size < ASYNC[1]) + [(1, widest)] * (size >= ASYNC[0]))
-            names = ("repack", "copy_a", "vec_a", "copy_b", "vec_b", "hold")
+            names = ("operand_path", "cp_async_a", "vec_a", "cp_async_b", "vec_b", "deferred_sts")
             for a, b in product(*ways):
                 out.append(dict(zip(names, (copied, *a, *b, 1 - a[0] * b[0]), strict=True)))
         return out
 
     def variables(self, p: Gemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
         """Ways of copying, slices with how they meet, depths of whole instructions."""
-        out, names = super().variables(p), ("repack", "copy_a", "vec_a", "copy_b", "vec_b")
-        for name in (*names, "kg", "split"):
+        out, names = super().variables(p), ("operand_path", "cp_async_a", "vec_a", "cp_async_b", "vec_b")
+        for name in (*names, "kg", "splitk"):
             del out[name,]
         narrow = [(0, x, v, y, w) for _, x, v, y, w in self._narrower(p)]
         ways = [tuple(way[n] for n in names) for way in self.copies(p, every=True)]
-        return {**out, names: list(dict.fromkeys([*ways, *narrow])), ("kg", "split"): meetings(self.axes),
+        return {**out, names: list(dict.fromkeys([*ways, *narrow])), ("kg", "splitk"): meetings(self.axes),
                 ("u",): [(u,) for u in self._depths(p)]}  # fmt: skip
 
     def _narrower(self, p: Gemm) -> list[tuple[int, ...]]:
@@ -92,30 +92,30 @@ class Mma(Cooperative):
         return tuple(n for s in STEPS if (n := s * instruction(p).depth) in self.axes["u"])
 
     def tiles(self, p: Gemm) -> Columns:
-        tiles = {"ml": self.axes["ml"], "nl": self.axes["nl"], "u": self._depths(p), "repack": self._repacks(p)}
+        tiles = {"ml": self.axes["ml"], "nl": self.axes["nl"], "u": self._depths(p), "operand_path": self._repacks(p)}
         return Columns.product(tiles).replace(family=self.code)
 
     def shapes(self, p: Gemm) -> Columns:
         shapes = {n: self._depths(p) if n == "u" else self.axes[n] for n in self.shape}
-        return Columns.product(shapes).replace(family=self.code, raster=8)
+        return Columns.product(shapes).replace(family=self.code, raster_group=8)
 
     def ways(self, p: Gemm) -> list[dict[str, int]]:
         """Fragments that are read ahead take registers, a staged C takes shared memory: both with and without."""
-        return [{**way, "ahead": n, "stage_c": c} for way in super().ways(p) for n in (0, 1) for c in (0, 1)]
+        return [{**way, "fragment_prefetch": n, "epilogue_smem": c} for way in super().ways(p) for n in (0, 1) for c in (0, 1)]
 
     def split(self, p: Gemm, c: Columns) -> Ints:
         """Copies take the workspace that flags would have to find clear."""
         plain = super().split(p, c)
-        return np.where((c.repack > 0) & (plain == SPLIT_FLAG), SPLIT_MEMSET, plain)
+        return np.where((c.operand_path > 0) & (plain == SPLIT_FLAG), SPLIT_MEMSET, plain)
 
     def settle(self, p: Gemm, d: Device, c: Columns) -> Columns:
-        return c.replace(vec_c=p.vectors[2], raster=8)
+        return c.replace(vec_c=p.vectors[2], raster_group=8)
 
     def follow(self, p: Gemm, config: Config, changes: dict[str, int]) -> list[Config]:
         """A request in time for the steps there are."""
         [plain] = super().follow(p, config, changes)
         steps = plain.u // plain.kl // instruction(p).depth
-        return [plain if "request" in changes else replace(plain, request=max(min(plain.request, steps - 2), 0))]
+        return [plain if "prefetch_k" in changes else replace(plain, prefetch_k=max(min(plain.prefetch_k, steps - 2), 0))]
 
     def changes(self, p: Gemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
         yield from super().changes(p, d, config)
@@ -128,9 +128,9 @@ class Mma(Cooperative):
         return c.replace(
             kg=kg,
             pdl=overlap(p, c),
-            split=np.where(kg > 1, c.split, SPLIT_MEMSET),
-            stage_c=np.where(c.kl > 1, default("stage_c"), c.stage_c),
-            order=np.where(one_way, default("order"), c.order),
+            splitk=np.where(kg > 1, c.splitk, SPLIT_MEMSET),
+            epilogue_smem=np.where(c.kl > 1, default("epilogue_smem"), c.epilogue_smem),
+            mma_order=np.where(one_way, default("mma_order"), c.mma_order),
             vec_c=width_c(p, c, g),
         )
 

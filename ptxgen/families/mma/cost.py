@@ -78,7 +78,7 @@ def _traffic(p: Gemm, c: Any) -> Any:
     )
     for bit, kmajor, ld, tile in operands:
         run = (c.u if kmajor else tile) * size
-        whole = (c.repack & bit > 0) | (ld * size % WAVEFRONT == 0)
+        whole = (c.operand_path & bit > 0) | (ld * size % WAVEFRONT == 0)
         total = total + tile * c.u * size * np.where(whole, 1, 1 + STRADDLE * WAVEFRONT / run)
     return total
 
@@ -94,7 +94,7 @@ def _pass(p: Gemm, c: Any, g: SimpleNamespace, d: Device) -> tuple[Any, Any]:
         shared = shared + x.loads / WARP * np.where(x.copy == 1, *STORE)
         issued = issued + x.loads / WARP * np.where(x.copy == 1, *COPY)
     busy = (multiply**4 + shared**4 + (issued / ISSUE) ** 4) ** 0.25
-    alone = steps * (tiles * chain + np.where(c.ahead == 1, READ[1], READ[0])) + BARRIER
+    alone = steps * (tiles * chain + np.where(c.fragment_prefetch == 1, READ[1], READ[0])) + BARRIER
     return np.maximum(busy, _traffic(p, c) / L2_SM), np.maximum(alone, GLOBAL / np.maximum(c.stages - 1, 1))
 
 
@@ -112,10 +112,10 @@ def microseconds(p: Gemm, c: Columns, d: Device) -> Floats:
     spread = g.blocks * passes * _traffic(p, c) / (L2 * d.sms)
     memory = p.bytes / (d.bandwidth * 1e3 * DRAM)
     slices = g.slices * p.results * p.accumulator.bytes / (REDUCE * d.sms * clock)
-    met = np.choose(np.clip(c.split, 0, 2), [SPLIT_US[i] for i in range(3)])
+    met = np.choose(np.clip(c.splitk, 0, 2), [SPLIT_US[i] for i in range(3)])
     us = np.maximum(np.maximum(work, spread) / clock, memory) + np.where(c.kg > 1, slices + met, 0.0)
     us = us + c.ml * c.nl * each * LEAVE / clock + LAUNCH_US + waves * WAVE_US
-    us = us + np.where(c.kl > 1, GROUPS_US, 0.0) + np.where(c.stage_c == 1, STAGED_US, 0.0)
+    us = us + np.where(c.kl > 1, GROUPS_US, 0.0) + np.where(c.epilogue_smem == 1, STAGED_US, 0.0)
     copied = COPY_US + 2 * g.copies / (d.bandwidth * 1e3 * COPY_DRAM)
-    out: Floats = us + np.where(c.repack > 0, copied, 0.0)
+    out: Floats = us + np.where(c.operand_path > 0, copied, 0.0)
     return out

@@ -54,7 +54,7 @@ def operand(p: Gemm, c: Any, name: str) -> SimpleNamespace:
     first = name == "a"
     kmajor = p.layout[0] == "N" if first else p.layout[1] == "T"
     tile, thread = (c.ml, c.ms) if first else (c.nl, c.ns)
-    vec, copy = (c.vec_a, c.copy_a) if first else (c.vec_b, c.copy_b)
+    vec, copy = (c.vec_a, c.cp_async_a) if first else (c.vec_b, c.cp_async_b)
     bytes_, kind = p.element.bytes, way(p, kmajor)
     # rows of K that a quad of lanes reads start 32 bytes apart, modulo 128
     pad = pick(tile * bytes_ % 128 == 32, 0, 32 // bytes_)
@@ -102,7 +102,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     stage = a.size + b.size
     sum_bytes = max(4, p.accumulator.bytes)
     row_c = _row_of_c(c.nl, sum_bytes, a, b)
-    gathers = (c.stage_c == 1) | (c.kl > 1)
+    gathers = (c.epilogue_smem == 1) | (c.kl > 1)
     shared = np.maximum(c.stages * stage, pick(gathers, c.ml * row_c * c.kl * sum_bytes, 0))
     words = 2 if p.element.bytes == 8 else 1
     parted = 4 * sum(x.way == BYTES for x in (a, b)) + (32 if p.dtype in ("e4m3", "e5m2") else 0)
@@ -122,7 +122,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     )
     sums = c.ms * c.ns // WARP * i.sums // 4 * words
     # ptxas need not hold all of what is read ahead
-    fragments = fragments * (c.ahead + 1) - pick(c.ahead == 1, fragments // 4 * (words - 1), 0)
+    fragments = fragments * (c.fragment_prefetch + 1) - pick(c.fragment_prefetch == 1, fragments // 4 * (words - 1), 0)
     registers = sums + fragments + parted + in_flight + pointers + 32 + 8 * words
     held = sums + fragments + parted + in_flight
     likely = np.minimum(registers, held + sum(np.minimum(2 * n, n + 4) for n in each) + 22)
@@ -151,7 +151,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         registers=registers,
         likely=likely,
         # threads that have all that one may have do more at once
-        spare=pick(threads * c.resident <= MOST, np.minimum(guarded, 8 * GUARDED) + deep, 0),
+        spare=pick(threads * c.min_ctas_per_sm <= MOST, np.minimum(guarded, 8 * GUARDED) + deep, 0),
         copies=copies,
         **spread | {"workspace": spread["workspace"] + copies},
     )

@@ -20,7 +20,7 @@ from ptxgen.problem.gemm import Gemm
 #: what the search visits; U in steps of the instruction
 VALUES: dict[str, tuple[int, ...]] = {
     "ms": (16, 32, 64), "ns": (8, 16, 32, 64), "ml": (16, 32, 64, 128, 256), "nl": (8, 16, 32, 64, 128, 256),
-    "kl": (1, 2, 4), "stages": (2, 3, 4, 5), "ahead": (0, 1), "stage_c": (0, 1),
+    "kl": (1, 2, 4), "stages": (2, 3, 4, 5), "fragment_prefetch": (0, 1), "epilogue_smem": (0, 1),
 }  # fmt: skip
 STEPS = (2, 4, 8, 16)
 THREADS = 512  #: of a block, at the most
@@ -43,8 +43,8 @@ def ways(p: Gemm) -> list[dict[str, int]]:
             for bit, v in zip((operand_packing.A, operand_packing.B), p.vectors[:2], strict=True)
         ]
         copies = [int(v * size >= 4) for v in vectors]
-        out.append({"repack": code, "vec_a": vectors[0], "vec_b": vectors[1], "copy_a": copies[0], "copy_b": copies[1],
-                    "hold": int(0 in copies)})  # fmt: skip
+        out.append({"operand_path": code, "vec_a": vectors[0], "vec_b": vectors[1], "cp_async_a": copies[0], "cp_async_b": copies[1],
+                    "deferred_sts": int(0 in copies)})  # fmt: skip
     return out
 
 
@@ -63,17 +63,17 @@ def candidates(p: Gemm, d: Device) -> Columns:
     shapes = Columns.product({**VALUES, "u": [depth * s for s in STEPS if depth * s * size <= ROW_BYTES]})
     parts = []
     for way in ways(p):
-        c = shapes.replace(family=MMA, vec_c=min(p.vectors[2], 4), stream=int(p.k < 512), raster=8, **way)
-        c = c.take((c.ml // c.ms * (c.nl // c.ns) * c.kl * 32 <= THREADS) & ((c.kl == 1) | (c.stage_c == 0)))
+        c = shapes.replace(family=MMA, vec_c=min(p.vectors[2], 4), store_policy=int(p.k < 512), raster_group=8, **way)
+        c = c.take((c.ml // c.ms * (c.nl // c.ns) * c.kl * 32 <= THREADS) & ((c.kl == 1) | (c.epilogue_smem == 0)))
         c = c.take(legal(p, c, d))
         counts = slices(p, c, d)
         for n in range(counts.shape[1]):
             kg = counts[:, n]
             fresh = np.logical_and.reduce([kg != counts[:, m] for m in range(n)]) if n else np.ones(len(c), bool)
             split = np.where(kg > 1, SPLIT_MEMSET if reducible(p) else SPLIT_WORKSPACE, SPLIT_MEMSET)
-            part = c.replace(kg=kg, split=split).take(fresh)
+            part = c.replace(kg=kg, splitk=split).take(fresh)
             tiles = ceil_div(p.m, part.ml) * ceil_div(p.n, part.nl) * p.items
-            parts.append(part.replace(raster=np.where(tiles > 2 * d.sms, 8, 1)))
+            parts.append(part.replace(raster_group=np.where(tiles > 2 * d.sms, 8, 1)))
     every = Columns.concat(parts)
     return every.take(legal(p, every, d))
 

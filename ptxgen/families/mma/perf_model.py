@@ -36,11 +36,11 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
         shared = shared + x.loads / WARP * np.where(x.copy == 1, *cost.STORE)
         issued = issued + x.loads / WARP * np.where(x.copy == 1, *cost.COPY)
     waiting = (
-        steps * (tiles * cost.CHAIN[cost.kind(p)] + np.where(c.ahead == 1, cost.READ[1], cost.READ[0])) + cost.BARRIER
+        steps * (tiles * cost.CHAIN[cost.kind(p)] + np.where(c.fragment_prefetch == 1, cost.READ[1], cost.READ[0])) + cost.BARRIER
     )
-    granted = np.minimum(g.likely, register_cap(d, g.threads, c.resident))
+    granted = np.minimum(g.likely, register_cap(d, g.threads, c.min_ctas_per_sm))
     moved_a, moved_b = c.ml * c.u * size, c.nl * c.u * size
-    late = np.where(c.kl > 1, cost.GROUPS_US, 0.0) + np.where(c.stage_c == 1, cost.STAGED_US, 0.0)
+    late = np.where(c.kl > 1, cost.GROUPS_US, 0.0) + np.where(c.epilogue_smem == 1, cost.STAGED_US, 0.0)
     leave = c.ml * c.nl * cost.LEAVE
     return Work.of(
         len(c), resident=np.maximum(d.blocks_per_sm(g.threads, granted, g.shared), 1), math=math, shared=shared,
@@ -57,13 +57,13 @@ def cell(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
     added, operands that are copied first."""
     size = p.element.bytes
     added = g.slices * p.results * p.accumulator.bytes / (cost.REDUCE * d.sms * d.clock * cost.LOADED)
-    met = np.choose(np.clip(c.split, 0, 2), [cost.SPLIT_US[i] for i in range(3)])
+    met = np.choose(np.clip(c.splitk, 0, 2), [cost.SPLIT_US[i] for i in range(3)])
     copied = cost.COPY_US + 2 * g.copies / (d.bandwidth * 1e3 * cost.COPY_DRAM)
-    extra = np.where(c.kg > 1, added + met, 0.0) + np.where(c.repack > 0, copied, 0.0)
+    extra = np.where(c.kg > 1, added + met, 0.0) + np.where(c.operand_path > 0, copied, 0.0)
     numbers: dict[str, Any] = {
         "iterations": -(-np.maximum(np.minimum(g.chunk, p.k), 1) // c.u), "blocks": g.blocks, "extra": extra,
-        "torn_a": (p.lda * size % cost.WAVEFRONT > 0) & (c.repack & A == 0),
-        "torn_b": (p.ldb * size % cost.WAVEFRONT > 0) & (c.repack & B == 0),
+        "torn_a": (p.lda * size % cost.WAVEFRONT > 0) & (c.operand_path & A == 0),
+        "torn_b": (p.ldb * size % cost.WAVEFRONT > 0) & (c.operand_path & B == 0),
     }  # fmt: skip
     return SimpleNamespace(**{n: np.asarray(v, np.float32) for n, v in numbers.items()})
 

@@ -32,18 +32,18 @@ class MmaPlan(CooperativePlan):
             self.ptx_version = max(self.ptx_version, "8.4")
         self.group, self.steps = int(g.group), int(g.steps)
         self.stage_bytes, self.wait = int(g.stage), c.stages - 2
-        first, second = bool(c.repack & operand_packing.A), bool(c.repack & operand_packing.B)
-        self.a = MmaOperand(g.a, i, self.threads, c.u, self.steps, bool(c.ahead), 0, first)
-        self.b = MmaOperand(g.b, i, self.threads, c.u, self.steps, bool(c.ahead), self.a.size, second)
+        first, second = bool(c.operand_path & operand_packing.A), bool(c.operand_path & operand_packing.B)
+        self.a = MmaOperand(g.a, i, self.threads, c.u, self.steps, bool(c.fragment_prefetch), 0, first)
+        self.b = MmaOperand(g.b, i, self.threads, c.u, self.steps, bool(c.fragment_prefetch), self.a.size, second)
         self.operands = (self.a, self.b)
         self.repacked = tuple(x for x in self.operands if x.copied)
-        seen = operand_packing.inside(self.problem, c.repack)
+        seen = operand_packing.inside(self.problem, c.operand_path)
         for x, ld in ((self.a, seen.lda), (self.b, seen.ldb)):
             x.many = x.many and x.near(ld)
         self._copies()
         self.copy_a, self.copy_b = (f"copy/{'cp_async' if x.asynchronous else 'ldg_sts'}.mako" for x in self.operands)
         self.asynchronous = self.a.asynchronous or self.b.asynchronous
-        self.hold = bool(c.hold) and not (self.a.asynchronous and self.b.asynchronous)
+        self.hold = bool(c.deferred_sts) and not (self.a.asynchronous and self.b.asynchronous)
         self.predicated = c.bounds == BOUNDS_PREDICATE
         self.log2_group, self.log2_across = log2(self.group), log2(self.b.warps)
         #: rounds f32 to tf32, from sm_90 on in one instruction
@@ -82,7 +82,7 @@ class MmaPlan(CooperativePlan):
         return [*first, *(f"{line}," for line in lines[:-1]), *lines[-1:]]
 
     def _run(self, problem: Gemm, run: Run) -> Launch:
-        made = super()._run(operand_packing.inside(problem, self.config.repack), run)
+        made = super()._run(operand_packing.inside(problem, self.config.operand_path), run)
         if not self.repacked:
             return made
         # copies lie behind what slices leave in the workspace
@@ -113,7 +113,7 @@ class MmaPlan(CooperativePlan):
         self.packed = i.sums == 2
         #: rows and columns of C that a lane holds
         self.ms, self.ns = len(self.a.held), len(self.b.held)
-        self.products = products(self.a.tiles, self.b.tiles, c.order)
+        self.products = products(self.a.tiles, self.b.tiles, c.mma_order)
 
     def issues(self, i: int, j: int, k: int) -> list[tuple[str, str, str]]:
         """The instructions that add one step to tile (i, j): operands C (also D), A and B of each."""

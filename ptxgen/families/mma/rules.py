@@ -21,8 +21,8 @@ MMA = 1
 LOADS_LIMIT = 32  #: loads of one operand that a thread has under way
 
 USED = (
-    "family", "ms", "ns", "ml", "nl", "u", "kl", "kg", "stages", "copy_a", "copy_b", "vec_a", "vec_b", "vec_c", "split",
-    "stage_c", "bounds", "order", "ahead", "request", "hold", "raster", "stream", "resident", "repack", "pdl",
+    "family", "ms", "ns", "ml", "nl", "u", "kl", "kg", "stages", "cp_async_a", "cp_async_b", "vec_a", "vec_b", "vec_c", "splitk",
+    "epilogue_smem", "bounds", "mma_order", "fragment_prefetch", "prefetch_k", "deferred_sts", "raster_group", "store_policy", "min_ctas_per_sm", "operand_path", "pdl",
 )  # fmt: skip
 #: axes that have no meaning here, and stay at their defaults
 UNUSED = tuple(name for name in AXIS if name not in USED)
@@ -37,21 +37,21 @@ def _loads_divide(g: SimpleNamespace, x: SimpleNamespace) -> Any:
 
 def _widest(p: Gemm, c: Any, operand: int) -> Any:
     """Elements of the widest access to an operand: copies are aligned to 16 bytes."""
-    copied = c.repack % 2 == 1 if operand == 0 else c.repack >= operand_packing.B
+    copied = c.operand_path % 2 == 1 if operand == 0 else c.operand_path >= operand_packing.B
     return pick(copied, 16 // p.element.bytes, p.vectors[operand])
 
 
 def _repacks(p: Gemm, c: Any, g: SimpleNamespace) -> Any:
     """A K-major copy is longer along K, so the other operand must be copied too; flags need a cleared workspace; only
     matrices are copied."""
-    first, second = c.repack % 2 == 1, c.repack >= operand_packing.B
+    first, second = c.operand_path % 2 == 1, c.operand_path >= operand_packing.B
     alone = (first & operand_packing.kmajor(p, "a") & np.logical_not(second)) | (
         second & operand_packing.kmajor(p, "b") & np.logical_not(first)
     )
-    flagged = (c.kg > 1) & (c.split == SPLIT_FLAG)
+    flagged = (c.kg > 1) & (c.splitk == SPLIT_FLAG)
     found = first & (p.addr_a != STRIDED) | second & (p.addr_b != STRIDED)
     fits = (g.copies < 1 << 36) & np.logical_not(alone | flagged | found)
-    return (c.repack == 0) | ((c.repack > 0) & (c.repack <= 3) & fits)
+    return (c.operand_path == 0) | ((c.operand_path > 0) & (c.operand_path <= 3) & fits)
 
 
 def _copies(p: Gemm, d: Device, x: SimpleNamespace) -> Any:
@@ -84,22 +84,22 @@ RULES = (
     Rule("mma_columns", lambda p, c, g, d: (g.b.way != BYTES) | (c.ns >= 16),
          "ns={c.ns}: 8-bit columns of B that lie along N come by sixteen", family=MMA),
     Rule("mma_depth", lambda p, c, g, d: (c.u % np.maximum(c.kl, 1) == 0) & (g.uk % g.depth == 0) & (g.steps >= 2)
-         & (c.request >= 0) & (c.request <= np.maximum(g.steps - 2, 0)),
+         & (c.prefetch_k >= 0) & (c.prefetch_k <= np.maximum(g.steps - 2, 0)),
          "u={c.u} over kl={c.kl} leaves {g.steps} steps of {g.depth}; they must be whole, at least 2, and at least"
-         " request={c.request} and two more", family=MMA),
+         " prefetch_k={c.prefetch_k} and two more", family=MMA),
     # ptxas 13.0 does not wait at the end of a loop for a DMMA whose sums the first one of the next pass adds to, where
     # fragments are read ahead and there is but one tile: sums were wrong on an H200
-    Rule("mma_chain", lambda p, c, g, d: (p.dtype != "f64") | (c.ahead == 0) | (c.ms * c.ns > ROWS * COLUMNS),
-         "ms={c.ms} and ns={c.ns} leave one tile of f64 sums, which must not be read ahead of: take ahead=0",
+    Rule("mma_chain", lambda p, c, g, d: (p.dtype != "f64") | (c.fragment_prefetch == 0) | (c.ms * c.ns > ROWS * COLUMNS),
+         "ms={c.ms} and ns={c.ns} leave one tile of f64 sums, which must not be read ahead of: take fragment_prefetch=0",
          family=MMA),
     Rule("mma_vector_a", lambda p, c, g, d: (c.vec_a <= _widest(p, c, 0)) & (c.vec_a <= g.a.length),
          "vec_a={c.vec_a} exceeds what A's alignment, rows and tile allow, {p.vectors[0]}", family=MMA),
     Rule("mma_vector_b", lambda p, c, g, d: (c.vec_b <= _widest(p, c, 1)) & (c.vec_b <= g.b.length),
          "vec_b={c.vec_b} exceeds what B's alignment, rows and tile allow, {p.vectors[1]}", family=MMA),
     Rule("mma_async_a", lambda p, c, g, d: _copies(p, d, g.a),
-         "copy_a=1 (cp.async) moves 4, 8 or 16 bytes, not vec_a={c.vec_a} of {p.dtype}", family=MMA),
+         "cp_async_a=1 (cp.async) moves 4, 8 or 16 bytes, not vec_a={c.vec_a} of {p.dtype}", family=MMA),
     Rule("mma_async_b", lambda p, c, g, d: _copies(p, d, g.b),
-         "copy_b=1 (cp.async) moves 4, 8 or 16 bytes, not vec_b={c.vec_b} of {p.dtype}", family=MMA),
+         "cp_async_b=1 (cp.async) moves 4, 8 or 16 bytes, not vec_b={c.vec_b} of {p.dtype}", family=MMA),
     Rule("mma_loads_a", lambda p, c, g, d: _loads_divide(g, g.a),
          "{g.threads} threads do not divide the {g.a.loads} loads of A's tile", family=MMA),
     Rule("mma_loads_b", lambda p, c, g, d: _loads_divide(g, g.b),
@@ -107,8 +107,8 @@ RULES = (
     Rule("mma_many", lambda p, c, g, d: g.most <= LOADS_LIMIT,
          "{g.most} loads a thread, stage and operand; more than 32 leave no registers", family=MMA),
     Rule("mma_repack", lambda p, c, g, d: _repacks(p, c, g),
-         "repack={c.repack}: 0 to 3, 3 where a K-major operand is copied, not with split=1, and {g.copies} bytes at"
+         "operand_path={c.operand_path}: 0 to 3, 3 where a K-major operand is copied, not with splitk=1, and {g.copies} bytes at"
          " most 2^36", family=MMA),
-    Rule("mma_hold", lambda p, c, g, d: (c.hold == 0) | (c.copy_a == 0) | (c.copy_b == 0),
-         "hold=1 needs an operand that is copied through registers", family=MMA),
+    Rule("mma_hold", lambda p, c, g, d: (c.deferred_sts == 0) | (c.cp_async_a == 0) | (c.cp_async_b == 0),
+         "deferred_sts=1 needs an operand that is copied through registers", family=MMA),
 )  # fmt: skip

@@ -16,9 +16,9 @@ from ptxgen.problem.gemm import Gemm
 
 #: axes that SIMT kernels read; those of other families keep their defaults
 NAMES = (
-    "ms", "ns", "ml", "nl", "u", "ks", "kl", "kg", "stages", "copy_a", "copy_b", "keep_a", "keep_b", "vec_a", "vec_b",
-    "vec_c", "wm", "split", "stage_c", "bounds", "lanes", "order", "ahead", "request", "hold", "raster", "stream",
-    "resident",
+    "ms", "ns", "ml", "nl", "u", "ks", "kl", "kg", "stages", "cp_async_a", "cp_async_b", "kmajor_smem_a", "kmajor_smem_b", "vec_a", "vec_b",
+    "vec_c", "lanes_m", "splitk", "epilogue_smem", "bounds", "lane_interleave", "mma_order", "fragment_prefetch", "prefetch_k", "deferred_sts", "raster_group", "store_policy",
+    "min_ctas_per_sm",
 )  # fmt: skip
 #: the values of each axis that are tried
 AXES = {n: AXIS[n].values for n in NAMES}
@@ -45,46 +45,46 @@ class Simt(Cooperative):
         return [(0, 0, widest), (1, 0, 1), (0, 1, chunk), (1, 1, chunk)]
 
     def copies(self, p: Gemm, every: bool = False) -> list[dict[str, int]]:
-        names = ("copy_a", "keep_a", "vec_a"), ("copy_b", "keep_b", "vec_b")
+        names = ("cp_async_a", "kmajor_smem_a", "vec_a"), ("cp_async_b", "kmajor_smem_b", "vec_b")
         a, b = ([dict(zip(n, m, strict=True)) for m in self.modes(p, n[0][-1])] for n in names)
         return [*a, *b] if every else [{**x, **y} for x in a for y in b]
 
     def shapes(self, p: Gemm) -> Columns:
         shapes = Columns.product({n: self.axes[n] for n in self.shape})
-        return shapes.replace(wm=warp_rows(shapes), raster=8)
+        return shapes.replace(lanes_m=warp_rows(shapes), raster_group=8)
 
     def settle(self, p: Gemm, d: Device, c: Columns) -> Columns:
         """Interleaved lane numbers pay on small tiles; along a single row or column of threads they mean nothing. A
         staged C is the better default where direct stores are scalar, as long as it fits."""
-        lanes = (c.ml * c.nl < SMALL) & (c.wm > 1) & (c.wm < WARP)
-        c = c.replace(lanes=lanes, vec_c=p.vectors[2], raster=8)
-        staged = ((c.keep_b == 1) & (c.kl == 1)).astype(np.int64)
+        lanes = (c.ml * c.nl < SMALL) & (c.lanes_m > 1) & (c.lanes_m < WARP)
+        c = c.replace(lane_interleave=lanes, vec_c=p.vectors[2], raster_group=8)
+        staged = ((c.kmajor_smem_b == 1) & (c.kl == 1)).astype(np.int64)
         wants = np.flatnonzero(staged)
         if len(wants):
-            staged[wants] = first_broken(self, p, c.take(wants).replace(stage_c=1), d, None, self.tile_rules) < 0
-        return c.replace(stage_c=staged)
+            staged[wants] = first_broken(self, p, c.take(wants).replace(epilogue_smem=1), d, None, self.tile_rules) < 0
+        return c.replace(epilogue_smem=staged)
 
     def canonical(self, p: Gemm, c: Columns) -> Columns:
         g = geometry(p, c)
-        one_way = (c.wm == 1) | (c.wm == WARP)
+        one_way = (c.lanes_m == 1) | (c.lanes_m == WARP)
         columns = c.ns // (2 if p.compute == "f16" else 1)
         kg = np.minimum(g.slices, c.kg)
         return c.replace(
             kg=kg,
-            split=np.where(kg > 1, c.split, SPLIT_MEMSET),
-            stage_c=np.where(c.kl > 1, default("stage_c"), c.stage_c),
-            lanes=np.where(one_way, default("lanes"), c.lanes),
-            order=np.where((c.ms == 1) | (columns == 1), default("order"), c.order),
+            splitk=np.where(kg > 1, c.splitk, SPLIT_MEMSET),
+            epilogue_smem=np.where(c.kl > 1, default("epilogue_smem"), c.epilogue_smem),
+            lane_interleave=np.where(one_way, default("lane_interleave"), c.lane_interleave),
+            mma_order=np.where((c.ms == 1) | (columns == 1), default("mma_order"), c.mma_order),
             vec_c=width_c(p, c, g),
         )
 
     def follow(self, p: Gemm, config: Config, changes: dict[str, int]) -> list[Config]:
         """With the same warp, and with the most square one."""
         [plain] = super().follow(p, config, changes)
-        if "wm" in changes:
+        if "lanes_m" in changes:
             return [plain]
         values = dict(plain.items())
-        return [plain, Config(**{**values, "wm": int(warp_rows(SimpleNamespace(**values)))})]
+        return [plain, Config(**{**values, "lanes_m": int(warp_rows(SimpleNamespace(**values)))})]
 
 
 def width_c(p: Gemm, c: Any, g: SimpleNamespace) -> Any:

@@ -41,7 +41,7 @@ def operand(p: Gemm, c: Any, name: str) -> SimpleNamespace:
     first = name == "a"
     kmajor = p.layout[0] == "N" if first else p.layout[1] == "T"
     tile, thread = (c.ml, c.ms) if first else (c.nl, c.ns)
-    vec, copy, keep = (c.vec_a, c.copy_a, c.keep_a) if first else (c.vec_b, c.copy_b, c.keep_b)
+    vec, copy, keep = (c.vec_a, c.cp_async_a, c.kmajor_smem_a) if first else (c.vec_b, c.cp_async_b, c.kmajor_smem_b)
     bytes_ = staged_bytes(p)
     kept = (keep == 1) & kmajor
     transposed = (keep == 0) & kmajor
@@ -54,7 +54,7 @@ def operand(p: Gemm, c: Any, name: str) -> SimpleNamespace:
         name=name,
         tile=tile,
         thread=thread,
-        warp=c.wm if first else WARP // c.wm,
+        warp=c.lanes_m if first else WARP // c.lanes_m,
         vec=vec,
         copy=copy,
         kmajor=kmajor,
@@ -95,23 +95,23 @@ def _early(p: Gemm, c: Any, operands: tuple[Any, Any], each: list[Any], threads:
         kinds = 4 + pick(c.ks > 1, 12, 0) + (c.ms + c.ns) // 2 + (24 if p.compute == "f16" else 0)
     else:
         kinds = 0
-    return addresses + outside + sum(x.chunks for x in operands) // 2 + sets + kinds + 6 * c.hold
+    return addresses + outside + sum(x.chunks for x in operands) // 2 + sets + kinds + 6 * c.deferred_sts
 
 
 def _spare(c: Any, operands: tuple[Any, Any], each: list[Any], threads: Any, packed: int, words: int) -> Any:
     """Registers that must be left. Threads that have all that one may have do more at once: ptxas makes addresses of
     loads early, above all of those that are looked up, guarded by predicates, or pass through registers."""
     a, b = operands
-    kept, through = a.kept | b.kept, c.copy_a + c.copy_b < 2
+    kept, through = a.kept | b.kept, c.cp_async_a + c.cp_async_b < 2
     found = sum(n if x.found != STRIDED else 0 for x, n in zip(operands, each, strict=True))
     most = 2 * np.maximum(found - LOADS, 0)
     most = most + pick(c.bounds == BOUNDS_PREDICATE, GUARDED + 2 * np.maximum(sum(each) - LOADS, 0), 0)
     most = most + (HALVES if packed == 2 else pick((found > 0) & (c.ks > 1), HALVES, 0))
     most = most + pick((found > 0) & kept & through, 2 * KEPT, 0)
-    copied = pick(found == 0, through, (c.copy_a + c.copy_b == 0) & (c.ks > 1))
+    copied = pick(found == 0, through, (c.cp_async_a + c.cp_async_b == 0) & (c.ks > 1))
     most = most + pick(copied, COPIED + (4 if words == 2 else 0), 0)
-    rows = (a.kept & b.kept) & (c.bounds != BOUNDS_NONE) & (threads * c.resident > 3 * MOST - 1)
-    return pick(threads * c.resident <= MOST, most, pick(rows, KEPT, 0) + pick(c.ks > 1, HALVES, 0))
+    rows = (a.kept & b.kept) & (c.bounds != BOUNDS_NONE) & (threads * c.min_ctas_per_sm > 3 * MOST - 1)
+    return pick(threads * c.min_ctas_per_sm <= MOST, most, pick(rows, KEPT, 0) + pick(c.ks > 1, HALVES, 0))
 
 
 def geometry(p: Gemm, c: Any) -> SimpleNamespace:
@@ -124,11 +124,11 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     stage = a.size + b.size
     row_c = c.nl + 4
     sum_bytes = max(4, p.accumulator.bytes)
-    gathers = (c.stage_c == 1) | (c.kl > 1)
+    gathers = (c.epilogue_smem == 1) | (c.kl > 1)
     shared = np.maximum(c.stages * stage, pick(gathers, c.ml * row_c * c.kl * sum_bytes, 0))
     words = max(1, bytes_ // 4)
     packed = 2 if p.compute == "f16" else 1
-    fragments = (c.ahead + 1) * (c.ms * pick(a.kept, a.chunk, 1) + c.ns * pick(b.kept, b.chunk, 1) // packed)
+    fragments = (c.fragment_prefetch + 1) * (c.ms * pick(a.kept, a.chunk, 1) + c.ns * pick(b.kept, b.chunk, 1) // packed)
     in_flight = (
         sum(pick(x.copy == 0, np.maximum(x.loads // np.maximum(threads, 1), 1) * x.vec, 0) for x in (a, b))
         * p.element.bytes

@@ -52,11 +52,11 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     # one kept operand puts all of one k into one register bank; two put a and b into the same
     banks = np.where(g.a.kept != g.b.kept, 1.18, np.where(g.a.kept & g.b.kept, 1.05, 1.0))
     banks = np.where(product * packed >= 64, banks, 1 + (banks - 1) / 3)
-    order = np.where(c.order == 2, 1.03, 1.0)
+    order = np.where(c.mma_order == 2, 1.03, 1.0)
     loop = g.uk * (product + read_a + read_b)
     fetch = 1 + 0.11 * np.clip((loop - perf_costs.LOOP_LIMIT) / 1800, 0, 3)
-    spill = 1 + np.maximum(g.registers - register_cap(d, g.threads, c.resident), 0) / 32
-    checks = np.where(c.bounds == 2, 1 + np.where((c.copy_a == 0) | (c.copy_b == 0), 2.0, 0.5), 1.0) * loads
+    spill = 1 + np.maximum(g.registers - register_cap(d, g.threads, c.min_ctas_per_sm), 0) / 32
+    checks = np.where(c.bounds == 2, 1 + np.where((c.cp_async_a == 0) | (c.cp_async_b == 0), 2.0, 0.5), 1.0) * loads
 
     issue = fma * banks * order + reads * (read_a + read_b) + put_a + put_b + warps * 14 + 2 * loads + checks
     math = lanes / perf_costs.fma_rate(p, d) * order
@@ -67,7 +67,7 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     busy = bound(arithmetic, shared, (moved_a + moved_b) * narrow / perf_costs.L2_BYTES)
 
     step = np.maximum((product + read_a + read_b) * np.ceil(warps / 4) * spill, perf_costs.ALU_LATENCY)
-    step = step + np.where(c.ahead == 1, 0, perf_costs.SHARED_LATENCY)
+    step = step + np.where(c.fragment_prefetch == 1, 0, perf_costs.SHARED_LATENCY)
     path = g.uk * step + perf_costs.SHARED_LATENCY + perf_costs.BARRIER
     alone = bound(path, perf_costs.GLOBAL_LATENCY / np.maximum(c.stages - 1, 1))
     return Work.of(

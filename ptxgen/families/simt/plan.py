@@ -21,7 +21,7 @@ class SimtPlan(CooperativePlan):
         self.stage_bytes, self.wait = int(g.stage), c.stages - 2
         self.packed = p.compute == "f16"
         self.math = "math/hfma2.mako" if self.packed else "math/fma.mako"
-        size, ahead = p.element.bytes, bool(c.ahead)
+        size, ahead = p.element.bytes, bool(c.fragment_prefetch)
         self.a = OperandLayout(g.a, self.threads, c.u, self.steps, ahead, self.packed, size, 0)
         self.b = OperandLayout(g.b, self.threads, c.u, self.steps, ahead, self.packed, size, self.a.size)
         self.operands = (self.a, self.b)
@@ -29,7 +29,7 @@ class SimtPlan(CooperativePlan):
             x.many = x.many and near(x, ld)
         self.copy_a, self.copy_b = (f"copy/{'cp_async' if x.asynchronous else 'ldg_sts'}.mako" for x in self.operands)
         self.asynchronous = self.a.asynchronous or self.b.asynchronous
-        self.hold = bool(c.hold) and not (self.a.asynchronous and self.b.asynchronous)
+        self.hold = bool(c.deferred_sts) and not (self.a.asynchronous and self.b.asynchronous)
         self.predicated = c.bounds == BOUNDS_PREDICATE
         self._accumulators()
         self._reader()
@@ -40,10 +40,10 @@ class SimtPlan(CooperativePlan):
         if self.packed:
             self.acc = Tile("acc", "b32", (c.ks, c.ms, c.ns // 2))
             self.pairs = Tile("pair", "b32", (c.ms,))
-            self.products = products(c.ms, c.ns // 2, c.order)
+            self.products = products(c.ms, c.ns // 2, c.mma_order)
         else:
             self.acc = Tile("acc", self.sum, (c.ks, c.ms, c.ns))
-            self.products = products(c.ms, c.ns, c.order)
+            self.products = products(c.ms, c.ns, c.mma_order)
 
     def set_of(self, k: int) -> int:
         """Which set of accumulators step ``k`` adds to."""
@@ -51,11 +51,11 @@ class SimtPlan(CooperativePlan):
 
     def _reader(self) -> None:
         c = self.config
-        self.bits_m, self.bits_n = lane_bits(c.wm)
-        self.warp_m, self.warp_n = c.wm, 32 // c.wm
+        self.bits_m, self.bits_n = lane_bits(c.lanes_m)
+        self.warp_m, self.warp_n = c.lanes_m, 32 // c.lanes_m
         self.warps_across = c.nl // (self.warp_n * c.ns)
         self.log2_warps_across, self.log2_group = log2(self.warps_across), log2(self.group)
-        self.interleaved = bool(c.lanes) and self.bits_m > 0 and self.bits_n > 0
+        self.interleaved = bool(c.lane_interleave) and self.bits_m > 0 and self.bits_n > 0
 
     @property
     def contiguous(self) -> int:

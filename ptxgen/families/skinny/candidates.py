@@ -33,10 +33,10 @@ POWERS = tuple(1 << n for n in range(15))
 AXES = {
     "ms": EACH, "ns": EACH, "ml": POWERS[:12], "nl": POWERS[:12], "u": POWERS, "kl": GROUPS,
     "kg": (1, 2, 4, 8, 16, 32, 64), "vec_a": (1, 2, 4, 8, 16), "vec_b": (1, 2, 4, 8, 16), "vec_c": (1, 2, 4, 8),
-    "wm": LANES, "split": (0, 1, 2), "ahead": (0, 1), "raster": (1, 4, 8, 16), "stream": (0, 1),
-    "resident": (1, 2, 3, 4, 6, 8, 12, 16), "swap": (0, 1), "rows": (0, ROWS),
+    "lanes_m": LANES, "splitk": (0, 1, 2), "fragment_prefetch": (0, 1), "raster_group": (1, 4, 8, 16), "store_policy": (0, 1),
+    "min_ctas_per_sm": (1, 2, 3, 4, 6, 8, 12, 16), "transposed_mma": (0, 1), "tma_rows": (0, ROWS),
 }  # fmt: skip
-ALIKE = {"ahead": (1,)}
+ALIKE = {"fragment_prefetch": (1,)}
 
 
 def thin_tile(extent: int) -> int:
@@ -52,7 +52,7 @@ def together(g: SimpleNamespace, d: Device) -> Any:
 
 
 class Stream(Cooperative):
-    code = FAMILIES.index("stream")
+    code = FAMILIES.index("store_policy")
     axes, alike = AXES, ALIKE
     tile = ("ml", "nl", "u")
     fixed = ("tables", "stream_thin", "stream_types")
@@ -102,7 +102,7 @@ class Stream(Cooperative):
                 sides = {"ms": thin, "ns": each, "ml": thin, "nl": tile}
                 if not swap:
                     sides = {"ms": each, "ns": thin, "ml": tile, "nl": thin}
-                row = {**sides, "wm": wm, "kl": kl, "u": u, "swap": swap, "rows": 0}
+                row = {**sides, "lanes_m": wm, "kl": kl, "u": u, "transposed_mma": swap, "tma_rows": 0}
                 out[tuple(row.values())] = row
         return [*out.values(), *self._fragments(p)]
 
@@ -117,8 +117,8 @@ class Stream(Cooperative):
                 if each % 2 == 0 and THREADS[0] <= along * kl * WARP <= THREADS[1]:
                     long, thin = (each, each * (WARP // QUAD) * along), (2, COLUMNS)
                     (ms, ml), (ns, nl) = (thin, long) if swap else (long, thin)
-                    yield {"ms": ms, "ns": ns, "ml": ml, "nl": nl, "wm": WARP // QUAD, "kl": kl,
-                           "u": QUAD * kl * steps * depth, "swap": swap, "rows": ROWS}  # fmt: skip
+                    yield {"ms": ms, "ns": ns, "ml": ml, "nl": nl, "lanes_m": WARP // QUAD, "kl": kl,
+                           "u": QUAD * kl * steps * depth, "transposed_mma": swap, "tma_rows": ROWS}  # fmt: skip
 
     def tiles(self, p: Gemm) -> Columns:
         found = self._shapes(p)
@@ -128,7 +128,7 @@ class Stream(Cooperative):
     def shapes(self, p: Gemm) -> Columns:
         found = self._shapes(p)
         columns = {n: np.array([row[n] for row in found], np.int64) for n in found[0]}
-        return Columns(columns, len(found)).replace(family=self.code, raster=8)
+        return Columns(columns, len(found)).replace(family=self.code, raster_group=8)
 
     def copies(self, p: Gemm, every: bool = False) -> list[dict[str, int]]:
         """The widest accesses, and of a thin operand along K also narrower ones, where those decide the depth."""
@@ -139,42 +139,42 @@ class Stream(Cooperative):
         return [dict(pairs) for pairs in dict.fromkeys(tuple(sorted(way.items())) for way in out)]
 
     def ways(self, p: Gemm) -> list[dict[str, int]]:
-        return [{**way, "ahead": n} for way in self.copies(p) for n in (0, 1)]
+        return [{**way, "fragment_prefetch": n} for way in self.copies(p) for n in (0, 1)]
 
     def settle(self, p: Gemm, d: Device, c: Columns) -> Columns:
         """As many blocks on a multiprocessor as find registers there: loads under way are what counts."""
         g = geometry(p, c)
-        for name, thin, along in (("vec_a", c.swap == 1, g.a.kmajor), ("vec_b", c.swap == 0, g.b.kmajor)):
+        for name, thin, along in (("vec_a", c.transposed_mma == 1, g.a.kmajor), ("vec_b", c.transposed_mma == 0, g.b.kmajor)):
             if not along:  # a lane has one column for matrix instructions
-                c = c.replace(**{name: np.where(thin & (c.rows > 0), 1, getattr(c, name))})
+                c = c.replace(**{name: np.where(thin & (c.tma_rows > 0), 1, getattr(c, name))})
         g = geometry(p, c)
-        c = c.replace(vec_c=np.minimum(np.minimum(p.vectors[2], c.nl), 16 // g.sum_bytes), raster=8)
-        return c.replace(resident=together(g, d))
+        c = c.replace(vec_c=np.minimum(np.minimum(p.vectors[2], c.nl), 16 // g.sum_bytes), raster_group=8)
+        return c.replace(min_ctas_per_sm=together(g, d))
 
     def variables(self, p: Gemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
         """Tiles, the threads along K and their depth, slices with how they meet."""
-        names = ("ms", "ns", "ml", "nl", "wm", "kl", "u", "swap", "rows")
+        names = ("ms", "ns", "ml", "nl", "lanes_m", "kl", "u", "transposed_mma", "tma_rows")
         shapes = [tuple(row[n] for n in names) for row in self._shapes(p)]
-        known = {*names, "kg", "split", "vec_a", "vec_b"}
+        known = {*names, "kg", "splitk", "vec_a", "vec_b"}
         plain = {n: v for n, v in super().variables(p).items() if n[0] not in known}
         ways: list[tuple[int, ...]] = [(way["vec_a"], way["vec_b"]) for way in self.copies(p)]
-        return {names: shapes, ("vec_a", "vec_b"): ways, ("kg", "split"): meetings(self.axes), **plain}
+        return {names: shapes, ("vec_a", "vec_b"): ways, ("kg", "splitk"): meetings(self.axes), **plain}
 
     def canonical(self, p: Gemm, c: Columns) -> Columns:
         g = geometry(p, c)
         kg = np.minimum(g.slices, c.kg)
         return c.replace(
-            kg=kg, split=np.where(kg > 1, c.split, SPLIT_MEMSET), vec_c=np.minimum(c.vec_c, 16 // g.sum_bytes)
+            kg=kg, splitk=np.where(kg > 1, c.splitk, SPLIT_MEMSET), vec_c=np.minimum(c.vec_c, 16 // g.sum_bytes)
         )
 
     def changes(self, p: Gemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
         yield from super().changes(p, d, config)
-        tile, each = ("nl", "ns") if config.swap else ("ml", "ms")
+        tile, each = ("nl", "ns") if config.transposed_mma else ("ml", "ms")
         long = getattr(config, tile)
         for wm in LANES:  # lanes along K for lanes along the long side, and for groups
-            yield {"wm": wm, "u": config.u * config.wm // wm, tile: long * wm // config.wm}
-            yield {"wm": wm, "u": config.u * config.wm // wm}
-            yield {"wm": wm, "kl": config.kl * wm // config.wm, tile: long * wm // config.wm}
+            yield {"lanes_m": wm, "u": config.u * config.lanes_m // wm, tile: long * wm // config.lanes_m}
+            yield {"lanes_m": wm, "u": config.u * config.lanes_m // wm}
+            yield {"lanes_m": wm, "kl": config.kl * wm // config.lanes_m, tile: long * wm // config.lanes_m}
         for n in (1, 4):
             yield {"kl": config.kl * n // 2, "u": config.u * n // 2}
             yield {"kl": config.kl * n // 2, tile: long * 2 // n}
@@ -187,18 +187,18 @@ class Stream(Cooperative):
     def _other(self, p: Gemm, config: Config) -> Iterator[dict[str, int]]:
         """Matrix instructions for single products with as many warps and loads, and the other way around."""
         g = geometry(p, config)
-        thin = thin_tile(p.m if config.swap else p.n) if config.rows else COLUMNS
+        thin = thin_tile(p.m if config.transposed_mma else p.n) if config.tma_rows else COLUMNS
         each, wm = max(int(g.count), 2), WARP // QUAD
-        long, own = (("nl", "ns"), ("ml", "ms")) if config.swap else (("ml", "ms"), ("nl", "ns"))
+        long, own = (("nl", "ns"), ("ml", "ms")) if config.transposed_mma else (("ml", "ms"), ("nl", "ns"))
         yield {
-            "rows": 0 if config.rows else ROWS, own[0]: thin, own[1]: thin if config.rows else thin // QUAD,
-            long[0]: each * wm * int(g.along) // config.wm, long[1]: each, "wm": wm,
+            "tma_rows": 0 if config.tma_rows else ROWS, own[0]: thin, own[1]: thin if config.tma_rows else thin // QUAD,
+            long[0]: each * wm * int(g.along) // config.lanes_m, long[1]: each, "lanes_m": wm,
             "u": QUAD * config.kl * int(g.uk),
         }  # fmt: skip
 
     def follow(self, p: Gemm, config: Config, changes: dict[str, int]) -> list[Config]:
         """As it is, and with registers for as many blocks as are likely to be wanted."""
         [plain] = super().follow(p, config, changes)
-        if "resident" in changes or plain.wm < 1 or plain.kl < 1:
+        if "min_ctas_per_sm" in changes or plain.lanes_m < 1 or plain.kl < 1:
             return [plain]
-        return [plain, *(replace(plain, resident=n) for n in (1, 2, 4, 8) if n < plain.resident)]
+        return [plain, *(replace(plain, min_ctas_per_sm=n) for n in (1, 2, 4, 8) if n < plain.min_ctas_per_sm)]

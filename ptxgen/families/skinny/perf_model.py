@@ -45,10 +45,10 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     issued = g.count // 2 * np.maximum(g.depth * size // 8, 1)  # matrix instructions
     emulated = np.where((size == 1) & (p.dtype != "s8") & (d.sm == perf_costs.MEASURED), WIDENED, 0)
     convert = np.where(quads, np.where(g.x_kmajor, 0.0, 0.5), CONVERT[size]) * (g.count + g.thin) * g.depth
-    loads_x, loads_y = g.gulps / np.maximum(g.steps, 1), np.where(c.swap == 1, g.a.loads, g.b.loads)
+    loads_x, loads_y = g.gulps / np.maximum(g.steps, 1), np.where(c.transposed_mma == 1, g.a.loads, g.b.loads)
     loads_y = loads_y / np.maximum(g.steps * g.threads, 1)
     packs = np.where(g.vec_y * size < 4, loads_y, 0) + (g.count + 1) * g.depth * (p.compute == "tf32")
-    tensor = c.rows > 0
+    tensor = c.tma_rows > 0
     hops = np.where(g.x_kmajor, 0, 2 * loads_x) + np.where(g.y_kmajor, 0, 2 * loads_y)
     paired = np.where(g.a.paired | g.b.paired, 1, 0)
     cut = paired * (CUT * g.depth * size // 16 + 1) * g.count
@@ -66,7 +66,7 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     )
     moved_x = g.long_tile * c.u * size
     # a warp's loads of one operand: bytes side by side, of which whole sectors move
-    run = np.where(g.x_kmajor, g.lanes * g.vec_x, c.wm * g.vec_x) * size * np.where(tensor, g.steps, 1)
+    run = np.where(g.x_kmajor, g.lanes * g.vec_x, c.lanes_m * g.vec_x) * size * np.where(tensor, g.steps, 1)
     torn = np.maximum(SECTOR / run, 1.0)
     scattered = np.select([run >= perf_costs.LINE, run == SECTOR], [0.0, QUARTER], HALF)
     scattered = scattered + np.where(g.shifted, np.where(tensor, PAIRED, SHIFTED), 0)
@@ -75,7 +75,7 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
         span / perf_costs.WAVEFRONT, 1
     )
     busy = bound(issue, math, wavefronts, moved_x * torn / L2_SM)
-    alone = np.where(c.ahead == 1, np.maximum(LATENCY, SERIAL * told), LATENCY + SERIAL * told)
+    alone = np.where(c.fragment_prefetch == 1, np.maximum(LATENCY, SERIAL * told), LATENCY + SERIAL * told)
     meet = np.where(tensor, 0, np.log2(g.lanes))
     shuffles = meet * g.count * g.thin * 2 * warps / perf_costs.ISSUE
     left = leaving(p, c, g, d, np.minimum(c.vec_c, 16 // g.sum_bytes))
@@ -83,7 +83,7 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     ragged = LATENCY + (g.count + g.thin) * g.depth * 2.5 * warps / perf_costs.ISSUE
     left["start"] = left["start"] + np.where(g.shifted, ragged, 0)
     moved_y = g.thin_tile * c.u * size
-    moved_a, moved_b = np.where(c.swap == 1, moved_y, moved_x), np.where(c.swap == 1, moved_x, moved_y)
+    moved_a, moved_b = np.where(c.transposed_mma == 1, moved_y, moved_x), np.where(c.transposed_mma == 1, moved_x, moved_y)
     return Work.of(
         len(c), busy=busy, alone=alone, math=math, shared=wavefronts, moved_a=moved_a, moved_b=moved_b, stages=2,
         torn_a=moved_x * (torn * (1 + scattered) - 1), **left,

@@ -22,8 +22,8 @@ SINGLE_LIMIT = 64  #: loads of single elements in a pass: ptxas moves them ahead
 LOADS_LIMIT = 64  #: loads of the long operand that a thread has under way
 
 USED = (
-    "family", "ms", "ns", "ml", "nl", "u", "kl", "kg", "vec_a", "vec_b", "vec_c", "wm", "split", "ahead", "raster",
-    "stream", "resident", "swap", "rows", "pdl",
+    "family", "ms", "ns", "ml", "nl", "u", "kl", "kg", "vec_a", "vec_b", "vec_c", "lanes_m", "splitk", "fragment_prefetch", "raster_group",
+    "store_policy", "min_ctas_per_sm", "transposed_mma", "tma_rows", "pdl",
 )  # fmt: skip
 #: axes that have no meaning here, and stay at their defaults
 UNUSED = tuple(name for name in AXIS if name not in USED)
@@ -37,7 +37,7 @@ def _multiplies(p: Gemm, d: Any) -> bool:
 def _along_k(c: Any, g: SimpleNamespace) -> Any:
     """Vectors along K hold whole steps; others lie within what a thread has of their side."""
     x = np.where(g.x_kmajor, True, g.count % np.maximum(g.vec_x, 1) == 0)
-    thin = np.where(c.rows > 0, 1, g.thin)
+    thin = np.where(c.tma_rows > 0, 1, g.thin)
     y = np.where(g.y_kmajor, g.vec_y <= g.depth, thin % np.maximum(g.vec_y, 1) == 0)
     return x & y
 
@@ -52,34 +52,34 @@ RULES = (
          "streaming has no use for some axes, which must have their defaults: "
          + " ".join(f"{n}={AXIS[n].default}" for n in UNUSED),
          family=STREAM),
-    Rule("stream_tile", lambda p, c, g, d: ((c.swap == 0) | (c.swap == 1))
-         & (g.thin * np.where(c.rows > 0, QUAD, 1) == g.thin_tile) & (np.where(c.swap == 1, p.m, p.n) <= THIN)
+    Rule("stream_tile", lambda p, c, g, d: ((c.transposed_mma == 0) | (c.transposed_mma == 1))
+         & (g.thin * np.where(c.tma_rows > 0, QUAD, 1) == g.thin_tile) & (np.where(c.transposed_mma == 1, p.m, p.n) <= THIN)
          & (g.thin_tile <= THIN) & (g.along >= 1)
-         & (g.long_tile == g.along * g.count) & (g.along % np.maximum(c.wm, 1) == 0),
-         "swap={c.swap}, {c.ms}x{c.ns} a thread of {c.ml}x{c.nl} a block: the thin side (N where swap=0, else M) is at"
-         f" most {THIN} and a thread's own, the long one is a multiple of a thread's and wm={{c.wm}}", family=STREAM),
-    Rule("stream_fragments", lambda p, c, g, d: (c.rows == 0) | ((c.rows == ROWS) & _multiplies(p, d) & g.x_kmajor
-         & (g.thin_tile == COLUMNS) & (c.wm == WARP // QUAD) & (g.count % 2 == 0) & (g.vec_x * p.element.bytes >= 8)),
-         f"rows={{c.rows}}: matrix instructions take {ROWS} rows of 16 or 8 bits or tf32 ({{p.dtype}} in {{p.compute}}"
+         & (g.long_tile == g.along * g.count) & (g.along % np.maximum(c.lanes_m, 1) == 0),
+         "transposed_mma={c.transposed_mma}, {c.ms}x{c.ns} a thread of {c.ml}x{c.nl} a block: the thin side (N where transposed_mma=0, else M) is at"
+         f" most {THIN} and a thread's own, the long one is a multiple of a thread's and lanes_m={{c.lanes_m}}", family=STREAM),
+    Rule("stream_fragments", lambda p, c, g, d: (c.tma_rows == 0) | ((c.tma_rows == ROWS) & _multiplies(p, d) & g.x_kmajor
+         & (g.thin_tile == COLUMNS) & (c.lanes_m == WARP // QUAD) & (g.count % 2 == 0) & (g.vec_x * p.element.bytes >= 8)),
+         f"tma_rows={{c.tma_rows}}: matrix instructions take {ROWS} rows of 16 or 8 bits or tf32 ({{p.dtype}} in {{p.compute}}"
          " on sm_{d.sm}), a long operand along K in loads of 8 bytes or more, an even number of its rows a thread,"
-         f" wm={WARP // QUAD} and {COLUMNS} along the thin side of a block", family=STREAM),
+         f" lanes_m={WARP // QUAD} and {COLUMNS} along the thin side of a block", family=STREAM),
     Rule("stream_shifted", lambda p, c, g, d: np.logical_not(g.shifted) | (
             (g.vec_x == 16 // p.element.bytes) & (g.along % g.vec_x == 0) & (g.across >= 2) & g.y_kmajor
-            & ((g.vec_y == 1) | ((c.rows > 0) & (g.vec_y * p.element.bytes >= WORD)))
+            & ((g.vec_y == 1) | ((c.tma_rows > 0) & (g.vec_y * p.element.bytes >= WORD)))
             & (g.loads_y * g.steps <= SINGLE_LIMIT)),
          "vec_a={c.vec_a} and vec_b={c.vec_b}: where the long operand's are wider than alignment allows, they are of 16"
          " bytes, a block's threads along it a multiple of that, two or more along K, and the thin operand is along K,"
-         f" one element a load (or whole words where rows=16), of which a thread has at most {SINGLE_LIMIT} a pass",
+         f" one element a load (or whole words where tma_rows=16), of which a thread has at most {SINGLE_LIMIT} a pass",
          family=STREAM),
-    Rule("stream_block", lambda p, c, g, d: (g.threads >= WARP) & (c.wm >= 1),
+    Rule("stream_block", lambda p, c, g, d: (g.threads >= WARP) & (c.lanes_m >= 1),
          "{g.threads} threads; a block has whole warps", family=STREAM),
     Rule("stream_depth", lambda p, c, g, d: (g.steps >= 1) & (c.u == g.steps * g.across * g.depth)
          & (g.gulps <= LOADS_LIMIT),
          "u={c.u} is {g.steps} steps of {g.across} threads with {g.depth} elements each, {g.gulps} loads a thread:"
          f" whole steps, and at most {LOADS_LIMIT} loads", family=STREAM),
     Rule("stream_register_file", lambda p, c, g, d: g.registers <= register_cap(
-            d, ceil_div(g.threads * c.resident, QUARTERS) * QUARTERS, 1) + SHARED,
-         "about {g.registers} registers a thread; {g.threads} threads, resident={c.resident}, leave fewer: warps take"
+            d, ceil_div(g.threads * c.min_ctas_per_sm, QUARTERS) * QUARTERS, 1) + SHARED,
+         "about {g.registers} registers a thread; {g.threads} threads, min_ctas_per_sm={c.min_ctas_per_sm}, leave fewer: warps take"
          " theirs of quarters of the file", family=STREAM),
     Rule("stream_vectors", lambda p, c, g, d: ((c.vec_a <= g.a.widest) | g.a.shifted)
          & ((c.vec_b <= g.b.widest) | g.b.shifted) & _along_k(c, g),

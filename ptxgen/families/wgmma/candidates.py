@@ -61,25 +61,25 @@ SLICES_PLANES = ((0, SPLIT_MEMSET), (2, SPLIT_WORKSPACE), (1, SPLIT_WORKSPACE), 
 AXES = {
     "ml": (8, 16, 32, 48, 64, 96, 128, 192, 256), "nl": (8, 16, 32, 48, 64, 96, 128, 192, 256),
     "u": (16, 32, 64, 128, 256), "kg": (1, 2, 4, 8, 15, 16, 32, 64), "stages": (1, 2, 3, 4, 5, 6, 7, 8, 10, 12),
-    "vec_c": (1, 2, 8), "split": (0, 2, 3, 4), "stage_c": (0, 1), "raster": (1, 4, 8, 16), "resident": (1, 2, 3),
-    "swap": (0, 1), "wg": (1, 2), "pingpong": (0, 1), "cluster": (1, 2, 4), "yc": (1, 2, 4), "kc": (1, 2, 3, 4, 5, 8),
-    "report": (0, 1), "persistent": (0, 1), "chunks": (1, 2, 4), "buffers": (1, 2, 4), "reuse": (0, 1),
-    "evict": (0, 1, 2, 3), "rows": (0, 16, 32), "repack": (0, 1, 2, 3, 4, 8, 12),
+    "vec_c": (1, 2, 8), "splitk": (0, 2, 3, 4), "epilogue_smem": (0, 1), "raster_group": (1, 4, 8, 16), "min_ctas_per_sm": (1, 2, 3),
+    "transposed_mma": (0, 1), "math_warpgroups": (1, 2), "pingpong": (0, 1), "cluster_x": (1, 2, 4), "cluster_y": (1, 2, 4), "cluster_k": (1, 2, 3, 4, 5, 8),
+    "dsmem_completion": (0, 1), "persistent": (0, 1), "epilogue_subtiles": (1, 2, 4), "epilogue_buffers": (1, 2, 4), "epilogue_aliases_ab": (0, 1),
+    "l2_evict_first": (0, 1, 2, 3), "tma_rows": (0, 16, 32), "operand_path": (0, 1, 2, 3, 4, 8, 12),
 }  # fmt: skip
-ALIKE = {"stage_c": (1,), "chunks": (1,), "buffers": (1,), "reuse": (0,)}
+ALIKE = {"epilogue_smem": (1,), "epilogue_subtiles": (1,), "epilogue_buffers": (1,), "epilogue_aliases_ab": (0,)}
 
 
 class Wgmma(Family):
     code = FAMILIES.index("wgmma")
     axes, alike = AXES, ALIKE
-    tile = ("ml", "nl", "u", "swap", "cluster", "yc", "kc", "repack")
-    cell = ("kg", "split", "raster", "evict")
+    tile = ("ml", "nl", "u", "transposed_mma", "cluster_x", "cluster_y", "cluster_k", "operand_path")
+    cell = ("kg", "splitk", "raster_group", "l2_evict_first")
     fixed = ("tables", "wgmma_target", "wgmma_types", "wgmma_images")
     tile_rules = (
         "axis", "range", "wgmma_major", "wgmma_depth", "wgmma_tile_x", "wgmma_tile_y", "wgmma_accumulators",
         "wgmma_cluster", "wgmma_parts_x", "wgmma_pingpong", "wgmma_rows", "wgmma_map_a", "wgmma_map_b",
     )  # fmt: skip
-    extent_rules = ("range", "slices", "split", "grid", "wgmma_walk", "wgmma_passes", "wgmma_meeting", "wgmma_stages",
+    extent_rules = ("range", "slices", "splitk", "grid", "wgmma_walk", "wgmma_passes", "wgmma_meeting", "wgmma_stages",
                     "wgmma_planes", "wgmma_repack", "wgmma_residues")  # fmt: skip
 
     def neutral(self, p: Gemm) -> Gemm:
@@ -98,25 +98,25 @@ class Wgmma(Family):
         tiles = [
             (n * ROWS, short, 0, wg, turns, walks) for n, wg, turns in LONG for short in SHORT for walks in {turns, 1}
         ]
-        parts = [(c, b) for c in self.axes["chunks"] for b in self.axes["buffers"] if c % b == 0]
+        parts = [(c, b) for c in self.axes["epilogue_subtiles"] for b in self.axes["epilogue_buffers"] if c % b == 0]
         joint: dict[tuple[str, ...], list[tuple[int, ...]]] = {
-            ("ml", "nl", "swap", "wg", "pingpong", "persistent"): tiles + [(y, x, 1, *t) for x, y, _, *t in tiles],
-            ("cluster", "yc", "kc", "report"): [(*c, r) for c in CLUSTERS for r in ((0, 1) if c[2] > 1 else (0,))],
-            ("stage_c", "chunks", "buffers", "reuse"): [
+            ("ml", "nl", "transposed_mma", "math_warpgroups", "pingpong", "persistent"): tiles + [(y, x, 1, *t) for x, y, _, *t in tiles],
+            ("cluster_x", "cluster_y", "cluster_k", "dsmem_completion"): [(*c, r) for c in CLUSTERS for r in ((0, 1) if c[2] > 1 else (0,))],
+            ("epilogue_smem", "epilogue_subtiles", "epilogue_buffers", "epilogue_aliases_ab"): [
                 (0, 1, 1, 0),
                 *((1, c, b, r) for c, b in parts for r in (0, 1)),
             ],
-            ("kg", "split"): meetings(self.axes),
+            ("kg", "splitk"): meetings(self.axes),
         }
         known = {name for names in joint for name in names}
         plain = {names: v for names, v in super().variables(p).items() if names[0] not in known}
         return {**joint, **plain, ("u",): [(u,) for u in self._depths(p)],
-                ("repack",): [(r,) for r in self._repacks(p)]}  # fmt: skip
+                ("operand_path",): [(r,) for r in self._repacks(p)]}  # fmt: skip
 
     # ---- a base
 
     def _sides(self, long: Ints, short: Ints, swap: Ints) -> dict[str, Ints]:
-        return {"ml": np.where(swap == 1, short, long), "nl": np.where(swap == 1, long, short), "swap": swap}
+        return {"ml": np.where(swap == 1, short, long), "nl": np.where(swap == 1, long, short), "transposed_mma": swap}
 
     def _depths(self, p: Gemm) -> list[int]:
         """Few channels fill the narrowest boxes, of which a stage may be one."""
@@ -145,8 +145,8 @@ class Wgmma(Family):
         long, short, u, swap, way, turned = (g.ravel() for g in grid)
         clusters = np.array(CLUSTERS)[way]
         sides = self._sides(ROWS * long, short, swap)
-        c = Columns({**sides, "u": u, "cluster": clusters[:, 0], "yc": clusters[:, 1], "kc": clusters[:, 2],
-                     "repack": turned})  # fmt: skip
+        c = Columns({**sides, "u": u, "cluster_x": clusters[:, 0], "cluster_y": clusters[:, 1], "cluster_k": clusters[:, 2],
+                     "operand_path": turned})  # fmt: skip
         return c.replace(family=self.code)
 
     def shapes(self, p: Gemm) -> Columns:
@@ -158,13 +158,13 @@ class Wgmma(Family):
         way, short, u, swap, cluster, persistent, loaded, turned = (g.ravel() for g in grid)
         long, clusters = np.array(LONG)[way], np.array(CLUSTERS)[cluster]
         return Columns({
-            **self._sides(ROWS * long[:, 0], short, swap), "u": u, "wg": long[:, 1], "pingpong": long[:, 2],
-            "cluster": clusters[:, 0], "yc": clusters[:, 1], "kc": clusters[:, 2], "persistent": persistent,
-            "rows": loaded, "repack": turned,
+            **self._sides(ROWS * long[:, 0], short, swap), "u": u, "math_warpgroups": long[:, 1], "pingpong": long[:, 2],
+            "cluster_x": clusters[:, 0], "cluster_y": clusters[:, 1], "cluster_k": clusters[:, 2], "persistent": persistent,
+            "tma_rows": loaded, "operand_path": turned,
         }).replace(family=self.code)  # fmt: skip
 
     def ways(self, p: Gemm) -> list[dict[str, int]]:
-        names = ("stages", "stage_c", "chunks", "buffers", "reuse")
+        names = ("stages", "epilogue_smem", "epilogue_subtiles", "epilogue_buffers", "epilogue_aliases_ab")
         return [dict(zip(names, (s, *way), strict=True)) for s in STAGES for way in LEAVING]
 
     def settle(self, p: Gemm, d: Device, c: Columns) -> Columns:
@@ -172,12 +172,12 @@ class Wgmma(Family):
 
     def options(self, p: Gemm) -> list[dict[str, int]]:
         """Two slices: of more, a block has no more to hold and to finish."""
-        return [{"kg": 2 if waves else 1, "split": split} for waves, split in self._slices(p)]
+        return [{"kg": 2 if waves else 1, "splitk": split} for waves, split in self._slices(p)]
 
     def takes(self, option: dict[str, int], c: Columns) -> Any:
         """Blocks that share the finishing of a tile have little each, which leaves in one part: in how many it could
         depends on the number of slices."""
-        return (c.chunks == 1) | (option["split"] != SPLIT_SHARE)
+        return (c.epilogue_subtiles == 1) | (option["splitk"] != SPLIT_SHARE)
 
     def _slices(self, p: Gemm) -> list[tuple[int, int]]:
         """How slices meet that are too many to wait for each other: as sums of C, or in a workspace."""
@@ -193,11 +193,11 @@ class Wgmma(Family):
         slices, count = self._slices(p), len(tiles)
         names = {n: np.repeat(tiles.columns[n], len(slices)) for n in self.tile}
         split, waves = (np.tile(np.array(x), count) for x in zip(*((s, w) for w, s in slices), strict=True))
-        c = Columns({**names, "split": split}).replace(family=self.code)
+        c = Columns({**names, "splitk": split}).replace(family=self.code)
         g = geometry(p, c)
         room = together(d, c)
         blocks = np.maximum(g.blocks, 1)
-        most = np.minimum(room * waves // blocks, -(-p.k // c.u) * np.minimum(waves, 2) // c.kc) // 2
+        most = np.minimum(room * waves // blocks, -(-p.k // c.u) * np.minimum(waves, 2) // c.cluster_k) // 2
         waits = (split == SPLIT_POLL) | (split == SPLIT_SHARE)
         kg = np.where(waits, np.minimum(most, MEETING), most)
         own = p.offsets[:2] if p.items > 1 else (0, 0) if operand_packing.walked(p) else (1, 1)
@@ -206,12 +206,12 @@ class Wgmma(Family):
             np.where((g.tiles_m == 1) & (p.n > p.m) & (own[1] > 0), 2, 0),
         )  # fmt: skip
         c = c.replace(
-            kg=np.maximum(kg, 1), evict=streamed, raster=np.where((c.kc == 1) & (blocks > room), 8, 1)
+            kg=np.maximum(kg, 1), l2_evict_first=streamed, raster_group=np.where((c.cluster_k == 1) & (blocks > room), 8, 1)
         )  # fmt: skip
         broken = first_broken(self, p, c, d, self.extent_rules)
-        wide = (broken >= 0) & (c.raster == 1) & (c.kc == 1)  # the plain order has the narrower grid
+        wide = (broken >= 0) & (c.raster_group == 1) & (c.cluster_k == 1)  # the plain order has the narrower grid
         if wide.any():
-            c = c.replace(raster=np.where(wide, 8, c.raster))
+            c = c.replace(raster_group=np.where(wide, 8, c.raster_group))
             broken = first_broken(self, p, c, d, self.extent_rules)
         table = np.stack([kg, split]).reshape(2, count, -1)
         seen = (table[0] <= 1) & (waves.reshape(count, -1) > 0)
@@ -222,59 +222,59 @@ class Wgmma(Family):
     # ---- one configuration
 
     def canonical(self, p: Gemm, c: Columns) -> Columns:
-        return c.replace(split=np.where(c.kg > 1, c.split, SPLIT_MEMSET), vec_c=width_c(p, c), pdl=overlap(p, c))
+        return c.replace(splitk=np.where(c.kg > 1, c.splitk, SPLIT_MEMSET), vec_c=width_c(p, c), pdl=overlap(p, c))
 
     def changes(self, p: Gemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
-        yield from (x for x in single(self) if x.get("repack", config.repack) in self._repacks(p))
+        yield from (x for x in single(self) if x.get("operand_path", config.operand_path) in self._repacks(p))
         yield {"pdl": 0 if config.pdl else PDL_WITHIN}
-        long, short = ("nl", "ml") if config.swap else ("ml", "nl")
+        long, short = ("nl", "ml") if config.transposed_mma else ("ml", "nl")
         yield from ({"stages": config.stages + step} for step in (-2, -1, 1, 2))
         yield from ({short: getattr(config, short) + step} for step in (-16, -8, 8, 16))
         yield from ({short: n} for n in SHORT)
-        sides = {"swap": 1 - config.swap, "ml": config.nl, "nl": config.ml}
+        sides = {"transposed_mma": 1 - config.transposed_mma, "ml": config.nl, "nl": config.ml}
         yield sides
-        if 0 < config.repack < LIES_A:
-            yield {**sides, "repack": (A | B) - config.repack | unmapped(p)}
+        if 0 < config.operand_path < LIES_A:
+            yield {**sides, "operand_path": (A | B) - config.operand_path | unmapped(p)}
         for n, wg, turns in LONG:
             for walks in {config.persistent, turns}:
-                yield {long: ROWS * n, "wg": wg, "pingpong": turns, "persistent": walks}
-        yield from (dict(zip(("cluster", "yc", "kc"), c, strict=True)) for c in CLUSTERS)
-        for chunks in self.axes["chunks"]:
-            for buffers in self.axes["buffers"]:
-                yield from ({"stage_c": 1, "chunks": chunks, "buffers": buffers, "reuse": r} for r in (0, 1))
+                yield {long: ROWS * n, "math_warpgroups": wg, "pingpong": turns, "persistent": walks}
+        yield from (dict(zip(("cluster_x", "cluster_y", "cluster_k"), c, strict=True)) for c in CLUSTERS)
+        for chunks in self.axes["epilogue_subtiles"]:
+            for buffers in self.axes["epilogue_buffers"]:
+                yield from ({"epilogue_smem": 1, "epilogue_subtiles": chunks, "epilogue_buffers": buffers, "epilogue_aliases_ab": r} for r in (0, 1))
         yield {"u": config.u * 2, "stages": max(config.stages // 2, 1)}
         yield {"u": config.u // 2, "stages": config.stages * 2}
-        blocks = int(geometry(p, replace(config, kg=1, split=0)).blocks)
+        blocks = int(geometry(p, replace(config, kg=1, splitk=0)).blocks)
         room = int(together(d, config))
         counts = {room * w // 2 // max(blocks, 1) for w in (1, 2, 3, 4)} | {config.kg + n for n in (-1, 1)}
         for kg in sorted(counts | {config.kg * 2, config.kg // 2}):
-            yield from ({"kg": kg, "split": s} for s in self.axes["split"] if kg > 1)
+            yield from ({"kg": kg, "splitk": s} for s in self.axes["splitk"] if kg > 1)
         yield {"kg": 1}
-        for kc in self.axes["kc"]:  # blocks of a cluster for slices of the grid
-            yield {"kc": kc, "kg": max(1, config.kg * config.kc // kc)}
+        for kc in self.axes["cluster_k"]:  # blocks of a cluster for slices of the grid
+            yield {"cluster_k": kc, "kg": max(1, config.kg * config.cluster_k // kc)}
 
     def follow(self, p: Gemm, config: Config, changes: dict[str, int]) -> list[Config]:
         """One kernel with what the change leaves free at its default, and, of clusters, one as it is."""
         v = {**dict(config.items()), **changes}
         if v["kg"] == 1:
-            v["split"] = SPLIT_MEMSET
-        elif "split" not in changes and config.kg == 1:
-            v["split"] = SPLIT_POLL
-        if v["kc"] > 1 and "raster" not in changes:
-            v["raster"] = 1
-        if v["kc"] == 1 and "report" not in changes:
-            v["report"] = 0
+            v["splitk"] = SPLIT_MEMSET
+        elif "splitk" not in changes and config.kg == 1:
+            v["splitk"] = SPLIT_POLL
+        if v["cluster_k"] > 1 and "raster_group" not in changes:
+            v["raster_group"] = 1
+        if v["cluster_k"] == 1 and "dsmem_completion" not in changes:
+            v["dsmem_completion"] = 0
         if v["pingpong"] and "persistent" not in changes:
-            v["persistent"], v["wg"] = 1, 2
-        if not v["stage_c"]:
-            v.update(chunks=1, buffers=1, reuse=0)
-        if v["persistent"] and "reuse" not in changes:
-            v["reuse"] = 0
+            v["persistent"], v["math_warpgroups"] = 1, 2
+        if not v["epilogue_smem"]:
+            v.update(epilogue_subtiles=1, epilogue_buffers=1, epilogue_aliases_ab=0)
+        if v["persistent"] and "epilogue_aliases_ab" not in changes:
+            v["epilogue_aliases_ab"] = 0
         return [Config(**v)]
 
 
 def width_c(p: Gemm, c: Columns) -> Any:
     """Elements of one store of C: one where TMA stores, else what lies side by side in a thread, or in four."""
-    apart = (c.swap == 1) & np.logical_not(from_registers(p, c)) | (p.window is not None and not p.window.beside)
+    apart = (c.transposed_mma == 1) & np.logical_not(from_registers(p, c)) | (p.window is not None and not p.window.beside)
     side = np.where(apart, 1, np.where(groups_leave(p, c) & (c.vec_c >= COLUMNS), COLUMNS, 2))
-    return np.where(c.stage_c == 1, default("vec_c"), np.minimum(c.vec_c, side))
+    return np.where(c.epilogue_smem == 1, default("vec_c"), np.minimum(c.vec_c, side))

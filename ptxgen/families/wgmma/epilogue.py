@@ -246,12 +246,12 @@ class LeavingPlan(Plan):
         #: hold both. Results that other lanes are sent stay
         self.beside = bool(self.problem.stages) and not self.packs
         self.curved = any(stage in EPILOGUE[-1] for stage in self.problem.stages)
-        if self.config.stage_c:
+        if self.config.epilogue_smem:
             self.after = "epilogue/fused_ops_subtile.mako" if self.problem.epilogue else "epilogue/identity.mako"
 
     def _leaving(self) -> None:
         super()._leaving()
-        if self.config.stage_c:
+        if self.config.epilogue_smem:
             self.put = self.leave = "epilogue/stmatrix_subtiles.mako"
             #: how boxes get to C: whole by TMA, or a line at a time
             self.boxed = boxed(self.problem)
@@ -266,12 +266,12 @@ class LeavingPlan(Plan):
     def _gather(self) -> None:
         c, g = self.config, self.geometry
         self.row = Tile("e", self.sum, (max(self.vec_c, 1),))
-        if c.stage_c:
-            self.staging = Staging(self.final, self.swapped, self.finish, c.chunks, c.buffers, bool(c.persistent))
+        if c.epilogue_smem:
+            self.staging = Staging(self.final, self.swapped, self.finish, c.epilogue_subtiles, c.epilogue_buffers, bool(c.persistent))
             if self.batched:
                 self.staging.coordinates.append("%number")
                 self.staging.rank += 1
-            self.staging_at = 0 if c.reuse else int(g.ring + g.added)
+            self.staging_at = 0 if c.epilogue_aliases_ab else int(g.ring + g.added)
         self.rows = 2 * self.mi
         self.lines = [0, 1] if self.swapped else [self.row_offset(n) for n in range(self.rows)]
 

@@ -40,7 +40,7 @@ TOGETHER = {1: 132, 2: 132, 3: 117, 4: 120, 5: 110, 6: 102, 8: 120}
 
 def together(d: Device, c: Any) -> Any:
     """Blocks that run at once, one a multiprocessor, in clusters as ``c`` has them."""
-    cluster = c.cluster * c.yc * c.kc
+    cluster = c.cluster_x * c.cluster_y * c.cluster_k
     whole = d.sms // cluster * cluster
     if d.sms != TOGETHER[1]:
         return whole
@@ -96,7 +96,7 @@ def along(p: Gemm, extent: Any) -> Any:
 def groups_leave(p: Gemm, c: Any) -> Any:
     """Whether a thread's results of 8 bits may leave with those of its neighbours, 8 columns each."""
     matrix = p.window is None or p.window.result is None
-    return matrix & (p.output.bytes == 1) & (c.swap == 0) & (c.stage_c == 0) & (c.nl % (4 * COLUMNS) == 0)
+    return matrix & (p.output.bytes == 1) & (c.transposed_mma == 0) & (c.epilogue_smem == 0) & (c.nl % (4 * COLUMNS) == 0)
 
 
 def owners(groups: Any, blocks: Any) -> Any:
@@ -125,28 +125,28 @@ def from_registers(p: Gemm, c: Any) -> Any:
     """Whether X must come from registers: wgmma reads elements of one or four bytes from shared memory only where K is
     contiguous."""
     a, b = kmajor(p, c)
-    return (factor_bytes(p) != 2) & np.logical_not(pick(c.swap == 1, b, a))
+    return (factor_bytes(p) != 2) & np.logical_not(pick(c.transposed_mma == 1, b, a))
 
 
 def _after(p: Gemm, c: Any, sums: Any, moves: Any) -> Any:
     """Registers that an epilogue takes beyond, where ptxas was seen to: it reads what lies along the sides of a tile
     early, and has little room beside 192 sums."""
-    staged, apart = c.stage_c == 1, p.window is not None and p.window.result is not None
-    after = pick((moves > 0) & (c.wg == 1), 16, pick(staged & apart & (c.swap == 1) & (sums >= 176), 8, 0))
-    after = np.maximum(after, pick((c.kg > 1) & (c.split == SPLIT_SHARE) & (sums >= 160), 10, 0))
+    staged, apart = c.epilogue_smem == 1, p.window is not None and p.window.result is not None
+    after = pick((moves > 0) & (c.math_warpgroups == 1), 16, pick(staged & apart & (c.transposed_mma == 1) & (sums >= 176), 8, 0))
+    after = np.maximum(after, pick((c.kg > 1) & (c.splitk == SPLIT_SHARE) & (sums >= 160), 10, 0))
     after = np.maximum(after, pick(groups_leave(p, c) & (c.vec_c >= COLUMNS) & (sums >= 128), 4, 0))
     if not p.stages:
         return after
     scaled, wide, direct = "scale_rows" in p.stages, p.output.bytes == 4, np.logical_not(staged)
     vectors = scaled or "bias_row" in p.stages or "bias_column" in p.stages
-    along_x = pick(c.swap == 1, "bias_column" in p.stages, "bias_row" in p.stages)
+    along_x = pick(c.transposed_mma == 1, "bias_column" in p.stages, "bias_row" in p.stages)
     reads, long = vectors or "residual" in p.stages, "gelu" in p.stages or "silu" in p.stages
     after = np.maximum(after, pick(direct & (p.output.bytes == 1) & (sums <= 128), 12, 0))
     after = np.maximum(after, pick(direct & reads, pick(scaled & (sums > 128), 20, pick(sums <= 128, 12, 3)), 2))
     after = np.maximum(after, pick(staged & (reads | long), pick(sums <= 128, 28, pick(reads, 20, 0)), 0))
     tiny = staged & vectors & (p.element.bytes == 1)
     after = np.maximum(after, pick(sums >= 192, pick(scaled | (direct & wide) | along_x | tiny, 26, 3), 0))
-    shared = (c.yc > 1) & (sums >= 128) & (scaled & wide & direct | ("residual" in p.stages))
+    shared = (c.cluster_y > 1) & (sums >= 128) & (scaled & wide & direct | ("residual" in p.stages))
     after = np.maximum(after, pick(shared, 28, 0))
     after = np.maximum(after, pick(moves > 0, 8, 0))
     return np.maximum(after, pick(along_x, 35, 0)) if scaled else after
@@ -178,53 +178,53 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     ``needed``: registers while it multiplies, ``after``: that an epilogue takes beyond.
     """
     size, out, count = factor_bytes(p), p.output.bytes, planes(p)
-    x_tile, y_tile = pick(c.swap == 1, c.nl, c.ml), pick(c.swap == 1, c.ml, c.nl)
+    x_tile, y_tile = pick(c.transposed_mma == 1, c.nl, c.ml), pick(c.transposed_mma == 1, c.ml, c.nl)
     a_kmajor, b_kmajor = kmajor(p, c)
     x_kmajor, y_kmajor = (
-        pick(c.swap == 1, b_kmajor, a_kmajor),
-        pick(c.swap == 1, a_kmajor, b_kmajor),
+        pick(c.transposed_mma == 1, b_kmajor, a_kmajor),
+        pick(c.transposed_mma == 1, a_kmajor, b_kmajor),
     )  # fmt: skip
-    x_extent, y_extent = pick(c.swap == 1, p.n, p.m), pick(c.swap == 1, p.m, p.n)
+    x_extent, y_extent = pick(c.transposed_mma == 1, p.n, p.m), pick(c.transposed_mma == 1, p.m, p.n)
     fed, depth, k = from_registers(p, c), unit(p, c), length(p, c)
-    share = y_tile // np.maximum(c.cluster, 1)
-    x_box = pick(x_kmajor, depth, pick(c.rows > 0, c.rows, min(ROWS, SPAN // size)))
+    share = y_tile // np.maximum(c.cluster_x, 1)
+    x_box = pick(x_kmajor, depth, pick(c.tma_rows > 0, c.tma_rows, min(ROWS, SPAN // size)))
     y_box = pick(y_kmajor, depth, widest(along(p, share), SPAN // size, COLUMNS))
-    x_loaded = pick(c.rows > 0, c.rows, x_tile)
-    x_share = pick(x_kmajor, x_loaded, c.u) // np.maximum(c.yc, 1)
+    x_loaded = pick(c.tma_rows > 0, c.tma_rows, x_tile)
+    x_share = pick(x_kmajor, x_loaded, c.u) // np.maximum(c.cluster_y, 1)
     x_bytes = aligned(pick(x_kmajor, x_tile, x_loaded) * c.u * size * count)
     y_bytes = aligned(y_tile * c.u * size * count)
     lies_a, lies_b = operand_packing.lies(c, "a"), operand_packing.lies(c, "b")
-    x_lies, y_lies = pick(c.swap == 1, lies_b, lies_a), pick(c.swap == 1, lies_a, lies_b)
+    x_lies, y_lies = pick(c.transposed_mma == 1, lies_b, lies_a), pick(c.transposed_mma == 1, lies_a, lies_b)
     x_bytes = pick(x_lies, _lying(x_kmajor, x_tile, c.u, size), x_bytes)
     y_bytes = pick(y_lies, _lying(y_kmajor, y_tile, c.u, size), y_bytes)
-    movers = WARPGROUP * pick(c.pingpong == 1, 1, np.maximum(c.wg, 1))
+    movers = WARPGROUP * pick(c.pingpong == 1, 1, np.maximum(c.math_warpgroups, 1))
     x_moves = pick(x_lies, _moves(x_kmajor, x_tile, c.u, x_box, movers), 0)
     y_moves = pick(y_lies, _moves(y_kmajor, y_tile, c.u, y_box, movers), 0)
     groups = y_tile // COLUMNS
-    by_cluster = owners(groups, c.kc)
-    own = pick((c.kg > 1) & (c.split == SPLIT_SHARE), owners(groups, c.kg), by_cluster)
+    by_cluster = owners(groups, c.cluster_k)
+    own = pick((c.kg > 1) & (c.splitk == SPLIT_SHARE), owners(groups, c.kg), by_cluster)
     finish = y_tile // own
-    alone = (c.kc > 1) & (by_cluster == 1)
-    added = pick(c.kc > 1, (c.kc - alone) * x_tile * finish * 4, 0)
-    mi = x_tile // ROWS // pick(c.pingpong == 1, 1, np.maximum(c.wg, 1))
-    staged = pick(c.stage_c == 1, c.wg * mi * ROWS * (finish // np.maximum(c.chunks, 1)) * out * c.buffers, 0)
+    alone = (c.cluster_k > 1) & (by_cluster == 1)
+    added = pick(c.cluster_k > 1, (c.cluster_k - alone) * x_tile * finish * 4, 0)
+    mi = x_tile // ROWS // pick(c.pingpong == 1, 1, np.maximum(c.math_warpgroups, 1))
+    staged = pick(c.epilogue_smem == 1, c.math_warpgroups * mi * ROWS * (finish // np.maximum(c.epilogue_subtiles, 1)) * out * c.epilogue_buffers, 0)
     ring = c.stages * (x_bytes + y_bytes)
-    barriers = 16 * c.stages + 8 + 8 * c.wg + 8 * c.wg * c.buffers * (c.stage_c == 1) * ("residual" in p.stages)
+    barriers = 16 * c.stages + 8 + 8 * c.math_warpgroups + 8 * c.math_warpgroups * c.epilogue_buffers * (c.epilogue_smem == 1) * ("residual" in p.stages)
     tiles_m, tiles_n = ceil_div(p.m, np.maximum(c.ml, 1)), ceil_div(p.n, np.maximum(c.nl, 1))
-    tiles_x, tiles_y = pick(c.swap == 1, tiles_n, tiles_m), pick(c.swap == 1, tiles_m, tiles_n)
+    tiles_x, tiles_y = pick(c.transposed_mma == 1, tiles_n, tiles_m), pick(c.transposed_mma == 1, tiles_m, tiles_n)
     passes = np.maximum(ceil_div(k, np.maximum(c.u, 1)), 1)
-    slices = np.maximum(c.kg * c.kc, 1)
-    lined = ceil_div(tiles_x, np.maximum(c.cluster, 1)) * c.cluster
-    blocks = lined * ceil_div(tiles_y, np.maximum(c.yc, 1)) * c.yc * slices * p.items
+    slices = np.maximum(c.kg * c.cluster_k, 1)
+    lined = ceil_div(tiles_x, np.maximum(c.cluster_x, 1)) * c.cluster_x
+    blocks = lined * ceil_div(tiles_y, np.maximum(c.cluster_y, 1)) * c.cluster_y * slices * p.items
     part = x_tile * finish * 4
-    sums, meets = mi * y_tile // 2, (c.kg > 1) & (c.split > SPLIT_WORKSPACE)
+    sums, meets = mi * y_tile // 2, (c.kg > 1) & (c.splitk > SPLIT_WORKSPACE)
     # sums of a pass are added to those of all passes; f16 sums are widened in the end
     needed = sums * 2 if count > 1 else sums + sums // 2 if p.accumulator.bytes == 2 else sums
     needed = needed + OTHERS + pick(meets, 4 * batch(sums), 0) + pick(fed, FRAGMENTS * FRAGMENT * mi + 8, 0)
     needed = needed + pick(x_moves + y_moves > 0, np.minimum(4 * (x_moves + y_moves), MOVED) + MOVING, 0)
-    images_x = (c.swap == 1) == (p.window is not None and p.window.side == "b")
+    images_x = (c.transposed_mma == 1) == (p.window is not None and p.window.side == "b")
     after = _after(p, c, sums, x_moves + y_moves)
-    gives = (c.wg == 2) & (c.resident == 1) & (needed + after > SAME)
+    gives = (c.math_warpgroups == 2) & (c.min_ctas_per_sm == 1) & (needed + after > SAME)
     less = (fed | bool(p.stages)) & (needed + after <= TAKES_LESS)
     return SimpleNamespace(
         size=size, planes=count, x_tile=x_tile, y_tile=y_tile, x_kmajor=x_kmajor, y_kmajor=y_kmajor, x_extent=x_extent,
@@ -234,15 +234,15 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         x_lies=x_lies, y_lies=y_lies, moves=x_moves + y_moves, fed=fed, gives=gives,
         keeps=pick(less, KEEPS_MORE, KEEPS), takes=pick(less, TAKES_LESS, TAKES),
         image_boxes=pick(images_x, x_tile // np.maximum(x_box, 1), share // np.maximum(y_box, 1)),
-        threads=WARPGROUP * c.wg + pick(gives, WARPGROUP, WARP), needed=needed,
+        threads=WARPGROUP * c.math_warpgroups + pick(gives, WARPGROUP, WARP), needed=needed,
         after=after,
         registers=pick(gives, SAME, needed),
-        shared=ring + aligned(added) + pick(c.reuse == 1, 0, aligned(staged)) + barriers,
+        shared=ring + aligned(added) + pick(c.epilogue_aliases_ab == 1, 0, aligned(staged)) + barriers,
         sums=sums, tiles_m=tiles_m, tiles_n=tiles_n, tiles=tiles_m * tiles_n * p.items, tiles_x=tiles_x,
         tiles_y=tiles_y, unit=depth, k=k, passes=passes, chunk=ceil_div(passes, slices) * c.u, slices=slices,
         blocks=blocks, part=part,
         copies=operand_packing.workspace(p, c),
         workspace=workspace(p) + operand_packing.workspace(p, c) + pick(c.kg > 1, pick(
-            c.split == SPLIT_WORKSPACE, c.kg * p.results * 4, blocks * part * pick(c.split == SPLIT_SHARE, own, 1)), 0),
-        gathers=c.stage_c == 1, sum_bytes=4, row_c=c.nl, barriers=barriers,
+            c.splitk == SPLIT_WORKSPACE, c.kg * p.results * 4, blocks * part * pick(c.splitk == SPLIT_SHARE, own, 1)), 0),
+        gathers=c.epilogue_smem == 1, sum_bytes=4, row_c=c.nl, barriers=barriers,
     )  # fmt: skip

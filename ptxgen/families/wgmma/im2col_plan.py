@@ -123,7 +123,7 @@ class WindowPlan(WgmmaPlan):
         if self.sides:
             self.at_c = "epilogue/c_table.mako"
             self.at_out = "epilogue/c_strided.mako" if self.partial else self.at_c
-            if self.config.stage_c:
+            if self.config.epilogue_smem:
                 self.boxes, self.lines_leave = "epilogue/scatter_smem.mako", "neighbours of many lines"
             elif not self.partial:
                 self.leave = "epilogue/store_scatter.mako"

@@ -71,7 +71,7 @@ class Operand:
     def __init__(
         self, role: str, name: str, g: SimpleNamespace, config: Config, base: int, shared: Shared | None
     ) -> None:
-        hinted = config.evict & (1 if name == "a" else 2)
+        hinted = config.l2_evict_first & (1 if name == "a" else 2)
         #: of its copies: modifiers, and the operands that these ask for
         self.modifiers = (".multicast::cluster" if shared else "") + (".L2::cache_hint" if hinted else "")
         self.operands = (f", {shared.mask}" if shared else "") + (", %policy" if hinted else "")

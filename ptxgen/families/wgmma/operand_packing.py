@@ -49,12 +49,12 @@ def unmapped(p: Gemm) -> int:
 
 
 def copied(c: Any, name: str) -> Any:
-    return c.repack // (A if name == "a" else B) % 2 == 1
+    return c.operand_path // (A if name == "a" else B) % 2 == 1
 
 
 def lies(c: Any, name: str) -> Any:
     """Whether an operand comes to shared memory as it lies, in whole 16 bytes, and is shifted there."""
-    return c.repack // (LIES_A if name == "a" else LIES_B) % 2 == 1
+    return c.operand_path // (LIES_A if name == "a" else LIES_B) % 2 == 1
 
 
 def lying(lines: Any, width: Any, size: int) -> Any:

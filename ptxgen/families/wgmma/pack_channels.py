@@ -146,4 +146,4 @@ def plan_of(images: Window, config: Config) -> type[WindowPlan]:
         return ArrangedGradientPlan if images.summed else ArrangedPlan
     if not images.summed:
         return WindowPlan
-    return TurnedGradientPlan if config.repack else GradientPlan
+    return TurnedGradientPlan if config.operand_path else GradientPlan

@@ -27,11 +27,11 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
         products = products * (1 + perf_costs.PLANES_THIN * np.maximum(1 - g.y_tile / 128, 0))
     # wgmma reads both operands from shared memory, 64 rows of X each time
     read = (ROWS * STEP + STEP * g.y_tile) / perf_costs.WAVEFRONT
-    moved_x = g.x_rows / c.yc * (1 + (c.yc - 1) * perf_costs.TMA_SHARED) * c.u * size * g.planes
+    moved_x = g.x_rows / c.cluster_y * (1 + (c.cluster_y - 1) * perf_costs.TMA_SHARED) * c.u * size * g.planes
     moved_y = (g.share + (g.y_tile - g.share) * perf_costs.TMA_SHARED) * c.u * size * g.planes
     if p.window is not None:
         moved_x, moved_y = _walked(p, c, g, moved_x, moved_y)
-    moved_a, moved_b = np.where(c.swap == 1, moved_y, moved_x), np.where(c.swap == 1, moved_x, moved_y)
+    moved_a, moved_b = np.where(c.transposed_mma == 1, moved_y, moved_x), np.where(c.transposed_mma == 1, moved_x, moved_y)
     busy = instructions * np.maximum(products, read)
     lying = (g.x_lies * g.x_tile + g.y_lies * g.y_tile) * c.u * size
     busy = busy + lying * perf_costs.LIES_BYTE
@@ -40,22 +40,22 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     )  # hidden where others multiply meanwhile
     resident = np.maximum(d.blocks_per_sm(g.threads, g.registers, g.shared), 1)
     tile = g.x_tile * g.finish * p.output.bytes
-    narrow = (c.vec_c == 1) & (c.stage_c == 0) & (p.output.bytes == 2)
-    direct = perf_costs.TILE_DIRECT * np.where(narrow, np.where(c.swap == 1, *perf_costs.TILE_NARROW), 1.0)
-    lines, along = not operand_packing.boxed(p), np.where(c.swap == 1, ROWS * g.mi, g.finish // np.maximum(c.chunks, 1))
+    narrow = (c.vec_c == 1) & (c.epilogue_smem == 0) & (p.output.bytes == 2)
+    direct = perf_costs.TILE_DIRECT * np.where(narrow, np.where(c.transposed_mma == 1, *perf_costs.TILE_NARROW), 1.0)
+    lines, along = not operand_packing.boxed(p), np.where(c.transposed_mma == 1, ROWS * g.mi, g.finish // np.maximum(c.epilogue_subtiles, 1))
     staged = perf_costs.TILE_LINES * (1 + perf_costs.LINE_ENDS / np.maximum(along, 1)) if lines else 1.0
-    store = perf_costs.TILE_CYCLES + perf_costs.TILE_BYTE * tile * np.where(c.stage_c == 1, staged, direct)
+    store = perf_costs.TILE_CYCLES + perf_costs.TILE_BYTE * tile * np.where(c.epilogue_smem == 1, staged, direct)
     shown = np.where(resident == 1, perf_costs.TILE_ALONE, perf_costs.TILE_AMONG)
     turns = np.where(c.pingpong == 1, perf_costs.TILE_TURNS, perf_costs.TILE_WALKED)
     shown = np.where(c.persistent == 0, shown, turns)
-    alone = np.where(c.wg > 1, np.maximum(busy, busy / 2 + adds), busy + adds) + perf_costs.WGMMA_PASS
+    alone = np.where(c.math_warpgroups > 1, np.maximum(busy, busy / 2 + adds), busy + adds) + perf_costs.WGMMA_PASS
     alone = alone + perf_costs.LIES_PASS * (lying > 0)
     return Work.of(
         len(c), resident=resident, busy=busy, alone=alone, start=perf_costs.WGMMA_START, store=store,
         red=store, part=store * 4 / p.output.bytes, math=instructions * products, shared=instructions * read,
         moved_a=moved_a, moved_b=moved_b, torn_a=moved_a * perf_costs.TMA_TORN, torn_b=moved_b * perf_costs.TMA_TORN,
         stages=c.stages, walks=c.persistent,
-        shown=np.where(narrow | ((c.stage_c == 1) & lines), 1.0, shown),  # so many stores that nothing hides them
+        shown=np.where(narrow | ((c.epilogue_smem == 1) & lines), 1.0, shown),  # so many stores that nothing hides them
     )  # fmt: skip
 
 
@@ -63,7 +63,7 @@ def _walked(p: Gemm, c: Columns, g: SimpleNamespace, moved_x: Any, moved_y: Any)
     """What TMA brings, in bytes of matrices: of images pixel by pixel, which takes longer."""
     assert p.window is not None
     size = p.element.bytes
-    images_x = (c.swap == 1) == (p.window.side == "b")
+    images_x = (c.transposed_mma == 1) == (p.window.side == "b")
     width = (g.unit if not p.window.summed else np.where(images_x, g.x_box, g.y_box)) * size
     slower = 1 + perf_costs.TMA_PIXEL * perf_costs.TMA_BYTES / np.maximum(width, 1)
     return np.where(images_x, moved_x * slower, moved_x), np.where(images_x, moved_y, moved_y * slower)
@@ -77,7 +77,7 @@ def cell(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
         for name, kmajor, ld in (("a", p.layout[0] == "N", p.lda), ("b", p.layout[1] == "T", p.ldb))
     ]
     passes = np.maximum(-(-g.passes // g.slices), 1)
-    first = np.where(c.kc > 1, perf_costs.CLUSTER_US + perf_costs.CLUSTER_STEP_US * np.log2(c.kc), 0.0)
+    first = np.where(c.cluster_k > 1, perf_costs.CLUSTER_US + perf_costs.CLUSTER_STEP_US * np.log2(c.cluster_k), 0.0)
     second = c.kg * (p.results * g.sum_bytes) * 2 / (d.bandwidth * 1e3 * perf_costs.DRAM)
     ways = {
         SPLIT_MEMSET: perf_costs.SPLIT_US[SPLIT_MEMSET] + perf_costs.RED_US,
@@ -91,7 +91,7 @@ def cell(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
     }
     then: Any = np.zeros(len(c))
     for split, us in ways.items():
-        then = np.where((c.kg > 1) & (c.split == split), us, then)
+        then = np.where((c.kg > 1) & (c.splitk == split), us, then)
     extra = np.maximum(first, then) + perf_costs.BOTH * np.minimum(first, then)
     if planes(p) > 1 and p.k:
         moves = p.element.bytes * (p.m + p.n) * p.k + workspace(p)
@@ -102,7 +102,7 @@ def cell(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
     walked = np.ceil(g.blocks / room)  # tiles of a block that walks
     numbers = {"iterations": passes, "blocks": g.blocks, "room": room, "walked": walked, "extra": extra}
     columns = {n: np.asarray(v, np.float32) for n, v in numbers.items()}
-    return SimpleNamespace(torn=torn, way=np.where(c.kg > 1, np.where(c.split == SPLIT_WORKSPACE, 2, 1), 0), **columns)
+    return SimpleNamespace(torn=torn, way=np.where(c.kg > 1, np.where(c.splitk == SPLIT_WORKSPACE, 2, 1), 0), **columns)
 
 
 def _copies(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Any:

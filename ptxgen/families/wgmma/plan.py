@@ -41,31 +41,31 @@ class WgmmaPlan(LeavingPlan):
     def _operands(self) -> None:
         c, g = self.config, self.geometry
         self.target = f"{self.device.target}a"
-        self.swapped = bool(c.swap)
-        self.wg, self.mi, self.cluster, self.yc, self.kc = c.wg, int(g.mi), c.cluster, c.yc, c.kc
+        self.swapped = bool(c.transposed_mma)
+        self.wg, self.mi, self.cluster, self.yc, self.kc = c.math_warpgroups, int(g.mi), c.cluster_x, c.cluster_y, c.cluster_k
         #: blocks of a cluster that load for each other, and whether those are not in one line
-        self.sharing, self.crossed = c.cluster * c.yc, c.cluster > 1 and c.yc > 1
-        self.clustered = self.sharing * c.kc > 1
+        self.sharing, self.crossed = c.cluster_x * c.cluster_y, c.cluster_x > 1 and c.cluster_y > 1
+        self.clustered = self.sharing * c.cluster_k > 1
         self.pingpong = bool(c.pingpong)
         names = "ba" if self.swapped else "ab"
-        of_x, of_y = Shared.of(c.cluster, c.yc)
+        of_x, of_y = Shared.of(c.cluster_x, c.cluster_y)
         self.x = self._operand("x", names[0], 0, of_x)
         self.y = self._operand("y", names[1], int(g.x_bytes), of_y)
         #: operands that come as they lie, the thread that shifts some of each, and what it has of them
         self.lying = [x for x in (self.x, self.y) if isinstance(x, Lying)]
-        self.mover, self.movers = ("%member", 1) if self.pingpong else ("%thread", c.wg)
+        self.mover, self.movers = ("%member", 1) if self.pingpong else ("%thread", c.math_warpgroups)
         self.batches_moved = batches([(x, m) for x in self.lying for m in x.moves], AT_ONCE)
         self.moved = Tile("moved", "b32", (2, 2, AT_ONCE))
         #: the slot of what is free once a stage is multiplied: the one that it was multiplied from
         self.freed = "%beneath_slot" if self.lying else "%slot"
         self.brought = "copy/smem_realign.mako" if self.lying else "copy/no_realign.mako"
         self._tensors()
-        self.hinted = c.evict > 0
+        self.hinted = c.l2_evict_first > 0
         #: where in shared memory this block's part of Y goes
         self.y_to = "%y_to" if self.units > 1 and self.cluster > 1 else "%to"
         self.x_tile, self.y_tile = int(g.x_tile), int(g.y_tile)
         self.x_extent, self.y_extent = ("%N", "%M") if self.swapped else ("%M", "%N")
-        self.stage_bytes, self.expected = int(g.stage), self.x.loaded * c.yc + self.y.loaded * c.cluster
+        self.stage_bytes, self.expected = int(g.stage), self.x.loaded * c.cluster_y + self.y.loaded * c.cluster_x
         self.products = self._products()
         #: elements along X, and bytes in shared memory, from one warpgroup's rows to the next's
         self.x_own = 0 if self.pingpong else self.mi * ROWS
@@ -115,30 +115,30 @@ class WgmmaPlan(LeavingPlan):
     def _schedule(self) -> None:
         c, g = self.config, self.geometry
         self.sched = "sched/persistent.mako" if c.persistent else "sched/one_tile.mako"
-        self.numbered = bool(c.persistent) or c.raster > 1
+        self.numbered = bool(c.persistent) or c.raster_group > 1
         #: the register that has a tile's number in its item
         self.tile_number = "%in_item" if self.batched and c.persistent else "%tile"
-        self.slices_k = c.kg * c.kc > 1
-        self.producer_warp = 4 * c.wg
+        self.slices_k = c.kg * c.cluster_k > 1
+        self.producer_warp = 4 * c.math_warpgroups
         #: registers that warps that copy keep, and that the others then have; None: all have the same
         self.gives = (int(g.keeps), int(g.takes)) if g.gives else None
         #: arrivals that free a stage: one of each warpgroup (or warp, where these read) in each block that it goes to
-        self.releases = (1 if self.pingpong else c.wg) * (c.cluster + c.yc - 1) * (WARPGROUP // WARP if self.fed else 1)
+        self.releases = (1 if self.pingpong else c.math_warpgroups) * (c.cluster_x + c.cluster_y - 1) * (WARPGROUP // WARP if self.fed else 1)
         self.reporter = "%lane" if self.fed else "%member"
         self.release_scope = "cluster" if self.sharing > 1 else "cta"
         self.frees_last = bool(c.persistent) or self.sharing > 1
         self.barriers = int(g.shared - g.barriers)
         self.empty_at, self.added_at, self.got_at = 8 * c.stages, 16 * c.stages, 16 * c.stages + 8
         #: sums from other blocks of the cluster are counted in bytes, else a barrier of the cluster follows them
-        self.counted = c.kc > 1 and not c.report
+        self.counted = c.cluster_k > 1 and not c.dsmem_completion
         self.more_barriers = [(self.added_at, 1)] if self.counted else []
         #: the residual comes into the memory that C leaves through: before the products where that is free by then
-        self.brings = bool(c.stage_c) and "residual" in self.problem.stages
-        self.brings_early = self.brings and not c.reuse and c.kc * c.kg == 1
+        self.brings = bool(c.epilogue_smem) and "residual" in self.problem.stages
+        self.brings_early = self.brings and not c.epilogue_aliases_ab and c.cluster_k * c.kg == 1
         #: of a warpgroup: for what C holds, then for each part of the residual that has memory of its own
-        self.got_barriers = 1 + (c.buffers if self.brings else 0)
-        if c.stage_c:
-            self.more_barriers += [(self.got_at + 8 * n, 1) for n in range(c.wg * self.got_barriers)]
+        self.got_barriers = 1 + (c.epilogue_buffers if self.brings else 0)
+        if c.epilogue_smem:
+            self.more_barriers += [(self.got_at + 8 * n, 1) for n in range(c.math_warpgroups * self.got_barriers)]
 
     # ---- sums
 
@@ -154,9 +154,9 @@ class WgmmaPlan(LeavingPlan):
         #: what finished sums are in
         self.final = self.acc
         self.alone = bool(g.alone)
-        self.cluster_owners = owners(groups, c.kc)
+        self.cluster_owners = owners(groups, c.cluster_k)
         self.added_base, self.added_bytes = int(g.ring), int(g.added_used)
-        if c.kc > 1:
+        if c.cluster_k > 1:
             groups //= self.cluster_owners
             self.part_wg = self.mi * groups * GROUP_BYTES
             self.sent = [self._share(owner, groups) for owner in range(self.cluster_owners)]
@@ -164,11 +164,11 @@ class WgmmaPlan(LeavingPlan):
                 self.final = Tile("sum", self.held, (self.mi, 4 * groups))
             self.received = [
                 Slot(sender * self.wg * self.part_wg + s.offset, s.into, sender == 0 and not self.alone)
-                for sender in range(c.kc - self.alone)
+                for sender in range(c.cluster_k - self.alone)
                 for s in self._parts(self.final, groups)
             ]
-        self.meets = c.kg > 1 and c.split in (SPLIT_POLL, SPLIT_SHARE)
-        self.shares = self.meets and c.split == SPLIT_SHARE
+        self.meets = c.kg > 1 and c.splitk in (SPLIT_POLL, SPLIT_SHARE)
+        self.shares = self.meets and c.splitk == SPLIT_SHARE
         if self.meets:
             self._meeting(groups)
         self.finish = int(g.finish)
@@ -219,7 +219,7 @@ class WgmmaPlan(LeavingPlan):
 
     @property
     def maps(self) -> list[str]:
-        leaving = ["map_c"] if self.config.stage_c and self.boxed else []
+        leaving = ["map_c"] if self.config.epilogue_smem and self.boxed else []
         return ["map_x", "map_y", *leaving, *(["map_residual"] if self.brings else [])]
 
     @property
@@ -270,7 +270,7 @@ class WgmmaPlan(LeavingPlan):
     def _run(self, problem: Gemm, run: Run) -> Launch:
         c = self.config
         across, down, tiles = self._tiles(problem)
-        slices, z = c.kg * c.kc, c.kg * run.items
+        slices, z = c.kg * c.cluster_k, c.kg * run.items
         chunk, more = divmod(max(-(-int(length(problem, c)) // c.u), 1), slices)
         grid = (tiles, 1, z) if self.numbered else (across * self.kc, down, z)
         if c.persistent:
@@ -350,7 +350,7 @@ class WgmmaPlan(LeavingPlan):
     @property
     def accesses(self) -> str:
         c = f"{self.vec_c} elements"
-        if self.config.stage_c:
+        if self.config.epilogue_smem:
             c = "boxes of {} x {}".format(*self.staging.box) if self.boxed else self.lines_leave
         return f"TMA brings boxes of {self._box('a')} elements of A, {self._box('b')} of B; C leaves in {c}"
 
@@ -375,7 +375,7 @@ class WgmmaPlan(LeavingPlan):
         ]
         if self.kc > 1:
             lines.append(f"{self.added_base}: sums of the cluster's other blocks, {self.added_bytes} bytes")
-        if self.config.stage_c:
+        if self.config.epilogue_smem:
             parts = len(self.staging.chunks)
             lines.append(f"{self.staging_at}: C, {self.staging.buffers} of {parts} parts a warpgroup")
         lines.append(f"{self.barriers}: barriers: full, empty, sums, C")
