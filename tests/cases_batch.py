@@ -16,7 +16,7 @@ from tests import cases_stream as stream
 from tests import cases_wgmma as wgmma
 from tests.cases import pairs
 
-FAMILIES = ("simt", "mma", "wgmma", "store_policy")
+FAMILIES = ("simt", "mma", "wgmma", "skinny")
 COUNTS = (2, 3, 5, 9, 17)
 
 

@@ -68,7 +68,17 @@ def config(v: Conv, d: Device, rng: np.random.Generator, family: int | None = No
         wide, kg = int(rng.choice([1, lower(v).strip.wide])), int(rng.choice([1, 2, 5])) * lower(v).strip.summed
         kg = max(1, min(kg, -(-lower(v).k // AXIS["u"].default)))
         split = SPLIT_WORKSPACE if kg > 1 else SPLIT_MEMSET
-        c = Config(family=SLIDE, vec_a=wide, ns=ns, ml=ml, nl=32, min_ctas_per_sm=resident, store_policy=stream, kg=kg, splitk=split)
+        c = Config(
+            family=SLIDE,
+            vec_a=wide,
+            ns=ns,
+            ml=ml,
+            nl=32,
+            min_ctas_per_sm=resident,
+            store_policy=stream,
+            kg=kg,
+            splitk=split,
+        )
         return c if rules.broken(lower(v), c, d) is None else None
     tensor = v.compute in ("tf32", "s32") or v.dtype == "bf16" or (v.dtype in ("f16", "f64") and rng.random() < 0.5)
     if family not in (None, MMA if tensor else SIMT):

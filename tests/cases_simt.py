@@ -21,7 +21,17 @@ def columns(rng: np.random.Generator, n: int) -> Columns:
     def powers(low: int, high: int) -> np.ndarray:
         return 1 << rng.integers(low, high + 1, n)
 
-    switches = ("cp_async_a", "cp_async_b", "kmajor_smem_a", "kmajor_smem_b", "epilogue_smem", "lane_interleave", "fragment_prefetch", "deferred_sts", "store_policy")
+    switches = (
+        "cp_async_a",
+        "cp_async_b",
+        "kmajor_smem_a",
+        "kmajor_smem_b",
+        "epilogue_smem",
+        "lane_interleave",
+        "fragment_prefetch",
+        "deferred_sts",
+        "store_policy",
+    )
     c = {name: rng.integers(0, 2, n) for name in switches}
     c |= {"ms": powers(0, 5), "ns": powers(0, 5), "lanes_m": powers(0, 5), "ks": powers(0, 2), "kl": powers(0, 4)}
     c["ml"] = c["lanes_m"] * c["ms"] * powers(0, 3)
@@ -32,7 +42,11 @@ def columns(rng: np.random.Generator, n: int) -> Columns:
     c["kg"] = np.where(rng.random(n) < 0.5, 1, rng.integers(1, 9, n))
     c["splitk"] = np.where(c["kg"] == 1, 0, rng.integers(0, 3, n))
     c |= {"stages": rng.integers(2, 9, n), "bounds": rng.integers(0, 3, n), "mma_order": rng.integers(0, 3, n)}
-    c |= {"prefetch_k": rng.integers(0, 9, n), "raster_group": rng.integers(1, 20, n), "min_ctas_per_sm": rng.integers(1, 5, n)}
+    c |= {
+        "prefetch_k": rng.integers(0, 9, n),
+        "raster_group": rng.integers(1, 20, n),
+        "min_ctas_per_sm": rng.integers(1, 5, n),
+    }
     return Columns({name: v.astype(np.int64) for name, v in c.items()}, n)
 
 

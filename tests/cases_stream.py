@@ -64,7 +64,13 @@ def config(p: Gemm, d: Device, rng: np.random.Generator, threads: int = 1024) ->
     thin = np.where(rng.random(DRAWS) < 0.8, 1 << np.ceil(np.log2(np.maximum(least, 1))).astype(np.int64), powers(0, 3))
     each, wm, kl = powers(0, 4), powers(0, 5), powers(0, 3)
     tile = each * wm * powers(0, 2)
-    c = {"transposed_mma": swap, "lanes_m": wm, "kl": kl, "fragment_prefetch": rng.integers(0, 2, DRAWS), "family": np.full(DRAWS, STREAM)}
+    c = {
+        "transposed_mma": swap,
+        "lanes_m": wm,
+        "kl": kl,
+        "fragment_prefetch": rng.integers(0, 2, DRAWS),
+        "family": np.full(DRAWS, STREAM),
+    }
     c |= {"ms": np.where(swap == 1, thin, each), "ns": np.where(swap == 1, each, thin)}
     c |= {"ml": np.where(swap == 1, thin, tile), "nl": np.where(swap == 1, tile, thin)}
     for n, name in enumerate(("vec_a", "vec_b", "vec_c")):
@@ -80,7 +86,7 @@ def config(p: Gemm, d: Device, rng: np.random.Generator, threads: int = 1024) ->
     c["store_policy"] = rng.integers(0, 2, DRAWS)
     columns = Columns({name: np.asarray(v, np.int64) for name, v in c.items()}, DRAWS)
     rows = np.flatnonzero(legal(p, columns, d) & (g.threads <= threads))
-    for rare in (rows[columns.rows[rows] > 0], rows[g.shifted[rows]]):
+    for rare in (rows[columns.tma_rows[rows] > 0], rows[g.shifted[rows]]):
         rows = rare if len(rare) and rng.random() < 0.4 else rows
     return columns.row(int(rng.choice(rows))) if len(rows) else None
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ptxgen.errors import ConfigError
 
 #: the kernel families, in the order of their codes on the ``family`` axis
-FAMILIES = ("simt", "mma", "wgmma", "stream", "slide")
+FAMILIES = ("simt", "mma", "wgmma", "skinny", "depthwise")
 
 #: codes of the ``split`` axis
 SPLIT_MEMSET, SPLIT_FLAG, SPLIT_WORKSPACE, SPLIT_POLL, SPLIT_SHARE = 0, 1, 2, 3, 4
@@ -50,7 +50,9 @@ class Config:
     stages: int = axis(3, (2, 3, 4), "", "iterations of K in flight in shared memory")
     cp_async_a: int = axis(1, (0, 1), "", "A reaches shared memory through registers (0) or by cp.async (1)")
     cp_async_b: int = axis(1, (0, 1), "", "B, likewise")
-    kmajor_smem_a: int = axis(0, (0, 1), "", "1: a K-major A stays K-major in shared memory; 0: transposed on the way in")
+    kmajor_smem_a: int = axis(
+        0, (0, 1), "", "1: a K-major A stays K-major in shared memory; 0: transposed on the way in"
+    )
     kmajor_smem_b: int = axis(0, (0, 1), "", "B, likewise")
     vec_a: int = axis(1, (1, 2, 4, 8), "", "elements of one global load of A")
     vec_b: int = axis(1, (1, 2, 4, 8), "", "elements of one global load of B")
@@ -79,18 +81,26 @@ class Config:
     )
     fragment_prefetch: int = axis(1, (0, 1), "", "1: fragments are read from shared memory one k ahead", refined=True)
     prefetch_k: int = axis(0, (0, 3), "", "k step at which the next stage is requested", refined=True)
-    deferred_sts: int = axis(0, (0, 1), "", "1: a pass stores to shared memory what the pass before it loaded", refined=True)
+    deferred_sts: int = axis(
+        0, (0, 1), "", "1: a pass stores to shared memory what the pass before it loaded", refined=True
+    )
     raster_group: int = axis(1, (1, 4, 8, 16), "", "tiles of M walked together; 1: tile = block index", refined=True)
     store_policy: int = axis(0, (0, 1), "", "1: C is written past the caches' keeping (st.cs)", refined=True)
-    min_ctas_per_sm: int = axis(1, (1, 2, 3, 4, 6, 8), "", "blocks that one multiprocessor has registers for", refined=True)
-    transposed_mma: int = axis(0, (0, 1), "", "side of C that wgmma's 64 rows lie along, or that is long (stream): M (0), N (1)")
+    min_ctas_per_sm: int = axis(
+        1, (1, 2, 3, 4, 6, 8), "", "blocks that one multiprocessor has registers for", refined=True
+    )
+    transposed_mma: int = axis(
+        0, (0, 1), "", "side of C that wgmma's 64 rows lie along, or that is long (stream): M (0), N (1)"
+    )
     math_warpgroups: int = axis(1, (1, 2), "", "warpgroups of a block that multiply; one more warp copies")
     pingpong: int = axis(0, (0, 1), "", "those warpgroups share a tile (0) or take tiles in turn (1)")
     cluster_x: int = axis(1, (1, 2, 4), "", "blocks along the 64-row side that load the other operand for each other")
     cluster_y: int = axis(
         1, (1, 2, 4), "", "blocks of a cluster along the other side that load the 64-row operand for each other"
     )
-    cluster_k: int = axis(1, (1, 2, 4, 8), "", "blocks of a cluster that split K, added through each other's shared memory")
+    cluster_k: int = axis(
+        1, (1, 2, 4, 8), "", "blocks of a cluster that split K, added through each other's shared memory"
+    )
     dsmem_completion: int = axis(
         0, (0, 1), "", "their sums are known to have come by counted bytes (0) or a barrier (1)", refined=True
     )

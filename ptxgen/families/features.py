@@ -46,7 +46,7 @@ NAMES = (*_LOGS, *_CODES, *_OWN, *_EXTENT, *_BOTH)
 OWN, EXTENT = len(_LOGS) + len(_CODES) + len(_OWN), len(NAMES) - len(_BOTH)  #: where the first two blocks end
 
 CHUNK = 1 << 13  #: rows filled at a time, so that the matrix is written while it is in the cache
-MMA, WGMMA, STREAM = (FAMILIES.index(name) for name in ("mma", "wgmma", "store_policy"))
+MMA, WGMMA, SKINNY = (FAMILIES.index(name) for name in ("mma", "wgmma", "skinny"))
 
 
 def _log(x: object) -> Floats:
@@ -59,7 +59,9 @@ def _parts(p: Gemm, c: Columns, g: SimpleNamespace) -> tuple[Any, Any, Any, Any,
     if int(c.family[0]) == WGMMA:
         size, groups = g.size * g.planes, np.where(c.pingpong == 1, 1, c.math_warpgroups)
         x, y = g.x_tile // groups, g.y_tile
-        loads = [np.where(c.transposed_mma == other, g.x_rows / c.cluster_y, g.share) * c.u * size / 16 for other in (0, 1)]
+        loads = [
+            np.where(c.transposed_mma == other, g.x_rows / c.cluster_y, g.share) * c.u * size / 16 for other in (0, 1)
+        ]
         return x, y, c.u, loads[0], loads[1]
     return c.ms, c.ns, g.uk, g.a.loads, g.b.loads
 
@@ -139,7 +141,7 @@ def _thread(p: Gemm, c: Columns, w: clock.Work) -> tuple[Floats, Floats, Floats]
         each = c.ml * c.nl * c.u // (np.where(c.pingpong == 1, 1, c.math_warpgroups) * 128)
     elif int(c.family[0]) == MMA:
         each = each // WARP
-    elif int(c.family[0]) == STREAM:
+    elif int(c.family[0]) == SKINNY:
         each = each // np.where(c.tma_rows > 0, 1, WARP // c.lanes_m)
     return w.resident, np.asarray(each, np.float32), w.moved_a + w.moved_b
 

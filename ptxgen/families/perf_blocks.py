@@ -71,7 +71,9 @@ def leaving(p: Gemm, c: Columns, g: SimpleNamespace, d: Device, width: Any) -> d
     resident = np.maximum(d.blocks_per_sm(g.threads, granted, g.shared), 1)
     tile = c.ml * c.nl
     size = p.output.bytes
-    meets = np.where(c.kl > 1, 2 * c.kl, np.where(c.epilogue_smem == 1, 2, 0)) * tile * g.sum_bytes / perf_costs.WAVEFRONT
+    meets = (
+        np.where(c.kl > 1, 2 * c.kl, np.where(c.epilogue_smem == 1, 2, 0)) * tile * g.sum_bytes / perf_costs.WAVEFRONT
+    )
     wasted = np.where(width * size >= 16, 1.0, np.where(width * size >= 8, 1.2, 1.6))
     rate = d.bandwidth * 1e3 * perf_costs.DRAM / d.clock / d.sms  # bytes of memory a cycle and multiprocessor
     meets = meets + (c.ks - 1) * tile * c.kl / perf_costs.fma_rate(p, d)  # sets of accumulators are added in registers

@@ -45,7 +45,7 @@ FIRST = (
     Rule("axis", lambda p, c, g, d: np.logical_and.reduce([_power_of_two(v) for v in (
         c.ms, c.ns, c.u, c.ks, c.kl, c.vec_a, c.vec_b, c.vec_c, c.lanes_m)])
         & (_power_of_two(c.ml) & _power_of_two(c.nl) | (c.family == wgmma.WGMMA) & (c.ml > 0) & (c.nl > 0)),
-        "ms, ns, ml, nl, u, ks, kl, vec_a, vec_b, vec_c and wm must be powers of two ({c})"),
+        "ms, ns, ml, nl, u, ks, kl, vec_a, vec_b, vec_c and lanes_m must be powers of two ({c})"),
     Rule("range", lambda p, c, g, d: (c.family >= 0) & (c.family < len(FAMILIES)) & (c.lanes_m <= WARP) & (c.kg >= 1)
          & (c.kg <= GRID_LIMIT) & (c.min_ctas_per_sm >= 1) & (c.raster_group >= 1)
          & np.where(c.family == wgmma.WGMMA, (c.stages >= 1) & (c.stages <= 16), (c.stages >= 2) & (c.stages <= 8))

@@ -136,7 +136,11 @@ def _kin(f: Family, c: Columns) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
     """(group of rows that differ in the axes ``alike`` only, whether a row leads its group)."""
     key = np.zeros(len(c), np.int64)
     for name, column in c.columns.items():
-        if name not in f.alike and name not in ("epilogue_smem", "vec_c", "lane_interleave", "lanes_m") and column.strides != (0,):
+        if (
+            name not in f.alike
+            and name not in ("epilogue_smem", "vec_c", "lane_interleave", "lanes_m")
+            and column.strides != (0,)
+        ):
             values, code = np.unique(column, return_inverse=True)
             key = key * len(values) + code
     _, kin = np.unique(key, return_inverse=True)

@@ -62,11 +62,11 @@ _PROBES: dict[str, tuple[tuple[Gemm, tuple[Config, ...]], ...]] = {
         Config(family=2, ml=128, nl=96, u=64, math_warpgroups=2, cluster_x=2, persistent=1, epilogue_smem=1, epilogue_subtiles=2),
         Config(family=2, ml=16, nl=64, u=128, transposed_mma=1, cluster_k=2, kg=3, splitk=3),
     )),),
-    "stream": ((Gemm(4096, 1, 4096, "NT", "f16"), (
+    "skinny": ((Gemm(4096, 1, 4096, "NT", "f16"), (
         Config(family=3, ms=4, ns=1, ml=16, nl=1, lanes_m=1, kl=2, u=1024, vec_a=8, vec_b=8, min_ctas_per_sm=2),
         Config(family=3, ms=1, ns=1, ml=8, nl=1, lanes_m=2, kl=1, u=512, vec_a=8, vec_b=8, kg=2, splitk=2),
     )),),
-    "slide": ((lower(Conv(8, 64, 56, 56, 64, 3, 3, padding=1, groups=64)), (
+    "depthwise": ((lower(Conv(8, 64, 56, 56, 64, 3, 3, padding=1, groups=64)), (
         Config(family=4, ns=4, ml=1, nl=64), Config(family=4, ns=8, ml=4, nl=64, min_ctas_per_sm=2),
     )),),
 }  # fmt: skip

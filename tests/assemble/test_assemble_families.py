@@ -13,7 +13,7 @@ from tests import cases_mma, cases_stream
 
 TARGETS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 #: where random pairs come from, the targets, how many pairs for each
-FAMILIES = {"mma": (cases_mma.cases, TARGETS[1:], 10), "store_policy": (cases_stream.cases, TARGETS, 4)}
+FAMILIES = {"mma": (cases_mma.cases, TARGETS[1:], 10), "skinny": (cases_stream.cases, TARGETS, 4)}
 EVERY = [(family, target) for family, (_, targets, _) in FAMILIES.items() for target in targets]
 
 

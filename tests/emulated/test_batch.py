@@ -25,7 +25,7 @@ MMA = "family=1 ms=16 ns=16 ml=32 nl=32 u=32 stages=2 cp_async_a=0 cp_async_b=0"
 WGMMA = "family=2 u=32 stages=2 ml=64 nl=32"
 
 
-@pytest.mark.parametrize("family", ["simt", "mma", "wgmma", "store_policy"])
+@pytest.mark.parametrize("family", ["simt", "mma", "wgmma", "skinny"])
 def test_random_batches(family):
     """Counts, strides with gaps, between each other's rows, none at all; what is no element stays as it is."""
     on = "h200" if family == "wgmma" else "emulated"

@@ -49,7 +49,12 @@ def test_random_convolutions_whose_operands_lie_otherwise(seed):
 #: layout, what else, shape, configuration
 LYING = {
     "images of odd size": ("NCHW", {}, "C=16,H=5,W=7,K=24,R=3,S=2,pad=1", "ml=64 nl=64 operand_path=3"),
-    "rows of pixels on the 64-row side": ("NCHW", {}, "C=16,H=5,W=7,K=24,R=3,S=2,pad=1", "transposed_mma=1 ml=24 nl=64 operand_path=3"),
+    "rows of pixels on the 64-row side": (
+        "NCHW",
+        {},
+        "C=16,H=5,W=7,K=24,R=3,S=2,pad=1",
+        "transposed_mma=1 ml=24 nl=64 operand_path=3",
+    ),
     "more channels than a block of the pass": ("NCHW", {}, "C=136,H=4,W=8,K=8,R=1,S=1", "ml=64 nl=16 operand_path=2"),
     "few channels": ("NCHW", {}, "C=3,H=16,W=17,K=8,R=3,S=2,stride=2", "ml=64 nl=16 operand_path=3"),
     "a sum of all slices": (

@@ -71,7 +71,9 @@ def combinations():
                 text = text.replace("kmajor_smem_a=1", "")
             if layout[1] == "N":
                 text = text.replace("kmajor_smem_b=1", "")
-            c = parse_config(f"ms=2 ns=4 ml=16 nl=32 {'' if 'cp_async_a' in text else 'cp_async_a=0 cp_async_b=0'} {text} {split}")
+            c = parse_config(
+                f"ms=2 ns=4 ml=16 nl=32 {'' if 'cp_async_a' in text else 'cp_async_a=0 cp_async_b=0'} {text} {split}"
+            )
             if broken(p, c, device("emulated")) is None:
                 yield pytest.param(p, c, id=f"{p.key()} {c}")
                 break
@@ -93,7 +95,8 @@ def test_every_slot_is_among_the_combinations():
 
 
 @pytest.mark.parametrize(
-    "text", ["", "raster_group=8", "kg=2", "kg=2 splitk=1", "kg=2 splitk=2", "kl=2 epilogue_smem=1", "vec_a=4 vec_b=4 vec_c=4"]
+    "text",
+    ["", "raster_group=8", "kg=2", "kg=2 splitk=1", "kg=2 splitk=2", "kl=2 epilogue_smem=1", "vec_a=4 vec_b=4 vec_c=4"],
 )
 def test_kernels_without_checks_on_shapes_that_divide(text):
     verify(Gemm(32, 64, 48, "TN"), parse_config(f"ms=4 ns=4 ml=32 nl=32 bounds=0 {text}"), "integers", 1.0, 1.0)
@@ -140,7 +143,9 @@ def test_a_long_k_in_short_passes():
 def test_tiles_that_are_walked_in_groups(raster):
     """Seven tiles along M: the last group is whole, short or the only one."""
     verify(Gemm(7 * 16 - 3, 35, 9, "TN"), replace(ANY, raster_group=raster), "integers")
-    verify(Gemm(7 * 16, 32, 16, "TN"), replace(ANY, raster_group=raster, bounds=0, kg=2, splitk=1), "integers", 1.0, 1.0)
+    verify(
+        Gemm(7 * 16, 32, 16, "TN"), replace(ANY, raster_group=raster, bounds=0, kg=2, splitk=1), "integers", 1.0, 1.0
+    )
 
 
 def test_wide_and_tall():
@@ -258,7 +263,9 @@ def test_any_order_of_slices_is_right():
 # ---- launches after launches
 
 
-@pytest.mark.parametrize("text", ["kg=4", "kg=4 splitk=1", "kg=4 splitk=2", "kg=3 splitk=1 raster_group=4", "kg=2 splitk=1 kl=2"])
+@pytest.mark.parametrize(
+    "text", ["kg=4", "kg=4 splitk=1", "kg=4 splitk=2", "kg=3 splitk=1 raster_group=4", "kg=2 splitk=1 kl=2"]
+)
 def test_a_kernel_can_be_launched_again(text):
     p, c = Gemm(37, 35, 64, "NT"), parse_config(f"ms=2 ns=2 ml=16 nl=16 {text}")
     a, b, old = operands(p, 1, "integers")
@@ -289,7 +296,9 @@ def test_kernels_share_a_workspace_one_after_the_other():
         assert np.array_equal(old, reference(p, a, b).exact)
 
 
-@pytest.mark.parametrize("text", ["kl=8 u=16", "kl=4 u=8 vec_c=4", "kl=8 u=16 vec_c=4 raster_group=4", "kl=2 epilogue_smem=1"])
+@pytest.mark.parametrize(
+    "text", ["kl=8 u=16", "kl=4 u=8 vec_c=4", "kl=8 u=16 vec_c=4 raster_group=4", "kl=2 epilogue_smem=1"]
+)
 def test_more_threads_than_vectors_of_the_tile(text):
     """Slice 0 clears its own tile, and the threads that have nothing to clear leave the next one alone."""
     p = Gemm(64, 32, 64, "TN")

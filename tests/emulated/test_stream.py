@@ -63,7 +63,11 @@ WAYS = {
     "fragments": ("NT", "f16", "tma_rows=16 ml=8 ms=2 nl=64 ns=4 lanes_m=8 kl=2 u=128 vec_a=8 vec_b=8"),
     "packed": ("TT", "bf16", "tma_rows=16 ml=8 ms=2 nl=32 ns=2 lanes_m=8 kl=2 u=128 vec_a=1 vec_b=8"),
     "bytes": ("NT", "s8", "tma_rows=16 ml=8 ms=2 nl=32 ns=2 lanes_m=8 kl=2 u=128 vec_a=1 vec_b=16"),
-    "pairs": ("NT", "e4m3", "tma_rows=16 ml=8 ms=2 nl=64 ns=4 lanes_m=8 kl=2 u=256 vec_a=2 vec_b=16 fragment_prefetch=0"),
+    "pairs": (
+        "NT",
+        "e4m3",
+        "tma_rows=16 ml=8 ms=2 nl=64 ns=4 lanes_m=8 kl=2 u=256 vec_a=2 vec_b=16 fragment_prefetch=0",
+    ),
     "rounded": ("NT", "f32", "tma_rows=16 ml=8 ms=2 nl=64 ns=4 lanes_m=8 kl=2 u=64 vec_a=4 vec_b=4"),
 }
 

@@ -98,7 +98,9 @@ def bars(c: Config, p: Gemm = P) -> int:
 # ---- barriers
 
 
-@pytest.mark.parametrize("c", [PLAIN, COPIED, SHARED, replace(PLAIN, fragment_prefetch=0, bounds=2), replace(COPIED, epilogue_smem=1)])
+@pytest.mark.parametrize(
+    "c", [PLAIN, COPIED, SHARED, replace(PLAIN, fragment_prefetch=0, bounds=2), replace(COPIED, epilogue_smem=1)]
+)
 def test_a_missing_barrier_is_a_race(spoilt, c):
     """Each of them in turn: after the prologue, in the loop, before the tile is gathered (with beta or without)."""
     count = bars(c)

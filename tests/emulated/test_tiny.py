@@ -33,13 +33,17 @@ KERNELS = {
     "simt": ("h200", "f16", "ms=4 ns=4 ml=16 nl=32 lanes_m=4 cp_async_a=0 cp_async_b=0 vec_c=4"),
     "simt, sums in f16": ("h200", "f16 f16", "ms=4 ns=4 ml=16 nl=32 lanes_m=4 cp_async_a=0 cp_async_b=0"),
     "simt, gathered": ("h200", "bf16", "ms=4 ns=4 ml=16 nl=32 lanes_m=4 kl=2 u=16 cp_async_a=0 cp_async_b=0 vec_c=2"),
-    "store_policy": ("h200", "e4m3", "family=3 ml=1 ms=1 nl=8 ns=4 lanes_m=1 kl=2 u=1024 vec_a=16 vec_b=16 transposed_mma=1 fragment_prefetch=0"),
+    "skinny": (
+        "h200",
+        "e4m3",
+        "family=3 ml=1 ms=1 nl=8 ns=4 lanes_m=1 kl=2 u=1024 vec_a=16 vec_b=16 transposed_mma=1 fragment_prefetch=0",
+    ),
 }
 
 
 def problem(way: str, out: str, epilogue: str = "") -> Gemm:
     kind, _, compute = KERNELS[way][1].partition(" ")
-    return Gemm(1 if way == "store_policy" else 70, 72, 144, "NT", kind, compute, out=out, epilogue=epilogue)
+    return Gemm(1 if way == "skinny" else 70, 72, 144, "NT", kind, compute, out=out, epilogue=epilogue)
 
 
 @pytest.mark.parametrize("way", KERNELS)
@@ -54,7 +58,7 @@ def test_both_leave_every_way(way: str) -> None:
 @pytest.mark.parametrize("out", TINY)
 def test_ptxas_takes_them(out: str, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path))
-    for way in ("wgmma", "wgmma, shares", "mma, gathered", "simt", "store_policy"):
+    for way in ("wgmma", "wgmma, shares", "mma, gathered", "simt", "skinny"):
         on, _, text = KERNELS[way]
         made = assemble(render(plan_for(problem(way, out, EPILOGUES[0]), parse_config(text), device(on))))
         assert made.cubin

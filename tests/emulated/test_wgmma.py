@@ -40,7 +40,15 @@ ROUTES = [
     *(("e5m2", "", layout) for layout in LAYOUTS), *(("s8", "", layout) for layout in LAYOUTS),
     *(("f16", "f16", layout) for layout in LAYOUTS),
 ]  # fmt: skip
-WAYS = ("", "cluster_k=2", "kg=2 splitk=2", "kg=2 splitk=3", "kg=2 splitk=4", "persistent=1 math_warpgroups=2", "pingpong=1 persistent=1 math_warpgroups=2")
+WAYS = (
+    "",
+    "cluster_k=2",
+    "kg=2 splitk=2",
+    "kg=2 splitk=3",
+    "kg=2 splitk=4",
+    "persistent=1 math_warpgroups=2",
+    "pingpong=1 persistent=1 math_warpgroups=2",
+)
 
 
 #: each type and layout in some ways, each way with some of both
@@ -92,9 +100,15 @@ def test_blocks_of_a_cluster_share_operands(layout, way):
 @pytest.mark.parametrize(
     ("p", "text"),
     [
-        (Gemm(256, 256, 64, "NT", "bf16"), "ml=256 nl=192 math_warpgroups=2 stages=2 u=64 epilogue_smem=1 epilogue_subtiles=4"),
+        (
+            Gemm(256, 256, 64, "NT", "bf16"),
+            "ml=256 nl=192 math_warpgroups=2 stages=2 u=64 epilogue_smem=1 epilogue_subtiles=4",
+        ),
         (Gemm(128, 256, 64, "NT", "f16", "f16"), "ml=128 nl=256 math_warpgroups=2 stages=2 u=64"),
-        (Gemm(256, 128, 64, "NN", "f32", "tf32"), "transposed_mma=1 ml=256 nl=128 math_warpgroups=2 stages=2 u=32 persistent=1"),
+        (
+            Gemm(256, 128, 64, "NN", "f32", "tf32"),
+            "transposed_mma=1 ml=256 nl=128 math_warpgroups=2 stages=2 u=32 persistent=1",
+        ),
     ],
 )
 def test_warps_that_copy_give_registers(p, text):

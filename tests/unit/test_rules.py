@@ -67,8 +67,8 @@ BREAKS = {
         (Gemm(512, 512, 512, "TN", "s8"), "", "h200", "s8 summed in s32"),
         (Gemm(512, 512, 512, "TN", "bf16"), "cp_async_a=0 cp_async_b=0", "t4", "sm_75"),
     ],
-    "tile_m": [(P, "ms=8 lanes_m=16", "h200", "ml=64 must be a multiple of wm·ms=16·8")],
-    "tile_n": [(P, "ns=16 lanes_m=4", "h200", "nl=64 must be a multiple of 32/wm·ns=32/4·16")],
+    "tile_m": [(P, "ms=8 lanes_m=16", "h200", "ml=64 must be a multiple of lanes_m·ms=16·8")],
+    "tile_n": [(P, "ns=16 lanes_m=4", "h200", "nl=64 must be a multiple of 32/lanes_m·ns=32/4·16")],
     "depth": [
         (P, "kl=8", "h200", "u=8 over kl=8 leaves 1 steps"),
         (P, "ks=16", "h200", "ks=16"),
@@ -108,7 +108,10 @@ BREAKS = {
         (Gemm(64, 64, 64, "TN", "f16"), "cp_async_a=1 vec_a=8", "h200", "no conversion"),
         (Gemm(64, 64, 64, "TN", "f16", "f16"), "cp_async_a=1 vec_a=1", "h200", "4 to 16 bytes"),
     ],
-    "async_b": [(P, "cp_async_a=0 cp_async_b=1", "t4", "sm_80"), (NT, "vec_b=4 cp_async_a=0 cp_async_b=1", "h200", "vec_b=1")],
+    "async_b": [
+        (P, "cp_async_a=0 cp_async_b=1", "t4", "sm_80"),
+        (NT, "vec_b=4 cp_async_a=0 cp_async_b=1", "h200", "vec_b=1"),
+    ],
     "loads_a": [
         (
             NT,
@@ -131,7 +134,10 @@ BREAKS = {
         (P, "cluster_x=2", "h200", "cluster_x=1 cluster_y=1"),
         (P, "tma_rows=16", "h200", "tma_rows=0"),
     ],
-    "pdl": [(P, "pdl=1 cp_async_a=0 cp_async_b=0", "a100", "from sm_90 on; a100 is sm_80"), (P, "pdl=4", "h200", "pdl=4")],
+    "pdl": [
+        (P, "pdl=1 cp_async_a=0 cp_async_b=0", "a100", "from sm_90 on; a100 is sm_80"),
+        (P, "pdl=4", "h200", "pdl=4"),
+    ],
     "threads": [(P, "ms=2 ns=2 ml=128 nl=128 lanes_m=8 vec_a=1", "h200", "4096 threads a block; the limit is 1024")],
     "vector_c": [
         (Gemm(512, 510, 512, "TN"), "vec_c=4", "h200", "vec_c=4 exceeds what C's alignment and rows allow, 2"),

@@ -90,7 +90,7 @@ def ways(p: Gemm, name: str) -> list[dict[str, int]]:
     out = []
     for copy, keep in product((0, 1), (0, 1) if kmajor else (0,)):
         vec = min(widest, 16 // p.accumulator.bytes) if keep else 1 if copy and kmajor else widest
-        out.append({f"copy_{name}": copy, f"keep_{name}": keep, f"vec_{name}": vec})
+        out.append({f"cp_async_{name}": copy, f"kmajor_smem_{name}": keep, f"vec_{name}": vec})
     return out
 
 
@@ -141,7 +141,9 @@ def mma_copies(p: Gemm) -> list[dict[str, int]]:
         each = []
         for n, name in enumerate("ab"):
             v = 16 // size if copied[n] else p.vectors[n]
-            each.append([{f"copy_{name}": x, f"vec_{name}": v} for x in (0, 1) if (v * size < 16, v * size >= 4)[x]])
+            each.append(
+                [{f"cp_async_{name}": x, f"vec_{name}": v} for x in (0, 1) if (v * size < 16, v * size >= 4)[x]]
+            )
         out += [{"operand_path": copied[0] + 2 * copied[1], **a, **b} for a, b in product(*each)]
     return [{**way, "deferred_sts": 1 - way["cp_async_a"] * way["cp_async_b"]} for way in out]
 
@@ -228,7 +230,9 @@ def wgmma_by_hand(p: Gemm, d) -> set[Config]:
         for (kg, split), rows in product(ways, loaded):
             full = replace(c, kg=kg, splitk=split, tma_rows=rows)
             fewer = (replace(full, kg=2), replace(full, kg=1, splitk=0))
-            two = split != SPLIT_SHARE or (full.chunks == 1 and not any(rules.broken(p, f, d) for f in fewer))
+            two = split != SPLIT_SHARE or (
+                full.epilogue_subtiles == 1 and not any(rules.broken(p, f, d) for f in fewer)
+            )
             if two and rules.broken(p, full, d) is None:
                 found.add(full)
     return found
@@ -343,14 +347,14 @@ def test_families_are_those_that_compute_the_types():
     def names(p: Gemm, d=H200) -> list[str]:
         return [space.FAMILIES[f.code] for f in space.families(p, d)]
 
-    assert names(Gemm(8, 16, 8)) == ["simt", "store_policy"]
+    assert names(Gemm(8, 16, 8)) == ["simt", "skinny"]
     assert names(Gemm(16, 16, 8, "NT", "f32", "tf32")) == ["mma", "wgmma"]
     assert names(Gemm(16, 16, 8, "TN", "f32", "tf32")) == ["mma", "wgmma"]
     assert names(Gemm(9, 9, 9, "NN", "f32", "tf32")) == ["mma", "wgmma"]
     assert names(Gemm(16, 16, 8, "NN", "f16")) == ["simt", "mma", "wgmma"]
-    assert names(Gemm(9, 8, 9, "NN", "f16")) == ["simt", "mma", "wgmma", "store_policy"]
+    assert names(Gemm(9, 8, 9, "NN", "f16")) == ["simt", "mma", "wgmma", "skinny"]
     assert names(Gemm(9, 9, 9, "NN", "f16")) == ["simt", "mma", "wgmma"]
-    assert names(Gemm(9, 1, 8, "NN", "f64")) == ["simt", "mma", "store_policy"]
+    assert names(Gemm(9, 1, 8, "NN", "f64")) == ["simt", "mma", "skinny"]
     assert names(Gemm(16, 16, 16, "NT", "e4m3")) == ["wgmma"]
     assert "wgmma" in names(Gemm(16, 16, 16, "TN", "e4m3"))
     assert names(Gemm(16, 16, 17, "NT", "e4m3")) == ["mma", "wgmma"]
@@ -606,7 +610,7 @@ def test_refinements_are_different_kernels(p, code):
     assert set(near.family.tolist()) == {code}
     texts = defaultdict(list)
     for x in [config, *configs(near)]:
-        waits = x.split in (SPLIT_POLL, SPLIT_SHARE)  # such kernels know their number of slices
+        waits = x.splitk in (SPLIT_POLL, SPLIT_SHARE)  # such kernels know their number of slices
         texts[render(plan_for(p, x, H200)).digest].append(x if waits else replace(x, kg=1))
     for same in texts.values():
         assert len(set(same)) == 1, [str(x) for x in same]
@@ -614,7 +618,9 @@ def test_refinements_are_different_kernels(p, code):
 
 def test_refinements_reach_every_axis():
     p = Gemm(512, 512, 4096, "NT")
-    config = Config(ml=64, nl=64, u=16, kg=4, splitk=1, cp_async_a=0, cp_async_b=0, vec_a=4, vec_b=4, vec_c=4, lanes_m=4)
+    config = Config(
+        ml=64, nl=64, u=16, kg=4, splitk=1, cp_async_a=0, cp_async_b=0, vec_a=4, vec_b=4, vec_c=4, lanes_m=4
+    )
     assert rules.broken(p, config, H200) is None
     near = space.refinements(p, H200, config)
     found = configs(near)
@@ -628,7 +634,7 @@ def test_refinements_reach_every_axis():
     for kg in (2, 6, 8, 12, 16):
         assert replace(config, kg=kg) in found
     assert replace(config, kg=1, splitk=0) in found
-    assert any(x.split == 2 and x.kg == 4 for x in found)
+    assert any(x.splitk == 2 and x.kg == 4 for x in found)
 
 
 def changed(p: Gemm, config: Config) -> set[str]:
@@ -651,8 +657,14 @@ def test_refinements_of_mma_reach_every_axis():
 def test_refinements_of_wgmma_reach_every_axis():
     staged = Config(family=2, ml=128, nl=128, math_warpgroups=2, u=64, stages=3, epilogue_smem=1)
     p = Gemm(512, 512, 4096, "NT", "f16")
-    reached = changed(p, staged) | changed(p, replace(staged, cluster_k=4)) | changed(p, replace(staged, epilogue_smem=0, vec_c=2))
-    reached |= changed(Gemm(4096, 32, 4096, "NT", "f16"), Config(family=2, ml=64, nl=64, u=64, epilogue_smem=1, transposed_mma=1))
+    reached = (
+        changed(p, staged)
+        | changed(p, replace(staged, cluster_k=4))
+        | changed(p, replace(staged, epilogue_smem=0, vec_c=2))
+    )
+    reached |= changed(
+        Gemm(4096, 32, 4096, "NT", "f16"), Config(family=2, ml=64, nl=64, u=64, epilogue_smem=1, transposed_mma=1)
+    )
     turned = Config(family=2, ml=64, nl=64, u=32, operand_path=2)
     reached |= changed(Gemm(512, 512, 512, "TN", "f32", "tf32"), turned) & {"operand_path"}
     assert reached == set(wgmma.AXES)
@@ -660,7 +672,7 @@ def test_refinements_of_wgmma_reach_every_axis():
     assert replace(staged, transposed_mma=1) in near
     assert any(x.pingpong == 1 and x.persistent == 1 for x in near)
     assert {x.nl for x in near} >= {112, 120, 136, 144}
-    assert {(x.kg, x.split) for x in near} >= {(8, 3), (8, 4)}
+    assert {(x.kg, x.splitk) for x in near} >= {(8, 3), (8, 4)}
 
 
 def test_refinements_of_stream_reach_every_axis():
@@ -674,8 +686,8 @@ def test_refinements_of_stream_reach_every_axis():
     one = Config(family=3, ms=4, ns=4, ml=4, nl=32, lanes_m=4, kl=2, u=256, vec_a=8, vec_b=8, transposed_mma=1)
     reached |= changed(lines, one)
     assert reached >= set(stream.AXES) - {"ms", "ml"}
-    fed = next(x for x in configs(space.refinements(lines, H200, one)) if x.rows)
-    assert any(not x.rows for x in configs(space.refinements(lines, H200, fed)))
+    fed = next(x for x in configs(space.refinements(lines, H200, one)) if x.tma_rows)
+    assert any(not x.tma_rows for x in configs(space.refinements(lines, H200, fed)))
 
 
 def test_refinements_of_an_illegal_neighbourhood_stay_legal():

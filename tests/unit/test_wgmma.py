@@ -354,7 +354,11 @@ def test_a_lone_row_needs_no_pitch():
         (Gemm(32, 64, 256, "NT", "f16"), "cluster_y=8 tma_rows=32", "wgmma_parts_x"),
         (Gemm(1024, 512, 4096, "NT", "f16"), "kg=2 splitk=3 cluster_y=4 nl=128", "wgmma_meeting"),
         (Gemm(4096, 4096, 4096, "NT", "f16"), "kg=4 splitk=4", "wgmma_meeting"),
-        (Gemm(256, 256, 60000, "TN", "f16"), "ml=128 nl=64 transposed_mma=1 cluster_x=4 kg=16 stages=8 splitk=4", "wgmma_meeting"),
+        (
+            Gemm(256, 256, 60000, "TN", "f16"),
+            "ml=128 nl=64 transposed_mma=1 cluster_x=4 kg=16 stages=8 splitk=4",
+            "wgmma_meeting",
+        ),
         (Gemm(64, 64, 4096, "NT", "f16"), "kg=4 splitk=1", "wgmma_meeting"),
         (Gemm(64, 64, 64, "NT", "f16"), "pingpong=1", "wgmma_pingpong"),
     ],

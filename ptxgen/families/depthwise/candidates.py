@@ -23,7 +23,7 @@ WAVES = (1, 2, 4, 8)  #: blocks a multiprocessor of gradients of filters
 
 
 class Slide(Family):
-    code = FAMILIES.index("slide")
+    code = FAMILIES.index("depthwise")
     axes, alike = AXES, {"store_policy": (0,)}
     tile = ("ns", "ml", "nl")
     cell = ("kg", "splitk")

@@ -101,7 +101,12 @@ class Mma(Cooperative):
 
     def ways(self, p: Gemm) -> list[dict[str, int]]:
         """Fragments that are read ahead take registers, a staged C takes shared memory: both with and without."""
-        return [{**way, "fragment_prefetch": n, "epilogue_smem": c} for way in super().ways(p) for n in (0, 1) for c in (0, 1)]
+        return [
+            {**way, "fragment_prefetch": n, "epilogue_smem": c}
+            for way in super().ways(p)
+            for n in (0, 1)
+            for c in (0, 1)
+        ]
 
     def split(self, p: Gemm, c: Columns) -> Ints:
         """Copies take the workspace that flags would have to find clear."""
@@ -115,7 +120,9 @@ class Mma(Cooperative):
         """A request in time for the steps there are."""
         [plain] = super().follow(p, config, changes)
         steps = plain.u // plain.kl // instruction(p).depth
-        return [plain if "prefetch_k" in changes else replace(plain, prefetch_k=max(min(plain.prefetch_k, steps - 2), 0))]
+        return [
+            plain if "prefetch_k" in changes else replace(plain, prefetch_k=max(min(plain.prefetch_k, steps - 2), 0))
+        ]
 
     def changes(self, p: Gemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
         yield from super().changes(p, d, config)

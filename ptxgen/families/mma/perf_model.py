@@ -36,7 +36,8 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
         shared = shared + x.loads / WARP * np.where(x.copy == 1, *cost.STORE)
         issued = issued + x.loads / WARP * np.where(x.copy == 1, *cost.COPY)
     waiting = (
-        steps * (tiles * cost.CHAIN[cost.kind(p)] + np.where(c.fragment_prefetch == 1, cost.READ[1], cost.READ[0])) + cost.BARRIER
+        steps * (tiles * cost.CHAIN[cost.kind(p)] + np.where(c.fragment_prefetch == 1, cost.READ[1], cost.READ[0]))
+        + cost.BARRIER
     )
     granted = np.minimum(g.likely, register_cap(d, g.threads, c.min_ctas_per_sm))
     moved_a, moved_b = c.ml * c.u * size, c.nl * c.u * size

@@ -128,7 +128,9 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     shared = np.maximum(c.stages * stage, pick(gathers, c.ml * row_c * c.kl * sum_bytes, 0))
     words = max(1, bytes_ // 4)
     packed = 2 if p.compute == "f16" else 1
-    fragments = (c.fragment_prefetch + 1) * (c.ms * pick(a.kept, a.chunk, 1) + c.ns * pick(b.kept, b.chunk, 1) // packed)
+    fragments = (c.fragment_prefetch + 1) * (
+        c.ms * pick(a.kept, a.chunk, 1) + c.ns * pick(b.kept, b.chunk, 1) // packed
+    )
     in_flight = (
         sum(pick(x.copy == 0, np.maximum(x.loads // np.maximum(threads, 1), 1) * x.vec, 0) for x in (a, b))
         * p.element.bytes

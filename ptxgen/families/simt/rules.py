@@ -51,9 +51,9 @@ RULES = (
          "family simt multiplies f16, f32, f64 and, from sm_80, bf16; {p.dtype} summed in {p.compute} on {d.target}"
          " is for tensor cores", family=SIMT),
     Rule("tile_m", lambda p, c, g, d: c.ml % np.maximum(c.lanes_m * c.ms, 1) == 0,
-         "ml={c.ml} must be a multiple of wm·ms={c.lanes_m}·{c.ms}", family=SIMT),
+         "ml={c.ml} must be a multiple of lanes_m·ms={c.lanes_m}·{c.ms}", family=SIMT),
     Rule("tile_n", lambda p, c, g, d: c.nl % np.maximum(WARP // np.maximum(c.lanes_m, 1) * c.ns, 1) == 0,
-         "nl={c.nl} must be a multiple of 32/wm·ns=32/{c.lanes_m}·{c.ns}", family=SIMT),
+         "nl={c.nl} must be a multiple of 32/lanes_m·ns=32/{c.lanes_m}·{c.ns}", family=SIMT),
     Rule("warps", lambda p, c, g, d: (g.group >= WARP) & (g.group % WARP == 0),
          "(ml/ms)·(nl/ns)={g.group} threads must be a multiple of a warp, 32", family=SIMT),
     Rule("depth", lambda p, c, g, d: (c.u % np.maximum(c.kl, 1) == 0) & (g.uk >= 2) & (g.uk % np.maximum(c.ks, 1) == 0)
@@ -63,12 +63,12 @@ RULES = (
     Rule("kept_a", lambda p, c, g, d: (c.kmajor_smem_a == 0) | (g.a.kmajor & (g.bytes >= 4) & (g.uk % g.a.chunk == 0)
          & (c.vec_a <= g.a.chunk)
          & np.isin(c.u // g.a.chunk, (2, 4, 8))),
-         "keep_a needs a K-major A of 4 or 8 bytes in shared memory, u={c.u} of 2, 4 or 8 chunks of 16 bytes,"
+         "kmajor_smem_a needs a K-major A of 4 or 8 bytes in shared memory, u={c.u} of 2, 4 or 8 chunks of 16 bytes,"
          " whole ones a group, and vec_a={c.vec_a} within a chunk", family=SIMT),
     Rule("kept_b", lambda p, c, g, d: (c.kmajor_smem_b == 0) | (g.b.kmajor & (g.bytes >= 4) & (g.uk % g.b.chunk == 0)
          & (c.vec_b <= g.b.chunk)
          & np.isin(c.u // g.b.chunk, (2, 4, 8))),
-         "keep_b needs a K-major B of 4 or 8 bytes in shared memory, u={c.u} of 2, 4 or 8 chunks of 16 bytes,"
+         "kmajor_smem_b needs a K-major B of 4 or 8 bytes in shared memory, u={c.u} of 2, 4 or 8 chunks of 16 bytes,"
          " whole ones a group, and vec_b={c.vec_b} within a chunk", family=SIMT),
     Rule("packed", lambda p, c, g, d: (p.compute != "f16") | ((c.ms >= 2) & (c.ns >= 2)),
          "ms={c.ms} and ns={c.ns} must be even for packed f16 arithmetic", family=SIMT),

@@ -52,7 +52,7 @@ def together(g: SimpleNamespace, d: Device) -> Any:
 
 
 class Stream(Cooperative):
-    code = FAMILIES.index("store_policy")
+    code = FAMILIES.index("skinny")
     axes, alike = AXES, ALIKE
     tile = ("ml", "nl", "u")
     fixed = ("tables", "stream_thin", "stream_types")
@@ -144,7 +144,10 @@ class Stream(Cooperative):
     def settle(self, p: Gemm, d: Device, c: Columns) -> Columns:
         """As many blocks on a multiprocessor as find registers there: loads under way are what counts."""
         g = geometry(p, c)
-        for name, thin, along in (("vec_a", c.transposed_mma == 1, g.a.kmajor), ("vec_b", c.transposed_mma == 0, g.b.kmajor)):
+        for name, thin, along in (
+            ("vec_a", c.transposed_mma == 1, g.a.kmajor),
+            ("vec_b", c.transposed_mma == 0, g.b.kmajor),
+        ):
             if not along:  # a lane has one column for matrix instructions
                 c = c.replace(**{name: np.where(thin & (c.tma_rows > 0), 1, getattr(c, name))})
         g = geometry(p, c)

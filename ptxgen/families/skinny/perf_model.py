@@ -83,7 +83,10 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     ragged = LATENCY + (g.count + g.thin) * g.depth * 2.5 * warps / perf_costs.ISSUE
     left["start"] = left["start"] + np.where(g.shifted, ragged, 0)
     moved_y = g.thin_tile * c.u * size
-    moved_a, moved_b = np.where(c.transposed_mma == 1, moved_y, moved_x), np.where(c.transposed_mma == 1, moved_x, moved_y)
+    moved_a, moved_b = (
+        np.where(c.transposed_mma == 1, moved_y, moved_x),
+        np.where(c.transposed_mma == 1, moved_x, moved_y),
+    )
     return Work.of(
         len(c), busy=busy, alone=alone, math=math, shared=wavefronts, moved_a=moved_a, moved_b=moved_b, stages=2,
         torn_a=moved_x * (torn * (1 + scattered) - 1), **left,

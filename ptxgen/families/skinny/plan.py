@@ -107,7 +107,10 @@ class StreamPlan(Plan):
     @property
     def tiles(self) -> list[tuple[Tile, str]]:
         return [
-            (self.acc, "sums: along the long side, along the thin one" + (", of a lane" if self.config.tma_rows else "")),
+            (
+                self.acc,
+                "sums: along the long side, along the thin one" + (", of a lane" if self.config.tma_rows else ""),
+            ),
             (self.x.raw, f"{self.x.upper} from memory: step, load, word"),
             (self.y.raw, f"{self.y.upper}, of one step"),
         ]

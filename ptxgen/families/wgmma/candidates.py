@@ -100,8 +100,11 @@ class Wgmma(Family):
         ]
         parts = [(c, b) for c in self.axes["epilogue_subtiles"] for b in self.axes["epilogue_buffers"] if c % b == 0]
         joint: dict[tuple[str, ...], list[tuple[int, ...]]] = {
-            ("ml", "nl", "transposed_mma", "math_warpgroups", "pingpong", "persistent"): tiles + [(y, x, 1, *t) for x, y, _, *t in tiles],
-            ("cluster_x", "cluster_y", "cluster_k", "dsmem_completion"): [(*c, r) for c in CLUSTERS for r in ((0, 1) if c[2] > 1 else (0,))],
+            ("ml", "nl", "transposed_mma", "math_warpgroups", "pingpong", "persistent"): tiles
+            + [(y, x, 1, *t) for x, y, _, *t in tiles],
+            ("cluster_x", "cluster_y", "cluster_k", "dsmem_completion"): [
+                (*c, r) for c in CLUSTERS for r in ((0, 1) if c[2] > 1 else (0,))
+            ],
             ("epilogue_smem", "epilogue_subtiles", "epilogue_buffers", "epilogue_aliases_ab"): [
                 (0, 1, 1, 0),
                 *((1, c, b, r) for c, b in parts for r in (0, 1)),
@@ -241,7 +244,15 @@ class Wgmma(Family):
         yield from (dict(zip(("cluster_x", "cluster_y", "cluster_k"), c, strict=True)) for c in CLUSTERS)
         for chunks in self.axes["epilogue_subtiles"]:
             for buffers in self.axes["epilogue_buffers"]:
-                yield from ({"epilogue_smem": 1, "epilogue_subtiles": chunks, "epilogue_buffers": buffers, "epilogue_aliases_ab": r} for r in (0, 1))
+                yield from (
+                    {
+                        "epilogue_smem": 1,
+                        "epilogue_subtiles": chunks,
+                        "epilogue_buffers": buffers,
+                        "epilogue_aliases_ab": r,
+                    }
+                    for r in (0, 1)
+                )
         yield {"u": config.u * 2, "stages": max(config.stages // 2, 1)}
         yield {"u": config.u // 2, "stages": config.stages * 2}
         blocks = int(geometry(p, replace(config, kg=1, splitk=0)).blocks)
@@ -275,6 +286,8 @@ class Wgmma(Family):
 
 def width_c(p: Gemm, c: Columns) -> Any:
     """Elements of one store of C: one where TMA stores, else what lies side by side in a thread, or in four."""
-    apart = (c.transposed_mma == 1) & np.logical_not(from_registers(p, c)) | (p.window is not None and not p.window.beside)
+    apart = (c.transposed_mma == 1) & np.logical_not(from_registers(p, c)) | (
+        p.window is not None and not p.window.beside
+    )
     side = np.where(apart, 1, np.where(groups_leave(p, c) & (c.vec_c >= COLUMNS), COLUMNS, 2))
     return np.where(c.epilogue_smem == 1, default("vec_c"), np.minimum(c.vec_c, side))

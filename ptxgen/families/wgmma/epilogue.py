@@ -267,7 +267,9 @@ class LeavingPlan(Plan):
         c, g = self.config, self.geometry
         self.row = Tile("e", self.sum, (max(self.vec_c, 1),))
         if c.epilogue_smem:
-            self.staging = Staging(self.final, self.swapped, self.finish, c.epilogue_subtiles, c.epilogue_buffers, bool(c.persistent))
+            self.staging = Staging(
+                self.final, self.swapped, self.finish, c.epilogue_subtiles, c.epilogue_buffers, bool(c.persistent)
+            )
             if self.batched:
                 self.staging.coordinates.append("%number")
                 self.staging.rank += 1

@@ -96,7 +96,9 @@ def along(p: Gemm, extent: Any) -> Any:
 def groups_leave(p: Gemm, c: Any) -> Any:
     """Whether a thread's results of 8 bits may leave with those of its neighbours, 8 columns each."""
     matrix = p.window is None or p.window.result is None
-    return matrix & (p.output.bytes == 1) & (c.transposed_mma == 0) & (c.epilogue_smem == 0) & (c.nl % (4 * COLUMNS) == 0)
+    return (
+        matrix & (p.output.bytes == 1) & (c.transposed_mma == 0) & (c.epilogue_smem == 0) & (c.nl % (4 * COLUMNS) == 0)
+    )
 
 
 def owners(groups: Any, blocks: Any) -> Any:
@@ -132,7 +134,9 @@ def _after(p: Gemm, c: Any, sums: Any, moves: Any) -> Any:
     """Registers that an epilogue takes beyond, where ptxas was seen to: it reads what lies along the sides of a tile
     early, and has little room beside 192 sums."""
     staged, apart = c.epilogue_smem == 1, p.window is not None and p.window.result is not None
-    after = pick((moves > 0) & (c.math_warpgroups == 1), 16, pick(staged & apart & (c.transposed_mma == 1) & (sums >= 176), 8, 0))
+    after = pick(
+        (moves > 0) & (c.math_warpgroups == 1), 16, pick(staged & apart & (c.transposed_mma == 1) & (sums >= 176), 8, 0)
+    )
     after = np.maximum(after, pick((c.kg > 1) & (c.splitk == SPLIT_SHARE) & (sums >= 160), 10, 0))
     after = np.maximum(after, pick(groups_leave(p, c) & (c.vec_c >= COLUMNS) & (sums >= 128), 4, 0))
     if not p.stages:
@@ -207,9 +211,18 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     alone = (c.cluster_k > 1) & (by_cluster == 1)
     added = pick(c.cluster_k > 1, (c.cluster_k - alone) * x_tile * finish * 4, 0)
     mi = x_tile // ROWS // pick(c.pingpong == 1, 1, np.maximum(c.math_warpgroups, 1))
-    staged = pick(c.epilogue_smem == 1, c.math_warpgroups * mi * ROWS * (finish // np.maximum(c.epilogue_subtiles, 1)) * out * c.epilogue_buffers, 0)
+    staged = pick(
+        c.epilogue_smem == 1,
+        c.math_warpgroups * mi * ROWS * (finish // np.maximum(c.epilogue_subtiles, 1)) * out * c.epilogue_buffers,
+        0,
+    )
     ring = c.stages * (x_bytes + y_bytes)
-    barriers = 16 * c.stages + 8 + 8 * c.math_warpgroups + 8 * c.math_warpgroups * c.epilogue_buffers * (c.epilogue_smem == 1) * ("residual" in p.stages)
+    barriers = (
+        16 * c.stages
+        + 8
+        + 8 * c.math_warpgroups
+        + 8 * c.math_warpgroups * c.epilogue_buffers * (c.epilogue_smem == 1) * ("residual" in p.stages)
+    )
     tiles_m, tiles_n = ceil_div(p.m, np.maximum(c.ml, 1)), ceil_div(p.n, np.maximum(c.nl, 1))
     tiles_x, tiles_y = pick(c.transposed_mma == 1, tiles_n, tiles_m), pick(c.transposed_mma == 1, tiles_m, tiles_n)
     passes = np.maximum(ceil_div(k, np.maximum(c.u, 1)), 1)

@@ -31,7 +31,10 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     moved_y = (g.share + (g.y_tile - g.share) * perf_costs.TMA_SHARED) * c.u * size * g.planes
     if p.window is not None:
         moved_x, moved_y = _walked(p, c, g, moved_x, moved_y)
-    moved_a, moved_b = np.where(c.transposed_mma == 1, moved_y, moved_x), np.where(c.transposed_mma == 1, moved_x, moved_y)
+    moved_a, moved_b = (
+        np.where(c.transposed_mma == 1, moved_y, moved_x),
+        np.where(c.transposed_mma == 1, moved_x, moved_y),
+    )
     busy = instructions * np.maximum(products, read)
     lying = (g.x_lies * g.x_tile + g.y_lies * g.y_tile) * c.u * size
     busy = busy + lying * perf_costs.LIES_BYTE
@@ -42,7 +45,10 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     tile = g.x_tile * g.finish * p.output.bytes
     narrow = (c.vec_c == 1) & (c.epilogue_smem == 0) & (p.output.bytes == 2)
     direct = perf_costs.TILE_DIRECT * np.where(narrow, np.where(c.transposed_mma == 1, *perf_costs.TILE_NARROW), 1.0)
-    lines, along = not operand_packing.boxed(p), np.where(c.transposed_mma == 1, ROWS * g.mi, g.finish // np.maximum(c.epilogue_subtiles, 1))
+    lines, along = (
+        not operand_packing.boxed(p),
+        np.where(c.transposed_mma == 1, ROWS * g.mi, g.finish // np.maximum(c.epilogue_subtiles, 1)),
+    )
     staged = perf_costs.TILE_LINES * (1 + perf_costs.LINE_ENDS / np.maximum(along, 1)) if lines else 1.0
     store = perf_costs.TILE_CYCLES + perf_costs.TILE_BYTE * tile * np.where(c.epilogue_smem == 1, staged, direct)
     shown = np.where(resident == 1, perf_costs.TILE_ALONE, perf_costs.TILE_AMONG)

@@ -42,7 +42,13 @@ class WgmmaPlan(LeavingPlan):
         c, g = self.config, self.geometry
         self.target = f"{self.device.target}a"
         self.swapped = bool(c.transposed_mma)
-        self.wg, self.mi, self.cluster, self.yc, self.kc = c.math_warpgroups, int(g.mi), c.cluster_x, c.cluster_y, c.cluster_k
+        self.wg, self.mi, self.cluster, self.yc, self.kc = (
+            c.math_warpgroups,
+            int(g.mi),
+            c.cluster_x,
+            c.cluster_y,
+            c.cluster_k,
+        )
         #: blocks of a cluster that load for each other, and whether those are not in one line
         self.sharing, self.crossed = c.cluster_x * c.cluster_y, c.cluster_x > 1 and c.cluster_y > 1
         self.clustered = self.sharing * c.cluster_k > 1
@@ -123,7 +129,11 @@ class WgmmaPlan(LeavingPlan):
         #: registers that warps that copy keep, and that the others then have; None: all have the same
         self.gives = (int(g.keeps), int(g.takes)) if g.gives else None
         #: arrivals that free a stage: one of each warpgroup (or warp, where these read) in each block that it goes to
-        self.releases = (1 if self.pingpong else c.math_warpgroups) * (c.cluster_x + c.cluster_y - 1) * (WARPGROUP // WARP if self.fed else 1)
+        self.releases = (
+            (1 if self.pingpong else c.math_warpgroups)
+            * (c.cluster_x + c.cluster_y - 1)
+            * (WARPGROUP // WARP if self.fed else 1)
+        )
         self.reporter = "%lane" if self.fed else "%member"
         self.release_scope = "cluster" if self.sharing > 1 else "cta"
         self.frees_last = bool(c.persistent) or self.sharing > 1

@@ -118,7 +118,7 @@ RULES = (
          f"these axes mean nothing to wgmma and keep their defaults: {', '.join(UNUSED)} ({{c}})", family=WGMMA),
     Rule("wgmma_switches", lambda p, c, g, d: _switches(c.transposed_mma, c.pingpong, c.dsmem_completion, c.persistent, c.epilogue_aliases_ab, c.epilogue_smem)
          & _between(c.l2_evict_first, 0, 3) & _between(c.math_warpgroups, 1, 2) & _between(c.stages, 1, 16),
-         "an axis is out of its range ({c}): wg 1 or 2, stages 1 to 16, evict 0 to 3, switches 0 or 1", family=WGMMA),
+         "an axis is out of its range ({c}): math_warpgroups 1 or 2, stages 1 to 16, evict 0 to 3, switches 0 or 1", family=WGMMA),
     Rule("wgmma_images", lambda p, c, g, d: walked(p),
          "images {p.window}, summed in {p.compute}: TMA takes rows of whole 16 bytes as they are, steps up to 8, and"
          " corners and windows of few pixels",
@@ -165,7 +165,7 @@ RULES = (
          & (c.cluster_x * c.cluster_y <= 8) & ((c.cluster_x * c.cluster_y == 1) | (c.cluster_k == 1)) & ((c.cluster_k > 1) | (c.dsmem_completion == 0))
          & (c.cluster_x * c.cluster_y * c.cluster_k <= d.sms),
          "cluster_x={c.cluster_x}, cluster_y={c.cluster_y}, cluster_k={c.cluster_k}, dsmem_completion={c.dsmem_completion}: clusters have 1 to 8 blocks, no more than the"
-         " {d.sms} multiprocessors, and share operands or split K; dsmem_completion=1 is for kc above 1", family=WGMMA),
+         " {d.sms} multiprocessors, and share operands or split K; dsmem_completion=1 is for cluster_k above 1", family=WGMMA),
     Rule("wgmma_parts_x", lambda p, c, g, d: (c.cluster_y == 1) | ((g.x_share % COLUMNS == 0) & np.where(g.x_kmajor,
          g.x_share * c.cluster_y == g.x_rows, (g.x_share * c.cluster_y == c.u) & (p.window is None))),
          "cluster_y={c.cluster_y} blocks load the operand on the 64-row side, each a multiple of 8 of its {g.x_rows} rows, or where K"
