@@ -9,9 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 __all__ = [
-    "Config", "Conv", "Gemm", "conv1d", "conv2d", "conv2d_input_grad", "conv2d_weight_grad", "conv3d", "gemm",
+    "Config",
+    "Conv",
+    "Gemm",
+    "conv1d",
+    "conv2d",
+    "conv2d_input_grad",
+    "conv2d_weight_grad",
+    "conv3d",
+    "gemm",
     "workspace_size",
-]  # fmt: skip
+]
 
 if TYPE_CHECKING:
     from ptxgen.api.conv import conv1d, conv2d, conv2d_input_grad, conv2d_weight_grad, conv3d

@@ -7,8 +7,10 @@ try:
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] == "ptxgen":
         raise
-    print(f"error: {error.name} is not installed for {sys.executable}; use the checkout's .venv, or pip install .",
-          file=sys.stderr)  # fmt: skip
+    print(
+        f"error: {error.name} is not installed for {sys.executable}; use the checkout's .venv, or pip install .",
+        file=sys.stderr,
+    )
     sys.exit(3)
 
 main()

@@ -48,8 +48,11 @@ def problem(rng: np.random.Generator, limit: int) -> Gemm:
 
 def config(p: Gemm, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
     """A random legal configuration over all axes, or None if none was drawn."""
-    values = {a.name: rng.choice(np.array((*a.values, *((3, 5, 7) if a.name == "kg" else ()))), DRAWS) for a in AXES
-              if a.name not in UNUSED}  # fmt: skip
+    values = {
+        a.name: rng.choice(np.array((*a.values, *((3, 5, 7) if a.name == "kg" else ()))), DRAWS)
+        for a in AXES
+        if a.name not in UNUSED
+    }
     sliced = rng.random(DRAWS) < 0.5
     values["kg"] = np.where(sliced, values["kg"], 1)
     values["splitk"] = np.where(sliced, values["splitk"], 0)

@@ -15,8 +15,16 @@ from ptxgen.problem.device import Device
 from tests.cases import pairs
 from tests.cases_wgmma import config
 
-TYPES = (("f16", ""), ("f16", "f32"), ("bf16", ""), ("f32", ""), ("e4m3", ""), ("e5m2", "f16"), ("s8", ""),
-         ("e4m3", "e4m3"))  # fmt: skip
+TYPES = (
+    ("f16", ""),
+    ("f16", "f32"),
+    ("bf16", ""),
+    ("f32", ""),
+    ("e4m3", ""),
+    ("e5m2", "f16"),
+    ("s8", ""),
+    ("e4m3", "e4m3"),
+)
 EPILOGUES = ("", "", "", "relu", "bias", "bias,residual,silu", "scale,bias,gelu")
 
 
@@ -41,9 +49,20 @@ def problem(rng: np.random.Generator, limit: int) -> Conv | None:
     epilogue = EPILOGUES[rng.integers(len(EPILOGUES))] if direction == "forward" and dtype != "s8" else ""
     try:
         return Conv(
-            int(rng.integers(1, 4)), c, k=k, stride=stride, padding=pads, dilation=dilation, layout="NHWC", dtype=dtype,
-            compute="tf32" if dtype == "f32" else "", out=out, epilogue=epilogue, direction=direction, **spatial,
-        )  # fmt: skip
+            int(rng.integers(1, 4)),
+            c,
+            k=k,
+            stride=stride,
+            padding=pads,
+            dilation=dilation,
+            layout="NHWC",
+            dtype=dtype,
+            compute="tf32" if dtype == "f32" else "",
+            out=out,
+            epilogue=epilogue,
+            direction=direction,
+            **spatial,
+        )
     except ShapeError:
         return None
 
@@ -56,11 +75,14 @@ def elsewhere(rng: np.random.Generator, limit: int) -> Conv | None:
     least = max(p.element.bytes, p.output.bytes)
     odd = p.direction != "weight_grad" and rng.random() < 0.4
     fields: dict[str, object] = {
-        "layout": ("NCHW", "NCHW", "NHWC", "CHWN")[rng.integers(4)], "k": int(rng.integers(1, limit)),
-        "filters": ("", "", *FILTERS.values())[rng.integers(5)], "c": int(rng.integers(1, 80)) if odd else p.c,
-        "n": int(rng.integers(1, 10)), "aligned_output": max(least, (2, 8, 16)[rng.integers(3)]),
+        "layout": ("NCHW", "NCHW", "NHWC", "CHWN")[rng.integers(4)],
+        "k": int(rng.integers(1, limit)),
+        "filters": ("", "", *FILTERS.values())[rng.integers(5)],
+        "c": int(rng.integers(1, 80)) if odd else p.c,
+        "n": int(rng.integers(1, 10)),
+        "aligned_output": max(least, (2, 8, 16)[rng.integers(3)]),
         "aligned_input": max(least, (2, 8, 16)[rng.integers(3)]),
-    }  # fmt: skip
+    }
     if p.element.bytes == 1:
         fields.update(dtype="f16", compute="", out="")
     q = replace(p, **fields)
@@ -72,9 +94,12 @@ def either(rng: np.random.Generator, limit: int) -> Conv | None:
 
 
 def cases(
-    seed: int, count: int, d: Device, limit: int = 150,
+    seed: int,
+    count: int,
+    d: Device,
+    limit: int = 150,
     draw: Callable[[np.random.Generator, int], Conv | None] = either,
-) -> Iterator[tuple[Conv, Config]]:  # fmt: skip
+) -> Iterator[tuple[Conv, Config]]:
     """``count`` random pairs; none where there are no such kernels."""
     rng = np.random.default_rng(seed)
     return pairs(

@@ -19,8 +19,15 @@ from ptxgen.problem.device import Device
 from tests import cases_mma, cases_simt
 
 TYPES = (
-    ("f32", ""), ("f32", ""), ("f64", ""), ("f16", ""), ("f16", "f16"), ("f32", "tf32"), ("bf16", ""), ("s8", ""),
-)  # fmt: skip
+    ("f32", ""),
+    ("f32", ""),
+    ("f64", ""),
+    ("f16", ""),
+    ("f16", "f16"),
+    ("f32", "tf32"),
+    ("bf16", ""),
+    ("s8", ""),
+)
 
 
 def drawn(rng: np.random.Generator) -> Conv:
@@ -35,12 +42,23 @@ def drawn(rng: np.random.Generator) -> Conv:
         alone = rng.random() < 0.15
         try:
             v = Conv(
-                0 if rng.random() < 0.05 else some(1, 4), groups * some(1, 4), 1 if flat else some(1, 9), some(1, 9),
-                groups * some(1, 4), 1 if flat else some(1, 4), some(1, 4), d=some(1, 5) if deep else 1,
-                t=some(1, 3) if deep else 1, stride=(some(1, 4), some(1, 4)) if rng.random() < 0.7 else some(1, 4),
-                padding=pads, dilation=some(1, 4), groups=groups, layout=str(rng.choice(list(FILTERS))),
-                filters=str(rng.choice(["", *FILTERS.values()])), direction=str(rng.choice(DIRECTIONS)),
-            )  # fmt: skip
+                0 if rng.random() < 0.05 else some(1, 4),
+                groups * some(1, 4),
+                1 if flat else some(1, 9),
+                some(1, 9),
+                groups * some(1, 4),
+                1 if flat else some(1, 4),
+                some(1, 4),
+                d=some(1, 5) if deep else 1,
+                t=some(1, 3) if deep else 1,
+                stride=(some(1, 4), some(1, 4)) if rng.random() < 0.7 else some(1, 4),
+                padding=pads,
+                dilation=some(1, 4),
+                groups=groups,
+                layout=str(rng.choice(list(FILTERS))),
+                filters=str(rng.choice(["", *FILTERS.values()])),
+                direction=str(rng.choice(DIRECTIONS)),
+            )
             return replace(v, c=groups, k=groups) if alone else v
         except ShapeError as error:
             if "reaches" not in str(error):

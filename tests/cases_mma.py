@@ -17,21 +17,49 @@ from tests.cases import extents, pairs
 
 #: dtype, compute, out
 TYPES = (
-    ("f16", "f32", "f16"), ("f16", "f16", "f16"), ("f16", "f32", "f32"), ("bf16", "f32", "bf16"),
-    ("bf16", "f32", "f32"), ("f32", "tf32", "f32"), ("f32", "tf32", "f32"), ("f64", "f64", "f64"),
-    ("f64", "f64", "f64"), ("s8", "s32", "s32"), ("e4m3", "f32", "bf16"), ("e5m2", "f32", "f16"),
-    ("e4m3", "f32", "e4m3"), ("e5m2", "f32", "e5m2"),
-)  # fmt: skip
+    ("f16", "f32", "f16"),
+    ("f16", "f16", "f16"),
+    ("f16", "f32", "f32"),
+    ("bf16", "f32", "bf16"),
+    ("bf16", "f32", "f32"),
+    ("f32", "tf32", "f32"),
+    ("f32", "tf32", "f32"),
+    ("f64", "f64", "f64"),
+    ("f64", "f64", "f64"),
+    ("s8", "s32", "s32"),
+    ("e4m3", "f32", "bf16"),
+    ("e5m2", "f32", "f16"),
+    ("e4m3", "f32", "e4m3"),
+    ("e5m2", "f32", "e5m2"),
+)
 DRAWS = 20000
 
 AXES = {
-    "ms": (16, 32, 64, 128), "ns": (8, 16, 32, 64, 128), "ml": (16, 32, 64, 128, 256), "nl": (8, 16, 32, 64, 128, 256),
-    "u": (8, 16, 32, 64, 128, 256), "kl": (1, 1, 2, 4, 8), "kg": (1, 1, 2, 3, 5, 8, 16), "stages": (2, 3, 4, 5),
-    "cp_async_a": (0, 1), "cp_async_b": (0, 1), "vec_a": (1, 2, 4, 8, 16), "vec_b": (1, 2, 4, 8, 16), "vec_c": (1, 2, 4, 8),
-    "splitk": (0, 1, 2), "epilogue_smem": (0, 1), "bounds": (0, 1, 1, 2), "mma_order": (0, 1, 2), "fragment_prefetch": (0, 1),
-    "prefetch_k": (0, 1), "deferred_sts": (0, 1), "raster_group": (1, 4, 8), "store_policy": (0, 1), "min_ctas_per_sm": (1, 2, 3),
+    "ms": (16, 32, 64, 128),
+    "ns": (8, 16, 32, 64, 128),
+    "ml": (16, 32, 64, 128, 256),
+    "nl": (8, 16, 32, 64, 128, 256),
+    "u": (8, 16, 32, 64, 128, 256),
+    "kl": (1, 1, 2, 4, 8),
+    "kg": (1, 1, 2, 3, 5, 8, 16),
+    "stages": (2, 3, 4, 5),
+    "cp_async_a": (0, 1),
+    "cp_async_b": (0, 1),
+    "vec_a": (1, 2, 4, 8, 16),
+    "vec_b": (1, 2, 4, 8, 16),
+    "vec_c": (1, 2, 4, 8),
+    "splitk": (0, 1, 2),
+    "epilogue_smem": (0, 1),
+    "bounds": (0, 1, 1, 2),
+    "mma_order": (0, 1, 2),
+    "fragment_prefetch": (0, 1),
+    "prefetch_k": (0, 1),
+    "deferred_sts": (0, 1),
+    "raster_group": (1, 4, 8),
+    "store_policy": (0, 1),
+    "min_ctas_per_sm": (1, 2, 3),
     "operand_path": (0, 0, 0, 1, 2, 3),
-}  # fmt: skip
+}
 
 
 def problem(rng: np.random.Generator, limit: int, d: Device) -> Gemm:
@@ -43,8 +71,14 @@ def problem(rng: np.random.Generator, limit: int, d: Device) -> Gemm:
     if rng.random() < 0.5:
         pads = [int(x) for x in rng.choice([0, 1, 2, 3, 4, 8, 16], 3)]
         if rng.random() < 0.5:  # whole 16 bytes
-            pads = [-columns % (16 // size) for columns, size in
-                    ((p.columns_a, p.element.bytes), (p.columns_b, p.element.bytes), (n, p.output.bytes))]  # fmt: skip
+            pads = [
+                -columns % (16 // size)
+                for columns, size in (
+                    (p.columns_a, p.element.bytes),
+                    (p.columns_b, p.element.bytes),
+                    (n, p.output.bytes),
+                )
+            ]
         p = replace(p, lda=p.columns_a + pads[0], ldb=p.columns_b + pads[1], ldc=n + pads[2])
     return p
 

@@ -22,8 +22,19 @@ def problem(rng: np.random.Generator, limit: int) -> Gemm:
         k = int(rng.integers(1, 4 * limit))
     aligned = [int(v) for v in rng.choice([16, 16, 8, 4], 3)]
     epilogue = EPILOGUES[rng.integers(len(EPILOGUES))] if rng.random() < 0.25 else ""
-    p = Gemm(m, n, k, LAYOUTS[rng.integers(4)], "f32", "f32_bf16x6", aligned_a=aligned[0], aligned_b=aligned[1],
-             aligned_c=aligned[2], epilogue=epilogue, deterministic=bool(rng.random() < 0.3))  # fmt: skip
+    p = Gemm(
+        m,
+        n,
+        k,
+        LAYOUTS[rng.integers(4)],
+        "f32",
+        "f32_bf16x6",
+        aligned_a=aligned[0],
+        aligned_b=aligned[1],
+        aligned_c=aligned[2],
+        epilogue=epilogue,
+        deterministic=bool(rng.random() < 0.3),
+    )
     if rng.random() < 0.25:
         p = replace(
             p, batch=int(rng.integers(2, 4)), stride_a=int(rng.choice([-1, 0])), stride_b=int(rng.choice([-1, 0]))

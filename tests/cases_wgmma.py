@@ -14,9 +14,20 @@ from ptxgen.problem.gemm import LAYOUTS, Gemm
 from tests.cases import extents, pairs
 
 #: dtype, compute, out
-TYPES = (("f16", "", ""), ("f16", "f16", ""), ("f16", "", "f32"), ("bf16", "", ""), ("bf16", "", "f32"),
-         ("f32", "tf32", ""), ("f32", "tf32", ""), ("e4m3", "", ""), ("e5m2", "", "f16"), ("s8", "", ""),
-         ("e4m3", "", "e4m3"), ("f16", "", "e5m2"))  # fmt: skip
+TYPES = (
+    ("f16", "", ""),
+    ("f16", "f16", ""),
+    ("f16", "", "f32"),
+    ("bf16", "", ""),
+    ("bf16", "", "f32"),
+    ("f32", "tf32", ""),
+    ("f32", "tf32", ""),
+    ("e4m3", "", ""),
+    ("e5m2", "", "f16"),
+    ("s8", "", ""),
+    ("e4m3", "", "e4m3"),
+    ("f16", "", "e5m2"),
+)
 EPILOGUES = (
     "relu",
     "bias_column",

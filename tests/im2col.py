@@ -177,8 +177,11 @@ def cases(seed: int, count: int, limit: int = 256) -> Iterator[Case]:
         for e in spatial:
             pitches.append(pitches[-1] * e)
         axes = [range(a, b + 1, s) for a, b, s in zip(lower, ends, steps, strict=True)]
-        place = (unit * int(rng.integers(0, held // unit + 3)) if rng.random() < 0.3 else channels * int(rng.integers(2)),
-                 *(int(rng.choice(axis)) for axis in axes), int(rng.integers(0, images + (rng.random() < 0.1))))  # fmt: skip
+        place = (
+            unit * int(rng.integers(0, held // unit + 3)) if rng.random() < 0.3 else channels * int(rng.integers(2)),
+            *(int(rng.choice(axis)) for axis in axes),
+            int(rng.integers(0, images + (rng.random() < 0.1))),
+        )
         offsets = tuple(int(rng.integers(t)) * d for t, d in zip(taps, dilation, strict=True))
         walk = Walk(lower, upper, steps)
         described = TensorMap("A", dtype, (held, *spatial, images), tuple(pitches), (channels, pixels), span, walk)

@@ -99,8 +99,10 @@ def direct(x: Any) -> bool:
 def require_no_gradient(x: Any, argument: str) -> None:
     """InputError: PyTorch would expect a gradient of the result with respect to ``x``."""
     if differentiated(x):
-        raise InputError(f"{argument} requires a gradient, which results of ptxgen do not have; call inside"
-                         f" torch.no_grad(), or give {argument}.detach()")  # fmt: skip
+        raise InputError(
+            f"{argument} requires a gradient, which results of ptxgen do not have; call inside"
+            f" torch.no_grad(), or give {argument}.detach()"
+        )
 
 
 def _interface(x: Any, argument: str) -> View:
@@ -110,8 +112,11 @@ def _interface(x: Any, argument: str) -> View:
     kind = from_numpy(np.dtype(facts["typestr"]), argument)
     shape = tuple(facts["shape"])
     raw = facts.get("strides")
-    strides = tuple(s // kind.bytes for s in raw) if raw else tuple(
-        int(np.prod(shape[i + 1 :], dtype=np.int64)) for i in range(len(shape)))  # fmt: skip
+    strides = (
+        tuple(s // kind.bytes for s in raw)
+        if raw
+        else tuple(int(np.prod(shape[i + 1 :], dtype=np.int64)) for i in range(len(shape)))
+    )
     device = getattr(getattr(x, "device", None), "id", None)  # CuPy's
     return View(x, facts["data"][0], shape, strides, kind, False, bool(facts["data"][1]), device)
 
@@ -214,9 +219,12 @@ def _addresses(v: View) -> np.ndarray[Any, Any]:
     """An array of NumPy with the addresses of another, which may be in a GPU's memory: it is never read."""
     size = v.dtype.bytes
     facts = {
-        "version": 3, "data": (v.address, True), "shape": v.shape, "strides": tuple(s * size for s in v.strides),
+        "version": 3,
+        "data": (v.address, True),
+        "shape": v.shape,
+        "strides": tuple(s * size for s in v.strides),
         "typestr": f"|V{size}",
-    }  # fmt: skip
+    }
     return np.asarray(SimpleNamespace(__array_interface__=facts))
 
 

@@ -29,10 +29,24 @@ PARTS = {
 ALIGNED = {"images": "aligned_input", "filters": "aligned_filter", "results": "aligned_output"}
 
 
-def conv2d(images: Any, filters: Any, *, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
-           layout: str = "NCHW", filter_layout: str | None = None, bias: Any = None, residual: Any = None,
-           activation: str | None = None, out: Any = None, compute: str | None = None,
-           deterministic: bool = False, workspace: Any = None) -> Any:  # fmt: skip
+def conv2d(
+    images: Any,
+    filters: Any,
+    *,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    layout: str = "NCHW",
+    filter_layout: str | None = None,
+    bias: Any = None,
+    residual: Any = None,
+    activation: str | None = None,
+    out: Any = None,
+    compute: str | None = None,
+    deterministic: bool = False,
+    workspace: Any = None,
+) -> Any:
     """activation(images * filters + bias + residual), as an array like ``images``: each filter slides over each image,
     and a result is the sum of products of what it covers (no filter is turned over).
 
@@ -54,10 +68,24 @@ def conv2d(images: Any, filters: Any, *, stride: Any = 1, padding: Any = 0, dila
     )
 
 
-def conv1d(images: Any, filters: Any, *, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
-           layout: str = "NCW", filter_layout: str | None = None, bias: Any = None, residual: Any = None,
-           activation: str | None = None, out: Any = None, compute: str | None = None,
-           deterministic: bool = False, workspace: Any = None) -> Any:  # fmt: skip
+def conv1d(
+    images: Any,
+    filters: Any,
+    *,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    layout: str = "NCW",
+    filter_layout: str | None = None,
+    bias: Any = None,
+    residual: Any = None,
+    activation: str | None = None,
+    out: Any = None,
+    compute: str | None = None,
+    deterministic: bool = False,
+    workspace: Any = None,
+) -> Any:
     """As ``conv2d``, along one axis: layouts NCW, NWC, CWN, filters KCS, KSC, CSK."""
     window = (1, stride, padding, dilation, groups, layout, filter_layout)
     return _call(
@@ -65,10 +93,24 @@ def conv1d(images: Any, filters: Any, *, stride: Any = 1, padding: Any = 0, dila
     )
 
 
-def conv3d(images: Any, filters: Any, *, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
-           layout: str = "NCDHW", filter_layout: str | None = None, bias: Any = None, residual: Any = None,
-           activation: str | None = None, out: Any = None, compute: str | None = None,
-           deterministic: bool = False, workspace: Any = None) -> Any:  # fmt: skip
+def conv3d(
+    images: Any,
+    filters: Any,
+    *,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    layout: str = "NCDHW",
+    filter_layout: str | None = None,
+    bias: Any = None,
+    residual: Any = None,
+    activation: str | None = None,
+    out: Any = None,
+    compute: str | None = None,
+    deterministic: bool = False,
+    workspace: Any = None,
+) -> Any:
     """As ``conv2d``, along three axes: layouts NCDHW, NDHWC, CDHWN, filters KCTRS, KTRSC, CTRSK."""
     window = (3, stride, padding, dilation, groups, layout, filter_layout)
     return _call(
@@ -76,10 +118,22 @@ def conv3d(images: Any, filters: Any, *, stride: Any = 1, padding: Any = 0, dila
     )
 
 
-def conv2d_input_grad(grads: Any, filters: Any, input_shape: Sequence[int], *, stride: Any = 1, padding: Any = 0,
-                      dilation: Any = 1, groups: int = 1, layout: str = "NCHW", filter_layout: str | None = None,
-                      out: Any = None, compute: str | None = None, deterministic: bool = False,
-                      workspace: Any = None) -> Any:  # fmt: skip
+def conv2d_input_grad(
+    grads: Any,
+    filters: Any,
+    input_shape: Sequence[int],
+    *,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    layout: str = "NCHW",
+    filter_layout: str | None = None,
+    out: Any = None,
+    compute: str | None = None,
+    deterministic: bool = False,
+    workspace: Any = None,
+) -> Any:
     """The gradient of ``conv2d`` with respect to its images, of shape ``input_shape``, from that of its results
     (a transposed convolution of ``grads``). Axes, options, types and errors as for ``conv2d``."""
     window = (2, stride, padding, dilation, groups, layout, filter_layout)
@@ -87,10 +141,22 @@ def conv2d_input_grad(grads: Any, filters: Any, input_shape: Sequence[int], *, s
     return _call("input_grad", grads, filters, shape, window, out, compute, deterministic, workspace=workspace)
 
 
-def conv2d_weight_grad(images: Any, grads: Any, filter_shape: Sequence[int], *, stride: Any = 1, padding: Any = 0,
-                       dilation: Any = 1, groups: int = 1, layout: str = "NCHW", filter_layout: str | None = None,
-                       out: Any = None, compute: str | None = None, deterministic: bool = False,
-                       workspace: Any = None) -> Any:  # fmt: skip
+def conv2d_weight_grad(
+    images: Any,
+    grads: Any,
+    filter_shape: Sequence[int],
+    *,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    layout: str = "NCHW",
+    filter_layout: str | None = None,
+    out: Any = None,
+    compute: str | None = None,
+    deterministic: bool = False,
+    workspace: Any = None,
+) -> Any:
     """The gradient of ``conv2d`` with respect to its filters, of shape ``filter_shape``, from its images and the
     gradient of its results. Axes, options, types and errors as for ``conv2d``."""
     window = (2, stride, padding, dilation, groups, layout, filter_layout)
@@ -101,9 +167,20 @@ def conv2d_weight_grad(images: Any, grads: Any, filter_shape: Sequence[int], *, 
 # ---- from arguments to a launch
 
 
-def _call(direction: str, a: Any, b: Any, shape: tuple[int, ...] | None, window: tuple[Any, ...], out: Any,
-          compute: str | None, deterministic: bool, bias: Any = None, residual: Any = None,
-          activation: str | None = None, workspace: Any = None) -> Any:  # fmt: skip
+def _call(
+    direction: str,
+    a: Any,
+    b: Any,
+    shape: tuple[int, ...] | None,
+    window: tuple[Any, ...],
+    out: Any,
+    compute: str | None,
+    deterministic: bool,
+    bias: Any = None,
+    residual: Any = None,
+    activation: str | None = None,
+    workspace: Any = None,
+) -> Any:
     try:
         hash(window)
     except TypeError:  # lists and arrays
@@ -120,14 +197,29 @@ def _call(direction: str, a: Any, b: Any, shape: tuple[int, ...] | None, window:
         go(a.data_ptr(), b.data_ptr(), result.data_ptr(), launch_cache.stream_of(a), more, own)
         return result
     window, shape = plain(window), plain(shape)  # a key has numbers: what else holds a number may change it
-    key = None if out is not None else _key(
-        direction, a, b, shape, window, compute, deterministic, bias, residual, activation
-    )  # fmt: skip
+    key = (
+        None
+        if out is not None
+        else _key(direction, a, b, shape, window, compute, deterministic, bias, residual, activation)
+    )
     with launch_cache.lock:
         compute = word("compute", "" if compute is None else compute)
         deterministic = flag("deterministic", deterministic)
-        return _first(key, direction, a, b, shape, Window(*window).settled(), out, compute, deterministic, bias,
-                      residual, activation, workspace)  # fmt: skip
+        return _first(
+            key,
+            direction,
+            a,
+            b,
+            shape,
+            Window(*window).settled(),
+            out,
+            compute,
+            deterministic,
+            bias,
+            residual,
+            activation,
+            workspace,
+        )
 
 
 def _workspace(workspace: Any, bound: Runner, names: tuple[str, str], a: Any, b: Any, out: Any) -> int | None:
@@ -141,44 +233,82 @@ def _extents(shape: Any, argument: str) -> tuple[int, ...]:
         raise ShapeError(f"{argument} is {shown(shape)}; it must be a shape, one integer an axis") from None
 
 
-def _key(direction: str, a: Any, b: Any, shape: Any, window: Any, compute: Any, deterministic: bool, bias: Any,
-         residual: Any, activation: Any) -> Any:  # fmt: skip
+def _key(
+    direction: str,
+    a: Any,
+    b: Any,
+    shape: Any,
+    window: Any,
+    compute: Any,
+    deterministic: bool,
+    bias: Any,
+    residual: Any,
+    activation: Any,
+) -> Any:
     """What decides how PyTorch tensors are convolved, cheap to make. None: other arrays, and tensors whose checks
     depend on more than that."""
     try:
         if not all(x is None or direct(x) for x in (a, b, bias, residual)):
             return None
         made = (
-            direction, window, shape, compute, deterministic, activation,
-            a.shape, a.stride(), a.dtype, a.data_ptr() & 15, a.device,
-            b.shape, b.stride(), b.dtype, b.data_ptr() & 15, b.device,
+            direction,
+            window,
+            shape,
+            compute,
+            deterministic,
+            activation,
+            a.shape,
+            a.stride(),
+            a.dtype,
+            a.data_ptr() & 15,
+            a.device,
+            b.shape,
+            b.stride(),
+            b.dtype,
+            b.data_ptr() & 15,
+            b.device,
             None if bias is None else (bias.shape, bias.stride(), bias.dtype, bias.device),
-            None if residual is None
+            None
+            if residual is None
             else (residual.shape, residual.stride(), residual.dtype, residual.data_ptr() & 15, residual.device),
-        )  # fmt: skip
+        )
     except (AttributeError, TypeError, RuntimeError):  # RuntimeError: a sparse tensor
         return None
     return made
 
 
-def _first(key: Any, direction: str, a: Any, b: Any, shape: tuple[int, ...] | None, window: Window, out: Any,
-           compute: str, deterministic: bool, bias: Any, residual: Any, activation: str | None,
-           workspace: Any) -> Any:  # fmt: skip
+def _first(
+    key: Any,
+    direction: str,
+    a: Any,
+    b: Any,
+    shape: tuple[int, ...] | None,
+    window: Window,
+    out: Any,
+    compute: str,
+    deterministic: bool,
+    bias: Any,
+    residual: Any,
+    activation: str | None,
+    workspace: Any,
+) -> Any:
     """The whole way: checks, selection, generation, launch; remembered under ``key`` where the next call can use it."""
     names, whats, made = PARTS[direction]
     views = tensor(a, names[0]), tensor(b, names[1])
     _agree(*views, *names)
     launch_cache.require_driver(views[0])
-    extents = {
-        what: window.extents(what, v.shape, name) for what, v, name in zip(whats, views, names, strict=True)
-    }  # fmt: skip
+    extents = {what: window.extents(what, v.shape, name) for what, v, name in zip(whats, views, names, strict=True)}
     if shape is not None:
         extents[made] = window.extents(made, shape, "input_shape" if made == "images" else "filter_shape")
     given = None if out is None else tensor(out, "out")
     fields: dict[str, Any] = {
-        "direction": direction, "dtype": views[0].dtype.name, "compute": compute, "deterministic": deterministic,
-        "out": given.dtype.name if given is not None else "", "epilogue": _stages(bias, residual, activation),
-    }  # fmt: skip
+        "direction": direction,
+        "dtype": views[0].dtype.name,
+        "compute": compute,
+        "deterministic": deterministic,
+        "out": given.dtype.name if given is not None else "",
+        "epilogue": _stages(bias, residual, activation),
+    }
     if given is not None and given.dtype.name not in OUT[views[0].dtype.name]:
         allowed = " or ".join(OUT[views[0].dtype.name])
         raise DtypeError(f"out is {given.dtype}; with {names[0]} of {views[0].dtype} it must be {allowed}")
@@ -259,11 +389,18 @@ def _problem(window: Window, extents: dict[str, Extents], **fields: Any) -> Conv
     images, filters = extents.get("images"), extents.get("filters")
     assert images is not None and filters is not None  # noqa: PT018 a gradient's shape is required
     if filters["c"] * window.groups != images["c"]:
-        raise ShapeError(f"filters have {filters['c']} channels and groups is {window.groups}; they must make"
-                         f" {images['c']}, the channels of images")  # fmt: skip
+        raise ShapeError(
+            f"filters have {filters['c']} channels and groups is {window.groups}; they must make"
+            f" {images['c']}, the channels of images"
+        )
     fields.update({letter: images[letter] for letter in "ncdhw"}, **{letter: filters[letter] for letter in "ktrs"})
-    return Conv(stride=window.stride, padding=window.pads(images, filters), dilation=window.dilation,
-                groups=window.groups, **fields)  # fmt: skip
+    return Conv(
+        stride=window.stride,
+        padding=window.pads(images, filters),
+        dilation=window.dilation,
+        groups=window.groups,
+        **fields,
+    )
 
 
 def _require(window: Window, problem: Conv, extents: dict[str, Extents], names: dict[str, str]) -> None:
@@ -274,8 +411,10 @@ def _require(window: Window, problem: Conv, extents: dict[str, Extents], names: 
         found = extents["results"]
         if any(found[i] != want[i] for i in want):
             has, told = (tuple(shape[i] for i in letters) for shape in (found, want))
-            raise ShapeError(f"{names['results']} has shape {has}; the results of these images and filters have {told},"
-                             f" {letters.upper()}")  # fmt: skip
+            raise ShapeError(
+                f"{names['results']} has shape {has}; the results of these images and filters have {told},"
+                f" {letters.upper()}"
+            )
 
 
 def _shape(window: Window, problem: Conv, what: str) -> tuple[int, ...]:
@@ -324,8 +463,9 @@ def _more(window: Window, problem: Conv, bias: Any, residual: Any, out: View) ->
             raise DtypeError(f"{name} is {v.dtype}; it must be {kind}, beside results in {out.dtype}")
         if v.host != out.host:
             raise InputError(f"{name} must be in the same memory as images and filters")
-        if not v.host and (problem.k > 1 and v.strides != (1,) if name == "bias"
-                           else not _lies(window, "results", v, problem.layout)):  # fmt: skip
+        if not v.host and (
+            problem.k > 1 and v.strides != (1,) if name == "bias" else not _lies(window, "results", v, problem.layout)
+        ):
             rule = "they must lie side by side" if name == "bias" else f"they must lie as out's, {problem.layout}"
             raise ShapeError(f"{name} has strides {v.strides}, in elements; {rule}")
         found[name] = v

@@ -56,9 +56,15 @@ class Window:
         natural = list(FILTERS[self.dims])[list(LAYOUTS[self.dims]).index(layout)]
         filters = word("filter_layout", natural if self.filters is None else self.filters, FILTERS[self.dims])
         groups = integer("groups", self.groups, 1, EXTENT_LIMIT - 1)
-        return replace(self, layout=layout, filters=filters, groups=groups, padding=plain(self.padding),
-                       stride=self._spread("stride", self.stride, 1),
-                       dilation=self._spread("dilation", self.dilation, 1))  # fmt: skip
+        return replace(
+            self,
+            layout=layout,
+            filters=filters,
+            groups=groups,
+            padding=plain(self.padding),
+            stride=self._spread("stride", self.stride, 1),
+            dilation=self._spread("dilation", self.dilation, 1),
+        )
 
     def _spread(self, name: str, value: Any, rest: int) -> tuple[int, ...]:
         """One integer an axis of (depth, height, width); ``rest``: for those that there are not, and the least."""

@@ -34,8 +34,9 @@ class After:
         return [found[n] for n in names]
 
 
-def after(shape: tuple[int, ...], out: View, scale_a: Any, scale_b: Any, bias: Any, residual: Any,
-          activation: str | None) -> After:  # fmt: skip
+def after(
+    shape: tuple[int, ...], out: View, scale_a: Any, scale_b: Any, bias: Any, residual: Any, activation: str | None
+) -> After:
     """Checks the arguments against a C of ``shape``, which may have items first, that is ``out``. ShapeError,
     InputError: one breaks a rule."""
     m, n = shape[-2:]
@@ -47,8 +48,10 @@ def after(shape: tuple[int, ...], out: View, scale_a: Any, scale_b: Any, bias: A
         pair = [_vector(x, name, out, "f32") for x, name in ((scale_a, "scale_a"), (scale_b, "scale_b"))]
         sizes = [v.shape[0] for v in pair]
         if sizes not in ([1, 1], [m, n]):
-            raise ShapeError(f"scale_a and scale_b have {sizes[0]} and {sizes[1]} elements; they must have 1 and 1, or"
-                             f" {m} and {n}: one a row of a and one a column of b")  # fmt: skip
+            raise ShapeError(
+                f"scale_a and scale_b have {sizes[0]} and {sizes[1]} elements; they must have 1 and 1, or"
+                f" {m} and {n}: one a row of a and one a column of b"
+            )
         stages.append("scale" if sizes == [1, 1] and (m, n) != (1, 1) else "scale_rows")
         arrays += [("scale_a", pair[0]), ("scale_b", pair[1])]
     if bias is not None:

@@ -20,9 +20,22 @@ from ptxgen.problem.gemm import PACKED, Gemm
 NO_KEY = (None, 0, 0, 0)
 
 
-def gemm(a: Any, b: Any, *, alpha: float = 1.0, beta: float = 0.0, out: Any = None, compute: str | None = None,
-         deterministic: bool = False, bias: Any = None, residual: Any = None, activation: str | None = None,
-         scale_a: Any = None, scale_b: Any = None, workspace: Any = None) -> Any:  # fmt: skip
+def gemm(
+    a: Any,
+    b: Any,
+    *,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    out: Any = None,
+    compute: str | None = None,
+    deterministic: bool = False,
+    bias: Any = None,
+    residual: Any = None,
+    activation: str | None = None,
+    scale_a: Any = None,
+    scale_b: Any = None,
+    workspace: Any = None,
+) -> Any:
     """activation(scale_a·scale_b·alpha·A·B + beta·out + bias + residual), as an array like A.
 
     ``a`` is M×K, ``b`` K×N, ``out`` (made if None) M×N: NumPy arrays, or PyTorch, CuPy arrays on the GPU, A and B
@@ -102,16 +115,36 @@ def _key(a: Any, b: Any, out: Any, *rest: Any) -> tuple[Any, int, int, int]:
             if not at_c or out.is_neg() or (out.requires_grad and differentiated(out)):
                 return NO_KEY
         made = (
-            a.shape, a.stride(), a.dtype, at_a & 15, a.get_device(), b.shape, b.stride(), b.dtype, at_b & 15,
-            b.get_device(), rest, c,
-        )  # fmt: skip
+            a.shape,
+            a.stride(),
+            a.dtype,
+            at_a & 15,
+            a.get_device(),
+            b.shape,
+            b.stride(),
+            b.dtype,
+            at_b & 15,
+            b.get_device(),
+            rest,
+            c,
+        )
     except (AttributeError, TypeError, RuntimeError):  # RuntimeError: a sparse tensor
         return NO_KEY
     return made, at_a, at_b, at_c
 
 
-def _first(key: Any, a: Any, b: Any, out: Any, alpha: float, beta: float, compute: str | None,
-           deterministic: bool, more: tuple[Any, ...], workspace: Any) -> Any:  # fmt: skip
+def _first(
+    key: Any,
+    a: Any,
+    b: Any,
+    out: Any,
+    alpha: float,
+    beta: float,
+    compute: str | None,
+    deterministic: bool,
+    more: tuple[Any, ...],
+    workspace: Any,
+) -> Any:
     """The whole way: checks, selection, generation, launch; remembered under ``key`` where the next call can use it."""
     va, vb = view(a, "a", items=True), view(b, "b", items=True)
     compute, deterministic = word("compute", "" if compute is None else compute), flag("deterministic", deterministic)
@@ -204,17 +237,28 @@ def _problem(a: View, b: View, c: View, compute: str, deterministic: bool) -> tu
     first, second = (batch_views.transposed(b), batch_views.transposed(a)) if swapped else (a, b)
     (la, lda), (lb, ldb) = stored(first) or ("N", 0), stored(second) or ("N", 0)
     problem = Gemm(
-        first.shape[-2], second.shape[-1], first.shape[-1], la + lb, a.dtype.name, compute, lda, ldb, place[1],
-        aligned(first.address), aligned(second.address), aligned(c.address), deterministic, c.dtype.name,
-    )  # fmt: skip
+        first.shape[-2],
+        second.shape[-1],
+        first.shape[-1],
+        la + lb,
+        a.dtype.name,
+        compute,
+        lda,
+        ldb,
+        place[1],
+        aligned(first.address),
+        aligned(second.address),
+        aligned(c.address),
+        deterministic,
+        c.dtype.name,
+    )
     if len(c.shape) == 3 and c.shape[0] != 1:
         strides = [batch_views.between(v) for v in (first, second, c)]
         problem = replace(problem, batch=c.shape[0], stride_a=strides[0], stride_b=strides[1], stride_c=strides[2])
     return swapped, problem, (first, second)
 
 
-def _host(a: View, b: View, c: View, alpha: float, beta: float, compute: str, deterministic: bool,
-          then: After) -> None:  # fmt: skip
+def _host(a: View, b: View, c: View, alpha: float, beta: float, compute: str, deterministic: bool, then: After) -> None:
     """Host arrays: packed copies go to the device, and the result comes back."""
     into = on_host(c)
     if 0 in c.shape:
@@ -226,9 +270,20 @@ def _host(a: View, b: View, c: View, alpha: float, beta: float, compute: str, de
         x = on_host(v)[0] if shared and len(v.shape) == 3 else on_host(v)
         arrays.append(np.ascontiguousarray(x if letters[-1] == "N" else np.swapaxes(x, -1, -2)))
         strides.append(0 if shared else PACKED)
-    problem = Gemm(a.shape[-2], b.shape[-1], a.shape[-1], letters, a.dtype.name, compute, deterministic=deterministic,
-                   out=c.dtype.name, epilogue=",".join(then.stages), batch=c.shape[0] if len(c.shape) == 3 else 1,
-                   stride_a=strides[0], stride_b=strides[1])  # fmt: skip
+    problem = Gemm(
+        a.shape[-2],
+        b.shape[-1],
+        a.shape[-1],
+        letters,
+        a.dtype.name,
+        compute,
+        deterministic=deterministic,
+        out=c.dtype.name,
+        epilogue=",".join(then.stages),
+        batch=c.shape[0] if len(c.shape) == 3 else 1,
+        stride_a=strides[0],
+        stride_b=strides[1],
+    )
     before = np.ascontiguousarray(into) if beta != 0 else np.empty(c.shape, into.dtype)
     more = tuple(np.ascontiguousarray(on_host(v)) for v in then.ordered(problem.reads))
     into[...] = launch_cache.runner(problem).compute(arrays[0], arrays[1], before, alpha, beta, more)

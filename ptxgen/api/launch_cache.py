@@ -98,8 +98,9 @@ def _after_fork(child: bool) -> None:
 
 _database = database
 _of_parent: list[Database | None] = []  #: what a child must not close
-os.register_at_fork(before=_before_fork, after_in_parent=lambda: _after_fork(False),
-                    after_in_child=lambda: _after_fork(True))  # fmt: skip
+os.register_at_fork(
+    before=_before_fork, after_in_parent=lambda: _after_fork(False), after_in_child=lambda: _after_fork(True)
+)
 
 
 def remember(key: Any, go: Callable[..., None], kind: Any, bound: Runner) -> None:
@@ -126,8 +127,10 @@ def prepared(key: Any) -> tuple[Callable[..., None], Any, Runner] | None:
 def require_driver(v: View) -> None:
     """UnavailableError: an array is on a GPU, and the driver is not."""
     if not v.host and driver().name != "cuda":
-        raise UnavailableError("the arrays are on a GPU, and ptxgen's driver is the emulated device; unset"
-                               ' PTXGEN_DRIVER or install it with: pip install "ptxgen[cuda]"')  # fmt: skip
+        raise UnavailableError(
+            "the arrays are on a GPU, and ptxgen's driver is the emulated device; unset"
+            ' PTXGEN_DRIVER or install it with: pip install "ptxgen[cuda]"'
+        )
 
 
 def require_device(**named: View) -> None:
@@ -209,14 +212,17 @@ def _make(problem: Problem, shared: Loaded) -> Runner:
     if not chosen:
         kind = f"{problem.dtype} summed in {problem.compute} into {problem.out}"
         names = "a and b" if problem.operation == "gemm" else "operands"
-        raise DtypeError(f"{names} are {problem.dtype}; no kernel multiplies {kind} on {on.device.name}:"
-                         f" {selection.lacking(problem, on.device)}")  # fmt: skip
+        raise DtypeError(
+            f"{names} are {problem.dtype}; no kernel multiplies {kind} on {on.device.name}:"
+            f" {selection.lacking(problem, on.device)}"
+        )
     plan, source = generate(problem, chosen[0].config, on)
     return Runner(on, plan, shared.kernel(source), problem, shared.workspaces.own)
 
 
-def launcher(bound: Runner, alpha: float = 1.0, beta: float = 0.0, swapped: bool = False,
-             more: tuple[int, ...] = ()) -> Callable[..., None]:  # fmt: skip
+def launcher(
+    bound: Runner, alpha: float = 1.0, beta: float = 0.0, swapped: bool = False, more: tuple[int, ...] = ()
+) -> Callable[..., None]:
     """What launches on addresses of first operand, second operand and result, on a stream; ``swapped``: the operands
     come in the other order; ``more``: addresses that the epilogue reads; ``own``: that of a caller's workspace."""
     steps = bound.prepare(alpha, beta)
@@ -255,8 +261,10 @@ def workspace_of(x: Any, bound: Runner, **arrays: Any) -> int | None:
     if address % ALIGNED:
         raise InputError(f"workspace is at address {address:#x}; it must be a multiple of {ALIGNED}")
     if size < bound.launch.workspace:
-        raise InputError(f"workspace has {size} bytes; it must have at least {bound.launch.workspace}, as"
-                         " ptxgen.workspace_size tells")  # fmt: skip
+        raise InputError(
+            f"workspace has {size} bytes; it must have at least {bound.launch.workspace}, as"
+            " ptxgen.workspace_size tells"
+        )
     for name, array in arrays.items():
         first, end = tensor(array, name).span
         if address < end and first < address + size:

@@ -16,9 +16,15 @@ from ptxgen.errors import DatabaseError, EmulatorError, InputError, ParseError, 
 
 #: error class -> exit code, the first that fits
 EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
-    (DatabaseError, 4), (UnavailableError, 3), (InputError, 2), (ParseError, 2), (OSError, 2), (PtxgenError, 1),
-    (MemoryError, 1), (KeyboardInterrupt, 130),
-)  # fmt: skip
+    (DatabaseError, 4),
+    (UnavailableError, 3),
+    (InputError, 2),
+    (ParseError, 2),
+    (OSError, 2),
+    (PtxgenError, 1),
+    (MemoryError, 1),
+    (KeyboardInterrupt, 130),
+)
 EPILOG = """Exit codes: 0 done; 1 a check failed, a kernel could not be made or run, a stored winner is stale, or a
 figure that was asked for is missing; 2 bad input; 3 something is not installed or not there; 4 the database cannot be
 used; 130 interrupted by Ctrl-C."""

@@ -133,8 +133,12 @@ def _cublaslt(gpu: bool) -> Finding:
     found = available()
     if found:
         return finding("cuBLASLt", "ok", found)
-    return finding("cuBLASLt", "optional", "none" if gpu else "none: it needs an NVIDIA GPU",
-                   'pip install "ptxgen[baseline]"' if gpu else "")  # fmt: skip
+    return finding(
+        "cuBLASLt",
+        "optional",
+        "none" if gpu else "none: it needs an NVIDIA GPU",
+        'pip install "ptxgen[baseline]"' if gpu else "",
+    )
 
 
 def _cudnn(gpu: bool) -> Finding:
@@ -143,8 +147,12 @@ def _cudnn(gpu: bool) -> Finding:
     found = available()
     if found:
         return finding("cuDNN", "ok", found)
-    return finding("cuDNN", "optional", "none that PyTorch has" if gpu else "none: it needs an NVIDIA GPU",
-                   "pip install torch" if gpu else "")  # fmt: skip
+    return finding(
+        "cuDNN",
+        "optional",
+        "none that PyTorch has" if gpu else "none: it needs an NVIDIA GPU",
+        "pip install torch" if gpu else "",
+    )
 
 
 def _database(path: Path) -> Finding:

@@ -118,13 +118,20 @@ def emulate(
     if watchdog is not None:
         chosen["watchdog"] = watchdog
     document: dict[str, Any] = {
-        "command": "emulate", "file": str(file), "entry": entry, "grid": dims[0], "block": dims[1], "cluster": blocks,
+        "command": "emulate",
+        "file": str(file),
+        "entry": entry,
+        "grid": dims[0],
+        "block": dims[1],
+        "cluster": blocks,
         "arguments": [
             {"name": p.name, "type": p.type, "given": a.text, "saved": None}
             for p, a in zip(parameters, arguments, strict=True)
         ],
-        "statistics": None, "fault": None, "printed": "",
-    }  # fmt: skip
+        "statistics": None,
+        "fault": None,
+        "printed": "",
+    }
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         try:
             with _naming(file):

@@ -18,8 +18,14 @@ if TYPE_CHECKING:
 
 #: what the emulated device, an interpreter, measures in two minutes
 EMULATED_BUDGET = {
-    "samples": 42, "search": 8, "refine_rounds": 1, "refine": 8, "keep": 1, "final": 1, "seconds": 100,
-}  # fmt: skip
+    "samples": 42,
+    "search": 8,
+    "refine_rounds": 1,
+    "refine": 8,
+    "keep": 1,
+    "final": 1,
+    "seconds": 100,
+}
 
 
 def _ranked(problem: Problem, device: Device, database: Database | None, model: bool, count: int) -> list[Selection]:
@@ -92,10 +98,13 @@ def tune(
             problems = [case.problem for case in cases]
             done = tuner.tune(problems, driver.name, database, budget, seed, progress, jobs, revision(), retry=retry)
     document = {
-        "command": "tune", "device": driver.device.name, "clock": driver.clock, "database": target.path,
+        "command": "tune",
+        "device": driver.device.name,
+        "clock": driver.clock,
+        "database": target.path,
         "seconds": time.monotonic() - began,
         "rows": [report.tuned_fields(case, tuned) for case, tuned in zip(cases, done, strict=True)],
-    }  # fmt: skip
+    }
     return Answer(document, report.tune_text(document), int(any(tuned.winner is None for tuned in done)))
 
 
@@ -133,10 +142,15 @@ def emit(target: Target, config: Forced = None) -> Answer:
     plan = plan_for(case.problem, selection.config, device)
     source = render(plan)
     document = {
-        "command": "emit", "device": device.name, **report.selection_fields(case, selection),
-        "target": source.target, "digest": source.digest, "entries": source.entries,
-        "launch": plan.launch(lower(case.problem)), "ptx": source.text,
-    }  # fmt: skip
+        "command": "emit",
+        "device": device.name,
+        **report.selection_fields(case, selection),
+        "target": source.target,
+        "digest": source.digest,
+        "entries": source.entries,
+        "launch": plan.launch(lower(case.problem)),
+        "ptx": source.text,
+    }
     return Answer(document, source.text)
 
 
@@ -186,9 +200,13 @@ def bench(
             rows.append(report.bench_fields(case, row))
             progress.step(case.name)
     document = {
-        "command": "bench", "device": driver.device.name, "clock": driver.clock, "baseline": baseline, "rows": rows,
+        "command": "bench",
+        "device": driver.device.name,
+        "clock": driver.clock,
+        "baseline": baseline,
+        "rows": rows,
         "summary": report.summary(rows),
-    }  # fmt: skip
+    }
     incomplete = any(not row["ok"] or (baseline and row["ratio"] is None) for row in rows)
     return Answer(document, report.bench_text(document), int(incomplete))
 

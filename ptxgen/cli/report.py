@@ -67,8 +67,11 @@ def config_fields(config: Config) -> Document:
 def selection_fields(case: Case, selection: Any) -> Document:
     """What was chosen for a case. ``us``: measured or predicted microseconds."""
     return {
-        **problem_fields(case), **config_fields(selection.config), "origin": selection.origin, "us": selection.us,
-    }  # fmt: skip
+        **problem_fields(case),
+        **config_fields(selection.config),
+        "origin": selection.origin,
+        "us": selection.us,
+    }
 
 
 def check_fields(case: Case, selection: Any, results: Sequence[Any]) -> Document:
@@ -87,9 +90,12 @@ def bench_fields(case: Case, row: Any) -> Document:
     deviation = deviation_fields(row.deviation) if row.deviation is not None else None
     times = {name: _known(getattr(row, name)) for name in ("us", "vendor_us", "vendor_first_us", "ratio", "tflops")}
     return {
-        **selection_fields(case, row.selection), **times, "deviation": deviation, "note": row.note,
+        **selection_fields(case, row.selection),
+        **times,
+        "deviation": deviation,
+        "note": row.note,
         "ok": times["us"] is not None and deviation is not None and deviation["ok"],
-    }  # fmt: skip
+    }
 
 
 def tuned_fields(case: Case, tuned: Any) -> Document:
@@ -97,9 +103,13 @@ def tuned_fields(case: Case, tuned: Any) -> Document:
     winner = tuned.winner
     found = config_fields(winner.config) if winner else {"config": None, "config_text": None}
     return {
-        **problem_fields(case), **found, "us": winner.us if winner else None,
-        "tflops": winner.tflops if winner else None, "measured": tuned.measured, "failures": dict(tuned.failures),
-    }  # fmt: skip
+        **problem_fields(case),
+        **found,
+        "us": winner.us if winner else None,
+        "tflops": winner.tflops if winner else None,
+        "measured": tuned.measured,
+        "failures": dict(tuned.failures),
+    }
 
 
 def _known(value: Any) -> float | None:
@@ -258,10 +268,15 @@ def recheck_fields(device: str, row: Any) -> Document:
     """What became of a stored winner. ``us``: microseconds of what counts now; null: nothing does."""
     new = row.new
     return {
-        "device": device, "problem": row.old.problem.key(), "state": row.state, "us_before": row.old.us,
-        "us": None if new is None else new.us, "config_text": str(row.old.config if new is None else new.config),
-        "digest": "" if new is None else new.digest, "reason": row.reason,
-    }  # fmt: skip
+        "device": device,
+        "problem": row.old.problem.key(),
+        "state": row.state,
+        "us_before": row.old.us,
+        "us": None if new is None else new.us,
+        "config_text": str(row.old.config if new is None else new.config),
+        "digest": "" if new is None else new.digest,
+        "reason": row.reason,
+    }
 
 
 def recheck_text(document: Document) -> str:
@@ -315,8 +330,15 @@ class Bar:
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
         from rich.progress import Progress as Live
 
-        columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), "left",
-                   TimeRemainingColumn(), TextColumn("{task.fields[text]}", markup=False))  # fmt: skip
+        columns = (
+            "{task.description}",
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            "left",
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[text]}", markup=False),
+        )
         self.live = Live(*columns, console=Console(stderr=True), transient=True)
         self.task = self.live.add_task("", total=None, visible=False, text="")
 

@@ -98,9 +98,11 @@ def recheck(
 
     rows = []
     with ExitStack() as stack:
-        store = FolderWinners(folder, revision()) if folder else DatabaseWinners(
-            stack.enter_context(Database(options.path))
-        )  # fmt: skip
+        store = (
+            FolderWinners(folder, revision())
+            if folder
+            else DatabaseWinners(stack.enter_context(Database(options.path)))
+        )
         progress = stack.enter_context(report.progress())
         for name in store.devices(device):
             driver = _driver_of(name)

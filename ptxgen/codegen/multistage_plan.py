@@ -39,8 +39,10 @@ class CooperativePlan(Plan):
             #: bytes of an entry of its tables
             x.entry = 8 if x.windowed else 4
             #: what a thread's loads of a stage have for M (or N) and for K, each once
-            x.mns, x.ks = (list(dict.fromkeys(values)) for values in
-                           ([piece.mn for piece in x.pieces], [piece.k for piece in x.pieces]))  # fmt: skip
+            x.mns, x.ks = (
+                list(dict.fromkeys(values))
+                for values in ([piece.mn for piece in x.pieces], [piece.k for piece in x.pieces])
+            )
         self.addr_a, self.addr_b = (
             f"addr/{'strided' if x.found == STRIDED else 'offset_table'}.mako" for x in (self.a, self.b)
         )

@@ -146,9 +146,10 @@ class Plan:
         self.sum_bytes = dtype(self.sum).bytes
         integer = dtype(self.sum).integer
         self.add, self.mul, self.fma, self.differs = (
-            ("add.s32", "mul.lo.s32", "mad.lo.s32", "setp.ne.s32") if integer
+            ("add.s32", "mul.lo.s32", "mad.lo.s32", "setp.ne.s32")
+            if integer
             else (f"add.rn.{self.sum}", f"mul.rn.{self.sum}", f"fma.rn.{self.sum}", f"setp.neu.{self.sum}")
-        )  # fmt: skip
+        )
         self.zero = bits_of(0.0, dtype(self.sum))
         #: integer sums that go on as f32
         self.converts = p.accumulator.integer and not integer
@@ -171,8 +172,12 @@ class Plan:
         converted = self.narrows or self.bytewise or self.tiny
         self.wide_c = Tile("wide", self.sum, (self.vec_c,)) if converted else self.got_c
         #: registers of epilogue/c_elements.mako
-        self.passing = [self.got_c, *([self.half_c] if self.narrows or self.tiny else []),
-                        *([self.pair_c] if self.tiny else []), *([self.wide_c] if converted else [])]  # fmt: skip
+        self.passing = [
+            self.got_c,
+            *([self.half_c] if self.narrows or self.tiny else []),
+            *([self.pair_c] if self.tiny else []),
+            *([self.wide_c] if converted else []),
+        ]
         self.other = Tile("other", self.sum, (self.vec_c,))
         self.out_bytes = self.sum_bytes if self.partial else self.element_bytes
         self.after = "epilogue/fused_ops.mako" if p.epilogue else "epilogue/identity.mako"
@@ -317,10 +322,16 @@ class Plan:
         z = slices * run.items
         grid = (tiles_m, tiles_n, z) if c.raster_group == 1 else (tiles_m * tiles_n, 1, z)
         scalars: tuple[Argument, ...] = (
-            ("u32", problem.m), ("u32", problem.n), ("u32", problem.k),
-            ("u32", problem.lda), ("u32", problem.ldb), ("u32", problem.ldc), ("u32", chunk),
-            (self.sum, "alpha"), (self.sum, "beta"),
-        )  # fmt: skip
+            ("u32", problem.m),
+            ("u32", problem.n),
+            ("u32", problem.k),
+            ("u32", problem.lda),
+            ("u32", problem.ldb),
+            ("u32", problem.ldc),
+            ("u32", chunk),
+            (self.sum, "alpha"),
+            (self.sum, "beta"),
+        )
         pointers: tuple[Argument, ...] = (("u64", "A"), ("u64", "B"), ("u64", "C"), ("u64", "W"))
         arguments = (
             *pointers,
@@ -365,13 +376,26 @@ class Plan:
         vectors = -(-problem.n // self.vec_c)
         shift = min(log2(PASS_THREADS), (vectors - 1).bit_length())
         rows = PASS_THREADS >> shift
-        grid = (-(-vectors // (1 << shift)),
-                min(-(-problem.m // rows), GRID_LIMIT), run.items)  # fmt: skip
-        return Step(f"{self.entry}_{name}", grid, (PASS_THREADS, 1, 1), 0, (
-            ("u64", "C"), ("u64", "W"), *self._arrays(problem), *self._items(problem, run),
-            *self._tables(problem, "c"),
-            ("u32", problem.m), ("u32", problem.n), ("u32", problem.ldc), ("u32", shift),
-            (self.sum, "beta"), *more))  # fmt: skip
+        grid = (-(-vectors // (1 << shift)), min(-(-problem.m // rows), GRID_LIMIT), run.items)
+        return Step(
+            f"{self.entry}_{name}",
+            grid,
+            (PASS_THREADS, 1, 1),
+            0,
+            (
+                ("u64", "C"),
+                ("u64", "W"),
+                *self._arrays(problem),
+                *self._items(problem, run),
+                *self._tables(problem, "c"),
+                ("u32", problem.m),
+                ("u32", problem.n),
+                ("u32", problem.ldc),
+                ("u32", shift),
+                (self.sum, "beta"),
+                *more,
+            ),
+        )
 
     # ---- what a reader is told
 

@@ -59,8 +59,10 @@ def spaced(text: str) -> str:
     """The text with blank lines where a reader wants them: before a phase, an entry and the directives."""
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     opens = (".version", ".extern", ".visible", "    // ----", "// C =")
-    out = [f"\n{line}" if line.startswith(opens) and not before.startswith("// C =") else line
-           for line, before in zip(lines, ["", *lines], strict=False)]  # fmt: skip
+    out = [
+        f"\n{line}" if line.startswith(opens) and not before.startswith("// C =") else line
+        for line, before in zip(lines, ["", *lines], strict=False)
+    ]
     return "\n".join(out).strip() + "\n"
 
 

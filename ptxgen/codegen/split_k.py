@@ -19,7 +19,11 @@ def tiles_and_slices(p: Gemm, c: Any, sum_bytes: int) -> dict[str, Any]:
     chunk = ceil_div(ceil_div(p.k, c.kg), c.u) * c.u
     slices = np.maximum(ceil_div(p.k, np.maximum(chunk, 1)), 1)
     return {
-        "tiles_m": tiles_m, "tiles_n": tiles_n, "tiles": tiles, "chunk": chunk, "slices": slices,
+        "tiles_m": tiles_m,
+        "tiles_n": tiles_n,
+        "tiles": tiles,
+        "chunk": chunk,
+        "slices": slices,
         "blocks": tiles * slices,
         "workspace": pick((c.kg > 1) & (c.splitk == SPLIT_WORKSPACE), slices * p.results * sum_bytes, 0),
-    }  # fmt: skip
+    }

@@ -43,7 +43,7 @@ class Site:
         "space",
         "view",
         "wavefronts",
-    )  # fmt: skip
+    )
 
     def __init__(self, b: Builder, ins: Instruction, op: Operand, space: str, size: int, kind: str) -> None:
         if not isinstance(op, Mem):
@@ -155,8 +155,11 @@ def shared_at(c: Team, site: Site, at: Array, lanes: Array, unit: int, atomic: b
         raise fault(
             OutOfBoundsFault,
             f"{size} bytes of shared memory outside [{SHARED_BASE:#x}, {chunk.end:#x})",
-            c, site.ins, int(lanes[i]), int(at[i]),
-        )  # fmt: skip
+            c,
+            site.ins,
+            int(lanes[i]),
+            int(at[i]),
+        )
     misaligned(c, site, at, lanes)
     index = at + c.shared_base[lanes]
     if len(at):
@@ -343,8 +346,11 @@ def total(engine: Engine, sites: list[Site]) -> None:
             continue
         scale = site.count / site.seen
         stats = engine.stats
-        into = stats.shared if site.space == "shared" else (
-            stats.global_load if site.kind == "read" else stats.global_store)  # fmt: skip
+        into = (
+            stats.shared
+            if site.space == "shared"
+            else (stats.global_load if site.kind == "read" else stats.global_store)
+        )
         into.requests += site.count
         into.wavefronts += scale * site.wavefronts
         into.ideal += scale * site.ideal

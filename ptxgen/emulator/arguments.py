@@ -18,12 +18,19 @@ Array = NDArray[Any]
 
 #: NumPy type of each type that an argument may have
 TYPES: dict[str, Any] = {
-    **{f"{sign}{bits}": np.dtype(f"{'i' if sign == 's' else 'u'}{bits // 8}")
-       for sign in "sub" for bits in (8, 16, 32, 64)},
-    "f16": np.dtype("f2"), "f32": np.dtype("f4"), "f64": np.dtype("f8"), "tf32": np.dtype("f4"),
-    "bf16": np.dtype(ml_dtypes.bfloat16), "e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
+    **{
+        f"{sign}{bits}": np.dtype(f"{'i' if sign == 's' else 'u'}{bits // 8}")
+        for sign in "sub"
+        for bits in (8, 16, 32, 64)
+    },
+    "f16": np.dtype("f2"),
+    "f32": np.dtype("f4"),
+    "f64": np.dtype("f8"),
+    "tf32": np.dtype("f4"),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
     "e5m2": np.dtype(ml_dtypes.float8_e5m2),
-}  # fmt: skip
+}
 #: those that a .npy file cannot hold: their values go in and out as float32
 FOREIGN = ("bf16", "e4m3", "e5m2")
 LARGEST = 1 << 40  #: bytes of a buffer
@@ -125,8 +132,9 @@ def loaded(text: str, kind: str, shape: tuple[int, ...] | None, path: Path) -> A
     if kind in FOREIGN and found.dtype.kind == "f":
         with np.errstate(over="ignore"):
             found = found.astype(dtype)
-    elif found.dtype != dtype and not (found.dtype.kind in "iu" and dtype.kind in "iu"
-                                       and found.dtype.itemsize == dtype.itemsize):  # fmt: skip
+    elif found.dtype != dtype and not (
+        found.dtype.kind in "iu" and dtype.kind in "iu" and found.dtype.itemsize == dtype.itemsize
+    ):
         wanted = "float32" if kind in FOREIGN else dtype.name
         raise InputError(f"argument {text!r}: {path} holds {found.dtype.name}, not {wanted}")
     if shape is not None and found.size != int(np.prod(shape)):

@@ -122,8 +122,10 @@ class Barriers:
                     BarrierFault,
                     f"barrier {number} is used for {p.count or self.whole} threads while others wait for "
                     f"{old if old > 0 else self.whole}",
-                    c, p.ins, lane,
-                )  # fmt: skip
+                    c,
+                    p.ins,
+                    lane,
+                )
             expected[mine] = want
             if p.votes is not None:
                 self.votes[number][0] += (p.votes & p.mask).reshape(c.blocks, 32).sum(axis=1)

@@ -227,8 +227,11 @@ class Checks:
                     raise fault(
                         AsyncFault,
                         f"shared memory is {doing} while the copy of line {copy.touch.ins.line} into it is in flight",
-                        c, touch.ins, lane, int(at[i]) % self.chunk.stride,
-                    )  # fmt: skip
+                        c,
+                        touch.ins,
+                        lane,
+                        int(at[i]) % self.chunk.stride,
+                    )
 
     def scratch_views(self) -> dict[int, Array]:
         if self.scratch is None:
@@ -467,8 +470,9 @@ class Checks:
                 continue
             hit: tuple[Touch, int, int] | None = None
             if my_kind == their_kind:
-                hit = self.differing([Part(t, ~ordered[t.positions()[0] // stride]) for t in mine],
-                                     [Part(t, None) for t in theirs])  # fmt: skip
+                hit = self.differing(
+                    [Part(t, ~ordered[t.positions()[0] // stride]) for t in mine], [Part(t, None) for t in theirs]
+                )
                 mine = []
             marked = []
             for t in theirs if mine else ():
@@ -492,8 +496,11 @@ class Checks:
                 RaceFault,
                 f"{my_kind} by warp {new.team.warp} and {their_kind} by warp {old.team.warp} (line {line}) "
                 "of the same shared memory with no barrier between",
-                new.team, touch.ins, lane, position % stride,
-            )  # fmt: skip
+                new.team,
+                touch.ins,
+                lane,
+                position % stride,
+            )
 
     def differing(self, mine: list[Part], theirs: list[Part]) -> tuple[Touch, int, int] | None:
         """Of writes to the same bytes that nothing orders: one of `mine`, its lane and position, where values differ.
@@ -520,8 +527,10 @@ class Checks:
             scratch[unit][elements] = 0
         if hit is None:
             for line in sorted(same):
-                self.chunk.engine.stats.note(f"line {line}: several warps store the same value at one address of "
-                                             "shared memory, with no barrier between")  # fmt: skip
+                self.chunk.engine.stats.note(
+                    f"line {line}: several warps store the same value at one address of "
+                    "shared memory, with no barrier between"
+                )
             return None
         position, size = hit
         for part in mine:

@@ -221,8 +221,13 @@ class ClusterBarrier:
         warps = c.warps(m)
         bad = warps & self.due[c.warp]
         if bad.any():
-            raise fault(BarrierFault, "a warp arrives at the cluster's barrier again, without a wait between", c, ins,
-                        32 * int(np.argmax(bad)))  # fmt: skip
+            raise fault(
+                BarrierFault,
+                "a warp arrives at the cluster's barrier again, without a wait between",
+                c,
+                ins,
+                32 * int(np.argmax(bad)),
+            )
         blocks = np.flatnonzero(warps)
         self.known.append((c.warp, blocks, self.order.release(c, blocks, relaxed)))
         self.arrived[c.warp] |= warps

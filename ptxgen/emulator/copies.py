@@ -84,9 +84,20 @@ class Incoming:
     """
 
     def __init__(
-        self, team: Team, ins: Instruction, lanes: Array, at: Array, bell: Array, count: int, span: int,
-        fetch: Callable[[int], Array], doing: str, op: str = "", kind: str = "", width: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        team: Team,
+        ins: Instruction,
+        lanes: Array,
+        at: Array,
+        bell: Array,
+        count: int,
+        span: int,
+        fetch: Callable[[int], Array],
+        doing: str,
+        op: str = "",
+        kind: str = "",
+        width: int = 0,
+    ) -> None:
         self.team, self.ins, self.lanes, self.fetch, self.op, self.kind = team, ins, lanes, fetch, op, kind
         self.size = count << GRANULE
         self.granules, self.pages = granules(team, at, count, span, width)
@@ -120,9 +131,18 @@ class Outgoing:
     """
 
     def __init__(
-        self, team: Team, ins: Instruction, lanes: Array, at: Array, count: int, span: int,
-        put: Callable[[int, Array], None], wanted: Callable[[int], Array | None], doing: str, width: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        team: Team,
+        ins: Instruction,
+        lanes: Array,
+        at: Array,
+        count: int,
+        span: int,
+        put: Callable[[int, Array], None],
+        wanted: Callable[[int], Array | None],
+        doing: str,
+        width: int = 0,
+    ) -> None:
         self.team, self.ins, self.lanes, self.put = team, ins, lanes, put
         self.granules, self.pages = granules(team, at, count, span, width)
         number = team.state.get("bulk group", 0)

@@ -189,18 +189,34 @@ class Emitter:
         pointers = []
         for n in self.table.values():
             pointers += [f"%t{n} = getelementptr ptr, ptr %table, i64 {n}", f"%p{n} = load ptr, ptr %t{n}"]
-        return "\n".join([
-            f"define void @{name}(i64 %begin, i64 %end, ptr %mask, ptr %table) {{", "entry:", *pointers,
-            "%all = icmp eq ptr %mask, null", "br label %loop",
-            "loop:", "%i = phi i64 [ %begin, %entry ], [ %after, %next ]",
-            "br i1 %all, label %body, label %look",
-            "look:", "%m = getelementptr i8, ptr %mask, i64 %i", "%on = load i8, ptr %m", "%off = icmp eq i8 %on, 0",
-            "br i1 %off, label %next, label %body",
-            "body:", *self.lines, "br label %next",
-            "next:", "%after = add i64 %i, 1", "%more = icmp ult i64 %after, %end",
-            "br i1 %more, label %loop, label %done",
-            "done:", "ret void", "}", "",
-        ])  # fmt: skip
+        return "\n".join(
+            [
+                f"define void @{name}(i64 %begin, i64 %end, ptr %mask, ptr %table) {{",
+                "entry:",
+                *pointers,
+                "%all = icmp eq ptr %mask, null",
+                "br label %loop",
+                "loop:",
+                "%i = phi i64 [ %begin, %entry ], [ %after, %next ]",
+                "br i1 %all, label %body, label %look",
+                "look:",
+                "%m = getelementptr i8, ptr %mask, i64 %i",
+                "%on = load i8, ptr %m",
+                "%off = icmp eq i8 %on, 0",
+                "br i1 %off, label %next, label %body",
+                "body:",
+                *self.lines,
+                "br label %next",
+                "next:",
+                "%after = add i64 %i, 1",
+                "%more = icmp ult i64 %after, %end",
+                "br i1 %more, label %loop, label %done",
+                "done:",
+                "ret void",
+                "}",
+                "",
+            ]
+        )
 
 
 # ---- instructions

@@ -46,10 +46,18 @@ class Engine:
     """One launch."""
 
     def __init__(
-        self, program: Program, memory: GlobalMemory, options: Options,
-        grid: tuple[int, int, int], block: tuple[int, int, int], params: bytes, dynamic: int, shared_size: int,
-        cluster: tuple[int, int, int] = (1, 1, 1), earlier: list[Shadow] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        program: Program,
+        memory: GlobalMemory,
+        options: Options,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        params: bytes,
+        dynamic: int,
+        shared_size: int,
+        cluster: tuple[int, int, int] = (1, 1, 1),
+        earlier: list[Shadow] | None = None,
+    ) -> None:
         self.program, self.memory, self.options = program, memory, options
         self.grid, self.block = grid, block
         self.threads = block[0] * block[1] * block[2]

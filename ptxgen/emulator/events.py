@@ -162,8 +162,11 @@ class Events:
         """An access by load, store or atomic (kind: read, write, atomic), or the arrival of a cp.async (arrived)."""
         pages = touch.pages
         foreign = self.order.size > 1 and touch.lanes is not None
-        if not (pages & (self.writing_pages | self.reading_pages | self.barrier_pages)
-                or (kind != "read" and self.watches_writes) or foreign):  # fmt: skip
+        if not (
+            pages & (self.writing_pages | self.reading_pages | self.barrier_pages)
+            or (kind != "read" and self.watches_writes)
+            or foreign
+        ):
             return
         at, lanes, blocks = accessors(touch)
         warp, stride = c.warp, self.chunk.stride
@@ -248,9 +251,15 @@ class Events:
         )
 
     def check(
-        self, c: Team, a: Access, doing: str, writes: bool, known: tuple[Array, Array, Array] | None = None,
-        proxy: bool = True, mixes: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        c: Team,
+        a: Access,
+        doing: str,
+        writes: bool,
+        known: tuple[Array, Array, Array] | None = None,
+        proxy: bool = True,
+        mixes: bool = False,
+    ) -> None:
         """Raises unless what touched this memory before is known to be complete, and visible to the async proxy.
 
         `known`: to those who start it; `proxy`: whether the work goes through the async proxy; `mixes`: whether it may

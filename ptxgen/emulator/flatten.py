@@ -92,8 +92,13 @@ class Flattener:
     def __init__(self, unit: Unit, entry: Function) -> None:
         self.unit, self.entry = unit, entry
         self.out = replace(
-            entry, code=[], registers=list(entry.registers), variables=[], targets={}, tables={},
-        )  # fmt: skip
+            entry,
+            code=[],
+            registers=list(entry.registers),
+            variables=[],
+            targets={},
+            tables={},
+        )
         self.labels: list[Label] = []
         self.passed: dict[int, Variable] = {}  # .param variables of calls
         self.passings: list[Passing] = []
@@ -184,8 +189,9 @@ class Flattener:
             if c.inside is not None:
                 operands = tuple(self.recursion.framed(ins, op, c.inside) for op in operands)
             if mentions(self.unit, ins):
-                operands = tuple(Imm(function_address(self.unit, op.name)) if isinstance(op, Name) else op
-                                 for op in operands)  # fmt: skip
+                operands = tuple(
+                    Imm(function_address(self.unit, op.name)) if isinstance(op, Name) else op for op in operands
+                )
             same = replace(ins, pred=pred, operands=operands)
             kept: dict[str, Any] = {"mods": ins.mods, "pred": pred, "negated": ins.negated, "hidden": False}
             if ins.op == "call":
@@ -197,8 +203,13 @@ class Flattener:
             elif ins.op == "ret" and c.leave is not None:
                 self.emit(ins, "ret", **{**kept, "scope": c.leave, "row": "bra"})
             else:
-                if c.leave is not None and ins.op == "ld" and "param" in ins.mods and isinstance(operands[1], Mem) and (
-                        isinstance(operands[1].base, Reg)):  # fmt: skip
+                if (
+                    c.leave is not None
+                    and ins.op == "ld"
+                    and "param" in ins.mods
+                    and isinstance(operands[1], Mem)
+                    and (isinstance(operands[1].base, Reg))
+                ):
                     kept["mods"] = tuple("local" if m == "param" else m for m in ins.mods)
                 self.emit(ins, ins.op, operands, **kept)
         for at, label in labels.items():
@@ -276,8 +287,14 @@ class Flattener:
         if rest and isinstance(rest[-1], Sym):
             names = [value[0] for value in rest[-1].var.init or [] if isinstance(value, tuple)]
         if not names:
-            taken = {op.name for f in self.unit.functions.values() for i in f.code if mentions(self.unit, i)
-                     for op in i.operands if isinstance(op, Name)}  # fmt: skip
+            taken = {
+                op.name
+                for f in self.unit.functions.values()
+                for i in f.code
+                if mentions(self.unit, i)
+                for op in i.operands
+                if isinstance(op, Name)
+            }
             for v in [*self.unit.variables, *(v for f in self.unit.functions.values() for v in f.variables)]:
                 taken |= {value[0] for value in v.init or [] if isinstance(value, tuple)}
             names = [n for n, f in self.unit.functions.items() if n in taken and f.defined and not f.entry]
@@ -291,8 +308,10 @@ class Flattener:
         if not f.defined and f.name not in SYSTEM_CALLS:
             raise UnsupportedError(f"line {ins.line}: {f.name} has no body here: {ins.text}")
         if (len(f.params), len(f.returns)) != (len(arguments), len(returns)):
-            raise ParseError(f"line {ins.line}: {f.name} has {len(f.params)} parameters and {len(f.returns)} results, "
-                             f"not {len(arguments)} and {len(returns)}: {ins.text}")  # fmt: skip
+            raise ParseError(
+                f"line {ins.line}: {f.name} has {len(f.params)} parameters and {len(f.returns)} results, "
+                f"not {len(arguments)} and {len(returns)}: {ins.text}"
+            )
         if not f.defined:
             self.system_call(ins, f, returns, arguments)
             return
@@ -320,8 +339,9 @@ class Flattener:
 
     def system_call(self, ins: Instruction, f: Function, returns: Any, arguments: Any) -> None:
         """A call of a function that the system defines: one instruction of registers."""
-        results, values = ([self.register(f"{p.name} of {f.name}", f"b{8 * p.size}") for p in group]
-                           for group in (f.returns, f.params))  # fmt: skip
+        results, values = (
+            [self.register(f"{p.name} of {f.name}", f"b{8 * p.size}") for p in group] for group in (f.returns, f.params)
+        )
         for p, value, actual in zip(f.params, values, arguments, strict=True):
             self.move(ins, p, value, actual)
         self.emit(ins, "call", (*results, *values), row=SYSTEM_CALLS[f.name])
@@ -336,8 +356,10 @@ class Flattener:
         variable: Variable = next(formals)
         if isinstance(actual, Sym) and actual.var.space == "param":
             if actual.var.size != variable.size:
-                raise ParseError(f"line {ins.line}: {actual.var.name} has {actual.var.size} bytes, {p.name} of "
-                                 f"{c.function.name} {variable.size}: {ins.text}")  # fmt: skip
+                raise ParseError(
+                    f"line {ins.line}: {actual.var.name} has {actual.var.size} bytes, {p.name} of "
+                    f"{c.function.name} {variable.size}: {ins.text}"
+                )
             c.variables[id(variable)] = actual.var
             return None
         made = c.variables[id(variable)] = self.variable(variable)

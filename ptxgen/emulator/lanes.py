@@ -183,5 +183,8 @@ class LaneShadow:
                 f"{doing} by lane {int(lanes[i]) & 31} and {done} by lane {int(other[i]) & 31} "
                 f"(line {int(old[i]) >> 20 & 0xFFFFF}) of the same warp and the same shared memory, "
                 "with no bar.warp.sync between",
-                c, touch.ins, int(lanes[i]), int(at[i]) % self.chunk.stride,
-            )  # fmt: skip
+                c,
+                touch.ins,
+                int(lanes[i]),
+                int(at[i]) % self.chunk.stride,
+            )

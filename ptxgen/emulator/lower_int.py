@@ -114,13 +114,33 @@ def negate(e: Emitter, ins: Instruction, guard: str) -> None:
 
 
 _COMPARE = {
-    "eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge", "lo": "lt", "ls": "le", "hi": "gt",
+    "eq": "eq",
+    "ne": "ne",
+    "lt": "lt",
+    "le": "le",
+    "gt": "gt",
+    "ge": "ge",
+    "lo": "lt",
+    "ls": "le",
+    "hi": "gt",
     "hs": "ge",
-}  # fmt: skip
+}
 _REAL_COMPARE = {
-    "eq": "oeq", "ne": "one", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "equ": "ueq", "neu": "une",
-    "ltu": "ult", "leu": "ule", "gtu": "ugt", "geu": "uge", "num": "ord", "nan": "uno",
-}  # fmt: skip
+    "eq": "oeq",
+    "ne": "one",
+    "lt": "olt",
+    "le": "ole",
+    "gt": "ogt",
+    "ge": "oge",
+    "equ": "ueq",
+    "neu": "une",
+    "ltu": "ult",
+    "leu": "ule",
+    "gtu": "ugt",
+    "geu": "uge",
+    "num": "ord",
+    "nan": "uno",
+}
 
 
 @lower("setp")

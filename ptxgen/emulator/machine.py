@@ -97,9 +97,16 @@ class Machine:
         return Module(ptx, self.memory)
 
     def launch(
-        self, module: Module, entry: str, grid: Any, block: Any, params: bytes, shared_bytes: int = 0,
-        cluster: Any = None, dependent: bool = False,
-    ) -> Stats:  # fmt: skip
+        self,
+        module: Module,
+        entry: str,
+        grid: Any,
+        block: Any,
+        params: bytes,
+        shared_bytes: int = 0,
+        cluster: Any = None,
+        dependent: bool = False,
+    ) -> Stats:
         """Runs a kernel to its end.
 
         `dependent`: the kernel may begin before those launched ahead of it have ended (programmatic dependent launch);
@@ -139,9 +146,17 @@ class Machine:
                     pointers.setdefault(extent[0], p.name)
         program = kernel.program(self.options, cluster != (1, 1, 1))
         engine = Engine(
-            program, self.memory, self.options, grid, block, bytes(params), shared_bytes, kernel.shared + shared_bytes,
-            cluster, self.running if dependent else [],
-        )  # fmt: skip
+            program,
+            self.memory,
+            self.options,
+            grid,
+            block,
+            bytes(params),
+            shared_bytes,
+            kernel.shared + shared_bytes,
+            cluster,
+            self.running if dependent else [],
+        )
         running, self.running = self.running, []
         stats = engine.run()
         if engine.shadow is not None:
@@ -152,9 +167,15 @@ class Machine:
 
 
 def launch(
-    ptx: str, entry: str, grid: Any, block: Any, args: Sequence[Any], shared_bytes: int = 0, cluster: Any = None,
+    ptx: str,
+    entry: str,
+    grid: Any,
+    block: Any,
+    args: Sequence[Any],
+    shared_bytes: int = 0,
+    cluster: Any = None,
     **options: Any,
-) -> Stats:  # fmt: skip
+) -> Stats:
     """Runs one kernel of a PTX text.
 
     args: NumPy arrays are device buffers, updated in place unless read-only; NumPy scalars are

@@ -191,9 +191,7 @@ class Mbarriers:
                 text += "with no bar.warp.sync between"
             raise fault(RaceFault, text, c, ins, int(lanes[i]), int(at[i]) % self.chunk.stride)
 
-    def follow(
-        self, c: Team, ins: Instruction, lanes: Array, at: Array, rows: Array, together: bool = False
-    ) -> None:  # fmt: skip
+    def follow(self, c: Team, ins: Instruction, lanes: Array, at: Array, rows: Array, together: bool = False) -> None:
         """Faults at arrivals that nothing orders after the phase before: they could have counted for that one.
 
         Only arrivals of the block's own warps are looked at: the bytes of copies between blocks order arrivals too, and
@@ -224,9 +222,18 @@ class Mbarriers:
     # ---- counting
 
     def arrive(
-        self, c: Team, ins: Instruction, lanes: Array, at: Array, counts: Array, *, expect: Array | None = None,
-        drop: bool = False, complete: bool = True, told: Known | None = None,
-    ) -> Array:  # fmt: skip
+        self,
+        c: Team,
+        ins: Instruction,
+        lanes: Array,
+        at: Array,
+        counts: Array,
+        *,
+        expect: Array | None = None,
+        drop: bool = False,
+        complete: bool = True,
+        told: Known | None = None,
+    ) -> Array:
         """Arrivals, lane after lane; the states before them. ``told``: what they tell, by lane."""
         rows = self.find(c, ins, lanes, at)
         self.reach(c, ins, lanes, at, rows)
@@ -296,8 +303,14 @@ class Mbarriers:
     def bounded(self, c: Team, ins: Instruction, lanes: Array, at: Array, rows: Array) -> None:
         bad = np.abs(self.bytes[rows]) > LIMIT
         if bad.any():
-            raise self.fail(c, ins, lanes, at, bad, f"{int(self.bytes[rows[np.argmax(bad)]])} bytes to come; "
-                            f"an mbarrier object counts to {LIMIT}")  # fmt: skip
+            raise self.fail(
+                c,
+                ins,
+                lanes,
+                at,
+                bad,
+                f"{int(self.bytes[rows[np.argmax(bad)]])} bytes to come; an mbarrier object counts to {LIMIT}",
+            )
 
     def settle(self, c: Team, ins: Instruction, lanes: Array, at: Array, rows: Array, complete: bool) -> None:
         """Completes the phases of those rows that are due."""

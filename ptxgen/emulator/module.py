@@ -118,8 +118,11 @@ class Module:
                 if size == value.size:
                     out += value.bits.to_bytes(size, "little")
                 else:
-                    number = np.array(value.bits, "<u8").view("<f8") if value.size == 8 else np.array(
-                        value.bits, "<u4").view("<f4")  # fmt: skip
+                    number = (
+                        np.array(value.bits, "<u8").view("<f8")
+                        if value.size == 8
+                        else np.array(value.bits, "<u4").view("<f4")
+                    )
                     out += number.astype(dtype).tobytes()
             elif isinstance(value, tuple):
                 name, offset = value

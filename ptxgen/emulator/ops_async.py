@@ -28,13 +28,19 @@ Mask = NDArray[np.bool_] | None
 class Copy:
     """One cp.async of one team: element positions of the lanes that take part."""
 
-    __slots__ = ("count", "done", "group", "lanes", "number", "sizes", "source", "to", "told", "touch",
-                 "unit")  # fmt: skip
+    __slots__ = ("count", "done", "group", "lanes", "number", "sizes", "source", "to", "told", "touch", "unit")
 
     def __init__(
-        self, touch: Touch, lanes: Array, to: Array, source: Array, sizes: Array | None, unit: int, count: int,
+        self,
+        touch: Touch,
+        lanes: Array,
+        to: Array,
+        source: Array,
+        sizes: Array | None,
+        unit: int,
+        count: int,
         group: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.touch, self.lanes, self.to, self.source, self.sizes = touch, lanes, to, source, sizes
         self.unit, self.count, self.group = unit, count, group
         self.done = False
@@ -45,9 +51,16 @@ class Copy:
         """The part of it that some lanes made; `keep` indexes the lanes."""
         touch = Touch(self.touch.pages, self.touch.index[keep], 0, self.touch.size, None, self.touch.ins)
         touch.lanes = self.lanes[keep]
-        part = Copy(touch, self.lanes[keep], self.to[keep], self.source[keep],
-                    None if self.sizes is None else self.sizes[keep], self.unit, self.count,
-                    self.group[keep] if isinstance(self.group, np.ndarray) else self.group)  # fmt: skip
+        part = Copy(
+            touch,
+            self.lanes[keep],
+            self.to[keep],
+            self.source[keep],
+            None if self.sizes is None else self.sizes[keep],
+            self.unit,
+            self.count,
+            self.group[keep] if isinstance(self.group, np.ndarray) else self.group,
+        )
         part.done, part.number, part.told = self.done, self.number, self.told
         return part
 
@@ -134,8 +147,16 @@ def cp_async(b: Builder, ins: Instruction) -> Step:
                     origin[some] = (at[some] - (1 << 32)) // unit
         touch = Touch(place_pages(c, index * unit, size), index * unit, 0, size, None, ins)
         touch.lanes = lanes
-        copy = Copy(touch, lanes, index, origin, sizes, unit, count,
-                    c.copy_group[lanes] if isinstance(c.copy_group, np.ndarray) else c.copy_group)  # fmt: skip
+        copy = Copy(
+            touch,
+            lanes,
+            index,
+            origin,
+            sizes,
+            unit,
+            count,
+            c.copy_group[lanes] if isinstance(c.copy_group, np.ndarray) else c.copy_group,
+        )
         copy.number = c.state["copies"] = c.state.get("copies", 0) + 1
         c.copies.append(copy)
         c.copy_pages |= touch.pages

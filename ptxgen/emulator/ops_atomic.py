@@ -132,8 +132,14 @@ def make(b: Builder, ins: Instruction, returns: bool) -> Step:
     dtype = DTYPES[typed]
     ftz = base == "f32" and space != "shared" and op == "add"
     exact = base not in ("f32", "f64", "f16", "bf16")
-    at_once: dict[str, Any] = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and,
-                               "or": np.bitwise_or, "xor": np.bitwise_xor}  # fmt: skip
+    at_once: dict[str, Any] = {
+        "add": np.add,
+        "min": np.minimum,
+        "max": np.maximum,
+        "and": np.bitwise_and,
+        "or": np.bitwise_or,
+        "xor": np.bitwise_xor,
+    }
 
     def step(c: Team, m: Mask) -> None:
         engine = c.chunk.engine

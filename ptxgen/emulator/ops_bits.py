@@ -117,9 +117,10 @@ def extract(b: Builder, ins: Instruction) -> Step:
         count = (v[length] & limit).astype(np.int64)
         shifted = np.where(pos >= 64, np.uint64(0), a >> np.minimum(pos, 63).astype(np.uint64))
         mask = np.where(
-            count >= 64, np.uint64(0xFFFFFFFFFFFFFFFF),
+            count >= 64,
+            np.uint64(0xFFFFFFFFFFFFFFFF),
             (np.uint64(1) << np.minimum(count, 63).astype(np.uint64)) - np.uint64(1),
-        )  # fmt: skip
+        )
         value = shifted & mask
         if signed:
             top = np.minimum(pos + count - 1, bits - 1)
@@ -151,9 +152,10 @@ def insert(b: Builder, ins: Instruction) -> Step:
         pos = (v[at] & limit).astype(np.int64)
         count = (v[length] & limit).astype(np.int64)
         ones = np.where(
-            count >= 64, np.uint64(0xFFFFFFFFFFFFFFFF),
+            count >= 64,
+            np.uint64(0xFFFFFFFFFFFFFFFF),
             (np.uint64(1) << np.minimum(count, 63).astype(np.uint64)) - np.uint64(1),
-        )  # fmt: skip
+        )
         by = np.minimum(pos, 63).astype(np.uint64)
         mask = np.where(pos >= bits, np.uint64(0), ones << by)
         field = np.where(pos >= bits, np.uint64(0), v[x].astype(np.uint64) << by)

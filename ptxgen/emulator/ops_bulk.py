@@ -29,15 +29,26 @@ SIGNAL = "mbarrier::complete_tx::bytes"
 #: reductions by destination: the types of each operation
 REDUCTIONS = {
     "shared::cluster": {
-        "add": {"u32", "s32", "u64"}, "min": {"u32", "s32"}, "max": {"u32", "s32"}, "inc": {"u32"}, "dec": {"u32"},
-        "and": {"b32"}, "or": {"b32"}, "xor": {"b32"},
+        "add": {"u32", "s32", "u64"},
+        "min": {"u32", "s32"},
+        "max": {"u32", "s32"},
+        "inc": {"u32"},
+        "dec": {"u32"},
+        "and": {"b32"},
+        "or": {"b32"},
+        "xor": {"b32"},
     },
     "global": {
-        "add": {"u32", "s32", "u64", "f32", "f64", "f16", "bf16"}, "inc": {"u32"}, "dec": {"u32"},
-        "min": {"u32", "s32", "u64", "s64", "f16", "bf16"}, "max": {"u32", "s32", "u64", "s64", "f16", "bf16"},
-        "and": {"b32", "b64"}, "or": {"b32", "b64"}, "xor": {"b32", "b64"},
+        "add": {"u32", "s32", "u64", "f32", "f64", "f16", "bf16"},
+        "inc": {"u32"},
+        "dec": {"u32"},
+        "min": {"u32", "s32", "u64", "s64", "f16", "bf16"},
+        "max": {"u32", "s32", "u64", "s64", "f16", "bf16"},
+        "and": {"b32", "b64"},
+        "or": {"b32", "b64"},
+        "xor": {"b32", "b64"},
     },
-}  # fmt: skip
+}
 
 
 def hint(b: Builder, ins: Instruction, operands: list[Operand]) -> None:
@@ -137,8 +148,9 @@ def from_global(b: Builder, ins: Instruction, operands: list[Operand], to: str, 
                 return c.chunk.engine.memory.buffer[low : low + count].copy()
 
             count_sectors(c, len(lanes), count, True)
-            work = Incoming(c, ins, lanes[who], at, bell.of(c, lanes, who, targets), count >> GRANULE, 0, fetch,
-                            "the bulk copy")  # fmt: skip
+            work = Incoming(
+                c, ins, lanes[who], at, bell.of(c, lanes, who, targets), count >> GRANULE, 0, fetch, "the bulk copy"
+            )
             assert c.chunk.asynchrony is not None
             c.chunk.asynchrony.begin(work)
 
@@ -239,8 +251,17 @@ def to_global(b: Builder, ins: Instruction, operands: list[Operand], to: str, op
                     memory.buffer[low - GLOBAL_BASE : low - GLOBAL_BASE + len(data)] = data
 
             count_sectors(c, len(lanes), count, False)
-            work = Outgoing(c, ins, lanes, at, count >> GRANULE, 0, put, lambda i: None,
-                            "the bulk reduction" if op else "the bulk copy")  # fmt: skip
+            work = Outgoing(
+                c,
+                ins,
+                lanes,
+                at,
+                count >> GRANULE,
+                0,
+                put,
+                lambda i: None,
+                "the bulk reduction" if op else "the bulk copy",
+            )
             work.asynchrony.begin(work)
 
     return step

@@ -127,8 +127,12 @@ def store_part(b: Builder, ins: Instruction) -> Step:
     parts = ins.operands[0]
     assert isinstance(parts, Vec)
     items = elements(b, ins.operands[1], len(parts.items))
-    return together([copy(b.dst(part, kind if isinstance(item, Flt) else f"u{8 * size}"), source(b, item, kind))
-                     for part, item in zip(parts.items, items, strict=True)])  # fmt: skip
+    return together(
+        [
+            copy(b.dst(part, kind if isinstance(item, Flt) else f"u{8 * size}"), source(b, item, kind))
+            for part, item in zip(parts.items, items, strict=True)
+        ]
+    )
 
 
 @instruction("*ld.part")
@@ -138,8 +142,9 @@ def load_part(b: Builder, ins: Instruction) -> Step:
     assert isinstance(parts, Vec)
     items = elements(b, ins.operands[0], len(parts.items))
     number = f"{'s' if kind in SIGNED else 'u'}{8 * size}"
-    return together([copy(b.dst_wide(item, number), b.src(part, number))
-                     for part, item in zip(parts.items, items, strict=True)])  # fmt: skip
+    return together(
+        [copy(b.dst_wide(item, number), b.src(part, number)) for part, item in zip(parts.items, items, strict=True)]
+    )
 
 
 def frame(c: Team, size: int, offset: int) -> Array:

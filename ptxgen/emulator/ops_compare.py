@@ -18,13 +18,23 @@ if TYPE_CHECKING:
 
 Mask = NDArray[np.bool_] | None
 _ORDERED: dict[str, Any] = {
-    "eq": np.equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
-    "lo": np.less, "ls": np.less_equal, "hi": np.greater, "hs": np.greater_equal,
-}  # fmt: skip
+    "eq": np.equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "lo": np.less,
+    "ls": np.less_equal,
+    "hi": np.greater,
+    "hs": np.greater_equal,
+}
 #: an unordered comparison is the negation of the opposite ordered one
 _OPPOSITE: dict[str, Any] = {
-    "ltu": np.greater_equal, "leu": np.greater, "gtu": np.less_equal, "geu": np.less,
-}  # fmt: skip
+    "ltu": np.greater_equal,
+    "leu": np.greater,
+    "gtu": np.less_equal,
+    "geu": np.less,
+}
 COMPARISONS = {*_ORDERED, *_OPPOSITE, "ne", "neu", "equ", "num", "nan"}
 _COMBINE = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
 

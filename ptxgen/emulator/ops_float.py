@@ -106,8 +106,9 @@ def add(b: Builder, ins: Instruction) -> Step:
         c = c if ins.op == "add" else -c
         exact = add_odd(wide(a), wide(c))
         if s.mode == "rm":
-            exact = np.where((exact == 0) & ~((wide(a) == 0) & (wide(c) == 0) & ~np.signbit(a) & ~np.signbit(c)),
-                             -0.0, exact)  # fmt: skip
+            exact = np.where(
+                (exact == 0) & ~((wide(a) == 0) & (wide(c) == 0) & ~np.signbit(a) & ~np.signbit(c)), -0.0, exact
+            )
         s.store(round_to(exact, base, s.mode), out)
 
     return into(b, dst, compute)

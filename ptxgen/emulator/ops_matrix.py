@@ -50,8 +50,10 @@ def whole_warps(c: Team, m: Mask, ins: Instruction) -> Array | None:
         raise fault(
             DivergenceFault,
             f"{missing} lanes of the warp are missing: they have exited, or the block has no such threads",
-            c, ins, lane,
-        )  # fmt: skip
+            c,
+            ins,
+            lane,
+        )
     return None if some.all() else np.flatnonzero(some)
 
 
@@ -97,8 +99,14 @@ class Matrices:
                 bad = ~is_generic_shared(at)
                 if bad.any():
                     i = int(np.argmax(bad))
-                    raise fault(OutOfBoundsFault, "a generic address outside shared memory", c, self.ins,
-                                int(lanes[i]), int(at[i]))  # fmt: skip
+                    raise fault(
+                        OutOfBoundsFault,
+                        "a generic address outside shared memory",
+                        c,
+                        self.ins,
+                        int(lanes[i]),
+                        int(at[i]),
+                    )
                 at = at - SHARED_WINDOW
             place = shared_at(c, site, at, lanes, unit)
         return (place.index + place.shift).reshape(-1, self.count, 8)

@@ -120,8 +120,9 @@ def arrive(b: Builder, ins: Instruction) -> Step:
         assert c.chunk.asynchrony is not None
         known = c.chunk.asynchrony.order.release(c, blocks, relaxed)
         told = type(known)(known.clocks[:, which], known.fenced[:, which], known.events[which])
-        tokens = objects(c).arrive(c, ins, lanes, at, counts, expect=given if expects else None, drop=drop,
-                                   complete=complete, told=told)  # fmt: skip
+        tokens = objects(c).arrive(
+            c, ins, lanes, at, counts, expect=given if expects else None, drop=drop, complete=complete, told=told
+        )
         c.chunk.engine.progress += 1
         if dst is not None:
             c.v[dst][lanes] = tokens

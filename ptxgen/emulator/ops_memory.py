@@ -24,9 +24,29 @@ Array = NDArray[Any]
 Mask = NDArray[np.bool_] | None
 SPACES = ("global", "shared", "local", "param", "const")
 _HINTS = {
-    "weak", "volatile", "relaxed", "acquire", "release", "mmio", "cta", "cluster", "gpu", "sys",
-    "nc", "ca", "cg", "cs", "lu", "cv", "wb", "wt", "v2", "v4", "v8", "unified",
-}  # fmt: skip
+    "weak",
+    "volatile",
+    "relaxed",
+    "acquire",
+    "release",
+    "mmio",
+    "cta",
+    "cluster",
+    "gpu",
+    "sys",
+    "nc",
+    "ca",
+    "cg",
+    "cs",
+    "lu",
+    "cv",
+    "wb",
+    "wt",
+    "v2",
+    "v4",
+    "v8",
+    "unified",
+}
 
 
 def is_hint(m: str) -> bool:
@@ -119,8 +139,14 @@ def local_at(c: Team, site: Site, at: Array, lanes: Array, unit: int) -> tuple[d
     bad = (at < 0) | (at + site.size > size) | (at & (site.size - 1) != 0)
     if bad.any():
         i = int(np.argmax(bad))
-        raise fault(OutOfBoundsFault, f"{site.size} bytes of {size} bytes of local memory", c, site.ins,
-                    int(lanes[i]), int(at[i]))  # fmt: skip
+        raise fault(
+            OutOfBoundsFault,
+            f"{site.size} bytes of {size} bytes of local memory",
+            c,
+            site.ins,
+            int(lanes[i]),
+            int(at[i]),
+        )
     views = c.state.get("local")
     if views is None:
         views = c.state["local"] = typed_views(np.zeros(c.n * size, np.uint8))
@@ -132,8 +158,14 @@ def parameters_at(c: Team, site: Site, at: Array, lanes: Array, unit: int) -> tu
     bad = (at < 0) | (at + site.size > len(data)) | (at & (site.size - 1) != 0)
     if bad.any():
         i = int(np.argmax(bad))
-        raise fault(OutOfBoundsFault, f"{site.size} bytes of {len(data)} bytes of parameters", c, site.ins,
-                    int(lanes[i]), int(at[i]))  # fmt: skip
+        raise fault(
+            OutOfBoundsFault,
+            f"{site.size} bytes of {len(data)} bytes of parameters",
+            c,
+            site.ins,
+            int(lanes[i]),
+            int(at[i]),
+        )
     padded = np.concatenate([data, np.zeros(-len(data) % 8, np.uint8)])
     return typed_views(padded), Place(at >> (unit.bit_length() - 1), 0, lanes, None)
 

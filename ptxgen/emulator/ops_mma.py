@@ -269,8 +269,10 @@ def mma(b: Builder, ins: Instruction) -> Step:
     p, mode, saturate = parse(b, ins)
     fragments = (p.fragment_a, p.fragment_b, p.fragment_c)
     kinds = (p.a, p.b, p.c)
-    src = [[b.src(o, REGISTER.get(kind, "b32")) for o in elements(b, operand, fragment.registers)]
-           for operand, fragment, kind in zip(ins.operands[1:4], fragments, kinds, strict=True)]  # fmt: skip
+    src = [
+        [b.src(o, REGISTER.get(kind, "b32")) for o in elements(b, operand, fragment.registers)]
+        for operand, fragment, kind in zip(ins.operands[1:4], fragments, kinds, strict=True)
+    ]
     dst = [b.dst(o, REGISTER.get(p.c, "b32")) for o in elements(b, ins.operands[0], fragments[2].registers)]
     b.carry = partial(carry, p, ins)
     back = p.back

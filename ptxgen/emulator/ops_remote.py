@@ -26,9 +26,15 @@ Array = NDArray[Any]
 Mask = NDArray[np.bool_] | None
 _WORDS = {"async", "weak", "relaxed", "cluster", "shared::cluster", "mbarrier::complete_tx::bytes"}
 _RED = {
-    "inc": {"u32"}, "dec": {"u32"}, "min": {"u32", "s32"}, "max": {"u32", "s32"},
-    "and": {"b32"}, "or": {"b32"}, "xor": {"b32"}, "add": {"u32", "s32", "u64"},
-}  # fmt: skip
+    "inc": {"u32"},
+    "dec": {"u32"},
+    "min": {"u32", "s32"},
+    "max": {"u32", "s32"},
+    "and": {"b32"},
+    "or": {"b32"},
+    "xor": {"b32"},
+    "add": {"u32", "s32", "u64"},
+}
 
 
 class Sent:

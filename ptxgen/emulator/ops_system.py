@@ -74,8 +74,14 @@ class Arguments:
         self.count += 1
         data = memory_at(self.c, self.ins, self.lane, self.address + self.at)[:size].tobytes()
         if len(data) < size:
-            raise fault(OutOfBoundsFault, f"argument {self.count} of printf lies outside its memory", self.c, self.ins,
-                        self.lane, self.address + self.at)  # fmt: skip
+            raise fault(
+                OutOfBoundsFault,
+                f"argument {self.count} of printf lies outside its memory",
+                self.c,
+                self.ins,
+                self.lane,
+                self.address + self.at,
+            )
         self.at += size
         return struct.unpack(code, data)[0]
 
@@ -141,8 +147,9 @@ def assertfail(b: Builder, ins: Instruction) -> Step:
     def step(c: Team, m: Mask) -> None:
         lane = int(np.argmax(c.live() if m is None else m))
         number = int(np.broadcast_to(c.v[line], (c.n,))[lane])
-        what, where, who = (string_at(c, ins, lane, int(np.broadcast_to(c.v[v], (c.n,))[lane]))
-                            for v in (expression, file, function))  # fmt: skip
+        what, where, who = (
+            string_at(c, ins, lane, int(np.broadcast_to(c.v[v], (c.n,))[lane])) for v in (expression, file, function)
+        )
         raise fault(Fault, f"{where}:{number}: {who}: assertion `{what}` failed", c, ins, lane)
 
     return step

@@ -32,10 +32,15 @@ Mask = NDArray[np.bool_] | None
 #: reductions by the map's type, as for plain ranges; signless ones take the unsigned types
 _BITS = {"u8", "u16", "u32", "s32", "u64", "s64"}
 _REDUCES = {
-    "add": {"u32", "s32", "u64", "f16", "bf16", "f32", "f32.ftz"}, "inc": {"u32"}, "dec": {"u32"},
-    "min": {"u32", "s32", "u64", "s64", "f16", "bf16"}, "max": {"u32", "s32", "u64", "s64", "f16", "bf16"},
-    "and": _BITS, "or": _BITS, "xor": _BITS,
-}  # fmt: skip
+    "add": {"u32", "s32", "u64", "f16", "bf16", "f32", "f32.ftz"},
+    "inc": {"u32"},
+    "dec": {"u32"},
+    "min": {"u32", "s32", "u64", "s64", "f16", "bf16"},
+    "max": {"u32", "s32", "u64", "s64", "f16", "bf16"},
+    "and": _BITS,
+    "or": _BITS,
+    "xor": _BITS,
+}
 #: shared memory of a box begins at a multiple of this
 BOX = 128
 
@@ -182,8 +187,18 @@ def load(
             def fetch(i: int, windows: list[Window] = windows, memory: Any = memory) -> Array:
                 return windows[i].load(memory.buffer, GLOBAL_BASE).reshape(-1).view(np.uint8)
 
-            work = Incoming(c, ins, lanes[who], at, bell.of(c, lanes, who, targets), tensor.size >> GRANULE,
-                            tensor.swizzle, fetch, "the tensor copy", width=tensor.narrow)  # fmt: skip
+            work = Incoming(
+                c,
+                ins,
+                lanes[who],
+                at,
+                bell.of(c, lanes, who, targets),
+                tensor.size >> GRANULE,
+                tensor.swizzle,
+                fetch,
+                "the tensor copy",
+                width=tensor.narrow,
+            )
             assert chunk.asynchrony is not None
             chunk.asynchrony.begin(work)
 

@@ -12,8 +12,14 @@ from .registry import Step, instruction
 from .syntax import Instruction, Neg, Operand, Selected, Sink
 
 Array = NDArray[Any]
-_COMPARE = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater,
-            "ge": np.greater_equal}  # fmt: skip
+_COMPARE = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
 _SECOND = {"add", "min", "max"}
 _WORD = ("u32", "s32")
 
@@ -190,8 +196,10 @@ def parallel(b: Builder, ins: Instruction) -> Step:
     sources = [split(op) for op in ins.operands[1:3]]
     natural = "".join(str(i) for i in reversed(range(lanes)))
     beyond = "".join(str(i + lanes) for i in reversed(range(lanes)))
-    taken = [places(select, default, 2 * lanes - 1, lanes)
-             for (_, select), default in zip(sources, (natural, beyond), strict=True)]  # fmt: skip
+    taken = [
+        places(select, default, 2 * lanes - 1, lanes)
+        for (_, select), default in zip(sources, (natural, beyond), strict=True)
+    ]
     written = places(mask, natural, lanes - 1, None)
     x, y = (b.src(op, "u32") for op, _ in sources)
     rest = b.src(ins.operands[3], "u32")

@@ -206,8 +206,14 @@ def match(b: Builder, ins: Instruction) -> Step:
 @instruction("redux", kind="warp")
 def redux(b: Builder, ins: Instruction) -> Step:
     how, kind = ins.mods[1], ins.mods[-1]
-    ufunc: Any = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
-                  "xor": np.bitwise_xor}.get(how)  # fmt: skip
+    ufunc: Any = {
+        "add": np.add,
+        "min": np.minimum,
+        "max": np.maximum,
+        "and": np.bitwise_and,
+        "or": np.bitwise_or,
+        "xor": np.bitwise_xor,
+    }.get(how)
     if ins.mods[0] != "sync" or ufunc is None or kind not in ("u32", "s32", "b32") or len(ins.mods) != 3:
         raise b.unsupported()
     typed = "u32" if kind == "b32" else kind

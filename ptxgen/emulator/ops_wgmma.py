@@ -25,8 +25,15 @@ Mask = NDArray[np.bool_] | None
 _SHAPE = re.compile(r"m64n(\d+)k(\d+)$")
 #: k of an instruction by the type of A
 DEPTHS = {"f16": 16, "bf16": 16, "tf32": 8, "e4m3": 32, "e5m2": 32, "s8": 32, "u8": 32}
-_UNSIGNED: dict[str, Any] = {"f16": np.uint16, "bf16": np.uint16, "tf32": np.uint32, "s8": np.int8, "u8": np.uint8,
-                             "e4m3": np.uint8, "e5m2": np.uint8}  # fmt: skip
+_UNSIGNED: dict[str, Any] = {
+    "f16": np.uint16,
+    "bf16": np.uint16,
+    "tf32": np.uint32,
+    "s8": np.int8,
+    "u8": np.uint8,
+    "e4m3": np.uint8,
+    "e5m2": np.uint8,
+}
 _RESULTS: dict[str, Any] = {"f32": np.float32, "f16": np.float16, "s32": np.int32}
 #: fractional bits of sums of 8-bit floats, where others have 25 and 23
 FEW = 13

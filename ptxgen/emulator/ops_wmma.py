@@ -35,10 +35,16 @@ Mask = NDArray[np.bool_] | None
 _SQUARE = ("m16n16k16", "m8n32k16", "m32n8k16")
 #: shapes by the type of A, and the types that C and D may have
 SHAPES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "f16": (_SQUARE, ("f16", "f32")), "bf16": (_SQUARE, ("f32",)), "tf32": (("m16n16k8",), ("f32",)),
-    "f64": (("m8n8k4",), ("f64",)), "s8": (_SQUARE, ("s32",)), "u8": (_SQUARE, ("s32",)),
-    "s4": (("m8n8k32",), ("s32",)), "u4": (("m8n8k32",), ("s32",)), "b1": (("m8n8k128",), ("s32",)),
-}  # fmt: skip
+    "f16": (_SQUARE, ("f16", "f32")),
+    "bf16": (_SQUARE, ("f32",)),
+    "tf32": (("m16n16k8",), ("f32",)),
+    "f64": (("m8n8k4",), ("f64",)),
+    "s8": (_SQUARE, ("s32",)),
+    "u8": (_SQUARE, ("s32",)),
+    "s4": (("m8n8k32",), ("s32",)),
+    "u4": (("m8n8k32",), ("s32",)),
+    "b1": (("m8n8k128",), ("s32",)),
+}
 _SPACES = {"global": "global", "shared": "shared", "shared::cta": "shared"}
 
 
@@ -80,8 +86,9 @@ def matrix(b: Builder, which: str, shape: str, kind: str) -> Matrix:
 class Transfer:
     """wmma.load and wmma.store: registers, and where their parts lie in memory."""
 
-    def __init__(self, b: Builder, ins: Instruction, registers: Operand, address: Operand, rest: tuple[Operand, ...],
-                 kind: str) -> None:  # fmt: skip
+    def __init__(
+        self, b: Builder, ins: Instruction, registers: Operand, address: Operand, rest: tuple[Operand, ...], kind: str
+    ) -> None:
         mods = [m for m in ins.mods[1:] if m not in ("sync", "aligned")]
         self.ins = ins
         space = "generic"

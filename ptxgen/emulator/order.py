@@ -22,8 +22,15 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 #: accesses that race: of the new segment, of the old one
-PAIRS = (("writes", "writes"), ("writes", "reads"), ("reads", "writes"), ("atomics", "writes"), ("atomics", "reads"),
-         ("writes", "atomics"), ("reads", "atomics"))  # fmt: skip
+PAIRS = (
+    ("writes", "writes"),
+    ("writes", "reads"),
+    ("reads", "writes"),
+    ("atomics", "writes"),
+    ("atomics", "reads"),
+    ("writes", "atomics"),
+    ("reads", "atomics"),
+)
 
 
 class Known(NamedTuple):
@@ -95,8 +102,11 @@ class Order(Checks):
     def meet(self, new: Segment, knowledge: Array, doing: str = "") -> None:
         """Looks for races of what happens with what happened; `knowledge[actor, block]` is the new segment's."""
         r, w, a = new.rpages, new.wpages, new.apages
-        if (w & (self.live_read | self.live_write | self.live_atomic)
-                | r & (self.live_write | self.live_atomic) | a & (self.live_write | self.live_read)):  # fmt: skip
+        if (
+            w & (self.live_read | self.live_write | self.live_atomic)
+            | r & (self.live_write | self.live_atomic)
+            | a & (self.live_write | self.live_read)
+        ):
             for old in self.live:
                 if (old.team is not new.team or self.size > 1) and (
                     (w & (old.rpages | old.wpages | old.apages))
@@ -126,8 +136,10 @@ class Order(Checks):
                 hit: tuple[Touch, int, int] | None = None
                 stores = mine_name == their_name and not doing
                 if stores:
-                    hit = self.differing([Part(t, ~known[accessors(t)[2]]) for t in mine],
-                                         [Part(t, self.in_rank(t, rank)) for t in theirs])  # fmt: skip
+                    hit = self.differing(
+                        [Part(t, ~known[accessors(t)[2]]) for t in mine],
+                        [Part(t, self.in_rank(t, rank)) for t in theirs],
+                    )
                 marked = []
                 for t in () if stores else theirs:
                     at, which = t.positions()[0], self.in_rank(t, rank)
@@ -157,8 +169,11 @@ class Order(Checks):
                     RaceFault,
                     f"{doing or mine_name[:-1]} by warp {new.team.warp} and {their_name[:-1]} by {whose} (line {line}) "
                     "of the same shared memory with no barrier between",
-                    new.team, touch.ins, lane, position % stride,
-                )  # fmt: skip
+                    new.team,
+                    touch.ins,
+                    lane,
+                    position % stride,
+                )
 
     def in_rank(self, t: Touch, rank: int) -> Array | None:
         """Which lanes of an access are of blocks of a rank; None: all, where `rank` is negative."""

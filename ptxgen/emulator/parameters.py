@@ -37,8 +37,10 @@ class Parameters:
         variable, size = address.base.var, SIZES[ins.types[-1]]
         offset = address.base.offset + address.offset
         if offset < 0 or offset + count * size > variable.size or offset % size:
-            raise ParseError(f"line {ins.line}: {count * size} bytes at {offset} of the {variable.size} bytes of "
-                             f"{variable.name}: {ins.text}")  # fmt: skip
+            raise ParseError(
+                f"line {ins.line}: {count * size} bytes at {offset} of the {variable.size} bytes of "
+                f"{variable.name}: {ins.text}"
+            )
         return variable, offset, size, count
 
     def settle(self) -> None:

@@ -26,10 +26,19 @@ from .syntax import (
 _LINKAGE = {".visible", ".extern", ".weak", ".common"}
 _SPACES = {".global", ".const", ".shared", ".local", ".param"}
 _PERFORMANCE = {
-    ".maxntid", ".reqntid", ".minnctapersm", ".maxnctapersm", ".maxnreg", ".reqnctapercluster",
-    ".maxclusterrank", ".explicitcluster", ".blocksareclusters", ".noreturn", ".abi_preserve",
+    ".maxntid",
+    ".reqntid",
+    ".minnctapersm",
+    ".maxnctapersm",
+    ".maxnreg",
+    ".reqnctapercluster",
+    ".maxclusterrank",
+    ".explicitcluster",
+    ".blocksareclusters",
+    ".noreturn",
+    ".abi_preserve",
     ".abi_preserve_control",
-}  # fmt: skip
+}
 
 
 _TABLES = {".branchtargets", ".calltargets", ".callprototype"}
@@ -309,8 +318,14 @@ class Parser(Reader):
                 ins.scope = self.find(f, scope, ins.operands[-1], ins, f.tables, None)
 
     @staticmethod
-    def find(f: Function, scope: Scope, name: Operand, ins: Instruction, where: dict[tuple[int, str], Any],
-             default: object = ...) -> Any:  # fmt: skip
+    def find(
+        f: Function,
+        scope: Scope,
+        name: Operand,
+        ins: Instruction,
+        where: dict[tuple[int, str], Any],
+        default: object = ...,
+    ) -> Any:
         """What a label stands for, seen from a scope."""
         if not isinstance(name, Name):
             raise ParseError(f"line {ins.line}: {ins.text!r} needs a label")

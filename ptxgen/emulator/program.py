@@ -81,7 +81,7 @@ class Block:
         "target",
         "uniform",
         "warps",
-    )  # fmt: skip
+    )
 
     def __init__(self, first: int) -> None:
         self.steps: list[Step] = []
@@ -169,11 +169,17 @@ class Program:
         made = row.make(b, ins)
         reads, writes = list(b.reads), list(b.writes)
         return {
-            "row": row, "step": made, "before": self.register_sets.watch([*reads, *writes], ins), "ins": ins,
-            "reads": {reg.slot: reg for reg in reads}, "writes": {reg.slot: reg for reg in writes}, "carry": b.carry,
-            "members": b.members, "single": b.single,
+            "row": row,
+            "step": made,
+            "before": self.register_sets.watch([*reads, *writes], ins),
+            "ins": ins,
+            "reads": {reg.slot: reg for reg in reads},
+            "writes": {reg.slot: reg for reg in writes},
+            "carry": b.carry,
+            "members": b.members,
+            "single": b.single,
             "guard": b.src(ins.pred, "pred") if ins.pred is not None else None,
-        }  # fmt: skip
+        }
 
     def assemble(self, bodies: list[dict[str, Any]]) -> None:
         ends = [*self.starts[1:], len(self.code)]
@@ -226,10 +232,13 @@ class Program:
                 following.append(blk.target)
             after.append([n for n in following if n < len(blocks)])
         barriers = [
-            i for i, blk in enumerate(blocks)
-            if blk.end == BLOCKING and blk.ins is not None and blk.ins.op in ("bar", "barrier")
+            i
+            for i, blk in enumerate(blocks)
+            if blk.end == BLOCKING
+            and blk.ins is not None
+            and blk.ins.op in ("bar", "barrier")
             and blk.ins.mods[:1] != ("cluster",)
-        ]  # fmt: skip
+        ]
         self.loops: dict[int, int] = {}
         self.counters = 0
         for barrier, first in conditional(blocks, after, barriers).items():
@@ -279,8 +288,13 @@ class Program:
     def poison(self, c: Team, loaded: dict[int, tuple[NDArray[np.bool_], int]], ins: Instruction) -> None:
         """A load takes undefined bytes: registers are undefined in some lanes; `loaded`: lanes and a byte's address."""
         registers = self.function.registers
-        self.undefined.poison(c, {slot: (where, Origin(registers[slot].name, ins.line, address))
-                                  for slot, (where, address) in loaded.items()})  # fmt: skip
+        self.undefined.poison(
+            c,
+            {
+                slot: (where, Origin(registers[slot].name, ins.line, address))
+                for slot, (where, address) in loaded.items()
+            },
+        )
 
     # ---- wrappers
 

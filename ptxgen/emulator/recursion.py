@@ -191,8 +191,10 @@ class Recursion:
     def formals(self, parameters: list[Parameter], variables: list[Variable], s: Subroutine) -> list[Operand]:
         """What parameters are in a function's copy."""
         others = iter(variables)
-        return [s.context.registers[p.held.slot] if p.held is not None else Sym(s.context.variables[id(next(others))])
-                for p in parameters]  # fmt: skip
+        return [
+            s.context.registers[p.held.slot] if p.held is not None else Sym(s.context.variables[id(next(others))])
+            for p in parameters
+        ]
 
     def gather(
         self, ins: Instruction, p: Parameter, actual: Operand, copied: bool = False

@@ -30,8 +30,11 @@ _POWERS = np.ldexp(1.0, np.arange(-_BIAS, _BIAS + 1))
 TILE = 1 << 15
 _NANS: dict[int, Any] = {2: np.uint16(0x7FFF), 4: np.uint32(0x7FFFFFFF)}
 _TYPES: dict[str, Any] = {
-    "f16": F16, "bf16": BF16, "e4m3": np.dtype(ml_dtypes.float8_e4m3fn), "e5m2": np.dtype(ml_dtypes.float8_e5m2),
-}  # fmt: skip
+    "f16": F16,
+    "bf16": BF16,
+    "e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "e5m2": np.dtype(ml_dtypes.float8_e5m2),
+}
 
 
 class Terms(NamedTuple):

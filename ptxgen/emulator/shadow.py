@@ -295,9 +295,17 @@ class Shadow:
     # ---- order
 
     def conflict(
-        self, c: Team, ins: Instruction, kind: int, old: Array, g: Array, mark: Array, lanes: Array, doing: str,
+        self,
+        c: Team,
+        ins: Instruction,
+        kind: int,
+        old: Array,
+        g: Array,
+        mark: Array,
+        lanes: Array,
+        doing: str,
         done: str,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Raises where an access meets marks of other threads that nothing orders before it."""
         bad = ((old ^ mark) & THREAD != 0) & (old != 0)
         if not bad.any():

@@ -28,8 +28,9 @@ def suggestion(ins: Instruction) -> str:
     """ ", did you mean bar.sync" for bar.snyc; empty where nothing is similar."""
     names = {name.partition(".")[0] for name in TABLE if name[0] != "*"}
     op = ins.op if ins.op in names else closest(ins.op, names)
-    mods = tuple(m if m in MODIFIERS or "::" in m or any(ch.isdigit() for ch in m) else closest(m, MODIFIERS)
-                 for m in ins.mods)  # fmt: skip
+    mods = tuple(
+        m if m in MODIFIERS or "::" in m or any(ch.isdigit() for ch in m) else closest(m, MODIFIERS) for m in ins.mods
+    )
     meant = replace(ins, op=op, mods=mods)
     return f", did you mean {meant.name}" if meant.name != ins.name and find(meant) is not None else ""
 

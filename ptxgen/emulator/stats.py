@@ -29,8 +29,10 @@ def instruction_class(op: str, mods: tuple[str, ...]) -> str:
         "multimem",
         "st.async",
     ):
-        space = next((m.split("::")[0] for m in mods if m.split("::")[0] in
-                      ("global", "shared", "param", "const", "local")), "generic")  # fmt: skip
+        space = next(
+            (m.split("::")[0] for m in mods if m.split("::")[0] in ("global", "shared", "param", "const", "local")),
+            "generic",
+        )
         kind = "atomic" if op in ("red", "atom") else "store" if op in ("st", "stmatrix") else "load"
         return f"{space}_{kind}"
     if op == "cp":

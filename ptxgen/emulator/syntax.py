@@ -7,12 +7,35 @@ from typing import Any
 
 #: bytes of each scalar type
 SIZES = {
-    "b8": 1, "u8": 1, "s8": 1, "e4m3": 1, "e5m2": 1,
-    "b16": 2, "u16": 2, "s16": 2, "f16": 2, "bf16": 2, "e4m3x2": 2, "e5m2x2": 2,
-    "b32": 4, "u32": 4, "s32": 4, "f32": 4, "f16x2": 4, "bf16x2": 4, "tf32": 4, "u16x2": 4, "s16x2": 4,
-    "b64": 8, "u64": 8, "s64": 8, "f64": 8, "f32x2": 8,
-    "b128": 16, "pred": 1,
-}  # fmt: skip
+    "b8": 1,
+    "u8": 1,
+    "s8": 1,
+    "e4m3": 1,
+    "e5m2": 1,
+    "b16": 2,
+    "u16": 2,
+    "s16": 2,
+    "f16": 2,
+    "bf16": 2,
+    "e4m3x2": 2,
+    "e5m2x2": 2,
+    "b32": 4,
+    "u32": 4,
+    "s32": 4,
+    "f32": 4,
+    "f16x2": 4,
+    "bf16x2": 4,
+    "tf32": 4,
+    "u16x2": 4,
+    "s16x2": 4,
+    "b64": 8,
+    "u64": 8,
+    "s64": 8,
+    "f64": 8,
+    "f32x2": 8,
+    "b128": 16,
+    "pred": 1,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,9 +239,10 @@ class Unit:
 _LEADING: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("vote", "shfl", "redux"), ("sync",)),
     **dict.fromkeys(("ldmatrix", "stmatrix", "movmatrix"), ("sync", "aligned", "m8n8", "x1", "x2", "x4")),
-    "match": ("all", "any", "sync"), "ld": ("volatile", "relaxed", "acquire"),
+    "match": ("all", "any", "sync"),
+    "ld": ("volatile", "relaxed", "acquire"),
     "cp": ("reduce", "async", "bulk", "mbarrier", "ca", "cg"),
-}  # fmt: skip
+}
 
 
 def canonical(op: str, mods: list[str]) -> tuple[str, ...]:

@@ -34,10 +34,20 @@ _MAGIC = b"PTXGENTM"
 _FORM = "<8sQ8B5I8B5H2x4Q3h3hHH16x"
 #: the driver's types in its order: our name, bytes, NumPy type
 TYPES: tuple[tuple[str, Any], ...] = (
-    ("u8", np.uint8), ("u16", np.uint16), ("u32", np.uint32), ("s32", np.int32), ("u64", np.uint64), ("s64", np.int64),
-    ("f16", np.float16), ("f32", np.float32), ("f64", np.float64), ("bf16", ml_dtypes.bfloat16),
-    ("f32.ftz", np.float32), ("tf32", np.float32), ("tf32.ftz", np.float32),
-)  # fmt: skip
+    ("u8", np.uint8),
+    ("u16", np.uint16),
+    ("u32", np.uint32),
+    ("s32", np.int32),
+    ("u64", np.uint64),
+    ("s64", np.int64),
+    ("f16", np.float16),
+    ("f32", np.float32),
+    ("f64", np.float64),
+    ("bf16", ml_dtypes.bfloat16),
+    ("f32.ftz", np.float32),
+    ("tf32", np.float32),
+    ("tf32.ftz", np.float32),
+)
 _ALIASES = {"s8": "u8", "e4m3": "u8", "e5m2": "u8", "s16": "u16", "b8": "u8", "b16": "u16"}
 _NUMBERS = {name: i for i, (name, _) in enumerate(TYPES)}
 SWIZZLES = (0, 32, 64, 128)
@@ -122,20 +132,48 @@ class TensorMap:
             return [*values, *[default] * (5 - len(values))]
 
         return struct.pack(
-            _FORM, _MAGIC, address, _NUMBERS[self.type], self.rank, self.im2col, self.interleave,
-            SWIZZLES.index(self.swizzle), int(self.fill == "nan"), self.promotion, 0,
-            *five([e - 1 for e in self.extents]), *five(self.element_strides), 0, 0, 0, *five(self.box),
-            *[*self.strides, 0, 0, 0, 0][:4], *[*self.lower, 0, 0, 0][:3], *[*self.upper, 0, 0, 0][:3],
-            self.channels, self.pixels,
-        )  # fmt: skip
+            _FORM,
+            _MAGIC,
+            address,
+            _NUMBERS[self.type],
+            self.rank,
+            self.im2col,
+            self.interleave,
+            SWIZZLES.index(self.swizzle),
+            int(self.fill == "nan"),
+            self.promotion,
+            0,
+            *five([e - 1 for e in self.extents]),
+            *five(self.element_strides),
+            0,
+            0,
+            0,
+            *five(self.box),
+            *[*self.strides, 0, 0, 0, 0][:4],
+            *[*self.lower, 0, 0, 0][:3],
+            *[*self.upper, 0, 0, 0][:3],
+            self.channels,
+            self.pixels,
+        )
 
 
 def tensormap(
-    base: Any, extents: Sequence[int] | None = None, strides: Sequence[int] | None = None, box: Sequence[int] = (), *,
-    type: str | None = None, element_strides: Sequence[int] | None = None, interleave: int = 0, swizzle: int = 0,
-    fill: str = "zero", promotion: int = 0, lower: Sequence[int] | None = None, upper: Sequence[int] | None = None,
-    channels: int | None = None, pixels: int | None = None,
-) -> TensorMap:  # fmt: skip
+    base: Any,
+    extents: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+    box: Sequence[int] = (),
+    *,
+    type: str | None = None,
+    element_strides: Sequence[int] | None = None,
+    interleave: int = 0,
+    swizzle: int = 0,
+    fill: str = "zero",
+    promotion: int = 0,
+    lower: Sequence[int] | None = None,
+    upper: Sequence[int] | None = None,
+    channels: int | None = None,
+    pixels: int | None = None,
+) -> TensorMap:
     """A tensor map, checked as cuTensorMapEncodeTiled checks its arguments, or (with `channels`) as ...Im2col does.
 
     base: an address, or a NumPy array, which also gives what is left out of type, extents and strides. Dimensions go
@@ -205,8 +243,23 @@ def tensormap(
         not swizzle or inner <= swizzle,
         f"a pixel's channels have {inner} bytes; a swizzle of {swizzle} allows {swizzle}",
     )
-    return TensorMap(base, type, tuple(extents), strides, (), steps, interleave, swizzle, fill, promotion, low, high,
-                     channels, pixels, True)  # fmt: skip
+    return TensorMap(
+        base,
+        type,
+        tuple(extents),
+        strides,
+        (),
+        steps,
+        interleave,
+        swizzle,
+        fill,
+        promotion,
+        low,
+        high,
+        channels,
+        pixels,
+        True,
+    )
 
 
 @functools.lru_cache(maxsize=1024)
@@ -218,11 +271,22 @@ def decode(data: bytes) -> TensorMap | None:
     extents, steps, box = rest[:5], rest[5:10], rest[13:18]
     strides, low, high = rest[18:22], rest[22:25], rest[25:28]
     return TensorMap(
-        address, TYPES[kind][0], tuple(e + 1 for e in extents[:rank]), tuple(strides[: rank - 1]),
-        () if columns else tuple(box[:rank]), tuple(steps[:rank]), interleave, SWIZZLES[swizzle],
-        "nan" if fill else "zero", promotion, tuple(low[: rank - 2]) if columns else (),
-        tuple(high[: rank - 2]) if columns else (), rest[28], rest[29], bool(columns),
-    )  # fmt: skip
+        address,
+        TYPES[kind][0],
+        tuple(e + 1 for e in extents[:rank]),
+        tuple(strides[: rank - 1]),
+        () if columns else tuple(box[:rank]),
+        tuple(steps[:rank]),
+        interleave,
+        SWIZZLES[swizzle],
+        "nan" if fill else "zero",
+        promotion,
+        tuple(low[: rank - 2]) if columns else (),
+        tuple(high[: rank - 2]) if columns else (),
+        rest[28],
+        rest[29],
+        bool(columns),
+    )
 
 
 class Window:

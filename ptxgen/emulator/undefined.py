@@ -40,9 +40,27 @@ Carry = Callable[["Team", Operands], list[Array] | None]
 DECIDES = {"call", "brx", "case"}
 #: integer instructions whose result may not depend on one of the operands: x - x, x & 0
 SELECTIVE = {
-    "and", "or", "xor", "lop3", "sub", "mul", "mul24", "mad", "mad24", "shl", "shr", "selp", "slct", "prmt", "bfe",
-    "bfi", "min", "max", "rem", "sad",
-}  # fmt: skip
+    "and",
+    "or",
+    "xor",
+    "lop3",
+    "sub",
+    "mul",
+    "mul24",
+    "mad",
+    "mad24",
+    "shl",
+    "shr",
+    "selp",
+    "slct",
+    "prmt",
+    "bfe",
+    "bfi",
+    "min",
+    "max",
+    "rem",
+    "sad",
+}
 #: values that take the place of undefined ones, to see whether a result depends on them: small ones for shifts
 TRIALS = (0, 0xFFFFFFFFFFFFFFFF, 1, 2, 3, 7, 12, 31, 0x5A5A5A5A5A5A5A5A, 0x0123456789ABCDEF, 0x8000000080000000)
 

@@ -115,9 +115,11 @@ class Warpgroup:
             text = f"another warp of the warpgroup executes the wgmma of line {product.form.ins.line} in its place"
             raise fault(DivergenceFault, text, c, form.ins, 32 * block)
         for mine, theirs, what in (
-            (a, product.a, "descriptor of A"), (b, product.b, "descriptor of B"), (adds, product.adds, "scale-d"),
+            (a, product.a, "descriptor of A"),
+            (b, product.b, "descriptor of B"),
+            (adds, product.adds, "scale-d"),
             (self.committed[c.warp % WARPS], product.group, "number of groups before it"),
-        ):  # fmt: skip
+        ):
             bad = take & (mine != theirs)
             if bad.any():
                 text = f"the warps of the warpgroup give different values of the {what}"

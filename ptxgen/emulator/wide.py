@@ -33,8 +33,9 @@ def split(f: Function) -> None:
     halves: dict[int, Vec] = {}
     for r in list(f.registers):
         if r.type == "b128":
-            low, high = (Reg(f"{r.name} ({half} half)", "b64", len(f.registers) + i)
-                         for i, half in enumerate(("low", "high")))  # fmt: skip
+            low, high = (
+                Reg(f"{r.name} ({half} half)", "b64", len(f.registers) + i) for i, half in enumerate(("low", "high"))
+            )
             halves[r.slot] = Vec((low, high))
             f.registers += [low, high]
 
@@ -91,10 +92,12 @@ def mov(b: Builder, ins: Instruction) -> Step:
     if sizes != {2, 4}:
         raise b.unsupported("this packing")
     if len(to.items) == 4:
-        return together([copy(b.dst(d, "u32"), b.part(source.items[i // 2], "u32", i % 2, False))
-                         for i, d in enumerate(to.items)])  # fmt: skip
-    return together([copy(b.part(to.items[i // 2], "u32", i % 2, True), b.src(a, "u32"))
-                     for i, a in enumerate(source.items)])  # fmt: skip
+        return together(
+            [copy(b.dst(d, "u32"), b.part(source.items[i // 2], "u32", i % 2, False)) for i, d in enumerate(to.items)]
+        )
+    return together(
+        [copy(b.part(to.items[i // 2], "u32", i % 2, True), b.src(a, "u32")) for i, a in enumerate(source.items)]
+    )
 
 
 @instruction("*atom.wide", polls=True)

@@ -45,9 +45,18 @@ class Family:
         """A stand-in for the problems of a class: what it is, how its operands are aligned, no extents."""
         size, (a, b, c) = p.element.bytes, p.vectors
         return replace(
-            p.placeless, m=NEUTRAL, n=NEUTRAL, k=NEUTRAL, lda=0, ldb=0, ldc=0, batch=1, aligned_a=a * size,
-            aligned_b=b * size, aligned_c=c * p.output.bytes,
-        )  # fmt: skip
+            p.placeless,
+            m=NEUTRAL,
+            n=NEUTRAL,
+            k=NEUTRAL,
+            lda=0,
+            ldb=0,
+            ldc=0,
+            batch=1,
+            aligned_a=a * size,
+            aligned_b=b * size,
+            aligned_c=c * p.output.bytes,
+        )
 
     def variables(self, p: Gemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
         """What the sampler draws independently of each other: single axes, unless hardly any pair of values of two

@@ -37,17 +37,26 @@ class Counts:
     @classmethod
     def of(cls, stats: Any, step: Step, registers: int = 64) -> Counts:
         """From the ``Stats`` of the emulated launch of ``step``. ``registers``: nobody allocated them; a guess."""
-        lanes = {"f64": stats.lane_instructions["fp64"], "f32": stats.lane_instructions["fp32"],
-                 "f16": 2 * stats.lane_instructions["fp16"]}  # fmt: skip
+        lanes = {
+            "f64": stats.lane_instructions["fp64"],
+            "f32": stats.lane_instructions["fp32"],
+            "f16": 2 * stats.lane_instructions["fp16"],
+        }
         kind = max(lanes, key=lambda name: lanes[name])
         threads = math.prod(step.block)
         return cls(
-            warp_instructions=sum(stats.warp_instructions.values()), fma_lanes=lanes[kind],
-            shared_wavefronts=stats.shared.wavefronts, atomics=stats.atomics,
+            warp_instructions=sum(stats.warp_instructions.values()),
+            fma_lanes=lanes[kind],
+            shared_wavefronts=stats.shared.wavefronts,
+            atomics=stats.atomics,
             global_sectors=stats.global_load.sectors + stats.global_store.sectors,
-            barriers=stats.barriers / max(-(-threads // WARP), 1), blocks=math.prod(step.grid), threads=threads,
-            registers=registers, shared=step.shared, kind=kind,
-        )  # fmt: skip
+            barriers=stats.barriers / max(-(-threads // WARP), 1),
+            blocks=math.prod(step.grid),
+            threads=threads,
+            registers=registers,
+            shared=step.shared,
+            kind=kind,
+        )
 
 
 def from_stats(s: Counts, d: Device) -> float:

@@ -117,4 +117,4 @@ __all__ = [
     "rate",
     "roofline",
     "work",
-]  # fmt: skip
+]

@@ -42,63 +42,153 @@ def _power_of_two(x: Any) -> Any:
 
 #: rules that need no geometry, and without which there is none
 FIRST = (
-    Rule("axis", lambda p, c, g, d: np.logical_and.reduce([_power_of_two(v) for v in (
-        c.ms, c.ns, c.u, c.ks, c.kl, c.vec_a, c.vec_b, c.vec_c, c.lanes_m)])
-        & (_power_of_two(c.ml) & _power_of_two(c.nl) | (c.family == wgmma.WGMMA) & (c.ml > 0) & (c.nl > 0)),
-        "ms, ns, ml, nl, u, ks, kl, vec_a, vec_b, vec_c and lanes_m must be powers of two ({c})"),
-    Rule("range", lambda p, c, g, d: (c.family >= 0) & (c.family < len(FAMILIES)) & (c.lanes_m <= WARP) & (c.kg >= 1)
-         & (c.kg <= GRID_LIMIT) & (c.min_ctas_per_sm >= 1) & (c.raster_group >= 1)
-         & np.where(c.family == wgmma.WGMMA, (c.stages >= 1) & (c.stages <= 16), (c.stages >= 2) & (c.stages <= 8))
-         & (c.splitk >= 0) & (c.splitk <= 4) & (c.bounds >= 0) & (c.bounds <= 2) & (c.mma_order >= 0) & (c.mma_order <= 2)
-         & np.logical_and.reduce([(v == 0) | (v == 1) for v in (
-             c.cp_async_a, c.cp_async_b, c.kmajor_smem_a, c.kmajor_smem_b, c.epilogue_smem, c.lane_interleave, c.fragment_prefetch, c.deferred_sts, c.store_policy)]),
-         "an axis is out of its range ({c}): stages 2 to 8 (wgmma: 1 to 16), kg 1 to 65535, switches 0 or 1"),
-    Rule("types_c", lambda p, c, g, d: not p.output.tiny or d.sm >= 89,
-         "results in {p.out} need sm_89; {d.name} is sm_{d.sm}"),
-)  # fmt: skip
+    Rule(
+        "axis",
+        lambda p, c, g, d: (
+            np.logical_and.reduce(
+                [_power_of_two(v) for v in (c.ms, c.ns, c.u, c.ks, c.kl, c.vec_a, c.vec_b, c.vec_c, c.lanes_m)]
+            )
+            & (_power_of_two(c.ml) & _power_of_two(c.nl) | (c.family == wgmma.WGMMA) & (c.ml > 0) & (c.nl > 0))
+        ),
+        "ms, ns, ml, nl, u, ks, kl, vec_a, vec_b, vec_c and lanes_m must be powers of two ({c})",
+    ),
+    Rule(
+        "range",
+        lambda p, c, g, d: (
+            (c.family >= 0)
+            & (c.family < len(FAMILIES))
+            & (c.lanes_m <= WARP)
+            & (c.kg >= 1)
+            & (c.kg <= GRID_LIMIT)
+            & (c.min_ctas_per_sm >= 1)
+            & (c.raster_group >= 1)
+            & np.where(c.family == wgmma.WGMMA, (c.stages >= 1) & (c.stages <= 16), (c.stages >= 2) & (c.stages <= 8))
+            & (c.splitk >= 0)
+            & (c.splitk <= 4)
+            & (c.bounds >= 0)
+            & (c.bounds <= 2)
+            & (c.mma_order >= 0)
+            & (c.mma_order <= 2)
+            & np.logical_and.reduce(
+                [
+                    (v == 0) | (v == 1)
+                    for v in (
+                        c.cp_async_a,
+                        c.cp_async_b,
+                        c.kmajor_smem_a,
+                        c.kmajor_smem_b,
+                        c.epilogue_smem,
+                        c.lane_interleave,
+                        c.fragment_prefetch,
+                        c.deferred_sts,
+                        c.store_policy,
+                    )
+                ]
+            )
+        ),
+        "an axis is out of its range ({c}): stages 2 to 8 (wgmma: 1 to 16), kg 1 to 65535, switches 0 or 1",
+    ),
+    Rule(
+        "types_c",
+        lambda p, c, g, d: not p.output.tiny or d.sm >= 89,
+        "results in {p.out} need sm_89; {d.name} is sm_{d.sm}",
+    ),
+)
 
 LAST = (
-    Rule("tables", lambda p, c, g, d: (p.addr_a == p.addr_b == p.addr_c == STRIDED) | (c.family <= mma.MMA)
-         | (c.family == slide.SLIDE)
-         | ((c.family == wgmma.WGMMA) & (p.window is not None)),
-         "operands are found as {p.addr_a}, {p.addr_b}, {p.addr_c}: simt and mma look into tables, wgmma does not, but"
-         " TMA walks over some images"),
-    Rule("tables_end", lambda p, c, g, d: (c.family > mma.MMA) | (p.addr_a == p.addr_b == STRIDED)
-         | ((c.stages + 2) * c.u <= PADDING),
-         "stages={c.stages} of u={c.u} look up more than 1024 offsets behind a table's last"),
-    Rule("pdl", lambda p, c, g, d: (c.pdl == 0) | ((c.pdl > 0) & (c.pdl <= 3) & (d.sm >= 90)),
-         "pdl={c.pdl}: 0, or 1 to 3 where kernels can wait for each other, from sm_90 on; {d.name} is sm_{d.sm}"),
+    Rule(
+        "tables",
+        lambda p, c, g, d: (
+            (p.addr_a == p.addr_b == p.addr_c == STRIDED)
+            | (c.family <= mma.MMA)
+            | (c.family == slide.SLIDE)
+            | ((c.family == wgmma.WGMMA) & (p.window is not None))
+        ),
+        "operands are found as {p.addr_a}, {p.addr_b}, {p.addr_c}: simt and mma look into tables, wgmma does not, but"
+        " TMA walks over some images",
+    ),
+    Rule(
+        "tables_end",
+        lambda p, c, g, d: (c.family > mma.MMA) | (p.addr_a == p.addr_b == STRIDED) | ((c.stages + 2) * c.u <= PADDING),
+        "stages={c.stages} of u={c.u} look up more than 1024 offsets behind a table's last",
+    ),
+    Rule(
+        "pdl",
+        lambda p, c, g, d: (c.pdl == 0) | ((c.pdl > 0) & (c.pdl <= 3) & (d.sm >= 90)),
+        "pdl={c.pdl}: 0, or 1 to 3 where kernels can wait for each other, from sm_90 on; {d.name} is sm_{d.sm}",
+    ),
     Rule("threads", lambda p, c, g, d: g.threads <= 1024, "{g.threads} threads a block; the limit is 1024"),
-    Rule("vector_c", lambda p, c, g, d: (c.vec_c <= p.vectors[2]) & (c.vec_c <= c.nl),
-         "vec_c={c.vec_c} exceeds what C's alignment and rows allow, {p.vectors[2]}, or a row of the tile, {c.nl}"),
-    Rule("shared", lambda p, c, g, d: g.shared <= d.shared_block,
-         "{g.shared} bytes of shared memory; {d.name} has {d.shared_block} a block"),
-    Rule("min_ctas_per_sm", lambda p, c, g, d: ((g.shared + d.shared_reserved) * c.min_ctas_per_sm <= d.shared_sm)
-         & (g.threads * c.min_ctas_per_sm <= d.threads_sm) & (c.min_ctas_per_sm <= d.blocks_sm),
-         "min_ctas_per_sm={c.min_ctas_per_sm} blocks of {g.threads} threads and {g.shared} bytes do not fit one multiprocessor"),
-    Rule("registers", lambda p, c, g, d: g.registers <= register_cap(d, g.threads, c.min_ctas_per_sm) + REUSED,
-         "about {g.registers} registers a thread; {d.name} has {d.registers_sm} for min_ctas_per_sm={c.min_ctas_per_sm} blocks of"
-         " {g.threads} threads, and {d.registers_thread} for one"),
-    Rule("registers_left", lambda p, c, g, d: g.registers + getattr(g, "spare", 0)
-         <= register_cap(d, g.threads, c.min_ctas_per_sm) + REUSED,
-         "about {g.registers} registers a thread, and {g.spare} to be left; {d.name} has {d.registers_sm} for"
-         " min_ctas_per_sm={c.min_ctas_per_sm} blocks of {g.threads} threads, and {d.registers_thread} for one"),
-    Rule("bounds", lambda p, c, g, d: (c.bounds != BOUNDS_NONE) | ((p.grain[0] % np.maximum(c.ml, 1) == 0)
-         & (p.grain[1] % np.maximum(c.nl, 1) == 0) & (p.grain[2] % np.maximum(c.u, 1) == 0)),
-         "bounds=0 needs m, n, k={p.grain[0]}, {p.grain[1]}, {p.grain[2]} to be multiples of ml, nl, u={c.ml}, {c.nl},"
-         " {c.u}"),
-    Rule("slices", lambda p, c, g, d: c.kg <= np.maximum(ceil_div(p.k, np.maximum(c.u, 1)), 1),
-         "kg={c.kg} slices; K={p.k} has fewer blocks of u={c.u}"),
-    Rule("splitk", lambda p, c, g, d: ((c.kg > 1) | (c.splitk == SPLIT_MEMSET))
-         & ((c.splitk <= SPLIT_WORKSPACE) | (c.family == wgmma.WGMMA))
-         & ((c.kg == 1) | (c.splitk >= SPLIT_WORKSPACE) | reducible(p)),
-         "splitk={c.splitk} with kg={c.kg}: kg=1 takes splitk=0; 16-bit C, deterministic sums and epilogues take splitk=2"),
-    Rule("grid", lambda p, c, g, d: np.where(c.raster_group > 1, (g.tiles_m * g.tiles_n < 1 << 31)
-                                             & (g.tiles_n * c.raster_group < 1 << 31),
-                                             (g.tiles_n <= GRID_LIMIT) & (g.tiles_m < 1 << 31)),
-         "raster_group={c.raster_group} with {g.tiles_m} tiles along M and {g.tiles_n} along N: raster_group=1 takes at most 65535 along"
-         " N (then take raster_group=8), more at most 2147483647 in all, and along N times raster"),
-)  # fmt: skip
+    Rule(
+        "vector_c",
+        lambda p, c, g, d: (c.vec_c <= p.vectors[2]) & (c.vec_c <= c.nl),
+        "vec_c={c.vec_c} exceeds what C's alignment and rows allow, {p.vectors[2]}, or a row of the tile, {c.nl}",
+    ),
+    Rule(
+        "shared",
+        lambda p, c, g, d: g.shared <= d.shared_block,
+        "{g.shared} bytes of shared memory; {d.name} has {d.shared_block} a block",
+    ),
+    Rule(
+        "min_ctas_per_sm",
+        lambda p, c, g, d: (
+            ((g.shared + d.shared_reserved) * c.min_ctas_per_sm <= d.shared_sm)
+            & (g.threads * c.min_ctas_per_sm <= d.threads_sm)
+            & (c.min_ctas_per_sm <= d.blocks_sm)
+        ),
+        "min_ctas_per_sm={c.min_ctas_per_sm} blocks of {g.threads} threads and {g.shared} bytes do not fit one multiprocessor",
+    ),
+    Rule(
+        "registers",
+        lambda p, c, g, d: g.registers <= register_cap(d, g.threads, c.min_ctas_per_sm) + REUSED,
+        "about {g.registers} registers a thread; {d.name} has {d.registers_sm} for min_ctas_per_sm={c.min_ctas_per_sm} blocks of"
+        " {g.threads} threads, and {d.registers_thread} for one",
+    ),
+    Rule(
+        "registers_left",
+        lambda p, c, g, d: (
+            g.registers + getattr(g, "spare", 0) <= register_cap(d, g.threads, c.min_ctas_per_sm) + REUSED
+        ),
+        "about {g.registers} registers a thread, and {g.spare} to be left; {d.name} has {d.registers_sm} for"
+        " min_ctas_per_sm={c.min_ctas_per_sm} blocks of {g.threads} threads, and {d.registers_thread} for one",
+    ),
+    Rule(
+        "bounds",
+        lambda p, c, g, d: (
+            (c.bounds != BOUNDS_NONE)
+            | (
+                (p.grain[0] % np.maximum(c.ml, 1) == 0)
+                & (p.grain[1] % np.maximum(c.nl, 1) == 0)
+                & (p.grain[2] % np.maximum(c.u, 1) == 0)
+            )
+        ),
+        "bounds=0 needs m, n, k={p.grain[0]}, {p.grain[1]}, {p.grain[2]} to be multiples of ml, nl, u={c.ml}, {c.nl},"
+        " {c.u}",
+    ),
+    Rule(
+        "slices",
+        lambda p, c, g, d: c.kg <= np.maximum(ceil_div(p.k, np.maximum(c.u, 1)), 1),
+        "kg={c.kg} slices; K={p.k} has fewer blocks of u={c.u}",
+    ),
+    Rule(
+        "splitk",
+        lambda p, c, g, d: (
+            ((c.kg > 1) | (c.splitk == SPLIT_MEMSET))
+            & ((c.splitk <= SPLIT_WORKSPACE) | (c.family == wgmma.WGMMA))
+            & ((c.kg == 1) | (c.splitk >= SPLIT_WORKSPACE) | reducible(p))
+        ),
+        "splitk={c.splitk} with kg={c.kg}: kg=1 takes splitk=0; 16-bit C, deterministic sums and epilogues take splitk=2",
+    ),
+    Rule(
+        "grid",
+        lambda p, c, g, d: np.where(
+            c.raster_group > 1,
+            (g.tiles_m * g.tiles_n < 1 << 31) & (g.tiles_n * c.raster_group < 1 << 31),
+            (g.tiles_n <= GRID_LIMIT) & (g.tiles_m < 1 << 31),
+        ),
+        "raster_group={c.raster_group} with {g.tiles_m} tiles along M and {g.tiles_n} along N: raster_group=1 takes at most 65535 along"
+        " N (then take raster_group=8), more at most 2147483647 in all, and along N times raster",
+    ),
+)
 
 RULES = (*FIRST, *simt.RULES, *mma.RULES, *wgmma.RULES, *stream.RULES, *slide.RULES, *LAST)
 

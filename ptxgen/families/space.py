@@ -217,4 +217,4 @@ __all__ = [
     "refinements",
     "unique",
     "whole_waves",
-]  # fmt: skip
+]

@@ -88,9 +88,9 @@ def _distinct(f: Family, p: Gemm, c: Columns) -> Columns:
     if not len(c):
         return c
     plain = f.canonical(p, c)
-    same = np.logical_and.reduce([
-        plain.columns[n] == v for n, v in c.columns.items() if n != "vec_c" and plain.columns[n] is not v
-    ])  # fmt: skip
+    same = np.logical_and.reduce(
+        [plain.columns[n] == v for n, v in c.columns.items() if n != "vec_c" and plain.columns[n] is not v]
+    )
     return picked(c.replace(vec_c=plain.vec_c), np.broadcast_to(same, len(c)))
 
 

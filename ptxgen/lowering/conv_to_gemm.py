@@ -31,15 +31,24 @@ def product_of(v: Conv) -> Gemm:
     a, b = (second, first) if v.swapped else (first, second)
     start = {"x": v.aligned_input, "w": v.aligned_filter, "y": v.aligned_output}
     fields: dict[str, Any] = {
-        "dtype": v.dtype, "compute": v.compute, "out": v.out, "deterministic": v.deterministic,
+        "dtype": v.dtype,
+        "compute": v.compute,
+        "out": v.out,
+        "deterministic": v.deterministic,
         "epilogue": v.epilogue.replace("bias", "bias_row" if v.swapped else "bias_column"),
-    }  # fmt: skip
+    }
     make = _backward if v.direction == "input_grad" else _folded if v.fold else _forward
     parts = make(v, group, x, w, y)
     return product(
-        parts, (v.groups, item[a], item[b], item[third]), (start[a], start[b], start[third]),
-        v.bytes, window_of(v, parts[0].c), strip_of(v), bool(v.fold) and "bias" in v.stages, **fields,
-    )  # fmt: skip
+        parts,
+        (v.groups, item[a], item[b], item[third]),
+        (start[a], start[b], start[third]),
+        v.bytes,
+        window_of(v, parts[0].c),
+        strip_of(v),
+        bool(v.fold) and "bias" in v.stages,
+        **fields,
+    )
 
 
 def _one_tap(v: Conv) -> bool:
@@ -56,10 +65,21 @@ def _images(v: Conv) -> Gemm:
     rows, deep = (v.k, v.c) if forward else (v.c, v.k)
     image, result = (v.aligned_input, v.aligned_output)[:: 1 if forward else -1]
     return Gemm(
-        rows, v.d * v.h * v.w, deep, ("N" if (v.filters == "CRSK") != forward else "T") + "N", v.dtype, v.compute,
-        aligned_a=v.aligned_filter, aligned_b=image, aligned_c=result, deterministic=v.deterministic, out=v.out,
-        epilogue=v.epilogue.replace("bias", "bias_row"), batch=v.n, stride_a=0,
-    )  # fmt: skip
+        rows,
+        v.d * v.h * v.w,
+        deep,
+        ("N" if (v.filters == "CRSK") != forward else "T") + "N",
+        v.dtype,
+        v.compute,
+        aligned_a=v.aligned_filter,
+        aligned_b=image,
+        aligned_c=result,
+        deterministic=v.deterministic,
+        out=v.out,
+        epilogue=v.epilogue.replace("bias", "bias_row"),
+        batch=v.n,
+        stride_a=0,
+    )
 
 
 Steps = dict[str, int]
@@ -133,12 +153,14 @@ def _folded(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[Part]:
         start = sum(n * x[axis] for n, axis in zip(at, AXES, strict=True))
         image = Operand(
             Walk(rows, _moved(x, "n", 0, along), start, _kept(along, guarded), tuple(at[i] for i in guarded)),
-            Walk(deep, _moved(x, "c", 0, down), 0, _kept(down, guarded), (0,) * len(guarded)), limits,
-        )  # fmt: skip
+            Walk(deep, _moved(x, "c", 0, down), 0, _kept(down, guarded), (0,) * len(guarded)),
+            limits,
+        )
         taps = Operand(
             Walk((group["k"], wide), (w["k"], -stride_q * w["s"]), 0, ((0, -stride_q),), (0,)),
-            Walk(deep, (w["c"], w["t"], w["r"], w["s"]), 0, ((0, 0, 0, 1),), (0,)), (v.s,),
-        )  # fmt: skip
+            Walk(deep, (w["c"], w["t"], w["r"], w["s"]), 0, ((0, 0, 0, 1),), (0,)),
+            (v.s,),
+        )
         of_rows = Walk(rows, (y["n"], y["z"], y["p"], wide), first)
         parts.append(Part(image, taps, Operand(of_rows, Walk((group["k"], wide), (y["k"], 1)))))
     return parts
@@ -161,8 +183,9 @@ def _backward(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[Part]
     axes = [
         phases(extent, filter_, stride, pads[0], dilation)
         for extent, filter_, stride, pads, dilation in zip(
-            (v.d, v.h, v.w), (v.t, v.r, v.s), v.strides, v.pads, v.dilations, strict=True)
-    ]  # fmt: skip
+            (v.d, v.h, v.w), (v.t, v.r, v.s), v.strides, v.pads, v.dilations, strict=True
+        )
+    ]
     parts = []
     for phase in itertools.product(*axes):
         count = {"n": v.n, "k": group["k"], **dict(zip("dhw", (a.count for a in phase), strict=True))}
@@ -175,8 +198,11 @@ def _backward(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[Part]
         start_x = sum(a.first * x[i] for a, i in zip(phase, "dhw", strict=True))
         start_w = sum(a.tap * w[i] for a, i in zip(phase, "trs", strict=True))
         start_y = sum(a.at * y[i] for a, i in zip(phase, "zpq", strict=True))
-        guarded = [n for n, a in enumerate(phase) if a.taps and (
-            a.at + a.count - 1 >= v.results[n] or a.at - (a.taps - 1) * a.back < 0)]  # fmt: skip
+        guarded = [
+            n
+            for n, a in enumerate(phase)
+            if a.taps and (a.at + a.count - 1 >= v.results[n] or a.at - (a.taps - 1) * a.back < 0)
+        ]
 
         def walk(letters: str, steps: Steps, start: int = 0, moves: Any = (), at: Any = (), of: Steps = count) -> Walk:
             return Walk(tuple(of[i] for i in letters), tuple(steps[i] for i in letters), start, tuple(moves), tuple(at))
@@ -185,8 +211,9 @@ def _backward(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[Part]
         back = [tuple(-phase[n].back if "trs"[n] == i else 0 for i in taps) for n in guarded]
         window = Operand(
             walk(pixels, to_y, start_y, free, [phase[n].at for n in guarded]),
-            walk(taps, to_y, 0, back, [0] * len(guarded)), tuple(v.results[n] for n in guarded),
-        )  # fmt: skip
+            walk(taps, to_y, 0, back, [0] * len(guarded)),
+            tuple(v.results[n] for n in guarded),
+        )
         filters = Operand(Walk((group["c"],), (w["c"],)), walk(taps, to_w, start_w))
         channels = Walk((group["c"],), (x["c"],))
         image = walk(pixels, to_x, start_x)

@@ -218,13 +218,28 @@ def _phased(axis: _Axis, stride: int, phase: Phase) -> _Axis:
     tap = axis.filter * phase.hop
     start = -axis.filter * phase.tap
     if not phase.taps:
-        return replace(axis, extent=0, results=phase.count, taps=1, padded=True, given=axis.given * stride, first=0,
-                       result=phase.first * axis.given)  # fmt: skip
+        return replace(
+            axis,
+            extent=0,
+            results=phase.count,
+            taps=1,
+            padded=True,
+            given=axis.given * stride,
+            first=0,
+            result=phase.first * axis.given,
+        )
     return replace(
-        axis, results=phase.count, taps=phase.taps, dilation=phase.back, begin=(phase.taps - 1) * phase.back - phase.at,
-        padded=True, given=axis.given * stride, filter=tap, first=start - (phase.taps - 1) * tap,
+        axis,
+        results=phase.count,
+        taps=phase.taps,
+        dilation=phase.back,
+        begin=(phase.taps - 1) * phase.back - phase.at,
+        padded=True,
+        given=axis.given * stride,
+        filter=tap,
+        first=start - (phase.taps - 1) * tap,
         result=phase.first * axis.given,
-    )  # fmt: skip
+    )
 
 
 def strip_of(v: Conv) -> Strip | None:
@@ -235,8 +250,11 @@ def strip_of(v: Conv) -> Strip | None:
         return None
     axes, given = _axes(v), v.steps("x" if v.direction == "input_grad" else "y")
     extents = {"n": v.n, "g": v.groups, **{i: axis.results for i, axis in axes.items()}}
-    steps = {"n": given["n"], "g": given["c" if v.direction == "input_grad" else "k"],
-             **{i: axis.given for i, axis in axes.items()}}  # fmt: skip
+    steps = {
+        "n": given["n"],
+        "g": given["c" if v.direction == "input_grad" else "k"],
+        **{i: axis.given for i, axis in axes.items()},
+    }
     wide = sorted((i for i in extents if extents[i] > 1), key=lambda i: steps[i])
     lane = wide[0] if wide else "q"
     slide = min((i for i in "pqz" if i != lane), key=lambda i: -min(axes[i].taps, 2))
@@ -290,16 +308,29 @@ def _strip(v: Conv, axes: dict[str, _Axis], lane: str, slide: str, ratio: int = 
     aligned = max(min(v.aligned_input, v.aligned_output) // size, 1)
     beside = math.gcd(16 // v.accumulator.bytes, aligned, extents[lane], *(n for n in moved if n != 1)) if side else 1
     return Strip(
-        image="b" if v.swapped else "a", wide=beside, taps=down.taps, step=down.stride, hop=down.dilation,
-        lanes=extents[lane], lane=own, results=down.results, along=pixel(slide),
+        image="b" if v.swapped else "a",
+        wide=beside,
+        taps=down.taps,
+        step=down.stride,
+        hop=down.dilation,
+        lanes=extents[lane],
+        lane=own,
+        results=down.results,
+        along=pixel(slide),
         rest=tuple((extents[i], pixel(i)) for i in "ngzpq" if i not in (lane, slide, *("g" * summed))),
-        cross=tuple((axes[i].taps, tap(i)) for i in "zpq" if i != slide), filter=(down.filter, w["k"]),
+        cross=tuple((axes[i].taps, tap(i)) for i in "zpq" if i != slide),
+        filter=(down.filter, w["k"]),
         start=-sum(axis.begin * axis.seen for axis in axes.values()),
         first=sum(axis.start for axis in axes.values()),
-        at=tuple(-axes[i].begin for i in guarded), limits=tuple(axes[i].extent for i in guarded),
-        ratio=ratio, shift=shift, summed=summed, groups=v.groups, group=pixel("g") if summed else Moves(0, 0, 0, ()),
+        at=tuple(-axes[i].begin for i in guarded),
+        limits=tuple(axes[i].extent for i in guarded),
+        ratio=ratio,
+        shift=shift,
+        summed=summed,
+        groups=v.groups,
+        group=pixel("g") if summed else Moves(0, 0, 0, ()),
         result=sum(axis.result for axis in axes.values()),
-    )  # fmt: skip
+    )
 
 
 __all__ = ["LONGEST", "Joined", "Moves", "Strip", "strip_of"]

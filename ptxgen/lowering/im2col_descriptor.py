@@ -112,9 +112,21 @@ class Window:
         none = (0,) * len(self.extents)
         images, other = (copy and copy.like() for copy in self.copies)
         rows, columns = (tuple((1, min(step, 2)) for _, step in digits) for digits in self.result or ((), ()))
-        return replace(self, channels=channels, count=1, extents=ones, pitches=(*none, 0), places=ones, lower=none,
-                       steps=ones, taps=(taps, *ones[1:]), dilation=none, row=0, copies=(images, other),
-                       result=self.result and (rows, columns))  # fmt: skip
+        return replace(
+            self,
+            channels=channels,
+            count=1,
+            extents=ones,
+            pitches=(*none, 0),
+            places=ones,
+            lower=none,
+            steps=ones,
+            taps=(taps, *ones[1:]),
+            dilation=none,
+            row=0,
+            copies=(images, other),
+            result=self.result and (rows, columns),
+        )
 
     def widened(self, size: int) -> Window:
         """The same with a row of taps as one, its channels side by side, where no place has pixels outside the image
@@ -125,9 +137,15 @@ class Window:
         if self.flipped or not inside or -(-taps * channels * size // BOX) >= taps * -(-channels * size // BOX):
             return self
         pitches = (self.pitches[0] * self.steps[0], *self.pitches[1:])
-        return replace(self, channels=taps * channels, extents=(self.places[0], *self.extents[1:]), pitches=pitches,
-                       steps=(1, *self.steps[1:]), taps=(1, *self.taps[1:]),
-                       row=self.row if self.summed else taps * self.row)  # fmt: skip
+        return replace(
+            self,
+            channels=taps * channels,
+            extents=(self.places[0], *self.extents[1:]),
+            pitches=pitches,
+            steps=(1, *self.steps[1:]),
+            taps=(1, *self.taps[1:]),
+            row=self.row if self.summed else taps * self.row,
+        )
 
     @property
     def rank(self) -> int:

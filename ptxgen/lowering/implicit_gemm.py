@@ -151,8 +151,11 @@ class Operand:
         inner, outer = (self.down, self.along) if self.kmajor else (self.along, self.down)
         if not inner.extents or not inner.digits or inner.digits[-1][1] != 1:
             return 1
-        moved = any(any(m[n] for m in inner.moves) for n in range(len(inner.extents))
-                    if inner.extents[n] > 1 and inner.steps[n] < inner.digits[-1][0])  # fmt: skip
+        moved = any(
+            any(m[n] for m in inner.moves)
+            for n in range(len(inner.extents))
+            if inner.extents[n] > 1 and inner.steps[n] < inner.digits[-1][0]
+        )
         if moved and self.limits:
             return 1
         run, *rest = [inner.digits[-1][0], *(step for _, step in inner.digits[:-1])]
@@ -296,9 +299,15 @@ class Implicit(Gemm):
 
 
 def product(
-    parts: Iterable[Part], items: tuple[int, int, int, int], aligned: tuple[int, int, int], traffic: int,
-    window: Window | None = None, strip: Any = None, one_bias: bool = False, **fields: Any,
-) -> Gemm:  # fmt: skip
+    parts: Iterable[Part],
+    items: tuple[int, int, int, int],
+    aligned: tuple[int, int, int],
+    traffic: int,
+    window: Window | None = None,
+    strip: Any = None,
+    one_bias: bool = False,
+    **fields: Any,
+) -> Gemm:
     """The product that consists of ``parts``: a plain one where it is one, of matrices. ``fields``: of Gemm."""
     ordered = sorted(parts, key=lambda part: -math.prod(part.extents))
     kmajor = {name: x.lies_along_k() for name, x in (("a", ordered[0].a), ("b", ordered[0].b))}

@@ -49,10 +49,22 @@ def window_of(v: Conv, c: Operand) -> Window | None:
         extents, strides = places, (1, 1, 1)
     pixels = of(extents, v.n)
     window = Window(
-        side, layout, channels, 1 if along else v.n, pixels, packed(pitch, pixels), of(places, v.n),
-        of([-pad for pad in begin], 0), of(strides, 1), of(taps, 1), of(v.dilations, 1),
-        v.direction == "input_grad", row, copies, _result(v, c),
-    )  # fmt: skip
+        side,
+        layout,
+        channels,
+        1 if along else v.n,
+        pixels,
+        packed(pitch, pixels),
+        of(places, v.n),
+        of([-pad for pad in begin], 0),
+        of(strides, 1),
+        of(taps, 1),
+        of(v.dilations, 1),
+        v.direction == "input_grad",
+        row,
+        copies,
+        _result(v, c),
+    )
     return window if v.direction == "input_grad" else window.widened(v.element.bytes)
 
 
@@ -130,8 +142,9 @@ def _filters(v: Conv) -> tuple[tuple[bool, int], Copy | None]:
     start = v.aligned_filter
     in_order = v.filters != "KCRS" or taps == 1
     legacy = v.layout == "NHWC" and v.filters == "KRSC"
-    copy = _copy(v, start, extents[summed], steps[summed],
-                 [(extents[other], steps[other], taps), (taps, steps["s"], 1)])  # fmt: skip
+    copy = _copy(
+        v, start, extents[summed], steps[summed], [(extents[other], steps[other], taps), (taps, steps["s"], 1)]
+    )
     for channel, kmajor in ((summed, True), (other, False)):
         beside = in_order and steps[channel] == 1 and extents[channel] > 1
         if beside and start >= ALIGNED and _whole(v, extents[channel]) and (kmajor or v.element.bytes == 2 or legacy):

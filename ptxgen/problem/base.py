@@ -16,25 +16,38 @@ MEMORY_LIMIT = 1 << 47  #: bytes of an operand: what a process addresses on a GP
 #: dtype of A and B -> how products may be summed, the default first. ``tf32``: of f32 inputs rounded to 11 bits;
 #: ``f32_bf16x6``: as exact as f32, of f32 inputs as sums of three bf16, without infinities
 COMPUTE = {
-    "f16": ("f32", "f16"), "bf16": ("f32",), "f32": ("f32", "tf32", "f32_bf16x6"), "f64": ("f64",),
-    "e4m3": ("f32",), "e5m2": ("f32",), "s8": ("s32",),
-}  # fmt: skip
+    "f16": ("f32", "f16"),
+    "bf16": ("f32",),
+    "f32": ("f32", "tf32", "f32_bf16x6"),
+    "f64": ("f64",),
+    "e4m3": ("f32",),
+    "e5m2": ("f32",),
+    "s8": ("s32",),
+}
 #: the type of sums, where ``compute`` is not the name of one
 SUMS = {"tf32": "f32", "f32_bf16x6": "f32"}
 #: dtype of A and B -> the dtypes that C may have, the default first
 OUT = {
-    "f16": ("f16", "f32", "e4m3", "e5m2"), "bf16": ("bf16", "f32", "e4m3", "e5m2"), "f32": ("f32",), "f64": ("f64",),
-    "e4m3": ("bf16", "f16", "f32", "e4m3", "e5m2"), "e5m2": ("bf16", "f16", "f32", "e4m3", "e5m2"),
+    "f16": ("f16", "f32", "e4m3", "e5m2"),
+    "bf16": ("bf16", "f32", "e4m3", "e5m2"),
+    "f32": ("f32",),
+    "f64": ("f64",),
+    "e4m3": ("bf16", "f16", "f32", "e4m3", "e5m2"),
+    "e5m2": ("bf16", "f16", "f32", "e4m3", "e5m2"),
     "s8": ("s32", "f32", "f16", "bf16", "s8"),
-}  # fmt: skip
+}
 
 #: what may follow the product, in the order in which it is done; one of each row at the most
 EPILOGUE = (("scale", "scale_rows"), ("bias_row", "bias_column"), ("residual",), ("relu", "gelu", "silu"))
 #: the arrays that it reads
 READS = {
-    "scale": ("scale_a", "scale_b"), "scale_rows": ("scale_a", "scale_b"), "bias_row": ("bias",),
-    "bias_column": ("bias",), "bias": ("bias",), "residual": ("residual",),
-}  # fmt: skip
+    "scale": ("scale_a", "scale_b"),
+    "scale_rows": ("scale_a", "scale_b"),
+    "bias_row": ("bias",),
+    "bias_column": ("bias",),
+    "bias": ("bias",),
+    "residual": ("residual",),
+}
 #: type of a field of a problem -> what checks a value of it
 CHECKS: dict[str, Callable[[str, Any], Any]] = {"str": word, "bool": flag}
 

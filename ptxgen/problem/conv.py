@@ -74,8 +74,9 @@ class Conv(Typed):
     STAGES = (("scale",), ("bias",), ("residual",), ("relu", "gelu", "silu"))
 
     def __post_init__(self) -> None:
-        self._settle_integers(("n", "c", "d", "h", "w", "k", "t", "r", "s", "groups", "aligned_input", "aligned_filter",
-                               "aligned_output"))  # fmt: skip
+        self._settle_integers(
+            ("n", "c", "d", "h", "w", "k", "t", "r", "s", "groups", "aligned_input", "aligned_filter", "aligned_output")
+        )
         self._settle_words()
         word("layout", self.layout, FILTERS, ShapeError)
         if not self.filters:
@@ -98,8 +99,10 @@ class Conv(Typed):
             size = math.prod(extents) * kind.bytes
             if size > MEMORY_LIMIT:
                 count = "x".join(map(str, extents))
-                raise ShapeError(f"{tensor} have {count} elements of {kind}, {size} bytes; it must be at most"
-                                 f" {MEMORY_LIMIT}, what a GPU addresses")  # fmt: skip
+                raise ShapeError(
+                    f"{tensor} have {count} elements of {kind}, {size} bytes; it must be at most"
+                    f" {MEMORY_LIMIT}, what a GPU addresses"
+                )
 
     def _settle_window(self) -> None:
         deep = self.d > 1 or self.t > 1
@@ -119,11 +122,15 @@ class Conv(Typed):
             if tap < 1:
                 raise ShapeError(f"{filter_} is {tap}; it must be at least 1")
             if most >= EXTENT_LIMIT:
-                raise ShapeError(f"padding is {shown(self.padding)}; {name} is {axis}, and with its padding {most}; it"
-                                 f" must be at most {EXTENT_LIMIT - 1}")  # fmt: skip
+                raise ShapeError(
+                    f"padding is {shown(self.padding)}; {name} is {axis}, and with its padding {most}; it"
+                    f" must be at most {EXTENT_LIMIT - 1}"
+                )
             if least > most:
-                raise ShapeError(f"{name} is {axis}, with pads {most}; it must be at least {least}, which is how far"
-                                 f" the filter reaches along it ({filter_})")  # fmt: skip
+                raise ShapeError(
+                    f"{name} is {axis}, with pads {most}; it must be at least {least}, which is how far"
+                    f" the filter reaches along it ({filter_})"
+                )
         stride = tuple(1 if room[i] == reached[i] else stride[i] for i in range(3))
         for name, value in (("stride", stride), ("padding", pads), ("dilation", dilation)):
             object.__setattr__(self, name, value)
@@ -135,12 +142,18 @@ class Conv(Typed):
         taps, pixels = ("T R S", "Z P Q") if self.deep else ("R S", "P Q")
         # rows and columns of the product where it is not swapped, and what is summed over
         m, n, k = {
-            "forward": (f"results (N {pixels})", f"filters (K){' and pixels of a row' * bool(self.fold)}",
-                        f"what a filter covers (C {taps})"),
-            "input_grad": (f"pixels of images (N {'D H W' if self.deep else 'H W'})", "channels of images (C)",
-                           f"filters and their taps (K {taps})"),
+            "forward": (
+                f"results (N {pixels})",
+                f"filters (K){' and pixels of a row' * bool(self.fold)}",
+                f"what a filter covers (C {taps})",
+            ),
+            "input_grad": (
+                f"pixels of images (N {'D H W' if self.deep else 'H W'})",
+                "channels of images (C)",
+                f"filters and their taps (K {taps})",
+            ),
             "weight_grad": (f"what a filter covers (C {taps})", "filters (K)", f"results (N {pixels})"),
-        }[self.direction]  # fmt: skip
+        }[self.direction]
         if self.swapped:
             first, second, m, n = second, first, n, m
         return [

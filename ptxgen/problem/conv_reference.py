@@ -57,8 +57,9 @@ def _apart(v: Conv, tensor: str, values: Array, groups: int) -> Array:
     return values.reshape(n, groups, c // groups, *rest).transpose(1, 0, 2, 3, 4, 5)
 
 
-def _taps(v: Conv, pixels: Sequence[slice], results: Sequence[slice],
-          taps: Sequence[slice]) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...], tuple[slice, ...]]]:  # fmt: skip
+def _taps(
+    v: Conv, pixels: Sequence[slice], results: Sequence[slice], taps: Sequence[slice]
+) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...], tuple[slice, ...]]]:
     """For each of ``taps``: it, those of ``pixels`` that it meets, and those of ``results`` that it meets them for;
     each counted from where its range begins."""
     spans = []
@@ -108,8 +109,12 @@ def _channels(v: Conv, box: Box) -> tuple[int, Box, Box, Box]:
     every_c, every_k = slice(first * c, last * c), slice(first * k, last * k)
     own = slice(0, c)  # channels of filters, of which each group has all
     if v.direction == "input_grad":
-        return last - first, {"n": n, "c": inner}, {"k": every_k, "c": inner if v.groups == 1 else own}, {
-            "n": n, "k": every_k}  # fmt: skip
+        return (
+            last - first,
+            {"n": n, "c": inner},
+            {"k": every_k, "c": inner if v.groups == 1 else own},
+            {"n": n, "k": every_k},
+        )
     if v.direction == "weight_grad":
         own, every_c = box["c"], box["c"] if v.groups == 1 else every_c
     return last - first, {"n": n, "c": every_c}, {"k": inner, "c": own}, {"n": n, "k": inner}
@@ -128,14 +133,16 @@ def convolve(v: Conv, a: Array, b: Array, box: Box | None = None, absolute: bool
     groups, of_x, of_w, of_y = _channels(v, box)
     taps = [box.get(letter, slice(0, extent)) for letter, extent in zip("trs", (v.t, v.r, v.s), strict=True)]
     boxes = {
-        "x": of_x | dict(zip("dhw", pixels, strict=True)), "w": of_w | dict(zip("trs", taps, strict=True)),
+        "x": of_x | dict(zip("dhw", pixels, strict=True)),
+        "w": of_w | dict(zip("trs", taps, strict=True)),
         "y": of_y | dict(zip("zpq", results, strict=True)),
-    }  # fmt: skip
+    }
     tensors = {
         name: _ordered(v, name, stored, boxes[name], absolute) for name, stored in zip(v.tensors, (a, b), strict=False)
     }
-    tensors[result] = out = np.zeros([boxes[result][letter].stop - boxes[result][letter].start
-                                      for letter in ORDER[result]])  # fmt: skip
+    tensors[result] = out = np.zeros(
+        [boxes[result][letter].stop - boxes[result][letter].start for letter in ORDER[result]]
+    )
     x, w, y = (_apart(v, name, tensors[name], groups) for name in "xwy")
     if v.direction == "weight_grad" and v.groups > 1:
         x = x[:, :, box["c"]]  # those channels of every group

@@ -102,8 +102,10 @@ class Gemm(Typed):
             # rows of an item between those of others, or whole items one behind the other
             (near, count), (far, _) = sorted([(self.ldc, self.m), (self.strides[2], self.batch)])
             if near < self.n or (self.m > 1 and far < (count - 1) * near + self.n):
-                raise ShapeError(f"stride_c is {self.strides[2]}; {self.batch} items of {self.m} rows of {self.n}, ldc"
-                                 f" {self.ldc}, would share elements of C")  # fmt: skip
+                raise ShapeError(
+                    f"stride_c is {self.strides[2]}; {self.batch} items of {self.m} rows of {self.n}, ldc"
+                    f" {self.ldc}, would share elements of C"
+                )
         self._require_memory()
 
     def _require_memory(self) -> None:
@@ -113,8 +115,10 @@ class Gemm(Typed):
         for name, count, ld, stride, size in spans:
             span = (count * ld + max(self.batch - 1, 0) * stride) * size
             if span > MEMORY_LIMIT:
-                raise ShapeError(f"{name} spans {span} bytes, {count} rows of {ld} elements in {self.batch} items; it"
-                                 f" must span at most {MEMORY_LIMIT}, what a GPU addresses")  # fmt: skip
+                raise ShapeError(
+                    f"{name} spans {span} bytes, {count} rows of {ld} elements in {self.batch} items; it"
+                    f" must span at most {MEMORY_LIMIT}, what a GPU addresses"
+                )
 
     @property
     def computes(self) -> list[str]:
@@ -253,7 +257,8 @@ def parse_shape(text: str) -> tuple[int, int, int]:
     """``"M,N,K"`` as integers. ShapeError if it is anything else."""
     plain = text.replace(" ", "")
     if not _SHAPE.fullmatch(plain):
-        raise ShapeError(f"shape is {shown(text)}; it must be M,N,K: three integers from 0 to {EXTENT_LIMIT - 1}, as"
-                         " 2560,16,2560")  # fmt: skip
+        raise ShapeError(
+            f"shape is {shown(text)}; it must be M,N,K: three integers from 0 to {EXTENT_LIMIT - 1}, as 2560,16,2560"
+        )
     m, n, k = (int(x) for x in plain.split(","))
     return m, n, k

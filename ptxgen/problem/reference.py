@@ -29,9 +29,12 @@ DRAWN = 16_777_213  #: normal numbers that are drawn, a prime: larger operands r
 #: how tensor cores may sum, by ``compute`` or dtype: products an instruction, what one is cut to (Hopper keeps 25 bits;
 #: of e4m3 and e5m2 13), and what inputs are rounded to before
 TENSOR = {
-    "f16": (16, 2.0**-24, 0.0), "bf16": (16, 2.0**-24, 0.0), "tf32": (8, 2.0**-24, 2.0**-11),
-    "e4m3": (32, 2.0**-13, 0.0), "e5m2": (32, 2.0**-13, 0.0),
-}  # fmt: skip
+    "f16": (16, 2.0**-24, 0.0),
+    "bf16": (16, 2.0**-24, 0.0),
+    "tf32": (8, 2.0**-24, 2.0**-11),
+    "e4m3": (32, 2.0**-13, 0.0),
+    "e5m2": (32, 2.0**-13, 0.0),
+}
 
 
 def operands(p: Problem, seed: int = 0, kind: str = "normal") -> tuple[Array, Array, Array]:
@@ -135,8 +138,16 @@ def _sums(p: Problem, a: Array, b: Array, box: Box | None) -> tuple[Array, Array
     return exact, scale
 
 
-def reference(p: Problem, a: Array, b: Array, c: Array | None = None, alpha: float = 1.0, beta: float = 0.0,
-              more: tuple[Array, ...] = (), box: Box | None = None) -> Reference:  # fmt: skip
+def reference(
+    p: Problem,
+    a: Array,
+    b: Array,
+    c: Array | None = None,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    more: tuple[Array, ...] = (),
+    box: Box | None = None,
+) -> Reference:
     """alpha·op(A)·op(B) + beta·C (of a convolution: its own product) in float64, and what the epilogue makes of it with
     ``more``, the arrays that it reads; C is not read where beta is zero. ``box``: only this part of a convolution's
     result; C is of that part then."""

@@ -22,8 +22,10 @@ def three(name: str, value: Any, depth: bool, count: int = 1, rest: int = 1) -> 
     if count == 2 and len(values) in (1, 2, 3):
         values = tuple(x for x in values for _ in (0, 1))
     if len(values) not in (count, 2 * count, 3 * count) or not all(is_integer(x, 0, EXTENT_LIMIT - 1) for x in values):
-        raise ShapeError(f"{name} is {shown(value)}; it must be an integer from 0 to {EXTENT_LIMIT - 1}, or one for"
-                         " each axis of the image")  # fmt: skip
+        raise ShapeError(
+            f"{name} is {shown(value)}; it must be an integer from 0 to {EXTENT_LIMIT - 1}, or one for"
+            " each axis of the image"
+        )
     return (rest,) * (3 * count - len(values)) + tuple(map(operator.index, values))
 
 

@@ -135,8 +135,9 @@ def boxes(p: Conv, limit: int) -> list[Box]:
     ]
 
 
-def guarded(runner: Runner, a: Array, b: Array, c: Array, alpha: float, beta: float,
-            more: tuple[Array, ...]) -> tuple[Array, bool]:  # fmt: skip
+def guarded(
+    runner: Runner, a: Array, b: Array, c: Array, alpha: float, beta: float, more: tuple[Array, ...]
+) -> tuple[Array, bool]:
     """(the result, whether what lies around it and the operands are as before)."""
     driver, p = runner.driver, runner.problem
     zone = np.full(GUARD // p.output.bytes, p.output.poison, p.output.numpy)
@@ -161,16 +162,23 @@ def adjoint(p: Conv, a: Array, b: Array, result: Array, seed: int) -> tuple[floa
     ``result`` that the device computed and a random third tensor. In integers they are equal."""
     third = np.random.default_rng([seed, 2]).integers(-2, 3, p.stored[2]).astype(np.float64)
     known = dict(zip(p.tensors, (a.astype(np.float64), b.astype(np.float64), third), strict=True))
-    other = replace(p, direction="forward" if p.direction != "forward" else "input_grad", out="",
-                    aligned_input=16, aligned_filter=16, aligned_output=16)  # fmt: skip
+    other = replace(
+        p,
+        direction="forward" if p.direction != "forward" else "input_grad",
+        out="",
+        aligned_input=16,
+        aligned_filter=16,
+        aligned_output=16,
+    )
     one, two, made = other.tensors
     return float(np.sum(result.astype(np.float64) * third)), float(
         np.sum(convolve(other, known[one], known[two]) * known[made])
     )
 
 
-def trials(driver: Driver, p: Conv, config: Config, seed: int,
-           cases: Sequence[tuple[str, float, float, str]]) -> Iterator[tuple[str, Deviation]]:  # fmt: skip
+def trials(
+    driver: Driver, p: Conv, config: Config, seed: int, cases: Sequence[tuple[str, float, float, str]]
+) -> Iterator[tuple[str, Deviation]]:
     """(what was tried, how the result deviates) for each of ``check.CASES``, and once more for the identity that ties
     convolutions to their gradients, but for results in 8 bits, which are clamped. Where anything but the result was
     changed, the deviation is at (-1,)."""

@@ -232,8 +232,15 @@ class CudaDriver:
         kernel.anywhere[step.entry] = made
         return made
 
-    def _handled(self, function: Any, grid: tuple[int, int, int], block: tuple[int, int, int], parameters: bytes,
-                 shared: int, dependent: bool) -> launches.Function:  # fmt: skip
+    def _handled(
+        self,
+        function: Any,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        parameters: bytes,
+        shared: int,
+        dependent: bool,
+    ) -> launches.Function:
         """PyCUDA's function, by the driver's handle of it."""
         with self._lock, self.context("looking a kernel up"):
             aside = self._aside

@@ -20,8 +20,10 @@ class Forked:
     """What a driver is in a forked process: CUDA does not work there, and nothing may be given back to it."""
 
     def __getattr__(self, name: str) -> Any:
-        raise LaunchError("this process was forked from one that uses CUDA, and CUDA does not work after a fork; start"
-                          ' it with multiprocessing.get_context("spawn")')  # fmt: skip
+        raise LaunchError(
+            "this process was forked from one that uses CUDA, and CUDA does not work after a fork; start"
+            ' it with multiprocessing.get_context("spawn")'
+        )
 
     def _unload(self, functions: dict[str, Any]) -> None:
         _of_parent.append(functions)

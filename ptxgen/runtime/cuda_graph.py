@@ -212,8 +212,9 @@ def tensor_map(description: TensorMap, address: int) -> bytes:
     else:
         name, corner = "cuTensorMapEncodeIm2col", ctypes.c_int * (rank - 2)
         steps = words(1, *d.walk.steps, 1)
-        code = _encoder(name)(at, kind, rank, address, extents, pitches, corner(*d.walk.lower), corner(*d.walk.upper),
-                              *d.box, steps, *how)  # fmt: skip
+        code = _encoder(name)(
+            at, kind, rank, address, extents, pitches, corner(*d.walk.lower), corner(*d.walk.upper), *d.box, steps, *how
+        )
     if code:
         raise failure(f"{name} of {description} at {address:#x}", load().CUresult(code))
     return ctypes.string_at(at, MAP_BYTES)

@@ -90,8 +90,13 @@ class EmulatedDriver:
         swizzle = 0 if d.swizzle == 16 else d.swizzle
         shape: dict[str, Any] = {"box": d.box}
         if d.walk is not None:
-            shape = {"lower": d.walk.lower, "upper": d.walk.upper, "element_strides": (1, *d.walk.steps, 1),
-                     "channels": d.box[0], "pixels": d.box[1]}  # fmt: skip
+            shape = {
+                "lower": d.walk.lower,
+                "upper": d.walk.upper,
+                "element_strides": (1, *d.walk.steps, 1),
+                "channels": d.box[0],
+                "pixels": d.box[1],
+            }
         try:
             return tensormap(address, d.extents, d.pitches, type=d.dtype, swizzle=swizzle, **shape).encode()
         except InputError as error:
@@ -102,8 +107,15 @@ class EmulatedDriver:
             self.fill(int.from_bytes(parameters[:8], sys.byteorder), step.grid[0])
             return
         assert isinstance(kernel, EmulatedKernel)
-        stats = self.machine.launch(kernel.module, step.entry, step.grid, step.block, parameters, step.shared,
-                                    dependent=step.entry in kernel.source.dependent)  # fmt: skip
+        stats = self.machine.launch(
+            kernel.module,
+            step.entry,
+            step.grid,
+            step.block,
+            parameters,
+            step.shared,
+            dependent=step.entry in kernel.source.dependent,
+        )
         self.last.append(clock.from_stats(counts(stats, kernel, step), self.device))
 
     def synchronize(self) -> None:

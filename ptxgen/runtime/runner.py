@@ -37,8 +37,9 @@ class Prepared:
 
     __slots__ = ("_driver", "_mapped", "_maps", "_swapped", "head", "names", "step", "tail")
 
-    def __init__(self, step: Step, head: struct.Struct, names: tuple[str, ...], tail: bytes, driver: Driver,
-                 swapped: bool) -> None:  # fmt: skip
+    def __init__(
+        self, step: Step, head: struct.Struct, names: tuple[str, ...], tail: bytes, driver: Driver, swapped: bool
+    ) -> None:
         self.step, self.head, self.names, self.tail, self._driver = step, head, names, tail, driver
         self._swapped = swapped
         self._mapped = bool(step.maps)
@@ -106,8 +107,9 @@ class Runner:
             out.append(Prepared(step, head, names, step.pack(values)[head.size :], self.driver, self.problem.swapped))
         return out
 
-    def bind(self, a: int, b: int, c: int, alpha: float = 1.0, beta: float = 0.0,
-             more: tuple[int, ...] = ()) -> Callable[[], None]:  # fmt: skip
+    def bind(
+        self, a: int, b: int, c: int, alpha: float = 1.0, beta: float = 0.0, more: tuple[int, ...] = ()
+    ) -> Callable[[], None]:
         """A call that launches every step on these addresses, one call at a time; ``more``: of ``problem.reads``, in
         that order."""
         prepared, driver, kernel = self.prepare(alpha, beta), self.driver, self.kernel
@@ -136,8 +138,9 @@ class Runner:
         self.driver.download(self.workspace.address(self.launch), flags)
         return bool(flags.any())
 
-    def compute(self, a: Array, b: Array, c: Array, alpha: float = 1.0, beta: float = 0.0,
-                more: tuple[Array, ...] = ()) -> Array:  # fmt: skip
+    def compute(
+        self, a: Array, b: Array, c: Array, alpha: float = 1.0, beta: float = 0.0, more: tuple[Array, ...] = ()
+    ) -> Array:
         """The result for host arrays as stored (packed, or wider than the leading dimension says): a new C. ``more``:
         what the epilogue reads, in the order of ``problem.reads``."""
         with Buffers(self.driver, a, b, c, *more) as at:

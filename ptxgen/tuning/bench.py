@@ -178,8 +178,9 @@ class Bench:
             )
         return self.ring
 
-    def measure(self, problem: Problem, config: Config, timing: Timing = SEARCH_TIMING, purpose: str = "",
-                full: bool = False) -> Measurement:  # fmt: skip
+    def measure(
+        self, problem: Problem, config: Config, timing: Timing = SEARCH_TIMING, purpose: str = "", full: bool = False
+    ) -> Measurement:
         """Loads, checks and times ``config``; whatever goes wrong is the outcome. ``full``: compare as much of C as
         ``fully`` says."""
         made: dict[str, Any] = {"purpose": purpose, "created": time.time()}
@@ -240,9 +241,12 @@ class BenchRow:
 
 
 def bench(
-    cases: Iterable[Any], driver: Driver, choose: Callable[[Problem, Device], Any], baseline: str | None = None,
+    cases: Iterable[Any],
+    driver: Driver,
+    choose: Callable[[Problem, Device], Any],
+    baseline: str | None = None,
     timing: Timing = FINAL_TIMING,
-) -> Iterator[BenchRow]:  # fmt: skip
+) -> Iterator[BenchRow]:
     """Times each case (``name``, ``problem``) with the configuration that ``choose`` selects, checked, beside the
     vendor's library (``baseline``, of BASELINES): ours, theirs, ours again; the two of ours are averaged."""
     work = Bench(driver)

@@ -93,8 +93,15 @@ class Database(SqliteFile):
         """
         check(measurement)
         with self._transaction():
-            self._db.execute(f"DELETE FROM claim WHERE {_CLAIMED}", _claimed(measurement.problem, measurement.config,
-                             measurement.environment.device, measurement.environment.clock))  # fmt: skip
+            self._db.execute(
+                f"DELETE FROM claim WHERE {_CLAIMED}",
+                _claimed(
+                    measurement.problem,
+                    measurement.config,
+                    measurement.environment.device,
+                    measurement.environment.clock,
+                ),
+            )
             return self._insert(measurement, measurement.created or time.time())
 
     def claim(self, problem: Problem, config: Config, device: str, clock: str, owner: str, seconds: float) -> bool:

@@ -54,22 +54,79 @@ _HALVES = Gemm(512, 768, 4096, "NT", "f16")
 #: points of each family whose features a model that learnt of it must see as it did when it was trained
 _PROBES: dict[str, tuple[tuple[Gemm, tuple[Config, ...]], ...]] = {
     "simt": ((Gemm(512, 768, 1024, "TN"), _PLAIN), (Gemm(32, 2560, 5120, "NT"), _PLAIN)),
-    "mma": ((_HALVES, (
-        Config(family=1, ms=32, ns=64, ml=64, nl=128, u=32, kg=3, splitk=2, vec_a=8, vec_b=8, vec_c=4, epilogue_smem=1),
-        Config(family=1, ms=16, ns=16, ml=32, nl=32, u=64, kl=2, vec_a=8, vec_b=8, vec_c=4, fragment_prefetch=0, operand_path=3),
-    )),),
-    "wgmma": ((_HALVES, (
-        Config(family=2, ml=128, nl=96, u=64, math_warpgroups=2, cluster_x=2, persistent=1, epilogue_smem=1, epilogue_subtiles=2),
-        Config(family=2, ml=16, nl=64, u=128, transposed_mma=1, cluster_k=2, kg=3, splitk=3),
-    )),),
-    "skinny": ((Gemm(4096, 1, 4096, "NT", "f16"), (
-        Config(family=3, ms=4, ns=1, ml=16, nl=1, lanes_m=1, kl=2, u=1024, vec_a=8, vec_b=8, min_ctas_per_sm=2),
-        Config(family=3, ms=1, ns=1, ml=8, nl=1, lanes_m=2, kl=1, u=512, vec_a=8, vec_b=8, kg=2, splitk=2),
-    )),),
-    "depthwise": ((lower(Conv(8, 64, 56, 56, 64, 3, 3, padding=1, groups=64)), (
-        Config(family=4, ns=4, ml=1, nl=64), Config(family=4, ns=8, ml=4, nl=64, min_ctas_per_sm=2),
-    )),),
-}  # fmt: skip
+    "mma": (
+        (
+            _HALVES,
+            (
+                Config(
+                    family=1,
+                    ms=32,
+                    ns=64,
+                    ml=64,
+                    nl=128,
+                    u=32,
+                    kg=3,
+                    splitk=2,
+                    vec_a=8,
+                    vec_b=8,
+                    vec_c=4,
+                    epilogue_smem=1,
+                ),
+                Config(
+                    family=1,
+                    ms=16,
+                    ns=16,
+                    ml=32,
+                    nl=32,
+                    u=64,
+                    kl=2,
+                    vec_a=8,
+                    vec_b=8,
+                    vec_c=4,
+                    fragment_prefetch=0,
+                    operand_path=3,
+                ),
+            ),
+        ),
+    ),
+    "wgmma": (
+        (
+            _HALVES,
+            (
+                Config(
+                    family=2,
+                    ml=128,
+                    nl=96,
+                    u=64,
+                    math_warpgroups=2,
+                    cluster_x=2,
+                    persistent=1,
+                    epilogue_smem=1,
+                    epilogue_subtiles=2,
+                ),
+                Config(family=2, ml=16, nl=64, u=128, transposed_mma=1, cluster_k=2, kg=3, splitk=3),
+            ),
+        ),
+    ),
+    "skinny": (
+        (
+            Gemm(4096, 1, 4096, "NT", "f16"),
+            (
+                Config(family=3, ms=4, ns=1, ml=16, nl=1, lanes_m=1, kl=2, u=1024, vec_a=8, vec_b=8, min_ctas_per_sm=2),
+                Config(family=3, ms=1, ns=1, ml=8, nl=1, lanes_m=2, kl=1, u=512, vec_a=8, vec_b=8, kg=2, splitk=2),
+            ),
+        ),
+    ),
+    "depthwise": (
+        (
+            lower(Conv(8, 64, 56, 56, 64, 3, 3, padding=1, groups=64)),
+            (
+                Config(family=4, ns=4, ml=1, nl=64),
+                Config(family=4, ns=8, ml=4, nl=64, min_ctas_per_sm=2),
+            ),
+        ),
+    ),
+}
 
 
 def known(facts: Facts) -> list[str]:

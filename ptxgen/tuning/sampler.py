@@ -191,14 +191,20 @@ def table(problem: Gemm, device: Device, n: int = 200_000, seed: int = 0) -> lis
     for name, sampler in (("categorical", learnt), ("uniform", Categorical.uniform(problem, device))):
         tallies = sampler.tally(n, np.random.default_rng([seed, 1]))
         accepted = sum(t.accepted for t in tallies.values())
-        rows.append({
-            "sampler": name, "draws": n, "accepted": accepted, "acceptance": accepted / max(n, 1),
-            "learnt_from_draws": sampler.draws, "learnt_from_accepted": sampler.accepted,
-            "families": [
-                {"family": FAMILIES[code], "draws": t.draws, "accepted": t.accepted, "acceptance": t.share}
-                for code, t in tallies.items()
-            ],
-        })  # fmt: skip
+        rows.append(
+            {
+                "sampler": name,
+                "draws": n,
+                "accepted": accepted,
+                "acceptance": accepted / max(n, 1),
+                "learnt_from_draws": sampler.draws,
+                "learnt_from_accepted": sampler.accepted,
+                "families": [
+                    {"family": FAMILIES[code], "draws": t.draws, "accepted": t.accepted, "acceptance": t.share}
+                    for code, t in tallies.items()
+                ],
+            }
+        )
     return rows
 
 

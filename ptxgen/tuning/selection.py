@@ -93,8 +93,9 @@ def is_current(m: Measurement, device: Device) -> bool:
     return not reason
 
 
-def select(problem: Problem, device: Device, database: Database | None = None, use_model: bool = False,
-           k: int = 1) -> list[Selection]:  # fmt: skip
+def select(
+    problem: Problem, device: Device, database: Database | None = None, use_model: bool = False, k: int = 1
+) -> list[Selection]:
     """The ``k`` best choices for ``problem``, best first: the stored winner, or what ships as worth trying, unless
     ``use_model``; then the regressor's (or a formula's) ranking of the whole legal space. What is known of the product
     alone serves a problem with an epilogue of which nothing is known. Needs no GPU."""

@@ -19,10 +19,20 @@ from ptxgen.tuning.schema import APPLICATION, MIGRATIONS, SCHEMA, SCHEMA_VERSION
 Row = tuple[Any, ...]
 #: primary result codes that say what the machine or another process did; every other one says that the file is damaged
 _OUTSIDE = {
-    sqlite3.SQLITE_PERM, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_INTERRUPT,
-    sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_TOOBIG,
-    sqlite3.SQLITE_MISUSE, sqlite3.SQLITE_NOLFS, sqlite3.SQLITE_AUTH,
-}  # fmt: skip
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_INTERRUPT,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PROTOCOL,
+    sqlite3.SQLITE_TOOBIG,
+    sqlite3.SQLITE_MISUSE,
+    sqlite3.SQLITE_NOLFS,
+    sqlite3.SQLITE_AUTH,
+}
 #: what a file holds; the tables of ANALYZE do not count
 _OBJECTS = "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE name NOT IN ('sqlite_stat1', 'sqlite_stat4')"
 _TYPES = {"INTEGER": "integer", "REAL": "real", "TEXT": "text"}

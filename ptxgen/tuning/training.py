@@ -125,10 +125,18 @@ class Training:
         weight, workers = self.weights()[mask], 2 if len(y) >= THREAD_ROWS else 1
         data = library.QuantileDMatrix(self.x[mask], y, weight=weight, max_bin=BINS, nthread=workers)
         options = {
-            "tree_method": "hist", "objective": "reg:squarederror", "max_depth": DEPTH, "eta": RATE, "seed": SEED,
-            "max_bin": BINS, "nthread": workers, "base_score": float(np.mean(y)), "min_child_weight": 2,
-            "lambda": 1.0, "verbosity": 0,
-        }  # fmt: skip
+            "tree_method": "hist",
+            "objective": "reg:squarederror",
+            "max_depth": DEPTH,
+            "eta": RATE,
+            "seed": SEED,
+            "max_bin": BINS,
+            "nthread": workers,
+            "base_score": float(np.mean(y)),
+            "min_child_weight": 2,
+            "lambda": 1.0,
+            "verbosity": 0,
+        }
         return library.train(options, data, TREES)
 
     def validate(self, target: str) -> tuple[float, float]:

@@ -77,8 +77,17 @@ class Tuned:
 class Session:
     """One tuning run on one device: a worker that measures, threads that assemble ahead of it, the database."""
 
-    def __init__(self, driver: str, database: Database, budget: Budget, seed: int = 0, progress: Progress = SILENT,
-                 jobs: int | None = None, commit: str = "", retry: bool = False) -> None:  # fmt: skip
+    def __init__(
+        self,
+        driver: str,
+        database: Database,
+        budget: Budget,
+        seed: int = 0,
+        progress: Progress = SILENT,
+        jobs: int | None = None,
+        commit: str = "",
+        retry: bool = False,
+    ) -> None:
         self.database, self.budget, self.progress = database, budget, progress
         self.rng = np.random.default_rng(seed)
         self.worker = Worker(driver, commit=commit)
@@ -195,9 +204,10 @@ class Session:
     def fastest(self, problem: Problem, n: int, family: int | None = None) -> list[Measurement]:
         """The ``n`` fastest of what is known, of all families or of one."""
         rows = [
-            m for m in self.known.values()
+            m
+            for m in self.known.values()
             if m.problem == problem and m.outcome == "ok" and family in (None, m.config.family)
-        ]  # fmt: skip
+        ]
         return list(islice(filter(self._current, sorted(rows, key=lambda m: m.us)), n))
 
     # ---- phases
@@ -331,10 +341,18 @@ class Session:
         return tuned
 
 
-def tune(problems: Sequence[Problem], driver: str = "auto", database: Database | None = None,
-         budget: Budget | None = None, seed: int = 0, progress: Progress | None = None, jobs: int | None = None,
-         commit: str = "",
-         seeds: dict[Problem, list[Config]] | None = None, retry: bool = False) -> list[Tuned]:  # fmt: skip
+def tune(
+    problems: Sequence[Problem],
+    driver: str = "auto",
+    database: Database | None = None,
+    budget: Budget | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+    jobs: int | None = None,
+    commit: str = "",
+    seeds: dict[Problem, list[Config]] | None = None,
+    retry: bool = False,
+) -> list[Tuned]:
     """Tunes every problem, and stores what was measured and who won as it goes.
 
     What the database holds already is not measured again, so a run that was interrupted goes on where it stopped.

@@ -66,8 +66,16 @@ class Worker:
         self.alive = os.fdopen(alive, "wb")
         command = [sys.executable, "-P", "-c", CHILD, str(home), self.driver, self.commit, str(ends)]
         try:
-            self.child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, bufsize=1,
-                                          env=surroundings(os.environ), pass_fds=(ends,))  # fmt: skip
+            self.child = subprocess.Popen(
+                command,
+                stdin=pipe,
+                stdout=pipe,
+                stderr=pipe,
+                text=True,
+                bufsize=1,
+                env=surroundings(os.environ),
+                pass_fds=(ends,),
+            )
         finally:
             os.close(ends)
         self.lines = queue.Queue()
@@ -130,17 +138,21 @@ class Worker:
             return f"{ENDED_OUTSIDE}, by {name}"
         return f"the measuring process ended by {name}: {said}"
 
-    def measure(self, problem: Problem, config: Config, timing: Timing = SEARCH_TIMING, purpose: str = "",
-                full: bool = False) -> Measurement:  # fmt: skip
+    def measure(
+        self, problem: Problem, config: Config, timing: Timing = SEARCH_TIMING, purpose: str = "", full: bool = False
+    ) -> Measurement:
         """As ``Bench.measure``, with two more outcomes: ``timeout`` and ``crashed``."""
         if self.child is None or self.child.poll() is not None:
             self.start()
         assert self.child is not None
         assert self.child.stdin is not None
         order = {
-            "problem": problem.key(), "config": " ".join(f"{n}={v}" for n, v in config.items()),
-            "timing": asdict(timing), "purpose": purpose, "full": full,
-        }  # fmt: skip
+            "problem": problem.key(),
+            "config": " ".join(f"{n}={v}" for n, v in config.items()),
+            "timing": asdict(timing),
+            "purpose": purpose,
+            "full": full,
+        }
         outcome, message = "crashed", ""
         try:
             self.child.stdin.write(json.dumps(order) + "\n")

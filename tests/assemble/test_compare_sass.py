@@ -87,8 +87,16 @@ def test_records_of_one_checkout_are_equal(tmp_path, capsys):
 
 
 def rows(tmp_path, name, **changes):
-    row = {"case": "gemm 1,1,1 NN f32 | ms=8 kg=1 | h200", "origin": "seed", "ptx": "0", "code": ["1"], "registers": [8],
-           "spills": [0], "launch": {"steps": []}, **changes}  # fmt: skip
+    row = {
+        "case": "gemm 1,1,1 NN f32 | ms=8 kg=1 | h200",
+        "origin": "seed",
+        "ptx": "0",
+        "code": ["1"],
+        "registers": [8],
+        "spills": [0],
+        "launch": {"steps": []},
+        **changes,
+    }
     path = tmp_path / name
     path.write_text("\n".join(json.dumps(r) for r in ({"commit": "c", "ptxas": "13"}, row)) + "\n")
     return str(path)

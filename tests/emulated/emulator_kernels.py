@@ -8,8 +8,19 @@ import numpy as np
 
 from ptxgen.emulator import Stats, launch
 
-TYPES = {"float16": "b16", "float32": "f32", "float64": "f64", "uint8": "u8", "int8": "s8", "uint16": "u16",
-         "int16": "s16", "uint32": "u32", "int32": "s32", "uint64": "u64", "int64": "s64"}  # fmt: skip
+TYPES = {
+    "float16": "b16",
+    "float32": "f32",
+    "float64": "f64",
+    "uint8": "u8",
+    "int8": "s8",
+    "uint16": "u16",
+    "int16": "s16",
+    "uint32": "u32",
+    "int32": "s32",
+    "uint64": "u64",
+    "int64": "s64",
+}
 HOLDS = {"u8": "b16", "s8": "b16", "u16": "b16", "s16": "b16"}
 
 
@@ -28,8 +39,17 @@ def module(body: str, params: str = "", *, registers: str = "", extra: str = "",
 """
 
 
-def run(body: str, *args: Any, grid: Any = 1, block: Any = 32, shared: int = 0, registers: str = "", extra: str = "",
-        directives: str = "", **options: Any) -> Stats:  # fmt: skip
+def run(
+    body: str,
+    *args: Any,
+    grid: Any = 1,
+    block: Any = 32,
+    shared: int = 0,
+    registers: str = "",
+    extra: str = "",
+    directives: str = "",
+    **options: Any,
+) -> Stats:
     """Runs a body; array argument i is the generic pointer %q<i>, scalar argument i the register %q<i>."""
     params, loads, declared = [], [], []
     for i, a in enumerate(args):
@@ -42,8 +62,13 @@ def run(body: str, *args: Any, grid: Any = 1, block: Any = 32, shared: int = 0, 
             params.append(f".param .{kind} q{i}")
             loads.append(f"ld.param.{kind} %q{i}, [q{i}];")
             declared.append(f".reg .{HOLDS.get(kind, kind)} %q{i};")
-    text = module("\n".join(loads) + "\n" + body, ", ".join(params), registers="\n".join([*declared, registers]),
-                  extra=extra, directives=directives)  # fmt: skip
+    text = module(
+        "\n".join(loads) + "\n" + body,
+        ", ".join(params),
+        registers="\n".join([*declared, registers]),
+        extra=extra,
+        directives=directives,
+    )
     return launch(text, "k", grid, block, list(args), shared, **options)
 
 
@@ -56,8 +81,13 @@ def compute(code: str, out: Any, *inputs: Any, **options: Any) -> Any:
     n = max(len(x) for x in arrays)
     result = np.zeros(n, out)
     every = [result, *[np.resize(x, n) for x in arrays]]
-    lines, declared = ["mov.u32 %i, %tid.x; mov.u32 %j, %ctaid.x; mad.lo.u32 %i, %j, 128, %i;",
-                       f"setp.ge.u32 %off, %i, {n}; @%off bra END;"], [".reg .b32 %i, %j; .reg .b64 %at; .reg .pred %off;"]  # fmt: skip
+    lines, declared = (
+        [
+            "mov.u32 %i, %tid.x; mov.u32 %j, %ctaid.x; mad.lo.u32 %i, %j, 128, %i;",
+            f"setp.ge.u32 %off, %i, {n}; @%off bra END;",
+        ],
+        [".reg .b32 %i, %j; .reg .b64 %at; .reg .pred %off;"],
+    )
     for x, name in zip(every, "zabc", strict=False):
         kind = TYPES[x.dtype.name]
         declared.append(f".reg .{HOLDS.get(kind, kind)} %{name};")

@@ -65,9 +65,18 @@ class Placed:
 
 
 def execute(
-    p: Gemm, c: Config, arrays: tuple[Array, Array, Array], alpha: float = 1.0, beta: float = 0.0, *, on: str = "emulated",
-    shift: bool = False, times: int = 1, stats: list[Stats] | None = None, **options: Any,
-) -> Array:  # fmt: skip
+    p: Gemm,
+    c: Config,
+    arrays: tuple[Array, Array, Array],
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    *,
+    on: str = "emulated",
+    shift: bool = False,
+    times: int = 1,
+    stats: list[Stats] | None = None,
+    **options: Any,
+) -> Array:
     """C after ``times`` launches of ``c`` on ``p``; A and B must stay, and everything that is no element.
 
     ``on``: the device that is generated for; ``options`` go to the emulated machine.
@@ -97,8 +106,16 @@ def inputs(p: Gemm, kind: str, seed: int, beta: float) -> tuple[Array, Array, Ar
     return a, b, np.full_like(c, p.output.poison) if beta == 0 else c
 
 
-def verify(p: Gemm, c: Config, kind: str = "normal", alpha: float = 1.0, beta: float = 0.0, data: int = 0,
-           arrays: tuple[Array, Array, Array] | None = None, **how: Any) -> Array:  # fmt: skip
+def verify(
+    p: Gemm,
+    c: Config,
+    kind: str = "normal",
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    data: int = 0,
+    arrays: tuple[Array, Array, Array] | None = None,
+    **how: Any,
+) -> Array:
     """Executes and compares; the result. ``data``: the seed of the operands."""
     arrays = arrays or inputs(p, kind, data, beta)
     assert [x.shape for x in arrays] == list(p.stored)
@@ -123,9 +140,12 @@ def right(p: Gemm, c: Config | str, seed: int = 0, on: str = "h200") -> None:
 
 
 def random_epilogues(
-    seed: int, count: int, problem: Callable[[np.random.Generator], Gemm],
-    config: Callable[[Gemm, np.random.Generator], Config | None], on: str = "emulated",
-) -> None:  # fmt: skip
+    seed: int,
+    count: int,
+    problem: Callable[[np.random.Generator], Gemm],
+    config: Callable[[Gemm, np.random.Generator], Config | None],
+    on: str = "emulated",
+) -> None:
     """Checks ``count`` random pairs with stages that are drawn too."""
     rng = np.random.default_rng(seed)
 

@@ -32,10 +32,16 @@ for shape in ("m16n8k8", "m16n8k16"):
     VARIANTS += [(shape, "f16", "f16", "f32", ""), (shape, "f16", "f16", "f16", ""), (shape, "bf16", "bf16", "f32", "")]
 VARIANTS += [(shape, "tf32", "tf32", "f32", "") for shape in ("m16n8k4", "m16n8k8")]
 VARIANTS += [(s, a, b, c, "") for s in ("m16n8k16", "m16n8k32") for a in F8 for b in F8 for c in ("f32", "f16")]
-VARIANTS += [(s, "f64", "f64", "f64", e) for s in ("m8n8k4", "m16n8k4", "m16n8k8", "m16n8k16")
-             for e in ("", ".rz", ".rm", ".rp")]  # fmt: skip
-VARIANTS += [(s, a, b, "s32", e) for s in ("m8n8k16", "m16n8k16", "m16n8k32") for a in INTEGERS for b in INTEGERS
-             for e in ("", ".satfinite")]  # fmt: skip
+VARIANTS += [
+    (s, "f64", "f64", "f64", e) for s in ("m8n8k4", "m16n8k4", "m16n8k8", "m16n8k16") for e in ("", ".rz", ".rm", ".rp")
+]
+VARIANTS += [
+    (s, a, b, "s32", e)
+    for s in ("m8n8k16", "m16n8k16", "m16n8k32")
+    for a in INTEGERS
+    for b in INTEGERS
+    for e in ("", ".satfinite")
+]
 
 
 def extents(shape: str) -> tuple[int, int]:

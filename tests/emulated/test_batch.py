@@ -41,11 +41,26 @@ def test_random_batches(family):
 
 
 WAYS = (
-    *((SIMT, w) for w in ("raster_group=4", "kg=3", "kg=3 splitk=1", "kg=3 splitk=2", "kl=2 kg=2 splitk=1 raster_group=2")),
+    *(
+        (SIMT, w)
+        for w in ("raster_group=4", "kg=3", "kg=3 splitk=1", "kg=3 splitk=2", "kl=2 kg=2 splitk=1 raster_group=2")
+    ),
     *((MMA, w) for w in ("kg=2", "kg=2 splitk=1", "kg=2 splitk=2", "operand_path=3 vec_a=8 vec_b=8 kg=2 splitk=2")),
-    *((WGMMA, w) for w in ("", "kg=2 splitk=0", "kg=2 splitk=2", "kg=2 splitk=3", "kg=2 splitk=4", "cluster_k=2", "cluster_x=2 raster_group=4",
-                           "persistent=1", "persistent=1 math_warpgroups=2 pingpong=1 cluster_x=2")),
-)  # fmt: skip
+    *(
+        (WGMMA, w)
+        for w in (
+            "",
+            "kg=2 splitk=0",
+            "kg=2 splitk=2",
+            "kg=2 splitk=3",
+            "kg=2 splitk=4",
+            "cluster_k=2",
+            "cluster_x=2 raster_group=4",
+            "persistent=1",
+            "persistent=1 math_warpgroups=2 pingpong=1 cluster_x=2",
+        )
+    ),
+)
 
 
 @pytest.mark.parametrize(("base", "way"), WAYS)
@@ -69,8 +84,16 @@ def test_both_operands_are_shared():
         assert np.array_equal(out[0], out[2])
 
 
-@pytest.mark.parametrize(("base", "way"), [(SIMT, "kg=2 splitk=1"), (SIMT, "kg=2 splitk=2"), (MMA, "operand_path=3 vec_a=8 vec_b=8"),
-                                           (WGMMA, "kg=2 splitk=2"), (WGMMA, "persistent=1 epilogue_smem=1")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("base", "way"),
+    [
+        (SIMT, "kg=2 splitk=1"),
+        (SIMT, "kg=2 splitk=2"),
+        (MMA, "operand_path=3 vec_a=8 vec_b=8"),
+        (WGMMA, "kg=2 splitk=2"),
+        (WGMMA, "persistent=1 epilogue_smem=1"),
+    ],
+)
 def test_more_items_than_a_launch_holds(monkeypatch, base, way):
     """They go in runs, each with the workspace of the one before."""
     monkeypatch.setattr(plan, "GRID_LIMIT", 6)
@@ -84,8 +107,15 @@ def test_more_items_than_a_launch_holds(monkeypatch, base, way):
     verify(p, c, "integers", on=on)
 
 
-@pytest.mark.parametrize(("base", "way", "on"), [(SIMT, "kg=2 splitk=2", "emulated"), (MMA, "", "emulated"), (WGMMA, "", "h200"),
-                                                 (WGMMA, "epilogue_smem=1", "h200")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("base", "way", "on"),
+    [
+        (SIMT, "kg=2 splitk=2", "emulated"),
+        (MMA, "", "emulated"),
+        (WGMMA, "", "h200"),
+        (WGMMA, "epilogue_smem=1", "h200"),
+    ],
+)
 def test_epilogues(base, way, on):
     """Bias and scales are those of all items, a residual is an item's own."""
     dtype = "f32" if base == SIMT else "bf16"

@@ -89,9 +89,7 @@ def chosen(monkeypatch: pytest.MonkeyPatch) -> Any:
     for name in ("ready", "runners"):
         monkeypatch.setattr(launch_cache, name, OrderedDict())
     monkeypatch.setattr(launch_cache, "database", lambda: None)
-    monkeypatch.setattr(
-        selection, "select", lambda p, *_: [selection.Selection(p, parse_config(found.text), "given")]
-    )  # fmt: skip
+    monkeypatch.setattr(selection, "select", lambda p, *_: [selection.Selection(p, parse_config(found.text), "given")])
     return found
 
 
@@ -367,9 +365,7 @@ def test_shapes_share_the_kernels_they_have_in_common(driver: Driver) -> None:
     assert not launch_cache.loaded(driver).kernels
 
 
-def test_kernels_are_loaded_up_to_a_number(
-    driver: Driver, chosen: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+def test_kernels_are_loaded_up_to_a_number(driver: Driver, chosen: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch_cache, "KERNELS_KEPT", 3)
     for n, depth in enumerate((2, 4, 8, 16, 32)):
         chosen.text = f"{ANY} u={depth}"

@@ -24,8 +24,15 @@ from tests.cases_images import config, problem
 EMULATED = device("emulated")
 
 
-def execute(v: Conv, c: Config, arrays: tuple[Array, Array, Array], beta: float, more: tuple[Array, ...] = (),
-            shift: bool = False, **options: object) -> Array:  # fmt: skip
+def execute(
+    v: Conv,
+    c: Config,
+    arrays: tuple[Array, Array, Array],
+    beta: float,
+    more: tuple[Array, ...] = (),
+    shift: bool = False,
+    **options: object,
+) -> Array:
     """The result, in memory that shows what must not be touched; operands must stay."""
     driver = EmulatedDriver(EMULATED, **options)
     runner = Runner.of(driver, v, c)
@@ -80,12 +87,15 @@ def test_every_way_to_meet(direction: str, layout: str, text: str) -> None:
     verify(v, c, "integers", 1.0)
 
 
-@pytest.mark.parametrize("v", [
-    Conv(1, 1, 1, 200, 1, 1, 40, padding=(0, 20)),
-    Conv(2, 3, 4, 37, 6, 3, 3, padding=1, groups=3, epilogue="bias,residual,relu"),
-    Conv(1, 1, 1, 99, 1, 1, 7, padding=(3,), epilogue="bias", dtype="f16"),
-    Conv(1, 2, 3, 70, 2, 2, 5, stride=2, layout="CHWN", dtype="f64"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "v",
+    [
+        Conv(1, 1, 1, 200, 1, 1, 40, padding=(0, 20)),
+        Conv(2, 3, 4, 37, 6, 3, 3, padding=1, groups=3, epilogue="bias,residual,relu"),
+        Conv(1, 1, 1, 99, 1, 1, 7, padding=(3,), epilogue="bias", dtype="f16"),
+        Conv(1, 2, 3, 70, 2, 2, 5, stride=2, layout="CHWN", dtype="f64"),
+    ],
+)
 @pytest.mark.parametrize("text", ["ml=16 u=8", "ml=32 u=8 kg=2 splitk=2 stages=2"])
 def test_few_filters(v: Conv, text: str) -> None:
     """Signals, and images with filters of their own: neighbours along a row are columns of the product."""
@@ -96,12 +106,14 @@ def test_few_filters(v: Conv, text: str) -> None:
 @pytest.mark.parametrize(("dtype", "epilogue"), [("f32", "scale,bias,relu"), ("f16", "residual"), ("f64", "")])
 def test_filters_of_one_channel_slide_down_strips(layout: str, dtype: str, epilogue: str) -> None:
     """Strides, dilation, pads, strips that reach past the last result; depth, too."""
-    for n, v in enumerate((
-        Conv(2, 40, 9, 5, 40, 3, 3, padding=1, groups=40),
-        Conv(3, 2, 10, 7, 2, 3, 2, padding=(0, 3, 2, 1), stride=(2, 1), dilation=(1, 3), groups=2),
-        Conv(1, 3, 5, 4, 3, 2, 3, d=4, t=2, padding=1, stride=2, groups=3),
-        Conv(2, 34, 6, 5, 34, 3, 2, padding=(0, 1, 2, 1), dilation=2, groups=34, direction="input_grad"),
-    )):  # fmt: skip
+    for n, v in enumerate(
+        (
+            Conv(2, 40, 9, 5, 40, 3, 3, padding=1, groups=40),
+            Conv(3, 2, 10, 7, 2, 3, 2, padding=(0, 3, 2, 1), stride=(2, 1), dilation=(1, 3), groups=2),
+            Conv(1, 3, 5, 4, 3, 2, 3, d=4, t=2, padding=1, stride=2, groups=3),
+            Conv(2, 34, 6, 5, 34, 3, 2, padding=(0, 1, 2, 1), dilation=2, groups=34, direction="input_grad"),
+        )
+    ):
         v = replace(
             v,
             layout=layout,
@@ -116,14 +128,32 @@ def test_filters_of_one_channel_slide_down_strips(layout: str, dtype: str, epilo
 
 
 @pytest.mark.parametrize("layout", FILTERS)
-@pytest.mark.parametrize(("stride", "taps", "dilation", "padding"), [
-    (2, (3, 3), 1, 1), ((2, 1), (1, 4), (1, 2), (0, 2, 1, 0)), ((1, 2), (3, 2), 1, 0), (4, (3, 5), 1, (1, 0, 2, 2)),
-    (2, (3, 3), 2, 2),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("stride", "taps", "dilation", "padding"),
+    [
+        (2, (3, 3), 1, 1),
+        ((2, 1), (1, 4), (1, 2), (0, 2, 1, 0)),
+        ((1, 2), (3, 2), 1, 0),
+        (4, (3, 5), 1, (1, 0, 2, 2)),
+        (2, (3, 3), 2, 2),
+    ],
+)
 def test_gradients_of_images_under_a_stride_are_strips_too(layout, stride, taps, dilation, padding) -> None:
     """Pixels that no tap reaches, taps that all miss, strips that end in the middle of a stride."""
-    v = Conv(2, 5, 9, 7, 5, *taps, stride=stride, padding=padding, dilation=dilation, groups=5, layout=layout,
-             direction="input_grad")  # fmt: skip
+    v = Conv(
+        2,
+        5,
+        9,
+        7,
+        5,
+        *taps,
+        stride=stride,
+        padding=padding,
+        dilation=dilation,
+        groups=5,
+        layout=layout,
+        direction="input_grad",
+    )
     for beta, text in ((0.0, "ns=4 ml=2 nl=32"), (1.0, "ns=8 ml=1 nl=64")):
         verify(v, parse_config(f"family=4 {text}"), "integers", beta)
 
@@ -133,11 +163,13 @@ def test_gradients_of_images_under_a_stride_are_strips_too(layout, stride, taps,
 def test_gradients_of_filters_of_one_channel_are_summed_strip_by_strip(layout, dtype, filters) -> None:
     """More filters than a block has lanes, more units than slices, slices with nothing to do, lanes that are no
     filters, depth."""
-    for n, v in enumerate((
-        Conv(2, 40, 9, 6, 40, 3, 3, padding=1, groups=40),
-        Conv(34, 3, 10, 7, 3, 3, 2, padding=(0, 3, 2, 1), stride=(2, 1), dilation=(1, 3), groups=3),
-        Conv(1, 34, 5, 4, 34, 2, 3, d=4, t=2, padding=1, stride=2, groups=34),
-    )):  # fmt: skip
+    for n, v in enumerate(
+        (
+            Conv(2, 40, 9, 6, 40, 3, 3, padding=1, groups=40),
+            Conv(34, 3, 10, 7, 3, 3, 2, padding=(0, 3, 2, 1), stride=(2, 1), dilation=(1, 3), groups=3),
+            Conv(1, 34, 5, 4, 34, 2, 3, d=4, t=2, padding=1, stride=2, groups=34),
+        )
+    ):
         v = replace(v, layout=layout, filters=filters, dtype=dtype, compute="", out="", direction="weight_grad")
         for text in ("ns=4 ml=2 nl=32 kg=3 splitk=2", f"ns=2 ml=1 nl=64 vec_a={lower(v).strip.wide}"):
             verify(v, parse_config(f"family=4 {text}"), "integers", float(n % 2))

@@ -22,15 +22,23 @@ KERNELS = {
     "flags": (Gemm(33, 40, 64), "ms=4 ns=4 ml=16 nl=32 kg=2 splitk=1"),
     "mma": (Gemm(33, 37, 65, "NN", "f16"), "family=1 ms=16 ns=16 ml=32 nl=32 u=32 operand_path=3 vec_a=8 vec_b=8"),
     "wgmma": (Gemm(70, 40, 200, "NT", "f16"), "family=2 ml=64 nl=32 u=64 kg=2 splitk=2"),
-    "a block walks": (Gemm(150, 72, 136, "NT", "f16", epilogue="residual"),
-                      "family=2 ml=64 nl=32 u=64 epilogue_smem=1 persistent=1"),
+    "a block walks": (
+        Gemm(150, 72, 136, "NT", "f16", epilogue="residual"),
+        "family=2 ml=64 nl=32 u=64 epilogue_smem=1 persistent=1",
+    ),
     "copies": (Gemm(65, 37, 67, "TN", "e4m3"), "family=2 ml=64 nl=64 u=64 stages=2 operand_path=3"),
     "planes": (Gemm(70, 40, 72, "NN", "f32", "f32_bf16x6"), "family=2 ml=64 nl=16 u=32 stages=2"),
-    "skinny": (Gemm(3, 130, 259, "NT", "f16"), "family=3 ms=2 ns=4 ml=8 nl=32 u=512 kl=8 vec_b=8 lanes_m=8 transposed_mma=1 tma_rows=16"),
-    "as they lie": (Gemm(65, 37, 67, "NN", "f16"), "family=2 ml=64 nl=64 u=32 stages=3 operand_path=12 epilogue_smem=1"),
+    "skinny": (
+        Gemm(3, 130, 259, "NT", "f16"),
+        "family=3 ms=2 ns=4 ml=8 nl=32 u=512 kl=8 vec_b=8 lanes_m=8 transposed_mma=1 tma_rows=16",
+    ),
+    "as they lie": (
+        Gemm(65, 37, 67, "NN", "f16"),
+        "family=2 ml=64 nl=64 u=32 stages=3 operand_path=12 epilogue_smem=1",
+    ),
     "blocks share": (Gemm(150, 72, 136, "NT", "f16"), "family=2 ml=64 nl=32 u=32 stages=2 cluster_x=2 cluster_y=2"),
     "meeting": (Gemm(64, 64, 256, "NT", "f16"), "family=2 ml=64 nl=64 u=64 kg=2 splitk=3 epilogue_smem=1"),
-}  # fmt: skip
+}
 #: what touches memory that another kernel may have written, or may read still
 TOUCHES = re.compile(
     r"\b(ld\.(?!param|shared)|st\.(?!shared|async)|red\.|atom\.|cp\.async(?!\.\w*wait|\.commit|\.mbarrier))"

@@ -24,8 +24,12 @@ END = "END: ld.shared.u32 %r7, [%r2]; st.global.u32 [%d0], %r7;"
 def test_halves_of_a_warp_at_two_barriers(threads, seed):
     """The same barrier at two positions: a warp has arrived when both its halves have."""
     y = np.zeros((3, threads), "u4")
-    body = START + """@%p0 bra LOW; st.shared.u32 [%r1], %r0; SYNC 0; bra END;
-    LOW: add.u32 %r7, %r0, 1000; st.shared.u32 [%r1], %r7; SYNC 0;""" + END  # fmt: skip
+    body = (
+        START
+        + """@%p0 bra LOW; st.shared.u32 [%r1], %r0; SYNC 0; bra END;
+    LOW: add.u32 %r7, %r0, 1000; st.shared.u32 [%r1], %r7; SYNC 0;"""
+        + END
+    )
     run(body.replace("SYNC", "barrier.sync"), y, grid=3, block=threads, extra=SHARED, seed=seed)
     other = threads - 1 - np.arange(threads)
     assert (y == np.where(other % 32 < 16, other + 1000, other)).all()
@@ -38,22 +42,33 @@ def test_halves_of_a_warp_at_two_barriers(threads, seed):
 def test_lanes_one_by_one(seed):
     """Every lane reaches the barrier from its own turn of a loop, in blocks that differ."""
     y = np.zeros((4, 64), "u4")
-    run(START + """st.shared.u32 [%r1], %r0; mov.u32 %r10, 0; mad.lo.u32 %r11, %r5, 7, %r4; and.b32 %r11, %r11, 31;
+    run(
+        START
+        + """st.shared.u32 [%r1], %r0; mov.u32 %r10, 0; mad.lo.u32 %r11, %r5, 7, %r4; and.b32 %r11, %r11, 31;
     L: setp.eq.u32 %p1, %r10, %r11; @%p1 barrier.cta.sync 3, 64; add.u32 %r10, %r10, 1; setp.lt.u32 %p2, %r10, 32;
     @%p2 bra L;"""
-        + END, y, grid=4, block=64, extra=SHARED, seed=seed)  # fmt: skip
+        + END,
+        y,
+        grid=4,
+        block=64,
+        extra=SHARED,
+        seed=seed,
+    )
     assert (y == 63 - np.arange(64)).all()
 
 
 def test_the_rest_of_a_warp_may_leave():
     """Exited lanes do not count: the others make a warp."""
     y = np.zeros((1, 64), "u4")
-    body = START + """setp.ge.u32 %p1, %r0, 32; @%p1 bra ALL; @%p0 bra STAY; mov.u32 %r10, 0;
+    body = (
+        START
+        + """setp.ge.u32 %p1, %r0, 32; @%p1 bra ALL; @%p0 bra STAY; mov.u32 %r10, 0;
     L: add.u32 %r10, %r10, 1; setp.lt.u32 %p2, %r10, 50; @%p2 bra L; LEAVE; STAY: st.shared.u32 [%r1], 5;
     barrier.sync 1; bra DONE;
     ALL: barrier.sync 1; sub.u32 %r7, %r0, 32; and.b32 %r7, %r7, 15; mad.lo.u32 %r7, %r7, 4, %r9;
     ld.shared.u32 %r7, [%r7];
-    st.global.u32 [%d0], %r7; DONE: ret;"""  # fmt: skip
+    st.global.u32 [%d0], %r7; DONE: ret;"""
+    )
     run(body.replace("LEAVE", "exit"), y, block=64, extra=SHARED)
     assert y.tolist() == [[0] * 32 + [5] * 32]
     with pytest.raises(DeadlockFault, match="other lanes of its warp are missing") as caught:
@@ -64,9 +79,16 @@ def test_the_rest_of_a_warp_may_leave():
 
 def test_votes_of_halves():
     y = np.zeros((2, 64), "u4")
-    run(START + """setp.lt.u32 %p1, %r0, 40; @%p0 bra LOW; barrier.red.popc.u32 %r7, 0, %p1; bra OUT;
+    run(
+        START
+        + """setp.lt.u32 %p1, %r0, 40; @%p0 bra LOW; barrier.red.popc.u32 %r7, 0, %p1; bra OUT;
     LOW: barrier.red.popc.u32 %r7, 0, !%p1;
-    OUT: st.global.u32 [%d0], %r7;""", y, grid=2, block=64, extra=SHARED)  # fmt: skip
+    OUT: st.global.u32 [%d0], %r7;""",
+        y,
+        grid=2,
+        block=64,
+        extra=SHARED,
+    )
     t = np.arange(64)
     assert (y == np.count_nonzero((t < 40) ^ (t % 32 < 16))).all()
 
@@ -92,8 +114,14 @@ def test_halves_that_arrive_and_go_on(seed):
     run(body.replace("WAIT", "barrier.sync 1, 64;"), y, block=64, extra=SHARED, seed=seed)
     assert (y[0, 32:] == 31 - np.arange(32)).all()
     with pytest.raises(RaceFault):
-        run(body.replace("WAIT", "").replace("barrier.arrive 1, 64;", "", 1), y, block=64, extra=SHARED, seed=seed,
-            uninitialised=False)  # fmt: skip
+        run(
+            body.replace("WAIT", "").replace("barrier.arrive 1, 64;", "", 1),
+            y,
+            block=64,
+            extra=SHARED,
+            seed=seed,
+            uninitialised=False,
+        )
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -101,10 +129,13 @@ def test_halves_that_arrive_and_go_on(seed):
 def test_what_follows_an_arrival_is_not_ordered_by_it(seed, asynchronous):
     """A producer arrives after each of three words; its clock runs on before the consumer comes to look."""
     y = np.zeros((1, 64), "u4")
-    body = START + """FIRST setp.lt.u32 %p1, %r0, 32; @%p1 bra PRODUCER; WAIT
+    body = (
+        START
+        + """FIRST setp.lt.u32 %p1, %r0, 32; @%p1 bra PRODUCER; WAIT
     ld.shared.u32 %r7, [%r9+AT]; st.global.u32 [%d0], %r7; bar.sync 3, 64; bra OUT;
     PRODUCER: setp.eq.u32 %p2, %r0, 0; @%p2 st.shared.u32 [%r9], 1; bar.arrive 1, 64; @%p2 st.shared.u32 [%r9+128], 2;
-    bar.arrive 2, 64; @%p2 st.shared.u32 [%r9+256], 3; bar.arrive 3, 64; OUT: ret;"""  # fmt: skip
+    bar.arrive 2, 64; @%p2 st.shared.u32 [%r9+256], 3; bar.arrive 3, 64; OUT: ret;"""
+    )
     object_ = "setp.eq.u32 %p3, %r0, 0; @%p3 mbarrier.init.shared.b64 [mb], 1;"
     body = body.replace("FIRST", object_ if asynchronous else "")
     for waits, ordered in (("bar.sync 2, 64; bar.sync 1, 64;", (0, 128)), ("bar.sync 1, 64;", (0,))):
@@ -128,8 +159,11 @@ def test_what_follows_an_arrival_is_not_ordered_by_it(seed, asynchronous):
 @pytest.mark.parametrize("block", [32, 64])
 def test_a_loop_without_an_end(block):
     y = np.zeros((1, 64), "u4")
-    body = START + """mov.u32 %r10, 0; L: add.u32 %r10, %r10, STEP; setp.ne.u32 %p1, %r10, 5000; @%p1 bra L;
-    st.global.u32 [%d0], %r10;"""  # fmt: skip
+    body = (
+        START
+        + """mov.u32 %r10, 0; L: add.u32 %r10, %r10, STEP; setp.ne.u32 %p1, %r10, 5000; @%p1 bra L;
+    st.global.u32 [%d0], %r10;"""
+    )
     run(body.replace("STEP", "1"), y, block=block, extra=SHARED, watchdog=20_000)
     assert (y[0, :block] == 5000).all()
     with pytest.raises(DeadlockFault, match="option watchdog") as caught:

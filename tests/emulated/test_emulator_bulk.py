@@ -34,7 +34,9 @@ START = """mov.u32 %r0, %tid.x; mov.u32 %r9, sm; mad.lo.u32 %r1, %r0, 4, %r9; se
 def test_to_shared_and_back(seed, completion, space):
     """Blocks copy 256 words in, change them, and copy them out."""
     x, y = np.arange(4 * 256, dtype="u4"), np.zeros(4 * 256, "u4")
-    run(START + f"""mul.wide.u32 %d1, %r10, 1024; add.u64 %d2, %q0, %d1; add.u64 %d3, %q1, %d1; @!%p0 bra LOADED;
+    run(
+        START
+        + f"""mul.wide.u32 %d1, %r10, 1024; add.u64 %d2, %q0, %d1; add.u64 %d3, %q1, %d1; @!%p0 bra LOADED;
     mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 1024;
     cp.async.bulk.{space}.global.{SIGNAL} [sm], [%d2], 1024, [bar];
     LOADED: {WAIT} mov.u32 %r11, 0;
@@ -45,7 +47,15 @@ def test_to_shared_and_back(seed, completion, space):
     cp.async.bulk.global.shared::cta.bulk_group [%d3], [sm], 512; cp.async.bulk.commit_group;
     cp.async.bulk.global.shared::cta.bulk_group [%d3+512], [sm+512], 512; cp.async.bulk.commit_group;
     cp.async.bulk.wait_group.read 1; cp.async.bulk.wait_group 0; ld.global.u32 %r13, [%d3]; st.global.u32 [%d2], %r13;
-    END: ret;""", x, y, grid=4, block=64, extra=SHARED, seed=seed, completion=completion)  # fmt: skip
+    END: ret;""",
+        x,
+        y,
+        grid=4,
+        block=64,
+        extra=SHARED,
+        seed=seed,
+        completion=completion,
+    )
     assert (y == np.arange(1024) * 3).all()
     assert (x[::256] == y[::256]).all()
 
@@ -54,33 +64,51 @@ def test_to_shared_and_back(seed, completion, space):
 def test_multicast(seed, completion):
     """Rank 1 of a cluster of four loads for ranks 0, 2 and 3."""
     x, y = np.arange(64, dtype="u4"), np.zeros((8, 64), "u4")
-    run(START + f"""mov.u32 %r2, %cluster_ctarank; {SYNC} mov.b16 %h0, 0xd; setp.eq.u32 %p1, %r2, 1;
+    run(
+        START
+        + f"""mov.u32 %r2, %cluster_ctarank; {SYNC} mov.b16 %h0, 0xd; setp.eq.u32 %p1, %r2, 1;
     setp.ne.u32 %p2, %r2, 1;
     and.pred %p3, %p0, %p2; and.pred %p4, %p0, %p1; @%p3 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 256;
     @%p4 cp.async.bulk.shared::cluster.global.{SIGNAL}.multicast::cluster.L2::cache_hint [%r9], [%q0], 256, [%r8], %h0, %d9;
     @%p1 bra END; {WAIT} ld.shared.u32 %r3, [%r1]; mad.lo.u32 %r4, %r10, 64, %r0; mad.wide.u32 %d1, %r4, 4, %q1;
     st.global.u32 [%d1], %r3;
     END: {SYNC}""".replace("mov.b16 %h0", "createpolicy.fractional.L2::evict_first.b64 %d9, 0f3F800000; mov.b16 %h0"),
-        x, y, grid=8, block=64, extra=SHARED, directives=".explicitcluster .reqnctapercluster 4", seed=seed,
-        completion=completion)  # fmt: skip
+        x,
+        y,
+        grid=8,
+        block=64,
+        extra=SHARED,
+        directives=".explicitcluster .reqnctapercluster 4",
+        seed=seed,
+        completion=completion,
+    )
     want = np.tile(np.arange(64), (8, 1))
     want[[1, 5]] = 0
     assert (y == want).all()
 
 
-BETWEEN = START + f"""mov.u32 %r2, %cluster_ctarank; xor.b32 %r3, %r2, 1; mad.lo.u32 %r4, %r10, 64, %r0;
+BETWEEN = (
+    START
+    + f"""mov.u32 %r2, %cluster_ctarank; xor.b32 %r3, %r2, 1; mad.lo.u32 %r4, %r10, 64, %r0;
     st.shared.u32 [%r1], %r4;
 @%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 256; FENCE {SYNC}
 mapa.shared::cluster.u32 %r5, %r9, %r3; add.u32 %r5, %r5, 1024; mapa.shared::cluster.u32 %r6, %r8, %r3;
 @%p0 cp.async.bulk.shared::cluster.shared::cta.{SIGNAL} [%r5], [%r9], 256, [%r6];
-{WAIT} ld.shared.u32 %r7, [%r1+1024]; mad.wide.u32 %d1, %r4, 4, %q0; st.global.u32 [%d1], %r7; END"""  # fmt: skip
+{WAIT} ld.shared.u32 %r7, [%r1+1024]; mad.wide.u32 %d1, %r4, 4, %q0; st.global.u32 [%d1], %r7; END"""
+)
 
 
 @pytest.mark.parametrize(("seed", "completion"), MODES)
 def test_between_blocks(seed, completion):
     x = np.zeros(4 * 64, "u4")
-    options = {"grid": 4, "block": 64, "extra": SHARED, "seed": seed, "completion": completion,
-               "directives": ".explicitcluster .reqnctapercluster 2"}  # fmt: skip
+    options = {
+        "grid": 4,
+        "block": 64,
+        "extra": SHARED,
+        "seed": seed,
+        "completion": completion,
+        "directives": ".explicitcluster .reqnctapercluster 2",
+    }
     run(BETWEEN.replace("FENCE", "fence.proxy.async;").replace("END", SYNC), x, **options)
     assert (x == np.arange(256) ^ 64).all()
     with pytest.raises(AsyncFault, match=r"no fence\.proxy\.async between"):
@@ -90,9 +118,18 @@ def test_between_blocks(seed, completion):
         run(BETWEEN.replace("FENCE", "fence.proxy.async;").replace("END", ""), x, **options)
 
 
-TYPES = {"u32": "u4", "s32": "i4", "u64": "u8", "s64": "i8", "f32": "f4", "f64": "f8", "f16": "f2",
-        "bf16": ml_dtypes.bfloat16,
-         "b32": "u4", "b64": "u8"}  # fmt: skip
+TYPES = {
+    "u32": "u4",
+    "s32": "i4",
+    "u64": "u8",
+    "s64": "i8",
+    "f32": "f4",
+    "f64": "f8",
+    "f16": "f2",
+    "bf16": ml_dtypes.bfloat16,
+    "b32": "u4",
+    "b64": "u8",
+}
 REDUCTIONS = [("add", t) for t in ("u32", "s32", "u64", "f32", "f64", "f16", "bf16")]
 REDUCTIONS += [(op, t) for op in ("min", "max") for t in ("u32", "s32", "u64", "s64", "f16", "bf16")]
 REDUCTIONS += [("inc", "u32"), ("dec", "u32")] + [(op, t) for op in ("and", "or", "xor") for t in ("b32", "b64")]
@@ -111,17 +148,29 @@ def test_reductions_to_global(op, kind, completion):
         x, y = (rng.standard_normal(n).astype(dtype) for _ in range(2))
     x, y = np.ascontiguousarray(x.astype(dtype)), np.ascontiguousarray(y.astype(dtype))
     want = {
-        "add": lambda: y + x, "min": lambda: np.minimum(y, x), "max": lambda: np.maximum(y, x), "and": lambda: y & x,
-        "or": lambda: y | x, "xor": lambda: y ^ x, "inc": lambda: np.where(y >= x, 0, y + 1),
+        "add": lambda: y + x,
+        "min": lambda: np.minimum(y, x),
+        "max": lambda: np.maximum(y, x),
+        "and": lambda: y & x,
+        "or": lambda: y | x,
+        "xor": lambda: y ^ x,
+        "inc": lambda: np.where(y >= x, 0, y + 1),
         "dec": lambda: np.where((y == 0) | (y > x), x, y - 1),
-    }[op]()  # fmt: skip
+    }[op]()
     noftz = ".noftz" if op == "add" and kind in ("f16", "bf16") else ""
     xs, ys = x.view("u1"), y.copy().view("u1")
-    run(START + f"""@!%p0 bra END; mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 512;
+    run(
+        START
+        + f"""@!%p0 bra END; mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 512;
     cp.async.bulk.shared::cluster.global.{SIGNAL} [sm], [%q0], 512, [bar]; {WAIT}
     cp.reduce.async.bulk.global.shared::cta.bulk_group.{op}{noftz}.{kind} [%q1], [%r9], 512;
     cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;
-    END: ret;""", xs, ys, extra=SHARED, completion=completion)  # fmt: skip
+    END: ret;""",
+        xs,
+        ys,
+        extra=SHARED,
+        completion=completion,
+    )
     assert (ys.view(f"u{dtype.itemsize}") == want.astype(dtype).view(f"u{dtype.itemsize}")).all()
 
 
@@ -129,21 +178,33 @@ def test_reductions_to_global(op, kind, completion):
 def test_reductions_between_blocks(seed, completion):
     """Ranks 1 to 3 add to rank 0."""
     x = np.zeros(64, "u4")
-    run(START + f"""mov.u32 %r2, %cluster_ctarank; mad.lo.u32 %r4, %r2, 1000, %r0; st.shared.u32 [%r1], %r4;
+    run(
+        START
+        + f"""mov.u32 %r2, %cluster_ctarank; mad.lo.u32 %r4, %r2, 1000, %r0; st.shared.u32 [%r1], %r4;
     setp.eq.u32 %p1, %r2, 0;
     and.pred %p2, %p0, %p1; @%p2 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 768; fence.proxy.async; {SYNC}
     mapa.shared::cluster.u32 %r5, %r9, 0; mapa.shared::cluster.u32 %r6, %r8, 0; @%p1 bra ZERO;
     @%p0 cp.reduce.async.bulk.shared::cluster.shared::cta.{SIGNAL}.add.u32 [%r5], [%r9], 256, [%r6]; bra END;
     ZERO: {WAIT} ld.shared.u32 %r7, [%r1]; mad.wide.u32 %d1, %r0, 4, %q0; st.global.u32 [%d1], %r7;
-    END: {SYNC}""", x, grid=4,
-        block=64, extra=SHARED, directives=".explicitcluster .reqnctapercluster 4", seed=seed, completion=completion)  # fmt: skip
+    END: {SYNC}""",
+        x,
+        grid=4,
+        block=64,
+        extra=SHARED,
+        directives=".explicitcluster .reqnctapercluster 4",
+        seed=seed,
+        completion=completion,
+    )
     assert (x == 4 * np.arange(64) + 6000).all()
 
 
 def test_hints_and_prefetches_do_nothing():
     x = np.arange(64, dtype="u4")
-    run("""createpolicy.fractional.L2::evict_last.b64 %d1, 0f3F800000; cp.async.bulk.prefetch.L2.global [%q0], 256;
-    cp.async.bulk.prefetch.L2.global.L2::cache_hint [%q0], 256, %d1;""", x)  # fmt: skip
+    run(
+        """createpolicy.fractional.L2::evict_last.b64 %d1, 0f3F800000; cp.async.bulk.prefetch.L2.global [%q0], 256;
+    cp.async.bulk.prefetch.L2.global.L2::cache_hint [%q0], 256, %d1;""",
+        x,
+    )
     assert (x == np.arange(64)).all()
 
 
@@ -160,57 +221,122 @@ ANY = (AsyncFault, RaceFault, UninitialisedFault)
 FAULTS = {
     # name: (fault, words, what is wrong, what would be right)
     "no wait": (
-        ANY, r"read before a wait for the bulk copy|no barrier between", EXPECT + IN + USE, EXPECT + IN + WAIT + USE),
+        ANY,
+        r"read before a wait for the bulk copy|no barrier between",
+        EXPECT + IN + USE,
+        EXPECT + IN + WAIT + USE,
+    ),
     "waits alone": (
-        ANY, r"read before a wait for the bulk copy|no barrier between", EXPECT + IN + "@!%p0 bra SKIP;" + WAIT + "SKIP: " + USE,
-        EXPECT + IN + "@!%p0 bra SKIP;" + WAIT + "SKIP: bar.sync 0;" + USE),
+        ANY,
+        r"read before a wait for the bulk copy|no barrier between",
+        EXPECT + IN + "@!%p0 bra SKIP;" + WAIT + "SKIP: " + USE,
+        EXPECT + IN + "@!%p0 bra SKIP;" + WAIT + "SKIP: bar.sync 0;" + USE,
+    ),
     "overwrites": (
-        ANY, r"written before a wait|with no barrier between|by warp 1", EXPECT + IN + FILL + WAIT, EXPECT + IN + WAIT + FILL),
+        ANY,
+        r"written before a wait|with no barrier between|by warp 1",
+        EXPECT + IN + FILL + WAIT,
+        EXPECT + IN + WAIT + FILL,
+    ),
     "exits": (AsyncFault, "exits before a wait for the bulk copy", EXPECT + IN, EXPECT + IN + WAIT),
     "too few bytes": (
-        (DeadlockFault, AsyncFault), "-16 bytes|too few|before a wait", EXPECT.replace("256", "240") + IN + WAIT + USE,
-        EXPECT + IN + WAIT + USE),
-    "no fence": (AsyncFault, "with no fence.proxy.async between", FILL + "bar.sync 0;" + OUT + ALL, FILL + FENCE + "bar.sync 0;" + OUT + ALL),
+        (DeadlockFault, AsyncFault),
+        "-16 bytes|too few|before a wait",
+        EXPECT.replace("256", "240") + IN + WAIT + USE,
+        EXPECT + IN + WAIT + USE,
+    ),
+    "no fence": (
+        AsyncFault,
+        "with no fence.proxy.async between",
+        FILL + "bar.sync 0;" + OUT + ALL,
+        FILL + FENCE + "bar.sync 0;" + OUT + ALL,
+    ),
     "no barrier": (
-        ANY, r"with no barrier between|before it is written", FILL + FENCE + OUT + ALL, FILL + FENCE + "bar.sync 0;" + OUT + ALL),
+        ANY,
+        r"with no barrier between|before it is written",
+        FILL + FENCE + OUT + ALL,
+        FILL + FENCE + "bar.sync 0;" + OUT + ALL,
+    ),
     "fence of global memory": (
-        AsyncFault, "with no fence.proxy.async between", FILL + "fence.proxy.async.global; bar.sync 0;" + OUT + ALL,
-        FILL + "bar.sync 0; fence.proxy.async;" + OUT + ALL),
+        AsyncFault,
+        "with no fence.proxy.async between",
+        FILL + "fence.proxy.async.global; bar.sync 0;" + OUT + ALL,
+        FILL + "bar.sync 0; fence.proxy.async;" + OUT + ALL,
+    ),
     "fence before the write": (
-        AsyncFault, "with no fence.proxy.async between", FENCE + FILL + "bar.sync 0;" + OUT + ALL, FILL + FENCE + "bar.sync 0;" + OUT + ALL),
+        AsyncFault,
+        "with no fence.proxy.async between",
+        FENCE + FILL + "bar.sync 0;" + OUT + ALL,
+        FILL + FENCE + "bar.sync 0;" + OUT + ALL,
+    ),
     "source changed": (
-        AsyncFault, "written before a wait for the bulk copy", FILL + FENCE + "bar.sync 0;" + OUT + "bar.sync 0;" + FILL + READ,
-        FILL + FENCE + "bar.sync 0;" + OUT + READ + "bar.sync 0;" + FILL),
+        AsyncFault,
+        "written before a wait for the bulk copy",
+        FILL + FENCE + "bar.sync 0;" + OUT + "bar.sync 0;" + FILL + READ,
+        FILL + FENCE + "bar.sync 0;" + OUT + READ + "bar.sync 0;" + FILL,
+    ),
     "source changed by another": (
-        ANY, r"written before a wait for the bulk copy|no barrier between|by warp 1", FILL + FENCE + "bar.sync 0;" + OUT + READ + FILL,
-        FILL + FENCE + "bar.sync 0;" + OUT + READ + "bar.sync 0;" + FILL),
+        ANY,
+        r"written before a wait for the bulk copy|no barrier between|by warp 1",
+        FILL + FENCE + "bar.sync 0;" + OUT + READ + FILL,
+        FILL + FENCE + "bar.sync 0;" + OUT + READ + "bar.sync 0;" + FILL,
+    ),
     "not committed": (
-        AsyncFault, "exits before a wait", FILL + FENCE + "bar.sync 0;" + OUT.replace("@%p0 cp.async.bulk.commit_group;", "") + ALL,
-        FILL + FENCE + "bar.sync 0;" + OUT + ALL),
+        AsyncFault,
+        "exits before a wait",
+        FILL + FENCE + "bar.sync 0;" + OUT.replace("@%p0 cp.async.bulk.commit_group;", "") + ALL,
+        FILL + FENCE + "bar.sync 0;" + OUT + ALL,
+    ),
     "exits before the source is read": (
-        AsyncFault, "exits before a wait for the bulk copy", FILL + FENCE + "bar.sync 0;" + OUT, FILL + FENCE + "bar.sync 0;" + OUT + READ),
+        AsyncFault,
+        "exits before a wait for the bulk copy",
+        FILL + FENCE + "bar.sync 0;" + OUT,
+        FILL + FENCE + "bar.sync 0;" + OUT + READ,
+    ),
     "a generic write below a copy": (
-        AsyncFault, "overwrites shared memory that warp", FILL + "bar.sync 0;" + EXPECT + IN + WAIT + USE,
-        FILL + FENCE + "bar.sync 0;" + EXPECT + IN + WAIT + USE),
+        AsyncFault,
+        "overwrites shared memory that warp",
+        FILL + "bar.sync 0;" + EXPECT + IN + WAIT + USE,
+        FILL + FENCE + "bar.sync 0;" + EXPECT + IN + WAIT + USE,
+    ),
     "read by others while it is overwritten": (
-        ANY, r"the bulk copy by warp 0 and read by warp 1|read before a wait", FILL + "bar.sync 0; ld.shared.u32 %r2, [%r1]; "
-        "fence.proxy.async;" + EXPECT + IN + WAIT,
-        FILL + "bar.sync 0; ld.shared.u32 %r2, [%r1]; fence.proxy.async; bar.sync 0;" + EXPECT + IN + WAIT),
-    "unwritten source": (UninitialisedFault, "copied before it is written", OUT + ALL, FILL + FENCE + "bar.sync 0;" + OUT + ALL),
+        ANY,
+        r"the bulk copy by warp 0 and read by warp 1|read before a wait",
+        FILL + "bar.sync 0; ld.shared.u32 %r2, [%r1]; fence.proxy.async;" + EXPECT + IN + WAIT,
+        FILL + "bar.sync 0; ld.shared.u32 %r2, [%r1]; fence.proxy.async; bar.sync 0;" + EXPECT + IN + WAIT,
+    ),
+    "unwritten source": (
+        UninitialisedFault,
+        "copied before it is written",
+        OUT + ALL,
+        FILL + FENCE + "bar.sync 0;" + OUT + ALL,
+    ),
     "misaligned source": (
-        MisalignedFault, "multiple of 16", EXPECT + IN.replace("[%q0]",
-        "[%q0+8]") + WAIT, EXPECT + IN.replace("[%q0]", "[%q0+16]") + WAIT),
+        MisalignedFault,
+        "multiple of 16",
+        EXPECT + IN.replace("[%q0]", "[%q0+8]") + WAIT,
+        EXPECT + IN.replace("[%q0]", "[%q0+16]") + WAIT,
+    ),
     "misaligned destination": (
-        MisalignedFault, "multiple of 16", EXPECT + IN.replace("[sm]",
-        "[sm+4]") + WAIT, EXPECT + IN.replace("[sm]", "[sm+16]") + WAIT),
+        MisalignedFault,
+        "multiple of 16",
+        EXPECT + IN.replace("[sm]", "[sm+4]") + WAIT,
+        EXPECT + IN.replace("[sm]", "[sm+16]") + WAIT,
+    ),
     "size": (MisalignedFault, "no multiple of 16", EXPECT + IN.replace("256", "250") + WAIT, EXPECT + IN + WAIT),
     "beyond global memory": (
-        OutOfBoundsFault, "past the end", EXPECT + IN.replace("[%q0]",
-        "[%q0+272]") + WAIT, EXPECT + IN.replace("[%q0]", "[%q0+256]") + WAIT),
+        OutOfBoundsFault,
+        "past the end",
+        EXPECT + IN.replace("[%q0]", "[%q0+272]") + WAIT,
+        EXPECT + IN.replace("[%q0]", "[%q0+256]") + WAIT,
+    ),
     "beyond shared memory": (
-        OutOfBoundsFault, "256 bytes of shared", EXPECT + IN.replace("[sm]",
-        "[sm+4000]") + WAIT, EXPECT + IN.replace("[sm]", "[sm+3840]") + WAIT),
-}  # fmt: skip
+        OutOfBoundsFault,
+        "256 bytes of shared",
+        EXPECT + IN.replace("[sm]", "[sm+4000]") + WAIT,
+        EXPECT + IN.replace("[sm]", "[sm+3840]") + WAIT,
+    ),
+}
 
 
 @pytest.mark.parametrize(("seed", "completion"), MODES)
@@ -234,8 +360,10 @@ def test_early_and_late():
 
 
 def test_what_is_not_ptx():
-    for wrong in ("cp.async.bulk.global.shared::cta.mbarrier::complete_tx::bytes [%q0], [sm], 16, [bar];",
-                  "cp.reduce.async.bulk.global.shared::cta.bulk_group.min.f32 [%q0], [sm], 16;",
-                  "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [sm], [%q0], 16;"):  # fmt: skip
+    for wrong in (
+        "cp.async.bulk.global.shared::cta.mbarrier::complete_tx::bytes [%q0], [sm], 16, [bar];",
+        "cp.reduce.async.bulk.global.shared::cta.bulk_group.min.f32 [%q0], [sm], 16;",
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [sm], [%q0], 16;",
+    ):
         with pytest.raises((UnsupportedError, ParseError)):
             run(wrong, np.zeros(4, "u4"), extra=SHARED)

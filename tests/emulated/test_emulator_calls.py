@@ -56,9 +56,16 @@ def expected(a: int, b: int, i: int) -> list[int]:
     x = [v * times for v in (1.5, -2.0, float(a))]
     memory = [r, a, b, 0]
     memory[b & 3] = r ^ 0x5555
-    return [r, int(np.float32(low).view("u4")), int(np.float32(high).view("u4")), tag, int(x[0] + x[2]) & WORD,
-            (signed(b, 8) + signed(a, 8)) & 255, (memory[a & 3] + memory[3]) & WORD,
-            (mix, gcd, pick, mix)[b & 3](a, b)]  # fmt: skip
+    return [
+        r,
+        int(np.float32(low).view("u4")),
+        int(np.float32(high).view("u4")),
+        tag,
+        int(x[0] + x[2]) & WORD,
+        (signed(b, 8) + signed(a, 8)) & 255,
+        (memory[a & 3] + memory[3]) & WORD,
+        (mix, gcd, pick, mix)[b & 3](a, b),
+    ]
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -101,10 +108,15 @@ def test_registers_and_constants_as_arguments():
     add.u32 r, r, %x; setp.gt.u32 big, r, 1040; mov.u32 a, 0; ret; }
     """
     y = np.zeros((3, 32), "u4")
-    run(THREAD + """setp.lt.u32 %p0, %r0, 16; mov.f32 %f0, 0f40E00000; mov.u64 %d1, 30;
+    run(
+        THREAD
+        + """setp.lt.u32 %p0, %r0, 16; mov.f32 %f0, 0f40E00000; mov.u64 %d1, 30;
     call (%r1, %p1), three, (%r0, %f0, %p0, %d1); st.global.u32 [%d0], %r1; selp.u32 %r1, 1, 0, %p1;
     st.global.u32 [%d0+128], %r1;
-    call (%r1, _), three, (5, 0f41000000, %p0, 1); st.global.u32 [%d0+256], %r1;""", y, extra=f)  # fmt: skip
+    call (%r1, _), three, (5, 0f41000000, %p0, 1); st.global.u32 [%d0+256], %r1;""",
+        y,
+        extra=f,
+    )
     want = LANE + 7 + 30 + 1000 * (LANE < 16)
     assert (y[0] == want).all()
     assert (y[1] == (want > 1040)).all()
@@ -116,9 +128,14 @@ def test_registers_where_params_are_declared():
     f = """.func (.reg .b32 r) half(.reg .b32 a) { shr.u32 r, a, 1; ret; }
     """
     y = np.zeros((2, 32), "u4")
-    run(THREAD + """call (%r1), add, (%r0, 7); st.global.u32 [%d0], %r1; .param .b32 p; .param .b32 q;
+    run(
+        THREAD
+        + """call (%r1), add, (%r0, 7); st.global.u32 [%d0], %r1; .param .b32 p; .param .b32 q;
     st.param.b32 [p], %r1;
-    call (q), half, (p); ld.param.b32 %r1, [q]; st.global.u32 [%d0+128], %r1;""", y, extra=ADD + f)  # fmt: skip
+    call (q), half, (p); ld.param.b32 %r1, [q]; st.global.u32 [%d0+128], %r1;""",
+        y,
+        extra=ADD + f,
+    )
     assert (y[0] == LANE + 7).all()
     assert (y[1] == (LANE + 7) // 2).all()
 
@@ -133,14 +150,19 @@ def test_structures():
     st.param.b32 [r+28], %w; ret; }
     """
     y = np.zeros((32, 8), "u4")
-    run(THREAD + """mad.wide.u32 %d0, %r0, 32, %q0; .param .align 16 .b8 p[32]; .param .b32 q;
+    run(
+        THREAD
+        + """mad.wide.u32 %d0, %r0, 32, %q0; .param .align 16 .b8 p[32]; .param .b32 q;
     .param .align 16 .b8 s[32];
     add.u32 %r1, %r0, 1; add.u32 %r2, %r0, 2; add.u32 %r3, %r0, 3; cvt.u64.u32 %d1, %r0;
     st.param.v4.b32 [p], {%r0, %r1, %r2, %r3}; st.param.b64 [p+16], %d1; mov.u32 %r4, 0x7F0F9C83; st.param.b32 [q], %r4;
     call.uni (s), turn, (p, q); ld.param.v2.b32 {%r10, %r11}, [s]; ld.param.v2.b32 {%r12, %r13}, [s+8];
     ld.param.b64 %d2, [s+16];
     ld.param.b32 %r14, [s+24]; ld.param.b32 %r15, [s+28]; st.global.v4.u32 [%d0], {%r10, %r11, %r12, %r13};
-    st.global.u64 [%d0+16], %d2; st.global.v2.u32 [%d0+24], {%r14, %r15};""", y, extra=f)  # fmt: skip
+    st.global.u64 [%d0+16], %d2; st.global.v2.u32 [%d0+24], {%r14, %r15};""",
+        y,
+        extra=f,
+    )
     low, high = 0x9C - 256, 0x7F0F
     for t in range(32):
         assert y[t].tolist() == [t + 3, t + 2, t + 1, t, ~t & WORD, WORD, low + high, signed(0x9C83, 16) & WORD]
@@ -156,11 +178,19 @@ def test_calls_within_calls_and_loops():
     """.replace(".reg .b32 %y;", ".reg .b32 %y; .reg .pred %odd;")
     )
     y = np.zeros(32, "u4")
-    run(THREAD + """mov.u32 %r2, %r0; mov.u32 %r5, 0; .param .b32 t; .param .b32 u;
-    L: mov.u32 %r3, 1; """ + SUM.replace("GUARD", "") + """st.param.b32 [t], %r2; call (u), twice, (t);
+    run(
+        THREAD
+        + """mov.u32 %r2, %r0; mov.u32 %r5, 0; .param .b32 t; .param .b32 u;
+    L: mov.u32 %r3, 1; """
+        + SUM.replace("GUARD", "")
+        + """st.param.b32 [t], %r2; call (u), twice, (t);
     ld.param.u32 %r2, [u];
     xor.b32 %r2, %r2, %r1; add.u32 %r5, %r5, 1; setp.le.u32 %p0, %r5, %r0; @%p0 bra L;
-    mov.u32 %r1, %r2;""" + STORE, y, extra=f)  # fmt: skip
+    mov.u32 %r1, %r2;"""
+        + STORE,
+        y,
+        extra=f,
+    )
     want = []
     for t in range(32):
         x = t
@@ -195,7 +225,7 @@ def test_barriers_and_shared_memory_in_functions(seed):
     st.shared.u32 [%a], v; MEET ret; }
     .func (.reg .u32 v) get(.reg .u32 i) { .reg .b32 %a; mov.u32 %a, sm; mad.lo.u32 %a, i, 4, %a;
     ld.shared.u32 v, [%a]; ret; }
-    """  # fmt: skip
+    """
     y = np.zeros(64, "u4")
     body = THREAD + "add.u32 %r2, %r0, 5; call put, (%r0, %r2); xor.b32 %r3, %r0, 33; call (%r1), get, (%r3);" + STORE
     shared = ".shared .align 4 .b8 sm[256];"
@@ -213,9 +243,15 @@ def test_local_memory_of_functions():
     mad.lo.u32 r, %x, 1000, r; ret; }
     """
     y = np.zeros(32, "u4")
-    run(THREAD + """.local .align 8 .b8 mine[8]; mov.u64 %d1, mine; cvta.local.u64 %d1, %d1; add.u32 %r2, %r0, 7;
+    run(
+        THREAD
+        + """.local .align 8 .b8 mine[8]; mov.u64 %d1, mine; cvta.local.u64 %d1, %d1; add.u32 %r2, %r0, 7;
     st.u32 [%d1+4], %r2;
-    call (%r3), spill, (%r0, %d1); call (%r1), spill, (%r3, %d1);""" + STORE, y, extra=f)  # fmt: skip
+    call (%r3), spill, (%r0, %d1); call (%r1), spill, (%r3, %d1);"""
+        + STORE,
+        y,
+        extra=f,
+    )
     first = 1000 * LANE + LANE + 7 + LANE
     assert (y == (1000 * first + LANE + 7 + first) & WORD).all()
 
@@ -251,8 +287,12 @@ def test_pointers_to_functions(how):
 
 def test_a_pointer_to_no_function():
     y = np.zeros(32, "u4")
-    body = CHOOSE + """F: .calltargets TARGETS; setp.eq.u32 %p1, %r0, 20; selp.b64 %d3, %d2, %d1, %p1;
-    call (%r1), %d3, (%r0), F;""" + STORE  # fmt: skip
+    body = (
+        CHOOSE
+        + """F: .calltargets TARGETS; setp.eq.u32 %p1, %r0, 20; selp.b64 %d3, %d2, %d1, %p1;
+    call (%r1), %d3, (%r0), F;"""
+        + STORE
+    )
     run(body.replace("TARGETS", "plus, times"), y, extra=POINTERS)
     assert (y == np.where(LANE == 20, 3 * LANE, LANE + 10)).all()
     with pytest.raises(Fault, match="no function") as caught:
@@ -269,7 +309,7 @@ def test_a_result_that_is_not_always_set():
     f = """.func (.param .b32 r) some(.param .b32 a) { .reg .b32 %x; .reg .pred %p; ld.param.u32 %x, [a];
     setp.lt.u32 %p, %x, LIMIT;
     @%p st.param.b32 [r], %x; ret; }
-    """  # fmt: skip
+    """
     y = np.zeros(32, "u4")
     body = (
         THREAD
@@ -300,8 +340,12 @@ def test_a_fault_within_a_function():
 @pytest.mark.parametrize(
     ("function", "call", "error", "words"),
     [
-        (".func f(.param .b8 a) { .reg .b32 %x; ld.param.u8 %x, [a]; .param .b8 p; st.param.b8 [p], %x; call f, (p); ret; }",
-         ".param .b8 p; st.param.b8 [p], 1; call f, (p);", UnsupportedError, "recursive call whose parameter a"),
+        (
+            ".func f(.param .b8 a) { .reg .b32 %x; ld.param.u8 %x, [a]; .param .b8 p; st.param.b8 [p], %x; call f, (p); ret; }",
+            ".param .b8 p; st.param.b8 [p], 1; call f, (p);",
+            UnsupportedError,
+            "recursive call whose parameter a",
+        ),
         (".extern .func f(.reg .u32 a);", "call f, (1);", UnsupportedError, "no body"),
         (".func f(.reg .u32 a) { ret; }", "call f, (1, 2);", ParseError, "1 parameters"),
         (".func f(.reg .u32 a) { ret; }", "call (%r1), f, (1);", ParseError, "0 results"),
@@ -310,7 +354,7 @@ def test_a_fault_within_a_function():
         (".func f(.param .b32 a) { ret; }", ".param .b32 p; st.param.b32 [p+4], 1; call f, (p);", ParseError, "at 4"),
         (".func f() { ret; }", "call.weird f;", UnsupportedError, "weird"),
     ],
-)  # fmt: skip
+)
 def test_calls_that_cannot_be(function, call, error, words):
     with pytest.raises(error, match=words) as caught:
         run(call, extra=function)
@@ -345,10 +389,15 @@ def test_branches_by_index():
 def test_a_loop_by_index():
     """Backward targets: a machine of states."""
     y = np.zeros(32, "u4")
-    run(THREAD + """T: .branchtargets UP, DOWN, END; mov.u32 %r2, %r0; mov.u32 %r1, 0; mov.u32 %r3, 0;
+    run(
+        THREAD
+        + """T: .branchtargets UP, DOWN, END; mov.u32 %r2, %r0; mov.u32 %r1, 0; mov.u32 %r3, 0;
     UP: add.u32 %r1, %r1, 5; bra NEXT; DOWN: sub.u32 %r1, %r1, 2;
     NEXT: and.b32 %r3, %r2, 1; shr.u32 %r2, %r2, 1; setp.eq.u32 %p0, %r2, 0; selp.u32 %r3, 2, %r3, %p0;
-    brx.idx %r3, T; END:""" + STORE, y)  # fmt: skip
+    brx.idx %r3, T; END:"""
+        + STORE,
+        y,
+    )
     want = []
     for t in range(32):
         x, total = t, 5
@@ -454,8 +503,14 @@ def test_recursion_through_a_pointer():
     call (s), %f, (m, g), p; ld.param.b32 %y, [s]; } add.u32 %y, %y, %x; END: st.param.b32 [r], %y; ret;
     p: .callprototype (.param .b32 _) _ (.param .b32 _, .param .b64 _); }"""
     y = np.zeros(32, "u4")
-    run(THREAD + """mov.u64 %d1, down; { .param .b32 n; .param .b64 f; .param .b32 s; st.param.b32 [n], %r0;
-    st.param.b64 [f], %d1; call (s), down, (n, f); ld.param.b32 %r1, [s]; }""" + STORE, y, extra=f)  # fmt: skip
+    run(
+        THREAD
+        + """mov.u64 %d1, down; { .param .b32 n; .param .b64 f; .param .b32 s; st.param.b32 [n], %r0;
+    st.param.b64 [f], %d1; call (s), down, (n, f); ld.param.b32 %r1, [s]; }"""
+        + STORE,
+        y,
+        extra=f,
+    )
     assert (y == LANE * (LANE + 1) // 2).all()
 
 
@@ -471,10 +526,17 @@ def test_recursion_with_memory_and_structures():
     ld.u32 %n, [%a]; ld.local.u32 %z, [other]; add.u32 %n, %n, %x; cvt.u64.u32 %v, %z; add.u64 %t, %t, %v;
     END: st.param.u32 [r], %n; st.param.u64 [r+8], %t; ret; }"""
     y = np.zeros((2, 32), "u4")
-    run(THREAD + """mov.u64 %d1, top; cvta.local.u64 %d1, %d1; st.local.u32 [top], 9; mov.u64 %d2, 1000;
+    run(
+        THREAD
+        + """mov.u64 %d1, top; cvta.local.u64 %d1, %d1; st.local.u32 [top], 9; mov.u64 %d2, 1000;
     { .param .align 8 .b8 q[16]; .param .b64 g; .param .align 8 .b8 o[16]; st.param.u32 [q], %r0; st.param.u64 [q+8], %d2;
     st.param.b64 [g], %d1; call (o), sum, (q, g); ld.param.u32 %r1, [o]; ld.param.u64 %d3, [o+8]; }
-    st.global.u32 [%d0+128], %d3;""" + STORE, y, extra=f, registers=".local .b32 top;")  # fmt: skip
+    st.global.u32 [%d0+128], %d3;"""
+        + STORE,
+        y,
+        extra=f,
+        registers=".local .b32 top;",
+    )
     assert (y[0] == LANE * (LANE + 1) // 2).all()
     # each call but the last adds 100 n, and the n of the call above it, or 9
     want = [1000 + sum(100 * n + (n + 1 if n < i else 9) for n in range(1, i + 1)) for i in range(32)]

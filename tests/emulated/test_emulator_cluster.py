@@ -38,8 +38,19 @@ def passed_on(blocks: int, threads: int, size: int) -> np.ndarray:
 
 
 def test_special_registers():
-    names = ["cluster_ctaid.x", "cluster_ctaid.y", "cluster_ctarank", "cluster_nctarank", "clusterid.x", "clusterid.y",
-             "nclusterid.x", "nclusterid.y", "cluster_nctaid.x", "cluster_nctaid.y", "is_explicit_cluster"]  # fmt: skip
+    names = [
+        "cluster_ctaid.x",
+        "cluster_ctaid.y",
+        "cluster_ctarank",
+        "cluster_nctarank",
+        "clusterid.x",
+        "clusterid.y",
+        "nclusterid.x",
+        "nclusterid.y",
+        "cluster_nctaid.x",
+        "cluster_nctaid.y",
+        "is_explicit_cluster",
+    ]
     y = np.zeros((8, 6, len(names)), "u4")
     types = ["pred" if n == "is_explicit_cluster" else "u32" for n in names]
     body = "mov.u32 %r1, %ctaid.y; mov.u32 %r2, %nctaid.x; mov.u32 %r3, %ctaid.x; mad.lo.u32 %r1, %r1, %r2, %r3;"
@@ -64,12 +75,28 @@ def test_reading_and_writing_the_next_block(seed, completion, size):
         + SYNC
         + "mapa.shared::cluster.u32 %r7, %r1, %r3; ld.shared::cluster.u32 %r8, [%r7];"
     )
-    run(body + SYNC + "st.global.u32 [%d0], %r8;", x, grid=12, block=64, extra=SHARED, directives=cluster(size),
-        seed=seed, completion=completion)  # fmt: skip
+    run(
+        body + SYNC + "st.global.u32 [%d0], %r8;",
+        x,
+        grid=12,
+        block=64,
+        extra=SHARED,
+        directives=cluster(size),
+        seed=seed,
+        completion=completion,
+    )
     assert (x == passed_on(12, 64, size)).all()
     body = START + SYNC + "mapa.shared::cluster.u32 %r7, %r1, %r3; st.shared::cluster.u32 [%r7], %r5;" + SYNC
-    run(body + "ld.shared.u32 %r8, [%r1]; st.global.u32 [%d0], %r8;", x, grid=12, block=64, extra=SHARED,
-        directives=cluster(size), seed=seed, completion=completion)  # fmt: skip
+    run(
+        body + "ld.shared.u32 %r8, [%r1]; st.global.u32 [%d0], %r8;",
+        x,
+        grid=12,
+        block=64,
+        extra=SHARED,
+        directives=cluster(size),
+        seed=seed,
+        completion=completion,
+    )
     b, t = np.divmod(np.arange(12 * 64), 64)
     assert (x == (b // size * size + (b % size - 1) % size) * 64 + t).all()
 
@@ -146,13 +173,16 @@ def test_arrivals_at_another_blocks_mbarrier(seed, completion):
     assert x[0] == 128 * 127 // 2
 
 
-ASYNC = START + f"""@%p0 mbarrier.init.shared::cta.b64 [bar], 1; fence.mbarrier_init.release.cluster; {SYNC}
+ASYNC = (
+    START
+    + f"""@%p0 mbarrier.init.shared::cta.b64 [bar], 1; fence.mbarrier_init.release.cluster; {SYNC}
 @%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 1024; mad.lo.u32 %r10, %r0, 16, %r9;
     mapa.shared::cluster.u32 %r11, %r10, %r3;
 mov.u32 %r12, bar; mapa.shared::cluster.u32 %r12, %r12, %r3; add.u32 %r13, %r5, 1000;
 st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%r11], {{%r5, %r13, %r5, %r13}}, [%r12];
 WAIT ld.shared.v2.u32 {{%r14, %r15}}, [%r10]; sub.u32 %r15, %r15, %r14; setp.ne.u32 %p3, %r15, 1000; @%p3 trap;
-st.global.u32 [%d0], %r14; """  # fmt: skip
+st.global.u32 [%d0], %r14; """
+)
 WAIT = "W: mbarrier.try_wait.parity.shared::cta.b64 %p1, [bar], 0; @!%p1 bra W;"
 
 
@@ -189,7 +219,9 @@ def test_the_bytes_expected_decide(completion):
 def test_red_async(seed, completion):
     """Every thread of ranks 1 to 3 counts up in rank 0."""
     x = np.zeros(2, "u4")
-    run(START + f"""@%p0 mbarrier.init.shared::cta.b64 [bar], 1; @%p0 st.shared.u32 [sm], 5;
+    run(
+        START
+        + f"""@%p0 mbarrier.init.shared::cta.b64 [bar], 1; @%p0 st.shared.u32 [sm], 5;
     @%p0 st.shared.u32 [sm+4], 5;
     @%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 768; fence.mbarrier_init.release.cluster; {SYNC}
     mapa.shared::cluster.u32 %r10, %r9, 0; mov.u32 %r12, bar; mapa.shared::cluster.u32 %r12, %r12, 0;
@@ -199,15 +231,28 @@ def test_red_async(seed, completion):
     red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.max.u32 [%r10+4], %r5, [%r12]; bra END;
     READ: W: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p2, [bar], 0; @!%p2 bra W;
     ld.shared.v2.u32 {{%r14, %r15}}, [sm]; @%p0 st.global.v2.u32 [%q0], {{%r14, %r15}};
-    END: {SYNC}""", x, grid=4, block=32,
-        extra=SHARED, directives=cluster(4), seed=seed, completion=completion)  # fmt: skip
+    END: {SYNC}""",
+        x,
+        grid=4,
+        block=32,
+        extra=SHARED,
+        directives=cluster(4),
+        seed=seed,
+        completion=completion,
+    )
     assert x.tolist() == [5 + 3 * 96, 127]
 
 
 def test_blocks_are_clusters():
     x = np.zeros(2 * 3 * 32, "u4")
-    run(START + "st.global.u32 [%d0], %r2;", x, grid=2, block=32,
-        directives=".reqntid 32, 1, 1 .reqnctapercluster 3, 1, 1 .blocksareclusters", extra=SHARED)  # fmt: skip
+    run(
+        START + "st.global.u32 [%d0], %r2;",
+        x,
+        grid=2,
+        block=32,
+        directives=".reqntid 32, 1, 1 .reqnctapercluster 3, 1, 1 .blocksareclusters",
+        extra=SHARED,
+    )
     assert (x.reshape(6, 32)[:, 0] == [0, 1, 2, 0, 1, 2]).all()
 
 
@@ -215,54 +260,86 @@ PEER = "mapa.shared::cluster.u32 %r7, %r1, %r3;"
 FAULTS = {
     # name: (fault, words, what is wrong, what would be right)
     "no barrier": (
-        RaceFault, "rank", f"st.shared.u32 [%r1], %r5; {SYNC} {PEER} st.shared::cluster.u32 [%r7], %r5; "
-        f"ld.shared.u32 %r8, [%r1]; {SYNC}",
-        f"st.shared.u32 [%r1], %r5; {SYNC} {PEER} st.shared::cluster.u32 [%r7], %r5; {SYNC} ld.shared.u32 %r8, [%r1];"),
+        RaceFault,
+        "rank",
+        f"st.shared.u32 [%r1], %r5; {SYNC} {PEER} st.shared::cluster.u32 [%r7], %r5; ld.shared.u32 %r8, [%r1]; {SYNC}",
+        f"st.shared.u32 [%r1], %r5; {SYNC} {PEER} st.shared::cluster.u32 [%r7], %r5; {SYNC} ld.shared.u32 %r8, [%r1];",
+    ),
     "relaxed arrival": (
-        RaceFault, "rank", f"""st.shared.u32 [%r1], %r5; barrier.cluster.arrive.relaxed.aligned;
+        RaceFault,
+        "rank",
+        f"""st.shared.u32 [%r1], %r5; barrier.cluster.arrive.relaxed.aligned;
     barrier.cluster.wait.aligned; {PEER}
         ld.shared::cluster.u32 %r8, [%r7]; {SYNC}""",
         f"""st.shared.u32 [%r1], %r5; fence.acq_rel.cluster; barrier.cluster.arrive.relaxed.aligned;
     barrier.cluster.wait.aligned;
-        {PEER} ld.shared::cluster.u32 %r8, [%r7]; {SYNC}"""),
+        {PEER} ld.shared::cluster.u32 %r8, [%r7]; {SYNC}""",
+    ),
     "exits too early": (
-        RaceFault, "exits|has exited", f"st.shared.u32 [%r1], %r5; {SYNC} {PEER} ld.shared::cluster.u32 %r8, [%r7];",
-        f"st.shared.u32 [%r1], %r5; {SYNC} {PEER} ld.shared::cluster.u32 %r8, [%r7]; {SYNC}"),
+        RaceFault,
+        "exits|has exited",
+        f"st.shared.u32 [%r1], %r5; {SYNC} {PEER} ld.shared::cluster.u32 %r8, [%r7];",
+        f"st.shared.u32 [%r1], %r5; {SYNC} {PEER} ld.shared::cluster.u32 %r8, [%r7]; {SYNC}",
+    ),
     "exits before an arrival": (
-        RaceFault, "exits|has exited",
+        RaceFault,
+        "exits|has exited",
         f"""@%p0 mbarrier.init.shared.b64 [bar], 1; {SYNC} mov.u32 %r10, bar; mapa.shared::cluster.u32 %r10, %r10, %r3;
         @%p0 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r10];""",
         f"""@%p0 mbarrier.init.shared.b64 [bar], 1; {SYNC} mov.u32 %r10, bar; mapa.shared::cluster.u32 %r10, %r10, %r3;
-        @%p0 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r10]; {WAIT}"""),
+        @%p0 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r10]; {WAIT}""",
+    ),
     "exits before data": (
-        AsyncFault, "the block exits before a wait for st.async",
-        ASYNC[len(START):].split("WAIT")[0], ASYNC[len(START):].split("WAIT")[0] + WAIT),
+        AsyncFault,
+        "the block exits before a wait for st.async",
+        ASYNC[len(START) :].split("WAIT")[0],
+        ASYNC[len(START) :].split("WAIT")[0] + WAIT,
+    ),
     "no such rank": (
-        OutOfBoundsFault, "of rank 2 in a cluster of 2", f"mapa.shared::cluster.u32 %r7, %r1, 2; "
-        f"{SYNC} st.shared::cluster.u32 [%r7], 1; {SYNC}",
+        OutOfBoundsFault,
+        "of rank 2 in a cluster of 2",
+        f"mapa.shared::cluster.u32 %r7, %r1, 2; {SYNC} st.shared::cluster.u32 [%r7], 1; {SYNC}",
         f"mapa.shared::cluster.u32 %r7, %r1, 0; {SYNC} setp.eq.u32 %p1, %r2, 0; "
-        f"@%p1 st.shared::cluster.u32 [%r7], 1; {SYNC}"),
+        f"@%p1 st.shared::cluster.u32 [%r7], 1; {SYNC}",
+    ),
     "another block's address without ::cluster": (
-        OutOfBoundsFault, "only .shared::cluster reaches", f"{PEER} {SYNC} st.shared.u32 [%r7], 1; {SYNC}",
-        f"{PEER} {SYNC} st.shared::cluster.u32 [%r7], 1; {SYNC}"),
-    "beyond": (OutOfBoundsFault, "outside", f"{PEER} {SYNC} st.shared::cluster.u32 [%r7+1024], 1; {SYNC}",
-               f"{PEER} {SYNC} st.shared::cluster.u32 [%r7+128], 1; {SYNC}"),
+        OutOfBoundsFault,
+        "only .shared::cluster reaches",
+        f"{PEER} {SYNC} st.shared.u32 [%r7], 1; {SYNC}",
+        f"{PEER} {SYNC} st.shared::cluster.u32 [%r7], 1; {SYNC}",
+    ),
+    "beyond": (
+        OutOfBoundsFault,
+        "outside",
+        f"{PEER} {SYNC} st.shared::cluster.u32 [%r7+1024], 1; {SYNC}",
+        f"{PEER} {SYNC} st.shared::cluster.u32 [%r7+128], 1; {SYNC}",
+    ),
     "no arrival": (BarrierFault, "without having arrived", "barrier.cluster.wait.aligned;", SYNC),
-    "two arrivals": (BarrierFault, "arrives .* again", "barrier.cluster.arrive.aligned; "
-        "barrier.cluster.arrive.aligned;", SYNC + SYNC),
+    "two arrivals": (
+        BarrierFault,
+        "arrives .* again",
+        "barrier.cluster.arrive.aligned; barrier.cluster.arrive.aligned;",
+        SYNC + SYNC,
+    ),
     "some never arrive": (
-        DeadlockFault, "barrier: 1 of 2 warps", "setp.eq.u32 %p1, %r2, 0; @%p1 bra OTHER; " + SYNC + " bra END; "
-        "OTHER: L: nanosleep.u32 10; bra L; END:",
-        "setp.eq.u32 %p1, %r2, 0; @%p1 bra OTHER; " + SYNC + " bra END; OTHER: " + SYNC + " END:"),
+        DeadlockFault,
+        "barrier: 1 of 2 warps",
+        "setp.eq.u32 %p1, %r2, 0; @%p1 bra OTHER; " + SYNC + " bra END; OTHER: L: nanosleep.u32 10; bra L; END:",
+        "setp.eq.u32 %p1, %r2, 0; @%p1 bra OTHER; " + SYNC + " bra END; OTHER: " + SYNC + " END:",
+    ),
     "unwritten": (
-        UninitialisedFault, "nobody had written", f"{SYNC} {PEER} ld.shared::cluster.u32 %r8, [%r7]; "
-        f"{SYNC} st.global.u32 [%d0], %r8;",
-        f"st.shared.u32 [%r1], 1; {SYNC} {PEER} ld.shared::cluster.u32 %r8, [%r7]; {SYNC} st.global.u32 [%d0], %r8;"),
+        UninitialisedFault,
+        "nobody had written",
+        f"{SYNC} {PEER} ld.shared::cluster.u32 %r8, [%r7]; {SYNC} st.global.u32 [%d0], %r8;",
+        f"st.shared.u32 [%r1], 1; {SYNC} {PEER} ld.shared::cluster.u32 %r8, [%r7]; {SYNC} st.global.u32 [%d0], %r8;",
+    ),
     "st.async into another block than its mbarrier's": (
-        Fault, "not in the same block", ASYNC[len(START):].replace("WAIT", WAIT).replace("%r12, %r12, %r3",
-        "%r12, %r12, %r2") + SYNC,
-        ASYNC[len(START):].replace("WAIT", WAIT) + SYNC),
-}  # fmt: skip
+        Fault,
+        "not in the same block",
+        ASYNC[len(START) :].replace("WAIT", WAIT).replace("%r12, %r12, %r3", "%r12, %r12, %r2") + SYNC,
+        ASYNC[len(START) :].replace("WAIT", WAIT) + SYNC,
+    ),
+}
 
 
 @pytest.mark.parametrize("completion", ["early", "late"])

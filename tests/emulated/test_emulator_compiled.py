@@ -118,14 +118,25 @@ def test_assertions_that_fail(engine, change, n, message, thread):
     ("text_", "values", "printed"),
     [
         ("%d %i %u|", [("s32", -7), ("s32", 8), ("s32", -1)], "-7 8 4294967295|"),
-        ("%5.1f|%-8e|%+g|%G", [("f64", 2.25), ("f64", 1e-3), ("f64", 0.5), ("f64", 1e30)], "  2.2|1.000000e-03|+0.5|1E+30"),
+        (
+            "%5.1f|%-8e|%+g|%G",
+            [("f64", 2.25), ("f64", 1e-3), ("f64", 0.5), ("f64", 1e30)],
+            "  2.2|1.000000e-03|+0.5|1E+30",
+        ),
         ("%08lx %#X %o", [("s64", 1 << 40), ("s32", 255), ("s32", 8)], "10000000000 0XFF 10"),
-        ("%*d|%-*d|%.*f", [("s32", 5), ("s32", 42), ("s32", 4), ("s32", 1), ("s32", 2), ("f64", 3.14159)], "   42|1   |3.14"),
-        ("%c%c %hhd %hu %zu %p %%", [("s32", 72), ("s32", 105), ("s32", 257), ("s32", 65537), ("s64", 3), ("s64", 4096)],
-         "Hi 1 1 3 0x1000 %"),
+        (
+            "%*d|%-*d|%.*f",
+            [("s32", 5), ("s32", 42), ("s32", 4), ("s32", 1), ("s32", 2), ("f64", 3.14159)],
+            "   42|1   |3.14",
+        ),
+        (
+            "%c%c %hhd %hu %zu %p %%",
+            [("s32", 72), ("s32", 105), ("s32", 257), ("s32", 65537), ("s64", 3), ("s64", 4096)],
+            "Hi 1 1 3 0x1000 %",
+        ),
         ("%a %f %f", [("f64", 1.0), ("f64", float("inf")), ("f64", float("nan"))], "0x1p+0 inf nan"),
     ],
-)  # fmt: skip
+)
 def test_conversions_of_printf(text_, values, printed, capsys):
     """Arguments lie in the buffer each at a multiple of its size; the result is their number."""
     declared = ".extern .func (.param .b32 r) vprintf (.param .b64 f, .param .b64 a);"
@@ -142,8 +153,11 @@ def test_conversions_of_printf(text_, values, printed, capsys):
         f"""{" ".join(stores)} mov.u64 %d1, form; mov.u64 %d2, buffer; cvta.local.u64 %d2, %d2;
         {{ .param .b64 f; .param .b64 a; .param .b32 r; st.param.b64 [f], %d1; st.param.b64 [a], %d2;
         call.uni (r), vprintf, (f, a); ld.param.b32 %r1, [r]; }} st.global.u32 [%q0], %r1; ret;""",
-        y, block=1, registers=".local .align 8 .b8 buffer[64];", extra=declared,
-    )  # fmt: skip
+        y,
+        block=1,
+        registers=".local .align 8 .b8 buffer[64];",
+        extra=declared,
+    )
     assert capsys.readouterr().out == printed
     assert y[0] == len(values)
 

@@ -111,8 +111,10 @@ def test_undefined_memory_that_is_dropped_is_no_fault():
         """.shared .align 4 .b8 s[512]; mov.u32 %r1, s; mov.u32 %r4, 1; add.u32 %r4, %r4, %r4; ld.shared.u32 %r2, [%r1];
         mov.u32 %r2, 9; add.u32 %r4, %r4, %r2; mov.u32 %r5, %tid.x; mad.wide.u32 %d1, %r5, 4, %q0;
         st.global.u32 [%d1], %r4;""",
-        out, block=64, engine="llvm",
-    )  # fmt: skip
+        out,
+        block=64,
+        engine="llvm",
+    )
     assert (out == 11).all()
 
 
@@ -123,8 +125,11 @@ def test_addresses_in_several_allocations_are_left_to_numpy():
         """mov.u32 %r1, %tid.x; and.b32 %r2, %r1, 1; setp.eq.u32 %p1, %r2, 0; selp.b64 %d1, %q0, %q1, %p1;
         mad.wide.u32 %d2, %r1, 4, %d1; ld.global.u32 %r3, [%d2]; add.u32 %r3, %r3, 1; @%p1 add.u32 %r3, %r3, 1000;
         mad.wide.u32 %d3, %r1, 4, %q2; st.global.u32 [%d3], %r3;""",
-        a, b, out, engine="llvm",
-    )  # fmt: skip
+        a,
+        b,
+        out,
+        engine="llvm",
+    )
     assert out.tolist() == [i + 1001 if i % 2 == 0 else 101 + i for i in range(32)]
 
 

@@ -54,15 +54,27 @@ def test_out_of_bounds(past):
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ("mad.wide.u32 %d0, %r0, 4, %q1; ld.global.u32 %r1, [%d0];", "4 bytes at offset 124, 0 bytes past the end of q1, s32[31]"),
+        (
+            "mad.wide.u32 %d0, %r0, 4, %q1; ld.global.u32 %r1, [%d0];",
+            "4 bytes at offset 124, 0 bytes past the end of q1, s32[31]",
+        ),
         ("ld.global.u32 %r1, [%q1+128];", "4 bytes at offset 128, 4 bytes past the end of q1, s32[31]"),
         ("ld.global.u32 %r1, [%q0+-8];", "4 bytes at offset -8, 8 bytes before the start of q0 and q2, f16[4x8]"),
-        ("ld.global.v4.u32 {%r1, %r1, %r1, %r1}, [%q1+112];", "16 bytes at offset 112, 4 of them past the end of q1, s32[31]"),
-        ("mov.u64 %d0, table; ld.global.u16 %h1, [%d0+10];", "2 bytes at offset 10, 0 bytes past the end of table, u16[5]"),
+        (
+            "ld.global.v4.u32 {%r1, %r1, %r1, %r1}, [%q1+112];",
+            "16 bytes at offset 112, 4 of them past the end of q1, s32[31]",
+        ),
+        (
+            "mov.u64 %d0, table; ld.global.u16 %h1, [%d0+10];",
+            "2 bytes at offset 10, 0 bytes past the end of table, u16[5]",
+        ),
         # far past the end of the first, nearer to the second: the other lanes tell which one is meant
-        ("mad.wide.u32 %d0, %r0, 60000, %q0; ld.global.u8 %h1, [%d0];", "1 bytes at offset 60000, 59936 bytes past the end of q0"),
+        (
+            "mad.wide.u32 %d0, %r0, 60000, %q0; ld.global.u8 %h1, [%d0];",
+            "1 bytes at offset 60000, 59936 bytes past the end of q0",
+        ),
     ],
-)  # fmt: skip
+)
 def test_out_of_bounds_names_the_parameter_and_the_offset(body, words):
     a, b = np.zeros((4, 8), np.float16), np.zeros(31, np.int32)
     with pytest.raises(OutOfBoundsFault) as caught:
@@ -107,12 +119,14 @@ def test_lines_of_the_source():
         ("mvo.u32 %r0, 1;", "mov.u32"),
         ("add.rnn.f32 %f0, %f1, %f1;", "add.rn.f32"),
         ("ld.glboal.u32 %r0, [%d0];", "ld.global.u32"),
-        ("mma.sync.algined.m16n8k8.row.col.f32.f16.f16.f32 {%f0}, {%r0}, {%r0}, {%f0};",
-         "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32"),
+        (
+            "mma.sync.algined.m16n8k8.row.col.f32.f16.f16.f32 {%f0}, {%r0}, {%r0}, {%f0};",
+            "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32",
+        ),
         ("frob.u32 %r0, 1;", None),
         ("add.weird.u32 %r0, %r0, 1;", None),
     ],
-)  # fmt: skip
+)
 def test_misspelt_instructions(wrong, right):
     with pytest.raises(UnsupportedError) as caught:
         launch(module(wrong), "k", 1, 1, [])
@@ -337,8 +351,11 @@ def test_race_between_partial_barriers():
     bar.sync 1, 64; ld.shared.u32 %r4, [%r2]; bra.uni END;
     LAST: NEED ld.shared.u32 %r4, [%r9]; END: THERE"""
     )
-    run(body.replace("NEED", "bar.sync 2, 96;").replace("THERE", "setp.ne.u32 %p1, %r6, 2; @%p1 bar.arrive 2, 96;"),
-        block=96, extra=SHARED)  # fmt: skip
+    run(
+        body.replace("NEED", "bar.sync 2, 96;").replace("THERE", "setp.ne.u32 %p1, %r6, 2; @%p1 bar.arrive 2, 96;"),
+        block=96,
+        extra=SHARED,
+    )
     with pytest.raises(RaceFault):
         run(body.replace("NEED", "").replace("THERE", ""), block=96, extra=SHARED)
 
@@ -490,9 +507,12 @@ def test_arguments_that_do_not_fit():
         with pytest.raises(InputError, match=words):
             launch(text, "k", 1, 1, args)
     for grid, block, shared, words in [
-        (0, 1, 0, "grid.x"), (1, (1, 2000), 0, "block.y"), (1, (32, 33), 0, "1056"), (1, 1, 300000, "shared_bytes"),
+        (0, 1, 0, "grid.x"),
+        (1, (1, 2000), 0, "block.y"),
+        (1, (32, 33), 0, "1056"),
+        (1, 1, 300000, "shared_bytes"),
         ("a", 1, 0, "grid"),
-    ]:  # fmt: skip
+    ]:
         with pytest.raises(InputError, match=words):
             launch(text, "k", grid, block, [x, np.uint32(1)], shared)
     with pytest.raises(InputError, match="nope"):

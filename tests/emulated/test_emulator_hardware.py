@@ -13,10 +13,31 @@ from ptxgen.emulator import Machine
 from ptxgen.runtime.emulated import EmulatedDriver
 
 FAMILIES = (
-    "integer", "real", "convert", "compare", "carry", "predicate", "approximate", "straight", "control", "call", "jump",
-    "shuffle", "vote", "barrier", "memory", "atomic", "copy", "mma", "fragment", "wgmma", "bulk", "mbarrier", "cluster",
+    "integer",
+    "real",
+    "convert",
+    "compare",
+    "carry",
+    "predicate",
+    "approximate",
+    "straight",
+    "control",
+    "call",
+    "jump",
+    "shuffle",
+    "vote",
+    "barrier",
+    "memory",
+    "atomic",
+    "copy",
+    "mma",
+    "fragment",
+    "wgmma",
+    "bulk",
+    "mbarrier",
+    "cluster",
     "tensor",
-)  # fmt: skip
+)
 #: where the moment at which something asynchronous happens could matter
 ASYNCHRONOUS = {"copy", "wgmma", "bulk", "mbarrier", "cluster", "tensor"}
 

@@ -64,7 +64,7 @@ EXCHANGES = {
     "st.shared.u32 [%r6+8], %r4; st.shared.u32 [%r6+12], %r4; SYNC xor.b32 %r6, %r6, 16;"
     "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r5, %r10, %r11, %r12}, [%r6];",
     "an atomic": "st.shared.u32 [%r1], %r4; SYNC atom.shared.add.u32 %r5, [%r2], 1;",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", EXCHANGES)
@@ -161,7 +161,7 @@ GLOBAL = {
     "write then atomic": "st.global.u32 [%d0], %r4; SYNC red.global.add.u32 [%d1], 1;",
     "copies": "st.global.u32 [%d0], %r4; SYNC cp.async.ca.shared.global [%r1], [%d1], 4; cp.async.wait_all;",
     "halves": "cvt.u16.u32 %h0, %r4; st.global.u16 [%d0+2], %h0; SYNC ld.global.u16 %h1, [%d1+2];",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", GLOBAL)
@@ -195,8 +195,12 @@ def test_what_is_no_race_between_blocks() -> None:
     """All write one value; atomic operations; a loop of compare-and-swap that begins with a weak read."""
     passes("st.global.u32 [%q0], 1;", words(1), grid=4)
     passes("atom.global.add.u32 %r0, [%q0], 1; red.global.add.u32 [%q0], 1;", words(1), grid=4)
-    out = passes("""ld.global.u32 %r0, [%q0]; L: add.u32 %r1, %r0, 1; atom.global.cas.b32 %r2, [%q0], %r0, %r1;
-    setp.ne.u32 %p0, %r2, %r0; mov.u32 %r0, %r2; @%p0 bra L;""", words(1), grid=4)  # fmt: skip
+    out = passes(
+        """ld.global.u32 %r0, [%q0]; L: add.u32 %r1, %r0, 1; atom.global.cas.b32 %r2, [%q0], %r0, %r1;
+    setp.ne.u32 %p0, %r2, %r0; mov.u32 %r0, %r2; @%p0 bra L;""",
+        words(1),
+        grid=4,
+    )
     assert out[0][0] == 128
 
 
@@ -224,7 +228,7 @@ MESSAGES = {
     "atomic": ("fence.sc.gpu; " + ADD, LOOK, "bar.sync 0;"),
     "atomic release": ("red.release.gpu.global.add.u32 [%q0+4], 1;", LOOK.replace("atom", "atom.acquire.gpu"), ""),
     "a barrier after the fence": ("membar.gl; bar.sync 0; " + STORE, LOAD, "membar.gl;"),
-}  # fmt: skip
+}
 
 
 def message(tell: str, poll: str, after: str) -> str:
@@ -421,7 +425,10 @@ def test_a_barrier_that_some_iterations_miss(end: str) -> None:
 
 def test_barriers_of_warps_with_roles_in_loops() -> None:
     """Each role has a loop and a barrier of its own; a warp that returns before any barrier holds up nobody."""
-    passes("""mov.u32 %r0, %tid.x; shr.u32 %r1, %r0, 5; mov.u32 %r2, 0; setp.eq.u32 %p0, %r1, 0; @%p0 bra.uni A;
+    passes(
+        """mov.u32 %r0, %tid.x; shr.u32 %r1, %r0, 5; mov.u32 %r2, 0; setp.eq.u32 %p0, %r1, 0; @%p0 bra.uni A;
     B: bar.sync 0; add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, 4; @%p1 bra.uni B; bra.uni END;
-    A: bar.sync 0; add.u32 %r2, %r2, 2; setp.lt.u32 %p1, %r2, 8; @%p1 bra.uni A; END: ret;""", block=64)  # fmt: skip
+    A: bar.sync 0; add.u32 %r2, %r2, 2; setp.lt.u32 %p1, %r2, 8; @%p1 bra.uni A; END: ret;""",
+        block=64,
+    )
     passes(loop(start="setp.eq.u32 %p2, %r1, 1; @%p2 bra OUT;"), block=64)

@@ -54,8 +54,14 @@ def test_ldmatrix(count, transposed, space):
         body += "cvt.u64.u32 %d2, %r8; cvta.shared.u64 %d2, %d2;"
         address = "%d2"
     trans = ".trans" if transposed else ""
-    run(f"{body} ldmatrix.sync.aligned.m8n8.x{count}{trans}{space}.b16 {REGISTERS[count]}, [{address}]; {STORE}",
-        x, y, grid=2, block=64, extra=SHARED)  # fmt: skip
+    run(
+        f"{body} ldmatrix.sync.aligned.m8n8.x{count}{trans}{space}.b16 {REGISTERS[count]}, [{address}]; {STORE}",
+        x,
+        y,
+        grid=2,
+        block=64,
+        extra=SHARED,
+    )
     for block in range(2):
         for warp in range(2):
             for lane in range(32):
@@ -69,8 +75,13 @@ def test_stmatrix(count, transposed):
     """Registers hold fragments of known matrices; memory must hold the matrices, and be as before elsewhere."""
     x = halves(2)
     y = np.zeros((2, 2, 4, 8, 8), "u2")
-    held = np.array([[[[fragment(x[b, w, i], lane, transposed) for i in range(4)] for lane in range(32)]
-                      for w in range(2)] for b in range(2)], "u4")  # fmt: skip
+    held = np.array(
+        [
+            [[[fragment(x[b, w, i], lane, transposed) for i in range(4)] for lane in range(32)] for w in range(2)]
+            for b in range(2)
+        ],
+        "u4",
+    )
     before = halves(3)
     trans = ".trans" if transposed else ""
     body = (
@@ -89,13 +100,19 @@ def test_rows_may_lie_anywhere():
     """Rows in reverse, 48 bytes apart, the matrices interleaved."""
     x = np.arange(2048, dtype="u2")
     y = np.zeros((32, 4), "u4")
-    run("""mov.u32 %r0, %tid.x; mov.u32 %r9, sm; mov.u32 %r1, 0;
+    run(
+        """mov.u32 %r0, %tid.x; mov.u32 %r9, sm; mov.u32 %r1, 0;
     L: mad.lo.u32 %r2, %r1, 128, 0; mad.lo.u32 %r2, %r0, 4, %r2; cvt.u64.u32 %d0, %r2; add.u64 %d0, %d0, %q0;
     ld.global.u32 %r3, [%d0]; add.u32 %r2, %r2, %r9; st.shared.u32 [%r2], %r3; add.u32 %r1, %r1, 1;
     setp.lt.u32 %p0, %r1, 32; @%p0 bra L;
     bar.warp.sync 0xffffffff; sub.u32 %r4, 31, %r0; mad.lo.u32 %r4, %r4, 48, %r9;
     ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r10, %r11, %r12, %r13}, [%r4+16];
-    mad.wide.u32 %d1, %r0, 16, %q1;""" + STORE, x, y, extra=SHARED)  # fmt: skip
+    mad.wide.u32 %d1, %r0, 16, %q1;"""
+        + STORE,
+        x,
+        y,
+        extra=SHARED,
+    )
     for lane in range(32):
         for i in range(4):
             first = (48 * (31 - 8 * i - lane // 4) + 16) // 2 + 2 * (lane % 4)
@@ -105,8 +122,13 @@ def test_rows_may_lie_anywhere():
 def test_movmatrix():
     x = halves(4)
     y = np.zeros((2, 2, 32, 4), "u4")
-    held = np.array([[[[fragment(x[b, w, i], lane, False) for i in range(4)] for lane in range(32)]
-                      for w in range(2)] for b in range(2)], "u4")  # fmt: skip
+    held = np.array(
+        [
+            [[[fragment(x[b, w, i], lane, False) for i in range(4)] for lane in range(32)] for w in range(2)]
+            for b in range(2)
+        ],
+        "u4",
+    )
     body = FILLED + "".join(
         f"ld.global.u32 %r10, [%d0+{4 * i}]; "
         f"movmatrix.sync.aligned.m8n8.trans.b16 %r11, %r10; st.global.u32 [%d1+{4 * i}], %r11;"
@@ -195,12 +217,14 @@ def test_stmatrix_defines_what_it_writes():
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r8], {%r20, %r21, %r22, %r23};",
-         "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r10, %r11, %r12, %r13}, [%r4];"),
+        (
+            "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r8], {%r20, %r21, %r22, %r23};",
+            "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r10, %r11, %r12, %r13}, [%r4];",
+        ),
         ("st.shared.u32 [%r8+12], %r0;", LDMATRIX.replace("x4", "x4.trans").replace("r8", "r4")),
         ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r10}, [%r8];", "st.shared.u16 [%r4+14], %r0;"),
     ],
-)  # fmt: skip
+)
 def test_matrices_race(before, after, seed):
     """The other warp's rows, with and without a barrier between."""
     x, y = halves(), np.zeros((2, 2, 32, 4), "u4")
@@ -222,8 +246,14 @@ def test_ldmatrix_of_a_copy_in_flight():
         run(body.replace("WAIT", ""), x, y, grid=2, block=64, extra=SHARED)
 
 
-@pytest.mark.parametrize("op", [LDMATRIX, "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r8], {%r20, %r21, %r22, %r23};",
-                                "movmatrix.sync.aligned.m8n8.trans.b16 %r10, %r20;"])  # fmt: skip
+@pytest.mark.parametrize(
+    "op",
+    [
+        LDMATRIX,
+        "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r8], {%r20, %r21, %r22, %r23};",
+        "movmatrix.sync.aligned.m8n8.trans.b16 %r10, %r20;",
+    ],
+)
 def test_matrices_want_whole_warps(op):
     x, y = halves(), np.zeros((2, 2, 32, 4), "u4")
     guarded = FILLED + "setp.lt.u32 %p0, %r0, LIMIT; @%p0 " + op
@@ -241,10 +271,15 @@ def test_matrices_want_whole_warps(op):
     assert caught.value.thread == (32, 0, 0)
 
 
-@pytest.mark.parametrize("op", ["ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r10, %r11}, [%r8];",
-                                "ldmatrix.sync.aligned.m8n8.x3.shared.b16 {%r10, %r11, %r12}, [%r8];",
-                                "stmatrix.sync.aligned.m16n8.x1.trans.shared.b8 [%r8], {%r10};",
-                                "movmatrix.sync.aligned.m8n8.b16 %r10, %r11;"])  # fmt: skip
+@pytest.mark.parametrize(
+    "op",
+    [
+        "ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r10, %r11}, [%r8];",
+        "ldmatrix.sync.aligned.m8n8.x3.shared.b16 {%r10, %r11, %r12}, [%r8];",
+        "stmatrix.sync.aligned.m16n8.x1.trans.shared.b8 [%r8], {%r10};",
+        "movmatrix.sync.aligned.m8n8.b16 %r10, %r11;",
+    ],
+)
 def test_matrices_that_hopper_lacks(op):
     with pytest.raises(UnsupportedError, match=op.split(".")[0]):
         run("mov.u32 %r8, sm; mov.u32 %r10, 0; mov.u32 %r11, 0;" + op, extra=SHARED)
@@ -257,11 +292,14 @@ def test_as_many_registers_as_matrices():
 
 def test_ldmatrix_bank_conflicts():
     """Rows 128 bytes apart share four banks: eight passes a matrix where one would do."""
-    body = """mov.u32 %r0, %tid.x; mov.u32 %r9, sm; mad.lo.u32 %r8, %r0, STRIDE, %r9; mov.u32 %r1, %r9;
+    body = (
+        """mov.u32 %r0, %tid.x; mov.u32 %r9, sm; mad.lo.u32 %r8, %r0, STRIDE, %r9; mov.u32 %r1, %r9;
     mad.lo.u32 %r1, %r0, 4, %r9; mov.u32 %r2, 0;
     L: st.shared.u32 [%r1], %r0; add.u32 %r1, %r1, 128; add.u32 %r2, %r2, 1; setp.lt.u32 %p0, %r2, 32; @%p0 bra L;
     bar.warp.sync 0xffffffff;
-    """ + LDMATRIX  # fmt: skip
+    """
+        + LDMATRIX
+    )
     good = run(body.replace("STRIDE", "16"), extra=SHARED, stats="full")
     bad = run(body.replace("STRIDE", "128"), extra=SHARED, stats="full")
     assert good.bank_conflicts == 0

@@ -31,7 +31,9 @@ def wait(parity: str | int = 0, bar: str = "bar", label: str = "W", how: str = "
 def test_all_threads_meet_again_and_again(seed, completion, how):
     """Every thread passes its number round the block, through ten phases."""
     x = np.zeros(96, "u4")
-    run(start(96) + f"""mov.u32 %r2, %r0; mov.u32 %r3, 0;
+    run(
+        start(96)
+        + f"""mov.u32 %r2, %r0; mov.u32 %r3, 0;
     L: st.shared.u32 [%r1], %r2; mbarrier.arrive.shared::cta.b64 %d1, [bar];
     W: mbarrier.{how}.shared::cta.b64 %p1, [bar], %d1; @!%p1 bra W;
     add.u32 %r4, %r0, 1; rem.u32 %r4, %r4, 96; mad.lo.u32 %r4, %r4, 4, %r9; ld.shared.u32 %r2, [%r4];
@@ -39,24 +41,37 @@ def test_all_threads_meet_again_and_again(seed, completion, how):
     V: mbarrier.{how}.parity.acquire.cta.shared::cta.b64 %p1, [bar], 1;
     @!%p1 bra V; add.u32 %r3, %r3, 1; setp.lt.u32 %p2, %r3, 10; @%p2 bra L;
     mad.wide.u32 %d0, %r0, 4, %q0;
-    st.global.u32 [%d0], %r2;""", x, block=96, extra=SHARED, seed=seed, completion=completion)  # fmt: skip
+    st.global.u32 [%d0], %r2;""",
+        x,
+        block=96,
+        extra=SHARED,
+        seed=seed,
+        completion=completion,
+    )
     assert (x == (np.arange(96) + 10) % 96).all()
 
 
 def test_generic_addresses():
     x = np.zeros(64, "u4")
-    run(start(1) + """mov.u64 %d1, bar; cvta.shared.u64 %d1, %d1; @%p0 mbarrier.inval.b64 [%d1]; bar.sync 0;
+    run(
+        start(1)
+        + """mov.u64 %d1, bar; cvta.shared.u64 %d1, %d1; @%p0 mbarrier.inval.b64 [%d1]; bar.sync 0;
     @%p0 mbarrier.init.b64 [%d1], 64; bar.sync 0; st.shared.u32 [%r1], %r0; mbarrier.arrive.b64 %d2, [%d1];
     W: mbarrier.test_wait.b64 %p1, [%d1], %d2; @!%p1 bra W;
     xor.b32 %r4, %r0, 63; mad.lo.u32 %r4, %r4, 4, %r9; ld.shared.u32 %r2, [%r4];
-    mad.wide.u32 %d0, %r0, 4, %q0; st.global.u32 [%d0], %r2;""", x, block=64, extra=SHARED)  # fmt: skip
+    mad.wide.u32 %d0, %r0, 4, %q0; st.global.u32 [%d0], %r2;""",
+        x,
+        block=64,
+        extra=SHARED,
+    )
     assert (x == 63 - np.arange(64)).all()
 
 
 def test_counts_and_states():
     """Pending counts before each arrival, arrivals that complete phases on the way, and arrive_drop."""
     x = np.zeros(16, "u4")
-    run("""mbarrier.init.shared.b64 [bar], 10;
+    run(
+        """mbarrier.init.shared.b64 [bar], 10;
     mbarrier.arrive.noComplete.shared.b64 %d1, [bar], 3; mbarrier.pending_count.b64 %r0, %d1; st.global.u32 [%q0], %r0;
     mbarrier.arrive.noComplete.shared.b64 %d2, [bar], 2; mbarrier.pending_count.b64 %r0, %d2;
     st.global.u32 [%q0+4], %r0;
@@ -69,15 +84,24 @@ def test_counts_and_states():
     mbarrier.arrive.shared.b64 %d5, [bar], 4; mbarrier.test_wait.parity.shared.b64 %p0, [bar], 1;
     selp.u32 %r0, 1, 0, %p0;
     st.global.u32 [%q0+24], %r0; mbarrier.test_wait.parity.shared.b64 %p0, [bar], 0; selp.u32 %r0, 1, 0, %p0;
-    st.global.u32 [%q0+28], %r0;""", x, block=1, extra=SHARED)  # fmt: skip
+    st.global.u32 [%q0+28], %r0;""",
+        x,
+        block=1,
+        extra=SHARED,
+    )
     assert x[:8].tolist() == [10, 7, 0, 1, 5, 1, 1, 0]
 
 
 def test_lanes_of_one_instruction_may_complete_several_phases():
     x = np.zeros(32, "u4")
-    run(start(8) + """mbarrier.arrive.shared.b64 %d1, [bar]; mbarrier.pending_count.b64 %r2, %d1;
+    run(
+        start(8)
+        + """mbarrier.arrive.shared.b64 %d1, [bar]; mbarrier.pending_count.b64 %r2, %d1;
     mad.wide.u32 %d0, %r0, 4, %q0; st.global.u32 [%d0], %r2; mbarrier.test_wait.parity.shared.b64 %p1, [bar], 1;
-    @!%p1 trap; mbarrier.test_wait.parity.shared.b64 %p1, [bar], 0; @%p1 trap;""", x, extra=SHARED)  # fmt: skip
+    @!%p1 trap; mbarrier.test_wait.parity.shared.b64 %p1, [bar], 0; @%p1 trap;""",
+        x,
+        extra=SHARED,
+    )
     assert sorted(x.tolist()) == sorted([*range(1, 9)] * 4)
 
 
@@ -85,14 +109,16 @@ def test_bytes_hold_a_phase_open():
     x = np.zeros(8, "u4")
     look = "mbarrier.test_wait.parity.shared.b64 %p0, [bar], 0; selp.u32 %r0, 1, 0, %p0; st.global.u32 [%q0+AT], %r0;"
     body = "mbarrier.init.shared.b64 [bar], 1;"
-    for at, step in enumerate((
-        "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], 100;",
-        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 28;",
-        "mbarrier.complete_tx.shared.b64 [bar], 100;",
-        "mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [bar], 28;",
-        "mbarrier.complete_tx.shared.b64 [bar], 64;",  # of the next phase, before they are expected
-        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 64;",
-    )):  # fmt: skip
+    for at, step in enumerate(
+        (
+            "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], 100;",
+            "mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 28;",
+            "mbarrier.complete_tx.shared.b64 [bar], 100;",
+            "mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [bar], 28;",
+            "mbarrier.complete_tx.shared.b64 [bar], 64;",  # of the next phase, before they are expected
+            "mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 64;",
+        )
+    ):
         body += step + look.replace("AT", str(4 * at))
     run(body, x, block=1, extra=SHARED)
     assert x[:6].tolist() == [0, 0, 0, 1, 1, 0]
@@ -104,13 +130,16 @@ def test_copies_arrive(seed, completion, noinc):
     """cp.async of one warp, awaited by another; without .noinc the arrival brings its own count."""
     x, y = np.arange(1000, 1128, dtype="u4"), np.zeros(32, "u4")
     count = 32 if noinc else 1
-    body = start(count) + f"""setp.ge.u32 %p1, %r0, 32; @%p1 bra READ; mad.lo.u32 %r2, %r0, 16, %r9;
+    body = (
+        start(count)
+        + f"""setp.ge.u32 %p1, %r0, 32; @%p1 bra READ; mad.lo.u32 %r2, %r0, 16, %r9;
     mad.wide.u32 %d0, %r0, 16, %q0;
     cp.async.cg.shared.global [%r2], [%d0], 16; cp.async.mbarrier.arrive{noinc}.shared::cta.b64 [bar];
     ARRIVE bra END; READ: W: WAIT
     sub.u32 %r3, %r0, 32; mad.lo.u32 %r2, %r3, 16, %r9; ld.shared.u32 %r4, [%r2+4]; mad.wide.u32 %d0, %r3, 4, %q1;
     st.global.u32 [%d0], %r4;
-    END: ret;"""  # fmt: skip
+    END: ret;"""
+    )
     arrive = "" if noinc else "@%p0 mbarrier.arrive.shared::cta.b64 _, [bar];"
     body = body.replace("ARRIVE", arrive)
     # without .noinc the phase must not complete before the last lane's copies have been counted in: warp 0 is one warp
@@ -126,14 +155,17 @@ def test_copies_arrive(seed, completion, noinc):
 def test_copies_that_an_earlier_arrival_told_of(seed, completion):
     """A warp copies twice, each awaited for itself by another, which may read the first while the second is under way."""
     x, y = np.arange(1000, 1256, dtype="u4"), np.zeros(32, "u4")
-    body = start(32) + """@%p0 mbarrier.init.shared::cta.b64 [two], 32; bar.sync 0; setp.ge.u32 %p1, %r0, 32; @%p1 bra READ;
+    body = (
+        start(32)
+        + """@%p0 mbarrier.init.shared::cta.b64 [two], 32; bar.sync 0; setp.ge.u32 %p1, %r0, 32; @%p1 bra READ;
     mad.lo.u32 %r2, %r0, 16, %r9; mad.wide.u32 %d0, %r0, 16, %q0;
     cp.async.cg.shared.global [%r2], [%d0], 16; cp.async.mbarrier.arrive.noinc.shared::cta.b64 [bar];
     cp.async.cg.shared.global [%r2+512], [%d0+512], 16; cp.async.mbarrier.arrive.noinc.shared::cta.b64 [two];
     bra END; READ: W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], 0; @!%p2 bra W;
     sub.u32 %r3, %r0, 32; mad.lo.u32 %r2, %r3, 16, %r9; ld.shared.u32 %r4, [%r2+4];
     SECOND ld.shared.u32 %r5, [%r2+516]; add.u32 %r4, %r4, %r5; mad.wide.u32 %d0, %r3, 4, %q1; st.global.u32 [%d0], %r4;
-    END: ret;"""  # fmt: skip
+    END: ret;"""
+    )
     options = {"block": 64, "extra": SHARED, "seed": seed, "completion": completion}
     run(body.replace("SECOND", wait(bar="two", label="V")), x, y, **options)
     assert (y == x[1:128:4] + x[129::4]).all()
@@ -165,7 +197,7 @@ def test_a_ring_between_a_producer_and_consumers():
     RELEASE
     add.u32 %r7, %r7, 1; add.u32 %r5, %r5, 1; setp.eq.u32 %p3, %r5, 4; @%p3 mov.u32 %r5, 0;
     @%p3 xor.b32 %r6, %r6, 1; setp.lt.u32 %p4, %r7, 40; @%p4 bra CONSUME; red.global.add.u32 [%q0], %r2;
-    END: ret;"""  # fmt: skip
+    END: ret;"""
     extra = ".shared .align 16 .b8 sm[512]; .shared .align 8 .b64 full[8];"
     good = "bar.warp.sync -1; @%p5 mbarrier.arrive.shared.b64 _, [%r4+32];"
     for seed in range(4):
@@ -182,49 +214,93 @@ def test_a_ring_between_a_producer_and_consumers():
 FAULTS = {
     # name: (fault, words, what is wrong, what would be right); S: .shared.b64
     "before init": (
-        BarrierFault, "mbarrier.init comes first", "mbarrier.arriveS _, [two];",
-        "mbarrier.initS [two], 1; mbarrier.arriveS _, [two];"),
+        BarrierFault,
+        "mbarrier.init comes first",
+        "mbarrier.arriveS _, [two];",
+        "mbarrier.initS [two], 1; mbarrier.arriveS _, [two];",
+    ),
     "after inval": (
-        BarrierFault, "no mbarrier object", "mbarrier.invalS [bar]; mbarrier.arriveS _, [bar];",
-        "mbarrier.arriveS _, [bar]; mbarrier.invalS [bar];"),
+        BarrierFault,
+        "no mbarrier object",
+        "mbarrier.invalS [bar]; mbarrier.arriveS _, [bar];",
+        "mbarrier.arriveS _, [bar]; mbarrier.invalS [bar];",
+    ),
     "twice": (
-        BarrierFault, "without mbarrier.inval", "mbarrier.initS [bar], 2;",
-        "mbarrier.invalS [bar]; mbarrier.initS [bar], 2;"),
+        BarrierFault,
+        "without mbarrier.inval",
+        "mbarrier.initS [bar], 2;",
+        "mbarrier.invalS [bar]; mbarrier.initS [bar], 2;",
+    ),
     "count": (BarrierFault, "a count of 0", "mbarrier.initS [two], 0;", "mbarrier.initS [two], 1048575;"),
     "large count": (
-        BarrierFault, "1048575 are possible", "mbarrier.initS [two], 1048576;", "mbarrier.initS [two], 1048575;"),
+        BarrierFault,
+        "1048575 are possible",
+        "mbarrier.initS [two], 1048576;",
+        "mbarrier.initS [two], 1048575;",
+    ),
     "too many": (BarrierFault, "expects 1 more", "mbarrier.arriveS _, [bar], 2;", "mbarrier.arriveS _, [bar], 1;"),
     "too many while bytes are to come": (
-        BarrierFault, "64 bytes are to come", "mbarrier.arrive.expect_txS _, [bar], 64; mbarrier.arriveS _, [bar];",
-        "mbarrier.expect_txS [bar], 64; mbarrier.arriveS _, [bar];"),
+        BarrierFault,
+        "64 bytes are to come",
+        "mbarrier.arrive.expect_txS _, [bar], 64; mbarrier.arriveS _, [bar];",
+        "mbarrier.expect_txS [bar], 64; mbarrier.arriveS _, [bar];",
+    ),
     "bytes": (
-        BarrierFault, "counts to 1048575", "mbarrier.expect_txS [bar], 1048576;",
-        "mbarrier.expect_txS [bar], 1048575;"),
+        BarrierFault,
+        "counts to 1048575",
+        "mbarrier.expect_txS [bar], 1048576;",
+        "mbarrier.expect_txS [bar], 1048575;",
+    ),
     "noComplete": (
-        BarrierFault, "noComplete", "mbarrier.arrive.noCompleteS %d1, [bar], 1;", "mbarrier.arriveS %d1, [bar], 1;"),
+        BarrierFault,
+        "noComplete",
+        "mbarrier.arrive.noCompleteS %d1, [bar], 1;",
+        "mbarrier.arriveS %d1, [bar], 1;",
+    ),
     "two phases behind": (
-        BarrierFault, "a wait for phase 0 .* in phase 2",
+        BarrierFault,
+        "a wait for phase 0 .* in phase 2",
         "mbarrier.arriveS %d1, [bar]; mbarrier.arriveS _, [bar]; mbarrier.test_waitS %p1, [bar], %d1;",
-        "mbarrier.arriveS %d1, [bar]; mbarrier.arriveS %d1, [bar]; mbarrier.test_waitS %p1, [bar], %d1;"),
+        "mbarrier.arriveS %d1, [bar]; mbarrier.arriveS %d1, [bar]; mbarrier.test_waitS %p1, [bar], %d1;",
+    ),
     "no state": (
-        BarrierFault, "no state", "mov.u64 %d1, 5; mbarrier.test_waitS %p1, [bar], %d1;",
-        "mbarrier.arriveS %d1, [bar]; mbarrier.test_waitS %p1, [bar], %d1;"),
+        BarrierFault,
+        "no state",
+        "mov.u64 %d1, 5; mbarrier.test_waitS %p1, [bar], %d1;",
+        "mbarrier.arriveS %d1, [bar]; mbarrier.test_waitS %p1, [bar], %d1;",
+    ),
     "parity": (
-        BarrierFault, "a parity of 2", "mbarrier.test_wait.parityS %p1, [bar], 2;",
-        "mbarrier.test_wait.parityS %p1, [bar], 1;"),
+        BarrierFault,
+        "a parity of 2",
+        "mbarrier.test_wait.parityS %p1, [bar], 2;",
+        "mbarrier.test_wait.parityS %p1, [bar], 1;",
+    ),
     "misaligned": (
-        MisalignedFault, "multiple of 8", "mov.u32 %r1, two; mbarrier.initS [%r1+4], 1;",
-        "mov.u32 %r1, two; mbarrier.initS [%r1], 1;"),
+        MisalignedFault,
+        "multiple of 8",
+        "mov.u32 %r1, two; mbarrier.initS [%r1+4], 1;",
+        "mov.u32 %r1, two; mbarrier.initS [%r1], 1;",
+    ),
     "stored to": (
-        BarrierFault, "in use", "st.shared.u32 [bar+4], 1;", "mbarrier.invalS [bar]; st.shared.u32 [bar+4], 1;"),
+        BarrierFault,
+        "in use",
+        "st.shared.u32 [bar+4], 1;",
+        "mbarrier.invalS [bar]; st.shared.u32 [bar+4], 1;",
+    ),
     "loaded from": (
-        BarrierFault, "in use", "ld.shared.u64 %d1, [bar];",
-        "mbarrier.invalS [bar]; st.shared.u64 [bar], 1; ld.shared.u64 %d1, [bar];"),
+        BarrierFault,
+        "in use",
+        "ld.shared.u64 %d1, [bar];",
+        "mbarrier.invalS [bar]; st.shared.u64 [bar], 1; ld.shared.u64 %d1, [bar];",
+    ),
     "deadlock": (DeadlockFault, "1 of 1 arrivals and 0 bytes to come", wait(0), wait(1)),
     "bytes that never come": (
-        DeadlockFault, "0 of 1 arrivals and 32 bytes to come",
-        "mbarrier.arrive.expect_txS _, [bar], 32; " + wait(0), "mbarrier.arriveS _, [bar]; " + wait(0)),
-}  # fmt: skip
+        DeadlockFault,
+        "0 of 1 arrivals and 32 bytes to come",
+        "mbarrier.arrive.expect_txS _, [bar], 32; " + wait(0),
+        "mbarrier.arriveS _, [bar]; " + wait(0),
+    ),
+}
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -286,10 +362,16 @@ def test_a_relaxed_wait_orders_only_after_a_fence():
 def test_try_wait_starves_nobody():
     """A warp that polls at a low position lets the one at a high position run."""
     x = np.zeros(1, "u4")
-    run(start(1) + """setp.ge.u32 %p1, %r0, 32; @%p1 bra PRODUCE;
+    run(
+        start(1)
+        + """setp.ge.u32 %p1, %r0, 32; @%p1 bra PRODUCE;
     W: mbarrier.try_wait.parity.shared.b64 %p2, [bar], 0, 100; @!%p2 bra W;
     ld.shared.u32 %r2, [%r9]; @%p0 st.global.u32 [%q0], %r2; bra END;
     PRODUCE: mov.u32 %r3, 0; L: add.u32 %r3, %r3, 1; setp.lt.u32 %p3, %r3, 500; @%p3 bra L; setp.eq.u32 %p4, %r0, 32;
     @%p4 st.shared.u32 [%r9], %r3; @%p4 mbarrier.arrive.shared.b64 _, [bar];
-    END: ret;""", x, block=64, extra=SHARED)  # fmt: skip
+    END: ret;""",
+        x,
+        block=64,
+        extra=SHARED,
+    )
     assert x[0] == 500

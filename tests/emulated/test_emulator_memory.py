@@ -51,17 +51,30 @@ def test_vectors_go_round(space, vector, kind):
 def test_narrow_loads_extend():
     x = np.array([0x80, 0x7F, 0xFF], "u1")
     y = np.zeros(9, "i8")
-    run("""ld.global.s8 %r1, [%q0]; ld.global.u8 %r2, [%q0]; ld.global.s8 %d1, [%q0+2]; ld.global.b8 %d2, [%q0+2];
+    run(
+        """ld.global.s8 %r1, [%q0]; ld.global.u8 %r2, [%q0]; ld.global.s8 %d1, [%q0+2]; ld.global.b8 %d2, [%q0+2];
     cvt.s64.s32 %d3, %r1; cvt.u64.u32 %d4, %r2; st.global.u64 [%q1], %d3; st.global.u64 [%q1+8], %d4;
-    st.global.u64 [%q1+16], %d1; st.global.u64 [%q1+24], %d2; st.global.u8 [%q1+32], %r1;""", x, y, block=1)  # fmt: skip
+    st.global.u64 [%q1+16], %d1; st.global.u64 [%q1+24], %d2; st.global.u8 [%q1+32], %r1;""",
+        x,
+        y,
+        block=1,
+    )
     assert y[:5].tolist() == [-128, 128, -1, 255, 128]
 
 
 def test_parameters():
     y = np.zeros(8, "i8")
-    run("""cvt.s64.s8 %d1, %q1; st.global.u64 [%q0], %d1; cvt.u64.u16 %d1, %q2; st.global.u64 [%q0+8], %d1;
+    run(
+        """cvt.s64.s8 %d1, %q1; st.global.u64 [%q0], %d1; cvt.u64.u16 %d1, %q2; st.global.u64 [%q0+8], %d1;
     st.global.f32 [%q0+16], %q3; st.global.f64 [%q0+24], %q4; st.global.u64 [%q0+32], %q5;""",
-        y, np.int8(-3), np.uint16(65535), np.float32(1.5), np.float64(-2.5), np.uint64(1 << 63), block=1)  # fmt: skip
+        y,
+        np.int8(-3),
+        np.uint16(65535),
+        np.float32(1.5),
+        np.float64(-2.5),
+        np.uint64(1 << 63),
+        block=1,
+    )
     assert y[:2].tolist() == [-3, 65535]
     assert y.view("f4")[4] == 1.5
     assert y.view("f8")[3] == -2.5
@@ -69,8 +82,11 @@ def test_parameters():
 
 
 def test_a_structure_by_value():
-    text = module("""ld.param.u64 %d0, [out]; mov.b64 %d1, box; cvta.param.u64 %d1, %d1; ld.param.u32 %r0, [box+12];
-    ld.u32 %r1, [%d1+16]; st.global.v2.u32 [%d0], {%r0, %r1};""", ".param .align 64 .b8 box[128], .param .u64 out")  # fmt: skip
+    text = module(
+        """ld.param.u64 %d0, [out]; mov.b64 %d1, box; cvta.param.u64 %d1, %d1; ld.param.u32 %r0, [box+12];
+    ld.u32 %r1, [%d1+16]; st.global.v2.u32 [%d0], {%r0, %r1};""",
+        ".param .align 64 .b8 box[128], .param .u64 out",
+    )
     out = np.zeros(2, "u4")
     launch(text, "k", 1, 1, [np.arange(32, dtype="u4").view("u1"), out])
     assert out.tolist() == [3, 4]
@@ -82,33 +98,47 @@ def test_variables_and_initialisers():
     .global .u64 where = numbers; .visible .global .align 4 .b8 text[8] = {65, 66, 0};
     .shared .align 16 .b8 one[3]; .shared .f32 two[4];"""
     y = np.zeros(16, "u4")
-    run("""ld.const.u32 %r1, [table+8]; st.global.u32 [%q0], %r1; ld.global.u64 %d1, [where]; ld.global.u32 %r2, [%d1+4];
+    run(
+        """ld.const.u32 %r1, [table+8]; st.global.u32 [%q0], %r1; ld.global.u64 %d1, [where]; ld.global.u32 %r2, [%d1+4];
     st.global.u32 [%q0+4], %r2; ld.global.u8 %r3, [text+1]; st.global.u32 [%q0+8], %r3; mov.u32 %r4, two; mov.u32 %r5, one;
     sub.u32 %r4, %r4, %r5; st.global.u32 [%q0+12], %r4; mov.u64 %d2, table; cvta.const.u64 %d2, %d2; ld.u32 %r6, [%d2+4];
-    st.global.u32 [%q0+16], %r6; ld.global.f32 %f1, [numbers+8]; st.global.f32 [%q0+20], %f1;""", y, block=1, extra=extra)  # fmt: skip
+    st.global.u32 [%q0+16], %r6; ld.global.f32 %f1, [numbers+8]; st.global.f32 [%q0+20], %f1;""",
+        y,
+        block=1,
+        extra=extra,
+    )
     assert y[:5].tolist() == [0x30, 0x40000000, 66, 4, 2]
     assert y.view("f4")[5] == -0.25
 
 
 def test_local_memory():
     y = np.zeros(64, "u4")
-    run(THREAD + """mov.u64 %d1, mine; cvta.local.u64 %d2, %d1; st.local.u32 [mine+4], %r0; mad.lo.u32 %r1, %r0, 3, 1;
+    run(
+        THREAD
+        + """mov.u64 %d1, mine; cvta.local.u64 %d2, %d1; st.local.u32 [mine+4], %r0; mad.lo.u32 %r1, %r0, 3, 1;
     st.u32 [%d2+8], %r1; ld.u32 %r2, [%d2+4]; ld.local.u32 %r3, [%d1+8]; add.u32 %r2, %r2, %r3;
-    mad.wide.u32 %d3, %r0, 4, %q0; st.global.u32 [%d3], %r2;""", y, block=64, registers=".local .align 8 .b8 mine[16];")  # fmt: skip
+    mad.wide.u32 %d3, %r0, 4, %q0; st.global.u32 [%d3], %r2;""",
+        y,
+        block=64,
+        registers=".local .align 8 .b8 mine[16];",
+    )
     assert (y == 4 * np.arange(64) + 1).all()
 
 
 def test_scopes_and_labels():
     """Braces hide registers and labels; ranges, lists, comments and pragmas are read."""
     y = np.zeros(32, "u4")
-    run("""/* a comment
+    run(
+        """/* a comment
     over lines */ mov.u32 %r0, %tid.x; mov.u32 %x, 1; // another
     { .reg .b32 %x; mov.u32 %x, 5; L: add.u32 %x, %x, 1; setp.lt.u32 %p0, %x, 9; @%p0 bra L; add.u32 %r0, %r0, %x; }
     .pragma "nounroll";
     { .reg .b32 %x, %y<3>; mov.u32 %y2, 100; L: add.u32 %y2, %y2, %y2; setp.lt.u32 %p0, %y2, 300; @%p0 bra L;
       add.u32 %r0, %r0, %y2; }
     add.u32 %r0, %r0, %x; mov.u32 %r1, %tid.x; mad.wide.u32 %d0, %r1, (2+2)*1, %q0; st.global.u32 [%d0+(8-8)], %r0;""",
-        y, registers=".reg .b32 %x;")  # fmt: skip
+        y,
+        registers=".reg .b32 %x;",
+    )
     assert (y == np.arange(32) + 9 + 400 + 1).all()
 
 
@@ -125,9 +155,17 @@ def test_register_ranges_end():
 @pytest.mark.parametrize("space", ["global", "shared"])
 @pytest.mark.parametrize(
     ("op", "want"),
-    [("add.u32", 63 * 32), ("min.s32", 0), ("max.u32", 63), ("or.b32", 63), ("and.b32", 0), ("xor.b32", 0),
-     ("inc.u32", 62 % 40), ("exch.b32", None)],
-)  # fmt: skip
+    [
+        ("add.u32", 63 * 32),
+        ("min.s32", 0),
+        ("max.u32", 63),
+        ("or.b32", 63),
+        ("and.b32", 0),
+        ("xor.b32", 0),
+        ("inc.u32", 62 % 40),
+        ("exch.b32", None),
+    ],
+)
 @pytest.mark.parametrize("returns", [False, True])
 def test_atomics(space, op, want, returns):
     y = np.zeros(65, "u4")
@@ -159,9 +197,14 @@ def test_atomics(space, op, want, returns):
 def test_compare_and_swap_makes_a_lock():
     """Lanes of one warp and of others take turns: nobody starves."""
     y = np.zeros(2, "u4")
-    run("""L: atom.global.cas.b32 %r1, [%q0], 0, 1; setp.ne.u32 %p0, %r1, 0; @%p0 bra L;
+    run(
+        """L: atom.global.cas.b32 %r1, [%q0], 0, 1; setp.ne.u32 %p0, %r1, 0; @%p0 bra L;
     ld.volatile.global.u32 %r2, [%q0+4]; add.u32 %r2, %r2, 1; st.volatile.global.u32 [%q0+4], %r2; membar.gl;
-    atom.global.exch.b32 %r1, [%q0], 0;""", y, block=64, grid=3)  # fmt: skip
+    atom.global.exch.b32 %r1, [%q0], 0;""",
+        y,
+        block=64,
+        grid=3,
+    )
     assert y.tolist() == [0, 192]
 
 
@@ -170,17 +213,25 @@ def test_float_reductions(kind):
     dtype = {"f32": "f4", "f64": "f8"}[kind]
     y = np.zeros(8, dtype)
     reg, one = ("%f1", "0f3F800000") if kind == "f32" else ("%g1", "0d3FF0000000000000")
-    run(f"mov.{kind} {reg}, {one}; red.global.add.{kind} [%q0], {reg}; red.relaxed.gpu.global.add.{kind} [%q0+8], {reg};",
-        y, block=64, grid=5)  # fmt: skip
+    run(
+        f"mov.{kind} {reg}, {one}; red.global.add.{kind} [%q0], {reg}; red.relaxed.gpu.global.add.{kind} [%q0+8], {reg};",
+        y,
+        block=64,
+        grid=5,
+    )
     assert y[0] == 320
     assert y[8 // y.itemsize] == 320
 
 
 def test_vector_and_packed_reductions():
     y = np.zeros(8, "f4")
-    run("""mov.f32 %f0, 0f3F800000; mov.f32 %f1, 0f40000000; red.global.v4.f32.add [%q0], {%f0, %f1, %f0, %f1};
+    run(
+        """mov.f32 %f0, 0f3F800000; mov.f32 %f1, 0f40000000; red.global.v4.f32.add [%q0], {%f0, %f1, %f0, %f1};
     red.global.v2.f32.add [%q0+16], {%f1, %f1}; mov.u32 %r1, 0x40003C00; red.global.add.noftz.f16x2 [%q0+24], %r1;
-    atom.global.add.noftz.f16x2 %r2, [%q0+28], %r1;""", y, block=32)  # fmt: skip
+    atom.global.add.noftz.f16x2 %r2, [%q0+28], %r1;""",
+        y,
+        block=32,
+    )
     assert y[:6].tolist() == [32, 64, 32, 64, 64, 64]
     assert y[6:].view("f2").tolist() == [32, 64, 32, 64]
 
@@ -217,7 +268,7 @@ def test_copy_groups_are_counted(completion):
     x, y = np.arange(96, dtype="u4"), np.zeros(32, "u4")
     copy = "cp.async.ca.shared.global [%r1+{0}], [%d0+{0}], 4; cp.async.commit_group;"
     body = """mov.u32 %r0, %tid.x; mov.u32 %r9, sm; mad.lo.u32 %r1, %r0, 4, %r9; mad.wide.u32 %d0, %r0, 4, %q0;
-    """ + "".join(copy.format(128 * i) for i in range(3))  # fmt: skip
+    """ + "".join(copy.format(128 * i) for i in range(3))
     end = "cp.async.wait_group 2; ld.shared.u32 %r2, [%r1]; mad.wide.u32 %d1, %r0, 4, %q1; st.global.u32 [%d1], %r2;"
     # the source changes after the copy began: early completion saw the old value
     run(body + "st.global.u32 [%d0], 7;" + end, x, y, extra=".shared .align 16 .b8 sm[512];", completion=completion)
@@ -227,12 +278,16 @@ def test_copy_groups_are_counted(completion):
 def test_copies_of_divergent_lanes():
     """Lanes commit different numbers of groups; each waits for its own."""
     x, y = np.arange(64, dtype="u4"), np.zeros(32, "u4")
-    run("""mov.u32 %r0, %tid.x; mov.u32 %r9, sm; mad.lo.u32 %r1, %r0, 4, %r9; mad.wide.u32 %d0, %r0, 4, %q0; setp.lt.u32 %p0, %r0, 9;
+    run(
+        """mov.u32 %r0, %tid.x; mov.u32 %r9, sm; mad.lo.u32 %r1, %r0, 4, %r9; mad.wide.u32 %d0, %r0, 4, %q0; setp.lt.u32 %p0, %r0, 9;
     cp.async.ca.shared.global [%r1], [%d0], 4; cp.async.commit_group;
     @%p0 cp.async.ca.shared.global [%r1+128], [%d0+128], 4; @%p0 cp.async.commit_group;
     @%p0 cp.async.wait_group 1; @!%p0 cp.async.wait_group 0; ld.shared.u32 %r2, [%r1]; @%p0 cp.async.wait_all;
     @%p0 ld.shared.u32 %r3, [%r1+128]; @%p0 add.u32 %r2, %r2, %r3; mad.wide.u32 %d1, %r0, 4, %q1; st.global.u32 [%d1], %r2;""",
-        x, y, extra=".shared .align 16 .b8 sm[512];")  # fmt: skip
+        x,
+        y,
+        extra=".shared .align 16 .b8 sm[512];",
+    )
     assert y.tolist() == [2 * t + 32 if t < 9 else t for t in range(32)]
 
 
@@ -260,8 +315,14 @@ def test_machine():
     m.write(b, np.arange(25, dtype="u4"))
     assert m.read(b + 4, 4) == b"\1\0\0\0"
     m.free(a)
-    for bad in (lambda: m.free(a), lambda: m.read(a, 4), lambda: m.read(b, 101), lambda: m.write(b, bytes(101)),
-                lambda: m.launch(loaded, "k", 1, 1, b"short"), lambda: m.alloc(-1)):  # fmt: skip
+    for bad in (
+        lambda: m.free(a),
+        lambda: m.read(a, 4),
+        lambda: m.read(b, 101),
+        lambda: m.write(b, bytes(101)),
+        lambda: m.launch(loaded, "k", 1, 1, b"short"),
+        lambda: m.alloc(-1),
+    ):
         with pytest.raises(InputError):
             bad()
     again = m.alloc(8)
@@ -300,7 +361,11 @@ def test_statistics():
     assert bad.bank_conflicts == 16 * 31
     sampled = run(body.replace("STRIDE", "128"), x, grid=4, block=128, extra=".shared .align 16 .b8 sm[16384];")
     assert sampled.bank_conflicts == bad.bank_conflicts
-    wide = run("""mov.u32 %r0, %tid.x; mov.u32 %r1, sm; mad.lo.u32 %r1, %r0, 16, %r1; mov.f32 %f0, 0f3F800000;
-    st.shared.v4.f32 [%r1], {%f0, %f0, %f0, %f0};""", extra=".shared .align 16 .b8 sm[512];", stats="full")  # fmt: skip
+    wide = run(
+        """mov.u32 %r0, %tid.x; mov.u32 %r1, sm; mad.lo.u32 %r1, %r0, 16, %r1; mov.f32 %f0, 0f3F800000;
+    st.shared.v4.f32 [%r1], {%f0, %f0, %f0, %f0};""",
+        extra=".shared .align 16 .b8 sm[512];",
+        stats="full",
+    )
     assert wide.shared.wavefronts == 4
     assert wide.bank_conflicts == 0

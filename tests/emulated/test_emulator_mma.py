@@ -18,8 +18,18 @@ from ptxgen.emulator.fragments import Fragment, accumulator, operand_a, operand_
 from ptxgen.errors import DivergenceFault, ParseError, UninitialisedFault, UnsupportedError
 
 HARDWARE = np.load(Path(__file__).parent / "mma_h200.npz")
-NUMBERS = {"f16": "f2", "bf16": ml_dtypes.bfloat16, "tf32": "f4", "f32": "f4", "f64": "f8", "s8": "i1", "u8": "u1",
-           "s32": "i4", "e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}  # fmt: skip
+NUMBERS = {
+    "f16": "f2",
+    "bf16": ml_dtypes.bfloat16,
+    "tf32": "f4",
+    "f32": "f4",
+    "f64": "f8",
+    "s8": "i1",
+    "u8": "u1",
+    "s32": "i4",
+    "e4m3": ml_dtypes.float8_e4m3fn,
+    "e5m2": ml_dtypes.float8_e5m2,
+}
 
 Place = Callable[[int, int], tuple[int, int]]
 #: the formulas of the ISA, written out shape by shape: (lane, element) -> row and column. g: group, t: thread in group
@@ -34,11 +44,15 @@ A_PLACES: dict[tuple[str, int], Place] = {
     ("m16n8k8", 64): lambda n, i: (n // 4 + (0 if i in (0, 2) else 8), n % 4 + (0 if i < 2 else 4)),
     ("m16n8k16", 8): lambda n, i: (n // 4 + (0 if i < 4 else 8), n % 4 * 4 + (i & 3)),
     ("m16n8k16", 16): lambda n, i: (
-        n // 4 + (0 if i < 2 or 4 <= i < 6 else 8), n % 4 * 2 + (i & 1) + (0 if i < 4 else 8)),
+        n // 4 + (0 if i < 2 or 4 <= i < 6 else 8),
+        n % 4 * 2 + (i & 1) + (0 if i < 4 else 8),
+    ),
     ("m16n8k16", 64): lambda n, i: (n // 4 + 8 * (i % 2), (i * 2 if i % 2 == 0 else i * 2 - 2) + n % 4),
     ("m16n8k32", 8): lambda n, i: (
-        n // 4 + (0 if i < 4 or 8 <= i < 12 else 8), n % 4 * 4 + (i & 3) + (0 if i < 8 else 16)),
-}  # fmt: skip
+        n // 4 + (0 if i < 4 or 8 <= i < 12 else 8),
+        n % 4 * 4 + (i & 3) + (0 if i < 8 else 16),
+    ),
+}
 B_PLACES: dict[tuple[str, int], Place] = {
     ("m8n8k4", 64): lambda n, i: (n % 4, n // 4),
     ("m8n8k16", 8): lambda n, i: (n % 4 * 4 + i, n // 4),
@@ -197,8 +211,10 @@ def test_the_rule_of_hopper():
         z, out = from_registers(c[w], fc, (m, 8), "f4").astype(float), from_registers(d[w], fc, (m, 8), "f4")
         plain = from_registers(near[w], fc, (m, 8), "f4")
         for i, j in np.ndindex(m, 8):
-            terms = [(exponent(x[i, n], -14) + exponent(y[n, j], -14), Fraction(x[i, n]) * Fraction(y[n, j]))
-                     for n in range(k)]  # fmt: skip
+            terms = [
+                (exponent(x[i, n], -14) + exponent(y[n, j], -14), Fraction(x[i, n]) * Fraction(y[n, j]))
+                for n in range(k)
+            ]
             total = aligned([*terms, (exponent(z[i, j], -126), Fraction(z[i, j]))])
             # toward zero: no float32 lies between the result and the sum
             got = Fraction(float(out[i, j]))
@@ -216,8 +232,10 @@ def test_f64_is_a_chain_of_fma():
     a, b, c = (np.ascontiguousarray(x[:1]) for x in operands(variant, "normal"))
     d = np.zeros_like(c)
     launch(kernel(variant), "k", 1, 32, [a, b, c, d])
-    x, y, z, out = (from_registers(v[0], f, s, "f8") for v, f, s in
-                    ((a, fa, (m, k)), (b, fb, (k, 8)), (c, fc, (m, 8)), (d, fc, (m, 8))))  # fmt: skip
+    x, y, z, out = (
+        from_registers(v[0], f, s, "f8")
+        for v, f, s in ((a, fa, (m, k)), (b, fb, (k, 8)), (c, fc, (m, 8)), (d, fc, (m, 8)))
+    )
     for i, j in np.ndindex(m, 8):
         total = float(z[i, j])
         for n in range(k):
@@ -286,8 +304,16 @@ ONES_STORE = "mad.lo.u32 %r4, %r20, BLOCK, %r0; mad.wide.u32 %d0, %r4, 4, %q0; s
 def test_only_some_warps_multiply(mma):
     """Warps of one position in their blocks that disagree; the accumulators are also the result."""
     y = np.zeros((6, 96), "f4")
-    run(ONES + f"""add.u32 %r5, %r3, %r20; and.b32 %r5, %r5, 1; setp.eq.u32 %p0, %r5, 0; @%p0 bra.uni SKIP;
-    {ONES_MMA} {ONES_MMA} SKIP:""" + ONES_STORE.replace("BLOCK", "96"), y, grid=6, block=96, mma=mma)  # fmt: skip
+    run(
+        ONES
+        + f"""add.u32 %r5, %r3, %r20; and.b32 %r5, %r5, 1; setp.eq.u32 %p0, %r5, 0; @%p0 bra.uni SKIP;
+    {ONES_MMA} {ONES_MMA} SKIP:"""
+        + ONES_STORE.replace("BLOCK", "96"),
+        y,
+        grid=6,
+        block=96,
+        mma=mma,
+    )
     block, thread = np.mgrid[:6, :96]
     assert (y == thread + 16 * ((thread // 32 + block) % 2)).all()
 
@@ -374,7 +400,7 @@ def test_results_that_depend_on_an_undefined_fragment(operand, stored, lanes):
         ("{%r1, %r2}", "{%r1}", ParseError),
         ("{%f1, %f2, %f3, %f4},", "{%f1, %f2, %f3, %d4},", ParseError),
     ],
-)  # fmt: skip
+)
 def test_products_that_do_not_exist(old, new, error):
     y = np.zeros((1, 32), "f4")
     assert old in ONES_MMA

@@ -22,13 +22,20 @@ ORDERS = [
     ["atom.relaxed.gpu.global.add.u32 %r1, [%d0], 2;", "atom.u32.add.global.relaxed.gpu %r1, [%d0], 2;"],
     ["mad.lo.cc.u32 %r1, %r0, %r0, 5;", "mad.lo.u32.cc %r1, %r0, %r0, 5;"],
     ["shf.l.wrap.b32 %r1, %r0, %r2, 5;", "shf.l.b32.wrap %r1, %r0, %r2, 5;"],
-    ["cvt.rn.ftz.sat.f32.f64 %f1, 0d3FE0000000000000; mov.b32 %r1, %f1;",
-     "cvt.f32.sat.f64.ftz.rn %f1, 0d3FE0000000000000; mov.b32 %r1, %f1;"],
-    ["setp.lt.and.u32 %p1, %r0, 9, %p0; selp.u32 %r1, 1, 0, %p1;", "setp.u32.and.lt %p1, %r0, 9, %p0; selp.u32 %r1, 1, 0, %p1;"],
+    [
+        "cvt.rn.ftz.sat.f32.f64 %f1, 0d3FE0000000000000; mov.b32 %r1, %f1;",
+        "cvt.f32.sat.f64.ftz.rn %f1, 0d3FE0000000000000; mov.b32 %r1, %f1;",
+    ],
+    [
+        "setp.lt.and.u32 %p1, %r0, 9, %p0; selp.u32 %r1, 1, 0, %p1;",
+        "setp.u32.and.lt %p1, %r0, 9, %p0; selp.u32 %r1, 1, 0, %p1;",
+    ],
     ["prmt.b32.f4e %r1, %r0, 0x12345678, 1;", "prmt.f4e.b32 %r1, %r0, 0x12345678, 1;"],
-    ["fma.rn.ftz.f32 %f1, 0f40000000, 0f40400000, 0f3F800000; mov.b32 %r1, %f1;",
-     "fma.f32.ftz.rn %f1, 0f40000000, 0f40400000, 0f3F800000; mov.b32 %r1, %f1;"],
-]  # fmt: skip
+    [
+        "fma.rn.ftz.f32 %f1, 0f40000000, 0f40400000, 0f3F800000; mov.b32 %r1, %f1;",
+        "fma.f32.ftz.rn %f1, 0f40000000, 0f40400000, 0f3F800000; mov.b32 %r1, %f1;",
+    ],
+]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -40,8 +47,9 @@ def test_orders(orders, engine):
         run(
             f"""mov.u32 %r0, %tid.x; mad.wide.u32 %d0, %r0, 4, %q0; and.b32 %r2, %r0, 3; setp.eq.u32 %p0, %r2, 1;
             {text} add.u32 %r1, %r1, 1; st.global.u32 [%d0], %r1; ret;""",
-            y, engine=engine,
-        )  # fmt: skip
+            y,
+            engine=engine,
+        )
         found.append(y.tolist())
     assert all(y == found[0] for y in found[1:])
     assert found[0] != list(range(100, 132))
@@ -54,8 +62,10 @@ def test_polling_in_another_order():
         """mov.u32 %r0, %tid.x; setp.ge.u32 %p0, %r0, 32; @%p0 bra SET;
         WAIT: ld.global.gpu.acquire.u32 %r1, [%q0]; setp.eq.u32 %p1, %r1, 0; @%p1 bra WAIT; st.global.u32 [%q0+4], %r1; ret;
         SET: st.global.release.gpu.u32 [%q0], 3; ret;""",
-        y, block=64, watchdog=200_000,
-    )  # fmt: skip
+        y,
+        block=64,
+        watchdog=200_000,
+    )
     assert y[1] == 3
 
 
@@ -71,8 +81,9 @@ def test_votes_and_shuffles_without_sync(engine):
         st.global.u32 [%d0+128], %r4; st.global.u32 [%d0+256], %r5; st.global.u32 [%d0+384], %r6;
         st.global.u32 [%d0+512], %r3;
         END: st.global.u32 [%d0], %r1; ret;""",
-        y, engine=engine,
-    )  # fmt: skip
+        y,
+        engine=engine,
+    )
     low = LANE < 20
     assert (y[0] == np.where(low, 0x55555, 7)).all()
     assert (y[1:4] == [0 * LANE, low, low]).all()

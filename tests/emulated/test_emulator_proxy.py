@@ -61,55 +61,130 @@ LOST = (AsyncFault, RaceFault, UninitialisedFault)
 BROKEN = {
     # name: (kernel, faults, words, edits)
     "the consumer does not wait for a stage": (
-        "plain", LOST, "wgmma touches shared memory before a wait for the tensor copy|by warp",
-        [(r"CW: mbarrier[^;]*; @!%p_w bra CW;", "mov.pred %p_w, 1;")]),
+        "plain",
+        LOST,
+        "wgmma touches shared memory before a wait for the tensor copy|by warp",
+        [(r"CW: mbarrier[^;]*; @!%p_w bra CW;", "mov.pred %p_w, 1;")],
+    ),
     "the producer does not wait for an empty stage": (
-        "plain", (*LOST, BarrierFault, DeadlockFault), "tensor copy|too few|bytes", [(r"PW: mbarrier[^;]*; "
-        r"@!%p_w bra PW;", "")]),
+        "plain",
+        (*LOST, BarrierFault, DeadlockFault),
+        "tensor copy|too few|bytes",
+        [
+            (
+                r"PW: mbarrier[^;]*; "
+                r"@!%p_w bra PW;",
+                "",
+            )
+        ],
+    ),
     "a stage is released before its products are complete": (
-        "plain", (AsyncFault, DeadlockFault), "the tensor copy touches shared memory before a wait for wgmma|in phase 2",
-        [(r"wgmma\.wait_group\.sync\.aligned 1;", "wgmma.wait_group.sync.aligned 2;")]),
+        "plain",
+        (AsyncFault, DeadlockFault),
+        "the tensor copy touches shared memory before a wait for wgmma|in phase 2",
+        [(r"wgmma\.wait_group\.sync\.aligned 1;", "wgmma.wait_group.sync.aligned 2;")],
+    ),
     "the accumulators are used before the last wait": (
-        "plain", AsyncFault, "belongs to a wgmma", [(r"wgmma\.wait_group\.sync\.aligned 0;", "")]),
+        "plain",
+        AsyncFault,
+        "belongs to a wgmma",
+        [(r"wgmma\.wait_group\.sync\.aligned 0;", "")],
+    ),
     "no fence of registers": ("plain", AsyncFault, "no wgmma.fence", [(r"wgmma\.fence\.sync\.aligned;", "")]),
     "no fence between the staging and the store": (
-        "plain", AsyncFault, r"the tensor copy reads shared memory .* no fence\.proxy\.async",
-        [(r"fence\.proxy\.async\.shared::cta;", "")]),
+        "plain",
+        AsyncFault,
+        r"the tensor copy reads shared memory .* no fence\.proxy\.async",
+        [(r"fence\.proxy\.async\.shared::cta;", "")],
+    ),
     "no barrier between the staging and the store": (
-        "plain", LOST, "no barrier between|before it is written|by warp",
-        [(r"(fence\.proxy\.async\.shared::cta;\s)bar\.sync 2, 128;", r"\1")]),
+        "plain",
+        LOST,
+        "no barrier between|before it is written|by warp",
+        [(r"(fence\.proxy\.async\.shared::cta;\s)bar\.sync 2, 128;", r"\1")],
+    ),
     "exit while the store reads": (
-        "plain", AsyncFault, "exits before a wait for the tensor copy", [(r"@%p_ld cp\.async\.bulk\.wait_group\.read 0;", "")]),
+        "plain",
+        AsyncFault,
+        "exits before a wait for the tensor copy",
+        [(r"@%p_ld cp\.async\.bulk\.wait_group\.read 0;", "")],
+    ),
     "too few bytes expected": (
-        "plain", (*LOST, DeadlockFault), "too few|bytes to come|before a wait",
-        [(r"(expect_tx\.shared::cta\.b64 _, \[%r_fb\]), 10240;", r"\1, 10224;")]),
+        "plain",
+        (*LOST, DeadlockFault),
+        "too few|bytes to come|before a wait",
+        [(r"(expect_tx\.shared::cta\.b64 _, \[%r_fb\]), 10240;", r"\1, 10224;")],
+    ),
     "too many bytes expected": (
-        "plain", DeadlockFault, "16 bytes to come", [(r"(expect_tx\.shared::cta\.b64 _, \[%r_fb\]), 10240;", r"\1, 10256;")]),
+        "plain",
+        DeadlockFault,
+        "16 bytes to come",
+        [(r"(expect_tx\.shared::cta\.b64 _, \[%r_fb\]), 10240;", r"\1, 10256;")],
+    ),
     "one consumer too few counted": (
-        "plain", (*LOST, BarrierFault, DeadlockFault), "", [(r"(\[%r_bar\+16\]), 1;", r"\1, 2;")]),
+        "plain",
+        (*LOST, BarrierFault, DeadlockFault),
+        "",
+        [(r"(\[%r_bar\+16\]), 1;", r"\1, 2;")],
+    ),
     "barriers used before they are initialised": (
-        "plain", BarrierFault, "mbarrier.init comes first", [(r"bar\.arrive 0, 160;", ""), (r"bar\.sync 0, 160;", "")]),
+        "plain",
+        BarrierFault,
+        "mbarrier.init comes first",
+        [(r"bar\.arrive 0, 160;", ""), (r"bar\.sync 0, 160;", "")],
+    ),
     "the parity of the other lap": (
-        "plain", (*LOST, BarrierFault, DeadlockFault), "", [(r"xor\.b32 %r_b, %r_ph, 1;", "mov.u32 %r_b, %r_ph;")]),
+        "plain",
+        (*LOST, BarrierFault, DeadlockFault),
+        "",
+        [(r"xor\.b32 %r_b, %r_ph, 1;", "mov.u32 %r_b, %r_ph;")],
+    ),
     "a staging buffer is filled again before it was read": (
-        "persistent", (AsyncFault, RaceFault), "written before a wait for the tensor copy|no barrier",
-        [(r"@%p_ld cp\.async\.bulk\.wait_group\.read 1;", "")]),
+        "persistent",
+        (AsyncFault, RaceFault),
+        "written before a wait for the tensor copy|no barrier",
+        [(r"@%p_ld cp\.async\.bulk\.wait_group\.read 1;", "")],
+    ),
     "a block exits while its peers still load for it": (
-        "multicast", (AsyncFault, RaceFault), "exit", [(r"setp\.lt\.u32 %p_l, %r_it, 2; @%p_l bra PD;",
-        "setp.lt.u32 %p_l, %r_it, 2;"),
-                                                       (r"PX: mbarrier[^;]*; @!%p_w bra PX;", "")]),
+        "multicast",
+        (AsyncFault, RaceFault),
+        "exit",
+        [
+            (r"setp\.lt\.u32 %p_l, %r_it, 2; @%p_l bra PD;", "setp.lt.u32 %p_l, %r_it, 2;"),
+            (r"PX: mbarrier[^;]*; @!%p_w bra PX;", ""),
+        ],
+    ),
     "peers' barriers used before they are initialised": (
-        "multicast", (BarrierFault, RaceFault, AsyncFault), "nothing orders that after its initialisation",
-        [(r"barrier\.cluster\.wait\.acquire\.aligned;", ""), (r"barrier\.cluster\.arrive\.relaxed\.aligned;", "")]),
+        "multicast",
+        (BarrierFault, RaceFault, AsyncFault),
+        "nothing orders that after its initialisation",
+        [(r"barrier\.cluster\.wait\.acquire\.aligned;", ""), (r"barrier\.cluster\.arrive\.relaxed\.aligned;", "")],
+    ),
     "partial sums read before they are there": (
-        "cluster_async", LOST, "before a wait for st.async|nobody had written|by warp", [(r"RW: mbarrier[^;]*; "
-        r"@!%p_w bra RW;", "")]),
+        "cluster_async",
+        LOST,
+        "before a wait for st.async|nobody had written|by warp",
+        [
+            (
+                r"RW: mbarrier[^;]*; "
+                r"@!%p_w bra RW;",
+                "",
+            )
+        ],
+    ),
     "partial sums sent to a block that has not begun": (
-        "cluster_async", (BarrierFault, *LOST), "",
-        [(r"barrier\.cluster\.arrive\.relaxed\.aligned;", ""), (r"barrier\.cluster\.wait\.acquire\.aligned;", "")]),
+        "cluster_async",
+        (BarrierFault, *LOST),
+        "",
+        [(r"barrier\.cluster\.arrive\.relaxed\.aligned;", ""), (r"barrier\.cluster\.wait\.acquire\.aligned;", "")],
+    ),
     "partial sums read without the cluster's barrier": (
-        "cluster_sync", (*LOST, BarrierFault), "", [(r"barrier\.cluster\.arrive\.release\.aligned;\s*barrier\.cluster\.wait\.acquire\.aligned;", "")]),
-}  # fmt: skip
+        "cluster_sync",
+        (*LOST, BarrierFault),
+        "",
+        [(r"barrier\.cluster\.arrive\.release\.aligned;\s*barrier\.cluster\.wait\.acquire\.aligned;", "")],
+    ),
+}
 
 
 @pytest.mark.parametrize(("seed", "completion"), MODES)
@@ -132,17 +207,20 @@ SEND = """setp.eq.u32 %p0, %r0, SENDER; @%p0 cp.async.bulk.global.shared::cta.bu
 FENCE = "fence.proxy.async;"
 
 
-@pytest.mark.parametrize(("before", "after", "good"), [
-    ("", "", False),
-    (FENCE, "", True),  # by the writers
-    ("", FENCE, True),  # by the one that copies, after it has met them
-    ("", f"@%p1 {FENCE}", False),  # by some other thread, whom it does not meet afterwards
-    ("", f"@%p1 {FENCE} bar.sync 0;", True),
-    ("fence.proxy.async.shared::cta;", "", True),
-    ("fence.proxy.async.shared::cluster;", "", True),
-    ("membar.cta; fence.acq_rel.gpu; fence.proxy.alias;", "", False),
-    (f"@%p1 {FENCE}", "", False),  # by some of the writers
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("before", "after", "good"),
+    [
+        ("", "", False),
+        (FENCE, "", True),  # by the writers
+        ("", FENCE, True),  # by the one that copies, after it has met them
+        ("", f"@%p1 {FENCE}", False),  # by some other thread, whom it does not meet afterwards
+        ("", f"@%p1 {FENCE} bar.sync 0;", True),
+        ("fence.proxy.async.shared::cta;", "", True),
+        ("fence.proxy.async.shared::cluster;", "", True),
+        ("membar.cta; fence.acq_rel.gpu; fence.proxy.alias;", "", False),
+        (f"@%p1 {FENCE}", "", False),  # by some of the writers
+    ],
+)
 @pytest.mark.parametrize("seed", range(3))
 def test_which_fences_order(before, after, good, seed):
     x = np.zeros(256, "u4")
@@ -186,13 +264,20 @@ def test_cp_async_is_generic():
 def test_an_asynchronous_write_needs_no_fence():
     """What one copy brings another may send on, once it is there."""
     x, y = np.arange(256, dtype="u4"), np.zeros(256, "u4")
-    run("""mov.u32 %r0, %tid.x; setp.eq.u32 %p0, %r0, 0; @%p0 mbarrier.init.shared.b64 [bar], 1; bar.sync 0;
+    run(
+        """mov.u32 %r0, %tid.x; setp.eq.u32 %p0, %r0, 0; @%p0 mbarrier.init.shared.b64 [bar], 1; bar.sync 0;
     @!%p0 bra END;
     mbarrier.arrive.expect_tx.shared.b64 _, [bar], 1024;
     cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [sm], [%q1], 1024, [bar];
     W: mbarrier.try_wait.parity.shared.b64 %p1, [bar], 0;
-    @!%p1 bra W;""" + SEND.replace("SENDER", "0") + "END: ret;", y, x,
-        block=64, extra=SHARED + ".shared .align 8 .b64 bar;")  # fmt: skip
+    @!%p1 bra W;"""
+        + SEND.replace("SENDER", "0")
+        + "END: ret;",
+        y,
+        x,
+        block=64,
+        extra=SHARED + ".shared .align 8 .b64 bar;",
+    )
     assert (x == y).all()
 
 
@@ -201,21 +286,27 @@ def test_an_asynchronous_write_needs_no_fence():
 
 def test_elect_and_grid_dependencies():
     x = np.zeros(64, "u4")
-    run("""griddepcontrol.wait; elect.sync %r1|%p1, 0xffffffff; mov.u32 %r0, %tid.x; mad.wide.u32 %d0, %r0, 4, %q0;
+    run(
+        """griddepcontrol.wait; elect.sync %r1|%p1, 0xffffffff; mov.u32 %r0, %tid.x; mad.wide.u32 %d0, %r0, 4, %q0;
     @%p1 st.global.u32 [%d0], 1; griddepcontrol.launch_dependents; elect.sync _|%p2, 0xffffffff;
     @%p2 red.global.add.u32 [%d0], 1;""",
-        x, block=64)  # fmt: skip
+        x,
+        block=64,
+    )
     assert x.sum() == 4
     assert x.max() == 2
 
 
 def test_policies_and_prefetches():
     x = np.arange(64, dtype="u4")
-    run("""createpolicy.fractional.L2::evict_first.b64 %d1, 0f3F800000;
+    run(
+        """createpolicy.fractional.L2::evict_first.b64 %d1, 0f3F800000;
     createpolicy.range.L2::evict_last.L2::evict_first.b64 %d2, [%q0], 128, 256;
     ld.global.L2::cache_hint.u32 %r0, [%q0], %d1; prefetch.global.L2 [%q0]; prefetch.global.L1 [%q0];
     st.global.u32 [%q0+4], %r0;""",
-        x, block=1)  # fmt: skip
+        x,
+        block=1,
+    )
     assert x[1] == 0
 
 

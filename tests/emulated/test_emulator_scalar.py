@@ -22,8 +22,11 @@ EDGES = {
 def values(bits: int, n: int = 400):
     """Every pair of edge values, then random ones."""
     e = EDGES[bits]
-    a = [x for x in e for _ in e] + [int(x) for x in rng.integers(0, 1 << bits, n, dtype=np.uint64, endpoint=False)] if bits < 64 else [
-        x for x in e for _ in e] + [int(x) for x in rng.integers(0, (1 << 64) - 1, n, dtype=np.uint64)]  # fmt: skip
+    a = (
+        [x for x in e for _ in e] + [int(x) for x in rng.integers(0, 1 << bits, n, dtype=np.uint64, endpoint=False)]
+        if bits < 64
+        else [x for x in e for _ in e] + [int(x) for x in rng.integers(0, (1 << 64) - 1, n, dtype=np.uint64)]
+    )
     b = [y for _ in e for y in e] + a[: len(e) * len(e) - 1 : -1]
     return a, b
 
@@ -76,7 +79,9 @@ def test_integer(name):
     assert got.tolist() == expect
 
 
-@pytest.mark.parametrize(("name", "source", "sign"), [("u32", 32, False), ("s32", 32, True), ("u16", 16, False), ("s16", 16, True)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "source", "sign"), [("u32", 32, False), ("s32", 32, True), ("u16", 16, False), ("s16", 16, True)]
+)
 def test_wide_products(name, source, sign):
     a, b = values(source)
     out = 2 * source
@@ -149,7 +154,9 @@ def test_bit_fields(kind):
 
 def test_bit_field_insert():
     a, b = values(32)
-    got = compute("bfi.b32 %z, %a, %b, 5, %c;", "u4", array(a, 32), array(b, 32), array([i % 40 for i in range(len(a))], 32))  # fmt: skip
+    got = compute(
+        "bfi.b32 %z, %a, %b, 5, %c;", "u4", array(a, 32), array(b, 32), array([i % 40 for i in range(len(a))], 32)
+    )
     want = []
     for i, (x, y) in enumerate(zip(a, b, strict=True)):
         for k in range(i % 40):
@@ -177,8 +184,10 @@ def test_lop3(table):
     a, b = values(32)
     c = a[::-1]
     got = compute(f"lop3.b32 %z, %a, %b, %c, {table};", "u4", array(a, 32), array(b, 32), array(c, 32))
-    want = [sum((table >> ((x >> i & 1) << 2 | (y >> i & 1) << 1 | (z >> i & 1)) & 1) << i for i in range(32))
-            for x, y, z in zip(a, b, c, strict=True)]  # fmt: skip
+    want = [
+        sum((table >> ((x >> i & 1) << 2 | (y >> i & 1) << 1 | (z >> i & 1)) & 1) << i for i in range(32))
+        for x, y, z in zip(a, b, c, strict=True)
+    ]
     assert got.tolist() == want
 
 
@@ -205,13 +214,19 @@ def test_extended_carry():
     a, b = values(64)
     got = compute(
         """{ .reg .b32 %l, %h, %m, %n, %x, %y; mov.b64 {%l, %h}, %a; mov.b64 {%m, %n}, %b;
-        add.cc.u32 %x, %l, %m; addc.u32 %y, %h, %n; mov.b64 %z, {%x, %y}; }""", "u8", array(a, 64), array(b, 64),
-    )  # fmt: skip
+        add.cc.u32 %x, %l, %m; addc.u32 %y, %h, %n; mov.b64 %z, {%x, %y}; }""",
+        "u8",
+        array(a, 64),
+        array(b, 64),
+    )
     assert got.tolist() == [(x + y) & (1 << 64) - 1 for x, y in zip(a, b, strict=True)]
     got = compute(
         """{ .reg .b32 %l, %h, %m, %n, %x, %y; mov.b64 {%l, %h}, %a; mov.b64 {%m, %n}, %b;
-        sub.cc.u32 %x, %l, %m; subc.u32 %y, %h, %n; mov.b64 %z, {%x, %y}; }""", "u8", array(a, 64), array(b, 64),
-    )  # fmt: skip
+        sub.cc.u32 %x, %l, %m; subc.u32 %y, %h, %n; mov.b64 %z, {%x, %y}; }""",
+        "u8",
+        array(a, 64),
+        array(b, 64),
+    )
     assert got.tolist() == [(x - y) & (1 << 64) - 1 for x, y in zip(a, b, strict=True)]
 
 
@@ -219,8 +234,10 @@ def test_dp4a():
     a, b = values(32)
     pieces = lambda x: [signed(x >> 8 * i, 8) for i in range(4)]  # noqa: E731
     got = compute("dp4a.s32.s32 %z, %a, %b, %c;", "u4", array(a, 32), array(b, 32), array(a[::-1], 32))
-    want = [(sum(p * q for p, q in zip(pieces(x), pieces(y), strict=True)) + z) & 0xFFFFFFFF
-            for x, y, z in zip(a, b, a[::-1], strict=True)]  # fmt: skip
+    want = [
+        (sum(p * q for p, q in zip(pieces(x), pieces(y), strict=True)) + z) & 0xFFFFFFFF
+        for x, y, z in zip(a, b, a[::-1], strict=True)
+    ]
     assert got.tolist() == want
 
 
@@ -231,8 +248,25 @@ def f32(bits: int) -> float:
     return struct.unpack("<f", struct.pack("<I", bits))[0]
 
 
-SPECIAL32 = [0x00000000, 0x80000000, 0x3F800000, 0xBF800000, 0x7F800000, 0xFF800000, 0x7FC00000, 0x7F800001, 0xFFFFFFFF,
-             0x00000001, 0x80000001, 0x007FFFFF, 0x00800000, 0x7F7FFFFF, 0xFF7FFFFF, 0x3F800001, 0x34000000]  # fmt: skip
+SPECIAL32 = [
+    0x00000000,
+    0x80000000,
+    0x3F800000,
+    0xBF800000,
+    0x7F800000,
+    0xFF800000,
+    0x7FC00000,
+    0x7F800001,
+    0xFFFFFFFF,
+    0x00000001,
+    0x80000001,
+    0x007FFFFF,
+    0x00800000,
+    0x7F7FFFFF,
+    0xFF7FFFFF,
+    0x3F800001,
+    0x34000000,
+]
 
 
 def float_bits(n: int = 600):
@@ -258,7 +292,12 @@ def rounded(x: Fraction, digits: int, low: int, high: int, mode: str = "rn") -> 
     unit = Fraction(2) ** (max(e, low) - digits + 1)
     whole = x // unit
     rest = x - whole * unit
-    up = {"rn": rest * 2 > unit or (rest * 2 == unit and whole % 2), "rz": False, "rp": rest and sign > 0, "rm": rest and sign < 0}[mode]  # fmt: skip
+    up = {
+        "rn": rest * 2 > unit or (rest * 2 == unit and whole % 2),
+        "rz": False,
+        "rp": rest and sign > 0,
+        "rm": rest and sign < 0,
+    }[mode]
     whole += 1 if up else 0
     value = whole * unit
     if value >= Fraction(2) ** (high + 1):
@@ -336,14 +375,20 @@ def test_float32(mode):
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
 def test_half_precision(kind):
     dtype = np.dtype(np.float16 if kind == "f16" else ml_dtypes.bfloat16)
-    bits = np.concatenate([rng.integers(0, 1 << 16, 3000), np.array([0, 0x8000, 0x7C00, 0x7F80, 0x7FFF, 1, 0x3C00])]).astype("u2")  # fmt: skip
+    bits = np.concatenate(
+        [rng.integers(0, 1 << 16, 3000), np.array([0, 0x8000, 0x7C00, 0x7F80, 0x7FFF, 1, 0x3C00])]
+    ).astype("u2")
     near = rng.standard_normal(3000).astype(dtype).view("u2")
     a = np.concatenate([bits, near])
     b, c = np.roll(a, 11), np.roll(a, 1234)
     rows = rationals(a.view(dtype), b.view(dtype), c.view(dtype))
     packed = [np.ascontiguousarray(np.stack([v, np.roll(v, 3)], axis=1)).view("u4").reshape(-1) for v in (a, b, c)]
-    for op, f in [("add", lambda p, q, r: p + q), ("mul", lambda p, q, r: p * q), ("sub", lambda p, q, r: p - q),
-                  ("fma", lambda p, q, r: p * q + r)]:  # fmt: skip
+    for op, f in [
+        ("add", lambda p, q, r: p + q),
+        ("mul", lambda p, q, r: p * q),
+        ("sub", lambda p, q, r: p - q),
+        ("fma", lambda p, q, r: p * q + r),
+    ]:
         third = ", %c" if op == "fma" else ""
         got = compute(f"{op}.rn.{kind} %z, %a, %b{third};", "u2", a, b, c)
         exact = [None if row is None else f(*row) for row in rows]
@@ -407,12 +452,21 @@ def test_minimum_and_maximum(op):
 
 
 COMPARE = {
-    "eq": lambda a, b: a == b, "ne": lambda a, b: a < b or a > b, "lt": lambda a, b: a < b, "le": lambda a, b: a <= b,
-    "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b, "equ": lambda a, b: not (a < b or a > b),
-    "neu": lambda a, b: a != b, "ltu": lambda a, b: not a >= b, "leu": lambda a, b: not a > b,
-    "gtu": lambda a, b: not a <= b, "geu": lambda a, b: not a < b, "num": lambda a, b: a == a and b == b,
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a < b or a > b,
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b,
+    "ge": lambda a, b: a >= b,
+    "equ": lambda a, b: not (a < b or a > b),
+    "neu": lambda a, b: a != b,
+    "ltu": lambda a, b: not a >= b,
+    "leu": lambda a, b: not a > b,
+    "gtu": lambda a, b: not a <= b,
+    "geu": lambda a, b: not a < b,
+    "num": lambda a, b: a == a and b == b,
     "nan": lambda a, b: not (a == a and b == b),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", COMPARE)
@@ -433,9 +487,15 @@ def test_comparison(name):
 
 def test_integer_comparison():
     a, b = values(32)
-    for name, f in [("lt.s32", lambda x, y: signed(x, 32) < signed(y, 32)), ("lo.u32", lambda x, y: x < y),
-                    ("hs.u32", lambda x, y: x >= y), ("ne.b32", lambda x, y: x != y)]:  # fmt: skip
-        got = compute(f"{{ .reg .pred %s; setp.{name} %s, %a, %b; selp.u32 %z, 1, 0, %s; }}", "u4", array(a, 32), array(b, 32))  # fmt: skip
+    for name, f in [
+        ("lt.s32", lambda x, y: signed(x, 32) < signed(y, 32)),
+        ("lo.u32", lambda x, y: x < y),
+        ("hs.u32", lambda x, y: x >= y),
+        ("ne.b32", lambda x, y: x != y),
+    ]:
+        got = compute(
+            f"{{ .reg .pred %s; setp.{name} %s, %a, %b; selp.u32 %z, 1, 0, %s; }}", "u4", array(a, 32), array(b, 32)
+        )
         assert got.tolist() == [f(x, y) for x, y in zip(a, b, strict=True)]
 
 
@@ -447,8 +507,34 @@ def test_integer_comparison():
 def test_float_to_integer(to, source):
     bits = int(to[1:])
     low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if to[0] == "s" else (0, (1 << bits) - 1)
-    v = [0.0, -0.0, 0.5, 1.5, 2.5, -0.5, -1.5, 0.99, 1e30, -1e30, np.inf, -np.inf, 127.5, 128.5, 255.5, -128.5, 32767.9,
-         2.0**31, 2.0**31 - 1, 2.0**32, -(2.0**31), 2.0**63, -(2.0**63), 2.0**64, 1e18, np.nan]  # fmt: skip
+    v = [
+        0.0,
+        -0.0,
+        0.5,
+        1.5,
+        2.5,
+        -0.5,
+        -1.5,
+        0.99,
+        1e30,
+        -1e30,
+        np.inf,
+        -np.inf,
+        127.5,
+        128.5,
+        255.5,
+        -128.5,
+        32767.9,
+        2.0**31,
+        2.0**31 - 1,
+        2.0**32,
+        -(2.0**31),
+        2.0**63,
+        -(2.0**63),
+        2.0**64,
+        1e18,
+        np.nan,
+    ]
     dtype = {"f32": "f4", "f64": "f8", "f16": "f2"}[source]
     with np.errstate(all="ignore"):
         x = np.array(v, dtype)
@@ -532,7 +618,9 @@ def test_tf32():
 def test_fp8(kind):
     dtype = ml_dtypes.float8_e4m3fn if kind == "e4m3" else ml_dtypes.float8_e5m2
     big = 448.0 if kind == "e4m3" else 57344.0
-    a = np.concatenate([rng.standard_normal(500) * 2.0 ** rng.integers(-20, 20, 500), [0.0, -0.0, 1e9, -1e9, np.inf]]).astype("f4")  # fmt: skip
+    a = np.concatenate(
+        [rng.standard_normal(500) * 2.0 ** rng.integers(-20, 20, 500), [0.0, -0.0, 1e9, -1e9, np.inf]]
+    ).astype("f4")
     b = np.roll(a, 1)
     got = compute(f"cvt.rn.satfinite.{kind}x2.f32 %z, %a, %b;", "u2", a, b)
     want = np.clip(a, -big, big).astype(dtype)
@@ -554,9 +642,16 @@ def test_integer_conversions():
 
 def test_functions():
     x = np.abs(rng.standard_normal(500)).astype("f4") + np.float32(0.01)
-    for code, f in [("rcp.rn.f32", lambda t: 1 / t), ("sqrt.rn.f32", np.sqrt), ("rsqrt.approx.f32", lambda t: 1 / np.sqrt(t)),
-                    ("ex2.approx.f32", np.exp2), ("lg2.approx.f32", np.log2), ("sin.approx.f32", np.sin),
-                    ("cos.approx.f32", np.cos), ("tanh.approx.f32", np.tanh)]:  # fmt: skip
+    for code, f in [
+        ("rcp.rn.f32", lambda t: 1 / t),
+        ("sqrt.rn.f32", np.sqrt),
+        ("rsqrt.approx.f32", lambda t: 1 / np.sqrt(t)),
+        ("ex2.approx.f32", np.exp2),
+        ("lg2.approx.f32", np.log2),
+        ("sin.approx.f32", np.sin),
+        ("cos.approx.f32", np.cos),
+        ("tanh.approx.f32", np.tanh),
+    ]:
         got = compute(f"{code} %z, %a;", "f4", x)
         assert np.allclose(got, f(x.astype("f8")), rtol=2e-7, atol=1e-7)
 
@@ -571,8 +666,13 @@ def test_packing():
 
 def test_predicate_logic():
     a, b = values(32)
-    got = compute("""{ .reg .pred %s, %t, %u; setp.lt.u32 %s, %a, %b; setp.eq.u32 %t, %a, 1; xor.pred %u, %s, %t;
-    not.pred %s, %s; or.pred %u, %u, %s; mov.pred %t, %u; selp.u32 %z, 5, 7, %t; }""", "u4", array(a, 32), array(b, 32))  # fmt: skip
+    got = compute(
+        """{ .reg .pred %s, %t, %u; setp.lt.u32 %s, %a, %b; setp.eq.u32 %t, %a, 1; xor.pred %u, %s, %t;
+    not.pred %s, %s; or.pred %u, %u, %s; mov.pred %t, %u; selp.u32 %z, 5, 7, %t; }""",
+        "u4",
+        array(a, 32),
+        array(b, 32),
+    )
     assert got.tolist() == [5 if ((x < y) != (x == 1)) or not x < y else 7 for x, y in zip(a, b, strict=True)]
 
 

@@ -26,9 +26,12 @@ def test_shared_and_global_symbols_in_one_kernel(engine, global_first, space):
         {" ".join(loads[::-1] if global_first else loads)}
         ld.shared.u32 %r4, [s+4]; add.u32 %r4, %r4, %r9;
         st.global.u32 [%d0], %r2; st.global.u32 [%d0+128], %r3; st.global.u32 [%d0+256], %r4; ret;""",
-        y, engine=engine, races=False, registers=".shared .align 4 .b32 s[4];",
+        y,
+        engine=engine,
+        races=False,
+        registers=".shared .align 4 .b32 s[4];",
         extra=f".{space} .align 4 .u32 g[4] = {{5, 6, 7, 8}};",
-    )  # fmt: skip
+    )
     assert (y == [[77], [7], [80]]).all()
 
 
@@ -41,8 +44,12 @@ def test_one_register_in_two_spaces(engine):
         mov.u64 %d2, s; mov.u64 %d3, g; selp.b64 %d1, %d2, %d3, %p0; mov.u32 %r1, 0; mov.u32 %r2, 0;
         @%p0 ld.shared.u32 %r1, [%d1]; @!%p0 ld.global.u32 %r2, [%d1];
         st.global.u32 [%d0], %r1; st.global.u32 [%d0+128], %r2; ret;""",
-        y, engine=engine, races=False, registers=".shared .align 4 .b32 s;", extra=".global .align 4 .u32 g = 4;",
-    )  # fmt: skip
+        y,
+        engine=engine,
+        races=False,
+        registers=".shared .align 4 .b32 s;",
+        extra=".global .align 4 .u32 g = 4;",
+    )
     assert (y == [9 * (LANE < 16), 4 * (LANE >= 16)]).all()
 
 
@@ -58,9 +65,13 @@ def test_generic_accesses_to_symbols(engine, cluster):
         st.u32 [l+4], %r0; ld.u32 %r2, [l+4]; ld.local.u32 %r3, [l+4]; ld.u32 %r4, [g];
         st.global.u32 [%d0], %r1; st.global.u32 [%d0+{128 * cluster}], %r2; st.global.u32 [%d0+{256 * cluster}], %r3;
         st.global.u32 [%d0+{384 * cluster}], %r4; ret;""",
-        y, engine=engine, grid=cluster, cluster=cluster, registers=".shared .b32 s[4]; .local .b32 l[4];",
+        y,
+        engine=engine,
+        grid=cluster,
+        cluster=cluster,
+        registers=".shared .b32 s[4]; .local .b32 l[4];",
         extra=".global .u32 g = 11;",
-    )  # fmt: skip
+    )
     thread = np.arange(32 * cluster)
     assert (y == [0 * thread + 37, thread, thread, 0 * thread + 11]).all()
 
@@ -71,8 +82,9 @@ def test_matrices_at_a_symbol():
     run(
         f"""{THREAD} mov.u32 %r2, s; mad.lo.u32 %r2, %r0, 4, %r2; st.shared.u32 [%r2], 6; bar.warp.sync -1;
         ldmatrix.sync.aligned.m8n8.x1.b16 {{%r1}}, [s]; st.global.u32 [%d0], %r1; ret;""",
-        y, registers=".shared .align 16 .b8 s[128];",
-    )  # fmt: skip
+        y,
+        registers=".shared .align 16 .b8 s[128];",
+    )
     assert (y == 6).all()
 
 

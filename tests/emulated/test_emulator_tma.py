@@ -154,8 +154,15 @@ def test_element_strides(steps):
         assert (load(m, place).view("u4") == box_of(x, place, (8, 10, 7), steps).reshape(-1)).all()
 
 
-@pytest.mark.parametrize(("kind", "dtype", "nan"), [("f16", "f2", 0x7FFF), ("bf16", ml_dtypes.bfloat16, 0x7FFF),
-                                                    ("f32", "f4", 0x7FFFFFFF), ("tf32", "f4", 0x7FFFFFFF)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "dtype", "nan"),
+    [
+        ("f16", "f2", 0x7FFF),
+        ("bf16", ml_dtypes.bfloat16, 0x7FFF),
+        ("f32", "f4", 0x7FFFFFFF),
+        ("tf32", "f4", 0x7FFFFFFF),
+    ],
+)
 def test_nan_fill(kind, dtype, nan):
     x = np.ones((8, 32), dtype)
     m = tensormap(x, box=(16, 4), fill="nan", type=kind)
@@ -271,11 +278,26 @@ def test_coordinates_that_hardware_takes_for_an_illegal_instruction():
             store(m, place, np.zeros((8, 8), "f4"))
 
 
-@pytest.mark.parametrize(("op", "kind", "dtype"), [
-    ("add", "u32", "u4"), ("add", "s32", "i4"), ("add", "u64", "u8"), ("add", "f32", "f4"), ("add", "f16", "f2"),
-    ("add", "bf16", ml_dtypes.bfloat16), ("min", "u32", "u4"), ("max", "s32", "i4"), ("max", "f16", "f2"),
-    ("min", "s64", "i8"), ("inc", "u32", "u4"), ("dec", "u32", "u4"), ("and", "u32", "u4"), ("or", "u64", "u8"),
-    ("xor", "s32", "i4")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("op", "kind", "dtype"),
+    [
+        ("add", "u32", "u4"),
+        ("add", "s32", "i4"),
+        ("add", "u64", "u8"),
+        ("add", "f32", "f4"),
+        ("add", "f16", "f2"),
+        ("add", "bf16", ml_dtypes.bfloat16),
+        ("min", "u32", "u4"),
+        ("max", "s32", "i4"),
+        ("max", "f16", "f2"),
+        ("min", "s64", "i8"),
+        ("inc", "u32", "u4"),
+        ("dec", "u32", "u4"),
+        ("and", "u32", "u4"),
+        ("or", "u64", "u8"),
+        ("xor", "s32", "i4"),
+    ],
+)
 def test_reductions(op, kind, dtype):
     rng = np.random.default_rng(0)
     x, data = (rng.integers(0, 50, (8, 16)).astype(dtype) for _ in range(2))
@@ -283,11 +305,15 @@ def test_reductions(op, kind, dtype):
     m = tensormap(x, box=(16, 8), type=kind)
     other = data[:6, :8]
     want = {
-        "add": lambda: part + other, "min": lambda: np.minimum(part, other), "max": lambda: np.maximum(part, other),
-        "and": lambda: part & other, "or": lambda: part | other, "xor": lambda: part ^ other,
+        "add": lambda: part + other,
+        "min": lambda: np.minimum(part, other),
+        "max": lambda: np.maximum(part, other),
+        "and": lambda: part & other,
+        "or": lambda: part | other,
+        "xor": lambda: part ^ other,
         "inc": lambda: np.where(part >= other, 0, part + 1),
         "dec": lambda: np.where((part == 0) | (part > other), other, part - 1),
-    }[op]()  # fmt: skip
+    }[op]()
     before = x.copy()
     store(m, (8, 2), data, op)
     before[2:, 8:] = want
@@ -424,8 +450,16 @@ COLUMN_LIMITS = {
 
 @pytest.mark.parametrize("words", COLUMN_LIMITS)
 def test_limits_of_columns(words):
-    good = {"base": 1 << 20, "extents": (64, 8, 8, 2), "strides": (128, 1024, 8192), "type": "f16", "lower": (-1, -1),
-            "upper": (-1, -1), "channels": 32, "pixels": 64}  # fmt: skip
+    good = {
+        "base": 1 << 20,
+        "extents": (64, 8, 8, 2),
+        "strides": (128, 1024, 8192),
+        "type": "f16",
+        "lower": (-1, -1),
+        "upper": (-1, -1),
+        "channels": 32,
+        "pixels": 64,
+    }
     tensormap(**good).encode()
     with pytest.raises(InputError, match=words):
         tensormap(**{**good, **COLUMN_LIMITS[words]}).encode()
@@ -448,36 +482,68 @@ READY = FILL + "fence.proxy.async.shared::cta; bar.sync 0;"
 DONE = "@%p0 cp.async.bulk.wait_group.read 0;"
 FAULTS = {
     # name: (fault, words, what is wrong, what would be right); thread 0 starts what begins with a brace
-    "no wait": (AsyncFault, "read before a wait for the tensor copy",
-        "{" + EXPECT + LOAD + "} bar.sync 0;" + READ, "{" + EXPECT + LOAD + "}" + WAIT + READ),
+    "no wait": (
+        AsyncFault,
+        "read before a wait for the tensor copy",
+        "{" + EXPECT + LOAD + "} bar.sync 0;" + READ,
+        "{" + EXPECT + LOAD + "}" + WAIT + READ,
+    ),
     "box misaligned": (
-        MisalignedFault, "multiple of 128", "{" + EXPECT + LOAD.replace("[%r1]", "[%r1+64]") + "}" + WAIT,
-        "{" + EXPECT + LOAD.replace("[%r1]", "[%r1+128]") + "}" + WAIT),
+        MisalignedFault,
+        "multiple of 128",
+        "{" + EXPECT + LOAD.replace("[%r1]", "[%r1+64]") + "}" + WAIT,
+        "{" + EXPECT + LOAD.replace("[%r1]", "[%r1+128]") + "}" + WAIT,
+    ),
     "box beyond shared memory": (
-        OutOfBoundsFault, "1024 bytes of shared memory", "{" + EXPECT + LOAD.replace("[%r1]",
-        "[%r1+1152]") + "}" + WAIT,
-        "{" + EXPECT + LOAD.replace("[%r1]", "[%r1+1024]") + "}" + WAIT),
-    "no map": (Fault, "no tensor map here", "{" + EXPECT + LOAD.replace("%d0",
-        "%d1") + "}" + WAIT, "{" + EXPECT + LOAD + "}" + WAIT),
+        OutOfBoundsFault,
+        "1024 bytes of shared memory",
+        "{" + EXPECT + LOAD.replace("[%r1]", "[%r1+1152]") + "}" + WAIT,
+        "{" + EXPECT + LOAD.replace("[%r1]", "[%r1+1024]") + "}" + WAIT,
+    ),
+    "no map": (
+        Fault,
+        "no tensor map here",
+        "{" + EXPECT + LOAD.replace("%d0", "%d1") + "}" + WAIT,
+        "{" + EXPECT + LOAD + "}" + WAIT,
+    ),
     "map misaligned": (
-        MisalignedFault, "multiple of 64", "{" + EXPECT + LOAD.replace("[%d0,", "[%d0+16,") + "}" + WAIT,
-        "{" + EXPECT + LOAD.replace("[%d0,", "[%d2,") + "}" + WAIT),
+        MisalignedFault,
+        "multiple of 64",
+        "{" + EXPECT + LOAD.replace("[%d0,", "[%d0+16,") + "}" + WAIT,
+        "{" + EXPECT + LOAD.replace("[%d0,", "[%d2,") + "}" + WAIT,
+    ),
     "rank": (
-        Fault, "the tensor has rank 2", "{" + EXPECT + LOAD.replace("2d", "3d").replace("{0, 0}",
-        "{0, 0, 0}") + "}" + WAIT,
-        "{" + EXPECT + LOAD + "}" + WAIT),
+        Fault,
+        "the tensor has rank 2",
+        "{" + EXPECT + LOAD.replace("2d", "3d").replace("{0, 0}", "{0, 0, 0}") + "}" + WAIT,
+        "{" + EXPECT + LOAD + "}" + WAIT,
+    ),
     "no fence before a store": (
-        AsyncFault, "no fence.proxy.async between", FILL + "bar.sync 0;" + PUT + DONE, READY + PUT + DONE),
+        AsyncFault,
+        "no fence.proxy.async between",
+        FILL + "bar.sync 0;" + PUT + DONE,
+        READY + PUT + DONE,
+    ),
     "staging overwritten": (
-        AsyncFault, "written before a wait for the tensor copy", READY + PUT + "bar.sync 0;" + FILL + DONE,
-        READY + PUT + DONE + "bar.sync 0;" + FILL),
-    "exit with a store under way": (AsyncFault, "exits before a wait for the tensor copy", READY + PUT, READY + PUT + DONE),
+        AsyncFault,
+        "written before a wait for the tensor copy",
+        READY + PUT + "bar.sync 0;" + FILL + DONE,
+        READY + PUT + DONE + "bar.sync 0;" + FILL,
+    ),
+    "exit with a store under way": (
+        AsyncFault,
+        "exits before a wait for the tensor copy",
+        READY + PUT,
+        READY + PUT + DONE,
+    ),
     "unwritten staging": (UninitialisedFault, "copied before it is written", PUT + DONE, READY + PUT + DONE),
     "overwritten while others read": (
-        RaceFault, "the tensor copy by warp 0 and read by warp 1", READY + "ld.shared.u32 %r7, [%r3]; "
-        "{" + EXPECT + LOAD + "}" + WAIT,
-        READY + "ld.shared.u32 %r7, [%r3]; bar.sync 0; {" + EXPECT + LOAD + "}" + WAIT),
-}  # fmt: skip
+        RaceFault,
+        "the tensor copy by warp 0 and read by warp 1",
+        READY + "ld.shared.u32 %r7, [%r3]; {" + EXPECT + LOAD + "}" + WAIT,
+        READY + "ld.shared.u32 %r7, [%r3]; bar.sync 0; {" + EXPECT + LOAD + "}" + WAIT,
+    ),
+}
 
 
 def guarded(body: str) -> str:
@@ -525,10 +591,12 @@ def test_a_read_only_tensor_is_not_stored_to():
 
 
 def test_text_that_is_not_valid():
-    for wrong in ("cp.async.bulk.tensor.2d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%r1], [%d0, {0, 0}], [%r2], {};",
-                  "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r1], [%d0, {0}], [%r2];",
-                  "cp.async.bulk.tensor.2d.shared::cluster.global.tile.bulk_group [%r1], [%d0, {0, 0}], [%r2];",
-                  "cp.reduce.async.bulk.tensor.2d.global.shared::cta.mul.tile.bulk_group [%d0, {0, 0}], [%r1];",
-                  "cp.async.bulk.tensor.4d.shared::cluster.global.im2col::w.mbarrier::complete_tx::bytes [%r1], [%d0, {0, 0, 0, 0}], [%r2], {0, 0};"):  # fmt: skip
+    for wrong in (
+        "cp.async.bulk.tensor.2d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%r1], [%d0, {0, 0}], [%r2], {};",
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r1], [%d0, {0}], [%r2];",
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.bulk_group [%r1], [%d0, {0, 0}], [%r2];",
+        "cp.reduce.async.bulk.tensor.2d.global.shared::cta.mul.tile.bulk_group [%d0, {0, 0}], [%r1];",
+        "cp.async.bulk.tensor.4d.shared::cluster.global.im2col::w.mbarrier::complete_tx::bytes [%r1], [%d0, {0, 0, 0, 0}], [%r2], {0, 0};",
+    ):
         with pytest.raises((UnsupportedError, ParseError)):
             run(wrong, np.zeros(4, "u4"), extra=".shared .align 128 .b8 sm[128];")

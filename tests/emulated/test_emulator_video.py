@@ -56,7 +56,9 @@ FORMS: dict[str, Reference] = {
     "vshl.s32.s32.u32.sat.clamp %z, %a, %b.b0": lambda a, b, c: clip(s(a) << min(byte(b, 0), 32), 32),
     "vshl.u32.u32.u32.sat.clamp %z, %a, %b.b0": lambda a, b, c: clip(a << min(byte(b, 0), 32), 32, False),
     "vshr.s32.s32.u32.wrap.add %z, %a, %b, %c": lambda a, b, c: (s(a) >> (b & 31)) + c,
-    "vshr.u32.s32.u32.sat.clamp %z.b1, %a, %b.b0, %c": lambda a, b, c: put(c, clip(s(a) >> min(byte(b, 0), 32), 8, False), 8, 8),
+    "vshr.u32.s32.u32.sat.clamp %z.b1, %a, %b.b0, %c": lambda a, b, c: put(
+        c, clip(s(a) >> min(byte(b, 0), 32), 8, False), 8, 8
+    ),
     "vmad.s32.s32.u32 %z, %a.h0, %b.b1, %c": lambda a, b, c: s(half(a, 0), 16) * byte(b, 1) + s(c),
     "vmad.u32.u32.u32.po.shr7 %z, %a, %b, %c": lambda a, b, c: (a * b + c + 1) >> 7,
     "vmad.s32.u32.u32.sat.shr15 %z, %a.h1, %b, -%c": lambda a, b, c: clip((half(a, 1) * b - s(c)) >> 15, 32),
@@ -67,23 +69,32 @@ FORMS: dict[str, Reference] = {
     "vset.u32.u32.ne %z.b0, %a, %b, %c": lambda a, b, c: put(c, a != b, 0, 8),
     "vadd2.s32.s32.s32 %z, %a, %b, %c": lambda a, b, c: pack([half(a, i) + half(b, i) for i in (0, 1)], 16),
     "vadd2.s32.u32.s32.sat %z.h10, %a.h32, %b.h01, %c": lambda a, b, c: pack(
-        [clip(half(b, i) + s(half(a, 1 - i), 16), 16) for i in (0, 1)], 16),
+        [clip(half(b, i) + s(half(a, 1 - i), 16), 16) for i in (0, 1)], 16
+    ),
     "vadd2.u32.u32.u32.add %z.h0, %a, %b, %c": lambda a, b, c: (half(a, 0) + half(b, 0) & 65535) + c,
     "vsub2.s32.s32.s32.sat %z.h1, %a, %b.h13, %c": lambda a, b, c: put(
-        c, clip(s(half(a, 1), 16) - s(half(a, 1), 16), 16), 16, 16),
+        c, clip(s(half(a, 1), 16) - s(half(a, 1), 16), 16), 16, 16
+    ),
     "vavrg2.s32.s32.s32 %z, %a, %b, %c": lambda a, b, c: pack(
-        [(t + (t >= 0)) >> 1 for i in (0, 1) for t in [s(half(a, i), 16) + s(half(b, i), 16)]], 16),
+        [(t + (t >= 0)) >> 1 for i in (0, 1) for t in [s(half(a, i), 16) + s(half(b, i), 16)]], 16
+    ),
     "vavrg4.u32.u32.u32 %z, %a, %b, %c": lambda a, b, c: pack([byte(a, i) + byte(b, i) + 1 >> 1 for i in range(4)], 8),
     "vabsdiff4.u32.u32.u32.add %z, %a, %b, %c": lambda a, b, c: sum(abs(byte(a, i) - byte(b, i)) for i in range(4)) + c,
-    "vmin2.s32.s32.s32 %z, %a, %b, %c": lambda a, b, c: pack([min(s(half(a, i), 16), s(half(b, i), 16)) for i in (0, 1)], 16),
+    "vmin2.s32.s32.s32 %z, %a, %b, %c": lambda a, b, c: pack(
+        [min(s(half(a, i), 16), s(half(b, i), 16)) for i in (0, 1)], 16
+    ),
     "vmax4.u32.u32.u32 %z.b31, %a, %b, %c": lambda a, b, c: put(
-        put(c, max(byte(a, 1), byte(b, 1)), 8, 8), max(byte(a, 3), byte(b, 3)), 24, 8),
+        put(c, max(byte(a, 1), byte(b, 1)), 8, 8), max(byte(a, 3), byte(b, 3)), 24, 8
+    ),
     "vset2.u32.u32.lt %z, %a, %b, %c": lambda a, b, c: pack([half(a, i) < half(b, i) for i in (0, 1)], 16),
-    "vset4.s32.s32.gt.add %z, %a, %b, %c": lambda a, b, c: sum(s(byte(a, i), 8) > s(byte(b, i), 8) for i in range(4)) + c,
+    "vset4.s32.s32.gt.add %z, %a, %b, %c": lambda a, b, c: (
+        sum(s(byte(a, i), 8) > s(byte(b, i), 8) for i in range(4)) + c
+    ),
     "vadd4.s32.s32.s32.sat %z.b3210, %a.b7654, %b.b0123, %c": lambda a, b, c: pack(
-        [clip(s(byte(b, i), 8) + s(byte(a, 3 - i), 8), 8) for i in range(4)], 8),
+        [clip(s(byte(b, i), 8) + s(byte(a, 3 - i), 8), 8) for i in range(4)], 8
+    ),
     "vsub4.u32.u32.s32 %z.b1, %a, %b, %c": lambda a, b, c: put(c, byte(a, 1) - s(byte(b, 1), 8), 8, 8),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("text", FORMS)

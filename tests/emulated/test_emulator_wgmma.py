@@ -23,9 +23,15 @@ from ptxgen.errors import (
 )
 
 MODES = [(seed, completion) for seed in range(2) for completion in ("early", "late")]
-TYPES: dict[str, Any] = {"f16": np.dtype("f2"), "bf16": np.dtype(ml_dtypes.bfloat16), "tf32": np.dtype("f4"),
-                         "e4m3": np.dtype(ml_dtypes.float8_e4m3fn), "e5m2": np.dtype(ml_dtypes.float8_e5m2),
-                         "s8": np.dtype("i1"), "u8": np.dtype("u1")}  # fmt: skip
+TYPES: dict[str, Any] = {
+    "f16": np.dtype("f2"),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "tf32": np.dtype("f4"),
+    "e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "e5m2": np.dtype(ml_dtypes.float8_e5m2),
+    "s8": np.dtype("i1"),
+    "u8": np.dtype("u1"),
+}
 RESULTS: dict[str, Any] = {"f32": np.dtype("f4"), "f16": np.dtype("f2"), "s32": np.dtype("i4")}
 HEAD = """.version 8.7
 .target sm_90a
@@ -259,79 +265,139 @@ GROUP = FENCE + MMA + COMMIT
 USE = "add.u32 %r5, %acc3, 1;"
 FAULTS = {
     # name: (fault, words, what is wrong, what would be right)
-    "no fence": (AsyncFault, "no wgmma.fence comes before the first", READY + DESCRIBE + MMA + COMMIT + WAIT,
-                 READY + DESCRIBE + GROUP + WAIT),
+    "no fence": (
+        AsyncFault,
+        "no wgmma.fence comes before the first",
+        READY + DESCRIBE + MMA + COMMIT + WAIT,
+        READY + DESCRIBE + GROUP + WAIT,
+    ),
     "no fence after a write": (
-        AsyncFault, "accessed, and no wgmma.fence", READY + DESCRIBE + FENCE + ZERO + ADD + COMMIT + WAIT,
-        READY + DESCRIBE + ZERO + FENCE + ADD + COMMIT + WAIT),
+        AsyncFault,
+        "accessed, and no wgmma.fence",
+        READY + DESCRIBE + FENCE + ZERO + ADD + COMMIT + WAIT,
+        READY + DESCRIBE + ZERO + FENCE + ADD + COMMIT + WAIT,
+    ),
     "no fence after a read": (
-        AsyncFault, "accessed, and no wgmma.fence", READY + DESCRIBE + GROUP + WAIT + USE + ADD + COMMIT + WAIT,
-        READY + DESCRIBE + GROUP + WAIT + USE + FENCE + ADD + COMMIT + WAIT),
+        AsyncFault,
+        "accessed, and no wgmma.fence",
+        READY + DESCRIBE + GROUP + WAIT + USE + ADD + COMMIT + WAIT,
+        READY + DESCRIBE + GROUP + WAIT + USE + FENCE + ADD + COMMIT + WAIT,
+    ),
     "no fence between shapes": (
-        AsyncFault, "accessed, and no wgmma.fence", READY + DESCRIBE + FENCE + MMA + WIDE + COMMIT + WAIT,
-        READY + DESCRIBE + FENCE + MMA + FENCE + WIDE + COMMIT + WAIT),
+        AsyncFault,
+        "accessed, and no wgmma.fence",
+        READY + DESCRIBE + FENCE + MMA + WIDE + COMMIT + WAIT,
+        READY + DESCRIBE + FENCE + MMA + FENCE + WIDE + COMMIT + WAIT,
+    ),
     "no fence for A": (
-        AsyncFault, "accessed, and no wgmma.fence", READY + DESCRIBE + FENCE + SET_A + REGISTERS + COMMIT + WAIT,
-        READY + DESCRIBE + SET_A + FENCE + REGISTERS + COMMIT + WAIT),
+        AsyncFault,
+        "accessed, and no wgmma.fence",
+        READY + DESCRIBE + FENCE + SET_A + REGISTERS + COMMIT + WAIT,
+        READY + DESCRIBE + SET_A + FENCE + REGISTERS + COMMIT + WAIT,
+    ),
     "read before the wait": (
-        AsyncFault, "%acc3 belongs to a wgmma", READY + DESCRIBE + GROUP + USE + WAIT, READY + DESCRIBE + GROUP + WAIT + USE),
+        AsyncFault,
+        "%acc3 belongs to a wgmma",
+        READY + DESCRIBE + GROUP + USE + WAIT,
+        READY + DESCRIBE + GROUP + WAIT + USE,
+    ),
     "written before the wait": (
-        AsyncFault, "%acc0 belongs to a wgmma", READY + DESCRIBE + GROUP + ZERO + WAIT, READY + DESCRIBE + GROUP + WAIT + ZERO),
+        AsyncFault,
+        "%acc0 belongs to a wgmma",
+        READY + DESCRIBE + GROUP + ZERO + WAIT,
+        READY + DESCRIBE + GROUP + WAIT + ZERO,
+    ),
     "A written before the wait": (
-        AsyncFault, "%a0 belongs to a wgmma", READY + DESCRIBE + SET_A + FENCE + REGISTERS + COMMIT + SET_A + WAIT,
-        READY + DESCRIBE + SET_A + FENCE + REGISTERS + COMMIT + WAIT + SET_A),
+        AsyncFault,
+        "%a0 belongs to a wgmma",
+        READY + DESCRIBE + SET_A + FENCE + REGISTERS + COMMIT + SET_A + WAIT,
+        READY + DESCRIBE + SET_A + FENCE + REGISTERS + COMMIT + WAIT + SET_A,
+    ),
     "not committed": (
-        AsyncFault, "%acc3 belongs to a wgmma", READY + DESCRIBE + FENCE + MMA + WAIT + USE,
-        READY + DESCRIBE + FENCE + MMA + COMMIT + WAIT + USE),
+        AsyncFault,
+        "%acc3 belongs to a wgmma",
+        READY + DESCRIBE + FENCE + MMA + WAIT + USE,
+        READY + DESCRIBE + FENCE + MMA + COMMIT + WAIT + USE,
+    ),
     "one group too few": (
-        AsyncFault, "%acc3 belongs to a wgmma", READY + DESCRIBE + GROUP + OTHER + COMMIT + WAIT.replace("0;",
-        "2;") + USE + WAIT,
-        READY + DESCRIBE + GROUP + OTHER + COMMIT + WAIT.replace("0;", "1;") + USE + WAIT),
+        AsyncFault,
+        "%acc3 belongs to a wgmma",
+        READY + DESCRIBE + GROUP + OTHER + COMMIT + WAIT.replace("0;", "2;") + USE + WAIT,
+        READY + DESCRIBE + GROUP + OTHER + COMMIT + WAIT.replace("0;", "1;") + USE + WAIT,
+    ),
     "exit": (AsyncFault, "exits before a wait for wgmma", READY + DESCRIBE + GROUP, READY + DESCRIBE + GROUP + WAIT),
     "shared memory overwritten": (
-        (AsyncFault, RaceFault), "written before a wait for wgmma|wgmma reads .* no barrier", READY + DESCRIBE + GROUP + OVERWRITE + WAIT,
-        READY + DESCRIBE + GROUP + WAIT + "bar.sync 0;" + OVERWRITE),
+        (AsyncFault, RaceFault),
+        "written before a wait for wgmma|wgmma reads .* no barrier",
+        READY + DESCRIBE + GROUP + OVERWRITE + WAIT,
+        READY + DESCRIBE + GROUP + WAIT + "bar.sync 0;" + OVERWRITE,
+    ),
     "shared memory overwritten by a warp that has not waited": (
-        (AsyncFault, RaceFault), "written before a wait for wgmma|wgmma reads .* no barrier",
+        (AsyncFault, RaceFault),
+        "written before a wait for wgmma|wgmma reads .* no barrier",
         READY + DESCRIBE + GROUP + "setp.eq.u32 %p2, %r10, 1; @%p2 bra ONE;" + WAIT + "bra END; "
         "ONE: " + OVERWRITE + WAIT + "END:",
         READY + DESCRIBE + GROUP + "setp.eq.u32 %p2, %r10, 1; @%p2 bra ONE;" + WAIT + "bra END; "
-        "ONE: " + WAIT + OVERWRITE + "END:"),
+        "ONE: " + WAIT + OVERWRITE + "END:",
+    ),
     "no proxy fence": (
-        AsyncFault, r"wgmma reads .* no fence\.proxy\.async",
-        "bar.sync 0;" + DESCRIBE + GROUP + WAIT, READY + DESCRIBE + GROUP + WAIT),
-    "no barrier": (RaceFault, "wgmma reads .* no barrier",
-        "fence.proxy.async;" + DESCRIBE + GROUP + WAIT, READY + DESCRIBE + GROUP + WAIT),
+        AsyncFault,
+        r"wgmma reads .* no fence\.proxy\.async",
+        "bar.sync 0;" + DESCRIBE + GROUP + WAIT,
+        READY + DESCRIBE + GROUP + WAIT,
+    ),
+    "no barrier": (
+        RaceFault,
+        "wgmma reads .* no barrier",
+        "fence.proxy.async;" + DESCRIBE + GROUP + WAIT,
+        READY + DESCRIBE + GROUP + WAIT,
+    ),
     "never written": (
-        UninitialisedFault, "%acc0 is added to before", READY + DESCRIBE + FENCE + ADD + COMMIT + WAIT,
-        READY + DESCRIBE + FENCE + ADD.replace("%d6, 1,", "%d6, %p6,") + COMMIT + WAIT),
+        UninitialisedFault,
+        "%acc0 is added to before",
+        READY + DESCRIBE + FENCE + ADD + COMMIT + WAIT,
+        READY + DESCRIBE + FENCE + ADD.replace("%d6, 1,", "%d6, %p6,") + COMMIT + WAIT,
+    ),
     "operand outside": (
-        OutOfBoundsFault, "outside the block's shared memory", READY + DESCRIBE.replace(str(B), str(B + 4096)) + GROUP + WAIT,
-        READY + DESCRIBE.replace(str(B), str(B + 512)) + GROUP + WAIT),
+        OutOfBoundsFault,
+        "outside the block's shared memory",
+        READY + DESCRIBE.replace(str(B), str(B + 4096)) + GROUP + WAIT,
+        READY + DESCRIBE.replace(str(B), str(B + 512)) + GROUP + WAIT,
+    ),
     "different descriptors": (
-        DivergenceFault, "different values of the descriptor of B",
-        READY + DESCRIBE + "cvt.u64.u32 %d7, %r10; "
-        "mad.lo.u64 %d6, %d7, 64, %d6;" + GROUP + WAIT, READY + DESCRIBE + GROUP + WAIT),
+        DivergenceFault,
+        "different values of the descriptor of B",
+        READY + DESCRIBE + "cvt.u64.u32 %d7, %r10; mad.lo.u64 %d6, %d7, 64, %d6;" + GROUP + WAIT,
+        READY + DESCRIBE + GROUP + WAIT,
+    ),
     "descriptors of lanes": (
-        DivergenceFault, "lanes of one warp give different descriptors",
-        READY + DESCRIBE + "cvt.u64.u32 %d7, %r0; "
-        "mad.lo.u64 %d6, %d7, 2, %d6;" + GROUP + WAIT, READY + DESCRIBE + GROUP + WAIT),
+        DivergenceFault,
+        "lanes of one warp give different descriptors",
+        READY + DESCRIBE + "cvt.u64.u32 %d7, %r0; mad.lo.u64 %d6, %d7, 2, %d6;" + GROUP + WAIT,
+        READY + DESCRIBE + GROUP + WAIT,
+    ),
     "different instructions": (
-        DivergenceFault, "executes the wgmma of line",
+        DivergenceFault,
+        "executes the wgmma of line",
         READY + DESCRIBE + FENCE + "setp.eq.u32 %p2, %r10, 3; @%p2 bra ONE;" + MMA + "bra END; "
         "ONE: " + MMA + "END:" + COMMIT + WAIT,
         READY + DESCRIBE + FENCE + "setp.gt.u32 %p2, %r10, 3; @%p2 bra ONE;" + MMA + "bra END; "
-        "ONE: " + MMA + "END:" + COMMIT + WAIT),
+        "ONE: " + MMA + "END:" + COMMIT + WAIT,
+    ),
     "three warps": (
-        DeadlockFault, "waits for the other warps of its warpgroup",
+        DeadlockFault,
+        "waits for the other warps of its warpgroup",
         READY + DESCRIBE + FENCE + "setp.eq.u32 %p2, %r10, 3; @%p2 bra END;" + MMA + COMMIT + WAIT + "END:",
-        READY + DESCRIBE + FENCE + "setp.gt.u32 %p2, %r10, 3; @%p2 bra END;" + MMA + COMMIT + WAIT + "END:"),
+        READY + DESCRIBE + FENCE + "setp.gt.u32 %p2, %r10, 3; @%p2 bra END;" + MMA + COMMIT + WAIT + "END:",
+    ),
     "part of a warp": (
-        DivergenceFault, "other lanes of the warp never come",
+        DivergenceFault,
+        "other lanes of the warp never come",
         READY + DESCRIBE + FENCE + "setp.eq.u32 %p2, %r11, 3; @%p2 bra END;" + MMA + COMMIT + WAIT + "bra LAST; "
         "END: bar.sync 1; LAST:",
-        READY + DESCRIBE + GROUP + WAIT),
-}  # fmt: skip
+        READY + DESCRIBE + GROUP + WAIT,
+    ),
+}
 
 
 @pytest.mark.parametrize(("seed", "completion"), MODES)
@@ -372,17 +438,22 @@ def test_two_warpgroups_and_a_chain():
         assert np.allclose(got, want, rtol=1e-4, atol=1e-3)
 
 
-@pytest.mark.parametrize("text", [
-    "wgmma.mma_async.sync.aligned.m64n12k16.f32.f16.f16 {%acc0,%acc1,%acc2,%acc3,%acc4,%acc5}, %d5, %d6, 1, 1, 1, 0, 0;",
-    "wgmma.mma_async.sync.aligned.m64n8k8.f32.f16.f16 {%acc0,%acc1,%acc2,%acc3}, %d5, %d6, 1, 1, 1, 0, 0;",
-    "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.bf16 {%acc0,%acc1,%acc2,%acc3}, %d5, %d6, 1, 1, 1, 0, 0;",
-    "wgmma.mma_async.sync.aligned.m64n8k16.f16.bf16.bf16 {%acc0,%acc1}, %d5, %d6, 1, 1, 1, 0, 0;",
-    "wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 {%acc0,%acc1,%acc2,%acc3}, %d5, %d6, 1, 1, 1, 0, 0;",
-    "wgmma.mma_async.sync.aligned.m64n40k32.s32.s8.s8 {%acc0,%acc1}, %d5, %d6, 1;",
-    "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%acc0,%acc1,%acc2}, %d5, %d6, 1, 1, 1, 0, 0;",
-    "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%acc0,%acc1,%acc2,%acc3}, %d5, %d6, 1, 2, 1, 0, 0;",
-    "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {%acc0,%acc1,%acc2,%acc3}, %d5, %d6, %r0, 0, 1, 1, 1, 0, 0;",
-    "setmaxnreg.inc.sync.aligned.u32 20;", "setmaxnreg.inc.sync.aligned.u32 28;"])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "wgmma.mma_async.sync.aligned.m64n12k16.f32.f16.f16 {%acc0,%acc1,%acc2,%acc3,%acc4,%acc5}, %d5, %d6, 1, 1, 1, 0, 0;",
+        "wgmma.mma_async.sync.aligned.m64n8k8.f32.f16.f16 {%acc0,%acc1,%acc2,%acc3}, %d5, %d6, 1, 1, 1, 0, 0;",
+        "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.bf16 {%acc0,%acc1,%acc2,%acc3}, %d5, %d6, 1, 1, 1, 0, 0;",
+        "wgmma.mma_async.sync.aligned.m64n8k16.f16.bf16.bf16 {%acc0,%acc1}, %d5, %d6, 1, 1, 1, 0, 0;",
+        "wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 {%acc0,%acc1,%acc2,%acc3}, %d5, %d6, 1, 1, 1, 0, 0;",
+        "wgmma.mma_async.sync.aligned.m64n40k32.s32.s8.s8 {%acc0,%acc1}, %d5, %d6, 1;",
+        "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%acc0,%acc1,%acc2}, %d5, %d6, 1, 1, 1, 0, 0;",
+        "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%acc0,%acc1,%acc2,%acc3}, %d5, %d6, 1, 2, 1, 0, 0;",
+        "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {%acc0,%acc1,%acc2,%acc3}, %d5, %d6, %r0, 0, 1, 1, 1, 0, 0;",
+        "setmaxnreg.inc.sync.aligned.u32 20;",
+        "setmaxnreg.inc.sync.aligned.u32 28;",
+    ],
+)
 def test_what_is_not_known(text):
     with pytest.raises((ParseError, UnsupportedError)):
         launch(kernel(text), "k", 1, 128, [np.zeros(65536, "u1")] * 3)
@@ -428,8 +499,20 @@ def test_registers_change_hands(seed):
             seed=seed,
         )
     # without a number of registers to begin with, it has no effect
-    launch(kernel(SPLIT.replace("DOWN", "232").replace("MORE", "256"), 1024, ".maxntid 256, 1, 1"), "k", 1, 256,
-           [image, image, image], seed=seed)  # fmt: skip
+    launch(
+        kernel(SPLIT.replace("DOWN", "232").replace("MORE", "256"), 1024, ".maxntid 256, 1, 1"),
+        "k",
+        1,
+        256,
+        [image, image, image],
+        seed=seed,
+    )
     with pytest.raises(DeadlockFault, match="registers"):
-        launch(kernel(SPLIT.replace("DOWN", "168").replace("MORE", "176"), 1024, ".maxnreg 168"), "k", 1, 256,
-               [image, image, image], seed=seed)  # fmt: skip
+        launch(
+            kernel(SPLIT.replace("DOWN", "168").replace("MORE", "176"), 1024, ".maxnreg 168"),
+            "k",
+            1,
+            256,
+            [image, image, image],
+            seed=seed,
+        )

@@ -22,10 +22,17 @@ def test_loads_stores_and_moves(space):
         "shared": "mov.u32 %r1, sm; mad.lo.u32 %r1, %r0, 16, %r1; st.shared.b128 [%r1], %s; ld.shared.b128 %s, [%r1];",
         "generic": "st.b128 [%d1], %s; mov.b128 %s, %q; ld.b128 %s, [%d1];",
     }[space]
-    run(ROW + f"""ld.global.b128 %q, [%d0]; mov.b128 {{%r2, %r3, %r4, %r5}}, %q; mov.b128 %s, {{%r5, %r2, %r4, %r3}};
+    run(
+        ROW
+        + f"""ld.global.b128 %q, [%d0]; mov.b128 {{%r2, %r3, %r4, %r5}}, %q; mov.b128 %s, {{%r5, %r2, %r4, %r3}};
     {between}
     mov.b128 {{%d2, %d3}}, %s; mov.b128 %t, {{%d3, %d2}}; mov.b128 %s, %t; st.global.b128 [%d1], %s;""",
-        x, y, block=64, registers=WIDE, extra=SHARED)  # fmt: skip
+        x,
+        y,
+        block=64,
+        registers=WIDE,
+        extra=SHARED,
+    )
     assert (y == x[:, [2, 1, 3, 0]]).all()
 
 
@@ -46,15 +53,25 @@ def test_exchange(seed, space):
     """Every value comes out exactly once, halves together."""
     y = np.zeros((65, 2), "u8")
     at = "[%q0+1024]" if space == "global" else "[sm]"
-    start = "" if space == "global" else """setp.eq.u32 %p0, %r0, 0; mov.u32 %r9, 0;
-    @%p0 st.shared.v4.u32 [sm], {%r9, %r9, %r9, %r9}; bar.sync 0;"""  # fmt: skip
+    start = (
+        ""
+        if space == "global"
+        else """setp.eq.u32 %p0, %r0, 0; mov.u32 %r9, 0;
+    @%p0 st.shared.v4.u32 [sm], {%r9, %r9, %r9, %r9}; bar.sync 0;"""
+    )
     end = (
         "" if space == "global" else """bar.sync 0; @%p0 ld.shared.b128 %q, [sm]; @%p0 st.global.b128 [%q0+1024], %q;"""
     )
-    run(f"""mov.u32 %r0, %tid.x; mad.wide.u32 %d0, %r0, 16, %q0; {start} add.u32 %r1, %r0, 1; cvt.u64.u32 %d1, %r1;
+    run(
+        f"""mov.u32 %r0, %tid.x; mad.wide.u32 %d0, %r0, 16, %q0; {start} add.u32 %r1, %r0, 1; cvt.u64.u32 %d1, %r1;
     not.b64 %d2, %d1;
     mov.b128 %q, {{%d1, %d2}}; atom.{space}.exch.b128 %s, {at}, %q; st.global.b128 [%d0], %s; {end}""",
-        y, block=64, registers=WIDE, extra=SHARED, seed=seed)  # fmt: skip
+        y,
+        block=64,
+        registers=WIDE,
+        extra=SHARED,
+        seed=seed,
+    )
     got = {(int(a), int(b)) for a, b in y}
     assert got == {(0, 0)} | {(t, t ^ (1 << 64) - 1) for t in range(1, 65)}
 
@@ -69,8 +86,13 @@ def test_compare_and_swap():
     run(body.replace("STEP", "3"), y, block=96, registers=WIDE)
     assert y.tolist() == [[96, 288]]
     y = np.array([[5, 1], [0, 0]], "u8")
-    run("""mov.u64 %d1, 5; mov.u64 %d2, 2; mov.b128 %q, {%d1, %d2}; atom.global.cas.b128 %s, [%q0], %q, %q;
-    mov.b128 {_, %d3}, %s; st.global.u64 [%q0+16], %d3;""", y, block=1, registers=WIDE)  # fmt: skip
+    run(
+        """mov.u64 %d1, 5; mov.u64 %d2, 2; mov.b128 %q, {%d1, %d2}; atom.global.cas.b128 %s, [%q0], %q, %q;
+    mov.b128 {_, %d3}, %s; st.global.u64 [%q0+16], %d3;""",
+        y,
+        block=1,
+        registers=WIDE,
+    )
     assert y.tolist() == [[5, 1], [1, 0]]
 
 
@@ -100,9 +122,15 @@ def test_through_a_function():
     .func (.reg .b128 r) same(.reg .b128 a) { mov.b128 r, a; ret; }
     """
     x, y = np.arange(128, dtype="u4").reshape(32, 4), np.zeros((32, 4), "u4")
-    run(ROW + """.param .align 16 .b128 p; .param .align 16 .b128 s; ld.global.b128 %q, [%d0]; st.param.b128 [p], %q;
+    run(
+        ROW
+        + """.param .align 16 .b128 p; .param .align 16 .b128 s; ld.global.b128 %q, [%d0]; st.param.b128 [p], %q;
     call.uni (s), turn, (p); ld.param.b128 %t, [s]; call (%s), same, (%t); st.global.b128 [%d1], %s;""",
-        x, y, registers=WIDE, extra=f)  # fmt: skip
+        x,
+        y,
+        registers=WIDE,
+        extra=f,
+    )
     assert (y == x[:, [2, 3, 0, 1]]).all()
 
 

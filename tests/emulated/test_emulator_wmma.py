@@ -15,18 +15,27 @@ from ptxgen.errors import DivergenceFault, MisalignedFault, OutOfBoundsFault, Un
 ENGINES = ["numpy", pytest.param("llvm", marks=pytest.mark.skipif(not find_spec("llvmlite"), reason="no llvmlite"))]
 SQUARE = [(16, 16, 16), (8, 32, 16), (32, 8, 16)]
 #: NumPy's types
-DTYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "tf32": np.float32, "f32": np.float32, "f64": np.float64,
-          "s8": np.int8, "u8": np.uint8, "s32": np.int32}  # fmt: skip
+DTYPES = {
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "tf32": np.float32,
+    "f32": np.float32,
+    "f64": np.float64,
+    "s8": np.int8,
+    "u8": np.uint8,
+    "s32": np.int32,
+}
 BITS = {"s4": 4, "u4": 4, "b1": 1}
 PREFIX = {"f32": "f", "f64": "g"}
 CASES = [
     *(("f16", "f16", d, c, s) for d in ("f16", "f32") for c in ("f16", "f32") for s in SQUARE),
     *(("bf16", "bf16", "f32", "f32", s) for s in SQUARE),
-    ("tf32", "tf32", "f32", "f32", (16, 16, 8)), ("f64", "f64", "f64", "f64", (8, 8, 4)),
+    ("tf32", "tf32", "f32", "f32", (16, 16, 8)),
+    ("f64", "f64", "f64", "f64", (8, 8, 4)),
     *((a, a, "s32", "s32", s) for a in ("s8", "u8") for s in SQUARE),
     *((a, a, "s32", "s32", (8, 8, 32)) for a in ("s4", "u4")),
     ("b1", "b1", "s32", "s32", (8, 8, 128)),
-]  # fmt: skip
+]
 
 
 def count(which: str, kind: str, shape: tuple[int, int, int]) -> int:
@@ -62,8 +71,17 @@ def fragment(which: str, kind: str, shape: tuple[int, int, int]) -> str:
     return "{" + ", ".join(f"%{prefix}{first + i}" for i in range(count(which, kind, shape))) + "}"
 
 
-def kernel(a: str, b: str, d: str, c: str, shape: tuple[int, int, int], layouts: dict[str, str], strides: dict[str, int],
-           space: str = "global", mma: str = "") -> str:  # fmt: skip
+def kernel(
+    a: str,
+    b: str,
+    d: str,
+    c: str,
+    shape: tuple[int, int, int],
+    layouts: dict[str, str],
+    strides: dict[str, int],
+    space: str = "global",
+    mma: str = "",
+) -> str:
     m, n, k = shape
     name = f"m{m}n{n}k{k}"
     kinds = {"a": a, "b": b, "c": c, "d": d}
@@ -84,8 +102,16 @@ def kernel(a: str, b: str, d: str, c: str, shape: tuple[int, int, int], layouts:
     )
 
 
-def product(case: tuple, layouts: dict[str, str], pad: int, space: str = "global", mma: str = "", engine: str = "numpy",
-            inputs: dict | None = None, **options) -> tuple[dict, np.ndarray]:  # fmt: skip
+def product(
+    case: tuple,
+    layouts: dict[str, str],
+    pad: int,
+    space: str = "global",
+    mma: str = "",
+    engine: str = "numpy",
+    inputs: dict | None = None,
+    **options,
+) -> tuple[dict, np.ndarray]:
     a, b, d, c, shape = case
     m, n, k = shape
     generator = np.random.default_rng(m + k)
@@ -103,12 +129,16 @@ def product(case: tuple, layouts: dict[str, str], pad: int, space: str = "global
             declared.append(f".shared .align 128 .b8 s{w}[{len(data[w])}];")
             lines.append(f"mov.u64 %d{i + 1}, s{w};")
             if w != "d":
-                lines += [f"mov.u32 %r60, 0; L{w}: cvt.u64.u32 %d9, %r60; add.u64 %d8, %q{i}, %d9; ld.global.u8 %r61, [%d8];"
-                          f"add.u64 %d8, %d{i + 1}, %d9; st.shared.u8 [%d8], %r61; add.u32 %r60, %r60, 1;"
-                          f"setp.lt.u32 %p1, %r60, {len(data[w])}; @%p1 bra L{w};"]  # fmt: skip
-        back = (f"mov.u32 %r60, 0; LO: cvt.u64.u32 %d9, %r60; add.u64 %d8, %d4, %d9; ld.shared.u8 %r61, [%d8];"
-                f"add.u64 %d8, %q3, %d9; st.global.u8 [%d8], %r61; add.u32 %r60, %r60, 1;"
-                f"setp.lt.u32 %p1, %r60, {len(data['d'])}; @%p1 bra LO;")  # fmt: skip
+                lines += [
+                    f"mov.u32 %r60, 0; L{w}: cvt.u64.u32 %d9, %r60; add.u64 %d8, %q{i}, %d9; ld.global.u8 %r61, [%d8];"
+                    f"add.u64 %d8, %d{i + 1}, %d9; st.shared.u8 [%d8], %r61; add.u32 %r60, %r60, 1;"
+                    f"setp.lt.u32 %p1, %r60, {len(data[w])}; @%p1 bra L{w};"
+                ]
+        back = (
+            f"mov.u32 %r60, 0; LO: cvt.u64.u32 %d9, %r60; add.u64 %d8, %d4, %d9; ld.shared.u8 %r61, [%d8];"
+            f"add.u64 %d8, %q3, %d9; st.global.u8 [%d8], %r61; add.u32 %r60, %r60, 1;"
+            f"setp.lt.u32 %p1, %r60, {len(data['d'])}; @%p1 bra LO;"
+        )
         body = "\n".join([*lines, "bar.sync 0;", body, "bar.sync 0;", back])
         declared = "\n".join(declared)
         options.setdefault("uninitialised", pad == 0)
@@ -219,11 +249,15 @@ def test_what_ptx_does_not_have(text):
 @pytest.mark.parametrize(
     ("shape", "a", "b", "how"),
     [
-        ((8, 32), "s4", "u4", ""), ((16, 32), "u4", "s4", ""), ((16, 64), "s4", "s4", ".satfinite"),
-        ((8, 128), "b1", "b1", ".xor.popc"), ((16, 128), "b1", "b1", ".and.popc"), ((16, 256), "b1", "b1", ".xor.popc"),
+        ((8, 32), "s4", "u4", ""),
+        ((16, 32), "u4", "s4", ""),
+        ((16, 64), "s4", "s4", ".satfinite"),
+        ((8, 128), "b1", "b1", ".xor.popc"),
+        ((16, 128), "b1", "b1", ".and.popc"),
+        ((16, 256), "b1", "b1", ".xor.popc"),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_mma_of_elements_shorter_than_a_byte(shape, a, b, how):
     """mma.sync: register r of lane l holds elements of row l / 4 + 8 (r % 2) of A, and of column l / 4 of B."""
     (m, k), bits = shape, BITS[a]
@@ -252,8 +286,9 @@ def test_mma_of_elements_shorter_than_a_byte(shape, a, b, how):
         mma.sync.aligned.m{m}n8k{k}.row.col{sat}.s32.{a}.{b}.s32{pop} {{{", ".join(results)}}},
         {", ".join("{" + f + "}" for f in fragments)};
         {" ".join(f"st.global.u32 [%d1+{128 * i}], {r};" for i, r in enumerate(results))} ret;""",
-        given, out,
-    )  # fmt: skip
+        given,
+        out,
+    )
     total = z + ((x[:, None] ^ y).sum(axis=2) if "xor" in how else x @ y.T)
     want = [total[lane // 4 + 8 * (i // 2), 2 * (lane % 4) + i % 2] for i in range(m // 4)]
     assert np.array_equal(out, want)

@@ -53,9 +53,14 @@ class Careless(EmulatedDriver):
 
 
 @pytest.mark.parametrize("p", [Gemm(5, 6, 7, ldc=8), Conv(1, 2, 3, 4, 2, 2, 2)], ids=["gemm", "conv"])
-@pytest.mark.parametrize(("where", "nth", "said"), [
-    ("result", 1, "first launch: "), ("beside", 1, "first launch: written beside"), ("result", 2, "second launch: "),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("where", "nth", "said"),
+    [
+        ("result", 1, "first launch: "),
+        ("beside", 1, "first launch: written beside"),
+        ("result", 2, "second launch: "),
+    ],
+)
 def test_a_mistake_is_found(p, where, nth, said):
     driver = Careless(H200)
     runner = Runner.of(driver, p, ANY)

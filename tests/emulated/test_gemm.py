@@ -56,11 +56,19 @@ def combinations():
     """Types x layouts x ways to meet, with bounds, groups, stages and the rest dealt out in turn."""
     rest = itertools.cycle(
         [
-            "bounds=1 kl=2 fragment_prefetch=0", "bounds=2 ks=2 raster_group=4", "epilogue_smem=1 deferred_sts=1", "bounds=2 kl=4 u=32 min_ctas_per_sm=2",
-            "stages=4 raster_group=8 mma_order=1", "kmajor_smem_a=1 kmajor_smem_b=1 u=8", "bounds=2 epilogue_smem=1 lane_interleave=1 prefetch_k=3", "kl=2 ks=2 u=16",
-            "cp_async_a=1 cp_async_b=1 mma_order=2", "bounds=2 cp_async_a=1 cp_async_b=1 store_policy=1", "kmajor_smem_a=1 kmajor_smem_b=1 cp_async_a=1 cp_async_b=1 kl=2 u=16 vec_a=2 vec_b=2",
+            "bounds=1 kl=2 fragment_prefetch=0",
+            "bounds=2 ks=2 raster_group=4",
+            "epilogue_smem=1 deferred_sts=1",
+            "bounds=2 kl=4 u=32 min_ctas_per_sm=2",
+            "stages=4 raster_group=8 mma_order=1",
+            "kmajor_smem_a=1 kmajor_smem_b=1 u=8",
+            "bounds=2 epilogue_smem=1 lane_interleave=1 prefetch_k=3",
+            "kl=2 ks=2 u=16",
+            "cp_async_a=1 cp_async_b=1 mma_order=2",
+            "bounds=2 cp_async_a=1 cp_async_b=1 store_policy=1",
+            "kmajor_smem_a=1 kmajor_smem_b=1 cp_async_a=1 cp_async_b=1 kl=2 u=16 vec_a=2 vec_b=2",
         ]
-    )  # fmt: skip
+    )
     for (dtype, compute), layout, split in itertools.product(
         TYPES, LAYOUTS, ("", "kg=3 splitk=0", "kg=2 splitk=1", "kg=3 splitk=2")
     ):
@@ -88,9 +96,22 @@ def test_every_slot_is_among_the_combinations():
     """What the loop above deals out reaches each value of each switch."""
     seen = [x.values for x in combinations()]
     assert len(seen) == 2 * 4 * 4 + 2 * 4 * 2  # 16-bit C takes no red
-    for name, values in (("bounds", (1, 2)), ("kl", (1, 2, 4)), ("ks", (1, 2)), ("kg", (1, 2, 3)), ("splitk", (0, 1, 2)),
-                         ("epilogue_smem", (0, 1)), ("deferred_sts", (0, 1)), ("raster_group", (1, 4, 8)), ("cp_async_a", (0, 1)), ("kmajor_smem_b", (0, 1)),
-                         ("stages", (3, 4)), ("min_ctas_per_sm", (1, 2)), ("prefetch_k", (0, 3)), ("mma_order", (0, 1, 2))):  # fmt: skip
+    for name, values in (
+        ("bounds", (1, 2)),
+        ("kl", (1, 2, 4)),
+        ("ks", (1, 2)),
+        ("kg", (1, 2, 3)),
+        ("splitk", (0, 1, 2)),
+        ("epilogue_smem", (0, 1)),
+        ("deferred_sts", (0, 1)),
+        ("raster_group", (1, 4, 8)),
+        ("cp_async_a", (0, 1)),
+        ("kmajor_smem_b", (0, 1)),
+        ("stages", (3, 4)),
+        ("min_ctas_per_sm", (1, 2)),
+        ("prefetch_k", (0, 3)),
+        ("mma_order", (0, 1, 2)),
+    ):
         assert {getattr(c, name) for _, c in seen} >= set(values), name
 
 
@@ -311,12 +332,18 @@ def test_more_threads_than_vectors_of_the_tile(text):
 @pytest.mark.parametrize(
     ("p", "text"),
     [
-        (Gemm(64, 64, 64, "NT"), "ms=4 ns=4 ml=32 nl=32 u=32 kmajor_smem_a=1 kmajor_smem_b=1 vec_a=4 vec_b=4 vec_c=4 kl=2"),
-        (Gemm(64, 64, 64, "NT"), "ms=4 ns=4 ml=64 nl=32 u=16 kmajor_smem_a=1 kmajor_smem_b=1 vec_a=4 vec_b=4 vec_c=4 lanes_m=8"),
+        (
+            Gemm(64, 64, 64, "NT"),
+            "ms=4 ns=4 ml=32 nl=32 u=32 kmajor_smem_a=1 kmajor_smem_b=1 vec_a=4 vec_b=4 vec_c=4 kl=2",
+        ),
+        (
+            Gemm(64, 64, 64, "NT"),
+            "ms=4 ns=4 ml=64 nl=32 u=16 kmajor_smem_a=1 kmajor_smem_b=1 vec_a=4 vec_b=4 vec_c=4 lanes_m=8",
+        ),
         (Gemm(64, 64, 64, "TN"), "ms=8 ns=8 ml=64 nl=64 u=8 vec_a=4 vec_b=4 vec_c=4"),
         (Gemm(64, 64, 64, "NT"), "ms=4 ns=4 ml=32 nl=32 u=16 cp_async_a=0 cp_async_b=0"),
     ],
-)  # fmt: skip
+)
 def test_shared_memory_is_met_without_conflicts(p, text):
     """As the emulated device counts: copies, fragments, and the tile that leaves."""
     stats = []

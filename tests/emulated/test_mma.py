@@ -27,13 +27,16 @@ def test_random_problems_and_configurations(n):
     while c is None:
         p = problem(rng, 90, on)
         if rng.random() < 0.4:
-            starts = [int(rng.choice([x for x in (1, 2, 4, 8, 16) if x >= kind.bytes]))
-                      for kind in (p.element, p.element, p.output)]  # fmt: skip
+            starts = [
+                int(rng.choice([x for x in (1, 2, 4, 8, 16) if x >= kind.bytes]))
+                for kind in (p.element, p.element, p.output)
+            ]
             p = replace(p, aligned_a=starts[0], aligned_b=starts[1], aligned_c=starts[2])
         c = config(p, on, rng, 256)
     kind, (alpha, beta) = ("integers", "normal", "scaled")[n % 3], SCALES[n % 4]
-    verify(p, c, kind, alpha, beta, data=n, on=on.name, shift=bool(n % 2), seed=n,
-           completion=("late", "early")[n // 2 % 2])  # fmt: skip
+    verify(
+        p, c, kind, alpha, beta, data=n, on=on.name, shift=bool(n % 2), seed=n, completion=("late", "early")[n // 2 % 2]
+    )
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -54,8 +57,14 @@ def test_every_type_layout_and_way_to_meet(dtype, compute, out, layout, way):
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (1, 37, 1), (16, 8, 32), (17, 9, 33), (61, 7, 3), (33, 31, 0), (5, 0, 9)])
-@pytest.mark.parametrize("text", ["u=32 cp_async_a=0 cp_async_b=0", "u=32 operand_path=3 vec_a=8 vec_b=8",
-                                  "bounds=2 kl=2 u=64 cp_async_a=0 cp_async_b=0"])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "u=32 cp_async_a=0 cp_async_b=0",
+        "u=32 operand_path=3 vec_a=8 vec_b=8",
+        "bounds=2 kl=2 u=64 cp_async_a=0 cp_async_b=0",
+    ],
+)
 def test_extents(shape, text):
     p = Gemm(*shape, "NT" if shape[0] % 2 else "TN", "f16")
     c = parse_config(f"family=1 ms=16 ns=8 ml=32 nl=16 {text}")

@@ -38,8 +38,9 @@ def test_random_problems_and_configurations(n):
     rng, on = np.random.default_rng(8000 + n), device(ON[n % len(ON)])
     p, c = drawn(rng, 90, on)
     kind, (alpha, beta) = ("integers", "normal", "scaled")[n % 3], SCALES[n % 4]
-    verify(p, c, kind, alpha, beta, data=n, on=on.name, shift=bool(n % 2), seed=n,
-           completion=("late", "early")[n // 2 % 2])  # fmt: skip
+    verify(
+        p, c, kind, alpha, beta, data=n, on=on.name, shift=bool(n % 2), seed=n, completion=("late", "early")[n // 2 % 2]
+    )
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -117,9 +118,14 @@ def test_infinities_and_nan_spread_as_they_should():
     np.testing.assert_array_equal(out.astype(np.float64), exact)
 
 
-@pytest.mark.parametrize("way", [
-    "tma_rows=16 ms=4 ml=32 ns=2 vec_a=8 vec_b=8 u=32", "ms=2 ml=16 ns=8 vec_a=8 u=32", "tma_rows=16 ms=2 ml=16 ns=2 vec_a=8 u=32",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "way",
+    [
+        "tma_rows=16 ms=4 ml=32 ns=2 vec_a=8 vec_b=8 u=32",
+        "ms=2 ml=16 ns=8 vec_a=8 u=32",
+        "tma_rows=16 ms=2 ml=16 ns=2 vec_a=8 u=32",
+    ],
+)
 def test_infinities_and_nan_stay_in_their_rows_and_columns(way):
     """By matrix instructions, and by chunks of rows that nothing aligns."""
     p = Gemm(20, 5, 40 if "vec_b" in way else 41, "NT", "f16", out="f32")

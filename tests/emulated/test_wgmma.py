@@ -36,10 +36,12 @@ def test_random_problems_and_configurations(n):
 
 #: dtype, compute, layouts that the side of the 64 rows makes possible
 ROUTES = [
-    *(("f32", "tf32", layout) for layout in LAYOUTS), *(("e4m3", "", layout) for layout in LAYOUTS),
-    *(("e5m2", "", layout) for layout in LAYOUTS), *(("s8", "", layout) for layout in LAYOUTS),
+    *(("f32", "tf32", layout) for layout in LAYOUTS),
+    *(("e4m3", "", layout) for layout in LAYOUTS),
+    *(("e5m2", "", layout) for layout in LAYOUTS),
+    *(("s8", "", layout) for layout in LAYOUTS),
     *(("f16", "f16", layout) for layout in LAYOUTS),
-]  # fmt: skip
+]
 WAYS = (
     "",
     "cluster_k=2",
@@ -72,9 +74,17 @@ def test_types_layouts_and_ways(dtype, compute, layout, way):
 
 
 #: how clusters lie whose blocks share X, or both operands; each in two layouts
-SHARED = ("cluster_x=2 cluster_y=2", "cluster_x=4 cluster_y=2 raster_group=4", "cluster_y=2", "cluster_y=4 raster_group=8", "cluster_x=2 cluster_y=4 l2_evict_first=3",
-          "cluster_x=2 cluster_y=2 kg=3 splitk=3", "cluster_x=2 cluster_y=2 persistent=1", "cluster_x=2 cluster_y=2 persistent=1 math_warpgroups=2",
-          "cluster_x=2 cluster_y=2 persistent=1 math_warpgroups=2 pingpong=1 raster_group=4")  # fmt: skip
+SHARED = (
+    "cluster_x=2 cluster_y=2",
+    "cluster_x=4 cluster_y=2 raster_group=4",
+    "cluster_y=2",
+    "cluster_y=4 raster_group=8",
+    "cluster_x=2 cluster_y=4 l2_evict_first=3",
+    "cluster_x=2 cluster_y=2 kg=3 splitk=3",
+    "cluster_x=2 cluster_y=2 persistent=1",
+    "cluster_x=2 cluster_y=2 persistent=1 math_warpgroups=2",
+    "cluster_x=2 cluster_y=2 persistent=1 math_warpgroups=2 pingpong=1 raster_group=4",
+)
 LYING = [(layout, way) for i, layout in enumerate(LAYOUTS) for j, way in enumerate(SHARED) if (i + i // 2 + j) % 2]
 
 

@@ -47,8 +47,16 @@ def test_lines_of_any_length_at_any_place(way):
 
 
 @pytest.mark.parametrize("columns", [255, 256, 257, 521])
-@pytest.mark.parametrize("way", ["ml=64 nl=256", "ml=64 nl=256 persistent=1 math_warpgroups=2 pingpong=1", "ml=128 nl=192",
-                                 "transposed_mma=1 ml=24 nl=256 math_warpgroups=2", "transposed_mma=1 ml=8 nl=256"])  # fmt: skip
+@pytest.mark.parametrize(
+    "way",
+    [
+        "ml=64 nl=256",
+        "ml=64 nl=256 persistent=1 math_warpgroups=2 pingpong=1",
+        "ml=128 nl=192",
+        "transposed_mma=1 ml=24 nl=256 math_warpgroups=2",
+        "transposed_mma=1 ml=8 nl=256",
+    ],
+)
 def test_lines_of_several_boxes(way, columns):
     """A warp has a line of 256, or a part of it; 16 bytes of C come from two boxes."""
     p = Gemm(67, columns, 16, "NT", "f16", ldc=columns + (columns == 256), aligned_c=2)

@@ -33,8 +33,15 @@ def test_rows_at_any_place(way):
     c = parse_config(f"family=2 {WAYS[way]}")
     for n, layout in enumerate(LAYOUTS):
         seed = n + list(WAYS).index(way)
-        p = Gemm(67 + seed % 3, 71 - seed % 5, (77, 131, 203, 66)[seed % 4], layout, ("f16", "bf16")[seed % 2],
-                 aligned_a=(2, 4, 8, 16)[seed % 4], aligned_b=2)  # fmt: skip
+        p = Gemm(
+            67 + seed % 3,
+            71 - seed % 5,
+            (77, 131, 203, 66)[seed % 4],
+            layout,
+            ("f16", "bf16")[seed % 2],
+            aligned_a=(2, 4, 8, 16)[seed % 4],
+            aligned_b=2,
+        )
         kind, beta = ("integers", "normal")[n % 2], float(n % 2)
         assert broken(p, c, H200) is None
         verify(p, c, kind, 1.0, beta, data=n, on="h200", shift=True)

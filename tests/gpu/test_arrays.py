@@ -30,9 +30,12 @@ def test_gradients_are_refused_only_while_they_are_recorded(torch, a):
     images, filters = torch.randn(1, 4, 8, 8, device="cuda"), torch.nn.Parameter(torch.randn(4, 4, 3, 3, device="cuda"))
     for _ in range(2):
         for call in (
-            lambda: ptxgen.gemm(weights, a), lambda: ptxgen.gemm(a, weights), lambda: ptxgen.gemm(a, a, out=weights),
-            lambda: ptxgen.gemm(a, a, bias=weights[0]), lambda: ptxgen.conv2d(images, filters),
-        ):  # fmt: skip
+            lambda: ptxgen.gemm(weights, a),
+            lambda: ptxgen.gemm(a, weights),
+            lambda: ptxgen.gemm(a, a, out=weights),
+            lambda: ptxgen.gemm(a, a, bias=weights[0]),
+            lambda: ptxgen.conv2d(images, filters),
+        ):
             with pytest.raises(InputError, match="requires a gradient"):
                 call()
         with torch.no_grad():

@@ -28,14 +28,17 @@ SHOWN = 4  #: pairs that a failure names: few enough for the end of a log
 
 #: name -> (where its random pairs come from, how many)
 FAMILIES = {
-    "simt": (partial(cases.cases, limit=700), 700), "mma": (partial(cases_mma.cases, limit=700), 700),
-    "skinny": (partial(cases_stream.cases, limit=700), 700), "wgmma": (partial(cases_wgmma.cases, limit=400), 700),
+    "simt": (partial(cases.cases, limit=700), 700),
+    "mma": (partial(cases_mma.cases, limit=700), 700),
+    "skinny": (partial(cases_stream.cases, limit=700), 700),
+    "wgmma": (partial(cases_wgmma.cases, limit=400), 700),
     "planes": (partial(cases_planes.cases, limit=400), 200),
     **{f"batch {x}": (partial(cases_batch.batches, family=x), 150) for x in cases_batch.FAMILIES},
-    "conv simt": (partial(cases_images.cases, family=SIMT), 700), "conv mma": (partial(cases_images.cases, family=MMA), 700),
+    "conv simt": (partial(cases_images.cases, family=SIMT), 700),
+    "conv mma": (partial(cases_images.cases, family=MMA), 700),
     "conv slide": (partial(cases_images.cases, family=SLIDE), 700),
     "conv wgmma": (partial(cases_conv.cases, limit=300), 700),
-}  # fmt: skip
+}
 NEEDS_WGMMA = ("wgmma", "planes", "batch wgmma", "conv wgmma")
 
 

@@ -18,10 +18,16 @@ def driver():
     return open_driver("cuda")
 
 
-@pytest.mark.parametrize("text", [
-    "ms=16 ns=8 ml=16 nl=32 u=32 fragment_prefetch=0 min_ctas_per_sm=3", "ms=16 ns=16 ml=16 nl=64 u=16 stages=5 min_ctas_per_sm=3",
-    "ms=32 ns=8 ml=64 nl=32 u=8 stages=4", "ms=32 ns=32 ml=64 nl=64 u=32 kl=2", "ms=64 ns=32 ml=64 nl=64 u=16 stages=4",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ms=16 ns=8 ml=16 nl=32 u=32 fragment_prefetch=0 min_ctas_per_sm=3",
+        "ms=16 ns=16 ml=16 nl=64 u=16 stages=5 min_ctas_per_sm=3",
+        "ms=32 ns=8 ml=64 nl=32 u=8 stages=4",
+        "ms=32 ns=32 ml=64 nl=64 u=32 kl=2",
+        "ms=64 ns=32 ml=64 nl=64 u=16 stages=4",
+    ],
+)
 @pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
 def test_long_chains_of_double_precision(driver, layout, text):
     """Many passes with many blocks on a multiprocessor: sums that ptxas does not wait for show here, and nowhere else."""

@@ -152,8 +152,12 @@ def test_half_in_single_out(host):
 
 def test_transposes_are_not_copied_into_other_layouts(host):
     x, y = integers((19, 23)), integers((23, 18), seed=1)
-    for left, right, layout in ((x, y, "NN"), (x, np.asfortranarray(y), "NT"), (np.asfortranarray(x), y, "TN"),
-                                (x.T.copy().T, y.T.copy().T, "TT")):  # fmt: skip
+    for left, right, layout in (
+        (x, y, "NN"),
+        (x, np.asfortranarray(y), "NT"),
+        (np.asfortranarray(x), y, "TN"),
+        (x.T.copy().T, y.T.copy().T, "TT"),
+    ):
         ptxgen.gemm(left, right)
         assert host.asked[-1].layout == layout
 
@@ -296,8 +300,13 @@ def test_out_must_not_share_a_single_element(host):
 
 def test_out_must_not_share_memory_with_what_the_epilogue_reads(host):
     x, out = integers((6, 6)), np.zeros((6, 6), np.float32)
-    for given in ({"bias": out[0]}, {"residual": out}, {"residual": out.T}, {"scale_a": out[5], "scale_b": x[0]},
-                  {"scale_a": x[0], "scale_b": out[5]}):  # fmt: skip
+    for given in (
+        {"bias": out[0]},
+        {"residual": out},
+        {"residual": out.T},
+        {"scale_a": out[5], "scale_b": x[0]},
+        {"scale_a": x[0], "scale_b": out[5]},
+    ):
         name = next(n for n, v in given.items() if np.shares_memory(v, out))
         with pytest.raises(OverlapError, match=f"out shares memory with {name}"):
             ptxgen.gemm(x, x, out=out, **given)
@@ -350,8 +359,17 @@ def test_values_of_other_types_are_refused(host, given, words):
 class Foreign:
     """A matrix on the device, of a library that only speaks __cuda_array_interface__."""
 
-    def __init__(self, on: Driver, x: np.ndarray, order: str = "C", gap: int = 0, offset: int = 0, *,
-                 readonly: bool = False, stream: Any = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        on: Driver,
+        x: np.ndarray,
+        order: str = "C",
+        gap: int = 0,
+        offset: int = 0,
+        *,
+        readonly: bool = False,
+        stream: Any = None,
+    ) -> None:
         self.on, self.order, self.x = on, order, x
         rows = x if order == "C" else x.T
         self.packed = np.full((rows.shape[0], rows.shape[1] + gap), 99, x.dtype)
@@ -361,9 +379,13 @@ class Foreign:
         self.put()
         ld = (rows.shape[1] + gap) * size
         self.__cuda_array_interface__ = {
-            "shape": x.shape, "typestr": x.dtype.str, "version": 3, "data": (self.at, readonly),
-            "strides": (ld, size) if order == "C" else (size, ld), "stream": stream,
-        }  # fmt: skip
+            "shape": x.shape,
+            "typestr": x.dtype.str,
+            "version": 3,
+            "data": (self.at, readonly),
+            "strides": (ld, size) if order == "C" else (size, ld),
+            "stream": stream,
+        }
 
     def put(self) -> None:
         if self.packed.size:
@@ -439,9 +461,12 @@ class At:
     def __init__(self, address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
         self.address = address
         self.__cuda_array_interface__ = {
-            "shape": shape, "typestr": "<f4", "version": 3, "data": (address, False),
+            "shape": shape,
+            "typestr": "<f4",
+            "version": 3,
+            "data": (address, False),
             "strides": tuple(4 * s for s in strides),
-        }  # fmt: skip
+        }
 
     def reshape(self, *shape: int) -> At:
         [n] = self.__cuda_array_interface__["shape"]
@@ -455,8 +480,12 @@ def test_out_and_what_the_epilogue_reads_on_a_gpu(gpu):
     out, row = At(start + 1024, (6, 6), (6, 1)), At(start, (6,), (1,))
     for place in (start + 1024, start + 1024 + 35 * 4, start + 1024 - 20):
         over = At(place, (6,), (1,))
-        for given in ({"bias": over}, {"scale_a": row, "scale_b": over}, {"scale_a": over, "scale_b": row},
-                      {"residual": At(place, (6, 6), (6, 1))}):  # fmt: skip
+        for given in (
+            {"bias": over},
+            {"scale_a": row, "scale_b": over},
+            {"scale_a": over, "scale_b": row},
+            {"residual": At(place, (6, 6), (6, 1))},
+        ):
             name = next(n for n, v in given.items() if v is not row)
             with pytest.raises(OverlapError, match=f"out shares memory with {name}"):
                 ptxgen.gemm(a, b, out=out, **given)
@@ -498,8 +527,10 @@ class Place(NamedTuple):
 def tensors(on: Driver, stream: int = 0):
     """A module that looks as PyTorch does to this package, with tensors in the emulated device's memory."""
     torch = types.ModuleType("torch")
-    kinds = {name: type("dtype", (), {"__repr__": lambda self, n=name: f"torch.{n}"})() for name in
-             ("float16", "float32", "float64", "bfloat16", "int8", "int32")}  # fmt: skip
+    kinds = {
+        name: type("dtype", (), {"__repr__": lambda self, n=name: f"torch.{n}"})()
+        for name in ("float16", "float32", "float64", "bfloat16", "int8", "int32")
+    }
     vars(torch).update(kinds)
     torch.stream = stream
     torch._C = SimpleNamespace(_cuda_getCurrentRawStream=lambda index: torch.stream)

@@ -71,8 +71,14 @@ def integers(*shape: int, seed: int = 0, dtype: str = "f4") -> Array:
     return np.random.default_rng(seed).integers(-3, 4, shape).astype(dtype)
 
 
-def slow(x: Array, f: Array, stride: tuple[int, ...], pads: tuple[tuple[int, int], ...], dilation: tuple[int, ...],
-         groups: int = 1) -> Array:  # fmt: skip
+def slow(
+    x: Array,
+    f: Array,
+    stride: tuple[int, ...],
+    pads: tuple[tuple[int, int], ...],
+    dilation: tuple[int, ...],
+    groups: int = 1,
+) -> Array:
     """By definition: NCHW and KCRS, with any number of axes."""
     x = np.pad(x.astype(np.float64), ((0, 0), (0, 0), *pads))
     outputs = [
@@ -323,9 +329,11 @@ def test_remembered_convolutions_refuse_gradients_and_negative_bits(
     gpu: EmulatedDriver, monkeypatch: pytest.MonkeyPatch, named: str
 ) -> None:
     given = {
-        "images": Tensor(gpu, integers(1, 4, 5, 5)), "filters": Tensor(gpu, integers(4, 4, 3, 3)),
-        "bias": Tensor(gpu, integers(4)), "residual": Tensor(gpu, integers(1, 4, 3, 3)),
-    }  # fmt: skip
+        "images": Tensor(gpu, integers(1, 4, 5, 5)),
+        "filters": Tensor(gpu, integers(4, 4, 3, 3)),
+        "bias": Tensor(gpu, integers(4)),
+        "residual": Tensor(gpu, integers(1, 4, 3, 3)),
+    }
     recording = [True]
     monkeypatch.setattr(LIBRARY, "is_grad_enabled", lambda: recording[0])
     ptxgen.conv2d(**given)

@@ -18,9 +18,12 @@ class Foreign:
 
     def __init__(self, array: np.ndarray, strides: bool = True, readonly: bool = False) -> None:
         self.__cuda_array_interface__ = {
-            "shape": array.shape, "typestr": array.dtype.str, "version": 3, "data": (array.ctypes.data, readonly),
+            "shape": array.shape,
+            "typestr": array.dtype.str,
+            "version": 3,
+            "data": (array.ctypes.data, readonly),
             "strides": array.strides if strides else None,
-        }  # fmt: skip
+        }
 
 
 def test_a_view_of_numpy():

@@ -375,8 +375,15 @@ def on_hardware(monkeypatch: pytest.MonkeyPatch, times: list[tuple[float, float]
 
     def rows(cases: Any, driver: Any, choose: Any, baseline: Any) -> Any:
         for case, (us, vendor) in zip(cases, times, strict=True):
-            yield BenchRow(case.name, case.problem, choose(case.problem, driver.device), us, vendor, vendor,
-                           Deviation(0.1, (0, 0), 0.1))  # fmt: skip
+            yield BenchRow(
+                case.name,
+                case.problem,
+                choose(case.problem, driver.device),
+                us,
+                vendor,
+                vendor,
+                Deviation(0.1, (0, 0), 0.1),
+            )
 
     monkeypatch.setattr(options.Target, "find_driver", lambda self: Fake())
     monkeypatch.setattr(ptxgen.tuning.bench, "bench", rows)
@@ -689,10 +696,16 @@ def test_a_template_that_fails_is_one_line_unless_debugged(
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (InputError("x"), 2), (ConfigError("x"), 2), (UnavailableError("x"), 3), (SchemaError("x"), 4),
-        (CorruptError("x"), 4), (RenderError("x"), 1), (Fault("x"), 1), (FileNotFoundError(2, "x"), 2),
+        (InputError("x"), 2),
+        (ConfigError("x"), 2),
+        (UnavailableError("x"), 3),
+        (SchemaError("x"), 4),
+        (CorruptError("x"), 4),
+        (RenderError("x"), 1),
+        (Fault("x"), 1),
+        (FileNotFoundError(2, "x"), 2),
     ],
-)  # fmt: skip
+)
 def test_each_kind_of_error_has_its_code(error: Exception, code: int) -> None:
     assert next(c for kind, c in command.EXIT_CODES if isinstance(error, kind)) == code
 

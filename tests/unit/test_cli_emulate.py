@@ -19,7 +19,9 @@ from ptxgen.errors import InputError
 
 HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"
 #: y[i] = a * x[i] + y[i] for i < n
-SAXPY = HEAD + """.visible .entry saxpy(.param .u64 y, .param .u64 x, .param .f32 a, .param .u32 n)
+SAXPY = (
+    HEAD
+    + """.visible .entry saxpy(.param .u64 y, .param .u64 x, .param .f32 a, .param .u32 n)
 {
 .reg .b32 %r<4>; .reg .b64 %d<4>; .reg .f32 %f<4>; .reg .pred %p;
 ld.param.u32 %r0, [n]; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x; mad.lo.u32 %r1, %r1, %r2, %r3;
@@ -31,7 +33,8 @@ ld.global.f32 %f1, [%d1];
 ld.global.f32 %f2, [%d0];
 fma.rn.f32 %f2, %f1, %f0, %f2; st.global.f32 [%d0], %f2;
 }
-"""  # fmt: skip
+"""
+)
 Done = tuple[int, str, str]
 Run = Callable[..., Done]
 
@@ -119,22 +122,28 @@ def test_a_fault_of_several_lines(run):
     assert "  instruction  add.u32 %r, %r, 1;" in out
 
 
-ROUNDING = HEAD + """.visible .entry k(.param .u64 y)
+ROUNDING = (
+    HEAD
+    + """.visible .entry k(.param .u64 y)
 {
 .reg .b32 %r<6>; .reg .b64 %d; .reg .f32 %f<4>; ld.param.u64 %d, [y]; mov.b32 %r0, 0x3c003c00; mov.b32 %r1, %r0;
 mov.f32 %f0, 0f35400000;
 mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f0, %f1, %f2, %f3}, {%r0, %r1}, {%r0}, {%f0, %f0, %f0, %f0};
 st.global.f32 [%d], %f0;
 }
-"""  # fmt: skip
-COPY = HEAD + """.extern .shared .align 16 .b8 sm[];
+"""
+)
+COPY = (
+    HEAD
+    + """.extern .shared .align 16 .b8 sm[];
 .visible .entry k(.param .u64 x, .param .u64 y)
 {
 .reg .b32 %r<4>; .reg .b64 %d<4>; ld.param.u64 %d0, [x]; ld.param.u64 %d1, [y]; mov.u32 %r0, sm;
 cp.async.ca.shared.global [%r0], [%d0], 4; mov.u32 %r1, 7; st.global.u32 [%d0], %r1; cp.async.wait_all;
 ld.shared.u32 %r2, [%r0]; st.global.u32 [%d1], %r2;
 }
-"""  # fmt: skip
+"""
+)
 
 
 def test_options_reach_the_machine(run):
@@ -152,19 +161,25 @@ def test_options_reach_the_machine(run):
     assert out.startswith("OutOfBoundsFault: 4 bytes of shared memory outside")
 
 
-EXCHANGE = HEAD + """.visible .entry k(.param .u64 y)
+EXCHANGE = (
+    HEAD
+    + """.visible .entry k(.param .u64 y)
 {
 .shared .align 4 .b8 sm[256];
 .reg .b32 %r<6>; .reg .b64 %d; ld.param.u64 %d, [y]; mov.u32 %r0, %tid.x; mov.u32 %r1, sm; mad.lo.u32 %r2, %r0, 4, %r1;
 st.shared.u32 [%r2], %r0;
 xor.b32 %r3, %r2, 128; ld.shared.u32 %r4, [%r3]; mad.wide.u32 %d, %r0, 4, %d; st.global.u32 [%d], %r4;
 }
-"""  # fmt: skip
-NOBODY = HEAD + """.visible .entry k(.param .u64 y)
+"""
+)
+NOBODY = (
+    HEAD
+    + """.visible .entry k(.param .u64 y)
 {
 .reg .b32 %r; .reg .b64 %d; ld.param.u64 %d, [y]; st.global.u32 [%d], %r;
 }
-"""  # fmt: skip
+"""
+)
 
 
 def test_checks_that_can_be_switched_off(run):
@@ -278,8 +293,11 @@ def test_bad_input_is_code_2(run, arguments, words):
 
 
 def test_files_that_cannot_be_run(run, capsys, monkeypatch):
-    for text, place in (("nonsense", "line 1: expected a directive"), (HEAD + ".visible .entry k() {\nret }", "line 5"),
-                        (HEAD + ".visible .entry k() {\n.reg .b64 %d; mov.u32 %d, 1; }", "line 5: %d has 64")):  # fmt: skip
+    for text, place in (
+        ("nonsense", "line 1: expected a directive"),
+        (HEAD + ".visible .entry k() {\nret }", "line 5"),
+        (HEAD + ".visible .entry k() {\n.reg .b64 %d; mov.u32 %d, 1; }", "line 5: %d has 64"),
+    ):
         code, out, err = run(text)
         assert (code, out) == (2, "")
         assert err.startswith(f"error: k.ptx: {place}")
@@ -421,8 +439,12 @@ def test_a_cluster_is_given(run):
     code, out, _ = run(RANKS, *options, "--cluster", "3,1", "--json")
     assert (code, json.loads(out)["cluster"]) == (0, [3, 1])
     assert np.load("y.npy").tolist() == [[n % 3, 3] for n in range(6)]
-    for cluster, words in (("4", "grid.x is 6, no multiple of the cluster's 4"), ("x", "--cluster is 'x'"),
-                           ("17", "it must have 1 to"), (None, "must give the cluster's size")):  # fmt: skip
+    for cluster, words in (
+        ("4", "grid.x is 6, no multiple of the cluster's 4"),
+        ("x", "--cluster is 'x'"),
+        ("17", "it must have 1 to"),
+        (None, "must give the cluster's size"),
+    ):
         code, _, err = run(RANKS, *options, *(() if cluster is None else ("--cluster", cluster)))
         assert code == 2
         assert words in err

@@ -35,16 +35,23 @@ MEASURED = [
     (2493.0, Gemm(4096, 4096, 4096, "TN"), Config(ml=128, nl=128, ns=16, raster_group=8)),
     (324.8, Gemm(2048, 2048, 2048, "NN"), Config(ml=128, nl=256, ms=16, u=16, stages=2, cp_async_a=0)),
     (337.8, Gemm(2048, 2048, 2048, "NT"), Config(ml=128, nl=128, ms=16, stages=2, cp_async_a=0, cp_async_b=0)),
-    (10.75, Gemm(16, 2560, 2560, "NN"),
-     Config(ml=16, nl=128, ms=4, ns=4, stages=4, lanes_m=2, kg=26, splitk=1, kmajor_smem_a=1, fragment_prefetch=0)),
+    (
+        10.75,
+        Gemm(16, 2560, 2560, "NN"),
+        Config(ml=16, nl=128, ms=4, ns=4, stages=4, lanes_m=2, kg=26, splitk=1, kmajor_smem_a=1, fragment_prefetch=0),
+    ),
     (14.0, Gemm(32, 2560, 2560, "NN"), Config(ml=32, nl=128, ns=4, stages=4, kg=19, vec_a=1)),
     (38.4, Gemm(128, 2560, 2560, "NN"), Config(ml=32, nl=256, lanes_m=1, kg=13, vec_a=1)),
-    (42.3, Gemm(128, 2560, 2560, "NT"), Config(ml=64, nl=128, stages=2, kg=13, vec_a=1, cp_async_b=0, fragment_prefetch=0)),
+    (
+        42.3,
+        Gemm(128, 2560, 2560, "NT"),
+        Config(ml=64, nl=128, stages=2, kg=13, vec_a=1, cp_async_b=0, fragment_prefetch=0),
+    ),
     (15.8, Gemm(64, 64, 60000, "TN"), Config(ml=32, nl=64, u=32, stages=4, kl=4, kg=132, splitk=1)),
     (147.1, Gemm(256, 256, 60000, "TN"), Config(ml=64, nl=128, ns=16, u=16, stages=2, kl=2, kg=33, splitk=1)),
     (29.0, Gemm(4096, 4096, 32, "TN"), Config(ml=64, nl=128, raster_group=8, store_policy=1)),
     (56.1, Gemm(777, 1000, 1333, "NT"), Config(ml=64, nl=128, stages=4, kg=5, vec_a=1, vec_b=1, fragment_prefetch=0)),
-]  # fmt: skip
+]
 
 
 def wide(p: Gemm, c: Config) -> Config:
@@ -78,13 +85,25 @@ def test_the_clock_knows_what_decides():
 
 @pytest.mark.parametrize(
     "p",
-    [Gemm(64, 48, 1000, "NT"), Gemm(2048, 2048, 2048, "TN"), Gemm(130, 66, 514, "TT", "f64"),
-     Gemm(256, 256, 512, "NN", "f16"), Gemm(256, 250, 512, "NT", "f16", "f16"), Gemm(96, 96, 4096, deterministic=True),
-     Gemm(64, 48, 64, "NT"), Gemm(16, 2560, 2560, "NT", "bf16"), Gemm(777, 1001, 1331, "TN", "f16"),
-     Gemm(256, 256, 4096, "NT", "f32", "tf32"), Gemm(96, 96, 20000, "NT", "s8"), Gemm(512, 512, 48, "NT", "e4m3"),
-     Gemm(512, 512, 512, "NT", "f16", epilogue="relu"), Gemm(3, 512, 4096, "NN", "f16"), Gemm(4096, 1, 900, "TN", "s8")],
+    [
+        Gemm(64, 48, 1000, "NT"),
+        Gemm(2048, 2048, 2048, "TN"),
+        Gemm(130, 66, 514, "TT", "f64"),
+        Gemm(256, 256, 512, "NN", "f16"),
+        Gemm(256, 250, 512, "NT", "f16", "f16"),
+        Gemm(96, 96, 4096, deterministic=True),
+        Gemm(64, 48, 64, "NT"),
+        Gemm(16, 2560, 2560, "NT", "bf16"),
+        Gemm(777, 1001, 1331, "TN", "f16"),
+        Gemm(256, 256, 4096, "NT", "f32", "tf32"),
+        Gemm(96, 96, 20000, "NT", "s8"),
+        Gemm(512, 512, 48, "NT", "e4m3"),
+        Gemm(512, 512, 512, "NT", "f16", epilogue="relu"),
+        Gemm(3, 512, 4096, "NN", "f16"),
+        Gemm(4096, 1, 900, "TN", "s8"),
+    ],
     ids=lambda p: p.key(),
-)  # fmt: skip
+)
 def test_every_carrier_gets_the_same_answer(p):
     c = space.candidates(p, H200)
     rows = np.random.default_rng(0).integers(0, len(c), 300)
@@ -125,49 +144,136 @@ def test_no_rows_have_no_times():
 #: measured on an H200 (microseconds, medians) by kernels of the same making: M, N, K, layout, f16, configuration
 TENSOR = [
     (3.31, (512, 512, 512, "TN"), {"ml": 64, "nl": 64, "u": 128}),
-    (5.65, (1024, 1024, 1024, "TN"), {"ml": 128, "nl": 64, "math_warpgroups": 2, "stages": 8, "epilogue_subtiles": 2, "epilogue_buffers": 2}),
-    (24.9, (2048, 2048, 2048, "TN"),
-     {"ml": 256, "nl": 128, "math_warpgroups": 2, "epilogue_subtiles": 4, "epilogue_buffers": 4, "epilogue_aliases_ab": 1, "transposed_mma": 1, "l2_evict_first": 0}),
+    (
+        5.65,
+        (1024, 1024, 1024, "TN"),
+        {"ml": 128, "nl": 64, "math_warpgroups": 2, "stages": 8, "epilogue_subtiles": 2, "epilogue_buffers": 2},
+    ),
+    (
+        24.9,
+        (2048, 2048, 2048, "TN"),
+        {
+            "ml": 256,
+            "nl": 128,
+            "math_warpgroups": 2,
+            "epilogue_subtiles": 4,
+            "epilogue_buffers": 4,
+            "epilogue_aliases_ab": 1,
+            "transposed_mma": 1,
+            "l2_evict_first": 0,
+        },
+    ),
     (5.59, (16, 2560, 2560, "NN"), {"ml": 64, "nl": 32, "u": 128, "stages": 9, "tma_rows": 16, "l2_evict_first": 2}),
-    (5.66, (16, 2560, 2560, "NT"), {"ml": 16, "nl": 64, "stages": 12, "cluster_k": 2, "transposed_mma": 1, "l2_evict_first": 2}),
+    (
+        5.66,
+        (16, 2560, 2560, "NT"),
+        {"ml": 16, "nl": 64, "stages": 12, "cluster_k": 2, "transposed_mma": 1, "l2_evict_first": 2},
+    ),
     (6.13, (64, 2560, 2560, "NT"), {"ml": 64, "nl": 32, "u": 128, "stages": 9, "l2_evict_first": 2}),
     (6.94, (128, 2560, 2560, "NT"), {"ml": 64, "nl": 40, "u": 128, "stages": 8}),
-    (7.76, (64, 64, 60000, "TN"), {"ml": 64, "nl": 64, "u": 128, "stages": 6, "cluster_k": 8, "kg": 15, "splitk": 3, "transposed_mma": 1}),
-    (5.80, (32, 32, 60000, "TN"),
-     {"ml": 32, "nl": 64, "u": 128, "stages": 12, "cluster_k": 8, "kg": 15, "splitk": 3, "transposed_mma": 1, "tma_rows": 32}),
-    (19.6, (256, 256, 60000, "TN"), {"ml": 64, "nl": 64, "u": 128, "stages": 6, "kg": 8, "splitk": 4, "l2_evict_first": 3}),
-    (10.9, (4096, 4096, 32, "TN"), {"ml": 128, "nl": 128, "math_warpgroups": 2, "u": 32, "stages": 2, "persistent": 1, "epilogue_subtiles": 2,
-                                    "epilogue_buffers": 2}),
-    (10.0, (1, 4096, 4096, "NT"), {"ml": 8, "nl": 64, "u": 256, "stages": 5, "cluster_k": 2, "transposed_mma": 1, "l2_evict_first": 2}),
-    (23.2, (8, 11008, 4096, "NT"), {"ml": 8, "nl": 64, "u": 128, "stages": 3, "cluster_k": 2, "transposed_mma": 1, "l2_evict_first": 2}),
-    (30.4, (64, 4096, 14336, "NT"), {"ml": 64, "nl": 64, "u": 128, "stages": 6, "cluster_k": 2, "transposed_mma": 1, "l2_evict_first": 2}),
+    (
+        7.76,
+        (64, 64, 60000, "TN"),
+        {"ml": 64, "nl": 64, "u": 128, "stages": 6, "cluster_k": 8, "kg": 15, "splitk": 3, "transposed_mma": 1},
+    ),
+    (
+        5.80,
+        (32, 32, 60000, "TN"),
+        {
+            "ml": 32,
+            "nl": 64,
+            "u": 128,
+            "stages": 12,
+            "cluster_k": 8,
+            "kg": 15,
+            "splitk": 3,
+            "transposed_mma": 1,
+            "tma_rows": 32,
+        },
+    ),
+    (
+        19.6,
+        (256, 256, 60000, "TN"),
+        {"ml": 64, "nl": 64, "u": 128, "stages": 6, "kg": 8, "splitk": 4, "l2_evict_first": 3},
+    ),
+    (
+        10.9,
+        (4096, 4096, 32, "TN"),
+        {
+            "ml": 128,
+            "nl": 128,
+            "math_warpgroups": 2,
+            "u": 32,
+            "stages": 2,
+            "persistent": 1,
+            "epilogue_subtiles": 2,
+            "epilogue_buffers": 2,
+        },
+    ),
+    (
+        10.0,
+        (1, 4096, 4096, "NT"),
+        {"ml": 8, "nl": 64, "u": 256, "stages": 5, "cluster_k": 2, "transposed_mma": 1, "l2_evict_first": 2},
+    ),
+    (
+        23.2,
+        (8, 11008, 4096, "NT"),
+        {"ml": 8, "nl": 64, "u": 128, "stages": 3, "cluster_k": 2, "transposed_mma": 1, "l2_evict_first": 2},
+    ),
+    (
+        30.4,
+        (64, 4096, 14336, "NT"),
+        {"ml": 64, "nl": 64, "u": 128, "stages": 6, "cluster_k": 2, "transposed_mma": 1, "l2_evict_first": 2},
+    ),
     (8.40, (776, 1000, 1336, "NT"), {"ml": 128, "nl": 64, "stages": 7, "cluster_x": 4, "transposed_mma": 1}),
     (10.8, (776, 1000, 1336, "NT"), {"ml": 112, "nl": 64, "stages": 8, "transposed_mma": 1}),
     (4.22, (256, 256, 2048, "NT"), {"ml": 64, "nl": 16, "u": 128, "stages": 8, "cluster_k": 2}),
     (8.16, (512, 512, 4096, "NT"), {"ml": 64, "nl": 64, "u": 128, "stages": 6, "kg": 2, "splitk": 4}),
-    (180.3, (4096, 4096, 4096, "NT"),
-     {"ml": 128, "nl": 256, "math_warpgroups": 2, "stages": 3, "cluster_x": 2, "persistent": 1, "raster_group": 8}),
-    (1416, (8192, 8192, 8192, "NT"),
-     {"ml": 128, "nl": 256, "math_warpgroups": 2, "stages": 3, "cluster_x": 2, "persistent": 1, "raster_group": 8}),
-]  # fmt: skip
+    (
+        180.3,
+        (4096, 4096, 4096, "NT"),
+        {"ml": 128, "nl": 256, "math_warpgroups": 2, "stages": 3, "cluster_x": 2, "persistent": 1, "raster_group": 8},
+    ),
+    (
+        1416,
+        (8192, 8192, 8192, "NT"),
+        {"ml": 128, "nl": 256, "math_warpgroups": 2, "stages": 3, "cluster_x": 2, "persistent": 1, "raster_group": 8},
+    ),
+]
 
 
 #: the same by mma.sync: problem, configuration, good ones and bad
 SYNC = [
-    (2408.5, "gemm 4096,4096,4096 NT f64",
-     "ms=32 ns=64 ml=128 nl=128 u=32 vec_a=2 vec_b=2 vec_c=2 mma_order=1 fragment_prefetch=0 raster_group=8"),
-    (16.1, "gemm 16,2560,2560 NN f64", "ms=16 ns=16 ml=16 nl=64 u=16 kg=4 stages=5 vec_a=2 vec_b=2 vec_c=2 fragment_prefetch=0"),
+    (
+        2408.5,
+        "gemm 4096,4096,4096 NT f64",
+        "ms=32 ns=64 ml=128 nl=128 u=32 vec_a=2 vec_b=2 vec_c=2 mma_order=1 fragment_prefetch=0 raster_group=8",
+    ),
+    (
+        16.1,
+        "gemm 16,2560,2560 NN f64",
+        "ms=16 ns=16 ml=16 nl=64 u=16 kg=4 stages=5 vec_a=2 vec_b=2 vec_c=2 fragment_prefetch=0",
+    ),
     (12.5, "gemm 32,32,60000 TN f64", "ms=16 ns=16 ml=32 nl=32 u=64 kg=99 stages=5 vec_a=2 vec_b=2 vec_c=2"),
     (8.7, "gemm 512,512,512 TN f64", "ms=16 ns=32 ml=64 nl=32 u=64 kl=2 vec_a=2 vec_b=2 vec_c=2"),
     (14.0, "gemm 776,1000,1336 NT f16", "ms=32 ns=64 ml=64 nl=128 u=64 stages=5 vec_a=8 vec_b=8 vec_c=4"),
-    (296.0, "gemm 4096,4096,4096 NT f16", "ms=64 ns=64 ml=128 nl=256 u=32 stages=4 vec_a=8 vec_b=8 vec_c=4 raster_group=8"),
-    (5.4, "gemm 512,512,512 TN f32 compute=tf32",
-     "ms=32 ns=32 ml=32 nl=64 u=64 kl=4 stages=5 vec_a=4 vec_b=4 vec_c=4"),
-    (100.5, "gemm 2048,2048,2048 TN f32 compute=tf32",
-     "ms=32 ns=64 ml=64 nl=128 u=16 stages=5 vec_a=4 vec_b=4 vec_c=4 epilogue_smem=1"),
-    (34.0, "gemm 777,1000,1333 NT f16",
-     "ms=32 ns=32 ml=64 nl=64 u=32 stages=5 cp_async_a=0 cp_async_b=0 vec_c=4 epilogue_smem=1 fragment_prefetch=0 deferred_sts=1"),
-]  # fmt: skip
+    (
+        296.0,
+        "gemm 4096,4096,4096 NT f16",
+        "ms=64 ns=64 ml=128 nl=256 u=32 stages=4 vec_a=8 vec_b=8 vec_c=4 raster_group=8",
+    ),
+    (5.4, "gemm 512,512,512 TN f32 compute=tf32", "ms=32 ns=32 ml=32 nl=64 u=64 kl=4 stages=5 vec_a=4 vec_b=4 vec_c=4"),
+    (
+        100.5,
+        "gemm 2048,2048,2048 TN f32 compute=tf32",
+        "ms=32 ns=64 ml=64 nl=128 u=16 stages=5 vec_a=4 vec_b=4 vec_c=4 epilogue_smem=1",
+    ),
+    (
+        34.0,
+        "gemm 777,1000,1333 NT f16",
+        "ms=32 ns=32 ml=64 nl=64 u=32 stages=5 cp_async_a=0 cp_async_b=0 vec_c=4 epilogue_smem=1 fragment_prefetch=0 deferred_sts=1",
+    ),
+]
 
 
 @pytest.mark.parametrize(("us", "key", "text"), SYNC, ids=lambda v: v if "gemm" in str(v) else "")
@@ -179,10 +285,14 @@ def test_the_clock_is_near_what_mma_sync_did(us, key, text):
 
 @pytest.mark.parametrize(
     "p",
-    [Gemm(777, 1001, 1331, "NT", "f16"), Gemm(64, 64, 20000, "NN", "f32", "tf32"), Gemm(512, 512, 512, "TN", "f64"),
-     Gemm(300, 500, 700, "TT", "s8")],
+    [
+        Gemm(777, 1001, 1331, "NT", "f16"),
+        Gemm(64, 64, 20000, "NN", "f32", "tf32"),
+        Gemm(512, 512, 512, "TN", "f64"),
+        Gemm(300, 500, 700, "TT", "s8"),
+    ],
     ids=Gemm.key,
-)  # fmt: skip
+)
 def test_the_formula_of_mma_is_the_familys(p):
     c = space.candidates(p, H200)
     c = c.take(np.flatnonzero(c.family == 1)[::37])
@@ -283,9 +393,12 @@ def test_features_of_tensor_cores_say_what_their_names_say():
 
 
 def test_nothing_beats_the_roofline_and_more_work_takes_longer():
-    for p, q in ((Gemm(512, 512, 512), Gemm(512, 512, 1024)), (Gemm(64, 512, 512), Gemm(512, 512, 512)),
-                 (Gemm(512, 512, 512, "NT", "f16"), Gemm(512, 512, 1024, "NT", "f16")),
-                 (Gemm(512, 512, 512, "NN", "f64"), Gemm(1024, 512, 512, "NN", "f64"))):  # fmt: skip
+    for p, q in (
+        (Gemm(512, 512, 512), Gemm(512, 512, 1024)),
+        (Gemm(64, 512, 512), Gemm(512, 512, 512)),
+        (Gemm(512, 512, 512, "NT", "f16"), Gemm(512, 512, 1024, "NT", "f16")),
+        (Gemm(512, 512, 512, "NN", "f64"), Gemm(1024, 512, 512, "NN", "f64")),
+    ):
         c = plain(space.candidates(p, H200)).replace(kg=1, splitk=0, l2_evict_first=0)
         c = c.take(rules.legal(p, c, H200) & rules.legal(q, c, H200))
         assert (predict(p, c, H200) > roofline(p, H200)).all()
@@ -293,8 +406,18 @@ def test_nothing_beats_the_roofline_and_more_work_takes_longer():
         assert roofline(q, H200) > roofline(p, H200)
 
 
-BUSY = Counts(warp_instructions=4e6, fma_lanes=1e8, shared_wavefronts=5e5, global_sectors=1e5, atomics=0, barriers=2000,
-              blocks=264, threads=256, registers=64, shared=16384)  # fmt: skip
+BUSY = Counts(
+    warp_instructions=4e6,
+    fma_lanes=1e8,
+    shared_wavefronts=5e5,
+    global_sectors=1e5,
+    atomics=0,
+    barriers=2000,
+    blocks=264,
+    threads=256,
+    registers=64,
+    shared=16384,
+)
 
 
 @pytest.mark.parametrize(
@@ -334,9 +457,14 @@ def test_an_empty_launch_costs_a_launch():
 def test_counts_of_an_emulated_launch():
     access = SimpleNamespace(wavefronts=70.0, sectors=11.0)
     stats = SimpleNamespace(
-        lane_instructions=Counter(fp32=640, integer=9), warp_instructions=Counter(fp32=20, integer=5), atomics=3,
-        shared=access, global_load=access, global_store=access, barriers=16,
-    )  # fmt: skip
+        lane_instructions=Counter(fp32=640, integer=9),
+        warp_instructions=Counter(fp32=20, integer=5),
+        atomics=3,
+        shared=access,
+        global_load=access,
+        global_store=access,
+        barriers=16,
+    )
     s = Counts.of(stats, Step("gemm", (2, 3, 1), (64, 2, 1), 4096))
     assert (s.blocks, s.threads, s.shared) == (6, 128, 4096)
     assert (s.warp_instructions, s.fma_lanes, s.kind) == (25, 640, "f32")
@@ -351,8 +479,17 @@ def test_counted_and_predicted_times_agree():
     g = geometry(p, c)
     fma = p.flops / 2
     reads = fma / 32 * 4 / 64
-    s = Counts(warp_instructions=fma / 32 + 1.5 * reads, fma_lanes=fma, shared_wavefronts=2.5 * reads,
-               global_sectors=g.blocks * 64 * 1024 * 4 / 32, atomics=0, barriers=g.blocks * 64, blocks=int(g.blocks),
-               threads=int(g.threads), registers=int(g.registers), shared=int(g.shared))  # fmt: skip
+    s = Counts(
+        warp_instructions=fma / 32 + 1.5 * reads,
+        fma_lanes=fma,
+        shared_wavefronts=2.5 * reads,
+        global_sectors=g.blocks * 64 * 1024 * 4 / 32,
+        atomics=0,
+        barriers=g.blocks * 64,
+        blocks=int(g.blocks),
+        threads=int(g.threads),
+        registers=int(g.registers),
+        shared=int(g.shared),
+    )
     for d in (H200, EMULATED):
         assert from_stats(s, d) == pytest.approx(predict(p, c, d), rel=0.5)

@@ -41,9 +41,21 @@ def test_text_has_the_papers_axes_and_what_differs():
 
 @pytest.mark.parametrize(
     ("text", "word"),
-    [("mz=4", "mz"), ("ms", "ms"), ("ms=", "ms"), ("ms=four", "ms"), ("ms=4.0", "ms"), ("ms=--4", "ms"), ("ms=-", "ms"),
-     ("ms=²", "ms"), ("ms=4 ms=8", "twice"), ("=4", "axes are"), ("ms=" + "9" * 30, "ms"), ("MS=4", "MS")],
-)  # fmt: skip
+    [
+        ("mz=4", "mz"),
+        ("ms", "ms"),
+        ("ms=", "ms"),
+        ("ms=four", "ms"),
+        ("ms=4.0", "ms"),
+        ("ms=--4", "ms"),
+        ("ms=-", "ms"),
+        ("ms=²", "ms"),
+        ("ms=4 ms=8", "twice"),
+        ("=4", "axes are"),
+        ("ms=" + "9" * 30, "ms"),
+        ("MS=4", "MS"),
+    ],
+)
 def test_text_that_is_no_configuration(text, word):
     with pytest.raises(ConfigError, match=word) as caught:
         parse_config(text)

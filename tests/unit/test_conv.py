@@ -102,8 +102,12 @@ def test_the_reference_is_the_definition() -> None:
         c, k = v.c // v.groups, v.k // v.groups
         for n, f, p, q in np.ndindex(*out.shape):
             first = f // k * c
-            window = filled[n, first : first + c, p : p + v.r * v.dilations[1] : v.dilations[1],
-                            q : q + v.s * v.dilations[2] : v.dilations[2]]  # fmt: skip
+            window = filled[
+                n,
+                first : first + c,
+                p : p + v.r * v.dilations[1] : v.dilations[1],
+                q : q + v.s * v.dilations[2] : v.dilations[2],
+            ]
             assert out[n, f, p, q] == (window[:, : v.r, : v.s] * w[f]).sum()
 
 
@@ -138,7 +142,11 @@ def test_the_key_is_short() -> None:
         ("conv N=1,C=1,H=3,W=3,K=1,R=3,S=3,dilation=1x0 NCHW f32", ShapeError, "dilation is .*; it must be positive"),
         ("conv N=1,C=1,H=3,W=3,K=1,R=0,S=3 NCHW f32", ShapeError, "r is 0; it must be at least 1"),
         ("conv N=1,C=1,H=3,W=3,K=1,R=5,S=3 NCHW f32", ShapeError, "h is 3, with pads 3; it must be at least 5"),
-        ("conv N=1,C=3,H=3,W=3,K=2,R=1,S=1,groups=2 NCHW f32", ShapeError, "groups is 2; it must be at least 1, and divide c=3"),
+        (
+            "conv N=1,C=3,H=3,W=3,K=2,R=1,S=1,groups=2 NCHW f32",
+            ShapeError,
+            "groups is 2; it must be at least 1, and divide c=3",
+        ),
         ("conv N=1,C=1,H=3,W=3,K=1,R=1,S=1,pad=1x2x3x4x5 NCHW f32", ShapeError, "padding is"),
         ("conv N=1,C=1,H=3,W=3,K=1,R=3,S=3,stride=1x2x3 NCHW f32", ShapeError, "stride is 1x2x3; .* 1 or 2 numbers"),
         ("conv N=1,C=1,H=3,W=3,K=1,R=3,S=3,pad=0x1x1 NCHW f32", ShapeError, "padding is 0x1x1; .* 1 or 2 or 4 numbers"),
@@ -150,7 +158,7 @@ def test_the_key_is_short() -> None:
         ("conv N=1,C=1,H=3,W=3,K=1,R=1,S=1 NCHW f64 aligned_input=4", ShapeError, "aligned_input is 4"),
         ("conv N=1,C=1,H=3,W=3,K=1,R=1,S=1 NCHW s7", DtypeError, "dtype is 's7'"),
     ],
-)  # fmt: skip
+)
 def test_text_that_is_no_convolution(text: str, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         parse(text)
@@ -193,7 +201,7 @@ def test_pointwise_convolutions_are_plain_products() -> None:
         ("NHWC", "weight_grad", (128, 576, 12544), "TN", (4, 4, 4), (STRIDED, WINDOW, STRIDED)),
         ("NHWC", "input_grad", (12544, 64, 1152), "NN", (1, 4, 4), (WINDOW, TABLE, STRIDED)),
     ],
-)  # fmt: skip
+)
 def test_the_products_of_a_3x3(layout, direction, extents, letters, vectors, found) -> None:
     v = Conv(16, 64, 28, 28, 128, 3, 3, padding=1, layout=layout, direction=direction)
     p = lower(v)

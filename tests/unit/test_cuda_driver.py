@@ -891,10 +891,15 @@ def test_a_forked_process_is_told_to_spawn(driver: CudaDriver, gpu: Gpu, source:
     step = INCREMENT.pack({"C": c})
     driver.launch(kernel, INCREMENT, step, 1)
     attempts: list[Callable[[], object]] = [
-        lambda: driver.launch(kernel, INCREMENT, step), lambda: driver.launch(kernel, INCREMENT, step, 1),
-        lambda: driver.allocate(64), lambda: driver.release(c), lambda: driver.load(source), lambda: driver.device,
-        lambda: driver.capturing(1), lambda: driver.synchronize(),
-    ]  # fmt: skip
+        lambda: driver.launch(kernel, INCREMENT, step),
+        lambda: driver.launch(kernel, INCREMENT, step, 1),
+        lambda: driver.allocate(64),
+        lambda: driver.release(c),
+        lambda: driver.load(source),
+        lambda: driver.device,
+        lambda: driver.capturing(1),
+        lambda: driver.synchronize(),
+    ]
 
     def child() -> str:
         told = []

@@ -54,12 +54,22 @@ class Torch(SimpleNamespace):
         flags = SimpleNamespace(**self.held)
         aten = {n: self.function(n) for n in ("convolution", "convolution_backward")}
         super().__init__(
-            backends=SimpleNamespace(cudnn=flags), ops=SimpleNamespace(aten=SimpleNamespace(**aten)),
+            backends=SimpleNamespace(cudnn=flags),
+            ops=SimpleNamespace(aten=SimpleNamespace(**aten)),
             cuda=SimpleNamespace(ExternalStream=lambda s: s, stream=nullcontext, empty_cache=lambda: None),
-            no_grad=nullcontext, contiguous_format="first", channels_last="last", channels_last_3d="last", float32="f",
-            float16="h", float64="d", randn=lambda *shape, **_: Tensor(shape[0] if isinstance(shape[0], tuple) else shape),
-            **{n: self.function(n) for n in ("cudnn_convolution", "cudnn_convolution_relu", "cudnn_convolution_add_relu")},
-        )  # fmt: skip
+            no_grad=nullcontext,
+            contiguous_format="first",
+            channels_last="last",
+            channels_last_3d="last",
+            float32="f",
+            float16="h",
+            float64="d",
+            randn=lambda *shape, **_: Tensor(shape[0] if isinstance(shape[0], tuple) else shape),
+            **{
+                n: self.function(n)
+                for n in ("cudnn_convolution", "cudnn_convolution_relu", "cudnn_convolution_add_relu")
+            },
+        )
 
     def function(self, name: str) -> Any:
         def call(*arguments: Any) -> Any:

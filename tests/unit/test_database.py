@@ -890,9 +890,21 @@ def test_the_type_of_a_file_system_is_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "networked"),
-    [("nfs", True), ("nfs4", True), ("cifs", True), ("smb3", True), ("fuse.sshfs", True), ("lustre", True),
-     ("ext4", False), ("xfs", False), ("btrfs", False), ("tmpfs", False), ("overlay", False), ("", False)],
-)  # fmt: skip
+    [
+        ("nfs", True),
+        ("nfs4", True),
+        ("cifs", True),
+        ("smb3", True),
+        ("fuse.sshfs", True),
+        ("lustre", True),
+        ("ext4", False),
+        ("xfs", False),
+        ("btrfs", False),
+        ("tmpfs", False),
+        ("overlay", False),
+        ("", False),
+    ],
+)
 def test_which_file_systems_have_no_log(
     path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, networked: bool
 ) -> None:

@@ -22,13 +22,20 @@ def test_devices_are_found_by_name_and_by_target():
 @pytest.mark.parametrize(
     ("name", "sm", "found"),
     [
-        ("NVIDIA H200", 90, "h200"), ("NVIDIA H100 80GB HBM3", 90, "h100"), ("NVIDIA A100-SXM4-80GB", 80, "a100"),
-        ("NVIDIA A100 80GB PCIe", 80, "a100"), ("NVIDIA GeForce RTX 4090", 89, "rtx4090"), ("Tesla T4", 75, "t4"),
-        ("NVIDIA GeForce RTX 3090 Ti", 86, "rtx3090"), ("NVIDIA B200", 100, "b200"),
-        ("NVIDIA RTX A1000", 86, "rtxa1000"), ("NVIDIA T400 4GB", 75, "t4004gb"), ("NVIDIA L40S", 89, "l40s"),
+        ("NVIDIA H200", 90, "h200"),
+        ("NVIDIA H100 80GB HBM3", 90, "h100"),
+        ("NVIDIA A100-SXM4-80GB", 80, "a100"),
+        ("NVIDIA A100 80GB PCIe", 80, "a100"),
+        ("NVIDIA GeForce RTX 4090", 89, "rtx4090"),
+        ("Tesla T4", 75, "t4"),
+        ("NVIDIA GeForce RTX 3090 Ti", 86, "rtx3090"),
+        ("NVIDIA B200", 100, "b200"),
+        ("NVIDIA RTX A1000", 86, "rtxa1000"),
+        ("NVIDIA T400 4GB", 75, "t4004gb"),
+        ("NVIDIA L40S", 89, "l40s"),
         ("emulated", 90, "emulated"),
     ],
-)  # fmt: skip
+)
 def test_a_device_is_known_by_its_whole_name(name, sm, found):
     assert describe(name, sm).name == found
     assert describe(name, sm).sm == sm

@@ -27,8 +27,9 @@ MINE = parse_config("ms=4 ns=4 ml=32 nl=16 lanes_m=8 vec_a=4 vec_b=4 vec_c=4")
 THEIRS = parse_config("ms=4 ns=2 ml=64 nl=16 lanes_m=16 vec_a=4 vec_b=4 vec_c=2")
 
 
-def measured(config: Config, us: float, problem: Gemm = P, where: str = "h200", clock: str = "hardware",
-             digest: str = "") -> Measurement:  # fmt: skip
+def measured(
+    config: Config, us: float, problem: Gemm = P, where: str = "h200", clock: str = "hardware", digest: str = ""
+) -> Measurement:
     """A winner, of the kernel of today unless ``digest`` is given."""
     if not digest and rules.broken(problem, config, device(where)) is None:
         digest = selection.current_digest(problem, config, device(where))
@@ -76,8 +77,13 @@ def test_each_source_stands_in_for_the_one_before(folder, database, trained):
 
 def test_winners_are_of_exactly_this_problem_and_device(folder, database):
     database.set_winner(measured(MINE, 9.0))
-    for p in (Gemm(2561, 16, 2560, "TN"), Gemm(2560, 16, 2560, "TT"), replace(P, lda=2564), replace(P, deterministic=True),
-              replace(P, aligned_a=8)):  # fmt: skip
+    for p in (
+        Gemm(2561, 16, 2560, "TN"),
+        Gemm(2560, 16, 2560, "TT"),
+        replace(P, lda=2564),
+        replace(P, deterministic=True),
+        replace(P, aligned_a=8),
+    ):
         assert select(p, H200, database)[0].origin == "analytic"
     assert select(P, T4, database)[0].origin == "analytic"
     assert select(P, device("h100"), database)[0].origin == "analytic"

@@ -15,10 +15,17 @@ from ptxgen.problem.device import DEVICES
 from ptxgen.problem.gemm import Gemm
 
 PROBLEMS = [
-    Gemm(2560, 16, 2560, "TN"), Gemm(61, 67, 59, "NN", lda=64), Gemm(1, 1, 1, "TT", "f64"), Gemm(0, 7, 0, "NT"),
-    Gemm(512, 512, 512, "NT", "f16"), Gemm(129, 130, 1031, "NT", "f16", "f16"), Gemm(2**31 - 1, 3, 5, "NN"),
-    Gemm(64, 64, 64, "NT", "bf16"), Gemm(64, 64, 64, "TN", "f32", "tf32"), Gemm(64, 64, 64, "NT", "s8"),
-]  # fmt: skip
+    Gemm(2560, 16, 2560, "TN"),
+    Gemm(61, 67, 59, "NN", lda=64),
+    Gemm(1, 1, 1, "TT", "f64"),
+    Gemm(0, 7, 0, "NT"),
+    Gemm(512, 512, 512, "NT", "f16"),
+    Gemm(129, 130, 1031, "NT", "f16", "f16"),
+    Gemm(2**31 - 1, 3, 5, "NN"),
+    Gemm(64, 64, 64, "NT", "bf16"),
+    Gemm(64, 64, 64, "TN", "f32", "tf32"),
+    Gemm(64, 64, 64, "NT", "s8"),
+]
 ROWS = 700
 
 

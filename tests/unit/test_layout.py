@@ -157,8 +157,11 @@ def test_fragments_of_the_next_step_do_not_overwrite_the_current_ones():
         for x in plan.operands:
             if not x.ahead:
                 continue
-            current = {x.element(i, k) if not plan.packed else x.fragment[x.buffer(k), i // 2]
-                       for k in [plan.steps - 1] for i in range(x.thread)}  # fmt: skip
+            current = {
+                x.element(i, k) if not plan.packed else x.fragment[x.buffer(k), i // 2]
+                for k in [plan.steps - 1]
+                for i in range(x.thread)
+            }
             following = {r for _, _, registers in reads(plan, x, 0) for r in registers}
             assert not current & following
             checked += 1
@@ -260,8 +263,12 @@ def test_32_bit_offsets_are_only_used_where_they_hold_every_load():
             p = Gemm(512, 512, 512, layout, lda=ld)
             x = simt_plan(p, parse_config(text if down else f"{text} kmajor_smem_a=1 cp_async_a=0")).a
             assert len(x.pieces) > 4
-            offsets = [(mn + q.mn) * ld + k + q.k if x.kmajor else (k + q.k) * ld + mn + q.mn
-                       for t in range(64) for mn, k, _ in [start(x, t)] for q in x.pieces]  # fmt: skip
+            offsets = [
+                (mn + q.mn) * ld + k + q.k if x.kmajor else (k + q.k) * ld + mn + q.mn
+                for t in range(64)
+                for mn, k, _ in [start(x, t)]
+                for q in x.pieces
+            ]
             fits = max(offsets) * x.global_bytes < 1 << 32
             assert near(x, ld) == x.many == expected
             assert fits or not x.many

@@ -15,9 +15,18 @@ HERE = Environment("h200", "hardware", "CUDA 13.0", "ptxas 13.0.88", "graph", "a
 def test_round_trip_through_json():
     for n, outcome in enumerate(OUTCOMES):
         m = Measurement(
-            Gemm(n, 4, 5, "TN", "f16", "f16", lda=80), Config(ms=4, vec_a=2), outcome, HERE,
-            (1.5, 2.25) if outcome == "ok" else (), "0123456789abcdef", 64, 0, "why", "search", 12.5,
-        )  # fmt: skip
+            Gemm(n, 4, 5, "TN", "f16", "f16", lda=80),
+            Config(ms=4, vec_a=2),
+            outcome,
+            HERE,
+            (1.5, 2.25) if outcome == "ok" else (),
+            "0123456789abcdef",
+            64,
+            0,
+            "why",
+            "search",
+            12.5,
+        )
         back = from_dict(json.loads(json.dumps(m.as_dict())))
         assert back == m
         assert back.created == 12.5

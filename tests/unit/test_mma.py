@@ -69,8 +69,13 @@ def load(x, memory, step: int, buffer: int) -> dict[str, list[list[float]]]:
                     if x.kmajor:
                         held[name].append([memory[rows[g] + 4 * t + x.bytes * e] for e in range(run)])
                     else:  # transposed pairs of bytes
-                        held[name].append([memory[rows[2 * t + h] + 2 * g + x.bytes * e]
-                                           for h in range(2) for e in range(2 // x.bytes)])  # fmt: skip
+                        held[name].append(
+                            [
+                                memory[rows[2 * t + h] + 2 * g + x.bytes * e]
+                                for h in range(2)
+                                for e in range(2 // x.bytes)
+                            ]
+                        )
         else:
             for n, name in enumerate(names(read.registers)):
                 held[name] = [[memory[address(x, read, lane) + n * x.bytes]] for lane in range(32)]
@@ -140,8 +145,10 @@ def conflicts(starts: list[int], width: int) -> int:
     return extra
 
 
-SHAPES = [f"ms={ms} ns={ns} ml={ml} nl={nl}" for ms, ns, ml, nl in (
-    (16, 16, 32, 32), (32, 16, 64, 32), (16, 32, 64, 64), (16, 32, 32, 128))]  # fmt: skip
+SHAPES = [
+    f"ms={ms} ns={ns} ml={ml} nl={nl}"
+    for ms, ns, ml, nl in ((16, 16, 32, 32), (32, 16, 64, 32), (16, 32, 64, 64), (16, 32, 32, 128))
+]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -214,22 +221,30 @@ def test_double_precision_follows_the_target():
     assert (instruction(p, device("sm_80")).m, instruction(p, H200).m) == (8, 16)
 
 
-@pytest.mark.parametrize(("problem", "config", "target", "rule"), [  # config: what is changed of a good one
-    (Gemm(64, 64, 64, "NT", "f32"), "", "h200", "mma_types"),
-    (Gemm(64, 64, 64, "NT", "f16"), "", "t4", "mma_types"),
-    (Gemm(64, 64, 64, "NT", "e4m3"), "u=64", "sm_80", "mma_types"),
-    (Gemm(64, 64, 64, "NT", "e4m3"), "u=64", "sm_90", "mma_native"),
-    (Gemm(64, 64, 63, "NT", "e4m3"), "u=64 cp_async_a=0 cp_async_b=0 vec_a=1 vec_b=1 ms=16 ns=16 ml=32 nl=32", "sm_90", None),
-    (Gemm(64, 64, 64, "NT", "e4m3"), "u=64", "sm_89", None),
-    (Gemm(64, 64, 64, "NT", "f16"), "kmajor_smem_a=1", "h200", "mma_unused"),
-    (Gemm(64, 64, 64, "NT", "f16"), "ms=8", "h200", "mma_tile"),
-    (Gemm(64, 64, 64, "NN", "s8"), "ns=8 u=64", "h200", "mma_columns"),
-    (Gemm(64, 64, 64, "NT", "f16"), "u=16", "h200", "mma_depth"),
-    (Gemm(64, 64, 64, "NT", "f16"), "vec_a=1 cp_async_a=1", "h200", "mma_async_a"),
-    (Gemm(64, 64, 63, "TT", "f16"), "vec_b=2", "h200", "mma_vector_b"),
-    (Gemm(64, 64, 64, "NT", "f16"), "cp_async_a=0 vec_a=1 ms=64 ns=64 u=64", "h200", "mma_many"),
-    (Gemm(64, 64, 64, "NT", "f16"), "deferred_sts=1", "h200", "mma_hold"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("problem", "config", "target", "rule"),
+    [  # config: what is changed of a good one
+        (Gemm(64, 64, 64, "NT", "f32"), "", "h200", "mma_types"),
+        (Gemm(64, 64, 64, "NT", "f16"), "", "t4", "mma_types"),
+        (Gemm(64, 64, 64, "NT", "e4m3"), "u=64", "sm_80", "mma_types"),
+        (Gemm(64, 64, 64, "NT", "e4m3"), "u=64", "sm_90", "mma_native"),
+        (
+            Gemm(64, 64, 63, "NT", "e4m3"),
+            "u=64 cp_async_a=0 cp_async_b=0 vec_a=1 vec_b=1 ms=16 ns=16 ml=32 nl=32",
+            "sm_90",
+            None,
+        ),
+        (Gemm(64, 64, 64, "NT", "e4m3"), "u=64", "sm_89", None),
+        (Gemm(64, 64, 64, "NT", "f16"), "kmajor_smem_a=1", "h200", "mma_unused"),
+        (Gemm(64, 64, 64, "NT", "f16"), "ms=8", "h200", "mma_tile"),
+        (Gemm(64, 64, 64, "NN", "s8"), "ns=8 u=64", "h200", "mma_columns"),
+        (Gemm(64, 64, 64, "NT", "f16"), "u=16", "h200", "mma_depth"),
+        (Gemm(64, 64, 64, "NT", "f16"), "vec_a=1 cp_async_a=1", "h200", "mma_async_a"),
+        (Gemm(64, 64, 63, "TT", "f16"), "vec_b=2", "h200", "mma_vector_b"),
+        (Gemm(64, 64, 64, "NT", "f16"), "cp_async_a=0 vec_a=1 ms=64 ns=64 u=64", "h200", "mma_many"),
+        (Gemm(64, 64, 64, "NT", "f16"), "deferred_sts=1", "h200", "mma_hold"),
+    ],
+)
 def test_rules_name_what_is_wrong(problem, config, target, rule):
     text = f"family=1 ms=32 ns=32 ml=64 nl=64 u=32 vec_a=8 vec_b=8 vec_c=2 {config}"
     c = Config(**{name: int(value) for name, value in (word.split("=") for word in text.split())})

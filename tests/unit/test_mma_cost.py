@@ -16,22 +16,46 @@ from ptxgen.problem.registry import parse
 
 H200 = device("h200")
 PROBLEMS = (
-    Gemm(512, 512, 512, "TN", "f64"), Gemm(16, 2560, 2560, "NN", "f32", "tf32"), Gemm(777, 1000, 1333, "NT", "f16"),
-    Gemm(1000, 33, 70, "TT", "bf16"), Gemm(64, 64, 60000, "TN", "f64", deterministic=True), Gemm(1, 1, 1, "NN", "s8"),
-)  # fmt: skip
+    Gemm(512, 512, 512, "TN", "f64"),
+    Gemm(16, 2560, 2560, "NN", "f32", "tf32"),
+    Gemm(777, 1000, 1333, "NT", "f16"),
+    Gemm(1000, 33, 70, "TT", "bf16"),
+    Gemm(64, 64, 60000, "TN", "f64", deterministic=True),
+    Gemm(1, 1, 1, "NN", "s8"),
+)
 
 #: what an H200 took, in microseconds: good kernels and bad ones
 MEASURED = (
-    ("gemm 4096,4096,4096 NT f64", "ms=32 ns=64 ml=128 nl=128 u=32 vec_a=2 vec_b=2 vec_c=2 mma_order=1 fragment_prefetch=0 raster_group=8", 2408.5),
-    ("gemm 16,2560,2560 NN f64", "ms=16 ns=16 ml=16 nl=64 u=16 kg=4 stages=5 vec_a=2 vec_b=2 vec_c=2 fragment_prefetch=0", 16.1),
+    (
+        "gemm 4096,4096,4096 NT f64",
+        "ms=32 ns=64 ml=128 nl=128 u=32 vec_a=2 vec_b=2 vec_c=2 mma_order=1 fragment_prefetch=0 raster_group=8",
+        2408.5,
+    ),
+    (
+        "gemm 16,2560,2560 NN f64",
+        "ms=16 ns=16 ml=16 nl=64 u=16 kg=4 stages=5 vec_a=2 vec_b=2 vec_c=2 fragment_prefetch=0",
+        16.1,
+    ),
     ("gemm 32,32,60000 TN f64", "ms=16 ns=16 ml=32 nl=32 u=64 kg=99 stages=5 vec_a=2 vec_b=2 vec_c=2", 12.5),
     ("gemm 512,512,512 TN f64", "ms=16 ns=32 ml=64 nl=32 u=64 kl=2 vec_a=2 vec_b=2 vec_c=2", 8.7),
     ("gemm 776,1000,1336 NT f16", "ms=32 ns=64 ml=64 nl=128 u=64 stages=5 vec_a=8 vec_b=8 vec_c=4", 14.0),
-    ("gemm 4096,4096,4096 NT f16", "ms=64 ns=64 ml=128 nl=256 u=32 stages=4 vec_a=8 vec_b=8 vec_c=4 raster_group=8", 296.0),
+    (
+        "gemm 4096,4096,4096 NT f16",
+        "ms=64 ns=64 ml=128 nl=256 u=32 stages=4 vec_a=8 vec_b=8 vec_c=4 raster_group=8",
+        296.0,
+    ),
     ("gemm 512,512,512 TN f32 compute=tf32", "ms=32 ns=32 ml=32 nl=64 u=64 kl=4 stages=5 vec_a=4 vec_b=4 vec_c=4", 5.4),
-    ("gemm 2048,2048,2048 TN f32 compute=tf32", "ms=32 ns=64 ml=64 nl=128 u=16 stages=5 vec_a=4 vec_b=4 vec_c=4 epilogue_smem=1", 100.5),
-    ("gemm 777,1000,1333 NT f16", "ms=32 ns=32 ml=64 nl=64 u=32 stages=5 cp_async_a=0 cp_async_b=0 vec_c=4 epilogue_smem=1 fragment_prefetch=0 deferred_sts=1", 34.0),
-)  # fmt: skip
+    (
+        "gemm 2048,2048,2048 TN f32 compute=tf32",
+        "ms=32 ns=64 ml=64 nl=128 u=16 stages=5 vec_a=4 vec_b=4 vec_c=4 epilogue_smem=1",
+        100.5,
+    ),
+    (
+        "gemm 777,1000,1333 NT f16",
+        "ms=32 ns=32 ml=64 nl=64 u=32 stages=5 cp_async_a=0 cp_async_b=0 vec_c=4 epilogue_smem=1 fragment_prefetch=0 deferred_sts=1",
+        34.0,
+    ),
+)
 
 
 @pytest.mark.parametrize(("key", "text", "us"), MEASURED)

@@ -37,9 +37,18 @@ FUZZED = 2000  #: changed model files that are read
 
 #: a machine unlike the one that the clock was fitted to
 OTHER = {
-    "L2_BYTES": 18.0, "GLOBAL_LATENCY": 1100.0, "SHARED_LATENCY": 55.0, "RED_CYCLES": 3.5, "QUEUE": 20.0,
-    "TOGETHER": 0.6, "LAUNCH_US": 2.4, "LONELY": 0.4, "PIPE": 0.85, "LOOP_LIMIT": 1500, "DRAM": 0.8,
-}  # fmt: skip
+    "L2_BYTES": 18.0,
+    "GLOBAL_LATENCY": 1100.0,
+    "SHARED_LATENCY": 55.0,
+    "RED_CYCLES": 3.5,
+    "QUEUE": 20.0,
+    "TOGETHER": 0.6,
+    "LAUNCH_US": 2.4,
+    "LONELY": 0.4,
+    "PIPE": 0.85,
+    "LOOP_LIMIT": 1500,
+    "DRAM": 0.8,
+}
 
 
 def plain(c: Columns) -> Columns:
@@ -103,8 +112,13 @@ def measured(problems: list[Gemm], each: int, seed: int = 0) -> list[Measurement
     return rows
 
 
-HELD_OUT = [Gemm(2048, 2048, 2048, "TN"), Gemm(16, 2560, 2560, "NN"), Gemm(64, 2560, 2560, "NT"),
-            Gemm(40, 40, 50000, "TN"), Gemm(500, 700, 900, "TT")]  # fmt: skip
+HELD_OUT = [
+    Gemm(2048, 2048, 2048, "TN"),
+    Gemm(16, 2560, 2560, "NN"),
+    Gemm(64, 2560, 2560, "NT"),
+    Gemm(40, 40, 50000, "TN"),
+    Gemm(500, 700, 900, "TT"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -271,10 +285,21 @@ def edit(folder, **changes):
     path.write_text(json.dumps({**content, "digest": model_files._digest(content)}))
 
 
-HALVES = [Gemm(m, n, k, layout, "f16") for m, n, k, layout in (
-    (512, 512, 512, "NT"), (1024, 1024, 1024, "TN"), (64, 2560, 2560, "NN"), (128, 4096, 1024, "NT"), (256, 256, 8192, "NN"),
-    (768, 320, 640, "TT"), (2048, 1024, 512, "NT"), (16, 4096, 4096, "NT"), (333, 444, 555, "NN"), (999, 511, 777, "TN"),
-)]  # fmt: skip
+HALVES = [
+    Gemm(m, n, k, layout, "f16")
+    for m, n, k, layout in (
+        (512, 512, 512, "NT"),
+        (1024, 1024, 1024, "TN"),
+        (64, 2560, 2560, "NN"),
+        (128, 4096, 1024, "NT"),
+        (256, 256, 8192, "NN"),
+        (768, 320, 640, "TT"),
+        (2048, 1024, 512, "NT"),
+        (16, 4096, 4096, "NT"),
+        (333, 444, 555, "NN"),
+        (999, 511, 777, "TN"),
+    )
+]
 
 
 @pytest.fixture(scope="module")
@@ -438,8 +463,14 @@ def test_damage_is_reported_as_such(saved, tmp_path):
 def old_files(m, folder):
     """Format 1: XGBoost's own JSON, and the facts beside it."""
     text = bytes(m._booster.save_raw(raw_format="json"))
-    meta = {"format": 1, "features": list(NAMES), "digest": hashlib.sha256(text).hexdigest(), "xgboost": "3.0",
-            **asdict(m.facts), "probe": model_files._probe(m.device, m.facts)}  # fmt: skip
+    meta = {
+        "format": 1,
+        "features": list(NAMES),
+        "digest": hashlib.sha256(text).hexdigest(),
+        "xgboost": "3.0",
+        **asdict(m.facts),
+        "probe": model_files._probe(m.device, m.facts),
+    }
     folder.mkdir()
     (folder / "model.json").write_bytes(text)
     (folder / "model.meta.json").write_text(json.dumps(meta))
@@ -516,8 +547,32 @@ def test_trees_that_break_a_rule_are_refused(saved, change, named):
         Model.load(saved)
 
 
-JUNK = (None, True, -1, 0, 1, 2, 7, 109, 1 << 31, 1 << 63, 1 << 70, -(1 << 31), 0.5, -1.5, 1e39, 1e308, "", "1", "nan", [], [0],
-        [[0]], {}, {"left": [-1]})  # fmt: skip
+JUNK = (
+    None,
+    True,
+    -1,
+    0,
+    1,
+    2,
+    7,
+    109,
+    1 << 31,
+    1 << 63,
+    1 << 70,
+    -(1 << 31),
+    0.5,
+    -1.5,
+    1e39,
+    1e308,
+    "",
+    "1",
+    "nan",
+    [],
+    [0],
+    [[0]],
+    {},
+    {"left": [-1]},
+)
 
 
 def mutate(content, rng):

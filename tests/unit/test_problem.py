@@ -79,7 +79,7 @@ def test_the_key_is_short_and_leaves_defaults_out():
         ("gemm 1,2,3 NN f32 aligned_a=3", ShapeError, "aligned_a is 3"),
         ("gemm 1,2,99999999999 NN f32", ShapeError, "k is 99999999999"),
     ],
-)  # fmt: skip
+)
 def test_text_that_is_no_problem(text, error, words):
     with pytest.raises(error, match=words):
         parse(text)
@@ -101,7 +101,7 @@ def test_text_that_is_no_problem(text, error, words):
         ({"m": 1, "n": 2, "k": 3, "layout": 5}, "layout"),
         ({"m": 1, "n": 2, "k": 3, "deterministic": "yes"}, "deterministic"),
     ],
-)  # fmt: skip
+)
 def test_dicts_that_are_no_problem(values, words):
     with pytest.raises(InputError, match=words):
         from_dict(values)

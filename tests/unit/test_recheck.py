@@ -108,8 +108,10 @@ def test_a_winner_whose_machine_code_changed_is_stale(tmp_path):
     rows = Recheck(EMULATED, 2).compare(folder.read("emulated"))
     assert {row.state for row in rows} == {"stale"}
     assert {row.old.problem: row.reason.split(":")[0][:25] for row in rows} == {
-        P: "its machine code was 13.0", Q: f"its kernel was {OLD}"[:25], R: "no kernel now",
-    }  # fmt: skip
+        P: "its machine code was 13.0",
+        Q: f"its kernel was {OLD}"[:25],
+        R: "no kernel now",
+    }
     folder.save(EMULATED, rows)
     assert winners_of(tmp_path) == {}
     assert set(winners_of(tmp_path, "stale.txt")) == {P, Q, R}
@@ -299,8 +301,9 @@ def test_the_command_line_prints_warnings(run, tmp_path, capsys):
 def test_no_winner_that_ships_is_stale(name):
     """If this fails: python -m ptxgen db recheck tuning_db, on the device."""
     rows = [
-        f"{m.problem.key()}: {reason}" for m in tuning_files.shipped_winners(name).values()
+        f"{m.problem.key()}: {reason}"
+        for m in tuning_files.shipped_winners(name).values()
         if (reason := selection.judge(m, lambda p, c: selection.current_digest(p, c, device(name))))
-    ]  # fmt: skip
+    ]
     assert not rows, "\n".join(rows)
     assert asdict(read_winners(winners_path(name))[0])["device"] == name

@@ -197,15 +197,25 @@ def test_the_module_says_what_it_is(n):
 @pytest.mark.parametrize(
     ("v", "words"),
     [
-        (Conv(2, 8, 9, 9, 8, 3, 3), "A is filters, B images, C results; M counts filters (K), N results (N P Q), K what a"),
-        (Conv(2, 8, 9, 9, 8, 3, 3, layout="NHWC"), "A is images, B filters, C results; M counts results (N P Q), N filters"),
-        (Conv(2, 8, 9, 9, 8, 3, 3, layout="NHWC", direction="input_grad"),
-         "A is gradients of results, B filters, C gradients of images; M counts pixels of images (N H W), N channels"),
-        (Conv(2, 8, 9, 9, 8, 3, 3, d=4, t=2, direction="weight_grad"),
-         "A is gradients of results, B images, C gradients of filters; M counts filters (K), N what a filter covers"
-         " (C T R S), K results (N Z P Q)"),
+        (
+            Conv(2, 8, 9, 9, 8, 3, 3),
+            "A is filters, B images, C results; M counts filters (K), N results (N P Q), K what a",
+        ),
+        (
+            Conv(2, 8, 9, 9, 8, 3, 3, layout="NHWC"),
+            "A is images, B filters, C results; M counts results (N P Q), N filters",
+        ),
+        (
+            Conv(2, 8, 9, 9, 8, 3, 3, layout="NHWC", direction="input_grad"),
+            "A is gradients of results, B filters, C gradients of images; M counts pixels of images (N H W), N channels",
+        ),
+        (
+            Conv(2, 8, 9, 9, 8, 3, 3, d=4, t=2, direction="weight_grad"),
+            "A is gradients of results, B images, C gradients of filters; M counts filters (K), N what a filter covers"
+            " (C T R S), K results (N Z P Q)",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_convolution_says_what_its_matrices_are(v, words):
     first, second = render(plan_for(v, Config(vec_c=1, cp_async_a=0), device("h200"))).text.splitlines()[:2]
     assert first.startswith(f"// conv {v.direction}: images {v.layout}, filters {v.filters}, f32")

@@ -27,14 +27,28 @@ class Inner:
 
 
 def test_a_document_is_json_whatever_it_holds() -> None:
-    made = report.to_json({
-        "nan": math.nan, "inf": np.float64(np.inf), "number": np.int64(3), "path": Path("a") / "b", "text": "µs",
-        "list": (Inner(1.5), {1: None}), "bool": np.bool_(True), "values": np.float32(0.5),
-    })  # fmt: skip
+    made = report.to_json(
+        {
+            "nan": math.nan,
+            "inf": np.float64(np.inf),
+            "number": np.int64(3),
+            "path": Path("a") / "b",
+            "text": "µs",
+            "list": (Inner(1.5), {1: None}),
+            "bool": np.bool_(True),
+            "values": np.float32(0.5),
+        }
+    )
     assert json.loads(made) == {
-        "nan": None, "inf": None, "number": 3, "path": "a/b", "text": "µs", "list": [{"x": 1.5}, {"1": None}],
-        "bool": True, "values": 0.5,
-    }  # fmt: skip
+        "nan": None,
+        "inf": None,
+        "number": 3,
+        "path": "a/b",
+        "text": "µs",
+        "list": [{"x": 1.5}, {"1": None}],
+        "bool": True,
+        "values": 0.5,
+    }
 
 
 def test_a_table_lines_up_and_leaves_blank_columns_out() -> None:

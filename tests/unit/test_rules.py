@@ -266,8 +266,18 @@ def test_a_row_rejects_what_it_says(name, p, text, where, words):
 
 def test_the_good_ones_are_legal():
     """What the rejected configurations above are neighbours of."""
-    for p, text in ((P, ""), (P, GOOD), (NT, "kmajor_smem_a=1 kmajor_smem_b=1"), (P, "bounds=0"), (P, "kg=2"), (P, "kg=2 splitk=1"),
-                    (P, "kg=2 splitk=2"), (P, "min_ctas_per_sm=6"), (P, "stages=8"), (P, "deferred_sts=1 cp_async_a=0")):  # fmt: skip
+    for p, text in (
+        (P, ""),
+        (P, GOOD),
+        (NT, "kmajor_smem_a=1 kmajor_smem_b=1"),
+        (P, "bounds=0"),
+        (P, "kg=2"),
+        (P, "kg=2 splitk=1"),
+        (P, "kg=2 splitk=2"),
+        (P, "min_ctas_per_sm=6"),
+        (P, "stages=8"),
+        (P, "deferred_sts=1 cp_async_a=0"),
+    ):
         assert broken(p, parse_config(text), H200) is None, text
     assert broken(Gemm(0, 0, 0), Config(), H200) is None
     assert broken(parse("gemm 1,1,1 TT f64"), Config(), H200) is None

@@ -116,9 +116,22 @@ def test_every_template_is_used(listed):
 
 
 @pytest.mark.parametrize(
-    "part", ["setmaxnreg", "st.async", "st.shared::cluster", ".multicast::cluster", ".im2col.", "griddepcontrol.wait",
-             "cp.async.ca", "cp.async.cg", "ldmatrix", "stmatrix", "red.release", "barrier.cluster.wait"],
-)  # fmt: skip
+    "part",
+    [
+        "setmaxnreg",
+        "st.async",
+        "st.shared::cluster",
+        ".multicast::cluster",
+        ".im2col.",
+        "griddepcontrol.wait",
+        "cp.async.ca",
+        "cp.async.cg",
+        "ldmatrix",
+        "stmatrix",
+        "red.release",
+        "barrier.cluster.wait",
+    ],
+)
 def test_every_way_to_synchronise_and_copy_is_listed(listed, part):
     assert any(part in text for text in listed[1])
 
@@ -142,9 +155,12 @@ def test_a_wrong_result_is_told(monkeypatch, capsys):
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [(["--tools", "leakcheck"], "must be some of memcheck"), (["--only", "gemm"], "must be one of simt"),
-     (["--run", "gemm"], "must be one of simt")],
-)  # fmt: skip
+    [
+        (["--tools", "leakcheck"], "must be some of memcheck"),
+        (["--only", "gemm"], "must be one of simt"),
+        (["--run", "gemm"], "must be one of simt"),
+    ],
+)
 def test_words_that_are_not_known_are_refused(words, message, capsys):
     with pytest.raises(SystemExit) as ended:
         script.main(words)

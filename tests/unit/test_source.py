@@ -49,8 +49,11 @@ def test_parameters_lie_where_ptx_puts_them():
     kinds = {"u64": "<u8", "u32": "<u4", "s32": "<i4", "f32": "<f4", "f64": "<f8", "b16": "<u2"}
     for _ in range(200):
         types = [str(rng.choice(list(kinds))) for _ in range(rng.integers(1, 12))]
-        text = ".version 8.1\n.target sm_90\n.address_size 64\n.visible .entry k(" + ", ".join(
-            f".param .{t} p{i}" for i, t in enumerate(types)) + ")\n{\n    ret;\n}\n"  # fmt: skip
+        text = (
+            ".version 8.1\n.target sm_90\n.address_size 64\n.visible .entry k("
+            + ", ".join(f".param .{t} p{i}" for i, t in enumerate(types))
+            + ")\n{\n    ret;\n}\n"
+        )
         parameters = Machine().load(text)["k"].parameters
         step = Step("k", (1, 1, 1), arguments=tuple((t, i + 1) for i, t in enumerate(types)))
         packed = step.pack({})

@@ -40,19 +40,39 @@ PROBLEMS = [
     Gemm(300, 200, 40, "NN", lda=41, aligned_b=4),
 ]
 SMALL = {
-    "ms": (4, 8), "ns": (2, 4), "ml": (32, 128), "nl": (64,), "u": (8, 32), "ks": (1, 2), "kl": (1, 4),
+    "ms": (4, 8),
+    "ns": (2, 4),
+    "ml": (32, 128),
+    "nl": (64,),
+    "u": (8, 32),
+    "ks": (1, 2),
+    "kl": (1, 4),
     "stages": (2, 4),
-}  # fmt: skip
+}
 SMALL_MMA = {
-    "ms": (16, 64), "ns": (8, 32), "ml": (32, 128), "nl": (32, 64), "u": (16, 32, 128), "kl": (1, 2), "stages": (2, 4),
-}  # fmt: skip
+    "ms": (16, 64),
+    "ns": (8, 32),
+    "ml": (32, 128),
+    "nl": (32, 64),
+    "u": (16, 32, 128),
+    "kl": (1, 2),
+    "stages": (2, 4),
+}
 SMALL_WGMMA = {
-    "LONG": ((1, 1, 0), (2, 2, 0), (1, 2, 1)), "SHORT": (8, 48, 256), "DEPTHS": (64, 256), "STAGES": (2, 4),
-    "CLUSTERS": ((1, 1, 1), (2, 2, 1), (1, 1, 4)), "LEAVING": ((0, 1, 1, 0), (1, 2, 2, 0), (1, 1, 1, 1)),
-}  # fmt: skip
+    "LONG": ((1, 1, 0), (2, 2, 0), (1, 2, 1)),
+    "SHORT": (8, 48, 256),
+    "DEPTHS": (64, 256),
+    "STAGES": (2, 4),
+    "CLUSTERS": ((1, 1, 1), (2, 2, 1), (1, 1, 4)),
+    "LEAVING": ((0, 1, 1, 0), (1, 2, 2, 0), (1, 1, 1, 1)),
+}
 SMALL_STREAM = {
-    "EACH": (2, 8, 16), "LANES": (1, 8, 32), "ALONG": (1, 4), "GROUPS": (2, 4), "STEPS": (1, 4),
-}  # fmt: skip
+    "EACH": (2, 8, 16),
+    "LANES": (1, 8, 32),
+    "ALONG": (1, 4),
+    "GROUPS": (2, 4),
+    "STEPS": (1, 4),
+}
 
 
 def plain(c: Columns) -> Columns:
@@ -123,11 +143,16 @@ def test_simt_candidates_are_the_legal_rows_of_the_product(small_axes, p, d):
 
 
 MMA_PROBLEMS = [
-    Gemm(2560, 16, 2560, "TN", "f16"), Gemm(777, 1001, 1333, "NT", "f16"), Gemm(130, 65, 514, "TT", "f64"),
-    Gemm(96, 96, 4096, "NN", "f32", "tf32"), Gemm(64, 60, 9000, "TN", "f32", "tf32", deterministic=True),
-    Gemm(256, 250, 512, "NT", "s8"), Gemm(254, 250, 512, "TN", "e4m3"), Gemm(300, 200, 40, "NN", "bf16", lda=41),
+    Gemm(2560, 16, 2560, "TN", "f16"),
+    Gemm(777, 1001, 1333, "NT", "f16"),
+    Gemm(130, 65, 514, "TT", "f64"),
+    Gemm(96, 96, 4096, "NN", "f32", "tf32"),
+    Gemm(64, 60, 9000, "TN", "f32", "tf32", deterministic=True),
+    Gemm(256, 250, 512, "NT", "s8"),
+    Gemm(254, 250, 512, "TN", "e4m3"),
+    Gemm(300, 200, 40, "NN", "bf16", lda=41),
     Gemm(300, 200, 40, "TN", "bf16", epilogue="bias_row,relu"),
-]  # fmt: skip
+]
 
 
 def mma_copies(p: Gemm) -> list[dict[str, int]]:
@@ -177,14 +202,24 @@ def test_mma_candidates_are_the_legal_rows_of_the_product(small_axes, p):
 
 
 WGMMA_PROBLEMS = [
-    Gemm(2560, 16, 2560, "TN", "f16"), Gemm(64, 64, 60000, "NN", "bf16"), Gemm(512, 768, 640, "TT", "f16"),
-    Gemm(32, 4096, 4096, "NT", "f16"), Gemm(256, 256, 2048, "NT", "f32", "tf32"), Gemm(200, 300, 4096, "NT", "s8"),
-    Gemm(200, 304, 4096, "NT", "e4m3"), Gemm(256, 250, 4096, "TN", "f16", lda=264, ldb=256, ldc=256),
-    Gemm(256, 256, 2048, "NN", "f32", "tf32"), Gemm(256, 250, 2048, "TT", "s8", ldc=256),
-    Gemm(208, 304, 4096, "TT", "e4m3"), Gemm(208, 304, 4096, "TN", "f32", "tf32"),
-    Gemm(256, 320, 2048, "NN", "f16", "f16"), Gemm(255, 320, 2047, "NN", "f16"), Gemm(64, 63, 2048, "TN", "s8"),
-    Gemm(64, 64, 4096, "NT", "f32", "tf32", deterministic=True), Gemm(512, 512, 4096, "NT", "bf16", epilogue="relu"),
-]  # fmt: skip
+    Gemm(2560, 16, 2560, "TN", "f16"),
+    Gemm(64, 64, 60000, "NN", "bf16"),
+    Gemm(512, 768, 640, "TT", "f16"),
+    Gemm(32, 4096, 4096, "NT", "f16"),
+    Gemm(256, 256, 2048, "NT", "f32", "tf32"),
+    Gemm(200, 300, 4096, "NT", "s8"),
+    Gemm(200, 304, 4096, "NT", "e4m3"),
+    Gemm(256, 250, 4096, "TN", "f16", lda=264, ldb=256, ldc=256),
+    Gemm(256, 256, 2048, "NN", "f32", "tf32"),
+    Gemm(256, 250, 2048, "TT", "s8", ldc=256),
+    Gemm(208, 304, 4096, "TT", "e4m3"),
+    Gemm(208, 304, 4096, "TN", "f32", "tf32"),
+    Gemm(256, 320, 2048, "NN", "f16", "f16"),
+    Gemm(255, 320, 2047, "NN", "f16"),
+    Gemm(64, 63, 2048, "TN", "s8"),
+    Gemm(64, 64, 4096, "NT", "f32", "tf32", deterministic=True),
+    Gemm(512, 512, 4096, "NT", "bf16", epilogue="relu"),
+]
 
 
 def wgmma_copies(p: Gemm) -> list[int]:
@@ -206,9 +241,21 @@ def wgmma_by_hand(p: Gemm, d) -> set[Config]:
         ml, nl = (short, 64 * n) if swap else (64 * n, short)
         names = ("epilogue_smem", "epilogue_subtiles", "epilogue_buffers", "epilogue_aliases_ab")
         c = Config(
-            family=2, ml=ml, nl=nl, u=u, transposed_mma=swap, math_warpgroups=wg, pingpong=turns, persistent=walks, cluster_x=cluster, cluster_y=yc,
-            cluster_k=kc, stages=stages, operand_path=copied, **dict(zip(names, leaving, strict=True)),
-        )  # fmt: skip
+            family=2,
+            ml=ml,
+            nl=nl,
+            u=u,
+            transposed_mma=swap,
+            math_warpgroups=wg,
+            pingpong=turns,
+            persistent=walks,
+            cluster_x=cluster,
+            cluster_y=yc,
+            cluster_k=kc,
+            stages=stages,
+            operand_path=copied,
+            **dict(zip(names, leaving, strict=True)),
+        )
         m, n_ = ceil_div(p.m, ml), ceil_div(p.n, nl)
         blocks = ceil_div(n_ if swap else m, cluster) * cluster * ceil_div(m if swap else n_, yc) * yc
         room = {1: 132, 4: 120}[cluster * yc * kc]
@@ -248,10 +295,17 @@ def test_wgmma_candidates_are_the_legal_rows_of_the_product(small_axes, p):
 
 
 STREAM_PROBLEMS = [
-    Gemm(1, 4096, 4096, "NT", "f16"), Gemm(3, 1000, 4096, "NN", "bf16"), Gemm(4096, 1, 4096, "TN"),
-    Gemm(777, 5, 1001, "NT", "f64"), Gemm(4, 4096, 512, "TN", "s8"), Gemm(1, 1, 70000, "NT", "f32", "tf32"),
-    Gemm(8, 300, 4096, "TT", "e4m3", ldb=4097), Gemm(3, 100, 4096, "NT", "bf16", ldb=4100), Gemm(4, 512, 300, "TN", "f64"), Gemm(2, 300, 40, "NT", "bf16", epilogue="relu"),
-]  # fmt: skip
+    Gemm(1, 4096, 4096, "NT", "f16"),
+    Gemm(3, 1000, 4096, "NN", "bf16"),
+    Gemm(4096, 1, 4096, "TN"),
+    Gemm(777, 5, 1001, "NT", "f64"),
+    Gemm(4, 4096, 512, "TN", "s8"),
+    Gemm(1, 1, 70000, "NT", "f32", "tf32"),
+    Gemm(8, 300, 4096, "TT", "e4m3", ldb=4097),
+    Gemm(3, 100, 4096, "NT", "bf16", ldb=4100),
+    Gemm(4, 512, 300, "TN", "f64"),
+    Gemm(2, 300, 40, "NT", "bf16", epilogue="relu"),
+]
 
 
 def stream_by_hand(p: Gemm, d) -> set[Config]:
@@ -284,10 +338,18 @@ def stream_by_hand(p: Gemm, d) -> set[Config]:
                 continue
             tile = each * wm * n
             sides = (thin, tile, thin, each) if swap else (tile, thin, each, thin)
-            made.append(Config(
-                family=3, **dict(zip(("ml", "nl", "ms", "ns"), sides, strict=True)), lanes_m=wm, kl=kl, transposed_mma=swap,
-                u=32 // wm * kl * reach, fragment_prefetch=ahead, **{f"vec_{x}": w, f"vec_{y}": v},
-            ))  # fmt: skip
+            made.append(
+                Config(
+                    family=3,
+                    **dict(zip(("ml", "nl", "ms", "ns"), sides, strict=True)),
+                    lanes_m=wm,
+                    kl=kl,
+                    transposed_mma=swap,
+                    u=32 // wm * kl * reach,
+                    fragment_prefetch=ahead,
+                    **{f"vec_{x}": w, f"vec_{y}": v},
+                )
+            )
         # matrix instructions: 16 rows of eight lanes, eight columns, four lanes along K
         each, _, warps, groups = threads
         pairs = [(vec[x], min(vec[y], vec[x]) if along_k[y] else 1)] if vec[x] * size >= 8 else []
@@ -298,10 +360,19 @@ def stream_by_hand(p: Gemm, d) -> set[Config]:
         for e, n, kl, reach, (w, v), ahead in product(each, warps, groups, reaches, pairs, (0, 1) if fed else ()):
             if 64 <= n * kl * 32 <= 1024:
                 sides = (8, 8 * e * n, 2, e) if swap else (8 * e * n, 8, e, 2)
-                made.append(Config(
-                    family=3, **dict(zip(("ml", "nl", "ms", "ns"), sides, strict=True)), lanes_m=8, kl=kl, transposed_mma=swap,
-                    u=4 * kl * reach, fragment_prefetch=ahead, tma_rows=16, **{f"vec_{x}": w, f"vec_{y}": v},
-                ))  # fmt: skip
+                made.append(
+                    Config(
+                        family=3,
+                        **dict(zip(("ml", "nl", "ms", "ns"), sides, strict=True)),
+                        lanes_m=8,
+                        kl=kl,
+                        transposed_mma=swap,
+                        u=4 * kl * reach,
+                        fragment_prefetch=ahead,
+                        tma_rows=16,
+                        **{f"vec_{x}": w, f"vec_{y}": v},
+                    )
+                )
         for c in made:
             narrow = 2 if p.dtype == "f64" else 4
             c = replace(c, vec_c=min(p.vectors[2], c.nl, narrow), store_policy=int(p.k < 512))
@@ -338,9 +409,14 @@ def test_clusters_fill_what_they_can_be_resident_on():
 
 
 ALL = [
-    *PROBLEMS, Gemm(2560, 16, 2560, "NN", "f16"), Gemm(777, 1001, 1331, "TT", "bf16"), Gemm(512, 512, 4096, "NT", "s8"),
-    Gemm(2048, 2048, 2048, "NT", "f32", "tf32"), Gemm(100, 100, 900, "TN", "f64"), Gemm(320, 30, 4096, "NT", "e5m2"),
-]  # fmt: skip
+    *PROBLEMS,
+    Gemm(2560, 16, 2560, "NN", "f16"),
+    Gemm(777, 1001, 1331, "TT", "bf16"),
+    Gemm(512, 512, 4096, "NT", "s8"),
+    Gemm(2048, 2048, 2048, "NT", "f32", "tf32"),
+    Gemm(100, 100, 900, "TN", "f64"),
+    Gemm(320, 30, 4096, "NT", "e5m2"),
+]
 
 
 def test_families_are_those_that_compute_the_types():
@@ -400,10 +476,21 @@ def test_the_whole_space_is_legal_and_canonical(p):
 
 @pytest.mark.parametrize(
     "p",
-    [Gemm(0, 5, 3), Gemm(5, 3, 0), Gemm(1, 1, 1), Gemm(1, 70000, 1, "TT"), Gemm(3, 2, 5, "NT", "f16"),
-     Gemm(0, 8, 8, "NT", "f16"), Gemm(8, 8, 0, "NN", "bf16"), Gemm(1, 1, 1, "NT", "f64"), Gemm(8, 1 << 20, 8, "NT", "f16"),
-     Gemm(1 << 20, 8, 8, "NN", "f16"), Gemm(16, 16, 0, "NT", "s8"), Gemm(1, 4096, 4096, "NT", "bf16")],
-)  # fmt: skip
+    [
+        Gemm(0, 5, 3),
+        Gemm(5, 3, 0),
+        Gemm(1, 1, 1),
+        Gemm(1, 70000, 1, "TT"),
+        Gemm(3, 2, 5, "NT", "f16"),
+        Gemm(0, 8, 8, "NT", "f16"),
+        Gemm(8, 8, 0, "NN", "bf16"),
+        Gemm(1, 1, 1, "NT", "f64"),
+        Gemm(8, 1 << 20, 8, "NT", "f16"),
+        Gemm(1 << 20, 8, 8, "NN", "f16"),
+        Gemm(16, 16, 0, "NT", "s8"),
+        Gemm(1, 4096, 4096, "NT", "bf16"),
+    ],
+)
 def test_degenerate_problems_have_candidates(p):
     c = space.candidates(p, H200)
     assert len(c)
@@ -506,9 +593,11 @@ CLASSES = {
     1: (Gemm(2560, 16, 2560, "NN", "f16"), Gemm(64, 4096, 128, "NN", "f16"), Gemm(80, 304, 24, "NN", "f16", lda=88)),
     2: (Gemm(2560, 48, 2560, "NN", "f16"), Gemm(64, 4096, 128, "NN", "f16"), Gemm(80, 304, 24, "NN", "bf16")),
     3: (Gemm(4, 4096, 2560, "NT", "f16"), Gemm(4, 64, 128, "NT", "f16"), Gemm(4, 304, 24, "NT", "f16", lda=25)),
-    4: tuple(lower(Conv(2, 40 * n, 9, 12 * n, 40 * n, 3, 3, padding=1, groups=40 * n, dtype=kind))
-             for n, kind in ((1, "f32"), (2, "f32"), (1, "f64"))),
-}  # fmt: skip
+    4: tuple(
+        lower(Conv(2, 40 * n, 9, 12 * n, 40 * n, 3, 3, padding=1, groups=40 * n, dtype=kind))
+        for n, kind in ((1, "f32"), (2, "f32"), (1, "f64"))
+    ),
+}
 
 
 @pytest.mark.parametrize("f", space.SPACES, ids=lambda f: space.FAMILIES[f.code])
@@ -550,12 +639,20 @@ def test_what_depends_on_the_option_of_slices_is_asked_for_each():
 
 @pytest.mark.parametrize(
     "p",
-    [Gemm(256, 256, 512, "NT"), Gemm(255, 257, 129, "TT"), Gemm(256, 256, 512, "NN", "f16"),
-     Gemm(256, 256, 512, "TN", "f64"), Gemm(256, 256, 512, "NN", "f16", "f16"), Gemm(64, 256, 4096, "NT", "bf16"),
-     Gemm(512, 511, 513, "TN", "f32", "tf32"), Gemm(256, 256, 4096, "NT", "s8"), Gemm(4, 256, 4096, "NT", "s8"),
-     Gemm(256, 1, 1024, "NN", "f64")],
+    [
+        Gemm(256, 256, 512, "NT"),
+        Gemm(255, 257, 129, "TT"),
+        Gemm(256, 256, 512, "NN", "f16"),
+        Gemm(256, 256, 512, "TN", "f64"),
+        Gemm(256, 256, 512, "NN", "f16", "f16"),
+        Gemm(64, 256, 4096, "NT", "bf16"),
+        Gemm(512, 511, 513, "TN", "f32", "tf32"),
+        Gemm(256, 256, 4096, "NT", "s8"),
+        Gemm(4, 256, 4096, "NT", "s8"),
+        Gemm(256, 1, 1024, "NN", "f64"),
+    ],
     ids=lambda p: p.key(),
-)  # fmt: skip
+)
 def test_canonical_configurations_are_the_same_kernels(p):
     learnt = Categorical.learn(p, H200, wanted=300)
     parts = [learnt.only(code).sample(40, np.random.default_rng(3)) for code in learnt.family]
@@ -597,10 +694,18 @@ def test_a_launch_of_one_kernel_has_nothing_to_overlap_with():
 
 @pytest.mark.parametrize(
     ("p", "code"),
-    [(Gemm(64, 48, 4096, "NT"), 0), (Gemm(256, 256, 512, "NN", "f16", "f16"), 0), (Gemm(256, 256, 512, "NN", "f16"), 1),
-     (Gemm(255, 256, 513, "NN", "f64"), 1), (Gemm(256, 256, 4096, "NT", "f16"), 2), (Gemm(32, 256, 4096, "TN", "bf16"), 2),
-     (Gemm(256, 256, 4096, "NT", "s8"), 2), (Gemm(3, 256, 4096, "NN", "f16"), 3), (Gemm(256, 1, 4096, "NT"), 3)],
-)  # fmt: skip
+    [
+        (Gemm(64, 48, 4096, "NT"), 0),
+        (Gemm(256, 256, 512, "NN", "f16", "f16"), 0),
+        (Gemm(256, 256, 512, "NN", "f16"), 1),
+        (Gemm(255, 256, 513, "NN", "f64"), 1),
+        (Gemm(256, 256, 4096, "NT", "f16"), 2),
+        (Gemm(32, 256, 4096, "TN", "bf16"), 2),
+        (Gemm(256, 256, 4096, "NT", "s8"), 2),
+        (Gemm(3, 256, 4096, "NN", "f16"), 3),
+        (Gemm(256, 1, 4096, "NT"), 3),
+    ],
+)
 def test_refinements_are_different_kernels(p, code):
     c = space.candidates(p, H200)
     mine = np.flatnonzero(c.family == code)
@@ -647,8 +752,22 @@ def changed(p: Gemm, config: Config) -> set[str]:
 
 
 def test_refinements_of_mma_reach_every_axis():
-    config = Config(family=1, ms=32, ns=16, ml=32, nl=64, u=64, kg=4, splitk=1, cp_async_a=0, cp_async_b=0, vec_a=2, vec_b=2,
-                    vec_c=2, prefetch_k=1)  # fmt: skip
+    config = Config(
+        family=1,
+        ms=32,
+        ns=16,
+        ml=32,
+        nl=64,
+        u=64,
+        kg=4,
+        splitk=1,
+        cp_async_a=0,
+        cp_async_b=0,
+        vec_a=2,
+        vec_b=2,
+        vec_c=2,
+        prefetch_k=1,
+    )
     p = Gemm(512, 512, 4098, "NT", "f16", out="f32")
     assert changed(p, config) == set(mma.AXES) - {"operand_path"}  # flags need the workspace that copies lie in
     assert "operand_path" in changed(p, replace(config, kg=1, splitk=0))
@@ -677,8 +796,23 @@ def test_refinements_of_wgmma_reach_every_axis():
 
 def test_refinements_of_stream_reach_every_axis():
     p = Gemm(4, 512, 4096, "NN", out="f32")
-    config = Config(family=3, ms=4, ns=8, ml=4, nl=64, lanes_m=4, kl=2, u=64, vec_a=4, vec_b=4, vec_c=2, kg=4, splitk=1,
-                    min_ctas_per_sm=2, transposed_mma=1)  # fmt: skip
+    config = Config(
+        family=3,
+        ms=4,
+        ns=8,
+        ml=4,
+        nl=64,
+        lanes_m=4,
+        kl=2,
+        u=64,
+        vec_a=4,
+        vec_b=4,
+        vec_c=2,
+        kg=4,
+        splitk=1,
+        min_ctas_per_sm=2,
+        transposed_mma=1,
+    )
     reached = changed(p, config)
     both = Config(family=3, ms=4, ns=4, ml=4, nl=4, lanes_m=1, kl=2, u=256, vec_a=4, vec_b=4, transposed_mma=1)
     reached |= changed(Gemm(4, 4, 4096, "NT"), both)

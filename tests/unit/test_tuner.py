@@ -154,8 +154,17 @@ def test_an_interrupted_run_goes_on_where_it_stopped(fake, tmp_path, after):
 
 
 def test_an_interrupted_run_leaves_a_winner(fake, database):
-    fake.setattr(Fake, "answer", staticmethod(lambda p, c, purpose: (_ for _ in ()).throw(KeyboardInterrupt)
-                                              if purpose == "refine" else {"outcome": "ok", "samples": (time_of(c),)}))  # fmt: skip
+    fake.setattr(
+        Fake,
+        "answer",
+        staticmethod(
+            lambda p, c, purpose: (
+                (_ for _ in ()).throw(KeyboardInterrupt)
+                if purpose == "refine"
+                else {"outcome": "ok", "samples": (time_of(c),)}
+            )
+        ),
+    )
     with pytest.raises(KeyboardInterrupt):
         tune([P], database=database, budget=BUDGET)
     found = database.best(P, "emulated", "model")
@@ -251,8 +260,11 @@ STORED = "ms=2 ns=2 ml=16 nl=16 vec_a=4 vec_b=4 vec_c=2"
 def test_the_stored_winner_is_timed_beside_the_others(fake, database, now, stays):
     """An import's winner, say: it stays if it is faster here and now, whatever it was elsewhere."""
     stored = crowned(database, STORED, 0.7)
-    fake.setattr(Fake, "answer", staticmethod(
-        lambda p, c, purpose: {"outcome": "ok", "samples": (now if c == stored.config else time_of(c),)}))  # fmt: skip
+    fake.setattr(
+        Fake,
+        "answer",
+        staticmethod(lambda p, c, purpose: {"outcome": "ok", "samples": (now if c == stored.config else time_of(c),)}),
+    )
     (done,) = tune([P], database=database, budget=replace(BUDGET, refine_rounds=0))
     assert (P, stored.config, "final") in Fake.log
     assert (done.winner.config == stored.config) == stays
@@ -262,8 +274,13 @@ def test_the_stored_winner_is_timed_beside_the_others(fake, database, now, stays
 
 
 def test_a_short_timing_gives_way_to_a_long_one(fake, database):
-    fake.setattr(Fake, "answer", staticmethod(
-        lambda p, c, purpose: {"outcome": "ok", "samples": (time_of(c) * (1.5 if purpose == "final" else 1.0),)}))  # fmt: skip
+    fake.setattr(
+        Fake,
+        "answer",
+        staticmethod(
+            lambda p, c, purpose: {"outcome": "ok", "samples": (time_of(c) * (1.5 if purpose == "final" else 1.0),)}
+        ),
+    )
     (done,) = tune([P], database=database, budget=replace(BUDGET, refine_rounds=0))
     found = database.best(P, "emulated", "model")
     assert found == done.winner
@@ -292,9 +309,13 @@ def test_what_was_fastest_for_its_neighbours_is_tried_first(fake, database):
 def test_no_winner_is_worse_than_what_is_chosen_untuned(fake, database):
     """Also where the budget has no search: what was sampled may all be bad."""
     [(untuned, _)] = Model.analytic(EMULATED).rank(P, EMULATED, 1, exhaustive=True)
-    fake.setattr(Fake, "answer", staticmethod(
-        lambda problem, config, purpose: {"outcome": "ok", "samples": (1.0 if config == untuned else 2.0,)}
-    ))  # fmt: skip
+    fake.setattr(
+        Fake,
+        "answer",
+        staticmethod(
+            lambda problem, config, purpose: {"outcome": "ok", "samples": (1.0 if config == untuned else 2.0,)}
+        ),
+    )
     [done] = tune([P], "emulated", database, replace(BUDGET, samples=2, search=0, refine_rounds=0))
     assert done.winner.config == untuned
 
@@ -489,9 +510,18 @@ def test_what_another_tuner_measures_now_is_waited_for_last(fake, database, conf
     assert [c for _, c in searched()] == others
 
 
-@pytest.mark.parametrize(("owner", "ended"), [("{node}:{dead}:x", True), ("{node}:{pid}:x", False), ("n:{dead}:x", False),
-                                              ("{node}:1:x", False), ("{node}", False), ("", False),
-                                              ("{node}:" + "9" * 40 + ":x", False)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("owner", "ended"),
+    [
+        ("{node}:{dead}:x", True),
+        ("{node}:{pid}:x", False),
+        ("n:{dead}:x", False),
+        ("{node}:1:x", False),
+        ("{node}", False),
+        ("", False),
+        ("{node}:" + "9" * 40 + ":x", False),
+    ],
+)
 def test_claims_of_a_process_that_was_killed_are_released(fake, database, configs, owner, ended):
     process = subprocess.Popen(["true"])
     process.wait()
@@ -521,8 +551,13 @@ def test_a_crash_that_says_nothing_of_the_kernel_is_measured_again(fake, databas
 
 def test_retry_measures_earlier_failures_again(fake, database, configs):
     failing = dict(zip(configs[1:], OUTCOMES[1:], strict=False))
-    fake.setattr(Fake, "answer", staticmethod(
-        lambda p, c, purpose: {"outcome": failing.get(c, "ok"), "samples": () if c in failing else (3.0,)}))  # fmt: skip
+    fake.setattr(
+        Fake,
+        "answer",
+        staticmethod(
+            lambda p, c, purpose: {"outcome": failing.get(c, "ok"), "samples": () if c in failing else (3.0,)}
+        ),
+    )
     session(database).measure(P, configs, "search")
     assert session(database).measure(P, configs, "search")[1].outcome == failing[configs[1]]
     assert len(searched()) == 4

@@ -95,8 +95,16 @@ def test_descriptors_read_what_tma_brought():
 def test_stages_hold_what_barriers_expect():
     for p, c in cases(22, 150, H200, limit=600):
         made = plan_for(p, c, H200)
-        expected = sum(b[0] * b[1] * n * s for b, n, s in (
-            (made.x.box, len(made.x.boxes), c.cluster_y), (made.y.box, len(made.y.boxes), c.cluster_x))) * p.element.bytes  # fmt: skip
+        expected = (
+            sum(
+                b[0] * b[1] * n * s
+                for b, n, s in (
+                    (made.x.box, len(made.x.boxes), c.cluster_y),
+                    (made.y.box, len(made.y.boxes), c.cluster_x),
+                )
+            )
+            * p.element.bytes
+        )
         assert made.expected == expected < 1 << 20
         assert made.stage_bytes % 1024 == made.y.base % 1024 == 0
         assert made.barriers % 8 == 0

@@ -111,8 +111,11 @@ def test_a_copy_has_each_element_at_its_pixel_and_channel(layout, filters, direc
     def moved(array, name, order):
         return array.transpose([letters[name].index(i) for i in order])
 
-    seen = {"x": "hwnc" if layout == "CHWN" else "nhwc", "y": "pqnk" if layout == "CHWN" else "npqk",
-            "w": "crsk" if direction == "input_grad" else "krsc"}  # fmt: skip
+    seen = {
+        "x": "hwnc" if layout == "CHWN" else "nhwc",
+        "y": "pqnk" if layout == "CHWN" else "npqk",
+        "w": "crsk" if direction == "input_grad" else "krsc",
+    }
     for copy, array, name in zip(x.copies, (first, second), p.tensors, strict=False):
         want = moved(array, name, seen[name])
         assert np.array_equal(copied(copy, array), want.reshape(-1, want.shape[-1]))

@@ -15,9 +15,13 @@ from ptxgen.problem.gemm import Gemm
 
 #: the values of each axis that are tried
 AXES = {
-    "ns": (1, 2, 4, 8, 16), "ml": (1, 2, 4, 8, 16), "nl": (32, 64, 128, 256), "vec_a": (1, 2, 4),
-    "min_ctas_per_sm": (1, 2, 4, 8), "store_policy": (0, 1),
-}  # fmt: skip
+    "ns": (1, 2, 4, 8, 16),
+    "ml": (1, 2, 4, 8, 16),
+    "nl": (32, 64, 128, 256),
+    "vec_a": (1, 2, 4),
+    "min_ctas_per_sm": (1, 2, 4, 8),
+    "store_policy": (0, 1),
+}
 THREADS = (64, 512)  #: of a block, at least and at most
 WAVES = (1, 2, 4, 8)  #: blocks a multiprocessor of gradients of filters
 

@@ -39,10 +39,16 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     left = leaving(p, c, g, d, 1)
     summed = p.strip is not None and p.strip.summed
     return Work.of(
-        len(c), resident=left["resident"], busy=bound(issue, wavefronts), math=issue,
-        alone=LATENCY * (2 if summed else 1 + g.steps), store=c.nl * c.ml * c.ns * c.vec_a, part=c.nl * c.vec_a,
-        moved_a=g.threads * g.loads * c.vec_a * p.element.bytes, stages=2,
-    )  # fmt: skip
+        len(c),
+        resident=left["resident"],
+        busy=bound(issue, wavefronts),
+        math=issue,
+        alone=LATENCY * (2 if summed else 1 + g.steps),
+        store=c.nl * c.ml * c.ns * c.vec_a,
+        part=c.nl * c.vec_a,
+        moved_a=g.threads * g.loads * c.vec_a * p.element.bytes,
+        stages=2,
+    )
 
 
 def microseconds(p: Gemm, d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Floats:

@@ -16,8 +16,16 @@ class SlidePlan(Plan):
     kernel = "kernel/depthwise.mako"
     #: how far a lane, and a row of the strip's axis, moves in images, coordinates, results and filters
     NUMBERS: tuple[str, ...] = (
-        "lane_x", "lane_word", "lane_y", "lane_w", "row_x", "row_word", "row_y", "row_w", "filter",
-    )  # fmt: skip
+        "lane_x",
+        "lane_word",
+        "lane_y",
+        "lane_w",
+        "row_x",
+        "row_word",
+        "row_y",
+        "row_w",
+        "filter",
+    )
 
     def _leaving(self) -> None:
         super()._leaving()
@@ -104,15 +112,32 @@ class SlidePlan(Plan):
         unit = tuple(n // s.step for n in s.along.axes)
         tap = s.filter
         numbers = (
-            s.lanes, s.rows, s.results, s.steps,
-            s.lane.image, s.word(s.lane.axes), s.lane.result, s.lane.filter,
-            s.along.image // s.step, s.word(unit), s.along.result, tap[0], max(tap[1], 1),
-            s.packing.guard, s.packing.high,
-        )  # fmt: skip
+            s.lanes,
+            s.rows,
+            s.results,
+            s.steps,
+            s.lane.image,
+            s.word(s.lane.axes),
+            s.lane.result,
+            s.lane.filter,
+            s.along.image // s.step,
+            s.word(unit),
+            s.along.result,
+            tap[0],
+            max(tap[1], 1),
+            s.packing.guard,
+            s.packing.high,
+        )
         arguments: tuple[Argument, ...] = (
-            ("u64", "A"), ("u64", "B"), ("u64", "C"), ("u64", "W"), *self._arrays(problem),
-            *(("table", table) for table in s.tables), *(("u32", n % (1 << 32)) for n in numbers),
-            (self.sum, "alpha"), (self.sum, "beta"),
-        )  # fmt: skip
+            ("u64", "A"),
+            ("u64", "B"),
+            ("u64", "C"),
+            ("u64", "W"),
+            *self._arrays(problem),
+            *(("table", table) for table in s.tables),
+            *(("u32", n % (1 << 32)) for n in numbers),
+            (self.sum, "alpha"),
+            (self.sum, "beta"),
+        )
         grid = (-(-s.lanes // self.lanes) * -(-s.rows // c.ml), -(-s.results // c.ns), 1)
         return Step(self.entry, grid, (self.threads, 1, 1), 0, arguments)

@@ -67,15 +67,30 @@ class SummingPlan(SlidePlan):
         chunks = 1 if s.grouped else -(-s.lanes // self.lanes)
         units = s.rows * -(-s.results // c.ns) * chunks
         numbers = (
-            s.lanes, s.rows, s.results, units, chunks, s.lane.image, s.word(s.lane.axes), s.lane.result,
-            s.along.image // s.step, s.word(unit), s.along.result, s.group.image, s.group.result,
-            s.packing.guard, s.packing.high,
-        )  # fmt: skip
+            s.lanes,
+            s.rows,
+            s.results,
+            units,
+            chunks,
+            s.lane.image,
+            s.word(s.lane.axes),
+            s.lane.result,
+            s.along.image // s.step,
+            s.word(unit),
+            s.along.result,
+            s.group.image,
+            s.group.result,
+            s.packing.guard,
+            s.packing.high,
+        )
         pointers: tuple[Argument, ...] = (("u64", "A"), ("u64", "B"), ("u64", "C"), ("u64", "W"))
         arguments = (
-            *pointers, *(("table", table) for table in s.tables), *(("u32", n % (1 << 32)) for n in numbers),
-            (self.sum, "alpha"), (self.sum, "beta"),
-        )  # fmt: skip
+            *pointers,
+            *(("table", table) for table in s.tables),
+            *(("u32", n % (1 << 32)) for n in numbers),
+            (self.sum, "alpha"),
+            (self.sum, "beta"),
+        )
         across = -(-s.lanes // self.lanes) if s.grouped else s.groups
         main = Step(self.entry, (across, c.kg, 1), (self.threads, 1, 1), self.shared, arguments)
         return Launch((main, self._adding(problem, s)), c.kg * s.groups * s.tapped * self.sum_bytes)
@@ -88,7 +103,10 @@ class SummingPlan(SlidePlan):
         near = next((step for walk in (tap.along, tap.down) for _, step in walk.digits), 0)
         numbers = (every, s.tapped, self.config.kg, problem.offsets[2] // size, near)
         arguments: tuple[Argument, ...] = (
-            ("u64", "C"), ("u64", "W"), *(("u32", n) for n in numbers), (self.sum, "beta"),
-        )  # fmt: skip
+            ("u64", "C"),
+            ("u64", "W"),
+            *(("u32", n) for n in numbers),
+            (self.sum, "beta"),
+        )
         shared = ACROSS * PARTS * self.sum_bytes
         return Step(f"{self.entry}_add", (-(-every // ACROSS), 1, 1), (ACROSS * PARTS, 1, 1), shared, arguments)

@@ -26,13 +26,31 @@ ASYNC = (4, 16)  #: bytes that one cp.async moves, at least and at most
 
 #: the values of each axis that are tried
 AXES = {
-    "ms": (16, 32, 64, 128), "ns": (8, 16, 32, 64, 128), "ml": (16, 32, 64, 128, 256), "nl": (8, 16, 32, 64, 128, 256),
-    "u": (8, 16, 32, 64, 128, 256), "kl": (1, 2, 4, 8), "kg": (1, 2, 4, 8, 16, 32, 64), "stages": (2, 3, 4, 5, 6, 8),
-    "cp_async_a": (0, 1), "cp_async_b": (0, 1), "vec_a": (1, 2, 4, 8, 16), "vec_b": (1, 2, 4, 8, 16), "vec_c": (1, 2, 4, 8),
-    "splitk": (0, 1, 2), "epilogue_smem": (0, 1), "bounds": (0, 1, 2), "mma_order": (0, 1, 2), "fragment_prefetch": (0, 1),
-    "prefetch_k": (0, 1, 2), "deferred_sts": (0, 1), "raster_group": (1, 4, 8, 16), "store_policy": (0, 1), "min_ctas_per_sm": (1, 2, 3, 4),
+    "ms": (16, 32, 64, 128),
+    "ns": (8, 16, 32, 64, 128),
+    "ml": (16, 32, 64, 128, 256),
+    "nl": (8, 16, 32, 64, 128, 256),
+    "u": (8, 16, 32, 64, 128, 256),
+    "kl": (1, 2, 4, 8),
+    "kg": (1, 2, 4, 8, 16, 32, 64),
+    "stages": (2, 3, 4, 5, 6, 8),
+    "cp_async_a": (0, 1),
+    "cp_async_b": (0, 1),
+    "vec_a": (1, 2, 4, 8, 16),
+    "vec_b": (1, 2, 4, 8, 16),
+    "vec_c": (1, 2, 4, 8),
+    "splitk": (0, 1, 2),
+    "epilogue_smem": (0, 1),
+    "bounds": (0, 1, 2),
+    "mma_order": (0, 1, 2),
+    "fragment_prefetch": (0, 1),
+    "prefetch_k": (0, 1, 2),
+    "deferred_sts": (0, 1),
+    "raster_group": (1, 4, 8, 16),
+    "store_policy": (0, 1),
+    "min_ctas_per_sm": (1, 2, 3, 4),
     "operand_path": (0, 1, 2, 3),
-}  # fmt: skip
+}
 ALIKE = {"epilogue_smem": (1,), "fragment_prefetch": (1,)}
 
 
@@ -76,8 +94,12 @@ class Mma(Cooperative):
             del out[name,]
         narrow = [(0, x, v, y, w) for _, x, v, y, w in self._narrower(p)]
         ways = [tuple(way[n] for n in names) for way in self.copies(p, every=True)]
-        return {**out, names: list(dict.fromkeys([*ways, *narrow])), ("kg", "splitk"): meetings(self.axes),
-                ("u",): [(u,) for u in self._depths(p)]}  # fmt: skip
+        return {
+            **out,
+            names: list(dict.fromkeys([*ways, *narrow])),
+            ("kg", "splitk"): meetings(self.axes),
+            ("u",): [(u,) for u in self._depths(p)],
+        }
 
     def _narrower(self, p: Gemm) -> list[tuple[int, ...]]:
         """Ways of copying with narrower accesses than the widest."""

@@ -86,8 +86,17 @@ class MmaOperand:
 
     kept = transposed = widens = unpacks = False
 
-    def __init__(self, g: SimpleNamespace, i: Instruction, threads: int, depth: int, steps: int, ahead: bool,
-                 base: int, copied: bool) -> None:  # fmt: skip
+    def __init__(
+        self,
+        g: SimpleNamespace,
+        i: Instruction,
+        threads: int,
+        depth: int,
+        steps: int,
+        ahead: bool,
+        base: int,
+        copied: bool,
+    ) -> None:
         self.name: str = g.name
         self.extent = "M" if g.name == "a" else "N"
         self.first = g.name == "a"
@@ -239,8 +248,9 @@ class MmaOperand:
         halves = self.least // 8
         return [
             self._read("f64", self.fragment[buffer, n, r], n * self.least + r % halves * 8, k + r // halves * 4)
-            for n in range(self.tiles) for r in range(self.registers)
-        ]  # fmt: skip
+            for n in range(self.tiles)
+            for r in range(self.registers)
+        ]
 
     def _matrices(self, k: int, buffer: int) -> list[Read]:
         into = self.raw or self.fragment

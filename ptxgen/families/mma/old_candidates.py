@@ -19,9 +19,15 @@ from ptxgen.problem.gemm import Gemm
 
 #: what the search visits; U in steps of the instruction
 VALUES: dict[str, tuple[int, ...]] = {
-    "ms": (16, 32, 64), "ns": (8, 16, 32, 64), "ml": (16, 32, 64, 128, 256), "nl": (8, 16, 32, 64, 128, 256),
-    "kl": (1, 2, 4), "stages": (2, 3, 4, 5), "fragment_prefetch": (0, 1), "epilogue_smem": (0, 1),
-}  # fmt: skip
+    "ms": (16, 32, 64),
+    "ns": (8, 16, 32, 64),
+    "ml": (16, 32, 64, 128, 256),
+    "nl": (8, 16, 32, 64, 128, 256),
+    "kl": (1, 2, 4),
+    "stages": (2, 3, 4, 5),
+    "fragment_prefetch": (0, 1),
+    "epilogue_smem": (0, 1),
+}
 STEPS = (2, 4, 8, 16)
 THREADS = 512  #: of a block, at the most
 WAVES = (1, 2, 3, 4, 6)  #: slices of K fill so many blocks a multiprocessor
@@ -43,8 +49,16 @@ def ways(p: Gemm) -> list[dict[str, int]]:
             for bit, v in zip((operand_packing.A, operand_packing.B), p.vectors[:2], strict=True)
         ]
         copies = [int(v * size >= 4) for v in vectors]
-        out.append({"operand_path": code, "vec_a": vectors[0], "vec_b": vectors[1], "cp_async_a": copies[0], "cp_async_b": copies[1],
-                    "deferred_sts": int(0 in copies)})  # fmt: skip
+        out.append(
+            {
+                "operand_path": code,
+                "vec_a": vectors[0],
+                "vec_b": vectors[1],
+                "cp_async_a": copies[0],
+                "cp_async_b": copies[1],
+                "deferred_sts": int(0 in copies),
+            }
+        )
     return out
 
 

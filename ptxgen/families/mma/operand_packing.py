@@ -35,8 +35,9 @@ def copy_of(p: Gemm, name: str) -> SimpleNamespace:
     size = p.element.bytes
     pitch = _up(max(columns, 1), ROW // size)
     filled = rows if kmajor(p, name) else _up(rows, 16 // size)
-    return SimpleNamespace(rows=rows, columns=columns, ld=ld, pitch=pitch, filled=filled, bytes=filled * pitch * size,
-                           by=by)  # fmt: skip
+    return SimpleNamespace(
+        rows=rows, columns=columns, ld=ld, pitch=pitch, filled=filled, bytes=filled * pitch * size, by=by
+    )
 
 
 def copied_items(p: Gemm, name: str, items: int) -> int:

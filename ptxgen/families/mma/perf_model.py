@@ -44,13 +44,22 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     late = np.where(c.kl > 1, cost.GROUPS_US, 0.0) + np.where(c.epilogue_smem == 1, cost.STAGED_US, 0.0)
     leave = c.ml * c.nl * cost.LEAVE
     return Work.of(
-        len(c), resident=np.maximum(d.blocks_per_sm(g.threads, granted, g.shared), 1), math=math, shared=shared,
+        len(c),
+        resident=np.maximum(d.blocks_per_sm(g.threads, granted, g.shared), 1),
+        math=math,
+        shared=shared,
         busy=bound(math, shared, issued / cost.ISSUE),
-        alone=np.maximum(waiting, cost.GLOBAL / np.maximum(c.stages - 1, 1)), start=late * d.clock,
-        store=leave, red=leave, part=leave, moved_a=moved_a, moved_b=moved_b, stages=c.stages,
+        alone=np.maximum(waiting, cost.GLOBAL / np.maximum(c.stages - 1, 1)),
+        start=late * d.clock,
+        store=leave,
+        red=leave,
+        part=leave,
+        moved_a=moved_a,
+        moved_b=moved_b,
+        stages=c.stages,
         torn_a=moved_a * cost.STRADDLE * cost.WAVEFRONT / (g.a.length * size),
         torn_b=moved_b * cost.STRADDLE * cost.WAVEFRONT / (g.b.length * size),
-    )  # fmt: skip
+    )
 
 
 def cell(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
@@ -62,10 +71,12 @@ def cell(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
     copied = cost.COPY_US + 2 * g.copies / (d.bandwidth * 1e3 * cost.COPY_DRAM)
     extra = np.where(c.kg > 1, added + met, 0.0) + np.where(c.operand_path > 0, copied, 0.0)
     numbers: dict[str, Any] = {
-        "iterations": -(-np.maximum(np.minimum(g.chunk, p.k), 1) // c.u), "blocks": g.blocks, "extra": extra,
+        "iterations": -(-np.maximum(np.minimum(g.chunk, p.k), 1) // c.u),
+        "blocks": g.blocks,
+        "extra": extra,
         "torn_a": (p.lda * size % cost.WAVEFRONT > 0) & (c.operand_path & A == 0),
         "torn_b": (p.ldb * size % cost.WAVEFRONT > 0) & (c.operand_path & B == 0),
-    }  # fmt: skip
+    }
     return SimpleNamespace(**{n: np.asarray(v, np.float32) for n, v in numbers.items()})
 
 

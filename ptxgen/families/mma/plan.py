@@ -60,9 +60,14 @@ class MmaPlan(CooperativePlan):
         self.moved = Tile("m", f"b{8 * max(size, 2)}", (self.chunk,))
         self.packed_words = Tile("w", "b32", (4,))
         step = 2 if size == 2 else 4  # elements of a word, of which the first holds two bytes where they are bytes
-        self.joined: list[tuple[str, str]] = [] if size > 2 else [
-            (self.packed_words[n], braces([self.moved[n * step], self.moved[n * step + step // 2]])) for n in range(4)
-        ]  # fmt: skip
+        self.joined: list[tuple[str, str]] = (
+            []
+            if size > 2
+            else [
+                (self.packed_words[n], braces([self.moved[n * step], self.moved[n * step + step // 2]]))
+                for n in range(4)
+            ]
+        )
         self.copied_kind = "v2.b64" if size == 8 else "v4.b32"
         whole = self.moved if size > 2 else self.packed_words
         self.copied = whole.vector(0, n=whole.size)
@@ -102,8 +107,9 @@ class MmaPlan(CooperativePlan):
             facts = [*(("u64", n) for n in problem.offsets[:2]), ("u32", run.first), *facts]
         grid = (max(ceil_div(chunks, self.PASS_THREADS), 1), len(self.repacked), run.items)
         pointers: tuple[Argument, ...] = (("u64", "A"), ("u64", "B"), ("u64", "C"), ("u64", "W"))
-        first = Step(f"{self.entry}_repack", grid, (self.PASS_THREADS, 1, 1), 0,
-                     (*pointers, *self._arrays(problem), *facts))  # fmt: skip
+        first = Step(
+            f"{self.entry}_repack", grid, (self.PASS_THREADS, 1, 1), 0, (*pointers, *self._arrays(problem), *facts)
+        )
         rest = tuple(replace(s, arguments=(*s.arguments, *places)) if s.entry == self.entry else s for s in made.steps)
         return Launch((first, *rest), end * operand_packing.ROW)
 

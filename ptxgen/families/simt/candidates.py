@@ -16,10 +16,35 @@ from ptxgen.problem.gemm import Gemm
 
 #: axes that SIMT kernels read; those of other families keep their defaults
 NAMES = (
-    "ms", "ns", "ml", "nl", "u", "ks", "kl", "kg", "stages", "cp_async_a", "cp_async_b", "kmajor_smem_a", "kmajor_smem_b", "vec_a", "vec_b",
-    "vec_c", "lanes_m", "splitk", "epilogue_smem", "bounds", "lane_interleave", "mma_order", "fragment_prefetch", "prefetch_k", "deferred_sts", "raster_group", "store_policy",
+    "ms",
+    "ns",
+    "ml",
+    "nl",
+    "u",
+    "ks",
+    "kl",
+    "kg",
+    "stages",
+    "cp_async_a",
+    "cp_async_b",
+    "kmajor_smem_a",
+    "kmajor_smem_b",
+    "vec_a",
+    "vec_b",
+    "vec_c",
+    "lanes_m",
+    "splitk",
+    "epilogue_smem",
+    "bounds",
+    "lane_interleave",
+    "mma_order",
+    "fragment_prefetch",
+    "prefetch_k",
+    "deferred_sts",
+    "raster_group",
+    "store_policy",
     "min_ctas_per_sm",
-)  # fmt: skip
+)
 #: the values of each axis that are tried
 AXES = {n: AXIS[n].values for n in NAMES}
 ALIKE = {"stages": (3,), "ks": (1,)}

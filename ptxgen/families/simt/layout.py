@@ -53,8 +53,17 @@ class OperandLayout:
 
     swizzled = False
 
-    def __init__(self, g: SimpleNamespace, threads: int, depth: int, steps: int, ahead: bool, packed: bool,
-                 global_bytes: int, base: int) -> None:  # fmt: skip
+    def __init__(
+        self,
+        g: SimpleNamespace,
+        threads: int,
+        depth: int,
+        steps: int,
+        ahead: bool,
+        packed: bool,
+        global_bytes: int,
+        base: int,
+    ) -> None:
         self.name: str = g.name
         self.extent = "M" if g.name == "a" else "N"
         self.kmajor, self.kept, self.transposed = bool(g.kmajor), bool(g.kept), bool(g.transposed)
@@ -148,8 +157,10 @@ class OperandLayout:
             step = self.row * self.bytes
             return [Put(p.offset + j * step, kind, self.staged[p.index, j]) for j in range(count)]
         most = min(count, 16 // size, 4)
-        return [Put(p.offset + j * size, width(most, kind), self.staged.vector(p.index, j, n=most))
-                for j in range(0, count, most)]  # fmt: skip
+        return [
+            Put(p.offset + j * size, width(most, kind), self.staged.vector(p.index, j, n=most))
+            for j in range(0, count, most)
+        ]
 
     # ---- fragments
 
@@ -167,17 +178,23 @@ class OperandLayout:
             if k % self.chunk:
                 return []
             return [
-                Read(width(self.chunk, self.fragment.kind), self.fragment.vector(buffer, i, 0, n=self.chunk),
-                     self._kept_address(k, i))
+                Read(
+                    width(self.chunk, self.fragment.kind),
+                    self.fragment.vector(buffer, i, 0, n=self.chunk),
+                    self._kept_address(k, i),
+                )
                 for i in range(self.thread)
-            ]  # fmt: skip
+            ]
         n = self.contiguous
         per = n // (2 if self.packed else 1)
         return [
-            Read(width(per, self.fragment.kind), self.fragment.vector(buffer, i // n * per, n=per),
-                 f"{self.readers[0]}+{(k * self.row + self.offset(i)) * self.bytes}")
+            Read(
+                width(per, self.fragment.kind),
+                self.fragment.vector(buffer, i // n * per, n=per),
+                f"{self.readers[0]}+{(k * self.row + self.offset(i)) * self.bytes}",
+            )
             for i in range(0, self.thread, n)
-        ]  # fmt: skip
+        ]
 
     def _kept_address(self, k: int, i: int) -> str:
         """16-byte chunk q of row mn lies at q ^ (mn >> shift): a warp reads a column of rows without conflicts."""

@@ -71,6 +71,14 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     path = g.uk * step + perf_costs.SHARED_LATENCY + perf_costs.BARRIER
     alone = bound(path, perf_costs.GLOBAL_LATENCY / np.maximum(c.stages - 1, 1))
     return Work.of(
-        len(c), busy=busy, idle=busy * perf_costs.LONELY * 4 / warps, alone=alone, math=math, shared=shared,
-        moved_a=moved_a, moved_b=moved_b, stages=c.stages, **leaving(p, c, g, d, width_c(p, c, g)),
-    )  # fmt: skip
+        len(c),
+        busy=busy,
+        idle=busy * perf_costs.LONELY * 4 / warps,
+        alone=alone,
+        math=math,
+        shared=shared,
+        moved_a=moved_a,
+        moved_b=moved_b,
+        stages=c.stages,
+        **leaving(p, c, g, d, width_c(p, c, g)),
+    )

@@ -31,11 +31,25 @@ THREADS = (64, 1024)  #: of a block, at least and at most
 POWERS = tuple(1 << n for n in range(15))
 #: the values of each axis that are tried, beside the tables above
 AXES = {
-    "ms": EACH, "ns": EACH, "ml": POWERS[:12], "nl": POWERS[:12], "u": POWERS, "kl": GROUPS,
-    "kg": (1, 2, 4, 8, 16, 32, 64), "vec_a": (1, 2, 4, 8, 16), "vec_b": (1, 2, 4, 8, 16), "vec_c": (1, 2, 4, 8),
-    "lanes_m": LANES, "splitk": (0, 1, 2), "fragment_prefetch": (0, 1), "raster_group": (1, 4, 8, 16), "store_policy": (0, 1),
-    "min_ctas_per_sm": (1, 2, 3, 4, 6, 8, 12, 16), "transposed_mma": (0, 1), "tma_rows": (0, ROWS),
-}  # fmt: skip
+    "ms": EACH,
+    "ns": EACH,
+    "ml": POWERS[:12],
+    "nl": POWERS[:12],
+    "u": POWERS,
+    "kl": GROUPS,
+    "kg": (1, 2, 4, 8, 16, 32, 64),
+    "vec_a": (1, 2, 4, 8, 16),
+    "vec_b": (1, 2, 4, 8, 16),
+    "vec_c": (1, 2, 4, 8),
+    "lanes_m": LANES,
+    "splitk": (0, 1, 2),
+    "fragment_prefetch": (0, 1),
+    "raster_group": (1, 4, 8, 16),
+    "store_policy": (0, 1),
+    "min_ctas_per_sm": (1, 2, 3, 4, 6, 8, 12, 16),
+    "transposed_mma": (0, 1),
+    "tma_rows": (0, ROWS),
+}
 ALIKE = {"fragment_prefetch": (1,)}
 
 
@@ -117,8 +131,17 @@ class Stream(Cooperative):
                 if each % 2 == 0 and THREADS[0] <= along * kl * WARP <= THREADS[1]:
                     long, thin = (each, each * (WARP // QUAD) * along), (2, COLUMNS)
                     (ms, ml), (ns, nl) = (thin, long) if swap else (long, thin)
-                    yield {"ms": ms, "ns": ns, "ml": ml, "nl": nl, "lanes_m": WARP // QUAD, "kl": kl,
-                           "u": QUAD * kl * steps * depth, "transposed_mma": swap, "tma_rows": ROWS}  # fmt: skip
+                    yield {
+                        "ms": ms,
+                        "ns": ns,
+                        "ml": ml,
+                        "nl": nl,
+                        "lanes_m": WARP // QUAD,
+                        "kl": kl,
+                        "u": QUAD * kl * steps * depth,
+                        "transposed_mma": swap,
+                        "tma_rows": ROWS,
+                    }
 
     def tiles(self, p: Gemm) -> Columns:
         found = self._shapes(p)
@@ -194,10 +217,14 @@ class Stream(Cooperative):
         each, wm = max(int(g.count), 2), WARP // QUAD
         long, own = (("nl", "ns"), ("ml", "ms")) if config.transposed_mma else (("ml", "ms"), ("nl", "ns"))
         yield {
-            "tma_rows": 0 if config.tma_rows else ROWS, own[0]: thin, own[1]: thin if config.tma_rows else thin // QUAD,
-            long[0]: each * wm * int(g.along) // config.lanes_m, long[1]: each, "lanes_m": wm,
+            "tma_rows": 0 if config.tma_rows else ROWS,
+            own[0]: thin,
+            own[1]: thin if config.tma_rows else thin // QUAD,
+            long[0]: each * wm * int(g.along) // config.lanes_m,
+            long[1]: each,
+            "lanes_m": wm,
             "u": QUAD * config.kl * int(g.uk),
-        }  # fmt: skip
+        }
 
     def follow(self, p: Gemm, config: Config, changes: dict[str, int]) -> list[Config]:
         """As it is, and with registers for as many blocks as are likely to be wanted."""

@@ -113,8 +113,9 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     depth = pick(x_kmajor, vec_x, pick(y_kmajor, vec_y, 1))
     steps = c.u // np.maximum(across * depth, 1)
     loads_x = pick(x_kmajor, count, count // np.maximum(vec_x, 1) * depth)  # of a step
-    loads_y = pick(y_kmajor, fed * np.maximum(depth // np.maximum(vec_y, 1), 1),
-                   depth * np.maximum(fed // np.maximum(vec_y, 1), 1))  # fmt: skip
+    loads_y = pick(
+        y_kmajor, fed * np.maximum(depth // np.maximum(vec_y, 1), 1), depth * np.maximum(fed // np.maximum(vec_y, 1), 1)
+    )
     for x in (a, b):
         x.loads = pick(x.long, loads_x, loads_y) * steps * threads
     sum_bytes = max(4, p.accumulator.bytes)

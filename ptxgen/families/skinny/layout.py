@@ -51,8 +51,18 @@ class Stream:
     of K at once.
     """
 
-    def __init__(self, g: SimpleNamespace, kind: str, size: int, along: int, depth: int, steps: int, reach: int,
-                 stride: int, quads: bool) -> None:  # fmt: skip
+    def __init__(
+        self,
+        g: SimpleNamespace,
+        kind: str,
+        size: int,
+        along: int,
+        depth: int,
+        steps: int,
+        reach: int,
+        stride: int,
+        quads: bool,
+    ) -> None:
         self.name, self.upper = g.name, g.name.upper()
         self.extent = "M" if g.name == "a" else "N"
         self.long, self.kmajor = bool(g.long), bool(g.kmajor)
@@ -230,16 +240,22 @@ class Fragments:
         if not self.rounds:
             return []
         pairs = ((self.word_x, self.x), (self.word_y, self.y))
-        return [(tile[i, w], tile[i, w] if x.paired else self._raw(x, step, i, w)) for tile, x in pairs
-                for i in range(x.count) for w in range(self.words)]  # fmt: skip
+        return [
+            (tile[i, w], tile[i, w] if x.paired else self._raw(x, step, i, w))
+            for tile, x in pairs
+            for i in range(x.count)
+            for w in range(self.words)
+        ]
 
     def cut(self, step: int) -> list[tuple[list[str], list[str]]]:
         """(words of a vector, of the two chunks that it lies in) of each row."""
         if not self.x.paired:
             return []
         raw, words = self.x.raw, range(self.words)
-        return [([self.word_x[i, w] for w in words], [raw[step, 2 * i + n, w] for n in (0, 1) for w in words])
-                for i in range(self.x.count)]  # fmt: skip
+        return [
+            ([self.word_x[i, w] for w in words], [raw[step, 2 * i + n, w] for n in (0, 1) for w in words])
+            for i in range(self.x.count)
+        ]
 
     def packed(self, step: int) -> list[tuple[str, list[str]]]:
         """(word, the two or four registers that it is made of), where loads of the thin operand are narrower."""
@@ -248,8 +264,9 @@ class Fragments:
         y, each = self.y, 4 // self.y.size
         return [
             (self.word_y[i, w], list(dict.fromkeys(y.word(step, i, d)[0] for d in range(w * each, (w + 1) * each))))
-            for i in range(y.count) for w in range(self.words)
-        ]  # fmt: skip
+            for i in range(y.count)
+            for w in range(self.words)
+        ]
 
     def issues(self, step: int) -> list[tuple[str, str, str]]:
         """The instructions of a step: sums, fragment of the long operand, fragment of the thin one."""
@@ -257,8 +274,9 @@ class Fragments:
         for w in range(0, self.words, 2):
             for n in range(self.x.count // 2):
                 rows = (2 * n, 2 * n + 1)
-                a = [self.word_x[i, k] if self.own_x else self._raw(self.x, step, i, k)
-                     for k in (w, w + 1) for i in rows]  # fmt: skip
+                a = [
+                    self.word_x[i, k] if self.own_x else self._raw(self.x, step, i, k) for k in (w, w + 1) for i in rows
+                ]
                 for j in range(self.y.count):
                     own = self.rounds or self.packs_y
                     b = [self.word_y[j, k] if own else self._raw(self.y, step, j, k) for k in (w, w + 1)]
@@ -284,7 +302,9 @@ def rounds(x: Elements, y: Elements, acc: Tile, step: int) -> list[Round]:
             unpacks += y.unpacks(step, range(first, first + reach))
         products = tuple(
             (acc[i, t], x.value(step, i, d), y.value(step, t, d))
-            for d in range(first, first + chunk, unit) for i in range(x.x.count) for t in range(y.x.count)
-        )  # fmt: skip
+            for d in range(first, first + chunk, unit)
+            for i in range(x.x.count)
+            for t in range(y.x.count)
+        )
         out.append(Round(tuple(unpacks), products))
     return out

@@ -88,9 +88,17 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
         np.where(c.transposed_mma == 1, moved_x, moved_y),
     )
     return Work.of(
-        len(c), busy=busy, alone=alone, math=math, shared=wavefronts, moved_a=moved_a, moved_b=moved_b, stages=2,
-        torn_a=moved_x * (torn * (1 + scattered) - 1), **left,
-    )  # fmt: skip
+        len(c),
+        busy=busy,
+        alone=alone,
+        math=math,
+        shared=wavefronts,
+        moved_a=moved_a,
+        moved_b=moved_b,
+        stages=2,
+        torn_a=moved_x * (torn * (1 + scattered) - 1),
+        **left,
+    )
 
 
 def microseconds(p: Gemm, d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Floats:

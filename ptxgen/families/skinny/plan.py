@@ -79,7 +79,7 @@ class StreamPlan(Plan):
         #: sums before they are scaled: nothing, one more product, one more share
         self.nothing, self.grow, self.join = (
             ("0", "mad.lo.s32", "add.s32") if kind == "s32" else (self.zero, self.fma, self.add)
-        )  # fmt: skip
+        )
         packed = 1 if self.quads else max(self.x.packed, self.y.packed if self.y.kmajor else 1)
         own = (packed, packed) if self.x.kmajor else (1, self.depth // unit if self.y.kmajor else 1)
         self.elements_x = Elements(self.x, kind, (self.x.count, own[0]))

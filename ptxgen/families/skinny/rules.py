@@ -22,9 +22,27 @@ SINGLE_LIMIT = 64  #: loads of single elements in a pass: ptxas moves them ahead
 LOADS_LIMIT = 64  #: loads of the long operand that a thread has under way
 
 USED = (
-    "family", "ms", "ns", "ml", "nl", "u", "kl", "kg", "vec_a", "vec_b", "vec_c", "lanes_m", "splitk", "fragment_prefetch", "raster_group",
-    "store_policy", "min_ctas_per_sm", "transposed_mma", "tma_rows", "pdl",
-)  # fmt: skip
+    "family",
+    "ms",
+    "ns",
+    "ml",
+    "nl",
+    "u",
+    "kl",
+    "kg",
+    "vec_a",
+    "vec_b",
+    "vec_c",
+    "lanes_m",
+    "splitk",
+    "fragment_prefetch",
+    "raster_group",
+    "store_policy",
+    "min_ctas_per_sm",
+    "transposed_mma",
+    "tma_rows",
+    "pdl",
+)
 #: axes that have no meaning here, and stay at their defaults
 UNUSED = tuple(name for name in AXIS if name not in USED)
 
@@ -43,46 +61,110 @@ def _along_k(c: Any, g: SimpleNamespace) -> Any:
 
 
 RULES = (
-    Rule("stream_thin", lambda p, c, g, d: min(p.m, p.n) <= THIN,
-         f"C is {{p.m}}x{{p.n}}; streaming is for a side of {THIN} at most", family=STREAM),
-    Rule("stream_types", lambda p, c, g, d: p.compute in ("f32", "f64", "s32", "f16", "tf32")
-         and (p.dtype != "bf16" or d.sm >= 80) and (p.dtype not in ("e4m3", "e5m2") or d.sm >= 89),
-         "{d.target} cannot convert {p.dtype}: bf16 needs sm_80, e4m3 and e5m2 sm_89", family=STREAM),
-    Rule("stream_unused", lambda p, c, g, d: np.logical_and.reduce([getattr(c, n) == AXIS[n].default for n in UNUSED]),
-         "streaming has no use for some axes, which must have their defaults: "
-         + " ".join(f"{n}={AXIS[n].default}" for n in UNUSED),
-         family=STREAM),
-    Rule("stream_tile", lambda p, c, g, d: ((c.transposed_mma == 0) | (c.transposed_mma == 1))
-         & (g.thin * np.where(c.tma_rows > 0, QUAD, 1) == g.thin_tile) & (np.where(c.transposed_mma == 1, p.m, p.n) <= THIN)
-         & (g.thin_tile <= THIN) & (g.along >= 1)
-         & (g.long_tile == g.along * g.count) & (g.along % np.maximum(c.lanes_m, 1) == 0),
-         "transposed_mma={c.transposed_mma}, {c.ms}x{c.ns} a thread of {c.ml}x{c.nl} a block: the thin side (N where transposed_mma=0, else M) is at"
-         f" most {THIN} and a thread's own, the long one is a multiple of a thread's and lanes_m={{c.lanes_m}}", family=STREAM),
-    Rule("stream_fragments", lambda p, c, g, d: (c.tma_rows == 0) | ((c.tma_rows == ROWS) & _multiplies(p, d) & g.x_kmajor
-         & (g.thin_tile == COLUMNS) & (c.lanes_m == WARP // QUAD) & (g.count % 2 == 0) & (g.vec_x * p.element.bytes >= 8)),
-         f"tma_rows={{c.tma_rows}}: matrix instructions take {ROWS} rows of 16 or 8 bits or tf32 ({{p.dtype}} in {{p.compute}}"
-         " on sm_{d.sm}), a long operand along K in loads of 8 bytes or more, an even number of its rows a thread,"
-         f" lanes_m={WARP // QUAD} and {COLUMNS} along the thin side of a block", family=STREAM),
-    Rule("stream_shifted", lambda p, c, g, d: np.logical_not(g.shifted) | (
-            (g.vec_x == 16 // p.element.bytes) & (g.along % g.vec_x == 0) & (g.across >= 2) & g.y_kmajor
-            & ((g.vec_y == 1) | ((c.tma_rows > 0) & (g.vec_y * p.element.bytes >= WORD)))
-            & (g.loads_y * g.steps <= SINGLE_LIMIT)),
-         "vec_a={c.vec_a} and vec_b={c.vec_b}: where the long operand's are wider than alignment allows, they are of 16"
-         " bytes, a block's threads along it a multiple of that, two or more along K, and the thin operand is along K,"
-         f" one element a load (or whole words where tma_rows=16), of which a thread has at most {SINGLE_LIMIT} a pass",
-         family=STREAM),
-    Rule("stream_block", lambda p, c, g, d: (g.threads >= WARP) & (c.lanes_m >= 1),
-         "{g.threads} threads; a block has whole warps", family=STREAM),
-    Rule("stream_depth", lambda p, c, g, d: (g.steps >= 1) & (c.u == g.steps * g.across * g.depth)
-         & (g.gulps <= LOADS_LIMIT),
-         "u={c.u} is {g.steps} steps of {g.across} threads with {g.depth} elements each, {g.gulps} loads a thread:"
-         f" whole steps, and at most {LOADS_LIMIT} loads", family=STREAM),
-    Rule("stream_register_file", lambda p, c, g, d: g.registers <= register_cap(
-            d, ceil_div(g.threads * c.min_ctas_per_sm, QUARTERS) * QUARTERS, 1) + SHARED,
-         "about {g.registers} registers a thread; {g.threads} threads, min_ctas_per_sm={c.min_ctas_per_sm}, leave fewer: warps take"
-         " theirs of quarters of the file", family=STREAM),
-    Rule("stream_vectors", lambda p, c, g, d: ((c.vec_a <= g.a.widest) | g.a.shifted)
-         & ((c.vec_b <= g.b.widest) | g.b.shifted) & _along_k(c, g),
-         "vec_a={c.vec_a} and vec_b={c.vec_b}: A and B allow {g.a.widest} and {g.b.widest}; along K the thin operand's"
-         " are within the long one's, across K within a thread's tile", family=STREAM),
-)  # fmt: skip
+    Rule(
+        "stream_thin",
+        lambda p, c, g, d: min(p.m, p.n) <= THIN,
+        f"C is {{p.m}}x{{p.n}}; streaming is for a side of {THIN} at most",
+        family=STREAM,
+    ),
+    Rule(
+        "stream_types",
+        lambda p, c, g, d: (
+            p.compute in ("f32", "f64", "s32", "f16", "tf32")
+            and (p.dtype != "bf16" or d.sm >= 80)
+            and (p.dtype not in ("e4m3", "e5m2") or d.sm >= 89)
+        ),
+        "{d.target} cannot convert {p.dtype}: bf16 needs sm_80, e4m3 and e5m2 sm_89",
+        family=STREAM,
+    ),
+    Rule(
+        "stream_unused",
+        lambda p, c, g, d: np.logical_and.reduce([getattr(c, n) == AXIS[n].default for n in UNUSED]),
+        "streaming has no use for some axes, which must have their defaults: "
+        + " ".join(f"{n}={AXIS[n].default}" for n in UNUSED),
+        family=STREAM,
+    ),
+    Rule(
+        "stream_tile",
+        lambda p, c, g, d: (
+            ((c.transposed_mma == 0) | (c.transposed_mma == 1))
+            & (g.thin * np.where(c.tma_rows > 0, QUAD, 1) == g.thin_tile)
+            & (np.where(c.transposed_mma == 1, p.m, p.n) <= THIN)
+            & (g.thin_tile <= THIN)
+            & (g.along >= 1)
+            & (g.long_tile == g.along * g.count)
+            & (g.along % np.maximum(c.lanes_m, 1) == 0)
+        ),
+        "transposed_mma={c.transposed_mma}, {c.ms}x{c.ns} a thread of {c.ml}x{c.nl} a block: the thin side (N where transposed_mma=0, else M) is at"
+        f" most {THIN} and a thread's own, the long one is a multiple of a thread's and lanes_m={{c.lanes_m}}",
+        family=STREAM,
+    ),
+    Rule(
+        "stream_fragments",
+        lambda p, c, g, d: (
+            (c.tma_rows == 0)
+            | (
+                (c.tma_rows == ROWS)
+                & _multiplies(p, d)
+                & g.x_kmajor
+                & (g.thin_tile == COLUMNS)
+                & (c.lanes_m == WARP // QUAD)
+                & (g.count % 2 == 0)
+                & (g.vec_x * p.element.bytes >= 8)
+            )
+        ),
+        f"tma_rows={{c.tma_rows}}: matrix instructions take {ROWS} rows of 16 or 8 bits or tf32 ({{p.dtype}} in {{p.compute}}"
+        " on sm_{d.sm}), a long operand along K in loads of 8 bytes or more, an even number of its rows a thread,"
+        f" lanes_m={WARP // QUAD} and {COLUMNS} along the thin side of a block",
+        family=STREAM,
+    ),
+    Rule(
+        "stream_shifted",
+        lambda p, c, g, d: (
+            np.logical_not(g.shifted)
+            | (
+                (g.vec_x == 16 // p.element.bytes)
+                & (g.along % g.vec_x == 0)
+                & (g.across >= 2)
+                & g.y_kmajor
+                & ((g.vec_y == 1) | ((c.tma_rows > 0) & (g.vec_y * p.element.bytes >= WORD)))
+                & (g.loads_y * g.steps <= SINGLE_LIMIT)
+            )
+        ),
+        "vec_a={c.vec_a} and vec_b={c.vec_b}: where the long operand's are wider than alignment allows, they are of 16"
+        " bytes, a block's threads along it a multiple of that, two or more along K, and the thin operand is along K,"
+        f" one element a load (or whole words where tma_rows=16), of which a thread has at most {SINGLE_LIMIT} a pass",
+        family=STREAM,
+    ),
+    Rule(
+        "stream_block",
+        lambda p, c, g, d: (g.threads >= WARP) & (c.lanes_m >= 1),
+        "{g.threads} threads; a block has whole warps",
+        family=STREAM,
+    ),
+    Rule(
+        "stream_depth",
+        lambda p, c, g, d: (g.steps >= 1) & (c.u == g.steps * g.across * g.depth) & (g.gulps <= LOADS_LIMIT),
+        "u={c.u} is {g.steps} steps of {g.across} threads with {g.depth} elements each, {g.gulps} loads a thread:"
+        f" whole steps, and at most {LOADS_LIMIT} loads",
+        family=STREAM,
+    ),
+    Rule(
+        "stream_register_file",
+        lambda p, c, g, d: (
+            g.registers <= register_cap(d, ceil_div(g.threads * c.min_ctas_per_sm, QUARTERS) * QUARTERS, 1) + SHARED
+        ),
+        "about {g.registers} registers a thread; {g.threads} threads, min_ctas_per_sm={c.min_ctas_per_sm}, leave fewer: warps take"
+        " theirs of quarters of the file",
+        family=STREAM,
+    ),
+    Rule(
+        "stream_vectors",
+        lambda p, c, g, d: (
+            ((c.vec_a <= g.a.widest) | g.a.shifted) & ((c.vec_b <= g.b.widest) | g.b.shifted) & _along_k(c, g)
+        ),
+        "vec_a={c.vec_a} and vec_b={c.vec_b}: A and B allow {g.a.widest} and {g.b.widest}; along K the thin operand's"
+        " are within the long one's, across K within a thread's tile",
+        family=STREAM,
+    ),
+)

@@ -51,9 +51,15 @@ def parted(p: Gemm, name: str) -> SimpleNamespace:
     pitch = -(-max(p.k, 1) // BLOCK_K) * BLOCK_K
     vec = min(p.vectors[0 if first else 1], CHUNK)
     return SimpleNamespace(
-        name=name, rows=rows, ld=ld, kmajor=kmajor, pitch=pitch, vec=vec, load=width(vec, "f32"),
+        name=name,
+        rows=rows,
+        ld=ld,
+        kmajor=kmajor,
+        pitch=pitch,
+        vec=vec,
+        load=width(vec, "f32"),
         bytes=PLANES * rows * pitch * FACTOR_BYTES,
-    )  # fmt: skip
+    )
 
 
 def values(first: int, n: int) -> str:

@@ -59,13 +59,31 @@ SLICES_PLANES = ((0, SPLIT_MEMSET), (2, SPLIT_WORKSPACE), (1, SPLIT_WORKSPACE), 
 
 #: the values of each axis that are tried, beside the tables above
 AXES = {
-    "ml": (8, 16, 32, 48, 64, 96, 128, 192, 256), "nl": (8, 16, 32, 48, 64, 96, 128, 192, 256),
-    "u": (16, 32, 64, 128, 256), "kg": (1, 2, 4, 8, 15, 16, 32, 64), "stages": (1, 2, 3, 4, 5, 6, 7, 8, 10, 12),
-    "vec_c": (1, 2, 8), "splitk": (0, 2, 3, 4), "epilogue_smem": (0, 1), "raster_group": (1, 4, 8, 16), "min_ctas_per_sm": (1, 2, 3),
-    "transposed_mma": (0, 1), "math_warpgroups": (1, 2), "pingpong": (0, 1), "cluster_x": (1, 2, 4), "cluster_y": (1, 2, 4), "cluster_k": (1, 2, 3, 4, 5, 8),
-    "dsmem_completion": (0, 1), "persistent": (0, 1), "epilogue_subtiles": (1, 2, 4), "epilogue_buffers": (1, 2, 4), "epilogue_aliases_ab": (0, 1),
-    "l2_evict_first": (0, 1, 2, 3), "tma_rows": (0, 16, 32), "operand_path": (0, 1, 2, 3, 4, 8, 12),
-}  # fmt: skip
+    "ml": (8, 16, 32, 48, 64, 96, 128, 192, 256),
+    "nl": (8, 16, 32, 48, 64, 96, 128, 192, 256),
+    "u": (16, 32, 64, 128, 256),
+    "kg": (1, 2, 4, 8, 15, 16, 32, 64),
+    "stages": (1, 2, 3, 4, 5, 6, 7, 8, 10, 12),
+    "vec_c": (1, 2, 8),
+    "splitk": (0, 2, 3, 4),
+    "epilogue_smem": (0, 1),
+    "raster_group": (1, 4, 8, 16),
+    "min_ctas_per_sm": (1, 2, 3),
+    "transposed_mma": (0, 1),
+    "math_warpgroups": (1, 2),
+    "pingpong": (0, 1),
+    "cluster_x": (1, 2, 4),
+    "cluster_y": (1, 2, 4),
+    "cluster_k": (1, 2, 3, 4, 5, 8),
+    "dsmem_completion": (0, 1),
+    "persistent": (0, 1),
+    "epilogue_subtiles": (1, 2, 4),
+    "epilogue_buffers": (1, 2, 4),
+    "epilogue_aliases_ab": (0, 1),
+    "l2_evict_first": (0, 1, 2, 3),
+    "tma_rows": (0, 16, 32),
+    "operand_path": (0, 1, 2, 3, 4, 8, 12),
+}
 ALIKE = {"epilogue_smem": (1,), "epilogue_subtiles": (1,), "epilogue_buffers": (1,), "epilogue_aliases_ab": (0,)}
 
 
@@ -76,11 +94,33 @@ class Wgmma(Family):
     cell = ("kg", "splitk", "raster_group", "l2_evict_first")
     fixed = ("tables", "wgmma_target", "wgmma_types", "wgmma_images")
     tile_rules = (
-        "axis", "range", "wgmma_major", "wgmma_depth", "wgmma_tile_x", "wgmma_tile_y", "wgmma_accumulators",
-        "wgmma_cluster", "wgmma_parts_x", "wgmma_pingpong", "wgmma_rows", "wgmma_map_a", "wgmma_map_b",
-    )  # fmt: skip
-    extent_rules = ("range", "slices", "splitk", "grid", "wgmma_walk", "wgmma_passes", "wgmma_meeting", "wgmma_stages",
-                    "wgmma_planes", "wgmma_repack", "wgmma_residues")  # fmt: skip
+        "axis",
+        "range",
+        "wgmma_major",
+        "wgmma_depth",
+        "wgmma_tile_x",
+        "wgmma_tile_y",
+        "wgmma_accumulators",
+        "wgmma_cluster",
+        "wgmma_parts_x",
+        "wgmma_pingpong",
+        "wgmma_rows",
+        "wgmma_map_a",
+        "wgmma_map_b",
+    )
+    extent_rules = (
+        "range",
+        "slices",
+        "splitk",
+        "grid",
+        "wgmma_walk",
+        "wgmma_passes",
+        "wgmma_meeting",
+        "wgmma_stages",
+        "wgmma_planes",
+        "wgmma_repack",
+        "wgmma_residues",
+    )
 
     def neutral(self, p: Gemm) -> Gemm:
         """Starts and pitches that TMA can take, or starts that it cannot; extents that show which tiles are cut."""
@@ -113,8 +153,12 @@ class Wgmma(Family):
         }
         known = {name for names in joint for name in names}
         plain = {names: v for names, v in super().variables(p).items() if names[0] not in known}
-        return {**joint, **plain, ("u",): [(u,) for u in self._depths(p)],
-                ("operand_path",): [(r,) for r in self._repacks(p)]}  # fmt: skip
+        return {
+            **joint,
+            **plain,
+            ("u",): [(u,) for u in self._depths(p)],
+            ("operand_path",): [(r,) for r in self._repacks(p)],
+        }
 
     # ---- a base
 
@@ -142,29 +186,58 @@ class Wgmma(Family):
 
     def tiles(self, p: Gemm) -> Columns:
         grid = np.meshgrid(
-            sorted({n for n, _, _ in LONG}), SHORT, self._depths(p), (0, 1), np.arange(len(CLUSTERS)),
-            self._repacks(p), indexing="ij",
-        )  # fmt: skip
+            sorted({n for n, _, _ in LONG}),
+            SHORT,
+            self._depths(p),
+            (0, 1),
+            np.arange(len(CLUSTERS)),
+            self._repacks(p),
+            indexing="ij",
+        )
         long, short, u, swap, way, turned = (g.ravel() for g in grid)
         clusters = np.array(CLUSTERS)[way]
         sides = self._sides(ROWS * long, short, swap)
-        c = Columns({**sides, "u": u, "cluster_x": clusters[:, 0], "cluster_y": clusters[:, 1], "cluster_k": clusters[:, 2],
-                     "operand_path": turned})  # fmt: skip
+        c = Columns(
+            {
+                **sides,
+                "u": u,
+                "cluster_x": clusters[:, 0],
+                "cluster_y": clusters[:, 1],
+                "cluster_k": clusters[:, 2],
+                "operand_path": turned,
+            }
+        )
         return c.replace(family=self.code)
 
     def shapes(self, p: Gemm) -> Columns:
         rows = sorted({0} | {next((r for r in LEAST if x <= r), 0) for x in (p.m, p.n)})
         grid = np.meshgrid(
-            np.arange(len(LONG)), SHORT, self._depths(p), (0, 1), np.arange(len(CLUSTERS)), (0, 1), rows,
-            self._repacks(p), indexing="ij",
-        )  # fmt: skip
+            np.arange(len(LONG)),
+            SHORT,
+            self._depths(p),
+            (0, 1),
+            np.arange(len(CLUSTERS)),
+            (0, 1),
+            rows,
+            self._repacks(p),
+            indexing="ij",
+        )
         way, short, u, swap, cluster, persistent, loaded, turned = (g.ravel() for g in grid)
         long, clusters = np.array(LONG)[way], np.array(CLUSTERS)[cluster]
-        return Columns({
-            **self._sides(ROWS * long[:, 0], short, swap), "u": u, "math_warpgroups": long[:, 1], "pingpong": long[:, 2],
-            "cluster_x": clusters[:, 0], "cluster_y": clusters[:, 1], "cluster_k": clusters[:, 2], "persistent": persistent,
-            "tma_rows": loaded, "operand_path": turned,
-        }).replace(family=self.code)  # fmt: skip
+        return Columns(
+            {
+                **self._sides(ROWS * long[:, 0], short, swap),
+                "u": u,
+                "math_warpgroups": long[:, 1],
+                "pingpong": long[:, 2],
+                "cluster_x": clusters[:, 0],
+                "cluster_y": clusters[:, 1],
+                "cluster_k": clusters[:, 2],
+                "persistent": persistent,
+                "tma_rows": loaded,
+                "operand_path": turned,
+            }
+        ).replace(family=self.code)
 
     def ways(self, p: Gemm) -> list[dict[str, int]]:
         names = ("stages", "epilogue_smem", "epilogue_subtiles", "epilogue_buffers", "epilogue_aliases_ab")
@@ -205,12 +278,15 @@ class Wgmma(Family):
         kg = np.where(waits, np.minimum(most, MEETING), most)
         own = p.offsets[:2] if p.items > 1 else (0, 0) if operand_packing.walked(p) else (1, 1)
         streamed = np.where(
-            (g.tiles_n == 1) & (p.m > p.n) & (own[0] > 0), 1,
+            (g.tiles_n == 1) & (p.m > p.n) & (own[0] > 0),
+            1,
             np.where((g.tiles_m == 1) & (p.n > p.m) & (own[1] > 0), 2, 0),
-        )  # fmt: skip
+        )
         c = c.replace(
-            kg=np.maximum(kg, 1), l2_evict_first=streamed, raster_group=np.where((c.cluster_k == 1) & (blocks > room), 8, 1)
-        )  # fmt: skip
+            kg=np.maximum(kg, 1),
+            l2_evict_first=streamed,
+            raster_group=np.where((c.cluster_k == 1) & (blocks > room), 8, 1),
+        )
         broken = first_broken(self, p, c, d, self.extent_rules)
         wide = (broken >= 0) & (c.raster_group == 1) & (c.cluster_k == 1)  # the plain order has the narrower grid
         if wide.any():

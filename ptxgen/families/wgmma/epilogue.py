@@ -79,7 +79,7 @@ class Staging:
         self.chunks = [
             Chunk(n, persistent or n >= buffers, self._puts(n), self._stores(n), self._along_x(n), self._along_y(n))
             for n in range(chunks)
-        ]  # fmt: skip
+        ]
 
     def brought(self, chunk: Chunk) -> int:
         """Bytes from a warpgroup's first barrier to the one that the residual of a chunk reports to."""
@@ -117,15 +117,17 @@ class Staging:
         groups = range(chunk * self.columns // COLUMNS, (chunk + 1) * self.columns // COLUMNS)
         return [
             (m * ROWS + h * 8, [self.sums[m, 4 * j + 2 * h + e] for j in groups for e in range(2)])
-            for m in range(self.mi) for h in range(2)
-        ]  # fmt: skip
+            for m in range(self.mi)
+            for h in range(2)
+        ]
 
     def _along_y(self, chunk: int) -> list[tuple[int, list[str]]]:
         groups = range(chunk * self.columns // COLUMNS, (chunk + 1) * self.columns // COLUMNS)
         return [
             (j * COLUMNS + e, [self.sums[m, 4 * j + 2 * h + e] for m in range(self.mi) for h in range(2)])
-            for j in groups for e in range(2)
-        ]  # fmt: skip
+            for j in groups
+            for e in range(2)
+        ]
 
     def _stores(self, chunk: int) -> list[Store]:
         out = []

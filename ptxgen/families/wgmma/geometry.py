@@ -187,7 +187,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     x_kmajor, y_kmajor = (
         pick(c.transposed_mma == 1, b_kmajor, a_kmajor),
         pick(c.transposed_mma == 1, a_kmajor, b_kmajor),
-    )  # fmt: skip
+    )
     x_extent, y_extent = pick(c.transposed_mma == 1, p.n, p.m), pick(c.transposed_mma == 1, p.m, p.n)
     fed, depth, k = from_registers(p, c), unit(p, c), length(p, c)
     share = y_tile // np.maximum(c.cluster_x, 1)
@@ -240,22 +240,69 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     gives = (c.math_warpgroups == 2) & (c.min_ctas_per_sm == 1) & (needed + after > SAME)
     less = (fed | bool(p.stages)) & (needed + after <= TAKES_LESS)
     return SimpleNamespace(
-        size=size, planes=count, x_tile=x_tile, y_tile=y_tile, x_kmajor=x_kmajor, y_kmajor=y_kmajor, x_extent=x_extent,
-        y_extent=y_extent, x_box=x_box, y_box=y_box, x_rows=x_loaded, x_share=x_share, x_bytes=x_bytes, y_bytes=y_bytes,
-        stage=x_bytes + y_bytes, ring=ring, share=share, groups=groups, own=own, finish=finish, alone=alone,
-        added_used=added, added=aligned(added), staged=aligned(staged), mi=mi,
-        x_lies=x_lies, y_lies=y_lies, moves=x_moves + y_moves, fed=fed, gives=gives,
-        keeps=pick(less, KEEPS_MORE, KEEPS), takes=pick(less, TAKES_LESS, TAKES),
+        size=size,
+        planes=count,
+        x_tile=x_tile,
+        y_tile=y_tile,
+        x_kmajor=x_kmajor,
+        y_kmajor=y_kmajor,
+        x_extent=x_extent,
+        y_extent=y_extent,
+        x_box=x_box,
+        y_box=y_box,
+        x_rows=x_loaded,
+        x_share=x_share,
+        x_bytes=x_bytes,
+        y_bytes=y_bytes,
+        stage=x_bytes + y_bytes,
+        ring=ring,
+        share=share,
+        groups=groups,
+        own=own,
+        finish=finish,
+        alone=alone,
+        added_used=added,
+        added=aligned(added),
+        staged=aligned(staged),
+        mi=mi,
+        x_lies=x_lies,
+        y_lies=y_lies,
+        moves=x_moves + y_moves,
+        fed=fed,
+        gives=gives,
+        keeps=pick(less, KEEPS_MORE, KEEPS),
+        takes=pick(less, TAKES_LESS, TAKES),
         image_boxes=pick(images_x, x_tile // np.maximum(x_box, 1), share // np.maximum(y_box, 1)),
-        threads=WARPGROUP * c.math_warpgroups + pick(gives, WARPGROUP, WARP), needed=needed,
+        threads=WARPGROUP * c.math_warpgroups + pick(gives, WARPGROUP, WARP),
+        needed=needed,
         after=after,
         registers=pick(gives, SAME, needed),
         shared=ring + aligned(added) + pick(c.epilogue_aliases_ab == 1, 0, aligned(staged)) + barriers,
-        sums=sums, tiles_m=tiles_m, tiles_n=tiles_n, tiles=tiles_m * tiles_n * p.items, tiles_x=tiles_x,
-        tiles_y=tiles_y, unit=depth, k=k, passes=passes, chunk=ceil_div(passes, slices) * c.u, slices=slices,
-        blocks=blocks, part=part,
+        sums=sums,
+        tiles_m=tiles_m,
+        tiles_n=tiles_n,
+        tiles=tiles_m * tiles_n * p.items,
+        tiles_x=tiles_x,
+        tiles_y=tiles_y,
+        unit=depth,
+        k=k,
+        passes=passes,
+        chunk=ceil_div(passes, slices) * c.u,
+        slices=slices,
+        blocks=blocks,
+        part=part,
         copies=operand_packing.workspace(p, c),
-        workspace=workspace(p) + operand_packing.workspace(p, c) + pick(c.kg > 1, pick(
-            c.splitk == SPLIT_WORKSPACE, c.kg * p.results * 4, blocks * part * pick(c.splitk == SPLIT_SHARE, own, 1)), 0),
-        gathers=c.epilogue_smem == 1, sum_bytes=4, row_c=c.nl, barriers=barriers,
-    )  # fmt: skip
+        workspace=workspace(p)
+        + operand_packing.workspace(p, c)
+        + pick(
+            c.kg > 1,
+            pick(
+                c.splitk == SPLIT_WORKSPACE, c.kg * p.results * 4, blocks * part * pick(c.splitk == SPLIT_SHARE, own, 1)
+            ),
+            0,
+        ),
+        gathers=c.epilogue_smem == 1,
+        sum_bytes=4,
+        row_c=c.nl,
+        barriers=barriers,
+    )

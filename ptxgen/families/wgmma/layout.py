@@ -156,8 +156,9 @@ def products(x: Operand, y: Operand, mi: int) -> list[Product]:
     steps = x.depth * x.element // STEP
     return [
         Product(m, x.step(k) + m * x.part >> 4, y.step(k) >> 4, "1" if k else "%later")
-        for k in range(steps) for m in range(mi)
-    ]  # fmt: skip
+        for k in range(steps)
+        for m in range(mi)
+    ]
 
 
 @dataclass(frozen=True)

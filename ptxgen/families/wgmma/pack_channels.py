@@ -28,8 +28,22 @@ class Arrangement:
 
     THREADS, CHUNK, WORD, ROW = PASS_THREADS, CHUNK, WORD, ROW
     #: of a copy: channels and elements between them, places, their digits, by how many elements and rows each moves
-    NAMES = ("depth", "step", "places", "middle", "inner", "far", "mid", "near", "over", "between", "next", "row", "at",
-             "tiles")  # fmt: skip
+    NAMES = (
+        "depth",
+        "step",
+        "places",
+        "middle",
+        "inner",
+        "far",
+        "mid",
+        "near",
+        "over",
+        "between",
+        "next",
+        "row",
+        "at",
+        "tiles",
+    )
 
     def __init__(self, name: str, copy: Copy, size: int) -> None:
         self.name, self.size, self.vec, self.straight = name, size, copy.vec, copy.straight
@@ -56,8 +70,18 @@ class Arrangement:
         return [f"{n}_{self.name}" for n in self.NAMES]
 
     def numbers(self, copy: Copy, at: int) -> tuple[int, ...]:
-        return (copy.depth, copy.step, copy.places, copy.extents[1], copy.extents[2], *copy.steps, *copy.rows,
-                copy.pitch * self.size, at // ROW, self.tiles(copy))  # fmt: skip
+        return (
+            copy.depth,
+            copy.step,
+            copy.places,
+            copy.extents[1],
+            copy.extents[2],
+            *copy.steps,
+            *copy.rows,
+            copy.pitch * self.size,
+            at // ROW,
+            self.tiles(copy),
+        )
 
     def tiles(self, copy: Copy) -> int:
         """Of channels."""

@@ -57,8 +57,15 @@ class CopiedPlan(WgmmaPlan):
     @property
     def pitch_loads(self) -> list[tuple[str, str]]:
         """The numbers that the straight copy of an operand takes, beside its address: type and name."""
-        return [("u64", "bytes"), ("u64", "ld"), ("u32", "rows"), ("u32", "columns"), ("u32", "at"), ("u32", "stride"),
-                *([("u64", "by"), ("u32", "items"), ("u64", "each")] if self.batched else [])]  # fmt: skip
+        return [
+            ("u64", "bytes"),
+            ("u64", "ld"),
+            ("u32", "rows"),
+            ("u32", "columns"),
+            ("u32", "at"),
+            ("u32", "stride"),
+            *([("u64", "by"), ("u32", "items"), ("u64", "each")] if self.batched else []),
+        ]
 
     @property
     def pitch_parameters(self) -> list[str]:
@@ -126,15 +133,21 @@ class CopiedPlan(WgmmaPlan):
         kind = "s32" if size == 4 else "u8"
         place = self._stored(p, name) if source is None else straight(p, name).place
         maps = (
-            self._tensor(p, name.upper() if source is None else "W", kind, place, size, (t.side, t.DEPTH), t.ROW,
-                         source or 0),
+            self._tensor(
+                p, name.upper() if source is None else "W", kind, place, size, (t.side, t.DEPTH), t.ROW, source or 0
+            ),
             self._tensor(p, "W", kind, copy.place, size, (t.side, t.side), t.ROW, at),
-        )  # fmt: skip
+        )
         across, extent = -(-p.k // t.DEPTH), copy.place[1]
         first, items = (0, 1) if copy.items == 1 else (run.first, run.items)
         arguments: tuple[Argument, ...] = (
-            ("u64", "C"), ("u64", "W"), *self._arrays(p), ("u32", across), ("u32", first), *(("map", m) for m in maps),
-        )  # fmt: skip
+            ("u64", "C"),
+            ("u64", "W"),
+            *self._arrays(p),
+            ("u32", across),
+            ("u32", first),
+            *(("map", m) for m in maps),
+        )
         grid = (across * -(-extent // t.side), 1, items)
         return Step(f"{self.entry}_repack", grid, (t.threads, 1, 1), t.shared, arguments)
 

@@ -57,12 +57,24 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     alone = np.where(c.math_warpgroups > 1, np.maximum(busy, busy / 2 + adds), busy + adds) + perf_costs.WGMMA_PASS
     alone = alone + perf_costs.LIES_PASS * (lying > 0)
     return Work.of(
-        len(c), resident=resident, busy=busy, alone=alone, start=perf_costs.WGMMA_START, store=store,
-        red=store, part=store * 4 / p.output.bytes, math=instructions * products, shared=instructions * read,
-        moved_a=moved_a, moved_b=moved_b, torn_a=moved_a * perf_costs.TMA_TORN, torn_b=moved_b * perf_costs.TMA_TORN,
-        stages=c.stages, walks=c.persistent,
+        len(c),
+        resident=resident,
+        busy=busy,
+        alone=alone,
+        start=perf_costs.WGMMA_START,
+        store=store,
+        red=store,
+        part=store * 4 / p.output.bytes,
+        math=instructions * products,
+        shared=instructions * read,
+        moved_a=moved_a,
+        moved_b=moved_b,
+        torn_a=moved_a * perf_costs.TMA_TORN,
+        torn_b=moved_b * perf_costs.TMA_TORN,
+        stages=c.stages,
+        walks=c.persistent,
         shown=np.where(narrow | ((c.epilogue_smem == 1) & lines), 1.0, shown),  # so many stores that nothing hides them
-    )  # fmt: skip
+    )
 
 
 def _walked(p: Gemm, c: Columns, g: SimpleNamespace, moved_x: Any, moved_y: Any) -> tuple[Any, Any]:

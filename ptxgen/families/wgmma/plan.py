@@ -197,8 +197,10 @@ class WgmmaPlan(LeavingPlan):
             Slot(s.offset, [self.acc[m, 4 * (owner * groups + j) + i] for i in range(4)], False)
             for s, (m, j) in zip(
                 self._parts(Tile("none", self.held, (self.mi, 4 * groups)), groups),
-                [(m, j) for m in range(self.mi) for j in range(groups)], strict=True)
-        ]  # fmt: skip
+                [(m, j) for m in range(self.mi) for j in range(groups)],
+                strict=True,
+            )
+        ]
 
     def _meeting(self, groups: int) -> None:
         c = self.config
@@ -212,8 +214,9 @@ class WgmmaPlan(LeavingPlan):
         if self.shares:
             self.left = [
                 Slot(owner * c.kg * self.part + s.offset, s.into, False)
-                for owner in range(self.owners) for s in self._share(owner, groups)
-            ]  # fmt: skip
+                for owner in range(self.owners)
+                for s in self._share(owner, groups)
+            ]
             self.final = Tile("sum", self.held, (self.mi, 4 * groups))
         else:
             self.left = self._parts(self.final, groups)
@@ -287,12 +290,22 @@ class WgmmaPlan(LeavingPlan):
             grid = (min(int(together(self.device, c)), tiles * run.items), 1, 1)
         arguments: tuple[Argument, ...] = (
             *((("u64", "A"), ("u64", "B")) if self.lying else ()),
-            ("u64", "C"), ("u64", "W"), *self._arrays(problem), *self._items(problem, run),
+            ("u64", "C"),
+            ("u64", "W"),
+            *self._arrays(problem),
+            *self._items(problem, run),
             *((("u32", problem.lda), ("u32", problem.ldb)) if self.lying else ()),
-            ("u32", problem.m), ("u32", problem.n), ("u32", problem.k), ("u32", problem.ldc), ("u32", chunk),
-            ("u32", more), (self.sum, "alpha"), (self.sum, "beta"), *self._numbers(problem),
+            ("u32", problem.m),
+            ("u32", problem.n),
+            ("u32", problem.k),
+            ("u32", problem.ldc),
+            ("u32", chunk),
+            ("u32", more),
+            (self.sum, "alpha"),
+            (self.sum, "beta"),
+            *self._numbers(problem),
             *(("map", each) for name in self.maps for each in self._maps(problem, name)),
-        )  # fmt: skip
+        )
         main = Step(self.entry, grid, (self.threads, 1, 1), self.shared, arguments)
         if self.cleared:
             return Launch((self._pass("scale", problem, run, ()), main))
@@ -342,8 +355,17 @@ class WgmmaPlan(LeavingPlan):
             return p.columns_a, p.rows_a, p.lda, p.offsets[0]
         return p.columns_b, p.rows_b, p.ldb, p.offsets[1]
 
-    def _tensor(self, p: Gemm, operand: str, kind: str, place: tuple[int, int, int, int], size: int,
-                box: tuple[int, ...], span: int, at: int = 0) -> TensorMap:  # fmt: skip
+    def _tensor(
+        self,
+        p: Gemm,
+        operand: str,
+        kind: str,
+        place: tuple[int, int, int, int],
+        size: int,
+        box: tuple[int, ...],
+        span: int,
+        at: int = 0,
+    ) -> TensorMap:
         """The map of a matrix with (columns, rows, leading dimension, bytes to the next item's) of one item's."""
         columns, rows, ld, item = place
         extents, pitches = (columns, rows), (_pitch(columns, ld, rows, size),)

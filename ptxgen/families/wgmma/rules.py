@@ -21,15 +21,44 @@ BOX_LIMIT = 256  #: elements of a side of a box
 WORKSPACE_LIMIT = 1 << 36  #: bytes of planes, and what slices leave before them
 
 #: element types -> how their products are summed
-TYPES = {"f16": ("f32", "f16"), "bf16": ("f32",), "f32": ("tf32", bf16x3.COMPUTE), "e4m3": ("f32",), "e5m2": ("f32",),
-         "s8": ("s32",)}  # fmt: skip
+TYPES = {
+    "f16": ("f32", "f16"),
+    "bf16": ("f32",),
+    "f32": ("tf32", bf16x3.COMPUTE),
+    "e4m3": ("f32",),
+    "e5m2": ("f32",),
+    "s8": ("s32",),
+}
 
 #: axes that mean something here; the others keep their defaults
 USED = (
-    "family", "ml", "nl", "u", "kg", "stages", "vec_c", "splitk", "epilogue_smem", "raster_group", "min_ctas_per_sm", "transposed_mma", "math_warpgroups",
-    "pingpong", "cluster_x", "cluster_y", "cluster_k", "dsmem_completion", "persistent", "epilogue_subtiles", "epilogue_buffers", "epilogue_aliases_ab", "l2_evict_first", "tma_rows", "operand_path",
+    "family",
+    "ml",
+    "nl",
+    "u",
+    "kg",
+    "stages",
+    "vec_c",
+    "splitk",
+    "epilogue_smem",
+    "raster_group",
+    "min_ctas_per_sm",
+    "transposed_mma",
+    "math_warpgroups",
+    "pingpong",
+    "cluster_x",
+    "cluster_y",
+    "cluster_k",
+    "dsmem_completion",
+    "persistent",
+    "epilogue_subtiles",
+    "epilogue_buffers",
+    "epilogue_aliases_ab",
+    "l2_evict_first",
+    "tma_rows",
+    "operand_path",
     "pdl",
-)  # fmt: skip
+)
 UNUSED = tuple(name for name in AXIS if name not in USED)
 
 
@@ -87,125 +116,322 @@ def _switches(*values: Any) -> Any:
 
 
 RULES = (
-    Rule("wgmma_target", lambda p, c, g, d: d.sm == 90,
-         "wgmma runs on sm_90 only; {d.name} is sm_{d.sm}", family=WGMMA),
-    Rule("wgmma_types", lambda p, c, g, d: p.compute in TYPES.get(p.dtype, ()),
-         "wgmma takes f32 as tf32 or in planes of bf16, s8 summed in s32, f16, bf16, e4m3 and e5m2 summed in f32,"
-         " f16 in f16 too; the problem is {p.dtype}, summed in {p.compute}", family=WGMMA),
-    Rule("wgmma_major", lambda p, c, g, d: (g.size == 2) | g.y_kmajor,
-         "layout {p.layout}, transposed_mma={c.transposed_mma}: elements of {g.size} bytes must be contiguous along K in the operand that"
-         " is not on the side of the 64 rows", family=WGMMA),
-    Rule("wgmma_repack", lambda p, c, g, d: _copies(p, c) & ((c.operand_path % 4 == 0) | ((bf16x3.planes(p) == 1)
-         & ((c.kg == 1) | (c.splitk <= SPLIT_WORKSPACE)) & (g.copies < operand_packing.LIMIT))),
-         "operand_path={c.operand_path}: wgmma copies operands that are no planes, images and what is beside them where they do not"
-         " lie as TMA takes them, not with splitk=3 or 4, {g.copies} bytes at most 2**34", family=WGMMA),
-    Rule("wgmma_lies", lambda p, c, g, d: _between(c.operand_path, 0, 3) | (_between(c.operand_path, 4, 12)
-         & np.logical_not(copied(c, "a") & lies(c, "a")) & np.logical_not(copied(c, "b") & lies(c, "b"))
-         & (p.element.bytes == 2) & (p.window is None) & (c.stages >= operand_packing.STAGES)
-         & (c.cluster_x * c.cluster_y == 1) & (c.tma_rows == 0) & (c.u < BOX_LIMIT) & (np.maximum(c.ml, c.nl) < BOX_LIMIT)),
-         "operand_path={c.operand_path}: 0 to 12, no operand both copied and as it lies; they come as they lie of elements of"
-         " two bytes, with cluster_x=1, cluster_y=1, tma_rows=0, stages={c.stages} from 3 on, u={c.u} and sides of a tile below 256",
-         family=WGMMA),
-    Rule("wgmma_residues", lambda p, c, g, d: (c.operand_path < operand_packing.LIES_A)
-         | ((p.k >= operand_packing.RESIDUES) & (p.items == 1)),
-         "operand_path={c.operand_path} with K={p.k} and {p.items} items; operands come as they lie of one product, where each"
-         " residue of 8 has a row", family=WGMMA),
-    Rule("wgmma_fed", lambda p, c, g, d: np.logical_not(g.fed)
-         | ((c.tma_rows == 0) & (c.epilogue_smem == 0) & (c.u * g.size >= 2 * STEP)),
-         "X is multiplied from registers (layout {p.layout}, transposed_mma={c.transposed_mma}): that takes tma_rows=0, epilogue_smem=0, and u={c.u}"
-         " elements of {g.size} bytes to be 64 bytes or more", family=WGMMA),
-    Rule("wgmma_unused", lambda p, c, g, d: np.logical_and.reduce([getattr(c, a) == AXIS[a].default for a in UNUSED]),
-         f"these axes mean nothing to wgmma and keep their defaults: {', '.join(UNUSED)} ({{c}})", family=WGMMA),
-    Rule("wgmma_switches", lambda p, c, g, d: _switches(c.transposed_mma, c.pingpong, c.dsmem_completion, c.persistent, c.epilogue_aliases_ab, c.epilogue_smem)
-         & _between(c.l2_evict_first, 0, 3) & _between(c.math_warpgroups, 1, 2) & _between(c.stages, 1, 16),
-         "an axis is out of its range ({c}): math_warpgroups 1 or 2, stages 1 to 16, evict 0 to 3, switches 0 or 1", family=WGMMA),
-    Rule("wgmma_images", lambda p, c, g, d: walked(p),
-         "images {p.window}, summed in {p.compute}: TMA takes rows of whole 16 bytes as they are, steps up to 8, and"
-         " corners and windows of few pixels",
-         family=WGMMA),
+    Rule(
+        "wgmma_target", lambda p, c, g, d: d.sm == 90, "wgmma runs on sm_90 only; {d.name} is sm_{d.sm}", family=WGMMA
+    ),
+    Rule(
+        "wgmma_types",
+        lambda p, c, g, d: p.compute in TYPES.get(p.dtype, ()),
+        "wgmma takes f32 as tf32 or in planes of bf16, s8 summed in s32, f16, bf16, e4m3 and e5m2 summed in f32,"
+        " f16 in f16 too; the problem is {p.dtype}, summed in {p.compute}",
+        family=WGMMA,
+    ),
+    Rule(
+        "wgmma_major",
+        lambda p, c, g, d: (g.size == 2) | g.y_kmajor,
+        "layout {p.layout}, transposed_mma={c.transposed_mma}: elements of {g.size} bytes must be contiguous along K in the operand that"
+        " is not on the side of the 64 rows",
+        family=WGMMA,
+    ),
+    Rule(
+        "wgmma_repack",
+        lambda p, c, g, d: (
+            _copies(p, c)
+            & (
+                (c.operand_path % 4 == 0)
+                | (
+                    (bf16x3.planes(p) == 1)
+                    & ((c.kg == 1) | (c.splitk <= SPLIT_WORKSPACE))
+                    & (g.copies < operand_packing.LIMIT)
+                )
+            )
+        ),
+        "operand_path={c.operand_path}: wgmma copies operands that are no planes, images and what is beside them where they do not"
+        " lie as TMA takes them, not with splitk=3 or 4, {g.copies} bytes at most 2**34",
+        family=WGMMA,
+    ),
+    Rule(
+        "wgmma_lies",
+        lambda p, c, g, d: (
+            _between(c.operand_path, 0, 3)
+            | (
+                _between(c.operand_path, 4, 12)
+                & np.logical_not(copied(c, "a") & lies(c, "a"))
+                & np.logical_not(copied(c, "b") & lies(c, "b"))
+                & (p.element.bytes == 2)
+                & (p.window is None)
+                & (c.stages >= operand_packing.STAGES)
+                & (c.cluster_x * c.cluster_y == 1)
+                & (c.tma_rows == 0)
+                & (c.u < BOX_LIMIT)
+                & (np.maximum(c.ml, c.nl) < BOX_LIMIT)
+            )
+        ),
+        "operand_path={c.operand_path}: 0 to 12, no operand both copied and as it lies; they come as they lie of elements of"
+        " two bytes, with cluster_x=1, cluster_y=1, tma_rows=0, stages={c.stages} from 3 on, u={c.u} and sides of a tile below 256",
+        family=WGMMA,
+    ),
+    Rule(
+        "wgmma_residues",
+        lambda p, c, g, d: (
+            (c.operand_path < operand_packing.LIES_A) | ((p.k >= operand_packing.RESIDUES) & (p.items == 1))
+        ),
+        "operand_path={c.operand_path} with K={p.k} and {p.items} items; operands come as they lie of one product, where each"
+        " residue of 8 has a row",
+        family=WGMMA,
+    ),
+    Rule(
+        "wgmma_fed",
+        lambda p, c, g, d: (
+            np.logical_not(g.fed) | ((c.tma_rows == 0) & (c.epilogue_smem == 0) & (c.u * g.size >= 2 * STEP))
+        ),
+        "X is multiplied from registers (layout {p.layout}, transposed_mma={c.transposed_mma}): that takes tma_rows=0, epilogue_smem=0, and u={c.u}"
+        " elements of {g.size} bytes to be 64 bytes or more",
+        family=WGMMA,
+    ),
+    Rule(
+        "wgmma_unused",
+        lambda p, c, g, d: np.logical_and.reduce([getattr(c, a) == AXIS[a].default for a in UNUSED]),
+        f"these axes mean nothing to wgmma and keep their defaults: {', '.join(UNUSED)} ({{c}})",
+        family=WGMMA,
+    ),
+    Rule(
+        "wgmma_switches",
+        lambda p, c, g, d: (
+            _switches(
+                c.transposed_mma, c.pingpong, c.dsmem_completion, c.persistent, c.epilogue_aliases_ab, c.epilogue_smem
+            )
+            & _between(c.l2_evict_first, 0, 3)
+            & _between(c.math_warpgroups, 1, 2)
+            & _between(c.stages, 1, 16)
+        ),
+        "an axis is out of its range ({c}): math_warpgroups 1 or 2, stages 1 to 16, evict 0 to 3, switches 0 or 1",
+        family=WGMMA,
+    ),
+    Rule(
+        "wgmma_images",
+        lambda p, c, g, d: walked(p),
+        "images {p.window}, summed in {p.compute}: TMA takes rows of whole 16 bytes as they are, steps up to 8, and"
+        " corners and windows of few pixels",
+        family=WGMMA,
+    ),
     # boxes of Y are no wider than what divides a tap's channels
-    Rule("wgmma_columns", lambda p, c, g, d: (p.window is None) or (not p.window.summed)
-         | ((c.transposed_mma == 1) != (p.window.side == "b")) | (p.window.channels % np.maximum(g.x_box, 1) == 0),
-         "transposed_mma={c.transposed_mma}: the channels of {p.window} are no multiple of the {g.x_box} columns of a box", family=WGMMA),
-    Rule("wgmma_map_a", lambda p, c, g, d: copied(c, "a") | lies(c, "a") | mapped(p, "a"),
-         "A starts at {p.aligned_a} bytes, lda={p.lda}, strides {p.strides}; TMA needs multiples of 16 bytes,"
-         " or repack", family=WGMMA),
-    Rule("wgmma_map_b", lambda p, c, g, d: copied(c, "b") | lies(c, "b") | mapped(p, "b"),
-         "B starts at {p.aligned_b} bytes, ldb={p.ldb}, strides {p.strides}; TMA needs multiples of 16 bytes,"
-         " or repack", family=WGMMA),
-    Rule("wgmma_depth", lambda p, c, g, d: (c.u * g.size % STEP == 0) & (c.u & (c.u - 1) == 0)
-         & (c.u <= (BOX_LIMIT if bf16x3.planes(p) == 1 else bf16x3.PROMOTED)),
-         "u={c.u} elements of {g.size} bytes; wgmma takes 32 bytes or a power of two of that, at most 256 elements, of"
-         " planes 64",
-         family=WGMMA),
-    Rule("wgmma_tile_x", lambda p, c, g, d: (g.mi >= 1) & (g.x_tile == g.mi * ROWS * np.where(c.pingpong == 1, 1, c.math_warpgroups))
-         & (g.x_tile <= BOX_LIMIT),
-         "the tile has {g.x_tile} along the side of 64-row instructions; math_warpgroups={c.math_warpgroups} warpgroups need a multiple of 64"
-         " each, at most 256", family=WGMMA),
-    Rule("wgmma_tile_y", lambda p, c, g, d: (g.y_tile % COLUMNS == 0) & _between(g.y_tile, COLUMNS, BOX_LIMIT)
-         & (g.share * c.cluster_x == g.y_tile) & (g.share % COLUMNS == 0)
-         & (g.y_kmajor | (g.y_box >= 2 * COLUMNS)) & ((p.dtype != "s8") | (g.y_tile <= 32) | (g.y_tile % 16 == 0)),
-         "the tile has {g.y_tile} along the other side; it must be 8 to 256, a multiple of 8 a block of the cluster,"
-         " and of 16 where K is not contiguous or s8 has more than 32", family=WGMMA),
-    Rule("wgmma_accumulators", lambda p, c, g, d: g.mi * g.y_tile <= 384,
-         "{g.mi} x 64 x {g.y_tile} sums a warpgroup; 384 columns of 64 rows are what its registers hold", family=WGMMA),
+    Rule(
+        "wgmma_columns",
+        lambda p, c, g, d: (
+            (p.window is None)
+            or (not p.window.summed)
+            | ((c.transposed_mma == 1) != (p.window.side == "b"))
+            | (p.window.channels % np.maximum(g.x_box, 1) == 0)
+        ),
+        "transposed_mma={c.transposed_mma}: the channels of {p.window} are no multiple of the {g.x_box} columns of a box",
+        family=WGMMA,
+    ),
+    Rule(
+        "wgmma_map_a",
+        lambda p, c, g, d: copied(c, "a") | lies(c, "a") | mapped(p, "a"),
+        "A starts at {p.aligned_a} bytes, lda={p.lda}, strides {p.strides}; TMA needs multiples of 16 bytes, or repack",
+        family=WGMMA,
+    ),
+    Rule(
+        "wgmma_map_b",
+        lambda p, c, g, d: copied(c, "b") | lies(c, "b") | mapped(p, "b"),
+        "B starts at {p.aligned_b} bytes, ldb={p.ldb}, strides {p.strides}; TMA needs multiples of 16 bytes, or repack",
+        family=WGMMA,
+    ),
+    Rule(
+        "wgmma_depth",
+        lambda p, c, g, d: (
+            (c.u * g.size % STEP == 0)
+            & (c.u & (c.u - 1) == 0)
+            & (c.u <= (BOX_LIMIT if bf16x3.planes(p) == 1 else bf16x3.PROMOTED))
+        ),
+        "u={c.u} elements of {g.size} bytes; wgmma takes 32 bytes or a power of two of that, at most 256 elements, of"
+        " planes 64",
+        family=WGMMA,
+    ),
+    Rule(
+        "wgmma_tile_x",
+        lambda p, c, g, d: (
+            (g.mi >= 1)
+            & (g.x_tile == g.mi * ROWS * np.where(c.pingpong == 1, 1, c.math_warpgroups))
+            & (g.x_tile <= BOX_LIMIT)
+        ),
+        "the tile has {g.x_tile} along the side of 64-row instructions; math_warpgroups={c.math_warpgroups} warpgroups need a multiple of 64"
+        " each, at most 256",
+        family=WGMMA,
+    ),
+    Rule(
+        "wgmma_tile_y",
+        lambda p, c, g, d: (
+            (g.y_tile % COLUMNS == 0)
+            & _between(g.y_tile, COLUMNS, BOX_LIMIT)
+            & (g.share * c.cluster_x == g.y_tile)
+            & (g.share % COLUMNS == 0)
+            & (g.y_kmajor | (g.y_box >= 2 * COLUMNS))
+            & ((p.dtype != "s8") | (g.y_tile <= 32) | (g.y_tile % 16 == 0))
+        ),
+        "the tile has {g.y_tile} along the other side; it must be 8 to 256, a multiple of 8 a block of the cluster,"
+        " and of 16 where K is not contiguous or s8 has more than 32",
+        family=WGMMA,
+    ),
+    Rule(
+        "wgmma_accumulators",
+        lambda p, c, g, d: g.mi * g.y_tile <= 384,
+        "{g.mi} x 64 x {g.y_tile} sums a warpgroup; 384 columns of 64 rows are what its registers hold",
+        family=WGMMA,
+    ),
     # ptxas counts whole warpgroups
-    Rule("wgmma_register_file", lambda p, c, g, d: g.needed + g.after <= np.where(g.gives, g.takes, register_cap(
-            d, ceil_div(g.threads * c.min_ctas_per_sm, WARPGROUP) * WARPGROUP, 1)),
-         "about {g.needed} registers a thread, {g.after} more for what follows; {g.threads} threads,"
-         " min_ctas_per_sm={c.min_ctas_per_sm}, leave fewer",
-         family=WGMMA),
-    Rule("wgmma_producer", lambda p, c, g, d: (p.window is None) or np.logical_not(g.gives)
-         | (g.image_boxes * len(p.window.extents) <= PLACES if p.window.summed
-            else c.u <= np.where((c.persistent == 1) & (c.cluster_x * c.cluster_y > 1), UNITS // 2, UNITS) * g.unit),
-         "{g.image_boxes} boxes of images side by side, units of {g.unit} in u={c.u}: beside so many sums a thread that"
-         " copies can hold the places of 4 boxes, or 3 in three dimensions, or 4 units, 2 for a cluster's many tiles",
-         family=WGMMA),
-    Rule("wgmma_cluster", lambda p, c, g, d: _between(c.cluster_x, 1, 8) & _between(c.cluster_y, 1, 8) & _between(c.cluster_k, 1, 8)
-         & (c.cluster_x * c.cluster_y <= 8) & ((c.cluster_x * c.cluster_y == 1) | (c.cluster_k == 1)) & ((c.cluster_k > 1) | (c.dsmem_completion == 0))
-         & (c.cluster_x * c.cluster_y * c.cluster_k <= d.sms),
-         "cluster_x={c.cluster_x}, cluster_y={c.cluster_y}, cluster_k={c.cluster_k}, dsmem_completion={c.dsmem_completion}: clusters have 1 to 8 blocks, no more than the"
-         " {d.sms} multiprocessors, and share operands or split K; dsmem_completion=1 is for cluster_k above 1", family=WGMMA),
-    Rule("wgmma_parts_x", lambda p, c, g, d: (c.cluster_y == 1) | ((g.x_share % COLUMNS == 0) & np.where(g.x_kmajor,
-         g.x_share * c.cluster_y == g.x_rows, (g.x_share * c.cluster_y == c.u) & (p.window is None))),
-         "cluster_y={c.cluster_y} blocks load the operand on the 64-row side, each a multiple of 8 of its {g.x_rows} rows, or where K"
-         " is not contiguous of the depth u={c.u}, which of images is not parted", family=WGMMA),
-    Rule("wgmma_persistent", lambda p, c, g, d: (c.persistent == 0) | (g.slices == 1),
-         "persistent=1 with {g.slices} slices of K; it takes one", family=WGMMA),
-    Rule("wgmma_pingpong", lambda p, c, g, d: (c.pingpong == 0) | ((c.persistent == 1) & (c.math_warpgroups == 2) & (g.planes == 1)),
-         "pingpong=1 needs persistent=1 and math_warpgroups=2, and is not for planes, whose warpgroups fill each other's gaps",
-         family=WGMMA),
-    Rule("wgmma_planes", lambda p, c, g, d: (g.planes == 1) | ((g.workspace < WORKSPACE_LIMIT)
-         & ((c.kg == 1) | (c.splitk <= SPLIT_WORKSPACE))),
-         "{p.compute} with splitk={c.splitk} and {g.workspace} bytes of workspace: planes go up to 2^36 bytes, and not"
-         " into a workspace that is kept clear (3, 4)", family=WGMMA),
-    Rule("wgmma_walk", lambda p, c, g, d: (c.raster_group == 1) | (c.cluster_k == 1),
-         "raster_group={c.raster_group} with cluster_k={c.cluster_k}; a cluster along K takes raster_group=1", family=WGMMA),
-    Rule("wgmma_rows", lambda p, c, g, d: (c.tma_rows == 0) | ((g.x_tile == ROWS) & (g.x_extent <= c.tma_rows) & (c.tma_rows < ROWS)
-         & np.where(g.x_kmajor, c.tma_rows % 8 == 0, (c.tma_rows == 32) | (c.tma_rows == 16))),
-         "tma_rows={c.tma_rows} of a tile of {g.x_tile} are loaded for an extent of {g.x_extent}; it must cover the extent, be"
-         " less than 64, and 16 or 32 where K is not contiguous", family=WGMMA),
-    Rule("wgmma_stage_c", lambda p, c, g, d: np.where(c.epilogue_smem == 1, (p.output.bytes == 2) & _lined(p)
-         & (operand_packing.boxed(p) | ("residual" not in p.stages))
-         & (c.epilogue_subtiles >= 1) & (c.epilogue_buffers >= 1) & (c.epilogue_subtiles % np.maximum(c.epilogue_buffers, 1) == 0)
-         & (g.finish % np.maximum(COLUMNS * c.epilogue_subtiles, 1) == 0) & ((c.kg == 1) | (c.splitk > SPLIT_WORKSPACE)),
-         (c.epilogue_subtiles == 1) & (c.epilogue_buffers == 1) & (c.epilogue_aliases_ab == 0)),
-         "epilogue_smem={c.epilogue_smem}, epilogue_subtiles={c.epilogue_subtiles}, epilogue_buffers={c.epilogue_buffers}: a tile leaves through shared memory in chunks of"
-         " 8 columns of {g.finish}, two bytes an element, not into a workspace that a pass sums, and with a residual"
-         " only where rows of C are whole 16 bytes, which is what TMA stores", family=WGMMA),
-    Rule("wgmma_stages", lambda p, c, g, d: (c.stages > 1) | (g.passes <= g.slices),
-         "stages=1 takes one pass of u={c.u} over each slice of K={p.k}: a stage is free once the next is multiplied",
-         family=WGMMA),
-    Rule("wgmma_reuse", lambda p, c, g, d: (c.epilogue_aliases_ab == 0) | ((c.persistent == 0) & (g.staged <= g.ring)),
-         "epilogue_aliases_ab=1: {g.staged} bytes of C must fit the {g.ring} of the operands, and persistent=0", family=WGMMA),
-    Rule("wgmma_passes", lambda p, c, g, d: g.slices <= g.passes,
-         "{g.slices} slices; K={p.k} has fewer blocks of u={c.u}", family=WGMMA),
-    Rule("wgmma_meeting", lambda p, c, g, d: (c.kg == 1) | (c.splitk == SPLIT_WORKSPACE)
-         | ((c.splitk == SPLIT_POLL) & _waits(p, c, g, d))
-         | ((c.splitk == SPLIT_SHARE) & (c.cluster_k == 1) & (g.own > 1) & _waits(p, c, g, d))
-         | ((c.splitk == SPLIT_MEMSET) & (p.out in ("f32", "s32")) & (p.out == "s32" or not p.deterministic)),
-         "splitk={c.splitk} with {g.blocks} blocks: those that wait for each other (3, 4) must all be resident at once on"
-         " {d.sms} multiprocessors, clusters whole within a GPC; 4 needs cluster_k=1 and several to share {g.groups} groups of"
-         " 8 columns, 1 is not for wgmma, 0 is for f32 and s32 results; of s8, K={p.k} is at most 131072 in 3 and 4",
-         family=WGMMA),
-)  # fmt: skip
+    Rule(
+        "wgmma_register_file",
+        lambda p, c, g, d: (
+            g.needed + g.after
+            <= np.where(
+                g.gives, g.takes, register_cap(d, ceil_div(g.threads * c.min_ctas_per_sm, WARPGROUP) * WARPGROUP, 1)
+            )
+        ),
+        "about {g.needed} registers a thread, {g.after} more for what follows; {g.threads} threads,"
+        " min_ctas_per_sm={c.min_ctas_per_sm}, leave fewer",
+        family=WGMMA,
+    ),
+    Rule(
+        "wgmma_producer",
+        lambda p, c, g, d: (
+            (p.window is None)
+            or np.logical_not(g.gives)
+            | (
+                g.image_boxes * len(p.window.extents) <= PLACES
+                if p.window.summed
+                else c.u <= np.where((c.persistent == 1) & (c.cluster_x * c.cluster_y > 1), UNITS // 2, UNITS) * g.unit
+            )
+        ),
+        "{g.image_boxes} boxes of images side by side, units of {g.unit} in u={c.u}: beside so many sums a thread that"
+        " copies can hold the places of 4 boxes, or 3 in three dimensions, or 4 units, 2 for a cluster's many tiles",
+        family=WGMMA,
+    ),
+    Rule(
+        "wgmma_cluster",
+        lambda p, c, g, d: (
+            _between(c.cluster_x, 1, 8)
+            & _between(c.cluster_y, 1, 8)
+            & _between(c.cluster_k, 1, 8)
+            & (c.cluster_x * c.cluster_y <= 8)
+            & ((c.cluster_x * c.cluster_y == 1) | (c.cluster_k == 1))
+            & ((c.cluster_k > 1) | (c.dsmem_completion == 0))
+            & (c.cluster_x * c.cluster_y * c.cluster_k <= d.sms)
+        ),
+        "cluster_x={c.cluster_x}, cluster_y={c.cluster_y}, cluster_k={c.cluster_k}, dsmem_completion={c.dsmem_completion}: clusters have 1 to 8 blocks, no more than the"
+        " {d.sms} multiprocessors, and share operands or split K; dsmem_completion=1 is for cluster_k above 1",
+        family=WGMMA,
+    ),
+    Rule(
+        "wgmma_parts_x",
+        lambda p, c, g, d: (
+            (c.cluster_y == 1)
+            | (
+                (g.x_share % COLUMNS == 0)
+                & np.where(
+                    g.x_kmajor,
+                    g.x_share * c.cluster_y == g.x_rows,
+                    (g.x_share * c.cluster_y == c.u) & (p.window is None),
+                )
+            )
+        ),
+        "cluster_y={c.cluster_y} blocks load the operand on the 64-row side, each a multiple of 8 of its {g.x_rows} rows, or where K"
+        " is not contiguous of the depth u={c.u}, which of images is not parted",
+        family=WGMMA,
+    ),
+    Rule(
+        "wgmma_persistent",
+        lambda p, c, g, d: (c.persistent == 0) | (g.slices == 1),
+        "persistent=1 with {g.slices} slices of K; it takes one",
+        family=WGMMA,
+    ),
+    Rule(
+        "wgmma_pingpong",
+        lambda p, c, g, d: (c.pingpong == 0) | ((c.persistent == 1) & (c.math_warpgroups == 2) & (g.planes == 1)),
+        "pingpong=1 needs persistent=1 and math_warpgroups=2, and is not for planes, whose warpgroups fill each other's gaps",
+        family=WGMMA,
+    ),
+    Rule(
+        "wgmma_planes",
+        lambda p, c, g, d: (
+            (g.planes == 1) | ((g.workspace < WORKSPACE_LIMIT) & ((c.kg == 1) | (c.splitk <= SPLIT_WORKSPACE)))
+        ),
+        "{p.compute} with splitk={c.splitk} and {g.workspace} bytes of workspace: planes go up to 2^36 bytes, and not"
+        " into a workspace that is kept clear (3, 4)",
+        family=WGMMA,
+    ),
+    Rule(
+        "wgmma_walk",
+        lambda p, c, g, d: (c.raster_group == 1) | (c.cluster_k == 1),
+        "raster_group={c.raster_group} with cluster_k={c.cluster_k}; a cluster along K takes raster_group=1",
+        family=WGMMA,
+    ),
+    Rule(
+        "wgmma_rows",
+        lambda p, c, g, d: (
+            (c.tma_rows == 0)
+            | (
+                (g.x_tile == ROWS)
+                & (g.x_extent <= c.tma_rows)
+                & (c.tma_rows < ROWS)
+                & np.where(g.x_kmajor, c.tma_rows % 8 == 0, (c.tma_rows == 32) | (c.tma_rows == 16))
+            )
+        ),
+        "tma_rows={c.tma_rows} of a tile of {g.x_tile} are loaded for an extent of {g.x_extent}; it must cover the extent, be"
+        " less than 64, and 16 or 32 where K is not contiguous",
+        family=WGMMA,
+    ),
+    Rule(
+        "wgmma_stage_c",
+        lambda p, c, g, d: np.where(
+            c.epilogue_smem == 1,
+            (p.output.bytes == 2)
+            & _lined(p)
+            & (operand_packing.boxed(p) | ("residual" not in p.stages))
+            & (c.epilogue_subtiles >= 1)
+            & (c.epilogue_buffers >= 1)
+            & (c.epilogue_subtiles % np.maximum(c.epilogue_buffers, 1) == 0)
+            & (g.finish % np.maximum(COLUMNS * c.epilogue_subtiles, 1) == 0)
+            & ((c.kg == 1) | (c.splitk > SPLIT_WORKSPACE)),
+            (c.epilogue_subtiles == 1) & (c.epilogue_buffers == 1) & (c.epilogue_aliases_ab == 0),
+        ),
+        "epilogue_smem={c.epilogue_smem}, epilogue_subtiles={c.epilogue_subtiles}, epilogue_buffers={c.epilogue_buffers}: a tile leaves through shared memory in chunks of"
+        " 8 columns of {g.finish}, two bytes an element, not into a workspace that a pass sums, and with a residual"
+        " only where rows of C are whole 16 bytes, which is what TMA stores",
+        family=WGMMA,
+    ),
+    Rule(
+        "wgmma_stages",
+        lambda p, c, g, d: (c.stages > 1) | (g.passes <= g.slices),
+        "stages=1 takes one pass of u={c.u} over each slice of K={p.k}: a stage is free once the next is multiplied",
+        family=WGMMA,
+    ),
+    Rule(
+        "wgmma_reuse",
+        lambda p, c, g, d: (c.epilogue_aliases_ab == 0) | ((c.persistent == 0) & (g.staged <= g.ring)),
+        "epilogue_aliases_ab=1: {g.staged} bytes of C must fit the {g.ring} of the operands, and persistent=0",
+        family=WGMMA,
+    ),
+    Rule(
+        "wgmma_passes",
+        lambda p, c, g, d: g.slices <= g.passes,
+        "{g.slices} slices; K={p.k} has fewer blocks of u={c.u}",
+        family=WGMMA,
+    ),
+    Rule(
+        "wgmma_meeting",
+        lambda p, c, g, d: (
+            (c.kg == 1)
+            | (c.splitk == SPLIT_WORKSPACE)
+            | ((c.splitk == SPLIT_POLL) & _waits(p, c, g, d))
+            | ((c.splitk == SPLIT_SHARE) & (c.cluster_k == 1) & (g.own > 1) & _waits(p, c, g, d))
+            | ((c.splitk == SPLIT_MEMSET) & (p.out in ("f32", "s32")) & (p.out == "s32" or not p.deterministic))
+        ),
+        "splitk={c.splitk} with {g.blocks} blocks: those that wait for each other (3, 4) must all be resident at once on"
+        " {d.sms} multiprocessors, clusters whole within a GPC; 4 needs cluster_k=1 and several to share {g.groups} groups of"
+        " 8 columns, 1 is not for wgmma, 0 is for f32 and s32 results; of s8, K={p.k} is at most 131072 in 3 and 4",
+        family=WGMMA,
+    ),
+)

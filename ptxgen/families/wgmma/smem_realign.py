@@ -93,6 +93,16 @@ class Lying(Operand):
         for r in range(RESIDUES):
             first = r if r < rows else 0
             extents = (columns, -(-(rows - first) // RESIDUES))
-            out.append(TensorMap(self.name.upper(), kind, extents, (RESIDUES * ld * size,), self.box, 16,
-                                 offset=first * ld * size, lies=size))  # fmt: skip
+            out.append(
+                TensorMap(
+                    self.name.upper(),
+                    kind,
+                    extents,
+                    (RESIDUES * ld * size,),
+                    self.box,
+                    16,
+                    offset=first * ld * size,
+                    lies=size,
+                )
+            )
         return out

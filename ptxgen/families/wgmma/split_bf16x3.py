@@ -24,10 +24,8 @@ class Planes(Operand):
         #: bytes from one plane to the next
         self.plane = self.tile * self.depth * self.element
         self.boxes = [
-            Box(i * self.plane + b.offset, b.inner, b.unit, f", {i}")
-            for i in range(bf16x3.PLANES)
-            for b in self.boxes
-        ]  # fmt: skip
+            Box(i * self.plane + b.offset, b.inner, b.unit, f", {i}") for i in range(bf16x3.PLANES) for b in self.boxes
+        ]
         self.rank += 1
         self.loaded *= bf16x3.PLANES
 
@@ -103,8 +101,9 @@ class PartingPlan(WgmmaPlan):
         pitch, plane = o.pitch * bf16x3.FACTOR_BYTES, o.bytes // bf16x3.PLANES
         extents = (p.k, o.rows) if p.k else (1, 1)
         more, apart, one = ((own,), (o.bytes,), (1,)) if self.batched else ((), (), ())
-        return TensorMap("W", "bf16", (*extents, *more, bf16x3.PLANES), (pitch, *apart, plane), (*x.box, *one, 1),
-                         x.span, offset=at)  # fmt: skip
+        return TensorMap(
+            "W", "bf16", (*extents, *more, bf16x3.PLANES), (pitch, *apart, plane), (*x.box, *one, 1), x.span, offset=at
+        )
 
     def _run(self, problem: Gemm, run: Run) -> Launch:
         made = super()._run(problem, run)
@@ -135,5 +134,10 @@ class PartingPlan(WgmmaPlan):
                 facts += [("u32", o.bytes // bf16x3.ROW), ("u32", bf16x3.own_items(p, o.name, run.items))]
         pointers: tuple[Argument, ...] = (("u64", "A"), ("u64", "B"), ("u64", "C"), ("u64", "W"))
         shared = 4 * bf16x3.BLOCK_ROWS * bf16x3.BLOCK_PITCH
-        return Step(f"{self.entry}_part", (sum(blocks), 1, run.items), (bf16x3.THREADS, 1, 1), shared,
-                    (*pointers, *self._arrays(p), *facts))  # fmt: skip
+        return Step(
+            f"{self.entry}_part",
+            (sum(blocks), 1, run.items),
+            (bf16x3.THREADS, 1, 1),
+            shared,
+            (*pointers, *self._arrays(p), *facts),
+        )

@@ -65,5 +65,6 @@ class Transposition:
             return []
         return [
             ([self.taken[4 * k + j, w] for j in range(4)], [self.put[4 * w + i, k] for i in range(4)])
-            for k in range(4) for w in range(4)
-        ]  # fmt: skip
+            for k in range(4)
+            for w in range(4)
+        ]

@@ -14,16 +14,19 @@ from ptxgen.problem.conv import FILTERS, Conv
 _TABLE_5 = (
     ("DeepSpeech", "Conv1", 16, 1, 161, 700, 32, 5, 20, 2, 0),
     ("DeepSpeech", "Conv2", 16, 32, 79, 341, 32, 5, 10, 2, 0),
-    ("OCR", "Conv3", 16, 16, 24, 240, 32, 3, 3, 1, 1), ("OCR", "Conv4", 16, 32, 12, 120, 64, 3, 3, 1, 1),
+    ("OCR", "Conv3", 16, 16, 24, 240, 32, 3, 3, 1, 1),
+    ("OCR", "Conv4", 16, 32, 12, 120, 64, 3, 3, 1, 1),
     ("Face Recognition", "Conv5", 8, 64, 54, 54, 64, 3, 3, 1, 1),
     ("Face Recognition", "Conv6", 8, 128, 27, 27, 128, 3, 3, 1, 1),
     ("Face Recognition", "Conv7", 16, 512, 14, 14, 48, 5, 5, 1, 2),
     ("Face Recognition", "Conv8", 16, 832, 7, 7, 128, 5, 5, 1, 2),
-    ("Vision", "Conv9", 8, 64, 112, 112, 128, 3, 3, 1, 1), ("Vision", "Conv10", 8, 128, 56, 56, 256, 3, 3, 1, 1),
+    ("Vision", "Conv9", 8, 64, 112, 112, 128, 3, 3, 1, 1),
+    ("Vision", "Conv10", 8, 128, 56, 56, 256, 3, 3, 1, 1),
     ("Speaker ID", "Conv11", 16, 64, 350, 80, 128, 5, 5, 2, 1),
     ("Speaker ID", "Conv12", 16, 128, 175, 40, 256, 5, 5, 2, 1),
-    ("ResNet", "Conv13", 16, 512, 7, 7, 512, 3, 3, 1, 1), ("ResNet", "Conv14", 16, 1024, 14, 14, 2048, 1, 1, 2, 0),
-)  # fmt: skip
+    ("ResNet", "Conv13", 16, 512, 7, 7, 512, 3, 3, 1, 1),
+    ("ResNet", "Conv14", 16, 1024, 14, 14, 2048, 1, 1, 2, 0),
+)
 
 
 def _isaac(**fields: Any) -> Iterator[Case]:
@@ -37,8 +40,9 @@ BATCH = 32  #: images of a step of the two networks that classify
 
 def _layer(name: str, c: int, k: int, filter_: int, size: int, stride: int = 1, **fields: Any) -> Case:
     """A layer on square images of ``size``, with the padding that keeps their size at a stride of 1."""
-    problem = Conv(fields.pop("n", BATCH), c, size, size, k, filter_, filter_, stride=stride,
-                   padding=filter_ // 2, **fields)  # fmt: skip
+    problem = Conv(
+        fields.pop("n", BATCH), c, size, size, k, filter_, filter_, stride=stride, padding=filter_ // 2, **fields
+    )
     return Case(name, problem)
 
 
@@ -199,15 +203,30 @@ def _cells(row: Document) -> list[Any]:
     natural = FILTERS[v["layout"]] == v["filters"]
     others = (v[field] if v[field] != v["dtype"] else "" for field in ("compute", "out"))
     return [
-        f"{v['n']},{v['c']},{'x'.join(map(str, image))}", f"{v['k']},{'x'.join(map(str, taps))}", *more,
-        "" if v["direction"] == "forward" else v["direction"], v["layout"], "" if natural else v["filters"], v["dtype"],
+        f"{v['n']},{v['c']},{'x'.join(map(str, image))}",
+        f"{v['k']},{'x'.join(map(str, taps))}",
+        *more,
+        "" if v["direction"] == "forward" else v["direction"],
+        v["layout"],
+        "" if natural else v["filters"],
+        v["dtype"],
         *others,
-    ]  # fmt: skip
+    ]
 
 
 TITLES = (
-    "N,C,HxW", "K,RxS", "stride", "pad", "dilation", "groups", "direction", "layout", "filters", "dtype", "compute",
+    "N,C,HxW",
+    "K,RxS",
+    "stride",
+    "pad",
+    "dilation",
+    "groups",
+    "direction",
+    "layout",
+    "filters",
+    "dtype",
+    "compute",
     "out",
-)  # fmt: skip
+)
 
 CONV = Entry(Conv, SUITES, TITLES, _cells)

@@ -26,11 +26,21 @@ def _square(**fields: Any) -> Iterator[Case]:
 #: M, N, K, layout: squares, thin ones, deep ones, outer products; no extent is a multiple of 8, so no row of a packed
 #: matrix starts where a wide access may
 _ODD = (
-    (255, 257, 511, "NN"), (511, 513, 509, "TN"), (1021, 1019, 1031, "TT"), (777, 1001, 1333, "NT"),
-    (2047, 2049, 2045, "NN"), (4095, 4097, 4099, "NT"), (17, 2561, 2559, "NN"), (35, 2561, 2559, "NT"),
-    (129, 2561, 2559, "NN"), (1, 4097, 4099, "NT"), (31, 33, 59999, "TN"), (255, 257, 59999, "TN"),
-    (4095, 4093, 31, "TN"), (897, 895, 33, "TN"),
-)  # fmt: skip
+    (255, 257, 511, "NN"),
+    (511, 513, 509, "TN"),
+    (1021, 1019, 1031, "TT"),
+    (777, 1001, 1333, "NT"),
+    (2047, 2049, 2045, "NN"),
+    (4095, 4097, 4099, "NT"),
+    (17, 2561, 2559, "NN"),
+    (35, 2561, 2559, "NT"),
+    (129, 2561, 2559, "NN"),
+    (1, 4097, 4099, "NT"),
+    (31, 33, 59999, "TN"),
+    (255, 257, 59999, "TN"),
+    (4095, 4093, 31, "TN"),
+    (897, 895, 33, "TN"),
+)
 
 
 def _odd(**fields: Any) -> Iterator[Case]:
@@ -57,9 +67,12 @@ def _llm(**fields: Any) -> Iterator[Case]:
 
 #: one of each kind that the paper tells apart, cut down until an interpreter runs it in a blink
 _SMALL = (
-    ("square", 64, 64, 64, "TN"), ("skinny", 16, 64, 64, "NN"), ("skinny, transposed", 16, 64, 64, "NT"),
-    ("deep", 16, 16, 256, "TN"), ("outer product", 96, 96, 16, "TN"),
-)  # fmt: skip
+    ("square", 64, 64, 64, "TN"),
+    ("skinny", 16, 64, 64, "NN"),
+    ("skinny, transposed", 16, 64, 64, "NT"),
+    ("deep", 16, 16, 256, "TN"),
+    ("outer product", 96, 96, 16, "TN"),
+)
 
 
 def _small(**fields: Any) -> Iterator[Case]:
@@ -68,11 +81,18 @@ def _small(**fields: Any) -> Iterator[Case]:
 
 #: items, M, N, K, layout
 _BATCHES = (
-    ("tiny", 65536, 8, 8, 8, "NN"), ("small", 4096, 32, 32, 32, "NN"), ("small", 256, 64, 64, 64, "NN"),
-    ("scores", 512, 512, 512, 64, "NT"), ("values", 512, 512, 64, 512, "NN"), ("scores", 64, 2048, 2048, 128, "NT"),
-    ("values", 64, 2048, 128, 2048, "NN"), ("decoding scores", 256, 8, 4096, 128, "NT"),
-    ("decoding values", 256, 8, 128, 4096, "NN"), ("deep", 8, 128, 128, 8192, "NT"), ("few", 4, 1024, 1024, 1024, "NN"),
-)  # fmt: skip
+    ("tiny", 65536, 8, 8, 8, "NN"),
+    ("small", 4096, 32, 32, 32, "NN"),
+    ("small", 256, 64, 64, 64, "NN"),
+    ("scores", 512, 512, 512, 64, "NT"),
+    ("values", 512, 512, 64, 512, "NN"),
+    ("scores", 64, 2048, 2048, 128, "NT"),
+    ("values", 64, 2048, 128, 2048, "NN"),
+    ("decoding scores", 256, 8, 4096, 128, "NT"),
+    ("decoding values", 256, 8, 128, 4096, "NN"),
+    ("deep", 8, 128, 128, 8192, "NT"),
+    ("few", 4, 1024, 1024, 1024, "NN"),
+)
 
 
 def _batch(**fields: Any) -> Iterator[Case]:
@@ -104,5 +124,8 @@ def _cells(row: Document) -> list[Any]:
 
 
 GEMM = Entry(
-    Gemm, SUITES, ("paper M,N,K A-T/B-T", "M,N,K", "layout", "dtype", "compute", "out"), _cells,
-)  # fmt: skip
+    Gemm,
+    SUITES,
+    ("paper M,N,K A-T/B-T", "M,N,K", "layout", "dtype", "compute", "out"),
+    _cells,
+)

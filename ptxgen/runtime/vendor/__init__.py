@@ -22,9 +22,13 @@ class Baseline:
     kind: str
 
     def best(
-        self, driver: Driver, problem: Problem, sets: Sequence[tuple[int, int, int]], timing: Timing,
+        self,
+        driver: Driver,
+        problem: Problem,
+        sets: Sequence[tuple[int, int, int]],
+        timing: Timing,
         more: tuple[int, ...] = (),
-    ) -> tuple[float, float]:  # fmt: skip
+    ) -> tuple[float, float]:
         """Microseconds of the library's best candidate and of its own first choice; ``sets``: the ring of operands that
         our kernel ran on; ``more``: what its epilogue read. UnavailableError: the library, or a GPU, is missing;
         LaunchError: it has no way to compute the problem."""

@@ -108,8 +108,10 @@ class Cudnn:
         if "scale" in p.stages:
             raise LaunchError(f"epilogue is {p.epilogue!r}; PyTorch's convolutions have no scale")
         shapes = {
-            "x": (p.n, p.c, *self._images), "f": (p.k, p.c // p.groups, *self._filter), "y": (p.n, p.k, *self._results),
-        }  # fmt: skip
+            "x": (p.n, p.c, *self._images),
+            "f": (p.k, p.c // p.groups, *self._filter),
+            "y": (p.n, p.k, *self._results),
+        }
         made = {
             name: torch.randn(shape, device="cuda", dtype=torch.float32).to(kind).contiguous(memory_format=memory)
             for name, shape in shapes.items()

@@ -301,11 +301,15 @@ _SQUARE = ((16, 16, 16), (8, 32, 16), (32, 8, 16))
 #: types of A, D and C, shapes, and bits of an element of A
 WMMA = (
     *(("f16", d, c, _SQUARE, 16) for d in ("f16", "f32") for c in ("f16", "f32")),
-    ("bf16", "f32", "f32", _SQUARE, 16), ("tf32", "f32", "f32", ((16, 16, 8),), 32),
-    ("f64", "f64", "f64", ((8, 8, 4),), 64), ("s8", "s32", "s32", _SQUARE, 8), ("u8", "s32", "s32", _SQUARE, 8),
-    ("s4", "s32", "s32", ((8, 8, 32),), 4), ("u4", "s32", "s32", ((8, 8, 32),), 4),
+    ("bf16", "f32", "f32", _SQUARE, 16),
+    ("tf32", "f32", "f32", ((16, 16, 8),), 32),
+    ("f64", "f64", "f64", ((8, 8, 4),), 64),
+    ("s8", "s32", "s32", _SQUARE, 8),
+    ("u8", "s32", "s32", _SQUARE, 8),
+    ("s4", "s32", "s32", ((8, 8, 32),), 4),
+    ("u4", "s32", "s32", ((8, 8, 32),), 4),
     ("b1", "s32", "s32", ((8, 8, 128),), 1),
-)  # fmt: skip
+)
 
 
 def wmma(name: str, kinds: tuple[str, str, str], shape: tuple[int, int, int], bits: int) -> Case:
@@ -340,8 +344,10 @@ def wmma(name: str, kinds: tuple[str, str, str], shape: tuple[int, int, int], bi
         k.emit(f"wmma.load.{w}.sync.aligned.{layouts[w]}.{shape_}.global.{of[w][0]} {text[w]}, [%in+{at}];")
     types = f"{d}.{c}" if a == "f16" else f"{d}.{a}.{a}.{c}"
     how = k.draw.pick((".xor.popc", ".and.popc")) if a == "b1" else ""
-    k.emit(f"wmma.mma{how}.sync.aligned.{layouts['a']}.{layouts['b']}.{shape_}.{types} "
-           f"{text['d']}, {text['a']}, {text['b']}, {text['c']};")  # fmt: skip
+    k.emit(
+        f"wmma.mma{how}.sync.aligned.{layouts['a']}.{layouts['b']}.{shape_}.{types} "
+        f"{text['d']}, {text['a']}, {text['b']}, {text['c']};"
+    )
     k.output += -k.output % 128
     column = k.column({"s32": "b32"}.get(d, d), "nan" if d[0] == "f" else "", f"wmma {shape_} {types}", m * n)
     k.emit(f"wmma.store.d.sync.aligned.{layouts['d']}.{shape_}.global.{d} [%out+{column.offset}], {text['d']};")
@@ -351,5 +357,8 @@ def wmma(name: str, kinds: tuple[str, str, str], shape: tuple[int, int, int], bi
 def directed() -> list[Case]:
     return [
         wmma(f"wmma_{i}_{'_'.join(kinds)}_m{s[0]}", kinds, s, bits)
-        for *kinds_, shapes, bits in WMMA for s in shapes for i in range(2) for kinds in [tuple(kinds_)]
-    ]  # fmt: skip
+        for *kinds_, shapes, bits in WMMA
+        for s in shapes
+        for i in range(2)
+        for kinds in [tuple(kinds_)]
+    ]
