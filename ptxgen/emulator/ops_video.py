@@ -68,7 +68,7 @@ class Form:
         self.sat = "sat" in others
         self.second = next((m for m in others if m in _SECOND), "")
         self.compare = next((m for m in others if m in _COMPARE), "")
-        self.signed = self.types[0] == "s32" if types == 3 else False
+        self.signed = self.types[0] == "s32"
         self.others = others
 
 
@@ -87,7 +87,14 @@ def value(v: list[Array], source: tuple[int, int, int, bool]) -> Array:
 
 
 def finish(b: Builder, ins: Instruction, form: Form, compute: Any) -> Step:
-    """Saturation, the second operation, and the place in the destination."""
+    """Saturation, the second operation, and the place in the destination, as ptxas assembles them:
+
+    * .sat clamps to 32 bits. To a byte or half word it clamps the result, read as unsigned, to the largest number of
+      that size; a shift is clamped to 32 bits there too.
+    * The second .min and .max compare 64 bits, unsigned ones for a u32 result. Sums, differences and saturated shifts
+      are first cut to 32 bits and sign-extended.
+    * .h1 receives the high half of the result.
+    """
     to, select = split(ins.operands[0])
     dst = b.temp("u32") if isinstance(to, Sink) else b.dst(to, "u32")
     wanted = 4 if form.second or select else 3
@@ -98,16 +105,29 @@ def finish(b: Builder, ins: Instruction, form: Form, compute: Any) -> Step:
     if low + bits > 32 or len(select) > 2:
         raise b.malformed(f".{select} selects no byte or half word of the destination")
     rest = b.src(ins.operands[3], "u32") if wanted == 4 else None
+    shifts = ins.op in ("vshl", "vshr")
+    extended = ins.op in ("vadd", "vsub") or (shifts and form.sat)
+
+    def limited(x: Array) -> Array:
+        if shifts:
+            return saturated(wrapped(x, 34, True), 32, form.signed)
+        if bits == 32:
+            return saturated(x, 32, form.signed)
+        most = (1 << (bits - form.signed)) - 1
+        return np.where((x < 0) | (x > most), most, x)
 
     def whole(v: list[Array], out: Array) -> None:
         x = compute(v)
-        x = saturated(x, bits, form.signed) if form.sat else x
+        x = limited(x) if form.sat else x
         if form.second:
+            x = wrapped(x, 32, True) if extended else x
             c = wrapped(v[rest].astype(np.int64), 32, form.signed)  # type: ignore[index]
-            x = calculate(form.second, wrapped(x, 32, form.signed), c)
+            pair = (x, c) if form.signed or form.second == "add" else (x.astype(np.uint64), c.astype(np.uint64))
+            x = calculate(form.second, *pair)
         elif rest is not None:
             mask = ((1 << bits) - 1) << low
-            x = (v[rest].astype(np.int64) & ~mask) | (x << low & mask)
+            placed = x if select == "h1" else x << low
+            x = (v[rest].astype(np.int64) & ~mask) | (placed & mask)
         out[...] = (x & 0xFFFFFFFF).astype(np.uint32)
 
     return into(b, dst, whole)
@@ -139,10 +159,8 @@ def shift(b: Builder, ins: Instruction) -> Step:
     def compute(v: list[Array]) -> Array:
         a, amount = value(v, x), value(v, y)
         amount = np.minimum(amount, 32) if "clamp" in form.others else amount & 31
-        if ins.op == "vshr":
-            return a >> amount
-        # by 32: beyond every type, unless it is zero, and none of the low 32 bits
-        return np.where(amount < 32, a << np.minimum(amount, 31), np.sign(a) << 62)
+        shifted: Array = a >> amount if ins.op == "vshr" else a << amount
+        return shifted
 
     return finish(b, ins, form, compute)
 
@@ -211,7 +229,7 @@ def parallel(b: Builder, ins: Instruction) -> Step:
         for lane in written:
             p, q = (wrapped(both[where[lane]], bits, kind == "s32") for where, kind in zip(taken, kinds, strict=True))
             t = calculate(name, p, q, form.compare)
-            t = saturated(t, bits, form.signed) if form.sat else wrapped(t, bits, form.signed)
+            t = saturated(t, bits, form.signed) if form.sat else t
             if form.second:
                 total = total + t
             else:
