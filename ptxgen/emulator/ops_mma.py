@@ -138,6 +138,9 @@ class Floats:
             # Hopper multiplies e4m3 and e5m2 as f16: first the products of k % 4 < 2, then the others; then it adds C
             k = np.arange(p.k) % 4
             self.steps = [k < 2, k >= 2]
+        elif p.a == "tf32" and p.n == 16:
+            # ptxas makes wmma of tf32 from m16n8k4
+            self.steps = [slice(0, 4), slice(4, 8)]
         self.depth = p.k // len(self.steps)
         self.most = max(TILE // (p.n * p.m * self.depth), 1)
         self.own = threading.local()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -38,6 +39,7 @@ FAMILIES = (
     "cluster",
     "tensor",
 )
+ENGINES = ["numpy", pytest.param("llvm", marks=pytest.mark.skipif(not find_spec("llvmlite"), reason="no llvmlite"))]
 #: where the moment at which something asynchronous happens could matter
 ASYNCHRONOUS = {"copy", "wgmma", "bulk", "mbarrier", "cluster", "tensor"}
 
@@ -71,15 +73,13 @@ def test_results_are_the_hardwares(family):
     assert not wrong, f"{len(wrong)} differ\n" + "\n".join(map(str, wrong[:20]))
 
 
-def test_directed_results_are_the_hardwares():
-    """Those that are recorded: `python -m fuzz.record` records the rest, and the test below needs no recording."""
-    found = [c for c in generate.directed() if recorded().digests.get(c.name) == c.digest()]
-    if not found:
-        pytest.skip("no directed module is recorded")
-    machine = Machine(stats="off")
+@pytest.mark.parametrize("engine", ENGINES)
+def test_directed_results_are_the_hardwares(engine):
+    machine = Machine(stats="off", engine=engine)
     module = machine.load(generate.directed_file().text)
     wrong = []
-    for case in found:
+    for case in generate.directed():
+        assert recorded().digests[case.name] == case.digest()
         wrong += recording.differences(case, recorded().outputs[case.name], run(machine, module, case))
     assert not wrong, "\n".join(map(str, wrong[:20]))
 

@@ -1,4 +1,4 @@
-"""Video instructions against integers of Python; registers of two and four elements."""
+"""Video instructions, as ptxas assembles them, against integers of Python; registers of two and four elements."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from emulator_kernels import compute, launch, run
 
 from ptxgen.errors import ParseError, UnsupportedError
 
-WORD = (1 << 32) - 1
+WORD, LONG = (1 << 32) - 1, (1 << 64) - 1
 
 
 def s(x: int, bits: int = 32) -> int:
@@ -32,6 +32,11 @@ def clip(x: int, bits: int, signed: bool = True) -> int:
     return min(max(x, low), low + (1 << bits) - 1)
 
 
+def most(x: int, high: int) -> int:
+    """Saturation to a byte or half word: negative numbers are read as large ones."""
+    return x if 0 <= x <= high else high
+
+
 def put(c: int, x: int, at: int, bits: int) -> int:
     mask = (1 << bits) - 1 << at
     return c & ~mask | x << at & mask
@@ -46,18 +51,26 @@ FORMS: dict[str, Reference] = {
     "vadd.s32.u32.s32.sat %z, %a, %b": lambda a, b, c: clip(a + s(b), 32),
     "vadd.u32.u32.u32 %z, %a.b0, %b.h1": lambda a, b, c: byte(a, 0) + half(b, 1),
     "vadd.s32.s32.s32.add %z, %a.b3, %b.h0, %c": lambda a, b, c: s(byte(a, 3), 8) + s(half(b, 0), 16) + c,
-    "vadd.s32.s32.u32.sat %z.b2, %a, %b.h1, %c": lambda a, b, c: put(c, clip(s(a) + half(b, 1), 8), 16, 8),
+    "vadd.s32.s32.u32.sat %z.b2, %a, %b.h1, %c": lambda a, b, c: put(c, most(s(a) + half(b, 1), 127), 16, 8),
     "vsub.s32.u32.u32.sat.min %z, %a.b1, %b.b2, %c": lambda a, b, c: min(byte(a, 1) - byte(b, 2), s(c)),
     "vsub.u32.u32.u32.sat %z, %a, %b": lambda a, b, c: clip(a - b, 32, False),
     "vabsdiff.u32.s32.s32.add %z, %a.h0, %b.h1, %c": lambda a, b, c: abs(s(half(a, 0), 16) - s(half(b, 1), 16)) + c,
-    "vmin.s32.s32.s32 %z.h1, %a, %b, %c": lambda a, b, c: put(c, min(s(a), s(b)), 16, 16),
+    "vmin.s32.s32.s32 %z.h1, %a, %b, %c": lambda a, b, c: put(c, min(s(a), s(b)) >> 16, 16, 16),
     "vmax.u32.u32.u32.max %z, %a, %b, %c": lambda a, b, c: max(a, b, c),
+    "vsub.u32.u32.s32.sat %z.h0, %a.h1, %b.b3, %c": lambda a, b, c: put(
+        c, most(half(a, 1) - s(byte(b, 3), 8), 65535), 0, 16
+    ),
+    "vadd.u32.u32.u32.max %z, %a, %b, %c": lambda a, b, c: max(s(a + b) & LONG, c),
+    "vadd.s32.u32.u32.max %z, %a, %b, %c": lambda a, b, c: max(s(a + b), s(c)),
+    "vmin.u32.s32.u32.min %z, %a, %b, %c": lambda a, b, c: min(min(s(a), b) & LONG, c),
+    "vmax.s32.u32.s32.min %z, %a, %b, %c": lambda a, b, c: min(max(a, s(b)), s(c)),
+    "vshl.s32.u32.u32.wrap.min %z, %a, %b, %c": lambda a, b, c: min(a << (b & 31), s(c)),
     "vshl.u32.u32.u32.clamp %z, %a, %b.b0": lambda a, b, c: a << min(byte(b, 0), 32),
-    "vshl.s32.s32.u32.sat.clamp %z, %a, %b.b0": lambda a, b, c: clip(s(a) << min(byte(b, 0), 32), 32),
-    "vshl.u32.u32.u32.sat.clamp %z, %a, %b.b0": lambda a, b, c: clip(a << min(byte(b, 0), 32), 32, False),
+    "vshl.s32.s32.u32.sat.clamp %z, %a, %b.b0": lambda a, b, c: clip(s(s(a) << min(byte(b, 0), 32), 34), 32),
+    "vshl.u32.u32.u32.sat.clamp %z, %a, %b.b0": lambda a, b, c: clip(s(a << min(byte(b, 0), 32), 34), 32, False),
     "vshr.s32.s32.u32.wrap.add %z, %a, %b, %c": lambda a, b, c: (s(a) >> (b & 31)) + c,
     "vshr.u32.s32.u32.sat.clamp %z.b1, %a, %b.b0, %c": lambda a, b, c: put(
-        c, clip(s(a) >> min(byte(b, 0), 32), 8, False), 8, 8
+        c, clip(s(a) >> min(byte(b, 0), 32), 32, False), 8, 8
     ),
     "vmad.s32.s32.u32 %z, %a.h0, %b.b1, %c": lambda a, b, c: s(half(a, 0), 16) * byte(b, 1) + s(c),
     "vmad.u32.u32.u32.po.shr7 %z, %a, %b, %c": lambda a, b, c: (a * b + c + 1) >> 7,
@@ -65,13 +78,15 @@ FORMS: dict[str, Reference] = {
     "vmad.s32.s32.s32.sat %z, -%a, %b, %c": lambda a, b, c: clip(-s(a) * s(b) + s(c), 32),
     "vmad.u32.u32.u32.sat %z, %a, %b, %c": lambda a, b, c: clip(a * b + c, 32, False),
     "vset.u32.u32.lt %z, %a.b0, %b": lambda a, b, c: byte(a, 0) < b,
+    "vset.s32.u32.ge.max %z, %a, %b, %c": lambda a, b, c: max(s(a) >= b, s(c)),
+    "vset.u32.s32.ge.max %z, %a, %b, %c": lambda a, b, c: max(a >= s(b), c),
     "vset.s32.s32.ge.add %z, %a, %b.h0, %c": lambda a, b, c: (s(a) >= s(half(b, 0), 16)) + c,
     "vset.u32.u32.ne %z.b0, %a, %b, %c": lambda a, b, c: put(c, a != b, 0, 8),
     "vadd2.s32.s32.s32 %z, %a, %b, %c": lambda a, b, c: pack([half(a, i) + half(b, i) for i in (0, 1)], 16),
     "vadd2.s32.u32.s32.sat %z.h10, %a.h32, %b.h01, %c": lambda a, b, c: pack(
         [clip(half(b, i) + s(half(a, 1 - i), 16), 16) for i in (0, 1)], 16
     ),
-    "vadd2.u32.u32.u32.add %z.h0, %a, %b, %c": lambda a, b, c: (half(a, 0) + half(b, 0) & 65535) + c,
+    "vadd2.u32.u32.u32.add %z.h0, %a, %b, %c": lambda a, b, c: half(a, 0) + half(b, 0) + c,
     "vsub2.s32.s32.s32.sat %z.h1, %a, %b.h13, %c": lambda a, b, c: put(
         c, clip(s(half(a, 1), 16) - s(half(a, 1), 16), 16), 16, 16
     ),
@@ -92,6 +107,9 @@ FORMS: dict[str, Reference] = {
     ),
     "vadd4.s32.s32.s32.sat %z.b3210, %a.b7654, %b.b0123, %c": lambda a, b, c: pack(
         [clip(s(byte(b, i), 8) + s(byte(a, 3 - i), 8), 8) for i in range(4)], 8
+    ),
+    "vsub4.u32.u32.s32.add %z.b10, %a, %b, %c": lambda a, b, c: (
+        sum(byte(a, i) - s(byte(b, i), 8) for i in range(2)) + c
     ),
     "vsub4.u32.u32.s32 %z.b1, %a, %b, %c": lambda a, b, c: put(c, byte(a, 1) - s(byte(b, 1), 8), 8, 8),
 }
