@@ -50,8 +50,12 @@ def test_a_kernel_that_hangs_does_not_outlive_a_killed_parent(tmp_path: Path) ->
     script.chmod(0o755)
     os.mkfifo(fifo)
     command = [sys.executable, "-c", PARENT, str(script), P.key(), str(CONFIG)]
-    parent = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(Path(worker.__file__).parents[2])})
-    child = os.pidfd_open(int(fifo.read_text()))
+    root, other = str(Path(worker.__file__).parents[2]), os.environ.get("PYTHONPATH", "")
+    parent = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": os.pathsep.join([root, other])})
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    assert select.select([reader], [], [], 60)[0], "the measuring process did not start"
+    child = os.pidfd_open(int(os.read(reader, 100)))
+    os.close(reader)
     parent.kill()
     parent.wait()
     try:

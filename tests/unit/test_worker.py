@@ -167,7 +167,7 @@ def test_the_child_runs_the_ptxgen_of_its_parent(tmp_path, monkeypatch):
     """Another one comes first on the search path, and the parent's folder may not be on it at all."""
     (tmp_path / "ptxgen").mkdir()
     (tmp_path / "ptxgen" / "__init__.py").write_text("raise SystemExit('another ptxgen')\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
     with Worker("emulated") as w:
         assert w.start()["device"]["name"] == "emulated"
 
@@ -199,8 +199,12 @@ def test_a_kernel_that_hangs_does_not_outlive_a_killed_parent(tmp_path):
     script.chmod(0o755)
     os.mkfifo(fifo)
     command = [sys.executable, "-c", PARENT, str(script), P.key(), str(C)]
-    parent = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(Path(worker.__file__).parents[2])})
-    child = os.pidfd_open(int(fifo.read_text()))
+    root, other = str(Path(worker.__file__).parents[2]), os.environ.get("PYTHONPATH", "")
+    parent = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": os.pathsep.join([root, other])})
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    assert select.select([reader], [], [], 60)[0], "the measuring process did not start"
+    child = os.pidfd_open(int(os.read(reader, 100)))
+    os.close(reader)
     parent.kill()
     parent.wait()
     try:
