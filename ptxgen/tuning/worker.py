@@ -37,7 +37,7 @@ import sys
 sys.path.insert(0, sys.argv.pop(1))
 import ptxgen
 sys.path.append(sys.path.pop(0))
-from ptxgen.worker import main
+from ptxgen.tuning.worker import main
 main()
 """
 #: signals that people and other programs send; a kernel at fault ends a process in other ways
@@ -61,7 +61,7 @@ class Worker:
 
     def start(self) -> dict[str, Any]:
         """Starts the child; returns what it says of its device. LaunchError: it did not start."""
-        home, pipe = Path(__file__).resolve().parents[1], subprocess.PIPE
+        home, pipe = Path(__file__).resolve().parents[2], subprocess.PIPE
         ends, alive = os.pipe()
         self.alive = os.fdopen(alive, "wb")
         command = [sys.executable, "-P", "-c", CHILD, str(home), self.driver, self.commit, str(ends)]

@@ -23,9 +23,9 @@ P, CONFIG = Gemm(16, 16, 16), worker.parse_config("ms=2 ns=2 ml=16 nl=16 cp_asyn
 CHILD = r"""
 import os, sys
 sys.argv = ["", *sys.argv[5:]]
-from ptxgen import worker
-from ptxgen.bench import Bench
-from ptxgen.source import Source, Step
+from ptxgen.tuning import worker
+from ptxgen.tuning.bench import Bench
+from ptxgen.codegen.source import Source, Step
 SPIN = ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry spin() {\nAGAIN:\n    bra AGAIN;\n}\n"
 def hang(self, *_):
     kernel = self.driver.load(Source(SPIN, ("spin",), "sm_75"))
@@ -38,7 +38,7 @@ worker.main()
 """
 PARENT = """
 import sys
-from ptxgen import worker
+from ptxgen.tuning import worker
 sys.executable = sys.argv[1]
 worker.Worker("cuda").measure(worker.parse(sys.argv[2]), worker.parse_config(sys.argv[3]))
 """
@@ -50,8 +50,12 @@ def test_a_kernel_that_hangs_does_not_outlive_a_killed_parent(tmp_path: Path) ->
     script.chmod(0o755)
     os.mkfifo(fifo)
     command = [sys.executable, "-c", PARENT, str(script), P.key(), str(CONFIG)]
-    parent = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(Path(worker.__file__).parents[1])})
-    child = os.pidfd_open(int(fifo.read_text()))
+    root, other = str(Path(worker.__file__).parents[2]), os.environ.get("PYTHONPATH", "")
+    parent = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": os.pathsep.join([root, other])})
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    assert select.select([reader], [], [], 60)[0], "the measuring process did not start"
+    child = os.pidfd_open(int(os.read(reader, 100)))
+    os.close(reader)
     parent.kill()
     parent.wait()
     try:

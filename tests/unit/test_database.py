@@ -917,12 +917,12 @@ def test_which_file_systems_have_no_log(
 
 CHILD = """
 import sys
-from ptxgen.config import Config
-from ptxgen.sliding import Conv
-from ptxgen.database import Database
-from ptxgen.measurement import Environment, Measurement
-from ptxgen.problem import Gemm
-from ptxgen.shipped import Header, read_winners, write_winners
+from ptxgen.codegen.config import Config
+from ptxgen.problem.conv import Conv
+from ptxgen.tuning.database import Database
+from ptxgen.tuning.measurement import Environment, Measurement
+from ptxgen.problem.gemm import Gemm
+from ptxgen.tuning.tuning_files import Header, read_winners, write_winners
 
 path, first, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 with Database(path) as db:
@@ -934,7 +934,7 @@ with Database(path) as db:
 
 def child(path: Path, first: int, count: int) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", CHILD, str(path), str(first), str(count)]
-    root = Path(ptxgen.tuning.database.__file__).parents[1]
+    root = Path(ptxgen.tuning.database.__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": str(root)}
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
 

@@ -78,7 +78,7 @@ def test_what_libraries_print_is_no_answer(tmp_path, monkeypatch):
     script.write_text(
         f"#!{sys.executable}\nimport os, sys\n"
         "sys.argv = ['', *sys.argv[5:]]\n"
-        "from ptxgen import worker\nfrom ptxgen.tuning.bench import Bench\n"
+        "from ptxgen.tuning import worker\nfrom ptxgen.tuning.bench import Bench\n"
         "real = Bench.measure\n"
         "def measure(*args):\n"
         "    print('noise', flush=True)\n"
@@ -167,21 +167,21 @@ def test_the_child_runs_the_ptxgen_of_its_parent(tmp_path, monkeypatch):
     """Another one comes first on the search path, and the parent's folder may not be on it at all."""
     (tmp_path / "ptxgen").mkdir()
     (tmp_path / "ptxgen" / "__init__.py").write_text("raise SystemExit('another ptxgen')\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
     with Worker("emulated") as w:
         assert w.start()["device"]["name"] == "emulated"
 
 
 PARENT = """
 import sys
-from ptxgen import worker
+from ptxgen.tuning import worker
 sys.executable = sys.argv[1]
 worker.Worker("emulated").measure(worker.parse(sys.argv[2]), worker.parse_config(sys.argv[3]))
 """
 HANGING = """
 import ctypes, os
-from ptxgen import worker
-from ptxgen.bench import Bench
+from ptxgen.tuning import worker
+from ptxgen.tuning.bench import Bench
 def hang(*_):
     with open(FIFO, "w") as fifo:
         fifo.write(str(os.getpid()))
@@ -199,8 +199,12 @@ def test_a_kernel_that_hangs_does_not_outlive_a_killed_parent(tmp_path):
     script.chmod(0o755)
     os.mkfifo(fifo)
     command = [sys.executable, "-c", PARENT, str(script), P.key(), str(C)]
-    parent = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(Path(worker.__file__).parents[1])})
-    child = os.pidfd_open(int(fifo.read_text()))
+    root, other = str(Path(worker.__file__).parents[2]), os.environ.get("PYTHONPATH", "")
+    parent = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": os.pathsep.join([root, other])})
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    assert select.select([reader], [], [], 60)[0], "the measuring process did not start"
+    child = os.pidfd_open(int(os.read(reader, 100)))
+    os.close(reader)
     parent.kill()
     parent.wait()
     try:
