@@ -151,7 +151,7 @@ QUICK = re.compile(r"python -m ptxgen (select|emit|check|doctor|sampler)\b(?!.*-
 def test_a_command_that_is_shown_works(line: str, tmp_path: Path) -> None:
     words = [sys.executable, *shlex.split(line.partition(" > ")[0].partition(" | ")[0])[1:]]
     environment = {**os.environ, "PTXGEN_DATABASE": str(tmp_path / "none.sqlite")}
-    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
 
@@ -163,7 +163,7 @@ def test_the_python_examples_run(path: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "PTXGEN_DATABASE": str(tmp_path / "none.sqlite"), "PTXGEN_DRIVER": "emulated"}
     for block in blocks:
         code = [sys.executable, "-c", block]
-        done = subprocess.run(code, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(code, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=600)
         assert done.returncode == 0, f"{block}\n{done.stderr}"
 
 

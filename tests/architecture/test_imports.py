@@ -105,5 +105,5 @@ def test_the_command_line_answers_without_its_layers() -> None:
 
     heavy = ("numpy", "mako", "xgboost", "rich", "sqlite3")
     code = f"import sys, ptxgen.cli; print(*(m for m in {heavy} if m in sys.modules))"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300)
     assert told.stdout.split() == []

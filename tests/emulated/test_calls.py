@@ -24,6 +24,7 @@ from ptxgen.tuning import selection
 from ptxgen.tuning.database import Database
 from tests.forks import SECONDS, forked
 from tests.tensors import LIBRARY, Tensor
+from tests.threads import join
 
 Array = np.ndarray[Any, Any]
 ANY = "ms=2 ns=2 ml=16 nl=16 cp_async_a=0 cp_async_b=0 stages=2"
@@ -179,8 +180,7 @@ def test_threads_that_launch_on_one_stream_at_the_same_time(driver: Driver, chos
         for p in (two, large):
             worker = threading.Thread(target=p.queue, daemon=True)
             worker.start()
-            worker.join(SECONDS)
-            assert not worker.is_alive()
+            join(worker)
 
     driver.after = others
     one.queue()
@@ -249,8 +249,7 @@ def test_a_fork_while_a_thread_multiplies(chosen: Any, monkeypatch: pytest.Monke
     assert inside.wait(SECONDS)
     os.register_at_fork(before=forking.set)  # it runs before those that were registered earlier
     assert forked(lambda: np.array_equal(ptxgen.gemm(x, 2 * x), 2 * x)) == "True"
-    worker.join(SECONDS)
-    assert not worker.is_alive()
+    join(worker)
     assert np.array_equal(ptxgen.gemm(x, 3 * x), 3 * x)
     assert np.array_equal(done[0], x)
 

@@ -19,6 +19,7 @@ from ptxgen.errors import LaunchError
 from ptxgen.runtime import workspace
 from ptxgen.tuning import selection
 from tests.forks import forked
+from tests.threads import join
 
 pytestmark = pytest.mark.gpu
 torch = pytest.importorskip("torch")
@@ -134,22 +135,21 @@ def test_threads_share_a_stream(sliced: str) -> None:
         except BaseException as e:
             failures.append(e)
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    threads = [threading.Thread(target=work, args=(seed,), daemon=True) for seed in range(4)]
     for t in threads:
         t.start()
-    for t in threads:
-        t.join()
+    join(*threads)
     assert not failures
 
 
 def test_a_thread_allocates_while_another_one_captures(sliced: str) -> None:
     small, large = Product(64), Product(700)
     recorded = torch.cuda.CUDAGraph()
-    other = threading.Thread(target=large.queue)
+    other = threading.Thread(target=large.queue, daemon=True)
     with torch.cuda.graph(recorded):
         small.queue()
         other.start()
-        other.join()
+        join(other)
         small.queue()
     assert large.right
     recorded.replay()

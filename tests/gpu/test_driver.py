@@ -24,6 +24,7 @@ from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.open_driver import open_driver
 from ptxgen.runtime.vendor import cublaslt
 from ptxgen.runtime.vendor.cublaslt import CublasLt
+from tests.threads import join
 
 pytestmark = pytest.mark.gpu
 
@@ -297,9 +298,9 @@ def test_a_launch_that_the_driver_rejects(driver: CudaDriver, kernel: CudaKernel
 
 def test_kernels_are_unloaded_by_any_thread(driver: CudaDriver, recwarn: pytest.WarningsRecorder) -> None:
     held = [driver.load(SOURCE)]
-    worker = threading.Thread(target=held.clear)
+    worker = threading.Thread(target=held.clear, daemon=True)
     worker.start()
-    worker.join()
+    join(worker)
     gc.collect()
     driver.synchronize()
     assert not [w for w in recwarn if "could not be cleaned up" in str(w.message)]
@@ -319,11 +320,10 @@ def test_threads_may_use_it(driver: CudaDriver, kernel: CudaKernel) -> None:
         except BaseException as e:
             failures.append(e)
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(4)]
     for t in threads:
         t.start()
-    for t in threads:
-        t.join()
+    join(*threads)
     assert not failures
 
 
@@ -391,11 +391,10 @@ def test_threads_share_a_kernel_on_their_own_streams(driver: CudaDriver, kernel:
         except BaseException as e:
             failures.append(e)
 
-    threads = [threading.Thread(target=work, args=(c,)) for c in outs]
+    threads = [threading.Thread(target=work, args=(c,), daemon=True) for c in outs]
     for t in threads:
         t.start()
-    for t in threads:
-        t.join()
+    join(*threads)
     assert not failures
     assert all(torch.all(c == 200) for c in outs)
 

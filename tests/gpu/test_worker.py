@@ -57,7 +57,7 @@ def test_a_kernel_that_hangs_does_not_outlive_a_killed_parent(tmp_path: Path) ->
     child = os.pidfd_open(int(os.read(reader, 100)))
     os.close(reader)
     parent.kill()
-    parent.wait()
+    parent.wait(60)
     try:
         assert select.select([child], [], [], 60)[0]  # readable once the child has ended
     finally:

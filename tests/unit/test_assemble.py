@@ -204,7 +204,7 @@ def test_a_target_that_the_text_is_too_new_for() -> None:
 
 
 def test_threads_share_the_cache() -> None:
-    gate = threading.Barrier(8)
+    gate = threading.Barrier(8, timeout=60)
 
     def work(i: int) -> bytes:
         gate.wait()

@@ -137,7 +137,7 @@ def test_a_problem_without_results_is_right_and_says_why_it_has_no_time(run: Run
 
 def test_a_package_that_is_missing_is_named() -> None:
     gone = "import runpy, sys; sys.modules['typer'] = None; runpy.run_module('ptxgen', run_name='__main__')"
-    done = subprocess.run([sys.executable, "-c", gone], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", gone], capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 3
     assert done.stderr.startswith("error: typer is not installed for ")
     assert done.stderr.count("\n") == 1
@@ -224,7 +224,9 @@ def test_shapes_come_from_standard_input_too(run: Run, monkeypatch: pytest.Monke
 
 def test_the_version_and_help() -> None:
     for words, told in (["--version"], f"ptxgen {ptxgen.__version__}"), (["--help"], "Exit codes"), (["db"], "export"):
-        done = subprocess.run([sys.executable, "-m", "ptxgen", *words], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-m", "ptxgen", *words], capture_output=True, text=True, check=False, timeout=300
+        )
         assert told in done.stdout + done.stderr
 
 
@@ -573,10 +575,14 @@ def test_any_output_can_hold_an_answer(encoding: str, tmp_path: Path) -> None:
     import os
 
     words = [sys.executable, "-m", "ptxgen", "select", "--shape", "5,5,5", *H200]
-    told = subprocess.run(words, capture_output=True, check=True, env={**os.environ, "PYTHONIOENCODING": encoding})
+    told = subprocess.run(
+        words, capture_output=True, check=True, timeout=300, env={**os.environ, "PYTHONIOENCODING": encoding}
+    )
     assert ("µs" if encoding == "utf-8" else "\\xb5s") in told.stdout.decode()
     words = [sys.executable, "-m", "ptxgen", "emulate", b"\xff.ptx", "--json"]
-    told = subprocess.run(words, capture_output=True, check=False, env={**os.environ, "PYTHONIOENCODING": encoding})
+    told = subprocess.run(
+        words, capture_output=True, check=False, timeout=300, env={**os.environ, "PYTHONIOENCODING": encoding}
+    )
     assert told.returncode == 2
     assert json.loads(told.stdout)["error"]["message"] == "\udcff.ptx: No such file or directory"
 
@@ -647,7 +653,7 @@ def test_a_signal_interrupts_a_command() -> None:
         "sys.argv[1:] = ['select', '--shape', '5,5,5', '--device', 'h200', '--json']\n"
         "from ptxgen.cli import main; main()"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=300)
     assert (done.returncode, done.stderr) == (130, "error: interrupted\n")
     assert json.loads(done.stdout) == {"error": {"kind": "Interrupted", "message": "interrupted"}}
 

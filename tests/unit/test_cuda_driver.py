@@ -23,6 +23,7 @@ from ptxgen.runtime.assemble import Assembled
 from ptxgen.runtime.cuda import CudaDriver
 from ptxgen.runtime.driver import Timing
 from tests.forks import forked
+from tests.threads import join
 
 PRIMARY, FOREIGN = 0x1000, 0x2000  # contexts
 INVALID_VALUE, NO_DEVICE, INVALID_CONTEXT, INVALID_HANDLE, ILLEGAL_ADDRESS = 1, 100, 201, 400, 700
@@ -682,9 +683,9 @@ def test_what_the_driver_rejects(driver: CudaDriver, gpu: Gpu, source: Source) -
 def test_kernels_are_unloaded_by_any_thread(driver: CudaDriver, gpu: Gpu, source: Source) -> None:
     held = [driver.load(source), driver.load(source)]
     held.pop()
-    worker = threading.Thread(target=held.clear)
+    worker = threading.Thread(target=held.clear, daemon=True)
     worker.start()
-    worker.join()
+    join(worker)
     gc.collect()
     assert gpu.unloads == ["done", "done"]
 
@@ -772,9 +773,9 @@ def test_a_thread_without_a_context_gets_one(driver: CudaDriver, gpu: Gpu, sourc
             driver.launch(kernel, step, step.pack({"C": c}), stream)
         left.extend([list(gpu.stack), list(gpu.pycuda_stack)])
 
-    worker = threading.Thread(target=work)
+    worker = threading.Thread(target=work, daemon=True)
     worker.start()
-    worker.join()
+    join(worker)
     assert left == [[PRIMARY], []]
     assert words(driver, c) == [1] * COUNT
 
@@ -844,9 +845,9 @@ def test_what_a_capture_does_not_forbid(driver: CudaDriver, gpu: Gpu, source: So
         except BaseException as e:
             failures.append(e)
 
-    worker = threading.Thread(target=other)
+    worker = threading.Thread(target=other, daemon=True)
     worker.start()
-    worker.join()
+    join(worker)
     assert not failures
     assert len(work) == 2
     gpu.end(0xBEEF)
@@ -877,9 +878,9 @@ def test_a_thread_without_a_context_asks_for_captures(driver: CudaDriver, gpu: G
     gpu.streams[0xBEEF] = None
     gpu.capture(0xBEEF)
     found: list[bool] = []
-    worker = threading.Thread(target=lambda: found.append(driver.capturing(0xBEEF)))
+    worker = threading.Thread(target=lambda: found.append(driver.capturing(0xBEEF)), daemon=True)
     worker.start()
-    worker.join()
+    join(worker)
     assert found == [True]
     gpu.end(0xBEEF)
 
@@ -1003,9 +1004,9 @@ def test_close_from_another_thread_leaves_its_contexts_alone(gpu: Gpu) -> None:
         driver.close()
         stacks.append(list(gpu.stack))
 
-    worker = threading.Thread(target=work)
+    worker = threading.Thread(target=work, daemon=True)
     worker.start()
-    worker.join()
+    join(worker)
     assert stacks == [[FOREIGN]]
 
 

@@ -735,7 +735,7 @@ db.execute("CREATE TABLE problem (x)")
 db.executemany("INSERT INTO problem VALUES (zeroblob(4000))", [()] * 200)
 os._exit(0)
 """
-    subprocess.run([sys.executable, "-c", script, str(path)], check=True)
+    subprocess.run([sys.executable, "-c", script, str(path)], check=True, timeout=300)
     assert path.stat().st_size > 0
     assert Path(f"{path}-journal").exists()
     with Database(path) as db:
@@ -854,7 +854,7 @@ def test_a_database_with_a_log_loses_it_on_a_network_file_system(path: Path, mon
     assert process.stdout is not None
     process.stdout.readline()
     process.kill()
-    process.wait()
+    process.wait(60)
     process.stdout.close()
     Path(f"{path}-shm").unlink()
     assert files(path) == ["", "-wal"]
@@ -934,8 +934,8 @@ with Database(path) as db:
 
 def child(path: Path, first: int, count: int) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", CHILD, str(path), str(first), str(count)]
-    root = Path(ptxgen.tuning.database.__file__).parents[2]
-    environment = {**os.environ, "PYTHONPATH": str(root)}
+    root, other = str(Path(ptxgen.tuning.database.__file__).parents[2]), os.environ.get("PYTHONPATH", "")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, other])}
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
 
 
@@ -949,7 +949,7 @@ def test_every_acknowledged_row_survives_kill_9(path: Path) -> None:
         process.send_signal(signal.SIGKILL)
         acknowledged += [int(line) for line in process.stdout.read().split("\n")[:-1]]
         process.stdout.close()
-        assert process.wait() == -signal.SIGKILL
+        assert process.wait(60) == -signal.SIGKILL
     with Database(path) as db:
         stored = [m.problem.m for m in db.measurements()]
         assert set(acknowledged) <= set(stored)
@@ -975,7 +975,7 @@ def test_a_kill_during_the_first_write_leaves_a_usable_file(path: Path) -> None:
     while not path.exists() and process.poll() is None:
         pass
     process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.wait(60)
     assert process.stdout is not None
     process.stdout.close()
     with Database(path) as db:

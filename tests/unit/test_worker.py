@@ -206,7 +206,7 @@ def test_a_kernel_that_hangs_does_not_outlive_a_killed_parent(tmp_path):
     child = os.pidfd_open(int(os.read(reader, 100)))
     os.close(reader)
     parent.kill()
-    parent.wait()
+    parent.wait(60)
     try:
         assert select.select([child], [], [], 30)[0]  # readable once the child has ended
     finally:
@@ -228,7 +228,7 @@ def test_a_child_that_died_between_orders_is_replaced(child):
     with child("if first_time:\n    print(json.dumps(GOOD), flush=True)\n    os._exit(0)") as w:
         assert w.measure(P, C) == GOOD
         assert w.child is not None
-        w.child.wait()
+        w.child.wait(60)
         assert w.measure(P, C) == GOOD
         assert child.starts() == 2
 

@@ -15,6 +15,7 @@ from ptxgen.runtime import workspace as module
 from ptxgen.runtime.device_tables import Allocation
 from ptxgen.runtime.runner import Buffers
 from ptxgen.runtime.workspace import LEAST, Workspace, Workspaces
+from tests.threads import join
 
 SMALL, LARGE = Launch((), 1000), Launch((), 10 * LEAST)
 FLAGS, MORE_FLAGS = Launch((), 1000, zeroed=True), Launch((), 2 * LEAST, zeroed=True)
@@ -168,9 +169,9 @@ def test_streams_have_workspaces_of_their_own(on: Any, monkeypatch: pytest.Monke
     assert every.of(1) is every.of(1) is every.streams[1]
     assert len({id(w) for w in (every.own, every.of(1), every.of(3))}) == 3
     found: list[Workspace] = [every.of(module.PER_THREAD_STREAM)]  # a handle of a stream of each thread
-    worker = threading.Thread(target=lambda: found.append(every.of(module.PER_THREAD_STREAM)))
+    worker = threading.Thread(target=lambda: found.append(every.of(module.PER_THREAD_STREAM)), daemon=True)
     worker.start()
-    worker.join()
+    join(worker)
     assert found[0] is not found[1]
     monkeypatch.setattr(module, "STREAMS_KEPT", 2)
     use(every.of(8), LARGE)
