@@ -425,7 +425,7 @@ def pretend_bindings(gpu: Gpu) -> types.ModuleType:
     def extended(config_at: int, function: int, parameters: int, extra: int) -> int:
         config = cuda_launch._Configuration.from_address(config_at)
         gpu.attributes.append([config.attributes[i].id for i in range(config.count)])
-        return int(launch(function, *config.sizes, config.store_policy or 0, parameters, extra)[0])
+        return int(launch(function, *config.sizes, config.stream or 0, parameters, extra)[0])
 
     def is_capturing(stream: int, status_at: int) -> int:
         ctypes.c_int.from_address(status_at).value = int(stream in gpu.captures)
