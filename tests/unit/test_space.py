@@ -127,7 +127,7 @@ def by_hand(p: Gemm, d) -> set[Config]:
         for a, b, kg in product(ways(p, "a"), ways(p, "b"), slices):
             free = p.dtype in ("f32", "f64") and not p.deterministic
             full = replace(c, **a, **b, kg=kg, lane_interleave=int(small), splitk=0 if kg == 1 else 1 if free else 2)
-            if full.keep_b and full.kl == 1 and rules.broken(p, replace(full, epilogue_smem=1), d) is None:
+            if full.kmajor_smem_b and full.kl == 1 and rules.broken(p, replace(full, epilogue_smem=1), d) is None:
                 full = replace(full, epilogue_smem=1)
             if rules.broken(p, full, d) is None:
                 found.append(full)
