@@ -16,13 +16,14 @@ import typer
 import ptxgen
 from ptxgen import settings
 from ptxgen.cli import app, command, doctor
-from ptxgen.codegen.config import AXES
+from ptxgen.codegen.config import AXES, FAMILIES
 from ptxgen.problem.base import COMPUTE, OUT
 from ptxgen.problem.catalog import CATALOG
 
 from .source import REFERENCE, ROOT, fenced, table
 
 README, GUIDE = ROOT / "README.md", ROOT / "docs" / "guide.md"
+GLOSSARY, EXTENDING = ROOT / "docs" / "glossary.md", ROOT / "docs" / "extending.md"
 
 
 def axes() -> list[list[str]]:
@@ -86,6 +87,28 @@ def test_versions_agree() -> None:
     headings = re.findall(r"^## \[([^\]]+)\]", (ROOT / "CHANGELOG.md").read_text(), re.M)
     assert headings[0] in ("Unreleased", ptxgen.__version__)
     assert len(headings) == len(set(headings))
+
+
+def terms() -> list[list[str]]:
+    """The names of each entry of the glossary."""
+    heads = re.findall(r"^- ((?:\*\*[^*]+\*\*(?:, )?)+): \S", GLOSSARY.read_text(), re.M)
+    return [[name.strip("`") for name in re.findall(r"\*\*([^*]+)\*\*", head)] for head in heads]
+
+
+def test_the_glossary_has_every_axis_and_every_family() -> None:
+    known = {name for names in terms() for name in names}
+    assert {a.name for a in AXES} - known == set()
+    assert set(FAMILIES) - known == set()
+    assert {a.symbol for a in AXES if a.symbol} - known == set()
+
+
+def test_the_glossary_is_alphabetical_and_has_each_term_once() -> None:
+    entries = terms()
+    assert len(entries) == len(re.findall(r"^- ", GLOSSARY.read_text(), re.M)), "an entry has no **term**: and text"
+    names = [name for entry in entries for name in entry]
+    assert len(names) == len(set(names))
+    keys = [re.sub(r"[^a-z0-9]+", " ", entry[0].lower()) for entry in entries]
+    assert keys == sorted(keys)
 
 
 # ---- examples
