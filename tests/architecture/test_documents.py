@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import shlex
@@ -16,13 +17,14 @@ import typer
 import ptxgen
 from ptxgen import settings
 from ptxgen.cli import app, command, doctor
-from ptxgen.codegen.config import AXES
+from ptxgen.codegen.config import AXES, FAMILIES
 from ptxgen.problem.base import COMPUTE, OUT
 from ptxgen.problem.catalog import CATALOG
 
-from .source import REFERENCE, ROOT, fenced, table
+from .source import PACKAGE, REFERENCE, ROOT, fenced, modules, own_imports, table
 
 README, GUIDE = ROOT / "README.md", ROOT / "docs" / "guide.md"
+GLOSSARY, EXTENDING = ROOT / "docs" / "glossary.md", ROOT / "docs" / "extending.md"
 
 
 def axes() -> list[list[str]]:
@@ -86,6 +88,77 @@ def test_versions_agree() -> None:
     headings = re.findall(r"^## \[([^\]]+)\]", (ROOT / "CHANGELOG.md").read_text(), re.M)
     assert headings[0] in ("Unreleased", ptxgen.__version__)
     assert len(headings) == len(set(headings))
+
+
+def terms() -> list[list[str]]:
+    """The names of each entry of the glossary."""
+    heads = re.findall(r"^- ((?:\*\*[^*]+\*\*(?:, )?)+): \S", GLOSSARY.read_text(), re.M)
+    return [[name.strip("`") for name in re.findall(r"\*\*([^*]+)\*\*", head)] for head in heads]
+
+
+def test_the_glossary_has_every_axis_and_every_family() -> None:
+    known = {name for names in terms() for name in names}
+    assert {a.name for a in AXES} - known == set()
+    assert set(FAMILIES) - known == set()
+    assert {a.symbol for a in AXES if a.symbol} - known == set()
+
+
+def test_the_glossary_is_alphabetical_and_has_each_term_once() -> None:
+    entries = terms()
+    assert len(entries) == len(re.findall(r"^- ", GLOSSARY.read_text(), re.M)), "an entry has no **term**: and text"
+    names = [name for entry in entries for name in entry]
+    assert len(names) == len(set(names))
+    keys = [re.sub(r"[^a-z0-9]+", " ", entry[0].lower()) for entry in entries]
+    assert keys == sorted(keys)
+
+
+# ---- extending
+
+SECTIONS = ("An operation", "A family", "An element type", "An epilogue operation")
+
+
+def section(heading: str) -> str:
+    """The text of a section of the page on extending."""
+    return EXTENDING.read_text().split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
+
+
+def listed(heading: str) -> list[str]:
+    """The files that a section lists."""
+    rows = table(EXTENDING.read_text(), heading)
+    return [path.strip("`") for path, *_ in rows]
+
+
+@pytest.mark.parametrize("heading", SECTIONS)
+def test_a_file_that_extending_lists_exists(heading: str) -> None:
+    assert listed(heading)
+    for path in listed(heading):
+        folder = path.partition("<")[0].rpartition("/")[0]
+        assert (ROOT / (folder if "<" in path else path)).exists(), path
+    for path in re.findall(r"`(tests/[^`]+)`", section(heading)):
+        assert (ROOT / path).exists(), path
+
+
+@pytest.mark.parametrize("row", table(EXTENDING.read_text(), "Registries"), ids=lambda row: row[0])
+def test_a_registry_is_where_extending_has_it(row: list[str]) -> None:
+    module, _, name = row[0].strip("`").rpartition(".")
+    registry = getattr(importlib.import_module(f"ptxgen.{module}"), name)
+    assert len(registry) > 1
+    described = {"name of the operation": {"gemm"}, "name of the type": {"f16"}}.get(row[2], set())
+    assert described <= set(registry)
+    if row[2] == "code of the family":
+        assert len(registry) == len(FAMILIES)
+
+
+def test_modules_that_import_a_family_are_listed() -> None:
+    outside = {m for m in modules() if not m.startswith("families.depthwise")}
+    users = {m for m in outside if any(i.startswith("families.depthwise") for _, i in own_imports(m))}
+    assert {str(modules()[m].relative_to(ROOT)) for m in users} - set(listed("A family")) == set()
+
+
+def test_files_that_name_an_epilogue_operation_are_listed() -> None:
+    files = [*PACKAGE.rglob("*.py"), *(ROOT / "templates").rglob("*.mako")]
+    users = {str(p.relative_to(ROOT)) for p in files if re.search(r"\bsilu\b", p.read_text())}
+    assert users - set(listed("An epilogue operation")) == set()
 
 
 # ---- examples
