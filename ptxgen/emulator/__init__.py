@@ -4,10 +4,10 @@
 ``Machine`` is a device for a driver.
 """
 
-from .machine import Machine, launch
-from .module import Entry, Module
-from .options import Options
-from .stats import Access, Stats
-from .tensormap import TensorMap, tensormap
+from ptxgen.emulator.engine.machine import Machine, launch
+from ptxgen.emulator.engine.module import Entry, Module
+from ptxgen.emulator.memory.tensormap import TensorMap, tensormap
+from ptxgen.emulator.options import Options
+from ptxgen.emulator.stats import Access, Stats
 
 __all__ = ["Access", "Entry", "Machine", "Module", "Options", "Stats", "TensorMap", "launch", "tensormap"]

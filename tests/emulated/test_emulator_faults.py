@@ -9,7 +9,7 @@ import pytest
 from emulator_kernels import launch, module, run
 
 from ptxgen.emulator import Machine
-from ptxgen.emulator.runs import available
+from ptxgen.emulator.engine.jit_blocks import available
 from ptxgen.errors import (
     AsyncFault,
     BarrierFault,

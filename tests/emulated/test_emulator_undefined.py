@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from emulator_kernels import run
 
-from ptxgen.emulator.runs import available
+from ptxgen.emulator.engine.jit_blocks import available
 from ptxgen.errors import UninitialisedFault
 
 ENGINES = ["numpy", pytest.param("llvm", marks=pytest.mark.skipif(not available(), reason="llvmlite is not installed"))]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from ptxgen.cli import app
-from ptxgen.emulator.arguments import TYPES, parse_argument
+from ptxgen.emulator.engine.arguments import TYPES, parse_argument
 from ptxgen.errors import InputError
 
 HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"
@@ -196,7 +196,7 @@ def test_checks_that_can_be_switched_off(run):
 
 
 def test_the_engine_that_is_asked_for(run, monkeypatch):
-    monkeypatch.setattr("ptxgen.emulator.runs.available", lambda: False)
+    monkeypatch.setattr("ptxgen.emulator.engine.jit_blocks.available", lambda: False)
     code, _, err = run(SAXPY, *saxpy(100), "--engine", "llvm")
     assert code == 3
     assert "llvmlite" in err

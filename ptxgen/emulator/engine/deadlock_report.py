@@ -1,0 +1,87 @@
+"""Where every warp stands: what a launch says that cannot go on, or does not end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.emulator.ops.builder import fault
+from ptxgen.errors import DeadlockFault, DivergenceFault
+
+if TYPE_CHECKING:
+    from ptxgen.emulator.engine.engine import Engine
+    from ptxgen.emulator.ptx.syntax import Instruction
+    from ptxgen.emulator.warp_batch import Chunk, Team
+
+Array = NDArray[Any]
+#: (team, instruction, lanes, what they do there)
+Place = tuple["Team", "Instruction", Array, str]
+#: most places that a message lists
+MOST = 24
+
+
+def deadlock(engine: Engine) -> NoReturn:
+    """Raises the fault that describes why nothing can go on."""
+    places = [p for chunk in engine.resident for p in standing(engine, chunk, "polls")]
+    for team, ins, lanes, words in places:
+        if words == PARKED and not waits_elsewhere(places, team, lanes):
+            message = f"the other lanes of the warp never come to this instruction:{table(places)}"
+            raise fault(DivergenceFault, message, team, ins, int(np.argmax(lanes)))
+    team, ins, lanes, _ = places[0]
+    raise fault(DeadlockFault, f"no warp can go on:{table(places)}", team, ins, int(np.argmax(lanes)))
+
+
+def waits_elsewhere(places: list[Place], team: Team, lanes: Array) -> bool:
+    """Whether the other lanes of a warp wait for something else than their warp."""
+    missing = team.live() & np.repeat(team.warps(lanes), 32) & ~lanes
+    return any((missing & mask).any() for other, _, mask, words in places if other is team and words != PARKED)
+
+
+def endless(engine: Engine, c: Team) -> NoReturn:
+    """Raises the fault of a launch whose warps run and run."""
+    places = standing(engine, c.chunk, "runs")
+    places.sort(key=lambda p: p[0] is not c)
+    team, ins, lanes, _ = places[0]
+    message = f"a warp has executed over {engine.options.watchdog} instructions, which the option watchdog allows:"
+    raise fault(DeadlockFault, message + table(places), team, ins, int(np.argmax(lanes)))
+
+
+PARKED = "waits for its warp"
+
+
+def standing(engine: Engine, chunk: Chunk, running: str) -> list[Place]:
+    """The places of a chunk's warps; `running`: what those do that wait for nobody."""
+    places: list[Place] = []
+    for team in chunk.teams:
+        for at, m in sorted(team.groups.items()):
+            blk = engine.program.blocks[at]
+            ins = blk.ins if blk.ins is not None and not blk.steps else blk.contents[0]
+            places.append((team, ins, team.live() if m is None else m, PARKED if at in team.parked else running))
+    barriers = chunk.barriers
+    for number, waiting in enumerate(barriers.waiting):
+        for w in waiting:
+            block = int(np.argmax(w.mask)) // 32
+            arrived, expected = barriers.arrived[number, block], int(barriers.expected[number, block])
+            expected = barriers.whole if expected < 0 else expected
+            places.append((w.team, w.ins, w.mask, f"barrier {number}: {arrived} of {expected} threads"))
+    for (number, _), parts in barriers.pending.items():
+        places += [(p.team, p.ins, p.mask, f"barrier {number}: other lanes of its warp are missing") for p in parts]
+    if chunk.asynchrony is not None:
+        places += chunk.asynchrony.standing()
+    return places
+
+
+def table(places: list[Place]) -> str:
+    rows = [row(*p) for p in places[:MOST]]
+    if len(places) > MOST:
+        rows.append(f"and {len(places) - MOST} more")
+    return "".join(f"\n    {r}" for r in rows)
+
+
+def row(team: Team, ins: Instruction, lanes: Array, words: str) -> str:
+    block, _ = team.coordinates(int(np.argmax(lanes)))
+    blocks = int(np.count_nonzero(team.warps(lanes)))
+    more = f" and {blocks - 1} more" if blocks > 1 else ""
+    return f"warp {team.warp} of block {block}{more}, line {ins.line}: {' '.join(ins.text.split())[:80]} ({words})"

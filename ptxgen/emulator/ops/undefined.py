@@ -1,0 +1,271 @@
+"""Registers that hold undefined values: where the values come from, where they go, and which use of them is a fault.
+
+A register is defined in a lane or it is not. An instruction that only computes makes its results undefined, in the
+lanes where they depend on an undefined operand. Everything else that reads such an operand is a fault: an address, a
+predicate of a branch or a guard, a value that is stored, an operand of a barrier.
+
+Registers that some path reads before it writes them are tracked from the start. The others are tracked from the moment
+in which an undefined value may reach them; until then they cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.emulator.ops.builder import FLOATS, fault
+from ptxgen.emulator.ops.registry import Step
+from ptxgen.emulator.ptx.syntax import Instruction, Mem, Reg
+from ptxgen.errors import UninitialisedFault
+
+if TYPE_CHECKING:
+    from ptxgen.emulator.engine.engine import Engine
+    from ptxgen.emulator.engine.program import Program
+    from ptxgen.emulator.warp_batch import Team
+
+Array = NDArray[Any]
+Mask = NDArray[np.bool_] | None
+#: an operand that is undefined, and in which lanes
+Operands = list[tuple[Reg, Array]]
+#: (team, undefined operands) -> undefined lanes of each destination, in the order of the instruction's writes; None
+#: where one of these operands may not be undefined
+Carry = Callable[["Team", Operands], list[Array] | None]
+
+#: plain instructions that decide where control goes
+DECIDES = {"call", "brx", "case"}
+#: integer instructions whose result may not depend on one of the operands: x - x, x & 0
+SELECTIVE = {
+    "and",
+    "or",
+    "xor",
+    "lop3",
+    "sub",
+    "mul",
+    "mul24",
+    "mad",
+    "mad24",
+    "shl",
+    "shr",
+    "selp",
+    "slct",
+    "prmt",
+    "bfe",
+    "bfi",
+    "min",
+    "max",
+    "rem",
+    "sad",
+}
+#: values that take the place of undefined ones, to see whether a result depends on them: small ones for shifts
+TRIALS = (0, 0xFFFFFFFFFFFFFFFF, 1, 2, 3, 7, 12, 31, 0x5A5A5A5A5A5A5A5A, 0x0123456789ABCDEF, 0x8000000080000000)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where an undefined value comes from: the first instruction that reads the register, or the load that fills it
+    from shared memory at `address`."""
+
+    name: str
+    line: int
+    address: int | None = None
+
+    def fault_text(self, name: str) -> str:
+        """The message where register `name` is used."""
+        if self.address is None:
+            if name == self.name:
+                return f"register {name} is read before it is written"
+            return f"{name} is used; it depends on {self.name}, which line {self.line} reads before it is written"
+        loaded = f"line {self.line} loaded it from shared memory that nobody had written"
+        return f"{name} is used; {loaded if name == self.name else f'it depends on {self.name}, and {loaded}'}"
+
+
+def spread(c: Team, operands: Operands) -> list[Array] | None:
+    """All lanes of a warp depend on each lane: what `Builder.carry` is for a reduction with one result."""
+    return [np.repeat(union(operands).reshape(-1, 32).any(axis=1), 32)]
+
+
+def union(operands: Operands) -> Array:
+    out = operands[0][1]
+    for _, bad in operands[1:]:
+        out = out | bad
+    return out
+
+
+class Undefined:
+    """The tracked registers of one program.
+
+    ``flags``: of each tracked slot, the index into ``Team.written``; ``late``: slots that are tracked since a value
+    reached them; ``fresh``: ``Team.written`` where a block begins.
+    """
+
+    def __init__(self, program: Program, suspects: set[int]) -> None:
+        self.program, self.suspects = program, suspects
+        self.flags = {slot: i for i, slot in enumerate(sorted(suspects))}
+        self.fresh = [False] * len(self.flags)
+        self.late: set[int] = set()
+
+    # ---- what an instruction gets
+
+    def check(self, body: dict[str, Any]) -> Step | None:
+        """What comes before an instruction, where it reads tracked registers."""
+        regs = [reg for slot, reg in body["reads"].items() if slot in self.flags]
+        return self.checked(body["ins"], regs, self.carry_of(body), list(body["writes"])) if regs else None
+
+    def guard_check(self, ins: Instruction) -> Step | None:
+        """What comes before an instruction, where its guard is tracked."""
+        tracked = ins.pred is not None and ins.pred.slot in self.flags
+        return self.checked(ins, [ins.pred], None, []) if tracked else None
+
+    def probe(self, body: dict[str, Any]) -> Callable[[Team, Mask], bool] | None:
+        """As `check`, of the registers tracked from the start; only says whether one is undefined where it is read."""
+        flags = [self.flags[slot] for slot in body["reads"] if slot in self.suspects]
+
+        def probe(c: Team, m: Mask) -> bool:
+            return any(c.written[flag] is not True and undefined(c, m, flag) is not None for flag in flags)
+
+        return probe if flags else None
+
+    def notes(self, body: dict[str, Any]) -> list[Step]:
+        """What comes after an instruction, where it writes tracked registers."""
+        return [self.note(slot) for slot in body["writes"] if slot in self.flags]
+
+    def early(self, body: dict[str, Any]) -> bool:
+        """Whether an instruction touches a register that is tracked from the start."""
+        return not (self.suspects.isdisjoint(body["reads"]) and self.suspects.isdisjoint(body["writes"]))
+
+    def carry_of(self, body: dict[str, Any]) -> Carry | None:
+        """How undefined operands of an instruction reach its results; None: each is a fault."""
+        ins: Instruction = body["ins"]
+        if body["carry"] is not None or body["row"].kind != "plain" or not body["writes"]:
+            carry: Carry | None = body["carry"]
+            return carry
+        if ins.op in DECIDES or any(isinstance(op, Mem) for op in ins.operands):
+            return None
+
+        def elementwise(c: Team, operands: Operands) -> list[Array]:
+            trial = all(selective(ins, reg) for reg, _ in operands)
+            return [self.dependent(c, body, operands) if trial else union(operands)] * len(body["writes"])
+
+        return elementwise
+
+    def dependent(self, c: Team, body: dict[str, Any], operands: Operands) -> Array:
+        """The lanes in which a result depends on undefined operands: the step is tried with several values of them."""
+        place = self.program.builder.place
+        regs = [*(reg for reg, _ in operands), *body["writes"].values()]
+        rows = [c.file[width][row] for width, row in map(place, regs)]
+        kept = [row.copy() for row in rows]
+        bad = union(operands)
+        first: list[Array] = []
+        differs = np.zeros_like(bad)
+        for i in range(len(TRIALS)):
+            for j, (row, (_, where)) in enumerate(zip(rows, operands, strict=False)):
+                # several registers: 0 or all ones together, then different values
+                value = TRIALS[i if i < 2 else 2 + (i + 3 * j) % (len(TRIALS) - 2)]
+                row[where] = i >> j & 1 if row.dtype == bool else value & ((1 << 8 * row.itemsize) - 1)
+            body["step"](c, bad)
+            found = [row.copy() for row in rows[len(operands) :]]
+            for row, old in zip(rows, kept, strict=True):
+                row[...] = old
+            first = first or found
+            for one, other in zip(first, found, strict=True):
+                differs |= one != other
+        return bad & differs
+
+    def checked(self, ins: Instruction, regs: Sequence[Reg | None], carry: Carry | None, writes: list[int]) -> Step:
+        tracked = [(self.flags[reg.slot], reg) for reg in regs if reg is not None]
+
+        def check(c: Team, m: Mask) -> None:
+            operands: Operands = []
+            origin = None
+            for flag, reg in tracked:
+                bad = None if c.written[flag] is True else undefined(c, m, flag)
+                if bad is not None:
+                    operands.append((reg, bad))
+                    origin = origin or c.poisoned.get(flag) or Origin(reg.name, ins.line)
+            if origin is None:
+                return
+            results = carry(c, operands) if carry is not None else None
+            if results is None:
+                reg, bad = operands[0]
+                text = origin.fault_text(reg.name)
+                raise fault(UninitialisedFault, text, c, ins, int(np.argmax(bad)), origin.address)
+            reached = {slot: (where if m is None else where & m) for slot, where in zip(writes, results, strict=True)}
+            self.poison(c, {slot: (where, origin) for slot, where in reached.items() if where.any()})
+
+        return check
+
+    def note(self, slot: int) -> Step:
+        flag = self.flags[slot]
+
+        def note(c: Team, m: Mask) -> None:
+            state = c.written[flag]
+            if c.poison_next and flag in c.poison_next:
+                bad = c.poison_next.pop(flag)
+                mine = c.live() if m is None else m
+                old = c.live() if state is True else state
+                c.written[flag] = (mine if old is False else old | mine) & ~bad
+            elif state is True:
+                pass
+            elif m is None:  # lanes that do not execute have left for good
+                c.written[flag] = True
+            else:
+                now = m if state is False else m | state
+                c.written[flag] = True if np.count_nonzero(now & c.live()) == c.count else now
+
+        return note
+
+    # ---- undefined values on their way
+
+    def poison(self, c: Team, reached: dict[int, tuple[Array, Origin]]) -> None:
+        """The instruction that executes makes registers undefined in some lanes."""
+        new = reached.keys() - self.flags.keys()
+        if new:
+            self.track(new, c.chunk.engine)
+        for slot, (where, origin) in reached.items():
+            flag = self.flags[slot]
+            if slot in new:
+                c.written[flag] = c.live() & ~where  # the step that executes has no note of it
+            else:
+                c.poison_next[flag] = where
+            c.poisoned[flag] = origin
+
+    def track(self, slots: set[int], engine: Engine) -> None:
+        """From now on, tracks registers and all that their values may reach."""
+        program = self.program
+        new, last = set(slots), set[int]()
+        carrying = [body for body in program.bodies if self.carry_of(body) is not None]
+        while new != last:
+            last = set(new)
+            for body in carrying:
+                if not new.isdisjoint(body["reads"]):
+                    new |= body["writes"].keys() - self.flags.keys()
+        for added in sorted(new):
+            self.flags[added] = len(self.flags)
+            self.fresh.append(True)
+        self.late |= new
+        for chunk in engine.chunks():
+            for team in chunk.teams:
+                team.written += [True] * len(new)
+        program.renew()
+
+
+def undefined(c: Team, m: Mask, flag: int) -> Array | None:
+    """The lanes that execute and in which a register is undefined; None if there are none."""
+    state = c.written[flag]
+    if m is None:
+        m = c.live()
+    bad: Array = m if state is False else m & ~state
+    return bad if bad.any() else None
+
+
+def selective(ins: Instruction, reg: Reg) -> bool:
+    """Whether a result of an instruction may be the same whatever a register holds."""
+    if reg.type == "pred":
+        return True
+    if ins.op not in SELECTIVE or "cc" in ins.mods:
+        return False
+    return ins.op in ("selp", "slct") or FLOATS.isdisjoint(ins.mods)

@@ -1,0 +1,171 @@
+"""What goes on by itself in a chunk: work that has been started, and warps that sleep until it is done.
+
+Work completes when it starts ("early") or when nobody can go on without it ("late"), one piece after another, in an
+order that the seed decides.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.emulator.ops.builder import fault
+from ptxgen.emulator.ops.wgmma import Registers
+from ptxgen.emulator.sync.clusters import ClusterBarrier
+from ptxgen.emulator.sync.events import Event, Events
+from ptxgen.emulator.sync.happens_before import Order
+from ptxgen.emulator.sync.mbarriers import Mbarriers
+from ptxgen.emulator.sync.warpgroup import Warpgroup
+from ptxgen.errors import AsyncFault, RaceFault
+
+if TYPE_CHECKING:
+    from ptxgen.emulator.ptx.syntax import Instruction
+    from ptxgen.emulator.warp_batch import Chunk, Team
+
+Array = NDArray[Any]
+
+
+class Work(Protocol):
+    """Something under way. ``team``, ``lanes``: who started it; ``ins``: by which instruction."""
+
+    team: Team
+    ins: Instruction
+    lanes: Array
+
+    def complete(self) -> None:
+        """Its effects take place."""
+
+
+class Tickets:
+    """The mbarriers that some work will ring: rows and their phases when it started, by lane.
+
+    ``groups``: the events that those phases are, and which of the lanes they concern.
+    """
+
+    def __init__(self, team: Team, ins: Instruction, lanes: Array, at: Array, rows: Array, phases: Array) -> None:
+        self.team, self.ins, self.lanes, self.at, self.rows, self.phases = team, ins, lanes, at, rows, phases
+        self.groups: list[tuple[Event, Array]] = []
+
+
+class Asynchrony:
+    """The asynchronous state of one chunk."""
+
+    def __init__(self, chunk: Chunk) -> None:
+        order = chunk.checks
+        assert isinstance(order, Order)
+        self.chunk, self.order = chunk, order
+        self.events = Events(chunk, order)
+        self.barriers = Mbarriers(chunk, order, self.events)
+        self.cluster = ClusterBarrier(chunk, order)
+        self.barriers.cluster = self.cluster
+        self.events.cluster = self.cluster
+        self.under_way: list[Work] = []
+        self.exited = np.zeros(chunk.blocks, bool)
+        self.warpgroups: dict[int, Warpgroup] = {}
+        self.registers = Registers(len(chunk.teams), chunk.blocks)
+        self.stores: dict[int, Any] = {}  # of each team: its bulk copies from shared memory
+        order.hook = self.events.generic
+
+    def begin(self, work: Work) -> None:
+        """Work starts; it completes at once, or late."""
+        self.chunk.engine.progress += 1
+        if self.chunk.engine.late:
+            self.under_way.append(work)
+        else:
+            work.complete()
+
+    def tickets(self, c: Team, ins: Instruction, lanes: Array, at: Array, doing: str, partial: bool = False) -> Tickets:
+        """Work of some lanes, which writes, will ring the mbarriers at some positions."""
+        barriers = self.barriers
+        rows = barriers.find(c, ins, lanes, at)
+        barriers.reach(c, ins, lanes, at, rows)
+        out = Tickets(c, ins, lanes, at, rows, barriers.phase[rows])
+        keys = np.stack([at % self.chunk.stride, barriers.birth[rows], out.phases], axis=1)
+        for key in np.unique(keys, axis=0):
+            event = self.events.event(tuple(key.tolist()), ins, doing, True, partial)
+            out.groups.append((event, np.flatnonzero((keys == key).all(axis=1))))
+        return out
+
+    def ring(self, tickets: Tickets, amounts: Array) -> None:
+        """That work is complete; `amounts`: bytes, by lane."""
+        c, ins, lanes, at = tickets.team, tickets.ins, tickets.lanes, tickets.at
+        barriers = self.barriers
+        rows = barriers.find(c, ins, lanes, at)
+        late = (rows != tickets.rows) | (barriers.phase[rows] != tickets.phases)
+        if late.any():
+            i = int(np.argmax(late))
+            text = (
+                f"the phase {int(tickets.phases[i])} of an mbarrier object completed before the work that signals it: "
+            )
+            text += "the bytes expected are too few, or expected too late"
+            raise fault(AsyncFault, text, c, ins, int(lanes[i]), int(at[i]) % self.chunk.stride)
+        for event, which in tickets.groups:
+            if self.events.keys.get(event.key) is event:
+                np.bitwise_or.at(barriers.now_events, rows[which], event.bit)
+        barriers.add_bytes(c, ins, lanes, at, -amounts)
+
+    def advance(self) -> bool:
+        """Nobody can go on: one piece of work completes. False when there is none."""
+        if not self.under_way:
+            return False
+        engine = self.chunk.engine
+        work = self.under_way.pop(engine.random.randrange(len(self.under_way)))
+        work.complete()
+        engine.progress += 1
+        return True
+
+    def finish(self) -> None:
+        """All blocks have exited."""
+        while self.advance():
+            pass
+
+    def time_out(self) -> bool:
+        """Warps that sleep in try_wait get the answer no; False when there are none."""
+        return self.barriers.time_out()
+
+    def standing(self) -> list[tuple[Team, Instruction, Array, str]]:
+        """Who sleeps, and at what, for a report of a deadlock."""
+        out = self.barriers.standing() + self.cluster.standing() + self.registers.standing()
+        for group in self.warpgroups.values():
+            out += group.standing()
+        return out
+
+    # ---- the end of a block
+
+    def leave(self, c: Team, mask: Array, warps: Array, ins: Instruction) -> None:
+        """The last lanes of a team's warps in some blocks (`warps`) exit; `mask`: lanes that execute the exit."""
+        chunk = self.chunk
+        self.order.close(c)
+        alive = np.stack([t.warps(None) for t in chunk.teams])
+        gone = np.flatnonzero(warps & ~alive.any(axis=0))
+        self.cluster.leave()
+        for block in gone.tolist():
+            self.exited[block] = True
+            lane = 32 * block + int(np.argmax(mask[32 * block : 32 * block + 32]))
+            self.targeted(c, block, lane, ins)
+
+    def targeted(self, c: Team, block: int, lane: int, ins: Instruction) -> None:
+        """Raises if anything may still happen to the memory of a block that exits."""
+        chunk, order, events = self.chunk, self.order, self.events
+        part = slice(block * chunk.stride >> 4, (block + 1) * chunk.stride >> 4)
+        known = np.bitwise_or.reduce(order.events[:, block])
+        for shadow, verb in ((events.writing, "into"), (events.reading, "out of")):
+            if not (events.writing_pages if verb == "into" else events.reading_pages):
+                continue
+            bits = int(np.bitwise_or.reduce(shadow[part])) & ~int(known)
+            if bits:
+                event = events.blame(bits)
+                at = int(np.argmax(shadow[part] & event.bit != 0)) << 4
+                text = f"the block exits before a wait for {event} {verb} its shared memory"
+                raise fault(AsyncFault, text, c, ins, lane, at)
+        if order.size == 1 or not order.races:
+            return
+        clocks = order.clocks[:, :, block].max(axis=0)
+        for actor in np.flatnonzero(events.visits[:, block] > clocks):
+            visitor = events.visitors[int(actor), block]
+            rank, warp = divmod(int(actor), order.teams)
+            who = f"warp {warp} of rank {rank} (line {visitor.line})"
+            text = f"the block exits, and nothing orders that after the access to its shared memory by {who}"
+            raise fault(RaceFault, text, c, ins, lane)

@@ -1,0 +1,548 @@
+"""Shared-memory hygiene: bytes never written, copies in flight, and races between warps.
+
+Pages of 128 bytes, as the bits of a Python integer, rule most accesses out; what they cannot rule
+out is looked at byte by byte. A segment is what one team did between two synchronisations. Two
+segments of different warps race if they share bytes, one writes, and no chain of barriers orders
+them; vector clocks, one a warp and block, tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.emulator.memory.global_memory import typed_views
+from ptxgen.emulator.ops.builder import fault
+from ptxgen.emulator.sync.lanes import ALL, Lanes, LaneShadow, Window
+from ptxgen.errors import AsyncFault, RaceFault, UninitialisedFault
+
+if TYPE_CHECKING:
+    from ptxgen.emulator.ptx.syntax import Instruction
+    from ptxgen.emulator.warp_batch import Chunk, Team
+
+Array = NDArray[Any]
+PAGE = 7
+
+
+def page_bits(lo: int, hi: int) -> int:
+    """The pages of bytes lo to hi - 1 of a block's shared memory."""
+    first = lo >> PAGE
+    return ((1 << (((hi - 1) >> PAGE) - first + 1)) - 1) << first
+
+
+class Touch:
+    """One access of one team: byte positions in the chunk's arena, `size` bytes each.
+
+    `number`: of a write, in the order of time; `changed`: where a store changed what another warp had stored, a boolean
+    a position (None: not known).
+    """
+
+    __slots__ = ("changed", "index", "ins", "lanes", "mask", "number", "offset", "pages", "size")
+
+    def __init__(self, pages: int, index: Array, offset: int, size: int, mask: Any, ins: Instruction) -> None:
+        self.pages, self.index, self.offset, self.size, self.mask, self.ins = pages, index, offset, size, mask, ins
+        self.lanes: Array | None = None  # of a compressed index
+        self.number = 0
+        self.changed: Array | None = None
+
+    def positions(self) -> tuple[Array, Array | None]:
+        """Byte positions of the active lanes, and which lanes those are (None: all)."""
+        if self.mask is None:
+            return self.index + self.offset, self.lanes
+        lanes = np.flatnonzero(self.mask)
+        return self.index[lanes] + self.offset, lanes
+
+
+def words(positions: Array, size: int) -> list[tuple[int, Array]]:
+    """(unit, element positions) that cover `size` bytes from each position."""
+    unit = min(size, 8)
+    first = positions >> (unit.bit_length() - 1)
+    return [(unit, first + i) for i in range(size // unit)]
+
+
+#: instructions whose data are in memory when the next instruction begins
+STORES = {"st", "stmatrix"}
+FULL = {1: 1, 2: 0x0101, 4: 0x01010101, 8: 0x0101010101010101}
+
+
+class Part:
+    """Some lanes of a write (`which`; None: all): their positions, and where it changed memory."""
+
+    __slots__ = ("at", "changed", "lanes", "touch")
+
+    def __init__(self, touch: Touch, which: Array | None) -> None:
+        at, lanes = touch.positions()
+        lanes = np.arange(len(at)) if lanes is None else lanes
+        some = slice(None) if which is None else which
+        self.touch, self.at, self.lanes = touch, at[some], lanes[some]
+        self.changed = None if touch.changed is None else touch.changed[some]
+
+
+class Segment:
+    __slots__ = ("apages", "atomics", "away", "clock", "reads", "rpages", "team", "wpages", "writes")
+
+    def __init__(self, team: Team) -> None:
+        self.team = team
+        self.reads: list[Touch] = []
+        self.writes: list[Touch] = []
+        self.atomics: list[Touch] = []
+        self.rpages = self.wpages = self.apages = 0
+        self.away = False  # touches memory of other blocks
+        self.clock: Any = None
+
+
+class Checks:
+    """The shadow state of one chunk's shared memory."""
+
+    #: blocks of a cluster; warps of all of them
+    size = 1
+    actors: int
+    #: for each block, the number of its first warp among `actors`
+    base: Array
+    #: called with the team, the touch and its kind at each access
+    hook: Callable[[Team, Touch, str], None] | None = None
+
+    def __init__(self, chunk: Chunk) -> None:
+        options = chunk.engine.options
+        self.chunk = chunk
+        self.valid_pages = 0
+        self.valid: Array | None = None
+        self.valid_views: dict[int, Array] = {}
+        self.dirty = 0  # pages written since somebody last looked
+        self.doubt = False  # the last read met bytes that may be unwritten
+        if options.uninitialised:
+            self.valid = np.zeros(len(chunk.shared), np.uint8)
+            self.valid_views = typed_views(self.valid)
+        else:
+            self.valid_pages = -1
+        self.races = options.races
+        self.copy_pages = 0
+        self.scratch: dict[int, Array] | None = None
+        self.live: list[Segment] = []
+        self.written_pages = [0] * len(chunk.teams)  # since all warps met
+        self.writes = 0
+        #: the last store, where another warp may have written: (unit, elements, what they held before)
+        self.stored: tuple[Touch, list[tuple[int, Array, Array]]] | None = None
+        self.blocks = np.arange(chunk.blocks)
+        self.shadow: LaneShadow | None = None
+        if self.size == 1:
+            self.actors, self.base = len(chunk.teams), np.zeros(chunk.blocks, np.int64)
+        if self.races:
+            self.fresh_clocks()
+            #: of each team: what its lanes know of each other, and what they did since they synchronised
+            self.lanes = [Lanes(32 * chunk.blocks) for _ in chunk.teams]
+            self.windows = [Window(team) for team in chunk.teams]
+            #: of each team: what its lanes may overwrite, as others have read it
+            self.exchanged = [Lanes(32 * chunk.blocks) for _ in chunk.teams]
+
+    # ---- never written
+
+    def mark_written(self, pages: int, positions: Array, size: int) -> None:
+        """Bytes become defined; `positions` in the arena."""
+        if not pages & ~self.valid_pages:
+            return
+        for unit, at in words(positions, size):
+            self.valid_views[unit][at] = FULL[unit]
+        self.dirty |= pages
+
+    def refresh(self, pages: int) -> None:
+        """Looks whether pages have become wholly defined in every block."""
+        assert self.valid is not None
+        todo = pages & self.dirty & ~self.valid_pages
+        self.dirty &= ~todo
+        if not todo:
+            return
+        first = (todo & -todo).bit_length() - 1
+        last = todo.bit_length()
+        per_block = self.valid.reshape(self.chunk.blocks, -1)[:, first << PAGE : last << PAGE]
+        whole = per_block.reshape(self.chunk.blocks, -1, 1 << PAGE).all(axis=(0, 2))
+        for i in np.flatnonzero(whole):
+            self.valid_pages |= 1 << (first + int(i))
+
+    def check_read(self, c: Team, touch: Touch, slots: list[int] | None) -> None:
+        """Finds lanes that read a byte that nobody wrote.
+
+        A load makes its registers undefined there, for the lanes concerned (`slots`: one a piece of
+        the access; none: the instruction looks for itself); anything else faults at once.
+        """
+        if self.dirty & touch.pages:
+            self.refresh(touch.pages)
+            if not touch.pages & ~self.valid_pages:
+                return
+        if slots == []:
+            self.doubt = True
+            return
+        at, lanes = touch.positions()
+        pieces = len(slots) if slots else 1
+        size = touch.size // pieces
+        loaded: dict[int, tuple[Array, int]] = {}
+        for piece in range(pieces):
+            bad = np.zeros(len(at), bool)
+            for unit, elements in words(at + piece * size, size):
+                bad |= self.valid_views[unit][elements] != FULL[unit]
+            if touch.mask is not None and lanes is None:
+                bad &= touch.mask
+            if not bad.any():
+                continue
+            i = int(np.argmax(bad))
+            address = int(at[i]) % self.chunk.stride + piece * size
+            if slots is None:
+                lane = i if lanes is None else int(lanes[i])
+                raise fault(
+                    UninitialisedFault, "shared memory is read before it is written", c, touch.ins, lane, address
+                )
+            where = bad
+            if lanes is not None:
+                where = np.zeros(c.n, bool)
+                where[lanes] = bad
+            loaded[slots[piece]] = where, address
+        if loaded:
+            self.chunk.program.poison(c, loaded, touch.ins)
+
+    # ---- copies in flight
+
+    def check_copies(self, c: Team, touch: Touch, doing: str) -> None:
+        """Faults where an access meets the destination of a copy that nobody has waited for."""
+        at, lanes = touch.positions()
+        scratch = self.scratch_views()
+        for team in self.chunk.teams:
+            for copy in team.copies:
+                if not copy.touch.pages & touch.pages:
+                    continue
+                there, _ = copy.touch.positions()
+                for unit, elements in words(there, copy.touch.size):
+                    scratch[unit][elements] = FULL[unit]
+                bad = np.zeros(len(at), bool)
+                for unit, elements in words(at, touch.size):
+                    bad |= scratch[unit][elements] != 0
+                for unit, elements in words(there, copy.touch.size):
+                    scratch[unit][elements] = 0
+                if bad.any():
+                    i = int(np.argmax(bad))
+                    lane = i if lanes is None else int(lanes[i])
+                    raise fault(
+                        AsyncFault,
+                        f"shared memory is {doing} while the copy of line {copy.touch.ins.line} into it is in flight",
+                        c,
+                        touch.ins,
+                        lane,
+                        int(at[i]) % self.chunk.stride,
+                    )
+
+    def scratch_views(self) -> dict[int, Array]:
+        if self.scratch is None:
+            self.scratch = typed_views(np.zeros(len(self.chunk.shared), np.uint8))
+        return self.scratch
+
+    # ---- races
+
+    def fresh_clocks(self, past: int = 0) -> None:
+        """All warps know of all others what happened up to the clock `past`."""
+        teams = len(self.chunk.teams)
+        self.clocks = np.full((teams, teams, self.chunk.blocks), past, np.int32)
+        self.clocks[np.arange(teams), np.arange(teams)] = past + 1
+        self.live = []
+        self.live_read = self.live_write = self.live_atomic = 0
+        self.written_pages = [0] * teams
+
+    def own(self, warp: int) -> Array:
+        """A warp's own clock in each block."""
+        out: Array = self.clocks[warp, self.base + warp, self.blocks]
+        return out
+
+    def lane_shadow(self) -> LaneShadow:
+        if self.shadow is None:
+            self.shadow = LaneShadow(self.chunk)
+        return self.shadow
+
+    def lanes_meet(self, c: Team, members: Array) -> None:
+        """Lanes of some warps synchronise; `members`: for each lane those that it meets, 0 if it takes no part."""
+        if not self.races:
+            return
+        if self.chunk.messages is not None:
+            self.chunk.messages.settle(c, np.flatnonzero(c.warps(members != 0)))
+        live = c.live()
+        self.windows[c.warp].meet(members, live)
+        now = self.own(c.warp)
+        for known in (self.lanes[c.warp], self.exchanged[c.warp]):
+            known.meet(members, live, now[c.row])
+        self.clocks[c.warp, self.base + c.warp, self.blocks] = now + 1
+
+    def warps_meet(self, c: Team, warps: Array) -> None:
+        """All lanes of some warps synchronise."""
+        if not self.races:
+            return
+        if self.chunk.messages is not None:
+            self.chunk.messages.settle(c, np.flatnonzero(warps))
+        window = self.windows[c.warp]
+        if (warps | ~c.warps(None)).all():
+            window.settle()
+        elif window.entries:
+            window.meet(np.where(np.repeat(warps, 32), ALL, np.uint32(0)), c.live())
+        now = self.own(c.warp)
+        for known in (self.lanes[c.warp], self.exchanged[c.warp]):
+            known.meet_all(warps, now)
+        self.clocks[c.warp, self.base + c.warp, self.blocks] = now + 1
+
+    def exchange(self, c: Team, members: Array | None) -> None:
+        """Lanes exchange registers; `members` as for `lanes_meet`, None: all lanes of all warps."""
+        if not self.races:
+            return
+        self.windows[c.warp].exchange(members)
+        if self.chunk.engine.shadow is None:
+            return
+        now = self.own(c.warp)
+        if members is None:
+            self.exchanged[c.warp].meet_all(np.ones(len(now), bool), now)
+        else:
+            self.exchanged[c.warp].meet(members, c.live(), now[c.row])
+        self.clocks[c.warp, self.base + c.warp, self.blocks] = now + 1
+
+    def finish(self, c: Team) -> None:
+        """All lanes of a team have exited."""
+        if self.races:
+            self.windows[c.warp].settle()
+
+    def echo(self, c: Team, blocks: Array, clocks: Array) -> None:
+        """A warp learns of its own past, up to some clocks: its lanes are ordered after that."""
+        known = np.zeros(self.chunk.blocks, np.int64)
+        known[blocks] = clocks
+        known = known[c.row]
+        if (known > self.lanes[c.warp].every).any():
+            self.windows[c.warp].settle()
+            for lanes in (self.lanes[c.warp], self.exchanged[c.warp]):
+                np.maximum(lanes.every, known, out=lanes.every)
+
+    def record(self, c: Team, touch: Touch, kind: str) -> None:
+        """Remembers an access of the current segment."""
+        self.windows[c.warp].add(touch, kind)
+        segment = c.segment
+        if segment is None:
+            segment = c.segment = Segment(c)
+        if kind == "read":
+            segment.rpages |= touch.pages
+            segment.reads.append(touch)
+            if len(segment.reads) > 4096:
+                self.close(c)
+        elif kind == "write":
+            self.settle()
+            segment.wpages |= touch.pages
+            segment.writes.append(touch)
+            self.writes += 1
+            touch.number = self.writes
+            if touch.ins.op in STORES and any(
+                pages & touch.pages for warp, pages in enumerate(self.written_pages) if warp != c.warp
+            ):
+                views = self.chunk.views
+                at = words(touch.positions()[0], touch.size)
+                self.stored = touch, [(unit, elements, views[unit][elements]) for unit, elements in at]
+            self.written_pages[c.warp] |= touch.pages
+        else:
+            self.settle()
+            segment.apages |= touch.pages
+            segment.atomics.append(touch)
+
+    def settle(self) -> None:
+        """Finds out where the last store changed memory."""
+        if self.stored is None:
+            return
+        (touch, before), self.stored = self.stored, None
+        changed: Array = np.zeros(len(before[0][1]), bool)
+        for unit, elements, old in before:
+            changed |= self.chunk.views[unit][elements] != old
+        touch.changed = changed
+
+    def close(self, c: Team) -> None:
+        """Ends a team's segment, at a synchronisation, and looks for races with the others."""
+        if not self.races:
+            return
+        self.settle()
+        own = self.clocks[c.warp, c.warp]
+        segment, c.segment = c.segment, None
+        if segment is not None:
+            mine_r, mine_w, mine_a = segment.rpages, segment.wpages, segment.apages
+            if (
+                (mine_w & (self.live_read | self.live_write | self.live_atomic))
+                | (mine_r & (self.live_write | self.live_atomic))
+                | (mine_a & (self.live_write | self.live_read))
+            ):
+                for other in self.live:
+                    if other.team is not c:
+                        self.compare(segment, other)
+            segment.clock = own.copy()
+            self.live.append(segment)
+            self.live_read |= mine_r
+            self.live_write |= mine_w
+            self.live_atomic |= mine_a
+            if len(self.live) > 16 * len(self.chunk.teams):
+                self.prune()
+        own += 1
+
+    def prune(self) -> None:
+        """Forgets segments that happened before everything still to come."""
+        running = [t.warp for t in self.chunk.teams if t.count]
+        kept = []
+        for s in self.live:
+            others = [w for w in running if w != s.team.warp]
+            if others and not (self.clocks[others, s.team.warp] >= s.clock).all():
+                kept.append(s)
+        self.live = kept
+        self.live_read = self.live_write = self.live_atomic = 0
+        for s in kept:
+            self.live_read |= s.rpages
+            self.live_write |= s.wpages
+            self.live_atomic |= s.apages
+        # many segments, none ordered: no barrier ever comes between, so keep the latest
+        if len(kept) > 15 * len(self.chunk.teams):
+            self.live = kept[len(kept) // 2 :]
+
+    def join(self, given: Array, taken: Array) -> None:
+        """Warps meet: who of [warp, block] tells what it did, and who learns it."""
+        if not self.races:
+            return
+        if given.all() and taken.all():
+            self.fresh_clocks(int(self.clocks.max()))
+            return
+        blocks = np.flatnonzero(given.any(axis=0))
+        if len(blocks) and (given[:, blocks] == given[:, blocks[:1]]).all():
+            self.learn(np.flatnonzero(given[:, blocks[0]]), taken, blocks)
+        else:
+            for block in blocks:
+                self.learn(np.flatnonzero(given[:, block]), taken, np.array([block]))
+
+    def tell(self, c: Team, blocks: Array) -> Any:
+        """What warp `c` of some blocks knows as it arrives somewhere without waiting, its own past included."""
+        if not self.races:
+            return None
+        known = self.clocks[c.warp][:, blocks]
+        known[c.warp] -= 1
+        return known
+
+    def hear(self, taken: Array, told: Any, blocks: Array) -> None:
+        """Warps [warp, block] learn what one told, of the given blocks."""
+        if not self.races:
+            return
+        for w in np.flatnonzero(taken[:, blocks].any(axis=1)):
+            some = taken[w, blocks]
+            self.clocks[w][:, blocks[some]] = np.maximum(self.clocks[w][:, blocks[some]], told[:, some])
+
+    def learn(self, who: Array, taken: Array, blocks: Array) -> None:
+        known = self.clocks[np.ix_(who, np.arange(len(taken)), blocks)].max(axis=0)
+        # what the givers did before they arrived ended with the clock before their own tick
+        known[who] -= 1
+        for w in np.flatnonzero(taken[:, blocks].any(axis=1)):
+            at = blocks[taken[w, blocks]]
+            self.clocks[w][:, at] = np.maximum(self.clocks[w][:, at], known[:, taken[w, blocks]])
+
+    def compare(self, new: Segment, old: Segment) -> None:
+        ordered = self.clocks[new.team.warp, old.team.warp] >= old.clock
+        if ordered.all():
+            return
+        pairs = (
+            (new.writes, "write", old.writes, "write"),
+            (new.writes, "write", old.reads, "read"),
+            (new.reads, "read", old.writes, "write"),
+            (new.atomics, "atomic", old.writes, "write"),
+            (new.atomics, "atomic", old.reads, "read"),
+            (new.writes, "write", old.atomics, "atomic"),
+            (new.reads, "read", old.atomics, "atomic"),
+        )
+        stride = self.chunk.stride
+        scratch = self.scratch_views()
+        for mine, my_kind, theirs, their_kind in pairs:
+            if not mine or not theirs:
+                continue
+            if my_kind == "write" and their_kind == "write" and new.wpages & old.wpages == 0:
+                continue
+            pages = 0
+            for t in theirs:
+                pages |= t.pages
+            mine = [t for t in mine if t.pages & pages]
+            pages = 0
+            for t in mine:
+                pages |= t.pages
+            theirs = [t for t in theirs if t.pages & pages]
+            if not mine or not theirs:
+                continue
+            hit: tuple[Touch, int, int] | None = None
+            if my_kind == their_kind:
+                hit = self.differing(
+                    [Part(t, ~ordered[t.positions()[0] // stride]) for t in mine], [Part(t, None) for t in theirs]
+                )
+                mine = []
+            marked = []
+            for t in theirs if mine else ():
+                for unit, at in words(t.positions()[0], t.size):
+                    scratch[unit][at] = FULL[unit]
+                    marked.append((unit, at))
+            for t in mine:
+                at, lanes = t.positions()
+                for unit, elements in words(at, t.size):
+                    bad = (scratch[unit][elements] != 0) & ~ordered[at // stride]
+                    if bad.any() and hit is None:
+                        i = int(np.argmax(bad))
+                        hit = (t, i if lanes is None else int(lanes[i]), int(at[i]))
+            for unit, at in marked:
+                scratch[unit][at] = 0
+            if hit is None:
+                continue
+            touch, lane, position = hit
+            line = self.culprit(theirs, position, touch.size)
+            raise fault(
+                RaceFault,
+                f"{my_kind} by warp {new.team.warp} and {their_kind} by warp {old.team.warp} (line {line}) "
+                "of the same shared memory with no barrier between",
+                new.team,
+                touch.ins,
+                lane,
+                position % stride,
+            )
+
+    def differing(self, mine: list[Part], theirs: list[Part]) -> tuple[Touch, int, int] | None:
+        """Of writes to the same bytes that nothing orders: one of `mine`, its lane and position, where values differ.
+
+        Stores of the same value by several warps are noted, and no race.
+        """
+        scratch = self.scratch_views()
+        marks = {id(part): 1 + (i >= len(mine)) for i, part in enumerate([*mine, *theirs])}
+        marked = []
+        hit: tuple[int, int] | None = None
+        same: set[int] = set()
+        for part in sorted([*mine, *theirs], key=lambda part: part.touch.number):
+            mark = marks[id(part)]
+            for unit, elements in words(part.at, part.touch.size):
+                met = scratch[unit][elements] & (FULL[unit] * (3 - mark)) != 0
+                if met.any():
+                    bad = met if part.changed is None else met & part.changed
+                    if bad.any() and hit is None:
+                        hit = int(part.at[np.argmax(bad)]), part.touch.size
+                    same.add(part.touch.ins.line)
+                scratch[unit][elements] |= FULL[unit] * mark
+                marked.append((unit, elements))
+        for unit, elements in marked:
+            scratch[unit][elements] = 0
+        if hit is None:
+            for line in sorted(same):
+                self.chunk.engine.stats.note(
+                    f"line {line}: several warps store the same value at one address of "
+                    "shared memory, with no barrier between"
+                )
+            return None
+        position, size = hit
+        for part in mine:
+            bad = (part.at < position + size) & (part.at + part.touch.size > position)
+            if bad.any():
+                i = int(np.argmax(bad))
+                return part.touch, int(part.lanes[i]), int(part.at[i])
+        raise AssertionError
+
+    @staticmethod
+    def culprit(touches: list[Touch], position: int, size: int) -> int:
+        for t in touches:
+            at, _ = t.positions()
+            if ((at < position + size) & (at + t.size > position)).any():
+                return t.ins.line
+        return touches[0].ins.line

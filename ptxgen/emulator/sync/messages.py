@@ -1,0 +1,185 @@
+"""Messages between threads through global memory: what a fence publishes, and what a reader learns from it.
+
+A fence publishes what its warp knows. A store or an atomic operation after the fence carries that publication, also
+when another warp executes it after a barrier. A strong read (volatile, relaxed, acquire, atomic) of the value receives
+the publication; it takes effect at once with .acquire, else at the next fence or barrier of the warp.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from ptxgen.emulator.sync.shadow import Shadow
+    from ptxgen.emulator.warp_batch import Chunk, Team
+
+Array = NDArray[Any]
+#: by cluster: clocks of its warps, and up to which clocks their writes lie behind a proxy fence
+Clocks = dict[int, Array]
+
+
+def merge(into: Clocks, more: Clocks) -> None:
+    for cluster, clocks in more.items():
+        old = into.get(cluster)
+        into[cluster] = clocks if old is None else np.maximum(old, clocks)
+
+
+class Publication:
+    """`far`: what every thread may rely on; `near`: what threads of the same cluster may rely on."""
+
+    def __init__(self) -> None:
+        self.near: Clocks = {}
+        self.far: Clocks = {}
+
+
+class History:
+    """What one warp published or heard, by its own clock; every entry includes those before it."""
+
+    def __init__(self) -> None:
+        self.clocks: list[int] = []
+        self.entries: list[Any] = []
+
+    def add(self, clock: int, entry: Any) -> None:
+        self.clocks.append(clock)
+        self.entries.append(entry)
+
+    def at(self, clock: int) -> Any:
+        """The entry of a clock, None if there is none so early."""
+        i = bisect_right(self.clocks, clock)
+        return self.entries[i - 1] if i else None
+
+
+class Messages:
+    """The messages of one chunk. Warps are numbered within their cluster, clusters within the launch."""
+
+    def __init__(self, chunk: Chunk, shadow: Shadow) -> None:
+        self.chunk, self.shadow = chunk, shadow
+        self.checks = chunk.checks
+        self.size = self.checks.size
+        self.first = chunk.first // self.size
+        self.fences: dict[tuple[int, int], History] = {}
+        self.heard: dict[tuple[int, int], History] = {}
+        self.pending: dict[tuple[int, int], set[int]] = {}
+        self.received: set[tuple[int, int, int]] = set()
+        shape = (len(chunk.teams), chunk.blocks)
+        self.versions = np.zeros(shape, np.int64)
+        self.numbers = np.zeros(shape, np.int32)
+
+    def cluster(self, block: int) -> int:
+        return self.first + block // self.size
+
+    def clocks(self, warp: int, block: int) -> Array:
+        """Clocks, and clocks of proxy fences, that a warp knows of its cluster."""
+        checks = self.checks
+        out = np.zeros((2, checks.actors), np.int32)
+        out[0] = checks.clocks[warp, :, block]
+        fenced = getattr(checks, "fenced", None)
+        if fenced is not None:
+            out[1] = fenced[warp, checks.actors :, block]
+        return out
+
+    def foreign(self, warp: int, block: int) -> Clocks:
+        """What a warp knows of other clusters."""
+        out: Clocks = {}
+        if self.heard:
+            cluster = self.cluster(block)
+            for actor in range(self.checks.actors):
+                history = self.heard.get((cluster, actor))
+                found = history and history.at(int(self.checks.clocks[warp, actor, block]))
+                if found:
+                    merge(out, found)
+        return out
+
+    # ---- those who tell
+
+    def fence(self, c: Team, blocks: Array, near: bool) -> None:
+        """Publishes what warp `c` of some blocks knows; `near`: to its block or cluster only."""
+        self.settle(c, blocks)
+        self.checks.close(c)
+        for block in blocks.tolist():
+            actor = int(self.checks.base[block]) + c.warp
+            told = self.clocks(c.warp, block)
+            told[0, actor] -= 1
+            history = self.fences.setdefault((self.cluster(block), actor), History())
+            made = Publication()
+            if history.entries:
+                last = self.shadow.publications[history.entries[-1]]
+                made.near, made.far = dict(last.near), dict(last.far)
+            merge(made.near, {self.cluster(block): told})
+            if not near:
+                merge(made.far, {self.cluster(block): told})
+                merge(made.far, self.foreign(c.warp, block))
+            history.add(int(told[0, actor]), self.shadow.publish(made))
+
+    def carried(self, c: Team, lanes: Array) -> Array:
+        """The numbers of the publications that stores of some lanes carry; 0: none."""
+        if not self.fences:
+            return np.zeros(len(lanes), np.int32)
+        blocks = np.unique(lanes >> 5)
+        versions = self.checks.clocks[c.warp][:, blocks].sum(axis=0)
+        for block in blocks[self.versions[c.warp, blocks] != versions].tolist():
+            cluster, found = self.cluster(block), []
+            for actor in range(self.checks.actors):
+                history = self.fences.get((cluster, actor))
+                number = history and history.at(int(self.checks.clocks[c.warp, actor, block]))
+                if number:
+                    found.append(number)
+            self.numbers[c.warp, block] = self.shadow.together(found)
+        self.versions[c.warp, blocks] = versions
+        out: Array = self.numbers[c.warp, lanes >> 5]
+        return out
+
+    # ---- those who hear
+
+    def hear(self, c: Team, lanes: Array, numbers: Array, acquires: bool) -> None:
+        """Lanes read values that carry publications."""
+        some = np.flatnonzero(numbers)
+        if not len(some):
+            return
+        blocks = lanes[some] >> 5
+        for block, number in set(zip(blocks.tolist(), numbers[some].tolist(), strict=True)):
+            if (c.warp, block, number) not in self.received:
+                self.received.add((c.warp, block, number))
+                self.pending.setdefault((c.warp, block), set()).add(number)
+        if acquires:
+            self.settle(c, np.unique(blocks))
+
+    def settle(self, c: Team, blocks: Array) -> None:
+        """What warp `c` of some blocks has heard takes effect."""
+        if not self.pending:
+            return
+        checks, w = self.checks, c.warp
+        for block in blocks.tolist():
+            waiting = self.pending.pop((w, block), None)
+            if waiting is None:
+                continue
+            checks.close(c)
+            cluster, actor = self.cluster(block), int(checks.base[block]) + w
+            far: Clocks = {}
+            for number in waiting:
+                heard = self.shadow.publications[number]
+                merge(far, heard.far)
+                if cluster in heard.near:
+                    merge(far, {cluster: heard.near[cluster]})
+            mine = far.pop(cluster, None)
+            if mine is not None:
+                checks.echo(c, np.array([block]), mine[0, actor])
+                checks.clocks[w, :, block] = np.maximum(checks.clocks[w, :, block], mine[0])
+                fenced = getattr(checks, "fenced", None)
+                if fenced is not None:
+                    part = fenced[w, checks.actors :, block]
+                    np.maximum(part, mine[1], out=part)
+            if far:
+                history = self.heard.setdefault((cluster, actor), History())
+                if history.entries:
+                    merge(far, history.entries[-1])
+                history.add(int(checks.clocks[w, actor, block]), far)
+
+    def knows(self, warp: int, block: int, cluster: int, actor: int, row: int = 0) -> int:
+        """The clock up to which a warp knows a warp of another cluster; `row` 1: of its writes behind a proxy fence."""
+        known = self.foreign(warp, block).get(cluster)
+        return 0 if known is None else int(known[row, actor])

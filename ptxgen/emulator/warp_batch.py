@@ -1,0 +1,300 @@
+"""The lanes that run together: one warp of every block of a chunk.
+
+Lane ``i`` of a team belongs to block ``i // 32`` of the chunk. Registers are rows of arrays over
+these lanes. Groups are the lanes that share a position in the program.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.emulator.memory.global_memory import LOCAL_BITS, LOCAL_END, LOCAL_WINDOW, SHARED_BASE, typed_views
+from ptxgen.emulator.ops.builder import DTYPES, SPECIAL_PREDICATES, SPECIALS_64, View
+from ptxgen.emulator.ptx.syntax import SIZES
+
+if TYPE_CHECKING:
+    from ptxgen.emulator.engine.engine import Engine
+    from ptxgen.emulator.engine.program import Program
+    from ptxgen.emulator.sync.checks import Segment
+    from ptxgen.emulator.sync.messages import Messages
+
+Array = NDArray[Any]
+Mask = NDArray[np.bool_] | None
+
+
+class AddressInfo:
+    """What is known of the addresses in one register: extremes, alignment, positions in an arena."""
+
+    __slots__ = ("elements", "end", "hi", "index", "lo", "ored", "pointers", "start")
+
+    def __init__(self, lo: int, hi: int, ored: int, index: Array) -> None:
+        self.lo, self.hi, self.ored, self.index = lo, hi, ored, index
+        self.elements: dict[int, Array] = {1: index}
+        self.pointers: dict[int, int] = {}
+        self.start, self.end = 1, 0  # the allocation that held them last
+
+    def pointer(self, size: int) -> int:
+        """Where the positions in elements of `size` bytes lie in this process."""
+        found = self.pointers.get(size)
+        if found is None:
+            found = self.pointers[size] = self.unit(size).__array_interface__["data"][0]
+        return found
+
+    def unit(self, size: int) -> Array:
+        """Positions in elements of `size` bytes, rounded down."""
+        found = self.elements.get(size)
+        if found is None:
+            found = self.elements[size] = self.index >> (size.bit_length() - 1)
+        return found
+
+
+class Team:
+    """One warp of every block of a chunk."""
+
+    def __init__(self, chunk: Chunk, warp: int) -> None:
+        program = chunk.program
+        self.chunk, self.warp = chunk, warp
+        self.blocks = chunk.blocks
+        self.n = 32 * chunk.blocks
+        rows = program.rows
+        # rows begin at other places of the cache's lines, so that many of them fit at once
+        self.file = {
+            w: np.zeros((rows[w], self.n + 192 // w), DTYPES[f"u{8 * w}"] if w > 1 else bool)[:, : self.n]
+            for w in (1, 2, 4, 8)
+        }
+        self.lane = np.tile(np.arange(32, dtype=np.uint32), chunk.blocks)
+        self.row = np.repeat(np.arange(chunk.blocks, dtype=np.int64), 32)
+        self.shared_base = self.row * chunk.stride
+        self.specials: dict[str, Array] = {}
+        self.v: list[Array] = [self.make(view) for view in program.views]
+        self.addresses: list[AddressInfo | None] = [None] * program.keys
+        self.written: list[Any] = list(program.undefined.fresh)
+        self.tables: dict[Any, Any] = {}  # of compiled runs
+
+    def make(self, view: View | Array | str) -> Any:
+        if isinstance(view, View):
+            row = self.file[view.width][view.row]
+            dtype = DTYPES[view.type]
+            seen = row if row.dtype == dtype else row.view(dtype)
+            size = SIZES[view.type]
+            return seen[view.part :: view.width // size] if size < view.width else seen
+        if isinstance(view, str):
+            name, kind = view.split()
+            native: Any = np.uint64 if name[1:] in SPECIALS_64 else bool if name in SPECIAL_PREDICATES else np.uint32
+            row = self.specials.setdefault(name, np.zeros(self.n, native))
+            size = SIZES[kind]
+            if size > row.itemsize:
+                wide = self.specials.setdefault(f"{name} wide", np.zeros(self.n, np.uint64))
+                return wide.view(DTYPES[kind])
+            return row.view(DTYPES[kind])[:: row.itemsize // size]
+        return np.tile(view, self.n) if view.ndim else view
+
+    # ---- a new chunk
+
+    def reset(self) -> None:
+        chunk = self.chunk
+        threads = chunk.engine.threads
+        first = self.warp * 32
+        self.alive: Mask = None
+        self.count = self.n
+        if first + 32 > threads:
+            self.alive = np.tile(np.arange(first, first + 32) < threads, self.blocks)
+            self.count = int(np.count_nonzero(self.alive))
+        self.groups: dict[int, Mask] = {0: None}
+        self.parked: set[int] = set()
+        self.cooling: set[int] = set()
+        self.ready = True
+        self.polled = False
+        self.executed = 0  # instructions since the chunk began
+        self.quiet = 0
+        #: iterations of the loops that the program counts, by lane
+        self.trips = np.zeros((self.chunk.program.counters, self.n), np.int32)
+        for i in range(len(self.addresses)):
+            self.addresses[i] = None
+        self.written = list(self.chunk.program.undefined.fresh)
+        self.poisoned: dict[int, Any] = {}
+        self.poison_next: dict[int, Array] = {}
+        self.segment: Segment | None = None
+        self.copies: list[Any] = []
+        self.copy_group: int | Array = 0
+        self.copy_pages = 0
+        self.state: dict[str, Any] = {}
+        #: sets of registers by number: blocks where wgmma holds them, and where others have touched them since a fence
+        self.held: dict[int, Array] = {}
+        self.touched: dict[int, Array | bool] = {}
+        self.fill_specials()
+
+    def fill_specials(self) -> None:
+        for name in list(self.specials):
+            if not name.endswith(" wide"):
+                self.specials[name][:] = self.special(name)
+                wide = self.specials.get(f"{name} wide")
+                if wide is not None:
+                    wide[:] = self.specials[name]
+
+    def special(self, name: str) -> Array | int:
+        """The value of a special register, a lane each or one for all."""
+        engine = self.chunk.engine
+        word, _, axis = name[1:].partition(".")
+        k = "xyz".find(axis) if axis else 0
+        if word == "tid":
+            thread = self.warp * 32 + self.lane.astype(np.int64)
+            x, y, _ = engine.block
+            return (thread % x, thread // x % y, thread // (x * y))[k]
+        if word == "ntid":
+            return engine.block[k]
+        if word == "nctaid":
+            return engine.grid[k]
+        if word in ("ctaid", "clusterid", "cluster_ctaid"):
+            ids = self.chunk.block_ids[:, k][self.row]
+            size = engine.cluster[k]
+            return ids if word == "ctaid" else ids // size if word == "clusterid" else ids % size
+        if word == "nclusterid":
+            return engine.grid[k] // engine.cluster[k]
+        if word == "cluster_nctaid":
+            return engine.cluster[k]
+        if word == "cluster_ctarank":
+            return self.chunk.ranks[self.row]
+        if word == "cluster_nctarank":
+            return engine.cluster[0] * engine.cluster[1] * engine.cluster[2]
+        if word == "is_explicit_cluster":
+            return int(engine.clustered)
+        if word.startswith("window:"):
+            ranks = self.chunk.ranks[self.row] if self.chunk.windows is not None else 0
+            return int(word[7:]) + (ranks << 24)
+        if word == "laneid":
+            return self.lane
+        if word == "warpid":
+            return self.warp
+        if word == "nwarpid":
+            return 64
+        if word == "smid":
+            return (self.chunk.first + self.row) % 132
+        if word == "nsmid":
+            return 132
+        if word.startswith("lanemask"):
+            bit = np.uint32(1) << self.lane
+            kind = word[-2:]
+            below = bit - np.uint32(1)
+            return {"eq": bit, "lt": below, "le": below | bit, "gt": ~(below | bit), "ge": ~below}[kind]
+        if word == "total_smem_size":
+            return -(-engine.shared_size // 128) * 128
+        if word == "aggr_smem_size":
+            return SHARED_BASE + engine.shared_size
+        if word == "dynamic_smem_size":
+            return engine.dynamic_size
+        if word in ("envreg1", "envreg2"):  # the halves of the address of a cooperative launch's workspace
+            return engine.grid_workspace >> 32 if word == "envreg1" else engine.grid_workspace & 0xFFFFFFFF
+        return 0
+
+    def local_windows(self) -> Array:
+        """Where the local memory of each lane begins among generic addresses: another place for each thread."""
+        found: Array | None = self.state.get("local windows")
+        if found is None:
+            threads = ((self.chunk.first + self.row) * len(self.chunk.teams) + self.warp) * 32 + self.lane
+            number = threads % ((LOCAL_END - LOCAL_WINDOW >> LOCAL_BITS) - 1)
+            found = self.state["local windows"] = (LOCAL_WINDOW + (number << LOCAL_BITS)).astype(np.uint64)
+        return found
+
+    def forget_addresses(self, number: int) -> None:
+        """The registers of a set have changed."""
+        program = self.chunk.program
+        slots, keys = program.register_sets.of, program.builder.address_slots
+        for slot in keys.keys() & slots:
+            if number in slots[slot]:
+                for key in keys[slot]:
+                    self.addresses[key] = None
+
+    # ---- positions
+
+    def live(self) -> Array:
+        return self.alive if self.alive is not None else np.ones(self.n, bool)
+
+    def add(self, at: int, mask: Mask) -> None:
+        """Puts lanes at a position; they join those already there."""
+        self.ready = True
+        groups = self.groups
+        if mask is not None and at in groups:
+            other = groups[at]
+            assert other is not None
+            mask = mask | other
+        self.parked.discard(at)
+        if mask is not None and np.count_nonzero(mask) == self.count:
+            mask = None
+        groups[at] = mask
+
+    def park(self, at: int, mask: Mask) -> None:
+        self.add(at, mask)
+        self.parked.add(at)
+
+    def retire(self, mask: Mask) -> None:
+        """Lanes leave the program."""
+        if mask is None:
+            mask = self.live()
+        alive = self.live() & ~mask
+        self.alive = alive
+        self.count = int(np.count_nonzero(alive))
+        self.parked.clear()
+        for at, group in self.groups.items():
+            if group is not None and np.count_nonzero(group) == self.count:
+                self.groups[at] = None
+
+    def warps(self, mask: Mask) -> Any:
+        """Per block of the chunk: whether any lane of the mask is in it."""
+        if mask is None:
+            mask = self.alive
+        if mask is None:
+            return np.ones(self.blocks, bool)
+        return mask.reshape(self.blocks, 32).any(axis=1)
+
+    def coordinates(self, lane: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+        """Block and thread of a lane."""
+        block = self.chunk.block_ids[lane // 32]
+        x, y, _ = self.chunk.engine.block
+        t = self.warp * 32 + lane % 32
+        return (int(block[0]), int(block[1]), int(block[2])), (t % x, t // x % y, t // (x * y))
+
+
+class Chunk:
+    """Consecutive blocks that are resident together, with their shared memory."""
+
+    def __init__(self, engine: Engine, program: Program, blocks: int) -> None:
+        self.engine, self.program, self.blocks = engine, program, blocks
+        self.stride = -(-(SHARED_BASE + engine.shared_size) // 128) * 128
+        self.end = SHARED_BASE + engine.shared_size
+        self.shared = np.zeros(blocks * self.stride, np.uint8)
+        self.views = typed_views(self.shared)
+        self.teams = [Team(self, w) for w in range((engine.threads + 31) // 32)]
+
+    def reset(self, first: int) -> None:
+        """Become the blocks from number `first` of the launch on."""
+        from ptxgen.emulator.sync.async_state import Asynchrony
+        from ptxgen.emulator.sync.barriers import Barriers
+        from ptxgen.emulator.sync.checks import Checks
+        from ptxgen.emulator.sync.happens_before import Order
+        from ptxgen.emulator.sync.messages import Messages
+
+        self.first = first
+        self.block_ids, self.ranks = self.engine.block_coordinates(first, self.blocks)
+        #: what a block's shared addresses begin with in the window of its cluster; None: blocks are alone
+        self.windows = self.ranks << 24 if self.engine.cluster_blocks > 1 else None
+        if self.engine.options.uninitialised:
+            self.shared[:] = 0xFF
+        self.checks = Order(self) if self.program.asynchronous else Checks(self)
+        self.barriers = Barriers(self)
+        self.state: dict[str, Any] = {}
+        self.messages: Messages | None = None
+        #: of each warp: its clock when it waited for the kernels before
+        self.waited = np.zeros((len(self.teams), self.blocks), np.int32)
+        if self.engine.shadow is not None and self.program.messages:
+            self.messages = Messages(self, self.engine.shadow)
+        for team in self.teams:
+            team.reset()
+        self.asynchrony = Asynchrony(self) if self.program.asynchronous else None
+
+    @property
+    def finished(self) -> bool:
+        return all(not t.count for t in self.teams)
