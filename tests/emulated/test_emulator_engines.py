@@ -24,12 +24,12 @@ needs_llvm = pytest.mark.skipif(not __import__("importlib.util").util.find_spec(
 KERNELS = {
     "8x8": ("gemm 128,128,64 TN f32", "vec_a=4 vec_b=4 vec_c=4"),
     "4x4": ("gemm 128,64,64 TN f32", "ms=4 ns=4 ml=32 nl=64 vec_a=4 vec_b=4 vec_c=4"),
-    "held": ("gemm 128,128,32 NT f32", "copy_a=0 copy_b=0 hold=1 vec_a=4 vec_b=4 vec_c=4"),
-    "edges": ("gemm 61,67,59 TT f32", "ms=4 ns=4 ml=32 nl=32 bounds=2 copy_a=0 copy_b=0"),
-    "split": ("gemm 64,64,128 TN f32", "ms=4 ns=4 ml=32 nl=32 kg=4 split=0 vec_a=4 vec_b=4 vec_c=4"),
-    "f64": ("gemm 64,64,32 TN f64", "ms=4 ns=4 ml=32 nl=64 u=8 vec_a=2 vec_b=2 vec_c=2 stream=1"),
-    "f16": ("gemm 64,64,32 NN f16", "ms=8 ns=4 ml=64 nl=64 copy_a=0 copy_b=0 vec_a=8 vec_b=8 vec_c=8"),
-    "f16 packed": ("gemm 128,128,32 TN f16 compute=f16", "vec_a=8 vec_b=8 vec_c=8 stage_c=1"),
+    "held": ("gemm 128,128,32 NT f32", "cp_async_a=0 cp_async_b=0 deferred_sts=1 vec_a=4 vec_b=4 vec_c=4"),
+    "edges": ("gemm 61,67,59 TT f32", "ms=4 ns=4 ml=32 nl=32 bounds=2 cp_async_a=0 cp_async_b=0"),
+    "split": ("gemm 64,64,128 TN f32", "ms=4 ns=4 ml=32 nl=32 kg=4 splitk=0 vec_a=4 vec_b=4 vec_c=4"),
+    "f64": ("gemm 64,64,32 TN f64", "ms=4 ns=4 ml=32 nl=64 u=8 vec_a=2 vec_b=2 vec_c=2 store_policy=1"),
+    "f16": ("gemm 64,64,32 NN f16", "ms=8 ns=4 ml=64 nl=64 cp_async_a=0 cp_async_b=0 vec_a=8 vec_b=8 vec_c=8"),
+    "f16 packed": ("gemm 128,128,32 TN f16 compute=f16", "vec_a=8 vec_b=8 vec_c=8 epilogue_smem=1"),
 }
 
 
@@ -159,8 +159,8 @@ def test_what_runs_often_is_compiled():
 
 def test_without_llvmlite(monkeypatch):
     monkeypatch.setitem(sys.modules, "llvmlite.binding", None)
-    monkeypatch.delitem(sys.modules, "ptxgen.emulator.llvm", raising=False)
-    monkeypatch.delattr("ptxgen.emulator.llvm", raising=False)
+    monkeypatch.delitem(sys.modules, "ptxgen.emulator.engine.llvm", raising=False)
+    monkeypatch.delattr("ptxgen.emulator.engine.llvm", raising=False)
     _, out = looping(100)
     assert (out == 100).all()
     with pytest.raises(UnavailableError, match=r"ptxgen\[emu\]"):
@@ -169,4 +169,4 @@ def test_without_llvmlite(monkeypatch):
 
 def test_only_one_module_needs_llvmlite():
     folder = Path(sys.modules["ptxgen.emulator"].__file__).parent
-    assert [p.name for p in sorted(folder.glob("*.py")) if "import llvmlite" in p.read_text()] == ["llvm.py"]
+    assert [p.name for p in sorted(folder.rglob("*.py")) if "import llvmlite" in p.read_text()] == ["llvm.py"]
