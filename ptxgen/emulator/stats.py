@@ -10,7 +10,11 @@ _CLASSES = {
     "fp64": {"f64"},
     "fp16": {"f16", "bf16", "f16x2", "bf16x2"},
 }
+
+
 _FLOAT_OPS = {"add", "sub", "mul", "fma", "mad", "min", "max", "abs", "neg", "div", "setp", "set", "selp"}
+
+
 _SPECIAL_OPS = {"rcp", "sqrt", "rsqrt", "sin", "cos", "lg2", "ex2", "tanh"}
 
 

@@ -6,23 +6,42 @@ these lanes. Groups are the lanes that share a position in the program.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.memory.global_memory import LOCAL_BITS, LOCAL_END, LOCAL_WINDOW, SHARED_BASE, typed_views
-from ptxgen.emulator.ops.builder import DTYPES, SPECIAL_PREDICATES, SPECIALS_64, View
-from ptxgen.emulator.ptx.syntax import SIZES
-
-if TYPE_CHECKING:
-    from ptxgen.emulator.engine.engine import Engine
-    from ptxgen.emulator.engine.program import Program
-    from ptxgen.emulator.sync.checks import Segment
-    from ptxgen.emulator.sync.messages import Messages
+from ptxgen.emulator.memory.address_map import LOCAL_BITS, LOCAL_END, LOCAL_WINDOW, SHARED_BASE
+from ptxgen.emulator.memory.global_memory import GlobalMemory, typed_views
+from ptxgen.emulator.memory.tensormap import Window
+from ptxgen.emulator.options import Options
+from ptxgen.emulator.ptx.dtypes import DTYPES, SPECIAL_PREDICATES, SPECIALS_64
+from ptxgen.emulator.ptx.syntax import SIZES, Function, Instruction, Unit
+from ptxgen.emulator.stats import Stats
+from ptxgen.errors import Fault
 
 Array = NDArray[Any]
 Mask = NDArray[np.bool_] | None
+
+
+#: executes one instruction: called with a warp batch and a mask
+Step = Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """How to see a row of a team's register file: `width` bytes a lane, as `type`.
+
+    A smaller type shows its part number `part`, 0 the lowest.
+    """
+
+    width: int
+    row: int
+    type: str
+    part: int = 0
 
 
 class AddressInfo:
@@ -49,6 +68,199 @@ class AddressInfo:
         if found is None:
             found = self.elements[size] = self.index >> (size.bit_length() - 1)
         return found
+
+
+class RegisterSets(Protocol):
+    """The registers that wgmma instructions use: see `sync.wgmma_registers`."""
+
+    rows: dict[int, Array]
+    overlaps: list[list[int]]
+    of: dict[int, list[int]]
+
+
+class UndefinedRegisters(Protocol):
+    """The tracked registers of a program: see `ops.undefined`."""
+
+    fresh: list[bool]
+
+
+class AddressSlots(Protocol):
+    """The registers that hold addresses: for each slot, the keys of its address caches."""
+
+    address_slots: dict[int, list[int]]
+
+
+class Kernel(Protocol):
+    """The compiled kernel that a chunk executes: `engine.program.Program`."""
+
+    name: str
+    unit: Unit
+    function: Function
+    rows: dict[int, int]
+    views: list[Any]
+    keys: int
+    counters: int
+    local_size: int
+    asynchronous: bool
+    proxies: bool
+    messages: bool
+    grains: tuple[int, int]
+    flags: dict[int, int]
+    loops: dict[int, int]
+
+    @property
+    def builder(self) -> AddressSlots: ...
+
+    @property
+    def undefined(self) -> UndefinedRegisters: ...
+
+    @property
+    def register_sets(self) -> RegisterSets: ...
+
+    def poison(self, c: Team, loaded: dict[int, tuple[NDArray[np.bool_], int]], ins: Instruction) -> None: ...
+
+
+class GlobalChecks(Protocol):
+    """The checks for races in global memory: `sync.shadow.Shadow`."""
+
+    def access(self, c: Team, ins: Instruction, kind: str, size: int, at: Array, lanes: Array) -> None: ...
+
+    def store(
+        self, c: Team, ins: Instruction, at: Array, lanes: Array, size: int, old: Array, values: Array
+    ) -> None: ...
+
+    def bulk(self, c: Team, ins: Instruction, lane: int, low: int, high: int, writes: bool) -> None: ...
+
+    def box(self, c: Team, ins: Instruction, lane: int, window: Window, writes: bool) -> None: ...
+
+    def wait(self, c: Team, warps: Array) -> None: ...
+
+
+class Launch(Protocol):
+    """The launch that a chunk belongs to: `engine.engine.Engine`."""
+
+    memory: GlobalMemory
+    options: Options
+    stats: Stats
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    cluster: tuple[int, int, int]
+    cluster_blocks: int
+    clustered: bool
+    blocks: int
+    threads: int
+    params: bytes
+    param_bytes: NDArray[np.uint8]
+    shared_size: int
+    dynamic_size: int
+    grid_workspace: int
+    progress: int
+    late: bool
+    sampling: int
+    random: Random
+    generator: np.random.Generator
+
+    @property
+    def program(self) -> Kernel: ...
+
+    @property
+    def shadow(self) -> GlobalChecks | None: ...
+
+    def block_coordinates(self, first: int, count: int) -> tuple[Array, Array]: ...
+
+    def chunks(self) -> list[Chunk]: ...
+
+
+class SharedChecks(Protocol):
+    """The checks of shared memory: `sync.checks.Checks`."""
+
+    hook: Callable[[Team, Any, str], None] | None
+    races: bool
+    size: int
+    actors: int
+    base: Array
+    blocks: Array
+    clocks: Array
+    copy_pages: int
+    valid_pages: int
+    valid_views: dict[int, Array]
+    doubt: bool
+    lanes: list[Any]
+    exchanged: list[Any]
+
+    def own(self, warp: int) -> Array: ...
+
+    def record(self, c: Team, touch: Any, kind: str) -> None: ...
+
+    def check_read(self, c: Team, touch: Any, slots: list[int] | None) -> None: ...
+
+    def check_copies(self, c: Team, touch: Any, doing: str) -> None: ...
+
+    def mark_written(self, pages: int, positions: Array, size: int) -> None: ...
+
+    def refresh(self, pages: int) -> None: ...
+
+    def close(self, c: Team) -> None: ...
+
+    def finish(self, c: Team) -> None: ...
+
+    def lanes_meet(self, c: Team, members: Array) -> None: ...
+
+    def warps_meet(self, c: Team, warps: Array) -> None: ...
+
+    def exchange(self, c: Team, members: Array | None) -> None: ...
+
+    def join(self, given: Array, taken: Array) -> None: ...
+
+    def tell(self, c: Team, blocks: Array) -> Any: ...
+
+    def hear(self, taken: Array, told: Any, blocks: Array) -> None: ...
+
+
+class MessageChecks(Protocol):
+    """The messages between threads: `sync.messages.Messages`."""
+
+    def settle(self, c: Team, blocks: Array) -> None: ...
+
+    def fence(self, c: Team, blocks: Array, near: bool) -> None: ...
+
+    def carried(self, c: Team, lanes: Array) -> Array: ...
+
+    def hear(self, c: Team, lanes: Array, numbers: Array, acquires: bool) -> None: ...
+
+    def knows(self, warp: int, block: int, cluster: int, actor: int, row: int = 0) -> int: ...
+
+
+class NamedBarriers(Protocol):
+    """The named barriers: `sync.barriers.Barriers`."""
+
+    waiting: list[list[Any]]
+    pending: dict[tuple[int, int], list[Any]]
+    arrived: Array
+    expected: Array
+    whole: int
+
+    def meet(self, part: Any) -> None: ...
+
+    def settle(self, c: Team) -> None: ...
+
+    def leave(self, blocks: Array) -> None: ...
+
+
+class AsyncWork(Protocol):
+    """The asynchronous state: `sync.async_state.Asynchrony`."""
+
+    under_way: list[Any]
+
+    def advance(self) -> bool: ...
+
+    def finish(self) -> None: ...
+
+    def time_out(self) -> bool: ...
+
+    def standing(self) -> list[tuple[Team, Instruction, Array, str]]: ...
+
+    def leave(self, c: Team, mask: Array, warps: Array, ins: Instruction) -> None: ...
 
 
 class Team:
@@ -117,7 +329,7 @@ class Team:
         self.written = list(self.chunk.program.undefined.fresh)
         self.poisoned: dict[int, Any] = {}
         self.poison_next: dict[int, Array] = {}
-        self.segment: Segment | None = None
+        self.segment: Any = None  # of the race checks: `sync.checks.Segment`
         self.copies: list[Any] = []
         self.copy_group: int | Array = 0
         self.copy_pages = 0
@@ -259,9 +471,17 @@ class Team:
 
 
 class Chunk:
-    """Consecutive blocks that are resident together, with their shared memory."""
+    """Consecutive blocks that are resident together, with their shared memory.
 
-    def __init__(self, engine: Engine, program: Program, blocks: int) -> None:
+    The engine attaches the checks, the barriers and the asynchronous state after each reset.
+    """
+
+    checks: SharedChecks
+    barriers: NamedBarriers
+    messages: MessageChecks | None
+    asynchrony: AsyncWork | None
+
+    def __init__(self, engine: Launch, program: Kernel, blocks: int) -> None:
         self.engine, self.program, self.blocks = engine, program, blocks
         self.stride = -(-(SHARED_BASE + engine.shared_size) // 128) * 128
         self.end = SHARED_BASE + engine.shared_size
@@ -271,11 +491,6 @@ class Chunk:
 
     def reset(self, first: int) -> None:
         """Become the blocks from number `first` of the launch on."""
-        from ptxgen.emulator.sync.async_state import Asynchrony
-        from ptxgen.emulator.sync.barriers import Barriers
-        from ptxgen.emulator.sync.checks import Checks
-        from ptxgen.emulator.sync.happens_before import Order
-        from ptxgen.emulator.sync.messages import Messages
 
         self.first = first
         self.block_ids, self.ranks = self.engine.block_coordinates(first, self.blocks)
@@ -283,18 +498,34 @@ class Chunk:
         self.windows = self.ranks << 24 if self.engine.cluster_blocks > 1 else None
         if self.engine.options.uninitialised:
             self.shared[:] = 0xFF
-        self.checks = Order(self) if self.program.asynchronous else Checks(self)
-        self.barriers = Barriers(self)
         self.state: dict[str, Any] = {}
-        self.messages: Messages | None = None
+        self.messages = None
+        self.asynchrony = None
         #: of each warp: its clock when it waited for the kernels before
         self.waited = np.zeros((len(self.teams), self.blocks), np.int32)
-        if self.engine.shadow is not None and self.program.messages:
-            self.messages = Messages(self, self.engine.shadow)
         for team in self.teams:
             team.reset()
-        self.asynchrony = Asynchrony(self) if self.program.asynchronous else None
 
     @property
     def finished(self) -> bool:
         return all(not t.count for t in self.teams)
+
+
+def fault(kind: type[Fault], message: str, c: Team, ins: Instruction, lane: int, address: int | None = None) -> Fault:
+    """A fault of the given class at one lane of a team."""
+    block, thread = c.coordinates(lane)
+    return kind(
+        message,
+        entry=c.chunk.program.name,
+        line=ins.line,
+        instruction=" ".join(ins.text.split()),
+        block=block,
+        thread=thread,
+        address=address,
+        source=c.chunk.program.unit.source(ins),
+    )
+
+
+def active(c: Team, m: Mask) -> Array:
+    """The lanes that execute, as booleans."""
+    return c.live() if m is None else m

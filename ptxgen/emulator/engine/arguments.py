@@ -16,6 +16,7 @@ from ptxgen.errors import InputError
 
 Array = NDArray[Any]
 
+
 #: NumPy type of each type that an argument may have
 TYPES: dict[str, Any] = {
     **{
@@ -31,10 +32,18 @@ TYPES: dict[str, Any] = {
     "e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
     "e5m2": np.dtype(ml_dtypes.float8_e5m2),
 }
+
+
 #: those that a .npy file cannot hold: their values go in and out as float32
 FOREIGN = ("bf16", "e4m3", "e5m2")
+
+
 LARGEST = 1 << 40  #: bytes of a buffer
+
+
 FILLS = ("zeros", "ones", "iota", "random")
+
+
 _BUFFER = re.compile(r"(?P<type>\w+)\[(?P<extent>[^\]]*)\](?:=(?P<fill>.+))?")
 
 

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.ops.builder import fault
+from ptxgen.emulator.engine.basic_block import Block
+from ptxgen.emulator.ptx.syntax import Instruction
+from ptxgen.emulator.warp_batch import Chunk, Team, fault
 from ptxgen.errors import DeadlockFault, DivergenceFault
 
-if TYPE_CHECKING:
-    from ptxgen.emulator.engine.engine import Engine
-    from ptxgen.emulator.ptx.syntax import Instruction
-    from ptxgen.emulator.warp_batch import Chunk, Team
-
 Array = NDArray[Any]
+
+
 #: (team, instruction, lanes, what they do there)
 Place = tuple["Team", "Instruction", Array, str]
+
+
 #: most places that a message lists
 MOST = 24
 
 
-def deadlock(engine: Engine) -> NoReturn:
+def deadlock(chunks: list[Chunk], blocks: list[Block]) -> NoReturn:
     """Raises the fault that describes why nothing can go on."""
-    places = [p for chunk in engine.resident for p in standing(engine, chunk, "polls")]
+    places = [p for chunk in chunks for p in standing(chunk, blocks, "polls")]
     for team, ins, lanes, words in places:
         if words == PARKED and not waits_elsewhere(places, team, lanes):
             message = f"the other lanes of the warp never come to this instruction:{table(places)}"
@@ -39,24 +40,24 @@ def waits_elsewhere(places: list[Place], team: Team, lanes: Array) -> bool:
     return any((missing & mask).any() for other, _, mask, words in places if other is team and words != PARKED)
 
 
-def endless(engine: Engine, c: Team) -> NoReturn:
+def endless(c: Team, blocks: list[Block], limit: int) -> NoReturn:
     """Raises the fault of a launch whose warps run and run."""
-    places = standing(engine, c.chunk, "runs")
+    places = standing(c.chunk, blocks, "runs")
     places.sort(key=lambda p: p[0] is not c)
     team, ins, lanes, _ = places[0]
-    message = f"a warp has executed over {engine.options.watchdog} instructions, which the option watchdog allows:"
+    message = f"a warp has executed over {limit} instructions, which the option watchdog allows:"
     raise fault(DeadlockFault, message + table(places), team, ins, int(np.argmax(lanes)))
 
 
 PARKED = "waits for its warp"
 
 
-def standing(engine: Engine, chunk: Chunk, running: str) -> list[Place]:
+def standing(chunk: Chunk, blocks: list[Block], running: str) -> list[Place]:
     """The places of a chunk's warps; `running`: what those do that wait for nobody."""
     places: list[Place] = []
     for team in chunk.teams:
         for at, m in sorted(team.groups.items()):
-            blk = engine.program.blocks[at]
+            blk = blocks[at]
             ins = blk.ins if blk.ins is not None and not blk.steps else blk.contents[0]
             places.append((team, ins, team.live() if m is None else m, PARKED if at in team.parked else running))
     barriers = chunk.barriers

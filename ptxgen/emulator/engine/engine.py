@@ -4,39 +4,53 @@ from __future__ import annotations
 
 import random
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxgen.emulator.engine.basic_block import BLOCKING, BRANCH, EXIT, FALL, Block
 from ptxgen.emulator.engine.deadlock_report import deadlock, endless
-from ptxgen.emulator.engine.program import BLOCKING, BRANCH, EXIT, FALL, Block, Program
+from ptxgen.emulator.engine.program import Program
 from ptxgen.emulator.memory.global_memory import GlobalMemory
 from ptxgen.emulator.ops.access import total
-from ptxgen.emulator.ops.builder import fault
 from ptxgen.emulator.ops.numerics import UNDERFLOW
+from ptxgen.emulator.options import Options
 from ptxgen.emulator.stats import Stats
+from ptxgen.emulator.sync.async_state import Asynchrony
+from ptxgen.emulator.sync.barriers import Barriers
+from ptxgen.emulator.sync.checks import Checks
+from ptxgen.emulator.sync.happens_before import Order
+from ptxgen.emulator.sync.messages import Messages
 from ptxgen.emulator.sync.shadow import Shadow
-from ptxgen.emulator.warp_batch import Chunk, Team
+from ptxgen.emulator.warp_batch import Chunk, Team, fault
 from ptxgen.errors import DivergenceFault, Fault, RaceFault, UninitialisedFault
 
-if TYPE_CHECKING:
-    from ptxgen.emulator.options import Options
-
 Array = NDArray[Any]
+
+
 Mask = NDArray[np.bool_] | None
+
+
 #: basic blocks that a team may run before another gets its turn
 SLICE = 20_000
+
+
 #: rounds without progress after which polling counts as a deadlock
 PATIENCE = 3
+
+
 #: most lanes resident at once while blocks wait for later blocks
 RESIDENT = 1 << 19
+
 
 #: most bytes of shared memory of a chunk whose kernel starts asynchronous work
 ARENA = 1 << 24
 
+
 #: bytes of the workspace of a cooperative launch
 GRID_WORKSPACE = 64
+
 
 FINISHED, BLOCKED, YIELDED = range(3)
 
@@ -126,7 +140,18 @@ class Engine:
         spare = self.spare.get(size)
         chunk = spare.pop() if spare else Chunk(self, self.program, size)
         chunk.reset(first)
+        self.attach(chunk)
         return chunk
+
+    def attach(self, chunk: Chunk) -> None:
+        """Gives a chunk its checks, barriers and asynchronous state."""
+        checks = Order(chunk) if self.program.asynchronous else Checks(chunk)
+        chunk.checks = checks
+        chunk.barriers = Barriers(chunk)
+        if self.shadow is not None and self.program.messages:
+            chunk.messages = Messages(chunk, checks, self.shadow.publications)
+        if isinstance(checks, Order):
+            chunk.asynchrony = Asynchrony(chunk, checks)
 
     def loop(self) -> None:
         next_block = 0
@@ -154,7 +179,7 @@ class Engine:
                 stuck += 1
                 awake = stuck <= PATIENCE and self.time_out(resident)
                 if not awake and (not ready or stuck > PATIENCE):
-                    deadlock(self)
+                    deadlock(resident, self.program.blocks)
                 for t in ready:
                     t.quiet = 0
                 continue
@@ -169,7 +194,7 @@ class Engine:
             if self.progress != before:
                 stuck = 0
             if team.executed > limit:
-                endless(self, team)
+                endless(team, self.program.blocks, limit)
             if outcome == YIELDED:
                 team.quiet = self.progress + 1 if self.progress == before else 0
             elif outcome == FINISHED and team.chunk.finished:
@@ -405,4 +430,4 @@ class Engine:
             for name, times in classes.items():
                 stats.warp_instructions[name] += times * blk.warps
                 stats.lane_instructions[name] += times * blk.lanes
-        total(self, program.sites)
+        total(stats, program.sites)

@@ -7,27 +7,29 @@ never are. A run that meets something unusual is left to the steps.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ptxgen.emulator.engine import jit_integer  # noqa: F401  (filling the table of instructions)
+from ptxgen.emulator.engine.basic_block import Block
 from ptxgen.emulator.engine.jit_emitter import Emitter, able, emit
-from ptxgen.emulator.memory.global_memory import GLOBAL_BASE, SHARED_BASE
+from ptxgen.emulator.engine.program import Program
+from ptxgen.emulator.memory.address_map import GLOBAL_BASE, SHARED_BASE
 from ptxgen.emulator.ops.access import Place, Site, globally, info_of, sample_global, sample_shared, shared
-from ptxgen.emulator.ops.registry import Step
 from ptxgen.emulator.ptx.syntax import SIZES
-from ptxgen.emulator.sync.checks import Touch, page_bits
+from ptxgen.emulator.sync.touch import Touch, page_bits
+from ptxgen.emulator.warp_batch import AddressInfo, Mask, Step, Team
 from ptxgen.errors import UnavailableError
-
-if TYPE_CHECKING:
-    from ptxgen.emulator.engine.program import Block, Program
-    from ptxgen.emulator.warp_batch import AddressInfo, Mask, Team
 
 #: executions of an instruction, by lanes, after which it pays to compile it; and for engine "llvm"
 WARM = {"auto": 40_000, "llvm": -1, "numpy": 1 << 62}
+
+
 #: lanes that a step of NumPy costs besides those that it works on
 STEP = 2048
+
+
 #: instructions in a run, at least
 SHORTEST = {"auto": 4, "llvm": 1}
 

@@ -7,14 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.emulator.ops.builder import Builder, View
+from ptxgen.emulator.ops.builder import Builder
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Not, Operand, Reg, Sink
+from ptxgen.emulator.warp_batch import View
 from ptxgen.errors import ParseError
 
 #: a register's row: bytes a lane, and its number
 Row = tuple[int, int]
+
+
 WORD = {1: "i1", 2: "i16", 4: "i32", 8: "i64"}
+
+
 REAL = {4: "float", 8: "double"}
+
+
 INTEGERS = {"u16", "s16", "u32", "s32", "u64", "s64"}
 
 
@@ -221,6 +228,8 @@ class Emitter:
 # ---- instructions
 
 Lower = Callable[[Emitter, Instruction, str], None]
+
+
 LOWER: dict[str, Lower] = {}
 
 

@@ -15,7 +15,7 @@ from ptxgen.emulator.engine.jit_emitter import (
     raw,
 )
 from ptxgen.emulator.engine.jit_float import HALVES, fma, narrow_half, real_two, widened
-from ptxgen.emulator.ops.builder import FLOATS, SIGNED
+from ptxgen.emulator.ptx.dtypes import FLOATS, SIGNED
 from ptxgen.emulator.ptx.syntax import SIZES, Imm, Instruction, Mem, Operand, Pair, Reg, Sink, Vec
 
 
@@ -136,6 +136,8 @@ _COMPARE = {
     "hi": "gt",
     "hs": "ge",
 }
+
+
 _REAL_COMPARE = {
     "eq": "oeq",
     "ne": "one",

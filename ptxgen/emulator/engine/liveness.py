@@ -2,39 +2,39 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from ptxgen.emulator.ops.builder import Builder
+from ptxgen.emulator.ops.registry import Row
 from ptxgen.emulator.ptx.syntax import Instruction
 
-if TYPE_CHECKING:
-    from ptxgen.emulator.engine.program import Program
 
-
-def unproven(program: Program) -> set[int]:
+def unproven(
+    probe: Builder, code: list[Instruction], table: list[Row], starts: list[int], block_of: dict[int, int]
+) -> set[int]:
     """Slots of the registers for which some path leads to a read without a full write before it.
 
-    Which operands an instruction reads and writes is what its maker asked a builder for.
+    Which operands an instruction reads and writes is what its maker asks a builder for; `probe` is a builder that
+    nothing else uses. `table`: the row of each instruction of `code`; `starts`: where basic blocks begin; `block_of`:
+    the number of each block by its start.
     """
-    probe = Builder(program.function, program.options, program.clustered)
     probe.sites = []
+    registers = probe.function.registers
     blocks: list[tuple[list[tuple[int, int, bool]], list[int]]] = []
-    ends = [*program.starts[1:], len(program.code)]
-    count = len(program.starts)
-    for n, (start, end) in enumerate(zip(program.starts, ends, strict=True)):
+    ends = [*starts[1:], len(code)]
+    count = len(starts)
+    for n, (start, end) in enumerate(zip(starts, ends, strict=True)):
         facts = []
         after = [n + 1] if n + 1 < count else []
         for i in range(start, end):
-            ins, row = program.code[i], program.table[i]
+            ins, row = code[i], table[i]
             reads, writes = touched(probe, ins, row)
             facts.append((reads, writes, ins.pred is not None))
             if row.kind == "branch":
-                target = [program.block_of[ins.scope]]
+                target = [block_of[ins.scope]]
                 after = target + after if ins.pred is not None else target
             elif row.kind == "exit" and ins.pred is None:
                 after = []
         blocks.append((facts, [a for a in after if a < count]))
-    everything = (1 << len(program.function.registers)) - 1
+    everything = (1 << len(registers)) - 1
     inward = [everything] * count
     inward[0] = 0
     outward = [everything] * count
@@ -66,10 +66,10 @@ def unproven(program: Program) -> set[int]:
             doubtful |= reads & ~known
             if not conditional:
                 known |= writes
-    return {slot for slot in range(len(program.function.registers)) if doubtful >> slot & 1}
+    return {slot for slot in range(len(registers)) if doubtful >> slot & 1}
 
 
-def touched(probe: Builder, ins: Instruction, row: Any) -> tuple[int, int]:
+def touched(probe: Builder, ins: Instruction, row: Row) -> tuple[int, int]:
     """Bit sets of the slots that an instruction reads and writes."""
     probe.begin(ins)
     row.make(probe, ins)

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from ptxgen.emulator.engine.program import Block
-
 
 def dominators(after: list[list[int]]) -> list[int]:
     """For each block, the blocks on every path to it from the first, as the bits of an integer."""
@@ -29,7 +24,7 @@ def dominators(after: list[list[int]]) -> list[int]:
     return out
 
 
-def conditional(blocks: list[Block], after: list[list[int]], barriers: list[int]) -> dict[int, int]:
+def conditional(after: list[list[int]], barriers: list[int]) -> dict[int, int]:
     """Of the blocks that end in barriers, those that an iteration of their innermost loop may miss: its first block."""
     if not any(other <= block for block, following in enumerate(after) for other in following):
         return {}

@@ -8,17 +8,19 @@ from typing import Any
 import numpy as np
 
 from ptxgen.emulator.engine.arguments import TYPES
+from ptxgen.emulator.engine.cluster_size import extents
 from ptxgen.emulator.engine.engine import Engine
 from ptxgen.emulator.engine.module import Entry, Module
 from ptxgen.emulator.memory.global_memory import GlobalMemory
 from ptxgen.emulator.memory.tensormap import TensorMap
 from ptxgen.emulator.options import Options
 from ptxgen.emulator.stats import Stats
-from ptxgen.emulator.sync.clusters import extents
 from ptxgen.emulator.sync.shadow import Shadow
 from ptxgen.errors import InputError
 
 Dims = tuple[int, int, int]
+
+
 #: most bytes of shared memory that one block may have
 SHARED_LIMIT = 232448
 

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from ptxgen.emulator.engine.jit_blocks import Accelerator
 from ptxgen.emulator.engine.program import Program
-from ptxgen.emulator.memory.global_memory import SHARED_BASE, GlobalMemory
-from ptxgen.emulator.ops.builder import DTYPES
+from ptxgen.emulator.memory.address_map import SHARED_BASE
+from ptxgen.emulator.memory.global_memory import GlobalMemory
 from ptxgen.emulator.options import Options
+from ptxgen.emulator.ptx.dtypes import DTYPES
 from ptxgen.emulator.ptx.flatten import flatten, function_address
 from ptxgen.emulator.ptx.parameters import variables
 from ptxgen.emulator.ptx.parser import parse
@@ -75,6 +77,8 @@ class Entry:
             self.layout()
             found = Program(self.module.unit, self.function, options, clustered)
             found.local_size = self.local
+            if options.engine != "numpy":
+                found.accelerator = Accelerator(found)
             self.programs[options, clustered] = found
         return found
 

@@ -3,78 +3,36 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.engine.jit_blocks import Accelerator
+from ptxgen.emulator.engine.basic_block import BLOCKING, BRANCH, EXIT, WARP, Block
 from ptxgen.emulator.engine.liveness import unproven
 from ptxgen.emulator.engine.loops import conditional
 from ptxgen.emulator.ops.access import Site
 from ptxgen.emulator.ops.builder import Builder
-from ptxgen.emulator.ops.instruction_set import find
 from ptxgen.emulator.ops.proxy_fences import asynchronous
-from ptxgen.emulator.ops.registry import Row, Step
+from ptxgen.emulator.ops.instruction_set import find
+from ptxgen.emulator.ops.registry import Row
 from ptxgen.emulator.ops.spelling import suggestion
 from ptxgen.emulator.ops.undefined import Origin, Undefined
+from ptxgen.emulator.options import Options
 from ptxgen.emulator.ptx.syntax import Function, Instruction, Unit
 from ptxgen.emulator.stats import instruction_class
 from ptxgen.emulator.sync.wgmma_registers import RegisterSets
+from ptxgen.emulator.warp_batch import Step, Team
 from ptxgen.errors import UnsupportedError
-
-if TYPE_CHECKING:
-    from ptxgen.emulator.options import Options
-    from ptxgen.emulator.warp_batch import Team
 
 Mask = NDArray[np.bool_] | None
 
-FALL, BRANCH, EXIT, WARP, BLOCKING = range(5)
 
+class RuntimeCompiler(Protocol):
+    """Compiles the blocks of a program that run often: `engine.jit_blocks.Accelerator`."""
 
-class Block:
-    """Steps that run one after another, and what follows them."""
-
-    __slots__ = (
-        "aligned",
-        "check",
-        "contents",
-        "counter",
-        "end",
-        "first",
-        "guard",
-        "ins",
-        "lanes",
-        "length",
-        "members",
-        "negated",
-        "polls",
-        "single",
-        "step",
-        "steps",
-        "target",
-        "uniform",
-        "warps",
-    )
-
-    def __init__(self, first: int) -> None:
-        self.steps: list[Step] = []
-        self.end = FALL
-        self.ins: Instruction | None = None
-        self.target = -1
-        self.guard: int | None = None
-        self.negated = False
-        self.uniform = False
-        self.aligned = False
-        self.single = False
-        self.members: int | None = None
-        self.step: Step | None = None
-        self.lanes = self.warps = self.length = 0
-        self.contents: list[Instruction] = []
-        self.first = first
-        self.polls = False
-        self.check: Step | None = None
-        self.counter = -1  # of a loop's first block: the number of the count of its iterations
+    def attach(self, number: int) -> None:
+        """Puts the compiled functions of a block in the places of its steps."""
 
 
 class Program:
@@ -96,11 +54,14 @@ class Program:
         self.builder = Builder(function, options, clustered)
         self.sites: list[Site] = []
         self.builder.sites = self.sites
-        self.builder.program = self
         self.blocks: list[Block] = []
-        self.register_sets = RegisterSets(self.code)
+        self.register_sets = self.builder.register_sets = RegisterSets(self.code)
         self.layout()
-        self.undefined = Undefined(self, unproven(self) if options.uninitialised else set())
+        suspects: set[int] = set()
+        if options.uninitialised:
+            probe = Builder(function, options, clustered)
+            suspects = unproven(probe, self.code, self.table, self.starts, self.block_of)
+        self.undefined = Undefined(self, suspects)
         self.flags = self.undefined.flags
         self.bodies = [self.compile(ins) for ins in self.code]
         self.assemble(self.bodies)
@@ -109,7 +70,8 @@ class Program:
         self.keys = len(self.builder.keys)
         #: log2 of the bytes that races are looked for in, of shared and of global memory: no access is smaller
         self.grains = self.grain("shared"), self.grain("global")
-        self.accelerator = Accelerator(self) if options.engine != "numpy" else None
+        #: compiles blocks that run often
+        self.accelerator: RuntimeCompiler | None = None
 
     def grain(self, space: str) -> int:
         sizes = [site.size for site in self.sites if site.space in (space, "generic")]
@@ -215,7 +177,7 @@ class Program:
         ]
         self.loops: dict[int, int] = {}
         self.counters = 0
-        for barrier, first in conditional(blocks, after, barriers).items():
+        for barrier, first in conditional(after, barriers).items():
             if blocks[first].counter < 0:
                 blocks[first].counter = self.counters
                 self.counters += 1

@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+
+
 #: by span in bytes: the bits that are exchanged, of a granule's number
 BITS = {0: 0, 16: 0, 32: 1, 64: 3, 128: 7}
 

@@ -28,10 +28,20 @@ from numpy.typing import NDArray
 from ptxgen.errors import InputError, UnsupportedError
 
 Array = NDArray[Any]
+
+
 SIZE = 128
+
+
 ALIGNMENT = 64
+
+
 _MAGIC = b"PTXGENTM"
+
+
 _FORM = "<8sQ8B5I8B5H2x4Q3h3hHH16x"
+
+
 #: the driver's types in its order: our name, bytes, NumPy type
 TYPES: tuple[tuple[str, Any], ...] = (
     ("u8", np.uint8),
@@ -48,10 +58,20 @@ TYPES: tuple[tuple[str, Any], ...] = (
     ("tf32", np.float32),
     ("tf32.ftz", np.float32),
 )
+
+
 _ALIASES = {"s8": "u8", "e4m3": "u8", "e5m2": "u8", "s16": "u16", "b8": "u8", "b16": "u16"}
+
+
 _NUMBERS = {name: i for i, (name, _) in enumerate(TYPES)}
+
+
 SWIZZLES = (0, 32, 64, 128)
+
+
 _NUMPY = {np.dtype(t): name for name, t in reversed(TYPES)}
+
+
 #: what NaN fill writes
 _NAN = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0x7FFFFFFFFFFFFFFF}
 

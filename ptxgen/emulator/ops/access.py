@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.memory.global_memory import GLOBAL_BASE, SHARED_BASE, SHARED_WINDOW
-from ptxgen.emulator.ops.builder import Builder, fault
+from ptxgen.emulator.memory.address_map import GLOBAL_BASE, OFFSET, RANK, SHARED_BASE, SHARED_WINDOW, WINDOW
+from ptxgen.emulator.ops.builder import Builder
 from ptxgen.emulator.ptx.syntax import Instruction, Mem, Operand, Sym
-from ptxgen.emulator.sync.checks import Touch, page_bits
-from ptxgen.emulator.warp_batch import AddressInfo, Team
-from ptxgen.errors import MisalignedFault, OutOfBoundsFault
-
-if TYPE_CHECKING:
-    from ptxgen.emulator.engine.engine import Engine
+from ptxgen.emulator.stats import Stats
+from ptxgen.emulator.sync.async_state import async_state
+from ptxgen.emulator.sync.touch import Touch, page_bits
+from ptxgen.emulator.warp_batch import AddressInfo, Team, active, fault
+from ptxgen.errors import MisalignedFault, OutOfBoundsFault, RaceFault
 
 Array = NDArray[Any]
 Mask = NDArray[np.bool_] | None
@@ -100,11 +99,6 @@ def info_of(c: Team, site: Site, base: Array | int) -> AddressInfo:
     return found
 
 
-def active(c: Team, m: Mask) -> Array:
-    """The lanes that execute, as booleans."""
-    return c.live() if m is None else m
-
-
 def misaligned(c: Team, site: Site, at: Array, lanes: Array) -> None:
     bad = at & (site.size - 1) != 0
     if bad.any():
@@ -117,9 +111,7 @@ def misaligned(c: Team, site: Site, at: Array, lanes: Array) -> None:
 def shared(c: Team, site: Site, m: Mask, unit: int, atomic: bool = False) -> Place:
     """Positions in the chunk's shared memory, in elements of `unit` bytes; every check done."""
     if c.chunk.windows is not None:
-        from ptxgen.emulator.sync.clusters import shared as in_cluster
-
-        return in_cluster(c, site, m, unit, atomic)
+        return cluster_shared(c, site, m, unit, atomic)
     if m is None:
         m = c.alive
     info = c.addresses[site.key]
@@ -144,9 +136,7 @@ def shared(c: Team, site: Site, m: Mask, unit: int, atomic: bool = False) -> Pla
 def shared_at(c: Team, site: Site, at: Array, lanes: Array, unit: int, atomic: bool = False) -> Place:
     """As `shared`, for explicit addresses of some lanes."""
     if c.chunk.windows is not None:
-        from ptxgen.emulator.sync.clusters import shared_at as in_cluster
-
-        return in_cluster(c, site, at, lanes, unit, atomic, True)
+        return cluster_shared_at(c, site, at, lanes, unit, atomic, True)
     chunk, size = c.chunk, site.size
     bad = (at < SHARED_BASE) | (at + size > chunk.end)
     if bad.any():
@@ -211,7 +201,7 @@ def globally(c: Team, site: Site, m: Mask, unit: int) -> Place:
     place = Place(info.unit(unit), offset // unit, None, m)
     if engine.shadow is not None and site.ins.op != "st" and info.start not in engine.memory.readonly:
         lanes = np.arange(c.n) if m is None else np.flatnonzero(m)
-        engine.shadow.access(c, site, info.index[lanes] + offset, lanes)
+        engine.shadow.access(c, site.ins, site.kind, site.size, info.index[lanes] + offset, lanes)
     if engine.sampling:
         sample_global(c, site, place, unit)
     return place
@@ -242,7 +232,7 @@ def globally_at(c: Team, site: Site, m: Mask, unit: int, at: Array | None = None
                 text = f"a read-only buffer is written: {memory.name(start)}"
                 raise fault(OutOfBoundsFault, text, c, site.ins, int(lanes[i]), int(at[i]))
     if engine.shadow is not None and site.ins.op != "st":
-        engine.shadow.access(c, site, at - GLOBAL_BASE, lanes)
+        engine.shadow.access(c, site.ins, site.kind, site.size, at - GLOBAL_BASE, lanes)
     place = Place((at - GLOBAL_BASE) >> (unit.bit_length() - 1), 0, lanes, None)
     if engine.sampling:
         sample_global(c, site, place, unit)
@@ -338,13 +328,12 @@ def sample_global(c: Team, site: Site, place: Place, unit: int) -> None:
     site.bytes += len(index) * site.size
 
 
-def total(engine: Engine, sites: list[Site]) -> None:
+def total(stats: Stats, sites: list[Site]) -> None:
     """Adds what the sites saw to the launch's statistics, scaled to all executions."""
     for site in sites:
         if not site.seen:
             continue
         scale = site.count / site.seen
-        stats = engine.stats
         into = (
             stats.shared
             if site.space == "shared"
@@ -356,3 +345,93 @@ def total(engine: Engine, sites: list[Site]) -> None:
         into.sectors += scale * site.sectors
         into.bytes += scale * site.bytes
         into.distinct += scale * site.distinct
+
+
+# ---- addresses
+
+
+def from_generic(c: Team, at: Array, lanes: Array, ins: Instruction) -> Array:
+    """Shared addresses of generic ones."""
+    bad = (at < SHARED_WINDOW) | (at >= SHARED_WINDOW + WINDOW)
+    if bad.any():
+        i = int(np.argmax(bad))
+        raise fault(OutOfBoundsFault, "a generic address outside shared memory", c, ins, int(lanes[i]), int(at[i]))
+    return at - SHARED_WINDOW
+
+
+def locate(c: Team, at: Array, lanes: Array, size: int, ins: Instruction, everywhere: bool) -> tuple[Array, Array]:
+    """Positions in the chunk's arena, and blocks, of shared addresses; ``everywhere``: of any block of the cluster."""
+    chunk = c.chunk
+    rank, offset = at >> RANK, at & OFFSET
+    row = lanes >> 5
+    own = chunk.ranks[row]
+    count = chunk.engine.cluster_blocks
+    bad = (at < 0) | (offset < SHARED_BASE) | (offset + size > chunk.end) | (rank >= count)
+    if not everywhere:
+        bad |= rank != own
+    if bad.any():
+        i = int(np.argmax(bad))
+        if 0 <= rank[i] < count and rank[i] != own[i] and SHARED_BASE <= offset[i] < chunk.end:
+            message = f"shared memory of rank {int(rank[i])}, which only .shared::cluster reaches"
+        else:
+            message = f"{size} bytes of shared memory outside [{SHARED_BASE:#x}, {chunk.end:#x})"
+            if at[i] >= 0 and rank[i]:
+                message += f", or of rank {int(rank[i])} in a cluster of {count}"
+        raise fault(OutOfBoundsFault, message, c, ins, int(lanes[i]), int(at[i]))
+    target = row - own + rank
+    if chunk.asynchrony is not None and async_state(chunk).exited[target].any():
+        i = int(np.argmax(async_state(chunk).exited[target]))
+        text = f"the shared memory of a block that has exited (rank {int(rank[i])}) is accessed"
+        raise fault(RaceFault, text, c, ins, int(lanes[i]), int(at[i]))
+    return target * chunk.stride + offset, target
+
+
+def cluster_shared_at(c: Team, site: Site, at: Array, lanes: Array, unit: int, atomic: bool, everywhere: bool) -> Place:
+    """As `access.shared_at`, in a cluster."""
+    index, _ = locate(c, at, lanes, site.size, site.ins, everywhere)
+    misaligned(c, site, at, lanes)
+    if len(at):
+        offset = at & OFFSET
+        touch = Touch(page_bits(int(offset.min()), int(offset.max()) + site.size), index, 0, site.size, None, site.ins)
+        touch.lanes = lanes
+        watch(c, touch, "atomic" if atomic else site.kind, site.slots)
+    place = Place(index >> (unit.bit_length() - 1), 0, lanes, None)
+    if c.chunk.engine.sampling:
+        sample_shared(c, site, place, unit)
+    return place
+
+
+def cluster_info(c: Team, site: Site) -> AddressInfo:
+    """The address cache of a register: addresses less the window of the own block."""
+    values, windows = c.v[site.view], c.chunk.windows
+    assert windows is not None
+    at = np.full(c.n, int(values), np.int64) if values.ndim == 0 else values.astype(np.int64) - windows[c.row]
+    ored = int(np.bitwise_or.reduce(at))
+    found = AddressInfo(int(at.min()), int(at.max()), ored, at + c.row * c.chunk.stride)
+    c.addresses[site.key] = found
+    return found
+
+
+def cluster_shared(c: Team, site: Site, m: Mask, unit: int, atomic: bool = False, everywhere: bool = False) -> Place:
+    """As `access.shared`, in a cluster."""
+    if m is None:
+        m = c.alive
+    info = c.addresses[site.key]
+    if info is None:
+        info = cluster_info(c, site)
+    chunk, offset, size = c.chunk, site.offset, site.size
+    lo, hi = info.lo + offset, info.hi + offset + size
+    if lo >= SHARED_BASE and hi <= chunk.end and not (info.ored | offset) & (size - 1):
+        place = Place(info.unit(unit), offset // unit, None, m)
+        touch = Touch(page_bits(lo, hi), info.index, offset, size, m, site.ins)
+        watch(c, touch, "atomic" if atomic else site.kind, site.slots)
+        if chunk.engine.sampling:
+            sample_shared(c, site, place, unit)
+        return place
+    lanes = np.flatnonzero(active(c, m))
+    return cluster_shared_at(c, site, site.addresses(c, lanes), lanes, unit, atomic, everywhere)
+
+
+def anywhere(c: Team, site: Site, m: Mask, unit: int) -> list[tuple[dict[int, Array], Place]]:
+    """Where an instruction with .shared::cluster goes."""
+    return [(c.chunk.views, cluster_shared(c, site, m, unit, everywhere=True))]

@@ -3,36 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.memory.global_memory import SHARED_WINDOW
-from ptxgen.emulator.ops.access import (
-    Place,
-    Site,
-    active,
-    globally,
-    globally_at,
-    is_generic_shared,
-    shared,
-    shared_at,
-)
-from ptxgen.emulator.ops.builder import DTYPES, Builder
+from ptxgen.emulator.memory.address_map import SHARED_WINDOW
+from ptxgen.emulator.ops.access import Place, Site, globally, globally_at, is_generic_shared, shared, shared_at
+from ptxgen.emulator.ops.access import cluster_shared as in_cluster
+from ptxgen.emulator.ops.builder import Builder
 from ptxgen.emulator.ops.load_store import SPACES, is_hint, space_of
 from ptxgen.emulator.ops.numerics import canonical, flush
-from ptxgen.emulator.ops.registry import Step, instruction
+from ptxgen.emulator.ops.registry import instruction
+from ptxgen.emulator.ptx.dtypes import DTYPES
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Vec
-from ptxgen.emulator.sync.clusters import shared as in_cluster
-
-if TYPE_CHECKING:
-    from ptxgen.emulator.warp_batch import Team
+from ptxgen.emulator.warp_batch import Step, Team, active
 
 Array = NDArray[Any]
+
+
 Mask = NDArray[np.bool_] | None
+
+
 WORDS = {"relaxed", "acquire", "release", "acq_rel", "cta", "cluster", "gpu", "sys", "noftz", "v2", "v4", "v8"}
+
+
 _OPS = {"add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas"}
 
 

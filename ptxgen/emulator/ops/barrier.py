@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.ops.builder import Builder, fault
+from ptxgen.emulator.ops.builder import Builder
 from ptxgen.emulator.ops.compare import predicate
-from ptxgen.emulator.ops.registry import Step, instruction
+from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import Instruction
 from ptxgen.emulator.sync.barriers import Part
+from ptxgen.emulator.warp_batch import Step, Team, fault
 from ptxgen.errors import BarrierFault, Fault
 
-if TYPE_CHECKING:
-    from ptxgen.emulator.warp_batch import Team
-
 Array = NDArray[Any]
+
+
 Mask = NDArray[np.bool_] | None
 
 

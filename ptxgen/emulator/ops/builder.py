@@ -3,76 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.memory.global_memory import WINDOWS
-from ptxgen.emulator.ops.registry import Step
+from ptxgen.emulator.memory.address_map import WINDOWS
 from ptxgen.emulator.ops.spelling import suggestion
+from ptxgen.emulator.options import Options
+from ptxgen.emulator.ptx.dtypes import DTYPES, FLOATS, PACKED, SIGNED, SPECIAL_PREDICATES, SPECIALS_64
 from ptxgen.emulator.ptx.syntax import SIZES, Flt, Function, Imm, Instruction, Operand, Reg, Sink, Special, Sym
-from ptxgen.errors import Fault, ParseError, UnsupportedError
-
-if TYPE_CHECKING:
-    from ptxgen.emulator.engine.program import Program
-    from ptxgen.emulator.options import Options
-    from ptxgen.emulator.warp_batch import Team
+from ptxgen.emulator.sync.wgmma_registers import RegisterSets
+from ptxgen.emulator.warp_batch import Step, Team, View
+from ptxgen.errors import ParseError, UnsupportedError
 
 Array = NDArray[Any]
 Mask = NDArray[np.bool_] | None
-
-#: NumPy type of each PTX type; packed types are twice as many elements
-DTYPES: dict[str, Any] = {
-    "pred": np.dtype(bool),
-    "b8": np.dtype("<u1"),
-    "u8": np.dtype("<u1"),
-    "s8": np.dtype("<i1"),
-    "b16": np.dtype("<u2"),
-    "u16": np.dtype("<u2"),
-    "s16": np.dtype("<i2"),
-    "b32": np.dtype("<u4"),
-    "u32": np.dtype("<u4"),
-    "s32": np.dtype("<i4"),
-    "tf32": np.dtype("<u4"),
-    "b64": np.dtype("<u8"),
-    "u64": np.dtype("<u8"),
-    "s64": np.dtype("<i8"),
-    "f16": np.dtype("<f2"),
-    "f32": np.dtype("<f4"),
-    "f64": np.dtype("<f8"),
-    "bf16": np.dtype(ml_dtypes.bfloat16),
-    "f16x2": np.dtype("<f2"),
-    "bf16x2": np.dtype(ml_dtypes.bfloat16),
-    "u16x2": np.dtype("<u2"),
-    "s16x2": np.dtype("<i2"),
-    "f32x2": np.dtype("<f4"),
-    "e4m3": np.dtype("<u1"),
-    "e5m2": np.dtype("<u1"),
-    "e4m3x2": np.dtype("<u2"),
-    "e5m2x2": np.dtype("<u2"),
-}
-PACKED = {"f16x2", "bf16x2", "u16x2", "s16x2", "f32x2"}
-SIGNED = {"s8", "s16", "s32", "s64"}
-FLOATS = {"f16", "bf16", "f32", "f64"}
-
-SPECIAL_PREDICATES = {"%is_explicit_cluster"}
-SPECIALS_64 = {"clock64", "globaltimer", "current_graph_exec"}
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """How to see a row of a team's register file: `width` bytes a lane, as `type`.
-
-    A smaller type shows its part number `part`, 0 the lowest.
-    """
-
-    width: int
-    row: int
-    type: str
-    part: int = 0
 
 
 class Builder:
@@ -96,7 +42,7 @@ class Builder:
         # registers that an instruction checks and notes itself
         self.quiet_reads: list[Reg] = []
         self.quiet_writes: list[Reg] = []
-        self.program: Program | None = None
+        self.register_sets: RegisterSets | None = None  # None: nothing is compiled
         self.keys: dict[Any, int] = {}
         self.address_slots: dict[int, list[int]] = {}
         self.ins: Instruction | None = None
@@ -343,18 +289,3 @@ def simple(b: Builder, ins: Instruction, kind: str, ufunc: Any, operands: int = 
             ufunc(v[one], v[two], out=v[dst], where=m)
 
     return step
-
-
-def fault(kind: type[Fault], message: str, c: Team, ins: Instruction, lane: int, address: int | None = None) -> Fault:
-    """A fault of the given class at one lane of a team."""
-    block, thread = c.coordinates(lane)
-    return kind(
-        message,
-        entry=c.chunk.program.name,
-        line=ins.line,
-        instruction=" ".join(ins.text.split()),
-        block=block,
-        thread=thread,
-        address=address,
-        source=c.chunk.program.unit.source(ins),
-    )

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.memory.global_memory import GLOBAL_BASE
-from ptxgen.emulator.ops.access import Site, active
+from ptxgen.emulator.memory.address_map import GLOBAL_BASE
+from ptxgen.emulator.ops.access import Site, locate
 from ptxgen.emulator.ops.barrier import nothing
-from ptxgen.emulator.ops.builder import DTYPES, Builder, fault
+from ptxgen.emulator.ops.builder import Builder
 from ptxgen.emulator.ops.bulk_transfers import (
     Bell,
     Incoming,
@@ -22,18 +22,23 @@ from ptxgen.emulator.ops.bulk_transfers import (
     spread,
 )
 from ptxgen.emulator.ops.mbarrier import value
-from ptxgen.emulator.ops.registry import Step, instruction
+from ptxgen.emulator.ops.registry import instruction
+from ptxgen.emulator.ptx.dtypes import DTYPES
 from ptxgen.emulator.ptx.syntax import Imm, Instruction, Operand
-from ptxgen.emulator.sync.clusters import locate
+from ptxgen.emulator.sync.async_state import async_state
 from ptxgen.emulator.sync.events import GRANULE, Access
+from ptxgen.emulator.warp_batch import Step, Team, active, fault
 from ptxgen.errors import MisalignedFault, OutOfBoundsFault
 
-if TYPE_CHECKING:
-    from ptxgen.emulator.warp_batch import Team
-
 Array = NDArray[Any]
+
+
 Mask = NDArray[np.bool_] | None
+
+
 SIGNAL = "mbarrier::complete_tx::bytes"
+
+
 #: reductions by destination: the types of each operation
 REDUCTIONS = {
     "shared::cluster": {
@@ -159,8 +164,7 @@ def from_global(b: Builder, ins: Instruction, operands: list[Operand], to: str, 
             work = Incoming(
                 c, ins, lanes[who], at, bell.of(c, lanes, who, targets), count >> GRANULE, 0, fetch, "the bulk copy"
             )
-            assert c.chunk.asynchrony is not None
-            c.chunk.asynchrony.begin(work)
+            async_state(c.chunk).begin(work)
 
     return step
 
@@ -200,8 +204,7 @@ def between_blocks(
             aligned(c, ins, lanes, address, 16, "the source")
             origin, _ = locate(c, address, lanes, count, ins, False)
             number = count >> GRANULE
-            assert chunk.asynchrony is not None
-            events = chunk.asynchrony.events
+            events = async_state(chunk).events
             read = Outward(c, ins, lanes, origin, number, doing)
 
             def fetch(i: int, read: Outward = read) -> Array:
@@ -217,7 +220,7 @@ def between_blocks(
                     reads = events.event(("source", rank, event.key), ins, doing, False)
                     events.start(reads, read.access.pick(these))
                     work.tickets.groups.append((reads, these))
-            chunk.asynchrony.begin(work)
+            async_state(chunk).begin(work)
 
     return step
 
@@ -228,8 +231,7 @@ class Outward:
     def __init__(self, c: Team, ins: Instruction, lanes: Array, at: Array, count: int, doing: str) -> None:
         found, pages = granules(c, at, count)
         self.access = Access(ins, lanes, found, pages)
-        assert c.chunk.asynchrony is not None
-        c.chunk.asynchrony.events.check(c, self.access, doing, False)
+        async_state(c.chunk).events.check(c, self.access, doing, False)
 
 
 def to_global(b: Builder, ins: Instruction, operands: list[Operand], to: str, op: str, kind: str, mask: Any) -> Step:
@@ -308,10 +310,9 @@ def wait_group(b: Builder, ins: Instruction) -> Step:
     keep, read = ins.operands[0].value, "read" in ins.mods
 
     def step(c: Team, m: Mask) -> None:
-        assert c.chunk.asynchrony is not None
         number = c.state.get("bulk group", 0)
         mask = active(c, m)
-        for work in list(c.chunk.asynchrony.stores.get(c.warp, ())):
+        for work in list(async_state(c.chunk).stores.get(c.warp, ())):
             limit = number[work.lanes] if isinstance(number, np.ndarray) else number
             which = np.flatnonzero(mask[work.lanes] & (work.group < limit - keep))
             if len(which):

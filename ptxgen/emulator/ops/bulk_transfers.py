@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.memory.global_memory import GLOBAL_BASE
+from ptxgen.emulator.memory.address_map import GLOBAL_BASE, MOST
 from ptxgen.emulator.memory.swizzle import box
 from ptxgen.emulator.ops.atomic import apply
-from ptxgen.emulator.ops.builder import fault
 from ptxgen.emulator.ops.mbarrier import Place
-from ptxgen.emulator.sync.checks import page_bits
-from ptxgen.emulator.sync.clusters import MOST
+from ptxgen.emulator.ptx.syntax import Instruction
+from ptxgen.emulator.sync.async_state import async_state
 from ptxgen.emulator.sync.events import GRANULE, Access
+from ptxgen.emulator.sync.touch import page_bits
+from ptxgen.emulator.warp_batch import Team, fault
 from ptxgen.errors import MisalignedFault, OutOfBoundsFault, UninitialisedFault
-
-if TYPE_CHECKING:
-    from ptxgen.emulator.ptx.syntax import Instruction
-    from ptxgen.emulator.warp_batch import Team
 
 Array = NDArray[Any]
 
@@ -100,8 +97,7 @@ class Incoming:
         self.team, self.ins, self.lanes, self.fetch, self.op, self.kind = team, ins, lanes, fetch, op, kind
         self.size = count << GRANULE
         self.granules, self.pages = granules(team, at, count, span, width)
-        assert team.chunk.asynchrony is not None
-        asynchrony = team.chunk.asynchrony
+        asynchrony = async_state(team.chunk)
         access = Access(ins, lanes, self.granules, self.pages)
         asynchrony.events.check(team, access, doing, True, mixes=bool(op))
         self.tickets = asynchrony.tickets(team, ins, lanes, bell, doing, partial=bool(op))
@@ -118,8 +114,7 @@ class Incoming:
                 data = apply(self.op, self.kind, typed, data, None, False)
             arena[where] = data.view(np.uint64).reshape(-1, 2)
         chunk.checks.mark_written(self.pages, self.granules.reshape(-1) << GRANULE, 1 << GRANULE)
-        assert chunk.asynchrony is not None
-        chunk.asynchrony.ring(self.tickets, np.full(len(self.lanes), self.size))
+        async_state(chunk).ring(self.tickets, np.full(len(self.lanes), self.size))
 
 
 class Outgoing:
@@ -149,8 +144,7 @@ class Outgoing:
         self.data: list[Array | None] = [None] * len(lanes)
         self.written = np.zeros(len(lanes), bool)
         self.waited = np.zeros(len(lanes), bool)
-        assert team.chunk.asynchrony is not None
-        self.asynchrony = team.chunk.asynchrony
+        self.asynchrony = async_state(team.chunk)
         access = Access(ins, lanes, self.granules, self.pages)
         events = self.asynchrony.events
         events.check(team, access, doing, False)

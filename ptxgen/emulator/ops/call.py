@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.memory.global_memory import typed_views
-from ptxgen.emulator.ops.builder import DTYPES, SIGNED, Builder, fault
+from ptxgen.emulator.ops.builder import Builder
 from ptxgen.emulator.ops.load_store import elements, vector
 from ptxgen.emulator.ops.move import copy, together
-from ptxgen.emulator.ops.registry import Step, instruction
+from ptxgen.emulator.ops.registry import instruction
+from ptxgen.emulator.ptx.dtypes import DTYPES, SIGNED
 from ptxgen.emulator.ptx.syntax import SIZES, Flt, Imm, Instruction, Mem, Operand, Sym, Vec
+from ptxgen.emulator.warp_batch import Step, Team, fault
 from ptxgen.errors import DivergenceFault, Fault
 
-if TYPE_CHECKING:
-    from ptxgen.emulator.warp_batch import Team
-
 Array = NDArray[Any]
+
+
 Mask = NDArray[np.bool_] | None
 
 

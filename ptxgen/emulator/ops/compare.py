@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.ops.builder import FLOATS, Array, Builder, into
+from ptxgen.emulator.ops.builder import Array, Builder, into
 from ptxgen.emulator.ops.numerics import FLOAT, flush
-from ptxgen.emulator.ops.registry import Step, instruction
+from ptxgen.emulator.ops.registry import instruction
+from ptxgen.emulator.ptx.dtypes import FLOATS
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Not, Operand, Pair, Sink
-
-if TYPE_CHECKING:
-    from ptxgen.emulator.warp_batch import Team
+from ptxgen.emulator.warp_batch import Step, Team
 
 Mask = NDArray[np.bool_] | None
+
+
 _ORDERED: dict[str, Any] = {
     "eq": np.equal,
     "lt": np.less,
@@ -28,6 +29,8 @@ _ORDERED: dict[str, Any] = {
     "hi": np.greater,
     "hs": np.greater_equal,
 }
+
+
 #: an unordered comparison is the negation of the opposite ordered one
 _OPPOSITE: dict[str, Any] = {
     "ltu": np.greater_equal,
@@ -35,7 +38,11 @@ _OPPOSITE: dict[str, Any] = {
     "gtu": np.less_equal,
     "geu": np.less,
 }
+
+
 COMPARISONS = {*_ORDERED, *_OPPOSITE, "ne", "neu", "equ", "num", "nan"}
+
+
 _COMBINE = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
 
 

@@ -7,24 +7,22 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ptxgen.emulator.ops.builder import SIGNED, Array, Builder, View, into
-from ptxgen.emulator.ops.numerics import (
-    BITS,
-    FLOAT,
-    add_odd,
-    canonical,
-    flush,
-    flush_rounded,
-    round_to,
-    saturate,
-    wide,
-)
-from ptxgen.emulator.ops.registry import Step, instruction
+from ptxgen.emulator.ops.builder import Array, Builder, into
+from ptxgen.emulator.ops.numerics import BITS, FLOAT, add_odd, canonical, flush, flush_rounded, round_to, saturate, wide
+from ptxgen.emulator.ops.registry import instruction
+from ptxgen.emulator.ptx.dtypes import SIGNED
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction
+from ptxgen.emulator.warp_batch import Step, View
 
 _ROUND_INT: dict[str, Any] = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
+
+
 _MODES = {"rn", "rz", "rm", "rp", "rna", *_ROUND_INT}
+
+
 finfo: Any = ml_dtypes.finfo
+
+
 FP8: dict[str, Any] = {"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
 
 

@@ -28,8 +28,9 @@ from ptxgen.emulator.ops.numerics import (
     two_sum,
     wide,
 )
-from ptxgen.emulator.ops.registry import Step, instruction
+from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction
+from ptxgen.emulator.warp_batch import Step
 
 ROUNDINGS = {"rn", "rz", "rm", "rp"}
 
@@ -142,6 +143,8 @@ def mul(b: Builder, ins: Instruction) -> Step:
 
 #: bits of a float64 below the last bit of a normal float32, and their value half way
 LOW = np.array(0x1FFFFFFF, np.uint64)
+
+
 HALF = np.array(0x10000000, np.uint64)
 
 

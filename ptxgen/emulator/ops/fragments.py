@@ -17,7 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+
+
 LANE = np.arange(32)[None, :, None]
+
+
 GROUP, THREAD = LANE // 4, LANE % 4
 
 

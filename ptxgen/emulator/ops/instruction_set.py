@@ -2,10 +2,13 @@
 
 from ptxgen.emulator.ops import (  # noqa: F401
     atomic,
+    b128,
     barrier,
     bits,
     bulk_copy,
     call,
+    call_stack,
+    cluster,
     compare,
     convert,
     cp_async,
@@ -26,6 +29,5 @@ from ptxgen.emulator.ops import (  # noqa: F401
     wmma,
 )
 from ptxgen.emulator.ops.registry import find
-from ptxgen.emulator.sync import clusters  # noqa: F401
 
 __all__ = ["find"]

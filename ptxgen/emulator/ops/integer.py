@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.ops import floating_point
-from ptxgen.emulator.ops.builder import FLOATS, PACKED, SIGNED, Array, Builder, into, simple, the_type
-from ptxgen.emulator.ops.registry import Step, instruction
+from ptxgen.emulator.ops.builder import Array, Builder, into, simple, the_type
+from ptxgen.emulator.ops.registry import instruction
+from ptxgen.emulator.ptx.dtypes import FLOATS, PACKED, SIGNED
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction
-
-if TYPE_CHECKING:
-    from ptxgen.emulator.warp_batch import Team
+from ptxgen.emulator.warp_batch import Step, Team
 
 Mask = NDArray[np.bool_] | None
 

@@ -5,31 +5,38 @@ Lane l of a warp holds, of each matrix, the elements 2 * (l % 4) and the next of
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.memory.global_memory import SHARED_WINDOW
+from ptxgen.emulator.memory.address_map import SHARED_WINDOW
 from ptxgen.emulator.ops.access import Site, is_generic_shared, shared, shared_at
-from ptxgen.emulator.ops.builder import Builder, fault
+from ptxgen.emulator.ops.builder import Builder
 from ptxgen.emulator.ops.load_store import elements
-from ptxgen.emulator.ops.registry import Step, instruction
+from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import Instruction, Mem, Operand, Reg, Sym
-from ptxgen.emulator.sync.checks import FULL
+from ptxgen.emulator.sync.touch import FULL
+from ptxgen.emulator.warp_batch import Step, Team, fault
 from ptxgen.errors import DivergenceFault, OutOfBoundsFault
 
-if TYPE_CHECKING:
-    from ptxgen.emulator.warp_batch import Team
-
 Array = NDArray[Any]
+
+
 Mask = NDArray[np.bool_] | None
 
+
 LANES = np.arange(32)
+
+
 #: of each lane's register: row of the matrix, and the register-sized column
 ROW, COLUMN = LANES // 4, LANES % 4
+
+
 #: of each lane and half of its register: row and column of the element of the transposed matrix, as it lies in memory
 T_ROW = 2 * (LANES % 4)[:, None] + np.arange(2)
+
+
 T_COLUMN = np.repeat((LANES // 4)[:, None], 2, axis=1)
 
 

@@ -3,41 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.memory.global_memory import (
-    LOCAL_BITS,
-    LOCAL_END,
-    LOCAL_WINDOW,
-    PARAM_WINDOW,
-    SHARED_WINDOW,
-    typed_views,
-)
+from ptxgen.emulator.memory.address_map import LOCAL_BITS, LOCAL_END, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
+from ptxgen.emulator.memory.global_memory import typed_views
 from ptxgen.emulator.ops.access import (
     Place,
     Site,
-    active,
+    anywhere,
     globally,
     globally_at,
     is_generic_shared,
     shared,
     shared_at,
 )
-from ptxgen.emulator.ops.builder import DTYPES, SIGNED, Builder, fault
-from ptxgen.emulator.ops.registry import Step, instruction
+from ptxgen.emulator.ops.builder import Builder
+from ptxgen.emulator.ops.registry import instruction
+from ptxgen.emulator.ptx.dtypes import DTYPES, SIGNED
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Mem, Operand, Reg, Sym, Vec
-from ptxgen.emulator.sync.clusters import anywhere
+from ptxgen.emulator.warp_batch import Step, Team, active, fault
 from ptxgen.errors import OutOfBoundsFault
 
-if TYPE_CHECKING:
-    from ptxgen.emulator.warp_batch import Team
-
 Array = NDArray[Any]
+
+
 Mask = NDArray[np.bool_] | None
+
+
 SPACES = ("global", "shared", "local", "param", "const")
+
+
 _HINTS = {
     "weak",
     "volatile",

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.ops.access import Site, active, misaligned
-from ptxgen.emulator.ops.builder import Builder, fault
-from ptxgen.emulator.ops.registry import Step, instruction
+from ptxgen.emulator.ops.access import Site, from_generic, locate, misaligned
+from ptxgen.emulator.ops.builder import Builder
+from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import Instruction, Operand, Sink
-from ptxgen.emulator.sync.clusters import from_generic, locate
+from ptxgen.emulator.sync.async_state import async_state
 from ptxgen.emulator.sync.mbarriers import TOKEN, Mbarriers, Sleeper
+from ptxgen.emulator.warp_batch import Step, Team, active, fault
 from ptxgen.errors import BarrierFault
 
-if TYPE_CHECKING:
-    from ptxgen.emulator.warp_batch import Team
-
 Array = NDArray[Any]
+
+
 Mask = NDArray[np.bool_] | None
+
+
 _SPACES = ("shared", "shared::cta", "shared::cluster")
+
+
 _SEMANTICS = {"release", "acquire", "relaxed", "cta", "cluster"}
 
 
@@ -46,8 +50,7 @@ class Place:
 
 
 def objects(c: Team) -> Mbarriers:
-    assert c.chunk.asynchrony is not None
-    return c.chunk.asynchrony.barriers
+    return async_state(c.chunk).barriers
 
 
 def value(b: Builder, op: Operand, kind: str = "u32") -> Callable[[Team, Array], Array]:
@@ -89,9 +92,8 @@ def init(b: Builder, ins: Instruction) -> Step:
 
 def visit(c: Team, lanes: Array, at: Array, ins: Instruction) -> None:
     """Notes that lanes touch an object of another block."""
-    assert c.chunk.asynchrony is not None
     if c.chunk.windows is not None:
-        c.chunk.asynchrony.events.visit(c, at // c.chunk.stride, lanes >> 5, ins)
+        async_state(c.chunk).events.visit(c, at // c.chunk.stride, lanes >> 5, ins)
 
 
 @instruction("mbarrier.arrive", "mbarrier.arrive_drop")
@@ -116,8 +118,7 @@ def arrive(b: Builder, ins: Instruction) -> Step:
         counts = np.ones(len(lanes), np.int64) if given is None or expects else given
         visit(c, lanes, at, ins)
         blocks, which = np.unique(lanes >> 5, return_inverse=True)
-        assert c.chunk.asynchrony is not None
-        known = c.chunk.asynchrony.order.release(c, blocks, relaxed)
+        known = async_state(c.chunk).order.release(c, blocks, relaxed)
         told = type(known)(known.clocks[:, which], known.fenced[:, which], known.events[which])
         tokens = objects(c).arrive(
             c, ins, lanes, at, counts, expect=given if expects else None, drop=drop, complete=complete, told=told
@@ -242,15 +243,14 @@ class CopiesArrive:
     def __init__(self, team: Team, ins: Instruction, lanes: Array, at: Array) -> None:
         self.team, self.ins, self.lanes, self.at = team, ins, lanes, at
         self.number: int = team.state.get("copies", 0)
-        assert team.chunk.asynchrony is not None
-        order = team.chunk.asynchrony.order
+        order = async_state(team.chunk).order
         team.copies = [copy for copy in team.copies if not (copy.done and copy.told)]
         self.copies = [copy for copy in team.copies if np.isin(copy.lanes, lanes).any()]
         for copy in self.copies:  # what they write counts as written here, by the first arrival that follows
             if copy.told:
                 continue
             copy.told = True
-            team.chunk.asynchrony.events.generic(team, copy.touch, "arrived")
+            async_state(team.chunk).events.generic(team, copy.touch, "arrived")
             if order.races:
                 order.record(team, copy.touch, "write")
         blocks, which = np.unique(lanes >> 5, return_inverse=True)
@@ -280,7 +280,6 @@ def copies_arrive(b: Builder, ins: Instruction) -> Step:
         at = place.positions(c, lanes)
         if more:
             objects(c).add_pending(c, ins, lanes, at)
-        assert c.chunk.asynchrony is not None
-        c.chunk.asynchrony.begin(CopiesArrive(c, ins, lanes, at))
+        async_state(c.chunk).begin(CopiesArrive(c, ins, lanes, at))
 
     return step

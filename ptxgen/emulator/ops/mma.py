@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,16 +16,17 @@ from ptxgen.emulator.ops.fragments import Fragment, accumulator, operand_a, oper
 from ptxgen.emulator.ops.ldmatrix import gather, whole_warps
 from ptxgen.emulator.ops.load_store import elements
 from ptxgen.emulator.ops.numerics import F16, F32, F64, fma64
-from ptxgen.emulator.ops.registry import Step, instruction
+from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ops.rounding import LOWEST, TILE, Terms, aligned_sum, decode, narrow, only_nan, values
 from ptxgen.emulator.ops.undefined import Operands
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Operand, Reg, Vec
-
-if TYPE_CHECKING:
-    from ptxgen.emulator.warp_batch import Team
+from ptxgen.emulator.warp_batch import Step, Team
 
 Array = NDArray[Any]
+
+
 Mask = NDArray[np.bool_] | None
+
 
 #: elements of an operand's register, and the name of a register's type, by the element's type
 PACKED = {
@@ -43,9 +44,17 @@ PACKED = {
     "f32": 1,
     "s32": 1,
 }
+
+
 REGISTER = {"f64": "f64", "f32": "f32", "s32": "s32"}
+
+
 _EIGHT = [(a, b) for a in ("e4m3", "e5m2") for b in ("e4m3", "e5m2")]
+
+
 _BYTES = [(a, b) for a in ("s8", "u8") for b in ("s8", "u8")]
+
+
 #: (type of A, type of B) and the type of C and D -> shapes
 SHAPES: dict[tuple[str, str, str], tuple[str, ...]] = {
     ("f16", "f16", "f32"): ("m16n8k8", "m16n8k16"),

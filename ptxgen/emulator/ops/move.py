@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.memory.global_memory import LOCAL_END, SHARED_WINDOW, WINDOW, WINDOWS
+from ptxgen.emulator.memory.address_map import LOCAL_END, SHARED_WINDOW, WINDOW, WINDOWS
 from ptxgen.emulator.ops.builder import Builder
 from ptxgen.emulator.ops.load_store import elements
-from ptxgen.emulator.ops.registry import Step, instruction
+from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Special, Vec
-
-if TYPE_CHECKING:
-    from ptxgen.emulator.warp_batch import Team
+from ptxgen.emulator.warp_batch import Step, Team
 
 Mask = NDArray[np.bool_] | None
+
+
 copyto = np.copyto
 
 

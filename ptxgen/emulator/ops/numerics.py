@@ -13,11 +13,22 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
+
 BF16 = np.dtype(ml_dtypes.bfloat16)
+
+
 F16, F32, F64 = np.dtype("<f2"), np.dtype("<f4"), np.dtype("<f8")
+
+
 TINY32 = float(np.finfo(np.float32).tiny)
+
+
 NAN_BITS: dict[str, Any] = {"f32": np.uint32(0x7FFFFFFF), "f16": np.uint16(0x7FFF), "bf16": np.uint16(0x7FFF)}
+
+
 BITS: dict[str, Any] = {"f16": np.uint16, "bf16": np.uint16, "f32": np.uint32, "f64": np.uint64}
+
+
 FLOAT = {"f16": F16, "bf16": BF16, "f32": F32, "f64": F64}
 
 

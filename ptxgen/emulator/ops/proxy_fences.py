@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.ops.barrier import nothing
 from ptxgen.emulator.ops.builder import Builder
-from ptxgen.emulator.ops.registry import Step, instruction
+from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import Instruction, Unit
-
-if TYPE_CHECKING:
-    from ptxgen.emulator.warp_batch import Team
+from ptxgen.emulator.sync.async_state import async_state
+from ptxgen.emulator.warp_batch import Step, Team
 
 Mask = NDArray[np.bool_] | None
+
+
 _STARTS = (
     "mbarrier",
     "setmaxnreg",
@@ -27,6 +26,8 @@ _STARTS = (
     "red.async",
     "barrier.cluster",
 )
+
+
 #: between the generic and the async proxy
 _BOTH = {"async", "async.shared::cta", "async.shared::cluster", "async.global", "async::generic"}
 
@@ -52,8 +53,9 @@ def fence(b: Builder, ins: Instruction) -> Step:
 
     def step(c: Team, m: Mask) -> None:
         blocks = np.flatnonzero(c.warps(m))
-        asynchrony, messages = c.chunk.asynchrony, c.chunk.messages
-        if asynchrony is not None:
+        messages = c.chunk.messages
+        if c.chunk.asynchrony is not None:
+            asynchrony = async_state(c.chunk)
             if not spaces:
                 asynchrony.barriers.publish(c, blocks)
             if not init:

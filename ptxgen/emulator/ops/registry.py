@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
-if TYPE_CHECKING:
-    from ptxgen.emulator.ops.builder import Builder
-    from ptxgen.emulator.ptx.syntax import Instruction
+from ptxgen.emulator.ptx.syntax import Instruction
+from ptxgen.emulator.warp_batch import Step
 
-Step = Callable[..., None]
-Maker = Callable[["Builder", "Instruction"], Step]
+#: called with a builder and an instruction
+Maker = Callable[..., Step]
+M = TypeVar("M", bound=Maker)
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,10 @@ class Row:
 TABLE: dict[str, Row] = {}
 
 
-def instruction(*names: str, kind: str = "plain", polls: bool = False) -> Callable[[Maker], Maker]:
+def instruction(*names: str, kind: str = "plain", polls: bool = False) -> Callable[[M], M]:
     """Registers the maker of the instructions whose first word is one of `names`."""
 
-    def register(make: Maker) -> Maker:
+    def register(make: M) -> M:
         for name in names:
             TABLE[name] = Row(make, kind, polls)
         return make

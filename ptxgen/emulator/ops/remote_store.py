@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.ops.access import Site, active, misaligned
+from ptxgen.emulator.memory.address_map import OFFSET
+from ptxgen.emulator.ops.access import Site, from_generic, locate, misaligned
 from ptxgen.emulator.ops.atomic import in_turn
-from ptxgen.emulator.ops.builder import DTYPES, Builder, fault
+from ptxgen.emulator.ops.builder import Builder
 from ptxgen.emulator.ops.mbarrier import Place
-from ptxgen.emulator.ops.registry import Step, instruction
+from ptxgen.emulator.ops.registry import instruction
+from ptxgen.emulator.ptx.dtypes import DTYPES
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Vec
-from ptxgen.emulator.sync.checks import page_bits
-from ptxgen.emulator.sync.clusters import OFFSET, from_generic, locate
+from ptxgen.emulator.sync.async_state import async_state
 from ptxgen.emulator.sync.events import GRANULE, Access
+from ptxgen.emulator.sync.touch import page_bits
+from ptxgen.emulator.warp_batch import Step, Team, active, fault
 from ptxgen.errors import Fault
 
-if TYPE_CHECKING:
-    from ptxgen.emulator.warp_batch import Team
-
 Array = NDArray[Any]
+
+
 Mask = NDArray[np.bool_] | None
+
+
 _WORDS = {"async", "weak", "relaxed", "cluster", "shared::cluster", "mbarrier::complete_tx::bytes"}
+
+
 _RED = {
     "inc": {"u32"},
     "dec": {"u32"},
@@ -51,8 +57,7 @@ class Sent:
             values,
             op,
         )
-        assert team.chunk.asynchrony is not None
-        self.tickets = team.chunk.asynchrony.tickets(team, ins, lanes, bell, self.doing, partial=True)
+        self.tickets = async_state(team.chunk).tickets(team, ins, lanes, bell, self.doing, partial=True)
 
     @property
     def doing(self) -> str:
@@ -76,8 +81,7 @@ class Sent:
         offset = self.at % chunk.stride
         pages = page_bits(int(offset.min()), int(offset.max()) + self.size)
         chunk.checks.mark_written(pages, self.at, self.size)
-        assert chunk.asynchrony is not None
-        chunk.asynchrony.ring(self.tickets, np.full(len(self.lanes), self.size))
+        async_state(chunk).ring(self.tickets, np.full(len(self.lanes), self.size))
 
 
 def remote(b: Builder, ins: Instruction, vector: int, kind: str, op: str) -> Step:
@@ -112,14 +116,13 @@ def remote(b: Builder, ins: Instruction, vector: int, kind: str, op: str) -> Ste
         offset = address & OFFSET
         pages = page_bits(int(offset.min()), int(offset.max()) + site.size)
         access = Access(ins, lanes, (at >> GRANULE)[:, None], pages, at[:, None], site.size)
-        assert chunk.asynchrony is not None
-        events = chunk.asynchrony.events
+        events = async_state(chunk).events
         events.check(c, access, f"{ins.op}.async", True, proxy=False)
         values = [np.broadcast_to(c.v[s], (c.n,))[lanes].view(dtype) for s in srcs]
         sent = Sent(c, ins, lanes, at, bell, values, op)
         for event, which in sent.tickets.groups:
             events.start(event, access.pick(which))
-        chunk.asynchrony.begin(sent)
+        async_state(chunk).begin(sent)
 
     return step
 

@@ -19,16 +19,29 @@ from ptxgen.emulator.ops.numerics import BF16, F16, F32, F64
 
 Array = NDArray[Any]
 
+
 #: smallest exponent of a normal number, which subnormal ones share
 LOWEST = {"f16": -14, "bf16": -126, "tf32": -126, "f32": -126, "e4m3": -6, "e5m2": -14}
+
+
 #: exponents that stand for zero, and for infinity and NaN: beyond those of any sum or product of others
 ZERO, STRANGE = -8000, 12000
+
+
 #: powers of two by exponent + _BIAS
 _BIAS = 1000
+
+
 _POWERS = np.ldexp(1.0, np.arange(-_BIAS, _BIAS + 1))
+
+
 #: elements that are worked on at a time: they and scratch arrays stay in the cache
 TILE = 1 << 15
+
+
 _NANS: dict[int, Any] = {2: np.uint16(0x7FFF), 4: np.uint32(0x7FFFFFFF)}
+
+
 _TYPES: dict[str, Any] = {
     "f16": F16,
     "bf16": BF16,

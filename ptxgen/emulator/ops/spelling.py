@@ -19,7 +19,11 @@ reduce relaxed release relu right rm rn rna rni rnd row rp rs rz rzi rmi rpi sat
 subnormal sync sys tensor test_wait tile to trans try_wait uni unified unpack up volatile wait wait_all wait_group
 warp wb wide wrap wt x1 x2 x4 xor xorsign
 """
+
+
 MODIFIERS = {*SIZES, *_WORDS.split()}
+
+
 #: similarity from which on a word counts as misspelt, if it is not another order of the same letters
 SIMILAR = 0.75
 

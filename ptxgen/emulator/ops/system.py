@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import struct
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.memory.global_memory import (
+from ptxgen.emulator.memory.address_map import (
     GLOBAL_BASE,
     LOCAL_END,
     LOCAL_WINDOW,
@@ -19,16 +19,17 @@ from ptxgen.emulator.memory.global_memory import (
     SHARED_WINDOW,
     WINDOW,
 )
-from ptxgen.emulator.ops.builder import Builder, fault
-from ptxgen.emulator.ops.registry import Step, instruction
+from ptxgen.emulator.ops.builder import Builder
+from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import Instruction
+from ptxgen.emulator.warp_batch import Step, Team, fault
 from ptxgen.errors import Fault, OutOfBoundsFault
 
-if TYPE_CHECKING:
-    from ptxgen.emulator.warp_batch import Team
-
 Array = NDArray[Any]
+
+
 Mask = NDArray[np.bool_] | None
+
 
 _CONVERSION = re.compile(
     r"%(?P<flags>[-+ #0]*)(?P<width>\*|\d+)?(?:\.(?P<precision>\*|\d*))?"

@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.cuda_abi import PARAMETERS_AT
-from ptxgen.emulator.memory.global_memory import GLOBAL_BASE, PARAM_WINDOW, WINDOW
+from ptxgen.emulator.memory.address_map import GLOBAL_BASE, PARAM_WINDOW, WINDOW
 from ptxgen.emulator.memory.tensormap import ALIGNMENT, SIZE, TensorMap, Window, decode
-from ptxgen.emulator.ops.access import Site, active
+from ptxgen.emulator.ops.access import Site, locate
 from ptxgen.emulator.ops.atomic import apply
 from ptxgen.emulator.ops.barrier import nothing
-from ptxgen.emulator.ops.builder import Builder, fault
+from ptxgen.emulator.ops.builder import Builder
 from ptxgen.emulator.ops.bulk_copy import SIGNAL, hint
 from ptxgen.emulator.ops.bulk_transfers import Bell, Incoming, Outgoing, aligned, in_global, spread
 from ptxgen.emulator.ops.mbarrier import value
-from ptxgen.emulator.ops.registry import Step, instruction
+from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import Imm, Instruction, Mem, Operand, Vec
-from ptxgen.emulator.sync.clusters import locate
+from ptxgen.emulator.sync.async_state import async_state
 from ptxgen.emulator.sync.events import GRANULE
+from ptxgen.emulator.warp_batch import Step, Team, active, fault
 from ptxgen.errors import Fault, MisalignedFault
 
-if TYPE_CHECKING:
-    from ptxgen.emulator.warp_batch import Team
-
 Array = NDArray[Any]
+
+
 Mask = NDArray[np.bool_] | None
+
+
 #: reductions by the map's type, as for plain ranges; signless ones take the unsigned types
 _BITS = {"u8", "u16", "u32", "s32", "u64", "s64"}
+
+
 _REDUCES = {
     "add": {"u32", "s32", "u64", "f16", "bf16", "f32", "f32.ftz"},
     "inc": {"u32"},
@@ -40,6 +44,8 @@ _REDUCES = {
     "or": _BITS,
     "xor": _BITS,
 }
+
+
 #: shared memory of a box begins at a multiple of this
 BOX = 128
 
@@ -198,8 +204,7 @@ def load(
                 "the tensor copy",
                 width=tensor.narrow,
             )
-            assert chunk.asynchrony is not None
-            chunk.asynchrony.begin(work)
+            async_state(chunk).begin(work)
 
     return step
 

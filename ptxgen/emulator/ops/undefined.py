@@ -12,31 +12,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.ops.builder import FLOATS, fault
-from ptxgen.emulator.ops.registry import Step
+from ptxgen.emulator.ops.builder import Builder
+from ptxgen.emulator.ptx.dtypes import FLOATS
 from ptxgen.emulator.ptx.syntax import Instruction, Mem, Reg
+from ptxgen.emulator.warp_batch import Launch, Step, Team, fault
 from ptxgen.errors import UninitialisedFault
 
-if TYPE_CHECKING:
-    from ptxgen.emulator.engine.engine import Engine
-    from ptxgen.emulator.engine.program import Program
-    from ptxgen.emulator.warp_batch import Team
-
 Array = NDArray[Any]
+
+
 Mask = NDArray[np.bool_] | None
+
+
 #: an operand that is undefined, and in which lanes
 Operands = list[tuple[Reg, Array]]
+
+
 #: (team, undefined operands) -> undefined lanes of each destination, in the order of the instruction's writes; None
 #: where one of these operands may not be undefined
 Carry = Callable[["Team", Operands], list[Array] | None]
 
+
 #: plain instructions that decide where control goes
 DECIDES = {"call", "brx", "case"}
+
+
 #: integer instructions whose result may not depend on one of the operands: x - x, x & 0
 SELECTIVE = {
     "and",
@@ -60,6 +65,8 @@ SELECTIVE = {
     "rem",
     "sad",
 }
+
+
 #: values that take the place of undefined ones, to see whether a result depends on them: small ones for shifts
 TRIALS = (0, 0xFFFFFFFFFFFFFFFF, 1, 2, 3, 7, 12, 31, 0x5A5A5A5A5A5A5A5A, 0x0123456789ABCDEF, 0x8000000080000000)
 
@@ -95,6 +102,16 @@ def union(operands: Operands) -> Array:
     return out
 
 
+class Compiled(Protocol):
+    """The program whose registers are tracked."""
+
+    builder: Builder
+    bodies: list[dict[str, Any]]
+
+    def renew(self) -> None:
+        """Makes the steps anew, after their checks have changed."""
+
+
 class Undefined:
     """The tracked registers of one program.
 
@@ -102,7 +119,7 @@ class Undefined:
     reached them; ``fresh``: ``Team.written`` where a block begins.
     """
 
-    def __init__(self, program: Program, suspects: set[int]) -> None:
+    def __init__(self, program: Compiled, suspects: set[int]) -> None:
         self.program, self.suspects = program, suspects
         self.flags = {slot: i for i, slot in enumerate(sorted(suspects))}
         self.fresh = [False] * len(self.flags)
@@ -233,7 +250,7 @@ class Undefined:
                 c.poison_next[flag] = where
             c.poisoned[flag] = origin
 
-    def track(self, slots: set[int], engine: Engine) -> None:
+    def track(self, slots: set[int], engine: Launch) -> None:
         """From now on, tracks registers and all that their values may reach."""
         program = self.program
         new, last = set(slots), set[int]()

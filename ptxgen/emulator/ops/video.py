@@ -8,10 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.ops.builder import Builder, into
-from ptxgen.emulator.ops.registry import Step, instruction
+from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import Instruction, Neg, Operand, Selected, Sink
+from ptxgen.emulator.warp_batch import Step
 
 Array = NDArray[Any]
+
+
 _COMPARE = {
     "eq": np.equal,
     "ne": np.not_equal,
@@ -20,7 +23,11 @@ _COMPARE = {
     "gt": np.greater,
     "ge": np.greater_equal,
 }
+
+
 _SECOND = {"add", "min", "max"}
+
+
 _WORD = ("u32", "s32")
 
 

@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.ops.builder import Builder, fault
-from ptxgen.emulator.ops.registry import Step, instruction
+from ptxgen.emulator.ops.builder import Builder
+from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ops.rounding import LOWEST, Terms, aligned_sum, decode, exponents, narrow, values
 from ptxgen.emulator.ptx.syntax import SIZES, Imm, Instruction, Not, Operand, Reg, Vec
-from ptxgen.emulator.sync.warpgroup import Form, warpgroup
-from ptxgen.errors import AsyncFault, DivergenceFault, Fault, UninitialisedFault
-
-if TYPE_CHECKING:
-    from ptxgen.emulator.warp_batch import Team
+from ptxgen.emulator.sync.async_state import async_state, warpgroup
+from ptxgen.emulator.sync.warpgroup import Form
+from ptxgen.emulator.warp_batch import Step, Team, fault
+from ptxgen.errors import AsyncFault, DivergenceFault, UninitialisedFault
 
 Array = NDArray[Any]
+
+
 Mask = NDArray[np.bool_] | None
+
+
 _SHAPE = re.compile(r"m64n(\d+)k(\d+)$")
+
+
 #: k of an instruction by the type of A
 DEPTHS = {"f16": 16, "bf16": 16, "tf32": 8, "e4m3": 32, "e5m2": 32, "s8": 32, "u8": 32}
+
+
 _UNSIGNED: dict[str, Any] = {
     "f16": np.uint16,
     "bf16": np.uint16,
@@ -33,9 +40,15 @@ _UNSIGNED: dict[str, Any] = {
     "e4m3": np.uint8,
     "e5m2": np.uint8,
 }
+
+
 _RESULTS: dict[str, Any] = {"f32": np.float32, "f16": np.float16, "s32": np.int32}
+
+
 #: fractional bits of sums of 8-bit floats, where others have 25 and 23
 FEW = 13
+
+
 #: elements of D that are worked on at a time
 TILE = 1 << 14
 
@@ -118,11 +131,10 @@ def mma_async(b: Builder, ins: Instruction) -> Step:
         b.quiet_reads += d
     for reg in a:
         b.src(reg, "b32")
-    program = b.program
+    sets = b.register_sets
     form: Form | None = None
-    if program is not None:
+    if sets is not None:
         rows = np.array([b.place(reg)[1] for reg in d])
-        sets = program.register_sets
         kept, taken = sets.number(d), sets.number(a) if a else None
         sets.rows[kept] = rows
         rows_a = np.array([b.place(reg)[1] for reg in a]) if a else None
@@ -319,55 +331,8 @@ def setmaxnreg(b: Builder, ins: Instruction) -> Step:
 
     def step(c: Team, m: Mask, after: int) -> None:
         warpgroup(c, ins, m)
-        assert c.chunk.asynchrony is not None
-        c.chunk.asynchrony.registers.change(
+        async_state(c.chunk).registers.change(
             c, ins, c.live() if m is None else m, after, wanted, grows, entry_registers(c)
         )
 
     return step
-
-
-class Registers:
-    """Registers a thread of each warp and block has, and those of a block that nobody has."""
-
-    def __init__(self, teams: int, blocks: int) -> None:
-        self.own = np.zeros((teams, blocks), np.int64)
-        self.free = np.zeros(blocks, np.int64)
-        self.waiting: list[tuple[Team, Instruction, Array, int, int]] = []
-
-    def change(self, c: Team, ins: Instruction, lanes: Array, after: int, wanted: int, grows: bool, entry: int) -> None:
-        if not entry:  # as ptxas, which ignores it where it does not know how many there are
-            c.add(after, lanes)
-            return
-        own = self.own[c.warp]
-        own[own == 0] = entry
-        blocks = c.warps(lanes)
-        bad = blocks & ((own > wanted) if grows else (own < wanted))
-        if bad.any():
-            have = int(own[np.argmax(bad)])
-            text = f"setmaxnreg.{ins.mods[0]} to {wanted} registers of a warp that has {have}"
-            raise fault(Fault, text, c, ins, 32 * int(np.argmax(bad)))
-        if not grows:
-            self.free[blocks] += own[blocks] - wanted
-            own[blocks] = wanted
-            c.chunk.engine.progress += 1
-            c.add(after, lanes)
-            waiting, self.waiting = self.waiting, []
-            for team, other, mask, then, more in waiting:
-                self.take(team, other, mask, then, more)
-            return
-        self.take(c, ins, lanes, after, wanted)
-
-    def take(self, c: Team, ins: Instruction, lanes: Array, after: int, wanted: int) -> None:
-        own = self.own[c.warp]
-        blocks = c.warps(lanes)
-        good = blocks & (self.free >= wanted - own)
-        self.free[good] -= wanted - own[good]
-        own[good] = wanted
-        if good.any():
-            c.add(after, lanes & np.repeat(good, 32))
-        if (blocks & ~good).any():
-            self.waiting.append((c, ins, lanes & ~np.repeat(good, 32), after, wanted))
-
-    def standing(self) -> list[tuple[Team, Instruction, Array, str]]:
-        return [(c, ins, lanes, "waits for registers that others give up") for c, ins, lanes, _, _ in self.waiting]

@@ -7,31 +7,34 @@ columns. A and B in f16 always take eight registers; where the matrix needs fewe
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.ops.access import Site, active
-from ptxgen.emulator.ops.builder import Builder, fault
+from ptxgen.emulator.ops.access import Site
+from ptxgen.emulator.ops.builder import Builder
 from ptxgen.emulator.ops.fragments import Fragment, accumulator, operand_a, operand_b
 from ptxgen.emulator.ops.ldmatrix import whole_warps
 from ptxgen.emulator.ops.load_store import elements, explicit
 from ptxgen.emulator.ops.mma import PACKED, REGISTER, Product, computation, fetch, put
 from ptxgen.emulator.ops.numerics import F16, F32
-from ptxgen.emulator.ops.registry import Step, instruction
+from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ops.rounding import only_nan
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Operand, Reg
-from ptxgen.emulator.sync.checks import FULL
+from ptxgen.emulator.sync.touch import FULL
+from ptxgen.emulator.warp_batch import Step, Team, active, fault
 from ptxgen.errors import DivergenceFault, MisalignedFault
 
-if TYPE_CHECKING:
-    from ptxgen.emulator.warp_batch import Team
-
 Array = NDArray[Any]
+
+
 Mask = NDArray[np.bool_] | None
 
+
 _SQUARE = ("m16n16k16", "m8n32k16", "m32n8k16")
+
+
 #: shapes by the type of A, and the types that C and D may have
 SHAPES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "f16": (_SQUARE, ("f16", "f32")),
@@ -44,6 +47,8 @@ SHAPES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "u4": (("m8n8k32",), ("s32",)),
     "b1": (("m8n8k128",), ("s32",)),
 }
+
+
 _SPACES = {"global": "global", "shared": "shared", "shared::cta": "shared"}
 
 

@@ -8,12 +8,13 @@ parts of it, otherwise they lie in the thread's local memory.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ptxgen.emulator.ptx.b128 import has_wide, split
+from ptxgen.emulator.ptx.inlining import Context, Label
 from ptxgen.emulator.ptx.parameters import Parameters, Passing
-from ptxgen.emulator.ptx.recursion import Recursion, Subroutine
+from ptxgen.emulator.ptx.recursion import Recursion
 from ptxgen.emulator.ptx.syntax import (
     SIZES,
     Flt,
@@ -62,29 +63,6 @@ def flatten(unit: Unit, entry: Function) -> Function:
 def mentions(unit: Unit, ins: Instruction) -> bool:
     """Whether an instruction takes a function's address."""
     return ins.op == "mov" and any(isinstance(op, Name) and op.name in unit.functions for op in ins.operands)
-
-
-class Label:
-    """A position in the code that is being made."""
-
-    __slots__ = ("at",)
-
-    def __init__(self) -> None:
-        self.at = -1
-
-
-@dataclass
-class Context:
-    """The body that is copied: its function, what its names stand for, and where `ret` leads.
-
-    `inside`: the recursive function of which this is the body, or a part.
-    """
-
-    function: Function
-    registers: dict[int, Reg]
-    variables: dict[int, Variable]
-    leave: Label | None
-    inside: Subroutine | None = None
 
 
 class Flattener:

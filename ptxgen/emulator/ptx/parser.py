@@ -23,7 +23,11 @@ from ptxgen.emulator.ptx.syntax import (
 from ptxgen.errors import ParseError, UnsupportedError
 
 _LINKAGE = {".visible", ".extern", ".weak", ".common"}
+
+
 _SPACES = {".global", ".const", ".shared", ".local", ".param"}
+
+
 _PERFORMANCE = {
     ".maxntid",
     ".reqntid",

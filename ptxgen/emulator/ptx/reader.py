@@ -31,10 +31,16 @@ _SPECIAL = re.compile(
     r"|clock|clock_hi|clock64|globaltimer|globaltimer_lo|globaltimer_hi|total_smem_size|dynamic_smem_size"
     r"|aggr_smem_size|reserved_smem_offset_\w+|lanemask_(?:eq|le|lt|ge|gt)|current_graph_exec|envreg\d+)$"
 )
+
+
 #: other names of the elements of a vector
 _COLOURS = dict(zip("rgba", "xyzw", strict=True))
+
+
 #: of bytes and half words, in video instructions
 _SELECTOR = re.compile(r"(b[0-7]{1,4}|h[0-3]{1,2})$")
+
+
 _CONSTANTS = {"WARP_SZ": 32}
 
 

@@ -7,51 +7,63 @@ addressed from a register, the frame pointer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
+from ptxgen.emulator.ptx.inlining import Context, Label, Subroutine
+from ptxgen.emulator.ptx.parameters import Parameters, Passing
+from ptxgen.emulator.ptx.syntax import (
+    Function,
+    Imm,
+    Instruction,
+    Mem,
+    Operand,
+    Parameter,
+    Reg,
+    Sink,
+    Sym,
+    Unit,
+    Variable,
+    Vec,
+)
+from ptxgen.errors import UnsupportedError
 
-from ptxgen.emulator.ops.builder import Builder, fault
-from ptxgen.emulator.ops.move import copy, together
-from ptxgen.emulator.ops.registry import Step, instruction
-from ptxgen.emulator.ptx.syntax import SIZES, Imm, Instruction, Mem, Operand, Reg, Sink, Sym, Variable, Vec
-from ptxgen.errors import Fault, UnsupportedError
-
-if TYPE_CHECKING:
-    from ptxgen.emulator.ptx.flatten import Context, Flattener, Label
-    from ptxgen.emulator.ptx.parameters import Parameters
-    from ptxgen.emulator.ptx.syntax import Function, Parameter
-    from ptxgen.emulator.warp_batch import Team
-
-Array = NDArray[Any]
-Mask = NDArray[np.bool_] | None
 #: bytes of local memory that the frames of one thread may take
 FRAMES = 32 * 1024
-#: words of 64 bits that the saved registers of one thread may take
-SAVED = 32 * 1024
 
 
-@dataclass(eq=False)
-class Subroutine:
-    """The copy of a recursive function.
+class CodeWriter(Protocol):
+    """Where the flattened code goes: `ptx.flatten.Flattener`."""
 
-    `back`: the number of the call to return to; `frame`: bytes of its variables in local memory, and `offsets` of each.
-    """
+    unit: Unit
+    entry: Function
+    out: Function
+    passings: list[Passing]
 
-    function: Function
-    context: Context
-    begin: Label
-    back: Reg
-    frame: int
-    offsets: dict[int, int]
+    def callees(self, f: Function) -> set[str]: ...
+
+    def variable(self, v: Variable) -> Variable: ...
+
+    def register(self, name: str, kind: str) -> Reg: ...
+
+    def fresh(self, f: Function, known: dict[int, Variable]) -> dict[int, Variable]: ...
+
+    def label(self) -> Label: ...
+
+    def place(self, label: Label) -> None: ...
+
+    def body(self, c: Context) -> None: ...
+
+    def emit(self, ins: Instruction, op: str, operands: tuple[Operand, ...] = (), **changes: Any) -> None: ...
+
+    def move(self, ins: Instruction, p: Parameter, to: Operand, source: Operand) -> None: ...
+
+    def case(self, ins: Instruction, value: Operand, number: int) -> Reg: ...
 
 
 class Recursion:
     """The recursive functions that one kernel may call."""
 
-    def __init__(self, owner: Flattener) -> None:
+    def __init__(self, owner: CodeWriter) -> None:
         self.owner = owner
         self.subroutines: dict[str, Subroutine] = {}
         self.calls: list[tuple[Subroutine, Label]] = []  # with where each goes on
@@ -123,7 +135,6 @@ class Recursion:
         found = self.subroutines.get(f.name)
         if found is not None:
             return found
-        from ptxgen.emulator.ptx.flatten import Context
 
         owner = self.owner
         offsets: dict[int, int] = {}
@@ -208,8 +219,6 @@ class Recursion:
     def hand(self, ins: Instruction, p: Parameter, to: Operand, source: Operand) -> None:
         """A parameter from where `gather` left it."""
         if isinstance(to, Sym) and isinstance(source, Sym):
-            from ptxgen.emulator.ptx.parameters import Passing
-
             self.owner.emit(ins, "call", row="*pass")
             self.owner.passings.append(Passing(self.owner.out.code[-1], to.var, source.var))
         else:
@@ -224,89 +233,3 @@ class Recursion:
             assert self.frame_pointer is not None
             operands = (self.frame_pointer, self.frame_pointer, Imm(sign * c.inside.frame))
             self.owner.emit(ins, "add", operands, mods=("s64",))
-
-
-# ---- instructions
-
-
-class Stack:
-    """Saved registers: words of each lane, and how many there are."""
-
-    def __init__(self, lanes: int) -> None:
-        self.words = np.zeros((lanes, 256), np.uint64)
-        self.top = np.zeros(lanes, np.int64)
-
-    def grow(self, to: int) -> None:
-        lanes, have = self.words.shape
-        if to > have:
-            words = np.zeros((lanes, max(to, 2 * have)), np.uint64)
-            words[:, :have] = self.words
-            self.words = words
-
-
-def stack_of(c: Team) -> Stack:
-    found: Stack | None = c.state.get("calls")
-    if found is None:
-        found = c.state["calls"] = Stack(c.n)
-    return found
-
-
-def kinds(ins: Instruction) -> list[tuple[Reg, str]]:
-    """The registers to save or restore, and their types."""
-    (vec,) = ins.operands
-    assert isinstance(vec, Vec)
-    return [(r, "pred" if r.type == "pred" else f"u{8 * SIZES[r.type]}") for r in vec.items if isinstance(r, Reg)]
-
-
-@instruction("*save")
-def save(b: Builder, ins: Instruction) -> Step:
-    views = [b.src(r, kind) for r, kind in kinds(ins)]
-    b.reads.clear()  # what was never written is saved, too
-
-    def step(c: Team, m: Mask) -> None:
-        lanes = np.flatnonzero(c.live() if m is None else m)
-        stack = stack_of(c)
-        at = stack.top[lanes]
-        if not len(lanes):
-            return
-        deepest = int(at.max()) + len(views)
-        if deepest > SAVED:
-            lane = int(lanes[int(np.argmax(at))])
-            raise fault(Fault, f"recursive calls save more than {8 * SAVED} bytes of registers", c, ins, lane)
-        stack.grow(deepest)
-        for i, view in enumerate(views):
-            stack.words[lanes, at + i] = c.v[view][lanes]
-        stack.top[lanes] += len(views)
-
-    return step
-
-
-@instruction("*restore")
-def restore(b: Builder, ins: Instruction) -> Step:
-    views = [b.dst(r, kind) for r, kind in kinds(ins)]
-
-    def step(c: Team, m: Mask) -> None:
-        lanes = np.flatnonzero(c.live() if m is None else m)
-        stack = stack_of(c)
-        stack.top[lanes] -= len(views)
-        for i, view in enumerate(views):
-            row = c.v[view]
-            row[lanes] = stack.words[lanes, stack.top[lanes] + i].astype(row.dtype)
-
-    return step
-
-
-@instruction("*pass")
-def hand_over(b: Builder, ins: Instruction) -> Step:
-    """The parts of one variable to those of another."""
-    to, source = ins.operands
-    assert isinstance(to, Vec)
-    assert isinstance(source, Vec)
-    steps = []
-    for d, a in zip(to.items, source.items, strict=True):
-        assert isinstance(d, Reg)
-        kind = f"u{8 * SIZES[d.type]}"
-        view = b.src(a, kind)
-        b.reads.pop()  # a part that was never written is passed, too
-        steps.append(copy(b.dst(d, kind), view))
-    return together(steps) if steps else lambda c, m: None

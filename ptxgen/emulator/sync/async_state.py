@@ -6,23 +6,20 @@ order that the seed decides.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.ops.builder import fault
-from ptxgen.emulator.ops.wgmma import Registers
-from ptxgen.emulator.sync.clusters import ClusterBarrier
+from ptxgen.emulator.ptx.syntax import Instruction
+from ptxgen.emulator.sync.cluster_barrier import ClusterBarrier
 from ptxgen.emulator.sync.events import Event, Events
 from ptxgen.emulator.sync.happens_before import Order
 from ptxgen.emulator.sync.mbarriers import Mbarriers
-from ptxgen.emulator.sync.warpgroup import Warpgroup
-from ptxgen.errors import AsyncFault, RaceFault
-
-if TYPE_CHECKING:
-    from ptxgen.emulator.ptx.syntax import Instruction
-    from ptxgen.emulator.warp_batch import Chunk, Team
+from ptxgen.emulator.sync.register_pool import RegisterPool as Registers
+from ptxgen.emulator.sync.warpgroup import WARPS, Warpgroup
+from ptxgen.emulator.warp_batch import Chunk, Team, fault
+from ptxgen.errors import AsyncFault, DivergenceFault, RaceFault
 
 Array = NDArray[Any]
 
@@ -52,9 +49,7 @@ class Tickets:
 class Asynchrony:
     """The asynchronous state of one chunk."""
 
-    def __init__(self, chunk: Chunk) -> None:
-        order = chunk.checks
-        assert isinstance(order, Order)
+    def __init__(self, chunk: Chunk, order: Order) -> None:
         self.chunk, self.order = chunk, order
         self.events = Events(chunk, order)
         self.barriers = Mbarriers(chunk, order, self.events)
@@ -169,3 +164,24 @@ class Asynchrony:
             who = f"warp {warp} of rank {rank} (line {visitor.line})"
             text = f"the block exits, and nothing orders that after the access to its shared memory by {who}"
             raise fault(RaceFault, text, c, ins, lane)
+
+
+def async_state(chunk: Chunk) -> Asynchrony:
+    """The asynchronous state of a chunk whose program starts asynchronous work."""
+    found = chunk.asynchrony
+    assert isinstance(found, Asynchrony)
+    return found
+
+
+def warpgroup(c: Team, ins: Instruction, m: Any) -> Warpgroup:
+    """That of a team; faults where the block has no whole one."""
+    chunk = c.chunk
+    state = async_state(chunk)
+    number = c.warp // WARPS
+    found: Warpgroup | None = state.warpgroups.get(number)
+    if found is None:
+        found = state.warpgroups[number] = Warpgroup(chunk, state.order, state.events, number)
+    if len(found.teams) < WARPS or (chunk.engine.threads % 32 and c.warp == len(chunk.teams) - 1):
+        lane = int(np.argmax(c.live() if m is None else m))
+        raise fault(DivergenceFault, "this needs a warpgroup, four whole warps of the block", c, ins, lane)
+    return found

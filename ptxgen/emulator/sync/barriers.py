@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.ops.builder import fault
+from ptxgen.emulator.ptx.syntax import Instruction
+from ptxgen.emulator.warp_batch import Chunk, Team, fault
 from ptxgen.errors import BarrierFault
 
-if TYPE_CHECKING:
-    from ptxgen.emulator.ptx.syntax import Instruction
-    from ptxgen.emulator.warp_batch import Chunk, Team
-
 Array = NDArray[Any]
+
+
 NUMBER = 16
 
 

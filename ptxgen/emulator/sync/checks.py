@@ -9,63 +9,20 @@ them; vector clocks, one a warp and block, tell.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.memory.global_memory import typed_views
-from ptxgen.emulator.ops.builder import fault
 from ptxgen.emulator.sync.lanes import ALL, Lanes, LaneShadow, Window
+from ptxgen.emulator.sync.touch import FULL, PAGE, Touch, words
+from ptxgen.emulator.warp_batch import Chunk, Team, fault
 from ptxgen.errors import AsyncFault, RaceFault, UninitialisedFault
 
-if TYPE_CHECKING:
-    from ptxgen.emulator.ptx.syntax import Instruction
-    from ptxgen.emulator.warp_batch import Chunk, Team
-
 Array = NDArray[Any]
-PAGE = 7
-
-
-def page_bits(lo: int, hi: int) -> int:
-    """The pages of bytes lo to hi - 1 of a block's shared memory."""
-    first = lo >> PAGE
-    return ((1 << (((hi - 1) >> PAGE) - first + 1)) - 1) << first
-
-
-class Touch:
-    """One access of one team: byte positions in the chunk's arena, `size` bytes each.
-
-    `number`: of a write, in the order of time; `changed`: where a store changed what another warp had stored, a boolean
-    a position (None: not known).
-    """
-
-    __slots__ = ("changed", "index", "ins", "lanes", "mask", "number", "offset", "pages", "size")
-
-    def __init__(self, pages: int, index: Array, offset: int, size: int, mask: Any, ins: Instruction) -> None:
-        self.pages, self.index, self.offset, self.size, self.mask, self.ins = pages, index, offset, size, mask, ins
-        self.lanes: Array | None = None  # of a compressed index
-        self.number = 0
-        self.changed: Array | None = None
-
-    def positions(self) -> tuple[Array, Array | None]:
-        """Byte positions of the active lanes, and which lanes those are (None: all)."""
-        if self.mask is None:
-            return self.index + self.offset, self.lanes
-        lanes = np.flatnonzero(self.mask)
-        return self.index[lanes] + self.offset, lanes
-
-
-def words(positions: Array, size: int) -> list[tuple[int, Array]]:
-    """(unit, element positions) that cover `size` bytes from each position."""
-    unit = min(size, 8)
-    first = positions >> (unit.bit_length() - 1)
-    return [(unit, first + i) for i in range(size // unit)]
-
-
 #: instructions whose data are in memory when the next instruction begins
 STORES = {"st", "stmatrix"}
-FULL = {1: 1, 2: 0x0101, 4: 0x01010101, 8: 0x0101010101010101}
 
 
 class Part:
@@ -134,7 +91,7 @@ class Checks:
             self.fresh_clocks()
             #: of each team: what its lanes know of each other, and what they did since they synchronised
             self.lanes = [Lanes(32 * chunk.blocks) for _ in chunk.teams]
-            self.windows = [Window(team) for team in chunk.teams]
+            self.windows = [Window(team, self.lane_shadow) for team in chunk.teams]
             #: of each team: what its lanes may overwrite, as others have read it
             self.exchanged = [Lanes(32 * chunk.blocks) for _ in chunk.teams]
 

@@ -8,25 +8,29 @@ bytes, say which events read or write it: asynchronous work goes by whole granul
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.ops.builder import fault
-from ptxgen.emulator.sync.checks import Segment, Touch
+from ptxgen.emulator.ptx.syntax import Instruction
+from ptxgen.emulator.sync.checks import Segment
+from ptxgen.emulator.sync.cluster_barrier import ClusterBarrier
 from ptxgen.emulator.sync.happens_before import Order, accessors
+from ptxgen.emulator.sync.touch import Touch
+from ptxgen.emulator.warp_batch import Chunk, Team, fault
 from ptxgen.errors import AsyncFault, BarrierFault, RaceFault
 
-if TYPE_CHECKING:
-    from ptxgen.emulator.ptx.syntax import Instruction
-    from ptxgen.emulator.sync.clusters import ClusterBarrier
-    from ptxgen.emulator.warp_batch import Chunk, Team
-
 Array = NDArray[Any]
+
+
 #: log2 of a granule's bytes
 GRANULE = 4
+
+
 COUNT = 64
+
+
 FENCE = "fence.proxy.async"
 
 

@@ -7,19 +7,19 @@ writes of each actor lie behind a fence between the proxies, and which asynchron
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.ops.builder import fault
-from ptxgen.emulator.sync.checks import FULL, Checks, Part, Segment, Touch, words
+from ptxgen.emulator.sync.checks import Checks, Part, Segment
+from ptxgen.emulator.sync.touch import FULL, Touch, words
+from ptxgen.emulator.warp_batch import Chunk, Team, fault
 from ptxgen.errors import RaceFault
 
-if TYPE_CHECKING:
-    from ptxgen.emulator.warp_batch import Chunk, Team
-
 Array = NDArray[Any]
+
+
 #: accesses that race: of the new segment, of the old one
 PAIRS = (
     ("writes", "writes"),

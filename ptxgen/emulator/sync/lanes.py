@@ -8,20 +8,22 @@ overwrite after, since what they exchange may depend on the value.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.ops.builder import fault
+from ptxgen.emulator.sync.touch import Touch
+from ptxgen.emulator.warp_batch import Chunk, Team, fault
 from ptxgen.errors import RaceFault
 
-if TYPE_CHECKING:
-    from ptxgen.emulator.sync.checks import Touch
-    from ptxgen.emulator.warp_batch import Chunk, Team
-
 Array = NDArray[Any]
+
+
 LANES = np.arange(32, dtype=np.uint32)
+
+
 ALL = np.uint32(0xFFFFFFFF)
 
 
@@ -74,8 +76,8 @@ class Window:
     address are no fault here: the last value stays, as the hardware does it.
     """
 
-    def __init__(self, c: Team) -> None:
-        self.team = c
+    def __init__(self, c: Team, shadow: Callable[[], LaneShadow]) -> None:
+        self.team, self.shadow = c, shadow
         self.clear()
 
     def clear(self) -> None:
@@ -118,7 +120,7 @@ class Window:
 
     def compare(self, pages: int) -> None:
         c = self.team
-        shadow = c.chunk.checks.lane_shadow()
+        shadow = self.shadow()
         known, exchanged = Lanes(c.n), Lanes(c.n)
         clock = shadow.first
         for touch, kind in self.entries:

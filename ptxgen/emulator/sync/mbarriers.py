@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.ops.builder import fault
-from ptxgen.emulator.ops.cp_async import retire
-from ptxgen.emulator.sync.checks import PAGE
+from ptxgen.emulator.ptx.syntax import Instruction
+from ptxgen.emulator.sync.async_copies import retire
+from ptxgen.emulator.sync.cluster_barrier import ClusterBarrier
 from ptxgen.emulator.sync.events import Events
 from ptxgen.emulator.sync.happens_before import Known, Order
+from ptxgen.emulator.sync.touch import PAGE
+from ptxgen.emulator.warp_batch import Chunk, Team, fault
 from ptxgen.errors import BarrierFault, RaceFault
 
-if TYPE_CHECKING:
-    from ptxgen.emulator.ptx.syntax import Instruction
-    from ptxgen.emulator.sync.clusters import ClusterBarrier
-    from ptxgen.emulator.warp_batch import Chunk, Team
-
 Array = NDArray[Any]
+
+
 #: largest count of arrivals, and largest number of bytes either way
 LIMIT = (1 << 20) - 1
+
+
 #: a state that an arrival returns: this bit, the phase, and 20 bits of the arrivals that were pending before
 TOKEN = 1 << 63
 

@@ -8,16 +8,17 @@ the publication; it takes effect at once with .acquire, else at the next fence o
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from ptxgen.emulator.sync.shadow import Shadow
-    from ptxgen.emulator.warp_batch import Chunk, Team
+from ptxgen.emulator.sync.checks import Checks
+from ptxgen.emulator.warp_batch import Chunk, Team
 
 Array = NDArray[Any]
+
+
 #: by cluster: clocks of its warps, and up to which clocks their writes lie behind a proxy fence
 Clocks = dict[int, Array]
 
@@ -34,6 +35,36 @@ class Publication:
     def __init__(self) -> None:
         self.near: Clocks = {}
         self.far: Clocks = {}
+
+
+class Publications:
+    """The publications of one launch, by number; number 0 is empty."""
+
+    def __init__(self) -> None:
+        self.made = [Publication()]
+        self.unions: dict[tuple[int, ...], int] = {}
+
+    def __getitem__(self, number: int) -> Publication:
+        return self.made[number]
+
+    def publish(self, made: Publication) -> int:
+        """The number of a new publication."""
+        self.made.append(made)
+        return len(self.made) - 1
+
+    def together(self, numbers: list[int]) -> int:
+        """The number of the publication that unites several."""
+        key = tuple(sorted({n for n in numbers if n}))
+        if len(key) < 2:
+            return key[0] if key else 0
+        found = self.unions.get(key)
+        if found is None:
+            made = Publication()
+            for n in key:
+                merge(made.near, self.made[n].near)
+                merge(made.far, self.made[n].far)
+            found = self.unions[key] = self.publish(made)
+        return found
 
 
 class History:
@@ -56,9 +87,8 @@ class History:
 class Messages:
     """The messages of one chunk. Warps are numbered within their cluster, clusters within the launch."""
 
-    def __init__(self, chunk: Chunk, shadow: Shadow) -> None:
-        self.chunk, self.shadow = chunk, shadow
-        self.checks = chunk.checks
+    def __init__(self, chunk: Chunk, checks: Checks, publications: Publications) -> None:
+        self.chunk, self.checks, self.publications = chunk, checks, publications
         self.size = self.checks.size
         self.first = chunk.first // self.size
         self.fences: dict[tuple[int, int], History] = {}
@@ -107,13 +137,13 @@ class Messages:
             history = self.fences.setdefault((self.cluster(block), actor), History())
             made = Publication()
             if history.entries:
-                last = self.shadow.publications[history.entries[-1]]
+                last = self.publications[history.entries[-1]]
                 made.near, made.far = dict(last.near), dict(last.far)
             merge(made.near, {self.cluster(block): told})
             if not near:
                 merge(made.far, {self.cluster(block): told})
                 merge(made.far, self.foreign(c.warp, block))
-            history.add(int(told[0, actor]), self.shadow.publish(made))
+            history.add(int(told[0, actor]), self.publications.publish(made))
 
     def carried(self, c: Team, lanes: Array) -> Array:
         """The numbers of the publications that stores of some lanes carry; 0: none."""
@@ -128,7 +158,7 @@ class Messages:
                 number = history and history.at(int(self.checks.clocks[c.warp, actor, block]))
                 if number:
                     found.append(number)
-            self.numbers[c.warp, block] = self.shadow.together(found)
+            self.numbers[c.warp, block] = self.publications.together(found)
         self.versions[c.warp, blocks] = versions
         out: Array = self.numbers[c.warp, lanes >> 5]
         return out
@@ -161,7 +191,7 @@ class Messages:
             cluster, actor = self.cluster(block), int(checks.base[block]) + w
             far: Clocks = {}
             for number in waiting:
-                heard = self.shadow.publications[number]
+                heard = self.publications[number]
                 merge(far, heard.far)
                 if cluster in heard.near:
                     merge(far, {cluster: heard.near[cluster]})

@@ -12,31 +12,38 @@ of a weak store that follows a fence.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.memory.global_memory import GLOBAL_BASE
-from ptxgen.emulator.ops.builder import fault
-from ptxgen.emulator.sync.messages import Publication, merge
+from ptxgen.emulator.memory.address_map import GLOBAL_BASE
+from ptxgen.emulator.memory.tensormap import Window
+from ptxgen.emulator.ptx.syntax import Instruction
+from ptxgen.emulator.sync.messages import Publications
+from ptxgen.emulator.warp_batch import Launch, Team, fault
 from ptxgen.errors import AsyncFault, RaceFault
 
-if TYPE_CHECKING:
-    from ptxgen.emulator.engine.engine import Engine
-    from ptxgen.emulator.memory.tensormap import Window
-    from ptxgen.emulator.ops.access import Site
-    from ptxgen.emulator.ptx.syntax import Instruction
-    from ptxgen.emulator.warp_batch import Team
-
 Array = NDArray[Any]
+
+
 #: bits of a mark: thread, kind, whether the asynchronous proxy did it, number of the instruction, clock
 THREAD = (1 << 28) - 1
+
+
 KIND, PROXY, NUMBER, CLOCK = 28, 30, 31, 43
+
+
 LAST_CLOCK = (1 << 20) - 1
+
+
 #: kinds: a weak access, a strong one, an atomic one, a weak write by several lanes of one warp at once
 WEAK, STRONG, ATOMIC, MANY = range(4)
+
+
 PAST = {"reads": "read", "writes": "wrote"}
+
+
 _STRONG = {"volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"}
 
 
@@ -54,7 +61,7 @@ class Manner:
 class Shadow:
     """The accesses of one launch to global memory."""
 
-    def __init__(self, engine: Engine, earlier: list[Shadow]) -> None:
+    def __init__(self, engine: Launch, earlier: list[Shadow]) -> None:
         self.engine, self.entry = engine, engine.program.name
         self.memory = engine.memory
         self.shift = engine.program.grains[1]
@@ -65,8 +72,7 @@ class Shadow:
         self.reader, self.first = np.zeros(units, np.int64), np.zeros(units, np.int64)
         self.tells = engine.program.messages
         self.carried = np.zeros(units if self.tells else 0, np.int32)
-        self.publications: list[Publication] = [Publication()]
-        self.unions: dict[tuple[int, ...], int] = {}
+        self.publications = Publications()
         self.numbers: dict[int, int] = {}
         self.sites: list[Instruction] = []
         self.manners: dict[int, Manner] = {}
@@ -75,26 +81,6 @@ class Shadow:
         #: launches that may not have ended, and whether any thread of this one waits for them
         self.earlier, self.waits = earlier, False
         self.enabled = engine.blocks * self.teams * 32 < THREAD
-
-    # ---- publications
-
-    def publish(self, made: Publication) -> int:
-        self.publications.append(made)
-        return len(self.publications) - 1
-
-    def together(self, numbers: list[int]) -> int:
-        """The publication that is several."""
-        key = tuple(sorted({n for n in numbers if n}))
-        if len(key) < 2:
-            return key[0] if key else 0
-        found = self.unions.get(key)
-        if found is None:
-            made = Publication()
-            for n in key:
-                merge(made.near, self.publications[n].near)
-                merge(made.far, self.publications[n].far)
-            found = self.unions[key] = self.publish(made)
-        return found
 
     # ---- marks
 
@@ -133,16 +119,15 @@ class Shadow:
 
     # ---- accesses
 
-    def access(self, c: Team, site: Site, at: Array, lanes: Array) -> None:
-        """Lanes read, or access by an atomic operation, `site.size` bytes at positions of memory."""
+    def access(self, c: Team, ins: Instruction, kind: str, size: int, at: Array, lanes: Array) -> None:
+        """Lanes read, or access by an atomic operation, `size` bytes at positions of memory."""
         if not self.enabled or not len(lanes):
             return
-        ins = site.ins
         how = self.manner(ins)
-        if site.kind == "read" and how.kind != ATOMIC:
-            self.read(c, ins, how, at, lanes, site.size)
+        if kind == "read" and how.kind != ATOMIC:
+            self.read(c, ins, how, at, lanes, size)
         else:
-            self.write(c, ins, how, at, lanes, site.size)
+            self.write(c, ins, how, at, lanes, size)
 
     def units(self, at: Array, size: int) -> list[Array]:
         first = at >> self.shift
@@ -210,7 +195,7 @@ class Shadow:
             return
         for i in np.flatnonzero(numbers | self.carried[g]).tolist():
             unit = int(g[i])
-            self.carried[unit] = self.together([int(self.carried[unit]), int(numbers[i])])
+            self.carried[unit] = self.publications.together([int(self.carried[unit]), int(numbers[i])])
 
     def store(self, c: Team, ins: Instruction, at: Array, lanes: Array, size: int, old: Array, values: Array) -> None:
         """Lanes are about to store `values` in the place of `old`: rows of elements."""

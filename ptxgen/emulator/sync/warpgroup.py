@@ -6,25 +6,23 @@ first of the warps waits for it ("late"); until its own wait, no warp may touch 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.ops.builder import fault
-from ptxgen.emulator.sync.events import Access, Event
+from ptxgen.emulator.ptx.syntax import Instruction
+from ptxgen.emulator.sync.events import Access, Event, Events
+from ptxgen.emulator.sync.happens_before import Order
 from ptxgen.emulator.sync.wgmma_operands import matrix, put_accumulator, region, take_accumulator, take_left, within
-from ptxgen.errors import AsyncFault, DivergenceFault, OutOfBoundsFault
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ptxgen.emulator.ptx.syntax import Instruction
-    from ptxgen.emulator.sync.async_state import Asynchrony
-    from ptxgen.emulator.warp_batch import Chunk, Team
+from ptxgen.emulator.warp_batch import Chunk, Team, fault
+from ptxgen.errors import DivergenceFault, OutOfBoundsFault
 
 Array = NDArray[Any]
+
+
 WARPS = 4
 
 
@@ -78,8 +76,8 @@ class Accumulators:
 class Warpgroup:
     """Four warps of every block of a chunk."""
 
-    def __init__(self, chunk: Chunk, asynchrony: Asynchrony, number: int) -> None:
-        self.chunk, self.asynchrony, self.number = chunk, asynchrony, number
+    def __init__(self, chunk: Chunk, order: Order, events: Events, number: int) -> None:
+        self.chunk, self.order, self.events, self.number = chunk, order, events, number
         self.teams = chunk.teams[WARPS * number : WARPS * number + WARPS]
         self.products: list[Product] = []
         self.committed = np.zeros((WARPS, chunk.blocks), np.int64)
@@ -100,7 +98,7 @@ class Warpgroup:
                 self.admit(c, take, product)
                 rest &= ~take
         if rest.any():
-            product = Product(form, rest, self.asynchrony.order.actors)
+            product = Product(form, rest, self.order.actors)
             product.a[rest], product.b[rest], product.adds[rest] = a[rest], b[rest], adds[rest]
             product.group[rest] = self.committed[w][rest]
             self.products.append(product)
@@ -125,7 +123,7 @@ class Warpgroup:
                 raise fault(DivergenceFault, text, c, form.ins, 32 * int(np.argmax(bad)))
 
     def admit(self, c: Team, take: Array, product: Product) -> None:
-        order = self.asynchrony.order
+        order = self.order
         w = c.warp
         product.issued[w % WARPS] |= take
         at = np.flatnonzero(take)
@@ -143,7 +141,7 @@ class Warpgroup:
 
     def begin(self, c: Team, product: Product, blocks: Array) -> None:
         """All four warps have issued it: memory belongs to it from now on."""
-        events = self.asynchrony.events
+        events = self.events
         form = product.form
         sides = [(product.b, form.n, form.across[1])]
         if form.left is None:
@@ -263,7 +261,7 @@ class Warpgroup:
             if (short | ~blocks).all():
                 return
             lanes = lanes & ~np.repeat(short, 32)
-        order, events = self.asynchrony.order, self.asynchrony.events
+        order, events = self.order, self.events
         for product, due in mine:
             due = due & ~short
             todo = np.flatnonzero(due & ~product.done)
@@ -304,28 +302,3 @@ class Warpgroup:
 
     def standing(self) -> list[tuple[Team, Instruction, Array, str]]:
         return [(c, ins, lanes, "waits for the other warps of its warpgroup") for c, ins, lanes, _, _ in self.waiting]
-
-
-def warpgroup(c: Team, ins: Instruction, m: Any) -> Warpgroup:
-    """That of a team; faults where the block has no whole one."""
-    chunk = c.chunk
-    asynchrony = chunk.asynchrony
-    assert asynchrony is not None
-    number = c.warp // WARPS
-    found: Warpgroup | None = asynchrony.warpgroups.get(number)
-    if found is None:
-        found = asynchrony.warpgroups[number] = Warpgroup(chunk, asynchrony, number)
-    if len(found.teams) < WARPS or (chunk.engine.threads % 32 and c.warp == len(chunk.teams) - 1):
-        lane = int(np.argmax(c.live() if m is None else m))
-        raise fault(DivergenceFault, "this needs a warpgroup, four whole warps of the block", c, ins, lane)
-    return found
-
-
-def held(c: Team, number: int, m: Any, ins: Instruction, name: str) -> None:
-    """An instruction touches a register of a set: faults where a product has it."""
-    busy = c.held.get(number)
-    if busy is not None:
-        bad = busy & c.warps(m)
-        if bad.any():
-            lane = 32 * int(np.argmax(bad))
-            raise fault(AsyncFault, f"{name} belongs to a wgmma that nobody has waited for", c, ins, lane)

@@ -8,15 +8,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.memory.global_memory import SHARED_BASE
+from ptxgen.emulator.memory.address_map import SHARED_BASE
 from ptxgen.emulator.memory.swizzle import swizzled
-from ptxgen.emulator.sync.checks import page_bits
+from ptxgen.emulator.sync.touch import page_bits
 
 Array = NDArray[Any]
+
+
 #: by the descriptor's code
 SPANS = (0, 128, 64, 32)
+
+
 #: start addresses and offsets are counted in granules of 16 bytes, modulo this
 GRANULES = 1 << 14
+
+
 #: bytes of one row of A or column of B that an instruction takes
 DEPTH = 32
 

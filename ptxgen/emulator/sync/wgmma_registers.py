@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.ops.registry import Step
 from ptxgen.emulator.ptx.syntax import Instruction, Reg, Vec
-from ptxgen.emulator.sync.warpgroup import held
-
-if TYPE_CHECKING:
-    from ptxgen.emulator.warp_batch import Team
+from ptxgen.emulator.warp_batch import Step, Team, fault
+from ptxgen.errors import AsyncFault
 
 Array = NDArray[Any]
 Mask = NDArray[np.bool_] | None
@@ -68,3 +65,13 @@ class RegisterSets:
                 touched[number] = touched[number] | blocks if number in touched else blocks
 
         return step
+
+
+def held(c: Team, number: int, m: Any, ins: Instruction, name: str) -> None:
+    """An instruction touches a register of a set: faults where a product has it."""
+    busy = c.held.get(number)
+    if busy is not None:
+        bad = busy & c.warps(m)
+        if bad.any():
+            lane = 32 * int(np.argmax(bad))
+            raise fault(AsyncFault, f"{name} belongs to a wgmma that nobody has waited for", c, ins, lane)
