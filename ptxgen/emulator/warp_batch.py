@@ -117,23 +117,25 @@ class Kernel(Protocol):
     @property
     def register_sets(self) -> RegisterSets: ...
 
-    def poison(self, c: Team, loaded: dict[int, tuple[NDArray[np.bool_], int]], ins: Instruction) -> None: ...
+    def mark_undefined(
+        self, c: WarpBatch, loaded: dict[int, tuple[NDArray[np.bool_], int]], ins: Instruction
+    ) -> None: ...
 
 
 class GlobalChecks(Protocol):
     """The checks for races in global memory: `sync.shadow.Shadow`."""
 
-    def access(self, c: Team, ins: Instruction, kind: str, size: int, at: Array, lanes: Array) -> None: ...
+    def access(self, c: WarpBatch, ins: Instruction, kind: str, size: int, at: Array, lanes: Array) -> None: ...
 
     def store(
-        self, c: Team, ins: Instruction, at: Array, lanes: Array, size: int, old: Array, values: Array
+        self, c: WarpBatch, ins: Instruction, at: Array, lanes: Array, size: int, old: Array, values: Array
     ) -> None: ...
 
-    def bulk(self, c: Team, ins: Instruction, lane: int, low: int, high: int, writes: bool) -> None: ...
+    def bulk(self, c: WarpBatch, ins: Instruction, lane: int, low: int, high: int, writes: bool) -> None: ...
 
-    def box(self, c: Team, ins: Instruction, lane: int, window: Window, writes: bool) -> None: ...
+    def box(self, c: WarpBatch, ins: Instruction, lane: int, window: Window, writes: bool) -> None: ...
 
-    def wait(self, c: Team, warps: Array) -> None: ...
+    def wait(self, c: WarpBatch, warps: Array) -> None: ...
 
 
 class Launch(Protocol):
@@ -174,7 +176,7 @@ class Launch(Protocol):
 class SharedChecks(Protocol):
     """The checks of shared memory: `sync.checks.Checks`."""
 
-    hook: Callable[[Team, Any, str], None] | None
+    hook: Callable[[WarpBatch, Any, str], None] | None
     races: bool
     size: int
     actors: int
@@ -190,43 +192,43 @@ class SharedChecks(Protocol):
 
     def own(self, warp: int) -> Array: ...
 
-    def record(self, c: Team, touch: Any, kind: str) -> None: ...
+    def record(self, c: WarpBatch, touch: Any, kind: str) -> None: ...
 
-    def check_read(self, c: Team, touch: Any, slots: list[int] | None) -> None: ...
+    def check_read(self, c: WarpBatch, touch: Any, slots: list[int] | None) -> None: ...
 
-    def check_copies(self, c: Team, touch: Any, doing: str) -> None: ...
+    def check_copies(self, c: WarpBatch, touch: Any, doing: str) -> None: ...
 
     def mark_written(self, pages: int, positions: Array, size: int) -> None: ...
 
     def refresh(self, pages: int) -> None: ...
 
-    def close(self, c: Team) -> None: ...
+    def close(self, c: WarpBatch) -> None: ...
 
-    def finish(self, c: Team) -> None: ...
+    def finish(self, c: WarpBatch) -> None: ...
 
-    def lanes_meet(self, c: Team, members: Array) -> None: ...
+    def synchronise_lanes(self, c: WarpBatch, members: Array) -> None: ...
 
-    def warps_meet(self, c: Team, warps: Array) -> None: ...
+    def synchronise_warps(self, c: WarpBatch, warps: Array) -> None: ...
 
-    def exchange(self, c: Team, members: Array | None) -> None: ...
+    def exchange(self, c: WarpBatch, members: Array | None) -> None: ...
 
-    def join(self, given: Array, taken: Array) -> None: ...
+    def synchronise_clocks(self, releasing: Array, acquiring: Array) -> None: ...
 
-    def tell(self, c: Team, blocks: Array) -> Any: ...
+    def release_clocks(self, c: WarpBatch, blocks: Array) -> Any: ...
 
-    def hear(self, taken: Array, told: Any, blocks: Array) -> None: ...
+    def acquire_clocks(self, acquiring: Array, released: Any, blocks: Array) -> None: ...
 
 
 class MessageChecks(Protocol):
     """The messages between threads: `sync.messages.Messages`."""
 
-    def settle(self, c: Team, blocks: Array) -> None: ...
+    def apply_received(self, c: WarpBatch, blocks: Array) -> None: ...
 
-    def fence(self, c: Team, blocks: Array, near: bool) -> None: ...
+    def fence(self, c: WarpBatch, blocks: Array, near: bool) -> None: ...
 
-    def carried(self, c: Team, lanes: Array) -> Array: ...
+    def carried(self, c: WarpBatch, lanes: Array) -> Array: ...
 
-    def hear(self, c: Team, lanes: Array, numbers: Array, acquires: bool) -> None: ...
+    def receive(self, c: WarpBatch, lanes: Array, numbers: Array, acquires: bool) -> None: ...
 
     def knows(self, warp: int, block: int, cluster: int, actor: int, row: int = 0) -> int: ...
 
@@ -240,15 +242,15 @@ class NamedBarriers(Protocol):
     expected: Array
     whole: int
 
-    def meet(self, part: Any) -> None: ...
+    def arrive_lanes(self, part: Any) -> None: ...
 
-    def settle(self, c: Team) -> None: ...
+    def arrive_complete_warps(self, c: WarpBatch) -> None: ...
 
-    def leave(self, blocks: Array) -> None: ...
+    def warps_exited(self, blocks: Array) -> None: ...
 
 
 class AsyncWork(Protocol):
-    """The asynchronous state: `sync.async_state.Asynchrony`."""
+    """The asynchronous state: `sync.async_state.AsyncState`."""
 
     under_way: list[Any]
 
@@ -258,12 +260,12 @@ class AsyncWork(Protocol):
 
     def time_out(self) -> bool: ...
 
-    def standing(self) -> list[tuple[Team, Instruction, Array, str]]: ...
+    def waiting_places(self) -> list[tuple[WarpBatch, Instruction, Array, str]]: ...
 
-    def leave(self, c: Team, mask: Array, warps: Array, ins: Instruction) -> None: ...
+    def exit_blocks(self, c: WarpBatch, mask: Array, warps: Array, ins: Instruction) -> None: ...
 
 
-class Team:
+class WarpBatch:
     """One warp of every block of a chunk."""
 
     def __init__(self, chunk: Chunk, warp: int) -> None:
@@ -323,20 +325,20 @@ class Team:
         self.executed = 0  # instructions since the chunk began
         self.quiet = 0
         #: iterations of the loops that the program counts, by lane
-        self.trips = np.zeros((self.chunk.program.counters, self.n), np.int32)
+        self.iterations = np.zeros((self.chunk.program.counters, self.n), np.int32)
         for i in range(len(self.addresses)):
             self.addresses[i] = None
         self.written = list(self.chunk.program.undefined.fresh)
-        self.poisoned: dict[int, Any] = {}
-        self.poison_next: dict[int, Array] = {}
+        self.undefined_origins: dict[int, Any] = {}
+        self.undefined_next: dict[int, Array] = {}
         self.segment: Any = None  # of the race checks: `sync.checks.Segment`
         self.copies: list[Any] = []
         self.copy_group: int | Array = 0
         self.copy_pages = 0
         self.state: dict[str, Any] = {}
         #: sets of registers by number: blocks where wgmma holds them, and where others have touched them since a fence
-        self.held: dict[int, Array] = {}
-        self.touched: dict[int, Array | bool] = {}
+        self.busy_registers: dict[int, Array] = {}
+        self.touched_registers: dict[int, Array | bool] = {}
         self.fill_specials()
 
     def fill_specials(self) -> None:
@@ -406,7 +408,7 @@ class Team:
         """Where the local memory of each lane begins among generic addresses: another place for each thread."""
         found: Array | None = self.state.get("local windows")
         if found is None:
-            threads = ((self.chunk.first + self.row) * len(self.chunk.teams) + self.warp) * 32 + self.lane
+            threads = ((self.chunk.first + self.row) * len(self.chunk.batches) + self.warp) * 32 + self.lane
             number = threads % ((LOCAL_END - LOCAL_WINDOW >> LOCAL_BITS) - 1)
             found = self.state["local windows"] = (LOCAL_WINDOW + (number << LOCAL_BITS)).astype(np.uint64)
         return found
@@ -479,7 +481,7 @@ class Chunk:
     checks: SharedChecks
     barriers: NamedBarriers
     messages: MessageChecks | None
-    asynchrony: AsyncWork | None
+    async_state: AsyncWork | None
 
     def __init__(self, engine: Launch, program: Kernel, blocks: int) -> None:
         self.engine, self.program, self.blocks = engine, program, blocks
@@ -487,7 +489,7 @@ class Chunk:
         self.end = SHARED_BASE + engine.shared_size
         self.shared = np.zeros(blocks * self.stride, np.uint8)
         self.views = typed_views(self.shared)
-        self.teams = [Team(self, w) for w in range((engine.threads + 31) // 32)]
+        self.batches = [WarpBatch(self, w) for w in range((engine.threads + 31) // 32)]
 
     def reset(self, first: int) -> None:
         """Become the blocks from number `first` of the launch on."""
@@ -500,18 +502,20 @@ class Chunk:
             self.shared[:] = 0xFF
         self.state: dict[str, Any] = {}
         self.messages = None
-        self.asynchrony = None
+        self.async_state = None
         #: of each warp: its clock when it waited for the kernels before
-        self.waited = np.zeros((len(self.teams), self.blocks), np.int32)
-        for team in self.teams:
-            team.reset()
+        self.waited = np.zeros((len(self.batches), self.blocks), np.int32)
+        for batch in self.batches:
+            batch.reset()
 
     @property
     def finished(self) -> bool:
-        return all(not t.count for t in self.teams)
+        return all(not t.count for t in self.batches)
 
 
-def fault(kind: type[Fault], message: str, c: Team, ins: Instruction, lane: int, address: int | None = None) -> Fault:
+def fault(
+    kind: type[Fault], message: str, c: WarpBatch, ins: Instruction, lane: int, address: int | None = None
+) -> Fault:
     """A fault of the given class at one lane of a team."""
     block, thread = c.coordinates(lane)
     return kind(
@@ -526,6 +530,6 @@ def fault(kind: type[Fault], message: str, c: Team, ins: Instruction, lane: int,
     )
 
 
-def active(c: Team, m: Mask) -> Array:
+def active(c: WarpBatch, m: Mask) -> Array:
     """The lanes that execute, as booleans."""
     return c.live() if m is None else m

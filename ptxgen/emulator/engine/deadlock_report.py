@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 
 from ptxgen.emulator.engine.basic_block import Block
 from ptxgen.emulator.ptx.syntax import Instruction
-from ptxgen.emulator.warp_batch import Chunk, Team, fault
+from ptxgen.emulator.warp_batch import Chunk, WarpBatch, fault
 from ptxgen.errors import DeadlockFault, DivergenceFault
 
 Array = NDArray[Any]
 
 
 #: (team, instruction, lanes, what they do there)
-Place = tuple["Team", "Instruction", Array, str]
+Place = tuple["WarpBatch", "Instruction", Array, str]
 
 
 #: most places that a message lists
@@ -25,52 +25,52 @@ MOST = 24
 
 def deadlock(chunks: list[Chunk], blocks: list[Block]) -> NoReturn:
     """Raises the fault that describes why nothing can go on."""
-    places = [p for chunk in chunks for p in standing(chunk, blocks, "polls")]
-    for team, ins, lanes, words in places:
-        if words == PARKED and not waits_elsewhere(places, team, lanes):
+    places = [p for chunk in chunks for p in waiting_places(chunk, blocks, "polls")]
+    for batch, ins, lanes, words in places:
+        if words == PARKED and not waits_elsewhere(places, batch, lanes):
             message = f"the other lanes of the warp never come to this instruction:{table(places)}"
-            raise fault(DivergenceFault, message, team, ins, int(np.argmax(lanes)))
-    team, ins, lanes, _ = places[0]
-    raise fault(DeadlockFault, f"no warp can go on:{table(places)}", team, ins, int(np.argmax(lanes)))
+            raise fault(DivergenceFault, message, batch, ins, int(np.argmax(lanes)))
+    batch, ins, lanes, _ = places[0]
+    raise fault(DeadlockFault, f"no warp can go on:{table(places)}", batch, ins, int(np.argmax(lanes)))
 
 
-def waits_elsewhere(places: list[Place], team: Team, lanes: Array) -> bool:
+def waits_elsewhere(places: list[Place], batch: WarpBatch, lanes: Array) -> bool:
     """Whether the other lanes of a warp wait for something else than their warp."""
-    missing = team.live() & np.repeat(team.warps(lanes), 32) & ~lanes
-    return any((missing & mask).any() for other, _, mask, words in places if other is team and words != PARKED)
+    missing = batch.live() & np.repeat(batch.warps(lanes), 32) & ~lanes
+    return any((missing & mask).any() for other, _, mask, words in places if other is batch and words != PARKED)
 
 
-def endless(c: Team, blocks: list[Block], limit: int) -> NoReturn:
+def endless(c: WarpBatch, blocks: list[Block], limit: int) -> NoReturn:
     """Raises the fault of a launch whose warps run and run."""
-    places = standing(c.chunk, blocks, "runs")
+    places = waiting_places(c.chunk, blocks, "runs")
     places.sort(key=lambda p: p[0] is not c)
-    team, ins, lanes, _ = places[0]
+    batch, ins, lanes, _ = places[0]
     message = f"a warp has executed over {limit} instructions, which the option watchdog allows:"
-    raise fault(DeadlockFault, message + table(places), team, ins, int(np.argmax(lanes)))
+    raise fault(DeadlockFault, message + table(places), batch, ins, int(np.argmax(lanes)))
 
 
 PARKED = "waits for its warp"
 
 
-def standing(chunk: Chunk, blocks: list[Block], running: str) -> list[Place]:
+def waiting_places(chunk: Chunk, blocks: list[Block], running: str) -> list[Place]:
     """The places of a chunk's warps; `running`: what those do that wait for nobody."""
     places: list[Place] = []
-    for team in chunk.teams:
-        for at, m in sorted(team.groups.items()):
+    for batch in chunk.batches:
+        for at, m in sorted(batch.groups.items()):
             blk = blocks[at]
             ins = blk.ins if blk.ins is not None and not blk.steps else blk.contents[0]
-            places.append((team, ins, team.live() if m is None else m, PARKED if at in team.parked else running))
+            places.append((batch, ins, batch.live() if m is None else m, PARKED if at in batch.parked else running))
     barriers = chunk.barriers
     for number, waiting in enumerate(barriers.waiting):
         for w in waiting:
             block = int(np.argmax(w.mask)) // 32
             arrived, expected = barriers.arrived[number, block], int(barriers.expected[number, block])
             expected = barriers.whole if expected < 0 else expected
-            places.append((w.team, w.ins, w.mask, f"barrier {number}: {arrived} of {expected} threads"))
+            places.append((w.batch, w.ins, w.mask, f"barrier {number}: {arrived} of {expected} threads"))
     for (number, _), parts in barriers.pending.items():
-        places += [(p.team, p.ins, p.mask, f"barrier {number}: other lanes of its warp are missing") for p in parts]
-    if chunk.asynchrony is not None:
-        places += chunk.asynchrony.standing()
+        places += [(p.batch, p.ins, p.mask, f"barrier {number}: other lanes of its warp are missing") for p in parts]
+    if chunk.async_state is not None:
+        places += chunk.async_state.waiting_places()
     return places
 
 
@@ -81,8 +81,8 @@ def table(places: list[Place]) -> str:
     return "".join(f"\n    {r}" for r in rows)
 
 
-def row(team: Team, ins: Instruction, lanes: Array, words: str) -> str:
-    block, _ = team.coordinates(int(np.argmax(lanes)))
-    blocks = int(np.count_nonzero(team.warps(lanes)))
+def row(batch: WarpBatch, ins: Instruction, lanes: Array, words: str) -> str:
+    block, _ = batch.coordinates(int(np.argmax(lanes)))
+    blocks = int(np.count_nonzero(batch.warps(lanes)))
     more = f" and {blocks - 1} more" if blocks > 1 else ""
-    return f"warp {team.warp} of block {block}{more}, line {ins.line}: {' '.join(ins.text.split())[:80]} ({words})"
+    return f"warp {batch.warp} of block {block}{more}, line {ins.line}: {' '.join(ins.text.split())[:80]} ({words})"

@@ -13,17 +13,17 @@ from ptxgen.emulator.engine.basic_block import BLOCKING, BRANCH, EXIT, FALL, Blo
 from ptxgen.emulator.engine.deadlock_report import deadlock, endless
 from ptxgen.emulator.engine.program import Program
 from ptxgen.emulator.memory.global_memory import GlobalMemory
-from ptxgen.emulator.ops.access import total
+from ptxgen.emulator.ops.access import add_access_stats
 from ptxgen.emulator.ops.numerics import UNDERFLOW
 from ptxgen.emulator.options import Options
 from ptxgen.emulator.stats import Stats
-from ptxgen.emulator.sync.async_state import Asynchrony
+from ptxgen.emulator.sync.async_state import AsyncState
 from ptxgen.emulator.sync.barriers import Barriers
 from ptxgen.emulator.sync.checks import Checks
-from ptxgen.emulator.sync.happens_before import Order
+from ptxgen.emulator.sync.happens_before import HappensBefore
 from ptxgen.emulator.sync.messages import Messages
 from ptxgen.emulator.sync.shadow import Shadow
-from ptxgen.emulator.warp_batch import Chunk, Team, fault
+from ptxgen.emulator.warp_batch import Chunk, WarpBatch, fault
 from ptxgen.errors import DivergenceFault, Fault, RaceFault, UninitialisedFault
 
 Array = NDArray[Any]
@@ -145,13 +145,13 @@ class Engine:
 
     def attach(self, chunk: Chunk) -> None:
         """Gives a chunk its checks, barriers and asynchronous state."""
-        checks = Order(chunk) if self.program.asynchronous else Checks(chunk)
+        checks = HappensBefore(chunk) if self.program.asynchronous else Checks(chunk)
         chunk.checks = checks
         chunk.barriers = Barriers(chunk)
         if self.shadow is not None and self.program.messages:
             chunk.messages = Messages(chunk, checks, self.shadow.publications)
-        if isinstance(checks, Order):
-            chunk.asynchrony = Asynchrony(chunk, checks)
+        if isinstance(checks, HappensBefore):
+            chunk.async_state = AsyncState(chunk, checks)
 
     def loop(self) -> None:
         next_block = 0
@@ -164,7 +164,7 @@ class Engine:
                     return
                 resident.append(self.new_chunk(next_block))
                 next_block += resident[-1].blocks
-            ready = [t for c in resident for t in c.teams if t.ready]
+            ready = [t for c in resident for t in c.batches if t.ready]
             fresh = [t for t in ready if t.quiet != self.progress + 1]
             if not fresh:
                 # everything is blocked, or polls what nobody changes
@@ -183,33 +183,33 @@ class Engine:
                 for t in ready:
                     t.quiet = 0
                 continue
-            team = fresh[self.random.randrange(len(fresh))] if len(fresh) > 1 else fresh[0]
+            batch = fresh[self.random.randrange(len(fresh))] if len(fresh) > 1 else fresh[0]
             before = self.progress
             try:
-                outcome = self.run_team(team)
+                outcome = self.run_team(batch)
             except UninitialisedFault as found:
                 if found.address is not None:
-                    self.look_for_race(team)
+                    self.look_for_race(batch)
                 raise
             if self.progress != before:
                 stuck = 0
-            if team.executed > limit:
-                endless(team, self.program.blocks, limit)
+            if batch.executed > limit:
+                endless(batch, self.program.blocks, limit)
             if outcome == YIELDED:
-                team.quiet = self.progress + 1 if self.progress == before else 0
-            elif outcome == FINISHED and team.chunk.finished:
-                resident.remove(team.chunk)
-                if team.chunk.asynchrony is not None:
-                    team.chunk.asynchrony.finish()
-                self.spare.setdefault(team.chunk.blocks, []).append(team.chunk)
+                batch.quiet = self.progress + 1 if self.progress == before else 0
+            elif outcome == FINISHED and batch.chunk.finished:
+                resident.remove(batch.chunk)
+                if batch.chunk.async_state is not None:
+                    batch.chunk.async_state.finish()
+                self.spare.setdefault(batch.chunk.blocks, []).append(batch.chunk)
 
-    def look_for_race(self, team: Team) -> None:
+    def look_for_race(self, batch: WarpBatch) -> None:
         """Raises a RaceFault where memory that a team found unwritten is what another warp has yet to write, with no
         barrier between: the others go on to where they synchronise, and tell."""
-        checks = team.chunk.checks
-        checks.close(team)
-        for other in team.chunk.teams:
-            if other is not team and other.ready:
+        checks = batch.chunk.checks
+        checks.close(batch)
+        for other in batch.chunk.batches:
+            if other is not batch and other.ready:
                 try:
                     self.run_team(other)
                 except RaceFault:
@@ -220,16 +220,16 @@ class Engine:
 
     def complete_late(self, resident: list[Chunk]) -> bool:
         """One piece of asynchronous work completes, where nobody can go on without."""
-        busy = [c.asynchrony for c in resident if c.asynchrony is not None and c.asynchrony.under_way]
+        busy = [c.async_state for c in resident if c.async_state is not None and c.async_state.under_way]
         return bool(busy) and busy[self.random.randrange(len(busy))].advance()
 
     @staticmethod
     def time_out(resident: list[Chunk]) -> bool:
         """Wakes those who wait for no longer than some time."""
-        awake = [c.asynchrony.time_out() for c in resident if c.asynchrony is not None]
+        awake = [c.async_state.time_out() for c in resident if c.async_state is not None]
         return any(awake)
 
-    def run_team(self, c: Team) -> int:
+    def run_team(self, c: WarpBatch) -> int:
         """Runs a team until it is blocked, has finished, or has to let others run."""
         blocks = self.program.blocks
         budget = SLICE
@@ -269,7 +269,7 @@ class Engine:
                     blk.lanes += k
                     blk.warps += int(np.count_nonzero(c.warps(m)))
                 if blk.counter >= 0:
-                    c.trips[blk.counter] += 1 if m is None else m
+                    c.iterations[blk.counter] += 1 if m is None else m
                 for step in blk.steps:
                     step(c, m)
                 end = blk.end
@@ -294,11 +294,11 @@ class Engine:
                             self.split(c, blk, at, base, taken)
                             break
                 elif end == EXIT:
-                    if self.leave(c, blk, at, m):
+                    if self.exit_lanes(c, blk, at, m):
                         break
                     after = at + 1
                 else:
-                    if self.meet(c, blk, at, m):
+                    if self.converge(c, blk, at, m):
                         break
                     after = at + 1
                 if after <= at and (c.polled or budget <= 0):
@@ -315,7 +315,7 @@ class Engine:
                     c.add(at, m)
                     break
 
-    def split(self, c: Team, blk: Block, at: int, base: Mask, taken: Array) -> None:
+    def split(self, c: WarpBatch, blk: Block, at: int, base: Mask, taken: Array) -> None:
         """A branch that only some lanes take."""
         live = base if base is not None else np.ones(c.n, bool)
         if blk.negated:
@@ -336,7 +336,7 @@ class Engine:
             c.cooling.add(blk.target)
             c.polled = False
 
-    def guard_split(self, c: Team, blk: Block, at: int, m: Mask) -> tuple[Mask, bool]:
+    def guard_split(self, c: WarpBatch, blk: Block, at: int, m: Mask) -> tuple[Mask, bool]:
         """Lanes whose guard is true (the others go on); False when there are none."""
         if blk.guard is None:
             return m, True
@@ -353,7 +353,7 @@ class Engine:
             c.add(at + 1, rest)
         return yes, n > 0
 
-    def leave(self, c: Team, blk: Block, at: int, m: Mask) -> bool:
+    def exit_lanes(self, c: WarpBatch, blk: Block, at: int, m: Mask) -> bool:
         """An exit; False when no lane takes it."""
         gone, some = self.guard_split(c, blk, at, m)
         if not some:
@@ -367,14 +367,14 @@ class Engine:
         left = before & ~c.warps(None)
         self.progress += 1
         if c.chunk.barriers.pending:
-            c.chunk.barriers.settle(c)
+            c.chunk.barriers.arrive_complete_warps(c)
         if left.any():
-            if c.chunk.asynchrony is not None:
-                c.chunk.asynchrony.leave(c, lanes, left, blk.ins or self.program.code[-1])
-            c.chunk.barriers.leave(left)
+            if c.chunk.async_state is not None:
+                c.chunk.async_state.exit_blocks(c, lanes, left, blk.ins or self.program.code[-1])
+            c.chunk.barriers.warps_exited(left)
         return True
 
-    def meet(self, c: Team, blk: Block, at: int, m: Mask) -> bool:
+    def converge(self, c: WarpBatch, blk: Block, at: int, m: Mask) -> bool:
         """A warp-wide or blocking instruction. True when the group's lanes are spoken for."""
         if blk.guard is not None:
             inside, some = self.guard_split(c, blk, at, m)
@@ -403,7 +403,7 @@ class Engine:
             return True
         return False
 
-    def convergent(self, c: Team, blk: Block, m: Array) -> Any:
+    def convergent(self, c: WarpBatch, blk: Block, m: Array) -> Any:
         """The lanes of `m` whose warp has all the lanes that must meet here; `m` itself if all have."""
         live: Any = c.live().reshape(-1, 32)
         here = m.reshape(-1, 32)
@@ -430,4 +430,4 @@ class Engine:
             for name, times in classes.items():
                 stats.warp_instructions[name] += times * blk.warps
                 stats.lane_instructions[name] += times * blk.lanes
-        total(stats, program.sites)
+        add_access_stats(stats, program.sites)

@@ -16,10 +16,10 @@ from ptxgen.emulator.engine.basic_block import Block
 from ptxgen.emulator.engine.jit_emitter import Emitter, able, emit
 from ptxgen.emulator.engine.program import Program
 from ptxgen.emulator.memory.address_map import GLOBAL_BASE, SHARED_BASE
-from ptxgen.emulator.ops.access import Place, Site, globally, info_of, sample_global, sample_shared, shared
+from ptxgen.emulator.ops.access import Place, Site, global_access, info_of, sample_global, sample_shared, shared
 from ptxgen.emulator.ptx.syntax import SIZES
 from ptxgen.emulator.sync.touch import Touch, page_bits
-from ptxgen.emulator.warp_batch import AddressInfo, Mask, Step, Team
+from ptxgen.emulator.warp_batch import AddressInfo, Mask, Step, WarpBatch
 from ptxgen.errors import UnavailableError
 
 #: executions of an instruction, by lanes, after which it pays to compile it; and for engine "llvm"
@@ -39,7 +39,7 @@ def address_of(array: Any) -> int:
     return found
 
 
-def nothing(c: Team, m: Mask) -> None:
+def nothing(c: WarpBatch, m: Mask) -> None:
     """Stands in the place of an instruction that a run has executed."""
 
 
@@ -52,7 +52,7 @@ def available() -> bool:
     return True
 
 
-class Accelerator:
+class JitCompiler:
     """Compiles the blocks of one program that run often."""
 
     def __init__(self, program: Program) -> None:
@@ -62,7 +62,7 @@ class Accelerator:
             raise UnavailableError('llvmlite is not installed; pip install "ptxgen[emu]"')
         self.compiler: Any = None
         self.heat: dict[int, int] = {}
-        self.found: dict[int, list[Run]] = {}
+        self.found: dict[int, list[JitBlock]] = {}
         self.left_out: set[int] = set()  # loads that stay with NumPy
         self.sites = {id(site.ins): site for site in program.sites}
         for number in range(len(program.blocks)):
@@ -80,7 +80,7 @@ class Accelerator:
     def watch(self, number: int, block: Block) -> None:
         first = block.steps[0]
 
-        def count(c: Team, m: Mask) -> None:
+        def count(c: WarpBatch, m: Mask) -> None:
             heat = self.heat[number] = self.heat.get(number, 0) + c.n + STEP
             if heat > WARM[self.engine]:
                 block.steps[0] = first
@@ -95,7 +95,7 @@ class Accelerator:
         """Some loads of a block have addresses that are unusual: it is made anew without them."""
         self.left_out |= {id(site.ins) for site in sites}
         block = self.program.blocks[number]
-        block.steps[:] = [self.program.finished(body) for body in self.plain(number)]
+        block.steps[:] = [self.program.step_of(body) for body in self.plain(number)]
         self.compile(number, block)
 
     def plain(self, number: int) -> list[Any]:
@@ -117,17 +117,17 @@ class Accelerator:
                 run.function = function
                 run.bind(block)
 
-    def split(self, number: int) -> list[Run]:
+    def split(self, number: int) -> list[JitBlock]:
         """The runs of a block."""
         program = self.program
         bodies = self.plain(number)
-        runs: list[Run] = []
+        runs: list[JitBlock] = []
         some: list[Any] = []
         written: set[int] = set()
 
         def close(before: int) -> None:
             if len(some) >= SHORTEST[self.engine]:
-                runs.append(Run(self, number, before - len(some), list(some)))
+                runs.append(JitBlock(self, number, before - len(some), list(some)))
             some.clear()
             written.clear()
 
@@ -135,8 +135,8 @@ class Accelerator:
             ins = body["ins"]
             site = self.sites.get(id(ins))
             # a guard of a global load tells that some lanes have no address
-            astray = site is not None and site.space == "global" and ins.pred is not None
-            if astray or id(ins) in self.left_out or not able(program.builder, ins):
+            guarded_load = site is not None and site.space == "global" and ins.pred is not None
+            if guarded_load or id(ins) in self.left_out or not able(program.builder, ins):
                 close(i)
                 continue
             early = set()  # registers that must be known before the run
@@ -165,13 +165,13 @@ class Group:
         self.low, self.high = min(self.low, site.offset), max(self.high, site.offset + site.size)
         self.ored |= site.offset
 
-    def info(self, c: Team) -> AddressInfo:
+    def info(self, c: WarpBatch) -> AddressInfo:
         found = c.addresses[self.key]
         if found is None:
             found = info_of(c, self.sites[0], c.shared_base if self.space == "shared" else -GLOBAL_BASE)
         return found
 
-    def inside(self, c: Team) -> bool:
+    def inside(self, c: WarpBatch) -> bool:
         """Whether all lanes have addresses within the block's memory, or within one allocation, and aligned."""
         info = self.info(c)
         low, high = info.lo + self.low, info.hi + self.high
@@ -186,8 +186,8 @@ class Group:
             info.start, info.end = found
         return True
 
-    def usual(self, c: Team, m: Mask) -> bool:
-        """As one call of `shared` or `globally` for each; False, and nothing done, where one of them may object."""
+    def check_together(self, c: WarpBatch, m: Mask) -> bool:
+        """As one call of `shared` or `global_access` for each; False, and nothing done, where one of them may object."""
         engine = c.chunk.engine
         if m is None:
             m = c.alive
@@ -222,10 +222,10 @@ class Group:
 Early = tuple[list[Step], Any, int | None, bool, Any]
 
 
-class Run:
+class JitBlock:
     """Consecutive instructions of one block."""
 
-    def __init__(self, owner: Accelerator, number: int, first: int, bodies: list[Any]) -> None:
+    def __init__(self, owner: JitCompiler, number: int, first: int, bodies: list[Any]) -> None:
         self.owner = owner  # which keeps the code
         self.program = program = owner.program
         self.number, self.first, self.bodies = number, first, bodies
@@ -289,20 +289,20 @@ class Run:
         flags = program.flags
         late = sorted(flags[slot] for slot in self.registers & program.undefined.late)
 
-        def again(c: Team, m: Mask, tracked: int) -> None:
+        def run_steps(c: WarpBatch, m: Mask, tracked: int) -> None:
             """The steps do it all, from the first one, with their checks; `tracked`: as many registers were, before.
 
             The notes of earlier instructions stay: nothing that was read before them was undefined.
             """
-            c.poison_next.clear()
+            c.undefined_next.clear()
             c.written[tracked:] = program.undefined.fresh[tracked:]
             for i in range(len(self.bodies)):
                 if len(self.steps) != len(self.bodies) or self.tracked != len(flags):
-                    self.steps = [program.finished(body) for body in self.bodies]
+                    self.steps = [program.step_of(body) for body in self.bodies]
                     self.tracked = len(flags)
                 self.steps[i](c, m)
 
-        def run(c: Team, m: Mask) -> None:
+        def run(c: WarpBatch, m: Mask) -> None:
             for group in groups:
                 if self.unusual or not group.inside(c):
                     self.owner.leave_out(self.number, self.unusual or group.sites)
@@ -311,7 +311,7 @@ class Run:
             tracked = len(flags)
             for flag in late:  # guards are known too late to follow undefined values here
                 if c.written[flag] is not True:
-                    again(c, m, tracked)
+                    run_steps(c, m, tracked)
                     return
             table, where = c.tables.get(self) or self.table(c)
             for n in positions:
@@ -332,19 +332,19 @@ class Run:
                         continue
                 for hook in hooks:
                     if hook(c, q):
-                        again(c, m, tracked)
+                        run_steps(c, m, tracked)
                         return
                 if what is None:
                     continue
                 space, unit = what.space, what.unit
                 n = table_of["index", space, what.key, unit]
-                if what.usual(c, q):
+                if what.check_together(c, q):
                     table[n] = what.info(c).pointer(unit)
                     continue
                 for site in what.sites:
-                    place = (shared if space == "shared" else globally)(c, site, q, unit)
-                    if place.lanes is not None or len(flags) != tracked or c.poison_next:
-                        again(c, m, tracked)
+                    place = (shared if space == "shared" else global_access)(c, site, q, unit)
+                    if place.lanes is not None or len(flags) != tracked or c.undefined_next:
+                        run_steps(c, m, tracked)
                         if place.lanes is not None:
                             self.unusual = [site]
                         return
@@ -358,7 +358,7 @@ class Run:
 
         return run
 
-    def table(self, c: Team) -> tuple[Any, int]:
+    def table(self, c: WarpBatch) -> tuple[Any, int]:
         """The pointers to a team's rows, and where they are; positions are filled in each time."""
         zeros = c.tables.setdefault("zeros", np.zeros(max(c.n, 16), np.int64))  # the first of all
         out = np.full(len(self.emitter.table), address_of(zeros), np.uint64)

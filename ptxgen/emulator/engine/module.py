@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.emulator.engine.jit_blocks import Accelerator
+from ptxgen.emulator.engine.jit_blocks import JitCompiler
 from ptxgen.emulator.engine.program import Program
 from ptxgen.emulator.memory.address_map import SHARED_BASE
 from ptxgen.emulator.memory.global_memory import GlobalMemory
@@ -78,7 +78,7 @@ class Entry:
             found = Program(self.module.unit, self.function, options, clustered)
             found.local_size = self.local
             if options.engine != "numpy":
-                found.accelerator = Accelerator(found)
+                found.jit_compiler = JitCompiler(found)
             self.programs[options, clustered] = found
         return found
 

@@ -13,8 +13,8 @@ from ptxgen.emulator.engine.liveness import unproven
 from ptxgen.emulator.engine.loops import conditional
 from ptxgen.emulator.ops.access import Site
 from ptxgen.emulator.ops.builder import Builder
-from ptxgen.emulator.ops.proxy_fences import asynchronous
 from ptxgen.emulator.ops.instruction_set import find
+from ptxgen.emulator.ops.proxy_fences import asynchronous
 from ptxgen.emulator.ops.registry import Row
 from ptxgen.emulator.ops.spelling import suggestion
 from ptxgen.emulator.ops.undefined import Origin, Undefined
@@ -22,14 +22,14 @@ from ptxgen.emulator.options import Options
 from ptxgen.emulator.ptx.syntax import Function, Instruction, Unit
 from ptxgen.emulator.stats import instruction_class
 from ptxgen.emulator.sync.wgmma_registers import RegisterSets
-from ptxgen.emulator.warp_batch import Step, Team
+from ptxgen.emulator.warp_batch import Step, WarpBatch
 from ptxgen.errors import UnsupportedError
 
 Mask = NDArray[np.bool_] | None
 
 
 class RuntimeCompiler(Protocol):
-    """Compiles the blocks of a program that run often: `engine.jit_blocks.Accelerator`."""
+    """Compiles the blocks of a program that run often: `engine.jit_blocks.JitCompiler`."""
 
     def attach(self, number: int) -> None:
         """Puts the compiled functions of a block in the places of its steps."""
@@ -71,7 +71,7 @@ class Program:
         #: log2 of the bytes that races are looked for in, of shared and of global memory: no access is smaller
         self.grains = self.grain("shared"), self.grain("global")
         #: compiles blocks that run often
-        self.accelerator: RuntimeCompiler | None = None
+        self.jit_compiler: RuntimeCompiler | None = None
 
     def grain(self, space: str) -> int:
         sizes = [site.size for site in self.sites if site.space in (space, "generic")]
@@ -111,7 +111,7 @@ class Program:
             "ins": ins,
             "reads": {reg.slot: reg for reg in reads},
             "writes": {reg.slot: reg for reg in writes},
-            "carry": b.carry,
+            "carry": b.propagation,
             "members": b.members,
             "single": b.single,
             "guard": b.src(ins.pred, "pred") if ins.pred is not None else None,
@@ -134,11 +134,11 @@ class Program:
                 elif kind == "exit":
                     block.end, block.ins = EXIT, ins
                 elif kind == "plain":
-                    block.steps.append(self.finished(body))
+                    block.steps.append(self.step_of(body))
                     continue
                 else:
                     block.end = WARP if kind == "warp" else BLOCKING
-                    block.ins, block.step = ins, self.finished(body)
+                    block.ins, block.step = ins, self.step_of(body)
                     block.aligned = "aligned" in ins.mods or (ins.op == "bar" and ins.mods[:1] != ("warp",))
                     block.members, block.single = body["members"], body["single"]
                 block.guard, block.negated, block.check = body["guard"], ins.negated, self.undefined.guard_check(ins)
@@ -183,7 +183,7 @@ class Program:
                 self.counters += 1
             self.loops[id(blocks[barrier].ins)] = blocks[first].counter
 
-    def finished(self, body: dict[str, Any]) -> Step:
+    def step_of(self, body: dict[str, Any]) -> Step:
         """An instruction's step with its checks and, unless it may wait, its guard."""
         ins, kind = body["ins"], body["row"].kind
         keys = self.builder.address_slots
@@ -204,7 +204,7 @@ class Program:
 
     # ---- undefined values
 
-    def renew(self) -> None:
+    def rebuild_steps(self) -> None:
         """Makes the steps of all blocks anew, after their checks have changed."""
         ends = [*self.starts[1:], len(self.code)]
         for number, (block, start, end) in enumerate(zip(self.blocks, self.starts, ends, strict=False)):
@@ -212,19 +212,19 @@ class Program:
                 continue
             # in place: the block may be running
             plain = [b for b in self.bodies[start:end] if b["row"].kind == "plain"]
-            block.steps[:] = [self.finished(b) for b in plain]
-            if self.accelerator is not None:
-                self.accelerator.attach(number)
+            block.steps[:] = [self.step_of(b) for b in plain]
+            if self.jit_compiler is not None:
+                self.jit_compiler.attach(number)
             last = self.bodies[end - 1]
             if last["row"].kind != "plain":
                 block.check = self.undefined.guard_check(last["ins"])
             if last["row"].kind in ("warp", "blocking"):
-                block.step = self.finished(last)
+                block.step = self.step_of(last)
 
-    def poison(self, c: Team, loaded: dict[int, tuple[NDArray[np.bool_], int]], ins: Instruction) -> None:
+    def mark_undefined(self, c: WarpBatch, loaded: dict[int, tuple[NDArray[np.bool_], int]], ins: Instruction) -> None:
         """A load takes undefined bytes: registers are undefined in some lanes; `loaded`: lanes and a byte's address."""
         registers = self.function.registers
-        self.undefined.poison(
+        self.undefined.mark_undefined(
             c,
             {
                 slot: (where, Origin(registers[slot].name, ins.line, address))
@@ -240,7 +240,7 @@ class Program:
             return steps[0]
         if blocking:
 
-            def run_blocking(c: Team, m: Mask, after: int) -> None:
+            def run_blocking(c: WarpBatch, m: Mask, after: int) -> None:
                 for s in steps[:-1]:
                     s(c, m)
                 steps[-1](c, m, after)
@@ -249,13 +249,13 @@ class Program:
         if len(steps) == 2:
             one, two = steps
 
-            def run_two(c: Team, m: Mask) -> None:
+            def run_two(c: WarpBatch, m: Mask) -> None:
                 one(c, m)
                 two(c, m)
 
             return run_two
 
-        def run(c: Team, m: Mask) -> None:
+        def run(c: WarpBatch, m: Mask) -> None:
             for s in steps:
                 s(c, m)
 
@@ -265,7 +265,7 @@ class Program:
     def guarded(step: Step, guard: int, negated: bool) -> Step:
         count_nonzero = np.count_nonzero
 
-        def run(c: Team, m: Mask) -> None:
+        def run(c: WarpBatch, m: Mask) -> None:
             p = c.v[guard]
             if m is None:
                 m = c.alive
@@ -283,12 +283,12 @@ class Program:
         if len(keys) == 1:
             (only,) = keys
 
-            def forget_one(c: Team, m: Mask) -> None:
+            def forget_one(c: WarpBatch, m: Mask) -> None:
                 c.addresses[only] = None
 
             return forget_one
 
-        def forget(c: Team, m: Mask) -> None:
+        def forget(c: WarpBatch, m: Mask) -> None:
             for k in keys:
                 c.addresses[k] = None
 

@@ -13,7 +13,7 @@ from ptxgen.emulator.ptx.syntax import Instruction, Mem, Operand, Sym
 from ptxgen.emulator.stats import Stats
 from ptxgen.emulator.sync.async_state import async_state
 from ptxgen.emulator.sync.touch import Touch, page_bits
-from ptxgen.emulator.warp_batch import AddressInfo, Team, active, fault
+from ptxgen.emulator.warp_batch import AddressInfo, WarpBatch, active, fault
 from ptxgen.errors import MisalignedFault, OutOfBoundsFault, RaceFault
 
 Array = NDArray[Any]
@@ -62,7 +62,7 @@ class Site:
         self.wavefronts = self.ideal = self.sectors = self.bytes = self.distinct = 0.0
         self.next_sample = 1
 
-    def addresses(self, c: Team, lanes: Array | None) -> Array:
+    def addresses(self, c: WarpBatch, lanes: Array | None) -> Array:
         """Addresses of some lanes as signed 64-bit integers."""
         base = c.v[self.view]
         if base.ndim == 0:
@@ -83,7 +83,7 @@ class Place:
         self.index, self.shift, self.lanes, self.mask = index, shift, lanes, mask
 
 
-def info_of(c: Team, site: Site, base: Array | int) -> AddressInfo:
+def info_of(c: WarpBatch, site: Site, base: Array | int) -> AddressInfo:
     """The address cache of a team for one register; `base` turns addresses into arena positions."""
     values = c.v[site.view]
     if values.ndim == 0:
@@ -99,7 +99,7 @@ def info_of(c: Team, site: Site, base: Array | int) -> AddressInfo:
     return found
 
 
-def misaligned(c: Team, site: Site, at: Array, lanes: Array) -> None:
+def misaligned(c: WarpBatch, site: Site, at: Array, lanes: Array) -> None:
     bad = at & (site.size - 1) != 0
     if bad.any():
         i = int(np.argmax(bad))
@@ -108,7 +108,7 @@ def misaligned(c: Team, site: Site, at: Array, lanes: Array) -> None:
         )
 
 
-def shared(c: Team, site: Site, m: Mask, unit: int, atomic: bool = False) -> Place:
+def shared(c: WarpBatch, site: Site, m: Mask, unit: int, atomic: bool = False) -> Place:
     """Positions in the chunk's shared memory, in elements of `unit` bytes; every check done."""
     if c.chunk.windows is not None:
         return cluster_shared(c, site, m, unit, atomic)
@@ -133,7 +133,7 @@ def shared(c: Team, site: Site, m: Mask, unit: int, atomic: bool = False) -> Pla
     return place
 
 
-def shared_at(c: Team, site: Site, at: Array, lanes: Array, unit: int, atomic: bool = False) -> Place:
+def shared_at(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int, atomic: bool = False) -> Place:
     """As `shared`, for explicit addresses of some lanes."""
     if c.chunk.windows is not None:
         return cluster_shared_at(c, site, at, lanes, unit, atomic, True)
@@ -161,7 +161,7 @@ def shared_at(c: Team, site: Site, at: Array, lanes: Array, unit: int, atomic: b
     return place
 
 
-def watch(c: Team, touch: Touch, kind: str, slots: list[int] | None = None) -> None:
+def watch(c: WarpBatch, touch: Touch, kind: str, slots: list[int] | None = None) -> None:
     """Shadow state of an access to shared memory."""
     checks = c.chunk.checks
     pages = touch.pages
@@ -178,7 +178,7 @@ def watch(c: Team, touch: Touch, kind: str, slots: list[int] | None = None) -> N
             checks.mark_written(pages, touch.positions()[0], touch.size)
 
 
-def globally(c: Team, site: Site, m: Mask, unit: int) -> Place:
+def global_access(c: WarpBatch, site: Site, m: Mask, unit: int) -> Place:
     """Positions in global memory, in elements of `unit` bytes, checked."""
     if m is None:
         m = c.alive
@@ -193,11 +193,11 @@ def globally(c: Team, site: Site, m: Mask, unit: int) -> Place:
         if found is not None and hi <= found[1]:
             info.start, info.end = found
         else:
-            return globally_at(c, site, m, unit)
+            return global_access_at(c, site, m, unit)
     if (info.ored | offset) & (size - 1):
-        return globally_at(c, site, m, unit)
+        return global_access_at(c, site, m, unit)
     if site.kind != "read" and info.start in engine.memory.readonly:
-        return globally_at(c, site, m, unit)
+        return global_access_at(c, site, m, unit)
     place = Place(info.unit(unit), offset // unit, None, m)
     if engine.shadow is not None and site.ins.op != "st" and info.start not in engine.memory.readonly:
         lanes = np.arange(c.n) if m is None else np.flatnonzero(m)
@@ -207,8 +207,10 @@ def globally(c: Team, site: Site, m: Mask, unit: int) -> Place:
     return place
 
 
-def globally_at(c: Team, site: Site, m: Mask, unit: int, at: Array | None = None, lanes: Array | None = None) -> Place:
-    """As `globally`, lane by lane."""
+def global_access_at(
+    c: WarpBatch, site: Site, m: Mask, unit: int, at: Array | None = None, lanes: Array | None = None
+) -> Place:
+    """As `global_access`, lane by lane."""
     engine = c.chunk.engine
     memory = engine.memory
     if lanes is None:
@@ -252,7 +254,7 @@ def is_generic_shared(at: Array) -> Array:
 # ---- samples for the statistics
 
 
-def chosen(c: Team, site: Site, place: Place) -> tuple[Array, Array] | None:
+def sampled_lanes(c: WarpBatch, site: Site, place: Place) -> tuple[Array, Array] | None:
     """Positions and warp numbers of the lanes to look at, or None when this execution is not sampled."""
     lanes = place.lanes
     if lanes is None:
@@ -269,7 +271,7 @@ def chosen(c: Team, site: Site, place: Place) -> tuple[Array, Array] | None:
     return index + place.shift, warps
 
 
-def due(c: Team, site: Site) -> bool:
+def is_sampled(c: WarpBatch, site: Site) -> bool:
     site.count += c.blocks
     if c.chunk.engine.sampling == 2:
         return True
@@ -279,10 +281,10 @@ def due(c: Team, site: Site) -> bool:
     return True
 
 
-def sample_shared(c: Team, site: Site, place: Place, unit: int) -> None:
-    if not due(c, site):
+def sample_shared(c: WarpBatch, site: Site, place: Place, unit: int) -> None:
+    if not is_sampled(c, site):
         return
-    got = chosen(c, site, place)
+    got = sampled_lanes(c, site, place)
     if got is None:
         site.seen += c.blocks
         return
@@ -311,10 +313,10 @@ def sample_shared(c: Team, site: Site, place: Place, unit: int) -> None:
     site.bytes += len(index) * size
 
 
-def sample_global(c: Team, site: Site, place: Place, unit: int) -> None:
-    if not due(c, site):
+def sample_global(c: WarpBatch, site: Site, place: Place, unit: int) -> None:
+    if not is_sampled(c, site):
         return
-    got = chosen(c, site, place)
+    got = sampled_lanes(c, site, place)
     if got is None:
         site.seen += c.blocks
         return
@@ -328,7 +330,7 @@ def sample_global(c: Team, site: Site, place: Place, unit: int) -> None:
     site.bytes += len(index) * site.size
 
 
-def total(stats: Stats, sites: list[Site]) -> None:
+def add_access_stats(stats: Stats, sites: list[Site]) -> None:
     """Adds what the sites saw to the launch's statistics, scaled to all executions."""
     for site in sites:
         if not site.seen:
@@ -350,7 +352,7 @@ def total(stats: Stats, sites: list[Site]) -> None:
 # ---- addresses
 
 
-def from_generic(c: Team, at: Array, lanes: Array, ins: Instruction) -> Array:
+def from_generic(c: WarpBatch, at: Array, lanes: Array, ins: Instruction) -> Array:
     """Shared addresses of generic ones."""
     bad = (at < SHARED_WINDOW) | (at >= SHARED_WINDOW + WINDOW)
     if bad.any():
@@ -359,7 +361,7 @@ def from_generic(c: Team, at: Array, lanes: Array, ins: Instruction) -> Array:
     return at - SHARED_WINDOW
 
 
-def locate(c: Team, at: Array, lanes: Array, size: int, ins: Instruction, everywhere: bool) -> tuple[Array, Array]:
+def locate(c: WarpBatch, at: Array, lanes: Array, size: int, ins: Instruction, everywhere: bool) -> tuple[Array, Array]:
     """Positions in the chunk's arena, and blocks, of shared addresses; ``everywhere``: of any block of the cluster."""
     chunk = c.chunk
     rank, offset = at >> RANK, at & OFFSET
@@ -379,14 +381,16 @@ def locate(c: Team, at: Array, lanes: Array, size: int, ins: Instruction, everyw
                 message += f", or of rank {int(rank[i])} in a cluster of {count}"
         raise fault(OutOfBoundsFault, message, c, ins, int(lanes[i]), int(at[i]))
     target = row - own + rank
-    if chunk.asynchrony is not None and async_state(chunk).exited[target].any():
+    if chunk.async_state is not None and async_state(chunk).exited[target].any():
         i = int(np.argmax(async_state(chunk).exited[target]))
         text = f"the shared memory of a block that has exited (rank {int(rank[i])}) is accessed"
         raise fault(RaceFault, text, c, ins, int(lanes[i]), int(at[i]))
     return target * chunk.stride + offset, target
 
 
-def cluster_shared_at(c: Team, site: Site, at: Array, lanes: Array, unit: int, atomic: bool, everywhere: bool) -> Place:
+def cluster_shared_at(
+    c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int, atomic: bool, everywhere: bool
+) -> Place:
     """As `access.shared_at`, in a cluster."""
     index, _ = locate(c, at, lanes, site.size, site.ins, everywhere)
     misaligned(c, site, at, lanes)
@@ -401,7 +405,7 @@ def cluster_shared_at(c: Team, site: Site, at: Array, lanes: Array, unit: int, a
     return place
 
 
-def cluster_info(c: Team, site: Site) -> AddressInfo:
+def cluster_info(c: WarpBatch, site: Site) -> AddressInfo:
     """The address cache of a register: addresses less the window of the own block."""
     values, windows = c.v[site.view], c.chunk.windows
     assert windows is not None
@@ -412,7 +416,9 @@ def cluster_info(c: Team, site: Site) -> AddressInfo:
     return found
 
 
-def cluster_shared(c: Team, site: Site, m: Mask, unit: int, atomic: bool = False, everywhere: bool = False) -> Place:
+def cluster_shared(
+    c: WarpBatch, site: Site, m: Mask, unit: int, atomic: bool = False, everywhere: bool = False
+) -> Place:
     """As `access.shared`, in a cluster."""
     if m is None:
         m = c.alive
@@ -432,6 +438,6 @@ def cluster_shared(c: Team, site: Site, m: Mask, unit: int, atomic: bool = False
     return cluster_shared_at(c, site, site.addresses(c, lanes), lanes, unit, atomic, everywhere)
 
 
-def anywhere(c: Team, site: Site, m: Mask, unit: int) -> list[tuple[dict[int, Array], Place]]:
+def anywhere(c: WarpBatch, site: Site, m: Mask, unit: int) -> list[tuple[dict[int, Array], Place]]:
     """Where an instruction with .shared::cluster goes."""
     return [(c.chunk.views, cluster_shared(c, site, m, unit, everywhere=True))]

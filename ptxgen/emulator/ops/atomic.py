@@ -10,7 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.memory.address_map import SHARED_WINDOW
-from ptxgen.emulator.ops.access import Place, Site, globally, globally_at, is_generic_shared, shared, shared_at
+from ptxgen.emulator.ops.access import (
+    Place,
+    Site,
+    global_access,
+    global_access_at,
+    is_generic_shared,
+    shared,
+    shared_at,
+)
 from ptxgen.emulator.ops.access import cluster_shared as in_cluster
 from ptxgen.emulator.ops.builder import Builder
 from ptxgen.emulator.ops.load_store import SPACES, is_hint, space_of
@@ -18,7 +26,7 @@ from ptxgen.emulator.ops.numerics import canonical, flush
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.dtypes import DTYPES
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Vec
-from ptxgen.emulator.warp_batch import Step, Team, active
+from ptxgen.emulator.warp_batch import Step, WarpBatch, active
 
 Array = NDArray[Any]
 
@@ -32,7 +40,7 @@ WORDS = {"relaxed", "acquire", "release", "acq_rel", "cta", "cluster", "gpu", "s
 _OPS = {"add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas"}
 
 
-def places(c: Team, site: Site, m: Mask, unit: int) -> list[tuple[dict[int, Array], Array, Array]]:
+def places(c: WarpBatch, site: Site, m: Mask, unit: int) -> list[tuple[dict[int, Array], Array, Array]]:
     """(arena views, element positions, lanes) of the active lanes, a space each."""
     out = []
 
@@ -49,7 +57,7 @@ def places(c: Team, site: Site, m: Mask, unit: int) -> list[tuple[dict[int, Arra
     elif site.space == "shared":
         take(c.chunk.views, shared(c, site, m, unit, True))
     elif site.space == "global":
-        take(memory.views, globally(c, site, m, unit))
+        take(memory.views, global_access(c, site, m, unit))
     else:
         lanes = np.flatnonzero(active(c, m))
         at = site.addresses(c, lanes)
@@ -57,7 +65,7 @@ def places(c: Team, site: Site, m: Mask, unit: int) -> list[tuple[dict[int, Arra
         if mine.any():
             take(c.chunk.views, shared_at(c, site, at[mine] - SHARED_WINDOW, lanes[mine], unit, True))
         if not mine.all():
-            take(memory.views, globally_at(c, site, m, unit, at[~mine], lanes[~mine]))
+            take(memory.views, global_access_at(c, site, m, unit, at[~mine], lanes[~mine]))
     return out
 
 
@@ -146,7 +154,7 @@ def make(b: Builder, ins: Instruction, returns: bool) -> Step:
         "xor": np.bitwise_xor,
     }
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         engine = c.chunk.engine
         v = c.v
         for views, index, lanes in places(c, site, m, unit):
@@ -162,14 +170,16 @@ def make(b: Builder, ins: Instruction, returns: bool) -> Step:
                         engine.progress += 1
                         continue
                     other = None if y is None else np.broadcast_to(v[y], (c.n * pieces,))[half::pieces][lanes]
-                    old = in_turn(engine, op, base, arena, where, value, other, ftz)
+                    old = in_random_order(engine, op, base, arena, where, value, other, ftz)
                     if returns:
                         v[dsts[e]][half::pieces][lanes] = old
 
     return step
 
 
-def in_turn(engine: Any, op: str, kind: str, arena: Array, where: Array, x: Array, y: Array | None, ftz: bool) -> Array:
+def in_random_order(
+    engine: Any, op: str, kind: str, arena: Array, where: Array, x: Array, y: Array | None, ftz: bool
+) -> Array:
     """Lanes that meet at one place follow one another; what each found there."""
     old = np.empty(len(where), arena.dtype)
     changed = False

@@ -9,10 +9,10 @@ from ptxgen.emulator.ops.access import Site
 from ptxgen.emulator.ops.atomic import WORDS, places, turns
 from ptxgen.emulator.ops.builder import Builder
 from ptxgen.emulator.ops.load_store import SPACES, space_of
-from ptxgen.emulator.ops.move import copy, together
+from ptxgen.emulator.ops.move import copy, sequence
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import Instruction, Vec
-from ptxgen.emulator.warp_batch import Step, Team
+from ptxgen.emulator.warp_batch import Step, WarpBatch
 
 Mask = NDArray[np.bool_] | None
 
@@ -25,14 +25,14 @@ def mov(b: Builder, ins: Instruction) -> Step:
     assert isinstance(source, Vec)
     sizes = {len(to.items), len(source.items)}
     if sizes == {2}:
-        return together([copy(b.dst(d, "u64"), b.src(a, "u64")) for d, a in zip(to.items, source.items, strict=True)])
+        return sequence([copy(b.dst(d, "u64"), b.src(a, "u64")) for d, a in zip(to.items, source.items, strict=True)])
     if sizes != {2, 4}:
         raise b.unsupported("this packing")
     if len(to.items) == 4:
-        return together(
+        return sequence(
             [copy(b.dst(d, "u32"), b.part(source.items[i // 2], "u32", i % 2, False)) for i, d in enumerate(to.items)]
         )
-    return together(
+    return sequence(
         [copy(b.part(to.items[i // 2], "u32", i % 2, True), b.src(a, "u32")) for i, a in enumerate(source.items)]
     )
 
@@ -53,7 +53,7 @@ def atom(b: Builder, ins: Instruction) -> Step:
     assert isinstance(d, Vec)
     dst = [b.dst(half, "u64") for half in d.items]
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         engine = c.chunk.engine
         for views, index, lanes in places(c, site, m, 8):
             engine.stats.atomics += len(lanes)

@@ -12,7 +12,7 @@ from ptxgen.emulator.ops.compare import predicate
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import Instruction
 from ptxgen.emulator.sync.barriers import Part
-from ptxgen.emulator.warp_batch import Step, Team, fault
+from ptxgen.emulator.warp_batch import Step, WarpBatch, fault
 from ptxgen.errors import BarrierFault, Fault
 
 Array = NDArray[Any]
@@ -21,7 +21,7 @@ Array = NDArray[Any]
 Mask = NDArray[np.bool_] | None
 
 
-def nothing(c: Team, m: Mask) -> None:
+def nothing(c: WarpBatch, m: Mask) -> None:
     """A step without effect."""
 
 
@@ -39,7 +39,7 @@ def leave(b: Builder, ins: Instruction) -> Step:
 
 @instruction("trap", "brkpt")
 def trap(b: Builder, ins: Instruction) -> Step:
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         lanes = c.live() if m is None else m
         raise fault(Fault, f"the kernel executes {ins.op}", c, ins, int(np.argmax(lanes)))
 
@@ -70,7 +70,7 @@ def barrier(b: Builder, ins: Instruction) -> Step:
     raise b.unsupported()
 
 
-def one_value(c: Team, row: Array, lanes: Array, ins: Instruction, what: str) -> list[tuple[int, Array]]:
+def one_value(c: WarpBatch, row: Array, lanes: Array, ins: Instruction, what: str) -> list[tuple[int, Array]]:
     """(value, lanes) groups of an operand that must be the same within a warp."""
     if row.ndim == 0:
         return [(int(row), lanes)]
@@ -95,12 +95,12 @@ def arrival(
     number = b.src(operands[0], "u32")
     count = b.src(operands[1], "u32") if len(operands) > 1 else b.const(0, "u32")
 
-    def step(c: Team, m: Mask, after: int) -> None:
+    def step(c: WarpBatch, m: Mask, after: int) -> None:
         lanes = c.live() if m is None else m
         votes = None if vote is None else vote(c)
         for n, some in one_value(c, c.v[number], lanes, ins, "barriers"):
             for k, these in one_value(c, c.v[count], some, ins, "counts"):
-                c.chunk.barriers.meet(Part(c, these, n, k, ins, after, waits, votes, finish))
+                c.chunk.barriers.arrive_lanes(Part(c, these, n, k, ins, after, waits, votes, finish))
 
     return step
 
@@ -111,10 +111,10 @@ def reduction(b: Builder, ins: Instruction, how: str) -> Step:
     p, negated = predicate(b, operands.pop())
     dst = b.dst(operands.pop(0), "u32" if how == "popc" else "pred")
 
-    def vote(c: Team) -> Array:
+    def vote(c: WarpBatch) -> Array:
         return ~c.v[p] if negated else c.v[p]
 
-    def finish(c: Team, mask: Array, true: Array, total: Array) -> None:
+    def finish(c: WarpBatch, mask: Array, true: Array, total: Array) -> None:
         result = true if how == "popc" else true == total if how == "and" else true > 0
         np.copyto(c.v[dst], result, where=mask, casting="unsafe")
 

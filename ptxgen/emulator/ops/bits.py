@@ -12,7 +12,7 @@ from ptxgen.emulator.ops.compare import predicate
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.dtypes import SIGNED
 from ptxgen.emulator.ptx.syntax import SIZES, Imm, Instruction, Pair
-from ptxgen.emulator.warp_batch import Step, Team
+from ptxgen.emulator.warp_batch import Step, WarpBatch
 
 Mask = NDArray[np.bool_] | None
 
@@ -323,7 +323,7 @@ def lop3_predicate(b: Builder, ins: Instruction) -> Step:
     dst, flag, scratch = b.dst(d.first, "u32"), b.dst(d.second, "pred"), b.temp("u32")
     both = ins.mods[0] == "and"
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         v = c.v
         word = v[scratch]
         compute(v, word)

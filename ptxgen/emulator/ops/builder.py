@@ -14,7 +14,7 @@ from ptxgen.emulator.options import Options
 from ptxgen.emulator.ptx.dtypes import DTYPES, FLOATS, PACKED, SIGNED, SPECIAL_PREDICATES, SPECIALS_64
 from ptxgen.emulator.ptx.syntax import SIZES, Flt, Function, Imm, Instruction, Operand, Reg, Sink, Special, Sym
 from ptxgen.emulator.sync.wgmma_registers import RegisterSets
-from ptxgen.emulator.warp_batch import Step, Team, View
+from ptxgen.emulator.warp_batch import Step, View, WarpBatch
 from ptxgen.errors import ParseError, UnsupportedError
 
 Array = NDArray[Any]
@@ -24,7 +24,7 @@ Mask = NDArray[np.bool_] | None
 class Builder:
     """Collects the views that the steps of one function need.
 
-    ``self.views`` is the recipe; ``team.v[i]`` is the array that view ``i`` stands for in a team.
+    ``self.views`` is the recipe; ``batch.v[i]`` is the array that view ``i`` stands for in a team.
     """
 
     def __init__(self, function: Function, options: Options, clustered: bool = False) -> None:
@@ -36,7 +36,7 @@ class Builder:
         self.rows = {1: 0, 2: 0, 4: 0, 8: 0, 16: 0}
         self.places: dict[int, tuple[int, int]] = {}
         self.free: dict[int, list[int]] = {1: [], 2: [], 4: [], 8: [], 16: []}
-        self.lent: list[tuple[int, int]] = []
+        self.temporaries: list[tuple[int, int]] = []
         self.reads: list[Reg] = []
         self.writes: list[Reg] = []
         # registers that an instruction checks and notes itself
@@ -50,7 +50,7 @@ class Builder:
         self.members: int | None = None
         self.single = False
         #: how undefined operands reach the results, where that is not lane by lane: see `undefined.Carry`
-        self.carry: Any = None
+        self.propagation: Any = None
 
     # ---- errors
 
@@ -69,10 +69,10 @@ class Builder:
         self.ins = ins
         self.reads, self.writes = [], []
         self.quiet_reads, self.quiet_writes = [], []
-        self.carry = None
-        for width, row in self.lent:
+        self.propagation = None
+        for width, row in self.temporaries:
             self.free[width].append(row)
-        self.lent = []
+        self.temporaries = []
 
     def place(self, reg: Reg) -> tuple[int, int]:
         """Width and row of a register."""
@@ -102,7 +102,7 @@ class Builder:
         else:
             row = self.rows[width]
             self.rows[width] += 1
-        self.lent.append((width, row))
+        self.temporaries.append((width, row))
         return self.view(width, row, kind)
 
     def retype(self, index: int, kind: str) -> int:
@@ -247,7 +247,7 @@ def into(b: Builder, dst: int, compute: Compute) -> Step:
     dst_raw, scratch_raw = b.raw(dst), b.raw(scratch)
     copyto = np.copyto
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         v = c.v
         if m is None:
             compute(v, v[dst])
@@ -281,7 +281,7 @@ def simple(b: Builder, ins: Instruction, kind: str, ufunc: Any, operands: int = 
     if kind in PACKED:
         return into(b, dst, lambda v, out: ufunc(v[one], v[two], out=out))
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         v = c.v
         if m is None:
             ufunc(v[one], v[two], out=v[dst])

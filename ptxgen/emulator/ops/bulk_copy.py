@@ -12,14 +12,14 @@ from ptxgen.emulator.ops.access import Site, locate
 from ptxgen.emulator.ops.barrier import nothing
 from ptxgen.emulator.ops.builder import Builder
 from ptxgen.emulator.ops.bulk_transfers import (
-    Bell,
+    CopyBarrier,
     Incoming,
     Outgoing,
     aligned,
+    deliveries,
     granules,
     in_global,
     reduce_into,
-    spread,
 )
 from ptxgen.emulator.ops.mbarrier import value
 from ptxgen.emulator.ops.registry import instruction
@@ -27,7 +27,7 @@ from ptxgen.emulator.ptx.dtypes import DTYPES
 from ptxgen.emulator.ptx.syntax import Imm, Instruction, Operand
 from ptxgen.emulator.sync.async_state import async_state
 from ptxgen.emulator.sync.events import GRANULE, Access
-from ptxgen.emulator.warp_batch import Step, Team, active, fault
+from ptxgen.emulator.warp_batch import Step, WarpBatch, active, fault
 from ptxgen.errors import MisalignedFault, OutOfBoundsFault
 
 Array = NDArray[Any]
@@ -84,7 +84,7 @@ def reduction(b: Builder, ins: Instruction, mods: list[str], to: str) -> tuple[s
     return op, "u" + kind[1:] if kind[0] == "b" and kind != "bf16" else kind
 
 
-def sizes(c: Team, ins: Instruction, lanes: Array, given: Array) -> list[tuple[int, Array]]:
+def sizes(c: WarpBatch, ins: Instruction, lanes: Array, given: Array) -> list[tuple[int, Array]]:
     """(bytes, lanes that copy so many); faults on a size that is no multiple of 16."""
     bad = given % 16 != 0
     if bad.any():
@@ -128,7 +128,7 @@ def bulk(b: Builder, ins: Instruction) -> Step:
     return step
 
 
-def global_addresses(c: Team, ins: Instruction, site: Site, lanes: Array) -> Array:
+def global_addresses(c: WarpBatch, ins: Instruction, site: Site, lanes: Array) -> Array:
     at = site.addresses(c, lanes)
     aligned(c, ins, lanes, at, 16, "the address in global memory")
     return at
@@ -138,9 +138,9 @@ def from_global(b: Builder, ins: Instruction, operands: list[Operand], to: str, 
     place = Site(b, ins, operands[0], "shared", 16, "write")
     source = Site(b, ins, operands[1], "global", 16, "read")
     size = value(b, operands[2])
-    bell = Bell(b, ins, operands[3], to, everywhere=to == "shared::cluster")
+    barrier_at = CopyBarrier(b, ins, operands[3], to, everywhere=to == "shared::cluster")
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         every = np.flatnonzero(active(c, m))
         for count, which in sizes(c, ins, every, size(c, every)):
             lanes = every[which]
@@ -152,7 +152,7 @@ def from_global(b: Builder, ins: Instruction, operands: list[Operand], to: str, 
             address = place.addresses(c, lanes)
             aligned(c, ins, lanes, address, 16, "the address in shared memory")
             at, _ = locate(c, address, lanes, count, ins, to == "shared::cluster")
-            who, targets = spread(c, ins, lanes, mask(c, lanes) if mask is not None else None)
+            who, targets = deliveries(c, ins, lanes, mask(c, lanes) if mask is not None else None)
             stride = c.chunk.stride
             at = np.where(targets < 0, at[who], targets * stride + at[who] % stride)
 
@@ -162,14 +162,22 @@ def from_global(b: Builder, ins: Instruction, operands: list[Operand], to: str, 
 
             count_sectors(c, len(lanes), count, True)
             work = Incoming(
-                c, ins, lanes[who], at, bell.of(c, lanes, who, targets), count >> GRANULE, 0, fetch, "the bulk copy"
+                c,
+                ins,
+                lanes[who],
+                at,
+                barrier_at.of(c, lanes, who, targets),
+                count >> GRANULE,
+                0,
+                fetch,
+                "the bulk copy",
             )
             async_state(c.chunk).begin(work)
 
     return step
 
 
-def count_sectors(c: Team, requests: int, bytes_: int, load: bool) -> None:
+def count_sectors(c: WarpBatch, requests: int, bytes_: int, load: bool) -> None:
     """What a copy does to global memory, for the statistics."""
     stats = c.chunk.engine.stats
     into = stats.global_load if load else stats.global_store
@@ -184,11 +192,11 @@ def between_blocks(
     place = Site(b, ins, operands[0], "shared", 16, "write")
     source = Site(b, ins, operands[1], "shared", 16, "read")
     size = value(b, operands[2])
-    bell = Bell(b, ins, operands[3], to, everywhere=True)
+    barrier_at = CopyBarrier(b, ins, operands[3], to, everywhere=True)
     dtype: Any = DTYPES[kind] if op else np.dtype(np.uint8)
     doing = "the bulk reduction" if op else "the bulk copy"
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         every = np.flatnonzero(active(c, m))
         chunk = c.chunk
         for count, which in sizes(c, ins, every, size(c, every)):
@@ -212,14 +220,14 @@ def between_blocks(
                 out: Array = arena[read.access.granules[i]].view(dtype).reshape(-1)
                 return out
 
-            work = Incoming(c, ins, lanes, at, bell.positions(c, lanes), number, 0, fetch, doing, op, kind)
+            work = Incoming(c, ins, lanes, at, barrier_at.positions(c, lanes), number, 0, fetch, doing, op, kind)
             ranks = chunk.ranks[target]
-            for event, some in list(work.tickets.groups):
+            for event, some in list(work.signals.groups):
                 for rank in np.unique(ranks[some]).tolist():  # which hears that the source has been read
                     these = some[ranks[some] == rank]
                     reads = events.event(("source", rank, event.key), ins, doing, False)
-                    events.start(reads, read.access.pick(these))
-                    work.tickets.groups.append((reads, these))
+                    events.start(reads, read.access.subset(these))
+                    work.signals.groups.append((reads, these))
             async_state(chunk).begin(work)
 
     return step
@@ -228,7 +236,7 @@ def between_blocks(
 class Outward:
     """The source of a copy between blocks."""
 
-    def __init__(self, c: Team, ins: Instruction, lanes: Array, at: Array, count: int, doing: str) -> None:
+    def __init__(self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array, count: int, doing: str) -> None:
         found, pages = granules(c, at, count)
         self.access = Access(ins, lanes, found, pages)
         async_state(c.chunk).events.check(c, self.access, doing, False)
@@ -240,7 +248,7 @@ def to_global(b: Builder, ins: Instruction, operands: list[Operand], to: str, op
     size = value(b, operands[2])
     dtype: Any = DTYPES[kind] if op else np.dtype(np.uint8)
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         every = np.flatnonzero(active(c, m))
         for count, which in sizes(c, ins, every, size(c, every)):
             lanes = every[which]
@@ -272,7 +280,7 @@ def to_global(b: Builder, ins: Instruction, operands: list[Operand], to: str, op
                 lambda i: None,
                 "the bulk reduction" if op else "the bulk copy",
             )
-            work.asynchrony.begin(work)
+            work.async_state.begin(work)
 
     return step
 
@@ -291,7 +299,7 @@ def prefetch(b: Builder, ins: Instruction) -> Step:
 
 @instruction("cp.async.bulk.commit_group")
 def commit_group(b: Builder, ins: Instruction) -> Step:
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         number = c.state.get("bulk group", 0)
         if m is None and not isinstance(number, np.ndarray):
             c.state["bulk group"] = number + 1
@@ -309,7 +317,7 @@ def wait_group(b: Builder, ins: Instruction) -> Step:
         raise b.malformed("a constant is needed")
     keep, read = ins.operands[0].value, "read" in ins.mods
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         number = c.state.get("bulk group", 0)
         mask = active(c, m)
         for work in list(async_state(c.chunk).stores.get(c.warp, ())):

@@ -16,13 +16,13 @@ from ptxgen.emulator.ptx.syntax import Instruction
 from ptxgen.emulator.sync.async_state import async_state
 from ptxgen.emulator.sync.events import GRANULE, Access
 from ptxgen.emulator.sync.touch import page_bits
-from ptxgen.emulator.warp_batch import Team, fault
+from ptxgen.emulator.warp_batch import WarpBatch, fault
 from ptxgen.errors import MisalignedFault, OutOfBoundsFault, UninitialisedFault
 
 Array = NDArray[Any]
 
 
-def granules(c: Team, at: Array, count: int, span: int = 0, width: int = 0) -> tuple[Array, int]:
+def granules(c: WarpBatch, at: Array, count: int, span: int = 0, width: int = 0) -> tuple[Array, int]:
     """Of copies to or from positions `at`: granules of each in the order of the data, and the pages of all."""
     stride = c.chunk.stride
     offset = at % stride
@@ -39,14 +39,14 @@ def granules(c: Team, at: Array, count: int, span: int = 0, width: int = 0) -> t
     return out, pages
 
 
-def aligned(c: Team, ins: Instruction, lanes: Array, at: Array, unit: int, what: str) -> None:
+def aligned(c: WarpBatch, ins: Instruction, lanes: Array, at: Array, unit: int, what: str) -> None:
     bad = at & (unit - 1) != 0
     if bad.any():
         i = int(np.argmax(bad))
         raise fault(MisalignedFault, f"{what} is no multiple of {unit}", c, ins, int(lanes[i]), int(at[i]))
 
 
-def in_global(c: Team, ins: Instruction, lane: int, low: int, high: int, writes: bool) -> None:
+def in_global(c: WarpBatch, ins: Instruction, lane: int, low: int, high: int, writes: bool) -> None:
     """Faults unless the bytes from `low` to `high` lie in one allocation."""
     memory = c.chunk.engine.memory
     extent = memory.extent(low)
@@ -57,7 +57,7 @@ def in_global(c: Team, ins: Instruction, lane: int, low: int, high: int, writes:
         raise fault(OutOfBoundsFault, f"a read-only buffer is written: {memory.name(extent[0])}", c, ins, lane, low)
 
 
-def spread(c: Team, ins: Instruction, lanes: Array, masks: Array | None) -> tuple[Array, Array]:
+def deliveries(c: WarpBatch, ins: Instruction, lanes: Array, masks: Array | None) -> tuple[Array, Array]:
     """Deliveries of a copy: of each, its lane's number within `lanes`, and the block that gets it (-1: the own)."""
     if masks is None:
         return np.arange(len(lanes)), np.full(len(lanes), -1)
@@ -75,17 +75,17 @@ def spread(c: Team, ins: Instruction, lanes: Array, masks: Array | None) -> tupl
 class Incoming:
     """Copies into shared memory; one row a delivery.
 
-    ``lanes``: who asked; ``at``: positions; ``bell``: of the mbarriers; ``fetch(i)``: the bytes of delivery i, in the
+    ``lanes``: who asked; ``at``: positions; ``barrier_at``: of the mbarriers; ``fetch(i)``: the bytes of delivery i, in the
     order of ``order``'s granules; ``op``, ``kind``: of a reduction.
     """
 
     def __init__(
         self,
-        team: Team,
+        batch: WarpBatch,
         ins: Instruction,
         lanes: Array,
         at: Array,
-        bell: Array,
+        barrier_at: Array,
         count: int,
         span: int,
         fetch: Callable[[int], Array],
@@ -94,18 +94,18 @@ class Incoming:
         kind: str = "",
         width: int = 0,
     ) -> None:
-        self.team, self.ins, self.lanes, self.fetch, self.op, self.kind = team, ins, lanes, fetch, op, kind
+        self.batch, self.ins, self.lanes, self.fetch, self.op, self.kind = batch, ins, lanes, fetch, op, kind
         self.size = count << GRANULE
-        self.granules, self.pages = granules(team, at, count, span, width)
-        asynchrony = async_state(team.chunk)
+        self.granules, self.pages = granules(batch, at, count, span, width)
+        state = async_state(batch.chunk)
         access = Access(ins, lanes, self.granules, self.pages)
-        asynchrony.events.check(team, access, doing, True, mixes=bool(op))
-        self.tickets = asynchrony.tickets(team, ins, lanes, bell, doing, partial=bool(op))
-        for event, which in self.tickets.groups:
-            asynchrony.events.start(event, access.pick(which))
+        state.events.check(batch, access, doing, True, mixes=bool(op))
+        self.signals = state.signals(batch, ins, lanes, barrier_at, doing, partial=bool(op))
+        for event, which in self.signals.groups:
+            state.events.start(event, access.subset(which))
 
     def complete(self) -> None:
-        chunk = self.team.chunk
+        chunk = self.batch.chunk
         arena = chunk.shared.view(np.uint64).reshape(-1, 2)
         for i, where in enumerate(self.granules):
             data = self.fetch(i)
@@ -114,7 +114,7 @@ class Incoming:
                 data = apply(self.op, self.kind, typed, data, None, False)
             arena[where] = data.view(np.uint64).reshape(-1, 2)
         chunk.checks.mark_written(self.pages, self.granules.reshape(-1) << GRANULE, 1 << GRANULE)
-        async_state(chunk).ring(self.tickets, np.full(len(self.lanes), self.size))
+        async_state(chunk).signal(self.signals, np.full(len(self.lanes), self.size))
 
 
 class Outgoing:
@@ -126,7 +126,7 @@ class Outgoing:
 
     def __init__(
         self,
-        team: Team,
+        batch: WarpBatch,
         ins: Instruction,
         lanes: Array,
         at: Array,
@@ -137,29 +137,29 @@ class Outgoing:
         doing: str,
         width: int = 0,
     ) -> None:
-        self.team, self.ins, self.lanes, self.put = team, ins, lanes, put
-        self.granules, self.pages = granules(team, at, count, span, width)
-        number = team.state.get("bulk group", 0)
+        self.batch, self.ins, self.lanes, self.put = batch, ins, lanes, put
+        self.granules, self.pages = granules(batch, at, count, span, width)
+        number = batch.state.get("bulk group", 0)
         self.group: Array = number[lanes] if isinstance(number, np.ndarray) else np.full(len(lanes), number)
         self.data: list[Array | None] = [None] * len(lanes)
         self.written = np.zeros(len(lanes), bool)
         self.waited = np.zeros(len(lanes), bool)
-        self.asynchrony = async_state(team.chunk)
+        self.async_state = async_state(batch.chunk)
         access = Access(ins, lanes, self.granules, self.pages)
-        events = self.asynchrony.events
-        events.check(team, access, doing, False)
+        events = self.async_state.events
+        events.check(batch, access, doing, False)
         self.defined(wanted, at)
         self.events = []
         for group in np.unique(self.group).tolist():
-            event = events.event(("group", team.warp, group), ins, doing, False)
+            event = events.event(("group", batch.warp, group), ins, doing, False)
             which = np.flatnonzero(self.group == group)
-            events.start(event, access.pick(which))
+            events.start(event, access.subset(which))
             self.events.append((event, which))
-        self.asynchrony.stores.setdefault(team.warp, []).append(self)
+        self.async_state.stores.setdefault(batch.warp, []).append(self)
 
     def defined(self, wanted: Callable[[int], Array | None], at: Array) -> None:
         """Faults where bytes are copied that nobody has written."""
-        checks = self.team.chunk.checks
+        checks = self.batch.chunk.checks
         if not self.pages & ~checks.valid_pages:
             return
         checks.refresh(self.pages)
@@ -173,12 +173,12 @@ class Outgoing:
                 bad = bad & need
             if bad.any():
                 k = int(np.argmax(bad))
-                address = (int(where[k >> GRANULE]) << GRANULE) % self.team.chunk.stride + k % 16
+                address = (int(where[k >> GRANULE]) << GRANULE) % self.batch.chunk.stride + k % 16
                 text = "shared memory is copied before it is written"
-                raise fault(UninitialisedFault, text, self.team, self.ins, int(self.lanes[i]), address)
+                raise fault(UninitialisedFault, text, self.batch, self.ins, int(self.lanes[i]), address)
 
     def take(self, which: Array) -> None:
-        arena = self.team.chunk.shared.view(np.uint64).reshape(-1, 2)
+        arena = self.batch.chunk.shared.view(np.uint64).reshape(-1, 2)
         for i in which.tolist():
             if self.data[i] is None:
                 self.data[i] = arena[self.granules[i]].view(np.uint8).reshape(-1)
@@ -190,7 +190,7 @@ class Outgoing:
             if not self.written[i] and data is not None:
                 self.put(i, data)
                 self.written[i] = True
-        self.team.chunk.engine.progress += 1
+        self.batch.chunk.engine.progress += 1
 
     def complete(self) -> None:
         self.write(np.arange(len(self.lanes)))
@@ -198,19 +198,19 @@ class Outgoing:
     def wait(self, which: Array, read: bool) -> None:
         """Some lanes wait, only until the source has been read, or until all is done."""
         self.take(which)
-        order = self.asynchrony.order
+        order = self.async_state.order
         for event, of in self.events:
             some = np.intersect1d(of, which)
-            if len(some) and self.asynchrony.events.keys.get(event.key) is event:
-                order.events[self.team.warp, np.unique(self.lanes[some] >> 5)] |= event.bit
+            if len(some) and self.async_state.events.keys.get(event.key) is event:
+                order.events[self.batch.warp, np.unique(self.lanes[some] >> 5)] |= event.bit
         if read:
             return
         self.write(which)
         self.waited[which] = True
         if self.waited.all():
-            self.asynchrony.stores[self.team.warp].remove(self)
-            if self in self.asynchrony.under_way:
-                self.asynchrony.under_way.remove(self)
+            self.async_state.stores[self.batch.warp].remove(self)
+            if self in self.async_state.under_way:
+                self.async_state.under_way.remove(self)
 
 
 def reduce_into(memory: Array, low: int, data: Array, op: str, kind: str) -> None:
@@ -220,10 +220,10 @@ def reduce_into(memory: Array, low: int, data: Array, op: str, kind: str) -> Non
     there[...] = apply(op, kind, there, data, None, False)
 
 
-class Bell(Place):
+class CopyBarrier(Place):
     """The mbarrier of a copy: in the block that gets the data."""
 
-    def of(self, c: Team, lanes: Array, which: Array, targets: Array) -> Array:
+    def of(self, c: WarpBatch, lanes: Array, which: Array, targets: Array) -> Array:
         """Positions; `which` lane and block of each delivery."""
         at = self.positions(c, lanes)[which]
         stride = c.chunk.stride

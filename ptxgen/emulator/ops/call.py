@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from ptxgen.emulator.memory.global_memory import typed_views
 from ptxgen.emulator.ops.builder import Builder
 from ptxgen.emulator.ops.load_store import elements, vector
-from ptxgen.emulator.ops.move import copy, together
+from ptxgen.emulator.ops.move import copy, sequence
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.dtypes import DTYPES, SIGNED
 from ptxgen.emulator.ptx.syntax import SIZES, Flt, Imm, Instruction, Mem, Operand, Sym, Vec
-from ptxgen.emulator.warp_batch import Step, Team, fault
+from ptxgen.emulator.warp_batch import Step, WarpBatch, fault
 from ptxgen.errors import DivergenceFault, Fault
 
 Array = NDArray[Any]
@@ -23,7 +23,7 @@ Array = NDArray[Any]
 Mask = NDArray[np.bool_] | None
 
 
-def agree(c: Team, lanes: Array, value: Array, ins: Instruction) -> None:
+def check_uniform(c: WarpBatch, lanes: Array, value: Array, ins: Instruction) -> None:
     """Faults where lanes of one warp differ in what a .uni instruction wants the same."""
     if value.ndim == 0:
         return
@@ -49,9 +49,9 @@ def call(b: Builder, ins: Instruction) -> Step:
             raise b.unsupported(f".{m}")
     uniform = [raw(b, op) for op in ins.operands if "uni" in ins.mods]
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         for view in uniform:
-            agree(c, c.live() if m is None else m, c.v[view], ins)
+            check_uniform(c, c.live() if m is None else m, c.v[view], ins)
 
     return step
 
@@ -60,7 +60,7 @@ def call(b: Builder, ins: Instruction) -> Step:
 def nowhere(b: Builder, ins: Instruction) -> Step:
     target = raw(b, ins.operands[0])
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         lane = int(np.argmax(c.live() if m is None else m))
         address = int(np.broadcast_to(c.v[target], (c.n,))[lane])
         raise fault(Fault, "the pointer is to no function that this call may reach", c, ins, lane, address)
@@ -77,11 +77,11 @@ def brx(b: Builder, ins: Instruction) -> Step:
     assert isinstance(limit, Imm)
     guard = b.src(ins.operands[2], "pred") if len(ins.operands) > 2 else None
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         lanes = c.live() if m is None else m
         if guard is not None:
             if "uni" in ins.mods:
-                agree(c, lanes, c.v[guard], ins)
+                check_uniform(c, lanes, c.v[guard], ins)
             lanes = lanes & (~c.v[guard] if ins.negated else c.v[guard])
         value = np.broadcast_to(c.v[index], (c.n,))
         bad = lanes & (value >= np.uint32(limit.value))
@@ -89,7 +89,7 @@ def brx(b: Builder, ins: Instruction) -> Step:
             lane = int(np.argmax(bad))
             raise fault(Fault, f"the index is {value[lane]}, there are {limit.value} targets", c, ins, lane)
         if "uni" in ins.mods and lanes.any():
-            agree(c, lanes, value, ins)
+            check_uniform(c, lanes, value, ins)
 
     return step
 
@@ -127,7 +127,7 @@ def store_part(b: Builder, ins: Instruction) -> Step:
     parts = ins.operands[0]
     assert isinstance(parts, Vec)
     items = elements(b, ins.operands[1], len(parts.items))
-    return together(
+    return sequence(
         [
             copy(b.dst(part, kind if isinstance(item, Flt) else f"u{8 * size}"), source(b, item, kind))
             for part, item in zip(parts.items, items, strict=True)
@@ -142,12 +142,12 @@ def load_part(b: Builder, ins: Instruction) -> Step:
     assert isinstance(parts, Vec)
     items = elements(b, ins.operands[0], len(parts.items))
     number = f"{'s' if kind in SIGNED else 'u'}{8 * size}"
-    return together(
+    return sequence(
         [copy(b.dst_wide(item, number), b.src(part, number)) for part, item in zip(parts.items, items, strict=True)]
     )
 
 
-def frame(c: Team, size: int, offset: int) -> Array:
+def frame(c: WarpBatch, size: int, offset: int) -> Array:
     """Elements of a variable in every lane's local memory: a column."""
     views: dict[int, Array] | None = c.state.get("local")
     if views is None:
@@ -167,7 +167,7 @@ def store_frame(b: Builder, ins: Instruction) -> Step:
     at = static(ins.operands[0])
     srcs = [source(b, item, kind) for item in elements(b, ins.operands[1], vector(ins))]
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         for i, s in enumerate(srcs):
             value = c.v[s]
             np.copyto(frame(c, size, at + i * size), value.view(f"<u{size}"), where=True if m is None else m)
@@ -183,7 +183,7 @@ def load_frame(b: Builder, ins: Instruction) -> Step:
     dtype = DTYPES[number]
     dsts = [b.dst_wide(item, number) for item in elements(b, ins.operands[0], vector(ins))]
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         for i, d in enumerate(dsts):
             np.copyto(c.v[d], frame(c, size, at + i * size).view(dtype), where=True if m is None else m)
 

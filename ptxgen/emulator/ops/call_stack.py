@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.ops.builder import Builder
-from ptxgen.emulator.ops.move import copy, together
+from ptxgen.emulator.ops.move import copy, sequence
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Reg, Vec
-from ptxgen.emulator.warp_batch import Step, Team, fault
+from ptxgen.emulator.warp_batch import Step, WarpBatch, fault
 from ptxgen.errors import Fault
 
 Mask = NDArray[np.bool_] | None
@@ -37,7 +37,7 @@ class Stack:
             self.words = words
 
 
-def stack_of(c: Team) -> Stack:
+def stack_of(c: WarpBatch) -> Stack:
     found: Stack | None = c.state.get("calls")
     if found is None:
         found = c.state["calls"] = Stack(c.n)
@@ -56,7 +56,7 @@ def save(b: Builder, ins: Instruction) -> Step:
     views = [b.src(r, kind) for r, kind in kinds(ins)]
     b.reads.clear()  # what was never written is saved, too
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         lanes = np.flatnonzero(c.live() if m is None else m)
         stack = stack_of(c)
         at = stack.top[lanes]
@@ -78,7 +78,7 @@ def save(b: Builder, ins: Instruction) -> Step:
 def restore(b: Builder, ins: Instruction) -> Step:
     views = [b.dst(r, kind) for r, kind in kinds(ins)]
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         lanes = np.flatnonzero(c.live() if m is None else m)
         stack = stack_of(c)
         stack.top[lanes] -= len(views)
@@ -102,4 +102,4 @@ def hand_over(b: Builder, ins: Instruction) -> Step:
         view = b.src(a, kind)
         b.reads.pop()  # a part that was never written is passed, too
         steps.append(copy(b.dst(d, kind), view))
-    return together(steps) if steps else lambda c, m: None
+    return sequence(steps) if steps else lambda c, m: None

@@ -11,7 +11,7 @@ from ptxgen.emulator.ops.builder import Builder
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import Instruction
 from ptxgen.emulator.sync.async_state import async_state
-from ptxgen.emulator.warp_batch import Step, Team, active
+from ptxgen.emulator.warp_batch import Step, WarpBatch, active
 
 Mask = NDArray[np.bool_] | None
 
@@ -24,7 +24,7 @@ def mapa(b: Builder, ins: Instruction) -> Step:
     generic = len(ins.mods) == 1
     dst, src, rank = b.dst(ins.operands[0], kind), b.src(ins.operands[1], kind), b.src(ins.operands[2], "u32")
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         v = c.v
         lanes = np.flatnonzero(active(c, m))
         at = np.broadcast_to(v[src], (c.n,))[lanes].astype(np.int64)
@@ -44,7 +44,7 @@ def getctarank(b: Builder, ins: Instruction) -> Step:
     generic = len(ins.mods) == 1
     dst, src = b.dst(ins.operands[0], "u32"), b.src(ins.operands[1], ins.mods[-1])
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         v = c.v
         lanes = np.flatnonzero(active(c, m))
         at = np.broadcast_to(v[src], (c.n,))[lanes].astype(np.int64)
@@ -60,7 +60,7 @@ def isspacep(b: Builder, ins: Instruction) -> Step:
     dst, src = b.dst(ins.operands[0], "pred"), b.src(ins.operands[1], "u64")
     own = ins.mods[0] != "shared::cluster"
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         at = np.broadcast_to(c.v[src], (c.n,)).astype(np.int64)
         found = (at >= SHARED_WINDOW) & (at < SHARED_WINDOW + WINDOW)
         if own and c.chunk.windows is not None:
@@ -76,7 +76,7 @@ def arrive(b: Builder, ins: Instruction) -> Step:
         raise b.unsupported()
     relaxed = "relaxed" in ins.mods
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         async_state(c.chunk).cluster.arrive(c, m, ins, relaxed)
 
     return step
@@ -87,7 +87,7 @@ def wait(b: Builder, ins: Instruction) -> Step:
     if not set(ins.mods[2:]) <= {"acquire", "aligned"} or ins.operands:
         raise b.unsupported()
 
-    def step(c: Team, m: Mask, after: int) -> None:
+    def step(c: WarpBatch, m: Mask, after: int) -> None:
         async_state(c.chunk).cluster.wait(c, m, ins, after)
 
     return step

@@ -13,7 +13,7 @@ from ptxgen.emulator.ops.numerics import FLOAT, flush
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.dtypes import FLOATS
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Not, Operand, Pair, Sink
-from ptxgen.emulator.warp_batch import Step, Team
+from ptxgen.emulator.warp_batch import Step, WarpBatch
 
 Mask = NDArray[np.bool_] | None
 
@@ -103,7 +103,7 @@ def setp(b: Builder, ins: Instruction) -> Step:
     dq = b.dst(second, "pred")
     scratch = b.temp("pred")
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         v = c.v
         t = v[scratch]
         a, s = v[x], v[y]
@@ -136,7 +136,7 @@ def setp_pair(b: Builder, ins: Instruction, name: str, kind: str, ftz: bool) -> 
         raise b.malformed("two predicates are needed")
     dsts = [b.dst(d.first, "pred"), b.dst(d.second, "pred")]
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         v = c.v
         a, s = np.broadcast_to(v[x], (2 * c.n,)), np.broadcast_to(v[y], (2 * c.n,))
         if ftz:

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.ops.access import Site, globally, globally_at, misaligned, nearest, shared
+from ptxgen.emulator.ops.access import Site, global_access, global_access_at, misaligned, nearest, shared
 from ptxgen.emulator.ops.builder import Builder
 from ptxgen.emulator.ops.load_store import is_hint
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import Imm, Instruction, Not, Reg
 from ptxgen.emulator.sync.async_copies import Copy, commit, finish
 from ptxgen.emulator.sync.touch import Touch, page_bits
-from ptxgen.emulator.warp_batch import Step, Team, fault
+from ptxgen.emulator.warp_batch import Step, WarpBatch, fault
 
 Array = NDArray[Any]
 
@@ -56,7 +56,7 @@ def cp_async(b: Builder, ins: Instruction) -> Step:
     unit = min(size, 8)
     count = size // unit
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         if m is None:
             m = c.alive
         lanes = np.arange(c.n) if m is None else np.flatnonzero(m)
@@ -74,14 +74,14 @@ def cp_async(b: Builder, ins: Instruction) -> Step:
         place = shared(c, to, m, unit)
         index = place.index[lanes] + place.shift if place.lanes is None else place.index + place.shift
         if sizes is None:
-            got = globally(c, source, m, unit)
+            got = global_access(c, source, m, unit)
             origin = (got.index[lanes] if got.lanes is None else got.index) + got.shift
         else:
             origin = np.zeros(len(lanes), np.int64)
             whole = sizes == size
             at = source.addresses(c, lanes)
             if whole.any():
-                got = globally_at(c, source, None, unit, at[whole], lanes[whole])
+                got = global_access_at(c, source, None, unit, at[whole], lanes[whole])
                 origin[whole] = got.index
             for n in np.unique(sizes[~whole]):
                 if n:
@@ -110,7 +110,7 @@ def cp_async(b: Builder, ins: Instruction) -> Step:
     return step
 
 
-def part(c: Team, site: Site, at: Array, lanes: Array, size: int) -> None:
+def part(c: WarpBatch, site: Site, at: Array, lanes: Array, size: int) -> None:
     """Checks a source of fewer bytes than the copy writes."""
     from ptxgen.errors import OutOfBoundsFault
 
@@ -122,7 +122,7 @@ def part(c: Team, site: Site, at: Array, lanes: Array, size: int) -> None:
         raise fault(OutOfBoundsFault, text, c, site.ins, int(lanes[i]), int(at[i]))
 
 
-def place_pages(c: Team, positions: Array, size: int) -> int:
+def place_pages(c: WarpBatch, positions: Array, size: int) -> int:
 
     if not len(positions):
         return 0
@@ -145,7 +145,7 @@ def wait_group(b: Builder, ins: Instruction) -> Step:
 
 @instruction("cp.async.wait_all")
 def wait_all(b: Builder, ins: Instruction) -> Step:
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         commit(c, m)
         finish(c, m, 0)
 

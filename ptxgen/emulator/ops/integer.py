@@ -13,7 +13,7 @@ from ptxgen.emulator.ops.builder import Array, Builder, into, simple, the_type
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.dtypes import FLOATS, PACKED, SIGNED
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction
-from ptxgen.emulator.warp_batch import Step, Team
+from ptxgen.emulator.warp_batch import Step, WarpBatch
 
 Mask = NDArray[np.bool_] | None
 
@@ -54,7 +54,7 @@ def carry(b: Builder, ins: Instruction) -> Step:
     dst = b.dst(ins.operands[0], unsigned(kind))
     takes, gives, adds = ins.op.endswith("c"), "cc" in ins.mods, ins.op.startswith("add")
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         v = c.v
         flag = carry_flag(c)
         a, s = np.broadcast_to(v[x], (c.n,)), np.broadcast_to(v[y], (c.n,))
@@ -73,7 +73,7 @@ def carry(b: Builder, ins: Instruction) -> Step:
     return step
 
 
-def carry_flag(c: Team) -> Array:
+def carry_flag(c: WarpBatch) -> Array:
     found = c.state.get("carry")
     if found is None:
         found = c.state["carry"] = np.zeros(c.n, bool)
@@ -171,7 +171,7 @@ def mad_carry(b: Builder, ins: Instruction) -> Step:
     dst = b.dst(ins.operands[0], unsigned(kind))
     takes, gives, hi = ins.op == "madc", "cc" in ins.mods, "hi" in ins.mods
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         v = c.v
         flag = carry_flag(c)
         a, s, t = (np.broadcast_to(v[i], (c.n,)) for i in (x, y, z))

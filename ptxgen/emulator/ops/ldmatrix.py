@@ -17,7 +17,7 @@ from ptxgen.emulator.ops.load_store import elements
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import Instruction, Mem, Operand, Reg, Sym
 from ptxgen.emulator.sync.touch import FULL
-from ptxgen.emulator.warp_batch import Step, Team, fault
+from ptxgen.emulator.warp_batch import Step, WarpBatch, fault
 from ptxgen.errors import DivergenceFault, OutOfBoundsFault
 
 Array = NDArray[Any]
@@ -40,7 +40,7 @@ T_ROW = 2 * (LANES % 4)[:, None] + np.arange(2)
 T_COLUMN = np.repeat((LANES // 4)[:, None], 2, axis=1)
 
 
-def whole_warps(c: Team, m: Mask, ins: Instruction) -> Array | None:
+def whole_warps(c: WarpBatch, m: Mask, ins: Instruction) -> Array | None:
     """The warps (blocks of the chunk) that execute, None for all; faults where a warp lacks a lane."""
     if m is None:
         m = c.alive
@@ -63,13 +63,13 @@ def whole_warps(c: Team, m: Mask, ins: Instruction) -> Array | None:
     return None if some.all() else np.flatnonzero(some)
 
 
-def gather(c: Team, view: int, warps: Array | None) -> Array:
+def gather(c: WarpBatch, view: int, warps: Array | None) -> Array:
     """A register (or constant) of some warps: rows of 32."""
     rows = np.broadcast_to(c.v[view], (c.n,)).reshape(-1, 32)
     return rows if warps is None else rows[warps]
 
 
-def scatter(c: Team, view: int, warps: Array | None, value: Array) -> None:
+def scatter(c: WarpBatch, view: int, warps: Array | None, value: Array) -> None:
     rows = c.v[view].reshape(-1, 32)
     rows[slice(None) if warps is None else warps] = value
 
@@ -92,7 +92,7 @@ class Matrices:
         self.site = Site(b, ins, address, "shared", 16, kind)
         b.sites.append(self.site)
 
-    def rows(self, c: Team, m: Mask, warps: Array | None, unit: int) -> Array:
+    def rows(self, c: WarpBatch, m: Mask, warps: Array | None, unit: int) -> Array:
         """Positions of the rows in elements of `unit` bytes, checked: warp, matrix, row."""
         site = self.site
         if self.count == 4 and warps is None and not self.generic:
@@ -140,7 +140,7 @@ def ldmatrix(b: Builder, ins: Instruction) -> Step:
     mat.site.slots = []
     unit = mat.unit
 
-    def undefined(c: Team, at: Array, warps: Array | None) -> None:
+    def undefined(c: WarpBatch, at: Array, warps: Array | None) -> None:
         """What a register receives of bytes that nobody has written is undefined."""
         unknown = c.chunk.checks.valid_views[unit][at] != FULL[unit]
         loaded: dict[int, tuple[Array, int]] = {}
@@ -155,9 +155,9 @@ def ldmatrix(b: Builder, ins: Instruction) -> Step:
             where[slice(None) if warps is None else warps] = bad
             loaded[slot] = where.reshape(-1), address
         if loaded:
-            c.chunk.program.poison(c, loaded, ins)
+            c.chunk.program.mark_undefined(c, loaded, ins)
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         warps = whole_warps(c, m, ins)
         checks = c.chunk.checks
         checks.doubt = False
@@ -179,7 +179,7 @@ def stmatrix(b: Builder, ins: Instruction) -> Step:
     srcs = [b.src(item, "b32") for item in elements(b, ins.operands[1], mat.count)]
     unit = mat.unit
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         warps = whole_warps(c, m, ins)
         c.chunk.engine.progress += 1
         at = mat.elements(mat.rows(c, m, warps, unit))
@@ -202,7 +202,7 @@ def movmatrix(b: Builder, ins: Instruction) -> Step:
     src, dst = b.src(ins.operands[1], "b32"), b.dst(ins.operands[0], "b32")
     source = TRANSPOSED.reshape(-1)
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         warps = whole_warps(c, m, ins)
         c.chunk.checks.exchange(c, None)
         halves = np.ascontiguousarray(gather(c, src, warps)).view(np.uint16)

@@ -14,8 +14,8 @@ from ptxgen.emulator.ops.access import (
     Place,
     Site,
     anywhere,
-    globally,
-    globally_at,
+    global_access,
+    global_access_at,
     is_generic_shared,
     shared,
     shared_at,
@@ -24,7 +24,7 @@ from ptxgen.emulator.ops.builder import Builder
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.dtypes import DTYPES, SIGNED
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Mem, Operand, Reg, Sym, Vec
-from ptxgen.emulator.warp_batch import Step, Team, active, fault
+from ptxgen.emulator.warp_batch import Step, WarpBatch, active, fault
 from ptxgen.errors import OutOfBoundsFault
 
 Array = NDArray[Any]
@@ -81,34 +81,34 @@ def checked_mods(b: Builder, ins: Instruction, allowed: set[str] = _HINTS) -> No
 Parts = list[tuple[dict[int, Array], Place]]
 
 
-def resolver(space: str, everywhere: bool = False) -> Callable[[Team, Site, Mask, int], Parts]:
+def resolver(space: str, everywhere: bool = False) -> Callable[[WarpBatch, Site, Mask, int], Parts]:
     """Where accesses of a space go; `everywhere`: in the whole cluster."""
     if everywhere:
         return anywhere
     if space == "shared":
         return lambda c, site, m, unit: [(c.chunk.views, shared(c, site, m, unit))]
     if space in ("global", "const"):
-        return lambda c, site, m, unit: [(c.chunk.engine.memory.views, globally(c, site, m, unit))]
+        return lambda c, site, m, unit: [(c.chunk.engine.memory.views, global_access(c, site, m, unit))]
     if space == "local":
         return lambda c, site, m, unit: [local(c, site, m, unit, 0)]
     return generic
 
 
-def generic(c: Team, site: Site, m: Mask, unit: int) -> Parts:
+def generic(c: WarpBatch, site: Site, m: Mask, unit: int) -> Parts:
     """A generic address: each lane finds its space."""
     lanes = np.flatnonzero(active(c, m))
     at = site.addresses(c, lanes)
     if len(lanes) and (at < SHARED_WINDOW).all():
-        return [(c.chunk.engine.memory.views, globally(c, site, m, unit))]
+        return [(c.chunk.engine.memory.views, global_access(c, site, m, unit))]
     return generic_at(c, site, at, lanes, unit)
 
 
-def generic_at(c: Team, site: Site, at: Array, lanes: Array, unit: int) -> Parts:
+def generic_at(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int) -> Parts:
     """As `generic`, for explicit addresses of some lanes."""
     parts: Parts = []
     rest = at < SHARED_WINDOW
     if rest.any():
-        place = globally_at(c, site, None, unit, at[rest], lanes[rest])
+        place = global_access_at(c, site, None, unit, at[rest], lanes[rest])
         parts.append((c.chunk.engine.memory.views, place))
     mine = is_generic_shared(at)
     if mine.any():
@@ -122,16 +122,16 @@ def generic_at(c: Team, site: Site, at: Array, lanes: Array, unit: int) -> Parts
     return parts
 
 
-def explicit(c: Team, site: Site, at: Array, lanes: Array, unit: int) -> Parts:
+def explicit(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int) -> Parts:
     """Where explicit addresses of some lanes lead, in the site's space: global, shared or generic."""
     if site.space == "shared":
         return [(c.chunk.views, shared_at(c, site, at, lanes, unit))]
     if site.space == "global":
-        return [(c.chunk.engine.memory.views, globally_at(c, site, None, unit, at, lanes))]
+        return [(c.chunk.engine.memory.views, global_access_at(c, site, None, unit, at, lanes))]
     return generic_at(c, site, at, lanes, unit)
 
 
-def own_local(c: Team, site: Site, at: Array, lanes: Array) -> Array:
+def own_local(c: WarpBatch, site: Site, at: Array, lanes: Array) -> Array:
     """Offsets in local memory of generic addresses; faults where an address is that of another thread."""
     offset = at - c.local_windows()[lanes].astype(np.int64)
     bad = (offset < -(1 << LOCAL_BITS - 1)) | (offset >= 1 << LOCAL_BITS - 1)
@@ -142,12 +142,12 @@ def own_local(c: Team, site: Site, at: Array, lanes: Array) -> Array:
     return offset
 
 
-def local(c: Team, site: Site, m: Mask, unit: int, base: int) -> tuple[dict[int, Array], Place]:
+def local(c: WarpBatch, site: Site, m: Mask, unit: int, base: int) -> tuple[dict[int, Array], Place]:
     lanes = np.flatnonzero(active(c, m))
     return local_at(c, site, site.addresses(c, lanes) - base, lanes, unit)
 
 
-def local_at(c: Team, site: Site, at: Array, lanes: Array, unit: int) -> tuple[dict[int, Array], Place]:
+def local_at(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int) -> tuple[dict[int, Array], Place]:
     size = c.chunk.program.local_size
     bad = (at < 0) | (at + site.size > size) | (at & (site.size - 1) != 0)
     if bad.any():
@@ -166,7 +166,7 @@ def local_at(c: Team, site: Site, at: Array, lanes: Array, unit: int) -> tuple[d
     return views, Place((at + lanes * size) >> (unit.bit_length() - 1), 0, lanes, None)
 
 
-def parameters_at(c: Team, site: Site, at: Array, lanes: Array, unit: int) -> tuple[dict[int, Array], Place]:
+def parameters_at(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int) -> tuple[dict[int, Array], Place]:
     data = c.chunk.engine.param_bytes
     bad = (at < 0) | (at + site.size > len(data)) | (at & (site.size - 1) != 0)
     if bad.any():
@@ -227,9 +227,9 @@ def ld(b: Builder, ins: Instruction) -> Step:
     hints = [m for m in ins.mods if m in ("volatile", "relaxed", "acquire")]
 
     if exact and space in ("shared", "global") and not hints and not everywhere:
-        locate: Any = shared if space == "shared" else globally
+        locate: Any = shared if space == "shared" else global_access
 
-        def fast(c: Team, m: Mask) -> None:
+        def fast(c: WarpBatch, m: Mask) -> None:
             place = locate(c, site, m, size)
             arena = (c.chunk if space == "shared" else c.chunk.engine.memory).views[size]
             v = c.v
@@ -243,7 +243,7 @@ def ld(b: Builder, ins: Instruction) -> Step:
 
         return fast
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         for views, place in resolve(c, site, m, size):
             scatter(c.v, raws, views[size], place, None if exact else dtype)
 
@@ -277,7 +277,7 @@ def ld_param(b: Builder, ins: Instruction, kind: str, items: tuple[Operand, ...]
     if not isinstance(base, Sym):
         site = Site(b, ins, address, "param", size * len(items), "read")
 
-        def gather(c: Team, m: Mask) -> None:
+        def gather(c: WarpBatch, m: Mask) -> None:
             lanes = np.flatnonzero(active(c, m))
             views, place = parameters_at(c, site, site.addresses(c, lanes), lanes, size)
             scatter(c.v, dsts, views[size], place, dtype)
@@ -287,7 +287,7 @@ def ld_param(b: Builder, ins: Instruction, kind: str, items: tuple[Operand, ...]
     if offset < base.var.address or offset + size * len(items) > base.var.address + base.var.size:
         raise b.malformed(f"outside the {base.var.size} bytes of {base.var.name}")
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         data = c.chunk.engine.params
         v = c.v
         for i, d in enumerate(dsts):
@@ -317,7 +317,7 @@ def st(b: Builder, ins: Instruction) -> Step:
     unsigned = np.dtype(f"<u{size}")
     resolve = resolver(site.space, "shared::cluster" in ins.mods)
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         v = c.v
         engine = c.chunk.engine
         engine.progress += 1
@@ -346,7 +346,7 @@ def st(b: Builder, ins: Instruction) -> Step:
     return step
 
 
-def watch_store(c: Team, ins: Instruction, arena: Array, place: Place, values: list[Array], size: int) -> None:
+def watch_store(c: WarpBatch, ins: Instruction, arena: Array, place: Place, values: list[Array], size: int) -> None:
     """Looks for races of a store to global memory that is about to happen."""
     lanes, index = place.lanes, place.index
     if lanes is None:

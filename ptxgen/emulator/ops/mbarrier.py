@@ -14,7 +14,7 @@ from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import Instruction, Operand, Sink
 from ptxgen.emulator.sync.async_state import async_state
 from ptxgen.emulator.sync.mbarriers import TOKEN, Mbarriers, Sleeper
-from ptxgen.emulator.warp_batch import Step, Team, active, fault
+from ptxgen.emulator.warp_batch import Step, WarpBatch, active, fault
 from ptxgen.errors import BarrierFault
 
 Array = NDArray[Any]
@@ -41,7 +41,7 @@ class Place:
         self.site = Site(b, ins, op, "generic" if self.space == "generic" else "shared", 8, "write")
         self.ins = ins
 
-    def positions(self, c: Team, lanes: Array) -> Array:
+    def positions(self, c: WarpBatch, lanes: Array) -> Array:
         at = self.site.addresses(c, lanes)
         if self.space == "generic":
             at = from_generic(c, at, lanes, self.ins)
@@ -49,16 +49,16 @@ class Place:
         return locate(c, at, lanes, 8, self.ins, self.everywhere)[0]
 
 
-def objects(c: Team) -> Mbarriers:
+def objects(c: WarpBatch) -> Mbarriers:
     return async_state(c.chunk).barriers
 
 
-def value(b: Builder, op: Operand, kind: str = "u32") -> Callable[[Team, Array], Array]:
+def value(b: Builder, op: Operand, kind: str = "u32") -> Callable[[WarpBatch, Array], Array]:
     """Reads an operand of some lanes as 64-bit integers (b64 operands as unsigned ones)."""
     view = b.src(op, kind)
     dtype = np.uint64 if kind == "u64" else np.int64
 
-    def read(c: Team, lanes: Array) -> Array:
+    def read(c: WarpBatch, lanes: Array) -> Array:
         out: Array = np.broadcast_to(c.v[view], (c.n,))[lanes].astype(dtype)
         return out
 
@@ -79,7 +79,7 @@ def init(b: Builder, ins: Instruction) -> Step:
     place = Place(b, ins, ins.operands[0])
     count = value(b, ins.operands[1]) if ins.mods[0] == "init" else None
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         lanes = np.flatnonzero(active(c, m))
         at = place.positions(c, lanes)
         if count is None:
@@ -90,10 +90,10 @@ def init(b: Builder, ins: Instruction) -> Step:
     return step
 
 
-def visit(c: Team, lanes: Array, at: Array, ins: Instruction) -> None:
+def note_remote_access(c: WarpBatch, lanes: Array, at: Array, ins: Instruction) -> None:
     """Notes that lanes touch an object of another block."""
     if c.chunk.windows is not None:
-        async_state(c.chunk).events.visit(c, at // c.chunk.stride, lanes >> 5, ins)
+        async_state(c.chunk).events.note_remote_access(c, at // c.chunk.stride, lanes >> 5, ins)
 
 
 @instruction("mbarrier.arrive", "mbarrier.arrive_drop")
@@ -111,17 +111,25 @@ def arrive(b: Builder, ins: Instruction) -> Step:
     dst = None if isinstance(state, Sink) else b.dst(state, "u64")
     relaxed = "relaxed" in ins.mods
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         lanes = np.flatnonzero(active(c, m))
         at = place.positions(c, lanes)
         given = amount(c, lanes) if amount is not None else None
         counts = np.ones(len(lanes), np.int64) if given is None or expects else given
-        visit(c, lanes, at, ins)
+        note_remote_access(c, lanes, at, ins)
         blocks, which = np.unique(lanes >> 5, return_inverse=True)
         known = async_state(c.chunk).order.release(c, blocks, relaxed)
-        told = type(known)(known.clocks[:, which], known.fenced[:, which], known.events[which])
+        released = type(known)(known.clocks[:, which], known.fenced[:, which], known.events[which])
         tokens = objects(c).arrive(
-            c, ins, lanes, at, counts, expect=given if expects else None, drop=drop, complete=complete, told=told
+            c,
+            ins,
+            lanes,
+            at,
+            counts,
+            expect=given if expects else None,
+            drop=drop,
+            complete=complete,
+            released=released,
         )
         c.chunk.engine.progress += 1
         if dst is not None:
@@ -137,17 +145,17 @@ def count_bytes(b: Builder, ins: Instruction) -> Step:
     amount = value(b, ins.operands[1])
     sign = 1 if ins.mods[0] == "expect_tx" else -1
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         lanes = np.flatnonzero(active(c, m))
         at = place.positions(c, lanes)
-        visit(c, lanes, at, ins)
+        note_remote_access(c, lanes, at, ins)
         c.chunk.engine.progress += 1
         objects(c).add_bytes(c, ins, lanes, at, sign * amount(c, lanes))
 
     return step
 
 
-def waiting(b: Builder, ins: Instruction) -> tuple[Place, Callable[[Team, Array], Array], int, bool]:
+def waiting(b: Builder, ins: Instruction) -> tuple[Place, Callable[[WarpBatch, Array], Array], int, bool]:
     """The object, the state or parity, the predicate, and whether it is a parity."""
     checked(b, ins, {"parity"})
     if any(m == "shared::cluster" for m in ins.mods):
@@ -165,15 +173,15 @@ def test_wait(b: Builder, ins: Instruction) -> Step:
     place, given, dst, parity = waiting(b, ins)
     relaxed = "relaxed" in ins.mods
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         lanes = np.flatnonzero(active(c, m))
         at = place.positions(c, lanes)
         barriers = objects(c)
         rows = barriers.find(c, ins, lanes, at)
-        barriers.reach(c, ins, lanes, at, rows)
+        barriers.check_initialised(c, ins, lanes, at, rows)
         done = barriers.complete(c, ins, lanes, at, rows, given(c, lanes), parity)
         if done.any():
-            barriers.learn(c, lanes[done], rows[done], relaxed)
+            barriers.acquire_phase(c, lanes[done], rows[done], relaxed)
         c.v[dst][lanes] = done
 
     return step
@@ -186,25 +194,25 @@ def try_wait(b: Builder, ins: Instruction) -> Step:
     b.members = b.const(0, "u32")  # lanes need not meet
     relaxed = "relaxed" in ins.mods
 
-    def step(c: Team, m: Mask, after: int) -> None:
+    def step(c: WarpBatch, m: Mask, after: int) -> None:
         lanes = np.flatnonzero(active(c, m))
         at = place.positions(c, lanes)
         barriers = objects(c)
         rows = barriers.find(c, ins, lanes, at)
-        barriers.reach(c, ins, lanes, at, rows)
+        barriers.check_initialised(c, ins, lanes, at, rows)
         done = barriers.complete(c, ins, lanes, at, rows, given(c, lanes), parity)
         if done.all():
-            barriers.learn(c, lanes, rows, relaxed)
+            barriers.acquire_phase(c, lanes, rows, relaxed)
             c.v[dst][lanes] = True
             c.add(after, m)
             return
         yes, no = lanes[done], lanes[~done]
         if len(yes):
-            barriers.learn(c, yes, rows[done], relaxed)
+            barriers.acquire_phase(c, yes, rows[done], relaxed)
             c.v[dst][yes] = True
             c.add(after, only(c, yes))
         rows = rows[~done]
-        if barriers.patient(c, ins):
+        if barriers.should_sleep(c, ins):
             barriers.sleep(Sleeper(c, ins, no, rows, barriers.phase[rows], dst, after))
         else:
             c.v[dst][no] = False
@@ -214,7 +222,7 @@ def try_wait(b: Builder, ins: Instruction) -> Step:
     return step
 
 
-def only(c: Team, lanes: Array) -> Array:
+def only(c: WarpBatch, lanes: Array) -> Array:
     mask = np.zeros(c.n, bool)
     mask[lanes] = True
     return mask
@@ -225,7 +233,7 @@ def pending_count(b: Builder, ins: Instruction) -> Step:
     given = value(b, ins.operands[1], "u64")
     dst = b.dst(ins.operands[0], "u32")
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         lanes = np.flatnonzero(active(c, m))
         state = given(c, lanes)
         bad = state & np.uint64(TOKEN) == 0
@@ -240,32 +248,32 @@ def pending_count(b: Builder, ins: Instruction) -> Step:
 class CopiesArrive:
     """The arrival that follows the copies of some lanes."""
 
-    def __init__(self, team: Team, ins: Instruction, lanes: Array, at: Array) -> None:
-        self.team, self.ins, self.lanes, self.at = team, ins, lanes, at
-        self.number: int = team.state.get("copies", 0)
-        order = async_state(team.chunk).order
-        team.copies = [copy for copy in team.copies if not (copy.done and copy.told)]
-        self.copies = [copy for copy in team.copies if np.isin(copy.lanes, lanes).any()]
+    def __init__(self, batch: WarpBatch, ins: Instruction, lanes: Array, at: Array) -> None:
+        self.batch, self.ins, self.lanes, self.at = batch, ins, lanes, at
+        self.number: int = batch.state.get("copies", 0)
+        order = async_state(batch.chunk).order
+        batch.copies = [copy for copy in batch.copies if not (copy.done and copy.signalled)]
+        self.copies = [copy for copy in batch.copies if np.isin(copy.lanes, lanes).any()]
         for copy in self.copies:  # what they write counts as written here, by the first arrival that follows
-            if copy.told:
+            if copy.signalled:
                 continue
-            copy.told = True
-            async_state(team.chunk).events.generic(team, copy.touch, "arrived")
+            copy.signalled = True
+            async_state(batch.chunk).events.generic(batch, copy.touch, "arrived")
             if order.races:
-                order.record(team, copy.touch, "write")
+                order.record(batch, copy.touch, "write")
         blocks, which = np.unique(lanes >> 5, return_inverse=True)
-        known = order.release(team, blocks)
-        self.told = type(known)(known.clocks[:, which], known.fenced[:, which], known.events[which])
+        known = order.release(batch, blocks)
+        self.released = type(known)(known.clocks[:, which], known.fenced[:, which], known.events[which])
 
     def complete(self) -> None:
-        c = self.team
+        c = self.batch
         for copy in self.copies:
             copy.move(c)
         barriers = objects(c)
         rows = barriers.find(c, self.ins, self.lanes, self.at)
         for row in np.unique(rows).tolist():
             barriers.tracked.setdefault(row, []).append((c, self.lanes[rows == row], self.number))
-        barriers.arrive(c, self.ins, self.lanes, self.at, np.ones(len(rows), np.int64), told=self.told)
+        barriers.arrive(c, self.ins, self.lanes, self.at, np.ones(len(rows), np.int64), released=self.released)
 
 
 @instruction("cp.async.mbarrier.arrive")
@@ -275,7 +283,7 @@ def copies_arrive(b: Builder, ins: Instruction) -> Step:
         raise b.unsupported()
     place = Place(b, ins, ins.operands[0])
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         lanes = np.flatnonzero(active(c, m))
         at = place.positions(c, lanes)
         if more:

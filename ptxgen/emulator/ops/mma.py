@@ -20,7 +20,7 @@ from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ops.rounding import LOWEST, TILE, Terms, aligned_sum, decode, narrow, only_nan, values
 from ptxgen.emulator.ops.undefined import Operands
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Operand, Reg, Vec
-from ptxgen.emulator.warp_batch import Step, Team
+from ptxgen.emulator.warp_batch import Step, WarpBatch
 
 Array = NDArray[Any]
 
@@ -226,7 +226,7 @@ def doubles(p: Product, mode: str, a: Array, b: Array, c: Array) -> Array:
     return total.reshape(len(c), -1)
 
 
-def fetch(c: Team, views: list[int], kind: str, warps: Array | None) -> Array:
+def fetch(c: WarpBatch, views: list[int], kind: str, warps: Array | None) -> Array:
     """The elements of some warps' fragments: [warp, element], unsigned integers; whole registers of shorter ones."""
     size = SIZES.get(kind, 4)
     rows = [gather(c, view, warps) for view in views]
@@ -245,7 +245,7 @@ def computation(b: Builder, p: Product, mode: str, saturate: bool) -> Callable[[
     return Floats(p) if b.options.mma == "hopper" else partial(plain, p)
 
 
-def carry(p: Product, ins: Instruction, c: Team, operands: Operands) -> list[Array]:
+def carry(p: Product, ins: Instruction, c: WarpBatch, operands: Operands) -> list[Array]:
     """Undefined lanes of D: whole rows where A is undefined, columns where B is, elements where C is."""
     found = [reached(p, ins, reg, bad.reshape(-1, 8, 4)) for reg, bad in operands]
     return [np.logical_or.reduce(lanes).reshape(-1) for lanes in zip(*found, strict=True)]
@@ -283,11 +283,11 @@ def mma(b: Builder, ins: Instruction) -> Step:
         for operand, fragment, kind in zip(ins.operands[1:4], fragments, kinds, strict=True)
     ]
     dst = [b.dst(o, REGISTER.get(p.c, "b32")) for o in elements(b, ins.operands[0], fragments[2].registers)]
-    b.carry = partial(carry, p, ins)
+    b.propagation = partial(carry, p, ins)
     back = p.back
     compute = computation(b, p, mode, saturate)
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         warps = whole_warps(c, m, ins)
         c.chunk.checks.exchange(c, None)
         x, y, z = (fetch(c, views, kind, warps) for views, kind in zip(src, kinds, strict=True))
@@ -297,7 +297,7 @@ def mma(b: Builder, ins: Instruction) -> Step:
     return step
 
 
-def put(c: Team, dst: list[int], warps: Array | None, out: Array) -> None:
+def put(c: WarpBatch, dst: list[int], warps: Array | None, out: Array) -> None:
     """Elements of some warps' fragments, [warp, element], to registers."""
     out = out.reshape(len(out), len(dst), -1)
     for i, d in enumerate(dst):

@@ -13,7 +13,7 @@ from ptxgen.emulator.ops.builder import Builder
 from ptxgen.emulator.ops.load_store import elements
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Special, Vec
-from ptxgen.emulator.warp_batch import Step, Team
+from ptxgen.emulator.warp_batch import Step, WarpBatch
 
 Mask = NDArray[np.bool_] | None
 
@@ -24,7 +24,7 @@ copyto = np.copyto
 def copy(dst: int, src: int) -> Step:
     """A step that copies one row to another of the same type."""
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         v = c.v
         if m is None:
             copyto(v[dst], v[src])
@@ -34,11 +34,11 @@ def copy(dst: int, src: int) -> Step:
     return step
 
 
-def together(steps: list[Step]) -> Step:
+def sequence(steps: list[Step]) -> Step:
     if len(steps) == 1:
         return steps[0]
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         for s in steps:
             s(c, m)
 
@@ -54,7 +54,7 @@ def mov(b: Builder, ins: Instruction) -> Step:
     if len(ins.mods) == 2:
         raw = f"u{8 * SIZES[kind]}"
         pairs = zip(*(elements(b, x, int(ins.mods[0][1])) for x in (d, a)), strict=True)
-        return together([copy(b.dst(to, raw), b.src(source, raw)) for to, source in pairs])
+        return sequence([copy(b.dst(to, raw), b.src(source, raw)) for to, source in pairs])
     if isinstance(d, Vec) or isinstance(a, Vec):
         return pack(b, kind, d, a)
     if isinstance(a, Special) and a.name[1:].split("_")[0] in ("clock", "clock64", "globaltimer"):
@@ -83,7 +83,7 @@ def pack(b: Builder, kind: str, d: Any, a: Any) -> Step:
         else:
             source = b.part(whole, piece, i, False)
             steps.append(copy(b.dst(item, piece), source))
-    return together(steps)
+    return sequence(steps)
 
 
 def clock(b: Builder, kind: str, d: Any, name: str) -> Step:
@@ -91,7 +91,7 @@ def clock(b: Builder, kind: str, d: Any, name: str) -> Step:
     shift = 32 if name.endswith("_hi") else 0
     wide = SIZES[kind] == 8
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         now = time.perf_counter_ns() >> shift
         row = c.v[dst]
         value = np.array(now & (0xFFFFFFFFFFFFFFFF if wide else 0xFFFFFFFF), row.dtype)
@@ -117,7 +117,7 @@ def cvta(b: Builder, ins: Instruction) -> Step:
         return local_cvta(dst, src, to)
     offset = np.array(-base & 0xFFFFFFFFFFFFFFFF if to else base, np.uint64)
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         v = c.v
         np.add(v[src], offset, out=v[dst], where=True if m is None else m)
 
@@ -128,7 +128,7 @@ def local_cvta(dst: int, src: int, to: bool) -> Step:
     """Between local addresses and generic ones, which are others in every thread."""
     ufunc = np.subtract if to else np.add
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         ufunc(c.v[src], c.local_windows(), out=c.v[dst], where=True if m is None else m)
 
     return step
@@ -142,7 +142,7 @@ def isspacep(b: Builder, ins: Instruction) -> Step:
         raise b.unsupported()
     dst, src = b.dst(ins.operands[0], "pred"), b.src(ins.operands[1], "u64")
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         at = c.v[src]
         if base is None:
             found = at < np.uint64(SHARED_WINDOW)

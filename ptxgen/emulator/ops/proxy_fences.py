@@ -10,7 +10,7 @@ from ptxgen.emulator.ops.builder import Builder
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import Instruction, Unit
 from ptxgen.emulator.sync.async_state import async_state
-from ptxgen.emulator.warp_batch import Step, Team
+from ptxgen.emulator.warp_batch import Step, WarpBatch
 
 Mask = NDArray[np.bool_] | None
 
@@ -51,15 +51,15 @@ def fence(b: Builder, ins: Instruction) -> Step:
     init = ins.mods[:1] == ("mbarrier_init",)
     near = not {"gpu", "gl", "sys"} & set(ins.mods)
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         blocks = np.flatnonzero(c.warps(m))
         messages = c.chunk.messages
-        if c.chunk.asynchrony is not None:
-            asynchrony = async_state(c.chunk)
+        if c.chunk.async_state is not None:
+            state = async_state(c.chunk)
             if not spaces:
-                asynchrony.barriers.publish(c, blocks)
+                state.barriers.publish(c, blocks)
             if not init:
-                asynchrony.order.fence(c, blocks, spaces)
+                state.order.fence(c, blocks, spaces)
         if messages is not None and not spaces and not init:
             messages.fence(c, blocks, near)
 
@@ -74,7 +74,7 @@ def griddepcontrol(b: Builder, ins: Instruction) -> Step:
     if ins.mods == ("launch_dependents",):
         return nothing
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         shadow = c.chunk.engine.shadow
         if shadow is not None:
             shadow.wait(c, c.warps(m))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ptxgen.emulator.memory.address_map import OFFSET
 from ptxgen.emulator.ops.access import Site, from_generic, locate, misaligned
-from ptxgen.emulator.ops.atomic import in_turn
+from ptxgen.emulator.ops.atomic import in_random_order
 from ptxgen.emulator.ops.builder import Builder
 from ptxgen.emulator.ops.mbarrier import Place
 from ptxgen.emulator.ops.registry import instruction
@@ -18,7 +18,7 @@ from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Vec
 from ptxgen.emulator.sync.async_state import async_state
 from ptxgen.emulator.sync.events import GRANULE, Access
 from ptxgen.emulator.sync.touch import page_bits
-from ptxgen.emulator.warp_batch import Step, Team, active, fault
+from ptxgen.emulator.warp_batch import Step, WarpBatch, active, fault
 from ptxgen.errors import Fault
 
 Array = NDArray[Any]
@@ -43,21 +43,28 @@ _RED = {
 
 
 class Sent:
-    """Values on their way; `at`: positions, one a lane; `bell`: of the mbarrier that hears of them."""
+    """Values on their way; `at`: positions, one a lane; `barrier_at`: of the mbarrier that hears of them."""
 
     def __init__(
-        self, team: Team, ins: Instruction, lanes: Array, at: Array, bell: Array, values: list[Array], op: str
+        self,
+        batch: WarpBatch,
+        ins: Instruction,
+        lanes: Array,
+        at: Array,
+        barrier_at: Array,
+        values: list[Array],
+        op: str,
     ) -> None:
-        self.team, self.ins, self.lanes, self.at, self.bell, self.values, self.op = (
-            team,
+        self.batch, self.ins, self.lanes, self.at, self.barrier_at, self.values, self.op = (
+            batch,
             ins,
             lanes,
             at,
-            bell,
+            barrier_at,
             values,
             op,
         )
-        self.tickets = async_state(team.chunk).tickets(team, ins, lanes, bell, self.doing, partial=True)
+        self.signals = async_state(batch.chunk).signals(batch, ins, lanes, barrier_at, self.doing, partial=True)
 
     @property
     def doing(self) -> str:
@@ -68,20 +75,20 @@ class Sent:
         return sum(v.itemsize for v in self.values)
 
     def complete(self) -> None:
-        c = self.team
+        c = self.batch
         chunk = c.chunk
         unit = self.values[0].itemsize
         for i, value in enumerate(self.values):
             arena = chunk.views[unit].view(value.dtype)
             where = self.at // unit + i
             if self.op:
-                in_turn(chunk.engine, self.op, "", arena, where, value, None, False)
+                in_random_order(chunk.engine, self.op, "", arena, where, value, None, False)
             else:
                 arena[where] = value
         offset = self.at % chunk.stride
         pages = page_bits(int(offset.min()), int(offset.max()) + self.size)
         chunk.checks.mark_written(pages, self.at, self.size)
-        async_state(chunk).ring(self.tickets, np.full(len(self.lanes), self.size))
+        async_state(chunk).signal(self.signals, np.full(len(self.lanes), self.size))
 
 
 def remote(b: Builder, ins: Instruction, vector: int, kind: str, op: str) -> Step:
@@ -95,7 +102,7 @@ def remote(b: Builder, ins: Instruction, vector: int, kind: str, op: str) -> Ste
     place = Place(b, ins, ins.operands[2], "generic" if generic else "shared::cluster", everywhere=True)
     dtype: Any = DTYPES[kind if op else f"u{8 * size}"]
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         lanes = np.flatnonzero(active(c, m))
         chunk = c.chunk
         if chunk.engine.cluster_blocks == 1:
@@ -105,8 +112,8 @@ def remote(b: Builder, ins: Instruction, vector: int, kind: str, op: str) -> Ste
             address = from_generic(c, address, lanes, ins)
         misaligned(c, site, address, lanes)
         at, target = locate(c, address, lanes, site.size, ins, True)
-        bell = place.positions(c, lanes)
-        bad = bell // chunk.stride != target
+        barrier_at = place.positions(c, lanes)
+        bad = barrier_at // chunk.stride != target
         if op:
             bad |= target == lanes >> 5
         if bad.any():
@@ -119,9 +126,9 @@ def remote(b: Builder, ins: Instruction, vector: int, kind: str, op: str) -> Ste
         events = async_state(chunk).events
         events.check(c, access, f"{ins.op}.async", True, proxy=False)
         values = [np.broadcast_to(c.v[s], (c.n,))[lanes].view(dtype) for s in srcs]
-        sent = Sent(c, ins, lanes, at, bell, values, op)
-        for event, which in sent.tickets.groups:
-            events.start(event, access.pick(which))
+        sent = Sent(c, ins, lanes, at, barrier_at, values, op)
+        for event, which in sent.signals.groups:
+            events.start(event, access.subset(which))
         async_state(chunk).begin(sent)
 
     return step

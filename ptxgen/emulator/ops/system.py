@@ -22,7 +22,7 @@ from ptxgen.emulator.memory.address_map import (
 from ptxgen.emulator.ops.builder import Builder
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import Instruction
-from ptxgen.emulator.warp_batch import Step, Team, fault
+from ptxgen.emulator.warp_batch import Step, WarpBatch, fault
 from ptxgen.errors import Fault, OutOfBoundsFault
 
 Array = NDArray[Any]
@@ -37,7 +37,7 @@ _CONVERSION = re.compile(
 )
 
 
-def memory_at(c: Team, ins: Instruction, lane: int, address: int) -> Array:
+def memory_at(c: WarpBatch, ins: Instruction, lane: int, address: int) -> Array:
     """The bytes from a generic address to the end of what holds it, as one lane sees them."""
     engine, chunk = c.chunk.engine, c.chunk
     window, at = address // WINDOW * WINDOW, address % WINDOW
@@ -61,7 +61,7 @@ def memory_at(c: Team, ins: Instruction, lane: int, address: int) -> Array:
     return found
 
 
-def string_at(c: Team, ins: Instruction, lane: int, address: int) -> str:
+def string_at(c: WarpBatch, ins: Instruction, lane: int, address: int) -> str:
     """The string of C at a generic address."""
     data = memory_at(c, ins, lane, address)
     ends = np.flatnonzero(data == 0)
@@ -73,7 +73,7 @@ def string_at(c: Team, ins: Instruction, lane: int, address: int) -> str:
 class Arguments:
     """The buffer of vprintf: each argument at a multiple of its size."""
 
-    def __init__(self, c: Team, ins: Instruction, lane: int, address: int) -> None:
+    def __init__(self, c: WarpBatch, ins: Instruction, lane: int, address: int) -> None:
         self.c, self.ins, self.lane, self.address = c, ins, lane, address
         self.at = self.count = 0
 
@@ -132,7 +132,7 @@ def vprintf(b: Builder, ins: Instruction) -> Step:
     dst = b.dst(ins.operands[0], "u32")
     views = [b.src(op, "u64") for op in ins.operands[1:]]
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         lanes = np.flatnonzero(c.live() if m is None else m)
         formats, buffers = (np.broadcast_to(c.v[view], (c.n,))[lanes].tolist() for view in views)
         out = []
@@ -152,7 +152,7 @@ def assertfail(b: Builder, ins: Instruction) -> Step:
         b.src(op, kind) for op, kind in zip(ins.operands, ("u64", "u64", "u32", "u64"), strict=False)
     )
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         lane = int(np.argmax(c.live() if m is None else m))
         number = int(np.broadcast_to(c.v[line], (c.n,))[lane])
         what, where, who = (

@@ -15,13 +15,13 @@ from ptxgen.emulator.ops.atomic import apply
 from ptxgen.emulator.ops.barrier import nothing
 from ptxgen.emulator.ops.builder import Builder
 from ptxgen.emulator.ops.bulk_copy import SIGNAL, hint
-from ptxgen.emulator.ops.bulk_transfers import Bell, Incoming, Outgoing, aligned, in_global, spread
+from ptxgen.emulator.ops.bulk_transfers import CopyBarrier, Incoming, Outgoing, aligned, deliveries, in_global
 from ptxgen.emulator.ops.mbarrier import value
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import Imm, Instruction, Mem, Operand, Vec
 from ptxgen.emulator.sync.async_state import async_state
 from ptxgen.emulator.sync.events import GRANULE
-from ptxgen.emulator.warp_batch import Step, Team, active, fault
+from ptxgen.emulator.warp_batch import Step, WarpBatch, active, fault
 from ptxgen.errors import Fault, MisalignedFault
 
 Array = NDArray[Any]
@@ -64,7 +64,7 @@ class Tensor:
             raise b.malformed(f"{rank - 2} offsets are needed")
         self.offsets = [b.src(x, "u16") for x in items]
 
-    def maps(self, c: Team, lanes: Array) -> list[TensorMap]:
+    def maps(self, c: WarpBatch, lanes: Array) -> list[TensorMap]:
         """The maps of some lanes."""
         found: dict[int, TensorMap] = {}
         addresses = self.site.addresses(c, lanes).tolist()
@@ -73,7 +73,7 @@ class Tensor:
                 found[at] = self.map(c, lane, at)
         return [found[at] for at in addresses]
 
-    def map(self, c: Team, lane: int, at: int) -> TensorMap:
+    def map(self, c: WarpBatch, lane: int, at: int) -> TensorMap:
         engine = c.chunk.engine
         if PARAM_WINDOW <= at < PARAM_WINDOW + WINDOW:
             where, base, data = at - PARAM_WINDOW, PARAMETERS_AT, engine.param_bytes
@@ -89,14 +89,14 @@ class Tensor:
             raise fault(Fault, f"the tensor has rank {found.rank}", c, self.ins, lane, at)
         return found
 
-    def legal(self, c: Team, lane: int, tensor: TensorMap, place: list[int], writes: bool) -> None:
+    def legal(self, c: WarpBatch, lane: int, tensor: TensorMap, place: list[int], writes: bool) -> None:
         """Faults at coordinates that an H200 calls an illegal instruction."""
         if place[0] * tensor.dtype.itemsize % 16:
             raise fault(MisalignedFault, f"a box begins at {place[0]}, no multiple of 16 bytes", c, self.ins, lane)
         if writes and not tensor.im2col and min(place) < 0:
             raise fault(Fault, f"a box that is stored begins outside the tensor, at {tuple(place)}", c, self.ins, lane)
 
-    def windows(self, c: Team, lanes: Array, im2col: bool, writes: bool) -> list[Window]:
+    def windows(self, c: WarpBatch, lanes: Array, im2col: bool, writes: bool) -> list[Window]:
         """What each lane touches, checked."""
         v = c.v
         places = np.array([np.broadcast_to(v[x], (c.n,))[lanes] for x in self.coordinates], np.int64).T.tolist()
@@ -116,7 +116,7 @@ class Tensor:
         return out
 
 
-def sectors(c: Team, windows: list[Window], load: bool) -> None:
+def sectors(c: WarpBatch, windows: list[Window], load: bool) -> None:
     stats = c.chunk.engine.stats
     into = stats.global_load if load else stats.global_store
     for window in windows:
@@ -171,9 +171,9 @@ def load(
     everywhere = to == "shared::cluster"
     place = Site(b, ins, operands[0], "shared", 16, "write")
     boxes = Tensor(b, ins, operands[1], rank, offsets)
-    bell = Bell(b, ins, operands[2], to, everywhere=everywhere)
+    barrier_at = CopyBarrier(b, ins, operands[2], to, everywhere=everywhere)
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         every = np.flatnonzero(active(c, m))
         chunk = c.chunk
         found = boxes.windows(c, every, offsets is not None, False)
@@ -184,7 +184,7 @@ def load(
             address = place.addresses(c, lanes)
             aligned(c, ins, lanes, address, BOX, "the address in shared memory")
             at, _ = locate(c, address, lanes, tensor.room, ins, everywhere)
-            who, targets = spread(c, ins, lanes, mask(c, lanes) if mask is not None else None)
+            who, targets = deliveries(c, ins, lanes, mask(c, lanes) if mask is not None else None)
             at = np.where(targets < 0, at[who], targets * chunk.stride + at[who] % chunk.stride)
             windows = [found[i] for i in which[who].tolist()]
             memory = chunk.engine.memory
@@ -197,7 +197,7 @@ def load(
                 ins,
                 lanes[who],
                 at,
-                bell.of(c, lanes, who, targets),
+                barrier_at.of(c, lanes, who, targets),
                 tensor.size >> GRANULE,
                 tensor.swizzle,
                 fetch,
@@ -220,7 +220,7 @@ def store(b: Builder, ins: Instruction, operands: list[Operand], rank: int, colu
     boxes = Tensor(b, ins, operands[0], rank, None)
     doing = "the tensor reduction" if op else "the tensor copy"
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         every = np.flatnonzero(active(c, m))
         chunk = c.chunk
         found = boxes.windows(c, every, columns, True)
@@ -249,7 +249,7 @@ def store(b: Builder, ins: Instruction, operands: list[Operand], rank: int, colu
             work = Outgoing(
                 c, ins, lanes, at, tensor.size >> GRANULE, tensor.swizzle, put, wanted, doing, tensor.narrow
             )
-            work.asynchrony.begin(work)
+            work.async_state.begin(work)
 
     return step
 

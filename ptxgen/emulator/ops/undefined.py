@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ptxgen.emulator.ops.builder import Builder
 from ptxgen.emulator.ptx.dtypes import FLOATS
 from ptxgen.emulator.ptx.syntax import Instruction, Mem, Reg
-from ptxgen.emulator.warp_batch import Launch, Step, Team, fault
+from ptxgen.emulator.warp_batch import Launch, Step, WarpBatch, fault
 from ptxgen.errors import UninitialisedFault
 
 Array = NDArray[Any]
@@ -35,7 +35,7 @@ Operands = list[tuple[Reg, Array]]
 
 #: (team, undefined operands) -> undefined lanes of each destination, in the order of the instruction's writes; None
 #: where one of these operands may not be undefined
-Carry = Callable[["Team", Operands], list[Array] | None]
+Propagation = Callable[["WarpBatch", Operands], list[Array] | None]
 
 
 #: plain instructions that decide where control goes
@@ -90,8 +90,8 @@ class Origin:
         return f"{name} is used; {loaded if name == self.name else f'it depends on {self.name}, and {loaded}'}"
 
 
-def spread(c: Team, operands: Operands) -> list[Array] | None:
-    """All lanes of a warp depend on each lane: what `Builder.carry` is for a reduction with one result."""
+def across_warp(c: WarpBatch, operands: Operands) -> list[Array] | None:
+    """All lanes of a warp depend on each lane: what `Builder.propagation` is for a reduction with one result."""
     return [np.repeat(union(operands).reshape(-1, 32).any(axis=1), 32)]
 
 
@@ -108,15 +108,15 @@ class Compiled(Protocol):
     builder: Builder
     bodies: list[dict[str, Any]]
 
-    def renew(self) -> None:
+    def rebuild_steps(self) -> None:
         """Makes the steps anew, after their checks have changed."""
 
 
 class Undefined:
     """The tracked registers of one program.
 
-    ``flags``: of each tracked slot, the index into ``Team.written``; ``late``: slots that are tracked since a value
-    reached them; ``fresh``: ``Team.written`` where a block begins.
+    ``flags``: of each tracked slot, the index into ``WarpBatch.written``; ``late``: slots that are tracked since a value
+    reached them; ``fresh``: ``WarpBatch.written`` where a block begins.
     """
 
     def __init__(self, program: Compiled, suspects: set[int]) -> None:
@@ -130,18 +130,18 @@ class Undefined:
     def check(self, body: dict[str, Any]) -> Step | None:
         """What comes before an instruction, where it reads tracked registers."""
         regs = [reg for slot, reg in body["reads"].items() if slot in self.flags]
-        return self.checked(body["ins"], regs, self.carry_of(body), list(body["writes"])) if regs else None
+        return self.checked(body["ins"], regs, self.propagation_of(body), list(body["writes"])) if regs else None
 
     def guard_check(self, ins: Instruction) -> Step | None:
         """What comes before an instruction, where its guard is tracked."""
         tracked = ins.pred is not None and ins.pred.slot in self.flags
         return self.checked(ins, [ins.pred], None, []) if tracked else None
 
-    def probe(self, body: dict[str, Any]) -> Callable[[Team, Mask], bool] | None:
+    def probe(self, body: dict[str, Any]) -> Callable[[WarpBatch, Mask], bool] | None:
         """As `check`, of the registers tracked from the start; only says whether one is undefined where it is read."""
         flags = [self.flags[slot] for slot in body["reads"] if slot in self.suspects]
 
-        def probe(c: Team, m: Mask) -> bool:
+        def probe(c: WarpBatch, m: Mask) -> bool:
             return any(c.written[flag] is not True and undefined(c, m, flag) is not None for flag in flags)
 
         return probe if flags else None
@@ -154,22 +154,22 @@ class Undefined:
         """Whether an instruction touches a register that is tracked from the start."""
         return not (self.suspects.isdisjoint(body["reads"]) and self.suspects.isdisjoint(body["writes"]))
 
-    def carry_of(self, body: dict[str, Any]) -> Carry | None:
+    def propagation_of(self, body: dict[str, Any]) -> Propagation | None:
         """How undefined operands of an instruction reach its results; None: each is a fault."""
         ins: Instruction = body["ins"]
         if body["carry"] is not None or body["row"].kind != "plain" or not body["writes"]:
-            carry: Carry | None = body["carry"]
-            return carry
+            propagation: Propagation | None = body["carry"]
+            return propagation
         if ins.op in DECIDES or any(isinstance(op, Mem) for op in ins.operands):
             return None
 
-        def elementwise(c: Team, operands: Operands) -> list[Array]:
+        def elementwise(c: WarpBatch, operands: Operands) -> list[Array]:
             trial = all(selective(ins, reg) for reg, _ in operands)
             return [self.dependent(c, body, operands) if trial else union(operands)] * len(body["writes"])
 
         return elementwise
 
-    def dependent(self, c: Team, body: dict[str, Any], operands: Operands) -> Array:
+    def dependent(self, c: WarpBatch, body: dict[str, Any], operands: Operands) -> Array:
         """The lanes in which a result depends on undefined operands: the step is tried with several values of them."""
         place = self.program.builder.place
         regs = [*(reg for reg, _ in operands), *body["writes"].values()]
@@ -192,36 +192,38 @@ class Undefined:
                 differs |= one != other
         return bad & differs
 
-    def checked(self, ins: Instruction, regs: Sequence[Reg | None], carry: Carry | None, writes: list[int]) -> Step:
+    def checked(
+        self, ins: Instruction, regs: Sequence[Reg | None], propagation: Propagation | None, writes: list[int]
+    ) -> Step:
         tracked = [(self.flags[reg.slot], reg) for reg in regs if reg is not None]
 
-        def check(c: Team, m: Mask) -> None:
+        def check(c: WarpBatch, m: Mask) -> None:
             operands: Operands = []
             origin = None
             for flag, reg in tracked:
                 bad = None if c.written[flag] is True else undefined(c, m, flag)
                 if bad is not None:
                     operands.append((reg, bad))
-                    origin = origin or c.poisoned.get(flag) or Origin(reg.name, ins.line)
+                    origin = origin or c.undefined_origins.get(flag) or Origin(reg.name, ins.line)
             if origin is None:
                 return
-            results = carry(c, operands) if carry is not None else None
+            results = propagation(c, operands) if propagation is not None else None
             if results is None:
                 reg, bad = operands[0]
                 text = origin.fault_text(reg.name)
                 raise fault(UninitialisedFault, text, c, ins, int(np.argmax(bad)), origin.address)
             reached = {slot: (where if m is None else where & m) for slot, where in zip(writes, results, strict=True)}
-            self.poison(c, {slot: (where, origin) for slot, where in reached.items() if where.any()})
+            self.mark_undefined(c, {slot: (where, origin) for slot, where in reached.items() if where.any()})
 
         return check
 
     def note(self, slot: int) -> Step:
         flag = self.flags[slot]
 
-        def note(c: Team, m: Mask) -> None:
+        def note(c: WarpBatch, m: Mask) -> None:
             state = c.written[flag]
-            if c.poison_next and flag in c.poison_next:
-                bad = c.poison_next.pop(flag)
+            if c.undefined_next and flag in c.undefined_next:
+                bad = c.undefined_next.pop(flag)
                 mine = c.live() if m is None else m
                 old = c.live() if state is True else state
                 c.written[flag] = (mine if old is False else old | mine) & ~bad
@@ -237,7 +239,7 @@ class Undefined:
 
     # ---- undefined values on their way
 
-    def poison(self, c: Team, reached: dict[int, tuple[Array, Origin]]) -> None:
+    def mark_undefined(self, c: WarpBatch, reached: dict[int, tuple[Array, Origin]]) -> None:
         """The instruction that executes makes registers undefined in some lanes."""
         new = reached.keys() - self.flags.keys()
         if new:
@@ -247,14 +249,14 @@ class Undefined:
             if slot in new:
                 c.written[flag] = c.live() & ~where  # the step that executes has no note of it
             else:
-                c.poison_next[flag] = where
-            c.poisoned[flag] = origin
+                c.undefined_next[flag] = where
+            c.undefined_origins[flag] = origin
 
     def track(self, slots: set[int], engine: Launch) -> None:
         """From now on, tracks registers and all that their values may reach."""
         program = self.program
         new, last = set(slots), set[int]()
-        carrying = [body for body in program.bodies if self.carry_of(body) is not None]
+        carrying = [body for body in program.bodies if self.propagation_of(body) is not None]
         while new != last:
             last = set(new)
             for body in carrying:
@@ -265,12 +267,12 @@ class Undefined:
             self.fresh.append(True)
         self.late |= new
         for chunk in engine.chunks():
-            for team in chunk.teams:
-                team.written += [True] * len(new)
-        program.renew()
+            for batch in chunk.batches:
+                batch.written += [True] * len(new)
+        program.rebuild_steps()
 
 
-def undefined(c: Team, m: Mask, flag: int) -> Array | None:
+def undefined(c: WarpBatch, m: Mask, flag: int) -> Array | None:
     """The lanes that execute and in which a register is undefined; None if there are none."""
     state = c.written[flag]
     if m is None:

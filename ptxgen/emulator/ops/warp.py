@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from ptxgen.emulator.ops.builder import Builder
 from ptxgen.emulator.ops.compare import predicate
 from ptxgen.emulator.ops.registry import instruction
-from ptxgen.emulator.ops.undefined import Operands, spread, union
+from ptxgen.emulator.ops.undefined import Operands, across_warp, union
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Operand, Pair, Sink
-from ptxgen.emulator.warp_batch import Step, Team, fault
+from ptxgen.emulator.warp_batch import Step, WarpBatch, fault
 from ptxgen.errors import DivergenceFault
 
 Array = NDArray[Any]
@@ -31,7 +31,7 @@ def members(b: Builder, op: Operand) -> int:
     return view
 
 
-def present(c: Team, m: Mask, member: int | None, ins: Instruction) -> tuple[Array, Array]:
+def present(c: WarpBatch, m: Mask, member: int | None, ins: Instruction) -> tuple[Array, Array]:
     """(lanes that execute, lanes named by each lane's mask) as rows of 32; faults on a lane outside its mask.
 
     `member` is None without .sync: then the lanes that execute are the members.
@@ -54,7 +54,7 @@ def bits_of(rows: Array) -> Array:
     return np.packbits(rows, axis=1, bitorder="little").view("<u4").reshape(-1)
 
 
-def put(c: Team, dst: int, value: Array, m: Mask) -> None:
+def put(c: WarpBatch, dst: int, value: Array, m: Mask) -> None:
     np.copyto(c.v[dst], value.reshape(-1), where=True if m is None else m, casting="unsafe")
 
 
@@ -76,7 +76,7 @@ def shfl(b: Builder, ins: Instruction) -> Step:
     member = members(b, ins.operands[4]) if sync else None
     dst, ok = b.dst(first, "u32"), b.dst(second, "pred")
 
-    def sources(c: Team, shape: tuple[int, ...]) -> tuple[Array, Array]:
+    def sources(c: WarpBatch, shape: tuple[int, ...]) -> tuple[Array, Array]:
         """The lane that each lane reads, and whether that one is in range."""
         by = np.broadcast_to(c.v[y], (c.n,)).reshape(shape).astype(np.int64) & 31
         limits = np.broadcast_to(c.v[z], (c.n,)).reshape(shape).astype(np.int64)
@@ -98,7 +98,7 @@ def shfl(b: Builder, ins: Instruction) -> Step:
             valid = j <= last
         return np.where(valid, j, lane) & 31, valid
 
-    def carry(c: Team, operands: Operands) -> list[Array] | None:
+    def carry(c: WarpBatch, operands: Operands) -> list[Array] | None:
         """A lane's result is undefined where the lane that it reads is."""
         if any(reg in ins.operands[2:] for reg, _ in operands):
             return None
@@ -106,9 +106,9 @@ def shfl(b: Builder, ins: Instruction) -> Step:
         got = rows[np.arange(len(rows))[:, None], sources(c, rows.shape)[0]].reshape(-1)
         return [got, np.zeros_like(got)][:results]
 
-    b.carry, results = carry, len(b.writes)
+    b.propagation, results = carry, len(b.writes)
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         here, _ = present(c, m, member, ins)
         shape = here.shape
         value = np.broadcast_to(c.v[x], (c.n,)).reshape(shape)
@@ -140,7 +140,7 @@ def vote(b: Builder, ins: Instruction) -> Step:
     member = members(b, ins.operands[2]) if sync else None
     dst = b.dst(ins.operands[0], "u32" if mode == "ballot" else "pred")
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         here, masks = present(c, m, member, ins)
         value = np.broadcast_to(c.v[p], (c.n,)).reshape(here.shape)
         if negated:
@@ -171,7 +171,7 @@ def vote(b: Builder, ins: Instruction) -> Step:
 def activemask(b: Builder, ins: Instruction) -> Step:
     dst = b.dst(ins.operands[0], "u32")
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         put(c, dst, np.repeat(bits_of((c.live() if m is None else m).reshape(-1, 32)), 32), m)
 
     return step
@@ -188,7 +188,7 @@ def match(b: Builder, ins: Instruction) -> Step:
     member = members(b, ins.operands[2])
     dst, ok = b.dst(first, "u32"), b.dst(second, "pred")
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         here, masks = present(c, m, member, ins)
         value = np.broadcast_to(c.v[x], (c.n,)).reshape(here.shape)
         together = (masks[:, :, None] == masks[:, None, :]) & here[:, None, :]
@@ -221,11 +221,11 @@ def redux(b: Builder, ins: Instruction) -> Step:
     x = b.src(ins.operands[1], typed)
     member = members(b, ins.operands[2])
     dst = b.dst(ins.operands[0], typed)
-    b.carry = spread
+    b.propagation = across_warp
     info = np.iinfo(np.int32 if typed == "s32" else np.uint32)
     neutral = {"add": 0, "min": info.max, "max": info.min, "and": -1 if typed == "s32" else info.max, "or": 0, "xor": 0}
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         here, masks = present(c, m, member, ins)
         value = np.broadcast_to(c.v[x], (c.n,)).reshape(here.shape)
         result = np.zeros(here.shape, value.dtype)
@@ -246,7 +246,7 @@ def elect(b: Builder, ins: Instruction) -> Step:
     member = members(b, ins.operands[1])
     dst, ok = b.dst(d.first, "u32"), b.dst(d.second, "pred")
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         here, masks = present(c, m, member, ins)
         named = ((masks[:, :, None] >> LANES) & np.uint32(1) != 0) & here[:, None, :]
         leader = named.argmax(axis=2)
@@ -260,8 +260,8 @@ def elect(b: Builder, ins: Instruction) -> Step:
 def bar_warp(b: Builder, ins: Instruction) -> Step:
     member = members(b, ins.operands[0])
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         here, masks = present(c, m, member, ins)
-        c.chunk.checks.lanes_meet(c, np.where(here, masks, np.uint32(0)).reshape(-1))
+        c.chunk.checks.synchronise_lanes(c, np.where(here, masks, np.uint32(0)).reshape(-1))
 
     return step

@@ -15,7 +15,7 @@ from ptxgen.emulator.ops.rounding import LOWEST, Terms, aligned_sum, decode, exp
 from ptxgen.emulator.ptx.syntax import SIZES, Imm, Instruction, Not, Operand, Reg, Vec
 from ptxgen.emulator.sync.async_state import async_state, warpgroup
 from ptxgen.emulator.sync.warpgroup import Form
-from ptxgen.emulator.warp_batch import Step, Team, fault
+from ptxgen.emulator.warp_batch import Step, WarpBatch, fault
 from ptxgen.errors import AsyncFault, DivergenceFault, UninitialisedFault
 
 Array = NDArray[Any]
@@ -135,15 +135,15 @@ def mma_async(b: Builder, ins: Instruction) -> Step:
     form: Form | None = None
     if sets is not None:
         rows = np.array([b.place(reg)[1] for reg in d])
-        kept, taken = sets.number(d), sets.number(a) if a else None
-        sets.rows[kept] = rows
+        d_set, a_set = sets.number(d), sets.number(a) if a else None
+        sets.rows[d_set] = rows
         rows_a = np.array([b.place(reg)[1] for reg in a]) if a else None
         multiply = multiplier(result, left, right, signs, saturated, b.options.mma == "hopper")
         turned = turned_a, turned_b
-        form = Form(ins, n, rows, rows_a, kept, taken, _RESULTS[result], _UNSIGNED[left], turned, multiply)
+        form = Form(ins, n, rows, rows_a, d_set, a_set, _RESULTS[result], _UNSIGNED[left], turned, multiply)
     slots = [reg.slot for reg in d]
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         assert form is not None
         group = warpgroup(c, ins, m)
         blocks = c.warps(m)
@@ -167,7 +167,7 @@ def mma_async(b: Builder, ins: Instruction) -> Step:
     return step
 
 
-def uniform(c: Team, blocks: Array, view: int, ins: Instruction, what: str) -> Array:
+def uniform(c: WarpBatch, blocks: Array, view: int, ins: Instruction, what: str) -> Array:
     """One value a block of an operand that must be the same in all lanes of a warp."""
     rows = np.broadcast_to(c.v[view], (c.n,)).reshape(-1, 32)
     bad = (rows != rows[:, :1]).any(axis=1) & blocks
@@ -177,25 +177,25 @@ def uniform(c: Team, blocks: Array, view: int, ins: Instruction, what: str) -> A
     return out
 
 
-def ready(c: Team, blocks: Array, form: Form, ins: Instruction) -> None:
+def ready(c: WarpBatch, blocks: Array, form: Form, ins: Instruction) -> None:
     """Faults where a wgmma.fence is missing between accesses to its registers and this."""
     program = c.chunk.program
     fenced = c.state.get("wgmma fenced")
     bad = blocks if fenced is None else blocks & ~fenced
     why = "no wgmma.fence comes before the first wgmma"
     if not bad.any():
-        for number in (form.kept, form.taken):
-            touched = blocks & c.touched.get(number, False) if number is not None else bad
+        for number in (form.d_set, form.a_set):
+            touched = blocks & c.touched_registers.get(number, False) if number is not None else bad
             if touched.any():
                 bad, why = touched, "its registers were accessed, and no wgmma.fence comes between"
                 break
     if bad.any():
         raise fault(AsyncFault, why, c, ins, 32 * int(np.argmax(bad)))
-    for other in program.register_sets.overlaps[form.kept]:
-        c.touched[other] = blocks | c.touched.get(other, False)
+    for other in program.register_sets.overlaps[form.d_set]:
+        c.touched_registers[other] = blocks | c.touched_registers.get(other, False)
 
 
-def defined(c: Team, blocks: Array, slots: list[int], d: list[Reg], ins: Instruction) -> None:
+def defined(c: WarpBatch, blocks: Array, slots: list[int], d: list[Reg], ins: Instruction) -> None:
     """Faults where D is added and nobody has written it."""
     flags = c.chunk.program.flags
     if not flags or not blocks.any():
@@ -268,23 +268,23 @@ def multiplier(
 
 @instruction("wgmma.fence", kind="warp")
 def fence(b: Builder, ins: Instruction) -> Step:
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         warpgroup(c, ins, m)
         blocks = c.warps(m)
         fenced = c.state.get("wgmma fenced")
         c.state["wgmma fenced"] = blocks.copy() if fenced is None else fenced | blocks
         if blocks.all():
-            c.touched.clear()
+            c.touched_registers.clear()
             return
-        for number in list(c.touched):
-            c.touched[number] = c.touched[number] & ~blocks
+        for number in list(c.touched_registers):
+            c.touched_registers[number] = c.touched_registers[number] & ~blocks
 
     return step
 
 
 @instruction("wgmma.commit_group", kind="warp")
 def commit_group(b: Builder, ins: Instruction) -> Step:
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         warpgroup(c, ins, m).commit(c, c.warps(m))
 
     return step
@@ -296,7 +296,7 @@ def wait_group(b: Builder, ins: Instruction) -> Step:
         raise b.malformed("a constant is needed")
     keep = ins.operands[0].value
 
-    def step(c: Team, m: Mask, after: int) -> None:
+    def step(c: WarpBatch, m: Mask, after: int) -> None:
         warpgroup(c, ins, m).wait(c, ins, c.live() if m is None else m, after, keep)
 
     return step
@@ -305,7 +305,7 @@ def wait_group(b: Builder, ins: Instruction) -> Step:
 # ---- registers of a warpgroup
 
 
-def entry_registers(c: Team) -> int:
+def entry_registers(c: WarpBatch) -> int:
     """What a thread starts with, or 0 where nothing in the text says it."""
     directives = c.chunk.program.function.directives
     if "maxnreg" in directives:
@@ -329,7 +329,7 @@ def setmaxnreg(b: Builder, ins: Instruction) -> Step:
         raise b.malformed("the number of registers must be a multiple of 8 from 24 to 256")
     grows = ins.mods[0] == "inc"
 
-    def step(c: Team, m: Mask, after: int) -> None:
+    def step(c: WarpBatch, m: Mask, after: int) -> None:
         warpgroup(c, ins, m)
         async_state(c.chunk).registers.change(
             c, ins, c.live() if m is None else m, after, wanted, grows, entry_registers(c)

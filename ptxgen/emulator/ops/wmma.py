@@ -23,7 +23,7 @@ from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ops.rounding import only_nan
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Operand, Reg
 from ptxgen.emulator.sync.touch import FULL
-from ptxgen.emulator.warp_batch import Step, Team, active, fault
+from ptxgen.emulator.warp_batch import Step, WarpBatch, active, fault
 from ptxgen.errors import DivergenceFault, MisalignedFault
 
 Array = NDArray[Any]
@@ -140,7 +140,7 @@ class Transfer:
                 out.append([b.src(item, kind)])
         return out
 
-    def places(self, c: Team, m: Mask) -> Any:
+    def places(self, c: WarpBatch, m: Mask) -> Any:
         """For each register that holds a part of the matrix, and each piece: (register, piece, parts of arenas)."""
         whole_warps(c, m, self.ins)
         lanes = np.flatnonzero(active(c, m))
@@ -177,7 +177,7 @@ def load(b: Builder, ins: Instruction) -> Step:
     distinct, unit = move.of.distinct, move.unit
     slots = [item.slot for item in move.items if isinstance(item, Reg)]
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         checks = c.chunk.checks
         loaded: dict[int, tuple[Array, int]] = {}
         for r, e, parts in move.places(c, m):
@@ -193,7 +193,7 @@ def load(b: Builder, ins: Instruction) -> Step:
                 for register in views[r::distinct]:
                     c.v[register[e]][place.lanes] = arenas[unit][index]
         if loaded:
-            c.chunk.program.poison(c, loaded, ins)
+            c.chunk.program.mark_undefined(c, loaded, ins)
 
     return step
 
@@ -203,7 +203,7 @@ def store(b: Builder, ins: Instruction) -> Step:
     move = Transfer(b, ins, ins.operands[1], ins.operands[0], ins.operands[2:], "write")
     views = move.views(b, False)
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         c.chunk.engine.progress += 1
         for r, e, parts in move.places(c, m):
             value = np.broadcast_to(c.v[views[r][e]], (c.n,))
@@ -253,7 +253,7 @@ def mma(b: Builder, ins: Instruction) -> Step:
     # from the order of C's registers to that of the accumulator in which is summed
     order = accumulator(p.m, p.n, PACKED[kind_c]).place.reshape(-1)[p.back]
 
-    def step(c: Team, m: Mask) -> None:
+    def step(c: WarpBatch, m: Mask) -> None:
         warps = whole_warps(c, m, ins)
         x, y, z = (fetch(c, views, kind, warps) for views, kind in zip(src, kinds, strict=True))
         c.chunk.engine.stats.mma += len(x)

@@ -93,8 +93,8 @@ class Flattener:
         if has_wide(self.out):
             split(self.out)
         parameters = Parameters(self.out, self.passed, self.passings)
-        parameters.settle()
-        self.recursion.settle(parameters)
+        parameters.resolve()
+        self.recursion.complete_saves(parameters)
         return self.out
 
     # ---- making code

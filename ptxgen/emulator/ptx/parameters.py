@@ -42,7 +42,7 @@ class Parameters:
             )
         return variable, offset, size, count
 
-    def settle(self) -> None:
+    def resolve(self) -> None:
         for ins in self.f.code:
             found = self.access(ins)
             if found is None:

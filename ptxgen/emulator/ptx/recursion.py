@@ -118,7 +118,7 @@ class Recursion:
                 owner.emit(last, "bra", pred=owner.case(last, s.back, n), scope=self.calls[n][1], row="bra")
             owner.emit(last, "bra", scope=self.calls[numbers[-1]][1], row="bra")
 
-    def settle(self, parameters: Parameters) -> None:
+    def complete_saves(self, parameters: Parameters) -> None:
         """Once all registers are known: those that calls save."""
         for ins, s in self.saves:
             formals = (*s.function.param_vars, *s.function.return_vars)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.sync.touch import Touch
-from ptxgen.emulator.warp_batch import Team
+from ptxgen.emulator.warp_batch import WarpBatch
 
 Mask = NDArray[np.bool_] | None
 Array = NDArray[Any]
@@ -17,7 +17,7 @@ Array = NDArray[Any]
 class Copy:
     """One cp.async of one team: element positions of the lanes that take part."""
 
-    __slots__ = ("count", "done", "group", "lanes", "number", "sizes", "source", "to", "told", "touch", "unit")
+    __slots__ = ("count", "done", "group", "lanes", "number", "signalled", "sizes", "source", "to", "touch", "unit")
 
     def __init__(
         self,
@@ -34,9 +34,9 @@ class Copy:
         self.unit, self.count, self.group = unit, count, group
         self.done = False
         self.number = 0  # among the copies of its team
-        self.told = False  # whether an arrival tells of it
+        self.signalled = False  # whether an arrival tells of it
 
-    def pick(self, keep: Array) -> Copy:
+    def subset(self, keep: Array) -> Copy:
         """The part of it that some lanes made; `keep` indexes the lanes."""
         touch = Touch(self.touch.pages, self.touch.index[keep], 0, self.touch.size, None, self.touch.ins)
         touch.lanes = self.lanes[keep]
@@ -50,10 +50,10 @@ class Copy:
             self.count,
             self.group[keep] if isinstance(self.group, np.ndarray) else self.group,
         )
-        part.done, part.number, part.told = self.done, self.number, self.told
+        part.done, part.number, part.signalled = self.done, self.number, self.signalled
         return part
 
-    def move(self, c: Team) -> None:
+    def move(self, c: WarpBatch) -> None:
         """The bytes arrive."""
         if self.done:
             return
@@ -72,7 +72,7 @@ class Copy:
             to[self.to * self.unit + i] = np.where(have, source[at], 0)
 
 
-def commit(c: Team, m: Mask) -> None:
+def commit(c: WarpBatch, m: Mask) -> None:
     if m is None and not isinstance(c.copy_group, np.ndarray):
         c.copy_group += 1
         return
@@ -83,7 +83,7 @@ def commit(c: Team, m: Mask) -> None:
     c.copy_group = groups
 
 
-def finish(c: Team, m: Mask, keep: int) -> None:
+def finish(c: WarpBatch, m: Mask, keep: int) -> None:
     """Waits of some lanes for all but their newest `keep` groups; -1 also takes what is not committed."""
     left: list[Copy] = []
     done: list[Copy] = []
@@ -100,12 +100,12 @@ def finish(c: Team, m: Mask, keep: int) -> None:
         elif not mine.any():
             left.append(copy)
         else:
-            done.append(copy.pick(np.flatnonzero(mine)))
-            left.append(copy.pick(np.flatnonzero(~mine)))
-    settle(c, left, done)
+            done.append(copy.subset(np.flatnonzero(mine)))
+            left.append(copy.subset(np.flatnonzero(~mine)))
+    retire_copies(c, left, done)
 
 
-def retire(c: Team, lanes: Array, number: int) -> None:
+def retire(c: WarpBatch, lanes: Array, number: int) -> None:
     """An mbarrier's phase has completed that tracked the copies of some lanes up to a number."""
     left: list[Copy] = []
     done: list[Copy] = []
@@ -116,12 +116,12 @@ def retire(c: Team, lanes: Array, number: int) -> None:
         elif not mine.any():
             left.append(copy)
         else:
-            done.append(copy.pick(np.flatnonzero(mine)))
-            left.append(copy.pick(np.flatnonzero(~mine)))
-    settle(c, left, done, False)
+            done.append(copy.subset(np.flatnonzero(mine)))
+            left.append(copy.subset(np.flatnonzero(~mine)))
+    retire_copies(c, left, done, False)
 
 
-def settle(c: Team, left: list[Copy], done: list[Copy], writes: bool = True) -> None:
+def retire_copies(c: WarpBatch, left: list[Copy], done: list[Copy], writes: bool = True) -> None:
     """Some copies are complete, others remain; `writes`: they count as written now."""
     if not done:
         return
@@ -131,8 +131,8 @@ def settle(c: Team, left: list[Copy], done: list[Copy], writes: bool = True) -> 
         c.copy_pages |= copy.touch.pages
     checks = c.chunk.checks
     checks.copy_pages = 0
-    for team in c.chunk.teams:
-        checks.copy_pages |= team.copy_pages
+    for batch in c.chunk.batches:
+        checks.copy_pages |= batch.copy_pages
     for copy in done:
         copy.move(c)
         if copy.touch.pages & ~checks.valid_pages:

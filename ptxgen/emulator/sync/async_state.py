@@ -14,20 +14,20 @@ from numpy.typing import NDArray
 from ptxgen.emulator.ptx.syntax import Instruction
 from ptxgen.emulator.sync.cluster_barrier import ClusterBarrier
 from ptxgen.emulator.sync.events import Event, Events
-from ptxgen.emulator.sync.happens_before import Order
+from ptxgen.emulator.sync.happens_before import HappensBefore
 from ptxgen.emulator.sync.mbarriers import Mbarriers
 from ptxgen.emulator.sync.register_pool import RegisterPool as Registers
 from ptxgen.emulator.sync.warpgroup import WARPS, Warpgroup
-from ptxgen.emulator.warp_batch import Chunk, Team, fault
+from ptxgen.emulator.warp_batch import Chunk, WarpBatch, fault
 from ptxgen.errors import AsyncFault, DivergenceFault, RaceFault
 
 Array = NDArray[Any]
 
 
 class Work(Protocol):
-    """Something under way. ``team``, ``lanes``: who started it; ``ins``: by which instruction."""
+    """Something under way. ``batch``, ``lanes``: who started it; ``ins``: by which instruction."""
 
-    team: Team
+    batch: WarpBatch
     ins: Instruction
     lanes: Array
 
@@ -35,21 +35,21 @@ class Work(Protocol):
         """Its effects take place."""
 
 
-class Tickets:
+class PendingSignals:
     """The mbarriers that some work will ring: rows and their phases when it started, by lane.
 
     ``groups``: the events that those phases are, and which of the lanes they concern.
     """
 
-    def __init__(self, team: Team, ins: Instruction, lanes: Array, at: Array, rows: Array, phases: Array) -> None:
-        self.team, self.ins, self.lanes, self.at, self.rows, self.phases = team, ins, lanes, at, rows, phases
+    def __init__(self, batch: WarpBatch, ins: Instruction, lanes: Array, at: Array, rows: Array, phases: Array) -> None:
+        self.batch, self.ins, self.lanes, self.at, self.rows, self.phases = batch, ins, lanes, at, rows, phases
         self.groups: list[tuple[Event, Array]] = []
 
 
-class Asynchrony:
+class AsyncState:
     """The asynchronous state of one chunk."""
 
-    def __init__(self, chunk: Chunk, order: Order) -> None:
+    def __init__(self, chunk: Chunk, order: HappensBefore) -> None:
         self.chunk, self.order = chunk, order
         self.events = Events(chunk, order)
         self.barriers = Mbarriers(chunk, order, self.events)
@@ -59,7 +59,7 @@ class Asynchrony:
         self.under_way: list[Work] = []
         self.exited = np.zeros(chunk.blocks, bool)
         self.warpgroups: dict[int, Warpgroup] = {}
-        self.registers = Registers(len(chunk.teams), chunk.blocks)
+        self.registers = Registers(len(chunk.batches), chunk.blocks)
         self.stores: dict[int, Any] = {}  # of each team: its bulk copies from shared memory
         order.hook = self.events.generic
 
@@ -71,32 +71,34 @@ class Asynchrony:
         else:
             work.complete()
 
-    def tickets(self, c: Team, ins: Instruction, lanes: Array, at: Array, doing: str, partial: bool = False) -> Tickets:
+    def signals(
+        self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array, doing: str, partial: bool = False
+    ) -> PendingSignals:
         """Work of some lanes, which writes, will ring the mbarriers at some positions."""
         barriers = self.barriers
         rows = barriers.find(c, ins, lanes, at)
-        barriers.reach(c, ins, lanes, at, rows)
-        out = Tickets(c, ins, lanes, at, rows, barriers.phase[rows])
+        barriers.check_initialised(c, ins, lanes, at, rows)
+        out = PendingSignals(c, ins, lanes, at, rows, barriers.phase[rows])
         keys = np.stack([at % self.chunk.stride, barriers.birth[rows], out.phases], axis=1)
         for key in np.unique(keys, axis=0):
             event = self.events.event(tuple(key.tolist()), ins, doing, True, partial)
             out.groups.append((event, np.flatnonzero((keys == key).all(axis=1))))
         return out
 
-    def ring(self, tickets: Tickets, amounts: Array) -> None:
+    def signal(self, signals: PendingSignals, amounts: Array) -> None:
         """That work is complete; `amounts`: bytes, by lane."""
-        c, ins, lanes, at = tickets.team, tickets.ins, tickets.lanes, tickets.at
+        c, ins, lanes, at = signals.batch, signals.ins, signals.lanes, signals.at
         barriers = self.barriers
         rows = barriers.find(c, ins, lanes, at)
-        late = (rows != tickets.rows) | (barriers.phase[rows] != tickets.phases)
+        late = (rows != signals.rows) | (barriers.phase[rows] != signals.phases)
         if late.any():
             i = int(np.argmax(late))
             text = (
-                f"the phase {int(tickets.phases[i])} of an mbarrier object completed before the work that signals it: "
+                f"the phase {int(signals.phases[i])} of an mbarrier object completed before the work that signals it: "
             )
             text += "the bytes expected are too few, or expected too late"
             raise fault(AsyncFault, text, c, ins, int(lanes[i]), int(at[i]) % self.chunk.stride)
-        for event, which in tickets.groups:
+        for event, which in signals.groups:
             if self.events.keys.get(event.key) is event:
                 np.bitwise_or.at(barriers.now_events, rows[which], event.bit)
         barriers.add_bytes(c, ins, lanes, at, -amounts)
@@ -120,28 +122,28 @@ class Asynchrony:
         """Warps that sleep in try_wait get the answer no; False when there are none."""
         return self.barriers.time_out()
 
-    def standing(self) -> list[tuple[Team, Instruction, Array, str]]:
+    def waiting_places(self) -> list[tuple[WarpBatch, Instruction, Array, str]]:
         """Who sleeps, and at what, for a report of a deadlock."""
-        out = self.barriers.standing() + self.cluster.standing() + self.registers.standing()
+        out = self.barriers.waiting_places() + self.cluster.waiting_places() + self.registers.waiting_places()
         for group in self.warpgroups.values():
-            out += group.standing()
+            out += group.waiting_places()
         return out
 
     # ---- the end of a block
 
-    def leave(self, c: Team, mask: Array, warps: Array, ins: Instruction) -> None:
+    def exit_blocks(self, c: WarpBatch, mask: Array, warps: Array, ins: Instruction) -> None:
         """The last lanes of a team's warps in some blocks (`warps`) exit; `mask`: lanes that execute the exit."""
         chunk = self.chunk
         self.order.close(c)
-        alive = np.stack([t.warps(None) for t in chunk.teams])
+        alive = np.stack([t.warps(None) for t in chunk.batches])
         gone = np.flatnonzero(warps & ~alive.any(axis=0))
-        self.cluster.leave()
+        self.cluster.warps_exited()
         for block in gone.tolist():
             self.exited[block] = True
             lane = 32 * block + int(np.argmax(mask[32 * block : 32 * block + 32]))
-            self.targeted(c, block, lane, ins)
+            self.check_no_pending_access(c, block, lane, ins)
 
-    def targeted(self, c: Team, block: int, lane: int, ins: Instruction) -> None:
+    def check_no_pending_access(self, c: WarpBatch, block: int, lane: int, ins: Instruction) -> None:
         """Raises if anything may still happen to the memory of a block that exits."""
         chunk, order, events = self.chunk, self.order, self.events
         part = slice(block * chunk.stride >> 4, (block + 1) * chunk.stride >> 4)
@@ -151,29 +153,29 @@ class Asynchrony:
                 continue
             bits = int(np.bitwise_or.reduce(shadow[part])) & ~int(known)
             if bits:
-                event = events.blame(bits)
+                event = events.event_of(bits)
                 at = int(np.argmax(shadow[part] & event.bit != 0)) << 4
                 text = f"the block exits before a wait for {event} {verb} its shared memory"
                 raise fault(AsyncFault, text, c, ins, lane, at)
         if order.size == 1 or not order.races:
             return
         clocks = order.clocks[:, :, block].max(axis=0)
-        for actor in np.flatnonzero(events.visits[:, block] > clocks):
-            visitor = events.visitors[int(actor), block]
-            rank, warp = divmod(int(actor), order.teams)
+        for actor in np.flatnonzero(events.remote_clocks[:, block] > clocks):
+            visitor = events.remote_sources[int(actor), block]
+            rank, warp = divmod(int(actor), order.warp_count)
             who = f"warp {warp} of rank {rank} (line {visitor.line})"
             text = f"the block exits, and nothing orders that after the access to its shared memory by {who}"
             raise fault(RaceFault, text, c, ins, lane)
 
 
-def async_state(chunk: Chunk) -> Asynchrony:
+def async_state(chunk: Chunk) -> AsyncState:
     """The asynchronous state of a chunk whose program starts asynchronous work."""
-    found = chunk.asynchrony
-    assert isinstance(found, Asynchrony)
+    found = chunk.async_state
+    assert isinstance(found, AsyncState)
     return found
 
 
-def warpgroup(c: Team, ins: Instruction, m: Any) -> Warpgroup:
+def warpgroup(c: WarpBatch, ins: Instruction, m: Any) -> Warpgroup:
     """That of a team; faults where the block has no whole one."""
     chunk = c.chunk
     state = async_state(chunk)
@@ -181,7 +183,7 @@ def warpgroup(c: Team, ins: Instruction, m: Any) -> Warpgroup:
     found: Warpgroup | None = state.warpgroups.get(number)
     if found is None:
         found = state.warpgroups[number] = Warpgroup(chunk, state.order, state.events, number)
-    if len(found.teams) < WARPS or (chunk.engine.threads % 32 and c.warp == len(chunk.teams) - 1):
+    if len(found.batches) < WARPS or (chunk.engine.threads % 32 and c.warp == len(chunk.batches) - 1):
         lane = int(np.argmax(c.live() if m is None else m))
         raise fault(DivergenceFault, "this needs a warpgroup, four whole warps of the block", c, ins, lane)
     return found

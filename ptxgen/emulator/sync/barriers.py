@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.ptx.syntax import Instruction
-from ptxgen.emulator.warp_batch import Chunk, Team, fault
+from ptxgen.emulator.warp_batch import Chunk, WarpBatch, fault
 from ptxgen.errors import BarrierFault
 
 Array = NDArray[Any]
@@ -24,10 +24,10 @@ class Part:
     """Lanes of one team that have come to one barrier.
 
     `count`: of threads, 0 for the whole block. Lanes that wait come back at `after` when the barrier is complete, the
-    others at once. `finish(team, mask, true, total)` is called on release with how many of the `votes` were true.
+    others at once. `finish(batch, mask, true, total)` is called on release with how many of the `votes` were true.
     """
 
-    team: Team
+    batch: WarpBatch
     mask: Array
     number: int
     count: int
@@ -35,7 +35,7 @@ class Part:
     after: int
     waits: bool = True
     votes: Array | None = None
-    finish: Callable[[Team, Array, Array, Array], None] | None = None
+    finish: Callable[[WarpBatch, Array, Array, Array], None] | None = None
 
     def split(self, lanes: Array) -> Part | None:
         """Those of some lanes, which leave this part; None where there are none."""
@@ -43,7 +43,9 @@ class Part:
         if not mask.any():
             return None
         self.mask = self.mask & ~lanes
-        return Part(self.team, mask, self.number, self.count, self.ins, self.after, self.waits, self.votes, self.finish)
+        return Part(
+            self.batch, mask, self.number, self.count, self.ins, self.after, self.waits, self.votes, self.finish
+        )
 
 
 class Barriers:
@@ -58,20 +60,20 @@ class Barriers:
         shape = (NUMBER, chunk.blocks)
         self.expected = np.zeros(shape, np.int32)  # 0: nobody has arrived; -1: the whole block
         self.arrived = np.zeros(shape, np.int32)
-        self.given = np.zeros((NUMBER, len(chunk.teams), chunk.blocks), bool)
+        self.releasing = np.zeros((NUMBER, len(chunk.batches), chunk.blocks), bool)
         self.waiting: list[list[Part]] = [[] for _ in range(NUMBER)]
         #: what those knew who arrived and went on: for which blocks, and where it is yet to be heard
-        self.told: list[list[tuple[Any, Array, Array]]] = [[] for _ in range(NUMBER)]
+        self.released: list[list[tuple[Any, Array, Array]]] = [[] for _ in range(NUMBER)]
         #: lanes that wait for the rest of their warp, by barrier and warp
         self.pending: dict[tuple[int, int], list[Part]] = {}
         self.votes = np.zeros((NUMBER, 2, chunk.blocks), np.int32)  # lanes with a true predicate; lanes in all
         self.came: dict[int, Array] = {}  # of each instruction: whether each warp has come to it
         self.exited = np.zeros(chunk.blocks, np.int32)  # threads of warps that are gone
-        self.whole = 32 * len(chunk.teams)
+        self.whole = 32 * len(chunk.batches)
 
-    def meet(self, part: Part) -> None:
+    def arrive_lanes(self, part: Part) -> None:
         """Lanes come to a barrier. A warp arrives when all its lanes have come, from wherever."""
-        c, mask, lane = part.team, part.mask, int(np.argmax(part.mask))
+        c, mask, lane = part.batch, part.mask, int(np.argmax(part.mask))
         if not 0 <= part.number < NUMBER:
             raise fault(BarrierFault, f"barrier {part.number} does not exist, there are 16", c, part.ins, lane)
         if part.count < 0 or part.count % 32:
@@ -83,9 +85,9 @@ class Barriers:
             self.arrive(c.warps(mask), [part])
             return
         self.pending.setdefault(key, []).append(part)
-        self.settle(c)
+        self.arrive_complete_warps(c)
 
-    def settle(self, c: Team) -> None:
+    def arrive_complete_warps(self, c: WarpBatch) -> None:
         """Warps of a team arrive where all the lanes that they still have stand at one barrier."""
         live = c.live().reshape(-1, 32)
         for key in [k for k in self.pending if k[1] == c.warp]:
@@ -102,14 +104,14 @@ class Barriers:
 
     def arrive(self, warps: Array, parts: list[Part]) -> None:
         """Whole warps of a team arrive: those of some blocks, in one part or in several."""
-        c, number = parts[0].team, parts[0].number
+        c, number = parts[0].batch, parts[0].number
         expected, arrived = self.expected[number], self.arrived[number]
         for p in parts:
             mine = c.warps(p.mask)
             want = p.count or -1
             came = self.came.get(id(p.ins))
             if came is None:
-                came = self.came[id(p.ins)] = np.zeros((len(self.chunk.teams), self.chunk.blocks), bool)
+                came = self.came[id(p.ins)] = np.zeros((len(self.chunk.batches), self.chunk.blocks), bool)
             came[c.warp] |= mine
             wrong = mine & (expected != 0) & (expected != want)
             if wrong.any():
@@ -138,12 +140,12 @@ class Barriers:
             else:
                 goes |= c.warps(p.mask)
                 c.add(p.after, p.mask)
-        self.given[number][c.warp] |= warps & ~goes
+        self.releasing[number][c.warp] |= warps & ~goes
         if not goes.all():
-            c.chunk.checks.warps_meet(c, warps & ~goes)
+            c.chunk.checks.synchronise_warps(c, warps & ~goes)
         if goes.any():
             blocks = np.flatnonzero(goes)
-            self.told[number].append((c.chunk.checks.tell(c, blocks), blocks, goes))
+            self.released[number].append((c.chunk.checks.release_clocks(c, blocks), blocks, goes))
         self.complete(number)
 
     def complete(self, number: int) -> None:
@@ -157,25 +159,25 @@ class Barriers:
             if self.exited[done].any():
                 self.not_missed(number, done & (expected == -1))
         self.chunk.engine.progress += 1
-        taken = np.zeros((len(self.chunk.teams), self.chunk.blocks), bool)
+        acquiring = np.zeros((len(self.chunk.batches), self.chunk.blocks), bool)
         lanes = np.repeat(done, 32)
         true, total = self.votes[number]
         for w in self.waiting[number]:
             free = w.split(lanes)
             if free is None:
                 continue
-            taken[w.team.warp] |= w.team.warps(free.mask)
+            acquiring[w.batch.warp] |= w.batch.warps(free.mask)
             if w.finish is not None:
-                w.finish(w.team, free.mask, true[w.team.row], total[w.team.row])
-            w.team.add(w.after, free.mask)
+                w.finish(w.batch, free.mask, true[w.batch.row], total[w.batch.row])
+            w.batch.add(w.after, free.mask)
         self.waiting[number] = [w for w in self.waiting[number] if w.mask.any()]
         checks = self.chunk.checks
-        checks.join(self.given[number] & done, taken)
-        for told, blocks, fresh in self.told[number]:
-            checks.hear(taken & fresh, told, blocks)
+        checks.synchronise_clocks(self.releasing[number] & done, acquiring)
+        for released, blocks, fresh in self.released[number]:
+            checks.acquire_clocks(acquiring & fresh, released, blocks)
             fresh &= ~done
-        self.told[number] = [t for t in self.told[number] if t[2].any()]
-        self.given[number] &= ~done
+        self.released[number] = [t for t in self.released[number] if t[2].any()]
+        self.releasing[number] &= ~done
         expected[done] = 0
         arrived[done] = 0
         self.votes[number][:, done] = 0
@@ -188,34 +190,32 @@ class Barriers:
             low, high = np.full(self.chunk.blocks, 1 << 30), np.zeros(self.chunk.blocks, np.int64)
             for p in parts:
                 if p.ins is ins:
-                    trips = p.team.trips[loops[id(ins)]]
-                    low = np.minimum(low, np.where(p.mask, trips, 1 << 30).reshape(-1, 32).min(axis=1))
-                    high = np.maximum(high, np.where(p.mask, trips, 0).reshape(-1, 32).max(axis=1))
+                    iterations = p.batch.iterations[loops[id(ins)]]
+                    low = np.minimum(low, np.where(p.mask, iterations, 1 << 30).reshape(-1, 32).min(axis=1))
+                    high = np.maximum(high, np.where(p.mask, iterations, 0).reshape(-1, 32).max(axis=1))
             bad = done & (high > low)
             if bad.any():
                 block = int(np.argmax(bad))
                 for p in parts:
-                    late = p.mask & (p.team.trips[loops[id(ins)]] == high[block]) & (p.team.row == block)
+                    late = p.mask & (p.batch.iterations[loops[id(ins)]] == high[block]) & (p.batch.row == block)
                     if p.ins is ins and late.any():
                         text = f"threads of one block meet at barrier {number} in iterations {low[block]} and "
                         text += f"{high[block]} of the loop around it: some threads miss it in an iteration"
-                        raise fault(BarrierFault, text, p.team, ins, int(np.argmax(late)))
+                        raise fault(BarrierFault, text, p.batch, ins, int(np.argmax(late)))
 
     def not_missed(self, number: int, done: Array) -> None:
         """Faults where a warp comes to a barrier once more, and another that came there before has exited."""
-        gone = ~np.stack([t.warps(None) for t in self.chunk.teams])
+        gone = ~np.stack([t.warps(None) for t in self.chunk.batches])
         for p in self.waiting[number]:
-            bad = (self.came[id(p.ins)] & gone).any(axis=0) & done & p.team.warps(p.mask)
+            bad = (self.came[id(p.ins)] & gone).any(axis=0) & done & p.batch.warps(p.mask)
             if bad.any():
                 block = int(np.argmax(bad))
                 warp = int(np.argmax((self.came[id(p.ins)] & gone)[:, block]))
-                text = (
-                    f"warp {p.team.warp} comes to barrier {number} again, and warp {warp}, which came here before, has "
-                )
+                text = f"warp {p.batch.warp} comes to barrier {number} again, and warp {warp}, which came here before, has "
                 text += "exited: the warps come to the barrier in different numbers"
-                raise fault(BarrierFault, text, p.team, p.ins, 32 * block + int(np.argmax(p.mask[32 * block :])))
+                raise fault(BarrierFault, text, p.batch, p.ins, 32 * block + int(np.argmax(p.mask[32 * block :])))
 
-    def leave(self, blocks: Array) -> None:
+    def warps_exited(self, blocks: Array) -> None:
         """One warp of each of these blocks has exited."""
         self.exited[blocks] += 32
         for number in range(NUMBER):

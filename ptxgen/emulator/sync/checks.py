@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ptxgen.emulator.memory.global_memory import typed_views
 from ptxgen.emulator.sync.lanes import ALL, Lanes, LaneShadow, Window
 from ptxgen.emulator.sync.touch import FULL, PAGE, Touch, words
-from ptxgen.emulator.warp_batch import Chunk, Team, fault
+from ptxgen.emulator.warp_batch import Chunk, WarpBatch, fault
 from ptxgen.errors import AsyncFault, RaceFault, UninitialisedFault
 
 Array = NDArray[Any]
@@ -39,15 +39,15 @@ class Part:
 
 
 class Segment:
-    __slots__ = ("apages", "atomics", "away", "clock", "reads", "rpages", "team", "wpages", "writes")
+    __slots__ = ("apages", "atomics", "batch", "clock", "reads", "remote", "rpages", "wpages", "writes")
 
-    def __init__(self, team: Team) -> None:
-        self.team = team
+    def __init__(self, batch: WarpBatch) -> None:
+        self.batch = batch
         self.reads: list[Touch] = []
         self.writes: list[Touch] = []
         self.atomics: list[Touch] = []
         self.rpages = self.wpages = self.apages = 0
-        self.away = False  # touches memory of other blocks
+        self.remote = False  # touches memory of other blocks
         self.clock: Any = None
 
 
@@ -60,7 +60,7 @@ class Checks:
     #: for each block, the number of its first warp among `actors`
     base: Array
     #: called with the team, the touch and its kind at each access
-    hook: Callable[[Team, Touch, str], None] | None = None
+    hook: Callable[[WarpBatch, Touch, str], None] | None = None
 
     def __init__(self, chunk: Chunk) -> None:
         options = chunk.engine.options
@@ -79,21 +79,21 @@ class Checks:
         self.copy_pages = 0
         self.scratch: dict[int, Array] | None = None
         self.live: list[Segment] = []
-        self.written_pages = [0] * len(chunk.teams)  # since all warps met
+        self.written_pages = [0] * len(chunk.batches)  # since all warps met
         self.writes = 0
         #: the last store, where another warp may have written: (unit, elements, what they held before)
         self.stored: tuple[Touch, list[tuple[int, Array, Array]]] | None = None
         self.blocks = np.arange(chunk.blocks)
         self.shadow: LaneShadow | None = None
         if self.size == 1:
-            self.actors, self.base = len(chunk.teams), np.zeros(chunk.blocks, np.int64)
+            self.actors, self.base = len(chunk.batches), np.zeros(chunk.blocks, np.int64)
         if self.races:
-            self.fresh_clocks()
+            self.reset_clocks()
             #: of each team: what its lanes know of each other, and what they did since they synchronised
-            self.lanes = [Lanes(32 * chunk.blocks) for _ in chunk.teams]
-            self.windows = [Window(team, self.lane_shadow) for team in chunk.teams]
+            self.lanes = [Lanes(32 * chunk.blocks) for _ in chunk.batches]
+            self.windows = [Window(batch, self.lane_shadow) for batch in chunk.batches]
             #: of each team: what its lanes may overwrite, as others have read it
-            self.exchanged = [Lanes(32 * chunk.blocks) for _ in chunk.teams]
+            self.exchanged = [Lanes(32 * chunk.blocks) for _ in chunk.batches]
 
     # ---- never written
 
@@ -119,7 +119,7 @@ class Checks:
         for i in np.flatnonzero(whole):
             self.valid_pages |= 1 << (first + int(i))
 
-    def check_read(self, c: Team, touch: Touch, slots: list[int] | None) -> None:
+    def check_read(self, c: WarpBatch, touch: Touch, slots: list[int] | None) -> None:
         """Finds lanes that read a byte that nobody wrote.
 
         A load makes its registers undefined there, for the lanes concerned (`slots`: one a piece of
@@ -157,16 +157,16 @@ class Checks:
                 where[lanes] = bad
             loaded[slots[piece]] = where, address
         if loaded:
-            self.chunk.program.poison(c, loaded, touch.ins)
+            self.chunk.program.mark_undefined(c, loaded, touch.ins)
 
     # ---- copies in flight
 
-    def check_copies(self, c: Team, touch: Touch, doing: str) -> None:
+    def check_copies(self, c: WarpBatch, touch: Touch, doing: str) -> None:
         """Faults where an access meets the destination of a copy that nobody has waited for."""
         at, lanes = touch.positions()
         scratch = self.scratch_views()
-        for team in self.chunk.teams:
-            for copy in team.copies:
+        for batch in self.chunk.batches:
+            for copy in batch.copies:
                 if not copy.touch.pages & touch.pages:
                     continue
                 there, _ = copy.touch.positions()
@@ -196,14 +196,14 @@ class Checks:
 
     # ---- races
 
-    def fresh_clocks(self, past: int = 0) -> None:
+    def reset_clocks(self, past: int = 0) -> None:
         """All warps know of all others what happened up to the clock `past`."""
-        teams = len(self.chunk.teams)
-        self.clocks = np.full((teams, teams, self.chunk.blocks), past, np.int32)
-        self.clocks[np.arange(teams), np.arange(teams)] = past + 1
+        warp_count = len(self.chunk.batches)
+        self.clocks = np.full((warp_count, warp_count, self.chunk.blocks), past, np.int32)
+        self.clocks[np.arange(warp_count), np.arange(warp_count)] = past + 1
         self.live = []
         self.live_read = self.live_write = self.live_atomic = 0
-        self.written_pages = [0] * teams
+        self.written_pages = [0] * warp_count
 
     def own(self, warp: int) -> Array:
         """A warp's own clock in each block."""
@@ -215,37 +215,37 @@ class Checks:
             self.shadow = LaneShadow(self.chunk)
         return self.shadow
 
-    def lanes_meet(self, c: Team, members: Array) -> None:
+    def synchronise_lanes(self, c: WarpBatch, members: Array) -> None:
         """Lanes of some warps synchronise; `members`: for each lane those that it meets, 0 if it takes no part."""
         if not self.races:
             return
         if self.chunk.messages is not None:
-            self.chunk.messages.settle(c, np.flatnonzero(c.warps(members != 0)))
+            self.chunk.messages.apply_received(c, np.flatnonzero(c.warps(members != 0)))
         live = c.live()
-        self.windows[c.warp].meet(members, live)
+        self.windows[c.warp].synchronise(members, live)
         now = self.own(c.warp)
         for known in (self.lanes[c.warp], self.exchanged[c.warp]):
-            known.meet(members, live, now[c.row])
+            known.synchronise(members, live, now[c.row])
         self.clocks[c.warp, self.base + c.warp, self.blocks] = now + 1
 
-    def warps_meet(self, c: Team, warps: Array) -> None:
+    def synchronise_warps(self, c: WarpBatch, warps: Array) -> None:
         """All lanes of some warps synchronise."""
         if not self.races:
             return
         if self.chunk.messages is not None:
-            self.chunk.messages.settle(c, np.flatnonzero(warps))
+            self.chunk.messages.apply_received(c, np.flatnonzero(warps))
         window = self.windows[c.warp]
         if (warps | ~c.warps(None)).all():
-            window.settle()
+            window.flush()
         elif window.entries:
-            window.meet(np.where(np.repeat(warps, 32), ALL, np.uint32(0)), c.live())
+            window.synchronise(np.where(np.repeat(warps, 32), ALL, np.uint32(0)), c.live())
         now = self.own(c.warp)
         for known in (self.lanes[c.warp], self.exchanged[c.warp]):
-            known.meet_all(warps, now)
+            known.synchronise_all(warps, now)
         self.clocks[c.warp, self.base + c.warp, self.blocks] = now + 1
 
-    def exchange(self, c: Team, members: Array | None) -> None:
-        """Lanes exchange registers; `members` as for `lanes_meet`, None: all lanes of all warps."""
+    def exchange(self, c: WarpBatch, members: Array | None) -> None:
+        """Lanes exchange registers; `members` as for `synchronise_lanes`, None: all lanes of all warps."""
         if not self.races:
             return
         self.windows[c.warp].exchange(members)
@@ -253,27 +253,27 @@ class Checks:
             return
         now = self.own(c.warp)
         if members is None:
-            self.exchanged[c.warp].meet_all(np.ones(len(now), bool), now)
+            self.exchanged[c.warp].synchronise_all(np.ones(len(now), bool), now)
         else:
-            self.exchanged[c.warp].meet(members, c.live(), now[c.row])
+            self.exchanged[c.warp].synchronise(members, c.live(), now[c.row])
         self.clocks[c.warp, self.base + c.warp, self.blocks] = now + 1
 
-    def finish(self, c: Team) -> None:
+    def finish(self, c: WarpBatch) -> None:
         """All lanes of a team have exited."""
         if self.races:
-            self.windows[c.warp].settle()
+            self.windows[c.warp].flush()
 
-    def echo(self, c: Team, blocks: Array, clocks: Array) -> None:
+    def acquire_own_past(self, c: WarpBatch, blocks: Array, clocks: Array) -> None:
         """A warp learns of its own past, up to some clocks: its lanes are ordered after that."""
         known = np.zeros(self.chunk.blocks, np.int64)
         known[blocks] = clocks
         known = known[c.row]
         if (known > self.lanes[c.warp].every).any():
-            self.windows[c.warp].settle()
+            self.windows[c.warp].flush()
             for lanes in (self.lanes[c.warp], self.exchanged[c.warp]):
                 np.maximum(lanes.every, known, out=lanes.every)
 
-    def record(self, c: Team, touch: Touch, kind: str) -> None:
+    def record(self, c: WarpBatch, touch: Touch, kind: str) -> None:
         """Remembers an access of the current segment."""
         self.windows[c.warp].add(touch, kind)
         segment = c.segment
@@ -285,7 +285,7 @@ class Checks:
             if len(segment.reads) > 4096:
                 self.close(c)
         elif kind == "write":
-            self.settle()
+            self.resolve_store()
             segment.wpages |= touch.pages
             segment.writes.append(touch)
             self.writes += 1
@@ -298,11 +298,11 @@ class Checks:
                 self.stored = touch, [(unit, elements, views[unit][elements]) for unit, elements in at]
             self.written_pages[c.warp] |= touch.pages
         else:
-            self.settle()
+            self.resolve_store()
             segment.apages |= touch.pages
             segment.atomics.append(touch)
 
-    def settle(self) -> None:
+    def resolve_store(self) -> None:
         """Finds out where the last store changed memory."""
         if self.stored is None:
             return
@@ -312,11 +312,11 @@ class Checks:
             changed |= self.chunk.views[unit][elements] != old
         touch.changed = changed
 
-    def close(self, c: Team) -> None:
+    def close(self, c: WarpBatch) -> None:
         """Ends a team's segment, at a synchronisation, and looks for races with the others."""
         if not self.races:
             return
-        self.settle()
+        self.resolve_store()
         own = self.clocks[c.warp, c.warp]
         segment, c.segment = c.segment, None
         if segment is not None:
@@ -327,24 +327,24 @@ class Checks:
                 | (mine_a & (self.live_write | self.live_read))
             ):
                 for other in self.live:
-                    if other.team is not c:
+                    if other.batch is not c:
                         self.compare(segment, other)
             segment.clock = own.copy()
             self.live.append(segment)
             self.live_read |= mine_r
             self.live_write |= mine_w
             self.live_atomic |= mine_a
-            if len(self.live) > 16 * len(self.chunk.teams):
+            if len(self.live) > 16 * len(self.chunk.batches):
                 self.prune()
         own += 1
 
     def prune(self) -> None:
         """Forgets segments that happened before everything still to come."""
-        running = [t.warp for t in self.chunk.teams if t.count]
+        running = [t.warp for t in self.chunk.batches if t.count]
         kept = []
         for s in self.live:
-            others = [w for w in running if w != s.team.warp]
-            if others and not (self.clocks[others, s.team.warp] >= s.clock).all():
+            others = [w for w in running if w != s.batch.warp]
+            if others and not (self.clocks[others, s.batch.warp] >= s.clock).all():
                 kept.append(s)
         self.live = kept
         self.live_read = self.live_write = self.live_atomic = 0
@@ -353,24 +353,24 @@ class Checks:
             self.live_write |= s.wpages
             self.live_atomic |= s.apages
         # many segments, none ordered: no barrier ever comes between, so keep the latest
-        if len(kept) > 15 * len(self.chunk.teams):
+        if len(kept) > 15 * len(self.chunk.batches):
             self.live = kept[len(kept) // 2 :]
 
-    def join(self, given: Array, taken: Array) -> None:
+    def synchronise_clocks(self, releasing: Array, acquiring: Array) -> None:
         """Warps meet: who of [warp, block] tells what it did, and who learns it."""
         if not self.races:
             return
-        if given.all() and taken.all():
-            self.fresh_clocks(int(self.clocks.max()))
+        if releasing.all() and acquiring.all():
+            self.reset_clocks(int(self.clocks.max()))
             return
-        blocks = np.flatnonzero(given.any(axis=0))
-        if len(blocks) and (given[:, blocks] == given[:, blocks[:1]]).all():
-            self.learn(np.flatnonzero(given[:, blocks[0]]), taken, blocks)
+        blocks = np.flatnonzero(releasing.any(axis=0))
+        if len(blocks) and (releasing[:, blocks] == releasing[:, blocks[:1]]).all():
+            self.merge_clocks(np.flatnonzero(releasing[:, blocks[0]]), acquiring, blocks)
         else:
             for block in blocks:
-                self.learn(np.flatnonzero(given[:, block]), taken, np.array([block]))
+                self.merge_clocks(np.flatnonzero(releasing[:, block]), acquiring, np.array([block]))
 
-    def tell(self, c: Team, blocks: Array) -> Any:
+    def release_clocks(self, c: WarpBatch, blocks: Array) -> Any:
         """What warp `c` of some blocks knows as it arrives somewhere without waiting, its own past included."""
         if not self.races:
             return None
@@ -378,24 +378,24 @@ class Checks:
         known[c.warp] -= 1
         return known
 
-    def hear(self, taken: Array, told: Any, blocks: Array) -> None:
+    def acquire_clocks(self, acquiring: Array, released: Any, blocks: Array) -> None:
         """Warps [warp, block] learn what one told, of the given blocks."""
         if not self.races:
             return
-        for w in np.flatnonzero(taken[:, blocks].any(axis=1)):
-            some = taken[w, blocks]
-            self.clocks[w][:, blocks[some]] = np.maximum(self.clocks[w][:, blocks[some]], told[:, some])
+        for w in np.flatnonzero(acquiring[:, blocks].any(axis=1)):
+            some = acquiring[w, blocks]
+            self.clocks[w][:, blocks[some]] = np.maximum(self.clocks[w][:, blocks[some]], released[:, some])
 
-    def learn(self, who: Array, taken: Array, blocks: Array) -> None:
-        known = self.clocks[np.ix_(who, np.arange(len(taken)), blocks)].max(axis=0)
+    def merge_clocks(self, who: Array, acquiring: Array, blocks: Array) -> None:
+        known = self.clocks[np.ix_(who, np.arange(len(acquiring)), blocks)].max(axis=0)
         # what the givers did before they arrived ended with the clock before their own tick
         known[who] -= 1
-        for w in np.flatnonzero(taken[:, blocks].any(axis=1)):
-            at = blocks[taken[w, blocks]]
-            self.clocks[w][:, at] = np.maximum(self.clocks[w][:, at], known[:, taken[w, blocks]])
+        for w in np.flatnonzero(acquiring[:, blocks].any(axis=1)):
+            at = blocks[acquiring[w, blocks]]
+            self.clocks[w][:, at] = np.maximum(self.clocks[w][:, at], known[:, acquiring[w, blocks]])
 
     def compare(self, new: Segment, old: Segment) -> None:
-        ordered = self.clocks[new.team.warp, old.team.warp] >= old.clock
+        ordered = self.clocks[new.batch.warp, old.batch.warp] >= old.clock
         if ordered.all():
             return
         pairs = (
@@ -426,7 +426,7 @@ class Checks:
                 continue
             hit: tuple[Touch, int, int] | None = None
             if my_kind == their_kind:
-                hit = self.differing(
+                hit = self.conflicting_stores(
                     [Part(t, ~ordered[t.positions()[0] // stride]) for t in mine], [Part(t, None) for t in theirs]
                 )
                 mine = []
@@ -447,18 +447,18 @@ class Checks:
             if hit is None:
                 continue
             touch, lane, position = hit
-            line = self.culprit(theirs, position, touch.size)
+            line = self.line_of_access(theirs, position, touch.size)
             raise fault(
                 RaceFault,
-                f"{my_kind} by warp {new.team.warp} and {their_kind} by warp {old.team.warp} (line {line}) "
+                f"{my_kind} by warp {new.batch.warp} and {their_kind} by warp {old.batch.warp} (line {line}) "
                 "of the same shared memory with no barrier between",
-                new.team,
+                new.batch,
                 touch.ins,
                 lane,
                 position % stride,
             )
 
-    def differing(self, mine: list[Part], theirs: list[Part]) -> tuple[Touch, int, int] | None:
+    def conflicting_stores(self, mine: list[Part], theirs: list[Part]) -> tuple[Touch, int, int] | None:
         """Of writes to the same bytes that nothing orders: one of `mine`, its lane and position, where values differ.
 
         Stores of the same value by several warps are noted, and no race.
@@ -497,7 +497,7 @@ class Checks:
         raise AssertionError
 
     @staticmethod
-    def culprit(touches: list[Touch], position: int, size: int) -> int:
+    def line_of_access(touches: list[Touch], position: int, size: int) -> int:
         for t in touches:
             at, _ = t.positions()
             if ((at < position + size) & (at + t.size > position)).any():

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.ptx.syntax import Instruction
-from ptxgen.emulator.sync.happens_before import Order
-from ptxgen.emulator.warp_batch import Chunk, Team, active, fault
+from ptxgen.emulator.sync.happens_before import HappensBefore
+from ptxgen.emulator.warp_batch import Chunk, WarpBatch, active, fault
 from ptxgen.errors import BarrierFault
 
 Mask = NDArray[np.bool_] | None
@@ -22,9 +22,9 @@ Array = NDArray[Any]
 class ClusterBarrier:
     """Arrivals of warps [warp, block], and the phase that each waits for."""
 
-    def __init__(self, chunk: Chunk, order: Order) -> None:
+    def __init__(self, chunk: Chunk, order: HappensBefore) -> None:
         self.chunk, self.order = chunk, order
-        shape = (len(chunk.teams), chunk.blocks)
+        shape = (len(chunk.batches), chunk.blocks)
         self.group = np.arange(chunk.blocks) // chunk.engine.cluster_blocks
         self.arrived = np.zeros(shape, bool)
         self.telling = np.zeros(shape, bool)
@@ -32,11 +32,11 @@ class ClusterBarrier:
         self.arrivals = np.zeros(shape, np.int64)  # that each warp has made
         self.waits = np.zeros(shape, np.int64)  # that it has come out of
         self.ready = np.zeros(shape, bool)  # of those, whose barrier has completed
-        self.told = order.release(chunk.teams[0], np.arange(0))
+        self.released = order.release(chunk.batches[0], np.arange(0))
         self.known: list[Any] = []
-        self.waiting: list[tuple[Team, Instruction, Array, int]] = []
+        self.waiting: list[tuple[WarpBatch, Instruction, Array, int]] = []
 
-    def arrive(self, c: Team, m: Mask, ins: Instruction, relaxed: bool) -> None:
+    def arrive(self, c: WarpBatch, m: Mask, ins: Instruction, relaxed: bool) -> None:
         warps = c.warps(m)
         bad = warps & self.due[c.warp]
         if bad.any():
@@ -55,12 +55,12 @@ class ClusterBarrier:
         self.chunk.engine.stats.barriers += len(blocks)
         self.complete()
 
-    def leave(self) -> None:
+    def warps_exited(self) -> None:
         """Some warps have exited."""
         self.complete()
 
     def complete(self) -> None:
-        missing = np.stack([t.warps(None) for t in self.chunk.teams]) & ~self.arrived
+        missing = np.stack([t.warps(None) for t in self.chunk.batches]) & ~self.arrived
         size = self.chunk.engine.cluster_blocks
         done = ~missing.any(axis=0).reshape(-1, size).any(axis=1) & self.arrived.any(axis=0).reshape(-1, size).any(
             axis=1
@@ -91,18 +91,18 @@ class ClusterBarrier:
         clocks = np.repeat(clocks.reshape(order.actors, n, size).max(axis=2), size, axis=1)
         fenced = np.repeat(fenced.reshape(2 * order.actors, n, size).max(axis=2), size, axis=1)
         events = np.repeat(np.bitwise_or.reduce(events.reshape(n, size), axis=1), size)
-        if not self.told.clocks.shape[1]:
-            self.told = type(self.told)(np.zeros_like(clocks), np.zeros_like(fenced), np.zeros_like(events))
-        self.told.clocks[:, blocks] = clocks[:, blocks]
-        self.told.fenced[:, blocks] = fenced[:, blocks]
-        self.told.events[blocks] = events[blocks]
+        if not self.released.clocks.shape[1]:
+            self.released = type(self.released)(np.zeros_like(clocks), np.zeros_like(fenced), np.zeros_like(events))
+        self.released.clocks[:, blocks] = clocks[:, blocks]
+        self.released.fenced[:, blocks] = fenced[:, blocks]
+        self.released.events[blocks] = events[blocks]
         self.ready |= self.arrived & blocks
         self.arrived &= ~blocks
         waiting, self.waiting = self.waiting, []
-        for team, ins, mask, after in waiting:
-            self.wait(team, mask, ins, after)
+        for batch, ins, mask, after in waiting:
+            self.wait(batch, mask, ins, after)
 
-    def wait(self, c: Team, m: Mask, ins: Instruction, after: int) -> None:
+    def wait(self, c: WarpBatch, m: Mask, ins: Instruction, after: int) -> None:
         lanes = active(c, m)
         warps = c.warps(lanes)
         bad = warps & ~self.due[c.warp]
@@ -117,11 +117,13 @@ class ClusterBarrier:
         free = warps & self.ready[c.warp]
         if free.any():
             blocks = np.flatnonzero(free)
-            told = self.told
+            released = self.released
             self.order.acquire(
-                c, blocks, type(told)(told.clocks[:, blocks], told.fenced[:, blocks], told.events[blocks])
+                c,
+                blocks,
+                type(released)(released.clocks[:, blocks], released.fenced[:, blocks], released.events[blocks]),
             )
-            self.order.warps_meet(c, free)
+            self.order.synchronise_warps(c, free)
             self.due[c.warp] &= ~free
             self.waits[c.warp] += free
             self.ready[c.warp] &= ~free
@@ -131,12 +133,14 @@ class ClusterBarrier:
             if rest.any():
                 self.waiting.append((c, ins, rest, after))
 
-    def standing(self) -> list[tuple[Team, Instruction, Array, str]]:
+    def waiting_places(self) -> list[tuple[WarpBatch, Instruction, Array, str]]:
         out = []
-        for team, ins, mask, _ in self.waiting:
+        for batch, ins, mask, _ in self.waiting:
             block = int(np.argmax(mask)) // 32
             first = block - int(self.chunk.ranks[block])
             size = self.chunk.engine.cluster_blocks
             arrived = int(np.count_nonzero(self.arrived[:, first : first + size]))
-            out.append((team, ins, mask, f"the cluster's barrier: {arrived} of {size * len(self.chunk.teams)} warps"))
+            out.append(
+                (batch, ins, mask, f"the cluster's barrier: {arrived} of {size * len(self.chunk.batches)} warps")
+            )
         return out

@@ -1,7 +1,7 @@
 """Which bytes of shared memory asynchronous work reads or writes, and the generic writes that it must not miss.
 
 An event is work that is waited for as one: the copies that signal one phase of an mbarrier, or a group. It is a bit in
-a word; `Order.events` holds the words of those that each warp knows to be complete. Shadow words, one a granule of 16
+a word; `HappensBefore.events` holds the words of those that each warp knows to be complete. Shadow words, one a granule of 16
 bytes, say which events read or write it: asynchronous work goes by whole granules, but for st.async and red.async.
 """
 
@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from ptxgen.emulator.ptx.syntax import Instruction
 from ptxgen.emulator.sync.checks import Segment
 from ptxgen.emulator.sync.cluster_barrier import ClusterBarrier
-from ptxgen.emulator.sync.happens_before import Order, accessors
+from ptxgen.emulator.sync.happens_before import HappensBefore, accessors
 from ptxgen.emulator.sync.touch import Touch
-from ptxgen.emulator.warp_batch import Chunk, Team, fault
+from ptxgen.emulator.warp_batch import Chunk, WarpBatch, fault
 from ptxgen.errors import AsyncFault, BarrierFault, RaceFault
 
 Array = NDArray[Any]
@@ -74,7 +74,7 @@ class Access:
         self.ins, self.lanes, self.granules, self.pages, self.size = ins, lanes, granules, pages, size
         self.at = granules << GRANULE if at is None else at
 
-    def pick(self, which: Array) -> Access:
+    def subset(self, which: Array) -> Access:
         """What some of the lanes do."""
         return Access(self.ins, self.lanes[which], self.granules[which], self.pages, self.at[which], self.size)
 
@@ -82,7 +82,7 @@ class Access:
 class Events:
     """The events of one chunk, and the shadow of its generic writes."""
 
-    def __init__(self, chunk: Chunk, order: Order) -> None:
+    def __init__(self, chunk: Chunk, order: HappensBefore) -> None:
         self.chunk, self.order = chunk, order
         self.slots: list[Event | None] = [None] * COUNT
         self.ages: list[Event] = []  # the oldest first
@@ -102,8 +102,8 @@ class Events:
         self.barrier_pages = 0
         self.barriers: Callable[[Array], Array] = lambda words: np.zeros(len(words), bool)
         #: clock of each actor's last access to a block's memory from another block
-        self.visits = np.zeros((order.actors, chunk.blocks), np.int32)
-        self.visitors: dict[tuple[int, int], Instruction] = {}
+        self.remote_clocks = np.zeros((order.actors, chunk.blocks), np.int32)
+        self.remote_sources: dict[tuple[int, int], Instruction] = {}
         self.cluster: ClusterBarrier | None = None
 
     # ---- a table of 64
@@ -124,7 +124,7 @@ class Events:
 
     def reclaim(self) -> None:
         """Forgets events whose granules others have taken over or that all warps know; the oldest at least."""
-        running = [t.warp for t in self.chunk.teams if t.count]
+        running = [t.warp for t in self.chunk.batches if t.count]
         known = int(np.bitwise_and.reduce(self.order.events[running], axis=None)) if running else 0
         for event in list(self.ages):
             shadow = self.writing if event.writes else self.reading
@@ -144,7 +144,7 @@ class Events:
         for g in event.granules:
             shadow[g] &= ~event.bit
         self.order.events &= ~event.bit
-        self.order.public.events[...] &= ~event.bit
+        self.order.published.events[...] &= ~event.bit
         self.partial &= ~event.bit
         for listener in self.forgetting:
             listener(event.bit)
@@ -152,7 +152,7 @@ class Events:
         del self.keys[event.key]
         self.slots[event.number] = None
 
-    def blame(self, bits: int, kind: bool | None = None) -> Event:
+    def event_of(self, bits: int, kind: bool | None = None) -> Event:
         """The event of one of some bits."""
         number = (bits & -bits).bit_length() - 1
         found = self.slots[number]
@@ -161,7 +161,7 @@ class Events:
 
     # ---- generic accesses
 
-    def generic(self, c: Team, touch: Touch, kind: str) -> None:
+    def generic(self, c: WarpBatch, touch: Touch, kind: str) -> None:
         """An access by load, store or atomic (kind: read, write, atomic), or the arrival of a cp.async (arrived)."""
         pages = touch.pages
         foreign = self.order.size > 1 and touch.lanes is not None
@@ -174,7 +174,7 @@ class Events:
         at, lanes, blocks = accessors(touch)
         warp, stride = c.warp, self.chunk.stride
         if foreign:
-            self.visit(c, at // stride, blocks, touch.ins)
+            self.note_remote_access(c, at // stride, blocks, touch.ins)
 
         def lane_of(bad: Array) -> tuple[int, int]:
             i = int(np.argmax(bad))
@@ -198,7 +198,7 @@ class Events:
             if pages & self.writing_pages:
                 bits = self.writing[g] & strange
                 if bits.any():
-                    event = self.blame(int(bits[np.argmax(bits != 0)]))
+                    event = self.event_of(int(bits[np.argmax(bits != 0)]))
                     done = "read" if kind == "read" else "written"
                     text = f"shared memory is {done} before a wait for {event}, which writes it"
                     raise fault(AsyncFault, text, c, touch.ins, *lane_of(bits != 0))
@@ -207,7 +207,7 @@ class Events:
             if pages & self.reading_pages:
                 bits = self.reading[g] & strange
                 if bits.any():
-                    event = self.blame(int(bits[np.argmax(bits != 0)]))
+                    event = self.event_of(int(bits[np.argmax(bits != 0)]))
                     text = f"shared memory is written before a wait for {event}, which reads it"
                     raise fault(AsyncFault, text, c, touch.ins, *lane_of(bits != 0))
             if self.watches_writes:
@@ -217,24 +217,24 @@ class Events:
 
     # ---- other blocks' memory
 
-    def visit(self, c: Team, targets: Array, blocks: Array, ins: Instruction) -> None:
+    def note_remote_access(self, c: WarpBatch, targets: Array, blocks: Array, ins: Instruction) -> None:
         """Lanes of `blocks` access the memory of `targets`."""
-        away = targets != blocks
-        if away.any():
-            self.begun(c, targets[away], blocks[away], ins)
-            self.order.roving.add(c.warp)
-            actors = (self.order.base + c.warp)[blocks[away]]
-            self.visits[actors, targets[away]] = self.order.own(c.warp)[blocks[away]]
-            for actor, target in set(zip(actors.tolist(), targets[away].tolist(), strict=True)):
-                self.visitors[actor, target] = ins
+        remote = targets != blocks
+        if remote.any():
+            self.check_started(c, targets[remote], blocks[remote], ins)
+            self.order.remote_warps.add(c.warp)
+            actors = (self.order.base + c.warp)[blocks[remote]]
+            self.remote_clocks[actors, targets[remote]] = self.order.own(c.warp)[blocks[remote]]
+            for actor, target in set(zip(actors.tolist(), targets[remote].tolist(), strict=True)):
+                self.remote_sources[actor, target] = ins
 
-    def begun(self, c: Team, targets: Array, blocks: Array, ins: Instruction) -> None:
+    def check_started(self, c: WarpBatch, targets: Array, blocks: Array, ins: Instruction) -> None:
         """Faults where lanes of `blocks` access the memory of other blocks that need not have begun to run."""
         order, cluster = self.order, self.cluster
         assert cluster is not None
         if not order.races:
             return
-        actors = order.base[targets] + np.arange(order.teams)[:, None]
+        actors = order.base[targets] + np.arange(order.warp_count)[:, None]
         known = (order.clocks[c.warp][actors, blocks] > 0).any(axis=0) | (cluster.waits[:, blocks] > 0).any(axis=0)
         if not known.all():
             block = int(blocks[np.argmin(known)])
@@ -244,7 +244,7 @@ class Events:
 
     # ---- asynchronous accesses
 
-    def knowledge(self, c: Team, lanes: Array) -> tuple[Array, Array, Array]:
+    def knowledge(self, c: WarpBatch, lanes: Array) -> tuple[Array, Array, Array]:
         """Clocks, fences and events that the warps of some lanes know: a column a lane."""
         blocks = lanes >> 5
         return (
@@ -255,7 +255,7 @@ class Events:
 
     def check(
         self,
-        c: Team,
+        c: WarpBatch,
         a: Access,
         doing: str,
         writes: bool,
@@ -276,11 +276,11 @@ class Events:
             if mixes or a.size < 16:
                 bits &= ~self.partial
             if bits.any():
-                self.refuse(c, a, bits, doing, "writes")
+                self.fail(c, a, bits, doing, "writes")
         if writes and pages & self.reading_pages:
             bits = self.reading[g] & strange
             if bits.any():
-                self.refuse(c, a, bits, doing, "reads")
+                self.fail(c, a, bits, doing, "reads")
         if pages & self.generic_pages and proxy:
             written = self.written[g]
             if written.any():
@@ -290,7 +290,7 @@ class Events:
                     if not bad.any() or (kind is RaceFault and not self.order.races):
                         continue
                     i, j = np.unravel_index(int(np.argmax(bad)), bad.shape)
-                    who = int(actor[i, j]) % self.order.teams
+                    who = int(actor[i, j]) % self.order.warp_count
                     what = "no barrier between" if kind is RaceFault else f"no {FENCE} between"
                     verb = "overwrites" if writes else "reads"
                     text = f"{doing} {verb} shared memory that warp {who} wrote, with {what}"
@@ -305,13 +305,13 @@ class Events:
                 touch.lanes = np.repeat(a.lanes, len(positions) // len(a.lanes))
                 segment.writes.append(touch)
                 segment.wpages = pages
-                segment.away = bool((positions // self.chunk.stride != touch.lanes >> 5).any())
+                segment.remote = bool((positions // self.chunk.stride != touch.lanes >> 5).any())
                 knowledge = self.order.clocks[c.warp]
-                self.order.meet(segment, knowledge, doing)
+                self.order.check_segment(segment, knowledge, doing)
 
-    def refuse(self, c: Team, a: Access, bits: Array, doing: str, verb: str) -> None:
+    def fail(self, c: WarpBatch, a: Access, bits: Array, doing: str, verb: str) -> None:
         i, j = np.unravel_index(int(np.argmax(bits != 0)), bits.shape)
-        event = self.blame(int(bits[i, j]))
+        event = self.event_of(int(bits[i, j]))
         at = (int(a.granules[i, j]) << GRANULE) % self.chunk.stride
         text = f"{doing} touches shared memory before a wait for {event}, which {verb} it"
         raise fault(AsyncFault, text, c, a.ins, int(a.lanes[i]), at)

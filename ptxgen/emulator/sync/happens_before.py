@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ptxgen.emulator.sync.checks import Checks, Part, Segment
 from ptxgen.emulator.sync.touch import FULL, Touch, words
-from ptxgen.emulator.warp_batch import Chunk, Team, fault
+from ptxgen.emulator.warp_batch import Chunk, WarpBatch, fault
 from ptxgen.errors import RaceFault
 
 Array = NDArray[Any]
@@ -40,65 +40,65 @@ class Known(NamedTuple):
     events: Array
 
 
-class Order(Checks):
+class HappensBefore(Checks):
     """The checks of one chunk; `clocks[w, actor, block]` is what warp w of a block knows of an actor."""
 
     def __init__(self, chunk: Chunk) -> None:
         x, y, z = chunk.engine.cluster
         self.size = x * y * z
-        self.teams = len(chunk.teams)
-        self.actors = self.size * self.teams
+        self.warp_count = len(chunk.batches)
+        self.actors = self.size * self.warp_count
         self.ranks = chunk.ranks
-        self.roving: set[int] = set()  # warps that have touched the memory of other blocks
-        self.base = chunk.ranks * self.teams  # first actor of each block
+        self.remote_warps: set[int] = set()  # warps that have touched the memory of other blocks
+        self.base = chunk.ranks * self.warp_count  # first actor of each block
         super().__init__(chunk)
         if not self.races:
-            self.fresh_clocks()
-        shape, wide = (self.teams, self.actors, chunk.blocks), (self.teams, 2 * self.actors, chunk.blocks)
+            self.reset_clocks()
+        shape, wide = (self.warp_count, self.actors, chunk.blocks), (self.warp_count, 2 * self.actors, chunk.blocks)
         #: of shared memory, by actor, and then of global memory
         self.fenced = np.zeros(wide, np.int32)
-        self.events = np.zeros((self.teams, chunk.blocks), np.uint64)
+        self.events = np.zeros((self.warp_count, chunk.blocks), np.uint64)
         #: the same three, of what lies before each warp's last fence: what its relaxed arrivals tell
-        self.public = Known(np.zeros(shape, np.int32), np.zeros(wide, np.int32), np.zeros_like(self.events))
+        self.published = Known(np.zeros(shape, np.int32), np.zeros(wide, np.int32), np.zeros_like(self.events))
         #: and what each warp's relaxed waits heard since its last fence, which it may rely on after the next
-        self.heard = Known(np.zeros(shape, np.int32), np.zeros(wide, np.int32), np.zeros_like(self.events))
+        self.pending = Known(np.zeros(shape, np.int32), np.zeros(wide, np.int32), np.zeros_like(self.events))
 
-    def fresh_clocks(self, past: int = 0) -> None:
-        self.clocks = np.zeros((self.teams, self.actors, self.chunk.blocks), np.int32)
-        for w in range(self.teams):
+    def reset_clocks(self, past: int = 0) -> None:
+        self.clocks = np.zeros((self.warp_count, self.actors, self.chunk.blocks), np.int32)
+        for w in range(self.warp_count):
             self.clocks[w, self.base + w, self.blocks] = 1
         self.live: list[Segment] = []
         self.live_read = self.live_write = self.live_atomic = 0
-        self.written_pages = [0] * self.teams
+        self.written_pages = [0] * self.warp_count
 
     # ---- segments
 
-    def close(self, c: Team) -> None:
-        self.settle()
+    def close(self, c: WarpBatch) -> None:
+        self.resolve_store()
         segment, c.segment = c.segment, None
         if segment is not None:
             segment.clock = self.own(c.warp)
-            segment.away = c.warp in self.roving
-            self.meet(segment, self.clocks[c.warp])
-            if segment.away:  # this warp of one block may meet that of another
-                self.against(segment, segment, self.clocks[c.warp], "")
-                self.roving.discard(c.warp)
+            segment.remote = c.warp in self.remote_warps
+            self.check_segment(segment, self.clocks[c.warp])
+            if segment.remote:  # this warp of one block may meet that of another
+                self.check_pair(segment, segment, self.clocks[c.warp], "")
+                self.remote_warps.discard(c.warp)
             self.live.append(segment)
             self.live_read |= segment.rpages
             self.live_write |= segment.wpages
             self.live_atomic |= segment.apages
-            if len(self.live) > 16 * self.teams:
+            if len(self.live) > 16 * self.warp_count:
                 self.prune()
         self.clocks[c.warp, self.base + c.warp, self.blocks] += 1
 
     def close_all(self, pages: int) -> None:
         """Ends the segments that touched some pages."""
-        for team in self.chunk.teams:
-            s = team.segment
+        for batch in self.chunk.batches:
+            s = batch.segment
             if s is not None and (s.rpages | s.wpages | s.apages) & pages:
-                self.close(team)
+                self.close(batch)
 
-    def meet(self, new: Segment, knowledge: Array, doing: str = "") -> None:
+    def check_segment(self, new: Segment, knowledge: Array, doing: str = "") -> None:
         """Looks for races of what happens with what happened; `knowledge[actor, block]` is the new segment's."""
         r, w, a = new.rpages, new.wpages, new.apages
         if (
@@ -107,18 +107,18 @@ class Order(Checks):
             | a & (self.live_write | self.live_read)
         ):
             for old in self.live:
-                if (old.team is not new.team or self.size > 1) and (
+                if (old.batch is not new.batch or self.size > 1) and (
                     (w & (old.rpages | old.wpages | old.apages))
                     | (r & (old.wpages | old.apages))
                     | (a & (old.wpages | old.rpages))
                 ):
-                    self.against(new, old, knowledge, doing)
+                    self.check_pair(new, old, knowledge, doing)
 
-    def against(self, new: Segment, old: Segment, knowledge: Array, doing: str) -> None:
+    def check_pair(self, new: Segment, old: Segment, knowledge: Array, doing: str) -> None:
         """Raises where accesses of two segments meet unordered."""
-        warp, stride = old.team.warp, self.chunk.stride
-        strangers = self.strangers(new, old, knowledge)
-        if not strangers:
+        warp, stride = old.batch.warp, self.chunk.stride
+        unordered_ranks = self.unordered_ranks(new, old, knowledge)
+        if not unordered_ranks:
             return
         scratch = self.scratch_views()
         for mine_name, their_name in PAIRS:
@@ -131,11 +131,11 @@ class Order(Checks):
             for t in mine:
                 pages |= t.pages
             theirs = [t for t in theirs if t.pages & pages]
-            for rank, known in strangers if mine and theirs else ():
+            for rank, known in unordered_ranks if mine and theirs else ():
                 hit: tuple[Touch, int, int] | None = None
                 stores = mine_name == their_name and not doing
                 if stores:
-                    hit = self.differing(
+                    hit = self.conflicting_stores(
                         [Part(t, ~known[accessors(t)[2]]) for t in mine],
                         [Part(t, self.in_rank(t, rank)) for t in theirs],
                     )
@@ -162,13 +162,13 @@ class Order(Checks):
                 if hit is None:
                     continue
                 touch, lane, position = hit
-                line = self.culprit(theirs, position, touch.size)
+                line = self.line_of_access(theirs, position, touch.size)
                 whose = f"warp {warp}" if rank < 0 else f"warp {warp} of rank {rank}"
                 raise fault(
                     RaceFault,
-                    f"{doing or mine_name[:-1]} by warp {new.team.warp} and {their_name[:-1]} by {whose} (line {line}) "
+                    f"{doing or mine_name[:-1]} by warp {new.batch.warp} and {their_name[:-1]} by {whose} (line {line}) "
                     "of the same shared memory with no barrier between",
-                    new.team,
+                    new.batch,
                     touch.ins,
                     lane,
                     position % stride,
@@ -178,19 +178,19 @@ class Order(Checks):
         """Which lanes of an access are of blocks of a rank; None: all, where `rank` is negative."""
         return None if rank < 0 else self.ranks[accessors(t)[2]] == rank
 
-    def strangers(self, new: Segment, old: Segment, knowledge: Array) -> list[tuple[int, Array]]:
+    def unordered_ranks(self, new: Segment, old: Segment, knowledge: Array) -> list[tuple[int, Array]]:
         """Ranks of the old segment's block that are not ordered before the new one, and in which blocks they are.
 
         Where both stay in their own block's memory, only accesses of one block can meet: rank -1.
         """
-        warp = old.team.warp
-        same = warp == new.team.warp
-        if not (new.away or old.away):
+        warp = old.batch.warp
+        same = warp == new.batch.warp
+        if not (new.remote or old.remote):
             known = knowledge[self.base + warp, self.blocks] >= old.clock
             return [] if same or known.all() else [(-1, known)]
         out = []
         for rank in range(self.size):
-            known = knowledge[rank * self.teams + warp] >= old.clock[self.blocks - self.ranks + rank]
+            known = knowledge[rank * self.warp_count + warp] >= old.clock[self.blocks - self.ranks + rank]
             if same:
                 known |= self.ranks == rank
             if not known.all():
@@ -198,9 +198,9 @@ class Order(Checks):
         return out
 
     def prune(self) -> None:
-        running = [t.warp for t in self.chunk.teams if t.count]
-        kept = [s for s in self.live if not self.everybody_knows(s, running)]
-        if len(kept) > 15 * self.teams:  # nothing ever orders them: keep the latest
+        running = [t.warp for t in self.chunk.batches if t.count]
+        kept = [s for s in self.live if not self.known_to_all(s, running)]
+        if len(kept) > 15 * self.warp_count:  # nothing ever orders them: keep the latest
             kept = kept[len(kept) // 2 :]
         self.live = kept
         self.live_read = self.live_write = self.live_atomic = 0
@@ -209,83 +209,85 @@ class Order(Checks):
             self.live_write |= s.wpages
             self.live_atomic |= s.apages
 
-    def everybody_knows(self, s: Segment, running: list[int]) -> bool:
+    def known_to_all(self, s: Segment, running: list[int]) -> bool:
         for rank in range(self.size):
             need = s.clock[self.blocks - self.ranks + rank]
             for w in running:
-                if w == s.team.warp and self.size == 1:
+                if w == s.batch.warp and self.size == 1:
                     continue
-                if not (self.clocks[w, rank * self.teams + s.team.warp] >= need).all():
+                if not (self.clocks[w, rank * self.warp_count + s.batch.warp] >= need).all():
                     return False
         return True
 
     # ---- what warps tell each other
 
-    def release(self, c: Team, blocks: Array, relaxed: bool = False) -> Known:
+    def release(self, c: WarpBatch, blocks: Array, relaxed: bool = False) -> Known:
         """What warp `c` of some blocks tells whoever waits for it."""
         self.close(c)
         w = c.warp
         if relaxed:
             return Known(
-                self.public.clocks[w][:, blocks], self.public.fenced[w][:, blocks], self.public.events[w, blocks]
+                self.published.clocks[w][:, blocks],
+                self.published.fenced[w][:, blocks],
+                self.published.events[w, blocks],
             )
         clocks = self.clocks[w][:, blocks]
         clocks[self.base[blocks] + w, np.arange(len(blocks))] -= 1
         return Known(clocks, self.fenced[w][:, blocks], self.events[w, blocks])
 
-    def acquire(self, c: Team, blocks: Array, known: Known, relaxed: bool = False) -> None:
+    def acquire(self, c: WarpBatch, blocks: Array, known: Known, relaxed: bool = False) -> None:
         """Warp `c` of some blocks learns; what it is told without .acquire counts from its next fence on."""
         w = c.warp
         if relaxed:
-            heard = self.heard
-            heard.clocks[w][:, blocks] = np.maximum(heard.clocks[w][:, blocks], known.clocks)
-            heard.fenced[w][:, blocks] = np.maximum(heard.fenced[w][:, blocks], known.fenced)
-            heard.events[w, blocks] |= known.events
+            pending = self.pending
+            pending.clocks[w][:, blocks] = np.maximum(pending.clocks[w][:, blocks], known.clocks)
+            pending.fenced[w][:, blocks] = np.maximum(pending.fenced[w][:, blocks], known.fenced)
+            pending.events[w, blocks] |= known.events
             return
         self.close(c)
         if self.races:
-            self.echo(c, blocks, known.clocks[self.base[blocks] + w, np.arange(len(blocks))])
+            self.acquire_own_past(c, blocks, known.clocks[self.base[blocks] + w, np.arange(len(blocks))])
         self.clocks[w][:, blocks] = np.maximum(self.clocks[w][:, blocks], known.clocks)
         self.fenced[w][:, blocks] = np.maximum(self.fenced[w][:, blocks], known.fenced)
         self.events[w, blocks] |= known.events
 
-    def tell(self, c: Team, blocks: Array) -> Any:
+    def release_clocks(self, c: WarpBatch, blocks: Array) -> Any:
         return self.release(c, blocks)
 
-    def hear(self, taken: Array, told: Any, blocks: Array) -> None:
-        for w in np.flatnonzero(taken[:, blocks].any(axis=1)):
-            some = taken[w, blocks]
+    def acquire_clocks(self, acquiring: Array, released: Any, blocks: Array) -> None:
+        for w in np.flatnonzero(acquiring[:, blocks].any(axis=1)):
+            some = acquiring[w, blocks]
             at = blocks[some]
-            self.clocks[w][:, at] = np.maximum(self.clocks[w][:, at], told.clocks[:, some])
-            self.fenced[w][:, at] = np.maximum(self.fenced[w][:, at], told.fenced[:, some])
-            self.events[w, at] |= told.events[some]
+            self.clocks[w][:, at] = np.maximum(self.clocks[w][:, at], released.clocks[:, some])
+            self.fenced[w][:, at] = np.maximum(self.fenced[w][:, at], released.fenced[:, some])
+            self.events[w, at] |= released.events[some]
 
-    def join(self, given: Array, taken: Array) -> None:
-        if self.size == 1 and given.all() and taken.all():
+    def synchronise_clocks(self, releasing: Array, acquiring: Array) -> None:
+        if self.size == 1 and releasing.all() and acquiring.all():
             # all that happened is ordered before all that will: nobody need look at it again
             self.live = []
             self.live_read = self.live_write = self.live_atomic = 0
-            self.written_pages = [0] * self.teams
-        self.spread(given, taken, self.blocks)
+            self.written_pages = [0] * self.warp_count
+        self.exchange_clocks(releasing, acquiring, self.blocks)
 
-    def spread(self, given: Array, taken: Array, groups: Array) -> None:
+    def exchange_clocks(self, releasing: Array, acquiring: Array, groups: Array) -> None:
         """Warps [warp, block] meet, those of the blocks of one group each; `groups` gives the blocks' numbers."""
-        told = self.clocks.copy()
-        for w in range(self.teams):
-            told[w, self.base + w, self.blocks] -= 1
-        told = np.where(given[:, None, :], told, 0).max(axis=0)
-        fenced = np.where(given[:, None, :], self.fenced, 0).max(axis=0)
-        events = np.bitwise_or.reduce(np.where(given, self.events, np.uint64(0)), axis=0)
+        released = self.clocks.copy()
+        for w in range(self.warp_count):
+            released[w, self.base + w, self.blocks] -= 1
+        released = np.where(releasing[:, None, :], released, 0).max(axis=0)
+        fenced = np.where(releasing[:, None, :], self.fenced, 0).max(axis=0)
+        events = np.bitwise_or.reduce(np.where(releasing, self.events, np.uint64(0)), axis=0)
         if groups is not self.blocks:
             first = np.flatnonzero(np.diff(groups, prepend=-1))
-            told = np.maximum.reduceat(told, first, axis=1)[:, groups]
+            released = np.maximum.reduceat(released, first, axis=1)[:, groups]
             fenced = np.maximum.reduceat(fenced, first, axis=1)[:, groups]
             events = np.bitwise_or.reduceat(events, first)[groups]
-        self.clocks = np.where(taken[:, None, :], np.maximum(self.clocks, told), self.clocks)
-        self.fenced = np.where(taken[:, None, :], np.maximum(self.fenced, fenced), self.fenced)
-        self.events = np.where(taken, self.events | events, self.events)
+        self.clocks = np.where(acquiring[:, None, :], np.maximum(self.clocks, released), self.clocks)
+        self.fenced = np.where(acquiring[:, None, :], np.maximum(self.fenced, fenced), self.fenced)
+        self.events = np.where(acquiring, self.events | events, self.events)
 
-    def fence(self, c: Team, blocks: Array, spaces: str) -> None:
+    def fence(self, c: WarpBatch, blocks: Array, spaces: str) -> None:
         """A fence: between the proxies for some `spaces`, or (none) one that makes public what the warp knows."""
         w = c.warp
         if spaces:
@@ -295,14 +297,14 @@ class Order(Checks):
                     part = slice(i * self.actors, (i + 1) * self.actors)
                     self.fenced[w, part][:, blocks] = np.maximum(known.fenced[part], known.clocks)
         else:
-            heard = Known(
-                self.heard.clocks[w][:, blocks], self.heard.fenced[w][:, blocks], self.heard.events[w, blocks]
+            pending = Known(
+                self.pending.clocks[w][:, blocks], self.pending.fenced[w][:, blocks], self.pending.events[w, blocks]
             )
-            self.acquire(c, blocks, heard)
+            self.acquire(c, blocks, pending)
             known = self.release(c, blocks)
-            self.public.clocks[w][:, blocks] = known.clocks
-            self.public.fenced[w][:, blocks] = known.fenced
-            self.public.events[w, blocks] = known.events
+            self.published.clocks[w][:, blocks] = known.clocks
+            self.published.fenced[w][:, blocks] = known.fenced
+            self.published.events[w, blocks] = known.events
 
 
 def accessors(touch: Touch) -> tuple[Array, Array | None, Array]:

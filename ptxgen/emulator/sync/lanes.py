@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.sync.touch import Touch
-from ptxgen.emulator.warp_batch import Chunk, Team, fault
+from ptxgen.emulator.warp_batch import Chunk, WarpBatch, fault
 from ptxgen.errors import RaceFault
 
 Array = NDArray[Any]
@@ -38,7 +38,7 @@ class Lanes:
         self.every = np.zeros(count, np.int64)
         self.each: Array | None = None
 
-    def meet(self, members: Array, live: Array, clocks: Array) -> None:
+    def synchronise(self, members: Array, live: Array, clocks: Array) -> None:
         """Lanes synchronise. `members`: for each lane the lanes it meets, as a word, 0 if it takes no part."""
         taking = members != 0
         wanted = live.reshape(-1, 32)
@@ -54,10 +54,10 @@ class Lanes:
         named = (members[part][:, None] >> LANES) & np.uint32(1) != 0
         groups = rows[:, None] + np.arange(32)
         known = np.maximum(self.each[groups], self.every[groups][:, :, None])  # of each member: what it knows
-        told = np.where(named[:, :, None], known, 0).max(axis=1)
-        self.each[part] = np.maximum(told, np.where(named, clocks[part][:, None], 0))
+        released = np.where(named[:, :, None], known, 0).max(axis=1)
+        self.each[part] = np.maximum(released, np.where(named, clocks[part][:, None], 0))
 
-    def meet_all(self, warps: Array, clocks: Array) -> None:
+    def synchronise_all(self, warps: Array, clocks: Array) -> None:
         """All lanes of some warps synchronise; `clocks`: of each warp."""
         np.maximum(self.every, np.repeat(np.where(warps, clocks, 0), 32), out=self.every)
 
@@ -76,8 +76,8 @@ class Window:
     address are no fault here: the last value stays, as the hardware does it.
     """
 
-    def __init__(self, c: Team, shadow: Callable[[], LaneShadow]) -> None:
-        self.team, self.shadow = c, shadow
+    def __init__(self, c: WarpBatch, shadow: Callable[[], LaneShadow]) -> None:
+        self.batch, self.shadow = c, shadow
         self.clear()
 
     def clear(self) -> None:
@@ -91,14 +91,14 @@ class Window:
             self.read |= touch.pages
         self.entries.append((touch, kind))
         if len(self.entries) > 4096:
-            self.settle()
+            self.flush()
 
-    def meet(self, members: Array, live: Array) -> None:
+    def synchronise(self, members: Array, live: Array) -> None:
         """Lanes synchronise; `members` as for `Lanes`."""
         if not self.entries:
             return
         if (members[live] == ALL).all():
-            self.settle()
+            self.flush()
         else:
             self.entries.append((members, "meet"))
 
@@ -106,12 +106,12 @@ class Window:
         """Lanes exchange registers; None: all lanes."""
         if not self.entries or (members is None and self.entries[-1][1] == "exchange"):
             return
-        every = np.full(self.team.n, ALL, np.uint32) if members is None else members
+        every = np.full(self.batch.n, ALL, np.uint32) if members is None else members
         self.entries.append((every, "exchange"))
         if len(self.entries) > 4096:
-            self.settle()
+            self.flush()
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Compares the accesses, and forgets them."""
         if self.read & self.written:
             self.compare(self.read & self.written)
@@ -119,7 +119,7 @@ class Window:
             self.clear()
 
     def compare(self, pages: int) -> None:
-        c = self.team
+        c = self.batch
         shadow = self.shadow()
         known, exchanged = Lanes(c.n), Lanes(c.n)
         clock = shadow.first
@@ -127,7 +127,7 @@ class Window:
             if kind in ("meet", "exchange"):
                 assert isinstance(touch, np.ndarray)
                 for lanes in (known, exchanged) if kind == "meet" else (exchanged,):
-                    lanes.meet(touch, np.ones(c.n, bool), np.full(c.n, clock))
+                    lanes.synchronise(touch, np.ones(c.n, bool), np.full(c.n, clock))
                 clock += 1
             elif touch.pages & pages:  # type: ignore[union-attr]
                 shadow.access(c, touch, kind, known, exchanged, clock)  # type: ignore[arg-type]
@@ -149,7 +149,7 @@ class LaneShadow:
         self.first = 1
         self.lines: dict[int, int] = {}
 
-    def access(self, c: Team, touch: Touch, kind: str, known: Lanes, exchanged: Lanes, clock: int) -> None:
+    def access(self, c: WarpBatch, touch: Touch, kind: str, known: Lanes, exchanged: Lanes, clock: int) -> None:
         at, lanes = touch.positions()
         if lanes is None:
             lanes = np.arange(len(at))
@@ -170,7 +170,9 @@ class LaneShadow:
                 self.writer[g[many]] = 0
                 self.reader[g] = self.earlier[g] = 0
 
-    def conflict(self, c: Team, touch: Touch, old: Array, lanes: Array, known: Lanes, doing: str, done: str) -> None:
+    def conflict(
+        self, c: WarpBatch, touch: Touch, old: Array, lanes: Array, known: Lanes, doing: str, done: str
+    ) -> None:
         other = old & 0xFFFFF
         bad = (old >= self.first << 40) & (other != lanes) & (other >> 5 == lanes >> 5)
         if not bad.any():

@@ -11,9 +11,9 @@ from ptxgen.emulator.ptx.syntax import Instruction
 from ptxgen.emulator.sync.async_copies import retire
 from ptxgen.emulator.sync.cluster_barrier import ClusterBarrier
 from ptxgen.emulator.sync.events import Events
-from ptxgen.emulator.sync.happens_before import Known, Order
+from ptxgen.emulator.sync.happens_before import HappensBefore, Known
 from ptxgen.emulator.sync.touch import PAGE
-from ptxgen.emulator.warp_batch import Chunk, Team, fault
+from ptxgen.emulator.warp_batch import Chunk, WarpBatch, fault
 from ptxgen.errors import BarrierFault, RaceFault
 
 Array = NDArray[Any]
@@ -30,28 +30,28 @@ TOKEN = 1 << 63
 class Sleeper:
     """Lanes of one team that a try_wait has put to sleep, each at a row and a phase."""
 
-    __slots__ = ("after", "ins", "lanes", "phases", "ready", "rows", "team")
+    __slots__ = ("after", "batch", "ins", "lanes", "phases", "ready", "rows")
 
     def __init__(
-        self, team: Team, ins: Instruction, lanes: Array, rows: Array, phases: Array, ready: int, after: int
+        self, batch: WarpBatch, ins: Instruction, lanes: Array, rows: Array, phases: Array, ready: int, after: int
     ) -> None:
-        self.team, self.ins, self.lanes, self.rows = team, ins, lanes, rows
+        self.batch, self.ins, self.lanes, self.rows = batch, ins, lanes, rows
         self.phases, self.ready, self.after = phases, ready, after
 
     def wake(self, which: Array, answer: bool) -> None:
         """Some of its lanes go on, with that answer."""
         lanes = self.lanes[which]
-        mask = np.zeros(self.team.n, bool)
+        mask = np.zeros(self.batch.n, bool)
         mask[lanes] = True
-        self.team.v[self.ready][lanes] = answer
-        self.team.add(self.after, mask)
+        self.batch.v[self.ready][lanes] = answer
+        self.batch.add(self.after, mask)
         self.lanes, self.rows, self.phases = self.lanes[~which], self.rows[~which], self.phases[~which]
 
 
 class Mbarriers:
     """One row an object: arrays of phase, pending and expected arrivals, bytes to come, and of what waiting tells."""
 
-    def __init__(self, chunk: Chunk, order: Order, events: Events) -> None:
+    def __init__(self, chunk: Chunk, order: HappensBefore, events: Events) -> None:
         self.chunk, self.order, self.events = chunk, order, events
         self.rows = np.zeros(len(chunk.shared) >> 3, np.int32)  # of each 8-byte word; 0: no object
         self.count = 1
@@ -60,7 +60,7 @@ class Mbarriers:
         self.cluster: ClusterBarrier | None = None
         self.refused: set[tuple[int, int]] = set()
         self.stuck_at = -1  # the engine's progress when nobody could go on last
-        self.tracked: dict[int, list[tuple[Team, Array, int]]] = {}
+        self.tracked: dict[int, list[tuple[WarpBatch, Array, int]]] = {}
         self.grow(64)
         events.barriers = lambda words: self.rows[words] != 0
         events.forgetting.append(self.forget)
@@ -111,13 +111,13 @@ class Mbarriers:
 
     # ---- making and finding them
 
-    def fail(self, c: Team, ins: Instruction, lanes: Array, at: Array, bad: Array, message: str) -> BarrierFault:
+    def fail(self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array, bad: Array, message: str) -> BarrierFault:
         i = int(np.argmax(bad))
         out = fault(BarrierFault, message, c, ins, int(lanes[i]), int(at[i]) % self.chunk.stride)
         assert isinstance(out, BarrierFault)
         return out
 
-    def init(self, c: Team, ins: Instruction, lanes: Array, at: Array, counts: Array) -> None:
+    def init(self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array, counts: Array) -> None:
         words = at >> 3
         bad = (counts < 1) | (counts > LIMIT)
         if bad.any():
@@ -150,18 +150,18 @@ class Mbarriers:
         for page in np.unique(at % self.chunk.stride >> PAGE).tolist():
             self.events.barrier_pages |= 1 << page
 
-    def invalidate(self, c: Team, ins: Instruction, lanes: Array, at: Array) -> None:
+    def invalidate(self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array) -> None:
         self.find(c, ins, lanes, at)
         self.rows[at >> 3] = 0
 
-    def find(self, c: Team, ins: Instruction, lanes: Array, at: Array) -> Array:
+    def find(self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array) -> Array:
         """Rows of the objects at some positions."""
         rows: Array = self.rows[at >> 3]
         if not rows.all():
             raise self.fail(c, ins, lanes, at, rows == 0, "there is no mbarrier object here: mbarrier.init comes first")
         return rows
 
-    def publish(self, c: Team, blocks: Array) -> None:
+    def publish(self, c: WarpBatch, blocks: Array) -> None:
         """A fence of warp `c` after its initialisations: its next arrival at the cluster's barrier tells of them."""
         rows = np.arange(1, self.count)
         block = self.word[rows] * 8 // self.chunk.stride
@@ -170,7 +170,7 @@ class Mbarriers:
         assert cluster is not None
         self.stage[rows[mine]] = cluster.arrivals[c.warp, block[mine]]
 
-    def reach(self, c: Team, ins: Instruction, lanes: Array, at: Array, rows: Array) -> None:
+    def check_initialised(self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array, rows: Array) -> None:
         """Faults where an object is used, and nothing orders that after its initialisation by another thread."""
         order, blocks = self.order, lanes >> 5
         if not order.races:
@@ -191,7 +191,9 @@ class Mbarriers:
                 text += "with no bar.warp.sync between"
             raise fault(RaceFault, text, c, ins, int(lanes[i]), int(at[i]) % self.chunk.stride)
 
-    def follow(self, c: Team, ins: Instruction, lanes: Array, at: Array, rows: Array, together: bool = False) -> None:
+    def check_arrival_order(
+        self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array, rows: Array, together: bool = False
+    ) -> None:
         """Faults at arrivals that nothing orders after the phase before: they could have counted for that one.
 
         Only arrivals of the block's own warps are looked at: the bytes of copies between blocks order arrivals too, and
@@ -204,11 +206,11 @@ class Mbarriers:
         rows, some = rows[late], lanes[late]
         blocks, number = some >> 5, np.arange(len(late))
         own = order.base[blocks] + w
-        known = np.maximum(order.clocks[w][:, blocks], order.heard.clocks[w][:, blocks]).T
+        known = np.maximum(order.clocks[w][:, blocks], order.pending.clocks[w][:, blocks]).T
         missing = self.done[rows] > known
-        missing &= (np.arange(order.actors) - order.base[blocks][:, None]) // order.teams == 0
+        missing &= (np.arange(order.actors) - order.base[blocks][:, None]) // order.warp_count == 0
         alone = self.done_lanes[rows, own] & ~(np.uint32(1) << (some & 31).astype(np.uint32)) == 0
-        among = np.maximum(order.lanes[w].every[some], order.heard.clocks[w][own, blocks]) >= self.done[rows, own]
+        among = np.maximum(order.lanes[w].every[some], order.pending.clocks[w][own, blocks]) >= self.done[rows, own]
         missing[number, own] = ~(alone | among) & (order.lanes[w].each is None) & (not together)
         bad = missing.any(axis=1)
         if bad.any():
@@ -223,7 +225,7 @@ class Mbarriers:
 
     def arrive(
         self,
-        c: Team,
+        c: WarpBatch,
         ins: Instruction,
         lanes: Array,
         at: Array,
@@ -232,26 +234,26 @@ class Mbarriers:
         expect: Array | None = None,
         drop: bool = False,
         complete: bool = True,
-        told: Known | None = None,
+        released: Known | None = None,
     ) -> Array:
-        """Arrivals, lane after lane; the states before them. ``told``: what they tell, by lane."""
+        """Arrivals, lane after lane; the states before them. ``released``: what they tell, by lane."""
         rows = self.find(c, ins, lanes, at)
-        self.reach(c, ins, lanes, at, rows)
-        self.follow(c, ins, lanes, at, rows)
+        self.check_initialised(c, ins, lanes, at, rows)
+        self.check_arrival_order(c, ins, lanes, at, rows)
         bad = (counts < 1) | (counts > LIMIT)
         if bad.any():
             raise self.fail(
                 c, ins, lanes, at, bad, f"a count of {int(counts[np.argmax(bad)])}; 1 to {LIMIT} are possible"
             )
-        if told is not None:
-            np.maximum.at(self.now, rows, told.clocks.T)
-            np.maximum.at(self.now_fenced, rows, told.fenced.T)
-            np.bitwise_or.at(self.now_events, rows, told.events)
+        if released is not None:
+            np.maximum.at(self.now, rows, released.clocks.T)
+            np.maximum.at(self.now_fenced, rows, released.fenced.T)
+            np.bitwise_or.at(self.now_events, rows, released.events)
             actors = self.order.base[lanes >> 5] + c.warp
             np.bitwise_or.at(self.now_lanes, (rows, actors), np.uint32(1) << (lanes & 31).astype(np.uint32))
         if expect is not None:
             np.add.at(self.bytes, rows, expect)
-            self.bounded(c, ins, lanes, at, rows)
+            self.check_limit(c, ins, lanes, at, rows)
         unique, which = np.unique(rows, return_inverse=True)
         total = np.bincount(which, counts).astype(np.int64)
         pending = self.pending[unique]
@@ -266,12 +268,12 @@ class Mbarriers:
             self.pending[unique] = pending - total
             if drop:
                 self.expected[unique] -= total
-            self.settle(c, ins, lanes, at, unique, complete)
+            self.complete_due_phases(c, ins, lanes, at, unique, complete)
             return tokens.astype(np.uint64) | np.uint64(TOKEN)
         tokens = np.empty(len(rows), np.int64)  # some complete a phase on the way
         for i, row in enumerate(rows.tolist()):
             if i:
-                self.follow(c, ins, lanes[i : i + 1], at[i : i + 1], np.array([row]), True)
+                self.check_arrival_order(c, ins, lanes[i : i + 1], at[i : i + 1], np.array([row]), True)
             n = int(counts[i])
             left = self.pending[row]
             if n > left:
@@ -282,17 +284,17 @@ class Mbarriers:
             self.pending[row] -= n
             if drop:
                 self.expected[row] -= n
-            self.settle(c, ins, lanes[i : i + 1], at[i : i + 1], np.array([row]), complete)
+            self.complete_due_phases(c, ins, lanes[i : i + 1], at[i : i + 1], np.array([row]), complete)
         return tokens.astype(np.uint64) | np.uint64(TOKEN)
 
-    def add_bytes(self, c: Team, ins: Instruction, lanes: Array, at: Array, amounts: Array) -> None:
+    def add_bytes(self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array, amounts: Array) -> None:
         """More bytes to come, or (negative) some that have."""
         rows = self.find(c, ins, lanes, at)
         np.add.at(self.bytes, rows, amounts)
-        self.bounded(c, ins, lanes, at, rows)
-        self.settle(c, ins, lanes, at, np.unique(rows), True)
+        self.check_limit(c, ins, lanes, at, rows)
+        self.complete_due_phases(c, ins, lanes, at, np.unique(rows), True)
 
-    def add_pending(self, c: Team, ins: Instruction, lanes: Array, at: Array) -> None:
+    def add_pending(self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array) -> None:
         """One more arrival is pending for each lane."""
         rows = self.find(c, ins, lanes, at)
         np.add.at(self.pending, rows, 1)
@@ -300,7 +302,7 @@ class Mbarriers:
         if bad.any():
             raise self.fail(c, ins, lanes, at, bad, f"more than {LIMIT} arrivals are pending")
 
-    def bounded(self, c: Team, ins: Instruction, lanes: Array, at: Array, rows: Array) -> None:
+    def check_limit(self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array, rows: Array) -> None:
         bad = np.abs(self.bytes[rows]) > LIMIT
         if bad.any():
             raise self.fail(
@@ -312,7 +314,9 @@ class Mbarriers:
                 f"{int(self.bytes[rows[np.argmax(bad)]])} bytes to come; an mbarrier object counts to {LIMIT}",
             )
 
-    def settle(self, c: Team, ins: Instruction, lanes: Array, at: Array, rows: Array, complete: bool) -> None:
+    def complete_due_phases(
+        self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array, rows: Array, complete: bool
+    ) -> None:
         """Completes the phases of those rows that are due."""
         due = (self.pending[rows] == 0) & (self.bytes[rows] == 0)
         if not due.any():
@@ -331,15 +335,15 @@ class Mbarriers:
         self.now_events[rows] = 0
         if self.tracked:
             for row in rows.tolist():
-                for team, made, number in self.tracked.pop(row, ()):
-                    retire(team, made, number)
+                for batch, made, number in self.tracked.pop(row, ()):
+                    retire(batch, made, number)
         if self.sleepers:
-            self.awake()
+            self.wake_sleepers()
 
     # ---- waiting
 
     def complete(
-        self, c: Team, ins: Instruction, lanes: Array, at: Array, rows: Array, given: Array, parity: bool
+        self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array, rows: Array, given: Array, parity: bool
     ) -> Array:
         """For each lane, whether the phase of a state or of a parity has completed."""
         phase = self.phase[rows]
@@ -363,7 +367,7 @@ class Mbarriers:
         before: Array = of < phase
         return before
 
-    def learn(self, c: Team, lanes: Array, rows: Array, relaxed: bool) -> None:
+    def acquire_phase(self, c: WarpBatch, lanes: Array, rows: Array, relaxed: bool) -> None:
         """Lanes whose phase has completed."""
         blocks, first = np.unique(lanes >> 5, return_index=True)
         if len(first) == len(lanes) or (rows == rows[first][np.searchsorted(blocks, lanes >> 5)]).all():
@@ -377,7 +381,7 @@ class Mbarriers:
             known = Known(self.done[many].T, self.done_fenced[many].T, self.done_events[many])
             self.order.acquire(c, mine, known, relaxed)
 
-    def patient(self, c: Team, ins: Instruction) -> bool:
+    def should_sleep(self, c: WarpBatch, ins: Instruction) -> bool:
         """Whether lanes sleep: the first time, and now and then, a try_wait runs out of time at once."""
         key = c.warp, ins.line
         engine = self.chunk.engine
@@ -389,13 +393,13 @@ class Mbarriers:
     def sleep(self, sleeper: Sleeper) -> None:
         self.sleepers.append(sleeper)
 
-    def awake(self) -> None:
+    def wake_sleepers(self) -> None:
         """Wakes the lanes whose phases have completed."""
         left = []
         for s in self.sleepers:
             which = self.phase[s.rows] > s.phases
             if which.any():
-                self.learn(s.team, s.lanes[which], s.rows[which], "relaxed" in s.ins.mods)
+                self.acquire_phase(s.batch, s.lanes[which], s.rows[which], "relaxed" in s.ins.mods)
                 s.wake(which, True)
             if len(s.lanes):
                 left.append(s)
@@ -408,13 +412,13 @@ class Mbarriers:
             s.wake(np.ones(len(s.lanes), bool), False)
         return bool(sleepers)
 
-    def standing(self) -> list[tuple[Team, Instruction, Array, str]]:
+    def waiting_places(self) -> list[tuple[WarpBatch, Instruction, Array, str]]:
         out = []
         for s in self.sleepers:
-            mask = np.zeros(s.team.n, bool)
+            mask = np.zeros(s.batch.n, bool)
             mask[s.lanes] = True
             row = int(s.rows[0])
-            out.append((s.team, s.ins, mask, f"waits for {self.describe(row)}"))
+            out.append((s.batch, s.ins, mask, f"waits for {self.describe(row)}"))
         return out
 
     def describe(self, row: int) -> str:

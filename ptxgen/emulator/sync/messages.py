@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.sync.checks import Checks
-from ptxgen.emulator.warp_batch import Chunk, Team
+from ptxgen.emulator.warp_batch import Chunk, WarpBatch
 
 Array = NDArray[Any]
 
@@ -52,7 +52,7 @@ class Publications:
         self.made.append(made)
         return len(self.made) - 1
 
-    def together(self, numbers: list[int]) -> int:
+    def unite(self, numbers: list[int]) -> int:
         """The number of the publication that unites several."""
         key = tuple(sorted({n for n in numbers if n}))
         if len(key) < 2:
@@ -92,10 +92,10 @@ class Messages:
         self.size = self.checks.size
         self.first = chunk.first // self.size
         self.fences: dict[tuple[int, int], History] = {}
-        self.heard: dict[tuple[int, int], History] = {}
+        self.acquired: dict[tuple[int, int], History] = {}
         self.pending: dict[tuple[int, int], set[int]] = {}
         self.received: set[tuple[int, int, int]] = set()
-        shape = (len(chunk.teams), chunk.blocks)
+        shape = (len(chunk.batches), chunk.blocks)
         self.versions = np.zeros(shape, np.int64)
         self.numbers = np.zeros(shape, np.int32)
 
@@ -115,10 +115,10 @@ class Messages:
     def foreign(self, warp: int, block: int) -> Clocks:
         """What a warp knows of other clusters."""
         out: Clocks = {}
-        if self.heard:
+        if self.acquired:
             cluster = self.cluster(block)
             for actor in range(self.checks.actors):
-                history = self.heard.get((cluster, actor))
+                history = self.acquired.get((cluster, actor))
                 found = history and history.at(int(self.checks.clocks[warp, actor, block]))
                 if found:
                     merge(out, found)
@@ -126,26 +126,26 @@ class Messages:
 
     # ---- those who tell
 
-    def fence(self, c: Team, blocks: Array, near: bool) -> None:
+    def fence(self, c: WarpBatch, blocks: Array, near: bool) -> None:
         """Publishes what warp `c` of some blocks knows; `near`: to its block or cluster only."""
-        self.settle(c, blocks)
+        self.apply_received(c, blocks)
         self.checks.close(c)
         for block in blocks.tolist():
             actor = int(self.checks.base[block]) + c.warp
-            told = self.clocks(c.warp, block)
-            told[0, actor] -= 1
+            released = self.clocks(c.warp, block)
+            released[0, actor] -= 1
             history = self.fences.setdefault((self.cluster(block), actor), History())
             made = Publication()
             if history.entries:
                 last = self.publications[history.entries[-1]]
                 made.near, made.far = dict(last.near), dict(last.far)
-            merge(made.near, {self.cluster(block): told})
+            merge(made.near, {self.cluster(block): released})
             if not near:
-                merge(made.far, {self.cluster(block): told})
+                merge(made.far, {self.cluster(block): released})
                 merge(made.far, self.foreign(c.warp, block))
-            history.add(int(told[0, actor]), self.publications.publish(made))
+            history.add(int(released[0, actor]), self.publications.publish(made))
 
-    def carried(self, c: Team, lanes: Array) -> Array:
+    def carried(self, c: WarpBatch, lanes: Array) -> Array:
         """The numbers of the publications that stores of some lanes carry; 0: none."""
         if not self.fences:
             return np.zeros(len(lanes), np.int32)
@@ -158,14 +158,14 @@ class Messages:
                 number = history and history.at(int(self.checks.clocks[c.warp, actor, block]))
                 if number:
                     found.append(number)
-            self.numbers[c.warp, block] = self.publications.together(found)
+            self.numbers[c.warp, block] = self.publications.unite(found)
         self.versions[c.warp, blocks] = versions
         out: Array = self.numbers[c.warp, lanes >> 5]
         return out
 
     # ---- those who hear
 
-    def hear(self, c: Team, lanes: Array, numbers: Array, acquires: bool) -> None:
+    def receive(self, c: WarpBatch, lanes: Array, numbers: Array, acquires: bool) -> None:
         """Lanes read values that carry publications."""
         some = np.flatnonzero(numbers)
         if not len(some):
@@ -176,9 +176,9 @@ class Messages:
                 self.received.add((c.warp, block, number))
                 self.pending.setdefault((c.warp, block), set()).add(number)
         if acquires:
-            self.settle(c, np.unique(blocks))
+            self.apply_received(c, np.unique(blocks))
 
-    def settle(self, c: Team, blocks: Array) -> None:
+    def apply_received(self, c: WarpBatch, blocks: Array) -> None:
         """What warp `c` of some blocks has heard takes effect."""
         if not self.pending:
             return
@@ -191,20 +191,20 @@ class Messages:
             cluster, actor = self.cluster(block), int(checks.base[block]) + w
             far: Clocks = {}
             for number in waiting:
-                heard = self.publications[number]
-                merge(far, heard.far)
-                if cluster in heard.near:
-                    merge(far, {cluster: heard.near[cluster]})
+                acquired = self.publications[number]
+                merge(far, acquired.far)
+                if cluster in acquired.near:
+                    merge(far, {cluster: acquired.near[cluster]})
             mine = far.pop(cluster, None)
             if mine is not None:
-                checks.echo(c, np.array([block]), mine[0, actor])
+                checks.acquire_own_past(c, np.array([block]), mine[0, actor])
                 checks.clocks[w, :, block] = np.maximum(checks.clocks[w, :, block], mine[0])
                 fenced = getattr(checks, "fenced", None)
                 if fenced is not None:
                     part = fenced[w, checks.actors :, block]
                     np.maximum(part, mine[1], out=part)
             if far:
-                history = self.heard.setdefault((cluster, actor), History())
+                history = self.acquired.setdefault((cluster, actor), History())
                 if history.entries:
                     merge(far, history.entries[-1])
                 history.add(int(checks.clocks[w, actor, block]), far)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.ptx.syntax import Instruction
-from ptxgen.emulator.warp_batch import Team, fault
+from ptxgen.emulator.warp_batch import WarpBatch, fault
 from ptxgen.errors import Fault
 
 Array = NDArray[Any]
@@ -17,12 +17,14 @@ Array = NDArray[Any]
 class RegisterPool:
     """Registers a thread of each warp and block has, and those of a block that nobody has."""
 
-    def __init__(self, teams: int, blocks: int) -> None:
-        self.own = np.zeros((teams, blocks), np.int64)
+    def __init__(self, warps: int, blocks: int) -> None:
+        self.own = np.zeros((warps, blocks), np.int64)
         self.free = np.zeros(blocks, np.int64)
-        self.waiting: list[tuple[Team, Instruction, Array, int, int]] = []
+        self.waiting: list[tuple[WarpBatch, Instruction, Array, int, int]] = []
 
-    def change(self, c: Team, ins: Instruction, lanes: Array, after: int, wanted: int, grows: bool, entry: int) -> None:
+    def change(
+        self, c: WarpBatch, ins: Instruction, lanes: Array, after: int, wanted: int, grows: bool, entry: int
+    ) -> None:
         if not entry:  # as ptxas, which ignores it where it does not know how many there are
             c.add(after, lanes)
             return
@@ -40,12 +42,12 @@ class RegisterPool:
             c.chunk.engine.progress += 1
             c.add(after, lanes)
             waiting, self.waiting = self.waiting, []
-            for team, other, mask, then, more in waiting:
-                self.take(team, other, mask, then, more)
+            for batch, other, mask, then, more in waiting:
+                self.take(batch, other, mask, then, more)
             return
         self.take(c, ins, lanes, after, wanted)
 
-    def take(self, c: Team, ins: Instruction, lanes: Array, after: int, wanted: int) -> None:
+    def take(self, c: WarpBatch, ins: Instruction, lanes: Array, after: int, wanted: int) -> None:
         own = self.own[c.warp]
         blocks = c.warps(lanes)
         good = blocks & (self.free >= wanted - own)
@@ -56,5 +58,5 @@ class RegisterPool:
         if (blocks & ~good).any():
             self.waiting.append((c, ins, lanes & ~np.repeat(good, 32), after, wanted))
 
-    def standing(self) -> list[tuple[Team, Instruction, Array, str]]:
+    def waiting_places(self) -> list[tuple[WarpBatch, Instruction, Array, str]]:
         return [(c, ins, lanes, "waits for registers that others give up") for c, ins, lanes, _, _ in self.waiting]

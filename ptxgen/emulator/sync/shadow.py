@@ -21,7 +21,7 @@ from ptxgen.emulator.memory.address_map import GLOBAL_BASE
 from ptxgen.emulator.memory.tensormap import Window
 from ptxgen.emulator.ptx.syntax import Instruction
 from ptxgen.emulator.sync.messages import Publications
-from ptxgen.emulator.warp_batch import Launch, Team, fault
+from ptxgen.emulator.warp_batch import Launch, WarpBatch, fault
 from ptxgen.errors import AsyncFault, RaceFault
 
 Array = NDArray[Any]
@@ -47,7 +47,7 @@ PAST = {"reads": "read", "writes": "wrote"}
 _STRONG = {"volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"}
 
 
-class Manner:
+class MemoryOrder:
     """What the modifiers of an access say of its order."""
 
     def __init__(self, ins: Instruction) -> None:
@@ -65,29 +65,29 @@ class Shadow:
         self.engine, self.entry = engine, engine.program.name
         self.memory = engine.memory
         self.shift = engine.program.grains[1]
-        self.teams = (engine.threads + 31) // 32
+        self.warps_per_block = (engine.threads + 31) // 32
         self.size = engine.cluster_blocks
         units = (len(self.memory.buffer) >> self.shift) + 1
         self.writer = np.zeros(units, np.int64)
         self.reader, self.first = np.zeros(units, np.int64), np.zeros(units, np.int64)
-        self.tells = engine.program.messages
-        self.carried = np.zeros(units if self.tells else 0, np.int32)
+        self.has_messages = engine.program.messages
+        self.carried = np.zeros(units if self.has_messages else 0, np.int32)
         self.publications = Publications()
         self.numbers: dict[int, int] = {}
         self.sites: list[Instruction] = []
-        self.manners: dict[int, Manner] = {}
+        self.memory_orders: dict[int, MemoryOrder] = {}
         #: of each atomic instruction, by number: the warps that have executed it
-        self.performed: dict[int, Array] = {}
+        self.atomic_warps: dict[int, Array] = {}
         #: launches that may not have ended, and whether any thread of this one waits for them
         self.earlier, self.waits = earlier, False
-        self.enabled = engine.blocks * self.teams * 32 < THREAD
+        self.enabled = engine.blocks * self.warps_per_block * 32 < THREAD
 
     # ---- marks
 
-    def manner(self, ins: Instruction) -> Manner:
-        found = self.manners.get(id(ins))
+    def memory_order(self, ins: Instruction) -> MemoryOrder:
+        found = self.memory_orders.get(id(ins))
         if found is None:
-            found = self.manners[id(ins)] = Manner(ins)
+            found = self.memory_orders[id(ins)] = MemoryOrder(ins)
         return found
 
     def number(self, ins: Instruction) -> int:
@@ -101,140 +101,146 @@ class Shadow:
         number = mark >> NUMBER & 4095
         return f"line {self.sites[number - 1].line}" if 0 < number < 4095 else "another line"
 
-    def marks(self, c: Team, ins: Instruction, lanes: Array, kind: int, proxy: bool = False) -> Array:
+    def marks(self, c: WarpBatch, ins: Instruction, lanes: Array, kind: int, proxy: bool = False) -> Array:
         blocks = lanes >> 5
         own = c.chunk.checks.own(c.warp)
         if int(own.max()) > LAST_CLOCK:
             self.enabled = False
         bits = (kind << KIND) + (int(proxy) << PROXY) + (self.number(ins) << NUMBER)
-        out: Array = ((own.astype(np.int64) << CLOCK) + ((c.chunk.first + self.blocks(c)) * self.teams + c.warp) * 32)[
-            blocks
-        ]
+        out: Array = (
+            (own.astype(np.int64) << CLOCK) + ((c.chunk.first + self.blocks(c)) * self.warps_per_block + c.warp) * 32
+        )[blocks]
         out += (lanes & 31) + bits
         return out
 
     @staticmethod
-    def blocks(c: Team) -> Array:
+    def blocks(c: WarpBatch) -> Array:
         return c.chunk.checks.blocks
 
     # ---- accesses
 
-    def access(self, c: Team, ins: Instruction, kind: str, size: int, at: Array, lanes: Array) -> None:
+    def access(self, c: WarpBatch, ins: Instruction, kind: str, size: int, at: Array, lanes: Array) -> None:
         """Lanes read, or access by an atomic operation, `size` bytes at positions of memory."""
         if not self.enabled or not len(lanes):
             return
-        how = self.manner(ins)
-        if kind == "read" and how.kind != ATOMIC:
-            self.read(c, ins, how, at, lanes, size)
+        order = self.memory_order(ins)
+        if kind == "read" and order.kind != ATOMIC:
+            self.read(c, ins, order, at, lanes, size)
         else:
-            self.write(c, ins, how, at, lanes, size)
+            self.write(c, ins, order, at, lanes, size)
 
     def units(self, at: Array, size: int) -> list[Array]:
         first = at >> self.shift
         return [first + i for i in range(max(size >> self.shift, 1))]
 
-    def read(self, c: Team, ins: Instruction, how: Manner, at: Array, lanes: Array, size: int) -> None:
+    def read(self, c: WarpBatch, ins: Instruction, order: MemoryOrder, at: Array, lanes: Array, size: int) -> None:
         self.overlaps(c, ins, at, lanes, size, False)
-        mark = self.marks(c, ins, lanes, how.kind)
+        mark = self.marks(c, ins, lanes, order.kind)
         for g in self.units(at, size):
-            self.conflict(c, ins, how.kind, self.writer[g], g, mark, lanes, "reads", "writes")
+            self.conflict(c, ins, order.kind, self.writer[g], g, mark, lanes, "reads", "writes")
             fresh = self.first[g] == 0
             if fresh.any():
                 self.first[g[fresh][::-1]] = mark[fresh][::-1]
             self.reader[g] = mark
-        self.hear(c, how, at, lanes)
+        self.receive_messages(c, order, at, lanes)
 
-    def hear(self, c: Team, how: Manner, at: Array, lanes: Array) -> None:
-        if self.tells and how.kind != WEAK and how.reads:
+    def receive_messages(self, c: WarpBatch, order: MemoryOrder, at: Array, lanes: Array) -> None:
+        if self.has_messages and order.kind != WEAK and order.reads:
             messages = c.chunk.messages
             assert messages is not None
-            messages.hear(c, lanes, self.carried[at >> self.shift], how.acquires)
+            messages.receive(c, lanes, self.carried[at >> self.shift], order.acquires)
 
-    def write(self, c: Team, ins: Instruction, how: Manner, at: Array, lanes: Array, size: int) -> Array:
+    def write(self, c: WarpBatch, ins: Instruction, order: MemoryOrder, at: Array, lanes: Array, size: int) -> Array:
         """Lanes write; those whose value another warp replaces in the same step, and the marks that remain there."""
         self.overlaps(c, ins, at, lanes, size, True)
         messages = c.chunk.messages
-        if how.releases and messages is not None:
-            messages.fence(c, np.unique(lanes >> 5), how.near)
-        mark = self.marks(c, ins, lanes, how.kind)
-        lost = np.zeros(len(lanes), np.int64)
+        if order.releases and messages is not None:
+            messages.fence(c, np.unique(lanes >> 5), order.near)
+        mark = self.marks(c, ins, lanes, order.kind)
+        overwritten = np.zeros(len(lanes), np.int64)
         for g in self.units(at, size):
             first, last, before = self.first[g], self.reader[g], self.writer[g]
             if before.any():  # a thread that has read a value by a strong read replaces that value
                 for old in (first, last):
                     before[((old ^ mark) & THREAD == 0) & (old >> KIND & 3 == STRONG)] = 0
-            self.conflict(c, ins, how.kind, before, g, mark, lanes, "writes", "writes")
+            self.conflict(c, ins, order.kind, before, g, mark, lanes, "writes", "writes")
             for old in (first, last):
-                self.conflict(c, ins, how.kind, old, g, mark, lanes, "writes", "reads")
+                self.conflict(c, ins, order.kind, old, g, mark, lanes, "writes", "reads")
             self.writer[g] = mark
             self.first[g] = self.reader[g] = 0
-            if how.kind == ATOMIC:
-                warps = self.performed.get(self.number(ins))
+            if order.kind == ATOMIC:
+                warps = self.atomic_warps.get(self.number(ins))
                 if warps is None:
-                    warps = self.performed[self.number(ins)] = np.zeros(self.engine.blocks * self.teams, bool)
+                    warps = self.atomic_warps[self.number(ins)] = np.zeros(
+                        self.engine.blocks * self.warps_per_block, bool
+                    )
                 warps[(mark & THREAD) >> 5] = True
             else:
                 left = self.writer[g]
                 other = left != mark
                 if other.any():
-                    lost[other] = left[other]
+                    overwritten[other] = left[other]
                     self.writer[g[other]] |= MANY << KIND
         if messages is not None:
-            self.tell(c, how, at, lanes)
-            if how.kind == ATOMIC and how.reads:
-                self.hear(c, how, at, lanes)
-        return lost
+            self.attach_messages(c, order, at, lanes)
+            if order.kind == ATOMIC and order.reads:
+                self.receive_messages(c, order, at, lanes)
+        return overwritten
 
-    def tell(self, c: Team, how: Manner, at: Array, lanes: Array) -> None:
+    def attach_messages(self, c: WarpBatch, order: MemoryOrder, at: Array, lanes: Array) -> None:
         """What is written carries the publications of those who write it; atomic operations add theirs."""
         messages = c.chunk.messages
         assert messages is not None
         numbers, g = messages.carried(c, lanes), at >> self.shift
-        if how.kind != ATOMIC:
+        if order.kind != ATOMIC:
             self.carried[g] = numbers
             return
         for i in np.flatnonzero(numbers | self.carried[g]).tolist():
             unit = int(g[i])
-            self.carried[unit] = self.publications.together([int(self.carried[unit]), int(numbers[i])])
+            self.carried[unit] = self.publications.unite([int(self.carried[unit]), int(numbers[i])])
 
-    def store(self, c: Team, ins: Instruction, at: Array, lanes: Array, size: int, old: Array, values: Array) -> None:
+    def store(
+        self, c: WarpBatch, ins: Instruction, at: Array, lanes: Array, size: int, old: Array, values: Array
+    ) -> None:
         """Lanes are about to store `values` in the place of `old`: rows of elements."""
         if not self.enabled:
             return
         changed = (values != old).any(axis=0)
-        if self.tells and not changed.all():
+        if self.has_messages and not changed.all():
             # the value stays; what it tells is told all the same
             same = ~changed
-            how = self.manner(ins)
+            order = self.memory_order(ins)
             assert c.chunk.messages is not None
-            if how.releases:
-                c.chunk.messages.fence(c, np.unique(lanes[same] >> 5), how.near)
-            self.tell(c, how, at[same], lanes[same])
+            if order.releases:
+                c.chunk.messages.fence(c, np.unique(lanes[same] >> 5), order.near)
+            self.attach_messages(c, order, at[same], lanes[same])
         if not changed.any():
             self.overlaps(c, ins, at, lanes, size, True)
             return
         if not changed.all():
             at, lanes, values = at[changed], lanes[changed], values[:, changed]
-        lost = self.write(c, ins, self.manner(ins), at, lanes, size)
-        other = np.flatnonzero((lost != 0) & ((lost & THREAD) >> 5 != self.marks(c, ins, lanes, 0) >> 5 & THREAD >> 5))
+        overwritten = self.write(c, ins, self.memory_order(ins), at, lanes, size)
+        other = np.flatnonzero(
+            (overwritten != 0) & ((overwritten & THREAD) >> 5 != self.marks(c, ins, lanes, 0) >> 5 & THREAD >> 5)
+        )
         if len(other):
             where = np.zeros(c.n, np.int64)
             where[lanes] = np.arange(len(lanes))
-            thread = lost[other] & THREAD
-            winner = where[((thread >> 5) // self.teams - c.chunk.first << 5) + (thread & 31)]
+            thread = overwritten[other] & THREAD
+            winner = where[((thread >> 5) // self.warps_per_block - c.chunk.first << 5) + (thread & 31)]
             bad = (values[:, other] != values[:, winner]).any(axis=0)
             if bad.any():
                 i = int(other[np.argmax(bad)])
-                self.refuse(c, ins, int(lanes[i]), int(at[i]), int(lost[i]), "writes", "writes")
+                self.fail(c, ins, int(lanes[i]), int(at[i]), int(overwritten[i]), "writes", "writes")
 
     # ---- the asynchronous proxy
 
-    def bulk(self, c: Team, ins: Instruction, lane: int, low: int, high: int, writes: bool) -> None:
+    def bulk(self, c: WarpBatch, ins: Instruction, lane: int, low: int, high: int, writes: bool) -> None:
         """A bulk copy of a lane reads or writes the bytes from address `low` to `high`."""
         first, last = (low - GLOBAL_BASE) >> self.shift, (high - 1 - GLOBAL_BASE) >> self.shift
         self.transfer(c, ins, lane, np.arange(first, last + 1), writes)
 
-    def box(self, c: Team, ins: Instruction, lane: int, window: Window, writes: bool) -> None:
+    def box(self, c: WarpBatch, ins: Instruction, lane: int, window: Window, writes: bool) -> None:
         """As `bulk`, for the part of a tensor that a copy touches."""
         if window.empty:
             return
@@ -251,7 +257,7 @@ class Shadow:
         g = (starts[:, None] - GLOBAL_BASE + np.arange(0, max(width, 1), unit)) >> self.shift
         self.transfer(c, ins, lane, g.reshape(-1), writes)
 
-    def transfer(self, c: Team, ins: Instruction, lane: int, g: Array, writes: bool) -> None:
+    def transfer(self, c: WarpBatch, ins: Instruction, lane: int, g: Array, writes: bool) -> None:
         if not self.enabled:
             return
         lanes = np.full(len(g), lane)
@@ -280,7 +286,7 @@ class Shadow:
 
     def conflict(
         self,
-        c: Team,
+        c: WarpBatch,
         ins: Instruction,
         kind: int,
         old: Array,
@@ -302,20 +308,26 @@ class Shadow:
             race &= kinds != ATOMIC
         if doing == "writes" and done == "reads" and kind == ATOMIC:
             race &= False
-        if self.tells and doing == "reads" and kind == STRONG:
+        if self.has_messages and doing == "reads" and kind == STRONG:
             race &= self.carried[g[which]] == 0  # a flag that was stored behind a fence
-        if self.tells and doing == "writes" and done == "reads" and c.chunk.messages is not None and kind == WEAK:
+        if (
+            self.has_messages
+            and doing == "writes"
+            and done == "reads"
+            and c.chunk.messages is not None
+            and kind == WEAK
+        ):
             race &= (kinds != STRONG) | (c.chunk.messages.carried(c, lanes) == 0)
-        if doing == "writes" and kind == WEAK and self.performed:
-            race &= ~self.took_part(old, kinds, mine)
+        if doing == "writes" and kind == WEAK and self.atomic_warps:
+            race &= ~self.same_atomic(old, kinds, mine)
         race &= (kinds != MANY) | ((old & THREAD) >> 5 != mine >> 5)
         race[race] = ~self.ordered(c, old[race], lanes[race], 0, done == "reads")
         if race.any():
             i = int(np.argmax(race))
             address = int(g[which[i]]) << self.shift
-            self.refuse(c, ins, int(lanes[i]), address, int(old[i]), doing, done)
+            self.fail(c, ins, int(lanes[i]), address, int(old[i]), doing, done)
 
-    def took_part(self, old: Array, kinds: Array, mine: Array) -> Array:
+    def same_atomic(self, old: Array, kinds: Array, mine: Array) -> Array:
         """Whether marks are of atomic operations that the threads' own warps have executed, too.
 
         A thread whose operation was the last one may store to that place: it has seen the others.
@@ -323,16 +335,16 @@ class Shadow:
         out = np.zeros(len(old), bool)
         for number in np.unique(old[kinds == ATOMIC] >> NUMBER & 4095).tolist():
             some = (kinds == ATOMIC) & (old >> NUMBER & 4095 == number)
-            out[some] = self.performed[number][mine[some] >> 5]
+            out[some] = self.atomic_warps[number][mine[some] >> 5]
         return out
 
-    def ordered(self, c: Team, old: Array, lanes: Array, row: int, reads: bool = False) -> Array:
+    def ordered(self, c: WarpBatch, old: Array, lanes: Array, row: int, reads: bool = False) -> Array:
         """Whether lanes are ordered after marks, which are of `reads`; `row` 1: after a proxy fence behind writes."""
         if not len(old):
             return np.zeros(0, bool)
         checks = c.chunk.checks
         clocks, actor = old >> CLOCK, (old & THREAD) >> 5
-        actors = self.size * self.teams
+        actors = self.size * self.warps_per_block
         cluster, blocks = actor // actors, lanes >> 5
         actor = actor - cluster * actors
         mine = (c.chunk.first + blocks) // self.size
@@ -356,9 +368,9 @@ class Shadow:
                 out[i] = known[key] >= clocks[i]
         return out
 
-    def refuse(self, c: Team, ins: Instruction, lane: int, at: int, old: int, doing: str, done: str) -> None:
+    def fail(self, c: WarpBatch, ins: Instruction, lane: int, at: int, old: int, doing: str, done: str) -> None:
         thread = old & THREAD
-        block, warp = divmod(thread >> 5, self.teams)
+        block, warp = divmod(thread >> 5, self.warps_per_block)
         mine = c.chunk.first + (lane >> 5)
         x, y, z = (int(v) for v in self.engine.block_coordinates(block, 1)[0][0])
         if block != mine:
@@ -372,18 +384,18 @@ class Shadow:
 
     # ---- launches that may not have ended
 
-    def wait(self, c: Team, warps: Array) -> None:
+    def wait(self, c: WarpBatch, warps: Array) -> None:
         """griddepcontrol.wait by some warps."""
         self.waits = True
         own = c.chunk.checks.own(c.warp)
         c.chunk.waited[c.warp][warps] = own[warps]
 
-    def overlaps(self, c: Team, ins: Instruction, at: Array, lanes: Array, size: int, writes: bool) -> None:
+    def overlaps(self, c: WarpBatch, ins: Instruction, at: Array, lanes: Array, size: int, writes: bool) -> None:
         """Raises where lanes that have not waited touch what a launch that may not have ended writes (or reads)."""
         if not self.earlier:
             return
         checks = c.chunk.checks
-        rows = checks.base + np.arange(self.teams)[:, None]
+        rows = checks.base + np.arange(self.warps_per_block)[:, None]
         waited = c.chunk.waited
         after = ((waited != 0) & (checks.clocks[c.warp][rows, checks.blocks] >= waited)).any(axis=0)
         early = np.flatnonzero(~after[lanes >> 5])

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from ptxgen.emulator.ptx.syntax import Instruction
 from ptxgen.emulator.sync.events import Access, Event, Events
-from ptxgen.emulator.sync.happens_before import Order
+from ptxgen.emulator.sync.happens_before import HappensBefore
 from ptxgen.emulator.sync.wgmma_operands import matrix, put_accumulator, region, take_accumulator, take_left, within
-from ptxgen.emulator.warp_batch import Chunk, Team, fault
+from ptxgen.emulator.warp_batch import Chunk, WarpBatch, fault
 from ptxgen.errors import DivergenceFault, OutOfBoundsFault
 
 Array = NDArray[Any]
@@ -30,7 +30,7 @@ WARPS = 4
 class Form:
     """One wgmma instruction of a program.
 
-    ``result``: rows of the register file of D, ``left``: of A or None; ``kept``, ``taken``: numbers of those sets of
+    ``result``: rows of the register file of D, ``left``: of A or None; ``d_set``, ``a_set``: numbers of those sets of
     registers; ``dtype``: of D; ``bits``: an unsigned type of the size of A's and B's elements; ``across``: whether A
     and B are transposed; ``multiply(a, b, d or None)`` gives D.
     """
@@ -39,8 +39,8 @@ class Form:
     n: int
     result: Array
     left: Array | None
-    kept: int
-    taken: int | None
+    d_set: int
+    a_set: int | None
     dtype: Any
     bits: Any
     across: tuple[bool, bool]
@@ -76,36 +76,38 @@ class Accumulators:
 class Warpgroup:
     """Four warps of every block of a chunk."""
 
-    def __init__(self, chunk: Chunk, order: Order, events: Events, number: int) -> None:
+    def __init__(self, chunk: Chunk, order: HappensBefore, events: Events, number: int) -> None:
         self.chunk, self.order, self.events, self.number = chunk, order, events, number
-        self.teams = chunk.teams[WARPS * number : WARPS * number + WARPS]
+        self.batches = chunk.batches[WARPS * number : WARPS * number + WARPS]
         self.products: list[Product] = []
         self.committed = np.zeros((WARPS, chunk.blocks), np.int64)
         self.accumulators: dict[int, Accumulators] = {}
-        self.waiting: list[tuple[Team, Instruction, Array, int, int]] = []
+        self.waiting: list[tuple[WarpBatch, Instruction, Array, int, int]] = []
         self.late = chunk.engine.late
 
     # ---- issue
 
-    def issue(self, c: Team, blocks: Array, form: Form, a: Array, b: Array, adds: Array) -> None:
+    def issue(self, c: WarpBatch, blocks: Array, form: Form, a: Array, b: Array, adds: Array) -> None:
         """Warp `c` of some blocks (a mask) issues a product; descriptors and whether D is added, by block."""
         w = c.warp % WARPS
         rest = blocks.copy()
         for product in self.products:
             take = rest & product.exists & ~product.issued[w]
             if take.any():
-                self.agree(c, take, product, form, a, b, adds)
-                self.admit(c, take, product)
+                self.check_agreement(c, take, product, form, a, b, adds)
+                self.record_issue(c, take, product)
                 rest &= ~take
         if rest.any():
             product = Product(form, rest, self.order.actors)
             product.a[rest], product.b[rest], product.adds[rest] = a[rest], b[rest], adds[rest]
             product.group[rest] = self.committed[w][rest]
             self.products.append(product)
-            self.admit(c, rest, product)
+            self.record_issue(c, rest, product)
         self.chunk.engine.progress += 1
 
-    def agree(self, c: Team, take: Array, product: Product, form: Form, a: Array, b: Array, adds: Array) -> None:
+    def check_agreement(
+        self, c: WarpBatch, take: Array, product: Product, form: Form, a: Array, b: Array, adds: Array
+    ) -> None:
         """Faults unless this warp issues what the others of its warpgroup did."""
         if product.form is not form:
             block = int(np.argmax(take))
@@ -122,7 +124,7 @@ class Warpgroup:
                 text = f"the warps of the warpgroup give different values of the {what}"
                 raise fault(DivergenceFault, text, c, form.ins, 32 * int(np.argmax(bad)))
 
-    def admit(self, c: Team, take: Array, product: Product) -> None:
+    def record_issue(self, c: WarpBatch, take: Array, product: Product) -> None:
         order = self.order
         w = c.warp
         product.issued[w % WARPS] |= take
@@ -130,16 +132,16 @@ class Warpgroup:
         product.clocks[:, at] = np.minimum(product.clocks[:, at], order.clocks[w][:, at])
         product.fenced[:, at] = np.minimum(product.fenced[:, at], order.fenced[w, : order.actors][:, at])
         product.known[at] &= order.events[w, at]
-        for number in (product.form.kept, product.form.taken):
+        for number in (product.form.d_set, product.form.a_set):
             if number is not None:
-                held = c.held.get(number)
-                c.held[number] = take.copy() if held is None else held | take
+                held = c.busy_registers.get(number)
+                c.busy_registers[number] = take.copy() if held is None else held | take
         full = take & product.issued.all(axis=0)
         if full.any():
             self.begin(c, product, np.flatnonzero(full))
-            self.look()
+            self.retry_waits()
 
-    def begin(self, c: Team, product: Product, blocks: Array) -> None:
+    def begin(self, c: WarpBatch, product: Product, blocks: Array) -> None:
         """All four warps have issued it: memory belongs to it from now on."""
         events = self.events
         form = product.form
@@ -168,7 +170,7 @@ class Warpgroup:
             event = events.event(("wgmma", self.number, group), form.ins, "wgmma", False)
             some = blocks[product.group[blocks] == group]
             for access, which in accesses:
-                events.start(event, access.pick(np.flatnonzero(np.isin(which, some))))
+                events.start(event, access.subset(np.flatnonzero(np.isin(which, some))))
             product.events.append((event, some))
         self.chunk.engine.stats.mma += len(blocks)
         if not self.late:
@@ -184,10 +186,10 @@ class Warpgroup:
         arena = chunk.shared.view(np.uint64).reshape(-1, 2)
         left: Array | None = None
         if form.left is not None:
-            assert form.taken is not None
-            self.flush_below(form.taken)
+            assert form.a_set is not None
+            self.flush_below(form.a_set)
             left = np.concatenate(
-                [take_left(t.file[4][form.left], chunk.blocks, form.bits) for t in self.teams], axis=1
+                [take_left(t.file[4][form.left], chunk.blocks, form.bits) for t in self.batches], axis=1
             )
         for block in blocks.tolist():
             base = block * (chunk.stride >> 4)
@@ -205,16 +207,16 @@ class Warpgroup:
 
     def load(self, form: Form, blocks: Array) -> Accumulators:
         """D of some blocks, from registers unless it is here already."""
-        self.flush_below(form.kept)
-        store = self.accumulators.get(form.kept)
+        self.flush_below(form.d_set)
+        store = self.accumulators.get(form.d_set)
         if store is None or store.data.shape[2] != form.n or store.data.dtype != form.dtype:
             if store is not None:
-                self.flush(form.kept, store, [np.ones(self.chunk.blocks, bool)] * WARPS)
-            store = self.accumulators[form.kept] = Accumulators(self.chunk.blocks, form.n, form.dtype)
-        for w, team in enumerate(self.teams):
+                self.flush(form.d_set, store, [np.ones(self.chunk.blocks, bool)] * WARPS)
+            store = self.accumulators[form.d_set] = Accumulators(self.chunk.blocks, form.n, form.dtype)
+        for w, batch in enumerate(self.batches):
             need = blocks[~store.here[w, blocks]]
             if len(need):
-                words = team.file[4][form.result]
+                words = batch.file[4][form.result]
                 got = take_accumulator(words, self.chunk.blocks, form.dtype == np.float16).view(form.dtype)
                 store.data[need, 16 * w : 16 * w + 16] = got[need]
         return store
@@ -229,24 +231,24 @@ class Warpgroup:
     def flush(self, number: int, store: Accumulators, where: list[Array]) -> None:
         """Accumulators go back to the registers; `where`: in which blocks, by warp."""
         rows = self.chunk.program.register_sets.rows[number]
-        for w, team in enumerate(self.teams):
+        for w, batch in enumerate(self.batches):
             which = store.here[w] & where[w]
             if not which.any():
                 continue
             words = put_accumulator(store.data[:, 16 * w : 16 * w + 16])
             if which.all():
-                team.file[4][rows] = words
+                batch.file[4][rows] = words
             else:
                 lanes = np.flatnonzero(np.repeat(which, 32))
-                team.file[4][rows[:, None], lanes] = words[:, lanes]
+                batch.file[4][rows[:, None], lanes] = words[:, lanes]
             store.here[w] &= ~which
 
     # ---- groups
 
-    def commit(self, c: Team, blocks: Array) -> None:
+    def commit(self, c: WarpBatch, blocks: Array) -> None:
         self.committed[c.warp % WARPS] += blocks
 
-    def wait(self, c: Team, ins: Instruction, lanes: Array, after: int, keep: int) -> None:
+    def wait(self, c: WarpBatch, ins: Instruction, lanes: Array, after: int, keep: int) -> None:
         """Lanes wait until at most `keep` of their warpgroup's newest groups are under way."""
         w = c.warp % WARPS
         blocks = c.warps(lanes)
@@ -271,21 +273,21 @@ class Warpgroup:
             for event, some in product.events:
                 if events.keys.get(event.key) is event:
                     order.events[c.warp, some[due[some]]] |= event.bit
-        self.hand_back(c)
+        self.release_registers(c)
         self.products = [p for p in self.products if not (p.retired | ~p.exists).all()]
         c.add(after, lanes)
 
-    def hand_back(self, c: Team) -> None:
+    def release_registers(self, c: WarpBatch) -> None:
         """Registers that no product of this warp holds any longer."""
         w = c.warp % WARPS
         held: dict[int, Array] = {}
         for product in self.products:
             busy = product.issued[w] & ~product.retired[w]
             if busy.any():
-                for number in (product.form.kept, product.form.taken):
+                for number in (product.form.d_set, product.form.a_set):
                     if number is not None:
                         held[number] = held[number] | busy if number in held else busy
-        c.held = held
+        c.busy_registers = held
         for number, store in self.accumulators.items():
             free = store.here[w] & ~held[number] if number in held else store.here[w]
             if free.any():
@@ -294,11 +296,11 @@ class Warpgroup:
                 self.flush(number, store, where)
                 c.forget_addresses(number)
 
-    def look(self) -> None:
+    def retry_waits(self) -> None:
         """Another warp has issued: some that wait for it may go on."""
         waiting, self.waiting = self.waiting, []
         for c, ins, lanes, after, keep in waiting:
             self.wait(c, ins, lanes, after, keep)
 
-    def standing(self) -> list[tuple[Team, Instruction, Array, str]]:
+    def waiting_places(self) -> list[tuple[WarpBatch, Instruction, Array, str]]:
         return [(c, ins, lanes, "waits for the other warps of its warpgroup") for c, ins, lanes, _, _ in self.waiting]

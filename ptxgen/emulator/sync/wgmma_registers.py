@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.ptx.syntax import Instruction, Reg, Vec
-from ptxgen.emulator.warp_batch import Step, Team, fault
+from ptxgen.emulator.warp_batch import Step, WarpBatch, fault
 from ptxgen.errors import AsyncFault
 
 Array = NDArray[Any]
@@ -55,11 +55,11 @@ class RegisterSets:
     def note(sets: list[int], name: str, ins: Instruction) -> Step:
         """Notes that an instruction touches registers, and faults while a product has them."""
 
-        def step(c: Team, m: Mask) -> None:
-            if c.held:
+        def step(c: WarpBatch, m: Mask) -> None:
+            if c.busy_registers:
                 for number in sets:
-                    held(c, number, m, ins, name)
-            touched = c.touched
+                    check_not_busy(c, number, m, ins, name)
+            touched = c.touched_registers
             blocks = True if m is None else c.warps(m)
             for number in sets:
                 touched[number] = touched[number] | blocks if number in touched else blocks
@@ -67,9 +67,9 @@ class RegisterSets:
         return step
 
 
-def held(c: Team, number: int, m: Any, ins: Instruction, name: str) -> None:
+def check_not_busy(c: WarpBatch, number: int, m: Any, ins: Instruction, name: str) -> None:
     """An instruction touches a register of a set: faults where a product has it."""
-    busy = c.held.get(number)
+    busy = c.busy_registers.get(number)
     if busy is not None:
         bad = busy & c.warps(m)
         if bad.any():
