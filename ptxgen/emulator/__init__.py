@@ -1,7 +1,7 @@
-"""A device that executes PTX on the CPU, exactly, and tells what a kernel does wrong.
+"""A device that executes PTX on the CPU with exact results and reports what a kernel does wrong.
 
-``launch`` runs one kernel of one text on NumPy arrays and ``tensormap`` describes them to its tensor copies;
-``Machine`` is a device for a driver.
+``launch`` runs one kernel of one PTX text on NumPy arrays. ``tensormap`` describes an array to tensor copies.
+``Machine`` is the same device for a driver.
 """
 
 from ptxgen.emulator.engine.machine import Machine, launch

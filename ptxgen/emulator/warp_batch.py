@@ -1,7 +1,10 @@
-"""The lanes that run together: one warp of every block of a chunk.
+"""Warp batches: the lanes that execute together, one warp of every resident block of a chunk.
 
-Lane ``i`` of a team belongs to block ``i // 32`` of the chunk. Registers are rows of arrays over
-these lanes. Groups are the lanes that share a position in the program.
+Lane ``i`` of a batch belongs to block ``i // 32`` of the chunk. Registers are rows of arrays over these lanes. A group
+is the set of lanes at one position of the program. Steps name the batch ``c`` and the mask of executing lanes ``m``;
+a mask of None means every live lane.
+
+The protocols list what lower modules use of the engine, of the program and of the checks, which are implemented above.
 """
 
 from __future__ import annotations
@@ -33,9 +36,9 @@ Step = Callable[..., None]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """How to see a row of a team's register file: `width` bytes a lane, as `type`.
+    """A typed view of one row of the register file: `width` bytes a lane, as `type`.
 
-    A smaller type shows its part number `part`, 0 the lowest.
+    A smaller type shows part number `part` of each register, 0 the lowest.
     """
 
     width: int
@@ -45,7 +48,7 @@ class View:
 
 
 class AddressInfo:
-    """What is known of the addresses in one register: extremes, alignment, positions in an arena."""
+    """The addresses in one register of a warp batch: their extremes, alignment, and positions in an arena."""
 
     __slots__ = ("elements", "end", "hi", "index", "lo", "ored", "pointers", "start")
 
@@ -516,7 +519,7 @@ class Chunk:
 def fault(
     kind: type[Fault], message: str, c: WarpBatch, ins: Instruction, lane: int, address: int | None = None
 ) -> Fault:
-    """A fault of the given class at one lane of a team."""
+    """A fault of the given class at one lane of a warp batch."""
     block, thread = c.coordinates(lane)
     return kind(
         message,

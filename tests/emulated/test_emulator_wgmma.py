@@ -392,7 +392,7 @@ FAULTS = {
     ),
     "part of a warp": (
         DivergenceFault,
-        "other lanes of the warp never come",
+        "other lanes of the warp never reach",
         READY + DESCRIBE + FENCE + "setp.eq.u32 %p2, %r11, 3; @%p2 bra END;" + MMA + COMMIT + WAIT + "bra LAST; "
         "END: bar.sync 1; LAST:",
         READY + DESCRIBE + GROUP + WAIT,
@@ -471,7 +471,7 @@ def test_registers_change_hands(seed):
     image = np.zeros(1024, "u1")
     text = kernel(SPLIT.replace("DOWN", "224").replace("MORE", "256"), 1024)
     launch(text, "k", 1, 256, [image, image, image], seed=seed)
-    with pytest.raises(DeadlockFault, match="registers that others give up"):
+    with pytest.raises(DeadlockFault, match="registers that another warpgroup releases"):
         launch(
             kernel(SPLIT.replace("DOWN", "232").replace("MORE", "256"), 1024),
             "k",

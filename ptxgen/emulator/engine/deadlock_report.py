@@ -1,4 +1,4 @@
-"""Where every warp stands: what a launch says that cannot go on, or does not end."""
+"""The report of a launch that cannot make progress or does not end: the position of every warp."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ptxgen.errors import DeadlockFault, DivergenceFault
 Array = NDArray[Any]
 
 
-#: (team, instruction, lanes, what they do there)
+#: (warp batch, instruction, lanes, what they do there)
 Place = tuple["WarpBatch", "Instruction", Array, str]
 
 
@@ -28,10 +28,10 @@ def deadlock(chunks: list[Chunk], blocks: list[Block]) -> NoReturn:
     places = [p for chunk in chunks for p in waiting_places(chunk, blocks, "polls")]
     for batch, ins, lanes, words in places:
         if words == PARKED and not waits_elsewhere(places, batch, lanes):
-            message = f"the other lanes of the warp never come to this instruction:{table(places)}"
+            message = f"the other lanes of the warp never reach this instruction:{table(places)}"
             raise fault(DivergenceFault, message, batch, ins, int(np.argmax(lanes)))
     batch, ins, lanes, _ = places[0]
-    raise fault(DeadlockFault, f"no warp can go on:{table(places)}", batch, ins, int(np.argmax(lanes)))
+    raise fault(DeadlockFault, f"no warp can make progress:{table(places)}", batch, ins, int(np.argmax(lanes)))
 
 
 def waits_elsewhere(places: list[Place], batch: WarpBatch, lanes: Array) -> bool:
@@ -49,7 +49,7 @@ def endless(c: WarpBatch, blocks: list[Block], limit: int) -> NoReturn:
     raise fault(DeadlockFault, message + table(places), batch, ins, int(np.argmax(lanes)))
 
 
-PARKED = "waits for its warp"
+PARKED = "waits for the other lanes of its warp"
 
 
 def waiting_places(chunk: Chunk, blocks: list[Block], running: str) -> list[Place]:

@@ -1,4 +1,7 @@
-"""Runs one launch: chunks of blocks in launch order, teams within them in an adversarial order."""
+"""The scheduler of one launch: chunks of blocks in launch order, warp batches in a seeded random order.
+
+A batch runs until it must wait, so that a missing barrier shows: some warp is always far ahead of the others.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ Array = NDArray[Any]
 Mask = NDArray[np.bool_] | None
 
 
-#: basic blocks that a team may run before another gets its turn
+#: basic blocks that a warp batch may run before another gets its turn
 SLICE = 20_000
 
 
@@ -204,8 +207,8 @@ class Engine:
                 self.spare.setdefault(batch.chunk.blocks, []).append(batch.chunk)
 
     def look_for_race(self, batch: WarpBatch) -> None:
-        """Raises a RaceFault where memory that a team found unwritten is what another warp has yet to write, with no
-        barrier between: the others go on to where they synchronise, and tell."""
+        """Raises a RaceFault where another warp writes the memory that a warp batch found uninitialised, with no
+        barrier between: the other batches run up to their next synchronisation."""
         checks = batch.chunk.checks
         checks.close(batch)
         for other in batch.chunk.batches:
@@ -219,7 +222,7 @@ class Engine:
                 checks.close(other)
 
     def complete_late(self, resident: list[Chunk]) -> bool:
-        """One piece of asynchronous work completes, where nobody can go on without."""
+        """Completes one piece of asynchronous work when no warp can make progress without it."""
         busy = [c.async_state for c in resident if c.async_state is not None and c.async_state.under_way]
         return bool(busy) and busy[self.random.randrange(len(busy))].advance()
 
@@ -230,7 +233,7 @@ class Engine:
         return any(awake)
 
     def run_team(self, c: WarpBatch) -> int:
-        """Runs a team until it is blocked, has finished, or has to let others run."""
+        """Runs a warp batch until it is blocked, has finished, or has to let others run."""
         blocks = self.program.blocks
         budget = SLICE
         groups = c.groups
@@ -375,7 +378,7 @@ class Engine:
         return True
 
     def converge(self, c: WarpBatch, blk: Block, at: int, m: Mask) -> bool:
-        """A warp-wide or blocking instruction. True when the group's lanes are spoken for."""
+        """A warp-wide or blocking instruction. True when the lanes of the group wait or have been moved on."""
         if blk.guard is not None:
             inside, some = self.guard_split(c, blk, at, m)
             if not some:

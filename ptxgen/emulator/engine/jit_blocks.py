@@ -1,8 +1,8 @@
-"""Runs of instructions that a compiled function executes in one go, instead of one NumPy step each.
+"""Run-time compilation: a compiled function executes consecutive instructions of a basic block in one call.
 
-What has to be looked at, races and bounds and undefined registers, is looked at first, by the same code that the steps
-use; then the function goes through the lanes. Loads are part of a run if their addresses are known before it, stores
-never are. A run that meets something unusual is left to the steps.
+Races, bounds and undefined registers are checked before the call, by the code that the NumPy steps use. Loads belong to
+a compiled function if their addresses are known before it; stores never do. Where a check finds something unusual, the
+NumPy steps execute instead.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class JitCompiler:
 
 
 class Group:
-    """Loads of one run through one register, all of one size: checked together where nothing is unusual."""
+    """Loads through one address register, all of one size: checked together in the common case."""
 
     def __init__(self, space: str, key: int, size: int, unit: int) -> None:
         self.space, self.key, self.size, self.unit = space, key, size, unit
@@ -187,7 +187,7 @@ class Group:
         return True
 
     def check_together(self, c: WarpBatch, m: Mask) -> bool:
-        """As one call of `shared` or `global_access` for each; False, and nothing done, where one of them may object."""
+        """Does what `shared` and `global_access` do for all loads; False, and nothing done, where one may fault."""
         engine = c.chunk.engine
         if m is None:
             m = c.alive
@@ -359,7 +359,7 @@ class JitBlock:
         return run
 
     def table(self, c: WarpBatch) -> tuple[Any, int]:
-        """The pointers to a team's rows, and where they are; positions are filled in each time."""
+        """The pointers to a warp batch's rows, and where they are; positions are filled in each time."""
         zeros = c.tables.setdefault("zeros", np.zeros(max(c.n, 16), np.int64))  # the first of all
         out = np.full(len(self.emitter.table), address_of(zeros), np.uint64)
         for key, n in self.emitter.table.items():

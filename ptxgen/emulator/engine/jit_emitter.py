@@ -1,4 +1,4 @@
-"""The text of one compiled function: LLVM's, for a run of instructions of one lane."""
+"""Emits the LLVM text of one compiled function, which executes a sequence of instructions for one lane."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ INTEGERS = {"u16", "s16", "u32", "s32", "u64", "s64"}
 
 
 class UnableError(Exception):
-    """An instruction that NumPy keeps."""
+    """The instruction is left to its NumPy step."""
 
 
 class Value:

@@ -1,4 +1,4 @@
-"""Which registers may be read before they are written: those need a check at run time."""
+"""Data-flow analysis: the registers that some path reads before it writes them, which need a check at run time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops around barriers: where warps could meet in different iterations."""
+"""Loop analysis: barriers that an iteration of their loop may skip, where warps may be in different iterations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A loaded PTX text: its variables laid out, its entries compiled when first launched."""
+"""A loaded PTX text: the addresses of its variables, and its kernels, compiled at their first launch."""
 
 from __future__ import annotations
 

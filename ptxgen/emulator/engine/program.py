@@ -1,4 +1,4 @@
-"""One kernel, ready to run: basic blocks of steps, and what their teams need."""
+"""A compiled kernel: basic blocks of NumPy steps, and the layout of the registers of its warp batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a launch came to, as plain data and as text."""
+"""The statistics of a launch, or its fault, as plain data and as text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Document = dict[str, Any]
 
 
 def fault_fields(fault: Fault) -> Document:
-    """A fault: what it says, and where."""
+    """The message of a fault and its position."""
     message = str(fault).partition(f"\n  {fault.entry}, line {fault.line}: ")[0]
     return {
         "kind": type(fault).__name__,
@@ -58,7 +58,7 @@ def stats_fields(stats: Stats) -> Document:
 
 
 def text(document: Document) -> str:
-    """The answer of the command: what the kernel did wrong, or what it did."""
+    """The text that the command prints: the fault, or the statistics."""
     fault = document["fault"]
     if fault is not None:
         lines = [f"{fault['kind']}: {fault['message']}", f"  kernel       {fault['entry']}"]
@@ -75,25 +75,25 @@ def text(document: Document) -> str:
     s = document["statistics"]
     lines = [f"{document['entry']}: {s['blocks']} blocks, {s['threads']} threads, emulated in {s['seconds']:.3f} s", ""]
     width = max([len(c) for c in s["warp_instructions"]] + [len("instructions")])
-    lines.append(f"{'instructions':<{width}} {'of warps':>12} {'of threads':>14}")
+    lines.append(f"{'instructions':<{width}} {'warps':>12} {'threads':>14}")
     for name, count in s["warp_instructions"].items():
         lines.append(f"{name:<{width}} {count:>12} {s['lane_instructions'][name]:>14}")
     warps, threads = sum(s["warp_instructions"].values()), sum(s["lane_instructions"].values())
-    lines += [f"{'in all':<{width}} {warps:>12} {threads:>14}", ""]
+    lines += [f"{'total':<{width}} {warps:>12} {threads:>14}", ""]
     shared = s["shared"]
     if shared["requests"]:
         lines.append(
-            f"shared memory  {shared['requests']} accesses of warps, {shared['wavefronts']} passes, "
+            f"shared memory  {shared['requests']} warp accesses, {shared['wavefronts']} wavefronts, "
             f"{shared['conflicts']} of them for bank conflicts"
         )
     for name, words in (("global_load", "global loads "), ("global_store", "global stores")):
         a = s[name]
         if a["requests"]:
             used = f" sectors, {a['distinct'] / (32 * a['sectors']):.0%} of them used" if a["sectors"] else " sectors"
-            lines.append(f"{words}  {a['requests']} accesses of warps, {a['bytes']} bytes, {a['sectors']}{used}")
+            lines.append(f"{words}  {a['requests']} warp accesses, {a['bytes']} bytes, {a['sectors']}{used}")
     counts = (
-        ("barriers", "arrivals of warps at barriers"),
-        ("atomics", "atomic accesses of threads"),
+        ("barriers", "warp arrivals at barriers"),
+        ("atomics", "atomic thread accesses"),
         ("mma", "matrix products"),
     )
     lines += [f"{words}  {s[name]}" for name, words in counts if s[name]]

@@ -1,4 +1,4 @@
-"""Device memory: one byte arena behind fake 64-bit addresses, with gaps between allocations."""
+"""Global memory: one byte arena behind 64-bit addresses, with unused space between allocations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where an access goes: addresses of a team's lanes to positions in an arena, checked."""
+"""Where an access goes: addresses of a warp batch's lanes to positions in an arena, checked."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Place:
 
 
 def info_of(c: WarpBatch, site: Site, base: Array | int) -> AddressInfo:
-    """The address cache of a team for one register; `base` turns addresses into arena positions."""
+    """The address cache of a warp batch for one register; `base` turns addresses into arena positions."""
     values = c.v[site.view]
     if values.ndim == 0:
         value = int(values)

@@ -1,4 +1,4 @@
-"""atom and red: the lanes take turns in an order that the seed decides."""
+"""atom and red: the lanes execute in a seeded random order."""
 
 from __future__ import annotations
 

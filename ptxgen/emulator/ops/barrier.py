@@ -1,4 +1,4 @@
-"""Control flow, barriers and fences."""
+"""Branches, exits and named barriers (bar, barrier)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operands to views: every operand of every instruction becomes an index into a team's array list."""
+"""The operand builder: turns each operand of an instruction into an index into the arrays of a warp batch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Mask = NDArray[np.bool_] | None
 class Builder:
     """Collects the views that the steps of one function need.
 
-    ``self.views`` is the recipe; ``batch.v[i]`` is the array that view ``i`` stands for in a team.
+    ``self.views`` is the recipe; ``batch.v[i]`` is the array that view ``i`` stands for in a warp batch.
     """
 
     def __init__(self, function: Function, options: Options, clustered: bool = False) -> None:
@@ -210,7 +210,7 @@ class Builder:
         return self.view(width, row, f"{sign}{8 * width}")
 
     def address_key(self, op: Operand, space: str) -> tuple[int, int, int]:
-        """(key, view, constant) of an address's base: `key` numbers a team's address cache.
+        """(key, view, constant) of an address's base: `key` numbers a warp batch's address cache.
 
         Shared memory is an arena of its own, so an operand has one key there and another key elsewhere. The name of a
         variable in a generic access stands for the variable's generic address.

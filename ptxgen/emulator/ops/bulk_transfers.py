@@ -1,4 +1,4 @@
-"""Bulk copies under way: into shared memory, where an mbarrier hears of them, and out of it, in groups."""
+"""Bulk copies in flight: into shared memory, where an mbarrier receives their completion, and out of it, in groups."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def deliveries(c: WarpBatch, ins: Instruction, lanes: Array, masks: Array | None
 class Incoming:
     """Copies into shared memory; one row a delivery.
 
-    ``lanes``: who asked; ``at``: positions; ``barrier_at``: of the mbarriers; ``fetch(i)``: the bytes of delivery i, in the
-    order of ``order``'s granules; ``op``, ``kind``: of a reduction.
+    ``lanes``: the lanes that started them; ``at``: their positions; ``barrier_at``: the positions of the mbarriers;
+    ``fetch(i)``: the bytes of delivery i, in the order of the granules; ``op``, ``kind``: of a reduction.
     """
 
     def __init__(

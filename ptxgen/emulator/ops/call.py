@@ -1,4 +1,4 @@
-"""What is left of calls and indexed branches in a flat kernel: checks, and parameters on their way."""
+"""Instructions that remain of calls and indexed branches after inlining: checks, and the passing of parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""cvt, all of it."""
+"""cvt with every pair of types and every modifier."""
 
 from __future__ import annotations
 

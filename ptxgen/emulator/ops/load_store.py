@@ -77,7 +77,7 @@ def checked_mods(b: Builder, ins: Instruction, allowed: set[str] = _HINTS) -> No
             raise b.unsupported(f".{m}")
 
 
-#: (team, site, mask, unit) -> what to touch: (typed views of an arena, place)
+#: (warp batch, site, mask, unit) -> what to touch: (typed views of an arena, place)
 Parts = list[tuple[dict[int, Array], Place]]
 
 

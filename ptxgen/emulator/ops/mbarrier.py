@@ -239,7 +239,7 @@ def pending_count(b: Builder, ins: Instruction) -> Step:
         bad = state & np.uint64(TOKEN) == 0
         if bad.any():
             lane = int(lanes[np.argmax(bad)])
-            raise fault(BarrierFault, "this is no state that mbarrier.arrive returned", c, ins, lane)
+            raise fault(BarrierFault, "the operand is not a state that mbarrier.arrive returned", c, ins, lane)
         c.v[dst][lanes] = (state & np.uint64((1 << 20) - 1)).astype(np.uint32)
 
     return step

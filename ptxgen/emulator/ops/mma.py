@@ -1,4 +1,4 @@
-"""mma.sync: the product of two fragments, of every warp of a team at once."""
+"""mma.sync: the product of two fragments, of every warp of a warp batch at once."""
 
 from __future__ import annotations
 

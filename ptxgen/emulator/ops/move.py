@@ -1,4 +1,4 @@
-"""mov, cvta and what only names a value."""
+"""mov, cvta and other copies of a value."""
 
 from __future__ import annotations
 

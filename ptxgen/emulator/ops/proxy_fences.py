@@ -1,4 +1,4 @@
-"""Fences, and which programs need them watched."""
+"""Fences, and the analysis of whether a program needs them tracked."""
 
 from __future__ import annotations
 

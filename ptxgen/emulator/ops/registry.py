@@ -1,6 +1,6 @@
 """The instruction table: a row is a function that turns one instruction into a step.
 
-A step is called with a team and a mask (None: every live lane of the team). Three kinds:
+A step is called with a warp batch and a mask (None: every live lane of the warp batch). Three kinds:
 
 plain      any lanes may execute it together
 warp       the lanes of one warp that it names must have met; the scheduler sees to that

@@ -1,10 +1,4 @@
-"""How a tensor core adds: products and the accumulator at one alignment, cut off, summed exactly.
-
-PTX leaves the rounding of mma and wgmma open. Hopper takes all products of one instruction and the accumulator, shifts
-them to the largest of their exponents, drops what lies below 25 fractional bits (13 for the 8-bit floats of wgmma),
-adds without error, and rounds once: toward zero to f32, to nearest even to f16. The exponent of a product is the sum of
-its factors' exponents; zero has none. An H200 agrees bit for bit.
-"""
+"""The rounding of tensor cores: products and the accumulator are aligned, cut off, and summed exactly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a misspelt instruction was probably meant to be."""
+"""Suggestions for misspelt instructions."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Registers that hold undefined values: where the values come from, where they go, and which use of them is a fault.
+"""Undefined values in registers: where they come from, how they propagate, and which use of them is a fault.
 
-A register is defined in a lane or it is not. An instruction that only computes makes its results undefined, in the
-lanes where they depend on an undefined operand. Everything else that reads such an operand is a fault: an address, a
-predicate of a branch or a guard, a value that is stored, an operand of a barrier.
+A register is defined in a lane or it is not. An instruction that only computes makes its results undefined in the
+lanes where they depend on an undefined operand. Any other use of such an operand is a fault: as an address, as the
+predicate of a branch or a guard, as a stored value, as an operand of a barrier.
 
-Registers that some path reads before it writes them are tracked from the start. The others are tracked from the moment
-in which an undefined value may reach them; until then they cost nothing.
+Registers that some path reads before it writes them are tracked from the start. Other registers are tracked from the
+moment in which an undefined value may reach them; until then they cost nothing.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ Mask = NDArray[np.bool_] | None
 Operands = list[tuple[Reg, Array]]
 
 
-#: (team, undefined operands) -> undefined lanes of each destination, in the order of the instruction's writes; None
-#: where one of these operands may not be undefined
+#: (warp batch, undefined operands) -> undefined lanes of each destination, in the order of the instruction's writes;
+#: None where one of these operands must not be undefined
 Propagation = Callable[["WarpBatch", Operands], list[Array] | None]
 
 
@@ -86,12 +86,12 @@ class Origin:
             if name == self.name:
                 return f"register {name} is read before it is written"
             return f"{name} is used; it depends on {self.name}, which line {self.line} reads before it is written"
-        loaded = f"line {self.line} loaded it from shared memory that nobody had written"
+        loaded = f"line {self.line} loaded it from uninitialised shared memory"
         return f"{name} is used; {loaded if name == self.name else f'it depends on {self.name}, and {loaded}'}"
 
 
 def across_warp(c: WarpBatch, operands: Operands) -> list[Array] | None:
-    """All lanes of a warp depend on each lane: what `Builder.propagation` is for a reduction with one result."""
+    """Every lane of a warp depends on every lane: `Builder.propagation` of a reduction with one result."""
     return [np.repeat(union(operands).reshape(-1, 32).any(axis=1), 32)]
 
 
@@ -115,8 +115,8 @@ class Compiled(Protocol):
 class Undefined:
     """The tracked registers of one program.
 
-    ``flags``: of each tracked slot, the index into ``WarpBatch.written``; ``late``: slots that are tracked since a value
-    reached them; ``fresh``: ``WarpBatch.written`` where a block begins.
+    ``flags``: of each tracked slot, the index into ``WarpBatch.written``; ``late``: slots that are tracked since an
+    undefined value reached them; ``fresh``: the initial ``WarpBatch.written`` of a block.
     """
 
     def __init__(self, program: Compiled, suspects: set[int]) -> None:

@@ -1,4 +1,4 @@
-"""What the lanes of one warp do together: shuffles, votes, matches, reductions."""
+"""Instructions that exchange values between the lanes of a warp: shuffles, votes, matches, reductions."""
 
 from __future__ import annotations
 

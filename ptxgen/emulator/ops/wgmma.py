@@ -187,7 +187,7 @@ def ready(c: WarpBatch, blocks: Array, form: Form, ins: Instruction) -> None:
         for number in (form.d_set, form.a_set):
             touched = blocks & c.touched_registers.get(number, False) if number is not None else bad
             if touched.any():
-                bad, why = touched, "its registers were accessed, and no wgmma.fence comes between"
+                bad, why = touched, "its registers were accessed with no wgmma.fence between"
                 break
     if bad.any():
         raise fault(AsyncFault, why, c, ins, 32 * int(np.argmax(bad)))

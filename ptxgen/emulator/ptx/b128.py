@@ -1,4 +1,4 @@
-"""Registers of 128 bits as pairs of 64: what names them is rewritten before a kernel is compiled."""
+"""Rewrites registers of 128 bits as pairs of 64-bit registers, before a kernel is compiled."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ Array = NDArray[Any]
 
 
 class Copy:
-    """One cp.async of one team: element positions of the lanes that take part."""
+    """One cp.async of one warp batch: element positions of the lanes that take part."""
 
     __slots__ = ("count", "done", "group", "lanes", "number", "signalled", "sizes", "source", "to", "touch", "unit")
 
@@ -33,7 +33,7 @@ class Copy:
         self.touch, self.lanes, self.to, self.source, self.sizes = touch, lanes, to, source, sizes
         self.unit, self.count, self.group = unit, count, group
         self.done = False
-        self.number = 0  # among the copies of its team
+        self.number = 0  # among the copies of its warp batch
         self.signalled = False  # whether an arrival tells of it
 
     def subset(self, keep: Array) -> Copy:

@@ -1,7 +1,7 @@
-"""What goes on by itself in a chunk: work that has been started, and warps that sleep until it is done.
+"""The asynchronous work of a chunk, and the warps that wait for it.
 
-Work completes when it starts ("early") or when nobody can go on without it ("late"), one piece after another, in an
-order that the seed decides.
+Work completes when it starts ("early") or when no warp can make progress without it ("late"), one piece after another,
+in a seeded random order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Array = NDArray[Any]
 
 
 class Work(Protocol):
-    """Something under way. ``batch``, ``lanes``: who started it; ``ins``: by which instruction."""
+    """Asynchronous work. ``batch``, ``lanes``: the lanes that started it; ``ins``: the instruction."""
 
     batch: WarpBatch
     ins: Instruction
@@ -36,7 +36,7 @@ class Work(Protocol):
 
 
 class PendingSignals:
-    """The mbarriers that some work will ring: rows and their phases when it started, by lane.
+    """The mbarriers that asynchronous work will signal: rows, and their phases when it started, by lane.
 
     ``groups``: the events that those phases are, and which of the lanes they concern.
     """
@@ -60,7 +60,7 @@ class AsyncState:
         self.exited = np.zeros(chunk.blocks, bool)
         self.warpgroups: dict[int, Warpgroup] = {}
         self.registers = Registers(len(chunk.batches), chunk.blocks)
-        self.stores: dict[int, Any] = {}  # of each team: its bulk copies from shared memory
+        self.stores: dict[int, Any] = {}  # of each warp batch: its bulk copies from shared memory
         order.hook = self.events.generic
 
     def begin(self, work: Work) -> None:
@@ -74,7 +74,7 @@ class AsyncState:
     def signals(
         self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array, doing: str, partial: bool = False
     ) -> PendingSignals:
-        """Work of some lanes, which writes, will ring the mbarriers at some positions."""
+        """Work of some lanes, which writes, will signal the mbarriers at some positions."""
         barriers = self.barriers
         rows = barriers.find(c, ins, lanes, at)
         barriers.check_initialised(c, ins, lanes, at, rows)
@@ -96,7 +96,7 @@ class AsyncState:
             text = (
                 f"the phase {int(signals.phases[i])} of an mbarrier object completed before the work that signals it: "
             )
-            text += "the bytes expected are too few, or expected too late"
+            text += "expect_tx announced too few bytes, or announced them too late"
             raise fault(AsyncFault, text, c, ins, int(lanes[i]), int(at[i]) % self.chunk.stride)
         for event, which in signals.groups:
             if self.events.keys.get(event.key) is event:
@@ -104,7 +104,7 @@ class AsyncState:
         barriers.add_bytes(c, ins, lanes, at, -amounts)
 
     def advance(self) -> bool:
-        """Nobody can go on: one piece of work completes. False when there is none."""
+        """No warp can make progress: one piece of work completes. False when there is none."""
         if not self.under_way:
             return False
         engine = self.chunk.engine
@@ -123,7 +123,7 @@ class AsyncState:
         return self.barriers.time_out()
 
     def waiting_places(self) -> list[tuple[WarpBatch, Instruction, Array, str]]:
-        """Who sleeps, and at what, for a report of a deadlock."""
+        """The warps that wait and what they wait for, for the report of a deadlock."""
         out = self.barriers.waiting_places() + self.cluster.waiting_places() + self.registers.waiting_places()
         for group in self.warpgroups.values():
             out += group.waiting_places()
@@ -132,7 +132,7 @@ class AsyncState:
     # ---- the end of a block
 
     def exit_blocks(self, c: WarpBatch, mask: Array, warps: Array, ins: Instruction) -> None:
-        """The last lanes of a team's warps in some blocks (`warps`) exit; `mask`: lanes that execute the exit."""
+        """The last lanes of a warp batch's warps in some blocks (`warps`) exit; `mask`: lanes that execute the exit."""
         chunk = self.chunk
         self.order.close(c)
         alive = np.stack([t.warps(None) for t in chunk.batches])
@@ -164,7 +164,7 @@ class AsyncState:
             visitor = events.remote_sources[int(actor), block]
             rank, warp = divmod(int(actor), order.warp_count)
             who = f"warp {warp} of rank {rank} (line {visitor.line})"
-            text = f"the block exits, and nothing orders that after the access to its shared memory by {who}"
+            text = f"the block exits, and its exit is not ordered after the access to its shared memory by {who}"
             raise fault(RaceFault, text, c, ins, lane)
 
 
@@ -176,7 +176,7 @@ def async_state(chunk: Chunk) -> AsyncState:
 
 
 def warpgroup(c: WarpBatch, ins: Instruction, m: Any) -> Warpgroup:
-    """That of a team; faults where the block has no whole one."""
+    """That of a warp batch; faults where the block has no whole one."""
     chunk = c.chunk
     state = async_state(chunk)
     number = c.warp // WARPS

@@ -1,4 +1,4 @@
-"""The named barriers of the blocks of a chunk: counted arrivals."""
+"""The named barriers (bar, barrier) of the blocks of a chunk: they count arrivals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NUMBER = 16
 
 @dataclass(slots=True, eq=False)
 class Part:
-    """Lanes of one team that have come to one barrier.
+    """Lanes of one warp batch that have come to one barrier.
 
     `count`: of threads, 0 for the whole block. Lanes that wait come back at `after` when the barrier is complete, the
     others at once. `finish(batch, mask, true, total)` is called on release with how many of the `votes` were true.
@@ -88,7 +88,7 @@ class Barriers:
         self.arrive_complete_warps(c)
 
     def arrive_complete_warps(self, c: WarpBatch) -> None:
-        """Warps of a team arrive where all the lanes that they still have stand at one barrier."""
+        """Warps of a warp batch arrive where all the lanes that they still have stand at one barrier."""
         live = c.live().reshape(-1, 32)
         for key in [k for k in self.pending if k[1] == c.warp]:
             parts = self.pending[key]
@@ -103,7 +103,7 @@ class Barriers:
             self.arrive(complete, ready)
 
     def arrive(self, warps: Array, parts: list[Part]) -> None:
-        """Whole warps of a team arrive: those of some blocks, in one part or in several."""
+        """Whole warps of a warp batch arrive: those of some blocks, in one part or in several."""
         c, number = parts[0].batch, parts[0].number
         expected, arrived = self.expected[number], self.arrived[number]
         for p in parts:
@@ -199,8 +199,8 @@ class Barriers:
                 for p in parts:
                     late = p.mask & (p.batch.iterations[loops[id(ins)]] == high[block]) & (p.batch.row == block)
                     if p.ins is ins and late.any():
-                        text = f"threads of one block meet at barrier {number} in iterations {low[block]} and "
-                        text += f"{high[block]} of the loop around it: some threads miss it in an iteration"
+                        text = f"threads of one block arrive at barrier {number} in iterations {low[block]} and "
+                        text += f"{high[block]} of the loop around it: some threads skip it in an iteration"
                         raise fault(BarrierFault, text, p.batch, ins, int(np.argmax(late)))
 
     def not_missed(self, number: int, done: Array) -> None:
@@ -211,8 +211,8 @@ class Barriers:
             if bad.any():
                 block = int(np.argmax(bad))
                 warp = int(np.argmax((self.came[id(p.ins)] & gone)[:, block]))
-                text = f"warp {p.batch.warp} comes to barrier {number} again, and warp {warp}, which came here before, has "
-                text += "exited: the warps come to the barrier in different numbers"
+                text = f"warp {p.batch.warp} arrives at barrier {number} again, and warp {warp}, which arrived here "
+                text += "before, has exited: the warps arrive different numbers of times"
                 raise fault(BarrierFault, text, p.batch, p.ins, 32 * block + int(np.argmax(p.mask[32 * block :])))
 
     def warps_exited(self, blocks: Array) -> None:

@@ -1,9 +1,8 @@
-"""Shared-memory hygiene: bytes never written, copies in flight, and races between warps.
+"""Checks of shared memory: uninitialised bytes, copies in flight, and races between warps.
 
-Pages of 128 bytes, as the bits of a Python integer, rule most accesses out; what they cannot rule
-out is looked at byte by byte. A segment is what one team did between two synchronisations. Two
-segments of different warps race if they share bytes, one writes, and no chain of barriers orders
-them; vector clocks, one a warp and block, tell.
+Most accesses are ruled out by their pages of 128 bytes, which are bits of a Python integer; the others are compared
+byte by byte. A segment is what one warp batch did between two synchronisations. Two segments of different warps race if
+they share bytes, one of them writes, and no chain of barriers orders them: vector clocks, one a warp and block, tell.
 """
 
 from __future__ import annotations
@@ -52,14 +51,14 @@ class Segment:
 
 
 class Checks:
-    """The shadow state of one chunk's shared memory."""
+    """The shadow memory of one chunk's shared memory, and the clocks of its warps."""
 
     #: blocks of a cluster; warps of all of them
     size = 1
     actors: int
     #: for each block, the number of its first warp among `actors`
     base: Array
-    #: called with the team, the touch and its kind at each access
+    #: called with the warp batch, the touch and its kind at each access
     hook: Callable[[WarpBatch, Touch, str], None] | None = None
 
     def __init__(self, chunk: Chunk) -> None:
@@ -89,10 +88,10 @@ class Checks:
             self.actors, self.base = len(chunk.batches), np.zeros(chunk.blocks, np.int64)
         if self.races:
             self.reset_clocks()
-            #: of each team: what its lanes know of each other, and what they did since they synchronised
+            #: of each warp batch: what its lanes know of each other, and what they did since they synchronised
             self.lanes = [Lanes(32 * chunk.blocks) for _ in chunk.batches]
             self.windows = [Window(batch, self.lane_shadow) for batch in chunk.batches]
-            #: of each team: what its lanes may overwrite, as others have read it
+            #: of each warp batch: what its lanes may overwrite, as others have read it
             self.exchanged = [Lanes(32 * chunk.blocks) for _ in chunk.batches]
 
     # ---- never written
@@ -259,7 +258,7 @@ class Checks:
         self.clocks[c.warp, self.base + c.warp, self.blocks] = now + 1
 
     def finish(self, c: WarpBatch) -> None:
-        """All lanes of a team have exited."""
+        """All lanes of a warp batch have exited."""
         if self.races:
             self.windows[c.warp].flush()
 
@@ -313,7 +312,7 @@ class Checks:
         touch.changed = changed
 
     def close(self, c: WarpBatch) -> None:
-        """Ends a team's segment, at a synchronisation, and looks for races with the others."""
+        """Ends a warp batch's segment, at a synchronisation, and looks for races with the others."""
         if not self.races:
             return
         self.resolve_store()

@@ -1,8 +1,9 @@
-"""Which bytes of shared memory asynchronous work reads or writes, and the generic writes that it must not miss.
+"""Asynchronous accesses to shared memory, and the generic writes that must be visible to them.
 
 An event is work that is waited for as one: the copies that signal one phase of an mbarrier, or a group. It is a bit in
-a word; `HappensBefore.events` holds the words of those that each warp knows to be complete. Shadow words, one a granule of 16
-bytes, say which events read or write it: asynchronous work goes by whole granules, but for st.async and red.async.
+a 64-bit word. `HappensBefore.events` holds the events that each warp knows to be complete. Shadow words, one for each
+granule of 16 bytes, hold the events that read or write the granule: asynchronous work accesses whole granules, except
+st.async and red.async.
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ class Event:
 class Access:
     """What asynchronous work does to shared memory.
 
-    ``lanes``: of the team, those that started it; ``granules``: for each lane, those that it touches; ``pages``: of all
-    of them; ``at``, ``size``: byte positions and their length, where that is less than granules.
+    ``lanes``: the lanes of the warp batch that started it; ``granules``: for each lane, the granules that it accesses;
+    ``pages``: of all of them; ``at``, ``size``: byte positions and their length, where that is less than granules.
     """
 
     __slots__ = ("at", "granules", "ins", "lanes", "pages", "size")
@@ -239,7 +240,9 @@ class Events:
         if not known.all():
             block = int(blocks[np.argmin(known)])
             rank = int(order.ranks[targets[np.argmin(known)]])
-            text = f"shared memory of rank {rank} is accessed, and nothing says that this block has begun to run"
+            text = (
+                f"shared memory of rank {rank} is accessed before a cluster barrier shows that this block has started"
+            )
             raise fault(RaceFault, text, c, ins, 32 * block)
 
     # ---- asynchronous accesses

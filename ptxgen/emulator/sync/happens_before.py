@@ -1,8 +1,8 @@
-"""Who knows of what, for programs with asynchronous work or clusters.
+"""The happens-before relation of programs with asynchronous work or clusters.
 
-A clock counts the segments of each warp of each block of a cluster (an actor); a warp's vector of clocks says which
-segments of others happened before what it does now. Two more things travel with it at every barrier: up to where the
-writes of each actor lie behind a fence between the proxies, and which asynchronous work is known to be complete.
+An actor is one warp of one block of a cluster. A clock counts the segments of each actor; the vector of clocks of a
+warp says which segments of other actors happened before what it does now. Every synchronisation also passes on up to
+which clock the writes of each actor are behind a proxy fence, and which asynchronous work is complete.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PAIRS = (
 
 
 class Known(NamedTuple):
-    """What a warp tells: clocks by [actor, block], fences for each space by [actor, block], events by block."""
+    """What a warp releases: clocks by [actor, block], fences of each space by [actor, block], events by block."""
 
     clocks: Array
     fenced: Array
@@ -41,7 +41,7 @@ class Known(NamedTuple):
 
 
 class HappensBefore(Checks):
-    """The checks of one chunk; `clocks[w, actor, block]` is what warp w of a block knows of an actor."""
+    """The checks of one chunk; `clocks[w, actor, block]`: the clock of an actor that a warp has acquired."""
 
     def __init__(self, chunk: Chunk) -> None:
         x, y, z = chunk.engine.cluster
@@ -166,8 +166,8 @@ class HappensBefore(Checks):
                 whose = f"warp {warp}" if rank < 0 else f"warp {warp} of rank {rank}"
                 raise fault(
                     RaceFault,
-                    f"{doing or mine_name[:-1]} by warp {new.batch.warp} and {their_name[:-1]} by {whose} (line {line}) "
-                    "of the same shared memory with no barrier between",
+                    f"{doing or mine_name[:-1]} by warp {new.batch.warp} and {their_name[:-1]} by {whose} "
+                    f"(line {line}) of the same shared memory with no barrier between",
                     new.batch,
                     touch.ins,
                     lane,

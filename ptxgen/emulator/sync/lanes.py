@@ -1,9 +1,9 @@
-"""The order between lanes of one warp, and the races between lanes through shared memory.
+"""The order between the lanes of one warp, and races between those lanes in shared memory.
 
-Lanes of a warp run independently. Only a synchronisation that names them orders what they do to memory: bar.warp.sync,
-a barrier of the block or of the cluster, or an mbarrier at which the warp has arrived and waits. Shuffles, votes and
-matrix products exchange registers: they tell nothing of what lanes wrote, but what one lane read before, another may
-overwrite after, since what they exchange may depend on the value.
+Lanes of a warp run independently. Only a synchronisation that names them orders their memory accesses: bar.warp.sync,
+a barrier of the block or of the cluster, or an mbarrier at which the warp has arrived and then waits. Shuffles, votes
+and matrix products exchange registers. They do not order writes; but a lane may overwrite what another lane read before
+the exchange, since the exchanged values may depend on that read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ALL = np.uint32(0xFFFFFFFF)
 
 
 class Lanes:
-    """What each lane of a team knows of the other lanes of its warp.
+    """The clocks up to which each lane of a warp batch is ordered after the other lanes of its warp.
 
     Clocks count the synchronisations of a warp. `every`: for each lane, the clock up to which it is ordered after all
     lanes of its warp; `each`: the same for each of the 32 lanes, where groups smaller than a warp have synchronised.
@@ -70,7 +70,7 @@ class Lanes:
 
 
 class Window:
-    """The accesses of one team to shared memory since its lanes synchronised last.
+    """The accesses of one warp batch to shared memory since its lanes synchronised last.
 
     The accesses are compared only where they meet in a page that is both written and read. Two lanes that write one
     address are no fault here: the last value stays, as the hardware does it.

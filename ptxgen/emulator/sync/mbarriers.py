@@ -28,7 +28,7 @@ TOKEN = 1 << 63
 
 
 class Sleeper:
-    """Lanes of one team that a try_wait has put to sleep, each at a row and a phase."""
+    """Lanes of one warp batch that a try_wait has put to sleep, each at a row and a phase."""
 
     __slots__ = ("after", "batch", "ins", "lanes", "phases", "ready", "rows")
 
@@ -49,7 +49,7 @@ class Sleeper:
 
 
 class Mbarriers:
-    """One row an object: arrays of phase, pending and expected arrivals, bytes to come, and of what waiting tells."""
+    """One row for each object: phase, pending and expected arrivals, pending bytes, the clocks that a wait acquires."""
 
     def __init__(self, chunk: Chunk, order: HappensBefore, events: Events) -> None:
         self.chunk, self.order, self.events = chunk, order, events
@@ -158,7 +158,9 @@ class Mbarriers:
         """Rows of the objects at some positions."""
         rows: Array = self.rows[at >> 3]
         if not rows.all():
-            raise self.fail(c, ins, lanes, at, rows == 0, "there is no mbarrier object here: mbarrier.init comes first")
+            raise self.fail(
+                c, ins, lanes, at, rows == 0, "the address holds no mbarrier object: execute mbarrier.init first"
+            )
         return rows
 
     def publish(self, c: WarpBatch, blocks: Array) -> None:
@@ -278,7 +280,7 @@ class Mbarriers:
             left = self.pending[row]
             if n > left:
                 text = f"{n} arrivals at an mbarrier object that expects {left} more in phase {self.phase[row]}"
-                text += f" ({self.bytes[row]} bytes are to come)" if self.bytes[row] else ""
+                text += f" ({self.bytes[row]} bytes are pending)" if self.bytes[row] else ""
                 raise self.fail(c, ins, lanes, at, np.arange(len(rows)) == i, text)
             tokens[i] = int(self.phase[row]) << 20 | int(left)
             self.pending[row] -= n
@@ -311,7 +313,7 @@ class Mbarriers:
                 lanes,
                 at,
                 bad,
-                f"{int(self.bytes[rows[np.argmax(bad)]])} bytes to come; an mbarrier object counts to {LIMIT}",
+                f"{int(self.bytes[rows[np.argmax(bad)]])} bytes pending; an mbarrier object counts up to {LIMIT}",
             )
 
     def complete_due_phases(
@@ -357,13 +359,15 @@ class Mbarriers:
             return other
         bad = given >> np.uint64(63) == 0
         if bad.any():
-            raise self.fail(c, ins, lanes, at, bad, "this is no state that mbarrier.arrive returned")
+            raise self.fail(c, ins, lanes, at, bad, "the operand is not a state that mbarrier.arrive returned")
         of = ((given & np.uint64(TOKEN - 1)) >> np.uint64(20)).astype(np.int64)
         bad = (of > phase) | (of < phase - 1)
         if bad.any():
             i = int(np.argmax(bad))
             text = f"a wait for phase {int(of[i])} of an mbarrier object that is in phase {int(phase[i])}"
-            raise self.fail(c, ins, lanes, at, bad, text + ": it can tell of that and the one before")
+            raise self.fail(
+                c, ins, lanes, at, bad, text + ": only the current phase and the one before it can be tested"
+            )
         before: Array = of < phase
         return before
 
@@ -423,4 +427,4 @@ class Mbarriers:
 
     def describe(self, row: int) -> str:
         where = f"the mbarrier at {int(self.word[row]) * 8 % self.chunk.stride:#x}, in phase {self.phase[row]}"
-        return f"{where}: {self.pending[row]} of {self.expected[row]} arrivals and {self.bytes[row]} bytes to come"
+        return f"{where}: {self.pending[row]} of {self.expected[row]} arrivals and {self.bytes[row]} bytes pending"

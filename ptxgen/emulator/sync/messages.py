@@ -1,8 +1,8 @@
-"""Messages between threads through global memory: what a fence publishes, and what a reader learns from it.
+"""Synchronisation between threads through global memory: what a fence releases, and what a reader acquires.
 
-A fence publishes what its warp knows. A store or an atomic operation after the fence carries that publication, also
+A fence publishes the clocks of its warp. A store or an atomic operation after the fence carries that publication, also
 when another warp executes it after a barrier. A strong read (volatile, relaxed, acquire, atomic) of the value receives
-the publication; it takes effect at once with .acquire, else at the next fence or barrier of the warp.
+the publication. It takes effect at once with .acquire, otherwise at the next fence or barrier of the warp.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def merge(into: Clocks, more: Clocks) -> None:
 
 
 class Publication:
-    """`far`: what every thread may rely on; `near`: what threads of the same cluster may rely on."""
+    """The clocks that a fence releases. `far`: to every thread; `near`: to threads of the same cluster."""
 
     def __init__(self) -> None:
         self.near: Clocks = {}
@@ -68,7 +68,7 @@ class Publications:
 
 
 class History:
-    """What one warp published or heard, by its own clock; every entry includes those before it."""
+    """What one warp released or acquired, by its own clock; every entry includes the entries before it."""
 
     def __init__(self) -> None:
         self.clocks: list[int] = []

@@ -15,7 +15,7 @@ Array = NDArray[Any]
 
 
 class RegisterPool:
-    """Registers a thread of each warp and block has, and those of a block that nobody has."""
+    """The registers that each thread of a warp has, and the registers of a block that are free."""
 
     def __init__(self, warps: int, blocks: int) -> None:
         self.own = np.zeros((warps, blocks), np.int64)
@@ -59,4 +59,7 @@ class RegisterPool:
             self.waiting.append((c, ins, lanes & ~np.repeat(good, 32), after, wanted))
 
     def waiting_places(self) -> list[tuple[WarpBatch, Instruction, Array, str]]:
-        return [(c, ins, lanes, "waits for registers that others give up") for c, ins, lanes, _, _ in self.waiting]
+        return [
+            (c, ins, lanes, "waits for registers that another warpgroup releases")
+            for c, ins, lanes, _, _ in self.waiting
+        ]

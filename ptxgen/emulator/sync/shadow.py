@@ -1,13 +1,14 @@
-"""Races in global memory.
+"""Races in global memory, found by shadow memory.
 
-Each unit of global memory has marks of the last write, of the last read, and of the first read since that write. A mark
-is the thread, its warp's clock, and the instruction. An access races with a mark of another thread unless it is ordered
-after it: by its warp's synchronisations (`lanes`), by the barriers of its block or cluster (`checks`, `order`), or by a
-message through memory (`messages`). Marks of a launch are kept for the next one, which may begin before it has ended.
+Each unit of global memory has three marks: of the last write, of the last read, and of the first read since that write.
+A mark holds the thread, the clock of its warp, and the instruction. An access races with a mark of another thread
+unless one of these orders it after the mark: synchronisations of the warp (`lanes`), barriers of the block or of the
+cluster (`checks`, `happens_before`), or a message through memory (`messages`). The marks of a launch are kept for the
+next launch, which may begin before this one has ended.
 
-No races are: two atomic or strong accesses; several lanes of one warp that write one address at once; a write of the
-value that is there already; a weak read beside atomic operations, as before a loop of compare-and-swap; a strong read
-of a weak store that follows a fence.
+These are not races: two atomic or strong accesses; several lanes of one warp that write one address in one instruction;
+a write of the value that memory already holds; a weak read beside atomic operations, as before a compare-and-swap loop;
+a strong read of a weak store that follows a fence.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _STRONG = {"volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"}
 
 
 class MemoryOrder:
-    """What the modifiers of an access say of its order."""
+    """The memory order that the modifiers of an access give it."""
 
     def __init__(self, ins: Instruction) -> None:
         mods = set(ins.mods)

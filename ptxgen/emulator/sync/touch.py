@@ -20,7 +20,7 @@ def page_bits(lo: int, hi: int) -> int:
 
 
 class Touch:
-    """One access of one team: byte positions in the chunk's arena, `size` bytes each.
+    """One access of one warp batch: byte positions in the chunk's arena, `size` bytes each.
 
     `number`: of a write, in the order of time; `changed`: where a store changed what another warp had stored, a boolean
     a position (None: not known).

@@ -1,7 +1,7 @@
-"""What a warpgroup has under way: its products, in groups, and the registers that belong to them meanwhile.
+"""The wgmma products of a warpgroup that are in flight, in groups, and the registers that belong to them.
 
-A product begins when all four warps have issued it. It takes its operands from memory at once ("early"), or when the
-first of the warps waits for it ("late"); until its own wait, no warp may touch the registers.
+A product begins when all four warps have issued it. It reads its operands from memory at once ("early"), or when the
+first warp waits for it ("late"). Until its own wait, no warp may access the registers of a product.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Warpgroup:
         """Faults unless this warp issues what the others of its warpgroup did."""
         if product.form is not form:
             block = int(np.argmax(take))
-            text = f"another warp of the warpgroup executes the wgmma of line {product.form.ins.line} in its place"
+            text = f"another warp of the warpgroup executes the wgmma of line {product.form.ins.line} instead"
             raise fault(DivergenceFault, text, c, form.ins, 32 * block)
         for mine, theirs, what in (
             (a, product.a, "descriptor of A"),
@@ -142,7 +142,7 @@ class Warpgroup:
             self.retry_waits()
 
     def begin(self, c: WarpBatch, product: Product, blocks: Array) -> None:
-        """All four warps have issued it: memory belongs to it from now on."""
+        """All four warps have issued the product: its operands in memory must not change from now on."""
         events = self.events
         form = product.form
         sides = [(product.b, form.n, form.across[1])]

@@ -1,4 +1,4 @@
-"""Matrices in shared memory as wgmma's descriptors name them, and in the registers of a warpgroup."""
+"""The operands of wgmma: matrices in shared memory by their descriptors, and in the registers of a warpgroup."""
 
 from __future__ import annotations
 

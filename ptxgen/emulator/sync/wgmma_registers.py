@@ -1,4 +1,4 @@
-"""The sets of registers that wgmma instructions accumulate in or take A from."""
+"""The sets of registers that wgmma instructions accumulate in or read A from."""
 
 from __future__ import annotations
 
@@ -74,4 +74,6 @@ def check_not_busy(c: WarpBatch, number: int, m: Any, ins: Instruction, name: st
         bad = busy & c.warps(m)
         if bad.any():
             lane = 32 * int(np.argmax(bad))
-            raise fault(AsyncFault, f"{name} belongs to a wgmma that nobody has waited for", c, ins, lane)
+            raise fault(
+                AsyncFault, f"{name} belongs to a wgmma in flight: wgmma.wait_group must come first", c, ins, lane
+            )
