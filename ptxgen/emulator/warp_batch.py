@@ -59,7 +59,7 @@ class AddressInfo:
         self.start, self.end = 1, 0  # the allocation that held them last
 
     def pointer(self, size: int) -> int:
-        """Where the positions in elements of `size` bytes lie in this process."""
+        """The address, in this process, of the positions in elements of `size` bytes."""
         found = self.pointers.get(size)
         if found is None:
             found = self.pointers[size] = self.unit(size).__array_interface__["data"][0]

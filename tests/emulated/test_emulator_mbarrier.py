@@ -247,7 +247,7 @@ FAULTS = {
     ),
     "bytes": (
         BarrierFault,
-        "counts to 1048575",
+        "counts up to 1048575",
         "mbarrier.expect_txS [bar], 1048576;",
         "mbarrier.expect_txS [bar], 1048575;",
     ),
@@ -265,7 +265,7 @@ FAULTS = {
     ),
     "no state": (
         BarrierFault,
-        "no state",
+        "not a state",
         "mov.u64 %d1, 5; mbarrier.test_waitS %p1, [bar], %d1;",
         "mbarrier.arriveS %d1, [bar]; mbarrier.test_waitS %p1, [bar], %d1;",
     ),

@@ -49,7 +49,7 @@ _BUFFER = re.compile(r"(?P<type>\w+)\[(?P<extent>[^\]]*)\](?:=(?P<fill>.+))?")
 
 @dataclass(frozen=True)
 class Argument:
-    """`value`: what is launched with, an array or a NumPy scalar; `save`: the file that its array goes to."""
+    """One argument. `value`: the array or NumPy scalar to launch with; `save`: the file that receives the array."""
 
     text: str
     kind: str

@@ -9,7 +9,7 @@ FALL, BRANCH, EXIT, WARP, BLOCKING = range(5)
 
 
 class Block:
-    """Steps that run one after another, and what follows them."""
+    """One basic block: steps that execute in order, and the instruction that ends it."""
 
     __slots__ = (
         "aligned",

@@ -24,7 +24,7 @@ MOST = 24
 
 
 def deadlock(chunks: list[Chunk], blocks: list[Block]) -> NoReturn:
-    """Raises the fault that describes why nothing can go on."""
+    """Raises the fault of a launch in which no warp can make progress."""
     places = [p for chunk in chunks for p in waiting_places(chunk, blocks, "polls")]
     for batch, ins, lanes, words in places:
         if words == PARKED and not waits_elsewhere(places, batch, lanes):
@@ -41,7 +41,7 @@ def waits_elsewhere(places: list[Place], batch: WarpBatch, lanes: Array) -> bool
 
 
 def endless(c: WarpBatch, blocks: list[Block], limit: int) -> NoReturn:
-    """Raises the fault of a launch whose warps run and run."""
+    """Raises the fault of a launch whose warps exceed the watchdog."""
     places = waiting_places(c.chunk, blocks, "runs")
     places.sort(key=lambda p: p[0] is not c)
     batch, ins, lanes, _ = places[0]
@@ -53,7 +53,7 @@ PARKED = "waits for the other lanes of its warp"
 
 
 def waiting_places(chunk: Chunk, blocks: list[Block], running: str) -> list[Place]:
-    """The places of a chunk's warps; `running`: what those do that wait for nobody."""
+    """The positions of the warps of a chunk; `running`: the word for warps that do not wait."""
     places: list[Place] = []
     for batch in chunk.batches:
         for at, m in sorted(batch.groups.items()):

@@ -407,7 +407,7 @@ class Engine:
         return False
 
     def convergent(self, c: WarpBatch, blk: Block, m: Array) -> Any:
-        """The lanes of `m` whose warp has all the lanes that must meet here; `m` itself if all have."""
+        """The lanes of `m` whose warp has all the lanes that must converge here; `m` itself if all have."""
         live: Any = c.live().reshape(-1, 32)
         here = m.reshape(-1, 32)
         if blk.members is not None and not blk.aligned:

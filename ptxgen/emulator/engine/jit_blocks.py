@@ -40,7 +40,7 @@ def address_of(array: Any) -> int:
 
 
 def nothing(c: WarpBatch, m: Mask) -> None:
-    """Stands in the place of an instruction that a run has executed."""
+    """Replaces the step of an instruction that a compiled function has executed."""
 
 
 def available() -> bool:
@@ -69,7 +69,7 @@ class JitCompiler:
             self.attach(number)
 
     def attach(self, number: int) -> None:
-        """Puts a block's runs in their places, or what finds out whether it runs often."""
+        """Installs the compiled functions of a block, or a counter that finds out whether the block runs often."""
         block = self.program.blocks[number]
         if number in self.found:
             for run in self.found[number]:
@@ -247,7 +247,7 @@ class JitBlock:
         block.steps[self.first : self.first + len(plain)] = [self.step(block), *[nothing] * (len(plain) - 1)]
 
     def before(self) -> list[Early]:
-        """What is looked at before the function runs, in order."""
+        """The checks that run before the function, in order."""
         known = self.program.undefined
         out: list[Early] = []
         groups: dict[Any, Group] = {}

@@ -254,7 +254,7 @@ def raw(kind: str) -> str:
 
 
 def copied(e: Emitter, v: Value) -> Value:
-    """The same value as one of its own, so that what becomes of the other one does not matter."""
+    """A copy of a value, independent of later changes of the original."""
     if not v.word and not v.real:
         e.real(v) if v.size in REAL else e.word(v)
     return Value(v.size, v.word, v.real, v.clean)

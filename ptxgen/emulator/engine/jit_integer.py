@@ -316,7 +316,7 @@ _LOADS = {"b8", "u8", "s8", "b16", "u16", "s16", "b32", "u32", "s32", "f32", "b6
 
 @lower("ld")
 def ld(e: Emitter, ins: Instruction, guard: str) -> None:
-    """From shared or global memory: positions come from NumPy, checked; where the guard is false, they are none."""
+    """A load from shared or global memory: NumPy supplies checked positions; lanes with a false guard have none."""
     kind = ins.mods[-1]
     plain = {"global", "shared", "shared::cta", "nc", "ca", "cg", "cs", "lu", "weak", "v2", "v4"}
     for m in ins.mods[:-1]:

@@ -90,14 +90,14 @@ class GlobalMemory:
         return None
 
     def span(self, address: int, nbytes: int) -> slice:
-        """Where [address, address + nbytes) lies in the buffer; InputError outside an allocation."""
+        """The slice of the buffer that holds [address, address + nbytes); InputError outside an allocation."""
         at = bisect.bisect_right(self.starts, address) - 1
         if at < 0 or nbytes < 0 or address + nbytes > self.ends[at]:
             raise InputError(f"[{address:#x}, {address + nbytes:#x}) is not inside one allocation")
         return slice(address - GLOBAL_BASE, address - GLOBAL_BASE + nbytes)
 
     def inside(self, addresses: NDArray[np.int64], nbytes: int) -> NDArray[np.bool_]:
-        """For each address, whether its `nbytes` lie inside one allocation."""
+        """For each address, whether its `nbytes` are inside one allocation."""
         if not self.starts:
             return np.zeros(len(addresses), bool)
         starts = np.array(self.starts, np.int64)

@@ -19,7 +19,7 @@ BITS = {0: 0, 16: 0, 32: 1, 64: 3, 128: 7}
 
 
 def swizzled(granules: Array, span: int, shift: int = 0) -> Array:
-    """Where granules (numbers of 16 bytes, from address 0) lie; `shift`: 128-byte rows that the pattern begins late."""
+    """Swizzled positions of granules (16 bytes, numbered from address 0); `shift`: 128-byte rows before the pattern."""
     bits = BITS[span]
     if not bits:
         return granules

@@ -403,7 +403,7 @@ class Window:
         return out
 
     def load(self, memory: Array, base: int) -> Array:
-        """The box, filled where it lies outside the tensor."""
+        """The box, filled where it is outside the tensor."""
         t = self.tensor
         out = np.zeros(t.shape, t.dtype)
         kind = t.type.split(".")[0]

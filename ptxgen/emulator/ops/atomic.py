@@ -180,7 +180,7 @@ def make(b: Builder, ins: Instruction, returns: bool) -> Step:
 def in_random_order(
     engine: Any, op: str, kind: str, arena: Array, where: Array, x: Array, y: Array | None, ftz: bool
 ) -> Array:
-    """Lanes that meet at one place follow one another; what each found there."""
+    """Lanes with the same address execute in a seeded random order; the value that each of them found."""
     old = np.empty(len(where), arena.dtype)
     changed = False
     for who in turns(engine, where):
@@ -196,7 +196,7 @@ def in_random_order(
 
 
 def turns(engine: Any, where: Array) -> Iterator[Array]:
-    """Lanes in groups, one after another: in each at most one of those that meet at one place."""
+    """Lanes in groups that execute one after another; within a group all addresses are different."""
     n = len(where)
     order = engine.generator.permutation(n)
     sequence = order[np.argsort(where[order], kind="stable")]

@@ -178,7 +178,7 @@ def from_global(b: Builder, ins: Instruction, operands: list[Operand], to: str, 
 
 
 def count_sectors(c: WarpBatch, requests: int, bytes_: int, load: bool) -> None:
-    """What a copy does to global memory, for the statistics."""
+    """Counts the global memory sectors of a copy for the statistics."""
     stats = c.chunk.engine.stats
     into = stats.global_load if load else stats.global_store
     into.requests += requests

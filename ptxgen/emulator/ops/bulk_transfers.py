@@ -47,7 +47,7 @@ def aligned(c: WarpBatch, ins: Instruction, lanes: Array, at: Array, unit: int, 
 
 
 def in_global(c: WarpBatch, ins: Instruction, lane: int, low: int, high: int, writes: bool) -> None:
-    """Faults unless the bytes from `low` to `high` lie in one allocation."""
+    """Faults unless the bytes from `low` to `high` are inside one allocation."""
     memory = c.chunk.engine.memory
     extent = memory.extent(low)
     if extent is None or high > extent[1]:
@@ -158,7 +158,7 @@ class Outgoing:
         self.async_state.stores.setdefault(batch.warp, []).append(self)
 
     def defined(self, wanted: Callable[[int], Array | None], at: Array) -> None:
-        """Faults where bytes are copied that nobody has written."""
+        """Faults where a copy reads uninitialised bytes."""
         checks = self.batch.chunk.checks
         if not self.pages & ~checks.valid_pages:
             return

@@ -24,7 +24,7 @@ Mask = NDArray[np.bool_] | None
 
 
 def check_uniform(c: WarpBatch, lanes: Array, value: Array, ins: Instruction) -> None:
-    """Faults where lanes of one warp differ in what a .uni instruction wants the same."""
+    """Faults where lanes of one warp have different values of a .uni operand."""
     if value.ndim == 0:
         return
     rows, mine = value.reshape(-1, 32), lanes.reshape(-1, 32)

@@ -162,7 +162,7 @@ def float_to_int(to: str, source: str, mode: str, ftz: bool) -> Any:
 
 
 def bf16_to_f32(x: Array) -> Array:
-    """The same bits, so that a NaN stays what it is."""
+    """Keeps all bits, so that a NaN is unchanged."""
     return (np.atleast_1d(x).view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 

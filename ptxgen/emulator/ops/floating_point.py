@@ -36,7 +36,7 @@ ROUNDINGS = {"rn", "rz", "rm", "rp"}
 
 
 class Style:
-    """The modifiers of a floating-point instruction, taken apart."""
+    """The parsed modifiers of a floating-point instruction."""
 
     def __init__(self, b: Builder, ins: Instruction, more: set[str] = frozenset()) -> None:  # type: ignore[assignment]
         self.kind = ins.mods[-1]

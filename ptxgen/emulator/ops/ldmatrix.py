@@ -75,7 +75,7 @@ def scatter(c: WarpBatch, view: int, warps: Array | None, value: Array) -> None:
 
 
 class Matrices:
-    """What ldmatrix and stmatrix have in common: their modifiers, and the addresses of rows."""
+    """The common part of ldmatrix and stmatrix: their modifiers, and the addresses of rows."""
 
     def __init__(self, b: Builder, ins: Instruction, address: Operand, kind: str) -> None:
         mods = list(ins.mods)
@@ -141,7 +141,7 @@ def ldmatrix(b: Builder, ins: Instruction) -> Step:
     unit = mat.unit
 
     def undefined(c: WarpBatch, at: Array, warps: Array | None) -> None:
-        """What a register receives of bytes that nobody has written is undefined."""
+        """Marks registers undefined that receive uninitialised bytes."""
         unknown = c.chunk.checks.valid_views[unit][at] != FULL[unit]
         loaded: dict[int, tuple[Array, int]] = {}
         for i, slot in enumerate(slots):

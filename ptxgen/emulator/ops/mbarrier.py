@@ -189,7 +189,7 @@ def test_wait(b: Builder, ins: Instruction) -> Step:
 
 @instruction("mbarrier.try_wait", kind="blocking")
 def try_wait(b: Builder, ins: Instruction) -> Step:
-    """As test_wait; lanes that got a no before sleep until the phase completes or nobody can go on."""
+    """As test_wait; after a first false answer, lanes sleep until the phase completes or no warp can make progress."""
     place, given, dst, parity = waiting(b, ins)
     b.members = b.const(0, "u32")  # lanes need not meet
     relaxed = "relaxed" in ins.mods

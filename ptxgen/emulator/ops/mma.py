@@ -71,7 +71,7 @@ SHAPES: dict[tuple[str, str, str], tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Product:
-    """D = A B + C of one shape and its types. `bitwise`: what multiplies single bits, "xor" or "and"."""
+    """D = A B + C of one shape and its types. `bitwise`: the operation on single bits, "xor" or "and"."""
 
     m: int
     k: int
@@ -237,7 +237,7 @@ def fetch(c: WarpBatch, views: list[int], kind: str, warps: Array | None) -> Arr
 
 
 def computation(b: Builder, p: Product, mode: str, saturate: bool) -> Callable[[Array, Array, Array], Array]:
-    """What multiplies operands as `fetch` brings them."""
+    """The function that multiplies operands as `fetch` returns them."""
     if p.c == "s32":
         return partial(integers, p, saturate)
     if p.c == "f64":

@@ -41,7 +41,7 @@ def asynchronous(unit: Unit) -> tuple[bool, bool]:
 
 @instruction("fence", "membar")
 def fence(b: Builder, ins: Instruction) -> Step:
-    """What a fence means to the checks; memory itself is sequentially consistent."""
+    """A fence: it affects the checks only, since memory is sequentially consistent."""
     spaces = ""  # that a fence between the proxies concerns
     if ins.mods[:1] == ("proxy",):
         if ins.mods[1] not in ("async", "async::generic"):
@@ -68,7 +68,7 @@ def fence(b: Builder, ins: Instruction) -> Step:
 
 @instruction("griddepcontrol")
 def griddepcontrol(b: Builder, ins: Instruction) -> Step:
-    """One grid runs after the other; the checks are told what comes after the wait."""
+    """Grids execute one after the other; the checks record the wait."""
     if ins.mods not in (("wait",), ("launch_dependents",)):
         raise b.unsupported()
     if ins.mods == ("launch_dependents",):

@@ -43,7 +43,7 @@ _RED = {
 
 
 class Sent:
-    """Values on their way; `at`: positions, one a lane; `barrier_at`: of the mbarrier that hears of them."""
+    """Values in flight; `at`: positions, one a lane; `barrier_at`: of the mbarrier that they signal."""
 
     def __init__(
         self,

@@ -40,6 +40,6 @@ def suggestion(ins: Instruction) -> str:
 
 
 def closest(word: str, known: set[str]) -> str:
-    """The known word that is most similar; `word` itself where none is."""
+    """The most similar known word, or `word` itself if none is similar."""
     similar = [k for k in sorted(known) if sorted(k) == sorted(word)] or get_close_matches(word, known, 1, SIMILAR)
     return similar[0] if similar else word

@@ -38,7 +38,7 @@ _CONVERSION = re.compile(
 
 
 def memory_at(c: WarpBatch, ins: Instruction, lane: int, address: int) -> Array:
-    """The bytes from a generic address to the end of what holds it, as one lane sees them."""
+    """The bytes from a generic address to the end of its memory, as one lane sees them."""
     engine, chunk = c.chunk.engine, c.chunk
     window, at = address // WINDOW * WINDOW, address % WINDOW
     found: Array = np.zeros(0, np.uint8)

@@ -97,7 +97,7 @@ class Tensor:
             raise fault(Fault, f"a box that is stored begins outside the tensor, at {tuple(place)}", c, self.ins, lane)
 
     def windows(self, c: WarpBatch, lanes: Array, im2col: bool, writes: bool) -> list[Window]:
-        """What each lane touches, checked."""
+        """The part of the tensor that each lane accesses, checked."""
         v = c.v
         places = np.array([np.broadcast_to(v[x], (c.n,))[lanes] for x in self.coordinates], np.int64).T.tolist()
         offsets = np.array([np.broadcast_to(v[x], (c.n,))[lanes] for x in self.offsets], np.int64).T.tolist()
@@ -210,7 +210,7 @@ def load(
 
 
 def alike(windows: list[Window]) -> list[Array]:
-    """Numbers of the boxes that lie in shared memory in one way."""
+    """Groups boxes that have the same layout in shared memory."""
     keys = [(w.tensor.shape, w.tensor.dtype.itemsize, w.tensor.swizzle) for w in windows]
     return [np.array([i for i, k in enumerate(keys) if k == key]) for key in dict.fromkeys(keys)]
 
@@ -255,7 +255,7 @@ def store(b: Builder, ins: Instruction, operands: list[Operand], rank: int, colu
 
 
 def write(window: Window, memory: Array, data: Array, op: str) -> None:
-    """A box goes to the tensor, as far as it lies within."""
+    """Writes a box to the tensor, clipped."""
     if window.empty:
         return
     tensor = window.tensor

@@ -73,7 +73,7 @@ TRIALS = (0, 0xFFFFFFFFFFFFFFFF, 1, 2, 3, 7, 12, 31, 0x5A5A5A5A5A5A5A5A, 0x01234
 
 @dataclass(frozen=True)
 class Origin:
-    """Where an undefined value comes from: the first instruction that reads the register, or the load that fills it
+    """The origin of an undefined value: the first instruction that reads the register, or the load that fills it
     from shared memory at `address`."""
 
     name: str
@@ -128,12 +128,12 @@ class Undefined:
     # ---- what an instruction gets
 
     def check(self, body: dict[str, Any]) -> Step | None:
-        """What comes before an instruction, where it reads tracked registers."""
+        """The check before an instruction that reads tracked registers."""
         regs = [reg for slot, reg in body["reads"].items() if slot in self.flags]
         return self.checked(body["ins"], regs, self.propagation_of(body), list(body["writes"])) if regs else None
 
     def guard_check(self, ins: Instruction) -> Step | None:
-        """What comes before an instruction, where its guard is tracked."""
+        """The check before an instruction whose guard is tracked."""
         tracked = ins.pred is not None and ins.pred.slot in self.flags
         return self.checked(ins, [ins.pred], None, []) if tracked else None
 
@@ -147,7 +147,7 @@ class Undefined:
         return probe if flags else None
 
     def notes(self, body: dict[str, Any]) -> list[Step]:
-        """What comes after an instruction, where it writes tracked registers."""
+        """The steps after an instruction that writes tracked registers."""
         return [self.note(slot) for slot in body["writes"] if slot in self.flags]
 
     def early(self, body: dict[str, Any]) -> bool:

@@ -196,7 +196,7 @@ def ready(c: WarpBatch, blocks: Array, form: Form, ins: Instruction) -> None:
 
 
 def defined(c: WarpBatch, blocks: Array, slots: list[int], d: list[Reg], ins: Instruction) -> None:
-    """Faults where D is added and nobody has written it."""
+    """Faults where a product adds to an undefined D."""
     flags = c.chunk.program.flags
     if not flags or not blocks.any():
         return
@@ -306,7 +306,7 @@ def wait_group(b: Builder, ins: Instruction) -> Step:
 
 
 def entry_registers(c: WarpBatch) -> int:
-    """What a thread starts with, or 0 where nothing in the text says it."""
+    """The initial number of registers of a thread, or 0 if the kernel does not declare it."""
     directives = c.chunk.program.function.directives
     if "maxnreg" in directives:
         return directives["maxnreg"][0]
@@ -319,7 +319,7 @@ def entry_registers(c: WarpBatch) -> int:
 
 @instruction("setmaxnreg", kind="blocking")
 def setmaxnreg(b: Builder, ins: Instruction) -> Step:
-    """Counts registers: what a warpgroup gives up, another may have."""
+    """Counts registers: a warpgroup may take the registers that another releases."""
     if ins.mods[0] not in ("inc", "dec") or ins.mods[1:] != ("sync", "aligned", "u32"):
         raise b.unsupported()
     if len(ins.operands) != 1 or not isinstance(ins.operands[0], Imm):

@@ -88,7 +88,7 @@ def matrix(b: Builder, which: str, shape: str, kind: str) -> Matrix:
 
 
 class Transfer:
-    """wmma.load and wmma.store: registers, and where their parts lie in memory."""
+    """wmma.load and wmma.store: registers, and the positions of their parts in memory."""
 
     def __init__(
         self, b: Builder, ins: Instruction, registers: Operand, address: Operand, rest: tuple[Operand, ...], kind: str

@@ -119,7 +119,7 @@ class Flattener:
         return reg
 
     def fresh(self, f: Function, known: dict[int, Variable]) -> dict[int, Variable]:
-        """What the variables of a function stand for in one copy of it."""
+        """The variables of one copy of a function, by the variables of the function."""
         for v in f.variables:
             if v.space in ("local", "param"):
                 known.setdefault(id(v), self.variable(v))
@@ -259,7 +259,7 @@ class Flattener:
         return found
 
     def candidates(self, ins: Instruction, rest: list[Operand], returns: Any, arguments: Any) -> list[Function]:
-        """The functions that a pointer may be to, and that fit: those listed, or all whose address is taken."""
+        """The functions that a pointer may refer to: listed, or address taken; with a fitting signature."""
         names: list[str] = list(ins.scope or ())
         if rest and isinstance(rest[-1], Sym):
             names = [value[0] for value in rest[-1].var.init or [] if isinstance(value, tuple)]
@@ -327,7 +327,7 @@ class Flattener:
                 self.move(ins, p, actual, result)
 
     def formal(self, ins: Instruction, p: Parameter, formals: Any, actual: Operand, c: Context) -> Operand | None:
-        """What a parameter is within the function's copy; None where it is the caller's own variable."""
+        """The operand of a parameter in the copy of a function; None if it is the caller's own variable."""
         if p.held is not None:
             return c.registers[p.held.slot]
         variable: Variable = next(formals)
@@ -363,7 +363,7 @@ def fits(parameters: list[Parameter], actuals: tuple[Operand, ...]) -> bool:
 
 
 def listed(items: list[Operand]) -> tuple[Operand, ...]:
-    """Takes what stands in parentheses from the front of a call's operands."""
+    """Removes the parenthesised list at the front of the operands of a call, and returns it."""
     if items and isinstance(items[0], Vec):
         first = items[0]
         del items[0]

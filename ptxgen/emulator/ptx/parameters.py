@@ -83,7 +83,7 @@ class Parameters:
             self.f.registers.append(known[offset, size])
 
     def unify(self) -> None:
-        """What one variable receives, the other has."""
+        """Gives two variables the same registers."""
         changed = True
         while changed:
             changed = False

@@ -329,7 +329,7 @@ class Parser(Reader):
         where: dict[tuple[int, str], Any],
         default: object = ...,
     ) -> Any:
-        """What a label stands for, seen from a scope."""
+        """The meaning of a label in a scope."""
         if not isinstance(name, Name):
             raise ParseError(f"line {ins.line}: {ins.text!r} needs a label")
         at: Scope | None = scope

@@ -53,7 +53,7 @@ class Reader:
         self.at = 0
 
     def lookup(self, token: Token) -> Reg | Variable | Vec | None:
-        """What a name stands for where it is read."""
+        """The meaning of a name at the current position."""
         raise NotImplementedError
 
     # ---- tokens

@@ -119,7 +119,7 @@ class Recursion:
             owner.emit(last, "bra", scope=self.calls[numbers[-1]][1], row="bra")
 
     def complete_saves(self, parameters: Parameters) -> None:
-        """Once all registers are known: those that calls save."""
+        """Adds the saved registers to the calls, once all registers are known."""
         for ins, s in self.saves:
             formals = (*s.function.param_vars, *s.function.return_vars)
             parts = [r for v in formals for r in parameters.parts[id(s.context.variables[id(v)])].values()]
@@ -199,7 +199,7 @@ class Recursion:
             owner.move(ins, p, actual, value)
 
     def formals(self, parameters: list[Parameter], variables: list[Variable], s: Subroutine) -> list[Operand]:
-        """What parameters are in a function's copy."""
+        """The operands of the parameters in the copy of a function."""
         others = iter(variables)
         return [
             s.context.registers[p.held.slot] if p.held is not None else Sym(s.context.variables[id(next(others))])

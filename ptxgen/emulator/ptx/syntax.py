@@ -230,7 +230,7 @@ class Unit:
     files: dict[int, str] = field(default_factory=dict)
 
     def source(self, ins: Instruction) -> str:
-        """Where an instruction comes from, as "kernel.cu:12"; empty where no .loc says it."""
+        """The source line of an instruction, as "kernel.cu:12"; empty without .loc."""
         number, line = ins.location
         return f"{self.files[number]}:{line}" if number in self.files else ""
 

@@ -84,7 +84,7 @@ def commit(c: WarpBatch, m: Mask) -> None:
 
 
 def finish(c: WarpBatch, m: Mask, keep: int) -> None:
-    """Waits of some lanes for all but their newest `keep` groups; -1 also takes what is not committed."""
+    """Completes all but the newest `keep` groups of some lanes; -1: also copies that are not committed."""
     left: list[Copy] = []
     done: list[Copy] = []
     for copy in c.copies:

@@ -72,7 +72,7 @@ class Barriers:
         self.whole = 32 * len(chunk.batches)
 
     def arrive_lanes(self, part: Part) -> None:
-        """Lanes come to a barrier. A warp arrives when all its lanes have come, from wherever."""
+        """Lanes arrive at a barrier. Their warp arrives when all its lanes have, from any instruction."""
         c, mask, lane = part.batch, part.mask, int(np.argmax(part.mask))
         if not 0 <= part.number < NUMBER:
             raise fault(BarrierFault, f"barrier {part.number} does not exist, there are 16", c, part.ins, lane)
@@ -88,7 +88,7 @@ class Barriers:
         self.arrive_complete_warps(c)
 
     def arrive_complete_warps(self, c: WarpBatch) -> None:
-        """Warps of a warp batch arrive where all the lanes that they still have stand at one barrier."""
+        """Warps of a batch arrive whose remaining lanes all are at one barrier."""
         live = c.live().reshape(-1, 32)
         for key in [k for k in self.pending if k[1] == c.warp]:
             parts = self.pending[key]
@@ -183,7 +183,7 @@ class Barriers:
         self.votes[number][:, done] = 0
 
     def same_iteration(self, number: int, done: Array) -> None:
-        """Faults where warps of a block meet at one instruction, but in different iterations of the loop around it."""
+        """Faults where warps of a block arrive at one instruction in different iterations of the loop around it."""
         loops = self.chunk.program.loops
         parts = [p for p in self.waiting[number] if id(p.ins) in loops]
         for ins in {id(p.ins): p.ins for p in parts}.values():
@@ -204,7 +204,7 @@ class Barriers:
                         raise fault(BarrierFault, text, p.batch, ins, int(np.argmax(late)))
 
     def not_missed(self, number: int, done: Array) -> None:
-        """Faults where a warp comes to a barrier once more, and another that came there before has exited."""
+        """Faults where a warp arrives at a barrier again, and another warp that arrived there before has exited."""
         gone = ~np.stack([t.warps(None) for t in self.chunk.batches])
         for p in self.waiting[number]:
             bad = (self.came[id(p.ins)] & gone).any(axis=0) & done & p.batch.warps(p.mask)

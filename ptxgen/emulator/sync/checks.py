@@ -161,7 +161,7 @@ class Checks:
     # ---- copies in flight
 
     def check_copies(self, c: WarpBatch, touch: Touch, doing: str) -> None:
-        """Faults where an access meets the destination of a copy that nobody has waited for."""
+        """Faults where an access overlaps the destination of a copy that has not been waited for."""
         at, lanes = touch.positions()
         scratch = self.scratch_views()
         for batch in self.chunk.batches:
@@ -196,7 +196,7 @@ class Checks:
     # ---- races
 
     def reset_clocks(self, past: int = 0) -> None:
-        """All warps know of all others what happened up to the clock `past`."""
+        """Orders all warps after everything that happened up to the clock `past`."""
         warp_count = len(self.chunk.batches)
         self.clocks = np.full((warp_count, warp_count, self.chunk.blocks), past, np.int32)
         self.clocks[np.arange(warp_count), np.arange(warp_count)] = past + 1
@@ -215,7 +215,7 @@ class Checks:
         return self.shadow
 
     def synchronise_lanes(self, c: WarpBatch, members: Array) -> None:
-        """Lanes of some warps synchronise; `members`: for each lane those that it meets, 0 if it takes no part."""
+        """Lanes of some warps synchronise; `members`: for each lane the mask of its partners, 0 if it takes no part."""
         if not self.races:
             return
         if self.chunk.messages is not None:
@@ -312,7 +312,7 @@ class Checks:
         touch.changed = changed
 
     def close(self, c: WarpBatch) -> None:
-        """Ends a warp batch's segment, at a synchronisation, and looks for races with the others."""
+        """Ends the segment of a warp batch at a synchronisation, and checks it for races with other segments."""
         if not self.races:
             return
         self.resolve_store()
@@ -338,7 +338,7 @@ class Checks:
         own += 1
 
     def prune(self) -> None:
-        """Forgets segments that happened before everything still to come."""
+        """Forgets segments that all running warps are ordered after."""
         running = [t.warp for t in self.chunk.batches if t.count]
         kept = []
         for s in self.live:
@@ -356,7 +356,7 @@ class Checks:
             self.live = kept[len(kept) // 2 :]
 
     def synchronise_clocks(self, releasing: Array, acquiring: Array) -> None:
-        """Warps meet: who of [warp, block] tells what it did, and who learns it."""
+        """Warps synchronise: `releasing` and `acquiring` are masks by [warp, block]."""
         if not self.races:
             return
         if releasing.all() and acquiring.all():
@@ -370,7 +370,7 @@ class Checks:
                 self.merge_clocks(np.flatnonzero(releasing[:, block]), acquiring, np.array([block]))
 
     def release_clocks(self, c: WarpBatch, blocks: Array) -> Any:
-        """What warp `c` of some blocks knows as it arrives somewhere without waiting, its own past included."""
+        """The clocks that warp `c` of some blocks releases as it arrives without waiting, its own past included."""
         if not self.races:
             return None
         known = self.clocks[c.warp][:, blocks]
@@ -378,7 +378,7 @@ class Checks:
         return known
 
     def acquire_clocks(self, acquiring: Array, released: Any, blocks: Array) -> None:
-        """Warps [warp, block] learn what one told, of the given blocks."""
+        """Warps [warp, block] acquire released clocks of the given blocks."""
         if not self.races:
             return
         for w in np.flatnonzero(acquiring[:, blocks].any(axis=1)):

@@ -76,7 +76,7 @@ class Access:
         self.at = granules << GRANULE if at is None else at
 
     def subset(self, which: Array) -> Access:
-        """What some of the lanes do."""
+        """The part of the access that some lanes make."""
         return Access(self.ins, self.lanes[which], self.granules[which], self.pages, self.at[which], self.size)
 
 
@@ -124,7 +124,7 @@ class Events:
         return event
 
     def reclaim(self) -> None:
-        """Forgets events whose granules others have taken over or that all warps know; the oldest at least."""
+        """Forgets events whose granules were overwritten or that all warps have acquired; at least the oldest."""
         running = [t.warp for t in self.chunk.batches if t.count]
         known = int(np.bitwise_and.reduce(self.order.events[running], axis=None)) if running else 0
         for event in list(self.ages):
@@ -248,7 +248,7 @@ class Events:
     # ---- asynchronous accesses
 
     def knowledge(self, c: WarpBatch, lanes: Array) -> tuple[Array, Array, Array]:
-        """Clocks, fences and events that the warps of some lanes know: a column a lane."""
+        """The clocks, fences and events that the warps of some lanes have acquired: one column a lane."""
         blocks = lanes >> 5
         return (
             self.order.clocks[c.warp][:, blocks],
@@ -320,7 +320,7 @@ class Events:
         raise fault(AsyncFault, text, c, a.ins, int(a.lanes[i]), at)
 
     def start(self, event: Event, a: Access) -> None:
-        """The work of an event is under way."""
+        """Records that the work of an event is in flight."""
         g = a.granules
         event.granules.append(g)
         event.pages |= a.pages

@@ -99,7 +99,7 @@ class HappensBefore(Checks):
                 self.close(batch)
 
     def check_segment(self, new: Segment, knowledge: Array, doing: str = "") -> None:
-        """Looks for races of what happens with what happened; `knowledge[actor, block]` is the new segment's."""
+        """Checks a new segment against the live ones; `knowledge[actor, block]`: the clocks that it is ordered after."""
         r, w, a = new.rpages, new.wpages, new.apages
         if (
             w & (self.live_read | self.live_write | self.live_atomic)
@@ -115,7 +115,7 @@ class HappensBefore(Checks):
                     self.check_pair(new, old, knowledge, doing)
 
     def check_pair(self, new: Segment, old: Segment, knowledge: Array, doing: str) -> None:
-        """Raises where accesses of two segments meet unordered."""
+        """Raises where unordered accesses of two segments overlap."""
         warp, stride = old.batch.warp, self.chunk.stride
         unordered_ranks = self.unordered_ranks(new, old, knowledge)
         if not unordered_ranks:
@@ -222,7 +222,7 @@ class HappensBefore(Checks):
     # ---- what warps tell each other
 
     def release(self, c: WarpBatch, blocks: Array, relaxed: bool = False) -> Known:
-        """What warp `c` of some blocks tells whoever waits for it."""
+        """The clocks, fences and events that warp `c` of some blocks releases."""
         self.close(c)
         w = c.warp
         if relaxed:
@@ -236,7 +236,7 @@ class HappensBefore(Checks):
         return Known(clocks, self.fenced[w][:, blocks], self.events[w, blocks])
 
     def acquire(self, c: WarpBatch, blocks: Array, known: Known, relaxed: bool = False) -> None:
-        """Warp `c` of some blocks learns; what it is told without .acquire counts from its next fence on."""
+        """Warp `c` of some blocks acquires; without .acquire (`relaxed`) this takes effect at its next fence."""
         w = c.warp
         if relaxed:
             pending = self.pending
@@ -271,7 +271,7 @@ class HappensBefore(Checks):
         self.exchange_clocks(releasing, acquiring, self.blocks)
 
     def exchange_clocks(self, releasing: Array, acquiring: Array, groups: Array) -> None:
-        """Warps [warp, block] meet, those of the blocks of one group each; `groups` gives the blocks' numbers."""
+        """Warps [warp, block] synchronise within groups of blocks; `groups`: the group of each block."""
         released = self.clocks.copy()
         for w in range(self.warp_count):
             released[w, self.base + w, self.blocks] -= 1
@@ -288,7 +288,7 @@ class HappensBefore(Checks):
         self.events = np.where(acquiring, self.events | events, self.events)
 
     def fence(self, c: WarpBatch, blocks: Array, spaces: str) -> None:
-        """A fence: between the proxies for some `spaces`, or (none) one that makes public what the warp knows."""
+        """A proxy fence for some `spaces`, or without any a fence that publishes what the warp has acquired."""
         w = c.warp
         if spaces:
             known = self.release(c, blocks)

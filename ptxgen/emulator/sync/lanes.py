@@ -39,7 +39,7 @@ class Lanes:
         self.each: Array | None = None
 
     def synchronise(self, members: Array, live: Array, clocks: Array) -> None:
-        """Lanes synchronise. `members`: for each lane the lanes it meets, as a word, 0 if it takes no part."""
+        """Lanes synchronise. `members`: for each lane the mask of its partners, 0 if it takes no part."""
         taking = members != 0
         wanted = live.reshape(-1, 32)
         words = (np.where(wanted, np.uint32(1) << LANES, np.uint32(0))).sum(axis=1, dtype=np.uint32)
@@ -62,7 +62,7 @@ class Lanes:
         np.maximum(self.every, np.repeat(np.where(warps, clocks, 0), 32), out=self.every)
 
     def knows(self, lanes: Array, others: Array, clocks: Array) -> Array:
-        """Whether `lanes` are ordered after what lanes number `others` of their warps did at some clocks."""
+        """Whether `lanes` are ordered after what lanes `others` of their warps did at some clocks."""
         out: Array = clocks <= self.every[lanes]
         if self.each is not None:
             out |= clocks <= self.each[lanes, others]

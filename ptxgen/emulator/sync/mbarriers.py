@@ -39,7 +39,7 @@ class Sleeper:
         self.phases, self.ready, self.after = phases, ready, after
 
     def wake(self, which: Array, answer: bool) -> None:
-        """Some of its lanes go on, with that answer."""
+        """Some lanes continue with an answer."""
         lanes = self.lanes[which]
         mask = np.zeros(self.batch.n, bool)
         mask[lanes] = True
@@ -164,7 +164,7 @@ class Mbarriers:
         return rows
 
     def publish(self, c: WarpBatch, blocks: Array) -> None:
-        """A fence of warp `c` after its initialisations: its next arrival at the cluster's barrier tells of them."""
+        """A fence of warp `c` after its initialisations: its next arrival at the cluster barrier publishes them."""
         rows = np.arange(1, self.count)
         block = self.word[rows] * 8 // self.chunk.stride
         mine = (self.stage[rows] < 0) & (self.maker[rows] == self.order.base[block] + c.warp) & np.isin(block, blocks)
@@ -290,7 +290,7 @@ class Mbarriers:
         return tokens.astype(np.uint64) | np.uint64(TOKEN)
 
     def add_bytes(self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array, amounts: Array) -> None:
-        """More bytes to come, or (negative) some that have."""
+        """Adds pending bytes, or (negative) subtracts bytes that have arrived."""
         rows = self.find(c, ins, lanes, at)
         np.add.at(self.bytes, rows, amounts)
         self.check_limit(c, ins, lanes, at, rows)
@@ -372,7 +372,7 @@ class Mbarriers:
         return before
 
     def acquire_phase(self, c: WarpBatch, lanes: Array, rows: Array, relaxed: bool) -> None:
-        """Lanes whose phase has completed."""
+        """Lanes acquire the clocks of their completed phase."""
         blocks, first = np.unique(lanes >> 5, return_index=True)
         if len(first) == len(lanes) or (rows == rows[first][np.searchsorted(blocks, lanes >> 5)]).all():
             rows = rows[first]

@@ -103,7 +103,7 @@ class Messages:
         return self.first + block // self.size
 
     def clocks(self, warp: int, block: int) -> Array:
-        """Clocks, and clocks of proxy fences, that a warp knows of its cluster."""
+        """The clocks, and the clocks behind proxy fences, that a warp has acquired of its cluster."""
         checks = self.checks
         out = np.zeros((2, checks.actors), np.int32)
         out[0] = checks.clocks[warp, :, block]
@@ -113,7 +113,7 @@ class Messages:
         return out
 
     def foreign(self, warp: int, block: int) -> Clocks:
-        """What a warp knows of other clusters."""
+        """The clocks that a warp has acquired of other clusters."""
         out: Clocks = {}
         if self.acquired:
             cluster = self.cluster(block)
@@ -127,7 +127,7 @@ class Messages:
     # ---- those who tell
 
     def fence(self, c: WarpBatch, blocks: Array, near: bool) -> None:
-        """Publishes what warp `c` of some blocks knows; `near`: to its block or cluster only."""
+        """Publishes the clocks of warp `c` of some blocks; `near`: to its block or cluster only."""
         self.apply_received(c, blocks)
         self.checks.close(c)
         for block in blocks.tolist():
@@ -179,7 +179,7 @@ class Messages:
             self.apply_received(c, np.unique(blocks))
 
     def apply_received(self, c: WarpBatch, blocks: Array) -> None:
-        """What warp `c` of some blocks has heard takes effect."""
+        """Acquires the publications that warp `c` of some blocks has received."""
         if not self.pending:
             return
         checks, w = self.checks, c.warp
@@ -210,6 +210,6 @@ class Messages:
                 history.add(int(checks.clocks[w, actor, block]), far)
 
     def knows(self, warp: int, block: int, cluster: int, actor: int, row: int = 0) -> int:
-        """The clock up to which a warp knows a warp of another cluster; `row` 1: of its writes behind a proxy fence."""
+        """The acquired clock of a warp of another cluster; `row` 1: of its writes behind a proxy fence."""
         known = self.foreign(warp, block).get(cluster)
         return 0 if known is None else int(known[row, actor])

@@ -189,7 +189,7 @@ class Shadow:
         return overwritten
 
     def attach_messages(self, c: WarpBatch, order: MemoryOrder, at: Array, lanes: Array) -> None:
-        """What is written carries the publications of those who write it; atomic operations add theirs."""
+        """Written values carry the publications of their writers; atomic operations add theirs."""
         messages = c.chunk.messages
         assert messages is not None
         numbers, g = messages.carried(c, lanes), at >> self.shift
@@ -297,7 +297,7 @@ class Shadow:
         doing: str,
         done: str,
     ) -> None:
-        """Raises where an access meets marks of other threads that nothing orders before it."""
+        """Raises where an access overlaps marks of other threads that it is not ordered after."""
         bad = ((old ^ mark) & THREAD != 0) & (old != 0)
         if not bad.any():
             return
@@ -392,7 +392,7 @@ class Shadow:
         c.chunk.waited[c.warp][warps] = own[warps]
 
     def overlaps(self, c: WarpBatch, ins: Instruction, at: Array, lanes: Array, size: int, writes: bool) -> None:
-        """Raises where lanes that have not waited touch what a launch that may not have ended writes (or reads)."""
+        """Raises where lanes without griddepcontrol.wait access what an unfinished launch writes (or reads)."""
         if not self.earlier:
             return
         checks = c.chunk.checks

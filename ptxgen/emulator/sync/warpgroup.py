@@ -108,7 +108,7 @@ class Warpgroup:
     def check_agreement(
         self, c: WarpBatch, take: Array, product: Product, form: Form, a: Array, b: Array, adds: Array
     ) -> None:
-        """Faults unless this warp issues what the others of its warpgroup did."""
+        """Faults unless this warp issues the same product as the other warps of its warpgroup."""
         if product.form is not form:
             block = int(np.argmax(take))
             text = f"another warp of the warpgroup executes the wgmma of line {product.form.ins.line} instead"
@@ -249,7 +249,7 @@ class Warpgroup:
         self.committed[c.warp % WARPS] += blocks
 
     def wait(self, c: WarpBatch, ins: Instruction, lanes: Array, after: int, keep: int) -> None:
-        """Lanes wait until at most `keep` of their warpgroup's newest groups are under way."""
+        """Lanes wait until at most `keep` of the newest groups of their warpgroup are in flight."""
         w = c.warp % WARPS
         blocks = c.warps(lanes)
         limit = self.committed[w] - keep
@@ -297,7 +297,7 @@ class Warpgroup:
                 c.forget_addresses(number)
 
     def retry_waits(self) -> None:
-        """Another warp has issued: some that wait for it may go on."""
+        """Continues waits that depend on what another warp has just issued."""
         waiting, self.waiting = self.waiting, []
         for c, ins, lanes, after, keep in waiting:
             self.wait(c, ins, lanes, after, keep)

@@ -46,7 +46,7 @@ class RegisterSets:
         return number
 
     def watch(self, registers: list[Reg], ins: Instruction) -> list[Step]:
-        """What comes before an instruction that touches registers, where those are in sets."""
+        """The steps before an instruction that accesses registers of a set."""
         if not self.numbers or ins.op == "wgmma":
             return []
         return [self.note(self.of[r.slot], r.name, ins) for r in dict.fromkeys(registers) if r.slot in self.of]
