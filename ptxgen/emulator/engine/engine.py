@@ -170,7 +170,7 @@ class Engine:
             ready = [t for c in resident for t in c.batches if t.ready]
             fresh = [t for t in ready if t.quiet != self.progress + 1]
             if not fresh:
-                # everything is blocked, or polls what nobody changes
+                # every batch is blocked, or polls memory that does not change
                 if self.complete_late(resident):
                     stuck = 0
                     continue
@@ -258,7 +258,7 @@ class Engine:
                 m = groups.pop(at)
                 warm.remove(at)
                 limit = min(warm) if warm else 1 << 30
-            # ---- run it until it meets another group, splits, or waits
+            # ---- run it until it joins another group, splits, or waits
             while True:
                 blk = blocks[at]
                 budget -= 1

@@ -134,7 +134,7 @@ class JitCompiler:
         for i, body in enumerate(bodies):
             ins = body["ins"]
             site = self.sites.get(id(ins))
-            # a guard of a global load tells that some lanes have no address
+            # lanes whose guard is false may have no valid global address
             guarded_load = site is not None and site.space == "global" and ins.pred is not None
             if guarded_load or id(ins) in self.left_out or not able(program.builder, ins):
                 close(i)

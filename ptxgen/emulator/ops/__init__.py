@@ -1,1 +1,1 @@
-"""The instructions: one module for each group, and what builds a step from the operands of an instruction."""
+"""The instructions, one module for each group, and the builder that turns their operands into steps."""

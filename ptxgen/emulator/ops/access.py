@@ -1,4 +1,4 @@
-"""Where an access goes: addresses of a warp batch's lanes to positions in an arena, checked."""
+"""Memory operands: addresses of the lanes of a warp batch become checked positions in an arena of bytes."""
 
 from __future__ import annotations
 

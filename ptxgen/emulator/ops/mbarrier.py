@@ -191,7 +191,7 @@ def test_wait(b: Builder, ins: Instruction) -> Step:
 def try_wait(b: Builder, ins: Instruction) -> Step:
     """As test_wait; after a first false answer, lanes sleep until the phase completes or no warp can make progress."""
     place, given, dst, parity = waiting(b, ins)
-    b.members = b.const(0, "u32")  # lanes need not meet
+    b.members = b.const(0, "u32")  # lanes need not converge
     relaxed = "relaxed" in ins.mods
 
     def step(c: WarpBatch, m: Mask, after: int) -> None:

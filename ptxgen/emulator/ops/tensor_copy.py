@@ -1,4 +1,4 @@
-"""cp.async.bulk.tensor, its reductions and prefetches: boxes of a tensor, found by a map."""
+"""cp.async.bulk.tensor, its reductions and prefetches: copies of boxes of a tensor that a tensor map describes."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""A kernel as one list of instructions: functions in the places where they are called, indexed branches as branches.
+"""Flattens a kernel into one list of instructions: calls are inlined, and indexed branches become branches.
 
-Every call has its own copy of the function's registers and variables, so that divergence, barriers and the checks of
-undefined registers need to know nothing of calls; recursive functions have one copy and a stack (`recursion`).
-Parameters that are passed through .param variables become registers where every access to a variable names the same
-parts of it, otherwise they lie in the thread's local memory.
+Every call has its own copy of the registers and variables of the function, so that divergence, barriers and the checks
+of undefined registers need no special case. Recursive functions have one copy and a stack (`recursion`). Parameters
+that are passed through .param variables become registers if every access to a variable names the same parts of it;
+otherwise they are in the local memory of the thread.
 """
 
 from __future__ import annotations

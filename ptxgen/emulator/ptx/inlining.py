@@ -1,4 +1,4 @@
-"""What the inlining of calls works with: labels, the context of a copied body, recursive functions."""
+"""The data of inlining: labels, the context of a copied function body, recursive functions."""
 
 from __future__ import annotations
 

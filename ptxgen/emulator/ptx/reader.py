@@ -1,4 +1,4 @@
-"""Tokens to operands and constants: the part of the parser that knows no statements."""
+"""Parses tokens into operands and constants; `parser` handles statements."""
 
 from __future__ import annotations
 

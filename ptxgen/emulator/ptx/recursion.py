@@ -1,8 +1,8 @@
 """Recursive functions: one copy of each, which every call enters, with a stack of registers for every thread.
 
-A call saves the registers of the caller, if the caller is a recursive function itself, writes the parameters, and goes
-to the function's first instruction. The function returns through a table of all calls. Variables in local memory are
-addressed from a register, the frame pointer.
+A call saves the registers of its caller if that is recursive, writes the parameters, and branches to the first
+instruction of the function. The function returns through a table of all calls. Variables in local memory are addressed
+from a register, the frame pointer.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Recursion:
     def __init__(self, owner: CodeWriter) -> None:
         self.owner = owner
         self.subroutines: dict[str, Subroutine] = {}
-        self.calls: list[tuple[Subroutine, Label]] = []  # with where each goes on
+        self.calls: list[tuple[Subroutine, Label]] = []  # with the label after each call
         self.saves: list[tuple[Instruction, Subroutine]] = []
         self.frame_pointer: Reg | None = None
         functions = owner.unit.functions

@@ -34,7 +34,7 @@ class Copy:
         self.unit, self.count, self.group = unit, count, group
         self.done = False
         self.number = 0  # among the copies of its warp batch
-        self.signalled = False  # whether an arrival tells of it
+        self.signalled = False  # whether an mbarrier arrival covers it
 
     def subset(self, keep: Array) -> Copy:
         """The part of it that some lanes made; `keep` indexes the lanes."""

@@ -58,7 +58,7 @@ class Barriers:
     def __init__(self, chunk: Chunk) -> None:
         self.chunk = chunk
         shape = (NUMBER, chunk.blocks)
-        self.expected = np.zeros(shape, np.int32)  # 0: nobody has arrived; -1: the whole block
+        self.expected = np.zeros(shape, np.int32)  # 0: no arrivals yet; -1: the whole block
         self.arrived = np.zeros(shape, np.int32)
         self.releasing = np.zeros((NUMBER, len(chunk.batches), chunk.blocks), bool)
         self.waiting: list[list[Part]] = [[] for _ in range(NUMBER)]
@@ -67,7 +67,7 @@ class Barriers:
         #: lanes that wait for the rest of their warp, by barrier and warp
         self.pending: dict[tuple[int, int], list[Part]] = {}
         self.votes = np.zeros((NUMBER, 2, chunk.blocks), np.int32)  # lanes with a true predicate; lanes in all
-        self.came: dict[int, Array] = {}  # of each instruction: whether each warp has come to it
+        self.came: dict[int, Array] = {}  # by instruction: whether each warp has arrived there
         self.exited = np.zeros(chunk.blocks, np.int32)  # threads of warps that are gone
         self.whole = 32 * len(chunk.batches)
 

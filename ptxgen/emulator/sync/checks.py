@@ -67,7 +67,7 @@ class Checks:
         self.valid_pages = 0
         self.valid: Array | None = None
         self.valid_views: dict[int, Array] = {}
-        self.dirty = 0  # pages written since somebody last looked
+        self.dirty = 0  # pages written since the last refresh
         self.doubt = False  # the last read met bytes that may be unwritten
         if options.uninitialised:
             self.valid = np.zeros(len(chunk.shared), np.uint8)

@@ -80,7 +80,7 @@ class HappensBefore(Checks):
             segment.clock = self.own(c.warp)
             segment.remote = c.warp in self.remote_warps
             self.check_segment(segment, self.clocks[c.warp])
-            if segment.remote:  # this warp of one block may meet that of another
+            if segment.remote:  # this warp of two blocks may access the same memory
                 self.check_pair(segment, segment, self.clocks[c.warp], "")
                 self.remote_warps.discard(c.warp)
             self.live.append(segment)
@@ -99,7 +99,7 @@ class HappensBefore(Checks):
                 self.close(batch)
 
     def check_segment(self, new: Segment, knowledge: Array, doing: str = "") -> None:
-        """Checks a new segment against the live ones; `knowledge[actor, block]`: the clocks that it is ordered after."""
+        """Checks a new segment against live ones; `knowledge[actor, block]`: the clocks that it is ordered after."""
         r, w, a = new.rpages, new.wpages, new.apages
         if (
             w & (self.live_read | self.live_write | self.live_atomic)
@@ -219,7 +219,7 @@ class HappensBefore(Checks):
                     return False
         return True
 
-    # ---- what warps tell each other
+    # ---- release and acquire
 
     def release(self, c: WarpBatch, blocks: Array, relaxed: bool = False) -> Known:
         """The clocks, fences and events that warp `c` of some blocks releases."""
@@ -264,7 +264,7 @@ class HappensBefore(Checks):
 
     def synchronise_clocks(self, releasing: Array, acquiring: Array) -> None:
         if self.size == 1 and releasing.all() and acquiring.all():
-            # all that happened is ordered before all that will: nobody need look at it again
+            # everything so far is ordered before everything that follows: forget it
             self.live = []
             self.live_read = self.live_write = self.live_atomic = 0
             self.written_pages = [0] * self.warp_count

@@ -53,7 +53,7 @@ class Lanes:
         rows = part & ~31
         named = (members[part][:, None] >> LANES) & np.uint32(1) != 0
         groups = rows[:, None] + np.arange(32)
-        known = np.maximum(self.each[groups], self.every[groups][:, :, None])  # of each member: what it knows
+        known = np.maximum(self.each[groups], self.every[groups][:, :, None])  # the clocks of each member
         released = np.where(named[:, :, None], known, 0).max(axis=1)
         self.each[part] = np.maximum(released, np.where(named, clocks[part][:, None], 0))
 

@@ -59,7 +59,7 @@ class Mbarriers:
         self.sleepers: list[Sleeper] = []
         self.cluster: ClusterBarrier | None = None
         self.refused: set[tuple[int, int]] = set()
-        self.stuck_at = -1  # the engine's progress when nobody could go on last
+        self.stuck_at = -1  # the engine's progress at the last stall
         self.tracked: dict[int, list[tuple[WarpBatch, Array, int]]] = {}
         self.grow(64)
         events.barriers = lambda words: self.rows[words] != 0

@@ -124,7 +124,7 @@ class Messages:
                     merge(out, found)
         return out
 
-    # ---- those who tell
+    # ---- release
 
     def fence(self, c: WarpBatch, blocks: Array, near: bool) -> None:
         """Publishes the clocks of warp `c` of some blocks; `near`: to its block or cluster only."""
@@ -163,7 +163,7 @@ class Messages:
         out: Array = self.numbers[c.warp, lanes >> 5]
         return out
 
-    # ---- those who hear
+    # ---- acquire
 
     def receive(self, c: WarpBatch, lanes: Array, numbers: Array, acquires: bool) -> None:
         """Lanes read values that carry publications."""

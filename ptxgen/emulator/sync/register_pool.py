@@ -25,7 +25,7 @@ class RegisterPool:
     def change(
         self, c: WarpBatch, ins: Instruction, lanes: Array, after: int, wanted: int, grows: bool, entry: int
     ) -> None:
-        if not entry:  # as ptxas, which ignores it where it does not know how many there are
+        if not entry:  # as ptxas, which ignores setmaxnreg if the number is unknown
             c.add(after, lanes)
             return
         own = self.own[c.warp]

@@ -208,7 +208,7 @@ class Shadow:
             return
         changed = (values != old).any(axis=0)
         if self.has_messages and not changed.all():
-            # the value stays; what it tells is told all the same
+            # memory is unchanged, but the store still carries its publication
             same = ~changed
             order = self.memory_order(ins)
             assert c.chunk.messages is not None

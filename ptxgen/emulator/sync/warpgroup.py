@@ -58,7 +58,7 @@ class Product:
         self.a, self.b = np.zeros(blocks, np.uint64), np.zeros(blocks, np.uint64)
         self.adds = np.zeros(blocks, bool)
         self.group = np.zeros(blocks, np.int64)
-        # what all four warps know
+        # what all four warps have acquired
         self.clocks = np.full((actors, blocks), np.iinfo(np.int32).max, np.int32)
         self.fenced = self.clocks.copy()
         self.known = np.full(blocks, ~np.uint64(0), np.uint64)
