@@ -391,7 +391,7 @@ def locate(c: WarpBatch, at: Array, lanes: Array, size: int, ins: Instruction, e
 def cluster_shared_at(
     c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int, atomic: bool, everywhere: bool
 ) -> Place:
-    """As `access.shared_at`, in a cluster."""
+    """As `shared_at`, in a cluster."""
     index, _ = locate(c, at, lanes, site.size, site.ins, everywhere)
     misaligned(c, site, at, lanes)
     if len(at):
@@ -419,7 +419,7 @@ def cluster_info(c: WarpBatch, site: Site) -> AddressInfo:
 def cluster_shared(
     c: WarpBatch, site: Site, m: Mask, unit: int, atomic: bool = False, everywhere: bool = False
 ) -> Place:
-    """As `access.shared`, in a cluster."""
+    """As `shared`, in a cluster."""
     if m is None:
         m = c.alive
     info = c.addresses[site.key]
