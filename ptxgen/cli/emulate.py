@@ -91,9 +91,9 @@ def emulate(
     import numpy as np
 
     from ptxgen.emulator import launch
-    from ptxgen.emulator.arguments import parse_argument
-    from ptxgen.emulator.parser import parse
-    from ptxgen.emulator.summary import fault_fields, stats_fields, text
+    from ptxgen.emulator.engine.arguments import parse_argument
+    from ptxgen.emulator.ptx.parser import parse
+    from ptxgen.emulator.engine.summary import fault_fields, stats_fields, text
 
     source = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8", errors="replace")
     random = np.random.default_rng(seed)

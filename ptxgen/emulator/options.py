@@ -1,4 +1,4 @@
-"""What a machine is asked to check, and how it orders what hardware leaves open."""
+"""The options of a machine: what it checks, and how it orders what the hardware leaves open."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from ptxgen.errors import InputError
 
 @dataclass(frozen=True)
 class Options:
-    """Choices of one machine.
+    """The options of one machine.
 
-    seed: of the order in which warps run. completion: asynchronous work takes effect "late" (at the
-    wait that orders it) or "early" (at once). races, uninitialised: whether to look for them;
-    global_races: with races, whether to look for them in global memory, too.
-    mma: "hopper" rounds as tensor cores do, "f32" in plain float32. stats: "sampled", "full" or
-    "off" (the costly part: bank conflicts and sectors). lanes: of one chunk. engine: "numpy".
-    watchdog: instructions that one warp may execute before the launch counts as endless; 0: any number.
+    ``seed``: of the random order in which warps and atomic operations execute.
+    ``completion``: asynchronous work takes effect "late" (when no warp can progress without it) or "early" (at once).
+    ``races``, ``uninitialised``: whether to check for them. ``global_races``: with ``races``, also in global memory.
+    ``mma``: "hopper" rounds as tensor cores do, "f32" sums in f64 and rounds once.
+    ``stats``: bank conflicts and sectors are "sampled", "full" or "off".
+    ``lanes``: most lanes of a chunk of resident blocks. ``engine``: "auto", "numpy" or "llvm".
+    ``watchdog``: instructions that one warp may execute before the launch counts as endless; 0: no limit.
     """
 
     seed: int = 0

@@ -1,4 +1,4 @@
-"""What a launch did: the counts that feed a clock model and the tests."""
+"""The statistics of a launch: the counts that the performance model of the device and the tests use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ _CLASSES = {
     "fp64": {"f64"},
     "fp16": {"f16", "bf16", "f16x2", "bf16x2"},
 }
+
+
 _FLOAT_OPS = {"add", "sub", "mul", "fma", "mad", "min", "max", "abs", "neg", "div", "setp", "set", "selp"}
+
+
 _SPECIAL_OPS = {"rcp", "sqrt", "rsqrt", "sin", "cos", "lg2", "ex2", "tanh"}
 
 
@@ -63,11 +67,11 @@ class Access:
     """Accesses of one kind, of one instruction or of a launch; sampled ones are scaled up."""
 
     requests: float = 0  # warp-instructions
-    wavefronts: float = 0  # passes over the 32 banks of shared memory
-    ideal: float = 0  # passes without conflicts
+    wavefronts: float = 0  # wavefronts: cycles of the 32 banks of shared memory
+    ideal: float = 0  # wavefronts without bank conflicts
     sectors: float = 0  # 32-byte sectors of global memory
-    bytes: float = 0  # bytes asked for by lanes
-    distinct: float = 0  # bytes of global memory that the lanes of a warp asked for, each counted once
+    bytes: float = 0  # bytes that lanes request
+    distinct: float = 0  # bytes of global memory that the lanes of a warp request, each counted once
 
 
 @dataclass
@@ -92,7 +96,7 @@ class Stats:
     blocks: int = 0
     threads: int = 0
     seconds: float = 0.0
-    notes: list[str] = field(default_factory=list)  # what is no fault and may not be meant; each once
+    notes: list[str] = field(default_factory=list)  # suspicious behaviour that is not a fault; each once
 
     def note(self, text: str) -> None:
         """Adds a note, unless it is there."""
@@ -106,5 +110,5 @@ class Stats:
 
     @property
     def bank_conflicts(self) -> float:
-        """Shared-memory passes beyond what conflict-free accesses would take."""
+        """Shared-memory wavefronts beyond those of conflict-free accesses."""
         return self.shared.wavefronts - self.shared.ideal

@@ -15,9 +15,12 @@ FACES = ("", "__main__")
 FREE = {"numpy", "ptxgen", "__future__"} | set(sys.stdlib_module_names) - {"sqlite3"}
 
 
-def layers() -> dict[str, int]:
-    """Package or module at the top of ``ptxgen`` -> its layer, the lowest 0, as the reference lists them."""
-    [block] = fenced(REFERENCE.read_text(), "layers")
+def layers(kind: str = "layers") -> dict[str, int]:
+    """Package or module at the top of ``ptxgen`` -> its layer, the lowest 0, as the reference lists them.
+
+    ``kind``: of the fenced block; ``emulator-layers`` lists the packages and modules of ``ptxgen.emulator``.
+    """
+    [block] = fenced(REFERENCE.read_text(), kind)
     return {name: n for n, line in enumerate(reversed(block.splitlines())) for name in line.split()}
 
 
@@ -47,17 +50,27 @@ def test_imports_go_strictly_downward() -> None:
     assert not wrong, "upward:\n" + "\n".join(wrong)
 
 
+def test_imports_within_the_emulator_go_strictly_downward() -> None:
+    order = layers("emulator-layers")
+    inside = {m: m.split(".")[1] for m in modules() if m.startswith("emulator.")}
+    assert set(order) == set(inside.values())
+    wrong = [
+        f"{modules()[module].relative_to(PACKAGE)}:{line} imports {other}"
+        for module, package in inside.items()
+        for line, other in own_imports(module)
+        if inside.get(other, package) != package and order[inside[other]] >= order[package]
+    ]
+    assert not wrong, "upward:\n" + "\n".join(wrong)
+
+
 @pytest.mark.parametrize("name", [m for m in modules() if m and modules()[m].name == "__init__.py"])
 def test_a_package_says_what_belongs_in_it(name: str) -> None:
     assert (ast.get_docstring(ast.parse(modules()[name].read_text())) or "").endswith(".")
 
 
 def test_imports_form_no_cycle() -> None:
-    """Imports inside functions count too, except in the emulated device, whose types name each other."""
-    graph = {
-        m: {o for line, o in own_imports(m) if o != m and (_at_top(m, line) or not m.startswith("emulator"))}
-        for m in modules()
-    }
+    """Imports inside functions and imports for type checking count, too."""
+    graph = {m: {o for _, o in own_imports(m) if o != m} for m in modules()}
     done: set[str] = set()
 
     def visit(m: str, way: tuple[str, ...]) -> None:
@@ -70,11 +83,6 @@ def test_imports_form_no_cycle() -> None:
 
     for m in graph:
         visit(m, ())
-
-
-def _at_top(module: str, line: int) -> bool:
-    text = modules()[module].read_text().splitlines()[line - 1]
-    return not text.startswith((" ", "\t"))
 
 
 @pytest.mark.parametrize("module", [m for m in modules() if m])

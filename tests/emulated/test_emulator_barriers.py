@@ -34,7 +34,7 @@ def test_halves_of_a_warp_at_two_barriers(threads, seed):
     other = threads - 1 - np.arange(threads)
     assert (y == np.where(other % 32 < 16, other + 1000, other)).all()
     for aligned in ("barrier.sync.aligned", "bar.sync"):
-        with pytest.raises(DivergenceFault, match="never come"):
+        with pytest.raises(DivergenceFault, match="never reach"):
             run(body.replace("SYNC", aligned), y, grid=3, block=threads, extra=SHARED, seed=seed)
 
 

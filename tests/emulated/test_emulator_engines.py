@@ -153,14 +153,14 @@ def test_what_runs_often_is_compiled():
     for n, engine, compiled in ((3, "auto", 0), (60, "auto", 1), (60, "numpy", 0), (1, "llvm", 3)):
         program, out = looping(n, engine=engine)
         assert (out == n).all()
-        found = program.accelerator.found if program.accelerator is not None else {}
+        found = program.jit_compiler.found if program.jit_compiler is not None else {}
         assert sum(bool(runs) for runs in found.values()) == compiled, (n, engine)
 
 
 def test_without_llvmlite(monkeypatch):
     monkeypatch.setitem(sys.modules, "llvmlite.binding", None)
-    monkeypatch.delitem(sys.modules, "ptxgen.emulator.llvm", raising=False)
-    monkeypatch.delattr("ptxgen.emulator.llvm", raising=False)
+    monkeypatch.delitem(sys.modules, "ptxgen.emulator.engine.llvm", raising=False)
+    monkeypatch.delattr("ptxgen.emulator.engine.llvm", raising=False)
     _, out = looping(100)
     assert (out == 100).all()
     with pytest.raises(UnavailableError, match=r"ptxgen\[emu\]"):
@@ -169,4 +169,4 @@ def test_without_llvmlite(monkeypatch):
 
 def test_only_one_module_needs_llvmlite():
     folder = Path(sys.modules["ptxgen.emulator"].__file__).parent
-    assert [p.name for p in sorted(folder.glob("*.py")) if "import llvmlite" in p.read_text()] == ["llvm.py"]
+    assert [p.name for p in sorted(folder.rglob("*.py")) if "import llvmlite" in p.read_text()] == ["llvm.py"]

@@ -9,7 +9,7 @@ import pytest
 from emulator_kernels import launch, module, run
 
 from ptxgen.emulator import Machine
-from ptxgen.emulator.runs import available
+from ptxgen.emulator.engine.jit_blocks import available
 from ptxgen.errors import (
     AsyncFault,
     BarrierFault,
@@ -217,7 +217,7 @@ def test_uninitialised_shared():
     )
     run(body.replace("LIMIT", "64"), x, block=64, extra=SHARED)
     assert (x == np.arange(64) ^ 32).all()
-    with pytest.raises(UninitialisedFault, match="nobody had written") as caught:
+    with pytest.raises(UninitialisedFault, match="uninitialised shared memory") as caught:
         run(body.replace("LIMIT", "63"), x, block=64, extra=SHARED)
     assert caught.value.thread == (31, 0, 0)
     assert "st.global" in caught.value.instruction
@@ -404,7 +404,7 @@ def test_uniform_branch_that_diverges():
 def test_aligned_barrier_reached_by_part_of_a_warp():
     body = "mov.u32 %r0, %tid.x; setp.lt.u32 %p0, %r0, LIMIT; @%p0 bra L; bar.sync 0; bra.uni END; L: bar.sync 0; END: ret;"
     run(body.replace("LIMIT", "32"), block=64)
-    with pytest.raises(DivergenceFault, match="never come"):
+    with pytest.raises(DivergenceFault, match="never reach"):
         run(body.replace("LIMIT", "16"), block=64)
 
 

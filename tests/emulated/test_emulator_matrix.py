@@ -262,7 +262,7 @@ def test_matrices_want_whole_warps(op):
         run(guarded.replace("LIMIT", "40"), x, y, grid=2, block=64, extra=SHARED)
     assert caught.value.thread == (32, 0, 0)
     run(guarded.replace("LIMIT", "32") + "bar.sync 0;", x, y, grid=2, block=64, extra=SHARED)
-    with pytest.raises(DivergenceFault, match="never come"):
+    with pytest.raises(DivergenceFault, match="never reach"):
         run(guarded.replace("LIMIT", "40") + "bar.sync 0;", x, y, grid=2, block=64, extra=SHARED)
     exited = FILLED + "setp.ge.u32 %p0, %r0, LIMIT; @%p0 exit; " + op
     run(exited.replace("LIMIT", "32"), x, y, grid=2, block=64, extra=SHARED)

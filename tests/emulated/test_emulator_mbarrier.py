@@ -215,7 +215,7 @@ FAULTS = {
     # name: (fault, words, what is wrong, what would be right); S: .shared.b64
     "before init": (
         BarrierFault,
-        "mbarrier.init comes first",
+        "execute mbarrier.init first",
         "mbarrier.arriveS _, [two];",
         "mbarrier.initS [two], 1; mbarrier.arriveS _, [two];",
     ),
@@ -241,13 +241,13 @@ FAULTS = {
     "too many": (BarrierFault, "expects 1 more", "mbarrier.arriveS _, [bar], 2;", "mbarrier.arriveS _, [bar], 1;"),
     "too many while bytes are to come": (
         BarrierFault,
-        "64 bytes are to come",
+        "64 bytes are pending",
         "mbarrier.arrive.expect_txS _, [bar], 64; mbarrier.arriveS _, [bar];",
         "mbarrier.expect_txS [bar], 64; mbarrier.arriveS _, [bar];",
     ),
     "bytes": (
         BarrierFault,
-        "counts to 1048575",
+        "counts up to 1048575",
         "mbarrier.expect_txS [bar], 1048576;",
         "mbarrier.expect_txS [bar], 1048575;",
     ),
@@ -265,7 +265,7 @@ FAULTS = {
     ),
     "no state": (
         BarrierFault,
-        "no state",
+        "not a state",
         "mov.u64 %d1, 5; mbarrier.test_waitS %p1, [bar], %d1;",
         "mbarrier.arriveS %d1, [bar]; mbarrier.test_waitS %p1, [bar], %d1;",
     ),
@@ -293,10 +293,10 @@ FAULTS = {
         "ld.shared.u64 %d1, [bar];",
         "mbarrier.invalS [bar]; st.shared.u64 [bar], 1; ld.shared.u64 %d1, [bar];",
     ),
-    "deadlock": (DeadlockFault, "1 of 1 arrivals and 0 bytes to come", wait(0), wait(1)),
+    "deadlock": (DeadlockFault, "1 of 1 arrivals and 0 bytes pending", wait(0), wait(1)),
     "bytes that never come": (
         DeadlockFault,
-        "0 of 1 arrivals and 32 bytes to come",
+        "0 of 1 arrivals and 32 bytes pending",
         "mbarrier.arrive.expect_txS _, [bar], 32; " + wait(0),
         "mbarrier.arriveS _, [bar]; " + wait(0),
     ),

@@ -14,7 +14,7 @@ import pytest
 from emulator_kernels import launch, run
 from mma_inputs import DISTRIBUTIONS, INTEGERS, VARIANTS, extents, kernel, operands, registers
 
-from ptxgen.emulator.fragments import Fragment, accumulator, operand_a, operand_b
+from ptxgen.emulator.ops.fragments import Fragment, accumulator, operand_a, operand_b
 from ptxgen.errors import DivergenceFault, ParseError, UninitialisedFault, UnsupportedError
 
 HARDWARE = np.load(Path(__file__).parent / "mma_h200.npz")
@@ -330,7 +330,7 @@ def test_mma_wants_whole_warps(limit):
     y = np.zeros((1, 64), "f4")
     guarded = ONES + f"setp.lt.u32 %p0, %r0, {limit}; @%p0 {ONES_MMA} bar.sync 0;" + ONES_STORE.replace("BLOCK", "64")
     gone = ONES + f"setp.ge.u32 %p0, %r0, {limit}; @%p0 exit; {ONES_MMA}" + ONES_STORE.replace("BLOCK", "64")
-    for body, words in ((guarded, "never come"), (gone, "24 lanes of the warp are missing")):
+    for body, words in ((guarded, "never reach"), (gone, "24 lanes of the warp are missing")):
         if limit == 64:
             run(body, y, block=64)
         else:

@@ -112,13 +112,13 @@ BROKEN = {
     "too few bytes expected": (
         "plain",
         (*LOST, DeadlockFault),
-        "too few|bytes to come|before a wait",
+        "too few|bytes pending|before a wait",
         [(r"(expect_tx\.shared::cta\.b64 _, \[%r_fb\]), 10240;", r"\1, 10224;")],
     ),
     "too many bytes expected": (
         "plain",
         DeadlockFault,
-        "16 bytes to come",
+        "16 bytes pending",
         [(r"(expect_tx\.shared::cta\.b64 _, \[%r_fb\]), 10240;", r"\1, 10256;")],
     ),
     "one consumer too few counted": (
@@ -130,7 +130,7 @@ BROKEN = {
     "barriers used before they are initialised": (
         "plain",
         BarrierFault,
-        "mbarrier.init comes first",
+        "execute mbarrier.init first",
         [(r"bar\.arrive 0, 160;", ""), (r"bar\.sync 0, 160;", "")],
     ),
     "the parity of the other lap": (
@@ -163,7 +163,7 @@ BROKEN = {
     "partial sums read before they are there": (
         "cluster_async",
         LOST,
-        "before a wait for st.async|nobody had written|by warp",
+        "before a wait for st.async|uninitialised shared memory|by warp",
         [
             (
                 r"RW: mbarrier[^;]*; "

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from emulator_kernels import run
 
-from ptxgen.emulator.runs import available
+from ptxgen.emulator.engine.jit_blocks import available
 from ptxgen.errors import UninitialisedFault
 
 ENGINES = ["numpy", pytest.param("llvm", marks=pytest.mark.skipif(not available(), reason="llvmlite is not installed"))]
@@ -143,7 +143,7 @@ def test_undefined_memory_is_followed_too(engine):
     assert (words(body.replace("TAKE", ""), engine, extra=shared) == np.arange(32)).all()
     found = refused(body.replace("TAKE", "mov.u32 %r9, %r4;"), engine, extra=shared)
     assert "%r9 is used; it depends on %r2, and line" in str(found)
-    assert "loaded it from shared memory that nobody had written" in str(found)
+    assert "loaded it from uninitialised shared memory" in str(found)
     assert found.thread == (16, 0, 0)
     assert found.address == 0x400 + 64
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from emulator_kernels import launch
 
-from ptxgen.emulator.rounding import fused
+from ptxgen.emulator.ops.rounding import fused
 from ptxgen.errors import (
     AsyncFault,
     DeadlockFault,
@@ -273,25 +273,25 @@ FAULTS = {
     ),
     "no fence after a write": (
         AsyncFault,
-        "accessed, and no wgmma.fence",
+        "accessed with no wgmma.fence",
         READY + DESCRIBE + FENCE + ZERO + ADD + COMMIT + WAIT,
         READY + DESCRIBE + ZERO + FENCE + ADD + COMMIT + WAIT,
     ),
     "no fence after a read": (
         AsyncFault,
-        "accessed, and no wgmma.fence",
+        "accessed with no wgmma.fence",
         READY + DESCRIBE + GROUP + WAIT + USE + ADD + COMMIT + WAIT,
         READY + DESCRIBE + GROUP + WAIT + USE + FENCE + ADD + COMMIT + WAIT,
     ),
     "no fence between shapes": (
         AsyncFault,
-        "accessed, and no wgmma.fence",
+        "accessed with no wgmma.fence",
         READY + DESCRIBE + FENCE + MMA + WIDE + COMMIT + WAIT,
         READY + DESCRIBE + FENCE + MMA + FENCE + WIDE + COMMIT + WAIT,
     ),
     "no fence for A": (
         AsyncFault,
-        "accessed, and no wgmma.fence",
+        "accessed with no wgmma.fence",
         READY + DESCRIBE + FENCE + SET_A + REGISTERS + COMMIT + WAIT,
         READY + DESCRIBE + SET_A + FENCE + REGISTERS + COMMIT + WAIT,
     ),
@@ -392,7 +392,7 @@ FAULTS = {
     ),
     "part of a warp": (
         DivergenceFault,
-        "other lanes of the warp never come",
+        "other lanes of the warp never reach",
         READY + DESCRIBE + FENCE + "setp.eq.u32 %p2, %r11, 3; @%p2 bra END;" + MMA + COMMIT + WAIT + "bra LAST; "
         "END: bar.sync 1; LAST:",
         READY + DESCRIBE + GROUP + WAIT,
@@ -471,7 +471,7 @@ def test_registers_change_hands(seed):
     image = np.zeros(1024, "u1")
     text = kernel(SPLIT.replace("DOWN", "224").replace("MORE", "256"), 1024)
     launch(text, "k", 1, 256, [image, image, image], seed=seed)
-    with pytest.raises(DeadlockFault, match="registers that others give up"):
+    with pytest.raises(DeadlockFault, match="registers that another warpgroup releases"):
         launch(
             kernel(SPLIT.replace("DOWN", "232").replace("MORE", "256"), 1024),
             "k",

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from ptxgen.cli import app
-from ptxgen.emulator.arguments import TYPES, parse_argument
+from ptxgen.emulator.engine.arguments import TYPES, parse_argument
 from ptxgen.errors import InputError
 
 HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"
@@ -71,7 +71,7 @@ def test_a_launch_and_what_it_says(run):
     table = dict(line.split(None, 1) for line in lines if line.startswith(("fp32", "global_load", "global_store")))
     assert table["fp32"].split() == ["4", "100"]
     assert table["global_load"].split() == ["8", "200"]
-    assert any(line.startswith("global loads   8 accesses of warps, 800 bytes, 26 sectors") for line in lines)
+    assert any(line.startswith("global loads   8 warp accesses, 800 bytes, 26 sectors") for line in lines)
     assert lines[-1] == "saved y.npy"
 
 
@@ -196,7 +196,7 @@ def test_checks_that_can_be_switched_off(run):
 
 
 def test_the_engine_that_is_asked_for(run, monkeypatch):
-    monkeypatch.setattr("ptxgen.emulator.runs.available", lambda: False)
+    monkeypatch.setattr("ptxgen.emulator.engine.jit_blocks.available", lambda: False)
     code, _, err = run(SAXPY, *saxpy(100), "--engine", "llvm")
     assert code == 3
     assert "llvmlite" in err
@@ -213,7 +213,7 @@ def test_sectors_that_all_threads_share(run):
     code, out, _ = run(text, "--arg", "u32[64]")
     assert code == 0
     # 4 and 16 bytes of two sectors
-    assert "global stores  2 accesses of warps, 640 bytes, 2 sectors, 31% of them used" in out
+    assert "global stores  2 warp accesses, 640 bytes, 2 sectors, 31% of them used" in out
     code, out, _ = run(text, "--arg", "u32[64]", "--json")
     assert json.loads(out)["statistics"]["global_store"]["distinct"] == 20
 

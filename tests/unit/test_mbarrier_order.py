@@ -13,8 +13,8 @@ import pytest
 
 from ptxgen.codegen.config import parse_config
 from ptxgen.codegen.render import render
-from ptxgen.emulator.parser import parse
-from ptxgen.emulator.syntax import Function, Instruction
+from ptxgen.emulator.ptx.parser import parse
+from ptxgen.emulator.ptx.syntax import Function, Instruction
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.problem.device import device
 from ptxgen.problem.registry import parse as parse_problem

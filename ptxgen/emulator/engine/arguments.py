@@ -1,0 +1,151 @@
+"""Arguments of a launch as a command line names them: ``f32:1.5``, ``u32:7``, ``f32[64x32]=random:out=y.npy``."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.errors import InputError
+
+Array = NDArray[Any]
+
+
+#: NumPy type of each type that an argument may have
+TYPES: dict[str, Any] = {
+    **{
+        f"{sign}{bits}": np.dtype(f"{'i' if sign == 's' else 'u'}{bits // 8}")
+        for sign in "sub"
+        for bits in (8, 16, 32, 64)
+    },
+    "f16": np.dtype("f2"),
+    "f32": np.dtype("f4"),
+    "f64": np.dtype("f8"),
+    "tf32": np.dtype("f4"),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "e5m2": np.dtype(ml_dtypes.float8_e5m2),
+}
+
+
+#: those that a .npy file cannot hold: their values go in and out as float32
+FOREIGN = ("bf16", "e4m3", "e5m2")
+
+
+LARGEST = 1 << 40  #: bytes of a buffer
+
+
+FILLS = ("zeros", "ones", "iota", "random")
+
+
+_BUFFER = re.compile(r"(?P<type>\w+)\[(?P<extent>[^\]]*)\](?:=(?P<fill>.+))?")
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument. `value`: the array or NumPy scalar to launch with; `save`: the file that receives the array."""
+
+    text: str
+    kind: str
+    value: Any
+    save: Path | None = None
+
+    def store(self) -> None:
+        """Writes the array to its file, if it has one."""
+        if self.save is not None:
+            np.save(self.save, self.value.astype(np.float32) if self.kind in FOREIGN else self.value)
+
+
+def parse_argument(text: str, random: np.random.Generator) -> Argument:
+    """One argument. InputError: it is not of the form TYPE:VALUE or TYPE[EXTENT]=FILL, perhaps with :out=FILE."""
+    spec, out, save = text.partition(":out=")
+    match = _BUFFER.fullmatch(spec)
+    if match:
+        if out and not save:
+            raise InputError(f"argument {text!r}: no file after :out=")
+        kind = known(match["type"], text)
+        value = buffer(text, kind, match["extent"], match["fill"] or "zeros", random)
+        return Argument(text, kind, value, Path(save) if out else None)
+    kind, colon, number = spec.partition(":")
+    if not colon or out:
+        raise InputError(f"argument {text!r} is neither TYPE:VALUE nor TYPE[EXTENT]=FILL, perhaps with :out=FILE")
+    return Argument(text, known(kind, text), scalar(text, kind, number))
+
+
+def known(kind: str, text: str) -> str:
+    if kind not in TYPES:
+        raise InputError(f"argument {text!r}: no type {kind!r}; there are {', '.join(sorted(TYPES))}")
+    return kind
+
+
+def scalar(text: str, kind: str, number: str) -> Any:
+    dtype = TYPES[kind]
+    try:
+        if dtype.kind in "iu":
+            whole = int(number, 0)
+            info = np.iinfo(dtype)
+            low = info.min if kind[0] == "u" else -(1 << info.bits - 1)
+            high = info.max if kind[0] == "s" else (1 << info.bits) - 1
+            if not low <= whole <= high:
+                raise InputError(f"argument {text!r}: {number} is not within {low} to {high}")
+            return np.array(whole & (1 << info.bits) - 1, f"u{dtype.itemsize}").view(dtype)[()]
+        with np.errstate(over="ignore"):
+            return np.array(float(number), dtype)[()]
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"argument {text!r}: {number!r} is no number of type {kind}") from None
+
+
+def buffer(text: str, kind: str, extent: str, fill: str, random: np.random.Generator) -> Array:
+    dtype = TYPES[kind]
+    shape: tuple[int, ...] | None = None
+    if extent:
+        parts = extent.split("x")
+        if not all(re.fullmatch("[0-9]{1,18}", p.strip()) for p in parts):
+            raise InputError(f"argument {text!r}: the extent is {extent!r}, not a number or several, as 64x32")
+        shape = tuple(int(p) for p in parts)
+        if math.prod(shape) * dtype.itemsize > LARGEST:
+            raise InputError(f"argument {text!r}: the buffer must have at most {LARGEST} bytes")
+    if fill not in FILLS:
+        return loaded(text, kind, shape, Path(fill))
+    if shape is None:
+        raise InputError(f"argument {text!r}: {fill} needs an extent")
+    count = int(np.prod(shape))
+    if fill == "random":
+        if dtype.kind in "iu":
+            values: Array = random.integers(0, 256, count * dtype.itemsize, np.uint8).view(dtype)
+        else:
+            values = random.standard_normal(count).astype(dtype)
+    elif fill == "iota":
+        values = np.arange(count).astype(dtype)
+    else:
+        values = np.full(count, fill == "ones").astype(dtype)
+    return values.reshape(shape)
+
+
+def loaded(text: str, kind: str, shape: tuple[int, ...] | None, path: Path) -> Array:
+    dtype = TYPES[kind]
+    if path.suffix != ".npy":
+        raise InputError(f"argument {text!r}: {str(path)!r} is neither a .npy file nor one of {', '.join(FILLS)}")
+    try:
+        found: Array = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise InputError(f"argument {text!r}: {path} is no array: {error}") from None
+    if kind in FOREIGN and found.dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            found = found.astype(dtype)
+    elif found.dtype != dtype and not (
+        found.dtype.kind in "iu" and dtype.kind in "iu" and found.dtype.itemsize == dtype.itemsize
+    ):
+        wanted = "float32" if kind in FOREIGN else dtype.name
+        raise InputError(f"argument {text!r}: {path} holds {found.dtype.name}, not {wanted}")
+    if shape is not None and found.size != int(np.prod(shape)):
+        raise InputError(f"argument {text!r}: {path} holds {found.size} elements, not {int(np.prod(shape))}")
+    return np.array(found, order="C", copy=True)

@@ -1,0 +1,88 @@
+"""The report of a launch that cannot make progress or does not end: the position of every warp."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.emulator.engine.basic_block import Block
+from ptxgen.emulator.ptx.syntax import Instruction
+from ptxgen.emulator.warp_batch import Chunk, WarpBatch, fault
+from ptxgen.errors import DeadlockFault, DivergenceFault
+
+Array = NDArray[Any]
+
+
+#: (warp batch, instruction, lanes, what they do there)
+Place = tuple["WarpBatch", "Instruction", Array, str]
+
+
+#: most places that a message lists
+MOST = 24
+
+
+def deadlock(chunks: list[Chunk], blocks: list[Block]) -> NoReturn:
+    """Raises the fault of a launch in which no warp can make progress."""
+    places = [p for chunk in chunks for p in waiting_places(chunk, blocks, "polls")]
+    for batch, ins, lanes, words in places:
+        if words == PARKED and not waits_elsewhere(places, batch, lanes):
+            message = f"the other lanes of the warp never reach this instruction:{table(places)}"
+            raise fault(DivergenceFault, message, batch, ins, int(np.argmax(lanes)))
+    batch, ins, lanes, _ = places[0]
+    raise fault(DeadlockFault, f"no warp can make progress:{table(places)}", batch, ins, int(np.argmax(lanes)))
+
+
+def waits_elsewhere(places: list[Place], batch: WarpBatch, lanes: Array) -> bool:
+    """Whether the other lanes of a warp wait for something else than their warp."""
+    missing = batch.live() & np.repeat(batch.warps(lanes), 32) & ~lanes
+    return any((missing & mask).any() for other, _, mask, words in places if other is batch and words != PARKED)
+
+
+def endless(c: WarpBatch, blocks: list[Block], limit: int) -> NoReturn:
+    """Raises the fault of a launch whose warps exceed the watchdog."""
+    places = waiting_places(c.chunk, blocks, "runs")
+    places.sort(key=lambda p: p[0] is not c)
+    batch, ins, lanes, _ = places[0]
+    message = f"a warp has executed over {limit} instructions, which the option watchdog allows:"
+    raise fault(DeadlockFault, message + table(places), batch, ins, int(np.argmax(lanes)))
+
+
+PARKED = "waits for the other lanes of its warp"
+
+
+def waiting_places(chunk: Chunk, blocks: list[Block], running: str) -> list[Place]:
+    """The positions of the warps of a chunk; `running`: the word for warps that do not wait."""
+    places: list[Place] = []
+    for batch in chunk.batches:
+        for at, m in sorted(batch.groups.items()):
+            blk = blocks[at]
+            ins = blk.ins if blk.ins is not None and not blk.steps else blk.contents[0]
+            places.append((batch, ins, batch.live() if m is None else m, PARKED if at in batch.parked else running))
+    barriers = chunk.barriers
+    for number, waiting in enumerate(barriers.waiting):
+        for w in waiting:
+            block = int(np.argmax(w.mask)) // 32
+            arrived, expected = barriers.arrived[number, block], int(barriers.expected[number, block])
+            expected = barriers.whole if expected < 0 else expected
+            places.append((w.batch, w.ins, w.mask, f"barrier {number}: {arrived} of {expected} threads"))
+    for (number, _), parts in barriers.pending.items():
+        places += [(p.batch, p.ins, p.mask, f"barrier {number}: other lanes of its warp are missing") for p in parts]
+    if chunk.async_state is not None:
+        places += chunk.async_state.waiting_places()
+    return places
+
+
+def table(places: list[Place]) -> str:
+    rows = [row(*p) for p in places[:MOST]]
+    if len(places) > MOST:
+        rows.append(f"and {len(places) - MOST} more")
+    return "".join(f"\n    {r}" for r in rows)
+
+
+def row(batch: WarpBatch, ins: Instruction, lanes: Array, words: str) -> str:
+    block, _ = batch.coordinates(int(np.argmax(lanes)))
+    blocks = int(np.count_nonzero(batch.warps(lanes)))
+    more = f" and {blocks - 1} more" if blocks > 1 else ""
+    return f"warp {batch.warp} of block {block}{more}, line {ins.line}: {' '.join(ins.text.split())[:80]} ({words})"

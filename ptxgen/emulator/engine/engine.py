@@ -1,0 +1,436 @@
+"""The scheduler of one launch: chunks of blocks in launch order, warp batches in a seeded random order.
+
+A batch runs until it must wait, so that a missing barrier shows: some warp is always far ahead of the others.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.emulator.engine.basic_block import BLOCKING, BRANCH, EXIT, FALL, Block
+from ptxgen.emulator.engine.deadlock_report import deadlock, endless
+from ptxgen.emulator.engine.program import Program
+from ptxgen.emulator.memory.global_memory import GlobalMemory
+from ptxgen.emulator.ops.access import add_access_stats
+from ptxgen.emulator.ops.numerics import UNDERFLOW
+from ptxgen.emulator.options import Options
+from ptxgen.emulator.stats import Stats
+from ptxgen.emulator.sync.async_state import AsyncState
+from ptxgen.emulator.sync.barriers import Barriers
+from ptxgen.emulator.sync.checks import Checks
+from ptxgen.emulator.sync.happens_before import HappensBefore
+from ptxgen.emulator.sync.messages import Messages
+from ptxgen.emulator.sync.shadow import Shadow
+from ptxgen.emulator.warp_batch import Chunk, WarpBatch, fault
+from ptxgen.errors import DivergenceFault, Fault, RaceFault, UninitialisedFault
+
+Array = NDArray[Any]
+
+
+Mask = NDArray[np.bool_] | None
+
+
+#: basic blocks that a warp batch may run before another gets its turn
+SLICE = 20_000
+
+
+#: rounds without progress after which polling counts as a deadlock
+PATIENCE = 3
+
+
+#: most lanes resident at once while blocks wait for later blocks
+RESIDENT = 1 << 19
+
+
+#: most bytes of shared memory of a chunk whose kernel starts asynchronous work
+ARENA = 1 << 24
+
+
+#: bytes of the workspace of a cooperative launch
+GRID_WORKSPACE = 64
+
+
+FINISHED, BLOCKED, YIELDED = range(3)
+
+
+class Engine:
+    """One launch."""
+
+    def __init__(
+        self,
+        program: Program,
+        memory: GlobalMemory,
+        options: Options,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        params: bytes,
+        dynamic: int,
+        shared_size: int,
+        cluster: tuple[int, int, int] = (1, 1, 1),
+        earlier: list[Shadow] | None = None,
+    ) -> None:
+        self.program, self.memory, self.options = program, memory, options
+        self.grid, self.block = grid, block
+        self.threads = block[0] * block[1] * block[2]
+        self.blocks = grid[0] * grid[1] * grid[2]
+        self.cluster = cluster
+        self.cluster_blocks = cluster[0] * cluster[1] * cluster[2]
+        directives = program.function.directives
+        self.clustered = "reqnctapercluster" in directives or "explicitcluster" in directives or self.cluster_blocks > 1
+        #: what grid-wide barriers count in; every launch is cooperative, if the kernel asks for it
+        self.grid_workspace = 0
+        self.params = params
+        self.param_bytes = np.frombuffer(params, np.uint8)
+        self.shared_size, self.dynamic_size = shared_size, dynamic
+        self.random = random.Random(options.seed)
+        self.generator = np.random.default_rng(options.seed)
+        self.stats = Stats(blocks=self.blocks, threads=self.blocks * self.threads)
+        self.progress = 0
+        self.late = options.completion == "late"
+        self.sampling = {"off": 0, "sampled": 1, "full": 2}[options.stats]
+        self.shadow = Shadow(self, earlier or []) if options.races and options.global_races else None
+        self.resident: list[Chunk] = []
+        self.spare: dict[int, list[Chunk]] = {}
+        warps = (self.threads + 31) // 32
+        size = max(options.lanes // (32 * warps), 1)
+        if program.asynchronous:
+            size = min(size, max(ARENA // (shared_size + 1), 1))
+        self.chunk_blocks = max(size // self.cluster_blocks, 1) * self.cluster_blocks
+
+    def block_coordinates(self, first: int, count: int) -> tuple[Array, Array]:
+        """(x, y, z) of blocks in launch order, clusters together, and their ranks in the cluster."""
+        cx, cy, cz = self.cluster
+        gx, gy, _ = self.grid
+        n = np.arange(first, first + count, dtype=np.int64)
+        rank = n % (cx * cy * cz)
+        c = n // (cx * cy * cz)
+        kx, ky = gx // cx, gy // cy
+        x = c % kx * cx + rank % cx
+        y = c // kx % ky * cy + rank // cx % cy
+        z = c // (kx * ky) * cz + rank // (cx * cy)
+        return np.stack([x, y, z], axis=1), rank
+
+    def chunks(self) -> list[Chunk]:
+        return [*self.resident, *(c for spare in self.spare.values() for c in spare)]
+
+    # ---- the launch
+
+    def run(self) -> Stats:
+        began = time.perf_counter()
+        for blk in self.program.blocks:
+            blk.lanes = blk.warps = 0
+        for site in self.program.sites:
+            site.clear()
+        if any(isinstance(view, str) and view.startswith("%envreg") for view in self.program.views):
+            self.grid_workspace = self.memory.alloc(GRID_WORKSPACE)
+        try:
+            with np.errstate(all="ignore", under="call", call=UNDERFLOW):
+                self.loop()
+        finally:
+            if self.grid_workspace:
+                self.memory.free(self.grid_workspace)
+        self.gather_stats()
+        self.stats.seconds = time.perf_counter() - began
+        return self.stats
+
+    def new_chunk(self, first: int) -> Chunk:
+        size = min(self.chunk_blocks, self.blocks - first)
+        spare = self.spare.get(size)
+        chunk = spare.pop() if spare else Chunk(self, self.program, size)
+        chunk.reset(first)
+        self.attach(chunk)
+        return chunk
+
+    def attach(self, chunk: Chunk) -> None:
+        """Gives a chunk its checks, barriers and asynchronous state."""
+        checks = HappensBefore(chunk) if self.program.asynchronous else Checks(chunk)
+        chunk.checks = checks
+        chunk.barriers = Barriers(chunk)
+        if self.shadow is not None and self.program.messages:
+            chunk.messages = Messages(chunk, checks, self.shadow.publications)
+        if isinstance(checks, HappensBefore):
+            chunk.async_state = AsyncState(chunk, checks)
+
+    def loop(self) -> None:
+        next_block = 0
+        resident = self.resident
+        stuck = 0
+        limit = self.options.watchdog or 1 << 62
+        while True:
+            if not resident:
+                if next_block >= self.blocks:
+                    return
+                resident.append(self.new_chunk(next_block))
+                next_block += resident[-1].blocks
+            ready = [t for c in resident for t in c.batches if t.ready]
+            fresh = [t for t in ready if t.quiet != self.progress + 1]
+            if not fresh:
+                # every batch is blocked, or polls memory that does not change
+                if self.complete_late(resident):
+                    stuck = 0
+                    continue
+                if next_block < self.blocks and sum(c.blocks for c in resident) * self.threads < RESIDENT:
+                    resident.append(self.new_chunk(next_block))
+                    next_block += resident[-1].blocks
+                    stuck = 0
+                    continue
+                stuck += 1
+                awake = stuck <= PATIENCE and self.time_out(resident)
+                if not awake and (not ready or stuck > PATIENCE):
+                    deadlock(resident, self.program.blocks)
+                for t in ready:
+                    t.quiet = 0
+                continue
+            batch = fresh[self.random.randrange(len(fresh))] if len(fresh) > 1 else fresh[0]
+            before = self.progress
+            try:
+                outcome = self.run_team(batch)
+            except UninitialisedFault as found:
+                if found.address is not None:
+                    self.look_for_race(batch)
+                raise
+            if self.progress != before:
+                stuck = 0
+            if batch.executed > limit:
+                endless(batch, self.program.blocks, limit)
+            if outcome == YIELDED:
+                batch.quiet = self.progress + 1 if self.progress == before else 0
+            elif outcome == FINISHED and batch.chunk.finished:
+                resident.remove(batch.chunk)
+                if batch.chunk.async_state is not None:
+                    batch.chunk.async_state.finish()
+                self.spare.setdefault(batch.chunk.blocks, []).append(batch.chunk)
+
+    def look_for_race(self, batch: WarpBatch) -> None:
+        """Raises a RaceFault where another warp writes the memory that a warp batch found uninitialised, with no
+        barrier between: the other batches run up to their next synchronisation."""
+        checks = batch.chunk.checks
+        checks.close(batch)
+        for other in batch.chunk.batches:
+            if other is not batch and other.ready:
+                try:
+                    self.run_team(other)
+                except RaceFault:
+                    raise
+                except Fault:  # not what the launch failed with
+                    continue
+                checks.close(other)
+
+    def complete_late(self, resident: list[Chunk]) -> bool:
+        """Completes one piece of asynchronous work when no warp can make progress without it."""
+        busy = [c.async_state for c in resident if c.async_state is not None and c.async_state.under_way]
+        return bool(busy) and busy[self.random.randrange(len(busy))].advance()
+
+    @staticmethod
+    def time_out(resident: list[Chunk]) -> bool:
+        """Wakes those who wait for no longer than some time."""
+        awake = [c.async_state.time_out() for c in resident if c.async_state is not None]
+        return any(awake)
+
+    def run_team(self, c: WarpBatch) -> int:
+        """Runs a warp batch until it is blocked, has finished, or has to let others run."""
+        blocks = self.program.blocks
+        budget = SLICE
+        groups = c.groups
+        while True:
+            # ---- choose a group: the lowest position that can run
+            if not groups:
+                c.ready = False
+                return FINISHED if not c.count else BLOCKED
+            if len(groups) == 1 and not c.parked and not c.cooling:
+                at, m = groups.popitem()
+                limit = None
+            else:
+                free = [p for p in groups if p not in c.parked]
+                if not free:
+                    c.ready = False
+                    return BLOCKED
+                warm = [p for p in free if p not in c.cooling]
+                if not warm:
+                    c.cooling.clear()
+                    return YIELDED
+                at = min(warm)
+                m = groups.pop(at)
+                warm.remove(at)
+                limit = min(warm) if warm else 1 << 30
+            # ---- run it until it joins another group, splits, or waits
+            while True:
+                blk = blocks[at]
+                budget -= 1
+                c.executed += blk.length
+                if m is None:
+                    k = c.count
+                    blk.lanes += k
+                    blk.warps += c.blocks
+                else:
+                    k = int(np.count_nonzero(m))
+                    blk.lanes += k
+                    blk.warps += int(np.count_nonzero(c.warps(m)))
+                if blk.counter >= 0:
+                    c.iterations[blk.counter] += 1 if m is None else m
+                for step in blk.steps:
+                    step(c, m)
+                end = blk.end
+                if blk.polls:
+                    c.polled = True
+                if end == FALL:
+                    after = at + 1
+                elif end == BRANCH:
+                    after = blk.target
+                    if blk.guard is not None:
+                        if blk.check is not None:
+                            blk.check(c, m)
+                        base = c.alive if m is None else m
+                        p = c.v[blk.guard]
+                        taken = p if base is None else p & base
+                        t = int(np.count_nonzero(taken))
+                        if blk.negated:
+                            t = k - t
+                        if t == 0:
+                            after = at + 1
+                        elif t != k:
+                            self.split(c, blk, at, base, taken)
+                            break
+                elif end == EXIT:
+                    if self.exit_lanes(c, blk, at, m):
+                        break
+                    after = at + 1
+                else:
+                    if self.converge(c, blk, at, m):
+                        break
+                    after = at + 1
+                if after <= at and (c.polled or budget <= 0):
+                    c.add(after, m)
+                    if c.polled:
+                        c.cooling.add(after)
+                        c.polled = False
+                        break
+                    c.cooling.clear()
+                    self.progress += 1
+                    return YIELDED
+                at = after
+                if limit is not None and (at > limit or at in groups):
+                    c.add(at, m)
+                    break
+
+    def split(self, c: WarpBatch, blk: Block, at: int, base: Mask, taken: Array) -> None:
+        """A branch that only some lanes take."""
+        live = base if base is not None else np.ones(c.n, bool)
+        if blk.negated:
+            taken = live & ~taken
+        rest = live & ~taken
+        if blk.uniform:
+            mixed = taken.reshape(-1, 32).any(axis=1) & rest.reshape(-1, 32).any(axis=1)
+            if mixed.any():
+                warp = int(np.argmax(mixed))
+                lane = 32 * warp + int(np.argmax(rest[32 * warp : 32 * warp + 32]))
+                assert blk.ins is not None
+                raise fault(DivergenceFault, "lanes of one warp disagree at a .uni branch", c, blk.ins, lane)
+        if taken is c.v[blk.guard or 0]:
+            taken = taken.copy()
+        c.add(blk.target, taken)
+        c.add(at + 1, rest)
+        if blk.target <= at and c.polled:
+            c.cooling.add(blk.target)
+            c.polled = False
+
+    def guard_split(self, c: WarpBatch, blk: Block, at: int, m: Mask) -> tuple[Mask, bool]:
+        """Lanes whose guard is true (the others go on); False when there are none."""
+        if blk.guard is None:
+            return m, True
+        if blk.check is not None:
+            blk.check(c, m)
+        base = c.live() if m is None else m
+        p = c.v[blk.guard]
+        yes = base & (~p if blk.negated else p)
+        n = int(np.count_nonzero(yes))
+        if n == c.count:
+            return None, True
+        rest = base & ~yes
+        if n and rest.any():
+            c.add(at + 1, rest)
+        return yes, n > 0
+
+    def exit_lanes(self, c: WarpBatch, blk: Block, at: int, m: Mask) -> bool:
+        """An exit; False when no lane takes it."""
+        gone, some = self.guard_split(c, blk, at, m)
+        if not some:
+            return False
+        before = c.warps(None)
+        lanes = c.live() if gone is None else gone
+        c.chunk.checks.close(c)
+        c.retire(gone)
+        if not c.count:
+            c.chunk.checks.finish(c)
+        left = before & ~c.warps(None)
+        self.progress += 1
+        if c.chunk.barriers.pending:
+            c.chunk.barriers.arrive_complete_warps(c)
+        if left.any():
+            if c.chunk.async_state is not None:
+                c.chunk.async_state.exit_blocks(c, lanes, left, blk.ins or self.program.code[-1])
+            c.chunk.barriers.warps_exited(left)
+        return True
+
+    def converge(self, c: WarpBatch, blk: Block, at: int, m: Mask) -> bool:
+        """A warp-wide or blocking instruction. True when the lanes of the group wait or have been moved on."""
+        if blk.guard is not None:
+            inside, some = self.guard_split(c, blk, at, m)
+            if not some:
+                return False
+            split = (inside is not None and m is None) or inside is not m
+            m = inside
+        else:
+            split = False
+        if m is not None and not blk.single:
+            ready = self.convergent(c, blk, m)
+            if ready is not m:
+                assert m is not None
+                waiting = m & ~ready
+                c.park(at, waiting)
+                if not ready.any():
+                    return True
+                m, split = ready, True
+        assert blk.step is not None
+        if blk.end == BLOCKING:
+            blk.step(c, m, at + 1)
+            return True
+        blk.step(c, m)
+        if split:
+            c.add(at + 1, m)
+            return True
+        return False
+
+    def convergent(self, c: WarpBatch, blk: Block, m: Array) -> Any:
+        """The lanes of `m` whose warp has all the lanes that must converge here; `m` itself if all have."""
+        live: Any = c.live().reshape(-1, 32)
+        here = m.reshape(-1, 32)
+        if blk.members is not None and not blk.aligned:
+            wanted = c.v[blk.members]
+            bits = np.broadcast_to(wanted, (c.n,)).reshape(-1, 32)
+            every = np.bitwise_or.reduce(np.where(here, bits, np.uint32(0)), axis=1)
+            named = (every[:, None] >> np.arange(32, dtype=np.uint32)) & np.uint32(1) != 0
+            live = live & named
+        missing = (live & ~here).any(axis=1) & here.any(axis=1)
+        if not missing.any():
+            return m
+        return (here & ~missing[:, None]).reshape(-1)
+
+    # ---- the end
+
+    def gather_stats(self) -> None:
+        stats, program = self.stats, self.program
+        for blk, names, classes in zip(program.blocks, program.histogram, program.classes, strict=True):
+            if not blk.lanes:
+                continue
+            for name, times in names.items():
+                stats.opcodes[name] += times * blk.warps
+            for name, times in classes.items():
+                stats.warp_instructions[name] += times * blk.warps
+                stats.lane_instructions[name] += times * blk.lanes
+        add_access_stats(stats, program.sites)

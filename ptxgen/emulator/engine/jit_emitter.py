@@ -1,0 +1,282 @@
+"""Emits the LLVM text of one compiled function, which executes a sequence of instructions for one lane."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ptxgen.emulator.ops.builder import Builder
+from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Not, Operand, Reg, Sink
+from ptxgen.emulator.warp_batch import View
+from ptxgen.errors import ParseError
+
+#: a register's row: bytes a lane, and its number
+Row = tuple[int, int]
+
+
+WORD = {1: "i1", 2: "i16", 4: "i32", 8: "i64"}
+
+
+REAL = {4: "float", 8: "double"}
+
+
+INTEGERS = {"u16", "s16", "u32", "s32", "u64", "s64"}
+
+
+class UnableError(Exception):
+    """The instruction is left to its NumPy step."""
+
+
+class Value:
+    """One register of one lane: as an integer, as a floating-point number, or both, once they are asked for.
+
+    ``clean``: whether a NaN is already the one that PTX wants; a float32 result need not be until somebody sees its
+    bits.
+    """
+
+    __slots__ = ("clean", "real", "row", "size", "word")
+
+    def __init__(self, size: int, word: str = "", real: str = "", clean: bool = True, row: Row | None = None) -> None:
+        self.size, self.word, self.real, self.clean, self.row = size, word, real, clean, row
+
+
+class Emitter:
+    """Collects the text of one function."""
+
+    def __init__(self, builder: Builder) -> None:
+        self.b = builder
+        self.lines: list[str] = []
+        self.count = 0
+        self.values: dict[Row, Value] = {}
+        self.changed: dict[Row, None] = {}
+        #: what the function finds in its table of pointers: zeros, rows, special registers, memories, and positions in
+        #: them, one array for each address register and size of element
+        self.table: dict[Any, int] = {"nothing": 0}
+        self.declared: set[str] = set()
+        self.numbers: dict[Any, str] = {}
+
+    # ---- text
+
+    def new(self, text: str) -> str:
+        self.count += 1
+        name = f"%v{self.count}"
+        self.lines.append(f"{name} = {text}")
+        return name
+
+    def pointer(self, key: Any) -> str:
+        """The register that holds a pointer of the table."""
+        return f"%p{self.table.setdefault(key, len(self.table))}"
+
+    def call(self, result: str, name: str, *arguments: str) -> str:
+        """An intrinsic function; arguments as ``type value``."""
+        types = ", ".join(a.split()[0] for a in arguments)
+        self.declared.add(f"declare {result} @{name}({types})")
+        return self.new(f"call {result} @{name}({', '.join(arguments)})")
+
+    # ---- registers
+
+    def read(self, row: Row) -> Value:
+        found = self.values.get(row)
+        if found is None:
+            found = self.values[row] = Value(row[0], row=row)
+        return found
+
+    def fetch(self, row: Row, kind: str) -> str:
+        at = self.new(f"getelementptr {kind}, ptr {self.pointer(('row', *row))}, i64 %i")
+        return self.new(f"load {kind}, ptr {at}")
+
+    def word(self, v: Value) -> str:
+        """As an integer, or a truth value."""
+        if not v.word:
+            if v.real:
+                real = v.real
+                if not v.clean:
+                    bad = self.new(f"fcmp uno float {real}, {real}")
+                    bits = self.new(f"bitcast float {real} to i32")
+                    v.word = self.new(f"select i1 {bad}, i32 2147483647, i32 {bits}")
+                    v.real, v.clean = "", True
+                else:
+                    v.word = self.new(f"bitcast {REAL[v.size]} {real} to {WORD[v.size]}")
+            elif v.size == 1:
+                assert v.row is not None
+                v.word = self.new(f"icmp ne i8 {self.fetch(v.row, 'i8')}, 0")
+            else:
+                assert v.row is not None
+                v.word = self.fetch(v.row, WORD[v.size])
+        return v.word
+
+    def real(self, v: Value) -> str:
+        """As a floating-point number."""
+        if not v.real:
+            if v.word or v.row is None:
+                v.real = self.new(f"bitcast {WORD[v.size]} {self.word(v)} to {REAL[v.size]}")
+            else:
+                v.real = self.fetch(v.row, REAL[v.size])
+        return v.real
+
+    def src(self, op: Operand, kind: str) -> Value:
+        """A source operand as a type; a wider register gives its low part."""
+        view = self.b.views[self.b.src(op, kind)]
+        if isinstance(view, np.ndarray):
+            if view.ndim:
+                raise UnableError
+            return Value(SIZES[kind], str(int(view.view(f"u{view.itemsize}")) if kind != "pred" else int(view)))
+        if isinstance(view, View):
+            return self.part(view)
+        name = view.split()[0]
+        native = 8 if name[1:] in ("clock64", "globaltimer", "current_graph_exec") else 4
+        key = ("special", name)
+        at = self.new(f"getelementptr {WORD[native]}, ptr {self.pointer(key)}, i64 %i")
+        found = self.new(f"load {WORD[native]}, ptr {at}")
+        return Value(SIZES[kind], self.resize(found, native, SIZES[kind], False))
+
+    def part(self, view: View) -> Value:
+        whole = self.read((view.width, view.row))
+        size = SIZES[view.type]
+        if size == view.width:
+            return whole
+        word = self.word(whole)
+        if view.part:
+            word = self.new(f"lshr {WORD[view.width]} {word}, {8 * size * view.part}")
+        return Value(size, self.resize(word, view.width, size, False))
+
+    def resize(self, word: str, have: int, want: int, signed: bool) -> str:
+        if have == want:
+            return word
+        names = {**WORD, 1: "i8"}
+        how = "trunc" if want < have else "sext" if signed else "zext"
+        return self.new(f"{how} {names[have]} {word} to {names[want]}")
+
+    def truth(self, op: Operand) -> str:
+        """A predicate, perhaps negated."""
+        if isinstance(op, Not):
+            p = self.word(self.src(op.reg, "pred"))
+            return self.new(f"xor i1 {p}, 1")
+        return self.word(self.src(op, "pred"))
+
+    def put(self, op: Operand, value: Value, guard: str) -> None:
+        """Writes a register, where the guard (if any) is true."""
+        if isinstance(op, Sink):
+            return
+        if not isinstance(op, Reg):
+            raise UnableError
+        row = self.b.place(op)
+        if row[0] != value.size:
+            raise UnableError
+        if guard:
+            old = self.read(row)
+            if value.real and not value.word and value.clean and not old.word:
+                kind = REAL[value.size]
+                new = self.new(f"select i1 {guard}, {kind} {value.real}, {kind} {self.real(old)}")
+                value = Value(value.size, real=new)
+            else:
+                kind = WORD[value.size]
+                new = self.new(f"select i1 {guard}, {kind} {self.word(value)}, {kind} {self.word(old)}")
+                value = Value(value.size, new)
+        self.values[row] = value
+        self.changed[row] = None
+
+    # ---- the function
+
+    def function(self, name: str) -> str:
+        """Its text, once all instructions are in."""
+        for row in self.changed:
+            v = self.values[row]
+            if row[0] == 1:
+                kind, text = "i8", self.new(f"zext i1 {self.word(v)} to i8")
+            elif v.real and v.clean and not v.word:
+                kind, text = REAL[row[0]], v.real
+            else:
+                kind, text = WORD[row[0]], self.word(v)
+            at = self.new(f"getelementptr {kind}, ptr {self.pointer(('row', *row))}, i64 %i")
+            self.lines.append(f"store {kind} {text}, ptr {at}")
+        pointers = []
+        for n in self.table.values():
+            pointers += [f"%t{n} = getelementptr ptr, ptr %table, i64 {n}", f"%p{n} = load ptr, ptr %t{n}"]
+        return "\n".join(
+            [
+                f"define void @{name}(i64 %begin, i64 %end, ptr %mask, ptr %table) {{",
+                "entry:",
+                *pointers,
+                "%all = icmp eq ptr %mask, null",
+                "br label %loop",
+                "loop:",
+                "%i = phi i64 [ %begin, %entry ], [ %after, %next ]",
+                "br i1 %all, label %body, label %look",
+                "look:",
+                "%m = getelementptr i8, ptr %mask, i64 %i",
+                "%on = load i8, ptr %m",
+                "%off = icmp eq i8 %on, 0",
+                "br i1 %off, label %next, label %body",
+                "body:",
+                *self.lines,
+                "br label %next",
+                "next:",
+                "%after = add i64 %i, 1",
+                "%more = icmp ult i64 %after, %end",
+                "br i1 %more, label %loop, label %done",
+                "done:",
+                "ret void",
+                "}",
+                "",
+            ]
+        )
+
+
+# ---- instructions
+
+Lower = Callable[[Emitter, Instruction, str], None]
+
+
+LOWER: dict[str, Lower] = {}
+
+
+def lower(*names: str) -> Callable[[Lower], Lower]:
+    def register(make: Lower) -> Lower:
+        for name in names:
+            LOWER[name] = make
+        return make
+
+    return register
+
+
+def only(ins: Instruction, *allowed: str) -> str:
+    """The type of an instruction whose other modifiers are all among those given."""
+    if not ins.mods or ins.mods[-1] not in SIZES or not set(ins.mods[:-1]) <= set(allowed):
+        raise UnableError
+    return ins.mods[-1]
+
+
+def raw(kind: str) -> str:
+    return "pred" if kind == "pred" else f"u{8 * SIZES[kind]}"
+
+
+def copied(e: Emitter, v: Value) -> Value:
+    """A copy of a value, independent of later changes of the original."""
+    if not v.word and not v.real:
+        e.real(v) if v.size in REAL else e.word(v)
+    return Value(v.size, v.word, v.real, v.clean)
+
+
+def able(builder: Builder, ins: Instruction) -> bool:
+    """Whether an instruction can be part of a run."""
+    try:
+        emit(Emitter(builder), ins)
+    except (UnableError, ParseError):
+        return False
+    return True
+
+
+def emit(e: Emitter, ins: Instruction) -> None:
+    make = LOWER.get(ins.op)
+    if make is None:
+        raise UnableError
+    e.b.begin(ins)
+    guard = ""
+    if ins.pred is not None:
+        guard = e.word(e.src(ins.pred, "pred"))
+        if ins.negated:
+            guard = e.new(f"xor i1 {guard}, 1")
+    make(e, ins, guard)

@@ -1,0 +1,162 @@
+"""Floating-point arithmetic in compiled functions, with the results that NumPy's steps give."""
+
+from __future__ import annotations
+
+from ptxgen.emulator.engine.jit_emitter import REAL, Emitter, UnableError, Value, lower, only
+from ptxgen.emulator.ptx.syntax import SIZES, Instruction
+
+#: formats of 16 bits, one or two a register: bits of the mantissa, bias of the exponent
+HALVES = {"f16": (10, 15), "f16x2": (10, 15), "bf16": (7, 127), "bf16x2": (7, 127)}
+
+
+def settled(e: Emitter, text: str, *operands: str) -> Value:
+    """A float64 result whose NaN is the hardware's: the first operand that is one, made quiet."""
+    bad = e.new(f"fcmp uno double {text}, {text}")
+    word = str(0xFFF8 << 48)
+    for x in reversed(operands):
+        nan = e.new(f"fcmp uno double {x}, {x}")
+        bits = e.new(f"bitcast double {x} to i64")
+        quiet = e.new(f"or i64 {bits}, {1 << 51}")
+        word = e.new(f"select i1 {nan}, i64 {quiet}, i64 {word}")
+    bits = e.new(f"bitcast double {text} to i64")
+    return Value(8, e.new(f"select i1 {bad}, i64 {word}, i64 {bits}"))
+
+
+def real_result(e: Emitter, kind: str, text: str, *operands: str) -> Value:
+    return Value(4, real=text, clean=False) if kind == "f32" else settled(e, text, *operands)
+
+
+def real_kind(ins: Instruction) -> str:
+    kind = only(ins, "rn")
+    if kind not in ("f32", "f64") and kind not in HALVES:
+        raise UnableError
+    return kind
+
+
+def real_two(e: Emitter, ins: Instruction, guard: str) -> None:
+    kind = real_kind(ins)
+    if kind in HALVES:
+        halves(e, ins, kind, guard)
+        return
+    x, y = (e.real(e.src(o, kind)) for o in ins.operands[1:])
+    text = e.new(f"f{ins.op} {REAL[SIZES[kind]]} {x}, {y}")
+    e.put(ins.operands[0], real_result(e, kind, text, y, x), guard)
+
+
+def halves(e: Emitter, ins: Instruction, kind: str, guard: str) -> None:
+    """Through float64, in which sums and products of two numbers are exact, and a fused one is rounded to odd."""
+    form = HALVES[kind]
+    size = 4 if kind.endswith("x2") else 2
+    whole = [e.word(e.src(o, f"u{8 * size}")) for o in ins.operands[1:]]
+    total = ""
+    for part in range(size // 2):
+        numbers = []
+        for word in whole:
+            piece = word if not part else e.new(f"lshr i32 {word}, 16")
+            numbers.append(wide_half(e, e.resize(piece, size, 2, False), form))
+        if ins.op == "fma":
+            both = e.new(f"fmul double {numbers[0]}, {numbers[1]}")
+            result = sum_to_odd(e, both, numbers[2])
+        else:
+            result = e.new(f"f{ins.op} double {numbers[0]}, {numbers[1]}")
+        half = e.resize(narrow_half(e, result, form), 2, size, False)
+        if part:
+            half = e.new(f"shl i32 {half}, 16")
+        total = e.new(f"or i32 {total}, {half}") if total else half
+    e.put(ins.operands[0], Value(size, total), guard)
+
+
+def wide_half(e: Emitter, half: str, form: tuple[int, int]) -> str:
+    """16 bits to float64."""
+    if form[0] == 10:
+        single = e.real(widened(e, half))
+    else:
+        bits = e.new(f"zext i16 {half} to i32")
+        up = e.new(f"shl i32 {bits}, 16")
+        single = e.new(f"bitcast i32 {up} to float")
+    return e.new(f"fpext float {single} to double")
+
+
+def sum_to_odd(e: Emitter, x: str, y: str) -> str:
+    """x + y in float64; where that is not exact, of the two numbers around it the one with an odd last bit."""
+    total = e.new(f"fadd double {x}, {y}")
+    back = e.new(f"fsub double {total}, {x}")
+    a = e.new(f"fsub double {total}, {back}")
+    b = e.new(f"fsub double {x}, {a}")
+    c = e.new(f"fsub double {y}, {back}")
+    lost = e.new(f"fadd double {b}, {c}")
+    inexact = e.new(f"fcmp one double {lost}, 0.0")
+    bits = e.new(f"bitcast double {total} to i64")
+    even = e.new(f"xor i64 {bits}, 1")
+    parity = e.new(f"trunc i64 {even} to i1")
+    move = e.new(f"and i1 {inexact}, {parity}")
+    up = e.new(f"fcmp ogt double {lost}, 0.0")
+    positive = e.new(f"fcmp ogt double {total}, 0.0")
+    away = e.new(f"xor i1 {up}, {positive}")
+    step = e.new(f"select i1 {away}, i64 -1, i64 1")
+    amount = e.new(f"select i1 {move}, i64 {step}, i64 0")
+    moved = e.new(f"add i64 {bits}, {amount}")
+    return e.new(f"bitcast i64 {moved} to double")
+
+
+def narrow_half(e: Emitter, x: str, form: tuple[int, int]) -> str:
+    """float64 to 16 bits, to nearest even; NaN becomes 0x7fff."""
+    digits, bias = form
+    cut = 52 - digits
+    bits = e.new(f"bitcast double {x} to i64")
+    size = e.new(f"and i64 {bits}, {(1 << 63) - 1}")
+    # a normal result: half of the last bit is added, and what is below it cut off
+    last = e.new(f"lshr i64 {size}, {cut}")
+    odd = e.new(f"and i64 {last}, 1")
+    half = e.new(f"add i64 {size}, {(1 << (cut - 1)) - 1}")
+    near = e.new(f"add i64 {half}, {odd}")
+    moved = e.new(f"lshr i64 {near}, {cut}")
+    normal = e.new(f"sub i64 {moved}, {(1023 - bias) << digits}")
+    top = (2 * bias + 1) << digits
+    over = e.new(f"icmp ugt i64 {near}, {(1023 + bias + 1) << 52}")
+    capped = e.new(f"select i1 {over}, i64 {top}, i64 {normal}")
+    # a subnormal one: a number whose last bit is worth as much as theirs is added
+    magic = (1023 + 1 - bias - digits + 52) << 52
+    number = e.new(f"bitcast i64 {size} to double")
+    other = e.new(f"bitcast i64 {magic} to double")
+    total = e.new(f"fadd double {number}, {other}")
+    whole = e.new(f"bitcast double {total} to i64")
+    small = e.new(f"sub i64 {whole}, {magic}")
+    tiny = e.new(f"icmp ult i64 {size}, {(1023 + 1 - bias) << 52}")
+    found = e.new(f"select i1 {tiny}, i64 {small}, i64 {capped}")
+    above = e.new(f"lshr i64 {bits}, 48")
+    sign = e.new(f"and i64 {above}, 32768")
+    signed = e.new(f"or i64 {found}, {sign}")
+    nan = e.new(f"icmp ugt i64 {size}, {0x7FF << 52}")
+    word = e.new(f"select i1 {nan}, i64 32767, i64 {signed}")
+    return e.new(f"trunc i64 {word} to i16")
+
+
+@lower("fma")
+def fma(e: Emitter, ins: Instruction, guard: str) -> None:
+    kind = real_kind(ins)
+    if kind in HALVES:
+        halves(e, ins, kind, guard)
+        return
+    x, y, z = (e.real(e.src(o, kind)) for o in ins.operands[1:])
+    name = REAL[SIZES[kind]]
+    text = e.call(name, f"llvm.fma.{kind}", f"{name} {x}", f"{name} {y}", f"{name} {z}")
+    e.put(ins.operands[0], real_result(e, kind, text, z, y, x), guard)
+
+
+def widened(e: Emitter, half: str) -> Value:
+    """float16 to float32: the bits in their place, and the exponent moved by a multiplication, which is exact."""
+    wide = e.new(f"zext i16 {half} to i32")
+    size = e.new(f"and i32 {wide}, 32767")
+    low = e.new(f"shl i32 {size}, 13")
+    number = e.new(f"bitcast i32 {low} to float")
+    moved = e.new(f"fmul float {number}, 0x46F0000000000000")  # 2^112
+    scaled = e.new(f"bitcast float {moved} to i32")
+    infinite = e.new(f"or i32 {low}, {255 << 23}")
+    special = e.new(f"icmp uge i32 {low}, {31 << 23}")
+    bits = e.new(f"select i1 {special}, i32 {infinite}, i32 {scaled}")
+    top = e.new(f"and i32 {wide}, 32768")
+    sign = e.new(f"shl i32 {top}, 16")
+    word = e.new(f"or i32 {bits}, {sign}")
+    nan = e.new(f"icmp ugt i32 {low}, {31 << 23}")
+    return Value(4, e.new(f"select i1 {nan}, i32 2147483647, i32 {word}"))

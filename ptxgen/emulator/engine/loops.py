@@ -1,0 +1,57 @@
+"""Loop analysis: barriers that an iteration of their loop may skip, where warps may be in different iterations."""
+
+from __future__ import annotations
+
+
+def dominators(after: list[list[int]]) -> list[int]:
+    """For each block, the blocks on every path to it from the first, as the bits of an integer."""
+    every = (1 << len(after)) - 1
+    before: list[list[int]] = [[] for _ in after]
+    for block, following in enumerate(after):
+        for other in following:
+            before[other].append(block)
+    out = [1] + [every] * (len(after) - 1)
+    changed = True
+    while changed:
+        changed = False
+        for block in range(1, len(after)):
+            found = every
+            for other in before[block]:
+                found &= out[other]
+            found |= 1 << block
+            if found != out[block]:
+                out[block], changed = found, True
+    return out
+
+
+def conditional(after: list[list[int]], barriers: list[int]) -> dict[int, int]:
+    """Of the blocks that end in barriers, those that an iteration of their innermost loop may miss: its first block."""
+    if not any(other <= block for block, following in enumerate(after) for other in following):
+        return {}
+    above = dominators(after)
+    ends: dict[int, list[int]] = {}
+    for block, following in enumerate(after):
+        for other in following:
+            if above[block] >> other & 1:
+                ends.setdefault(other, []).append(block)
+    before: list[list[int]] = [[] for _ in after]
+    for block, following in enumerate(after):
+        for other in following:
+            before[other].append(block)
+    bodies: dict[int, set[int]] = {}
+    for first, last in ends.items():
+        body, todo = {first}, list(last)
+        while todo:
+            block = todo.pop()
+            if block not in body:
+                body.add(block)
+                todo += before[block]
+        bodies[first] = body
+    out = {}
+    for barrier in barriers:
+        around = [first for first, body in bodies.items() if barrier in body]
+        if around:
+            first = min(around, key=lambda f: len(bodies[f]))
+            if not all(above[block] >> barrier & 1 for block in ends[first]):
+                out[barrier] = first
+    return out

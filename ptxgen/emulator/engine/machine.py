@@ -1,0 +1,242 @@
+"""The emulated device: memory, modules, launches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ptxgen.emulator.engine.arguments import TYPES
+from ptxgen.emulator.engine.cluster_size import extents
+from ptxgen.emulator.engine.engine import Engine
+from ptxgen.emulator.engine.module import Entry, Module
+from ptxgen.emulator.memory.global_memory import GlobalMemory
+from ptxgen.emulator.memory.tensormap import TensorMap
+from ptxgen.emulator.options import Options
+from ptxgen.emulator.stats import Stats
+from ptxgen.emulator.sync.shadow import Shadow
+from ptxgen.errors import InputError
+
+Dims = tuple[int, int, int]
+
+
+#: most bytes of shared memory that one block may have
+SHARED_LIMIT = 232448
+
+
+def dims(name: str, value: Any, limits: Dims) -> Dims:
+    """Three extents; missing ones are 1."""
+    try:
+        got = [int(x) for x in (value if isinstance(value, (tuple, list)) else (value,))]
+    except (TypeError, ValueError):
+        raise InputError(f"{name} must be one to three integers, got {value!r}") from None
+    if not 1 <= len(got) <= 3:
+        raise InputError(f"{name} must be one to three integers, got {value!r}")
+    got += [1] * (3 - len(got))
+    for x, limit, axis in zip(got, limits, "xyz", strict=True):
+        if not 1 <= x <= limit:
+            raise InputError(f"{name}.{axis} must be 1 to {limit}, got {x}")
+    return got[0], got[1], got[2]
+
+
+def type_of(dtype: np.dtype[Any]) -> str:
+    """The PTX type of an array's elements, or the name that NumPy has for it."""
+    return next((name for name, known in TYPES.items() if known == dtype), dtype.name)
+
+
+class Machine:
+    """Device memory and the engine that runs kernels on it.
+
+    seed: of the order in which warps run. completion: asynchronous copies and products take effect
+    "late" (at the wait that orders them) or "early". races, uninitialised: whether those are looked
+    for. mma: "hopper" or "f32". stats: "sampled", "full" or "off" (bank conflicts and sectors).
+    """
+
+    def __init__(self, **options: Any) -> None:
+        try:
+            self.options = Options(**options)
+        except TypeError as error:
+            raise InputError(f"unknown option: {error}") from None
+        self.memory = GlobalMemory()
+        #: the launches that a dependent one may overlap with
+        self.running: list[Shadow] = []
+
+    # ---- memory
+
+    def alloc(self, nbytes: int) -> int:
+        """Address of `nbytes` new bytes, all zero."""
+        return self.memory.alloc(int(nbytes))
+
+    def free(self, address: int) -> None:
+        """Gives an allocation back."""
+        self.memory.free(int(address))
+
+    def write(self, address: int, buffer: Any) -> None:
+        """Copies bytes to the device; InputError unless they fit one allocation."""
+        self.running = []
+        if isinstance(buffer, np.ndarray):
+            data = np.frombuffer(np.ascontiguousarray(buffer).tobytes(), np.uint8)
+        else:
+            data = np.frombuffer(buffer, np.uint8)
+        self.memory.buffer[self.memory.span(int(address), len(data))] = data
+
+    def read(self, address: int, nbytes: int) -> bytes:
+        """Bytes of the device."""
+        self.running = []
+        return self.memory.buffer[self.memory.span(int(address), int(nbytes))].tobytes()
+
+    def fill(self, address: int, nbytes: int, byte: int) -> None:
+        """Sets bytes of the device."""
+        self.running = []
+        self.memory.buffer[self.memory.span(int(address), int(nbytes))] = byte
+
+    # ---- kernels
+
+    def load(self, ptx: str) -> Module:
+        """A module from its text; ParseError or UnsupportedError when it cannot be run."""
+        return Module(ptx, self.memory)
+
+    def launch(
+        self,
+        module: Module,
+        entry: str,
+        grid: Any,
+        block: Any,
+        params: bytes,
+        shared_bytes: int = 0,
+        cluster: Any = None,
+        dependent: bool = False,
+    ) -> Stats:
+        """Runs a kernel to its end.
+
+        `dependent`: the kernel may begin before those launched ahead of it have ended (programmatic dependent launch);
+        with `global_races`, what it touches of theirs before griddepcontrol.wait is a fault. `params`: each
+        .param at its offset (`Entry.parameters`); `cluster`: blocks of a cluster, unless the kernel declares them.
+        """
+        kernel: Entry = module[entry]
+        grid = dims("grid", grid, (2**31 - 1, 65535, 65535))
+        block = dims("block", block, (1024, 1024, 64))
+        threads = block[0] * block[1] * block[2]
+        if threads > 1024:
+            raise InputError(f"block has {threads} threads, at most 1024 are possible")
+        limit = kernel.function.directives.get("maxntid")
+        if limit is not None and threads > int(np.prod(limit)):
+            raise InputError(f"block has {threads} threads, .maxntid of {entry} allows {int(np.prod(limit))}")
+        wanted = kernel.function.directives.get("reqntid")
+        if wanted is not None and (*wanted, 1, 1)[:3] != block:
+            raise InputError(f"block is {block}, .reqntid of {entry} asks for {wanted}")
+        cluster = extents(kernel.function.directives, cluster, entry)
+        if "blocksareclusters" in kernel.function.directives:
+            grid = (grid[0] * cluster[0], grid[1] * cluster[1], grid[2] * cluster[2])
+        for g, k, axis in zip(grid, cluster, "xyz", strict=True):
+            if g % k:
+                raise InputError(f"grid.{axis} is {g}, no multiple of the cluster's {k}")
+        if len(params) < kernel.param_bytes:
+            raise InputError(f"params has {len(params)} bytes, {entry} needs {kernel.param_bytes}")
+        if shared_bytes < 0 or kernel.shared + shared_bytes > SHARED_LIMIT:
+            raise InputError(
+                f"shared_bytes is {shared_bytes}; with {kernel.shared} static bytes at most {SHARED_LIMIT} are possible"
+            )
+        pointers: dict[int, str] = {}
+        self.memory.pointers = pointers
+        for p in kernel.parameters:
+            if p.size == 8 and not p.array:
+                extent = self.memory.extent(int.from_bytes(params[p.offset : p.offset + 8], "little"))
+                if extent is not None:
+                    pointers.setdefault(extent[0], p.name)
+        program = kernel.program(self.options, cluster != (1, 1, 1))
+        engine = Engine(
+            program,
+            self.memory,
+            self.options,
+            grid,
+            block,
+            bytes(params),
+            shared_bytes,
+            kernel.shared + shared_bytes,
+            cluster,
+            self.running if dependent else [],
+        )
+        running, self.running = self.running, []
+        stats = engine.run()
+        if engine.shadow is not None:
+            self.running = [engine.shadow]
+            if dependent and not engine.shadow.waits:
+                self.running += running
+        return stats
+
+
+def launch(
+    ptx: str,
+    entry: str,
+    grid: Any,
+    block: Any,
+    args: Sequence[Any],
+    shared_bytes: int = 0,
+    cluster: Any = None,
+    **options: Any,
+) -> Stats:
+    """Runs one kernel of a PTX text.
+
+    args: NumPy arrays are device buffers, updated in place unless read-only; NumPy scalars are
+    passed by value, as are 0-d or 1-d void and uint8 arrays, and tensor maps, for .b8 array parameters.
+    cluster: blocks of a cluster, unless the kernel declares them.
+    Raises InputError for arguments that do not fit, a Fault for what the kernel does wrong.
+    """
+    machine = Machine(**options)
+    module = machine.load(ptx)
+    kernel = module[entry]
+    if len(args) != len(kernel.parameters):
+        raise InputError(f"{entry} takes {len(kernel.parameters)} arguments, got {len(args)}")
+    params = bytearray(kernel.param_bytes)
+    buffers: list[tuple[np.ndarray[Any, Any], int]] = []
+
+    names = machine.memory.names
+
+    def buffer(array: np.ndarray[Any, Any], name: str, parameter: str) -> int:
+        """The address of an array on the device."""
+        if not array.flags.c_contiguous:
+            raise InputError(f"{name} must be C-contiguous")
+        for other, address in buffers:
+            if other is array:
+                others, _, kind = names[address].rpartition(", ")
+                names[address] = f"{others} and {parameter}, {kind}"
+                return address
+        address = machine.alloc(array.nbytes)
+        machine.write(address, array)
+        buffers.append((array, address))
+        names[address] = f"{parameter}, {type_of(array.dtype)}[{'x'.join(map(str, array.shape))}]"
+        if not array.flags.writeable:
+            machine.memory.readonly.add(address)
+        return address
+
+    for i, (value, p) in enumerate(zip(args, kernel.parameters, strict=True)):
+        if isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic):
+            raise InputError(
+                f"argument {i} ({p.name}, .{p.type}) is a Python {type(value).__name__}: use a NumPy scalar"
+            )
+        if p.array and isinstance(value, (np.ndarray, np.void)):
+            data = value.tobytes()
+        elif isinstance(value, TensorMap):
+            of = value.base
+            tensor = f"the tensor of argument {i}"
+            data = value.encode(buffer(of, tensor, f"the tensor of {p.name}") if isinstance(of, np.ndarray) else None)
+        elif isinstance(value, np.ndarray):
+            if p.size != 8:
+                raise InputError(f"argument {i} ({p.name}, .{p.type}) is an array, the parameter is no pointer")
+            data = buffer(value, f"argument {i} ({p.name})", p.name).to_bytes(8, "little")
+        elif isinstance(value, np.generic):
+            data = value.tobytes()
+        else:
+            raise InputError(f"argument {i} ({p.name}) is a {type(value).__name__}: use a NumPy array or scalar")
+        if len(data) != p.size:
+            raise InputError(f"argument {i} ({p.name}, .{p.type}) has {len(data)} bytes, the parameter {p.size}")
+        params[p.offset : p.offset + p.size] = data
+    try:
+        return machine.launch(module, entry, grid, block, bytes(params), shared_bytes, cluster)
+    finally:
+        for array, address in buffers:
+            if array.flags.writeable:
+                raw = machine.memory.buffer[machine.memory.span(address, array.nbytes)]
+                array.view(np.uint8).reshape(-1)[:] = raw if array.ndim else raw.view(np.uint8)

@@ -1,0 +1,148 @@
+"""A loaded PTX text: the addresses of its variables, and its kernels, compiled at their first launch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ptxgen.emulator.engine.jit_blocks import JitCompiler
+from ptxgen.emulator.engine.program import Program
+from ptxgen.emulator.memory.address_map import SHARED_BASE
+from ptxgen.emulator.memory.global_memory import GlobalMemory
+from ptxgen.emulator.options import Options
+from ptxgen.emulator.ptx.dtypes import DTYPES
+from ptxgen.emulator.ptx.flatten import flatten, function_address
+from ptxgen.emulator.ptx.parameters import variables
+from ptxgen.emulator.ptx.parser import parse
+from ptxgen.emulator.ptx.syntax import SIZES, Flt, Function, Parameter, Variable
+from ptxgen.errors import InputError, ParseError, UnsupportedError
+
+
+class Entry:
+    """One kernel of a module.
+
+    ``parameters``: in order, each with name, type, size and offset in the parameter buffer.
+    ``maxntid``: the declared block size or None. ``shared``: bytes of shared memory it declares.
+    """
+
+    def __init__(self, module: Module, function: Function) -> None:
+        self.module, self.function = module, function
+        self.failure: UnsupportedError | None = None
+        try:
+            self.function = flatten(module.unit, function)
+        except UnsupportedError as error:
+            self.failure = error
+        self.name = function.name
+        self.parameters: list[Parameter] = function.params
+        size = function.directives.get("maxntid") or function.directives.get("reqntid")
+        self.maxntid: tuple[int, ...] | None = size
+        self.param_bytes = max((p.offset + p.size for p in function.params), default=0)
+        self.shared, self.local = self.layout()
+        self.programs: dict[tuple[Options, bool], Program] = {}
+
+    def layout(self) -> tuple[int, int]:
+        """Gives shared and local variables their addresses; bytes of each.
+
+        Of the module's shared variables an entry has those that its code, functions included, names.
+        """
+        named = {id(v) for ins in self.function.code for op in ins.operands for v in variables(op)}
+        shared = [v for v in self.module.variables if v.space == "shared" and id(v) in named]
+        shared += [v for v in self.function.variables if v.space == "shared"]
+        at = SHARED_BASE
+        for v in shared:
+            if not v.extern:
+                at = -(-at // v.align) * v.align
+                v.address = at
+                at += v.size
+        for v in shared:
+            if v.extern:
+                at = -(-at // v.align) * v.align
+        for v in shared:
+            if v.extern:
+                v.address = at
+        local = 0
+        for v in self.function.variables:
+            if v.space == "local":
+                local = -(-local // v.align) * v.align
+                v.address = local
+                local += v.size
+        return at - SHARED_BASE, -(-local // 16) * 16
+
+    def program(self, options: Options, clustered: bool = False) -> Program:
+        found = self.programs.get((options, clustered))
+        if found is None:
+            if self.failure is not None:
+                raise self.failure
+            self.layout()
+            found = Program(self.module.unit, self.function, options, clustered)
+            found.local_size = self.local
+            if options.engine != "numpy":
+                found.jit_compiler = JitCompiler(found)
+            self.programs[options, clustered] = found
+        return found
+
+
+class Module:
+    """Variables in device memory, and entries by name."""
+
+    def __init__(self, text: str, memory: GlobalMemory) -> None:
+        self.unit = parse(text)
+        self.variables = self.unit.variables
+        self.target = self.unit.target
+        self.version = self.unit.version
+        self.addresses: list[int] = []
+        self.symbols: dict[str, Variable] = {}
+        functions = self.unit.functions.values()
+        stored = [v for v in self.variables if v.space in ("global", "const")]
+        stored += [v for f in functions for v in f.variables if v.space in ("global", "const")]
+        for v in stored:
+            v.address = memory.alloc(v.size)
+            self.addresses.append(v.address)
+            self.symbols[v.name] = v
+            count = v.size // SIZES[v.type]
+            memory.names[v.address] = f"{v.name}, {v.type}[{count}]" if count != 1 else f"{v.name}, {v.type}"
+        for v in stored:
+            if v.init is not None:
+                data = self.initial(v)
+                span = memory.span(v.address, v.size)
+                memory.buffer[span][: len(data)] = np.frombuffer(data, np.uint8)
+            if v.space == "const":
+                memory.readonly.add(v.address)
+                memory.constants[v.address] = v.address + v.size
+        self.entries = {f.name: Entry(self, f) for f in functions if f.entry}
+
+    def initial(self, v: Variable) -> bytes:
+        dtype: Any = DTYPES[v.type]
+        out = b""
+        for value in v.init or []:
+            if isinstance(value, Flt):
+                size = SIZES[v.type]
+                if size == value.size:
+                    out += value.bits.to_bytes(size, "little")
+                else:
+                    number = (
+                        np.array(value.bits, "<u8").view("<f8")
+                        if value.size == 8
+                        else np.array(value.bits, "<u4").view("<f4")
+                    )
+                    out += number.astype(dtype).tobytes()
+            elif isinstance(value, tuple):
+                name, offset = value
+                if name in self.unit.functions:
+                    out += function_address(self.unit, name).to_bytes(SIZES[v.type], "little")
+                elif name in self.symbols:
+                    out += (self.symbols[name].address + offset).to_bytes(8, "little")
+                else:
+                    raise UnsupportedError(f"line {v.line}: {v.name} holds the address of {name}")
+            elif isinstance(value, int):
+                bits = 8 * SIZES[v.type]
+                out += (value & ((1 << bits) - 1)).to_bytes(bits // 8, "little")
+        if len(out) > v.size:
+            raise ParseError(f"line {v.line}: more values than {v.name} holds")
+        return out
+
+    def __getitem__(self, name: str) -> Entry:
+        if name not in self.entries:
+            raise InputError(f"no entry {name!r}; there are: {', '.join(sorted(self.entries)) or 'none'}")
+        return self.entries[name]

@@ -1,0 +1,295 @@
+"""A compiled kernel: basic blocks of NumPy steps, and the layout of the registers of its warp batches."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.emulator.engine.basic_block import BLOCKING, BRANCH, EXIT, WARP, Block
+from ptxgen.emulator.engine.liveness import unproven
+from ptxgen.emulator.engine.loops import conditional
+from ptxgen.emulator.ops.access import Site
+from ptxgen.emulator.ops.builder import Builder
+from ptxgen.emulator.ops.instruction_set import find
+from ptxgen.emulator.ops.proxy_fences import asynchronous
+from ptxgen.emulator.ops.registry import Row
+from ptxgen.emulator.ops.spelling import suggestion
+from ptxgen.emulator.ops.undefined import Origin, Undefined
+from ptxgen.emulator.options import Options
+from ptxgen.emulator.ptx.syntax import Function, Instruction, Unit
+from ptxgen.emulator.stats import instruction_class
+from ptxgen.emulator.sync.wgmma_registers import RegisterSets
+from ptxgen.emulator.warp_batch import Step, WarpBatch
+from ptxgen.errors import UnsupportedError
+
+Mask = NDArray[np.bool_] | None
+
+
+class RuntimeCompiler(Protocol):
+    """Compiles the blocks of a program that run often: `engine.jit_blocks.JitCompiler`."""
+
+    def attach(self, number: int) -> None:
+        """Puts the compiled functions of a block in the places of its steps."""
+
+
+class Program:
+    """An entry compiled for the NumPy engine."""
+
+    def __init__(self, unit: Unit, function: Function, options: Options, clustered: bool = False) -> None:
+        self.unit, self.function, self.options, self.clustered = unit, function, options, clustered
+        self.name = function.name
+        self.code = function.code
+        #: whether it starts work that goes on by itself, or meets other blocks; whether such work reads shared memory
+        self.asynchronous, self.proxies = asynchronous(unit)
+        self.asynchronous |= clustered
+        #: whether threads may tell others through memory what they did
+        self.messages = any(
+            (ins.op in ("fence", "membar") and ins.mods[:1] != ("proxy",))
+            or {"acquire", "release", "acq_rel"} & set(ins.mods)
+            for ins in self.code
+        )
+        self.builder = Builder(function, options, clustered)
+        self.sites: list[Site] = []
+        self.builder.sites = self.sites
+        self.blocks: list[Block] = []
+        self.register_sets = self.builder.register_sets = RegisterSets(self.code)
+        self.layout()
+        suspects: set[int] = set()
+        if options.uninitialised:
+            probe = Builder(function, options, clustered)
+            suspects = unproven(probe, self.code, self.table, self.starts, self.block_of)
+        self.undefined = Undefined(self, suspects)
+        self.flags = self.undefined.flags
+        self.bodies = [self.compile(ins) for ins in self.code]
+        self.assemble(self.bodies)
+        self.views = self.builder.views
+        self.rows = self.builder.rows
+        self.keys = len(self.builder.keys)
+        #: log2 of the bytes that races are looked for in, of shared and of global memory: no access is smaller
+        self.grains = self.grain("shared"), self.grain("global")
+        #: compiles blocks that run often
+        self.jit_compiler: RuntimeCompiler | None = None
+
+    def grain(self, space: str) -> int:
+        sizes = [site.size for site in self.sites if site.space in (space, "generic")]
+        return min([16, *sizes]).bit_length() - 1
+
+    # ---- basic blocks
+
+    def layout(self) -> None:
+        """Finds where basic blocks begin: `self.starts`, and `self.block_of` each start."""
+        self.table: list[Row] = []
+        leaders = {0, *(i for i in self.function.targets.values())}
+        for i, ins in enumerate(self.code):
+            row = find(ins)
+            if row is None:
+                raise UnsupportedError(f"line {ins.line}: {ins.name} is not emulated{suggestion(ins)}: {ins.text}")
+            self.table.append(row)
+            if row.kind in ("branch", "exit"):
+                leaders.add(i + 1)
+            elif row.kind in ("warp", "blocking"):
+                leaders.update((i, i + 1))
+        self.starts = sorted(leaders)
+        self.block_of = {start: n for n, start in enumerate(self.starts)}
+
+    def compile(self, ins: Instruction) -> dict[str, Any]:
+        """The step of one instruction with its guards and checks, and the registers it touches."""
+        b = self.builder
+        b.begin(ins)
+        row = find(ins)
+        assert row is not None
+        b.members, b.single = None, False
+        made = row.make(b, ins)
+        reads, writes = list(b.reads), list(b.writes)
+        return {
+            "row": row,
+            "step": made,
+            "before": self.register_sets.watch([*reads, *writes], ins),
+            "ins": ins,
+            "reads": {reg.slot: reg for reg in reads},
+            "writes": {reg.slot: reg for reg in writes},
+            "carry": b.propagation,
+            "members": b.members,
+            "single": b.single,
+            "guard": b.src(ins.pred, "pred") if ins.pred is not None else None,
+        }
+
+    def assemble(self, bodies: list[dict[str, Any]]) -> None:
+        ends = [*self.starts[1:], len(self.code)]
+        for start, end in zip(self.starts, ends, strict=True):
+            block = Block(start)
+            self.blocks.append(block)
+            for i in range(start, end):
+                body = bodies[i]
+                ins, kind = body["ins"], body["row"].kind
+                block.contents.append(ins)
+                block.polls |= body["row"].polls
+                if kind == "branch":
+                    block.end, block.ins = BRANCH, ins
+                    block.target = self.block_of[ins.scope]
+                    block.uniform = "uni" in ins.mods
+                elif kind == "exit":
+                    block.end, block.ins = EXIT, ins
+                elif kind == "plain":
+                    block.steps.append(self.step_of(body))
+                    continue
+                else:
+                    block.end = WARP if kind == "warp" else BLOCKING
+                    block.ins, block.step = ins, self.step_of(body)
+                    block.aligned = "aligned" in ins.mods or (ins.op == "bar" and ins.mods[:1] != ("warp",))
+                    block.members, block.single = body["members"], body["single"]
+                block.guard, block.negated, block.check = body["guard"], ins.negated, self.undefined.guard_check(ins)
+        # a position past the end: falling off it means leaving
+        last = Block(len(self.code))
+        last.end = EXIT
+        if self.starts[-1] == len(self.code):
+            self.blocks[-1] = last
+        else:
+            self.block_of[len(self.code)] = len(self.blocks)
+            self.blocks.append(last)
+        self.count_iterations()
+        self.local_size = 0
+        for blk in self.blocks:
+            blk.length = len(blk.contents)
+        shown = [[i for i in blk.contents if not i.hidden] for blk in self.blocks]
+        self.histogram = [Counter(i.name for i in some) for some in shown]
+        self.classes = [Counter(instruction_class(i.op, i.mods) for i in some) for some in shown]
+
+    def count_iterations(self) -> None:
+        """Counts iterations of loops that may miss a barrier; `self.loops`: the count's number, by instruction."""
+        blocks = self.blocks
+        after = []
+        for i, blk in enumerate(blocks):
+            following = [] if blk.end in (BRANCH, EXIT) and blk.guard is None else [i + 1]
+            if blk.end == BRANCH:
+                following.append(blk.target)
+            after.append([n for n in following if n < len(blocks)])
+        barriers = [
+            i
+            for i, blk in enumerate(blocks)
+            if blk.end == BLOCKING
+            and blk.ins is not None
+            and blk.ins.op in ("bar", "barrier")
+            and blk.ins.mods[:1] != ("cluster",)
+        ]
+        self.loops: dict[int, int] = {}
+        self.counters = 0
+        for barrier, first in conditional(after, barriers).items():
+            if blocks[first].counter < 0:
+                blocks[first].counter = self.counters
+                self.counters += 1
+            self.loops[id(blocks[barrier].ins)] = blocks[first].counter
+
+    def step_of(self, body: dict[str, Any]) -> Step:
+        """An instruction's step with its checks and, unless it may wait, its guard."""
+        ins, kind = body["ins"], body["row"].kind
+        keys = self.builder.address_slots
+        check, guard_check = self.undefined.check(body), self.undefined.guard_check(ins)
+        before = body["before"] if check is None else [*body["before"], check]
+        after = self.undefined.notes(body)
+        stale = [k for slot in body["writes"] for k in keys.get(slot, ())]
+        if stale:
+            after.append(self.forget(stale))
+        if kind == "blocking":
+            return self.chain([*after, *before, body["step"]], True)
+        step = self.chain([*before, body["step"], *after], False)
+        if kind == "plain" and body["guard"] is not None:
+            step = self.guarded(step, body["guard"], ins.negated)
+            if guard_check is not None:
+                step = self.chain([guard_check, step], False)
+        return step
+
+    # ---- undefined values
+
+    def rebuild_steps(self) -> None:
+        """Makes the steps of all blocks anew, after their checks have changed."""
+        ends = [*self.starts[1:], len(self.code)]
+        for number, (block, start, end) in enumerate(zip(self.blocks, self.starts, ends, strict=False)):
+            if start >= len(self.code):
+                continue
+            # in place: the block may be running
+            plain = [b for b in self.bodies[start:end] if b["row"].kind == "plain"]
+            block.steps[:] = [self.step_of(b) for b in plain]
+            if self.jit_compiler is not None:
+                self.jit_compiler.attach(number)
+            last = self.bodies[end - 1]
+            if last["row"].kind != "plain":
+                block.check = self.undefined.guard_check(last["ins"])
+            if last["row"].kind in ("warp", "blocking"):
+                block.step = self.step_of(last)
+
+    def mark_undefined(self, c: WarpBatch, loaded: dict[int, tuple[NDArray[np.bool_], int]], ins: Instruction) -> None:
+        """A load takes undefined bytes: registers are undefined in some lanes; `loaded`: lanes and a byte's address."""
+        registers = self.function.registers
+        self.undefined.mark_undefined(
+            c,
+            {
+                slot: (where, Origin(registers[slot].name, ins.line, address))
+                for slot, (where, address) in loaded.items()
+            },
+        )
+
+    # ---- wrappers
+
+    @staticmethod
+    def chain(steps: list[Step], blocking: bool) -> Step:
+        if len(steps) == 1:
+            return steps[0]
+        if blocking:
+
+            def run_blocking(c: WarpBatch, m: Mask, after: int) -> None:
+                for s in steps[:-1]:
+                    s(c, m)
+                steps[-1](c, m, after)
+
+            return run_blocking
+        if len(steps) == 2:
+            one, two = steps
+
+            def run_two(c: WarpBatch, m: Mask) -> None:
+                one(c, m)
+                two(c, m)
+
+            return run_two
+
+        def run(c: WarpBatch, m: Mask) -> None:
+            for s in steps:
+                s(c, m)
+
+        return run
+
+    @staticmethod
+    def guarded(step: Step, guard: int, negated: bool) -> Step:
+        count_nonzero = np.count_nonzero
+
+        def run(c: WarpBatch, m: Mask) -> None:
+            p = c.v[guard]
+            if m is None:
+                m = c.alive
+            q = (~p if m is None else m & ~p) if negated else p.copy() if m is None else m & p
+            k = count_nonzero(q)
+            if k == c.count:
+                step(c, None)
+            elif k:
+                step(c, q)
+
+        return run
+
+    @staticmethod
+    def forget(keys: list[int]) -> Step:
+        if len(keys) == 1:
+            (only,) = keys
+
+            def forget_one(c: WarpBatch, m: Mask) -> None:
+                c.addresses[only] = None
+
+            return forget_one
+
+        def forget(c: WarpBatch, m: Mask) -> None:
+            for k in keys:
+                c.addresses[k] = None
+
+        return forget

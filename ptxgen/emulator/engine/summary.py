@@ -1,0 +1,102 @@
+"""The statistics of a launch, or its fault, as plain data and as text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ptxgen.emulator.stats import Access, Stats
+from ptxgen.errors import Fault
+
+Document = dict[str, Any]
+
+
+def fault_fields(fault: Fault) -> Document:
+    """The message of a fault and its position."""
+    message = str(fault).partition(f"\n  {fault.entry}, line {fault.line}: ")[0]
+    return {
+        "kind": type(fault).__name__,
+        "message": message,
+        "entry": fault.entry,
+        "line": fault.line,
+        "instruction": fault.instruction,
+        "block": fault.block,
+        "thread": fault.thread,
+        "address": fault.address,
+        "source": fault.source or None,
+    }
+
+
+def access_fields(a: Access) -> Document:
+    return {
+        "requests": round(a.requests),
+        "bytes": round(a.bytes),
+        "distinct": round(a.distinct),
+        "sectors": round(a.sectors),
+        "wavefronts": round(a.wavefronts),
+        "conflicts": round(a.wavefronts - a.ideal),
+    }
+
+
+def stats_fields(stats: Stats) -> Document:
+    """The counts of a launch."""
+    classes = sorted(stats.warp_instructions, key=lambda c: (-stats.warp_instructions[c], c))
+    return {
+        "seconds": stats.seconds,
+        "blocks": stats.blocks,
+        "threads": stats.threads,
+        "warp_instructions": {c: stats.warp_instructions[c] for c in classes},
+        "lane_instructions": {c: stats.lane_instructions[c] for c in classes},
+        "opcodes": dict(sorted(stats.opcodes.items(), key=lambda item: (-item[1], item[0]))),
+        "shared": access_fields(stats.shared),
+        "global_load": access_fields(stats.global_load),
+        "global_store": access_fields(stats.global_store),
+        "barriers": stats.barriers,
+        "atomics": stats.atomics,
+        "mma": stats.mma,
+        "notes": stats.notes,
+    }
+
+
+def text(document: Document) -> str:
+    """The text that the command prints: the fault, or the statistics."""
+    fault = document["fault"]
+    if fault is not None:
+        lines = [f"{fault['kind']}: {fault['message']}", f"  kernel       {fault['entry']}"]
+        lines.append(f"  line         {document['file']}:{fault['line']}")
+        if fault["source"] is not None:
+            lines.append(f"  source       {fault['source']}")
+        lines.append(f"  instruction  {fault['instruction']}")
+        for name in ("block", "thread"):
+            if fault[name] is not None:
+                lines.append(f"  {name:<12} ({', '.join(map(str, fault[name]))})")
+        if fault["address"] is not None:
+            lines.append(f"  address      {fault['address']:#x}")
+        return "\n".join(lines)
+    s = document["statistics"]
+    lines = [f"{document['entry']}: {s['blocks']} blocks, {s['threads']} threads, emulated in {s['seconds']:.3f} s", ""]
+    width = max([len(c) for c in s["warp_instructions"]] + [len("instructions")])
+    lines.append(f"{'instructions':<{width}} {'warps':>12} {'threads':>14}")
+    for name, count in s["warp_instructions"].items():
+        lines.append(f"{name:<{width}} {count:>12} {s['lane_instructions'][name]:>14}")
+    warps, threads = sum(s["warp_instructions"].values()), sum(s["lane_instructions"].values())
+    lines += [f"{'total':<{width}} {warps:>12} {threads:>14}", ""]
+    shared = s["shared"]
+    if shared["requests"]:
+        lines.append(
+            f"shared memory  {shared['requests']} warp accesses, {shared['wavefronts']} wavefronts, "
+            f"{shared['conflicts']} of them for bank conflicts"
+        )
+    for name, words in (("global_load", "global loads "), ("global_store", "global stores")):
+        a = s[name]
+        if a["requests"]:
+            used = f" sectors, {a['distinct'] / (32 * a['sectors']):.0%} of them used" if a["sectors"] else " sectors"
+            lines.append(f"{words}  {a['requests']} warp accesses, {a['bytes']} bytes, {a['sectors']}{used}")
+    counts = (
+        ("barriers", "warp arrivals at barriers"),
+        ("atomics", "atomic thread accesses"),
+        ("mma", "matrix products"),
+    )
+    lines += [f"{words}  {s[name]}" for name, words in counts if s[name]]
+    lines += [f"note: {note}" for note in s["notes"]]
+    lines += [f"saved {a['saved']}" for a in document["arguments"] if a["saved"] is not None]
+    return "\n".join(lines).rstrip()

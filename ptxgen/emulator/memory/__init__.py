@@ -1,0 +1,1 @@
+"""Memory as the instructions see it: address spaces, allocations, tensor maps and swizzles."""

@@ -1,0 +1,136 @@
+"""Global memory: one byte arena behind 64-bit addresses, with unused space between allocations."""
+
+from __future__ import annotations
+
+import bisect
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.emulator.memory.address_map import GLOBAL_BASE
+from ptxgen.errors import InputError
+
+#: allocations begin at multiples of this, with at least as much free space between them
+GRAIN = 1024
+
+
+#: guard space after an allocation, in bytes
+GUARD = 64 * 1024
+
+
+Bytes = NDArray[np.uint8]
+
+
+def typed_views(buffer: Bytes) -> dict[int, NDArray[Any]]:
+    """The buffer as unsigned integers of 1, 2, 4 and 8 bytes."""
+    return {size: buffer.view(f"<u{size}") for size in (1, 2, 4, 8)}
+
+
+class GlobalMemory:
+    """Allocations in one arena; `views[size]` shows it as unsigned integers of that many bytes."""
+
+    def __init__(self, capacity: int = 1 << 20) -> None:
+        self.buffer: Bytes = np.zeros(capacity, np.uint8)
+        self.views = typed_views(self.buffer)
+        self.starts: list[int] = []
+        self.ends: list[int] = []
+        self.readonly: set[int] = set()
+        self.constants: dict[int, int] = {}  # where .const variables lie: first address, the one past them
+        self.names: dict[int, str] = {}  # of allocations by first address: "Y, f32[256]"
+        self.pointers: dict[int, str] = {}  # the parameter of the last launch that points to an allocation
+        self.freed: list[tuple[int, int]] = []
+        self.top = GRAIN
+
+    def alloc(self, nbytes: int) -> int:
+        """Address of a new allocation of zero bytes; `nbytes` may be 0."""
+        if nbytes < 0:
+            raise InputError(f"nbytes must not be negative, got {nbytes}")
+        span = -(-(nbytes + GUARD) // GRAIN) * GRAIN
+        for i, (offset, size) in enumerate(self.freed):
+            if size >= span:
+                self.freed[i] = (offset + span, size - span)
+                break
+        else:
+            offset = self.top
+            self.top += span
+            if self.top > len(self.buffer):
+                grown = np.zeros(max(self.top, 2 * len(self.buffer)), np.uint8)
+                grown[: len(self.buffer)] = self.buffer
+                self.buffer = grown
+                self.views = typed_views(grown)
+        start = GLOBAL_BASE + offset
+        at = bisect.bisect_left(self.starts, start)
+        self.starts.insert(at, start)
+        self.ends.insert(at, start + nbytes)
+        self.buffer[offset : offset + nbytes] = 0
+        return start
+
+    def free(self, address: int) -> None:
+        """Gives an allocation back; `address` must be one that alloc returned."""
+        at = bisect.bisect_left(self.starts, address)
+        if at == len(self.starts) or self.starts[at] != address:
+            raise InputError(f"address {address:#x} is not the start of an allocation")
+        nbytes = self.ends[at] - address
+        del self.starts[at], self.ends[at]
+        self.readonly.discard(address)
+        self.constants.pop(address, None)
+        self.names.pop(address, None)
+        self.pointers.pop(address, None)
+        self.freed.append((address - GLOBAL_BASE, -(-(nbytes + GUARD) // GRAIN) * GRAIN))
+        if not self.starts:
+            self.freed.clear()
+            self.top = GRAIN
+
+    def extent(self, address: int) -> tuple[int, int] | None:
+        """First and past-the-last address of the allocation that holds `address`."""
+        at = bisect.bisect_right(self.starts, address) - 1
+        if at >= 0 and address < self.ends[at]:
+            return self.starts[at], self.ends[at]
+        return None
+
+    def span(self, address: int, nbytes: int) -> slice:
+        """The slice of the buffer that holds [address, address + nbytes); InputError outside an allocation."""
+        at = bisect.bisect_right(self.starts, address) - 1
+        if at < 0 or nbytes < 0 or address + nbytes > self.ends[at]:
+            raise InputError(f"[{address:#x}, {address + nbytes:#x}) is not inside one allocation")
+        return slice(address - GLOBAL_BASE, address - GLOBAL_BASE + nbytes)
+
+    def inside(self, addresses: NDArray[np.int64], nbytes: int) -> NDArray[np.bool_]:
+        """For each address, whether its `nbytes` are inside one allocation."""
+        if not self.starts:
+            return np.zeros(len(addresses), bool)
+        starts = np.array(self.starts, np.int64)
+        ends = np.array(self.ends, np.int64)
+        at = np.searchsorted(starts, addresses, "right") - 1
+        return (at >= 0) & (addresses + nbytes <= ends[np.maximum(at, 0)])
+
+    def name(self, start: int) -> str:
+        """Words for a report: the allocation that begins at `start`."""
+        if start in self.names:
+            return self.names[start]
+        nbytes = self.ends[bisect.bisect_left(self.starts, start)] - start
+        by = f"that {self.pointers[start]} points to" if start in self.pointers else f"at {start:#x}"
+        return f"the allocation of {nbytes} bytes {by}"
+
+    def outside(self, address: int, nbytes: int, near: int | None = None) -> str:
+        """Words for a report: where `nbytes` at `address` lie, which are not inside one allocation.
+
+        `near`: an address in the allocation that is meant; else the allocation next to `address` is.
+        """
+        found = None if near is None else self.extent(near)
+        if found is None:
+            if not self.starts:
+                return f"{nbytes} bytes, and no allocation exists"
+            at = max(bisect.bisect_right(self.starts, address) - 1, 0)
+            if at + 1 < len(self.starts) and self.starts[at + 1] - address < address - self.ends[at]:
+                at += 1
+            found = self.starts[at], self.ends[at]
+        start, end = found
+        if address < start:
+            where = f"{start - address} bytes before the start of"
+        elif address < end:
+            where = f"{address + nbytes - end} of them past the end of"
+        else:
+            where = f"{address - end} bytes past the end of"
+        return f"{nbytes} bytes at offset {address - start}, {where} {self.name(start)}"

@@ -1,0 +1,431 @@
+"""Tensor maps: a tensor in global memory as the TMA unit sees it, in this device's own form of 128 bytes.
+
+The driver's encoding is secret, so this device has one of its own, little-endian:
+
+    0  "PTXGENTM"                        44  element strides, 5 bytes, and 3 of zero
+    8  address, u64                      52  box, 5 x u16, and 2 bytes of zero
+    16 type, rank, im2col (0 or 1),      64  strides of dimensions 1 to 4 in bytes, 4 x u64
+       interleave, swizzle, fill,        96  im2col: lower corner, upper corner (3 x s16 each),
+       L2 promotion, 0: a byte each          channels, pixels (u16)
+    24 extents less 1, 5 x u32           112 zero
+
+Types, interleave, swizzle, fill and promotion are numbered as in the driver's API; dimensions go innermost first.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from numpy.typing import NDArray
+
+from ptxgen.errors import InputError, UnsupportedError
+
+Array = NDArray[Any]
+
+
+SIZE = 128
+
+
+ALIGNMENT = 64
+
+
+_MAGIC = b"PTXGENTM"
+
+
+_FORM = "<8sQ8B5I8B5H2x4Q3h3hHH16x"
+
+
+#: the driver's types in its order: our name, bytes, NumPy type
+TYPES: tuple[tuple[str, Any], ...] = (
+    ("u8", np.uint8),
+    ("u16", np.uint16),
+    ("u32", np.uint32),
+    ("s32", np.int32),
+    ("u64", np.uint64),
+    ("s64", np.int64),
+    ("f16", np.float16),
+    ("f32", np.float32),
+    ("f64", np.float64),
+    ("bf16", ml_dtypes.bfloat16),
+    ("f32.ftz", np.float32),
+    ("tf32", np.float32),
+    ("tf32.ftz", np.float32),
+)
+
+
+_ALIASES = {"s8": "u8", "e4m3": "u8", "e5m2": "u8", "s16": "u16", "b8": "u8", "b16": "u16"}
+
+
+_NUMBERS = {name: i for i, (name, _) in enumerate(TYPES)}
+
+
+SWIZZLES = (0, 32, 64, 128)
+
+
+_NUMPY = {np.dtype(t): name for name, t in reversed(TYPES)}
+
+
+#: what NaN fill writes
+_NAN = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0x7FFFFFFFFFFFFFFF}
+
+
+def ceil(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+def require(good: bool, what: str) -> None:
+    if not good:
+        raise InputError(what)
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """The arguments of a map; `encode` gives the bytes. As an argument of `launch` it is a .b8 array of 128.
+
+    ``base``: an address, or the array whose place in device memory a launch finds. The rest as `tensormap` takes it.
+    """
+
+    base: Any
+    type: str
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    element_strides: tuple[int, ...]
+    interleave: int = 0
+    swizzle: int = 0
+    fill: str = "zero"
+    promotion: int = 0
+    lower: tuple[int, ...] = ()
+    upper: tuple[int, ...] = ()
+    channels: int = 0
+    pixels: int = 0
+    im2col: bool = field(default=False)
+
+    @property
+    def rank(self) -> int:
+        return len(self.extents)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        out: np.dtype[Any] = np.dtype(TYPES[_NUMBERS[self.type]][1])
+        return out
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Elements that a copy moves, the innermost dimension last."""
+        if self.im2col:
+            return self.pixels, self.channels
+        steps = (1, *self.element_strides[1:])
+        return tuple(ceil(b, s) for b, s in zip(reversed(self.box), reversed(steps), strict=True))
+
+    @property
+    def size(self) -> int:
+        """Bytes of shared memory that a copy fills, and reports."""
+        return int(np.prod(self.shape)) * self.dtype.itemsize
+
+    @property
+    def narrow(self) -> int:
+        """16-byte granules of a row that is narrower than the swizzle's span: such rows lie a span apart. Else 0."""
+        inner = self.shape[-1] * self.dtype.itemsize
+        return inner >> 4 if inner < self.swizzle else 0
+
+    @property
+    def room(self) -> int:
+        """Bytes of shared memory from the first to the last that a copy touches."""
+        return self.size // (self.narrow << 4) * self.swizzle if self.narrow else self.size
+
+    def encode(self, address: int | None = None) -> bytes:
+        """The map as a kernel takes it, of the tensor at `address` (default: its base)."""
+        if address is None:
+            require(not isinstance(self.base, np.ndarray), "base is an array: encode needs its address")
+            address = int(self.base)
+        require(address % 16 == 0 and address >= 0, f"address is {address:#x}; it must be a multiple of 16")
+
+        def five(values: Sequence[int], default: int = 0) -> list[int]:
+            return [*values, *[default] * (5 - len(values))]
+
+        return struct.pack(
+            _FORM,
+            _MAGIC,
+            address,
+            _NUMBERS[self.type],
+            self.rank,
+            self.im2col,
+            self.interleave,
+            SWIZZLES.index(self.swizzle),
+            int(self.fill == "nan"),
+            self.promotion,
+            0,
+            *five([e - 1 for e in self.extents]),
+            *five(self.element_strides),
+            0,
+            0,
+            0,
+            *five(self.box),
+            *[*self.strides, 0, 0, 0, 0][:4],
+            *[*self.lower, 0, 0, 0][:3],
+            *[*self.upper, 0, 0, 0][:3],
+            self.channels,
+            self.pixels,
+        )
+
+
+def tensormap(
+    base: Any,
+    extents: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+    box: Sequence[int] = (),
+    *,
+    type: str | None = None,
+    element_strides: Sequence[int] | None = None,
+    interleave: int = 0,
+    swizzle: int = 0,
+    fill: str = "zero",
+    promotion: int = 0,
+    lower: Sequence[int] | None = None,
+    upper: Sequence[int] | None = None,
+    channels: int | None = None,
+    pixels: int | None = None,
+) -> TensorMap:
+    """A tensor map, checked as cuTensorMapEncodeTiled checks its arguments, or (with `channels`) as ...Im2col does.
+
+    base: an address, or a NumPy array, which also gives what is left out of type, extents and strides. Dimensions go
+    innermost first; strides are in bytes, of dimension 1 on. type: u8 u16 u32 s32 u64 s64 f16 f32 f64 bf16 f32.ftz
+    tf32 tf32.ftz. swizzle: 0, 32, 64 or 128. fill: "zero" or "nan". im2col: lower and upper corners of the box of
+    pixels, channels a pixel, pixels a column, instead of box. InputError names the rule that is broken.
+    """
+    if isinstance(base, np.ndarray):
+        require(base.dtype in _NUMPY or type is not None, f"no tensor map has elements of {base.dtype}: give a type")
+        type = type or _NUMPY[base.dtype]
+        extents = base.shape[::-1] if extents is None else extents
+        strides = base.strides[-2::-1] if strides is None else strides
+    require(type is not None, "type is missing")
+    assert type is not None
+    type = _ALIASES.get(type, type)
+    require(type in _NUMBERS, f"type is {type!r}; it must be one of {', '.join(_NUMBERS)}")
+    require(extents is not None, "extents are missing")
+    assert extents is not None
+    rank, size = len(extents), np.dtype(TYPES[_NUMBERS[type]][1]).itemsize
+    columns = channels is not None
+    require((3 if columns else 1) <= rank <= 5, f"the rank is {rank}; it must be {3 if columns else 1} to 5")
+    strides = tuple(strides or ())
+    require(len(strides) == rank - 1, f"there are {len(strides)} strides; a tensor of rank {rank} has {rank - 1}")
+    steps = tuple(element_strides or (1,) * rank)
+    require(len(steps) == rank, f"there are {len(steps)} element strides; a tensor of rank {rank} has {rank}")
+    for i, e in enumerate(extents):
+        require(1 <= e <= 1 << 32, f"extents[{i}] is {e}; it must be 1 to 2**32")
+    for i, s in enumerate(strides):
+        require(s % 16 == 0 and 0 <= s < 1 << 40, f"strides[{i}] is {s}; it must be a multiple of 16 and below 2**40")
+    for i, s in enumerate(steps):
+        require(1 <= s <= 8, f"element_strides[{i}] is {s}; it must be 1 to 8")
+    require(swizzle in SWIZZLES, f"swizzle is {swizzle}; it must be 0, 32, 64 or 128")
+    require(interleave in (0, 16, 32), f"interleave is {interleave}; it must be 0, 16 or 32")
+    if interleave:
+        raise UnsupportedError(f"tensor maps with an interleave of {interleave} bytes are not emulated")
+    require(fill in ("zero", "nan"), f"fill is {fill!r}; it must be 'zero' or 'nan'")
+    require(fill == "zero" or type.split(".")[0] in _NAN or type.startswith("tf32"), f"NaN fill of {type} elements")
+    require(0 <= promotion <= 3, f"promotion is {promotion}; it must be 0 to 3")
+    if not isinstance(base, np.ndarray):
+        require(int(base) % 16 == 0, f"base is {int(base):#x}; it must be a multiple of 16")
+    if not columns:
+        require(len(box) == rank, f"the box has {len(box)} dimensions, the tensor {rank}")
+        for i, n in enumerate(box):
+            require(1 <= n <= 256, f"box[{i}] is {n}; it must be 1 to 256")
+        inner = box[0] * size
+        require(inner % 16 == 0, f"the box's rows have {inner} bytes; they must be a multiple of 16")
+        require(
+            not swizzle or inner <= swizzle,
+            f"the box's rows have {inner} bytes; a swizzle of {swizzle} allows {swizzle}",
+        )
+        return TensorMap(base, type, tuple(extents), strides, tuple(box), steps, interleave, swizzle, fill, promotion)
+    assert channels is not None
+    low, high = tuple(lower or ()), tuple(upper or ())
+    least, most = {3: (-32768, 32767), 4: (-128, 127), 5: (-16, 15)}[rank]
+    for name, corner in (("lower", low), ("upper", high)):
+        require(len(corner) == rank - 2, f"{name} has {len(corner)} numbers; a tensor of rank {rank} needs {rank - 2}")
+        for i, n in enumerate(corner):
+            require(least <= n <= most, f"{name}[{i}] is {n}; at rank {rank} it must be {least} to {most}")
+    for i in range(rank - 2):
+        require(extents[i + 1] + high[i] > low[i], f"the box of pixels is empty in dimension {i + 1}")
+    require(1 <= channels <= 256, f"channels is {channels}; it must be 1 to 256")
+    require(pixels is not None and 1 <= pixels <= 1024, f"pixels is {pixels}; it must be 1 to 1024")
+    assert pixels is not None
+    inner = channels * size
+    require(inner % 16 == 0, f"a pixel's channels have {inner} bytes; they must be a multiple of 16")
+    require(
+        not swizzle or inner <= swizzle,
+        f"a pixel's channels have {inner} bytes; a swizzle of {swizzle} allows {swizzle}",
+    )
+    return TensorMap(
+        base,
+        type,
+        tuple(extents),
+        strides,
+        (),
+        steps,
+        interleave,
+        swizzle,
+        fill,
+        promotion,
+        low,
+        high,
+        channels,
+        pixels,
+        True,
+    )
+
+
+@functools.lru_cache(maxsize=1024)
+def decode(data: bytes) -> TensorMap | None:
+    """The map in 128 bytes; None if there is none."""
+    magic, address, kind, rank, columns, interleave, swizzle, fill, promotion, _, *rest = struct.unpack(_FORM, data)
+    if magic != _MAGIC or kind >= len(TYPES) or not 1 <= rank <= 5 or swizzle >= len(SWIZZLES):
+        return None
+    extents, steps, box = rest[:5], rest[5:10], rest[13:18]
+    strides, low, high = rest[18:22], rest[22:25], rest[25:28]
+    return TensorMap(
+        address,
+        TYPES[kind][0],
+        tuple(e + 1 for e in extents[:rank]),
+        tuple(strides[: rank - 1]),
+        () if columns else tuple(box[:rank]),
+        tuple(steps[:rank]),
+        interleave,
+        SWIZZLES[swizzle],
+        "nan" if fill else "zero",
+        promotion,
+        tuple(low[: rank - 2]) if columns else (),
+        tuple(high[: rank - 2]) if columns else (),
+        rest[28],
+        rest[29],
+        bool(columns),
+    )
+
+
+class Window:
+    """What one copy touches of a tensor: of the elements that it moves, those that lie within the tensor.
+
+    ``low``, ``high``: first and past-the-last address, both 0 where there are none.
+    """
+
+    def __init__(
+        self, tensor: TensorMap, coordinates: Sequence[int], offsets: Sequence[int] = (), writes: bool = False
+    ) -> None:
+        self.tensor = tensor
+        self.low = self.high = 0
+        size = tensor.dtype.itemsize
+        pitches = (size, *tensor.strides)
+        if tensor.im2col:
+            self.pixels(coordinates, offsets)
+            return
+        part: list[slice] = []
+        shape: list[int] = []
+        at, last = tensor.base, size
+        for i in range(tensor.rank):
+            step = tensor.element_strides[i] if i else 1
+            count = ceil(tensor.box[i], step)
+            first = max(0, ceil(-coordinates[i], step))
+            extent = tensor.extents[i]
+            if writes and i == 0:  # hardware writes 16 bytes if any of them lies within
+                extent = ceil(extent * size, 16) * 16 // size
+            end = min(count, ceil(extent - coordinates[i], step))
+            part.append(slice(first, end))
+            shape.append(max(end - first, 0))
+            at += (coordinates[i] + first * step) * pitches[i]
+            last += max(end - first - 1, 0) * step * pitches[i]
+        self.empty = 0 in shape
+        self.part = tuple(reversed(part))
+        self.inner = tuple(reversed(shape))
+        steps = (1, *tensor.element_strides[1:])
+        self.pitches = tuple(p * s for p, s in zip(reversed(pitches), reversed(steps), strict=True))
+        if not self.empty:
+            self.low, self.high = at, at + last
+
+    def pixels(self, coordinates: Sequence[int], offsets: Sequence[int]) -> None:
+        """The addresses of the pixels of a column, -1 outside the tensor."""
+        t = self.tensor
+        spatial = t.rank - 2
+        place = list(coordinates[1:])
+        rows = np.empty((t.pixels, t.rank - 1), np.int64)
+        ends = [t.extents[i + 1] - 1 + t.upper[i] for i in range(spatial)]
+        for p in range(t.pixels):
+            rows[p] = place
+            for i in range(spatial):
+                place[i] += t.element_strides[i + 1]
+                if place[i] <= ends[i]:
+                    break
+                place[i] = t.lower[i]
+            else:
+                place[spatial] += t.element_strides[spatial + 1]
+        rows[:, :spatial] += np.array([*offsets] or [0] * spatial, np.int64)
+        good = ((rows >= 0) & (rows < np.array(t.extents[1:], np.int64))).all(axis=1)
+        first = max(0, -coordinates[0])
+        end = min(t.channels, t.extents[0] - coordinates[0])
+        self.part = (slice(None), slice(first, max(end, first)))
+        at = t.base + rows @ np.array(t.strides, np.int64) + (coordinates[0] + first) * t.dtype.itemsize
+        self.rows = np.flatnonzero(good)
+        self.at = at[good]
+        self.empty = not len(self.rows) or end <= first
+        if not self.empty:
+            self.low, self.high = int(self.at.min()), int(self.at.max()) + (end - first) * t.dtype.itemsize
+
+    @property
+    def moved(self) -> int:
+        """Bytes of global memory that it touches."""
+        if self.empty:
+            return 0
+        count = (
+            int(np.prod(self.inner))
+            if not self.tensor.im2col
+            else len(self.rows) * len(range(*self.part[1].indices(1 << 30)))
+        )
+        return count * self.tensor.dtype.itemsize
+
+    def view(self, memory: Array, base: int) -> Array:
+        """The elements of the tensor that it touches, in place; not for im2col."""
+        t = self.tensor
+        start = self.low - base
+        flat = memory[start : start + self.high - self.low].view(t.dtype)
+        return as_strided(flat, self.inner, self.pitches)
+
+    def columns(self) -> Array:
+        """Of im2col: positions of elements from the start of memory, in elements."""
+        t = self.tensor
+        width = self.part[1].stop - self.part[1].start
+        out: Array = self.at[:, None] // t.dtype.itemsize + np.arange(width)
+        return out
+
+    def load(self, memory: Array, base: int) -> Array:
+        """The box, filled where it is outside the tensor."""
+        t = self.tensor
+        out = np.zeros(t.shape, t.dtype)
+        kind = t.type.split(".")[0]
+        if t.fill == "nan":
+            nan = _NAN["f32" if kind == "tf32" else kind]
+            out.view(f"<u{t.dtype.itemsize}")[...] = nan
+        if not self.empty:
+            if t.im2col:
+                index = self.columns() - base // t.dtype.itemsize
+                out[self.rows[:, None], np.arange(t.channels)[self.part[1]]] = memory.view(t.dtype)[index]
+            else:
+                out[self.part] = self.view(memory, base)
+        if t.type != kind or kind == "tf32":
+            self.convert(out, kind == "tf32", t.type.endswith(".ftz"))
+        return out
+
+    @staticmethod
+    def convert(out: Array, tf32: bool, flush: bool) -> None:
+        bits = out.view(np.uint32)
+        if flush:
+            bits[(bits & 0x7F800000) == 0] &= np.uint32(0x80000000)
+        if tf32:
+            finite = (bits & 0x7F800000) != 0x7F800000
+            rounded = (bits + np.uint32(0xFFF) + ((bits >> np.uint32(13)) & np.uint32(1))) & np.uint32(0xFFFFE000)
+            bits[finite] = rounded[finite]

@@ -1,0 +1,213 @@
+"""atom and red: the lanes execute in a seeded random order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.emulator.memory.address_map import SHARED_WINDOW
+from ptxgen.emulator.ops.access import (
+    Place,
+    Site,
+    global_access,
+    global_access_at,
+    is_generic_shared,
+    shared,
+    shared_at,
+)
+from ptxgen.emulator.ops.access import cluster_shared as in_cluster
+from ptxgen.emulator.ops.builder import Builder
+from ptxgen.emulator.ops.load_store import SPACES, is_hint, space_of
+from ptxgen.emulator.ops.numerics import canonical, flush
+from ptxgen.emulator.ops.registry import instruction
+from ptxgen.emulator.ptx.dtypes import DTYPES
+from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Vec
+from ptxgen.emulator.warp_batch import Step, WarpBatch, active
+
+Array = NDArray[Any]
+
+
+Mask = NDArray[np.bool_] | None
+
+
+WORDS = {"relaxed", "acquire", "release", "acq_rel", "cta", "cluster", "gpu", "sys", "noftz", "v2", "v4", "v8"}
+
+
+_OPS = {"add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas"}
+
+
+def places(c: WarpBatch, site: Site, m: Mask, unit: int) -> list[tuple[dict[int, Array], Array, Array]]:
+    """(arena views, element positions, lanes) of the active lanes, a space each."""
+    out = []
+
+    def take(views: dict[int, Array], place: Place) -> None:
+        lanes, index = place.lanes, place.index
+        if lanes is None:
+            lanes = np.arange(c.n) if place.mask is None else np.flatnonzero(place.mask)
+            index = index[lanes]
+        out.append((views, index + place.shift, lanes))
+
+    memory = c.chunk.engine.memory
+    if "shared::cluster" in site.ins.mods:
+        take(c.chunk.views, in_cluster(c, site, m, unit, True, True))
+    elif site.space == "shared":
+        take(c.chunk.views, shared(c, site, m, unit, True))
+    elif site.space == "global":
+        take(memory.views, global_access(c, site, m, unit))
+    else:
+        lanes = np.flatnonzero(active(c, m))
+        at = site.addresses(c, lanes)
+        mine = is_generic_shared(at)
+        if mine.any():
+            take(c.chunk.views, shared_at(c, site, at[mine] - SHARED_WINDOW, lanes[mine], unit, True))
+        if not mine.all():
+            take(memory.views, global_access_at(c, site, m, unit, at[~mine], lanes[~mine]))
+    return out
+
+
+@instruction("red")
+def red(b: Builder, ins: Instruction) -> Step:
+    return make(b, ins, False)
+
+
+@instruction("atom", polls=True)
+def atom(b: Builder, ins: Instruction) -> Step:
+    return make(b, ins, True)
+
+
+def apply(op: str, kind: str, old: Array, x: Array, y: Array | None, ftz: bool) -> Array:
+    if op == "add":
+        if kind in ("f32", "f64", "f16", "bf16"):
+            new = flush(flush(old, kind) + flush(x, kind), kind) if ftz else old + x
+            canonical(new, kind)
+            return new
+        return old + x
+    if op == "min" or op == "max":
+        if kind in ("f16", "bf16"):
+            new = np.asarray((np.fmin if op == "min" else np.fmax)(old, x))
+            canonical(new, kind)
+            return new
+        return (np.minimum if op == "min" else np.maximum)(old, x)
+    if op == "inc":
+        return np.where(old >= x, np.zeros((), old.dtype), old + np.ones((), old.dtype))
+    if op == "dec":
+        return np.where((old == 0) | (old > x), x, old - np.ones((), old.dtype))
+    if op == "and":
+        return old & x
+    if op == "or":
+        return old | x
+    if op == "xor":
+        return old ^ x
+    if op == "exch":
+        return x
+    assert op == "cas"
+    assert y is not None
+    return np.where(old == x, y, old)
+
+
+def make(b: Builder, ins: Instruction, returns: bool) -> Step:
+    op = next((m for m in ins.mods if m in _OPS), "")
+    kind = ins.types[-1] if ins.types else ""
+    for m in ins.mods:
+        if m not in WORDS | _OPS | set(SIZES) and m.split("::")[0] not in SPACES and not is_hint(m):
+            raise b.unsupported(f".{m}")
+    if not op or kind not in DTYPES or SIZES[kind] == 16:
+        raise b.unsupported()
+    space = space_of(ins)
+    if space not in ("global", "shared", "generic"):
+        raise b.unsupported()
+    packed = kind in ("f16x2", "bf16x2")
+    base = kind.removesuffix("x2")
+    count = next((int(m[1:]) for m in ins.mods if m in ("v2", "v4", "v8")), 1)
+    operands = list(ins.operands)
+    dst_op = operands.pop(0) if returns else None
+    address = operands.pop(0)
+    if any(m == "L2::cache_hint" for m in ins.mods):
+        b.src(operands.pop(), "u64")
+    site = Site(b, ins, address, space, SIZES[kind] * count, "write")
+    b.sites.append(site)
+    values = operands[0].items if isinstance(operands[0], Vec) else (operands[0],)
+    if len(values) != count or len(operands) != (2 if op == "cas" else 1):
+        raise b.malformed("wrong number of operands")
+    typed = "u" + kind[1:] if kind[0] == "b" and kind[1].isdigit() else kind
+    pieces = 2 if packed else 1
+    xs = [b.src(v, typed) for v in values]
+    y = b.src(operands[1], typed) if op == "cas" else None
+    dsts: list[int] = []
+    if dst_op is not None:
+        items = dst_op.items if isinstance(dst_op, Vec) else (dst_op,)
+        dsts = [b.dst(item, typed) for item in items]
+    unit = SIZES[base]
+    dtype = DTYPES[typed]
+    ftz = base == "f32" and space != "shared" and op == "add"
+    exact = base not in ("f32", "f64", "f16", "bf16")
+    at_once: dict[str, Any] = {
+        "add": np.add,
+        "min": np.minimum,
+        "max": np.maximum,
+        "and": np.bitwise_and,
+        "or": np.bitwise_or,
+        "xor": np.bitwise_xor,
+    }
+
+    def step(c: WarpBatch, m: Mask) -> None:
+        engine = c.chunk.engine
+        v = c.v
+        for views, index, lanes in places(c, site, m, unit):
+            engine.stats.atomics += len(lanes)
+            arena = views[unit].view(dtype)
+            for e, x in enumerate(xs):
+                for half in range(pieces):
+                    value = v[x]
+                    value = np.broadcast_to(value, (c.n * pieces,))[half::pieces][lanes]
+                    where = index + (e * pieces + half)
+                    if exact and not returns and op in at_once:
+                        at_once[op].at(arena, where, value)
+                        engine.progress += 1
+                        continue
+                    other = None if y is None else np.broadcast_to(v[y], (c.n * pieces,))[half::pieces][lanes]
+                    old = in_random_order(engine, op, base, arena, where, value, other, ftz)
+                    if returns:
+                        v[dsts[e]][half::pieces][lanes] = old
+
+    return step
+
+
+def in_random_order(
+    engine: Any, op: str, kind: str, arena: Array, where: Array, x: Array, y: Array | None, ftz: bool
+) -> Array:
+    """Lanes with the same address execute in a seeded random order; the value that each of them found."""
+    old = np.empty(len(where), arena.dtype)
+    changed = False
+    for who in turns(engine, where):
+        at = where[who]
+        found = arena[at]
+        new = apply(op, kind, found, x[who], None if y is None else y[who], ftz)
+        arena[at] = new
+        old[who] = found
+        changed = changed or not np.array_equal(_bits(new), _bits(found))
+    if changed:
+        engine.progress += 1
+    return old
+
+
+def turns(engine: Any, where: Array) -> Iterator[Array]:
+    """Lanes in groups that execute one after another; within a group all addresses are different."""
+    n = len(where)
+    order = engine.generator.permutation(n)
+    sequence = order[np.argsort(where[order], kind="stable")]
+    sorted_at = where[sequence]
+    first = np.ones(n, bool)
+    first[1:] = sorted_at[1:] != sorted_at[:-1]
+    start = np.maximum.accumulate(np.where(first, np.arange(n), 0))
+    turn = np.arange(n) - start
+    for t in range(int(turn.max()) + 1 if n else 0):
+        yield sequence[turn == t]
+
+
+def _bits(x: Array) -> Array:
+    return x.view(np.uint16) if x.dtype == ml_dtypes.bfloat16 else x.view(f"<u{x.itemsize}")

@@ -1,0 +1,74 @@
+"""Instructions on registers of 128 bits, which are pairs of 64-bit registers."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.emulator.ops.access import Site
+from ptxgen.emulator.ops.atomic import WORDS, places, turns
+from ptxgen.emulator.ops.builder import Builder
+from ptxgen.emulator.ops.load_store import SPACES, space_of
+from ptxgen.emulator.ops.move import copy, sequence
+from ptxgen.emulator.ops.registry import instruction
+from ptxgen.emulator.ptx.syntax import Instruction, Vec
+from ptxgen.emulator.warp_batch import Step, WarpBatch
+
+Mask = NDArray[np.bool_] | None
+
+
+@instruction("*mov.wide")
+def mov(b: Builder, ins: Instruction) -> Step:
+    """Between two vectors, of two or four registers each."""
+    to, source = ins.operands
+    assert isinstance(to, Vec)
+    assert isinstance(source, Vec)
+    sizes = {len(to.items), len(source.items)}
+    if sizes == {2}:
+        return sequence([copy(b.dst(d, "u64"), b.src(a, "u64")) for d, a in zip(to.items, source.items, strict=True)])
+    if sizes != {2, 4}:
+        raise b.unsupported("this packing")
+    if len(to.items) == 4:
+        return sequence(
+            [copy(b.dst(d, "u32"), b.part(source.items[i // 2], "u32", i % 2, False)) for i, d in enumerate(to.items)]
+        )
+    return sequence(
+        [copy(b.part(to.items[i // 2], "u32", i % 2, True), b.src(a, "u32")) for i, a in enumerate(source.items)]
+    )
+
+
+@instruction("*atom.wide", polls=True)
+def atom(b: Builder, ins: Instruction) -> Step:
+    """cas and exch: (destination, address, value) or (destination, address, comparison, value)."""
+    what = next((m for m in ins.mods if m in ("cas", "exch")), "")
+    for m in ins.mods:
+        if m not in WORDS | {"b128", what} and m.split("::")[0] not in SPACES:
+            raise b.unsupported(f".{m}")
+    if len(ins.operands) != {"cas": 4, "exch": 3}.get(what) or space_of(ins) not in ("global", "shared", "generic"):
+        raise b.unsupported()
+    d, address, *rest = ins.operands
+    site = Site(b, ins, address, space_of(ins), 16, "write")
+    b.sites.append(site)
+    values = [[b.src(half, "u64") for half in v.items] for v in rest if isinstance(v, Vec)]
+    assert isinstance(d, Vec)
+    dst = [b.dst(half, "u64") for half in d.items]
+
+    def step(c: WarpBatch, m: Mask) -> None:
+        engine = c.chunk.engine
+        for views, index, lanes in places(c, site, m, 8):
+            engine.stats.atomics += len(lanes)
+            where = index[:, None] + np.arange(2)
+            given = [np.stack([np.broadcast_to(c.v[h], (c.n,))[lanes] for h in v], axis=1) for v in values]
+            for who in turns(engine, index):
+                at = where[who]
+                found = views[8][at]
+                new = given[-1][who]
+                if what == "cas":
+                    new = np.where((found == given[0][who]).all(axis=1)[:, None], new, found)
+                views[8][at] = new
+                for h in range(2):
+                    c.v[dst[h]][lanes[who]] = found[:, h]
+                if (new != found).any():
+                    engine.progress += 1
+
+    return step

@@ -1,0 +1,291 @@
+"""The operand builder: turns each operand of an instruction into an index into the arrays of a warp batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.emulator.memory.address_map import WINDOWS
+from ptxgen.emulator.ops.spelling import suggestion
+from ptxgen.emulator.options import Options
+from ptxgen.emulator.ptx.dtypes import DTYPES, FLOATS, PACKED, SIGNED, SPECIAL_PREDICATES, SPECIALS_64
+from ptxgen.emulator.ptx.syntax import SIZES, Flt, Function, Imm, Instruction, Operand, Reg, Sink, Special, Sym
+from ptxgen.emulator.sync.wgmma_registers import RegisterSets
+from ptxgen.emulator.warp_batch import Step, View, WarpBatch
+from ptxgen.errors import ParseError, UnsupportedError
+
+Array = NDArray[Any]
+Mask = NDArray[np.bool_] | None
+
+
+class Builder:
+    """Collects the views that the steps of one function need.
+
+    ``self.views`` is the recipe; ``batch.v[i]`` is the array that view ``i`` stands for in a warp batch.
+    """
+
+    def __init__(self, function: Function, options: Options, clustered: bool = False) -> None:
+        self.function = function
+        self.options = options
+        self.clustered = clustered  # shared addresses say whose they are
+        self.views: list[View | Array | str] = []
+        self.interned: dict[Any, int] = {}
+        self.rows = {1: 0, 2: 0, 4: 0, 8: 0, 16: 0}
+        self.places: dict[int, tuple[int, int]] = {}
+        self.free: dict[int, list[int]] = {1: [], 2: [], 4: [], 8: [], 16: []}
+        self.temporaries: list[tuple[int, int]] = []
+        self.reads: list[Reg] = []
+        self.writes: list[Reg] = []
+        # registers that an instruction checks and notes itself
+        self.quiet_reads: list[Reg] = []
+        self.quiet_writes: list[Reg] = []
+        self.register_sets: RegisterSets | None = None  # None: nothing is compiled
+        self.keys: dict[Any, int] = {}
+        self.address_slots: dict[int, list[int]] = {}
+        self.ins: Instruction | None = None
+        self.sites: list[Any] = []
+        self.members: int | None = None
+        self.single = False
+        #: how undefined operands reach the results, where that is not lane by lane: see `undefined.Carry`
+        self.propagation: Any = None
+
+    # ---- errors
+
+    def unsupported(self, why: str = "") -> UnsupportedError:
+        assert self.ins is not None
+        tail = (f" ({why})" if why else "") + suggestion(self.ins)
+        return UnsupportedError(f"line {self.ins.line}: {self.ins.name} is not emulated{tail}: {self.ins.text}")
+
+    def malformed(self, why: str) -> ParseError:
+        assert self.ins is not None
+        return ParseError(f"line {self.ins.line}: {why}: {self.ins.text}")
+
+    # ---- one instruction at a time
+
+    def begin(self, ins: Instruction) -> None:
+        self.ins = ins
+        self.reads, self.writes = [], []
+        self.quiet_reads, self.quiet_writes = [], []
+        self.propagation = None
+        for width, row in self.temporaries:
+            self.free[width].append(row)
+        self.temporaries = []
+
+    def place(self, reg: Reg) -> tuple[int, int]:
+        """Width and row of a register."""
+        found = self.places.get(reg.slot)
+        if found is None:
+            width = SIZES[reg.type]
+            found = self.places[reg.slot] = (width, self.rows[width])
+            self.rows[width] += 1
+        return found
+
+    def intern(self, key: Any, view: View | Array | str) -> int:
+        index = self.interned.get(key)
+        if index is None:
+            index = self.interned[key] = len(self.views)
+            self.views.append(view)
+        return index
+
+    def view(self, width: int, row: int, kind: str, part: int = 0) -> int:
+        view = View(width, row, kind, part)
+        return self.intern(view, view)
+
+    def temp(self, kind: str, wide: int = 1) -> int:
+        """A scratch row, free again after this instruction."""
+        width = SIZES[kind]
+        if self.free[width]:
+            row = self.free[width].pop()
+        else:
+            row = self.rows[width]
+            self.rows[width] += 1
+        self.temporaries.append((width, row))
+        return self.view(width, row, kind)
+
+    def retype(self, index: int, kind: str) -> int:
+        """The same row as another type of the same size."""
+        view = self.views[index]
+        assert isinstance(view, View)
+        return self.view(view.width, view.row, kind)
+
+    def raw(self, index: int) -> int:
+        """The same row as unsigned integers, one a lane."""
+        view = self.views[index]
+        assert isinstance(view, View)
+        return self.view(view.width, view.row, {1: "pred", 2: "u16", 4: "u32", 8: "u64"}[view.width])
+
+    def part(self, op: Operand, kind: str, number: int, write: bool) -> int:
+        """One part of a register, to pack or unpack it."""
+        if not isinstance(op, Reg):
+            raise self.malformed("a register is needed")
+        (self.writes if write else self.reads).append(op)
+        width, row = self.place(op)
+        return self.view(width, row, kind, number)
+
+    def const(self, value: int, kind: str) -> int:
+        """An integer constant, wrapped to the type; a packed type repeats it."""
+        size = SIZES[kind]
+        bits = int(value) & ((1 << 8 * size) - 1)
+        data = np.frombuffer(bits.to_bytes(size, "little"), DTYPES[kind] if kind != "pred" else np.dtype(bool))
+        if len(data) == 1 or (data.view("u1").reshape(2, -1)[0] == data.view("u1").reshape(2, -1)[1]).all():
+            data = data[:1].reshape(())
+        return self.intern(("const", bits, kind), data)
+
+    def register_type(self, op: Operand) -> str:
+        return op.type if isinstance(op, Reg) else ""
+
+    def src(self, op: Operand, kind: str, loose: bool = False) -> int:
+        """View of a source operand as `kind`; a wider register gives its low part."""
+        if isinstance(op, Reg):
+            self.reads.append(op)
+            width, row = self.place(op)
+            if (op.type == "pred") != (kind == "pred"):
+                raise self.malformed(f"{op.name} is .{op.type}, .{kind} is needed")
+            if width < SIZES[kind] and not loose:
+                raise self.malformed(f"{op.name} has {8 * width} bits, .{kind} needs {8 * SIZES[kind]}")
+            return self.view(width, row, kind if width >= SIZES[kind] else op.type)
+        if isinstance(op, Imm):
+            if kind in FLOATS:
+                raise self.malformed(f"an integer constant where .{kind} is needed")
+            return self.const(op.value, kind)
+        if isinstance(op, Flt):
+            return self.float_const(op, kind)
+        if isinstance(op, Sym):
+            if self.clustered and op.var.space == "shared":
+                name = f"%window:{op.var.address + op.offset}"
+                return self.intern((name, kind), f"{name} {kind}")
+            return self.const(op.var.address + op.offset, kind)
+        if isinstance(op, Special):
+            native = "u64" if op.name[1:] in SPECIALS_64 else "pred" if op.name in SPECIAL_PREDICATES else "u32"
+            if SIZES[kind] < SIZES[native] and kind not in ("u16", "b16", "s16"):
+                raise self.malformed(f"{op.name} has {8 * SIZES[native]} bits")
+            return self.intern(("special", op.name, kind), f"{op.name} {kind}")
+        raise self.malformed(f"an operand of kind {type(op).__name__.lower()} where .{kind} is needed")
+
+    def float_const(self, op: Flt, kind: str) -> int:
+        if kind == "f64":
+            bits = op.bits if op.size == 8 else int(np.array(op.bits, "<u4").view("<f4").astype("<f8").view("<u8"))
+        elif kind == "f32":
+            if op.size == 8:
+                with np.errstate(all="ignore"):
+                    bits = int(np.array(op.bits, "<u8").view("<f8").astype("<f4").view("<u4"))
+            else:
+                bits = op.bits
+        elif SIZES[kind] == op.size and kind not in FLOATS:
+            bits = op.bits
+        else:
+            raise self.malformed(f"a floating-point constant where .{kind} is needed")
+        return self.const(bits, kind)
+
+    def dst(self, op: Operand, kind: str) -> int:
+        """View of a destination register of exactly the size of `kind`."""
+        if isinstance(op, Sink):
+            return self.temp(kind)
+        if not isinstance(op, Reg):
+            raise self.malformed("the destination must be a register")
+        width, row = self.place(op)
+        if (op.type == "pred") != (kind == "pred"):
+            raise self.malformed(f"{op.name} is .{op.type}, the result is .{kind}")
+        if width != SIZES[kind]:
+            raise self.malformed(f"{op.name} has {8 * width} bits, the result {8 * SIZES[kind]}")
+        self.writes.append(op)
+        return self.view(width, row, kind)
+
+    def dst_wide(self, op: Operand, kind: str) -> int:
+        """View of a destination register at least as wide as `kind`, with the signedness of `kind`."""
+        if isinstance(op, Sink):
+            return self.temp(kind)
+        if not isinstance(op, Reg):
+            raise self.malformed("the destination must be a register")
+        width, row = self.place(op)
+        if width == SIZES[kind]:
+            return self.dst(op, kind)
+        if width < SIZES[kind] or op.type == "pred":
+            raise self.malformed(f"{op.name} has {8 * width} bits, the result {8 * SIZES[kind]}")
+        self.writes.append(op)
+        sign = "s" if kind in SIGNED else "u"
+        return self.view(width, row, f"{sign}{8 * width}")
+
+    def address_key(self, op: Operand, space: str) -> tuple[int, int, int]:
+        """(key, view, constant) of an address's base: `key` numbers a warp batch's address cache.
+
+        Shared memory is an arena of its own, so an operand has one key there and another key elsewhere. The name of a
+        variable in a generic access stands for the variable's generic address.
+        """
+        arena = "shared" if space == "shared" else ""
+        if isinstance(op, Reg):
+            self.reads.append(op)
+            width, row = self.place(op)
+            if width not in (4, 8):
+                raise self.malformed(f"{op.name} cannot hold an address")
+            key = self.keys.setdefault((op.slot, arena), len(self.keys))
+            known = self.address_slots.setdefault(op.slot, [])
+            if key not in known:
+                known.append(key)
+            return key, self.view(width, row, f"u{8 * width}"), 0
+        if isinstance(op, Imm):
+            value = op.value
+        elif isinstance(op, Sym):
+            value = op.var.address + op.offset + (WINDOWS.get(op.var.space, 0) if space == "generic" else 0)
+        else:
+            raise self.malformed("an address is a register, a variable or a constant, plus a constant")
+        zero = self.const(0, "u64")
+        return self.keys.setdefault(("zero", arena), len(self.keys)), zero, value
+
+
+Compute = Callable[[list[Array], Array], object]
+
+
+def into(b: Builder, dst: int, compute: Compute) -> Step:
+    """A step that computes `dst`; under a mask, through a scratch row."""
+    view = b.views[dst]
+    assert isinstance(view, View)
+    scratch = b.temp(view.type)
+    dst_raw, scratch_raw = b.raw(dst), b.raw(scratch)
+    copyto = np.copyto
+
+    def step(c: WarpBatch, m: Mask) -> None:
+        v = c.v
+        if m is None:
+            compute(v, v[dst])
+        else:
+            compute(v, v[scratch])
+            copyto(v[dst_raw], v[scratch_raw], where=m)
+
+    return step
+
+
+def the_type(b: Builder, ins: Instruction, allowed: set[str] | None = None) -> str:
+    """The one type of an instruction; everything else among its modifiers must be in `allowed`."""
+    if not ins.mods or ins.mods[-1] not in SIZES:
+        raise b.unsupported()
+    for m in ins.mods[:-1]:
+        if m not in (allowed or set()):
+            raise b.unsupported(f".{m}")
+    return ins.mods[-1]
+
+
+def simple(b: Builder, ins: Instruction, kind: str, ufunc: Any, operands: int = 2) -> Step:
+    """d = ufunc(a, b) with the operands of one type."""
+    if len(ins.operands) != operands + 1:
+        raise b.malformed(f"{operands} sources are needed")
+    src = [b.src(o, kind) for o in ins.operands[1:]]
+    dst = b.dst(ins.operands[0], kind)
+    if operands == 1:
+        (one,) = src
+        return into(b, dst, lambda v, out: ufunc(v[one], out=out))
+    one, two = src
+    if kind in PACKED:
+        return into(b, dst, lambda v, out: ufunc(v[one], v[two], out=out))
+
+    def step(c: WarpBatch, m: Mask) -> None:
+        v = c.v
+        if m is None:
+            ufunc(v[one], v[two], out=v[dst])
+        else:
+            ufunc(v[one], v[two], out=v[dst], where=m)
+
+    return step

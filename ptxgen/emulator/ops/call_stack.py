@@ -1,0 +1,105 @@
+"""Instructions of recursive calls: registers are saved on a stack of each thread and restored."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.emulator.ops.builder import Builder
+from ptxgen.emulator.ops.move import copy, sequence
+from ptxgen.emulator.ops.registry import instruction
+from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Reg, Vec
+from ptxgen.emulator.warp_batch import Step, WarpBatch, fault
+from ptxgen.errors import Fault
+
+Mask = NDArray[np.bool_] | None
+
+
+#: words of 64 bits that the saved registers of one thread may take
+SAVED = 32 * 1024
+
+
+# ---- instructions
+
+
+class Stack:
+    """Saved registers: words of each lane, and how many there are."""
+
+    def __init__(self, lanes: int) -> None:
+        self.words = np.zeros((lanes, 256), np.uint64)
+        self.top = np.zeros(lanes, np.int64)
+
+    def grow(self, to: int) -> None:
+        lanes, have = self.words.shape
+        if to > have:
+            words = np.zeros((lanes, max(to, 2 * have)), np.uint64)
+            words[:, :have] = self.words
+            self.words = words
+
+
+def stack_of(c: WarpBatch) -> Stack:
+    found: Stack | None = c.state.get("calls")
+    if found is None:
+        found = c.state["calls"] = Stack(c.n)
+    return found
+
+
+def kinds(ins: Instruction) -> list[tuple[Reg, str]]:
+    """The registers to save or restore, and their types."""
+    (vec,) = ins.operands
+    assert isinstance(vec, Vec)
+    return [(r, "pred" if r.type == "pred" else f"u{8 * SIZES[r.type]}") for r in vec.items if isinstance(r, Reg)]
+
+
+@instruction("*save")
+def save(b: Builder, ins: Instruction) -> Step:
+    views = [b.src(r, kind) for r, kind in kinds(ins)]
+    b.reads.clear()  # what was never written is saved, too
+
+    def step(c: WarpBatch, m: Mask) -> None:
+        lanes = np.flatnonzero(c.live() if m is None else m)
+        stack = stack_of(c)
+        at = stack.top[lanes]
+        if not len(lanes):
+            return
+        deepest = int(at.max()) + len(views)
+        if deepest > SAVED:
+            lane = int(lanes[int(np.argmax(at))])
+            raise fault(Fault, f"recursive calls save more than {8 * SAVED} bytes of registers", c, ins, lane)
+        stack.grow(deepest)
+        for i, view in enumerate(views):
+            stack.words[lanes, at + i] = c.v[view][lanes]
+        stack.top[lanes] += len(views)
+
+    return step
+
+
+@instruction("*restore")
+def restore(b: Builder, ins: Instruction) -> Step:
+    views = [b.dst(r, kind) for r, kind in kinds(ins)]
+
+    def step(c: WarpBatch, m: Mask) -> None:
+        lanes = np.flatnonzero(c.live() if m is None else m)
+        stack = stack_of(c)
+        stack.top[lanes] -= len(views)
+        for i, view in enumerate(views):
+            row = c.v[view]
+            row[lanes] = stack.words[lanes, stack.top[lanes] + i].astype(row.dtype)
+
+    return step
+
+
+@instruction("*pass")
+def hand_over(b: Builder, ins: Instruction) -> Step:
+    """The parts of one variable to those of another."""
+    to, source = ins.operands
+    assert isinstance(to, Vec)
+    assert isinstance(source, Vec)
+    steps = []
+    for d, a in zip(to.items, source.items, strict=True):
+        assert isinstance(d, Reg)
+        kind = f"u{8 * SIZES[d.type]}"
+        view = b.src(a, kind)
+        b.reads.pop()  # a part that was never written is passed, too
+        steps.append(copy(b.dst(d, kind), view))
+    return sequence(steps) if steps else lambda c, m: None

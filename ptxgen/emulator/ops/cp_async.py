@@ -1,0 +1,152 @@
+"""cp.async: copies from global to shared memory, in groups, a thread at a time.
+
+A copy's bytes arrive at its wait ("late") or at once ("early"); either way the destination may not
+be touched before the wait.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.emulator.ops.access import Site, global_access, global_access_at, misaligned, nearest, shared
+from ptxgen.emulator.ops.builder import Builder
+from ptxgen.emulator.ops.load_store import is_hint
+from ptxgen.emulator.ops.registry import instruction
+from ptxgen.emulator.ptx.syntax import Imm, Instruction, Not, Reg
+from ptxgen.emulator.sync.async_copies import Copy, commit, finish
+from ptxgen.emulator.sync.touch import Touch, page_bits
+from ptxgen.emulator.warp_batch import Step, WarpBatch, fault
+
+Array = NDArray[Any]
+
+
+Mask = NDArray[np.bool_] | None
+
+
+@instruction("cp.async.ca", "cp.async.cg")
+def cp_async(b: Builder, ins: Instruction) -> Step:
+    known = {"async", "ca", "cg", "shared", "shared::cta", "global"}
+    for m in ins.mods:
+        if m not in known and not is_hint(m):
+            raise b.unsupported(f".{m}")
+    operands = list(ins.operands)
+    if "L2::cache_hint" in ins.mods:
+        b.src(operands.pop(), "u64")
+    if len(operands) not in (3, 4) or not isinstance(operands[2], Imm):
+        raise b.malformed("[destination], [source], size, and perhaps a source size or predicate are needed")
+    size = operands[2].value
+    if size not in ((16,) if "cg" in ins.mods else (4, 8, 16)):
+        raise b.malformed(f"a copy of {size} bytes")
+    to = Site(b, ins, operands[0], "shared", size, "write")
+    source = Site(b, ins, operands[1], "global", size, "read")
+    b.sites += [to, source]
+    amount = ignore = None
+    negated = False
+    if len(operands) == 4:
+        last = operands[3]
+        if isinstance(last, Not):
+            last, negated = last.reg, True
+        if isinstance(last, Reg) and last.type == "pred":
+            ignore = b.src(last, "pred")
+        else:
+            amount = b.src(last, "u32")
+    unit = min(size, 8)
+    count = size // unit
+
+    def step(c: WarpBatch, m: Mask) -> None:
+        if m is None:
+            m = c.alive
+        lanes = np.arange(c.n) if m is None else np.flatnonzero(m)
+        sizes = None
+        if amount is not None:
+            sizes = np.broadcast_to(c.v[amount], (c.n,))[lanes].astype(np.int64)
+            sizes = np.minimum(sizes, size)
+            if (sizes == size).all():
+                sizes = None
+        elif ignore is not None:
+            skip = c.v[ignore][lanes]
+            skip = ~skip if negated else skip
+            if skip.any():
+                sizes = np.where(skip, 0, size)
+        place = shared(c, to, m, unit)
+        index = place.index[lanes] + place.shift if place.lanes is None else place.index + place.shift
+        if sizes is None:
+            got = global_access(c, source, m, unit)
+            origin = (got.index[lanes] if got.lanes is None else got.index) + got.shift
+        else:
+            origin = np.zeros(len(lanes), np.int64)
+            whole = sizes == size
+            at = source.addresses(c, lanes)
+            if whole.any():
+                got = global_access_at(c, source, None, unit, at[whole], lanes[whole])
+                origin[whole] = got.index
+            for n in np.unique(sizes[~whole]):
+                if n:
+                    some = sizes == n
+                    part(c, source, at[some], lanes[some], int(n))
+                    origin[some] = (at[some] - (1 << 32)) // unit
+        touch = Touch(place_pages(c, index * unit, size), index * unit, 0, size, None, ins)
+        touch.lanes = lanes
+        copy = Copy(
+            touch,
+            lanes,
+            index,
+            origin,
+            sizes,
+            unit,
+            count,
+            c.copy_group[lanes] if isinstance(c.copy_group, np.ndarray) else c.copy_group,
+        )
+        copy.number = c.state["copies"] = c.state.get("copies", 0) + 1
+        c.copies.append(copy)
+        c.copy_pages |= touch.pages
+        c.chunk.checks.copy_pages |= touch.pages
+        if not c.chunk.engine.late:
+            copy.move(c)
+
+    return step
+
+
+def part(c: WarpBatch, site: Site, at: Array, lanes: Array, size: int) -> None:
+    """Checks a source of fewer bytes than the copy writes."""
+    from ptxgen.errors import OutOfBoundsFault
+
+    misaligned(c, site, at, lanes)
+    good = c.chunk.engine.memory.inside(at, size)
+    if not good.all():
+        i = int(np.argmin(good))
+        text = c.chunk.engine.memory.outside(int(at[i]), size, nearest(at, good, i))
+        raise fault(OutOfBoundsFault, text, c, site.ins, int(lanes[i]), int(at[i]))
+
+
+def place_pages(c: WarpBatch, positions: Array, size: int) -> int:
+
+    if not len(positions):
+        return 0
+    inside = positions % c.chunk.stride
+    return page_bits(int(inside.min()), int(inside.max()) + size)
+
+
+@instruction("cp.async.commit_group")
+def commit_group(b: Builder, ins: Instruction) -> Step:
+    return commit
+
+
+@instruction("cp.async.wait_group")
+def wait_group(b: Builder, ins: Instruction) -> Step:
+    if len(ins.operands) != 1 or not isinstance(ins.operands[0], Imm):
+        raise b.malformed("a constant is needed")
+    keep = ins.operands[0].value
+    return lambda c, m: finish(c, m, keep)
+
+
+@instruction("cp.async.wait_all")
+def wait_all(b: Builder, ins: Instruction) -> Step:
+    def step(c: WarpBatch, m: Mask) -> None:
+        commit(c, m)
+        finish(c, m, 0)
+
+    return step

@@ -1,0 +1,211 @@
+"""ldmatrix, stmatrix and movmatrix: 8x8 matrices of 16-bit elements between shared memory and a warp's registers.
+
+Lane l of a warp holds, of each matrix, the elements 2 * (l % 4) and the next of row l // 4: one 32-bit register.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.emulator.memory.address_map import SHARED_WINDOW
+from ptxgen.emulator.ops.access import Site, is_generic_shared, shared, shared_at
+from ptxgen.emulator.ops.builder import Builder
+from ptxgen.emulator.ops.load_store import elements
+from ptxgen.emulator.ops.registry import instruction
+from ptxgen.emulator.ptx.syntax import Instruction, Mem, Operand, Reg, Sym
+from ptxgen.emulator.sync.touch import FULL
+from ptxgen.emulator.warp_batch import Step, WarpBatch, fault
+from ptxgen.errors import DivergenceFault, OutOfBoundsFault
+
+Array = NDArray[Any]
+
+
+Mask = NDArray[np.bool_] | None
+
+
+LANES = np.arange(32)
+
+
+#: of each lane's register: row of the matrix, and the register-sized column
+ROW, COLUMN = LANES // 4, LANES % 4
+
+
+#: of each lane and half of its register: row and column of the element of the transposed matrix, as it lies in memory
+T_ROW = 2 * (LANES % 4)[:, None] + np.arange(2)
+
+
+T_COLUMN = np.repeat((LANES // 4)[:, None], 2, axis=1)
+
+
+def whole_warps(c: WarpBatch, m: Mask, ins: Instruction) -> Array | None:
+    """The warps (blocks of the chunk) that execute, None for all; faults where a warp lacks a lane."""
+    if m is None:
+        m = c.alive
+        if m is None:
+            return None
+    rows = m.reshape(-1, 32)
+    some = rows.any(axis=1)
+    short = some & ~rows.all(axis=1)
+    if short.any():
+        warp = int(np.argmax(short))
+        lane = 32 * warp + int(np.argmax(rows[warp]))
+        missing = 32 - int(np.count_nonzero(rows[warp]))
+        raise fault(
+            DivergenceFault,
+            f"{missing} lanes of the warp are missing: they have exited, or the block has no such threads",
+            c,
+            ins,
+            lane,
+        )
+    return None if some.all() else np.flatnonzero(some)
+
+
+def gather(c: WarpBatch, view: int, warps: Array | None) -> Array:
+    """A register (or constant) of some warps: rows of 32."""
+    rows = np.broadcast_to(c.v[view], (c.n,)).reshape(-1, 32)
+    return rows if warps is None else rows[warps]
+
+
+def scatter(c: WarpBatch, view: int, warps: Array | None, value: Array) -> None:
+    rows = c.v[view].reshape(-1, 32)
+    rows[slice(None) if warps is None else warps] = value
+
+
+class Matrices:
+    """The common part of ldmatrix and stmatrix: their modifiers, and the addresses of rows."""
+
+    def __init__(self, b: Builder, ins: Instruction, address: Operand, kind: str) -> None:
+        mods = list(ins.mods)
+        self.transposed = "trans" in mods
+        if self.transposed:
+            mods.remove("trans")
+        named = isinstance(address, Mem) and isinstance(address.base, Sym)
+        self.generic = not named and not any(m in ("shared", "shared::cta") for m in mods)
+        mods = [m for m in mods if m not in ("shared", "shared::cta")]
+        if mods[:3] != ["sync", "aligned", "m8n8"] or mods[4:] != ["b16"] or mods[3] not in ("x1", "x2", "x4"):
+            raise b.unsupported()
+        self.count = int(mods[3][1:])
+        self.ins = ins
+        self.site = Site(b, ins, address, "shared", 16, kind)
+        b.sites.append(self.site)
+
+    def rows(self, c: WarpBatch, m: Mask, warps: Array | None, unit: int) -> Array:
+        """Positions of the rows in elements of `unit` bytes, checked: warp, matrix, row."""
+        site = self.site
+        if self.count == 4 and warps is None and not self.generic:
+            place = shared(c, site, m, unit)
+        else:
+            first = 32 * (np.arange(c.blocks) if warps is None else warps)
+            lanes: Array = (first[:, None] + np.arange(8 * self.count)).reshape(-1)
+            at = site.addresses(c, lanes)
+            if self.generic:
+                bad = ~is_generic_shared(at)
+                if bad.any():
+                    i = int(np.argmax(bad))
+                    raise fault(
+                        OutOfBoundsFault,
+                        "a generic address outside shared memory",
+                        c,
+                        self.ins,
+                        int(lanes[i]),
+                        int(at[i]),
+                    )
+                at = at - SHARED_WINDOW
+            place = shared_at(c, site, at, lanes, unit)
+        return (place.index + place.shift).reshape(-1, self.count, 8)
+
+    def elements(self, rows: Array) -> Array:
+        """Positions of what the registers hold: warp, matrix, lane, and where transposed half of the register.
+
+        `rows` in elements of 2 bytes where transposed, else of 4.
+        """
+        if self.transposed:
+            return rows[:, :, T_ROW] + T_COLUMN
+        return rows[:, :, ROW] + COLUMN
+
+    @property
+    def unit(self) -> int:
+        return 2 if self.transposed else 4
+
+
+@instruction("ldmatrix", kind="warp")
+def ldmatrix(b: Builder, ins: Instruction) -> Step:
+    mat = Matrices(b, ins, ins.operands[1], "read")
+    items = elements(b, ins.operands[0], mat.count)
+    dsts = [b.dst(item, "b32") for item in items]
+    slots = [item.slot if isinstance(item, Reg) else None for item in items]
+    mat.site.slots = []
+    unit = mat.unit
+
+    def undefined(c: WarpBatch, at: Array, warps: Array | None) -> None:
+        """Marks registers undefined that receive uninitialised bytes."""
+        unknown = c.chunk.checks.valid_views[unit][at] != FULL[unit]
+        loaded: dict[int, tuple[Array, int]] = {}
+        for i, slot in enumerate(slots):
+            bad = unknown[:, i]
+            if slot is None or not bad.any():
+                continue
+            address = int(at[:, i][bad][0]) * unit % c.chunk.stride
+            if mat.transposed:
+                bad = bad.any(axis=-1)
+            where = np.zeros((c.n // 32, 32), bool)
+            where[slice(None) if warps is None else warps] = bad
+            loaded[slot] = where.reshape(-1), address
+        if loaded:
+            c.chunk.program.mark_undefined(c, loaded, ins)
+
+    def step(c: WarpBatch, m: Mask) -> None:
+        warps = whole_warps(c, m, ins)
+        checks = c.chunk.checks
+        checks.doubt = False
+        at = mat.elements(mat.rows(c, m, warps, unit))
+        if checks.doubt:
+            undefined(c, at, warps)
+        got = c.chunk.views[unit].take(at)
+        if mat.transposed:
+            got = got.view(np.uint32)[..., 0]
+        for i, dst in enumerate(dsts):
+            scatter(c, dst, warps, got[:, i])
+
+    return step
+
+
+@instruction("stmatrix", kind="warp")
+def stmatrix(b: Builder, ins: Instruction) -> Step:
+    mat = Matrices(b, ins, ins.operands[0], "write")
+    srcs = [b.src(item, "b32") for item in elements(b, ins.operands[1], mat.count)]
+    unit = mat.unit
+
+    def step(c: WarpBatch, m: Mask) -> None:
+        warps = whole_warps(c, m, ins)
+        c.chunk.engine.progress += 1
+        at = mat.elements(mat.rows(c, m, warps, unit))
+        value = np.stack([gather(c, s, warps) for s in srcs], axis=1)
+        if mat.transposed:
+            value = value.view(np.uint16).reshape(at.shape)
+        c.chunk.views[unit][at] = value
+
+    return step
+
+
+#: of each half register of a warp, the half register of the transposed matrix's source
+TRANSPOSED = 2 * (4 * T_ROW + T_COLUMN // 2) + T_COLUMN % 2
+
+
+@instruction("movmatrix", kind="warp")
+def movmatrix(b: Builder, ins: Instruction) -> Step:
+    if ins.mods != ("sync", "aligned", "m8n8", "trans", "b16"):
+        raise b.unsupported()
+    src, dst = b.src(ins.operands[1], "b32"), b.dst(ins.operands[0], "b32")
+    source = TRANSPOSED.reshape(-1)
+
+    def step(c: WarpBatch, m: Mask) -> None:
+        warps = whole_warps(c, m, ins)
+        c.chunk.checks.exchange(c, None)
+        halves = np.ascontiguousarray(gather(c, src, warps)).view(np.uint16)
+        scatter(c, dst, warps, halves.take(source, axis=1).view(np.uint32))
+
+    return step

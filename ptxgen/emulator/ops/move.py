@@ -1,0 +1,158 @@
+"""mov, cvta and other copies of a value."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.emulator.memory.address_map import LOCAL_END, SHARED_WINDOW, WINDOW, WINDOWS
+from ptxgen.emulator.ops.builder import Builder
+from ptxgen.emulator.ops.load_store import elements
+from ptxgen.emulator.ops.registry import instruction
+from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Special, Vec
+from ptxgen.emulator.warp_batch import Step, WarpBatch
+
+Mask = NDArray[np.bool_] | None
+
+
+copyto = np.copyto
+
+
+def copy(dst: int, src: int) -> Step:
+    """A step that copies one row to another of the same type."""
+
+    def step(c: WarpBatch, m: Mask) -> None:
+        v = c.v
+        if m is None:
+            copyto(v[dst], v[src])
+        else:
+            copyto(v[dst], v[src], where=m)
+
+    return step
+
+
+def sequence(steps: list[Step]) -> Step:
+    if len(steps) == 1:
+        return steps[0]
+
+    def step(c: WarpBatch, m: Mask) -> None:
+        for s in steps:
+            s(c, m)
+
+    return step
+
+
+@instruction("mov")
+def mov(b: Builder, ins: Instruction) -> Step:
+    if ins.mods[-1] not in SIZES or len(ins.operands) != 2 or ins.mods[:-1] not in ((), ("v2",), ("v4",)):
+        raise b.unsupported()
+    kind = ins.mods[-1]
+    d, a = ins.operands
+    if len(ins.mods) == 2:
+        raw = f"u{8 * SIZES[kind]}"
+        pairs = zip(*(elements(b, x, int(ins.mods[0][1])) for x in (d, a)), strict=True)
+        return sequence([copy(b.dst(to, raw), b.src(source, raw)) for to, source in pairs])
+    if isinstance(d, Vec) or isinstance(a, Vec):
+        return pack(b, kind, d, a)
+    if isinstance(a, Special) and a.name[1:].split("_")[0] in ("clock", "clock64", "globaltimer"):
+        return clock(b, kind, d, a.name)
+    if kind == "b128":
+        raise b.unsupported("128-bit registers")
+    raw = "pred" if kind == "pred" else f"u{8 * SIZES[kind]}"
+    if kind in ("f32", "f64"):
+        return copy(b.dst(d, kind), b.src(a, kind))
+    return copy(b.dst(d, raw), b.src(a, raw))
+
+
+def pack(b: Builder, kind: str, d: Any, a: Any) -> Step:
+    vec, whole = (d, a) if isinstance(d, Vec) else (a, d)
+    if not isinstance(vec, Vec) or isinstance(whole, Vec):
+        raise b.malformed("one side must be a single register")
+    size = SIZES[kind] // len(vec.items)
+    if size * len(vec.items) != SIZES[kind] or size not in (1, 2, 4, 8) or kind == "b128":
+        raise b.unsupported("this packing")
+    piece = f"u{8 * size}"
+    steps = []
+    for i, item in enumerate(vec.items):
+        if vec is a:
+            source = b.src(item, piece)
+            steps.append(copy(b.part(whole, piece, i, True), source))
+        else:
+            source = b.part(whole, piece, i, False)
+            steps.append(copy(b.dst(item, piece), source))
+    return sequence(steps)
+
+
+def clock(b: Builder, kind: str, d: Any, name: str) -> Step:
+    dst = b.dst(d, f"u{8 * SIZES[kind]}")
+    shift = 32 if name.endswith("_hi") else 0
+    wide = SIZES[kind] == 8
+
+    def step(c: WarpBatch, m: Mask) -> None:
+        now = time.perf_counter_ns() >> shift
+        row = c.v[dst]
+        value = np.array(now & (0xFFFFFFFFFFFFFFFF if wide else 0xFFFFFFFF), row.dtype)
+        if m is None:
+            copyto(row, value)
+        else:
+            copyto(row, value, where=m)
+
+    return step
+
+
+@instruction("cvta")
+def cvta(b: Builder, ins: Instruction) -> Step:
+    to = ins.mods[0] == "to"
+    space = ins.mods[1 if to else 0].split("::")[0]
+    base = {"global": 0, "const": 0, **WINDOWS}.get(space)
+    if base is None or ins.mods[-1] != "u64":
+        raise b.unsupported()
+    dst, src = b.dst(ins.operands[0], "u64"), b.src(ins.operands[1], "u64")
+    if base == 0:
+        return copy(dst, src)
+    if space == "local":
+        return local_cvta(dst, src, to)
+    offset = np.array(-base & 0xFFFFFFFFFFFFFFFF if to else base, np.uint64)
+
+    def step(c: WarpBatch, m: Mask) -> None:
+        v = c.v
+        np.add(v[src], offset, out=v[dst], where=True if m is None else m)
+
+    return step
+
+
+def local_cvta(dst: int, src: int, to: bool) -> Step:
+    """Between local addresses and generic ones, which are others in every thread."""
+    ufunc = np.subtract if to else np.add
+
+    def step(c: WarpBatch, m: Mask) -> None:
+        ufunc(c.v[src], c.local_windows(), out=c.v[dst], where=True if m is None else m)
+
+    return step
+
+
+@instruction("isspacep")
+def isspacep(b: Builder, ins: Instruction) -> Step:
+    space = ins.mods[0].split("::")[0]
+    base = WINDOWS.get(space)
+    if base is None and space not in ("global", "const"):
+        raise b.unsupported()
+    dst, src = b.dst(ins.operands[0], "pred"), b.src(ins.operands[1], "u64")
+
+    def step(c: WarpBatch, m: Mask) -> None:
+        at = c.v[src]
+        if base is None:
+            found = at < np.uint64(SHARED_WINDOW)
+            constant = np.zeros(found.shape, bool)
+            for start, end in c.chunk.engine.memory.constants.items():
+                constant |= (at >= np.uint64(start)) & (at < np.uint64(end))
+            found = constant if space == "const" else found & ~constant
+        else:
+            end = LOCAL_END if space == "local" else base + WINDOW
+            found = (at >= np.uint64(base)) & (at < np.uint64(end))
+        copyto(c.v[dst], found, where=True if m is None else m)
+
+    return step

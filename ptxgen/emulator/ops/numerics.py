@@ -1,0 +1,289 @@
+"""Floating point as PTX defines it, on NumPy arrays: one rounding, any mode, canonical NaNs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+BF16 = np.dtype(ml_dtypes.bfloat16)
+
+
+F16, F32, F64 = np.dtype("<f2"), np.dtype("<f4"), np.dtype("<f8")
+
+
+TINY32 = float(np.finfo(np.float32).tiny)
+
+
+NAN_BITS: dict[str, Any] = {"f32": np.uint32(0x7FFFFFFF), "f16": np.uint16(0x7FFF), "bf16": np.uint16(0x7FFF)}
+
+
+BITS: dict[str, Any] = {"f16": np.uint16, "bf16": np.uint16, "f32": np.uint32, "f64": np.uint64}
+
+
+FLOAT = {"f16": F16, "bf16": BF16, "f32": F32, "f64": F64}
+
+
+class Underflow:
+    """Counts the underflows that NumPy reports: an inexact result below the normal range."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, *_: object) -> None:
+        self.count += 1
+
+    def write(self, *_: object) -> None:
+        self.count += 1
+
+
+UNDERFLOW = Underflow()
+
+
+def canonical(out: Array, kind: str) -> None:
+    """NaN results become the one NaN that the hardware makes; f64 keeps its own."""
+    if kind == "f32":
+        top = np.maximum.reduce(out)
+        if top != top:
+            out.view(np.uint32)[out != out] = NAN_BITS["f32"]
+    elif kind != "f64":
+        bits = out.view(np.uint16)
+        limit = 0x7C00 if kind == "f16" else 0x7F80
+        bad = (bits & np.uint16(0x7FFF)) > limit
+        if bad.any():
+            bits[bad] = NAN_BITS[kind]
+
+
+QUIET64, INVALID64 = np.uint64(1 << 51), np.uint64(0xFFF8 << 48)
+
+
+def settle(value: Array, *operands: Array) -> Array:
+    """float64 results whose NaNs are the hardware's: the first operand that is one, made quiet, or the default."""
+    bad = value != value
+    if not bad.any():
+        return value
+    word: Array = np.full(value.shape, INVALID64)
+    for x in reversed(operands):
+        word = np.where(x != x, np.asarray(x).view(np.uint64) | QUIET64, word)
+    return np.where(bad, word, value.view(np.uint64)).view(F64)
+
+
+def sqrt64(a: Array, mode: str) -> Array:
+    """The square root of float64 values in a directed rounding."""
+    near = np.sqrt(a)
+    small = a < 2.0**-900
+    x, r = np.where(small, a * 2.0**200, a), np.where(small, near * 2.0**100, near)
+    big = x > 2.0**900
+    x, r = np.where(big, x * 2.0**-200, x), np.where(big, r * 2.0**-100, r)
+    high, low = two_product(r, r)
+    excess = (high - x) + low  # exact: high and x are close
+    if mode == "rp":
+        return np.where(excess < 0, np.nextafter(near, np.inf), near)
+    return np.where(excess > 0, np.nextafter(near, 0.0), near)
+
+
+def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
+    """a + b rounded, and exactly what the rounding lost (float64, no overflow)."""
+    s = a + b
+    t = s - a
+    return s, (a - (s - t)) + (b - t)
+
+
+def to_odd(s: Array, lost: Array) -> Array:
+    """Rounds to odd: `s` with its last bit set where `lost` says that it is inexact."""
+    bits = np.array(s).view(np.int64)  # a copy, and an array also where every operand is a constant
+    inexact = (lost != 0) & np.isfinite(s) & np.isfinite(lost) & (bits & 1 == 0)
+    step = np.where((lost > 0) == (s > 0), 1, -1)
+    bits[inexact] += step[inexact]
+    return bits.view(np.float64)
+
+
+def round_to(x: Array, kind: str, mode: str = "rn") -> Array:
+    """float64 (rounded to odd where inexact) to `kind` in one rounding."""
+    if kind == "f64":
+        return x
+    if kind == "f32":
+        return directed(x, x.astype(F32), mode)
+    if kind == "f16":
+        return directed(x, x.astype(F16), mode)
+    if mode == "rn":
+        near = directed(x, x.astype(F32), "rz")
+        bits = near.view(np.uint32)
+        bits = bits | (near.astype(F64) != x) * np.isfinite(x)
+        return bf16_from_f32(bits.astype(np.uint32).view(F32))
+    down = directed(x, x.astype(F32), "rz")
+    bits = down.view(np.uint32)
+    high = (bits >> np.uint32(16)).astype(np.uint16)
+    inexact = ((bits & np.uint32(0xFFFF)) != 0) | (down.astype(F64) != x)
+    away = (
+        inexact & np.isfinite(x) & ((x > 0) if mode == "rp" else (x < 0) if mode == "rm" else np.zeros(x.shape, bool))
+    )
+    high = high + away.astype(np.uint16)
+    return np.where(np.isnan(x), np.uint16(0x7FFF), high).astype(np.uint16).view(BF16)
+
+
+def bf16_from_f32(x: Array) -> Array:
+    """Round to nearest even, NaN canonical."""
+    bits = x.view(np.uint32)
+    near = ((bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)).astype(np.uint16)
+    near[np.isnan(x)] = 0x7FFF
+    return near.view(BF16)
+
+
+def directed(exact: Array, near: Array, mode: str) -> Array:
+    """Moves a nearest rounding to the one that `mode` asks for; `exact` in float64."""
+    if mode == "rn":
+        return near
+    back = near.astype(F64)
+    if mode == "rz":
+        wrong = np.abs(back) > np.abs(exact)
+        toward = np.zeros_like(near)
+    elif mode == "rm":
+        wrong = back > exact
+        toward = np.full_like(near, -np.inf)
+    elif mode == "rp":
+        wrong = back < exact
+        toward = np.full_like(near, np.inf)
+    elif mode == "rna":
+        return near
+    else:
+        raise AssertionError(mode)
+    return np.where(wrong, np.nextafter(near, toward), near)
+
+
+TINY = {"f32": TINY32, "f16": 2.0**-14, "bf16": TINY32, "f64": 2.0**-1022}
+
+
+def flush(x: Array, kind: str) -> Array:
+    """Subnormal numbers become zero of the same sign."""
+    tiny = TINY[kind]
+    return np.where(np.abs(x) < np.array(tiny, x.dtype), np.copysign(np.zeros_like(x), x), x)
+
+
+def flush_rounded(value: Array, kind: str, mode: str, exact: Callable[[], Array]) -> Array:
+    """Flushes what was rounded from `exact` (float64, to odd), as if exponents had no limit before that.
+
+    So a number that becomes the smallest normal one only because subnormal numbers have few bits is flushed, too.
+    """
+    out = flush(value, kind)
+    edge = np.abs(out) == np.array(TINY[kind], out.dtype)
+    if edge.any():
+        again = round_to(np.ascontiguousarray(np.broadcast_to(exact(), out.shape)) * 256.0, kind, mode)
+        edge &= np.abs(again) < np.array(TINY[kind] * 256.0, out.dtype)
+        out = np.where(edge, np.copysign(np.zeros_like(out), out), out)
+    return out
+
+
+def saturate(x: Array) -> Array:
+    """Clamps to [0, 1]; NaN and -0 become +0."""
+    one = np.ones((), x.dtype)
+    return np.where(x > 0, np.where(x > one, one, x), np.zeros((), x.dtype))
+
+
+def wide(x: Array) -> Array:
+    return x.astype(F64)
+
+
+def add_odd(a: Array, b: Array) -> Array:
+    """a + b of float64 values, rounded to odd."""
+    s, lost = two_sum(a, b)
+    return to_odd(s, lost)
+
+
+# ---- float64: products that do not fit
+
+
+def two_product(a: Array, b: Array) -> tuple[Array, Array]:
+    """a * b rounded and what was lost, by Veltkamp's and Dekker's splitting."""
+    p = a * b
+    k = 134217729.0
+    t = k * a
+    ah = t - (t - a)
+    al = a - ah
+    t = k * b
+    bh = t - (t - b)
+    bl = b - bh
+    return p, ((ah * bh - p) + ah * bl + al * bh) + al * bl
+
+
+def fma64(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
+    """a * b + c with one rounding."""
+    a, b, c = np.broadcast_arrays(np.asarray(a, F64), np.asarray(b, F64), np.asarray(c, F64))
+    ph, pl = two_product(a, b)
+    sh, sl = two_sum(c, pl)
+    vh, vl = two_sum(ph, sh)
+    out = vh + to_odd(*two_sum(vl, sl))
+    # an infinite c stays what it is, also where float64 cannot hold the product
+    plain = np.where(np.isinf(c) & np.isfinite(a) & np.isfinite(b), c, a * b + c)
+    if mode == "rm":
+        opposite = np.signbit(a) ^ np.signbit(b) ^ np.signbit(c)
+        plain = np.where(((a == 0) | (b == 0)) & (c == 0) & opposite, -0.0, plain)
+    special = ~np.isfinite(plain) | (a == 0) | (b == 0)
+    hard = np.zeros(a.shape, bool)
+    for x in (a, b):
+        hard |= np.abs(x) > 2.0**900
+    size = np.abs(ph)
+    hard |= (size < 2.0**-900) | (size > 2.0**1000) | (np.abs(c) > 2.0**1000) | (np.abs(out) < 2.0**-960)
+    hard &= np.isfinite(a) & np.isfinite(b) & np.isfinite(c) & (a != 0) & (b != 0)
+    if mode != "rn":
+        hard |= np.isfinite(a) & np.isfinite(b) & np.isfinite(c)
+    out = np.where(special & ~hard, plain, out)
+    if hard.any():
+        out = out.copy()
+        for i in np.flatnonzero(hard):
+            exact = Fraction(float(a[i])) * Fraction(float(b[i])) + Fraction(float(c[i]))
+            if exact:
+                out[i] = fraction_to_f64(exact, mode)
+            else:
+                zero = float(plain[i]) if plain[i] == 0 else 0.0
+                if mode == "rm" and not (a[i] * b[i] == 0 and c[i] == 0):
+                    zero = -0.0
+                out[i] = zero
+    return out
+
+
+def fraction_to_f64(x: Fraction, mode: str) -> float:
+    """A nonzero rational to float64, by the given rounding."""
+    sign = -1 if x < 0 else 1
+    x = abs(x)
+    exponent = x.numerator.bit_length() - x.denominator.bit_length()
+    if Fraction(2) ** exponent > x:
+        exponent -= 1
+    unit = max(exponent, -1022) - 52
+    scaled = x / Fraction(2) ** unit
+    whole = scaled.numerator // scaled.denominator
+    rest = scaled - whole
+    up = {
+        "rn": rest > Fraction(1, 2) or (rest == Fraction(1, 2) and whole & 1 == 1),
+        "rz": False,
+        "rp": rest > 0 and sign > 0,
+        "rm": rest > 0 and sign < 0,
+    }[mode]
+    whole += up
+    if whole.bit_length() + unit > 1024:
+        inward = mode == "rz" or (mode == "rp" and sign < 0) or (mode == "rm" and sign > 0)
+        return sign * (float(np.finfo(F64).max) if inward else math.inf)
+    return sign * math.ldexp(whole, unit)
+
+
+def exactly(operation: str, mode: str, a: Array, b: Array) -> Array:
+    """add, mul or div of float64 in a directed rounding, lane by lane."""
+    with np.errstate(all="ignore"):
+        out = np.array({"add": np.add, "mul": np.multiply, "div": np.divide}[operation](a, b), F64, ndmin=1)
+    a, b = np.broadcast_to(a, out.shape), np.broadcast_to(b, out.shape)
+    for i in np.flatnonzero(np.isfinite(a) & np.isfinite(b) & ~((operation == "div") & (b == 0))):
+        x, y = Fraction(float(a[i])), Fraction(float(b[i]))
+        exact = x + y if operation == "add" else x * y if operation == "mul" else x / y
+        if exact:
+            out[i] = fraction_to_f64(exact, mode)
+        elif operation == "add" and mode == "rm" and (a[i] or np.signbit(a[i]) != np.signbit(b[i])):
+            out[i] = -0.0
+    return out

@@ -1,0 +1,82 @@
+"""Fences, and the analysis of whether a program needs them tracked."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.emulator.ops.barrier import nothing
+from ptxgen.emulator.ops.builder import Builder
+from ptxgen.emulator.ops.registry import instruction
+from ptxgen.emulator.ptx.syntax import Instruction, Unit
+from ptxgen.emulator.sync.async_state import async_state
+from ptxgen.emulator.warp_batch import Step, WarpBatch
+
+Mask = NDArray[np.bool_] | None
+
+
+_STARTS = (
+    "mbarrier",
+    "setmaxnreg",
+    "wgmma",
+    "cp.async.bulk",
+    "cp.reduce",
+    "cp.async.mbarrier",
+    "st.async",
+    "red.async",
+    "barrier.cluster",
+)
+
+
+#: between the generic and the async proxy
+_BOTH = {"async", "async.shared::cta", "async.shared::cluster", "async.global", "async::generic"}
+
+
+def asynchronous(unit: Unit) -> tuple[bool, bool]:
+    """Whether a text starts asynchronous work or touches other blocks; whether such work accesses shared memory."""
+    names = {ins.name for f in unit.functions.values() for ins in f.code}
+    some = {n for n in names if n.startswith(_STARTS) or "shared::cluster" in n}
+    return bool(some), any(n.startswith(("wgmma", "cp.async.bulk", "cp.reduce")) for n in some)
+
+
+@instruction("fence", "membar")
+def fence(b: Builder, ins: Instruction) -> Step:
+    """A fence: it affects the checks only, since memory is sequentially consistent."""
+    spaces = ""  # that a fence between the proxies concerns
+    if ins.mods[:1] == ("proxy",):
+        if ins.mods[1] not in ("async", "async::generic"):
+            return nothing
+        named = ins.mods[2].partition("::")[0] if len(ins.mods) > 2 else ""
+        spaces = named if named in ("shared", "global") else "shared global"
+    init = ins.mods[:1] == ("mbarrier_init",)
+    near = not {"gpu", "gl", "sys"} & set(ins.mods)
+
+    def step(c: WarpBatch, m: Mask) -> None:
+        blocks = np.flatnonzero(c.warps(m))
+        messages = c.chunk.messages
+        if c.chunk.async_state is not None:
+            state = async_state(c.chunk)
+            if not spaces:
+                state.barriers.publish(c, blocks)
+            if not init:
+                state.order.fence(c, blocks, spaces)
+        if messages is not None and not spaces and not init:
+            messages.fence(c, blocks, near)
+
+    return step
+
+
+@instruction("griddepcontrol")
+def griddepcontrol(b: Builder, ins: Instruction) -> Step:
+    """Grids execute one after the other; the checks record the wait."""
+    if ins.mods not in (("wait",), ("launch_dependents",)):
+        raise b.unsupported()
+    if ins.mods == ("launch_dependents",):
+        return nothing
+
+    def step(c: WarpBatch, m: Mask) -> None:
+        shadow = c.chunk.engine.shadow
+        if shadow is not None:
+            shadow.wait(c, c.warps(m))
+
+    return step

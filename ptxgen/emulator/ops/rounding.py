@@ -1,0 +1,189 @@
+"""The rounding of tensor cores: products and the accumulator are aligned, cut off, and summed exactly."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.emulator.ops.numerics import BF16, F16, F32, F64
+
+Array = NDArray[Any]
+
+
+#: smallest exponent of a normal number, which subnormal ones share
+LOWEST = {"f16": -14, "bf16": -126, "tf32": -126, "f32": -126, "e4m3": -6, "e5m2": -14}
+
+
+#: exponents that stand for zero, and for infinity and NaN: beyond those of any sum or product of others
+ZERO, STRANGE = -8000, 12000
+
+
+#: powers of two by exponent + _BIAS
+_BIAS = 1000
+
+
+_POWERS = np.ldexp(1.0, np.arange(-_BIAS, _BIAS + 1))
+
+
+#: elements that are worked on at a time: they and scratch arrays stay in the cache
+TILE = 1 << 15
+
+
+_NANS: dict[int, Any] = {2: np.uint16(0x7FFF), 4: np.uint32(0x7FFFFFFF)}
+
+
+_TYPES: dict[str, Any] = {
+    "f16": F16,
+    "bf16": BF16,
+    "e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "e5m2": np.dtype(ml_dtypes.float8_e5m2),
+}
+
+
+class Terms(NamedTuple):
+    """Numbers in float64, and the exponents by which they are aligned."""
+
+    value: Array
+    exponent: Array
+
+    def take(self, where: Array, out: Terms) -> Terms:
+        """Rows of both, into arrays of the same shape."""
+        self.value.take(where, axis=0, out=out.value, mode="clip")
+        self.exponent.take(where, axis=0, out=out.exponent, mode="clip")
+        return out
+
+    @staticmethod
+    def empty(*shape: int) -> Terms:
+        return Terms(np.empty(shape), np.empty(shape, np.int16))
+
+
+def exponents(x: Array, lowest: int) -> Array:
+    """Exponents as the adder sees them; `lowest`: that of subnormal numbers."""
+    e = np.frexp(x)[1].astype(np.int16) - np.int16(1)
+    np.maximum(e, np.int16(lowest), out=e)
+    e[x == 0] = ZERO
+    e[~np.isfinite(x)] = STRANGE
+    return e
+
+
+@cache
+def _table(kind: str, lowest: int) -> Terms:
+    size = _TYPES[kind].itemsize
+    bits = np.arange(1 << 8 * size, dtype=f"u{size}")
+    with np.errstate(all="ignore"):
+        value = bits.view(_TYPES[kind]).astype(F64)
+        return Terms(value, exponents(value, lowest))
+
+
+def values(bits: Array, kind: str) -> Array:
+    """Elements of f16, bf16, e4m3, e5m2, tf32 or f32, given as unsigned integers, as float64."""
+    if kind in _TYPES:
+        return _table(kind, LOWEST[kind]).value.take(bits)
+    return (bits & np.uint32(0xFFFFE000) if kind == "tf32" else bits).view(F32).astype(F64)
+
+
+def decode(bits: Array, kind: str, lowest: int | None = None) -> Terms:
+    """As `values`, with exponents; `lowest`: of subnormal numbers of 8 or 16 bits, where it is not their own type's."""
+    if kind in _TYPES:
+        table = _table(kind, LOWEST[kind] if lowest is None else lowest)
+        return Terms(table.value.take(bits), table.exponent.take(bits))
+    if kind == "tf32":
+        bits = bits & np.uint32(0xFFFFE000)
+    field = (bits >> np.uint32(23)).astype(np.int16) & np.int16(0xFF)
+    exponent = np.maximum(field, np.int16(1)) - np.int16(127)
+    exponent[bits & np.uint32(0x7FFFFFFF) == 0] = ZERO
+    exponent[field == 0xFF] = STRANGE
+    return Terms(values(bits, kind), exponent)
+
+
+def aligned_sum(a: Terms, b: Terms, c: Terms, bits: int = 25, scratch: Terms | None = None) -> Array:
+    """c + the sum over the first axis of a * b, cut off only where terms are aligned; float64. The arrays broadcast.
+
+    `scratch`: for some of the products at a time; may be `a`.
+    """
+    depth, shape = len(a.value), c.value.shape
+    scratch = scratch or Terms.empty(min(max(TILE // c.value.size, 1), depth), *shape)
+    step = len(scratch.value)
+    steps = [slice(k, min(k + step, depth)) for k in range(0, depth, step)]
+    top = c.exponent.copy()
+    for k in steps:
+        some = scratch.exponent[: k.stop - k.start]
+        np.add(a.exponent[k], b.exponent[k], out=some)
+        np.maximum(top, some[0] if step == 1 else np.maximum.reduce(some, axis=0), out=top)
+    strange = top > STRANGE // 4
+    special = np.add.reduce(a.value * b.value, axis=0) + c.value if strange.any() else None
+    top -= np.int16(bits)
+    scale = _POWERS.take(_BIAS - top, mode="clip")
+    total: Array = np.trunc(c.value * scale)
+    for k in steps:
+        part = scratch.value[: k.stop - k.start]
+        np.multiply(a.value[k], b.value[k], out=part)
+        np.multiply(part, scale, out=part)
+        np.trunc(part, out=part)
+        total += part[0] if step == 1 else np.add.reduce(part, axis=0)
+    np.multiply(total, _POWERS.take(top + _BIAS, mode="clip"), out=total)
+    return total if special is None else np.where(strange, special, total)
+
+
+def only_nan(x: Array) -> Array:
+    """float16 or float32 with every NaN the one that the hardware makes."""
+    bad = np.isnan(x)
+    if bad.any():
+        x.view(f"u{x.itemsize}")[bad] = _NANS[x.itemsize]
+    return x
+
+
+def toward_zero(x: Array, kept: int = 23) -> Array:
+    """float64 to float32, rounded toward zero; `kept` fractional bits of the significand remain. Zero is positive."""
+    bits = x.view(np.int64) & np.int64(-1 << (52 - kept))
+    out = bits.view(F64).astype(F32) + np.float32(0)
+    small = np.abs(x) < 2.0**-126
+    if small.any():
+        least = 2.0 ** (126 + kept)
+        out[small] = np.trunc(x[small] * least) / least + 0.0
+    return out
+
+
+def narrow(x: Array, kind: str, kept: int = 23) -> Array:
+    """A sum in float64 as an f32 or f16 accumulator receives it."""
+    with np.errstate(over="ignore"):
+        return only_nan(x.astype(F16) + np.float16(0) if kind == "f16" else toward_zero(x, kept))
+
+
+def fused(a: Array, b: Array, c: Array, kinds: tuple[str, str], bits: int = 25, kept: int = 23) -> Array:
+    """c[..., m, n] + sum over k of a[..., m, k] * b[..., n, k], as one instruction of a Hopper tensor core computes it.
+
+    `a`, `b`: values of the types `kinds`, in float32 or float64. `c` is float32 or float16, and so is the result.
+    `bits`: fractional bits that survive the alignment; `kept`: those of a float32 result.
+    """
+    shape = np.broadcast_shapes(a.shape[:-2], b.shape[:-2], c.shape[:-2])
+    m, n, k = a.shape[-2], b.shape[-2], a.shape[-1]
+    c = np.broadcast_to(c, (*shape, m, n)).reshape(-1, m, n)
+    kind = "f16" if c.dtype == F16 else "f32"
+    with np.errstate(all="ignore"):
+        x = _terms(np.broadcast_to(a, (*shape, m, k)).reshape(-1, m, k), kinds[0])
+        y = _terms(np.broadcast_to(b, (*shape, n, k)).reshape(-1, n, k), kinds[1])
+        z = c.astype(F64)
+        out = np.empty(c.shape, c.dtype)
+        rows = max(TILE // max(n, 1), 1)
+        batch = max(rows // m, 1)
+        rows = min(rows, m)
+        for i in range(0, len(c), batch):
+            some = slice(i, i + batch)
+            right = Terms(y.value[:, some, None, :], y.exponent[:, some, None, :])
+            for j in range(0, m, rows):
+                part = some, slice(j, j + rows)
+                left = Terms(x.value[:, *part, None], x.exponent[:, *part, None])
+                sums = Terms(z[part], exponents(z[part], LOWEST[kind]))
+                out[part] = narrow(aligned_sum(left, right, sums, bits), kind, kept)
+    return out.reshape(*shape, m, n)
+
+
+def _terms(x: Array, kind: str) -> Terms:
+    """Values with k last as terms with k first."""
+    value = np.ascontiguousarray(x.transpose(2, 0, 1)).astype(F64)
+    return Terms(value, exponents(value, LOWEST[kind]))

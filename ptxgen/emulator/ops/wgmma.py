@@ -1,0 +1,338 @@
+"""wgmma: products of a warpgroup, their groups and fences; setmaxnreg."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.emulator.ops.builder import Builder
+from ptxgen.emulator.ops.registry import instruction
+from ptxgen.emulator.ops.rounding import LOWEST, Terms, aligned_sum, decode, exponents, narrow, values
+from ptxgen.emulator.ptx.syntax import SIZES, Imm, Instruction, Not, Operand, Reg, Vec
+from ptxgen.emulator.sync.async_state import async_state, warpgroup
+from ptxgen.emulator.sync.warpgroup import Form
+from ptxgen.emulator.warp_batch import Step, WarpBatch, fault
+from ptxgen.errors import AsyncFault, DivergenceFault, UninitialisedFault
+
+Array = NDArray[Any]
+
+
+Mask = NDArray[np.bool_] | None
+
+
+_SHAPE = re.compile(r"m64n(\d+)k(\d+)$")
+
+
+#: k of an instruction by the type of A
+DEPTHS = {"f16": 16, "bf16": 16, "tf32": 8, "e4m3": 32, "e5m2": 32, "s8": 32, "u8": 32}
+
+
+_UNSIGNED: dict[str, Any] = {
+    "f16": np.uint16,
+    "bf16": np.uint16,
+    "tf32": np.uint32,
+    "s8": np.int8,
+    "u8": np.uint8,
+    "e4m3": np.uint8,
+    "e5m2": np.uint8,
+}
+
+
+_RESULTS: dict[str, Any] = {"f32": np.float32, "f16": np.float16, "s32": np.int32}
+
+
+#: fractional bits of sums of 8-bit floats, where others have 25 and 23
+FEW = 13
+
+
+#: elements of D that are worked on at a time
+TILE = 1 << 14
+
+
+def allowed(result: str, left: str, right: str) -> bool:
+    small = {"e4m3", "e5m2"}
+    if left in small and right in small:
+        return result in ("f32", "f16")
+    if left in ("s8", "u8") and right in ("s8", "u8"):
+        return result == "s32"
+    return left == right and (result == "f32" or (result == "f16" and left == "f16"))
+
+
+def registers(b: Builder, op: Operand, count: int) -> list[Reg]:
+    items = op.items if isinstance(op, Vec) else ()
+    found = [x for x in items if isinstance(x, Reg) and SIZES[x.type] == 4]
+    if len(found) != count or len(items) != count:
+        raise b.malformed(f"{count} registers of 32 bits are needed")
+    return found
+
+
+def sign(b: Builder, op: Operand) -> int:
+    if not isinstance(op, Imm) or op.value not in (1, -1):
+        raise b.malformed("a scale of 1 or -1 is needed")
+    return op.value
+
+
+def across(b: Builder, op: Operand) -> bool:
+    if not isinstance(op, Imm) or op.value not in (0, 1):
+        raise b.malformed("0 or 1 is needed to transpose")
+    return bool(op.value)
+
+
+@instruction("wgmma.mma_async", kind="warp")
+def mma_async(b: Builder, ins: Instruction) -> Step:
+    mods = list(ins.mods[1:])
+    if mods[:2] != ["sync", "aligned"]:
+        raise b.unsupported()
+    shape = _SHAPE.match(mods[2]) if len(mods) > 2 else None
+    mods = mods[3:]
+    saturated = "satfinite" in mods
+    if saturated:
+        mods.remove("satfinite")
+    if shape is None or len(mods) != 3 or not allowed(*mods):
+        raise b.unsupported()
+    n, k = int(shape[1]), int(shape[2])
+    result, left, right = mods
+    integer = result == "s32"
+    if (
+        k != DEPTHS[left]
+        or n % 8
+        or not 8 <= n <= 256
+        or (integer and n > 32 and n % 16)
+        or (saturated and not integer)
+    ):
+        raise b.malformed("there is no such shape")
+    operands = list(ins.operands)
+    d = registers(b, operands.pop(0), n // 4 if result == "f16" else n // 2)
+    in_registers = isinstance(operands[0], Vec)
+    a = registers(b, operands.pop(0), 4) if in_registers else []
+    half = left in ("f16", "bf16")
+    count = 3 - in_registers if integer else 5 - in_registers + half * (2 - in_registers)
+    if len(operands) != count:
+        raise b.malformed(f"{count} operands are needed after the registers")
+    describe_a = None if in_registers else b.src(operands.pop(0), "u64")
+    describe_b = b.src(operands.pop(0), "u64")
+    scale = operands.pop(0)
+    negated = isinstance(scale, Not)
+    if isinstance(scale, Not):
+        scale = scale.reg
+    adds = b.src(scale, "pred") if isinstance(scale, Reg) else None
+    always = isinstance(scale, Imm) and scale.value != 0
+    if adds is None and not isinstance(scale, Imm):
+        raise b.malformed("scale-d is a predicate, 0 or 1")
+    signs = (1, 1) if integer else (sign(b, operands.pop(0)), sign(b, operands.pop(0)))
+    turned_a = across(b, operands.pop(0)) if half and not in_registers else False
+    turned_b = across(b, operands.pop(0)) if half else False
+    b.quiet_writes += d
+    if adds is not None or always:
+        b.quiet_reads += d
+    for reg in a:
+        b.src(reg, "b32")
+    sets = b.register_sets
+    form: Form | None = None
+    if sets is not None:
+        rows = np.array([b.place(reg)[1] for reg in d])
+        d_set, a_set = sets.number(d), sets.number(a) if a else None
+        sets.rows[d_set] = rows
+        rows_a = np.array([b.place(reg)[1] for reg in a]) if a else None
+        multiply = multiplier(result, left, right, signs, saturated, b.options.mma == "hopper")
+        turned = turned_a, turned_b
+        form = Form(ins, n, rows, rows_a, d_set, a_set, _RESULTS[result], _UNSIGNED[left], turned, multiply)
+    slots = [reg.slot for reg in d]
+
+    def step(c: WarpBatch, m: Mask) -> None:
+        assert form is not None
+        group = warpgroup(c, ins, m)
+        blocks = c.warps(m)
+        ready(c, blocks, form, ins)
+        one = uniform(c, blocks, describe_b, ins, "descriptors")
+        zero = np.zeros(c.blocks, np.uint64)
+        other = uniform(c, blocks, describe_a, ins, "descriptors") if describe_a is not None else zero
+        if adds is not None:
+            plus = uniform(c, blocks, adds, ins, "values of scale-d")
+            plus = ~plus if negated else plus
+        else:
+            plus = np.full(c.blocks, always)
+        defined(c, blocks & plus, slots, d, ins)
+        group.issue(c, blocks, form, other, one, plus)
+        for slot in slots:
+            flag = c.chunk.program.flags.get(slot)
+            if flag is not None and c.written[flag] is not True:
+                state = c.written[flag]
+                c.written[flag] = True if m is None else m if state is False else m | state
+
+    return step
+
+
+def uniform(c: WarpBatch, blocks: Array, view: int, ins: Instruction, what: str) -> Array:
+    """One value a block of an operand that must be the same in all lanes of a warp."""
+    rows = np.broadcast_to(c.v[view], (c.n,)).reshape(-1, 32)
+    bad = (rows != rows[:, :1]).any(axis=1) & blocks
+    if bad.any():
+        raise fault(DivergenceFault, f"lanes of one warp give different {what}", c, ins, 32 * int(np.argmax(bad)))
+    out: Array = rows[:, 0].copy()
+    return out
+
+
+def ready(c: WarpBatch, blocks: Array, form: Form, ins: Instruction) -> None:
+    """Faults where a wgmma.fence is missing between accesses to its registers and this."""
+    program = c.chunk.program
+    fenced = c.state.get("wgmma fenced")
+    bad = blocks if fenced is None else blocks & ~fenced
+    why = "no wgmma.fence comes before the first wgmma"
+    if not bad.any():
+        for number in (form.d_set, form.a_set):
+            touched = blocks & c.touched_registers.get(number, False) if number is not None else bad
+            if touched.any():
+                bad, why = touched, "its registers were accessed with no wgmma.fence between"
+                break
+    if bad.any():
+        raise fault(AsyncFault, why, c, ins, 32 * int(np.argmax(bad)))
+    for other in program.register_sets.overlaps[form.d_set]:
+        c.touched_registers[other] = blocks | c.touched_registers.get(other, False)
+
+
+def defined(c: WarpBatch, blocks: Array, slots: list[int], d: list[Reg], ins: Instruction) -> None:
+    """Faults where a product adds to an undefined D."""
+    flags = c.chunk.program.flags
+    if not flags or not blocks.any():
+        return
+    for slot, reg in zip(slots, d, strict=True):
+        flag = flags.get(slot)
+        if flag is None or c.written[flag] is True:
+            continue
+        bad = np.repeat(blocks, 32)
+        if c.written[flag] is not False:
+            bad &= ~c.written[flag]
+        if bad.any():
+            text = f"register {reg.name} is added to before it is written: scale-d should be false"
+            raise fault(UninitialisedFault, text, c, ins, int(np.argmax(bad)))
+
+
+# ---- arithmetic
+
+
+def multiplier(
+    result: str, left: str, right: str, signs: tuple[int, int], saturated: bool, hopper: bool
+) -> Callable[[Array, Array, Array | None], Array]:
+    """D from the bits of A and B (rows of k elements each) and the old D."""
+    if result == "s32":
+        to: Any = np.int8 if right == "s8" else np.uint8
+
+        def integers(a: Array, b: Array, old: Array | None) -> Array:
+            total: Array = np.rint(a.astype(np.float32) @ b.view(to).astype(np.float32).T).astype(np.int64)
+            if old is not None:
+                total += old
+            if saturated:
+                np.clip(total, -(1 << 31), (1 << 31) - 1, out=total)
+            return total.astype(np.int32)
+
+        return integers
+    negative = signs[0] * signs[1] < 0
+    dtype = _RESULTS[result]
+    small = left in ("e4m3", "e5m2")
+
+    def plain(a: Array, b: Array, old: Array | None) -> Array:
+        x, y = values(a, left).astype(np.float32), values(b, right).astype(np.float32)
+        total = (-x if negative else x) @ y.T
+        out: Array = (total if old is None else total + old.astype(np.float32)).astype(dtype)
+        return out
+
+    def exact(a: Array, b: Array, old: Array | None) -> Array:
+        x, y = decode(a, left), decode(b, right)
+        if negative:
+            x = Terms(-x.value, x.exponent)
+        rows, n = len(a), len(b)
+        xv, xe = x.value.T[:, :, None], x.exponent.T[:, :, None]
+        yv, ye = y.value.T[:, None, :], y.exponent.T[:, None, :]
+        yv, ye = np.ascontiguousarray(yv), np.ascontiguousarray(ye)
+        out = np.empty((rows, n), dtype)
+        step = max(TILE // n, 1)
+        for i in range(0, rows, step):
+            part = slice(i, i + step)
+            z = np.zeros((min(step, rows - i), n)) if old is None else old[part].astype(np.float64)
+            c = Terms(z, exponents(z, LOWEST["f16" if result == "f16" else "f32"]))
+            terms = Terms(xv[:, part], xe[:, part]), Terms(yv, ye)
+            total = aligned_sum(*terms, c, FEW if small else 25)
+            out[part] = narrow(total, result, FEW if small else 23)
+        return out
+
+    return exact if hopper else plain
+
+
+# ---- groups and fences
+
+
+@instruction("wgmma.fence", kind="warp")
+def fence(b: Builder, ins: Instruction) -> Step:
+    def step(c: WarpBatch, m: Mask) -> None:
+        warpgroup(c, ins, m)
+        blocks = c.warps(m)
+        fenced = c.state.get("wgmma fenced")
+        c.state["wgmma fenced"] = blocks.copy() if fenced is None else fenced | blocks
+        if blocks.all():
+            c.touched_registers.clear()
+            return
+        for number in list(c.touched_registers):
+            c.touched_registers[number] = c.touched_registers[number] & ~blocks
+
+    return step
+
+
+@instruction("wgmma.commit_group", kind="warp")
+def commit_group(b: Builder, ins: Instruction) -> Step:
+    def step(c: WarpBatch, m: Mask) -> None:
+        warpgroup(c, ins, m).commit(c, c.warps(m))
+
+    return step
+
+
+@instruction("wgmma.wait_group", kind="blocking")
+def wait_group(b: Builder, ins: Instruction) -> Step:
+    if len(ins.operands) != 1 or not isinstance(ins.operands[0], Imm):
+        raise b.malformed("a constant is needed")
+    keep = ins.operands[0].value
+
+    def step(c: WarpBatch, m: Mask, after: int) -> None:
+        warpgroup(c, ins, m).wait(c, ins, c.live() if m is None else m, after, keep)
+
+    return step
+
+
+# ---- registers of a warpgroup
+
+
+def entry_registers(c: WarpBatch) -> int:
+    """The initial number of registers of a thread, or 0 if the kernel does not declare it."""
+    directives = c.chunk.program.function.directives
+    if "maxnreg" in directives:
+        return directives["maxnreg"][0]
+    threads = directives.get("maxntid") or directives.get("reqntid")
+    if threads is None or "minnctapersm" not in directives:
+        return 0
+    warps = -(-int(np.prod(threads)) // 128) * 4
+    return min(65536 // (32 * warps * directives["minnctapersm"][0]) // 8 * 8, 240 if warps <= 8 else 255)
+
+
+@instruction("setmaxnreg", kind="blocking")
+def setmaxnreg(b: Builder, ins: Instruction) -> Step:
+    """Counts registers: a warpgroup may take the registers that another releases."""
+    if ins.mods[0] not in ("inc", "dec") or ins.mods[1:] != ("sync", "aligned", "u32"):
+        raise b.unsupported()
+    if len(ins.operands) != 1 or not isinstance(ins.operands[0], Imm):
+        raise b.malformed("a constant is needed")
+    wanted = ins.operands[0].value
+    if not 24 <= wanted <= 256 or wanted % 8:
+        raise b.malformed("the number of registers must be a multiple of 8 from 24 to 256")
+    grows = ins.mods[0] == "inc"
+
+    def step(c: WarpBatch, m: Mask, after: int) -> None:
+        warpgroup(c, ins, m)
+        async_state(c.chunk).registers.change(
+            c, ins, c.live() if m is None else m, after, wanted, grows, entry_registers(c)
+        )
+
+    return step

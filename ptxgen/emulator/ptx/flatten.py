@@ -1,0 +1,371 @@
+"""Flattens a kernel into one list of instructions: calls are inlined, and indexed branches become branches.
+
+Every call has its own copy of the registers and variables of the function, so that divergence, barriers and the checks
+of undefined registers need no special case. Recursive functions have one copy and a stack (`recursion`). Parameters
+that are passed through .param variables become registers if every access to a variable names the same parts of it;
+otherwise they are in the local memory of the thread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ptxgen.emulator.ptx.b128 import has_wide, split
+from ptxgen.emulator.ptx.inlining import Context, Label
+from ptxgen.emulator.ptx.parameters import Parameters, Passing
+from ptxgen.emulator.ptx.recursion import Recursion
+from ptxgen.emulator.ptx.syntax import (
+    SIZES,
+    Flt,
+    Function,
+    Imm,
+    Instruction,
+    Mem,
+    Name,
+    Neg,
+    Not,
+    Operand,
+    Pair,
+    Parameter,
+    Reg,
+    Selected,
+    Sink,
+    Sym,
+    Unit,
+    Variable,
+    Vec,
+)
+from ptxgen.errors import ParseError, UnsupportedError
+
+#: functions that a module declares and the system defines, and the rows that execute them
+SYSTEM_CALLS = {"vprintf": "*vprintf", "__assertfail": "*assertfail"}
+#: instructions of a kernel with all that it calls
+LIMIT = 200_000
+#: where functions lie, for pointers to them
+FIRST, APART = 0x7F000000, 64
+
+
+def function_address(unit: Unit, name: str) -> int:
+    return FIRST + APART * list(unit.functions).index(name)
+
+
+def flatten(unit: Unit, entry: Function) -> Function:
+    """The kernel without call and brx, and without registers of 128 bits.
+
+    UnsupportedError: a function without a body.
+    """
+    if not has_wide(entry) and not any(ins.op in ("call", "brx") or mentions(unit, ins) for ins in entry.code):
+        return entry
+    return Flattener(unit, entry).run()
+
+
+def mentions(unit: Unit, ins: Instruction) -> bool:
+    """Whether an instruction takes a function's address."""
+    return ins.op == "mov" and any(isinstance(op, Name) and op.name in unit.functions for op in ins.operands)
+
+
+class Flattener:
+    def __init__(self, unit: Unit, entry: Function) -> None:
+        self.unit, self.entry = unit, entry
+        self.out = replace(
+            entry,
+            code=[],
+            registers=list(entry.registers),
+            variables=[],
+            targets={},
+            tables={},
+        )
+        self.labels: list[Label] = []
+        self.passed: dict[int, Variable] = {}  # .param variables of calls
+        self.passings: list[Passing] = []
+        self.recursion = Recursion(self)
+
+    def run(self) -> Function:
+        self.recursion.begin()
+        self.body(Context(self.entry, {}, self.fresh(self.entry, {}), None))
+        self.recursion.bodies()
+        for i, label in enumerate(self.labels):
+            self.out.targets[0, str(i)] = label.at
+        for ins in self.out.code:
+            if isinstance(ins.scope, Label):
+                ins.scope = ins.scope.at
+        if has_wide(self.out):
+            split(self.out)
+        parameters = Parameters(self.out, self.passed, self.passings)
+        parameters.resolve()
+        self.recursion.complete_saves(parameters)
+        return self.out
+
+    # ---- making code
+
+    def emit(self, ins: Instruction, op: str, operands: tuple[Operand, ...] = (), **changes: Any) -> None:
+        """A hidden part of an instruction, unless `changes` say otherwise."""
+        given = {"mods": (), "pred": None, "negated": False, "scope": None, "hidden": True, **changes}
+        self.out.code.append(replace(ins, op=op, operands=operands, **given))
+        if len(self.out.code) > LIMIT:
+            raise UnsupportedError(f"line {ins.line}: {self.entry.name} has over {LIMIT} instructions, calls included")
+
+    def label(self) -> Label:
+        self.labels.append(Label())
+        return self.labels[-1]
+
+    def place(self, label: Label) -> None:
+        label.at = len(self.out.code)
+
+    def register(self, name: str, kind: str) -> Reg:
+        reg = Reg(name, kind, len(self.out.registers))
+        self.out.registers.append(reg)
+        return reg
+
+    def fresh(self, f: Function, known: dict[int, Variable]) -> dict[int, Variable]:
+        """The variables of one copy of a function, by the variables of the function."""
+        for v in f.variables:
+            if v.space in ("local", "param"):
+                known.setdefault(id(v), self.variable(v))
+            elif not any(v is other for other in self.out.variables):
+                self.out.variables.append(v)
+        return known
+
+    def variable(self, v: Variable) -> Variable:
+        """A copy of a .local or .param variable."""
+        made = replace(v)
+        if v.space == "param":
+            self.passed[id(made)] = made
+        self.out.variables.append(made)
+        return made
+
+    def rename(self, op: Operand, c: Context) -> Operand:
+        if isinstance(op, Reg):
+            return c.registers.get(op.slot, op)
+        if isinstance(op, Sym):
+            return Sym(c.variables.get(id(op.var), op.var), op.offset)
+        if isinstance(op, Vec):
+            return Vec(tuple(self.rename(o, c) for o in op.items))
+        if isinstance(op, Mem):
+            coords = self.rename(op.coords, c) if op.coords is not None else None
+            return Mem(self.rename(op.base, c), op.offset, coords if isinstance(coords, Vec) else None)
+        if isinstance(op, Pair):
+            return Pair(self.rename(op.first, c), self.rename(op.second, c))
+        if isinstance(op, Not):
+            return Not(self.rename(op.reg, c))
+        if isinstance(op, Neg):
+            return Neg(self.rename(op.reg, c))
+        if isinstance(op, Selected):
+            return Selected(self.rename(op.reg, c), op.select)
+        return op
+
+    def body(self, c: Context) -> None:
+        """A copy of a function's instructions."""
+        labels = {at: self.label() for at in sorted(set(c.function.targets.values()))}
+        for i, ins in enumerate(c.function.code):
+            if i in labels:
+                self.place(labels[i])
+            pred = None if ins.pred is None else c.registers.get(ins.pred.slot, ins.pred)
+            operands = tuple(self.rename(op, c) for op in ins.operands)
+            if c.inside is not None:
+                operands = tuple(self.recursion.framed(ins, op, c.inside) for op in operands)
+            if mentions(self.unit, ins):
+                operands = tuple(
+                    Imm(function_address(self.unit, op.name)) if isinstance(op, Name) else op for op in operands
+                )
+            same = replace(ins, pred=pred, operands=operands)
+            kept: dict[str, Any] = {"mods": ins.mods, "pred": pred, "negated": ins.negated, "hidden": False}
+            if ins.op == "call":
+                self.call(same, c)
+            elif ins.op == "brx":
+                self.brx(same, [labels[at] for at in ins.scope])
+            elif ins.op == "bra":
+                self.emit(ins, "bra", operands, **{**kept, "scope": labels[ins.scope]})
+            elif ins.op == "ret" and c.leave is not None:
+                self.emit(ins, "ret", **{**kept, "scope": c.leave, "row": "bra"})
+            else:
+                if (
+                    c.leave is not None
+                    and ins.op == "ld"
+                    and "param" in ins.mods
+                    and isinstance(operands[1], Mem)
+                    and (isinstance(operands[1].base, Reg))
+                ):
+                    kept["mods"] = tuple("local" if m == "param" else m for m in ins.mods)
+                self.emit(ins, ins.op, operands, **kept)
+        for at, label in labels.items():
+            if at == len(c.function.code):
+                self.place(label)
+
+    def case(self, ins: Instruction, value: Operand, number: int) -> Reg:
+        """A predicate: whether a register is a number."""
+        hit = self.register(f"{ins.op} to {number:#x}", "pred")
+        self.emit(ins, "case", (hit, value, Imm(number)), row="*case")
+        return hit
+
+    def brx(self, ins: Instruction, labels: list[Label]) -> None:
+        index, after = ins.operands[0], self.label()
+        guard: tuple[Operand, ...] = () if ins.pred is None else (ins.pred,)
+        self.emit(ins, "brx", (index, Imm(len(labels)), *guard), mods=ins.mods, negated=ins.negated, hidden=False)
+        self.skip(ins, after)
+        for i, label in enumerate(labels[:-1]):
+            self.emit(ins, "bra", pred=self.case(ins, index, i), scope=label, row="bra")
+        self.emit(ins, "bra", scope=labels[-1], row="bra")
+        self.place(after)
+
+    def skip(self, ins: Instruction, after: Label) -> None:
+        """Where the guard is false, on to `after`."""
+        if ins.pred is not None:
+            self.emit(ins, "bra", pred=ins.pred, negated=not ins.negated, scope=after, row="bra")
+
+    # ---- calls
+
+    def call(self, ins: Instruction, c: Context) -> None:
+        items = list(ins.operands)
+        returns = listed(items)
+        target = items.pop(0) if items else Sink()
+        arguments = listed(items)
+        after = self.label()
+        seen: list[Operand] = [op for op in (ins.pred, target) if isinstance(op, Reg)]
+        self.emit(ins, "call", tuple(seen), mods=ins.mods, hidden=False)
+        self.skip(ins, after)
+        if isinstance(target, Name):
+            if target.name not in self.unit.functions:
+                raise ParseError(f"line {ins.line}: there is no function {target.name}: {ins.text}")
+            self.inline(ins, self.unit.functions[target.name], returns, arguments, c)
+        elif isinstance(target, Reg):
+            for f in self.candidates(ins, items, returns, arguments):
+                other = self.label()
+                hit = self.case(ins, target, function_address(self.unit, f.name))
+                self.emit(ins, "bra", pred=hit, negated=True, scope=other, row="bra")
+                self.inline(ins, f, returns, arguments, c)
+                self.emit(ins, "bra", scope=after, row="bra")
+                self.place(other)
+            self.emit(ins, "call", (target,), row="*nowhere")
+        else:
+            raise ParseError(f"line {ins.line}: a function or a register is needed: {ins.text}")
+        self.place(after)
+
+    def callees(self, f: Function) -> set[str]:
+        """The names of all functions that one may call."""
+        found = set()
+        for ins in f.code:
+            if ins.op != "call":
+                continue
+            items = list(ins.operands)
+            returns = listed(items)
+            target = items.pop(0) if items else Sink()
+            arguments = listed(items)
+            if isinstance(target, Name):
+                found.add(target.name)
+            else:
+                found |= {g.name for g in self.candidates(ins, items, returns, arguments)}
+        return found
+
+    def candidates(self, ins: Instruction, rest: list[Operand], returns: Any, arguments: Any) -> list[Function]:
+        """The functions that a pointer may refer to: listed, or address taken; with a fitting signature."""
+        names: list[str] = list(ins.scope or ())
+        if rest and isinstance(rest[-1], Sym):
+            names = [value[0] for value in rest[-1].var.init or [] if isinstance(value, tuple)]
+        if not names:
+            taken = {
+                op.name
+                for f in self.unit.functions.values()
+                for i in f.code
+                if mentions(self.unit, i)
+                for op in i.operands
+                if isinstance(op, Name)
+            }
+            for v in [*self.unit.variables, *(v for f in self.unit.functions.values() for v in f.variables)]:
+                taken |= {value[0] for value in v.init or [] if isinstance(value, tuple)}
+            names = [n for n, f in self.unit.functions.items() if n in taken and f.defined and not f.entry]
+        for name in names:
+            if name not in self.unit.functions:
+                raise ParseError(f"line {ins.line}: there is no function {name}: {ins.text}")
+        found = [self.unit.functions[name] for name in dict.fromkeys(names)]
+        return [f for f in found if fits(f.params, arguments) and fits(f.returns, returns)]
+
+    def inline(self, ins: Instruction, f: Function, returns: Any, arguments: Any, c: Context) -> None:
+        if not f.defined and f.name not in SYSTEM_CALLS:
+            raise UnsupportedError(f"line {ins.line}: {f.name} has no body here: {ins.text}")
+        if (len(f.params), len(f.returns)) != (len(arguments), len(returns)):
+            raise ParseError(
+                f"line {ins.line}: {f.name} has {len(f.params)} parameters and {len(f.returns)} results, "
+                f"not {len(arguments)} and {len(returns)}: {ins.text}"
+            )
+        if not f.defined:
+            self.system_call(ins, f, returns, arguments)
+            return
+        if f.name in self.recursion.names:
+            self.recursion.call(ins, f, returns, arguments, c)
+            return
+        registers = {r.slot: self.register(f"{r.name} of {f.name}", r.type) for r in f.registers}
+        inner = Context(f, registers, self.fresh(f, {}), self.label(), c.inside)
+        after: list[tuple[Parameter, Operand, Operand]] = []
+        formals = iter(f.param_vars)
+        for p, actual in zip(f.params, arguments, strict=True):
+            formal = self.formal(ins, p, formals, actual, inner)
+            if formal is not None:
+                self.move(ins, p, formal, actual)
+        formals = iter(f.return_vars)
+        for p, actual in zip(f.returns, returns, strict=True):
+            formal = self.formal(ins, p, formals, actual, inner)
+            if formal is not None and not isinstance(actual, Sink):
+                after.append((p, actual, formal))
+        assert inner.leave is not None
+        self.body(inner)
+        self.place(inner.leave)
+        for p, to, source in after:
+            self.move(ins, p, to, source)
+
+    def system_call(self, ins: Instruction, f: Function, returns: Any, arguments: Any) -> None:
+        """A call of a function that the system defines: one instruction of registers."""
+        results, values = (
+            [self.register(f"{p.name} of {f.name}", f"b{8 * p.size}") for p in group] for group in (f.returns, f.params)
+        )
+        for p, value, actual in zip(f.params, values, arguments, strict=True):
+            self.move(ins, p, value, actual)
+        self.emit(ins, "call", (*results, *values), row=SYSTEM_CALLS[f.name])
+        for p, result, actual in zip(f.returns, results, returns, strict=True):
+            if not isinstance(actual, Sink):
+                self.move(ins, p, actual, result)
+
+    def formal(self, ins: Instruction, p: Parameter, formals: Any, actual: Operand, c: Context) -> Operand | None:
+        """The operand of a parameter in the copy of a function; None if it is the caller's own variable."""
+        if p.held is not None:
+            return c.registers[p.held.slot]
+        variable: Variable = next(formals)
+        if isinstance(actual, Sym) and actual.var.space == "param":
+            if actual.var.size != variable.size:
+                raise ParseError(
+                    f"line {ins.line}: {actual.var.name} has {actual.var.size} bytes, {p.name} of "
+                    f"{c.function.name} {variable.size}: {ins.text}"
+                )
+            c.variables[id(variable)] = actual.var
+            return None
+        made = c.variables[id(variable)] = self.variable(variable)
+        return Sym(made)
+
+    def move(self, ins: Instruction, p: Parameter, to: Operand, source: Operand) -> None:
+        """An argument or a result from where it is to where it is wanted."""
+        bits = 8 * SIZES[p.type]
+        kind = p.type if isinstance(source, Flt) or p.type == "pred" else f"b{bits}"
+        if isinstance(to, Sym):
+            self.emit(ins, "st", (Mem(to), source), mods=("param", kind))
+        elif isinstance(source, Sym) and source.var.space == "param":
+            self.emit(ins, "ld", (to, Mem(source)), mods=("param", kind))
+        else:
+            self.emit(ins, "mov", (to, source), mods=(kind,))
+
+
+def fits(parameters: list[Parameter], actuals: tuple[Operand, ...]) -> bool:
+    """Whether a call may pass these operands for the parameters, or take these results."""
+    return len(parameters) == len(actuals) and all(
+        not isinstance(op, Sym) or op.var.space != "param" or op.var.size == p.size
+        for p, op in zip(parameters, actuals, strict=True)
+    )
+
+
+def listed(items: list[Operand]) -> tuple[Operand, ...]:
+    """Removes the parenthesised list at the front of the operands of a call, and returns it."""
+    if items and isinstance(items[0], Vec):
+        first = items[0]
+        del items[0]
+        return first.items
+    return ()

@@ -1,0 +1,296 @@
+"""Parses tokens into operands and constants; `parser` handles statements."""
+
+from __future__ import annotations
+
+import re
+import struct
+
+from ptxgen.emulator.ptx.lexer import Token, integer, tokenize
+from ptxgen.emulator.ptx.syntax import (
+    Flt,
+    Imm,
+    Mem,
+    Name,
+    Neg,
+    Not,
+    Operand,
+    Pair,
+    Reg,
+    Selected,
+    Sink,
+    Special,
+    Sym,
+    Variable,
+    Vec,
+)
+from ptxgen.errors import ParseError
+
+_SPECIAL = re.compile(
+    r"%(tid|ntid|ctaid|nctaid|clusterid|nclusterid|cluster_ctaid|cluster_nctaid)\.[xyz]$"
+    r"|%(laneid|warpid|nwarpid|smid|nsmid|gridid|is_explicit_cluster|cluster_ctarank|cluster_nctarank"
+    r"|clock|clock_hi|clock64|globaltimer|globaltimer_lo|globaltimer_hi|total_smem_size|dynamic_smem_size"
+    r"|aggr_smem_size|reserved_smem_offset_\w+|lanemask_(?:eq|le|lt|ge|gt)|current_graph_exec|envreg\d+)$"
+)
+
+
+#: other names of the elements of a vector
+_COLOURS = dict(zip("rgba", "xyzw", strict=True))
+
+
+#: of bytes and half words, in video instructions
+_SELECTOR = re.compile(r"(b[0-7]{1,4}|h[0-3]{1,2})$")
+
+
+_CONSTANTS = {"WARP_SZ": 32}
+
+
+class Reader:
+    """A position in the tokens of one text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens = tokenize(text)
+        self.at = 0
+
+    def lookup(self, token: Token) -> Reg | Variable | Vec | None:
+        """The meaning of a name at the current position."""
+        raise NotImplementedError
+
+    # ---- tokens
+
+    @property
+    def token(self) -> Token:
+        return self.tokens[self.at]
+
+    def next(self) -> Token:
+        token = self.tokens[self.at]
+        self.at += 1
+        return token
+
+    def fail(self, message: str, token: Token | None = None) -> ParseError:
+        token = token or self.token
+        return ParseError(f"line {token.line}: {message}, got {token.text or 'the end of the text'!r}")
+
+    def expect(self, kind: str) -> Token:
+        if self.token.kind != kind:
+            raise self.fail(f"expected {kind!r}")
+        return self.next()
+
+    def accept(self, kind: str) -> bool:
+        if self.token.kind == kind:
+            self.at += 1
+            return True
+        return False
+
+    # ---- operands
+
+    def operand(self) -> Operand:
+        first = self.single()
+        if self.accept("|"):
+            return Pair(first, self.single())
+        return first
+
+    def single(self) -> Operand:
+        token = self.token
+        kind = token.kind
+        if kind == "word":
+            self.at += 1
+            base = self.named(token)
+            if isinstance(base, Sym) and self.token.kind in ("+", "-"):
+                return Sym(base.var, self.offset())
+            return base
+        if kind == "int" or kind == "(" or kind == "~":
+            return Imm(self.constant_sum())
+        if kind == "flt":
+            self.at += 1
+            return self.float_constant(token, 1)
+        if kind == "-":
+            following = self.tokens[self.at + 1]
+            if following.kind == "flt":
+                self.at += 2
+                return self.float_constant(following, -1)
+            if following.kind == "word" and following.text not in _CONSTANTS:
+                self.at += 1
+                return Neg(self.single())
+            return Imm(self.constant_sum())
+        if kind == "!":
+            self.at += 1
+            return Not(self.single())
+        if kind == "{":
+            self.at += 1
+            items = []
+            while not self.accept("}"):
+                items.append(self.operand())
+                if not self.accept(",") and self.token.kind != "}":
+                    raise self.fail("expected ',' or '}'")
+            return Vec(tuple(items))
+        if kind == "[":
+            self.at += 1
+            return self.address()
+        raise self.fail("expected an operand")
+
+    def address(self) -> Operand:
+        base: Operand
+        if self.token.kind == "word" and self.token.text not in _CONSTANTS:
+            base = self.named(self.next())
+        else:
+            base = Imm(self.constant_sum())
+        offset = self.offset() if self.token.kind in ("+", "-") else 0
+        if isinstance(base, Sym):
+            base, offset = Sym(base.var), offset + base.offset
+        coords = None
+        if self.accept(","):
+            vec = self.operand()
+            coords = vec if isinstance(vec, Vec) else Vec((vec,))
+        self.expect("]")
+        return Mem(base, offset, coords)
+
+    def offset(self) -> int:
+        total = 0
+        while self.token.kind in ("+", "-"):
+            sign = -1 if self.next().kind == "-" else 1
+            total += sign * self.constant()
+        return total
+
+    def named(self, token: Token) -> Operand:
+        name = token.text
+        if name == "_":
+            return Sink()
+        if name in _CONSTANTS:
+            return Imm(_CONSTANTS[name])
+        found = self.lookup(token)
+        if isinstance(found, Reg):
+            return found
+        if isinstance(found, Variable):
+            return Sym(found)
+        if isinstance(found, Vec):
+            return found
+        base, _, select = name.rpartition(".")
+        if base and select in _COLOURS:
+            found = self.lookup(token._replace(text=f"{base}.{_COLOURS[select]}"))
+            if isinstance(found, Reg):
+                return found
+        if base and _SELECTOR.match(select):
+            whole = self.lookup(token._replace(text=base))
+            if isinstance(whole, Reg):
+                return Selected(whole, select)
+        if name[0] == "%":
+            if _SPECIAL.match(name):
+                return Special(name)
+            raise ParseError(f"line {token.line}: {name} is not declared")
+        return Name(name)
+
+    def float_constant(self, token: Token, sign: int) -> Flt:
+        text = token.text
+        if text[:2] in ("0f", "0F"):
+            return Flt(int(text[2:], 16) ^ (0x80000000 if sign < 0 else 0), 4)
+        if text[:2] in ("0d", "0D"):
+            return Flt(int(text[2:], 16) ^ (1 << 63 if sign < 0 else 0), 8)
+        return Flt(struct.unpack("<Q", struct.pack("<d", sign * float(text)))[0], 8)
+
+    # ---- constant expressions: the operators of C on integers, without ?:
+
+    def constant(self) -> int:
+        token = self.token
+        if token.kind == "int":
+            self.at += 1
+            return integer(token.text)
+        if token.kind == "word" and token.text in _CONSTANTS:
+            self.at += 1
+            return _CONSTANTS[token.text]
+        if self.accept("-"):
+            return -self.constant()
+        if self.accept("+"):
+            return self.constant()
+        if self.accept("~"):
+            return ~self.constant()
+        if self.accept("("):
+            if self.token.kind == "directive":  # a cast: (.s64)
+                self.at += 1
+                self.expect(")")
+                return self.constant()
+            value = self.constant_sum()
+            self.expect(")")
+            return value
+        raise self.fail("expected a constant")
+
+    def constant_sum(self, level: int = 0) -> int:
+        levels = (("|",), ("^",), ("&",), ("<<", ">>"), ("+", "-"), ("*", "/", "%"))
+        if level == len(levels):
+            return self.constant()
+        value = self.constant_sum(level + 1)
+        while self.token.kind in levels[level]:
+            op = self.next().kind
+            right = self.constant_sum(level + 1)
+            if op == "|":
+                value |= right
+            elif op == "^":
+                value ^= right
+            elif op == "&":
+                value &= right
+            elif op == "<<":
+                value <<= right
+            elif op == ">>":
+                value >>= right
+            elif op == "+":
+                value += right
+            elif op == "-":
+                value -= right
+            elif op == "*":
+                value *= right
+            elif not right:
+                raise self.fail("division by zero in a constant")
+            elif op == "/":
+                value = int(value / right) if abs(value) < 1 << 50 else value // right
+            else:
+                value %= right
+        return value
+
+    # ---- declarations
+
+    def dimensions(self) -> int | None:
+        """Elements of ``[a][b]``; None without brackets, 0 for ``[]``."""
+        count: int | None = None
+        while self.accept("["):
+            n = 0 if self.token.kind == "]" else self.constant()
+            self.expect("]")
+            count = n if count is None else count * n
+        return count
+
+    def initialiser(self) -> list[object]:
+        if self.accept("{"):
+            out: list[object] = []
+            while not self.accept("}"):
+                out += self.initialiser()
+                self.accept(",")
+            return out
+        if self.token.kind == "word":
+            name = self.next().text
+            if name == "generic" and self.accept("("):
+                name = self.expect("word").text
+                self.expect(")")
+            offset = 0
+            while self.token.kind in "+-":
+                sign = -1 if self.next().kind == "-" else 1
+                offset += sign * self.constant()
+            return [(name, offset)]
+        sign = 1
+        mark = self.at
+        while self.token.kind in ("-", "+"):
+            sign = -sign if self.next().kind == "-" else sign
+        if self.token.kind == "flt":
+            return [self.float_constant(self.next(), sign)]
+        self.at = mark
+        return [self.constant()]
+
+    def listed(self) -> list[str]:
+        """The names after .branchtargets or .calltargets; none after .callprototype."""
+        prototype = self.next().text == ".callprototype"
+        names = []
+        while not self.accept(";"):
+            if self.token.kind == "end":
+                raise self.fail("expected ';'")
+            token = self.next()
+            if token.kind == "word" and not prototype:
+                names.append(token.text)
+        return names

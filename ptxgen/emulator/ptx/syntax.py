@@ -1,0 +1,260 @@
+"""What the parser produces: operands, instructions, variables and functions, with names resolved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+#: bytes of each scalar type
+SIZES = {
+    "b8": 1,
+    "u8": 1,
+    "s8": 1,
+    "e4m3": 1,
+    "e5m2": 1,
+    "b16": 2,
+    "u16": 2,
+    "s16": 2,
+    "f16": 2,
+    "bf16": 2,
+    "e4m3x2": 2,
+    "e5m2x2": 2,
+    "b32": 4,
+    "u32": 4,
+    "s32": 4,
+    "f32": 4,
+    "f16x2": 4,
+    "bf16x2": 4,
+    "tf32": 4,
+    "u16x2": 4,
+    "s16x2": 4,
+    "b64": 8,
+    "u64": 8,
+    "s64": 8,
+    "f64": 8,
+    "f32x2": 8,
+    "b128": 16,
+    "pred": 1,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reg:
+    """One virtual register of one function; `slot` counts from 0 within it."""
+
+    name: str
+    type: str
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class Imm:
+    """An integer constant."""
+
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Flt:
+    """A floating-point constant as its bits; `size` is 4 or 8 bytes."""
+
+    bits: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Special:
+    """A special register, such as ``%tid.x``."""
+
+    name: str
+
+
+@dataclass(slots=True, eq=False)
+class Variable:
+    """A .global, .const, .shared, .local or .param variable.
+
+    `address` is its offset in its space (absolute for .global and .const), set when the module is laid out.
+    """
+
+    name: str
+    space: str
+    type: str
+    align: int
+    size: int
+    init: list[object] | None = None
+    extern: bool = False
+    address: int = 0
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sym:
+    """A variable's address plus an offset."""
+
+    var: Variable
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A label or a function."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Vec:
+    items: tuple[Operand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mem:
+    """``[base + offset]``, with ``coords`` for tensor copies."""
+
+    base: Operand
+    offset: int = 0
+    coords: Vec | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """``p|q``."""
+
+    first: Operand
+    second: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """``!p``."""
+
+    reg: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class Neg:
+    """``-r``, of a register."""
+
+    reg: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """``r.b0`` or ``r.h10``: bytes or half words of a register, in a video instruction."""
+
+    reg: Operand
+    select: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """``_``."""
+
+
+Operand = Reg | Imm | Flt | Special | Sym | Name | Vec | Mem | Pair | Not | Neg | Selected | Sink
+
+
+@dataclass(slots=True, eq=False)
+class Instruction:
+    """One instruction. `scope`: where a branch leads, and the like; `row`: of the instruction table, where that is not
+    the name's; `hidden`: a part of another instruction, which no statistics count; `location`: number of a source file
+    and line, as .loc gives them."""
+
+    op: str
+    mods: tuple[str, ...]
+    operands: tuple[Operand, ...]
+    pred: Reg | None
+    negated: bool
+    line: int
+    text: str
+    scope: Any = None
+    row: str = ""
+    hidden: bool = False
+    location: tuple[int, int] = (0, 0)
+
+    @property
+    def types(self) -> list[str]:
+        """The modifiers that name a type, in order."""
+        return [m for m in self.mods if m in SIZES]
+
+    @property
+    def name(self) -> str:
+        return ".".join((self.op, *self.mods))
+
+
+@dataclass(slots=True)
+class Parameter:
+    """One .param of an entry or a function; `offset` in the parameter buffer, all in bytes.
+
+    `register`: a function's, declared as .reg; `held` is the one.
+    """
+
+    name: str
+    type: str
+    align: int
+    size: int
+    offset: int = 0
+    array: bool = False
+    register: bool = False
+    held: Reg | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Function:
+    """An entry or a device function: flat instructions, and labels as indices into them."""
+
+    name: str
+    entry: bool
+    params: list[Parameter] = field(default_factory=list)
+    returns: list[Parameter] = field(default_factory=list)
+    directives: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    code: list[Instruction] = field(default_factory=list)
+    registers: list[Reg] = field(default_factory=list)
+    variables: list[Variable] = field(default_factory=list)
+    param_vars: list[Variable] = field(default_factory=list)
+    return_vars: list[Variable] = field(default_factory=list)
+    targets: dict[tuple[int, str], int] = field(default_factory=dict)
+    tables: dict[tuple[int, str], list[str]] = field(default_factory=dict)
+    line: int = 0
+    defined: bool = False
+
+
+@dataclass(slots=True)
+class Unit:
+    """One PTX text."""
+
+    version: tuple[int, int]
+    target: str
+    variables: list[Variable]
+    functions: dict[str, Function]
+    files: dict[int, str] = field(default_factory=dict)
+
+    def source(self, ins: Instruction) -> str:
+        """The source line of an instruction, as "kernel.cu:12"; empty without .loc."""
+        number, line = ins.location
+        return f"{self.files[number]}:{line}" if number in self.files else ""
+
+
+#: modifiers that come first in the instructions that have them, in this order
+_LEADING: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("vote", "shfl", "redux"), ("sync",)),
+    **dict.fromkeys(("ldmatrix", "stmatrix", "movmatrix"), ("sync", "aligned", "m8n8", "x1", "x2", "x4")),
+    "match": ("all", "any", "sync"),
+    "ld": ("volatile", "relaxed", "acquire"),
+    "cp": ("reduce", "async", "bulk", "mbarrier", "ca", "cg"),
+}
+
+
+def canonical(op: str, mods: list[str]) -> tuple[str, ...]:
+    """The modifiers in the order of the PTX ISA: ptxas takes most of them in any order, and types among the others.
+
+    Types keep their order among themselves. wmma and mma look at names alone, in any order.
+    """
+    if op in ("mma", "wmma"):
+        return tuple(mods)
+    leading = _LEADING.get(op, ())
+
+    def rank(m: str) -> int:
+        return len(leading) + 1 if m in SIZES else leading.index(m) if m in leading else len(leading)
+
+    return tuple(sorted(mods, key=rank))

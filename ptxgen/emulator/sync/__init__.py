@@ -1,0 +1,1 @@
+"""Synchronisation: barriers, mbarriers, clusters, asynchronous work, and the checks for races."""

@@ -1,0 +1,223 @@
+"""The named barriers (bar, barrier) of the blocks of a chunk: they count arrivals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.emulator.ptx.syntax import Instruction
+from ptxgen.emulator.warp_batch import Chunk, WarpBatch, fault
+from ptxgen.errors import BarrierFault
+
+Array = NDArray[Any]
+
+
+NUMBER = 16
+
+
+@dataclass(slots=True, eq=False)
+class Part:
+    """Lanes of one warp batch that have come to one barrier.
+
+    `count`: of threads, 0 for the whole block. Lanes that wait come back at `after` when the barrier is complete, the
+    others at once. `finish(batch, mask, true, total)` is called on release with how many of the `votes` were true.
+    """
+
+    batch: WarpBatch
+    mask: Array
+    number: int
+    count: int
+    ins: Instruction
+    after: int
+    waits: bool = True
+    votes: Array | None = None
+    finish: Callable[[WarpBatch, Array, Array, Array], None] | None = None
+
+    def split(self, lanes: Array) -> Part | None:
+        """Those of some lanes, which leave this part; None where there are none."""
+        mask = self.mask & lanes
+        if not mask.any():
+            return None
+        self.mask = self.mask & ~lanes
+        return Part(
+            self.batch, mask, self.number, self.count, self.ins, self.after, self.waits, self.votes, self.finish
+        )
+
+
+class Barriers:
+    """Arrivals at each of 16 barriers, one column a block.
+
+    Counts are threads. A barrier without an explicit count expects the whole block, rounded up to
+    warps; warps that have exited count as arrived.
+    """
+
+    def __init__(self, chunk: Chunk) -> None:
+        self.chunk = chunk
+        shape = (NUMBER, chunk.blocks)
+        self.expected = np.zeros(shape, np.int32)  # 0: no arrivals yet; -1: the whole block
+        self.arrived = np.zeros(shape, np.int32)
+        self.releasing = np.zeros((NUMBER, len(chunk.batches), chunk.blocks), bool)
+        self.waiting: list[list[Part]] = [[] for _ in range(NUMBER)]
+        #: what those knew who arrived and went on: for which blocks, and where it is yet to be heard
+        self.released: list[list[tuple[Any, Array, Array]]] = [[] for _ in range(NUMBER)]
+        #: lanes that wait for the rest of their warp, by barrier and warp
+        self.pending: dict[tuple[int, int], list[Part]] = {}
+        self.votes = np.zeros((NUMBER, 2, chunk.blocks), np.int32)  # lanes with a true predicate; lanes in all
+        self.came: dict[int, Array] = {}  # by instruction: whether each warp has arrived there
+        self.exited = np.zeros(chunk.blocks, np.int32)  # threads of warps that are gone
+        self.whole = 32 * len(chunk.batches)
+
+    def arrive_lanes(self, part: Part) -> None:
+        """Lanes arrive at a barrier. Their warp arrives when all its lanes have, from any instruction."""
+        c, mask, lane = part.batch, part.mask, int(np.argmax(part.mask))
+        if not 0 <= part.number < NUMBER:
+            raise fault(BarrierFault, f"barrier {part.number} does not exist, there are 16", c, part.ins, lane)
+        if part.count < 0 or part.count % 32:
+            message = f"{part.count} threads is no multiple of the warp size"
+            raise fault(BarrierFault, message, c, part.ins, lane)
+        key = part.number, c.warp
+        rows = mask.reshape(-1, 32)
+        if key not in self.pending and not (rows.any(axis=1) & (c.live().reshape(-1, 32) & ~rows).any(axis=1)).any():
+            self.arrive(c.warps(mask), [part])
+            return
+        self.pending.setdefault(key, []).append(part)
+        self.arrive_complete_warps(c)
+
+    def arrive_complete_warps(self, c: WarpBatch) -> None:
+        """Warps of a batch arrive whose remaining lanes all are at one barrier."""
+        live = c.live().reshape(-1, 32)
+        for key in [k for k in self.pending if k[1] == c.warp]:
+            parts = self.pending[key]
+            here = np.logical_or.reduce([p.mask for p in parts]).reshape(-1, 32)
+            complete = here.any(axis=1) & ~(live & ~here).any(axis=1)
+            if not complete.any():
+                continue
+            ready = [p for p in (part.split(np.repeat(complete, 32)) for part in parts) if p is not None]
+            self.pending[key] = [p for p in parts if p.mask.any()]
+            if not self.pending[key]:
+                del self.pending[key]
+            self.arrive(complete, ready)
+
+    def arrive(self, warps: Array, parts: list[Part]) -> None:
+        """Whole warps of a warp batch arrive: those of some blocks, in one part or in several."""
+        c, number = parts[0].batch, parts[0].number
+        expected, arrived = self.expected[number], self.arrived[number]
+        for p in parts:
+            mine = c.warps(p.mask)
+            want = p.count or -1
+            came = self.came.get(id(p.ins))
+            if came is None:
+                came = self.came[id(p.ins)] = np.zeros((len(self.chunk.batches), self.chunk.blocks), bool)
+            came[c.warp] |= mine
+            wrong = mine & (expected != 0) & (expected != want)
+            if wrong.any():
+                block = int(np.argmax(wrong))
+                lane = 32 * block + int(np.argmax(p.mask[32 * block : 32 * block + 32]))
+                old = int(expected[block])
+                raise fault(
+                    BarrierFault,
+                    f"barrier {number} is used for {p.count or self.whole} threads while others wait for "
+                    f"{old if old > 0 else self.whole}",
+                    c,
+                    p.ins,
+                    lane,
+                )
+            expected[mine] = want
+            if p.votes is not None:
+                self.votes[number][0] += (p.votes & p.mask).reshape(c.blocks, 32).sum(axis=1)
+                self.votes[number][1] += p.mask.reshape(c.blocks, 32).sum(axis=1)
+        arrived[warps] += 32
+        c.chunk.engine.stats.barriers += int(np.count_nonzero(warps))
+        c.chunk.checks.close(c)
+        goes = np.zeros_like(warps)
+        for p in parts:
+            if p.waits:
+                self.waiting[number].append(p)
+            else:
+                goes |= c.warps(p.mask)
+                c.add(p.after, p.mask)
+        self.releasing[number][c.warp] |= warps & ~goes
+        if not goes.all():
+            c.chunk.checks.synchronise_warps(c, warps & ~goes)
+        if goes.any():
+            blocks = np.flatnonzero(goes)
+            self.released[number].append((c.chunk.checks.release_clocks(c, blocks), blocks, goes))
+        self.complete(number)
+
+    def complete(self, number: int) -> None:
+        expected, arrived = self.expected[number], self.arrived[number]
+        done = (expected > 0) & (arrived >= expected)
+        done |= (expected == -1) & (arrived + self.exited >= self.whole)
+        if not done.any():
+            return
+        if self.chunk.checks.races:
+            self.same_iteration(number, done)
+            if self.exited[done].any():
+                self.not_missed(number, done & (expected == -1))
+        self.chunk.engine.progress += 1
+        acquiring = np.zeros((len(self.chunk.batches), self.chunk.blocks), bool)
+        lanes = np.repeat(done, 32)
+        true, total = self.votes[number]
+        for w in self.waiting[number]:
+            free = w.split(lanes)
+            if free is None:
+                continue
+            acquiring[w.batch.warp] |= w.batch.warps(free.mask)
+            if w.finish is not None:
+                w.finish(w.batch, free.mask, true[w.batch.row], total[w.batch.row])
+            w.batch.add(w.after, free.mask)
+        self.waiting[number] = [w for w in self.waiting[number] if w.mask.any()]
+        checks = self.chunk.checks
+        checks.synchronise_clocks(self.releasing[number] & done, acquiring)
+        for released, blocks, fresh in self.released[number]:
+            checks.acquire_clocks(acquiring & fresh, released, blocks)
+            fresh &= ~done
+        self.released[number] = [t for t in self.released[number] if t[2].any()]
+        self.releasing[number] &= ~done
+        expected[done] = 0
+        arrived[done] = 0
+        self.votes[number][:, done] = 0
+
+    def same_iteration(self, number: int, done: Array) -> None:
+        """Faults where warps of a block arrive at one instruction in different iterations of the loop around it."""
+        loops = self.chunk.program.loops
+        parts = [p for p in self.waiting[number] if id(p.ins) in loops]
+        for ins in {id(p.ins): p.ins for p in parts}.values():
+            low, high = np.full(self.chunk.blocks, 1 << 30), np.zeros(self.chunk.blocks, np.int64)
+            for p in parts:
+                if p.ins is ins:
+                    iterations = p.batch.iterations[loops[id(ins)]]
+                    low = np.minimum(low, np.where(p.mask, iterations, 1 << 30).reshape(-1, 32).min(axis=1))
+                    high = np.maximum(high, np.where(p.mask, iterations, 0).reshape(-1, 32).max(axis=1))
+            bad = done & (high > low)
+            if bad.any():
+                block = int(np.argmax(bad))
+                for p in parts:
+                    late = p.mask & (p.batch.iterations[loops[id(ins)]] == high[block]) & (p.batch.row == block)
+                    if p.ins is ins and late.any():
+                        text = f"threads of one block arrive at barrier {number} in iterations {low[block]} and "
+                        text += f"{high[block]} of the loop around it: some threads skip it in an iteration"
+                        raise fault(BarrierFault, text, p.batch, ins, int(np.argmax(late)))
+
+    def not_missed(self, number: int, done: Array) -> None:
+        """Faults where a warp arrives at a barrier again, and another warp that arrived there before has exited."""
+        gone = ~np.stack([t.warps(None) for t in self.chunk.batches])
+        for p in self.waiting[number]:
+            bad = (self.came[id(p.ins)] & gone).any(axis=0) & done & p.batch.warps(p.mask)
+            if bad.any():
+                block = int(np.argmax(bad))
+                warp = int(np.argmax((self.came[id(p.ins)] & gone)[:, block]))
+                text = f"warp {p.batch.warp} arrives at barrier {number} again, and warp {warp}, which arrived here "
+                text += "before, has exited: the warps arrive different numbers of times"
+                raise fault(BarrierFault, text, p.batch, p.ins, 32 * block + int(np.argmax(p.mask[32 * block :])))
+
+    def warps_exited(self, blocks: Array) -> None:
+        """One warp of each of these blocks has exited."""
+        self.exited[blocks] += 32
+        for number in range(NUMBER):
+            if (self.expected[number] == -1).any():
+                self.complete(number)

@@ -1,0 +1,504 @@
+"""Checks of shared memory: uninitialised bytes, copies in flight, and races between warps.
+
+Most accesses are ruled out by their pages of 128 bytes, which are bits of a Python integer; the others are compared
+byte by byte. A segment is what one warp batch did between two synchronisations. Two segments of different warps race if
+they share bytes, one of them writes, and no chain of barriers orders them: vector clocks, one a warp and block, tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.emulator.memory.global_memory import typed_views
+from ptxgen.emulator.sync.lanes import ALL, Lanes, LaneShadow, Window
+from ptxgen.emulator.sync.touch import FULL, PAGE, Touch, words
+from ptxgen.emulator.warp_batch import Chunk, WarpBatch, fault
+from ptxgen.errors import AsyncFault, RaceFault, UninitialisedFault
+
+Array = NDArray[Any]
+#: instructions whose data are in memory when the next instruction begins
+STORES = {"st", "stmatrix"}
+
+
+class Part:
+    """Some lanes of a write (`which`; None: all): their positions, and where it changed memory."""
+
+    __slots__ = ("at", "changed", "lanes", "touch")
+
+    def __init__(self, touch: Touch, which: Array | None) -> None:
+        at, lanes = touch.positions()
+        lanes = np.arange(len(at)) if lanes is None else lanes
+        some = slice(None) if which is None else which
+        self.touch, self.at, self.lanes = touch, at[some], lanes[some]
+        self.changed = None if touch.changed is None else touch.changed[some]
+
+
+class Segment:
+    __slots__ = ("apages", "atomics", "batch", "clock", "reads", "remote", "rpages", "wpages", "writes")
+
+    def __init__(self, batch: WarpBatch) -> None:
+        self.batch = batch
+        self.reads: list[Touch] = []
+        self.writes: list[Touch] = []
+        self.atomics: list[Touch] = []
+        self.rpages = self.wpages = self.apages = 0
+        self.remote = False  # touches memory of other blocks
+        self.clock: Any = None
+
+
+class Checks:
+    """The shadow memory of one chunk's shared memory, and the clocks of its warps."""
+
+    #: blocks of a cluster; warps of all of them
+    size = 1
+    actors: int
+    #: for each block, the number of its first warp among `actors`
+    base: Array
+    #: called with the warp batch, the touch and its kind at each access
+    hook: Callable[[WarpBatch, Touch, str], None] | None = None
+
+    def __init__(self, chunk: Chunk) -> None:
+        options = chunk.engine.options
+        self.chunk = chunk
+        self.valid_pages = 0
+        self.valid: Array | None = None
+        self.valid_views: dict[int, Array] = {}
+        self.dirty = 0  # pages written since the last refresh
+        self.doubt = False  # the last read met bytes that may be unwritten
+        if options.uninitialised:
+            self.valid = np.zeros(len(chunk.shared), np.uint8)
+            self.valid_views = typed_views(self.valid)
+        else:
+            self.valid_pages = -1
+        self.races = options.races
+        self.copy_pages = 0
+        self.scratch: dict[int, Array] | None = None
+        self.live: list[Segment] = []
+        self.written_pages = [0] * len(chunk.batches)  # since all warps met
+        self.writes = 0
+        #: the last store, where another warp may have written: (unit, elements, what they held before)
+        self.stored: tuple[Touch, list[tuple[int, Array, Array]]] | None = None
+        self.blocks = np.arange(chunk.blocks)
+        self.shadow: LaneShadow | None = None
+        if self.size == 1:
+            self.actors, self.base = len(chunk.batches), np.zeros(chunk.blocks, np.int64)
+        if self.races:
+            self.reset_clocks()
+            #: of each warp batch: what its lanes know of each other, and what they did since they synchronised
+            self.lanes = [Lanes(32 * chunk.blocks) for _ in chunk.batches]
+            self.windows = [Window(batch, self.lane_shadow) for batch in chunk.batches]
+            #: of each warp batch: what its lanes may overwrite, as others have read it
+            self.exchanged = [Lanes(32 * chunk.blocks) for _ in chunk.batches]
+
+    # ---- never written
+
+    def mark_written(self, pages: int, positions: Array, size: int) -> None:
+        """Bytes become defined; `positions` in the arena."""
+        if not pages & ~self.valid_pages:
+            return
+        for unit, at in words(positions, size):
+            self.valid_views[unit][at] = FULL[unit]
+        self.dirty |= pages
+
+    def refresh(self, pages: int) -> None:
+        """Looks whether pages have become wholly defined in every block."""
+        assert self.valid is not None
+        todo = pages & self.dirty & ~self.valid_pages
+        self.dirty &= ~todo
+        if not todo:
+            return
+        first = (todo & -todo).bit_length() - 1
+        last = todo.bit_length()
+        per_block = self.valid.reshape(self.chunk.blocks, -1)[:, first << PAGE : last << PAGE]
+        whole = per_block.reshape(self.chunk.blocks, -1, 1 << PAGE).all(axis=(0, 2))
+        for i in np.flatnonzero(whole):
+            self.valid_pages |= 1 << (first + int(i))
+
+    def check_read(self, c: WarpBatch, touch: Touch, slots: list[int] | None) -> None:
+        """Finds lanes that read a byte that nobody wrote.
+
+        A load makes its registers undefined there, for the lanes concerned (`slots`: one a piece of
+        the access; none: the instruction looks for itself); anything else faults at once.
+        """
+        if self.dirty & touch.pages:
+            self.refresh(touch.pages)
+            if not touch.pages & ~self.valid_pages:
+                return
+        if slots == []:
+            self.doubt = True
+            return
+        at, lanes = touch.positions()
+        pieces = len(slots) if slots else 1
+        size = touch.size // pieces
+        loaded: dict[int, tuple[Array, int]] = {}
+        for piece in range(pieces):
+            bad = np.zeros(len(at), bool)
+            for unit, elements in words(at + piece * size, size):
+                bad |= self.valid_views[unit][elements] != FULL[unit]
+            if touch.mask is not None and lanes is None:
+                bad &= touch.mask
+            if not bad.any():
+                continue
+            i = int(np.argmax(bad))
+            address = int(at[i]) % self.chunk.stride + piece * size
+            if slots is None:
+                lane = i if lanes is None else int(lanes[i])
+                raise fault(
+                    UninitialisedFault, "shared memory is read before it is written", c, touch.ins, lane, address
+                )
+            where = bad
+            if lanes is not None:
+                where = np.zeros(c.n, bool)
+                where[lanes] = bad
+            loaded[slots[piece]] = where, address
+        if loaded:
+            self.chunk.program.mark_undefined(c, loaded, touch.ins)
+
+    # ---- copies in flight
+
+    def check_copies(self, c: WarpBatch, touch: Touch, doing: str) -> None:
+        """Faults where an access overlaps the destination of a copy that has not been waited for."""
+        at, lanes = touch.positions()
+        scratch = self.scratch_views()
+        for batch in self.chunk.batches:
+            for copy in batch.copies:
+                if not copy.touch.pages & touch.pages:
+                    continue
+                there, _ = copy.touch.positions()
+                for unit, elements in words(there, copy.touch.size):
+                    scratch[unit][elements] = FULL[unit]
+                bad = np.zeros(len(at), bool)
+                for unit, elements in words(at, touch.size):
+                    bad |= scratch[unit][elements] != 0
+                for unit, elements in words(there, copy.touch.size):
+                    scratch[unit][elements] = 0
+                if bad.any():
+                    i = int(np.argmax(bad))
+                    lane = i if lanes is None else int(lanes[i])
+                    raise fault(
+                        AsyncFault,
+                        f"shared memory is {doing} while the copy of line {copy.touch.ins.line} into it is in flight",
+                        c,
+                        touch.ins,
+                        lane,
+                        int(at[i]) % self.chunk.stride,
+                    )
+
+    def scratch_views(self) -> dict[int, Array]:
+        if self.scratch is None:
+            self.scratch = typed_views(np.zeros(len(self.chunk.shared), np.uint8))
+        return self.scratch
+
+    # ---- races
+
+    def reset_clocks(self, past: int = 0) -> None:
+        """Orders all warps after everything that happened up to the clock `past`."""
+        warp_count = len(self.chunk.batches)
+        self.clocks = np.full((warp_count, warp_count, self.chunk.blocks), past, np.int32)
+        self.clocks[np.arange(warp_count), np.arange(warp_count)] = past + 1
+        self.live = []
+        self.live_read = self.live_write = self.live_atomic = 0
+        self.written_pages = [0] * warp_count
+
+    def own(self, warp: int) -> Array:
+        """A warp's own clock in each block."""
+        out: Array = self.clocks[warp, self.base + warp, self.blocks]
+        return out
+
+    def lane_shadow(self) -> LaneShadow:
+        if self.shadow is None:
+            self.shadow = LaneShadow(self.chunk)
+        return self.shadow
+
+    def synchronise_lanes(self, c: WarpBatch, members: Array) -> None:
+        """Lanes of some warps synchronise; `members`: for each lane the mask of its partners, 0 if it takes no part."""
+        if not self.races:
+            return
+        if self.chunk.messages is not None:
+            self.chunk.messages.apply_received(c, np.flatnonzero(c.warps(members != 0)))
+        live = c.live()
+        self.windows[c.warp].synchronise(members, live)
+        now = self.own(c.warp)
+        for known in (self.lanes[c.warp], self.exchanged[c.warp]):
+            known.synchronise(members, live, now[c.row])
+        self.clocks[c.warp, self.base + c.warp, self.blocks] = now + 1
+
+    def synchronise_warps(self, c: WarpBatch, warps: Array) -> None:
+        """All lanes of some warps synchronise."""
+        if not self.races:
+            return
+        if self.chunk.messages is not None:
+            self.chunk.messages.apply_received(c, np.flatnonzero(warps))
+        window = self.windows[c.warp]
+        if (warps | ~c.warps(None)).all():
+            window.flush()
+        elif window.entries:
+            window.synchronise(np.where(np.repeat(warps, 32), ALL, np.uint32(0)), c.live())
+        now = self.own(c.warp)
+        for known in (self.lanes[c.warp], self.exchanged[c.warp]):
+            known.synchronise_all(warps, now)
+        self.clocks[c.warp, self.base + c.warp, self.blocks] = now + 1
+
+    def exchange(self, c: WarpBatch, members: Array | None) -> None:
+        """Lanes exchange registers; `members` as for `synchronise_lanes`, None: all lanes of all warps."""
+        if not self.races:
+            return
+        self.windows[c.warp].exchange(members)
+        if self.chunk.engine.shadow is None:
+            return
+        now = self.own(c.warp)
+        if members is None:
+            self.exchanged[c.warp].synchronise_all(np.ones(len(now), bool), now)
+        else:
+            self.exchanged[c.warp].synchronise(members, c.live(), now[c.row])
+        self.clocks[c.warp, self.base + c.warp, self.blocks] = now + 1
+
+    def finish(self, c: WarpBatch) -> None:
+        """All lanes of a warp batch have exited."""
+        if self.races:
+            self.windows[c.warp].flush()
+
+    def acquire_own_past(self, c: WarpBatch, blocks: Array, clocks: Array) -> None:
+        """A warp learns of its own past, up to some clocks: its lanes are ordered after that."""
+        known = np.zeros(self.chunk.blocks, np.int64)
+        known[blocks] = clocks
+        known = known[c.row]
+        if (known > self.lanes[c.warp].every).any():
+            self.windows[c.warp].flush()
+            for lanes in (self.lanes[c.warp], self.exchanged[c.warp]):
+                np.maximum(lanes.every, known, out=lanes.every)
+
+    def record(self, c: WarpBatch, touch: Touch, kind: str) -> None:
+        """Remembers an access of the current segment."""
+        self.windows[c.warp].add(touch, kind)
+        segment = c.segment
+        if segment is None:
+            segment = c.segment = Segment(c)
+        if kind == "read":
+            segment.rpages |= touch.pages
+            segment.reads.append(touch)
+            if len(segment.reads) > 4096:
+                self.close(c)
+        elif kind == "write":
+            self.resolve_store()
+            segment.wpages |= touch.pages
+            segment.writes.append(touch)
+            self.writes += 1
+            touch.number = self.writes
+            if touch.ins.op in STORES and any(
+                pages & touch.pages for warp, pages in enumerate(self.written_pages) if warp != c.warp
+            ):
+                views = self.chunk.views
+                at = words(touch.positions()[0], touch.size)
+                self.stored = touch, [(unit, elements, views[unit][elements]) for unit, elements in at]
+            self.written_pages[c.warp] |= touch.pages
+        else:
+            self.resolve_store()
+            segment.apages |= touch.pages
+            segment.atomics.append(touch)
+
+    def resolve_store(self) -> None:
+        """Finds out where the last store changed memory."""
+        if self.stored is None:
+            return
+        (touch, before), self.stored = self.stored, None
+        changed: Array = np.zeros(len(before[0][1]), bool)
+        for unit, elements, old in before:
+            changed |= self.chunk.views[unit][elements] != old
+        touch.changed = changed
+
+    def close(self, c: WarpBatch) -> None:
+        """Ends the segment of a warp batch at a synchronisation, and checks it for races with other segments."""
+        if not self.races:
+            return
+        self.resolve_store()
+        own = self.clocks[c.warp, c.warp]
+        segment, c.segment = c.segment, None
+        if segment is not None:
+            mine_r, mine_w, mine_a = segment.rpages, segment.wpages, segment.apages
+            if (
+                (mine_w & (self.live_read | self.live_write | self.live_atomic))
+                | (mine_r & (self.live_write | self.live_atomic))
+                | (mine_a & (self.live_write | self.live_read))
+            ):
+                for other in self.live:
+                    if other.batch is not c:
+                        self.compare(segment, other)
+            segment.clock = own.copy()
+            self.live.append(segment)
+            self.live_read |= mine_r
+            self.live_write |= mine_w
+            self.live_atomic |= mine_a
+            if len(self.live) > 16 * len(self.chunk.batches):
+                self.prune()
+        own += 1
+
+    def prune(self) -> None:
+        """Forgets segments that all running warps are ordered after."""
+        running = [t.warp for t in self.chunk.batches if t.count]
+        kept = []
+        for s in self.live:
+            others = [w for w in running if w != s.batch.warp]
+            if others and not (self.clocks[others, s.batch.warp] >= s.clock).all():
+                kept.append(s)
+        self.live = kept
+        self.live_read = self.live_write = self.live_atomic = 0
+        for s in kept:
+            self.live_read |= s.rpages
+            self.live_write |= s.wpages
+            self.live_atomic |= s.apages
+        # many segments, none ordered: no barrier ever comes between, so keep the latest
+        if len(kept) > 15 * len(self.chunk.batches):
+            self.live = kept[len(kept) // 2 :]
+
+    def synchronise_clocks(self, releasing: Array, acquiring: Array) -> None:
+        """Warps synchronise: `releasing` and `acquiring` are masks by [warp, block]."""
+        if not self.races:
+            return
+        if releasing.all() and acquiring.all():
+            self.reset_clocks(int(self.clocks.max()))
+            return
+        blocks = np.flatnonzero(releasing.any(axis=0))
+        if len(blocks) and (releasing[:, blocks] == releasing[:, blocks[:1]]).all():
+            self.merge_clocks(np.flatnonzero(releasing[:, blocks[0]]), acquiring, blocks)
+        else:
+            for block in blocks:
+                self.merge_clocks(np.flatnonzero(releasing[:, block]), acquiring, np.array([block]))
+
+    def release_clocks(self, c: WarpBatch, blocks: Array) -> Any:
+        """The clocks that warp `c` of some blocks releases as it arrives without waiting, its own past included."""
+        if not self.races:
+            return None
+        known = self.clocks[c.warp][:, blocks]
+        known[c.warp] -= 1
+        return known
+
+    def acquire_clocks(self, acquiring: Array, released: Any, blocks: Array) -> None:
+        """Warps [warp, block] acquire released clocks of the given blocks."""
+        if not self.races:
+            return
+        for w in np.flatnonzero(acquiring[:, blocks].any(axis=1)):
+            some = acquiring[w, blocks]
+            self.clocks[w][:, blocks[some]] = np.maximum(self.clocks[w][:, blocks[some]], released[:, some])
+
+    def merge_clocks(self, who: Array, acquiring: Array, blocks: Array) -> None:
+        known = self.clocks[np.ix_(who, np.arange(len(acquiring)), blocks)].max(axis=0)
+        # what the givers did before they arrived ended with the clock before their own tick
+        known[who] -= 1
+        for w in np.flatnonzero(acquiring[:, blocks].any(axis=1)):
+            at = blocks[acquiring[w, blocks]]
+            self.clocks[w][:, at] = np.maximum(self.clocks[w][:, at], known[:, acquiring[w, blocks]])
+
+    def compare(self, new: Segment, old: Segment) -> None:
+        ordered = self.clocks[new.batch.warp, old.batch.warp] >= old.clock
+        if ordered.all():
+            return
+        pairs = (
+            (new.writes, "write", old.writes, "write"),
+            (new.writes, "write", old.reads, "read"),
+            (new.reads, "read", old.writes, "write"),
+            (new.atomics, "atomic", old.writes, "write"),
+            (new.atomics, "atomic", old.reads, "read"),
+            (new.writes, "write", old.atomics, "atomic"),
+            (new.reads, "read", old.atomics, "atomic"),
+        )
+        stride = self.chunk.stride
+        scratch = self.scratch_views()
+        for mine, my_kind, theirs, their_kind in pairs:
+            if not mine or not theirs:
+                continue
+            if my_kind == "write" and their_kind == "write" and new.wpages & old.wpages == 0:
+                continue
+            pages = 0
+            for t in theirs:
+                pages |= t.pages
+            mine = [t for t in mine if t.pages & pages]
+            pages = 0
+            for t in mine:
+                pages |= t.pages
+            theirs = [t for t in theirs if t.pages & pages]
+            if not mine or not theirs:
+                continue
+            hit: tuple[Touch, int, int] | None = None
+            if my_kind == their_kind:
+                hit = self.conflicting_stores(
+                    [Part(t, ~ordered[t.positions()[0] // stride]) for t in mine], [Part(t, None) for t in theirs]
+                )
+                mine = []
+            marked = []
+            for t in theirs if mine else ():
+                for unit, at in words(t.positions()[0], t.size):
+                    scratch[unit][at] = FULL[unit]
+                    marked.append((unit, at))
+            for t in mine:
+                at, lanes = t.positions()
+                for unit, elements in words(at, t.size):
+                    bad = (scratch[unit][elements] != 0) & ~ordered[at // stride]
+                    if bad.any() and hit is None:
+                        i = int(np.argmax(bad))
+                        hit = (t, i if lanes is None else int(lanes[i]), int(at[i]))
+            for unit, at in marked:
+                scratch[unit][at] = 0
+            if hit is None:
+                continue
+            touch, lane, position = hit
+            line = self.line_of_access(theirs, position, touch.size)
+            raise fault(
+                RaceFault,
+                f"{my_kind} by warp {new.batch.warp} and {their_kind} by warp {old.batch.warp} (line {line}) "
+                "of the same shared memory with no barrier between",
+                new.batch,
+                touch.ins,
+                lane,
+                position % stride,
+            )
+
+    def conflicting_stores(self, mine: list[Part], theirs: list[Part]) -> tuple[Touch, int, int] | None:
+        """Of writes to the same bytes that nothing orders: one of `mine`, its lane and position, where values differ.
+
+        Stores of the same value by several warps are noted, and no race.
+        """
+        scratch = self.scratch_views()
+        marks = {id(part): 1 + (i >= len(mine)) for i, part in enumerate([*mine, *theirs])}
+        marked = []
+        hit: tuple[int, int] | None = None
+        same: set[int] = set()
+        for part in sorted([*mine, *theirs], key=lambda part: part.touch.number):
+            mark = marks[id(part)]
+            for unit, elements in words(part.at, part.touch.size):
+                met = scratch[unit][elements] & (FULL[unit] * (3 - mark)) != 0
+                if met.any():
+                    bad = met if part.changed is None else met & part.changed
+                    if bad.any() and hit is None:
+                        hit = int(part.at[np.argmax(bad)]), part.touch.size
+                    same.add(part.touch.ins.line)
+                scratch[unit][elements] |= FULL[unit] * mark
+                marked.append((unit, elements))
+        for unit, elements in marked:
+            scratch[unit][elements] = 0
+        if hit is None:
+            for line in sorted(same):
+                self.chunk.engine.stats.note(
+                    f"line {line}: several warps store the same value at one address of "
+                    "shared memory, with no barrier between"
+                )
+            return None
+        position, size = hit
+        for part in mine:
+            bad = (part.at < position + size) & (part.at + part.touch.size > position)
+            if bad.any():
+                i = int(np.argmax(bad))
+                return part.touch, int(part.lanes[i]), int(part.at[i])
+        raise AssertionError
+
+    @staticmethod
+    def line_of_access(touches: list[Touch], position: int, size: int) -> int:
+        for t in touches:
+            at, _ = t.positions()
+            if ((at < position + size) & (at + t.size > position)).any():
+                return t.ins.line
+        return touches[0].ins.line

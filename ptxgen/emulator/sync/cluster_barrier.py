@@ -1,0 +1,146 @@
+"""The barrier of a cluster (barrier.cluster)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.emulator.ptx.syntax import Instruction
+from ptxgen.emulator.sync.happens_before import HappensBefore
+from ptxgen.emulator.warp_batch import Chunk, WarpBatch, active, fault
+from ptxgen.errors import BarrierFault
+
+Mask = NDArray[np.bool_] | None
+Array = NDArray[Any]
+
+
+# ---- the barrier of a cluster
+
+
+class ClusterBarrier:
+    """Arrivals of warps [warp, block], and the phase that each waits for."""
+
+    def __init__(self, chunk: Chunk, order: HappensBefore) -> None:
+        self.chunk, self.order = chunk, order
+        shape = (len(chunk.batches), chunk.blocks)
+        self.group = np.arange(chunk.blocks) // chunk.engine.cluster_blocks
+        self.arrived = np.zeros(shape, bool)
+        self.telling = np.zeros(shape, bool)
+        self.due = np.zeros(shape, bool)  # arrived, and has not waited
+        self.arrivals = np.zeros(shape, np.int64)  # that each warp has made
+        self.waits = np.zeros(shape, np.int64)  # that it has come out of
+        self.ready = np.zeros(shape, bool)  # of those, whose barrier has completed
+        self.released = order.release(chunk.batches[0], np.arange(0))
+        self.known: list[Any] = []
+        self.waiting: list[tuple[WarpBatch, Instruction, Array, int]] = []
+
+    def arrive(self, c: WarpBatch, m: Mask, ins: Instruction, relaxed: bool) -> None:
+        warps = c.warps(m)
+        bad = warps & self.due[c.warp]
+        if bad.any():
+            raise fault(
+                BarrierFault,
+                "a warp arrives at the cluster's barrier again, without a wait between",
+                c,
+                ins,
+                32 * int(np.argmax(bad)),
+            )
+        blocks = np.flatnonzero(warps)
+        self.known.append((c.warp, blocks, self.order.release(c, blocks, relaxed)))
+        self.arrived[c.warp] |= warps
+        self.arrivals[c.warp] += warps
+        self.due[c.warp] |= warps
+        self.chunk.engine.stats.barriers += len(blocks)
+        self.complete()
+
+    def warps_exited(self) -> None:
+        """Some warps have exited."""
+        self.complete()
+
+    def complete(self) -> None:
+        missing = np.stack([t.warps(None) for t in self.chunk.batches]) & ~self.arrived
+        size = self.chunk.engine.cluster_blocks
+        done = ~missing.any(axis=0).reshape(-1, size).any(axis=1) & self.arrived.any(axis=0).reshape(-1, size).any(
+            axis=1
+        )
+        if not done.any():
+            return
+        engine, order = self.chunk.engine, self.order
+        engine.progress += 1
+        blocks = np.repeat(done, size)
+        clocks = np.zeros((order.actors, self.chunk.blocks), np.int32)
+        fenced = np.zeros((2 * order.actors, self.chunk.blocks), np.int32)
+        events = np.zeros(self.chunk.blocks, np.uint64)
+        left = []
+        for warp, where, known in self.known:
+            mine = blocks[where]
+            if mine.any():
+                at = where[mine]
+                clocks[:, at] = np.maximum(clocks[:, at], known.clocks[:, mine])
+                fenced[:, at] = np.maximum(fenced[:, at], known.fenced[:, mine])
+                events[at] |= known.events[mine]
+            if not mine.all():
+                keep = ~mine
+                left.append(
+                    (warp, where[keep], type(known)(known.clocks[:, keep], known.fenced[:, keep], known.events[keep]))
+                )
+        self.known = left
+        n = self.chunk.blocks // size
+        clocks = np.repeat(clocks.reshape(order.actors, n, size).max(axis=2), size, axis=1)
+        fenced = np.repeat(fenced.reshape(2 * order.actors, n, size).max(axis=2), size, axis=1)
+        events = np.repeat(np.bitwise_or.reduce(events.reshape(n, size), axis=1), size)
+        if not self.released.clocks.shape[1]:
+            self.released = type(self.released)(np.zeros_like(clocks), np.zeros_like(fenced), np.zeros_like(events))
+        self.released.clocks[:, blocks] = clocks[:, blocks]
+        self.released.fenced[:, blocks] = fenced[:, blocks]
+        self.released.events[blocks] = events[blocks]
+        self.ready |= self.arrived & blocks
+        self.arrived &= ~blocks
+        waiting, self.waiting = self.waiting, []
+        for batch, ins, mask, after in waiting:
+            self.wait(batch, mask, ins, after)
+
+    def wait(self, c: WarpBatch, m: Mask, ins: Instruction, after: int) -> None:
+        lanes = active(c, m)
+        warps = c.warps(lanes)
+        bad = warps & ~self.due[c.warp]
+        if bad.any():
+            raise fault(
+                BarrierFault,
+                "a warp waits at the cluster's barrier without having arrived",
+                c,
+                ins,
+                32 * int(np.argmax(bad)),
+            )
+        free = warps & self.ready[c.warp]
+        if free.any():
+            blocks = np.flatnonzero(free)
+            released = self.released
+            self.order.acquire(
+                c,
+                blocks,
+                type(released)(released.clocks[:, blocks], released.fenced[:, blocks], released.events[blocks]),
+            )
+            self.order.synchronise_warps(c, free)
+            self.due[c.warp] &= ~free
+            self.waits[c.warp] += free
+            self.ready[c.warp] &= ~free
+            c.add(after, lanes & np.repeat(free, 32))
+        if not free.all():
+            rest = lanes & ~np.repeat(free, 32)
+            if rest.any():
+                self.waiting.append((c, ins, rest, after))
+
+    def waiting_places(self) -> list[tuple[WarpBatch, Instruction, Array, str]]:
+        out = []
+        for batch, ins, mask, _ in self.waiting:
+            block = int(np.argmax(mask)) // 32
+            first = block - int(self.chunk.ranks[block])
+            size = self.chunk.engine.cluster_blocks
+            arrived = int(np.count_nonzero(self.arrived[:, first : first + size]))
+            out.append(
+                (batch, ins, mask, f"the cluster's barrier: {arrived} of {size * len(self.chunk.batches)} warps")
+            )
+        return out

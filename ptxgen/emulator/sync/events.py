@@ -1,0 +1,338 @@
+"""Asynchronous accesses to shared memory, and the generic writes that must be visible to them.
+
+An event is work that is waited for as one: the copies that signal one phase of an mbarrier, or a group. It is a bit in
+a 64-bit word. `HappensBefore.events` holds the events that each warp knows to be complete. Shadow words, one for each
+granule of 16 bytes, hold the events that read or write the granule: asynchronous work accesses whole granules, except
+st.async and red.async.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.emulator.ptx.syntax import Instruction
+from ptxgen.emulator.sync.checks import Segment
+from ptxgen.emulator.sync.cluster_barrier import ClusterBarrier
+from ptxgen.emulator.sync.happens_before import HappensBefore, accessors
+from ptxgen.emulator.sync.touch import Touch
+from ptxgen.emulator.warp_batch import Chunk, WarpBatch, fault
+from ptxgen.errors import AsyncFault, BarrierFault, RaceFault
+
+Array = NDArray[Any]
+
+
+#: log2 of a granule's bytes
+GRANULE = 4
+
+
+COUNT = 64
+
+
+FENCE = "fence.proxy.async"
+
+
+class Event:
+    """``doing``: words for a report; ``writes``: shared memory, else it reads; ``partial``: by less than granules."""
+
+    __slots__ = ("doing", "granules", "ins", "key", "number", "pages", "partial", "writes")
+
+    def __init__(self, number: int, key: Hashable, ins: Instruction, doing: str, writes: bool, partial: bool) -> None:
+        self.number, self.key, self.ins, self.doing, self.writes, self.partial = (
+            number,
+            key,
+            ins,
+            doing,
+            writes,
+            partial,
+        )
+        self.granules: list[Array] = []
+        self.pages = 0
+
+    def __str__(self) -> str:
+        return f"{self.doing} of line {self.ins.line}"
+
+    @property
+    def bit(self) -> np.uint64:
+        return np.uint64(1 << self.number)
+
+
+class Access:
+    """What asynchronous work does to shared memory.
+
+    ``lanes``: the lanes of the warp batch that started it; ``granules``: for each lane, the granules that it accesses;
+    ``pages``: of all of them; ``at``, ``size``: byte positions and their length, where that is less than granules.
+    """
+
+    __slots__ = ("at", "granules", "ins", "lanes", "pages", "size")
+
+    def __init__(
+        self, ins: Instruction, lanes: Array, granules: Array, pages: int, at: Array | None = None, size: int = 16
+    ) -> None:
+        self.ins, self.lanes, self.granules, self.pages, self.size = ins, lanes, granules, pages, size
+        self.at = granules << GRANULE if at is None else at
+
+    def subset(self, which: Array) -> Access:
+        """The part of the access that some lanes make."""
+        return Access(self.ins, self.lanes[which], self.granules[which], self.pages, self.at[which], self.size)
+
+
+class Events:
+    """The events of one chunk, and the shadow of its generic writes."""
+
+    def __init__(self, chunk: Chunk, order: HappensBefore) -> None:
+        self.chunk, self.order = chunk, order
+        self.slots: list[Event | None] = [None] * COUNT
+        self.ages: list[Event] = []  # the oldest first
+        self.keys: dict[Hashable, Event] = {}
+        self.partial = np.uint64(0)
+        granules = len(chunk.shared) >> GRANULE
+        self.writing = np.zeros(granules, np.uint64)
+        self.reading = np.zeros(granules, np.uint64)
+        self.writing_pages = self.reading_pages = 0
+        self.forgetting: list[Callable[[np.uint64], None]] = []
+        # the last generic write to each granule: actor, and its clock (0: none since an asynchronous write)
+        self.watches_writes: bool = chunk.program.proxies
+        self.writer = np.zeros(granules, np.int16)
+        self.written = np.zeros(granules, np.int32)
+        self.generic_pages = 0
+        # live mbarriers, which nothing but mbarrier instructions may touch
+        self.barrier_pages = 0
+        self.barriers: Callable[[Array], Array] = lambda words: np.zeros(len(words), bool)
+        #: clock of each actor's last access to a block's memory from another block
+        self.remote_clocks = np.zeros((order.actors, chunk.blocks), np.int32)
+        self.remote_sources: dict[tuple[int, int], Instruction] = {}
+        self.cluster: ClusterBarrier | None = None
+
+    # ---- a table of 64
+
+    def event(self, key: Hashable, ins: Instruction, doing: str, writes: bool, partial: bool = False) -> Event:
+        """The event of a key; `key` differs where waiting differs."""
+        found = self.keys.get(key)
+        if found is not None:
+            return found
+        if None not in self.slots:
+            self.reclaim()
+        number = self.slots.index(None)
+        event = self.slots[number] = self.keys[key] = Event(number, key, ins, doing, writes, partial)
+        self.ages.append(event)
+        if partial:
+            self.partial |= event.bit
+        return event
+
+    def reclaim(self) -> None:
+        """Forgets events whose granules were overwritten or that all warps have acquired; at least the oldest."""
+        running = [t.warp for t in self.chunk.batches if t.count]
+        known = int(np.bitwise_and.reduce(self.order.events[running], axis=None)) if running else 0
+        for event in list(self.ages):
+            shadow = self.writing if event.writes else self.reading
+            if known >> event.number & 1 or not any((shadow[g] & event.bit).any() for g in event.granules):
+                self.forget(event)
+        if None not in self.slots:
+            self.forget(self.ages[0])
+        self.writing_pages = self.reading_pages = 0
+        for event in self.ages:
+            if event.writes:
+                self.writing_pages |= event.pages
+            else:
+                self.reading_pages |= event.pages
+
+    def forget(self, event: Event) -> None:
+        shadow = self.writing if event.writes else self.reading
+        for g in event.granules:
+            shadow[g] &= ~event.bit
+        self.order.events &= ~event.bit
+        self.order.published.events[...] &= ~event.bit
+        self.partial &= ~event.bit
+        for listener in self.forgetting:
+            listener(event.bit)
+        self.ages.remove(event)
+        del self.keys[event.key]
+        self.slots[event.number] = None
+
+    def event_of(self, bits: int, kind: bool | None = None) -> Event:
+        """The event of one of some bits."""
+        number = (bits & -bits).bit_length() - 1
+        found = self.slots[number]
+        assert found is not None
+        return found
+
+    # ---- generic accesses
+
+    def generic(self, c: WarpBatch, touch: Touch, kind: str) -> None:
+        """An access by load, store or atomic (kind: read, write, atomic), or the arrival of a cp.async (arrived)."""
+        pages = touch.pages
+        foreign = self.order.size > 1 and touch.lanes is not None
+        if not (
+            pages & (self.writing_pages | self.reading_pages | self.barrier_pages)
+            or (kind != "read" and self.watches_writes)
+            or foreign
+        ):
+            return
+        at, lanes, blocks = accessors(touch)
+        warp, stride = c.warp, self.chunk.stride
+        if foreign:
+            self.note_remote_access(c, at // stride, blocks, touch.ins)
+
+        def lane_of(bad: Array) -> tuple[int, int]:
+            i = int(np.argmax(bad))
+            return (i if lanes is None else int(lanes[i])), int(at[i]) % stride
+
+        if pages & self.barrier_pages and kind != "arrived":
+            bad = self.barriers(at >> 3)
+            for i in range(8, touch.size, 8):
+                bad |= self.barriers((at + i) >> 3)
+            if bad.any():
+                raise fault(
+                    BarrierFault,
+                    "a load or store touches an mbarrier object that is in use",
+                    c,
+                    touch.ins,
+                    *lane_of(bad),
+                )
+        strange = ~self.order.events[warp][blocks]
+        for i in range(0, touch.size, 16):
+            g = (at + i) >> GRANULE
+            if pages & self.writing_pages:
+                bits = self.writing[g] & strange
+                if bits.any():
+                    event = self.event_of(int(bits[np.argmax(bits != 0)]))
+                    done = "read" if kind == "read" else "written"
+                    text = f"shared memory is {done} before a wait for {event}, which writes it"
+                    raise fault(AsyncFault, text, c, touch.ins, *lane_of(bits != 0))
+            if kind == "read":
+                continue
+            if pages & self.reading_pages:
+                bits = self.reading[g] & strange
+                if bits.any():
+                    event = self.event_of(int(bits[np.argmax(bits != 0)]))
+                    text = f"shared memory is written before a wait for {event}, which reads it"
+                    raise fault(AsyncFault, text, c, touch.ins, *lane_of(bits != 0))
+            if self.watches_writes:
+                self.writer[g] = (self.order.base + warp)[blocks]
+                self.written[g] = self.order.own(warp)[blocks]
+                self.generic_pages |= pages
+
+    # ---- other blocks' memory
+
+    def note_remote_access(self, c: WarpBatch, targets: Array, blocks: Array, ins: Instruction) -> None:
+        """Lanes of `blocks` access the memory of `targets`."""
+        remote = targets != blocks
+        if remote.any():
+            self.check_started(c, targets[remote], blocks[remote], ins)
+            self.order.remote_warps.add(c.warp)
+            actors = (self.order.base + c.warp)[blocks[remote]]
+            self.remote_clocks[actors, targets[remote]] = self.order.own(c.warp)[blocks[remote]]
+            for actor, target in set(zip(actors.tolist(), targets[remote].tolist(), strict=True)):
+                self.remote_sources[actor, target] = ins
+
+    def check_started(self, c: WarpBatch, targets: Array, blocks: Array, ins: Instruction) -> None:
+        """Faults where lanes of `blocks` access the memory of other blocks that need not have begun to run."""
+        order, cluster = self.order, self.cluster
+        assert cluster is not None
+        if not order.races:
+            return
+        actors = order.base[targets] + np.arange(order.warp_count)[:, None]
+        known = (order.clocks[c.warp][actors, blocks] > 0).any(axis=0) | (cluster.waits[:, blocks] > 0).any(axis=0)
+        if not known.all():
+            block = int(blocks[np.argmin(known)])
+            rank = int(order.ranks[targets[np.argmin(known)]])
+            text = (
+                f"shared memory of rank {rank} is accessed before a cluster barrier shows that this block has started"
+            )
+            raise fault(RaceFault, text, c, ins, 32 * block)
+
+    # ---- asynchronous accesses
+
+    def knowledge(self, c: WarpBatch, lanes: Array) -> tuple[Array, Array, Array]:
+        """The clocks, fences and events that the warps of some lanes have acquired: one column a lane."""
+        blocks = lanes >> 5
+        return (
+            self.order.clocks[c.warp][:, blocks],
+            self.order.fenced[c.warp][:, blocks],
+            self.order.events[c.warp, blocks],
+        )
+
+    def check(
+        self,
+        c: WarpBatch,
+        a: Access,
+        doing: str,
+        writes: bool,
+        known: tuple[Array, Array, Array] | None = None,
+        proxy: bool = True,
+        mixes: bool = False,
+    ) -> None:
+        """Raises unless what touched this memory before is known to be complete, and visible to the async proxy.
+
+        `known`: to those who start it; `proxy`: whether the work goes through the async proxy; `mixes`: whether it may
+        meet other work that does less than granules, or reduces.
+        """
+        clocks, fenced, events = known or self.knowledge(c, a.lanes)
+        g, pages = a.granules, a.pages
+        strange = ~events[:, None]
+        if pages & self.writing_pages:
+            bits = self.writing[g] & strange
+            if mixes or a.size < 16:
+                bits &= ~self.partial
+            if bits.any():
+                self.fail(c, a, bits, doing, "writes")
+        if writes and pages & self.reading_pages:
+            bits = self.reading[g] & strange
+            if bits.any():
+                self.fail(c, a, bits, doing, "reads")
+        if pages & self.generic_pages and proxy:
+            written = self.written[g]
+            if written.any():
+                actor, row = self.writer[g], np.arange(len(g))[:, None]
+                for table, kind in ((clocks, RaceFault), (fenced, AsyncFault)):
+                    bad = (table[actor, row] < written) & (written != 0)
+                    if not bad.any() or (kind is RaceFault and not self.order.races):
+                        continue
+                    i, j = np.unravel_index(int(np.argmax(bad)), bad.shape)
+                    who = int(actor[i, j]) % self.order.warp_count
+                    what = "no barrier between" if kind is RaceFault else f"no {FENCE} between"
+                    verb = "overwrites" if writes else "reads"
+                    text = f"{doing} {verb} shared memory that warp {who} wrote, with {what}"
+                    at = (int(g[i, j]) << GRANULE) % self.chunk.stride
+                    raise fault(kind, text, c, a.ins, int(a.lanes[i]), at)
+        if writes and self.order.races:
+            self.order.close_all(pages)
+            if pages & (self.order.live_read | self.order.live_atomic | self.order.live_write):
+                segment = Segment(c)
+                positions = a.at.reshape(-1)
+                touch = Touch(pages, positions, 0, a.size, None, a.ins)
+                touch.lanes = np.repeat(a.lanes, len(positions) // len(a.lanes))
+                segment.writes.append(touch)
+                segment.wpages = pages
+                segment.remote = bool((positions // self.chunk.stride != touch.lanes >> 5).any())
+                knowledge = self.order.clocks[c.warp]
+                self.order.check_segment(segment, knowledge, doing)
+
+    def fail(self, c: WarpBatch, a: Access, bits: Array, doing: str, verb: str) -> None:
+        i, j = np.unravel_index(int(np.argmax(bits != 0)), bits.shape)
+        event = self.event_of(int(bits[i, j]))
+        at = (int(a.granules[i, j]) << GRANULE) % self.chunk.stride
+        text = f"{doing} touches shared memory before a wait for {event}, which {verb} it"
+        raise fault(AsyncFault, text, c, a.ins, int(a.lanes[i]), at)
+
+    def start(self, event: Event, a: Access) -> None:
+        """Records that the work of an event is in flight."""
+        g = a.granules
+        event.granules.append(g)
+        event.pages |= a.pages
+        if not event.writes:
+            self.reading[g] |= event.bit
+            self.reading_pages |= a.pages
+            return
+        self.writing_pages |= a.pages
+        if event.partial:
+            self.writing[g] |= event.bit
+        else:
+            self.writing[g] = event.bit
+            self.reading[g] = 0
+            if self.watches_writes:
+                self.written[g] = 0

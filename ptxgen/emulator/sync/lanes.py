@@ -1,0 +1,193 @@
+"""The order between the lanes of one warp, and races between those lanes in shared memory.
+
+Lanes of a warp run independently. Only a synchronisation that names them orders their memory accesses: bar.warp.sync,
+a barrier of the block or of the cluster, or an mbarrier at which the warp has arrived and then waits. Shuffles, votes
+and matrix products exchange registers. They do not order writes; but a lane may overwrite what another lane read before
+the exchange, since the exchanged values may depend on that read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.emulator.sync.touch import Touch
+from ptxgen.emulator.warp_batch import Chunk, WarpBatch, fault
+from ptxgen.errors import RaceFault
+
+Array = NDArray[Any]
+
+
+LANES = np.arange(32, dtype=np.uint32)
+
+
+ALL = np.uint32(0xFFFFFFFF)
+
+
+class Lanes:
+    """The clocks up to which each lane of a warp batch is ordered after the other lanes of its warp.
+
+    Clocks count the synchronisations of a warp. `every`: for each lane, the clock up to which it is ordered after all
+    lanes of its warp; `each`: the same for each of the 32 lanes, where groups smaller than a warp have synchronised.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.every = np.zeros(count, np.int64)
+        self.each: Array | None = None
+
+    def synchronise(self, members: Array, live: Array, clocks: Array) -> None:
+        """Lanes synchronise. `members`: for each lane the mask of its partners, 0 if it takes no part."""
+        taking = members != 0
+        wanted = live.reshape(-1, 32)
+        words = (np.where(wanted, np.uint32(1) << LANES, np.uint32(0))).sum(axis=1, dtype=np.uint32)
+        whole = taking & (members & np.repeat(words, 32) == np.repeat(words, 32))
+        self.every[whole] = np.maximum(self.every[whole], clocks[whole])
+        part = np.flatnonzero(taking & ~whole)
+        if not len(part):
+            return
+        if self.each is None:
+            self.each = np.zeros((len(self.every), 32), np.int64)
+        rows = part & ~31
+        named = (members[part][:, None] >> LANES) & np.uint32(1) != 0
+        groups = rows[:, None] + np.arange(32)
+        known = np.maximum(self.each[groups], self.every[groups][:, :, None])  # the clocks of each member
+        released = np.where(named[:, :, None], known, 0).max(axis=1)
+        self.each[part] = np.maximum(released, np.where(named, clocks[part][:, None], 0))
+
+    def synchronise_all(self, warps: Array, clocks: Array) -> None:
+        """All lanes of some warps synchronise; `clocks`: of each warp."""
+        np.maximum(self.every, np.repeat(np.where(warps, clocks, 0), 32), out=self.every)
+
+    def knows(self, lanes: Array, others: Array, clocks: Array) -> Array:
+        """Whether `lanes` are ordered after what lanes `others` of their warps did at some clocks."""
+        out: Array = clocks <= self.every[lanes]
+        if self.each is not None:
+            out |= clocks <= self.each[lanes, others]
+        return out
+
+
+class Window:
+    """The accesses of one warp batch to shared memory since its lanes synchronised last.
+
+    The accesses are compared only where they meet in a page that is both written and read. Two lanes that write one
+    address are no fault here: the last value stays, as the hardware does it.
+    """
+
+    def __init__(self, c: WarpBatch, shadow: Callable[[], LaneShadow]) -> None:
+        self.batch, self.shadow = c, shadow
+        self.clear()
+
+    def clear(self) -> None:
+        self.entries: list[tuple[Touch | Array, str]] = []
+        self.read = self.written = 0
+
+    def add(self, touch: Touch, kind: str) -> None:
+        if kind == "write":
+            self.written |= touch.pages
+        else:
+            self.read |= touch.pages
+        self.entries.append((touch, kind))
+        if len(self.entries) > 4096:
+            self.flush()
+
+    def synchronise(self, members: Array, live: Array) -> None:
+        """Lanes synchronise; `members` as for `Lanes`."""
+        if not self.entries:
+            return
+        if (members[live] == ALL).all():
+            self.flush()
+        else:
+            self.entries.append((members, "meet"))
+
+    def exchange(self, members: Array | None) -> None:
+        """Lanes exchange registers; None: all lanes."""
+        if not self.entries or (members is None and self.entries[-1][1] == "exchange"):
+            return
+        every = np.full(self.batch.n, ALL, np.uint32) if members is None else members
+        self.entries.append((every, "exchange"))
+        if len(self.entries) > 4096:
+            self.flush()
+
+    def flush(self) -> None:
+        """Compares the accesses, and forgets them."""
+        if self.read & self.written:
+            self.compare(self.read & self.written)
+        if self.entries:
+            self.clear()
+
+    def compare(self, pages: int) -> None:
+        c = self.batch
+        shadow = self.shadow()
+        known, exchanged = Lanes(c.n), Lanes(c.n)
+        clock = shadow.first
+        for touch, kind in self.entries:
+            if kind in ("meet", "exchange"):
+                assert isinstance(touch, np.ndarray)
+                for lanes in (known, exchanged) if kind == "meet" else (exchanged,):
+                    lanes.synchronise(touch, np.ones(c.n, bool), np.full(c.n, clock))
+                clock += 1
+            elif touch.pages & pages:  # type: ignore[union-attr]
+                shadow.access(c, touch, kind, known, exchanged, clock)  # type: ignore[arg-type]
+        shadow.first = clock + 1
+
+
+class LaneShadow:
+    """For each unit of a chunk's shared memory, the lanes that wrote and read it last.
+
+    A mark is a clock, an instruction and a lane. Marks before `first` belong to earlier comparisons.
+    """
+
+    def __init__(self, chunk: Chunk) -> None:
+        self.chunk = chunk
+        self.shift = chunk.program.grains[0]
+        size = len(chunk.shared) >> self.shift
+        self.writer = np.zeros(size, np.int64)
+        self.reader, self.earlier = np.zeros(size, np.int64), np.zeros(size, np.int64)
+        self.first = 1
+        self.lines: dict[int, int] = {}
+
+    def access(self, c: WarpBatch, touch: Touch, kind: str, known: Lanes, exchanged: Lanes, clock: int) -> None:
+        at, lanes = touch.positions()
+        if lanes is None:
+            lanes = np.arange(len(at))
+        line = touch.ins.line & 0xFFFFF
+        mark = (clock << 40) + (line << 20) + lanes
+        for i in range(max(touch.size >> self.shift, 1)):
+            g = (at >> self.shift) + i
+            if kind != "write":
+                self.conflict(c, touch, self.writer[g], lanes, known, kind, "write")
+                fresh = self.earlier[g] < self.first << 40
+                self.earlier[g[fresh][::-1]] = mark[fresh][::-1]
+                self.reader[g] = mark
+            else:
+                self.conflict(c, touch, self.earlier[g], lanes, exchanged, "write", "read")
+                self.conflict(c, touch, self.reader[g], lanes, exchanged, "write", "read")
+                self.writer[g] = mark
+                many = self.writer[g] != mark  # several lanes at once: whose value stays is open
+                self.writer[g[many]] = 0
+                self.reader[g] = self.earlier[g] = 0
+
+    def conflict(
+        self, c: WarpBatch, touch: Touch, old: Array, lanes: Array, known: Lanes, doing: str, done: str
+    ) -> None:
+        other = old & 0xFFFFF
+        bad = (old >= self.first << 40) & (other != lanes) & (other >> 5 == lanes >> 5)
+        if not bad.any():
+            return
+        bad[bad] = ~known.knows(lanes[bad], other[bad] & 31, old[bad] >> 40)
+        if bad.any():
+            i = int(np.argmax(bad))
+            at, _ = touch.positions()
+            raise fault(
+                RaceFault,
+                f"{doing} by lane {int(lanes[i]) & 31} and {done} by lane {int(other[i]) & 31} "
+                f"(line {int(old[i]) >> 20 & 0xFFFFF}) of the same warp and the same shared memory, "
+                "with no bar.warp.sync between",
+                c,
+                touch.ins,
+                int(lanes[i]),
+                int(at[i]) % self.chunk.stride,
+            )

@@ -1,0 +1,215 @@
+"""Synchronisation between threads through global memory: what a fence releases, and what a reader acquires.
+
+A fence publishes the clocks of its warp. A store or an atomic operation after the fence carries that publication, also
+when another warp executes it after a barrier. A strong read (volatile, relaxed, acquire, atomic) of the value receives
+the publication. It takes effect at once with .acquire, otherwise at the next fence or barrier of the warp.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.emulator.sync.checks import Checks
+from ptxgen.emulator.warp_batch import Chunk, WarpBatch
+
+Array = NDArray[Any]
+
+
+#: by cluster: clocks of its warps, and up to which clocks their writes lie behind a proxy fence
+Clocks = dict[int, Array]
+
+
+def merge(into: Clocks, more: Clocks) -> None:
+    for cluster, clocks in more.items():
+        old = into.get(cluster)
+        into[cluster] = clocks if old is None else np.maximum(old, clocks)
+
+
+class Publication:
+    """The clocks that a fence releases. `far`: to every thread; `near`: to threads of the same cluster."""
+
+    def __init__(self) -> None:
+        self.near: Clocks = {}
+        self.far: Clocks = {}
+
+
+class Publications:
+    """The publications of one launch, by number; number 0 is empty."""
+
+    def __init__(self) -> None:
+        self.made = [Publication()]
+        self.unions: dict[tuple[int, ...], int] = {}
+
+    def __getitem__(self, number: int) -> Publication:
+        return self.made[number]
+
+    def publish(self, made: Publication) -> int:
+        """The number of a new publication."""
+        self.made.append(made)
+        return len(self.made) - 1
+
+    def unite(self, numbers: list[int]) -> int:
+        """The number of the publication that unites several."""
+        key = tuple(sorted({n for n in numbers if n}))
+        if len(key) < 2:
+            return key[0] if key else 0
+        found = self.unions.get(key)
+        if found is None:
+            made = Publication()
+            for n in key:
+                merge(made.near, self.made[n].near)
+                merge(made.far, self.made[n].far)
+            found = self.unions[key] = self.publish(made)
+        return found
+
+
+class History:
+    """What one warp released or acquired, by its own clock; every entry includes the entries before it."""
+
+    def __init__(self) -> None:
+        self.clocks: list[int] = []
+        self.entries: list[Any] = []
+
+    def add(self, clock: int, entry: Any) -> None:
+        self.clocks.append(clock)
+        self.entries.append(entry)
+
+    def at(self, clock: int) -> Any:
+        """The entry of a clock, None if there is none so early."""
+        i = bisect_right(self.clocks, clock)
+        return self.entries[i - 1] if i else None
+
+
+class Messages:
+    """The messages of one chunk. Warps are numbered within their cluster, clusters within the launch."""
+
+    def __init__(self, chunk: Chunk, checks: Checks, publications: Publications) -> None:
+        self.chunk, self.checks, self.publications = chunk, checks, publications
+        self.size = self.checks.size
+        self.first = chunk.first // self.size
+        self.fences: dict[tuple[int, int], History] = {}
+        self.acquired: dict[tuple[int, int], History] = {}
+        self.pending: dict[tuple[int, int], set[int]] = {}
+        self.received: set[tuple[int, int, int]] = set()
+        shape = (len(chunk.batches), chunk.blocks)
+        self.versions = np.zeros(shape, np.int64)
+        self.numbers = np.zeros(shape, np.int32)
+
+    def cluster(self, block: int) -> int:
+        return self.first + block // self.size
+
+    def clocks(self, warp: int, block: int) -> Array:
+        """The clocks, and the clocks behind proxy fences, that a warp has acquired of its cluster."""
+        checks = self.checks
+        out = np.zeros((2, checks.actors), np.int32)
+        out[0] = checks.clocks[warp, :, block]
+        fenced = getattr(checks, "fenced", None)
+        if fenced is not None:
+            out[1] = fenced[warp, checks.actors :, block]
+        return out
+
+    def foreign(self, warp: int, block: int) -> Clocks:
+        """The clocks that a warp has acquired of other clusters."""
+        out: Clocks = {}
+        if self.acquired:
+            cluster = self.cluster(block)
+            for actor in range(self.checks.actors):
+                history = self.acquired.get((cluster, actor))
+                found = history and history.at(int(self.checks.clocks[warp, actor, block]))
+                if found:
+                    merge(out, found)
+        return out
+
+    # ---- release
+
+    def fence(self, c: WarpBatch, blocks: Array, near: bool) -> None:
+        """Publishes the clocks of warp `c` of some blocks; `near`: to its block or cluster only."""
+        self.apply_received(c, blocks)
+        self.checks.close(c)
+        for block in blocks.tolist():
+            actor = int(self.checks.base[block]) + c.warp
+            released = self.clocks(c.warp, block)
+            released[0, actor] -= 1
+            history = self.fences.setdefault((self.cluster(block), actor), History())
+            made = Publication()
+            if history.entries:
+                last = self.publications[history.entries[-1]]
+                made.near, made.far = dict(last.near), dict(last.far)
+            merge(made.near, {self.cluster(block): released})
+            if not near:
+                merge(made.far, {self.cluster(block): released})
+                merge(made.far, self.foreign(c.warp, block))
+            history.add(int(released[0, actor]), self.publications.publish(made))
+
+    def carried(self, c: WarpBatch, lanes: Array) -> Array:
+        """The numbers of the publications that stores of some lanes carry; 0: none."""
+        if not self.fences:
+            return np.zeros(len(lanes), np.int32)
+        blocks = np.unique(lanes >> 5)
+        versions = self.checks.clocks[c.warp][:, blocks].sum(axis=0)
+        for block in blocks[self.versions[c.warp, blocks] != versions].tolist():
+            cluster, found = self.cluster(block), []
+            for actor in range(self.checks.actors):
+                history = self.fences.get((cluster, actor))
+                number = history and history.at(int(self.checks.clocks[c.warp, actor, block]))
+                if number:
+                    found.append(number)
+            self.numbers[c.warp, block] = self.publications.unite(found)
+        self.versions[c.warp, blocks] = versions
+        out: Array = self.numbers[c.warp, lanes >> 5]
+        return out
+
+    # ---- acquire
+
+    def receive(self, c: WarpBatch, lanes: Array, numbers: Array, acquires: bool) -> None:
+        """Lanes read values that carry publications."""
+        some = np.flatnonzero(numbers)
+        if not len(some):
+            return
+        blocks = lanes[some] >> 5
+        for block, number in set(zip(blocks.tolist(), numbers[some].tolist(), strict=True)):
+            if (c.warp, block, number) not in self.received:
+                self.received.add((c.warp, block, number))
+                self.pending.setdefault((c.warp, block), set()).add(number)
+        if acquires:
+            self.apply_received(c, np.unique(blocks))
+
+    def apply_received(self, c: WarpBatch, blocks: Array) -> None:
+        """Acquires the publications that warp `c` of some blocks has received."""
+        if not self.pending:
+            return
+        checks, w = self.checks, c.warp
+        for block in blocks.tolist():
+            waiting = self.pending.pop((w, block), None)
+            if waiting is None:
+                continue
+            checks.close(c)
+            cluster, actor = self.cluster(block), int(checks.base[block]) + w
+            far: Clocks = {}
+            for number in waiting:
+                acquired = self.publications[number]
+                merge(far, acquired.far)
+                if cluster in acquired.near:
+                    merge(far, {cluster: acquired.near[cluster]})
+            mine = far.pop(cluster, None)
+            if mine is not None:
+                checks.acquire_own_past(c, np.array([block]), mine[0, actor])
+                checks.clocks[w, :, block] = np.maximum(checks.clocks[w, :, block], mine[0])
+                fenced = getattr(checks, "fenced", None)
+                if fenced is not None:
+                    part = fenced[w, checks.actors :, block]
+                    np.maximum(part, mine[1], out=part)
+            if far:
+                history = self.acquired.setdefault((cluster, actor), History())
+                if history.entries:
+                    merge(far, history.entries[-1])
+                history.add(int(checks.clocks[w, actor, block]), far)
+
+    def knows(self, warp: int, block: int, cluster: int, actor: int, row: int = 0) -> int:
+        """The acquired clock of a warp of another cluster; `row` 1: of its writes behind a proxy fence."""
+        known = self.foreign(warp, block).get(cluster)
+        return 0 if known is None else int(known[row, actor])

@@ -1,0 +1,418 @@
+"""Races in global memory, found by shadow memory.
+
+Each unit of global memory has three marks: of the last write, of the last read, and of the first read since that write.
+A mark holds the thread, the clock of its warp, and the instruction. An access races with a mark of another thread
+unless one of these orders it after the mark: synchronisations of the warp (`lanes`), barriers of the block or of the
+cluster (`checks`, `happens_before`), or a message through memory (`messages`). The marks of a launch are kept for the
+next launch, which may begin before this one has ended.
+
+These are not races: two atomic or strong accesses; several lanes of one warp that write one address in one instruction;
+a write of the value that memory already holds; a weak read beside atomic operations, as before a compare-and-swap loop;
+a strong read of a weak store that follows a fence.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.emulator.memory.address_map import GLOBAL_BASE
+from ptxgen.emulator.memory.tensormap import Window
+from ptxgen.emulator.ptx.syntax import Instruction
+from ptxgen.emulator.sync.messages import Publications
+from ptxgen.emulator.warp_batch import Launch, WarpBatch, fault
+from ptxgen.errors import AsyncFault, RaceFault
+
+Array = NDArray[Any]
+
+
+#: bits of a mark: thread, kind, whether the asynchronous proxy did it, number of the instruction, clock
+THREAD = (1 << 28) - 1
+
+
+KIND, PROXY, NUMBER, CLOCK = 28, 30, 31, 43
+
+
+LAST_CLOCK = (1 << 20) - 1
+
+
+#: kinds: a weak access, a strong one, an atomic one, a weak write by several lanes of one warp at once
+WEAK, STRONG, ATOMIC, MANY = range(4)
+
+
+PAST = {"reads": "read", "writes": "wrote"}
+
+
+_STRONG = {"volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"}
+
+
+class MemoryOrder:
+    """The memory order that the modifiers of an access give it."""
+
+    def __init__(self, ins: Instruction) -> None:
+        mods = set(ins.mods)
+        self.kind = ATOMIC if ins.op in ("atom", "red") else STRONG if mods & _STRONG else WEAK
+        self.acquires, self.releases = bool(mods & {"acquire", "acq_rel"}), bool(mods & {"release", "acq_rel"})
+        self.reads = ins.op != "red"
+        self.near = not mods & {"gpu", "sys"} and bool(mods & {"cta", "cluster"})
+
+
+class Shadow:
+    """The accesses of one launch to global memory."""
+
+    def __init__(self, engine: Launch, earlier: list[Shadow]) -> None:
+        self.engine, self.entry = engine, engine.program.name
+        self.memory = engine.memory
+        self.shift = engine.program.grains[1]
+        self.warps_per_block = (engine.threads + 31) // 32
+        self.size = engine.cluster_blocks
+        units = (len(self.memory.buffer) >> self.shift) + 1
+        self.writer = np.zeros(units, np.int64)
+        self.reader, self.first = np.zeros(units, np.int64), np.zeros(units, np.int64)
+        self.has_messages = engine.program.messages
+        self.carried = np.zeros(units if self.has_messages else 0, np.int32)
+        self.publications = Publications()
+        self.numbers: dict[int, int] = {}
+        self.sites: list[Instruction] = []
+        self.memory_orders: dict[int, MemoryOrder] = {}
+        #: of each atomic instruction, by number: the warps that have executed it
+        self.atomic_warps: dict[int, Array] = {}
+        #: launches that may not have ended, and whether any thread of this one waits for them
+        self.earlier, self.waits = earlier, False
+        self.enabled = engine.blocks * self.warps_per_block * 32 < THREAD
+
+    # ---- marks
+
+    def memory_order(self, ins: Instruction) -> MemoryOrder:
+        found = self.memory_orders.get(id(ins))
+        if found is None:
+            found = self.memory_orders[id(ins)] = MemoryOrder(ins)
+        return found
+
+    def number(self, ins: Instruction) -> int:
+        found = self.numbers.get(id(ins))
+        if found is None:
+            found = self.numbers[id(ins)] = min(len(self.sites) + 1, 4095)
+            self.sites.append(ins)
+        return found
+
+    def line(self, mark: int) -> str:
+        number = mark >> NUMBER & 4095
+        return f"line {self.sites[number - 1].line}" if 0 < number < 4095 else "another line"
+
+    def marks(self, c: WarpBatch, ins: Instruction, lanes: Array, kind: int, proxy: bool = False) -> Array:
+        blocks = lanes >> 5
+        own = c.chunk.checks.own(c.warp)
+        if int(own.max()) > LAST_CLOCK:
+            self.enabled = False
+        bits = (kind << KIND) + (int(proxy) << PROXY) + (self.number(ins) << NUMBER)
+        out: Array = (
+            (own.astype(np.int64) << CLOCK) + ((c.chunk.first + self.blocks(c)) * self.warps_per_block + c.warp) * 32
+        )[blocks]
+        out += (lanes & 31) + bits
+        return out
+
+    @staticmethod
+    def blocks(c: WarpBatch) -> Array:
+        return c.chunk.checks.blocks
+
+    # ---- accesses
+
+    def access(self, c: WarpBatch, ins: Instruction, kind: str, size: int, at: Array, lanes: Array) -> None:
+        """Lanes read, or access by an atomic operation, `size` bytes at positions of memory."""
+        if not self.enabled or not len(lanes):
+            return
+        order = self.memory_order(ins)
+        if kind == "read" and order.kind != ATOMIC:
+            self.read(c, ins, order, at, lanes, size)
+        else:
+            self.write(c, ins, order, at, lanes, size)
+
+    def units(self, at: Array, size: int) -> list[Array]:
+        first = at >> self.shift
+        return [first + i for i in range(max(size >> self.shift, 1))]
+
+    def read(self, c: WarpBatch, ins: Instruction, order: MemoryOrder, at: Array, lanes: Array, size: int) -> None:
+        self.overlaps(c, ins, at, lanes, size, False)
+        mark = self.marks(c, ins, lanes, order.kind)
+        for g in self.units(at, size):
+            self.conflict(c, ins, order.kind, self.writer[g], g, mark, lanes, "reads", "writes")
+            fresh = self.first[g] == 0
+            if fresh.any():
+                self.first[g[fresh][::-1]] = mark[fresh][::-1]
+            self.reader[g] = mark
+        self.receive_messages(c, order, at, lanes)
+
+    def receive_messages(self, c: WarpBatch, order: MemoryOrder, at: Array, lanes: Array) -> None:
+        if self.has_messages and order.kind != WEAK and order.reads:
+            messages = c.chunk.messages
+            assert messages is not None
+            messages.receive(c, lanes, self.carried[at >> self.shift], order.acquires)
+
+    def write(self, c: WarpBatch, ins: Instruction, order: MemoryOrder, at: Array, lanes: Array, size: int) -> Array:
+        """Lanes write; those whose value another warp replaces in the same step, and the marks that remain there."""
+        self.overlaps(c, ins, at, lanes, size, True)
+        messages = c.chunk.messages
+        if order.releases and messages is not None:
+            messages.fence(c, np.unique(lanes >> 5), order.near)
+        mark = self.marks(c, ins, lanes, order.kind)
+        overwritten = np.zeros(len(lanes), np.int64)
+        for g in self.units(at, size):
+            first, last, before = self.first[g], self.reader[g], self.writer[g]
+            if before.any():  # a thread that has read a value by a strong read replaces that value
+                for old in (first, last):
+                    before[((old ^ mark) & THREAD == 0) & (old >> KIND & 3 == STRONG)] = 0
+            self.conflict(c, ins, order.kind, before, g, mark, lanes, "writes", "writes")
+            for old in (first, last):
+                self.conflict(c, ins, order.kind, old, g, mark, lanes, "writes", "reads")
+            self.writer[g] = mark
+            self.first[g] = self.reader[g] = 0
+            if order.kind == ATOMIC:
+                warps = self.atomic_warps.get(self.number(ins))
+                if warps is None:
+                    warps = self.atomic_warps[self.number(ins)] = np.zeros(
+                        self.engine.blocks * self.warps_per_block, bool
+                    )
+                warps[(mark & THREAD) >> 5] = True
+            else:
+                left = self.writer[g]
+                other = left != mark
+                if other.any():
+                    overwritten[other] = left[other]
+                    self.writer[g[other]] |= MANY << KIND
+        if messages is not None:
+            self.attach_messages(c, order, at, lanes)
+            if order.kind == ATOMIC and order.reads:
+                self.receive_messages(c, order, at, lanes)
+        return overwritten
+
+    def attach_messages(self, c: WarpBatch, order: MemoryOrder, at: Array, lanes: Array) -> None:
+        """Written values carry the publications of their writers; atomic operations add theirs."""
+        messages = c.chunk.messages
+        assert messages is not None
+        numbers, g = messages.carried(c, lanes), at >> self.shift
+        if order.kind != ATOMIC:
+            self.carried[g] = numbers
+            return
+        for i in np.flatnonzero(numbers | self.carried[g]).tolist():
+            unit = int(g[i])
+            self.carried[unit] = self.publications.unite([int(self.carried[unit]), int(numbers[i])])
+
+    def store(
+        self, c: WarpBatch, ins: Instruction, at: Array, lanes: Array, size: int, old: Array, values: Array
+    ) -> None:
+        """Lanes are about to store `values` in the place of `old`: rows of elements."""
+        if not self.enabled:
+            return
+        changed = (values != old).any(axis=0)
+        if self.has_messages and not changed.all():
+            # memory is unchanged, but the store still carries its publication
+            same = ~changed
+            order = self.memory_order(ins)
+            assert c.chunk.messages is not None
+            if order.releases:
+                c.chunk.messages.fence(c, np.unique(lanes[same] >> 5), order.near)
+            self.attach_messages(c, order, at[same], lanes[same])
+        if not changed.any():
+            self.overlaps(c, ins, at, lanes, size, True)
+            return
+        if not changed.all():
+            at, lanes, values = at[changed], lanes[changed], values[:, changed]
+        overwritten = self.write(c, ins, self.memory_order(ins), at, lanes, size)
+        other = np.flatnonzero(
+            (overwritten != 0) & ((overwritten & THREAD) >> 5 != self.marks(c, ins, lanes, 0) >> 5 & THREAD >> 5)
+        )
+        if len(other):
+            where = np.zeros(c.n, np.int64)
+            where[lanes] = np.arange(len(lanes))
+            thread = overwritten[other] & THREAD
+            winner = where[((thread >> 5) // self.warps_per_block - c.chunk.first << 5) + (thread & 31)]
+            bad = (values[:, other] != values[:, winner]).any(axis=0)
+            if bad.any():
+                i = int(other[np.argmax(bad)])
+                self.fail(c, ins, int(lanes[i]), int(at[i]), int(overwritten[i]), "writes", "writes")
+
+    # ---- the asynchronous proxy
+
+    def bulk(self, c: WarpBatch, ins: Instruction, lane: int, low: int, high: int, writes: bool) -> None:
+        """A bulk copy of a lane reads or writes the bytes from address `low` to `high`."""
+        first, last = (low - GLOBAL_BASE) >> self.shift, (high - 1 - GLOBAL_BASE) >> self.shift
+        self.transfer(c, ins, lane, np.arange(first, last + 1), writes)
+
+    def box(self, c: WarpBatch, ins: Instruction, lane: int, window: Window, writes: bool) -> None:
+        """As `bulk`, for the part of a tensor that a copy touches."""
+        if window.empty:
+            return
+        size = window.tensor.dtype.itemsize
+        if window.tensor.im2col:
+            starts = np.asarray(window.at)
+            width = (window.part[1].stop - window.part[1].start) * size
+        else:
+            starts = np.array([window.low])
+            for count, pitch in zip(window.inner[:-1], window.pitches[:-1], strict=True):
+                starts = (starts[:, None] + np.arange(count) * pitch).reshape(-1)
+            width = window.inner[-1] * size
+        unit = 1 << self.shift
+        g = (starts[:, None] - GLOBAL_BASE + np.arange(0, max(width, 1), unit)) >> self.shift
+        self.transfer(c, ins, lane, g.reshape(-1), writes)
+
+    def transfer(self, c: WarpBatch, ins: Instruction, lane: int, g: Array, writes: bool) -> None:
+        if not self.enabled:
+            return
+        lanes = np.full(len(g), lane)
+        self.overlaps(c, ins, g << self.shift, lanes, 1, writes)
+        kind = ATOMIC if ins.mods[0] == "reduce" else WEAK
+        mark = self.marks(c, ins, lanes, kind, True)
+        doing = "writes" if writes else "reads"
+        old = self.writer[g]
+        if old.any():
+            self.conflict(c, ins, kind, old, g, mark, lanes, doing, "writes")
+        if writes:
+            for table in (self.first, self.reader):
+                self.conflict(c, ins, kind, table[g], g, mark, lanes, doing, "reads")
+            self.writer[g] = mark
+            self.first[g] = self.reader[g] = 0
+        elif old.any():
+            bad = (old != 0) & (old >> PROXY & 1 == 0)
+            bad[bad] = ~self.ordered(c, old[bad], lanes[bad], 1)
+            if bad.any():
+                i = int(np.argmax(bad))
+                text = f"the bulk copy reads global memory that {self.line(int(old[i]))} wrote, "
+                text += "with no fence.proxy.async between"
+                raise fault(AsyncFault, text, c, ins, lane, (int(g[i]) << self.shift) + GLOBAL_BASE)
+
+    # ---- order
+
+    def conflict(
+        self,
+        c: WarpBatch,
+        ins: Instruction,
+        kind: int,
+        old: Array,
+        g: Array,
+        mark: Array,
+        lanes: Array,
+        doing: str,
+        done: str,
+    ) -> None:
+        """Raises where an access overlaps marks of other threads that it is not ordered after."""
+        bad = ((old ^ mark) & THREAD != 0) & (old != 0)
+        if not bad.any():
+            return
+        which = np.flatnonzero(bad)
+        old, lanes, mine = old[which], lanes[which], mark[which] & THREAD
+        kinds = old >> KIND & 3
+        race = (kinds == WEAK) | (kinds == MANY) | (kind in (WEAK, MANY))
+        if doing == "reads" and kind == WEAK:
+            race &= kinds != ATOMIC
+        if doing == "writes" and done == "reads" and kind == ATOMIC:
+            race &= False
+        if self.has_messages and doing == "reads" and kind == STRONG:
+            race &= self.carried[g[which]] == 0  # a flag that was stored behind a fence
+        if (
+            self.has_messages
+            and doing == "writes"
+            and done == "reads"
+            and c.chunk.messages is not None
+            and kind == WEAK
+        ):
+            race &= (kinds != STRONG) | (c.chunk.messages.carried(c, lanes) == 0)
+        if doing == "writes" and kind == WEAK and self.atomic_warps:
+            race &= ~self.same_atomic(old, kinds, mine)
+        race &= (kinds != MANY) | ((old & THREAD) >> 5 != mine >> 5)
+        race[race] = ~self.ordered(c, old[race], lanes[race], 0, done == "reads")
+        if race.any():
+            i = int(np.argmax(race))
+            address = int(g[which[i]]) << self.shift
+            self.fail(c, ins, int(lanes[i]), address, int(old[i]), doing, done)
+
+    def same_atomic(self, old: Array, kinds: Array, mine: Array) -> Array:
+        """Whether marks are of atomic operations that the threads' own warps have executed, too.
+
+        A thread whose operation was the last one may store to that place: it has seen the others.
+        """
+        out = np.zeros(len(old), bool)
+        for number in np.unique(old[kinds == ATOMIC] >> NUMBER & 4095).tolist():
+            some = (kinds == ATOMIC) & (old >> NUMBER & 4095 == number)
+            out[some] = self.atomic_warps[number][mine[some] >> 5]
+        return out
+
+    def ordered(self, c: WarpBatch, old: Array, lanes: Array, row: int, reads: bool = False) -> Array:
+        """Whether lanes are ordered after marks, which are of `reads`; `row` 1: after a proxy fence behind writes."""
+        if not len(old):
+            return np.zeros(0, bool)
+        checks = c.chunk.checks
+        clocks, actor = old >> CLOCK, (old & THREAD) >> 5
+        actors = self.size * self.warps_per_block
+        cluster, blocks = actor // actors, lanes >> 5
+        actor = actor - cluster * actors
+        mine = (c.chunk.first + blocks) // self.size
+        out = np.zeros(len(old), bool)
+        near = np.flatnonzero(cluster == mine)
+        table = checks.clocks[c.warp] if row == 0 else getattr(checks, "fenced", None)
+        if row and table is not None:
+            table = table[c.warp, actors:]
+        if len(near) and table is not None:
+            out[near] = table[actor[near], blocks[near]] >= clocks[near]
+            if row == 0:
+                own = near[actor[near] == (checks.base + c.warp)[blocks[near]]]
+                known_lanes = (checks.exchanged if reads else checks.lanes)[c.warp]
+                out[own] = known_lanes.knows(lanes[own], old[own] & 31, clocks[own])
+        if c.chunk.messages is not None:
+            known: dict[tuple[int, int, int], int] = {}
+            for i in np.flatnonzero(cluster != mine).tolist():
+                key = int(blocks[i]), int(cluster[i]), int(actor[i])
+                if key not in known:
+                    known[key] = c.chunk.messages.knows(c.warp, *key, row)
+                out[i] = known[key] >= clocks[i]
+        return out
+
+    def fail(self, c: WarpBatch, ins: Instruction, lane: int, at: int, old: int, doing: str, done: str) -> None:
+        thread = old & THREAD
+        block, warp = divmod(thread >> 5, self.warps_per_block)
+        mine = c.chunk.first + (lane >> 5)
+        x, y, z = (int(v) for v in self.engine.block_coordinates(block, 1)[0][0])
+        if block != mine:
+            who, need = f"lane {thread & 31} of warp {warp} of block ({x}, {y}, {z})", "no fence and message"
+        elif warp != c.warp:
+            who, need = f"lane {thread & 31} of warp {warp}", "no barrier"
+        else:
+            who, need = f"lane {thread & 31} of the same warp", "no bar.warp.sync"
+        text = f"{doing} global memory that {who} {PAST[done]} ({self.line(old)}), with {need} between"
+        raise fault(RaceFault, text, c, ins, lane, at + GLOBAL_BASE)
+
+    # ---- launches that may not have ended
+
+    def wait(self, c: WarpBatch, warps: Array) -> None:
+        """griddepcontrol.wait by some warps."""
+        self.waits = True
+        own = c.chunk.checks.own(c.warp)
+        c.chunk.waited[c.warp][warps] = own[warps]
+
+    def overlaps(self, c: WarpBatch, ins: Instruction, at: Array, lanes: Array, size: int, writes: bool) -> None:
+        """Raises where lanes without griddepcontrol.wait access what an unfinished launch writes (or reads)."""
+        if not self.earlier:
+            return
+        checks = c.chunk.checks
+        rows = checks.base + np.arange(self.warps_per_block)[:, None]
+        waited = c.chunk.waited
+        after = ((waited != 0) & (checks.clocks[c.warp][rows, checks.blocks] >= waited)).any(axis=0)
+        early = np.flatnonzero(~after[lanes >> 5])
+        if not len(early):
+            return
+        for other in self.earlier:
+            for i in range(0, size, 1 << other.shift):
+                g = (at[early] + i) >> other.shift
+                for table, done in ((other.writer, "writes"), (other.reader, "reads")):
+                    if done == "reads" and not writes:
+                        continue
+                    bad = table[g] != 0
+                    if bad.any():
+                        k = int(np.argmax(bad))
+                        verb = "writes" if writes else "reads"
+                        text = f"{verb} global memory that the kernel {other.entry} before it {PAST[done]} "
+                        text += f"({other.line(int(table[g[k]]))}), with no griddepcontrol.wait between"
+                        lane = int(lanes[early[k]])
+                        raise fault(RaceFault, text, c, ins, lane, int(at[early[k]]) + GLOBAL_BASE)

@@ -1,0 +1,52 @@
+"""One access to shared memory, as the checks record it, and the pages of 128 bytes that it touches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.emulator.ptx.syntax import Instruction
+
+Array = NDArray[Any]
+PAGE = 7
+
+
+def page_bits(lo: int, hi: int) -> int:
+    """The pages of bytes lo to hi - 1 of a block's shared memory."""
+    first = lo >> PAGE
+    return ((1 << (((hi - 1) >> PAGE) - first + 1)) - 1) << first
+
+
+class Touch:
+    """One access of one warp batch: byte positions in the chunk's arena, `size` bytes each.
+
+    `number`: of a write, in the order of time; `changed`: where a store changed what another warp had stored, a boolean
+    a position (None: not known).
+    """
+
+    __slots__ = ("changed", "index", "ins", "lanes", "mask", "number", "offset", "pages", "size")
+
+    def __init__(self, pages: int, index: Array, offset: int, size: int, mask: Any, ins: Instruction) -> None:
+        self.pages, self.index, self.offset, self.size, self.mask, self.ins = pages, index, offset, size, mask, ins
+        self.lanes: Array | None = None  # of a compressed index
+        self.number = 0
+        self.changed: Array | None = None
+
+    def positions(self) -> tuple[Array, Array | None]:
+        """Byte positions of the active lanes, and which lanes those are (None: all)."""
+        if self.mask is None:
+            return self.index + self.offset, self.lanes
+        lanes = np.flatnonzero(self.mask)
+        return self.index[lanes] + self.offset, lanes
+
+
+def words(positions: Array, size: int) -> list[tuple[int, Array]]:
+    """(unit, element positions) that cover `size` bytes from each position."""
+    unit = min(size, 8)
+    first = positions >> (unit.bit_length() - 1)
+    return [(unit, first + i) for i in range(size // unit)]
+
+
+FULL = {1: 1, 2: 0x0101, 4: 0x01010101, 8: 0x0101010101010101}

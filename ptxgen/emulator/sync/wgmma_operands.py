@@ -1,0 +1,109 @@
+"""The operands of wgmma: matrices in shared memory by their descriptors, and in the registers of a warpgroup."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.emulator.memory.address_map import SHARED_BASE
+from ptxgen.emulator.memory.swizzle import swizzled
+from ptxgen.emulator.sync.touch import page_bits
+
+Array = NDArray[Any]
+
+
+#: by the descriptor's code
+SPANS = (0, 128, 64, 32)
+
+
+#: start addresses and offsets are counted in granules of 16 bytes, modulo this
+GRANULES = 1 << 14
+
+
+#: bytes of one row of A or column of B that an instruction takes
+DEPTH = 32
+
+
+class Region(NamedTuple):
+    """Granules of a block's shared memory, in the order of the matrix; pages; whether all are within its memory."""
+
+    granules: Array
+    pages: int
+    first: int
+    last: int
+
+
+@functools.lru_cache(maxsize=4096)
+def region(descriptor: int, rows: int, transposed: bool) -> Region:
+    """Where the operand of `rows` rows (of A; columns of B) lies.
+
+    K-major: [row, 2]. Transposed, elements of 16 bits: [k, group of 8 rows].
+    """
+    start, leading, stride = (descriptor >> at & 0x3FFF for at in (0, 16, 32))
+    span = SPANS[descriptor >> 62]
+    shift = descriptor >> 49 & 7 if span else 0
+    width = span // 16
+    if not transposed:
+        row, part = np.arange(rows)[:, None], np.arange(2)
+        inside = row % 8 * width + part if span else row % 8 + part * leading
+        at = start + row // 8 * stride + inside
+    else:
+        k, group = np.arange(16)[:, None], np.arange(rows // 8)
+        if span:
+            at = start + group // width * leading + group % width + k // 8 * stride + k % 8 * width
+        else:
+            at = start + group * stride + k // 8 * leading + k % 8
+    granules = swizzled(at % GRANULES, span, shift)
+    pages = 0
+    for page in np.unique(granules >> 3).tolist():
+        pages |= page_bits(page << 7, (page << 7) + 128)
+    return Region(granules, pages, int(granules.min()), int(granules.max()))
+
+
+def within(found: Region, end: int) -> bool:
+    return found.first << 4 >= SHARED_BASE and (found.last + 1) << 4 <= end
+
+
+def matrix(arena: Array, where: Array, transposed: bool, dtype: Any) -> Array:
+    """The elements of an operand, row by row; `arena`: granules as pairs of 64-bit words."""
+    data = arena[where]
+    if not transposed:
+        rows: Array = data.view(dtype).reshape(len(where), -1)
+        return rows
+    k, groups = where.shape
+    out: Array = data.view(dtype).reshape(k, groups * 8).T
+    return np.ascontiguousarray(out)
+
+
+# ---- registers: arrays [register, lane] of 32-bit words of one warp in some blocks
+
+
+def take_accumulator(words: Array, blocks: int, half: bool) -> Array:
+    """[block, 16, N] of the accumulators of a warp, [register, 32 * blocks]; `half`: two f16 a register."""
+    groups = len(words) // (2 if half else 4)
+    if half:
+        shaped = words.reshape(groups, 2, blocks, 8, 4).transpose(2, 1, 3, 0, 4)  # block, upper rows, row, group, pair
+        return np.ascontiguousarray(shaped).view(np.float16).reshape(blocks, 16, groups * 8)
+    shaped = words.reshape(groups, 2, 2, blocks, 8, 4).transpose(3, 1, 4, 0, 5, 2)
+    return np.ascontiguousarray(shaped).reshape(blocks, 16, groups * 8)
+
+
+def put_accumulator(matrix: Array) -> Array:
+    """The inverse: [register, 32 * blocks]."""
+    blocks, _, n = matrix.shape
+    if matrix.itemsize == 2:
+        words = np.ascontiguousarray(matrix).view(np.uint32).reshape(blocks, 2, 8, n // 8, 4)
+        return np.ascontiguousarray(words.transpose(3, 1, 0, 2, 4)).reshape(n // 4, blocks * 32)
+    words = np.ascontiguousarray(matrix).view(np.uint32).reshape(blocks, 2, 8, n // 8, 4, 2)
+    return np.ascontiguousarray(words.transpose(3, 1, 5, 0, 2, 4)).reshape(n // 2, blocks * 32)
+
+
+def take_left(words: Array, blocks: int, dtype: Any) -> Array:
+    """[block, 16, k] of A in the registers of a warp, [4, 32 * blocks]."""
+    size = np.dtype(dtype).itemsize
+    each = 4 // size
+    parts = np.ascontiguousarray(words).view(dtype).reshape(2, 2, blocks, 8, 4, each)  # right half, lower rows, ...
+    return np.ascontiguousarray(parts.transpose(2, 1, 3, 0, 4, 5)).reshape(blocks, 16, 8 * each)

@@ -1,0 +1,538 @@
+"""Warp batches: the lanes that execute together, one warp of every resident block of a chunk.
+
+Lane ``i`` of a batch belongs to block ``i // 32`` of the chunk. Registers are rows of arrays over these lanes. A group
+is the set of lanes at one position of the program. Steps name the batch ``c`` and the mask of executing lanes ``m``;
+a mask of None means every live lane.
+
+The protocols list what lower modules use of the engine, of the program and of the checks, which are implemented above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.emulator.memory.address_map import LOCAL_BITS, LOCAL_END, LOCAL_WINDOW, SHARED_BASE
+from ptxgen.emulator.memory.global_memory import GlobalMemory, typed_views
+from ptxgen.emulator.memory.tensormap import Window
+from ptxgen.emulator.options import Options
+from ptxgen.emulator.ptx.dtypes import DTYPES, SPECIAL_PREDICATES, SPECIALS_64
+from ptxgen.emulator.ptx.syntax import SIZES, Function, Instruction, Unit
+from ptxgen.emulator.stats import Stats
+from ptxgen.errors import Fault
+
+Array = NDArray[Any]
+Mask = NDArray[np.bool_] | None
+
+
+#: executes one instruction: called with a warp batch and a mask
+Step = Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A typed view of one row of the register file: `width` bytes a lane, as `type`.
+
+    A smaller type shows part number `part` of each register, 0 the lowest.
+    """
+
+    width: int
+    row: int
+    type: str
+    part: int = 0
+
+
+class AddressInfo:
+    """The addresses in one register of a warp batch: their extremes, alignment, and positions in an arena."""
+
+    __slots__ = ("elements", "end", "hi", "index", "lo", "ored", "pointers", "start")
+
+    def __init__(self, lo: int, hi: int, ored: int, index: Array) -> None:
+        self.lo, self.hi, self.ored, self.index = lo, hi, ored, index
+        self.elements: dict[int, Array] = {1: index}
+        self.pointers: dict[int, int] = {}
+        self.start, self.end = 1, 0  # the allocation that held them last
+
+    def pointer(self, size: int) -> int:
+        """The address, in this process, of the positions in elements of `size` bytes."""
+        found = self.pointers.get(size)
+        if found is None:
+            found = self.pointers[size] = self.unit(size).__array_interface__["data"][0]
+        return found
+
+    def unit(self, size: int) -> Array:
+        """Positions in elements of `size` bytes, rounded down."""
+        found = self.elements.get(size)
+        if found is None:
+            found = self.elements[size] = self.index >> (size.bit_length() - 1)
+        return found
+
+
+class RegisterSets(Protocol):
+    """The registers that wgmma instructions use: see `sync.wgmma_registers`."""
+
+    rows: dict[int, Array]
+    overlaps: list[list[int]]
+    of: dict[int, list[int]]
+
+
+class UndefinedRegisters(Protocol):
+    """The tracked registers of a program: see `ops.undefined`."""
+
+    fresh: list[bool]
+
+
+class AddressSlots(Protocol):
+    """The registers that hold addresses: for each slot, the keys of its address caches."""
+
+    address_slots: dict[int, list[int]]
+
+
+class Kernel(Protocol):
+    """The compiled kernel that a chunk executes: `engine.program.Program`."""
+
+    name: str
+    unit: Unit
+    function: Function
+    rows: dict[int, int]
+    views: list[Any]
+    keys: int
+    counters: int
+    local_size: int
+    asynchronous: bool
+    proxies: bool
+    messages: bool
+    grains: tuple[int, int]
+    flags: dict[int, int]
+    loops: dict[int, int]
+
+    @property
+    def builder(self) -> AddressSlots: ...
+
+    @property
+    def undefined(self) -> UndefinedRegisters: ...
+
+    @property
+    def register_sets(self) -> RegisterSets: ...
+
+    def mark_undefined(
+        self, c: WarpBatch, loaded: dict[int, tuple[NDArray[np.bool_], int]], ins: Instruction
+    ) -> None: ...
+
+
+class GlobalChecks(Protocol):
+    """The checks for races in global memory: `sync.shadow.Shadow`."""
+
+    def access(self, c: WarpBatch, ins: Instruction, kind: str, size: int, at: Array, lanes: Array) -> None: ...
+
+    def store(
+        self, c: WarpBatch, ins: Instruction, at: Array, lanes: Array, size: int, old: Array, values: Array
+    ) -> None: ...
+
+    def bulk(self, c: WarpBatch, ins: Instruction, lane: int, low: int, high: int, writes: bool) -> None: ...
+
+    def box(self, c: WarpBatch, ins: Instruction, lane: int, window: Window, writes: bool) -> None: ...
+
+    def wait(self, c: WarpBatch, warps: Array) -> None: ...
+
+
+class Launch(Protocol):
+    """The launch that a chunk belongs to: `engine.engine.Engine`."""
+
+    memory: GlobalMemory
+    options: Options
+    stats: Stats
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    cluster: tuple[int, int, int]
+    cluster_blocks: int
+    clustered: bool
+    blocks: int
+    threads: int
+    params: bytes
+    param_bytes: NDArray[np.uint8]
+    shared_size: int
+    dynamic_size: int
+    grid_workspace: int
+    progress: int
+    late: bool
+    sampling: int
+    random: Random
+    generator: np.random.Generator
+
+    @property
+    def program(self) -> Kernel: ...
+
+    @property
+    def shadow(self) -> GlobalChecks | None: ...
+
+    def block_coordinates(self, first: int, count: int) -> tuple[Array, Array]: ...
+
+    def chunks(self) -> list[Chunk]: ...
+
+
+class SharedChecks(Protocol):
+    """The checks of shared memory: `sync.checks.Checks`."""
+
+    hook: Callable[[WarpBatch, Any, str], None] | None
+    races: bool
+    size: int
+    actors: int
+    base: Array
+    blocks: Array
+    clocks: Array
+    copy_pages: int
+    valid_pages: int
+    valid_views: dict[int, Array]
+    doubt: bool
+    lanes: list[Any]
+    exchanged: list[Any]
+
+    def own(self, warp: int) -> Array: ...
+
+    def record(self, c: WarpBatch, touch: Any, kind: str) -> None: ...
+
+    def check_read(self, c: WarpBatch, touch: Any, slots: list[int] | None) -> None: ...
+
+    def check_copies(self, c: WarpBatch, touch: Any, doing: str) -> None: ...
+
+    def mark_written(self, pages: int, positions: Array, size: int) -> None: ...
+
+    def refresh(self, pages: int) -> None: ...
+
+    def close(self, c: WarpBatch) -> None: ...
+
+    def finish(self, c: WarpBatch) -> None: ...
+
+    def synchronise_lanes(self, c: WarpBatch, members: Array) -> None: ...
+
+    def synchronise_warps(self, c: WarpBatch, warps: Array) -> None: ...
+
+    def exchange(self, c: WarpBatch, members: Array | None) -> None: ...
+
+    def synchronise_clocks(self, releasing: Array, acquiring: Array) -> None: ...
+
+    def release_clocks(self, c: WarpBatch, blocks: Array) -> Any: ...
+
+    def acquire_clocks(self, acquiring: Array, released: Any, blocks: Array) -> None: ...
+
+
+class MessageChecks(Protocol):
+    """The messages between threads: `sync.messages.Messages`."""
+
+    def apply_received(self, c: WarpBatch, blocks: Array) -> None: ...
+
+    def fence(self, c: WarpBatch, blocks: Array, near: bool) -> None: ...
+
+    def carried(self, c: WarpBatch, lanes: Array) -> Array: ...
+
+    def receive(self, c: WarpBatch, lanes: Array, numbers: Array, acquires: bool) -> None: ...
+
+    def knows(self, warp: int, block: int, cluster: int, actor: int, row: int = 0) -> int: ...
+
+
+class NamedBarriers(Protocol):
+    """The named barriers: `sync.barriers.Barriers`."""
+
+    waiting: list[list[Any]]
+    pending: dict[tuple[int, int], list[Any]]
+    arrived: Array
+    expected: Array
+    whole: int
+
+    def arrive_lanes(self, part: Any) -> None: ...
+
+    def arrive_complete_warps(self, c: WarpBatch) -> None: ...
+
+    def warps_exited(self, blocks: Array) -> None: ...
+
+
+class AsyncWork(Protocol):
+    """The asynchronous state: `sync.async_state.AsyncState`."""
+
+    under_way: list[Any]
+
+    def advance(self) -> bool: ...
+
+    def finish(self) -> None: ...
+
+    def time_out(self) -> bool: ...
+
+    def waiting_places(self) -> list[tuple[WarpBatch, Instruction, Array, str]]: ...
+
+    def exit_blocks(self, c: WarpBatch, mask: Array, warps: Array, ins: Instruction) -> None: ...
+
+
+class WarpBatch:
+    """One warp of every block of a chunk."""
+
+    def __init__(self, chunk: Chunk, warp: int) -> None:
+        program = chunk.program
+        self.chunk, self.warp = chunk, warp
+        self.blocks = chunk.blocks
+        self.n = 32 * chunk.blocks
+        rows = program.rows
+        # rows begin at other places of the cache's lines, so that many of them fit at once
+        self.file = {
+            w: np.zeros((rows[w], self.n + 192 // w), DTYPES[f"u{8 * w}"] if w > 1 else bool)[:, : self.n]
+            for w in (1, 2, 4, 8)
+        }
+        self.lane = np.tile(np.arange(32, dtype=np.uint32), chunk.blocks)
+        self.row = np.repeat(np.arange(chunk.blocks, dtype=np.int64), 32)
+        self.shared_base = self.row * chunk.stride
+        self.specials: dict[str, Array] = {}
+        self.v: list[Array] = [self.make(view) for view in program.views]
+        self.addresses: list[AddressInfo | None] = [None] * program.keys
+        self.written: list[Any] = list(program.undefined.fresh)
+        self.tables: dict[Any, Any] = {}  # of compiled runs
+
+    def make(self, view: View | Array | str) -> Any:
+        if isinstance(view, View):
+            row = self.file[view.width][view.row]
+            dtype = DTYPES[view.type]
+            seen = row if row.dtype == dtype else row.view(dtype)
+            size = SIZES[view.type]
+            return seen[view.part :: view.width // size] if size < view.width else seen
+        if isinstance(view, str):
+            name, kind = view.split()
+            native: Any = np.uint64 if name[1:] in SPECIALS_64 else bool if name in SPECIAL_PREDICATES else np.uint32
+            row = self.specials.setdefault(name, np.zeros(self.n, native))
+            size = SIZES[kind]
+            if size > row.itemsize:
+                wide = self.specials.setdefault(f"{name} wide", np.zeros(self.n, np.uint64))
+                return wide.view(DTYPES[kind])
+            return row.view(DTYPES[kind])[:: row.itemsize // size]
+        return np.tile(view, self.n) if view.ndim else view
+
+    # ---- a new chunk
+
+    def reset(self) -> None:
+        chunk = self.chunk
+        threads = chunk.engine.threads
+        first = self.warp * 32
+        self.alive: Mask = None
+        self.count = self.n
+        if first + 32 > threads:
+            self.alive = np.tile(np.arange(first, first + 32) < threads, self.blocks)
+            self.count = int(np.count_nonzero(self.alive))
+        self.groups: dict[int, Mask] = {0: None}
+        self.parked: set[int] = set()
+        self.cooling: set[int] = set()
+        self.ready = True
+        self.polled = False
+        self.executed = 0  # instructions since the chunk began
+        self.quiet = 0
+        #: iterations of the loops that the program counts, by lane
+        self.iterations = np.zeros((self.chunk.program.counters, self.n), np.int32)
+        for i in range(len(self.addresses)):
+            self.addresses[i] = None
+        self.written = list(self.chunk.program.undefined.fresh)
+        self.undefined_origins: dict[int, Any] = {}
+        self.undefined_next: dict[int, Array] = {}
+        self.segment: Any = None  # of the race checks: `sync.checks.Segment`
+        self.copies: list[Any] = []
+        self.copy_group: int | Array = 0
+        self.copy_pages = 0
+        self.state: dict[str, Any] = {}
+        #: sets of registers by number: blocks where wgmma holds them, and where others have touched them since a fence
+        self.busy_registers: dict[int, Array] = {}
+        self.touched_registers: dict[int, Array | bool] = {}
+        self.fill_specials()
+
+    def fill_specials(self) -> None:
+        for name in list(self.specials):
+            if not name.endswith(" wide"):
+                self.specials[name][:] = self.special(name)
+                wide = self.specials.get(f"{name} wide")
+                if wide is not None:
+                    wide[:] = self.specials[name]
+
+    def special(self, name: str) -> Array | int:
+        """The value of a special register, a lane each or one for all."""
+        engine = self.chunk.engine
+        word, _, axis = name[1:].partition(".")
+        k = "xyz".find(axis) if axis else 0
+        if word == "tid":
+            thread = self.warp * 32 + self.lane.astype(np.int64)
+            x, y, _ = engine.block
+            return (thread % x, thread // x % y, thread // (x * y))[k]
+        if word == "ntid":
+            return engine.block[k]
+        if word == "nctaid":
+            return engine.grid[k]
+        if word in ("ctaid", "clusterid", "cluster_ctaid"):
+            ids = self.chunk.block_ids[:, k][self.row]
+            size = engine.cluster[k]
+            return ids if word == "ctaid" else ids // size if word == "clusterid" else ids % size
+        if word == "nclusterid":
+            return engine.grid[k] // engine.cluster[k]
+        if word == "cluster_nctaid":
+            return engine.cluster[k]
+        if word == "cluster_ctarank":
+            return self.chunk.ranks[self.row]
+        if word == "cluster_nctarank":
+            return engine.cluster[0] * engine.cluster[1] * engine.cluster[2]
+        if word == "is_explicit_cluster":
+            return int(engine.clustered)
+        if word.startswith("window:"):
+            ranks = self.chunk.ranks[self.row] if self.chunk.windows is not None else 0
+            return int(word[7:]) + (ranks << 24)
+        if word == "laneid":
+            return self.lane
+        if word == "warpid":
+            return self.warp
+        if word == "nwarpid":
+            return 64
+        if word == "smid":
+            return (self.chunk.first + self.row) % 132
+        if word == "nsmid":
+            return 132
+        if word.startswith("lanemask"):
+            bit = np.uint32(1) << self.lane
+            kind = word[-2:]
+            below = bit - np.uint32(1)
+            return {"eq": bit, "lt": below, "le": below | bit, "gt": ~(below | bit), "ge": ~below}[kind]
+        if word == "total_smem_size":
+            return -(-engine.shared_size // 128) * 128
+        if word == "aggr_smem_size":
+            return SHARED_BASE + engine.shared_size
+        if word == "dynamic_smem_size":
+            return engine.dynamic_size
+        if word in ("envreg1", "envreg2"):  # the halves of the address of a cooperative launch's workspace
+            return engine.grid_workspace >> 32 if word == "envreg1" else engine.grid_workspace & 0xFFFFFFFF
+        return 0
+
+    def local_windows(self) -> Array:
+        """Where the local memory of each lane begins among generic addresses: another place for each thread."""
+        found: Array | None = self.state.get("local windows")
+        if found is None:
+            threads = ((self.chunk.first + self.row) * len(self.chunk.batches) + self.warp) * 32 + self.lane
+            number = threads % ((LOCAL_END - LOCAL_WINDOW >> LOCAL_BITS) - 1)
+            found = self.state["local windows"] = (LOCAL_WINDOW + (number << LOCAL_BITS)).astype(np.uint64)
+        return found
+
+    def forget_addresses(self, number: int) -> None:
+        """The registers of a set have changed."""
+        program = self.chunk.program
+        slots, keys = program.register_sets.of, program.builder.address_slots
+        for slot in keys.keys() & slots:
+            if number in slots[slot]:
+                for key in keys[slot]:
+                    self.addresses[key] = None
+
+    # ---- positions
+
+    def live(self) -> Array:
+        return self.alive if self.alive is not None else np.ones(self.n, bool)
+
+    def add(self, at: int, mask: Mask) -> None:
+        """Puts lanes at a position; they join those already there."""
+        self.ready = True
+        groups = self.groups
+        if mask is not None and at in groups:
+            other = groups[at]
+            assert other is not None
+            mask = mask | other
+        self.parked.discard(at)
+        if mask is not None and np.count_nonzero(mask) == self.count:
+            mask = None
+        groups[at] = mask
+
+    def park(self, at: int, mask: Mask) -> None:
+        self.add(at, mask)
+        self.parked.add(at)
+
+    def retire(self, mask: Mask) -> None:
+        """Lanes leave the program."""
+        if mask is None:
+            mask = self.live()
+        alive = self.live() & ~mask
+        self.alive = alive
+        self.count = int(np.count_nonzero(alive))
+        self.parked.clear()
+        for at, group in self.groups.items():
+            if group is not None and np.count_nonzero(group) == self.count:
+                self.groups[at] = None
+
+    def warps(self, mask: Mask) -> Any:
+        """Per block of the chunk: whether any lane of the mask is in it."""
+        if mask is None:
+            mask = self.alive
+        if mask is None:
+            return np.ones(self.blocks, bool)
+        return mask.reshape(self.blocks, 32).any(axis=1)
+
+    def coordinates(self, lane: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+        """Block and thread of a lane."""
+        block = self.chunk.block_ids[lane // 32]
+        x, y, _ = self.chunk.engine.block
+        t = self.warp * 32 + lane % 32
+        return (int(block[0]), int(block[1]), int(block[2])), (t % x, t // x % y, t // (x * y))
+
+
+class Chunk:
+    """Consecutive blocks that are resident together, with their shared memory.
+
+    The engine attaches the checks, the barriers and the asynchronous state after each reset.
+    """
+
+    checks: SharedChecks
+    barriers: NamedBarriers
+    messages: MessageChecks | None
+    async_state: AsyncWork | None
+
+    def __init__(self, engine: Launch, program: Kernel, blocks: int) -> None:
+        self.engine, self.program, self.blocks = engine, program, blocks
+        self.stride = -(-(SHARED_BASE + engine.shared_size) // 128) * 128
+        self.end = SHARED_BASE + engine.shared_size
+        self.shared = np.zeros(blocks * self.stride, np.uint8)
+        self.views = typed_views(self.shared)
+        self.batches = [WarpBatch(self, w) for w in range((engine.threads + 31) // 32)]
+
+    def reset(self, first: int) -> None:
+        """Become the blocks from number `first` of the launch on."""
+
+        self.first = first
+        self.block_ids, self.ranks = self.engine.block_coordinates(first, self.blocks)
+        #: what a block's shared addresses begin with in the window of its cluster; None: blocks are alone
+        self.windows = self.ranks << 24 if self.engine.cluster_blocks > 1 else None
+        if self.engine.options.uninitialised:
+            self.shared[:] = 0xFF
+        self.state: dict[str, Any] = {}
+        self.messages = None
+        self.async_state = None
+        #: of each warp: its clock when it waited for the kernels before
+        self.waited = np.zeros((len(self.batches), self.blocks), np.int32)
+        for batch in self.batches:
+            batch.reset()
+
+    @property
+    def finished(self) -> bool:
+        return all(not t.count for t in self.batches)
+
+
+def fault(
+    kind: type[Fault], message: str, c: WarpBatch, ins: Instruction, lane: int, address: int | None = None
+) -> Fault:
+    """A fault of the given class at one lane of a warp batch."""
+    block, thread = c.coordinates(lane)
+    return kind(
+        message,
+        entry=c.chunk.program.name,
+        line=ins.line,
+        instruction=" ".join(ins.text.split()),
+        block=block,
+        thread=thread,
+        address=address,
+        source=c.chunk.program.unit.source(ins),
+    )
+
+
+def active(c: WarpBatch, m: Mask) -> Array:
+    """The lanes that execute, as booleans."""
+    return c.live() if m is None else m
