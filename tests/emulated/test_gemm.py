@@ -160,7 +160,7 @@ def test_a_long_k_in_short_passes():
     verify(Gemm(4, 5, 3001, "NT"), replace(ANY, u=8, kg=7, splitk=1), "normal")
 
 
-@pytest.mark.parametrize("raster_group", [2, 3, 4, 6, 7, 8])
+@pytest.mark.parametrize("raster", [2, 3, 4, 6, 7, 8])
 def test_tiles_that_are_walked_in_groups(raster):
     """Seven tiles along M: the last group is whole, short or the only one."""
     verify(Gemm(7 * 16 - 3, 35, 9, "TN"), replace(ANY, raster_group=raster), "integers")
@@ -188,7 +188,7 @@ def test_odd_leading_dimensions_and_starts_off_alignment(dtype, compute, layout)
         verify(p, replace(ANY, bounds=bounds), "integers", 1.0, float(bounds - 1), shift=True)
 
 
-@pytest.mark.parametrize("splitk", ["", "kg=3", "kg=3 splitk=1", "kg=3 splitk=2", "kl=2", "epilogue_smem=1"])
+@pytest.mark.parametrize("split", ["", "kg=3", "kg=3 splitk=1", "kg=3 splitk=2", "kl=2", "epilogue_smem=1"])
 def test_vectors_at_half_their_alignment_are_not_used(split):
     """Rows of even length from an address that is a multiple of 8: pairs, and no more."""
     p = Gemm(18, 22, 26, "TN", lda=20, ldb=22, ldc=26, aligned_a=8, aligned_b=8, aligned_c=8)
@@ -268,7 +268,7 @@ def test_deterministic_kernels_give_the_same_bits(dtype, compute, text):
     assert all(np.array_equal(runs[0], x) for x in runs[1:])
 
 
-@pytest.mark.parametrize("splitk", [0, 1])
+@pytest.mark.parametrize("split", [0, 1])
 def test_slices_that_add_as_they_come_are_refused_where_order_matters(split):
     p = Gemm(20, 19, 100, "TN", deterministic=True)
     assert broken(p, Config(kg=2, splitk=split), device("emulated")).name == "splitk"

@@ -73,7 +73,7 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("splitk", ["", "kg=2 splitk=0", "kg=2 splitk=1", "kg=2 splitk=2"])
+@pytest.mark.parametrize("split", ["", "kg=2 splitk=0", "kg=2 splitk=1", "kg=2 splitk=2"])
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_to_multiply_and_to_meet(way, split):
     """A vector by a matrix; what it leaves of K, and of N."""

@@ -70,7 +70,7 @@ def test_what_c_holds_meets_sums_on_the_way():
         verify(Gemm(70, 75, 40, "NT", "f16"), parse_config(f"{c}{swap}"), "integers", 1.0, -2.0, on="h200", shift=True)
 
 
-@pytest.mark.parametrize("transposed_mma", ["", " transposed_mma=1"])
+@pytest.mark.parametrize("swap", ["", " transposed_mma=1"])
 def test_a_fused_epilogue(swap):
     p = Gemm(70, 75, 40, "NT", "f16", epilogue="scale_rows,bias_column,relu")
     right(p, f"family=2 epilogue_smem=1 ml=64 nl=64 u=32 stages=2{swap}", 1)

@@ -500,7 +500,7 @@ def test_a_saver_that_is_killed_leaves_the_model_before(fitted, saved, monkeypat
     with monkeypatch.context() as patched:
         patched.setattr(Path, "replace", killed)
         with pytest.raises(KeyboardInterrupt):
-            Model(H200, replace(fitted.facts, tma_rows=1), fitted._booster).save(saved)
+            Model(H200, replace(fitted.facts, rows=1), fitted._booster).save(saved)
     assert (saved / "model.json").read_bytes() == before
     assert Model.load(saved).facts == fitted.facts
 

@@ -186,7 +186,7 @@ BREAKS = {
     ],
     "grid": [
         (Gemm(64, 64 * 65536, 64, "TN"), "raster_group=1", "h200", "65536 along N"),
-        (Gemm(2**31 - 64, 64 * 65536, 64, "TN"), "raster_group=8", "h200", "33554431 tiles along M"),
+        (Gemm(2**31 - 64, 64 * 64, 64, "TN"), "raster_group=8", "h200", "33554431 tiles along M"),
     ],
 }
 
