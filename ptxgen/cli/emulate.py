@@ -92,8 +92,8 @@ def emulate(
 
     from ptxgen.emulator import launch
     from ptxgen.emulator.engine.arguments import parse_argument
-    from ptxgen.emulator.ptx.parser import parse
     from ptxgen.emulator.engine.summary import fault_fields, stats_fields, text
+    from ptxgen.emulator.ptx.parser import parse
 
     source = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8", errors="replace")
     random = np.random.default_rng(seed)
