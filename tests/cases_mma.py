@@ -58,7 +58,7 @@ AXES = {
     "raster_group": (1, 4, 8),
     "store_policy": (0, 1),
     "min_ctas_per_sm": (1, 2, 3),
-    "operand_path": (0, 0, 0, 1, 2, 3),
+    "operand_paths": (0, 0, 0, 1, 2, 3),  # bits: A, B is packed
 }
 
 
@@ -92,8 +92,10 @@ def config(p: Gemm, d: Device, rng: np.random.Generator, threads: int) -> Config
     for n, name in enumerate(("vec_a", "vec_b", "vec_c")):
         widest = min(p.vectors[n], 16 if n < 2 else 8)
         if n < 2:
-            widest = np.where(values["operand_path"] >> n & 1, 16 // p.element.bytes, widest)
+            widest = np.where(values["operand_paths"] >> n & 1, 16 // p.element.bytes, widest)
         values[name] = np.where(rng.random(DRAWS) < 0.6, widest, values[name])
+    paths = values.pop("operand_paths")
+    values.update(operand_path_a=paths & 1, operand_path_b=paths >> 1)
     c = Columns({**values, "family": np.full(DRAWS, MMA)}, DRAWS)
     small = c.ml // c.ms * (c.nl // c.ns) * c.kl * 32 <= threads
     rows = np.flatnonzero(legal(p, c, d) & small)

@@ -61,7 +61,7 @@ AXES = {
     "vec_c": ((1, 2, 4, 8), 0.5),
     "raster_group": ((1, 4, 8), 0.6),
     "min_ctas_per_sm": ((1, 2), 0.8),
-    "operand_path": ((0, 1, 2, 3, 4, 6, 8, 9, 12, 12), 0.4),
+    "operand_paths": ((0, 1, 2, 3, 4, 6, 8, 9, 12, 12), 0.4),
 }
 
 
@@ -103,6 +103,9 @@ def config(p: Gemm, d: Device, rng: np.random.Generator) -> Config | None:
     values["nl"] = np.where(values["transposed_mma"] == 1, wide, other)
     values["splitk"] = np.where(values["kg"] > 1, rng.choice([0, 2, 3, 4], DRAWS), 0)
     values["family"] = np.full(DRAWS, 2)
+    paths = values.pop("operand_paths")  # bits: 1 A, 2 B is packed; 4 A, 8 B is realigned
+    values["operand_path_a"] = (paths & 1) + (paths >> 2 & 1) * 2
+    values["operand_path_b"] = (paths >> 1 & 1) + (paths >> 3 & 1) * 2
     c = Columns(values, DRAWS)
     rows = np.flatnonzero(legal(p, c, d))
     if not len(rows):

@@ -61,7 +61,7 @@ def problem_fields(case: Case) -> Document:
 
 def config_fields(config: Config) -> Document:
     """Every axis, and the text that ``--config`` takes."""
-    return {"config": dict(config.items()), "config_text": str(config)}
+    return {"config": config.values(), "config_text": str(config)}
 
 
 def selection_fields(case: Case, selection: Any) -> Document:
@@ -180,7 +180,7 @@ def config_cells(row: Document) -> list[Any]:
     values = row.get("config")
     if values is None:
         return [None] * len(PAPER) + [""]
-    others = (a for a in AXES if not a.symbol and values[a.name] != a.default)
+    others = (a for a in AXES if not a.symbol and values[a.name] != a.value(a.default))
     return [values[name] for _, name in PAPER] + [" ".join(f"{a.name}={values[a.name]}" for a in others)]
 
 

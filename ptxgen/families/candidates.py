@@ -9,7 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.codegen.config import AXES, AXIS, PDL_WITHIN, SPLIT_FLAG, SPLIT_MEMSET, SPLIT_WORKSPACE, Columns, Config
+from ptxgen.codegen.config import (
+    AXES,
+    AXIS,
+    PACK,
+    PDL_WITHIN,
+    SPLIT_FLAG,
+    SPLIT_MEMSET,
+    SPLIT_WORKSPACE,
+    Columns,
+    Config,
+)
 from ptxgen.families.geometry import geometry
 from ptxgen.families.rules import RULES, reducible
 from ptxgen.problem.device import Device
@@ -158,8 +168,13 @@ def split_for(p: Gemm, kg: Any) -> Any:
 
 
 def overlap(p: Gemm, c: Columns) -> Any:
-    """``pdl``, which is nothing within a launch of one kernel: what comes as it lies (4, 8) takes no pass."""
-    several = (c.operand_path % 4 > 0) | (p.compute == "f32_bf16x6") | ((c.splitk == SPLIT_WORKSPACE) & (c.kg > 1))
+    """``pdl``, which is nothing within a launch of one kernel: only packed operands take an auxiliary kernel."""
+    several = (
+        (c.operand_path_a == PACK)
+        | (c.operand_path_b == PACK)
+        | (p.compute == "f32_bf16x6")
+        | ((c.splitk == SPLIT_WORKSPACE) & (c.kg > 1))
+    )
     return np.where((c.pdl == PDL_WITHIN) & np.logical_not(several), 0, c.pdl)
 
 

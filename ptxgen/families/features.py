@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.codegen.config import FAMILIES, Columns
+from ptxgen.codegen.config import FAMILIES, PACK, REALIGN, Columns
 from ptxgen.families import perf_costs
 from ptxgen.families import perf_model as clock
 from ptxgen.families.geometry import WARP, geometry
@@ -130,6 +130,14 @@ CHUNK = 1 << 13  #: rows filled at a time, so that the matrix is written while i
 MMA, WGMMA, SKINNY = (FAMILIES.index(name) for name in ("mma", "wgmma", "skinny"))
 
 
+def _code(c: Columns, name: str) -> Floats:
+    """A feature that is a code or a switch. ``operand_path`` has bits: 1 A is packed, 2 B, 4 A is realigned, 8 B."""
+    if name == "operand_path":
+        a, b = c.operand_path_a, c.operand_path_b
+        return np.asarray((a == PACK) + 2 * (b == PACK) + 4 * (a == REALIGN) + 8 * (b == REALIGN), np.float32)
+    return np.asarray(c.columns[name], np.float32)
+
+
 def _log(x: object) -> Floats:
     return np.log2(np.maximum(np.asarray(x, np.float32), np.float32(1e-6)))
 
@@ -152,7 +160,7 @@ def _own(p: Gemm, c: Columns, g: SimpleNamespace, w: clock.Work, d: Device) -> F
     warps = np.maximum(g.threads // WARP, 1)
     rows, cols, depth, loads_a, loads_b = _parts(p, c, g)
     moved = w.moved_a + w.moved_b
-    columns = [_log(c.columns[n]) for n in _LOGS] + [np.asarray(c.columns[n], np.float32) for n in _CODES]
+    columns = [_log(c.columns[n]) for n in _LOGS] + [_code(c, n) for n in _CODES]
     columns += [
         _log(g.threads),
         _log(g.shared),

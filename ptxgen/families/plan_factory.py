@@ -13,7 +13,7 @@ from ptxgen.families.rules import require
 from ptxgen.families.simt.plan import SimtPlan
 from ptxgen.families.skinny.plan import StreamPlan
 from ptxgen.families.wgmma.bf16x3 import planes
-from ptxgen.families.wgmma.operand_packing import A, B
+from ptxgen.families.wgmma.operand_packing import copied
 from ptxgen.families.wgmma.pack_channels import plan_of
 from ptxgen.families.wgmma.pack_rows import CopiedPlan
 from ptxgen.families.wgmma.plan import WgmmaPlan
@@ -37,7 +37,7 @@ def plan_for(problem: Problem, config: Config, device: Device) -> Plan:
         kind = SummingPlan
     elif kind is WgmmaPlan and planes(product) > 1:
         kind = PartingPlan
-    elif kind is WgmmaPlan and config.operand_path & (A | B):
+    elif kind is WgmmaPlan and (copied(config, "a") or copied(config, "b")):
         kind = CopiedPlan
     require(product, config, device)
     plan = kind(product, config, device, geometry(product, config))

@@ -161,7 +161,7 @@ LAST = (
                 & (p.grain[2] % np.maximum(c.u, 1) == 0)
             )
         ),
-        "bounds=0 needs m, n, k={p.grain[0]}, {p.grain[1]}, {p.grain[2]} to be multiples of ml, nl, u={c.ml}, {c.nl},"
+        "bounds=none needs m, n, k={p.grain[0]}, {p.grain[1]}, {p.grain[2]} to be multiples of ml, nl, u={c.ml}, {c.nl},"
         " {c.u}",
     ),
     Rule(
@@ -176,7 +176,7 @@ LAST = (
             & ((c.splitk <= SPLIT_WORKSPACE) | (c.family == wgmma.WGMMA))
             & ((c.kg == 1) | (c.splitk >= SPLIT_WORKSPACE) | reducible(p))
         ),
-        "splitk={c.splitk} with kg={c.kg}: kg=1 takes splitk=0; 16-bit C, deterministic sums and epilogues take splitk=2",
+        "splitk={c.splitk} with kg={c.kg}: kg=1 takes splitk=memset_red; 16-bit C, deterministic sums and epilogues take splitk=workspace",
     ),
     Rule(
         "grid",
@@ -210,12 +210,23 @@ def broken(p: Gemm, c: Config, d: Device) -> Rule | None:
     return None
 
 
+class _Worded:
+    """A configuration as messages show it: attributes are words where the axis has words."""
+
+    def __init__(self, config: Config) -> None:
+        self.__dict__.update(config.values(), text=str(config))
+
+    def __str__(self) -> str:
+        return str(self.__dict__["text"])
+
+
 def require(p: Gemm, c: Config, d: Device) -> None:
     """ConfigError, naming the rule and its numbers, if ``c`` is not legal for ``p`` on ``d``."""
     rule = broken(p, c, d)
     if rule is not None:
         g = SimpleNamespace() if rule in FIRST else geometry(p, c)
-        raise ConfigError(f"config breaks rule {rule.name!r}: {rule.message.format(p=p, c=c, g=g, d=d)}", rule.name)
+        message = rule.message.format(p=p, c=_Worded(c), g=g, d=d)
+        raise ConfigError(f"config breaks rule {rule.name!r}: {message}", rule.name)
 
 
 def rejections(p: Gemm, c: Columns, d: Device) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ptxgen.codegen.config import Config, parse_config
+from ptxgen.codegen.config import Config
 from ptxgen.errors import CorruptError
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.registry import Problem
@@ -29,6 +29,7 @@ from ptxgen.tuning.records import (
     parse_problem,
     samples_text,
     storable,
+    stored_config,
 )
 from ptxgen.tuning.schema import APPLICATION, SCHEMA, SCHEMA_VERSION
 from ptxgen.tuning.sqlite_file import Row, SqliteFile
@@ -70,7 +71,7 @@ class Database(SqliteFile):
     def _measurement(self, row: Row) -> Measurement | None:
         """The measurement of a row of ``_COLUMNS``; None: this version does not know its problem or axes."""
         try:
-            problem, config = parse_problem(row[1]), parse_config(row[2])
+            problem, config = parse_problem(row[1]), stored_config(row[2])
         except ValueError:
             return None
         try:

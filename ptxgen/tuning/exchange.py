@@ -17,7 +17,7 @@ from typing import IO, Any
 from ptxgen.errors import CorruptError, InputError, SchemaError
 from ptxgen.tuning.measurement import CLOCKS, Measurement
 
-FORMAT = 1
+FORMAT = 2  #: of files of winners and of measurements. 1: configurations had other axis names, and integers for words
 LINE_LIMIT = 1 << 20  #: bytes of one line
 TEXT_LIMIT = 1 << 26  #: bytes of a file that is read whole
 MEMORY_LIMIT = 80 << 20  #: bytes that the decompressor may allocate: every preset of xz needs less
@@ -134,12 +134,14 @@ def unpacked_lines(path: Path) -> Iterator[bytes]:
         yield rest
 
 
-def require_format(path: Path, version: object) -> None:
+def require_format(path: Path, version: object) -> int:
+    """The format that a file says it has. CorruptError: it is no number; SchemaError: a newer one."""
     text = str(version)
     if not re.fullmatch("[0-9]{1,9}", text) or int(text) < 1:
         raise CorruptError(f"{path}, line 1: format is {version!r:.60}; it must be a number from 1 to {FORMAT}")
     if int(text) > FORMAT:
         raise SchemaError(f"{path}, line 1: has format {text}, and this ptxgen knows formats up to {FORMAT}")
+    return int(text)
 
 
 def require_header(m: Measurement, header: Header) -> None:

@@ -67,7 +67,7 @@ class Measurement:
     def as_dict(self) -> dict[str, Any]:
         """Plain data, fit for JSON; ``from_dict`` reads it back."""
         out = asdict(self)
-        out.update(problem=self.problem.key(), config=" ".join(f"{n}={v}" for n, v in self.config.items()))
+        out.update(problem=self.problem.key(), config=self.config.full_text())
         if not self.sass:
             del out["sass"]
         return out

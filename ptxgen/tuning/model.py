@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ptxgen.codegen.config import FAMILIES, Columns, Config
 from ptxgen.errors import DeviceError, InputError
 from ptxgen.families import perf_model as clock
-from ptxgen.families.features import features
+from ptxgen.families.features import NAMES, features
 from ptxgen.families.space import Candidates, candidates
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
@@ -53,8 +53,11 @@ class Search:
 class Model:
     """Predicts microseconds on one device. ``Model.fit``, ``Model.load`` or ``Model.analytic`` make one."""
 
-    def __init__(self, device: Device, facts: Facts | None = None, booster: Any = None) -> None:
-        self.device, self.facts, self._booster = device, facts, booster
+    def __init__(
+        self, device: Device, facts: Facts | None = None, booster: Any = None, names: tuple[str, ...] = NAMES
+    ) -> None:
+        """``names``: the features that the booster was trained on, some of ``features.NAMES``."""
+        self.device, self.facts, self._booster, self._names = device, facts, booster, names
         if booster is not None:
             booster.set_param({"nthread": threads()})
 
@@ -128,8 +131,11 @@ class Model:
         for at in range(0, len(learnt), CHUNK):
             rows = learnt[at : at + CHUNK]
             part = c if len(rows) == len(c) else c.take(rows)
-            seen = self._booster.inplace_predict(features(p, part, d, us[rows]), validate_features=False)
-            out[rows] = np.exp2(seen + base[rows])
+            x = features(p, part, d, us[rows])
+            if self._names != NAMES:
+                x = np.ascontiguousarray(x[:, model_files.columns_of(self._names)])
+            predicted = self._booster.inplace_predict(x, validate_features=False)
+            out[rows] = np.exp2(predicted + base[rows])
         return out
 
     def search(
@@ -173,7 +179,7 @@ class Model:
         """Writes ``model.json`` into ``folder``, at one stroke. InputError: nothing was trained."""
         if self._booster is None or self.facts is None:
             raise InputError("model is analytic; only a trained one can be saved")
-        model_files.write(Path(folder), self.device, self.facts, self._booster)
+        model_files.write(Path(folder), self.device, self.facts, self._booster, self._names)
 
     @classmethod
     def load(cls, folder: Path | str) -> Model:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
-from ptxgen.codegen.config import AXIS, Config, parse_config
+from ptxgen.codegen.config import Config, parse_config
+from ptxgen.codegen.config_migration import translate
 from ptxgen.errors import InputError, PtxgenError
 from ptxgen.problem.registry import Problem, parse
 from ptxgen.tuning.exchange import is_utf8
@@ -25,28 +25,37 @@ CurrentOn = Callable[[str, Problem, Config], str]
 
 def config_text(config: Config) -> str:
     """Every axis as ``name=value``: the form in which the database compares configurations."""
-    return " ".join(f"{name}={value}" for name, value in config.items())
+    return config.full_text()
+
+
+def stored_config(text: str) -> Config:
+    """The configuration of a stored text, which may be of an earlier form. ConfigError: an axis or value is unknown."""
+    return parse_config(translate(text))
 
 
 parse_problem = lru_cache(maxsize=4096)(parse)
 make_environment = lru_cache(maxsize=256)(Environment)
 LATEST = 253402300799.0  #: seconds since 1970 at the end of the year 9999
-_VALUE = re.compile(r"=-?\d+")
 
 
-@lru_cache(maxsize=64)
-def _axesknown(names: str) -> bool:
-    return all(name in AXIS for name in names.split())
+@lru_cache(maxsize=4096)
+def _is_known_axis(word: str) -> bool:
+    try:
+        stored_config(word)
+    except InputError:
+        return False
+    return True
 
 
 def is_known(config: str) -> bool:
-    return _axesknown(_VALUE.sub("", config))
+    """Whether this version knows every axis and value of a stored text."""
+    return all(map(_is_known_axis, config.split()))
 
 
 def canonical(config: str) -> str:
     """``config_text`` of a stored text (rows older than an axis lack it); empty: an axis is unknown."""
     try:
-        return config_text(parse_config(config))
+        return config_text(stored_config(config))
     except InputError:
         return ""
 

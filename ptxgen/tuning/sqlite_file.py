@@ -13,6 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
+from ptxgen.codegen import config_migration
 from ptxgen.errors import CorruptError, DatabaseError, SchemaError
 from ptxgen.tuning.schema import APPLICATION, MIGRATIONS, SCHEMA, SCHEMA_VERSION
 
@@ -46,6 +47,7 @@ _verified: set[tuple[int, ...]] = set()  #: states of files that this process ch
 
 
 def _execute(db: sqlite3.Connection, statements: str) -> None:
+    db.create_function("translate_config", 1, config_migration.translate, deterministic=True)
     for statement in statements.split(";\n"):
         db.execute(statement)
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ptxgen.codegen.config import Config, parse_config
+from ptxgen.codegen.config_migration import translate
 from ptxgen.errors import CorruptError, InputError, PtxgenError
 from ptxgen.problem.registry import Problem, parse
 from ptxgen.settings import shipped_dir
@@ -138,7 +139,7 @@ class _Winners(Mapping[str, Measurement]):
         comments = [line.removeprefix("#").strip() for line in lines if line.startswith("#")]
         if not comments or not lines[0].startswith(f"# {_TITLE}"):
             raise CorruptError(f"{path}, line 1: must read '# {_TITLE}{FORMAT}'")
-        require_format(path, comments[0].removeprefix(_TITLE))
+        self.format = require_format(path, comments[0].removeprefix(_TITLE))
         named = dict(c.partition(":")[::2] for c in comments if ":" in c)
         with placed(path, 1):
             self.header = Header(**{f.name: named.get(f.name, "").strip() for f in fields(Header)})
@@ -179,7 +180,13 @@ class _Winners(Mapping[str, Measurement]):
                 raise InputError(f"sass is {sass!r}; it must be a release of ptxas, a target and 16 hexadecimal digits")
             environment = _environment(self.header.device, self.header.clock, to_json(values))
             samples = (microseconds(float(cells[2])),)
-            return Measurement(problem, parse_config(cells[1]), "ok", environment, samples, cells[3], sass=sass)
+            config = parse_config(_config_text(cells[1], self.format))
+            return Measurement(problem, config, "ok", environment, samples, cells[3], sass=sass)
+
+
+def _config_text(text: str, version: int) -> str:
+    """A configuration of a file of an earlier format, as this version writes it."""
+    return translate(text) if version < 2 else text
 
 
 @lru_cache(maxsize=256)
@@ -224,20 +231,20 @@ def read_measurements(path: Path) -> tuple[Header, Iterator[Measurement]]:
     rows.close()
     if title is None or title.pop("ptxgen", None) != "measurements":
         raise CorruptError(f'{path}, line 1: must be an object with "ptxgen": "measurements"')
-    require_format(path, title.pop("format", None))
+    version = require_format(path, title.pop("format", None))
     count = title.pop("measurements", None)
     with placed(path, 1):
         header = Header(**title)
-    return header, _measurements(path, header, count)
+    return header, _measurements(path, header, count, version)
 
 
-def _measurements(path: Path, header: Header, count: object) -> Iterator[Measurement]:
+def _measurements(path: Path, header: Header, count: object, version: int) -> Iterator[Measurement]:
     number = 1
     with closing(_objects(path)) as rows:
         next(rows)
         for number, values in enumerate(rows, 2):
             with placed(path, number):
-                m = _measurement(values)
+                m = _measurement(values, version)
                 require_header(m, header)
             yield m
     if number - 1 != count:
@@ -260,7 +267,7 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 }
 
 
-def _measurement(values: dict[str, Any]) -> Measurement:
+def _measurement(values: dict[str, Any], version: int = FORMAT) -> Measurement:
     """The measurement of one line. InputError, or another ValueError: it breaks a rule."""
     for name in ("problem", "config", "outcome", "environment"):
         if name not in values:
@@ -283,7 +290,8 @@ def _measurement(values: dict[str, Any]) -> Measurement:
         raise InputError(f"outcome {values['outcome']} has {len(samples)} samples; ok has some, a failure none")
     if not all(-1 <= values.get(name, -1) < 1 << 31 for name in ("registers", "spills")):
         raise InputError("registers and spills must be counts, or -1")
-    m = from_dict({**values, "samples": samples, "created": float(values.get("created", 0))})
+    config = _config_text(values["config"], version)
+    m = from_dict({**values, "config": config, "samples": samples, "created": float(values.get("created", 0))})
     check(m)
     return m
 

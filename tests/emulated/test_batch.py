@@ -21,8 +21,8 @@ from ptxgen.runtime.emulated import EmulatedDriver
 from tests.cases_batch import batches
 
 SIMT = "ms=4 ns=4 ml=32 nl=32 u=8 stages=2"
-MMA = "family=1 ms=16 ns=16 ml=32 nl=32 u=32 stages=2 cp_async_a=0 cp_async_b=0"
-WGMMA = "family=2 u=32 stages=2 ml=64 nl=32"
+MMA = "family=mma ms=16 ns=16 ml=32 nl=32 u=32 stages=2 cp_async_a=0 cp_async_b=0"
+WGMMA = "family=wgmma u=32 stages=2 ml=64 nl=32"
 
 
 @pytest.mark.parametrize("family", ["simt", "mma", "wgmma", "skinny"])
@@ -43,17 +43,31 @@ def test_random_batches(family):
 WAYS = (
     *(
         (SIMT, w)
-        for w in ("raster_group=4", "kg=3", "kg=3 splitk=1", "kg=3 splitk=2", "kl=2 kg=2 splitk=1 raster_group=2")
+        for w in (
+            "raster_group=4",
+            "kg=3",
+            "kg=3 splitk=flag_red",
+            "kg=3 splitk=workspace",
+            "kl=2 kg=2 splitk=flag_red raster_group=2",
+        )
     ),
-    *((MMA, w) for w in ("kg=2", "kg=2 splitk=1", "kg=2 splitk=2", "operand_path=3 vec_a=8 vec_b=8 kg=2 splitk=2")),
+    *(
+        (MMA, w)
+        for w in (
+            "kg=2",
+            "kg=2 splitk=flag_red",
+            "kg=2 splitk=workspace",
+            "operand_path_a=pack operand_path_b=pack vec_a=8 vec_b=8 kg=2 splitk=workspace",
+        )
+    ),
     *(
         (WGMMA, w)
         for w in (
             "",
-            "kg=2 splitk=0",
-            "kg=2 splitk=2",
-            "kg=2 splitk=3",
-            "kg=2 splitk=4",
+            "kg=2 splitk=memset_red",
+            "kg=2 splitk=workspace",
+            "kg=2 splitk=last_cta",
+            "kg=2 splitk=distributed",
             "cluster_k=2",
             "cluster_x=2 raster_group=4",
             "persistent=1",
@@ -87,10 +101,10 @@ def test_both_operands_are_shared():
 @pytest.mark.parametrize(
     ("base", "way"),
     [
-        (SIMT, "kg=2 splitk=1"),
-        (SIMT, "kg=2 splitk=2"),
-        (MMA, "operand_path=3 vec_a=8 vec_b=8"),
-        (WGMMA, "kg=2 splitk=2"),
+        (SIMT, "kg=2 splitk=flag_red"),
+        (SIMT, "kg=2 splitk=workspace"),
+        (MMA, "operand_path_a=pack operand_path_b=pack vec_a=8 vec_b=8"),
+        (WGMMA, "kg=2 splitk=workspace"),
         (WGMMA, "persistent=1 epilogue_smem=1"),
     ],
 )
@@ -110,7 +124,7 @@ def test_more_items_than_a_launch_holds(monkeypatch, base, way):
 @pytest.mark.parametrize(
     ("base", "way", "on"),
     [
-        (SIMT, "kg=2 splitk=2", "emulated"),
+        (SIMT, "kg=2 splitk=workspace", "emulated"),
         (MMA, "", "emulated"),
         (WGMMA, "", "h200"),
         (WGMMA, "epilogue_smem=1", "h200"),

@@ -17,18 +17,18 @@ from ptxgen.runtime.assemble import assemble
 from tests.emulated.test_epilogue import D, right
 
 WAYS = {
-    "wgmma": "family=2 ml=64 nl=32 u=128 stages=2 vec_c=2",
-    "wgmma, whole groups": "family=2 ml=128 nl=96 u=64 math_warpgroups=2 stages=2 persistent=1 vec_c=8",
-    "wgmma, whole groups of slices": "family=2 ml=64 nl=64 u=64 stages=2 kg=2 splitk=4 vec_c=8",
-    "wgmma, other side": "family=2 transposed_mma=1 ml=64 nl=64 u=32 stages=2",
-    "wgmma, boxes": "family=2 ml=64 nl=64 u=64 stages=2 epilogue_smem=1 persistent=1 epilogue_subtiles=2",
-    "wgmma, cluster": "family=2 ml=64 nl=64 u=64 stages=2 cluster_k=2",
-    "wgmma, shares": "family=2 ml=64 nl=64 u=32 stages=2 kg=2 splitk=4",
-    "wgmma, last slice": "family=2 ml=64 nl=64 u=32 stages=2 kg=2 splitk=3",
-    "wgmma, second pass": "family=2 ml=64 nl=64 u=32 stages=2 kg=2 splitk=2",
-    "mma": "family=1 ms=16 ns=16 ml=32 nl=32 u=64 vec_a=16 vec_b=16 vec_c=2",
-    "mma, gathered": "family=1 ms=16 ns=16 ml=32 nl=32 u=128 kl=2 vec_a=16 vec_b=16 vec_c=4 epilogue_smem=1",
-    "mma, second pass": "family=1 ms=16 ns=16 ml=32 nl=32 u=64 vec_a=16 vec_b=16 kg=2 splitk=2 vec_c=4",
+    "wgmma": "family=wgmma ml=64 nl=32 u=128 stages=2 vec_c=2",
+    "wgmma, whole groups": "family=wgmma ml=128 nl=96 u=64 math_warpgroups=2 stages=2 persistent=1 vec_c=8",
+    "wgmma, whole groups of slices": "family=wgmma ml=64 nl=64 u=64 stages=2 kg=2 splitk=distributed vec_c=8",
+    "wgmma, other side": "family=wgmma transposed_mma=1 ml=64 nl=64 u=32 stages=2",
+    "wgmma, boxes": "family=wgmma ml=64 nl=64 u=64 stages=2 epilogue_smem=1 persistent=1 epilogue_subtiles=2",
+    "wgmma, cluster": "family=wgmma ml=64 nl=64 u=64 stages=2 cluster_k=2",
+    "wgmma, shares": "family=wgmma ml=64 nl=64 u=32 stages=2 kg=2 splitk=distributed",
+    "wgmma, last slice": "family=wgmma ml=64 nl=64 u=32 stages=2 kg=2 splitk=last_cta",
+    "wgmma, second pass": "family=wgmma ml=64 nl=64 u=32 stages=2 kg=2 splitk=workspace",
+    "mma": "family=mma ms=16 ns=16 ml=32 nl=32 u=64 vec_a=16 vec_b=16 vec_c=2",
+    "mma, gathered": "family=mma ms=16 ns=16 ml=32 nl=32 u=128 kl=2 vec_a=16 vec_b=16 vec_c=4 epilogue_smem=1",
+    "mma, second pass": "family=mma ms=16 ns=16 ml=32 nl=32 u=64 vec_a=16 vec_b=16 kg=2 splitk=workspace vec_c=4",
 }
 EPILOGUES = ("scale_rows,bias_column,residual,gelu", "scale,bias_row,relu")
 

@@ -19,7 +19,7 @@ from tests.emulated.gemm_runs import random_epilogues, right
 D = DEVICES["h200"]
 STAGES = [stage for row in EPILOGUE for stage in row]
 #: how C leaves: from registers, through shared memory, by a second pass
-WAYS = ("kg=1", "kl=2 u=16", "kg=3 splitk=2")
+WAYS = ("kg=1", "kl=2 u=16", "kg=3 splitk=workspace")
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -75,5 +75,7 @@ def test_what_sums_cannot_do_is_refused() -> None:
         Gemm(8, 8, 8, dtype="f64", epilogue="gelu")
     with pytest.raises(ConfigError, match="splitk"):  # red cannot add what an activation has bent
         Runner.of(
-            EmulatedDriver(D), Gemm(16, 32, 64, epilogue="relu"), parse_config("ms=4 ns=4 ml=16 nl=32 kg=2 splitk=1")
+            EmulatedDriver(D),
+            Gemm(16, 32, 64, epilogue="relu"),
+            parse_config("ms=4 ns=4 ml=16 nl=32 kg=2 splitk=flag_red"),
         )

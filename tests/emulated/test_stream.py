@@ -73,7 +73,7 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("splitk", ["", "kg=2 splitk=0", "kg=2 splitk=1", "kg=2 splitk=2"])
+@pytest.mark.parametrize("splitk", ["", "kg=2 splitk=memset_red", "kg=2 splitk=flag_red", "kg=2 splitk=workspace"])
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_to_multiply_and_to_meet(way, split):
     """A vector by a matrix; what it leaves of K, and of N."""
@@ -81,7 +81,7 @@ def test_every_way_to_multiply_and_to_meet(way, split):
     out = {"e4m3": "f32", "s8": "s32", "f64": "f64"}.get(dtype, "f32")
     compute = "tf32" if way == "rounded" else ""
     p = Gemm(1, 144, 1296, layout, dtype, compute, out=out)
-    verify(p, parse_config(f"family=3 transposed_mma=1 {text} {split}"), "integers", 2.0, 1.0, times=1)
+    verify(p, parse_config(f"family=skinny transposed_mma=1 {text} {split}"), "integers", 2.0, 1.0, times=1)
 
 
 @pytest.mark.parametrize("dtype", ["f16", "e5m2", "f32", "f64", "f16 fed", "s8 fed", "f32 fed"])
@@ -92,9 +92,11 @@ def test_rows_that_nothing_aligns_are_read_in_chunks(k, dtype):
     dtype, _, fed = dtype.partition(" ")
     size = {"f16": 2, "f32": 4, "f64": 8}.get(dtype, 1)
     text = "tma_rows=16 ml=64 ms=4 nl=8 ns=2" if fed else "ml=32 ms=2 nl=4 ns=4"
-    text = f"family=3 {text} lanes_m=8 kl=2 vec_a={16 // size} u={128 // size}"
+    text = f"family=skinny {text} lanes_m=8 kl=2 vec_a={16 // size} u={128 // size}"
     compute = "tf32" if fed and size == 4 else ""
-    for n, (lda, m, split) in enumerate(((k, 33, ""), (k + 1, 7, "kg=3 splitk=2"), (k + 3, 70 if fed else 50, ""))):
+    for n, (lda, m, split) in enumerate(
+        ((k, 33, ""), (k + 1, 7, "kg=3 splitk=workspace"), (k + 3, 70 if fed else 50, ""))
+    ):
         p = Gemm(m, 3, k, "NT", dtype, compute, lda=lda, ldb=k + 2, aligned_a=size, aligned_b=size)
         c = parse_config(f"{text} {split if k > 384 // size else ''}")
         verify(p, c, "integers", 1.0, 0.0, data=n, times=1, shift=bool(n % 2))
@@ -105,7 +107,7 @@ def test_rows_that_nothing_aligns_are_read_in_chunks(k, dtype):
 def test_extents(shape, layout):
     p = Gemm(*shape, layout, "f16")
     sides = "transposed_mma=0 ml=32 ms=4 nl=8 ns=8" if shape[1] <= 8 else "transposed_mma=1 nl=32 ns=4 ml=1 ms=1"
-    verify(p, parse_config(f"family=3 {sides} lanes_m=8 kl=2 u=32"), "integers", 1.0, 1.0)
+    verify(p, parse_config(f"family=skinny {sides} lanes_m=8 kl=2 u=32"), "integers", 1.0, 1.0)
 
 
 def test_infinities_and_nan_spread_as_they_should():
@@ -114,7 +116,7 @@ def test_infinities_and_nan_spread_as_they_should():
     a[3, 5], a[4, 6], b[7, 2] = np.nan, np.inf, -np.inf
     with np.errstate(all="ignore"):
         exact = reference(p, a, b, c, 1.0, 1.0).exact
-    out = execute(p, parse_config("family=3 ml=16 ms=4 nl=8 ns=8 lanes_m=4 kl=1 u=32"), (a, b, c), 1.0, 1.0)
+    out = execute(p, parse_config("family=skinny ml=16 ms=4 nl=8 ns=8 lanes_m=4 kl=1 u=32"), (a, b, c), 1.0, 1.0)
     np.testing.assert_array_equal(out.astype(np.float64), exact)
 
 
@@ -133,7 +135,7 @@ def test_infinities_and_nan_stay_in_their_rows_and_columns(way):
     a[3, 5], a[4, 0], a[19, -1], b[2, 7] = np.nan, np.inf, np.nan, -np.inf
     with np.errstate(all="ignore"):
         exact = reference(p, a, b, c, 1.0, 1.0).exact
-    out = execute(p, parse_config(f"family=3 nl=8 lanes_m=8 kl=1 {way}"), (a, b, c), 1.0, 1.0)
+    out = execute(p, parse_config(f"family=skinny nl=8 lanes_m=8 kl=1 {way}"), (a, b, c), 1.0, 1.0)
     np.testing.assert_array_equal(out.astype(np.float64), exact)
 
 

@@ -26,9 +26,9 @@ WAYS = {
     "along N, more lines than threads": "transposed_mma=1 ml=136 nl=64 u=32 stages=2",
     "along N, a block walks": "transposed_mma=1 ml=48 nl=128 u=32 stages=2 persistent=1 epilogue_subtiles=2 epilogue_buffers=2",
     "along N, fewer lines than threads, in turn": "transposed_mma=1 ml=8 nl=64 math_warpgroups=2 pingpong=1 persistent=1 u=32 stages=2",
-    "shares": "ml=64 nl=64 u=16 kg=3 splitk=4 stages=2",
+    "shares": "ml=64 nl=64 u=16 kg=3 splitk=distributed stages=2",
     "blocks that load for each other": "ml=128 nl=64 math_warpgroups=2 u=32 stages=2 cluster_x=2 cluster_y=2 persistent=1",
-    "last slice": "ml=64 nl=64 u=32 kg=2 splitk=3 stages=2",
+    "last slice": "ml=64 nl=64 u=32 kg=2 splitk=last_cta stages=2",
     "a cluster's sum": "ml=64 nl=32 u=32 cluster_k=2 stages=2",
 }
 #: M, N, leading dimension, alignment: every place of a line's end in 16 bytes
@@ -38,7 +38,7 @@ PLACES = [(65, 67, 0, 16), (130, 131, 133, 2), (64, 61, 0, 4), (7, 5, 0, 2), (63
 @pytest.mark.parametrize("way", WAYS)
 def test_lines_of_any_length_at_any_place(way):
     """Nothing beside C's elements is written, and where beta is zero, what C holds is not read."""
-    c = parse_config(f"family=2 epilogue_smem=1 {WAYS[way]}")
+    c = parse_config(f"family=wgmma epilogue_smem=1 {WAYS[way]}")
     for n, (rows, columns, ld, aligned) in enumerate(PLACES):
         if n % 2 == list(WAYS).index(way) % 2:
             beta, kind = float(n // 2 % 2), ("integers", "normal")[n % 2]
@@ -60,12 +60,12 @@ def test_lines_of_any_length_at_any_place(way):
 def test_lines_of_several_boxes(way, columns):
     """A warp has a line of 256, or a part of it; 16 bytes of C come from two boxes."""
     p = Gemm(67, columns, 16, "NT", "f16", ldc=columns + (columns == 256), aligned_c=2)
-    c = parse_config(f"family=2 epilogue_smem=1 u=16 stages=2 {way}")
+    c = parse_config(f"family=wgmma epilogue_smem=1 u=16 stages=2 {way}")
     verify(p, c, "integers", 1.0, float(columns == 257), data=columns, on="h200", shift=True)
 
 
 def test_what_c_holds_meets_sums_on_the_way():
-    c = parse_config("family=2 epilogue_smem=1 ml=64 nl=64 u=32 stages=2 epilogue_subtiles=2 epilogue_buffers=1")
+    c = parse_config("family=wgmma epilogue_smem=1 ml=64 nl=64 u=32 stages=2 epilogue_subtiles=2 epilogue_buffers=1")
     for swap in ("", " transposed_mma=1"):
         verify(Gemm(70, 75, 40, "NT", "f16"), parse_config(f"{c}{swap}"), "integers", 1.0, -2.0, on="h200", shift=True)
 
@@ -73,13 +73,13 @@ def test_what_c_holds_meets_sums_on_the_way():
 @pytest.mark.parametrize("transposed_mma", ["", " transposed_mma=1"])
 def test_a_fused_epilogue(swap):
     p = Gemm(70, 75, 40, "NT", "f16", epilogue="scale_rows,bias_column,relu")
-    right(p, f"family=2 epilogue_smem=1 ml=64 nl=64 u=32 stages=2{swap}", 1)
+    right(p, f"family=wgmma epilogue_smem=1 ml=64 nl=64 u=32 stages=2{swap}", 1)
 
 
 def test_items_of_a_batch_begin_anywhere():
     p = Gemm(19, 21, 40, "NT", "f16", batch=3)
     driver, (a, b, old) = EmulatedDriver(device("h200")), operands(p, 1, "integers")
     for text in ("", "transposed_mma=1 persistent=1"):
-        runner = Runner.of(driver, p, parse_config(f"family=2 epilogue_smem=1 ml=64 nl=64 u=32 stages=2 {text}"))
+        runner = Runner.of(driver, p, parse_config(f"family=wgmma epilogue_smem=1 ml=64 nl=64 u=32 stages=2 {text}"))
         out = runner.compute(*padded(p, (a, b, np.full_like(old, np.nan))))
         assert np.array_equal(elements(p, C, out), reference(p, a, b).exact)

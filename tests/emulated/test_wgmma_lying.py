@@ -13,16 +13,16 @@ from ptxgen.problem.gemm import LAYOUTS, Gemm
 H200 = device("h200")
 #: lines of 32, 64 and 128 bytes of K, several boxes a line; sides whose last lines not all threads have
 WAYS = {
-    "a warpgroup": "ml=64 nl=64 u=64 stages=3 operand_path=12",
-    "narrow lines": "ml=64 nl=48 u=32 stages=3 operand_path=12",
-    "narrowest lines": "ml=64 nl=16 u=16 math_warpgroups=2 pingpong=1 persistent=1 stages=3 operand_path=12",
-    "wide lines, N along": "transposed_mma=1 ml=80 nl=64 u=128 stages=3 operand_path=12",
-    "two warpgroups": "ml=128 nl=96 math_warpgroups=2 u=64 stages=3 operand_path=12 epilogue_smem=1",
-    "more threads than lines": "ml=128 nl=16 math_warpgroups=2 u=16 stages=3 operand_path=12",
-    "A alone": "ml=64 nl=64 u=64 stages=3 operand_path=6",
-    "B alone": "ml=64 nl=64 u=64 stages=3 operand_path=9",
-    "slices that wait": "ml=64 nl=32 u=32 stages=3 kg=2 splitk=3 operand_path=12",
-    "a cluster's sum": "ml=64 nl=32 u=32 stages=3 cluster_k=2 operand_path=12",
+    "a warpgroup": "ml=64 nl=64 u=64 stages=3 operand_path_a=realign operand_path_b=realign",
+    "narrow lines": "ml=64 nl=48 u=32 stages=3 operand_path_a=realign operand_path_b=realign",
+    "narrowest lines": "ml=64 nl=16 u=16 math_warpgroups=2 pingpong=1 persistent=1 stages=3 operand_path_a=realign operand_path_b=realign",
+    "wide lines, N along": "transposed_mma=1 ml=80 nl=64 u=128 stages=3 operand_path_a=realign operand_path_b=realign",
+    "two warpgroups": "ml=128 nl=96 math_warpgroups=2 u=64 stages=3 operand_path_a=realign operand_path_b=realign epilogue_smem=1",
+    "more threads than lines": "ml=128 nl=16 math_warpgroups=2 u=16 stages=3 operand_path_a=realign operand_path_b=realign",
+    "A alone": "ml=64 nl=64 u=64 stages=3 operand_path_a=realign operand_path_b=pack",
+    "B alone": "ml=64 nl=64 u=64 stages=3 operand_path_a=pack operand_path_b=realign",
+    "slices that wait": "ml=64 nl=32 u=32 stages=3 kg=2 splitk=last_cta operand_path_a=realign operand_path_b=realign",
+    "a cluster's sum": "ml=64 nl=32 u=32 stages=3 cluster_k=2 operand_path_a=realign operand_path_b=realign",
 }
 
 
@@ -30,7 +30,7 @@ WAYS = {
 def test_rows_at_any_place(way):
     """Starts of 2, 4, 8 and 16 bytes between guards of NaN, every residue of a leading dimension, the ends of M, N and K
     inside a tile."""
-    c = parse_config(f"family=2 {WAYS[way]}")
+    c = parse_config(f"family=wgmma {WAYS[way]}")
     for n, layout in enumerate(LAYOUTS):
         seed = n + list(WAYS).index(way)
         p = Gemm(
@@ -50,7 +50,7 @@ def test_rows_at_any_place(way):
 @pytest.mark.parametrize("ld", range(40, 48))
 def test_every_leading_dimension(ld):
     p = Gemm(9, 37, 40, "TT" if ld % 2 else "NN", "f16", lda=ld, ldb=ld, aligned_a=2, aligned_b=4)
-    c = parse_config("family=2 ml=64 nl=48 u=32 stages=3 operand_path=12")
+    c = parse_config("family=wgmma ml=64 nl=48 u=32 stages=3 operand_path_a=realign operand_path_b=realign")
     verify(p, c, "integers", data=ld, on="h200", shift=True)
 
 
@@ -58,7 +58,7 @@ def test_every_leading_dimension(ld):
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_fewer_rows_than_residues(m, n, k, layout):
     p = Gemm(m, n, k, layout, "f16", aligned_a=2, aligned_b=2)
-    c = parse_config("family=2 ml=64 nl=16 u=32 stages=3 operand_path=12")
+    c = parse_config("family=wgmma ml=64 nl=16 u=32 stages=3 operand_path_a=realign operand_path_b=realign")
     verify(p, c, "integers", data=m, on="h200", shift=True)
 
 
@@ -66,5 +66,7 @@ def test_fewer_rows_than_residues(m, n, k, layout):
 def test_a_tile_begins_where_the_ring_stands(way):
     """Blocks that walk over two or three tiles, of more passes than stages."""
     p = Gemm(2053, 71, 70, "NT", "f16", aligned_a=2, aligned_b=4)
-    c = parse_config(f"family=2 ml=64 nl=8 u=16 stages=3 persistent=1 operand_path=12 {way}")
+    c = parse_config(
+        f"family=wgmma ml=64 nl=8 u=16 stages=3 persistent=1 operand_path_a=realign operand_path_b=realign {way}"
+    )
     verify(p, c, "integers", data=1, on="h200", shift=True)

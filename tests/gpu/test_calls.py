@@ -23,7 +23,7 @@ from tests.forks import forked
 pytestmark = pytest.mark.gpu
 torch = pytest.importorskip("torch")
 ANY = "ms=2 ns=2 ml=16 nl=16 cp_async_a=0 cp_async_b=0 stages=2"
-SLICED = {"flags": f"{ANY} kg=2 splitk=1", "sums": f"{ANY} kg=2 splitk=2"}
+SLICED = {"flags": f"{ANY} kg=2 splitk=flag_red", "sums": f"{ANY} kg=2 splitk=workspace"}
 
 
 @pytest.fixture(params=SLICED)

@@ -25,8 +25,8 @@ from ptxgen.tuning.bench import RUNS, Ring
 H200 = device("h200")
 TEXTS = {
     "simt": "ms=4 ns=4 ml=32 nl=32 u=8 stages=2 cp_async_a=0 cp_async_b=0",
-    "splitk": "ms=4 ns=4 ml=32 nl=32 u=8 stages=2 cp_async_a=0 cp_async_b=0 kg=2 splitk=2",
-    "wgmma": "family=2 u=32 stages=2 ml=64 nl=32 persistent=1",
+    "splitk": "ms=4 ns=4 ml=32 nl=32 u=8 stages=2 cp_async_a=0 cp_async_b=0 kg=2 splitk=workspace",
+    "wgmma": "family=wgmma u=32 stages=2 ml=64 nl=32 persistent=1",
 }
 
 
@@ -148,7 +148,7 @@ def test_slices_of_all_items_fit_the_grid():
 
 def test_shared_operands_are_tensors_of_one_item():
     p = Gemm(64, 64, 64, "NT", "bf16", batch=7, stride_b=0)
-    [step] = plan_for(p, parse_config("family=2 u=32 stages=2 ml=64 nl=32 epilogue_smem=1"), H200).launch(p).steps
+    [step] = plan_for(p, parse_config("family=wgmma u=32 stages=2 ml=64 nl=32 epilogue_smem=1"), H200).launch(p).steps
     a, b, c = step.maps
     assert [m.extents for m in (a, b, c)] == [(64, 64, 7), (64, 64, 1), (64, 64, 7)]
     assert a.pitches == (128, 8192)

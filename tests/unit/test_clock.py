@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ptxgen.codegen.config import AXES, Columns, Config, parse_config
+from ptxgen.codegen.config import AXES, PACK, Columns, Config, parse_config
 from ptxgen.codegen.source import Step
 from ptxgen.families import perf_costs, rules, space
 from ptxgen.families.features import NAMES, features
@@ -247,7 +247,7 @@ SYNC = [
     (
         2408.5,
         "gemm 4096,4096,4096 NT f64",
-        "ms=32 ns=64 ml=128 nl=128 u=32 vec_a=2 vec_b=2 vec_c=2 mma_order=1 fragment_prefetch=0 raster_group=8",
+        "ms=32 ns=64 ml=128 nl=128 u=32 vec_a=2 vec_b=2 vec_c=2 mma_order=column_serpentine fragment_prefetch=0 raster_group=8",
     ),
     (
         16.1,
@@ -278,7 +278,7 @@ SYNC = [
 
 @pytest.mark.parametrize(("us", "key", "text"), SYNC, ids=lambda v: v if "gemm" in str(v) else "")
 def test_the_clock_is_near_what_mma_sync_did(us, key, text):
-    p, config = parse(key), parse_config(f"family=1 {text}")
+    p, config = parse(key), parse_config(f"family=mma {text}")
     assert rules.broken(p, config, H200) is None
     assert predict(p, config, H200) == pytest.approx(us, rel=0.3)
 
@@ -332,7 +332,7 @@ def test_off_alignment_a_copy_pays_where_there_is_work():
     def copies(p: Gemm) -> float:
         c = space.candidates(p, H200)
         us = predict(p, c, H200)
-        copied = np.asarray(c.operand_path) % 4 > 0  # not as they lie
+        copied = (np.asarray(c.operand_path_a) == PACK) | (np.asarray(c.operand_path_b) == PACK)
         return float(us[copied].min() / us[(c.family == 1) & ~copied].min())
 
     assert copies(Gemm(1001, 777, 1333, "NT", "f16")) < 0.9
@@ -386,7 +386,7 @@ def test_features_of_tensor_cores_say_what_their_names_say():
     odd = dict(zip(NAMES, features(Gemm(640, 256, 4104, "NT", "bf16"), Columns.of([c]), H200)[0].tolist(), strict=True))
     assert odd["pitch_a"] == odd["pitch_b"] == 4
     q = Gemm(640, 255, 4096, "NT", "f16")
-    copied = Config(family=1, ms=32, ns=32, ml=64, nl=64, u=32, vec_a=8, vec_b=8, operand_path=2)
+    copied = Config(family=1, ms=32, ns=32, ml=64, nl=64, u=32, vec_a=8, vec_b=8, operand_path_a=0, operand_path_b=1)
     x = dict(zip(NAMES, features(q, Columns.of([copied]), H200)[0].tolist(), strict=True))
     assert (x["family"], x["operand_path"], x["pitch_c"]) == (1, 2, 1)
     assert x["rate"] == pytest.approx(np.log2(cost.rate(q, H200)))

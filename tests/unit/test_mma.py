@@ -25,7 +25,7 @@ DEPTH = {1: 64, 2: 32, 4: 16, 8: 16}
 def plan(dtype: str, compute: str, layout: str, config: str, target: str = "h200") -> MmaPlan:
     p = Gemm(256, 256, 256, layout, dtype, compute)
     a, b, _ = p.vectors
-    text = f"family=1 u={DEPTH[p.element.bytes]} vec_a={a} vec_b={b} vec_c=2 {config}"
+    text = f"family=mma u={DEPTH[p.element.bytes]} vec_a={a} vec_b={b} vec_c=2 {config}"
     made = plan_for(p, parse_config(text), device(target))
     assert isinstance(made, MmaPlan)
     return made
@@ -246,7 +246,7 @@ def test_double_precision_follows_the_target():
     ],
 )
 def test_rules_name_what_is_wrong(problem, config, target, rule):
-    text = f"family=1 ms=32 ns=32 ml=64 nl=64 u=32 vec_a=8 vec_b=8 vec_c=2 {config}"
+    text = f"family=mma ms=32 ns=32 ml=64 nl=64 u=32 vec_a=8 vec_b=8 vec_c=2 {config}"
     c = Config(**{name: int(value) for name, value in (word.split("=") for word in text.split())})
     found = broken(problem, c, device(target))
     assert (found and found.name) == rule

@@ -19,10 +19,11 @@ import numpy as np
 import pytest
 
 from ptxgen.codegen.config import AXES, Columns, Config
+from ptxgen.codegen.config_migration import RENAMED
 from ptxgen.errors import CorruptError, DeviceError, InputError, SchemaError
 from ptxgen.families import perf_costs, rules, space
 from ptxgen.families import perf_model as clock
-from ptxgen.families.features import NAMES
+from ptxgen.families.features import NAMES, features
 from ptxgen.families.mma import cost
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
@@ -415,11 +416,37 @@ def test_a_newer_format_is_refused(saved):
 def test_other_features_are_refused_and_named(saved):
     names = json.loads((saved / "model.json").read_text())["features"]
     edit(saved, features=[*names[:-1], "moonlight"])
-    with pytest.raises(SchemaError, match=f"only here: {names[-1]}; only there: moonlight"):
+    with pytest.raises(SchemaError, match=f"trained on {len(names)} features.* does not compute moonlight"):
         Model.load(saved)
     edit(saved, features=names[::-1])
-    with pytest.raises(SchemaError, match=f"trained on {len(names)} features"):
+    with pytest.raises(SchemaError, match="computed otherwise now"):
         Model.load(saved)
+
+
+def test_features_by_their_former_names_are_the_same_features(fitted, saved):
+    names = json.loads((saved / "model.json").read_text())["features"]
+    former = {new: old for old, new in RENAMED.items()}
+    assert {"tma_rows", "operand_path", "splitk"} <= former.keys() & set(names)
+    edit(saved, features=[former.get(name, name) for name in names])
+    again = Model.load(saved)
+    assert again.rank(HELD_OUT[3], H200, 20) == fitted.rank(HELD_OUT[3], H200, 20)
+
+
+def test_a_model_does_not_mind_features_that_it_never_saw(fitted, saved, tmp_path, monkeypatch):
+    """A later version computes one feature more, between the others, or knows one family more."""
+    before = fitted.rank(HELD_OUT[3], H200, 20)
+    more = (*NAMES[:5], "moonlight", *NAMES[5:])
+
+    def computed(*arguments):
+        return np.insert(features(*arguments), 5, 7.0, axis=1)
+
+    for module in (model, model_files):
+        monkeypatch.setattr(module, "NAMES", more)
+        monkeypatch.setattr(module, "features", computed)
+    again = Model.load(saved)
+    assert again.rank(HELD_OUT[3], H200, 20) == before
+    again.save(tmp_path / "copy")
+    assert json.loads((tmp_path / "copy" / "model.json").read_text())["features"] == list(NAMES)
 
 
 def test_features_that_changed_their_meaning_are_refused(saved, monkeypatch):
@@ -500,7 +527,7 @@ def test_a_saver_that_is_killed_leaves_the_model_before(fitted, saved, monkeypat
     with monkeypatch.context() as patched:
         patched.setattr(Path, "replace", killed)
         with pytest.raises(KeyboardInterrupt):
-            Model(H200, replace(fitted.facts, tma_rows=1), fitted._booster).save(saved)
+            Model(H200, replace(fitted.facts, rows=1), fitted._booster).save(saved)
     assert (saved / "model.json").read_bytes() == before
     assert Model.load(saved).facts == fitted.facts
 

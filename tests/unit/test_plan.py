@@ -154,7 +154,7 @@ def test_a_kernel_serves_every_shape_of_its_class():
 
 def test_neutral_stands_for_every_number_of_slices():
     p = Gemm(64, 64, 4096, "TN")
-    for text in ("", "kg=2", "kg=64 splitk=1", "kg=3 splitk=2"):
+    for text in ("", "kg=2", "kg=64 splitk=flag_red", "kg=3 splitk=workspace"):
         c = parse_config(text)
         assert render(plan_for(p, c, H200)).digest == render(plan_for(p, neutral(c), H200)).digest
     assert neutral(Config(kg=64)) == Config(kg=2)

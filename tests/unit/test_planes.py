@@ -105,21 +105,21 @@ def test_a_map_begins_at_its_offset():
     ("config", "rule"),
     [
         ("ml=64 nl=32 u=128", "wgmma_depth"),
-        ("ml=64 nl=32 u=32 kg=2 splitk=3", "wgmma_planes"),
-        ("ml=64 nl=32 u=32 kg=2 splitk=4", "wgmma_planes"),
+        ("ml=64 nl=32 u=32 kg=2 splitk=last_cta", "wgmma_planes"),
+        ("ml=64 nl=32 u=32 kg=2 splitk=distributed", "wgmma_planes"),
         ("ml=64 nl=32 u=32 math_warpgroups=2 pingpong=1 persistent=1", "wgmma_pingpong"),
         ("ml=128 nl=208 u=32 math_warpgroups=2 stages=2", "wgmma_register_file"),
     ],
 )
 def test_what_planes_are_not_for(config, rule):
-    p, c = Gemm(128, 256, 512, "NN", "f32", COMPUTE), parse_config("family=2 " + config)
+    p, c = Gemm(128, 256, 512, "NN", "f32", COMPUTE), parse_config("family=wgmma " + config)
     assert broken(p, c, H200).name == rule
     plain = broken(Gemm(128, 256, 512, "NT", "f32", "tf32"), c, H200)
     assert plain is None or plain.name != rule
 
 
 def test_planes_go_to_a_limit():
-    c = parse_config("family=2 ml=64 nl=32 u=32 raster_group=8")
+    c = parse_config("family=wgmma ml=64 nl=32 u=32 raster_group=8")
     p = Gemm(1 << 17, 1 << 17, 1 << 15, "NN", "f32", COMPUTE)
     assert broken(p, c, H200) is None
     with pytest.raises(ConfigError, match="wgmma_planes"):
@@ -153,14 +153,14 @@ MEASURED = [
 @pytest.mark.parametrize(("us", "extent", "layout", "config"), MEASURED)
 def test_the_clock_is_near_what_was_measured(us, extent, layout, config):
     p = Gemm(extent, extent, extent, layout, "f32", COMPUTE)
-    assert clock.predict(p, parse_config("family=2 " + config), H200) == pytest.approx(us, rel=0.1)
+    assert clock.predict(p, parse_config("family=wgmma " + config), H200) == pytest.approx(us, rel=0.1)
 
 
 def test_the_clock_counts_six_products_and_the_pass():
     """Against one product of bf16: six times as long where multiplying decides; the pass shows where it does not."""
-    c = parse_config("family=2 ml=128 nl=128 math_warpgroups=2 u=64 stages=2 raster_group=8")
+    c = parse_config("family=wgmma ml=128 nl=128 math_warpgroups=2 u=64 stages=2 raster_group=8")
     big, one = Gemm(8192, 8192, 8192, "NT", "f32", COMPUTE), Gemm(8192, 8192, 8192, "NT", "bf16", out="f32")
     assert 5.5 < clock.predict(big, c, H200) / clock.predict(one, c, H200) < 7
     thin = Gemm(64, 8192, 8192, "NT", "f32", COMPUTE)
     moved = 10 * 8192 * 8192 / (H200.bandwidth * 1e3)
-    assert clock.predict(thin, parse_config("family=2 ml=64 nl=64 u=64 stages=3"), H200) > moved
+    assert clock.predict(thin, parse_config("family=wgmma ml=64 nl=64 u=64 stages=3"), H200) > moved

@@ -127,7 +127,7 @@ def by_hand(p: Gemm, d) -> set[Config]:
         for a, b, kg in product(ways(p, "a"), ways(p, "b"), slices):
             free = p.dtype in ("f32", "f64") and not p.deterministic
             full = replace(c, **a, **b, kg=kg, lane_interleave=int(small), splitk=0 if kg == 1 else 1 if free else 2)
-            if full.keep_b and full.kl == 1 and rules.broken(p, replace(full, epilogue_smem=1), d) is None:
+            if full.kmajor_smem_b and full.kl == 1 and rules.broken(p, replace(full, epilogue_smem=1), d) is None:
                 full = replace(full, epilogue_smem=1)
             if rules.broken(p, full, d) is None:
                 found.append(full)
@@ -169,7 +169,9 @@ def mma_copies(p: Gemm) -> list[dict[str, int]]:
             each.append(
                 [{f"cp_async_{name}": x, f"vec_{name}": v} for x in (0, 1) if (v * size < 16, v * size >= 4)[x]]
             )
-        out += [{"operand_path": copied[0] + 2 * copied[1], **a, **b} for a, b in product(*each)]
+        out += [
+            {"operand_path_a": int(copied[0]), "operand_path_b": int(copied[1]), **a, **b} for a, b in product(*each)
+        ]
     return [{**way, "deferred_sts": 1 - way["cp_async_a"] * way["cp_async_b"]} for way in out]
 
 
@@ -185,7 +187,7 @@ def mma_by_hand(p: Gemm, d) -> set[Config]:
         slices = {max(d.sms * w // tiles, 1) for w in (1, 2, 3, 4, 6, 8)} | {1}
         for way, kg in product(mma_copies(p), slices):
             adds = p.out in ("f32", "f64", "s32") and not p.deterministic and not p.epilogue
-            split = 0 if kg == 1 or (adds and way["operand_path"]) else 1 if adds else 2
+            split = 0 if kg == 1 or (adds and (way["operand_path_a"] or way["operand_path_b"])) else 1 if adds else 2
             full = replace(c, **way, kg=kg, splitk=split)
             if rules.broken(p, full, d) is None:
                 found.append(full)
@@ -222,14 +224,14 @@ WGMMA_PROBLEMS = [
 ]
 
 
-def wgmma_copies(p: Gemm) -> list[int]:
+def wgmma_copies(p: Gemm) -> list[tuple[int, int]]:
     """Operands of one or four bytes that K is not contiguous in: one of both, or one or none; and all that have rows of
     no whole 16 bytes."""
     apart = [n + 1 for n, far in enumerate((p.layout[0] == "T", p.layout[1] == "N")) if far and p.element.bytes != 2]
     off = sum(n + 1 for n, ld in enumerate((p.lda, p.ldb)) if ld * p.element.bytes % 16)
     if off and p.element.bytes == 2:  # or as they lie
-        return [off, 4 * off]
-    return sorted({n | off for n in (apart if len(apart) == 2 else [0, *apart])})
+        return [(off & 1, off >> 1), (2 * (off & 1), 2 * (off >> 1))]
+    return sorted({(n & 1 | off & 1, n >> 1 | off >> 1) for n in (apart if len(apart) == 2 else [0, *apart])})
 
 
 def wgmma_by_hand(p: Gemm, d) -> set[Config]:
@@ -253,7 +255,8 @@ def wgmma_by_hand(p: Gemm, d) -> set[Config]:
             cluster_y=yc,
             cluster_k=kc,
             stages=stages,
-            operand_path=copied,
+            operand_path_a=copied[0],
+            operand_path_b=copied[1],
             **dict(zip(names, leaving, strict=True)),
         )
         m, n_ = ceil_div(p.m, ml), ceil_div(p.n, nl)
@@ -670,10 +673,10 @@ def test_canonical_configurations_are_the_same_kernels(p):
 
 def test_items_of_a_batch_do_not_come_as_they_lie():
     """What a class of problems has in common may be tried for one product, and not for several."""
-    for batch, ways in ((1, {0, 3, 12}), (3, {0, 3})):
+    for batch, ways in ((1, {(0, 0), (1, 1), (2, 2)}), (3, {(0, 0), (1, 1)})):
         p = Gemm(44, 61, 71, "NT", "f16", batch=batch)
         c = space.candidates(p, H200)
-        assert set(c.operand_path.tolist()) == ways
+        assert set(zip(c.operand_path_a.tolist(), c.operand_path_b.tolist(), strict=True)) == ways
         assert rules.legal(p, plain(c.take(np.flatnonzero(c.family == 2))), H200).all()
 
 
@@ -686,8 +689,12 @@ def test_strips_are_not_of_single_bytes():
 
 def test_a_launch_of_one_kernel_has_nothing_to_overlap_with():
     """Operands that come as they lie take no pass; one that does not is copied by one."""
-    p, ways = Gemm(255, 257, 511, "NN", "f16"), (3, 6, 9, 12)
-    c = Columns.of([parse_config(f"family=2 ml=64 nl=64 u=64 stages=3 operand_path={n} pdl=3") for n in ways])
+    p, ways = (
+        Gemm(255, 257, 511, "NN", "f16"),
+        (("pack", "pack"), ("realign", "pack"), ("pack", "realign"), ("realign", "realign")),
+    )
+    text = "family=wgmma ml=64 nl=64 u=64 stages=3 pdl=within_launch"
+    c = Columns.of([parse_config(f"{text} operand_path_a={a} operand_path_b={b}") for a, b in ways])
     assert rules.legal(p, c, H200).all()
     assert space.canonical(p, c).pdl.tolist() == [3, 3, 3, 0]
 
@@ -769,8 +776,8 @@ def test_refinements_of_mma_reach_every_axis():
         prefetch_k=1,
     )
     p = Gemm(512, 512, 4098, "NT", "f16", out="f32")
-    assert changed(p, config) == set(mma.AXES) - {"operand_path"}  # flags need the workspace that copies lie in
-    assert "operand_path" in changed(p, replace(config, kg=1, splitk=0))
+    assert changed(p, config) == set(mma.AXES) - set(mma.PATHS)  # flags need the workspace that copies lie in
+    assert set(mma.PATHS) <= changed(p, replace(config, kg=1, splitk=0))
 
 
 def test_refinements_of_wgmma_reach_every_axis():
@@ -784,8 +791,8 @@ def test_refinements_of_wgmma_reach_every_axis():
     reached |= changed(
         Gemm(4096, 32, 4096, "NT", "f16"), Config(family=2, ml=64, nl=64, u=64, epilogue_smem=1, transposed_mma=1)
     )
-    turned = Config(family=2, ml=64, nl=64, u=32, operand_path=2)
-    reached |= changed(Gemm(512, 512, 512, "TN", "f32", "tf32"), turned) & {"operand_path"}
+    turned = Config(family=2, ml=64, nl=64, u=32, operand_path_a=0, operand_path_b=1)
+    reached |= changed(Gemm(512, 512, 512, "TN", "f32", "tf32"), turned) & set(wgmma.PATHS)
     assert reached == set(wgmma.AXES)
     near = configs(space.refinements(p, H200, staged))
     assert replace(staged, transposed_mma=1) in near

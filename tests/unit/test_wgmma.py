@@ -23,7 +23,7 @@ SPAN = {0: 16, 3: 32, 2: 64, 1: 128}
 
 
 def plan(problem: Gemm, config: str):
-    return plan_for(problem, parse_config("family=2 " + config), H200)
+    return plan_for(problem, parse_config("family=wgmma " + config), H200)
 
 
 def swizzled(address: np.ndarray, span: int) -> np.ndarray:
@@ -283,7 +283,7 @@ def test_longer_lists_of_numbers_leave_a_gap_before_the_maps():
         ("ml=128 math_warpgroups=2 nl=24 stages=4 u=64 cluster_y=4 raster_group=8", (352, 1, 1)),
         ("transposed_mma=1 nl=128 math_warpgroups=2 ml=64 stages=4 u=64", (8, 16, 1)),
         ("ml=128 math_warpgroups=2 nl=64 stages=4 u=64 cluster_k=4", (32, 16, 1)),
-        ("ml=128 math_warpgroups=2 nl=64 stages=4 u=64 kg=3 splitk=2", (8, 16, 3)),
+        ("ml=128 math_warpgroups=2 nl=64 stages=4 u=64 kg=3 splitk=workspace", (8, 16, 3)),
         ("ml=128 math_warpgroups=2 nl=64 stages=4 u=64 persistent=1", (128, 1, 1)),
         ("ml=64 nl=64 stages=4 u=64 persistent=1 cluster_x=2", (132, 1, 1)),
         ("ml=64 nl=64 stages=4 u=64 persistent=1 cluster_x=2 cluster_y=2", (120, 1, 1)),
@@ -293,12 +293,12 @@ def test_grids(config, grid):
     p = Gemm(1024, 1024, 1024, "NT", "f16")
     launch = plan(p, config).launch(p)
     assert launch.steps[0].grid == grid
-    assert geometry(p, parse_config("family=2 " + config)).blocks >= np.prod(grid) or "persistent" in config
+    assert geometry(p, parse_config("family=wgmma " + config)).blocks >= np.prod(grid) or "persistent" in config
 
 
 def test_slices_share_the_passes():
     p = Gemm(64, 64, 1000, "NT", "f16")
-    made = plan(p, "ml=64 nl=64 u=64 stages=4 kg=3 cluster_k=2 splitk=2")
+    made = plan(p, "ml=64 nl=64 u=64 stages=4 kg=3 cluster_k=2 splitk=workspace")
     step = made.launch(p).steps[0]
     chunk, more = (value for _, value in step.arguments[6:8])
     assert 6 * chunk + more == 16
@@ -332,21 +332,20 @@ def test_a_lone_row_needs_no_pitch():
         (Gemm(64, 64, 64, "NT", "f16", lda=68), "", "wgmma_map_a"),
         (Gemm(64, 64, 64, "NT", "f16", aligned_b=8), "", "wgmma_map_b"),
         *(
-            (Gemm(64, 64, 65, "NT", "f16"), f"operand_path=12 {text}", "wgmma_lies")
+            (Gemm(64, 64, 65, "NT", "f16"), f"operand_path_a=realign operand_path_b=realign {text}", "wgmma_lies")
             for text in ("cluster_x=2", "u=256 stages=3", "nl=256", "stages=2")
         ),
-        (Gemm(64, 64, 65, "NT", "f16"), "operand_path=13", "wgmma_lies"),
-        (Gemm(64, 64, 7, "NT", "f16"), "operand_path=12", "wgmma_residues"),
-        (Gemm(64, 64, 65, "NT", "e4m3"), "operand_path=12", "wgmma_lies"),
-        (Gemm(64, 64, 65, "NT", "f16", batch=2), "operand_path=12", "wgmma_residues"),
+        (Gemm(64, 64, 7, "NT", "f16"), "operand_path_a=realign operand_path_b=realign", "wgmma_residues"),
+        (Gemm(64, 64, 65, "NT", "e4m3"), "operand_path_a=realign operand_path_b=realign", "wgmma_lies"),
+        (Gemm(64, 64, 65, "NT", "f16", batch=2), "operand_path_a=realign operand_path_b=realign", "wgmma_residues"),
         (Gemm(64, 60, 64, "NT", "f16", ldc=64, epilogue="residual"), "epilogue_smem=1", "wgmma_stage_c"),
         (Gemm(64, 64, 64, "NN", "s8"), "", "wgmma_major"),
         (Gemm(64, 64, 64, "NN", "s8"), "transposed_mma=1 u=32", "wgmma_fed"),
         (Gemm(64, 64, 64, "TT", "e4m3"), "epilogue_smem=1", "wgmma_fed"),
         (Gemm(64, 64, 64, "TN", "s8"), "", "wgmma_major"),
-        (Gemm(64, 63, 64, "TN", "f16", ldb=63), "operand_path=1", "wgmma_map_b"),
-        (Gemm(64, 64, 64, "TT", "s8"), "operand_path=4", "wgmma_lies"),
-        (Gemm(64, 64, 64, "TN", "f32", "f32_bf16x6"), "operand_path=1 u=32", "wgmma_repack"),
+        (Gemm(64, 63, 64, "TN", "f16", ldb=63), "operand_path_a=pack operand_path_b=direct", "wgmma_map_b"),
+        (Gemm(64, 64, 64, "TT", "s8"), "operand_path_a=realign operand_path_b=direct", "wgmma_lies"),
+        (Gemm(64, 64, 64, "TN", "f32", "f32_bf16x6"), "operand_path_a=pack operand_path_b=direct u=32", "wgmma_repack"),
         (Gemm(64, 64, 64, "NT", "f32"), "", "wgmma_types"),
         (Gemm(64, 64, 64, "NT", "f16"), "ms=4", "wgmma_unused"),
         (Gemm(64, 64, 64, "NT", "f16"), "nl=36", "wgmma_tile_y"),
@@ -360,14 +359,14 @@ def test_a_lone_row_needs_no_pitch():
         (Gemm(64, 64, 256, "NT", "f16"), "cluster_y=3", "wgmma_parts_x"),
         (Gemm(64, 64, 256, "TN", "f16"), "cluster_y=8 u=32", "wgmma_parts_x"),
         (Gemm(32, 64, 256, "NT", "f16"), "cluster_y=8 tma_rows=32", "wgmma_parts_x"),
-        (Gemm(1024, 512, 4096, "NT", "f16"), "kg=2 splitk=3 cluster_y=4 nl=128", "wgmma_meeting"),
-        (Gemm(4096, 4096, 4096, "NT", "f16"), "kg=4 splitk=4", "wgmma_meeting"),
+        (Gemm(1024, 512, 4096, "NT", "f16"), "kg=2 splitk=last_cta cluster_y=4 nl=128", "wgmma_meeting"),
+        (Gemm(4096, 4096, 4096, "NT", "f16"), "kg=4 splitk=distributed", "wgmma_meeting"),
         (
             Gemm(256, 256, 60000, "TN", "f16"),
-            "ml=128 nl=64 transposed_mma=1 cluster_x=4 kg=16 stages=8 splitk=4",
+            "ml=128 nl=64 transposed_mma=1 cluster_x=4 kg=16 stages=8 splitk=distributed",
             "wgmma_meeting",
         ),
-        (Gemm(64, 64, 4096, "NT", "f16"), "kg=4 splitk=1", "wgmma_meeting"),
+        (Gemm(64, 64, 4096, "NT", "f16"), "kg=4 splitk=flag_red", "wgmma_meeting"),
         (Gemm(64, 64, 64, "NT", "f16"), "pingpong=1", "wgmma_pingpong"),
     ],
 )
@@ -383,7 +382,7 @@ def test_what_is_not_legal(problem, config, rule):
 
 
 def test_other_devices_have_no_wgmma():
-    p, c = Gemm(64, 64, 64, "NT", "f16"), parse_config("family=2 ml=64 nl=64 u=64 stages=4")
+    p, c = Gemm(64, 64, 64, "NT", "f16"), parse_config("family=wgmma ml=64 nl=64 u=64 stages=4")
     assert broken(p, c, H200) is None
     for name in ("a100", "b200", "t4"):
         assert broken(p, c, device(name)).name == "wgmma_target"
@@ -391,7 +390,7 @@ def test_other_devices_have_no_wgmma():
 
 def test_a_cluster_fits_its_device():
     """The emulated device has four multiprocessors."""
-    p, text = Gemm(512, 64, 4096, "NT", "f16"), "family=2 ml=64 nl=64 u=64 stages=4 "
+    p, text = Gemm(512, 64, 4096, "NT", "f16"), "family=wgmma ml=64 nl=64 u=64 stages=4 "
     assert broken(p, parse_config(text + "cluster_k=4"), device("emulated")) is None
     for more in ("cluster_k=8", "cluster_x=8", "cluster_x=4 cluster_y=2"):
         assert broken(p, parse_config(text + more), device("emulated")).name == "wgmma_cluster"

@@ -18,7 +18,7 @@ from ptxgen.families import perf_costs
 from ptxgen.families.geometry import WARP, register_cap
 from ptxgen.families.mma import cost
 from ptxgen.families.mma.instructions import COLUMNS, ROWS
-from ptxgen.families.mma.operand_packing import A, B
+from ptxgen.families.mma.operand_packing import packed
 from ptxgen.families.perf_blocks import Floats, Work, bound
 from ptxgen.problem.device import Device
 from ptxgen.problem.gemm import Gemm
@@ -69,13 +69,13 @@ def cell(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
     added = g.slices * p.results * p.accumulator.bytes / (cost.REDUCE * d.sms * d.clock * cost.LOADED)
     met = np.choose(np.clip(c.splitk, 0, 2), [cost.SPLIT_US[i] for i in range(3)])
     copied = cost.COPY_US + 2 * g.copies / (d.bandwidth * 1e3 * cost.COPY_DRAM)
-    extra = np.where(c.kg > 1, added + met, 0.0) + np.where(c.operand_path > 0, copied, 0.0)
+    extra = np.where(c.kg > 1, added + met, 0.0) + np.where(packed(c, "a") | packed(c, "b"), copied, 0.0)
     numbers: dict[str, Any] = {
         "iterations": -(-np.maximum(np.minimum(g.chunk, p.k), 1) // c.u),
         "blocks": g.blocks,
         "extra": extra,
-        "torn_a": (p.lda * size % cost.WAVEFRONT > 0) & (c.operand_path & A == 0),
-        "torn_b": (p.ldb * size % cost.WAVEFRONT > 0) & (c.operand_path & B == 0),
+        "torn_a": (p.lda * size % cost.WAVEFRONT > 0) & ~np.asarray(packed(c, "a")),
+        "torn_b": (p.ldb * size % cost.WAVEFRONT > 0) & ~np.asarray(packed(c, "b")),
     }
     return SimpleNamespace(**{n: np.asarray(v, np.float32) for n, v in numbers.items()})
 

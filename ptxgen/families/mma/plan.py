@@ -32,12 +32,12 @@ class MmaPlan(CooperativePlan):
             self.ptx_version = max(self.ptx_version, "8.4")
         self.group, self.steps = int(g.group), int(g.steps)
         self.stage_bytes, self.wait = int(g.stage), c.stages - 2
-        first, second = bool(c.operand_path & operand_packing.A), bool(c.operand_path & operand_packing.B)
+        first, second = (bool(operand_packing.packed(c, name)) for name in "ab")
         self.a = MmaOperand(g.a, i, self.threads, c.u, self.steps, bool(c.fragment_prefetch), 0, first)
         self.b = MmaOperand(g.b, i, self.threads, c.u, self.steps, bool(c.fragment_prefetch), self.a.size, second)
         self.operands = (self.a, self.b)
         self.repacked = tuple(x for x in self.operands if x.copied)
-        seen = operand_packing.inside(self.problem, c.operand_path)
+        seen = operand_packing.inside(self.problem, c)
         for x, ld in ((self.a, seen.lda), (self.b, seen.ldb)):
             x.many = x.many and x.near(ld)
         self._copies()
@@ -87,7 +87,7 @@ class MmaPlan(CooperativePlan):
         return [*first, *(f"{line}," for line in lines[:-1]), *lines[-1:]]
 
     def _run(self, problem: Gemm, run: Run) -> Launch:
-        made = super()._run(operand_packing.inside(problem, self.config.operand_path), run)
+        made = super()._run(operand_packing.inside(problem, self.config), run)
         if not self.repacked:
             return made
         # copies lie behind what slices leave in the workspace

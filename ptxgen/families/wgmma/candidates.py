@@ -10,8 +10,11 @@ from typing import Any
 import numpy as np
 
 from ptxgen.codegen.config import (
+    DIRECT,
     FAMILIES,
+    PACK,
     PDL_WITHIN,
+    REALIGN,
     SPLIT_MEMSET,
     SPLIT_POLL,
     SPLIT_SHARE,
@@ -34,7 +37,7 @@ from ptxgen.families.wgmma.geometry import (
     together,
     widest_unit,
 )
-from ptxgen.families.wgmma.operand_packing import LIES_A, A, B, mapped, unmapped
+from ptxgen.families.wgmma.operand_packing import mapped, unmapped
 from ptxgen.problem.device import Device
 from ptxgen.problem.gemm import Gemm
 
@@ -46,7 +49,7 @@ DEPTHS = (SPAN // 2, SPAN, 2 * SPAN)  #: bytes of a stage's rows
 CLUSTERS = ((1, 1, 1), (2, 1, 1), (4, 1, 1), (2, 2, 1), (2, 4, 1), (1, 1, 2), (1, 1, 3), (1, 1, 4), (1, 1, 8))
 STAGES = (2, 3, 4, 6, 8, 12)
 MEETING = 64  #: slices that wait for each other, at most
-LIES = 2  #: bytes of elements that are shifted where they lie at none of TMA's places
+REALIGNED = 2  #: bytes of the elements of operands that can be realigned in shared memory
 LEAST = (16, 32)  #: rows that may be loaded of 64
 #: (through shared memory, parts, parts that have memory of their own, whether that is the operands')
 LEAVING = ((0, 1, 1, 0), (1, 1, 1, 0), (1, 1, 1, 1), (1, 4, 4, 0), (1, 4, 4, 1))
@@ -56,6 +59,8 @@ SLICES = ((0, SPLIT_MEMSET), (2, SPLIT_POLL), (2, SPLIT_SHARE), (1, SPLIT_POLL),
 
 #: the same where the workspace has planes of operands, which nobody keeps clear
 SLICES_PLANES = ((0, SPLIT_MEMSET), (2, SPLIT_WORKSPACE), (1, SPLIT_WORKSPACE), (4, SPLIT_WORKSPACE))
+
+PATHS = ("operand_path_a", "operand_path_b")
 
 #: the values of each axis that are tried, beside the tables above
 AXES = {
@@ -82,7 +87,8 @@ AXES = {
     "epilogue_aliases_ab": (0, 1),
     "l2_evict_first": (0, 1, 2, 3),
     "tma_rows": (0, 16, 32),
-    "operand_path": (0, 1, 2, 3, 4, 8, 12),
+    "operand_path_a": (0, 1, 2),
+    "operand_path_b": (0, 1, 2),
 }
 ALIKE = {"epilogue_smem": (1,), "epilogue_subtiles": (1,), "epilogue_buffers": (1,), "epilogue_aliases_ab": (0,)}
 
@@ -90,7 +96,7 @@ ALIKE = {"epilogue_smem": (1,), "epilogue_subtiles": (1,), "epilogue_buffers": (
 class Wgmma(Family):
     code = FAMILIES.index("wgmma")
     axes, alike = AXES, ALIKE
-    tile = ("ml", "nl", "u", "transposed_mma", "cluster_x", "cluster_y", "cluster_k", "operand_path")
+    tile = ("ml", "nl", "u", "transposed_mma", "cluster_x", "cluster_y", "cluster_k", *PATHS)
     cell = ("kg", "splitk", "raster_group", "l2_evict_first")
     fixed = ("tables", "wgmma_target", "wgmma_types", "wgmma_images")
     tile_rules = (
@@ -150,6 +156,7 @@ class Wgmma(Family):
                 *((1, c, b, r) for c, b in parts for r in (0, 1)),
             ],
             ("kg", "splitk"): meetings(self.axes),
+            PATHS: self._operand_paths(p),
         }
         known = {name for names in joint for name in names}
         plain = {names: v for names, v in super().variables(p).items() if names[0] not in known}
@@ -157,7 +164,6 @@ class Wgmma(Family):
             **joint,
             **plain,
             ("u",): [(u,) for u in self._depths(p)],
-            ("operand_path",): [(r,) for r in self._repacks(p)],
         }
 
     # ---- a base
@@ -170,31 +176,36 @@ class Wgmma(Family):
         narrow = (STEP,) if p.window is not None and widest_unit(p) * factor_bytes(p) == STEP else ()
         return [b // factor_bytes(p) for b in (*narrow, *DEPTHS)]
 
-    def _repacks(self, p: Gemm) -> list[int]:
-        """Operands that are copied first: what TMA cannot map; of those that may be transposed one, or where that is
-        the only one perhaps."""
+    def _operand_paths(self, p: Gemm) -> list[tuple[int, ...]]:
+        """Values of operand_path_a and operand_path_b. What TMA cannot map is packed or realigned; of operands that
+        packing transposes one is packed, or, if there is only one, perhaps that."""
         if planes(p) > 1:
-            return [0]
+            return [(DIRECT, DIRECT)]
         if p.window is not None:
-            turned = p.window.summed and p.window.side == "b" and operand_packing.turns(p, "a")
-            return [operand_packing.walked(p) or (A if turned else 0)]
-        off = unmapped(p)
-        if off and factor_bytes(p) == LIES and p.items == 1:  # or come as they lie
-            return [off, off * LIES_A]
-        apart = A * operand_packing.turns(p, "a") + B * operand_packing.turns(p, "b")
-        return sorted({A | off, B | off} if apart == A | B else {off, off | apart})
+            a, b = operand_packing.walked(p)
+            transposed = p.window.summed and p.window.side == "b" and operand_packing.turns(p, "a")
+            return [(PACK * a, PACK * b) if a or b else (PACK if transposed else DIRECT, DIRECT)]
+        off_a, off_b = unmapped(p)
+        packed = PACK * off_a, PACK * off_b
+        if (off_a or off_b) and factor_bytes(p) == REALIGNED and p.items == 1:
+            return [packed, (REALIGN * off_a, REALIGN * off_b)]
+        a, b = operand_packing.turns(p, "a"), operand_packing.turns(p, "b")
+        if a and b:
+            return list(dict.fromkeys([(PACK, packed[1]), (packed[0], PACK)]))
+        return list(dict.fromkeys([packed, (PACK * (off_a or a), PACK * (off_b or b))]))
 
     def tiles(self, p: Gemm) -> Columns:
+        paths = np.array(self._operand_paths(p))
         grid = np.meshgrid(
             sorted({n for n, _, _ in LONG}),
             SHORT,
             self._depths(p),
             (0, 1),
             np.arange(len(CLUSTERS)),
-            self._repacks(p),
+            np.arange(len(paths)),
             indexing="ij",
         )
-        long, short, u, swap, way, turned = (g.ravel() for g in grid)
+        long, short, u, swap, way, path = (g.ravel() for g in grid)
         clusters = np.array(CLUSTERS)[way]
         sides = self._sides(ROWS * long, short, swap)
         c = Columns(
@@ -204,12 +215,13 @@ class Wgmma(Family):
                 "cluster_x": clusters[:, 0],
                 "cluster_y": clusters[:, 1],
                 "cluster_k": clusters[:, 2],
-                "operand_path": turned,
+                **dict(zip(PATHS, paths[path].T, strict=True)),
             }
         )
         return c.replace(family=self.code)
 
     def shapes(self, p: Gemm) -> Columns:
+        paths = np.array(self._operand_paths(p))
         rows = sorted({0} | {next((r for r in LEAST if x <= r), 0) for x in (p.m, p.n)})
         grid = np.meshgrid(
             np.arange(len(LONG)),
@@ -219,10 +231,10 @@ class Wgmma(Family):
             np.arange(len(CLUSTERS)),
             (0, 1),
             rows,
-            self._repacks(p),
+            np.arange(len(paths)),
             indexing="ij",
         )
-        way, short, u, swap, cluster, persistent, loaded, turned = (g.ravel() for g in grid)
+        way, short, u, swap, cluster, persistent, loaded, path = (g.ravel() for g in grid)
         long, clusters = np.array(LONG)[way], np.array(CLUSTERS)[cluster]
         return Columns(
             {
@@ -235,7 +247,7 @@ class Wgmma(Family):
                 "cluster_k": clusters[:, 2],
                 "persistent": persistent,
                 "tma_rows": loaded,
-                "operand_path": turned,
+                **dict(zip(PATHS, paths[path].T, strict=True)),
             }
         ).replace(family=self.code)
 
@@ -258,7 +270,7 @@ class Wgmma(Family):
     def _slices(self, p: Gemm) -> list[tuple[int, int]]:
         """How slices meet that are too many to wait for each other: as sums of C, or in a workspace."""
         many = SPLIT_MEMSET if reducible(p) else SPLIT_WORKSPACE
-        slices = SLICES_PLANES if planes(p) > 1 or operand_packing.walked(p) else SLICES
+        slices = SLICES_PLANES if planes(p) > 1 or any(operand_packing.walked(p)) else SLICES
         return [(waves, many if split == SPLIT_WORKSPACE else split) for waves, split in slices]
 
     # ---- cells
@@ -276,7 +288,7 @@ class Wgmma(Family):
         most = np.minimum(room * waves // blocks, -(-p.k // c.u) * np.minimum(waves, 2) // c.cluster_k) // 2
         waits = (split == SPLIT_POLL) | (split == SPLIT_SHARE)
         kg = np.where(waits, np.minimum(most, MEETING), most)
-        own = p.offsets[:2] if p.items > 1 else (0, 0) if operand_packing.walked(p) else (1, 1)
+        own = p.offsets[:2] if p.items > 1 else (0, 0) if any(operand_packing.walked(p)) else (1, 1)
         streamed = np.where(
             (g.tiles_n == 1) & (p.m > p.n) & (own[0] > 0),
             1,
@@ -304,7 +316,8 @@ class Wgmma(Family):
         return c.replace(splitk=np.where(c.kg > 1, c.splitk, SPLIT_MEMSET), vec_c=width_c(p, c), pdl=overlap(p, c))
 
     def changes(self, p: Gemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
-        yield from (x for x in single(self) if x.get("operand_path", config.operand_path) in self._repacks(p))
+        yield from (x for x in single(self) if not x.keys() & set(PATHS))
+        yield from (dict(zip(PATHS, paths, strict=True)) for paths in self._operand_paths(p))
         yield {"pdl": 0 if config.pdl else PDL_WITHIN}
         long, short = ("nl", "ml") if config.transposed_mma else ("ml", "nl")
         yield from ({"stages": config.stages + step} for step in (-2, -1, 1, 2))
@@ -312,8 +325,10 @@ class Wgmma(Family):
         yield from ({short: n} for n in SHORT)
         sides = {"transposed_mma": 1 - config.transposed_mma, "ml": config.nl, "nl": config.ml}
         yield sides
-        if 0 < config.operand_path < LIES_A:
-            yield {**sides, "operand_path": (A | B) - config.operand_path | unmapped(p)}
+        before = config.operand_path_a, config.operand_path_b
+        if PACK in before and REALIGN not in before:  # pack the other operand instead
+            paths = (PACK * (path != PACK or off) for path, off in zip(before, unmapped(p), strict=True))
+            yield {**sides, **dict(zip(PATHS, paths, strict=True))}
         for n, wg, turns in LONG:
             for walks in {config.persistent, turns}:
                 yield {long: ROWS * n, "math_warpgroups": wg, "pingpong": turns, "persistent": walks}

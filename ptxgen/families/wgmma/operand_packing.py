@@ -8,13 +8,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from ptxgen.codegen.config import PACK, REALIGN
 from ptxgen.codegen.vectorized import ceil_div, pick
 from ptxgen.families.wgmma import bf16x3
 from ptxgen.lowering.im2col_descriptor import Copy
 from ptxgen.problem.gemm import Gemm
 
-A, B = 1, 2  #: bits of the ``repack`` axis: an operand is copied,
-LIES_A, LIES_B = 4, 8  #: or comes as it lies
 RESIDUES = 8  #: rows after which another one begins at the same place in 16 bytes, whatever the leading dimension
 STAGES = 3  #: of operands that lie, at the least: one comes, one is shifted to the one before, one is multiplied
 LIMIT = 1 << 34  #: bytes of copies: threads of a pass count 16 bytes each
@@ -43,18 +42,19 @@ def boxed(p: Gemm) -> bool:
     return matrix and mapped(p, "c") and p.n * p.output.bytes % TMA_ALIGNED == 0
 
 
-def unmapped(p: Gemm) -> int:
-    """The operands that TMA cannot map, as bits."""
-    return A * (not mapped(p, "a")) + B * (not mapped(p, "b"))
+def unmapped(p: Gemm) -> tuple[bool, bool]:
+    """Whether TMA cannot map A, and B."""
+    return not mapped(p, "a"), not mapped(p, "b")
 
 
 def copied(c: Any, name: str) -> Any:
-    return c.operand_path // (A if name == "a" else B) % 2 == 1
+    """Whether an auxiliary kernel copies the operand to aligned rows first."""
+    return getattr(c, f"operand_path_{name}") == PACK
 
 
 def lies(c: Any, name: str) -> Any:
-    """Whether an operand comes to shared memory as it lies, in whole 16 bytes, and is shifted there."""
-    return c.operand_path // (LIES_A if name == "a" else LIES_B) % 2 == 1
+    """Whether TMA loads the operand's unaligned rows, which are shifted in shared memory."""
+    return getattr(c, f"operand_path_{name}") == REALIGN
 
 
 def lying(lines: Any, width: Any, size: int) -> Any:
@@ -69,9 +69,9 @@ def turns(p: Gemm, name: str) -> bool:
     return apart and copy is None and bf16x3.factor_bytes(p) != 2
 
 
-def walked(p: Gemm) -> int:
-    """The operands that TMA walks over, or finds beside images, as copies, as bits."""
-    return 0 if p.window is None else A * (p.window.copy("a") is not None) + B * (p.window.copy("b") is not None)
+def walked(p: Gemm) -> tuple[bool, bool]:
+    """Whether A, and B, of a convolution must be packed before TMA loads it."""
+    return (False, False) if p.window is None else (p.window.copy("a") is not None, p.window.copy("b") is not None)
 
 
 def straight(p: Gemm, name: str) -> SimpleNamespace:
@@ -97,7 +97,7 @@ def _rows(p: Gemm, columns: int, rows: int, by: int) -> SimpleNamespace:
 
 def _bytes(p: Gemm, name: str) -> int:
     """Of all copies of an operand: what TMA cannot map is copied as it is before it is transposed."""
-    if p.window is not None and walked(p):
+    if p.window is not None and any(walked(p)):
         copy = p.window.copy(name)
         return copy_bytes(p, copy) if copy else 0
     before = straight(p, name).bytes if turns(p, name) and not mapped(p, name) else 0

@@ -11,7 +11,7 @@ from ptxgen.codegen.registers import Tile, width
 from ptxgen.codegen.source import Argument, Launch, Step, TensorMap
 from ptxgen.families.wgmma.im2col_plan import GradientPlan, TurnedGradientPlan, WindowPlan
 from ptxgen.families.wgmma.layout import Operand
-from ptxgen.families.wgmma.operand_packing import ROW, copy_bytes
+from ptxgen.families.wgmma.operand_packing import ROW, copied, copy_bytes
 from ptxgen.families.wgmma.pack_rows import placed
 from ptxgen.lowering.im2col_descriptor import Copy, Window
 from ptxgen.problem.gemm import Gemm
@@ -170,4 +170,4 @@ def plan_of(images: Window, config: Config) -> type[WindowPlan]:
         return ArrangedGradientPlan if images.summed else ArrangedPlan
     if not images.summed:
         return WindowPlan
-    return TurnedGradientPlan if config.operand_path else GradientPlan
+    return TurnedGradientPlan if copied(config, "a") or copied(config, "b") else GradientPlan

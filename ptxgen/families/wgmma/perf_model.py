@@ -126,7 +126,7 @@ def cell(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
 def _copies(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Any:
     """Of the passes that copy operands first: one for all that are copied as they are, or for images and what is beside
     them, one for each that turns."""
-    if operand_packing.walked(p):
+    if any(operand_packing.walked(p)):
         return perf_costs.ARRANGE_US + 2 * g.copies / (d.bandwidth * 1e3 * perf_costs.ARRANGE_DRAM)
     turned = sum(operand_packing.copied(c, x) * 1 for x in "ab" if operand_packing.turns(p, x))
     plain = [

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config import AXIS, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE
+from ptxgen.codegen.config import AXIS, DIRECT, PACK, REALIGN, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE
 from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.vectorized import ceil_div, register_cap
 from ptxgen.families.wgmma import bf16x3, operand_packing
@@ -56,7 +56,8 @@ USED = (
     "epilogue_aliases_ab",
     "l2_evict_first",
     "tma_rows",
-    "operand_path",
+    "operand_path_a",
+    "operand_path_b",
     "pdl",
 )
 UNUSED = tuple(name for name in AXIS if name not in USED)
@@ -87,8 +88,9 @@ def _copies(p: Gemm, c: Any) -> Any:
     if p.window is None:
         return True
     turned = p.window.summed and p.window.side == "b" and operand_packing.turns(p, "a")
-    return (c.operand_path == operand_packing.walked(p)) | (
-        (c.operand_path == operand_packing.A) & (operand_packing.walked(p) == 0) & turned
+    a, b = operand_packing.walked(p)
+    return ((c.operand_path_a == PACK * a) & (c.operand_path_b == PACK * b)) | (
+        (c.operand_path_a == PACK) & (c.operand_path_b == DIRECT) & (not (a or b)) & turned
     )
 
 
@@ -138,7 +140,7 @@ RULES = (
         lambda p, c, g, d: (
             _copies(p, c)
             & (
-                (c.operand_path % 4 == 0)
+                np.logical_not(copied(c, "a") | copied(c, "b"))
                 | (
                     (bf16x3.planes(p) == 1)
                     & ((c.kg == 1) | (c.splitk <= SPLIT_WORKSPACE))
@@ -146,18 +148,20 @@ RULES = (
                 )
             )
         ),
-        "operand_path={c.operand_path}: wgmma copies operands that are no planes, images and what is beside them where they do not"
-        " lie as TMA takes them, not with splitk=3 or 4, {g.copies} bytes at most 2**34",
+        "operand_path_a={c.operand_path_a}, operand_path_b={c.operand_path_b}: wgmma does not pack the bf16 planes of f32; of a"
+        " convolution it packs what TMA cannot load; packing excludes splitk=last_cta and distributed; {g.copies} bytes of"
+        " copies, at most 2^34",
         family=WGMMA,
     ),
     Rule(
         "wgmma_lies",
         lambda p, c, g, d: (
-            _between(c.operand_path, 0, 3)
+            _between(c.operand_path_a, DIRECT, REALIGN)
+            & _between(c.operand_path_b, DIRECT, REALIGN)
+            & np.logical_not(lies(c, "a") | lies(c, "b"))
             | (
-                _between(c.operand_path, 4, 12)
-                & np.logical_not(copied(c, "a") & lies(c, "a"))
-                & np.logical_not(copied(c, "b") & lies(c, "b"))
+                _between(c.operand_path_a, DIRECT, REALIGN)
+                & _between(c.operand_path_b, DIRECT, REALIGN)
                 & (p.element.bytes == 2)
                 & (p.window is None)
                 & (c.stages >= operand_packing.STAGES)
@@ -167,17 +171,17 @@ RULES = (
                 & (np.maximum(c.ml, c.nl) < BOX_LIMIT)
             )
         ),
-        "operand_path={c.operand_path}: 0 to 12, no operand both copied and as it lies; they come as they lie of elements of"
-        " two bytes, with cluster_x=1, cluster_y=1, tma_rows=0, stages={c.stages} from 3 on, u={c.u} and sides of a tile below 256",
+        "operand_path_a={c.operand_path_a}, operand_path_b={c.operand_path_b}: realign takes elements of two bytes and no"
+        " convolution, with cluster_x=1, cluster_y=1, tma_rows=0, stages={c.stages} from 3 on, u={c.u} and sides of a tile below 256",
         family=WGMMA,
     ),
     Rule(
         "wgmma_residues",
         lambda p, c, g, d: (
-            (c.operand_path < operand_packing.LIES_A) | ((p.k >= operand_packing.RESIDUES) & (p.items == 1))
+            np.logical_not(lies(c, "a") | lies(c, "b")) | ((p.k >= operand_packing.RESIDUES) & (p.items == 1))
         ),
-        "operand_path={c.operand_path} with K={p.k} and {p.items} items; operands come as they lie of one product, where each"
-        " residue of 8 has a row",
+        "operand_path_a={c.operand_path_a}, operand_path_b={c.operand_path_b} with K={p.k} and {p.items} items: realign takes one"
+        " product, with K of at least 8",
         family=WGMMA,
     ),
     Rule(
@@ -321,7 +325,7 @@ RULES = (
             & (c.cluster_x * c.cluster_y * c.cluster_k <= d.sms)
         ),
         "cluster_x={c.cluster_x}, cluster_y={c.cluster_y}, cluster_k={c.cluster_k}, dsmem_completion={c.dsmem_completion}: clusters have 1 to 8 blocks, no more than the"
-        " {d.sms} multiprocessors, and share operands or split K; dsmem_completion=1 is for cluster_k above 1",
+        " {d.sms} multiprocessors, and share operands or split K; dsmem_completion=barrier is for cluster_k above 1",
         family=WGMMA,
     ),
     Rule(
