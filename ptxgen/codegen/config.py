@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from ptxgen.codegen import config_migration
 from ptxgen.errors import ConfigError
 
-#: the kernel families, in the order of their codes on the ``family`` axis
-FAMILIES = ("simt", "mma", "wgmma", "skinny", "depthwise")
+#: the kernel families, in the order of their codes on the ``family`` axis; ``families.registry.register`` adds more
+FAMILIES = ["simt", "mma", "wgmma", "skinny", "depthwise"]
 
 #: codes of the ``splitk`` axis
 SPLIT_MEMSET, SPLIT_FLAG, SPLIT_WORKSPACE, SPLIT_POLL, SPLIT_SHARE = 0, 1, 2, 3, 4
@@ -36,7 +36,7 @@ def axis(
     meaning: str,
     *,
     refined: bool = False,
-    words: tuple[str, ...] = (),
+    words: Sequence[str] = (),
 ) -> Any:
     """An axis: its default, the values that the search visits, the paper's symbol, what it means.
 
@@ -211,7 +211,7 @@ class Axis:
     symbol: str
     meaning: str
     refined: bool
-    words: tuple[str, ...]
+    words: Sequence[str]
 
     def value(self, number: int) -> int | str:
         """The word of a number, or the number if the axis has no word for it."""
@@ -239,7 +239,7 @@ AXES = tuple(Axis(f.name, f.default, **f.metadata) for f in fields(Config))  # t
 AXIS = {a.name: a for a in AXES}
 
 
-def _closest(word: str, words: tuple[str, ...]) -> str:
+def _closest(word: str, words: Sequence[str]) -> str:
     """The most similar of ``words``, or an empty text if none is similar."""
     return next(iter(difflib.get_close_matches(word, words, 1)), "")
 

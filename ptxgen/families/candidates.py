@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ptxgen.codegen.config import (
     AXES,
     AXIS,
+    FAMILIES,
     PACK,
     PDL_WITHIN,
     SPLIT_FLAG,
@@ -21,7 +22,7 @@ from ptxgen.codegen.config import (
     Config,
 )
 from ptxgen.families.geometry import geometry
-from ptxgen.families.rules import RULES, reducible
+from ptxgen.families.rules import reducible, rules_of
 from ptxgen.problem.device import Device
 from ptxgen.problem.gemm import Gemm
 
@@ -33,7 +34,7 @@ WAVES = (1, 2, 3, 4, 6, 8)
 NEUTRAL = 1 << 15  #: an extent that no rule minds
 
 
-class Family:
+class CandidateSpace:
     """One row of the table of families.
 
     ``axes``: values that a search on hardware tries around a good configuration, and that the sampler draws; ``tile``:
@@ -42,7 +43,7 @@ class Family:
     ``tile_rules`` only what ``shapes`` sets, ``extent_rules`` an extent or a slice count. Tests hold them to that.
     """
 
-    code: int
+    name: str
     axes: Mapping[str, tuple[int, ...]]
     tile: tuple[str, ...] = ("ml", "nl", "u")
     cell: tuple[str, ...] = ("kg", "splitk", "raster_group", "store_policy")
@@ -50,6 +51,11 @@ class Family:
     fixed: tuple[str, ...]
     tile_rules: tuple[str, ...]
     extent_rules: tuple[str, ...]
+
+    @property
+    def code(self) -> int:
+        """The value of the ``family`` axis."""
+        return FAMILIES.index(self.name)
 
     def neutral(self, p: Gemm) -> Gemm:
         """A stand-in for the problems of a class: what it is, how its operands are aligned, no extents."""
@@ -123,7 +129,7 @@ class Family:
 
 
 def first_broken(
-    f: Family, p: Gemm, c: Columns, d: Device, names: tuple[str, ...] | None, skip: tuple[str, ...] = ()
+    f: CandidateSpace, p: Gemm, c: Columns, d: Device, names: tuple[str, ...] | None, skip: tuple[str, ...] = ()
 ) -> Ints:
     """As ``rules.rejections``, over the named rows of the table only (None: all) but ``skip``."""
     result = np.full(len(c), -1, np.int64)
@@ -131,8 +137,8 @@ def first_broken(
         return result  # of no family, hence without a geometry
     with np.errstate(all="ignore"):
         g = geometry(p, c)
-        for i, rule in enumerate(RULES):
-            if rule.family in (-1, f.code) and (names is None or rule.name in names) and rule.name not in skip:
+        for i, rule in rules_of(f.code):
+            if (names is None or rule.name in names) and rule.name not in skip:
                 result[(result < 0) & ~np.broadcast_to(rule.holds(p, c, g, d), len(c))] = i
     return result
 
@@ -183,7 +189,7 @@ def meetings(axes: Mapping[str, tuple[int, ...]]) -> list[tuple[int, ...]]:
     return [(kg, split) for kg in axes["kg"] for split in (axes["splitk"] if kg > 1 else (SPLIT_MEMSET,))]
 
 
-def single(f: Family) -> Iterator[dict[str, int]]:
+def single(f: CandidateSpace) -> Iterator[dict[str, int]]:
     """Every change of one axis."""
     for axis in AXES:
         yield from ({axis.name: v} for v in f.axes.get(axis.name, ()))

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.codegen.config import FAMILIES, PACK, REALIGN, Columns
-from ptxgen.families import perf_costs
+from ptxgen.codegen.config import PACK, REALIGN, Columns
+from ptxgen.families import perf_costs, registry
 from ptxgen.families import perf_model as clock
 from ptxgen.families.geometry import WARP, geometry
 from ptxgen.families.space import Base, Candidates, Part
@@ -127,7 +127,6 @@ NAMES = (*_LOGS, *_CODES, *_OWN, *_EXTENT, *_BOTH)
 OWN, EXTENT = len(_LOGS) + len(_CODES) + len(_OWN), len(NAMES) - len(_BOTH)  #: where the first two blocks end
 
 CHUNK = 1 << 13  #: rows filled at a time, so that the matrix is written while it is in the cache
-MMA, WGMMA, SKINNY = (FAMILIES.index(name) for name in ("mma", "wgmma", "skinny"))
 
 
 def _code(c: Columns, name: str) -> Floats:
@@ -145,14 +144,7 @@ def _log(x: object) -> Floats:
 def _parts(p: Gemm, c: Columns, g: SimpleNamespace) -> tuple[Any, Any, Any, Any, Any]:
     """Rows and columns of C of what multiplies on its own, its products an iteration, and accesses of A and B a thread:
     a thread's, a warp's or a warpgroup's tile; an access of TMA counts as if it were of 16 bytes."""
-    if int(c.family[0]) == WGMMA:
-        size, groups = g.size * g.planes, np.where(c.pingpong == 1, 1, c.math_warpgroups)
-        x, y = g.x_tile // groups, g.y_tile
-        loads = [
-            np.where(c.transposed_mma == other, g.x_rows / c.cluster_y, g.share) * c.u * size / 16 for other in (0, 1)
-        ]
-        return x, y, c.u, loads[0], loads[1]
-    return c.ms, c.ns, g.uk, g.a.loads, g.b.loads
+    return registry.require(c).issuer_tile(p, c, g)
 
 
 def _own(p: Gemm, c: Columns, g: SimpleNamespace, w: clock.Work, d: Device) -> Floats:
@@ -261,13 +253,7 @@ def _base_own(b: Base) -> tuple[Floats, tuple[Floats, Floats, Floats]]:
 def _thread(p: Gemm, c: Columns, w: clock.Work) -> tuple[Floats, Floats, Floats]:
     """Blocks that fit; products of a thread, or of a thread's share of what multiplies on its own, an iteration; bytes
     that an iteration brings."""
-    each = c.ms * c.ns * (c.u // np.maximum(c.kl, 1))
-    if int(c.family[0]) == WGMMA:
-        each = c.ml * c.nl * c.u // (np.where(c.pingpong == 1, 1, c.math_warpgroups) * 128)
-    elif int(c.family[0]) == MMA:
-        each = each // WARP
-    elif int(c.family[0]) == SKINNY:
-        each = each // np.where(c.tma_rows > 0, 1, WARP // c.lanes_m)
+    each = registry.require(c).thread_products(c)
     return w.resident, np.asarray(each, np.float32), w.moved_a + w.moved_b
 
 

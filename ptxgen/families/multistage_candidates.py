@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ptxgen.codegen.config import SPLIT_MEMSET, Columns, Config
-from ptxgen.families.candidates import Family, Ints, first_broken, single, split_for, whole_waves
+from ptxgen.families.candidates import CandidateSpace, Ints, first_broken, single, split_for, whole_waves
 from ptxgen.families.geometry import geometry
 from ptxgen.problem.device import Device
 from ptxgen.problem.gemm import Gemm
@@ -15,7 +15,7 @@ from ptxgen.problem.gemm import Gemm
 THIN = 512  #: extents of K below which C is what a kernel writes, and is written past the caches
 
 
-class Cooperative(Family):
+class Cooperative(CandidateSpace):
     extent_rules: tuple[str, ...] = ("range", "bounds", "slices", "splitk", "grid")
 
     def copies(self, p: Gemm, every: bool = False) -> list[dict[str, int]]:

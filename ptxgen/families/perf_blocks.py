@@ -59,6 +59,16 @@ class Work:
         return Work(*(getattr(self, f.name)[rows] for f in fields(self)))
 
 
+def issuer_tile(p: Gemm, c: Any, g: SimpleNamespace) -> tuple[Any, Any, Any, Any, Any]:
+    """Rows, columns, depth, loads of A and of B of a thread or warp with a tile of ms by ns."""
+    return c.ms, c.ns, g.uk, g.a.loads, g.b.loads
+
+
+def thread_products(c: Any) -> Any:
+    """Multiply-adds per iteration of a thread or warp with a tile of ms by ns."""
+    return c.ms * c.ns * (c.u // np.maximum(c.kl, 1))
+
+
 def bound(*terms: Any) -> Any:
     """A maximum with rounded corners: what comes near the bound costs a little."""
     total = sum(np.maximum(np.asarray(t, np.float64), 1e-3) ** 4 for t in terms)

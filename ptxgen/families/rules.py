@@ -16,12 +16,9 @@ from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.vectorized import WARP, ceil_div, register_cap
 from ptxgen.cuda_abi import GRID_LIMIT
 from ptxgen.errors import ConfigError
-from ptxgen.families.depthwise import rules as slide
+from ptxgen.families import registry
 from ptxgen.families.geometry import geometry
-from ptxgen.families.mma import rules as mma
-from ptxgen.families.simt import rules as simt
-from ptxgen.families.skinny import rules as stream
-from ptxgen.families.wgmma import rules as wgmma
+from ptxgen.families.registry import RULES
 from ptxgen.lowering.implicit_gemm import PADDING
 from ptxgen.problem.device import Device
 from ptxgen.problem.gemm import STRIDED, Gemm
@@ -40,6 +37,17 @@ def _power_of_two(x: Any) -> Any:
     return (x > 0) & (x & (x - 1) == 0)
 
 
+def _any_tile(c: Any) -> bool:
+    family = registry.of(c)
+    return family is not None and family.any_tile
+
+
+def _stages(c: Any) -> Any:
+    family = registry.of(c)
+    least, most = (1, 16) if family is None else family.stages
+    return (c.stages >= least) & (c.stages <= most)
+
+
 #: rules that need no geometry, and without which there is none
 FIRST = (
     Rule(
@@ -48,7 +56,7 @@ FIRST = (
             np.logical_and.reduce(
                 [_power_of_two(v) for v in (c.ms, c.ns, c.u, c.ks, c.kl, c.vec_a, c.vec_b, c.vec_c, c.lanes_m)]
             )
-            & (_power_of_two(c.ml) & _power_of_two(c.nl) | (c.family == wgmma.WGMMA) & (c.ml > 0) & (c.nl > 0))
+            & (_power_of_two(c.ml) & _power_of_two(c.nl) | _any_tile(c) & (c.ml > 0) & (c.nl > 0))
         ),
         "ms, ns, ml, nl, u, ks, kl, vec_a, vec_b, vec_c and lanes_m must be powers of two ({c})",
     ),
@@ -62,7 +70,7 @@ FIRST = (
             & (c.kg <= GRID_LIMIT)
             & (c.min_ctas_per_sm >= 1)
             & (c.raster_group >= 1)
-            & np.where(c.family == wgmma.WGMMA, (c.stages >= 1) & (c.stages <= 16), (c.stages >= 2) & (c.stages <= 8))
+            & _stages(c)
             & (c.splitk >= 0)
             & (c.splitk <= 4)
             & (c.bounds >= 0)
@@ -98,18 +106,17 @@ FIRST = (
 LAST = (
     Rule(
         "tables",
-        lambda p, c, g, d: (
-            (p.addr_a == p.addr_b == p.addr_c == STRIDED)
-            | (c.family <= mma.MMA)
-            | (c.family == slide.SLIDE)
-            | ((c.family == wgmma.WGMMA) & (p.window is not None))
-        ),
+        lambda p, c, g, d: (p.addr_a == p.addr_b == p.addr_c == STRIDED) | registry.require(c).gathers(p),
         "operands are found as {p.addr_a}, {p.addr_b}, {p.addr_c}: simt and mma look into tables, wgmma does not, but"
         " TMA walks over some images",
     ),
     Rule(
         "tables_end",
-        lambda p, c, g, d: (c.family > mma.MMA) | (p.addr_a == p.addr_b == STRIDED) | ((c.stages + 2) * c.u <= PADDING),
+        lambda p, c, g, d: (
+            (not registry.require(c).offset_tables)
+            | (p.addr_a == p.addr_b == STRIDED)
+            | ((c.stages + 2) * c.u <= PADDING)
+        ),
         "stages={c.stages} of u={c.u} look up more than 1024 offsets behind a table's last",
     ),
     Rule(
@@ -173,7 +180,7 @@ LAST = (
         "splitk",
         lambda p, c, g, d: (
             ((c.kg > 1) | (c.splitk == SPLIT_MEMSET))
-            & ((c.splitk <= SPLIT_WORKSPACE) | (c.family == wgmma.WGMMA))
+            & (c.splitk <= registry.require(c).splitk)
             & ((c.kg == 1) | (c.splitk >= SPLIT_WORKSPACE) | reducible(p))
         ),
         "splitk={c.splitk} with kg={c.kg}: kg=1 takes splitk=memset_red; 16-bit C, deterministic sums and epilogues take splitk=workspace",
@@ -190,19 +197,23 @@ LAST = (
     ),
 )
 
-RULES = (*FIRST, *simt.RULES, *mma.RULES, *wgmma.RULES, *stream.RULES, *slide.RULES, *LAST)
+RULES[:0] = (*FIRST, *LAST)
 
 
-def _for(code: int) -> list[tuple[int, Rule]]:
-    """The rows that a family answers to, with their indices."""
-    return [(i, rule) for i, rule in enumerate(RULES) if rule.family in (-1, code)]
+def rules_of(code: int) -> list[tuple[int, Rule]]:
+    """The rules of a family and their indices in RULES, in the order of evaluation: its own stand between those of all
+    families that need no geometry and the others."""
+    common, first = len(FIRST) + len(LAST), len(FIRST)
+    rows = list(enumerate(RULES))
+    own = [(i, rule) for i, rule in rows[common:] if rule.family == code]
+    return [*rows[:first], *own, *rows[first:common]]
 
 
 def broken(p: Gemm, c: Config, d: Device) -> Rule | None:
     """The first rule that ``c`` breaks, or None if it is legal."""
     with np.errstate(all="ignore"):
         g = SimpleNamespace()
-        for _, rule in _for(c.family):
+        for _, rule in rules_of(c.family):
             if rule not in FIRST and not vars(g):
                 g = geometry(p, c)
             if not rule.holds(p, c, g, d):
@@ -241,7 +252,7 @@ def rejections(p: Gemm, c: Columns, d: Device) -> np.ndarray[Any, np.dtype[np.in
     known = [int(code) for code in codes if 0 <= code < len(FAMILIES)]
     with np.errstate(all="ignore"):
         g = geometry(p, c) if known else SimpleNamespace()
-        for i, rule in _for(known[0]) if known else enumerate(FIRST):
+        for i, rule in rules_of(known[0]) if known else enumerate(FIRST):
             holds = np.broadcast_to(rule.holds(p, c, g, d), len(c))
             result[(result < 0) & ~holds] = i
     return result
@@ -261,7 +272,7 @@ def _legal_of(p: Gemm, c: Columns, d: Device, code: int) -> np.ndarray[Any, np.d
     """The legal rows of a family. Of random ones most break an early rule: the later see only what is left by then."""
     rows = np.flatnonzero(c.family == code)
     part, left, g = c if len(rows) == len(c) else c.take(rows), np.ones(len(rows), np.bool_), SimpleNamespace()
-    for _, rule in _for(code):
+    for _, rule in rules_of(code):
         if rule not in FIRST and not vars(g):
             g = geometry(p, part)
         left &= rule.holds(p, part, g, d)

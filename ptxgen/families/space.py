@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.codegen.config import AXES, FAMILIES, Columns, Config
-from ptxgen.families.candidates import Family, Ints, whole_waves
+from ptxgen.families.candidates import CandidateSpace, Ints, whole_waves
 from ptxgen.families.rules import RULES, legal
 from ptxgen.families.space_bases import SPACES, Base, barred, base, families, kind
 from ptxgen.problem.device import Device
@@ -204,8 +204,8 @@ __all__ = [
     "FAMILIES",
     "SPACES",
     "Base",
+    "CandidateSpace",
     "Candidates",
-    "Family",
     "Part",
     "barred",
     "base",

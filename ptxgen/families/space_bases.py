@@ -10,17 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.codegen.config import FAMILIES, Columns
-from ptxgen.families.candidates import Family, Ints, crossed, first_broken, picked
-from ptxgen.families.depthwise.candidates import Slide
-from ptxgen.families.mma.candidates import Mma
-from ptxgen.families.simt.candidates import Simt
-from ptxgen.families.skinny.candidates import Stream
-from ptxgen.families.wgmma.candidates import Wgmma
+from ptxgen.families.candidates import CandidateSpace, Ints, crossed, first_broken, picked
+from ptxgen.families.registry import SPACES
 from ptxgen.problem.device import Device
 from ptxgen.problem.gemm import Gemm
-
-#: by the code of the ``family`` axis
-SPACES: tuple[Family, ...] = (Simt(), Mma(), Wgmma(), Stream(), Slide())
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +26,7 @@ class Base:
     differ in the family's axes ``alike`` only, which the clock hardly tells apart; one of each kin ``leads``.
     """
 
-    family: Family
+    family: CandidateSpace
     problem: Gemm
     device: Device
     columns: Columns
@@ -45,18 +38,18 @@ class Base:
     leads: NDArray[np.bool_]
 
 
-def barred(f: Family, p: Gemm, d: Device) -> int:
+def barred(f: CandidateSpace, p: Gemm, d: Device) -> int:
     """The rule by which a family cannot compute a problem at all, or -1."""
     one = Columns({}, 1).replace(family=f.code)
     return int(first_broken(f, p, one, d, ("types_c", *f.fixed))[0])
 
 
-def families(p: Gemm, d: Device) -> list[Family]:
+def families(p: Gemm, d: Device) -> list[CandidateSpace]:
     """The families that compute ``p`` on ``d``."""
     return [f for f in SPACES if barred(f, p, d) < 0]
 
 
-def base(f: Family, p: Gemm, d: Device) -> Base:
+def base(f: CandidateSpace, p: Gemm, d: Device) -> Base:
     """The part of a family's space that ``p`` shares with every problem of its class. Kept between calls."""
     return _base(f.code, f.neutral(p), d)
 
@@ -83,7 +76,7 @@ def _base(code: int, p: Gemm, d: Device) -> Base:
     return Base(f, p, d, kept, index.of(kept), tiles, rejected, _refused(f, p, d, kept), kin, leads)
 
 
-def _distinct(f: Family, p: Gemm, c: Columns) -> Columns:
+def _distinct(f: CandidateSpace, p: Gemm, c: Columns) -> Columns:
     """Without rows that are the kernels of others; accesses of C as wide as they are, not as they may be."""
     if not len(c):
         return c
@@ -94,7 +87,7 @@ def _distinct(f: Family, p: Gemm, c: Columns) -> Columns:
     return picked(c.replace(vec_c=plain.vec_c), np.broadcast_to(same, len(c)))
 
 
-def _refused(f: Family, p: Gemm, d: Device, rows: Columns) -> Ints | None:
+def _refused(f: CandidateSpace, p: Gemm, d: Device, rows: Columns) -> Ints | None:
     options = f.options(p)
     if not options or not len(rows):
         return None
@@ -132,7 +125,7 @@ class _Index:
         return np.bincount(self.of(c)[mask], minlength=self.size).astype(np.int64)
 
 
-def _kin(f: Family, c: Columns) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+def _kin(f: CandidateSpace, c: Columns) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
     """(group of rows that differ in the axes ``alike`` only, whether a row leads its group)."""
     key = np.zeros(len(c), np.int64)
     for name, column in c.columns.items():

@@ -13,7 +13,8 @@ from ptxgen.codegen.render import render
 from ptxgen.emulator import Machine
 from ptxgen.errors import ConfigError
 from ptxgen.families.geometry import geometry
-from ptxgen.families.plan_factory import PLANS, plan_for
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.families.registry import FAMILIES
 from ptxgen.families.simt.plan import SimtPlan
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
@@ -31,9 +32,9 @@ def arguments(step) -> dict[str, object]:
 
 
 def test_families_have_plans():
-    assert PLANS[0] is SimtPlan
+    assert FAMILIES["simt"].plan(Gemm(64, 64, 64), Config()) is SimtPlan
     assert type(plan_for(Gemm(64, 64, 64), Config(), H200)) is SimtPlan
-    for family in (-1, len(PLANS)):
+    for family in (-1, len(FAMILIES)):
         with pytest.raises(ConfigError, match=f"family is {family}") as caught:
             plan_for(Gemm(64, 64, 64), Config(family=family), H200)
         assert caught.value.rule == "range"

@@ -576,13 +576,13 @@ def test_problems_of_one_class_share_a_base():
     assert space.kind(thin, H200) != space.kind(thick, H200)  # wgmma may load fewer rows of a tile
 
 
-def random_rows(f: space.Family, n: int, seed: int) -> Columns:
+def random_rows(f: space.CandidateSpace, n: int, seed: int) -> Columns:
     rng = np.random.default_rng(seed)
     values = {a.name: rng.choice(np.array(f.axes.get(a.name, (a.default,))), n) for a in AXES}
     return Columns(values, n).replace(family=f.code)
 
 
-def outcomes(f: space.Family, p: Gemm, c: Columns, names) -> np.ndarray:
+def outcomes(f: space.CandidateSpace, p: Gemm, c: Columns, names) -> np.ndarray:
     with np.errstate(all="ignore"):
         g = geometry(p, c)
         chosen = [r for r in rules.RULES if r.name in names and r.family in (-1, f.code)]

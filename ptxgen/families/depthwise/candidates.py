@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config import FAMILIES, SPLIT_MEMSET, SPLIT_WORKSPACE, Columns, Config
-from ptxgen.families.candidates import Family, Ints, first_broken
+from ptxgen.codegen.config import SPLIT_MEMSET, SPLIT_WORKSPACE, Columns, Config
+from ptxgen.families.candidates import CandidateSpace, Ints, first_broken
 from ptxgen.families.geometry import geometry
 from ptxgen.problem.device import Device
 from ptxgen.problem.gemm import Gemm
@@ -26,8 +26,8 @@ THREADS = (64, 512)  #: of a block, at least and at most
 WAVES = (1, 2, 4, 8)  #: blocks a multiprocessor of gradients of filters
 
 
-class Slide(Family):
-    code = FAMILIES.index("depthwise")
+class Slide(CandidateSpace):
+    name = "depthwise"
     axes, alike = AXES, {"store_policy": (0,)}
     tile = ("ns", "ml", "nl")
     cell = ("kg", "splitk")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config import DIRECT, FAMILIES, PACK, PDL_WITHIN, SPLIT_FLAG, SPLIT_MEMSET, Columns, Config
+from ptxgen.codegen.config import DIRECT, PACK, PDL_WITHIN, SPLIT_FLAG, SPLIT_MEMSET, Columns, Config
 from ptxgen.families.candidates import Ints, default, meetings, overlap
 from ptxgen.families.geometry import geometry
 from ptxgen.families.mma import operand_packing
@@ -57,7 +57,7 @@ ALIKE = {"epilogue_smem": (1,), "fragment_prefetch": (1,)}
 
 
 class Mma(Cooperative):
-    code = FAMILIES.index("mma")
+    name = "mma"
     axes, alike = AXES, ALIKE
     tile = (*Cooperative.tile, "operand_path_a", "operand_path_b")
     extent_rules = (*Cooperative.extent_rules, "mma_repack")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config import AXIS, FAMILIES, SPLIT_MEMSET, Columns, Config
+from ptxgen.codegen.config import AXIS, SPLIT_MEMSET, Columns, Config
 from ptxgen.families.candidates import default, first_broken
 from ptxgen.families.geometry import WARP, geometry, warp_rows
 from ptxgen.families.multistage_candidates import Cooperative
@@ -52,7 +52,7 @@ SMALL = 128 * 128  #: tiles below this have interleaved lanes
 
 
 class Simt(Cooperative):
-    code = FAMILIES.index("simt")
+    name = "simt"
     axes, alike = AXES, ALIKE
     fixed = ("types",)
     tile_rules = ("axis", "range", "tile_m", "tile_n", "warps", "threads", "depth")

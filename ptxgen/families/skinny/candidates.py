@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config import FAMILIES, SPLIT_MEMSET, Columns, Config
+from ptxgen.codegen.config import SPLIT_MEMSET, Columns, Config
 from ptxgen.families.candidates import NEUTRAL, meetings
 from ptxgen.families.geometry import WARP, ceil_div, geometry
 from ptxgen.families.mma.instructions import COLUMNS, ROWS, by_words
@@ -66,7 +66,7 @@ def together(g: SimpleNamespace, d: Device) -> Any:
 
 
 class Stream(Cooperative):
-    code = FAMILIES.index("skinny")
+    name = "skinny"
     axes, alike = AXES, ALIKE
     tile = ("ml", "nl", "u")
     fixed = ("tables", "stream_thin", "stream_types")

@@ -11,7 +11,6 @@ import numpy as np
 
 from ptxgen.codegen.config import (
     DIRECT,
-    FAMILIES,
     PACK,
     PDL_WITHIN,
     REALIGN,
@@ -22,7 +21,7 @@ from ptxgen.codegen.config import (
     Columns,
     Config,
 )
-from ptxgen.families.candidates import NEUTRAL, Family, Ints, default, first_broken, meetings, overlap, single
+from ptxgen.families.candidates import NEUTRAL, CandidateSpace, Ints, default, first_broken, meetings, overlap, single
 from ptxgen.families.geometry import geometry
 from ptxgen.families.rules import reducible
 from ptxgen.families.wgmma import operand_packing
@@ -93,8 +92,8 @@ AXES = {
 ALIKE = {"epilogue_smem": (1,), "epilogue_subtiles": (1,), "epilogue_buffers": (1,), "epilogue_aliases_ab": (0,)}
 
 
-class Wgmma(Family):
-    code = FAMILIES.index("wgmma")
+class Wgmma(CandidateSpace):
+    name = "wgmma"
     axes, alike = AXES, ALIKE
     tile = ("ml", "nl", "u", "transposed_mma", "cluster_x", "cluster_y", "cluster_k", *PATHS)
     cell = ("kg", "splitk", "raster_group", "l2_evict_first")
