@@ -75,7 +75,7 @@ def config(p: Gemm, d: Device, rng: np.random.Generator, threads: int = 1024) ->
     each, wm, kl = powers(0, 4), powers(0, 5), powers(0, 3)
     tile = each * wm * powers(0, 2)
     c = {
-        "transposed_mma": swap,
+        "long_n": swap,
         "lanes_m": wm,
         "kl": kl,
         "fragment_prefetch": rng.integers(0, 2, DRAWS),
@@ -96,14 +96,14 @@ def config(p: Gemm, d: Device, rng: np.random.Generator, threads: int = 1024) ->
     c["store_policy"] = rng.integers(0, 2, DRAWS)
     columns = Columns({name: np.asarray(v, np.int64) for name, v in c.items()}, DRAWS)
     rows = np.flatnonzero(legal(p, columns, d) & (g.threads <= threads))
-    for rare in (rows[columns.tma_rows[rows] > 0], rows[g.shifted[rows]]):
+    for rare in (rows[columns.mma_m16[rows] > 0], rows[g.shifted[rows]]):
         rows = rare if len(rare) and rng.random() < 0.4 else rows
     return columns.row(int(rng.choice(rows))) if len(rows) else None
 
 
 def _ways(p: Gemm, rng: np.random.Generator, c: dict[str, np.ndarray]) -> None:
     """Half by matrix instructions, a third by whole chunks of rows that nothing aligns."""
-    swap, fed, shifted = c["transposed_mma"] == 1, rng.random(DRAWS) < 0.5, rng.random(DRAWS) < 0.33
+    swap, fed, shifted = c["long_n"] == 1, rng.random(DRAWS) < 0.5, rng.random(DRAWS) < 0.33
     chunk = 16 // p.element.bytes
     for own, tile, name, long in (("ms", "ml", "vec_a", ~swap), ("ns", "nl", "vec_b", swap)):
         each = np.where(fed, np.maximum(c[own], 2), c[own])
@@ -114,7 +114,7 @@ def _ways(p: Gemm, rng: np.random.Generator, c: dict[str, np.ndarray]) -> None:
         one = np.where(fed, (not lined_up(p, name[-1])) | (rng.random(DRAWS) < 0.3), shifted)
         c[name] = np.where(long & shifted, chunk, np.where(~long & one, 1, c[name]))
     c["lanes_m"] = np.where(fed, 8, c["lanes_m"])
-    c["tma_rows"] = np.where(fed, 16, 0)
+    c["mma_m16"] = np.where(fed, 1, 0)
 
 
 def cases(seed: int, count: int, d: Device, limit: int = 160, threads: int = 1024) -> Iterator[tuple[Gemm, Config]]:

@@ -121,9 +121,7 @@ class Config:
     min_ctas_per_sm: int = axis(
         1, (1, 2, 3, 4, 6, 8), "", "blocks per multiprocessor for which registers are limited", refined=True
     )
-    transposed_mma: int = axis(
-        0, (0, 1), "", "1: the 64 rows of wgmma lie along N (skinny: N is the long side); 0: along M"
-    )
+    transposed_mma: int = axis(0, (0, 1), "", "1: the 64 rows of wgmma lie along N; 0: along M")
     math_warpgroups: int = axis(1, (1, 2), "", "warpgroups of a block that compute; one more warp copies")
     pingpong: int = axis(0, (0, 1), "", "1: the warpgroups compute different tiles in turn; 0: they share each tile")
     cluster_x: int = axis(
@@ -170,8 +168,10 @@ class Config:
         0,
         (0, 16, 32),
         "",
-        "rows of a 64-row tile that TMA loads where C has no more, 0: all; skinny: rows of an MMA instruction, 0: FMA",
+        "rows of a 64-row tile that TMA loads where C has no more, 0: all",
     )
+    long_n: int = axis(0, (0, 1), "", "long side of C: M (0) or N (1)")
+    mma_m16: int = axis(0, (0, 1), "", "1: mma.sync instructions of 16 rows compute; 0: FMA")
     pdl: int = axis(
         0,
         (0, 1, 2, 3),

@@ -55,6 +55,14 @@ WORDS = {
 #: families of form 1 that had another name
 FAMILIES = {"stream": "skinny", "slide": "depthwise"}
 
+#: what words of form 1 mean for the family skinny, which had no axes of its own
+_SKINNY = {
+    "transposed_mma=0": "long_n=0",
+    "transposed_mma=1": "long_n=1",
+    "tma_rows=0": "mma_m16=0",
+    "tma_rows=16": "mma_m16=1",
+}
+
 _PATHS = {0: "direct", 1: "pack", 2: "realign"}
 
 
@@ -90,4 +98,7 @@ def _translated(word: str) -> str:
 
 def translate(text: str) -> str:
     """A configuration of form 1 in form 2. What is unknown, or of form 2 already, stays as it is."""
-    return " ".join(map(_translated, text.replace(",", " ").split()))
+    words = [word for old in text.replace(",", " ").split() for word in _translated(old).split()]
+    if "family=skinny" in words:
+        words = [_SKINNY.get(word, word) for word in words]
+    return " ".join(words)

@@ -134,7 +134,12 @@ def _code(c: Columns, name: str) -> Floats:
     if name == "operand_path":
         a, b = c.operand_path_a, c.operand_path_b
         return np.asarray((a == PACK) + 2 * (b == PACK) + 4 * (a == REALIGN) + 8 * (b == REALIGN), np.float32)
-    return np.asarray(c.columns[name], np.float32)
+    column = c.columns[name]
+    if name == "transposed_mma":  # the model was trained when the family skinny used this axis for its own two
+        column = column + c.long_n
+    elif name == "tma_rows":
+        column = column + 16 * c.mma_m16
+    return np.asarray(column, np.float32)
 
 
 def _log(x: object) -> Floats:

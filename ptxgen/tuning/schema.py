@@ -82,7 +82,7 @@ CREATE VIEW result AS
     JOIN environment ON environment.id = measurement.environment;
 """
 
-#: what makes version n of version n - 1, from 2 on; ``translate_config``: ``ptxgen.codegen.config_migration.translate``
+#: what makes version n of version n - 1, from 2 on; ``translate_config``: a configuration with today's axes
 MIGRATIONS = (
     """
 -- A configuration that a tuner is about to measure. `owner` names the tuner, `expires` is in seconds since 1970.

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from ptxgen.codegen import config_migration
-from ptxgen.errors import CorruptError, DatabaseError, SchemaError
+from ptxgen.codegen.config import parse_config
+from ptxgen.errors import ConfigError, CorruptError, DatabaseError, SchemaError
 from ptxgen.tuning.schema import APPLICATION, MIGRATIONS, SCHEMA, SCHEMA_VERSION
 
 Row = tuple[Any, ...]
@@ -46,8 +47,17 @@ _NETWORK = re.compile(
 _verified: set[tuple[int, ...]] = set()  #: states of files that this process checked whole, or closed
 
 
+def _translated(config: str) -> str:
+    """A stored configuration with every axis of today; as it is where this version does not know one of its axes."""
+    text = config_migration.translate(config)
+    try:
+        return parse_config(text).full_text()
+    except ConfigError:
+        return text
+
+
 def _execute(db: sqlite3.Connection, statements: str) -> None:
-    db.create_function("translate_config", 1, config_migration.translate, deterministic=True)
+    db.create_function("translate_config", 1, _translated, deterministic=True)
     for statement in statements.split(";\n"):
         db.execute(statement)
 

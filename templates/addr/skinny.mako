@@ -26,8 +26,8 @@ ${pointers(x, own)}\
     mad.lo.u32 %part, %warp, ${plan.config.lanes_m}, %part;
     mad.lo.u32 %q, %group, ${plan.lanes}, %q;
     mul.lo.u32 %kt, %q, ${plan.depth};
-    mul.lo.u32 ${"%col" if plan.config.transposed_mma else "%row"}, %part, ${plan.x.side};
-    mov.u32 ${"%row" if plan.config.transposed_mma else "%col"}, 0;
+    mul.lo.u32 ${"%col" if plan.config.long_n else "%row"}, %part, ${plan.x.side};
+    mov.u32 ${"%row" if plan.config.long_n else "%col"}, 0;
     // where its share of the tile lies when it leaves through shared memory
     mad.lo.u32 %at, %group, ${plan.config.ml}, %row;
     mad.lo.u32 %at, %at, ${plan.row_c}, %col;

@@ -2,12 +2,12 @@
 <%namespace name="streamed" file="/addr/skinny.mako"/>
 <%def name="setup()">
 ${lanes()}\
-${streamed.pointers(plan.x, "%col" if plan.config.transposed_mma else "%row")}\
+${streamed.pointers(plan.x, "%col" if plan.config.long_n else "%row")}\
 ${streamed.pointers(plan.y, "%fed")}\
 </%def>
 
 <%def name="lanes()">
-<% long, thin = ("%col", "%row") if plan.config.transposed_mma else ("%row", "%col") %>\
+<% long, thin = ("%col", "%row") if plan.config.long_n else ("%row", "%col") %>\
     .reg .b32 %fed;
     {
     .reg .b32 %warp, %group, %part, %q, %at;

@@ -2,7 +2,7 @@
 <%namespace name="streamed" file="/addr/skinny.mako"/>
 <%namespace name="places" file="/${context['plan'].lane_places}"/>
 <%def name="setup()">
-<% x, y, own = plan.x, plan.y, "%col" if plan.config.transposed_mma else "%row" %>\
+<% x, y, own = plan.x, plan.y, "%col" if plan.config.long_n else "%row" %>\
     .reg .b32 %head, %end, %turn;
 ${places.lanes()}\
     sub.u32 %turn, %kt, %k0;

@@ -61,15 +61,15 @@ WAYS = {
     "across": ("TN", "bf16", "ml=1 ms=1 nl=64 ns=8 lanes_m=8 kl=4 u=64 vec_a=1 vec_b=8"),
     "column": ("TT", "e4m3", "ml=1 ms=1 nl=8 ns=4 lanes_m=1 kl=2 u=1024 vec_a=16 vec_b=16 fragment_prefetch=0"),
     "double": ("NT", "f64", "ml=1 ms=1 nl=16 ns=4 lanes_m=4 kl=2 u=32 vec_a=2 vec_b=2"),
-    "fragments": ("NT", "f16", "tma_rows=16 ml=8 ms=2 nl=64 ns=4 lanes_m=8 kl=2 u=128 vec_a=8 vec_b=8"),
-    "packed": ("TT", "bf16", "tma_rows=16 ml=8 ms=2 nl=32 ns=2 lanes_m=8 kl=2 u=128 vec_a=1 vec_b=8"),
-    "bytes": ("NT", "s8", "tma_rows=16 ml=8 ms=2 nl=32 ns=2 lanes_m=8 kl=2 u=128 vec_a=1 vec_b=16"),
+    "fragments": ("NT", "f16", "mma_m16=1 ml=8 ms=2 nl=64 ns=4 lanes_m=8 kl=2 u=128 vec_a=8 vec_b=8"),
+    "packed": ("TT", "bf16", "mma_m16=1 ml=8 ms=2 nl=32 ns=2 lanes_m=8 kl=2 u=128 vec_a=1 vec_b=8"),
+    "bytes": ("NT", "s8", "mma_m16=1 ml=8 ms=2 nl=32 ns=2 lanes_m=8 kl=2 u=128 vec_a=1 vec_b=16"),
     "pairs": (
         "NT",
         "e4m3",
-        "tma_rows=16 ml=8 ms=2 nl=64 ns=4 lanes_m=8 kl=2 u=256 vec_a=2 vec_b=16 fragment_prefetch=0",
+        "mma_m16=1 ml=8 ms=2 nl=64 ns=4 lanes_m=8 kl=2 u=256 vec_a=2 vec_b=16 fragment_prefetch=0",
     ),
-    "rounded": ("NT", "f32", "tma_rows=16 ml=8 ms=2 nl=64 ns=4 lanes_m=8 kl=2 u=64 vec_a=4 vec_b=4"),
+    "rounded": ("NT", "f32", "mma_m16=1 ml=8 ms=2 nl=64 ns=4 lanes_m=8 kl=2 u=64 vec_a=4 vec_b=4"),
 }
 
 
@@ -81,7 +81,7 @@ def test_every_way_to_multiply_and_to_meet(way, split):
     out = {"e4m3": "f32", "s8": "s32", "f64": "f64"}.get(dtype, "f32")
     compute = "tf32" if way == "rounded" else ""
     p = Gemm(1, 144, 1296, layout, dtype, compute, out=out)
-    verify(p, parse_config(f"family=skinny transposed_mma=1 {text} {split}"), "integers", 2.0, 1.0, times=1)
+    verify(p, parse_config(f"family=skinny long_n=1 {text} {split}"), "integers", 2.0, 1.0, times=1)
 
 
 @pytest.mark.parametrize("dtype", ["f16", "e5m2", "f32", "f64", "f16 fed", "s8 fed", "f32 fed"])
@@ -91,7 +91,7 @@ def test_rows_that_nothing_aligns_are_read_in_chunks(k, dtype):
     where chunks do."""
     dtype, _, fed = dtype.partition(" ")
     size = {"f16": 2, "f32": 4, "f64": 8}.get(dtype, 1)
-    text = "tma_rows=16 ml=64 ms=4 nl=8 ns=2" if fed else "ml=32 ms=2 nl=4 ns=4"
+    text = "mma_m16=1 ml=64 ms=4 nl=8 ns=2" if fed else "ml=32 ms=2 nl=4 ns=4"
     text = f"family=skinny {text} lanes_m=8 kl=2 vec_a={16 // size} u={128 // size}"
     compute = "tf32" if fed and size == 4 else ""
     for n, (lda, m, split) in enumerate(
@@ -106,7 +106,7 @@ def test_rows_that_nothing_aligns_are_read_in_chunks(k, dtype):
 @pytest.mark.parametrize("layout", ["NT", "TN"])
 def test_extents(shape, layout):
     p = Gemm(*shape, layout, "f16")
-    sides = "transposed_mma=0 ml=32 ms=4 nl=8 ns=8" if shape[1] <= 8 else "transposed_mma=1 nl=32 ns=4 ml=1 ms=1"
+    sides = "long_n=0 ml=32 ms=4 nl=8 ns=8" if shape[1] <= 8 else "long_n=1 nl=32 ns=4 ml=1 ms=1"
     verify(p, parse_config(f"family=skinny {sides} lanes_m=8 kl=2 u=32"), "integers", 1.0, 1.0)
 
 
@@ -123,9 +123,9 @@ def test_infinities_and_nan_spread_as_they_should():
 @pytest.mark.parametrize(
     "way",
     [
-        "tma_rows=16 ms=4 ml=32 ns=2 vec_a=8 vec_b=8 u=32",
+        "mma_m16=1 ms=4 ml=32 ns=2 vec_a=8 vec_b=8 u=32",
         "ms=2 ml=16 ns=8 vec_a=8 u=32",
-        "tma_rows=16 ms=2 ml=16 ns=2 vec_a=8 u=32",
+        "mma_m16=1 ms=2 ml=16 ns=2 vec_a=8 u=32",
     ],
 )
 def test_infinities_and_nan_stay_in_their_rows_and_columns(way):

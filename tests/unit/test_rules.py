@@ -31,7 +31,7 @@ BREAKS = {
     "tables": [
         (
             lower(Conv(1, 2, 8, 8, 2, 3, 3)),
-            "family=skinny ms=2 ns=4 ml=2 nl=4 u=64 ks=1 kl=2 lanes_m=1 transposed_mma=1",
+            "family=skinny ms=2 ns=4 ml=2 nl=4 u=64 ks=1 kl=2 lanes_m=1 long_n=1",
             "h200",
             "simt and mma look",
         )

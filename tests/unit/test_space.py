@@ -347,7 +347,7 @@ def stream_by_hand(p: Gemm, d) -> set[Config]:
                     **dict(zip(("ml", "nl", "ms", "ns"), sides, strict=True)),
                     lanes_m=wm,
                     kl=kl,
-                    transposed_mma=swap,
+                    long_n=swap,
                     u=32 // wm * kl * reach,
                     fragment_prefetch=ahead,
                     **{f"vec_{x}": w, f"vec_{y}": v},
@@ -369,10 +369,10 @@ def stream_by_hand(p: Gemm, d) -> set[Config]:
                         **dict(zip(("ml", "nl", "ms", "ns"), sides, strict=True)),
                         lanes_m=8,
                         kl=kl,
-                        transposed_mma=swap,
+                        long_n=swap,
                         u=4 * kl * reach,
                         fragment_prefetch=ahead,
-                        tma_rows=16,
+                        mma_m16=1,
                         **{f"vec_{x}": w, f"vec_{y}": v},
                     )
                 )
@@ -818,17 +818,17 @@ def test_refinements_of_stream_reach_every_axis():
         kg=4,
         splitk=1,
         min_ctas_per_sm=2,
-        transposed_mma=1,
+        long_n=1,
     )
     reached = changed(p, config)
-    both = Config(family=3, ms=4, ns=4, ml=4, nl=4, lanes_m=1, kl=2, u=256, vec_a=4, vec_b=4, transposed_mma=1)
+    both = Config(family=3, ms=4, ns=4, ml=4, nl=4, lanes_m=1, kl=2, u=256, vec_a=4, vec_b=4, long_n=1)
     reached |= changed(Gemm(4, 4, 4096, "NT"), both)
     lines = Gemm(4, 512, 4096, "NT", "f16")
-    one = Config(family=3, ms=4, ns=4, ml=4, nl=32, lanes_m=4, kl=2, u=256, vec_a=8, vec_b=8, transposed_mma=1)
+    one = Config(family=3, ms=4, ns=4, ml=4, nl=32, lanes_m=4, kl=2, u=256, vec_a=8, vec_b=8, long_n=1)
     reached |= changed(lines, one)
     assert reached >= set(stream.AXES) - {"ms", "ml"}
-    fed = next(x for x in configs(space.refinements(lines, H200, one)) if x.tma_rows)
-    assert any(not x.tma_rows for x in configs(space.refinements(lines, H200, fed)))
+    fed = next(x for x in configs(space.refinements(lines, H200, one)) if x.mma_m16)
+    assert any(not x.mma_m16 for x in configs(space.refinements(lines, H200, fed)))
 
 
 def test_refinements_of_an_illegal_neighbourhood_stay_legal():

@@ -13,7 +13,7 @@ import numpy as np
 from ptxgen.codegen.config import SPLIT_MEMSET, Columns, Config
 from ptxgen.families.candidates import NEUTRAL, meetings
 from ptxgen.families.geometry import WARP, ceil_div, geometry
-from ptxgen.families.mma.instructions import COLUMNS, ROWS, by_words
+from ptxgen.families.mma.instructions import COLUMNS, by_words
 from ptxgen.families.multistage_candidates import Cooperative
 from ptxgen.families.skinny.geometry import QUAD, THIN, lined_up, widest
 from ptxgen.problem.device import Device
@@ -47,8 +47,8 @@ AXES = {
     "raster_group": (1, 4, 8, 16),
     "store_policy": (0, 1),
     "min_ctas_per_sm": (1, 2, 3, 4, 6, 8, 12, 16),
-    "transposed_mma": (0, 1),
-    "tma_rows": (0, ROWS),
+    "long_n": (0, 1),
+    "mma_m16": (0, 1),
 }
 ALIKE = {"fragment_prefetch": (1,)}
 
@@ -116,7 +116,7 @@ class Stream(Cooperative):
                 sides = {"ms": thin, "ns": each, "ml": thin, "nl": tile}
                 if not swap:
                     sides = {"ms": each, "ns": thin, "ml": tile, "nl": thin}
-                row = {**sides, "lanes_m": wm, "kl": kl, "u": u, "transposed_mma": swap, "tma_rows": 0}
+                row = {**sides, "lanes_m": wm, "kl": kl, "u": u, "long_n": swap, "mma_m16": 0}
                 out[tuple(row.values())] = row
         return [*out.values(), *self._fragments(p)]
 
@@ -139,8 +139,8 @@ class Stream(Cooperative):
                         "lanes_m": WARP // QUAD,
                         "kl": kl,
                         "u": QUAD * kl * steps * depth,
-                        "transposed_mma": swap,
-                        "tma_rows": ROWS,
+                        "long_n": swap,
+                        "mma_m16": 1,
                     }
 
     def tiles(self, p: Gemm) -> Columns:
@@ -168,18 +168,18 @@ class Stream(Cooperative):
         """As many blocks on a multiprocessor as find registers there: loads under way are what counts."""
         g = geometry(p, c)
         for name, thin, along in (
-            ("vec_a", c.transposed_mma == 1, g.a.kmajor),
-            ("vec_b", c.transposed_mma == 0, g.b.kmajor),
+            ("vec_a", c.long_n == 1, g.a.kmajor),
+            ("vec_b", c.long_n == 0, g.b.kmajor),
         ):
             if not along:  # a lane has one column for matrix instructions
-                c = c.replace(**{name: np.where(thin & (c.tma_rows > 0), 1, getattr(c, name))})
+                c = c.replace(**{name: np.where(thin & (c.mma_m16 > 0), 1, getattr(c, name))})
         g = geometry(p, c)
         c = c.replace(vec_c=np.minimum(np.minimum(p.vectors[2], c.nl), 16 // g.sum_bytes), raster_group=8)
         return c.replace(min_ctas_per_sm=together(g, d))
 
     def variables(self, p: Gemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
         """Tiles, the threads along K and their depth, slices with how they meet."""
-        names = ("ms", "ns", "ml", "nl", "lanes_m", "kl", "u", "transposed_mma", "tma_rows")
+        names = ("ms", "ns", "ml", "nl", "lanes_m", "kl", "u", "long_n", "mma_m16")
         shapes = [tuple(row[n] for n in names) for row in self._shapes(p)]
         known = {*names, "kg", "splitk", "vec_a", "vec_b"}
         plain = {n: v for n, v in super().variables(p).items() if n[0] not in known}
@@ -195,7 +195,7 @@ class Stream(Cooperative):
 
     def changes(self, p: Gemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
         yield from super().changes(p, d, config)
-        tile, each = ("nl", "ns") if config.transposed_mma else ("ml", "ms")
+        tile, each = ("nl", "ns") if config.long_n else ("ml", "ms")
         long = getattr(config, tile)
         for wm in LANES:  # lanes along K for lanes along the long side, and for groups
             yield {"lanes_m": wm, "u": config.u * config.lanes_m // wm, tile: long * wm // config.lanes_m}
@@ -213,13 +213,13 @@ class Stream(Cooperative):
     def _other(self, p: Gemm, config: Config) -> Iterator[dict[str, int]]:
         """Matrix instructions for single products with as many warps and loads, and the other way around."""
         g = geometry(p, config)
-        thin = thin_tile(p.m if config.transposed_mma else p.n) if config.tma_rows else COLUMNS
+        thin = thin_tile(p.m if config.long_n else p.n) if config.mma_m16 else COLUMNS
         each, wm = max(int(g.count), 2), WARP // QUAD
-        long, own = (("nl", "ns"), ("ml", "ms")) if config.transposed_mma else (("ml", "ms"), ("nl", "ns"))
+        long, own = (("nl", "ns"), ("ml", "ms")) if config.long_n else (("ml", "ms"), ("nl", "ns"))
         yield {
-            "tma_rows": 0 if config.tma_rows else ROWS,
+            "mma_m16": 0 if config.mma_m16 else 1,
             own[0]: thin,
-            own[1]: thin if config.tma_rows else thin // QUAD,
+            own[1]: thin if config.mma_m16 else thin // QUAD,
             long[0]: each * wm * int(g.along) // config.lanes_m,
             long[1]: each,
             "lanes_m": wm,

@@ -17,7 +17,7 @@ from ptxgen.families.skinny.plan import StreamPlan
 
 def _thread_products(c: Any) -> Any:
     """Of FMA a thread computes its part of K; an MMA instruction is counted as one thread's."""
-    return thread_products(c) // np.where(c.tma_rows > 0, 1, WARP // c.lanes_m)
+    return thread_products(c) // np.where(c.mma_m16 > 0, 1, WARP // c.lanes_m)
 
 
 FAMILY = Family(

@@ -59,26 +59,26 @@ def operand(p: Gemm, c: Any, name: str) -> SimpleNamespace:
     two of them make a vector.
     """
     first = name == "a"
-    thin = (c.transposed_mma == 1) if first else (c.transposed_mma == 0)
+    thin = (c.long_n == 1) if first else (c.long_n == 0)
     sums = c.ms if first else c.ns
     vec, most, kmajor = c.vec_a if first else c.vec_b, widest(p, name), lined_up(p, name)
-    long = (c.transposed_mma == 0) if first else (c.transposed_mma == 1)
+    long = (c.long_n == 0) if first else (c.long_n == 1)
     return SimpleNamespace(
         name=name,
         long=long,
-        count=pick(thin & (c.tma_rows > 0), sums // 2, sums),
+        count=pick(thin & (c.mma_m16 > 0), sums // 2, sums),
         vec=vec,
         kmajor=kmajor,
         widest=most,
         shifted=long & kmajor & (vec > most),
-        paired=long & kmajor & (vec > most) & (c.tma_rows > 0),
+        paired=long & kmajor & (vec > most) & (c.mma_m16 > 0),
     )
 
 
 def _fragments(p: Gemm, c: Any, count: Any, thin: Any, gulps: Any, loads_y: Any, y_kmajor: Any, paired: Any) -> Any:
     """Registers of a thread that multiplies by matrix instructions: sums, addresses, what is loaded and what is made of
     it, loads that ptxas moves ahead; numbers of 8 bits are widened where no instruction takes them as they are."""
-    swapped = c.transposed_mma == 1
+    swapped = c.long_n == 1
     words = np.maximum(pick(swapped, c.vec_b, c.vec_a) * p.element.bytes // 4, 1)  # of a step and row
     narrow = pick(swapped, c.vec_a, c.vec_b) * p.element.bytes < 4
     widened = 4 * count + gulps if p.dtype in ("e4m3", "e5m2") else 0
@@ -97,7 +97,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     ``spare``: registers that must be left.
     """
     a, b = operand(p, c, "a"), operand(p, c, "b")
-    swapped = c.transposed_mma == 1
+    swapped = c.long_n == 1
     size = p.element.bytes
     long_tile, count = pick(swapped, c.nl, c.ml), pick(swapped, c.ns, c.ms)
     thin_tile, thin = pick(swapped, c.ml, c.nl), pick(swapped, c.ms, c.ns)
@@ -108,7 +108,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     lanes = WARP // np.maximum(c.lanes_m, 1)
     across = lanes * c.kl
     threads = along * across
-    tensor = c.tma_rows > 0
+    tensor = c.mma_m16 > 0
     fed = pick(tensor, thin // 2, thin)
     depth = pick(x_kmajor, vec_x, pick(y_kmajor, vec_y, 1))
     steps = c.u // np.maximum(across * depth, 1)
@@ -166,7 +166,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         # seen where threads have many registers
         spare=np.maximum(
             pick(threads * c.min_ctas_per_sm <= MOST, 11 if p.dtype in ("f64", "e4m3", "e5m2") else 0, 0),
-            pick((c.kl > 1) & (c.tma_rows == 0) & x_kmajor & y_kmajor & (thin > 2) & (size == 4), FOURS, 0),
+            pick((c.kl > 1) & (c.mma_m16 == 0) & x_kmajor & y_kmajor & (thin > 2) & (size == 4), FOURS, 0),
         ),
         registers=pick(
             tensor, _fragments(p, c, count, thin, loads_x * steps, loads_y, y_kmajor, a.paired | b.paired), registers

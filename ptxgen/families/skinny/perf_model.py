@@ -45,10 +45,10 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     issued = g.count // 2 * np.maximum(g.depth * size // 8, 1)  # matrix instructions
     emulated = np.where((size == 1) & (p.dtype != "s8") & (d.sm == perf_costs.MEASURED), WIDENED, 0)
     convert = np.where(quads, np.where(g.x_kmajor, 0.0, 0.5), CONVERT[size]) * (g.count + g.thin) * g.depth
-    loads_x, loads_y = g.gulps / np.maximum(g.steps, 1), np.where(c.transposed_mma == 1, g.a.loads, g.b.loads)
+    loads_x, loads_y = g.gulps / np.maximum(g.steps, 1), np.where(c.long_n == 1, g.a.loads, g.b.loads)
     loads_y = loads_y / np.maximum(g.steps * g.threads, 1)
     packs = np.where(g.vec_y * size < 4, loads_y, 0) + (g.count + 1) * g.depth * (p.compute == "tf32")
-    tensor = c.tma_rows > 0
+    tensor = c.mma_m16 > 0
     hops = np.where(g.x_kmajor, 0, 2 * loads_x) + np.where(g.y_kmajor, 0, 2 * loads_y)
     paired = np.where(g.a.paired | g.b.paired, 1, 0)
     cut = paired * (CUT * g.depth * size // 16 + 1) * g.count
@@ -84,8 +84,8 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     left["start"] = left["start"] + np.where(g.shifted, ragged, 0)
     moved_y = g.thin_tile * c.u * size
     moved_a, moved_b = (
-        np.where(c.transposed_mma == 1, moved_y, moved_x),
-        np.where(c.transposed_mma == 1, moved_x, moved_y),
+        np.where(c.long_n == 1, moved_y, moved_x),
+        np.where(c.long_n == 1, moved_x, moved_y),
     )
     return Work.of(
         len(c),

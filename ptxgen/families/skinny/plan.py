@@ -27,7 +27,7 @@ class StreamPlan(Plan):
         shared = (self.depth, self.steps, self.reach, c.u)
         self.a, self.b = (Stream(x, p.dtype, size, self.along, *shared, self.quads) for x in (g.a, g.b))
         self.operands = (self.a, self.b)
-        self.x, self.y = (self.b, self.a) if c.transposed_mma else (self.a, self.b)
+        self.x, self.y = (self.b, self.a) if c.long_n else (self.a, self.b)
         self.ahead = bool(c.fragment_prefetch)
         self.log2_across, self.log2_u, self.log2_size = log2(self.lanes), log2(c.u), log2(size)
         self.log2_wm, self.warps_along = log2(c.lanes_m), self.along // c.lanes_m
@@ -35,8 +35,8 @@ class StreamPlan(Plan):
         #: by which bits of their numbers the lanes differ that share K
         unit = 1 if self.x.kmajor else c.lanes_m
         self.partners = [unit << n for n in range(self.log2_across)]
-        self.lane_places, self.own_y = self.places, "%row" if c.transposed_mma else "%col"
-        if c.tma_rows:
+        self.lane_places, self.own_y = self.places, "%row" if c.long_n else "%col"
+        if c.mma_m16:
             self._fragments()
         else:
             self._elements()
@@ -93,8 +93,8 @@ class StreamPlan(Plan):
 
     def sum_at(self, i: int, j: int) -> str:
         """The sum of row ``i`` and column ``j`` of a thread's tile."""
-        i, j = (j, i) if self.config.transposed_mma else (i, j)
-        return self.fragments.sum_at(i, j) if self.config.tma_rows else self.acc[i, j]
+        i, j = (j, i) if self.config.long_n else (i, j)
+        return self.fragments.sum_at(i, j) if self.config.mma_m16 else self.acc[i, j]
 
     def _epilogue(self) -> None:
         super()._epilogue()
@@ -102,14 +102,14 @@ class StreamPlan(Plan):
 
     @property
     def contiguous(self) -> int:
-        return self.config.ns if self.config.tma_rows and not self.config.transposed_mma else self.b.side
+        return self.config.ns if self.config.mma_m16 and not self.config.long_n else self.b.side
 
     @property
     def tiles(self) -> list[tuple[Tile, str]]:
         return [
             (
                 self.acc,
-                "sums: along the long side, along the thin one" + (", of a lane" if self.config.tma_rows else ""),
+                "sums: along the long side, along the thin one" + (", of a lane" if self.config.mma_m16 else ""),
             ),
             (self.x.raw, f"{self.x.upper} from memory: step, load, word"),
             (self.y.raw, f"{self.y.upper}, of one step"),
