@@ -39,8 +39,8 @@ class CandidateSpace:
 
     ``axes``: values that a search on hardware tries around a good configuration, and that the sampler draws; ``tile``:
     axes that decide how many blocks an extent takes; ``cell``: axes that extents and slices decide; ``alike``: axes in
-    which rows of one kin differ, best values first. Names of rules: ``fixed`` read the problem and the device alone,
-    ``tile_rules`` only what ``shapes`` sets, ``extent_rules`` an extent or a slice count. Tests hold them to that.
+    which rows of one equivalence class differ, best values first. Names of rules: ``fixed`` read only the problem and
+    the device, ``tile_rules`` only what ``shapes`` sets, ``extent_rules`` an extent or a slice count; tests check that.
     """
 
     name: str
@@ -94,7 +94,7 @@ class CandidateSpace:
         """What each shape is crossed with: ways of copying, stages, ways to leave."""
         raise NotImplementedError
 
-    def settle(self, p: Gemm, d: Device, c: Columns) -> Columns:
+    def finalize(self, p: Gemm, d: Device, c: Columns) -> Columns:
         """Sets the axes that follow from the others. Rows may still be illegal."""
         return c
 
@@ -128,7 +128,7 @@ class CandidateSpace:
         raise NotImplementedError
 
 
-def first_broken(
+def violations(
     f: CandidateSpace, p: Gemm, c: Columns, d: Device, names: tuple[str, ...] | None, skip: tuple[str, ...] = ()
 ) -> Ints:
     """As ``rules.rejections``, over the named rows of the table only (None: all) but ``skip``."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ptxgen.codegen.config import SPLIT_MEMSET, Columns, Config
-from ptxgen.families.candidates import CandidateSpace, Ints, first_broken, single, split_for, whole_waves
+from ptxgen.families.candidates import CandidateSpace, Ints, single, split_for, violations, whole_waves
 from ptxgen.families.geometry import geometry
 from ptxgen.problem.device import Device
 from ptxgen.problem.gemm import Gemm
@@ -41,11 +41,11 @@ class Cooperative(CandidateSpace):
         c = c.replace(splitk=self.split(p, c), store_policy=int(p.k < THIN), raster_group=8)
         g = geometry(p, c)
         c = c.replace(raster_group=np.where(g.tiles > 2 * d.sms, 8, 1))
-        broken = first_broken(self, p, c, d, self.extent_rules)
+        broken = violations(self, p, c, d, self.extent_rules)
         wide = (broken >= 0) & (c.raster_group == 1)  # the plain order has the narrower grid
         if wide.any():
             c = c.replace(raster_group=np.where(wide, 8, c.raster_group))
-            broken = first_broken(self, p, c, d, self.extent_rules)
+            broken = violations(self, p, c, d, self.extent_rules)
         kg = np.where(broken == -1, g.slices, c.kg).reshape(count, -1)
         seen = np.zeros_like(kg, bool)
         for j in range(1, kg.shape[1]):

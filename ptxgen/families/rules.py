@@ -153,9 +153,9 @@ LAST = (
     Rule(
         "registers_left",
         lambda p, c, g, d: (
-            g.registers + getattr(g, "spare", 0) <= register_cap(d, g.threads, c.min_ctas_per_sm) + REUSED
+            g.registers + getattr(g, "reg_margin", 0) <= register_cap(d, g.threads, c.min_ctas_per_sm) + REUSED
         ),
-        "about {g.registers} registers a thread, and {g.spare} to be left; {d.name} has {d.registers_sm} for"
+        "about {g.registers} registers a thread, and {g.reg_margin} in reserve; {d.name} has {d.registers_sm} for"
         " min_ctas_per_sm={c.min_ctas_per_sm} blocks of {g.threads} threads, and {d.registers_thread} for one",
     ),
     Rule(
@@ -209,7 +209,7 @@ def rules_of(code: int) -> list[tuple[int, Rule]]:
     return [*rows[:first], *own, *rows[first:common]]
 
 
-def broken(p: Gemm, c: Config, d: Device) -> Rule | None:
+def first_violation(p: Gemm, c: Config, d: Device) -> Rule | None:
     """The first rule that ``c`` breaks, or None if it is legal."""
     with np.errstate(all="ignore"):
         g = SimpleNamespace()
@@ -233,7 +233,7 @@ class _Worded:
 
 def require(p: Gemm, c: Config, d: Device) -> None:
     """ConfigError, naming the rule and its numbers, if ``c`` is not legal for ``p`` on ``d``."""
-    rule = broken(p, c, d)
+    rule = first_violation(p, c, d)
     if rule is not None:
         g = SimpleNamespace() if rule in FIRST else geometry(p, c)
         message = rule.message.format(p=p, c=_Worded(c), g=g, d=d)

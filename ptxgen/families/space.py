@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ptxgen.codegen.config import AXES, FAMILIES, Columns, Config
 from ptxgen.families.candidates import CandidateSpace, Ints, whole_waves
 from ptxgen.families.rules import RULES, legal
-from ptxgen.families.space_bases import SPACES, Base, barred, base, families, kind
+from ptxgen.families.space_bases import SPACES, Base, base, families, kind, unsupported_by
 from ptxgen.problem.device import Device
 from ptxgen.problem.gemm import Gemm
 
@@ -140,7 +140,7 @@ def explain(p: Gemm, d: Device) -> dict[str, int]:
     cannot compute the problem counts as one row."""
     counts = {rule.name: 0 for rule in RULES}
     for f in SPACES:
-        bar = barred(f, p, d)
+        bar = unsupported_by(f, p, d)
         if bar >= 0:
             counts[RULES[bar].name] += 1
             continue
@@ -207,7 +207,6 @@ __all__ = [
     "CandidateSpace",
     "Candidates",
     "Part",
-    "barred",
     "base",
     "candidates",
     "canonical",
@@ -216,5 +215,6 @@ __all__ = [
     "kind",
     "refinements",
     "unique",
+    "unsupported_by",
     "whole_waves",
 ]

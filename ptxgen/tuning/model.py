@@ -27,12 +27,13 @@ from ptxgen.problem.registry import Problem
 from ptxgen.tuning import model_files
 from ptxgen.tuning.measurement import Measurement
 from ptxgen.tuning.model_files import Facts
-from ptxgen.tuning.search import Floats, fastest, kin_of, leaders
+from ptxgen.tuning.search import Floats, fastest, representatives, same_class
 from ptxgen.tuning.training import TARGETS, Training, clock_of, threads, yardstick
 
 FACTOR = 3.0  #: the search drops what the clock puts this far behind its best
-LIMIT = 32_000  #: if more is left than this, which is what 200 ms allow on two cores, one of each kin is scored first,
-FINALISTS = 1_000  #: then all of the kin of so many
+#: if more is left than this, which is what 200 ms allow on two cores, one of each equivalence class is scored first,
+LIMIT = 32_000
+FINALISTS = 1_000  #: then all rows of the classes of so many
 CHUNK = 1 << 15  #: rows scored at a time: a matrix larger than the cache costs more to allocate than to fill
 
 
@@ -41,7 +42,7 @@ class Search:
     """What an exhaustive search did: ``best`` as (configuration, predicted microseconds), fastest first.
 
     ``total``: legal candidates; ``scored``: how many the model saw; ``factor``: the clock puts the rest at more than so
-    many times its best, or they are kin of worse ones.
+    many times its best, or they are of the classes of worse ones.
     """
 
     best: list[tuple[Config, float]]
@@ -155,9 +156,9 @@ class Model:
             near = np.flatnonzero(us <= FACTOR * us.min()) if total else np.zeros(0, np.intp)
             scored, factor = len(near), FACTOR
             if scored > LIMIT:
-                first, factor = leaders(c, us, near, LIMIT, FACTOR)
+                first, factor = representatives(c, us, near, LIMIT, FACTOR)
                 predicted = self._score(p, c.take(first), d, us[first])
-                near = kin_of(c, near, first[fastest(predicted, FINALISTS)])
+                near = same_class(c, near, first[fastest(predicted, FINALISTS)])
                 scored = len(first) + len(near)
             c, us = c.take(near), us[near]
         us = self._score(p, c, d, us)

@@ -160,7 +160,7 @@ class Recheck:
         """The stored configuration and the model's choice, assembled; what ptxas rejects fails again where it is
         measured."""
         choice = [c for c, _ in model_for(self.device).rank(m.problem, self.device, 1)]
-        legal = [c for c in (m.config, *choice) if rules.broken(lower(m.problem), c, self.device) is None]
+        legal = [c for c in (m.config, *choice) if rules.first_violation(lower(m.problem), c, self.device) is None]
         for config in dict.fromkeys(legal):
             with suppress(AssembleError):
                 sass.of(self._source(m.problem, config))

@@ -115,9 +115,9 @@ def select(
 def _known(like: Problem, problem: Problem, device: Device, database: Database | None) -> list[Selection]:
     """What is stored of ``like``, else worth trying, and legal for ``problem``."""
     winner = _winner(like, device, database)
-    if winner is not None and rules.broken(lower(problem), winner.config, device) is None:
+    if winner is not None and rules.first_violation(lower(problem), winner.config, device) is None:
         return [replace(winner, problem=problem)]
-    legal = [c for c in seeds(like, device.name) if rules.broken(lower(problem), c, device) is None]
+    legal = [c for c in seeds(like, device.name) if rules.first_violation(lower(problem), c, device) is None]
     return [Selection(problem, c, "seed") for c in legal]
 
 
@@ -138,7 +138,7 @@ def _winner(problem: Problem, device: Device, database: Database | None) -> Sele
     for origin, found in (("winner", mine), ("shipped", tuning_files.lookup(problem, device.name))):
         if (
             found is not None
-            and rules.broken(lower(problem), found.config, device) is None
+            and rules.first_violation(lower(problem), found.config, device) is None
             and is_current(found, device)
         ):
             return Selection(problem, found.config, origin, found.us)

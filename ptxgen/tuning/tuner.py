@@ -288,7 +288,7 @@ class Session:
         return self._legal(problem, (best[other] for other in nearest))
 
     def _legal(self, problem: Problem, rows: Iterable[Measurement]) -> list[Config]:
-        return [m.config for m in rows if rules.broken(lower(problem), m.config, self.device) is None]
+        return [m.config for m in rows if rules.first_violation(lower(problem), m.config, self.device) is None]
 
     def refine(self, problem: Problem) -> None:
         """Neighbours of the fastest few, on every axis, round by round until none is faster."""

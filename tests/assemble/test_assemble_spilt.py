@@ -9,7 +9,7 @@ import pytest
 from ptxgen.codegen.config import parse_config
 from ptxgen.codegen.render import render
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.families.rules import broken
+from ptxgen.families.rules import first_violation
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.registry import parse
@@ -130,6 +130,6 @@ def test_what_spilt_once(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path))
     d, (allowed, problem, config) = device("h200"), SPILT[what]
     p, c = parse(problem), parse_config(config)
-    assert (broken(lower(p), c, d) is None) == allowed
+    assert (first_violation(lower(p), c, d) is None) == allowed
     if allowed:
         assert not any(assemble(render(plan_for(p, c, d))).spills.values())

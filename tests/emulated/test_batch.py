@@ -11,7 +11,7 @@ from gemm_runs import execute, verify
 from ptxgen.codegen import plan
 from ptxgen.codegen.config import parse_config
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.families.rules import broken
+from ptxgen.families.rules import first_violation
 from ptxgen.families.wgmma import plan as wgmma
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
@@ -83,7 +83,7 @@ def test_ways_to_meet_and_to_walk(base, way):
     dtype = {SIMT: "f32", MMA: "f16", WGMMA: "bf16"}[base]
     p = Gemm(40, 40, 64, "NN", dtype, out="f32", batch=3, stride_b=0, ldc=120, stride_c=40)
     c, on = parse_config(f"{base} {way}"), "h200" if base == WGMMA else "emulated"
-    assert broken(p, c, device(on)) is None
+    assert first_violation(p, c, device(on)) is None
     if "splitk" in way:
         verify(p, c, "integers", on=on, times=2)
     else:

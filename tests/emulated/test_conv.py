@@ -9,7 +9,7 @@ import pytest
 from gemm_runs import Placed
 
 from ptxgen.codegen.config import Config, parse_config
-from ptxgen.families.rules import broken
+from ptxgen.families.rules import first_violation
 from ptxgen.lowering.implicit_gemm import WINDOW
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import DIRECTIONS, FILTERS, Conv
@@ -200,7 +200,7 @@ def test_what_is_outside_is_not_read() -> None:
     c = parse_config("ms=2 ns=2 ml=16 nl=16 u=8 cp_async_a=0 cp_async_b=0")
     p = lower(v)
     assert p.addr_b == WINDOW
-    assert broken(p, c, EMULATED) is None
+    assert first_violation(p, c, EMULATED) is None
     got = execute(v, c, (x, w, np.full((1, 1, 3, 3), np.nan, np.float32)), 0.0, shift=True)
     padded = np.pad(x[0, 0], 1)
     assert np.array_equal(got[0, 0], [[padded[i : i + 3, j : j + 3].sum() for j in range(3)] for i in range(3)])

@@ -6,7 +6,7 @@ import pytest
 from gemm_runs import verify
 
 from ptxgen.codegen.config import parse_config
-from ptxgen.families.rules import broken
+from ptxgen.families.rules import first_violation
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import LAYOUTS, Gemm
 
@@ -43,7 +43,7 @@ def test_rows_at_any_place(way):
             aligned_b=2,
         )
         kind, beta = ("integers", "normal")[n % 2], float(n % 2)
-        assert broken(p, c, H200) is None
+        assert first_violation(p, c, H200) is None
         verify(p, c, kind, 1.0, beta, data=n, on="h200", shift=True)
 
 

@@ -279,7 +279,7 @@ SYNC = [
 @pytest.mark.parametrize(("us", "key", "text"), SYNC, ids=lambda v: v if "gemm" in str(v) else "")
 def test_the_clock_is_near_what_mma_sync_did(us, key, text):
     p, config = parse(key), parse_config(f"family=mma {text}")
-    assert rules.broken(p, config, H200) is None
+    assert rules.first_violation(p, config, H200) is None
     assert predict(p, config, H200) == pytest.approx(us, rel=0.3)
 
 
@@ -303,7 +303,7 @@ def test_the_formula_of_mma_is_the_familys(p):
 def test_the_clock_is_near_what_tensor_cores_did(us, shape, axes):
     p = Gemm(*shape, "f16")
     config = Config(**{"family": 2, "u": 64, "stages": 4, "epilogue_smem": 1, **axes})
-    assert rules.broken(p, config, H200) is None
+    assert rules.first_violation(p, config, H200) is None
     assert predict(p, config, H200) == pytest.approx(us, rel=0.15)
 
 
@@ -351,7 +351,7 @@ def test_rates_are_known_of_every_target_and_type():
 def test_features_say_what_their_names_say():
     p = Gemm(640, 256, 4096, "NT")
     c = Config(ml=64, nl=128, u=16, kg=4, splitk=1, cp_async_a=0, cp_async_b=0, vec_a=4, vec_b=4, vec_c=4)
-    assert rules.broken(p, c, H200) is None
+    assert rules.first_violation(p, c, H200) is None
     g = geometry(p, c)
     x = dict(zip(NAMES, features(p, Columns.of([c]), H200)[0].tolist(), strict=True))
     assert len(set(NAMES)) == len(NAMES)
@@ -374,7 +374,7 @@ def test_features_say_what_their_names_say():
 def test_features_of_tensor_cores_say_what_their_names_say():
     p = Gemm(640, 256, 4096, "NT", "bf16", lda=4160)
     c = Config(family=2, ml=128, nl=64, u=64, math_warpgroups=2, stages=4, cluster_x=2, kg=3, splitk=3, epilogue_smem=1)
-    assert rules.broken(p, c, H200) is None
+    assert rules.first_violation(p, c, H200) is None
     x = dict(zip(NAMES, features(p, Columns.of([c]), H200)[0].tolist(), strict=True))
     assert (x["family"], x["transposed_mma"], x["math_warpgroups"], x["cluster_x"], x["persistent"]) == (2, 0, 1, 1, 0)
     assert (x["kg"], x["tiles_m"], x["tiles_n"]) == pytest.approx((np.log2(3), np.log2(5), 2))

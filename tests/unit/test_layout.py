@@ -14,7 +14,7 @@ import pytest
 
 from ptxgen.codegen.config import Config, parse_config
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.families.rules import broken
+from ptxgen.families.rules import first_violation
 from ptxgen.families.simt.layout import near, products
 from ptxgen.families.simt.plan import SimtPlan
 from ptxgen.problem.device import device
@@ -190,7 +190,7 @@ def test_fragments_are_read_without_bank_conflicts(dtype, layout, tile, lanes):
     for u, keep in itertools.product((8, 16, 32), (0, 1)):
         keeps = f"kmajor_smem_a={keep * (layout[0] == 'N')} kmajor_smem_b={keep * (layout[1] == 'T')}"
         c = parse_config(f"{tile} u={u} stages=2 lane_interleave={lanes} {keeps}")
-        if broken(p, c, H200):
+        if first_violation(p, c, H200):
             continue
         plan = simt_plan(p, c)
         made += 1
@@ -210,7 +210,7 @@ def test_a_transposing_store_meets_no_bank_twice(dtype, vec):
     p = Gemm(256, 256, 256, "NT", dtype)
     for u in (8, 16, 32):
         c = Config(ms=4, ns=4, u=u, vec_a=vec, vec_b=vec, cp_async_a=0, cp_async_b=0, stages=2)
-        if broken(p, c, H200):
+        if first_violation(p, c, H200):
             continue
         plan = simt_plan(p, c)
         for x in plan.operands:

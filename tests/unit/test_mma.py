@@ -12,7 +12,7 @@ from ptxgen.families.mma.geometry import BYTES, SINGLE, VECTOR
 from ptxgen.families.mma.instructions import at_a, at_b, at_c, instruction
 from ptxgen.families.mma.plan import MmaPlan
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.families.rules import broken
+from ptxgen.families.rules import first_violation
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import LAYOUTS, Gemm
 from tests.cases_mma import cases
@@ -248,5 +248,5 @@ def test_double_precision_follows_the_target():
 def test_rules_name_what_is_wrong(problem, config, target, rule):
     text = f"family=mma ms=32 ns=32 ml=64 nl=64 u=32 vec_a=8 vec_b=8 vec_c=2 {config}"
     c = Config(**{name: int(value) for name, value in (word.split("=") for word in text.split())})
-    found = broken(problem, c, device(target))
+    found = first_violation(problem, c, device(target))
     assert (found and found.name) == rule

@@ -31,7 +31,7 @@ from ptxgen.tuning import model, model_files, selection, training, tuning_files
 from ptxgen.tuning.measurement import Environment, Measurement
 from ptxgen.tuning.model import Model
 from ptxgen.tuning.sampler import promising
-from ptxgen.tuning.search import kin_of, leaders
+from ptxgen.tuning.search import representatives, same_class
 
 H200, H100 = device("h200"), device("h100")
 FUZZED = 2000  #: changed model files that are read
@@ -350,15 +350,15 @@ def test_the_shortened_search_leaves_no_family_out():
     near = np.flatnonzero(us <= 3 * us.min())
     present = set(np.unique(c.family[near]).tolist())
     assert len(present) == 3
-    found, reach = leaders(c, us, near, 600, 3.0)
+    found, reach = representatives(c, us, near, 600, 3.0)
     assert len(found) == len(set(found.tolist())) == 600
     assert set(found.tolist()) <= set(near.tolist())
     counts = np.bincount(c.family[found], minlength=3)
     assert (counts >= 100).all()
     assert 1 < reach < 3
-    kept = kin_of(c, near, found[:50])
+    kept = same_class(c, near, found[:50])
     assert set(found[:50].tolist()) <= set(kept.tolist())
-    every, whole = leaders(c, us, near, len(near), 3.0)
+    every, whole = representatives(c, us, near, len(near), 3.0)
     assert whole == 3.0
     assert len(every) < len(near)
 
@@ -402,7 +402,7 @@ def test_a_model_does_not_mind_families_that_it_never_saw(saved, monkeypatch):
 def test_measurements_that_rules_refuse_now_do_not_train(rows):
     p = rows[0].problem
     bad = replace(rows[0], config=replace(rows[0].config, ms=3))
-    assert rules.broken(p, bad.config, H200) is not None
+    assert rules.first_violation(p, bad.config, H200) is not None
     m = Model.fit([*rows[:300], bad], H200)
     assert (m.facts.rows, m.facts.skipped) == (300, 1)
 

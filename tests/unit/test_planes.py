@@ -14,7 +14,7 @@ from ptxgen.errors import ConfigError
 from ptxgen.families import perf_model as clock
 from ptxgen.families.geometry import geometry
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.families.rules import broken
+from ptxgen.families.rules import first_violation
 from ptxgen.families.wgmma.bf16x3 import PAIRS, PLANES, planes
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
@@ -113,15 +113,15 @@ def test_a_map_begins_at_its_offset():
 )
 def test_what_planes_are_not_for(config, rule):
     p, c = Gemm(128, 256, 512, "NN", "f32", COMPUTE), parse_config("family=wgmma " + config)
-    assert broken(p, c, H200).name == rule
-    plain = broken(Gemm(128, 256, 512, "NT", "f32", "tf32"), c, H200)
+    assert first_violation(p, c, H200).name == rule
+    plain = first_violation(Gemm(128, 256, 512, "NT", "f32", "tf32"), c, H200)
     assert plain is None or plain.name != rule
 
 
 def test_planes_go_to_a_limit():
     c = parse_config("family=wgmma ml=64 nl=32 u=32 raster_group=8")
     p = Gemm(1 << 17, 1 << 17, 1 << 15, "NN", "f32", COMPUTE)
-    assert broken(p, c, H200) is None
+    assert first_violation(p, c, H200) is None
     with pytest.raises(ConfigError, match="wgmma_planes"):
         plan_for(replace(p, k=1 << 17, lda=0, ldb=0), c, H200)
 

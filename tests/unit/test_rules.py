@@ -12,7 +12,7 @@ from ptxgen.codegen.render import render
 from ptxgen.errors import ConfigError
 from ptxgen.families import rules
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.families.rules import RULES, broken, legal, rejections, require
+from ptxgen.families.rules import RULES, first_violation, legal, rejections, require
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import DEVICES, device
@@ -166,7 +166,7 @@ BREAKS = {
             Gemm(8, 636, 272, "NN", "f16", "f16"),
             "ms=8 ns=4 ml=128 nl=16 u=32 ks=2 cp_async_a=0 vec_a=4 vec_b=4 vec_c=4 lanes_m=16 lane_interleave=1 fragment_prefetch=0",
             "h200",
-            "about 256 registers a thread, and 17 to be left; h200 has 65536",
+            "about 256 registers a thread, and 17 in reserve; h200 has 65536",
         )
     ],
     "bounds": [
@@ -219,7 +219,7 @@ def test_one_row_at_a_time_is_as_all_at_once(drawn):
         picked = [rng.integers(0, len(c), 60), *(np.flatnonzero(found == i)[:6] for i in np.unique(found))]
         for i in np.concatenate(picked):
             config = c.row(int(i))
-            rule = broken(p, config, d)
+            rule = first_violation(p, config, d)
             assert (RULES.index(rule) if rule else -1) == found[i], f"{p.key()} | {config} | {d.name}"
         assert ((found < 0) == legal(p, c, d)).all()
 
@@ -241,7 +241,7 @@ def test_what_is_left_can_be_generated():
     for where in ("h200", "t4", "rtx4090"):
         d = device(where)
         for p, c in (*cases(3, 15, d), *wide_cases(4, 15, d)):
-            assert broken(p, c, d) is None
+            assert first_violation(p, c, d) is None
             assert render(plan_for(p, c, d)).text
 
 
@@ -259,7 +259,7 @@ def test_this_file_knows_every_row_of_the_table():
 )
 def test_a_row_rejects_what_it_says(name, p, text, where, words):
     config = text if isinstance(text, Config) else parse_config(text)
-    rule = broken(p, config, device(where))
+    rule = first_violation(p, config, device(where))
     assert rule is not None
     assert rule.name == name
     with pytest.raises(ConfigError) as caught:
@@ -283,9 +283,9 @@ def test_the_good_ones_are_legal():
         (P, "stages=8"),
         (P, "deferred_sts=1 cp_async_a=0"),
     ):
-        assert broken(p, parse_config(text), H200) is None, text
-    assert broken(Gemm(0, 0, 0), Config(), H200) is None
-    assert broken(parse("gemm 1,1,1 TT f64"), Config(), H200) is None
+        assert first_violation(p, parse_config(text), H200) is None, text
+    assert first_violation(Gemm(0, 0, 0), Config(), H200) is None
+    assert first_violation(parse("gemm 1,1,1 TT f64"), Config(), H200) is None
 
 
 def test_grids_that_launches_can_have():
@@ -293,7 +293,7 @@ def test_grids_that_launches_can_have():
     for m, n in ((2**31 - 1, 64), (64, 2**31 - 1), (1 << 20, 1 << 20), (2**31 - 1, 1 << 16)):
         for raster in (1, 8, 16):
             p, c = Gemm(m, n, 8, "TN"), Config(raster_group=raster)
-            if broken(p, c, H200) is None:
+            if first_violation(p, c, H200) is None:
                 x, y, z = plan_for(p, c, H200).launch(p).steps[0].grid
                 assert 1 <= x < 2**31
                 assert 1 <= y <= 65535

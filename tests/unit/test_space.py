@@ -12,7 +12,7 @@ import pytest
 from ptxgen.codegen.config import AXES, SPLIT_POLL, SPLIT_SHARE, Columns, Config, parse_config
 from ptxgen.codegen.render import render
 from ptxgen.families import rules, space, space_bases
-from ptxgen.families.candidates import first_broken, whole_waves
+from ptxgen.families.candidates import violations, whole_waves
 from ptxgen.families.geometry import ceil_div, geometry, warp_rows
 from ptxgen.families.mma import candidates as mma
 from ptxgen.families.plan_factory import plan_for
@@ -127,9 +127,13 @@ def by_hand(p: Gemm, d) -> set[Config]:
         for a, b, kg in product(ways(p, "a"), ways(p, "b"), slices):
             free = p.dtype in ("f32", "f64") and not p.deterministic
             full = replace(c, **a, **b, kg=kg, lane_interleave=int(small), splitk=0 if kg == 1 else 1 if free else 2)
-            if full.kmajor_smem_b and full.kl == 1 and rules.broken(p, replace(full, epilogue_smem=1), d) is None:
+            if (
+                full.kmajor_smem_b
+                and full.kl == 1
+                and rules.first_violation(p, replace(full, epilogue_smem=1), d) is None
+            ):
                 full = replace(full, epilogue_smem=1)
-            if rules.broken(p, full, d) is None:
+            if rules.first_violation(p, full, d) is None:
                 found.append(full)
     return configs(space.canonical(p, Columns.of(found)))
 
@@ -189,7 +193,7 @@ def mma_by_hand(p: Gemm, d) -> set[Config]:
             adds = p.out in ("f32", "f64", "s32") and not p.deterministic and not p.epilogue
             split = 0 if kg == 1 or (adds and (way["operand_path_a"] or way["operand_path_b"])) else 1 if adds else 2
             full = replace(c, **way, kg=kg, splitk=split)
-            if rules.broken(p, full, d) is None:
+            if rules.first_violation(p, full, d) is None:
                 found.append(full)
     return configs(space.canonical(p, Columns.of(found))) if found else set()
 
@@ -281,9 +285,9 @@ def wgmma_by_hand(p: Gemm, d) -> set[Config]:
             full = replace(c, kg=kg, splitk=split, tma_rows=rows)
             fewer = (replace(full, kg=2), replace(full, kg=1, splitk=0))
             two = split != SPLIT_SHARE or (
-                full.epilogue_subtiles == 1 and not any(rules.broken(p, f, d) for f in fewer)
+                full.epilogue_subtiles == 1 and not any(rules.first_violation(p, f, d) for f in fewer)
             )
-            if two and rules.broken(p, full, d) is None:
+            if two and rules.first_violation(p, full, d) is None:
                 found.add(full)
     return found
 
@@ -386,7 +390,7 @@ def stream_by_hand(p: Gemm, d) -> set[Config]:
             adds = p.out in ("f32", "f64", "s32") and not p.deterministic and not p.epilogue
             for kg in {max(d.sms * w // max(g.tiles, 1), 1) for w in (1, 2, 3, 4, 6, 8)} | {1}:
                 full = replace(c, kg=kg, splitk=0 if kg == 1 else 1 if adds else 2)
-                if rules.broken(p, full, d) is None:
+                if rules.first_violation(p, full, d) is None:
                     found.append(full)
     return configs(space.canonical(p, Columns.of(found)))
 
@@ -636,7 +640,7 @@ def test_what_depends_on_the_option_of_slices_is_asked_for_each():
     b = space.base(WGMMA, p, H200)
     options = WGMMA.options(b.problem)
     for j, option in enumerate(options):
-        whole = first_broken(WGMMA, b.problem, b.columns.replace(**option), H200, None, WGMMA.extent_rules)
+        whole = violations(WGMMA, b.problem, b.columns.replace(**option), H200, None, WGMMA.extent_rules)
         assert ((whole < 0) == (b.refused[:, j] == -1))[b.refused[:, j] != -2].all()
 
 
@@ -733,7 +737,7 @@ def test_refinements_reach_every_axis():
     config = Config(
         ml=64, nl=64, u=16, kg=4, splitk=1, cp_async_a=0, cp_async_b=0, vec_a=4, vec_b=4, vec_c=4, lanes_m=4
     )
-    assert rules.broken(p, config, H200) is None
+    assert rules.first_violation(p, config, H200) is None
     near = space.refinements(p, H200, config)
     found = configs(near)
     assert rules.legal(p, near, H200).all()
@@ -751,7 +755,7 @@ def test_refinements_reach_every_axis():
 
 def changed(p: Gemm, config: Config) -> set[str]:
     """The axes in which the neighbours of a configuration differ from it."""
-    assert rules.broken(p, config, H200) is None, rules.broken(p, config, H200)
+    assert rules.first_violation(p, config, H200) is None, rules.first_violation(p, config, H200)
     near = space.refinements(p, H200, config)
     assert rules.legal(p, near, H200).all()
     assert config not in configs(near)
@@ -847,8 +851,8 @@ def test_unique_keeps_the_first_of_equals():
 
 def test_kin_differ_in_stages_and_sets_only():
     b = space.base(SIMT, Gemm(512, 512, 512, "NT"), H200)
-    kin, leads = b.kin, b.leads
-    assert (np.bincount(kin[leads]) == 1).all()
+    kin = b.equivalence_class
+    assert (np.bincount(kin[b.is_representative]) == 1).all()
     group = np.flatnonzero(kin == kin[len(kin) // 2])
     assert 1 < len(group) <= 6
     c = b.columns.take(group)
@@ -858,11 +862,11 @@ def test_kin_differ_in_stages_and_sets_only():
 
 
 @pytest.mark.parametrize("f", [MMA, WGMMA, STREAM], ids=lambda f: space.FAMILIES[f.code])
-def test_one_of_each_kin_leads(f):
+def test_each_class_has_one_representative(f):
     b = space.base(f, Gemm(512, 8 if f is STREAM else 512, 512, "NT", "f16"), H200)
-    assert len(np.unique(b.kin)) == b.leads.sum()
-    assert (np.bincount(b.kin[b.leads]) == 1).all()
-    group = b.columns.take(np.flatnonzero(b.kin == b.kin[len(b.kin) // 2]))
+    assert len(np.unique(b.equivalence_class)) == b.is_representative.sum()
+    assert (np.bincount(b.equivalence_class[b.is_representative]) == 1).all()
+    group = b.columns.take(np.flatnonzero(b.equivalence_class == b.equivalence_class[len(b.equivalence_class) // 2]))
     for a in AXES:
         if a.name not in (*f.alike, "vec_c"):
             assert len(set(group.columns[a.name].tolist())) == 1, a.name

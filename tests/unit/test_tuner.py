@@ -20,7 +20,7 @@ from ptxgen.codegen.render import render
 from ptxgen.errors import InputError, LaunchError, ShapeError
 from ptxgen.families import space
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.families.rules import broken
+from ptxgen.families.rules import first_violation
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.tuning import claims, selection, tuner
@@ -65,7 +65,7 @@ class Fake:
     def measure(self, problem, config, timing, purpose="", full=False) -> Measurement:
         if len(Fake.log) >= Fake.stop_after:
             raise KeyboardInterrupt
-        assert broken(problem, config, EMULATED) is None
+        assert first_violation(problem, config, EMULATED) is None
         Fake.log.append((problem, config, purpose))
         made = {"digest": digest(problem, config), "created": time.time(), **Fake.answer(problem, config, purpose)}
         return Measurement(problem, config, environment=self.environment, purpose=purpose, **made)

@@ -11,7 +11,7 @@ from ptxgen.cuda_abi import MAP_BYTES
 from ptxgen.errors import ConfigError
 from ptxgen.families.geometry import geometry
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.families.rules import broken, legal
+from ptxgen.families.rules import first_violation, legal
 from ptxgen.families.wgmma.geometry import owners
 from ptxgen.families.wgmma.rules import mapped
 from ptxgen.problem.device import device
@@ -374,7 +374,7 @@ def test_what_is_not_legal(problem, config, rule):
     plain = {"family": "2", "ml": "64", "nl": "64", "u": "64", "stages": "4"}
     values = plain | dict(word.split("=") for word in config.split())
     c = parse_config(" ".join(f"{n}={v}" for n, v in values.items()))
-    found = broken(problem, c, H200)
+    found = first_violation(problem, c, H200)
     assert found is not None
     assert found.name == rule
     with pytest.raises(ConfigError, match=rule):
@@ -383,15 +383,15 @@ def test_what_is_not_legal(problem, config, rule):
 
 def test_other_devices_have_no_wgmma():
     p, c = Gemm(64, 64, 64, "NT", "f16"), parse_config("family=wgmma ml=64 nl=64 u=64 stages=4")
-    assert broken(p, c, H200) is None
+    assert first_violation(p, c, H200) is None
     for name in ("a100", "b200", "t4"):
-        assert broken(p, c, device(name)).name == "wgmma_target"
+        assert first_violation(p, c, device(name)).name == "wgmma_target"
 
 
 def test_a_cluster_fits_its_device():
     """The emulated device has four multiprocessors."""
     p, text = Gemm(512, 64, 4096, "NT", "f16"), "family=wgmma ml=64 nl=64 u=64 stages=4 "
-    assert broken(p, parse_config(text + "cluster_k=4"), device("emulated")) is None
+    assert first_violation(p, parse_config(text + "cluster_k=4"), device("emulated")) is None
     for more in ("cluster_k=8", "cluster_x=8", "cluster_x=4 cluster_y=2"):
-        assert broken(p, parse_config(text + more), device("emulated")).name == "wgmma_cluster"
-        assert broken(p, parse_config(text + more), H200) is None
+        assert first_violation(p, parse_config(text + more), device("emulated")).name == "wgmma_cluster"
+        assert first_violation(p, parse_config(text + more), H200) is None

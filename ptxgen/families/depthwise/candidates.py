@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.codegen.config import SPLIT_MEMSET, SPLIT_WORKSPACE, Columns, Config
-from ptxgen.families.candidates import CandidateSpace, Ints, first_broken
+from ptxgen.families.candidates import CandidateSpace, Ints, violations
 from ptxgen.families.geometry import geometry
 from ptxgen.problem.device import Device
 from ptxgen.problem.gemm import Gemm
@@ -50,7 +50,7 @@ class Slide(CandidateSpace):
         """Of gradients of filters, slices for some waves of blocks."""
         c = tiles.replace(family=self.code, kg=1)
         if p.strip is None or not p.strip.summed:
-            return c, first_broken(self, p, c, d, self.extent_rules)
+            return c, violations(self, p, c, d, self.extent_rules)
         count = np.maximum(geometry(p, c).tiles, 1)
         units = -(-p.strip.rows * -(-p.strip.results // c.ns) // c.ml)
         kg = np.stack([np.clip(d.sms * w // count, 1, np.maximum(units, 1)) for w in WAVES], axis=1)
@@ -59,7 +59,7 @@ class Slide(CandidateSpace):
         seen = np.zeros(kg.shape, bool)
         for j in range(1, len(WAVES)):
             seen[:, j] = (kg[:, :j] == kg[:, j : j + 1]).any(axis=1)
-        return c, np.where(seen.ravel(), -2, first_broken(self, p, c, d, self.extent_rules))
+        return c, np.where(seen.ravel(), -2, violations(self, p, c, d, self.extent_rules))
 
     def canonical(self, p: Gemm, c: Columns) -> Columns:
         return c

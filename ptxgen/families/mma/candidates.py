@@ -144,7 +144,7 @@ class Mma(Cooperative):
             plain,
         )
 
-    def settle(self, p: Gemm, d: Device, c: Columns) -> Columns:
+    def finalize(self, p: Gemm, d: Device, c: Columns) -> Columns:
         return c.replace(vec_c=p.vectors[2], raster_group=8)
 
     def follow(self, p: Gemm, config: Config, changes: dict[str, int]) -> list[Config]:

@@ -93,8 +93,8 @@ def _row_of_c(nl: Any, sum_bytes: int, a: SimpleNamespace, b: SimpleNamespace) -
 
 def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     """Threads, tiles, shared memory and registers of ``c`` on ``p``. Sizes in bytes, registers in 32-bit words:
-    ``registers`` are enough, ``likely`` what ptxas takes on average, ``spare`` must be left: of loads that predicates
-    guard, and of deep stages whose elements are widened."""
+    ``registers`` are enough, ``likely`` what ptxas takes on average, ``reg_margin`` are kept in reserve: of
+    predicated loads, and of deep stages whose elements are widened."""
     i = instruction(p)
     a, b = operand(p, c, "a"), operand(p, c, "b")
     group = c.ml // c.ms * (c.nl // c.ns) * WARP
@@ -151,7 +151,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         registers=registers,
         likely=likely,
         # threads that have all that one may have do more at once
-        spare=pick(threads * c.min_ctas_per_sm <= MOST, np.minimum(guarded, 8 * GUARDED) + deep, 0),
+        reg_margin=pick(threads * c.min_ctas_per_sm <= MOST, np.minimum(guarded, 8 * GUARDED) + deep, 0),
         copies=copies,
         **spread | {"workspace": spread["workspace"] + copies},
     )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.codegen.config import AXIS, SPLIT_MEMSET, Columns, Config
-from ptxgen.families.candidates import default, first_broken
+from ptxgen.families.candidates import default, violations
 from ptxgen.families.geometry import WARP, geometry, warp_rows
 from ptxgen.families.multistage_candidates import Cooperative
 from ptxgen.problem.device import Device
@@ -78,7 +78,7 @@ class Simt(Cooperative):
         shapes = Columns.product({n: self.axes[n] for n in self.shape})
         return shapes.replace(lanes_m=warp_rows(shapes), raster_group=8)
 
-    def settle(self, p: Gemm, d: Device, c: Columns) -> Columns:
+    def finalize(self, p: Gemm, d: Device, c: Columns) -> Columns:
         """Interleaved lane numbers pay on small tiles; along a single row or column of threads they mean nothing. A
         staged C is the better default where direct stores are scalar, as long as it fits."""
         lanes = (c.ml * c.nl < SMALL) & (c.lanes_m > 1) & (c.lanes_m < WARP)
@@ -86,7 +86,7 @@ class Simt(Cooperative):
         staged = ((c.kmajor_smem_b == 1) & (c.kl == 1)).astype(np.int64)
         wants = np.flatnonzero(staged)
         if len(wants):
-            staged[wants] = first_broken(self, p, c.take(wants).replace(epilogue_smem=1), d, None, self.tile_rules) < 0
+            staged[wants] = violations(self, p, c.take(wants).replace(epilogue_smem=1), d, None, self.tile_rules) < 0
         return c.replace(epilogue_smem=staged)
 
     def canonical(self, p: Gemm, c: Columns) -> Columns:

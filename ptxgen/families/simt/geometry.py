@@ -98,7 +98,7 @@ def _early(p: Gemm, c: Any, operands: tuple[Any, Any], each: list[Any], threads:
     return addresses + outside + sum(x.chunks for x in operands) // 2 + sets + kinds + 6 * c.deferred_sts
 
 
-def _spare(c: Any, operands: tuple[Any, Any], each: list[Any], threads: Any, packed: int, words: int) -> Any:
+def _reg_margin(c: Any, operands: tuple[Any, Any], each: list[Any], threads: Any, packed: int, words: int) -> Any:
     """Registers that must be left. Threads that have all that one may have do more at once: ptxas makes addresses of
     loads early, above all of those that are looked up, guarded by predicates, or pass through registers."""
     a, b = operands
@@ -116,7 +116,7 @@ def _spare(c: Any, operands: tuple[Any, Any], each: list[Any], threads: Any, pac
 
 def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     """Threads, tiles, shared memory and registers of ``c`` on ``p``. Sizes in bytes, registers in 32-bit words.
-    ``spare``: registers that must be left."""
+    ``reg_margin``: registers kept in reserve."""
     a, b = operand(p, c, "a"), operand(p, c, "b")
     bytes_ = staged_bytes(p)
     group = c.ml // c.ms * (c.nl // c.ns)
@@ -162,7 +162,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         sum_bytes=sum_bytes,
         gathers=gathers,
         registers=registers,
-        spare=_spare(c, (a, b), each, threads, packed, words),
+        reg_margin=_reg_margin(c, (a, b), each, threads, packed, words),
         **tiles_and_slices(p, c, sum_bytes),
     )
 

@@ -164,7 +164,7 @@ class Stream(Cooperative):
     def ways(self, p: Gemm) -> list[dict[str, int]]:
         return [{**way, "fragment_prefetch": n} for way in self.copies(p) for n in (0, 1)]
 
-    def settle(self, p: Gemm, d: Device, c: Columns) -> Columns:
+    def finalize(self, p: Gemm, d: Device, c: Columns) -> Columns:
         """As many blocks on a multiprocessor as find registers there: loads under way are what counts."""
         g = geometry(p, c)
         for name, thin, along in (

@@ -75,17 +75,19 @@ def operand(p: Gemm, c: Any, name: str) -> SimpleNamespace:
     )
 
 
-def _fragments(p: Gemm, c: Any, count: Any, thin: Any, gulps: Any, loads_y: Any, y_kmajor: Any, paired: Any) -> Any:
+def _fragments(
+    p: Gemm, c: Any, count: Any, thin: Any, loads_in_flight: Any, loads_y: Any, y_kmajor: Any, paired: Any
+) -> Any:
     """Registers of a thread that multiplies by matrix instructions: sums, addresses, what is loaded and what is made of
     it, loads that ptxas moves ahead; numbers of 8 bits are widened where no instruction takes them as they are."""
     swapped = c.long_n == 1
     words = np.maximum(pick(swapped, c.vec_b, c.vec_a) * p.element.bytes // 4, 1)  # of a step and row
     narrow = pick(swapped, c.vec_a, c.vec_b) * p.element.bytes < 4
-    widened = 4 * count + gulps if p.dtype in ("e4m3", "e5m2") else 0
+    widened = 4 * count + loads_in_flight if p.dtype in ("e4m3", "e5m2") else 0
     made = (count + thin // 2) * words if p.compute == "tf32" else widened
     early = pick(y_kmajor, pick(narrow, loads_y * 3 // 2, 0), loads_y * 2 + 6)
-    pairs = pick(paired, gulps * words + count * (words + 2) + 16, 0)
-    return count * (thin + 2) + gulps * words + thin // 2 * (words + 2) + early + made + pairs + 40
+    pairs = pick(paired, loads_in_flight * words + count * (words + 2) + 16, 0)
+    return count * (thin + 2) + loads_in_flight * words + thin // 2 * (words + 2) + early + made + pairs + 40
 
 
 def geometry(p: Gemm, c: Any) -> SimpleNamespace:
@@ -93,8 +95,8 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
 
     ``along``: threads of a block along the long side; ``lanes``: of a warp along K; ``across``: of a block along K;
     ``depth``: elements of K that a thread takes at once; ``steps``: how often it does in a pass of ``u``; ``reach``:
-    elements of K from one of them to the next; ``gulps``: loads of the long operand that it has under way;
-    ``spare``: registers that must be left.
+    elements of K from one of them to the next; ``loads_in_flight``: loads of the long operand that it has under way;
+    ``reg_margin``: registers kept in reserve.
     """
     a, b = operand(p, c, "a"), operand(p, c, "b")
     swapped = c.long_n == 1
@@ -155,7 +157,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         threads=threads,
         depth=depth,
         steps=steps,
-        gulps=loads_x * steps,
+        loads_in_flight=loads_x * steps,
         shifted=a.shifted | b.shifted,
         uk=depth * steps,
         reach=pick(tensor, lanes, across) * depth,
@@ -164,7 +166,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         sum_bytes=sum_bytes,
         gathers=(c.lanes_m > 0),
         # seen where threads have many registers
-        spare=np.maximum(
+        reg_margin=np.maximum(
             pick(threads * c.min_ctas_per_sm <= MOST, 11 if p.dtype in ("f64", "e4m3", "e5m2") else 0, 0),
             pick((c.kl > 1) & (c.mma_m16 == 0) & x_kmajor & y_kmajor & (thin > 2) & (size == 4), FOURS, 0),
         ),

@@ -45,7 +45,7 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     issued = g.count // 2 * np.maximum(g.depth * size // 8, 1)  # matrix instructions
     emulated = np.where((size == 1) & (p.dtype != "s8") & (d.sm == perf_costs.MEASURED), WIDENED, 0)
     convert = np.where(quads, np.where(g.x_kmajor, 0.0, 0.5), CONVERT[size]) * (g.count + g.thin) * g.depth
-    loads_x, loads_y = g.gulps / np.maximum(g.steps, 1), np.where(c.long_n == 1, g.a.loads, g.b.loads)
+    loads_x, loads_y = g.loads_in_flight / np.maximum(g.steps, 1), np.where(c.long_n == 1, g.a.loads, g.b.loads)
     loads_y = loads_y / np.maximum(g.steps * g.threads, 1)
     packs = np.where(g.vec_y * size < 4, loads_y, 0) + (g.count + 1) * g.depth * (p.compute == "tf32")
     tensor = c.mma_m16 > 0

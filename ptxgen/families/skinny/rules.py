@@ -144,8 +144,8 @@ RULES = (
     ),
     Rule(
         "stream_depth",
-        lambda p, c, g, d: (g.steps >= 1) & (c.u == g.steps * g.across * g.depth) & (g.gulps <= LOADS_LIMIT),
-        "u={c.u} is {g.steps} steps of {g.across} threads with {g.depth} elements each, {g.gulps} loads a thread:"
+        lambda p, c, g, d: (g.steps >= 1) & (c.u == g.steps * g.across * g.depth) & (g.loads_in_flight <= LOADS_LIMIT),
+        "u={c.u} is {g.steps} steps of {g.across} threads with {g.depth} elements each, {g.loads_in_flight} loads a thread:"
         f" whole steps, and at most {LOADS_LIMIT} loads",
         family=STREAM,
     ),

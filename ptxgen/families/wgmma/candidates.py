@@ -21,7 +21,7 @@ from ptxgen.codegen.config import (
     Columns,
     Config,
 )
-from ptxgen.families.candidates import NEUTRAL, CandidateSpace, Ints, default, first_broken, meetings, overlap, single
+from ptxgen.families.candidates import NEUTRAL, CandidateSpace, Ints, default, meetings, overlap, single, violations
 from ptxgen.families.geometry import geometry
 from ptxgen.families.rules import reducible
 from ptxgen.families.wgmma import operand_packing
@@ -254,7 +254,7 @@ class Wgmma(CandidateSpace):
         names = ("stages", "epilogue_smem", "epilogue_subtiles", "epilogue_buffers", "epilogue_aliases_ab")
         return [dict(zip(names, (s, *way), strict=True)) for s in STAGES for way in LEAVING]
 
-    def settle(self, p: Gemm, d: Device, c: Columns) -> Columns:
+    def finalize(self, p: Gemm, d: Device, c: Columns) -> Columns:
         return c.replace(vec_c=width_c(p, c.replace(vec_c=p.vectors[2])))
 
     def options(self, p: Gemm) -> list[dict[str, int]]:
@@ -298,11 +298,11 @@ class Wgmma(CandidateSpace):
             l2_evict_first=streamed,
             raster_group=np.where((c.cluster_k == 1) & (blocks > room), 8, 1),
         )
-        broken = first_broken(self, p, c, d, self.extent_rules)
+        broken = violations(self, p, c, d, self.extent_rules)
         wide = (broken >= 0) & (c.raster_group == 1) & (c.cluster_k == 1)  # the plain order has the narrower grid
         if wide.any():
             c = c.replace(raster_group=np.where(wide, 8, c.raster_group))
-            broken = first_broken(self, p, c, d, self.extent_rules)
+            broken = violations(self, p, c, d, self.extent_rules)
         table = np.stack([kg, split]).reshape(2, count, -1)
         seen = (table[0] <= 1) & (waves.reshape(count, -1) > 0)
         for j in range(1, table.shape[2]):

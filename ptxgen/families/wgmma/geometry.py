@@ -130,30 +130,36 @@ def from_registers(p: Gemm, c: Any) -> Any:
     return (factor_bytes(p) != 2) & np.logical_not(pick(c.transposed_mma == 1, b, a))
 
 
-def _after(p: Gemm, c: Any, sums: Any, moves: Any) -> Any:
+def _epilogue_regs(p: Gemm, c: Any, sums: Any, moves: Any) -> Any:
     """Registers that an epilogue takes beyond, where ptxas was seen to: it reads what lies along the sides of a tile
     early, and has little room beside 192 sums."""
     staged, apart = c.epilogue_smem == 1, p.window is not None and p.window.result is not None
-    after = pick(
+    epilogue_regs = pick(
         (moves > 0) & (c.math_warpgroups == 1), 16, pick(staged & apart & (c.transposed_mma == 1) & (sums >= 176), 8, 0)
     )
-    after = np.maximum(after, pick((c.kg > 1) & (c.splitk == SPLIT_SHARE) & (sums >= 160), 10, 0))
-    after = np.maximum(after, pick(groups_leave(p, c) & (c.vec_c >= COLUMNS) & (sums >= 128), 4, 0))
+    epilogue_regs = np.maximum(epilogue_regs, pick((c.kg > 1) & (c.splitk == SPLIT_SHARE) & (sums >= 160), 10, 0))
+    epilogue_regs = np.maximum(epilogue_regs, pick(groups_leave(p, c) & (c.vec_c >= COLUMNS) & (sums >= 128), 4, 0))
     if not p.stages:
-        return after
+        return epilogue_regs
     scaled, wide, direct = "scale_rows" in p.stages, p.output.bytes == 4, np.logical_not(staged)
     vectors = scaled or "bias_row" in p.stages or "bias_column" in p.stages
     along_x = pick(c.transposed_mma == 1, "bias_column" in p.stages, "bias_row" in p.stages)
     reads, long = vectors or "residual" in p.stages, "gelu" in p.stages or "silu" in p.stages
-    after = np.maximum(after, pick(direct & (p.output.bytes == 1) & (sums <= 128), 12, 0))
-    after = np.maximum(after, pick(direct & reads, pick(scaled & (sums > 128), 20, pick(sums <= 128, 12, 3)), 2))
-    after = np.maximum(after, pick(staged & (reads | long), pick(sums <= 128, 28, pick(reads, 20, 0)), 0))
+    epilogue_regs = np.maximum(epilogue_regs, pick(direct & (p.output.bytes == 1) & (sums <= 128), 12, 0))
+    epilogue_regs = np.maximum(
+        epilogue_regs, pick(direct & reads, pick(scaled & (sums > 128), 20, pick(sums <= 128, 12, 3)), 2)
+    )
+    epilogue_regs = np.maximum(
+        epilogue_regs, pick(staged & (reads | long), pick(sums <= 128, 28, pick(reads, 20, 0)), 0)
+    )
     tiny = staged & vectors & (p.element.bytes == 1)
-    after = np.maximum(after, pick(sums >= 192, pick(scaled | (direct & wide) | along_x | tiny, 26, 3), 0))
+    epilogue_regs = np.maximum(
+        epilogue_regs, pick(sums >= 192, pick(scaled | (direct & wide) | along_x | tiny, 26, 3), 0)
+    )
     shared = (c.cluster_y > 1) & (sums >= 128) & (scaled & wide & direct | ("residual" in p.stages))
-    after = np.maximum(after, pick(shared, 28, 0))
-    after = np.maximum(after, pick(moves > 0, 8, 0))
-    return np.maximum(after, pick(along_x, 35, 0)) if scaled else after
+    epilogue_regs = np.maximum(epilogue_regs, pick(shared, 28, 0))
+    epilogue_regs = np.maximum(epilogue_regs, pick(moves > 0, 8, 0))
+    return np.maximum(epilogue_regs, pick(along_x, 35, 0)) if scaled else epilogue_regs
 
 
 def _lying(kmajor: Any, tile: Any, u: Any, size: int) -> Any:
@@ -174,12 +180,12 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
 
     ``unit``: elements of K that one box brings at the most, ``k``: K in whole units, ``passes``: stages that fill,
     ``image_boxes``: boxes of images side by side, where K runs over their pixels. ``x_tile``, ``y_tile``: extents of
-    the block's tile; ``fed``: X is multiplied from registers; ``gives``: warps that copy give registers to those that
-    multiply, ``keeps``, ``takes``: what each then has; ``mi``: instructions a warpgroup stacks along X; ``x_box``,
-    ``y_box``: inner extents of the boxes that TMA brings; ``x_rows``: rows of X that are loaded, ``x_share``: by one
+    the block's tile; ``a_from_registers``: wgmma reads X from registers; ``gives``: warps that copy give registers
+    to those that multiply, ``keeps``, ``takes``: what each then has; ``mi``: instructions a warpgroup stacks along X;
+    ``x_box``, ``y_box``: inner extents of the boxes that TMA brings; ``x_rows``: rows of X that are loaded, ``x_share``: by one
     block, or its part of a stage's depth where K is not contiguous; ``share``: columns of Y that one block loads,
     ``finish``: that one block finishes; ``barriers``: bytes of them; ``planes``: of each operand, all of them K-major;
-    ``needed``: registers while it multiplies, ``after``: that an epilogue takes beyond.
+    ``mainloop_regs``: registers of the main loop, ``epilogue_regs``: registers that the epilogue takes beyond.
     """
     size, out, count = factor_bytes(p), p.output.bytes, planes(p)
     x_tile, y_tile = pick(c.transposed_mma == 1, c.nl, c.ml), pick(c.transposed_mma == 1, c.ml, c.nl)
@@ -189,7 +195,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         pick(c.transposed_mma == 1, a_kmajor, b_kmajor),
     )
     x_extent, y_extent = pick(c.transposed_mma == 1, p.n, p.m), pick(c.transposed_mma == 1, p.m, p.n)
-    fed, depth, k = from_registers(p, c), unit(p, c), length(p, c)
+    a_from_registers, depth, k = from_registers(p, c), unit(p, c), length(p, c)
     share = y_tile // np.maximum(c.cluster_x, 1)
     x_box = pick(x_kmajor, depth, pick(c.tma_rows > 0, c.tma_rows, min(ROWS, SPAN // size)))
     y_box = pick(y_kmajor, depth, widest(along(p, share), SPAN // size, COLUMNS))
@@ -232,13 +238,18 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     part = x_tile * finish * 4
     sums, meets = mi * y_tile // 2, (c.kg > 1) & (c.splitk > SPLIT_WORKSPACE)
     # sums of a pass are added to those of all passes; f16 sums are widened in the end
-    needed = sums * 2 if count > 1 else sums + sums // 2 if p.accumulator.bytes == 2 else sums
-    needed = needed + OTHERS + pick(meets, 4 * batch(sums), 0) + pick(fed, FRAGMENTS * FRAGMENT * mi + 8, 0)
-    needed = needed + pick(x_moves + y_moves > 0, np.minimum(4 * (x_moves + y_moves), MOVED) + MOVING, 0)
+    mainloop_regs = sums * 2 if count > 1 else sums + sums // 2 if p.accumulator.bytes == 2 else sums
+    mainloop_regs = (
+        mainloop_regs
+        + OTHERS
+        + pick(meets, 4 * batch(sums), 0)
+        + pick(a_from_registers, FRAGMENTS * FRAGMENT * mi + 8, 0)
+    )
+    mainloop_regs = mainloop_regs + pick(x_moves + y_moves > 0, np.minimum(4 * (x_moves + y_moves), MOVED) + MOVING, 0)
     images_x = (c.transposed_mma == 1) == (p.window is not None and p.window.side == "b")
-    after = _after(p, c, sums, x_moves + y_moves)
-    gives = (c.math_warpgroups == 2) & (c.min_ctas_per_sm == 1) & (needed + after > SAME)
-    less = (fed | bool(p.stages)) & (needed + after <= TAKES_LESS)
+    epilogue_regs = _epilogue_regs(p, c, sums, x_moves + y_moves)
+    gives = (c.math_warpgroups == 2) & (c.min_ctas_per_sm == 1) & (mainloop_regs + epilogue_regs > SAME)
+    less = (a_from_registers | bool(p.stages)) & (mainloop_regs + epilogue_regs <= TAKES_LESS)
     return SimpleNamespace(
         size=size,
         planes=count,
@@ -268,15 +279,15 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         x_lies=x_lies,
         y_lies=y_lies,
         moves=x_moves + y_moves,
-        fed=fed,
+        a_from_registers=a_from_registers,
         gives=gives,
         keeps=pick(less, KEEPS_MORE, KEEPS),
         takes=pick(less, TAKES_LESS, TAKES),
         image_boxes=pick(images_x, x_tile // np.maximum(x_box, 1), share // np.maximum(y_box, 1)),
         threads=WARPGROUP * c.math_warpgroups + pick(gives, WARPGROUP, WARP),
-        needed=needed,
-        after=after,
-        registers=pick(gives, SAME, needed),
+        mainloop_regs=mainloop_regs,
+        epilogue_regs=epilogue_regs,
+        registers=pick(gives, SAME, mainloop_regs),
         shared=ring + aligned(added) + pick(c.epilogue_aliases_ab == 1, 0, aligned(staged)) + barriers,
         sums=sums,
         tiles_m=tiles_m,

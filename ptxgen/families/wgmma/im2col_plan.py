@@ -29,7 +29,7 @@ class Side:
 class Pixels(Operand):
     """Images whose rows are pixels, contiguous along K: units of channels of one tap."""
 
-    def settle(self, plan: WindowPlan) -> None:
+    def finalize(self, plan: WindowPlan) -> None:
         axes = range(len(plan.walked.extents))
         self.mode, self.rank = "im2col", plan.walked.rank
         self.boxes = [Box(b.offset, 0, n) for n, b in enumerate(self.boxes)]
@@ -46,7 +46,7 @@ class Pixels(Operand):
 class Filters(Operand):
     """Filters, one after the other, each taps of channels: contiguous along K, or along the other side."""
 
-    def settle(self, plan: WindowPlan) -> None:
+    def finalize(self, plan: WindowPlan) -> None:
         self.rank = 3
         self.tap = "%back" if plan.flipped else "%tap"
         units = range(plan.units)
@@ -68,7 +68,7 @@ class Filters(Operand):
 class Columns(Operand):
     """Images whose columns are taps of channels, contiguous, and whose rows, along K, are pixels."""
 
-    def settle(self, plan: WindowPlan) -> None:
+    def finalize(self, plan: WindowPlan) -> None:
         self.axes = range(len(plan.walked.extents))
         self.mode, self.rank = "im2col", plan.walked.rank
         self.pixel = "".join(f", %pixel{a}" for a in self.axes)
@@ -110,7 +110,7 @@ class WindowPlan(WgmmaPlan):
     def _operand(self, role: str, name: str, base: int, shared: Shared | None) -> Operand:
         x = self.KINDS[name != self.walked.side](role, name, self.geometry, self.config, base, shared)
         if isinstance(x, Pixels | Filters | Columns):
-            x.settle(self)
+            x.finalize(self)
         return x
 
     # ---- leaving

@@ -80,7 +80,7 @@ class WgmmaPlan(LeavingPlan):
         #: a thread's first row of 64, by bits of its number in the warpgroup, and how far its second is
         self.row_terms: tuple[Term, ...] = PLAIN
         self.row_next = PLAIN_NEXT
-        self.fed = bool(g.fed)
+        self.fed = bool(g.a_from_registers)
         if self.fed:
             self._feed()
         self._instruction()

@@ -187,7 +187,8 @@ RULES = (
     Rule(
         "wgmma_fed",
         lambda p, c, g, d: (
-            np.logical_not(g.fed) | ((c.tma_rows == 0) & (c.epilogue_smem == 0) & (c.u * g.size >= 2 * STEP))
+            np.logical_not(g.a_from_registers)
+            | ((c.tma_rows == 0) & (c.epilogue_smem == 0) & (c.u * g.size >= 2 * STEP))
         ),
         "X is multiplied from registers (layout {p.layout}, transposed_mma={c.transposed_mma}): that takes tma_rows=0, epilogue_smem=0, and u={c.u}"
         " elements of {g.size} bytes to be 64 bytes or more",
@@ -289,12 +290,12 @@ RULES = (
     Rule(
         "wgmma_register_file",
         lambda p, c, g, d: (
-            g.needed + g.after
+            g.mainloop_regs + g.epilogue_regs
             <= np.where(
                 g.gives, g.takes, register_cap(d, ceil_div(g.threads * c.min_ctas_per_sm, WARPGROUP) * WARPGROUP, 1)
             )
         ),
-        "about {g.needed} registers a thread, {g.after} more for what follows; {g.threads} threads,"
+        "about {g.mainloop_regs} registers a thread, {g.epilogue_regs} more for the epilogue; {g.threads} threads,"
         " min_ctas_per_sm={c.min_ctas_per_sm}, leave fewer",
         family=WGMMA,
     ),

@@ -19,7 +19,7 @@ from ptxgen.problem.gemm import Gemm
 class Planes(Operand):
     """Planes of an operand, one behind the other in a stage: the last direction of their tensor."""
 
-    def settle(self) -> None:
+    def finalize(self) -> None:
         """Every box as often as there are planes."""
         #: bytes from one plane to the next
         self.plane = self.tile * self.depth * self.element
@@ -41,7 +41,7 @@ class PartingPlan(WgmmaPlan):
 
     def _operand(self, role: str, name: str, base: int, shared: Shared | None) -> Operand:
         x = Planes(role, name, self.geometry, self.config, base, shared)
-        x.settle()
+        x.finalize()
         return x
 
     def _products(self) -> list[Product]:
