@@ -18,7 +18,7 @@ from ptxgen.cuda_abi import GRID_LIMIT
 from ptxgen.errors import ConfigError
 from ptxgen.families import registry
 from ptxgen.families.geometry import geometry
-from ptxgen.families.registry import RULES
+from ptxgen.families.registry import RULES as RULES
 from ptxgen.lowering.implicit_gemm import PADDING
 from ptxgen.problem.device import Device
 from ptxgen.problem.gemm import STRIDED, Gemm

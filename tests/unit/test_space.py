@@ -267,7 +267,7 @@ def wgmma_by_hand(p: Gemm, d) -> set[Config]:
         blocks = ceil_div(n_ if swap else m, cluster) * cluster * ceil_div(m if swap else n_, yc) * yc
         room = {1: 132, 4: 120}[cluster * yc * kc]
         side = 1 if n_ == 1 and p.m > p.n else 2 if m == 1 and p.n > p.m else 0
-        held = p.element.bytes != 2 and p.layout[1] == "N" and copied != 2
+        held = p.element.bytes != 2 and p.layout[1] == "N" and copied != (0, 1)
         wide = 1 if c.epilogue_smem else min(p.vectors[2], 1 if swap and not held else 2)
         c = replace(c, raster_group=8 if kc == 1 and blocks > room else 1, l2_evict_first=side, vec_c=wide)
         passes = ceil_div(p.k, u)

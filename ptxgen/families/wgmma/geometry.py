@@ -182,8 +182,9 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     ``image_boxes``: boxes of images side by side, where K runs over their pixels. ``x_tile``, ``y_tile``: extents of
     the block's tile; ``a_from_registers``: wgmma reads X from registers; ``gives``: warps that copy give registers
     to those that multiply, ``keeps``, ``takes``: what each then has; ``mi``: instructions a warpgroup stacks along X;
-    ``x_box``, ``y_box``: inner extents of the boxes that TMA brings; ``x_rows``: rows of X that are loaded, ``x_share``: by one
-    block, or its part of a stage's depth where K is not contiguous; ``share``: columns of Y that one block loads,
+    ``x_box``, ``y_box``: inner extents of the boxes that TMA brings; ``x_rows``: rows of X that are loaded,
+    ``x_share``: by one block, or its part of a stage's depth where K is not contiguous; ``share``: columns of Y that
+    one block loads,
     ``finish``: that one block finishes; ``barriers``: bytes of them; ``planes``: of each operand, all of them K-major;
     ``mainloop_regs``: registers of the main loop, ``epilogue_regs``: registers that the epilogue takes beyond.
     """
