@@ -28,7 +28,7 @@ from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.codegen.source import Argument, Launch, Step
 from ptxgen.codegen.vectorized import ceil_div, log2
 from ptxgen.cuda_abi import GRID_LIMIT
-from ptxgen.lowering.implicit_gemm import WINDOW, Implicit
+from ptxgen.lowering.implicit_gemm import WINDOW, ImplicitGemm
 from ptxgen.problem.device import Device
 from ptxgen.problem.dtypes import bits_of, dtype
 from ptxgen.problem.gemm import STRIDED, Gemm
@@ -126,7 +126,7 @@ class Plan:
         """How finished sums get to C."""
         c, p = self.config, self.problem
         #: whether there are items, at offsets from each other: one kernel serves any number of them but one
-        self.batched = p.items != 1
+        self.batched = p.batch != 1
         #: the register with the address of the C of a block's item
         self.item_c = "%item_c" if self.batched else "%C"
         #: where elements of C are, and what a block writes: C, or partial sums
@@ -294,7 +294,7 @@ class Plan:
         launched in runs, which use the same workspace one after the other."""
         if problem.results == 0:
             return Launch(())
-        parts = [self._run(p, run) for p in problem.each for run in self._runs(p)]
+        parts = [self._run(p, run) for p in problem.gemms for run in self._runs(p)]
         steps = tuple(step for part in parts for step in part.steps)
         return Launch(steps, max(part.workspace for part in parts), parts[0].zeroed)
 
@@ -308,7 +308,7 @@ class Plan:
 
     def _runs(self, problem: Gemm) -> list[Run]:
         most = self.items_limit(problem)
-        return [Run(first, min(most, problem.items - first)) for first in range(0, problem.items, most)]
+        return [Run(first, min(most, problem.batch - first)) for first in range(0, problem.batch, most)]
 
     def items_limit(self, problem: Gemm) -> int:
         """The items that one launch can have: slices of all of them lie along z."""
@@ -360,7 +360,7 @@ class Plan:
     def _tables(problem: Gemm, operands: str) -> tuple[Argument, ...]:
         """The arguments of ``found_ab`` and ``found_c``."""
         out: list[Argument] = []
-        for x in (getattr(problem.parts[0], name) for name in operands) if isinstance(problem, Implicit) else ():
+        for x in (getattr(problem.parts[0], name) for name in operands) if isinstance(problem, ImplicitGemm) else ():
             if x.found != STRIDED:
                 out += [("table", table) for table in x.tables]
             if x.found == WINDOW:

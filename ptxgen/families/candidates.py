@@ -45,7 +45,7 @@ class Family:
         """A stand-in for the problems of a class: what it is, how its operands are aligned, no extents."""
         size, (a, b, c) = p.element.bytes, p.vectors
         return replace(
-            p.placeless,
+            p.shape_class,
             m=NEUTRAL,
             n=NEUTRAL,
             k=NEUTRAL,

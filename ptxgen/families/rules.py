@@ -156,12 +156,12 @@ LAST = (
         lambda p, c, g, d: (
             (c.bounds != BOUNDS_NONE)
             | (
-                (p.grain[0] % np.maximum(c.ml, 1) == 0)
-                & (p.grain[1] % np.maximum(c.nl, 1) == 0)
-                & (p.grain[2] % np.maximum(c.u, 1) == 0)
+                (p.extent_gcd[0] % np.maximum(c.ml, 1) == 0)
+                & (p.extent_gcd[1] % np.maximum(c.nl, 1) == 0)
+                & (p.extent_gcd[2] % np.maximum(c.u, 1) == 0)
             )
         ),
-        "bounds=0 needs m, n, k={p.grain[0]}, {p.grain[1]}, {p.grain[2]} to be multiples of ml, nl, u={c.ml}, {c.nl},"
+        "bounds=0 needs m, n, k={p.extent_gcd[0]}, {p.extent_gcd[1]}, {p.extent_gcd[2]} to be multiples of ml, nl, u={c.ml}, {c.nl},"
         " {c.u}",
     ),
     Rule(

@@ -133,8 +133,8 @@ def _sums(p: Problem, a: Array, b: Array, box: Box | None) -> tuple[Array, Array
     wide_a, wide_b = plain(p, a, b)
     exact = wide_a @ wide_b
     scale = np.abs(wide_a, out=wide_a) @ np.abs(wide_b, out=wide_b)
-    if exact.ndim == 3 and len(exact) < p.items:  # all items share A and B
-        return np.repeat(exact, p.items, axis=0), np.repeat(scale, p.items, axis=0)
+    if exact.ndim == 3 and len(exact) < p.batch:  # all items share A and B
+        return np.repeat(exact, p.batch, axis=0), np.repeat(scale, p.batch, axis=0)
     return exact, scale
 
 

@@ -7,7 +7,7 @@ from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import Argument, Launch, Step
 from ptxgen.families.depthwise.plan import SlidePlan
 from ptxgen.lowering.depthwise_strips import Strip
-from ptxgen.lowering.implicit_gemm import Implicit
+from ptxgen.lowering.implicit_gemm import ImplicitGemm
 from ptxgen.problem.gemm import Gemm
 
 ACROSS, PARTS = 32, 32  #: filters' taps of a block of the pass, and threads that add the sums of each
@@ -98,7 +98,7 @@ class SummingPlan(SlidePlan):
     def _adding(self, problem: Gemm, s: Strip) -> Step:
         """The launch of the pass."""
         size, every = problem.output.bytes, s.groups * s.tapped
-        assert isinstance(problem, Implicit)
+        assert isinstance(problem, ImplicitGemm)
         tap = problem.parts[0].c  # of the rows or the columns, which are taps
         near = next((step for walk in (tap.along, tap.down) for _, step in walk.digits), 0)
         numbers = (every, s.tapped, self.config.kg, problem.offsets[2] // size, near)

@@ -64,7 +64,7 @@ def ways(p: Gemm) -> list[dict[str, int]]:
 
 def slices(p: Gemm, c: Columns, d: Device) -> Any:
     """Slice counts that fill whole waves, a column each; the first is 1."""
-    tiles = np.maximum(ceil_div(p.m, c.ml) * ceil_div(p.n, c.nl) * p.items, 1)
+    tiles = np.maximum(ceil_div(p.m, c.ml) * ceil_div(p.n, c.nl) * p.batch, 1)
     most = np.maximum(ceil_div(p.k, c.u) // 2, 1)
     columns = [np.ones_like(tiles), *(np.clip(d.sms * w // tiles, 1, most) for w in WAVES)]
     return np.stack(columns, axis=1)
@@ -86,7 +86,7 @@ def candidates(p: Gemm, d: Device) -> Columns:
             fresh = np.logical_and.reduce([kg != counts[:, m] for m in range(n)]) if n else np.ones(len(c), bool)
             split = np.where(kg > 1, SPLIT_MEMSET if reducible(p) else SPLIT_WORKSPACE, SPLIT_MEMSET)
             part = c.replace(kg=kg, splitk=split).take(fresh)
-            tiles = ceil_div(p.m, part.ml) * ceil_div(p.n, part.nl) * p.items
+            tiles = ceil_div(p.m, part.ml) * ceil_div(p.n, part.nl) * p.batch
             parts.append(part.replace(raster_group=np.where(tiles > 2 * d.sms, 8, 1)))
     every = Columns.concat(parts)
     return every.take(legal(p, every, d))

@@ -47,7 +47,7 @@ def copied_items(p: Gemm, name: str, items: int) -> int:
 
 def workspace(p: Gemm, c: Any) -> Any:
     """Bytes of the copies; ``c``: integers or columns."""
-    a, b = (copy_of(p, name).bytes * copied_items(p, name, p.items) for name in "ab")
+    a, b = (copy_of(p, name).bytes * copied_items(p, name, p.batch) for name in "ab")
     return pick(c.operand_path % 2 == 1, a, 0) + pick(c.operand_path >= B, b, 0)
 
 

@@ -46,7 +46,7 @@ def widest(p: Gemm, name: str) -> int:
     n = 0 if name == "a" else 1
     if lined_up(p, name) == (p.layout[n] == "NT"[n]):
         return p.vectors[n]
-    start = math.gcd((p.aligned_a, p.aligned_b)[n], p.offsets[n] if p.items > 1 else 0)
+    start = math.gcd((p.aligned_a, p.aligned_b)[n], p.offsets[n] if p.batch > 1 else 0)
     return max(math.gcd(16, start, p.k * p.element.bytes) // p.element.bytes, 1)
 
 

@@ -79,4 +79,4 @@ def all_bytes(p: Gemm, name: str, items: int) -> int:
 
 def workspace(p: Gemm) -> int:
     """Bytes of all planes."""
-    return all_bytes(p, "a", p.items) + all_bytes(p, "b", p.items) if planes(p) > 1 and p.k else 0
+    return all_bytes(p, "a", p.batch) + all_bytes(p, "b", p.batch) if planes(p) > 1 and p.k else 0

@@ -179,7 +179,7 @@ class Wgmma(Family):
             turned = p.window.summed and p.window.side == "b" and operand_packing.turns(p, "a")
             return [operand_packing.walked(p) or (A if turned else 0)]
         off = unmapped(p)
-        if off and factor_bytes(p) == LIES and p.items == 1:  # or come as they lie
+        if off and factor_bytes(p) == LIES and p.batch == 1:  # or come as they lie
             return [off, off * LIES_A]
         apart = A * operand_packing.turns(p, "a") + B * operand_packing.turns(p, "b")
         return sorted({A | off, B | off} if apart == A | B else {off, off | apart})
@@ -276,7 +276,7 @@ class Wgmma(Family):
         most = np.minimum(room * waves // blocks, -(-p.k // c.u) * np.minimum(waves, 2) // c.cluster_k) // 2
         waits = (split == SPLIT_POLL) | (split == SPLIT_SHARE)
         kg = np.where(waits, np.minimum(most, MEETING), most)
-        own = p.offsets[:2] if p.items > 1 else (0, 0) if operand_packing.walked(p) else (1, 1)
+        own = p.offsets[:2] if p.batch > 1 else (0, 0) if operand_packing.walked(p) else (1, 1)
         streamed = np.where(
             (g.tiles_n == 1) & (p.m > p.n) & (own[0] > 0),
             1,

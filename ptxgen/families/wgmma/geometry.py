@@ -228,7 +228,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     passes = np.maximum(ceil_div(k, np.maximum(c.u, 1)), 1)
     slices = np.maximum(c.kg * c.cluster_k, 1)
     lined = ceil_div(tiles_x, np.maximum(c.cluster_x, 1)) * c.cluster_x
-    blocks = lined * ceil_div(tiles_y, np.maximum(c.cluster_y, 1)) * c.cluster_y * slices * p.items
+    blocks = lined * ceil_div(tiles_y, np.maximum(c.cluster_y, 1)) * c.cluster_y * slices * p.batch
     part = x_tile * finish * 4
     sums, meets = mi * y_tile // 2, (c.kg > 1) & (c.splitk > SPLIT_WORKSPACE)
     # sums of a pass are added to those of all passes; f16 sums are widened in the end
@@ -281,7 +281,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         sums=sums,
         tiles_m=tiles_m,
         tiles_n=tiles_n,
-        tiles=tiles_m * tiles_n * p.items,
+        tiles=tiles_m * tiles_n * p.batch,
         tiles_x=tiles_x,
         tiles_y=tiles_y,
         unit=depth,

@@ -31,7 +31,7 @@ def mapped(p: Gemm, operand: str) -> bool:
     if p.window is not None and operand != "c":
         return True  # another rule's
     rows = {"a": p.rows_a, "b": p.rows_b, "c": p.m}[operand]
-    offset = p.offsets["abc".index(operand)] if p.items > 1 else 0
+    offset = p.offsets["abc".index(operand)] if p.batch > 1 else 0
     nothing = operand != "c" and (p.k == 0 or bf16x3.planes(p) > 1)
     aligned = start >= TMA_ALIGNED and (rows <= 1 or ld * size % TMA_ALIGNED == 0)
     return nothing or (aligned and offset % TMA_ALIGNED == 0 and offset < OFFSET_LIMIT)
@@ -90,7 +90,7 @@ def copy_of(p: Gemm, name: str) -> SimpleNamespace:
 def _rows(p: Gemm, columns: int, rows: int, by: int) -> SimpleNamespace:
     size = p.element.bytes
     pitch = -(-max(columns, 1) * size // ROW) * ROW
-    items = p.items if by else 1
+    items = p.batch if by else 1
     place = (columns, rows, pitch // size, rows * pitch if by else 0)
     return SimpleNamespace(items=items, place=place, pitch=pitch, bytes=items * rows * pitch)
 

@@ -245,7 +245,7 @@ class WgmmaPlan(LeavingPlan):
     def _items(self, problem: Gemm, run: Run) -> tuple[Argument, ...]:
         if not self.batched:
             return ()
-        last = [problem.items - 1 if offset else 0 for offset in problem.offsets[:2]]
+        last = [problem.batch - 1 if offset else 0 for offset in problem.offsets[:2]]
         numbers = (run.first, run.items, *last)
         return (("u64", problem.offsets[2]), *(("u32", n) for n in numbers))
 
@@ -371,7 +371,7 @@ class WgmmaPlan(LeavingPlan):
         extents, pitches = (columns, rows), (_pitch(columns, ld, rows, size),)
         if not self.batched:
             return TensorMap(operand, kind, extents, pitches, box, span, offset=at)
-        items = p.items if item else 1
+        items = p.batch if item else 1
         return TensorMap(operand, kind, (*extents, items), (*pitches, item or 16), (*box, 1), span, offset=at)
 
     # ---- what a reader is told

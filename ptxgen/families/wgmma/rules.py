@@ -174,9 +174,9 @@ RULES = (
     Rule(
         "wgmma_residues",
         lambda p, c, g, d: (
-            (c.operand_path < operand_packing.LIES_A) | ((p.k >= operand_packing.RESIDUES) & (p.items == 1))
+            (c.operand_path < operand_packing.LIES_A) | ((p.k >= operand_packing.RESIDUES) & (p.batch == 1))
         ),
-        "operand_path={c.operand_path} with K={p.k} and {p.items} items; operands come as they lie of one product, where each"
+        "operand_path={c.operand_path} with K={p.k} and {p.batch} items; operands come as they lie of one product, where each"
         " residue of 8 has a row",
         family=WGMMA,
     ),

@@ -93,7 +93,7 @@ class PartingPlan(WgmmaPlan):
     # ---- launching
 
     def _source(self, p: Gemm, x: Operand, kind: str) -> TensorMap:
-        return self._tensor_of(p, x, p.items, 0)
+        return self._tensor_of(p, x, p.batch, 0)
 
     def _tensor_of(self, p: Gemm, x: Operand, items: int, at: int) -> TensorMap:
         """The map of the planes of so many items, which begin ``at`` bytes into the workspace. Without K, of zeros."""
