@@ -185,8 +185,8 @@ class Plan:
         types = {name: p.read_type(name) for name in p.reads}
         self.arrays = {name: ("b16" if kind.bytes == 2 else kind.name, kind.bytes) for name, kind in types.items()}
         #: all of an item have one bias; items have biases of their own, one behind the other
-        self.one_bias = p.one_bias and "bias" in self.arrays
-        self.own_bias = self.batched and p.own_bias and "bias" in self.arrays
+        self.one_bias = p.scalar_bias and "bias" in self.arrays
+        self.own_bias = self.batched and p.batched_bias and "bias" in self.arrays
         self._gather()
 
     def _wide_c(self) -> int:

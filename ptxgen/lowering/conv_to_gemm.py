@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
+from ptxgen.errors import ShapeError
 from ptxgen.lowering.depthwise_strips import strip_of
 from ptxgen.lowering.implicit_gemm import Operand, Part, Walk, product
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -16,12 +16,18 @@ from ptxgen.problem.conv import Conv
 
 #: axes of an image
 AXES = ("d", "h", "w")
-KEPT = 256  #: products that are remembered
 
 
-@lru_cache(maxsize=KEPT)
-def product_of(v: Conv) -> KernelGemm:
-    """The product that kernels compute: rows of C are what lies further apart in memory. Kept, with its tables."""
+def lower_conv(v: Conv) -> KernelGemm:
+    """The implicit GEMM of a convolution. ShapeError: 32 bits do not hold its offsets or coordinates."""
+    try:
+        return _implicit_gemm(v)
+    except ShapeError as error:
+        raise ShapeError(f"extents or padding are too large: {error} ({v.shape()})") from None
+
+
+def _implicit_gemm(v: Conv) -> KernelGemm:
+    """The rows of C are the index that is farther apart in memory."""
     x, w, y = (v.steps(name) for name in "xwy")
     first, second, third = v.tensors
     if _one_tap(v):

@@ -249,7 +249,7 @@ class ImplicitGemm(KernelGemm):
     traffic: int = field(default=0, compare=False)
 
     operation = "conv"
-    own_bias = True
+    batched_bias = True
 
     @property
     def vectors(self) -> tuple[int, int, int]:
@@ -298,7 +298,7 @@ def product(
     traffic: int,
     window: Window | None = None,
     strip: Any = None,
-    one_bias: bool = False,
+    scalar_bias: bool = False,
     swapped: bool = False,
     **fields: Any,
 ) -> KernelGemm:
@@ -324,8 +324,8 @@ def product(
             ordered[n] = replace(part, **{name: replace(getattr(part, name), found=found[f"addr_{name}"])})
         found[f"wide_{name}"] = math.gcd(*(x.wide(max(1, start // kind.bytes), item) for x in operands))
     fields.update(zip(("batch", *STRIDES), items, strict=True))
-    own_bias = items[0] > 1 and "bias" in fields["epilogue"]
-    if {found[f"addr_{name}"] for name in "abc"} == {STRIDED} and not own_bias and not one_bias:
+    batched_bias = items[0] > 1 and "bias" in fields["epilogue"]
+    if {found[f"addr_{name}"] for name in "abc"} == {STRIDED} and not batched_bias and not scalar_bias:
         return KernelGemm(**fields, swapped=swapped)
     if strip is not None:
         found.update(strip=strip, strip_kind=strip.kind)
@@ -335,6 +335,6 @@ def product(
         parts=tuple(ordered),
         traffic=traffic,
         window=window,
-        one_bias=one_bias,
+        scalar_bias=scalar_bias,
         swapped=swapped,
     )

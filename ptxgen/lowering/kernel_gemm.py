@@ -17,7 +17,7 @@ class KernelGemm(Gemm):
     kernels address the operand: STRIDED, or through offset tables (``ImplicitGemm``). ``window``: the im2col
     descriptor, if TMA can load an operand as im2col; ``strip``: the depthwise strips, if a depthwise kernel can compute
     it; ``strip_kind``: the facts of the strips that a kernel is compiled for, the last of them the vector width.
-    ``one_bias``: all rows and columns of C add the same bias. ``swapped``: A is the user's second operand.
+    ``scalar_bias``: all rows and columns of C add the same bias. ``swapped``: A is the user's second operand.
     """
 
     addr_a: str = STRIDED
@@ -26,10 +26,10 @@ class KernelGemm(Gemm):
     window: Window | None = None
     strip: Any = field(default=None, compare=False)
     strip_kind: tuple[int, ...] = ()
-    one_bias: bool = False
+    scalar_bias: bool = False
     swapped: bool = field(default=False, compare=False)
 
-    own_bias: ClassVar[bool] = False  #: whether each product of a batch has its own bias
+    batched_bias: ClassVar[bool] = False  #: whether each product of a batch has its own bias
 
     @classmethod
     def of(cls, problem: Gemm, swapped: bool = False) -> KernelGemm:
@@ -54,3 +54,8 @@ class KernelGemm(Gemm):
     def gemms(self) -> tuple[KernelGemm, ...]:
         """The GEMMs that it consists of. One kernel computes each in a launch of its own."""
         return (self,)
+
+
+def lower_gemm(problem: Gemm) -> KernelGemm:
+    """A GEMM as a kernel problem."""
+    return KernelGemm.of(problem)

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from ptxgen.errors import ShapeError
-from ptxgen.lowering.conv_to_gemm import product_of
 from ptxgen.lowering.kernel_gemm import KernelGemm
-from ptxgen.problem.conv import Conv
-from ptxgen.problem.registry import Problem
+from ptxgen.problem.base import ProblemBase
+from ptxgen.problem.operation import operation_of, resolve
 
 KEPT = 256  #: lowered problems that are kept
 
 
 @lru_cache(maxsize=KEPT)
-def lower(problem: Problem) -> KernelGemm:
-    """The GEMM that kernels compute for ``problem``. Cached, with its offset tables.
+def lower(problem: ProblemBase) -> KernelGemm:
+    """The GEMM that kernels compute for ``problem``; a lowered problem itself. Cached, with its offset tables.
 
-    ShapeError: words of 32 bits do not hold a convolution's offsets or coordinates.
+    ShapeError: 32 bits do not hold an offset or a coordinate of a convolution.
     """
     if isinstance(problem, KernelGemm):
         return problem
-    if not isinstance(problem, Conv):
-        return KernelGemm.of(problem)
-    try:
-        return product_of(problem)
-    except ShapeError as error:
-        raise ShapeError(f"extents or padding are too large: {error} ({problem.shape()})") from None
+    lowered: KernelGemm = resolve(operation_of(problem).lowering)(problem)
+    return lowered

@@ -14,7 +14,7 @@ from typing import Any
 
 from ptxgen.arguments import integer, shown, word
 from ptxgen.errors import ShapeError
-from ptxgen.problem.base import EXTENT_LIMIT, MEMORY_LIMIT, Typed
+from ptxgen.problem.base import EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase
 
 LAYOUTS = ("NN", "NT", "TN", "TT")
 STRIDE_LIMIT = 1 << 40
@@ -25,7 +25,7 @@ STRIDED = "strided"  #: how an operand that is a matrix with a leading dimension
 
 
 @dataclass(frozen=True)
-class Gemm(Typed):
+class Gemm(ProblemBase):
     """C[M,N] = alpha · op(A)[M,K] · op(B)[K,N] + beta · C.
 
     ``lda``, ``ldb``, ``ldc``: elements from one stored row to the next, 0 = packed. ``aligned_a`` (b, c): bytes,

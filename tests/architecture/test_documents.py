@@ -18,7 +18,7 @@ from ptxgen import settings
 from ptxgen.cli import app, command, doctor
 from ptxgen.codegen.config import AXES
 from ptxgen.problem.base import COMPUTE, OUT
-from ptxgen.problem.catalog import CATALOG
+from ptxgen.problem.operation import operations
 
 from .source import REFERENCE, ROOT, fenced, table
 
@@ -41,7 +41,7 @@ def types() -> list[list[str]]:
 
 
 def named_suites() -> list[list[str]]:
-    return [[o.name, f"`{s.name}`", s.meaning] for o in CATALOG.values() for s in o.suites.values()]
+    return [[o.name, f"`{s.name}`", s.meaning] for o in operations() for s in o.suites.values()]
 
 
 @pytest.mark.parametrize(

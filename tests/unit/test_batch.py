@@ -21,7 +21,7 @@ from ptxgen.problem.registry import from_dict, parse
 from ptxgen.problem.strided_arrays import C, elements, laid, padded, span
 from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.emulated import EmulatedDriver
-from ptxgen.tuning.bench import RUNS, Ring
+from ptxgen.tuning.bench import RUNS, GemmOperandSets
 
 H200 = device("h200")
 TEXTS = {
@@ -182,7 +182,7 @@ def test_the_reference_of_items_is_theirs():
 @pytest.mark.parametrize("limit", [1 << 20, 40 * 8 * 8, 3 * 64, 17])
 def test_measurements_compare_items_from_first_to_last(limit):
     p = Gemm(8, 8, 8, batch=100)
-    ring = Ring(EmulatedDriver(), p, Timing())
+    ring = GemmOperandSets(EmulatedDriver(), p, Timing())
     blocks = list(ring.blocks(limit))
     assert blocks[0][0].start == 0
     assert blocks[-1][0].stop == 100

@@ -15,7 +15,7 @@ from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import DIRECTIONS, FILTERS, Conv
 from ptxgen.problem.conv_reference import convolve
 from ptxgen.problem.gemm import STRIDED
-from ptxgen.problem.reference import compare, epilogue_arrays, operands, plain, reference
+from ptxgen.problem.reference import as_matrices, compare, epilogue_arrays, operands, reference
 from ptxgen.problem.registry import from_dict, parse
 from ptxgen.problem.strided_arrays import A, B, C, elements
 from tests.cases_images import problems
@@ -38,7 +38,7 @@ def multiplied(v: Conv, one: np.ndarray, two: np.ndarray) -> np.ndarray:
     a, b = (x.reshape(-1) for x in ((two, one) if v.swapped else (one, two)))
     if not isinstance(p, ImplicitGemm):
         c = np.full(np.prod(v.stored[2], dtype=int), np.nan)
-        left, right = plain(p, elements(p, A, a), elements(p, B, b))
+        left, right = as_matrices(p, elements(p, A, a), elements(p, B, b))
         elements(p, C, c)[...] = left @ right
         return c
     out = np.full(np.prod(v.stored[2], dtype=int), np.nan)

@@ -14,7 +14,7 @@ from ptxgen.problem.base import COMPUTE, OUT
 from ptxgen.problem.device import device
 from ptxgen.problem.dtypes import DTYPES, bits_of, dtype, from_numpy
 from ptxgen.problem.gemm import Gemm
-from ptxgen.problem.reference import KINDS, compare, operands, plain, reference
+from ptxgen.problem.reference import KINDS, as_matrices, compare, operands, reference
 from ptxgen.problem.registry import from_dict, parse
 
 
@@ -90,7 +90,7 @@ def test_rounded_inputs_are_right_for_tf32_only():
     rounded = bits.view(np.float32)
     for compute, right in (("tf32", True), ("f32", False)):
         p = Gemm(40, 40, 200, "NN", "f32", compute)
-        wide, other = plain(p, rounded, b)
+        wide, other = as_matrices(p, rounded, b)
         assert compare((wide @ other).astype(np.float32), reference(p, a, b)).ok is right
 
 
