@@ -8,10 +8,10 @@ import numpy as np
 
 from ptxgen.codegen.config import SPLIT_WORKSPACE
 from ptxgen.codegen.vectorized import ceil_div, pick
-from ptxgen.problem.gemm import Gemm
+from ptxgen.lowering.kernel_gemm import KernelGemm
 
 
-def tiles_and_slices(p: Gemm, c: Any, sum_bytes: int) -> dict[str, Any]:
+def tiles_and_slices(p: KernelGemm, c: Any, sum_bytes: int) -> dict[str, Any]:
     """Counts of tiles, slices and blocks; ``chunk``: the length of a slice; ``workspace``: bytes of partial sums of
     ``sum_bytes`` each. ``c``: integers or NumPy columns."""
     tiles_m, tiles_n = ceil_div(p.m, c.ml), ceil_div(p.n, c.nl)

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from ptxgen.errors import ShapeError
 from ptxgen.lowering.im2col_descriptor import Window
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
 from ptxgen.problem.base import EXTENT_LIMIT
 from ptxgen.problem.dtypes import dtype
-from ptxgen.problem.gemm import PACKED, STRIDED, STRIDES
+from ptxgen.problem.gemm import PACKED, STRIDES
 
 Ints = NDArray[np.int64]
 

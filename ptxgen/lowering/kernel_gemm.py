@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from ptxgen.lowering.im2col_descriptor import Window
-from ptxgen.problem.gemm import STRIDED, Gemm
+from ptxgen.problem.gemm import Gemm
+
+STRIDED = "strided"  #: the address mode of an operand that is a matrix with a leading dimension
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ STRIDE_LIMIT = 1 << 40
 PACKED = -1  #: a stride between items that follows from the item
 #: the strides between items
 STRIDES = ("stride_a", "stride_b", "stride_c")
-STRIDED = "strided"  #: how an operand that is a matrix with a leading dimension is addressed
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ def parse(text: str) -> Problem:
         if of != "str" and not re.fullmatch("[01]" if flag else "[0-9]{1,13}", value):
             raise InputError(f"problem has {shown(item)}; {name} must be {'0 or 1' if flag else 'an integer'}")
         extra[name] = value if of == "str" else int(value) if of == "int" else value == "1"
-    return kind(**shape, layout=words[2], dtype=words[3], **extra)
+    return kind(**{**shape, "layout": words[2], "dtype": words[3], **extra})
 
 
 def from_dict(values: dict[str, Any]) -> Problem:
