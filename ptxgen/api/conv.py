@@ -13,12 +13,12 @@ from ptxgen.api.conv_layouts import FILTERS, LAYOUTS, Extents, Window, inverse
 from ptxgen.arguments import flag, plain, shown, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.lowering.lower import lower
-from ptxgen.problem.base import EPILOGUE, OUT
+from ptxgen.problem.base import EPILOGUE_OPS, OUT_DTYPES
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.dtypes import ALLOWED
 from ptxgen.runtime.runner import Runner
 
-ACTIVATIONS = EPILOGUE[-1]
+ACTIVATIONS = EPILOGUE_OPS[-1]
 #: direction -> names of the two operands, what they are, what the result is
 PARTS = {
     "forward": (("images", "filters"), ("images", "filters"), "results"),
@@ -309,8 +309,8 @@ def _first(
         "out": given.dtype.name if given is not None else "",
         "epilogue": _stages(bias, residual, activation),
     }
-    if given is not None and given.dtype.name not in OUT[views[0].dtype.name]:
-        allowed = " or ".join(OUT[views[0].dtype.name])
+    if given is not None and given.dtype.name not in OUT_DTYPES[views[0].dtype.name]:
+        allowed = " or ".join(OUT_DTYPES[views[0].dtype.name])
         raise DtypeError(f"out is {given.dtype}; with {names[0]} of {views[0].dtype} it must be {allowed}")
     layout, filters = _layouts(window, {made: given, **dict(zip(whats, views, strict=True))})
     memory = {"images": layout, "results": layout, "filters": filters}
@@ -353,7 +353,7 @@ def _first(
 def _agree(a: View, b: View, name_a: str, name_b: str) -> None:
     if a.dtype is not b.dtype:
         raise DtypeError(f"{name_a} is {a.dtype} and {name_b} is {b.dtype}; they must be the same")
-    if a.dtype.name not in OUT:
+    if a.dtype.name not in OUT_DTYPES:
         raise DtypeError(f"{name_a} and {name_b} have dtype {a.dtype.numpy}; it must be one of {ALLOWED}")
     if a.host != b.host:
         raise InputError(f"{name_a} and {name_b} must be in the same memory: both the host's, or both the GPU's")
@@ -459,7 +459,7 @@ def _more(window: Window, problem: Conv, bias: Any, residual: Any, out: View) ->
         if v.shape != want:
             what = "one a filter" if name == "bias" else "like the result"
             raise ShapeError(f"{name} has shape {v.shape}; it must have {want}, {what}")
-        if v.dtype is not (kind := problem.read_type(name)):
+        if v.dtype is not (kind := problem.epilogue_operand_dtype(name)):
             raise DtypeError(f"{name} is {v.dtype}; it must be {kind}, beside results in {out.dtype}")
         if v.host != out.host:
             raise InputError(f"{name} must be in the same memory as images and filters")

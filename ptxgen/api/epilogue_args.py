@@ -9,10 +9,10 @@ from typing import Any
 from ptxgen.api.arrays import View, view
 from ptxgen.arguments import word
 from ptxgen.errors import InputError, ShapeError
-from ptxgen.problem.base import EPILOGUE
+from ptxgen.problem.base import EPILOGUE_OPS
 from ptxgen.problem.dtypes import DTYPES
 
-ACTIVATIONS = EPILOGUE[-1]
+ACTIVATIONS = EPILOGUE_OPS[-1]
 #: what changes its name when Cᵀ = BᵀAᵀ is computed instead of C = AB
 TURNED = {"bias_row": "bias_column", "bias_column": "bias_row", "scale_a": "scale_b", "scale_b": "scale_a"}
 

@@ -13,7 +13,7 @@ from ptxgen.api.epilogue_args import After, after
 from ptxgen.api.launch_cache import driver
 from ptxgen.arguments import flag, shown, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
-from ptxgen.problem.base import OUT
+from ptxgen.problem.base import OUT_DTYPES
 from ptxgen.problem.dtypes import ALLOWED, dtype
 from ptxgen.problem.gemm import PACKED, Gemm
 
@@ -154,7 +154,7 @@ def _first(
     if out is None:
         if beta != 0:
             raise InputError(f"beta is {beta:g} and out is None; a beta other than 0 adds to an out that is given")
-        result = launch_cache.empty(a, shape, dtype(OUT[va.dtype.name][0]))
+        result = launch_cache.empty(a, shape, dtype(OUT_DTYPES[va.dtype.name][0]))
     else:
         result = out
     vc = view(result, "out", items=True)
@@ -182,7 +182,9 @@ def _first(
     if workspace is launch_cache.SIZE:
         return bound.launch.workspace
     own = launch_cache.workspace_of(workspace, bound, a=a, b=b, out=result)
-    go = launch_cache.launcher(bound, alpha, beta, swapped, tuple(v.address for v in then.ordered(problem.reads)))
+    go = launch_cache.launcher(
+        bound, alpha, beta, swapped, tuple(v.address for v in then.ordered(problem.epilogue_operands))
+    )
     first, second = (operands[1], operands[0]) if swapped else operands
     go(first.address, second.address, vc.address, launch_cache.stream_of(a), own=own)
     if key is not None and (first.address, second.address) == (va.address, vb.address):
@@ -194,7 +196,7 @@ def _first(
 def _agree(a: View, b: View) -> None:
     if a.dtype is not b.dtype:
         raise DtypeError(f"a is {a.dtype} and b is {b.dtype}; they must be the same")
-    if a.dtype.name not in OUT:
+    if a.dtype.name not in OUT_DTYPES:
         raise DtypeError(f"a and b have dtype {a.dtype.numpy}; it must be one of {ALLOWED}")
     if a.shape[-1] != b.shape[-2]:
         raise ShapeError(f"a is {_by(a.shape)} and b is {_by(b.shape)}; the columns of a must be the rows of b")
@@ -209,8 +211,10 @@ def _by(shape: tuple[int, ...]) -> str:
 def _fits(a: View, b: View, c: View, shape: tuple[int, ...]) -> None:
     if c.shape != shape:
         raise ShapeError(f"out is {_by(c.shape)}; it must be {_by(shape)}, the shape of a·b")
-    if c.dtype.name not in OUT[a.dtype.name]:
-        raise DtypeError(f"out is {c.dtype}; with a and b of {a.dtype} it must be {' or '.join(OUT[a.dtype.name])}")
+    if c.dtype.name not in OUT_DTYPES[a.dtype.name]:
+        raise DtypeError(
+            f"out is {c.dtype}; with a and b of {a.dtype} it must be {' or '.join(OUT_DTYPES[a.dtype.name])}"
+        )
     if c.host != a.host:
         raise InputError("out must be in the same memory as a and b")
 
@@ -285,7 +289,7 @@ def _host(a: View, b: View, c: View, alpha: float, beta: float, compute: str, de
         stride_b=strides[1],
     )
     before = np.ascontiguousarray(into) if beta != 0 else np.empty(c.shape, into.dtype)
-    more = tuple(np.ascontiguousarray(on_host(v)) for v in then.ordered(problem.reads))
+    more = tuple(np.ascontiguousarray(on_host(v)) for v in then.ordered(problem.epilogue_operands))
     into[...] = launch_cache.runner(problem).compute(arrays[0], arrays[1], before, alpha, beta, more)
 
 

@@ -142,7 +142,7 @@ class Plan:
         self.partial = self.sliced and c.splitk == SPLIT_WORKSPACE
         self.at_out = "epilogue/c_strided.mako" if self.partial else self.at_c
         #: type of sums outside the main loop, of alpha and of beta
-        self.sum = p.linear.name
+        self.sum = p.epilogue_dtype.name
         self.sum_bytes = dtype(self.sum).bytes
         integer = dtype(self.sum).integer
         self.add, self.mul, self.fma, self.differs = (
@@ -182,7 +182,7 @@ class Plan:
         self.out_bytes = self.sum_bytes if self.partial else self.element_bytes
         self.after = "epilogue/fused_ops.mako" if p.epilogue else "epilogue/identity.mako"
         #: the arrays of the epilogue: name, type of a load, bytes of an element
-        types = {name: p.read_type(name) for name in p.reads}
+        types = {name: p.epilogue_operand_dtype(name) for name in p.epilogue_operands}
         self.arrays = {name: ("b16" if kind.bytes == 2 else kind.name, kind.bytes) for name, kind in types.items()}
         #: all of an item have one bias; items have biases of their own, one behind the other
         self.one_bias = p.scalar_bias and "bias" in self.arrays
@@ -369,7 +369,7 @@ class Plan:
 
     @staticmethod
     def _arrays(problem: KernelGemm) -> tuple[Argument, ...]:
-        return tuple(("u64", name) for name in problem.reads)
+        return tuple(("u64", name) for name in problem.epilogue_operands)
 
     def _pass(self, name: str, problem: KernelGemm, run: Run, more: tuple[Argument, ...]) -> Step:
         """A pass over C by blocks of PASS_THREADS threads, 2^shift of them along a row, items along z."""
@@ -414,7 +414,7 @@ class Plan:
     @cached_property
     def command(self) -> str:
         name = self.device.name
-        return f"python -m ptxgen emit {self.asked.words} --device {name} --config '{self.config}'"
+        return f"python -m ptxgen emit {self.asked.command_options} --device {name} --config '{self.config}'"
 
 
 def neutral(config: Config) -> Config:

@@ -42,8 +42,8 @@ def header(plan: Plan) -> list[str]:
     """The comment that opens a module: what it computes, how it is launched, what lies where, how to emit it again."""
     c = plan.config
     lines = [
-        *plan.asked.computes,
-        f"{plan.asked.PARAMETERS}, alpha and beta are parameters; {plan.accesses}",
+        *plan.asked.description,
+        f"{plan.asked.RUNTIME_PARAMETERS}, alpha and beta are parameters; {plan.accesses}",
         "",
         f"config   {c}",
         f"launch   grid {plan.grid}, tile {c.ml} x {c.nl}; block ({plan.threads}, 1, 1);"

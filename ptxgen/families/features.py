@@ -211,7 +211,7 @@ def _extent(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device) -> Floats:
         c.l2_evict_first,
         p.output.bytes,
         -math.log2(p.element.roundoff) if p.element.roundoff else 8,
-        len(p.stages),
+        len(p.epilogue_ops),
         _pitch(p, "a"),
         _pitch(p, "b"),
         _pitch(p, "c"),

@@ -31,8 +31,8 @@ def plan_for(problem: Problem, config: Config, device: Device) -> Plan:
     if not 0 <= config.family < len(PLANS):
         raise ConfigError(f"family is {config.family}; it must be from 0 to {len(PLANS) - 1}", "range")
     kind, product = PLANS[config.family], lower(problem)
-    if kind is WgmmaPlan and product.window is not None:
-        kind = plan_of(product.window, config)
+    if kind is WgmmaPlan and product.im2col is not None:
+        kind = plan_of(product.im2col, config)
     elif kind is SlidePlan and product.strip is not None and product.strip.summed:
         kind = SummingPlan
     elif kind is WgmmaPlan and planes(product) > 1:

@@ -102,7 +102,7 @@ LAST = (
             (p.addr_a == p.addr_b == p.addr_c == STRIDED)
             | (c.family <= mma.MMA)
             | (c.family == slide.SLIDE)
-            | ((c.family == wgmma.WGMMA) & (p.window is not None))
+            | ((c.family == wgmma.WGMMA) & (p.im2col is not None))
         ),
         "operands are found as {p.addr_a}, {p.addr_b}, {p.addr_c}: simt and mma look into tables, wgmma does not, but"
         " TMA walks over some images",

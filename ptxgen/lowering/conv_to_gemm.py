@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from ptxgen.errors import ShapeError
-from ptxgen.lowering.depthwise_strips import strip_of
-from ptxgen.lowering.implicit_gemm import Operand, Part, Walk, product
+from ptxgen.lowering.depthwise_strips import depthwise_strip_of
+from ptxgen.lowering.implicit_gemm import GemmPart, ImplicitOperand, IndexMap, implicit_gemm_of
 from ptxgen.lowering.kernel_gemm import KernelGemm
-from ptxgen.lowering.strided_dgrad import phases
-from ptxgen.lowering.tma_im2col import ALIGNED, window_of
+from ptxgen.lowering.strided_dgrad import dgrad_phases
+from ptxgen.lowering.tma_im2col import ALIGNED, im2col_of
 from ptxgen.problem.conv import Conv
 
 #: axes of an image
@@ -45,14 +45,14 @@ def _implicit_gemm(v: Conv) -> KernelGemm:
     }
     make = _backward if v.direction == "input_grad" else _folded if v.fold else _forward
     parts = make(v, group, x, w, y)
-    return product(
+    return implicit_gemm_of(
         parts,
         (v.groups, item[a], item[b], item[third]),
         (start[a], start[b], start[third]),
         v.bytes,
-        window_of(v, parts[0].c),
-        strip_of(v),
-        bool(v.fold) and "bias" in v.stages,
+        im2col_of(v, parts[0].c),
+        depthwise_strip_of(v),
+        bool(v.fold) and "bias" in v.epilogue_ops,
         v.swapped,
         **fields,
     )
@@ -101,7 +101,7 @@ def _digits(v: Conv, tensor: str, channel: str) -> tuple[str, str]:
     return pixels, taps
 
 
-def _forward(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[Part]:
+def _forward(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[GemmPart]:
     """The result and the gradient of filters: windows over images, walked along pixels of the result and along taps."""
     pixels, taps = _digits(v, "y", "c")
     if v.direction == "weight_grad":  # columns of the gradient are side by side
@@ -113,8 +113,10 @@ def _forward(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[Part]:
     guarded = [i for i, pads in enumerate(v.pads) if any(pads)]
     start = -sum(pads[0] * x[axis] for pads, axis in zip(v.pads, AXES, strict=True))
 
-    def walk(letters: str, steps: dict[str, int], start: int = 0, moves: Any = (), at: Any = ()) -> Walk:
-        return Walk(tuple(extent[i] for i in letters), tuple(steps[i] for i in letters), start, tuple(moves), tuple(at))
+    def walk(letters: str, steps: dict[str, int], start: int = 0, moves: Any = (), at: Any = ()) -> IndexMap:
+        return IndexMap(
+            tuple(extent[i] for i in letters), tuple(steps[i] for i in letters), start, tuple(moves), tuple(at)
+        )
 
     factor = {**strides, **dilations}
     along_x = {i: x[i] if i in "nc" else factor[i] * x[image[i]] for i in pixels + taps}
@@ -126,21 +128,21 @@ def _forward(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[Part]:
     of_pixels = walk(pixels, along_x, start, moves(pixels), [-v.pads[axis][0] for axis in guarded])
     of_taps = walk(taps, along_x, 0, moves(taps), [0] * len(guarded))
     if v.direction == "forward":
-        window = Operand(of_pixels, of_taps, limits)
-        filters = Operand(Walk((group["k"],), (w["k"],)), walk(taps, w))
-        rows, columns = walk(pixels, y), Walk((group["k"],), (y["k"],))
+        window = ImplicitOperand(of_pixels, of_taps, limits)
+        filters = ImplicitOperand(IndexMap((group["k"],), (w["k"],)), walk(taps, w))
+        rows, columns = walk(pixels, y), IndexMap((group["k"],), (y["k"],))
         if v.swapped:
-            return [Part(filters, window, Operand(columns, rows))]
-        return [Part(window, filters, Operand(rows, columns))]
-    window = Operand(of_taps, of_pixels, limits)
-    results = Operand(Walk((group["k"],), (y["k"],)), walk(pixels, y))
-    rows, columns = Walk((group["k"],), (w["k"],)), walk(taps, w)
+            return [GemmPart(filters, window, ImplicitOperand(columns, rows))]
+        return [GemmPart(window, filters, ImplicitOperand(rows, columns))]
+    window = ImplicitOperand(of_taps, of_pixels, limits)
+    results = ImplicitOperand(IndexMap((group["k"],), (y["k"],)), walk(pixels, y))
+    rows, columns = IndexMap((group["k"],), (w["k"],)), walk(taps, w)
     if v.swapped:
-        return [Part(results, window, Operand(rows, columns))]
-    return [Part(window, results, Operand(columns, rows))]
+        return [GemmPart(results, window, ImplicitOperand(rows, columns))]
+    return [GemmPart(window, results, ImplicitOperand(columns, rows))]
 
 
-def _folded(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[Part]:
+def _folded(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[GemmPart]:
     """The result with ``fold`` pixels side by side as columns: they share rows of what they all see of an image, and a
     column has each tap where its pixel meets it. What is left of a row of results is a product of its own."""
     fold, (stride_z, stride_p, stride_q) = v.fold, v.strides
@@ -159,18 +161,18 @@ def _folded(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[Part]:
         down = {"d": (0, v.dilations[0], 0, 0), "h": (0, 0, v.dilations[1], 0), "w": (0, 0, 0, 1)}
         at = (-begin[0], -begin[1], stride_q * first - begin[2])
         start = sum(n * x[axis] for n, axis in zip(at, AXES, strict=True))
-        image = Operand(
-            Walk(rows, _moved(x, "n", 0, along), start, _kept(along, guarded), tuple(at[i] for i in guarded)),
-            Walk(deep, _moved(x, "c", 0, down), 0, _kept(down, guarded), (0,) * len(guarded)),
+        image = ImplicitOperand(
+            IndexMap(rows, _moved(x, "n", 0, along), start, _kept(along, guarded), tuple(at[i] for i in guarded)),
+            IndexMap(deep, _moved(x, "c", 0, down), 0, _kept(down, guarded), (0,) * len(guarded)),
             limits,
         )
-        taps = Operand(
-            Walk((group["k"], wide), (w["k"], -stride_q * w["s"]), 0, ((0, -stride_q),), (0,)),
-            Walk(deep, (w["c"], w["t"], w["r"], w["s"]), 0, ((0, 0, 0, 1),), (0,)),
+        taps = ImplicitOperand(
+            IndexMap((group["k"], wide), (w["k"], -stride_q * w["s"]), 0, ((0, -stride_q),), (0,)),
+            IndexMap(deep, (w["c"], w["t"], w["r"], w["s"]), 0, ((0, 0, 0, 1),), (0,)),
             (v.s,),
         )
-        of_rows = Walk(rows, (y["n"], y["z"], y["p"], wide), first)
-        parts.append(Part(image, taps, Operand(of_rows, Walk((group["k"], wide), (y["k"], 1)))))
+        of_rows = IndexMap(rows, (y["n"], y["z"], y["p"], wide), first)
+        parts.append(GemmPart(image, taps, ImplicitOperand(of_rows, IndexMap((group["k"], wide), (y["k"], 1)))))
     return parts
 
 
@@ -185,11 +187,11 @@ def _kept(moves: Mapping[str, tuple[int, ...]], guarded: list[int]) -> tuple[tup
     return tuple(moves[AXES[axis]] for axis in guarded)
 
 
-def _backward(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[Part]:
+def _backward(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[GemmPart]:
     """The gradient of images: for each phase of the stride, windows over gradients of results by the taps it sees."""
     pixels, taps = _digits(v, "x", "k")
     axes = [
-        phases(extent, filter_, stride, pads[0], dilation)
+        dgrad_phases(extent, filter_, stride, pads[0], dilation)
         for extent, filter_, stride, pads, dilation in zip(
             (v.d, v.h, v.w), (v.t, v.r, v.s), v.strides, v.pads, v.dilations, strict=True
         )
@@ -212,21 +214,25 @@ def _backward(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[Part]
             if a.taps and (a.at + a.count - 1 >= v.results[n] or a.at - (a.taps - 1) * a.back < 0)
         ]
 
-        def walk(letters: str, steps: Steps, start: int = 0, moves: Any = (), at: Any = (), of: Steps = count) -> Walk:
-            return Walk(tuple(of[i] for i in letters), tuple(steps[i] for i in letters), start, tuple(moves), tuple(at))
+        def walk(
+            letters: str, steps: Steps, start: int = 0, moves: Any = (), at: Any = (), of: Steps = count
+        ) -> IndexMap:
+            return IndexMap(
+                tuple(of[i] for i in letters), tuple(steps[i] for i in letters), start, tuple(moves), tuple(at)
+            )
 
         free = [tuple(int("dhw"[n] == i) for i in pixels) for n in guarded]
         back = [tuple(-phase[n].back if "trs"[n] == i else 0 for i in taps) for n in guarded]
-        window = Operand(
+        window = ImplicitOperand(
             walk(pixels, to_y, start_y, free, [phase[n].at for n in guarded]),
             walk(taps, to_y, 0, back, [0] * len(guarded)),
             tuple(v.results[n] for n in guarded),
         )
-        filters = Operand(Walk((group["c"],), (w["c"],)), walk(taps, to_w, start_w))
-        channels = Walk((group["c"],), (x["c"],))
+        filters = ImplicitOperand(IndexMap((group["c"],), (w["c"],)), walk(taps, to_w, start_w))
+        channels = IndexMap((group["c"],), (x["c"],))
         image = walk(pixels, to_x, start_x)
         if v.swapped:
-            parts.append(Part(filters, window, Operand(channels, image)))
+            parts.append(GemmPart(filters, window, ImplicitOperand(channels, image)))
         else:
-            parts.append(Part(window, filters, Operand(image, channels)))
+            parts.append(GemmPart(window, filters, ImplicitOperand(image, channels)))
     return parts

@@ -14,15 +14,15 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.lowering.implicit_gemm import PADDING, WORD, Operand, Packing, Table, Walk
-from ptxgen.lowering.strided_dgrad import Phase, phases
+from ptxgen.lowering.implicit_gemm import PADDING, WORD, CoordinatePacking, ImplicitOperand, IndexMap, OffsetTable
+from ptxgen.lowering.strided_dgrad import DgradPhase, dgrad_phases
 from ptxgen.problem.conv import Conv
 
 LONGEST = 64  #: results of a strip, at most
 
 
 @dataclass(frozen=True)
-class Moves:
+class DigitStrides:
     """What one step of a digit moves: elements of image, result and filter, coordinates of the image."""
 
     image: int
@@ -32,7 +32,7 @@ class Moves:
 
 
 @dataclass(frozen=True)
-class Strip:
+class DepthwiseStrip:
     """``image``: the operand of the product (a, b) that windows slide over; ``wide``: results side by side that see
     pixels side by side, at most and everywhere; ``taps`` of the strip's axis, ``hop``
     pixels apart, ``step`` pixels from one result to the next; ``lanes``, ``results``: how many there are along each
@@ -53,11 +53,11 @@ class Strip:
     step: int
     hop: int
     lanes: int
-    lane: Moves
+    lane: DigitStrides
     results: int
-    along: Moves
-    rest: tuple[tuple[int, Moves], ...]
-    cross: tuple[tuple[int, Moves], ...]
+    along: DigitStrides
+    rest: tuple[tuple[int, DigitStrides], ...]
+    cross: tuple[tuple[int, DigitStrides], ...]
     filter: tuple[int, int]
     start: int
     first: int
@@ -66,10 +66,10 @@ class Strip:
     ratio: int = 1
     shift: int = 0
     result: int = 0
-    others: tuple[Strip, ...] = ()
+    others: tuple[DepthwiseStrip, ...] = ()
     summed: bool = False
     groups: int = 1
-    group: Moves = Moves(0, 0, 0, ())
+    group: DigitStrides = DigitStrides(0, 0, 0, ())
 
     @property
     def grouped(self) -> bool:
@@ -113,40 +113,47 @@ class Strip:
         return self._walk(self.cross, "image").count
 
     @staticmethod
-    def _walk(digits: tuple[tuple[int, Moves], ...], what: str, start: int = 0, at: tuple[int, ...] = ()) -> Walk:
+    def _walk(
+        digits: tuple[tuple[int, DigitStrides], ...], what: str, start: int = 0, at: tuple[int, ...] = ()
+    ) -> IndexMap:
         moves = tuple(tuple(m.axes[n] for _, m in digits) for n in range(len(at)))
-        return Walk(tuple(n for n, _ in digits), tuple(getattr(m, what) for _, m in digits), start, moves, at)
+        return IndexMap(tuple(n for n, _ in digits), tuple(getattr(m, what) for _, m in digits), start, moves, at)
 
     @cached_property
-    def packing(self) -> Packing:
+    def packing(self) -> CoordinatePacking:
         """How coordinates share a word: those of all results, and of strips that reach past the last."""
         every = (*self.rest, (self.lanes, self.lane), (self.results + LONGEST, self.along))
-        taps = (*self.cross, (self.taps, Moves(0, 0, 0, tuple(x // self.step * self.hop for x in self.along.axes))))
+        taps = (
+            *self.cross,
+            (self.taps, DigitStrides(0, 0, 0, tuple(x // self.step * self.hop for x in self.along.axes))),
+        )
         zero = (0,) * len(self.limits)
-        return Operand(self._walk(every, "image", 0, self.at), self._walk(taps, "image", 0, zero), self.limits).packing
+        return ImplicitOperand(
+            self._walk(every, "image", 0, self.at), self._walk(taps, "image", 0, zero), self.limits
+        ).packing
 
     def word(self, axes: tuple[int, ...]) -> int:
         """Coordinates as a word without guards."""
         return sum(n << shift for n, shift in zip(axes, self.packing.shifts, strict=True)) % (1 << WORD)
 
     @cached_property
-    def tables(self) -> tuple[Table, Table]:
+    def tables(self) -> tuple[OffsetTable, OffsetTable]:
         """Of results: image, coordinates, result, filter. Of taps: image, coordinates, filter, nothing."""
-        return Joined.of(self, True), Joined.of(self, False)
+        return StripTable.of(self, True), StripTable.of(self, False)
 
 
 @dataclass(frozen=True, eq=False)
-class Joined(Table):
+class StripTable(OffsetTable):
     """Four words of each number."""
 
-    strip: Strip
+    strip: DepthwiseStrip
 
     @classmethod
-    def of(cls, strip: Strip, results: bool) -> Joined:
+    def of(cls, strip: DepthwiseStrip, results: bool) -> StripTable:
         digits = strip.rest if results else strip.cross
         at = strip.at if results else (0,) * len(strip.limits)
         walk = strip._walk(digits, "image", strip.start if results else 0, at)
-        return cls(Operand(walk, walk), walk, results, strip)
+        return cls(ImplicitOperand(walk, walk), walk, results, strip)
 
     def words(self) -> NDArray[np.uint32]:
         s, digits = self.strip, self.strip.rest if self.guarded else self.strip.cross
@@ -212,7 +219,7 @@ def _axes(v: Conv) -> dict[str, _Axis]:
     return out
 
 
-def _phased(axis: _Axis, stride: int, phase: Phase) -> _Axis:
+def _phased(axis: _Axis, stride: int, phase: DgradPhase) -> _Axis:
     """An axis of the gradient of images under a stride: the results of a phase alone. One that no tap reaches sees
     nothing."""
     tap = axis.filter * phase.hop
@@ -242,7 +249,7 @@ def _phased(axis: _Axis, stride: int, phase: Phase) -> _Axis:
     )
 
 
-def strip_of(v: Conv) -> Strip | None:
+def depthwise_strip_of(v: Conv) -> DepthwiseStrip | None:
     """The strips of a convolution, if its filters have one channel, nothing but results lies along lanes, and elements
     are of two bytes at least."""
     alone = (v.c, v.k) == (v.groups, v.groups) and v.compute in ("f32", "f64") and v.element.bytes > 1
@@ -270,14 +277,14 @@ def strip_of(v: Conv) -> Strip | None:
             own = replace(axis, begin=-back, padded=True, filter=-axis.filter) if stride > 1 else axis
             choices.append([own])
         else:
-            found = phases(axis.results, axis.taps, stride, begin, hop)
+            found = dgrad_phases(axis.results, axis.taps, stride, begin, hop)
             choices.append([_phased(axis, stride, phase) for phase in found] if stride > 1 else [axis])
     made = [_strip(v, dict(zip("zpq", some, strict=True)), lane, slide, ratio, pad) for some in product(*choices)]
     first, *others = sorted(made, key=lambda s: -s.steps * s.rows * s.lanes)
     return replace(first, others=tuple(others))
 
 
-def _strip(v: Conv, axes: dict[str, _Axis], lane: str, slide: str, ratio: int = 1, shift: int = 0) -> Strip:
+def _strip(v: Conv, axes: dict[str, _Axis], lane: str, slide: str, ratio: int = 1, shift: int = 0) -> DepthwiseStrip:
     x, w, y = (v.steps(name) for name in "xwy")
     seen, given, channels = (y, x, "kc") if v.direction == "input_grad" else (x, y, "ck")
     summed = v.direction == "weight_grad"
@@ -288,17 +295,17 @@ def _strip(v: Conv, axes: dict[str, _Axis], lane: str, slide: str, ratio: int = 
     steps = {"n": given["n"], "g": given[channels[1]], **{i: axis.given for i, axis in axes.items()}}
     guarded = [i for i in "zpq" if i == slide or axes[i].padded]
 
-    def pixel(i: str) -> Moves:
+    def pixel(i: str) -> DigitStrides:
         if i in "ng":
-            return Moves(
+            return DigitStrides(
                 seen["n" if i == "n" else channels[0]], steps[i], w["k"] if i == "g" else 0, (0,) * len(guarded)
             )
         axis = axes[i]
-        return Moves(axis.stride * axis.seen, axis.given, 0, tuple(axis.stride * (i == j) for j in guarded))
+        return DigitStrides(axis.stride * axis.seen, axis.given, 0, tuple(axis.stride * (i == j) for j in guarded))
 
-    def tap(i: str) -> Moves:
+    def tap(i: str) -> DigitStrides:
         axis = axes[i]
-        return Moves(axis.dilation * axis.seen, 0, axis.filter, tuple(axis.dilation * (i == j) for j in guarded))
+        return DigitStrides(axis.dilation * axis.seen, 0, axis.filter, tuple(axis.dilation * (i == j) for j in guarded))
 
     down = axes[slide]
     own, size = pixel(lane), v.element.bytes
@@ -307,7 +314,7 @@ def _strip(v: Conv, axes: dict[str, _Axis], lane: str, slide: str, ratio: int = 
     moved = [seen["n"], seen[channels[0]], *(axis.seen for axis in axes.values()), *steps.values()]
     aligned = max(min(v.aligned_input, v.aligned_output) // size, 1)
     beside = math.gcd(16 // v.accumulator.bytes, aligned, extents[lane], *(n for n in moved if n != 1)) if side else 1
-    return Strip(
+    return DepthwiseStrip(
         image="b" if v.swapped else "a",
         wide=beside,
         taps=down.taps,
@@ -328,9 +335,9 @@ def _strip(v: Conv, axes: dict[str, _Axis], lane: str, slide: str, ratio: int = 
         shift=shift,
         summed=summed,
         groups=v.groups,
-        group=pixel("g") if summed else Moves(0, 0, 0, ()),
+        group=pixel("g") if summed else DigitStrides(0, 0, 0, ()),
         result=sum(axis.result for axis in axes.values()),
     )
 
 
-__all__ = ["LONGEST", "Joined", "Moves", "Strip", "strip_of"]
+__all__ = ["LONGEST", "DepthwiseStrip", "DigitStrides", "StripTable", "depthwise_strip_of"]

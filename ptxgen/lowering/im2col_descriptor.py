@@ -20,7 +20,7 @@ Digits = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
-class Copy:
+class PackedCopy:
     """A copy of an operand in rows of channels, each ``pitch`` elements from the next.
 
     ``depth``: channels, ``step`` elements from one to the next in the operand; ``extents``: of the three digits of a
@@ -50,14 +50,14 @@ class Copy:
         """Whether channels lie side by side before."""
         return self.step == 1
 
-    def like(self) -> Copy:
+    def like(self) -> PackedCopy:
         """A stand-in: accesses as wide, and nothing else to mind."""
         ones = (1, 1, 1)
-        return Copy(1, min(self.step, 2), ones, ones, ones, 1, self.vec)
+        return PackedCopy(1, min(self.step, 2), ones, ones, ones, 1, self.vec)
 
 
 @dataclass(frozen=True)
-class Window:
+class Im2colDescriptor:
     """An operand whose rows are pixels, and whose columns are taps of a filter times channels.
 
     ``side``: a or b, which operand of the product it is; ``layout``: of the product, as Gemm's; ``channels``: of a
@@ -84,7 +84,7 @@ class Window:
     dilation: tuple[int, ...]
     flipped: bool = False
     row: int = 0
-    copies: tuple[Copy | None, Copy | None] = (None, None)
+    copies: tuple[PackedCopy | None, PackedCopy | None] = (None, None)
     result: tuple[Digits, Digits] | None = None
 
     @property
@@ -102,11 +102,11 @@ class Window:
         """Whether columns of C lie side by side."""
         return self.result is None or self.result[1][-1][1] == 1
 
-    def copy(self, name: str) -> Copy | None:
+    def copy(self, name: str) -> PackedCopy | None:
         """The copy of operand ``name``, a or b."""
         return self.copies[name != self.side]
 
-    def like(self, channels: int, taps: int) -> Window:
+    def like(self, channels: int, taps: int) -> Im2colDescriptor:
         """A stand-in: as many channels and taps, and nothing else to mind."""
         ones = (1,) * len(self.extents)
         none = (0,) * len(self.extents)
@@ -128,7 +128,7 @@ class Window:
             result=self.result and (rows, columns),
         )
 
-    def widened(self, size: int) -> Window:
+    def widened(self, size: int) -> Im2colDescriptor:
         """The same with a row of taps as one, its channels side by side, where no place has pixels outside the image
         and boxes are better filled; ``size``: bytes of an element."""
         taps, channels = self.taps[0], self.channels

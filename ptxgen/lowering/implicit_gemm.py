@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.errors import ShapeError
-from ptxgen.lowering.im2col_descriptor import Window
+from ptxgen.lowering.im2col_descriptor import Im2colDescriptor
 from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
 from ptxgen.problem.base import EXTENT_LIMIT
 from ptxgen.problem.dtypes import dtype
@@ -31,7 +31,7 @@ WORD = 32  #: bits that hold all coordinates of one offset
 
 
 @dataclass(frozen=True)
-class Walk:
+class IndexMap:
     """How one number moves through memory. ``extents``: of its digits, the last runs fastest; ``steps``: elements
     that each moves by; ``start``: of number 0; ``moves``: for each coordinate, how each digit moves it, and ``at``
     its value at number 0."""
@@ -107,21 +107,21 @@ class Walk:
 
 
 @dataclass(frozen=True)
-class Operand:
+class ImplicitOperand:
     """``along``: how it is walked along M or N (C: along M); ``down``: along K (C: along N); ``limits``: the extent of
     each coordinate that has to be looked at; ``kmajor``: accesses lie along ``down``; ``found``: how kernels do that,
     STRIDED, TABLE or WINDOW."""
 
-    along: Walk
-    down: Walk
+    along: IndexMap
+    down: IndexMap
     limits: tuple[int, ...] = ()
     kmajor: bool = True
     found: str = TABLE
 
     @cached_property
-    def tables(self) -> tuple[Table, Table]:
+    def tables(self) -> tuple[OffsetTable, OffsetTable]:
         """What kernels look up: of M or N, of K (C: of M, of N)."""
-        return Table(self, self.along, True), Table(self, self.down, False)
+        return OffsetTable(self, self.along, True), OffsetTable(self, self.down, False)
 
     def require(self) -> None:
         """ShapeError: the words of kernels hold neither its offsets nor its coordinates."""
@@ -163,17 +163,17 @@ class Operand:
         return math.gcd(most, run, item, inner.start, outer.start, *rest, *(step for _, step in outer.digits))
 
     @cached_property
-    def packing(self) -> Packing:
-        return Packing.of(self)
+    def packing(self) -> CoordinatePacking:
+        return CoordinatePacking.of(self)
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class OffsetTable:
     """What a kernel looks up of each number of a walk: an offset, and of windows a word of coordinates. ``guarded``: of
     the walk whose words have the guard bits. Behind the last number there are PADDING more, for reads ahead."""
 
-    operand: Operand
-    walk: Walk
+    operand: ImplicitOperand
+    walk: IndexMap
     guarded: bool
 
     def words(self) -> NDArray[np.uint32]:
@@ -186,7 +186,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Packing:
+class CoordinatePacking:
     """Coordinates in one word, a guard bit above each. The word of a row plus that of a column is ``low``; ``high``
     less ``low`` counts from the far edge; a coordinate is inside where neither has lost its guard.
 
@@ -198,7 +198,7 @@ class Packing:
     high: int
 
     @classmethod
-    def of(cls, x: Operand) -> Packing:
+    def of(cls, x: ImplicitOperand) -> CoordinatePacking:
         shifts, guard, high, at = [], 0, 0, 0
         for axis, extent in enumerate(x.limits):
             low, far = (a + b for a, b in zip(x.along.span(axis), x.down.span(axis), strict=True))
@@ -212,7 +212,7 @@ class Packing:
             raise ShapeError(f"coordinates inside {x.limits} need {at} bits; kernels hold them in {WORD}")
         return cls(tuple(shifts), guard, high % (1 << WORD))
 
-    def pack(self, walk: Walk, guarded: bool) -> Ints:
+    def pack(self, walk: IndexMap, guarded: bool) -> Ints:
         out = np.full(walk.count, self.guard if guarded else 0, np.int64)
         for axis, shift in enumerate(self.shifts):
             out += walk.coordinate(axis) << shift
@@ -220,12 +220,12 @@ class Packing:
 
 
 @dataclass(frozen=True)
-class Part:
+class GemmPart:
     """One product that a problem consists of: its extents and where its operands are."""
 
-    a: Operand
-    b: Operand
-    c: Operand
+    a: ImplicitOperand
+    b: ImplicitOperand
+    c: ImplicitOperand
 
     @property
     def extents(self) -> tuple[int, int, int]:
@@ -245,7 +245,7 @@ class ImplicitGemm(KernelGemm):
     wide_a: int = 1
     wide_b: int = 1
     wide_c: int = 1
-    parts: tuple[Part, ...] = field(default=(), compare=False, repr=False)
+    parts: tuple[GemmPart, ...] = field(default=(), compare=False, repr=False)
     traffic: int = field(default=0, compare=False)
 
     operation = "conv"
@@ -255,7 +255,7 @@ class ImplicitGemm(KernelGemm):
     def vectors(self) -> tuple[int, int, int]:
         return self.wide_a, self.wide_b, self.wide_c
 
-    def _settle_items(self) -> None:
+    def _normalize_batch_strides(self) -> None:
         """Keeps the batch strides as given: leading dimensions do not determine the packed ones."""
 
     @property
@@ -264,7 +264,7 @@ class ImplicitGemm(KernelGemm):
 
     @property
     def shape_class(self) -> KernelGemm:
-        return replace(self, window=None, stride_a=PACKED, stride_b=PACKED, stride_c=PACKED)
+        return replace(self, im2col=None, stride_a=PACKED, stride_b=PACKED, stride_c=PACKED)
 
     @property
     def extent_gcd(self) -> tuple[int, int, int]:
@@ -291,12 +291,12 @@ class ImplicitGemm(KernelGemm):
         return " ".join(["conv as", self.shape(), self.layout, self.dtype, *words])
 
 
-def product(
-    parts: Iterable[Part],
+def implicit_gemm_of(
+    parts: Iterable[GemmPart],
     items: tuple[int, int, int, int],
     aligned: tuple[int, int, int],
     traffic: int,
-    window: Window | None = None,
+    im2col: Im2colDescriptor | None = None,
     strip: Any = None,
     scalar_bias: bool = False,
     swapped: bool = False,
@@ -334,7 +334,7 @@ def product(
         **found,
         parts=tuple(ordered),
         traffic=traffic,
-        window=window,
+        im2col=im2col,
         scalar_bias=scalar_bias,
         swapped=swapped,
     )

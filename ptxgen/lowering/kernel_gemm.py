@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from ptxgen.lowering.im2col_descriptor import Window
+from ptxgen.lowering.im2col_descriptor import Im2colDescriptor
 from ptxgen.problem.gemm import Gemm
 
 STRIDED = "strided"  #: the address mode of an operand that is a matrix with a leading dimension
@@ -16,7 +16,7 @@ class KernelGemm(Gemm):
     """A lowered problem: what configurations are legal for, and what plans are made from.
 
     The defaults describe a plain GEMM, whose operands are matrices with leading dimensions. ``addr_a`` (b, c): how
-    kernels address the operand: STRIDED, or through offset tables (``ImplicitGemm``). ``window``: the im2col
+    kernels address the operand: STRIDED, or through offset tables (``ImplicitGemm``). ``im2col``: the im2col
     descriptor, if TMA can load an operand as im2col; ``strip``: the depthwise strips, if a depthwise kernel can compute
     it; ``strip_kind``: the facts of the strips that a kernel is compiled for, the last of them the vector width.
     ``scalar_bias``: all rows and columns of C add the same bias. ``swapped``: A is the user's second operand.
@@ -25,7 +25,7 @@ class KernelGemm(Gemm):
     addr_a: str = STRIDED
     addr_b: str = STRIDED
     addr_c: str = STRIDED
-    window: Window | None = None
+    im2col: Im2colDescriptor | None = None
     strip: Any = field(default=None, compare=False)
     strip_kind: tuple[int, ...] = ()
     scalar_bias: bool = False

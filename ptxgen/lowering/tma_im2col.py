@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ptxgen.lowering.im2col_descriptor import Copy, Digits, Window, packed
-from ptxgen.lowering.implicit_gemm import Operand, Walk
+from ptxgen.lowering.im2col_descriptor import Digits, Im2colDescriptor, PackedCopy, packed
+from ptxgen.lowering.implicit_gemm import ImplicitOperand, IndexMap
 from ptxgen.problem.conv import Conv
 
 ALIGNED = 16  #: bytes that rows and starts are multiples of
@@ -17,7 +17,7 @@ DIGITS = 3  #: of a place, at most
 Digit = tuple[int, int, int]
 
 
-def window_of(v: Conv, c: Operand) -> Window | None:
+def im2col_of(v: Conv, c: ImplicitOperand) -> Im2colDescriptor | None:
     """The images as TMA can walk over them, once they are copied to rows of channels where they lie otherwise. ``c``:
     the result of the product. None: it cannot, or steps of a gradient of images lie between its pixels."""
     if v.groups > 1 or v.fold or (v.direction == "input_grad" and v.strides != (1, 1, 1)):
@@ -48,7 +48,7 @@ def window_of(v: Conv, c: Operand) -> Window | None:
     if _sampled(v) and copies[0] is not None:
         extents, strides = places, (1, 1, 1)
     pixels = of(extents, v.n)
-    window = Window(
+    window = Im2colDescriptor(
         side,
         layout,
         channels,
@@ -80,7 +80,7 @@ def _whole(v: Conv, elements: int) -> bool:
     return elements * v.element.bytes % ALIGNED == 0
 
 
-def _copy(v: Conv, start: int, depth: int, step: int, digits: list[Digit]) -> Copy:
+def _copy(v: Conv, start: int, depth: int, step: int, digits: list[Digit]) -> PackedCopy:
     """The copy of an operand whose start is a multiple of so many bytes: digits in the order in which they lie in
     memory, neighbours that are one digit before and after taken together."""
     found: list[Digit] = []
@@ -94,7 +94,7 @@ def _copy(v: Conv, start: int, depth: int, step: int, digits: list[Digit]) -> Co
     wide = inner[1] == 1 and step != 1
     vec = math.gcd(unit, start // v.element.bytes, inner[0], middle[1], outer[1], step) if wide else 1
     extents, moves, rows = zip(outer, middle, inner, strict=True)
-    return Copy(depth, step, extents, moves, rows, -(-depth // unit) * unit, vec)
+    return PackedCopy(depth, step, extents, moves, rows, -(-depth // unit) * unit, vec)
 
 
 def _sampled(v: Conv) -> bool:
@@ -102,14 +102,14 @@ def _sampled(v: Conv) -> bool:
     return v.direction != "input_grad" and (v.d, v.t, v.r, v.s) == (1, 1, 1, 1) and not any(sum(v.pads, ()))
 
 
-def _images(v: Conv) -> tuple[tuple[bool, int], Copy | None]:
+def _images(v: Conv) -> tuple[tuple[bool, int], PackedCopy | None]:
     """(whether their number is an axis that is walked along, elements of a pixel), the copy."""
     name, channel, axes = ("y", "k", "zpq") if v.direction == "input_grad" else ("x", "c", "dhw")
     start = v.aligned_output if v.direction == "input_grad" else v.aligned_input
     return _pixels(v, name, channel, axes, start)
 
 
-def _pixels(v: Conv, name: str, channel: str, axes: str, start: int) -> tuple[tuple[bool, int], Copy | None]:
+def _pixels(v: Conv, name: str, channel: str, axes: str, start: int) -> tuple[tuple[bool, int], PackedCopy | None]:
     extents, steps = v.extents(name), v.steps(name)
     channels, along = extents[channel], v.layout == "CHWN"
     if v.layout == "NHWC" and start >= ALIGNED and _whole(v, channels):
@@ -126,7 +126,7 @@ def _pixels(v: Conv, name: str, channel: str, axes: str, start: int) -> tuple[tu
     return (along, copy.pitch if v.element.bytes in COPIED else channels), copy
 
 
-def _gradients(v: Conv) -> tuple[tuple[bool, int], Copy | None]:
+def _gradients(v: Conv) -> tuple[tuple[bool, int], PackedCopy | None]:
     """Of results: (whether pixels lie side by side, elements of a row), the copy."""
     pixels = math.prod(v.results) * v.n
     if v.layout == "CHWN" and v.aligned_output >= ALIGNED and _whole(v, pixels):
@@ -135,7 +135,7 @@ def _gradients(v: Conv) -> tuple[tuple[bool, int], Copy | None]:
     return (False, pitch), copy
 
 
-def _filters(v: Conv) -> tuple[tuple[bool, int], Copy | None]:
+def _filters(v: Conv) -> tuple[tuple[bool, int], PackedCopy | None]:
     """(whether what is summed over lies side by side, elements of a tap), the copy."""
     summed, other = "kc" if v.direction == "input_grad" else "ck"
     extents, steps, taps = v.extents("w"), v.steps("w"), v.t * v.r * v.s
@@ -154,17 +154,17 @@ def _filters(v: Conv) -> tuple[tuple[bool, int], Copy | None]:
     return (True, copy.pitch), copy
 
 
-def _result(v: Conv, c: Operand) -> tuple[Digits, Digits] | None:
+def _result(v: Conv, c: ImplicitOperand) -> tuple[Digits, Digits] | None:
     """How rows and columns of C lie, in the order in which they are computed; None: as the product's matrix."""
     rows, columns = c.along, c.down
     if v.direction == "weight_grad":
         extents, steps = v.extents("w"), v.steps("w")
-        taps, filters = (Walk(tuple(extents[i] for i in x), tuple(steps[i] for i in x)) for x in ("trsc", "k"))
+        taps, filters = (IndexMap(tuple(extents[i] for i in x), tuple(steps[i] for i in x)) for x in ("trsc", "k"))
         rows, columns = (filters, taps) if v.swapped else (taps, filters)
-    if c.strided() and Operand(rows, columns).strided() == c.strided():
+    if c.strided() and ImplicitOperand(rows, columns).strided() == c.strided():
         return None
     return _least(rows), _least(columns)
 
 
-def _least(walk: Walk) -> Digits:
+def _least(walk: IndexMap) -> Digits:
     return tuple(walk.digits) or ((1, 0),)

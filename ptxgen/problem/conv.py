@@ -68,27 +68,27 @@ class Conv(ProblemBase):
 
     operation = "conv"
     SHAPE = ("n", "c", "h", "w", "k", "r", "s", "d", "t", "stride", "padding", "dilation", "groups")
-    PARAMETERS = "extents"
-    SHAPED = "N=,C=,H=,W=,K=,R=,S=[,D=,T=,stride=,pad=,dilation=,groups=]"
-    TOLD = ("filters", "direction", "compute", "out", "epilogue")
+    RUNTIME_PARAMETERS = "extents"
+    SHAPE_FORM = "N=,C=,H=,W=,K=,R=,S=[,D=,T=,stride=,pad=,dilation=,groups=]"
+    CODE_OPTIONS = ("filters", "direction", "compute", "out", "epilogue")
     COUNTS_PADDING = True
-    STAGES = (("scale",), ("bias",), ("residual",), ("relu", "gelu", "silu"))
+    ALLOWED_EPILOGUE_OPS = (("scale",), ("bias",), ("residual",), ("relu", "gelu", "silu"))
 
     def __post_init__(self) -> None:
-        self._settle_integers(
+        self._normalize_integers(
             ("n", "c", "d", "h", "w", "k", "t", "r", "s", "groups", "aligned_input", "aligned_filter", "aligned_output")
         )
-        self._settle_words()
+        self._check_words_and_flags()
         word("layout", self.layout, FILTERS, ShapeError)
         if not self.filters:
             object.__setattr__(self, "filters", FILTERS[self.layout])
         word("filters", self.filters, tuple(FILTERS.values()), ShapeError)
         word("direction", self.direction, DIRECTIONS)
-        self._settle_window()
-        self._settle_types()
+        self._normalize_spatial()
+        self._normalize_dtypes()
         for name, stored in zip(("aligned_input", "aligned_filter", "aligned_output"), "xwy", strict=True):
-            self._settle_alignment(name, self.kind(stored))
-        self._settle_epilogue()
+            self._check_alignment(name, self.kind(stored))
+        self._normalize_epilogue()
         if self.epilogue and self.direction != "forward":
             raise InputError(f"epilogue is {self.epilogue!r}; direction {self.direction} takes none")
         self._require_memory()
@@ -105,7 +105,7 @@ class Conv(ProblemBase):
                     f" {MEMORY_LIMIT}, what a GPU addresses"
                 )
 
-    def _settle_window(self) -> None:
+    def _normalize_spatial(self) -> None:
         deep = self.d > 1 or self.t > 1
         stride, dilation = three("stride", self.stride, deep), three("dilation", self.dilation, deep)
         pads = three("padding", self.padding, deep, 2, 0)
@@ -137,7 +137,7 @@ class Conv(ProblemBase):
             object.__setattr__(self, name, value)
 
     @property
-    def computes(self) -> list[str]:
+    def description(self) -> list[str]:
         known = {"forward": "xwy", "input_grad": "w", "weight_grad": "x"}[self.direction]
         first, second, result = (f"{'' if x in known else 'gradients of '}{TENSORS[x]}" for x in self.tensors)
         taps, pixels = ("T R S", "Z P Q") if self.deep else ("R S", "P Q")
@@ -271,14 +271,14 @@ class Conv(ProblemBase):
         return a, b, c
 
     @property
-    def spread(self) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
+    def broadcast_shapes(self) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
         """What the epilogue reads: its shape as stored, and its shape beside the result."""
         result = self.stored[2]
         channel = {"NCHW": 1, "NHWC": len(result) - 1, "CHWN": 0}[self.layout]
         beside = tuple(-1 if n == channel else 1 for n in range(len(result)))
         one: tuple[tuple[int, ...], tuple[int, ...]] = ((1,), (1,))
         known = {"scale_a": one, "scale_b": one, "bias": ((self.k,), beside), "residual": (result, result)}
-        return {name: known[name] for name in self.reads}
+        return {name: known[name] for name in self.epilogue_operands}
 
     def kind(self, tensor: str) -> Dtype:
         return self.output if tensor == self.tensors[2] else self.element
@@ -289,7 +289,7 @@ class Conv(ProblemBase):
     def fold(self) -> int:
         """Pixels of a row that are columns of the product beside the filters, 0 where filters are columns enough: of
         few filters, results side by side share most of what they see of an image that lies along its rows."""
-        few = 1 if "bias" in self.stages else FEW  # a bias of many would be no column's
+        few = 1 if "bias" in self.epilogue_ops else FEW  # a bias of many would be no column's
         alone = self.direction == "forward" and self.k // self.groups <= few and self.s > 1 and self.dilations[2] == 1
         if not alone or self.steps("x")["w"] != 1 or self.steps("y")["q"] != 1 or self.q < 2 * FOLD:
             return 0
@@ -322,16 +322,16 @@ class Conv(ProblemBase):
             name, _, value = item.partition("=")
             field = NAMES.get(name.lower())
             if field is None or field in out or not re.fullmatch(r"[0-9]{1,10}(x[0-9]{1,10}){0,5}", value):
-                raise ShapeError(f"shape has {shown(item)}; it must read {cls.SHAPED}, with several numbers as 1x2")
+                raise ShapeError(f"shape has {shown(item)}; it must read {cls.SHAPE_FORM}, with several numbers as 1x2")
             numbers = [int(x) for x in value.split("x")]
             out[field] = numbers[0] if len(numbers) == 1 else numbers
         lacking = [name.upper() for name in ("n", "c", "h", "w", "k", "r", "s") if name not in out]
         if lacking:
             raise ShapeError(f"shape is {shown(text)}; it lacks {', '.join(lacking)}")
-        return cls.written(out)
+        return cls.checked_fields(out)
 
     @classmethod
-    def written(cls, values: dict[str, Any]) -> dict[str, Any]:
+    def checked_fields(cls, values: dict[str, Any]) -> dict[str, Any]:
         for name, counts in (("stride", (1, 2)), ("padding", (1, 2, 4)), ("dilation", (1, 2))):
             value = values.get(name)
             if isinstance(value, (list, tuple)) and len(value) not in counts and not {"d", "t"} & set(values):

@@ -29,7 +29,7 @@ class Gemm(ProblemBase):
 
     ``lda``, ``ldb``, ``ldc``: elements from one stored row to the next, 0 = packed. ``aligned_a`` (b, c): bytes,
     a power of two up to 16, that the start of the operand is a multiple of. ``deterministic``: the sum's order
-    must not depend on timing. ``dtype``: of A and B; ``out``: of C. ``epilogue``: what follows, of EPILOGUE, with
+    must not depend on timing. ``dtype``: of A and B; ``out``: of C. ``epilogue``: what follows, of EPILOGUE_OPS, with
     commas between (``bias_column,relu``): the product is multiplied by f32 ``scale_a`` and ``scale_b`` (one number
     each, or with ``scale_rows`` one a row of A and one a column of B); ``beta·C`` is added, then ``bias`` (one a row
     of C, or one a column) and ``residual`` (M×N, strides and alignment of C), both of C's dtype (a bias
@@ -65,14 +65,14 @@ class Gemm(ProblemBase):
 
     operation = "gemm"
     SHAPE = ("m", "n", "k")
-    SHAPED = "M,N,K"
-    PARAMETERS = "M, N, K, leading dimensions"
+    SHAPE_FORM = "M,N,K"
+    RUNTIME_PARAMETERS = "M, N, K, leading dimensions"
 
     def __post_init__(self) -> None:
-        self._settle_integers(("m", "n", "k", "lda", "ldb", "ldc", "aligned_a", "aligned_b", "aligned_c", "batch"))
-        self._settle_words()
+        self._normalize_integers(("m", "n", "k", "lda", "ldb", "ldc", "aligned_a", "aligned_b", "aligned_c", "batch"))
+        self._check_words_and_flags()
         word("layout", self.layout, LAYOUTS, ShapeError)
-        self._settle_types()
+        self._normalize_dtypes()
         for name, columns in (("lda", self.columns_a), ("ldb", self.columns_b), ("ldc", self.n)):
             value = getattr(self, name)
             if value == 0:
@@ -80,11 +80,11 @@ class Gemm(ProblemBase):
             elif not columns <= value < EXTENT_LIMIT:
                 raise ShapeError(f"{name} is {value}; it must be from {columns}, a row's length, to {EXTENT_LIMIT - 1}")
         for name in ("aligned_a", "aligned_b", "aligned_c"):
-            self._settle_alignment(name, self.output if name == "aligned_c" else self.element)
-        self._settle_items()
-        self._settle_epilogue()
+            self._check_alignment(name, self.output if name == "aligned_c" else self.element)
+        self._normalize_batch_strides()
+        self._normalize_epilogue()
 
-    def _settle_items(self) -> None:
+    def _normalize_batch_strides(self) -> None:
         """Refuses strides between items that cannot be. A lone item's, and what is packed anyway, become PACKED."""
         for name, packed in zip(STRIDES, self._packed, strict=True):
             value = getattr(self, name)
@@ -115,7 +115,7 @@ class Gemm(ProblemBase):
                 )
 
     @property
-    def computes(self) -> list[str]:
+    def description(self) -> list[str]:
         types = f"{self.dtype}, summed in {self.compute}"
         return [f"{self.operation}: C = alpha A B + beta C, layout {self.layout} (row-major), {types}"]
 
@@ -207,16 +207,16 @@ class Gemm(ProblemBase):
         return (own[0], *a), (own[1], *b), (self.batch, self.m, self.n)
 
     @property
-    def spread(self) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
+    def broadcast_shapes(self) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
         """What the epilogue reads: its shape as stored, and its shape beside C."""
-        rows, along = "scale_rows" in self.stages, "bias_row" in self.stages
+        rows, along = "scale_rows" in self.epilogue_ops, "bias_row" in self.epilogue_ops
         known = {
             "scale_a": ((self.m,), (-1, 1)) if rows else ((1,), (1,)),
             "scale_b": ((self.n,), (1, -1)) if rows else ((1,), (1,)),
             "bias": ((self.m,), (-1, 1)) if along else ((self.n,), (1, -1)),
             "residual": (self.stored[2],) * 2 if self.batch != 1 else ((self.m, self.ldc),) * 2,
         }
-        return {name: known[name] for name in self.reads}
+        return {name: known[name] for name in self.epilogue_operands}
 
 
 _SHAPE = re.compile(r"[0-9]{1,99},[0-9]{1,99},[0-9]{1,99}")

@@ -19,7 +19,7 @@ def parse(text: str) -> Problem:
     """The problem whose ``key()`` is ``text``. InputError if it is not one."""
     words = text.split()
     if len(words) < 4 or words[0] not in operation_names():
-        forms = " or ".join(f"{o.name} {o.problem.SHAPED} LAYOUT DTYPE [name=value ...]" for o in operations())
+        forms = " or ".join(f"{o.name} {o.problem.SHAPE_FORM} LAYOUT DTYPE [name=value ...]" for o in operations())
         raise InputError(f"problem is {shown(text)}; it must read: {forms}")
     kind = operation_named(words[0]).problem
     shape = kind.read_shape(words[1])
@@ -49,4 +49,4 @@ def from_dict(values: dict[str, Any]) -> Problem:
     for name in needed:
         if name not in values:
             raise InputError(f"problem lacks {name}; it needs {', '.join(needed[:-1])} and {needed[-1]}")
-    return kind(**kind.written({k: v for k, v in values.items() if k != "operation"}))
+    return kind(**kind.checked_fields({k: v for k, v in values.items() if k != "operation"}))

@@ -57,7 +57,9 @@ def laid(p: Gemm, operand: int, array: Array, between: Any = 0) -> Array:
 def read_after(p: Gemm, more: tuple[Array, ...]) -> tuple[Array, ...]:
     """What the epilogue reads, as it lies in memory: of a batch the residual as C does."""
     moved = p.batch != 1
-    return tuple(laid(p, C, x) if moved and n == "residual" else x for n, x in zip(p.reads, more, strict=True))
+    return tuple(
+        laid(p, C, x) if moved and n == "residual" else x for n, x in zip(p.epilogue_operands, more, strict=True)
+    )
 
 
 def padded(p: Gemm, arrays: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:

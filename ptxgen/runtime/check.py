@@ -73,7 +73,7 @@ def _check(runner: Runner, p: Gemm, seed: int) -> list[CheckResult]:
         a, b, c = operands(p, seed, kind)
         if before == "nan":
             c = np.full_like(c, p.output.poison)
-        if p.linear.integer:
+        if p.epilogue_dtype.integer:
             alpha, beta = round(alpha), round(beta)
         more = epilogue_arrays(p, seed, kind)
         at = padded(p, (a, b, c))

@@ -184,7 +184,7 @@ def check_conv(driver: Driver, p: Conv, config: Config, seed: int = 0, slack: in
     runner = Runner.of(driver, p, config)
     try:
         for kind, alpha, beta, before in CASES:
-            if p.linear.integer:
+            if p.epilogue_dtype.integer:
                 alpha, beta = round(alpha), round(beta)
             a, b, c = operands(p, seed, kind)
             if before == "nan":
@@ -196,7 +196,7 @@ def check_conv(driver: Driver, p: Conv, config: Config, seed: int = 0, slack: in
             if not kept or runner.raised():
                 deviation = Deviation(np.inf, (-1,), deviation.worst)
             yield CheckResult(kind if beta == 0 else f"{kind}, alpha={alpha:g}, beta={beta:g}", deviation)
-            if kind == "integers" and not p.stages and not p.output.saturates:
+            if kind == "integers" and not p.epilogue_ops and not p.output.saturates:
                 left, right = adjoint(p, a, b, out, seed)
                 yield CheckResult("adjoint", Deviation(0.0 if left == right else np.inf, (0,), abs(left - right)))
     finally:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.errors import PtxgenError
-from ptxgen.lowering.implicit_gemm import Table
+from ptxgen.lowering.implicit_gemm import OffsetTable
 from ptxgen.runtime.driver import Driver
 
 
@@ -48,9 +48,9 @@ class Residents:
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
-        self._found: weakref.WeakValueDictionary[Table, Resident] = weakref.WeakValueDictionary()
+        self._found: weakref.WeakValueDictionary[OffsetTable, Resident] = weakref.WeakValueDictionary()
 
-    def of(self, table: Table) -> Resident:
+    def of(self, table: OffsetTable) -> Resident:
         """``table`` on the device, for as long as the caller keeps it."""
         found = self._found.get(table)
         if found is None:

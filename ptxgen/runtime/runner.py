@@ -90,7 +90,7 @@ class Runner:
 
         InputError: alpha or beta is none of the sums' type: of integer sums no integer, or too large.
         """
-        whole = self.problem.linear.integer
+        whole = self.problem.epilogue_dtype.integer
         for name, value in (("alpha", alpha), ("beta", beta)):
             if whole and not float(value).is_integer():
                 raise InputError(f"{name} is {value:g}; sums of {self.problem.dtype} take integers")
@@ -100,7 +100,7 @@ class Runner:
             alpha, beta = int(alpha), int(beta)
         out = []
         values: dict[str, int | float] = {"alpha": alpha, "beta": beta, "A": 0, "B": 0, "C": 0, "W": 0}
-        values.update(dict.fromkeys(self.problem.reads, 0))
+        values.update(dict.fromkeys(self.problem.epilogue_operands, 0))
         for step in self.launch.steps:
             names = tuple(str(v) for kind, v in step.arguments if kind == "u64" and isinstance(v, str))
             head = struct.Struct(f"@{len(names)}Q")
@@ -112,8 +112,8 @@ class Runner:
     def bind(
         self, a: int, b: int, c: int, alpha: float = 1.0, beta: float = 0.0, more: tuple[int, ...] = ()
     ) -> Callable[[], None]:
-        """A call that launches every step on these addresses, one call at a time; ``more``: of ``problem.reads``, in
-        that order."""
+        """A call that launches every step on these addresses, one call at a time; ``more``: of
+        ``problem.epilogue_operands``, in that order."""
         prepared, driver, kernel = self.prepare(alpha, beta), self.driver, self.kernel
         workspace, launch = self.workspace, self.launch
         held: Allocation | None = None
@@ -144,7 +144,7 @@ class Runner:
         self, a: Array, b: Array, c: Array, alpha: float = 1.0, beta: float = 0.0, more: tuple[Array, ...] = ()
     ) -> Array:
         """The result for host arrays as stored (packed, or wider than the leading dimension says): a new C. ``more``:
-        what the epilogue reads, in the order of ``problem.reads``."""
+        what the epilogue reads, in the order of ``problem.epilogue_operands``."""
         with Buffers(self.driver, a, b, c, *more) as at:
             first, second, result, *rest = at.addresses
             self.bind(first, second, result, alpha, beta, tuple(rest))()

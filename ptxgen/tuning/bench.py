@@ -146,10 +146,10 @@ class GemmOperandSets:
         if key not in self._references:
             a = (self.a if p.layout[0] == "N" else np.swapaxes(self.a, -1, -2))[..., rows, :]
             a, b = (x[items] if x.ndim == 3 and len(x) > 1 else x for x in (a, self.b))
-            along = {"scale_a"} if "scale_rows" in p.stages else set()
-            along |= {"bias"} if "bias_row" in p.stages else set()
-            more = [x[rows] if name in along else x for name, x in zip(p.reads, self.more, strict=True)]
-            if "residual" in p.reads:
+            along = {"scale_a"} if "scale_rows" in p.epilogue_ops else set()
+            along |= {"bias"} if "bias_row" in p.epilogue_ops else set()
+            more = [x[rows] if name in along else x for name, x in zip(p.epilogue_operands, self.more, strict=True)]
+            if "residual" in p.epilogue_operands:
                 more[-1] = more[-1][rows] if p.batch == 1 else more[-1][items, rows]
             part = replace(p, m=len(rows), batch=1, layout="N" + p.layout[1], lda=0)
             self._references[key] = reference(part, np.ascontiguousarray(a), b, more=tuple(more))

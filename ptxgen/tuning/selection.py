@@ -13,7 +13,7 @@ from ptxgen.errors import DatabaseError
 from ptxgen.families import rules, space
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
-from ptxgen.problem.base import COMPUTE
+from ptxgen.problem.base import COMPUTE_MODES
 from ptxgen.problem.device import DEVICES, Device
 from ptxgen.problem.registry import Problem
 from ptxgen.tuning import tuning_files
@@ -128,7 +128,7 @@ def lacking(problem: Problem, device: Device) -> str:
     targets = sorted({d.sm for d in DEVICES.values() if space.families(lower(problem), d)})
     if targets:
         return f"it is sm_{device.sm}; kernels of this are for {', '.join(f'sm_{sm}' for sm in targets)}"
-    sums = [c for c in COMPUTE[problem.dtype] if space.families(lower(replace(problem, compute=c)), device)]
+    sums = [c for c in COMPUTE_MODES[problem.dtype] if space.families(lower(replace(problem, compute=c)), device)]
     return "nor on another device" + (f"; with compute {' or '.join(sums)} there are kernels" if sums else "")
 
 

@@ -13,7 +13,7 @@
 % endif
 % if plan.own_bias:
     // each item has its own
-    mul.wide.u32 %t64, %number, ${1 if plan.one_bias else "%M" if "bias_row" in plan.problem.stages else "%N"};
+    mul.wide.u32 %t64, %number, ${1 if plan.one_bias else "%M" if "bias_row" in plan.problem.epilogue_ops else "%N"};
     mad.lo.u64 %bias, %t64, ${plan.arrays["bias"][1]}, %bias;
 % endif
 % if "residual" in plan.arrays:
@@ -24,11 +24,11 @@
 
 ## The product itself, before beta C is added.
 <%def name="scaled(registers, at, offset, guard, row, column)">
-${run([s for s in plan.problem.stages if s.startswith("scale")], registers, at, offset, guard, row, column)}\
+${run([s for s in plan.problem.epilogue_ops if s.startswith("scale")], registers, at, offset, guard, row, column)}\
 </%def>
 
 <%def name="finish(registers, at, offset, guard, row, column)">
-${run([s for s in plan.problem.stages if not s.startswith("scale")], registers, at, offset, guard, row, column)}\
+${run([s for s in plan.problem.epilogue_ops if not s.startswith("scale")], registers, at, offset, guard, row, column)}\
 </%def>
 
 <%def name="run(chosen, registers, at, offset, guard, row, column)">

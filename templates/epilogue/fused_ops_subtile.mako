@@ -22,7 +22,7 @@
 </%def>
 
 <%def name="scaled_tile(chunk)">
-% for stage in plan.problem.stages:
+% for stage in plan.problem.epilogue_ops:
 % if stage == "scale":
 % for name in ("scale_a", "scale_b"):
 ${pointer(name)}\
@@ -39,7 +39,7 @@ ${each("scale_b", plan.mul, chunk, plan.swapped)}\
 </%def>
 
 <%def name="finish_tile(chunk)">
-% for stage in plan.problem.stages:
+% for stage in plan.problem.epilogue_ops:
 % if stage.startswith("bias"):
 ${each("bias", plan.add, chunk, (stage == "bias_row") != plan.swapped)}\
 % endif
@@ -53,7 +53,7 @@ ${each("bias", plan.add, chunk, (stage == "bias_row") != plan.swapped)}\
     curves = dict(relu=fused.relu, gelu=fused.gelu, silu=fused.silu)
     to = sum(plan.results(put), ())
 %>\
-% for stage in plan.problem.stages:
+% for stage in plan.problem.epilogue_ops:
 % if stage in curves:
 % for r, out in zip(sum(put.registers, ()), to):
     mov.f32 ${out}, ${r};

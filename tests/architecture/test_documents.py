@@ -17,7 +17,7 @@ import ptxgen
 from ptxgen import settings
 from ptxgen.cli import app, command, doctor
 from ptxgen.codegen.config import AXES
-from ptxgen.problem.base import COMPUTE, OUT
+from ptxgen.problem.base import COMPUTE_MODES, OUT_DTYPES
 from ptxgen.problem.operation import operations
 
 from .source import REFERENCE, ROOT, fenced, table
@@ -37,7 +37,10 @@ def variables() -> list[list[str]]:
 
 
 def types() -> list[list[str]]:
-    return [[f"`{name}`", *(", ".join(f"`{v}`" for v in t[name]) for t in (COMPUTE, OUT))] for name in COMPUTE]
+    return [
+        [f"`{name}`", *(", ".join(f"`{v}`" for v in t[name]) for t in (COMPUTE_MODES, OUT_DTYPES))]
+        for name in COMPUTE_MODES
+    ]
 
 
 def named_suites() -> list[list[str]]:

@@ -10,7 +10,7 @@ from ptxgen.codegen.config import parse_config
 from ptxgen.codegen.render import render
 from ptxgen.errors import DtypeError
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.problem.base import OUT
+from ptxgen.problem.base import OUT_DTYPES
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.reference import compare, operands, reference
 from ptxgen.runtime.assemble import assemble
@@ -56,18 +56,18 @@ def test_whole_groups_leave_at_edges(dtype: str, m: int, n: int) -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_every_type_leaves_every_way(way: str) -> None:
     first = list(WAYS).index(way)
-    outs = [out for out in OUT["s8"] if out != "s32" and can(way, out)]
+    outs = [out for out in OUT_DTYPES["s8"] if out != "s32" and can(way, out)]
     for n in range(2):
         right(problem(outs[(first + n) % len(outs)], EPILOGUES[n]), WAYS[way], n)
 
 
-@pytest.mark.parametrize("out", OUT["s8"])
+@pytest.mark.parametrize("out", OUT_DTYPES["s8"])
 def test_without_an_epilogue(out: str) -> None:
     right(problem(out), WAYS["mma"])
     right(problem(out), WAYS["wgmma"])
 
 
-@pytest.mark.parametrize("out", OUT["s8"])
+@pytest.mark.parametrize("out", OUT_DTYPES["s8"])
 def test_ptxas_takes_them(out: str, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path))
     for way in ("wgmma", "wgmma, shares", "wgmma, boxes", "mma, gathered"):

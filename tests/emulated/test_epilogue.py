@@ -7,7 +7,7 @@ import pytest
 
 from ptxgen.codegen.config import parse_config
 from ptxgen.errors import ConfigError, DtypeError, InputError
-from ptxgen.problem.base import EPILOGUE
+from ptxgen.problem.base import EPILOGUE_OPS
 from ptxgen.problem.device import DEVICES
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.reference import epilogue_arrays, operands, reference
@@ -17,7 +17,7 @@ from tests.cases import config, problem
 from tests.emulated.gemm_runs import random_epilogues, right
 
 D = DEVICES["h200"]
-STAGES = [stage for row in EPILOGUE for stage in row]
+STAGES = [stage for row in EPILOGUE_OPS for stage in row]
 #: how C leaves: from registers, through shared memory, by a second pass
 WAYS = ("kg=1", "kl=2 u=16", "kg=3 splitk=2")
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ptxgen.problem.base import EPILOGUE
+from ptxgen.problem.base import EPILOGUE_OPS
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.reference import operands
 from ptxgen.problem.strided_arrays import padded
@@ -26,7 +26,7 @@ WAYS = {
     "last slice": "ml=64 nl=64 u=32 stages=2 kg=2 splitk=3 epilogue_smem=1",
     "shares": "ml=64 nl=64 u=32 stages=2 kg=2 splitk=4 epilogue_smem=1 epilogue_subtiles=2 epilogue_buffers=2",
 }
-STAGES = [stage for row in EPILOGUE for stage in row]
+STAGES = [stage for row in EPILOGUE_OPS for stage in row]
 #: columns past the last whole box, rows past the last tile
 P = Gemm(150, 72, 130, "NT", "f16", lda=136, ldb=136)
 

@@ -38,7 +38,7 @@ def launcher(bound: Exact) -> Any:
         driver: Any = launch_cache.driver()
         for name, address in zip(("aligned_input", "aligned_filter"), (a, b), strict=True):
             assert p.direction != "forward" or address % getattr(p, name) == 0
-        shapes = [*p.stored[:2], *(p.spread[name][0] for name in p.reads)]
+        shapes = [*p.stored[:2], *(p.broadcast_shapes[name][0] for name in p.epilogue_operands)]
         arrays = []
         for address, shape in zip((a, b, *more), shapes, strict=True):
             arrays.append(np.empty(shape, np.float32))

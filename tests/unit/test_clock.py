@@ -17,6 +17,7 @@ from ptxgen.families.geometry import geometry
 from ptxgen.families.mma import cost
 from ptxgen.families.perf_model import Counts, from_stats, predict, roofline
 from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.registry import parse
 
@@ -285,7 +286,7 @@ SYNC = [
 
 @pytest.mark.parametrize(("us", "key", "text"), SYNC, ids=lambda v: v if "gemm" in str(v) else "")
 def test_the_clock_is_near_what_mma_sync_did(us, key, text):
-    p, config = parse(key), parse_config(f"family=1 {text}")
+    p, config = lower(parse(key)), parse_config(f"family=1 {text}")
     assert rules.broken(p, config, H200) is None
     assert predict(p, config, H200) == pytest.approx(us, rel=0.3)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ptxgen.errors import DtypeError, InputError, ShapeError
-from ptxgen.lowering.implicit_gemm import TABLE, WINDOW, ImplicitGemm, Operand
+from ptxgen.lowering.implicit_gemm import TABLE, WINDOW, ImplicitGemm, ImplicitOperand
 from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import DIRECTIONS, FILTERS, Conv
@@ -20,7 +20,7 @@ from ptxgen.problem.strided_arrays import A, B, C, elements
 from tests.cases_images import problems
 
 
-def fetched(x: Operand, memory: np.ndarray, item: int) -> np.ndarray:
+def fetched(x: ImplicitOperand, memory: np.ndarray, item: int) -> np.ndarray:
     """The matrix that an operand stands for, by the arithmetic of kernels."""
     at = x.along.offsets[:, None] + x.down.offsets[None, :] + item
     packing, word = x.packing, 1 << 32
@@ -169,11 +169,11 @@ def test_text_that_is_no_convolution(text: str, error: type[Exception], words: s
 @pytest.mark.parametrize("layout", FILTERS)
 def test_the_epilogue_is_per_filter(layout: str) -> None:
     v = Conv(2, 3, 4, 5, 6, 1, 1, d=2, layout=layout, epilogue="relu,residual,bias,scale")
-    assert v.stages == ("scale", "bias", "residual", "relu")
+    assert v.epilogue_ops == ("scale", "bias", "residual", "relu")
     a, b, c = operands(v, 1)
     more = epilogue_arrays(v, 1)
-    bias = more[v.reads.index("bias")]
-    zeros = tuple(x if name == "bias" else np.zeros_like(x) for name, x in zip(v.reads, more, strict=True))
+    bias = more[v.epilogue_operands.index("bias")]
+    zeros = tuple(x if name == "bias" else np.zeros_like(x) for name, x in zip(v.epilogue_operands, more, strict=True))
     exact = reference(v, a, b, c, more=zeros).exact
     axis = next(n for n, extent in enumerate(exact.shape) if extent == 6)
     last = np.moveaxis(exact, axis, -1)

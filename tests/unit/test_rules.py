@@ -292,7 +292,7 @@ def test_the_good_ones_are_legal():
     ):
         assert broken(p, parse_config(text), H200) is None, text
     assert broken(KernelGemm(0, 0, 0), Config(), H200) is None
-    assert broken(parse("gemm 1,1,1 TT f64"), Config(), H200) is None
+    assert broken(lower(parse("gemm 1,1,1 TT f64")), Config(), H200) is None
 
 
 def test_grids_that_launches_can_have():

@@ -10,7 +10,7 @@ from ptxgen.codegen.config import Config
 from ptxgen.errors import DtypeError, ShapeError
 from ptxgen.families.rules import broken
 from ptxgen.lowering.lower import lower
-from ptxgen.problem.base import COMPUTE, OUT
+from ptxgen.problem.base import COMPUTE_MODES, OUT_DTYPES
 from ptxgen.problem.device import device
 from ptxgen.problem.dtypes import DTYPES, bits_of, dtype, from_numpy
 from ptxgen.problem.gemm import Gemm
@@ -18,10 +18,10 @@ from ptxgen.problem.reference import KINDS, as_matrices, compare, operands, refe
 from ptxgen.problem.registry import from_dict, parse
 
 
-@pytest.mark.parametrize("name", COMPUTE)
+@pytest.mark.parametrize("name", COMPUTE_MODES)
 def test_every_type_has_sums_and_an_output(name):
-    for compute in COMPUTE[name]:
-        for out in OUT[name]:
+    for compute in COMPUTE_MODES[name]:
+        for out in OUT_DTYPES[name]:
             p = Gemm(8, 8, 8, "NN", name, compute, out=out)
             assert parse(p.key()) == p == from_dict(p.as_dict())
     assert Gemm(8, 8, 8, "NN", name).key() == f"gemm 8,8,8 NN {name}"  # defaults are not spelt out
@@ -60,7 +60,7 @@ def test_names_of_numpy_and_literals():
     assert view(np.zeros((2, 3), np.int8), "a").dtype is dtype("s8")
 
 
-@pytest.mark.parametrize("name", COMPUTE)
+@pytest.mark.parametrize("name", COMPUTE_MODES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_operands_are_finite_and_integers_stay_exact(name, kind):
     p = Gemm(33, 31, 300, "TN", name)

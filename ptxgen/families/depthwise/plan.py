@@ -6,7 +6,7 @@ from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.registers import Tile, width
 from ptxgen.codegen.source import Argument, Launch, Step
 from ptxgen.codegen.vectorized import log2
-from ptxgen.lowering.depthwise_strips import Strip
+from ptxgen.lowering.depthwise_strips import DepthwiseStrip
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
 
@@ -35,7 +35,7 @@ class SlidePlan(Plan):
     def _operands(self) -> None:
         c, p = self.config, self.problem
         assert p.strip is not None
-        self.strip: Strip = p.strip
+        self.strip: DepthwiseStrip = p.strip
         self.size = p.element.bytes
         self.images, self.filters = ("%A", "%B") if self.strip.image == "a" else ("%B", "%A")
         #: results side by side that a thread has a strip of
@@ -106,7 +106,7 @@ class SlidePlan(Plan):
         assert s is not None
         return Launch(tuple(self._step(problem, x) for x in (s, *s.others)) if problem.results else ())
 
-    def _step(self, problem: KernelGemm, s: Strip) -> Step:
+    def _step(self, problem: KernelGemm, s: DepthwiseStrip) -> Step:
         """The launch of all strips whose results see as many taps."""
         c = self.config
         unit = tuple(n // s.step for n in s.along.axes)

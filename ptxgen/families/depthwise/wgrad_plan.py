@@ -6,7 +6,7 @@ from __future__ import annotations
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import Argument, Launch, Step
 from ptxgen.families.depthwise.plan import SlidePlan
-from ptxgen.lowering.depthwise_strips import Strip
+from ptxgen.lowering.depthwise_strips import DepthwiseStrip
 from ptxgen.lowering.implicit_gemm import ImplicitGemm
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
@@ -95,7 +95,7 @@ class SummingPlan(SlidePlan):
         main = Step(self.entry, (across, c.kg, 1), (self.threads, 1, 1), self.shared, arguments)
         return Launch((main, self._adding(problem, s)), c.kg * s.groups * s.tapped * self.sum_bytes)
 
-    def _adding(self, problem: KernelGemm, s: Strip) -> Step:
+    def _adding(self, problem: KernelGemm, s: DepthwiseStrip) -> Step:
         """The launch of the pass."""
         size, every = problem.output.bytes, s.groups * s.tapped
         assert isinstance(problem, ImplicitGemm)

@@ -127,9 +127,9 @@ class Wgmma(Family):
         c = p.vectors[2] * p.output.bytes
         m, n = (next((r for r in LEAST if x <= r), NEUTRAL) for x in (p.m, p.n))
         given: dict[str, Any] = {f"aligned_{x}": 16 if mapped(p, x) else p.element.bytes for x in "ab"}
-        if p.window is not None:
-            channels = widest_unit(p) if not p.window.summed else math.gcd(p.window.channels, ROWS)
-            given["window"] = p.window.like(channels, NEUTRAL)
+        if p.im2col is not None:
+            channels = widest_unit(p) if not p.im2col.summed else math.gcd(p.im2col.channels, ROWS)
+            given["im2col"] = p.im2col.like(channels, NEUTRAL)
         return replace(p, m=m, n=n, k=NEUTRAL, lda=0, ldb=0, ldc=0, batch=1, aligned_c=c, **given)
 
     def variables(self, p: KernelGemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
@@ -167,7 +167,7 @@ class Wgmma(Family):
 
     def _depths(self, p: KernelGemm) -> list[int]:
         """Few channels fill the narrowest boxes, of which a stage may be one."""
-        narrow = (STEP,) if p.window is not None and widest_unit(p) * factor_bytes(p) == STEP else ()
+        narrow = (STEP,) if p.im2col is not None and widest_unit(p) * factor_bytes(p) == STEP else ()
         return [b // factor_bytes(p) for b in (*narrow, *DEPTHS)]
 
     def _repacks(self, p: KernelGemm) -> list[int]:
@@ -175,8 +175,8 @@ class Wgmma(Family):
         the only one perhaps."""
         if planes(p) > 1:
             return [0]
-        if p.window is not None:
-            turned = p.window.summed and p.window.side == "b" and operand_packing.turns(p, "a")
+        if p.im2col is not None:
+            turned = p.im2col.summed and p.im2col.side == "b" and operand_packing.turns(p, "a")
             return [operand_packing.walked(p) or (A if turned else 0)]
         off = unmapped(p)
         if off and factor_bytes(p) == LIES and p.batch == 1:  # or come as they lie
@@ -363,7 +363,7 @@ class Wgmma(Family):
 def width_c(p: KernelGemm, c: Columns) -> Any:
     """Elements of one store of C: one where TMA stores, else what lies side by side in a thread, or in four."""
     apart = (c.transposed_mma == 1) & np.logical_not(from_registers(p, c)) | (
-        p.window is not None and not p.window.beside
+        p.im2col is not None and not p.im2col.beside
     )
     side = np.where(apart, 1, np.where(groups_leave(p, c) & (c.vec_c >= COLUMNS), COLUMNS, 2))
     return np.where(c.epilogue_smem == 1, default("vec_c"), np.minimum(c.vec_c, side))

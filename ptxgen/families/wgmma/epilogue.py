@@ -10,7 +10,7 @@ from ptxgen.codegen.vectorized import WARP, log2
 from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, WARPGROUP, groups_leave, widest
 from ptxgen.families.wgmma.layout import ATOM
 from ptxgen.families.wgmma.operand_packing import boxed
-from ptxgen.problem.base import EPILOGUE
+from ptxgen.problem.base import EPILOGUE_OPS
 
 WORD = 2  #: elements of four bytes of C
 
@@ -243,11 +243,11 @@ class LeavingPlan(Plan):
         #: pairs of 8-bit results leave as whole groups of columns, by four lanes together
         whole = self.config.vec_c >= COLUMNS and self.finish % (4 * COLUMNS) == 0
         self.packs = whole and groups_leave(self.problem, self.config) and self.put == "epilogue/store.mako"
-        self.scales = any(stage.startswith("scale") for stage in self.problem.stages)
+        self.scales = any(stage.startswith("scale") for stage in self.problem.epilogue_ops)
         #: what follows the product is not done in place: where tiles follow each other sums live on, and ptxas would
         #: hold both. Results that other lanes are sent stay
-        self.beside = bool(self.problem.stages) and not self.packs
-        self.curved = any(stage in EPILOGUE[-1] for stage in self.problem.stages)
+        self.beside = bool(self.problem.epilogue_ops) and not self.packs
+        self.curved = any(stage in EPILOGUE_OPS[-1] for stage in self.problem.epilogue_ops)
         if self.config.epilogue_smem:
             self.after = "epilogue/fused_ops_subtile.mako" if self.problem.epilogue else "epilogue/identity.mako"
 

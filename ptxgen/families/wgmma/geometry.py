@@ -67,10 +67,10 @@ def widest_unit(p: KernelGemm) -> int:
     """Elements of K, as wide as a swizzle at the most, that one box brings: of windows over images, channels of a tap.
     Wide boxes are worth a quarter more zeros behind the last channel."""
     size = factor_bytes(p)
-    if p.window is None or p.window.summed:
+    if p.im2col is None or p.im2col.summed:
         return SPAN // size
     widths = [w // size for w in (SPAN, SPAN // 2, STEP)]
-    padded = [ceil_div(p.window.channels, w) * w for w in widths]
+    padded = [ceil_div(p.im2col.channels, w) * w for w in widths]
     return next(w for w, n in zip(widths, padded, strict=True) if 4 * n <= 5 * min(padded))
 
 
@@ -81,21 +81,21 @@ def unit(p: KernelGemm, c: Any) -> Any:
 
 def length(p: KernelGemm, c: Any) -> Any:
     """K as stages count it: of windows over images, each tap's channels fill whole units."""
-    if p.window is None or p.window.summed:
+    if p.im2col is None or p.im2col.summed:
         return p.k
-    return p.window.tapped * ceil_div(p.window.channels, np.maximum(unit(p, c), 1)) * unit(p, c)
+    return p.im2col.tapped * ceil_div(p.im2col.channels, np.maximum(unit(p, c), 1)) * unit(p, c)
 
 
 def along(p: KernelGemm, extent: Any) -> Any:
     """What boxes must divide where K is not contiguous: a tile, and of images a tap's channels."""
-    if p.window is None or not p.window.summed:
+    if p.im2col is None or not p.im2col.summed:
         return extent
-    return np.gcd(extent, p.window.channels)
+    return np.gcd(extent, p.im2col.channels)
 
 
 def groups_leave(p: KernelGemm, c: Any) -> Any:
     """Whether a thread's results of 8 bits may leave with those of its neighbours, 8 columns each."""
-    matrix = p.window is None or p.window.result is None
+    matrix = p.im2col is None or p.im2col.result is None
     return (
         matrix & (p.output.bytes == 1) & (c.transposed_mma == 0) & (c.epilogue_smem == 0) & (c.nl % (4 * COLUMNS) == 0)
     )
@@ -116,7 +116,7 @@ def batch(sums: Any) -> Any:
 
 def kmajor(p: KernelGemm, c: Any) -> tuple[Any, Any]:
     """Whether K is contiguous in what is multiplied of A and of B."""
-    layout = p.window.layout if p.window is not None else p.layout
+    layout = p.im2col.layout if p.im2col is not None else p.layout
     a, b = layout[0] == "N" or planes(p) > 1, layout[1] == "T" or planes(p) > 1
     return a | (operand_packing.copied(c, "a") & operand_packing.turns(p, "a")), b | (
         operand_packing.copied(c, "b") & operand_packing.turns(p, "b")
@@ -133,24 +133,24 @@ def from_registers(p: KernelGemm, c: Any) -> Any:
 def _after(p: KernelGemm, c: Any, sums: Any, moves: Any) -> Any:
     """Registers that an epilogue takes beyond, where ptxas was seen to: it reads what lies along the sides of a tile
     early, and has little room beside 192 sums."""
-    staged, apart = c.epilogue_smem == 1, p.window is not None and p.window.result is not None
+    staged, apart = c.epilogue_smem == 1, p.im2col is not None and p.im2col.result is not None
     after = pick(
         (moves > 0) & (c.math_warpgroups == 1), 16, pick(staged & apart & (c.transposed_mma == 1) & (sums >= 176), 8, 0)
     )
     after = np.maximum(after, pick((c.kg > 1) & (c.splitk == SPLIT_SHARE) & (sums >= 160), 10, 0))
     after = np.maximum(after, pick(groups_leave(p, c) & (c.vec_c >= COLUMNS) & (sums >= 128), 4, 0))
-    if not p.stages:
+    if not p.epilogue_ops:
         return after
-    scaled, wide, direct = "scale_rows" in p.stages, p.output.bytes == 4, np.logical_not(staged)
-    vectors = scaled or "bias_row" in p.stages or "bias_column" in p.stages
-    along_x = pick(c.transposed_mma == 1, "bias_column" in p.stages, "bias_row" in p.stages)
-    reads, long = vectors or "residual" in p.stages, "gelu" in p.stages or "silu" in p.stages
+    scaled, wide, direct = "scale_rows" in p.epilogue_ops, p.output.bytes == 4, np.logical_not(staged)
+    vectors = scaled or "bias_row" in p.epilogue_ops or "bias_column" in p.epilogue_ops
+    along_x = pick(c.transposed_mma == 1, "bias_column" in p.epilogue_ops, "bias_row" in p.epilogue_ops)
+    reads, long = vectors or "residual" in p.epilogue_ops, "gelu" in p.epilogue_ops or "silu" in p.epilogue_ops
     after = np.maximum(after, pick(direct & (p.output.bytes == 1) & (sums <= 128), 12, 0))
     after = np.maximum(after, pick(direct & reads, pick(scaled & (sums > 128), 20, pick(sums <= 128, 12, 3)), 2))
     after = np.maximum(after, pick(staged & (reads | long), pick(sums <= 128, 28, pick(reads, 20, 0)), 0))
     tiny = staged & vectors & (p.element.bytes == 1)
     after = np.maximum(after, pick(sums >= 192, pick(scaled | (direct & wide) | along_x | tiny, 26, 3), 0))
-    shared = (c.cluster_y > 1) & (sums >= 128) & (scaled & wide & direct | ("residual" in p.stages))
+    shared = (c.cluster_y > 1) & (sums >= 128) & (scaled & wide & direct | ("residual" in p.epilogue_ops))
     after = np.maximum(after, pick(shared, 28, 0))
     after = np.maximum(after, pick(moves > 0, 8, 0))
     return np.maximum(after, pick(along_x, 35, 0)) if scaled else after
@@ -221,7 +221,7 @@ def geometry(p: KernelGemm, c: Any) -> SimpleNamespace:
         16 * c.stages
         + 8
         + 8 * c.math_warpgroups
-        + 8 * c.math_warpgroups * c.epilogue_buffers * (c.epilogue_smem == 1) * ("residual" in p.stages)
+        + 8 * c.math_warpgroups * c.epilogue_buffers * (c.epilogue_smem == 1) * ("residual" in p.epilogue_ops)
     )
     tiles_m, tiles_n = ceil_div(p.m, np.maximum(c.ml, 1)), ceil_div(p.n, np.maximum(c.nl, 1))
     tiles_x, tiles_y = pick(c.transposed_mma == 1, tiles_n, tiles_m), pick(c.transposed_mma == 1, tiles_m, tiles_n)
@@ -235,10 +235,10 @@ def geometry(p: KernelGemm, c: Any) -> SimpleNamespace:
     needed = sums * 2 if count > 1 else sums + sums // 2 if p.accumulator.bytes == 2 else sums
     needed = needed + OTHERS + pick(meets, 4 * batch(sums), 0) + pick(fed, FRAGMENTS * FRAGMENT * mi + 8, 0)
     needed = needed + pick(x_moves + y_moves > 0, np.minimum(4 * (x_moves + y_moves), MOVED) + MOVING, 0)
-    images_x = (c.transposed_mma == 1) == (p.window is not None and p.window.side == "b")
+    images_x = (c.transposed_mma == 1) == (p.im2col is not None and p.im2col.side == "b")
     after = _after(p, c, sums, x_moves + y_moves)
     gives = (c.math_warpgroups == 2) & (c.min_ctas_per_sm == 1) & (needed + after > SAME)
-    less = (fed | bool(p.stages)) & (needed + after <= TAKES_LESS)
+    less = (fed | bool(p.epilogue_ops)) & (needed + after <= TAKES_LESS)
     return SimpleNamespace(
         size=size,
         planes=count,

@@ -11,7 +11,7 @@ from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED
 from ptxgen.families.wgmma.pack_rows import CopiedPlan
 from ptxgen.families.wgmma.plan import WgmmaPlan
 from ptxgen.lowering import implicit_gemm
-from ptxgen.lowering.im2col_descriptor import Digits, Window
+from ptxgen.lowering.im2col_descriptor import Digits, Im2colDescriptor
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
 #: parameters of an axis of the images
@@ -95,7 +95,7 @@ class WindowPlan(WgmmaPlan):
     KINDS: tuple[type[Pixels | Columns], type[Operand]] = (Pixels, Filters)
 
     def _operands(self) -> None:
-        images = self.problem.window
+        images = self.problem.im2col
         assert images is not None
         self.walked, self.flipped = images, images.flipped
         self.unit = int(self.geometry.unit)
@@ -117,7 +117,7 @@ class WindowPlan(WgmmaPlan):
 
     def _leaving(self) -> None:
         super()._leaving()
-        result = self.problem.window.result if self.problem.window else None
+        result = self.problem.im2col.result if self.problem.im2col else None
         #: how rows and columns of C lie, where it is no matrix
         self.sides = [Side(*x) for x in zip(("rows", "columns"), result, strict=True)] if result else []
         if self.sides:
@@ -142,8 +142,8 @@ class WindowPlan(WgmmaPlan):
 
     @staticmethod
     def _tables(problem: KernelGemm, operands: str) -> tuple[Argument, ...]:
-        assert problem.window is not None
-        return tuple(("table", t) for t in _tables_of(*problem.window.result)) if problem.window.result else ()
+        assert problem.im2col is not None
+        return tuple(("table", t) for t in _tables_of(*problem.im2col.result)) if problem.im2col.result else ()
 
     @property
     def dividers(self) -> list[str]:
@@ -159,7 +159,7 @@ class WindowPlan(WgmmaPlan):
         return tuple(" ".join(f".param .u32 {name}," for name in names) for names in lines)
 
     def _numbers(self, problem: KernelGemm) -> tuple[Argument, ...]:
-        x = problem.window
+        x = problem.im2col
         assert x is not None
         wide = [n * d for n, d in zip(x.taps, x.dilation, strict=True)]
         columns = (x.places, x.lower, x.steps, x.taps, wide, x.dilation)
@@ -180,7 +180,7 @@ class WindowPlan(WgmmaPlan):
         return f"{x.box[0]} x {x.box[-1]}" + (" pixels" if x is self.images else "")
 
     def _source(self, p: KernelGemm, x: Operand, kind: str) -> TensorMap:
-        images, size = p.window, p.element.bytes
+        images, size = p.im2col, p.element.bytes
         assert images is not None
         if isinstance(x, Pixels | Columns):
             return windows(images, x, kind, size)
@@ -206,10 +206,10 @@ class GradientPlan(WindowPlan):
     def _source(self, p: KernelGemm, x: Operand, kind: str) -> TensorMap:
         if isinstance(x, Columns):
             return super()._source(p, x, kind)
-        assert p.window is not None
+        assert p.im2col is not None
         along = p.n if x.name == "b" else p.m
         extents = (p.k, along) if x.kmajor else (along, p.k)
-        return TensorMap(x.name.upper(), kind, extents, (p.window.row * p.element.bytes,), x.box, x.span)
+        return TensorMap(x.name.upper(), kind, extents, (p.im2col.row * p.element.bytes,), x.box, x.span)
 
 
 class TurnedGradientPlan(CopiedPlan, GradientPlan):
@@ -231,13 +231,13 @@ def side_numbers(digits: Digits) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=64)
-def _tables_of(rows: Digits, columns: Digits) -> tuple[implicit_gemm.Table, implicit_gemm.Table]:
+def _tables_of(rows: Digits, columns: Digits) -> tuple[implicit_gemm.OffsetTable, implicit_gemm.OffsetTable]:
     """What passes over C look up."""
-    walks = [implicit_gemm.Walk(tuple(n for n, _ in x), tuple(step for _, step in x)) for x in (rows, columns)]
-    return implicit_gemm.Operand(walks[0], walks[1]).tables
+    walks = [implicit_gemm.IndexMap(tuple(n for n, _ in x), tuple(step for _, step in x)) for x in (rows, columns)]
+    return implicit_gemm.ImplicitOperand(walks[0], walks[1]).tables
 
 
-def windows(images: Window, x: Operand, kind: str, size: int) -> TensorMap:
+def windows(images: Im2colDescriptor, x: Operand, kind: str, size: int) -> TensorMap:
     """The im2col map of images, in boxes of ``x``."""
     pitches = tuple(n * size for n in images.pitches)
     extents = (images.channels, *images.extents, images.count)

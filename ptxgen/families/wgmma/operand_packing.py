@@ -10,7 +10,7 @@ from typing import Any
 
 from ptxgen.codegen.vectorized import ceil_div, pick
 from ptxgen.families.wgmma import bf16x3
-from ptxgen.lowering.im2col_descriptor import Copy
+from ptxgen.lowering.im2col_descriptor import PackedCopy
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
 A, B = 1, 2  #: bits of the ``repack`` axis: an operand is copied,
@@ -28,7 +28,7 @@ def mapped(p: KernelGemm, operand: str) -> bool:
     Operands that hold nothing, or are parted into planes first, need none."""
     size = (p.output if operand == "c" else p.element).bytes
     ld, start = getattr(p, f"ld{operand}"), getattr(p, f"aligned_{operand}")
-    if p.window is not None and operand != "c":
+    if p.im2col is not None and operand != "c":
         return True  # another rule's
     rows = {"a": p.rows_a, "b": p.rows_b, "c": p.m}[operand]
     offset = p.offsets["abc".index(operand)] if p.batch > 1 else 0
@@ -39,7 +39,7 @@ def mapped(p: KernelGemm, operand: str) -> bool:
 
 def boxed(p: KernelGemm) -> bool:
     """Whether TMA can store boxes of C: it writes whole 16 bytes."""
-    matrix = p.window is None or p.window.result is None
+    matrix = p.im2col is None or p.im2col.result is None
     return matrix and mapped(p, "c") and p.n * p.output.bytes % TMA_ALIGNED == 0
 
 
@@ -64,14 +64,14 @@ def lying(lines: Any, width: Any, size: int) -> Any:
 
 def turns(p: KernelGemm, name: str) -> bool:
     """Whether the copy of an operand is transposed. Copies of images and filters are as their window has them."""
-    layout, copy = (p.window.layout, p.window.copy(name)) if p.window is not None else (p.layout, None)
+    layout, copy = (p.im2col.layout, p.im2col.copy(name)) if p.im2col is not None else (p.layout, None)
     apart = layout[0] == "T" if name == "a" else layout[1] == "N"
     return apart and copy is None and bf16x3.factor_bytes(p) != 2
 
 
 def walked(p: KernelGemm) -> int:
     """The operands that TMA walks over, or finds beside images, as copies, as bits."""
-    return 0 if p.window is None else A * (p.window.copy("a") is not None) + B * (p.window.copy("b") is not None)
+    return 0 if p.im2col is None else A * (p.im2col.copy("a") is not None) + B * (p.im2col.copy("b") is not None)
 
 
 def straight(p: KernelGemm, name: str) -> SimpleNamespace:
@@ -97,14 +97,14 @@ def _rows(p: KernelGemm, columns: int, rows: int, by: int) -> SimpleNamespace:
 
 def _bytes(p: KernelGemm, name: str) -> int:
     """Of all copies of an operand: what TMA cannot map is copied as it is before it is transposed."""
-    if p.window is not None and walked(p):
-        copy = p.window.copy(name)
+    if p.im2col is not None and walked(p):
+        copy = p.im2col.copy(name)
         return copy_bytes(p, copy) if copy else 0
     before = straight(p, name).bytes if turns(p, name) and not mapped(p, name) else 0
     return int(before + copy_of(p, name).bytes)
 
 
-def copy_bytes(p: KernelGemm, copy: Copy) -> int:
+def copy_bytes(p: KernelGemm, copy: PackedCopy) -> int:
     """Of a copy of images or filters, up to where another may begin."""
     return -(-copy.size * p.element.bytes // ROW) * ROW
 

@@ -13,7 +13,7 @@ from ptxgen.families.wgmma.im2col_plan import GradientPlan, TurnedGradientPlan, 
 from ptxgen.families.wgmma.layout import Operand
 from ptxgen.families.wgmma.operand_packing import ROW, copy_bytes
 from ptxgen.families.wgmma.pack_rows import placed
-from ptxgen.lowering.im2col_descriptor import Copy, Window
+from ptxgen.lowering.im2col_descriptor import Im2colDescriptor, PackedCopy
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
 WORD = 4  #: bytes of shared memory that a thread writes at once
@@ -45,7 +45,7 @@ class Arrangement:
         "tiles",
     )
 
-    def __init__(self, name: str, copy: Copy, size: int) -> None:
+    def __init__(self, name: str, copy: PackedCopy, size: int) -> None:
         self.name, self.size, self.vec, self.straight = name, size, copy.vec, copy.straight
         #: elements of a word
         self.per = WORD // size
@@ -69,7 +69,7 @@ class Arrangement:
         """Of the launch: numbers of the copy, and where it lies."""
         return [f"{n}_{self.name}" for n in self.NAMES]
 
-    def numbers(self, copy: Copy, at: int) -> tuple[int, ...]:
+    def numbers(self, copy: PackedCopy, at: int) -> tuple[int, ...]:
         return (
             copy.depth,
             copy.step,
@@ -83,11 +83,11 @@ class Arrangement:
             self.tiles(copy),
         )
 
-    def tiles(self, copy: Copy) -> int:
+    def tiles(self, copy: PackedCopy) -> int:
         """Of channels."""
         return -(-copy.pitch // (self.words * self.per))
 
-    def blocks(self, copy: Copy) -> int:
+    def blocks(self, copy: PackedCopy) -> int:
         return self.tiles(copy) * -(-copy.places // self.columns)
 
     def words_of(self, r: int) -> list[tuple[str, str, int]]:
@@ -136,8 +136,8 @@ class ArrangedPlan(WindowPlan):
         return replace(made, operand="W") if self._copy(p, x.name) else made
 
     @staticmethod
-    def _copy(p: KernelGemm, name: str) -> Copy | None:
-        return p.window.copy(name) if p.window is not None else None
+    def _copy(p: KernelGemm, name: str) -> PackedCopy | None:
+        return p.im2col.copy(name) if p.im2col is not None else None
 
     def _run(self, problem: KernelGemm, run: Run) -> Launch:
         made = super()._run(problem, run)
@@ -164,7 +164,7 @@ class ArrangedGradientPlan(ArrangedPlan, GradientPlan):
     """The gradient of filters."""
 
 
-def plan_of(images: Window, config: Config) -> type[WindowPlan]:
+def plan_of(images: Im2colDescriptor, config: Config) -> type[WindowPlan]:
     """The kind of plan that computes with images, as they lie, on their side of the product."""
     if any(images.copies):
         return ArrangedGradientPlan if images.summed else ArrangedPlan

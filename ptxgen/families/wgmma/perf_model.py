@@ -29,7 +29,7 @@ def work(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     read = (ROWS * STEP + STEP * g.y_tile) / perf_costs.WAVEFRONT
     moved_x = g.x_rows / c.cluster_y * (1 + (c.cluster_y - 1) * perf_costs.TMA_SHARED) * c.u * size * g.planes
     moved_y = (g.share + (g.y_tile - g.share) * perf_costs.TMA_SHARED) * c.u * size * g.planes
-    if p.window is not None:
+    if p.im2col is not None:
         moved_x, moved_y = _walked(p, c, g, moved_x, moved_y)
     moved_a, moved_b = (
         np.where(c.transposed_mma == 1, moved_y, moved_x),
@@ -79,10 +79,10 @@ def work(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
 
 def _walked(p: KernelGemm, c: Columns, g: SimpleNamespace, moved_x: Any, moved_y: Any) -> tuple[Any, Any]:
     """What TMA brings, in bytes of matrices: of images pixel by pixel, which takes longer."""
-    assert p.window is not None
+    assert p.im2col is not None
     size = p.element.bytes
-    images_x = (c.transposed_mma == 1) == (p.window.side == "b")
-    width = (g.unit if not p.window.summed else np.where(images_x, g.x_box, g.y_box)) * size
+    images_x = (c.transposed_mma == 1) == (p.im2col.side == "b")
+    width = (g.unit if not p.im2col.summed else np.where(images_x, g.x_box, g.y_box)) * size
     slower = 1 + perf_costs.TMA_PIXEL * perf_costs.TMA_BYTES / np.maximum(width, 1)
     return np.where(images_x, moved_x * slower, moved_x), np.where(images_x, moved_y, moved_y * slower)
 
@@ -147,7 +147,7 @@ def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: SimpleNamespac
     busy = np.sqrt(np.hypot(w.busy[rows] ** 2, tma**2))
     # a stage is copied, multiplied, and free when the next one is; of planes as soon as it is multiplied
     held = np.float32(1 if planes(p) > 1 else 2)
-    latency = perf_costs.TMA_LATENCY if p.window is None else perf_costs.PIXEL_LATENCY
+    latency = perf_costs.TMA_LATENCY if p.im2col is None else perf_costs.PIXEL_LATENCY
     waiting = np.maximum(passes - stages, 0) / passes * (latency + tma + held * w.busy[rows]) / stages
     alone = np.maximum(w.alone[rows], waiting)
     full = np.where(walks, x.walked[cell], np.floor(blocks / (resident * room)))

@@ -143,7 +143,7 @@ class WgmmaPlan(LeavingPlan):
         self.counted = c.cluster_k > 1 and not c.dsmem_completion
         self.more_barriers = [(self.added_at, 1)] if self.counted else []
         #: the residual comes into the memory that C leaves through: before the products where that is free by then
-        self.brings = bool(c.epilogue_smem) and "residual" in self.problem.stages
+        self.brings = bool(c.epilogue_smem) and "residual" in self.problem.epilogue_ops
         self.brings_early = self.brings and not c.epilogue_aliases_ab and c.cluster_k * c.kg == 1
         #: of a warpgroup: for what C holds, then for each part of the residual that has memory of its own
         self.got_barriers = 1 + (c.epilogue_buffers if self.brings else 0)

@@ -70,7 +70,7 @@ COUNTED = (1 << 31) - 1024  #: places and columns, with what a tile has past the
 
 def walked(p: KernelGemm) -> bool:
     """Whether an im2col map can walk over the images, and the other operand's rows be whole 16 bytes."""
-    x, size = p.window, p.element.bytes
+    x, size = p.im2col, p.element.bytes
     if x is None:
         return True
     least, most, far = CORNERS[x.rank]
@@ -84,9 +84,9 @@ def walked(p: KernelGemm) -> bool:
 def _copies(p: KernelGemm, c: Any) -> Any:
     """Whether the operands that are copied are those that have to be, or may be: beside images a matrix that a pass
     transposes."""
-    if p.window is None:
+    if p.im2col is None:
         return True
-    turned = p.window.summed and p.window.side == "b" and operand_packing.turns(p, "a")
+    turned = p.im2col.summed and p.im2col.side == "b" and operand_packing.turns(p, "a")
     return (c.operand_path == operand_packing.walked(p)) | (
         (c.operand_path == operand_packing.A) & (operand_packing.walked(p) == 0) & turned
     )
@@ -94,7 +94,7 @@ def _copies(p: KernelGemm, c: Any) -> Any:
 
 def _lined(p: KernelGemm) -> bool:
     """Whether C has lines of columns side by side, as far from each other."""
-    return p.window is None or p.window.result is None or (p.window.beside and len(p.window.result[0]) == 1)
+    return p.im2col is None or p.im2col.result is None or (p.im2col.beside and len(p.im2col.result[0]) == 1)
 
 
 def _countable(p: KernelGemm) -> bool:
@@ -159,7 +159,7 @@ RULES = (
                 & np.logical_not(copied(c, "a") & lies(c, "a"))
                 & np.logical_not(copied(c, "b") & lies(c, "b"))
                 & (p.element.bytes == 2)
-                & (p.window is None)
+                & (p.im2col is None)
                 & (c.stages >= operand_packing.STAGES)
                 & (c.cluster_x * c.cluster_y == 1)
                 & (c.tma_rows == 0)
@@ -211,7 +211,7 @@ RULES = (
     Rule(
         "wgmma_images",
         lambda p, c, g, d: walked(p),
-        "images {p.window}, summed in {p.compute}: TMA takes rows of whole 16 bytes as they are, steps up to 8, and"
+        "images {p.im2col}, summed in {p.compute}: TMA takes rows of whole 16 bytes as they are, steps up to 8, and"
         " corners and windows of few pixels",
         family=WGMMA,
     ),
@@ -219,12 +219,12 @@ RULES = (
     Rule(
         "wgmma_columns",
         lambda p, c, g, d: (
-            (p.window is None)
-            or (not p.window.summed)
-            | ((c.transposed_mma == 1) != (p.window.side == "b"))
-            | (p.window.channels % np.maximum(g.x_box, 1) == 0)
+            (p.im2col is None)
+            or (not p.im2col.summed)
+            | ((c.transposed_mma == 1) != (p.im2col.side == "b"))
+            | (p.im2col.channels % np.maximum(g.x_box, 1) == 0)
         ),
-        "transposed_mma={c.transposed_mma}: the channels of {p.window} are no multiple of the {g.x_box} columns of a box",
+        "transposed_mma={c.transposed_mma}: the channels of {p.im2col} are no multiple of the {g.x_box} columns of a box",
         family=WGMMA,
     ),
     Rule(
@@ -297,11 +297,11 @@ RULES = (
     Rule(
         "wgmma_producer",
         lambda p, c, g, d: (
-            (p.window is None)
+            (p.im2col is None)
             or np.logical_not(g.gives)
             | (
-                g.image_boxes * len(p.window.extents) <= PLACES
-                if p.window.summed
+                g.image_boxes * len(p.im2col.extents) <= PLACES
+                if p.im2col.summed
                 else c.u <= np.where((c.persistent == 1) & (c.cluster_x * c.cluster_y > 1), UNITS // 2, UNITS) * g.unit
             )
         ),
@@ -333,7 +333,7 @@ RULES = (
                 & np.where(
                     g.x_kmajor,
                     g.x_share * c.cluster_y == g.x_rows,
-                    (g.x_share * c.cluster_y == c.u) & (p.window is None),
+                    (g.x_share * c.cluster_y == c.u) & (p.im2col is None),
                 )
             )
         ),
@@ -389,7 +389,7 @@ RULES = (
             c.epilogue_smem == 1,
             (p.output.bytes == 2)
             & _lined(p)
-            & (operand_packing.boxed(p) | ("residual" not in p.stages))
+            & (operand_packing.boxed(p) | ("residual" not in p.epilogue_ops))
             & (c.epilogue_subtiles >= 1)
             & (c.epilogue_buffers >= 1)
             & (c.epilogue_subtiles % np.maximum(c.epilogue_buffers, 1) == 0)

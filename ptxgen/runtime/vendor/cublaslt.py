@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any
 
 from ptxgen.errors import LaunchError, ShapeError, UnavailableError
-from ptxgen.problem.base import READS
+from ptxgen.problem.base import EPILOGUE_OPERANDS
 from ptxgen.problem.dtypes import dtype
 from ptxgen.problem.gemm import Gemm
 from ptxgen.runtime.cuda import CudaDriver
@@ -72,7 +72,7 @@ def available() -> str | None:
 
 class CublasLt:
     """One problem as cuBLASLt computes it, with alpha 1 and beta 0. It holds 64 MiB until it is closed or dropped.
-    ``more``: addresses of what the epilogue reads, as ``problem.reads`` has them.
+    ``more``: addresses of what the epilogue reads, as ``problem.epilogue_operands`` has them.
 
     ``algorithms``: its candidates, the heuristic's first choice first. ``failed``: how many of them ``best`` could not
     run. UnavailableError: there is no cuBLASLt; LaunchError: it has no algorithm, or no such epilogue;
@@ -83,10 +83,12 @@ class CublasLt:
         if not problem.results * problem.k:
             raise ShapeError(f"{problem.key()}: an extent is 0, and cuBLASLt takes none")
         tiny = problem.output.fp8  # beside such a C, its arrays have 16 bits, ours have not
-        if foreign := [stage for stage in problem.stages if stage not in _STAGES or (tiny and stage in READS)]:
+        if foreign := [
+            stage for stage in problem.epilogue_ops if stage not in _STAGES or (tiny and stage in EPILOGUE_OPERANDS)
+        ]:
             raise LaunchError(f"cuBLASLt fuses no {', '.join(foreign)}{f' of ours into {problem.out}' if tiny else ''}")
         self.problem = problem
-        self._more = dict(zip(problem.reads, more, strict=True))
+        self._more = dict(zip(problem.epilogue_operands, more, strict=True))
         self.failed = 0
         self._driver = driver
         self._library = _library()
@@ -143,7 +145,7 @@ class CublasLt:
 
     def _describe(self) -> None:
         p, lib = self.problem, self._library
-        scalar = (p.linear if p.accumulator.integer else p.accumulator).name
+        scalar = (p.epilogue_dtype if p.accumulator.integer else p.accumulator).name
         self._one, self._zero = _SCALAR[scalar](1), _SCALAR[scalar](0)
         self._handle = self._make("")
         self._product = self._make("MatmulDesc", _COMPUTE[p.compute], dtype(scalar).cuda)
@@ -184,7 +186,7 @@ class CublasLt:
     def _fuse(self) -> None:
         """Column-major, a bias of our columns is one of its rows, which is the one that it has."""
         facts: list[tuple[int, Any]] = []
-        if code := sum(_STAGES[stage] for stage in self.problem.stages):
+        if code := sum(_STAGES[stage] for stage in self.problem.epilogue_ops):
             facts.append((_EPILOGUE, ct.c_int32(code)))
         if "bias" in self._more:
             facts.append((_BIAS_POINTER, ct.c_void_p(self._more["bias"])))
