@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ptxgen.runtime.driver import Driver
     from ptxgen.tuning.database import Database
 
-Seed = Annotated[int, typer.Option(min=0, help="Of everything random.")]
+Seed = Annotated[int, typer.Option(min=0, help="Random seed.")]
 Forced = Annotated[
     str | None, typer.Option("--config", metavar="AXES", help="A configuration, as 'ms=8 ns=8 ml=64 ...'.")
 ]
@@ -42,7 +42,7 @@ class Stored(Common):
 
     @contextmanager
     def reading(self) -> Iterator[Database | None]:
-        """The database, for reading; None where there is none and none was named."""
+        """The database, opened for reading; None if none was named and the default one does not exist."""
         from ptxgen.tuning.database import Database
 
         if self.database is None and not self.path.exists():
@@ -54,13 +54,13 @@ class Stored(Common):
 
 @dataclass(frozen=True)
 class Fields(Stored):
-    """What a problem is beside its extents: fields of problems, by their own names. An operation takes its own ones."""
+    """The fields of problems that are not extents, by their names. Each operation takes those that it has."""
 
     layout: Annotated[
         str | None, typer.Option(help="gemm: NN, NT, TN, TT (N: A is MxK, B is KxN). conv: NCHW, NHWC, CHWN.")
     ] = None
     filters: Annotated[
-        str | None, typer.Option(help="conv: KCRS, KRSC, CRSK. [default: what goes with the layout]")
+        str | None, typer.Option(help="conv: KCRS, KRSC, CRSK. [default: the natural one of the layout]")
     ] = None
     direction: Annotated[str | None, typer.Option(help="conv: forward (default), input_grad or weight_grad.")] = None
     dtype: Annotated[
@@ -69,34 +69,37 @@ class Fields(Stored):
     compute: Annotated[
         str | None,
         typer.Option(
-            help="How products are summed: f16 takes f32, f16; f32 takes f32, tf32, f32_bf16x6. [default: the first]"
+            help="Arithmetic of the sums: f16 takes f32, f16; f32 takes f32, tf32, f32_bf16x6. [default: the first]"
         ),
     ] = None
-    out: Annotated[str | None, typer.Option(help="Type of the result. [default: what goes with the dtype]")] = None
+    out: Annotated[str | None, typer.Option(help="Type of the result. [default: depends on the dtype]")] = None
     epilogue: Annotated[
         str | None,
         typer.Option(
-            metavar="STAGES", help="What follows: gemm's as bias_column,relu, conv's as bias,relu. [default: nothing]"
+            metavar="OPS",
+            help="Fused operations, as bias_column,relu (gemm), bias,relu (conv). [default: none]",
         ),
     ] = None
-    deterministic: Annotated[bool, typer.Option("--deterministic", help="No sum's order depends on timing.")] = False
-    lda: Annotated[int | None, typer.Option(help="Elements from a row of A to the next. [default: packed]")] = None
-    ldb: Annotated[int | None, typer.Option(help="Likewise of B.")] = None
-    ldc: Annotated[int | None, typer.Option(help="Likewise of C.")] = None
-    aligned_a: Annotated[int | None, typer.Option(help="Bytes that A's start is a multiple of. [default: 16]")] = None
-    aligned_b: Annotated[int | None, typer.Option(help="Likewise of B.")] = None
-    aligned_c: Annotated[int | None, typer.Option(help="Likewise of C.")] = None
-    batch: Annotated[int | None, typer.Option(help="How many such products. [default: 1]")] = None
+    deterministic: Annotated[
+        bool, typer.Option("--deterministic", help="Sum in an order that does not depend on timing.")
+    ] = False
+    lda: Annotated[int | None, typer.Option(help="Leading dimension of A in elements. [default: packed]")] = None
+    ldb: Annotated[int | None, typer.Option(help="Leading dimension of B.")] = None
+    ldc: Annotated[int | None, typer.Option(help="Leading dimension of C.")] = None
+    aligned_a: Annotated[int | None, typer.Option(help="Alignment of the start of A in bytes. [default: 16]")] = None
+    aligned_b: Annotated[int | None, typer.Option(help="Alignment of B.")] = None
+    aligned_c: Annotated[int | None, typer.Option(help="Alignment of C.")] = None
+    batch: Annotated[int | None, typer.Option(help="Number of products. [default: 1]")] = None
     stride_a: Annotated[
-        int | None, typer.Option(help="Elements from one A of a batch to the next, 0: all share it. [default: packed]")
+        int | None, typer.Option(help="Batch stride of A in elements, 0: all products share A. [default: packed]")
     ] = None
-    stride_b: Annotated[int | None, typer.Option(help="Likewise of B.")] = None
-    stride_c: Annotated[int | None, typer.Option(help="Likewise of C, which cannot be shared.")] = None
+    stride_b: Annotated[int | None, typer.Option(help="Batch stride of B.")] = None
+    stride_c: Annotated[int | None, typer.Option(help="Batch stride of C; C cannot be shared.")] = None
     aligned_input: Annotated[
-        int | None, typer.Option(help="conv: bytes that the start of images is a multiple of. [default: 16]")
+        int | None, typer.Option(help="conv: alignment of the start of images in bytes. [default: 16]")
     ] = None
-    aligned_filter: Annotated[int | None, typer.Option(help="conv: likewise of filters.")] = None
-    aligned_output: Annotated[int | None, typer.Option(help="conv: likewise of results.")] = None
+    aligned_filter: Annotated[int | None, typer.Option(help="conv: alignment of filters.")] = None
+    aligned_output: Annotated[int | None, typer.Option(help="conv: alignment of results.")] = None
 
 
 #: the options that are fields of some problem
@@ -105,26 +108,27 @@ FIELDS = tuple(f.name for f in fields(Fields) if f.name not in {f.name for f in 
 
 @dataclass(frozen=True)
 class Target(Fields):
-    """The problems to work on, and the device: all commands on problems take these in the same way."""
+    """The problems and the device: the options of every command on problems."""
 
-    operation: Annotated[str, typer.Argument(metavar="OPERATION", help="What is computed: gemm or conv.")] = "gemm"
+    operation: Annotated[str, typer.Argument(metavar="OPERATION", help="The operation: gemm or conv.")] = "gemm"
     shape: Annotated[
         list[str] | None,
-        typer.Option(metavar="EXTENTS", help="A problem's extents: M,N,K, or of conv N=16,C=32,...; repeatable."),
+        typer.Option(metavar="EXTENTS", help="Extents of a problem: M,N,K; conv: N=16,C=32,...; repeatable."),
     ] = None
     suite: Annotated[
-        str | None, typer.Option(help="A named set of problems, as isaac, odd, small; the reference lists them.")
+        str | None, typer.Option(help="A named set of problems: isaac, odd, small, ...; the reference lists them.")
     ] = None
     shapes_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help='JSON lines, each {"m": 1, "n": 2, "k": 3, ...}; - is stdin.')
+        Path | None,
+        typer.Option(metavar="FILE", help='JSON lines, {"m": 1, "n": 2, "k": 3, ...}; - is stdin.'),
     ] = None
     device: Annotated[
-        str | None, typer.Option(help="As h200, sm_86, emulated. [default: the GPU found, else emulated]")
+        str | None, typer.Option(help="h200, sm_86, emulated, ... [default: the GPU of this machine, else emulated]")
     ] = None
 
     def fields(self, options: tuple[str, ...]) -> dict[str, Any]:
-        """What the options say of every problem, by the problem's own names, of which ``options`` are its operation's.
-        InputError: one is of another operation."""
+        """The fields of problems that options set. ``options``: the fields that the operation has. InputError: an
+        option belongs to another operation."""
         said = {name: getattr(self, name) for name in FIELDS}
         given = {name: value for name, value in said.items() if value is not None and value is not False}
         for name in given:
@@ -133,7 +137,7 @@ class Target(Fields):
         return given
 
     def cases(self, default: str = "") -> list[Case]:
-        """The problems that the options name; ``default``: the suite where they name none."""
+        """The problems that the options name. ``default``: the suite, if they name none."""
         from ptxgen.problem import suites
         from ptxgen.problem.operation import operation_named
 
@@ -155,9 +159,9 @@ class Target(Fields):
         return cases
 
     def find_driver(self) -> Driver:
-        """The driver of the device that the options name, or of whatever is here.
+        """The driver of the device that the options name, or of the default device.
 
-        DeviceError: no such device; UnavailableError: it is not here.
+        DeviceError: there is no such device; UnavailableError: this machine does not have it.
         """
         from ptxgen.problem.device import device
         from ptxgen.runtime.open_driver import open_driver
@@ -166,11 +170,11 @@ class Target(Fields):
         wanted = device(self.device).name if self.device is not None else ""
         driver = open_driver("emulated" if wanted == "emulated" else settings().driver)
         if wanted and driver.device.name != wanted:
-            raise UnavailableError(f"device is {self.device!r}; kernels can run here on {driver.device.name} only")
+            raise UnavailableError(f"device is {self.device!r}; this machine runs kernels on {driver.device.name} only")
         return driver
 
     def find_device(self) -> Device:
-        """The facts of the device that the options name, which need not be here, or of whatever is."""
+        """The facts of the device that the options name, which this machine need not have, or of the default device."""
         from ptxgen.problem.device import device
 
         return device(self.device) if self.device is not None else self.find_driver().device

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ptxgen.tuning.database import Database
     from ptxgen.tuning.selection import Selection
 
-#: what the emulated device, an interpreter, measures in two minutes
+#: a budget that takes about two minutes on the emulated device
 EMULATED_BUDGET = {
     "samples": 42,
     "search": 8,
@@ -29,18 +29,18 @@ EMULATED_BUDGET = {
 
 
 def _ranked(problem: Problem, device: Device, database: Database | None, model: bool, count: int) -> list[Selection]:
-    """The best choices, at least one. ConfigError: no configuration is legal."""
+    """The best configurations, at least one. ConfigError: no configuration is legal."""
     from ptxgen.tuning import selection as dispatch
 
     found = dispatch.select(problem, device, database, model, count)
     if not found:
         why = dispatch.lacking(problem, device)
-        raise ConfigError(f"{problem.key()}: no kernel computes this on {device.name}: {why}", "space")
+        raise ConfigError(f"{problem.key()}: no configuration is legal on {device.name}: {why}", "space")
     return found
 
 
 def _select(problem: Problem, device: Device, database: Database | None, config: str | None) -> Selection:
-    """The configuration that was given, or the one that is stored or predicted. ConfigError: it breaks a rule."""
+    """The configuration of the option --config, or else the stored or predicted one. ConfigError: it breaks a rule."""
     from ptxgen.codegen.config import parse_config
     from ptxgen.families import rules
     from ptxgen.lowering.lower import lower
@@ -56,19 +56,19 @@ def _select(problem: Problem, device: Device, database: Database | None, config:
 @command(app, "tune")
 def tune(
     target: Target,
-    samples: Annotated[int | None, typer.Option(min=0, help="Random configurations measured a problem.")] = None,
-    search: Annotated[int | None, typer.Option(min=0, help="Best of the exhaustive search, a problem.")] = None,
-    rounds: Annotated[int | None, typer.Option(min=0, help="Rounds over the neighbours of the best few.")] = None,
-    keep: Annotated[int | None, typer.Option(min=1, help="How many best a round starts from.")] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Kernels assembled at once. [default: cores]")] = None,
-    retry: Annotated[bool, typer.Option("--retry", help="Measure again what failed in earlier runs.")] = False,
+    samples: Annotated[int | None, typer.Option(min=0, help="Random configurations to time per problem.")] = None,
+    search: Annotated[int | None, typer.Option(min=0, help="Top-ranked candidates to time per problem.")] = None,
+    rounds: Annotated[int | None, typer.Option(min=0, help="Rounds of refinement around the best ones.")] = None,
+    keep: Annotated[int | None, typer.Option(min=1, help="Configurations that each round starts from.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Kernels to assemble in parallel. [default: cores]")] = None,
+    retry: Annotated[bool, typer.Option("--retry", help="Time again what failed in earlier runs.")] = False,
     seed: Seed = 0,
 ) -> Answer:
     """Find and store the fastest kernels.
 
-    Samples configurations, learns from their times, searches the whole space, measures the best of it. Without a
-    problem: the suite isaac on a GPU; on the emulated device the suite small, in two minutes at most. What the database
-    holds is not measured again: an interrupted run goes on where it stopped.
+    Times sampled configurations, trains a model on them, ranks every legal configuration with it and times the best.
+    The default problems are the suite isaac on a GPU and the suite small on the emulated device (two minutes at most).
+    Stored measurements are not repeated: the same command continues an interrupted run.
     """
     import time
     from dataclasses import replace
@@ -111,8 +111,8 @@ def tune(
 @command(app, "select")
 def select(
     target: Target,
-    model: Annotated[bool, typer.Option("--model", help="Ask the regressor alone, not the stored winners.")] = False,
-    count: Annotated[int, typer.Option("--count", "-k", min=1, help="How many, best first.")] = 1,
+    model: Annotated[bool, typer.Option("--model", help="Use the model only, not the stored winners.")] = False,
+    count: Annotated[int, typer.Option("--count", "-k", min=1, help="Number of configurations, best first.")] = 1,
 ) -> Answer:
     """Print the configuration for a problem. Needs no GPU: --device h200."""
     from ptxgen.cli import report
@@ -156,7 +156,7 @@ def emit(target: Target, config: Forced = None) -> Answer:
 
 @command(app, "check")
 def check(target: Target, config: Forced = None, seed: Seed = 0) -> Answer:
-    """Compare results with float64. Every element counts, on inputs that show mistakes."""
+    """Compare every element of the results with a float64 reference, on inputs that expose mistakes."""
     from ptxgen.cli import report
     from ptxgen.runtime.check import check as run
 
@@ -176,17 +176,17 @@ def bench(
     target: Target,
     config: Forced = None,
     baseline: Annotated[
-        str | None, typer.Option(help="Compare in the same run with: cublas; conv with: cudnn.")
+        str | None, typer.Option(help="Vendor library to time in the same run: cublas (gemm), cudnn (conv).")
     ] = None,
 ) -> Answer:
-    """Time kernels whose results are checked first. With --baseline: beside the vendor's best candidate."""
+    """Check and time kernels. With --baseline: compare with the vendor's fastest algorithm."""
     from ptxgen.cli import report
     from ptxgen.problem.operation import operation_named
     from ptxgen.tuning.bench import bench as run
 
     known = operation_named(target.operation).baselines
     if baseline is not None and baseline not in known:
-        raise InputError(f"baseline is {baseline!r}; of {target.operation} it must be {' or '.join(known)}")
+        raise InputError(f"baseline is {baseline!r}; for {target.operation} it must be {' or '.join(known)}")
     driver, cases, rows = target.find_driver(), target.cases(), []
     if baseline and driver.clock == "model":
         raise UnavailableError(f"baseline is {baseline!r}; the vendor's library needs an NVIDIA GPU")
@@ -214,10 +214,10 @@ def bench(
 @command(app, "sampler")
 def sampler(
     target: Target,
-    draws: Annotated[int, typer.Option(min=1, help="Draws of each sampler.")] = 200_000,
+    draws: Annotated[int, typer.Option(min=1, help="Samples of each sampler.")] = 200_000,
     seed: Seed = 0,
 ) -> Answer:
-    """Print the sampler's acceptance. Beside uniform sampling, as in Table 1 of the paper."""
+    """Print the acceptance rates of the sampler and of uniform sampling, as Table 1 of the paper."""
     from ptxgen.cli import report
     from ptxgen.lowering.lower import lower
     from ptxgen.tuning.sampler import table

@@ -1,4 +1,4 @@
-"""The product of matrices that a convolution is: the digits of M, N and K, and how each moves through memory."""
+"""A convolution as an implicit GEMM: the digits of M, N and K, and their strides in each operand."""
 
 from __future__ import annotations
 
@@ -59,15 +59,15 @@ def _implicit_gemm(v: Conv) -> KernelGemm:
 
 
 def _one_tap(v: Conv) -> bool:
-    """Whether each image is a matrix as it lies, of which filters make another: of several (a lone one is one anyway),
-    whose rows are whole 16 bytes. Others fill tiles better together."""
+    """Whether the convolution is a batched GEMM with one product for each image: 1x1 filters, several images, rows of
+    whole 16 bytes. Otherwise all images in one GEMM fill tiles better."""
     alone = v.layout == "NCHW" and v.groups == 1 and v.n > 1 and (v.t, v.r, v.s) == v.strides == (1, 1, 1)
     whole = v.d * v.h * v.w * v.element.bytes % ALIGNED == 0
     return alone and whole and v.direction != "weight_grad" and not any(sum(v.pads, ()))
 
 
 def _images(v: Conv) -> KernelGemm:
-    """A product an image, which share the filters."""
+    """A batched GEMM, one product for each image; the products share the filters."""
     forward = v.direction == "forward"
     rows, deep = (v.k, v.c) if forward else (v.c, v.k)
     image, result = (v.aligned_input, v.aligned_output)[:: 1 if forward else -1]
@@ -94,7 +94,7 @@ Steps = dict[str, int]
 
 
 def _digits(v: Conv, tensor: str, channel: str) -> tuple[str, str]:
-    """The letters of pixels and of taps (with their channel), in the order of a tensor's layout."""
+    """The letters of pixels and of taps (with their channel), in the order of the layout."""
     spatial = {"x": "dhw", "y": "zpq"}[tensor]
     pixels = "".join(spatial if letter == "h" else letter for letter in v.layout.lower() if letter in "nh")
     taps = "".join("trs" if letter == "h" else channel for letter in v.layout.lower() if letter in "ch")
@@ -102,9 +102,9 @@ def _digits(v: Conv, tensor: str, channel: str) -> tuple[str, str]:
 
 
 def _forward(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[GemmPart]:
-    """The result and the gradient of filters: windows over images, walked along pixels of the result and along taps."""
+    """Forward convolution and weight gradient: the image operand is indexed by pixels of the result and by taps."""
     pixels, taps = _digits(v, "y", "c")
-    if v.direction == "weight_grad":  # columns of the gradient are side by side
+    if v.direction == "weight_grad":  # columns of the gradient are contiguous
         taps = v.filters.lower().replace("r", "trs").replace("rss", "rs").replace("k", "")
     extent = {"n": v.n, **dict(zip("zpq", v.results, strict=True)), "c": group["c"], "t": v.t, "r": v.r, "s": v.s}
     strides = dict(zip("zpq", v.strides, strict=True))
@@ -143,8 +143,8 @@ def _forward(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[GemmPa
 
 
 def _folded(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[GemmPart]:
-    """The result with ``fold`` pixels side by side as columns: they share rows of what they all see of an image, and a
-    column has each tap where its pixel meets it. What is left of a row of results is a product of its own."""
+    """Forward convolution with ``fold`` adjacent pixels as columns. They share the rows of the image operand; a column
+    of the filter operand holds the taps shifted by its pixel. The rest of each row of results is a second GEMM."""
     fold, (stride_z, stride_p, stride_q) = v.fold, v.strides
     z, p, q = v.results
     guarded = [i for i, pads in enumerate(v.pads) if any(pads)]
@@ -156,7 +156,7 @@ def _folded(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[GemmPar
             continue
         seen = stride_q * (wide - 1) + v.s
         rows, deep = (v.n, z, p, count), (group["c"], v.t, v.r, seen)
-        # how each digit moves along depth, height and width of an image
+        # the stride of each digit along depth, height and width of an image
         along = {"d": (0, stride_z, 0, 0), "h": (0, 0, stride_p, 0), "w": (0, 0, 0, stride_q * wide)}
         down = {"d": (0, v.dilations[0], 0, 0), "h": (0, 0, v.dilations[1], 0), "w": (0, 0, 0, 1)}
         at = (-begin[0], -begin[1], stride_q * first - begin[2])
@@ -177,7 +177,7 @@ def _folded(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[GemmPar
 
 
 def _moved(steps: Steps, other: str, place: int, moves: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
-    """Elements that each digit moves by, of which the one at ``place`` is ``other``'s."""
+    """The stride of each digit in elements; the digit at ``place`` has that of ``other``."""
     out = [sum(move[n] * steps[axis] for axis, move in moves.items()) for n in range(4)]
     out[place] = steps[other]
     return tuple(out)
@@ -188,7 +188,7 @@ def _kept(moves: Mapping[str, tuple[int, ...]], guarded: list[int]) -> tuple[tup
 
 
 def _backward(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[GemmPart]:
-    """The gradient of images: for each phase of the stride, windows over gradients of results by the taps it sees."""
+    """Input gradient: one GEMM for each phase of the stride, with the taps that reach its pixels."""
     pixels, taps = _digits(v, "x", "k")
     axes = [
         dgrad_phases(extent, filter_, stride, pads[0], dilation)
@@ -200,7 +200,7 @@ def _backward(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[GemmP
     for phase in itertools.product(*axes):
         count = {"n": v.n, "k": group["k"], **dict(zip("dhw", (a.count for a in phase), strict=True))}
         count.update(zip("trs", (a.taps for a in phase), strict=True))
-        # where each letter leads in gradients of images, in filters, in gradients of results
+        # the stride of each letter in gradients of images, in filters, in gradients of results
         to_x = {"n": x["n"], **{i: v.strides[n] * x[i] for n, i in enumerate("dhw")}}
         to_w = {"k": w["k"], **{i: phase[n].hop * w[i] for n, i in enumerate("trs")}}
         to_y = {"n": y["n"], "k": y["k"], **{i: y["zpq"[n]] for n, i in enumerate("dhw")}}

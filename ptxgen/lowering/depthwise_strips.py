@@ -1,7 +1,7 @@
-"""Convolutions whose filters have one channel, as kernels see them that slide: strips of results down an axis.
+"""Depthwise convolutions as strips: each thread computes adjacent results along one axis of the image.
 
-Lanes lie along what is contiguous in memory. A thread has results one behind the other along another axis of the image,
-which share most of what they see of it; the taps of that axis are written out, those of the others are looked up.
+Lanes are along the contiguous axis of memory. The results of a strip, along another axis, share most of the pixels that
+they read. The taps of the strip's axis are unrolled; the offsets of the other taps come from a table.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from ptxgen.lowering.implicit_gemm import PADDING, WORD, CoordinatePacking, Impl
 from ptxgen.lowering.strided_dgrad import DgradPhase, dgrad_phases
 from ptxgen.problem.conv import Conv
 
-LONGEST = 64  #: results of a strip, at most
+LONGEST = 64  #: the most results of a strip
 
 
 @dataclass(frozen=True)
 class DigitStrides:
-    """What one step of a digit moves: elements of image, result and filter, coordinates of the image."""
+    """The strides of a digit: in image, result and filter in elements, and in the coordinates of the image."""
 
     image: int
     result: int
@@ -73,22 +73,22 @@ class DepthwiseStrip:
 
     @property
     def grouped(self) -> bool:
-        """Whether each lane has a filter of its own."""
+        """Whether each lane has its own filter."""
         return self.lane.filter > 0
 
     @property
     def tapped(self) -> int:
-        """Taps of a filter."""
+        """The number of taps of a filter."""
         return self.taps * self.steps
 
     @property
     def numbers(self) -> list[list[int]]:
-        """Of a gradient of filters: which tap each is, for each of the other axes' taps those of the strip's."""
+        """Of a weight gradient: the numbers of the taps, for each tap of the other axes those of the strip's axis."""
         first = self._walk(self.cross, "filter").offsets
         return [[int(n) + r * self.filter[0] for r in range(self.taps)] for n in first]
 
     def met(self, i: int, r: int) -> int | None:
-        """The pixel of a strip that result ``i`` sees by tap ``r``, or None."""
+        """The pixel of a strip that result ``i`` reads for tap ``r``, or None."""
         if self.ratio == 1:
             return i * self.step + r * self.hop
         place, over = divmod(i + self.shift - r * self.hop, self.ratio)
@@ -96,7 +96,7 @@ class DepthwiseStrip:
 
     @property
     def kind(self) -> tuple[int, ...]:
-        """What kernels differ by."""
+        """The facts that a kernel is compiled for."""
         told = (self.taps, self.step, self.hop, self.ratio, self.shift % self.ratio)
         if not self.summed:
             return *told, self.wide
@@ -104,12 +104,12 @@ class DepthwiseStrip:
 
     @property
     def rows(self) -> int:
-        """How many results there are beside lanes and strips."""
+        """The product of the extents of all result axes except those of lanes and strips."""
         return self._walk(self.rest, "result").count
 
     @property
     def steps(self) -> int:
-        """How many taps there are beside those of the strip's axis."""
+        """The number of taps of the other axes."""
         return self._walk(self.cross, "image").count
 
     @staticmethod
@@ -121,7 +121,7 @@ class DepthwiseStrip:
 
     @cached_property
     def packing(self) -> CoordinatePacking:
-        """How coordinates share a word: those of all results, and of strips that reach past the last."""
+        """The packing of coordinates, of all results and of strips that extend past the last one."""
         every = (*self.rest, (self.lanes, self.lane), (self.results + LONGEST, self.along))
         taps = (
             *self.cross,
@@ -133,18 +133,18 @@ class DepthwiseStrip:
         ).packing
 
     def word(self, axes: tuple[int, ...]) -> int:
-        """Coordinates as a word without guards."""
+        """Coordinates packed into a word without guard bits."""
         return sum(n << shift for n, shift in zip(axes, self.packing.shifts, strict=True)) % (1 << WORD)
 
     @cached_property
     def tables(self) -> tuple[OffsetTable, OffsetTable]:
-        """Of results: image, coordinates, result, filter. Of taps: image, coordinates, filter, nothing."""
+        """The tables of results (image, coordinates, result, filter) and of taps (image, coordinates, filter, 0)."""
         return StripTable.of(self, True), StripTable.of(self, False)
 
 
 @dataclass(frozen=True, eq=False)
 class StripTable(OffsetTable):
-    """Four words of each number."""
+    """A table with four words for each index."""
 
     strip: DepthwiseStrip
 
@@ -197,7 +197,7 @@ class _Axis:
 
 
 def lowest(taps: int, hop: int, ratio: int, shift: int) -> int:
-    """The first pixel that a result sees, of which there are ``ratio`` each."""
+    """The first pixel that a strip reads, with ``ratio`` results for each pixel."""
     return -(((taps - 1) * hop - shift) // ratio)
 
 
@@ -250,8 +250,7 @@ def _phased(axis: _Axis, stride: int, phase: DgradPhase) -> _Axis:
 
 
 def depthwise_strip_of(v: Conv) -> DepthwiseStrip | None:
-    """The strips of a convolution, if its filters have one channel, nothing but results lies along lanes, and elements
-    are of two bytes at least."""
+    """The strips of a convolution, if it is depthwise and its elements have at least two bytes; else None."""
     alone = (v.c, v.k) == (v.groups, v.groups) and v.compute in ("f32", "f64") and v.element.bytes > 1
     if not alone:
         return None

@@ -1,4 +1,4 @@
-"""The gradient of images under a stride: pixels that the same taps reach."""
+"""Phases of strided input gradients: with a stride, different taps of the filter reach different pixels."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class DgradPhase:
-    """One axis of one phase of the gradient of images: pixels ``first``, first + stride, …, ``count`` of them, which
-    the taps ``tap``, tap + hop, …, ``taps`` of them, reach. Pixel i and tap j meet at result at + i - j·back."""
+    """One axis of one phase: the ``count`` pixels ``first``, first + stride, …, which the ``taps`` taps ``tap``,
+    tap + hop, … reach. Pixel number i and tap number j read the gradient of result at + i - j·back."""
 
     first: int
     count: int
@@ -21,7 +21,7 @@ class DgradPhase:
 
 
 def dgrad_phases(extent: int, taps: int, stride: int, pad: int, dilation: int) -> list[DgradPhase]:
-    """The pixels that see the same taps, for each remainder by the stride."""
+    """The phases of an axis: one for each remainder of the pixel by the stride."""
     common = math.gcd(stride, dilation)
     hop, back = stride // common, dilation // common
     out = []

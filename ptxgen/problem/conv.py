@@ -1,4 +1,4 @@
-"""What a convolution is: images, filters that slide over them, results; where each lies in memory.
+"""The problem type of convolutions and their gradients.
 
 Letters are the paper's: N images of C channels, D×H×W, K filters of T×R×S, results of Z×P×Q. A layout names the order
 in memory, the last letter fastest; D, T and Z stand before H, R and P wherever those stand.
@@ -16,11 +16,11 @@ from ptxgen.arguments import shown, word
 from ptxgen.errors import InputError, ShapeError
 from ptxgen.problem.base import EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase
 from ptxgen.problem.dtypes import Dtype
-from ptxgen.problem.spatial import Spread, brief, three
+from ptxgen.problem.spatial import PerAxis, per_axis, per_axis_text
 
 #: layout of images and results -> the filters' natural layout
 FILTERS = {"NCHW": "KCRS", "NHWC": "KRSC", "CHWN": "CRSK"}
-FEW, FOLD = 4, 16  #: filters of a group that are few; pixels that then are columns
+FEW, FOLD = 4, 16  #: with at most FEW filters in a group, FOLD pixels of a row become columns of the GEMM
 TENSORS = {"x": "images", "w": "filters", "y": "results"}
 DIRECTIONS = ("forward", "input_grad", "weight_grad")
 
@@ -30,13 +30,15 @@ class Conv(ProblemBase):
     """A convolution (``forward``) or one of its gradients.
 
     ``n`` images of ``c`` channels and ``d``×``h``×``w``, ``k`` filters of ``c/groups`` channels and ``t``×``r``×``s``.
-    ``stride``, ``padding``, ``dilation``: one integer, or one an axis, (h, w) or (d, h, w); pads may also be given as
-    begin and end of each, (h0, h1, w0, w1). ``layout``: of images and results; ``filters``: of filters, by default the
-    one that goes with it. ``direction``: ``forward`` takes images and filters and gives results; ``input_grad`` takes
-    gradients of results and filters and gives those of images; ``weight_grad`` takes images and gradients of results,
-    and gives those of filters. ``epilogue``: what follows ``forward``: ``scale``, ``bias`` (one a filter),
-    ``residual`` (like the result), an activation, as for Gemm. ``aligned_input`` (filter, output): bytes that the
-    start of images (filters, results) is a multiple of.
+    ``stride``, ``padding``, ``dilation``: one integer, or one for each axis, (h, w) or (d, h, w); padding also as begin
+    and end of each axis, (h0, h1, w0, w1). ``layout``: the layout of images and results; ``filters``: the layout of
+    filters, by default the natural one of ``layout`` (FILTERS).
+
+    ``direction``: ``forward`` computes results from images and filters; ``input_grad`` computes gradients of images
+    from gradients of results and filters; ``weight_grad`` computes gradients of filters from images and gradients of
+    results. ``epilogue``, for ``forward`` only: ``scale``, ``bias`` (one for each filter), ``residual`` (of the
+    result's shape), an activation, as for Gemm. ``aligned_input`` (filter, output): the alignment in bytes of the start
+    of images (filters, results).
 
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
@@ -50,9 +52,9 @@ class Conv(ProblemBase):
     s: int
     d: int = 1
     t: int = 1
-    stride: Spread = 1
-    padding: Spread = 0
-    dilation: Spread = 1
+    stride: PerAxis = 1
+    padding: PerAxis = 0
+    dilation: PerAxis = 1
     groups: int = 1
     layout: str = "NCHW"
     filters: str = ""
@@ -94,7 +96,7 @@ class Conv(ProblemBase):
         self._require_memory()
 
     def _require_memory(self) -> None:
-        """ShapeError: a tensor has more bytes than a GPU addresses."""
+        """ShapeError: a tensor has more bytes than a GPU can address."""
         for name, tensor in TENSORS.items():
             extents, kind = self.extents(name).values(), self.kind(name)
             size = math.prod(extents) * kind.bytes
@@ -102,20 +104,20 @@ class Conv(ProblemBase):
                 count = "x".join(map(str, extents))
                 raise ShapeError(
                     f"{tensor} have {count} elements of {kind}, {size} bytes; it must be at most"
-                    f" {MEMORY_LIMIT}, what a GPU addresses"
+                    f" {MEMORY_LIMIT}, what a GPU can address"
                 )
 
     def _normalize_spatial(self) -> None:
         deep = self.d > 1 or self.t > 1
-        stride, dilation = three("stride", self.stride, deep), three("dilation", self.dilation, deep)
-        pads = three("padding", self.padding, deep, 2, 0)
+        stride, dilation = per_axis("stride", self.stride, deep), per_axis("dilation", self.dilation, deep)
+        pads = per_axis("padding", self.padding, deep, 2, 0)
         for name, given, values in (("stride", self.stride, stride), ("dilation", self.dilation, dilation)):
             if 0 in values:
                 raise ShapeError(f"{name} is {shown(given)}; it must be positive")
         if self.groups < 1 or self.c % self.groups or self.k % self.groups:
             raise ShapeError(f"groups is {self.groups}; it must be at least 1, and divide c={self.c} and k={self.k}")
         extents, taps = (self.d, self.h, self.w), (self.t, self.r, self.s)
-        # what makes no difference is not kept, so that equal problems are equal
+        # values without effect are normalized, so that equivalent problems compare equal
         dilation = tuple(1 if f == 1 else x for f, x in zip(taps, dilation, strict=True))
         reached = [dilation[i] * (taps[i] - 1) + 1 for i in range(3)]
         room = [extents[i] + pads[2 * i] + pads[2 * i + 1] for i in range(3)]
@@ -129,8 +131,8 @@ class Conv(ProblemBase):
                 )
             if least > most:
                 raise ShapeError(
-                    f"{name} is {axis}, with pads {most}; it must be at least {least}, which is how far"
-                    f" the filter reaches along it ({filter_})"
+                    f"{name} is {axis}, with pads {most}; it must be at least {least}, the extent"
+                    f" of the dilated filter ({filter_})"
                 )
         stride = tuple(1 if room[i] == reached[i] else stride[i] for i in range(3))
         for name, value in (("stride", stride), ("padding", pads), ("dilation", dilation)):
@@ -141,7 +143,7 @@ class Conv(ProblemBase):
         known = {"forward": "xwy", "input_grad": "w", "weight_grad": "x"}[self.direction]
         first, second, result = (f"{'' if x in known else 'gradients of '}{TENSORS[x]}" for x in self.tensors)
         taps, pixels = ("T R S", "Z P Q") if self.deep else ("R S", "P Q")
-        # rows and columns of the product where it is not swapped, and what is summed over
+        # the meanings of M, N and K, if the operands are not swapped
         m, n, k = {
             "forward": (
                 f"results (N {pixels})",
@@ -188,7 +190,7 @@ class Conv(ProblemBase):
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Along depth, height, width."""
+        """Strides along depth, height, width."""
         assert isinstance(self.stride, tuple)
         return self.stride
 
@@ -216,7 +218,7 @@ class Conv(ProblemBase):
         taps = (self.t, self.r, self.s)
         if self.direction == "forward":
             return self.c // self.groups * math.prod(taps)
-        # a pixel meets every (stride / gcd(stride, dilation))th tap along an axis
+        # of stride / gcd(stride, dilation) taps along an axis one reaches a pixel
         every = (s // math.gcd(s, d) for s, d in zip(self.strides, self.dilations, strict=True))
         return self.k // self.groups * math.prod(-(-n // step) for n, step in zip(taps, every, strict=True))
 
@@ -258,12 +260,12 @@ class Conv(ProblemBase):
 
     @property
     def deep(self) -> bool:
-        """Whether there is depth, beside height and width."""
+        """Whether the convolution has a depth axis."""
         return self.d > 1 or self.t > 1 or self.z > 1
 
     @property
     def stored(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        """Shapes of first operand, second operand and result as stored; axes of depth only where there are any."""
+        """The shapes of the two operands and the result as stored; without depth axes, if the convolution has none."""
         a, b, c = (
             tuple(extent for letter, extent in self.extents(x).items() if self.deep or letter not in "dtz")
             for x in self.tensors
@@ -272,12 +274,11 @@ class Conv(ProblemBase):
 
     @property
     def broadcast_shapes(self) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
-        """What the epilogue reads: its shape as stored, and its shape beside the result."""
         result = self.stored[2]
         channel = {"NCHW": 1, "NHWC": len(result) - 1, "CHWN": 0}[self.layout]
-        beside = tuple(-1 if n == channel else 1 for n in range(len(result)))
+        channels = tuple(-1 if n == channel else 1 for n in range(len(result)))
         one: tuple[tuple[int, ...], tuple[int, ...]] = ((1,), (1,))
-        known = {"scale_a": one, "scale_b": one, "bias": ((self.k,), beside), "residual": (result, result)}
+        known = {"scale_a": one, "scale_b": one, "bias": ((self.k,), channels), "residual": (result, result)}
         return {name: known[name] for name in self.epilogue_operands}
 
     def kind(self, tensor: str) -> Dtype:
@@ -287,9 +288,9 @@ class Conv(ProblemBase):
 
     @property
     def fold(self) -> int:
-        """Pixels of a row that are columns of the product beside the filters, 0 where filters are columns enough: of
-        few filters, results side by side share most of what they see of an image that lies along its rows."""
-        few = 1 if "bias" in self.epilogue_ops else FEW  # a bias of many would be no column's
+        """How many pixels of a row are folded into the columns of the GEMM, 0 for none. With few filters, adjacent
+        results share most of the pixels that they read from an image with contiguous rows."""
+        few = 1 if "bias" in self.epilogue_ops else FEW  # with several filters, no bias would belong to a column
         alone = self.direction == "forward" and self.k // self.groups <= few and self.s > 1 and self.dilations[2] == 1
         if not alone or self.steps("x")["w"] != 1 or self.steps("y")["q"] != 1 or self.q < 2 * FOLD:
             return 0
@@ -297,7 +298,7 @@ class Conv(ProblemBase):
 
     @property
     def swapped(self) -> bool:
-        """Whether the product's A is the problem's second operand: filters, where results have pixels side by side."""
+        """Whether the GEMM's A is the second operand: the filters, if the pixels of results are contiguous."""
         if self.direction == "weight_grad":
             return self.filters != "CRSK"
         return self.layout != "NHWC" and not self.fold
@@ -310,7 +311,7 @@ class Conv(ProblemBase):
         if deep or any(self.pads[0]):
             words += [f"D={self.d}", f"T={self.t}"]
         for name, value in (("stride", self.strides), ("pad", self.pads), ("dilation", self.dilations)):
-            words += [f"{name}={text}" for text in [brief(value, deep)] if text]
+            words += [f"{name}={text}" for text in [per_axis_text(value, deep)] if text]
         if self.groups > 1:
             words.append(f"groups={self.groups}")
         return ",".join(words)
@@ -340,5 +341,5 @@ class Conv(ProblemBase):
         return values
 
 
-#: words of a shape
+#: names in the shape's word -> fields
 NAMES = {**{x: x for x in Conv.SHAPE}, "pad": "padding"}

@@ -1,4 +1,4 @@
-"""The element types that problems are made of, one row each."""
+"""The registry of element types, one row for each."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Dtype:
 
     @property
     def poison(self) -> float:
-        """What fills memory that nobody should read or write: NaN, or the least integer."""
+        """The value that fills memory that no kernel may read or write: NaN, or the least integer."""
         return float(np.iinfo(self.numpy.name).min) if self.integer else float("nan")
 
     @property
@@ -201,7 +201,7 @@ ALLOWED = ", ".join(str(d.numpy) for d in DTYPES.values() if d.compute) + "; int
 
 
 def dtype(name: str) -> Dtype:
-    """The row called ``name``. DtypeError if there is none."""
+    """The row of that name. DtypeError: there is none."""
     try:
         return DTYPES[name]
     except (KeyError, TypeError):
@@ -209,7 +209,7 @@ def dtype(name: str) -> Dtype:
 
 
 def from_numpy(kind: np.dtype[np.generic], argument: str) -> Dtype:
-    """The row of a NumPy dtype. DtypeError, naming ``argument``, if there is none."""
+    """The row of a NumPy dtype. DtypeError, which names ``argument``: there is none."""
     try:
         return _BY_NUMPY[np.dtype(kind)]
     except (KeyError, TypeError):
@@ -217,7 +217,7 @@ def from_numpy(kind: np.dtype[np.generic], argument: str) -> Dtype:
 
 
 def bits_of(value: float, kind: Dtype) -> str:
-    """``value`` as a PTX literal of type ``kind``: exact, and free of the printing of floats."""
+    """``value`` as an exact PTX literal of type ``kind``, in hexadecimal for floating-point types."""
     if kind.integer:
         return str(int(value))
     word = np.array(value, kind.numpy).tobytes()[::-1].hex().upper()

@@ -1,4 +1,4 @@
-"""What to compute: shapes, strides, types. Never a tile.
+"""The problem type of matrix products: shapes, strides, types, epilogue.
 
 Layouts are in row-major (NumPy) terms. First letter: A, N = stored M×K, T = stored K×M. Second letter: B,
 N = stored K×N, T = stored N×K. C is stored M×N.
@@ -18,8 +18,8 @@ from ptxgen.problem.base import EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase
 
 LAYOUTS = ("NN", "NT", "TN", "TT")
 STRIDE_LIMIT = 1 << 40
-PACKED = -1  #: a stride between items that follows from the item
-#: the strides between items
+PACKED = -1  #: a batch stride: the products of the batch are packed
+#: the fields with batch strides
 STRIDES = ("stride_a", "stride_b", "stride_c")
 
 
@@ -27,18 +27,20 @@ STRIDES = ("stride_a", "stride_b", "stride_c")
 class Gemm(ProblemBase):
     """C[M,N] = alpha · op(A)[M,K] · op(B)[K,N] + beta · C.
 
-    ``lda``, ``ldb``, ``ldc``: elements from one stored row to the next, 0 = packed. ``aligned_a`` (b, c): bytes,
-    a power of two up to 16, that the start of the operand is a multiple of. ``deterministic``: the sum's order
-    must not depend on timing. ``dtype``: of A and B; ``out``: of C. ``epilogue``: what follows, of EPILOGUE_OPS, with
-    commas between (``bias_column,relu``): the product is multiplied by f32 ``scale_a`` and ``scale_b`` (one number
-    each, or with ``scale_rows`` one a row of A and one a column of B); ``beta·C`` is added, then ``bias`` (one a row
-    of C, or one a column) and ``residual`` (M×N, strides and alignment of C), both of C's dtype (a bias
-    to 8 bits: f32); then the activation. Products of s8 are summed in s32; f32 follows unless C is s32. Results in 8
-    bits are rounded to the nearest and clamped to what is finite; of e4m3 and e5m2 NaN stays.
+    ``lda``, ``ldb``, ``ldc``: elements from one stored row to the next, 0 = packed. ``aligned_a`` (b, c): the alignment
+    in bytes of the operand's start, a power of two up to 16. ``deterministic``: the order of summation must not depend
+    on timing. ``dtype``: the type of A and B; ``out``: the type of C.
 
-    ``batch``: how many such products; ``stride_a`` (b, c): elements from one item's operand to the next item's, PACKED
-    = one behind the other; 0 = all items share it, which C must not. Items share bias and scales; a residual has C's
-    strides.
+    ``epilogue``: operations of EPILOGUE_OPS after the product, separated by commas (``bias_column,relu``). The product
+    is multiplied by f32 ``scale_a`` and ``scale_b`` (one number each; with ``scale_rows`` one for each row of A and for
+    each column of B); ``beta·C`` is added, then ``bias`` (one for each row or each column of C) and ``residual`` (M×N,
+    with the strides and alignment of C), both of C's type (the bias of a C of 8 bits: f32); then the activation.
+    Products of s8 are summed in s32; the epilogue computes in f32 unless C is s32. Results of 8 bits are rounded to
+    nearest and saturated to finite values; fp8 keeps NaN.
+
+    ``batch``: the number of such products; ``stride_a`` (b, c): elements from the operand of one product to that of the
+    next, PACKED = contiguous, 0 = all products share the operand (not C). The products share bias and scales; a
+    residual has C's strides.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
@@ -85,7 +87,8 @@ class Gemm(ProblemBase):
         self._normalize_epilogue()
 
     def _normalize_batch_strides(self) -> None:
-        """Refuses strides between items that cannot be. A lone item's, and what is packed anyway, become PACKED."""
+        """Sets strides that do not matter, or equal the packed ones, to PACKED. ShapeError: products share elements of
+        C."""
         for name, packed in zip(STRIDES, self._packed, strict=True):
             value = getattr(self, name)
             if not isinstance(value, Integral) or value != PACKED:
@@ -93,25 +96,25 @@ class Gemm(ProblemBase):
             same = self.batch == 1 or value in (PACKED, packed)
             object.__setattr__(self, name, PACKED if same else value)
         if self.batch > 1 and self.m and self.n:
-            # rows of an item between those of others, or whole items one behind the other
+            # the rows of one product may lie between those of others, or whole products follow each other
             (near, count), (far, _) = sorted([(self.ldc, self.m), (self.strides[2], self.batch)])
             if near < self.n or (self.m > 1 and far < (count - 1) * near + self.n):
                 raise ShapeError(
-                    f"stride_c is {self.strides[2]}; {self.batch} items of {self.m} rows of {self.n}, ldc"
+                    f"stride_c is {self.strides[2]}; {self.batch} products of {self.m} rows of {self.n}, with ldc"
                     f" {self.ldc}, would share elements of C"
                 )
         self._require_memory()
 
     def _require_memory(self) -> None:
-        """ShapeError: an operand spans more memory than a GPU addresses."""
+        """ShapeError: an operand spans more memory than a GPU can address."""
         rows, sizes = (self.rows_a, self.rows_b, self.m), (self.element.bytes, self.element.bytes, self.output.bytes)
         spans = zip("abc", rows, (self.lda, self.ldb, self.ldc), self.strides, sizes, strict=True)
         for name, count, ld, stride, size in spans:
             span = (count * ld + max(self.batch - 1, 0) * stride) * size
             if span > MEMORY_LIMIT:
                 raise ShapeError(
-                    f"{name} spans {span} bytes, {count} rows of {ld} elements in {self.batch} items; it"
-                    f" must span at most {MEMORY_LIMIT}, what a GPU addresses"
+                    f"{name} spans {span} bytes, {count} rows of {ld} elements in {self.batch} products; it"
+                    f" must span at most {MEMORY_LIMIT}, what a GPU can address"
                 )
 
     @property
@@ -130,7 +133,7 @@ class Gemm(ProblemBase):
 
     @property
     def rows_a(self) -> int:
-        """How many rows A is stored in."""
+        """The number of stored rows of A."""
         return self.m if self.layout[0] == "N" else self.k
 
     @property
@@ -143,20 +146,20 @@ class Gemm(ProblemBase):
 
     @property
     def strides(self) -> tuple[int, int, int]:
-        """Elements from the A, B and C of one item to those of the next."""
+        """Elements from the A, B and C of one product of the batch to those of the next."""
         given = (self.stride_a, self.stride_b, self.stride_c)
         a, b, c = (p if s == PACKED else s for s, p in zip(given, self._packed, strict=True))
         return a, b, c
 
     @property
     def offsets(self) -> tuple[int, int, int]:
-        """Bytes from the A, B and C of one item to those of the next."""
+        """Bytes from the A, B and C of one product of the batch to those of the next."""
         (a, b, c), size = self.strides, self.element.bytes
         return a * size, b * size, c * self.output.bytes
 
     @property
     def results(self) -> int:
-        """Elements of C, of all items."""
+        """Elements of C in the whole batch."""
         return self.batch * self.m * self.n
 
     @property
@@ -176,7 +179,7 @@ class Gemm(ProblemBase):
 
     @property
     def vectors(self) -> tuple[int, int, int]:
-        """Alignment class: the widest accesses, in elements, that fit every row of A, B and C."""
+        """The alignment class: the widest aligned accesses to every row of A, B and C, in elements."""
 
         a, b, c = self.offsets if self.batch > 1 else (0, 0, 0)
 
@@ -198,8 +201,8 @@ class Gemm(ProblemBase):
 
     @property
     def stored(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        """Shapes of A, B and C as stored, without what strides pad: of a batch with the items first, 1 where all share
-        one."""
+        """The shapes of A, B and C as stored, without padding between rows. The first extent of a batched operand is
+        the batch, or 1 if all products share the operand."""
         a, b = (self.rows_a, self.columns_a), (self.rows_b, self.columns_b)
         if self.batch == 1:
             return a, b, (self.m, self.n)
@@ -208,12 +211,11 @@ class Gemm(ProblemBase):
 
     @property
     def broadcast_shapes(self) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
-        """What the epilogue reads: its shape as stored, and its shape beside C."""
-        rows, along = "scale_rows" in self.epilogue_ops, "bias_row" in self.epilogue_ops
+        rows, row_bias = "scale_rows" in self.epilogue_ops, "bias_row" in self.epilogue_ops
         known = {
             "scale_a": ((self.m,), (-1, 1)) if rows else ((1,), (1,)),
             "scale_b": ((self.n,), (1, -1)) if rows else ((1,), (1,)),
-            "bias": ((self.m,), (-1, 1)) if along else ((self.n,), (1, -1)),
+            "bias": ((self.m,), (-1, 1)) if row_bias else ((self.n,), (1, -1)),
             "residual": (self.stored[2],) * 2 if self.batch != 1 else ((self.m, self.ldc),) * 2,
         }
         return {name: known[name] for name in self.epilogue_operands}

@@ -16,7 +16,7 @@ Problem = ProblemBase
 
 
 def parse(text: str) -> Problem:
-    """The problem whose ``key()`` is ``text``. InputError if it is not one."""
+    """The problem whose ``key()`` is ``text``. InputError: ``text`` is not the key of a problem."""
     words = text.split()
     if len(words) < 4 or words[0] not in operation_names():
         forms = " or ".join(f"{o.name} {o.problem.SHAPE_FORM} LAYOUT DTYPE [name=value ...]" for o in operations())
@@ -38,7 +38,8 @@ def parse(text: str) -> Problem:
 
 
 def from_dict(values: dict[str, Any]) -> Problem:
-    """The problem whose ``as_dict()`` is ``values`` (as in a line of a shapes file). InputError if it is not one."""
+    """The problem whose ``as_dict()`` is ``values``, as on a line of a shapes file; default fields may be missing.
+    InputError: ``values`` do not describe a problem."""
     operation = word("operation", values.get("operation", "gemm"), operation_names())
     kind = operation_named(operation).problem
     known = {f.name for f in fields(kind)} | {"operation"}

@@ -64,9 +64,9 @@ def test_keys_say_what_is_not_packed(changes, words):
         ({"stride_a": -2}, "stride_a is -2; it must be an integer from 0"),
         ({"stride_b": 1 << 40}, "stride_b is 1099511627776"),
         ({"stride_a": True}, "stride_a is True"),
-        ({"stride_c": 0}, "stride_c is 0; 3 items of 64 rows of 32, ldc 32, would share elements of C"),
+        ({"stride_c": 0}, "stride_c is 0; 3 products of 64 rows of 32, with ldc 32, would share elements of C"),
         ({"stride_c": 64 * 32 - 1}, "stride_c is 2047"),
-        ({"ldc": 95, "stride_c": 32}, "stride_c is 32; 3 items of 64 rows of 32, ldc 95"),
+        ({"ldc": 95, "stride_c": 32}, "stride_c is 32; 3 products of 64 rows of 32, with ldc 95"),
     ],
 )
 def test_strides_that_cannot_be(changes, words):

@@ -184,7 +184,7 @@ def test_conv_takes_options_of_its_own(run: Run) -> None:
     assert run("select", *CONV, "--lda", 9, *H200).code == 2
     assert "--lda is given; conv takes --layout" in run("select", *CONV, "--lda", 9, *H200).err
     assert "--direction is given; gemm takes" in run("select", "--shape", "1,2,3", "--direction", "forward").err
-    assert "baseline is 'cublas'; of conv it must be cudnn" in run("bench", *CONV, "--baseline", "cublas").err
+    assert "baseline is 'cublas'; for conv it must be cudnn" in run("bench", *CONV, "--baseline", "cublas").err
 
 
 def test_conv_goes_all_the_way_on_the_emulated_device(run: Run) -> None:
@@ -655,7 +655,7 @@ def test_a_signal_interrupts_a_command() -> None:
 def test_a_problem_without_a_kernel_is_said_to_have_none(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ptxgen.tuning.selection.select", lambda *a: [])
     for name in ("select", "emit"):
-        check_error(run(name, "--shape", "1,2,3", *H200), 2, "gemm 1,2,3 NN f32", "no kernel", "h200")
+        check_error(run(name, "--shape", "1,2,3", *H200), 2, "gemm 1,2,3 NN f32", "no configuration is legal", "h200")
 
 
 def test_an_unknown_device_is_bad_input_and_an_absent_one_is_unavailable(run: Run) -> None:

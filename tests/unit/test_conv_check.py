@@ -194,7 +194,7 @@ def test_measurements_compare_a_part_or_everything() -> None:
     for full in (False, True):
         found = work.measure(PLAIN, chosen(PLAIN, driver), full=full)
         assert found.outcome == "ok", found.message
-    ring = work.ring_for(PLAIN, Timing())
+    ring = work.operand_sets_for(PLAIN, Timing())
     assert isinstance(ring, ConvOperandSets)
     driver.fill(ring.sets[0][2], 4)
     assert not ring.deviation(8).ok

@@ -180,7 +180,7 @@ def test_a_new_operation_is_checked_and_timed(registered: Operation) -> None:
     assert all(r.ok for r in found)
     work = Bench(driver)
     assert work.measure(P, config).outcome == "ok"
-    assert isinstance(work.ring, DiagonalOperandSets)
+    assert isinstance(work.operand_sets, DiagonalOperandSets)
 
 
 def test_the_check_of_a_new_operation_finds_a_mistake(registered: Operation, monkeypatch: pytest.MonkeyPatch) -> None:

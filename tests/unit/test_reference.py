@@ -1,4 +1,4 @@
-"""The judge: what is right, how far off is too far, and inputs that show it."""
+"""Float64 references, error bounds, and inputs that expose mistakes."""
 
 from __future__ import annotations
 
