@@ -1,24 +1,24 @@
-## What follows the product, on sums that leave by TMA: an element of an array is read once for all sums that it meets. The
-## residual comes as C does.
+## Fused operations on a subtile that is stored through shared memory: an element of an array is loaded once for all sums
+## that it applies to. The residual is loaded by TMA.
 <%namespace name="fused" file="/epilogue/fused_ops.mako"/>
 <%namespace name="convert" file="/ptx/convert.mako"/>
 <%def name="setup()"></%def>
 
 <%def name="places()">
-    // this thread's first sum, and how much of C is left from there
+    // this thread's first sum, and rows and columns of C from there on
     .reg .b64 %near;
     .reg .b32 %x_first, %y_first, %left_x, %left_y, %left;
     .reg .b16 %one;
     .reg .f32 %v;
     .reg .pred %low, %in;
     shr.u32 %x_first, %lane, 2;
-    mad.lo.u32 %x_first, %quarter, 16, %x_first;
+    mad.lo.u32 %x_first, %wg_warp, 16, %x_first;
     add.u32 %x_first, %x_first, %x;
     and.b32 %y_first, %lane, 3;
     mad.lo.u32 %y_first, %y_first, 2, %y;
-    sub.s32 %left_x, ${plan.x_extent}, %x_first;
-    sub.s32 %left_y, ${plan.y_extent}, %y_first;
-    sub.s32 %left, ${plan.y_extent}, %y;
+    sub.s32 %left_x, ${plan.scheduler.x_extent}, %x_first;
+    sub.s32 %left_y, ${plan.scheduler.y_extent}, %y_first;
+    sub.s32 %left, ${plan.scheduler.y_extent}, %y;
 </%def>
 
 <%def name="scaled_tile(chunk)">
@@ -32,8 +32,8 @@ ${fused.apply(plan.mul, registers)}\
 % endfor
 % endfor
 % elif stage == "scale_rows":
-${each("scale_a", plan.mul, chunk, not plan.swapped)}\
-${each("scale_b", plan.mul, chunk, plan.swapped)}\
+${apply_vector("scale_a", plan.mul, chunk, not plan.epilogue.transposed)}\
+${apply_vector("scale_b", plan.mul, chunk, plan.epilogue.transposed)}\
 % endif
 % endfor
 </%def>
@@ -41,17 +41,17 @@ ${each("scale_b", plan.mul, chunk, plan.swapped)}\
 <%def name="finish_tile(chunk)">
 % for stage in plan.problem.stages:
 % if stage.startswith("bias"):
-${each("bias", plan.add, chunk, (stage == "bias_row") != plan.swapped)}\
+${apply_vector("bias", plan.add, chunk, (stage == "bias_row") != plan.epilogue.transposed)}\
 % endif
 % endfor
 </%def>
 
-## Activations, of one put at a time. What lies past the end has no long one: without a branch between many of these,
-## ptxas would have all under way at once.
+## Activations of the sums of one stmatrix. Long ones are skipped past the end of C: without a branch between them, ptxas
+## would interleave all of them, and spill.
 <%def name="curve(put, label)">
 <%
     curves = dict(relu=fused.relu, gelu=fused.gelu, silu=fused.silu)
-    to = sum(plan.results(put), ())
+    to = sum(plan.epilogue.results(put), ())
 %>\
 % for stage in plan.problem.stages:
 % if stage in curves:
@@ -70,8 +70,8 @@ ${label}:
 % endfor
 </%def>
 
-## Each element of a vector that lies along X, or else Y, to the sums that share its place; none past the end is read.
-<%def name="each(name, operation, chunk, along_x)">
+## Applies each element of a vector along X (or Y) to the sums at its place. Nothing past the end of C is loaded.
+<%def name="apply_vector(name, operation, chunk, along_x)">
 <%
     side, shared = ("x", chunk.along_x) if along_x else ("y", chunk.along_y)
     kind, size = plan.arrays[name]
@@ -92,7 +92,7 @@ ${fused.apply(operation, registers)}\
 % endfor
 </%def>
 
-## Not kept in registers while the tile is multiplied.
+## The address of an array: loaded here, so that no register holds it during the K loop.
 <%def name="pointer(name)">
     ld.param.u64 %near, [${name}];
     cvta.to.global.u64 %near, %near;
