@@ -1,11 +1,12 @@
 ## Packs f32 operands as sums of three bf16: planes in the workspace with K contiguous, each the rounded rest of an element.
+<%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="thread" file="/addr/split_bf16x3_threads.mako"/>
 <%namespace name="dependent" file="/ptx/pdl.mako"/>
 <%def name="entries()">
 <% p = plan.packing.numbers %>\
 
 // C = A B needs A and B as sums of three bf16: a block splits ${p.BLOCK_ROWS} rows, ${p.BLOCK_K} of K
-.visible .entry ${plan.entry}_part(
+.visible .entry ${plan.entry}_split_bf16x3(
     .param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,
 % for line in plan.array_parameters:
     ${line}
@@ -91,7 +92,7 @@ ${thread.transposed(x, p)}\
     add.u64 %t64, %t64, %at;
     mad.lo.u64 %at, %t64, 4, %from;
 % for e in range(0, p.CHUNK, x.vec):
-    add.u32 %t0, %q, ${e};
+${constants.add("%t0", "%q", e)}\
     setp.lt.and.u32 %here, %t0, %K, %in;
     @%here ld.global.nc.${x.load} ${p.element_registers(i * p.CHUNK + e, x.vec)}, [%at+${4 * e}];
 % endfor

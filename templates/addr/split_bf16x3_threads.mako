@@ -1,4 +1,5 @@
 ## What a thread of the splitting kernel does: finds its batch item, transposes rows, stores planes.
+<%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="convert" file="/ptx/convert.mako"/>
 ## A batch item of the launch, if it has an operand of its own.
 <%def name="item(x, p)">
@@ -47,7 +48,7 @@ ${convert.widen_pair("bf16", "%wide0", "%wide1", f"%word{w}", ())}\
     mad.lo.u64 %at, %t64, 4, %from;
     mul.wide.u32 %next, %ld, ${4 * p.LOADED};
 % for i in range(p.HELD):
-    add.u32 %t0, %q, ${i * p.LOADED};
+${constants.add("%t0", "%q", i * p.LOADED)}\
     setp.lt.and.u32 %here, %t0, %K, %in;
     @%here ld.global.nc.f32 %value${i}, [%at];
     add.u64 %at, %at, %next;

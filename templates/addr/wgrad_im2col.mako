@@ -1,5 +1,6 @@
 ## im2col loads of the gradient of filters: K is pixels, a column is a channel of one tap. The taps of a tile are the same in
 ## all its stages.
+<%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="radix" file="/addr/mixed_radix.mako"/>
 <%def name="setup()">
 <% n, boxes = len(plan.loads.axes), len(plan.images.boxes) %>\
@@ -34,7 +35,7 @@ ${pixel()}\
     mov.u32 %first, %${images.role}0;
 % endif
 % for n, column in enumerate(plan.images.columns):
-    add.u32 %column, %first, ${column};
+${constants.add("%column", "%first", column)}\
 ${radix.divide("%tap", "%column", "channels")}\
     mul.lo.u32 %t, %tap, %channels;
     sub.u32 %c${n}, %column, %t;

@@ -98,7 +98,7 @@ ${free("%free")}\
 
 ## The producer of a cluster.
 <%def name="drain()">
-    // other blocks still arrive at this block's mbarriers: stay until every stage is free
+    // ---- drain: other blocks still arrive at this block's mbarriers, so wait until every stage is free
     mov.u32 %k_iter, 0;
     .pragma "nounroll";
 DRAIN_LOOP:

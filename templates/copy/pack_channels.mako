@@ -1,11 +1,12 @@
 ## Packs images, filters or both to rows of channels: a block takes some channels of some places, and transposes them in
 ## shared memory.
+<%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="dependent" file="/ptx/pdl.mako"/>
 <%def name="entries()">
 <% t = plan.packing.operands[0] %>\
 
 // im2col maps need pixels with contiguous channels: a copy of ${" and ".join(x.name.upper() for x in plan.packing.operands)}
-.visible .entry ${plan.entry}_arrange(
+.visible .entry ${plan.entry}_pack_channels(
     .param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,
 % for line in plan.array_parameters:
     ${line}
@@ -69,7 +70,7 @@ DONE:
     mul.lo.u32 %d, %d, ${x.word_elements};
     mul.wide.u32 %hop, %step, ${x.size};
     mul.lo.u64 %leap, %hop, ${x.threads_down * x.word_elements - (x.word_elements - 1)};
-    mad.lo.u32 %j, %g, ${x.vec}, %first;
+${constants.mad("%j", "%g", x.vec, "%first")}\
 % if not x.contiguous_channels:
 ${place("%j")}\
     setp.lt.u32 %in, %j, %places;
@@ -83,7 +84,7 @@ ${place("%j")}\
 % for q in range(x.loaded.shape[2]):
     mov.${x.loaded.kind} ${x.loaded[r, e, q]}, 0;
 % endfor
-    add.u32 %t0, %d, ${e if x.contiguous_channels else r * x.threads_down * x.word_elements + e};
+${constants.add("%t0", "%d", e if x.contiguous_channels else r * x.threads_down * x.word_elements + e)}\
     setp.lt.and.u32 %p, %t0, %depth, %in;
     @%p ld.global.nc.${x.load} ${x.loaded.vector(r, e, 0, n=x.loaded.shape[2])}, [%from];
     add.u64 %from, %from, ${"%leap" if e + 1 == x.word_elements else "%hop"};

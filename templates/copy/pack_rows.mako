@@ -5,7 +5,7 @@
 <% packing, t = plan.packing, plan.packing.copy_kernel %>\
 
 // C = A B needs ${" and ".join(name.upper() for name in packing.copied)} in rows of whole 128 bytes: each thread copies 16 bytes
-.visible .entry ${plan.entry}_pitch(
+.visible .entry ${plan.entry}_pack_rows(
     .param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,
 % for line in plan.array_parameters:
     ${line}

@@ -1,6 +1,7 @@
 ## TMA loads each unaligned row from the preceding 16-byte boundary. Warpgroups write the rows to their places in the
 ## swizzled tile, without the elements before their first. The tile takes the memory of the previous stage, of which
 ## nothing else is left: this stage is multiplied from there while the next one is realigned to here.
+<%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="sync" file="/ptx/barrier.mako"/>
 <%def name="setup()">
     // the previous stage, in 16 bytes, and the slot of its mbarriers
@@ -33,12 +34,8 @@
     mad.lo.u32 %src_${x.role}${w}, %word, 4, %src_${x.role}${w};
     mad.lo.u32 %src_${x.role}${w}, %line, ${x.residue_bytes}, %src_${x.role}${w};
     mad.lo.u32 %src_${x.role}${w}, %round, ${x.line_bytes}, %src_${x.role}${w};
-% if x.swizzle_shift:
-    shr.u32 %swizzled, %line, ${x.swizzle_shift};
+${constants.shr("%swizzled", "%line", x.swizzle_shift)}\
     and.b32 %swizzled, %swizzled, ${x.swizzle_mask};
-% else:
-    and.b32 %swizzled, %line, ${x.swizzle_mask};
-% endif
     shl.b32 %swizzled, %swizzled, 2;
     xor.b32 %swizzled, %swizzled, %word;
     mad.lo.u32 %dst_${x.role}${w}, %swizzled, 4, %smem;

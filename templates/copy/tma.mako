@@ -1,4 +1,5 @@
 ## One thread loads whole stages: TMA writes swizzled boxes and reports their bytes to the full barrier of the stage.
+<%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="addr" file="/${context['plan'].loads.template}"/>
 <%def name="setup()">
 % if plan.config.l2_evict_first:
@@ -84,16 +85,8 @@ ${addr.step()}\
     shr.u32 %line_${x.role}, ${x.row_coordinate(first)}, 3;
 % endif
 % for b in x.boxes_of(unit):
-% if x.base + b.offset:
-    add.u32 %at, ${base}, ${x.base + b.offset};
-% else:
-    mov.b32 %at, ${base};
-% endif
-% if b.inner:
-    add.u32 %inner, ${x.inner_coordinate(b, first)}, ${b.inner};
-% else:
-    mov.b32 %inner, ${x.inner_coordinate(b, first)};
-% endif
+${constants.add("%at", base, x.base + b.offset)}\
+${constants.add("%inner", x.inner_coordinate(b, first), b.inner)}\
     cp.async.bulk.tensor.${x.tma_rank}d.shared::cluster.global.${x.tma_mode}.mbarrier::complete_tx::bytes${x.copy_modifiers} [%at], [${x.map_register(b)}, {${x.coordinates(first)}${b.trailing}}], [%full_bar]${x.trailing_operands(b)};
 % endfor
 </%def>

@@ -1,5 +1,6 @@
 ## Transposes an operand, so that K is contiguous: TMA loads 128 rows of K, threads transpose squares of elements in
 ## registers, TMA stores the transposed tiles.
+<%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="sync" file="/ptx/barrier.mako"/>
 <%namespace name="dependent" file="/ptx/pdl.mako"/>
 <%def name="entries()">
@@ -9,7 +10,7 @@
 %>\
 
 // C = A B needs ${" and ".join(name.upper() for name in plan.packing.transposed)} with K contiguous: each block transposes ${t.side} x ${t.DEPTH} elements
-.visible .entry ${plan.entry}_repack(
+.visible .entry ${plan.entry}_transpose(
     .param .u64 C, .param .u64 W, ${"".join(line + " " for line in plan.array_parameters)}.param .u32 across, .param .u32 first_item,
     .param .align 64 .b8 map_from[128], .param .align 64 .b8 map_to[128]
 )
@@ -78,7 +79,7 @@ LOADING:
     // wait for the load
 ${sync.wait(f"%smem+{t.barrier}", 0)}\
 % for x in t.loads:
-    xor.b32 %t0, %in, ${x.swizzle};
+${constants.xor("%t0", "%in", x.swizzle)}\
     ld.shared.v4.b32 ${x.words}, [%t0+${x.offset}];
 % endfor
     // transpose squares of 4 x 4 bytes
@@ -92,7 +93,7 @@ ${sync.wait(f"%smem+{t.barrier}", 0)}\
 % endfor
 % endfor
 % for x in t.stores:
-    xor.b32 %t0, %out, ${x.swizzle};
+${constants.xor("%t0", "%out", x.swizzle)}\
     st.shared.v4.b32 [%t0+${t.TILE + x.offset}], ${x.words};
 % endfor
     fence.proxy.async.shared::cta;
@@ -101,7 +102,7 @@ ${sync.wait(f"%smem+{t.barrier}", 0)}\
     @!%elected bra DONE;
 % for n in range(t.tiles):
     add.u32 %t0, %smem, ${t.TILE + n * t.side * t.ROW};
-    add.u32 %t1, %k, ${n * t.side};
+${constants.add("%t1", "%k", n * t.side)}\
     cp.async.bulk.tensor.${rank}d.global.shared::cta.tile.bulk_group [%to, {%t1, %mn${item}}], [%t0];
 % endfor
     cp.async.bulk.commit_group;

@@ -1,4 +1,5 @@
 ## The blocks of a cluster split K: each writes its sums to the shared memory of the block that finishes them.
+<%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="sync" file="/ptx/barrier.mako"/>
 <%def name="reduce()">
 <%
@@ -12,7 +13,7 @@
     .reg .b32 %smem_c, %to, %done;
     .reg .${plan.mainloop.acc_type} %part<4>;
     // 16 bytes a thread and group of columns, at [sender][warpgroup][instruction][group][thread]
-    mad.lo.u32 %smem_c, %rank, ${warpgroups}, %wg;
+${constants.mad("%smem_c", "%rank", warpgroups, "%wg")}\
     mul.lo.u32 %smem_c, %smem_c, ${cluster.wg_bytes};
     mad.lo.u32 %smem_c, %wg_thread, 16, %smem_c;
     add.u32 %smem_c, %smem_c, %smem;

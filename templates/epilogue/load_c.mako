@@ -1,4 +1,5 @@
 ## Loads C to the boxes of a tile that warps store row by row.
+<%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="sync" file="/ptx/barrier.mako"/>
 <%namespace name="boxes" file="/epilogue/tma_store.mako"/>
 <%namespace name="rows" file="/epilogue/row_tails.mako"/>
@@ -18,10 +19,10 @@ ${rows.addresses(s, segment)}\
 LOAD_ROWS${c.index}_${n}:
 % for row, part in k.batch:
 <% last = part == k.parts - 1 %>\
-    add.u32 %t0, %row, ${4 * row};
+${constants.add("%t0", "%row", 4 * row)}\
     setp.lt.s32 %in_row, %t0, %left_rows;
 % for i in range(2):
-    add.u32 %t0, %q, ${64 * part + i};
+${constants.add("%t0", "%q", 64 * part + i)}\
     setp.lt.and.s32 %p, %t0, %end, %in_row;
     mov.b16 %half${i}, 0;
     @%p ld.global.b16 %half${i}, [%to+${128 * part + 2 * i}];

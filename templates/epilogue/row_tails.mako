@@ -3,14 +3,15 @@
 ## Of the warp's row %row, whose next is four further on: %to, its address in C, and %row_step, bytes to the next; this
 ## thread's %word of it in shared memory, and the one behind it, %next_word; of the last 64 elements %last_word and
 ## %last_next. The swizzle inverts a bit in every other row: the second registers.
+<%namespace name="constants" file="/ptx/constants.mako"/>
 <%def name="addresses(s, segment)">
 <% k = s.rows %>\
     .reg .b64 %to, %c_first, %row_step;
     .reg .b32 %row, %q, %near, %swizzle, %left_rows, %end, %round, ${", ".join(f"%{r}<2>" for r in k.addresses)};
-    add.u32 %t0, ${k.row}, ${segment.row};
+${constants.add("%t0", k.row, segment.row)}\
     sub.s32 %left_rows, %M, %t0;
     min.s32 %left_rows, %left_rows, ${k.count};
-    add.u32 %t1, ${k.column}, ${segment.column};
+${constants.add("%t1", k.column, segment.column)}\
     sub.s32 %end, %N, %t1;
     max.s32 %end, %end, 0;
     min.s32 %end, %end, ${k.width};

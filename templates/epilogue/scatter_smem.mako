@@ -1,5 +1,6 @@
 ## Threads store the boxes of a tile to a C whose columns are in runs of constant stride: a thread has two neighbouring
 ## columns of every few rows, many rows in flight.
+<%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="sync" file="/ptx/barrier.mako"/>
 <%namespace name="boxes" file="/epilogue/tma_store.mako"/>
 <%namespace name="scatter" file="/epilogue/store_scatter.mako"/>
@@ -93,13 +94,13 @@ ${label}:
     mad.lo.u32 %t2, %q, 2, ${first_column};
 ${scatter.offset(columns, "%of", "%t2", column)}\
 ${scatter.offset(columns, "%of_next", "%t2", column + 1)}\
-    add.u32 %t2, %t2, ${column};
+${constants.add("%t2", "%t2", column)}\
     setp.lt.u32 %first, %t2, %N;
     add.u32 %t2, %t2, 1;
     setp.lt.u32 %second, %t2, %N;
     add.u32 %t2, ${first_row}, %row;
 ${scatter.offset(rows, "%of_row", "%t2", row)}\
-    add.u32 %t2, %t2, ${row};
+${constants.add("%t2", "%t2", row)}\
     sub.s32 %left, %M, %t2;
     add.s32 %t1, %of_row, %of;
     mad.wide.s32 %at, %t1, 2, ${plan.item_c};
@@ -107,7 +108,7 @@ ${scatter.offset(rows, "%of_row", "%t2", row)}\
     mad.wide.s32 %next, %t1, 2, ${plan.item_c};
     mul.wide.u32 %hop, %step_${rows.name}, ${2 * s.pairs.row_step};
     // the swizzled place in the box
-    shr.u32 %t0, %row, ${s.swizzle_shift};
+${constants.shr("%t0", "%row", s.swizzle_shift)}\
     and.b32 %t0, %t0, ${s.swizzle_mask};
     shr.u32 %t1, %q, 2;
     xor.b32 %t0, %t0, %t1;
@@ -115,8 +116,8 @@ ${scatter.offset(rows, "%of_row", "%t2", row)}\
     mad.lo.u32 %t0, %t0, 4, %t1;
     mad.lo.u32 %near, %row, ${s.span // 4}, %t0;
     mad.lo.u32 %near, %near, 4, ${staging};
-    add.u32 %near, %near, ${b.offset};
-    xor.b32 %near_odd, %near, ${s.pairs.swizzle};
+${constants.add("%near", "%near", b.offset)}\
+${constants.xor("%near_odd", "%near", s.pairs.swizzle)}\
 </%def>
 
 <%def name="end(s, c, label)">

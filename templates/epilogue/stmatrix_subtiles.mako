@@ -1,5 +1,6 @@
 ## The epilogue stores C through shared memory: it packs sums, writes them by stmatrix to swizzled boxes, and stores the boxes
 ## to C. Where beta is not zero, C is loaded to the same boxes first.
+<%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="sync" file="/ptx/barrier.mako"/>
 <%namespace name="boxes" file="/${context['plan'].epilogue.box_template}"/>
 <%namespace name="after" file="/${context['plan'].after}"/>
@@ -9,10 +10,10 @@
     .reg .b32 %staging, %c_bar, %c_phase, %stmatrix_row<${s.variants}>;
     .reg .pred %has_beta, %scaled;
     mad.lo.u32 %c_bar, %wg, ${8 * plan.epilogue.c_barriers}, %bars;
-    add.u32 %c_bar, %c_bar, ${plan.pipeline.c};
+${constants.add("%c_bar", "%c_bar", plan.pipeline.c)}\
     mov.u32 %c_phase, 0;
     mad.lo.u32 %staging, %wg, ${s.bytes}, %smem;
-    add.u32 %staging, %staging, ${plan.epilogue.staging_base};
+${constants.add("%staging", "%staging", plan.epilogue.staging_base)}\
     {
     .reg .b32 %r, %q;
 % if s.transposed:
@@ -27,14 +28,14 @@
 % else:
     and.b32 %r, %lane, 15;
     mad.lo.u32 %r, %wg_warp, 16, %r;
-    shr.u32 %q, %r, ${s.swizzle_shift};
+${constants.shr("%q", "%r", s.swizzle_shift)}\
     shr.u32 %t0, %lane, 4;
     xor.b32 %q, %q, %t0;
     and.b32 %q, %q, ${s.swizzle_mask};
 % endif
     mad.lo.u32 %r, %r, ${s.span}, %staging;
 % for v in range(s.variants):
-    xor.b32 %t0, %q, ${2 * v};
+${constants.xor("%t0", "%q", 2 * v)}\
     mad.lo.u32 %stmatrix_row${v}, %t0, 16, %r;
 % endfor
     }
@@ -59,7 +60,7 @@ ${after.setup()}\
     .reg .b32 %x, %y, %at, %x_at, %y_at, %word<4>;
     .reg .b16 %half<2>;
     .reg .f32 %wide<${8 if plan.epilogue.has_activation else 2}>;
-    mad.lo.u32 %x, %wg, ${plan.mainloop.wg_rows}, %x0;
+${constants.mad("%x", "%wg", plan.mainloop.wg_rows, "%x0")}\
     mov.b32 %y, %y0;
     // whether C is read, and whether sums are scaled
     setp.neu.f32 %has_beta, %beta, 0f00000000;
@@ -67,7 +68,7 @@ ${after.setup()}\
     or.pred %scaled, %scaled, %has_beta;
 ${after.places()}\
 % if plan.config.epilogue_aliases_ab and plan.config.math_warpgroups > 1:
-    // the staging buffers are in the stages: wait until all warpgroups have multiplied
+    // ---- wait: the staging buffers are in the stages, which all warpgroups must have multiplied
     bar.sync 1, ${128 * plan.config.math_warpgroups};
 % endif
 % if plan.epilogue.tma_residual and not plan.epilogue.residual_early:
@@ -94,7 +95,7 @@ SCALED${c.index}:
 ${after.scaled_tile(c)}\
 % endif
 % if plan.epilogue.tma_residual:
-    // wait for the residual
+    // ---- wait: the residual
 ${sync.wait(f"%c_bar+{s.residual_barrier(c)}", "%residual_phase")}\
 % if c.index % s.buffers == s.buffers - 1:
     xor.b32 %residual_phase, %residual_phase, 1;

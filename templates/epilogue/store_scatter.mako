@@ -1,5 +1,6 @@
 ## Each thread stores its sums from registers to a C whose rows and columns are in runs of constant stride; a
 ## multiplication by a reciprocal finds the run.
+<%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="convert" file="/ptx/convert.mako"/>
 <%def name="registers()"></%def>
 <%def name="setup()"></%def>
@@ -21,7 +22,7 @@
 % endfor
 % endfor
     // this thread's first element of C
-    mad.lo.u32 %x, %wg, ${plan.mainloop.wg_rows}, %x0;
+${constants.mad("%x", "%wg", plan.mainloop.wg_rows, "%x0")}\
 ${convert.terms("%x", "%wg_thread", plan.mainloop.row_terms)}\
     and.b32 %y, %lane, 3;
     mad.lo.u32 %y, %y, 2, %y0;
@@ -55,7 +56,7 @@ ${put.vector(out, "%at", 0, "@%in ", add, w.row, w.column)}\
 
 ## Elements from the start of C to a row or a column.
 <%def name="offset(run, to, first, plus)">
-    add.u32 %t0, ${first}, ${plus};
+${constants.add("%t0", first, plus)}\
     mul.lo.u32 ${to}, %t0, %step_${run.name};
 % if run.has_gaps:
     mul.wide.u32 %high, %t0, %by_${run.name};

@@ -1,4 +1,5 @@
 ## TMA stores the boxes of a tile to C, and loads C and the residual to them. It clips boxes at the edges of C.
+<%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="sync" file="/ptx/barrier.mako"/>
 <%namespace name="convert" file="/ptx/convert.mako"/>
 ## The residual is loaded while the tile is multiplied.
@@ -6,7 +7,7 @@
 % if plan.epilogue.residual_early:
     {
     .reg .b32 %x, %y, %at, %x_at, %y_at;
-    mad.lo.u32 %x, %wg, ${plan.mainloop.wg_rows}, %x0;
+${constants.mad("%x", "%wg", plan.mainloop.wg_rows, "%x0")}\
     mov.b32 %y, %y0;
 % if plan.config.persistent:
     @%leader cp.async.bulk.wait_group.read 0;
@@ -62,9 +63,9 @@ STORED${c.index}:
 </%def>
 
 <%def name="box_coordinates(b)">
-${offset('%at', '%staging', b.offset)}\
-${offset('%x_at', '%x', b.x)}\
-${offset('%y_at', '%y', b.y)}\
+${constants.add("%at", "%staging", b.offset)}\
+${constants.add("%x_at", "%x", b.x)}\
+${constants.add("%y_at", "%y", b.y)}\
 </%def>
 
 ## + beta C: loads the subtile's boxes of C.
@@ -73,7 +74,7 @@ ${offset('%y_at', '%y', b.y)}\
 ${load_boxes(s, c, "%map_c", "%c_bar")}\
 LOADED${c.index}:
     bar.warp.sync 0xffffffff;
-    // wait for C
+    // ---- wait: C
 ${sync.wait("%c_bar", "%c_phase")}\
     xor.b32 %c_phase, %c_phase, 1;
 ${merge(c, s, add_beta_c)}\
@@ -97,12 +98,4 @@ ${operation(high, "%wide1")}\
 
 <%def name="add_residual(r, wide)">
     add.rn.f32 ${r}, ${r}, ${wide};
-</%def>
-
-<%def name="offset(to, first, plus)">
-% if plus:
-    add.u32 ${to}, ${first}, ${plus};
-% else:
-    mov.b32 ${to}, ${first};
-% endif
 </%def>

@@ -1,5 +1,6 @@
 ## Warps store a tile row by row, where rows of C are not aligned to 16 bytes: a warp has a row, a thread a word of each 64
 ## elements. All rows of a warp begin at a multiple of four bytes, or all of them two bytes behind one.
+<%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="sync" file="/ptx/barrier.mako"/>
 <%namespace name="rows" file="/epilogue/row_tails.mako"/>
 <%namespace name="c_loads" file="/epilogue/load_c.mako"/>
@@ -55,7 +56,7 @@ ${label}:
 % if odd:
     prmt.b32 %w${i}, %w${i}, %v${i}, 0x5432;
 % endif
-    add.u32 %t0, %row, ${4 * row};
+${constants.add("%t0", "%row", 4 * row)}\
     setp.lt.and.s32 %p, %t0, %left_rows, %whole${part};
     @%p st.global.b32 [%to+${128 * part}], %w${i};
 % if part == k.parts - 1:

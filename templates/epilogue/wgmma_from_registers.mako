@@ -1,5 +1,6 @@
 ## Each thread stores its sums from registers: pairs of columns, in rows that are 8 apart (neighbours, where X comes from
 ## registers).
+<%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="convert" file="/ptx/convert.mako"/>
 <%namespace name="pack" file="/epilogue/pack_8bit.mako"/>
 <%def name="registers()"></%def>
@@ -16,7 +17,7 @@
     .reg .b32 %x, %y, %row, %left_x, %left_y;
     .reg .pred %in, %in_x<${plan.epilogue.rows}>, %in_y<2>;
     // this thread's first element of C
-    mad.lo.u32 %x, %wg, ${plan.mainloop.wg_rows}, %x0;
+${constants.mad("%x", "%wg", plan.mainloop.wg_rows, "%x0")}\
 ${convert.terms("%x", "%wg_thread", plan.mainloop.row_terms)}\
     and.b32 %y, %lane, 3;
     mad.lo.u32 %y, %y, 2, %y0;
@@ -27,7 +28,7 @@ ${convert.terms("%x", "%wg_thread", plan.mainloop.row_terms)}\
     setp.gt.s32 %in_x${n}, %left_x, ${plan.epilogue.row_offset(n)};
 % endfor
 % for n, first in enumerate(plan.epilogue.row_pointers):
-    add.u32 %row, ${"%y" if plan.epilogue.transposed else "%x"}, ${first};
+${constants.add("%row", "%y" if plan.epilogue.transposed else "%x", first)}\
     mul.wide.u32 %t64, %row, %ldo;
     cvt.u64.u32 %u64, ${"%x" if plan.epilogue.transposed else "%y"};
     add.u64 %t64, %t64, %u64;

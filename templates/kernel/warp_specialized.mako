@@ -37,7 +37,7 @@ ${items.registers()}\
 ${items.last()}\
 ${dependent.begin()}\
     mov.u32 %thread, %tid.x;
-    // the warp's number from one lane: ptxas then knows that it is uniform
+    // the number of the warp, from one lane: ptxas then knows that it is uniform
     shr.u32 %warp, %thread, 5;
     shfl.sync.idx.b32 %warp, %warp, 0, 31, 0xffffffff;
     mov.u32 %smem, smem;
@@ -60,9 +60,10 @@ ${ptx.banner("producer loop: an iteration fills one stage")}\
     .pragma "nounroll";
 PRODUCER_LOOP:
     mad.lo.u32 %full_bar, %stage, 8, %bars;
-    // wait until consumers have freed the stage
+    // ---- wait: consumers free the stage
 ${copy.parity()}\
 ${sync.wait(f"%full_bar+{pipe.empty}", "%parity")}\
+    // fill the stage
 ${copy.fill()}\
 ${sync.advance(plan.stages)}\
 ${copy.step()}\
@@ -115,7 +116,7 @@ ${sync.turn("sync", 4)}\
 K_LOOP:
     mul.lo.u32 %slot, %stage, 8;
     add.u32 %full_bar, %bars, %slot;
-    // wait until the stage is full
+    // ---- wait: the stage is full
 ${sync.wait("%full_bar", "%phase")}\
     setp.ne.u32 %accumulate, %k_iter, 0;
 ${math.multiply(pipeline)}\
@@ -128,7 +129,7 @@ ${sync.advance(plan.stages)}\
     // the other warpgroup's turn
 ${sync.turn("arrive", 5)}\
 % endif
-    // wait for the last products
+    // ---- wait: the last products
     wgmma.wait_group.sync.aligned 0;
 % if pipe.frees_last_stage:
 ${pipeline.free('%frees')}\

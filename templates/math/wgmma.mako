@@ -1,10 +1,12 @@
 ## The products of a stage by wgmma, which reads both operands from shared memory through descriptors.
+<%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="halves" file="/ptx/convert.mako"/>
 <%namespace name="realign" file="/${context['plan'].realign.template}"/>
 <%def name="setup()">
-    // descriptors of stage 0, low words: address / 16 (without a cluster's rank, which lies above these bits) and leading
-    // X: ${plan.x.desc_fields}
-    mad.lo.u32 %x_desc_low, %wg, ${plan.mainloop.x_wg_bytes}, %smem;
+    // descriptors of stage 0. Low word: address / 16 (bits 0-13; a cluster's rank lies above), leading offset / 16 (16-29);
+    // high word: stride / 16 (bits 0-13), swizzle (30-31)
+    // X = ${plan.x.name.upper()}. ${plan.x.desc_fields}
+${constants.mad("%x_desc_low", "%wg", plan.mainloop.x_wg_bytes, "%smem")}\
     and.b32 %x_desc_low, %x_desc_low, ${f"0x{plan.mainloop.ADDRESS_MASK:x}"};
     shr.u32 %x_desc_low, %x_desc_low, 4;
     or.b32 %x_desc_low, %x_desc_low, ${plan.x.desc_low_hex};
@@ -13,7 +15,7 @@ ${realign.setup()}\
 </%def>
 
 <%def name="y_setup()">
-    // Y: ${plan.y.desc_fields}
+    // Y = ${plan.y.name.upper()}. ${plan.y.desc_fields}
     add.u32 %y_desc_low, %smem, ${plan.y.base};
     and.b32 %y_desc_low, %y_desc_low, ${f"0x{plan.mainloop.ADDRESS_MASK:x}"};
     shr.u32 %y_desc_low, %y_desc_low, 4;
@@ -23,7 +25,7 @@ ${realign.setup()}\
 <%def name="multiply(pipeline)">
 <% m = plan.mainloop %>\
 ${realign.realign()}\
-    // ${len(m.products)} products: m64 part of X, offsets of the descriptors in 16 bytes
+    // ${len(m.products)} products; a descriptor moves on in units of 16 bytes
     {
     .reg .b32 %x_at, %y_at, %low, %stage_offset;
     .reg .b64 %x_desc, %y_desc;

@@ -1,5 +1,6 @@
 ## The products of a stage by wgmma with X from registers: the fragments of a K step are loaded while the previous step's
 ## products run.
+<%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="smem" file="/math/wgmma.mako"/>
 <%namespace name="bits" file="/ptx/convert.mako"/>
 <%def name="setup()">
@@ -14,7 +15,7 @@ ${smem.y_setup()}\
 % endif
     {
     .reg .b32 %row, %k;
-    mad.lo.u32 %from0, %wg, ${m.x_wg_bytes}, %smem;
+${constants.mad("%from0", "%wg", m.x_wg_bytes, "%smem")}\
 % if f.words:
     // a load reads a pair of neighbours along X, at K = lane mod 4, or 4 further on
     mov.u32 %row, 0;
@@ -64,6 +65,7 @@ ${bits.terms("%row", "%wg_thread", m.row_terms)}\
 % for n in range(f.bases):
     mad.lo.u32 %at${n}, %stage, ${m.stage_bytes}, %from${n};
 % endfor
+    // this stage: addresses of X, descriptor of Y in units of 16 bytes
     mul.lo.u32 %low, %stage, ${m.stage_bytes // 16};
     add.u32 %y_at, %y_desc_low, %low;
 % for k in range(f.k_steps):

@@ -2,6 +2,7 @@
 <%namespace name="place" file="/sched/tile_coords.mako"/>
 <%namespace name="items" file="/sched/batch.mako"/>
 <%def name="open(who)">
+    // the tile of this block
 % if plan.scheduler.linear:
     mov.u32 %tile, %ctaid.x;
 ${place.tile_counts()}\

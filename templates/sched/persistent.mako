@@ -2,7 +2,7 @@
 <%namespace name="place" file="/sched/tile_coords.mako"/>
 <%namespace name="items" file="/sched/batch.mako"/>
 <%def name="open(who)">
-    // tile loop: from the block's number on, in steps of the grid
+    // ---- tile loop: from the number of the block on, in steps of the grid
     mov.u32 %tile, %ctaid.x;
     mov.u32 %tile_step, %nctaid.x;
 ${place.tile_counts()}\

@@ -12,7 +12,7 @@ from ptxgen.codegen import plan
 from ptxgen.codegen.config import parse_config
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.rules import broken
-from ptxgen.families.wgmma import plan as wgmma
+from ptxgen.families.wgmma import scheduler
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.reference import operands
@@ -97,8 +97,8 @@ def test_both_operands_are_shared():
 def test_more_items_than_a_launch_holds(monkeypatch, base, way):
     """They go in runs, each with the workspace of the one before."""
     monkeypatch.setattr(plan, "GRID_LIMIT", 6)
-    monkeypatch.setattr(wgmma, "GRID_LIMIT", 6)
-    monkeypatch.setattr(wgmma, "TILES_LIMIT", 7)
+    monkeypatch.setattr(scheduler, "GRID_LIMIT", 6)
+    monkeypatch.setattr(scheduler, "TILES_LIMIT", 7)
     dtype, on = ("f32", "emulated") if base == SIMT else ("f16", "emulated") if base == MMA else ("bf16", "h200")
     p = Gemm(20, 40, 64, "NN", dtype, batch=8, stride_a=20 * 64 + 8)
     c = parse_config(f"{base} {way}")

@@ -97,7 +97,7 @@ def test_others_neither_wait_nor_say_so() -> None:
         (
             "gemm 129,130,131 NT f16",
             "family=2 ml=64 nl=64 u=64 stages=3 operand_path=3 pdl=1",
-            ["gemm_f16_nt_pitch", "gemm_f16_nt"],
+            ["gemm_f16_nt_pack_rows", "gemm_f16_nt"],
         ),
     ],
 )

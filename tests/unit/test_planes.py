@@ -30,11 +30,11 @@ def brought(x, matrices: np.ndarray, rank: int) -> np.ndarray:
     """Of a stage, after TMA brought ``matrices`` (planes × MN × K of the tile): the bytes; unwritten ones stay 0xEE."""
     memory = np.full(1 << 18, 0xEE, np.uint8)
     for box in x.boxes:
-        source = matrices[int(box.beyond.strip(", "))][rank * x.share :]
+        source = matrices[int(box.trailing.strip(", "))][rank * x.slice_extent :]
         inner, rows = x.box
         for r in range(min(rows, len(source))):
             row = source[r, box.inner : box.inner + inner].tobytes()
-            at = np.arange(len(row)) + x.base + box.offset + rank * x.share_offset + r * x.span
+            at = np.arange(len(row)) + x.base + box.offset + rank * x.slice_bytes + r * x.span
             memory[swizzled(at, x.span)] = np.frombuffer(row, np.uint8)
     return memory
 
@@ -45,23 +45,25 @@ def test_products_read_their_planes():
     for p, c in cases(51, 60, H200, 600):
         made = plan_for(p, c, H200)
         steps = c.u * 2 // 32
-        assert len(made.products) == len(PAIRS) * steps * made.mi
-        assert [s.adds for s in made.products] == ["0"] * made.mi + ["1"] * (len(made.products) - made.mi)
+        assert len(made.mainloop.products) == len(PAIRS) * steps * made.mainloop.mi
+        assert [s.scale_d for s in made.mainloop.products] == ["0"] * made.mainloop.mi + ["1"] * (
+            len(made.mainloop.products) - made.mainloop.mi
+        )
         memory, values = {}, {}
-        for x, extent in ((made.x, made.x_tile), (made.y, made.y_tile)):
+        for x, extent in ((made.x, made.scheduler.x_tile), (made.y, made.scheduler.y_tile)):
             values[x.role] = rng.integers(0, 1 << 16, (PLANES, extent, c.u), np.uint16)
             memory[x.role] = np.full(1 << 18, 0xEE, np.uint8)
             for rank in range(c.cluster_x if x.role == "y" else c.cluster_y):
                 lies = brought(x, values[x.role], rank)
                 memory[x.role] = np.where(memory[x.role] == 0xEE, lies, memory[x.role])
-        for n, s in enumerate(made.products):
-            (i, j), k = PAIRS[n // made.mi // steps], n // made.mi % steps
+        for n, s in enumerate(made.mainloop.products):
+            (i, j), k = PAIRS[n // made.mainloop.mi // steps], n // made.mainloop.mi % steps
             part = np.s_[:, 16 * k : 16 * k + 16]
-            got = read(memory["y"], made.y, made.y.base + 16 * s.y, made.y_tile, np.dtype(np.uint16))
+            got = read(memory["y"], made.y, made.y.base + 16 * s.y, made.scheduler.y_tile, np.dtype(np.uint16))
             np.testing.assert_array_equal(got, values["y"][j][part], err_msg=f"{p.key()} | {c}")
             for wg in range(c.math_warpgroups):
-                got = read(memory["x"], made.x, 16 * s.x + wg * made.x_part, 64, np.dtype(np.uint16))
-                want = values["x"][i][part][wg * made.x_own + 64 * s.mi :][:64]
+                got = read(memory["x"], made.x, 16 * s.x + wg * made.mainloop.x_wg_bytes, 64, np.dtype(np.uint16))
+                want = values["x"][i][part][wg * made.mainloop.wg_rows + 64 * s.mi :][:64]
                 valid = c.tma_rows or 64
                 np.testing.assert_array_equal(got[:valid], want[:valid], err_msg=f"{p.key()} | {c}")
 
@@ -70,9 +72,9 @@ def test_planes_share_the_workspace_with_nothing():
     for p, c in cases(52, 80, H200, 600):
         made = plan_for(p, c, H200).launch(p)
         if not made.steps or not p.k:
-            assert not any(s.entry.endswith("_part") for s in made.steps)
+            assert not any(s.entry.endswith("_split_bf16x3") for s in made.steps)
             continue
-        assert made.steps[0].entry.endswith("_part")
+        assert made.steps[0].entry.endswith("_split_bf16x3")
         assert made.workspace < geometry(p, c).workspace + 128
         partial = c.kg * p.results * 4 if c.kg > 1 and c.splitk == 2 else 0
         used = [(0, partial)]

@@ -214,10 +214,8 @@ class RowStores:
     def address(self, segment: RowSegment, row: int, part: int, following: bool = False) -> str:
         """Where a thread's word of row ``row``, part ``part`` is, or the word ``following`` it."""
         last, at = part == self.parts - 1, segment.offset + 4 * row * self.staging.span + part * self.part_bytes
-        if following:
-            register = "last_next" if last else "next_word"
-        else:
-            register = self.last_address if last else "word"
+        first, final = ("next_word", "last_next") if following else ("word", self.last_address)
+        register = final if last else first
         return f"%{register}{row % 2}+{at}"
 
     def segments(self, subtile: int) -> list[RowSegment]:

@@ -137,7 +137,11 @@ class OperandPath:
     def desc_fields(self) -> str:
         """The fields of its descriptor, for a comment."""
         leading = "unused (K-major)" if self.kmajor else f"{self.leading} bytes"
-        return f"{self.span}-byte swizzle, stride {self.stride} bytes, leading {leading}"
+        low, high = (
+            f"low {self.desc_low_hex}: leading offset {leading}",
+            f"high {self.desc_high_hex}: stride {self.stride}",
+        )
+        return f"{low}; {high} bytes, {self.span}-byte swizzle"
 
     def boxes_of(self, unit: int) -> list[Box]:
         """The boxes of a unit of K."""

@@ -160,4 +160,4 @@ class ChannelPacking(Packing):
             numbers += x.numbers(copy, buffers.packed[x.name])
         arguments = (*POINTERS, *self.array_arguments(p), *(("u32", n) for n in numbers))
         shared = max(x.bytes for x in self.operands)
-        return (Step(f"{self.entry}_arrange", (sum(blocks), 1, 1), (PASS_THREADS, 1, 1), shared, arguments),)
+        return (Step(f"{self.entry}_pack_channels", (sum(blocks), 1, 1), (PASS_THREADS, 1, 1), shared, arguments),)

@@ -127,7 +127,7 @@ class RowPacking(Packing):
             numbers += self._copy_numbers(p, run, name, x, offsets[name], n * PASS_THREADS)
         grid = (sum(blocks), 1, run.items if any(x.items > 1 for x in copies.values()) else 1)
         arguments = (*POINTERS, *self.array_arguments(p), *numbers)
-        return Step(f"{self.entry}_pitch", grid, (PASS_THREADS, 1, 1), 0, arguments)
+        return Step(f"{self.entry}_pack_rows", grid, (PASS_THREADS, 1, 1), 0, arguments)
 
     def _copy_numbers(
         self, p: Gemm, run: Run, name: str, copy: SimpleNamespace, offset: int, stride: int
@@ -165,4 +165,4 @@ class RowPacking(Packing):
             *(("map", m) for m in maps),
         )
         grid = (across * -(-extent // t.side), 1, items)
-        return Step(f"{self.entry}_repack", grid, (t.threads, 1, 1), t.shared, arguments)
+        return Step(f"{self.entry}_transpose", grid, (t.threads, 1, 1), t.shared, arguments)

@@ -27,9 +27,7 @@ def sum_slots(sums: Tile, groups: int) -> list[SumSlot]:
 def owner_slots(acc: Tile, owner: int, groups: int) -> list[SumSlot]:
     """The accumulators that block ``owner`` finishes, as ``sum_slots``."""
     return [
-        SumSlot(
-            (m * groups + j) * GROUP_BYTES, [acc[m, 4 * (owner * groups + j) + i] for i in range(4)], False
-        )
+        SumSlot((m * groups + j) * GROUP_BYTES, [acc[m, 4 * (owner * groups + j) + i] for i in range(4)], False)
         for m in range(acc.shape[0])
         for j in range(groups)
     ]

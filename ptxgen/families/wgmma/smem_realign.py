@@ -102,9 +102,7 @@ class RealignedOperand(OperandPath):
             first = r if r < rows else 0
             extents = (columns, -(-(rows - first) // RESIDUES))
             pitches, offset = (RESIDUES * ld * size,), first * ld * size
-            out.append(
-                TensorMap(self.name.upper(), kind, extents, pitches, self.box, 16, offset=offset, lies=size)
-            )
+            out.append(TensorMap(self.name.upper(), kind, extents, pitches, self.box, 16, offset=offset, lies=size))
         return out
 
 

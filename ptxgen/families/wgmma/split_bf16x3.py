@@ -100,4 +100,4 @@ class SplitPacking(Packing):
         shared = 4 * bf16x3.BLOCK_ROWS * bf16x3.BLOCK_PITCH
         arguments = (*POINTERS, *self.array_arguments(p), *numbers)
         grid, block = (sum(blocks), 1, run.items), (bf16x3.THREADS, 1, 1)
-        return (Step(f"{self.entry}_part", grid, block, shared, arguments),)
+        return (Step(f"{self.entry}_split_bf16x3", grid, block, shared, arguments),)
