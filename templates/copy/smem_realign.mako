@@ -51,7 +51,7 @@ ${constants.shr("%swizzled", "%line", x.swizzle_shift)}\
 <% r = plan.realign %>\
     // realign the stage into the previous one
     {
-    .reg .b32 %stage_bytes;
+    .reg .b32 %stage_start;
     .reg .b32 ${", ".join(f"%src_{x.role}_at<{x.residue_groups}>, %dst_{x.role}_at<{x.residue_groups}>" for x in r.operands)};
     ${r.words.declaration}
     setp.eq.u32 %p, %stage, 0;
@@ -59,10 +59,10 @@ ${constants.shr("%swizzled", "%line", x.swizzle_shift)}\
     sub.u32 %prev_offset, %prev_offset, 1;
     shl.b32 %prev_slot, %prev_offset, 3;
     mul.lo.u32 %prev_offset, %prev_offset, ${plan.mainloop.stage_bytes // 16};
-    mul.lo.u32 %stage_bytes, %stage, ${plan.mainloop.stage_bytes};
+    mul.lo.u32 %stage_start, %stage, ${plan.mainloop.stage_bytes};
 % for x in r.operands:
 % for w in range(x.residue_groups):
-    add.u32 %src_${x.role}_at${w}, %src_${x.role}${w}, %stage_bytes;
+    add.u32 %src_${x.role}_at${w}, %src_${x.role}${w}, %stage_start;
     mad.lo.u32 %dst_${x.role}_at${w}, %prev_offset, 16, %dst_${x.role}${w};
 % endfor
 % endfor

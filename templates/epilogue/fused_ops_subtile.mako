@@ -6,19 +6,19 @@
 
 <%def name="places()">
     // this thread's first sum, and rows and columns of C from there on
-    .reg .b64 %near;
-    .reg .b32 %x_first, %y_first, %left_x, %left_y, %left;
-    .reg .b16 %one;
+    .reg .b64 %array;
+    .reg .b32 %x_first, %y_first, %x_rem, %y_rem, %subtile_rem;
+    .reg .b16 %element;
     .reg .f32 %v;
-    .reg .pred %low, %in;
+    .reg .pred %outside, %in;
     shr.u32 %x_first, %lane, 2;
     mad.lo.u32 %x_first, %wg_warp, 16, %x_first;
     add.u32 %x_first, %x_first, %x;
     and.b32 %y_first, %lane, 3;
     mad.lo.u32 %y_first, %y_first, 2, %y;
-    sub.s32 %left_x, ${plan.scheduler.x_extent}, %x_first;
-    sub.s32 %left_y, ${plan.scheduler.y_extent}, %y_first;
-    sub.s32 %left, ${plan.scheduler.y_extent}, %y;
+    sub.s32 %x_rem, ${plan.scheduler.x_extent}, %x_first;
+    sub.s32 %y_rem, ${plan.scheduler.y_extent}, %y_first;
+    sub.s32 %subtile_rem, ${plan.scheduler.y_extent}, %y;
 </%def>
 
 <%def name="scaled_tile(chunk)">
@@ -26,7 +26,7 @@
 % if stage == "scale":
 % for name in ("scale_a", "scale_b"):
 ${pointer(name)}\
-${fused.load("f32", "%near", "")}\
+${fused.load("f32", "%array", "")}\
 % for _, registers in chunk.along_x:
 ${fused.apply(plan.mul, registers)}\
 % endfor
@@ -59,8 +59,8 @@ ${apply_vector("bias", plan.add, chunk, (stage == "bias_row") != plan.epilogue.t
     mov.f32 ${out}, ${r};
 % endfor
 % if stage != "relu":
-    setp.le.s32 %low, %left, ${put.column};
-    @%low bra.uni ${label};
+    setp.le.s32 %outside, %subtile_rem, ${put.column};
+    @%outside bra.uni ${label};
 % endif
 ${curves[stage](to, "", 0, "", None, None)}\
 % if stage != "relu":
@@ -77,16 +77,16 @@ ${label}:
     kind, size = plan.arrays[name]
 %>\
 ${pointer(name)}\
-    mad.wide.u32 %near, %${side}_first, ${size}, %near;
+    mad.wide.u32 %array, %${side}_first, ${size}, %array;
 % for place, registers in shared:
-    setp.gt.s32 %in, %left_${side}, ${place};
+    setp.gt.s32 %in, %${side}_rem, ${place};
 % if kind == "b16":
-    mov.b16 %one, 0;
-    @%in ld.global.nc.b16 %one, [%near+${place * size}];
-${convert.widen(plan.problem.out, "%v", "%one")}\
+    mov.b16 %element, 0;
+    @%in ld.global.nc.b16 %element, [%array+${place * size}];
+${convert.widen(plan.problem.out, "%v", "%element")}\
 % else:
     mov.f32 %v, 0f00000000;
-    @%in ld.global.nc.${kind} %v, [%near+${place * size}];
+    @%in ld.global.nc.${kind} %v, [%array+${place * size}];
 % endif
 ${fused.apply(operation, registers)}\
 % endfor
@@ -94,6 +94,6 @@ ${fused.apply(operation, registers)}\
 
 ## The address of an array: loaded here, so that no register holds it during the K loop.
 <%def name="pointer(name)">
-    ld.param.u64 %near, [${name}];
-    cvta.to.global.u64 %near, %near;
+    ld.param.u64 %array, [${name}];
+    cvta.to.global.u64 %array, %array;
 </%def>

@@ -20,7 +20,7 @@ LOAD_ROWS${c.index}_${n}:
 % for row, part in k.batch:
 <% last = part == k.parts - 1 %>\
 ${constants.add("%t0", "%row", 4 * row)}\
-    setp.lt.s32 %in_row, %t0, %left_rows;
+    setp.lt.s32 %in_row, %t0, %rows_rem;
 % for i in range(2):
 ${constants.add("%t0", "%q", 64 * part + i)}\
     setp.lt.and.s32 %p, %t0, %end, %in_row;

@@ -3,7 +3,7 @@
 <%def name="setup()">
     // the group that this lane stores: bytes from its own pair, and columns of C from there on
     .reg .b64 %group;
-    .reg .b32 %word<3>, %left_group, %selector;
+    .reg .b32 %word<3>, %group_rem, %selector;
     .reg .pred %second, %in_group;
     and.b32 %t0, %lane, 1;
     setp.ne.u32 %p, %t0, 0;
@@ -13,7 +13,7 @@
     and.b32 %t0, %lane, 3;
     mul.lo.u32 %t0, %t0, 6;
     cvt.u64.u32 %group, %t0;
-    sub.s32 %left_group, %left_y, %t0;
+    sub.s32 %group_rem, %y_rem, %t0;
 </%def>
 
 ## The pairs of row ``n`` in the four groups up to ``j``, each in the low half of its first register.
@@ -32,7 +32,7 @@
     shfl.sync.bfly.b32 %word2, %word2, 2, 31, 0xffffffff;
     @%second mov.b32 %word0, %word2;
     @!%second mov.b32 %word1, %word2;
-    setp.gt.and.s32 %in_group, %left_group, ${8 * (j - 3)}, %in_x${n};
+    setp.gt.and.s32 %in_group, %group_rem, ${8 * (j - 3)}, %in_x${n};
     add.u64 %t64, %at${pairs[0].pointer}, %group;
     @%in_group st.global${plan.stream}.v2.b32 [%t64+${pairs[0].offset}], {%word0, %word1};
 % endif

@@ -1,5 +1,5 @@
 ## Row stores of a tile: the addresses of a thread, and the ends of rows.
-## Of a segment: %left_rows, its rows inside C; %end, elements of a row inside C; %c_first, the address of its first element.
+## Of a segment: %rows_rem, its rows inside C; %end, elements of a row inside C; %c_first, the address of its first element.
 ## Of the warp's row %row, whose next is four further on: %to, its address in C, and %row_step, bytes to the next; this
 ## thread's %word of it in shared memory, and the one behind it, %next_word; of the last 64 elements %last_word and
 ## %last_next. The swizzle inverts a bit in every other row: the second registers.
@@ -7,10 +7,10 @@
 <%def name="addresses(s, segment)">
 <% k = s.rows %>\
     .reg .b64 %to, %c_first, %row_step;
-    .reg .b32 %row, %q, %near, %swizzle, %left_rows, %end, %round, ${", ".join(f"%{r}<2>" for r in k.addresses)};
+    .reg .b32 %row, %q, %smem_at, %swizzle, %rows_rem, %end, %round, ${", ".join(f"%{r}<2>" for r in k.addresses)};
 ${constants.add("%t0", k.row, segment.row)}\
-    sub.s32 %left_rows, %M, %t0;
-    min.s32 %left_rows, %left_rows, ${k.count};
+    sub.s32 %rows_rem, %M, %t0;
+    min.s32 %rows_rem, %rows_rem, ${k.count};
 ${constants.add("%t1", k.column, segment.column)}\
     sub.s32 %end, %N, %t1;
     max.s32 %end, %end, 0;
@@ -23,7 +23,7 @@ ${constants.add("%t1", k.column, segment.column)}\
     mul.wide.u32 %to, %row, %ldc;
     mad.lo.u64 %to, %to, 2, %c_first;
     mul.wide.u32 %row_step, %ldc, 8;
-    mad.lo.u32 %near, %row, ${s.span}, %staging;
+    mad.lo.u32 %smem_at, %row, ${s.span}, %staging;
     shr.u32 %swizzle, %row, ${s.swizzle_shift};
     and.b32 %swizzle, %swizzle, ${s.swizzle_mask};
     shl.b32 %swizzle, %swizzle, 4;
@@ -45,7 +45,7 @@ ${word_address(s, "%last_next", "%t1")}\
 ## The addresses of word ``q`` of this warp's first row, and of its second row.
 <%def name="word_address(s, into, q)">
     shr.u32 %t0, ${q}, ${s.rows.log2_words};
-    mad.lo.u32 ${into}0, %t0, ${s.rows.box_bytes}, %near;
+    mad.lo.u32 ${into}0, %t0, ${s.rows.box_bytes}, %smem_at;
     and.b32 %t0, ${q}, ${(1 << s.rows.log2_words) - 1};
     shl.b32 %t0, %t0, 2;
     xor.b32 %t0, %t0, %swizzle;
@@ -87,23 +87,23 @@ ${word_address(s, "%last_next", "%t1")}\
 % if first:
     add.u32 %row, %row, 64;
 % endif
-    setp.lt.and.s32 %p, %row, %left_rows, %there;
+    setp.lt.and.s32 %p, %row, %rows_rem, %there;
     @!%p bra TAIL${label}_${first};
     mul.wide.u32 %to, %row, %ldc;
     cvt.u64.u32 %t64, %q;
     add.u64 %to, %to, %t64;
     mad.lo.u64 %to, %to, 2, %c_first;
-    mad.lo.u32 %near, %row, ${s.span}, %staging;
+    mad.lo.u32 %smem_at, %row, ${s.span}, %staging;
     shr.u32 %t0, %q, ${k.log2_words + 1};
-    mad.lo.u32 %near, %t0, ${k.box_bytes}, %near;
+    mad.lo.u32 %smem_at, %t0, ${k.box_bytes}, %smem_at;
     shr.u32 %swizzle, %row, ${s.swizzle_shift};
     shr.u32 %t0, %q, 3;
     xor.b32 %t0, %t0, %swizzle;
     and.b32 %t0, %t0, ${s.swizzle_mask};
-    mad.lo.u32 %near, %t0, 16, %near;
+    mad.lo.u32 %smem_at, %t0, 16, %smem_at;
     and.b32 %t0, %q, 7;
-    mad.lo.u32 %near, %t0, 2, %near;
-    ld.shared.b16 %element, [%near+${segment.offset}];
+    mad.lo.u32 %smem_at, %t0, 2, %smem_at;
+    ld.shared.b16 %element, [%smem_at+${segment.offset}];
     st.global.b16 [%to], %element;
 TAIL${label}_${first}:
 % endfor

@@ -15,7 +15,7 @@ ${sync.warpgroup(plan.config.math_warpgroups)}\
 ${begin(s, b, f"STORE_BOX{c.index}")}\
 % for rows in s.pairs.batches:
 % for n, row in enumerate(rows):
-    ld.shared.b32 %pair${n}, [${near(s, row)}];
+    ld.shared.b32 %pair${n}, [${smem_address(s, row)}];
 % endfor
 % for n, row in enumerate(rows):
 ${in_bounds(s, row)}\
@@ -57,7 +57,7 @@ ${in_bounds(s, row)}\
 ${next_row()}\
 % endfor
 % for n, row in enumerate(rows):
-    st.shared.b32 [${near(s, row)}], %pair${n};
+    st.shared.b32 [${smem_address(s, row)}], %pair${n};
 % endfor
 % endfor
 ${end(s, c, f"LOAD_BOX{c.index}")}\
@@ -67,17 +67,17 @@ ${sync.warpgroup(plan.config.math_warpgroups)}\
 ${boxes.merge(c, s, boxes.add_beta_c)}\
 </%def>
 
-## A thread's two columns of a box's first row: %at and %next in C, %near in the box; %left: rows of C from there on. Loops
+## A thread's two columns of a box's first row: %at and %next in C, %smem_at in the box; %rows_rem: rows of C from there on. Loops
 ## over many boxes: unrolled, ptxas hoists every address and spills.
 <%def name="begin(s, b, label)">
 <%
     rows, columns = plan.epilogue.runs
     row, column = (b.y, b.x) if s.transposed else (b.x, b.y)
-    loop = ("%loop_x", "%loop_y", "%box")
-    first_row, first_column, staging = loop if s.pairs.loops else (s.rows.row, s.rows.column, "%staging")
+    looped = ("%loop_x", "%loop_y", "%box")
+    first_row, first_column, staging = looped if s.pairs.loops else (s.rows.row, s.rows.column, "%staging")
 %>\
     .reg .b64 %at, %high, %next, %hop;
-    .reg .b32 %row, %q, %of, %of_next, %of_row, %left, %near, %near_odd, %pair<${s.pairs.in_flight}>, ${", ".join(f"%{n}" for n in rows.parameters + columns.parameters)};
+    .reg .b32 %row, %q, %of, %of_next, %of_row, %rows_rem, %smem_at, %smem_odd, %pair<${s.pairs.in_flight}>, ${", ".join(f"%{n}" for n in rows.parameters + columns.parameters)};
     .reg .pred %first, %second;
 % if s.pairs.loops:
     .reg .b32 %loop_x, %loop_y, %box, %boxes;
@@ -101,7 +101,7 @@ ${constants.add("%t2", "%t2", column)}\
     add.u32 %t2, ${first_row}, %row;
 ${scatter.offset(rows, "%of_row", "%t2", row)}\
 ${constants.add("%t2", "%t2", row)}\
-    sub.s32 %left, %M, %t2;
+    sub.s32 %rows_rem, %M, %t2;
     add.s32 %t1, %of_row, %of;
     mad.wide.s32 %at, %t1, 2, ${plan.item_c};
     add.s32 %t1, %of_row, %of_next;
@@ -114,10 +114,10 @@ ${constants.shr("%t0", "%row", s.swizzle_shift)}\
     xor.b32 %t0, %t0, %t1;
     and.b32 %t1, %q, 3;
     mad.lo.u32 %t0, %t0, 4, %t1;
-    mad.lo.u32 %near, %row, ${s.span // 4}, %t0;
-    mad.lo.u32 %near, %near, 4, ${staging};
-${constants.add("%near", "%near", b.offset)}\
-${constants.xor("%near_odd", "%near", s.pairs.swizzle)}\
+    mad.lo.u32 %smem_at, %row, ${s.span // 4}, %t0;
+    mad.lo.u32 %smem_at, %smem_at, 4, ${staging};
+${constants.add("%smem_at", "%smem_at", b.offset)}\
+${constants.xor("%smem_odd", "%smem_at", s.pairs.swizzle)}\
 </%def>
 
 <%def name="end(s, c, label)">
@@ -136,10 +136,10 @@ ${constants.xor("%near_odd", "%near", s.pairs.swizzle)}\
 % endif
 </%def>
 
-<%def name="near(s, row)">%${"turned" if row % 2 else "near"}+${row * s.pairs.row_step * s.span}</%def>
+<%def name="smem_address(s, row)">%${"smem_odd" if row % 2 else "smem_at"}+${row * s.pairs.row_step * s.span}</%def>
 
 <%def name="in_bounds(s, row)">
-    setp.gt.and.s32 %p, %left, ${row * s.pairs.row_step}, %first;
+    setp.gt.and.s32 %p, %rows_rem, ${row * s.pairs.row_step}, %first;
 </%def>
 
 <%def name="next_row()">

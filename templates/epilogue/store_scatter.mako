@@ -14,7 +14,7 @@
     ${plan.row.declaration}
 % endif
     .reg .b64 %at, %high;
-    .reg .b32 %x, %y, %left_x, %left_y, %offset_x<${plan.epilogue.rows}>, %offset_y<2>, ${", ".join(f"%{n}" for run in plan.epilogue.runs for n in run.parameters)};
+    .reg .b32 %x, %y, %x_rem, %y_rem, %offset_x<${plan.epilogue.rows}>, %offset_y<2>, ${", ".join(f"%{n}" for run in plan.epilogue.runs for n in run.parameters)};
     .reg .pred %in, %in_x<${plan.epilogue.rows}>, %in_y<2>;
 % for run in plan.epilogue.runs:
 % for name in run.parameters:
@@ -27,15 +27,15 @@ ${convert.terms("%x", "%wg_thread", plan.mainloop.row_terms)}\
     and.b32 %y, %lane, 3;
     mad.lo.u32 %y, %y, 2, %y0;
     // rows and columns of C from there on
-    sub.s32 %left_x, ${plan.scheduler.x_extent}, %x;
-    sub.s32 %left_y, ${plan.scheduler.y_extent}, %y;
+    sub.s32 %x_rem, ${plan.scheduler.x_extent}, %x;
+    sub.s32 %y_rem, ${plan.scheduler.y_extent}, %y;
 % for n in range(plan.epilogue.rows):
-    setp.gt.s32 %in_x${n}, %left_x, ${plan.epilogue.row_offset(n)};
+    setp.gt.s32 %in_x${n}, %x_rem, ${plan.epilogue.row_offset(n)};
 ${offset(runs_x, f"%offset_x{n}", "%x", plan.epilogue.row_offset(n))}\
 % endfor
 % for j in range(plan.epilogue.y_columns // 8):
 % for e in range(2):
-    setp.gt.s32 %in_y${e}, %left_y, ${8 * j + e};
+    setp.gt.s32 %in_y${e}, %y_rem, ${8 * j + e};
 ${offset(runs_y, f"%offset_y{e}", "%y", 8 * j + e)}\
 % endfor
 % for n in range(plan.epilogue.rows):

@@ -57,7 +57,7 @@ ${label}:
     prmt.b32 %w${i}, %w${i}, %v${i}, 0x5432;
 % endif
 ${constants.add("%t0", "%row", 4 * row)}\
-    setp.lt.and.s32 %p, %t0, %left_rows, %whole${part};
+    setp.lt.and.s32 %p, %t0, %rows_rem, %whole${part};
     @%p st.global.b32 [%to+${128 * part}], %w${i};
 % if part == k.parts - 1:
     add.u64 %to, %to, %row_step;

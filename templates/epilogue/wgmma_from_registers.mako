@@ -14,7 +14,7 @@
     ${plan.row.declaration}
 % endif
     .reg .b64 %at<${len(plan.epilogue.row_pointers)}>;
-    .reg .b32 %x, %y, %row, %left_x, %left_y;
+    .reg .b32 %x, %y, %row, %x_rem, %y_rem;
     .reg .pred %in, %in_x<${plan.epilogue.rows}>, %in_y<2>;
     // this thread's first element of C
 ${constants.mad("%x", "%wg", plan.mainloop.wg_rows, "%x0")}\
@@ -22,10 +22,10 @@ ${convert.terms("%x", "%wg_thread", plan.mainloop.row_terms)}\
     and.b32 %y, %lane, 3;
     mad.lo.u32 %y, %y, 2, %y0;
     // rows and columns of C from there on
-    sub.s32 %left_x, ${plan.scheduler.x_extent}, %x;
-    sub.s32 %left_y, ${plan.scheduler.y_extent}, %y;
+    sub.s32 %x_rem, ${plan.scheduler.x_extent}, %x;
+    sub.s32 %y_rem, ${plan.scheduler.y_extent}, %y;
 % for n in range(plan.epilogue.rows):
-    setp.gt.s32 %in_x${n}, %left_x, ${plan.epilogue.row_offset(n)};
+    setp.gt.s32 %in_x${n}, %x_rem, ${plan.epilogue.row_offset(n)};
 % endfor
 % for n, first in enumerate(plan.epilogue.row_pointers):
 ${constants.add("%row", "%y" if plan.epilogue.transposed else "%x", first)}\
@@ -39,7 +39,7 @@ ${pack.setup()}\
 % endif
 % for j in range(plan.epilogue.y_columns // 8):
 % for e in range(2):
-    setp.gt.s32 %in_y${e}, %left_y, ${8 * j + e};
+    setp.gt.s32 %in_y${e}, %y_rem, ${8 * j + e};
 % endfor
 % for n in range(plan.epilogue.rows):
 % for w in plan.epilogue.stores(j, n):

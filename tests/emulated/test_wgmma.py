@@ -1,4 +1,4 @@
-"""The wgmma kernels, executed: races, bounds and uninitialised reads looked for, every element compared."""
+"""wgmma kernels, executed with checks for races, bounds and uninitialised reads; every element is compared."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ SOME = [(*route, way) for i, route in enumerate(ROUTES) for j, way in enumerate(
 
 
 @pytest.mark.parametrize(("dtype", "compute", "layout", "way"), SOME)
-def test_types_layouts_and_ways(dtype, compute, layout, way):
+def test_types_layouts_and_schedules(dtype, compute, layout, way):
     p = Gemm(80, 80, 272, layout, dtype, compute)
     u = 128 // p.element.bytes
     long = 64 if "pingpong" in way else 128 if "math_warpgroups=2" in way else 64
@@ -90,8 +90,8 @@ LYING = [(layout, way) for i, layout in enumerate(LAYOUTS) for j, way in enumera
 
 @pytest.mark.parametrize(("layout", "way"), LYING)
 def test_blocks_of_a_cluster_share_operands(layout, way):
-    """Clusters of which some tiles lie beyond the matrix, X from shared memory and from registers; a device so small
-    that blocks walk over several tiles."""
+    """Clusters with some tiles outside the matrix, X from shared memory and from registers; a device so small
+    that blocks compute several tiles."""
     long, short = (128 if "math_warpgroups=2" in way and "pingpong" not in way else 64), (64 if "=4" in way else 32)
     on, seen = replace(H200, sms=8) if "persistent" in way else H200, 0
     problems = Gemm(200, 152, 136, layout, "f16"), Gemm(148, 144, 68, layout, "f32", "tf32")
@@ -121,7 +121,7 @@ def test_blocks_of_a_cluster_share_operands(layout, way):
         ),
     ],
 )
-def test_warps_that_copy_give_registers(p, text):
+def test_producer_warps_give_up_registers(p, text):
     c = parse_config("family=2 " + text)
     verify(p, c, "integers", on="h200")
 
@@ -136,7 +136,7 @@ def test_warps_that_copy_give_registers(p, text):
         (Gemm(64, 64, 256, "TN", "s8"), "ml=64 nl=64 u=64 stages=2 vec_c=2 operand_path=2"),
     ],
 )
-def test_fragments_are_read_without_conflicts(p, text):
+def test_fragment_loads_have_no_bank_conflicts(p, text):
     stats = []
     execute(p, parse_config("family=2 " + text), inputs(p, "integers", 1, 1.0), beta=1.0, on="h200", stats=stats)
     assert sum(s.shared.wavefronts for s in stats) > 100
@@ -145,7 +145,7 @@ def test_fragments_are_read_without_conflicts(p, text):
 
 @pytest.mark.parametrize("aligned", [1, 2, 4, 8])
 @pytest.mark.parametrize("dtype", ["e4m3", "f16", "f32"])
-def test_rows_that_tma_cannot_map_are_copied(dtype, aligned, monkeypatch):
+def test_rows_that_tma_cannot_map_are_packed(dtype, aligned, monkeypatch):
     """Every place that a chunk can begin at, rows with a gap behind them, starts between guards, a thread's only chunk
     or one of several; a lone row."""
     for n, layout in enumerate(LAYOUTS):
@@ -160,7 +160,7 @@ def test_rows_that_tma_cannot_map_are_copied(dtype, aligned, monkeypatch):
     verify(row, c, "normal", 2.0, 1.0, on="h200", shift=True)
 
 
-def test_one_operand_is_copied_and_the_other_not():
+def test_one_operand_is_packed_and_the_other_not():
     p = Gemm(35, 40, 64, "TN", "f16")
     c = parse_config("family=2 ml=64 nl=64 u=32 stages=2 operand_path=1")
     verify(p, c, "integers", on="h200")
@@ -170,7 +170,7 @@ def test_one_operand_is_copied_and_the_other_not():
 
 @pytest.mark.parametrize("shared", [-1, 0])
 @pytest.mark.parametrize("more", [0, 1])
-def test_items_of_a_batch_are_copied_each(more, shared):
+def test_each_batch_item_is_packed(more, shared):
     """``shared`` 0: all items have one B; ``more``: extents that TMA cannot map."""
     p = Gemm(36 + more, 40 + more, 72, "TN", "f32", "tf32", batch=3, stride_b=shared)
     driver, (a, b, old) = EmulatedDriver(H200), operands(p, 1, "integers")

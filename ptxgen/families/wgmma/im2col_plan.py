@@ -109,8 +109,9 @@ class Im2colLoads(MatrixLoads):
 
     @property
     def window(self) -> Window:
-        assert self.problem.window is not None
-        return self.problem.window
+        window: Window | None = self.problem.window
+        assert window is not None
+        return window
 
     @property
     def flipped(self) -> bool:
@@ -154,7 +155,7 @@ class Im2colLoads(MatrixLoads):
         return run_layouts(self.problem)
 
     @cached_property
-    def parameters(self) -> tuple[str, ...]:  # type: ignore[override]
+    def parameters(self) -> tuple[str, ...]:
         lines: list[Sequence[str]] = [("channels", "taps", "each")]
         lines += [tuple(f"{name}{a}" for name in PER_AXIS) for a in self.axes]
         lines += [(f"by_{name}", f"shift_{name}") for name in self.dividers]

@@ -108,7 +108,7 @@ class ChannelCopy:
 
 def image_copy(p: Gemm, name: str) -> Copy:
     """The copy of an operand that must be packed."""
-    copy = p.window.copy(name) if p.window is not None else None
+    copy: Copy | None = p.window.copy(name) if p.window is not None else None
     assert copy is not None
     return copy
 
@@ -121,7 +121,7 @@ class ChannelPacking(Packing):
     packs_empty = True
 
     @cached_property
-    def names(self) -> list[str]:  # type: ignore[override]
+    def names(self) -> list[str]:
         window = self.problem.window
         return [name for name in "ab" if window is not None and window.copy(name) is not None]
 

@@ -51,7 +51,7 @@ class RowPacking(Packing):
     template = "copy/pack_kernels.mako"
 
     @cached_property
-    def names(self) -> list[str]:  # type: ignore[override]
+    def names(self) -> list[str]:
         return [name for name in "ab" if copied(self.config, name)]
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Operands that come to shared memory as they lie, and are shifted there."""
+"""Unaligned operands, which consumers realign in shared memory."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from ptxgen.problem.device import device
 from ptxgen.problem.gemm import LAYOUTS, Gemm
 
 H200 = device("h200")
-#: lines of 32, 64 and 128 bytes of K, several boxes a line; sides whose last lines not all threads have
+#: rows of 32, 64 and 128 bytes of K, several boxes a row; extents whose last rows not all threads have
 WAYS = {
     "a warpgroup": "ml=64 nl=64 u=64 stages=3 operand_path=12",
-    "narrow lines": "ml=64 nl=48 u=32 stages=3 operand_path=12",
-    "narrowest lines": "ml=64 nl=16 u=16 math_warpgroups=2 pingpong=1 persistent=1 stages=3 operand_path=12",
-    "wide lines, N along": "transposed_mma=1 ml=80 nl=64 u=128 stages=3 operand_path=12",
+    "narrow rows": "ml=64 nl=48 u=32 stages=3 operand_path=12",
+    "narrowest rows": "ml=64 nl=16 u=16 math_warpgroups=2 pingpong=1 persistent=1 stages=3 operand_path=12",
+    "wide rows, transposed": "transposed_mma=1 ml=80 nl=64 u=128 stages=3 operand_path=12",
     "two warpgroups": "ml=128 nl=96 math_warpgroups=2 u=64 stages=3 operand_path=12 epilogue_smem=1",
-    "more threads than lines": "ml=128 nl=16 math_warpgroups=2 u=16 stages=3 operand_path=12",
-    "A alone": "ml=64 nl=64 u=64 stages=3 operand_path=6",
-    "B alone": "ml=64 nl=64 u=64 stages=3 operand_path=9",
-    "slices that wait": "ml=64 nl=32 u=32 stages=3 kg=2 splitk=3 operand_path=12",
-    "a cluster's sum": "ml=64 nl=32 u=32 stages=3 cluster_k=2 operand_path=12",
+    "more threads than rows": "ml=128 nl=16 math_warpgroups=2 u=16 stages=3 operand_path=12",
+    "only A": "ml=64 nl=64 u=64 stages=3 operand_path=6",
+    "only B": "ml=64 nl=64 u=64 stages=3 operand_path=9",
+    "last-slice fix-up": "ml=64 nl=32 u=32 stages=3 kg=2 splitk=3 operand_path=12",
+    "cluster reduction": "ml=64 nl=32 u=32 stages=3 cluster_k=2 operand_path=12",
 }
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_rows_at_any_place(way):
+def test_rows_of_any_alignment(way):
     """Starts of 2, 4, 8 and 16 bytes between guards of NaN, every residue of a leading dimension, the ends of M, N and K
     inside a tile."""
     c = parse_config(f"family=2 {WAYS[way]}")
@@ -63,8 +63,8 @@ def test_fewer_rows_than_residues(m, n, k, layout):
 
 
 @pytest.mark.parametrize("way", ["math_warpgroups=1", "math_warpgroups=2 pingpong=1"])
-def test_a_tile_begins_where_the_ring_stands(way):
-    """Blocks that walk over two or three tiles, of more passes than stages."""
+def test_a_tile_begins_at_any_stage_of_the_ring(way):
+    """Blocks compute two or three tiles, with more iterations of K than stages."""
     p = Gemm(2053, 71, 70, "NT", "f16", aligned_a=2, aligned_b=4)
     c = parse_config(f"family=2 ml=64 nl=8 u=16 stages=3 persistent=1 operand_path=12 {way}")
     verify(p, c, "integers", data=1, on="h200", shift=True)
