@@ -10,7 +10,7 @@
     .reg .b32 %x_first, %y_first, %x_rem, %y_rem, %subtile_rem;
     .reg .b16 %element;
     .reg .f32 %v;
-    .reg .pred %outside, %in;
+    .reg .pred %low, %in;
     shr.u32 %x_first, %lane, 2;
     mad.lo.u32 %x_first, %wg_warp, 16, %x_first;
     add.u32 %x_first, %x_first, %x;
@@ -59,8 +59,8 @@ ${apply_vector("bias", plan.add, chunk, (stage == "bias_row") != plan.epilogue.t
     mov.f32 ${out}, ${r};
 % endfor
 % if stage != "relu":
-    setp.le.s32 %outside, %subtile_rem, ${put.column};
-    @%outside bra.uni ${label};
+    setp.le.s32 %low, %subtile_rem, ${put.column};
+    @%low bra.uni ${label};
 % endif
 ${curves[stage](to, "", 0, "", None, None)}\
 % if stage != "relu":
