@@ -10,7 +10,7 @@ from ptxgen.lowering.implicit_gemm import WINDOW
 from ptxgen.problem.gemm import STRIDED
 
 
-class CooperativePlan(Plan):
+class MultistagePlan(Plan):
     """A plan of ``kernel/multistage.mako``. A family sets ``a`` and ``b`` (how an operand lies in shared memory and
     where its fragments are), ``ns`` (columns of C that a thread or lane holds) and ``stage_bytes``."""
 
@@ -21,12 +21,12 @@ class CooperativePlan(Plan):
     stage_bytes: int
     predicated: bool
 
-    def _epilogue(self) -> None:
-        super()._epilogue()
+    def _set_c_access(self) -> None:
+        super()._set_c_access()
         self._find()
-        self.everywhere = not self.geometry.gathers
+        self.computes_oob = not self.geometry.gathers
         #: a row of what a thread holds, or a vector of the block's tile
-        self.row = Tile("e", self.sum, (max(self.ns, self.vec_c),))
+        self.row = Tile("e", self.epilogue_type, (max(self.ns, self.vec_c),))
         self.columns = [self.b.offset(j) for j in range(0, self.ns, self.vec_c)]
 
     # ---- addresses in global memory
@@ -54,7 +54,7 @@ class CooperativePlan(Plan):
     def skip(self, x: Any, piece: Any, first: bool) -> str:
         """The predicate by which a piece is not loaded, once the addressing has set it; "" if it always is.
         ``first``: of the stage that takes what K leaves over."""
-        if x.windowed or (first and self.checked):
+        if x.windowed or (first and self.checks_bounds):
             return "%skip"
         return str(piece.out) if self.predicated else ""
 
@@ -65,5 +65,5 @@ class CooperativePlan(Plan):
             f" B at {self.b.base} ({self.b.size} bytes, rows of {self.b.row})"
         ]
         if self.geometry.gathers:
-            lines.append(f"then {self.kl} tiles of C, rows of {self.row_c}, in the same place")
+            lines.append(f"then {self.kl} tiles of C, rows of {self.c_row_pitch}, in the same place")
         return lines

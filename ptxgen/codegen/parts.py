@@ -31,6 +31,28 @@ class Reduction(StrEnum):
         """The reduction that ``config`` selects."""
         return _REDUCTIONS[config.splitk] if config.kg > 1 else cls.NONE
 
+    @property
+    def prescales_c(self) -> bool:
+        """Whether an auxiliary kernel scales C by beta before the main kernel runs."""
+        return self is Reduction.MEMSET_RED
+
+    @property
+    def uses_flag(self) -> bool:
+        """Whether the other slices wait for a flag of the tile, which slice 0 sets once C is scaled."""
+        return self is Reduction.FLAG_RED
+
+    @property
+    def stores_partials(self) -> bool:
+        """Whether the main kernel stores partial sums, and an auxiliary kernel computes C from them."""
+        return self is Reduction.WORKSPACE
+
+    @property
+    def store_op(self) -> str:
+        """The slot that stores one vector of sums: to C, by red to C, or to the workspace."""
+        if self in (Reduction.MEMSET_RED, Reduction.FLAG_RED):
+            return "epilogue/red.mako"
+        return "epilogue/partial.mako" if self.stores_partials else "epilogue/store.mako"
+
 
 _REDUCTIONS = {
     SPLIT_MEMSET: Reduction.MEMSET_RED,

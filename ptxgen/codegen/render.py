@@ -42,8 +42,8 @@ def header(plan: Plan) -> list[str]:
     """The comment that opens a module: what it computes, how it is launched, what lies where, how to emit it again."""
     c = plan.config
     lines = [
-        *plan.asked.computes,
-        f"{plan.asked.PARAMETERS}, alpha and beta are parameters; {plan.accesses}",
+        *plan.source_problem.computes,
+        f"{plan.source_problem.PARAMETERS}, alpha and beta are parameters; {plan.accesses}",
         "",
         f"config   {c}",
         f"launch   grid {plan.grid}, tile {c.ml} x {c.nl}; block ({plan.threads}, 1, 1);"
@@ -77,4 +77,4 @@ def render(plan: Plan) -> Source:
         raise RenderError(f"{plan.kernel} failed on {what}: {error}\n{trace}") from error
     tidy = spaced(out)
     entries, registers = tuple(_ENTRY.findall(tidy)), int(plan.geometry.registers)
-    return Source(tidy, entries, plan.target, plan.shared, registers, plan.dependents(entries))
+    return Source(tidy, entries, plan.target, plan.shared, registers, plan.pdl_entries(entries))

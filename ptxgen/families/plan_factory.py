@@ -5,13 +5,13 @@ from __future__ import annotations
 from ptxgen.codegen.config import Config
 from ptxgen.codegen.plan import Plan
 from ptxgen.errors import ConfigError
-from ptxgen.families.depthwise.plan import SlidePlan
-from ptxgen.families.depthwise.wgrad_plan import SummingPlan
+from ptxgen.families.depthwise.plan import DepthwisePlan
+from ptxgen.families.depthwise.wgrad_plan import DepthwiseWgradPlan
 from ptxgen.families.geometry import geometry
 from ptxgen.families.mma.plan import MmaPlan
 from ptxgen.families.rules import require
 from ptxgen.families.simt.plan import SimtPlan
-from ptxgen.families.skinny.plan import StreamPlan
+from ptxgen.families.skinny.plan import SkinnyPlan
 from ptxgen.families.wgmma.bf16x3 import planes
 from ptxgen.families.wgmma.operand_packing import A, B
 from ptxgen.families.wgmma.pack_channels import plan_of
@@ -23,7 +23,7 @@ from ptxgen.problem.device import Device
 from ptxgen.problem.registry import Problem
 
 #: by the code of the ``family`` axis
-PLANS: tuple[type[Plan], ...] = (SimtPlan, MmaPlan, WgmmaPlan, StreamPlan, SlidePlan)
+PLANS: tuple[type[Plan], ...] = (SimtPlan, MmaPlan, WgmmaPlan, SkinnyPlan, DepthwisePlan)
 
 
 def plan_for(problem: Problem, config: Config, device: Device) -> Plan:
@@ -33,13 +33,13 @@ def plan_for(problem: Problem, config: Config, device: Device) -> Plan:
     kind, product = PLANS[config.family], lower(problem)
     if kind is WgmmaPlan and product.window is not None:
         kind = plan_of(product.window, config)
-    elif kind is SlidePlan and product.strip is not None and product.strip.summed:
-        kind = SummingPlan
+    elif kind is DepthwisePlan and product.strip is not None and product.strip.summed:
+        kind = DepthwiseWgradPlan
     elif kind is WgmmaPlan and planes(product) > 1:
         kind = PartingPlan
     elif kind is WgmmaPlan and config.operand_path & (A | B):
         kind = CopiedPlan
     require(product, config, device)
     plan = kind(product, config, device, geometry(product, config))
-    plan.asked = problem
+    plan.source_problem = problem
     return plan

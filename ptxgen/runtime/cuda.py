@@ -169,7 +169,7 @@ class CudaDriver:
             except self._error as e:
                 self._cuda.Context.synchronize()  # raises where an earlier kernel destroyed the context
                 raise AssembleError(f"the driver rejected the kernel: {e}", str(e)) from e
-        for name in source.dependent:
+        for name in source.pdl_entries:
             functions[name] = launches.InPlace(self._handled, functions[name])
         return CudaKernel(self, source, functions, registers, spills)
 
@@ -226,7 +226,7 @@ class CudaDriver:
     def _resolve(self, kernel: CudaKernel, step: Step, parameters: bytes) -> launches.Function:
         """The entry of a step, fit for foreign streams."""
         function = kernel.functions[step.entry]
-        dependent = step.entry in kernel.source.dependent
+        dependent = step.entry in kernel.source.pdl_entries
         plain = function.plain if dependent else function
         made = self._handled(plain, step.grid, step.block, parameters, step.shared, dependent)
         kernel.anywhere[step.entry] = made

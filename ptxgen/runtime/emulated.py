@@ -114,7 +114,7 @@ class EmulatedDriver:
             step.block,
             parameters,
             step.shared,
-            dependent=step.entry in kernel.source.dependent,
+            dependent=step.entry in kernel.source.pdl_entries,
         )
         self.last.append(clock.from_stats(counts(stats, kernel, step), self.device))
 

@@ -73,7 +73,7 @@ class Runner:
         self.driver, self.plan, self.kernel, self.problem = driver, plan, kernel, problem
         self.workspace = workspace or Workspace(driver)
         made = plan.launch(lower(problem))
-        self.launch = replace(made, steps=tuple(step.placed(self.workspace.tables.of) for step in made.steps))
+        self.launch = replace(made, steps=tuple(step.with_tables(self.workspace.tables.of) for step in made.steps))
 
     @property
     def tables(self) -> tuple[Resident, ...]:

@@ -26,8 +26,8 @@ ${lane("%col", [plan.b.lane_of_c])}\
 % if plan.geometry.gathers:
     // where its share of the tile lies when it leaves through shared memory
     mad.lo.u32 %at, %group, ${plan.config.ml}, %row;
-    mad.lo.u32 %at, %at, ${plan.row_c}, %col;
-    mad.lo.u32 %share, %at, ${plan.sum_bytes}, %smem;
+    mad.lo.u32 %at, %at, ${plan.c_row_pitch}, %col;
+    mad.lo.u32 %share, %at, ${plan.epilogue_bytes}, %smem;
 % endif
     }
 </%def>

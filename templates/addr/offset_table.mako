@@ -18,7 +18,7 @@ ${lanes.own(x, f"%down_{x.name}")}\
 % if plan.predicated:
     setp.ge.u32 ${out}, %t0, %${x.extent};
 % endif
-% if plan.checked:
+% if plan.checks_bounds:
     sub.u32 %t2, ${x.limit}, ${x.edge};
     min.u32 %t0, %t0, %t2;
 % endif
@@ -47,7 +47,7 @@ ${look(x)}\
 </%def>
 
 <%def name="advance(x, first)">
-% if first and plan.checked:
+% if first and plan.checks_bounds:
     mad.wide.u32 %down_${x.name}, %first, ${x.entry}, %down_${x.name};
 % else:
     add.u64 %down_${x.name}, %down_${x.name}, ${x.entry * x.depth};
@@ -61,10 +61,10 @@ ${look(x)}\
 % if x.windowed:
     add.u32 %t1, %origin_${x.name}${x.mns.index(p.mn)}, %delta_${x.name}${x.ks.index(p.k)};
     sub.u32 %t2, %high_${x.name}, %t1;
-    lop3.b32 %t1, %t1, %t2, %guard_${x.name}, ${plan.GUARD_LOST};
+    lop3.b32 %t1, %t1, %t2, %guard_${x.name}, ${plan.OUT_OF_IMAGE_LUT};
     setp.ne.u32 %skip, %t1, 0;
 % endif
-% if first and plan.checked:
+% if first and plan.checks_bounds:
     add.u32 %t0, %k_${x.name}, ${p.k};
     setp.ge${".or" if x.windowed else ""}.u32 %skip, %t0, %first${", %skip" if x.windowed else ""};
 % endif

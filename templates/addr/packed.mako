@@ -1,7 +1,7 @@
 ## Operands whose rows fit no wide access, copied first to rows of whole 128 bytes in the workspace, zeros behind them.
-<%namespace name="dependent" file="/ptx/pdl.mako"/>
+<%namespace name="pdl" file="/ptx/pdl.mako"/>
 <%def name="places()">
-% for x in plan.repacked:
+% for x in plan.packed_operands:
     // ${x.name.upper()}: where its copy lies
     ld.param.u32 %t0, [at_${x.name}];
     mad.wide.u32 %${x.name.upper()}, %t0, 128, %W;
@@ -9,19 +9,19 @@
 </%def>
 
 <%def name="entries()">
-% if plan.repacked:
+% if plan.packed_operands:
 
-// C = A B needs ${" and ".join(x.name.upper() for x in plan.repacked)} in rows of whole 128 bytes: each thread copies 16 bytes
+// C = A B needs ${" and ".join(x.name.upper() for x in plan.packed_operands)} in rows of whole 128 bytes: each thread copies 16 bytes
 .visible .entry ${plan.entry}_repack(
     .param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,
-% for line in plan.array_parameters:
+% for line in plan.epilogue_parameters:
     ${line}
 % endfor
 % for line in plan.repack_parameters:
     ${line}
 % endfor
 )
-.maxntid ${plan.PASS_THREADS}, 1, 1
+.maxntid ${plan.AUX_KERNEL_THREADS}, 1, 1
 {
     .reg .b64 %from, %to, %W, %t64, %u64;
     .reg .b32 %rows, %columns, %ld, %pitch, %filled, %at, %y, %i, %r, %q, %t0, %t1;
@@ -34,9 +34,9 @@
     ${plan.packed_words.declaration}
     ld.param.u64 %W, [W];
     cvta.to.global.u64 %W, %W;
-${dependent.at_once()}\
+${pdl.trigger_and_wait()}\
     mov.u32 %y, %ctaid.y;
-% for n, x in enumerate(plan.repacked):
+% for n, x in enumerate(plan.packed_operands):
     setp.eq.u32 %mine, %y, ${n};
     @%mine ld.param.u64 %from, [${x.name.upper()}];
     @%mine ld.param.u32 %rows, [rows_${x.name}];
@@ -67,7 +67,7 @@ ${dependent.at_once()}\
     // 16 bytes %i of the copy: its row, its column
     mov.u32 %i, %ctaid.x;
     mov.u32 %t0, %tid.x;
-    mad.lo.u32 %i, %i, ${plan.PASS_THREADS}, %t0;
+    mad.lo.u32 %i, %i, ${plan.AUX_KERNEL_THREADS}, %t0;
     div.u32 %t1, %pitch, ${plan.chunk};
     div.u32 %r, %i, %t1;
     mul.lo.u32 %t0, %r, %t1;

@@ -47,8 +47,8 @@
 % if plan.geometry.gathers:
     // where this thread's share of the tile lies when it leaves through shared memory
     mad.lo.u32 %at, %kg, ${plan.config.ml}, %row;
-    mad.lo.u32 %at, %at, ${plan.row_c}, %col;
-    mad.lo.u32 %share, %at, ${plan.sum_bytes}, %smem;
+    mad.lo.u32 %at, %at, ${plan.c_row_pitch}, %col;
+    mad.lo.u32 %share, %at, ${plan.epilogue_bytes}, %smem;
 % endif
     }
 </%def>

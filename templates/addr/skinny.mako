@@ -30,8 +30,8 @@ ${pointers(x, own)}\
     mov.u32 ${"%row" if plan.config.transposed_mma else "%col"}, 0;
     // where its share of the tile lies when it leaves through shared memory
     mad.lo.u32 %at, %group, ${plan.config.ml}, %row;
-    mad.lo.u32 %at, %at, ${plan.row_c}, %col;
-    mad.lo.u32 %share, %at, ${plan.sum_bytes}, %smem;
+    mad.lo.u32 %at, %at, ${plan.c_row_pitch}, %col;
+    mad.lo.u32 %share, %at, ${plan.epilogue_bytes}, %smem;
     add.u32 %kt, %kt, %k0;
     }
 </%def>

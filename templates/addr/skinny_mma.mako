@@ -25,8 +25,8 @@ ${streamed.pointers(plan.y, "%fed")}\
     mul.lo.u32 ${long}, %part, ${plan.x.side};
     shl.b32 ${thin}, %q, 1;
     mad.lo.u32 %at, %group, ${plan.config.ml}, %row;
-    mad.lo.u32 %at, %at, ${plan.row_c}, %col;
-    mad.lo.u32 %share, %at, ${plan.sum_bytes}, %smem;
+    mad.lo.u32 %at, %at, ${plan.c_row_pitch}, %col;
+    mad.lo.u32 %share, %at, ${plan.epilogue_bytes}, %smem;
     }
 </%def>
 

@@ -1,13 +1,13 @@
 ## f32 operands as sums of three bf16: planes in the workspace, each what those before it leave, rounded, K contiguous.
 <%namespace name="thread" file="/addr/split_bf16x3_threads.mako"/>
-<%namespace name="dependent" file="/ptx/pdl.mako"/>
+<%namespace name="pdl" file="/ptx/pdl.mako"/>
 <%def name="entries()">
 <% p = plan.PARTING %>\
 
 // C = A B needs A and B as sums of three bf16: a block parts ${p.BLOCK_ROWS} rows, ${p.BLOCK_K} of K
 .visible .entry ${plan.entry}_part(
     .param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,
-% for line in plan.array_parameters:
+% for line in plan.epilogue_parameters:
     ${line}
 % endfor
 % for line in plan.parting_parameters:
@@ -22,7 +22,7 @@
     ld.param.u64 %W, [W];
     cvta.to.global.u64 %W, %W;
     ld.param.u32 %K, [K];  ld.param.u32 %pitch, [pitch];
-${dependent.at_once()}\
+${pdl.trigger_and_wait()}\
     mov.u32 %thread, %tid.x;
     mov.u32 %block, %ctaid.x;
     ld.param.u32 %blocks_a, [blocks_a];

@@ -15,7 +15,7 @@ ${(walking if x.many else pointers)(x)}\
     add.u32 %t1, %k_${x.name}, ${p.k};
 % if plan.predicated:
     setp.ge.u32 ${p.out}, %t0, %${x.extent};
-% elif plan.checked:
+% elif plan.checks_bounds:
     sub.u32 %t2, ${x.limit}, ${x.edge};
     min.u32 %t0, %t0, %t2;
 % endif
@@ -73,14 +73,14 @@ ${row_of(x, p)}\
 
 <%def name="advance(x, first)">
 <% pointers = [f"%ptr_{x.name}"] if x.many else [f"%ptr_{x.name}{p.index}" for p in x.pieces] %>\
-% if first and plan.checked and not x.kmajor:
+% if first and plan.checks_bounds and not x.kmajor:
     mul.wide.u32 %u64, %ld${x.name}, %first;
     mul.lo.u64 %u64, %u64, ${x.global_bytes};
 % endif
 % for pointer in pointers:
-% if first and plan.checked and x.kmajor:
+% if first and plan.checks_bounds and x.kmajor:
     mad.wide.u32 ${pointer}, %first, ${x.global_bytes}, ${pointer};
-% elif first and plan.checked:
+% elif first and plan.checks_bounds:
     add.u64 ${pointer}, ${pointer}, %u64;
 % elif x.kmajor:
     add.u64 ${pointer}, ${pointer}, ${x.global_bytes * x.depth};
@@ -92,7 +92,7 @@ ${row_of(x, p)}\
 
 ## Sets %skip where piece p of the first stage lies past what that stage takes of K, or outside M or N.
 <%def name="skip(x, p, first)">
-% if first and plan.checked:
+% if first and plan.checks_bounds:
     add.u32 %t0, %k_${x.name}, ${p.k};
     setp.ge.u32 %skip, %t0, %first;
 % if plan.predicated:

@@ -1,13 +1,13 @@
 ## A pass that copies images, or what is beside them, to rows of channels: a block takes some channels of some places,
 ## which change sides in shared memory.
-<%namespace name="dependent" file="/ptx/pdl.mako"/>
+<%namespace name="pdl" file="/ptx/pdl.mako"/>
 <%def name="entries()">
 <% t = plan.arranged[0] %>\
 
 // TMA walks over pixels whose channels lie side by side: a copy of ${" and ".join(x.name.upper() for x in plan.arranged)}
 .visible .entry ${plan.entry}_arrange(
     .param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,
-% for line in plan.array_parameters:
+% for line in plan.epilogue_parameters:
     ${line}
 % endfor
 % for line in plan.arranging_parameters:
@@ -25,7 +25,7 @@
 % endfor
     ld.param.u64 %W, [W];
     cvta.to.global.u64 %W, %W;
-${dependent.at_once()}\
+${pdl.trigger_and_wait()}\
     mov.u32 %thread, %tid.x;
     mov.u32 %smem, smem;
     mov.u32 %block, %ctaid.x;

@@ -1,13 +1,13 @@
 ## A pass that copies operands as they are, to rows of whole 128 bytes: each thread puts 16 bytes together from the two
 ## aligned 16 that they lie in, of large ones several times. What it brings from behind a row nobody reads.
-<%namespace name="dependent" file="/ptx/pdl.mako"/>
+<%namespace name="pdl" file="/ptx/pdl.mako"/>
 <%def name="entries()">
 <% t = plan.pitch %>\
 
 // C = A B needs ${" and ".join(name.upper() for name in plan.pitched)} in rows of whole 128 bytes: each thread copies 16 bytes
 .visible .entry ${plan.entry}_pitch(
     .param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,
-% for line in plan.array_parameters:
+% for line in plan.epilogue_parameters:
     ${line}
 % endfor
 % for line in plan.pitch_parameters:
@@ -36,7 +36,7 @@
     ld.param.u64 %to, [W];
     cvta.to.global.u64 %to, %to;
     mov.u32 %i, %ctaid.x;
-${dependent.at_once()}\
+${pdl.trigger_and_wait()}\
 % if len(plan.pitched) > 1:
     // blocks of A, then of B
     ld.param.u32 %t0, [blocks_a];

@@ -1,7 +1,7 @@
 ## A pass that makes K contiguous: TMA brings a block 128 rows of K, threads transpose squares of 16 bytes' elements in
 ## registers, TMA stores what they put together.
 <%namespace name="sync" file="/ptx/barrier.mako"/>
-<%namespace name="dependent" file="/ptx/pdl.mako"/>
+<%namespace name="pdl" file="/ptx/pdl.mako"/>
 <%def name="entries()">
 <%
     t = plan.transposition
@@ -10,7 +10,7 @@
 
 // C = A B needs ${" and ".join(name.upper() for name in plan.turned)} with K contiguous: each block transposes ${t.side} x ${t.DEPTH} elements
 .visible .entry ${plan.entry}_repack(
-    .param .u64 C, .param .u64 W, ${"".join(line + " " for line in plan.array_parameters)}.param .u32 across, .param .u32 first_item,
+    .param .u64 C, .param .u64 W, ${"".join(line + " " for line in plan.epilogue_parameters)}.param .u32 across, .param .u32 first_item,
     .param .align 64 .b8 map_from[128], .param .align 64 .b8 map_to[128]
 )
 .maxntid ${t.threads}, 1, 1
@@ -28,7 +28,7 @@
     mov.b64 %to, map_to;
     cvta.param.u64 %to, %to;
     ld.param.u32 %across, [across];
-${dependent.at_once()}\
+${pdl.trigger_and_wait()}\
 % if plan.batched:
     .reg .b32 %item;
     ld.param.u32 %item, [first_item];

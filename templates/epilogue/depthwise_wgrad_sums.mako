@@ -1,13 +1,13 @@
 ## Sums of a block's threads, tap by tap, to the workspace [slice][filter][tap]; a pass adds those of all slices to beta C,
 ## always in the same order.
 <%namespace name="ptx" file="/epilogue/c_elements.mako"/>
-<%namespace name="dependent" file="/ptx/pdl.mako"/>
-<%def name="leave()">
-<% s, n, threads, size = plan.strip, plan.wide, plan.threads, plan.sum_bytes %>\
+<%namespace name="pdl" file="/ptx/pdl.mako"/>
+<%def name="store_partials()">
+<% s, n, threads, size = plan.strip, plan.wide, plan.threads, plan.epilogue_bytes %>\
     // each tap's sums lie side by side
     mad.lo.u32 %t0, %thread, ${size}, %smem;
 % for i, r in enumerate(plan.acc.all):
-    st.shared.${plan.sum} [%t0+${i * threads * size}], ${r};
+    st.shared.${plan.epilogue_type} [%t0+${i * threads * size}], ${r};
 % endfor
     bar.sync 0;
     .reg .b32 %sum, %filter, %place, %every;
@@ -26,11 +26,11 @@ ADD:
     @%p bra ADDED;
     mad.lo.u32 %t0, %sum, ${threads}, %l;
     mad.lo.u32 %t0, %t0, ${size}, %smem;
-    mov.${plan.sum} %alpha, ${plan.zero};
+    mov.${plan.epilogue_type} %alpha, ${plan.zero};
 <% step = plan.config.nl if s.grouped else plan.LANES %>\
 % for m in range(threads // step):
-    ld.shared.${plan.sum} %v, [%t0+${m * step * size}];
-    add.rn.${plan.sum} %alpha, %alpha, %v;
+    ld.shared.${plan.epilogue_type} %v, [%t0+${m * step * size}];
+    add.rn.${plan.epilogue_type} %alpha, %alpha, %v;
 % endfor
 % if s.grouped:
     // sum = tap * ${n} + which of ${n} filters side by side
@@ -43,7 +43,7 @@ ADD:
     mov.u32 %t1, %n_lanes;
 ${store("@%here ")}\
 % else:
-    st.shared.${plan.sum} [%t0], %alpha;
+    st.shared.${plan.epilogue_type} [%t0], %alpha;
 % endif
     add.u32 %sum, %sum, ${threads // step};
     bra ADD;
@@ -55,10 +55,10 @@ SUM:
     setp.ge.u32 %p, %place, ${s.tapped};
     @%p bra DONE;
     mad.lo.u32 %t0, %place, ${threads * size}, %smem;
-    mov.${plan.sum} %alpha, ${plan.zero};
+    mov.${plan.epilogue_type} %alpha, ${plan.zero};
 % for m in range(plan.LANES):
-    ld.shared.${plan.sum} %v, [%t0+${m * size}];
-    add.rn.${plan.sum} %alpha, %alpha, %v;
+    ld.shared.${plan.epilogue_type} %v, [%t0+${m * size}];
+    add.rn.${plan.epilogue_type} %alpha, %alpha, %v;
 % endfor
     mov.u32 %filter, %tile;
     mov.u32 %t1, %nctaid.x;
@@ -71,36 +71,36 @@ DONE:
 
 ## %alpha, a sum, times alpha to tap %place of %filter; %t1: filters.
 <%def name="store(guard)">
-    ld.param.${plan.sum} %v, [alpha];
-    mul.rn.${plan.sum} %alpha, %alpha, %v;
+    ld.param.${plan.epilogue_type} %v, [alpha];
+    mul.rn.${plan.epilogue_type} %alpha, %alpha, %v;
     mad.lo.u32 %t1, %t1, %slice, %filter;
     mul.wide.u32 %t64, %t1, ${plan.strip.tapped};
     cvt.u64.u32 %table, %place;
     add.u64 %t64, %t64, %table;
-    mad.lo.u64 %t64, %t64, ${plan.sum_bytes}, %W;
-    ${guard}st.global.${plan.sum} [%t64], %alpha;
+    mad.lo.u64 %t64, %t64, ${plan.epilogue_bytes}, %W;
+    ${guard}st.global.${plan.epilogue_type} [%t64], %alpha;
 </%def>
 
 <%def name="entries()">
-<% size = plan.sum_bytes %>\
+<% size = plan.epilogue_bytes %>\
 
 // C = beta C + the sums of all slices: ${plan.PARTS} threads add those of a tap, and one theirs
 .visible .entry ${plan.entry}_add(
     .param .u64 C, .param .u64 W,
-    .param .u32 every, .param .u32 tapped, .param .u32 slices, .param .u32 far, .param .u32 near, .param .${plan.sum} beta
+    .param .u32 every, .param .u32 tapped, .param .u32 slices, .param .u32 far, .param .u32 near, .param .${plan.epilogue_type} beta
 )
 .maxntid ${plan.ACROSS * plan.PARTS}, 1, 1
 {
     .reg .b64 %C, %W, %at, %t64, %hop;
     .reg .b32 %every, %tapped, %slices, %far, %near, %thread, %smem, %n, %part, %t0, %t1;
     .reg .pred %p, %in, %old;
-    .reg .${plan.sum} %beta, %sum, %v;
-    ${plan.elements_declaration}
+    .reg .${plan.epilogue_type} %beta, %sum, %v;
+    ${plan.c_declaration}
     ld.param.u64 %C, [C];  ld.param.u64 %W, [W];
     cvta.to.global.u64 %C, %C;  cvta.to.global.u64 %W, %W;
     ld.param.u32 %every, [every];  ld.param.u32 %tapped, [tapped];  ld.param.u32 %slices, [slices];
-    ld.param.u32 %far, [far];  ld.param.u32 %near, [near];  ld.param.${plan.sum} %beta, [beta];
-${dependent.at_once()}\
+    ld.param.u32 %far, [far];  ld.param.u32 %near, [near];  ld.param.${plan.epilogue_type} %beta, [beta];
+${pdl.trigger_and_wait()}\
     mov.u32 %thread, %tid.x;
     mov.u32 %smem, smem;
     mov.u32 %t0, %ctaid.x;
@@ -111,25 +111,25 @@ ${dependent.at_once()}\
     mad.lo.u32 %t0, %part, %every, %n;
     mad.wide.u32 %at, %t0, ${size}, %W;
     mul.wide.u32 %hop, %every, ${size * plan.PARTS};
-    mov.${plan.sum} %sum, ${plan.zero};
+    mov.${plan.epilogue_type} %sum, ${plan.zero};
 SLICE:
     setp.lt.and.u32 %p, %part, %slices, %in;
     @!%p bra TAKEN;
-    ld.global.${plan.sum} %v, [%at];
-    add.rn.${plan.sum} %sum, %sum, %v;
+    ld.global.${plan.epilogue_type} %v, [%at];
+    add.rn.${plan.epilogue_type} %sum, %sum, %v;
     add.u64 %at, %at, %hop;
     add.u32 %part, %part, ${plan.PARTS};
     bra SLICE;
 TAKEN:
     mad.lo.u32 %t0, %thread, ${size}, %smem;
-    st.shared.${plan.sum} [%t0], %sum;
+    st.shared.${plan.epilogue_type} [%t0], %sum;
     bar.sync 0;
     setp.lt.and.u32 %in, %thread, ${plan.ACROSS}, %in;
     @!%in bra DONE;
-    mov.${plan.sum} %sum, ${plan.zero};
+    mov.${plan.epilogue_type} %sum, ${plan.zero};
 % for m in range(plan.PARTS):
-    ld.shared.${plan.sum} %v, [%t0+${m * plan.ACROSS * size}];
-    add.rn.${plan.sum} %sum, %sum, %v;
+    ld.shared.${plan.epilogue_type} %v, [%t0+${m * plan.ACROSS * size}];
+    add.rn.${plan.epilogue_type} %sum, %sum, %v;
 % endfor
     // filter %t0, its tap %n
     div.u32 %t0, %n, %tapped;
@@ -137,10 +137,10 @@ TAKEN:
     sub.u32 %n, %n, %t1;
     mul.lo.u32 %t0, %t0, %far;
     mad.lo.u32 %t0, %n, %near, %t0;
-    mad.wide.u32 %at, %t0, ${plan.element_bytes}, %C;
-    ${plan.differs} %old, %beta, ${plan.zero};
+    mad.wide.u32 %at, %t0, ${plan.c_bytes}, %C;
+    ${plan.setp_ne} %old, %beta, ${plan.zero};
 ${ptx.load("%at", 0, "@%old ")}\
-    @%old fma.rn.${plan.sum} %sum, ${plan.wide_c[0]}, %beta, %sum;
+    @%old fma.rn.${plan.epilogue_type} %sum, ${plan.c_values[0]}, %beta, %sum;
 ${ptx.store(["%sum"], "%at", 0, "")}\
 DONE:
     ret;

@@ -29,7 +29,7 @@
     mapa.shared::cluster.u32 %done, %done, ${owner};
 % endif
 % for slot in sent:
-    ${send} [%to+${slot.offset}], ${plan.braced(slot.into)}${done};
+    ${send} [%to+${slot.offset}], ${plan.operand_list(slot.into)}${done};
 % endfor
 % endfor
 SENT:
@@ -53,7 +53,7 @@ ${sync.wait(f"%bars+{plan.added_at}", 0, ".acquire.cluster")}\
     bar.warp.sync 0xffffffff;
 % endif
 % if slot.first:
-    ld.shared.v4.b32 ${plan.braced(slot.into)}, [%mine+${slot.offset}];
+    ld.shared.v4.b32 ${plan.operand_list(slot.into)}, [%mine+${slot.offset}];
 % else:
     ld.shared.v4.b32 {%got0, %got1, %got2, %got3}, [%mine+${slot.offset}];
 % for i, r in enumerate(slot.into):

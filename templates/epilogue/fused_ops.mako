@@ -8,12 +8,12 @@
     ld.param.u64 %${name}, [${name}];
     cvta.to.global.u64 %${name}, %${name};
 % endfor
-% if plan.one_bias:
+% if plan.scalar_bias:
     .reg .b32 %same;  mov.b32 %same, 0;
 % endif
-% if plan.own_bias:
+% if plan.batched_bias:
     // each item has its own
-    mul.wide.u32 %t64, %number, ${1 if plan.one_bias else "%M" if "bias_row" in plan.problem.stages else "%N"};
+    mul.wide.u32 %t64, %batch_index, ${1 if plan.scalar_bias else "%M" if "bias_row" in plan.problem.stages else "%N"};
     mad.lo.u64 %bias, %t64, ${plan.arrays["bias"][1]}, %bias;
 % endif
 % if "residual" in plan.arrays:
@@ -23,7 +23,7 @@
 </%def>
 
 ## The product itself, before beta C is added.
-<%def name="scaled(registers, at, offset, guard, row, column)">
+<%def name="scale_product(registers, at, offset, guard, row, column)">
 ${run([s for s in plan.problem.stages if s.startswith("scale")], registers, at, offset, guard, row, column)}\
 </%def>
 
@@ -41,10 +41,10 @@ ${run([s for s in plan.problem.stages if not s.startswith("scale")], registers, 
     .reg .b32 %index;
     .reg .b16 %one;
     .reg .f32 %single;
-    .reg .${plan.sum} %v;
+    .reg .${plan.epilogue_type} %v;
     .reg .pred %low;
-% if plan.begun:
-    mov.${plan.sum} %v, ${plan.zero};
+% if plan.preinitialised:
+    mov.${plan.epilogue_type} %v, ${plan.zero};
     mov.b16 %one, 0;
     mov.f32 %single, 0f00000000;
 % endif
@@ -69,11 +69,11 @@ ${load(kind, "%near", guard)}\
 
 ## What an address holds, in the type of sums, into %v.
 <%def name="load(kind, at, guard)">
-% if kind == plan.sum:
+% if kind == plan.epilogue_type:
     ${guard}ld.global.nc.${kind} %v, [${at}];
 % else:
     ${guard}ld.global.nc.${kind} %single, [${at}];
-    ${guard}cvt.${plan.sum}.${kind} %v, %single;
+    ${guard}cvt.${plan.epilogue_type}.${kind} %v, %single;
 % endif
 </%def>
 
@@ -109,20 +109,20 @@ ${each("scale_b", plan.mul, registers, guard, column, column)}\
 ${each("bias", plan.add, registers, guard, row, column)}\
 </%def>
 <%def name="bias_column(registers, at, offset, guard, row, column)">
-${each("bias", plan.add, registers, guard, ("%same", 0) if plan.one_bias else column, column)}\
+${each("bias", plan.add, registers, guard, ("%same", 0) if plan.scalar_bias else column, column)}\
 </%def>
 <%def name="residual(registers, at, offset, guard, row, column)">
     add.u64 %near, ${at}, %residual;
 ${ptx.load("%near", offset, guard)}\
 % for q, r in enumerate(registers):
-    ${guard}${plan.add} ${r}, ${r}, ${plan.wide_c[q]};
+    ${guard}${plan.add} ${r}, ${r}, ${plan.c_values[q]};
 % endfor
 </%def>
 ## NaN stays NaN.
 <%def name="relu(registers, at, offset, guard, row, column)">
 % for r in registers:
-    ${guard}setp.le.${plan.sum} %low, ${r}, ${plan.zero};
-    ${guard}selp.${plan.sum} ${r}, ${plan.zero}, ${r}, %low;
+    ${guard}setp.le.${plan.epilogue_type} %low, ${r}, ${plan.zero};
+    ${guard}selp.${plan.epilogue_type} ${r}, ${plan.zero}, ${r}, %low;
 % endfor
 </%def>
 ## x times a logistic function, by ex2 and rcp, which err by 2 units of the last place.

@@ -4,7 +4,7 @@
 <%namespace name="convert" file="/ptx/convert.mako"/>
 <%def name="setup()"></%def>
 
-<%def name="places()">
+<%def name="registers()">
     // this thread's first sum, and how much of C is left from there
     .reg .b64 %near;
     .reg .b32 %x_first, %y_first, %left_x, %left_y, %left;
@@ -21,7 +21,7 @@
     sub.s32 %left, ${plan.y_extent}, %y;
 </%def>
 
-<%def name="scaled_tile(chunk)">
+<%def name="scale_subtile(chunk)">
 % for stage in plan.problem.stages:
 % if stage == "scale":
 % for name in ("scale_a", "scale_b"):
@@ -38,7 +38,7 @@ ${each("scale_b", plan.mul, chunk, plan.swapped)}\
 % endfor
 </%def>
 
-<%def name="finish_tile(chunk)">
+<%def name="finish_subtile(chunk)">
 % for stage in plan.problem.stages:
 % if stage.startswith("bias"):
 ${each("bias", plan.add, chunk, (stage == "bias_row") != plan.swapped)}\
@@ -48,7 +48,7 @@ ${each("bias", plan.add, chunk, (stage == "bias_row") != plan.swapped)}\
 
 ## Activations, of one put at a time. What lies past the end has no long one: without a branch between many of these,
 ## ptxas would have all under way at once.
-<%def name="curve(put, label)">
+<%def name="activate(put, label)">
 <%
     curves = dict(relu=fused.relu, gelu=fused.gelu, silu=fused.silu)
     to = sum(plan.results(put), ())

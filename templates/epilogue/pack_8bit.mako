@@ -18,7 +18,7 @@
 
 ## The pairs of row ``n`` and the groups up to ``j``, which the low halves of their first registers hold.
 <%def name="send(j, n)">
-% if plan.packs and j % 4 == 3:
+% if plan.pack_8bit and j % 4 == 3:
 <%
     pairs = [plan.writes(j - 3 + i, n)[0] for i in range(4)]
     words = [w.registers[0] for w in pairs]
@@ -34,6 +34,6 @@
     @!%second mov.b32 %word1, %word2;
     setp.gt.and.s32 %in_group, %left_group, ${8 * (j - 3)}, %in_x${n};
     add.u64 %t64, %at${pairs[0].line}, %group;
-    @%in_group st.global${plan.stream}.v2.b32 [%t64+${pairs[0].offset}], {%word0, %word1};
+    @%in_group st.global${plan.store_cache_op}.v2.b32 [%t64+${pairs[0].offset}], {%word0, %word1};
 % endif
 </%def>

@@ -1,7 +1,7 @@
 ## Slices of K leave their sums in a workspace [slice][item][M][N]; a second pass adds them in a fixed order.
 <%def name="prepare()"></%def>
 
-<%def name="leaving(leave, math, put)">
+<%def name="store_tiles(store_c, math, store_op)">
     .reg .b64 %out;
     .reg .b32 %ldo;
     mul.wide.u32 %t64, %M, %N;
@@ -12,11 +12,11 @@
     cvt.u64.u32 %u64, %z;
 % endif
     mul.lo.u64 %t64, %t64, %u64;
-    mad.lo.u64 %out, %t64, ${plan.sum_bytes}, %W;
+    mad.lo.u64 %out, %t64, ${plan.epilogue_bytes}, %W;
     mov.b32 %ldo, %N;
-${leave.leave(math, put, False)}\
+${store_c.store_tile(math, store_op, False)}\
 </%def>
 
-<%def name="vector(registers, at, offset, guard, add, row, column)">
-    ${guard}st.global.${plan.vector} [${at}+${offset}], ${plan.braced(registers)};
+<%def name="store_vector(registers, at, offset, guard, add, row, column)">
+    ${guard}st.global.${plan.vector_type} [${at}+${offset}], ${plan.operand_list(registers)};
 </%def>

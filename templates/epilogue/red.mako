@@ -1,9 +1,9 @@
 ## Slices of K are added to C by red, in whatever order they finish, on a C that holds beta C before.
 <%namespace name="ptx" file="/epilogue/c_elements.mako"/>
-<%namespace name="items" file="/sched/batch.mako"/>
-<%namespace name="place" file="/${context['plan'].at_c}"/>
+<%namespace name="batch" file="/sched/batch.mako"/>
+<%namespace name="place" file="/${context['plan'].c_addr}"/>
 <%def name="prepare()">
-% if plan.flagged:
+% if plan.reduction.uses_flag:
 
     // ---- slice 0 leaves beta C in the tile, while its first stages arrive, and raises the tile's flag
     .reg .b64 %flag;
@@ -11,7 +11,7 @@
     mov.u32 %t1, %ctaid.y;
     mov.u32 %t2, %nctaid.x;
     mad.lo.u32 %t0, %t1, %t2, %t0;
-${items.count_tiles("%t0")}\
+${batch.tile_index("%t0")}\
     mad.wide.u32 %flag, %t0, 4, %W;
     setp.ne.u32 %p, %z, 0;
     @%p bra.uni CLEARED;
@@ -20,8 +20,8 @@ ${items.count_tiles("%t0")}\
     .reg .b32 %i, %r, %q;
     .reg .pred %in, %old;
     ${plan.row.declaration}
-    ${plan.elements_declaration}
-    ${plan.differs} %old, %beta, ${plan.zero};
+    ${plan.c_declaration}
+    ${plan.setp_ne} %old, %beta, ${plan.zero};
     mov.u32 %i, %thread;
     .pragma "nounroll";
 CLEAR:
@@ -34,14 +34,14 @@ CLEAR:
 % if plan.gather_loads < plan.threads:
     setp.lt.and.u32 %in, %i, ${plan.gather_loads}, %in;
 % endif
-${place.one("%at", "%r", "%q", plan.item_c, "%ldc", plan.element_bytes)}\
+${place.one("%at", "%r", "%q", plan.c_base, "%ldc", plan.c_bytes)}\
 % for q in range(plan.vec_c):
-    mov.${plan.sum} ${plan.row[q]}, ${plan.zero};
+    mov.${plan.epilogue_type} ${plan.row[q]}, ${plan.zero};
 % endfor
     and.pred %p, %in, %old;
 ${ptx.load("%at", 0, "@%p ")}\
 % for q in range(plan.vec_c):
-    @%p ${plan.mul} ${plan.row[q]}, ${plan.wide_c[q]}, %beta;
+    @%p ${plan.mul} ${plan.row[q]}, ${plan.c_values[q]}, %beta;
 % endfor
 ${ptx.store([plan.row[q] for q in range(plan.vec_c)], "%at", 0, "@%in ")}\
     add.u32 %i, %i, ${plan.threads};
@@ -56,12 +56,12 @@ CLEARED:
 % endif
 </%def>
 
-<%def name="leaving(leave, math, put)">
+<%def name="store_tiles(store_c, math, store_op)">
     .reg .b64 %out;
     .reg .b32 %ldo;
-    mov.b64 %out, ${plan.item_c};
+    mov.b64 %out, ${plan.c_base};
     mov.b32 %ldo, %ldc;
-% if plan.flagged:
+% if plan.reduction.uses_flag:
     // wait for the flag; the last slice to see it lowers it again
     setp.ne.u32 %p, %thread, 0;
     @%p bra READY;
@@ -80,15 +80,15 @@ WAIT:
 READY:
     bar.sync 0;
 % endif
-${leave.leave(math, put, False)}\
+${store_c.store_tile(math, store_op, False)}\
 </%def>
 
-<%def name="vector(registers, at, offset, guard, add, row, column)">
+<%def name="store_vector(registers, at, offset, guard, add, row, column)">
 % if plan.has_vector_red and len(registers) > 1:
-    ${guard}red.global.v${len(registers)}.f32.add [${at}+${offset}], ${plan.braced(registers)};
+    ${guard}red.global.v${len(registers)}.f32.add [${at}+${offset}], ${plan.operand_list(registers)};
 % else:
 % for q, r in enumerate(registers):
-    ${guard}red.global.add.${plan.sum} [${at}+${offset + q * plan.sum_bytes}], ${r};
+    ${guard}red.global.add.${plan.epilogue_type} [${at}+${offset + q * plan.epilogue_bytes}], ${r};
 % endfor
 % endif
 </%def>

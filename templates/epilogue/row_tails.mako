@@ -17,7 +17,7 @@
     mul.wide.u32 %from, %t0, %ldc;
     cvt.u64.u32 %t64, %t1;
     add.u64 %from, %from, %t64;
-    mad.lo.u64 %from, %from, 2, ${plan.item_c};
+    mad.lo.u64 %from, %from, 2, ${plan.c_base};
     mov.u32 %line, %quarter;
     mul.wide.u32 %to, %line, %ldc;
     mad.lo.u64 %to, %to, 2, %from;

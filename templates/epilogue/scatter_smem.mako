@@ -102,9 +102,9 @@ ${apart.lies(rows, "%of_row", "%t2", row)}\
     add.u32 %t2, %t2, ${row};
     sub.s32 %left, %M, %t2;
     add.s32 %t1, %of_row, %of;
-    mad.wide.s32 %at, %t1, 2, ${plan.item_c};
+    mad.wide.s32 %at, %t1, 2, ${plan.c_base};
     add.s32 %t1, %of_row, %of_next;
-    mad.wide.s32 %next, %t1, 2, ${plan.item_c};
+    mad.wide.s32 %next, %t1, 2, ${plan.c_base};
     mul.wide.u32 %hop, %step_${rows.name}, ${2 * s.pairs.across};
     // a line's chunks change places as the swizzle has it
     shr.u32 %t0, %line, ${s.shift};

@@ -1,7 +1,7 @@
 ## Slices of K leave their sums in the workspace, where the block that finishes them waits for each: a word is zero until
 ## it is written, because sums are stored with bits inverted, and set back to zero by who reads it. No sum is the pattern
 ## that becomes zero: of floats it is a NaN that no arithmetic makes, of integers one past what K allows.
-<%namespace name="items" file="/sched/batch.mako"/>
+<%namespace name="batch" file="/sched/batch.mako"/>
 <%def name="sum()">
     {
     .reg .b64 %home, %at;
@@ -14,7 +14,7 @@
     mov.u32 %t1, %ctaid.y;
     mov.u32 %t2, %nctaid.x;
     mad.lo.u32 %t0, %t1, %t2, %t0;
-${items.count_tiles("%t0")}\
+${batch.tile_index("%t0")}\
     mul.wide.u32 %t64, %t0, ${plan.meet_bytes};
     add.u64 %home, %W, %t64;
     mul.lo.u32 %t0, %wg, ${plan.part_wg};
@@ -50,7 +50,7 @@ FINISH:
 % for b, slots in enumerate(plan.batches):
 READ${b}:
 % for n, slot in enumerate(slots):
-    ld.relaxed.gpu.global.v4.b32 ${plan.braced([f"%got{4 * n + i}" for i in range(4)])}, [%home+${slot.offset}];
+    ld.relaxed.gpu.global.v4.b32 ${plan.operand_list([f"%got{4 * n + i}" for i in range(4)])}, [%home+${slot.offset}];
 % endfor
     setp.eq.u32 %some, %got0, 0;
 % for n in range(1, 4 * len(slots)):

@@ -1,46 +1,46 @@
 ## Passes over C that are launches of their own, each thread a vector of a row.
 <%namespace name="ptx" file="/epilogue/c_elements.mako"/>
-<%namespace name="items" file="/sched/batch.mako"/>
-<%namespace name="after" file="/${context['plan'].after}"/>
-<%namespace name="dependent" file="/ptx/pdl.mako"/>
-<%namespace name="place" file="/${context['plan'].at_c}"/>
+<%namespace name="batch" file="/sched/batch.mako"/>
+<%namespace name="fused_ops" file="/${context['plan'].fused_ops}"/>
+<%namespace name="pdl" file="/ptx/pdl.mako"/>
+<%namespace name="place" file="/${context['plan'].c_addr}"/>
 <%def name="entries()">
-% if plan.cleared:
+% if plan.reduction.prescales_c:
 ${entry("scale")}\
-% elif plan.partial:
+% elif plan.reduction.stores_partials:
 ${entry("reduce")}\
 % endif
 </%def>
 
 <%def name="entry(name)">
 
-// C = beta C${" + the sums of all slices, slice by slice" if plan.partial else ""}
+// C = beta C${" + the sums of all slices, slice by slice" if plan.reduction.stores_partials else ""}
 .visible .entry ${plan.entry}_${name}(
-    .param .u64 C, .param .u64 W, ${"".join(line + " " for line in plan.array_parameters + plan.item_parameters + plan.found_c)}.param .u32 M, .param .u32 N, .param .u32 ldc, .param .u32 shift,
-    .param .${plan.sum} beta${", .param .u32 slices" if plan.partial else ""}
+    .param .u64 C, .param .u64 W, ${"".join(line + " " for line in plan.epilogue_parameters + plan.batch_parameters + plan.c_table_parameters)}.param .u32 M, .param .u32 N, .param .u32 ldc, .param .u32 shift,
+    .param .${plan.epilogue_type} beta${", .param .u32 slices" if plan.reduction.stores_partials else ""}
 )
-.maxntid ${plan.PASS_THREADS}, 1, 1
+.maxntid ${plan.AUX_KERNEL_THREADS}, 1, 1
 {
     .reg .b64 %C, %W, %at, %from, %slice, %t64, %u64;
     .reg .b32 %M, %N, %ldc, %shift, %thread, %r, %q, %rows, %step, %t0, %slices, %s;
     .reg .pred %in, %old, %p;
-    .reg .${plan.sum} %beta;
+    .reg .${plan.epilogue_type} %beta;
     ${plan.row.declaration}
-    ${plan.other.declaration}
-    ${plan.elements_declaration}
+    ${plan.addend.declaration}
+    ${plan.c_declaration}
     ld.param.u64 %C, [C];  ld.param.u64 %W, [W];
     cvta.to.global.u64 %C, %C;  cvta.to.global.u64 %W, %W;
     ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %ldc, [ldc];  ld.param.u32 %shift, [shift];
-    ld.param.${plan.sum} %beta, [beta];
-${items.registers()}\
+    ld.param.${plan.epilogue_type} %beta, [beta];
+${batch.registers()}\
 % if plan.batched:
     mov.u32 %item, %ctaid.z;
-${items.places()}\
+${batch.c_address()}\
 % endif
-% if plan.partial:
-${after.setup()}\
+% if plan.reduction.stores_partials:
+${fused_ops.setup()}\
 % endif
-${dependent.at_once()}\
+${pdl.trigger_and_wait()}\
     mov.u32 %thread, %tid.x;
     // 2^shift threads along a row; blocks walk down the rows
     mov.u32 %t0, %ctaid.x;
@@ -52,7 +52,7 @@ ${dependent.at_once()}\
     add.u32 %q, %q, %t0;
     mul.lo.u32 %q, %q, ${plan.vec_c};
     setp.lt.u32 %in, %q, %N;
-    mov.u32 %rows, ${plan.PASS_THREADS};
+    mov.u32 %rows, ${plan.AUX_KERNEL_THREADS};
     shr.u32 %rows, %rows, %shift;
     shr.u32 %r, %thread, %shift;
     mov.u32 %t0, %ctaid.y;
@@ -61,19 +61,19 @@ ${dependent.at_once()}\
     mul.lo.u32 %step, %step, %rows;
     setp.lt.and.u32 %in, %r, %M, %in;
     @!%in bra DONE;
-    ${plan.differs} %old, %beta, ${plan.zero};
+    ${plan.setp_ne} %old, %beta, ${plan.zero};
 ROW:
-${place.one("%at", "%r", "%q", plan.item_c, "%ldc", plan.element_bytes)}\
+${place.one("%at", "%r", "%q", plan.c_base, "%ldc", plan.c_bytes)}\
 % for q in range(plan.vec_c):
-    mov.${plan.sum} ${plan.row[q]}, ${plan.zero};
+    mov.${plan.epilogue_type} ${plan.row[q]}, ${plan.zero};
 % endfor
-% if plan.partial:
+% if plan.reduction.stores_partials:
     mul.wide.u32 %t64, %r, %N;
 ${place.column("%q")}\
     add.u64 %t64, %t64, %u64;
-    mad.lo.u64 %from, %t64, ${plan.sum_bytes}, %W;
+    mad.lo.u64 %from, %t64, ${plan.epilogue_bytes}, %W;
     mul.wide.u32 %slice, %M, %N;
-    mul.lo.u64 %slice, %slice, ${plan.sum_bytes};
+    mul.lo.u64 %slice, %slice, ${plan.epilogue_bytes};
 % if plan.batched:
     cvt.u64.u32 %u64, %item;
     mad.lo.u64 %from, %slice, %u64, %from;
@@ -83,24 +83,24 @@ ${place.column("%q")}\
     ld.param.u32 %slices, [slices];
     mov.u32 %s, 0;
 SLICE:
-    ld.global.${plan.vector} ${plan.other.vector(0, n=plan.vec_c)}, [%from];
+    ld.global.${plan.vector_type} ${plan.addend.vector(0, n=plan.vec_c)}, [%from];
 % for q in range(plan.vec_c):
-    ${plan.add} ${plan.row[q]}, ${plan.row[q]}, ${plan.other[q]};
+    ${plan.add} ${plan.row[q]}, ${plan.row[q]}, ${plan.addend[q]};
 % endfor
     add.u64 %from, %from, %slice;
     add.u32 %s, %s, 1;
     setp.lt.u32 %p, %s, %slices;
     @%p bra SLICE;
 % endif
-% if plan.partial:
-${after.scaled([plan.row[q] for q in range(plan.vec_c)], "%at", 0, "", ("%r", 0), ("%q", 0))}\
+% if plan.reduction.stores_partials:
+${fused_ops.scale_product([plan.row[q] for q in range(plan.vec_c)], "%at", 0, "", ("%r", 0), ("%q", 0))}\
 % endif
 ${ptx.load("%at", 0, "@%old ")}\
 % for q in range(plan.vec_c):
-    @%old ${plan.fma} ${plan.row[q]}, ${plan.wide_c[q]}, %beta, ${plan.row[q]};
+    @%old ${plan.fma} ${plan.row[q]}, ${plan.c_values[q]}, %beta, ${plan.row[q]};
 % endfor
-% if plan.partial:
-${after.finish([plan.row[q] for q in range(plan.vec_c)], "%at", 0, "", ("%r", 0), ("%q", 0))}\
+% if plan.reduction.stores_partials:
+${fused_ops.finish([plan.row[q] for q in range(plan.vec_c)], "%at", 0, "", ("%r", 0), ("%q", 0))}\
 % endif
 ${ptx.store([plan.row[q] for q in range(plan.vec_c)], "%at", 0, "")}\
     add.u32 %r, %r, %step;

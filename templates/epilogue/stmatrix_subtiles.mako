@@ -2,7 +2,7 @@
 ## comes the same way, where beta is not zero.
 <%namespace name="sync" file="/ptx/barrier.mako"/>
 <%namespace name="boxes" file="/${context['plan'].boxes}"/>
-<%namespace name="after" file="/${context['plan'].after}"/>
+<%namespace name="fused_ops" file="/${context['plan'].fused_ops}"/>
 <%def name="setup()">
 <% s = plan.staging %>\
     // where this thread hands matrix rows of 16 bytes to stmatrix
@@ -38,7 +38,7 @@
     mad.lo.u32 %put${v}, %t0, 16, %r;
 % endfor
     }
-${after.setup()}\
+${fused_ops.setup()}\
 % if plan.brings:
     .reg .b32 %brought_phase;
     mov.u32 %brought_phase, 0;
@@ -53,7 +53,7 @@ ${after.setup()}\
 
 <%def name="early()">${boxes.early()}</%def>
 
-<%def name="leaving(leave, math, put)">
+<%def name="store_tiles(store_c, math, store_op)">
 <% s = plan.staging %>\
     {
     .reg .b32 %x, %y, %at, %x_at, %y_at, %word<4>;
@@ -64,7 +64,7 @@ ${after.setup()}\
     setp.neu.f32 %old, %beta, 0f00000000;
     setp.neu.f32 %scaled, %alpha, 0f3F800000;
     or.pred %scaled, %scaled, %old;
-${after.places()}\
+${fused_ops.registers()}\
 % if plan.config.epilogue_aliases_ab and plan.wg > 1:
     // the operands' memory is free once every warpgroup is through
     bar.sync 1, ${128 * plan.wg};
@@ -90,7 +90,7 @@ ${boxes.bring(s, c)}\
 % endfor
 % if plan.scales or plan.brings:
 SCALED${c.index}:
-${after.scaled_tile(c)}\
+${fused_ops.scale_subtile(c)}\
 % endif
 % if plan.brings:
 ${sync.wait(f"%got+{s.brought(c)}", "%brought_phase")}\
@@ -105,9 +105,9 @@ ${sync.warpgroup(plan.wg)}\
 % endif
 ${boxes.fetch(s, c)}\
 PACK${c.index}:
-${after.finish_tile(c)}\
+${fused_ops.finish_subtile(c)}\
 % for p, put in enumerate(c.puts):
-${after.curve(put, f"PACK{c.index}_{p}")}\
+${fused_ops.activate(put, f"PACK{c.index}_{p}")}\
 % for n, (low, high) in enumerate(plan.results(put)):
     cvt.rn.${plan.problem.out}x2.f32 %word${n}, ${high}, ${low};
 % endfor

@@ -1,37 +1,37 @@
 ## One slice of K: C = alpha A B, or + beta C where beta is not zero (else C is not read, whatever is in it).
 <%namespace name="ptx" file="/epilogue/c_elements.mako"/>
-<%namespace name="after" file="/${context['plan'].after}"/>
+<%namespace name="fused_ops" file="/${context['plan'].fused_ops}"/>
 <%def name="prepare()"></%def>
 
-<%def name="leaving(leave, math, put)">
+<%def name="store_tiles(store_c, math, store_op)">
     .reg .b64 %out;
     .reg .b32 %ldo;
-    mov.b64 %out, ${plan.item_c};
+    mov.b64 %out, ${plan.c_base};
     mov.b32 %ldo, %ldc;
-${after.setup()}\
-    ${plan.differs} %p, %beta, ${plan.zero};
+${fused_ops.setup()}\
+    ${plan.setp_ne} %p, %beta, ${plan.zero};
     @%p bra.uni ADD;
-${leave.leave(math, put, False)}\
+${store_c.store_tile(math, store_op, False)}\
     bra.uni DONE;
 ADD:
-${leave.leave(math, put, True)}\
+${store_c.store_tile(math, store_op, True)}\
 DONE:
 </%def>
 
-<%def name="vector(registers, at, offset, guard, add, row, column)">
+<%def name="store_vector(registers, at, offset, guard, add, row, column)">
     {
-    ${plan.elements_declaration}
-% for kind, r, zero in plan.begun:
+    ${plan.c_declaration}
+% for kind, r, zero in plan.preinitialised:
     mov.${kind} ${r}, ${zero};
 % endfor
-${after.scaled(registers, at, offset, guard, row, column)}\
+${fused_ops.scale_product(registers, at, offset, guard, row, column)}\
 % if add:
 ${ptx.load(at, offset, guard)}\
 % for q, r in enumerate(registers):
-    ${guard}${plan.fma} ${r}, %beta, ${plan.wide_c[q]}, ${r};
+    ${guard}${plan.fma} ${r}, %beta, ${plan.c_values[q]}, ${r};
 % endfor
 % endif
-${after.finish(registers, at, offset, guard, row, column)}\
+${fused_ops.finish(registers, at, offset, guard, row, column)}\
 ${ptx.store(registers, at, offset, guard)}\
     }
 </%def>

@@ -6,7 +6,7 @@
 <%def name="early()"></%def>
 <%def name="finish()"></%def>
 
-<%def name="leave(math, put, add)">
+<%def name="store_tile(math, store_op, add)">
 <% of_x, of_y = reversed(plan.sides) if plan.swapped else plan.sides %>\
     {
 % if plan.beside:
@@ -21,7 +21,7 @@
 % endfor
 % endfor
     mad.lo.u32 %x, %wg, ${plan.x_own}, %x0;
-${convert.terms("%x", "%member", plan.row_terms)}\
+${convert.add_thread_terms("%x", "%member", plan.row_terms)}\
     and.b32 %y, %lane, 3;
     mad.lo.u32 %y, %y, 2, %y0;
     // how much of C is left from there
@@ -45,7 +45,7 @@ ${lies(of_y, f"%of_y{e}", "%y", 8 * j + e)}\
     and.pred %in, %in_x${n}, %in_y${w.second};
     add.s32 %t0, %of_x${n}, %of_y${w.second};
     mad.wide.s32 %at, %t0, ${plan.out_bytes}, %out;
-${put.vector(out, "%at", 0, "@%in ", add, w.row, w.column)}\
+${store_op.store_vector(out, "%at", 0, "@%in ", add, w.row, w.column)}\
 % endfor
 % endfor
 % endfor

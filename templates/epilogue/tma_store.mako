@@ -33,7 +33,7 @@ BRINGS${c.index}:
     mbarrier.arrive.expect_tx.shared::cta.b64 _, [${barrier}], ${s.size};
 % for b in c.stores:
 ${place(b)}\
-    cp.async.bulk.tensor.${s.rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%at], [${source}, ${plan.braced(s.coordinates)}], [${barrier}];
+    cp.async.bulk.tensor.${s.rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%at], [${source}, ${plan.operand_list(s.coordinates)}], [${barrier}];
 % endfor
 </%def>
 
@@ -49,7 +49,7 @@ ${sync.warpgroup(plan.wg)}\
     @!%leader bra SENT${c.index};
 % for b in c.stores:
 ${place(b)}\
-    cp.async.bulk.tensor.${s.rank}d.global.shared::cta.tile.bulk_group [%map_c, ${plan.braced(s.coordinates)}], [%at];
+    cp.async.bulk.tensor.${s.rank}d.global.shared::cta.tile.bulk_group [%map_c, ${plan.operand_list(s.coordinates)}], [%at];
 % endfor
     cp.async.bulk.commit_group;
 SENT${c.index}:

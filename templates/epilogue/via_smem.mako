@@ -1,17 +1,17 @@
 ## The tile leaves through shared memory: the groups of threads that shared K meet there, and rows leave whole.
 <%namespace name="ptx" file="/ptx/vector.mako"/>
-<%namespace name="place" file="/${context['plan'].at_out}"/>
-<%def name="leave(math, put, add)">
+<%namespace name="place" file="/${context['plan'].out_addr}"/>
+<%def name="store_tile(math, store_op, add)">
     {
     .reg .b64 %at;
     .reg .b32 %r, %q, %i;
     .reg .pred %in;
     ${plan.row.declaration}
-    ${plan.other.declaration}
+    ${plan.addend.declaration}
 % for i in range(plan.ms):
 ${math.row(i)}\
-% for j in range(0, plan.ns, plan.share):
-    ${plan.share_guard}st.shared.${ptx.kind(plan.share, plan.sum)} [%share+${(plan.a.offset(i) * plan.row_c + plan.b.offset(j)) * plan.sum_bytes}], ${plan.row.vector(j, n=plan.share)};
+% for j in range(0, plan.ns, plan.sts_vec):
+    ${plan.sts_guard}st.shared.${ptx.kind(plan.sts_vec, plan.epilogue_type)} [%share+${(plan.a.offset(i) * plan.c_row_pitch + plan.b.offset(j)) * plan.epilogue_bytes}], ${plan.row.vector(j, n=plan.sts_vec)};
 % endfor
 % endfor
     bar.sync 0;
@@ -25,28 +25,28 @@ GATHER${int(add)}:
     shr.u32 %r, %i, ${plan.log2_row_vectors};
     and.b32 %q, %i, ${plan.row_vectors - 1};
     mul.lo.u32 %q, %q, ${plan.vec_c};
-    mad.lo.u32 %t0, %r, ${plan.row_c}, %q;
-    mad.lo.u32 %t0, %t0, ${plan.sum_bytes}, %smem;
+    mad.lo.u32 %t0, %r, ${plan.c_row_pitch}, %q;
+    mad.lo.u32 %t0, %t0, ${plan.epilogue_bytes}, %smem;
     add.u32 %r, %r, %m0;
     add.u32 %q, %q, %n0;
-% if plan.checked:
+% if plan.checks_bounds:
     setp.lt.u32 %in, %r, %M;
     setp.lt.and.u32 %in, %q, %N, %in;
 % endif
 % if plan.gather_loads < plan.threads:
-    setp.lt${".and" if plan.checked else ""}.u32 %in, %i, ${plan.gather_loads}${", %in" if plan.checked else ""};
+    setp.lt${".and" if plan.checks_bounds else ""}.u32 %in, %i, ${plan.gather_loads}${", %in" if plan.checks_bounds else ""};
 % endif
 ${place.one("%at", "%r", "%q", "%out", "%ldo", plan.out_bytes)}\
 % for g in range(plan.kl):
-<% into = plan.other if g else plan.row %>\
-    ${plan.gather_guard}ld.shared.${plan.vector} ${into.vector(0, n=plan.vec_c)}, [%t0+${g * plan.config.ml * plan.row_c * plan.sum_bytes}];
+<% into = plan.addend if g else plan.row %>\
+    ${plan.gather_guard}ld.shared.${plan.vector_type} ${into.vector(0, n=plan.vec_c)}, [%t0+${g * plan.config.ml * plan.c_row_pitch * plan.epilogue_bytes}];
 % if g:
 % for q in range(plan.vec_c):
-    ${plan.gather_guard}${plan.add} ${plan.row[q]}, ${plan.row[q]}, ${plan.other[q]};
+    ${plan.gather_guard}${plan.add} ${plan.row[q]}, ${plan.row[q]}, ${plan.addend[q]};
 % endfor
 % endif
 % endfor
-${put.vector([plan.row[q] for q in range(plan.vec_c)], "%at", 0, plan.gather_guard, add, ("%r", 0), ("%q", 0))}\
+${store_op.store_vector([plan.row[q] for q in range(plan.vec_c)], "%at", 0, plan.gather_guard, add, ("%r", 0), ("%q", 0))}\
     add.u32 %i, %i, ${plan.threads};
 % endfor
 % if plan.gather_rounds > plan.UNROLLED:

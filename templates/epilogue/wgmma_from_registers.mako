@@ -7,7 +7,7 @@
 <%def name="early()"></%def>
 <%def name="finish()"></%def>
 
-<%def name="leave(math, put, add)">
+<%def name="store_tile(math, store_op, add)">
     {
 % if plan.beside:
     ${plan.row.declaration}
@@ -16,7 +16,7 @@
     .reg .b32 %x, %y, %row, %left_x, %left_y;
     .reg .pred %in, %in_x<${plan.rows}>, %in_y<2>;
     mad.lo.u32 %x, %wg, ${plan.x_own}, %x0;
-${convert.terms("%x", "%member", plan.row_terms)}\
+${convert.add_thread_terms("%x", "%member", plan.row_terms)}\
     and.b32 %y, %lane, 3;
     mad.lo.u32 %y, %y, 2, %y0;
     // how much of C is left from there
@@ -32,7 +32,7 @@ ${convert.terms("%x", "%member", plan.row_terms)}\
     add.u64 %t64, %t64, %u64;
     mad.lo.u64 %at${n}, %t64, ${plan.out_bytes}, %out;
 % endfor
-% if plan.packs:
+% if plan.pack_8bit:
 ${quads.setup()}\
 % endif
 % for j in range(plan.finish // 8):
@@ -46,7 +46,7 @@ ${quads.setup()}\
     ${plan.mul} ${to}, ${r}, %alpha;
 % endfor
     and.pred %in, %in_x${n}, %in_y${w.second};
-${put.vector(out, f"%at{w.line}", w.offset, "@%in ", add, w.row, w.column)}\
+${store_op.store_vector(out, f"%at{w.line}", w.offset, "@%in ", add, w.row, w.column)}\
 % endfor
 ${quads.send(j, n)}\
 % endfor

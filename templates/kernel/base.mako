@@ -6,7 +6,7 @@
 .target ${plan.target}
 .address_size 64
 
-.extern .shared .align ${plan.shared_aligned} .b8 smem[];
+.extern .shared .align ${plan.shared_alignment} .b8 smem[];
 
 .visible .entry ${plan.entry}(
 % for line in plan.parameters:

@@ -4,15 +4,15 @@
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="convert" file="/ptx/convert.mako"/>\
 <%namespace name="seen" file="/math/load_pixels.mako"/>\
-<%namespace name="dependent" file="/ptx/pdl.mako"/>\
-<%namespace name="put" file="/${context['plan'].put}"/>\
-<%namespace name="leave" file="/${context['plan'].leave}"/>\
+<%namespace name="pdl" file="/ptx/pdl.mako"/>\
+<%namespace name="store_op" file="/${context['plan'].store_op}"/>\
+<%namespace name="store_c" file="/${context['plan'].store_c}"/>\
     .reg .b64 %A, %B, %C, %W, %t64, %u64, %table, %image, %taps;
     .reg .b32 %ldc, %t0, %t1, %t2, %thread, %lane, %rest, %first, %cross, %guard, %high, %channel;
     .reg .b32 %x, %word, %y, %w, %down_x, %down_word, %down_y, %down_w, %tap_x, %tap_word, %tap_w, %none, %at_x, %at_word;
     .reg .pred %in, %p, %skip;
     .reg .b16 %one;
-    .reg .${plan.sum} %alpha, %beta;
+    .reg .${plan.epilogue_type} %alpha, %beta;
     ${plan.pixels.declaration} ${plan.words.declaration} ${plan.halves.declaration}
 % for name in ("lanes", "results", "steps", *plan.NUMBERS):
     .reg .b32 %n_${name};
@@ -21,9 +21,9 @@
     ld.param.u64 %A, [A];  ld.param.u64 %B, [B];  ld.param.u64 %C, [C];
     cvta.to.global.u64 %A, %A;  cvta.to.global.u64 %B, %B;  cvta.to.global.u64 %C, %C;
     ld.param.u32 %guard, [guard];  ld.param.u32 %high, [high];
-    ld.param.${plan.sum} %alpha, [alpha];  ld.param.${plan.sum} %beta, [beta];
+    ld.param.${plan.epilogue_type} %alpha, [alpha];  ld.param.${plan.epilogue_type} %beta, [beta];
     mov.b32 %ldc, 0;
-${dependent.begin()}\
+${pdl.early_trigger()}\
 ${ptx.banner("which results: lanes side by side, a strip of each")}\
     mov.u32 %thread, %tid.x;
     mov.u32 %t0, %ctaid.x;
@@ -65,10 +65,10 @@ ${ptx.banner("which results: lanes side by side, a strip of each")}\
     ld.param.u64 %taps, [of_taps];
     cvta.to.global.u64 %taps, %taps;
 % for r in plan.acc.all:
-    mov.${plan.sum} ${r}, ${plan.zero};
+    mov.${plan.epilogue_type} ${r}, ${plan.zero};
 % endfor
     ${plan.weights.declaration}
-${dependent.wait()}\
+${pdl.wait()}\
 ${ptx.banner(f"taps of other axes one by one, {plan.strip.taps} of the strip's at once")}\
     mov.u32 %cross, 0;
     .pragma "nounroll";
@@ -96,7 +96,7 @@ ${seen.inside()}\
 ${seen.pixels("%t64", "@!%skip ")}\
 % for i, r in pairs:
 % for v in range(plan.wide):
-    fma.rn.${plan.sum} ${plan.acc[i, v]}, ${plan.pixels[v]}, ${plan.weights[r, v]}, ${plan.acc[i, v]};
+    fma.rn.${plan.epilogue_type} ${plan.acc[i, v]}, ${plan.pixels[v]}, ${plan.weights[r, v]}, ${plan.acc[i, v]};
 % endfor
 % endfor
 % endfor
@@ -104,13 +104,13 @@ ${seen.pixels("%t64", "@!%skip ")}\
     setp.lt.u32 %p, %cross, %n_steps;
     @%p bra TAP;
 ${ptx.banner("the strip leaves")}\
-${put.leaving(leave, None, put)}\
+${store_op.store_tiles(store_c, None, store_op)}\
 <%def name="after_entry()"></%def>\
 <%def name="weight(into)">
 % if plan.size == 2:
     ld.global.nc.b16 %one, [%t64];
 ${convert.widen(plan.problem.dtype, into, "%one")}\
 % else:
-    ld.global.nc.${plan.sum} ${into}, [%t64];
+    ld.global.nc.${plan.epilogue_type} ${into}, [%t64];
 % endif
 </%def>

@@ -3,15 +3,15 @@
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="seen" file="/math/load_pixels.mako"/>\
-<%namespace name="dependent" file="/ptx/pdl.mako"/>\
-<%namespace name="passes" file="/epilogue/depthwise_wgrad_sums.mako"/>\
+<%namespace name="pdl" file="/ptx/pdl.mako"/>\
+<%namespace name="aux_kernels" file="/epilogue/depthwise_wgrad_sums.mako"/>\
 <% s, n, threads = plan.strip, plan.wide, plan.threads %>\
     .reg .b64 %A, %B, %W, %t64, %table, %taps;
     .reg .b32 %t0, %t1, %t2, %thread, %lane, %l, %smem, %first, %guard, %high, %tile, %slice, %unit, %hop, %row, %strip;
     .reg .b32 %x, %word, %y, %w, %own_x, %own_word, %own_y, %at_x, %at_word, %none;
     .reg .pred %in, %p, %skip, %here;
     .reg .b16 %one;
-    .reg .${plan.sum} %alpha, %v;
+    .reg .${plan.epilogue_type} %alpha, %v;
     ${plan.pixels.declaration} ${plan.words.declaration} ${plan.halves.declaration}
     ${plan.given.declaration} ${plan.places.declaration}
 % for name in (*plan.COUNTS, *plan.NUMBERS):
@@ -21,10 +21,10 @@
     ld.param.u64 %A, [A];  ld.param.u64 %B, [B];  ld.param.u64 %W, [W];
     cvta.to.global.u64 %A, %A;  cvta.to.global.u64 %B, %B;  cvta.to.global.u64 %W, %W;
     ld.param.u32 %guard, [guard];  ld.param.u32 %high, [high];
-    ld.param.${plan.sum} %alpha, [alpha];
+    ld.param.${plan.epilogue_type} %alpha, [alpha];
     ld.param.u64 %table, [of_results];  ld.param.u64 %taps, [of_taps];
     cvta.to.global.u64 %table, %table;  cvta.to.global.u64 %taps, %taps;
-${dependent.begin()}\
+${pdl.early_trigger()}\
     mov.u32 %thread, %tid.x;
     mov.u32 %smem, smem;
     mov.u32 %tile, %ctaid.x;
@@ -50,9 +50,9 @@ ${dependent.begin()}\
     ld.global.nc.v4.b32 {${plan.places[k, 0]}, ${plan.places[k, 1]}, %none, %w}, [%taps+${16 * k}];
 % endfor
 % for r in plan.acc.all:
-    mov.${plan.sum} ${r}, ${plan.zero};
+    mov.${plan.epilogue_type} ${r}, ${plan.zero};
 % endfor
-${dependent.wait()}\
+${pdl.wait()}\
 ${ptx.banner("strip by strip: results, and what they see by all taps")}\
     .pragma "nounroll";
 UNIT:
@@ -90,7 +90,7 @@ UNIT:
     mad.wide.s32 %t64, %y, ${plan.size}, ${plan.results};
 ${seen.pixels("%t64", "@%p ")}\
 % for v in range(n):
-    mov.${plan.sum} ${plan.given[i, v]}, ${plan.pixels[v]};
+    mov.${plan.epilogue_type} ${plan.given[i, v]}, ${plan.pixels[v]};
 % endfor
     add.u32 %y, %y, %n_row_y;
 % endfor
@@ -106,7 +106,7 @@ ${seen.inside()}\
 ${seen.pixels("%t64", "@!%skip ")}\
 % for i, r in pairs:
 % for v in range(n):
-    fma.rn.${plan.sum} ${plan.acc[numbers[r], v]}, ${plan.pixels[v]}, ${plan.given[i, v]}, ${plan.acc[numbers[r], v]};
+    fma.rn.${plan.epilogue_type} ${plan.acc[numbers[r], v]}, ${plan.pixels[v]}, ${plan.given[i, v]}, ${plan.acc[numbers[r], v]};
 % endfor
 % endfor
 % endfor
@@ -114,5 +114,5 @@ ${seen.pixels("%t64", "@!%skip ")}\
     add.u32 %unit, %unit, %hop;
     bra UNIT;
 SUMMED:
-${passes.leave()}\
-<%def name="after_entry()">${passes.entries()}</%def>\
+${aux_kernels.store_partials()}\
+<%def name="after_entry()">${aux_kernels.entries()}</%def>\

@@ -1,17 +1,17 @@
 ## The schedule in which every warp copies and computes: a ring of stages, one barrier a pass.
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
-<%namespace name="dependent" file="/ptx/pdl.mako"/>\
+<%namespace name="pdl" file="/ptx/pdl.mako"/>\
 <%namespace name="raster" file="/${context['plan'].raster}"/>\
-<%namespace name="items" file="/sched/batch.mako"/>\
+<%namespace name="batch" file="/sched/batch.mako"/>\
 <%namespace name="addr_a" file="/${context['plan'].addr_a}"/>\
 <%namespace name="addr_b" file="/${context['plan'].addr_b}"/>\
 <%namespace name="copy_a" file="/${context['plan'].copy_a}"/>\
 <%namespace name="copy_b" file="/${context['plan'].copy_b}"/>\
 <%namespace name="math" file="/${context['plan'].math}"/>\
-<%namespace name="put" file="/${context['plan'].put}"/>\
-<%namespace name="leave" file="/${context['plan'].leave}"/>\
-<%namespace name="passes" file="/epilogue/splitk_kernels.mako"/>\
+<%namespace name="store_op" file="/${context['plan'].store_op}"/>\
+<%namespace name="store_c" file="/${context['plan'].store_c}"/>\
+<%namespace name="aux_kernels" file="/epilogue/splitk_kernels.mako"/>\
 <%namespace name="reader" file="/${context['plan'].reader}"/>\
 <%namespace name="repacked" file="/addr/packed.mako"/>\
 <%
@@ -22,22 +22,22 @@
     .reg .b32 %M, %N, %K, %lda, %ldb, %ldc, %chunk, %thread, %smem, %m0, %n0, %k0, %z, %length, %tiles, %first;
     .reg .b32 %tile, %fill, %end, %slot, %step, %row, %col, %share, %t0, %t1, %t2;
     .reg .pred %go, %more, %next, %load, %wrap, %skip, %p;
-    .reg .${plan.sum} %alpha, %beta;
+    .reg .${plan.epilogue_type} %alpha, %beta;
 
     ld.param.u64 %A, [A];  ld.param.u64 %B, [B];  ld.param.u64 %C, [C];  ld.param.u64 %W, [W];
     cvta.to.global.u64 %A, %A;  cvta.to.global.u64 %B, %B;  cvta.to.global.u64 %C, %C;  cvta.to.global.u64 %W, %W;
     ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %K, [K];  ld.param.u32 %chunk, [chunk];
     ld.param.u32 %lda, [lda];  ld.param.u32 %ldb, [ldb];  ld.param.u32 %ldc, [ldc];
-    ld.param.${plan.sum} %alpha, [alpha];  ld.param.${plan.sum} %beta, [beta];
-${items.registers()}\
+    ld.param.${plan.epilogue_type} %alpha, [alpha];  ld.param.${plan.epilogue_type} %beta, [beta];
+${batch.registers()}\
 ${repacked.places()}\
-${dependent.begin()}\
+${pdl.early_trigger()}\
     mov.u32 %thread, %tid.x;
     mov.u32 %smem, smem;
 ${ptx.banner("which tile of C, which slice of K")}\
 ${raster.tile()}\
-${items.of_block()}\
-${items.operands()}\
+${batch.from_block()}\
+${batch.offset_operands()}\
 ${raster.slice()}\
 % for copy, addr, x in operands:
 ${ptx.banner(f"{x.name.upper()}: {len(x.pieces)} loads of {x.copy_bytes} bytes a thread and stage, {copy.title(x)}")}\
@@ -45,7 +45,7 @@ ${addr.setup(x)}\
 ${copy.setup(x)}\
 % endfor
 ${ptx.banner(f"prologue: {plan.stages - 1} stages in flight; the first takes what K leaves over")}\
-${dependent.wait()}\
+${pdl.wait()}\
     mov.u32 %fill, %smem;
 % for s in range(plan.stages - 1):
     setp.gt.u32 %go, %tiles, ${s};
@@ -67,7 +67,7 @@ ${addr.advance(x, False)}\
 % endif
 % endfor
 % endif
-${put.prepare()}\
+${store_op.prepare()}\
 ${ptx.banner("which rows and columns this thread multiplies")}\
 ${reader.setup()}\
 ${math.clear()}\
@@ -143,7 +143,7 @@ ${math.multiply(k)}\
     selp.b32 %fill, %smem, %fill, %wrap;
     @%next bra.uni PASS;
 LEAVE:
-${dependent.end()}\
+${pdl.late_trigger()}\
 ${ptx.banner("the tile leaves")}\
-${put.leaving(leave, math, put)}\
-<%def name="after_entry()">${passes.entries()}${repacked.entries()}</%def>\
+${store_op.store_tiles(store_c, math, store_op)}\
+<%def name="after_entry()">${aux_kernels.entries()}${repacked.entries()}</%def>\

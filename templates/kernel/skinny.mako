@@ -2,39 +2,39 @@
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="raster" file="/${context['plan'].raster}"/>\
-<%namespace name="dependent" file="/ptx/pdl.mako"/>\
-<%namespace name="items" file="/sched/batch.mako"/>\
+<%namespace name="pdl" file="/ptx/pdl.mako"/>\
+<%namespace name="batch" file="/sched/batch.mako"/>\
 <%namespace name="addr" file="/addr/skinny.mako"/>\
 <%namespace name="places" file="/${context['plan'].places}"/>\
 <%namespace name="math" file="/${context['plan'].math}"/>\
-<%namespace name="put" file="/${context['plan'].put}"/>\
-<%namespace name="leave" file="/${context['plan'].leave}"/>\
-<%namespace name="passes" file="/epilogue/splitk_kernels.mako"/>\
+<%namespace name="store_op" file="/${context['plan'].store_op}"/>\
+<%namespace name="store_c" file="/${context['plan'].store_c}"/>\
+<%namespace name="aux_kernels" file="/epilogue/splitk_kernels.mako"/>\
 <% x, y, steps = plan.x, plan.y, range(plan.steps) %>\
     .reg .b64 %A, %B, %C, %W, %t64, %u64;
     .reg .b32 %M, %N, %K, %lda, %ldb, %ldc, %chunk, %thread, %smem, %m0, %n0, %k0, %z, %length;
     .reg .b32 %kt, %whole, %pass, %left, %row, %col, %share, %t0, %t1, %t2;
     .reg .pred %first, %go, %p;
-    .reg .${plan.sum} %alpha, %beta;
-${items.registers()}\
+    .reg .${plan.epilogue_type} %alpha, %beta;
+${batch.registers()}\
 
     ld.param.u64 %A, [A];  ld.param.u64 %B, [B];  ld.param.u64 %C, [C];  ld.param.u64 %W, [W];
     cvta.to.global.u64 %A, %A;  cvta.to.global.u64 %B, %B;  cvta.to.global.u64 %C, %C;  cvta.to.global.u64 %W, %W;
     ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %K, [K];  ld.param.u32 %chunk, [chunk];
     ld.param.u32 %lda, [lda];  ld.param.u32 %ldb, [ldb];  ld.param.u32 %ldc, [ldc];
-    ld.param.${plan.sum} %alpha, [alpha];  ld.param.${plan.sum} %beta, [beta];
-${dependent.begin()}\
+    ld.param.${plan.epilogue_type} %alpha, [alpha];  ld.param.${plan.epilogue_type} %beta, [beta];
+${pdl.early_trigger()}\
     mov.u32 %thread, %tid.x;
     mov.u32 %smem, smem;
 ${ptx.banner("which tile of C, which slice of K")}\
 ${raster.tile()}\
-${items.of_block()}\
-${items.operands()}\
+${batch.from_block()}\
+${batch.offset_operands()}\
 ${raster.share()}\
 ${ptx.banner("which elements this thread takes")}\
 ${places.setup()}\
 ${math.clear()}\
-${dependent.wait()}\
+${pdl.wait()}\
     // whole passes of ${plan.config.u}
     shr.u32 %whole, %length, ${plan.log2_u};
     setp.ne.u32 %go, %whole, 0;
@@ -43,7 +43,7 @@ ${dependent.wait()}\
 ${addr.load(x, s, "@%go ")}\
 % endfor
 % endif
-${put.prepare()}\
+${store_op.prepare()}\
     @!%go bra.uni REST;
 ${ptx.banner(f"main loop: {plan.steps} steps a pass")}\
     mov.u32 %pass, 0;
@@ -80,8 +80,8 @@ ${math.multiply(s)}\
 % endfor
 ${places.ragged(math)}\
 LEAVE:
-${dependent.end()}\
+${pdl.late_trigger()}\
 ${ptx.banner("threads that share K add their sums, and the tile leaves")}\
 ${math.meet()}\
-${put.leaving(leave, math, put)}\
-<%def name="after_entry()">${passes.entries()}</%def>\
+${store_op.store_tiles(store_c, math, store_op)}\
+<%def name="after_entry()">${aux_kernels.entries()}</%def>\

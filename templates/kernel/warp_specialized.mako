@@ -1,7 +1,7 @@
 ## The schedule in which one warp copies and warpgroups multiply, around a ring of stages between full and empty barriers.
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
-<%namespace name="dependent" file="/ptx/pdl.mako"/>\
+<%namespace name="pdl" file="/ptx/pdl.mako"/>\
 <%namespace name="sync" file="/ptx/barrier.mako"/>\
 <%namespace name="ring" file="/copy/mbarrier_pipeline.mako"/>\
 <%namespace name="sched" file="/${context['plan'].sched}"/>\
@@ -11,30 +11,30 @@
 <%namespace name="before" file="/${context['plan'].before}"/>\
 <%namespace name="added" file="/epilogue/dsmem_reduce.mako"/>\
 <%namespace name="meet" file="/epilogue/splitk_fixup.mako"/>\
-<%namespace name="put" file="/${context['plan'].put}"/>\
-<%namespace name="leave" file="/${context['plan'].leave}"/>\
-<%namespace name="items" file="/sched/batch.mako"/>\
-<%namespace name="passes" file="/epilogue/splitk_kernels.mako"/>\
+<%namespace name="store_op" file="/${context['plan'].store_op}"/>\
+<%namespace name="store_c" file="/${context['plan'].store_c}"/>\
+<%namespace name="batch" file="/sched/batch.mako"/>\
+<%namespace name="aux_kernels" file="/epilogue/splitk_kernels.mako"/>\
     .reg .b64 %C, %W, %map_x, %map_y, %map_c, %t64, %u64;
     .reg .b32 %M, %N, %K, %ldc, %chunk, %more, %thread, %smem, %bars, %warp, %lane, %wg, %member, %quarter, %rank;
     .reg .b32 %x0, %y0, %z, %k0, %k, %passes, %pass, %stage, %phase, %parity, %full, %before, %slot;
     .reg .b32 %x_low, %y_low, %release, %tile, %tiles, %hop, %across, %down, %t0, %t1, %t2;
     .reg .pred %p, %one, %leader, %wrap, %later, %frees, %free;
-    .reg .${plan.sum} %alpha, %beta;
-${leave.registers()}\
+    .reg .${plan.epilogue_type} %alpha, %beta;
+${store_c.registers()}\
 
     ld.param.u64 %C, [C];  ld.param.u64 %W, [W];
     cvta.to.global.u64 %C, %C;  cvta.to.global.u64 %W, %W;
     ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %K, [K];  ld.param.u32 %ldc, [ldc];
     ld.param.u32 %chunk, [chunk];  ld.param.u32 %more, [more];
-    ld.param.${plan.sum} %alpha, [alpha];  ld.param.${plan.sum} %beta, [beta];
+    ld.param.${plan.epilogue_type} %alpha, [alpha];  ld.param.${plan.epilogue_type} %beta, [beta];
 % for name in plan.maps:
     mov.b64 %${name}, ${name};
     cvta.param.u64 %${name}, %${name};
 % endfor
-${items.registers()}\
-${items.last()}\
-${dependent.begin()}\
+${batch.registers()}\
+${batch.last_coordinates()}\
+${pdl.early_trigger()}\
     mov.u32 %thread, %tid.x;
     shr.u32 %warp, %thread, 5;
     shfl.sync.idx.b32 %warp, %warp, 0, 31, 0xffffffff;
@@ -49,7 +49,7 @@ ${ptx.banner("the producer: one thread of the last warp" + ("group" if plan.give
 ${ring.setup()}\
     @!%one bra PRODUCED;
 ${copy.setup()}\
-${dependent.wait()}\
+${pdl.wait()}\
 ${sched.open("PRODUCER")}\
 ${copy.begin()}\
     mov.u32 %pass, 0;
@@ -65,7 +65,7 @@ ${copy.step()}\
     setp.lt.u32 %p, %pass, %passes;
     @%p bra FILL;
 ${sched.close("PRODUCER")}\
-${dependent.end()}\
+${pdl.late_trigger()}\
 % if plan.sharing > 1:
 ${ring.drain()}\
 % endif
@@ -88,15 +88,15 @@ ${ptx.banner(f"the consumers: {plan.wg} warpgroup{'s' if plan.wg > 1 else ''}")}
     setp.eq.u32 %leader, %member, 0;
 ${ring.releases()}\
 ${math.setup()}\
-${leave.setup()}\
+${store_c.setup()}\
 % if plan.pingpong:
     // the first turn is the first warpgroup's
     setp.ne.u32 %p, %wg, 0;
     @%p bar.arrive 4, 256;
 % endif
-${dependent.wait()}\
+${pdl.wait()}\
 ${sched.open("CONSUMER")}\
-${leave.early()}\
+${store_c.early()}\
     mov.u32 %pass, 0;
     mov.u32 %before, 0;
 ${sums.begin()}\
@@ -134,8 +134,8 @@ ${meet.sum()}\
 % endif
 ${ptx.banner("the tile leaves")}\
 ${math.convert()}\
-${put.leaving(leave, math, put)}\
+${store_op.store_tiles(store_c, math, store_op)}\
 ${sched.close("CONSUMER")}\
-${leave.finish()}\
+${store_c.finish()}\
 END:
-<%def name="after_entry()">${before.entries()}${passes.entries()}</%def>\
+<%def name="after_entry()">${before.entries()}${aux_kernels.entries()}</%def>\

@@ -1,7 +1,7 @@
 ## One multiply-add an element: FFMA or DFMA.
 <%def name="clear()">
 % for r in plan.acc.all:
-    mov.${plan.sum} ${r}, ${plan.zero};
+    mov.${plan.epilogue_type} ${r}, ${plan.zero};
 % endfor
 </%def>
 
@@ -14,7 +14,7 @@
 <%def name="multiply(k)">
 <% s = plan.set_of(k) %>\
 % for i, j in plan.products:
-    fma.rn.${plan.sum} ${plan.acc[s, i, j]}, ${plan.a.element(i, k)}, ${plan.b.element(j, k)}, ${plan.acc[s, i, j]};
+    fma.rn.${plan.epilogue_type} ${plan.acc[s, i, j]}, ${plan.a.element(i, k)}, ${plan.b.element(j, k)}, ${plan.acc[s, i, j]};
 % endfor
 </%def>
 
@@ -23,10 +23,10 @@
 <%def name="row(i)">
 % for s in range(1, plan.ks):
 % for j in range(plan.ns):
-    add.rn.${plan.sum} ${plan.acc[0, i, j]}, ${plan.acc[0, i, j]}, ${plan.acc[s, i, j]};
+    add.rn.${plan.epilogue_type} ${plan.acc[0, i, j]}, ${plan.acc[0, i, j]}, ${plan.acc[s, i, j]};
 % endfor
 % endfor
 % for j in range(plan.ns):
-    mul.rn.${plan.sum} ${plan.row[j]}, ${plan.acc[0, i, j]}, %alpha;
+    mul.rn.${plan.epilogue_type} ${plan.row[j]}, ${plan.acc[0, i, j]}, %alpha;
 % endfor
 </%def>

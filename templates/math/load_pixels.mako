@@ -4,7 +4,7 @@
 ## (Of a lop3 that setp.eq compares with zero, ptxas 13.0 crashes; of setp.ne it does not.)
 <%def name="inside()">
     sub.u32 %t2, %high, %at_word;
-    lop3.b32 %t1, %at_word, %t2, %guard, ${plan.GUARD_LOST};
+    lop3.b32 %t1, %at_word, %t2, %guard, ${plan.OUT_OF_IMAGE_LUT};
     setp.ne.u32 %skip, %t1, 0;
     mad.wide.s32 %t64, %at_x, ${plan.size}, ${plan.images};
 </%def>

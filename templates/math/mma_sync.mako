@@ -7,7 +7,7 @@
     .reg .b16 %low, %high;
 % endif
 % for r in plan.acc.all:
-    mov.${plan.acc.kind} ${r}, ${plan.zero if plan.acc.kind == plan.sum else 0};
+    mov.${plan.acc.kind} ${r}, ${plan.zero if plan.acc.kind == plan.epilogue_type else 0};
 % endfor
 </%def>
 
@@ -57,10 +57,10 @@
 % endfor
 % else:
 % for j in range(plan.ns):
-% if plan.converts:
+% if plan.s32_to_f32:
     cvt.rn.f32.s32 ${plan.row[j]}, ${plan.sum_at(i, j)};
 % endif
-    ${plan.mul} ${plan.row[j]}, ${plan.row[j] if plan.converts else plan.sum_at(i, j)}, %alpha;
+    ${plan.mul} ${plan.row[j]}, ${plan.row[j] if plan.s32_to_f32 else plan.sum_at(i, j)}, %alpha;
 % endfor
 % endif
 </%def>

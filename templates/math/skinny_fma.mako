@@ -85,7 +85,7 @@ ${convert.widen_pair(plan.problem.dtype, into[0], into[1], words[0], ("%half0", 
 % endif
 % for lane in plan.partners:
 % for r in plan.acc.all:
-% if plan.sum_bytes == 8:
+% if plan.epilogue_bytes == 8:
     mov.b64 {%low, %high}, ${r};
     shfl.sync.bfly.b32 %far_low, %low, ${lane}, 31, 0xffffffff;
     shfl.sync.bfly.b32 %far_high, %high, ${lane}, 31, 0xffffffff;
@@ -101,7 +101,7 @@ ${convert.widen_pair(plan.problem.dtype, into[0], into[1], words[0], ("%half0", 
 ## Row i of the thread's tile, times alpha, into the registers e.
 <%def name="row(i)">
 % for j in range(plan.ns):
-% if plan.converts:
+% if plan.s32_to_f32:
     cvt.rn.f32.s32 ${plan.row[j]}, ${plan.sum_at(i, j)};
     ${plan.mul} ${plan.row[j]}, ${plan.row[j]}, %alpha;
 % else:

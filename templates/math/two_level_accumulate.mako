@@ -2,7 +2,7 @@
 ## While one warpgroup adds, the other multiplies.
 <%def name="begin()">
 % for r in plan.acc.all:
-    mov.${plan.sum} ${r}, ${plan.zero};
+    mov.${plan.epilogue_type} ${r}, ${plan.zero};
 % endfor
 </%def>
 

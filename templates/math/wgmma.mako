@@ -52,9 +52,9 @@ ${halves.widen_pair("f16", plan.acc.all[2 * n], plan.acc.all[2 * n + 1], word, (
 
 ## Finished sums, in the type of what follows.
 <%def name="convert()">
-% if plan.converts:
+% if plan.s32_to_f32:
 % for r in plan.final.all:
-    cvt.rn.${plan.sum}.s32 ${r}, ${r};
+    cvt.rn.${plan.epilogue_type}.s32 ${r}, ${r};
 % endfor
 % endif
 </%def>

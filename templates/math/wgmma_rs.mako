@@ -17,7 +17,7 @@ ${smem.y_setup()}\
 % if f.words:
     // a pair of neighbours along X, at K = lane mod 4 and four further on
     mov.u32 %row, 0;
-${bits.terms("%row", "%member", plan.row_terms)}\
+${bits.add_thread_terms("%row", "%member", plan.row_terms)}\
     shr.u32 %t0, %row, 5;
     mad.lo.u32 %from0, %t0, ${f.box}, %from0;
     and.b32 %k, %member, 3;

@@ -1,6 +1,6 @@
 ## Between 16-bit types and f32.
 ## Adds to a number what bits of a thread's number contribute.
-<%def name="terms(to, thread, terms)">
+<%def name="add_thread_terms(to, thread, terms)">
 % for t in terms:
     shr.u32 %t0, ${thread}, ${t.shift};
     and.b32 %t0, %t0, ${t.mask};
@@ -21,7 +21,7 @@
 </%def>
 
 ## One or both of a pair of 8-bit floats.
-<%def name="widen_tiny(kind, wide, tiny, pair, halves, guard='')">
+<%def name="widen_fp8(kind, wide, tiny, pair, halves, guard='')">
     ${guard}cvt.rn.f16x2.${kind}x2 ${pair}, ${tiny};
     ${guard}mov.b32 {${halves[0]}, ${halves[1]}}, ${pair};
 % for n, r in enumerate(wide):

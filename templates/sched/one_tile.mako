@@ -1,6 +1,6 @@
 ## A tile a block.
 <%namespace name="place" file="/sched/tile_coords.mako"/>
-<%namespace name="items" file="/sched/batch.mako"/>
+<%namespace name="batch" file="/sched/batch.mako"/>
 <%def name="open(who)">
 % if plan.numbered:
     mov.u32 %tile, %ctaid.x;
@@ -9,8 +9,8 @@ ${place.of_number()}\
 % else:
 ${place.of_block()}\
 % endif
-${items.of_block()}\
-${items.tensors()}\
+${batch.from_block()}\
+${batch.tensor_coordinates()}\
 ${place.slice()}\
 </%def>
 <%def name="close(who)"></%def>

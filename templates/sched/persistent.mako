@@ -1,6 +1,6 @@
 ## As many blocks as multiprocessors, each of which walks over tiles.
 <%namespace name="place" file="/sched/tile_coords.mako"/>
-<%namespace name="items" file="/sched/batch.mako"/>
+<%namespace name="batch" file="/sched/batch.mako"/>
 <%def name="open(who)">
     mov.u32 %tile, %ctaid.x;
     mov.u32 %hop, %nctaid.x;
@@ -26,8 +26,8 @@ ${skip()}\
 ${who}_TILE:
     setp.ge.u32 %p, %tile, %tiles;
     @%p bra${".uni" if who == "CONSUMER" else ""} ${who}_END;
-${items.of_tile()}\
-${items.tensors()}\
+${batch.from_tile()}\
+${batch.tensor_coordinates()}\
 ${place.of_number()}\
 ${place.slice()}\
 </%def>

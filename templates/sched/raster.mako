@@ -30,7 +30,7 @@
 
 ## The slice: where it begins, how long it is.
 <%def name="share()">
-% if plan.sliced:
+% if plan.splits_k:
 % if not plan.batched:
     mov.u32 %z, %ctaid.z;
 % endif

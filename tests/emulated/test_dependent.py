@@ -55,7 +55,7 @@ def test_nothing_is_touched_before_the_wait(name: str, opens: int) -> None:
     """In the order of the text; a path that jumps over the wait begins with one of its own."""
     p, text = KERNELS[name]
     source = render(plan_for(p, parse_config(f"{text} pdl={opens}"), H200))
-    assert source.dependent
+    assert source.pdl_entries
     for entry in entries(source.text):
         assert entry.count("griddepcontrol.launch_dependents") == 1
         for path in entry.split("CONSUMER:"):
@@ -73,7 +73,7 @@ def test_others_neither_wait_nor_say_so() -> None:
     p, text = KERNELS["wgmma"]
     source = render(plan_for(p, parse_config(text), H200))
     assert "griddepcontrol" not in source.text
-    assert not source.dependent
+    assert not source.pdl_entries
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_others_neither_wait_nor_say_so() -> None:
 def test_those_of_one_launch(key: str, text: str, follow: list[str]) -> None:
     """With pdl=3 no kernel begins early that another launch may come before."""
     source = render(plan_for(parse(key), parse_config(text), H200))
-    assert sorted(source.dependent) == sorted(follow)
+    assert sorted(source.pdl_entries) == sorted(follow)
     right(parse(key), text)
 
 

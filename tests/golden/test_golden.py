@@ -143,6 +143,31 @@ GOLDEN = {
         "gemm 4096,4,4096 TN s8",
         "family=3 ms=4 ml=64 ns=4 nl=4 lanes_m=16 kl=2 u=16 vec_a=4 vec_b=4 vec_c=4 kg=4 splitk=1 fragment_prefetch=0",
     ),
+    "conv_simt": (
+        "h200",
+        "conv N=8,C=16,H=28,W=28,K=32,R=3,S=3,pad=1 NCHW f32",
+        "ms=4 ns=4 ml=32 nl=32 cp_async_a=0 cp_async_b=0 bounds=2",
+    ),
+    "fused_mma": (
+        "h200",
+        "gemm 512,512,512 TN f16 epilogue=scale_rows,bias_column,residual,gelu",
+        "family=1 ms=32 ns=32 ml=64 nl=64 u=32 vec_a=8 vec_b=8 vec_c=4",
+    ),
+    "depthwise": (
+        "h200",
+        "conv N=8,C=64,H=56,W=56,K=64,R=3,S=3,pad=1,groups=64 NHWC f16",
+        "family=4 ns=4 ml=4 nl=32 vec_a=2",
+    ),
+    "depthwise_wgrad": (
+        "h200",
+        "conv N=8,C=64,H=56,W=56,K=64,R=3,S=3,pad=1,groups=64 NHWC f16 direction=weight_grad",
+        "family=4 ns=4 ml=4 nl=32 vec_a=2 kg=8 splitk=2",
+    ),
+    "batched_simt": (
+        "h200",
+        "gemm 64,64,256 TN f32 batch=16",
+        "ms=4 ns=4 ml=32 nl=32 kg=2 splitk=2 vec_a=4 vec_b=4 vec_c=4",
+    ),
 }
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from ptxgen.codegen.config import SPLIT_FLAG, SPLIT_MEMSET, SPLIT_WORKSPACE, Config, parse_config
-from ptxgen.codegen.plan import PASS_THREADS, neutral
+from ptxgen.codegen.plan import AUX_KERNEL_THREADS, neutral
 from ptxgen.codegen.render import render
 from ptxgen.emulator import Machine
 from ptxgen.errors import ConfigError
@@ -105,10 +105,10 @@ def test_passes_over_c_meet_each_vector_once():
         step = plan.launch(p).steps[0]
         shift = step.arguments[5][1]
         seen: Counter[tuple[int, int]] = Counter()
-        rows = PASS_THREADS >> shift
+        rows = AUX_KERNEL_THREADS >> shift
         for x in range(step.grid[0]):
             for y in range(step.grid[1]):
-                for t in range(PASS_THREADS):
+                for t in range(AUX_KERNEL_THREADS):
                     q = ((t & (1 << shift) - 1) + (x << shift)) * plan.vec_c
                     if q < n:
                         seen.update((r, q) for r in range(y * rows + (t >> shift), m, step.grid[1] * rows))
@@ -184,7 +184,7 @@ def test_the_command_in_the_header_emits_the_same_text(n):
 def test_vectors_of_c_are_no_wider_than_16_bytes_of_sums():
     for p, c in PAIRS:
         plan = plan_for(p, c, H200)
-        assert plan.vec_c * plan.sum_bytes <= 16
+        assert plan.vec_c * plan.epilogue_bytes <= 16
         assert plan.vec_c <= c.vec_c
         assert c.nl % plan.vec_c == 0
         assert plan.row_vectors * plan.vec_c == c.nl

@@ -10,7 +10,7 @@ from ptxgen.lowering.depthwise_strips import Strip
 from ptxgen.problem.gemm import Gemm
 
 
-class SlidePlan(Plan):
+class DepthwisePlan(Plan):
     """A thread a strip of results; filters and what strips see of images come straight from memory."""
 
     kernel = "kernel/depthwise.mako"
@@ -27,12 +27,12 @@ class SlidePlan(Plan):
         "filter",
     )
 
-    def _leaving(self) -> None:
-        super()._leaving()
-        self.batched, self.item_c = False, "%C"  # items are among lanes, or looked up
-        self.leave = "epilogue/depthwise_strip.mako"
+    def _set_epilogue(self) -> None:
+        super()._set_epilogue()
+        self.batched, self.c_base = False, "%C"  # items are among lanes, or looked up
+        self.store_c = "epilogue/depthwise_strip.mako"
 
-    def _operands(self) -> None:
+    def _set_operands(self) -> None:
         c, p = self.config, self.problem
         assert p.strip is not None
         self.strip: Strip = p.strip
@@ -42,9 +42,9 @@ class SlidePlan(Plan):
         self.wide = c.vec_a
         self.lanes = c.nl * self.wide
         self.log2_lanes, self.log2_block = log2(c.nl), log2(self.lanes)
-        self.acc = Tile("acc", self.sum, (c.ns, self.wide))
-        self.weights = Tile("weight", self.sum, (self.strip.taps, self.wide))
-        self.pixels = Tile("seen", self.sum, (self.wide,))
+        self.acc = Tile("acc", self.epilogue_type, (c.ns, self.wide))
+        self.weights = Tile("weight", self.epilogue_type, (self.strip.taps, self.wide))
+        self.pixels = Tile("seen", self.epilogue_type, (self.wide,))
         halves = self.size == 2 and self.wide > 1
         #: a load of pixels: type and registers; 16 bits come in words of two
         self.words = Tile("word", "b32", (self.wide // 2,)) if halves else Tile("word", "b16", (1,))
@@ -61,17 +61,17 @@ class SlidePlan(Plan):
         places = sorted(pixels)
         self.seen = [(row, before, pixels[row]) for row, before in zip(places, [0, *places], strict=False)]
 
-    def _epilogue(self) -> None:
-        super()._epilogue()
-        self.one_bias = False  # a result knows its filter
-        self.row = Tile("e", self.sum, (self.wide,))
+    def _set_c_access(self) -> None:
+        super()._set_c_access()
+        self.scalar_bias = False  # a result knows its filter
+        self.row = Tile("e", self.epilogue_type, (self.wide,))
 
     @property
     def filter_at(self) -> list[tuple[str, int]]:
         """Row and column that the epilogue goes by: two, be they equal."""
         return [(name, 0) for name in ("%channel", "%channel")]
 
-    def _wide_c(self) -> int:
+    def _vec_c(self) -> int:
         return self.wide
 
     @property
@@ -95,10 +95,10 @@ class SlidePlan(Plan):
         numbers = ("lanes", "rows", "results", "steps", *self.NUMBERS, "guard", "high")
         return [
             ".param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,",
-            *self.array_parameters,
+            *self.epilogue_parameters,
             ".param .u64 of_results, .param .u64 of_taps,",
             " ".join(f".param .u32 {name}," for name in numbers),
-            f".param .{self.sum} alpha, .param .{self.sum} beta",
+            f".param .{self.epilogue_type} alpha, .param .{self.epilogue_type} beta",
         ]
 
     def launch(self, problem: Gemm) -> Launch:
@@ -133,11 +133,11 @@ class SlidePlan(Plan):
             ("u64", "B"),
             ("u64", "C"),
             ("u64", "W"),
-            *self._arrays(problem),
+            *self._epilogue_arguments(problem),
             *(("table", table) for table in s.tables),
             *(("u32", n % (1 << 32)) for n in numbers),
-            (self.sum, "alpha"),
-            (self.sum, "beta"),
+            (self.epilogue_type, "alpha"),
+            (self.epilogue_type, "beta"),
         )
         grid = (-(-s.lanes // self.lanes) * -(-s.rows // c.ml), -(-s.results // c.ns), 1)
         return Step(self.entry, grid, (self.threads, 1, 1), 0, arguments)

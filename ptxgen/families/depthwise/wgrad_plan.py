@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import Argument, Launch, Step
-from ptxgen.families.depthwise.plan import SlidePlan
+from ptxgen.families.depthwise.plan import DepthwisePlan
 from ptxgen.lowering.depthwise_strips import Strip
 from ptxgen.lowering.implicit_gemm import Implicit
 from ptxgen.problem.gemm import Gemm
@@ -14,7 +14,7 @@ ACROSS, PARTS = 32, 32  #: filters' taps of a block of the pass, and threads tha
 LANES = 32  #: threads that add the sums of a block's tap, where lanes are pixels
 
 
-class SummingPlan(SlidePlan):
+class DepthwiseWgradPlan(DepthwisePlan):
     """Results are multiplied with what they see of images."""
 
     kernel = "kernel/depthwise_wgrad.mako"
@@ -22,15 +22,15 @@ class SummingPlan(SlidePlan):
     NUMBERS = ("lane_x", "lane_word", "lane_y", "row_x", "row_word", "row_y", "group_x", "group_y")
     COUNTS = ("lanes", "rows", "results", "units", "chunks")
 
-    def _operands(self) -> None:
-        super()._operands()
+    def _set_operands(self) -> None:
+        super()._set_operands()
         s = self.strip
         self.results = self.filters
-        self.acc = Tile("acc", self.sum, (s.tapped, self.wide))
-        self.given = Tile("given", self.sum, (self.config.ns, self.wide))
+        self.acc = Tile("acc", self.epilogue_type, (s.tapped, self.wide))
+        self.given = Tile("given", self.epilogue_type, (self.config.ns, self.wide))
         self.places = Tile("place", "b32", (s.steps, 2))
 
-    def _wide_c(self) -> int:
+    def _vec_c(self) -> int:
         return 1
 
     @property
@@ -55,7 +55,7 @@ class SummingPlan(SlidePlan):
         return [
             ".param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W, .param .u64 of_results, .param .u64 of_taps,",
             " ".join(f".param .u32 {name}," for name in numbers),
-            f".param .{self.sum} alpha, .param .{self.sum} beta",
+            f".param .{self.epilogue_type} alpha, .param .{self.epilogue_type} beta",
         ]
 
     def launch(self, problem: Gemm) -> Launch:
@@ -88,12 +88,12 @@ class SummingPlan(SlidePlan):
             *pointers,
             *(("table", table) for table in s.tables),
             *(("u32", n % (1 << 32)) for n in numbers),
-            (self.sum, "alpha"),
-            (self.sum, "beta"),
+            (self.epilogue_type, "alpha"),
+            (self.epilogue_type, "beta"),
         )
         across = -(-s.lanes // self.lanes) if s.grouped else s.groups
         main = Step(self.entry, (across, c.kg, 1), (self.threads, 1, 1), self.shared, arguments)
-        return Launch((main, self._adding(problem, s)), c.kg * s.groups * s.tapped * self.sum_bytes)
+        return Launch((main, self._adding(problem, s)), c.kg * s.groups * s.tapped * self.epilogue_bytes)
 
     def _adding(self, problem: Gemm, s: Strip) -> Step:
         """The launch of the pass."""
@@ -106,7 +106,7 @@ class SummingPlan(SlidePlan):
             ("u64", "C"),
             ("u64", "W"),
             *(("u32", n) for n in numbers),
-            (self.sum, "beta"),
+            (self.epilogue_type, "beta"),
         )
-        shared = ACROSS * PARTS * self.sum_bytes
+        shared = ACROSS * PARTS * self.epilogue_bytes
         return Step(f"{self.entry}_add", (-(-every // ACROSS), 1, 1), (ACROSS * PARTS, 1, 1), shared, arguments)

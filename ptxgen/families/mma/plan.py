@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ptxgen.codegen.config import BOUNDS_PREDICATE
-from ptxgen.codegen.multistage_plan import CooperativePlan
-from ptxgen.codegen.plan import Run
+from ptxgen.codegen.multistage_plan import MultistagePlan
+from ptxgen.codegen.plan import BatchRange
 from ptxgen.codegen.registers import Tile, braces
 from ptxgen.codegen.source import Argument, Launch, Step
 from ptxgen.codegen.vectorized import ceil_div, log2
@@ -17,15 +17,15 @@ from ptxgen.families.simt.layout import products
 from ptxgen.problem.gemm import Gemm
 
 
-class MmaPlan(CooperativePlan):
+class MmaPlan(MultistagePlan):
     """Every warp copies and multiplies; a warp has a tile of C in the registers of its lanes."""
 
     kernel = "kernel/multistage.mako"
     reader = "addr/ldmatrix_addr.mako"
     math = "math/mma_sync.mako"
-    shared_aligned = 128
+    shared_alignment = 128
 
-    def _operands(self) -> None:
+    def _set_operands(self) -> None:
         c, g = self.config, self.geometry
         self.instruction = i = instruction(self.problem, self.device)
         if self.problem.element.bytes == 1 and i.sum == "f32":
@@ -36,7 +36,7 @@ class MmaPlan(CooperativePlan):
         self.a = MmaOperand(g.a, i, self.threads, c.u, self.steps, bool(c.fragment_prefetch), 0, first)
         self.b = MmaOperand(g.b, i, self.threads, c.u, self.steps, bool(c.fragment_prefetch), self.a.size, second)
         self.operands = (self.a, self.b)
-        self.repacked = tuple(x for x in self.operands if x.copied)
+        self.packed_operands = tuple(x for x in self.operands if x.copied)
         seen = operand_packing.inside(self.problem, c.operand_path)
         for x, ld in ((self.a, seen.lda), (self.b, seen.ldb)):
             x.many = x.many and x.near(ld)
@@ -75,27 +75,27 @@ class MmaPlan(CooperativePlan):
     @property
     def parameters(self) -> list[str]:
         lines = super().parameters
-        places = ", ".join(f".param .u32 at_{x.name}" for x in self.repacked)
+        places = ", ".join(f".param .u32 at_{x.name}" for x in self.packed_operands)
         return [*lines[:-1], f"{lines[-1]},", places] if places else lines
 
     @property
     def repack_parameters(self) -> list[str]:
         """The parameters of the pass that copies operands."""
         names = ("rows", "columns", "ld", "pitch"), ("filled", "at", *(("each", "items") if self.batched else ()))
-        lines = [", ".join(f".param .u32 {n}_{x.name}" for n in part) for x in self.repacked for part in names]
+        lines = [", ".join(f".param .u32 {n}_{x.name}" for n in part) for x in self.packed_operands for part in names]
         first = [".param .u64 by_a, .param .u64 by_b, .param .u32 first_item,"] if self.batched else []
         return [*first, *(f"{line}," for line in lines[:-1]), *lines[-1:]]
 
-    def _run(self, problem: Gemm, run: Run) -> Launch:
-        made = super()._run(operand_packing.inside(problem, self.config.operand_path), run)
-        if not self.repacked:
+    def _launch_range(self, problem: Gemm, run: BatchRange) -> Launch:
+        made = super()._launch_range(operand_packing.inside(problem, self.config.operand_path), run)
+        if not self.packed_operands:
             return made
         # copies lie behind what slices leave in the workspace
         end = ceil_div(made.workspace, operand_packing.ROW)
         places: list[Argument] = []
         facts: list[Argument] = []
         chunks = 0
-        for x in self.repacked:
+        for x in self.packed_operands:
             copy = operand_packing.copy_of(problem, x.name)
             each, items = copy.bytes // operand_packing.ROW, operand_packing.copied_items(problem, x.name, run.items)
             numbers = (copy.rows, copy.columns, copy.ld, copy.pitch, copy.filled, end)
@@ -105,10 +105,14 @@ class MmaPlan(CooperativePlan):
             chunks = max(chunks, copy.filled * copy.pitch // self.chunk)
         if self.batched:
             facts = [*(("u64", n) for n in problem.offsets[:2]), ("u32", run.first), *facts]
-        grid = (max(ceil_div(chunks, self.PASS_THREADS), 1), len(self.repacked), run.items)
+        grid = (max(ceil_div(chunks, self.AUX_KERNEL_THREADS), 1), len(self.packed_operands), run.items)
         pointers: tuple[Argument, ...] = (("u64", "A"), ("u64", "B"), ("u64", "C"), ("u64", "W"))
         first = Step(
-            f"{self.entry}_repack", grid, (self.PASS_THREADS, 1, 1), 0, (*pointers, *self._arrays(problem), *facts)
+            f"{self.entry}_repack",
+            grid,
+            (self.AUX_KERNEL_THREADS, 1, 1),
+            0,
+            (*pointers, *self._epilogue_arguments(problem), *facts),
         )
         rest = tuple(replace(s, arguments=(*s.arguments, *places)) if s.entry == self.entry else s for s in made.steps)
         return Launch((first, *rest), end * operand_packing.ROW)
@@ -133,7 +137,7 @@ class MmaPlan(CooperativePlan):
                 columns = [self.b.fragment[b, j, part * per_b + n] for n in range(per_b)]
                 share = ins.sums // halves
                 sums = [self.acc[i, j, h * share + n] for n in range(share)]
-                out.append((braced(sums), braced(rows), braced(columns)))
+                out.append((operand_list(sums), operand_list(rows), operand_list(columns)))
         return out
 
     def sum_at(self, i: int, j: int) -> str:
@@ -159,6 +163,6 @@ class MmaPlan(CooperativePlan):
         return out
 
 
-def braced(names: list[str]) -> str:
+def operand_list(names: list[str]) -> str:
     """An operand of mma: in braces, be it one register."""
     return braces(names) if len(names) > 1 else "{" + names[0] + "}"

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from ptxgen.codegen.config import BOUNDS_PREDICATE
-from ptxgen.codegen.multistage_plan import CooperativePlan
+from ptxgen.codegen.multistage_plan import MultistagePlan
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.vectorized import log2
 from ptxgen.families.simt.layout import OperandLayout, lane_bits, near, products
 
 
-class SimtPlan(CooperativePlan):
+class SimtPlan(MultistagePlan):
     """Every warp copies and multiplies; a thread has a tile of C in registers."""
 
     kernel = "kernel/multistage.mako"
     reader = "addr/simt_fragment_addr.mako"
 
-    def _operands(self) -> None:
+    def _set_operands(self) -> None:
         c, g, p = self.config, self.geometry, self.problem
         self.group, self.steps = int(g.group), int(g.uk)
         self.stage_bytes, self.wait = int(g.stage), c.stages - 2
@@ -42,7 +42,7 @@ class SimtPlan(CooperativePlan):
             self.pairs = Tile("pair", "b32", (c.ms,))
             self.products = products(c.ms, c.ns // 2, c.mma_order)
         else:
-            self.acc = Tile("acc", self.sum, (c.ks, c.ms, c.ns))
+            self.acc = Tile("acc", self.epilogue_type, (c.ks, c.ms, c.ns))
             self.products = products(c.ms, c.ns, c.mma_order)
 
     def set_of(self, k: int) -> int:

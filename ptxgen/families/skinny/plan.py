@@ -9,14 +9,14 @@ from ptxgen.families.mma.instructions import by_words
 from ptxgen.families.skinny.layout import QUAD, Elements, Fragments, Round, Stream, rounds
 
 
-class StreamPlan(Plan):
+class SkinnyPlan(Plan):
     """Every thread loads what it multiplies; threads that share K add their sums by shuffles and in shared memory."""
 
     kernel = "kernel/skinny.mako"
     math = "math/skinny_fma.mako"
     places = "addr/skinny.mako"
 
-    def _operands(self) -> None:
+    def _set_operands(self) -> None:
         c, g, p = self.config, self.geometry, self.problem
         size = p.element.bytes
         self.along, self.across, self.lanes = int(g.along), int(g.across), int(g.lanes)
@@ -74,7 +74,7 @@ class StreamPlan(Plan):
     def _elements(self) -> None:
         c, unit = self.config, QUAD if self.quads else 1
         self.ms, self.ns = c.ms, c.ns
-        kind = "s32" if self.problem.accumulator.integer else self.sum
+        kind = "s32" if self.problem.accumulator.integer else self.epilogue_type
         self.acc = Tile("acc", kind, (self.x.count, self.y.count))
         #: sums before they are scaled: nothing, one more product, one more share
         self.nothing, self.grow, self.join = (
@@ -85,7 +85,7 @@ class StreamPlan(Plan):
         self.elements_x = Elements(self.x, kind, (self.x.count, own[0]))
         self.elements_y = Elements(self.y, kind, (self.y.count, own[1]))
         #: what only lanes do that are the first along K
-        self.share_guard = "@%first " if self.lanes > 1 else ""
+        self.sts_guard = "@%first " if self.lanes > 1 else ""
 
     def rounds(self, step: int) -> list[Round]:
         """What is multiplied in a step."""
@@ -96,9 +96,9 @@ class StreamPlan(Plan):
         i, j = (j, i) if self.config.transposed_mma else (i, j)
         return self.fragments.sum_at(i, j) if self.config.tma_rows else self.acc[i, j]
 
-    def _epilogue(self) -> None:
-        super()._epilogue()
-        self.row = Tile("e", self.sum, (max(self.ns, self.vec_c),))
+    def _set_c_access(self) -> None:
+        super()._set_c_access()
+        self.row = Tile("e", self.epilogue_type, (max(self.ns, self.vec_c),))
 
     @property
     def contiguous(self) -> int:
@@ -117,4 +117,4 @@ class StreamPlan(Plan):
 
     @property
     def shared_map(self) -> list[str]:
-        return [f"{self.kl} tiles of C, rows of {self.row_c}"]
+        return [f"{self.kl} tiles of C, rows of {self.c_row_pitch}"]

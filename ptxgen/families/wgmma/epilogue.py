@@ -238,50 +238,52 @@ class LeavingPlan(Plan):
     #: what finished sums are in
     final: Tile
 
-    def _epilogue(self) -> None:
-        super()._epilogue()
+    def _set_c_access(self) -> None:
+        super()._set_c_access()
         #: pairs of 8-bit results leave as whole groups of columns, by four lanes together
         whole = self.config.vec_c >= COLUMNS and self.finish % (4 * COLUMNS) == 0
-        self.packs = whole and groups_leave(self.problem, self.config) and self.put == "epilogue/store.mako"
+        self.pack_8bit = whole and groups_leave(self.problem, self.config) and self.store_op == "epilogue/store.mako"
         self.scales = any(stage.startswith("scale") for stage in self.problem.stages)
         #: what follows the product is not done in place: where tiles follow each other sums live on, and ptxas would
         #: hold both. Results that other lanes are sent stay
-        self.beside = bool(self.problem.stages) and not self.packs
+        self.beside = bool(self.problem.stages) and not self.pack_8bit
         self.curved = any(stage in EPILOGUE[-1] for stage in self.problem.stages)
         if self.config.epilogue_smem:
-            self.after = "epilogue/fused_ops_subtile.mako" if self.problem.epilogue else "epilogue/identity.mako"
+            self.fused_ops = "epilogue/fused_ops_subtile.mako" if self.problem.epilogue else "epilogue/identity.mako"
 
-    def _leaving(self) -> None:
-        super()._leaving()
+    def _set_epilogue(self) -> None:
+        super()._set_epilogue()
         if self.config.epilogue_smem:
-            self.put = self.leave = "epilogue/stmatrix_subtiles.mako"
+            self.store_op = self.store_c = "epilogue/stmatrix_subtiles.mako"
             #: how boxes get to C: whole by TMA, or a line at a time
             self.boxed = boxed(self.problem)
             self.boxes = "epilogue/tma_store.mako" if self.boxed else "epilogue/unaligned_row_store.mako"
         else:
-            self.leave = "epilogue/wgmma_from_registers.mako"
+            self.store_c = "epilogue/wgmma_from_registers.mako"
 
     @property
     def contiguous(self) -> int:
         return 1 if self.swapped and not self.fed else 2
 
-    def _gather(self) -> None:
+    def _set_c_staging(self) -> None:
         c, g = self.config, self.geometry
-        self.row = Tile("e", self.sum, (max(self.vec_c, 1),))
+        self.row = Tile("e", self.epilogue_type, (max(self.vec_c, 1),))
         if c.epilogue_smem:
             self.staging = Staging(
                 self.final, self.swapped, self.finish, c.epilogue_subtiles, c.epilogue_buffers, bool(c.persistent)
             )
             if self.batched:
-                self.staging.coordinates.append("%number")
+                self.staging.coordinates.append("%batch_index")
                 self.staging.rank += 1
             self.staging_at = 0 if c.epilogue_aliases_ab else int(g.ring + g.added)
         self.rows = 2 * self.mi
         self.lines = [0, 1] if self.swapped else [self.row_offset(n) for n in range(self.rows)]
 
     @property
-    def begun(self) -> list[tuple[str, str, str]]:
-        return [(t.kind, r, self.zero if t.kind == self.sum else "0") for t in self.passing for r in t.all]
+    def preinitialised(self) -> list[tuple[str, str, str]]:
+        return [
+            (t.kind, r, self.zero if t.kind == self.epilogue_type else "0") for t in self.c_registers for r in t.all
+        ]
 
     def results(self, put: Put) -> list[tuple[str, str]]:
         """The pairs that a put packs. Activations have registers of their own, as ``beside`` has it."""

@@ -94,14 +94,14 @@ class WindowPlan(WgmmaPlan):
     #: of images, and of the other operand
     KINDS: tuple[type[Pixels | Columns], type[Operand]] = (Pixels, Filters)
 
-    def _operands(self) -> None:
+    def _set_operands(self) -> None:
         images = self.problem.window
         assert images is not None
         self.walked, self.flipped = images, images.flipped
         self.unit = int(self.geometry.unit)
         self.units = self._units()
         self.axes = range(len(images.extents))
-        super()._operands()
+        super()._set_operands()
         self.images = self.x if isinstance(self.x, self.KINDS[0]) else self.y
 
     def _units(self) -> int:
@@ -115,18 +115,18 @@ class WindowPlan(WgmmaPlan):
 
     # ---- leaving
 
-    def _leaving(self) -> None:
-        super()._leaving()
+    def _set_epilogue(self) -> None:
+        super()._set_epilogue()
         result = self.problem.window.result if self.problem.window else None
         #: how rows and columns of C lie, where it is no matrix
         self.sides = [Side(*x) for x in zip(("rows", "columns"), result, strict=True)] if result else []
         if self.sides:
-            self.at_c = "epilogue/c_table.mako"
-            self.at_out = "epilogue/c_strided.mako" if self.partial else self.at_c
+            self.c_addr = "epilogue/c_table.mako"
+            self.out_addr = "epilogue/c_strided.mako" if self.reduction.stores_partials else self.c_addr
             if self.config.epilogue_smem:
                 self.boxes, self.lines_leave = "epilogue/scatter_smem.mako", "neighbours of many lines"
-            elif not self.partial:
-                self.leave = "epilogue/store_scatter.mako"
+            elif not self.reduction.stores_partials:
+                self.store_c = "epilogue/store_scatter.mako"
             #: whether two columns side by side are one access
             self.paired = self.problem.vectors[2] > 1
 
@@ -141,7 +141,7 @@ class WindowPlan(WgmmaPlan):
         return [".param .u64 rows_c, .param .u64 columns_c,"] if self.sides else []
 
     @staticmethod
-    def _tables(problem: Gemm, operands: str) -> tuple[Argument, ...]:
+    def _table_arguments(problem: Gemm, operands: str) -> tuple[Argument, ...]:
         assert problem.window is not None
         return tuple(("table", t) for t in _tables_of(*problem.window.result)) if problem.window.result else ()
 

@@ -164,7 +164,7 @@ def products(x: Operand, y: Operand, mi: int) -> list[Product]:
 @dataclass(frozen=True)
 class Slot:
     """16 bytes of partial sums of another slice: where they lie, and the sums they belong to; ``first``: those are
-    not yet begun."""
+    not yet preinitialised."""
 
     offset: int
     into: list[str]

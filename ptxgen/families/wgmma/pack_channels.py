@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ptxgen.codegen.config import Config
-from ptxgen.codegen.plan import PASS_THREADS, Run
+from ptxgen.codegen.plan import AUX_KERNEL_THREADS, BatchRange
 from ptxgen.codegen.registers import Tile, width
 from ptxgen.codegen.source import Argument, Launch, Step, TensorMap
 from ptxgen.families.wgmma.im2col_plan import GradientPlan, TurnedGradientPlan, WindowPlan
@@ -26,7 +26,7 @@ class Arrangement:
     """The numbers of the pass over an operand whose elements have ``size`` bytes: a block takes ``words`` of channels
     of ``columns`` places. Places lie ``pitch`` words apart in shared memory, so that neither side meets in a bank."""
 
-    THREADS, CHUNK, WORD, ROW = PASS_THREADS, CHUNK, WORD, ROW
+    THREADS, CHUNK, WORD, ROW = AUX_KERNEL_THREADS, CHUNK, WORD, ROW
     #: of a copy: channels and elements between them, places, their digits, by how many elements and rows each moves
     NAMES = (
         "depth",
@@ -53,11 +53,11 @@ class Arrangement:
         self.columns, self.pitch = TILE // self.words, self.words + 1
         #: threads side by side in what is loaded, and what their number counts on from one row of them to the next
         self.across = self.words if self.straight else self.columns // self.vec
-        self.down = PASS_THREADS // self.across
-        self.rounds = TILE // self.vec // PASS_THREADS
+        self.down = AUX_KERNEL_THREADS // self.across
+        self.rounds = TILE // self.vec // AUX_KERNEL_THREADS
         #: chunks of a place, and places that are stored at once
         self.chunks = self.words * WORD // CHUNK
-        self.stored = PASS_THREADS // self.chunks
+        self.stored = AUX_KERNEL_THREADS // self.chunks
         self.bytes = WORD * self.columns * self.pitch
         halves = self.vec * size < WORD
         loaded = 1 if halves else self.vec * size // WORD
@@ -111,8 +111,8 @@ class ArrangedPlan(WindowPlan):
 
     before = "copy/pack_channels.mako"
 
-    def _operands(self) -> None:
-        super()._operands()
+    def _set_operands(self) -> None:
+        super()._set_operands()
         size = self.problem.element.bytes
         copies = [(name, self.walked.copy(name)) for name in "ab"]
         self.arranged = [Arrangement(name, copy, size) for name, copy in copies if copy is not None]
@@ -139,8 +139,8 @@ class ArrangedPlan(WindowPlan):
     def _copy(p: Gemm, name: str) -> Copy | None:
         return p.window.copy(name) if p.window is not None else None
 
-    def _run(self, problem: Gemm, run: Run) -> Launch:
-        made = super()._run(problem, run)
+    def _launch_range(self, problem: Gemm, run: BatchRange) -> Launch:
+        made = super()._launch_range(problem, run)
         # copies lie behind what slices leave in the workspace
         at, end = {}, -(-made.workspace // ROW) * ROW
         facts: list[int] = []
@@ -153,9 +153,9 @@ class ArrangedPlan(WindowPlan):
             at[x.name], end = end, end + copy_bytes(problem, copy)
         pointers: tuple[Argument, ...] = (("u64", "A"), ("u64", "B"), ("u64", "C"), ("u64", "W"))
         first = blocks[:1] if len(blocks) > 1 else []
-        arguments = (*pointers, *self._arrays(problem), *(("u32", n) for n in (*first, *facts)))
+        arguments = (*pointers, *self._epilogue_arguments(problem), *(("u32", n) for n in (*first, *facts)))
         shared = max(x.bytes for x in self.arranged)
-        copying = Step(f"{self.entry}_arrange", (sum(blocks), 1, 1), (PASS_THREADS, 1, 1), shared, arguments)
+        copying = Step(f"{self.entry}_arrange", (sum(blocks), 1, 1), (AUX_KERNEL_THREADS, 1, 1), shared, arguments)
         places = [at[x.name] for x in (self.x, self.y) if x.name in at]
         return Launch((copying, *placed(made.steps, places)), end)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 
-from ptxgen.codegen.plan import PASS_THREADS, Run
+from ptxgen.codegen.plan import AUX_KERNEL_THREADS, BatchRange
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import Argument, Launch, Step, TensorMap
 from ptxgen.families.wgmma.layout import Operand
@@ -27,7 +27,7 @@ LARGE = 1 << 18
 class Pitch:
     """The numbers of the straight copy of elements of ``size`` bytes."""
 
-    THREADS, CHUNK, ROW, ROUNDS = PASS_THREADS, CHUNK, ROW, ROUNDS
+    THREADS, CHUNK, ROW, ROUNDS = AUX_KERNEL_THREADS, CHUNK, ROW, ROUNDS
 
     def __init__(self, size: int) -> None:
         self.size, self.bits = size, 8 * size
@@ -46,8 +46,8 @@ class CopiedPlan(WgmmaPlan):
 
     before = "copy/pack_kernels.mako"
 
-    def _operands(self) -> None:
-        super()._operands()
+    def _set_operands(self) -> None:
+        super()._set_operands()
         mine = [name for name in "ab" if copied(self.config, name)]
         self.turned = [name for name in mine if turns(self.problem, name)]
         self.pitched = [name for name in mine if not (name in self.turned and mapped(self.problem, name))]
@@ -81,8 +81,8 @@ class CopiedPlan(WgmmaPlan):
             return super()._source(p, x, kind)
         return self._tensor(p, "W", kind, copy_of(p, x.name).place, p.element.bytes, x.box, x.span)
 
-    def _run(self, problem: Gemm, run: Run) -> Launch:
-        made = super()._run(problem, run)
+    def _launch_range(self, problem: Gemm, run: BatchRange) -> Launch:
+        made = super()._launch_range(problem, run)
         if problem.k == 0:
             return made
         # copies lie behind what slices leave in the workspace
@@ -99,23 +99,29 @@ class CopiedPlan(WgmmaPlan):
         places = [last[x.name] for x in (self.x, self.y) if x.name in last]
         return Launch((*passes, *placed(made.steps, places)), end)
 
-    def _pitching(self, p: Gemm, run: Run, at: dict[str, int]) -> Step:
+    def _pitching(self, p: Gemm, run: BatchRange, at: dict[str, int]) -> Step:
         """The launch of the pass that copies as it is: of the run's items, or of the one that all share."""
         size = p.element.bytes
         copies = {name: straight(p, name) for name in self.pitched}
         chunks = [x.place[1] * -(-x.place[0] * size // CHUNK) for x in copies.values()]
         rounds = ROUNDS if sum(chunks) > LARGE else 1
-        blocks = [-(-n // (PASS_THREADS * rounds)) for n in chunks]
+        blocks = [-(-n // (AUX_KERNEL_THREADS * rounds)) for n in chunks]
         facts: list[Argument] = [("u32", blocks[0])] if len(blocks) > 1 else []
         if self.batched:
             facts.append(("u32", run.first))
         for (name, x), n in zip(copies.items(), blocks, strict=True):
-            facts += self._copying(p, run, name, x, at[name], n * PASS_THREADS)
+            facts += self._copying(p, run, name, x, at[name], n * AUX_KERNEL_THREADS)
         pointers: tuple[Argument, ...] = (("u64", "A"), ("u64", "B"), ("u64", "C"), ("u64", "W"))
         grid = (sum(blocks), 1, run.items if any(x.items > 1 for x in copies.values()) else 1)
-        return Step(f"{self.entry}_pitch", grid, (PASS_THREADS, 1, 1), 0, (*pointers, *self._arrays(p), *facts))
+        return Step(
+            f"{self.entry}_pitch",
+            grid,
+            (AUX_KERNEL_THREADS, 1, 1),
+            0,
+            (*pointers, *self._epilogue_arguments(p), *facts),
+        )
 
-    def _copying(self, p: Gemm, run: Run, name: str, x: SimpleNamespace, at: int, stride: int) -> list[Argument]:
+    def _copying(self, p: Gemm, run: BatchRange, name: str, x: SimpleNamespace, at: int, stride: int) -> list[Argument]:
         columns, rows, _, apart = x.place
         _, _, ld, by = self._stored(p, name)
         size = p.element.bytes
@@ -126,7 +132,7 @@ class CopiedPlan(WgmmaPlan):
             out += [("u64", by), ("u32", run.items if apart else 1), ("u64", apart)]
         return out
 
-    def _turning(self, p: Gemm, run: Run, name: str, source: int | None, at: int) -> Step:
+    def _turning(self, p: Gemm, run: BatchRange, name: str, source: int | None, at: int) -> Step:
         """The launch of the pass that transposes: of the run's items, or of the one that all share; ``source``: where
         in the workspace a copy of the operand is, if it is one."""
         t, copy, size = self.transposition, copy_of(p, name), p.element.bytes
@@ -143,7 +149,7 @@ class CopiedPlan(WgmmaPlan):
         arguments: tuple[Argument, ...] = (
             ("u64", "C"),
             ("u64", "W"),
-            *self._arrays(p),
+            *self._epilogue_arguments(p),
             ("u32", across),
             ("u32", first),
             *(("map", m) for m in maps),

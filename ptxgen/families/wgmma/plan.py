@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from ptxgen.codegen.config import SPLIT_POLL, SPLIT_SHARE
-from ptxgen.codegen.plan import Run
+from ptxgen.codegen.plan import BatchRange
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import Argument, Launch, Step, TensorMap
 from ptxgen.codegen.vectorized import WARP
@@ -26,7 +26,7 @@ class WgmmaPlan(LeavingPlan):
     """A warp copies by TMA, one or two warpgroups multiply; a warpgroup has 64-row tiles of C in registers."""
 
     kernel = "kernel/warp_specialized.mako"
-    shared_aligned = 1024
+    shared_alignment = 1024
     ADDRESS_MASK = ADDRESS_MASK
     #: how operands are found along K, and units of it in a stage: parts that are found each for itself
     addr, units = "addr/tensormap.mako", 1
@@ -34,11 +34,11 @@ class WgmmaPlan(LeavingPlan):
     before, sums = "addr/no_packing.mako", "math/accumulate_inplace.mako"
     math = "math/wgmma.mako"
     #: the register that counts items as the operands' tensors do
-    item_number = "%number"
+    item_number = "%batch_index"
 
     # ---- operands and products
 
-    def _operands(self) -> None:
+    def _set_operands(self) -> None:
         c, g = self.config, self.geometry
         self.target = f"{self.device.target}a"
         self.swapped = bool(c.transposed_mma)
@@ -156,7 +156,7 @@ class WgmmaPlan(LeavingPlan):
         c, g = self.config, self.geometry
         groups = self.y_tile // COLUMNS
         #: type of the registers of sums, which integers share with the f32 that they become; how parts are added
-        self.held, self.join = ("b32", "add.s32") if self.converts else (self.sum, self.add)
+        self.held, self.join = ("b32", "add.s32") if self.s32_to_f32 else (self.epilogue_type, self.add)
         self.acc = Tile("acc", self.held, (self.mi, 4 * groups))
         #: what wgmma adds to
         self.packed = self.problem.accumulator.bytes == 2
@@ -236,13 +236,13 @@ class WgmmaPlan(LeavingPlan):
         return ["map_x", "map_y", *leaving, *(["map_residual"] if self.brings else [])]
 
     @property
-    def item_parameters(self) -> list[str]:
+    def batch_parameters(self) -> list[str]:
         """As other families, but for the last places along items of tensors A and B in place of their offsets."""
         if not self.batched:
             return []
         return [".param .u64 by_c, .param .u32 first_item, .param .u32 items, .param .u32 last_a, .param .u32 last_b,"]
 
-    def _items(self, problem: Gemm, run: Run) -> tuple[Argument, ...]:
+    def _batch_arguments(self, problem: Gemm, run: BatchRange) -> tuple[Argument, ...]:
         if not self.batched:
             return ()
         last = [problem.items - 1 if offset else 0 for offset in problem.offsets[:2]]
@@ -254,11 +254,11 @@ class WgmmaPlan(LeavingPlan):
         return [
             *([".param .u64 A, .param .u64 B,"] if self.lying else []),
             ".param .u64 C, .param .u64 W,",
-            *self.array_parameters,
-            *self.item_parameters,
+            *self.epilogue_parameters,
+            *self.batch_parameters,
             *([".param .u32 lda, .param .u32 ldb,"] if self.lying else []),
             ".param .u32 M, .param .u32 N, .param .u32 K, .param .u32 ldc, .param .u32 chunk, .param .u32 more,",
-            f".param .{self.sum} alpha, .param .{self.sum} beta,",
+            f".param .{self.epilogue_type} alpha, .param .{self.epilogue_type} beta,",
             *self.more_parameters,
             ", ".join(f".param .align 64 .b8 {n}[{128 * self._count(n)}]" for n in self.maps),
         ]
@@ -269,7 +269,7 @@ class WgmmaPlan(LeavingPlan):
         cluster = [".explicitcluster", f".reqnctapercluster {across}, {down}, 1"] if self.clustered else []
         return [*cluster, *super().directives]
 
-    def items_limit(self, problem: Gemm) -> int:
+    def batch_limit(self, problem: Gemm) -> int:
         c = self.config
         return TILES_LIMIT // self._tiles(problem)[2] if c.persistent else GRID_LIMIT // c.kg
 
@@ -280,7 +280,7 @@ class WgmmaPlan(LeavingPlan):
         down = -(-n // (self.y_tile * self.yc)) * self.yc
         return across, down, across * down
 
-    def _run(self, problem: Gemm, run: Run) -> Launch:
+    def _launch_range(self, problem: Gemm, run: BatchRange) -> Launch:
         c = self.config
         across, down, tiles = self._tiles(problem)
         slices, z = c.kg * c.cluster_k, c.kg * run.items
@@ -292,8 +292,8 @@ class WgmmaPlan(LeavingPlan):
             *((("u64", "A"), ("u64", "B")) if self.lying else ()),
             ("u64", "C"),
             ("u64", "W"),
-            *self._arrays(problem),
-            *self._items(problem, run),
+            *self._epilogue_arguments(problem),
+            *self._batch_arguments(problem, run),
             *((("u32", problem.lda), ("u32", problem.ldb)) if self.lying else ()),
             ("u32", problem.m),
             ("u32", problem.n),
@@ -301,17 +301,17 @@ class WgmmaPlan(LeavingPlan):
             ("u32", problem.ldc),
             ("u32", chunk),
             ("u32", more),
-            (self.sum, "alpha"),
-            (self.sum, "beta"),
+            (self.epilogue_type, "alpha"),
+            (self.epilogue_type, "beta"),
             *self._numbers(problem),
             *(("map", each) for name in self.maps for each in self._maps(problem, name)),
         )
         main = Step(self.entry, grid, (self.threads, 1, 1), self.shared, arguments)
-        if self.cleared:
-            return Launch((self._pass("scale", problem, run, ()), main))
-        if self.partial:
-            size = c.kg * run.items * problem.m * problem.n * self.sum_bytes
-            return Launch((main, self._pass("reduce", problem, run, (("u32", c.kg),))), size)
+        if self.reduction.prescales_c:
+            return Launch((self._aux_kernel("scale", problem, run, ()), main))
+        if self.reduction.stores_partials:
+            size = c.kg * run.items * problem.m * problem.n * self.epilogue_bytes
+            return Launch((main, self._aux_kernel("reduce", problem, run, (("u32", c.kg),))), size)
         if self.meets:
             return Launch((main,), tiles * run.items * self.kc * self.meet_bytes, zeroed=True)
         # where K is zero, the operands are zeros that W has

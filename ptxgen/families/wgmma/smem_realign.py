@@ -102,7 +102,7 @@ class Lying(Operand):
                     self.box,
                     16,
                     offset=first * ld * size,
-                    lies=size,
+                    element_alignment=size,
                 )
             )
         return out

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from types import SimpleNamespace
 
-from ptxgen.codegen.plan import Run
+from ptxgen.codegen.plan import BatchRange
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import Argument, Launch, Step, TensorMap
 from ptxgen.codegen.vectorized import ceil_div
@@ -69,7 +69,7 @@ class PartingPlan(WgmmaPlan):
 
     def _sums(self) -> None:
         super()._sums()
-        self.into = Tile("pass", self.sum, self.acc.shape)
+        self.into = Tile("pass", self.epilogue_type, self.acc.shape)
 
     @property
     def tiles(self) -> list[tuple[Tile, str]]:
@@ -105,8 +105,8 @@ class PartingPlan(WgmmaPlan):
             "W", "bf16", (*extents, *more, bf16x3.PLANES), (pitch, *apart, plane), (*x.box, *one, 1), x.span, offset=at
         )
 
-    def _run(self, problem: Gemm, run: Run) -> Launch:
-        made = super()._run(problem, run)
+    def _launch_range(self, problem: Gemm, run: BatchRange) -> Launch:
+        made = super()._launch_range(problem, run)
         if problem.k == 0:
             return made
         # planes lie behind what slices leave in the workspace
@@ -121,7 +121,7 @@ class PartingPlan(WgmmaPlan):
             settled.append(replace(step, arguments=tuple((kind, next(maps) if ours else v) for kind, v, ours in given)))
         return Launch((self._parting(problem, run, at), *settled), end)
 
-    def _parting(self, p: Gemm, run: Run, at: dict[str, int]) -> Step:
+    def _parting(self, p: Gemm, run: BatchRange, at: dict[str, int]) -> Step:
         """The launch of the pass."""
         operands = [bf16x3.parted(p, name) for name in "ab"]
         blocks = [ceil_div(o.rows, bf16x3.BLOCK_ROWS) * o.pitch // bf16x3.BLOCK_K for o in operands]
@@ -139,5 +139,5 @@ class PartingPlan(WgmmaPlan):
             (sum(blocks), 1, run.items),
             (bf16x3.THREADS, 1, 1),
             shared,
-            (*pointers, *self._arrays(p), *facts),
+            (*pointers, *self._epilogue_arguments(p), *facts),
         )
