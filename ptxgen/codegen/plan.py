@@ -193,7 +193,7 @@ class Plan:
         self.log2_row_vectors = log2(self.row_vectors)
         self.gather_loads = c.ml * c.nl // self.vec_c
         self.gather_rounds = -(-self.gather_loads // self.threads)
-        self.gather_guard = "@%in " if self.checks_bounds or self.gather_loads < self.threads else ""
+        self.gather_guard = "@%in_bounds " if self.checks_bounds or self.gather_loads < self.threads else ""
 
     def _c_vector_type(self, n: int) -> str:
         """The type of an access of ``n`` elements of C."""

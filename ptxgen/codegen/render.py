@@ -11,6 +11,7 @@ import mako.exceptions
 from mako.lookup import TemplateLookup
 
 from ptxgen.codegen.plan import Plan
+from ptxgen.codegen.simplify import simplified
 from ptxgen.codegen.source import Source
 from ptxgen.errors import RenderError
 from ptxgen.settings import templates_dir
@@ -75,6 +76,6 @@ def render(plan: Plan) -> Source:
         trace = mako.exceptions.text_error_template().render()
         what = f"{plan.problem.key()} with {plan.config}"
         raise RenderError(f"{plan.kernel} failed on {what}: {error}\n{trace}") from error
-    tidy = spaced(out)
+    tidy = spaced(simplified(out))
     entries, registers = tuple(_ENTRY.findall(tidy)), int(plan.geometry.registers)
     return Source(tidy, entries, plan.target, plan.shared, registers, plan.pdl_entries(entries))

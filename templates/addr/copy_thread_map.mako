@@ -1,17 +1,17 @@
 ## Which element of its tile a thread loads first, (mn, k), and where in the stage it goes.
 ## Where this thread loads and stores; ``pointers``: registers of 64 bits that the addressing wants beside.
 <%def name="own(x, pointers)">
-    .reg .b32 %mn_${x.name}, %k_${x.name}, %s_${x.name};
+    .reg .b32 %mn_${x.name}, %k_${x.name}, %smem_off_${x.name};
     .reg .b64 ${pointers};
 ${first(x)}\
-    mad.lo.u32 %s_${x.name}, %s_${x.name}, ${x.bytes}, ${x.base};
+    mad.lo.u32 %smem_off_${x.name}, %smem_off_${x.name}, ${x.bytes}, ${x.base};
 % for n, (_, place) in enumerate(x.places[1:], 1):
     .reg .b32 ${place};
-    xor.b32 ${place}, %s_${x.name}, ${x.turns[n] ^ x.turns[0]};
+    xor.b32 ${place}, %smem_off_${x.name}, ${x.turns[n] ^ x.turns[0]};
 % endfor
 % if x.partial:
-    .reg .pred %part_${x.name}, %go_${x.name};
-    setp.lt.u32 %part_${x.name}, %thread, ${x.loads};
+    .reg .pred %has_copy_${x.name}, %issue_${x.name};
+    setp.lt.u32 %has_copy_${x.name}, %thread, ${x.loads};
 % endif
 % for out in x.rows_out if plan.predicated else ():
     .reg .pred ${out};
@@ -21,7 +21,7 @@ ${first(x)}\
 ## Narrows a predicate to the threads that have a load at all.
 <%def name="narrow(x, go)">
 % if x.partial:
-    and.pred %go_${x.name}, ${go}, %part_${x.name};
+    and.pred %issue_${x.name}, ${go}, %has_copy_${x.name};
 % endif
 </%def>
 
@@ -39,7 +39,7 @@ ${swizzled(x, *(("mn", "k") if x.kmajor else ("k", "mn")))}\
     and.b32 %t0, %t0, ${x.swizzle_q - 1};
     mad.lo.u32 %t0, %mn_${x.name}, ${x.swizzle_q}, %t0;
     and.b32 %t1, %k_${x.name}, ${x.chunk - 1};
-    mad.lo.u32 %s_${x.name}, %t0, ${x.chunk}, %t1;
+    mad.lo.u32 %smem_off_${x.name}, %t0, ${x.chunk}, %t1;
 % elif x.transposed:
     // lanes along K fill whole sectors; their stores go down a column
     and.b32 %k_${x.name}, %thread, ${x.across - 1};
@@ -48,13 +48,13 @@ ${swizzled(x, *(("mn", "k") if x.kmajor else ("k", "mn")))}\
     shr.u32 %t0, %t0, ${x.log2_tile};
     mad.lo.u32 %k_${x.name}, %t0, ${x.across}, %k_${x.name};
     mul.lo.u32 %k_${x.name}, %k_${x.name}, ${x.vec};
-    mad.lo.u32 %s_${x.name}, %k_${x.name}, ${x.row}, %mn_${x.name};
+    mad.lo.u32 %smem_off_${x.name}, %k_${x.name}, ${x.row}, %mn_${x.name};
 % else:
     // lanes along ${x.extent}
     and.b32 %mn_${x.name}, %thread, ${x.across - 1};
     mul.lo.u32 %mn_${x.name}, %mn_${x.name}, ${x.vec};
     shr.u32 %k_${x.name}, %thread, ${x.log2_across};
-    mad.lo.u32 %s_${x.name}, %k_${x.name}, ${x.row}, %mn_${x.name};
+    mad.lo.u32 %smem_off_${x.name}, %k_${x.name}, ${x.row}, %mn_${x.name};
 % endif
 </%def>
 
@@ -71,5 +71,5 @@ ${swizzled(x, *(("mn", "k") if x.kmajor else ("k", "mn")))}\
     shl.b32 %t0, %t0, ${x.log2_chunk};
     xor.b32 %t1, %t1, %t0;
 % endfor
-    mad.lo.u32 %s_${x.name}, %${row}_${x.name}, ${x.row}, %t1;
+    mad.lo.u32 %smem_off_${x.name}, %${row}_${x.name}, ${x.row}, %t1;
 </%def>

@@ -2,10 +2,10 @@
 ## table. Windows over images: beside each offset a word of coordinates, which tell whether the element is inside.
 <%namespace name="lanes" file="/addr/copy_thread_map.mako"/>
 <%def name="setup(x)">
-${lanes.own(x, f"%down_{x.name}")}\
-    .reg .b32 %row_${x.name}<${len(x.mns)}>, %tap_${x.name}<${len(x.ks)}>;
+${lanes.own(x, f"%k_table_{x.name}")}\
+    .reg .b32 %mn_off_${x.name}<${len(x.mns)}>, %k_off_${x.name}<${len(x.ks)}>;
 % if x.windowed:
-    .reg .b32 %origin_${x.name}<${len(x.mns)}>, %delta_${x.name}<${len(x.ks)}>, %guard_${x.name}, %high_${x.name};
+    .reg .b32 %mn_coord_${x.name}<${len(x.mns)}>, %k_coord_${x.name}<${len(x.ks)}>, %guard_${x.name}, %high_${x.name};
     ld.param.u32 %guard_${x.name}, [guard_${x.name}];
     ld.param.u32 %high_${x.name}, [high_${x.name}];
 % endif
@@ -23,12 +23,12 @@ ${lanes.own(x, f"%down_{x.name}")}\
     min.u32 %t0, %t0, %t2;
 % endif
     mad.wide.u32 %u64, %t0, ${x.entry}, %t64;
-    ${looked(x, "row", "origin", n)}, [%u64];
+    ${looked(x, "mn_off", "mn_coord", n)}, [%u64];
 % endfor
     ld.param.u64 %t64, [down_${x.name}];
     cvta.to.global.u64 %t64, %t64;
     add.u32 %t0, %k0, %k_${x.name};
-    mad.wide.u32 %down_${x.name}, %t0, ${x.entry}, %t64;
+    mad.wide.u32 %k_table_${x.name}, %t0, ${x.entry}, %t64;
 ${look(x)}\
 </%def>
 
@@ -37,20 +37,20 @@ ${look(x)}\
 ## What this thread's next loads need to know of k.
 <%def name="look(x)">
 % for n, k in enumerate(x.ks):
-    ${looked(x, "tap", "delta", n)}, [%down_${x.name}+${k * x.entry}];
+    ${looked(x, "k_off", "k_coord", n)}, [%k_table_${x.name}+${k * x.entry}];
 % endfor
 </%def>
 
 <%def name="address(x, p)">
-    add.s32 %t0, %row_${x.name}${x.mns.index(p.mn)}, %tap_${x.name}${x.ks.index(p.k)};
+    add.s32 %t0, %mn_off_${x.name}${x.mns.index(p.mn)}, %k_off_${x.name}${x.ks.index(p.k)};
     mad.wide.s32 %t64, %t0, ${x.global_bytes}, %${x.name.upper()};
 </%def>
 
 <%def name="advance(x, first)">
 % if first and plan.checks_bounds:
-    mad.wide.u32 %down_${x.name}, %first, ${x.entry}, %down_${x.name};
+    mad.wide.u32 %k_table_${x.name}, %k_rem, ${x.entry}, %k_table_${x.name};
 % else:
-    add.u64 %down_${x.name}, %down_${x.name}, ${x.entry * x.depth};
+    add.u64 %k_table_${x.name}, %k_table_${x.name}, ${x.entry * x.depth};
 % endif
 ${look(x)}\
 </%def>
@@ -59,14 +59,14 @@ ${look(x)}\
 ## or N.
 <%def name="skip(x, p, first)">
 % if x.windowed:
-    add.u32 %t1, %origin_${x.name}${x.mns.index(p.mn)}, %delta_${x.name}${x.ks.index(p.k)};
+    add.u32 %t1, %mn_coord_${x.name}${x.mns.index(p.mn)}, %k_coord_${x.name}${x.ks.index(p.k)};
     sub.u32 %t2, %high_${x.name}, %t1;
     lop3.b32 %t1, %t1, %t2, %guard_${x.name}, ${plan.OUT_OF_IMAGE_LUT};
     setp.ne.u32 %skip, %t1, 0;
 % endif
 % if first and plan.checks_bounds:
     add.u32 %t0, %k_${x.name}, ${p.k};
-    setp.ge${".or" if x.windowed else ""}.u32 %skip, %t0, %first${", %skip" if x.windowed else ""};
+    setp.ge${".or" if x.windowed else ""}.u32 %skip, %t0, %k_rem${", %skip" if x.windowed else ""};
 % endif
 % if plan.predicated and (x.windowed or first):
     or.pred %skip, %skip, ${p.out};

@@ -8,31 +8,31 @@ ${pointers(x, own)}\
 
 <%def name="lanes()">
     {
-    .reg .b32 %lane, %warp, %group, %part, %q, %at;
+    .reg .b32 %lane, %warp, %k_group, %long_lane, %k_lane, %addr;
     and.b32 %lane, %thread, 31;
     shr.u32 %warp, %thread, 5;
 % if plan.x.kmajor:
     // neighbouring lanes along K
-    and.b32 %q, %lane, ${plan.lanes - 1};
-    shr.u32 %part, %lane, ${plan.log2_across};
+    and.b32 %k_lane, %lane, ${plan.lanes - 1};
+    shr.u32 %long_lane, %lane, ${plan.log2_across};
 % else:
     // neighbouring lanes along ${plan.x.extent}
-    shr.u32 %q, %lane, ${plan.log2_wm};
-    and.b32 %part, %lane, ${plan.config.lanes_m - 1};
+    shr.u32 %k_lane, %lane, ${plan.log2_wm};
+    and.b32 %long_lane, %lane, ${plan.config.lanes_m - 1};
 % endif
-    setp.eq.u32 %first, %q, 0;
-    shr.u32 %group, %warp, ${plan.log2_warps_along};
+    setp.eq.u32 %k_lane0, %k_lane, 0;
+    shr.u32 %k_group, %warp, ${plan.log2_warps_along};
     and.b32 %warp, %warp, ${plan.warps_along - 1};
-    mad.lo.u32 %part, %warp, ${plan.config.lanes_m}, %part;
-    mad.lo.u32 %q, %group, ${plan.lanes}, %q;
-    mul.lo.u32 %kt, %q, ${plan.depth};
-    mul.lo.u32 ${"%col" if plan.config.transposed_mma else "%row"}, %part, ${plan.x.side};
+    mad.lo.u32 %long_lane, %warp, ${plan.config.lanes_m}, %long_lane;
+    mad.lo.u32 %k_lane, %k_group, ${plan.lanes}, %k_lane;
+    mul.lo.u32 %k_pos, %k_lane, ${plan.depth};
+    mul.lo.u32 ${"%col" if plan.config.transposed_mma else "%row"}, %long_lane, ${plan.x.side};
     mov.u32 ${"%row" if plan.config.transposed_mma else "%col"}, 0;
     // where its share of the tile lies when it leaves through shared memory
-    mad.lo.u32 %at, %group, ${plan.config.ml}, %row;
-    mad.lo.u32 %at, %at, ${plan.c_row_pitch}, %col;
-    mad.lo.u32 %share, %at, ${plan.epilogue_bytes}, %smem;
-    add.u32 %kt, %kt, %k0;
+    mad.lo.u32 %addr, %k_group, ${plan.config.ml}, %row;
+    mad.lo.u32 %addr, %addr, ${plan.c_row_pitch}, %col;
+    mad.lo.u32 %smem_c, %addr, ${plan.epilogue_bytes}, %smem;
+    add.u32 %k_pos, %k_pos, %k0;
     }
 </%def>
 
@@ -49,9 +49,9 @@ ${pointers(x, own)}\
     min.u32 %t0, %t0, %t2;
 % if x.kmajor:
     mul.wide.u32 %t64, %t0, %ld${x.name};
-    cvt.u64.u32 %u64, %kt;
+    cvt.u64.u32 %u64, %k_pos;
 % else:
-    mul.wide.u32 %t64, %kt, %ld${x.name};
+    mul.wide.u32 %t64, %k_pos, %ld${x.name};
     cvt.u64.u32 %u64, %t0;
 % endif
     add.u64 %t64, %t64, %u64;
@@ -64,11 +64,11 @@ ${pointers(x, own)}\
 
 ## After whole passes: how much of K is left, and where it ends.
 <%def name="rest()">
-    sub.u32 %left, %length, %t0;
-    setp.eq.u32 %p, %left, 0;
-    @%p bra.uni LEAVE;
-    add.u32 %kt, %kt, %t0;
-    add.u32 %t0, %k0, %length;
+    sub.u32 %k_rem, %k_len, %t0;
+    setp.eq.u32 %p, %k_rem, 0;
+    @%p bra.uni EPILOGUE;
+    add.u32 %k_pos, %k_pos, %t0;
+    add.u32 %t0, %k0, %k_len;
 </%def>
 
 ## What vectors do not cover: nothing, rows are of whole ones.

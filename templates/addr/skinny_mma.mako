@@ -3,30 +3,30 @@
 <%def name="setup()">
 ${lanes()}\
 ${streamed.pointers(plan.x, "%col" if plan.config.transposed_mma else "%row")}\
-${streamed.pointers(plan.y, "%fed")}\
+${streamed.pointers(plan.y, "%frag_row")}\
 </%def>
 
 <%def name="lanes()">
 <% long, thin = ("%col", "%row") if plan.config.transposed_mma else ("%row", "%col") %>\
-    .reg .b32 %fed;
+    .reg .b32 %frag_row;
     {
-    .reg .b32 %warp, %group, %part, %q, %at;
+    .reg .b32 %warp, %k_group, %long_lane, %k_lane, %addr;
     // four lanes along K have the same rows; a warp's steps lie side by side
     shr.u32 %warp, %thread, 5;
-    and.b32 %q, %thread, ${plan.lanes - 1};
-    shr.u32 %group, %warp, ${plan.log2_warps_along};
+    and.b32 %k_lane, %thread, ${plan.lanes - 1};
+    shr.u32 %k_group, %warp, ${plan.log2_warps_along};
     and.b32 %warp, %warp, ${plan.warps_along - 1};
-    bfe.u32 %fed, %thread, ${plan.log2_across}, ${plan.log2_wm};
-    mad.lo.u32 %part, %warp, ${plan.config.lanes_m}, %fed;
-    mul.lo.u32 %kt, %q, ${plan.depth};
-    mad.lo.u32 %kt, %group, ${plan.reach * plan.steps}, %kt;
-    add.u32 %kt, %kt, %k0;
+    bfe.u32 %frag_row, %thread, ${plan.log2_across}, ${plan.log2_wm};
+    mad.lo.u32 %long_lane, %warp, ${plan.config.lanes_m}, %frag_row;
+    mul.lo.u32 %k_pos, %k_lane, ${plan.depth};
+    mad.lo.u32 %k_pos, %k_group, ${plan.reach * plan.steps}, %k_pos;
+    add.u32 %k_pos, %k_pos, %k0;
     // sums: of its rows, and two along ${plan.y.extent}
-    mul.lo.u32 ${long}, %part, ${plan.x.side};
-    shl.b32 ${thin}, %q, 1;
-    mad.lo.u32 %at, %group, ${plan.config.ml}, %row;
-    mad.lo.u32 %at, %at, ${plan.c_row_pitch}, %col;
-    mad.lo.u32 %share, %at, ${plan.epilogue_bytes}, %smem;
+    mul.lo.u32 ${long}, %long_lane, ${plan.x.side};
+    shl.b32 ${thin}, %k_lane, 1;
+    mad.lo.u32 %addr, %k_group, ${plan.config.ml}, %row;
+    mad.lo.u32 %addr, %addr, ${plan.c_row_pitch}, %col;
+    mad.lo.u32 %smem_c, %addr, ${plan.epilogue_bytes}, %smem;
     }
 </%def>
 

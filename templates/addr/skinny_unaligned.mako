@@ -3,9 +3,9 @@
 <%namespace name="places" file="/${context['plan'].lane_places}"/>
 <%def name="setup()">
 <% x, y, own = plan.x, plan.y, "%col" if plan.config.transposed_mma else "%row" %>\
-    .reg .b32 %head, %end, %turn;
+    .reg .b32 %head, %k_end, %k_thread;
 ${places.lanes()}\
-    sub.u32 %turn, %kt, %k0;
+    sub.u32 %k_thread, %k_pos, %k0;
     // ${x.upper}: ${len(x.rows)} rows along K; past the last, this thread's first
     .reg .b64 %ptr_${x.name}<${len(x.rows)}>;
     add.u32 %t1, %${x.extent.lower()}0, ${own};
@@ -41,23 +41,23 @@ ${places.lanes()}\
     and.b32 %t0, %t0, 15;
     shr.u32 %head, %t0, ${plan.log2_size};
 % endif
-    add.u32 %kt, %kt, %head;
-    cvt.u64.u32 %t64, %kt;
+    add.u32 %k_pos, %k_pos, %head;
+    cvt.u64.u32 %t64, %k_pos;
 % for n in range(len(x.rows)):
     mad.lo.u64 %ptr_${x.name}${n}, %t64, ${x.size}, %ptr_${x.name}${n};
 % if x.paired:
     and.b64 %ptr_${x.name}${n}, %ptr_${x.name}${n}, -16;
 % endif
 % endfor
-    // %end: where this slice's share ends
-    add.u32 %end, %k0, %length;
-    add.u32 %end, %end, %head;
-    min.u32 %end, %end, %K;
+    // %k_end: where this slice's share ends
+    add.u32 %k_end, %k0, %k_len;
+    add.u32 %k_end, %k_end, %head;
+    min.u32 %k_end, %k_end, %K;
     // whole passes of all threads, wherever their rows begin
     sub.s32 %t0, %K, %k0;
     sub.s32 %t0, %t0, ${plan.slack};
-    min.s32 %length, %length, %t0;
-    max.s32 %length, %length, 0;
+    min.s32 %k_len, %k_len, %t0;
+    max.s32 %k_len, %k_len, 0;
 ${streamed.pointers(y, plan.own_y)}\
 </%def>
 
@@ -65,14 +65,14 @@ ${streamed.pointers(y, plan.own_y)}\
 <%def name="last(to)">
 % if plan.reserve:
     sub.s32 ${to}, %K, ${plan.reserve};
-    min.s32 ${to}, ${to}, %end;
+    min.s32 ${to}, ${to}, %k_end;
 % else:
-    mov.u32 ${to}, %end;
+    mov.u32 ${to}, %k_end;
 % endif
 </%def>
 
 <%def name="rest()">
-    add.u32 %kt, %kt, %t0;
+    add.u32 %k_pos, %k_pos, %t0;
 ${last("%t0")}\
     sub.s32 %t0, %t0, ${plan.x.vec - 1};
     max.s32 %t0, %t0, 0;
@@ -82,7 +82,7 @@ ${last("%t0")}\
 <%def name="ragged(math)">
 <% x, y = plan.x, plan.y %>\
     .reg .b32 %start, %stop;
-    .reg .b16 %piece<4>;
+    .reg .b16 %elem<4>;
     .reg .pred %in<${x.vec}>;
 ${last("%t1")}\
     add.u32 %t0, %k0, %head;
@@ -90,16 +90,16 @@ ${last("%t1")}\
     max.s32 %t1, %t1, 0;
     and.b32 %t1, %t1, -${x.vec};
     add.u32 %start, %t0, %t1;
-    add.u32 %start, %start, %turn;
-    setp.lt.u32 %p, %turn, ${plan.tails * plan.depth};
-    selp.b32 %stop, %end, 0, %p;
-    setp.eq.u32 %p, %turn, ${plan.tails * plan.depth};
+    add.u32 %start, %start, %k_thread;
+    setp.lt.u32 %p, %k_thread, ${plan.tails * plan.depth};
+    selp.b32 %stop, %k_end, 0, %p;
+    setp.eq.u32 %p, %k_thread, ${plan.tails * plan.depth};
     selp.b32 %start, 0, %start, %p;
     setp.eq.and.u32 %p, %k0, 0, %p;
     min.u32 %t1, %head, %K;
     selp.b32 %stop, %t1, %stop, %p;
     // from where pointers are, the beginning of the last pass
-    sub.u32 %t0, %kt, ${plan.reach * plan.steps};
+    sub.u32 %t0, %k_pos, ${plan.reach * plan.steps};
     sub.s32 %t0, %start, %t0;
     mul.wide.s32 %t64, %t0, ${x.size};
 % for n in range(len(y.rows)):

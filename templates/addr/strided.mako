@@ -1,10 +1,10 @@
 ## Global addresses of an operand that is stored by rows at a leading dimension.
 <%namespace name="lanes" file="/addr/copy_thread_map.mako"/>
 <%def name="setup(x)">
-${lanes.own(x, f"%step_{x.name}")}\
+${lanes.own(x, f"%k_stride_{x.name}")}\
 ${(walking if x.many else pointers)(x)}\
 % if not x.kmajor:
-    mul.wide.u32 %step_${x.name}, %ld${x.name}, ${x.global_bytes * x.depth};
+    mul.wide.u32 %k_stride_${x.name}, %ld${x.name}, ${x.global_bytes * x.depth};
 % endif
 </%def>
 
@@ -74,18 +74,18 @@ ${row_of(x, p)}\
 <%def name="advance(x, first)">
 <% pointers = [f"%ptr_{x.name}"] if x.many else [f"%ptr_{x.name}{p.index}" for p in x.pieces] %>\
 % if first and plan.checks_bounds and not x.kmajor:
-    mul.wide.u32 %u64, %ld${x.name}, %first;
+    mul.wide.u32 %u64, %ld${x.name}, %k_rem;
     mul.lo.u64 %u64, %u64, ${x.global_bytes};
 % endif
 % for pointer in pointers:
 % if first and plan.checks_bounds and x.kmajor:
-    mad.wide.u32 ${pointer}, %first, ${x.global_bytes}, ${pointer};
+    mad.wide.u32 ${pointer}, %k_rem, ${x.global_bytes}, ${pointer};
 % elif first and plan.checks_bounds:
     add.u64 ${pointer}, ${pointer}, %u64;
 % elif x.kmajor:
     add.u64 ${pointer}, ${pointer}, ${x.global_bytes * x.depth};
 % else:
-    add.u64 ${pointer}, ${pointer}, %step_${x.name};
+    add.u64 ${pointer}, ${pointer}, %k_stride_${x.name};
 % endif
 % endfor
 </%def>
@@ -94,7 +94,7 @@ ${row_of(x, p)}\
 <%def name="skip(x, p, first)">
 % if first and plan.checks_bounds:
     add.u32 %t0, %k_${x.name}, ${p.k};
-    setp.ge.u32 %skip, %t0, %first;
+    setp.ge.u32 %skip, %t0, %k_rem;
 % if plan.predicated:
     or.pred %skip, %skip, ${p.out};
 % endif

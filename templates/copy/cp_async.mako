@@ -6,7 +6,7 @@
 </%def>
 
 <%def name="start(addr, x, slot, go, first=False)">
-<% guard = f"%go_{x.name}" if x.partial else go %>\
+<% guard = f"%issue_{x.name}" if x.partial else go %>\
 ${addr.narrow(x, go)}\
 % for to, place in x.places:
     add.u32 ${to}, ${slot}, ${place};

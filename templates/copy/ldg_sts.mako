@@ -11,7 +11,7 @@
 </%def>
 
 <%def name="fetch(addr, x, go, first=False)">
-<% guard = f"%go_{x.name}" if x.partial else go %>\
+<% guard = f"%issue_{x.name}" if x.partial else go %>\
 ${addr.narrow(x, go)}\
 % for p in x.pieces:
 <%
@@ -35,7 +35,7 @@ ${addr.address(x, p)}\
 </%def>
 
 <%def name="deliver(addr, x, slot, go)">
-<% guard = f"%go_{x.name}" if x.partial else go %>\
+<% guard = f"%issue_{x.name}" if x.partial else go %>\
 ${addr.narrow(x, go)}\
 % for to, place in x.places:
     add.u32 ${to}, ${slot}, ${place};

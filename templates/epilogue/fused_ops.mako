@@ -9,7 +9,7 @@
     cvta.to.global.u64 %${name}, %${name};
 % endfor
 % if plan.scalar_bias:
-    .reg .b32 %same;  mov.b32 %same, 0;
+    .reg .b32 %zero_index;  mov.b32 %zero_index, 0;
 % endif
 % if plan.batched_bias:
     // each item has its own
@@ -37,16 +37,16 @@ ${run([s for s in plan.problem.stages if not s.startswith("scale")], registers, 
                   relu=relu, gelu=gelu, silu=silu)
 %>\
     {
-    .reg .b64 %near;
+    .reg .b64 %elem_addr;
     .reg .b32 %index;
-    .reg .b16 %one;
-    .reg .f32 %single;
+    .reg .b16 %elem16;
+    .reg .f32 %elem32;
     .reg .${plan.epilogue_type} %v;
     .reg .pred %low;
 % if plan.preinitialised:
     mov.${plan.epilogue_type} %v, ${plan.zero};
-    mov.b16 %one, 0;
-    mov.f32 %single, 0f00000000;
+    mov.b16 %elem16, 0;
+    mov.f32 %elem32, 0f00000000;
 % endif
 % for stage in chosen:
 ${stages[stage](registers, at, offset, guard, row, column)}\
@@ -58,12 +58,12 @@ ${stages[stage](registers, at, offset, guard, row, column)}\
 <%def name="element(name, index, guard)">
 <% kind, size = plan.arrays[name] %>\
     add.u32 %index, ${index[0]}, ${index[1]};
-    mad.wide.u32 %near, %index, ${size}, %${name};
+    mad.wide.u32 %elem_addr, %index, ${size}, %${name};
 % if kind == "b16":
-    ${guard}ld.global.nc.b16 %one, [%near];
-${convert.widen(plan.problem.out, "%v", "%one", guard)}\
+    ${guard}ld.global.nc.b16 %elem16, [%elem_addr];
+${convert.widen(plan.problem.out, "%v", "%elem16", guard)}\
 % else:
-${load(kind, "%near", guard)}\
+${load(kind, "%elem_addr", guard)}\
 % endif
 </%def>
 
@@ -72,8 +72,8 @@ ${load(kind, "%near", guard)}\
 % if kind == plan.epilogue_type:
     ${guard}ld.global.nc.${kind} %v, [${at}];
 % else:
-    ${guard}ld.global.nc.${kind} %single, [${at}];
-    ${guard}cvt.${plan.epilogue_type}.${kind} %v, %single;
+    ${guard}ld.global.nc.${kind} %elem32, [${at}];
+    ${guard}cvt.${plan.epilogue_type}.${kind} %v, %elem32;
 % endif
 </%def>
 
@@ -109,11 +109,11 @@ ${each("scale_b", plan.mul, registers, guard, column, column)}\
 ${each("bias", plan.add, registers, guard, row, column)}\
 </%def>
 <%def name="bias_column(registers, at, offset, guard, row, column)">
-${each("bias", plan.add, registers, guard, ("%same", 0) if plan.scalar_bias else column, column)}\
+${each("bias", plan.add, registers, guard, ("%zero_index", 0) if plan.scalar_bias else column, column)}\
 </%def>
 <%def name="residual(registers, at, offset, guard, row, column)">
-    add.u64 %near, ${at}, %residual;
-${ptx.load("%near", offset, guard)}\
+    add.u64 %elem_addr, ${at}, %residual;
+${ptx.load("%elem_addr", offset, guard)}\
 % for q, r in enumerate(registers):
     ${guard}${plan.add} ${r}, ${r}, ${plan.c_values[q]};
 % endfor

@@ -14,45 +14,45 @@
 ${batch.tile_index("%t0")}\
     mad.wide.u32 %flag, %t0, 4, %W;
     setp.ne.u32 %p, %z, 0;
-    @%p bra.uni CLEARED;
+    @%p bra.uni C_SCALED;
     {
-    .reg .b64 %at;
-    .reg .b32 %i, %r, %q;
-    .reg .pred %in, %old;
+    .reg .b64 %addr;
+    .reg .b32 %i, %c_row, %c_col;
+    .reg .pred %in_bounds, %has_beta;
     ${plan.row.declaration}
     ${plan.c_declaration}
-    ${plan.setp_ne} %old, %beta, ${plan.zero};
+    ${plan.setp_ne} %has_beta, %beta, ${plan.zero};
     mov.u32 %i, %thread;
     .pragma "nounroll";
-CLEAR:
-    shr.u32 %r, %i, ${plan.log2_row_vectors};
-    and.b32 %q, %i, ${plan.row_vectors - 1};
-    mad.lo.u32 %q, %q, ${plan.vec_c}, %n0;
-    add.u32 %r, %r, %m0;
-    setp.lt.u32 %in, %r, %M;
-    setp.lt.and.u32 %in, %q, %N, %in;
+SCALE_C:
+    shr.u32 %c_row, %i, ${plan.log2_row_vectors};
+    and.b32 %c_col, %i, ${plan.row_vectors - 1};
+    mad.lo.u32 %c_col, %c_col, ${plan.vec_c}, %n0;
+    add.u32 %c_row, %c_row, %m0;
+    setp.lt.u32 %in_bounds, %c_row, %M;
+    setp.lt.and.u32 %in_bounds, %c_col, %N, %in_bounds;
 % if plan.gather_loads < plan.threads:
-    setp.lt.and.u32 %in, %i, ${plan.gather_loads}, %in;
+    setp.lt.and.u32 %in_bounds, %i, ${plan.gather_loads}, %in_bounds;
 % endif
-${place.one("%at", "%r", "%q", plan.c_base, "%ldc", plan.c_bytes)}\
+${place.one("%addr", "%c_row", "%c_col", plan.c_base, "%ldc", plan.c_bytes)}\
 % for q in range(plan.vec_c):
     mov.${plan.epilogue_type} ${plan.row[q]}, ${plan.zero};
 % endfor
-    and.pred %p, %in, %old;
-${ptx.load("%at", 0, "@%p ")}\
+    and.pred %p, %in_bounds, %has_beta;
+${ptx.load("%addr", 0, "@%p ")}\
 % for q in range(plan.vec_c):
     @%p ${plan.mul} ${plan.row[q]}, ${plan.c_values[q]}, %beta;
 % endfor
-${ptx.store([plan.row[q] for q in range(plan.vec_c)], "%at", 0, "@%in ")}\
+${ptx.store([plan.row[q] for q in range(plan.vec_c)], "%addr", 0, "@%in_bounds ")}\
     add.u32 %i, %i, ${plan.threads};
     setp.lt.u32 %p, %i, ${plan.gather_loads};
-    @%p bra CLEAR;
+    @%p bra SCALE_C;
     }
     fence.acq_rel.gpu;
     bar.sync 0;
     setp.eq.u32 %p, %thread, 0;
     @%p red.release.gpu.global.add.u32 [%flag], 1;
-CLEARED:
+C_SCALED:
 % endif
 </%def>
 
@@ -64,11 +64,11 @@ CLEARED:
 % if plan.reduction.uses_flag:
     // wait for the flag; the last slice to see it lowers it again
     setp.ne.u32 %p, %thread, 0;
-    @%p bra READY;
-WAIT:
+    @%p bra FLAG_SET;
+WAIT_FLAG:
     ld.acquire.gpu.global.u32 %t0, [%flag];
     setp.eq.u32 %p, %t0, 0;
-    @%p bra WAIT;
+    @%p bra WAIT_FLAG;
     atom.acq_rel.gpu.global.add.u32 %t0, [%flag], 1;
     mov.u32 %t1, %nctaid.z;
 % if plan.batched:
@@ -77,7 +77,7 @@ WAIT:
     setp.eq.u32 %p, %t0, %t1;
     mov.u32 %t1, 0;
     @%p st.relaxed.gpu.global.u32 [%flag], %t1;
-READY:
+FLAG_SET:
     bar.sync 0;
 % endif
 ${store_c.store_tile(math, store_op, False)}\

@@ -21,9 +21,9 @@ ${entry("reduce")}\
 )
 .maxntid ${plan.AUX_KERNEL_THREADS}, 1, 1
 {
-    .reg .b64 %C, %W, %at, %from, %slice, %t64, %u64;
-    .reg .b32 %M, %N, %ldc, %shift, %thread, %r, %q, %rows, %step, %t0, %slices, %s;
-    .reg .pred %in, %old, %p;
+    .reg .b64 %C, %W, %addr, %partial_ptr, %slice_bytes, %t64, %u64;
+    .reg .b32 %M, %N, %ldc, %shift, %thread, %c_row, %c_col, %block_rows, %row_step, %t0, %slices, %slice;
+    .reg .pred %in_bounds, %has_beta, %p;
     .reg .${plan.epilogue_type} %beta;
     ${plan.row.declaration}
     ${plan.addend.declaration}
@@ -45,67 +45,67 @@ ${pdl.trigger_and_wait()}\
     // 2^shift threads along a row; blocks walk down the rows
     mov.u32 %t0, %ctaid.x;
     shl.b32 %t0, %t0, %shift;
-    mov.u32 %q, 1;
-    shl.b32 %q, %q, %shift;
-    sub.u32 %q, %q, 1;
-    and.b32 %q, %thread, %q;
-    add.u32 %q, %q, %t0;
-    mul.lo.u32 %q, %q, ${plan.vec_c};
-    setp.lt.u32 %in, %q, %N;
-    mov.u32 %rows, ${plan.AUX_KERNEL_THREADS};
-    shr.u32 %rows, %rows, %shift;
-    shr.u32 %r, %thread, %shift;
+    mov.u32 %c_col, 1;
+    shl.b32 %c_col, %c_col, %shift;
+    sub.u32 %c_col, %c_col, 1;
+    and.b32 %c_col, %thread, %c_col;
+    add.u32 %c_col, %c_col, %t0;
+    mul.lo.u32 %c_col, %c_col, ${plan.vec_c};
+    setp.lt.u32 %in_bounds, %c_col, %N;
+    mov.u32 %block_rows, ${plan.AUX_KERNEL_THREADS};
+    shr.u32 %block_rows, %block_rows, %shift;
+    shr.u32 %c_row, %thread, %shift;
     mov.u32 %t0, %ctaid.y;
-    mad.lo.u32 %r, %t0, %rows, %r;
-    mov.u32 %step, %nctaid.y;
-    mul.lo.u32 %step, %step, %rows;
-    setp.lt.and.u32 %in, %r, %M, %in;
-    @!%in bra DONE;
-    ${plan.setp_ne} %old, %beta, ${plan.zero};
-ROW:
-${place.one("%at", "%r", "%q", plan.c_base, "%ldc", plan.c_bytes)}\
+    mad.lo.u32 %c_row, %t0, %block_rows, %c_row;
+    mov.u32 %row_step, %nctaid.y;
+    mul.lo.u32 %row_step, %row_step, %block_rows;
+    setp.lt.and.u32 %in_bounds, %c_row, %M, %in_bounds;
+    @!%in_bounds bra DONE;
+    ${plan.setp_ne} %has_beta, %beta, ${plan.zero};
+ROW_LOOP:
+${place.one("%addr", "%c_row", "%c_col", plan.c_base, "%ldc", plan.c_bytes)}\
 % for q in range(plan.vec_c):
     mov.${plan.epilogue_type} ${plan.row[q]}, ${plan.zero};
 % endfor
 % if plan.reduction.stores_partials:
-    mul.wide.u32 %t64, %r, %N;
-${place.column("%q")}\
+    mul.wide.u32 %t64, %c_row, %N;
+${place.column("%c_col")}\
     add.u64 %t64, %t64, %u64;
-    mad.lo.u64 %from, %t64, ${plan.epilogue_bytes}, %W;
-    mul.wide.u32 %slice, %M, %N;
-    mul.lo.u64 %slice, %slice, ${plan.epilogue_bytes};
+    mad.lo.u64 %partial_ptr, %t64, ${plan.epilogue_bytes}, %W;
+    mul.wide.u32 %slice_bytes, %M, %N;
+    mul.lo.u64 %slice_bytes, %slice_bytes, ${plan.epilogue_bytes};
 % if plan.batched:
     cvt.u64.u32 %u64, %item;
-    mad.lo.u64 %from, %slice, %u64, %from;
+    mad.lo.u64 %partial_ptr, %slice_bytes, %u64, %partial_ptr;
     cvt.u64.u32 %u64, %items;
-    mul.lo.u64 %slice, %slice, %u64;
+    mul.lo.u64 %slice_bytes, %slice_bytes, %u64;
 % endif
     ld.param.u32 %slices, [slices];
-    mov.u32 %s, 0;
-SLICE:
-    ld.global.${plan.vector_type} ${plan.addend.vector(0, n=plan.vec_c)}, [%from];
+    mov.u32 %slice, 0;
+ADD_SLICE:
+    ld.global.${plan.vector_type} ${plan.addend.vector(0, n=plan.vec_c)}, [%partial_ptr];
 % for q in range(plan.vec_c):
     ${plan.add} ${plan.row[q]}, ${plan.row[q]}, ${plan.addend[q]};
 % endfor
-    add.u64 %from, %from, %slice;
-    add.u32 %s, %s, 1;
-    setp.lt.u32 %p, %s, %slices;
-    @%p bra SLICE;
+    add.u64 %partial_ptr, %partial_ptr, %slice_bytes;
+    add.u32 %slice, %slice, 1;
+    setp.lt.u32 %p, %slice, %slices;
+    @%p bra ADD_SLICE;
 % endif
 % if plan.reduction.stores_partials:
-${fused_ops.scale_product([plan.row[q] for q in range(plan.vec_c)], "%at", 0, "", ("%r", 0), ("%q", 0))}\
+${fused_ops.scale_product([plan.row[q] for q in range(plan.vec_c)], "%addr", 0, "", ("%c_row", 0), ("%c_col", 0))}\
 % endif
-${ptx.load("%at", 0, "@%old ")}\
+${ptx.load("%addr", 0, "@%has_beta ")}\
 % for q in range(plan.vec_c):
-    @%old ${plan.fma} ${plan.row[q]}, ${plan.c_values[q]}, %beta, ${plan.row[q]};
+    @%has_beta ${plan.fma} ${plan.row[q]}, ${plan.c_values[q]}, %beta, ${plan.row[q]};
 % endfor
 % if plan.reduction.stores_partials:
-${fused_ops.finish([plan.row[q] for q in range(plan.vec_c)], "%at", 0, "", ("%r", 0), ("%q", 0))}\
+${fused_ops.finish([plan.row[q] for q in range(plan.vec_c)], "%addr", 0, "", ("%c_row", 0), ("%c_col", 0))}\
 % endif
-${ptx.store([plan.row[q] for q in range(plan.vec_c)], "%at", 0, "")}\
-    add.u32 %r, %r, %step;
-    setp.lt.u32 %p, %r, %M;
-    @%p bra ROW;
+${ptx.store([plan.row[q] for q in range(plan.vec_c)], "%addr", 0, "")}\
+    add.u32 %c_row, %c_row, %row_step;
+    setp.lt.u32 %p, %c_row, %M;
+    @%p bra ROW_LOOP;
 DONE:
     ret;
 }

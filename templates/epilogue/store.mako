@@ -10,12 +10,12 @@
     mov.b32 %ldo, %ldc;
 ${fused_ops.setup()}\
     ${plan.setp_ne} %p, %beta, ${plan.zero};
-    @%p bra.uni ADD;
+    @%p bra.uni WITH_BETA;
 ${store_c.store_tile(math, store_op, False)}\
-    bra.uni DONE;
-ADD:
+    bra.uni STORED;
+WITH_BETA:
 ${store_c.store_tile(math, store_op, True)}\
-DONE:
+STORED:
 </%def>
 
 <%def name="store_vector(registers, at, offset, guard, add, row, column)">

@@ -8,10 +8,10 @@
 <%namespace name="store_op" file="/${context['plan'].store_op}"/>\
 <%namespace name="store_c" file="/${context['plan'].store_c}"/>\
     .reg .b64 %A, %B, %C, %W, %t64, %u64, %table, %image, %taps;
-    .reg .b32 %ldc, %t0, %t1, %t2, %thread, %lane, %rest, %first, %cross, %guard, %high, %channel;
-    .reg .b32 %x, %word, %y, %w, %down_x, %down_word, %down_y, %down_w, %tap_x, %tap_word, %tap_w, %none, %at_x, %at_word;
-    .reg .pred %in, %p, %skip;
-    .reg .b16 %one;
+    .reg .b32 %ldc, %t0, %t1, %t2, %thread, %lane, %strip_row, %strip_start, %tap, %guard, %high, %channel;
+    .reg .b32 %x, %word, %y, %w, %down_x, %down_word, %down_y, %down_w, %tap_x, %tap_word, %tap_w, %unused, %at_x, %at_word;
+    .reg .pred %in_bounds, %p, %skip;
+    .reg .b16 %elem16;
     .reg .${plan.epilogue_type} %alpha, %beta;
     ${plan.pixels.declaration} ${plan.words.declaration} ${plan.halves.declaration}
 % for name in ("lanes", "results", "steps", *plan.NUMBERS):
@@ -29,38 +29,38 @@ ${ptx.banner("which results: lanes side by side, a strip of each")}\
     mov.u32 %t0, %ctaid.x;
     add.u32 %t1, %n_lanes, ${plan.lanes - 1};
     shr.u32 %t1, %t1, ${plan.log2_block};
-    div.u32 %rest, %t0, %t1;
-    mul.lo.u32 %t1, %rest, %t1;
+    div.u32 %strip_row, %t0, %t1;
+    mul.lo.u32 %t1, %strip_row, %t1;
     sub.u32 %lane, %t0, %t1;
     and.b32 %t0, %thread, ${plan.config.nl - 1};
     mad.lo.u32 %lane, %lane, ${plan.config.nl}, %t0;
     mul.lo.u32 %lane, %lane, ${plan.wide};
     shr.u32 %t0, %thread, ${plan.log2_lanes};
-    mad.lo.u32 %rest, %rest, ${plan.config.ml}, %t0;
-    mov.u32 %first, %ctaid.y;
-    mul.lo.u32 %first, %first, ${plan.config.ns};
+    mad.lo.u32 %strip_row, %strip_row, ${plan.config.ml}, %t0;
+    mov.u32 %strip_start, %ctaid.y;
+    mul.lo.u32 %strip_start, %strip_start, ${plan.config.ns};
     ld.param.u32 %t0, [rows];
-    setp.lt.u32 %in, %lane, %n_lanes;
-    setp.lt.and.u32 %in, %rest, %t0, %in;
+    setp.lt.u32 %in_bounds, %lane, %n_lanes;
+    setp.lt.and.u32 %in_bounds, %strip_row, %t0, %in_bounds;
     sub.u32 %t0, %t0, 1;
-    min.u32 %rest, %rest, %t0;
+    min.u32 %strip_row, %strip_row, %t0;
     sub.u32 %t0, %n_lanes, ${plan.wide};
     min.u32 %lane, %lane, %t0;
     ld.param.u64 %table, [of_results];
     cvta.to.global.u64 %table, %table;
-    mad.wide.u32 %table, %rest, 16, %table;
+    mad.wide.u32 %table, %strip_row, 16, %table;
     ld.global.nc.v4.b32 {%x, %word, %y, %w}, [%table];
 % for name in ("x", "word", "y", "w"):
     mad.lo.u32 %${name}, %lane, %n_lane_${name}, %${name};
 % endfor
 % if plan.strip.ratio > 1:
-    div.u32 %t0, %first, ${plan.strip.ratio};
+    div.u32 %t0, %strip_start, ${plan.strip.ratio};
 % else:
-    mul.lo.u32 %t0, %first, ${plan.strip.step};
+    mul.lo.u32 %t0, %strip_start, ${plan.strip.step};
 % endif
     mad.lo.u32 %x, %t0, %n_row_x, %x;
     mad.lo.u32 %word, %t0, %n_row_word, %word;
-    mad.lo.u32 %y, %first, %n_row_y, %y;
+    mad.lo.u32 %y, %strip_start, %n_row_y, %y;
     div.u32 %channel, %w, %n_filter;
     ld.param.u64 %taps, [of_taps];
     cvta.to.global.u64 %taps, %taps;
@@ -70,10 +70,10 @@ ${ptx.banner("which results: lanes side by side, a strip of each")}\
     ${plan.weights.declaration}
 ${pdl.wait()}\
 ${ptx.banner(f"taps of other axes one by one, {plan.strip.taps} of the strip's at once")}\
-    mov.u32 %cross, 0;
+    mov.u32 %tap, 0;
     .pragma "nounroll";
-TAP:
-    ld.global.nc.v4.b32 {%tap_x, %tap_word, %tap_w, %none}, [%taps];
+TAP_LOOP:
+    ld.global.nc.v4.b32 {%tap_x, %tap_word, %tap_w, %unused}, [%taps];
     add.u64 %taps, %taps, 16;
     add.u32 %at_x, %x, %tap_x;
     add.u32 %at_word, %word, %tap_word;
@@ -100,16 +100,16 @@ ${seen.pixels("%t64", "@!%skip ")}\
 % endfor
 % endfor
 % endfor
-    add.u32 %cross, %cross, 1;
-    setp.lt.u32 %p, %cross, %n_steps;
-    @%p bra TAP;
+    add.u32 %tap, %tap, 1;
+    setp.lt.u32 %p, %tap, %n_steps;
+    @%p bra TAP_LOOP;
 ${ptx.banner("the strip leaves")}\
 ${store_op.store_tiles(store_c, None, store_op)}\
 <%def name="after_entry()"></%def>\
 <%def name="weight(into)">
 % if plan.size == 2:
-    ld.global.nc.b16 %one, [%t64];
-${convert.widen(plan.problem.dtype, into, "%one")}\
+    ld.global.nc.b16 %elem16, [%t64];
+${convert.widen(plan.problem.dtype, into, "%elem16")}\
 % else:
     ld.global.nc.${plan.epilogue_type} ${into}, [%t64];
 % endif

@@ -7,10 +7,10 @@
 <%namespace name="aux_kernels" file="/epilogue/depthwise_wgrad_sums.mako"/>\
 <% s, n, threads = plan.strip, plan.wide, plan.threads %>\
     .reg .b64 %A, %B, %W, %t64, %table, %taps;
-    .reg .b32 %t0, %t1, %t2, %thread, %lane, %l, %smem, %first, %guard, %high, %tile, %slice, %unit, %hop, %row, %strip;
-    .reg .b32 %x, %word, %y, %w, %own_x, %own_word, %own_y, %at_x, %at_word, %none;
-    .reg .pred %in, %p, %skip, %here;
-    .reg .b16 %one;
+    .reg .b32 %t0, %t1, %t2, %thread, %lane, %l, %smem, %strip_start, %guard, %high, %tile, %slice, %strip_index, %strip_step, %row, %strip;
+    .reg .b32 %x, %word, %y, %w, %group_x, %own_word, %group_y, %at_x, %at_word, %unused;
+    .reg .pred %in_bounds, %p, %skip, %in_range;
+    .reg .b16 %elem16;
     .reg .${plan.epilogue_type} %alpha, %v;
     ${plan.pixels.declaration} ${plan.words.declaration} ${plan.halves.declaration}
     ${plan.given.declaration} ${plan.places.declaration}
@@ -31,23 +31,23 @@ ${pdl.early_trigger()}\
     mov.u32 %slice, %ctaid.y;
     and.b32 %l, %thread, ${plan.config.nl - 1};
     shr.u32 %t1, %thread, ${plan.log2_lanes};
-    mad.lo.u32 %unit, %slice, ${plan.config.ml}, %t1;
-    mov.u32 %hop, %nctaid.y;
-    mul.lo.u32 %hop, %hop, ${plan.config.ml};
+    mad.lo.u32 %strip_index, %slice, ${plan.config.ml}, %t1;
+    mov.u32 %strip_step, %nctaid.y;
+    mul.lo.u32 %strip_step, %strip_step, ${plan.config.ml};
 % if s.grouped:
     mad.lo.u32 %lane, %tile, ${plan.config.nl}, %l;
     mul.lo.u32 %lane, %lane, ${n};
-    setp.lt.u32 %in, %lane, %n_lanes;
+    setp.lt.u32 %in_bounds, %lane, %n_lanes;
     sub.u32 %t0, %n_lanes, ${n};
     min.u32 %lane, %lane, %t0;
-    mov.u32 %own_x, 0;
-    mov.u32 %own_y, 0;
+    mov.u32 %group_x, 0;
+    mov.u32 %group_y, 0;
 % else:
-    mul.lo.u32 %own_x, %tile, %n_group_x;
-    mul.lo.u32 %own_y, %tile, %n_group_y;
+    mul.lo.u32 %group_x, %tile, %n_group_x;
+    mul.lo.u32 %group_y, %tile, %n_group_y;
 % endif
 % for k in range(s.steps):
-    ld.global.nc.v4.b32 {${plan.places[k, 0]}, ${plan.places[k, 1]}, %none, %w}, [%taps+${16 * k}];
+    ld.global.nc.v4.b32 {${plan.places[k, 0]}, ${plan.places[k, 1]}, %unused, %w}, [%taps+${16 * k}];
 % endfor
 % for r in plan.acc.all:
     mov.${plan.epilogue_type} ${r}, ${plan.zero};
@@ -55,38 +55,38 @@ ${pdl.early_trigger()}\
 ${pdl.wait()}\
 ${ptx.banner("strip by strip: results, and what they see by all taps")}\
     .pragma "nounroll";
-UNIT:
-    setp.ge.u32 %p, %unit, %n_units;
-    @%p bra SUMMED;
+STRIP_LOOP:
+    setp.ge.u32 %p, %strip_index, %n_units;
+    @%p bra STRIPS_DONE;
 % if s.grouped:
-    mov.u32 %t2, %unit;
+    mov.u32 %t2, %strip_index;
 % else:
-    div.u32 %t2, %unit, %n_chunks;
+    div.u32 %t2, %strip_index, %n_chunks;
     mul.lo.u32 %t0, %t2, %n_chunks;
-    sub.u32 %lane, %unit, %t0;
+    sub.u32 %lane, %strip_index, %t0;
     mad.lo.u32 %lane, %lane, ${plan.config.nl}, %l;
-    setp.lt.u32 %in, %lane, %n_lanes;
+    setp.lt.u32 %in_bounds, %lane, %n_lanes;
     sub.u32 %t0, %n_lanes, 1;
     min.u32 %lane, %lane, %t0;
 % endif
     div.u32 %strip, %t2, %n_rows;
     mul.lo.u32 %t0, %strip, %n_rows;
     sub.u32 %row, %t2, %t0;
-    mul.lo.u32 %first, %strip, ${plan.config.ns};
+    mul.lo.u32 %strip_start, %strip, ${plan.config.ns};
     mad.wide.u32 %t64, %row, 16, %table;
     ld.global.nc.v4.b32 {%x, %word, %y, %w}, [%t64];
-    add.u32 %x, %x, %own_x;
-    add.u32 %y, %y, %own_y;
+    add.u32 %x, %x, %group_x;
+    add.u32 %y, %y, %group_y;
 % for name in ("x", "word", "y"):
     mad.lo.u32 %${name}, %lane, %n_lane_${name}, %${name};
 % endfor
-    mul.lo.u32 %t0, %first, ${s.step};
+    mul.lo.u32 %t0, %strip_start, ${s.step};
     mad.lo.u32 %x, %t0, %n_row_x, %x;
     mad.lo.u32 %word, %t0, %n_row_word, %word;
-    mad.lo.u32 %y, %first, %n_row_y, %y;
+    mad.lo.u32 %y, %strip_start, %n_row_y, %y;
 % for i in range(plan.config.ns):
-    add.u32 %t0, %first, ${i};
-    setp.lt.and.u32 %p, %t0, %n_results, %in;
+    add.u32 %t0, %strip_start, ${i};
+    setp.lt.and.u32 %p, %t0, %n_results, %in_bounds;
     mad.wide.s32 %t64, %y, ${plan.size}, ${plan.results};
 ${seen.pixels("%t64", "@%p ")}\
 % for v in range(n):
@@ -111,8 +111,8 @@ ${seen.pixels("%t64", "@!%skip ")}\
 % endfor
 % endfor
 % endfor
-    add.u32 %unit, %unit, %hop;
-    bra UNIT;
-SUMMED:
+    add.u32 %strip_index, %strip_index, %strip_step;
+    bra STRIP_LOOP;
+STRIPS_DONE:
 ${aux_kernels.store_partials()}\
 <%def name="after_entry()">${aux_kernels.entries()}</%def>\

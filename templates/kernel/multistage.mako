@@ -19,9 +19,9 @@
     last = plan.steps - 1
 %>\
     .reg .b64 %A, %B, %C, %W, %t64, %u64;
-    .reg .b32 %M, %N, %K, %lda, %ldb, %ldc, %chunk, %thread, %smem, %m0, %n0, %k0, %z, %length, %tiles, %first;
-    .reg .b32 %tile, %fill, %end, %slot, %step, %row, %col, %share, %t0, %t1, %t2;
-    .reg .pred %go, %more, %next, %load, %wrap, %skip, %p;
+    .reg .b32 %M, %N, %K, %lda, %ldb, %ldc, %chunk, %thread, %smem, %m0, %n0, %k0, %z, %k_len, %k_iters, %k_rem;
+    .reg .b32 %k_iter, %write_stage, %smem_end, %read_slot, %stage_step, %row, %col, %smem_c, %t0, %t1, %t2;
+    .reg .pred %issue, %prefetch, %has_next, %has_load, %wrap, %skip, %p;
     .reg .${plan.epilogue_type} %alpha, %beta;
 
     ld.param.u64 %A, [A];  ld.param.u64 %B, [B];  ld.param.u64 %C, [C];  ld.param.u64 %W, [W];
@@ -46,22 +46,22 @@ ${copy.setup(x)}\
 % endfor
 ${ptx.banner(f"prologue: {plan.stages - 1} stages in flight; the first takes what K leaves over")}\
 ${pdl.wait()}\
-    mov.u32 %fill, %smem;
+    mov.u32 %write_stage, %smem;
 % for s in range(plan.stages - 1):
-    setp.gt.u32 %go, %tiles, ${s};
+    setp.gt.u32 %issue, %k_iters, ${s};
 % for copy, addr, x in operands:
-${copy.start(addr, x, "%fill", "%go", s == 0)}\
+${copy.start(addr, x, "%write_stage", "%issue", s == 0)}\
 ${addr.advance(x, s == 0)}\
 % endfor
 % if plan.asynchronous:
     cp.async.commit_group;
 % endif
-    add.u32 %fill, %fill, ${plan.stage_bytes};
+    add.u32 %write_stage, %write_stage, ${plan.stage_bytes};
 % endfor
 % if plan.hold:
-    setp.gt.u32 %load, %tiles, ${plan.stages - 1};
+    setp.gt.u32 %has_load, %k_iters, ${plan.stages - 1};
 % for copy, addr, x in operands:
-${copy.ahead(addr, x, "%load")}\
+${copy.ahead(addr, x, "%has_load")}\
 % if not x.asynchronous:
 ${addr.advance(x, False)}\
 % endif
@@ -75,11 +75,11 @@ ${math.clear()}\
     cp.async.wait_group ${plan.wait};
 % endif
     bar.sync 0;
-    setp.eq.u32 %p, %tiles, 0;
-    @%p bra.uni LEAVE;
-    mov.u32 %tile, 0;
-    mov.u32 %slot, 0;
-    add.u32 %end, %smem, ${plan.stages * plan.stage_bytes};
+    setp.eq.u32 %p, %k_iters, 0;
+    @%p bra.uni EPILOGUE;
+    mov.u32 %k_iter, 0;
+    mov.u32 %read_slot, 0;
+    add.u32 %smem_end, %smem, ${plan.stages * plan.stage_bytes};
 % for x in plan.operands:
 % if x.ahead:
 ${math.read(x, 0, 0)}\
@@ -87,15 +87,15 @@ ${math.read(x, 0, 0)}\
 % endfor
 ${ptx.banner(f"main loop: {plan.steps} steps of K a pass")}\
     .pragma "nounroll";
-PASS:
-    add.u32 %t0, %tile, ${plan.stages - 1};
-    setp.lt.u32 %more, %t0, %tiles;
+K_LOOP:
+    add.u32 %t0, %k_iter, ${plan.stages - 1};
+    setp.lt.u32 %prefetch, %t0, %k_iters;
 % if plan.hold:
-    add.u32 %t0, %tile, ${plan.stages};
-    setp.lt.u32 %load, %t0, %tiles;
+    add.u32 %t0, %k_iter, ${plan.stages};
+    setp.lt.u32 %has_load, %t0, %k_iters;
 % endif
-    add.u32 %tile, %tile, 1;
-    setp.lt.u32 %next, %tile, %tiles;
+    add.u32 %k_iter, %k_iter, 1;
+    setp.lt.u32 %has_next, %k_iter, %k_iters;
 % for k in range(plan.steps):
     // step ${k}
 % for x in plan.operands:
@@ -106,7 +106,7 @@ ${math.read(x, k, 0)}\
 % if k == last:
 % if not plan.hold:
 % for copy, addr, x in operands:
-${copy.late(addr, x, "%fill", "%more")}\
+${copy.late(addr, x, "%write_stage", "%prefetch")}\
 % endfor
 % endif
 ${reader.advance()}\
@@ -117,18 +117,18 @@ ${reader.advance()}\
 % endif
 % for x in plan.operands:
 % if x.ahead:
-${math.read(x, 0 if k == last else k + 1, x.buffer(k + 1), "@%next " if k == last else "")}\
+${math.read(x, 0 if k == last else k + 1, x.buffer(k + 1), "@%has_next " if k == last else "")}\
 % endif
 % endfor
 % if k == plan.config.prefetch_k:
 % if plan.hold:
 % for copy, addr, x in operands:
-${copy.held(addr, x, "%fill", "%more", "%load")}\
+${copy.held(addr, x, "%write_stage", "%prefetch", "%has_load")}\
 ${addr.advance(x, False)}\
 % endfor
 % else:
 % for copy, addr, x in operands:
-${copy.early(addr, x, "%fill", "%more")}\
+${copy.early(addr, x, "%write_stage", "%prefetch")}\
 ${addr.advance(x, False)}\
 % endfor
 % endif
@@ -138,11 +138,11 @@ ${addr.advance(x, False)}\
 % endif
 ${math.multiply(k)}\
 % endfor
-    add.u32 %fill, %fill, ${plan.stage_bytes};
-    setp.eq.u32 %wrap, %fill, %end;
-    selp.b32 %fill, %smem, %fill, %wrap;
-    @%next bra.uni PASS;
-LEAVE:
+    add.u32 %write_stage, %write_stage, ${plan.stage_bytes};
+    setp.eq.u32 %wrap, %write_stage, %smem_end;
+    selp.b32 %write_stage, %smem, %write_stage, %wrap;
+    @%has_next bra.uni K_LOOP;
+EPILOGUE:
 ${pdl.late_trigger()}\
 ${ptx.banner("the tile leaves")}\
 ${store_op.store_tiles(store_c, math, store_op)}\

@@ -12,9 +12,9 @@
 <%namespace name="aux_kernels" file="/epilogue/splitk_kernels.mako"/>\
 <% x, y, steps = plan.x, plan.y, range(plan.steps) %>\
     .reg .b64 %A, %B, %C, %W, %t64, %u64;
-    .reg .b32 %M, %N, %K, %lda, %ldb, %ldc, %chunk, %thread, %smem, %m0, %n0, %k0, %z, %length;
-    .reg .b32 %kt, %whole, %pass, %left, %row, %col, %share, %t0, %t1, %t2;
-    .reg .pred %first, %go, %p;
+    .reg .b32 %M, %N, %K, %lda, %ldb, %ldc, %chunk, %thread, %smem, %m0, %n0, %k0, %z, %k_len;
+    .reg .b32 %k_pos, %k_iters, %k_iter, %k_rem, %row, %col, %smem_c, %t0, %t1, %t2;
+    .reg .pred %k_lane0, %in_k, %p;
     .reg .${plan.epilogue_type} %alpha, %beta;
 ${batch.registers()}\
 
@@ -36,21 +36,21 @@ ${places.setup()}\
 ${math.clear()}\
 ${pdl.wait()}\
     // whole passes of ${plan.config.u}
-    shr.u32 %whole, %length, ${plan.log2_u};
-    setp.ne.u32 %go, %whole, 0;
+    shr.u32 %k_iters, %k_len, ${plan.log2_u};
+    setp.ne.u32 %in_k, %k_iters, 0;
 % if plan.ahead:
 % for s in steps:
-${addr.load(x, s, "@%go ")}\
+${addr.load(x, s, "@%in_k ")}\
 % endfor
 % endif
 ${store_op.prepare()}\
-    @!%go bra.uni REST;
+    @!%in_k bra.uni K_TAIL;
 ${ptx.banner(f"main loop: {plan.steps} steps a pass")}\
-    mov.u32 %pass, 0;
+    mov.u32 %k_iter, 0;
     .pragma "nounroll";
-PASS:
-    add.u32 %pass, %pass, 1;
-    setp.lt.u32 %go, %pass, %whole;
+K_LOOP:
+    add.u32 %k_iter, %k_iter, 1;
+    setp.lt.u32 %in_k, %k_iter, %k_iters;
 % if not plan.ahead:
 % for s in steps:
 ${addr.load(x, s)}\
@@ -61,25 +61,25 @@ ${addr.load(x, s)}\
 ${addr.load(y, s)}\
 ${math.multiply(s)}\
 % if plan.ahead:
-${addr.load(x, s, "@%go ", following=True)}\
+${addr.load(x, s, "@%in_k ", following=True)}\
 % endif
 % endfor
 ${addr.advance(x)}\
 ${addr.advance(y)}\
-    @%go bra.uni PASS;
+    @%in_k bra.uni K_LOOP;
 ${ptx.banner("what is left of K")}\
-REST:
-    shl.b32 %t0, %whole, ${plan.log2_u};
+K_TAIL:
+    shl.b32 %t0, %k_iters, ${plan.log2_u};
 ${places.rest()}\
 % for s in steps:
-    setp.lt.u32 %go, %kt, %t0;
-${addr.load(x, s, "@%go ", zeros=True)}\
-${addr.load(y, s, "@%go ", zeros=True)}\
+    setp.lt.u32 %in_k, %k_pos, %t0;
+${addr.load(x, s, "@%in_k ", zeros=True)}\
+${addr.load(y, s, "@%in_k ", zeros=True)}\
 ${math.multiply(s)}\
-    add.u32 %kt, %kt, ${plan.reach};
+    add.u32 %k_pos, %k_pos, ${plan.reach};
 % endfor
 ${places.ragged(math)}\
-LEAVE:
+EPILOGUE:
 ${pdl.late_trigger()}\
 ${ptx.banner("threads that share K add their sums, and the tile leaves")}\
 ${math.meet()}\

@@ -2,7 +2,7 @@
 <%namespace name="convert" file="/ptx/convert.mako"/>
 <%def name="clear()">
     .reg .b16 %half<4>;
-    .reg .b32 %pair, %turn<4>;
+    .reg .b32 %pair, %k_thread<4>;
 % for x in (plan.elements_x, plan.elements_y):
 % if not x.plain:
     ${x.tile.declaration}
@@ -73,7 +73,7 @@ ${convert.widen_pair(plan.problem.dtype, into[0], into[1], words[0], ("%half0", 
     prmt.b32 %turn2, ${words[0]}, ${words[1]}, 0x7362;
     prmt.b32 %turn3, ${words[2]}, ${words[3]}, 0x7362;
 % for n, r in enumerate(into):
-    prmt.b32 ${r}, %turn${n // 2 * 2}, %turn${n // 2 * 2 + 1}, ${"0x7632" if n % 2 else "0x5410"};
+    prmt.b32 ${r}, %k_thread${n // 2 * 2}, %k_thread${n // 2 * 2 + 1}, ${"0x7632" if n % 2 else "0x5410"};
 % endfor
 </%def>
 

@@ -2,9 +2,9 @@
 <%def name="wait(at, parity, order='')">
     {
     .reg .pred %ready;
-AGAIN:
+WAIT:
     mbarrier.try_wait.parity${order}.shared::cta.b64 %ready, [${at}], ${parity};
-    @!%ready bra AGAIN;
+    @!%ready bra WAIT;
     }
 </%def>
 
@@ -14,14 +14,14 @@ AGAIN:
     bar.sync 2, 128;
 % else:
     {
-    .reg .pred %second;
-    setp.ne.u32 %second, %wg, 0;
-    @%second bra.uni SECOND;
+    .reg .pred %warpgroup_1;
+    setp.ne.u32 %warpgroup_1, %wg, 0;
+    @%warpgroup_1 bra.uni WARPGROUP_1;
     bar.sync 2, 128;
-    bra.uni BOTH;
-SECOND:
+    bra.uni JOIN;
+WARPGROUP_1:
     bar.sync 3, 128;
-BOTH:
+JOIN:
     }
 % endif
 </%def>
@@ -29,14 +29,14 @@ BOTH:
 ## One of two warpgroups' turns at a thing: the other passes it on.
 <%def name="turn(what, first)">
     {
-    .reg .pred %second;
-    setp.ne.u32 %second, %wg, 0;
-    @%second bra.uni SECOND;
+    .reg .pred %warpgroup_1;
+    setp.ne.u32 %warpgroup_1, %wg, 0;
+    @%warpgroup_1 bra.uni WARPGROUP_1;
     bar.${what} ${first}, 256;
-    bra.uni BOTH;
-SECOND:
+    bra.uni JOIN;
+WARPGROUP_1:
     bar.${what} ${9 - first}, 256;
-BOTH:
+JOIN:
     }
 </%def>
 

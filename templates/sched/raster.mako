@@ -35,20 +35,20 @@
     mov.u32 %z, %ctaid.z;
 % endif
     mul.lo.u32 %k0, %z, %chunk;
-    sub.u32 %length, %K, %k0;
-    min.u32 %length, %length, %chunk;
+    sub.u32 %k_len, %K, %k0;
+    min.u32 %k_len, %k_len, %chunk;
 % else:
     mov.u32 %k0, 0;
-    mov.u32 %length, %K;
+    mov.u32 %k_len, %K;
 % endif
 </%def>
 
 <%def name="slice()">
 ${share()}\
     // passes of ${plan.config.u}, and how much of K the first one takes
-    add.u32 %tiles, %length, ${plan.config.u - 1};
-    div.u32 %tiles, %tiles, ${plan.config.u};
-    sub.u32 %first, %tiles, 1;
-    mul.lo.u32 %first, %first, ${plan.config.u};
-    sub.u32 %first, %length, %first;
+    add.u32 %k_iters, %k_len, ${plan.config.u - 1};
+    div.u32 %k_iters, %k_iters, ${plan.config.u};
+    sub.u32 %k_rem, %k_iters, 1;
+    mul.lo.u32 %k_rem, %k_rem, ${plan.config.u};
+    sub.u32 %k_rem, %k_len, %k_rem;
 </%def>

@@ -203,10 +203,10 @@ def test_pieces_lie_where_fragments_look_for_them(target):
 def test_the_tile_of_c_leaves_by_few_banks(dtype, compute, layout):
     for shape in SHAPES:
         p = plan(dtype, compute, layout, f"{shape} epilogue_smem=1 stages=2")
-        width = p.share * p.epilogue_bytes
-        at = [(p.a.lane_of_c.of(lane) * p.row_c + p.b.lane_of_c.of(lane)) * p.epilogue_bytes for lane in range(32)]
+        width = p.sts_vec * p.epilogue_bytes
+        at = [(p.a.lane_of_c.of(lane) * p.c_row_pitch + p.b.lane_of_c.of(lane)) * p.epilogue_bytes for lane in range(32)]
         assert conflicts(at, width) <= (0 if p.a.together == p.b.together == 1 else 4)
-        assert p.row_c * p.epilogue_bytes % (p.vec_c * p.epilogue_bytes) == 0
+        assert p.c_row_pitch * p.epilogue_bytes % (p.vec_c * p.epilogue_bytes) == 0
 
 
 def test_lanes_hold_neighbours_where_vectors_bring_them():

@@ -145,11 +145,11 @@ class MmaOperand:
             turn = moved & 0x70 if self.swizzled and self.keys else 0
             if turn not in self.turns:
                 self.turns.append(turn)
-            name = names.setdefault(mn, f"%out_{self.name}{len(names)}")
+            name = names.setdefault(mn, f"%oob_{self.name}{len(names)}")
             out.append(Piece(len(out), mn, k, moved - turn, self.turns.index(turn), name))
         for n in range(len(self.turns)):
             tail = str(n) if n else ""
-            self.places.append((f"%to_{self.name}{tail}", f"%s_{self.name}{tail}"))
+            self.places.append((f"%dst_{self.name}{tail}", f"%smem_off_{self.name}{tail}"))
         return out
 
     def near(self, ld: int) -> bool:
@@ -180,7 +180,7 @@ class MmaOperand:
         """``staging``: what global loads fill; ``puts``: the stores of it, by piece."""
         size = self.copy_bytes
         words = max(size // 4, 1)
-        self.staging = self.staged = Tile(f"got_{self.name}", "b16" if size < 4 else "b32", (len(self.pieces), words))
+        self.staging = self.staged = Tile(f"ldg_{self.name}", "b16" if size < 4 else "b32", (len(self.pieces), words))
         self.load_kind = width(words, f"b{8 * min(size, 4)}")
         self.halves = Tile(f"half_{self.name}", "b16", (2,))
         self.puts = [[Put(p.offset, self.load_kind, self.staging.vector(p.index, 0, n=words))] for p in self.pieces]
@@ -196,8 +196,8 @@ class MmaOperand:
         self.fragment = Tile(self.name, i.kind, (self.buffers, self.tiles, self.registers))
         #: columns of 8 bits come in pairs that are parted after
         self.raw = Tile(f"raw_{self.name}", i.kind, self.fragment.shape) if self.way == BYTES else None
-        self.turned = f"%turned_{self.name}"
-        self.readers = Tile(f"read_{self.name}", "b32", (1,))
+        self.turned = f"%swizzled_{self.name}"
+        self.readers = Tile(f"frag_ptr_{self.name}", "b32", (1,))
 
     def address(self, r: Read) -> str:
         """Where a fragment load reads."""

@@ -76,7 +76,7 @@ class OperandLayout:
         self.log2_across, self.log2_chunk, self.log2_tile = log2(self.across), log2(self.chunk), log2(self.tile)
         self.partial = self.loads < threads
         #: where a thread stores: in the stage that is being filled, and in a stage
-        self.places = [(f"%to_{self.name}", f"%s_{self.name}")]
+        self.places = [(f"%dst_{self.name}", f"%smem_off_{self.name}")]
         self.pieces = self._pieces(threads)
         self.many = len(self.pieces) > POINTERS_LIMIT
         self.rows_out = list(dict.fromkeys(p.out for p in self.pieces))
@@ -90,7 +90,7 @@ class OperandLayout:
         self.contiguous = 1 if self.kept else min(self.chunk, self.thread)
         self.swizzle_q = depth // self.chunk if self.kept else 1
         self.swizzle_shift = 3 - log2(self.swizzle_q) if self.kept else 0
-        self.readers = Tile(f"read_{self.name}", "b32", (self.swizzle_q,))
+        self.readers = Tile(f"frag_ptr_{self.name}", "b32", (self.swizzle_q,))
         self._staging()
 
     # ---- global memory
@@ -108,7 +108,7 @@ class OperandLayout:
             else:
                 mn, k = first % self.across * self.vec, first // self.across
                 offset = mn + k * self.row
-            name = names.setdefault(mn, f"%out_{self.name}{len(names)}")
+            name = names.setdefault(mn, f"%oob_{self.name}{len(names)}")
             out.append(Piece(len(out), mn, k, offset * self.bytes, name))
         return out
 
@@ -138,12 +138,12 @@ class OperandLayout:
         words = self.vec // 2 if halves else self.vec
         kind = "b32" if halves else f"b{8 * self.global_bytes}"
         pieces = len(self.pieces)
-        self.staging = Tile(f"got_{self.name}", kind, (pieces, words))
+        self.staging = Tile(f"ldg_{self.name}", kind, (pieces, words))
         self.load_kind = width(words, kind)
         self.widens = self.bytes != self.global_bytes
         self.unpacks = self.widens or (halves and self.transposed)
         if self.unpacks:
-            self.staged = Tile(f"el_{self.name}", "f32" if self.widens else "b16", (pieces, self.vec))
+            self.staged = Tile(f"cvt_{self.name}", "f32" if self.widens else "b16", (pieces, self.vec))
         else:
             self.staged = self.staging
         self.halves = Tile(f"half_{self.name}", "b16", (2,))

@@ -103,7 +103,7 @@ class Stream:
             raise ValueError(f"{self.vec} elements of {self.size} bytes are more than one access")
         self.nothing = bits_of(0.0, dtype(kind)) if kind.startswith("f") else "0"
         loads = len(self.rows) * (self.depth // self.vec if self.kmajor else self.depth)
-        self.raw = Tile(f"got_{self.name}", kind, (self.steps if self.long else 1, loads * (1 + self.paired), words))
+        self.raw = Tile(f"ldg_{self.name}", kind, (self.steps if self.long else 1, loads * (1 + self.paired), words))
 
     def _hops(self, stride: int) -> None:
         """Rows of K that pointers move on by where K is not contiguous: within a step, to the next one, to the next
@@ -156,7 +156,7 @@ class Stream:
         for n in range(len(self.rows)):
             for d in range(0, self.depth, self.packed):
                 name = into[n, d // self.packed] if into else self.word(0, n, d)[0]
-                parts = tuple(f"%piece{i}" for i in range(self.packed)) if self.packed > 1 else (name,)
+                parts = tuple(f"%elem{i}" for i in range(self.packed)) if self.packed > 1 else (name,)
                 out.append((f"%ptr_{self.name}{n}", parts, name, d))
         return out
 
@@ -177,7 +177,7 @@ class Elements:
         self.x = x
         #: whether what is loaded is what is multiplied
         self.plain = x.size >= 4 or (x.quads and x.kmajor)
-        self.tile = Tile(f"el_{x.name}", "b32" if x.quads else kind, shape)
+        self.tile = Tile(f"cvt_{x.name}", "b32" if x.quads else kind, shape)
 
     def _at(self, i: int, d: int) -> str:
         return self.tile[i, d % self.tile.shape[1]]

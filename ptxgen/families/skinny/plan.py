@@ -60,7 +60,7 @@ class SkinnyPlan(Plan):
         self.instruction = found
         if p.element.bytes == 1 and found.sum == "f32":
             self.ptx_version = max(self.ptx_version, "8.4")
-        self.math, self.places, self.own_y = "math/skinny_mma.mako", "addr/skinny_mma.mako", "%fed"
+        self.math, self.places, self.own_y = "math/skinny_mma.mako", "addr/skinny_mma.mako", "%frag_row"
         self.lane_places = self.places
         self.ms, self.ns = c.ms, c.ns
         self.acc = Tile("acc", found.sum, (self.x.count // 2, self.y.count, found.sums))
@@ -85,7 +85,7 @@ class SkinnyPlan(Plan):
         self.elements_x = Elements(self.x, kind, (self.x.count, own[0]))
         self.elements_y = Elements(self.y, kind, (self.y.count, own[1]))
         #: what only lanes do that are the first along K
-        self.sts_guard = "@%first " if self.lanes > 1 else ""
+        self.sts_guard = "@%k_lane0 " if self.lanes > 1 else ""
 
     def rounds(self, step: int) -> list[Round]:
         """What is multiplied in a step."""
