@@ -23,7 +23,7 @@ class MultistagePlan(Plan):
 
     def _set_c_access(self) -> None:
         super()._set_c_access()
-        self._find()
+        self._set_addressing()
         self.computes_oob = not self.geometry.gathers
         #: a row of what a thread holds, or a vector of the block's tile
         self.row = Tile("e", self.epilogue_type, (max(self.ns, self.vec_c),))
@@ -31,32 +31,31 @@ class MultistagePlan(Plan):
 
     # ---- addresses in global memory
 
-    def _find(self) -> None:
+    def _set_addressing(self) -> None:
         """How elements of the operands are found."""
         p = self.problem
-        for x, found in ((self.a, p.addr_a), (self.b, p.addr_b)):
-            x.found, x.windowed = found, found == WINDOW
+        for x, addressing in ((self.a, p.addr_a), (self.b, p.addr_b)):
+            x.addressing, x.is_im2col = addressing, addressing == WINDOW
             #: bytes of an entry of its tables
-            x.entry = 8 if x.windowed else 4
+            x.table_entry_bytes = 8 if x.is_im2col else 4
             #: what a thread's loads of a stage have for M (or N) and for K, each once
-            x.mns, x.ks = (
-                list(dict.fromkeys(values))
-                for values in ([piece.mn for piece in x.pieces], [piece.k for piece in x.pieces])
+            x.mn_offsets, x.k_offsets = (
+                list(dict.fromkeys(values)) for values in ([load.mn for load in x.loads], [load.k for load in x.loads])
             )
         self.addr_a, self.addr_b = (
-            f"addr/{'strided' if x.found == STRIDED else 'offset_table'}.mako" for x in (self.a, self.b)
+            f"addr/{'strided' if x.addressing == STRIDED else 'offset_table'}.mako" for x in (self.a, self.b)
         )
 
-    def at(self, x: Any, piece: Any) -> str:
-        """The register with a piece's address, once the addressing has readied it."""
-        return "%t64" if x.many or x.found != STRIDED else f"%ptr_{x.name}{piece.index}"
+    def address_of(self, x: Any, load: Any) -> str:
+        """The register with a load's address, once the addressing has readied it."""
+        return "%t64" if x.shared_pointer or x.addressing != STRIDED else f"%ptr_{x.name}{load.index}"
 
-    def skip(self, x: Any, piece: Any, first: bool) -> str:
-        """The predicate by which a piece is not loaded, once the addressing has set it; "" if it always is.
+    def skip(self, x: Any, load: Any, first: bool) -> str:
+        """The predicate by which a load is not loaded, once the addressing has set it; "" if it always is.
         ``first``: of the stage that takes what K leaves over."""
-        if x.windowed or (first and self.checks_bounds):
+        if x.is_im2col or (first and self.checks_bounds):
             return "%skip"
-        return str(piece.out) if self.predicated else ""
+        return str(load.oob) if self.predicated else ""
 
     @property
     def shared_map(self) -> list[str]:

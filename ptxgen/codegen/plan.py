@@ -397,6 +397,19 @@ class Plan:
         return f"accesses of {c.vec_a}, {c.vec_b}, {self.vec_c} elements of A, B, C"
 
     @property
+    def epilogue_summary(self) -> str:
+        """What the epilogue does, for its banner."""
+        stores = {
+            Reduction.NONE: "store C",
+            Reduction.MEMSET_RED: "add to C by red.global",
+            Reduction.FLAG_RED: "add to C by red.global",
+            Reduction.WORKSPACE: "store partial sums in the workspace",
+            Reduction.LAST_CTA: "store C",
+            Reduction.DISTRIBUTED: "store C",
+        }
+        return stores[self.reduction] + (" through shared memory" if self.geometry.gathers else " from registers")
+
+    @property
     def grid(self) -> str:
         """What the axes of the grid count."""
         last = "items of all slices" if self.batched else "slices"

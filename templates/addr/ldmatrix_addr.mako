@@ -1,4 +1,4 @@
-## Which tile of C a warp multiplies, and where its lanes read the fragments of both operands in shared memory.
+## The tile of C that a warp multiplies, and the shared-memory addresses of its lanes' fragments.
 <%namespace name="ring" file="/addr/simt_fragment_addr.mako"/>
 <%def name="setup()">
     {
@@ -13,18 +13,18 @@
     mul.lo.u32 %row, %row, ${plan.a.thread};
     mul.lo.u32 %col, %col, ${plan.b.thread};
 % for x, first in ((plan.a, "%row"), (plan.b, "%col")):
-    // ${x.name.upper()}: this lane's first ${"16 bytes" if x.raw or x.way == 0 else "vector"}
+    // ${x.name.upper()}: the first ${"16 bytes (a row of ldmatrix)" if x.raw or x.way == 0 else "vector"} that this lane reads
     mov.b32 %mn, ${first};
     mul.lo.u32 %k, %k_group, ${plan.steps * plan.instruction.depth};
-${lane("%mn", x.lane_mn)}\
-${lane("%k", x.lane_k)}\
-${place(x)}\
+${add_lane_terms("%mn", x.lane_mn)}\
+${add_lane_terms("%k", x.lane_k)}\
+${element_address(x)}\
 % endfor
     // this lane's first row and column of C
-${lane("%row", [plan.a.lane_of_c])}\
-${lane("%col", [plan.b.lane_of_c])}\
+${add_lane_terms("%row", [plan.a.lane_of_c])}\
+${add_lane_terms("%col", [plan.b.lane_of_c])}\
 % if plan.geometry.gathers:
-    // where its share of the tile lies when it leaves through shared memory
+    // %smem_c: where the epilogue stores this lane's sums in shared memory
     mad.lo.u32 %addr, %k_group, ${plan.config.ml}, %row;
     mad.lo.u32 %addr, %addr, ${plan.c_row_pitch}, %col;
     mad.lo.u32 %smem_c, %addr, ${plan.epilogue_bytes}, %smem;
@@ -32,8 +32,8 @@ ${lane("%col", [plan.b.lane_of_c])}\
     }
 </%def>
 
-## Adds what depends on the lane.
-<%def name="lane(to, terms)">
+## Adds the terms that depend on the lane number.
+<%def name="add_lane_terms(to, terms)">
 % for t in terms:
     shr.u32 %t0, %lane, ${t.shift};
     and.b32 %t0, %t0, ${t.mask};
@@ -41,8 +41,8 @@ ${lane("%col", [plan.b.lane_of_c])}\
 % endfor
 </%def>
 
-## Where element (mn, k) of a stage lies.
-<%def name="place(x)">
+## The shared-memory address of element (mn, k) of a stage: 16-byte chunks are XORed with bits of the row.
+<%def name="element_address(x)">
 <% row, column = ("%mn", "%k") if x.kmajor else ("%k", "%mn") %>\
     mul.lo.u32 %addr, ${column}, ${x.bytes};
 % for shift, mask in x.keys:
@@ -53,7 +53,7 @@ ${lane("%col", [plan.b.lane_of_c])}\
 % endfor
     mad.lo.u32 %addr, ${row}, ${x.row * x.bytes}, %addr;
     add.u32 %addr, %addr, ${x.base};
-    add.u32 ${x.readers[0]}, %smem, %addr;
+    add.u32 ${x.fragment_ptrs[0]}, %smem, %addr;
 </%def>
 
 <%def name="advance()">

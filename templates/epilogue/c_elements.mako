@@ -1,4 +1,4 @@
-## Vectors of C between memory and the type that sums have.
+## Loads and stores of vectors of C, converted to and from the epilogue's type.
 <%namespace name="convert" file="/ptx/convert.mako"/>
 <%def name="load(at, offset, guard)">
     ${guard}ld.global.${plan.c_type} ${plan.loaded_c.vector(0, n=plan.loaded_c.size)}, [${at}+${offset}];
@@ -21,11 +21,11 @@ ${convert.widen_pair(plan.problem.out, plan.c_values[q], plan.c_values[q + 1], p
 % endif
 </%def>
 
-## A pair that is converted under a guard keeps the halves that were there before, which takes instructions: where there is
-## always something to convert, only the store is guarded.
-## plan.pack_8bit: it stays in the low half of the first register, for who stores several such pairs.
+## A guarded conversion of a pair merges with the old halves, which costs instructions: where out-of-bounds sums are
+## computed anyway (plan.computes_oob), only the store is guarded.
+## plan.pack_8bit: the packed pair stays in the low half of the first register; the caller stores several pairs at once.
 <%def name="store(registers, at, offset, guard)">
-<% when = "" if plan.computes_oob else guard %>\
+<% convert_guard = "" if plan.computes_oob else guard %>\
 % if plan.pack_8bit and plan.is_fp8:
     cvt.rn.satfinite.${plan.problem.out}x2.f32 ${plan.loaded_c[0]}, ${registers[1]}, ${registers[0]};
     mov.b32 ${registers[0]}, {${plan.loaded_c[0]}, ${plan.loaded_c[0]}};
@@ -49,9 +49,9 @@ ${convert.widen_pair(plan.problem.out, plan.c_values[q], plan.c_values[q + 1], p
 % if plan.vec_c == 1:
     ${guard}cvt.rn.${plan.problem.out}.f32 ${plan.loaded_c[0]}, ${registers[0]};
 % else:
-    ${when}cvt.rn.${plan.problem.out}.f32 ${plan.half_c[0]}, ${registers[q]};
-    ${when}cvt.rn.${plan.problem.out}.f32 ${plan.half_c[1]}, ${registers[q + 1]};
-    ${when}mov.b32 ${plan.loaded_c[q // 2]}, {${plan.half_c[0]}, ${plan.half_c[1]}};
+    ${convert_guard}cvt.rn.${plan.problem.out}.f32 ${plan.half_c[0]}, ${registers[q]};
+    ${convert_guard}cvt.rn.${plan.problem.out}.f32 ${plan.half_c[1]}, ${registers[q + 1]};
+    ${convert_guard}mov.b32 ${plan.loaded_c[q // 2]}, {${plan.half_c[0]}, ${plan.half_c[1]}};
 % endif
 % endfor
     ${guard}st.global${plan.store_cache_op}.${plan.c_type} [${at}+${offset}], ${plan.loaded_c.vector(0, n=plan.loaded_c.size)};

@@ -1,5 +1,5 @@
-## Each thread writes its strip, result by result.
-<%def name="store_tile(math, store_op, add)">
+## Each thread stores its strip of results, one result after the other.
+<%def name="store_tile(math, store_op, add_c)">
     {
     .reg .b64 %addr;
     .reg .b32 %c_offset, %result_index;
@@ -10,10 +10,10 @@
 % for i in range(plan.config.ns):
     setp.lt.and.u32 %in_strip, %result_index, %n_results, %in_bounds;
     mad.wide.s32 %addr, %c_offset, ${plan.out_bytes}, %out;
-% for v in range(plan.wide):
+% for v in range(plan.vec):
     mul.rn.${plan.epilogue_type} ${plan.row[v]}, ${plan.acc[i, v]}, %alpha;
 % endfor
-${store_op.store_vector([plan.row[v] for v in range(plan.wide)], "%addr", 0, "@%in_strip ", add, *plan.filter_at)}\
+${store_op.store_vector([plan.row[v] for v in range(plan.vec)], "%addr", 0, "@%in_strip ", add_c, *plan.filter_coordinates)}\
     add.u32 %c_offset, %c_offset, %n_row_y;
     add.u32 %result_index, %result_index, 1;
 % endfor

@@ -1,10 +1,10 @@
-## Sums of a block's threads, tap by tap, to the workspace [slice][filter][tap]; a pass adds those of all slices to beta C,
-## always in the same order.
-<%namespace name="ptx" file="/epilogue/c_elements.mako"/>
+## A block adds its threads' sums in shared memory and stores them in the workspace [slice][filter][tap]. An auxiliary kernel
+## adds the sums of all slices in a fixed order.
+<%namespace name="c_elements" file="/epilogue/c_elements.mako"/>
 <%namespace name="pdl" file="/ptx/pdl.mako"/>
 <%def name="store_partials()">
-<% s, n, threads, size = plan.strip, plan.wide, plan.threads, plan.epilogue_bytes %>\
-    // each tap's sums lie side by side
+<% s, n, threads, size = plan.strip, plan.vec, plan.threads, plan.epilogue_bytes %>\
+    // shared memory [tap][thread]
     mad.lo.u32 %t0, %thread, ${size}, %smem;
 % for i, r in enumerate(plan.acc.all):
     st.shared.${plan.epilogue_type} [%t0+${i * threads * size}], ${r};
@@ -12,13 +12,13 @@
     bar.sync 0;
     .reg .b32 %sum, %filter, %place, %sums;
 % if s.grouped:
-    // of sum %sum those of this thread's lane, of all rows
+    // thread l of sum %sum adds the sums of lane l over all rows
     shr.u32 %sum, %thread, ${plan.log2_lanes};
     mov.u32 %sums, ${s.tapped * n};
 % else:
-    // ${plan.LANES} threads a tap; then one
+    // ${plan.TAP_THREADS} threads add a tap's sums; then one thread adds theirs
     shr.u32 %sum, %thread, 5;
-    and.b32 %l, %thread, ${plan.LANES - 1};
+    and.b32 %l, %thread, ${plan.TAP_THREADS - 1};
     mov.u32 %sums, ${s.tapped};
 % endif
 REDUCE:
@@ -27,7 +27,7 @@ REDUCE:
     mad.lo.u32 %t0, %sum, ${threads}, %l;
     mad.lo.u32 %t0, %t0, ${size}, %smem;
     mov.${plan.epilogue_type} %alpha, ${plan.zero};
-<% step = plan.config.nl if s.grouped else plan.LANES %>\
+<% step = plan.config.nl if s.grouped else plan.TAP_THREADS %>\
 % for m in range(threads // step):
     ld.shared.${plan.epilogue_type} %v, [%t0+${m * step * size}];
     add.rn.${plan.epilogue_type} %alpha, %alpha, %v;
@@ -56,7 +56,7 @@ TAP_SUM:
     @%p bra DONE;
     mad.lo.u32 %t0, %place, ${threads * size}, %smem;
     mov.${plan.epilogue_type} %alpha, ${plan.zero};
-% for m in range(plan.LANES):
+% for m in range(plan.TAP_THREADS):
     ld.shared.${plan.epilogue_type} %v, [%t0+${m * size}];
     add.rn.${plan.epilogue_type} %alpha, %alpha, %v;
 % endfor
@@ -69,7 +69,7 @@ DONE:
 % endif
 </%def>
 
-## %alpha, a sum, times alpha to tap %place of %filter; %t1: filters.
+## Stores the sum %alpha, times alpha, as tap %place of %filter; %t1: number of filters.
 <%def name="store(guard)">
     ld.param.${plan.epilogue_type} %v, [alpha];
     mul.rn.${plan.epilogue_type} %alpha, %alpha, %v;
@@ -84,12 +84,12 @@ DONE:
 <%def name="entries()">
 <% size = plan.epilogue_bytes %>\
 
-// C = beta C + the sums of all slices: ${plan.PARTS} threads add those of a tap, and one theirs
+// C = beta C + the sums of all slices: ${plan.THREADS_PER_TAP} threads add the slices of a tap, one thread adds theirs
 .visible .entry ${plan.entry}_add(
     .param .u64 C, .param .u64 W,
     .param .u32 sums, .param .u32 taps, .param .u32 slices, .param .u32 filter_stride, .param .u32 tap_stride, .param .${plan.epilogue_type} beta
 )
-.maxntid ${plan.ACROSS * plan.PARTS}, 1, 1
+.maxntid ${plan.TAPS_PER_BLOCK * plan.THREADS_PER_TAP}, 1, 1
 {
     .reg .b64 %C, %W, %addr, %t64, %slice_step;
     .reg .b32 %sums, %taps, %slices, %filter_stride, %tap_stride, %thread, %smem, %index, %slice, %t0, %t1;
@@ -104,13 +104,13 @@ ${pdl.trigger_and_wait()}\
     mov.u32 %thread, %tid.x;
     mov.u32 %smem, smem;
     mov.u32 %t0, %ctaid.x;
-    and.b32 %index, %thread, ${plan.ACROSS - 1};
-    mad.lo.u32 %index, %t0, ${plan.ACROSS}, %index;
-    div.u32 %slice, %thread, ${plan.ACROSS};
+    and.b32 %index, %thread, ${plan.TAPS_PER_BLOCK - 1};
+    mad.lo.u32 %index, %t0, ${plan.TAPS_PER_BLOCK}, %index;
+    div.u32 %slice, %thread, ${plan.TAPS_PER_BLOCK};
     setp.lt.u32 %in_bounds, %index, %sums;
     mad.lo.u32 %t0, %slice, %sums, %index;
     mad.wide.u32 %addr, %t0, ${size}, %W;
-    mul.wide.u32 %slice_step, %sums, ${size * plan.PARTS};
+    mul.wide.u32 %slice_step, %sums, ${size * plan.THREADS_PER_TAP};
     mov.${plan.epilogue_type} %sum, ${plan.zero};
 ADD_SLICE:
     setp.lt.and.u32 %p, %slice, %slices, %in_bounds;
@@ -118,17 +118,17 @@ ADD_SLICE:
     ld.global.${plan.epilogue_type} %v, [%addr];
     add.rn.${plan.epilogue_type} %sum, %sum, %v;
     add.u64 %addr, %addr, %slice_step;
-    add.u32 %slice, %slice, ${plan.PARTS};
+    add.u32 %slice, %slice, ${plan.THREADS_PER_TAP};
     bra ADD_SLICE;
 SLICES_ADDED:
     mad.lo.u32 %t0, %thread, ${size}, %smem;
     st.shared.${plan.epilogue_type} [%t0], %sum;
     bar.sync 0;
-    setp.lt.and.u32 %in_bounds, %thread, ${plan.ACROSS}, %in_bounds;
+    setp.lt.and.u32 %in_bounds, %thread, ${plan.TAPS_PER_BLOCK}, %in_bounds;
     @!%in_bounds bra DONE;
     mov.${plan.epilogue_type} %sum, ${plan.zero};
-% for m in range(plan.PARTS):
-    ld.shared.${plan.epilogue_type} %v, [%t0+${m * plan.ACROSS * size}];
+% for m in range(plan.THREADS_PER_TAP):
+    ld.shared.${plan.epilogue_type} %v, [%t0+${m * plan.TAPS_PER_BLOCK * size}];
     add.rn.${plan.epilogue_type} %sum, %sum, %v;
 % endfor
     // filter %t0, its tap %index
@@ -139,9 +139,9 @@ SLICES_ADDED:
     mad.lo.u32 %t0, %index, %tap_stride, %t0;
     mad.wide.u32 %addr, %t0, ${plan.c_bytes}, %C;
     ${plan.setp_ne} %has_beta, %beta, ${plan.zero};
-${ptx.load("%addr", 0, "@%has_beta ")}\
+${c_elements.load("%addr", 0, "@%has_beta ")}\
     @%has_beta fma.rn.${plan.epilogue_type} %sum, ${plan.c_values[0]}, %beta, %sum;
-${ptx.store(["%sum"], "%addr", 0, "")}\
+${c_elements.store(["%sum"], "%addr", 0, "")}\
 DONE:
     ret;
 }

@@ -1,6 +1,6 @@
-## Each thread writes its own tile, from registers.
-<%namespace name="place" file="/${context['plan'].out_addr}"/>
-<%def name="store_tile(math, store_op, add)">
+## Each thread stores its part of the tile from registers, row by row.
+<%namespace name="c_addr" file="/${context['plan'].out_addr}"/>
+<%def name="store_tile(math, store_op, add_c)">
     {
     .reg .b64 %addr;
     .reg .b32 %c_row, %c_col;
@@ -8,7 +8,7 @@
     ${plan.row.declaration}
     add.u32 %c_row, %m0, %row;
     add.u32 %c_col, %n0, %col;
-${place.columns("%addr", "%c_row", "%c_col", "%out", "%ldo", plan.out_bytes)}\
+${c_addr.columns("%addr", "%c_row", "%c_col", "%out", "%ldo", plan.out_bytes)}\
 % if plan.checks_bounds:
 % for n, column in enumerate(plan.columns):
     add.u32 %t0, %c_col, ${column};
@@ -16,19 +16,19 @@ ${place.columns("%addr", "%c_row", "%c_col", "%out", "%ldo", plan.out_bytes)}\
 % endfor
 % endif
 % for i in range(plan.ms):
-    // row + ${plan.a.offset(i)}
-${place.next("%addr", "%c_row", plan.a.offset(i), plan.a.offset(i) - plan.a.offset(i - 1) if i else 0, "%ldo", plan.out_bytes)}\
+    // row + ${plan.a.offset(i)}: alpha times the sums, then stores
+${c_addr.next_row("%addr", "%c_row", plan.a.offset(i), plan.a.offset(i) - plan.a.offset(i - 1) if i else 0, "%ldo", plan.out_bytes)}\
 % if plan.checks_bounds:
     add.u32 %t0, %c_row, ${plan.a.offset(i)};
     setp.lt.u32 %in_m, %t0, %M;
 % endif
-${math.row(i)}\
+${math.scaled_row(i)}\
 % for n, column in enumerate(plan.columns):
 % if plan.checks_bounds:
     and.pred %in_bounds, %in_m, %in_n${n};
 % endif
-${place.of("%addr", n, "%out", plan.out_bytes)}\
-${store_op.store_vector([plan.row[n * plan.vec_c + q] for q in range(plan.vec_c)], "%addr", place.offset(column, plan.out_bytes), "@%in_bounds " if plan.checks_bounds else "", add, ("%c_row", plan.a.offset(i)), ("%c_col", column))}\
+${c_addr.column_address("%addr", n, "%out", plan.out_bytes)}\
+${store_op.store_vector([plan.row[n * plan.vec_c + q] for q in range(plan.vec_c)], "%addr", c_addr.offset(column, plan.out_bytes), "@%in_bounds " if plan.checks_bounds else "", add_c, ("%c_row", plan.a.offset(i)), ("%c_col", column))}\
 % endfor
 % endfor
     }

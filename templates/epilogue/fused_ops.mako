@@ -1,6 +1,6 @@
-## What follows the product, on a vector of sums of one row: scales, bias, residual, activation.
-## row, column: (register, what to add to it) of the first sum.
-<%namespace name="ptx" file="/epilogue/c_elements.mako"/>
+## Fused operations on a vector of sums of one row: scales, bias, residual, activation.
+## row, column: (register, constant to add) of the first sum's row and column.
+<%namespace name="c_elements" file="/epilogue/c_elements.mako"/>
 <%namespace name="convert" file="/ptx/convert.mako"/>
 <%def name="setup()">
 % for name in plan.arrays:
@@ -12,17 +12,17 @@
     .reg .b32 %zero_index;  mov.b32 %zero_index, 0;
 % endif
 % if plan.batched_bias:
-    // each item has its own
+    // one bias per batch item
     mul.wide.u32 %t64, %batch_index, ${1 if plan.scalar_bias else "%M" if "bias_row" in plan.problem.stages else "%N"};
     mad.lo.u64 %bias, %t64, ${plan.arrays["bias"][1]}, %bias;
 % endif
 % if "residual" in plan.arrays:
-    // from an element of C to its residual
+    // %residual: bytes from an element of C to its residual
     sub.u64 %residual, %residual, %C;
 % endif
 </%def>
 
-## The product itself, before beta C is added.
+## Scales, before beta C is added.
 <%def name="scale_product(registers, at, offset, guard, row, column)">
 ${run([s for s in plan.problem.stages if s.startswith("scale")], registers, at, offset, guard, row, column)}\
 </%def>
@@ -54,7 +54,7 @@ ${stages[stage](registers, at, offset, guard, row, column)}\
     }
 </%def>
 
-## Element ``index`` of an array, in the type of sums, into %v.
+## %v = element ``index`` of an array, in the epilogue's type.
 <%def name="element(name, index, guard)">
 <% kind, size = plan.arrays[name] %>\
     add.u32 %index, ${index[0]}, ${index[1]};
@@ -67,7 +67,7 @@ ${load(kind, "%elem_addr", guard)}\
 % endif
 </%def>
 
-## What an address holds, in the type of sums, into %v.
+## %v = the element at an address, in the epilogue's type.
 <%def name="load(kind, at, guard)">
 % if kind == plan.epilogue_type:
     ${guard}ld.global.nc.${kind} %v, [${at}];
@@ -113,26 +113,26 @@ ${each("bias", plan.add, registers, guard, ("%zero_index", 0) if plan.scalar_bia
 </%def>
 <%def name="residual(registers, at, offset, guard, row, column)">
     add.u64 %elem_addr, ${at}, %residual;
-${ptx.load("%elem_addr", offset, guard)}\
+${c_elements.load("%elem_addr", offset, guard)}\
 % for q, r in enumerate(registers):
     ${guard}${plan.add} ${r}, ${r}, ${plan.c_values[q]};
 % endfor
 </%def>
-## NaN stays NaN.
+## ReLU; NaN stays NaN.
 <%def name="relu(registers, at, offset, guard, row, column)">
 % for r in registers:
     ${guard}setp.le.${plan.epilogue_type} %low, ${r}, ${plan.zero};
     ${guard}selp.${plan.epilogue_type} ${r}, ${plan.zero}, ${r}, %low;
 % endfor
 </%def>
-## x times a logistic function, by ex2 and rcp, which err by 2 units of the last place.
+## SiLU: x times the logistic function, by ex2.approx and rcp.approx (2 ulp each).
 <%def name="silu(registers, at, offset, guard, row, column)">
 % for r in registers:
     ${guard}mul.rn.f32 %v, ${r}, ${plan.MINUS_LOG2E};
 ${logistic(r, guard)}\
 % endfor
 </%def>
-## The form with tanh, as x times a logistic function.
+## GELU in its tanh form, written as x times a logistic function.
 <%def name="gelu(registers, at, offset, guard, row, column)">
 % for r in registers:
     ${guard}mul.rn.f32 %v, ${r}, ${r};
@@ -141,7 +141,7 @@ ${logistic(r, guard)}\
 ${logistic(r, guard)}\
 % endfor
 </%def>
-## r becomes r / (1 + 2^%v).
+## r = r / (1 + 2^%v).
 <%def name="logistic(r, guard)">
     ${guard}ex2.approx.ftz.f32 %v, %v;
     ${guard}add.rn.f32 %v, %v, 0f3F800000;

@@ -1,4 +1,4 @@
-## Nothing follows the product.
+## No fused operations.
 <%def name="setup()"></%def>
 <%def name="registers()"></%def>
 <%def name="scale_subtile(chunk)"></%def>

@@ -1,11 +1,11 @@
-## Slices of K are added to C by red, in whatever order they finish, on a C that holds beta C before.
-<%namespace name="ptx" file="/epilogue/c_elements.mako"/>
+## Each slice of K adds its sums to C by red.global, in the order in which the slices finish. C holds beta C before.
+<%namespace name="c_elements" file="/epilogue/c_elements.mako"/>
 <%namespace name="batch" file="/sched/batch.mako"/>
-<%namespace name="place" file="/${context['plan'].c_addr}"/>
+<%namespace name="c_addr" file="/${context['plan'].c_addr}"/>
 <%def name="prepare()">
 % if plan.reduction.uses_flag:
 
-    // ---- slice 0 leaves beta C in the tile, while its first stages arrive, and raises the tile's flag
+    // ---- split K: slice 0 stores beta C to the tile while its first stages load, then sets the tile's flag
     .reg .b64 %flag;
     mov.u32 %t0, %ctaid.x;
     mov.u32 %t1, %ctaid.y;
@@ -34,16 +34,16 @@ SCALE_C:
 % if plan.gather_loads < plan.threads:
     setp.lt.and.u32 %in_bounds, %i, ${plan.gather_loads}, %in_bounds;
 % endif
-${place.one("%addr", "%c_row", "%c_col", plan.c_base, "%ldc", plan.c_bytes)}\
+${c_addr.element("%addr", "%c_row", "%c_col", plan.c_base, "%ldc", plan.c_bytes)}\
 % for q in range(plan.vec_c):
     mov.${plan.epilogue_type} ${plan.row[q]}, ${plan.zero};
 % endfor
     and.pred %p, %in_bounds, %has_beta;
-${ptx.load("%addr", 0, "@%p ")}\
+${c_elements.load("%addr", 0, "@%p ")}\
 % for q in range(plan.vec_c):
     @%p ${plan.mul} ${plan.row[q]}, ${plan.c_values[q]}, %beta;
 % endfor
-${ptx.store([plan.row[q] for q in range(plan.vec_c)], "%addr", 0, "@%in_bounds ")}\
+${c_elements.store([plan.row[q] for q in range(plan.vec_c)], "%addr", 0, "@%in_bounds ")}\
     add.u32 %i, %i, ${plan.threads};
     setp.lt.u32 %p, %i, ${plan.gather_loads};
     @%p bra SCALE_C;
@@ -62,7 +62,7 @@ C_SCALED:
     mov.b64 %out, ${plan.c_base};
     mov.b32 %ldo, %ldc;
 % if plan.reduction.uses_flag:
-    // wait for the flag; the last slice to see it lowers it again
+    // wait: slice 0 has scaled the tile; the last slice clears the flag for the next launch
     setp.ne.u32 %p, %thread, 0;
     @%p bra FLAG_SET;
 WAIT_FLAG:
@@ -83,7 +83,7 @@ FLAG_SET:
 ${store_c.store_tile(math, store_op, False)}\
 </%def>
 
-<%def name="store_vector(registers, at, offset, guard, add, row, column)">
+<%def name="store_vector(registers, at, offset, guard, add_c, row, column)">
 % if plan.has_vector_red and len(registers) > 1:
     ${guard}red.global.v${len(registers)}.f32.add [${at}+${offset}], ${plan.operand_list(registers)};
 % else:

@@ -1,9 +1,10 @@
-## Passes over C that are launches of their own, each thread a vector of a row.
-<%namespace name="ptx" file="/epilogue/c_elements.mako"/>
+## Auxiliary kernels over C: scale C by beta before red.global, or reduce the partial sums of the workspace. Each thread
+## computes vectors of a row.
+<%namespace name="c_elements" file="/epilogue/c_elements.mako"/>
 <%namespace name="batch" file="/sched/batch.mako"/>
 <%namespace name="fused_ops" file="/${context['plan'].fused_ops}"/>
 <%namespace name="pdl" file="/ptx/pdl.mako"/>
-<%namespace name="place" file="/${context['plan'].c_addr}"/>
+<%namespace name="c_addr" file="/${context['plan'].c_addr}"/>
 <%def name="entries()">
 % if plan.reduction.prescales_c:
 ${entry("scale")}\
@@ -14,7 +15,7 @@ ${entry("reduce")}\
 
 <%def name="entry(name)">
 
-// C = beta C${" + the sums of all slices, slice by slice" if plan.reduction.stores_partials else ""}
+// C = beta C${" + alpha A B, from the partial sums of all slices in slice order" if plan.reduction.stores_partials else ""}
 .visible .entry ${plan.entry}_${name}(
     .param .u64 C, .param .u64 W, ${"".join(line + " " for line in plan.epilogue_parameters + plan.batch_parameters + plan.c_table_parameters)}.param .u32 M, .param .u32 N, .param .u32 ldc, .param .u32 shift,
     .param .${plan.epilogue_type} beta${", .param .u32 slices" if plan.reduction.stores_partials else ""}
@@ -42,7 +43,7 @@ ${fused_ops.setup()}\
 % endif
 ${pdl.trigger_and_wait()}\
     mov.u32 %thread, %tid.x;
-    // 2^shift threads along a row; blocks walk down the rows
+    // 2^shift threads along a row; each block loops over rows
     mov.u32 %t0, %ctaid.x;
     shl.b32 %t0, %t0, %shift;
     mov.u32 %c_col, 1;
@@ -63,13 +64,13 @@ ${pdl.trigger_and_wait()}\
     @!%in_bounds bra DONE;
     ${plan.setp_ne} %has_beta, %beta, ${plan.zero};
 ROW_LOOP:
-${place.one("%addr", "%c_row", "%c_col", plan.c_base, "%ldc", plan.c_bytes)}\
+${c_addr.element("%addr", "%c_row", "%c_col", plan.c_base, "%ldc", plan.c_bytes)}\
 % for q in range(plan.vec_c):
     mov.${plan.epilogue_type} ${plan.row[q]}, ${plan.zero};
 % endfor
 % if plan.reduction.stores_partials:
     mul.wide.u32 %t64, %c_row, %N;
-${place.column("%c_col")}\
+${c_addr.column("%c_col")}\
     add.u64 %t64, %t64, %u64;
     mad.lo.u64 %partial_ptr, %t64, ${plan.epilogue_bytes}, %W;
     mul.wide.u32 %slice_bytes, %M, %N;
@@ -95,14 +96,14 @@ ADD_SLICE:
 % if plan.reduction.stores_partials:
 ${fused_ops.scale_product([plan.row[q] for q in range(plan.vec_c)], "%addr", 0, "", ("%c_row", 0), ("%c_col", 0))}\
 % endif
-${ptx.load("%addr", 0, "@%has_beta ")}\
+${c_elements.load("%addr", 0, "@%has_beta ")}\
 % for q in range(plan.vec_c):
     @%has_beta ${plan.fma} ${plan.row[q]}, ${plan.c_values[q]}, %beta, ${plan.row[q]};
 % endfor
 % if plan.reduction.stores_partials:
 ${fused_ops.finish([plan.row[q] for q in range(plan.vec_c)], "%addr", 0, "", ("%c_row", 0), ("%c_col", 0))}\
 % endif
-${ptx.store([plan.row[q] for q in range(plan.vec_c)], "%addr", 0, "")}\
+${c_elements.store([plan.row[q] for q in range(plan.vec_c)], "%addr", 0, "")}\
     add.u32 %c_row, %c_row, %row_step;
     setp.lt.u32 %p, %c_row, %M;
     @%p bra ROW_LOOP;

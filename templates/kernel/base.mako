@@ -1,4 +1,4 @@
-## What every module has: header, directives, the entry and its parameters.
+## The frame of every module: header, directives, entry, parameters and the registers of the register table.
 % for line in header_lines:
 // ${line}
 % endfor

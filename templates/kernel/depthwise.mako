@@ -1,9 +1,9 @@
-## The schedule of strips: a thread has results one behind the other, loads what they share of the image once, and stages
-## nothing. Lanes lie along what is contiguous; other results and other taps are looked up.
+## Depthwise schedule: a thread computes a strip of consecutive results and loads each pixel of their windows once, without
+## shared memory. Lanes are along the contiguous axis; other axes of results and taps come from tables.
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="convert" file="/ptx/convert.mako"/>\
-<%namespace name="seen" file="/math/load_pixels.mako"/>\
+<%namespace name="pixels" file="/math/load_pixels.mako"/>\
 <%namespace name="pdl" file="/ptx/pdl.mako"/>\
 <%namespace name="store_op" file="/${context['plan'].store_op}"/>\
 <%namespace name="store_c" file="/${context['plan'].store_c}"/>\
@@ -14,7 +14,7 @@
     .reg .b16 %elem16;
     .reg .${plan.epilogue_type} %alpha, %beta;
     ${plan.pixels.declaration} ${plan.words.declaration} ${plan.halves.declaration}
-% for name in ("lanes", "results", "steps", *plan.NUMBERS):
+% for name in ("lanes", "results", "steps", *plan.STRIDES):
     .reg .b32 %n_${name};
     ld.param.u32 %n_${name}, [${name}];
 % endfor
@@ -24,7 +24,7 @@
     ld.param.${plan.epilogue_type} %alpha, [alpha];  ld.param.${plan.epilogue_type} %beta, [beta];
     mov.b32 %ldc, 0;
 ${pdl.early_trigger()}\
-${ptx.banner("which results: lanes side by side, a strip of each")}\
+${ptx.banner("block to results: adjacent lanes, a strip of results each")}\
     mov.u32 %thread, %tid.x;
     mov.u32 %t0, %ctaid.x;
     add.u32 %t1, %n_lanes, ${plan.lanes - 1};
@@ -34,7 +34,7 @@ ${ptx.banner("which results: lanes side by side, a strip of each")}\
     sub.u32 %lane, %t0, %t1;
     and.b32 %t0, %thread, ${plan.config.nl - 1};
     mad.lo.u32 %lane, %lane, ${plan.config.nl}, %t0;
-    mul.lo.u32 %lane, %lane, ${plan.wide};
+    mul.lo.u32 %lane, %lane, ${plan.vec};
     shr.u32 %t0, %thread, ${plan.log2_lanes};
     mad.lo.u32 %strip_row, %strip_row, ${plan.config.ml}, %t0;
     mov.u32 %strip_start, %ctaid.y;
@@ -44,7 +44,7 @@ ${ptx.banner("which results: lanes side by side, a strip of each")}\
     setp.lt.and.u32 %in_bounds, %strip_row, %t0, %in_bounds;
     sub.u32 %t0, %t0, 1;
     min.u32 %strip_row, %strip_row, %t0;
-    sub.u32 %t0, %n_lanes, ${plan.wide};
+    sub.u32 %t0, %n_lanes, ${plan.vec};
     min.u32 %lane, %lane, %t0;
     ld.param.u64 %table, [of_results];
     cvta.to.global.u64 %table, %table;
@@ -69,7 +69,7 @@ ${ptx.banner("which results: lanes side by side, a strip of each")}\
 % endfor
     ${plan.weights.declaration}
 ${pdl.wait()}\
-${ptx.banner(f"taps of other axes one by one, {plan.strip.taps} of the strip's at once")}\
+${ptx.banner(f"tap loop: over the taps of other axes; the {plan.strip.taps} taps along the strip are unrolled")}\
     mov.u32 %tap, 0;
     .pragma "nounroll";
 TAP_LOOP:
@@ -79,23 +79,23 @@ TAP_LOOP:
     add.u32 %at_word, %word, %tap_word;
     add.u32 %tap_w, %tap_w, %w;
 % for r in range(plan.strip.taps):
-% for v in range(plan.wide):
+% for v in range(plan.vec):
     mad.lo.u32 %t0, %n_lane_w, ${v}, %tap_w;
     mad.wide.s32 %t64, %t0, ${plan.size}, ${plan.filters};
 ${weight(plan.weights[r, v])}\
 % endfor
     add.u32 %tap_w, %tap_w, %n_row_w;
 % endfor
-% for row, before, pairs in plan.seen:
+% for row, previous, products in plan.window_pixels:
     // pixel ${row} of the strip
-% if row > before:
-    mad.lo.u32 %at_x, %n_row_x, ${row - before}, %at_x;
-    mad.lo.u32 %at_word, %n_row_word, ${row - before}, %at_word;
+% if row > previous:
+    mad.lo.u32 %at_x, %n_row_x, ${row - previous}, %at_x;
+    mad.lo.u32 %at_word, %n_row_word, ${row - previous}, %at_word;
 % endif
-${seen.inside()}\
-${seen.pixels("%t64", "@!%skip ")}\
-% for i, r in pairs:
-% for v in range(plan.wide):
+${pixels.locate()}\
+${pixels.load("%t64", "@!%skip ")}\
+% for i, r in products:
+% for v in range(plan.vec):
     fma.rn.${plan.epilogue_type} ${plan.acc[i, v]}, ${plan.pixels[v]}, ${plan.weights[r, v]}, ${plan.acc[i, v]};
 % endfor
 % endfor
@@ -103,7 +103,7 @@ ${seen.pixels("%t64", "@!%skip ")}\
     add.u32 %tap, %tap, 1;
     setp.lt.u32 %p, %tap, %n_steps;
     @%p bra TAP_LOOP;
-${ptx.banner("the strip leaves")}\
+${ptx.banner(f"epilogue: {plan.epilogue_summary}")}\
 ${store_op.store_tiles(store_c, None, store_op)}\
 <%def name="after_entry()"></%def>\
 <%def name="weight(into)">

@@ -1,11 +1,11 @@
-## The schedule of gradients of filters of one channel: a thread goes from strip to strip of results, and keeps the sums of
-## all taps; blocks leave theirs in the workspace [slice][filter][tap].
+## Schedule of depthwise filter gradients: a thread loops over strips of results and accumulates all taps of a filter; blocks
+## store their sums in the workspace [slice][filter][tap].
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
-<%namespace name="seen" file="/math/load_pixels.mako"/>\
+<%namespace name="pixels" file="/math/load_pixels.mako"/>\
 <%namespace name="pdl" file="/ptx/pdl.mako"/>\
 <%namespace name="aux_kernels" file="/epilogue/depthwise_wgrad_sums.mako"/>\
-<% s, n, threads = plan.strip, plan.wide, plan.threads %>\
+<% s, n, threads = plan.strip, plan.vec, plan.threads %>\
     .reg .b64 %A, %B, %W, %t64, %table, %taps;
     .reg .b32 %t0, %t1, %t2, %thread, %lane, %l, %smem, %strip_start, %guard, %high, %tile, %slice, %strip_index, %strip_step, %row, %strip;
     .reg .b32 %x, %word, %y, %w, %group_x, %own_word, %group_y, %at_x, %at_word, %unused;
@@ -13,8 +13,8 @@
     .reg .b16 %elem16;
     .reg .${plan.epilogue_type} %alpha, %v;
     ${plan.pixels.declaration} ${plan.words.declaration} ${plan.halves.declaration}
-    ${plan.given.declaration} ${plan.places.declaration}
-% for name in (*plan.COUNTS, *plan.NUMBERS):
+    ${plan.result_grads.declaration} ${plan.tap_offsets.declaration}
+% for name in (*plan.COUNTS, *plan.STRIDES):
     .reg .b32 %n_${name};
     ld.param.u32 %n_${name}, [${name}];
 % endfor
@@ -47,13 +47,13 @@ ${pdl.early_trigger()}\
     mul.lo.u32 %group_y, %tile, %n_group_y;
 % endif
 % for k in range(s.steps):
-    ld.global.nc.v4.b32 {${plan.places[k, 0]}, ${plan.places[k, 1]}, %unused, %w}, [%taps+${16 * k}];
+    ld.global.nc.v4.b32 {${plan.tap_offsets[k, 0]}, ${plan.tap_offsets[k, 1]}, %unused, %w}, [%taps+${16 * k}];
 % endfor
 % for r in plan.acc.all:
     mov.${plan.epilogue_type} ${r}, ${plan.zero};
 % endfor
 ${pdl.wait()}\
-${ptx.banner("strip by strip: results, and what they see by all taps")}\
+${ptx.banner("strip loop: result gradients times the pixels of their windows, all taps")}\
     .pragma "nounroll";
 STRIP_LOOP:
     setp.ge.u32 %p, %strip_index, %n_units;
@@ -88,25 +88,25 @@ STRIP_LOOP:
     add.u32 %t0, %strip_start, ${i};
     setp.lt.and.u32 %p, %t0, %n_results, %in_bounds;
     mad.wide.s32 %t64, %y, ${plan.size}, ${plan.results};
-${seen.pixels("%t64", "@%p ")}\
+${pixels.load("%t64", "@%p ")}\
 % for v in range(n):
-    mov.${plan.epilogue_type} ${plan.given[i, v]}, ${plan.pixels[v]};
+    mov.${plan.epilogue_type} ${plan.result_grads[i, v]}, ${plan.pixels[v]};
 % endfor
     add.u32 %y, %y, %n_row_y;
 % endfor
 % for k, numbers in enumerate(s.numbers):
-    add.u32 %at_x, %x, ${plan.places[k, 0]};
-    add.u32 %at_word, %word, ${plan.places[k, 1]};
-% for row, before, pairs in plan.seen:
-% if row > before:
-    mad.lo.u32 %at_x, %n_row_x, ${row - before}, %at_x;
-    mad.lo.u32 %at_word, %n_row_word, ${row - before}, %at_word;
+    add.u32 %at_x, %x, ${plan.tap_offsets[k, 0]};
+    add.u32 %at_word, %word, ${plan.tap_offsets[k, 1]};
+% for row, previous, products in plan.window_pixels:
+% if row > previous:
+    mad.lo.u32 %at_x, %n_row_x, ${row - previous}, %at_x;
+    mad.lo.u32 %at_word, %n_row_word, ${row - previous}, %at_word;
 % endif
-${seen.inside()}\
-${seen.pixels("%t64", "@!%skip ")}\
-% for i, r in pairs:
+${pixels.locate()}\
+${pixels.load("%t64", "@!%skip ")}\
+% for i, r in products:
 % for v in range(n):
-    fma.rn.${plan.epilogue_type} ${plan.acc[numbers[r], v]}, ${plan.pixels[v]}, ${plan.given[i, v]}, ${plan.acc[numbers[r], v]};
+    fma.rn.${plan.epilogue_type} ${plan.acc[numbers[r], v]}, ${plan.pixels[v]}, ${plan.result_grads[i, v]}, ${plan.acc[numbers[r], v]};
 % endfor
 % endfor
 % endfor

@@ -1,4 +1,4 @@
-## The schedule in which every warp copies and computes: a ring of stages, one barrier a pass.
+## Multistage schedule: every warp copies and computes. A ring of shared-memory stages, one barrier per K iteration.
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="pdl" file="/ptx/pdl.mako"/>\
@@ -12,8 +12,8 @@
 <%namespace name="store_op" file="/${context['plan'].store_op}"/>\
 <%namespace name="store_c" file="/${context['plan'].store_c}"/>\
 <%namespace name="aux_kernels" file="/epilogue/splitk_kernels.mako"/>\
-<%namespace name="reader" file="/${context['plan'].reader}"/>\
-<%namespace name="repacked" file="/addr/packed.mako"/>\
+<%namespace name="fragments" file="/${context['plan'].fragment_addr}"/>\
+<%namespace name="packed" file="/addr/packed.mako"/>\
 <%
     operands = ((copy_a, addr_a, plan.a), (copy_b, addr_b, plan.b))
     last = plan.steps - 1
@@ -30,24 +30,25 @@
     ld.param.u32 %lda, [lda];  ld.param.u32 %ldb, [ldb];  ld.param.u32 %ldc, [ldc];
     ld.param.${plan.epilogue_type} %alpha, [alpha];  ld.param.${plan.epilogue_type} %beta, [beta];
 ${batch.registers()}\
-${repacked.places()}\
+${packed.operand_addresses()}\
 ${pdl.early_trigger()}\
     mov.u32 %thread, %tid.x;
     mov.u32 %smem, smem;
-${ptx.banner("which tile of C, which slice of K")}\
+${ptx.banner("block to tile: tile of C, slice of K")}\
 ${raster.tile()}\
 ${batch.from_block()}\
 ${batch.offset_operands()}\
-${raster.slice()}\
+${raster.k_iterations()}\
 % for copy, addr, x in operands:
-${ptx.banner(f"{x.name.upper()}: {len(x.pieces)} loads of {x.copy_bytes} bytes a thread and stage, {copy.title(x)}")}\
+${ptx.banner(f"{x.name.upper()}: {len(x.loads)} copies of {x.copy_bytes} bytes per thread and stage, {copy.title(x)}")}\
 ${addr.setup(x)}\
 ${copy.setup(x)}\
 % endfor
-${ptx.banner(f"prologue: {plan.stages - 1} stages in flight; the first takes what K leaves over")}\
+${ptx.banner(f"prologue: fill {plan.stages - 1} of {plan.stages} stages; the first holds the remainder of K")}\
 ${pdl.wait()}\
     mov.u32 %write_stage, %smem;
 % for s in range(plan.stages - 1):
+    // stage ${s}
     setp.gt.u32 %issue, %k_iters, ${s};
 % for copy, addr, x in operands:
 ${copy.start(addr, x, "%write_stage", "%issue", s == 0)}\
@@ -58,19 +59,20 @@ ${addr.advance(x, s == 0)}\
 % endif
     add.u32 %write_stage, %write_stage, ${plan.stage_bytes};
 % endfor
-% if plan.hold:
+% if plan.defers_sts:
     setp.gt.u32 %has_load, %k_iters, ${plan.stages - 1};
 % for copy, addr, x in operands:
-${copy.ahead(addr, x, "%has_load")}\
+${copy.prologue_load(addr, x, "%has_load")}\
 % if not x.asynchronous:
 ${addr.advance(x, False)}\
 % endif
 % endfor
 % endif
 ${store_op.prepare()}\
-${ptx.banner("which rows and columns this thread multiplies")}\
-${reader.setup()}\
-${math.clear()}\
+${ptx.banner("fragments: rows and columns of this thread, its shared-memory addresses")}\
+${fragments.setup()}\
+${math.clear_accumulators()}\
+${ptx.banner("wait: stage 0 is in shared memory")}\
 % if plan.asynchronous:
     cp.async.wait_group ${plan.wait};
 % endif
@@ -81,54 +83,57 @@ ${math.clear()}\
     mov.u32 %read_slot, 0;
     add.u32 %smem_end, %smem, ${plan.stages * plan.stage_bytes};
 % for x in plan.operands:
-% if x.ahead:
+% if x.prefetches:
 ${math.read(x, 0, 0)}\
 % endif
 % endfor
-${ptx.banner(f"main loop: {plan.steps} steps of K a pass")}\
+${ptx.banner(f"K loop: {plan.config.u} of K per iteration, {plan.steps} steps per warp")}\
     .pragma "nounroll";
 K_LOOP:
+    // is there a stage to prefetch, and an iteration after this one
     add.u32 %t0, %k_iter, ${plan.stages - 1};
     setp.lt.u32 %prefetch, %t0, %k_iters;
-% if plan.hold:
+% if plan.defers_sts:
     add.u32 %t0, %k_iter, ${plan.stages};
     setp.lt.u32 %has_load, %t0, %k_iters;
 % endif
     add.u32 %k_iter, %k_iter, 1;
     setp.lt.u32 %has_next, %k_iter, %k_iters;
 % for k in range(plan.steps):
-    // step ${k}
+    // step ${k} of ${plan.steps}
 % for x in plan.operands:
-% if not x.ahead:
+% if not x.prefetches:
 ${math.read(x, k, 0)}\
 % endif
 % endfor
 % if k == last:
-% if not plan.hold:
+% if not plan.defers_sts:
 % for copy, addr, x in operands:
-${copy.late(addr, x, "%write_stage", "%prefetch")}\
+${copy.store_stage(addr, x, "%write_stage", "%prefetch")}\
 % endfor
 % endif
-${reader.advance()}\
+    // on to the next stage
+${fragments.advance()}\
+${ptx.banner("wait: the next stage is in shared memory, and every warp has read this one")}\
 % if plan.asynchronous:
     cp.async.wait_group ${plan.wait};
 % endif
     bar.sync 0;
 % endif
 % for x in plan.operands:
-% if x.ahead:
+% if x.prefetches:
 ${math.read(x, 0 if k == last else k + 1, x.buffer(k + 1), "@%has_next " if k == last else "")}\
 % endif
 % endfor
 % if k == plan.config.prefetch_k:
-% if plan.hold:
+% if plan.defers_sts:
 % for copy, addr, x in operands:
-${copy.held(addr, x, "%write_stage", "%prefetch", "%has_load")}\
+${copy.store_then_load(addr, x, "%write_stage", "%prefetch", "%has_load")}\
 ${addr.advance(x, False)}\
 % endfor
 % else:
 % for copy, addr, x in operands:
-${copy.early(addr, x, "%write_stage", "%prefetch")}\
+${copy.load_stage(addr, x, "%write_stage", "%prefetch")}\
 ${addr.advance(x, False)}\
 % endfor
 % endif
@@ -138,12 +143,13 @@ ${addr.advance(x, False)}\
 % endif
 ${math.multiply(k)}\
 % endfor
+    // the stage to fill next, around the ring
     add.u32 %write_stage, %write_stage, ${plan.stage_bytes};
     setp.eq.u32 %wrap, %write_stage, %smem_end;
     selp.b32 %write_stage, %smem, %write_stage, %wrap;
     @%has_next bra.uni K_LOOP;
 EPILOGUE:
 ${pdl.late_trigger()}\
-${ptx.banner("the tile leaves")}\
+${ptx.banner(f"epilogue: {plan.epilogue_summary}")}\
 ${store_op.store_tiles(store_c, math, store_op)}\
-<%def name="after_entry()">${aux_kernels.entries()}${repacked.entries()}</%def>\
+<%def name="after_entry()">${aux_kernels.entries()}${packed.entries()}</%def>\

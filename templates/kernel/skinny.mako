@@ -1,11 +1,12 @@
-## The schedule without shared stages: each thread loads what it multiplies, several loads ahead, and shares only sums.
+## Skinny schedule: each thread loads its operands from global memory to registers, several loads ahead. Shared memory
+## only holds the partial sums of threads that split K.
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="raster" file="/${context['plan'].raster}"/>\
 <%namespace name="pdl" file="/ptx/pdl.mako"/>\
 <%namespace name="batch" file="/sched/batch.mako"/>\
 <%namespace name="addr" file="/addr/skinny.mako"/>\
-<%namespace name="places" file="/${context['plan'].places}"/>\
+<%namespace name="thread_map" file="/${context['plan'].thread_map}"/>\
 <%namespace name="math" file="/${context['plan'].math}"/>\
 <%namespace name="store_op" file="/${context['plan'].store_op}"/>\
 <%namespace name="store_c" file="/${context['plan'].store_c}"/>\
@@ -26,62 +27,62 @@ ${batch.registers()}\
 ${pdl.early_trigger()}\
     mov.u32 %thread, %tid.x;
     mov.u32 %smem, smem;
-${ptx.banner("which tile of C, which slice of K")}\
+${ptx.banner("block to tile: tile of C, slice of K")}\
 ${raster.tile()}\
 ${batch.from_block()}\
 ${batch.offset_operands()}\
-${raster.share()}\
-${ptx.banner("which elements this thread takes")}\
-${places.setup()}\
-${math.clear()}\
+${raster.k_slice()}\
+${ptx.banner("operands: rows, columns and K positions of this thread")}\
+${thread_map.setup()}\
+${math.clear_accumulators()}\
 ${pdl.wait()}\
-    // whole passes of ${plan.config.u}
+    // K iterations of ${plan.config.u}, without the remainder of K
     shr.u32 %k_iters, %k_len, ${plan.log2_u};
     setp.ne.u32 %in_k, %k_iters, 0;
-% if plan.ahead:
+% if plan.prefetches:
 % for s in steps:
 ${addr.load(x, s, "@%in_k ")}\
 % endfor
 % endif
 ${store_op.prepare()}\
     @!%in_k bra.uni K_TAIL;
-${ptx.banner(f"main loop: {plan.steps} steps a pass")}\
+${ptx.banner(f"K loop: {plan.config.u} of K per iteration, {plan.steps} steps per thread")}\
     mov.u32 %k_iter, 0;
     .pragma "nounroll";
 K_LOOP:
     add.u32 %k_iter, %k_iter, 1;
     setp.lt.u32 %in_k, %k_iter, %k_iters;
-% if not plan.ahead:
+% if not plan.prefetches:
 % for s in steps:
 ${addr.load(x, s)}\
 % endfor
 % endif
 % for s in steps:
-    // step ${s}
+    // step ${s} of ${plan.steps}
 ${addr.load(y, s)}\
 ${math.multiply(s)}\
-% if plan.ahead:
+% if plan.prefetches:
 ${addr.load(x, s, "@%in_k ", following=True)}\
 % endif
 % endfor
 ${addr.advance(x)}\
 ${addr.advance(y)}\
     @%in_k bra.uni K_LOOP;
-${ptx.banner("what is left of K")}\
+${ptx.banner("K remainder: predicated loads, zeros past the end of K")}\
 K_TAIL:
     shl.b32 %t0, %k_iters, ${plan.log2_u};
-${places.rest()}\
+${thread_map.remainder()}\
 % for s in steps:
     setp.lt.u32 %in_k, %k_pos, %t0;
 ${addr.load(x, s, "@%in_k ", zeros=True)}\
 ${addr.load(y, s, "@%in_k ", zeros=True)}\
 ${math.multiply(s)}\
-    add.u32 %k_pos, %k_pos, ${plan.reach};
+    add.u32 %k_pos, %k_pos, ${plan.step_stride};
 % endfor
-${places.ragged(math)}\
+${thread_map.unaligned_elements(math)}\
 EPILOGUE:
 ${pdl.late_trigger()}\
-${ptx.banner("threads that share K add their sums, and the tile leaves")}\
-${math.meet()}\
+${ptx.banner(f"epilogue: add the sums of threads that split K; {plan.epilogue_summary}")}\
+${math.reduce_lanes()}\
 ${store_op.store_tiles(store_c, math, store_op)}\
 <%def name="after_entry()">${aux_kernels.entries()}</%def>\

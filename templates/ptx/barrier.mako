@@ -1,4 +1,4 @@
-## Waiting: mbarriers, and the threads of one warpgroup.
+## Waits on mbarriers, and barriers among the threads of one warpgroup.
 <%def name="wait(at, parity, order='')">
     {
     .reg .pred %ready;
@@ -8,7 +8,7 @@ WAIT:
     }
 </%def>
 
-## Barriers 2 and 3, by immediate numbers: a number in a register would reserve all sixteen.
+## Named barriers 2 and 3, as immediates: a barrier number in a register would reserve all sixteen.
 <%def name="warpgroup(count)">
 % if count == 1:
     bar.sync 2, 128;
@@ -26,7 +26,7 @@ JOIN:
 % endif
 </%def>
 
-## One of two warpgroups' turns at a thing: the other passes it on.
+## Two warpgroups take turns: ``sync`` waits for the other, ``arrive`` lets the other go on.
 <%def name="turn(what, first)">
     {
     .reg .pred %warpgroup_1;
@@ -40,7 +40,7 @@ JOIN:
     }
 </%def>
 
-## On to the next stage of a ring; the parity to wait for changes where it begins anew.
+## The next stage of the ring; the parity to wait for flips when the ring wraps.
 <%def name="advance(stages)">
     add.u32 %stage, %stage, 1;
     setp.eq.u32 %wrap, %stage, ${stages};

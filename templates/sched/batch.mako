@@ -1,4 +1,4 @@
-## Which item of a batch a block computes. %batch_index counts from the batch's first item, %item from the launch's.
+## The batch item that a block computes. %item counts from the first item of this launch, %batch_index from that of the batch.
 <%def name="registers()">
 % if plan.batched:
     .reg .b32 %item, %items, %first_item, %batch_index;
@@ -7,7 +7,7 @@
 % endif
 </%def>
 
-## Slices lie along z, of all items each.
+## grid.z counts slices of K, and the items of the launch within each slice.
 <%def name="from_block()">
 % if plan.batched:
     mov.u32 %item, %ctaid.z;
@@ -22,7 +22,7 @@ ${c_address()}\
 % endif
 </%def>
 
-## From the number of a tile among those of all items; %each: tiles of an item.
+## The item from a tile's index among the tiles of all items; %each: tiles of an item.
 <%def name="from_tile()">
 % if plan.batched:
     div.u32 %item, %tile, %each;
@@ -32,21 +32,21 @@ ${c_address()}\
 % endif
 </%def>
 
-## Where the item's C is.
+## The address of the item's C.
 <%def name="c_address()">
     add.u32 %batch_index, %first_item, %item;
     cvt.u64.u32 %t64, %batch_index;
     mad.lo.u64 %item_c, %t64, %by_c, %C;
 </%def>
 
-## Its places in tensors A and B: the first, where all items share one.
+## The item's coordinates in tensors A and B: 0 where all items share one matrix.
 <%def name="tensor_coordinates()">
 % for register, last in zip(plan.item_at, plan.last_item):
     min.u32 ${register}, ${plan.item_number}, ${last};
 % endfor
 </%def>
 
-## Moves the addresses of operands to the item's; copies of operands are the launch's own.
+## Moves A and B to the item's matrices; packed copies count items from the first of the launch.
 <%def name="offset_operands()">
 % if plan.batched:
 % for x in plan.operands:
@@ -57,7 +57,7 @@ ${c_address()}\
 % endif
 </%def>
 
-## The number of the block's tile among those of all items, from its number in the item.
+## The tile's index among the tiles of all items, from its index in the item.
 <%def name="tile_index(tile)">
 % if plan.batched:
     mov.u32 %t1, %nctaid.x;
@@ -67,7 +67,7 @@ ${c_address()}\
 % endif
 </%def>
 
-## Of the specialised schedule: places along items of tensors, and the last there are.
+## Warp-specialised schedule: registers of batch coordinates, and the last coordinate of each tensor.
 <%def name="last_coordinates()">
 % if plan.batched:
     .reg .b32 %each, %in_item, ${", ".join(plan.item_at + plan.last_item)};

@@ -48,7 +48,7 @@ def lane_start(x, lane: int) -> tuple[int, int]:
 
 def address(x, read, lane: int) -> int:
     """Where a lane reads: its own address with bits turned over, and an offset."""
-    return (x.at(*lane_start(x, lane)) ^ read.turn) + read.offset
+    return (x.at(*lane_start(x, lane)) ^ read.swizzle) + read.offset
 
 
 def names(registers: str) -> list[str]:
@@ -59,7 +59,7 @@ def load(x, memory, step: int, buffer: int) -> dict[str, list[list[float]]]:
     """The registers of all lanes after the fragment loads of a step: of each the elements it holds."""
     held: dict[str, list[list[float]]] = {}
     run = max(4 // x.bytes, 1)
-    for read in x.reads(step, buffer):
+    for read in x.fragment_loads(step, buffer):
         if read.kind in ("x2", "x4"):
             for n, name in enumerate(names(read.registers)):
                 rows = [address(x, read, 8 * n + i) for i in range(8)]
@@ -79,7 +79,7 @@ def load(x, memory, step: int, buffer: int) -> dict[str, list[list[float]]]:
         else:
             for n, name in enumerate(names(read.registers)):
                 held[name] = [[memory[address(x, read, lane) + n * x.bytes]] for lane in range(32)]
-    for to, low, high, selector in x.partings(buffer):
+    for to, low, high, selector in x.byte_permutes(buffer):
         picks = [int(c) for c in reversed(selector[2:])]
         held[to] = [[(held[low][lane] + held[high][lane])[i] for i in picks] for lane in range(32)]
     return held
@@ -127,7 +127,7 @@ def test_a_warp_multiplies_what_lanes_hold(dtype, compute, layout, tile, target)
                 row = p.a.lane_of_c.of(lane) + p.a.offset(i)
                 column = p.b.lane_of_c.of(lane) + p.b.offset(j)
                 value = sums[p.sum_at(i, j)][lane]
-                assert (value[p.b.held[j][2]] if p.packed else value) == whole[row, column]
+                assert (value[p.b.c_positions[j][2]] if p.packed else value) == whole[row, column]
                 seen[row, column] += 1
     assert (seen == 1).all()
 
@@ -158,7 +158,7 @@ def test_fragments_are_read_without_bank_conflicts(dtype, compute, layout, shape
     p = plan(dtype, compute, layout, shape)
     for x in p.operands:
         for step in range(2):
-            for read in x.reads(step, 0):
+            for read in x.fragment_loads(step, 0):
                 at = [address(x, read, lane) for lane in range(32)]
                 width = 16 if read.kind.startswith("x") else x.bytes * len(names(read.registers))
                 few = x.way == BYTES and x.tile < 64  # two chunks a row: pairs of rows share banks
@@ -171,12 +171,12 @@ def test_fragments_are_read_without_bank_conflicts(dtype, compute, layout, shape
 def test_stages_are_filled_without_bank_conflicts(dtype, compute, layout, shape):
     p = plan(dtype, compute, layout, shape)
     for x in p.operands:
-        for piece in x.pieces[:2]:
+        for load in x.loads[:2]:
             starts = []
-            for thread in range(min(32, x.loads)):
+            for thread in range(min(32, x.vectors)):
                 row, column = thread // x.across, thread % x.across * x.vec
                 mn, k = (row, column) if x.kmajor else (column, row)
-                starts.append((x.at(mn, k) ^ x.turns[piece.place]) + piece.offset)
+                starts.append((x.at(mn, k) ^ x.swizzles[load.place]) + load.offset)
             assert conflicts(starts, x.copy_bytes) == 0
 
 
@@ -187,15 +187,15 @@ def test_pieces_lie_where_fragments_look_for_them(target):
         made = plan_for(p, c, device(target))
         for x in made.operands:
             seen = set()
-            for thread, piece in product(range(made.threads), x.pieces):
-                if thread >= x.loads:
+            for thread, load in product(range(made.threads), x.loads):
+                if thread >= x.vectors:
                     continue
                 row, column = thread // x.across, thread % x.across * x.vec
                 mn, k = (row, column) if x.kmajor else (column, row)
-                at = (x.at(mn, k) ^ x.turns[piece.place]) + piece.offset
-                assert at == x.at(mn + piece.mn, k + piece.k)
+                at = (x.at(mn, k) ^ x.swizzles[load.place]) + load.offset
+                assert at == x.at(mn + load.mn, k + load.k)
                 seen.add(at)
-            assert len(seen) == x.loads == x.tile * c.u // x.vec
+            assert len(seen) == x.vectors == x.tile * c.u // x.vec
 
 
 @pytest.mark.parametrize(("dtype", "compute"), TYPES)
@@ -204,7 +204,9 @@ def test_the_tile_of_c_leaves_by_few_banks(dtype, compute, layout):
     for shape in SHAPES:
         p = plan(dtype, compute, layout, f"{shape} epilogue_smem=1 stages=2")
         width = p.sts_vec * p.epilogue_bytes
-        at = [(p.a.lane_of_c.of(lane) * p.c_row_pitch + p.b.lane_of_c.of(lane)) * p.epilogue_bytes for lane in range(32)]
+        at = [
+            (p.a.lane_of_c.of(lane) * p.c_row_pitch + p.b.lane_of_c.of(lane)) * p.epilogue_bytes for lane in range(32)
+        ]
         assert conflicts(at, width) <= (0 if p.a.together == p.b.together == 1 else 4)
         assert p.c_row_pitch * p.epilogue_bytes % (p.vec_c * p.epilogue_bytes) == 0
 

@@ -15,7 +15,7 @@ class DepthwisePlan(Plan):
 
     kernel = "kernel/depthwise.mako"
     #: how far a lane, and a row of the strip's axis, moves in images, coordinates, results and filters
-    NUMBERS: tuple[str, ...] = (
+    STRIDES: tuple[str, ...] = (
         "lane_x",
         "lane_word",
         "lane_y",
@@ -39,15 +39,15 @@ class DepthwisePlan(Plan):
         self.size = p.element.bytes
         self.images, self.filters = ("%A", "%B") if self.strip.image == "a" else ("%B", "%A")
         #: results side by side that a thread has a strip of
-        self.wide = c.vec_a
-        self.lanes = c.nl * self.wide
+        self.vec = c.vec_a
+        self.lanes = c.nl * self.vec
         self.log2_lanes, self.log2_block = log2(c.nl), log2(self.lanes)
-        self.acc = Tile("acc", self.epilogue_type, (c.ns, self.wide))
-        self.weights = Tile("weight", self.epilogue_type, (self.strip.taps, self.wide))
-        self.pixels = Tile("seen", self.epilogue_type, (self.wide,))
-        halves = self.size == 2 and self.wide > 1
+        self.acc = Tile("acc", self.epilogue_type, (c.ns, self.vec))
+        self.weights = Tile("weight", self.epilogue_type, (self.strip.taps, self.vec))
+        self.pixels = Tile("pixel", self.epilogue_type, (self.vec,))
+        halves = self.size == 2 and self.vec > 1
         #: a load of pixels: type and registers; 16 bits come in words of two
-        self.words = Tile("word", "b32", (self.wide // 2,)) if halves else Tile("word", "b16", (1,))
+        self.words = Tile("word", "b32", (self.vec // 2,)) if halves else Tile("word", "b16", (1,))
         loaded = self.words if self.size == 2 else self.pixels
         self.load_kind, self.loaded = width(loaded.size, loaded.kind), loaded.vector(0, n=loaded.size)
         self.halves = Tile("half", "b16", (2,))
@@ -59,24 +59,24 @@ class DepthwisePlan(Plan):
                 if at is not None:
                     pixels.setdefault(at, []).append((i, r))
         places = sorted(pixels)
-        self.seen = [(row, before, pixels[row]) for row, before in zip(places, [0, *places], strict=False)]
+        self.window_pixels = [(row, before, pixels[row]) for row, before in zip(places, [0, *places], strict=False)]
 
     def _set_c_access(self) -> None:
         super()._set_c_access()
         self.scalar_bias = False  # a result knows its filter
-        self.row = Tile("e", self.epilogue_type, (self.wide,))
+        self.row = Tile("e", self.epilogue_type, (self.vec,))
 
     @property
-    def filter_at(self) -> list[tuple[str, int]]:
+    def filter_coordinates(self) -> list[tuple[str, int]]:
         """Row and column that the epilogue goes by: two, be they equal."""
         return [(name, 0) for name in ("%channel", "%channel")]
 
     def _vec_c(self) -> int:
-        return self.wide
+        return self.vec
 
     @property
     def contiguous(self) -> int:
-        return self.wide
+        return self.vec
 
     @property
     def tiles(self) -> list[tuple[Tile, str]]:
@@ -92,7 +92,7 @@ class DepthwisePlan(Plan):
 
     @property
     def parameters(self) -> list[str]:
-        numbers = ("lanes", "rows", "results", "steps", *self.NUMBERS, "guard", "high")
+        numbers = ("lanes", "rows", "results", "steps", *self.STRIDES, "guard", "high")
         return [
             ".param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,",
             *self.epilogue_parameters,

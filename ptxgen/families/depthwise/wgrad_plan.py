@@ -10,25 +10,25 @@ from ptxgen.lowering.depthwise_strips import Strip
 from ptxgen.lowering.implicit_gemm import Implicit
 from ptxgen.problem.gemm import Gemm
 
-ACROSS, PARTS = 32, 32  #: filters' taps of a block of the pass, and threads that add the sums of each
-LANES = 32  #: threads that add the sums of a block's tap, where lanes are pixels
+TAPS_PER_BLOCK, THREADS_PER_TAP = 32, 32  #: filters' taps of a block of the pass, and threads that add the sums of each
+TAP_THREADS = 32  #: threads that add the sums of a block's tap, where lanes are pixels
 
 
 class DepthwiseWgradPlan(DepthwisePlan):
     """Results are multiplied with what they see of images."""
 
     kernel = "kernel/depthwise_wgrad.mako"
-    ACROSS, PARTS, LANES = ACROSS, PARTS, LANES
-    NUMBERS = ("lane_x", "lane_word", "lane_y", "row_x", "row_word", "row_y", "group_x", "group_y")
+    TAPS_PER_BLOCK, THREADS_PER_TAP, TAP_THREADS = TAPS_PER_BLOCK, THREADS_PER_TAP, TAP_THREADS
+    STRIDES = ("lane_x", "lane_word", "lane_y", "row_x", "row_word", "row_y", "group_x", "group_y")
     COUNTS = ("lanes", "rows", "results", "units", "chunks")
 
     def _set_operands(self) -> None:
         super()._set_operands()
         s = self.strip
         self.results = self.filters
-        self.acc = Tile("acc", self.epilogue_type, (s.tapped, self.wide))
-        self.given = Tile("given", self.epilogue_type, (self.config.ns, self.wide))
-        self.places = Tile("place", "b32", (s.steps, 2))
+        self.acc = Tile("acc", self.epilogue_type, (s.tapped, self.vec))
+        self.result_grads = Tile("grad", self.epilogue_type, (self.config.ns, self.vec))
+        self.tap_offsets = Tile("tap_offset", "b32", (s.steps, 2))
 
     def _vec_c(self) -> int:
         return 1
@@ -51,7 +51,7 @@ class DepthwiseWgradPlan(DepthwisePlan):
 
     @property
     def parameters(self) -> list[str]:
-        numbers = (*self.COUNTS, *self.NUMBERS, "guard", "high")
+        numbers = (*self.COUNTS, *self.STRIDES, "guard", "high")
         return [
             ".param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W, .param .u64 of_results, .param .u64 of_taps,",
             " ".join(f".param .u32 {name}," for name in numbers),
@@ -93,9 +93,9 @@ class DepthwiseWgradPlan(DepthwisePlan):
         )
         across = -(-s.lanes // self.lanes) if s.grouped else s.groups
         main = Step(self.entry, (across, c.kg, 1), (self.threads, 1, 1), self.shared, arguments)
-        return Launch((main, self._adding(problem, s)), c.kg * s.groups * s.tapped * self.epilogue_bytes)
+        return Launch((main, self._add_kernel(problem, s)), c.kg * s.groups * s.tapped * self.epilogue_bytes)
 
-    def _adding(self, problem: Gemm, s: Strip) -> Step:
+    def _add_kernel(self, problem: Gemm, s: Strip) -> Step:
         """The launch of the pass."""
         size, every = problem.output.bytes, s.groups * s.tapped
         assert isinstance(problem, Implicit)
@@ -108,5 +108,11 @@ class DepthwiseWgradPlan(DepthwisePlan):
             *(("u32", n) for n in numbers),
             (self.epilogue_type, "beta"),
         )
-        shared = ACROSS * PARTS * self.epilogue_bytes
-        return Step(f"{self.entry}_add", (-(-every // ACROSS), 1, 1), (ACROSS * PARTS, 1, 1), shared, arguments)
+        shared = TAPS_PER_BLOCK * THREADS_PER_TAP * self.epilogue_bytes
+        return Step(
+            f"{self.entry}_add",
+            (-(-every // TAPS_PER_BLOCK), 1, 1),
+            (TAPS_PER_BLOCK * THREADS_PER_TAP, 1, 1),
+            shared,
+            arguments,
+        )

@@ -21,7 +21,7 @@ class MmaPlan(MultistagePlan):
     """Every warp copies and multiplies; a warp has a tile of C in the registers of its lanes."""
 
     kernel = "kernel/multistage.mako"
-    reader = "addr/ldmatrix_addr.mako"
+    fragment_addr = "addr/ldmatrix_addr.mako"
     math = "math/mma_sync.mako"
     shared_alignment = 128
 
@@ -36,14 +36,14 @@ class MmaPlan(MultistagePlan):
         self.a = MmaOperand(g.a, i, self.threads, c.u, self.steps, bool(c.fragment_prefetch), 0, first)
         self.b = MmaOperand(g.b, i, self.threads, c.u, self.steps, bool(c.fragment_prefetch), self.a.size, second)
         self.operands = (self.a, self.b)
-        self.packed_operands = tuple(x for x in self.operands if x.copied)
+        self.packed_operands = tuple(x for x in self.operands if x.packed_first)
         seen = operand_packing.inside(self.problem, c.operand_path)
         for x, ld in ((self.a, seen.lda), (self.b, seen.ldb)):
-            x.many = x.many and x.near(ld)
+            x.shared_pointer = x.shared_pointer and x.fits_32bit_offsets(ld)
         self._copies()
         self.copy_a, self.copy_b = (f"copy/{'cp_async' if x.asynchronous else 'ldg_sts'}.mako" for x in self.operands)
         self.asynchronous = self.a.asynchronous or self.b.asynchronous
-        self.hold = bool(c.deferred_sts) and not (self.a.asynchronous and self.b.asynchronous)
+        self.defers_sts = bool(c.deferred_sts) and not (self.a.asynchronous and self.b.asynchronous)
         self.predicated = c.bounds == BOUNDS_PREDICATE
         self.log2_group, self.log2_across = log2(self.group), log2(self.b.warps)
         #: rounds f32 to tf32, from sm_90 on in one instruction
@@ -54,23 +54,23 @@ class MmaPlan(MultistagePlan):
 
     def _copies(self) -> None:
         """The pass that copies operands, 16 bytes a thread."""
-        size = self.element_in = self.problem.element.bytes
+        size = self.element_bytes = self.problem.element.bytes
         self.chunk = 16 // size
         #: elements on their way, and the words that they make
-        self.moved = Tile("m", f"b{8 * max(size, 2)}", (self.chunk,))
+        self.elements = Tile("m", f"b{8 * max(size, 2)}", (self.chunk,))
         self.packed_words = Tile("w", "b32", (4,))
         step = 2 if size == 2 else 4  # elements of a word, of which the first holds two bytes where they are bytes
-        self.joined: list[tuple[str, str]] = (
+        self.packed_pairs: list[tuple[str, str]] = (
             []
             if size > 2
             else [
-                (self.packed_words[n], braces([self.moved[n * step], self.moved[n * step + step // 2]]))
+                (self.packed_words[n], braces([self.elements[n * step], self.elements[n * step + step // 2]]))
                 for n in range(4)
             ]
         )
-        self.copied_kind = "v2.b64" if size == 8 else "v4.b32"
-        whole = self.moved if size > 2 else self.packed_words
-        self.copied = whole.vector(0, n=whole.size)
+        self.packed_store_type = "v2.b64" if size == 8 else "v4.b32"
+        whole = self.elements if size > 2 else self.packed_words
+        self.packed_vector = whole.vector(0, n=whole.size)
 
     @property
     def parameters(self) -> list[str]:
@@ -79,7 +79,7 @@ class MmaPlan(MultistagePlan):
         return [*lines[:-1], f"{lines[-1]},", places] if places else lines
 
     @property
-    def repack_parameters(self) -> list[str]:
+    def pack_parameters(self) -> list[str]:
         """The parameters of the pass that copies operands."""
         names = ("rows", "columns", "ld", "pitch"), ("filled", "at", *(("each", "items") if self.batched else ()))
         lines = [", ".join(f".param .u32 {n}_{x.name}" for n in part) for x in self.packed_operands for part in names]
@@ -122,7 +122,7 @@ class MmaPlan(MultistagePlan):
         self.acc = Tile("acc", i.sum, (self.a.tiles, self.b.tiles, i.sums))
         self.packed = i.sums == 2
         #: rows and columns of C that a lane holds
-        self.ms, self.ns = len(self.a.held), len(self.b.held)
+        self.ms, self.ns = len(self.a.c_positions), len(self.b.c_positions)
         self.products = products(self.a.tiles, self.b.tiles, c.mma_order)
 
     def issues(self, i: int, j: int, k: int) -> list[tuple[str, str, str]]:
@@ -142,7 +142,7 @@ class MmaPlan(MultistagePlan):
 
     def sum_at(self, i: int, j: int) -> str:
         """The accumulator of row ``i`` and column ``j`` of what a lane holds (of two columns where sums are packed)."""
-        (_, tile_m, low), (_, tile_n, right) = self.a.held[i], self.b.held[j]
+        (_, tile_m, low), (_, tile_n, right) = self.a.c_positions[i], self.b.c_positions[j]
         return self.acc[tile_m, tile_n, low if self.packed else 2 * low + right]
 
     @property
@@ -157,7 +157,7 @@ class MmaPlan(MultistagePlan):
             out.append((x.fragment, f"fragments of {name}: buffer, tile, register"))
             if x.raw:
                 out.append((x.raw, f"fragments of {name}, two tiles mixed"))
-            out.append((x.readers, f"where this lane reads {name} in shared memory"))
+            out.append((x.fragment_ptrs, f"where this lane reads {name} in shared memory"))
             if not x.asynchronous:
                 out.append((x.staging, f"{name} on its way from global to shared memory"))
         return out

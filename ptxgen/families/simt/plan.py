@@ -6,14 +6,14 @@ from ptxgen.codegen.config import BOUNDS_PREDICATE
 from ptxgen.codegen.multistage_plan import MultistagePlan
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.vectorized import log2
-from ptxgen.families.simt.layout import OperandLayout, lane_bits, near, products
+from ptxgen.families.simt.layout import OperandLayout, fits_32bit_offsets, lane_bits, products
 
 
 class SimtPlan(MultistagePlan):
     """Every warp copies and multiplies; a thread has a tile of C in registers."""
 
     kernel = "kernel/multistage.mako"
-    reader = "addr/simt_fragment_addr.mako"
+    fragment_addr = "addr/simt_fragment_addr.mako"
 
     def _set_operands(self) -> None:
         c, g, p = self.config, self.geometry, self.problem
@@ -26,10 +26,10 @@ class SimtPlan(MultistagePlan):
         self.b = OperandLayout(g.b, self.threads, c.u, self.steps, ahead, self.packed, size, self.a.size)
         self.operands = (self.a, self.b)
         for x, ld in ((self.a, p.lda), (self.b, p.ldb)):
-            x.many = x.many and near(x, ld)
+            x.shared_pointer = x.shared_pointer and fits_32bit_offsets(x, ld)
         self.copy_a, self.copy_b = (f"copy/{'cp_async' if x.asynchronous else 'ldg_sts'}.mako" for x in self.operands)
         self.asynchronous = self.a.asynchronous or self.b.asynchronous
-        self.hold = bool(c.deferred_sts) and not (self.a.asynchronous and self.b.asynchronous)
+        self.defers_sts = bool(c.deferred_sts) and not (self.a.asynchronous and self.b.asynchronous)
         self.predicated = c.bounds == BOUNDS_PREDICATE
         self._accumulators()
         self._reader()
@@ -66,7 +66,7 @@ class SimtPlan(MultistagePlan):
         out = [(self.acc, "sums: set, row, column" + (" (pairs)" if self.packed else ""))]
         for x in self.operands:
             out.append((x.fragment, f"fragment of {x.name.upper()}"))
-            out.append((x.readers, f"where this thread reads {x.name.upper()} in shared memory"))
+            out.append((x.fragment_ptrs, f"where this thread reads {x.name.upper()} in shared memory"))
             if not x.asynchronous:
                 out.append((x.staging, f"{x.name.upper()} on its way from global to shared memory"))
         return out
