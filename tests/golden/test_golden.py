@@ -143,6 +143,21 @@ GOLDEN = {
         "gemm 4096,4,4096 TN s8",
         "family=3 ms=4 ml=64 ns=4 nl=4 lanes_m=16 kl=2 u=16 vec_a=4 vec_b=4 vec_c=4 kg=4 splitk=1 fragment_prefetch=0",
     ),
+    "wgmma_a_from_registers": (
+        "h200",
+        "gemm 512,512,1024 NN s8",
+        "family=2 ml=64 nl=64 u=64 stages=3 math_warpgroups=1 vec_c=2 transposed_mma=1",
+    ),
+    "wgmma_realigned": (
+        "h200",
+        "gemm 509,509,509 TN f16",
+        "family=2 ml=64 nl=64 u=32 stages=4 math_warpgroups=1 epilogue_smem=1 operand_path=12",
+    ),
+    "wgmma_scatter": (
+        "h200",
+        "conv N=16,C=32,H=12,W=120,K=64,R=3,S=3,pad=1 NCHW f16",
+        "family=2 ml=64 nl=64 u=32 stages=3 epilogue_smem=1 operand_path=3",
+    ),
     "conv_simt": (
         "h200",
         "conv N=8,C=16,H=28,W=28,K=32,R=3,S=3,pad=1 NCHW f32",
