@@ -94,8 +94,8 @@ class Runner:
         for name, value in (("alpha", alpha), ("beta", beta)):
             if whole and not float(value).is_integer():
                 raise InputError(f"{name} is {value:g}; sums of {self.problem.dtype} take integers")
-            if np.isfinite(value) and abs(value) > dtype(self.plan.sum).largest:
-                raise InputError(f"{name} is {value:g}; it must fit the type of sums, {self.plan.sum}")
+            if np.isfinite(value) and abs(value) > dtype(self.plan.epilogue_type).largest:
+                raise InputError(f"{name} is {value:g}; it must fit the type of sums, {self.plan.epilogue_type}")
         if whole:
             alpha, beta = int(alpha), int(beta)
         out = []

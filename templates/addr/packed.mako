@@ -79,15 +79,15 @@ ${pdl.trigger_and_wait()}\
     mul.wide.u32 %t64, %row, %ld;
     cvt.u64.u32 %u64, %col;
     add.u64 %t64, %t64, %u64;
-    mad.lo.u64 %src, %t64, ${plan.element_bytes}, %src;
+    mad.lo.u64 %src, %t64, ${plan.input_bytes}, %src;
     setp.lt.u32 %in_rows, %row, %rows;
 % for j in range(plan.chunk):
     mov.${plan.elements.kind} ${plan.elements[j]}, 0;
     add.u32 %t0, %col, ${j};
     setp.lt.and.u32 %in_bounds, %t0, %cols, %in_rows;
-    @%in_bounds ld.global.nc.b${8 * plan.element_bytes} ${plan.elements[j]}, [%src+${j * plan.element_bytes}];
+    @%in_bounds ld.global.nc.b${8 * plan.input_bytes} ${plan.elements[j]}, [%src+${j * plan.input_bytes}];
 % endfor
-% if plan.element_bytes == 1:
+% if plan.input_bytes == 1:
 % for j in range(0, plan.chunk, 2):
     shl.b16 ${plan.elements[j + 1]}, ${plan.elements[j + 1]}, 8;
     or.b16 ${plan.elements[j]}, ${plan.elements[j]}, ${plan.elements[j + 1]};
@@ -98,7 +98,7 @@ ${pdl.trigger_and_wait()}\
 % endfor
     mul.wide.u32 %t64, %row, %pitch;
     add.u64 %t64, %t64, %u64;
-    mad.lo.u64 %dst, %t64, ${plan.element_bytes}, %W;
+    mad.lo.u64 %dst, %t64, ${plan.input_bytes}, %W;
     mad.wide.u32 %dst, %dst_row128, 128, %dst;
     st.global.${plan.packed_store_type} [%dst], ${plan.packed_vector};
 DONE:

@@ -54,7 +54,7 @@ class MmaPlan(MultistagePlan):
 
     def _copies(self) -> None:
         """The pass that copies operands, 16 bytes a thread."""
-        size = self.element_bytes = self.problem.element.bytes
+        size = self.input_bytes = self.problem.element.bytes
         self.chunk = 16 // size
         #: elements on their way, and the words that they make
         self.elements = Tile("m", f"b{8 * max(size, 2)}", (self.chunk,))
