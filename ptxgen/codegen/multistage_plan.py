@@ -1,4 +1,4 @@
-"""What plans of the cooperative schedule share: every warp copies, multiplies and writes a tile of C."""
+"""The plan of the multistage schedule: every warp copies, computes and stores a part of the tile of C."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ptxgen.problem.gemm import STRIDED
 
 
 class MultistagePlan(Plan):
-    """A plan of ``kernel/multistage.mako``. A family sets ``a`` and ``b`` (how an operand lies in shared memory and
-    where its fragments are), ``ns`` (columns of C that a thread or lane holds) and ``stage_bytes``."""
+    """A plan of ``kernel/multistage.mako``. A family sets ``a`` and ``b`` (layouts in shared memory and in
+    fragments), ``ns`` (columns of C that a thread or lane holds) and ``stage_bytes``."""
 
     kernel = "kernel/multistage.mako"
     a: Any
@@ -25,20 +25,20 @@ class MultistagePlan(Plan):
         super()._set_c_access()
         self._set_addressing()
         self.computes_oob = not self.geometry.gathers
-        #: a row of what a thread holds, or a vector of the block's tile
+        #: a row of the thread's sums, or a vector of the block's tile
         self.row = Tile("e", self.epilogue_type, (max(self.ns, self.vec_c),))
         self.columns = [self.b.offset(j) for j in range(0, self.ns, self.vec_c)]
 
     # ---- addresses in global memory
 
     def _set_addressing(self) -> None:
-        """How elements of the operands are found."""
+        """The address slots of A and B, and the numbers that they need."""
         p = self.problem
         for x, addressing in ((self.a, p.addr_a), (self.b, p.addr_b)):
             x.addressing, x.is_im2col = addressing, addressing == WINDOW
-            #: bytes of an entry of its tables
+            #: bytes of an address table's entry
             x.table_entry_bytes = 8 if x.is_im2col else 4
-            #: what a thread's loads of a stage have for M (or N) and for K, each once
+            #: the distinct offsets along M (or N) and K of a thread's loads of a stage
             x.mn_offsets, x.k_offsets = (
                 list(dict.fromkeys(values)) for values in ([load.mn for load in x.loads], [load.k for load in x.loads])
             )

@@ -52,33 +52,33 @@ class Plan:
 
     #: the schedule's template
     kernel = ""
-    #: operands that are copied to aligned rows first
+    #: operands that an auxiliary kernel packs to aligned rows
     packed_operands: tuple[Any, ...] = ()
-    #: bytes that dynamic shared memory starts at a multiple of
+    #: alignment of dynamic shared memory in bytes
     shared_alignment = 16
     AUX_KERNEL_THREADS = AUX_KERNEL_THREADS
-    #: the look-up table of lop3 for (not a or not b) and c: whether a guard bit is lost
+    #: lop3 look-up table of (not a or not b) and c: nonzero if a coordinate is outside the image
     OUT_OF_IMAGE_LUT = (~0xF0 | ~0xCC) & 0xAA
     #: constants of the activations, as PTX writes them: x·σ(x) and x·σ(√(8/π)(x + 0.044715x³)) by powers of two
     MINUS_LOG2E = bits_of(-math.log2(math.e), dtype("f32"))
     GELU_LINEAR = bits_of(-math.sqrt(8 / math.pi) * math.log2(math.e), dtype("f32"))
     GELU_CUBIC = bits_of(-math.sqrt(8 / math.pi) * math.log2(math.e) * 0.044715, dtype("f32"))
-    #: which threads' sums go to shared memory
+    #: the guard of stores of sums to shared memory
     sts_guard = ""
-    UNROLLED = 8  #: rounds of the gather through shared memory that are written out
+    UNROLLED = 8  #: the epilogue through shared memory is unrolled up to this many rounds
 
     def __init__(self, problem: Gemm, config: Config, device: Device, geometry: SimpleNamespace) -> None:
         self.problem, self.config, self.device = problem, config, device
-        self.source_problem: Problem = problem  #: what it is the product of, which the text tells
+        self.source_problem: Problem = problem  #: the problem that ``problem`` was lowered from, for the header
         self.geometry = geometry
         self.family = FAMILIES[config.family]
         self.target, self.ptx_version = device.target, device.ptx_version
         self.entry = f"{problem.operation}_{problem.dtype}_{problem.layout.lower()}"
         self.threads, self.shared = int(self.geometry.threads), int(self.geometry.shared)
         self.stages, self.kl = config.stages, config.kl
-        #: whether its kernels wait for the one ahead of them in the stream, which may not have ended
+        #: programmatic dependent launch: the kernels wait for the previous kernel of the stream
         self.pdl = config.pdl > 0
-        #: when the next kernel may begin: with this one's last loads, or with itself
+        #: when the next kernel may start: after this kernel's last loads (late), or at its start (early)
         self.pdl_trigger = ("", "late", "early", "late")[config.pdl]
         self._set_epilogue()
         self._set_operands()
@@ -87,37 +87,37 @@ class Plan:
     # ---- what a family adds
 
     def _set_operands(self) -> None:
-        """How A and B reach the arithmetic."""
+        """The operand paths and the main loop."""
         raise NotImplementedError
 
     @property
     def contiguous(self) -> int:
-        """Columns of C that lie side by side in a thread's registers."""
+        """Adjacent columns of C that a thread holds in registers."""
         raise NotImplementedError
 
     @property
     def tiles(self) -> list[tuple[Tile, str]]:
-        """The register table: what is declared for the whole kernel, and what for."""
+        """The register table: the register arrays of the whole kernel, each with its meaning."""
         raise NotImplementedError
 
     @property
     def shared_map(self) -> list[str]:
-        """What lies where in shared memory, a line each."""
+        """The shared-memory map, one line per region."""
         raise NotImplementedError
 
-    # ---- leaving
+    # ---- epilogue
 
-    pack_8bit = False  #: whether pairs of results stay in registers until several of them are stored at once
-    computes_oob = False  #: whether threads have sums in registers also where C has no place for them
+    pack_8bit = False  #: whether packed pairs of 8-bit results are collected in registers and stored together
+    computes_oob = False  #: whether threads compute sums outside C too (only their stores are guarded)
 
     def _set_epilogue(self) -> None:
-        """How finished sums get to C."""
+        """The epilogue's slots, its split-K reduction and its arithmetic type."""
         c, p = self.config, self.problem
-        #: whether there are items, at offsets from each other: one kernel serves any number of them but one
+        #: whether the problem is a batch; one kernel serves every batch size above 1
         self.batched = p.items != 1
-        #: the register with the address of the C of a block's item
+        #: the register with the address of C of the block's batch item
         self.c_base = "%item_c" if self.batched else "%C"
-        #: where elements of C are, and what a block writes: C, or partial sums
+        #: the slots that address C, and what a block stores: C or partial sums
         self.c_addr = f"epilogue/c_{'strided' if p.addr_c == STRIDED else 'table'}.mako"
         self.splits_k = c.kg > 1
         self.raster = "sched/raster.mako"
@@ -127,7 +127,7 @@ class Plan:
         self.store_op = self.reduction.store_op
         self.checks_bounds = c.bounds != BOUNDS_NONE
         self.out_addr = "epilogue/c_strided.mako" if self.reduction.stores_partials else self.c_addr
-        #: type of sums outside the main loop, of alpha and of beta
+        #: type of alpha, beta and the epilogue's arithmetic
         self.epilogue_type = p.linear.name
         self.epilogue_bytes = dtype(self.epilogue_type).bytes
         integer = dtype(self.epilogue_type).integer
@@ -142,18 +142,19 @@ class Plan:
             )
         )
         self.zero = bits_of(0.0, dtype(self.epilogue_type))
-        #: integer sums that go on as f32
+        #: whether s32 accumulators are converted to f32 in the epilogue
         self.s32_to_f32 = p.accumulator.integer and not integer
 
     def _set_c_access(self) -> None:
+        """Types, vector widths and registers of accesses to C."""
         c, p = self.config, self.problem
-        #: 16-bit results; integers of 8 bits; floats of 8 bits, which are converted in pairs
+        #: the kind of C: 16-bit, s8, or fp8 (converted in pairs)
         self.is_16bit, self.is_s8, self.is_fp8 = p.output.bytes == 2, p.out == "s8", p.output.tiny
         self.c_element_type = "b16" if self.is_16bit else "b8" if self.is_fp8 else p.out
         self.c_bytes = p.output.bytes
         self.store_cache_op = ".cs" if c.store_policy else ""
         most = 16 // self.epilogue_bytes
-        #: elements of one access of C (or of a partial sum)
+        #: elements of one access to C or to partial sums
         self.vec_c = min(self._vec_c(), most, self.contiguous if not self.geometry.gathers else most)
         self.has_vector_red = self.device.has_vector_red and self.epilogue_type == "f32"
         self.vector_type = width(self.vec_c, self.epilogue_type)
@@ -172,20 +173,20 @@ class Plan:
         self.addend = Tile("other", self.epilogue_type, (self.vec_c,))
         self.out_bytes = self.epilogue_bytes if self.reduction.stores_partials else self.c_bytes
         self.fused_ops = "epilogue/fused_ops.mako" if p.epilogue else "epilogue/identity.mako"
-        #: the arrays of the epilogue: name, type of a load, bytes of an element
+        #: the epilogue's operands: name, PTX type of a load, bytes of an element
         types = {name: p.read_type(name) for name in p.reads}
         self.arrays = {name: ("b16" if kind.bytes == 2 else kind.name, kind.bytes) for name, kind in types.items()}
-        #: all of an item have one bias; items have biases of their own, one behind the other
+        #: one bias for all elements; a bias per batch item, stored consecutively
         self.scalar_bias = p.one_bias and "bias" in self.arrays
         self.batched_bias = self.batched and p.own_bias and "bias" in self.arrays
         self._set_c_staging()
 
     def _vec_c(self) -> int:
-        """Elements of an access of C, as the configuration says."""
+        """Elements of an access to C that the configuration asks for."""
         return self.config.vec_c
 
     def _set_c_staging(self) -> None:
-        """The tile on its way through shared memory: rows padded by four."""
+        """The tile of C in shared memory: rows padded by four elements."""
         c, most = self.config, 16 // self.epilogue_bytes
         self.c_row_pitch = int(self.geometry.row_c)
         self.sts_vec = min(self.contiguous, most)
@@ -202,7 +203,7 @@ class Plan:
         return width(n // 2, "b16" if self.is_fp8 else "b32")
 
     def _loaded_c(self) -> tuple[str, tuple[int]]:
-        """Type and number of the registers that hold ``vec_c`` elements of C as memory does."""
+        """Type and number of the registers that a load of ``vec_c`` elements of C fills."""
         if self.is_fp8:
             return "b16", (max(1, self.vec_c // 2),)
         if self.is_16bit:
@@ -216,8 +217,8 @@ class Plan:
 
     @property
     def preinitialised(self) -> list[tuple[str, str, str]]:
-        """Type, name and zero of registers to be set before what a predicate may skip: else they count as holding
-        something all the while before, and hundreds of them do not fit."""
+        """(type, register, zero) of registers that are set before guarded instructions write them. Otherwise ptxas
+        assumes that they are live before, and hundreds of them spill."""
         return []
 
     @staticmethod
@@ -228,36 +229,35 @@ class Plan:
 
     @property
     def epilogue_parameters(self) -> list[str]:
-        """The parameters that the epilogue adds."""
+        """Kernel parameters of the epilogue's operands."""
         return [f".param .u64 {name}," for name in self.arrays]
 
     @property
     def batch_parameters(self) -> list[str]:
-        """The parameters that items add: bytes from the operands of one to those of the next, the first item of the
-        launch, and how many it has."""
+        """Kernel parameters of a batch: byte strides of A, B and C, the launch's first item, its number of items."""
         if not self.batched:
             return []
         return [".param .u64 by_a, .param .u64 by_b, .param .u64 by_c, .param .u32 first_item, .param .u32 items,"]
 
     @property
     def ab_table_parameters(self) -> list[str]:
-        """The parameters that tables of A and B add."""
+        """Kernel parameters of the address tables of A and B."""
         p, out = self.problem, []
-        for name, found in (("a", p.addr_a), ("b", p.addr_b)):
-            if found != STRIDED:
+        for name, addressing in (("a", p.addr_a), ("b", p.addr_b)):
+            if addressing != STRIDED:
                 out.append(f".param .u64 along_{name}, .param .u64 down_{name},")
-            if found == WINDOW:
+            if addressing == WINDOW:
                 out.append(f".param .u32 guard_{name}, .param .u32 high_{name},")
         return out
 
     @property
     def c_table_parameters(self) -> list[str]:
-        """The parameters that tables of C add."""
+        """Kernel parameters of the address tables of C."""
         return [] if self.problem.addr_c == STRIDED else [".param .u64 rows_c, .param .u64 columns_c,"]
 
     @property
     def parameters(self) -> list[str]:
-        """The kernel's parameters as it declares them, in lines."""
+        """The kernel's parameter declarations, in lines."""
         return [
             ".param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,",
             *self.epilogue_parameters,
@@ -271,18 +271,18 @@ class Plan:
 
     @property
     def directives(self) -> list[str]:
-        """What the kernel promises of its launches."""
+        """The kernel's performance-tuning directives."""
         return [f".maxntid {self.threads}, 1, 1", f".minnctapersm {self.config.min_ctas_per_sm}"]
 
     def slices_for(self, problem: Gemm) -> tuple[int, int]:
-        """(slices of K that hold something, length of a slice) for a problem of this class."""
+        """(non-empty slices of K, length of a slice) for a problem of this class."""
         c = self.config
         chunk = ceil_div(ceil_div(problem.k, c.kg), c.u) * c.u
         return max(-(-problem.k // chunk), 1) if chunk else 1, chunk
 
     def launch(self, problem: Gemm) -> Launch:
-        """The steps that compute ``problem``, which must be of this plan's class. More items than a grid holds are
-        launched in runs, which use the same workspace one after the other."""
+        """The steps that compute ``problem``, which must be of this plan's class. A batch
+        that exceeds the grid is split into several launches, which use the same workspace in turn."""
         if problem.results == 0:
             return Launch(())
         parts = [self._launch_range(p, run) for p in problem.each for run in self._batch_ranges(p)]
@@ -290,7 +290,7 @@ class Plan:
         return Launch(steps, max(part.workspace for part in parts), parts[0].zeroed)
 
     def pdl_entries(self, entries: Sequence[str]) -> tuple[str, ...]:
-        """Those of its kernels that may be launched before the one ahead of them has ended."""
+        """The kernels that may be launched before the previous kernel of the stream has ended."""
         if self.config.pdl != PDL_WITHIN:
             return tuple(entries) if self.pdl else ()
         steps = (Step("", (0, 0, 0)), *self.launch(self.problem).steps)
@@ -302,11 +302,11 @@ class Plan:
         return [BatchRange(first, min(most, problem.items - first)) for first in range(0, problem.items, most)]
 
     def batch_limit(self, problem: Gemm) -> int:
-        """The items that one launch can have: slices of all of them lie along z."""
+        """The most batch items of one launch: grid.z counts the slices of all of them."""
         return GRID_LIMIT // self.slices_for(problem)[0]
 
     def _launch_range(self, problem: Gemm, run: BatchRange) -> Launch:
-        """The steps that compute the items of a run."""
+        """The steps that compute the batch items of ``run``."""
         c = self.config
         slices, chunk = self.slices_for(problem)
         tiles_m, tiles_n = -(-problem.m // c.ml), -(-problem.n // c.nl)
@@ -363,7 +363,8 @@ class Plan:
         return tuple(("u64", name) for name in problem.reads)
 
     def _aux_kernel(self, name: str, problem: Gemm, run: BatchRange, more: tuple[Argument, ...]) -> Step:
-        """A pass over C by blocks of AUX_KERNEL_THREADS threads, 2^shift of them along a row, items along z."""
+        """The launch of an auxiliary kernel over C: AUX_KERNEL_THREADS threads per block, 2^shift of them along a
+        row; grid.z counts batch items."""
         vectors = -(-problem.n // self.vec_c)
         shift = min(log2(AUX_KERNEL_THREADS), (vectors - 1).bit_length())
         rows = AUX_KERNEL_THREADS >> shift
@@ -388,11 +389,11 @@ class Plan:
             ),
         )
 
-    # ---- what a reader is told
+    # ---- the header
 
     @property
     def accesses(self) -> str:
-        """What moves at once."""
+        """The widths of global accesses."""
         c = self.config
         return f"accesses of {c.vec_a}, {c.vec_b}, {self.vec_c} elements of A, B, C"
 

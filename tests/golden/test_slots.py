@@ -39,7 +39,9 @@ def test_every_template_has_a_golden(request):
         for template in templates_of(plan_for(parse(problem), parse_config(config), device(where))):
             users[template].append(name)
     rows = [f"| `{template}` | {' '.join(names)} |" for template, names in sorted(users.items())]
-    text = "\n".join(["# Templates and the goldens that use them", "", "| Template | Goldens |", "|---|---|", *rows, ""])
+    text = "\n".join(
+        ["# Templates and the goldens that use them", "", "| Template | Goldens |", "|---|---|", *rows, ""]
+    )
     if request.config.getoption("--update-golden"):
         INDEX.write_text(text)
     assert text == INDEX.read_text(), "slots.md changed; if that is meant: pytest --update-golden"

@@ -1,4 +1,4 @@
-"""The plan of a sliding kernel."""
+"""The plan of a depthwise convolution."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ptxgen.problem.gemm import Gemm
 
 
 class DepthwisePlan(Plan):
-    """A thread a strip of results; filters and what strips see of images come straight from memory."""
+    """Each thread computes a strip of results; filters and the pixels of its windows are loaded from global memory."""
 
     kernel = "kernel/depthwise.mako"
     #: how far a lane, and a row of the strip's axis, moves in images, coordinates, results and filters
@@ -80,7 +80,7 @@ class DepthwisePlan(Plan):
 
     @property
     def tiles(self) -> list[tuple[Tile, str]]:
-        return [(self.acc, "sums of a strip")]
+        return [(self.acc, "accumulators of a strip")]
 
     @property
     def shared_map(self) -> list[str]:

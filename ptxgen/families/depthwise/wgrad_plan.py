@@ -1,5 +1,5 @@
-"""The plan of a sliding kernel that sums gradients of filters: threads go from strip to strip, each with the sums of
-all taps; blocks leave theirs in the workspace, and a pass adds them in a fixed order."""
+"""The plan of depthwise filter gradients: each thread loops over strips and accumulates all taps; blocks store their
+sums in the workspace, and an auxiliary kernel adds them in a fixed order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TAP_THREADS = 32  #: threads that add the sums of a block's tap, where lanes are
 
 
 class DepthwiseWgradPlan(DepthwisePlan):
-    """Results are multiplied with what they see of images."""
+    """Result gradients times the pixels of their windows."""
 
     kernel = "kernel/depthwise_wgrad.mako"
     TAPS_PER_BLOCK, THREADS_PER_TAP, TAP_THREADS = TAPS_PER_BLOCK, THREADS_PER_TAP, TAP_THREADS
@@ -39,11 +39,11 @@ class DepthwiseWgradPlan(DepthwisePlan):
 
     @property
     def tiles(self) -> list[tuple[Tile, str]]:
-        return [(self.acc, "sums of all taps")]
+        return [(self.acc, "accumulators of all taps")]
 
     @property
     def shared_map(self) -> list[str]:
-        return ["each thread's sums, tap by tap"]
+        return ["sums: tap, thread"]
 
     @property
     def grid(self) -> str:

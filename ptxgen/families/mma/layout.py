@@ -40,7 +40,7 @@ class GlobalLoad:
 
 @dataclass(frozen=True)
 class SharedStore:
-    """One store to shared memory of what a piece brought: ``offset`` bytes from the thread's place in the stage."""
+    """One store of a global load's data to shared memory, ``offset`` bytes from the thread's address in the stage."""
 
     offset: int
     kind: str
@@ -50,7 +50,7 @@ class SharedStore:
 @dataclass(frozen=True)
 class FragmentLoad:
     """One fragment load: of ``kind`` (``x4``: ldmatrix; else the type of an ld.shared) into ``registers``, ``offset``
-    bytes from the lane's address with the bits ``swizzle`` turned over; ``same_swizzle``: as the load before it."""
+    bytes from the lane's address XOR ``swizzle``; ``same_swizzle``: the same as of the load before it."""
 
     kind: str
     registers: str
@@ -159,7 +159,7 @@ class MmaOperand:
         return last * self.bytes < 1 << 32
 
     def store_ptr(self, p: GlobalLoad) -> str:
-        """The register with a piece's place in the stage that is being filled."""
+        """The register with the address of a load's data in the stage that is being filled."""
         return self.store_ptrs[p.place][0]
 
     @property

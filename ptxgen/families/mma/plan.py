@@ -18,7 +18,7 @@ from ptxgen.problem.gemm import Gemm
 
 
 class MmaPlan(MultistagePlan):
-    """Every warp copies and multiplies; a warp has a tile of C in the registers of its lanes."""
+    """Multistage schedule with mma.sync; each warp holds a tile of C in the registers of its lanes."""
 
     kernel = "kernel/multistage.mako"
     fragment_addr = "addr/ldmatrix_addr.mako"
@@ -151,15 +151,15 @@ class MmaPlan(MultistagePlan):
 
     @property
     def tiles(self) -> list[tuple[Tile, str]]:
-        out = [(self.acc, "sums: tile along M, along N, and what a lane holds of 16 x 8")]
+        out = [(self.acc, "accumulators: tile along M, tile along N, the lane's elements of 16 x 8")]
         for x in self.operands:
             name = x.name.upper()
             out.append((x.fragment, f"fragments of {name}: buffer, tile, register"))
             if x.raw:
-                out.append((x.raw, f"fragments of {name}, two tiles mixed"))
-            out.append((x.fragment_ptrs, f"where this lane reads {name} in shared memory"))
+                out.append((x.raw, f"fragments of {name} as loaded, two tiles interleaved"))
+            out.append((x.fragment_ptrs, f"shared-memory address of this lane's fragments of {name}"))
             if not x.asynchronous:
-                out.append((x.staging, f"{name} on its way from global to shared memory"))
+                out.append((x.staging, f"{name} between global and shared memory"))
         return out
 
 

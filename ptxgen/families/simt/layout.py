@@ -27,7 +27,7 @@ class GlobalLoad:
 
 @dataclass(frozen=True)
 class SharedStore:
-    """One store to shared memory of what a piece brought: ``offset`` bytes from the thread's place in the stage."""
+    """One store of a global load's data to shared memory, ``offset`` bytes from the thread's address in the stage."""
 
     offset: int
     kind: str
@@ -115,7 +115,7 @@ class OperandLayout:
         return out
 
     def store_ptr(self, p: GlobalLoad) -> str:
-        """The register with a piece's place in the stage that is being filled."""
+        """The register with the address of a load's data in the stage that is being filled."""
         return self.store_ptrs[0][0]
 
     @property

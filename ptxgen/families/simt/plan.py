@@ -10,7 +10,7 @@ from ptxgen.families.simt.layout import OperandLayout, fits_32bit_offsets, lane_
 
 
 class SimtPlan(MultistagePlan):
-    """Every warp copies and multiplies; a thread has a tile of C in registers."""
+    """Multistage schedule with scalar multiply-adds; each thread holds a tile of C in registers."""
 
     kernel = "kernel/multistage.mako"
     fragment_addr = "addr/simt_fragment_addr.mako"
@@ -63,10 +63,10 @@ class SimtPlan(MultistagePlan):
 
     @property
     def tiles(self) -> list[tuple[Tile, str]]:
-        out = [(self.acc, "sums: set, row, column" + (" (pairs)" if self.packed else ""))]
+        out = [(self.acc, "accumulators: set, row, column" + (" (pairs)" if self.packed else ""))]
         for x in self.operands:
             out.append((x.fragment, f"fragment of {x.name.upper()}"))
-            out.append((x.fragment_ptrs, f"where this thread reads {x.name.upper()} in shared memory"))
+            out.append((x.fragment_ptrs, f"shared-memory addresses of this thread's fragments of {x.name.upper()}"))
             if not x.asynchronous:
-                out.append((x.staging, f"{x.name.upper()} on its way from global to shared memory"))
+                out.append((x.staging, f"{x.name.upper()} between global and shared memory"))
         return out

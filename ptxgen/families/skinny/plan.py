@@ -1,4 +1,4 @@
-"""The plan of a streaming kernel."""
+"""The plan of a skinny kernel: one extent of C is small, memory bandwidth limits the speed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ptxgen.families.skinny.layout import QUAD, Elements, Fragments, Round, Skin
 
 
 class SkinnyPlan(Plan):
-    """Every thread loads what it multiplies; threads that share K add their sums by shuffles and in shared memory."""
+    """Each thread loads its operands to registers; threads that split K add sums by shuffles and in shared memory."""
 
     kernel = "kernel/skinny.mako"
     math = "math/skinny_fma.mako"
@@ -112,10 +112,11 @@ class SkinnyPlan(Plan):
         return [
             (
                 self.acc,
-                "sums: along the long side, along the thin one" + (", of a lane" if self.config.tma_rows else ""),
+                "accumulators: along the long side, along the short one"
+                + (", of a lane" if self.config.tma_rows else ""),
             ),
-            (self.x.raw, f"{self.x.upper} from memory: step, load, word"),
-            (self.y.raw, f"{self.y.upper}, of one step"),
+            (self.x.raw, f"loads of {self.x.upper}: step, load, word"),
+            (self.y.raw, f"loads of {self.y.upper}, one step"),
         ]
 
     @property
