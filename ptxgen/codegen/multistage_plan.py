@@ -52,7 +52,7 @@ class MultistagePlan(Plan):
 
     def skip(self, x: Any, load: Any, first: bool) -> str:
         """The predicate by which a load is not loaded, once the addressing has set it; "" if it always is.
-        ``first``: of the stage that takes what K leaves over."""
+        ``first``: of the first stage, which holds the remainder of K."""
         if x.is_im2col or (first and self.checks_bounds):
             return "%skip"
         return str(load.oob) if self.predicated else ""

@@ -1,6 +1,6 @@
 """A plan: every derived number of one kernel, and the template that fills each slot.
 
-This is what all families share: slices, tiles and how C is written. A family adds its operands and its arithmetic.
+The base class has what all families need: split K, tiles, the epilogue. A family adds its operands and its main loop.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ptxgen.problem.dtypes import bits_of, dtype
 from ptxgen.problem.gemm import STRIDED, Gemm
 from ptxgen.problem.registry import Problem
 
-AUX_KERNEL_THREADS = 256  #: threads of a block of the passes over C
+AUX_KERNEL_THREADS = 256  #: threads per block of auxiliary kernels
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ def lookup(folder: str) -> TemplateLookup:
 
 
 def header(plan: Plan) -> list[str]:
-    """The comment that opens a module: what it computes, how it is launched, what lies where, how to emit it again."""
+    """The header of a module: problem, configuration, launch, shared-memory map, registers, the emit command."""
     c = plan.config
     lines = [
         *plan.source_problem.computes,

@@ -38,7 +38,7 @@ class DepthwisePlan(Plan):
         self.strip: Strip = p.strip
         self.size = p.element.bytes
         self.images, self.filters = ("%A", "%B") if self.strip.image == "a" else ("%B", "%A")
-        #: results side by side that a thread has a strip of
+        #: adjacent results; a thread computes a strip of each
         self.vec = c.vec_a
         self.lanes = c.nl * self.vec
         self.log2_lanes, self.log2_block = log2(c.nl), log2(self.lanes)

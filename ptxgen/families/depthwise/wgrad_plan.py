@@ -10,7 +10,7 @@ from ptxgen.lowering.depthwise_strips import Strip
 from ptxgen.lowering.implicit_gemm import Implicit
 from ptxgen.problem.gemm import Gemm
 
-TAPS_PER_BLOCK, THREADS_PER_TAP = 32, 32  #: filters' taps of a block of the pass, and threads that add the sums of each
+TAPS_PER_BLOCK, THREADS_PER_TAP = 32, 32  #: of the auxiliary kernel
 TAP_THREADS = 32  #: threads that add the sums of a block's tap, where lanes are pixels
 
 
@@ -96,7 +96,7 @@ class DepthwiseWgradPlan(DepthwisePlan):
         return Launch((main, self._add_kernel(problem, s)), c.kg * s.groups * s.tapped * self.epilogue_bytes)
 
     def _add_kernel(self, problem: Gemm, s: Strip) -> Step:
-        """The launch of the pass."""
+        """The launch of the auxiliary kernel that adds the sums of all slices."""
         size, every = problem.output.bytes, s.groups * s.tapped
         assert isinstance(problem, Implicit)
         tap = problem.parts[0].c  # of the rows or the columns, which are taps

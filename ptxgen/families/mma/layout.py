@@ -1,10 +1,11 @@
-"""Where elements lie: in shared memory, in fragments, in C. Numbers only; templates write the instructions.
+"""Layouts: in shared memory, in fragments, in C. Numbers only; templates write the instructions.
 
 In shared memory an operand has rows along K (K-major) or along M (N). Rows of 16-byte chunks that ldmatrix reads, eight
-at a time, have their chunks exchanged: chunk q of row r lies at q ^ key(r), which is linear in the bits of r, so that a
+at a time, are swizzled: chunk q of row r is stored at q ^ key(r), which is linear in the bits of r, so that a
 displacement by powers of two is another exchange and an offset. Rows that vectors are read from are padded instead.
 
-K may be walked in any order that both operands share, and rows (columns) of a warp's tile may stand for any row of C:
+K may be traversed in any order that is the same for both operands, and rows (columns) of a warp's tile may stand for
+any row of C:
 that makes the elements of a vector neighbours in one lane, and lanes hold neighbours of C in turn.
 """
 
@@ -27,8 +28,8 @@ ROWS_OF_QUADS = {8: ((-1, 6),), 4: ((0, 2),), 2: (), 1: ()}  #: four rows, two c
 @dataclass(frozen=True)
 class GlobalLoad:
     """One of a thread's global loads of a stage. ``mn``, ``k``: elements from the thread's first load; ``offset``:
-    bytes from its place in the stage, one of the layout's ``places``; ``oob``: the register that holds whether it lies
-    outside M or N (predicated bounds), shared by pieces of one row."""
+    bytes from its place in the stage, ``place``: the index of its store pointer; ``oob``: the register that
+    holds whether it is outside M or N (predicated bounds), shared by the loads of one row."""
 
     index: int
     mn: int
@@ -79,7 +80,7 @@ def key_of(row: int, keys: tuple[tuple[int, int], ...]) -> int:
 class MmaOperand:
     """How A or B reaches the registers of a warp.
 
-    ``g``: the operand's share of the geometry (geometry.operand), all integers; ``threads`` of the block, ``depth`` U,
+    ``g``: the operand's part of the geometry (geometry.operand), all integers; ``threads`` of the block, ``depth`` U,
     ``steps`` steps of one group of warps a stage, ``ahead`` whether fragments are read one step ahead, ``base`` the
     operand's place in a stage, ``copied`` whether it is read from a copy with longer rows.
     """

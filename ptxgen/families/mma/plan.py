@@ -53,7 +53,7 @@ class MmaPlan(MultistagePlan):
         self._accumulators()
 
     def _copies(self) -> None:
-        """The pass that copies operands, 16 bytes a thread."""
+        """The auxiliary kernel that packs operands, 16 bytes per thread."""
         size = self.input_bytes = self.problem.element.bytes
         self.chunk = 16 // size
         #: elements on their way, and the words that they make
@@ -80,7 +80,7 @@ class MmaPlan(MultistagePlan):
 
     @property
     def pack_parameters(self) -> list[str]:
-        """The parameters of the pass that copies operands."""
+        """Parameters of the auxiliary kernel that packs operands."""
         names = ("rows", "columns", "ld", "pitch"), ("filled", "at", *(("each", "items") if self.batched else ()))
         lines = [", ".join(f".param .u32 {n}_{x.name}" for n in part) for x in self.packed_operands for part in names]
         first = [".param .u64 by_a, .param .u64 by_b, .param .u32 first_item,"] if self.batched else []
@@ -135,8 +135,8 @@ class MmaPlan(MultistagePlan):
             for h in range(halves):
                 rows = [self.a.fragment[a, i, part * per_a + n] for n in range(h, per_a, halves)]
                 columns = [self.b.fragment[b, j, part * per_b + n] for n in range(per_b)]
-                share = ins.sums // halves
-                sums = [self.acc[i, j, h * share + n] for n in range(share)]
+                per_half = ins.sums // halves
+                sums = [self.acc[i, j, h * per_half + n] for n in range(per_half)]
                 out.append((operand_list(sums), operand_list(rows), operand_list(columns)))
         return out
 

@@ -1,4 +1,4 @@
-"""Where elements lie: global loads, shared-memory tiles, fragments. Numbers only; templates write the instructions."""
+"""Layouts: global loads, shared-memory tiles, fragments. Numbers only; templates write the instructions."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.codegen.vectorized import WARP, log2
 
-POINTERS_LIMIT = 4  #: with more loads a thread, one pointer walks and each load keeps a 32-bit offset from it
+POINTERS_LIMIT = 4  #: with more loads per thread, all share one pointer and each has a 32-bit offset
 
 
 @dataclass(frozen=True)
 class GlobalLoad:
     """One of a thread's global loads of a stage. ``mn``, ``k``: elements from the thread's first load; ``offset``:
-    bytes from its place in the stage; ``oob``: the register that holds whether it lies outside M or N (predicated
-    bounds), shared by the pieces of one row."""
+    bytes from its place in the stage; ``oob``: the register that holds whether it is outside M or N (predicated
+    bounds), shared by the loads of one row."""
 
     index: int
     mn: int
@@ -46,7 +46,7 @@ class FragmentLoad:
 class OperandLayout:
     """How A or B reaches the registers of a thread.
 
-    ``g`` is the operand's share of the geometry (geometry.operand), all integers; ``threads`` of the block, ``depth``
+    ``g`` is the operand's part of the geometry (geometry.operand), all integers; ``threads`` of the block, ``depth``
     U, ``ahead`` whether fragments are read one k ahead, ``steps`` k steps of one thread group, ``packed`` whether
     fragments are pairs of f16.
     """
@@ -80,7 +80,7 @@ class OperandLayout:
         self.loads = self._pieces(threads)
         self.shared_pointer = len(self.loads) > POINTERS_LIMIT
         self.oob_predicates = list(dict.fromkeys(p.oob for p in self.loads))
-        # reading ahead across the edge of the loop needs an even number of fragment reads in one pass
+        # prefetching fragments across the loop's end needs an even number of fragment loads per K iteration
         self.reads_per_iteration = steps // self.chunk if self.kmajor_smem else steps
         self.prefetches = ahead and self.reads_per_iteration % 2 == 0
         buffers = 2 if self.prefetches else 1
@@ -199,7 +199,7 @@ class OperandLayout:
         ]
 
     def _kmajor_address(self, k: int, i: int) -> str:
-        """16-byte chunk q of row mn lies at q ^ (mn >> shift): a warp reads a column of rows without conflicts."""
+        """16-byte chunk q of row mn is stored at chunk q ^ (mn >> shift): a column is read without conflicts."""
         q = k // self.chunk ^ (self.offset(i) >> self.swizzle_shift) & self.swizzle_q - 1
         return f"{self.fragment_ptrs[q]}+{self.offset(i) * self.depth * self.bytes}"
 
@@ -217,8 +217,8 @@ def fits_32bit_offsets(x: Any, ld: int) -> bool:
 
 
 def products(ms: int, ns: int, order: int) -> list[tuple[int, int]]:
-    """The (i, j) of one k step in the order they are issued: neighbours share an operand, which the reuse cache
-    then supplies. 0: serpentine by rows, 1: serpentine by columns, 2: plain rows."""
+    """The (i, j) of one k step in the order they are issued: consecutive products share an operand, which the
+    register reuse cache supplies. 0: serpentine by rows, 1: serpentine by columns, 2: plain rows."""
     outer, inner = (range(ns), range(ms)) if order == 1 else (range(ms), range(ns))
     out = []
     for n, x in enumerate(outer):

@@ -1,4 +1,4 @@
-"""Where a streaming thread finds its elements, and how it multiplies them. Numbers and names only."""
+"""Loads, conversions and products of a thread of a skinny kernel. Numbers and names only."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Round:
 class SkinnyOperand:
     """How one operand reaches the registers of a thread.
 
-    ``g``: the operand's share of the geometry, all integers; ``along``: threads of a block along the long side;
+    ``g``: the operand's part of the geometry, all integers; ``along``: threads of a block along the long side;
     ``depth``: elements of K of a step; ``steps``: steps of a K iteration; ``step_stride``: elements of K from a step
     to the next; ``stride``: from one K iteration to the next; ``size``: bytes of an element; ``dp4a``: whether dp4a
     multiplies four elements of K at once.
@@ -74,7 +74,7 @@ class SkinnyOperand:
         self.unaligned = bool(g.shifted)
         #: whether a vector is cut from two chunks: wherever rows begin, all of them have it at the same k then
         self.split_vectors = bool(g.paired)
-        #: rows (columns) of C that lie side by side in a thread
+        #: adjacent rows (columns) of C of a thread
         self.contiguous_run = 1 if self.unaligned else self.count if self.kmajor or not self.long else self.vec
         #: rows (columns) that need a pointer of their own: elements from the thread's first
         self.rows = [self.offset(i) for i in range(0, self.count, 1 if self.kmajor else self.vec)]
@@ -115,11 +115,11 @@ class SkinnyOperand:
         )
         steps = [*([1] if self.depth > 1 else []), to_next, *([to_pass] if to_pass != to_next else [])]
         self.pointer_steps = [] if self.kmajor else steps
-        #: elements along K that pointers move on by after a pass where it is
+        #: elements along K that pointers advance by per K iteration, where K is contiguous
         self.stride = stride if self.kmajor else 0
 
     def loads(self, step: int, following: bool = False) -> list[Load]:
-        """The accesses of a step; ``following``: of the next pass, with pointers as they are in this one."""
+        """The accesses of a step; ``following``: of the next K iteration, with this iteration's pointers."""
         out: list[Load] = []
         row = step if self.long else 0
         if self.kmajor:
@@ -207,7 +207,7 @@ class Elements:
         return [Unpack(how, tuple(into[n] for n in sorted(into)), (word,)) for word, into in found.items()]
 
     def _transposed(self, step: int, d: int) -> list[Unpack]:
-        """Four rows of K, four elements side by side: bytes change places, so that a word has four of K."""
+        """Transposes 4 x 4 bytes (four k, four adjacent elements), so that a word holds four k of one element."""
         out = []
         for i in range(0, self.x.count, QUAD):
             words = tuple(self.x.word(step, i, d + n)[0] for n in range(QUAD))
@@ -252,7 +252,7 @@ class Fragments:
         ]
 
     def unaligned(self, step: int) -> list[tuple[list[str], list[str]]]:
-        """(words of a vector, of the two chunks that it lies in) of each row."""
+        """(words of a vector, of the two chunks that contain it) of each row."""
         if not self.x.split_vectors:
             return []
         raw, words = self.x.raw, range(self.words)
@@ -273,7 +273,7 @@ class Fragments:
         ]
 
     def issues(self, step: int) -> list[tuple[str, str, str]]:
-        """The instructions of a step: sums, fragment of the long operand, fragment of the thin one."""
+        """The instructions of a step: sums, fragment of the long operand, fragment of the short one."""
         out = []
         for w in range(0, self.words, 2):
             for n in range(self.x.count // 2):
@@ -288,7 +288,7 @@ class Fragments:
         return out
 
     def sum_at(self, i: int, j: int) -> str:
-        """The sum of row ``i`` of the long side and column ``j`` of a thread's of the thin one."""
+        """The sum of row ``i`` of the long side and column ``j`` of the short side, in a thread."""
         return self.acc[i // 2, j // 2, 2 * (i % 2) + j % 2]
 
 

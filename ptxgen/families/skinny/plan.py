@@ -32,7 +32,7 @@ class SkinnyPlan(Plan):
         self.log2_across, self.log2_u, self.log2_size = log2(self.lanes), log2(c.u), log2(size)
         self.log2_lanes_m, self.warps_along = log2(c.lanes_m), self.along // c.lanes_m
         self.log2_warps_along = log2(self.warps_along)
-        #: by which bits of their numbers the lanes differ that share K
+        #: XOR masks of the shuffles that add the sums of lanes that split K
         unit = 1 if self.x.kmajor else c.lanes_m
         self.shuffle_masks = [unit << n for n in range(self.log2_across)]
         self.lane_map, self.own_y = self.thread_map, "%row" if c.transposed_mma else "%col"
@@ -49,7 +49,7 @@ class SkinnyPlan(Plan):
         paired = self.x.split_vectors
         #: vectors behind whole ones; elements behind the last whole vector that its second chunk takes at most
         self.tail_vectors, self.tail_reserve = (2, self.x.vec) if paired else (1, 0)
-        #: elements that no pass may count on, of whatever row
+        #: elements at the end of any row that the K loop must not read
         self.k_slack = 2 * self.x.vec if paired else self.x.vec - 1
         self.element_loads = (
             (self.x, self.x.element_loads(self.fragments.word_x if paired else None)),
@@ -79,7 +79,7 @@ class SkinnyPlan(Plan):
         self.ms, self.ns = c.ms, c.ns
         kind = "s32" if self.problem.accumulator.integer else self.epilogue_type
         self.acc = Tile("acc", kind, (self.x.count, self.y.count))
-        #: sums before they are scaled: nothing, one more product, one more share
+        #: of the accumulators: zero, the multiply-add, the addition
         self.acc_zero, self.fma_op, self.add_op = (
             ("0", "mad.lo.s32", "add.s32") if kind == "s32" else (self.zero, self.fma, self.add)
         )
