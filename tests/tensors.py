@@ -46,6 +46,9 @@ class Tensor:
     def stride(self) -> tuple[int, ...]:
         return self.strides
 
+    def get_device(self) -> int:
+        return self.device.index
+
     def untyped_storage(self) -> Tensor:
         return self
 

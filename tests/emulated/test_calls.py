@@ -177,9 +177,10 @@ def test_threads_that_launch_on_one_stream_at_the_same_time(driver: Driver, chos
     def others() -> None:
         driver.after = lambda: None
         for p in (two, large):
-            worker = threading.Thread(target=p.queue)
+            worker = threading.Thread(target=p.queue, daemon=True)
             worker.start()
-            worker.join()
+            worker.join(SECONDS)
+            assert not worker.is_alive()
 
     driver.after = others
     one.queue()
@@ -243,12 +244,13 @@ def test_a_fork_while_a_thread_multiplies(chosen: Any, monkeypatch: pytest.Monke
             forking.wait(SECONDS)
 
     on.before = wait
-    worker = threading.Thread(target=lambda: done.append(ptxgen.gemm(x, x)))
+    worker = threading.Thread(target=lambda: done.append(ptxgen.gemm(x, x)), daemon=True)
     worker.start()
     assert inside.wait(SECONDS)
     os.register_at_fork(before=forking.set)  # it runs before those that were registered earlier
     assert forked(lambda: np.array_equal(ptxgen.gemm(x, 2 * x), 2 * x)) == "True"
-    worker.join()
+    worker.join(SECONDS)
+    assert not worker.is_alive()
     assert np.array_equal(ptxgen.gemm(x, 3 * x), 3 * x)
     assert np.array_equal(done[0], x)
 
