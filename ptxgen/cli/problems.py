@@ -34,7 +34,7 @@ def _ranked(problem: Problem, device: Device, database: Database | None, model: 
 
     found = dispatch.select(problem, device, database, model, count)
     if not found:
-        why = dispatch.lacking(problem, device)
+        why = dispatch.why_unsupported(problem, device)
         raise ConfigError(f"{problem.key()}: no kernel computes this on {device.name}: {why}", "space")
     return found
 

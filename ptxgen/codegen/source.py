@@ -111,7 +111,7 @@ class Step:
     def tables(self) -> tuple[Table, ...]:
         return tuple(value for _, value in self.arguments if isinstance(value, Table))
 
-    def placed(self, at: Callable[[Table], SupportsIndex]) -> Step:
+    def with_table_addresses(self, at: Callable[[Table], SupportsIndex]) -> Step:
         """The step with its tables as they are on the device, which it so owns; ``at``: gives them."""
         found: list[Argument] = [("u64", at(v)) if isinstance(v, Table) else (kind, v) for kind, v in self.arguments]
         return replace(self, arguments=tuple(found)) if self.tables else self

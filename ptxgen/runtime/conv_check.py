@@ -194,7 +194,7 @@ def trials(
             ref = reference(p, a, b, c, alpha, beta, more)
             out, kept = guarded(runner, a, b, c, alpha, beta, more)
             deviation = verdict(kind, out, ref)
-            if not kept or runner.raised():
+            if not kept or runner.workspace_dirty():
                 deviation = Deviation(np.inf, (-1,), deviation.worst)
             yield kind if beta == 0 else f"{kind}, alpha={alpha:g}, beta={beta:g}", deviation
             if kind == "integers" and not p.stages and not p.output.saturates:

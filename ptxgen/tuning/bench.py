@@ -193,7 +193,7 @@ class Bench:
         made.update(digest=kernel.source.digest, registers=kernel.registers, spills=kernel.spills)
         try:
             ring = self.ring_for(problem, timing)
-            calls = [runner.bind(*addresses, more=ring.more_at) for addresses in ring.sets]
+            calls = [runner.bind(*addresses, epilogue_args=ring.more_at) for addresses in ring.sets]
             self.driver.fill(ring.sets[0][2], ring.bytes_c, 0xFF)
             calls[0]()
             self.driver.synchronize()

@@ -1,8 +1,8 @@
-"""The tables of the tuning database, as SQL that explains itself."""
+"""The SQL schema of the tuning database, and its migrations."""
 
 from __future__ import annotations
 
-#: marks the file as ptxgen's ("PTXG"), in the header that SQLite leaves to applications
+#: SQLite's application_id of ptxgen files ("PTXG")
 APPLICATION = 0x50545847
 
 #: statements end with ";\n", and no comment holds a semicolon
@@ -81,7 +81,7 @@ CREATE VIEW result AS
     JOIN environment ON environment.id = measurement.environment;
 """
 
-#: what makes version n of version n - 1, from 2 on
+#: statements that migrate version n - 1 to n, from version 2 on
 MIGRATIONS = (
     """
 -- A configuration that a tuner is about to measure. `owner` names the tuner, `expires` is in seconds since 1970.

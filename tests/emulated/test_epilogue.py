@@ -47,7 +47,7 @@ def test_a_wrong_bias_is_found() -> None:
     runner = Runner.of(EmulatedDriver(D), p, parse_config("ms=4 ns=4 ml=16 nl=32"))
     a, b, c = operands(p)
     (bias,) = epilogue_arrays(p)
-    out = runner.compute(a, b, c, more=(bias + 1,))
+    out = runner.compute(a, b, c, epilogue_args=(bias + 1,))
     assert np.abs(out - reference(p, a, b, more=(bias,)).exact).min() > 0.99
 
 

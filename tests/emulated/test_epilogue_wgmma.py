@@ -47,5 +47,5 @@ def test_a_residual_that_is_not_added_is_found() -> None:
     p = replace(P, epilogue="residual")
     runner = Runner.of(EmulatedDriver(D), p, parse_config("family=2 " + WAYS["parts"]))
     a, b, c = padded(p, operands(p))
-    outs = [runner.compute(a, b, c, more=(np.full_like(c, x),)) for x in (0.0, 8.0)]
+    outs = [runner.compute(a, b, c, epilogue_args=(np.full_like(c, x),)) for x in (0.0, 8.0)]
     assert np.abs(outs[1] - outs[0]).min() > 7

@@ -95,9 +95,11 @@ def test_every_number_and_what_lies_between(out: str, width: int) -> None:
     more = (x, signs)  # in f32: A's rows and B's columns times these
     with np.errstate(all="ignore"):
         exact = x[:, None] * signs
-        np.testing.assert_array_equal(runner.compute(a, b, c, more=more).astype(np.float64), nearest(exact, out))
+        np.testing.assert_array_equal(
+            runner.compute(a, b, c, epilogue_args=more).astype(np.float64), nearest(exact, out)
+        )
         both = (exact + c.astype(np.float32)).astype(np.float64)
-        got = runner.compute(a, b, c, beta=1.0, more=more).astype(np.float64)
+        got = runner.compute(a, b, c, beta=1.0, epilogue_args=more).astype(np.float64)
         np.testing.assert_array_equal(got, nearest(both, out))
 
 

@@ -914,7 +914,7 @@ def test_a_forked_process_is_told_to_spawn(driver: CudaDriver, gpu: Gpu, source:
         assert len(set(told)) == 1
         return told[0]
 
-    with kernel.anywhere["increment"]._lock:
+    with kernel.stream_handles["increment"]._lock:
         said = forked(child)
     assert 'multiprocessing.get_context("spawn")' in said
     assert words(driver, c)[0] == 1

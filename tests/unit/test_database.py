@@ -257,7 +257,13 @@ def test_a_modelled_time_never_wins_for_hardware(db: Database) -> None:
     db.set_winner(real)
     assert db.best(PROBLEM, "h200") == real
     assert db.best(PROBLEM, "h200", "model") == modelled
-    assert db.merge([], [modelled]) == {"measurements": 0, "known": 0, "winners": 0, "kept": 1, "stale": 0}
+    assert db.merge([], [modelled]) == {
+        "measurements": 0,
+        "already_present": 0,
+        "winners": 0,
+        "not_replaced": 1,
+        "stale": 0,
+    }
     assert db.best(PROBLEM, "h200") == real
 
 
@@ -327,9 +333,9 @@ def test_winners_come_in_the_order_of_their_measurements(db: Database) -> None:
 def test_merging_twice_adds_nothing(db: Database) -> None:
     rows = [measured(), measured(), measured(11.0), measured(created=0.0), measured(outcome="crashed", samples=())]
     first = db.merge(rows, [measured()])
-    assert first == {"measurements": 3, "known": 2, "winners": 1, "kept": 0, "stale": 0}
+    assert first == {"measurements": 3, "already_present": 2, "winners": 1, "not_replaced": 0, "stale": 0}
     again = db.merge(rows, [measured()])
-    assert again == {"measurements": 0, "known": 5, "winners": 0, "kept": 1, "stale": 0}
+    assert again == {"measurements": 0, "already_present": 5, "winners": 0, "not_replaced": 1, "stale": 0}
     assert db.info()["measurements"] == 3
     assert db.merge([measured(created=2000.0)], [])["measurements"] == 1  # the same numbers on another day
 
@@ -337,11 +343,11 @@ def test_merging_twice_adds_nothing(db: Database) -> None:
 def test_the_faster_winner_stays(db: Database) -> None:
     db.set_winner(measured(10.0))
     better, worse = measured(8.0, config=Config(kg=8)), measured(12.0, config=Config(kg=16))
-    assert db.merge([], [worse])["kept"] == 1
+    assert db.merge([], [worse])["not_replaced"] == 1
     assert db.best(PROBLEM, "h200") == measured(10.0)
     assert db.merge([], [better])["winners"] == 1
     assert db.best(PROBLEM, "h200") == better
-    assert db.merge([], [worse, measured(10.0), measured(8.0, config=Config(kg=2))])["kept"] == 3
+    assert db.merge([], [worse, measured(10.0), measured(8.0, config=Config(kg=2))])["not_replaced"] == 3
     assert db.best(PROBLEM, "h200") == better
 
 
@@ -374,7 +380,7 @@ def test_a_winner_whose_axes_are_out_of_every_range_comes_in_stale(db: Database)
 def test_a_stale_winner_comes_back_only_when_it_was_verified(db: Database) -> None:
     db.set_winner(measured())
     db.demote("h200", lambda problem, config: NEW)
-    assert db.merge([], [measured()])["kept"] == 1
+    assert db.merge([], [measured()])["not_replaced"] == 1
     assert db.best(PROBLEM, "h200") is None
     assert db.merge([], [measured()], lambda device, problem, config: OLD)["winners"] == 1
     assert db.best(PROBLEM, "h200") == measured()

@@ -172,7 +172,7 @@ def test_what_is_known_of_a_product_serves_it_with_an_epilogue(folder):
 )
 def test_what_is_missing_is_one_thing(p: Gemm | Conv, name: str, words: str) -> None:
     assert not select(p, device(name))
-    assert words in selection.lacking(p, device(name))
+    assert words in selection.why_unsupported(p, device(name))
 
 
 def test_a_winner_of_another_kernel_is_passed_over_with_one_warning(folder, database, caplog):

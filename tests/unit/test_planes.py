@@ -132,7 +132,7 @@ def test_only_what_has_wgmma_computes_so():
     assert planes(replace(p, compute="f32")) == 1
     for name in ("t4", "a100"):
         assert not selection.select(p, device(name))
-        assert selection.lacking(p, device(name)).endswith(f"_{device(name).sm}; kernels of this are for sm_90")
+        assert selection.why_unsupported(p, device(name)).endswith(f"_{device(name).sm}; kernels of this are for sm_90")
     (chosen,) = selection.select(p, H200)
     assert chosen.config.family == 2
 

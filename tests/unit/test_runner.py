@@ -148,7 +148,7 @@ def test_numbers_that_sums_do_not_hold():
     driver = EmulatedDriver()
     single = Runner.of(driver, P, parse_config(SMALL))
     for arguments, words in (
-        ((1e39, 0.0), r"alpha is 1e\+39; it must fit the type of sums, f32"),
+        ((1e39, 0.0), r"alpha is 1e\+39; it must fit the accumulator type, f32"),
         ((1.0, -1e200), "beta is -1e\\+200"),
     ):
         with pytest.raises(InputError, match=words):
@@ -163,6 +163,6 @@ def test_numbers_that_sums_do_not_hold():
             whole.prepare(value, 0.0)
         with pytest.raises(InputError, match="beta is"):
             whole.prepare(1.0, value)
-    with pytest.raises(InputError, match="must fit the type of sums, s32"):
+    with pytest.raises(InputError, match="must fit the accumulator type, s32"):
         whole.prepare(2.0**40, 0.0)
     assert whole.prepare(-3.0, 2.0)

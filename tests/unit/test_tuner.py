@@ -214,7 +214,7 @@ def test_nothing_that_runs(fake, database):
     (done,) = tune([P], database=database, budget=BUDGET)
     assert done.winner is None
     assert database.best(P, "emulated", "model") is None
-    assert summary(done).startswith("gemm 64,48,128 TN f32: nothing ran; ")
+    assert summary(done).startswith("gemm 64,48,128 TN f32: no kernel succeeded; ")
     assert done.failures["wrong_result"] == done.measured > 0
 
 
@@ -322,7 +322,7 @@ def test_no_winner_is_worse_than_what_is_chosen_untuned(fake, database):
 
 def test_the_regressor_learns_once_enough_is_new(fake, database, tmp_path):
     """From what ships as well: a model of one tuned shape alone would choose worse for all others."""
-    fake.setattr(tuner, "FRESH", 6)
+    fake.setattr(tuner, "RETRAIN_AFTER", 6)
     elsewhere = Gemm(96, 80, 256, "TN")
     there, here = (space.candidates(p, EMULATED) for p in (elsewhere, P))
     ships = [
@@ -374,7 +374,7 @@ def test_arguments_that_break_a_rule(fake, database):
     with pytest.raises(InputError, match="database is None"):
         tune([P])
     for p in (Gemm(0, 4, 4), Gemm(4, 0, 4)):
-        with pytest.raises(ShapeError, match=f"{p.key()} has no element of C"):
+        with pytest.raises(ShapeError, match=f"{p.key()} has an empty C"):
             tune([P, p], database=database)
     assert not Fake.log
 
