@@ -39,8 +39,8 @@ ROUNDS = 2
 DROP_RATIO = 1.1  #: a kernel slower than the fastest of a round by this factor is not timed again
 SAVE_INTERVAL = 20  #: number of timed winners between calls of ``save``
 
-#: ``current``: unchanged; ``text``: the PTX changed, the machine code did not; ``timed``: the kernel was timed again and
-#: is the fastest; ``replaced``: the model's choice is faster; ``stale``: the kernel changed and was not timed;
+#: ``current``: unchanged; ``text``: the PTX changed, the machine code did not; ``timed``: the kernel was timed again
+#: and is the fastest; ``replaced``: the model's choice is faster; ``stale``: the kernel changed and was not timed;
 #: ``failed``: no kernel gives correct results
 STATES = ("current", "text", "timed", "replaced", "stale", "failed")
 

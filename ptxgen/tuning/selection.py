@@ -39,6 +39,11 @@ class Selection:
     origin: str
     us: float = float("nan")
 
+    @property
+    def predicted(self) -> bool:
+        """Whether ``us`` is a prediction, not a measured time."""
+        return self.origin in ("model", "analytic")
+
 
 def model_folder(database: Database, device: str) -> Path:
     """The folder, next to the database, of the model trained on its measurements of ``device``."""

@@ -343,9 +343,7 @@ class Session:
             def loses(held: Measurement) -> bool:
                 if held.purpose != "final" or not self._current(held):
                     return True
-                retimed = (
-                    held == stored and held.config != best.config
-                )  # it was timed in this run, and slower than ``best``
+                retimed = held == stored and held.config != best.config  # timed in this run, and slower
                 return retimed or best.us < held.us
 
             self.database.set_winner(best, over=loses)

@@ -31,8 +31,8 @@ from ptxgen.tuning.measurement import ENDED_OUTSIDE, Environment, Measurement, f
 
 START_SECONDS = 120.0
 MEASURE_SECONDS = 60.0
-#: program of the child: imports the parent's ptxgen from the folder in its first argument, then moves that folder to the
-#: end of the search path. With -P, neither it nor the current folder can hide a module of the standard library.
+#: program of the child: imports the parent's ptxgen from the folder in its first argument, then moves that folder to
+#: the end of the search path. With -P, neither it nor the current folder can hide a module of the standard library.
 CHILD = """
 import sys
 sys.path.insert(0, sys.argv.pop(1))

@@ -79,8 +79,8 @@ def options_of(name: str) -> dict[str, Any]:
     [
         (("selct",), "No such command 'selct'"),
         (("db", "inf"), "No such command 'inf'"),
-        (("conv", "--shape", "1,2,3"), "No such command 'conv' (it follows a command: select conv)"),
-        (("select", "gemm", "1,2,3"), "extra argument(s) (1,2,3) (extents go by --shape"),
+        (("conv", "--shape", "1,2,3"), "No such command 'conv' (an operation follows a command: select conv)"),
+        (("select", "gemm", "1,2,3"), "extra argument(s) (1,2,3) (give extents with --shape"),
         (("select", "gemm", "--devise", "h200"), "No such option: --devise"),
         (("select", "gemm", "--count", "0"), "'--count'"),
         (("select", "gemm", "--count", "many"), "'--count'"),
@@ -125,7 +125,7 @@ def test_a_database_that_is_not_there_and_one_without_rows(run: Run, tmp_path: P
     with Database(tmp_path / "tuning.sqlite"):
         pass
     done = run("db", "export", tmp_path / "out")
-    assert (done.code, done.out) == (0, "the database has no measurements: nothing was written\n")
+    assert (done.code, done.out) == (0, "the database has no measurements; nothing was written\n")
 
 
 def test_a_problem_without_results_is_right_and_says_why_it_has_no_time(run: Run) -> None:
@@ -593,13 +593,13 @@ def test_an_interrupted_tune_says_what_is_kept(
 ) -> None:
     import ptxgen.tuning.tuner
 
-    def tune(problems: Any, driver: str, database: Database, *rest: Any) -> None:
+    def tune(problems: Any, driver: str, database: Database, *rest: Any, retry: bool) -> None:
         for us in (1.0, 2.0):
             database.add(winner(stored[1], stored[2], us=us))
         raise KeyboardInterrupt
 
     monkeypatch.setattr(ptxgen.tuning.tuner, "tune", tune)
-    told = f"2 measurements of this run are kept in {tmp_path}/tuning.sqlite; the same command goes on from there"
+    told = f"2 measurements of this run are stored in {tmp_path}/tuning.sqlite; repeat the command to continue"
     for _ in range(2):
         done = run("tune", "--shape", "5,5,5")
         assert (done.code, done.out) == (130, "")
