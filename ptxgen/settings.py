@@ -57,7 +57,7 @@ VARIABLES = (
         _path,
         lambda: platformdirs.user_data_path("ptxgen") / "tuning.sqlite",
         "tuning.sqlite in the user's data directory",
-        "the SQLite file that remembers what was measured",
+        "the SQLite file of the tuning database",
     ),
     Variable(
         "PTXGEN_CACHE",
@@ -65,7 +65,7 @@ VARIABLES = (
         _path,
         lambda: platformdirs.user_cache_path("ptxgen"),
         "the user's cache directory",
-        "where compiled kernels are kept; safe to delete",
+        "the folder of the cache of compiled kernels; safe to delete",
     ),
     Variable(
         "PTXGEN_DRIVER",
@@ -73,15 +73,15 @@ VARIABLES = (
         _driver,
         lambda: "auto",
         "auto",
-        "what runs the kernels: cuda, emulated, or auto (a GPU where there is one)",
+        "the driver: cuda, emulated, or auto (cuda if there is a GPU)",
     ),
     Variable(
         "PTXGEN_PTXAS",
         "ptxas",
         _path,
         lambda: None,
-        "looked for",
-        "the ptxas that assembles; without it: the nvidia-cuda-nvcc wheel, then the PATH",
+        "found automatically",
+        "the ptxas to use; by default that of the nvidia-cuda-nvcc wheel, else the first on the PATH",
     ),
 )
 

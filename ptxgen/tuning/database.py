@@ -20,7 +20,6 @@ from ptxgen.tuning.measurement import Environment, Measurement
 from ptxgen.tuning.records import (
     Current,
     CurrentOn,
-    canonical_config_text,
     config_text,
     has_known_axes,
     make_environment,
@@ -218,11 +217,6 @@ class Database(SqliteFile):
         sql = f"SELECT {_COLUMNS} FROM result"
         rows = self._rows(sql, after, key=key, device=device, clock=clock, outcome=outcome, purpose=purpose)
         return (m for m in map(self._measurement, rows) if m is not None)
-
-    def seen(self, device: str, clock: str, purpose: str | None = None) -> set[tuple[str, str]]:
-        """What tuning, resumed, need not measure again, failures included: (problem key, config_text)."""
-        rows = self._rows("SELECT key, config FROM result", device=device, clock=clock, purpose=purpose)
-        return {(key, text) for key, config in rows if (text := canonical_config_text(config))}
 
     def devices(self) -> list[tuple[str, str]]:
         """Every (device, clock) with measurements."""

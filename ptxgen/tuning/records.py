@@ -10,7 +10,7 @@ from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
-from ptxgen.codegen.config import AXIS, Config, parse_config
+from ptxgen.codegen.config import AXIS, Config
 from ptxgen.errors import InputError, PtxgenError
 from ptxgen.problem.registry import Problem, parse
 from ptxgen.tuning.exchange import is_utf8
@@ -42,14 +42,6 @@ def _axes_known(names: str) -> bool:
 def has_known_axes(config: str) -> bool:
     """Whether this version has every axis of a stored configuration."""
     return _axes_known(_VALUE.sub("", config))
-
-
-def canonical_config_text(config: str) -> str:
-    """``config_text`` of a stored configuration, which may lack newer axes; empty: an axis is unknown."""
-    try:
-        return config_text(parse_config(config))
-    except InputError:
-        return ""
 
 
 def samples_text(m: Measurement) -> str:

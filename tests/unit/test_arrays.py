@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ptxgen.api.arrays import View, alignment_of, as_numpy, overlap, overlaps_itself, matrix_layout, view
+from ptxgen.api.arrays import View, alignment_of, as_numpy, matrix_layout, overlap, overlaps_itself, view
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.problem.dtypes import DTYPES, dtype
 

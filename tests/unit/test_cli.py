@@ -57,7 +57,7 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
 
     def call(*arguments: object) -> Done:
-        code = command.start([str(a) for a in arguments])
+        code = command.run([str(a) for a in arguments])
         told = capsys.readouterr()
         return Done(code, told.out, told.err)
 
@@ -129,7 +129,7 @@ def test_a_database_that_is_not_there_and_one_without_rows(run: Run, tmp_path: P
 
 
 def test_a_problem_without_results_is_right_and_says_why_it_has_no_time(run: Run) -> None:
-    assert "ok  exact" in run("check", "--shape", "0,16,16").out
+    assert "ok      exact" in run("check", "--shape", "0,16,16").out
     done = run("bench", "--shape", "0,16,16", "--json")
     assert done.code == 1
     assert done.document["rows"][0]["note"] == "C has no element: there is nothing to time"
@@ -153,7 +153,7 @@ def test_commands_on_problems_take_the_same_options() -> None:
 
 
 def test_every_field_of_a_problem_is_an_option() -> None:
-    assert {name for o in CATALOG.values() for name in o.options} == set(options.FIELDS)
+    assert {name for o in CATALOG.values() for name in o.options} == set(options.PROBLEM_FIELDS)
     assert CATALOG["gemm"].options == tuple(f.name for f in fields(Gemm) if f.name not in ("m", "n", "k"))
 
 
@@ -184,7 +184,7 @@ def test_conv_takes_options_of_its_own(run: Run) -> None:
     assert run("select", *CONV, "--lda", 9, *H200).code == 2
     assert "--lda is given; conv takes --layout" in run("select", *CONV, "--lda", 9, *H200).err
     assert "--direction is given; gemm takes" in run("select", "--shape", "1,2,3", "--direction", "forward").err
-    assert "baseline is 'cublas'; of conv it must be cudnn" in run("bench", *CONV, "--baseline", "cublas").err
+    assert "baseline is 'cublas'; for conv it must be cudnn" in run("bench", *CONV, "--baseline", "cublas").err
 
 
 def test_conv_goes_all_the_way_on_the_emulated_device(run: Run) -> None:

@@ -27,7 +27,7 @@ from ptxgen.problem.conv import Conv
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.registry import Problem
 from ptxgen.tuning import database, sqlite_file
-from ptxgen.tuning.database import APPLICATION, SCHEMA, SCHEMA_VERSION, Database, config_text
+from ptxgen.tuning.database import APPLICATION, SCHEMA, SCHEMA_VERSION, Database
 from ptxgen.tuning.measurement import OUTCOMES, Environment, Measurement
 from ptxgen.tuning.tuning_files import Header, read_winners, write_winners
 
@@ -144,24 +144,13 @@ def test_columns_can_be_queried_by_hand(db: Database, path: Path) -> None:
     assert json.loads(samples) == [10.0, 11.0, 9.0]
 
 
-# --- resuming ------------------------------------------------------------------------------------------------
-
-
-def test_seen_names_what_was_tried_on_that_device_and_clock(db: Database) -> None:
-    db.add(measured())
-    db.add(measured(config=Config(kg=8), outcome="crashed", samples=()))
-    db.add(measured(environment=EMULATED))
-    key = PROBLEM.key()
-    assert db.seen("h200", "hardware") == {(key, config_text(Config(kg=4))), (key, config_text(Config(kg=8)))}
-    assert db.seen("h200", "hardware", purpose="refine") == set()
-    assert db.seen("h200", "model") == set()
+# --- unknown axes ------------------------------------------------------------------------------------------------
 
 
 def test_a_row_older_than_an_axis_means_its_default(db: Database, path: Path) -> None:
     db.add(measured())
     sql(path, "UPDATE measurement SET config = replace(config, ' min_ctas_per_sm=1', '')")
-    assert sql(path, "SELECT config FROM measurement WHERE config LIKE '%resident%'") == []
-    assert db.seen("h200", "hardware") == {(PROBLEM.key(), config_text(Config(kg=4)))}
+    assert sql(path, "SELECT config FROM measurement WHERE config LIKE '%min_ctas_per_sm%'") == []
     assert list(db.measurements()) == [measured()]
 
 
@@ -170,7 +159,6 @@ def test_a_row_with_an_unknown_axis_is_kept_counted_and_not_returned(db: Databas
     db.add(measured(config=Config(kg=8)))
     sql(path, "UPDATE measurement SET config = config || ' warp_magic=3' WHERE id = 1")
     assert [m.config.kg for m in db.measurements()] == [8]
-    assert len(db.seen("h200", "hardware")) == 1
     assert (db.info()["unreadable"], db.info()["measurements"]) == (1, 2)
     assert db.best(PROBLEM, "h200") is None
     ((key, reason),) = db.demote("h200", lambda problem, config: OLD)
@@ -571,7 +559,6 @@ def used_in_every_way(path: Path, readonly: bool) -> None:
         list(db.measurements())
         list(db.winners())
         db.best(Gemm(1, 1, 1), "h200")
-        db.seen("h200", "hardware")
         db.devices()
         db.stale()
         db.info()

@@ -232,7 +232,7 @@ def run(monkeypatch, capsys, tmp_path):
     monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
 
     def call(*words: object) -> tuple[int, str]:
-        code = command.start([str(word) for word in words])
+        code = command.run([str(word) for word in words])
         return code, capsys.readouterr().out
 
     return call
@@ -287,7 +287,7 @@ def test_the_command_line_prints_warnings(run, tmp_path, capsys):
         database.set_winner(stored(P, 3.0, OLD))
     selection._warn.cache_clear()
     handlers = list(logging.getLogger("ptxgen").handlers)
-    command.start(["select", "--shape", "32,32,64", "--layout", "TN", "--device", "emulated"])
+    command.run(["select", "--shape", "32,32,64", "--layout", "TN", "--device", "emulated"])
     told = capsys.readouterr()
     assert told.err.startswith(f"warning: the winner of {P.key()} on emulated is stale")
     assert "analytic" in told.out
