@@ -135,7 +135,8 @@ class GroupedCommand(TyperCommand):
 
 def _panel(kind: type[Common], name: str) -> str:
     """The title under which help lists a field: that of the class that declares it."""
-    return next(base.panel for base in kind.__mro__ if name in inspect.get_annotations(base))
+    bases = (base for base in kind.__mro__ if issubclass(base, Common))
+    return next(base.panel for base in bases if name in inspect.get_annotations(base))
 
 
 def _in_panel(annotation: Any, panel: str) -> Any:
