@@ -11,8 +11,9 @@ from ptxgen.codegen.config import Columns, Config
 from ptxgen.families.mma.instructions import instruction
 from ptxgen.families.mma.rules import MMA
 from ptxgen.families.rules import legal
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import LAYOUTS, Gemm
+from ptxgen.problem.gemm import LAYOUTS
 from tests.cases import extents, pairs
 
 #: dtype, compute, out
@@ -62,12 +63,12 @@ AXES = {
 }
 
 
-def problem(rng: np.random.Generator, limit: int, d: Device) -> Gemm:
+def problem(rng: np.random.Generator, limit: int, d: Device) -> KernelGemm:
     """A random problem: types that ``d`` multiplies, layout, extents, longer rows, starts off alignment."""
-    types = [t for t in TYPES if instruction(Gemm(1, 1, 1, "NN", t[0], t[1])).sm <= d.sm]
+    types = [t for t in TYPES if instruction(KernelGemm(1, 1, 1, "NN", t[0], t[1])).sm <= d.sm]
     dtype, compute, out = types[rng.integers(len(types))]
     m, n, k = extents(rng, limit)
-    p = Gemm(m, n, k, LAYOUTS[rng.integers(4)], dtype, compute, out=out, deterministic=bool(rng.random() < 0.15))
+    p = KernelGemm(m, n, k, LAYOUTS[rng.integers(4)], dtype, compute, out=out, deterministic=bool(rng.random() < 0.15))
     if rng.random() < 0.5:
         pads = [int(x) for x in rng.choice([0, 1, 2, 3, 4, 8, 16], 3)]
         if rng.random() < 0.5:  # whole 16 bytes
@@ -83,7 +84,7 @@ def problem(rng: np.random.Generator, limit: int, d: Device) -> Gemm:
     return p
 
 
-def config(p: Gemm, d: Device, rng: np.random.Generator, threads: int) -> Config | None:
+def config(p: KernelGemm, d: Device, rng: np.random.Generator, threads: int) -> Config | None:
     """A random legal configuration, wide accesses preferred, or None if none was drawn."""
     values = {name: rng.choice(np.array(choices), DRAWS) for name, choices in AXES.items()}
     sliced = rng.random(DRAWS) < 0.3
@@ -100,7 +101,9 @@ def config(p: Gemm, d: Device, rng: np.random.Generator, threads: int) -> Config
     return c.row(int(rng.choice(rows))) if len(rows) else None
 
 
-def cases(seed: int, count: int, d: Device, limit: int = 160, threads: int = 1024) -> Iterator[tuple[Gemm, Config]]:
+def cases(
+    seed: int, count: int, d: Device, limit: int = 160, threads: int = 1024
+) -> Iterator[tuple[KernelGemm, Config]]:
     """``count`` random pairs."""
     rng = np.random.default_rng(seed)
     return pairs(count, lambda: problem(rng, limit, d), lambda p: config(p, d, rng, threads))

@@ -9,8 +9,9 @@ import numpy as np
 
 from ptxgen.codegen.config import Columns, Config
 from ptxgen.families.rules import legal
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import LAYOUTS, Gemm
+from ptxgen.problem.gemm import LAYOUTS
 from tests.cases import extents, pairs
 
 #: dtype, compute, out
@@ -65,7 +66,7 @@ AXES = {
 }
 
 
-def problem(rng: np.random.Generator, limit: int) -> Gemm:
+def problem(rng: np.random.Generator, limit: int) -> KernelGemm:
     """Rows of whole 16 bytes in A and B, or in neither or one of them; extents of anything."""
     dtype, compute, out = TYPES[rng.integers(len(TYPES))]
     m, n, k = extents(rng, limit)
@@ -73,7 +74,7 @@ def problem(rng: np.random.Generator, limit: int) -> Gemm:
         k = int(rng.integers(1, 8 * limit))
     if rng.random() < 0.5:
         n = -(-n // 8) * 8
-    p = Gemm(m, n, k, LAYOUTS[rng.integers(4)], dtype, compute, out=out)
+    p = KernelGemm(m, n, k, LAYOUTS[rng.integers(4)], dtype, compute, out=out)
     unit, unit_c = 16 // p.element.bytes, 16 // p.output.bytes
     pad = [int(v) for v in rng.choice([0, 1, 2], 3)]
     longer = {
@@ -90,7 +91,7 @@ def problem(rng: np.random.Generator, limit: int) -> Gemm:
     return replace(p, **longer)
 
 
-def config(p: Gemm, d: Device, rng: np.random.Generator) -> Config | None:
+def config(p: KernelGemm, d: Device, rng: np.random.Generator) -> Config | None:
     """A random legal configuration, or None if none was drawn."""
     values = {}
     for name, (choices, first) in AXES.items():
@@ -114,8 +115,8 @@ def config(p: Gemm, d: Device, rng: np.random.Generator) -> Config | None:
 
 
 def cases(
-    seed: int, count: int, d: Device, limit: int = 300, draw: Callable[[np.random.Generator, int], Gemm] = problem
-) -> Iterator[tuple[Gemm, Config]]:
+    seed: int, count: int, d: Device, limit: int = 300, draw: Callable[[np.random.Generator, int], KernelGemm] = problem
+) -> Iterator[tuple[KernelGemm, Config]]:
     """``count`` random pairs; ``draw``: problems."""
     rng = np.random.default_rng(seed)
     return pairs(count, lambda: draw(rng, limit), lambda p: config(p, d, rng))

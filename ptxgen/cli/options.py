@@ -134,9 +134,10 @@ class Target(Fields):
 
     def cases(self, default: str = "") -> list[Case]:
         """The problems that the options name; ``default``: the suite where they name none."""
-        from ptxgen.problem import catalog, suites
+        from ptxgen.problem import suites
+        from ptxgen.problem.operation import operation_named
 
-        of = catalog.entry(self.operation)
+        of = operation_named(self.operation)
         chosen = self.fields(of.options)
         cases: list[Case] = []
         for text in self.shape or ():

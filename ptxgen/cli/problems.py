@@ -181,10 +181,10 @@ def bench(
 ) -> Answer:
     """Time kernels whose results are checked first. With --baseline: beside the vendor's best candidate."""
     from ptxgen.cli import report
-    from ptxgen.runtime.vendor import BASELINES
+    from ptxgen.problem.operation import operation_named
     from ptxgen.tuning.bench import bench as run
 
-    known = [b.name for b in BASELINES.values() if b.operation == target.operation]
+    known = operation_named(target.operation).baselines
     if baseline is not None and baseline not in known:
         raise InputError(f"baseline is {baseline!r}; of {target.operation} it must be {' or '.join(known)}")
     driver, cases, rows = target.find_driver(), target.cases(), []

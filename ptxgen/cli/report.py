@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ptxgen.codegen.config import AXES, Config
-from ptxgen.problem.catalog import CATALOG, Case
-from ptxgen.runtime.vendor import BASELINES
+from ptxgen.problem.operation import Case, baselines, operation_named, operation_names
 from ptxgen.tuning.progress import Progress
 
 Document = dict[str, Any]
@@ -163,16 +162,16 @@ def number(value: Any) -> str:
 
 def shape_titles(document: Document) -> tuple[str, ...]:
     """The titles over ``shape_cells``. The rows of a document are of one operation."""
-    names = {r["problem"]["operation"] for r in document["rows"]} or {next(iter(CATALOG))}
+    names = {r["problem"]["operation"] for r in document["rows"]} or set(operation_names()[:1])
     [name] = names
-    return ("name", *CATALOG[name].titles)
+    return ("name", *operation_named(name).titles)
 
 
 def shape_cells(row: Document) -> list[Any]:
     """The cells that say which problem a row is of."""
     problem = row["problem"]
     name = row["name"] if row["name"] != problem["key"] else ""
-    return [name, *CATALOG[problem["operation"]].cells(row)]
+    return [name, *operation_named(problem["operation"]).cells(row)]
 
 
 def config_cells(row: Document) -> list[Any]:
@@ -208,7 +207,7 @@ def bench_text(document: Document) -> str:
     for r in document["rows"]:
         times = [r["us"], r["vendor_us"], r["ratio"], r["tflops"]]
         rows.append([*shape_cells(r), *times, *config_cells(r), r["origin"], r["note"]])
-    vendor = BASELINES[document["baseline"]].title if document["baseline"] else "vendor"
+    vendor = baselines()[document["baseline"]].title if document["baseline"] else "vendor"
     titles = (*shape_titles(document), "µs", f"{vendor} µs", "ratio", "TFLOP/s", *CONFIG, "from", "")
     lines = [table(titles, rows)]
     total = document["summary"]

@@ -7,7 +7,7 @@ from typing import Any
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.registers import Tile
 from ptxgen.lowering.implicit_gemm import WINDOW
-from ptxgen.problem.gemm import STRIDED
+from ptxgen.lowering.kernel_gemm import STRIDED
 
 
 class CooperativePlan(Plan):

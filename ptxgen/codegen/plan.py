@@ -28,10 +28,10 @@ from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.codegen.source import Argument, Launch, Step
 from ptxgen.codegen.vectorized import ceil_div, log2
 from ptxgen.cuda_abi import GRID_LIMIT
-from ptxgen.lowering.implicit_gemm import WINDOW, Implicit
+from ptxgen.lowering.implicit_gemm import WINDOW, ImplicitGemm
+from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
 from ptxgen.problem.device import Device
 from ptxgen.problem.dtypes import bits_of, dtype
-from ptxgen.problem.gemm import STRIDED, Gemm
 from ptxgen.problem.registry import Problem
 
 PASS_THREADS = 256  #: threads of a block of the passes over C
@@ -79,7 +79,7 @@ class Plan:
     share_guard = ""
     UNROLLED = 8  #: rounds of the gather through shared memory that are written out
 
-    def __init__(self, problem: Gemm, config: Config, device: Device, geometry: SimpleNamespace) -> None:
+    def __init__(self, problem: KernelGemm, config: Config, device: Device, geometry: SimpleNamespace) -> None:
         self.problem, self.config, self.device = problem, config, device
         self.asked: Problem = problem  #: what it is the product of, which the text tells
         self.geometry = geometry
@@ -126,7 +126,7 @@ class Plan:
         """How finished sums get to C."""
         c, p = self.config, self.problem
         #: whether there are items, at offsets from each other: one kernel serves any number of them but one
-        self.batched = p.items != 1
+        self.batched = p.batch != 1
         #: the register with the address of the C of a block's item
         self.item_c = "%item_c" if self.batched else "%C"
         #: where elements of C are, and what a block writes: C, or partial sums
@@ -185,8 +185,8 @@ class Plan:
         types = {name: p.read_type(name) for name in p.reads}
         self.arrays = {name: ("b16" if kind.bytes == 2 else kind.name, kind.bytes) for name, kind in types.items()}
         #: all of an item have one bias; items have biases of their own, one behind the other
-        self.one_bias = p.one_bias and "bias" in self.arrays
-        self.own_bias = self.batched and p.own_bias and "bias" in self.arrays
+        self.one_bias = p.scalar_bias and "bias" in self.arrays
+        self.own_bias = self.batched and p.batched_bias and "bias" in self.arrays
         self._gather()
 
     def _wide_c(self) -> int:
@@ -283,18 +283,18 @@ class Plan:
         """What the kernel promises of its launches."""
         return [f".maxntid {self.threads}, 1, 1", f".minnctapersm {self.config.min_ctas_per_sm}"]
 
-    def slices_for(self, problem: Gemm) -> tuple[int, int]:
+    def slices_for(self, problem: KernelGemm) -> tuple[int, int]:
         """(slices of K that hold something, length of a slice) for a problem of this class."""
         c = self.config
         chunk = ceil_div(ceil_div(problem.k, c.kg), c.u) * c.u
         return max(-(-problem.k // chunk), 1) if chunk else 1, chunk
 
-    def launch(self, problem: Gemm) -> Launch:
+    def launch(self, problem: KernelGemm) -> Launch:
         """The steps that compute ``problem``, which must be of this plan's class. More items than a grid holds are
         launched in runs, which use the same workspace one after the other."""
         if problem.results == 0:
             return Launch(())
-        parts = [self._run(p, run) for p in problem.each for run in self._runs(p)]
+        parts = [self._run(p, run) for p in problem.gemms for run in self._runs(p)]
         steps = tuple(step for part in parts for step in part.steps)
         return Launch(steps, max(part.workspace for part in parts), parts[0].zeroed)
 
@@ -306,15 +306,15 @@ class Plan:
         barred = {step.entry for before, step in pairwise(steps) if not before.entry}  # first, or behind a memset
         return tuple(entry for entry in entries if entry not in barred)
 
-    def _runs(self, problem: Gemm) -> list[Run]:
+    def _runs(self, problem: KernelGemm) -> list[Run]:
         most = self.items_limit(problem)
-        return [Run(first, min(most, problem.items - first)) for first in range(0, problem.items, most)]
+        return [Run(first, min(most, problem.batch - first)) for first in range(0, problem.batch, most)]
 
-    def items_limit(self, problem: Gemm) -> int:
+    def items_limit(self, problem: KernelGemm) -> int:
         """The items that one launch can have: slices of all of them lie along z."""
         return GRID_LIMIT // self.slices_for(problem)[0]
 
-    def _run(self, problem: Gemm, run: Run) -> Launch:
+    def _run(self, problem: KernelGemm, run: Run) -> Launch:
         """The steps that compute the items of a run."""
         c = self.config
         slices, chunk = self.slices_for(problem)
@@ -350,17 +350,17 @@ class Plan:
             return Launch((main,), 4 * tiles_m * tiles_n * run.items, zeroed=True)
         return Launch((main,))
 
-    def _items(self, problem: Gemm, run: Run) -> tuple[Argument, ...]:
+    def _items(self, problem: KernelGemm, run: Run) -> tuple[Argument, ...]:
         """The arguments of ``item_parameters``."""
         if not self.batched:
             return ()
         return (*(("u64", offset) for offset in problem.offsets), ("u32", run.first), ("u32", run.items))
 
     @staticmethod
-    def _tables(problem: Gemm, operands: str) -> tuple[Argument, ...]:
+    def _tables(problem: KernelGemm, operands: str) -> tuple[Argument, ...]:
         """The arguments of ``found_ab`` and ``found_c``."""
         out: list[Argument] = []
-        for x in (getattr(problem.parts[0], name) for name in operands) if isinstance(problem, Implicit) else ():
+        for x in (getattr(problem.parts[0], name) for name in operands) if isinstance(problem, ImplicitGemm) else ():
             if x.found != STRIDED:
                 out += [("table", table) for table in x.tables]
             if x.found == WINDOW:
@@ -368,10 +368,10 @@ class Plan:
         return tuple(out)
 
     @staticmethod
-    def _arrays(problem: Gemm) -> tuple[Argument, ...]:
+    def _arrays(problem: KernelGemm) -> tuple[Argument, ...]:
         return tuple(("u64", name) for name in problem.reads)
 
-    def _pass(self, name: str, problem: Gemm, run: Run, more: tuple[Argument, ...]) -> Step:
+    def _pass(self, name: str, problem: KernelGemm, run: Run, more: tuple[Argument, ...]) -> Step:
         """A pass over C by blocks of PASS_THREADS threads, 2^shift of them along a row, items along z."""
         vectors = -(-problem.n // self.vec_c)
         shift = min(log2(PASS_THREADS), (vectors - 1).bit_length())

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from ptxgen.codegen.config import AXES, AXIS, PDL_WITHIN, SPLIT_FLAG, SPLIT_MEMSET, SPLIT_WORKSPACE, Columns, Config
 from ptxgen.families.geometry import geometry
 from ptxgen.families.rules import RULES, reducible
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
 
 Ints = NDArray[np.int64]
 
@@ -41,11 +41,11 @@ class Family:
     tile_rules: tuple[str, ...]
     extent_rules: tuple[str, ...]
 
-    def neutral(self, p: Gemm) -> Gemm:
+    def neutral(self, p: KernelGemm) -> KernelGemm:
         """A stand-in for the problems of a class: what it is, how its operands are aligned, no extents."""
         size, (a, b, c) = p.element.bytes, p.vectors
         return replace(
-            p.placeless,
+            p.shape_class,
             m=NEUTRAL,
             n=NEUTRAL,
             k=NEUTRAL,
@@ -58,7 +58,7 @@ class Family:
             aligned_c=c * p.output.bytes,
         )
 
-    def variables(self, p: Gemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
+    def variables(self, p: KernelGemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
         """What the sampler draws independently of each other: single axes, unless hardly any pair of values of two
         axes is legal; accesses no wider than the operands allow."""
         widest = dict(zip(("vec_a", "vec_b", "vec_c"), p.vectors, strict=True))
@@ -66,23 +66,23 @@ class Family:
 
     # ---- a base: what extents do not decide; ``p`` is a stand-in
 
-    def tiles(self, p: Gemm) -> Columns:
+    def tiles(self, p: KernelGemm) -> Columns:
         """Every combination of the axes ``tile``."""
         raise NotImplementedError
 
-    def shapes(self, p: Gemm) -> Columns:
+    def shapes(self, p: KernelGemm) -> Columns:
         """Tiles of blocks, warps and threads."""
         raise NotImplementedError
 
-    def ways(self, p: Gemm) -> list[dict[str, int]]:
+    def ways(self, p: KernelGemm) -> list[dict[str, int]]:
         """What each shape is crossed with: ways of copying, stages, ways to leave."""
         raise NotImplementedError
 
-    def settle(self, p: Gemm, d: Device, c: Columns) -> Columns:
+    def settle(self, p: KernelGemm, d: Device, c: Columns) -> Columns:
         """Sets the axes that follow from the others. Rows may still be illegal."""
         return c
 
-    def options(self, p: Gemm) -> list[dict[str, int]]:
+    def options(self, p: KernelGemm) -> list[dict[str, int]]:
         """Stand-ins for what ``cells`` enumerates of each tile, where a row's legality depends on which; else none."""
         return []
 
@@ -92,28 +92,28 @@ class Family:
 
     # ---- cells: what extents decide
 
-    def cells(self, p: Gemm, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
+    def cells(self, p: KernelGemm, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
         """Every tile crossed with its slices of K, tile by tile, and the rule that each breaks (-1: legal, -2: a
         repetition)."""
         raise NotImplementedError
 
     # ---- one configuration
 
-    def canonical(self, p: Gemm, c: Columns) -> Columns:
+    def canonical(self, p: KernelGemm, c: Columns) -> Columns:
         """The same kernels, with every axis that has no effect at its default. Rows must be legal."""
         raise NotImplementedError
 
-    def changes(self, p: Gemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
+    def changes(self, p: KernelGemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
         """What the neighbours of ``config`` change, beside single axes."""
         raise NotImplementedError
 
-    def follow(self, p: Gemm, config: Config, changes: dict[str, int]) -> list[Config]:
+    def follow(self, p: KernelGemm, config: Config, changes: dict[str, int]) -> list[Config]:
         """``config`` with ``changes`` and with what must follow from them."""
         raise NotImplementedError
 
 
 def first_broken(
-    f: Family, p: Gemm, c: Columns, d: Device, names: tuple[str, ...] | None, skip: tuple[str, ...] = ()
+    f: Family, p: KernelGemm, c: Columns, d: Device, names: tuple[str, ...] | None, skip: tuple[str, ...] = ()
 ) -> Ints:
     """As ``rules.rejections``, over the named rows of the table only (None: all) but ``skip``."""
     result = np.full(len(c), -1, np.int64)
@@ -152,12 +152,12 @@ def whole_waves(tiles: Any, d: Device) -> Ints:
     return np.stack([*counts, np.ones_like(tiles)], axis=-1)
 
 
-def split_for(p: Gemm, kg: Any) -> Any:
+def split_for(p: KernelGemm, kg: Any) -> Any:
     """The ``split`` that slices take unless the search on hardware finds better."""
     return np.where(np.asarray(kg) > 1, SPLIT_FLAG if reducible(p) else SPLIT_WORKSPACE, SPLIT_MEMSET)
 
 
-def overlap(p: Gemm, c: Columns) -> Any:
+def overlap(p: KernelGemm, c: Columns) -> Any:
     """``pdl``, which is nothing within a launch of one kernel: what comes as it lies (4, 8) takes no pass."""
     several = (c.operand_path % 4 > 0) | (p.compute == "f32_bf16x6") | ((c.splitk == SPLIT_WORKSPACE) & (c.kg > 1))
     return np.where((c.pdl == PDL_WITHIN) & np.logical_not(several), 0, c.pdl)

@@ -20,8 +20,8 @@ from ptxgen.families import perf_costs
 from ptxgen.families import perf_model as clock
 from ptxgen.families.geometry import WARP, geometry
 from ptxgen.families.space import Base, Candidates, Part
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
 
 Floats = NDArray[np.float32]
 
@@ -134,7 +134,7 @@ def _log(x: object) -> Floats:
     return np.log2(np.maximum(np.asarray(x, np.float32), np.float32(1e-6)))
 
 
-def _parts(p: Gemm, c: Columns, g: SimpleNamespace) -> tuple[Any, Any, Any, Any, Any]:
+def _parts(p: KernelGemm, c: Columns, g: SimpleNamespace) -> tuple[Any, Any, Any, Any, Any]:
     """Rows and columns of C of what multiplies on its own, its products an iteration, and accesses of A and B a thread:
     a thread's, a warp's or a warpgroup's tile; an access of TMA counts as if it were of 16 bytes."""
     if int(c.family[0]) == WGMMA:
@@ -147,7 +147,7 @@ def _parts(p: Gemm, c: Columns, g: SimpleNamespace) -> tuple[Any, Any, Any, Any,
     return c.ms, c.ns, g.uk, g.a.loads, g.b.loads
 
 
-def _own(p: Gemm, c: Columns, g: SimpleNamespace, w: clock.Work, d: Device) -> Floats:
+def _own(p: KernelGemm, c: Columns, g: SimpleNamespace, w: clock.Work, d: Device) -> Floats:
     """The block of the configuration alone; of ``p`` only what its class shares is read."""
     warps = np.maximum(g.threads // WARP, 1)
     rows, cols, depth, loads_a, loads_b = _parts(p, c, g)
@@ -177,13 +177,13 @@ def _own(p: Gemm, c: Columns, g: SimpleNamespace, w: clock.Work, d: Device) -> F
     return np.stack([np.broadcast_to(x, len(c)) for x in columns], axis=1)
 
 
-def _pitch(p: Gemm, operand: str) -> float:
+def _pitch(p: KernelGemm, operand: str) -> float:
     """log2 of the bytes, up to a cache line, that every row of an operand starts at a multiple of."""
     size, start = (p.output if operand == "c" else p.element).bytes, getattr(p, f"aligned_{operand}")
     return math.log2(math.gcd(getattr(p, f"ld{operand}") * size, perf_costs.LINE if start >= 16 else start))
 
 
-def _extent(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Floats:
+def _extent(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device) -> Floats:
     """The block of extents and slices; of ``c`` only tiles and slices are read."""
     size = p.element.bytes
     moved = g.tiles * (c.ml + c.nl) * p.k * size
@@ -222,7 +222,13 @@ def _extent(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Floats:
 
 
 def _both(
-    p: Gemm, d: Device, out: Floats, blocks: Floats, iterations: Floats, own: tuple[Floats, Floats, Floats], us: Floats
+    p: KernelGemm,
+    d: Device,
+    out: Floats,
+    blocks: Floats,
+    iterations: Floats,
+    own: tuple[Floats, Floats, Floats],
+    us: Floats,
 ) -> None:
     """Fills the block that needs both. ``own``: what ``_thread`` returns."""
     fits, thread, moved = own
@@ -250,7 +256,7 @@ def _base_own(b: Base) -> tuple[Floats, tuple[Floats, Floats, Floats]]:
     return np.concatenate(parts), _thread(b.problem, b.columns, w)
 
 
-def _thread(p: Gemm, c: Columns, w: clock.Work) -> tuple[Floats, Floats, Floats]:
+def _thread(p: KernelGemm, c: Columns, w: clock.Work) -> tuple[Floats, Floats, Floats]:
     """Blocks that fit; products of a thread, or of a thread's share of what multiplies on its own, an iteration; bytes
     that an iteration brings."""
     each = c.ms * c.ns * (c.u // np.maximum(c.kl, 1))
@@ -263,7 +269,7 @@ def _thread(p: Gemm, c: Columns, w: clock.Work) -> tuple[Floats, Floats, Floats]
     return w.resident, np.asarray(each, np.float32), w.moved_a + w.moved_b
 
 
-def features(p: Gemm, c: Columns, d: Device, us: Floats | None = None) -> Floats:
+def features(p: KernelGemm, c: Columns, d: Device, us: Floats | None = None) -> Floats:
     """One row a configuration, one column a name of NAMES: float32, C-contiguous. Rows must be legal.
 
     ``us``: ``clock.predict(p, c, d)``, where it is known already.
@@ -298,7 +304,7 @@ def features(p: Gemm, c: Columns, d: Device, us: Floats | None = None) -> Floats
 class _Table:
     """The two small tables of one part of the candidates of a problem."""
 
-    def __init__(self, p: Gemm, part: Part, d: Device) -> None:
+    def __init__(self, p: KernelGemm, part: Part, d: Device) -> None:
         self.problem, self.device = p, d
         self.own, self.of_row = _base_own(part.base)
         g = geometry(p, part.cells)
@@ -314,5 +320,5 @@ class _Table:
         _both(self.problem, self.device, out[:, EXTENT:], blocks, iterations, (fits, thread, moved), us)
 
 
-def _iterations(p: Gemm, c: Columns, g: SimpleNamespace) -> Floats:
+def _iterations(p: KernelGemm, c: Columns, g: SimpleNamespace) -> Floats:
     return np.asarray(np.maximum(-(-np.minimum(g.chunk, p.k) // c.u), 1), np.float32)

@@ -19,14 +19,14 @@ from ptxgen.families.simt.geometry import geometry as simt
 from ptxgen.families.simt.geometry import warp_rows
 from ptxgen.families.skinny.geometry import geometry as stream
 from ptxgen.families.wgmma.geometry import geometry as wgmma
-from ptxgen.problem.gemm import Gemm
+from ptxgen.lowering.kernel_gemm import KernelGemm
 
 #: by the code of the ``family`` axis. What all of them must have: threads, shared, registers, tiles_m, tiles_n, tiles,
 #: chunk, slices, blocks, workspace, gathers
-GEOMETRIES: tuple[Callable[[Gemm, Any], SimpleNamespace], ...] = (simt, mma, wgmma, stream, slide)
+GEOMETRIES: tuple[Callable[[KernelGemm, Any], SimpleNamespace], ...] = (simt, mma, wgmma, stream, slide)
 
 
-def geometry(p: Gemm, c: Any) -> SimpleNamespace:
+def geometry(p: KernelGemm, c: Any) -> SimpleNamespace:
     """Threads, tiles, shared memory and registers of ``c`` on ``p``. Sizes in bytes, registers in 32-bit words."""
     code = c.family
     if isinstance(code, np.ndarray):

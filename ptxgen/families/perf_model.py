@@ -26,8 +26,8 @@ from ptxgen.families.simt import perf_model as simt
 from ptxgen.families.skinny import perf_model as stream
 from ptxgen.families.space import Base, Candidates, families
 from ptxgen.families.wgmma import perf_model as wgmma
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
 
 #: by the code of the ``family`` axis; each has work, cell and microseconds
 FORMULAS: tuple[Any, ...] = (simt, mma, wgmma, stream, slide)
@@ -40,7 +40,7 @@ def alone(c: Columns) -> Columns:
     return c.replace(kg=1, splitk=SPLIT_MEMSET, store_policy=0)
 
 
-def work(p: Gemm, c: Columns, d: Device) -> Work:
+def work(p: KernelGemm, c: Columns, d: Device) -> Work:
     """The cost of one block of each configuration, all of one family, whatever the extents."""
     c = alone(c)
     found: Work = FORMULAS[int(c.family[0]) if len(c) else 0].work(p, c, geometry(p, c), d)
@@ -53,13 +53,13 @@ def base_work(b: Base) -> Work:
     return work(b.problem, b.columns, b.device)
 
 
-def rate(p: Gemm, code: int, d: Device) -> float:
+def rate(p: KernelGemm, code: int, d: Device) -> float:
     """Multiply-adds a clock and multiprocessor of the units that a family multiplies with."""
     plain = perf_costs.fma_rate(p, d)
     return (plain, perf_costs.mma_rate(p, d), perf_costs.wgmma_rate(p), stream.rate(p, d), plain)[code]
 
 
-def roofline(p: Gemm, d: Device) -> float:
+def roofline(p: KernelGemm, d: Device) -> float:
     """Microseconds that no kernel can pass: the multiply-adds of the fastest family, or the memory, whichever takes
     longer."""
     fastest = max((rate(p, f.code, d) for f in families(p, d)), default=perf_costs.fma_rate(p, d))
@@ -72,7 +72,7 @@ def by_family(c: Columns) -> Iterator[tuple[int, NDArray[np.intp]]]:
         yield int(code), np.flatnonzero(c.family == code)
 
 
-def predict(p: Gemm, c: Config | Columns, d: Device) -> Any:
+def predict(p: KernelGemm, c: Config | Columns, d: Device) -> Any:
     """Microseconds that ``c`` takes on ``p``: a float for one configuration, a float32 column for many.
 
     Rows must be legal.
@@ -89,7 +89,7 @@ def predict(p: Gemm, c: Config | Columns, d: Device) -> Any:
     return out
 
 
-def _gathered(p: Gemm, c: Candidates, d: Device) -> Floats:
+def _gathered(p: KernelGemm, c: Candidates, d: Device) -> Floats:
     """From the small tables that candidates point into."""
     out = np.empty(len(c), np.float32)
     for part, where, rows, cells in c.groups():

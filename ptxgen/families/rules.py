@@ -23,14 +23,14 @@ from ptxgen.families.simt import rules as simt
 from ptxgen.families.skinny import rules as stream
 from ptxgen.families.wgmma import rules as wgmma
 from ptxgen.lowering.implicit_gemm import PADDING
+from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import STRIDED, Gemm
 
 REUSED = 5  #: registers by which the estimate may pass the cap: ptxas shares some that it counts apart
 NARROWED = 12  #: rows to one that is left from where those that broke a rule are dropped before the next
 
 
-def reducible(p: Gemm) -> bool:
+def reducible(p: KernelGemm) -> bool:
     """Whether slices of K may be added to C in whatever order they finish; integer sums do not care for it. What an
     epilogue does to a sum it cannot do to a part of it."""
     return p.out == "s32" or (p.out in ("f32", "f64") and not p.deterministic and not p.epilogue)
@@ -156,12 +156,12 @@ LAST = (
         lambda p, c, g, d: (
             (c.bounds != BOUNDS_NONE)
             | (
-                (p.grain[0] % np.maximum(c.ml, 1) == 0)
-                & (p.grain[1] % np.maximum(c.nl, 1) == 0)
-                & (p.grain[2] % np.maximum(c.u, 1) == 0)
+                (p.extent_gcd[0] % np.maximum(c.ml, 1) == 0)
+                & (p.extent_gcd[1] % np.maximum(c.nl, 1) == 0)
+                & (p.extent_gcd[2] % np.maximum(c.u, 1) == 0)
             )
         ),
-        "bounds=0 needs m, n, k={p.grain[0]}, {p.grain[1]}, {p.grain[2]} to be multiples of ml, nl, u={c.ml}, {c.nl},"
+        "bounds=0 needs m, n, k={p.extent_gcd[0]}, {p.extent_gcd[1]}, {p.extent_gcd[2]} to be multiples of ml, nl, u={c.ml}, {c.nl},"
         " {c.u}",
     ),
     Rule(
@@ -198,7 +198,7 @@ def _for(code: int) -> list[tuple[int, Rule]]:
     return [(i, rule) for i, rule in enumerate(RULES) if rule.family in (-1, code)]
 
 
-def broken(p: Gemm, c: Config, d: Device) -> Rule | None:
+def broken(p: KernelGemm, c: Config, d: Device) -> Rule | None:
     """The first rule that ``c`` breaks, or None if it is legal."""
     with np.errstate(all="ignore"):
         g = SimpleNamespace()
@@ -210,7 +210,7 @@ def broken(p: Gemm, c: Config, d: Device) -> Rule | None:
     return None
 
 
-def require(p: Gemm, c: Config, d: Device) -> None:
+def require(p: KernelGemm, c: Config, d: Device) -> None:
     """ConfigError, naming the rule and its numbers, if ``c`` is not legal for ``p`` on ``d``."""
     rule = broken(p, c, d)
     if rule is not None:
@@ -218,7 +218,7 @@ def require(p: Gemm, c: Config, d: Device) -> None:
         raise ConfigError(f"config breaks rule {rule.name!r}: {rule.message.format(p=p, c=c, g=g, d=d)}", rule.name)
 
 
-def rejections(p: Gemm, c: Columns, d: Device) -> np.ndarray[Any, np.dtype[np.int64]]:
+def rejections(p: KernelGemm, c: Columns, d: Device) -> np.ndarray[Any, np.dtype[np.int64]]:
     """For each row the index in RULES of the first rule that it breaks, or -1 if it is legal."""
     result = np.full(len(c), -1, np.int64)
     codes = np.unique(c.family)
@@ -236,7 +236,7 @@ def rejections(p: Gemm, c: Columns, d: Device) -> np.ndarray[Any, np.dtype[np.in
     return result
 
 
-def legal(p: Gemm, c: Columns, d: Device) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def legal(p: KernelGemm, c: Columns, d: Device) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """A mask of the legal rows."""
     result = np.zeros(len(c), np.bool_)
     with np.errstate(all="ignore"):
@@ -246,7 +246,7 @@ def legal(p: Gemm, c: Columns, d: Device) -> np.ndarray[Any, np.dtype[np.bool_]]
     return result
 
 
-def _legal_of(p: Gemm, c: Columns, d: Device, code: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+def _legal_of(p: KernelGemm, c: Columns, d: Device, code: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     """The legal rows of a family. Of random ones most break an early rule: the later see only what is left by then."""
     rows = np.flatnonzero(c.family == code)
     part, left, g = c if len(rows) == len(c) else c.take(rows), np.ones(len(rows), np.bool_), SimpleNamespace()

@@ -16,8 +16,8 @@ from ptxgen.families.mma.candidates import Mma
 from ptxgen.families.simt.candidates import Simt
 from ptxgen.families.skinny.candidates import Stream
 from ptxgen.families.wgmma.candidates import Wgmma
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
 
 #: by the code of the ``family`` axis
 SPACES: tuple[Family, ...] = (Simt(), Mma(), Wgmma(), Stream(), Slide())
@@ -34,7 +34,7 @@ class Base:
     """
 
     family: Family
-    problem: Gemm
+    problem: KernelGemm
     device: Device
     columns: Columns
     tile: NDArray[np.intp]
@@ -45,29 +45,29 @@ class Base:
     leads: NDArray[np.bool_]
 
 
-def barred(f: Family, p: Gemm, d: Device) -> int:
+def barred(f: Family, p: KernelGemm, d: Device) -> int:
     """The rule by which a family cannot compute a problem at all, or -1."""
     one = Columns({}, 1).replace(family=f.code)
     return int(first_broken(f, p, one, d, ("types_c", *f.fixed))[0])
 
 
-def families(p: Gemm, d: Device) -> list[Family]:
+def families(p: KernelGemm, d: Device) -> list[Family]:
     """The families that compute ``p`` on ``d``."""
     return [f for f in SPACES if barred(f, p, d) < 0]
 
 
-def base(f: Family, p: Gemm, d: Device) -> Base:
+def base(f: Family, p: KernelGemm, d: Device) -> Base:
     """The part of a family's space that ``p`` shares with every problem of its class. Kept between calls."""
     return _base(f.code, f.neutral(p), d)
 
 
-def kind(p: Gemm, d: Device) -> tuple[tuple[str, Gemm], ...]:
+def kind(p: KernelGemm, d: Device) -> tuple[tuple[str, KernelGemm], ...]:
     """What problems have in common that share all bases: a key of their class."""
     return tuple((FAMILIES[f.code], f.neutral(p)) for f in families(p, d))
 
 
 @lru_cache(maxsize=24)
-def _base(code: int, p: Gemm, d: Device) -> Base:
+def _base(code: int, p: KernelGemm, d: Device) -> Base:
     f = SPACES[code]
     tiles, shapes = f.tiles(p), f.shapes(p)
     broken = first_broken(f, p, shapes, d, f.tile_rules)
@@ -83,7 +83,7 @@ def _base(code: int, p: Gemm, d: Device) -> Base:
     return Base(f, p, d, kept, index.of(kept), tiles, rejected, _refused(f, p, d, kept), kin, leads)
 
 
-def _distinct(f: Family, p: Gemm, c: Columns) -> Columns:
+def _distinct(f: Family, p: KernelGemm, c: Columns) -> Columns:
     """Without rows that are the kernels of others; accesses of C as wide as they are, not as they may be."""
     if not len(c):
         return c
@@ -94,7 +94,7 @@ def _distinct(f: Family, p: Gemm, c: Columns) -> Columns:
     return picked(c.replace(vec_c=plain.vec_c), np.broadcast_to(same, len(c)))
 
 
-def _refused(f: Family, p: Gemm, d: Device, rows: Columns) -> Ints | None:
+def _refused(f: Family, p: KernelGemm, d: Device, rows: Columns) -> Ints | None:
     options = f.options(p)
     if not options or not len(rows):
         return None

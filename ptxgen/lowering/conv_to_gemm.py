@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
+from ptxgen.errors import ShapeError
 from ptxgen.lowering.depthwise_strips import strip_of
 from ptxgen.lowering.implicit_gemm import Operand, Part, Walk, product
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.strided_dgrad import phases
 from ptxgen.lowering.tma_im2col import ALIGNED, window_of
 from ptxgen.problem.conv import Conv
-from ptxgen.problem.gemm import Gemm
 
 #: axes of an image
 AXES = ("d", "h", "w")
-KEPT = 256  #: products that are remembered
 
 
-@lru_cache(maxsize=KEPT)
-def product_of(v: Conv) -> Gemm:
-    """The product that kernels compute: rows of C are what lies further apart in memory. Kept, with its tables."""
+def lower_conv(v: Conv) -> KernelGemm:
+    """The implicit GEMM of a convolution. ShapeError: 32 bits do not hold its offsets or coordinates."""
+    try:
+        return _implicit_gemm(v)
+    except ShapeError as error:
+        raise ShapeError(f"extents or padding are too large: {error} ({v.shape()})") from None
+
+
+def _implicit_gemm(v: Conv) -> KernelGemm:
+    """The rows of C are the index that is farther apart in memory."""
     x, w, y = (v.steps(name) for name in "xwy")
     first, second, third = v.tensors
     if _one_tap(v):
@@ -47,6 +53,7 @@ def product_of(v: Conv) -> Gemm:
         window_of(v, parts[0].c),
         strip_of(v),
         bool(v.fold) and "bias" in v.stages,
+        v.swapped,
         **fields,
     )
 
@@ -59,12 +66,12 @@ def _one_tap(v: Conv) -> bool:
     return alone and whole and v.direction != "weight_grad" and not any(sum(v.pads, ()))
 
 
-def _images(v: Conv) -> Gemm:
+def _images(v: Conv) -> KernelGemm:
     """A product an image, which share the filters."""
     forward = v.direction == "forward"
     rows, deep = (v.k, v.c) if forward else (v.c, v.k)
     image, result = (v.aligned_input, v.aligned_output)[:: 1 if forward else -1]
-    return Gemm(
+    return KernelGemm(
         rows,
         v.d * v.h * v.w,
         deep,
@@ -79,6 +86,7 @@ def _images(v: Conv) -> Gemm:
         epilogue=v.epilogue.replace("bias", "bias_row"),
         batch=v.n,
         stride_a=0,
+        swapped=v.swapped,
     )
 
 

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from ptxgen.errors import ShapeError
 from ptxgen.lowering.im2col_descriptor import Window
+from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
 from ptxgen.problem.base import EXTENT_LIMIT
 from ptxgen.problem.dtypes import dtype
-from ptxgen.problem.gemm import PACKED, STRIDED, STRIDES, Gemm
+from ptxgen.problem.gemm import PACKED, STRIDES
 
 Ints = NDArray[np.int64]
 
@@ -232,54 +233,46 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Implicit(Gemm):
-    """A product whose operands may be found through tables.
+class ImplicitGemm(KernelGemm):
+    """A GEMM whose operands may be addressed through offset tables.
 
-    ``m``, ``n``, ``k``: the largest of its parts'. ``addr_a`` (b, c): STRIDED (a matrix with a leading dimension),
-    TABLE (a row's plus a column's offset) or WINDOW (and zero outside the image); ``wide_a``: the widest access in
-    elements; ``parts``: the products to compute, the largest first; ``traffic``: bytes that must move; ``window``:
-    where TMA can walk over the images; ``strip``: the strips that they consist of for kernels that slide, which
-    differ by ``strip_kind``, its last their width.
+    ``m``, ``n``, ``k``: the largest extents of its parts. ``addr_a`` (b, c): STRIDED (a matrix with a leading
+    dimension), TABLE (the offset of a row plus that of a column) or WINDOW (likewise, and zero outside the image);
+    ``wide_a`` (b, c): the widest access in elements; ``parts``: the GEMMs to compute, the largest first; ``traffic``:
+    the fewest bytes that must move.
     """
 
-    addr_a: str = STRIDED
-    addr_b: str = STRIDED
-    addr_c: str = STRIDED
     wide_a: int = 1
     wide_b: int = 1
     wide_c: int = 1
     parts: tuple[Part, ...] = field(default=(), compare=False, repr=False)
     traffic: int = field(default=0, compare=False)
-    window: Window | None = None
-    strip: Any = field(default=None, compare=False)
-    strip_kind: tuple[int, ...] = ()
-    one_bias: bool = False
 
     operation = "conv"
-    own_bias = True
+    batched_bias = True
 
     @property
     def vectors(self) -> tuple[int, int, int]:
         return self.wide_a, self.wide_b, self.wide_c
 
     def _settle_items(self) -> None:
-        """From one item to the next as ``product`` says: what is packed, a leading dimension does not tell."""
+        """Keeps the batch strides as given: leading dimensions do not determine the packed ones."""
 
     @property
     def strides(self) -> tuple[int, int, int]:
         return self.stride_a, self.stride_b, self.stride_c
 
     @property
-    def placeless(self) -> Gemm:
+    def shape_class(self) -> KernelGemm:
         return replace(self, window=None, stride_a=PACKED, stride_b=PACKED, stride_c=PACKED)
 
     @property
-    def grain(self) -> tuple[int, int, int]:
+    def extent_gcd(self) -> tuple[int, int, int]:
         m, n, k = (math.gcd(*x) for x in zip(*(part.extents for part in self.parts), strict=True))
         return m, n, k
 
     @property
-    def each(self) -> tuple[Gemm, ...]:
+    def gemms(self) -> tuple[KernelGemm, ...]:
         if len(self.parts) < 2:
             return (self,)
         each = ((part, *part.extents) for part in self.parts)
@@ -305,9 +298,10 @@ def product(
     traffic: int,
     window: Window | None = None,
     strip: Any = None,
-    one_bias: bool = False,
+    scalar_bias: bool = False,
+    swapped: bool = False,
     **fields: Any,
-) -> Gemm:
+) -> KernelGemm:
     """The product that consists of ``parts``: a plain one where it is one, of matrices. ``fields``: of Gemm."""
     ordered = sorted(parts, key=lambda part: -math.prod(part.extents))
     kmajor = {name: x.lies_along_k() for name, x in (("a", ordered[0].a), ("b", ordered[0].b))}
@@ -330,9 +324,17 @@ def product(
             ordered[n] = replace(part, **{name: replace(getattr(part, name), found=found[f"addr_{name}"])})
         found[f"wide_{name}"] = math.gcd(*(x.wide(max(1, start // kind.bytes), item) for x in operands))
     fields.update(zip(("batch", *STRIDES), items, strict=True))
-    own_bias = items[0] > 1 and "bias" in fields["epilogue"]
-    if {found[f"addr_{name}"] for name in "abc"} == {STRIDED} and not own_bias and not one_bias:
-        return Gemm(**fields)
+    batched_bias = items[0] > 1 and "bias" in fields["epilogue"]
+    if {found[f"addr_{name}"] for name in "abc"} == {STRIDED} and not batched_bias and not scalar_bias:
+        return KernelGemm(**fields, swapped=swapped)
     if strip is not None:
         found.update(strip=strip, strip_kind=strip.kind)
-    return Implicit(**fields, **found, parts=tuple(ordered), traffic=traffic, window=window, one_bias=one_bias)
+    return ImplicitGemm(
+        **fields,
+        **found,
+        parts=tuple(ordered),
+        traffic=traffic,
+        window=window,
+        scalar_bias=scalar_bias,
+        swapped=swapped,
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, fields
+from dataclasses import Field, asdict, fields
 from typing import Any, ClassVar
 
 from ptxgen.arguments import flag, integer, shown, word
@@ -52,7 +52,7 @@ READS = {
 CHECKS: dict[str, Callable[[str, Any], Any]] = {"str": word, "bool": flag}
 
 
-class Typed:
+class ProblemBase:
     """What problems of every operation have: types, an epilogue, and one line that names them.
 
     ``SHAPE``: the fields that the line's second word holds; layout and dtype follow, then what is not the default.
@@ -65,11 +65,14 @@ class Typed:
     STAGES: ClassVar[tuple[tuple[str, ...], ...]] = EPILOGUE
     TOLD: ClassVar[tuple[str, ...]] = ("compute", "out", "epilogue", "batch")  #: options that kernels differ by
     PARAMETERS: ClassVar[str]  #: what of a shape kernels are told at run time
+    COUNTS_PADDING: ClassVar[bool] = False  #: whether ``flops`` and ``bytes`` count work that a kernel may skip
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     layout: str
     dtype: str
     compute: str
     out: str
     epilogue: str
+    deterministic: bool
 
     def shape(self) -> str:
         """The extents as one word, which ``read_shape`` reads back."""
@@ -86,11 +89,11 @@ class Typed:
         return values
 
     def key(self) -> str:
-        """One line that names the problem, the same for equal problems; ``operations.parse`` reads it back."""
+        """One line that names the problem, the same for equal problems; ``registry.parse`` reads it back."""
         said = {name: getattr(self, name) for name in (*self.SHAPE, "layout", "dtype")}
         plain = type(self)(**said)
         parts = [self.operation, self.shape(), self.layout, self.dtype]
-        for f in fields(self):  # type: ignore[arg-type]
+        for f in fields(self):
             value = getattr(self, f.name)
             if f.name not in said and value != getattr(plain, f.name):
                 parts.append(f"{f.name}={value if isinstance(value, str) else int(value)}")
@@ -105,12 +108,36 @@ class Typed:
         return " ".join(told)
 
     @property
+    def stored(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        """The shapes of A, B and C as stored."""
+        raise NotImplementedError
+
+    @property
+    def reduction(self) -> int:
+        """The most products that are summed for one element of C."""
+        raise NotImplementedError
+
+    @property
+    def flops(self) -> int:
+        raise NotImplementedError
+
+    @property
+    def bytes(self) -> int:
+        """The fewest bytes that must move."""
+        raise NotImplementedError
+
+    @property
+    def spread(self) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
+        """For each array that the epilogue reads: its shape as stored, and the shape that broadcasts against C."""
+        raise NotImplementedError
+
+    @property
     def computes(self) -> list[str]:
         """What a kernel of it computes, in lines for who reads its text."""
         raise NotImplementedError
 
     def as_dict(self) -> dict[str, Any]:
-        return {"operation": self.operation, **asdict(self)}  # type: ignore[call-overload]
+        return {"operation": self.operation, **asdict(self)}
 
     def _settle_integers(self, names: Iterable[str]) -> None:
         """NumPy's integers are taken, and not kept. ShapeError: one is no integer, or too large."""
@@ -119,7 +146,7 @@ class Typed:
 
     def _settle_words(self) -> None:
         """Checks the types of the fields that are strings or Booleans. InputError: one is of another type."""
-        for f in fields(self):  # type: ignore[arg-type]
+        for f in fields(self):
             check = CHECKS.get(str(f.type))
             if check is not None:
                 object.__setattr__(self, f.name, check(f.name, getattr(self, f.name)))

@@ -14,7 +14,7 @@ from typing import Any
 
 from ptxgen.arguments import shown, word
 from ptxgen.errors import InputError, ShapeError
-from ptxgen.problem.base import EXTENT_LIMIT, MEMORY_LIMIT, Typed
+from ptxgen.problem.base import EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase
 from ptxgen.problem.dtypes import Dtype
 from ptxgen.problem.spatial import Spread, brief, three
 
@@ -26,7 +26,7 @@ DIRECTIONS = ("forward", "input_grad", "weight_grad")
 
 
 @dataclass(frozen=True)
-class Conv(Typed):
+class Conv(ProblemBase):
     """A convolution (``forward``) or one of its gradients.
 
     ``n`` images of ``c`` channels and ``d``×``h``×``w``, ``k`` filters of ``c/groups`` channels and ``t``×``r``×``s``.
@@ -71,6 +71,7 @@ class Conv(Typed):
     PARAMETERS = "extents"
     SHAPED = "N=,C=,H=,W=,K=,R=,S=[,D=,T=,stride=,pad=,dilation=,groups=]"
     TOLD = ("filters", "direction", "compute", "out", "epilogue")
+    COUNTS_PADDING = True
     STAGES = (("scale",), ("bias",), ("residual",), ("relu", "gelu", "silu"))
 
     def __post_init__(self) -> None:

@@ -10,22 +10,21 @@ import math
 import re
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, cast
+from typing import Any
 
 from ptxgen.arguments import integer, shown, word
 from ptxgen.errors import ShapeError
-from ptxgen.problem.base import EXTENT_LIMIT, MEMORY_LIMIT, Typed
+from ptxgen.problem.base import EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase
 
 LAYOUTS = ("NN", "NT", "TN", "TT")
 STRIDE_LIMIT = 1 << 40
 PACKED = -1  #: a stride between items that follows from the item
 #: the strides between items
 STRIDES = ("stride_a", "stride_b", "stride_c")
-STRIDED = "strided"  #: how an operand that is a matrix with a leading dimension is addressed
 
 
 @dataclass(frozen=True)
-class Gemm(Typed):
+class Gemm(ProblemBase):
     """C[M,N] = alpha · op(A)[M,K] · op(B)[K,N] + beta · C.
 
     ``lda``, ``ldb``, ``ldc``: elements from one stored row to the next, 0 = packed. ``aligned_a`` (b, c): bytes,
@@ -65,11 +64,6 @@ class Gemm(Typed):
     stride_c: int = PACKED
 
     operation = "gemm"
-    addr_a = addr_b = addr_c = STRIDED
-    window = cast("Any", None)  #: how TMA walks, where an operand is windows over images
-    strip_kind = cast("tuple[int, ...]", ())
-    strip = cast("Any", None)  #: how results lie in strips that filters of one channel slide down
-    own_bias = one_bias = False  #: items share biases, of which each row (column) has its own
     SHAPE = ("m", "n", "k")
     SHAPED = "M,N,K"
     PARAMETERS = "M, N, K, leading dimensions"
@@ -155,11 +149,6 @@ class Gemm(Typed):
         return a, b, c
 
     @property
-    def items(self) -> int:
-        """How many products one launch computes, each on operands of its own."""
-        return self.batch
-
-    @property
     def offsets(self) -> tuple[int, int, int]:
         """Bytes from the A, B and C of one item to those of the next."""
         (a, b, c), size = self.strides, self.element.bytes
@@ -228,26 +217,6 @@ class Gemm(Typed):
             "residual": (self.stored[2],) * 2 if self.batch != 1 else ((self.m, self.ldc),) * 2,
         }
         return {name: known[name] for name in self.reads}
-
-    @property
-    def placeless(self) -> Gemm:
-        """A product of the same kind, without what only says where operands are."""
-        return self
-
-    @property
-    def grain(self) -> tuple[int, int, int]:
-        """What M, N and K are multiples of, in each of ``each``."""
-        return self.m, self.n, self.k
-
-    @property
-    def each(self) -> tuple[Gemm, ...]:
-        """The products that it consists of, which one kernel computes in as many launches."""
-        return (self,)
-
-    @property
-    def swapped(self) -> bool:
-        """Whether the product's A is the problem's second operand."""
-        return False
 
 
 _SHAPE = re.compile(r"[0-9]{1,99},[0-9]{1,99},[0-9]{1,99}")

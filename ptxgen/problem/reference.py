@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.problem.conv import Conv
-from ptxgen.problem.conv_reference import Box, convolve, places
+from ptxgen.problem.base import ProblemBase as Problem
 from ptxgen.problem.dtypes import Dtype
 from ptxgen.problem.gemm import Gemm
-from ptxgen.problem.registry import Problem
+from ptxgen.problem.operation import operation_of
 
 Array = np.ndarray[Any, Any]
 
@@ -76,7 +75,7 @@ def _as(values: Array, kind: Dtype) -> Array:
     return values.astype(kind.numpy)
 
 
-def plain(p: Gemm, a: Array, b: Array) -> tuple[Array, Array]:
+def as_matrices(p: Gemm, a: Array, b: Array) -> tuple[Array, Array]:
     """A as M×K and B as K×N, in float64; of a batch with the items first."""
     wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
     turned_a, turned_b = np.swapaxes(wide_a, -1, -2), np.swapaxes(wide_b, -1, -2)
@@ -126,18 +125,6 @@ class Reference:
         return 2 * kept * -(-p.reduction // products) + 2 * rounded
 
 
-def _sums(p: Problem, a: Array, b: Array, box: Box | None) -> tuple[Array, Array]:
-    """Σab and Σ|a||b|."""
-    if isinstance(p, Conv):
-        return convolve(p, a, b, box, False), convolve(p, a, b, box, True)
-    wide_a, wide_b = plain(p, a, b)
-    exact = wide_a @ wide_b
-    scale = np.abs(wide_a, out=wide_a) @ np.abs(wide_b, out=wide_b)
-    if exact.ndim == 3 and len(exact) < p.items:  # all items share A and B
-        return np.repeat(exact, p.items, axis=0), np.repeat(scale, p.items, axis=0)
-    return exact, scale
-
-
 def reference(
     p: Problem,
     a: Array,
@@ -146,17 +133,18 @@ def reference(
     alpha: float = 1.0,
     beta: float = 0.0,
     more: tuple[Array, ...] = (),
-    box: Box | None = None,
+    box: Any = None,
 ) -> Reference:
     """alpha·op(A)·op(B) + beta·C (of a convolution: its own product) in float64, and what the epilogue makes of it with
     ``more``, the arrays that it reads; C is not read where beta is zero. ``box``: only this part of a convolution's
     result; C is of that part then."""
-    at = places(p, box) if isinstance(p, Conv) and box else ()
+    operation = operation_of(p)
+    at = operation.slices(p, box)
     beside = {
         name: _cut(x.reshape(p.spread[name][1]), at).astype(np.float64) for name, x in zip(p.reads, more, strict=True)
     }
     with np.errstate(all="ignore"):
-        exact, scale = _sums(p, a, b, box)
+        exact, scale = operation.product(p, a, b, box)
         exact, scale = alpha * exact, abs(alpha) * scale
         if "scale_a" in beside:
             factor = beside["scale_a"] * beside["scale_b"]

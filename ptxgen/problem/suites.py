@@ -8,7 +8,8 @@ from typing import Any
 
 from ptxgen.arguments import shown
 from ptxgen.errors import InputError
-from ptxgen.problem.catalog import Case, ColumnMajor, entry
+from ptxgen.problem.gemm_suites import ColumnMajor
+from ptxgen.problem.operation import Case, operation_named
 from ptxgen.problem.registry import from_dict
 
 
@@ -17,7 +18,7 @@ def cases(name: str, of: str = "gemm", **fields: Any) -> list[Case]:
 
     InputError: no such suite, or a layout for one that sets its own; ShapeError, DtypeError: as the problem's type.
     """
-    suites = entry(of).suites
+    suites = operation_named(of).suites
     if name not in suites:
         raise InputError(f"suite is {name!r}; of {of} it must be one of {', '.join(suites)}")
     suite = suites[name]

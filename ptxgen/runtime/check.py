@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ptxgen.codegen.config import Config
-from ptxgen.problem.conv import Conv
 from ptxgen.problem.gemm import STRIDES, Gemm
+from ptxgen.problem.operation import operation_of, resolve
 from ptxgen.problem.reference import Deviation, epilogue_arrays, operands, reference, verdict
 from ptxgen.problem.registry import Problem
 from ptxgen.problem.strided_arrays import A, B, C, elements, padded, read_after
-from ptxgen.runtime import conv_check
 from ptxgen.runtime.driver import Driver
 from ptxgen.runtime.runner import Runner
 
@@ -44,12 +44,15 @@ def check(driver: Driver, problem: Problem, config: Config, seed: int = 0, slack
     exceed rows by, poisoned, which must not change; where one does, or a flag of the workspace is left raised, the
     deviation is at (-1, -1). Convolutions have guard zones for slack. ConfigError, AssembleError, LaunchError, Fault.
     """
-    if isinstance(problem, Conv):
-        return [CheckResult(kind, found) for kind, found in conv_check.trials(driver, problem, config, seed, CASES)]
+    return list(resolve(operation_of(problem).checks)(driver, problem, config, seed, slack))
+
+
+def check_gemm(driver: Driver, problem: Gemm, config: Config, seed: int = 0, slack: int = 0) -> Iterator[CheckResult]:
+    """The checks of a GEMM."""
     p = slackened(problem, slack)
     runner = Runner.of(driver, p, config)
     try:
-        return _check(runner, p, seed)
+        yield from _check(runner, p, seed)
     finally:
         runner.workspace.release()
 

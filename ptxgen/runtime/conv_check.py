@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 
@@ -24,6 +24,7 @@ from ptxgen.problem.reference import (
     reference,
     verdict,
 )
+from ptxgen.runtime.check import CASES, CheckResult
 from ptxgen.runtime.device_tables import Allocation
 from ptxgen.runtime.driver import Driver, Timing
 from ptxgen.runtime.runner import Buffers, Runner
@@ -34,8 +35,8 @@ DEPTH = 1 << 14  #: products of a sum, above which fewer sums are compared
 GUARD = 256  #: poisoned bytes on either side of a result, which must not change
 
 
-class ConvRing:
-    """As ``bench.Ring``, for convolutions. Images, filters and results lie without gaps."""
+class ConvOperandSets:
+    """Sets of images, filters and results on the device, packed: ``tuning.bench.OperandSets`` for convolutions."""
 
     def __init__(self, driver: Driver, problem: Conv, timing: Timing, seed: int = 0) -> None:
         self.driver, self.problem = driver, problem
@@ -176,15 +177,13 @@ def adjoint(p: Conv, a: Array, b: Array, result: Array, seed: int) -> tuple[floa
     )
 
 
-def trials(
-    driver: Driver, p: Conv, config: Config, seed: int, cases: Sequence[tuple[str, float, float, str]]
-) -> Iterator[tuple[str, Deviation]]:
-    """(what was tried, how the result deviates) for each of ``check.CASES``, and once more for the identity that ties
-    convolutions to their gradients, but for results in 8 bits, which are clamped. Where anything but the result was
-    changed, the deviation is at (-1,)."""
+def check_conv(driver: Driver, p: Conv, config: Config, seed: int = 0, slack: int = 0) -> Iterator[CheckResult]:
+    """The checks of a convolution: each of ``check.CASES``, and the identity between a convolution and its gradients
+    (not for results of 8 bits, which are clamped). If memory other than the result changed, the deviation is at (-1,).
+    ``slack`` is not used: the result has guard zones instead."""
     runner = Runner.of(driver, p, config)
     try:
-        for kind, alpha, beta, before in cases:
+        for kind, alpha, beta, before in CASES:
             if p.linear.integer:
                 alpha, beta = round(alpha), round(beta)
             a, b, c = operands(p, seed, kind)
@@ -196,9 +195,9 @@ def trials(
             deviation = verdict(kind, out, ref)
             if not kept or runner.raised():
                 deviation = Deviation(np.inf, (-1,), deviation.worst)
-            yield kind if beta == 0 else f"{kind}, alpha={alpha:g}, beta={beta:g}", deviation
+            yield CheckResult(kind if beta == 0 else f"{kind}, alpha={alpha:g}, beta={beta:g}", deviation)
             if kind == "integers" and not p.stages and not p.output.saturates:
                 left, right = adjoint(p, a, b, out, seed)
-                yield "adjoint", Deviation(0.0 if left == right else np.inf, (0,), abs(left - right))
+                yield CheckResult("adjoint", Deviation(0.0 if left == right else np.inf, (0,), abs(left - right)))
     finally:
         runner.workspace.release()

@@ -104,7 +104,9 @@ class Runner:
         for step in self.launch.steps:
             names = tuple(str(v) for kind, v in step.arguments if kind == "u64" and isinstance(v, str))
             head = struct.Struct(f"@{len(names)}Q")
-            out.append(Prepared(step, head, names, step.pack(values)[head.size :], self.driver, self.problem.swapped))
+            out.append(
+                Prepared(step, head, names, step.pack(values)[head.size :], self.driver, lower(self.problem).swapped)
+            )
         return out
 
     def bind(

@@ -8,24 +8,22 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from operator import itemgetter
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from ptxgen.codegen.config import Config
 from ptxgen.errors import AssembleError, EmulatorError, LaunchError
 from ptxgen.lowering.lower import lower
-from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import Device
 from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.operation import baselines, operation_of, resolve
 from ptxgen.problem.reference import Array, Deviation, Reference, compare, drawn, epilogue_arrays, reference
 from ptxgen.problem.registry import Problem
 from ptxgen.problem.strided_arrays import A, B, C, elements, laid, read_after, span, strided
-from ptxgen.runtime.conv_check import ConvRing
 from ptxgen.runtime.device_tables import Allocation
 from ptxgen.runtime.driver import Driver, Timing
 from ptxgen.runtime.runner import Runner
-from ptxgen.runtime.vendor import BASELINES
 from ptxgen.runtime.workspace import Workspace
 from ptxgen.tuning.measurement import Environment, Measurement
 
@@ -59,11 +57,29 @@ def _spread(extent: int, count: int) -> Iterator[slice]:
     yield from (slice(s, s + run) for s in sorted(starts))
 
 
-class Ring:
-    """Sets of operands on the device, together larger than the caches, that launches use in turn.
+class OperandSets(Protocol):
+    """Sets of operands on the device that launches use in turn, together larger than the L2 cache.
 
-    The first set's values are known to the host: results are compared on it.
+    ``sets``: the addresses of A, B and C of each; ``bytes_c``: the size of C; ``more_at``: the addresses of the arrays
+    that the epilogue reads.
     """
+
+    problem: Problem
+    sets: list[tuple[int, int, int]]
+    bytes_c: int
+    more_at: tuple[int, ...]
+
+    def deviation(self, limit: int) -> Deviation:
+        """Compares about ``limit`` elements of the first set's C, as the device holds it, with float64."""
+        ...
+
+    def release(self) -> None:
+        """Frees the device memory."""
+        ...
+
+
+class GemmOperandSets:
+    """``OperandSets`` of a GEMM. All sets hold the same values, which the host knows."""
 
     def __init__(self, driver: Driver, problem: Gemm, timing: Timing, seed: int = 0) -> None:
         self.driver, self.problem = driver, problem
@@ -162,20 +178,16 @@ class Bench:
     def __init__(self, driver: Driver, commit: str = "") -> None:
         self.driver, self.commit = driver, commit
         self.workspace = Workspace(driver)
-        self.ring: Ring | ConvRing | None = None
+        self.ring: OperandSets | None = None
         self._last: Runner | None = None  # whose tables the next configuration of the problem looks into
         self.found: Deviation | None = None  #: of the result that was compared last
 
-    def ring_for(self, problem: Problem, timing: Timing) -> Ring | ConvRing:
+    def ring_for(self, problem: Problem, timing: Timing) -> OperandSets:
         if self.ring is None or self.ring.problem != problem:
             if self.ring is not None:
                 self.ring.release()
                 self.ring = None
-            self.ring = (
-                ConvRing(self.driver, problem, timing)
-                if isinstance(problem, Conv)
-                else Ring(self.driver, problem, timing)
-            )
+            self.ring = resolve(operation_of(problem).operand_sets)(self.driver, problem, timing)
         return self.ring
 
     def measure(
@@ -248,7 +260,7 @@ def bench(
     timing: Timing = FINAL_TIMING,
 ) -> Iterator[BenchRow]:
     """Times each case (``name``, ``problem``) with the configuration that ``choose`` selects, checked, beside the
-    vendor's library (``baseline``, of BASELINES): ours, theirs, ours again; the two of ours are averaged."""
+    vendor's library (``baseline``, of the operation): ours, theirs, ours again; the two of ours are averaged."""
     work = Bench(driver)
     for case in cases:
         problem = case.problem
@@ -262,7 +274,7 @@ def bench(
         us, note = first.us, "" if first.us > 0 else "C has no element: there is nothing to time"
         if baseline is not None:
             try:
-                vendor, vendor_first = BASELINES[baseline].best(driver, problem, ring.sets, timing, ring.more_at)
+                vendor, vendor_first = baselines()[baseline].best(driver, problem, ring.sets, timing, ring.more_at)
             except LaunchError as error:  # it cannot compute this: no algorithm, or another epilogue
                 note = str(error)
             us = (us + work.measure(problem, selection.config, timing, "bench").us) / 2

@@ -20,9 +20,9 @@ from ptxgen.errors import DeviceError, InputError
 from ptxgen.families import perf_model as clock
 from ptxgen.families.features import features
 from ptxgen.families.space import Candidates, candidates
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.registry import Problem
 from ptxgen.tuning import model_files
 from ptxgen.tuning.measurement import Measurement
@@ -118,7 +118,7 @@ class Model:
             return np.sort(np.concatenate(found)) if found else every[:0]
         return np.flatnonzero(np.isin(c.family, known))
 
-    def _score(self, p: Gemm, c: Columns, d: Device, us: Floats) -> Floats:
+    def _score(self, p: KernelGemm, c: Columns, d: Device, us: Floats) -> Floats:
         """Microseconds of rows that the clock puts at ``us``."""
         learnt = self._learnt(c)
         if self._booster is None or self.facts is None or not len(learnt):

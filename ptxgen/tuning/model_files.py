@@ -137,7 +137,7 @@ def known(facts: Facts) -> list[str]:
 def _probe(d: Device, facts: Facts) -> list[float]:
     """The features of a few fixed points."""
     points = [point for family in known(facts) for point in _PROBES[family]]
-    return [round(float(v), 4) for p, cs in points for v in features(p, Columns.of(list(cs)), d).ravel()]
+    return [round(float(v), 4) for p, cs in points for v in features(lower(p), Columns.of(list(cs)), d).ravel()]
 
 
 def write(folder: Path, device: Device, facts: Facts, booster: Any) -> None:

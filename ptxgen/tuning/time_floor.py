@@ -11,7 +11,6 @@ from ptxgen.errors import CorruptError
 from ptxgen.families.perf_model import roofline
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import DEVICES
-from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.registry import Problem
 from ptxgen.tuning.measurement import Measurement
 
@@ -31,8 +30,8 @@ def time_floor(problem: Problem, device: str, clock: str) -> float:
         return CYCLE
     if row is None:
         return LAUNCH
-    if isinstance(problem, Gemm):
-        return max(LAUNCH, roofline(problem, row) / 4)
+    if not problem.COUNTS_PADDING:
+        return max(LAUNCH, roofline(lower(problem), row) / 4)
     return max(LAUNCH, lower(problem).results * lower(problem).output.bytes / (row.bandwidth * 1e3) / 4)
 
 

@@ -19,7 +19,7 @@ from ptxgen import settings
 from ptxgen.cli import app, command, doctor
 from ptxgen.codegen.config import AXES, FAMILIES
 from ptxgen.problem.base import COMPUTE, OUT
-from ptxgen.problem.catalog import CATALOG
+from ptxgen.problem.operation import operations
 
 from .source import PACKAGE, REFERENCE, ROOT, fenced, modules, own_imports, table
 
@@ -43,7 +43,7 @@ def types() -> list[list[str]]:
 
 
 def named_suites() -> list[list[str]]:
-    return [[o.name, f"`{s.name}`", s.meaning] for o in CATALOG.values() for s in o.suites.values()]
+    return [[o.name, f"`{s.name}`", s.meaning] for o in operations() for s in o.suites.values()]
 
 
 @pytest.mark.parametrize(

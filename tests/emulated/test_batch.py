@@ -13,6 +13,7 @@ from ptxgen.codegen.config import parse_config
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.rules import broken
 from ptxgen.families.wgmma import plan as wgmma
+from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.reference import operands
@@ -69,7 +70,7 @@ def test_ways_to_meet_and_to_walk(base, way):
     dtype = {SIMT: "f32", MMA: "f16", WGMMA: "bf16"}[base]
     p = Gemm(40, 40, 64, "NN", dtype, out="f32", batch=3, stride_b=0, ldc=120, stride_c=40)
     c, on = parse_config(f"{base} {way}"), "h200" if base == WGMMA else "emulated"
-    assert broken(p, c, device(on)) is None
+    assert broken(lower(p), c, device(on)) is None
     if "splitk" in way:
         verify(p, c, "integers", on=on, times=2)
     else:
@@ -103,7 +104,7 @@ def test_more_items_than_a_launch_holds(monkeypatch, base, way):
     p = Gemm(20, 40, 64, "NN", dtype, batch=8, stride_a=20 * 64 + 8)
     c = parse_config(f"{base} {way}")
     made = plan_for(p, c, device(on))
-    assert sum(step.entry == made.entry for step in made.launch(p).steps) > 1
+    assert sum(step.entry == made.entry for step in made.launch(lower(p)).steps) > 1
     verify(p, c, "integers", on=on)
 
 

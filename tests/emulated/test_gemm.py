@@ -12,6 +12,7 @@ from gemm_runs import execute, inputs, verify
 from ptxgen.codegen import plan
 from ptxgen.codegen.config import Config, parse_config
 from ptxgen.families.rules import broken
+from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import LAYOUTS, Gemm
 from ptxgen.problem.reference import operands, reference
@@ -82,7 +83,7 @@ def combinations():
             c = parse_config(
                 f"ms=2 ns=4 ml=16 nl=32 {'' if 'cp_async_a' in text else 'cp_async_a=0 cp_async_b=0'} {text} {split}"
             )
-            if broken(p, c, device("emulated")) is None:
+            if broken(lower(p), c, device("emulated")) is None:
                 yield pytest.param(p, c, id=f"{p.key()} {c}")
                 break
 
@@ -195,7 +196,7 @@ def test_vectors_at_half_their_alignment_are_not_used(split):
     assert p.vectors == (2, 2, 2)
     c = parse_config(f"ms=2 ns=4 ml=16 nl=32 vec_a=2 vec_b=2 vec_c=2 {split}")
     verify(p, c, "integers", 1.0, 1.0, shift=True)
-    assert broken(p, replace(c, vec_a=4), device("emulated")).name == "vector_a"
+    assert broken(lower(p), replace(c, vec_a=4), device("emulated")).name == "vector_a"
 
 
 # ---- numbers
@@ -271,7 +272,7 @@ def test_deterministic_kernels_give_the_same_bits(dtype, compute, text):
 @pytest.mark.parametrize("splitk", [0, 1])
 def test_slices_that_add_as_they_come_are_refused_where_order_matters(split):
     p = Gemm(20, 19, 100, "TN", deterministic=True)
-    assert broken(p, Config(kg=2, splitk=split), device("emulated")).name == "splitk"
+    assert broken(lower(p), Config(kg=2, splitk=split), device("emulated")).name == "splitk"
 
 
 def test_any_order_of_slices_is_right():

@@ -19,10 +19,10 @@ from ptxgen.codegen.config import Config, parse_config
 from ptxgen.codegen.render import render
 from ptxgen.errors import ConfigError, CorruptError, Fault, InputError, RenderError, SchemaError, UnavailableError
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.problem.catalog import CATALOG
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.operation import operation_named, operations
 from ptxgen.problem.reference import Deviation
 from ptxgen.runtime.check import CheckResult
 from ptxgen.tuning import selection
@@ -153,8 +153,8 @@ def test_commands_on_problems_take_the_same_options() -> None:
 
 
 def test_every_field_of_a_problem_is_an_option() -> None:
-    assert {name for o in CATALOG.values() for name in o.options} == set(options.FIELDS)
-    assert CATALOG["gemm"].options == tuple(f.name for f in fields(Gemm) if f.name not in ("m", "n", "k"))
+    assert {name for o in operations() for name in o.options} == set(options.FIELDS)
+    assert operation_named("gemm").options == tuple(f.name for f in fields(Gemm) if f.name not in ("m", "n", "k"))
 
 
 def test_every_command_takes_json_and_debug() -> None:

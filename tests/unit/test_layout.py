@@ -17,15 +17,15 @@ from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.rules import broken
 from ptxgen.families.simt.layout import near, products
 from ptxgen.families.simt.plan import SimtPlan
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import Gemm
 from tests.cases import cases
 from tests.cases_simt import wide_cases
 
 H200 = device("h200")
 
 
-def simt_plan(p: Gemm, c: Config) -> SimtPlan:
+def simt_plan(p: KernelGemm, c: Config) -> SimtPlan:
     plan = plan_for(p, c, H200)
     assert isinstance(plan, SimtPlan)
     return plan
@@ -186,7 +186,7 @@ def wavefronts(addresses: list[int], size: int) -> int:
 @pytest.mark.parametrize("lanes", [0, 1])
 def test_fragments_are_read_without_bank_conflicts(dtype, layout, tile, lanes):
     """Every way into shared memory: no part of a warp's access takes more than its one pass."""
-    p, made = Gemm(256, 256, 256, layout, dtype), 0
+    p, made = KernelGemm(256, 256, 256, layout, dtype), 0
     for u, keep in itertools.product((8, 16, 32), (0, 1)):
         keeps = f"kmajor_smem_a={keep * (layout[0] == 'N')} kmajor_smem_b={keep * (layout[1] == 'T')}"
         c = parse_config(f"{tile} u={u} stages=2 lane_interleave={lanes} {keeps}")
@@ -207,7 +207,7 @@ def test_fragments_are_read_without_bank_conflicts(dtype, layout, tile, lanes):
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 @pytest.mark.parametrize("vec", [1, 2, 4])
 def test_a_transposing_store_meets_no_bank_twice(dtype, vec):
-    p = Gemm(256, 256, 256, "NT", dtype)
+    p = KernelGemm(256, 256, 256, "NT", dtype)
     for u in (8, 16, 32):
         c = Config(ms=4, ns=4, u=u, vec_a=vec, vec_b=vec, cp_async_a=0, cp_async_b=0, stages=2)
         if broken(p, c, H200):
@@ -260,7 +260,7 @@ def test_32_bit_offsets_are_only_used_where_they_hold_every_load():
             (deep + 1, False),
             (most, False),
         ):
-            p = Gemm(512, 512, 512, layout, lda=ld)
+            p = KernelGemm(512, 512, 512, layout, lda=ld)
             x = simt_plan(p, parse_config(text if down else f"{text} kmajor_smem_a=1 cp_async_a=0")).a
             assert len(x.pieces) > 4
             offsets = [

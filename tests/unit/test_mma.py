@@ -13,8 +13,9 @@ from ptxgen.families.mma.instructions import at_a, at_b, at_c, instruction
 from ptxgen.families.mma.plan import MmaPlan
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.rules import broken
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import LAYOUTS, Gemm
+from ptxgen.problem.gemm import LAYOUTS
 from tests.cases_mma import cases
 
 H200 = device("h200")
@@ -23,7 +24,7 @@ DEPTH = {1: 64, 2: 32, 4: 16, 8: 16}
 
 
 def plan(dtype: str, compute: str, layout: str, config: str, target: str = "h200") -> MmaPlan:
-    p = Gemm(256, 256, 256, layout, dtype, compute)
+    p = KernelGemm(256, 256, 256, layout, dtype, compute)
     a, b, _ = p.vectors
     text = f"family=1 u={DEPTH[p.element.bytes]} vec_a={a} vec_b={b} vec_c=2 {config}"
     made = plan_for(p, parse_config(text), device(target))
@@ -217,32 +218,32 @@ def test_lanes_hold_neighbours_where_vectors_bring_them():
 
 
 def test_double_precision_follows_the_target():
-    p = Gemm(64, 64, 64, "NT", "f64")
+    p = KernelGemm(64, 64, 64, "NT", "f64")
     assert (instruction(p, device("sm_80")).m, instruction(p, H200).m) == (8, 16)
 
 
 @pytest.mark.parametrize(
     ("problem", "config", "target", "rule"),
     [  # config: what is changed of a good one
-        (Gemm(64, 64, 64, "NT", "f32"), "", "h200", "mma_types"),
-        (Gemm(64, 64, 64, "NT", "f16"), "", "t4", "mma_types"),
-        (Gemm(64, 64, 64, "NT", "e4m3"), "u=64", "sm_80", "mma_types"),
-        (Gemm(64, 64, 64, "NT", "e4m3"), "u=64", "sm_90", "mma_native"),
+        (KernelGemm(64, 64, 64, "NT", "f32"), "", "h200", "mma_types"),
+        (KernelGemm(64, 64, 64, "NT", "f16"), "", "t4", "mma_types"),
+        (KernelGemm(64, 64, 64, "NT", "e4m3"), "u=64", "sm_80", "mma_types"),
+        (KernelGemm(64, 64, 64, "NT", "e4m3"), "u=64", "sm_90", "mma_native"),
         (
-            Gemm(64, 64, 63, "NT", "e4m3"),
+            KernelGemm(64, 64, 63, "NT", "e4m3"),
             "u=64 cp_async_a=0 cp_async_b=0 vec_a=1 vec_b=1 ms=16 ns=16 ml=32 nl=32",
             "sm_90",
             None,
         ),
-        (Gemm(64, 64, 64, "NT", "e4m3"), "u=64", "sm_89", None),
-        (Gemm(64, 64, 64, "NT", "f16"), "kmajor_smem_a=1", "h200", "mma_unused"),
-        (Gemm(64, 64, 64, "NT", "f16"), "ms=8", "h200", "mma_tile"),
-        (Gemm(64, 64, 64, "NN", "s8"), "ns=8 u=64", "h200", "mma_columns"),
-        (Gemm(64, 64, 64, "NT", "f16"), "u=16", "h200", "mma_depth"),
-        (Gemm(64, 64, 64, "NT", "f16"), "vec_a=1 cp_async_a=1", "h200", "mma_async_a"),
-        (Gemm(64, 64, 63, "TT", "f16"), "vec_b=2", "h200", "mma_vector_b"),
-        (Gemm(64, 64, 64, "NT", "f16"), "cp_async_a=0 vec_a=1 ms=64 ns=64 u=64", "h200", "mma_many"),
-        (Gemm(64, 64, 64, "NT", "f16"), "deferred_sts=1", "h200", "mma_hold"),
+        (KernelGemm(64, 64, 64, "NT", "e4m3"), "u=64", "sm_89", None),
+        (KernelGemm(64, 64, 64, "NT", "f16"), "kmajor_smem_a=1", "h200", "mma_unused"),
+        (KernelGemm(64, 64, 64, "NT", "f16"), "ms=8", "h200", "mma_tile"),
+        (KernelGemm(64, 64, 64, "NN", "s8"), "ns=8 u=64", "h200", "mma_columns"),
+        (KernelGemm(64, 64, 64, "NT", "f16"), "u=16", "h200", "mma_depth"),
+        (KernelGemm(64, 64, 64, "NT", "f16"), "vec_a=1 cp_async_a=1", "h200", "mma_async_a"),
+        (KernelGemm(64, 64, 63, "TT", "f16"), "vec_b=2", "h200", "mma_vector_b"),
+        (KernelGemm(64, 64, 64, "NT", "f16"), "cp_async_a=0 vec_a=1 ms=64 ns=64 u=64", "h200", "mma_many"),
+        (KernelGemm(64, 64, 64, "NT", "f16"), "deferred_sts=1", "h200", "mma_hold"),
     ],
 )
 def test_rules_name_what_is_wrong(problem, config, target, rule):

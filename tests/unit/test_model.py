@@ -24,6 +24,7 @@ from ptxgen.families import perf_costs, rules, space
 from ptxgen.families import perf_model as clock
 from ptxgen.families.features import NAMES
 from ptxgen.families.mma import cost
+from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.tuning import model, model_files, selection, training, tuning_files
@@ -72,7 +73,7 @@ def truth(p: Gemm, c: Columns) -> np.ndarray:
     try:
         for n, v in OTHER.items():
             setattr(perf_costs, n, v)
-        us = clock.predict(p, c, H200).astype(float)
+        us = clock.predict(lower(p), c, H200).astype(float)
     finally:
         for n, v in known.items():
             setattr(perf_costs, n, v)
@@ -104,9 +105,9 @@ def measured(problems: list[Gemm], each: int, seed: int = 0) -> list[Measurement
     rng = np.random.default_rng(seed)
     rows = []
     for p in problems:
-        c = space.candidates(p, H200)
+        c = space.candidates(lower(p), H200)
         picked = np.concatenate(
-            [promising(clock.predict(p, c, H200), each // 2, rng), rng.integers(0, len(c), each // 2)]
+            [promising(clock.predict(lower(p), c, H200), each // 2, rng), rng.integers(0, len(c), each // 2)]
         )
         rows += measure(p, c.take(picked), rng)
     return rows
@@ -135,7 +136,7 @@ def lost(m: Model, p: Gemm, k: int) -> float:
     """How much slower the truly fastest of the model's k best is than the truly fastest of all."""
     ranked = m.rank(p, H200, k)
     assert len(ranked) == k
-    best = truth(p, space.candidates(p, H200)).min()
+    best = truth(p, space.candidates(lower(p), H200)).min()
     return float(truth(p, Columns.of([c for c, _ in ranked])).min() / best)
 
 
@@ -159,7 +160,7 @@ def test_a_model_of_nonsense_is_useless(rows):
 
 def test_predictions_are_close_on_shapes_left_out(fitted):
     for p in HELD_OUT:
-        c = plain(space.candidates(p, H200).take(np.arange(0, 4000, 40)))
+        c = plain(space.candidates(lower(p), H200).take(np.arange(0, 4000, 40)))
         error = np.log2(fitted.predict(p, c) / truth(p, c))
         assert np.sqrt(np.mean(error**2)) < 0.3, p.key()
 
@@ -191,7 +192,7 @@ def test_only_good_rows_of_the_device_train(rows, monkeypatch):
     assert b.facts.skipped == 5
     assert a.facts.rows == b.facts.rows == 300
     p = HELD_OUT[0]
-    c = space.candidates(p, H200).take(np.arange(50))
+    c = space.candidates(lower(p), H200).take(np.arange(50))
     assert (a.predict(p, c) == b.predict(p, c)).all()
     with pytest.raises(InputError, match=r"no usable row for h200 \(5 skipped\)"):
         Model.fit(bad, H200)
@@ -230,7 +231,7 @@ def test_ranks_are_sorted_distinct_and_repeatable(fitted):
 def test_the_search_finds_what_scoring_everything_finds(fitted, monkeypatch):
     for p in HELD_OUT[:3]:
         fast, whole = fitted.search(p, H200), fitted.search(p, H200, exhaustive=True)
-        assert fast.total == whole.total == whole.scored == len(space.candidates(p, H200))
+        assert fast.total == whole.total == whole.scored == len(space.candidates(lower(p), H200))
         assert fast.scored < fast.total
         assert fast.scored < model.LIMIT + 6 * model.FINALISTS
         assert fast.best[0] == whole.best[0]
@@ -308,8 +309,8 @@ def both(rows) -> Model:
     rng = np.random.default_rng(3)
     more = []
     for p in HALVES:
-        c = space.candidates(p, H200)
-        us = clock.predict(p, c, H200)
+        c = space.candidates(lower(p), H200)
+        us = clock.predict(lower(p), c, H200)
         picked = [np.flatnonzero(c.family == code) for code in np.unique(c.family)]
         picked = [some[promising(us[some], 60, rng)] for some in picked]
         more += measure(p, c.take(np.concatenate(picked)), rng)
@@ -322,19 +323,19 @@ def test_families_that_were_not_measured_are_ranked_by_the_clock(fitted):
     ranked = fitted.rank(p, H200, 50)
     c = Columns.of([c for c, us in ranked if c.family])
     assert len(c)
-    assert [us for c, us in ranked if c.family] == pytest.approx(clock.predict(p, c, H200).tolist())
+    assert [us for c, us in ranked if c.family] == pytest.approx(clock.predict(lower(p), c, H200).tolist())
 
 
 def test_one_model_learns_of_every_family(both):
     assert both.facts.families == {"mma": 600, "simt": 2600, "wgmma": 600}
     for p in (Gemm(640, 512, 768, "NT", "f16"), Gemm(32, 3072, 2048, "TN", "f16"), Gemm(500, 501, 502, "NN", "f16")):
-        c = space.candidates(p, H200)
-        us, family = clock.predict(p, c, H200), c.family
+        c = space.candidates(lower(p), H200)
+        us, family = clock.predict(lower(p), c, H200), c.family
         for code in np.unique(family):
             mine = np.flatnonzero(family == code)
             some = plain(c.take(mine[model.fastest(us[mine], 400)]))
             learnt, formula = (
-                np.log2(t / truth(p, some)) for t in (both.predict(p, some), clock.predict(p, some, H200))
+                np.log2(t / truth(p, some)) for t in (both.predict(p, some), clock.predict(lower(p), some, H200))
             )
             assert np.sqrt(np.mean(learnt**2)) < 0.3, (p.key(), code)
             # a formula as good as the chaos lets it be is not bettered
@@ -344,8 +345,8 @@ def test_one_model_learns_of_every_family(both):
 
 def test_the_shortened_search_leaves_no_family_out():
     p = Gemm(896, 896, 32, "TN", "f16")
-    c = space.candidates(p, H200)
-    us = clock.predict(p, c, H200)
+    c = space.candidates(lower(p), H200)
+    us = clock.predict(lower(p), c, H200)
     near = np.flatnonzero(us <= 3 * us.min())
     present = set(np.unique(c.family[near]).tolist())
     assert len(present) == 3
@@ -401,7 +402,7 @@ def test_a_model_does_not_mind_families_that_it_never_saw(saved, monkeypatch):
 def test_measurements_that_rules_refuse_now_do_not_train(rows):
     p = rows[0].problem
     bad = replace(rows[0], config=replace(rows[0].config, ms=3))
-    assert rules.broken(p, bad.config, H200) is not None
+    assert rules.broken(lower(p), bad.config, H200) is not None
     m = Model.fit([*rows[:300], bad], H200)
     assert (m.facts.rows, m.facts.skipped) == (300, 1)
 

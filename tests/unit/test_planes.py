@@ -16,8 +16,8 @@ from ptxgen.families.geometry import geometry
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.rules import broken
 from ptxgen.families.wgmma.bf16x3 import PAIRS, PLANES, planes
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import Gemm
 from ptxgen.tuning import selection
 from tests.cases_planes import cases
 from tests.unit.test_wgmma import read, swizzled
@@ -112,22 +112,22 @@ def test_a_map_begins_at_its_offset():
     ],
 )
 def test_what_planes_are_not_for(config, rule):
-    p, c = Gemm(128, 256, 512, "NN", "f32", COMPUTE), parse_config("family=2 " + config)
+    p, c = KernelGemm(128, 256, 512, "NN", "f32", COMPUTE), parse_config("family=2 " + config)
     assert broken(p, c, H200).name == rule
-    plain = broken(Gemm(128, 256, 512, "NT", "f32", "tf32"), c, H200)
+    plain = broken(KernelGemm(128, 256, 512, "NT", "f32", "tf32"), c, H200)
     assert plain is None or plain.name != rule
 
 
 def test_planes_go_to_a_limit():
     c = parse_config("family=2 ml=64 nl=32 u=32 raster_group=8")
-    p = Gemm(1 << 17, 1 << 17, 1 << 15, "NN", "f32", COMPUTE)
+    p = KernelGemm(1 << 17, 1 << 17, 1 << 15, "NN", "f32", COMPUTE)
     assert broken(p, c, H200) is None
     with pytest.raises(ConfigError, match="wgmma_planes"):
         plan_for(replace(p, k=1 << 17, lda=0, ldb=0), c, H200)
 
 
 def test_only_what_has_wgmma_computes_so():
-    p = Gemm(256, 256, 256, "NN", "f32", COMPUTE)
+    p = KernelGemm(256, 256, 256, "NN", "f32", COMPUTE)
     assert planes(p) == 3
     assert planes(replace(p, compute="f32")) == 1
     for name in ("t4", "a100"):
@@ -152,15 +152,15 @@ MEASURED = [
 
 @pytest.mark.parametrize(("us", "extent", "layout", "config"), MEASURED)
 def test_the_clock_is_near_what_was_measured(us, extent, layout, config):
-    p = Gemm(extent, extent, extent, layout, "f32", COMPUTE)
+    p = KernelGemm(extent, extent, extent, layout, "f32", COMPUTE)
     assert clock.predict(p, parse_config("family=2 " + config), H200) == pytest.approx(us, rel=0.1)
 
 
 def test_the_clock_counts_six_products_and_the_pass():
     """Against one product of bf16: six times as long where multiplying decides; the pass shows where it does not."""
     c = parse_config("family=2 ml=128 nl=128 math_warpgroups=2 u=64 stages=2 raster_group=8")
-    big, one = Gemm(8192, 8192, 8192, "NT", "f32", COMPUTE), Gemm(8192, 8192, 8192, "NT", "bf16", out="f32")
+    big, one = KernelGemm(8192, 8192, 8192, "NT", "f32", COMPUTE), KernelGemm(8192, 8192, 8192, "NT", "bf16", out="f32")
     assert 5.5 < clock.predict(big, c, H200) / clock.predict(one, c, H200) < 7
-    thin = Gemm(64, 8192, 8192, "NT", "f32", COMPUTE)
+    thin = KernelGemm(64, 8192, 8192, "NT", "f32", COMPUTE)
     moved = 10 * 8192 * 8192 / (H200.bandwidth * 1e3)
     assert clock.predict(thin, parse_config("family=2 ml=64 nl=64 u=64 stages=3"), H200) > moved

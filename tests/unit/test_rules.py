@@ -13,18 +13,18 @@ from ptxgen.errors import ConfigError
 from ptxgen.families import rules
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.rules import RULES, broken, legal, rejections, require
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import DEVICES, device
-from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.registry import parse
 from tests.cases import cases, problem
 from tests.cases_simt import wide_cases
 
 H200 = device("h200")
 GOOD = "vec_a=4 vec_b=4 vec_c=4"
-P = Gemm(512, 512, 512, "TN")
-NT = Gemm(512, 512, 512, "NT")
+P = KernelGemm(512, 512, 512, "TN")
+NT = KernelGemm(512, 512, 512, "NT")
 
 #: a row of the table -> problem, configuration that breaks it and none before it, device, words of the message
 BREAKS = {
@@ -39,7 +39,9 @@ BREAKS = {
     "tables_end": [
         (lower(Conv(1, 4, 8, 8, 4, 3, 3, padding=1)), "u=256 cp_async_a=0 vec_c=1", "h200", "stages=3 of u=256")
     ],
-    "types_c": [(Gemm(64, 64, 64, "NT", "f16", out="e4m3"), "cp_async_a=0 cp_async_b=0", "a100", "e4m3 need sm_89")],
+    "types_c": [
+        (KernelGemm(64, 64, 64, "NT", "f16", out="e4m3"), "cp_async_a=0 cp_async_b=0", "a100", "e4m3 need sm_89")
+    ],
     "axis": [
         (P, "ms=3", "h200", "ms=3"),
         (P, "ml=48", "h200", "ml=48"),
@@ -63,9 +65,9 @@ BREAKS = {
         (P, "fragment_prefetch=-1", "h200", "fragment_prefetch=-1"),
     ],
     "types": [
-        (Gemm(512, 512, 512, "TN", "f32", "tf32"), "", "h200", "f32 summed in tf32"),
-        (Gemm(512, 512, 512, "TN", "s8"), "", "h200", "s8 summed in s32"),
-        (Gemm(512, 512, 512, "TN", "bf16"), "cp_async_a=0 cp_async_b=0", "t4", "sm_75"),
+        (KernelGemm(512, 512, 512, "TN", "f32", "tf32"), "", "h200", "f32 summed in tf32"),
+        (KernelGemm(512, 512, 512, "TN", "s8"), "", "h200", "s8 summed in s32"),
+        (KernelGemm(512, 512, 512, "TN", "bf16"), "cp_async_a=0 cp_async_b=0", "t4", "sm_75"),
     ],
     "tile_m": [(P, "ms=8 lanes_m=16", "h200", "ml=64 must be a multiple of lanes_m·ms=16·8")],
     "tile_n": [(P, "ns=16 lanes_m=4", "h200", "nl=64 must be a multiple of 32/lanes_m·ns=32/4·16")],
@@ -81,7 +83,12 @@ BREAKS = {
         (NT, "kmajor_smem_a=1 u=4", "h200", "u=4"),
         (NT, "kmajor_smem_a=1 u=32 kl=16", "h200", "kmajor_smem_a"),
         (NT, "kmajor_smem_a=1 vec_a=8", "h200", "vec_a=8"),
-        (Gemm(64, 64, 64, "NT", "f16", "f16"), "kmajor_smem_a=1 cp_async_a=0 cp_async_b=0", "h200", "4 or 8 bytes"),
+        (
+            KernelGemm(64, 64, 64, "NT", "f16", "f16"),
+            "kmajor_smem_a=1 cp_async_a=0 cp_async_b=0",
+            "h200",
+            "4 or 8 bytes",
+        ),
     ],
     "kept_b": [
         (P, "kmajor_smem_b=1", "h200", "kmajor_smem_b"),
@@ -89,24 +96,24 @@ BREAKS = {
         (NT, "kmajor_smem_b=1 vec_b=8", "h200", "vec_b=8"),
     ],
     "packed": [
-        (Gemm(64, 64, 64, "TN", "f16", "f16"), "ms=1 ns=8 ml=32 nl=64", "h200", "ms=1"),
-        (Gemm(64, 64, 64, "TN", "f16", "f16"), "ms=8 ns=1 ml=64 nl=32", "h200", "ns=1"),
+        (KernelGemm(64, 64, 64, "TN", "f16", "f16"), "ms=1 ns=8 ml=32 nl=64", "h200", "ms=1"),
+        (KernelGemm(64, 64, 64, "TN", "f16", "f16"), "ms=8 ns=1 ml=64 nl=32", "h200", "ns=1"),
     ],
     "vector_a": [
-        (Gemm(510, 512, 512, "TN"), "vec_a=4", "h200", "vec_a=4 exceeds what A's alignment"),
-        (Gemm(512, 512, 512, "TN", aligned_a=8), "vec_a=4", "h200", "allow, 2"),
-        (Gemm(512, 512, 510, "NN"), "vec_a=4 cp_async_a=0", "h200", "vec_a=4"),
+        (KernelGemm(510, 512, 512, "TN"), "vec_a=4", "h200", "vec_a=4 exceeds what A's alignment"),
+        (KernelGemm(512, 512, 512, "TN", aligned_a=8), "vec_a=4", "h200", "allow, 2"),
+        (KernelGemm(512, 512, 510, "NN"), "vec_a=4 cp_async_a=0", "h200", "vec_a=4"),
         (NT, "vec_a=4 u=2 cp_async_a=0 kl=1 ks=1", "h200", "vec_a=4"),
     ],
     "vector_b": [
-        (Gemm(512, 510, 512, "TN"), "vec_b=4", "h200", "vec_b=4 exceeds what B's alignment"),
-        (Gemm(512, 512, 512, "TN", ldb=514), "vec_b=4", "h200", "allow, 2"),
+        (KernelGemm(512, 510, 512, "TN"), "vec_b=4", "h200", "vec_b=4 exceeds what B's alignment"),
+        (KernelGemm(512, 512, 512, "TN", ldb=514), "vec_b=4", "h200", "allow, 2"),
     ],
     "async_a": [
         (P, "cp_async_a=1", "t4", "sm_80"),
         (NT, "vec_a=4 cp_async_a=1", "h200", "vec_a=1 where it transposes"),
-        (Gemm(64, 64, 64, "TN", "f16"), "cp_async_a=1 vec_a=8", "h200", "no conversion"),
-        (Gemm(64, 64, 64, "TN", "f16", "f16"), "cp_async_a=1 vec_a=1", "h200", "4 to 16 bytes"),
+        (KernelGemm(64, 64, 64, "TN", "f16"), "cp_async_a=1 vec_a=8", "h200", "no conversion"),
+        (KernelGemm(64, 64, 64, "TN", "f16", "f16"), "cp_async_a=1 vec_a=1", "h200", "4 to 16 bytes"),
     ],
     "async_b": [
         (P, "cp_async_a=0 cp_async_b=1", "t4", "sm_80"),
@@ -140,8 +147,8 @@ BREAKS = {
     ],
     "threads": [(P, "ms=2 ns=2 ml=128 nl=128 lanes_m=8 vec_a=1", "h200", "4096 threads a block; the limit is 1024")],
     "vector_c": [
-        (Gemm(512, 510, 512, "TN"), "vec_c=4", "h200", "vec_c=4 exceeds what C's alignment and rows allow, 2"),
-        (Gemm(512, 512, 512, "TN", ldc=513), "vec_c=2", "h200", "allow, 1"),
+        (KernelGemm(512, 510, 512, "TN"), "vec_c=4", "h200", "vec_c=4 exceeds what C's alignment and rows allow, 2"),
+        (KernelGemm(512, 512, 512, "TN", ldc=513), "vec_c=2", "h200", "allow, 1"),
         (P, "ms=8 ns=1 ml=256 nl=2 lanes_m=16 vec_c=4 epilogue_smem=1", "h200", "a row of the tile, 2"),
     ],
     "shared": [
@@ -163,30 +170,35 @@ BREAKS = {
     ],
     "registers_left": [
         (
-            Gemm(8, 636, 272, "NN", "f16", "f16"),
+            KernelGemm(8, 636, 272, "NN", "f16", "f16"),
             "ms=8 ns=4 ml=128 nl=16 u=32 ks=2 cp_async_a=0 vec_a=4 vec_b=4 vec_c=4 lanes_m=16 lane_interleave=1 fragment_prefetch=0",
             "h200",
             "about 256 registers a thread, and 17 to be left; h200 has 65536",
         )
     ],
     "bounds": [
-        (Gemm(512, 512, 509, "TN"), "bounds=0", "h200", "m, n, k=512, 512, 509 to be multiples of ml, nl, u=64, 64, 8"),
-        (Gemm(510, 512, 512, "TN"), "bounds=0", "h200", "510"),
-        (Gemm(512, 16, 512, "TN"), "bounds=0", "h200", "16"),
+        (
+            KernelGemm(512, 512, 509, "TN"),
+            "bounds=0",
+            "h200",
+            "m, n, k=512, 512, 509 to be multiples of ml, nl, u=64, 64, 8",
+        ),
+        (KernelGemm(510, 512, 512, "TN"), "bounds=0", "h200", "510"),
+        (KernelGemm(512, 16, 512, "TN"), "bounds=0", "h200", "16"),
     ],
     "slices": [
-        (Gemm(64, 64, 20, "TN"), "kg=4", "h200", "kg=4 slices; K=20 has fewer blocks of u=8"),
-        (Gemm(64, 64, 0, "TN"), "kg=2", "h200", "K=0"),
+        (KernelGemm(64, 64, 20, "TN"), "kg=4", "h200", "kg=4 slices; K=20 has fewer blocks of u=8"),
+        (KernelGemm(64, 64, 0, "TN"), "kg=2", "h200", "K=0"),
     ],
     "splitk": [
         (P, "splitk=1", "h200", "splitk=1 with kg=1"),
         (P, "kg=2 splitk=3", "h200", "splitk=3"),
-        (Gemm(64, 64, 64, "TN", "f16"), "kg=2 cp_async_a=0 cp_async_b=0", "h200", "16-bit C"),
-        (Gemm(64, 64, 64, "TN", deterministic=True), "kg=2 splitk=1", "h200", "deterministic"),
+        (KernelGemm(64, 64, 64, "TN", "f16"), "kg=2 cp_async_a=0 cp_async_b=0", "h200", "16-bit C"),
+        (KernelGemm(64, 64, 64, "TN", deterministic=True), "kg=2 splitk=1", "h200", "deterministic"),
     ],
     "grid": [
-        (Gemm(64, 64 * 65536, 64, "TN"), "raster_group=1", "h200", "65536 along N"),
-        (Gemm(2**31 - 64, 64 * 65536, 64, "TN"), "raster_group=8", "h200", "33554431 tiles along M"),
+        (KernelGemm(64, 64 * 65536, 64, "TN"), "raster_group=1", "h200", "65536 along N"),
+        (KernelGemm(2**31 - 64, 64 * 65536, 64, "TN"), "raster_group=8", "h200", "33554431 tiles along M"),
     ],
 }
 
@@ -250,7 +262,7 @@ def test_this_file_knows_every_row_of_the_table():
 @pytest.mark.parametrize(
     ("name", "p", "text", "where", "words"),
     [(name, *case) for name, cases in BREAKS.items() for case in cases],
-    ids=lambda x: x.key() if isinstance(x, Gemm) else str(x),
+    ids=lambda x: x.key() if isinstance(x, KernelGemm) else str(x),
 )
 def test_a_row_rejects_what_it_says(name, p, text, where, words):
     config = parse_config(text)
@@ -279,7 +291,7 @@ def test_the_good_ones_are_legal():
         (P, "deferred_sts=1 cp_async_a=0"),
     ):
         assert broken(p, parse_config(text), H200) is None, text
-    assert broken(Gemm(0, 0, 0), Config(), H200) is None
+    assert broken(KernelGemm(0, 0, 0), Config(), H200) is None
     assert broken(parse("gemm 1,1,1 TT f64"), Config(), H200) is None
 
 
@@ -287,7 +299,7 @@ def test_grids_that_launches_can_have():
     """The largest shapes that a rule lets through: grid and raster arithmetic stay within 32 bits."""
     for m, n in ((2**31 - 1, 64), (64, 2**31 - 1), (1 << 20, 1 << 20), (2**31 - 1, 1 << 16)):
         for raster in (1, 8, 16):
-            p, c = Gemm(m, n, 8, "TN"), Config(raster_group=raster)
+            p, c = KernelGemm(m, n, 8, "TN"), Config(raster_group=raster)
             if broken(p, c, H200) is None:
                 x, y, z = plan_for(p, c, H200).launch(p).steps[0].grid
                 assert 1 <= x < 2**31

@@ -21,6 +21,7 @@ from ptxgen.errors import InputError, LaunchError, ShapeError
 from ptxgen.families import space
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.rules import broken
+from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.tuning import claims, selection, tuner
@@ -65,7 +66,7 @@ class Fake:
     def measure(self, problem, config, timing, purpose="", full=False) -> Measurement:
         if len(Fake.log) >= Fake.stop_after:
             raise KeyboardInterrupt
-        assert broken(problem, config, EMULATED) is None
+        assert broken(lower(problem), config, EMULATED) is None
         Fake.log.append((problem, config, purpose))
         made = {"digest": digest(problem, config), "created": time.time(), **Fake.answer(problem, config, purpose)}
         return Measurement(problem, config, environment=self.environment, purpose=purpose, **made)
@@ -324,7 +325,7 @@ def test_the_regressor_learns_once_enough_is_new(fake, database, tmp_path):
     """From what ships as well: a model of one tuned shape alone would choose worse for all others."""
     fake.setattr(tuner, "FRESH", 6)
     elsewhere = Gemm(96, 80, 256, "TN")
-    there, here = (space.candidates(p, EMULATED) for p in (elsewhere, P))
+    there, here = (space.candidates(lower(p), EMULATED) for p in (elsewhere, P))
     ships = [
         Measurement(elsewhere, c, "ok", Environment("emulated", "model"), (time_of(c),), created=1.0)
         for c in map(there.row, range(5))
@@ -454,7 +455,7 @@ def test_a_faster_winner_that_another_process_stores_meanwhile_stays(fake, datab
 
 @pytest.fixture
 def configs():
-    found = space.candidates(P, EMULATED)
+    found = space.candidates(lower(P), EMULATED)
     return [found.row(i) for i in range(4)]
 
 

@@ -9,11 +9,12 @@ from ptxgen.api.arrays import view
 from ptxgen.codegen.config import Config
 from ptxgen.errors import DtypeError, ShapeError
 from ptxgen.families.rules import broken
+from ptxgen.lowering.lower import lower
 from ptxgen.problem.base import COMPUTE, OUT
 from ptxgen.problem.device import device
 from ptxgen.problem.dtypes import DTYPES, bits_of, dtype, from_numpy
 from ptxgen.problem.gemm import Gemm
-from ptxgen.problem.reference import KINDS, compare, operands, plain, reference
+from ptxgen.problem.reference import KINDS, as_matrices, compare, operands, reference
 from ptxgen.problem.registry import from_dict, parse
 
 
@@ -89,7 +90,7 @@ def test_rounded_inputs_are_right_for_tf32_only():
     rounded = bits.view(np.float32)
     for compute, right in (("tf32", True), ("f32", False)):
         p = Gemm(40, 40, 200, "NN", "f32", compute)
-        wide, other = plain(p, rounded, b)
+        wide, other = as_matrices(p, rounded, b)
         assert compare((wide @ other).astype(np.float32), reference(p, a, b)).ok is right
 
 
@@ -107,15 +108,15 @@ def test_integers_are_exact_or_wrong():
 
 @pytest.mark.parametrize(("name", "compute"), [("f32", "tf32"), ("s8", ""), ("e4m3", ""), ("e5m2", "")])
 def test_simt_says_what_it_cannot_multiply(name, compute):
-    rule = broken(Gemm(64, 64, 64, "NN", name, compute), Config(), device("h200"))
+    rule = broken(lower(Gemm(64, 64, 64, "NN", name, compute)), Config(), device("h200"))
     assert rule is not None
     assert rule.name == "types"
 
 
 def test_simt_widens_bf16_from_sm_80():
     p, c = Gemm(64, 64, 64, "NN", "bf16"), Config(cp_async_a=0, cp_async_b=0, stages=2)
-    assert broken(p, c, device("sm_80")) is None
-    assert broken(p, c, device("t4")).name == "types"
+    assert broken(lower(p), c, device("sm_80")) is None
+    assert broken(lower(p), c, device("t4")).name == "types"
 
 
 def test_poison_is_what_no_result_is():

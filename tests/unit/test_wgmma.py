@@ -14,15 +14,15 @@ from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.rules import broken, legal
 from ptxgen.families.wgmma.geometry import owners
 from ptxgen.families.wgmma.rules import mapped
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import Gemm
 from tests.cases_wgmma import cases
 
 H200 = device("h200")
 SPAN = {0: 16, 3: 32, 2: 64, 1: 128}
 
 
-def plan(problem: Gemm, config: str):
+def plan(problem: KernelGemm, config: str):
     return plan_for(problem, parse_config("family=2 " + config), H200)
 
 
@@ -250,7 +250,7 @@ def test_columns_agree_with_integers():
 
 def test_the_first_map_lies_where_its_address_is_aligned():
     """Parameters begin at constant-bank address 0x210; a map of 64-byte alignment is first at offset 48."""
-    made = plan(Gemm(512, 512, 512, "TN", "f16"), "ml=64 nl=64 u=128 stages=4 epilogue_smem=1")
+    made = plan(KernelGemm(512, 512, 512, "TN", "f16"), "ml=64 nl=64 u=128 stages=4 epilogue_smem=1")
     (step,) = made.launch(made.problem).steps
     values = {"A": 1 << 20, "B": 2 << 20, "C": 3 << 20, "W": 0, "alpha": 1.0, "beta": 0.0}
     packed = step.pack(values)
@@ -290,14 +290,14 @@ def test_longer_lists_of_numbers_leave_a_gap_before_the_maps():
     ],
 )
 def test_grids(config, grid):
-    p = Gemm(1024, 1024, 1024, "NT", "f16")
+    p = KernelGemm(1024, 1024, 1024, "NT", "f16")
     launch = plan(p, config).launch(p)
     assert launch.steps[0].grid == grid
     assert geometry(p, parse_config("family=2 " + config)).blocks >= np.prod(grid) or "persistent" in config
 
 
 def test_slices_share_the_passes():
-    p = Gemm(64, 64, 1000, "NT", "f16")
+    p = KernelGemm(64, 64, 1000, "NT", "f16")
     made = plan(p, "ml=64 nl=64 u=64 stages=4 kg=3 cluster_k=2 splitk=2")
     step = made.launch(p).steps[0]
     chunk, more = (value for _, value in step.arguments[6:8])
@@ -307,18 +307,18 @@ def test_slices_share_the_passes():
 
 def test_a_product_of_nothing_reads_zeros():
     """K = 0: tensor maps need an extent, so the operands are the workspace, which is zero."""
-    p = Gemm(64, 64, 0, "NN", "f16")
+    p = KernelGemm(64, 64, 0, "NN", "f16")
     launch = plan(p, "ml=64 nl=64 u=64 stages=4").launch(p)
     assert launch.zeroed
     assert launch.workspace
     assert {m.operand for m in launch.steps[0].maps} == {"W"}
-    assert plan(p, "ml=64 nl=64 u=64 stages=4").launch(Gemm(0, 64, 64, "NN", "f16")).steps == ()
+    assert plan(p, "ml=64 nl=64 u=64 stages=4").launch(KernelGemm(0, 64, 64, "NN", "f16")).steps == ()
 
 
 def test_a_lone_row_needs_no_pitch():
-    p = Gemm(1, 640, 64, "NT", "f16", lda=67)
+    p = KernelGemm(1, 640, 64, "NT", "f16", lda=67)
     assert mapped(p, "a")
-    assert not mapped(Gemm(2, 640, 64, "NT", "f16", lda=67), "a")
+    assert not mapped(KernelGemm(2, 640, 64, "NT", "f16", lda=67), "a")
     (first, *_) = plan(p, "ml=64 nl=64 u=64 stages=4").launch(p).steps[0].maps
     assert first.pitches == (128,)
 
@@ -329,46 +329,46 @@ def test_a_lone_row_needs_no_pitch():
 @pytest.mark.parametrize(
     ("problem", "config", "rule"),
     [
-        (Gemm(64, 64, 64, "NT", "f16", lda=68), "", "wgmma_map_a"),
-        (Gemm(64, 64, 64, "NT", "f16", aligned_b=8), "", "wgmma_map_b"),
+        (KernelGemm(64, 64, 64, "NT", "f16", lda=68), "", "wgmma_map_a"),
+        (KernelGemm(64, 64, 64, "NT", "f16", aligned_b=8), "", "wgmma_map_b"),
         *(
-            (Gemm(64, 64, 65, "NT", "f16"), f"operand_path=12 {text}", "wgmma_lies")
+            (KernelGemm(64, 64, 65, "NT", "f16"), f"operand_path=12 {text}", "wgmma_lies")
             for text in ("cluster_x=2", "u=256 stages=3", "nl=256", "stages=2")
         ),
-        (Gemm(64, 64, 65, "NT", "f16"), "operand_path=13", "wgmma_lies"),
-        (Gemm(64, 64, 7, "NT", "f16"), "operand_path=12", "wgmma_residues"),
-        (Gemm(64, 64, 65, "NT", "e4m3"), "operand_path=12", "wgmma_lies"),
-        (Gemm(64, 64, 65, "NT", "f16", batch=2), "operand_path=12", "wgmma_residues"),
-        (Gemm(64, 60, 64, "NT", "f16", ldc=64, epilogue="residual"), "epilogue_smem=1", "wgmma_stage_c"),
-        (Gemm(64, 64, 64, "NN", "s8"), "", "wgmma_major"),
-        (Gemm(64, 64, 64, "NN", "s8"), "transposed_mma=1 u=32", "wgmma_fed"),
-        (Gemm(64, 64, 64, "TT", "e4m3"), "epilogue_smem=1", "wgmma_fed"),
-        (Gemm(64, 64, 64, "TN", "s8"), "", "wgmma_major"),
-        (Gemm(64, 63, 64, "TN", "f16", ldb=63), "operand_path=1", "wgmma_map_b"),
-        (Gemm(64, 64, 64, "TT", "s8"), "operand_path=4", "wgmma_lies"),
-        (Gemm(64, 64, 64, "TN", "f32", "f32_bf16x6"), "operand_path=1 u=32", "wgmma_repack"),
-        (Gemm(64, 64, 64, "NT", "f32"), "", "wgmma_types"),
-        (Gemm(64, 64, 64, "NT", "f16"), "ms=4", "wgmma_unused"),
-        (Gemm(64, 64, 64, "NT", "f16"), "nl=36", "wgmma_tile_y"),
-        (Gemm(64, 64, 64, "NT", "f16"), "ml=96", "wgmma_tile_x"),
-        (Gemm(64, 64, 64, "NT", "f16"), "ml=256 nl=256 math_warpgroups=2", "wgmma_accumulators"),
-        (Gemm(64, 64, 256, "NT", "f16"), "stages=1", "wgmma_stages"),
-        (Gemm(64, 64, 64, "NT", "f16"), "tma_rows=32", "wgmma_rows"),
-        (Gemm(64, 64, 64, "NT", "f16"), "cluster_k=2", "wgmma_passes"),
-        (Gemm(64, 64, 256, "NT", "f16"), "cluster_y=2 cluster_k=2", "wgmma_cluster"),
-        (Gemm(64, 64, 256, "NT", "f16"), "cluster_x=4 cluster_y=4", "wgmma_cluster"),
-        (Gemm(64, 64, 256, "NT", "f16"), "cluster_y=3", "wgmma_parts_x"),
-        (Gemm(64, 64, 256, "TN", "f16"), "cluster_y=8 u=32", "wgmma_parts_x"),
-        (Gemm(32, 64, 256, "NT", "f16"), "cluster_y=8 tma_rows=32", "wgmma_parts_x"),
-        (Gemm(1024, 512, 4096, "NT", "f16"), "kg=2 splitk=3 cluster_y=4 nl=128", "wgmma_meeting"),
-        (Gemm(4096, 4096, 4096, "NT", "f16"), "kg=4 splitk=4", "wgmma_meeting"),
+        (KernelGemm(64, 64, 65, "NT", "f16"), "operand_path=13", "wgmma_lies"),
+        (KernelGemm(64, 64, 7, "NT", "f16"), "operand_path=12", "wgmma_residues"),
+        (KernelGemm(64, 64, 65, "NT", "e4m3"), "operand_path=12", "wgmma_lies"),
+        (KernelGemm(64, 64, 65, "NT", "f16", batch=2), "operand_path=12", "wgmma_residues"),
+        (KernelGemm(64, 60, 64, "NT", "f16", ldc=64, epilogue="residual"), "epilogue_smem=1", "wgmma_stage_c"),
+        (KernelGemm(64, 64, 64, "NN", "s8"), "", "wgmma_major"),
+        (KernelGemm(64, 64, 64, "NN", "s8"), "transposed_mma=1 u=32", "wgmma_fed"),
+        (KernelGemm(64, 64, 64, "TT", "e4m3"), "epilogue_smem=1", "wgmma_fed"),
+        (KernelGemm(64, 64, 64, "TN", "s8"), "", "wgmma_major"),
+        (KernelGemm(64, 63, 64, "TN", "f16", ldb=63), "operand_path=1", "wgmma_map_b"),
+        (KernelGemm(64, 64, 64, "TT", "s8"), "operand_path=4", "wgmma_lies"),
+        (KernelGemm(64, 64, 64, "TN", "f32", "f32_bf16x6"), "operand_path=1 u=32", "wgmma_repack"),
+        (KernelGemm(64, 64, 64, "NT", "f32"), "", "wgmma_types"),
+        (KernelGemm(64, 64, 64, "NT", "f16"), "ms=4", "wgmma_unused"),
+        (KernelGemm(64, 64, 64, "NT", "f16"), "nl=36", "wgmma_tile_y"),
+        (KernelGemm(64, 64, 64, "NT", "f16"), "ml=96", "wgmma_tile_x"),
+        (KernelGemm(64, 64, 64, "NT", "f16"), "ml=256 nl=256 math_warpgroups=2", "wgmma_accumulators"),
+        (KernelGemm(64, 64, 256, "NT", "f16"), "stages=1", "wgmma_stages"),
+        (KernelGemm(64, 64, 64, "NT", "f16"), "tma_rows=32", "wgmma_rows"),
+        (KernelGemm(64, 64, 64, "NT", "f16"), "cluster_k=2", "wgmma_passes"),
+        (KernelGemm(64, 64, 256, "NT", "f16"), "cluster_y=2 cluster_k=2", "wgmma_cluster"),
+        (KernelGemm(64, 64, 256, "NT", "f16"), "cluster_x=4 cluster_y=4", "wgmma_cluster"),
+        (KernelGemm(64, 64, 256, "NT", "f16"), "cluster_y=3", "wgmma_parts_x"),
+        (KernelGemm(64, 64, 256, "TN", "f16"), "cluster_y=8 u=32", "wgmma_parts_x"),
+        (KernelGemm(32, 64, 256, "NT", "f16"), "cluster_y=8 tma_rows=32", "wgmma_parts_x"),
+        (KernelGemm(1024, 512, 4096, "NT", "f16"), "kg=2 splitk=3 cluster_y=4 nl=128", "wgmma_meeting"),
+        (KernelGemm(4096, 4096, 4096, "NT", "f16"), "kg=4 splitk=4", "wgmma_meeting"),
         (
-            Gemm(256, 256, 60000, "TN", "f16"),
+            KernelGemm(256, 256, 60000, "TN", "f16"),
             "ml=128 nl=64 transposed_mma=1 cluster_x=4 kg=16 stages=8 splitk=4",
             "wgmma_meeting",
         ),
-        (Gemm(64, 64, 4096, "NT", "f16"), "kg=4 splitk=1", "wgmma_meeting"),
-        (Gemm(64, 64, 64, "NT", "f16"), "pingpong=1", "wgmma_pingpong"),
+        (KernelGemm(64, 64, 4096, "NT", "f16"), "kg=4 splitk=1", "wgmma_meeting"),
+        (KernelGemm(64, 64, 64, "NT", "f16"), "pingpong=1", "wgmma_pingpong"),
     ],
 )
 def test_what_is_not_legal(problem, config, rule):
@@ -383,7 +383,7 @@ def test_what_is_not_legal(problem, config, rule):
 
 
 def test_other_devices_have_no_wgmma():
-    p, c = Gemm(64, 64, 64, "NT", "f16"), parse_config("family=2 ml=64 nl=64 u=64 stages=4")
+    p, c = KernelGemm(64, 64, 64, "NT", "f16"), parse_config("family=2 ml=64 nl=64 u=64 stages=4")
     assert broken(p, c, H200) is None
     for name in ("a100", "b200", "t4"):
         assert broken(p, c, device(name)).name == "wgmma_target"
@@ -391,7 +391,7 @@ def test_other_devices_have_no_wgmma():
 
 def test_a_cluster_fits_its_device():
     """The emulated device has four multiprocessors."""
-    p, text = Gemm(512, 64, 4096, "NT", "f16"), "family=2 ml=64 nl=64 u=64 stages=4 "
+    p, text = KernelGemm(512, 64, 4096, "NT", "f16"), "family=2 ml=64 nl=64 u=64 stages=4 "
     assert broken(p, parse_config(text + "cluster_k=4"), device("emulated")) is None
     for more in ("cluster_k=8", "cluster_x=8", "cluster_x=4 cluster_y=2"):
         assert broken(p, parse_config(text + more), device("emulated")).name == "wgmma_cluster"

@@ -196,7 +196,7 @@ def test_images_under_one_tap_are_a_batch_where_rows_are_whole_16_bytes(directio
     assert p.layout == ("TN" if (direction == "forward") == (filters == "CRSK") else "NN")
     for changes in ({"h": 5, "w": 5}, {"stride": 2}, {"padding": 1}, {"layout": "CHWN", "filters": "CRSK"}, {"n": 1}):
         few = {"n": 4, "c": 24, "h": 4, "w": 6, "k": 40, "r": 1, "s": 1} | fields | changes
-        assert lower(Conv(**few)).items == 1
+        assert lower(Conv(**few)).batch == 1
 
 
 def test_multiplication_divides_numbers_below_two_to_the_31():

@@ -7,7 +7,7 @@ from ptxgen.codegen.registers import Tile, width
 from ptxgen.codegen.source import Argument, Launch, Step
 from ptxgen.codegen.vectorized import log2
 from ptxgen.lowering.depthwise_strips import Strip
-from ptxgen.problem.gemm import Gemm
+from ptxgen.lowering.kernel_gemm import KernelGemm
 
 
 class SlidePlan(Plan):
@@ -101,12 +101,12 @@ class SlidePlan(Plan):
             f".param .{self.sum} alpha, .param .{self.sum} beta",
         ]
 
-    def launch(self, problem: Gemm) -> Launch:
+    def launch(self, problem: KernelGemm) -> Launch:
         s = problem.strip
         assert s is not None
         return Launch(tuple(self._step(problem, x) for x in (s, *s.others)) if problem.results else ())
 
-    def _step(self, problem: Gemm, s: Strip) -> Step:
+    def _step(self, problem: KernelGemm, s: Strip) -> Step:
         """The launch of all strips whose results see as many taps."""
         c = self.config
         unit = tuple(n // s.step for n in s.along.axes)

@@ -7,8 +7,8 @@ from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import Argument, Launch, Step
 from ptxgen.families.depthwise.plan import SlidePlan
 from ptxgen.lowering.depthwise_strips import Strip
-from ptxgen.lowering.implicit_gemm import Implicit
-from ptxgen.problem.gemm import Gemm
+from ptxgen.lowering.implicit_gemm import ImplicitGemm
+from ptxgen.lowering.kernel_gemm import KernelGemm
 
 ACROSS, PARTS = 32, 32  #: filters' taps of a block of the pass, and threads that add the sums of each
 LANES = 32  #: threads that add the sums of a block's tap, where lanes are pixels
@@ -58,7 +58,7 @@ class SummingPlan(SlidePlan):
             f".param .{self.sum} alpha, .param .{self.sum} beta",
         ]
 
-    def launch(self, problem: Gemm) -> Launch:
+    def launch(self, problem: KernelGemm) -> Launch:
         s, c = problem.strip, self.config
         if not problem.results:
             return Launch(())
@@ -95,10 +95,10 @@ class SummingPlan(SlidePlan):
         main = Step(self.entry, (across, c.kg, 1), (self.threads, 1, 1), self.shared, arguments)
         return Launch((main, self._adding(problem, s)), c.kg * s.groups * s.tapped * self.sum_bytes)
 
-    def _adding(self, problem: Gemm, s: Strip) -> Step:
+    def _adding(self, problem: KernelGemm, s: Strip) -> Step:
         """The launch of the pass."""
         size, every = problem.output.bytes, s.groups * s.tapped
-        assert isinstance(problem, Implicit)
+        assert isinstance(problem, ImplicitGemm)
         tap = problem.parts[0].c  # of the rows or the columns, which are taps
         near = next((step for walk in (tap.along, tap.down) for _, step in walk.digits), 0)
         numbers = (every, s.tapped, self.config.kg, problem.offsets[2] // size, near)

@@ -17,8 +17,8 @@ from ptxgen.families.mma import operand_packing
 from ptxgen.families.mma.instructions import COLUMNS, ROWS, instruction
 from ptxgen.families.mma.operand_packing import A, B
 from ptxgen.families.multistage_candidates import Cooperative
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
 
 STEPS = (2, 4, 8, 16)  #: depths of a stage, in instructions
 ASYNC = (4, 16)  #: bytes that one cp.async moves, at least and at most
@@ -63,7 +63,7 @@ class Mma(Cooperative):
     tile_rules = ("axis", "range", "mma_tile", "mma_columns", "mma_depth", "threads")
     shape = ("ms", "ns", "ml", "nl", "u", "kl")
 
-    def _repacks(self, p: Gemm) -> list[int]:
+    def _repacks(self, p: KernelGemm) -> list[int]:
         """Operands that may be worth a copy with aligned rows: those off alignment, and with a K-major one the other,
         whose K grows with it."""
         off = [n for n in (A, B) if p.vectors[n - 1] * p.element.bytes < ASYNC[1]]
@@ -72,7 +72,7 @@ class Mma(Cooperative):
         longer = any(operand_packing.kmajor(p, "ab"[n - 1]) for n in off)
         return [0, A | B if longer else sum(off)]
 
-    def copies(self, p: Gemm, every: bool = False) -> list[dict[str, int]]:
+    def copies(self, p: KernelGemm, every: bool = False) -> list[dict[str, int]]:
         """The widest accesses: by cp.async where that moves so few bytes, and through registers, held until the next
         pass, where they are few."""
         out = []
@@ -87,7 +87,7 @@ class Mma(Cooperative):
                 out.append(dict(zip(names, (copied, *a, *b, 1 - a[0] * b[0]), strict=True)))
         return out
 
-    def variables(self, p: Gemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
+    def variables(self, p: KernelGemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
         """Ways of copying, slices with how they meet, depths of whole instructions."""
         out, names = super().variables(p), ("operand_path", "cp_async_a", "vec_a", "cp_async_b", "vec_b")
         for name in (*names, "kg", "splitk"):
@@ -101,7 +101,7 @@ class Mma(Cooperative):
             ("u",): [(u,) for u in self._depths(p)],
         }
 
-    def _narrower(self, p: Gemm) -> list[tuple[int, ...]]:
+    def _narrower(self, p: KernelGemm) -> list[tuple[int, ...]]:
         """Ways of copying with narrower accesses than the widest."""
         least = ASYNC[0] // p.element.bytes
         each = [
@@ -110,18 +110,18 @@ class Mma(Cooperative):
         ]
         return [(0, *a, *b) for a in each[0] for b in each[1]]
 
-    def _depths(self, p: Gemm) -> tuple[int, ...]:
+    def _depths(self, p: KernelGemm) -> tuple[int, ...]:
         return tuple(n for s in STEPS if (n := s * instruction(p).depth) in self.axes["u"])
 
-    def tiles(self, p: Gemm) -> Columns:
+    def tiles(self, p: KernelGemm) -> Columns:
         tiles = {"ml": self.axes["ml"], "nl": self.axes["nl"], "u": self._depths(p), "operand_path": self._repacks(p)}
         return Columns.product(tiles).replace(family=self.code)
 
-    def shapes(self, p: Gemm) -> Columns:
+    def shapes(self, p: KernelGemm) -> Columns:
         shapes = {n: self._depths(p) if n == "u" else self.axes[n] for n in self.shape}
         return Columns.product(shapes).replace(family=self.code, raster_group=8)
 
-    def ways(self, p: Gemm) -> list[dict[str, int]]:
+    def ways(self, p: KernelGemm) -> list[dict[str, int]]:
         """Fragments that are read ahead take registers, a staged C takes shared memory: both with and without."""
         return [
             {**way, "fragment_prefetch": n, "epilogue_smem": c}
@@ -130,15 +130,15 @@ class Mma(Cooperative):
             for c in (0, 1)
         ]
 
-    def split(self, p: Gemm, c: Columns) -> Ints:
+    def split(self, p: KernelGemm, c: Columns) -> Ints:
         """Copies take the workspace that flags would have to find clear."""
         plain = super().split(p, c)
         return np.where((c.operand_path > 0) & (plain == SPLIT_FLAG), SPLIT_MEMSET, plain)
 
-    def settle(self, p: Gemm, d: Device, c: Columns) -> Columns:
+    def settle(self, p: KernelGemm, d: Device, c: Columns) -> Columns:
         return c.replace(vec_c=p.vectors[2], raster_group=8)
 
-    def follow(self, p: Gemm, config: Config, changes: dict[str, int]) -> list[Config]:
+    def follow(self, p: KernelGemm, config: Config, changes: dict[str, int]) -> list[Config]:
         """A request in time for the steps there are."""
         [plain] = super().follow(p, config, changes)
         steps = plain.u // plain.kl // instruction(p).depth
@@ -146,11 +146,11 @@ class Mma(Cooperative):
             plain if "prefetch_k" in changes else replace(plain, prefetch_k=max(min(plain.prefetch_k, steps - 2), 0))
         ]
 
-    def changes(self, p: Gemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
+    def changes(self, p: KernelGemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
         yield from super().changes(p, d, config)
         yield {"pdl": 0 if config.pdl else PDL_WITHIN}
 
-    def canonical(self, p: Gemm, c: Columns) -> Columns:
+    def canonical(self, p: KernelGemm, c: Columns) -> Columns:
         g = geometry(p, c)
         kg = np.minimum(g.slices, c.kg)
         one_way = (c.ms == ROWS) | (c.ns == COLUMNS)
@@ -164,7 +164,7 @@ class Mma(Cooperative):
         )
 
 
-def width_c(p: Gemm, c: Any, g: SimpleNamespace) -> Any:
+def width_c(p: KernelGemm, c: Any, g: SimpleNamespace) -> Any:
     """Elements of one access of C: no wider than 16 bytes of sums, nor, straight from the accumulators, than what lies
     side by side in a lane."""
     return np.minimum(np.minimum(c.vec_c, 16 // g.sum_bytes), np.where(g.gathers, c.vec_c, 2 * g.b.together))

@@ -21,8 +21,8 @@ from ptxgen.codegen.vectorized import WARP, ceil_div
 from ptxgen.families.mma import operand_packing
 from ptxgen.families.mma.geometry import geometry
 from ptxgen.families.mma.instructions import COLUMNS, ROWS
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
 
 #: multiply-adds a clock and multiprocessor that mma.sync reaches, by architecture: sm_90 as measured, the others
 #: vendors' dense peaks. Processors without f64 tensor cores multiply f64 at a hundredth.
@@ -57,18 +57,18 @@ SPLIT_US = {SPLIT_MEMSET: 1.2, SPLIT_FLAG: 1.9, SPLIT_WORKSPACE: 3.5}
 Floats = NDArray[np.float64]
 
 
-def kind(p: Gemm) -> str:
+def kind(p: KernelGemm) -> str:
     """The row of the tables that a problem belongs to."""
     return {"bf16": "f16", "f32": "tf32", "e5m2": "e4m3"}.get(p.dtype, p.dtype)
 
 
-def rate(p: Gemm, d: Device) -> float:
+def rate(p: KernelGemm, d: Device) -> float:
     """Multiply-adds a clock and multiprocessor."""
     near = max((sm for sm in RATES if sm <= d.sm), default=80)
     return float(RATES[near].get(kind(p), RATES[near]["f16"]))
 
 
-def _traffic(p: Gemm, c: Any) -> Any:
+def _traffic(p: KernelGemm, c: Any) -> Any:
     """Bytes of L2 that one pass of a block costs: rows that lie across lines cost more of them."""
     size = p.element.bytes
     total: Any = 0.0
@@ -83,7 +83,7 @@ def _traffic(p: Gemm, c: Any) -> Any:
     return total
 
 
-def _pass(p: Gemm, c: Any, g: SimpleNamespace, d: Device) -> tuple[Any, Any]:
+def _pass(p: KernelGemm, c: Any, g: SimpleNamespace, d: Device) -> tuple[Any, Any]:
     """Clocks of one pass of a block: where blocks compete for the units, and the least that it takes alone."""
     warps, size, chain = g.threads // WARP, p.element.bytes, CHAIN[kind(p)]
     tiles, steps = c.ms // ROWS * (c.ns // COLUMNS), c.u / c.kl / g.depth
@@ -98,7 +98,7 @@ def _pass(p: Gemm, c: Any, g: SimpleNamespace, d: Device) -> tuple[Any, Any]:
     return np.maximum(busy, _traffic(p, c) / L2_SM), np.maximum(alone, GLOBAL / np.maximum(c.stages - 1, 1))
 
 
-def microseconds(p: Gemm, c: Columns, d: Device) -> Floats:
+def microseconds(p: KernelGemm, c: Columns, d: Device) -> Floats:
     """What each row of ``c``, which must be legal, takes on ``p``."""
     g = geometry(p, c)
     clock = d.clock * LOADED

@@ -14,8 +14,8 @@ from ptxgen.families.mma.cost import microseconds, rate
 from ptxgen.families.mma.instructions import instruction, multiplies
 from ptxgen.families.mma.rules import MMA
 from ptxgen.families.rules import legal, reducible
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
 
 #: what the search visits; U in steps of the instruction
 VALUES: dict[str, tuple[int, ...]] = {
@@ -34,7 +34,7 @@ WAVES = (1, 2, 3, 4, 6)  #: slices of K fill so many blocks a multiprocessor
 ROW_BYTES = 256  #: of a row of a stage along K, at the most
 
 
-def ways(p: Gemm) -> list[dict[str, int]]:
+def ways(p: KernelGemm) -> list[dict[str, int]]:
     """How operands reach shared memory: as they are, and from copies where their rows fit no wide access."""
     size, out = p.element.bytes, []
     off = [v * size < 16 for v in p.vectors[:2]]
@@ -62,16 +62,16 @@ def ways(p: Gemm) -> list[dict[str, int]]:
     return out
 
 
-def slices(p: Gemm, c: Columns, d: Device) -> Any:
+def slices(p: KernelGemm, c: Columns, d: Device) -> Any:
     """Slice counts that fill whole waves, a column each; the first is 1."""
-    tiles = np.maximum(ceil_div(p.m, c.ml) * ceil_div(p.n, c.nl) * p.items, 1)
+    tiles = np.maximum(ceil_div(p.m, c.ml) * ceil_div(p.n, c.nl) * p.batch, 1)
     most = np.maximum(ceil_div(p.k, c.u) // 2, 1)
     columns = [np.ones_like(tiles), *(np.clip(d.sms * w // tiles, 1, most) for w in WAVES)]
     return np.stack(columns, axis=1)
 
 
 @lru_cache(maxsize=4)
-def candidates(p: Gemm, d: Device) -> Columns:
+def candidates(p: KernelGemm, d: Device) -> Columns:
     """Legal rows over the axes that the cost model sees, the others at good defaults. Kept between calls."""
     depth, size = instruction(p).depth, p.element.bytes
     shapes = Columns.product({**VALUES, "u": [depth * s for s in STEPS if depth * s * size <= ROW_BYTES]})
@@ -86,20 +86,20 @@ def candidates(p: Gemm, d: Device) -> Columns:
             fresh = np.logical_and.reduce([kg != counts[:, m] for m in range(n)]) if n else np.ones(len(c), bool)
             split = np.where(kg > 1, SPLIT_MEMSET if reducible(p) else SPLIT_WORKSPACE, SPLIT_MEMSET)
             part = c.replace(kg=kg, splitk=split).take(fresh)
-            tiles = ceil_div(p.m, part.ml) * ceil_div(p.n, part.nl) * p.items
+            tiles = ceil_div(p.m, part.ml) * ceil_div(p.n, part.nl) * p.batch
             parts.append(part.replace(raster_group=np.where(tiles > 2 * d.sms, 8, 1)))
     every = Columns.concat(parts)
     return every.take(legal(p, every, d))
 
 
-def preferred(p: Gemm, d: Device) -> bool:
+def preferred(p: KernelGemm, d: Device) -> bool:
     """Whether the problem is for tensor cores: nothing else multiplies its types, or they do it faster."""
     if not multiplies(p) or d.sm < instruction(p, d).sm:
         return False
     return p.dtype != "f64" or rate(p, d) > d.fma64
 
 
-def best(p: Gemm, d: Device, n: int = 1) -> list[tuple[Config, float]]:
+def best(p: KernelGemm, d: Device, n: int = 1) -> list[tuple[Config, float]]:
     """The ``n`` configurations that the cost model likes best, with their microseconds."""
     c = candidates(p, d)
     us = microseconds(p, c, d)

@@ -11,13 +11,13 @@ from types import SimpleNamespace
 from typing import Any
 
 from ptxgen.codegen.vectorized import pick
-from ptxgen.problem.gemm import Gemm
+from ptxgen.lowering.kernel_gemm import KernelGemm
 
 ROW = 128  #: bytes that the rows of a copy, and copies, start at a multiple of
 A, B = 1, 2  #: bits of the ``repack`` axis
 
 
-def kmajor(p: Gemm, name: str) -> bool:
+def kmajor(p: KernelGemm, name: str) -> bool:
     return p.layout[0] == "N" if name == "a" else p.layout[1] == "T"
 
 
@@ -25,7 +25,7 @@ def _up(n: int, unit: int) -> int:
     return -(-n // unit) * unit
 
 
-def copy_of(p: Gemm, name: str) -> SimpleNamespace:
+def copy_of(p: KernelGemm, name: str) -> SimpleNamespace:
     """The copy of an operand: ``rows``, ``columns``, ``ld`` as it is; ``pitch`` elements from one row of the copy to
     the next; ``filled`` rows; ``bytes`` of one item's; ``by``: bytes from one item's operand to the next's."""
     columns, ld = (p.columns_a, p.lda) if name == "a" else (p.columns_b, p.ldb)
@@ -40,18 +40,18 @@ def copy_of(p: Gemm, name: str) -> SimpleNamespace:
     )
 
 
-def copied_items(p: Gemm, name: str, items: int) -> int:
+def copied_items(p: KernelGemm, name: str, items: int) -> int:
     """How many of so many items have an operand of their own."""
     return items if copy_of(p, name).by else min(items, 1)
 
 
-def workspace(p: Gemm, c: Any) -> Any:
+def workspace(p: KernelGemm, c: Any) -> Any:
     """Bytes of the copies; ``c``: integers or columns."""
-    a, b = (copy_of(p, name).bytes * copied_items(p, name, p.items) for name in "ab")
+    a, b = (copy_of(p, name).bytes * copied_items(p, name, p.batch) for name in "ab")
     return pick(c.operand_path % 2 == 1, a, 0) + pick(c.operand_path >= B, b, 0)
 
 
-def inside(p: Gemm, repack: int) -> Gemm:
+def inside(p: KernelGemm, repack: int) -> KernelGemm:
     """The problem that the kernel sees."""
     changes: dict[str, int] = {}
     if repack & A:

@@ -20,11 +20,11 @@ from ptxgen.families.mma import cost
 from ptxgen.families.mma.instructions import COLUMNS, ROWS
 from ptxgen.families.mma.operand_packing import A, B
 from ptxgen.families.perf_blocks import Floats, Work, bound
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
 
 
-def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
+def work(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     """The cost of one block of each configuration; only what does not depend on extents is read of ``p``."""
     size, warps = p.element.bytes, np.maximum(g.threads // WARP, 1)
     rows, columns = np.maximum(c.ml // np.maximum(c.ms, 1), 1), np.maximum(c.nl // np.maximum(c.ns, 1), 1)
@@ -62,7 +62,7 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     )
 
 
-def cell(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
+def cell(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
     """What extents and slices decide: passes and blocks, which operands have rows within cache lines, slices that are
     added, operands that are copied first."""
     size = p.element.bytes
@@ -80,7 +80,7 @@ def cell(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
     return SimpleNamespace(**{n: np.asarray(v, np.float32) for n, v in numbers.items()})
 
 
-def microseconds(p: Gemm, d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Floats:
+def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Floats:
     """Of a launch, and what comes with it."""
     passes, blocks = x.iterations[cell], x.blocks[cell]
     resident, alone = w.resident[rows], w.alone[rows]

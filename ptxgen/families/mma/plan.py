@@ -14,7 +14,7 @@ from ptxgen.families.mma import operand_packing
 from ptxgen.families.mma.instructions import ROWS, instruction
 from ptxgen.families.mma.layout import MmaOperand
 from ptxgen.families.simt.layout import products
-from ptxgen.problem.gemm import Gemm
+from ptxgen.lowering.kernel_gemm import KernelGemm
 
 
 class MmaPlan(CooperativePlan):
@@ -86,7 +86,7 @@ class MmaPlan(CooperativePlan):
         first = [".param .u64 by_a, .param .u64 by_b, .param .u32 first_item,"] if self.batched else []
         return [*first, *(f"{line}," for line in lines[:-1]), *lines[-1:]]
 
-    def _run(self, problem: Gemm, run: Run) -> Launch:
+    def _run(self, problem: KernelGemm, run: Run) -> Launch:
         made = super()._run(operand_packing.inside(problem, self.config.operand_path), run)
         if not self.repacked:
             return made

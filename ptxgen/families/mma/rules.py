@@ -13,8 +13,8 @@ from ptxgen.codegen.vectorized import pick
 from ptxgen.families.mma import operand_packing
 from ptxgen.families.mma.geometry import BYTES
 from ptxgen.families.mma.instructions import COLUMNS, ROWS, instruction, multiplies
+from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import STRIDED, Gemm
 
 MMA = 1
 
@@ -59,13 +59,13 @@ def _loads_divide(g: SimpleNamespace, x: SimpleNamespace) -> Any:
     return (x.across > 0) & (few | (x.loads % t == 0))
 
 
-def _widest(p: Gemm, c: Any, operand: int) -> Any:
+def _widest(p: KernelGemm, c: Any, operand: int) -> Any:
     """Elements of the widest access to an operand: copies are aligned to 16 bytes."""
     copied = c.operand_path % 2 == 1 if operand == 0 else c.operand_path >= operand_packing.B
     return pick(copied, 16 // p.element.bytes, p.vectors[operand])
 
 
-def _repacks(p: Gemm, c: Any, g: SimpleNamespace) -> Any:
+def _repacks(p: KernelGemm, c: Any, g: SimpleNamespace) -> Any:
     """A K-major copy is longer along K, so the other operand must be copied too; flags need a cleared workspace; only
     matrices are copied."""
     first, second = c.operand_path % 2 == 1, c.operand_path >= operand_packing.B
@@ -78,13 +78,13 @@ def _repacks(p: Gemm, c: Any, g: SimpleNamespace) -> Any:
     return (c.operand_path == 0) | ((c.operand_path > 0) & (c.operand_path <= 3) & fits)
 
 
-def _copies(p: Gemm, d: Device, x: SimpleNamespace) -> Any:
+def _copies(p: KernelGemm, d: Device, x: SimpleNamespace) -> Any:
     """cp.async moves 4, 8 or 16 bytes; loads through registers any number."""
     size = x.vec * p.element.bytes
     return (x.copy == 0) | ((size >= 4) & (size <= 16) & d.has_async_copy)
 
 
-def _native(p: Gemm, d: Device) -> bool:
+def _native(p: KernelGemm, d: Device) -> bool:
     """Whether mma.sync of these types is worth having: sm_90 makes f16 of 8-bit floats first, which serves only what
     its own instruction, wgmma, cannot be fed by TMA."""
     if p.dtype not in ("e4m3", "e5m2") or d.sm != 90:

@@ -16,8 +16,8 @@ from ptxgen.families.geometry import WARP, ceil_div, geometry
 from ptxgen.families.mma.instructions import COLUMNS, ROWS, by_words
 from ptxgen.families.multistage_candidates import Cooperative
 from ptxgen.families.skinny.geometry import QUAD, THIN, lined_up, widest
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
 
 EACH = (1, 2, 4, 8, 16)  #: rows along the long side a thread
 ALONG = (1, 2, 4, 8)  #: warps along it
@@ -72,7 +72,7 @@ class Stream(Cooperative):
     fixed = ("tables", "stream_thin", "stream_types")
     tile_rules = ("axis", "range", "threads", "stream_tile", "stream_block")
 
-    def neutral(self, p: Gemm) -> Gemm:
+    def neutral(self, p: KernelGemm) -> KernelGemm:
         """Thin extents stay as they are, and so does what is one column without gaps."""
         m, n = (x if x <= THIN else NEUTRAL for x in (p.m, p.n))
         plain = replace(super().neutral(p), m=m, n=n, lda=0, ldb=0, ldc=0)
@@ -80,14 +80,14 @@ class Stream(Cooperative):
         starts = {f"aligned_{x}": widest(p, x) * p.element.bytes for x in "ab"}
         return replace(plain, **starts, **gaps)  # type: ignore[arg-type]
 
-    def _sides(self, p: Gemm) -> list[tuple[int, int]]:
+    def _sides(self, p: KernelGemm) -> list[tuple[int, int]]:
         """(swap, thin tile) of each way to look at C."""
         return [(swap, thin_tile(x)) for swap, x in ((0, p.n), (1, p.m)) if x <= THIN]
 
-    def _pair(self, p: Gemm, swap: int) -> tuple[str, str]:
+    def _pair(self, p: KernelGemm, swap: int) -> tuple[str, str]:
         return ("b", "a") if swap else ("a", "b")
 
-    def _depths(self, p: Gemm, swap: int) -> list[tuple[int, int, int]]:
+    def _depths(self, p: KernelGemm, swap: int) -> list[tuple[int, int, int]]:
         """(vector of the long operand, of the thin one, elements of K a step) of each way to load."""
         x, y = self._pair(p, swap)
         size, thin = p.element.bytes, dict(self._sides(p))[swap]
@@ -105,7 +105,7 @@ class Stream(Cooperative):
             return [(v, min(widest(p, y), thin), 1) for v in narrower]
         return [(v, w, w) for v in narrower for w in (1, 4, 8) if w <= widest(p, y)]
 
-    def _shapes(self, p: Gemm) -> list[dict[str, int]]:
+    def _shapes(self, p: KernelGemm) -> list[dict[str, int]]:
         out = {}
         for swap, thin in self._sides(p):
             depths = sorted({d for _, _, d in self._depths(p, swap)})
@@ -120,7 +120,7 @@ class Stream(Cooperative):
                 out[tuple(row.values())] = row
         return [*out.values(), *self._fragments(p)]
 
-    def _fragments(self, p: Gemm) -> Iterator[dict[str, int]]:
+    def _fragments(self, p: KernelGemm) -> Iterator[dict[str, int]]:
         """Tiles for matrix instructions: of the thin side always as wide as one, two sums of each lane."""
         for swap, _ in self._sides(p):
             x, _ = self._pair(p, swap)
@@ -143,17 +143,17 @@ class Stream(Cooperative):
                         "tma_rows": ROWS,
                     }
 
-    def tiles(self, p: Gemm) -> Columns:
+    def tiles(self, p: KernelGemm) -> Columns:
         found = self._shapes(p)
         values = {n: sorted({row[n] for row in found}) for n in self.tile}
         return Columns.product(values).replace(family=self.code)
 
-    def shapes(self, p: Gemm) -> Columns:
+    def shapes(self, p: KernelGemm) -> Columns:
         found = self._shapes(p)
         columns = {n: np.array([row[n] for row in found], np.int64) for n in found[0]}
         return Columns(columns, len(found)).replace(family=self.code, raster_group=8)
 
-    def copies(self, p: Gemm, every: bool = False) -> list[dict[str, int]]:
+    def copies(self, p: KernelGemm, every: bool = False) -> list[dict[str, int]]:
         """The widest accesses, and of a thin operand along K also narrower ones, where those decide the depth."""
         out = []
         for swap, _ in self._sides(p):
@@ -161,10 +161,10 @@ class Stream(Cooperative):
             out += [{f"vec_{x}": v, f"vec_{y}": w} for v, w, _ in self._depths(p, swap)]
         return [dict(pairs) for pairs in dict.fromkeys(tuple(sorted(way.items())) for way in out)]
 
-    def ways(self, p: Gemm) -> list[dict[str, int]]:
+    def ways(self, p: KernelGemm) -> list[dict[str, int]]:
         return [{**way, "fragment_prefetch": n} for way in self.copies(p) for n in (0, 1)]
 
-    def settle(self, p: Gemm, d: Device, c: Columns) -> Columns:
+    def settle(self, p: KernelGemm, d: Device, c: Columns) -> Columns:
         """As many blocks on a multiprocessor as find registers there: loads under way are what counts."""
         g = geometry(p, c)
         for name, thin, along in (
@@ -177,7 +177,7 @@ class Stream(Cooperative):
         c = c.replace(vec_c=np.minimum(np.minimum(p.vectors[2], c.nl), 16 // g.sum_bytes), raster_group=8)
         return c.replace(min_ctas_per_sm=together(g, d))
 
-    def variables(self, p: Gemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
+    def variables(self, p: KernelGemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
         """Tiles, the threads along K and their depth, slices with how they meet."""
         names = ("ms", "ns", "ml", "nl", "lanes_m", "kl", "u", "transposed_mma", "tma_rows")
         shapes = [tuple(row[n] for n in names) for row in self._shapes(p)]
@@ -186,14 +186,14 @@ class Stream(Cooperative):
         ways: list[tuple[int, ...]] = [(way["vec_a"], way["vec_b"]) for way in self.copies(p)]
         return {names: shapes, ("vec_a", "vec_b"): ways, ("kg", "splitk"): meetings(self.axes), **plain}
 
-    def canonical(self, p: Gemm, c: Columns) -> Columns:
+    def canonical(self, p: KernelGemm, c: Columns) -> Columns:
         g = geometry(p, c)
         kg = np.minimum(g.slices, c.kg)
         return c.replace(
             kg=kg, splitk=np.where(kg > 1, c.splitk, SPLIT_MEMSET), vec_c=np.minimum(c.vec_c, 16 // g.sum_bytes)
         )
 
-    def changes(self, p: Gemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
+    def changes(self, p: KernelGemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
         yield from super().changes(p, d, config)
         tile, each = ("nl", "ns") if config.transposed_mma else ("ml", "ms")
         long = getattr(config, tile)
@@ -210,7 +210,7 @@ class Stream(Cooperative):
         for way in self.copies(p):
             yield from ({**way, "u": config.u * n // 8} for n in (1, 2, 4, 16, 32, 64))
 
-    def _other(self, p: Gemm, config: Config) -> Iterator[dict[str, int]]:
+    def _other(self, p: KernelGemm, config: Config) -> Iterator[dict[str, int]]:
         """Matrix instructions for single products with as many warps and loads, and the other way around."""
         g = geometry(p, config)
         thin = thin_tile(p.m if config.transposed_mma else p.n) if config.tma_rows else COLUMNS
@@ -226,7 +226,7 @@ class Stream(Cooperative):
             "u": QUAD * config.kl * int(g.uk),
         }
 
-    def follow(self, p: Gemm, config: Config, changes: dict[str, int]) -> list[Config]:
+    def follow(self, p: KernelGemm, config: Config, changes: dict[str, int]) -> list[Config]:
         """As it is, and with registers for as many blocks as are likely to be wanted."""
         [plain] = super().follow(p, config, changes)
         if "min_ctas_per_sm" in changes or plain.lanes_m < 1 or plain.kl < 1:

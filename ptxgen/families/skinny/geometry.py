@@ -24,7 +24,7 @@ import numpy as np
 
 from ptxgen.codegen.split_k import tiles_and_slices
 from ptxgen.codegen.vectorized import WARP, pick
-from ptxgen.problem.gemm import Gemm
+from ptxgen.lowering.kernel_gemm import KernelGemm
 
 THIN = 8  #: extent that the thin side has at most
 QUAD = 4  #: lanes that share rows there
@@ -34,23 +34,23 @@ MOST = 384  #: threads of a multiprocessor up to which some must leave registers
 FOURS = 28  #: that several rows of four-byte elements, contiguous along K on both sides, must leave
 
 
-def lined_up(p: Gemm, name: str) -> bool:
+def lined_up(p: KernelGemm, name: str) -> bool:
     """Whether an operand is contiguous along K: as its layout says, or because it is one column without gaps."""
     if name == "a":
         return p.layout[0] == "N" or (p.m == 1 and p.lda == 1)
     return p.layout[1] == "T" or (p.n == 1 and p.ldb == 1)
 
 
-def widest(p: Gemm, name: str) -> int:
+def widest(p: KernelGemm, name: str) -> int:
     """Elements of the widest access to an operand."""
     n = 0 if name == "a" else 1
     if lined_up(p, name) == (p.layout[n] == "NT"[n]):
         return p.vectors[n]
-    start = math.gcd((p.aligned_a, p.aligned_b)[n], p.offsets[n] if p.items > 1 else 0)
+    start = math.gcd((p.aligned_a, p.aligned_b)[n], p.offsets[n] if p.batch > 1 else 0)
     return max(math.gcd(16, start, p.k * p.element.bytes) // p.element.bytes, 1)
 
 
-def operand(p: Gemm, c: Any, name: str) -> SimpleNamespace:
+def operand(p: KernelGemm, c: Any, name: str) -> SimpleNamespace:
     """One operand's share of the geometry.
 
     ``long``: whether it is the one that is read from memory; ``count``: its rows (columns) that a thread loads;
@@ -75,7 +75,9 @@ def operand(p: Gemm, c: Any, name: str) -> SimpleNamespace:
     )
 
 
-def _fragments(p: Gemm, c: Any, count: Any, thin: Any, gulps: Any, loads_y: Any, y_kmajor: Any, paired: Any) -> Any:
+def _fragments(
+    p: KernelGemm, c: Any, count: Any, thin: Any, gulps: Any, loads_y: Any, y_kmajor: Any, paired: Any
+) -> Any:
     """Registers of a thread that multiplies by matrix instructions: sums, addresses, what is loaded and what is made of
     it, loads that ptxas moves ahead; numbers of 8 bits are widened where no instruction takes them as they are."""
     swapped = c.transposed_mma == 1
@@ -88,7 +90,7 @@ def _fragments(p: Gemm, c: Any, count: Any, thin: Any, gulps: Any, loads_y: Any,
     return count * (thin + 2) + gulps * words + thin // 2 * (words + 2) + early + made + pairs + 40
 
 
-def geometry(p: Gemm, c: Any) -> SimpleNamespace:
+def geometry(p: KernelGemm, c: Any) -> SimpleNamespace:
     """Threads, tiles, shared memory and registers of ``c`` on ``p``. Sizes in bytes, registers in 32-bit words.
 
     ``along``: threads of a block along the long side; ``lanes``: of a warp along K; ``across``: of a block along K;

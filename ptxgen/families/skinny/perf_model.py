@@ -12,8 +12,8 @@ from ptxgen.families import perf_costs
 from ptxgen.families.geometry import SECTOR, WARP
 from ptxgen.families.mma.instructions import COLUMNS
 from ptxgen.families.perf_blocks import Floats, Work, bound, cell, cycles, leaving
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
 
 LATENCY = 1000.0  #: cycles of a load from memory while others wait too
 L2_SM = 40.0  #: bytes a cycle that one multiprocessor draws
@@ -32,12 +32,12 @@ WIDENED = 13  #: instructions beside that make a matrix instruction of 8-bit flo
 CLOSE = 8  #: sharpness of the corner between memory and multiprocessors
 
 
-def rate(p: Gemm, d: Device) -> float:
+def rate(p: KernelGemm, d: Device) -> float:
     """Multiply-adds a clock and multiprocessor."""
     return {"f64": d.fma64, "s32": QUADS * d.fma // 2}.get(p.compute, d.fma)
 
 
-def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
+def work(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     """The cost of one block of each configuration; only what does not depend on extents is read of ``p``."""
     size, warps = p.element.bytes, np.maximum(g.threads // WARP, 1)
     quads = (p.dtype == "s8") & (np.minimum(g.vec_x, g.vec_y) >= QUADS) & g.y_kmajor
@@ -101,7 +101,7 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     )
 
 
-def microseconds(p: Gemm, d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Floats:
+def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Floats:
     """Of a launch: memory or multiprocessors, whichever takes longer, and a little of the other."""
     more = w.torn_a[rows] * x.iterations[cell] * x.blocks[cell]
     memory = (np.float32(p.bytes) + more) / np.float32(d.bandwidth * 1e3 * DRAM)

@@ -12,7 +12,7 @@ from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.vectorized import WARP, ceil_div, register_cap
 from ptxgen.families.mma.instructions import COLUMNS, ROWS, by_words
 from ptxgen.families.skinny.geometry import QUAD, THIN
-from ptxgen.problem.gemm import Gemm
+from ptxgen.lowering.kernel_gemm import KernelGemm
 
 STREAM = 3
 QUARTERS = 4 * WARP  #: threads of a warp on each quarter of a multiprocessor
@@ -47,7 +47,7 @@ USED = (
 UNUSED = tuple(name for name in AXIS if name not in USED)
 
 
-def _multiplies(p: Gemm, d: Any) -> bool:
+def _multiplies(p: KernelGemm, d: Any) -> bool:
     found = by_words(p)
     return found is not None and d.sm >= found.sm
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from ptxgen.codegen.registers import braces, width
-from ptxgen.problem.gemm import Gemm
+from ptxgen.lowering.kernel_gemm import KernelGemm
 
 COMPUTE = "f32_bf16x6"
 PLANES = 3
@@ -31,17 +31,17 @@ LOADED = THREADS // BLOCK_ROWS  #: of K, that are loaded at once where K was not
 HELD = ROUNDS * CHUNK  #: elements of a thread
 
 
-def planes(p: Gemm) -> int:
+def planes(p: KernelGemm) -> int:
     """Planes of an operand."""
     return PLANES if p.compute == COMPUTE else 1
 
 
-def factor_bytes(p: Gemm) -> int:
+def factor_bytes(p: KernelGemm) -> int:
     """Bytes of an element as wgmma takes it."""
     return FACTOR_BYTES if p.compute == COMPUTE else p.element.bytes
 
 
-def parted(p: Gemm, name: str) -> SimpleNamespace:
+def parted(p: KernelGemm, name: str) -> SimpleNamespace:
     """The planes of an operand: ``rows`` of each, along M (or N), with ``pitch`` elements from one to the next;
     ``ld``, ``kmajor``: how it lies before; ``vec``: elements of the widest load of it along K, ``load`` its type;
     ``bytes`` of one item's planes."""
@@ -67,16 +67,16 @@ def values(first: int, n: int) -> str:
     return braces([f"%value{first + i}" for i in range(n)])
 
 
-def own_items(p: Gemm, name: str, items: int) -> int:
+def own_items(p: KernelGemm, name: str, items: int) -> int:
     """How many of so many items have an operand of their own."""
     return items if p.offsets["ab".index(name)] else min(items, 1)
 
 
-def all_bytes(p: Gemm, name: str, items: int) -> int:
+def all_bytes(p: KernelGemm, name: str, items: int) -> int:
     """Bytes of the planes of so many items."""
     return int(parted(p, name).bytes * own_items(p, name, items))
 
 
-def workspace(p: Gemm) -> int:
+def workspace(p: KernelGemm) -> int:
     """Bytes of all planes."""
-    return all_bytes(p, "a", p.items) + all_bytes(p, "b", p.items) if planes(p) > 1 and p.k else 0
+    return all_bytes(p, "a", p.batch) + all_bytes(p, "b", p.batch) if planes(p) > 1 and p.k else 0

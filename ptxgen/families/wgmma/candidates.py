@@ -35,8 +35,8 @@ from ptxgen.families.wgmma.geometry import (
     widest_unit,
 )
 from ptxgen.families.wgmma.operand_packing import LIES_A, A, B, mapped, unmapped
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
 
 #: (64-row tiles of a block, warpgroups, whether these take tiles in turn)
 LONG = ((1, 1, 0), (2, 1, 0), (2, 2, 0), (4, 2, 0), (1, 2, 1), (2, 2, 1))
@@ -122,7 +122,7 @@ class Wgmma(Family):
         "wgmma_residues",
     )
 
-    def neutral(self, p: Gemm) -> Gemm:
+    def neutral(self, p: KernelGemm) -> KernelGemm:
         """Starts and pitches that TMA can take, or starts that it cannot; extents that show which tiles are cut."""
         c = p.vectors[2] * p.output.bytes
         m, n = (next((r for r in LEAST if x <= r), NEUTRAL) for x in (p.m, p.n))
@@ -132,7 +132,7 @@ class Wgmma(Family):
             given["window"] = p.window.like(channels, NEUTRAL)
         return replace(p, m=m, n=n, k=NEUTRAL, lda=0, ldb=0, ldc=0, batch=1, aligned_c=c, **given)
 
-    def variables(self, p: Gemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
+    def variables(self, p: KernelGemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
         """Tiles with the warpgroups that share them, clusters, ways to leave and to meet: few of their products are
         legal."""
         tiles = [
@@ -165,12 +165,12 @@ class Wgmma(Family):
     def _sides(self, long: Ints, short: Ints, swap: Ints) -> dict[str, Ints]:
         return {"ml": np.where(swap == 1, short, long), "nl": np.where(swap == 1, long, short), "transposed_mma": swap}
 
-    def _depths(self, p: Gemm) -> list[int]:
+    def _depths(self, p: KernelGemm) -> list[int]:
         """Few channels fill the narrowest boxes, of which a stage may be one."""
         narrow = (STEP,) if p.window is not None and widest_unit(p) * factor_bytes(p) == STEP else ()
         return [b // factor_bytes(p) for b in (*narrow, *DEPTHS)]
 
-    def _repacks(self, p: Gemm) -> list[int]:
+    def _repacks(self, p: KernelGemm) -> list[int]:
         """Operands that are copied first: what TMA cannot map; of those that may be transposed one, or where that is
         the only one perhaps."""
         if planes(p) > 1:
@@ -179,12 +179,12 @@ class Wgmma(Family):
             turned = p.window.summed and p.window.side == "b" and operand_packing.turns(p, "a")
             return [operand_packing.walked(p) or (A if turned else 0)]
         off = unmapped(p)
-        if off and factor_bytes(p) == LIES and p.items == 1:  # or come as they lie
+        if off and factor_bytes(p) == LIES and p.batch == 1:  # or come as they lie
             return [off, off * LIES_A]
         apart = A * operand_packing.turns(p, "a") + B * operand_packing.turns(p, "b")
         return sorted({A | off, B | off} if apart == A | B else {off, off | apart})
 
-    def tiles(self, p: Gemm) -> Columns:
+    def tiles(self, p: KernelGemm) -> Columns:
         grid = np.meshgrid(
             sorted({n for n, _, _ in LONG}),
             SHORT,
@@ -209,7 +209,7 @@ class Wgmma(Family):
         )
         return c.replace(family=self.code)
 
-    def shapes(self, p: Gemm) -> Columns:
+    def shapes(self, p: KernelGemm) -> Columns:
         rows = sorted({0} | {next((r for r in LEAST if x <= r), 0) for x in (p.m, p.n)})
         grid = np.meshgrid(
             np.arange(len(LONG)),
@@ -239,14 +239,14 @@ class Wgmma(Family):
             }
         ).replace(family=self.code)
 
-    def ways(self, p: Gemm) -> list[dict[str, int]]:
+    def ways(self, p: KernelGemm) -> list[dict[str, int]]:
         names = ("stages", "epilogue_smem", "epilogue_subtiles", "epilogue_buffers", "epilogue_aliases_ab")
         return [dict(zip(names, (s, *way), strict=True)) for s in STAGES for way in LEAVING]
 
-    def settle(self, p: Gemm, d: Device, c: Columns) -> Columns:
+    def settle(self, p: KernelGemm, d: Device, c: Columns) -> Columns:
         return c.replace(vec_c=width_c(p, c.replace(vec_c=p.vectors[2])))
 
-    def options(self, p: Gemm) -> list[dict[str, int]]:
+    def options(self, p: KernelGemm) -> list[dict[str, int]]:
         """Two slices: of more, a block has no more to hold and to finish."""
         return [{"kg": 2 if waves else 1, "splitk": split} for waves, split in self._slices(p)]
 
@@ -255,7 +255,7 @@ class Wgmma(Family):
         depends on the number of slices."""
         return (c.epilogue_subtiles == 1) | (option["splitk"] != SPLIT_SHARE)
 
-    def _slices(self, p: Gemm) -> list[tuple[int, int]]:
+    def _slices(self, p: KernelGemm) -> list[tuple[int, int]]:
         """How slices meet that are too many to wait for each other: as sums of C, or in a workspace."""
         many = SPLIT_MEMSET if reducible(p) else SPLIT_WORKSPACE
         slices = SLICES_PLANES if planes(p) > 1 or operand_packing.walked(p) else SLICES
@@ -263,7 +263,7 @@ class Wgmma(Family):
 
     # ---- cells
 
-    def cells(self, p: Gemm, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
+    def cells(self, p: KernelGemm, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
         """Slices for a half, one and two waves of clusters, by each way of meeting; what is read once is not kept, but
         for images, of which each tap reads again what a pass has just copied."""
         slices, count = self._slices(p), len(tiles)
@@ -276,7 +276,7 @@ class Wgmma(Family):
         most = np.minimum(room * waves // blocks, -(-p.k // c.u) * np.minimum(waves, 2) // c.cluster_k) // 2
         waits = (split == SPLIT_POLL) | (split == SPLIT_SHARE)
         kg = np.where(waits, np.minimum(most, MEETING), most)
-        own = p.offsets[:2] if p.items > 1 else (0, 0) if operand_packing.walked(p) else (1, 1)
+        own = p.offsets[:2] if p.batch > 1 else (0, 0) if operand_packing.walked(p) else (1, 1)
         streamed = np.where(
             (g.tiles_n == 1) & (p.m > p.n) & (own[0] > 0),
             1,
@@ -300,10 +300,10 @@ class Wgmma(Family):
 
     # ---- one configuration
 
-    def canonical(self, p: Gemm, c: Columns) -> Columns:
+    def canonical(self, p: KernelGemm, c: Columns) -> Columns:
         return c.replace(splitk=np.where(c.kg > 1, c.splitk, SPLIT_MEMSET), vec_c=width_c(p, c), pdl=overlap(p, c))
 
-    def changes(self, p: Gemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
+    def changes(self, p: KernelGemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
         yield from (x for x in single(self) if x.get("operand_path", config.operand_path) in self._repacks(p))
         yield {"pdl": 0 if config.pdl else PDL_WITHIN}
         long, short = ("nl", "ml") if config.transposed_mma else ("ml", "nl")
@@ -340,7 +340,7 @@ class Wgmma(Family):
         for kc in self.axes["cluster_k"]:  # blocks of a cluster for slices of the grid
             yield {"cluster_k": kc, "kg": max(1, config.kg * config.cluster_k // kc)}
 
-    def follow(self, p: Gemm, config: Config, changes: dict[str, int]) -> list[Config]:
+    def follow(self, p: KernelGemm, config: Config, changes: dict[str, int]) -> list[Config]:
         """One kernel with what the change leaves free at its default, and, of clusters, one as it is."""
         v = {**dict(config.items()), **changes}
         if v["kg"] == 1:
@@ -360,7 +360,7 @@ class Wgmma(Family):
         return [Config(**v)]
 
 
-def width_c(p: Gemm, c: Columns) -> Any:
+def width_c(p: KernelGemm, c: Columns) -> Any:
     """Elements of one store of C: one where TMA stores, else what lies side by side in a thread, or in four."""
     apart = (c.transposed_mma == 1) & np.logical_not(from_registers(p, c)) | (
         p.window is not None and not p.window.beside

@@ -14,8 +14,8 @@ from ptxgen.codegen.config import SPLIT_SHARE, SPLIT_WORKSPACE
 from ptxgen.codegen.vectorized import WARP, ceil_div, pick
 from ptxgen.families.wgmma import operand_packing
 from ptxgen.families.wgmma.bf16x3 import factor_bytes, planes, workspace
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
 
 ROWS = 64  #: rows of one wgmma
 STEP = 32  #: bytes of K of one wgmma
@@ -63,7 +63,7 @@ def widest(extent: Any, most: int, least: int) -> Any:
     return found
 
 
-def widest_unit(p: Gemm) -> int:
+def widest_unit(p: KernelGemm) -> int:
     """Elements of K, as wide as a swizzle at the most, that one box brings: of windows over images, channels of a tap.
     Wide boxes are worth a quarter more zeros behind the last channel."""
     size = factor_bytes(p)
@@ -74,26 +74,26 @@ def widest_unit(p: Gemm) -> int:
     return next(w for w, n in zip(widths, padded, strict=True) if 4 * n <= 5 * min(padded))
 
 
-def unit(p: Gemm, c: Any) -> Any:
+def unit(p: KernelGemm, c: Any) -> Any:
     """What one box of ``c`` brings."""
     return np.minimum(c.u, widest_unit(p))
 
 
-def length(p: Gemm, c: Any) -> Any:
+def length(p: KernelGemm, c: Any) -> Any:
     """K as stages count it: of windows over images, each tap's channels fill whole units."""
     if p.window is None or p.window.summed:
         return p.k
     return p.window.tapped * ceil_div(p.window.channels, np.maximum(unit(p, c), 1)) * unit(p, c)
 
 
-def along(p: Gemm, extent: Any) -> Any:
+def along(p: KernelGemm, extent: Any) -> Any:
     """What boxes must divide where K is not contiguous: a tile, and of images a tap's channels."""
     if p.window is None or not p.window.summed:
         return extent
     return np.gcd(extent, p.window.channels)
 
 
-def groups_leave(p: Gemm, c: Any) -> Any:
+def groups_leave(p: KernelGemm, c: Any) -> Any:
     """Whether a thread's results of 8 bits may leave with those of its neighbours, 8 columns each."""
     matrix = p.window is None or p.window.result is None
     return (
@@ -114,7 +114,7 @@ def batch(sums: Any) -> Any:
     return pick(sums <= 64, 16, 8)
 
 
-def kmajor(p: Gemm, c: Any) -> tuple[Any, Any]:
+def kmajor(p: KernelGemm, c: Any) -> tuple[Any, Any]:
     """Whether K is contiguous in what is multiplied of A and of B."""
     layout = p.window.layout if p.window is not None else p.layout
     a, b = layout[0] == "N" or planes(p) > 1, layout[1] == "T" or planes(p) > 1
@@ -123,14 +123,14 @@ def kmajor(p: Gemm, c: Any) -> tuple[Any, Any]:
     )
 
 
-def from_registers(p: Gemm, c: Any) -> Any:
+def from_registers(p: KernelGemm, c: Any) -> Any:
     """Whether X must come from registers: wgmma reads elements of one or four bytes from shared memory only where K is
     contiguous."""
     a, b = kmajor(p, c)
     return (factor_bytes(p) != 2) & np.logical_not(pick(c.transposed_mma == 1, b, a))
 
 
-def _after(p: Gemm, c: Any, sums: Any, moves: Any) -> Any:
+def _after(p: KernelGemm, c: Any, sums: Any, moves: Any) -> Any:
     """Registers that an epilogue takes beyond, where ptxas was seen to: it reads what lies along the sides of a tile
     early, and has little room beside 192 sums."""
     staged, apart = c.epilogue_smem == 1, p.window is not None and p.window.result is not None
@@ -169,7 +169,7 @@ def _moves(kmajor: Any, tile: Any, u: Any, box: Any, movers: Any) -> Any:
     return width // np.maximum(box, 1) * ceil_div(lines, np.maximum(across, 1))
 
 
-def geometry(p: Gemm, c: Any) -> SimpleNamespace:
+def geometry(p: KernelGemm, c: Any) -> SimpleNamespace:
     """Threads, tiles, shared memory and registers of ``c`` on ``p``. Sizes in bytes, registers in 32-bit words.
 
     ``unit``: elements of K that one box brings at the most, ``k``: K in whole units, ``passes``: stages that fill,
@@ -228,7 +228,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     passes = np.maximum(ceil_div(k, np.maximum(c.u, 1)), 1)
     slices = np.maximum(c.kg * c.cluster_k, 1)
     lined = ceil_div(tiles_x, np.maximum(c.cluster_x, 1)) * c.cluster_x
-    blocks = lined * ceil_div(tiles_y, np.maximum(c.cluster_y, 1)) * c.cluster_y * slices * p.items
+    blocks = lined * ceil_div(tiles_y, np.maximum(c.cluster_y, 1)) * c.cluster_y * slices * p.batch
     part = x_tile * finish * 4
     sums, meets = mi * y_tile // 2, (c.kg > 1) & (c.splitk > SPLIT_WORKSPACE)
     # sums of a pass are added to those of all passes; f16 sums are widened in the end
@@ -281,7 +281,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         sums=sums,
         tiles_m=tiles_m,
         tiles_n=tiles_n,
-        tiles=tiles_m * tiles_n * p.items,
+        tiles=tiles_m * tiles_n * p.batch,
         tiles_x=tiles_x,
         tiles_y=tiles_y,
         unit=depth,

@@ -12,7 +12,7 @@ from ptxgen.families.wgmma.pack_rows import CopiedPlan
 from ptxgen.families.wgmma.plan import WgmmaPlan
 from ptxgen.lowering import implicit_gemm
 from ptxgen.lowering.im2col_descriptor import Digits, Window
-from ptxgen.problem.gemm import Gemm
+from ptxgen.lowering.kernel_gemm import KernelGemm
 
 #: parameters of an axis of the images
 PER_AXIS = ("places", "lower", "steps", "taps", "wide", "dilation")
@@ -141,7 +141,7 @@ class WindowPlan(WgmmaPlan):
         return [".param .u64 rows_c, .param .u64 columns_c,"] if self.sides else []
 
     @staticmethod
-    def _tables(problem: Gemm, operands: str) -> tuple[Argument, ...]:
+    def _tables(problem: KernelGemm, operands: str) -> tuple[Argument, ...]:
         assert problem.window is not None
         return tuple(("table", t) for t in _tables_of(*problem.window.result)) if problem.window.result else ()
 
@@ -158,7 +158,7 @@ class WindowPlan(WgmmaPlan):
         lines += [side.parameters for side in self.sides]
         return tuple(" ".join(f".param .u32 {name}," for name in names) for names in lines)
 
-    def _numbers(self, problem: Gemm) -> tuple[Argument, ...]:
+    def _numbers(self, problem: KernelGemm) -> tuple[Argument, ...]:
         x = problem.window
         assert x is not None
         wide = [n * d for n, d in zip(x.taps, x.dilation, strict=True)]
@@ -179,7 +179,7 @@ class WindowPlan(WgmmaPlan):
         x = self.x if self.x.name == name else self.y
         return f"{x.box[0]} x {x.box[-1]}" + (" pixels" if x is self.images else "")
 
-    def _source(self, p: Gemm, x: Operand, kind: str) -> TensorMap:
+    def _source(self, p: KernelGemm, x: Operand, kind: str) -> TensorMap:
         images, size = p.window, p.element.bytes
         assert images is not None
         if isinstance(x, Pixels | Columns):
@@ -203,7 +203,7 @@ class GradientPlan(WindowPlan):
     def _units(self) -> int:
         return 1
 
-    def _source(self, p: Gemm, x: Operand, kind: str) -> TensorMap:
+    def _source(self, p: KernelGemm, x: Operand, kind: str) -> TensorMap:
         if isinstance(x, Columns):
             return super()._source(p, x, kind)
         assert p.window is not None

@@ -11,7 +11,7 @@ from typing import Any
 from ptxgen.codegen.vectorized import ceil_div, pick
 from ptxgen.families.wgmma import bf16x3
 from ptxgen.lowering.im2col_descriptor import Copy
-from ptxgen.problem.gemm import Gemm
+from ptxgen.lowering.kernel_gemm import KernelGemm
 
 A, B = 1, 2  #: bits of the ``repack`` axis: an operand is copied,
 LIES_A, LIES_B = 4, 8  #: or comes as it lies
@@ -23,7 +23,7 @@ TMA_ALIGNED = 16  #: bytes that an address and a row's length must be multiples 
 OFFSET_LIMIT = 1 << 40  #: bytes from one item to the next
 
 
-def mapped(p: Gemm, operand: str) -> bool:
+def mapped(p: KernelGemm, operand: str) -> bool:
     """Whether there can be a tensor map of A, B or C: rows and items of whole 16 bytes, where there are several.
     Operands that hold nothing, or are parted into planes first, need none."""
     size = (p.output if operand == "c" else p.element).bytes
@@ -31,19 +31,19 @@ def mapped(p: Gemm, operand: str) -> bool:
     if p.window is not None and operand != "c":
         return True  # another rule's
     rows = {"a": p.rows_a, "b": p.rows_b, "c": p.m}[operand]
-    offset = p.offsets["abc".index(operand)] if p.items > 1 else 0
+    offset = p.offsets["abc".index(operand)] if p.batch > 1 else 0
     nothing = operand != "c" and (p.k == 0 or bf16x3.planes(p) > 1)
     aligned = start >= TMA_ALIGNED and (rows <= 1 or ld * size % TMA_ALIGNED == 0)
     return nothing or (aligned and offset % TMA_ALIGNED == 0 and offset < OFFSET_LIMIT)
 
 
-def boxed(p: Gemm) -> bool:
+def boxed(p: KernelGemm) -> bool:
     """Whether TMA can store boxes of C: it writes whole 16 bytes."""
     matrix = p.window is None or p.window.result is None
     return matrix and mapped(p, "c") and p.n * p.output.bytes % TMA_ALIGNED == 0
 
 
-def unmapped(p: Gemm) -> int:
+def unmapped(p: KernelGemm) -> int:
     """The operands that TMA cannot map, as bits."""
     return A * (not mapped(p, "a")) + B * (not mapped(p, "b"))
 
@@ -62,40 +62,40 @@ def lying(lines: Any, width: Any, size: int) -> Any:
     return ceil_div(lines // RESIDUES * (width * size + TMA_ALIGNED), ROW) * ROW
 
 
-def turns(p: Gemm, name: str) -> bool:
+def turns(p: KernelGemm, name: str) -> bool:
     """Whether the copy of an operand is transposed. Copies of images and filters are as their window has them."""
     layout, copy = (p.window.layout, p.window.copy(name)) if p.window is not None else (p.layout, None)
     apart = layout[0] == "T" if name == "a" else layout[1] == "N"
     return apart and copy is None and bf16x3.factor_bytes(p) != 2
 
 
-def walked(p: Gemm) -> int:
+def walked(p: KernelGemm) -> int:
     """The operands that TMA walks over, or finds beside images, as copies, as bits."""
     return 0 if p.window is None else A * (p.window.copy("a") is not None) + B * (p.window.copy("b") is not None)
 
 
-def straight(p: Gemm, name: str) -> SimpleNamespace:
+def straight(p: KernelGemm, name: str) -> SimpleNamespace:
     """The copy of an operand as it is: ``items`` of a batch that have their own; ``place``: columns, rows, elements
     from one row to the next, bytes from one item's to the next's (0: one for all); ``bytes`` of all of it."""
     columns, rows, by = (p.columns_a, p.rows_a, p.offsets[0]) if name == "a" else (p.columns_b, p.rows_b, p.offsets[1])
     return _rows(p, columns, rows, by)
 
 
-def copy_of(p: Gemm, name: str) -> SimpleNamespace:
+def copy_of(p: KernelGemm, name: str) -> SimpleNamespace:
     """The copy of an operand that is multiplied, as ``straight``."""
     extent, by = (p.m, p.offsets[0]) if name == "a" else (p.n, p.offsets[1])
     return _rows(p, p.k, extent, by) if turns(p, name) else straight(p, name)
 
 
-def _rows(p: Gemm, columns: int, rows: int, by: int) -> SimpleNamespace:
+def _rows(p: KernelGemm, columns: int, rows: int, by: int) -> SimpleNamespace:
     size = p.element.bytes
     pitch = -(-max(columns, 1) * size // ROW) * ROW
-    items = p.items if by else 1
+    items = p.batch if by else 1
     place = (columns, rows, pitch // size, rows * pitch if by else 0)
     return SimpleNamespace(items=items, place=place, pitch=pitch, bytes=items * rows * pitch)
 
 
-def _bytes(p: Gemm, name: str) -> int:
+def _bytes(p: KernelGemm, name: str) -> int:
     """Of all copies of an operand: what TMA cannot map is copied as it is before it is transposed."""
     if p.window is not None and walked(p):
         copy = p.window.copy(name)
@@ -104,11 +104,11 @@ def _bytes(p: Gemm, name: str) -> int:
     return int(before + copy_of(p, name).bytes)
 
 
-def copy_bytes(p: Gemm, copy: Copy) -> int:
+def copy_bytes(p: KernelGemm, copy: Copy) -> int:
     """Of a copy of images or filters, up to where another may begin."""
     return -(-copy.size * p.element.bytes // ROW) * ROW
 
 
-def workspace(p: Gemm, c: Any) -> Any:
+def workspace(p: KernelGemm, c: Any) -> Any:
     """Bytes of the copies; ``c``: integers or columns."""
     return pick(copied(c, "a"), _bytes(p, "a"), 0) + pick(copied(c, "b"), _bytes(p, "b"), 0)

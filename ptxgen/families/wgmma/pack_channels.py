@@ -14,7 +14,7 @@ from ptxgen.families.wgmma.layout import Operand
 from ptxgen.families.wgmma.operand_packing import ROW, copy_bytes
 from ptxgen.families.wgmma.pack_rows import placed
 from ptxgen.lowering.im2col_descriptor import Copy, Window
-from ptxgen.problem.gemm import Gemm
+from ptxgen.lowering.kernel_gemm import KernelGemm
 
 WORD = 4  #: bytes of shared memory that a thread writes at once
 TILE = 2048  #: words that a block copies
@@ -131,15 +131,15 @@ class ArrangedPlan(WindowPlan):
 
     # ---- launching
 
-    def _source(self, p: Gemm, x: Operand, kind: str) -> TensorMap:
+    def _source(self, p: KernelGemm, x: Operand, kind: str) -> TensorMap:
         made = super()._source(p, x, kind)
         return replace(made, operand="W") if self._copy(p, x.name) else made
 
     @staticmethod
-    def _copy(p: Gemm, name: str) -> Copy | None:
+    def _copy(p: KernelGemm, name: str) -> Copy | None:
         return p.window.copy(name) if p.window is not None else None
 
-    def _run(self, problem: Gemm, run: Run) -> Launch:
+    def _run(self, problem: KernelGemm, run: Run) -> Launch:
         made = super()._run(problem, run)
         # copies lie behind what slices leave in the workspace
         at, end = {}, -(-made.workspace // ROW) * ROW

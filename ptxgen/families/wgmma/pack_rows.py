@@ -17,7 +17,7 @@ from ptxgen.families.wgmma.layout import Operand
 from ptxgen.families.wgmma.operand_packing import ROW, copied, copy_of, mapped, straight, turns
 from ptxgen.families.wgmma.plan import WgmmaPlan
 from ptxgen.families.wgmma.transpose_kernel import Transposition
-from ptxgen.problem.gemm import Gemm
+from ptxgen.lowering.kernel_gemm import KernelGemm
 
 CHUNK = 16  #: bytes that a thread copies at once
 ROUNDS = 4  #: how often, where there are more than LARGE of them: many bytes are then under way
@@ -76,12 +76,12 @@ class CopiedPlan(WgmmaPlan):
 
     # ---- launching
 
-    def _source(self, p: Gemm, x: Operand, kind: str) -> TensorMap:
+    def _source(self, p: KernelGemm, x: Operand, kind: str) -> TensorMap:
         if not copied(self.config, x.name) or p.k == 0:
             return super()._source(p, x, kind)
         return self._tensor(p, "W", kind, copy_of(p, x.name).place, p.element.bytes, x.box, x.span)
 
-    def _run(self, problem: Gemm, run: Run) -> Launch:
+    def _run(self, problem: KernelGemm, run: Run) -> Launch:
         made = super()._run(problem, run)
         if problem.k == 0:
             return made
@@ -99,7 +99,7 @@ class CopiedPlan(WgmmaPlan):
         places = [last[x.name] for x in (self.x, self.y) if x.name in last]
         return Launch((*passes, *placed(made.steps, places)), end)
 
-    def _pitching(self, p: Gemm, run: Run, at: dict[str, int]) -> Step:
+    def _pitching(self, p: KernelGemm, run: Run, at: dict[str, int]) -> Step:
         """The launch of the pass that copies as it is: of the run's items, or of the one that all share."""
         size = p.element.bytes
         copies = {name: straight(p, name) for name in self.pitched}
@@ -115,7 +115,7 @@ class CopiedPlan(WgmmaPlan):
         grid = (sum(blocks), 1, run.items if any(x.items > 1 for x in copies.values()) else 1)
         return Step(f"{self.entry}_pitch", grid, (PASS_THREADS, 1, 1), 0, (*pointers, *self._arrays(p), *facts))
 
-    def _copying(self, p: Gemm, run: Run, name: str, x: SimpleNamespace, at: int, stride: int) -> list[Argument]:
+    def _copying(self, p: KernelGemm, run: Run, name: str, x: SimpleNamespace, at: int, stride: int) -> list[Argument]:
         columns, rows, _, apart = x.place
         _, _, ld, by = self._stored(p, name)
         size = p.element.bytes
@@ -126,7 +126,7 @@ class CopiedPlan(WgmmaPlan):
             out += [("u64", by), ("u32", run.items if apart else 1), ("u64", apart)]
         return out
 
-    def _turning(self, p: Gemm, run: Run, name: str, source: int | None, at: int) -> Step:
+    def _turning(self, p: KernelGemm, run: Run, name: str, source: int | None, at: int) -> Step:
         """The launch of the pass that transposes: of the run's items, or of the one that all share; ``source``: where
         in the workspace a copy of the operand is, if it is one."""
         t, copy, size = self.transposition, copy_of(p, name), p.element.bytes

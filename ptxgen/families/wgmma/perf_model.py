@@ -14,11 +14,11 @@ from ptxgen.families.perf_blocks import Floats, Work
 from ptxgen.families.wgmma import operand_packing
 from ptxgen.families.wgmma.bf16x3 import PAIRS, planes, workspace
 from ptxgen.families.wgmma.geometry import ROWS, STEP, together
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
 
 
-def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
+def work(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     """The cost of one block of each configuration; only what does not depend on extents is read of ``p``."""
     size, pairs = g.size, len(PAIRS) if g.planes > 1 else 1
     instructions = g.x_tile // ROWS * (c.u * size // STEP) * pairs
@@ -77,7 +77,7 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     )
 
 
-def _walked(p: Gemm, c: Columns, g: SimpleNamespace, moved_x: Any, moved_y: Any) -> tuple[Any, Any]:
+def _walked(p: KernelGemm, c: Columns, g: SimpleNamespace, moved_x: Any, moved_y: Any) -> tuple[Any, Any]:
     """What TMA brings, in bytes of matrices: of images pixel by pixel, which takes longer."""
     assert p.window is not None
     size = p.element.bytes
@@ -87,7 +87,7 @@ def _walked(p: Gemm, c: Columns, g: SimpleNamespace, moved_x: Any, moved_y: Any)
     return np.where(images_x, moved_x * slower, moved_x), np.where(images_x, moved_y, moved_y * slower)
 
 
-def cell(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
+def cell(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
     """What extents and slices decide: passes and blocks, those that run at once, microseconds of slices that meet."""
     size = p.element.bytes
     torn = [
@@ -123,7 +123,7 @@ def cell(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
     return SimpleNamespace(torn=torn, way=np.where(c.kg > 1, np.where(c.splitk == SPLIT_WORKSPACE, 2, 1), 0), **columns)
 
 
-def _copies(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Any:
+def _copies(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device) -> Any:
     """Of the passes that copy operands first: one for all that are copied as they are, or for images and what is beside
     them, one for each that turns."""
     if operand_packing.walked(p):
@@ -137,7 +137,7 @@ def _copies(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Any:
     return turned * perf_costs.TURN_US + straight * perf_costs.PITCH_US + 2 * g.copies / reached
 
 
-def microseconds(p: Gemm, d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Floats:
+def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Floats:
     """Of a launch. Where memory is what takes longest, the last tile of C comes after it."""
     passes, blocks, room, way = x.iterations[cell], x.blocks[cell], x.room[cell], x.way[cell]
     walks, stages = w.walks[rows] > 0, w.stages[rows]

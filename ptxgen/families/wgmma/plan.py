@@ -16,7 +16,7 @@ from ptxgen.families.wgmma.layout import ADDRESS_MASK, Operand, Product, Shared,
 from ptxgen.families.wgmma.operand_packing import RESIDUES, lies
 from ptxgen.families.wgmma.rs_fragments import BYTES, PLAIN, PLAIN_NEXT, WORDS, Fragments, Term
 from ptxgen.families.wgmma.smem_realign import AT_ONCE, Lying
-from ptxgen.problem.gemm import Gemm
+from ptxgen.lowering.kernel_gemm import KernelGemm
 
 TILES_LIMIT = (1 << 31) - 1  #: that a walk counts
 GROUP_BYTES = 16 * WARPGROUP  #: of a warpgroup's sums of 8 columns
@@ -242,10 +242,10 @@ class WgmmaPlan(LeavingPlan):
             return []
         return [".param .u64 by_c, .param .u32 first_item, .param .u32 items, .param .u32 last_a, .param .u32 last_b,"]
 
-    def _items(self, problem: Gemm, run: Run) -> tuple[Argument, ...]:
+    def _items(self, problem: KernelGemm, run: Run) -> tuple[Argument, ...]:
         if not self.batched:
             return ()
-        last = [problem.items - 1 if offset else 0 for offset in problem.offsets[:2]]
+        last = [problem.batch - 1 if offset else 0 for offset in problem.offsets[:2]]
         numbers = (run.first, run.items, *last)
         return (("u64", problem.offsets[2]), *(("u32", n) for n in numbers))
 
@@ -269,18 +269,18 @@ class WgmmaPlan(LeavingPlan):
         cluster = [".explicitcluster", f".reqnctapercluster {across}, {down}, 1"] if self.clustered else []
         return [*cluster, *super().directives]
 
-    def items_limit(self, problem: Gemm) -> int:
+    def items_limit(self, problem: KernelGemm) -> int:
         c = self.config
         return TILES_LIMIT // self._tiles(problem)[2] if c.persistent else GRID_LIMIT // c.kg
 
-    def _tiles(self, problem: Gemm) -> tuple[int, int, int]:
+    def _tiles(self, problem: KernelGemm) -> tuple[int, int, int]:
         """Blocks along X and Y of one item, whole clusters of them, and their product."""
         m, n = (problem.n, problem.m) if self.swapped else (problem.m, problem.n)
         across = -(-m // (self.x_tile * self.cluster)) * self.cluster
         down = -(-n // (self.y_tile * self.yc)) * self.yc
         return across, down, across * down
 
-    def _run(self, problem: Gemm, run: Run) -> Launch:
+    def _run(self, problem: KernelGemm, run: Run) -> Launch:
         c = self.config
         across, down, tiles = self._tiles(problem)
         slices, z = c.kg * c.cluster_k, c.kg * run.items
@@ -320,7 +320,7 @@ class WgmmaPlan(LeavingPlan):
     #: what the kernel takes beside a product's extents, in lines
     more_parameters: tuple[str, ...] = ()
 
-    def _numbers(self, problem: Gemm) -> tuple[Argument, ...]:
+    def _numbers(self, problem: KernelGemm) -> tuple[Argument, ...]:
         """Their values."""
         return ()
 
@@ -328,20 +328,20 @@ class WgmmaPlan(LeavingPlan):
         """Maps of an operand."""
         return RESIDUES if any(name == f"map_{x.role}" for x in self.lying) else 1
 
-    def _maps(self, p: Gemm, name: str) -> list[TensorMap]:
+    def _maps(self, p: KernelGemm, name: str) -> list[TensorMap]:
         for x in self.lying:
             if name == f"map_{x.role}":
                 return x.maps(p, p.dtype, self._stored(p, x.name))
         return [self._map(p, name)]
 
-    def _map(self, p: Gemm, name: str) -> TensorMap:
+    def _map(self, p: KernelGemm, name: str) -> TensorMap:
         if name in ("map_c", "map_residual"):
             operand, place = "C" if name == "map_c" else "residual", (p.n, p.m, p.ldc, p.offsets[2])
             return self._tensor(p, operand, p.out, place, p.output.bytes, self.staging.box, self.staging.span)
         x = self.x if name == "map_x" else self.y
         return self._source(p, x, "tf32" if p.compute == "tf32" else p.dtype if p.element.bytes > 1 else "u8")
 
-    def _source(self, p: Gemm, x: Operand, kind: str) -> TensorMap:
+    def _source(self, p: KernelGemm, x: Operand, kind: str) -> TensorMap:
         """The map of an operand, its elements of type ``kind``."""
         size = p.element.bytes
         if p.k == 0:
@@ -349,7 +349,7 @@ class WgmmaPlan(LeavingPlan):
         return self._tensor(p, x.name.upper(), kind, self._stored(p, x.name), size, x.box, x.span)
 
     @staticmethod
-    def _stored(p: Gemm, name: str) -> tuple[int, int, int, int]:
+    def _stored(p: KernelGemm, name: str) -> tuple[int, int, int, int]:
         """Where an operand is: columns, rows, leading dimension, bytes to the next item's."""
         if name == "a":
             return p.columns_a, p.rows_a, p.lda, p.offsets[0]
@@ -357,7 +357,7 @@ class WgmmaPlan(LeavingPlan):
 
     def _tensor(
         self,
-        p: Gemm,
+        p: KernelGemm,
         operand: str,
         kind: str,
         place: tuple[int, int, int, int],
@@ -371,7 +371,7 @@ class WgmmaPlan(LeavingPlan):
         extents, pitches = (columns, rows), (_pitch(columns, ld, rows, size),)
         if not self.batched:
             return TensorMap(operand, kind, extents, pitches, box, span, offset=at)
-        items = p.items if item else 1
+        items = p.batch if item else 1
         return TensorMap(operand, kind, (*extents, items), (*pitches, item or 16), (*box, 1), span, offset=at)
 
     # ---- what a reader is told

@@ -12,7 +12,7 @@ from ptxgen.codegen.vectorized import ceil_div, register_cap
 from ptxgen.families.wgmma import bf16x3, operand_packing
 from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP, together
 from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED, copied, lies, mapped
-from ptxgen.problem.gemm import Gemm
+from ptxgen.lowering.kernel_gemm import KernelGemm
 
 WGMMA = 2
 #: numbers of pixels' axes, or units of K, that a thread that copies holds where it keeps few registers
@@ -68,7 +68,7 @@ CORNERS = {4: (-128, 127, 255), 5: (-16, 15, 31)}
 COUNTED = (1 << 31) - 1024  #: places and columns, with what a tile has past the last, that kernels divide
 
 
-def walked(p: Gemm) -> bool:
+def walked(p: KernelGemm) -> bool:
     """Whether an im2col map can walk over the images, and the other operand's rows be whole 16 bytes."""
     x, size = p.window, p.element.bytes
     if x is None:
@@ -81,7 +81,7 @@ def walked(p: Gemm) -> bool:
     return counted and bf16x3.planes(p) == 1 and inside and aligned
 
 
-def _copies(p: Gemm, c: Any) -> Any:
+def _copies(p: KernelGemm, c: Any) -> Any:
     """Whether the operands that are copied are those that have to be, or may be: beside images a matrix that a pass
     transposes."""
     if p.window is None:
@@ -92,17 +92,17 @@ def _copies(p: Gemm, c: Any) -> Any:
     )
 
 
-def _lined(p: Gemm) -> bool:
+def _lined(p: KernelGemm) -> bool:
     """Whether C has lines of columns side by side, as far from each other."""
     return p.window is None or p.window.result is None or (p.window.beside and len(p.window.result[0]) == 1)
 
 
-def _countable(p: Gemm) -> bool:
+def _countable(p: KernelGemm) -> bool:
     """Whether no sum can be the least integer, which stands for one that is not there yet."""
     return not p.accumulator.integer or p.k <= 1 << 17
 
 
-def _waits(p: Gemm, c: Any, g: Any, d: Any) -> Any:
+def _waits(p: KernelGemm, c: Any, g: Any, d: Any) -> Any:
     """Whether slices may wait for each other: all are resident at once, and few, and a sum is told from none."""
     return (g.blocks <= together(d, c)) & (c.kg <= 64) & _countable(p)
 
@@ -174,9 +174,9 @@ RULES = (
     Rule(
         "wgmma_residues",
         lambda p, c, g, d: (
-            (c.operand_path < operand_packing.LIES_A) | ((p.k >= operand_packing.RESIDUES) & (p.items == 1))
+            (c.operand_path < operand_packing.LIES_A) | ((p.k >= operand_packing.RESIDUES) & (p.batch == 1))
         ),
-        "operand_path={c.operand_path} with K={p.k} and {p.items} items; operands come as they lie of one product, where each"
+        "operand_path={c.operand_path} with K={p.k} and {p.batch} items; operands come as they lie of one product, where each"
         " residue of 8 has a row",
         family=WGMMA,
     ),

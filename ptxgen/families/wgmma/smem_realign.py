@@ -17,7 +17,7 @@ from ptxgen.codegen.vectorized import log2
 from ptxgen.families.wgmma.geometry import COLUMNS
 from ptxgen.families.wgmma.layout import Box, Operand
 from ptxgen.families.wgmma.operand_packing import RESIDUES, TMA_ALIGNED, lying
-from ptxgen.problem.gemm import Gemm
+from ptxgen.lowering.kernel_gemm import KernelGemm
 
 WORD = 4  #: bytes that a thread shifts at once
 AT_ONCE = 8  #: words that it reads before it writes the first
@@ -85,7 +85,7 @@ class Lying(Operand):
         """The register of the tile's first row."""
         return first if self.kmajor else "%k"
 
-    def maps(self, p: Gemm, kind: str, place: tuple[int, int, int, int]) -> list[TensorMap]:
+    def maps(self, p: KernelGemm, kind: str, place: tuple[int, int, int, int]) -> list[TensorMap]:
         """Of every eighth row, from each of the first eight on; a row that is not there is another, which meets no
         element of C."""
         columns, rows, ld, _ = place

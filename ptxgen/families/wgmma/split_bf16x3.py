@@ -13,7 +13,7 @@ from ptxgen.families.wgmma import bf16x3
 from ptxgen.families.wgmma.geometry import STEP
 from ptxgen.families.wgmma.layout import Box, Operand, Product, Shared
 from ptxgen.families.wgmma.plan import WgmmaPlan
-from ptxgen.problem.gemm import Gemm
+from ptxgen.lowering.kernel_gemm import KernelGemm
 
 
 class Planes(Operand):
@@ -92,10 +92,10 @@ class PartingPlan(WgmmaPlan):
 
     # ---- launching
 
-    def _source(self, p: Gemm, x: Operand, kind: str) -> TensorMap:
-        return self._tensor_of(p, x, p.items, 0)
+    def _source(self, p: KernelGemm, x: Operand, kind: str) -> TensorMap:
+        return self._tensor_of(p, x, p.batch, 0)
 
-    def _tensor_of(self, p: Gemm, x: Operand, items: int, at: int) -> TensorMap:
+    def _tensor_of(self, p: KernelGemm, x: Operand, items: int, at: int) -> TensorMap:
         """The map of the planes of so many items, which begin ``at`` bytes into the workspace. Without K, of zeros."""
         o, own = bf16x3.parted(p, x.name), bf16x3.own_items(p, x.name, items)
         pitch, plane = o.pitch * bf16x3.FACTOR_BYTES, o.bytes // bf16x3.PLANES
@@ -105,7 +105,7 @@ class PartingPlan(WgmmaPlan):
             "W", "bf16", (*extents, *more, bf16x3.PLANES), (pitch, *apart, plane), (*x.box, *one, 1), x.span, offset=at
         )
 
-    def _run(self, problem: Gemm, run: Run) -> Launch:
+    def _run(self, problem: KernelGemm, run: Run) -> Launch:
         made = super()._run(problem, run)
         if problem.k == 0:
             return made
@@ -121,7 +121,7 @@ class PartingPlan(WgmmaPlan):
             settled.append(replace(step, arguments=tuple((kind, next(maps) if ours else v) for kind, v, ours in given)))
         return Launch((self._parting(problem, run, at), *settled), end)
 
-    def _parting(self, p: Gemm, run: Run, at: dict[str, int]) -> Step:
+    def _parting(self, p: KernelGemm, run: Run, at: dict[str, int]) -> Step:
         """The launch of the pass."""
         operands = [bf16x3.parted(p, name) for name in "ab"]
         blocks = [ceil_div(o.rows, bf16x3.BLOCK_ROWS) * o.pitch // bf16x3.BLOCK_K for o in operands]
