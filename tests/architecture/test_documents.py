@@ -155,6 +155,18 @@ def test_modules_that_import_a_family_are_listed() -> None:
     assert {f"ptxgen/{m.replace('.', '/')}.py" for m in users} - set(listed("A family")) == set()
 
 
+def test_modules_that_import_an_operation_are_listed() -> None:
+    """Modules whose names begin with the operation's are its own; those of the lowering are what it lowers to."""
+    own = re.compile(r"problem\.conv(_\w+)?|lowering\.\w+|runtime\.(vendor\.cudnn|conv_check)|api\.conv\w*")
+    users = {
+        m
+        for m in modules()
+        if not own.fullmatch(m) and any(re.match(r"problem\.conv\b|problem\.conv_", i) for _, i in own_imports(m))
+    }
+    paths = {str(modules()[m].relative_to(ROOT)) for m in users}
+    assert paths - set(listed("An operation")) == set()
+
+
 def test_files_that_name_an_epilogue_operation_are_listed() -> None:
     files = [*PACKAGE.rglob("*.py"), *(ROOT / "templates").rglob("*.mako")]
     users = {str(p.relative_to(ROOT)) for p in files if re.search(r"\bsilu\b", p.read_text())}
