@@ -44,7 +44,7 @@ class View:
 
 
 #: PyTorch names its types as NumPy and ml_dtypes do
-_TORCH = {f"torch.{kind.numpy.name}": kind for kind in DTYPES.values()}
+_TORCH = {kind.torch: kind for kind in DTYPES.values()}
 
 
 def _numpy(x: Any, argument: str) -> View:
@@ -126,7 +126,7 @@ def on_host(v: View) -> np.ndarray[Any, Any]:
     if isinstance(v.origin, np.ndarray):
         return v.origin
     x = v.origin.detach()
-    if v.dtype.name in ("bf16", "e4m3", "e5m2"):
+    if not v.dtype.native_numpy:
         x = x.view(getattr(importlib.import_module("torch"), f"int{8 * v.dtype.bytes}"))
     found: np.ndarray[Any, Any] = x.numpy().view(v.dtype.numpy)
     return found

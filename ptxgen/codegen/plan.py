@@ -157,7 +157,7 @@ class Plan:
     def _epilogue(self) -> None:
         c, p = self.config, self.problem
         #: 16-bit results; integers of 8 bits; floats of 8 bits, which are converted in pairs
-        self.narrows, self.bytewise, self.tiny = p.output.bytes == 2, p.out == "s8", p.output.tiny
+        self.narrows, self.bytewise, self.tiny = p.output.bytes == 2, p.out == "s8", p.output.fp8
         self.element = "b16" if self.narrows else "b8" if self.tiny else p.out
         self.element_bytes = p.output.bytes
         self.stream = ".cs" if c.store_policy else ""

@@ -90,7 +90,7 @@ FIRST = (
     ),
     Rule(
         "types_c",
-        lambda p, c, g, d: not p.output.tiny or d.sm >= 89,
+        lambda p, c, g, d: not p.output.fp8 or d.sm >= 89,
         "results in {p.out} need sm_89; {d.name} is sm_{d.sm}",
     ),
 )

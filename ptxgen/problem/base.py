@@ -8,34 +8,18 @@ from typing import Any, ClassVar
 
 from ptxgen.arguments import flag, integer, shown, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
-from ptxgen.problem.dtypes import Dtype, dtype
+from ptxgen.problem.dtypes import DTYPES, Dtype, dtype
 
 EXTENT_LIMIT = 1 << 31
 MEMORY_LIMIT = 1 << 47  #: bytes of an operand: what a process addresses on a GPU
 
-#: dtype of A and B -> how products may be summed, the default first. ``tf32``: of f32 inputs rounded to 11 bits;
-#: ``f32_bf16x6``: as exact as f32, of f32 inputs as sums of three bf16, without infinities
-COMPUTE = {
-    "f16": ("f32", "f16"),
-    "bf16": ("f32",),
-    "f32": ("f32", "tf32", "f32_bf16x6"),
-    "f64": ("f64",),
-    "e4m3": ("f32",),
-    "e5m2": ("f32",),
-    "s8": ("s32",),
-}
-#: the type of sums, where ``compute`` is not the name of one
+#: dtype of A and B -> the values of ``compute``, the default first. ``tf32``: f32 inputs are rounded to 11 bits;
+#: ``f32_bf16x6``: each f32 input is the sum of three bf16; as exact as f32, but infinities give NaN
+COMPUTE = {d.name: d.compute for d in DTYPES.values() if d.compute}
+#: the accumulator type, where ``compute`` is not its name
 SUMS = {"tf32": "f32", "f32_bf16x6": "f32"}
 #: dtype of A and B -> the dtypes that C may have, the default first
-OUT = {
-    "f16": ("f16", "f32", "e4m3", "e5m2"),
-    "bf16": ("bf16", "f32", "e4m3", "e5m2"),
-    "f32": ("f32",),
-    "f64": ("f64",),
-    "e4m3": ("bf16", "f16", "f32", "e4m3", "e5m2"),
-    "e5m2": ("bf16", "f16", "f32", "e4m3", "e5m2"),
-    "s8": ("s32", "f32", "f16", "bf16", "s8"),
-}
+OUT = {d.name: d.outputs for d in DTYPES.values() if d.outputs}
 
 #: what may follow the product, in the order in which it is done; one of each row at the most
 EPILOGUE = (("scale", "scale_rows"), ("bias_row", "bias_column"), ("residual",), ("relu", "gelu", "silu"))

@@ -25,15 +25,8 @@ FACTOR = 4.0  #: c of the tolerance; the worst seen of a right kernel is 1.4
 KINDS = ("integers", "normal", "scaled")
 DRAWN = 16_777_213  #: normal numbers that are drawn, a prime: larger operands repeat them, at no stride of theirs
 
-#: how tensor cores may sum, by ``compute`` or dtype: products an instruction, what one is cut to (Hopper keeps 25 bits;
-#: of e4m3 and e5m2 13), and what inputs are rounded to before
-TENSOR = {
-    "f16": (16, 2.0**-24, 0.0),
-    "bf16": (16, 2.0**-24, 0.0),
-    "tf32": (8, 2.0**-24, 2.0**-11),
-    "e4m3": (32, 2.0**-13, 0.0),
-    "e5m2": (32, 2.0**-13, 0.0),
-}
+#: of compute="tf32": products that one instruction sums, the precision that they are cut to, the roundoff of inputs
+TF32 = (8, 2.0**-24, 2.0**-11)
 
 
 def operands(p: Problem, seed: int = 0, kind: str = "normal") -> tuple[Array, Array, Array]:
@@ -94,7 +87,7 @@ class Reference:
     def rounded(self) -> Array:
         """``exact`` as C has it, where C has integers or 8 bits."""
         kind = self.problem.output
-        if kind.tiny:
+        if kind.fp8:
             return self.exact.astype(kind.numpy).astype(np.float64)
         return np.rint(self.exact) if kind.integer else self.exact
 
@@ -121,7 +114,7 @@ class Reference:
     def _cut(self) -> float:
         """Error over scale that tensor cores may add to that of a chain of multiply-adds."""
         p = self.problem
-        products, kept, rounded = TENSOR.get(p.compute if p.compute == "tf32" else p.dtype, (1, 0.0, 0.0))
+        products, kept, rounded = TF32 if p.compute == "tf32" else (p.element.mma_k, p.element.mma_truncation, 0.0)
         return 2 * kept * -(-p.reduction // products) + 2 * rounded
 
 

@@ -105,9 +105,9 @@ def geometry(p: KernelGemm, c: Any) -> SimpleNamespace:
     gathers = (c.epilogue_smem == 1) | (c.kl > 1)
     shared = np.maximum(c.stages * stage, pick(gathers, c.ml * row_c * c.kl * sum_bytes, 0))
     words = 2 if p.element.bytes == 8 else 1
-    parted = 4 * sum(x.way == BYTES for x in (a, b)) + (32 if p.dtype in ("e4m3", "e5m2") else 0)
+    parted = 4 * sum(x.way == BYTES for x in (a, b)) + (32 if p.element.fp8 else 0)
     fragments = (c.ms // ROWS * i.registers_a + c.ns // COLUMNS * i.registers_b) * words
-    if p.dtype in ("e4m3", "e5m2"):  # where they are multiplied as f16, both halves are there at once
+    if p.element.fp8:  # where they are multiplied as f16, both halves are there at once
         parted = parted + 3 * fragments + pick((c.vec_a == 16) | (c.vec_b == 16), 24, 0)
     each = [np.maximum(x.loads // np.maximum(threads, 1), 1) for x in (a, b)]
     in_flight = sum(
@@ -130,7 +130,7 @@ def geometry(p: KernelGemm, c: Any) -> SimpleNamespace:
         pick((x.copy == 0) & (c.bounds == BOUNDS_PREDICATE), GUARDED * pick(x.vec * x.bytes == 16, n, 1), 0)
         for n, x in zip(each, (a, b), strict=True)
     )
-    deep = pick(c.u >= DEEP, 32, 0) if p.dtype in ("e4m3", "e5m2") else 0
+    deep = pick(c.u >= DEEP, 32, 0) if p.element.fp8 else 0
     copies = operand_packing.workspace(p, c)
     spread = tiles_and_slices(p, c, sum_bytes)
     return SimpleNamespace(

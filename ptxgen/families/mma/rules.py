@@ -87,7 +87,7 @@ def _copies(p: KernelGemm, d: Device, x: SimpleNamespace) -> Any:
 def _native(p: KernelGemm, d: Device) -> bool:
     """Whether mma.sync of these types is worth having: sm_90 makes f16 of 8-bit floats first, which serves only what
     its own instruction, wgmma, cannot be fed by TMA."""
-    if p.dtype not in ("e4m3", "e5m2") or d.sm != 90:
+    if not p.element.fp8 or d.sm != 90:
         return True
     return any(v * p.element.bytes < 16 for v in p.vectors[:2])
 

@@ -83,7 +83,7 @@ def _fragments(
     swapped = c.transposed_mma == 1
     words = np.maximum(pick(swapped, c.vec_b, c.vec_a) * p.element.bytes // 4, 1)  # of a step and row
     narrow = pick(swapped, c.vec_a, c.vec_b) * p.element.bytes < 4
-    widened = 4 * count + gulps if p.dtype in ("e4m3", "e5m2") else 0
+    widened = 4 * count + gulps if p.element.fp8 else 0
     made = (count + thin // 2) * words if p.compute == "tf32" else widened
     early = pick(y_kmajor, pick(narrow, loads_y * 3 // 2, 0), loads_y * 2 + 6)
     pairs = pick(paired, gulps * words + count * (words + 2) + 16, 0)
@@ -167,7 +167,7 @@ def geometry(p: KernelGemm, c: Any) -> SimpleNamespace:
         gathers=(c.lanes_m > 0),
         # seen where threads have many registers
         spare=np.maximum(
-            pick(threads * c.min_ctas_per_sm <= MOST, 11 if p.dtype in ("f64", "e4m3", "e5m2") else 0, 0),
+            pick(threads * c.min_ctas_per_sm <= MOST, 11 if p.dtype == "f64" or p.element.fp8 else 0, 0),
             pick((c.kl > 1) & (c.tma_rows == 0) & x_kmajor & y_kmajor & (thin > 2) & (size == 4), FOURS, 0),
         ),
         registers=pick(

@@ -72,7 +72,7 @@ RULES = (
         lambda p, c, g, d: (
             p.compute in ("f32", "f64", "s32", "f16", "tf32")
             and (p.dtype != "bf16" or d.sm >= 80)
-            and (p.dtype not in ("e4m3", "e5m2") or d.sm >= 89)
+            and (not p.element.fp8 or d.sm >= 89)
         ),
         "{d.target} cannot convert {p.dtype}: bf16 needs sm_80, e4m3 and e5m2 sm_89",
         family=STREAM,

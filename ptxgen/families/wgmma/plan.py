@@ -339,7 +339,7 @@ class WgmmaPlan(LeavingPlan):
             operand, place = "C" if name == "map_c" else "residual", (p.n, p.m, p.ldc, p.offsets[2])
             return self._tensor(p, operand, p.out, place, p.output.bytes, self.staging.box, self.staging.span)
         x = self.x if name == "map_x" else self.y
-        return self._source(p, x, "tf32" if p.compute == "tf32" else p.dtype if p.element.bytes > 1 else "u8")
+        return self._source(p, x, "tf32" if p.compute == "tf32" else p.element.tma)
 
     def _source(self, p: KernelGemm, x: Operand, kind: str) -> TensorMap:
         """The map of an operand, its elements of type ``kind``."""
