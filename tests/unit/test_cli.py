@@ -599,7 +599,7 @@ def test_an_interrupted_tune_says_what_is_kept(
 ) -> None:
     import ptxgen.tuning.tuner
 
-    def tune(problems: Any, driver: str, database: Database, *rest: Any) -> None:
+    def tune(problems: Any, driver: str, database: Database, *rest: Any, **options: Any) -> None:
         for us in (1.0, 2.0):
             database.add(winner(stored[1], stored[2], us=us))
         raise KeyboardInterrupt
