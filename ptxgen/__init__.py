@@ -1,6 +1,6 @@
-"""ptxgen: input-aware auto-tuning of matrix kernels, from parameterised PTX.
+"""ptxgen: input-aware auto-tuning of matrix kernels, generated as PTX.
 
-``gemm(A, B)`` multiplies; ``python -m ptxgen`` tunes, selects, emits, checks and compares.
+``gemm(A, B)`` multiplies matrices; ``python -m ptxgen`` tunes, selects, emits, checks and times kernels.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """Public names are loaded on first use: importing ptxgen stays cheap."""
+    """Imports public names on first use, so that importing ptxgen is fast."""
     from importlib import import_module
 
-    home = {
+    modules = {
         "gemm": "api.gemm",
         "Gemm": "problem.gemm",
         "Conv": "problem.conv",
         "Config": "codegen.config",
         "workspace_size": "api.launch_cache",
     }
-    home |= dict.fromkeys(("conv1d", "conv2d", "conv2d_input_grad", "conv2d_weight_grad", "conv3d"), "api.conv")
-    if name in home:
-        return getattr(import_module(f"ptxgen.{home[name]}"), name)
+    modules |= dict.fromkeys(("conv1d", "conv2d", "conv2d_input_grad", "conv2d_weight_grad", "conv3d"), "api.conv")
+    if name in modules:
+        return getattr(import_module(f"ptxgen.{modules[name]}"), name)
     raise AttributeError(f"module 'ptxgen' has no attribute {name!r}")

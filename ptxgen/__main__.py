@@ -1,4 +1,4 @@
-"""``python -m ptxgen`` is the command ``ptxgen``."""
+"""Runs the command ``ptxgen`` for ``python -m ptxgen``."""
 
 import sys
 

@@ -1,31 +1,31 @@
 """The errors that ptxgen raises.
 
 PtxgenError
-├── InputError(ValueError)        an argument breaks a rule: the message names both
-│   ├── ShapeError                rank, extents or strides that do not fit together
+├── InputError(ValueError)        an argument breaks a rule: the message names argument and rule
+│   ├── ShapeError                incompatible rank, extents or strides
 │   ├── DtypeError                an unknown or unsupported combination of types
 │   ├── OverlapError              the output shares memory with an input
 │   ├── ConfigError               a configuration breaks a row of the rule table
-│   └── DeviceError               no such device, or one that lacks what is asked
-├── RenderError                   a template failed: carries the template's own traceback
+│   └── DeviceError               an unknown device, or one that lacks a feature
+├── RenderError                   a template failed: the message has its traceback
 ├── AssembleError                 ptxas or the driver rejected a kernel
-├── LaunchError                   the driver rejected or lost a launch
+├── LaunchError                   a launch failed
 ├── DatabaseError                 the tuning database cannot be used
 │   ├── SchemaError               written by a newer ptxgen
 │   └── CorruptError              not a database, or a damaged one
-├── UnavailableError              something optional is not installed: says what to install
+├── UnavailableError              an optional dependency is missing: names it
 └── EmulatorError                 raised by the emulated device
-    ├── ParseError                text that is not PTX: line and token
-    ├── UnsupportedError          valid PTX that the emulator does not know: names the instruction
-    └── Fault                     the kernel did something undefined: instruction, line, lane, address
+    ├── ParseError                invalid PTX: the message gives line and token
+    ├── UnsupportedError          valid PTX that the emulator does not support: names it
+    └── Fault                     undefined behaviour of a kernel: instruction, line, lane, address
         ├── OutOfBoundsFault      an access outside every allocation
-        ├── MisalignedFault       an address that is no multiple of the access size
-        ├── UninitialisedFault    a register or shared byte read before it was written
-        ├── RaceFault             two warps meet in shared memory with no barrier between
-        ├── AsyncFault            data of an asynchronous copy or product used before its wait
-        ├── DivergenceFault       an aligned instruction reached by part of a warp
-        ├── BarrierFault          counts of one barrier that disagree
-        └── DeadlockFault         no warp can go on: carries where each stands
+        ├── MisalignedFault       an address that is not a multiple of the access size
+        ├── UninitialisedFault    a read of a register or shared byte before it is written
+        ├── RaceFault             unordered accesses of two threads to the same memory
+        ├── AsyncFault            use of data of an asynchronous operation before its wait
+        ├── DivergenceFault       an .aligned instruction reached by part of a warp
+        ├── BarrierFault          different thread counts for one barrier
+        └── DeadlockFault         no warp can continue: lists where each one waits
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class InputError(PtxgenError, ValueError):
 
 
 class ShapeError(InputError):
-    """Rank, extents or strides that do not fit together."""
+    """Rank, extents or strides are incompatible."""
 
 
 class DtypeError(InputError):
-    """An unknown type, or a combination of types that no kernel family has."""
+    """A type is unknown, or no kernel family supports the combination of types."""
 
 
 class OverlapError(InputError):
@@ -63,15 +63,15 @@ class ConfigError(InputError):
 
 
 class DeviceError(InputError):
-    """No such device, or one that lacks what is asked of it."""
+    """The device is unknown, or lacks a required feature."""
 
 
 class RenderError(PtxgenError):
-    """A template failed; the message ends with the template's own traceback."""
+    """A template failed; the message ends with the template's traceback."""
 
 
 class AssembleError(PtxgenError):
-    """ptxas or the driver rejected a kernel; ``log`` is what it said."""
+    """ptxas or the driver rejected a kernel; ``log`` has its output."""
 
     def __init__(self, message: str, log: str = "") -> None:
         super().__init__(message)
@@ -79,7 +79,7 @@ class AssembleError(PtxgenError):
 
 
 class LaunchError(PtxgenError):
-    """The driver rejected or lost a launch."""
+    """The driver rejected a launch, or the launch failed."""
 
 
 class DatabaseError(PtxgenError):
@@ -95,28 +95,27 @@ class CorruptError(DatabaseError):
 
 
 class UnavailableError(PtxgenError):
-    """Something optional is not installed; the message says what to install."""
+    """A package, tool or device is missing; the message says what to install."""
 
 
 class EmulatorError(PtxgenError):
-    """Base of what the emulated device raises."""
+    """Base of the errors of the emulated device."""
 
 
 class ParseError(EmulatorError):
-    """Text that is not PTX; the message gives the line and the token."""
+    """The text is not valid PTX; the message gives the line and the token."""
 
 
 class UnsupportedError(EmulatorError):
-    """Valid PTX that the emulated device does not know; the message names the instruction."""
+    """Valid PTX that the emulated device does not support; the message names the instruction."""
 
 
-class Fault(EmulatorError):  # noqa: N818 it is the kernel's, not the caller's
-    """A kernel did something that PTX leaves undefined.
+class Fault(EmulatorError):  # noqa: N818 an error of the kernel, not of the caller
+    """A kernel executed something that PTX leaves undefined.
 
-    ``entry``: kernel; ``line``: 1-based line of the PTX text; ``instruction``: its text;
-    ``block``: (x, y, z) of the block; ``thread``: (x, y, z) of the first lane at fault;
-    ``address``: byte address within its state space, or None; ``source``: file and line of the program that the PTX
-    was compiled from, as "kernel.cu:12", where the text has .file and .loc.
+    ``entry``: kernel; ``line``: 1-based line of the PTX text; ``instruction``: its text; ``block``: (x, y, z) of the
+    block; ``thread``: (x, y, z) of the first faulting thread; ``address``: byte address within its state space, or
+    None; ``source``: file and line of the source program, as "kernel.cu:12", if the PTX has .file and .loc.
     """
 
     def __init__(
@@ -150,28 +149,28 @@ class OutOfBoundsFault(Fault):
 
 
 class MisalignedFault(Fault):
-    """An address that is no multiple of the access size."""
+    """The address is not a multiple of the access size."""
 
 
 class UninitialisedFault(Fault):
-    """A register or a byte of shared memory was read before it was written."""
+    """A register or a byte of shared memory is read before it is written."""
 
 
 class RaceFault(Fault):
-    """Two threads touched the same shared or global memory, one writing, with nothing between that orders them."""
+    """Two threads access the same shared or global memory, at least one writes, and nothing orders the accesses."""
 
 
 class AsyncFault(Fault):
-    """Data of an asynchronous copy or product was used before its wait."""
+    """Data of an asynchronous copy or matrix product is used before its wait."""
 
 
 class DivergenceFault(Fault):
-    """Part of a warp reached an instruction that the whole warp must execute together."""
+    """Part of a warp reaches an instruction that all of its threads must execute together."""
 
 
 class BarrierFault(Fault):
-    """Threads that meet at one barrier disagree about how many are expected."""
+    """Threads at one barrier disagree on the number of participants."""
 
 
 class DeadlockFault(Fault):
-    """No warp can go on; the message lists where each one stands."""
+    """No warp can continue; the message lists where each one waits."""

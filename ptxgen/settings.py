@@ -1,4 +1,4 @@
-"""What the environment decides: every variable in one table, and where the package's own files lie."""
+"""Settings from environment variables, all in one table, and the locations of the package's own files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DRIVERS = ("auto", "cuda", "emulated")
 
 @dataclass(frozen=True)
 class Settings:
-    """The variables' values, typed. ``ptxas``: None means that it is looked for."""
+    """The values of the variables. ``ptxas``: None: search for it."""
 
     database: Path
     cache: Path
@@ -28,8 +28,8 @@ class Settings:
 
 @dataclass(frozen=True)
 class Variable:
-    """One row of the table. ``read`` turns the variable's name and text into a value (InputError if it cannot);
-    ``shown``: the default, in words, as documentation prints it."""
+    """A row of the table. ``read``: converts name and text to a value, or raises InputError; ``shown``: the default
+    as documentation prints it."""
 
     name: str
     field: str
@@ -57,7 +57,7 @@ VARIABLES = (
         _path,
         lambda: platformdirs.user_data_path("ptxgen") / "tuning.sqlite",
         "tuning.sqlite in the user's data directory",
-        "the SQLite file that remembers what was measured",
+        "the SQLite file of the tuning database",
     ),
     Variable(
         "PTXGEN_CACHE",
@@ -65,7 +65,7 @@ VARIABLES = (
         _path,
         lambda: platformdirs.user_cache_path("ptxgen"),
         "the user's cache directory",
-        "where compiled kernels are kept; safe to delete",
+        "the folder of the cache of compiled kernels; safe to delete",
     ),
     Variable(
         "PTXGEN_DRIVER",
@@ -73,49 +73,49 @@ VARIABLES = (
         _driver,
         lambda: "auto",
         "auto",
-        "what runs the kernels: cuda, emulated, or auto (a GPU where there is one)",
+        "the driver: cuda, emulated, or auto (cuda if there is a GPU)",
     ),
     Variable(
         "PTXGEN_PTXAS",
         "ptxas",
         _path,
         lambda: None,
-        "looked for",
-        "the ptxas that assembles; without it: the nvidia-cuda-nvcc wheel, then the PATH",
+        "found automatically",
+        "the ptxas to use; by default that of the nvidia-cuda-nvcc wheel, else the first on the PATH",
     ),
 )
 
 
 def settings() -> Settings:
-    """The settings as the environment has them now; a variable that is empty counts as unset.
+    """The settings from the present environment; an empty variable counts as unset.
 
-    The environment is read anew at each call. InputError names a variable whose value breaks its rule.
+    The environment is read at each call. InputError names the variable and the rule that it breaks.
     """
     texts = {v.field: os.environ.get(v.name, "").strip() for v in VARIABLES}
     return Settings(**{v.field: v.read(v.name, texts[v.field]) if texts[v.field] else v.default() for v in VARIABLES})
 
 
 def docs() -> Iterator[tuple[str, str, str]]:
-    """The table for documentation: name, default in words, meaning."""
+    """The table for the documentation: name, default, meaning."""
     return ((v.name, v.shown, v.meaning) for v in VARIABLES)
 
 
 def templates_dir() -> Path:
-    """Where the Mako templates lie. UnavailableError: the installation lacks them."""
+    """The folder of the Mako templates. UnavailableError: the installation lacks it."""
     found = _own("_templates", "templates")
     if not found.is_dir():
-        raise UnavailableError(f"ptxgen's templates are missing: {found} is no folder; install ptxgen again")
+        raise UnavailableError(f"ptxgen's templates are missing: {found} is not a folder; reinstall ptxgen")
     return found
 
 
 def shipped_dir() -> Path:
-    """Where the shipped tuning results lie, a folder a device. It may be absent: then nothing is shipped."""
+    """The folder of the shipped tuning results, with one folder per device. It may be absent."""
     return _own("_tuning_db", "tuning_db")
 
 
 def _own(packaged: str, checked_out: str, package: Path | None = None) -> Path:
-    """A folder of the package's own: inside an installed package, beside the package in a checkout."""
-    # The packaged name goes first: beside an installed package, a folder called "templates" is someone else's.
+    """A folder of the package: inside an installed package, next to the package in a checkout."""
+    # The packaged folder is tried first: a folder "templates" next to an installed package belongs to another one.
     package = package or Path(__file__).resolve().parent
     inside = package / packaged
     return inside if inside.is_dir() else package.parent / checked_out

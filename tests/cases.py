@@ -10,8 +10,9 @@ import numpy as np
 from ptxgen.codegen.config import AXES, Columns, Config
 from ptxgen.families.rules import legal
 from ptxgen.families.simt.rules import UNUSED
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import LAYOUTS, Gemm
+from ptxgen.problem.gemm import LAYOUTS
 
 P = TypeVar("P")
 TYPES = (("f32", ""), ("f32", ""), ("f64", ""), ("f16", "f32"), ("f16", "f16"))
@@ -32,21 +33,21 @@ def extents(rng: np.random.Generator, limit: int) -> tuple[int, int, int]:
     return out[0], out[1], out[2]
 
 
-def problem(rng: np.random.Generator, limit: int) -> Gemm:
+def problem(rng: np.random.Generator, limit: int) -> KernelGemm:
     """A random problem: types, layout, extents, leading dimensions longer than rows, starts off alignment."""
     dtype, compute = TYPES[rng.integers(len(TYPES))]
     m, n, k = extents(rng, limit)
     layout = LAYOUTS[rng.integers(4)]
     extra = {}
-    plain = Gemm(m, n, k, layout, dtype, compute)
+    plain = KernelGemm(m, n, k, layout, dtype, compute)
     if rng.random() < 0.4:
         pads = rng.choice([0, 1, 2, 3, 4, 8, 16], 3)
         extra = {"lda": plain.columns_a + int(pads[0]), "ldb": plain.columns_b + int(pads[1]), "ldc": n + int(pads[2])}
         extra = {name: max(value, 1) for name, value in extra.items()}
-    return Gemm(m, n, k, layout, dtype, compute, deterministic=bool(rng.random() < 0.15), **extra)
+    return KernelGemm(m, n, k, layout, dtype, compute, deterministic=bool(rng.random() < 0.15), **extra)
 
 
-def config(p: Gemm, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
+def config(p: KernelGemm, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
     """A random legal configuration over all axes, or None if none was drawn."""
     values = {
         a.name: rng.choice(np.array((*a.values, *((3, 5, 7) if a.name == "kg" else ()))), DRAWS)
@@ -62,7 +63,9 @@ def config(p: Gemm, d: Device, rng: np.random.Generator, threads: int = 1024) ->
     return c.row(int(rng.choice(rows))) if len(rows) else None
 
 
-def cases(seed: int, count: int, d: Device, limit: int = 160, threads: int = 1024) -> Iterator[tuple[Gemm, Config]]:
+def cases(
+    seed: int, count: int, d: Device, limit: int = 160, threads: int = 1024
+) -> Iterator[tuple[KernelGemm, Config]]:
     """``count`` random pairs."""
     rng = np.random.default_rng(seed)
     return pairs(count, lambda: problem(rng, limit), lambda p: config(p, d, rng, threads))

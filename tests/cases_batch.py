@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from ptxgen.codegen.config import Config
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
 from tests import cases as simt
 from tests import cases_mma as mma
 from tests import cases_stream as stream
@@ -20,7 +20,7 @@ FAMILIES = ("simt", "mma", "wgmma", "skinny")
 COUNTS = (2, 3, 5, 9, 17)
 
 
-def batch(p: Gemm, rng: np.random.Generator, whole: bool = False) -> Gemm:
+def batch(p: KernelGemm, rng: np.random.Generator, whole: bool = False) -> KernelGemm:
     """Items of ``p``: one behind the other, with gaps, row by row between each other's rows, or one for all (not of C).
     ``whole``: strides are multiples of 16 bytes."""
     count = int(rng.choice(COUNTS))
@@ -43,7 +43,7 @@ def batch(p: Gemm, rng: np.random.Generator, whole: bool = False) -> Gemm:
 
 def batches(
     seed: int, count: int, d: Device, family: str, limit: int = 160, threads: int = 1024
-) -> Iterator[tuple[Gemm, Config]]:
+) -> Iterator[tuple[KernelGemm, Config]]:
     """``count`` random pairs."""
     rng = np.random.default_rng([seed, FAMILIES.index(family)])
     if family == "wgmma":

@@ -86,7 +86,7 @@ def elsewhere(rng: np.random.Generator, limit: int) -> Conv | None:
     if p.element.bytes == 1:
         fields.update(dtype="f16", compute="", out="")
     q = replace(p, **fields)
-    return q if lower(q).window is not None and any(lower(q).window.copies) else None
+    return q if lower(q).im2col is not None and any(lower(q).im2col.copies) else None
 
 
 def either(rng: np.random.Generator, limit: int) -> Conv | None:
@@ -105,5 +105,5 @@ def cases(
     return pairs(
         count if d.sm == 90 else 0,
         lambda: draw(rng, limit),
-        lambda p: None if lower(p).window is None else config(lower(p), d, rng),
+        lambda p: None if lower(p).im2col is None else config(lower(p), d, rng),
     )

@@ -61,7 +61,7 @@ def drawn(rng: np.random.Generator) -> Conv:
             )
             return replace(v, c=groups, k=groups) if alone else v
         except ShapeError as error:
-            if "reaches" not in str(error):
+            if "dilated filter" not in str(error):
                 raise
 
 
@@ -97,7 +97,7 @@ def config(v: Conv, d: Device, rng: np.random.Generator, family: int | None = No
             kg=kg,
             splitk=split,
         )
-        return c if rules.broken(lower(v), c, d) is None else None
+        return c if rules.first_violation(lower(v), c, d) is None else None
     tensor = v.compute in ("tf32", "s32") or v.dtype == "bf16" or (v.dtype in ("f16", "f64") and rng.random() < 0.5)
     if family not in (None, MMA if tensor else SIMT):
         return None

@@ -11,8 +11,9 @@ from ptxgen.codegen.config import Columns, Config
 from ptxgen.families.mma.instructions import instruction
 from ptxgen.families.mma.rules import MMA
 from ptxgen.families.rules import legal
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import LAYOUTS, Gemm
+from ptxgen.problem.gemm import LAYOUTS
 from tests.cases import extents, pairs
 
 #: dtype, compute, out
@@ -58,16 +59,16 @@ AXES = {
     "raster_group": (1, 4, 8),
     "store_policy": (0, 1),
     "min_ctas_per_sm": (1, 2, 3),
-    "operand_path": (0, 0, 0, 1, 2, 3),
+    "operand_paths": (0, 0, 0, 1, 2, 3),  # bits: A, B is packed
 }
 
 
-def problem(rng: np.random.Generator, limit: int, d: Device) -> Gemm:
+def problem(rng: np.random.Generator, limit: int, d: Device) -> KernelGemm:
     """A random problem: types that ``d`` multiplies, layout, extents, longer rows, starts off alignment."""
-    types = [t for t in TYPES if instruction(Gemm(1, 1, 1, "NN", t[0], t[1])).sm <= d.sm]
+    types = [t for t in TYPES if instruction(KernelGemm(1, 1, 1, "NN", t[0], t[1])).sm <= d.sm]
     dtype, compute, out = types[rng.integers(len(types))]
     m, n, k = extents(rng, limit)
-    p = Gemm(m, n, k, LAYOUTS[rng.integers(4)], dtype, compute, out=out, deterministic=bool(rng.random() < 0.15))
+    p = KernelGemm(m, n, k, LAYOUTS[rng.integers(4)], dtype, compute, out=out, deterministic=bool(rng.random() < 0.15))
     if rng.random() < 0.5:
         pads = [int(x) for x in rng.choice([0, 1, 2, 3, 4, 8, 16], 3)]
         if rng.random() < 0.5:  # whole 16 bytes
@@ -83,7 +84,7 @@ def problem(rng: np.random.Generator, limit: int, d: Device) -> Gemm:
     return p
 
 
-def config(p: Gemm, d: Device, rng: np.random.Generator, threads: int) -> Config | None:
+def config(p: KernelGemm, d: Device, rng: np.random.Generator, threads: int) -> Config | None:
     """A random legal configuration, wide accesses preferred, or None if none was drawn."""
     values = {name: rng.choice(np.array(choices), DRAWS) for name, choices in AXES.items()}
     sliced = rng.random(DRAWS) < 0.3
@@ -92,15 +93,19 @@ def config(p: Gemm, d: Device, rng: np.random.Generator, threads: int) -> Config
     for n, name in enumerate(("vec_a", "vec_b", "vec_c")):
         widest = min(p.vectors[n], 16 if n < 2 else 8)
         if n < 2:
-            widest = np.where(values["operand_path"] >> n & 1, 16 // p.element.bytes, widest)
+            widest = np.where(values["operand_paths"] >> n & 1, 16 // p.element.bytes, widest)
         values[name] = np.where(rng.random(DRAWS) < 0.6, widest, values[name])
+    paths = values.pop("operand_paths")
+    values.update(operand_path_a=paths & 1, operand_path_b=paths >> 1)
     c = Columns({**values, "family": np.full(DRAWS, MMA)}, DRAWS)
     small = c.ml // c.ms * (c.nl // c.ns) * c.kl * 32 <= threads
     rows = np.flatnonzero(legal(p, c, d) & small)
     return c.row(int(rng.choice(rows))) if len(rows) else None
 
 
-def cases(seed: int, count: int, d: Device, limit: int = 160, threads: int = 1024) -> Iterator[tuple[Gemm, Config]]:
+def cases(
+    seed: int, count: int, d: Device, limit: int = 160, threads: int = 1024
+) -> Iterator[tuple[KernelGemm, Config]]:
     """``count`` random pairs."""
     rng = np.random.default_rng(seed)
     return pairs(count, lambda: problem(rng, limit, d), lambda p: config(p, d, rng, threads))

@@ -8,21 +8,22 @@ from dataclasses import replace
 import numpy as np
 
 from ptxgen.codegen.config import Config
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import LAYOUTS, Gemm
+from ptxgen.problem.gemm import LAYOUTS
 from tests import cases_wgmma
 from tests.cases import extents
 from tests.cases_wgmma import EPILOGUES
 
 
-def problem(rng: np.random.Generator, limit: int) -> Gemm:
+def problem(rng: np.random.Generator, limit: int) -> KernelGemm:
     """Any layout, rows of any length, starts of any alignment."""
     m, n, k = extents(rng, limit)
     if rng.random() < 0.3:
         k = int(rng.integers(1, 4 * limit))
     aligned = [int(v) for v in rng.choice([16, 16, 8, 4], 3)]
     epilogue = EPILOGUES[rng.integers(len(EPILOGUES))] if rng.random() < 0.25 else ""
-    p = Gemm(
+    p = KernelGemm(
         m,
         n,
         k,
@@ -43,6 +44,6 @@ def problem(rng: np.random.Generator, limit: int) -> Gemm:
     return replace(p, lda=p.lda + pad[0], ldb=p.ldb + pad[1], ldc=p.ldc + pad[2])
 
 
-def cases(seed: int, count: int, d: Device, limit: int = 300) -> Iterator[tuple[Gemm, Config]]:
+def cases(seed: int, count: int, d: Device, limit: int = 300) -> Iterator[tuple[KernelGemm, Config]]:
     """``count`` random pairs."""
     return cases_wgmma.cases(seed, count, d, limit, problem)

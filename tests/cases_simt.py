@@ -8,8 +8,8 @@ import numpy as np
 
 from ptxgen.codegen.config import Columns, Config
 from ptxgen.families.rules import legal
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
 from tests.cases import pairs, problem
 
 DRAWS = 20000
@@ -50,7 +50,7 @@ def columns(rng: np.random.Generator, n: int) -> Columns:
     return Columns({name: v.astype(np.int64) for name, v in c.items()}, n)
 
 
-def wide(p: Gemm, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
+def wide(p: KernelGemm, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
     """A random legal configuration of ``columns``, or None if none was drawn."""
     c = columns(rng, DRAWS)
     small = c.ml // c.ms * (c.nl // c.ns) * c.kl <= threads
@@ -60,7 +60,7 @@ def wide(p: Gemm, d: Device, rng: np.random.Generator, threads: int = 1024) -> C
 
 def wide_cases(
     seed: int, count: int, d: Device, limit: int = 160, threads: int = 1024
-) -> Iterator[tuple[Gemm, Config]]:
+) -> Iterator[tuple[KernelGemm, Config]]:
     """``count`` random pairs."""
     rng = np.random.default_rng(seed)
     return pairs(count, lambda: problem(rng, limit), lambda p: wide(p, d, rng, threads))

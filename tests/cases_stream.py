@@ -11,8 +11,9 @@ from ptxgen.codegen.config import Columns, Config
 from ptxgen.families.rules import legal
 from ptxgen.families.skinny.geometry import geometry, lined_up, widest
 from ptxgen.families.skinny.rules import STREAM
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import LAYOUTS, Gemm
+from ptxgen.problem.gemm import LAYOUTS
 from tests.cases import extents, pairs
 
 #: dtype, compute, out
@@ -40,7 +41,7 @@ def converts(dtype: str, d: Device) -> bool:
     return d.sm >= {"bf16": 80, "e4m3": 89, "e5m2": 89}.get(dtype, 0)
 
 
-def problem(rng: np.random.Generator, limit: int, d: Device, types: tuple[str, str, str] | None = None) -> Gemm:
+def problem(rng: np.random.Generator, limit: int, d: Device, types: tuple[str, str, str] | None = None) -> KernelGemm:
     """A random problem with a thin side: types that ``d`` converts, layout, extents, longer rows, starts off
     alignment."""
     known = [t for t in TYPES if converts(t[0], d)]
@@ -52,7 +53,7 @@ def problem(rng: np.random.Generator, limit: int, d: Device, types: tuple[str, s
         k = -(-k // 16) * 16
     thin = int(rng.integers(1, 9)) if rng.random() < 0.8 else 1
     m, n = (thin, n) if rng.random() < 0.5 else (m, thin)
-    p = Gemm(m, n, k, LAYOUTS[rng.integers(4)], dtype, compute, out=out, deterministic=bool(rng.random() < 0.15))
+    p = KernelGemm(m, n, k, LAYOUTS[rng.integers(4)], dtype, compute, out=out, deterministic=bool(rng.random() < 0.15))
     if rng.random() < 0.5:
         pads = [int(x) for x in rng.choice([0, 1, 2, 3, 4, 8, 16], 3)]
         p = replace(p, lda=p.columns_a + pads[0], ldb=p.columns_b + pads[1], ldc=n + pads[2])
@@ -63,7 +64,7 @@ def problem(rng: np.random.Generator, limit: int, d: Device, types: tuple[str, s
     return p
 
 
-def config(p: Gemm, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
+def config(p: KernelGemm, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
     """A random legal configuration, wide accesses preferred, or None if none was drawn."""
 
     def powers(low: int, high: int) -> np.ndarray:
@@ -75,7 +76,7 @@ def config(p: Gemm, d: Device, rng: np.random.Generator, threads: int = 1024) ->
     each, wm, kl = powers(0, 4), powers(0, 5), powers(0, 3)
     tile = each * wm * powers(0, 2)
     c = {
-        "transposed_mma": swap,
+        "long_n": swap,
         "lanes_m": wm,
         "kl": kl,
         "fragment_prefetch": rng.integers(0, 2, DRAWS),
@@ -96,14 +97,14 @@ def config(p: Gemm, d: Device, rng: np.random.Generator, threads: int = 1024) ->
     c["store_policy"] = rng.integers(0, 2, DRAWS)
     columns = Columns({name: np.asarray(v, np.int64) for name, v in c.items()}, DRAWS)
     rows = np.flatnonzero(legal(p, columns, d) & (g.threads <= threads))
-    for rare in (rows[columns.tma_rows[rows] > 0], rows[g.shifted[rows]]):
+    for rare in (rows[columns.mma_m16[rows] > 0], rows[g.shifted[rows]]):
         rows = rare if len(rare) and rng.random() < 0.4 else rows
     return columns.row(int(rng.choice(rows))) if len(rows) else None
 
 
-def _ways(p: Gemm, rng: np.random.Generator, c: dict[str, np.ndarray]) -> None:
+def _ways(p: KernelGemm, rng: np.random.Generator, c: dict[str, np.ndarray]) -> None:
     """Half by matrix instructions, a third by whole chunks of rows that nothing aligns."""
-    swap, fed, shifted = c["transposed_mma"] == 1, rng.random(DRAWS) < 0.5, rng.random(DRAWS) < 0.33
+    swap, fed, shifted = c["long_n"] == 1, rng.random(DRAWS) < 0.5, rng.random(DRAWS) < 0.33
     chunk = 16 // p.element.bytes
     for own, tile, name, long in (("ms", "ml", "vec_a", ~swap), ("ns", "nl", "vec_b", swap)):
         each = np.where(fed, np.maximum(c[own], 2), c[own])
@@ -114,10 +115,12 @@ def _ways(p: Gemm, rng: np.random.Generator, c: dict[str, np.ndarray]) -> None:
         one = np.where(fed, (not lined_up(p, name[-1])) | (rng.random(DRAWS) < 0.3), shifted)
         c[name] = np.where(long & shifted, chunk, np.where(~long & one, 1, c[name]))
     c["lanes_m"] = np.where(fed, 8, c["lanes_m"])
-    c["tma_rows"] = np.where(fed, 16, 0)
+    c["mma_m16"] = np.where(fed, 1, 0)
 
 
-def cases(seed: int, count: int, d: Device, limit: int = 160, threads: int = 1024) -> Iterator[tuple[Gemm, Config]]:
+def cases(
+    seed: int, count: int, d: Device, limit: int = 160, threads: int = 1024
+) -> Iterator[tuple[KernelGemm, Config]]:
     """``count`` random pairs."""
     rng = np.random.default_rng(seed)
     return pairs(count, lambda: problem(rng, limit, d), lambda p: config(p, d, rng, threads))

@@ -9,8 +9,9 @@ import numpy as np
 
 from ptxgen.codegen.config import Columns, Config
 from ptxgen.families.rules import legal
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import LAYOUTS, Gemm
+from ptxgen.problem.gemm import LAYOUTS
 from tests.cases import extents, pairs
 
 #: dtype, compute, out
@@ -61,11 +62,11 @@ AXES = {
     "vec_c": ((1, 2, 4, 8), 0.5),
     "raster_group": ((1, 4, 8), 0.6),
     "min_ctas_per_sm": ((1, 2), 0.8),
-    "operand_path": ((0, 1, 2, 3, 4, 6, 8, 9, 12, 12), 0.4),
+    "operand_paths": ((0, 1, 2, 3, 4, 6, 8, 9, 12, 12), 0.4),
 }
 
 
-def problem(rng: np.random.Generator, limit: int) -> Gemm:
+def problem(rng: np.random.Generator, limit: int) -> KernelGemm:
     """Rows of whole 16 bytes in A and B, or in neither or one of them; extents of anything."""
     dtype, compute, out = TYPES[rng.integers(len(TYPES))]
     m, n, k = extents(rng, limit)
@@ -73,7 +74,7 @@ def problem(rng: np.random.Generator, limit: int) -> Gemm:
         k = int(rng.integers(1, 8 * limit))
     if rng.random() < 0.5:
         n = -(-n // 8) * 8
-    p = Gemm(m, n, k, LAYOUTS[rng.integers(4)], dtype, compute, out=out)
+    p = KernelGemm(m, n, k, LAYOUTS[rng.integers(4)], dtype, compute, out=out)
     unit, unit_c = 16 // p.element.bytes, 16 // p.output.bytes
     pad = [int(v) for v in rng.choice([0, 1, 2], 3)]
     longer = {
@@ -90,7 +91,7 @@ def problem(rng: np.random.Generator, limit: int) -> Gemm:
     return replace(p, **longer)
 
 
-def config(p: Gemm, d: Device, rng: np.random.Generator) -> Config | None:
+def config(p: KernelGemm, d: Device, rng: np.random.Generator) -> Config | None:
     """A random legal configuration, or None if none was drawn."""
     values = {}
     for name, (choices, first) in AXES.items():
@@ -103,6 +104,9 @@ def config(p: Gemm, d: Device, rng: np.random.Generator) -> Config | None:
     values["nl"] = np.where(values["transposed_mma"] == 1, wide, other)
     values["splitk"] = np.where(values["kg"] > 1, rng.choice([0, 2, 3, 4], DRAWS), 0)
     values["family"] = np.full(DRAWS, 2)
+    paths = values.pop("operand_paths")  # bits: 1 A, 2 B is packed; 4 A, 8 B is realigned
+    values["operand_path_a"] = (paths & 1) + (paths >> 2 & 1) * 2
+    values["operand_path_b"] = (paths >> 1 & 1) + (paths >> 3 & 1) * 2
     c = Columns(values, DRAWS)
     rows = np.flatnonzero(legal(p, c, d))
     if not len(rows):
@@ -114,8 +118,8 @@ def config(p: Gemm, d: Device, rng: np.random.Generator) -> Config | None:
 
 
 def cases(
-    seed: int, count: int, d: Device, limit: int = 300, draw: Callable[[np.random.Generator, int], Gemm] = problem
-) -> Iterator[tuple[Gemm, Config]]:
+    seed: int, count: int, d: Device, limit: int = 300, draw: Callable[[np.random.Generator, int], KernelGemm] = problem
+) -> Iterator[tuple[KernelGemm, Config]]:
     """``count`` random pairs; ``draw``: problems."""
     rng = np.random.default_rng(seed)
     return pairs(count, lambda: draw(rng, limit), lambda p: config(p, d, rng))

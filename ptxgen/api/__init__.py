@@ -1,1 +1,1 @@
-"""What Python programs call: ``gemm``, ``conv*``, the arrays that they take, and the cache of launches."""
+"""The Python interface: ``gemm``, ``conv*``, views of user arrays, and the launch cache."""

@@ -1,4 +1,4 @@
-"""Arrays of NumPy, PyTorch and CuPy (and whatever speaks __cuda_array_interface__), seen alike."""
+"""A common view of arrays of NumPy, PyTorch, CuPy and any object with ``__cuda_array_interface__``."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import numpy as np
 from ptxgen.errors import DeviceError, DtypeError, InputError, ShapeError
 from ptxgen.problem.dtypes import ALLOWED, DTYPES, Dtype, from_numpy
 
-#: steps of NumPy's search for an address that two arrays share; undecided after them, the arrays overlap
+#: work limit of NumPy's search for an address that two arrays share; when it is reached, they count as overlapping
 OVERLAP_WORK = 1 << 20
 
 
 @dataclass(frozen=True)
 class View:
-    """An array in memory. ``strides``: in elements; ``address``: of the first element; ``host``: in the machine's
-    memory rather than the GPU's; ``origin``: the array itself; ``device``: the index of its GPU, where known."""
+    """An array in memory. ``strides``: in elements; ``address``: of the first element; ``host``: whether it is in host
+    memory; ``origin``: the user's array object; ``device``: the index of its GPU, None if unknown."""
 
     origin: Any
     address: int
@@ -35,7 +35,7 @@ class View:
 
     @property
     def span(self) -> tuple[int, int]:
-        """First byte, and one past the last."""
+        """Addresses of the first byte and of the byte after the last."""
         if 0 in self.shape:
             return self.address, self.address
         ends = [(n - 1) * s * self.dtype.bytes for n, s in zip(self.shape, self.strides, strict=True)]
@@ -44,12 +44,12 @@ class View:
 
 
 #: PyTorch names its types as NumPy and ml_dtypes do
-_TORCH = {f"torch.{kind.numpy.name}": kind for kind in DTYPES.values()}
+_TORCH = {kind.torch: kind for kind in DTYPES.values()}
 
 
 def _numpy(x: Any, argument: str) -> View:
     if isinstance(x, np.ma.MaskedArray):
-        raise _masked(argument, f"{argument}.filled(value) or {argument}.data")
+        raise _masked_array_error(argument, f"{argument}.filled(value) or {argument}.data")
     kind = from_numpy(x.dtype, argument)
     strides = tuple(s // kind.bytes for s in x.strides)
     if any(s % kind.bytes for s in x.strides):
@@ -57,7 +57,7 @@ def _numpy(x: Any, argument: str) -> View:
     return View(x, x.ctypes.data, x.shape, strides, kind, True, not x.flags.writeable)
 
 
-def _masked(argument: str, instead: str) -> InputError:
+def _masked_array_error(argument: str, instead: str) -> InputError:
     return InputError(f"{argument} is a masked array; masks are not supported: give {instead}")
 
 
@@ -81,24 +81,24 @@ def _torch(x: Any, argument: str) -> View:
 
 
 def is_torch(x: Any) -> bool:
-    """Whether ``x`` is a tensor of PyTorch, of a subclass too."""
+    """Whether ``x`` is a PyTorch tensor or an instance of a subclass."""
     return any(kind.__module__.partition(".")[0] == "torch" for kind in type(x).__mro__)
 
 
-def differentiated(x: Any) -> bool:
-    """Whether PyTorch records operations on ``x``, to differentiate them."""
+def records_gradient(x: Any) -> bool:
+    """Whether PyTorch records operations on ``x`` for automatic differentiation."""
     torch = sys.modules.get("torch")  # loaded wherever there is a tensor; a plain import costs calls 0.3 µs
     return torch is not None and getattr(x, "requires_grad", False) and torch.is_grad_enabled()
 
 
-def direct(x: Any) -> bool:
-    """Whether the memory of a tensor has its values, and no gradient with respect to it is expected."""
-    return bool(x.data_ptr()) and not x.is_neg() and not (x.requires_grad and differentiated(x))
+def is_plain_tensor(x: Any) -> bool:
+    """Whether a PyTorch tensor's memory holds its values (no negative bit, not fake) and no gradient is recorded."""
+    return bool(x.data_ptr()) and not x.is_neg() and not (x.requires_grad and records_gradient(x))
 
 
 def require_no_gradient(x: Any, argument: str) -> None:
-    """InputError: PyTorch would expect a gradient of the result with respect to ``x``."""
-    if differentiated(x):
+    """Raises InputError if PyTorch records gradients with respect to ``x``."""
+    if records_gradient(x):
         raise InputError(
             f"{argument} requires a gradient, which results of ptxgen do not have; call inside"
             f" torch.no_grad(), or give {argument}.detach()"
@@ -108,42 +108,45 @@ def require_no_gradient(x: Any, argument: str) -> None:
 def _interface(x: Any, argument: str) -> View:
     facts = x.__cuda_array_interface__
     if facts.get("mask") is not None:
-        raise _masked(argument, "an array without a mask")
+        raise _masked_array_error(argument, "an array without a mask")
     kind = from_numpy(np.dtype(facts["typestr"]), argument)
     shape = tuple(facts["shape"])
-    raw = facts.get("strides")
+    device_memory = facts.get("strides")
     strides = (
-        tuple(s // kind.bytes for s in raw)
-        if raw
+        tuple(s // kind.bytes for s in device_memory)
+        if device_memory
         else tuple(int(np.prod(shape[i + 1 :], dtype=np.int64)) for i in range(len(shape)))
     )
     device = getattr(getattr(x, "device", None), "id", None)  # CuPy's
     return View(x, facts["data"][0], shape, strides, kind, False, bool(facts["data"][1]), device)
 
 
-def on_host(v: View) -> np.ndarray[Any, Any]:
-    """The same memory as a NumPy array. Of types that PyTorch cannot hand to NumPy the bits are taken."""
+def as_numpy(v: View) -> np.ndarray[Any, Any]:
+    """A NumPy array on the same memory. Types that PyTorch cannot convert to NumPy are reinterpreted from their
+    bits."""
     if isinstance(v.origin, np.ndarray):
         return v.origin
     x = v.origin.detach()
-    if v.dtype.name in ("bf16", "e4m3", "e5m2"):
+    if not v.dtype.native_numpy:
         x = x.view(getattr(importlib.import_module("torch"), f"int{8 * v.dtype.bytes}"))
     found: np.ndarray[Any, Any] = x.numpy().view(v.dtype.numpy)
     return found
 
 
-def view(x: Any, argument: str, items: bool = False) -> View:
-    """``x`` as a View of two dimensions, or with ``items`` of three. InputError, ShapeError, DtypeError: it is none, or
-    not a matrix."""
+def view(x: Any, argument: str, batched: bool = False) -> View:
+    """``x`` as a View of two dimensions, or also of three (batch first) if ``batched``.
+
+    InputError, DtypeError: ``x`` is no supported array. ShapeError: it has another number of dimensions.
+    """
     out = tensor(x, argument)
-    if len(out.shape) not in ((2, 3) if items else (2,)):
-        allowed = "2, or 3 with items first" if items else "2"
+    if len(out.shape) not in ((2, 3) if batched else (2,)):
+        allowed = "2, or 3 with the batch first" if batched else "2"
         raise ShapeError(f"{argument} has {len(out.shape)} dimensions, shape {out.shape}; it must have {allowed}")
     return out
 
 
 def tensor(x: Any, argument: str) -> View:
-    """``x`` as a View of any number of dimensions. InputError, ShapeError, DtypeError: it is none."""
+    """``x`` as a View of any number of dimensions. InputError, ShapeError, DtypeError: ``x`` is no supported array."""
     reader: Callable[[Any, str], View]
     if isinstance(x, np.ndarray):
         reader = _numpy
@@ -156,9 +159,11 @@ def tensor(x: Any, argument: str) -> View:
     return reader(x, argument)
 
 
-def raw(x: Any, argument: str) -> tuple[int, int]:
-    """(address, bytes) of a contiguous, writable array on the driver's GPU, of any type. InputError, DeviceError: it is
-    none."""
+def device_memory(x: Any, argument: str) -> tuple[int, int]:
+    """(address, size in bytes) of a contiguous, writable array of any type on the driver's GPU.
+
+    InputError, DeviceError: ``x`` is no such array.
+    """
     torch = type(x).__module__.startswith("torch")
     facts = None if torch else getattr(x, "__cuda_array_interface__", None)
     if facts is None and (not torch or x.device.type != "cuda"):
@@ -179,8 +184,9 @@ def raw(x: Any, argument: str) -> tuple[int, int]:
     return int(facts["data"][0]), size * math.prod(shape)
 
 
-def stored(v: View) -> tuple[str, int] | None:
-    """(``N`` if rows are contiguous or ``T`` if columns are, leading dimension), or None if neither is; of an item."""
+def matrix_layout(v: View) -> tuple[str, int] | None:
+    """(``N`` if rows are contiguous, ``T`` if columns are, and the leading dimension) of each matrix; None: neither
+    is."""
     (rows, columns), (down, along) = v.shape[-2:], v.strides[-2:]
     if rows == 0 or columns == 0:
         return "N", 0
@@ -192,14 +198,14 @@ def stored(v: View) -> tuple[str, int] | None:
 
 
 def overlap(x: View, y: View) -> bool:
-    """Whether two arrays in one memory share a byte. Arrays whose elements alternate do not."""
+    """Whether two arrays share a byte. Arrays whose elements interleave without a common byte do not."""
     if 0 in (*x.shape, *y.shape) or x.span[1] <= y.span[0] or y.span[1] <= x.span[0]:
         return False
-    return _share(_addresses(x), _addresses(y))
+    return _shares_memory(_addresses(x), _addresses(y))
 
 
 def overlaps_itself(v: View) -> bool:
-    """Whether two elements of an array share memory."""
+    """Whether two elements of one array share a byte."""
     if 0 in v.shape:
         return False
     reach = 1
@@ -208,15 +214,15 @@ def overlaps_itself(v: View) -> bool:
             break
         reach += stride * (n - 1)
     else:
-        return False  # each axis steps over all that the shorter strides reach
-    # of two elements at one address, the indices differ along some axis; what matters is the difference
+        return False  # each stride exceeds the extent of all shorter strides together
+    # two elements at one address differ in their index along some axis: compare each axis' first slice with the rest
     x = _addresses(v)
     axes = [np.moveaxis(x, axis, 0) for axis in range(x.ndim)]
-    return any(_share(along[:1], along[1:]) for along in axes)
+    return any(_shares_memory(along[:1], along[1:]) for along in axes)
 
 
 def _addresses(v: View) -> np.ndarray[Any, Any]:
-    """An array of NumPy with the addresses of another, which may be in a GPU's memory: it is never read."""
+    """A NumPy array with the addresses of ``v``, which may be GPU memory. Its elements are never read."""
     size = v.dtype.bytes
     facts = {
         "version": 3,
@@ -228,13 +234,13 @@ def _addresses(v: View) -> np.ndarray[Any, Any]:
     return np.asarray(SimpleNamespace(__array_interface__=facts))
 
 
-def _share(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> bool:
+def _shares_memory(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> bool:
     try:
-        return np.shares_memory(x, y, max_work=OVERLAP_WORK)  # type: ignore[arg-type] # any int may be given
+        return np.shares_memory(x, y, max_work=OVERLAP_WORK)  # type: ignore[arg-type] # NumPy accepts any int
     except np.exceptions.TooHardError:
         return True
 
 
-def aligned(address: int) -> int:
+def alignment_of(address: int) -> int:
     """The largest power of two, up to 16, that ``address`` is a multiple of."""
     return min(16, address & -address) if address else 16

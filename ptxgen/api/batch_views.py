@@ -1,4 +1,4 @@
-"""Arrays with items first: how many products they make, and where such a batch is one larger product."""
+"""Batched matrices: batch extents and strides, and the folding of a batch into one larger product."""
 
 from __future__ import annotations
 
@@ -8,48 +8,59 @@ from ptxgen.api.arrays import View
 from ptxgen.errors import ShapeError
 from ptxgen.problem.base import EXTENT_LIMIT
 
-#: stages of an epilogue that tell rows of an item apart, or columns
-BY_ROWS, BY_COLUMNS = {"scale_rows", "bias_row"}, {"scale_rows", "bias_column"}
+#: epilogue operations whose operand depends on the row of an item, and on the column
+ROW_OPERATIONS, COLUMN_OPERATIONS = {"scale_rows", "bias_row"}, {"scale_rows", "bias_column"}
 
 
-def items(a: View, b: View) -> tuple[int, ...]:
-    """The items of a·b: none where both are matrices; one matrix, or a lone item, serves all items of the other.
-    ShapeError: a and b have different numbers of them."""
+def batch_shape(a: View, b: View) -> tuple[int, ...]:
+    """The batch extents of a·b: empty if both are matrices. A matrix or a batch of one is broadcast.
+
+    ShapeError: a and b have different batch extents, neither of them 1.
+    """
     counts = [v.shape[0] for v in (a, b) if len(v.shape) == 3]
     several = {n for n in counts if n != 1}
     if len(several) > 1:
-        raise ShapeError(f"a has {a.shape[0]} items and b {b.shape[0]}; they must have as many, or one of them one")
+        raise ShapeError(
+            f"a has a batch of {a.shape[0]} and b one of {b.shape[0]}; they must be equal, or one of them 1"
+        )
     return (several.pop() if several else 1,) if counts else ()
 
 
-def between(v: View) -> int:
-    """Elements from one item to the next; 0 where there is one for all."""
+def batch_stride(v: View) -> int:
+    """Elements between two matrices of a batch; 0 if one matrix serves the whole batch."""
     return v.strides[0] if len(v.shape) == 3 and v.shape[0] != 1 else 0
 
 
 def transposed(v: View) -> View:
-    """The transpose, of each item."""
+    """The transpose of each matrix."""
     return replace(v, shape=(*v.shape[:-2], *v.shape[:-3:-1]), strides=(*v.strides[:-2], *v.strides[:-3:-1]))
 
 
-def folded(a: View, b: View, c: View, stages: tuple[str, ...]) -> tuple[View, View, View]:
-    """The same product with the items' rows (or columns) one below the other, where the other operand is one for all
-    and nothing tells the rows of different items apart; else what was given."""
+def fold_batch(a: View, b: View, c: View, stages: tuple[str, ...]) -> tuple[View, View, View]:
+    """The same product with the rows (or columns) of the whole batch in one matrix; else the arguments unchanged.
+
+    Folding needs one operand that serves the whole batch, and no epilogue operation that depends on the folded index.
+    """
     if len(c.shape) == 3 and c.shape[0] > 1:
-        if not between(b) and not BY_ROWS & set(stages) and (rows := (_stacked(a), _stacked(c))) and all(rows):
-            return rows[0] or a, _one(b), rows[1] or c
-        columns = _stacked(transposed(b)), _stacked(transposed(c))
-        if not between(a) and not BY_COLUMNS & set(stages) and all(columns):
-            return _one(a), transposed(columns[0] or b), transposed(columns[1] or c)
+        if (
+            not batch_stride(b)
+            and not ROW_OPERATIONS & set(stages)
+            and (rows := (_stack_rows(a), _stack_rows(c)))
+            and all(rows)
+        ):
+            return rows[0] or a, _single_matrix(b), rows[1] or c
+        columns = _stack_rows(transposed(b)), _stack_rows(transposed(c))
+        if not batch_stride(a) and not COLUMN_OPERATIONS & set(stages) and all(columns):
+            return _single_matrix(a), transposed(columns[0] or b), transposed(columns[1] or c)
     return a, b, c
 
 
-def _one(v: View) -> View:
+def _single_matrix(v: View) -> View:
     return replace(v, shape=v.shape[-2:], strides=v.strides[-2:])
 
 
-def _stacked(v: View) -> View | None:
-    """The rows of all items as one matrix, if they are equally far apart and contiguous."""
+def _stack_rows(v: View) -> View | None:
+    """The rows of the whole batch as one matrix; None: they are not contiguous with one stride."""
     if len(v.shape) != 3:
         return None
     (count, rows, columns), (item, row, along) = v.shape, v.strides

@@ -1,4 +1,4 @@
-"""Convolutions as users call them from Python, and their gradients."""
+"""``conv1d``, ``conv2d``, ``conv3d`` and the gradients of ``conv2d`` on user arrays."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Any
 import numpy as np
 
 from ptxgen.api import launch_cache
-from ptxgen.api.arrays import View, aligned, direct, on_host, tensor
-from ptxgen.api.conv_layouts import FILTERS, LAYOUTS, Extents, Window, inverse
+from ptxgen.api.arrays import View, alignment_of, as_numpy, is_plain_tensor, tensor
+from ptxgen.api.conv_layouts import FILTERS, LAYOUTS, ConvArguments, Extents, inverse
 from ptxgen.arguments import flag, plain, shown, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.lowering.lower import lower
-from ptxgen.problem.base import EPILOGUE, OUT
+from ptxgen.problem.base import EPILOGUE_OPS, OUT_DTYPES
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.dtypes import ALLOWED
 from ptxgen.runtime.runner import Runner
 
-ACTIVATIONS = EPILOGUE[-1]
-#: direction -> names of the two operands, what they are, what the result is
-PARTS = {
+ACTIVATIONS = EPILOGUE_OPS[-1]
+#: direction -> argument names of the two operands, their roles, the role of the result
+ROLES = {
     "forward": (("images", "filters"), ("images", "filters"), "results"),
     "input_grad": (("grads", "filters"), ("results", "filters"), "images"),
     "weight_grad": (("images", "grads"), ("images", "results"), "filters"),
 }
-#: the problem's names of the alignment of each
-ALIGNED = {"images": "aligned_input", "filters": "aligned_filter", "results": "aligned_output"}
+#: role -> the problem's field for the alignment
+ALIGNMENT_FIELDS = {"images": "aligned_input", "filters": "aligned_filter", "results": "aligned_output"}
 
 
 def conv2d(
@@ -47,24 +47,25 @@ def conv2d(
     deterministic: bool = False,
     workspace: Any = None,
 ) -> Any:
-    """activation(images * filters + bias + residual), as an array like ``images``: each filter slides over each image,
-    and a result is the sum of products of what it covers (no filter is turned over).
+    """activation(images ⋆ filters + bias + residual) as an array of the same library as ``images``; ⋆ is
+    cross-correlation (filters are not mirrored).
 
-    ``layout`` names the axes of images and results: NCHW, NHWC or CHWN. ``filter_layout`` those of filters: KCRS, KRSC
-    or CRSK, by default the one that goes with it; C is the channels of one of ``groups``. Arrays whose elements lie in
-    memory as another of these layouts has them (PyTorch's channels_last) are read as they are; others are copied first.
+    ``layout`` names the axes of images and results: NCHW, NHWC or CHWN. ``filter_layout`` names those of filters: KCRS,
+    KRSC or CRSK (default: the one that matches ``layout``), where C counts the channels of one of ``groups``. An array
+    whose memory has the order of another of these layouts (PyTorch's channels_last, for example) is read without a
+    copy; other arrays are copied first.
 
-    ``stride``, ``dilation``: one integer, or (height, width). ``padding``: likewise, or a pair (begin, end) for each;
-    ``same``: as many results as pixels divided by the stride, rounded up, an odd pixel at the end; ``valid``: none.
-    ``bias``: K elements, one a filter, of the result's type, or float32 to 8 bits; ``residual``: like the result;
-    ``activation``: relu, gelu (the form with tanh) or silu; types, ``out``, ``compute``, ``deterministic``,
-    ``workspace``, devices and streams: as for ``gemm``.
+    ``stride``, ``dilation``: one integer, or (height, width). ``padding``: likewise, or a pair (begin, end) for each
+    axis; ``same``: ceil(extent / stride) results, an odd pixel at the end; ``valid``: none. ``bias``: K elements (one
+    per filter) of the result's dtype, float32 for results of 8 bits. ``residual``: shape and dtype of the result.
+    ``activation``: relu, gelu (the tanh form) or silu. Dtypes, ``out``, ``compute``, ``deterministic``, ``workspace``,
+    devices and streams: as for ``gemm``.
 
     ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule.
     """
-    window = (2, stride, padding, dilation, groups, layout, filter_layout)
+    arguments = (2, stride, padding, dilation, groups, layout, filter_layout)
     return _call(
-        "forward", images, filters, None, window, out, compute, deterministic, bias, residual, activation, workspace
+        "forward", images, filters, None, arguments, out, compute, deterministic, bias, residual, activation, workspace
     )
 
 
@@ -86,10 +87,10 @@ def conv1d(
     deterministic: bool = False,
     workspace: Any = None,
 ) -> Any:
-    """As ``conv2d``, along one axis: layouts NCW, NWC, CWN, filters KCS, KSC, CSK."""
-    window = (1, stride, padding, dilation, groups, layout, filter_layout)
+    """``conv2d`` with one spatial axis: layouts NCW, NWC, CWN; filters KCS, KSC, CSK."""
+    arguments = (1, stride, padding, dilation, groups, layout, filter_layout)
     return _call(
-        "forward", images, filters, None, window, out, compute, deterministic, bias, residual, activation, workspace
+        "forward", images, filters, None, arguments, out, compute, deterministic, bias, residual, activation, workspace
     )
 
 
@@ -111,10 +112,10 @@ def conv3d(
     deterministic: bool = False,
     workspace: Any = None,
 ) -> Any:
-    """As ``conv2d``, along three axes: layouts NCDHW, NDHWC, CDHWN, filters KCTRS, KTRSC, CTRSK."""
-    window = (3, stride, padding, dilation, groups, layout, filter_layout)
+    """``conv2d`` with three spatial axes: layouts NCDHW, NDHWC, CDHWN; filters KCTRS, KTRSC, CTRSK."""
+    arguments = (3, stride, padding, dilation, groups, layout, filter_layout)
     return _call(
-        "forward", images, filters, None, window, out, compute, deterministic, bias, residual, activation, workspace
+        "forward", images, filters, None, arguments, out, compute, deterministic, bias, residual, activation, workspace
     )
 
 
@@ -134,11 +135,11 @@ def conv2d_input_grad(
     deterministic: bool = False,
     workspace: Any = None,
 ) -> Any:
-    """The gradient of ``conv2d`` with respect to its images, of shape ``input_shape``, from that of its results
-    (a transposed convolution of ``grads``). Axes, options, types and errors as for ``conv2d``."""
-    window = (2, stride, padding, dilation, groups, layout, filter_layout)
+    """The gradient of ``conv2d`` with respect to its images, of shape ``input_shape``: a transposed convolution of
+    ``grads``, the gradient with respect to its results. Axes, options, dtypes and errors: as for ``conv2d``."""
+    arguments = (2, stride, padding, dilation, groups, layout, filter_layout)
     shape = _extents(input_shape, "input_shape")
-    return _call("input_grad", grads, filters, shape, window, out, compute, deterministic, workspace=workspace)
+    return _call("input_grad", grads, filters, shape, arguments, out, compute, deterministic, workspace=workspace)
 
 
 def conv2d_weight_grad(
@@ -157,11 +158,11 @@ def conv2d_weight_grad(
     deterministic: bool = False,
     workspace: Any = None,
 ) -> Any:
-    """The gradient of ``conv2d`` with respect to its filters, of shape ``filter_shape``, from its images and the
-    gradient of its results. Axes, options, types and errors as for ``conv2d``."""
-    window = (2, stride, padding, dilation, groups, layout, filter_layout)
+    """The gradient of ``conv2d`` with respect to its filters, of shape ``filter_shape``, from its images and
+    ``grads``, the gradient with respect to its results. Axes, options, dtypes and errors: as for ``conv2d``."""
+    arguments = (2, stride, padding, dilation, groups, layout, filter_layout)
     shape = _extents(filter_shape, "filter_shape")
-    return _call("weight_grad", images, grads, shape, window, out, compute, deterministic, workspace=workspace)
+    return _call("weight_grad", images, grads, shape, arguments, out, compute, deterministic, workspace=workspace)
 
 
 # ---- from arguments to a launch
@@ -172,7 +173,7 @@ def _call(
     a: Any,
     b: Any,
     shape: tuple[int, ...] | None,
-    window: tuple[Any, ...],
+    arguments: tuple[Any, ...],
     out: Any,
     compute: str | None,
     deterministic: bool,
@@ -182,36 +183,36 @@ def _call(
     workspace: Any = None,
 ) -> Any:
     try:
-        hash(window)
+        hash(arguments)
     except TypeError:  # lists and arrays
-        window = plain(window)
-    key = _key(direction, a, b, shape, window, compute, deterministic, bias, residual, activation)
-    ready = launch_cache.prepared(key) if key is not None and out is None else None
-    if ready is not None and workspace is not launch_cache.SIZE:
-        go, make, bound = ready
+        arguments = plain(arguments)
+    key = _key(direction, a, b, shape, arguments, compute, deterministic, bias, residual, activation)
+    ready = launch_cache.cached(key) if key is not None and out is None else None
+    if ready is not None and workspace is not launch_cache.QUERY_SIZE:
+        launch, make, bound = ready
         result = make(a)
-        more = () if bias is None else (bias.data_ptr(),)
+        epilogue_args = () if bias is None else (bias.data_ptr(),)
         if residual is not None:
-            more = (*more, residual.data_ptr())
-        own = None if workspace is None else _workspace(workspace, bound, PARTS[direction][0], a, b, result)
-        go(a.data_ptr(), b.data_ptr(), result.data_ptr(), launch_cache.stream_of(a), more, own)
+            epilogue_args = (*epilogue_args, residual.data_ptr())
+        own = None if workspace is None else _workspace(workspace, bound, ROLES[direction][0], a, b, result)
+        launch(a.data_ptr(), b.data_ptr(), result.data_ptr(), launch_cache.current_stream(a), epilogue_args, own)
         return result
-    window, shape = plain(window), plain(shape)  # a key has numbers: what else holds a number may change it
+    arguments, shape = plain(arguments), plain(shape)  # the key must hold numbers, not objects whose value may change
     key = (
         None
         if out is not None
-        else _key(direction, a, b, shape, window, compute, deterministic, bias, residual, activation)
+        else _key(direction, a, b, shape, arguments, compute, deterministic, bias, residual, activation)
     )
     with launch_cache.lock:
         compute = word("compute", "" if compute is None else compute)
         deterministic = flag("deterministic", deterministic)
-        return _first(
+        return _slow_path(
             key,
             direction,
             a,
             b,
             shape,
-            Window(*window).settled(),
+            ConvArguments(*arguments).resolved(),
             out,
             compute,
             deterministic,
@@ -223,14 +224,14 @@ def _call(
 
 
 def _workspace(workspace: Any, bound: Runner, names: tuple[str, str], a: Any, b: Any, out: Any) -> int | None:
-    return launch_cache.workspace_of(workspace, bound, **dict(zip((*names, "out"), (a, b, out), strict=True)))
+    return launch_cache.workspace_address(workspace, bound, **dict(zip((*names, "out"), (a, b, out), strict=True)))
 
 
 def _extents(shape: Any, argument: str) -> tuple[int, ...]:
     try:
         return tuple(shape)
     except TypeError:
-        raise ShapeError(f"{argument} is {shown(shape)}; it must be a shape, one integer an axis") from None
+        raise ShapeError(f"{argument} is {shown(shape)}; it must be a shape: one integer per axis") from None
 
 
 def _key(
@@ -238,21 +239,21 @@ def _key(
     a: Any,
     b: Any,
     shape: Any,
-    window: Any,
+    arguments: Any,
     compute: Any,
     deterministic: bool,
     bias: Any,
     residual: Any,
     activation: Any,
 ) -> Any:
-    """What decides how PyTorch tensors are convolved, cheap to make. None: other arrays, and tensors whose checks
-    depend on more than that."""
+    """The launch cache key of a call on PyTorch tensors. None: other arrays, and tensors whose checks depend on more
+    than the key holds."""
     try:
-        if not all(x is None or direct(x) for x in (a, b, bias, residual)):
+        if not all(x is None or is_plain_tensor(x) for x in (a, b, bias, residual)):
             return None
         made = (
             direction,
-            window,
+            arguments,
             shape,
             compute,
             deterministic,
@@ -277,13 +278,13 @@ def _key(
     return made
 
 
-def _first(
+def _slow_path(
     key: Any,
     direction: str,
     a: Any,
     b: Any,
     shape: tuple[int, ...] | None,
-    window: Window,
+    arguments: ConvArguments,
     out: Any,
     compute: str,
     deterministic: bool,
@@ -292,14 +293,15 @@ def _first(
     activation: str | None,
     workspace: Any,
 ) -> Any:
-    """The whole way: checks, selection, generation, launch; remembered under ``key`` where the next call can use it."""
-    names, whats, made = PARTS[direction]
+    """Checks the arguments, selects, generates and launches; stores the launch under ``key`` if later calls can use
+    it."""
+    names, roles, made = ROLES[direction]
     views = tensor(a, names[0]), tensor(b, names[1])
-    _agree(*views, *names)
+    _check_operands(*views, *names)
     launch_cache.require_driver(views[0])
-    extents = {what: window.extents(what, v.shape, name) for what, v, name in zip(whats, views, names, strict=True)}
+    extents = {role: arguments.extents(role, v.shape, name) for role, v, name in zip(roles, views, names, strict=True)}
     if shape is not None:
-        extents[made] = window.extents(made, shape, "input_shape" if made == "images" else "filter_shape")
+        extents[made] = arguments.extents(made, shape, "input_shape" if made == "images" else "filter_shape")
     given = None if out is None else tensor(out, "out")
     fields: dict[str, Any] = {
         "direction": direction,
@@ -307,107 +309,111 @@ def _first(
         "compute": compute,
         "deterministic": deterministic,
         "out": given.dtype.name if given is not None else "",
-        "epilogue": _stages(bias, residual, activation),
+        "epilogue": _epilogue(bias, residual, activation),
     }
-    if given is not None and given.dtype.name not in OUT[views[0].dtype.name]:
-        allowed = " or ".join(OUT[views[0].dtype.name])
+    if given is not None and given.dtype.name not in OUT_DTYPES[views[0].dtype.name]:
+        allowed = " or ".join(OUT_DTYPES[views[0].dtype.name])
         raise DtypeError(f"out is {given.dtype}; with {names[0]} of {views[0].dtype} it must be {allowed}")
-    layout, filters = _layouts(window, {made: given, **dict(zip(whats, views, strict=True))})
+    layout, filters = _layouts(arguments, {made: given, **dict(zip(roles, views, strict=True))})
     memory = {"images": layout, "results": layout, "filters": filters}
     if not views[0].host:
         launch_cache.require_device(**dict(zip(names, views, strict=True)))
-        packed = [_packed(window, what, v, memory[what]) for what, v in zip(whats, views, strict=True)]
-        fields |= {ALIGNED[what]: aligned(v.address) for what, v in zip(whats, packed, strict=True)}
+        packed = [_pack(arguments, role, v, memory[role]) for role, v in zip(roles, views, strict=True)]
+        fields |= {ALIGNMENT_FIELDS[role]: alignment_of(v.address) for role, v in zip(roles, packed, strict=True)}
         written = [v for v in (given, None if residual is None else tensor(residual, "residual")) if v is not None]
-        fields[ALIGNED[made]] = min([16, *(aligned(v.address) for v in written)])  # a residual is read as C is written
-    problem = _problem(window, extents, layout=layout, filters=filters, **fields)
-    _require(window, problem, extents, dict(zip(whats, names, strict=True)))
-    if 0 not in _shape(window, problem, made):
+        fields[ALIGNMENT_FIELDS[made]] = min(
+            [16, *(alignment_of(v.address) for v in written)]
+        )  # the epilogue loads the residual with the vector width of the stores
+    problem = _problem(arguments, extents, layout=layout, filters=filters, **fields)
+    _check_result_shape(arguments, problem, extents, dict(zip(roles, names, strict=True)))
+    if 0 not in _shape(arguments, problem, made):
         _ = lower(problem)  # ShapeError, before memory for the result is allocated
-    make = _maker(window, problem, made, memory[made], a)
+    make = _result_factory(arguments, problem, made, memory[made], a)
     result = make(a) if out is None else out
     target = tensor(result, "out")
-    _fits(window, problem, made, target, **dict(zip(names, views, strict=True)))
-    more = _more(window, problem, bias, residual, target)
-    launch_cache.require_own(target, **dict(zip(names, views, strict=True)), **more)
-    if target.host and (size := launch_cache.host_workspace(workspace)) is not None:
+    _check_out(arguments, problem, made, target, **dict(zip(names, views, strict=True)))
+    epilogue_args = _epilogue_args(arguments, problem, bias, residual, target)
+    launch_cache.require_disjoint(target, **dict(zip(names, views, strict=True)), **epilogue_args)
+    if target.host and (size := launch_cache.refuse_host_workspace(workspace)) is not None:
         return size
     if 0 in target.shape:
-        return result if workspace is not launch_cache.SIZE else 0
+        return result if workspace is not launch_cache.QUERY_SIZE else 0
     if target.host:
-        _host(problem, *views, target, tuple(more.values()))
+        _compute_on_host(problem, *views, target, tuple(epilogue_args.values()))
         return result
     launch_cache.require_device(out=target)
-    bound = launch_cache.runner(problem)
-    if workspace is launch_cache.SIZE:
+    bound = launch_cache.runner_for(problem)
+    if workspace is launch_cache.QUERY_SIZE:
         return bound.launch.workspace
     own = _workspace(workspace, bound, names, a, b, result)
-    go = launch_cache.launcher(bound)
-    addresses = tuple(v.address for v in more.values())
-    go(packed[0].address, packed[1].address, target.address, launch_cache.stream_of(a), addresses, own)
+    launch = launch_cache.make_launch(bound)
+    addresses = tuple(v.address for v in epilogue_args.values())
+    launch(packed[0].address, packed[1].address, target.address, launch_cache.current_stream(a), addresses, own)
     if key is not None and packed[0] is views[0] and packed[1] is views[1]:
-        launch_cache.remember(key, go, make, bound)
+        launch_cache.store(key, launch, make, bound)
     return result
 
 
-def _agree(a: View, b: View, name_a: str, name_b: str) -> None:
+def _check_operands(a: View, b: View, name_a: str, name_b: str) -> None:
+    """DtypeError, InputError: the operands do not fit together."""
     if a.dtype is not b.dtype:
         raise DtypeError(f"{name_a} is {a.dtype} and {name_b} is {b.dtype}; they must be the same")
-    if a.dtype.name not in OUT:
+    if a.dtype.name not in OUT_DTYPES:
         raise DtypeError(f"{name_a} and {name_b} have dtype {a.dtype.numpy}; it must be one of {ALLOWED}")
     if a.host != b.host:
-        raise InputError(f"{name_a} and {name_b} must be in the same memory: both the host's, or both the GPU's")
+        raise InputError(f"{name_a} and {name_b} must be in the same memory: both in host memory, or both on the GPU")
 
 
-def _stages(bias: Any, residual: Any, activation: str | None) -> str:
+def _epilogue(bias: Any, residual: Any, activation: str | None) -> str:
+    """The operations of ``Conv.epilogue`` that the arguments ask for."""
     if activation is not None:
         word("activation", activation, ACTIVATIONS)
     some = ("bias" if bias is not None else "", "residual" if residual is not None else "", activation or "")
     return ",".join(stage for stage in some if stage)
 
 
-def _layouts(window: Window, arrays: dict[str, View | None]) -> tuple[str, str]:
-    """The layouts to compute in: on a GPU those of the arrays' memory, of ``out`` before the others; on the host those
-    that the axes are named by, for it is packed copies that go to the device."""
-    own = LAYOUTS[window.dims][str(window.layout)], FILTERS[window.dims][str(window.filters)]
+def _layouts(arguments: ConvArguments, arrays: dict[str, View | None]) -> tuple[str, str]:
+    """The (image, filter) layouts to compute in. On a GPU: those that the arrays have in memory, ``out`` first. Host
+    arrays are copied, packed, in the layouts of the arguments."""
+    own = LAYOUTS[arguments.dims][str(arguments.layout)], FILTERS[arguments.dims][str(arguments.filters)]
     found: dict[bool, str] = {}
-    for nth, (what, v) in enumerate(arrays.items()):
+    for nth, (role, v) in enumerate(arrays.items()):
         if v is None or v.host:
             continue
-        stored = window.stored(what, v)
+        stored = arguments.memory_layout(role, v)
         if stored is None and nth == 0:
-            raise ShapeError(
-                f"out has strides {v.strides}; its elements must lie side by side, in the order of a layout"
-            )
+            raise ShapeError(f"out has strides {v.strides}; its elements must be contiguous in the order of a layout")
         if stored is not None:
-            found.setdefault(what == "filters", stored)
+            found.setdefault(role == "filters", stored)
     return found.get(False, own[0]), found.get(True, own[1])
 
 
-def _problem(window: Window, extents: dict[str, Extents], **fields: Any) -> Conv:
-    """The problem that the arguments name. What of its extents no operand has is what a given shape says."""
+def _problem(arguments: ConvArguments, extents: dict[str, Extents], **fields: Any) -> Conv:
+    """The problem that the arguments describe. ShapeError: channels, filters and groups do not fit together."""
     images, filters = extents.get("images"), extents.get("filters")
     assert images is not None and filters is not None  # noqa: PT018 a gradient's shape is required
-    if filters["c"] * window.groups != images["c"]:
+    if filters["c"] * arguments.groups != images["c"]:
         raise ShapeError(
-            f"filters have {filters['c']} channels and groups is {window.groups}; they must make"
+            f"filters have {filters['c']} channels and groups is {arguments.groups}; their product must be"
             f" {images['c']}, the channels of images"
         )
     fields.update({letter: images[letter] for letter in "ncdhw"}, **{letter: filters[letter] for letter in "ktrs"})
     return Conv(
-        stride=window.stride,
-        padding=window.pads(images, filters),
-        dilation=window.dilation,
-        groups=window.groups,
+        stride=arguments.stride,
+        padding=arguments.padding_pairs(images, filters),
+        dilation=arguments.dilation,
+        groups=arguments.groups,
         **fields,
     )
 
 
-def _require(window: Window, problem: Conv, extents: dict[str, Extents], names: dict[str, str]) -> None:
-    """ShapeError: gradients of results are of another shape than results."""
+def _check_result_shape(
+    arguments: ConvArguments, problem: Conv, extents: dict[str, Extents], names: dict[str, str]
+) -> None:
+    """ShapeError: ``grads`` has another shape than the results of these images and filters."""
     if "results" in names:
         want = {**problem.extents("y")}
-        letters = window.letters("results")
+        letters = arguments.axes("results")
         found = extents["results"]
         if any(found[i] != want[i] for i in want):
             has, told = (tuple(shape[i] for i in letters) for shape in (found, want))
@@ -417,90 +423,98 @@ def _require(window: Window, problem: Conv, extents: dict[str, Extents], names: 
             )
 
 
-def _shape(window: Window, problem: Conv, what: str) -> tuple[int, ...]:
-    found = problem.extents({"images": "x", "filters": "w", "results": "y"}[what])
-    return tuple(found[letter] for letter in window.letters(what))
+def _shape(arguments: ConvArguments, problem: Conv, role: str) -> tuple[int, ...]:
+    """The shape of the array with this role, in the user's layout."""
+    found = problem.extents({"images": "x", "filters": "w", "results": "y"}[role])
+    return tuple(found[letter] for letter in arguments.axes(role))
 
 
-def _maker(window: Window, problem: Conv, made: str, memory: str, like: Any) -> Callable[[Any], Any]:
-    """What makes a result for operands like ``like``, with elements in memory as ``memory`` has them."""
-    order = window.order(made, memory)
-    shape = _shape(window, problem, made)
+def _result_factory(arguments: ConvArguments, problem: Conv, made: str, memory: str, like: Any) -> Callable[[Any], Any]:
+    """A function that allocates a result in the library of ``like``, with the memory layout ``memory``."""
+    order = arguments.axis_permutation(made, memory)
+    shape = _shape(arguments, problem, made)
     stored, back = tuple(shape[i] for i in order), inverse(order)
-    turned, kind = back != tuple(range(len(back))), problem.output
+    permuted, kind = back != tuple(range(len(back))), problem.output
 
     def make(x: Any) -> Any:
-        y = launch_cache.empty(x, stored, kind)
-        return y if not turned else y.permute(back) if hasattr(y, "permute") else y.transpose(back)
+        y = launch_cache.empty_array(x, stored, kind)
+        return y if not permuted else y.permute(back) if hasattr(y, "permute") else y.transpose(back)
 
     def quick(x: Any) -> Any:
         y = x.new_empty(stored, dtype=named)
-        return y.permute(back) if turned else y
+        return y.permute(back) if permuted else y
 
     named = launch_cache.torch_dtype(like, kind)
     return make if named is None else quick
 
 
-def _fits(window: Window, problem: Conv, made: str, out: View, **operands: View) -> None:
-    want = _shape(window, problem, made)
+def _check_out(arguments: ConvArguments, problem: Conv, made: str, out: View, **operands: View) -> None:
+    """ShapeError, InputError: out does not fit the problem."""
+    want = _shape(arguments, problem, made)
     if out.shape != want:
-        raise ShapeError(f"out has shape {out.shape}; it must be {want}, {window.letters(made).upper()}")
+        raise ShapeError(f"out has shape {out.shape}; it must be {want}, {arguments.axes(made).upper()}")
     if out.host != next(iter(operands.values())).host:
         raise InputError(f"out must be in the same memory as {' and '.join(operands)}")
 
 
-def _more(window: Window, problem: Conv, bias: Any, residual: Any, out: View) -> dict[str, View]:
-    """What the epilogue reads, in the order of the problem's. ShapeError, DtypeError, InputError: it does not fit."""
+def _epilogue_args(arguments: ConvArguments, problem: Conv, bias: Any, residual: Any, out: View) -> dict[str, View]:
+    """The operands of the epilogue by name. ShapeError, DtypeError, InputError: one does not fit the problem."""
     found = {}
     for name, x, want in (("bias", bias, (problem.k,)), ("residual", residual, out.shape)):
         if x is None:
             continue
         v = tensor(x, name)
         if v.shape != want:
-            what = "one a filter" if name == "bias" else "like the result"
-            raise ShapeError(f"{name} has shape {v.shape}; it must have {want}, {what}")
-        if v.dtype is not (kind := problem.read_type(name)):
-            raise DtypeError(f"{name} is {v.dtype}; it must be {kind}, beside results in {out.dtype}")
+            rule = "one per filter" if name == "bias" else "like the result"
+            raise ShapeError(f"{name} has shape {v.shape}; it must have {want}, {rule}")
+        if v.dtype is not (kind := problem.epilogue_operand_dtype(name)):
+            raise DtypeError(f"{name} is {v.dtype}; it must be {kind} where the results are {out.dtype}")
         if v.host != out.host:
             raise InputError(f"{name} must be in the same memory as images and filters")
         if not v.host and (
-            problem.k > 1 and v.strides != (1,) if name == "bias" else not _lies(window, "results", v, problem.layout)
+            problem.k > 1 and v.strides != (1,)
+            if name == "bias"
+            else not _is_packed(arguments, "results", v, problem.layout)
         ):
-            rule = "they must lie side by side" if name == "bias" else f"they must lie as out's, {problem.layout}"
+            rule = (
+                "it must be contiguous"
+                if name == "bias"
+                else f"it must have the memory layout of out, {problem.layout}"
+            )
             raise ShapeError(f"{name} has strides {v.strides}, in elements; {rule}")
         found[name] = v
     return found
 
 
-def _lies(window: Window, what: str, v: View, memory: str) -> bool:
-    """Whether an array's elements lie side by side, in the order of ``memory``."""
+def _is_packed(arguments: ConvArguments, role: str, v: View, memory: str) -> bool:
+    """Whether an array is contiguous in the memory layout ``memory``."""
     step = 1
-    for axis in reversed(window.order(what, memory)):
+    for axis in reversed(arguments.axis_permutation(role, memory)):
         if v.shape[axis] != 1 and v.strides[axis] != step:
             return False
         step *= v.shape[axis]
     return True
 
 
-def _packed(window: Window, what: str, v: View, memory: str) -> View:
-    """An operand whose elements lie in memory as ``memory`` has them: itself, or a copy."""
-    if _lies(window, what, v, memory):
+def _pack(arguments: ConvArguments, role: str, v: View, memory: str) -> View:
+    """The operand if it is contiguous in the memory layout ``memory``, else a copy that is."""
+    if _is_packed(arguments, role, v, memory):
         return v
-    order, x = window.order(what, memory), v.origin
+    order, x = arguments.axis_permutation(role, memory), v.origin
     if hasattr(x, "permute"):
-        return tensor(x.permute(order).contiguous().permute(inverse(order)), what)
+        return tensor(x.permute(order).contiguous().permute(inverse(order)), role)
     if not hasattr(x, "transpose"):
-        raise ShapeError(f"{what} has strides {v.strides}; its elements must lie side by side as {memory}")
-    return tensor(x.transpose(order).copy().transpose(inverse(order)), what)
+        raise ShapeError(f"{role} has strides {v.strides}; its elements must be contiguous in the layout {memory}")
+    return tensor(x.transpose(order).copy().transpose(inverse(order)), role)
 
 
-def _host(problem: Conv, a: View, b: View, out: View, more: tuple[View, ...]) -> None:
-    """Host arrays: packed copies go to the device, and the result comes back."""
-    into = on_host(out)
-    first, second, *others = (np.ascontiguousarray(on_host(v)) for v in (a, b, *more))
+def _compute_on_host(problem: Conv, a: View, b: View, out: View, epilogue_args: tuple[View, ...]) -> None:
+    """Copies host arrays to the device, packed, computes there, and copies the result back."""
+    into = as_numpy(out)
+    first, second, *others = (np.ascontiguousarray(as_numpy(v)) for v in (a, b, *epilogue_args))
     shapes = problem.stored
     before = np.empty(shapes[2], into.dtype)
-    done = launch_cache.runner(problem).compute(
+    done = launch_cache.runner_for(problem).compute(
         first.reshape(shapes[0]), second.reshape(shapes[1]), before, 1.0, 0.0, tuple(others)
     )
     into[...] = done.reshape(into.shape)

@@ -1,7 +1,7 @@
-"""The arguments of a convolution, as arrays have them and as a problem has them.
+"""The arguments of a convolution: axes of the arrays, memory layouts, stride, padding and dilation.
 
-A layout names the axes of an array in order. Which of the layouts its elements have in memory is read from its strides,
-so an array that was permuted (PyTorch's channels_last among them) costs nothing.
+A layout names the axes of an array in order. The memory layout of an array is found from its strides, so a permuted
+array (PyTorch's channels_last, for example) needs no copy.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ptxgen.arguments import integer, is_integer, plain, shown, word
 from ptxgen.errors import InputError, ShapeError
 from ptxgen.problem.base import EXTENT_LIMIT
 
-#: by the number of axes that a filter slides along: layouts of arrays, and what a problem calls them
+#: number of spatial axes -> layout of user arrays -> layout of the problem
 LAYOUTS: dict[int, dict[str, str]] = {
     1: {"NCW": "NCHW", "NWC": "NHWC", "CWN": "CHWN"},
     2: {"NCHW": "NCHW", "NHWC": "NHWC", "CHWN": "CHWN"},
@@ -27,18 +27,19 @@ FILTERS: dict[int, dict[str, str]] = {
     2: {"KCRS": "KCRS", "KRSC": "KRSC", "CRSK": "CRSK"},
     3: {"KCTRS": "KCRS", "KTRSC": "KRSC", "CTRSK": "CRSK"},
 }
-#: letters of images, of filters and of results that the filter slides along
-SLIDES = {"images": "dhw", "filters": "trs", "results": "zpq"}
+#: role -> letters of its spatial axes
+SPATIAL_AXES = {"images": "dhw", "filters": "trs", "results": "zpq"}
 
 Extents = dict[str, int]
 
 
 @dataclass(frozen=True)
-class Window:
-    """How filters slide, and what the axes of the arrays are. ``dims``: along how many axes; ``stride``, ``dilation``:
-    of depth, height, width; ``padding``: as it was given; ``layout``, ``filters``: of the arrays.
+class ConvArguments:
+    """Stride, padding, dilation, groups and layouts of one call. ``dims``: number of spatial axes; ``stride``,
+    ``dilation``: of depth, height, width once resolved; ``padding``: as given; ``layout``, ``filters``: layouts of the
+    user's arrays.
 
-    InputError, ShapeError: an argument breaks a rule.
+    An array has the role ``images``, ``filters`` or ``results``. InputError, ShapeError: an argument breaks a rule.
     """
 
     dims: int
@@ -49,8 +50,8 @@ class Window:
     layout: str | None = None
     filters: str | None = None
 
-    def settled(self) -> Window:
-        """The same with everything filled in and checked, but for the padding."""
+    def resolved(self) -> ConvArguments:
+        """The arguments with defaults filled in and everything but the padding checked."""
         default = next(iter(LAYOUTS[self.dims]))
         layout = word("layout", default if self.layout is None else self.layout, LAYOUTS[self.dims])
         natural = list(FILTERS[self.dims])[list(LAYOUTS[self.dims]).index(layout)]
@@ -62,12 +63,12 @@ class Window:
             filters=filters,
             groups=groups,
             padding=plain(self.padding),
-            stride=self._spread("stride", self.stride, 1),
-            dilation=self._spread("dilation", self.dilation, 1),
+            stride=self._per_axis("stride", self.stride, 1),
+            dilation=self._per_axis("dilation", self.dilation, 1),
         )
 
-    def _spread(self, name: str, value: Any, rest: int) -> tuple[int, ...]:
-        """One integer an axis of (depth, height, width); ``rest``: for those that there are not, and the least."""
+    def _per_axis(self, name: str, value: Any, rest: int) -> tuple[int, ...]:
+        """One integer per axis (depth, height, width). ``rest``: the value of absent axes, and the minimum."""
         given = plain(value)
         values = given if isinstance(given, tuple) else (given,) * self.dims
         if len(values) != self.dims or not all(is_integer(x, rest, EXTENT_LIMIT - 1) for x in values):
@@ -75,9 +76,9 @@ class Window:
             raise ShapeError(f"{name} is {shown(value)}; it must be {some}, at most {EXTENT_LIMIT - 1}")
         return (rest,) * (3 - self.dims) + tuple(map(operator.index, values))
 
-    def pads(self, images: Mapping[str, int], filters: Mapping[str, int]) -> tuple[int, ...]:
-        """Begin and end of the padding of depth, height, width. ``same``: as many results as pixels over the stride, an
-        odd pixel at the end; ``valid``: none."""
+    def padding_pairs(self, images: Mapping[str, int], filters: Mapping[str, int]) -> tuple[int, ...]:
+        """Begin and end of the padding of depth, height and width. ``same``: ceil(extent / stride) results, an odd
+        pixel at the end; ``valid``: none."""
         value = self.padding
         if isinstance(value, str):
             if value not in ("same", "valid"):
@@ -94,40 +95,40 @@ class Window:
             given = [int(x) for pair in value for x in pair]
         else:
             try:
-                given = [x for x in self._spread("padding", value, 0)[3 - self.dims :] for _ in (0, 1)]
+                given = [x for x in self._per_axis("padding", value, 0)[3 - self.dims :] for _ in (0, 1)]
             except ShapeError as error:
                 raise ShapeError(f"{error}, a pair (begin, end) for each axis, same, or valid") from None
         return (0,) * (6 - 2 * self.dims) + tuple(given)
 
     # ---- arrays
 
-    def letters(self, what: str) -> str:
-        """The axes of an array in order, in the problem's letters: of ``images``, ``filters`` or ``results``."""
-        if what == "filters":
+    def axes(self, role: str) -> str:
+        """The axes of the array with this role, in the problem's letters, in the user's order."""
+        if role == "filters":
             return str(self.filters).lower()
         layout = str(self.layout).lower()
-        return layout.translate(str.maketrans("cdhw", "kzpq")) if what == "results" else layout
+        return layout.translate(str.maketrans("cdhw", "kzpq")) if role == "results" else layout
 
-    def extents(self, what: str, shape: Sequence[int], argument: str) -> Extents:
-        """A shape by letter; axes that there are not have the extent 1. ShapeError: it has another number of axes."""
-        letters = self.letters(what)
-        if len(shape) != len(letters):
+    def extents(self, role: str, shape: Sequence[int], argument: str) -> Extents:
+        """A shape by letter; absent axes have extent 1. ShapeError: the number of axes is wrong."""
+        axes = self.axes(role)
+        if len(shape) != len(axes):
             raise ShapeError(
-                f"{argument} has shape {shown(tuple(shape))}; it must have {len(letters)} axes, {letters.upper()}"
+                f"{argument} has shape {shown(tuple(shape))}; it must have {len(axes)} axes, {axes.upper()}"
             )
         if not all(is_integer(x, 0, EXTENT_LIMIT - 1) for x in shape):
             raise ShapeError(f"{argument} is {shown(shape)}; its extents must be integers from 0 to {EXTENT_LIMIT - 1}")
-        return {**dict.fromkeys(SLIDES[what], 1), **dict(zip(letters, (int(x) for x in shape), strict=True))}
+        return {**dict.fromkeys(SPATIAL_AXES[role], 1), **dict(zip(axes, (int(x) for x in shape), strict=True))}
 
-    def stored(self, what: str, v: View) -> str | None:
-        """The layout, as problems call it, in which the elements of an array lie side by side in memory: its own one if
-        that is one of them; None: there is none."""
-        letters = self.letters(what)
-        steps = dict(zip(letters, zip(v.shape, v.strides, strict=True), strict=True))
-        table = FILTERS[self.dims] if what == "filters" else LAYOUTS[self.dims]
-        own = self.filters if what == "filters" else self.layout
+    def memory_layout(self, role: str, v: View) -> str | None:
+        """The problem's name of the layout in which an array is contiguous, the user's own layout first; None: there is
+        none."""
+        axes = self.axes(role)
+        steps = dict(zip(axes, zip(v.shape, v.strides, strict=True), strict=True))
+        table = FILTERS[self.dims] if role == "filters" else LAYOUTS[self.dims]
+        own = self.filters if role == "filters" else self.layout
         for name in sorted(table, key=lambda name: name != own):
-            order = name.lower().translate(str.maketrans("cdhw", "kzpq")) if what == "results" else name.lower()
+            order = name.lower().translate(str.maketrans("cdhw", "kzpq")) if role == "results" else name.lower()
             step, packed = 1, True
             for letter in reversed(order):
                 extent, stride = steps[letter]
@@ -137,18 +138,18 @@ class Window:
                 return table[name]
         return None
 
-    def order(self, what: str, problem_layout: str) -> tuple[int, ...]:
-        """Which axis of the array each axis in memory is; ``problem_layout``: the layout in memory."""
-        table = FILTERS[self.dims] if what == "filters" else LAYOUTS[self.dims]
+    def axis_permutation(self, role: str, problem_layout: str) -> tuple[int, ...]:
+        """For each axis in memory order, the index of the array axis. ``problem_layout``: the layout in memory."""
+        table = FILTERS[self.dims] if role == "filters" else LAYOUTS[self.dims]
         name = next(own for own, called in table.items() if called == problem_layout).lower()
-        if what == "results":
+        if role == "results":
             name = name.translate(str.maketrans("cdhw", "kzpq"))
-        letters = self.letters(what)
-        return tuple(letters.index(letter) for letter in name)
+        axes = self.axes(role)
+        return tuple(axes.index(letter) for letter in name)
 
 
 def inverse(order: Sequence[int]) -> tuple[int, ...]:
-    """The permutation that undoes another."""
+    """The inverse permutation."""
     return tuple(sorted(range(len(order)), key=lambda i: order[i]))
 
 

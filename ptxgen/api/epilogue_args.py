@@ -1,4 +1,4 @@
-"""The arguments of ``gemm`` that follow the product, as a problem's epilogue and the arrays that it reads."""
+"""The epilogue arguments of ``gemm``: bias, residual, scales and activation."""
 
 from __future__ import annotations
 
@@ -9,41 +9,44 @@ from typing import Any
 from ptxgen.api.arrays import View, view
 from ptxgen.arguments import word
 from ptxgen.errors import InputError, ShapeError
-from ptxgen.problem.base import EPILOGUE
+from ptxgen.problem.base import EPILOGUE_OPS
 from ptxgen.problem.dtypes import DTYPES
 
-ACTIVATIONS = EPILOGUE[-1]
-#: what changes its name when Cᵀ = BᵀAᵀ is computed instead of C = AB
-TURNED = {"bias_row": "bias_column", "bias_column": "bias_row", "scale_a": "scale_b", "scale_b": "scale_a"}
+ACTIVATIONS = EPILOGUE_OPS[-1]
+#: names of operations and operands for Cᵀ = BᵀAᵀ in place of C = AB
+TRANSPOSED_NAMES = {"bias_row": "bias_column", "bias_column": "bias_row", "scale_a": "scale_b", "scale_b": "scale_a"}
 
 
 @dataclass(frozen=True)
-class After:
-    """``stages``: as ``Gemm.epilogue`` has them; ``arrays``: what they read, by the kernel's names."""
+class EpilogueArgs:
+    """``stages``: the operations of ``Gemm.epilogue``; ``arrays``: their operands, by the kernel's names."""
 
     stages: tuple[str, ...] = ()
     arrays: tuple[tuple[str, View], ...] = ()
 
-    def turned(self) -> After:
-        """The same for the transposed product."""
-        stages = tuple(TURNED.get(s, s) for s in self.stages)
-        return After(stages, tuple((TURNED.get(n, n), v) for n, v in self.arrays))
+    def transposed(self) -> EpilogueArgs:
+        """The epilogue of the transposed product."""
+        stages = tuple(TRANSPOSED_NAMES.get(s, s) for s in self.stages)
+        return EpilogueArgs(stages, tuple((TRANSPOSED_NAMES.get(n, n), v) for n, v in self.arrays))
 
     def ordered(self, names: tuple[str, ...]) -> list[View]:
+        """The operands in the order of ``names``."""
         found = dict(self.arrays)
         return [found[n] for n in names]
 
 
-def after(
+def epilogue_arguments(
     shape: tuple[int, ...], out: View, scale_a: Any, scale_b: Any, bias: Any, residual: Any, activation: str | None
-) -> After:
-    """Checks the arguments against a C of ``shape``, which may have items first, that is ``out``. ShapeError,
-    InputError: one breaks a rule."""
+) -> EpilogueArgs:
+    """The epilogue that the arguments describe. ``shape``: of ``out``, which may have the batch first.
+
+    ShapeError, InputError: an argument breaks a rule.
+    """
     m, n = shape[-2:]
     stages: list[str] = []
     arrays: list[tuple[str, View]] = []
     if (scale_a is None) != (scale_b is None):
-        raise InputError("scale_a and scale_b go together; give both or neither")
+        raise InputError("one of scale_a and scale_b is None; give both or neither")
     if scale_a is not None:
         pair = [_vector(x, name, out, "f32") for x, name in ((scale_a, "scale_a"), (scale_b, "scale_b"))]
         sizes = [v.shape[0] for v in pair]
@@ -60,7 +63,7 @@ def after(
         stages.append("bias_row" if rows else "bias_column")
         arrays.append(("bias", v))
     if residual is not None:
-        v = view(residual, "residual", items=len(shape) == 3)
+        v = view(residual, "residual", batched=len(shape) == 3)
         if v.shape != shape or v.dtype is not out.dtype or v.host != out.host:
             found, wanted = ("x".join(map(str, x)) for x in (v.shape, shape))
             rule = f"it must be {out.dtype} of {wanted}, in the same memory as out"
@@ -69,11 +72,11 @@ def after(
         arrays.append(("residual", v))
     if activation is not None:
         stages.append(word("activation", activation, ACTIVATIONS))
-    return After(tuple(stages), tuple(arrays))
+    return EpilogueArgs(tuple(stages), tuple(arrays))
 
 
 def _vector(x: Any, argument: str, out: View, kind: str, length: int | None = None, column: bool = False) -> View:
-    """``x`` as a row of consecutive elements, in out's memory. ``column``: it is N×1."""
+    """``x`` as a vector of consecutive elements in the memory of ``out``. ``column``: its shape is M×1."""
     reshape: Callable[..., Any] | None = getattr(x, "reshape", None)
     if reshape is None:
         raise InputError(f"{argument} is {type(x).__name__}; it must be an array like a")
@@ -87,5 +90,5 @@ def _vector(x: Any, argument: str, out: View, kind: str, length: int | None = No
     if v.host != out.host:
         raise InputError(f"{argument} must be in the same memory as a and b")
     if size > 1 and v.strides[1] != 1:
-        raise ShapeError(f"{argument} has a stride of {v.strides[1]} elements; they must lie side by side")
+        raise ShapeError(f"{argument} has a stride of {v.strides[1]} elements; they must be contiguous")
     return View(v.origin, v.address, (size,), (1,), v.dtype, v.host)

@@ -1,4 +1,4 @@
-"""What users call from Python."""
+"""``gemm``: matrix products of user arrays."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from ptxgen.api import batch_views, launch_cache
-from ptxgen.api.arrays import View, aligned, differentiated, on_host, require_no_gradient, stored, view
-from ptxgen.api.epilogue_args import After, after
+from ptxgen.api.arrays import View, alignment_of, as_numpy, matrix_layout, records_gradient, require_no_gradient, view
+from ptxgen.api.epilogue_args import EpilogueArgs, epilogue_arguments
 from ptxgen.api.launch_cache import driver
 from ptxgen.arguments import flag, shown, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
-from ptxgen.problem.base import OUT
+from ptxgen.problem.base import OUT_DTYPES
 from ptxgen.problem.dtypes import ALLOWED, dtype
 from ptxgen.problem.gemm import PACKED, Gemm
 
@@ -36,58 +36,57 @@ def gemm(
     scale_b: Any = None,
     workspace: Any = None,
 ) -> Any:
-    """activation(scale_a·scale_b·alpha·A·B + beta·out + bias + residual), as an array like A.
+    """C = activation(scale_a·scale_b·alpha·A·B + beta·out + bias + residual), as an array of the same library as ``a``.
 
-    ``a`` is M×K, ``b`` K×N, ``out`` (made if None) M×N: NumPy arrays, or PyTorch, CuPy arrays on the GPU, A and B
-    of one dtype: float16, bfloat16, float32, float64, float8_e4m3fn, float8_e5m2, int8. C is of that type, or bfloat16
-    of 8-bit floats and int32 of int8; other types that there are, ``out`` asks for; in 8 bits, what is too large is
-    clamped to what is finite. Sums of int8 are modulo 2³² in an int32 C, and undefined in another C once they leave
-    that range. Transposes are read from strides (``a.T`` costs nothing); an operand that is contiguous along neither
-    axis is copied first. ``beta`` other than 0 needs ``out``, which is then read. ``compute``: f16 for sums in f16,
-    tf32 or f32_bf16x6 for products of float32 on tensor cores. ``deterministic``: the same inputs give the same bits.
+    ``a`` is M×K, ``b`` is K×N, ``out`` is M×N (allocated if None). They are NumPy arrays, or PyTorch or CuPy arrays on
+    the GPU. A and B have one dtype: float16, bfloat16, float32, float64, float8_e4m3fn, float8_e5m2 or int8. C has the
+    same dtype by default, except bfloat16 for 8-bit floats and int32 for int8; ``out`` selects another supported dtype.
+    A C of 8 bits saturates to its finite range. int8 sums wrap modulo 2³² in an int32 C; in another C a sum outside
+    int32 is undefined. Transposes are read from strides (``a.T`` costs nothing); an operand that is contiguous along
+    neither axis is copied first. ``beta`` other than 0 requires ``out`` and reads it. ``compute``: f16 accumulates in
+    f16; tf32 and f32_bf16x6 multiply float32 on tensor cores. ``deterministic``: the same inputs give the same bits.
 
-    With items first (B×M×K, B×K×N, B×M×N) it is B such products. A matrix, a lone item, or a view with an item stride
-    of 0 serves all items of the other operand.
+    Batched: B×M×K times B×K×N gives B×M×N. A matrix, a batch of one, or a view whose batch stride is 0 is broadcast.
 
-    What follows is done by the kernel, before C is written. ``bias``: N elements, one a column, or M×1, one a row, of
-    C's type, or float32 to 8 bits; ``residual``: like ``out``; ``activation``: relu, gelu (the form with tanh) or silu;
-    ``scale_a``, ``scale_b``: f32, one element each, or M and N of them. Items share all of these but the residual.
-    PyTorch's quickest way (a few microseconds a call) is that of plain products.
+    The kernel's epilogue applies the other arguments before it stores C. ``bias``: N elements (one per column) or M×1
+    (one per row), of C's dtype, float32 for a C of 8 bits. ``residual``: shape and dtype of ``out``. ``activation``:
+    relu, gelu (the tanh form) or silu. ``scale_a``, ``scale_b``: float32, one element each, or M and N elements. A
+    batch shares all of these but the residual. Calls without an epilogue have the least overhead.
 
-    ``out`` shares no memory with another argument. Results have no gradient: tensors that require one are refused while
-    PyTorch records gradients. So are masked arrays.
+    ``out`` must not share memory with another argument. Results carry no gradient: while PyTorch records gradients,
+    tensors that require one are rejected. Masked arrays are rejected.
 
-    ``workspace``: a contiguous GPU array, at an address that is a multiple of 256, of at least
-    ``workspace_size(gemm, a, b, …)`` bytes, whose contents do not matter. The kernels work in it instead of memory that
-    ptxgen allocates, and no other call may use it until they end. Host arrays take none.
+    ``workspace``: a contiguous GPU array of at least ``workspace_size(gemm, a, b, …)`` bytes at an address that is a
+    multiple of 256; its contents do not matter. The kernels use it in place of memory that ptxgen allocates. No other
+    call may use it until they end. With host arrays it must be None.
 
-    ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule. GPU arrays are multiplied on their
-    library's current stream, and the call returns at once.
+    GPU arrays are multiplied on their library's current stream, and the call returns at once. ShapeError, DtypeError,
+    OverlapError, InputError: an argument breaks a rule.
     """
-    if type(alpha) is not float or type(beta) is not float:  # a tensor would be remembered, not its value
+    if type(alpha) is not float or type(beta) is not float:  # the cache key must hold the value, not the tensor
         alpha, beta = _number(alpha, "alpha"), _number(beta, "beta")
     plain = activation is None and bias is None and residual is None and scale_a is None and scale_b is None
     key, at_a, at_b, at_c = _key(a, b, out, alpha, beta, compute, deterministic) if plain else NO_KEY
-    ready = launch_cache.prepared(key) if key is not None else None
-    if ready is not None and workspace is not launch_cache.SIZE:
-        go, (shape, kind, size_a, size_b, size_c), bound = ready
-        apart = out is None
-        if apart:
+    ready = launch_cache.cached(key) if key is not None else None
+    if ready is not None and workspace is not launch_cache.QUERY_SIZE:
+        launch, (shape, kind, size_a, size_b, size_c), bound = ready
+        disjoint = out is None
+        if disjoint:
             out = a.new_empty(shape, dtype=kind)
             at_c = out.data_ptr()
         else:
             end = at_c + size_c
-            apart = (end <= at_a or at_a + size_a <= at_c) and (end <= at_b or at_b + size_b <= at_c)
-        if apart and workspace is None:
-            go(at_a, at_b, at_c, launch_cache.stream_of(a))
+            disjoint = (end <= at_a or at_a + size_a <= at_c) and (end <= at_b or at_b + size_b <= at_c)
+        if disjoint and workspace is None:
+            launch(at_a, at_b, at_c, launch_cache.current_stream(a))
             return out
-        if apart:
-            own = launch_cache.workspace_of(workspace, bound, a=a, b=b, out=out)
-            go(at_a, at_b, at_c, launch_cache.stream_of(a), own=own)
+        if disjoint:
+            own = launch_cache.workspace_address(workspace, bound, a=a, b=b, out=out)
+            launch(at_a, at_b, at_c, launch_cache.current_stream(a), own=own)
             return out
     with launch_cache.lock:
-        more = (scale_a, scale_b, bias, residual, activation)
-        return _first(key, a, b, out, alpha, beta, compute, deterministic, more, workspace)
+        epilogue_args = (scale_a, scale_b, bias, residual, activation)
+        return _slow_path(key, a, b, out, alpha, beta, compute, deterministic, epilogue_args, workspace)
 
 
 def _number(value: Any, argument: str) -> float:
@@ -97,22 +96,24 @@ def _number(value: Any, argument: str) -> float:
             return float(value)
     except (TypeError, ValueError, OverflowError, RuntimeError):  # RuntimeError: a tensor without a value
         pass
-    raise InputError(f"{argument} is {shown(value)}; it must be a real number that a double holds")
+    raise InputError(f"{argument} is {shown(value)}; it must be a real number that fits a double")
 
 
 def _key(a: Any, b: Any, out: Any, *rest: Any) -> tuple[Any, int, int, int]:
-    """(what decides how PyTorch tensors are multiplied, cheap to make, or None; the addresses of a, b and out). None:
-    other arrays, and tensors whose checks depend on more than that."""
+    """(launch cache key of a call on PyTorch tensors, addresses of a, b and out).
+
+    The key is None for other arrays, and for tensors whose checks depend on more than the key holds.
+    """
     try:
         at_a, at_b, at_c, c = a.data_ptr(), b.data_ptr(), 0, None
         if not at_a or not at_b or a.is_neg() or b.is_neg():
             return NO_KEY
-        if (a.requires_grad and differentiated(a)) or (b.requires_grad and differentiated(b)):
+        if (a.requires_grad and records_gradient(a)) or (b.requires_grad and records_gradient(b)):
             return NO_KEY
         if out is not None:
             at_c = out.data_ptr()
             c = (out.shape, out.stride(), out.dtype, at_c & 15, out.get_device())
-            if not at_c or out.is_neg() or (out.requires_grad and differentiated(out)):
+            if not at_c or out.is_neg() or (out.requires_grad and records_gradient(out)):
                 return NO_KEY
         made = (
             a.shape,
@@ -133,7 +134,7 @@ def _key(a: Any, b: Any, out: Any, *rest: Any) -> tuple[Any, int, int, int]:
     return made, at_a, at_b, at_c
 
 
-def _first(
+def _slow_path(
     key: Any,
     a: Any,
     b: Any,
@@ -142,100 +143,110 @@ def _first(
     beta: float,
     compute: str | None,
     deterministic: bool,
-    more: tuple[Any, ...],
+    epilogue_args: tuple[Any, ...],
     workspace: Any,
 ) -> Any:
-    """The whole way: checks, selection, generation, launch; remembered under ``key`` where the next call can use it."""
-    va, vb = view(a, "a", items=True), view(b, "b", items=True)
+    """Checks the arguments, selects, generates and launches; stores the launch under ``key`` if later calls can use
+    it."""
+    va, vb = view(a, "a", batched=True), view(b, "b", batched=True)
     compute, deterministic = word("compute", "" if compute is None else compute), flag("deterministic", deterministic)
-    _agree(va, vb)
-    shape = (*batch_views.items(va, vb), va.shape[-2], vb.shape[-1])
+    _check_operands(va, vb)
+    shape = (*batch_views.batch_shape(va, vb), va.shape[-2], vb.shape[-1])
     launch_cache.require_driver(va)
     if out is None:
         if beta != 0:
-            raise InputError(f"beta is {beta:g} and out is None; a beta other than 0 adds to an out that is given")
-        result = launch_cache.empty(a, shape, dtype(OUT[va.dtype.name][0]))
+            raise InputError(f"beta is {beta:g} and out is None; a beta other than 0 requires out")
+        result = launch_cache.empty_array(a, shape, dtype(OUT_DTYPES[va.dtype.name][0]))
     else:
         result = out
-    vc = view(result, "out", items=True)
-    _fits(va, vb, vc, shape)
-    then = after(shape, vc, *more)
-    launch_cache.require_own(vc, a=va, b=vb, **dict(then.arrays))
-    if va.host and (size := launch_cache.host_workspace(workspace)) is not None:
+    vc = view(result, "out", batched=True)
+    _check_out(va, vb, vc, shape)
+    then = epilogue_arguments(shape, vc, *epilogue_args)
+    launch_cache.require_disjoint(vc, a=va, b=vb, **dict(then.arrays))
+    if va.host and (size := launch_cache.refuse_host_workspace(workspace)) is not None:
         return size
     if va.host:
-        _host(va, vb, vc, alpha, beta, compute, deterministic, then)
+        _compute_on_host(va, vb, vc, alpha, beta, compute, deterministic, then)
         return result
     launch_cache.require_device(a=va, b=vb, out=vc)
-    swapped, problem, operands = _problem(*batch_views.folded(va, vb, vc, then.stages), compute, deterministic)
+    swapped, problem, operands = _problem(*batch_views.fold_batch(va, vb, vc, then.stages), compute, deterministic)
     if then.stages:
-        then = then.turned() if swapped else then
+        then = then.transposed() if swapped else then
         problem = replace(problem, epilogue=",".join(then.stages))
         for name, v in then.arrays:
             if name == "residual" and v.strides != vc.strides:
                 raise ShapeError(f"residual has strides {v.strides}; they must be those of out, {vc.strides}")
-            if name == "residual":  # it is read as C is written
-                problem = replace(problem, aligned_c=min(problem.aligned_c, aligned(v.address)))
+            if name == "residual":  # the epilogue loads it with the vector width of the stores to C
+                problem = replace(problem, aligned_c=min(problem.aligned_c, alignment_of(v.address)))
     if 0 in vc.shape:
-        return result if workspace is not launch_cache.SIZE else 0
-    bound = launch_cache.runner(problem)
-    if workspace is launch_cache.SIZE:
+        return result if workspace is not launch_cache.QUERY_SIZE else 0
+    bound = launch_cache.runner_for(problem)
+    if workspace is launch_cache.QUERY_SIZE:
         return bound.launch.workspace
-    own = launch_cache.workspace_of(workspace, bound, a=a, b=b, out=result)
-    go = launch_cache.launcher(bound, alpha, beta, swapped, tuple(v.address for v in then.ordered(problem.reads)))
+    own = launch_cache.workspace_address(workspace, bound, a=a, b=b, out=result)
+    launch = launch_cache.make_launch(
+        bound, alpha, beta, swapped, tuple(v.address for v in then.ordered(problem.epilogue_operands))
+    )
     first, second = (operands[1], operands[0]) if swapped else operands
-    go(first.address, second.address, vc.address, launch_cache.stream_of(a), own=own)
+    launch(first.address, second.address, vc.address, launch_cache.current_stream(a), own=own)
     if key is not None and (first.address, second.address) == (va.address, vb.address):
         sizes = (v.span[1] - v.address for v in (va, vb, vc))  # strides of PyTorch are not negative
-        launch_cache.remember(key, go, (shape, result.dtype, *sizes), bound)
+        launch_cache.store(key, launch, (shape, result.dtype, *sizes), bound)
     return result
 
 
-def _agree(a: View, b: View) -> None:
+def _check_operands(a: View, b: View) -> None:
+    """DtypeError, ShapeError, InputError: a and b do not fit together."""
     if a.dtype is not b.dtype:
         raise DtypeError(f"a is {a.dtype} and b is {b.dtype}; they must be the same")
-    if a.dtype.name not in OUT:
+    if a.dtype.name not in OUT_DTYPES:
         raise DtypeError(f"a and b have dtype {a.dtype.numpy}; it must be one of {ALLOWED}")
     if a.shape[-1] != b.shape[-2]:
-        raise ShapeError(f"a is {_by(a.shape)} and b is {_by(b.shape)}; the columns of a must be the rows of b")
+        raise ShapeError(
+            f"a is {_shape_text(a.shape)} and b is {_shape_text(b.shape)}; the columns of a must be the rows of b"
+        )
     if a.host != b.host:
-        raise InputError("a and b must be in the same memory: both the host's, or both the GPU's")
+        raise InputError("a and b must be in the same memory: both in host memory, or both on the GPU")
 
 
-def _by(shape: tuple[int, ...]) -> str:
+def _shape_text(shape: tuple[int, ...]) -> str:
     return "x".join(map(str, shape))
 
 
-def _fits(a: View, b: View, c: View, shape: tuple[int, ...]) -> None:
+def _check_out(a: View, b: View, c: View, shape: tuple[int, ...]) -> None:
+    """ShapeError, DtypeError, InputError: out does not fit a·b."""
     if c.shape != shape:
-        raise ShapeError(f"out is {_by(c.shape)}; it must be {_by(shape)}, the shape of a·b")
-    if c.dtype.name not in OUT[a.dtype.name]:
-        raise DtypeError(f"out is {c.dtype}; with a and b of {a.dtype} it must be {' or '.join(OUT[a.dtype.name])}")
+        raise ShapeError(f"out is {_shape_text(c.shape)}; it must be {_shape_text(shape)}, the shape of a·b")
+    if c.dtype.name not in OUT_DTYPES[a.dtype.name]:
+        raise DtypeError(
+            f"out is {c.dtype}; with a and b of {a.dtype} it must be {' or '.join(OUT_DTYPES[a.dtype.name])}"
+        )
     if c.host != a.host:
         raise InputError("out must be in the same memory as a and b")
 
 
 def _contiguous(v: View, argument: str) -> View:
+    """The operand, copied to be contiguous by rows if the library can."""
     x = v.origin
     if isinstance(x, np.ndarray):
-        return view(np.ascontiguousarray(x), argument, items=True)
+        return view(np.ascontiguousarray(x), argument, batched=True)
     copy = getattr(x, "contiguous", None) or getattr(x, "copy", None)
-    copied = view(copy(), argument, items=True) if copy is not None else v
-    if stored(copied) is None:
+    copied = view(copy(), argument, batched=True) if copy is not None else v
+    if matrix_layout(copied) is None:
         raise ShapeError(f"{argument} has strides {v.strides}; its rows or its columns must be contiguous")
     return copied
 
 
 def _problem(a: View, b: View, c: View, compute: str, deterministic: bool) -> tuple[bool, Gemm, tuple[View, View]]:
-    """(whether Cᵀ = BᵀAᵀ is what is computed, the problem, its A and B): C must be stored by rows."""
-    place = stored(c)
+    """(swapped, problem, its A and B). ``swapped``: the problem is Cᵀ = BᵀAᵀ, because kernels store C by rows."""
+    place = matrix_layout(c)
     if place is None:
         raise ShapeError(f"out has strides {c.strides}; its rows or its columns must be contiguous")
     swapped = place[0] == "T"
-    a = a if stored(a) and batch_views.between(a) >= 0 else _contiguous(a, "a")
-    b = b if stored(b) and batch_views.between(b) >= 0 else _contiguous(b, "b")
+    a = a if matrix_layout(a) and batch_views.batch_stride(a) >= 0 else _contiguous(a, "a")
+    b = b if matrix_layout(b) and batch_views.batch_stride(b) >= 0 else _contiguous(b, "b")
     first, second = (batch_views.transposed(b), batch_views.transposed(a)) if swapped else (a, b)
-    (la, lda), (lb, ldb) = stored(first) or ("N", 0), stored(second) or ("N", 0)
+    (la, lda), (lb, ldb) = matrix_layout(first) or ("N", 0), matrix_layout(second) or ("N", 0)
     problem = Gemm(
         first.shape[-2],
         second.shape[-1],
@@ -246,28 +257,30 @@ def _problem(a: View, b: View, c: View, compute: str, deterministic: bool) -> tu
         lda,
         ldb,
         place[1],
-        aligned(first.address),
-        aligned(second.address),
-        aligned(c.address),
+        alignment_of(first.address),
+        alignment_of(second.address),
+        alignment_of(c.address),
         deterministic,
         c.dtype.name,
     )
     if len(c.shape) == 3 and c.shape[0] != 1:
-        strides = [batch_views.between(v) for v in (first, second, c)]
+        strides = [batch_views.batch_stride(v) for v in (first, second, c)]
         problem = replace(problem, batch=c.shape[0], stride_a=strides[0], stride_b=strides[1], stride_c=strides[2])
     return swapped, problem, (first, second)
 
 
-def _host(a: View, b: View, c: View, alpha: float, beta: float, compute: str, deterministic: bool, then: After) -> None:
-    """Host arrays: packed copies go to the device, and the result comes back."""
-    into = on_host(c)
+def _compute_on_host(
+    a: View, b: View, c: View, alpha: float, beta: float, compute: str, deterministic: bool, then: EpilogueArgs
+) -> None:
+    """Copies host arrays to the device, packed, computes there, and copies the result back."""
+    into = as_numpy(c)
     if 0 in c.shape:
         return
     letters, arrays, strides = "", [], []
     for v in (a, b):
-        letters += (stored(v) or ("N", 0))[0]
-        shared = not batch_views.between(v)
-        x = on_host(v)[0] if shared and len(v.shape) == 3 else on_host(v)
+        letters += (matrix_layout(v) or ("N", 0))[0]
+        shared = not batch_views.batch_stride(v)
+        x = as_numpy(v)[0] if shared and len(v.shape) == 3 else as_numpy(v)
         arrays.append(np.ascontiguousarray(x if letters[-1] == "N" else np.swapaxes(x, -1, -2)))
         strides.append(0 if shared else PACKED)
     problem = Gemm(
@@ -285,8 +298,8 @@ def _host(a: View, b: View, c: View, alpha: float, beta: float, compute: str, de
         stride_b=strides[1],
     )
     before = np.ascontiguousarray(into) if beta != 0 else np.empty(c.shape, into.dtype)
-    more = tuple(np.ascontiguousarray(on_host(v)) for v in then.ordered(problem.reads))
-    into[...] = launch_cache.runner(problem).compute(arrays[0], arrays[1], before, alpha, beta, more)
+    epilogue_args = tuple(np.ascontiguousarray(as_numpy(v)) for v in then.ordered(problem.epilogue_operands))
+    into[...] = launch_cache.runner_for(problem).compute(arrays[0], arrays[1], before, alpha, beta, epilogue_args)
 
 
 __all__ = ["driver", "gemm"]

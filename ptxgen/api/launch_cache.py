@@ -1,4 +1,4 @@
-"""What the calls of users share: the driver, the kernels that were chosen and loaded, libraries of arrays, streams."""
+"""The launch cache and what all calls share: driver, loaded kernels, workspaces, array libraries, streams."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen import settings
-from ptxgen.api.arrays import View, overlap, overlaps_itself, raw, tensor
+from ptxgen.api.arrays import View, device_memory, overlap, overlaps_itself, tensor
 from ptxgen.codegen.source import Source, Step
 from ptxgen.errors import DeviceError, DtypeError, InputError, OverlapError, ShapeError, UnavailableError
 from ptxgen.problem.dtypes import Dtype
@@ -28,35 +28,36 @@ from ptxgen.runtime.workspace import Workspaces
 from ptxgen.tuning import selection
 from ptxgen.tuning.database import Database
 
-KEPT = 4096  #: kinds of calls that are remembered
-#: bytes that tables of remembered calls take: those of ResNet-50 with 400 images, in all three directions
-TABLES_KEPT = 1 << 30
-KERNELS_KEPT = 512  #: distinct kernels that remembered calls keep loaded
-ALIGNED = 256  #: bytes that the address of a caller's workspace is a multiple of
+MAX_CALLS = 4096  #: entries of the launch cache
+#: bytes of device tables of cached calls: enough for ResNet-50 with 400 images in all three directions
+MAX_TABLE_BYTES = 1 << 30
+MAX_KERNELS = 512  #: distinct kernels that remembered calls keep state_of
+WORKSPACE_ALIGNMENT = 256  #: bytes; alignment of a caller's workspace
 
 lock = threading.RLock()
-#: by the key of a call: what launches it, what a result that is to be made is like, and whose launch it is
-ready: OrderedDict[Any, tuple[Callable[..., None], Any, Runner]] = OrderedDict()
+#: key of a call -> (launch function, how to allocate a result, runner)
+launches: OrderedDict[Any, tuple[Callable[..., None], Any, Runner]] = OrderedDict()
 runners: OrderedDict[Problem, Runner] = OrderedDict()
-SIZE = object()  #: as ``workspace=``: the call returns how many bytes it needs, and launches nothing
+QUERY_SIZE = object()  #: as ``workspace=``: the call returns the workspace size in bytes and launches nothing
 
 
 @cache
 def driver() -> Driver:
-    """The driver that arrays of this process are computed on: the GPU's where there is one, else the emulated
-    device's (PTXGEN_DRIVER decides otherwise)."""
+    """The driver for arrays of this process: the GPU if there is one, else the emulated device. PTXGEN_DRIVER overrides
+    it."""
     return open_driver(settings.settings().driver)
 
 
 @cache
 def database() -> Database | None:
+    """The user's tuning database, opened for reading; None: there is none."""
     path = settings.settings().database
     return Database(path, readonly=True) if path.exists() else None
 
 
-class Loaded:
-    """What calls share on one driver. ``workspaces``: device memory that launches work in; ``kernels``: each loaded
-    once, and unloaded with the last runner, prepared call or captured graph that may launch it."""
+class DriverState:
+    """Objects that calls share on one driver. ``workspaces``: device memory of launches; ``kernels``: each kernel is
+    loaded once, and unloaded with the last runner, cached launch or captured graph that refers to it."""
 
     def __init__(self, on: Driver) -> None:
         self.driver = on
@@ -65,7 +66,7 @@ class Loaded:
         self.kernels: weakref.WeakValueDictionary[Source, Kernel] = weakref.WeakValueDictionary()
 
     def kernel(self, source: Source) -> Kernel:
-        """``source``, loaded. AssembleError: it was rejected."""
+        """The loaded kernel of ``source``. AssembleError: it was rejected."""
         key = replace(source, text=source.digest)
         found = self.kernels.get(key)
         if found is None:
@@ -73,59 +74,60 @@ class Loaded:
         return found
 
 
-@lru_cache(maxsize=1)  # a process has one driver
-def loaded(on: Driver) -> Loaded:
-    return Loaded(on)
+@lru_cache(maxsize=1)  # a process uses one driver
+def state_of(on: Driver) -> DriverState:
+    """The shared state of a driver."""
+    return DriverState(on)
 
 
 def _before_fork() -> None:
-    """A fork waits until no thread selects, generates or loads a kernel, or computes on host arrays: the child finds
-    all of that whole."""
+    """Holds the lock during a fork, so that no other thread is selecting, generating or loading a kernel, or computing
+    on host arrays: the child finds consistent state."""
     lock.acquire()
 
 
 def _after_fork(child: bool) -> None:
-    """A child gets a lock of its own, and opens the database again: SQLite's connections must not cross a fork."""
+    """Gives the child a lock of its own and a new database connection: SQLite connections must not cross a fork."""
     global lock
     if not child:
         lock.release()
         return
     lock = threading.RLock()
     if _database.cache_info().currsize:
-        _of_parent.append(_database())
+        _parent_databases.append(_database())
         _database.cache_clear()
 
 
 _database = database
-_of_parent: list[Database | None] = []  #: what a child must not close
+_parent_databases: list[Database | None] = []  #: databases of the parent, which a child must not close
 os.register_at_fork(
     before=_before_fork, after_in_parent=lambda: _after_fork(False), after_in_child=lambda: _after_fork(True)
 )
 
 
-def remember(key: Any, go: Callable[..., None], kind: Any, bound: Runner) -> None:
-    """Lets later calls of this key go straight to the launch."""
-    while len(ready) >= KEPT:
-        ready.popitem(last=False)
-    ready[key] = go, kind, bound
+def store(key: Any, launch: Callable[..., None], kind: Any, bound: Runner) -> None:
+    """Caches the launch function of a call under ``key``."""
+    while len(launches) >= MAX_CALLS:
+        launches.popitem(last=False)
+    launches[key] = launch, kind, bound
 
 
-def prepared(key: Any) -> tuple[Callable[..., None], Any, Runner] | None:
-    """What ``remember`` was given for this key, if it is still there."""
+def cached(key: Any) -> tuple[Callable[..., None], Any, Runner] | None:
+    """The cache entry of ``key``: (launch function, how to allocate a result, runner), or None."""
     try:
-        found = ready.get(key)
-    except TypeError:  # an argument cannot be hashed: the checks of a first call refuse it
+        found = launches.get(key)
+    except TypeError:  # an argument is not hashable: the checks of the slow path reject it
         return None
     if found is not None:
         try:  # noqa: SIM105 suppress() would cost each call a quarter of a microsecond
-            ready.move_to_end(key)
-        except KeyError:  # another thread has just dropped it
+            launches.move_to_end(key)
+        except KeyError:  # another thread has evicted it
             pass
     return found
 
 
 def require_driver(v: View) -> None:
-    """UnavailableError: an array is on a GPU, and the driver is not."""
+    """UnavailableError: the array is on a GPU, and the driver is the emulated device."""
     if not v.host and driver().name != "cuda":
         raise UnavailableError(
             "the arrays are on a GPU, and ptxgen's driver is the emulated device; unset"
@@ -134,15 +136,15 @@ def require_driver(v: View) -> None:
 
 
 def require_device(**named: View) -> None:
-    """DeviceError: an array is on another GPU than the driver's."""
+    """DeviceError: an array is on another GPU than the driver."""
     for name, v in named.items():
         if v.device:
-            raise DeviceError(f"{name} is on GPU {v.device}, ptxgen's driver on GPU 0; CUDA_VISIBLE_DEVICES chooses")
+            raise DeviceError(f"{name} is on GPU {v.device}, ptxgen's driver is on GPU 0; CUDA_VISIBLE_DEVICES chooses")
 
 
-def require_own(out: View, **operands: View) -> None:
-    """OverlapError: ``out`` shares memory with an operand; InputError: it cannot be written; ShapeError: its own
-    elements share memory."""
+def require_disjoint(out: View, **operands: View) -> None:
+    """OverlapError: ``out`` shares memory with an operand. InputError: it is read-only. ShapeError: its own elements
+    share memory."""
     for name, x in operands.items():
         if overlap(out, x):
             raise OverlapError(f"out shares memory with {name}; it must have memory of its own")
@@ -152,61 +154,62 @@ def require_own(out: View, **operands: View) -> None:
         raise ShapeError(f"out has shape {out.shape} and strides {out.strides}; its elements must not share memory")
 
 
-def empty(x: Any, shape: tuple[int, ...], kind: Dtype) -> Any:
-    """An array of the library that ``x`` is of, in its memory. InputError: the library is not known."""
+def empty_array(x: Any, shape: tuple[int, ...], kind: Dtype) -> Any:
+    """A new array of the library of ``x``, in the same memory. InputError: ptxgen cannot allocate arrays of that
+    library."""
     if isinstance(x, np.ndarray):
         return np.empty(shape, kind.numpy)
     if (named := torch_dtype(x, kind)) is not None:
         return x.new_empty(shape, dtype=named)
     library = importlib.import_module(type(x).__module__.partition(".")[0])
     if library.__name__ != "cupy":
-        raise InputError(f"out is None; with arrays of {library.__name__} it must be given")
+        raise InputError(f"out is None; with arrays of {library.__name__} out is required")
     return library.empty(shape, kind.numpy)
 
 
 def torch_dtype(x: Any, kind: Dtype) -> Any:
-    """What PyTorch calls a type, where ``x`` is one of its tensors; else None."""
+    """PyTorch's dtype for ``kind`` if ``x`` is one of its tensors; else None."""
     if not hasattr(x, "new_empty"):
         return None
     return getattr(importlib.import_module("torch"), kind.numpy.name)
 
 
-def runner(problem: Problem) -> Runner:
-    """What computes ``problem``, chosen, generated and loaded once."""
+def runner_for(problem: Problem) -> Runner:
+    """The runner of ``problem``: selected, generated and loaded once."""
     found = runners.get(problem)
     if found is None:
-        while len(runners) >= KEPT:
+        while len(runners) >= MAX_CALLS:
             runners.popitem(last=False)
-        shared = loaded(driver())
-        found = runners[problem] = _make(problem, shared)
-        _trim(problem, shared)
+        shared = state_of(driver())
+        found = runners[problem] = _make_runner(problem, shared)
+        _evict(problem, shared)
     runners.move_to_end(problem)
     return found
 
 
-def _trim(newest: Problem, shared: Loaded) -> None:
-    """Forgets calls other than the newest while tables, or kernels, take more than they may: first those that are not
-    prepared, then those used least recently."""
-    _forget(newest, lambda: shared.tables.bytes > TABLES_KEPT, lambda bound: bool(bound.tables))
-    _forget(newest, lambda: len(shared.kernels) > KERNELS_KEPT, lambda bound: True)
+def _evict(newest: Problem, shared: DriverState) -> None:
+    """Removes cached calls other than the newest while device tables or kernels exceed their limits: first those
+    without a cache entry, then the least recently used."""
+    _evict_while(newest, lambda: shared.tables.bytes > MAX_TABLE_BYTES, lambda bound: bool(bound.tables))
+    _evict_while(newest, lambda: len(shared.kernels) > MAX_KERNELS, lambda bound: True)
 
 
-def _forget(newest: Problem, crowded: Callable[[], bool], counts: Callable[[Runner], bool]) -> None:
-    """Forgets calls whose runner ``counts``, in that order, while it is ``crowded``."""
-    if not crowded():
+def _evict_while(newest: Problem, over_limit: Callable[[], bool], counts: Callable[[Runner], bool]) -> None:
+    """Removes calls whose runner ``counts``, in that order, while ``over_limit``."""
+    if not over_limit():
         return
-    known = [(key, bound.problem) for key, (_, _, bound) in list(ready.items()) if counts(bound)]
-    held = {problem for _, problem in known}
-    alone = [problem for problem, bound in runners.items() if counts(bound) and problem not in held]
-    for key, problem in (*((None, problem) for problem in alone), *known):
-        if not crowded():
+    cached_calls = [(key, bound.problem) for key, (_, _, bound) in list(launches.items()) if counts(bound)]
+    held = {problem for _, problem in cached_calls}
+    uncached = [problem for problem, bound in runners.items() if counts(bound) and problem not in held]
+    for key, problem in (*((None, problem) for problem in uncached), *cached_calls):
+        if not over_limit():
             return
         if problem != newest:
-            ready.pop(key, None)
+            launches.pop(key, None)
             runners.pop(problem, None)
 
 
-def _make(problem: Problem, shared: Loaded) -> Runner:
+def _make_runner(problem: Problem, shared: DriverState) -> Runner:
     on = shared.driver
     chosen = selection.select(problem, on.device, database())
     if not chosen:
@@ -214,56 +217,59 @@ def _make(problem: Problem, shared: Loaded) -> Runner:
         names = "a and b" if problem.operation == "gemm" else "operands"
         raise DtypeError(
             f"{names} are {problem.dtype}; no kernel multiplies {kind} on {on.device.name}:"
-            f" {selection.lacking(problem, on.device)}"
+            f" {selection.why_unsupported(problem, on.device)}"
         )
     plan, source = generate(problem, chosen[0].config, on)
     return Runner(on, plan, shared.kernel(source), problem, shared.workspaces.own)
 
 
-def launcher(
-    bound: Runner, alpha: float = 1.0, beta: float = 0.0, swapped: bool = False, more: tuple[int, ...] = ()
+def make_launch(
+    bound: Runner, alpha: float = 1.0, beta: float = 0.0, swapped: bool = False, epilogue_args: tuple[int, ...] = ()
 ) -> Callable[..., None]:
-    """What launches on addresses of first operand, second operand and result, on a stream; ``swapped``: the operands
-    come in the other order; ``more``: addresses that the epilogue reads; ``own``: that of a caller's workspace."""
+    """A function that launches on addresses of A, B and C on a stream. ``swapped``: it receives B before A;
+    ``epilogue_args``: addresses of the epilogue operands; its parameter ``own``: address of a caller's workspace."""
     steps = bound.prepare(alpha, beta)
-    launch, kernel, on, needs = bound.launch, bound.kernel, bound.driver, bound.launch.workspace > 0
-    workspaces = loaded(on).workspaces
+    spec, kernel, on, needs = bound.launch, bound.kernel, bound.driver, bound.launch.workspace > 0
+    workspaces = state_of(on).workspaces
     streams = workspaces.streams
-    clear = Step("", (launch.workspace, 1, 1), arguments=(("u64", "W"),))
+    clear = Step("", (spec.workspace, 1, 1), arguments=(("u64", "W"),))
 
-    def go(a: int, b: int, c: int, stream: int, more: tuple[int, ...] = more, own: int | None = None) -> None:
+    def launch(
+        a: int, b: int, c: int, stream: int, epilogue_args: tuple[int, ...] = epilogue_args, own: int | None = None
+    ) -> None:
         if swapped:
             a, b = b, a
         space = taken = None
         if stream > 1 and on.capturing(stream):  # the legacy default stream, 1, cannot be captured
-            space = workspaces.captured(stream, bound)
+            space = workspaces.for_capture(stream, bound)
         if needs and own is None:
-            space = space or streams.get(stream) or workspaces.of(stream)
-            taken = space.take(launch)
+            space = space or streams.get(stream) or workspaces.for_stream(stream)
+            taken = space.acquire(spec)
             w = taken.address
         else:
             w = own or 0
-            if needs and launch.zeroed:
+            if needs and spec.zeroed:
                 on.launch(kernel, clear, w.to_bytes(8, sys.byteorder), stream)
-        for ready in steps:
-            on.launch(kernel, ready.step, ready.parameters(a, b, c, w, more), stream)
+        for step in steps:
+            on.launch(kernel, step.step, step.parameters(a, b, c, w, epilogue_args), stream)
         if taken is not None and space is not None:
-            space.give(launch, taken)
+            space.put_back(spec, taken)
 
-    return go
+    return launch
 
 
-def workspace_of(x: Any, bound: Runner, **arrays: Any) -> int | None:
-    """The address of a caller's workspace ``x``, or None. InputError, OverlapError, DeviceError: it cannot serve."""
+def workspace_address(x: Any, bound: Runner, **arrays: Any) -> int | None:
+    """The address of a caller's workspace ``x``; None if ``x`` is None. InputError, OverlapError, DeviceError: ``x``
+    breaks a rule."""
     if x is None:
         return None
-    address, size = raw(x, "workspace")
-    if address % ALIGNED:
-        raise InputError(f"workspace is at address {address:#x}; it must be a multiple of {ALIGNED}")
+    address, size = device_memory(x, "workspace")
+    if address % WORKSPACE_ALIGNMENT:
+        raise InputError(f"workspace is at address {address:#x}; it must be a multiple of {WORKSPACE_ALIGNMENT}")
     if size < bound.launch.workspace:
         raise InputError(
-            f"workspace has {size} bytes; it must have at least {bound.launch.workspace}, as"
-            " ptxgen.workspace_size tells"
+            f"workspace has {size} bytes; it must have at least {bound.launch.workspace},"
+            " (ptxgen.workspace_size returns the number)"
         )
     for name, array in arrays.items():
         first, end = tensor(array, name).span
@@ -272,25 +278,27 @@ def workspace_of(x: Any, bound: Runner, **arrays: Any) -> int | None:
     return address
 
 
-def host_workspace(x: Any) -> int | None:
-    """What ``workspace_size`` tells of host arrays; None: they are to be computed. InputError: a workspace is given."""
-    if x is None or x is SIZE:
+def refuse_host_workspace(x: Any) -> int | None:
+    """The workspace size of a call on host arrays (0) if it was asked for, else None. InputError: a workspace is
+    given."""
+    if x is None or x is QUERY_SIZE:
         return None if x is None else 0
     raise InputError("workspace is given and the operands are in host memory; it is for GPU arrays")
 
 
 def workspace_size(call: Callable[..., Any], *arguments: Any, **options: Any) -> int:
-    """Bytes that ``workspace`` must have for ``call(*arguments, **options)``, where ``call`` is ``ptxgen.gemm``,
-    ``ptxgen.conv2d`` or another convolution, and the arrays are on a GPU. 0: the call needs none.
+    """The size in bytes that ``workspace`` needs for ``call(*arguments, **options)``; 0 if it needs none. ``call`` is
+    ``ptxgen.gemm``, ``ptxgen.conv2d`` or another convolution, and the arrays are on a GPU.
 
-    The kernel is selected and loaded as for the call; nothing is launched. Errors are those of the call.
+    The kernel is selected and loaded as for the call; nothing is launched. Errors: those of the call.
     """
-    found: int = call(*arguments, **options, workspace=SIZE)
+    found: int = call(*arguments, **options, workspace=QUERY_SIZE)
     return found
 
 
-def stream_of(x: Any) -> int:
-    """The raw handle of the stream that the array's library queues on; its default stream, 0, is 1 to the driver."""
+def current_stream(x: Any) -> int:
+    """The raw handle of the current stream of the array's library. Its default stream, 0, is 1 (CU_STREAM_LEGACY) for
+    the driver."""
     if hasattr(x, "new_empty"):
         import torch
 

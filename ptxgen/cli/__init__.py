@@ -1,7 +1,7 @@
-"""The command line: reads arguments, calls the layers below, writes one answer. Owns typer.
+"""The command line interface: parses arguments, calls the layers below, prints one answer. Owns typer.
 
-Standard output has the answer's text, or with ``--json`` its document, and nothing else; progress, messages and errors
-go to standard error. What a command needs is imported when it runs: ``--help`` costs no NumPy.
+Standard output has the answer: its text, or with ``--json`` its document. Progress, messages and errors go to standard
+error. Each command imports its modules when it runs, so ``--help`` does not import NumPy.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import sys
 from ptxgen.cli import emulate as _emulate
 from ptxgen.cli import problems as _problems
 from ptxgen.cli import stored as _stored
-from ptxgen.cli.command import app, start
+from ptxgen.cli.command import app, run
 
 __all__ = ["app", "main"]
 
-_COMMANDS = (_problems, _stored, _emulate)  #: importing these is what fills the application
-#: as --help lists them
+_COMMANDS = (_problems, _stored, _emulate)  #: importing these modules registers their commands
+#: the order of commands in --help
 _ORDER = ("tune", "select", "emit", "check", "bench", "sampler", "emulate", "doctor")
 app.registered_commands.sort(key=lambda command: _ORDER.index(command.name or ""))
 
 
 def main() -> None:
     """The command ``ptxgen``."""
-    sys.exit(start(sys.argv[1:]))
+    sys.exit(run(sys.argv[1:]))

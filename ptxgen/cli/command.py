@@ -1,4 +1,4 @@
-"""What makes a command of a function: options out of dataclasses, one printed answer, errors on one line."""
+"""Makes commands of functions: options from dataclasses, one printed answer, errors on one line."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, ClassVar, get_args, get_type_hints
 
 import typer
+from typer.core import TyperCommand
+from typer.models import OptionInfo
 
 from ptxgen.errors import DatabaseError, EmulatorError, InputError, ParseError, PtxgenError, UnavailableError
 
@@ -25,13 +28,13 @@ EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
     (MemoryError, 1),
     (KeyboardInterrupt, 130),
 )
-EPILOG = """Exit codes: 0 done; 1 a check failed, a kernel could not be made or run, a stored winner is stale, or a
-figure that was asked for is missing; 2 bad input; 3 something is not installed or not there; 4 the database cannot be
-used; 130 interrupted by Ctrl-C."""
+EPILOG = """Exit codes: 0 success; 1 a check failed, a kernel could not be generated, assembled or run, a stored winner
+is stale, or a requested result is missing; 2 invalid input; 3 a package, tool or device is not available; 4 the
+database cannot be used; 130 interrupted by Ctrl-C."""
 
 app = typer.Typer(
     name="ptxgen",
-    help="Input-aware auto-tuning of matrix kernels: generates PTX, measures it, selects by shape.",
+    help="Input-aware auto-tuning of matrix kernels: generates PTX, times it on the GPU, selects by shape.",
     epilog=EPILOG,
     no_args_is_help=True,
     add_completion=False,
@@ -40,22 +43,28 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 db = typer.Typer(
-    help="The tuning database: export, import, recheck, info.", no_args_is_help=True, rich_markup_mode=None
+    help="Export, import, recheck and describe the tuning database.", no_args_is_help=True, rich_markup_mode=None
 )
 app.add_typer(db, name="db")
-#: what the parser raises; typer has no public name for it
+#: the base of the parser's errors, for which typer has no public name
 UsageError: type[Any] = typer.BadParameter.__mro__[1]
-#: part of what the parser says -> what helps; else, where its words are listed
+#: part of a parser message -> hint
 HINTS = (
-    ("No such command 'gemm'", "it follows a command: select gemm"),
-    ("No such command 'conv'", "it follows a command: select conv"),
-    ("unexpected extra argument", "extents go by --shape, all else by options too"),
+    ("No such command 'gemm'", "an operation follows a command: select gemm"),
+    ("No such command 'conv'", "an operation follows a command: select conv"),
+    ("unexpected extra argument", "give extents with --shape, and everything else with options"),
 )
+
+
+#: titles of option groups in the help; others come before these
+PROBLEM_PANEL, SELECT_PANEL = "Problem fields", "Problems and device"
+DATABASE_PANEL, OUTPUT_PANEL = "Database", "Output and errors"
+PANELS = ("Arguments", "Options", SELECT_PANEL, PROBLEM_PANEL, DATABASE_PANEL, OUTPUT_PANEL)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command came to. ``text``: what is printed without ``--json``."""
+    """The result of a command. ``document``: for ``--json``; ``text``: printed otherwise; ``code``: the exit code."""
 
     document: dict[str, Any]
     text: str
@@ -64,15 +73,17 @@ class Answer:
 
 @dataclass(frozen=True)
 class Common:
-    """Options of every command."""
+    """Options of every command. ``panel``: the title of a class's own fields in the help."""
+
+    panel: ClassVar[str] = OUTPUT_PANEL
 
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False
+    debug: Annotated[bool, typer.Option("--debug", help="Print the traceback of an error.")] = False
 
 
 def command(group: typer.Typer, name: str) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
-    """Makes a command of a function whose first parameter is a ``Common``, or a dataclass that extends it: the fields
-    of such a parameter become options, the same ones in every command that has it."""
+    """Registers a function as a command. Its first parameter is a ``Common`` or a dataclass that extends it; the
+    fields of that class become options, the same in every command that uses it."""
 
     def register(function: Callable[..., Answer]) -> Callable[..., Answer]:
         shared: dict[str, type[Common]] = {}
@@ -83,11 +94,12 @@ def command(group: typer.Typer, name: str) -> Callable[[Callable[..., Answer]], 
             if is_dataclass(kind) and isinstance(kind, type) and issubclass(kind, Common):
                 shared[p.name] = kind
                 types = get_type_hints(kind, include_extras=True)
-                parameters.update({f.name: _parameter(f.name, types[f.name], f.default) for f in fields(kind)})
+                for f in fields(kind):
+                    parameters[f.name] = _parameter(f.name, _in_panel(types[f.name], _panel(kind, f.name)), f.default)
             else:
                 parameters[p.name] = _parameter(p.name, kind, p.default)
 
-        def run(**values: Any) -> None:
+        def execute(**values: Any) -> None:
             options = {n: kind(**{f.name: values.pop(f.name) for f in fields(kind)}) for n, kind in shared.items()}
             common = next(iter(options.values()))
             with _reported(common):
@@ -95,13 +107,46 @@ def command(group: typer.Typer, name: str) -> Callable[[Callable[..., Answer]], 
                 _print(answer.document if common.json else answer.text)
             raise typer.Exit(answer.code)
 
-        run.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
-        run.__annotations__ = {n: p.annotation for n, p in parameters.items()}
-        run.__doc__ = function.__doc__
-        group.command(name, epilog=EPILOG)(run)
+        execute.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
+        execute.__annotations__ = {n: p.annotation for n, p in parameters.items()}
+        execute.__doc__ = function.__doc__
+        group.command(name, cls=GroupedCommand, epilog=EPILOG)(execute)
         return function
 
     return register
+
+
+class GroupedCommand(TyperCommand):
+    """A command whose help lists options by panel, in the order in which panels first occur."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                argument = parameter.param_type_name == "argument"
+                default = "Arguments" if argument else "Options"
+                panel = default if argument else getattr(parameter, "rich_help_panel", None) or default
+                panels.setdefault(panel, []).append(record)
+        for title in sorted(panels, key=lambda title: PANELS.index(title) if title in PANELS else 0):
+            with formatter.section(title):
+                formatter.write_dl(panels[title])
+
+
+def _panel(kind: type[Common], name: str) -> str:
+    """The title under which help lists a field: that of the class that declares it."""
+    bases = (base for base in kind.__mro__ if issubclass(base, Common))
+    return next(base.panel for base in bases if name in inspect.get_annotations(base))
+
+
+def _in_panel(annotation: Any, panel: str) -> Any:
+    """The annotation of an option with ``panel`` set. Arguments have none."""
+    kind, information = get_args(annotation)
+    if not isinstance(information, OptionInfo):
+        return annotation
+    information = copy(information)
+    information.rich_help_panel = panel
+    return Annotated[kind, information]
 
 
 def _parameter(name: str, kind: Any, default: Any) -> inspect.Parameter:
@@ -118,21 +163,21 @@ def _print(answer: dict[str, Any] | str) -> None:
 
 
 @contextmanager
-def keeps(told: Callable[[], str]) -> Iterator[None]:
-    """Within it, an interruption by Ctrl-C says what the command keeps: ``told()``."""
+def explain_interrupt(text: Callable[[], str]) -> Iterator[None]:
+    """Within the block, Ctrl-C prints ``text()``: which results are kept."""
     try:
         yield
     except KeyboardInterrupt as interrupt:
-        raise KeyboardInterrupt(told()) from interrupt
+        raise KeyboardInterrupt(text()) from interrupt
 
 
 @contextmanager
 def _reported(common: Common) -> Iterator[None]:
-    """Errors of ptxgen and of files, and Ctrl-C: one line on standard error, with ``--json`` a document too, an exit
-    code."""
+    """Prints errors of ptxgen and of files, and Ctrl-C, as one line on standard error, with ``--json`` also as a
+    document, and sets the exit code."""
     try:
         yield
-    except BrokenPipeError:  # whoever read our output has enough
+    except BrokenPipeError:  # the reader of the output has closed it
         raise
     except (PtxgenError, OSError, MemoryError, KeyboardInterrupt) as error:
         if common.debug:
@@ -140,11 +185,11 @@ def _reported(common: Common) -> Iterator[None]:
         print(f"error: {one_line(error)}", file=sys.stderr)
         if common.json:
             kind = "Interrupted" if isinstance(error, KeyboardInterrupt) else type(error).__name__
-            _print({"error": {"kind": kind, "message": _said(error)}})
+            _print({"error": {"kind": kind, "message": _message(error)}})
         raise typer.Exit(next(code for kind, code in EXIT_CODES if isinstance(error, kind))) from error
 
 
-def _said(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror}"
     if isinstance(error, KeyboardInterrupt):
@@ -152,9 +197,9 @@ def _said(error: BaseException) -> str:
     return f"out of memory: {error}" if isinstance(error, MemoryError) else str(error)
 
 
-def start(arguments: Sequence[str]) -> int:
-    """Runs the command that ``arguments`` name. What the parser refuses is an error like any other; what ptxgen warns
-    of goes to standard error. Returns a code."""
+def run(arguments: Sequence[str]) -> int:
+    """Runs the command that ``arguments`` name; returns the exit code. Errors of the parser are reported like
+    others; warnings of ptxgen go to standard error."""
     warnings = logging.StreamHandler()
     warnings.setFormatter(logging.Formatter("warning: %(message)s"))
     logging.getLogger("ptxgen").addHandler(warnings)
@@ -162,16 +207,16 @@ def start(arguments: Sequence[str]) -> int:
         return int(app(list(arguments), standalone_mode=False) or 0)
     except UsageError as error:
         text = str(error.format_message()).rstrip(".")
-        if text.startswith("Usage:"):  # a group that was named without a command
+        if text.startswith("Usage:"):  # a group without a command
             error.show()
             return 2
         path = error.ctx.command_path if error.ctx is not None else app.info.name
-        hint = next((hint for part, hint in HINTS if part in text), f"{path} --help lists them all")
+        hint = next((hint for part, hint in HINTS if part in text), f"see {path} --help")
         print(f"error: {text} ({hint})", file=sys.stderr)
         if "--json" in arguments:
             _print({"error": {"kind": "InputError", "message": text}})
         return 2
-    except (typer.Abort, KeyboardInterrupt):  # while arguments are read
+    except (typer.Abort, KeyboardInterrupt):  # while the arguments are parsed
         print("error: interrupted", file=sys.stderr)
         if "--json" in arguments:
             _print({"error": {"kind": "Interrupted", "message": "interrupted"}})
@@ -181,8 +226,8 @@ def start(arguments: Sequence[str]) -> int:
 
 
 def one_line(error: BaseException) -> str:
-    """What an error says, on one line: all of it where it names a place in a kernel, else its first line."""
-    lines = [line.strip() for line in _said(error).splitlines() if line.strip()] or [type(error).__name__]
+    """An error as one line: all of its text if it locates a fault in a kernel, else its first line."""
+    lines = [line.strip() for line in _message(error).splitlines() if line.strip()] or [type(error).__name__]
     return "; ".join(lines) if isinstance(error, EmulatorError) else lines[0]
 
 
@@ -197,7 +242,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     pass

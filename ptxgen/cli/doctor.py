@@ -1,4 +1,4 @@
-"""What this machine has of what ptxgen can use."""
+"""The state of this machine: packages, tools, devices, data of ptxgen."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from ptxgen.errors import PtxgenError, UnavailableError
 
 Finding = dict[str, Any]
 
-#: distribution, the extra that brings it ("": always needed), what it is for
+#: distribution, extra that installs it ("": always required), purpose
 PACKAGES = (
     ("mako", "", "templates"),
-    ("numpy", "", "arrays, the columnar search"),
+    ("numpy", "", "arrays, exhaustive search"),
     ("ml_dtypes", "", "bfloat16"),
-    ("xgboost-cpu", "", "the regressor"),
-    ("platformdirs", "", "where files go"),
+    ("xgboost-cpu", "", "the model"),
+    ("platformdirs", "", "locations of files"),
     ("rich", "", "progress bars"),
     ("typer", "", "the command line"),
     ("pycuda", "cuda", "the driver for NVIDIA GPUs"),
     ("cuda-bindings", "cuda", "CUDA graphs"),
     ("nvidia-cuda-nvcc", "cuda", "ptxas"),
-    ("nvidia-cublas", "baseline", "what bench --baseline cublas compares with"),
+    ("nvidia-cublas", "baseline", "bench --baseline cublas"),
 )
-#: distributions that do as well: xgboost-cpu is xgboost without its GPU code
-INSTEAD = {"xgboost-cpu": ("xgboost",)}
+#: equivalent distributions: xgboost-cpu is xgboost without GPU code
+EQUIVALENT = {"xgboost-cpu": ("xgboost",)}
 
 
 def finding(name: str, state: str, found: str, remedy: str = "") -> Finding:
-    """``state``: ``ok``, ``missing`` (something that is needed), ``optional`` (absent, and only some uses need it)."""
+    """One finding. ``state``: ``ok``, ``missing`` (required), ``optional`` (absent, and required only by some uses)."""
     return {"name": name, "state": state, "found": found, "remedy": remedy}
 
 
 def revision() -> str:
-    """The commit of a checkout, ``+`` at its end where files differ from it; of a copy without its history, what its
-    file ``.commit`` says; else ptxgen's version."""
+    """The commit of a checkout, with ``+`` if files differ from it; without a checkout, the content of the file
+    ``.commit``, else the version."""
     from ptxgen import __version__
 
     here = Path(__file__).resolve().parents[2]
@@ -54,7 +54,7 @@ def revision() -> str:
 
 
 def examine(database: Path) -> list[Finding]:
-    """Everything, in the order in which a person would look."""
+    """All findings."""
     gpu = _gpu_name()
     rows = [_python(), *(_package(*row, gpu=bool(gpu)) for row in PACKAGES)]
     rows += [_gpu(gpu), _guarded("ptxas", lambda: _ptxas(bool(gpu)))]
@@ -78,19 +78,19 @@ def _python() -> Finding:
 
 
 def _package(name: str, extra: str, purpose: str, gpu: bool) -> Finding:
-    for other in (name, *INSTEAD.get(name, ())):
+    for other in (name, *EQUIVALENT.get(name, ())):
         try:
             return finding(name, "ok", f"{metadata.version(other)}{'' if other == name else f' ({other})'}")
         except metadata.PackageNotFoundError:
             continue
     needed = not extra or (extra == "cuda" and gpu)
-    what = f'pip install "ptxgen[{extra}]"' if extra else f"pip install {name}"
-    remedy = what if needed else f"{what}  (only where there is an NVIDIA GPU)" if extra == "cuda" else what
+    install = f'pip install "ptxgen[{extra}]"' if extra else f"pip install {name}"
+    remedy = install if needed else f"{install}  (only with an NVIDIA GPU)" if extra == "cuda" else install
     return finding(name, "missing" if needed else "optional", f"not installed: {purpose}", remedy)
 
 
 def _gpu_name() -> str:
-    """What nvidia-smi says of the first GPU: name and driver; empty where there is none."""
+    """Name and driver of the first GPU, from nvidia-smi; empty: none."""
     smi = shutil.which("nvidia-smi")
     if smi is None:
         return ""
@@ -110,7 +110,7 @@ def _gpu(name: str) -> Finding:
         device = open_driver("cuda").device
     except UnavailableError as error:
         if name:
-            return finding("GPU", "missing", f"{name}, but it cannot be used: {error}", 'pip install "ptxgen[cuda]"')
+            return finding("GPU", "missing", f"{name}, but it is not usable: {error}", 'pip install "ptxgen[cuda]"')
         return finding("GPU", "optional", "none: kernels run on the emulated device")
     except PtxgenError as error:
         return finding("GPU", "missing", str(error).splitlines()[0])
@@ -123,7 +123,11 @@ def _ptxas(gpu: bool) -> Finding:
     found = find_ptxas()
     if found is not None:
         return finding("ptxas", "ok", f"{version(found)}, {found}")
-    told = "none: the GPU's driver assembles, slower" if gpu else "none: kernels are emitted, and emulated, unassembled"
+    told = (
+        "none: the CUDA driver assembles kernels, which is slower"
+        if gpu
+        else "none: kernels are emitted and emulated without being assembled"
+    )
     return finding("ptxas", "optional", told, 'pip install "nvidia-cuda-nvcc>=13.0,<14"')
 
 
@@ -133,12 +137,7 @@ def _cublaslt(gpu: bool) -> Finding:
     found = available()
     if found:
         return finding("cuBLASLt", "ok", found)
-    return finding(
-        "cuBLASLt",
-        "optional",
-        "none" if gpu else "none: it needs an NVIDIA GPU",
-        'pip install "ptxgen[baseline]"' if gpu else "",
-    )
+    return _no_library("cuBLASLt", gpu, "not installed", 'pip install "ptxgen[baseline]"')
 
 
 def _cudnn(gpu: bool) -> Finding:
@@ -147,19 +146,20 @@ def _cudnn(gpu: bool) -> Finding:
     found = available()
     if found:
         return finding("cuDNN", "ok", found)
-    return finding(
-        "cuDNN",
-        "optional",
-        "none that PyTorch has" if gpu else "none: it needs an NVIDIA GPU",
-        "pip install torch" if gpu else "",
-    )
+    return _no_library("cuDNN", gpu, "not installed with PyTorch", "pip install torch")
+
+
+def _no_library(name: str, gpu: bool, found: str, remedy: str) -> Finding:
+    if gpu:
+        return finding(name, "optional", found, remedy)
+    return finding(name, "optional", "none: it requires an NVIDIA GPU")
 
 
 def _database(path: Path) -> Finding:
     from ptxgen.tuning.database import Database
 
     if not path.exists():
-        return finding("database", "optional", f"{path}: none yet; the first tune makes it")
+        return finding("database", "optional", f"{path}: absent; the first tune creates it")
     with Database(path, readonly=True) as database:
         told = database.info()
     counts = f"{told['measurements']} measurements of {told['problems']} problems"

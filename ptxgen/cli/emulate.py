@@ -1,4 +1,4 @@
-"""The command on PTX text: emulate."""
+"""The command emulate: runs PTX text on the emulated device."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from ptxgen.cli.command import Answer, Common, app, command
-from ptxgen.cli.options import Seed
+from ptxgen.cli.options import SeedOption
 from ptxgen.errors import Fault, InputError, ParseError, UnsupportedError
 
 
@@ -27,7 +27,7 @@ def _extents(name: str, text: str) -> tuple[int, ...]:
 
 @contextmanager
 def _naming(file: Path) -> Iterator[None]:
-    """Errors in the text name the file."""
+    """Adds the file name to errors in the PTX text."""
     try:
         yield
     except (ParseError, UnsupportedError) as error:
@@ -43,49 +43,50 @@ def _switch(name: str, word: str) -> bool:
 @command(app, "emulate")
 def emulate(
     options: Common,
-    file: Annotated[Path, typer.Argument(help="PTX text; - is standard input.")],
-    entry: Annotated[str | None, typer.Option(metavar="NAME", help="The kernel. [default: the only one]")] = None,
-    grid: Annotated[str, typer.Option(metavar="X,Y,Z", help="Blocks of the grid.")] = "1",
-    block: Annotated[str, typer.Option(metavar="X,Y,Z", help="Threads of a block.")] = "32",
+    file: Annotated[Path, typer.Argument(help="PTX file; - reads standard input.")],
+    entry: Annotated[str | None, typer.Option(metavar="NAME", help="Kernel to run. [default: the only one]")] = None,
+    grid: Annotated[str, typer.Option(metavar="X,Y,Z", help="Grid size in blocks.")] = "1",
+    block: Annotated[str, typer.Option(metavar="X,Y,Z", help="Block size in threads.")] = "32",
     cluster: Annotated[
-        str | None, typer.Option(metavar="X,Y,Z", help="Blocks of a cluster. [default: as the kernel says, else 1]")
+        str | None, typer.Option(metavar="X,Y,Z", help="Cluster size in blocks. [default: that of the kernel, else 1]")
     ] = None,
     arg: Annotated[
         list[str] | None,
         typer.Option(
             metavar="ARGUMENT",
-            help="In the kernel's order: f32:1.5, u32:7; for a pointer a buffer, f32[1024]=FILL or f32[64x32]=FILL, "
-            "FILL one of zeros, ones, iota, random, FILE.npy; :out=FILE.npy saves it after the launch.",
+            help="A kernel argument, in order. Number: f32:1.5, u32:7. Buffer for a pointer: f32[1024]=FILL or "
+            "f32[64x32]=FILL, where FILL is zeros, ones, iota, random or FILE.npy; :out=FILE.npy saves it at the end.",
         ),
     ] = None,
-    shared_bytes: Annotated[int, typer.Option(min=0, help="Dynamic shared memory of a block.")] = 0,
-    seed: Seed = 0,
+    shared_bytes: Annotated[int, typer.Option(min=0, help="Dynamic shared memory of a block in bytes.")] = 0,
+    seed: SeedOption = 0,
     completion: Annotated[
-        str, typer.Option(help="When asynchronous work takes effect: late or early, as PTX allows.")
+        str, typer.Option(help="When asynchronous operations complete: late or early; PTX allows both.")
     ] = "late",
-    mma: Annotated[str, typer.Option(help="Rounding of matrix products: hopper or f32.")] = "hopper",
+    mma: Annotated[str, typer.Option(help="Accumulation of mma instructions: hopper (as measured) or f32.")] = "hopper",
     statistics: Annotated[
-        str, typer.Option(help="Bank conflicts and sectors from a sample (sampled), of every access (full), or off.")
+        str, typer.Option(help="Count bank conflicts and sectors of sampled accesses (sampled), of all (full), or off.")
     ] = "sampled",
-    races: Annotated[
-        str, typer.Option(help="Shared memory that two warps touch with no barrier between is a fault: on or off.")
-    ] = "on",
+    races: Annotated[str, typer.Option(help="Detect shared-memory races between warps: on or off.")] = "on",
     uninitialised: Annotated[
         str,
         typer.Option(
-            help="The use of registers and shared memory that nothing has written, as an address, a predicate or a "
-            "stored value, is a fault: on or off."
+            help="Detect uninitialised registers and shared memory used as an address, a predicate or a stored value: "
+            "on or off."
         ),
     ] = "on",
     engine: Annotated[
         str,
-        typer.Option(help="numpy; llvm compiles all it can; auto compiles what runs often, if llvmlite is installed."),
+        typer.Option(help="numpy interprets, llvm compiles, auto compiles hot code if llvmlite is installed."),
     ] = "auto",
     watchdog: Annotated[
-        int | None, typer.Option(min=0, help="Instructions that one warp may execute; 0: any number. [default: 2**25]")
+        int | None, typer.Option(min=0, help="Limit of instructions per warp; 0: none. [default: 2**25]")
     ] = None,
 ) -> Answer:
-    """Run a kernel of any PTX text on the emulated device. Prints what it does wrong, or else what it did."""
+    """Run a PTX kernel on the emulated device.
+
+    Prints the fault that the kernel causes, or statistics of its execution.
+    """
     import sys
 
     import numpy as np

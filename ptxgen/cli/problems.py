@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ptxgen.cli.command import Answer, app, command, keeps
-from ptxgen.cli.options import Forced, Seed, Target
+from ptxgen.cli.command import Answer, app, command, explain_interrupt
+from ptxgen.cli.options import ConfigOption, SeedOption, Target
 from ptxgen.errors import ConfigError, InputError, UnavailableError
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ptxgen.tuning.database import Database
     from ptxgen.tuning.selection import Selection
 
-#: what the emulated device, an interpreter, measures in two minutes
+#: budget for about two minutes on the emulated device
 EMULATED_BUDGET = {
     "samples": 42,
     "search": 8,
@@ -29,18 +29,18 @@ EMULATED_BUDGET = {
 
 
 def _ranked(problem: Problem, device: Device, database: Database | None, model: bool, count: int) -> list[Selection]:
-    """The best choices, at least one. ConfigError: no configuration is legal."""
+    """The best configurations, at least one. ConfigError: no configuration is legal."""
     from ptxgen.tuning import selection as dispatch
 
     found = dispatch.select(problem, device, database, model, count)
     if not found:
-        why = dispatch.lacking(problem, device)
-        raise ConfigError(f"{problem.key()}: no kernel computes this on {device.name}: {why}", "space")
+        why = dispatch.why_unsupported(problem, device)
+        raise ConfigError(f"{problem.key()}: no kernel supports this problem on {device.name}: {why}", "space")
     return found
 
 
 def _select(problem: Problem, device: Device, database: Database | None, config: str | None) -> Selection:
-    """The configuration that was given, or the one that is stored or predicted. ConfigError: it breaks a rule."""
+    """The given configuration, or the stored or predicted one. ConfigError: it breaks a rule."""
     from ptxgen.codegen.config import parse_config
     from ptxgen.families import rules
     from ptxgen.lowering.lower import lower
@@ -56,19 +56,23 @@ def _select(problem: Problem, device: Device, database: Database | None, config:
 @command(app, "tune")
 def tune(
     target: Target,
-    samples: Annotated[int | None, typer.Option(min=0, help="Random configurations measured a problem.")] = None,
-    search: Annotated[int | None, typer.Option(min=0, help="Best of the exhaustive search, a problem.")] = None,
-    rounds: Annotated[int | None, typer.Option(min=0, help="Rounds over the neighbours of the best few.")] = None,
-    keep: Annotated[int | None, typer.Option(min=1, help="How many best a round starts from.")] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Kernels assembled at once. [default: cores]")] = None,
-    retry: Annotated[bool, typer.Option("--retry", help="Measure again what failed in earlier runs.")] = False,
-    seed: Seed = 0,
+    samples: Annotated[int | None, typer.Option(min=0, help="Random configurations to time per problem.")] = None,
+    search: Annotated[int | None, typer.Option(min=0, help="Top-ranked candidates to time per problem.")] = None,
+    rounds: Annotated[
+        int | None, typer.Option(min=0, help="Refinement rounds: time neighbours of the fastest.")
+    ] = None,
+    keep: Annotated[int | None, typer.Option(min=1, help="Configurations that a refinement round starts from.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Kernels to assemble in parallel. [default: number of cores]")
+    ] = None,
+    retry: Annotated[bool, typer.Option("--retry", help="Repeat measurements that failed in earlier runs.")] = False,
+    seed: SeedOption = 0,
 ) -> Answer:
     """Find and store the fastest kernels.
 
-    Samples configurations, learns from their times, searches the whole space, measures the best of it. Without a
-    problem: the suite isaac on a GPU; on the emulated device the suite small, in two minutes at most. What the database
-    holds is not measured again: an interrupted run goes on where it stopped.
+    Times sampled configurations, trains a model on them, ranks every legal configuration with it, and times the best.
+    Without a problem: the suite isaac on a GPU; the suite small, at most two minutes, on the emulated device.
+    Measurements in the database are not repeated, so an interrupted run continues where it stopped.
     """
     import time
     from dataclasses import replace
@@ -88,11 +92,11 @@ def tune(
     with Database(target.path) as database:
         before = database.info()["measurements"]
 
-        def kept() -> str:
+        def stored() -> str:
             new = database.info()["measurements"] - before
-            return f"{new} measurements of this run are kept in {database.path}; the same command goes on from there"
+            return f"{new} measurements of this run are stored in {database.path}; repeat the command to continue"
 
-        with keeps(kept), report.progress() as progress:
+        with explain_interrupt(stored), report.progress() as progress:
             if emulated:
                 progress.message(f"Tuning on the emulated device. {report.MODEL_CLOCK}")
             problems = [case.problem for case in cases]
@@ -111,10 +115,13 @@ def tune(
 @command(app, "select")
 def select(
     target: Target,
-    model: Annotated[bool, typer.Option("--model", help="Ask the regressor alone, not the stored winners.")] = False,
-    count: Annotated[int, typer.Option("--count", "-k", min=1, help="How many, best first.")] = 1,
+    model: Annotated[bool, typer.Option("--model", help="Use only the model, not the stored winners.")] = False,
+    count: Annotated[int, typer.Option("--count", "-k", min=1, help="Number of configurations, best first.")] = 1,
 ) -> Answer:
-    """Print the configuration for a problem. Needs no GPU: --device h200."""
+    """Print the best configuration for a problem.
+
+    Stored winners have measured times, others the time that the model predicts. Needs no GPU: use --device h200.
+    """
     from ptxgen.cli import report
 
     cases, device = target.cases(), target.find_device()
@@ -126,8 +133,11 @@ def select(
 
 
 @command(app, "emit")
-def emit(target: Target, config: Forced = None) -> Answer:
-    """Print the PTX for a problem. Needs no GPU: --device h200."""
+def emit(target: Target, config: ConfigOption = None) -> Answer:
+    """Print the PTX of the kernel for a problem.
+
+    Needs no GPU: use --device h200.
+    """
     from ptxgen.cli import report
     from ptxgen.codegen.render import render
     from ptxgen.families.plan_factory import plan_for
@@ -135,7 +145,7 @@ def emit(target: Target, config: Forced = None) -> Answer:
 
     cases = target.cases()
     if len(cases) != 1:
-        raise InputError(f"{len(cases)} problems are named; emit takes one")
+        raise InputError(f"{len(cases)} problems are given; emit takes one")
     [case], device = cases, target.find_device()
     with target.reading() as database:
         selection = _select(case.problem, device, database, config)
@@ -155,8 +165,11 @@ def emit(target: Target, config: Forced = None) -> Answer:
 
 
 @command(app, "check")
-def check(target: Target, config: Forced = None, seed: Seed = 0) -> Answer:
-    """Compare results with float64. Every element counts, on inputs that show mistakes."""
+def check(target: Target, config: ConfigOption = None, seed: SeedOption = 0) -> Answer:
+    """Compare results with float64 references.
+
+    Every element is compared, on inputs that expose errors.
+    """
     from ptxgen.cli import report
     from ptxgen.runtime.check import check as run
 
@@ -174,19 +187,22 @@ def check(target: Target, config: Forced = None, seed: Seed = 0) -> Answer:
 @command(app, "bench")
 def bench(
     target: Target,
-    config: Forced = None,
+    config: ConfigOption = None,
     baseline: Annotated[
-        str | None, typer.Option(help="Compare in the same run with: cublas; conv with: cudnn.")
+        str | None, typer.Option(help="Vendor library to compare with in the same run: cublas (gemm) or cudnn (conv).")
     ] = None,
 ) -> Answer:
-    """Time kernels whose results are checked first. With --baseline: beside the vendor's best candidate."""
+    """Time kernels, after a check of their results.
+
+    With --baseline, the best candidate of the vendor library is timed in the same run.
+    """
     from ptxgen.cli import report
-    from ptxgen.runtime.vendor import BASELINES
+    from ptxgen.problem.operation import operation_named
     from ptxgen.tuning.bench import bench as run
 
-    known = [b.name for b in BASELINES.values() if b.operation == target.operation]
+    known = operation_named(target.operation).baselines
     if baseline is not None and baseline not in known:
-        raise InputError(f"baseline is {baseline!r}; of {target.operation} it must be {' or '.join(known)}")
+        raise InputError(f"baseline is {baseline!r}; for {target.operation} it must be {' or '.join(known)}")
     driver, cases, rows = target.find_driver(), target.cases(), []
     if baseline and driver.clock == "model":
         raise UnavailableError(f"baseline is {baseline!r}; the vendor's library needs an NVIDIA GPU")
@@ -214,10 +230,13 @@ def bench(
 @command(app, "sampler")
 def sampler(
     target: Target,
-    draws: Annotated[int, typer.Option(min=1, help="Draws of each sampler.")] = 200_000,
-    seed: Seed = 0,
+    draws: Annotated[int, typer.Option(min=1, help="Number of draws of each sampler.")] = 200_000,
+    seed: SeedOption = 0,
 ) -> Answer:
-    """Print the sampler's acceptance. Beside uniform sampling, as in Table 1 of the paper."""
+    """Print the acceptance rates of the samplers.
+
+    Compares the generative model with uniform sampling, as Table 1 of the paper.
+    """
     from ptxgen.cli import report
     from ptxgen.lowering.lower import lower
     from ptxgen.tuning.sampler import table

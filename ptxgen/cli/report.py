@@ -1,7 +1,7 @@
-"""What people and programs read: documents of plain data, tables made of them, and progress. Owns rich.
+"""Output: documents of plain data for programs, tables made from them for people, and progress. Owns rich.
 
-A command's answer is first a document, fit for JSON; its text is made from the document alone, so the two cannot
-disagree. Nothing here measures or decides.
+A command first makes a document, fit for JSON. Its text is made from the document alone, so the two agree. Nothing here
+measures or decides.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ptxgen.codegen.config import AXES, Config
-from ptxgen.problem.catalog import CATALOG, Case
-from ptxgen.runtime.vendor import BASELINES
+from ptxgen.problem.operation import Case, baselines, operation_named, operation_names
 from ptxgen.tuning.progress import Progress
 
 Document = dict[str, Any]
@@ -26,7 +25,7 @@ Document = dict[str, Any]
 #: the paper's axes, in the order of its Table 6, as (symbol, name)
 PAPER = tuple((a.symbol, a.name) for a in AXES if a.symbol)
 
-MODEL_CLOCK = "The clock of the emulated device is a model: its times say nothing about any GPU."
+MODEL_CLOCK = "Times of the emulated device are modelled; they do not predict times of a GPU."
 
 
 # ---- plain data
@@ -52,7 +51,7 @@ def to_json(document: Document) -> str:
 
 
 def problem_fields(case: Case) -> Document:
-    """A case: its name, the paper's column-major form where there is one, and the problem."""
+    """The name of a case, its column-major form for cases of the paper, and the problem."""
     out: Document = {"name": case.name, "problem": {"key": case.problem.key(), **case.problem.as_dict()}}
     if case.column_major is not None:
         out["column_major"] = asdict(case.column_major)
@@ -60,33 +59,35 @@ def problem_fields(case: Case) -> Document:
 
 
 def config_fields(config: Config) -> Document:
-    """Every axis, and the text that ``--config`` takes."""
-    return {"config": dict(config.items()), "config_text": str(config)}
+    """Every axis, and the text form that ``--config`` accepts."""
+    return {"config": config.values(), "config_text": str(config)}
 
 
 def selection_fields(case: Case, selection: Any) -> Document:
-    """What was chosen for a case. ``us``: measured or predicted microseconds."""
+    """The selected configuration. ``us``: microseconds, measured or predicted; ``predicted``: whether the model
+    predicted them."""
     return {
         **problem_fields(case),
         **config_fields(selection.config),
         "origin": selection.origin,
         "us": selection.us,
+        "predicted": selection.predicted,
     }
 
 
 def check_fields(case: Case, selection: Any, results: Sequence[Any]) -> Document:
-    """How one configuration did on every kind of input."""
+    """The results of one configuration on every kind of input."""
     told = [{"kind": r.kind, **deviation_fields(r.deviation)} for r in results]
     return {**selection_fields(case, selection), "results": told, "ok": all(r["ok"] for r in told)}
 
 
 def deviation_fields(deviation: Any) -> Document:
-    """What a comparison with float64 found. ``ratio``: the worst error over what is allowed."""
+    """The result of a comparison with float64. ``ratio``: the largest error over the tolerance."""
     return {"ok": deviation.ok, "ratio": deviation.ratio, "where": list(deviation.where), "text": str(deviation)}
 
 
 def bench_fields(case: Case, row: Any) -> Document:
-    """A row of a comparison; what was not measured is None."""
+    """One row of bench; None for values that were not measured."""
     deviation = deviation_fields(row.deviation) if row.deviation is not None else None
     times = {name: _known(getattr(row, name)) for name in ("us", "vendor_us", "vendor_first_us", "ratio", "tflops")}
     return {
@@ -99,7 +100,7 @@ def bench_fields(case: Case, row: Any) -> Document:
 
 
 def tuned_fields(case: Case, tuned: Any) -> Document:
-    """What tuning a case came to."""
+    """The result of tuning one case."""
     winner = tuned.winner
     found = config_fields(winner.config) if winner else {"config": None, "config_text": None}
     return {
@@ -117,7 +118,7 @@ def _known(value: Any) -> float | None:
 
 
 def summary(rows: Sequence[Document]) -> Document:
-    """Over the rows with a ratio: how many, the geometric mean, the worst."""
+    """Number, geometric mean and worst of the ratios."""
     known = [(row["ratio"], row["name"]) for row in rows if row["ratio"] is not None]
     if not known:
         return {"rows": 0, "geometric_mean": None, "worst": None}
@@ -130,7 +131,7 @@ def summary(rows: Sequence[Document]) -> Document:
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Columns as wide as their widest cell; a column of numbers is set flush right. Blank columns are left out."""
+    """A text table. Columns of numbers are right-aligned; empty columns are omitted."""
     cells = [[_cell(v) for v in row] for row in rows]
     kept = [i for i, title in enumerate(titles) if not rows or any(row[i] for row in cells)]
     lines = [[titles[i] for i in kept], *([row[i] for i in kept] for row in cells)]
@@ -163,33 +164,38 @@ def number(value: Any) -> str:
 
 def shape_titles(document: Document) -> tuple[str, ...]:
     """The titles over ``shape_cells``. The rows of a document are of one operation."""
-    names = {r["problem"]["operation"] for r in document["rows"]} or {next(iter(CATALOG))}
+    names = {r["problem"]["operation"] for r in document["rows"]} or set(operation_names()[:1])
     [name] = names
-    return ("name", *CATALOG[name].titles)
+    return ("name", *operation_named(name).titles)
 
 
 def shape_cells(row: Document) -> list[Any]:
     """The cells that say which problem a row is of."""
     problem = row["problem"]
     name = row["name"] if row["name"] != problem["key"] else ""
-    return [name, *CATALOG[problem["operation"]].cells(row)]
+    return [name, *operation_named(problem["operation"]).cells(row)]
+
+
+def source_text(row: Document) -> str:
+    """Where a configuration comes from; marks predicted times."""
+    return f"{row['origin']} (predicted)" if row["predicted"] else str(row["origin"])
 
 
 def config_cells(row: Document) -> list[Any]:
-    """Table 6's columns, then every other axis that is not at its default."""
+    """The axes of Table 6 of the paper, then all other axes that differ from their defaults."""
     values = row.get("config")
     if values is None:
         return [None] * len(PAPER) + [""]
-    others = (a for a in AXES if not a.symbol and values[a.name] != a.default)
+    others = (a for a in AXES if not a.symbol and values[a.name] != a.value(a.default))
     return [values[name] for _, name in PAPER] + [" ".join(f"{a.name}={values[a.name]}" for a in others)]
 
 
-CONFIG = (*(symbol for symbol, _ in PAPER), "and")
+CONFIG = (*(symbol for symbol, _ in PAPER), "other settings")
 
 
 def select_text(document: Document) -> str:
-    rows = [[*shape_cells(r), *config_cells(r), r["us"], r["origin"]] for r in document["rows"]]
-    return table((*shape_titles(document), *CONFIG, "µs", "from"), rows) + f"\ndevice: {document['device']}"
+    rows = [[*shape_cells(r), *config_cells(r), r["us"], source_text(r)] for r in document["rows"]]
+    return table((*shape_titles(document), *CONFIG, "µs", "source"), rows) + f"\ndevice: {document['device']}"
 
 
 def check_text(document: Document) -> str:
@@ -199,8 +205,8 @@ def check_text(document: Document) -> str:
             head = shape_cells(r) if i == 0 else [""] * len(titles)
             rows.append([*head, result["kind"], "ok" if result["ok"] else "WRONG", result["text"]])
     wrong = sum(not r["ok"] for r in document["rows"])
-    end = f"{len(document['rows'])} checked on {document['device']}, " + (f"{wrong} wrong" if wrong else "all right")
-    return table((*titles, "inputs", "", "against float64"), rows) + f"\n{end}"
+    end = f"{len(document['rows'])} checked on {document['device']}, " + (f"{wrong} wrong" if wrong else "all correct")
+    return table((*titles, "inputs", "result", "error against float64"), rows) + f"\n{end}"
 
 
 def bench_text(document: Document) -> str:
@@ -208,8 +214,8 @@ def bench_text(document: Document) -> str:
     for r in document["rows"]:
         times = [r["us"], r["vendor_us"], r["ratio"], r["tflops"]]
         rows.append([*shape_cells(r), *times, *config_cells(r), r["origin"], r["note"]])
-    vendor = BASELINES[document["baseline"]].title if document["baseline"] else "vendor"
-    titles = (*shape_titles(document), "µs", f"{vendor} µs", "ratio", "TFLOP/s", *CONFIG, "from", "")
+    vendor = baselines()[document["baseline"]].title if document["baseline"] else "vendor"
+    titles = (*shape_titles(document), "µs", f"{vendor} µs", "ratio", "TFLOP/s", *CONFIG, "source", "note")
     lines = [table(titles, rows)]
     total = document["summary"]
     if document["baseline"]:
@@ -217,7 +223,7 @@ def bench_text(document: Document) -> str:
             worst = total["worst"]
             lines.append(f"geometric mean of {total['rows']} ratios: {total['geometric_mean']:.3f}")
             lines.append(f"worst row: {worst['name']}, {worst['ratio']:.3f}")
-        lines.append(f"ratio: the time of {vendor}'s best candidate over ours, both measured in this run")
+        lines.append(f"ratio: time of the best {vendor} candidate / time of ptxgen, both measured in this run")
     lines.append(f"device: {document['device']}")
     if document["clock"] == "model":
         lines.append(MODEL_CLOCK)
@@ -242,8 +248,8 @@ def sampler_text(document: Document) -> str:
         shares = {s["sampler"]: s["acceptance"] for s in r["samplers"]}
         learnt, uniform = shares["categorical"], shares["uniform"]
         rows.append([*shape_cells(r), f"{learnt:.2%}", f"{uniform:.4%}", number(learnt / uniform) if uniform else "-"])
-    lines = [table((*shape_titles(document), "categorical", "uniform", "times"), rows)]
-    lines.append(f"share of draws that are legal on {document['device']}; the paper's Table 1 has 20% and 0.1%")
+    lines = [table((*shape_titles(document), "categorical", "uniform", "ratio"), rows)]
+    lines.append(f"fraction of draws that are legal on {document['device']}; Table 1 of the paper has 20% and 0.1%")
     return "\n".join(lines)
 
 
@@ -251,7 +257,7 @@ def info_text(document: Document) -> str:
     lines = [f"{document['path']}: {document['bytes']} bytes, schema version {document['schema']}"]
     lines.append(f"{document['problems']} problems, {document['measurements']} measurements")
     if document["unreadable"]:
-        lines.append(f"{document['unreadable']} measurements have axes that this version does not know")
+        lines.append(f"{document['unreadable']} measurements have unknown axes")
     if document["rows"]:
         rows = [[r["device"], r["clock"], r["outcome"], r["count"]] for r in document["rows"]]
         lines += ["", table(("device", "clock", "outcome", "measurements"), rows)]
@@ -260,12 +266,12 @@ def info_text(document: Document) -> str:
         lines += ["", table(("device", "clock", "winners", "stale"), rows)]
     if document["stale_winners"]:
         rows = [[r["device"], r["problem"], r["reason"]] for r in document["stale_winners"]]
-        lines += ["", table(("device", "stale winner", "why"), rows)]
+        lines += ["", table(("device", "stale winner", "reason"), rows)]
     return "\n".join(lines)
 
 
 def recheck_fields(device: str, row: Any) -> Document:
-    """What became of a stored winner. ``us``: microseconds of what counts now; null: nothing does."""
+    """The result for a stored winner. ``us``: microseconds of the valid winner; null: there is none."""
     new = row.new
     return {
         "device": device,
@@ -280,9 +286,9 @@ def recheck_fields(device: str, row: Any) -> Document:
 
 
 def recheck_text(document: Document) -> str:
-    """Counts, what was timed, and what is left to time."""
+    """Counts, winners that were timed, and winners that are stale or failed."""
     rows = document["rows"]
-    lines = [table(("winners", "count"), sorted(Counter(row["state"] for row in rows).items()))]
+    lines = [table(("state", "winners"), sorted(Counter(row["state"] for row in rows).items()))]
     for states, heads in (
         (("timed", "replaced"), ("us_before", "us", "state", "config_text")),
         (("stale", "failed"), ("state", "reason")),
@@ -294,14 +300,14 @@ def recheck_text(document: Document) -> str:
 
 
 def pairs_text(document: Document) -> str:
-    """``name: value`` a line."""
-    return "\n".join(f"{name}: {value}" for name, value in document.items())
+    """One line ``name: value`` per entry."""
+    return "\n".join(f"{name.replace('_', ' ')}: {value}" for name, value in document.items())
 
 
 def doctor_text(document: Document) -> str:
     mark = {"ok": "ok", "missing": "MISSING", "optional": "-"}
     rows = [[r["name"], mark[r["state"]], r["found"]] for r in document["findings"]]
-    lines = [table(("", "", "found"), rows)]
+    lines = [table(("item", "state", "found"), rows)]
     for r in document["findings"]:
         if r["remedy"]:
             lines.append(f"\n{r['name']}: {r['remedy']}")
@@ -312,7 +318,7 @@ def doctor_text(document: Document) -> str:
 
 
 class Lines:
-    """Progress where no terminal shows it: messages alone, a line each."""
+    """Progress without a terminal: messages only, one per line."""
 
     def phase(self, name: str, total: int) -> None: ...
 
@@ -323,7 +329,7 @@ class Lines:
 
 
 class Bar:
-    """Progress on a terminal: a bar for the present phase, messages above it."""
+    """Progress on a terminal: a bar for the current phase, with messages above it."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -358,7 +364,7 @@ class Bar:
 
 @contextmanager
 def progress() -> Iterator[Progress]:
-    """Progress on standard error: a bar on a terminal, else messages alone."""
+    """Progress on standard error: a bar on a terminal, else messages only."""
     if not sys.stderr.isatty():
         yield Lines()
         return

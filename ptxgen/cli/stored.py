@@ -1,4 +1,4 @@
-"""The commands on what is there: the database, and the machine."""
+"""The commands on stored results and on the machine: db export, db import, db recheck, db info, doctor."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ptxgen.cli.command import Answer, app, command, db, keeps
-from ptxgen.cli.options import Stored
+from ptxgen.cli.command import Answer, app, command, db, explain_interrupt
+from ptxgen.cli.options import DatabaseOptions
 
 if TYPE_CHECKING:
     from ptxgen.codegen.config import Config
@@ -18,12 +18,17 @@ if TYPE_CHECKING:
 
 @command(db, "export")
 def export(
-    options: Stored,
-    folder: Annotated[Path, typer.Argument(help="Where to write: a folder a device.")],
-    device: Annotated[str | None, typer.Option(help="This device alone.")] = None,
-    raw: Annotated[bool, typer.Option("--raw/--no-raw", help="The measurements too, or the winners alone.")] = True,
+    options: DatabaseOptions,
+    folder: Annotated[Path, typer.Argument(help="Output folder; it gets one folder per device.")],
+    device: Annotated[str | None, typer.Option(help="Export only this device.")] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw/--no-raw", help="Include raw measurements, or write only winners.")
+    ] = True,
 ) -> Answer:
-    """Write what was measured as files. Winners as sorted text, measurements compressed, the regressor."""
+    """Write the database as files.
+
+    Winners as sorted text, measurements compressed, and the trained model.
+    """
     import datetime
 
     from ptxgen.cli.doctor import revision
@@ -34,8 +39,8 @@ def export(
 
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     told = "ptxgen db export" + (f" --device {device}" if device else "") + ("" if raw else " --no-raw")
-    partial = f"{folder} may lack files, or have incomplete ones: export again"
-    with keeps(lambda: partial), Database(options.path, readonly=True) as database:
+    partial = f"{folder} may be incomplete: repeat the export"
+    with explain_interrupt(lambda: partial), Database(options.path, readonly=True) as database:
         files = export_text(database, folder, device=device, commit=revision(), command=told, date=today, raw=raw)
         for name in sorted({f.parent.name for f in files}):
             trained = model_folder(database, name)
@@ -43,16 +48,19 @@ def export(
                 with replacing(folder / name / path.name) as file:
                     file.write(path.read_bytes())
                 files.append(folder / name / path.name)
-    told = "\n".join(map(str, files)) or "the database has no measurements: nothing was written"
+    told = "\n".join(map(str, files)) or "the database has no measurements; nothing was written"
     return Answer({"command": "db export", "files": files}, told)
 
 
 @command(db, "import")
 def import_(
-    options: Stored,
-    path: Annotated[Path, typer.Argument(help="What db export wrote: the folder, a device's folder, or a file.")],
+    options: DatabaseOptions,
+    path: Annotated[Path, typer.Argument(help="An exported folder, the folder of one device, or one file.")],
 ) -> Answer:
-    """Take in exported files. All or nothing; the better of two winners stays."""
+    """Import exported files, all or none.
+
+    Of two winners for a problem the faster one is kept.
+    """
     from ptxgen.cli.report import pairs_text
     from ptxgen.codegen.render import render
     from ptxgen.families.plan_factory import plan_for
@@ -63,29 +71,32 @@ def import_(
     def current(name: str, problem: Problem, config: Config) -> str:
         return render(plan_for(problem, config, device(name))).digest
 
-    with keeps(lambda: "db info prints what the database holds"), Database(options.path) as database:
+    with explain_interrupt(lambda: "db info prints what the database holds"), Database(options.path) as database:
         counts = import_text(database, path, current)
     return Answer({"command": "db import", "database": options.path, **counts}, pairs_text(counts))
 
 
 @command(db, "recheck")
 def recheck(
-    options: Stored,
+    options: DatabaseOptions,
     folder: Annotated[
-        Path | None, typer.Argument(help="A folder that db export wrote. [default: the database's winners]")
+        Path | None, typer.Argument(help="An exported folder. [default: the winners in the database]")
     ] = None,
-    device: Annotated[str | None, typer.Option(help="Winners of this device alone.")] = None,
+    device: Annotated[str | None, typer.Option(help="Recheck only this device.")] = None,
     timing: Annotated[
-        bool, typer.Option("--time/--no-time", help="Time stale winners again, where their device is here.")
+        bool, typer.Option("--time/--no-time", help="Time stale winners again if their device is in this machine.")
     ] = True,
-    seconds: Annotated[float, typer.Option(min=0, help="After which no other winner is timed.")] = 3600.0,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Kernels assembled at once. [default: cores]")] = None,
+    seconds: Annotated[float, typer.Option(min=0, help="Time limit: no further winner is timed after it.")] = 3600.0,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Kernels to assemble in parallel. [default: number of cores]")
+    ] = None,
 ) -> Answer:
-    """Compare stored winners with the kernels of this version.
+    """Check and re-time stale winners.
 
-    A winner whose machine code is the same keeps its time. One whose machine code changed is stale: it is checked and
-    timed again on its device, beside the model's choice, and the faster one is stored. In a folder, stale winners are
-    in stale.txt until then. Exits with 1 while a winner is stale.
+    Compares stored winners with the kernels that this version generates. A winner whose machine code is the same keeps
+    its time. A winner whose machine code changed is stale: on its device it is checked and timed again, together with
+    the choice of the model, and the faster one is stored. In a folder, stale winners are in stale.txt until then. Exits
+    with 1 while a winner is stale.
     """
     import os
     from contextlib import ExitStack
@@ -118,7 +129,7 @@ def recheck(
 
 
 def _driver_of(device: str) -> Driver | None:
-    """The driver of a device, if that device is here."""
+    """The driver of a device, if it is in this machine; else None."""
     from ptxgen.errors import UnavailableError
     from ptxgen.runtime.open_driver import open_driver
     from ptxgen.settings import settings
@@ -131,8 +142,8 @@ def _driver_of(device: str) -> Driver | None:
 
 
 @command(db, "info")
-def info(options: Stored) -> Answer:
-    """Print what the database holds."""
+def info(options: DatabaseOptions) -> Answer:
+    """Print the contents of the database."""
     from ptxgen.cli.report import info_text
     from ptxgen.tuning.database import Database
 
@@ -143,8 +154,11 @@ def info(options: Stored) -> Answer:
 
 
 @command(app, "doctor")
-def doctor(options: Stored) -> Answer:
-    """Print what this machine has and lacks. With the command that installs what is missing."""
+def doctor(options: DatabaseOptions) -> Answer:
+    """Print what is installed and what is missing.
+
+    Lists packages, tools and devices, with the command that installs what is missing.
+    """
     from ptxgen.cli.doctor import examine
     from ptxgen.cli.report import doctor_text
 

@@ -1,36 +1,49 @@
-"""The tuning parameters: one row an axis. A parameter absent from this table does not exist.
+"""The tuning parameters, one row each, and their text form. A parameter absent from this table does not exist.
 
 The first eight carry the paper's names (Tillet & Cox, SC'17, section 3.2, figure 3).
 """
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxgen.codegen import config_migration
 from ptxgen.errors import ConfigError
 
-#: the kernel families, in the order of their codes on the ``family`` axis
-FAMILIES = ("simt", "mma", "wgmma", "skinny", "depthwise")
+#: the kernel families, in the order of their codes on the ``family`` axis; ``families.registry.register`` adds more
+FAMILIES = ["simt", "mma", "wgmma", "skinny", "depthwise"]
 
-#: codes of the ``split`` axis
+#: codes of the ``splitk`` axis
 SPLIT_MEMSET, SPLIT_FLAG, SPLIT_WORKSPACE, SPLIT_POLL, SPLIT_SHARE = 0, 1, 2, 3, 4
 PDL_WITHIN = 3
 #: codes of the ``bounds`` axis
 BOUNDS_NONE, BOUNDS_CLAMP, BOUNDS_PREDICATE = 0, 1, 2
+#: codes of the ``operand_path`` axes
+DIRECT, PACK, REALIGN = 0, 1, 2
 
 
-def axis(default: int, values: tuple[int, ...], symbol: str, meaning: str, *, refined: bool = False) -> Any:
+def axis(
+    default: int,
+    values: tuple[int, ...],
+    symbol: str,
+    meaning: str,
+    *,
+    refined: bool = False,
+    words: Sequence[str] = (),
+) -> Any:
     """An axis: its default, the values that the search visits, the paper's symbol, what it means.
 
-    ``refined``: a regressor cannot see its effect, so it is tried on the hardware, around the best few.
+    ``refined``: the model cannot see its effect; the tuner times its values on the hardware, around the best few
+    configurations. ``words``: the text form of the values 0, 1, …; empty: the axis is a number.
     """
-    meta = {"values": values, "symbol": symbol, "meaning": meaning, "refined": refined}
+    meta = {"values": values, "symbol": symbol, "meaning": meaning, "refined": refined, "words": words}
     return field(default=default, metadata=meta)
 
 
@@ -38,109 +51,154 @@ def axis(default: int, values: tuple[int, ...], symbol: str, meaning: str, *, re
 class Config:
     """Tunable integers: how a problem is computed."""
 
-    family: int = axis(0, (0,), "", "kernel family: " + ", ".join(f"{i} {f}" for i, f in enumerate(FAMILIES)))
-    ms: int = axis(8, (2, 4, 8, 16), "M_S", "rows of C a thread")
-    ns: int = axis(8, (2, 4, 8, 16), "N_S", "columns of C a thread, or results of a strip (slide)")
-    ml: int = axis(64, (16, 32, 64, 128, 256), "M_L", "rows of C a block")
-    nl: int = axis(64, (16, 32, 64, 128, 256), "N_L", "columns of C a block")
-    u: int = axis(8, (8, 16, 32), "U", "depth of K prefetched an iteration")
-    ks: int = axis(1, (1, 2), "K_S", "sets of accumulators a thread, added in registers")
-    kl: int = axis(1, (1, 2, 4, 8), "K_L", "groups of a block's threads that share K, added in shared memory")
-    kg: int = axis(1, (1, 2, 4, 8, 16, 32, 64), "K_G", "slices of K over the grid, added in global memory")
-    stages: int = axis(3, (2, 3, 4), "", "iterations of K in flight in shared memory")
-    cp_async_a: int = axis(1, (0, 1), "", "A reaches shared memory through registers (0) or by cp.async (1)")
-    cp_async_b: int = axis(1, (0, 1), "", "B, likewise")
-    kmajor_smem_a: int = axis(
-        0, (0, 1), "", "1: a K-major A stays K-major in shared memory; 0: transposed on the way in"
+    family: int = axis(0, (0,), "", "kernel family", words=FAMILIES)
+    ms: int = axis(8, (2, 4, 8, 16), "M_S", "rows of C per thread (mma: per warp)")
+    ns: int = axis(8, (2, 4, 8, 16), "N_S", "columns of C per thread (mma: per warp; depthwise: results per thread)")
+    ml: int = axis(64, (16, 32, 64, 128, 256), "M_L", "rows of C per block")
+    nl: int = axis(64, (16, 32, 64, 128, 256), "N_L", "columns of C per block")
+    u: int = axis(8, (8, 16, 32), "U", "depth of K per iteration")
+    ks: int = axis(1, (1, 2), "K_S", "independent accumulator sets per thread, added in registers")
+    kl: int = axis(1, (1, 2, 4, 8), "K_L", "thread groups of a block that split K, added in shared memory")
+    kg: int = axis(1, (1, 2, 4, 8, 16, 32, 64), "K_G", "blocks that split K, added in global memory")
+    stages: int = axis(3, (2, 3, 4), "", "pipeline stages in shared memory")
+    cp_async_a: int = axis(1, (0, 1), "", "1: cp.async copies A to shared memory; 0: through registers")
+    cp_async_b: int = axis(1, (0, 1), "", "1: cp.async copies B to shared memory; 0: through registers")
+    kmajor_smem_a: int = axis(0, (0, 1), "", "1: a K-major A stays K-major in shared memory; 0: it is transposed")
+    kmajor_smem_b: int = axis(0, (0, 1), "", "1: a K-major B stays K-major in shared memory; 0: it is transposed")
+    vec_a: int = axis(1, (1, 2, 4, 8), "", "elements per global load of A")
+    vec_b: int = axis(1, (1, 2, 4, 8), "", "elements per global load of B")
+    vec_c: int = axis(1, (1, 2, 4, 8), "", "elements per global access to C")
+    lanes_m: int = axis(
+        4, (1, 2, 4, 8, 16, 32), "", "lanes of a warp along M; 32 / lanes_m along N (skinny: the long side, and K)"
     )
-    kmajor_smem_b: int = axis(0, (0, 1), "", "B, likewise")
-    vec_a: int = axis(1, (1, 2, 4, 8), "", "elements of one global load of A")
-    vec_b: int = axis(1, (1, 2, 4, 8), "", "elements of one global load of B")
-    vec_c: int = axis(1, (1, 2, 4, 8), "", "elements of one global access of C")
-    lanes_m: int = axis(4, (1, 2, 4, 8, 16, 32), "", "threads of a warp along M; 32 / wm along N, or along K (stream)")
     splitk: int = axis(
         0,
         (0, 1, 2),
         "",
-        "slices meet by red on a C cleared by a memset (0) or by the first slice (1),"
-        " or in a workspace that a second pass sums in a fixed order (2), the last slice's block (3),"
-        " or the blocks of all slices, each a share of the tile (4)",
+        "how the kg partial sums of C are added. memset_red: red.add to C, which a memset clears first; flag_red:"
+        " red.add to C after the first block has stored it; workspace: a second kernel adds them in a fixed order;"
+        " last_cta: the last block adds them; distributed: each block adds its part of the tile",
         refined=True,
+        words=("memset_red", "flag_red", "workspace", "last_cta", "distributed"),
     )
-    epilogue_smem: int = axis(0, (0, 1), "", "1: the tile of C leaves through shared memory", refined=True)
+    epilogue_smem: int = axis(0, (0, 1), "", "1: the epilogue stores C through shared memory", refined=True)
     bounds: int = axis(
         1,
         (0, 1, 2),
         "",
-        "0: no checks; 1: addresses clamped once, stores predicated; 2: every access predicated",
+        "none: no bounds checks; clamp: load addresses are clamped once, stores are predicated; predicate: every access"
+        " is predicated",
         refined=True,
+        words=("none", "clamp", "predicate"),
     )
     lane_interleave: int = axis(0, (0, 1), "", "1: the bits of a lane number alternate between M and N", refined=True)
     mma_order: int = axis(
-        0, (0, 1, 2), "", "products of one k: 0 serpentine by rows, 1 by columns, 2 plain rows", refined=True
+        0,
+        (0, 1, 2),
+        "",
+        "order of a warp's MMA instructions of one k: rows or columns in serpentine order, or rows in plain order",
+        refined=True,
+        words=("row_serpentine", "column_serpentine", "row_major"),
     )
-    fragment_prefetch: int = axis(1, (0, 1), "", "1: fragments are read from shared memory one k ahead", refined=True)
-    prefetch_k: int = axis(0, (0, 3), "", "k step at which the next stage is requested", refined=True)
+    fragment_prefetch: int = axis(
+        1, (0, 1), "", "1: fragments are loaded from shared memory one k step ahead", refined=True
+    )
+    prefetch_k: int = axis(0, (0, 3), "", "k step at which the loads of the next stage are issued", refined=True)
     deferred_sts: int = axis(
-        0, (0, 1), "", "1: a pass stores to shared memory what the pass before it loaded", refined=True
+        0, (0, 1), "", "1: an iteration stores to shared memory what the previous one loaded", refined=True
     )
-    raster_group: int = axis(1, (1, 4, 8, 16), "", "tiles of M walked together; 1: tile = block index", refined=True)
-    store_policy: int = axis(0, (0, 1), "", "1: C is written past the caches' keeping (st.cs)", refined=True)
+    raster_group: int = axis(
+        1, (1, 4, 8, 16), "", "tiles along M of one group of the raster order; 1: tile = block index", refined=True
+    )
+    store_policy: int = axis(
+        0,
+        (0, 1),
+        "",
+        "cache policy of stores to C: default, or streaming (st.cs)",
+        refined=True,
+        words=("default", "streaming"),
+    )
     min_ctas_per_sm: int = axis(
-        1, (1, 2, 3, 4, 6, 8), "", "blocks that one multiprocessor has registers for", refined=True
+        1, (1, 2, 3, 4, 6, 8), "", "blocks per multiprocessor for which registers are limited", refined=True
     )
-    transposed_mma: int = axis(
-        0, (0, 1), "", "side of C that wgmma's 64 rows lie along, or that is long (stream): M (0), N (1)"
+    transposed_mma: int = axis(0, (0, 1), "", "1: the 64 rows of wgmma lie along N; 0: along M")
+    math_warpgroups: int = axis(1, (1, 2), "", "warpgroups of a block that compute; one more warp copies")
+    pingpong: int = axis(0, (0, 1), "", "1: the warpgroups compute different tiles in turn; 0: they share each tile")
+    cluster_x: int = axis(
+        1, (1, 2, 4), "", "blocks of a cluster along the 64-row side, which multicast the other operand"
     )
-    math_warpgroups: int = axis(1, (1, 2), "", "warpgroups of a block that multiply; one more warp copies")
-    pingpong: int = axis(0, (0, 1), "", "those warpgroups share a tile (0) or take tiles in turn (1)")
-    cluster_x: int = axis(1, (1, 2, 4), "", "blocks along the 64-row side that load the other operand for each other")
     cluster_y: int = axis(
-        1, (1, 2, 4), "", "blocks of a cluster along the other side that load the 64-row operand for each other"
+        1, (1, 2, 4), "", "blocks of a cluster along the other side, which multicast the 64-row operand"
     )
     cluster_k: int = axis(
-        1, (1, 2, 4, 8), "", "blocks of a cluster that split K, added through each other's shared memory"
+        1, (1, 2, 4, 8), "", "blocks of a cluster that split K, added through distributed shared memory"
     )
     dsmem_completion: int = axis(
-        0, (0, 1), "", "their sums are known to have come by counted bytes (0) or a barrier (1)", refined=True
-    )
-    persistent: int = axis(0, (0, 1), "", "1: as many blocks as multiprocessors, each walks over tiles")
-    epilogue_subtiles: int = axis(1, (1, 2, 4), "", "parts in which the tile of C leaves through shared memory")
-    epilogue_buffers: int = axis(1, (1, 2, 4), "", "of those parts, how many have memory of their own")
-    epilogue_aliases_ab: int = axis(0, (0, 1), "", "1: C leaves through the memory that the operands came through")
-    l2_evict_first: int = axis(
-        0, (0, 1, 2, 3), "", "operands that the L2 cache may forget at once: 1 A, 2 B, 3 both", refined=True
-    )
-    operand_path: int = axis(
         0,
-        (0, 1, 2, 3, 4, 8, 12),
+        (0, 1),
         "",
-        "operands that are copied first, to rows of whole 128 bytes, images to rows of channels, and where wgmma needs"
-        " that with K contiguous: 1 A, 2 B, 3 both; or that come as they lie, and are shifted in shared memory:"
-        " 4 A, 8 B, 12 both",
+        "how a block learns that the partial sums of its cluster have arrived: mbarrier transaction bytes, or a cluster"
+        " barrier",
+        refined=True,
+        words=("tx_bytes", "barrier"),
     )
+    persistent: int = axis(0, (0, 1), "", "1: one block per multiprocessor, which loops over tiles")
+    epilogue_subtiles: int = axis(1, (1, 2, 4), "", "parts in which the epilogue stores a tile through shared memory")
+    epilogue_buffers: int = axis(1, (1, 2, 4), "", "shared-memory buffers of those parts")
+    epilogue_aliases_ab: int = axis(0, (0, 1), "", "1: the epilogue reuses the shared memory of A and B")
+    l2_evict_first: int = axis(
+        0,
+        (0, 1, 2, 3),
+        "",
+        "operands whose loads have the L2 policy evict_first",
+        refined=True,
+        words=("none", "a", "b", "ab"),
+    )
+    operand_path_a: int = axis(
+        0,
+        (0, 1, 2),
+        "",
+        "direct: A is loaded from where it is; pack: an auxiliary kernel first copies it to 128-byte rows (images: to"
+        " rows of channels; where wgmma needs it, transposed); realign: TMA loads unaligned rows, which are shifted in"
+        " shared memory",
+        words=("direct", "pack", "realign"),
+    )
+    operand_path_b: int = axis(0, (0, 1, 2), "", "the same for B", words=("direct", "pack", "realign"))
     tma_rows: int = axis(
         0,
         (0, 16, 32),
         "",
-        "rows that are loaded of a tile of 64, where C has no more, 0: all (wgmma); 16: matrix instructions of so many"
-        " rows multiply, 0: single products (stream)",
+        "rows of a 64-row tile that TMA loads where C has no more, 0: all",
     )
+    long_n: int = axis(0, (0, 1), "", "long side of C: M (0) or N (1)")
+    mma_m16: int = axis(0, (0, 1), "", "1: mma.sync instructions of 16 rows compute; 0: FMA")
     pdl: int = axis(
         0,
         (0, 1, 2, 3),
         "",
-        "blocks may begin, and wait, while the kernel before in the stream ends (1), or runs (2), or, where it belongs"
-        " to the same launch, ends (3)",
+        "programmatic dependent launch: blocks may start when the preceding kernel of the stream exits (on_exit), or"
+        " when it has started (on_start), or when it exits and belongs to the same call (within_launch)",
+        words=("off", "on_exit", "on_start", "within_launch"),
     )
 
     def __str__(self) -> str:
-        """``ms=8 ns=8 …``: the paper's axes, and the others where they differ from their defaults."""
-        shown = [a.name for a in AXES if a.symbol or getattr(self, a.name) != a.default]
-        return " ".join(f"{name}={getattr(self, name)}" for name in shown)
+        """``family=simt ms=8 …``: the family, the paper's axes, and the others that are not at their default."""
+        return " ".join(
+            f"{a.name}={a.text(value)}"
+            for a in AXES
+            if (value := getattr(self, a.name)) != a.default or a.symbol or a.name == "family"
+        )
+
+    def full_text(self) -> str:
+        """Every axis as ``name=value``."""
+        return " ".join(f"{a.name}={a.text(getattr(self, a.name))}" for a in AXES)
 
     def items(self) -> Iterator[tuple[str, int]]:
         return ((a.name, getattr(self, a.name)) for a in AXES)
+
+    def values(self) -> dict[str, int | str]:
+        """Every axis with its value: a word, or a number."""
+        return {a.name: a.value(getattr(self, a.name)) for a in AXES}
 
 
 @dataclass(frozen=True)
@@ -153,27 +211,58 @@ class Axis:
     symbol: str
     meaning: str
     refined: bool
+    words: Sequence[str]
+
+    def value(self, number: int) -> int | str:
+        """The word of a number, or the number if the axis has no word for it."""
+        return self.words[number] if 0 <= number < len(self.words) else number
+
+    def text(self, number: int) -> str:
+        return str(self.value(number))
+
+    def parse(self, text: str) -> int:
+        """The value that ``text`` names. ConfigError: it names none."""
+        if text in self.words:
+            return self.words.index(text)
+        if self.words:
+            guess = config_migration.word_of(self.name, text) or _closest(text, self.words)
+            hint = f"; did you mean {self.name}={guess}?" if guess else ""
+            raise ConfigError(
+                f"config has '{self.name}={text}'; {self.name} is one of {', '.join(self.words)}{hint}", "axis"
+            )
+        if not re.fullmatch("-?[0-9]{1,18}", text):
+            raise ConfigError(f"config has '{self.name}={text}'; the value of {self.name} must be an integer", "axis")
+        return int(text)
 
 
 AXES = tuple(Axis(f.name, f.default, **f.metadata) for f in fields(Config))  # type: ignore[arg-type]
 AXIS = {a.name: a for a in AXES}
 
 
-def parse_config(text: str) -> Config:
-    """The configuration that ``text`` (``ms=8 ns=4 …``) names; axes left out take their defaults.
+def _closest(word: str, words: Sequence[str]) -> str:
+    """The most similar of ``words``, or an empty text if none is similar."""
+    return next(iter(difflib.get_close_matches(word, words, 1)), "")
 
-    ConfigError: an unknown axis, or a value that is no integer.
+
+def _unknown_axis(name: str) -> ConfigError:
+    guess = config_migration.renamed(name) or _closest(name, tuple(AXIS))
+    hint = f"did you mean {guess!r}? " if guess else ""
+    return ConfigError(f"config has {name!r}; {hint}the axes are {', '.join(AXIS)}", "axis")
+
+
+def parse_config(text: str) -> Config:
+    """The configuration that ``text`` (``family=mma ms=32 …``) names; axes left out take their defaults.
+
+    ConfigError: an unknown axis or value; the message names the closest known one.
     """
     values: dict[str, int] = {}
     for word in text.replace(",", " ").split():
         name, _, value = word.partition("=")
         if name not in AXIS:
-            raise ConfigError(f"config has {name!r}; the axes are {', '.join(AXIS)}", "axis")
-        if not re.fullmatch("-?[0-9]{1,18}", value):
-            raise ConfigError(f"config has {word!r}; the value of {name} must be an integer", "axis")
+            raise _unknown_axis(name)
         if name in values:
-            raise ConfigError(f"config has {name} twice: {values[name]} and {value}", "axis")
-        values[name] = int(value)
+            raise ConfigError(f"config has {name} twice: {AXIS[name].text(values[name])} and {value}", "axis")
+        values[name] = AXIS[name].parse(value)
     return Config(**values)
 
 

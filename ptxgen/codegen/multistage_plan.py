@@ -1,4 +1,4 @@
-"""What plans of the cooperative schedule share: every warp copies, multiplies and writes a tile of C."""
+"""The plan of the multistage schedule: every warp copies, computes and stores a part of the tile of C."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.registers import Tile
 from ptxgen.lowering.implicit_gemm import WINDOW
-from ptxgen.problem.gemm import STRIDED
+from ptxgen.lowering.kernel_gemm import STRIDED
 
 
-class CooperativePlan(Plan):
-    """A plan of ``kernel/multistage.mako``. A family sets ``a`` and ``b`` (how an operand lies in shared memory and
-    where its fragments are), ``ns`` (columns of C that a thread or lane holds) and ``stage_bytes``."""
+class MultistagePlan(Plan):
+    """A plan of ``kernel/multistage.mako``. A family sets ``a`` and ``b`` (layouts in shared memory and in
+    fragments), ``ns`` (columns of C that a thread or lane holds) and ``stage_bytes``."""
 
     kernel = "kernel/multistage.mako"
     a: Any
@@ -21,42 +21,41 @@ class CooperativePlan(Plan):
     stage_bytes: int
     predicated: bool
 
-    def _epilogue(self) -> None:
-        super()._epilogue()
-        self._find()
-        self.everywhere = not self.geometry.gathers
-        #: a row of what a thread holds, or a vector of the block's tile
-        self.row = Tile("e", self.sum, (max(self.ns, self.vec_c),))
+    def _set_c_access(self) -> None:
+        super()._set_c_access()
+        self._set_addressing()
+        self.computes_oob = not self.geometry.gathers
+        #: a row of the thread's sums, or a vector of the block's tile
+        self.row = Tile("e", self.epilogue_type, (max(self.ns, self.vec_c),))
         self.columns = [self.b.offset(j) for j in range(0, self.ns, self.vec_c)]
 
     # ---- addresses in global memory
 
-    def _find(self) -> None:
-        """How elements of the operands are found."""
+    def _set_addressing(self) -> None:
+        """The address slots of A and B, and the numbers that they need."""
         p = self.problem
-        for x, found in ((self.a, p.addr_a), (self.b, p.addr_b)):
-            x.found, x.windowed = found, found == WINDOW
-            #: bytes of an entry of its tables
-            x.entry = 8 if x.windowed else 4
-            #: what a thread's loads of a stage have for M (or N) and for K, each once
-            x.mns, x.ks = (
-                list(dict.fromkeys(values))
-                for values in ([piece.mn for piece in x.pieces], [piece.k for piece in x.pieces])
+        for x, addressing in ((self.a, p.addr_a), (self.b, p.addr_b)):
+            x.addressing, x.is_im2col = addressing, addressing == WINDOW
+            #: bytes of an address table's entry
+            x.table_entry_bytes = 8 if x.is_im2col else 4
+            #: the distinct offsets along M (or N) and K of a thread's loads of a stage
+            x.mn_offsets, x.k_offsets = (
+                list(dict.fromkeys(values)) for values in ([load.mn for load in x.loads], [load.k for load in x.loads])
             )
         self.addr_a, self.addr_b = (
-            f"addr/{'strided' if x.found == STRIDED else 'offset_table'}.mako" for x in (self.a, self.b)
+            f"addr/{'strided' if x.addressing == STRIDED else 'offset_table'}.mako" for x in (self.a, self.b)
         )
 
-    def at(self, x: Any, piece: Any) -> str:
-        """The register with a piece's address, once the addressing has readied it."""
-        return "%t64" if x.many or x.found != STRIDED else f"%ptr_{x.name}{piece.index}"
+    def address_of(self, x: Any, load: Any) -> str:
+        """The register with a load's address, once the addressing has readied it."""
+        return "%t64" if x.shared_pointer or x.addressing != STRIDED else f"%ptr_{x.name}{load.index}"
 
-    def skip(self, x: Any, piece: Any, first: bool) -> str:
-        """The predicate by which a piece is not loaded, once the addressing has set it; "" if it always is.
-        ``first``: of the stage that takes what K leaves over."""
-        if x.windowed or (first and self.checked):
+    def skip(self, x: Any, load: Any, first: bool) -> str:
+        """The predicate by which a load is not loaded, once the addressing has set it; "" if it always is.
+        ``first``: of the first stage, which holds the remainder of K."""
+        if x.is_im2col or (first and self.checks_bounds):
             return "%skip"
-        return str(piece.out) if self.predicated else ""
+        return str(load.oob) if self.predicated else ""
 
     @property
     def shared_map(self) -> list[str]:
@@ -65,5 +64,5 @@ class CooperativePlan(Plan):
             f" B at {self.b.base} ({self.b.size} bytes, rows of {self.b.row})"
         ]
         if self.geometry.gathers:
-            lines.append(f"then {self.kl} tiles of C, rows of {self.row_c}, in the same place")
+            lines.append(f"then {self.kl} tiles of C, rows of {self.c_row_pitch}, in the same place")
         return lines

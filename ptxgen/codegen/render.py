@@ -11,6 +11,7 @@ import mako.exceptions
 from mako.lookup import TemplateLookup
 
 from ptxgen.codegen.plan import Plan
+from ptxgen.codegen.simplify import simplified
 from ptxgen.codegen.source import Source
 from ptxgen.errors import RenderError
 from ptxgen.settings import templates_dir
@@ -39,11 +40,11 @@ def lookup(folder: str) -> TemplateLookup:
 
 
 def header(plan: Plan) -> list[str]:
-    """The comment that opens a module: what it computes, how it is launched, what lies where, how to emit it again."""
+    """The header of a module: problem, configuration, launch, shared-memory map, registers, the emit command."""
     c = plan.config
     lines = [
-        *plan.asked.computes,
-        f"{plan.asked.PARAMETERS}, alpha and beta are parameters; {plan.accesses}",
+        *plan.source_problem.description,
+        f"{plan.source_problem.RUNTIME_PARAMETERS}, alpha and beta are parameters; {plan.accesses}",
         "",
         f"config   {c}",
         f"launch   grid {plan.grid}, tile {c.ml} x {c.nl}; block ({plan.threads}, 1, 1);"
@@ -75,6 +76,6 @@ def render(plan: Plan) -> Source:
         trace = mako.exceptions.text_error_template().render()
         what = f"{plan.problem.key()} with {plan.config}"
         raise RenderError(f"{plan.kernel} failed on {what}: {error}\n{trace}") from error
-    tidy = spaced(out)
+    tidy = spaced(simplified(out))
     entries, registers = tuple(_ENTRY.findall(tidy)), int(plan.geometry.registers)
-    return Source(tidy, entries, plan.target, plan.shared, registers, plan.dependents(entries))
+    return Source(tidy, entries, plan.target, plan.shared, registers, plan.pdl_entries(entries))

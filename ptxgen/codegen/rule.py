@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,6 @@ class Rule:
     ``family``: the only family that it is for, -1: every family."""
 
     name: str
-    holds: Callable[[Gemm, Any, SimpleNamespace, Device], Any]
+    holds: Callable[[KernelGemm, Any, SimpleNamespace, Device], Any]
     message: str
     family: int = -1

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import SupportsIndex
 
 from ptxgen.cuda_abi import MAP_ALIGNMENT, PARAMETERS_AT
-from ptxgen.lowering.implicit_gemm import Table
+from ptxgen.lowering.implicit_gemm import OffsetTable
 
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 _FORMAT = {"u64": "Q", "u32": "I", "s32": "i", "f32": "f", "f64": "d", "b16": "H"}
@@ -38,8 +38,9 @@ class TensorMap:
     ``pitches``: bytes from one to the next in every other direction; ``swizzle``: bytes that its pattern spans (16:
     none). A load fills with zeros what lies outside the extents, a store leaves it alone. ``walk``: the tensor is
     images (channels, W, H, …, images), and a box (channels, pixels) of its pixels. ``offset``: bytes from the address
-    to the first element. ``lies``: bytes of an element, where the address may be any multiple of that: the tensor then
-    begins at the multiple of 16 bytes before, and has that much more of the contiguous direction; else 0.
+    to the first element. ``element_alignment``: 0, the address is a
+    multiple of 16 bytes; else bytes of an element, and the address may be any multiple of that: the map then begins at
+    the preceding 16-byte boundary, and the contiguous direction is that much longer.
     """
 
     operand: str
@@ -50,21 +51,23 @@ class TensorMap:
     swizzle: int
     walk: Walk | None = None
     offset: int = 0
-    lies: int = 0
+    element_alignment: int = 0
 
     def at(self, address: int) -> tuple[TensorMap, int]:
         """The map of the tensor whose operand is at ``address``, and where it begins."""
         start = address + self.offset
-        if not self.lies:
+        if not self.element_alignment:
             return self, start
         more = start % 16
-        return replace(self, extents=(self.extents[0] + more // self.lies, *self.extents[1:]), lies=0), start - more
+        return replace(
+            self, extents=(self.extents[0] + more // self.element_alignment, *self.extents[1:]), element_alignment=0
+        ), start - more
 
 
 #: one argument of a launch: its PTX type, and an integer, or the name of what a caller supplies:
 #: ``A B C W`` are addresses (W: workspace), ``alpha beta`` numbers. ``("map", TensorMap)``: a tensor map; ``("table",
-#: Table)``: the address of numbers on the device, which once they are there stand in its place
-Argument = tuple[str, "int | str | TensorMap | Table | SupportsIndex"]
+#: OffsetTable)``: the address of numbers on the device, which once they are there stand in its place
+Argument = tuple[str, "int | str | TensorMap | OffsetTable | SupportsIndex"]
 
 #: encodes a tensor map at an address: a driver's ``tensor_map``
 Encode = Callable[[TensorMap, int], bytes]
@@ -80,14 +83,14 @@ def digest(text: str) -> str:
 class Source:
     """A PTX module. ``entries``: its kernels; ``target``: as ``sm_90``; ``shared``: the most dynamic shared
     memory, in bytes, that a launch of it asks for; ``registers``: a thread's, as the generator estimates them;
-    ``dependent``: the kernels that may be launched before the one ahead of them has ended, for which they wait."""
+    ``pdl_entries``: the kernels that may be launched before the one ahead of them has ended, for which they wait."""
 
     text: str
     entries: tuple[str, ...]
     target: str
     shared: int = 0
     registers: int = 0
-    dependent: tuple[str, ...] = ()
+    pdl_entries: tuple[str, ...] = ()
 
     @cached_property
     def digest(self) -> str:
@@ -108,12 +111,14 @@ class Step:
     arguments: tuple[Argument, ...] = ()
 
     @property
-    def tables(self) -> tuple[Table, ...]:
-        return tuple(value for _, value in self.arguments if isinstance(value, Table))
+    def tables(self) -> tuple[OffsetTable, ...]:
+        return tuple(value for _, value in self.arguments if isinstance(value, OffsetTable))
 
-    def placed(self, at: Callable[[Table], SupportsIndex]) -> Step:
+    def with_tables(self, at: Callable[[OffsetTable], SupportsIndex]) -> Step:
         """The step with its tables as they are on the device, which it so owns; ``at``: gives them."""
-        found: list[Argument] = [("u64", at(v)) if isinstance(v, Table) else (kind, v) for kind, v in self.arguments]
+        found: list[Argument] = [
+            ("u64", at(v)) if isinstance(v, OffsetTable) else (kind, v) for kind, v in self.arguments
+        ]
         return replace(self, arguments=tuple(found)) if self.tables else self
 
     @property

@@ -1,1 +1,11 @@
 """The kernel families, each with its geometry, rules, candidates, performance model and plan, and what ranks them."""
+
+from ptxgen.families.depthwise.family import FAMILY as DEPTHWISE
+from ptxgen.families.mma.family import FAMILY as MMA
+from ptxgen.families.registry import register
+from ptxgen.families.simt.family import FAMILY as SIMT
+from ptxgen.families.skinny.family import FAMILY as SKINNY
+from ptxgen.families.wgmma.family import FAMILY as WGMMA
+
+for _family in (SIMT, MMA, WGMMA, SKINNY, DEPTHWISE):
+    register(_family)

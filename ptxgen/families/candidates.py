@@ -9,11 +9,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.codegen.config import AXES, AXIS, PDL_WITHIN, SPLIT_FLAG, SPLIT_MEMSET, SPLIT_WORKSPACE, Columns, Config
+from ptxgen.codegen.config import (
+    AXES,
+    AXIS,
+    FAMILIES,
+    PACK,
+    PDL_WITHIN,
+    SPLIT_FLAG,
+    SPLIT_MEMSET,
+    SPLIT_WORKSPACE,
+    Columns,
+    Config,
+)
 from ptxgen.families.geometry import geometry
-from ptxgen.families.rules import RULES, reducible
+from ptxgen.families.rules import reducible, rules_of
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
 
 Ints = NDArray[np.int64]
 
@@ -23,16 +34,16 @@ WAVES = (1, 2, 3, 4, 6, 8)
 NEUTRAL = 1 << 15  #: an extent that no rule minds
 
 
-class Family:
+class CandidateSpace:
     """One row of the table of families.
 
     ``axes``: values that a search on hardware tries around a good configuration, and that the sampler draws; ``tile``:
     axes that decide how many blocks an extent takes; ``cell``: axes that extents and slices decide; ``alike``: axes in
-    which rows of one kin differ, best values first. Names of rules: ``fixed`` read the problem and the device alone,
-    ``tile_rules`` only what ``shapes`` sets, ``extent_rules`` an extent or a slice count. Tests hold them to that.
+    which rows of one equivalence class differ, best values first. Names of rules: ``fixed`` read only the problem and
+    the device, ``tile_rules`` only what ``shapes`` sets, ``extent_rules`` an extent or a slice count; tests check that.
     """
 
-    code: int
+    name: str
     axes: Mapping[str, tuple[int, ...]]
     tile: tuple[str, ...] = ("ml", "nl", "u")
     cell: tuple[str, ...] = ("kg", "splitk", "raster_group", "store_policy")
@@ -41,11 +52,16 @@ class Family:
     tile_rules: tuple[str, ...]
     extent_rules: tuple[str, ...]
 
-    def neutral(self, p: Gemm) -> Gemm:
+    @property
+    def code(self) -> int:
+        """The value of the ``family`` axis."""
+        return FAMILIES.index(self.name)
+
+    def neutral(self, p: KernelGemm) -> KernelGemm:
         """A stand-in for the problems of a class: what it is, how its operands are aligned, no extents."""
         size, (a, b, c) = p.element.bytes, p.vectors
         return replace(
-            p.placeless,
+            p.shape_class,
             m=NEUTRAL,
             n=NEUTRAL,
             k=NEUTRAL,
@@ -58,7 +74,7 @@ class Family:
             aligned_c=c * p.output.bytes,
         )
 
-    def variables(self, p: Gemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
+    def variables(self, p: KernelGemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
         """What the sampler draws independently of each other: single axes, unless hardly any pair of values of two
         axes is legal; accesses no wider than the operands allow."""
         widest = dict(zip(("vec_a", "vec_b", "vec_c"), p.vectors, strict=True))
@@ -66,23 +82,23 @@ class Family:
 
     # ---- a base: what extents do not decide; ``p`` is a stand-in
 
-    def tiles(self, p: Gemm) -> Columns:
+    def tiles(self, p: KernelGemm) -> Columns:
         """Every combination of the axes ``tile``."""
         raise NotImplementedError
 
-    def shapes(self, p: Gemm) -> Columns:
+    def shapes(self, p: KernelGemm) -> Columns:
         """Tiles of blocks, warps and threads."""
         raise NotImplementedError
 
-    def ways(self, p: Gemm) -> list[dict[str, int]]:
+    def ways(self, p: KernelGemm) -> list[dict[str, int]]:
         """What each shape is crossed with: ways of copying, stages, ways to leave."""
         raise NotImplementedError
 
-    def settle(self, p: Gemm, d: Device, c: Columns) -> Columns:
+    def finalize(self, p: KernelGemm, d: Device, c: Columns) -> Columns:
         """Sets the axes that follow from the others. Rows may still be illegal."""
         return c
 
-    def options(self, p: Gemm) -> list[dict[str, int]]:
+    def options(self, p: KernelGemm) -> list[dict[str, int]]:
         """Stand-ins for what ``cells`` enumerates of each tile, where a row's legality depends on which; else none."""
         return []
 
@@ -92,28 +108,28 @@ class Family:
 
     # ---- cells: what extents decide
 
-    def cells(self, p: Gemm, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
+    def cells(self, p: KernelGemm, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
         """Every tile crossed with its slices of K, tile by tile, and the rule that each breaks (-1: legal, -2: a
         repetition)."""
         raise NotImplementedError
 
     # ---- one configuration
 
-    def canonical(self, p: Gemm, c: Columns) -> Columns:
+    def canonical(self, p: KernelGemm, c: Columns) -> Columns:
         """The same kernels, with every axis that has no effect at its default. Rows must be legal."""
         raise NotImplementedError
 
-    def changes(self, p: Gemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
+    def changes(self, p: KernelGemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
         """What the neighbours of ``config`` change, beside single axes."""
         raise NotImplementedError
 
-    def follow(self, p: Gemm, config: Config, changes: dict[str, int]) -> list[Config]:
+    def follow(self, p: KernelGemm, config: Config, changes: dict[str, int]) -> list[Config]:
         """``config`` with ``changes`` and with what must follow from them."""
         raise NotImplementedError
 
 
-def first_broken(
-    f: Family, p: Gemm, c: Columns, d: Device, names: tuple[str, ...] | None, skip: tuple[str, ...] = ()
+def violations(
+    f: CandidateSpace, p: KernelGemm, c: Columns, d: Device, names: tuple[str, ...] | None, skip: tuple[str, ...] = ()
 ) -> Ints:
     """As ``rules.rejections``, over the named rows of the table only (None: all) but ``skip``."""
     result = np.full(len(c), -1, np.int64)
@@ -121,8 +137,8 @@ def first_broken(
         return result  # of no family, hence without a geometry
     with np.errstate(all="ignore"):
         g = geometry(p, c)
-        for i, rule in enumerate(RULES):
-            if rule.family in (-1, f.code) and (names is None or rule.name in names) and rule.name not in skip:
+        for i, rule in rules_of(f.code):
+            if (names is None or rule.name in names) and rule.name not in skip:
                 result[(result < 0) & ~np.broadcast_to(rule.holds(p, c, g, d), len(c))] = i
     return result
 
@@ -152,14 +168,19 @@ def whole_waves(tiles: Any, d: Device) -> Ints:
     return np.stack([*counts, np.ones_like(tiles)], axis=-1)
 
 
-def split_for(p: Gemm, kg: Any) -> Any:
+def split_for(p: KernelGemm, kg: Any) -> Any:
     """The ``split`` that slices take unless the search on hardware finds better."""
     return np.where(np.asarray(kg) > 1, SPLIT_FLAG if reducible(p) else SPLIT_WORKSPACE, SPLIT_MEMSET)
 
 
-def overlap(p: Gemm, c: Columns) -> Any:
-    """``pdl``, which is nothing within a launch of one kernel: what comes as it lies (4, 8) takes no pass."""
-    several = (c.operand_path % 4 > 0) | (p.compute == "f32_bf16x6") | ((c.splitk == SPLIT_WORKSPACE) & (c.kg > 1))
+def overlap(p: KernelGemm, c: Columns) -> Any:
+    """``pdl``, which is nothing within a launch of one kernel: only packed operands take an auxiliary kernel."""
+    several = (
+        (c.operand_path_a == PACK)
+        | (c.operand_path_b == PACK)
+        | (p.compute == "f32_bf16x6")
+        | ((c.splitk == SPLIT_WORKSPACE) & (c.kg > 1))
+    )
     return np.where((c.pdl == PDL_WITHIN) & np.logical_not(several), 0, c.pdl)
 
 
@@ -168,7 +189,7 @@ def meetings(axes: Mapping[str, tuple[int, ...]]) -> list[tuple[int, ...]]:
     return [(kg, split) for kg in axes["kg"] for split in (axes["splitk"] if kg > 1 else (SPLIT_MEMSET,))]
 
 
-def single(f: Family) -> Iterator[dict[str, int]]:
+def single(f: CandidateSpace) -> Iterator[dict[str, int]]:
     """Every change of one axis."""
     for axis in AXES:
         yield from ({axis.name: v} for v in f.axes.get(axis.name, ()))

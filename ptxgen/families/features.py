@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.codegen.config import FAMILIES, Columns
-from ptxgen.families import perf_costs
+from ptxgen.codegen.config import PACK, REALIGN, Columns
+from ptxgen.families import perf_costs, registry
 from ptxgen.families import perf_model as clock
 from ptxgen.families.geometry import WARP, geometry
 from ptxgen.families.space import Base, Candidates, Part
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
 
 Floats = NDArray[np.float32]
 
@@ -127,32 +127,37 @@ NAMES = (*_LOGS, *_CODES, *_OWN, *_EXTENT, *_BOTH)
 OWN, EXTENT = len(_LOGS) + len(_CODES) + len(_OWN), len(NAMES) - len(_BOTH)  #: where the first two blocks end
 
 CHUNK = 1 << 13  #: rows filled at a time, so that the matrix is written while it is in the cache
-MMA, WGMMA, SKINNY = (FAMILIES.index(name) for name in ("mma", "wgmma", "skinny"))
+
+
+def _code(c: Columns, name: str) -> Floats:
+    """A feature that is a code or a switch. ``operand_path`` has bits: 1 A is packed, 2 B, 4 A is realigned, 8 B."""
+    if name == "operand_path":
+        a, b = c.operand_path_a, c.operand_path_b
+        return np.asarray((a == PACK) + 2 * (b == PACK) + 4 * (a == REALIGN) + 8 * (b == REALIGN), np.float32)
+    column = c.columns[name]
+    if name == "transposed_mma":  # the model was trained when the family skinny used this axis for its own two
+        column = column + c.long_n
+    elif name == "tma_rows":
+        column = column + 16 * c.mma_m16
+    return np.asarray(column, np.float32)
 
 
 def _log(x: object) -> Floats:
     return np.log2(np.maximum(np.asarray(x, np.float32), np.float32(1e-6)))
 
 
-def _parts(p: Gemm, c: Columns, g: SimpleNamespace) -> tuple[Any, Any, Any, Any, Any]:
+def _parts(p: KernelGemm, c: Columns, g: SimpleNamespace) -> tuple[Any, Any, Any, Any, Any]:
     """Rows and columns of C of what multiplies on its own, its products an iteration, and accesses of A and B a thread:
     a thread's, a warp's or a warpgroup's tile; an access of TMA counts as if it were of 16 bytes."""
-    if int(c.family[0]) == WGMMA:
-        size, groups = g.size * g.planes, np.where(c.pingpong == 1, 1, c.math_warpgroups)
-        x, y = g.x_tile // groups, g.y_tile
-        loads = [
-            np.where(c.transposed_mma == other, g.x_rows / c.cluster_y, g.share) * c.u * size / 16 for other in (0, 1)
-        ]
-        return x, y, c.u, loads[0], loads[1]
-    return c.ms, c.ns, g.uk, g.a.loads, g.b.loads
+    return registry.require(c).issuer_tile(p, c, g)
 
 
-def _own(p: Gemm, c: Columns, g: SimpleNamespace, w: clock.Work, d: Device) -> Floats:
+def _own(p: KernelGemm, c: Columns, g: SimpleNamespace, w: clock.Work, d: Device) -> Floats:
     """The block of the configuration alone; of ``p`` only what its class shares is read."""
     warps = np.maximum(g.threads // WARP, 1)
     rows, cols, depth, loads_a, loads_b = _parts(p, c, g)
     moved = w.moved_a + w.moved_b
-    columns = [_log(c.columns[n]) for n in _LOGS] + [np.asarray(c.columns[n], np.float32) for n in _CODES]
+    columns = [_log(c.columns[n]) for n in _LOGS] + [_code(c, n) for n in _CODES]
     columns += [
         _log(g.threads),
         _log(g.shared),
@@ -177,13 +182,13 @@ def _own(p: Gemm, c: Columns, g: SimpleNamespace, w: clock.Work, d: Device) -> F
     return np.stack([np.broadcast_to(x, len(c)) for x in columns], axis=1)
 
 
-def _pitch(p: Gemm, operand: str) -> float:
+def _pitch(p: KernelGemm, operand: str) -> float:
     """log2 of the bytes, up to a cache line, that every row of an operand starts at a multiple of."""
     size, start = (p.output if operand == "c" else p.element).bytes, getattr(p, f"aligned_{operand}")
     return math.log2(math.gcd(getattr(p, f"ld{operand}") * size, perf_costs.LINE if start >= 16 else start))
 
 
-def _extent(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Floats:
+def _extent(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device) -> Floats:
     """The block of extents and slices; of ``c`` only tiles and slices are read."""
     size = p.element.bytes
     moved = g.tiles * (c.ml + c.nl) * p.k * size
@@ -211,7 +216,7 @@ def _extent(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Floats:
         c.l2_evict_first,
         p.output.bytes,
         -math.log2(p.element.roundoff) if p.element.roundoff else 8,
-        len(p.stages),
+        len(p.epilogue_ops),
         _pitch(p, "a"),
         _pitch(p, "b"),
         _pitch(p, "c"),
@@ -222,7 +227,13 @@ def _extent(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Floats:
 
 
 def _both(
-    p: Gemm, d: Device, out: Floats, blocks: Floats, iterations: Floats, own: tuple[Floats, Floats, Floats], us: Floats
+    p: KernelGemm,
+    d: Device,
+    out: Floats,
+    blocks: Floats,
+    iterations: Floats,
+    own: tuple[Floats, Floats, Floats],
+    us: Floats,
 ) -> None:
     """Fills the block that needs both. ``own``: what ``_thread`` returns."""
     fits, thread, moved = own
@@ -250,20 +261,14 @@ def _base_own(b: Base) -> tuple[Floats, tuple[Floats, Floats, Floats]]:
     return np.concatenate(parts), _thread(b.problem, b.columns, w)
 
 
-def _thread(p: Gemm, c: Columns, w: clock.Work) -> tuple[Floats, Floats, Floats]:
+def _thread(p: KernelGemm, c: Columns, w: clock.Work) -> tuple[Floats, Floats, Floats]:
     """Blocks that fit; products of a thread, or of a thread's share of what multiplies on its own, an iteration; bytes
     that an iteration brings."""
-    each = c.ms * c.ns * (c.u // np.maximum(c.kl, 1))
-    if int(c.family[0]) == WGMMA:
-        each = c.ml * c.nl * c.u // (np.where(c.pingpong == 1, 1, c.math_warpgroups) * 128)
-    elif int(c.family[0]) == MMA:
-        each = each // WARP
-    elif int(c.family[0]) == SKINNY:
-        each = each // np.where(c.tma_rows > 0, 1, WARP // c.lanes_m)
+    each = registry.require(c).thread_products(c)
     return w.resident, np.asarray(each, np.float32), w.moved_a + w.moved_b
 
 
-def features(p: Gemm, c: Columns, d: Device, us: Floats | None = None) -> Floats:
+def features(p: KernelGemm, c: Columns, d: Device, us: Floats | None = None) -> Floats:
     """One row a configuration, one column a name of NAMES: float32, C-contiguous. Rows must be legal.
 
     ``us``: ``clock.predict(p, c, d)``, where it is known already.
@@ -298,7 +303,7 @@ def features(p: Gemm, c: Columns, d: Device, us: Floats | None = None) -> Floats
 class _Table:
     """The two small tables of one part of the candidates of a problem."""
 
-    def __init__(self, p: Gemm, part: Part, d: Device) -> None:
+    def __init__(self, p: KernelGemm, part: Part, d: Device) -> None:
         self.problem, self.device = p, d
         self.own, self.of_row = _base_own(part.base)
         g = geometry(p, part.cells)
@@ -314,5 +319,5 @@ class _Table:
         _both(self.problem, self.device, out[:, EXTENT:], blocks, iterations, (fits, thread, moved), us)
 
 
-def _iterations(p: Gemm, c: Columns, g: SimpleNamespace) -> Floats:
+def _iterations(p: KernelGemm, c: Columns, g: SimpleNamespace) -> Floats:
     return np.asarray(np.maximum(-(-np.minimum(g.chunk, p.k) // c.u), 1), np.float32)

@@ -7,32 +7,32 @@ from collections.abc import Iterator
 import numpy as np
 
 from ptxgen.codegen.config import SPLIT_MEMSET, Columns, Config
-from ptxgen.families.candidates import Family, Ints, first_broken, single, split_for, whole_waves
+from ptxgen.families.candidates import CandidateSpace, Ints, single, split_for, violations, whole_waves
 from ptxgen.families.geometry import geometry
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
 
 THIN = 512  #: extents of K below which C is what a kernel writes, and is written past the caches
 
 
-class Cooperative(Family):
+class Cooperative(CandidateSpace):
     extent_rules: tuple[str, ...] = ("range", "bounds", "slices", "splitk", "grid")
 
-    def copies(self, p: Gemm, every: bool = False) -> list[dict[str, int]]:
+    def copies(self, p: KernelGemm, every: bool = False) -> list[dict[str, int]]:
         """How operands reach shared memory. ``every``: also ways that a search over the whole space leaves out."""
         raise NotImplementedError
 
-    def tiles(self, p: Gemm) -> Columns:
+    def tiles(self, p: KernelGemm) -> Columns:
         return Columns.product({n: self.axes[n] for n in self.tile}).replace(family=self.code)
 
-    def ways(self, p: Gemm) -> list[dict[str, int]]:
+    def ways(self, p: KernelGemm) -> list[dict[str, int]]:
         return [{"stages": n, **way} for n in self.axes["stages"] for way in self.copies(p)]
 
-    def split(self, p: Gemm, c: Columns) -> Ints:
+    def split(self, p: KernelGemm, c: Columns) -> Ints:
         """The ``split`` that slices take unless the search on hardware finds better."""
         return np.asarray(split_for(p, c.kg), np.int64)
 
-    def cells(self, p: Gemm, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
+    def cells(self, p: KernelGemm, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
         """Slices that fill whole waves. As many as hold something are counted, and each count once."""
         count = len(tiles)
         sliced = whole_waves(geometry(p, tiles).tiles, d)
@@ -41,11 +41,11 @@ class Cooperative(Family):
         c = c.replace(splitk=self.split(p, c), store_policy=int(p.k < THIN), raster_group=8)
         g = geometry(p, c)
         c = c.replace(raster_group=np.where(g.tiles > 2 * d.sms, 8, 1))
-        broken = first_broken(self, p, c, d, self.extent_rules)
+        broken = violations(self, p, c, d, self.extent_rules)
         wide = (broken >= 0) & (c.raster_group == 1)  # the plain order has the narrower grid
         if wide.any():
             c = c.replace(raster_group=np.where(wide, 8, c.raster_group))
-            broken = first_broken(self, p, c, d, self.extent_rules)
+            broken = violations(self, p, c, d, self.extent_rules)
         kg = np.where(broken == -1, g.slices, c.kg).reshape(count, -1)
         seen = np.zeros_like(kg, bool)
         for j in range(1, kg.shape[1]):
@@ -53,7 +53,7 @@ class Cooperative(Family):
         c = c.replace(kg=kg.ravel())
         return c.replace(splitk=self.split(p, c)), np.where(seen.ravel(), -2, broken)
 
-    def changes(self, p: Gemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
+    def changes(self, p: KernelGemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
         yield from single(self)
         yield from ({"stages": config.stages + step} for step in (-1, 1))
         for thread, block in (("ms", "ml"), ("ns", "nl")):
@@ -67,7 +67,7 @@ class Cooperative(Family):
         for kl in self.axes["kl"]:  # groups of a block for slices of the grid
             yield {"kl": kl, "kg": max(1, config.kg * config.kl // kl)}
 
-    def follow(self, p: Gemm, config: Config, changes: dict[str, int]) -> list[Config]:
+    def follow(self, p: KernelGemm, config: Config, changes: dict[str, int]) -> list[Config]:
         """A way to add slices; registers for a store that was held."""
         values = {**dict(config.items()), **changes}
         if "kg" in changes and "splitk" not in changes:

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from ptxgen.codegen.config import SPLIT_WORKSPACE, Columns
 from ptxgen.families import perf_costs
 from ptxgen.families.geometry import register_cap
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
 
 Floats = NDArray[np.float32]
 
@@ -59,13 +59,23 @@ class Work:
         return Work(*(getattr(self, f.name)[rows] for f in fields(self)))
 
 
+def issuer_tile(p: KernelGemm, c: Any, g: SimpleNamespace) -> tuple[Any, Any, Any, Any, Any]:
+    """Rows, columns, depth, loads of A and of B of a thread or warp with a tile of ms by ns."""
+    return c.ms, c.ns, g.uk, g.a.loads, g.b.loads
+
+
+def thread_products(c: Any) -> Any:
+    """Multiply-adds per iteration of a thread or warp with a tile of ms by ns."""
+    return c.ms * c.ns * (c.u // np.maximum(c.kl, 1))
+
+
 def bound(*terms: Any) -> Any:
     """A maximum with rounded corners: what comes near the bound costs a little."""
     total = sum(np.maximum(np.asarray(t, np.float64), 1e-3) ** 4 for t in terms)
     return np.sqrt(np.sqrt(total))
 
 
-def leaving(p: Gemm, c: Columns, g: SimpleNamespace, d: Device, width: Any) -> dict[str, Any]:
+def leaving(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device, width: Any) -> dict[str, Any]:
     """Of the cooperative families: residency, and the tile of C by each way, in accesses of ``width`` elements."""
     granted = np.minimum(g.registers, register_cap(d, g.threads, c.min_ctas_per_sm))
     resident = np.maximum(d.blocks_per_sm(g.threads, granted, g.shared), 1)
@@ -89,7 +99,7 @@ def leaving(p: Gemm, c: Columns, g: SimpleNamespace, d: Device, width: Any) -> d
     }
 
 
-def cell(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
+def cell(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
     """What extents and slices decide: iterations and blocks; which cost of C; extra microseconds."""
     k = np.maximum(np.minimum(g.chunk, p.k), 1)
     sliced = c.kg > 1
@@ -121,7 +131,7 @@ def cycles(d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Floa
     return out
 
 
-def microseconds(p: Gemm, d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Floats:
+def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Floats:
     """Of a launch of the cooperative families, and what comes with it."""
     memory = np.float32(p.bytes / (d.bandwidth * 1e3 * perf_costs.DRAM))
     multiplied = cycles(d, w, rows, x, cell) / np.float32(d.clock)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from ptxgen.codegen.config import SPLIT_FLAG, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE
 from ptxgen.families.mma.cost import rate as measured_rate
 from ptxgen.families.wgmma.bf16x3 import PAIRS, factor_bytes, planes
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
 
 # ---- every family
 
@@ -133,7 +133,7 @@ MEASURED = 90
 WGMMA_RATES = {1: 4096.0, 2: 2048.0, 4: 1024.0}
 
 
-def mma_rate(p: Gemm, d: Device) -> float:
+def mma_rate(p: KernelGemm, d: Device) -> float:
     """Multiply-adds a clock and multiprocessor by mma.sync; of types that a device lacks, those of f16."""
     if d.sm == MEASURED:
         return measured_rate(p, d)
@@ -141,11 +141,11 @@ def mma_rate(p: Gemm, d: Device) -> float:
     return rates.get((p.dtype, p.compute), rates["f16", "f32"])
 
 
-def wgmma_rate(p: Gemm) -> float:
+def wgmma_rate(p: KernelGemm) -> float:
     """Multiply-adds a clock and multiprocessor by wgmma."""
     return WGMMA_RATES.get(factor_bytes(p), WGMMA_RATES[4]) / (len(PAIRS) if planes(p) > 1 else 1)
 
 
-def fma_rate(p: Gemm, d: Device) -> int:
+def fma_rate(p: KernelGemm, d: Device) -> int:
     """Scalar multiply-adds a clock and multiprocessor."""
     return {"f64": d.fma64, "f16": d.fma16}.get(p.compute, d.fma)

@@ -15,22 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.codegen.config import SPLIT_MEMSET, Columns, Config
-from ptxgen.families import perf_costs
-from ptxgen.families.depthwise import perf_model as slide
+from ptxgen.codegen.config import FAMILIES, SPLIT_MEMSET, Columns, Config
+from ptxgen.families import perf_costs, registry
 from ptxgen.families.geometry import geometry
-from ptxgen.families.mma import perf_model as mma
 from ptxgen.families.perf_blocks import Floats, Work
 from ptxgen.families.perf_counts import Counts, from_stats
-from ptxgen.families.simt import perf_model as simt
-from ptxgen.families.skinny import perf_model as stream
 from ptxgen.families.space import Base, Candidates, families
-from ptxgen.families.wgmma import perf_model as wgmma
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
-
-#: by the code of the ``family`` axis; each has work, cell and microseconds
-FORMULAS: tuple[Any, ...] = (simt, mma, wgmma, stream, slide)
 
 CHUNK = 1 << 15  #: rows worked on together, so that temporaries stay in the cache
 
@@ -40,10 +32,10 @@ def alone(c: Columns) -> Columns:
     return c.replace(kg=1, splitk=SPLIT_MEMSET, store_policy=0)
 
 
-def work(p: Gemm, c: Columns, d: Device) -> Work:
+def work(p: KernelGemm, c: Columns, d: Device) -> Work:
     """The cost of one block of each configuration, all of one family, whatever the extents."""
     c = alone(c)
-    found: Work = FORMULAS[int(c.family[0]) if len(c) else 0].work(p, c, geometry(p, c), d)
+    found: Work = registry.require(c).model.work(p, c, geometry(p, c), d)
     return found
 
 
@@ -53,13 +45,16 @@ def base_work(b: Base) -> Work:
     return work(b.problem, b.columns, b.device)
 
 
-def rate(p: Gemm, code: int, d: Device) -> float:
+def rate(p: KernelGemm, code: int, d: Device) -> float:
     """Multiply-adds a clock and multiprocessor of the units that a family multiplies with."""
-    plain = perf_costs.fma_rate(p, d)
-    return (plain, perf_costs.mma_rate(p, d), perf_costs.wgmma_rate(p), stream.rate(p, d), plain)[code]
+    return _family(code).rate(p, d)
 
 
-def roofline(p: Gemm, d: Device) -> float:
+def _family(code: int) -> registry.Family:
+    return registry.FAMILIES[FAMILIES[code]]
+
+
+def roofline(p: KernelGemm, d: Device) -> float:
     """Microseconds that no kernel can pass: the multiply-adds of the fastest family, or the memory, whichever takes
     longer."""
     fastest = max((rate(p, f.code, d) for f in families(p, d)), default=perf_costs.fma_rate(p, d))
@@ -72,7 +67,7 @@ def by_family(c: Columns) -> Iterator[tuple[int, NDArray[np.intp]]]:
         yield int(code), np.flatnonzero(c.family == code)
 
 
-def predict(p: Gemm, c: Config | Columns, d: Device) -> Any:
+def predict(p: KernelGemm, c: Config | Columns, d: Device) -> Any:
     """Microseconds that ``c`` takes on ``p``: a float for one configuration, a float32 column for many.
 
     Rows must be legal.
@@ -83,17 +78,17 @@ def predict(p: Gemm, c: Config | Columns, d: Device) -> Any:
         return _gathered(p, c, d)
     out = np.zeros(len(c), np.float32)
     for code, rows in by_family(c):
-        part, formula = c.take(rows), FORMULAS[code]
+        part, formula = c.take(rows), _family(code).model
         x = formula.cell(p, part, geometry(p, part), d)
         out[rows] = formula.microseconds(p, d, work(p, part, d), slice(None), x, slice(None))
     return out
 
 
-def _gathered(p: Gemm, c: Candidates, d: Device) -> Floats:
+def _gathered(p: KernelGemm, c: Candidates, d: Device) -> Floats:
     """From the small tables that candidates point into."""
     out = np.empty(len(c), np.float32)
     for part, where, rows, cells in c.groups():
-        formula, w = FORMULAS[part.base.family.code], base_work(part.base)
+        formula, w = _family(part.base.family.code).model, base_work(part.base)
         x = formula.cell(p, part.cells, geometry(p, part.cells), d)
         us = np.empty(len(rows), np.float32)
         for at in range(0, len(rows), CHUNK):
@@ -104,7 +99,6 @@ def _gathered(p: Gemm, c: Candidates, d: Device) -> Floats:
 
 
 __all__ = [
-    "FORMULAS",
     "Counts",
     "Floats",
     "Work",

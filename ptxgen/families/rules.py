@@ -16,21 +16,18 @@ from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.vectorized import WARP, ceil_div, register_cap
 from ptxgen.cuda_abi import GRID_LIMIT
 from ptxgen.errors import ConfigError
-from ptxgen.families.depthwise import rules as slide
+from ptxgen.families import registry
 from ptxgen.families.geometry import geometry
-from ptxgen.families.mma import rules as mma
-from ptxgen.families.simt import rules as simt
-from ptxgen.families.skinny import rules as stream
-from ptxgen.families.wgmma import rules as wgmma
+from ptxgen.families.registry import RULES as RULES
 from ptxgen.lowering.implicit_gemm import PADDING
+from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import STRIDED, Gemm
 
 REUSED = 5  #: registers by which the estimate may pass the cap: ptxas shares some that it counts apart
 NARROWED = 12  #: rows to one that is left from where those that broke a rule are dropped before the next
 
 
-def reducible(p: Gemm) -> bool:
+def reducible(p: KernelGemm) -> bool:
     """Whether slices of K may be added to C in whatever order they finish; integer sums do not care for it. What an
     epilogue does to a sum it cannot do to a part of it."""
     return p.out == "s32" or (p.out in ("f32", "f64") and not p.deterministic and not p.epilogue)
@@ -38,6 +35,17 @@ def reducible(p: Gemm) -> bool:
 
 def _power_of_two(x: Any) -> Any:
     return (x > 0) & (x & (x - 1) == 0)
+
+
+def _any_tile(c: Any) -> bool:
+    family = registry.of(c)
+    return family is not None and family.any_tile
+
+
+def _stages(c: Any) -> Any:
+    family = registry.of(c)
+    least, most = (1, 16) if family is None else family.stages
+    return (c.stages >= least) & (c.stages <= most)
 
 
 #: rules that need no geometry, and without which there is none
@@ -48,7 +56,7 @@ FIRST = (
             np.logical_and.reduce(
                 [_power_of_two(v) for v in (c.ms, c.ns, c.u, c.ks, c.kl, c.vec_a, c.vec_b, c.vec_c, c.lanes_m)]
             )
-            & (_power_of_two(c.ml) & _power_of_two(c.nl) | (c.family == wgmma.WGMMA) & (c.ml > 0) & (c.nl > 0))
+            & (_power_of_two(c.ml) & _power_of_two(c.nl) | _any_tile(c) & (c.ml > 0) & (c.nl > 0))
         ),
         "ms, ns, ml, nl, u, ks, kl, vec_a, vec_b, vec_c and lanes_m must be powers of two ({c})",
     ),
@@ -62,7 +70,7 @@ FIRST = (
             & (c.kg <= GRID_LIMIT)
             & (c.min_ctas_per_sm >= 1)
             & (c.raster_group >= 1)
-            & np.where(c.family == wgmma.WGMMA, (c.stages >= 1) & (c.stages <= 16), (c.stages >= 2) & (c.stages <= 8))
+            & _stages(c)
             & (c.splitk >= 0)
             & (c.splitk <= 4)
             & (c.bounds >= 0)
@@ -90,7 +98,7 @@ FIRST = (
     ),
     Rule(
         "types_c",
-        lambda p, c, g, d: not p.output.tiny or d.sm >= 89,
+        lambda p, c, g, d: not p.output.fp8 or d.sm >= 89,
         "results in {p.out} need sm_89; {d.name} is sm_{d.sm}",
     ),
 )
@@ -98,18 +106,17 @@ FIRST = (
 LAST = (
     Rule(
         "tables",
-        lambda p, c, g, d: (
-            (p.addr_a == p.addr_b == p.addr_c == STRIDED)
-            | (c.family <= mma.MMA)
-            | (c.family == slide.SLIDE)
-            | ((c.family == wgmma.WGMMA) & (p.window is not None))
-        ),
+        lambda p, c, g, d: (p.addr_a == p.addr_b == p.addr_c == STRIDED) | registry.require(c).gathers(p),
         "operands are found as {p.addr_a}, {p.addr_b}, {p.addr_c}: simt and mma look into tables, wgmma does not, but"
         " TMA walks over some images",
     ),
     Rule(
         "tables_end",
-        lambda p, c, g, d: (c.family > mma.MMA) | (p.addr_a == p.addr_b == STRIDED) | ((c.stages + 2) * c.u <= PADDING),
+        lambda p, c, g, d: (
+            (not registry.require(c).offset_tables)
+            | (p.addr_a == p.addr_b == STRIDED)
+            | ((c.stages + 2) * c.u <= PADDING)
+        ),
         "stages={c.stages} of u={c.u} look up more than 1024 offsets behind a table's last",
     ),
     Rule(
@@ -146,9 +153,9 @@ LAST = (
     Rule(
         "registers_left",
         lambda p, c, g, d: (
-            g.registers + getattr(g, "spare", 0) <= register_cap(d, g.threads, c.min_ctas_per_sm) + REUSED
+            g.registers + getattr(g, "reg_margin", 0) <= register_cap(d, g.threads, c.min_ctas_per_sm) + REUSED
         ),
-        "about {g.registers} registers a thread, and {g.spare} to be left; {d.name} has {d.registers_sm} for"
+        "about {g.registers} registers a thread, and {g.reg_margin} in reserve; {d.name} has {d.registers_sm} for"
         " min_ctas_per_sm={c.min_ctas_per_sm} blocks of {g.threads} threads, and {d.registers_thread} for one",
     ),
     Rule(
@@ -156,12 +163,12 @@ LAST = (
         lambda p, c, g, d: (
             (c.bounds != BOUNDS_NONE)
             | (
-                (p.grain[0] % np.maximum(c.ml, 1) == 0)
-                & (p.grain[1] % np.maximum(c.nl, 1) == 0)
-                & (p.grain[2] % np.maximum(c.u, 1) == 0)
+                (p.extent_gcd[0] % np.maximum(c.ml, 1) == 0)
+                & (p.extent_gcd[1] % np.maximum(c.nl, 1) == 0)
+                & (p.extent_gcd[2] % np.maximum(c.u, 1) == 0)
             )
         ),
-        "bounds=0 needs m, n, k={p.grain[0]}, {p.grain[1]}, {p.grain[2]} to be multiples of ml, nl, u={c.ml}, {c.nl},"
+        "bounds=none needs m, n, k={p.extent_gcd[0]}, {p.extent_gcd[1]}, {p.extent_gcd[2]} to be multiples of ml, nl, u={c.ml}, {c.nl},"
         " {c.u}",
     ),
     Rule(
@@ -173,10 +180,10 @@ LAST = (
         "splitk",
         lambda p, c, g, d: (
             ((c.kg > 1) | (c.splitk == SPLIT_MEMSET))
-            & ((c.splitk <= SPLIT_WORKSPACE) | (c.family == wgmma.WGMMA))
+            & (c.splitk <= registry.require(c).splitk)
             & ((c.kg == 1) | (c.splitk >= SPLIT_WORKSPACE) | reducible(p))
         ),
-        "splitk={c.splitk} with kg={c.kg}: kg=1 takes splitk=0; 16-bit C, deterministic sums and epilogues take splitk=2",
+        "splitk={c.splitk} with kg={c.kg}: kg=1 takes splitk=memset_red; 16-bit C, deterministic sums and epilogues take splitk=workspace",
     ),
     Rule(
         "grid",
@@ -190,19 +197,23 @@ LAST = (
     ),
 )
 
-RULES = (*FIRST, *simt.RULES, *mma.RULES, *wgmma.RULES, *stream.RULES, *slide.RULES, *LAST)
+RULES[:0] = (*FIRST, *LAST)
 
 
-def _for(code: int) -> list[tuple[int, Rule]]:
-    """The rows that a family answers to, with their indices."""
-    return [(i, rule) for i, rule in enumerate(RULES) if rule.family in (-1, code)]
+def rules_of(code: int) -> list[tuple[int, Rule]]:
+    """The rules of a family and their indices in RULES, in the order of evaluation: its own stand between those of all
+    families that need no geometry and the others."""
+    common, first = len(FIRST) + len(LAST), len(FIRST)
+    rows = list(enumerate(RULES))
+    own = [(i, rule) for i, rule in rows[common:] if rule.family == code]
+    return [*rows[:first], *own, *rows[first:common]]
 
 
-def broken(p: Gemm, c: Config, d: Device) -> Rule | None:
+def first_violation(p: KernelGemm, c: Config, d: Device) -> Rule | None:
     """The first rule that ``c`` breaks, or None if it is legal."""
     with np.errstate(all="ignore"):
         g = SimpleNamespace()
-        for _, rule in _for(c.family):
+        for _, rule in rules_of(c.family):
             if rule not in FIRST and not vars(g):
                 g = geometry(p, c)
             if not rule.holds(p, c, g, d):
@@ -210,15 +221,26 @@ def broken(p: Gemm, c: Config, d: Device) -> Rule | None:
     return None
 
 
-def require(p: Gemm, c: Config, d: Device) -> None:
+class _Worded:
+    """A configuration as messages show it: attributes are words where the axis has words."""
+
+    def __init__(self, config: Config) -> None:
+        self.__dict__.update(config.values(), text=str(config))
+
+    def __str__(self) -> str:
+        return str(self.__dict__["text"])
+
+
+def require(p: KernelGemm, c: Config, d: Device) -> None:
     """ConfigError, naming the rule and its numbers, if ``c`` is not legal for ``p`` on ``d``."""
-    rule = broken(p, c, d)
+    rule = first_violation(p, c, d)
     if rule is not None:
         g = SimpleNamespace() if rule in FIRST else geometry(p, c)
-        raise ConfigError(f"config breaks rule {rule.name!r}: {rule.message.format(p=p, c=c, g=g, d=d)}", rule.name)
+        message = rule.message.format(p=p, c=_Worded(c), g=g, d=d)
+        raise ConfigError(f"config breaks rule {rule.name!r}: {message}", rule.name)
 
 
-def rejections(p: Gemm, c: Columns, d: Device) -> np.ndarray[Any, np.dtype[np.int64]]:
+def rejections(p: KernelGemm, c: Columns, d: Device) -> np.ndarray[Any, np.dtype[np.int64]]:
     """For each row the index in RULES of the first rule that it breaks, or -1 if it is legal."""
     result = np.full(len(c), -1, np.int64)
     codes = np.unique(c.family)
@@ -230,13 +252,13 @@ def rejections(p: Gemm, c: Columns, d: Device) -> np.ndarray[Any, np.dtype[np.in
     known = [int(code) for code in codes if 0 <= code < len(FAMILIES)]
     with np.errstate(all="ignore"):
         g = geometry(p, c) if known else SimpleNamespace()
-        for i, rule in _for(known[0]) if known else enumerate(FIRST):
+        for i, rule in rules_of(known[0]) if known else enumerate(FIRST):
             holds = np.broadcast_to(rule.holds(p, c, g, d), len(c))
             result[(result < 0) & ~holds] = i
     return result
 
 
-def legal(p: Gemm, c: Columns, d: Device) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def legal(p: KernelGemm, c: Columns, d: Device) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """A mask of the legal rows."""
     result = np.zeros(len(c), np.bool_)
     with np.errstate(all="ignore"):
@@ -246,11 +268,11 @@ def legal(p: Gemm, c: Columns, d: Device) -> np.ndarray[Any, np.dtype[np.bool_]]
     return result
 
 
-def _legal_of(p: Gemm, c: Columns, d: Device, code: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+def _legal_of(p: KernelGemm, c: Columns, d: Device, code: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     """The legal rows of a family. Of random ones most break an early rule: the later see only what is left by then."""
     rows = np.flatnonzero(c.family == code)
     part, left, g = c if len(rows) == len(c) else c.take(rows), np.ones(len(rows), np.bool_), SimpleNamespace()
-    for _, rule in _for(code):
+    for _, rule in rules_of(code):
         if rule not in FIRST and not vars(g):
             g = geometry(p, part)
         left &= rule.holds(p, part, g, d)

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.codegen.config import AXES, FAMILIES, Columns, Config
-from ptxgen.families.candidates import Family, Ints, whole_waves
+from ptxgen.families.candidates import CandidateSpace, Ints, whole_waves
 from ptxgen.families.rules import RULES, legal
-from ptxgen.families.space_bases import SPACES, Base, barred, base, families, kind
+from ptxgen.families.space_bases import SPACES, Base, base, families, kind, unsupported_by
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
 
 Where = slice | NDArray[np.intp]
 
@@ -106,7 +106,7 @@ class Candidates(Columns):
         return Config(**values)
 
 
-def candidates(p: Gemm, d: Device) -> Candidates:
+def candidates(p: KernelGemm, d: Device) -> Candidates:
     """The whole legal space of ``p`` on ``d`` over the axes that are not refined, the others at good defaults."""
     parts: list[Part] = []
     rows, cell = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
@@ -135,12 +135,12 @@ def _takers(b: Base, open_: NDArray[np.bool_], option: int) -> NDArray[np.intp]:
     return np.flatnonzero(open_[b.tile] & (b.refused[:, option] == -1))
 
 
-def explain(p: Gemm, d: Device) -> dict[str, int]:
+def explain(p: KernelGemm, d: Device) -> dict[str, int]:
     """How many rows of the space each rule rejected; what no rule rejected is ``candidates(p, d)``. A family that
     cannot compute the problem counts as one row."""
     counts = {rule.name: 0 for rule in RULES}
     for f in SPACES:
-        bar = barred(f, p, d)
+        bar = unsupported_by(f, p, d)
         if bar >= 0:
             counts[RULES[bar].name] += 1
             continue
@@ -160,7 +160,7 @@ def explain(p: Gemm, d: Device) -> dict[str, int]:
     return {name: n for name, n in counts.items() if n}
 
 
-def canonical(p: Gemm, c: Columns) -> Columns:
+def canonical(p: KernelGemm, c: Columns) -> Columns:
     """The same kernels, with every axis that has no effect at its default: one kernel, one configuration.
 
     Rows must be legal for ``p``.
@@ -186,7 +186,7 @@ def unique(c: Columns) -> Columns:
     return c.take(np.sort(first))
 
 
-def refinements(p: Gemm, d: Device, config: Config) -> Columns:
+def refinements(p: KernelGemm, d: Device, config: Config) -> Columns:
     """The neighbourhood of ``config`` within its family: every change of one axis, of a tile with its thread tile, of
     the slices to other whole waves, of an operand's way into shared memory. Legal, canonical, distinct, without
     ``config``."""
@@ -204,10 +204,9 @@ __all__ = [
     "FAMILIES",
     "SPACES",
     "Base",
+    "CandidateSpace",
     "Candidates",
-    "Family",
     "Part",
-    "barred",
     "base",
     "candidates",
     "canonical",
@@ -216,5 +215,6 @@ __all__ = [
     "kind",
     "refinements",
     "unique",
+    "unsupported_by",
     "whole_waves",
 ]

@@ -10,17 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.codegen.config import FAMILIES, Columns
-from ptxgen.families.candidates import Family, Ints, crossed, first_broken, picked
-from ptxgen.families.depthwise.candidates import Slide
-from ptxgen.families.mma.candidates import Mma
-from ptxgen.families.simt.candidates import Simt
-from ptxgen.families.skinny.candidates import Stream
-from ptxgen.families.wgmma.candidates import Wgmma
+from ptxgen.families.candidates import CandidateSpace, Ints, crossed, picked, violations
+from ptxgen.families.registry import SPACES
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
-
-#: by the code of the ``family`` axis
-SPACES: tuple[Family, ...] = (Simt(), Mma(), Wgmma(), Stream(), Slide())
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,61 +22,62 @@ class Base:
 
     ``problem``: a stand-in of the class, with neutral extents; ``tile``: for each row the index of its tile in
     ``tiles``; ``rejected``: rule index -> rejected rows by tile; ``refused``: for each row and option of slices the
-    rule that it breaks, -1 if none, -2 if it does not come with it, where that depends on the row. Rows of one ``kin``
-    differ in the family's axes ``alike`` only, which the clock hardly tells apart; one of each kin ``leads``.
+    rule that it breaks, -1 if none, -2 if it does not come with it, where that depends on the row. Rows
+    that differ only in the family's axes ``alike``, which the performance model hardly tells apart, form an
+    ``equivalence_class``; one of each ``is_representative``.
     """
 
-    family: Family
-    problem: Gemm
+    family: CandidateSpace
+    problem: KernelGemm
     device: Device
     columns: Columns
     tile: NDArray[np.intp]
     tiles: Columns
     rejected: Mapping[int, Ints]
     refused: Ints | None
-    kin: NDArray[np.intp]
-    leads: NDArray[np.bool_]
+    equivalence_class: NDArray[np.intp]
+    is_representative: NDArray[np.bool_]
 
 
-def barred(f: Family, p: Gemm, d: Device) -> int:
+def unsupported_by(f: CandidateSpace, p: KernelGemm, d: Device) -> int:
     """The rule by which a family cannot compute a problem at all, or -1."""
     one = Columns({}, 1).replace(family=f.code)
-    return int(first_broken(f, p, one, d, ("types_c", *f.fixed))[0])
+    return int(violations(f, p, one, d, ("types_c", *f.fixed))[0])
 
 
-def families(p: Gemm, d: Device) -> list[Family]:
+def families(p: KernelGemm, d: Device) -> list[CandidateSpace]:
     """The families that compute ``p`` on ``d``."""
-    return [f for f in SPACES if barred(f, p, d) < 0]
+    return [f for f in SPACES if unsupported_by(f, p, d) < 0]
 
 
-def base(f: Family, p: Gemm, d: Device) -> Base:
+def base(f: CandidateSpace, p: KernelGemm, d: Device) -> Base:
     """The part of a family's space that ``p`` shares with every problem of its class. Kept between calls."""
     return _base(f.code, f.neutral(p), d)
 
 
-def kind(p: Gemm, d: Device) -> tuple[tuple[str, Gemm], ...]:
+def kind(p: KernelGemm, d: Device) -> tuple[tuple[str, KernelGemm], ...]:
     """What problems have in common that share all bases: a key of their class."""
     return tuple((FAMILIES[f.code], f.neutral(p)) for f in families(p, d))
 
 
 @lru_cache(maxsize=24)
-def _base(code: int, p: Gemm, d: Device) -> Base:
+def _base(code: int, p: KernelGemm, d: Device) -> Base:
     f = SPACES[code]
     tiles, shapes = f.tiles(p), f.shapes(p)
-    broken = first_broken(f, p, shapes, d, f.tile_rules)
+    violated = violations(f, p, shapes, d, f.tile_rules)
     ways = f.ways(p)
     index = _Index(tiles, f.tile)
-    rejected = {int(i): len(ways) * index.count(shapes, broken == i) for i in np.unique(broken[broken >= 0])}
-    rows = f.settle(p, d, crossed(picked(shapes, broken < 0), ways))
-    broken = first_broken(f, p, rows, d, None, skip=f.tile_rules)
-    for i in np.unique(broken[broken >= 0]):
-        rejected[int(i)] = index.count(rows, broken == i)
-    kept = _distinct(f, p, picked(rows, broken < 0))
-    kin, leads = _kin(f, kept)
-    return Base(f, p, d, kept, index.of(kept), tiles, rejected, _refused(f, p, d, kept), kin, leads)
+    rejected = {int(i): len(ways) * index.count(shapes, violated == i) for i in np.unique(violated[violated >= 0])}
+    rows = f.finalize(p, d, crossed(picked(shapes, violated < 0), ways))
+    violated = violations(f, p, rows, d, None, skip=f.tile_rules)
+    for i in np.unique(violated[violated >= 0]):
+        rejected[int(i)] = index.count(rows, violated == i)
+    kept = _distinct(f, p, picked(rows, violated < 0))
+    classes, representative = _classes(f, kept)
+    return Base(f, p, d, kept, index.of(kept), tiles, rejected, _refused(f, p, d, kept), classes, representative)
 
 
-def _distinct(f: Family, p: Gemm, c: Columns) -> Columns:
+def _distinct(f: CandidateSpace, p: KernelGemm, c: Columns) -> Columns:
     """Without rows that are the kernels of others; accesses of C as wide as they are, not as they may be."""
     if not len(c):
         return c
@@ -94,7 +88,7 @@ def _distinct(f: Family, p: Gemm, c: Columns) -> Columns:
     return picked(c.replace(vec_c=plain.vec_c), np.broadcast_to(same, len(c)))
 
 
-def _refused(f: Family, p: Gemm, d: Device, rows: Columns) -> Ints | None:
+def _refused(f: CandidateSpace, p: KernelGemm, d: Device, rows: Columns) -> Ints | None:
     options = f.options(p)
     if not options or not len(rows):
         return None
@@ -103,8 +97,8 @@ def _refused(f: Family, p: Gemm, d: Device, rows: Columns) -> Ints | None:
     for option in options:
         key = tuple(option.items())
         if key not in known:
-            broken = first_broken(f, p, rows.replace(**option), d, None, skip)
-            known[key] = np.where(f.takes(option, rows), broken, -2)
+            violated = violations(f, p, rows.replace(**option), d, None, skip)
+            known[key] = np.where(f.takes(option, rows), violated, -2)
     return np.stack([known[tuple(option.items())] for option in options], axis=1)
 
 
@@ -132,8 +126,8 @@ class _Index:
         return np.bincount(self.of(c)[mask], minlength=self.size).astype(np.int64)
 
 
-def _kin(f: Family, c: Columns) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """(group of rows that differ in the axes ``alike`` only, whether a row leads its group)."""
+def _classes(f: CandidateSpace, c: Columns) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """(equivalence class of each row, whether a row represents its class)."""
     key = np.zeros(len(c), np.int64)
     for name, column in c.columns.items():
         if (
@@ -143,12 +137,12 @@ def _kin(f: Family, c: Columns) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
         ):
             values, code = np.unique(column, return_inverse=True)
             key = key * len(values) + code
-    _, kin = np.unique(key, return_inverse=True)
+    _, classes = np.unique(key, return_inverse=True)
     best = [_distance(c.columns[name], liked) for name, liked in f.alike.items()]
-    order = np.lexsort((*best[::-1], kin))
-    leads = np.zeros(len(c), bool)
-    leads[order[np.unique(kin[order], return_index=True)[1]]] = True
-    return kin, leads
+    order = np.lexsort((*best[::-1], classes))
+    representative = np.zeros(len(c), bool)
+    representative[order[np.unique(classes[order], return_index=True)[1]]] = True
+    return classes, representative
 
 
 def _distance(column: Ints, liked: tuple[int, ...]) -> Ints:
@@ -159,4 +153,4 @@ def _distance(column: Ints, liked: tuple[int, ...]) -> Ints:
     return out
 
 
-__all__ = ["SPACES", "Base", "barred", "base", "families", "kind"]
+__all__ = ["SPACES", "Base", "base", "families", "kind", "unsupported_by"]

@@ -1,3 +1,3 @@
-"""From the problem that a user states to the GEMM that kernels compute: implicit GEMM, TMA im2col, depthwise strips,
-phases of strided input gradients.
+"""From the problem that a user states to the GEMM that kernels compute: implicit GEMM, TMA im2col, depthwise strips and
+the dgrad_phases of strided input gradients.
 """

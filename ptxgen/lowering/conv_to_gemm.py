@@ -1,27 +1,33 @@
-"""The product of matrices that a convolution is: the digits of M, N and K, and how each moves through memory."""
+"""A convolution as an implicit GEMM: the digits of M, N and K, and their strides in each operand."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
-from ptxgen.lowering.depthwise_strips import strip_of
-from ptxgen.lowering.implicit_gemm import Operand, Part, Walk, product
-from ptxgen.lowering.strided_dgrad import phases
-from ptxgen.lowering.tma_im2col import ALIGNED, window_of
+from ptxgen.errors import ShapeError
+from ptxgen.lowering.depthwise_strips import depthwise_strip_of
+from ptxgen.lowering.implicit_gemm import GemmPart, ImplicitOperand, IndexMap, implicit_gemm_of
+from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.strided_dgrad import dgrad_phases
+from ptxgen.lowering.tma_im2col import ALIGNED, im2col_of
 from ptxgen.problem.conv import Conv
-from ptxgen.problem.gemm import Gemm
 
 #: axes of an image
 AXES = ("d", "h", "w")
-KEPT = 256  #: products that are remembered
 
 
-@lru_cache(maxsize=KEPT)
-def product_of(v: Conv) -> Gemm:
-    """The product that kernels compute: rows of C are what lies further apart in memory. Kept, with its tables."""
+def lower_conv(v: Conv) -> KernelGemm:
+    """The implicit GEMM of a convolution. ShapeError: 32 bits do not hold its offsets or coordinates."""
+    try:
+        return _implicit_gemm(v)
+    except ShapeError as error:
+        raise ShapeError(f"extents or padding are too large: {error} ({v.shape()})") from None
+
+
+def _implicit_gemm(v: Conv) -> KernelGemm:
+    """The rows of C are the index that is farther apart in memory."""
     x, w, y = (v.steps(name) for name in "xwy")
     first, second, third = v.tensors
     if _one_tap(v):
@@ -39,32 +45,33 @@ def product_of(v: Conv) -> Gemm:
     }
     make = _backward if v.direction == "input_grad" else _folded if v.fold else _forward
     parts = make(v, group, x, w, y)
-    return product(
+    return implicit_gemm_of(
         parts,
         (v.groups, item[a], item[b], item[third]),
         (start[a], start[b], start[third]),
         v.bytes,
-        window_of(v, parts[0].c),
-        strip_of(v),
-        bool(v.fold) and "bias" in v.stages,
+        im2col_of(v, parts[0].c),
+        depthwise_strip_of(v),
+        bool(v.fold) and "bias" in v.epilogue_ops,
+        v.swapped,
         **fields,
     )
 
 
 def _one_tap(v: Conv) -> bool:
-    """Whether each image is a matrix as it lies, of which filters make another: of several (a lone one is one anyway),
-    whose rows are whole 16 bytes. Others fill tiles better together."""
+    """Whether the convolution is a batched GEMM with one product for each image: 1x1 filters, several images, rows of
+    whole 16 bytes. Otherwise all images in one GEMM fill tiles better."""
     alone = v.layout == "NCHW" and v.groups == 1 and v.n > 1 and (v.t, v.r, v.s) == v.strides == (1, 1, 1)
     whole = v.d * v.h * v.w * v.element.bytes % ALIGNED == 0
     return alone and whole and v.direction != "weight_grad" and not any(sum(v.pads, ()))
 
 
-def _images(v: Conv) -> Gemm:
-    """A product an image, which share the filters."""
+def _images(v: Conv) -> KernelGemm:
+    """A batched GEMM, one product for each image; the products share the filters."""
     forward = v.direction == "forward"
     rows, deep = (v.k, v.c) if forward else (v.c, v.k)
     image, result = (v.aligned_input, v.aligned_output)[:: 1 if forward else -1]
-    return Gemm(
+    return KernelGemm(
         rows,
         v.d * v.h * v.w,
         deep,
@@ -79,6 +86,7 @@ def _images(v: Conv) -> Gemm:
         epilogue=v.epilogue.replace("bias", "bias_row"),
         batch=v.n,
         stride_a=0,
+        swapped=v.swapped,
     )
 
 
@@ -86,17 +94,17 @@ Steps = dict[str, int]
 
 
 def _digits(v: Conv, tensor: str, channel: str) -> tuple[str, str]:
-    """The letters of pixels and of taps (with their channel), in the order of a tensor's layout."""
+    """The letters of pixels and of taps (with their channel), in the order of the layout."""
     spatial = {"x": "dhw", "y": "zpq"}[tensor]
     pixels = "".join(spatial if letter == "h" else letter for letter in v.layout.lower() if letter in "nh")
     taps = "".join("trs" if letter == "h" else channel for letter in v.layout.lower() if letter in "ch")
     return pixels, taps
 
 
-def _forward(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[Part]:
-    """The result and the gradient of filters: windows over images, walked along pixels of the result and along taps."""
+def _forward(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[GemmPart]:
+    """Forward convolution and weight gradient: the image operand is indexed by pixels of the result and by taps."""
     pixels, taps = _digits(v, "y", "c")
-    if v.direction == "weight_grad":  # columns of the gradient are side by side
+    if v.direction == "weight_grad":  # columns of the gradient are contiguous
         taps = v.filters.lower().replace("r", "trs").replace("rss", "rs").replace("k", "")
     extent = {"n": v.n, **dict(zip("zpq", v.results, strict=True)), "c": group["c"], "t": v.t, "r": v.r, "s": v.s}
     strides = dict(zip("zpq", v.strides, strict=True))
@@ -105,8 +113,10 @@ def _forward(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[Part]:
     guarded = [i for i, pads in enumerate(v.pads) if any(pads)]
     start = -sum(pads[0] * x[axis] for pads, axis in zip(v.pads, AXES, strict=True))
 
-    def walk(letters: str, steps: dict[str, int], start: int = 0, moves: Any = (), at: Any = ()) -> Walk:
-        return Walk(tuple(extent[i] for i in letters), tuple(steps[i] for i in letters), start, tuple(moves), tuple(at))
+    def walk(letters: str, steps: dict[str, int], start: int = 0, moves: Any = (), at: Any = ()) -> IndexMap:
+        return IndexMap(
+            tuple(extent[i] for i in letters), tuple(steps[i] for i in letters), start, tuple(moves), tuple(at)
+        )
 
     factor = {**strides, **dilations}
     along_x = {i: x[i] if i in "nc" else factor[i] * x[image[i]] for i in pixels + taps}
@@ -118,23 +128,23 @@ def _forward(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[Part]:
     of_pixels = walk(pixels, along_x, start, moves(pixels), [-v.pads[axis][0] for axis in guarded])
     of_taps = walk(taps, along_x, 0, moves(taps), [0] * len(guarded))
     if v.direction == "forward":
-        window = Operand(of_pixels, of_taps, limits)
-        filters = Operand(Walk((group["k"],), (w["k"],)), walk(taps, w))
-        rows, columns = walk(pixels, y), Walk((group["k"],), (y["k"],))
+        window = ImplicitOperand(of_pixels, of_taps, limits)
+        filters = ImplicitOperand(IndexMap((group["k"],), (w["k"],)), walk(taps, w))
+        rows, columns = walk(pixels, y), IndexMap((group["k"],), (y["k"],))
         if v.swapped:
-            return [Part(filters, window, Operand(columns, rows))]
-        return [Part(window, filters, Operand(rows, columns))]
-    window = Operand(of_taps, of_pixels, limits)
-    results = Operand(Walk((group["k"],), (y["k"],)), walk(pixels, y))
-    rows, columns = Walk((group["k"],), (w["k"],)), walk(taps, w)
+            return [GemmPart(filters, window, ImplicitOperand(columns, rows))]
+        return [GemmPart(window, filters, ImplicitOperand(rows, columns))]
+    window = ImplicitOperand(of_taps, of_pixels, limits)
+    results = ImplicitOperand(IndexMap((group["k"],), (y["k"],)), walk(pixels, y))
+    rows, columns = IndexMap((group["k"],), (w["k"],)), walk(taps, w)
     if v.swapped:
-        return [Part(results, window, Operand(rows, columns))]
-    return [Part(window, results, Operand(columns, rows))]
+        return [GemmPart(results, window, ImplicitOperand(rows, columns))]
+    return [GemmPart(window, results, ImplicitOperand(columns, rows))]
 
 
-def _folded(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[Part]:
-    """The result with ``fold`` pixels side by side as columns: they share rows of what they all see of an image, and a
-    column has each tap where its pixel meets it. What is left of a row of results is a product of its own."""
+def _folded(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[GemmPart]:
+    """Forward convolution with ``fold`` adjacent pixels as columns. They share the rows of the image operand; a column
+    of the filter operand holds the taps shifted by its pixel. The rest of each row of results is a second GEMM."""
     fold, (stride_z, stride_p, stride_q) = v.fold, v.strides
     z, p, q = v.results
     guarded = [i for i, pads in enumerate(v.pads) if any(pads)]
@@ -146,28 +156,28 @@ def _folded(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[Part]:
             continue
         seen = stride_q * (wide - 1) + v.s
         rows, deep = (v.n, z, p, count), (group["c"], v.t, v.r, seen)
-        # how each digit moves along depth, height and width of an image
+        # the stride of each digit along depth, height and width of an image
         along = {"d": (0, stride_z, 0, 0), "h": (0, 0, stride_p, 0), "w": (0, 0, 0, stride_q * wide)}
         down = {"d": (0, v.dilations[0], 0, 0), "h": (0, 0, v.dilations[1], 0), "w": (0, 0, 0, 1)}
         at = (-begin[0], -begin[1], stride_q * first - begin[2])
         start = sum(n * x[axis] for n, axis in zip(at, AXES, strict=True))
-        image = Operand(
-            Walk(rows, _moved(x, "n", 0, along), start, _kept(along, guarded), tuple(at[i] for i in guarded)),
-            Walk(deep, _moved(x, "c", 0, down), 0, _kept(down, guarded), (0,) * len(guarded)),
+        image = ImplicitOperand(
+            IndexMap(rows, _moved(x, "n", 0, along), start, _kept(along, guarded), tuple(at[i] for i in guarded)),
+            IndexMap(deep, _moved(x, "c", 0, down), 0, _kept(down, guarded), (0,) * len(guarded)),
             limits,
         )
-        taps = Operand(
-            Walk((group["k"], wide), (w["k"], -stride_q * w["s"]), 0, ((0, -stride_q),), (0,)),
-            Walk(deep, (w["c"], w["t"], w["r"], w["s"]), 0, ((0, 0, 0, 1),), (0,)),
+        taps = ImplicitOperand(
+            IndexMap((group["k"], wide), (w["k"], -stride_q * w["s"]), 0, ((0, -stride_q),), (0,)),
+            IndexMap(deep, (w["c"], w["t"], w["r"], w["s"]), 0, ((0, 0, 0, 1),), (0,)),
             (v.s,),
         )
-        of_rows = Walk(rows, (y["n"], y["z"], y["p"], wide), first)
-        parts.append(Part(image, taps, Operand(of_rows, Walk((group["k"], wide), (y["k"], 1)))))
+        of_rows = IndexMap(rows, (y["n"], y["z"], y["p"], wide), first)
+        parts.append(GemmPart(image, taps, ImplicitOperand(of_rows, IndexMap((group["k"], wide), (y["k"], 1)))))
     return parts
 
 
 def _moved(steps: Steps, other: str, place: int, moves: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
-    """Elements that each digit moves by, of which the one at ``place`` is ``other``'s."""
+    """The stride of each digit in elements; the digit at ``place`` has that of ``other``."""
     out = [sum(move[n] * steps[axis] for axis, move in moves.items()) for n in range(4)]
     out[place] = steps[other]
     return tuple(out)
@@ -177,11 +187,11 @@ def _kept(moves: Mapping[str, tuple[int, ...]], guarded: list[int]) -> tuple[tup
     return tuple(moves[AXES[axis]] for axis in guarded)
 
 
-def _backward(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[Part]:
-    """The gradient of images: for each phase of the stride, windows over gradients of results by the taps it sees."""
+def _backward(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[GemmPart]:
+    """Input gradient: one GEMM for each phase of the stride, with the taps that reach its pixels."""
     pixels, taps = _digits(v, "x", "k")
     axes = [
-        phases(extent, filter_, stride, pads[0], dilation)
+        dgrad_phases(extent, filter_, stride, pads[0], dilation)
         for extent, filter_, stride, pads, dilation in zip(
             (v.d, v.h, v.w), (v.t, v.r, v.s), v.strides, v.pads, v.dilations, strict=True
         )
@@ -190,7 +200,7 @@ def _backward(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[Part]
     for phase in itertools.product(*axes):
         count = {"n": v.n, "k": group["k"], **dict(zip("dhw", (a.count for a in phase), strict=True))}
         count.update(zip("trs", (a.taps for a in phase), strict=True))
-        # where each letter leads in gradients of images, in filters, in gradients of results
+        # the stride of each letter in gradients of images, in filters, in gradients of results
         to_x = {"n": x["n"], **{i: v.strides[n] * x[i] for n, i in enumerate("dhw")}}
         to_w = {"k": w["k"], **{i: phase[n].hop * w[i] for n, i in enumerate("trs")}}
         to_y = {"n": y["n"], "k": y["k"], **{i: y["zpq"[n]] for n, i in enumerate("dhw")}}
@@ -204,21 +214,25 @@ def _backward(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[Part]
             if a.taps and (a.at + a.count - 1 >= v.results[n] or a.at - (a.taps - 1) * a.back < 0)
         ]
 
-        def walk(letters: str, steps: Steps, start: int = 0, moves: Any = (), at: Any = (), of: Steps = count) -> Walk:
-            return Walk(tuple(of[i] for i in letters), tuple(steps[i] for i in letters), start, tuple(moves), tuple(at))
+        def walk(
+            letters: str, steps: Steps, start: int = 0, moves: Any = (), at: Any = (), of: Steps = count
+        ) -> IndexMap:
+            return IndexMap(
+                tuple(of[i] for i in letters), tuple(steps[i] for i in letters), start, tuple(moves), tuple(at)
+            )
 
         free = [tuple(int("dhw"[n] == i) for i in pixels) for n in guarded]
         back = [tuple(-phase[n].back if "trs"[n] == i else 0 for i in taps) for n in guarded]
-        window = Operand(
+        window = ImplicitOperand(
             walk(pixels, to_y, start_y, free, [phase[n].at for n in guarded]),
             walk(taps, to_y, 0, back, [0] * len(guarded)),
             tuple(v.results[n] for n in guarded),
         )
-        filters = Operand(Walk((group["c"],), (w["c"],)), walk(taps, to_w, start_w))
-        channels = Walk((group["c"],), (x["c"],))
+        filters = ImplicitOperand(IndexMap((group["c"],), (w["c"],)), walk(taps, to_w, start_w))
+        channels = IndexMap((group["c"],), (x["c"],))
         image = walk(pixels, to_x, start_x)
         if v.swapped:
-            parts.append(Part(filters, window, Operand(channels, image)))
+            parts.append(GemmPart(filters, window, ImplicitOperand(channels, image)))
         else:
-            parts.append(Part(window, filters, Operand(image, channels)))
+            parts.append(GemmPart(window, filters, ImplicitOperand(image, channels)))
     return parts

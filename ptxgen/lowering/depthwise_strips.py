@@ -1,7 +1,7 @@
-"""Convolutions whose filters have one channel, as kernels see them that slide: strips of results down an axis.
+"""Depthwise convolutions as strips: each thread computes adjacent results along one axis of the image.
 
-Lanes lie along what is contiguous in memory. A thread has results one behind the other along another axis of the image,
-which share most of what they see of it; the taps of that axis are written out, those of the others are looked up.
+Lanes are along the contiguous axis of memory. The results of a strip, along another axis, share most of the pixels that
+they read. The taps of the strip's axis are unrolled; the offsets of the other taps come from a table.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.lowering.implicit_gemm import PADDING, WORD, Operand, Packing, Table, Walk
-from ptxgen.lowering.strided_dgrad import Phase, phases
+from ptxgen.lowering.implicit_gemm import PADDING, WORD, CoordinatePacking, ImplicitOperand, IndexMap, OffsetTable
+from ptxgen.lowering.strided_dgrad import DgradPhase, dgrad_phases
 from ptxgen.problem.conv import Conv
 
-LONGEST = 64  #: results of a strip, at most
+LONGEST = 64  #: the most results of a strip
 
 
 @dataclass(frozen=True)
-class Moves:
-    """What one step of a digit moves: elements of image, result and filter, coordinates of the image."""
+class DigitStrides:
+    """The strides of a digit: in image, result and filter in elements, and in the coordinates of the image."""
 
     image: int
     result: int
@@ -32,7 +32,7 @@ class Moves:
 
 
 @dataclass(frozen=True)
-class Strip:
+class DepthwiseStrip:
     """``image``: the operand of the product (a, b) that windows slide over; ``wide``: results side by side that see
     pixels side by side, at most and everywhere; ``taps`` of the strip's axis, ``hop``
     pixels apart, ``step`` pixels from one result to the next; ``lanes``, ``results``: how many there are along each
@@ -53,11 +53,11 @@ class Strip:
     step: int
     hop: int
     lanes: int
-    lane: Moves
+    lane: DigitStrides
     results: int
-    along: Moves
-    rest: tuple[tuple[int, Moves], ...]
-    cross: tuple[tuple[int, Moves], ...]
+    along: DigitStrides
+    rest: tuple[tuple[int, DigitStrides], ...]
+    cross: tuple[tuple[int, DigitStrides], ...]
     filter: tuple[int, int]
     start: int
     first: int
@@ -66,29 +66,29 @@ class Strip:
     ratio: int = 1
     shift: int = 0
     result: int = 0
-    others: tuple[Strip, ...] = ()
+    others: tuple[DepthwiseStrip, ...] = ()
     summed: bool = False
     groups: int = 1
-    group: Moves = Moves(0, 0, 0, ())
+    group: DigitStrides = DigitStrides(0, 0, 0, ())
 
     @property
     def grouped(self) -> bool:
-        """Whether each lane has a filter of its own."""
+        """Whether each lane has its own filter."""
         return self.lane.filter > 0
 
     @property
     def tapped(self) -> int:
-        """Taps of a filter."""
+        """The number of taps of a filter."""
         return self.taps * self.steps
 
     @property
     def numbers(self) -> list[list[int]]:
-        """Of a gradient of filters: which tap each is, for each of the other axes' taps those of the strip's."""
+        """Of a weight gradient: the numbers of the taps, for each tap of the other axes those of the strip's axis."""
         first = self._walk(self.cross, "filter").offsets
         return [[int(n) + r * self.filter[0] for r in range(self.taps)] for n in first]
 
     def met(self, i: int, r: int) -> int | None:
-        """The pixel of a strip that result ``i`` sees by tap ``r``, or None."""
+        """The pixel of a strip that result ``i`` reads for tap ``r``, or None."""
         if self.ratio == 1:
             return i * self.step + r * self.hop
         place, over = divmod(i + self.shift - r * self.hop, self.ratio)
@@ -96,7 +96,7 @@ class Strip:
 
     @property
     def kind(self) -> tuple[int, ...]:
-        """What kernels differ by."""
+        """The facts that a kernel is compiled for."""
         told = (self.taps, self.step, self.hop, self.ratio, self.shift % self.ratio)
         if not self.summed:
             return *told, self.wide
@@ -104,49 +104,56 @@ class Strip:
 
     @property
     def rows(self) -> int:
-        """How many results there are beside lanes and strips."""
+        """The product of the extents of all result axes except those of lanes and strips."""
         return self._walk(self.rest, "result").count
 
     @property
     def steps(self) -> int:
-        """How many taps there are beside those of the strip's axis."""
+        """The number of taps of the other axes."""
         return self._walk(self.cross, "image").count
 
     @staticmethod
-    def _walk(digits: tuple[tuple[int, Moves], ...], what: str, start: int = 0, at: tuple[int, ...] = ()) -> Walk:
+    def _walk(
+        digits: tuple[tuple[int, DigitStrides], ...], what: str, start: int = 0, at: tuple[int, ...] = ()
+    ) -> IndexMap:
         moves = tuple(tuple(m.axes[n] for _, m in digits) for n in range(len(at)))
-        return Walk(tuple(n for n, _ in digits), tuple(getattr(m, what) for _, m in digits), start, moves, at)
+        return IndexMap(tuple(n for n, _ in digits), tuple(getattr(m, what) for _, m in digits), start, moves, at)
 
     @cached_property
-    def packing(self) -> Packing:
-        """How coordinates share a word: those of all results, and of strips that reach past the last."""
+    def packing(self) -> CoordinatePacking:
+        """The packing of coordinates, of all results and of strips that extend past the last one."""
         every = (*self.rest, (self.lanes, self.lane), (self.results + LONGEST, self.along))
-        taps = (*self.cross, (self.taps, Moves(0, 0, 0, tuple(x // self.step * self.hop for x in self.along.axes))))
+        taps = (
+            *self.cross,
+            (self.taps, DigitStrides(0, 0, 0, tuple(x // self.step * self.hop for x in self.along.axes))),
+        )
         zero = (0,) * len(self.limits)
-        return Operand(self._walk(every, "image", 0, self.at), self._walk(taps, "image", 0, zero), self.limits).packing
+        return ImplicitOperand(
+            self._walk(every, "image", 0, self.at), self._walk(taps, "image", 0, zero), self.limits
+        ).packing
 
     def word(self, axes: tuple[int, ...]) -> int:
-        """Coordinates as a word without guards."""
+        """Coordinates packed into a word without guard bits."""
         return sum(n << shift for n, shift in zip(axes, self.packing.shifts, strict=True)) % (1 << WORD)
 
     @cached_property
-    def tables(self) -> tuple[Table, Table]:
-        """Of results: image, coordinates, result, filter. Of taps: image, coordinates, filter, nothing."""
-        return Joined.of(self, True), Joined.of(self, False)
+    def tables(self) -> tuple[OffsetTable, OffsetTable]:
+        """The tables of results (image, coordinates, result, filter) and of taps (image, coordinates, filter, 0)."""
+        return StripTable.of(self, True), StripTable.of(self, False)
 
 
 @dataclass(frozen=True, eq=False)
-class Joined(Table):
-    """Four words of each number."""
+class StripTable(OffsetTable):
+    """A table with four words for each index."""
 
-    strip: Strip
+    strip: DepthwiseStrip
 
     @classmethod
-    def of(cls, strip: Strip, results: bool) -> Joined:
+    def of(cls, strip: DepthwiseStrip, results: bool) -> StripTable:
         digits = strip.rest if results else strip.cross
         at = strip.at if results else (0,) * len(strip.limits)
         walk = strip._walk(digits, "image", strip.start if results else 0, at)
-        return cls(Operand(walk, walk), walk, results, strip)
+        return cls(ImplicitOperand(walk, walk), walk, results, strip)
 
     def words(self) -> NDArray[np.uint32]:
         s, digits = self.strip, self.strip.rest if self.guarded else self.strip.cross
@@ -190,7 +197,7 @@ class _Axis:
 
 
 def lowest(taps: int, hop: int, ratio: int, shift: int) -> int:
-    """The first pixel that a result sees, of which there are ``ratio`` each."""
+    """The first pixel that a strip reads, with ``ratio`` results for each pixel."""
     return -(((taps - 1) * hop - shift) // ratio)
 
 
@@ -212,7 +219,7 @@ def _axes(v: Conv) -> dict[str, _Axis]:
     return out
 
 
-def _phased(axis: _Axis, stride: int, phase: Phase) -> _Axis:
+def _phased(axis: _Axis, stride: int, phase: DgradPhase) -> _Axis:
     """An axis of the gradient of images under a stride: the results of a phase alone. One that no tap reaches sees
     nothing."""
     tap = axis.filter * phase.hop
@@ -242,9 +249,8 @@ def _phased(axis: _Axis, stride: int, phase: Phase) -> _Axis:
     )
 
 
-def strip_of(v: Conv) -> Strip | None:
-    """The strips of a convolution, if its filters have one channel, nothing but results lies along lanes, and elements
-    are of two bytes at least."""
+def depthwise_strip_of(v: Conv) -> DepthwiseStrip | None:
+    """The strips of a convolution, if it is depthwise and its elements have at least two bytes; else None."""
     alone = (v.c, v.k) == (v.groups, v.groups) and v.compute in ("f32", "f64") and v.element.bytes > 1
     if not alone:
         return None
@@ -270,14 +276,14 @@ def strip_of(v: Conv) -> Strip | None:
             own = replace(axis, begin=-back, padded=True, filter=-axis.filter) if stride > 1 else axis
             choices.append([own])
         else:
-            found = phases(axis.results, axis.taps, stride, begin, hop)
+            found = dgrad_phases(axis.results, axis.taps, stride, begin, hop)
             choices.append([_phased(axis, stride, phase) for phase in found] if stride > 1 else [axis])
     made = [_strip(v, dict(zip("zpq", some, strict=True)), lane, slide, ratio, pad) for some in product(*choices)]
     first, *others = sorted(made, key=lambda s: -s.steps * s.rows * s.lanes)
     return replace(first, others=tuple(others))
 
 
-def _strip(v: Conv, axes: dict[str, _Axis], lane: str, slide: str, ratio: int = 1, shift: int = 0) -> Strip:
+def _strip(v: Conv, axes: dict[str, _Axis], lane: str, slide: str, ratio: int = 1, shift: int = 0) -> DepthwiseStrip:
     x, w, y = (v.steps(name) for name in "xwy")
     seen, given, channels = (y, x, "kc") if v.direction == "input_grad" else (x, y, "ck")
     summed = v.direction == "weight_grad"
@@ -288,17 +294,17 @@ def _strip(v: Conv, axes: dict[str, _Axis], lane: str, slide: str, ratio: int = 
     steps = {"n": given["n"], "g": given[channels[1]], **{i: axis.given for i, axis in axes.items()}}
     guarded = [i for i in "zpq" if i == slide or axes[i].padded]
 
-    def pixel(i: str) -> Moves:
+    def pixel(i: str) -> DigitStrides:
         if i in "ng":
-            return Moves(
+            return DigitStrides(
                 seen["n" if i == "n" else channels[0]], steps[i], w["k"] if i == "g" else 0, (0,) * len(guarded)
             )
         axis = axes[i]
-        return Moves(axis.stride * axis.seen, axis.given, 0, tuple(axis.stride * (i == j) for j in guarded))
+        return DigitStrides(axis.stride * axis.seen, axis.given, 0, tuple(axis.stride * (i == j) for j in guarded))
 
-    def tap(i: str) -> Moves:
+    def tap(i: str) -> DigitStrides:
         axis = axes[i]
-        return Moves(axis.dilation * axis.seen, 0, axis.filter, tuple(axis.dilation * (i == j) for j in guarded))
+        return DigitStrides(axis.dilation * axis.seen, 0, axis.filter, tuple(axis.dilation * (i == j) for j in guarded))
 
     down = axes[slide]
     own, size = pixel(lane), v.element.bytes
@@ -307,7 +313,7 @@ def _strip(v: Conv, axes: dict[str, _Axis], lane: str, slide: str, ratio: int = 
     moved = [seen["n"], seen[channels[0]], *(axis.seen for axis in axes.values()), *steps.values()]
     aligned = max(min(v.aligned_input, v.aligned_output) // size, 1)
     beside = math.gcd(16 // v.accumulator.bytes, aligned, extents[lane], *(n for n in moved if n != 1)) if side else 1
-    return Strip(
+    return DepthwiseStrip(
         image="b" if v.swapped else "a",
         wide=beside,
         taps=down.taps,
@@ -328,9 +334,9 @@ def _strip(v: Conv, axes: dict[str, _Axis], lane: str, slide: str, ratio: int = 
         shift=shift,
         summed=summed,
         groups=v.groups,
-        group=pixel("g") if summed else Moves(0, 0, 0, ()),
+        group=pixel("g") if summed else DigitStrides(0, 0, 0, ()),
         result=sum(axis.result for axis in axes.values()),
     )
 
 
-__all__ = ["LONGEST", "Joined", "Moves", "Strip", "strip_of"]
+__all__ = ["LONGEST", "DepthwiseStrip", "DigitStrides", "StripTable", "depthwise_strip_of"]

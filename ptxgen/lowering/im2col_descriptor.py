@@ -1,4 +1,4 @@
-"""Images as the TMA unit walks over them: what a convolution's product is beside its extents."""
+"""The im2col descriptor: the facts of a convolution from which kernels build TMA tensor maps."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import math
 import operator
 from dataclasses import dataclass, replace
 
-BOX = 128  #: bytes of channels that a copy brings at the most
+BOX = 128  #: the most bytes of channels that one TMA load copies
 
 
 def packed(channels: int, extents: tuple[int, ...]) -> tuple[int, ...]:
-    """Pitches of images without gaps."""
+    """Pitches of packed images."""
     return tuple(itertools.accumulate(extents, operator.mul, initial=channels))
 
 
-#: of numbers that lie in memory: (extent, step in elements) of each digit, the last runs fastest
+#: an index as mixed-radix digits: (extent, stride in elements) of each, the fastest last
 Digits = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
-class Copy:
-    """A copy of an operand in rows of channels, each ``pitch`` elements from the next.
+class PackedCopy:
+    """A packed copy of an operand, in rows of channels with a pitch of ``pitch`` elements.
 
-    ``depth``: channels, ``step`` elements from one to the next in the operand; ``extents``: of the three digits of a
-    place, ``steps``: elements that each moves by in the operand, ``rows``: rows in the copy, where the last is the one
-    whose places lie closest in the operand; ``vec``: elements of the widest load along it.
+    ``depth``: channels, ``step`` elements apart in the operand. A row's number has three digits: their ``extents``,
+    their strides in the operand in elements (``steps``) and in the copy in rows (``rows``); the last digit has the
+    smallest stride in the operand. ``vec``: elements of the widest load along it.
     """
 
     depth: int
@@ -47,28 +47,28 @@ class Copy:
 
     @property
     def straight(self) -> bool:
-        """Whether channels lie side by side before."""
+        """Whether channels are contiguous in the operand."""
         return self.step == 1
 
-    def like(self) -> Copy:
-        """A stand-in: accesses as wide, and nothing else to mind."""
+    def like(self) -> PackedCopy:
+        """The representative of copies with the same accesses."""
         ones = (1, 1, 1)
-        return Copy(1, min(self.step, 2), ones, ones, ones, 1, self.vec)
+        return PackedCopy(1, min(self.step, 2), ones, ones, ones, 1, self.vec)
 
 
 @dataclass(frozen=True)
-class Window:
-    """An operand whose rows are pixels, and whose columns are taps of a filter times channels.
+class Im2colDescriptor:
+    """An operand that TMA loads as im2col: its rows are pixels, its columns are taps of a filter times channels.
 
-    ``side``: a or b, which operand of the product it is; ``layout``: of the product, as Gemm's; ``channels``: of a
-    pixel, side by side in memory; ``count``: images; ``extents``: pixels of each, the innermost axis first, as
-    everywhere here; ``pitches``: elements from pixel to pixel along each axis, and from image to image; ``places``:
-    where the filter is put along each axis, ``lower`` the first of them, ``steps`` from one to the next; ``taps``: of
-    the filter, ``dilation`` pixels apart; ``flipped``: the filter's last tap meets the first pixel.
+    Axes are listed innermost first. ``side``: the operand, a or b; ``layout``: of the GEMM; ``channels``: of a pixel,
+    contiguous in memory; ``count``: images; ``extents``: pixels of an image along each axis; ``pitches``: elements from
+    pixel to pixel along each axis, and from image to image; ``places``: positions of the filter along each axis,
+    ``lower``: the first of them, ``steps``: their stride; ``taps``: of the filter, ``dilation`` pixels apart;
+    ``flipped``: the last tap of the filter reads the first pixel.
 
-    ``row``: elements from one row of the other operand to the next, of as many taps as it has side by side; ``copies``:
-    of the images and of the other operand, where these lie otherwise; ``result``: how rows and columns of C lie, where
-    it is no matrix.
+    ``row``: the leading dimension of the other operand, for one tap; ``copies``: the packed copies of the images and of
+    the other operand, if their layout needs one; ``result``: the digits of rows and columns of C, if C is not a matrix
+    with a leading dimension.
     """
 
     side: str
@@ -84,12 +84,12 @@ class Window:
     dilation: tuple[int, ...]
     flipped: bool = False
     row: int = 0
-    copies: tuple[Copy | None, Copy | None] = (None, None)
+    copies: tuple[PackedCopy | None, PackedCopy | None] = (None, None)
     result: tuple[Digits, Digits] | None = None
 
     @property
     def summed(self) -> bool:
-        """Whether K runs over pixels."""
+        """Whether K is the pixel index (weight gradients)."""
         return self.layout[0] == "T" if self.side == "a" else self.layout[1] == "N"
 
     @property
@@ -99,15 +99,15 @@ class Window:
 
     @property
     def beside(self) -> bool:
-        """Whether columns of C lie side by side."""
+        """Whether columns of C are contiguous."""
         return self.result is None or self.result[1][-1][1] == 1
 
-    def copy(self, name: str) -> Copy | None:
+    def copy(self, name: str) -> PackedCopy | None:
         """The copy of operand ``name``, a or b."""
         return self.copies[name != self.side]
 
-    def like(self, channels: int, taps: int) -> Window:
-        """A stand-in: as many channels and taps, and nothing else to mind."""
+    def like(self, channels: int, taps: int) -> Im2colDescriptor:
+        """The representative of descriptors with this many channels and taps."""
         ones = (1,) * len(self.extents)
         none = (0,) * len(self.extents)
         images, other = (copy and copy.like() for copy in self.copies)
@@ -128,9 +128,9 @@ class Window:
             result=self.result and (rows, columns),
         )
 
-    def widened(self, size: int) -> Window:
-        """The same with a row of taps as one, its channels side by side, where no place has pixels outside the image
-        and boxes are better filled; ``size``: bytes of an element."""
+    def widened(self, size: int) -> Im2colDescriptor:
+        """The descriptor with the taps of a row merged into one tap of more channels, if no position reads outside the
+        image and TMA boxes are filled better. ``size``: bytes of an element."""
         taps, channels = self.taps[0], self.channels
         inside = self.lower[0] == 0 and self.upper[0] + self.reach[0] <= 0 and self.dilation[0] == 1
         inside = inside and self.pitches[0] == channels and (self.summed or (self.kmajor and self.row == channels))
@@ -149,22 +149,22 @@ class Window:
 
     @property
     def rank(self) -> int:
-        """Of the tensor: channels, axes, images."""
+        """The rank of the tensor: channels, axes, images."""
         return len(self.extents) + 2
 
     @property
     def tapped(self) -> int:
-        """Taps of the filter."""
+        """The number of taps of the filter."""
         return math.prod(self.taps)
 
     @property
     def pixels(self) -> int:
-        """Rows: places in all images."""
+        """Rows: positions of the filter in all images."""
         return self.count * math.prod(self.places)
 
     @property
     def upper(self) -> tuple[int, ...]:
-        """The last place along each axis, counted from the image's last pixel."""
+        """The last position along each axis, relative to the image's last pixel."""
         along = zip(self.extents, self.places, self.lower, self.steps, strict=True)
         return tuple(low + (n - 1) * step - (extent - 1) for extent, n, low, step in along)
 

@@ -1,8 +1,8 @@
-"""Products whose operands are no matrices in memory: an element lies where two offsets lead, a row's and a column's.
+"""Implicit GEMM: the address of an operand's element is the sum of a row offset and a column offset.
 
-``X[i, j]`` lies at ``row(i) + column(j)`` and, where a window slides over images, counts as zero if any of its
-coordinates, which are such sums too, is outside the image. A row's or a column's number is read as digits (image,
-height, width; channel, filter row, filter column), each of which moves a fixed distance.
+``X[i, j]`` is at ``row(i) + column(j)``. For im2col operands its coordinates in the image are such sums too; if one is
+outside the image, the element is zero. A row or column index is split into mixed-radix digits (image, height, width;
+channel, filter row, filter column), each with a fixed stride.
 """
 
 from __future__ import annotations
@@ -17,23 +17,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.errors import ShapeError
-from ptxgen.lowering.im2col_descriptor import Window
+from ptxgen.lowering.im2col_descriptor import Im2colDescriptor
+from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
 from ptxgen.problem.base import EXTENT_LIMIT
 from ptxgen.problem.dtypes import dtype
-from ptxgen.problem.gemm import PACKED, STRIDED, STRIDES, Gemm
+from ptxgen.problem.gemm import PACKED, STRIDES
 
 Ints = NDArray[np.int64]
 
 TABLE, WINDOW = "table", "window"
-PADDING = 1024  #: numbers of a table behind its last
-WORD = 32  #: bits that hold all coordinates of one offset
+PADDING = 1024  #: entries of a table after its last index
+WORD = 32  #: bits of the word that holds the coordinates of an index
 
 
 @dataclass(frozen=True)
-class Walk:
-    """How one number moves through memory. ``extents``: of its digits, the last runs fastest; ``steps``: elements
-    that each moves by; ``start``: of number 0; ``moves``: for each coordinate, how each digit moves it, and ``at``
-    its value at number 0."""
+class IndexMap:
+    """The offsets of an index. ``extents``: of its digits, the fastest last; ``steps``: the stride of each in elements;
+    ``start``: the offset of index 0; ``moves``: for each coordinate the stride of each digit, and ``at`` its value at
+    index 0."""
 
     extents: tuple[int, ...]
     steps: tuple[int, ...]
@@ -46,7 +47,7 @@ class Walk:
         return math.prod(self.extents)
 
     def _sums(self, steps: tuple[int, ...], start: int) -> Ints:
-        """The sum of digit times step of every number, from ``start``."""
+        """The sum of digit times stride for every index, plus ``start``."""
         out = np.full((), start, np.int64)
         for extent, step in zip(self.extents, steps, strict=True):
             out = out[..., None] + np.arange(extent, dtype=np.int64) * step
@@ -54,7 +55,7 @@ class Walk:
 
     @cached_property
     def offsets(self) -> Ints:
-        """Elements from the operand's start, of every number."""
+        """The offset of every index, in elements from the operand's start."""
         return self._sums(self.steps, self.start)
 
     def coordinate(self, axis: int) -> Ints:
@@ -73,8 +74,8 @@ class Walk:
 
     @cached_property
     def digits(self) -> list[tuple[int, int]]:
-        """(extent, step), digits of one value left out, and neighbours that are one digit to memory and coordinates
-        taken together."""
+        """(extent, stride) of each digit; digits of extent 1 are left out, and adjacent digits that have one common
+        stride are merged."""
         out: list[tuple[int, int, tuple[int, ...]]] = []
         for n, (extent, step) in enumerate(zip(self.extents, self.steps, strict=True)):
             moves = tuple(m[n] for m in self.moves)
@@ -92,13 +93,13 @@ class Walk:
 
     @property
     def stride(self) -> int | None:
-        """Elements from each number to the next, 0 where there is one; None: that differs."""
+        """The stride of the index, 0 if it has one value; None: the offsets are not of constant stride from 0."""
         if self.start:
             return None
         return 0 if not self.digits else self.digits[0][1] if len(self.digits) == 1 else None
 
     def run(self) -> int:
-        """How many elements lie side by side, or nearly so: what a warp's accesses meet in one sector."""
+        """How many elements are contiguous, or nearly so: those that a warp finds in the same sectors."""
         if not self.digits:
             return 1
         extent, step = self.digits[-1]
@@ -106,31 +107,31 @@ class Walk:
 
 
 @dataclass(frozen=True)
-class Operand:
-    """``along``: how it is walked along M or N (C: along M); ``down``: along K (C: along N); ``limits``: the extent of
-    each coordinate that has to be looked at; ``kmajor``: accesses lie along ``down``; ``found``: how kernels do that,
-    STRIDED, TABLE or WINDOW."""
+class ImplicitOperand:
+    """An operand of an implicit GEMM. ``along``: the index map of M or N (C: of M); ``down``: that of K (C: of N);
+    ``limits``: the extent of each coordinate that kernels must check; ``kmajor``: whether vector accesses are along
+    ``down``; ``found``: the address mode, STRIDED, TABLE or WINDOW."""
 
-    along: Walk
-    down: Walk
+    along: IndexMap
+    down: IndexMap
     limits: tuple[int, ...] = ()
     kmajor: bool = True
     found: str = TABLE
 
     @cached_property
-    def tables(self) -> tuple[Table, Table]:
-        """What kernels look up: of M or N, of K (C: of M, of N)."""
-        return Table(self, self.along, True), Table(self, self.down, False)
+    def tables(self) -> tuple[OffsetTable, OffsetTable]:
+        """The offset tables of ``along`` and of ``down``."""
+        return OffsetTable(self, self.along, True), OffsetTable(self, self.down, False)
 
     def require(self) -> None:
-        """ShapeError: the words of kernels hold neither its offsets nor its coordinates."""
+        """ShapeError: 32 bits do not hold its offsets or its coordinates."""
         low, high = (a + b for a, b in zip(self.along.reach, self.down.reach, strict=True))
         if max(-low, high) >= EXTENT_LIMIT:
-            raise ShapeError(f"an operand reaches over {high + 1} elements; kernels count to {EXTENT_LIMIT - 1}")
+            raise ShapeError(f"an operand spans {high + 1} elements; offsets must be at most {EXTENT_LIMIT - 1}")
         _ = self.packing
 
     def strided(self) -> int:
-        """The leading dimension of the matrix that it is, 0 if it is none."""
+        """Its leading dimension, 0 if it is not a matrix with one."""
         a, b = self.along.stride, self.down.stride
         if self.limits or a is None or b is None:
             return 0
@@ -140,14 +141,14 @@ class Operand:
         rows = self.along.count if self.kmajor else self.down.count
         return max(length, major, 1) if rows <= 1 or major >= length else 0
 
-    def lies_along_k(self) -> bool:
-        """Whether accesses shall lie along K: where only that makes a matrix of it, else where it has longer runs."""
+    def prefers_kmajor(self) -> bool:
+        """Whether vector accesses are along K: if it is a matrix only that way, else if its contiguous runs are longer
+        that way."""
         matrix = {kmajor: bool(replace(self, kmajor=kmajor).strided()) for kmajor in (False, True)}
         return matrix[True] if matrix[True] != matrix[False] else self.down.run() > self.along.run()
 
     def wide(self, most: int, item: int) -> int:
-        """The widest access, in elements up to ``most``, that its elements allow anywhere; ``item``: from one item of
-        a batch to the next."""
+        """The widest aligned access, in elements, at most ``most``. ``item``: the batch stride."""
         inner, outer = (self.down, self.along) if self.kmajor else (self.along, self.down)
         if not inner.extents or not inner.digits or inner.digits[-1][1] != 1:
             return 1
@@ -162,17 +163,17 @@ class Operand:
         return math.gcd(most, run, item, inner.start, outer.start, *rest, *(step for _, step in outer.digits))
 
     @cached_property
-    def packing(self) -> Packing:
-        return Packing.of(self)
+    def packing(self) -> CoordinatePacking:
+        return CoordinatePacking.of(self)
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
-    """What a kernel looks up of each number of a walk: an offset, and of windows a word of coordinates. ``guarded``: of
-    the walk whose words have the guard bits. Behind the last number there are PADDING more, for reads ahead."""
+class OffsetTable:
+    """The table of an index map: for each index its offset and, for WINDOW, its coordinates in one word. ``guarded``:
+    whether the words have the guard bits. PADDING entries follow, which kernels may prefetch."""
 
-    operand: Operand
-    walk: Walk
+    operand: ImplicitOperand
+    walk: IndexMap
     guarded: bool
 
     def words(self) -> NDArray[np.uint32]:
@@ -185,11 +186,11 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Packing:
-    """Coordinates in one word, a guard bit above each. The word of a row plus that of a column is ``low``; ``high``
-    less ``low`` counts from the far edge; a coordinate is inside where neither has lost its guard.
+class CoordinatePacking:
+    """Coordinates packed into one word, with a guard bit above each. The word of a row plus that of a column is
+    ``low``; ``high`` - ``low`` counts from the far edge. A coordinate is inside if its guard bit is set in both.
 
-    ``shifts``: where each coordinate begins; ``guard``: all guard bits; ``high``: as above.
+    ``shifts``: the lowest bit of each coordinate; ``guard``: all guard bits; ``high``: as above.
     """
 
     shifts: tuple[int, ...]
@@ -197,7 +198,7 @@ class Packing:
     high: int
 
     @classmethod
-    def of(cls, x: Operand) -> Packing:
+    def of(cls, x: ImplicitOperand) -> CoordinatePacking:
         shifts, guard, high, at = [], 0, 0, 0
         for axis, extent in enumerate(x.limits):
             low, far = (a + b for a, b in zip(x.along.span(axis), x.down.span(axis), strict=True))
@@ -208,10 +209,10 @@ class Packing:
             high += (2 << bits) + extent - 1 << at
             at += bits + 1
         if at > WORD:
-            raise ShapeError(f"coordinates inside {x.limits} need {at} bits; kernels hold them in {WORD}")
+            raise ShapeError(f"coordinates within {x.limits} need {at} bits; at most {WORD} are possible")
         return cls(tuple(shifts), guard, high % (1 << WORD))
 
-    def pack(self, walk: Walk, guarded: bool) -> Ints:
+    def pack(self, walk: IndexMap, guarded: bool) -> Ints:
         out = np.full(walk.count, self.guard if guarded else 0, np.int64)
         for axis, shift in enumerate(self.shifts):
             out += walk.coordinate(axis) << shift
@@ -219,12 +220,12 @@ class Packing:
 
 
 @dataclass(frozen=True)
-class Part:
-    """One product that a problem consists of: its extents and where its operands are."""
+class GemmPart:
+    """One of the GEMMs that a problem consists of: the operands, which have its extents."""
 
-    a: Operand
-    b: Operand
-    c: Operand
+    a: ImplicitOperand
+    b: ImplicitOperand
+    c: ImplicitOperand
 
     @property
     def extents(self) -> tuple[int, int, int]:
@@ -232,54 +233,46 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Implicit(Gemm):
-    """A product whose operands may be found through tables.
+class ImplicitGemm(KernelGemm):
+    """A GEMM whose operands may be addressed through offset tables.
 
-    ``m``, ``n``, ``k``: the largest of its parts'. ``addr_a`` (b, c): STRIDED (a matrix with a leading dimension),
-    TABLE (a row's plus a column's offset) or WINDOW (and zero outside the image); ``wide_a``: the widest access in
-    elements; ``parts``: the products to compute, the largest first; ``traffic``: bytes that must move; ``window``:
-    where TMA can walk over the images; ``strip``: the strips that they consist of for kernels that slide, which
-    differ by ``strip_kind``, its last their width.
+    ``m``, ``n``, ``k``: the largest extents of its parts. ``addr_a`` (b, c): STRIDED (a matrix with a leading
+    dimension), TABLE (the offset of a row plus that of a column) or WINDOW (likewise, and zero outside the image);
+    ``wide_a`` (b, c): the widest access in elements; ``parts``: the GEMMs to compute, the largest first; ``traffic``:
+    the fewest bytes that must move.
     """
 
-    addr_a: str = STRIDED
-    addr_b: str = STRIDED
-    addr_c: str = STRIDED
     wide_a: int = 1
     wide_b: int = 1
     wide_c: int = 1
-    parts: tuple[Part, ...] = field(default=(), compare=False, repr=False)
+    parts: tuple[GemmPart, ...] = field(default=(), compare=False, repr=False)
     traffic: int = field(default=0, compare=False)
-    window: Window | None = None
-    strip: Any = field(default=None, compare=False)
-    strip_kind: tuple[int, ...] = ()
-    one_bias: bool = False
 
     operation = "conv"
-    own_bias = True
+    batched_bias = True
 
     @property
     def vectors(self) -> tuple[int, int, int]:
         return self.wide_a, self.wide_b, self.wide_c
 
-    def _settle_items(self) -> None:
-        """From one item to the next as ``product`` says: what is packed, a leading dimension does not tell."""
+    def _normalize_batch_strides(self) -> None:
+        """Keeps the batch strides as given: leading dimensions do not determine the packed ones."""
 
     @property
     def strides(self) -> tuple[int, int, int]:
         return self.stride_a, self.stride_b, self.stride_c
 
     @property
-    def placeless(self) -> Gemm:
-        return replace(self, window=None, stride_a=PACKED, stride_b=PACKED, stride_c=PACKED)
+    def shape_class(self) -> KernelGemm:
+        return replace(self, im2col=None, stride_a=PACKED, stride_b=PACKED, stride_c=PACKED)
 
     @property
-    def grain(self) -> tuple[int, int, int]:
+    def extent_gcd(self) -> tuple[int, int, int]:
         m, n, k = (math.gcd(*x) for x in zip(*(part.extents for part in self.parts), strict=True))
         return m, n, k
 
     @property
-    def each(self) -> tuple[Gemm, ...]:
+    def gemms(self) -> tuple[KernelGemm, ...]:
         if len(self.parts) < 2:
             return (self,)
         each = ((part, *part.extents) for part in self.parts)
@@ -298,19 +291,22 @@ class Implicit(Gemm):
         return " ".join(["conv as", self.shape(), self.layout, self.dtype, *words])
 
 
-def product(
-    parts: Iterable[Part],
+def implicit_gemm_of(
+    parts: Iterable[GemmPart],
     items: tuple[int, int, int, int],
     aligned: tuple[int, int, int],
     traffic: int,
-    window: Window | None = None,
+    im2col: Im2colDescriptor | None = None,
     strip: Any = None,
-    one_bias: bool = False,
+    scalar_bias: bool = False,
+    swapped: bool = False,
     **fields: Any,
-) -> Gemm:
-    """The product that consists of ``parts``: a plain one where it is one, of matrices. ``fields``: of Gemm."""
+) -> KernelGemm:
+    """The kernel problem that consists of ``parts``; a plain GEMM, if all operands are matrices. ``items``: the batch
+    and the batch strides; ``aligned``: the alignments of A, B and C; ``traffic``: bytes that must move;
+    ``fields``: fields of Gemm."""
     ordered = sorted(parts, key=lambda part: -math.prod(part.extents))
-    kmajor = {name: x.lies_along_k() for name, x in (("a", ordered[0].a), ("b", ordered[0].b))}
+    kmajor = {name: x.prefers_kmajor() for name, x in (("a", ordered[0].a), ("b", ordered[0].b))}
     ordered = [replace(part, **{n: replace(getattr(part, n), kmajor=v) for n, v in kmajor.items()}) for part in ordered]
     m, n, k = (max(x) for x in zip(*(part.extents for part in ordered), strict=True))
     fields.update(m=m, n=n, k=k, layout=("N" if kmajor["a"] else "T") + ("T" if kmajor["b"] else "N"))
@@ -330,9 +326,17 @@ def product(
             ordered[n] = replace(part, **{name: replace(getattr(part, name), found=found[f"addr_{name}"])})
         found[f"wide_{name}"] = math.gcd(*(x.wide(max(1, start // kind.bytes), item) for x in operands))
     fields.update(zip(("batch", *STRIDES), items, strict=True))
-    own_bias = items[0] > 1 and "bias" in fields["epilogue"]
-    if {found[f"addr_{name}"] for name in "abc"} == {STRIDED} and not own_bias and not one_bias:
-        return Gemm(**fields)
+    batched_bias = items[0] > 1 and "bias" in fields["epilogue"]
+    if {found[f"addr_{name}"] for name in "abc"} == {STRIDED} and not batched_bias and not scalar_bias:
+        return KernelGemm(**fields, swapped=swapped)
     if strip is not None:
         found.update(strip=strip, strip_kind=strip.kind)
-    return Implicit(**fields, **found, parts=tuple(ordered), traffic=traffic, window=window, one_bias=one_bias)
+    return ImplicitGemm(
+        **fields,
+        **found,
+        parts=tuple(ordered),
+        traffic=traffic,
+        im2col=im2col,
+        scalar_bias=scalar_bias,
+        swapped=swapped,
+    )

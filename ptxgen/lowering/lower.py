@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from ptxgen.errors import ShapeError
-from ptxgen.lowering.conv_to_gemm import product_of
-from ptxgen.problem.conv import Conv
-from ptxgen.problem.gemm import Gemm
-from ptxgen.problem.registry import Problem
+from functools import lru_cache
+
+from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.problem.base import ProblemBase
+from ptxgen.problem.operation import operation_of, resolve
+
+KEPT = 256  #: lowered problems that are kept
 
 
-def lower(problem: Problem) -> Gemm:
-    """The GEMM that kernels compute for ``problem``: itself, or a convolution's implicit GEMM.
+@lru_cache(maxsize=KEPT)
+def lower(problem: ProblemBase) -> KernelGemm:
+    """The GEMM that kernels compute for ``problem``; a lowered problem itself. Cached, with its offset tables.
 
-    ShapeError: words of 32 bits do not hold a convolution's offsets or coordinates.
+    ShapeError: 32 bits do not hold an offset or a coordinate of a convolution.
     """
-    if not isinstance(problem, Conv):
+    if isinstance(problem, KernelGemm):
         return problem
-    try:
-        return product_of(problem)
-    except ShapeError as error:
-        raise ShapeError(f"extents or padding are too large: {error} ({problem.shape()})") from None
+    lowered: KernelGemm = resolve(operation_of(problem).lowering)(problem)
+    return lowered

@@ -1,4 +1,4 @@
-"""The gradient of images under a stride: pixels that the same taps reach."""
+"""Phases of strided input gradients: with a stride, different taps of the filter reach different pixels."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Phase:
-    """One axis of one phase of the gradient of images: pixels ``first``, first + stride, …, ``count`` of them, which
-    the taps ``tap``, tap + hop, …, ``taps`` of them, reach. Pixel i and tap j meet at result at + i - j·back."""
+class DgradPhase:
+    """One axis of one phase: the ``count`` pixels ``first``, first + stride, …, which the ``taps`` taps ``tap``,
+    tap + hop, … reach. Pixel number i and tap number j read the gradient of result at + i - j·back."""
 
     first: int
     count: int
@@ -20,8 +20,8 @@ class Phase:
     back: int
 
 
-def phases(extent: int, taps: int, stride: int, pad: int, dilation: int) -> list[Phase]:
-    """The pixels that see the same taps, for each remainder by the stride."""
+def dgrad_phases(extent: int, taps: int, stride: int, pad: int, dilation: int) -> list[DgradPhase]:
+    """The phases of an axis: one for each remainder of the pixel by the stride."""
     common = math.gcd(stride, dilation)
     hop, back = stride // common, dilation // common
     out = []
@@ -30,7 +30,7 @@ def phases(extent: int, taps: int, stride: int, pad: int, dilation: int) -> list
         found = [r for r in range(min(hop, taps)) if (first + pad - r * dilation) % stride == 0]
         if found:
             at = (first + pad - found[0] * dilation) // stride
-            out.append(Phase(first, count, found[0], hop, -(-(taps - found[0]) // hop), at, back))
+            out.append(DgradPhase(first, count, found[0], hop, -(-(taps - found[0]) // hop), at, back))
         else:
-            out.append(Phase(first, count, 0, 1, 0, 0, 1))
+            out.append(DgradPhase(first, count, 0, 1, 0, 0, 1))
     return out

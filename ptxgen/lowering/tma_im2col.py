@@ -1,39 +1,39 @@
-"""Where TMA can walk over the images of a convolution: as they lie in memory, or as copies of them do."""
+"""Builds the im2col descriptor of a convolution whose images, or packed copies of them, TMA can load."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-from ptxgen.lowering.im2col_descriptor import Copy, Digits, Window, packed
-from ptxgen.lowering.implicit_gemm import Operand, Walk
+from ptxgen.lowering.im2col_descriptor import Digits, Im2colDescriptor, PackedCopy, packed
+from ptxgen.lowering.implicit_gemm import ImplicitOperand, IndexMap
 from ptxgen.problem.conv import Conv
 
-ALIGNED = 16  #: bytes that rows and starts are multiples of
-COPIED = (2, 4)  #: bytes of elements that are copied where they lie otherwise
-DIGITS = 3  #: of a place, at most
+ALIGNED = 16  #: alignment of rows and starts in bytes
+COPIED = (2, 4)  #: sizes of elements that can be packed
+DIGITS = 3  #: the most digits of a row of a copy
 
-#: a digit of a place: extent, elements that it moves by in the operand, rows in the copy
+#: a digit of a row of a copy: extent, stride in the operand in elements, stride in the copy in rows
 Digit = tuple[int, int, int]
 
 
-def window_of(v: Conv, c: Operand) -> Window | None:
-    """The images as TMA can walk over them, once they are copied to rows of channels where they lie otherwise. ``c``:
-    the result of the product. None: it cannot, or steps of a gradient of images lie between its pixels."""
+def im2col_of(v: Conv, c: ImplicitOperand) -> Im2colDescriptor | None:
+    """The im2col descriptor of a convolution, with packed copies if the layout needs them. ``c``: the result of the
+    GEMM. None: TMA cannot load the images, or it is an input gradient with a stride."""
     if v.groups > 1 or v.fold or (v.direction == "input_grad" and v.strides != (1, 1, 1)):
         return None
     if v.layout == "CHWN" and (v.deep or any(v.pads[0])):
-        return None  # of images, too, an axis is walked along
+        return None  # the images are one more axis
     images = _images(v)
     filters = _gradients(v) if v.direction == "weight_grad" else _filters(v)
     copies = images[1], filters[1]
     if any(copies) and (v.element.bytes not in COPIED or 0 in (v.n, v.c, v.k)):
         if v.layout != "NHWC" or v.filters != "KRSC":
             return None
-        copies = (None, None)  # no copies are made of such elements
+        copies = (None, None)  # elements of this size are not packed
     (along, pitch), (kmajor, row) = images[0], filters[0]
     side, layout = _layout(v, kmajor)
-    axes = (2, 1, 0) if v.deep or any(v.pads[0]) else (2, 1)  # a lone place may be outside
+    axes = (2, 1, 0) if v.deep or any(v.pads[0]) else (2, 1)  # a single position may be outside the image
 
     def of(values: Sequence[int], more: int) -> tuple[int, ...]:
         found = tuple(values[n] for n in axes)
@@ -48,7 +48,7 @@ def window_of(v: Conv, c: Operand) -> Window | None:
     if _sampled(v) and copies[0] is not None:
         extents, strides = places, (1, 1, 1)
     pixels = of(extents, v.n)
-    window = Window(
+    window = Im2colDescriptor(
         side,
         layout,
         channels,
@@ -69,7 +69,7 @@ def window_of(v: Conv, c: Operand) -> Window | None:
 
 
 def _layout(v: Conv, kmajor: bool) -> tuple[str, str]:
-    """The operand that images are, and the product's layout, as Gemm's; ``kmajor``: K is contiguous in the other."""
+    """(the operand that images are, the layout of the GEMM). ``kmajor``: K is contiguous in the other operand."""
     summed = v.direction == "weight_grad"
     if v.swapped:
         return "b", "TN"[kmajor] + "TN"[summed]
@@ -80,9 +80,9 @@ def _whole(v: Conv, elements: int) -> bool:
     return elements * v.element.bytes % ALIGNED == 0
 
 
-def _copy(v: Conv, start: int, depth: int, step: int, digits: list[Digit]) -> Copy:
-    """The copy of an operand whose start is a multiple of so many bytes: digits in the order in which they lie in
-    memory, neighbours that are one digit before and after taken together."""
+def _copy(v: Conv, start: int, depth: int, step: int, digits: list[Digit]) -> PackedCopy:
+    """The packed copy of an operand. ``start``: alignment of its start in bytes. The digits are sorted by their stride
+    in the operand; adjacent digits that have a common stride in both are merged."""
     found: list[Digit] = []
     for extent, move, row in sorted((x for x in digits if x[0] > 1), key=lambda x: -x[1]):
         if found and found[-1][1:] == (extent * move, extent * row):
@@ -94,22 +94,22 @@ def _copy(v: Conv, start: int, depth: int, step: int, digits: list[Digit]) -> Co
     wide = inner[1] == 1 and step != 1
     vec = math.gcd(unit, start // v.element.bytes, inner[0], middle[1], outer[1], step) if wide else 1
     extents, moves, rows = zip(outer, middle, inner, strict=True)
-    return Copy(depth, step, extents, moves, rows, -(-depth // unit) * unit, vec)
+    return PackedCopy(depth, step, extents, moves, rows, -(-depth // unit) * unit, vec)
 
 
 def _sampled(v: Conv) -> bool:
-    """Whether filters have one tap: a copy then has the pixels that it sees, and no others."""
+    """Whether filters have one tap: a copy then holds only the pixels that the tap reads."""
     return v.direction != "input_grad" and (v.d, v.t, v.r, v.s) == (1, 1, 1, 1) and not any(sum(v.pads, ()))
 
 
-def _images(v: Conv) -> tuple[tuple[bool, int], Copy | None]:
-    """(whether their number is an axis that is walked along, elements of a pixel), the copy."""
+def _images(v: Conv) -> tuple[tuple[bool, int], PackedCopy | None]:
+    """(whether the image index is one more axis, the pitch of a pixel in elements), the copy."""
     name, channel, axes = ("y", "k", "zpq") if v.direction == "input_grad" else ("x", "c", "dhw")
     start = v.aligned_output if v.direction == "input_grad" else v.aligned_input
     return _pixels(v, name, channel, axes, start)
 
 
-def _pixels(v: Conv, name: str, channel: str, axes: str, start: int) -> tuple[tuple[bool, int], Copy | None]:
+def _pixels(v: Conv, name: str, channel: str, axes: str, start: int) -> tuple[tuple[bool, int], PackedCopy | None]:
     extents, steps = v.extents(name), v.steps(name)
     channels, along = extents[channel], v.layout == "CHWN"
     if v.layout == "NHWC" and start >= ALIGNED and _whole(v, channels):
@@ -126,8 +126,8 @@ def _pixels(v: Conv, name: str, channel: str, axes: str, start: int) -> tuple[tu
     return (along, copy.pitch if v.element.bytes in COPIED else channels), copy
 
 
-def _gradients(v: Conv) -> tuple[tuple[bool, int], Copy | None]:
-    """Of results: (whether pixels lie side by side, elements of a row), the copy."""
+def _gradients(v: Conv) -> tuple[tuple[bool, int], PackedCopy | None]:
+    """Of gradients of results: (whether pixels are contiguous, elements of a row), the copy."""
     pixels = math.prod(v.results) * v.n
     if v.layout == "CHWN" and v.aligned_output >= ALIGNED and _whole(v, pixels):
         return (True, pixels), None
@@ -135,8 +135,8 @@ def _gradients(v: Conv) -> tuple[tuple[bool, int], Copy | None]:
     return (False, pitch), copy
 
 
-def _filters(v: Conv) -> tuple[tuple[bool, int], Copy | None]:
-    """(whether what is summed over lies side by side, elements of a tap), the copy."""
+def _filters(v: Conv) -> tuple[tuple[bool, int], PackedCopy | None]:
+    """Of filters: (whether the reduced channels are contiguous, elements of a tap), the copy."""
     summed, other = "kc" if v.direction == "input_grad" else "ck"
     extents, steps, taps = v.extents("w"), v.steps("w"), v.t * v.r * v.s
     start = v.aligned_filter
@@ -149,22 +149,22 @@ def _filters(v: Conv) -> tuple[tuple[bool, int], Copy | None]:
         beside = in_order and steps[channel] == 1 and extents[channel] > 1
         if beside and start >= ALIGNED and _whole(v, extents[channel]) and (kmajor or v.element.bytes == 2 or legacy):
             return (kmajor, extents[channel]), None
-    if v.element.bytes not in COPIED:  # for those who ask what is wrong
+    if v.element.bytes not in COPIED:  # a rule reports the error
         return (summed == "c", extents["c"]), copy
     return (True, copy.pitch), copy
 
 
-def _result(v: Conv, c: Operand) -> tuple[Digits, Digits] | None:
-    """How rows and columns of C lie, in the order in which they are computed; None: as the product's matrix."""
+def _result(v: Conv, c: ImplicitOperand) -> tuple[Digits, Digits] | None:
+    """The digits of rows and columns of C; None: C is a matrix with a leading dimension."""
     rows, columns = c.along, c.down
     if v.direction == "weight_grad":
         extents, steps = v.extents("w"), v.steps("w")
-        taps, filters = (Walk(tuple(extents[i] for i in x), tuple(steps[i] for i in x)) for x in ("trsc", "k"))
+        taps, filters = (IndexMap(tuple(extents[i] for i in x), tuple(steps[i] for i in x)) for x in ("trsc", "k"))
         rows, columns = (filters, taps) if v.swapped else (taps, filters)
-    if c.strided() and Operand(rows, columns).strided() == c.strided():
+    if c.strided() and ImplicitOperand(rows, columns).strided() == c.strided():
         return None
     return _least(rows), _least(columns)
 
 
-def _least(walk: Walk) -> Digits:
+def _least(walk: IndexMap) -> Digits:
     return tuple(walk.digits) or ((1, 0),)

@@ -1,46 +1,30 @@
-"""What problems of every operation have: types, an epilogue, a line that names them."""
+"""The base of problem types: element types, epilogue, text form."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, fields
+from dataclasses import Field, asdict, fields
 from typing import Any, ClassVar
 
 from ptxgen.arguments import flag, integer, shown, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
-from ptxgen.problem.dtypes import Dtype, dtype
+from ptxgen.problem.dtypes import DTYPES, Dtype, dtype
 
 EXTENT_LIMIT = 1 << 31
-MEMORY_LIMIT = 1 << 47  #: bytes of an operand: what a process addresses on a GPU
+MEMORY_LIMIT = 1 << 47  #: bytes of an operand: the address space of a process on a GPU
 
-#: dtype of A and B -> how products may be summed, the default first. ``tf32``: of f32 inputs rounded to 11 bits;
-#: ``f32_bf16x6``: as exact as f32, of f32 inputs as sums of three bf16, without infinities
-COMPUTE = {
-    "f16": ("f32", "f16"),
-    "bf16": ("f32",),
-    "f32": ("f32", "tf32", "f32_bf16x6"),
-    "f64": ("f64",),
-    "e4m3": ("f32",),
-    "e5m2": ("f32",),
-    "s8": ("s32",),
-}
-#: the type of sums, where ``compute`` is not the name of one
+#: dtype of A and B -> the values of ``compute``, the default first. ``tf32``: f32 inputs are rounded to 11 bits;
+#: ``f32_bf16x6``: each f32 input is the sum of three bf16; as exact as f32, but infinities give NaN
+COMPUTE_MODES = {d.name: d.compute for d in DTYPES.values() if d.compute}
+#: the accumulator type, where ``compute`` is not its name
 SUMS = {"tf32": "f32", "f32_bf16x6": "f32"}
 #: dtype of A and B -> the dtypes that C may have, the default first
-OUT = {
-    "f16": ("f16", "f32", "e4m3", "e5m2"),
-    "bf16": ("bf16", "f32", "e4m3", "e5m2"),
-    "f32": ("f32",),
-    "f64": ("f64",),
-    "e4m3": ("bf16", "f16", "f32", "e4m3", "e5m2"),
-    "e5m2": ("bf16", "f16", "f32", "e4m3", "e5m2"),
-    "s8": ("s32", "f32", "f16", "bf16", "s8"),
-}
+OUT_DTYPES = {d.name: d.outputs for d in DTYPES.values() if d.outputs}
 
-#: what may follow the product, in the order in which it is done; one of each row at the most
-EPILOGUE = (("scale", "scale_rows"), ("bias_row", "bias_column"), ("residual",), ("relu", "gelu", "silu"))
-#: the arrays that it reads
-READS = {
+#: the operations that an epilogue may have, in the order of execution; at most one of each row
+EPILOGUE_OPS = (("scale", "scale_rows"), ("bias_row", "bias_column"), ("residual",), ("relu", "gelu", "silu"))
+#: epilogue operation -> the arrays that it reads
+EPILOGUE_OPERANDS = {
     "scale": ("scale_a", "scale_b"),
     "scale_rows": ("scale_a", "scale_b"),
     "bias_row": ("bias",),
@@ -48,86 +32,117 @@ READS = {
     "bias": ("bias",),
     "residual": ("residual",),
 }
-#: type of a field of a problem -> what checks a value of it
+#: type of a dataclass field -> the function that checks a value of it
 CHECKS: dict[str, Callable[[str, Any], Any]] = {"str": word, "bool": flag}
 
 
-class Typed:
-    """What problems of every operation have: types, an epilogue, and one line that names them.
+class ProblemBase:
+    """The base of problem types, which are frozen dataclasses: types, epilogue, text form.
 
-    ``SHAPE``: the fields that the line's second word holds; layout and dtype follow, then what is not the default.
-    ``STAGES``: what the epilogue may have.
+    The text form (``key``) is ``operation shape layout dtype [name=value ...]``.
     """
 
     operation: ClassVar[str]
-    SHAPE: ClassVar[tuple[str, ...]]
-    SHAPED: ClassVar[str]  #: how a shape reads
-    STAGES: ClassVar[tuple[tuple[str, ...], ...]] = EPILOGUE
-    TOLD: ClassVar[tuple[str, ...]] = ("compute", "out", "epilogue", "batch")  #: options that kernels differ by
-    PARAMETERS: ClassVar[str]  #: what of a shape kernels are told at run time
+    SHAPE: ClassVar[tuple[str, ...]]  #: the fields that the shape's word in the text form holds
+    SHAPE_FORM: ClassVar[str]  #: how that word is written, for errors
+    ALLOWED_EPILOGUE_OPS: ClassVar[tuple[tuple[str, ...], ...]] = EPILOGUE_OPS
+    #: the fields, besides shape, layout and dtype, that generated code depends on and commands have options for
+    CODE_OPTIONS: ClassVar[tuple[str, ...]] = ("compute", "out", "epilogue", "batch")
+    RUNTIME_PARAMETERS: ClassVar[str]  #: which facts of the shape are kernel parameters, in words
+    COUNTS_PADDING: ClassVar[bool] = False  #: whether ``flops`` and ``bytes`` count work that a kernel may skip
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     layout: str
     dtype: str
     compute: str
     out: str
     epilogue: str
+    deterministic: bool
 
     def shape(self) -> str:
-        """The extents as one word, which ``read_shape`` reads back."""
+        """The extents as one word, which ``read_shape`` parses."""
         raise NotImplementedError
 
     @classmethod
     def read_shape(cls, text: str) -> dict[str, Any]:
-        """The fields that a shape's word says. ShapeError: it is none."""
+        """The fields that a shape's word gives. ShapeError: the word is not a shape."""
         raise NotImplementedError
 
     @classmethod
-    def written(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """The fields that somebody wrote. ShapeError: what they leave out makes one of them a mistake."""
+    def checked_fields(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """The fields that a user wrote. ShapeError: a field is ambiguous without one that is missing."""
         return values
 
     def key(self) -> str:
-        """One line that names the problem, the same for equal problems; ``operations.parse`` reads it back."""
-        said = {name: getattr(self, name) for name in (*self.SHAPE, "layout", "dtype")}
-        plain = type(self)(**said)
+        """The text form: one line, the same for equal problems; ``registry.parse`` parses it."""
+        given, defaults = self._given_and_defaults()
         parts = [self.operation, self.shape(), self.layout, self.dtype]
-        for f in fields(self):  # type: ignore[arg-type]
+        for f in fields(self):
             value = getattr(self, f.name)
-            if f.name not in said and value != getattr(plain, f.name):
+            if f.name not in given and value != getattr(defaults, f.name):
                 parts.append(f"{f.name}={value if isinstance(value, str) else int(value)}")
         return " ".join(parts)
 
-    @property
-    def words(self) -> str:
-        """What a command takes to mean problems that one kernel computes: the operation and its options."""
-        plain = type(self)(**{name: getattr(self, name) for name in (*self.SHAPE, "layout", "dtype")})
-        told = [self.operation, f"--shape {self.shape()}", f"--layout {self.layout}", f"--dtype {self.dtype}"]
-        told += [f"--{n} {getattr(self, n)}" for n in self.TOLD if getattr(self, n) != getattr(plain, n)]
-        return " ".join(told)
+    def _given_and_defaults(self) -> tuple[dict[str, Any], ProblemBase]:
+        """(shape, layout and dtype, the problem that has only those)."""
+        given = {name: getattr(self, name) for name in (*self.SHAPE, "layout", "dtype")}
+        return given, type(self)(**given)
 
     @property
-    def computes(self) -> list[str]:
-        """What a kernel of it computes, in lines for who reads its text."""
+    def command_options(self) -> str:
+        """The operation and the command-line options that name problems of the same kernel."""
+        _, defaults = self._given_and_defaults()
+        words = [self.operation, f"--shape {self.shape()}", f"--layout {self.layout}", f"--dtype {self.dtype}"]
+        changed = (name for name in self.CODE_OPTIONS if getattr(self, name) != getattr(defaults, name))
+        return " ".join([*words, *(f"--{name} {getattr(self, name)}" for name in changed)])
+
+    @property
+    def stored(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        """The shapes of A, B and C as stored."""
+        raise NotImplementedError
+
+    @property
+    def reduction(self) -> int:
+        """The most products that are summed for one element of C."""
+        raise NotImplementedError
+
+    @property
+    def flops(self) -> int:
+        raise NotImplementedError
+
+    @property
+    def bytes(self) -> int:
+        """The fewest bytes that must move."""
+        raise NotImplementedError
+
+    @property
+    def broadcast_shapes(self) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
+        """For each array that the epilogue reads: its shape as stored, and the shape that broadcasts against C."""
+        raise NotImplementedError
+
+    @property
+    def description(self) -> list[str]:
+        """What a kernel computes, as lines of the header of its PTX."""
         raise NotImplementedError
 
     def as_dict(self) -> dict[str, Any]:
-        return {"operation": self.operation, **asdict(self)}  # type: ignore[call-overload]
+        return {"operation": self.operation, **asdict(self)}
 
-    def _settle_integers(self, names: Iterable[str]) -> None:
-        """NumPy's integers are taken, and not kept. ShapeError: one is no integer, or too large."""
+    def _normalize_integers(self, names: Iterable[str]) -> None:
+        """Converts NumPy integers to Python's. ShapeError: a value is not an integer, or is too large."""
         for name in names:
             object.__setattr__(self, name, integer(name, getattr(self, name), 0, EXTENT_LIMIT - 1))
 
-    def _settle_words(self) -> None:
-        """Checks the types of the fields that are strings or Booleans. InputError: one is of another type."""
-        for f in fields(self):  # type: ignore[arg-type]
+    def _check_words_and_flags(self) -> None:
+        """InputError: a field of type str or bool has another type."""
+        for f in fields(self):
             check = CHECKS.get(str(f.type))
             if check is not None:
                 object.__setattr__(self, f.name, check(f.name, getattr(self, f.name)))
 
-    def _settle_types(self) -> None:
-        """Fills in what the dtype decides. DtypeError: a type is not to be had."""
-        word("dtype", self.dtype, COMPUTE, DtypeError)
-        for name, table in (("compute", COMPUTE), ("out", OUT)):
+    def _normalize_dtypes(self) -> None:
+        """Fills in ``compute`` and ``out``, if they are empty. DtypeError: a type is not supported."""
+        word("dtype", self.dtype, COMPUTE_MODES, DtypeError)
+        for name, table in (("compute", COMPUTE_MODES), ("out", OUT_DTYPES)):
             allowed = table[self.dtype]
             if not getattr(self, name):
                 object.__setattr__(self, name, allowed[0])
@@ -136,57 +151,59 @@ class Typed:
                 known = ", ".join(allowed)
                 raise DtypeError(f"{name} is {shown(value)}; with dtype {self.dtype} it must be one of {known}")
 
-    def _settle_alignment(self, name: str, kind: Dtype) -> None:
-        """ShapeError: an operand's start cannot be so."""
+    def _check_alignment(self, name: str, kind: Dtype) -> None:
+        """ShapeError: the alignment of an operand's start is not possible."""
         value = getattr(self, name)
         if value not in (1, 2, 4, 8, 16) or value < kind.bytes:
             raise ShapeError(f"{name} is {value} bytes; it must be a power of two from {kind.bytes} to 16")
 
-    def _settle_epilogue(self) -> None:
-        """Puts the stages in order; refuses what is unknown, or cannot be done on sums of this type."""
-        given = [word for word in self.epilogue.split(",") if word]
-        stages = tuple(word for row in self.STAGES for word in row if word in given)
-        if sorted(stages) != sorted(given):
-            known = ", ".join(word for row in self.STAGES for word in row)
-            raise InputError(f"epilogue is {shown(self.epilogue)}; its stages must be of {known}, each once")
-        for row in self.STAGES:
-            if sum(word in given for word in row) > 1:
+    def _normalize_epilogue(self) -> None:
+        """Sorts the epilogue operations. InputError, DtypeError: one is unknown, or not possible for this type."""
+        given = [name for name in self.epilogue.split(",") if name]
+        ordered = tuple(name for row in self.ALLOWED_EPILOGUE_OPS for name in row if name in given)
+        if sorted(ordered) != sorted(given):
+            known = ", ".join(name for row in self.ALLOWED_EPILOGUE_OPS for name in row)
+            raise InputError(f"epilogue is {shown(self.epilogue)}; its operations must be of {known}, each once")
+        for row in self.ALLOWED_EPILOGUE_OPS:
+            if sum(name in given for name in row) > 1:
                 raise InputError(f"epilogue is {self.epilogue!r}; it may have only one of {', '.join(row)}")
-        sums = self.linear.name
-        if given and (self.linear.integer or (sums == "f64" and {"gelu", "silu"} & set(given))):
-            raise DtypeError(f"epilogue is {self.epilogue!r}; sums of {sums} cannot be followed by that")
-        object.__setattr__(self, "epilogue", ",".join(stages))
+        kind = self.epilogue_dtype
+        if given and (kind.integer or (kind.name == "f64" and {"gelu", "silu"} & set(given))):
+            raise DtypeError(f"epilogue is {self.epilogue!r}; it is not possible for sums of type {kind.name}")
+        object.__setattr__(self, "epilogue", ",".join(ordered))
 
     @property
-    def stages(self) -> tuple[str, ...]:
-        """The epilogue's stages, in order."""
+    def epilogue_ops(self) -> tuple[str, ...]:
+        """The operations of the epilogue, in order."""
         return tuple(self.epilogue.split(",")) if self.epilogue else ()
 
     @property
-    def reads(self) -> tuple[str, ...]:
+    def epilogue_operands(self) -> tuple[str, ...]:
         """The arrays that the epilogue reads, in the order of the kernel's parameters."""
-        return tuple(name for stage in self.stages for name in READS.get(stage, ()))
+        return tuple(name for op in self.epilogue_ops for name in EPILOGUE_OPERANDS.get(op, ()))
 
     @property
     def element(self) -> Dtype:
+        """The type of A and B."""
         return dtype(self.dtype)
 
     @property
     def output(self) -> Dtype:
+        """The type of C."""
         return dtype(self.out)
 
     @property
     def accumulator(self) -> Dtype:
-        """The type of sums."""
         return dtype(SUMS.get(self.compute, self.compute))
 
     @property
-    def linear(self) -> Dtype:
-        """The type of what follows a sum: of alpha and beta, and of what the epilogue computes."""
+    def epilogue_dtype(self) -> Dtype:
+        """The type of alpha, beta and the epilogue's arithmetic."""
         sums = self.accumulator
         return dtype("f32") if sums.bytes < 4 or (sums.integer and self.output is not sums) else sums
 
-    def read_type(self, name: str) -> Dtype:
-        """The type of an array that the epilogue reads: of C, but for scales, and for a bias to 8 bits."""
+    def epilogue_operand_dtype(self, name: str) -> Dtype:
+        """The type of an array that the epilogue reads: that of C, but f32 for scales, and for the bias of a C of 8
+        bits."""
         wide = name.startswith("scale") or (name == "bias" and self.output.bytes == 1)
         return dtype("f32") if wide else self.output

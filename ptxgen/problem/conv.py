@@ -1,4 +1,4 @@
-"""What a convolution is: images, filters that slide over them, results; where each lies in memory.
+"""The problem type of convolutions and their gradients.
 
 Letters are the paper's: N images of C channels, D×H×W, K filters of T×R×S, results of Z×P×Q. A layout names the order
 in memory, the last letter fastest; D, T and Z stand before H, R and P wherever those stand.
@@ -14,29 +14,31 @@ from typing import Any
 
 from ptxgen.arguments import shown, word
 from ptxgen.errors import InputError, ShapeError
-from ptxgen.problem.base import EXTENT_LIMIT, MEMORY_LIMIT, Typed
+from ptxgen.problem.base import EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase
 from ptxgen.problem.dtypes import Dtype
-from ptxgen.problem.spatial import Spread, brief, three
+from ptxgen.problem.spatial import PerAxis, per_axis, per_axis_text
 
 #: layout of images and results -> the filters' natural layout
 FILTERS = {"NCHW": "KCRS", "NHWC": "KRSC", "CHWN": "CRSK"}
-FEW, FOLD = 4, 16  #: filters of a group that are few; pixels that then are columns
+FEW, FOLD = 4, 16  #: with at most FEW filters in a group, FOLD pixels of a row become columns of the GEMM
 TENSORS = {"x": "images", "w": "filters", "y": "results"}
 DIRECTIONS = ("forward", "input_grad", "weight_grad")
 
 
 @dataclass(frozen=True)
-class Conv(Typed):
+class Conv(ProblemBase):
     """A convolution (``forward``) or one of its gradients.
 
     ``n`` images of ``c`` channels and ``d``×``h``×``w``, ``k`` filters of ``c/groups`` channels and ``t``×``r``×``s``.
-    ``stride``, ``padding``, ``dilation``: one integer, or one an axis, (h, w) or (d, h, w); pads may also be given as
-    begin and end of each, (h0, h1, w0, w1). ``layout``: of images and results; ``filters``: of filters, by default the
-    one that goes with it. ``direction``: ``forward`` takes images and filters and gives results; ``input_grad`` takes
-    gradients of results and filters and gives those of images; ``weight_grad`` takes images and gradients of results,
-    and gives those of filters. ``epilogue``: what follows ``forward``: ``scale``, ``bias`` (one a filter),
-    ``residual`` (like the result), an activation, as for Gemm. ``aligned_input`` (filter, output): bytes that the
-    start of images (filters, results) is a multiple of.
+    ``stride``, ``padding``, ``dilation``: one integer, or one for each axis, (h, w) or (d, h, w); padding also as begin
+    and end of each axis, (h0, h1, w0, w1). ``layout``: the layout of images and results; ``filters``: the layout of
+    filters, by default the natural one of ``layout`` (FILTERS).
+
+    ``direction``: ``forward`` computes results from images and filters; ``input_grad`` computes gradients of images
+    from gradients of results and filters; ``weight_grad`` computes gradients of filters from images and gradients of
+    results. ``epilogue``, for ``forward`` only: ``scale``, ``bias`` (one for each filter), ``residual`` (of the
+    result's shape), an activation, as for Gemm. ``aligned_input`` (filter, output): the alignment in bytes of the start
+    of images (filters, results).
 
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
@@ -50,9 +52,9 @@ class Conv(Typed):
     s: int
     d: int = 1
     t: int = 1
-    stride: Spread = 1
-    padding: Spread = 0
-    dilation: Spread = 1
+    stride: PerAxis = 1
+    padding: PerAxis = 0
+    dilation: PerAxis = 1
     groups: int = 1
     layout: str = "NCHW"
     filters: str = ""
@@ -68,32 +70,33 @@ class Conv(Typed):
 
     operation = "conv"
     SHAPE = ("n", "c", "h", "w", "k", "r", "s", "d", "t", "stride", "padding", "dilation", "groups")
-    PARAMETERS = "extents"
-    SHAPED = "N=,C=,H=,W=,K=,R=,S=[,D=,T=,stride=,pad=,dilation=,groups=]"
-    TOLD = ("filters", "direction", "compute", "out", "epilogue")
-    STAGES = (("scale",), ("bias",), ("residual",), ("relu", "gelu", "silu"))
+    RUNTIME_PARAMETERS = "extents"
+    SHAPE_FORM = "N=,C=,H=,W=,K=,R=,S=[,D=,T=,stride=,pad=,dilation=,groups=]"
+    CODE_OPTIONS = ("filters", "direction", "compute", "out", "epilogue")
+    COUNTS_PADDING = True
+    ALLOWED_EPILOGUE_OPS = (("scale",), ("bias",), ("residual",), ("relu", "gelu", "silu"))
 
     def __post_init__(self) -> None:
-        self._settle_integers(
+        self._normalize_integers(
             ("n", "c", "d", "h", "w", "k", "t", "r", "s", "groups", "aligned_input", "aligned_filter", "aligned_output")
         )
-        self._settle_words()
+        self._check_words_and_flags()
         word("layout", self.layout, FILTERS, ShapeError)
         if not self.filters:
             object.__setattr__(self, "filters", FILTERS[self.layout])
         word("filters", self.filters, tuple(FILTERS.values()), ShapeError)
         word("direction", self.direction, DIRECTIONS)
-        self._settle_window()
-        self._settle_types()
+        self._normalize_spatial()
+        self._normalize_dtypes()
         for name, stored in zip(("aligned_input", "aligned_filter", "aligned_output"), "xwy", strict=True):
-            self._settle_alignment(name, self.kind(stored))
-        self._settle_epilogue()
+            self._check_alignment(name, self.kind(stored))
+        self._normalize_epilogue()
         if self.epilogue and self.direction != "forward":
             raise InputError(f"epilogue is {self.epilogue!r}; direction {self.direction} takes none")
         self._require_memory()
 
     def _require_memory(self) -> None:
-        """ShapeError: a tensor has more bytes than a GPU addresses."""
+        """ShapeError: a tensor has more bytes than a GPU can address."""
         for name, tensor in TENSORS.items():
             extents, kind = self.extents(name).values(), self.kind(name)
             size = math.prod(extents) * kind.bytes
@@ -101,20 +104,20 @@ class Conv(Typed):
                 count = "x".join(map(str, extents))
                 raise ShapeError(
                     f"{tensor} have {count} elements of {kind}, {size} bytes; it must be at most"
-                    f" {MEMORY_LIMIT}, what a GPU addresses"
+                    f" {MEMORY_LIMIT}, what a GPU can address"
                 )
 
-    def _settle_window(self) -> None:
+    def _normalize_spatial(self) -> None:
         deep = self.d > 1 or self.t > 1
-        stride, dilation = three("stride", self.stride, deep), three("dilation", self.dilation, deep)
-        pads = three("padding", self.padding, deep, 2, 0)
+        stride, dilation = per_axis("stride", self.stride, deep), per_axis("dilation", self.dilation, deep)
+        pads = per_axis("padding", self.padding, deep, 2, 0)
         for name, given, values in (("stride", self.stride, stride), ("dilation", self.dilation, dilation)):
             if 0 in values:
                 raise ShapeError(f"{name} is {shown(given)}; it must be positive")
         if self.groups < 1 or self.c % self.groups or self.k % self.groups:
             raise ShapeError(f"groups is {self.groups}; it must be at least 1, and divide c={self.c} and k={self.k}")
         extents, taps = (self.d, self.h, self.w), (self.t, self.r, self.s)
-        # what makes no difference is not kept, so that equal problems are equal
+        # values without effect are normalized, so that equivalent problems compare equal
         dilation = tuple(1 if f == 1 else x for f, x in zip(taps, dilation, strict=True))
         reached = [dilation[i] * (taps[i] - 1) + 1 for i in range(3)]
         room = [extents[i] + pads[2 * i] + pads[2 * i + 1] for i in range(3)]
@@ -128,19 +131,19 @@ class Conv(Typed):
                 )
             if least > most:
                 raise ShapeError(
-                    f"{name} is {axis}, with pads {most}; it must be at least {least}, which is how far"
-                    f" the filter reaches along it ({filter_})"
+                    f"{name} is {axis}, with pads {most}; it must be at least {least}, the extent"
+                    f" of the dilated filter ({filter_})"
                 )
         stride = tuple(1 if room[i] == reached[i] else stride[i] for i in range(3))
         for name, value in (("stride", stride), ("padding", pads), ("dilation", dilation)):
             object.__setattr__(self, name, value)
 
     @property
-    def computes(self) -> list[str]:
+    def description(self) -> list[str]:
         known = {"forward": "xwy", "input_grad": "w", "weight_grad": "x"}[self.direction]
         first, second, result = (f"{'' if x in known else 'gradients of '}{TENSORS[x]}" for x in self.tensors)
         taps, pixels = ("T R S", "Z P Q") if self.deep else ("R S", "P Q")
-        # rows and columns of the product where it is not swapped, and what is summed over
+        # the meanings of M, N and K, if the operands are not swapped
         m, n, k = {
             "forward": (
                 f"results (N {pixels})",
@@ -187,7 +190,7 @@ class Conv(Typed):
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Along depth, height, width."""
+        """Strides along depth, height, width."""
         assert isinstance(self.stride, tuple)
         return self.stride
 
@@ -215,7 +218,7 @@ class Conv(Typed):
         taps = (self.t, self.r, self.s)
         if self.direction == "forward":
             return self.c // self.groups * math.prod(taps)
-        # a pixel meets every (stride / gcd(stride, dilation))th tap along an axis
+        # of stride / gcd(stride, dilation) taps along an axis one reaches a pixel
         every = (s // math.gcd(s, d) for s, d in zip(self.strides, self.dilations, strict=True))
         return self.k // self.groups * math.prod(-(-n // step) for n, step in zip(taps, every, strict=True))
 
@@ -257,12 +260,12 @@ class Conv(Typed):
 
     @property
     def deep(self) -> bool:
-        """Whether there is depth, beside height and width."""
+        """Whether the convolution has a depth axis."""
         return self.d > 1 or self.t > 1 or self.z > 1
 
     @property
     def stored(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        """Shapes of first operand, second operand and result as stored; axes of depth only where there are any."""
+        """The shapes of the two operands and the result as stored; without depth axes, if the convolution has none."""
         a, b, c = (
             tuple(extent for letter, extent in self.extents(x).items() if self.deep or letter not in "dtz")
             for x in self.tensors
@@ -270,14 +273,13 @@ class Conv(Typed):
         return a, b, c
 
     @property
-    def spread(self) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
-        """What the epilogue reads: its shape as stored, and its shape beside the result."""
+    def broadcast_shapes(self) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
         result = self.stored[2]
         channel = {"NCHW": 1, "NHWC": len(result) - 1, "CHWN": 0}[self.layout]
-        beside = tuple(-1 if n == channel else 1 for n in range(len(result)))
+        channels = tuple(-1 if n == channel else 1 for n in range(len(result)))
         one: tuple[tuple[int, ...], tuple[int, ...]] = ((1,), (1,))
-        known = {"scale_a": one, "scale_b": one, "bias": ((self.k,), beside), "residual": (result, result)}
-        return {name: known[name] for name in self.reads}
+        known = {"scale_a": one, "scale_b": one, "bias": ((self.k,), channels), "residual": (result, result)}
+        return {name: known[name] for name in self.epilogue_operands}
 
     def kind(self, tensor: str) -> Dtype:
         return self.output if tensor == self.tensors[2] else self.element
@@ -286,9 +288,9 @@ class Conv(Typed):
 
     @property
     def fold(self) -> int:
-        """Pixels of a row that are columns of the product beside the filters, 0 where filters are columns enough: of
-        few filters, results side by side share most of what they see of an image that lies along its rows."""
-        few = 1 if "bias" in self.stages else FEW  # a bias of many would be no column's
+        """How many pixels of a row are folded into the columns of the GEMM, 0 for none. With few filters, adjacent
+        results share most of the pixels that they read from an image with contiguous rows."""
+        few = 1 if "bias" in self.epilogue_ops else FEW  # with several filters, no bias would belong to a column
         alone = self.direction == "forward" and self.k // self.groups <= few and self.s > 1 and self.dilations[2] == 1
         if not alone or self.steps("x")["w"] != 1 or self.steps("y")["q"] != 1 or self.q < 2 * FOLD:
             return 0
@@ -296,7 +298,7 @@ class Conv(Typed):
 
     @property
     def swapped(self) -> bool:
-        """Whether the product's A is the problem's second operand: filters, where results have pixels side by side."""
+        """Whether the GEMM's A is the second operand: the filters, if the pixels of results are contiguous."""
         if self.direction == "weight_grad":
             return self.filters != "CRSK"
         return self.layout != "NHWC" and not self.fold
@@ -309,7 +311,7 @@ class Conv(Typed):
         if deep or any(self.pads[0]):
             words += [f"D={self.d}", f"T={self.t}"]
         for name, value in (("stride", self.strides), ("pad", self.pads), ("dilation", self.dilations)):
-            words += [f"{name}={text}" for text in [brief(value, deep)] if text]
+            words += [f"{name}={text}" for text in [per_axis_text(value, deep)] if text]
         if self.groups > 1:
             words.append(f"groups={self.groups}")
         return ",".join(words)
@@ -321,16 +323,16 @@ class Conv(Typed):
             name, _, value = item.partition("=")
             field = NAMES.get(name.lower())
             if field is None or field in out or not re.fullmatch(r"[0-9]{1,10}(x[0-9]{1,10}){0,5}", value):
-                raise ShapeError(f"shape has {shown(item)}; it must read {cls.SHAPED}, with several numbers as 1x2")
+                raise ShapeError(f"shape has {shown(item)}; it must read {cls.SHAPE_FORM}, with several numbers as 1x2")
             numbers = [int(x) for x in value.split("x")]
             out[field] = numbers[0] if len(numbers) == 1 else numbers
         lacking = [name.upper() for name in ("n", "c", "h", "w", "k", "r", "s") if name not in out]
         if lacking:
             raise ShapeError(f"shape is {shown(text)}; it lacks {', '.join(lacking)}")
-        return cls.written(out)
+        return cls.checked_fields(out)
 
     @classmethod
-    def written(cls, values: dict[str, Any]) -> dict[str, Any]:
+    def checked_fields(cls, values: dict[str, Any]) -> dict[str, Any]:
         for name, counts in (("stride", (1, 2)), ("padding", (1, 2, 4)), ("dilation", (1, 2))):
             value = values.get(name)
             if isinstance(value, (list, tuple)) and len(value) not in counts and not {"d", "t"} & set(values):
@@ -339,5 +341,5 @@ class Conv(Typed):
         return values
 
 
-#: words of a shape
+#: names in the shape's word -> fields
 NAMES = {**{x: x for x in Conv.SHAPE}, "pad": "padding"}

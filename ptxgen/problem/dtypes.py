@@ -1,4 +1,4 @@
-"""The element types that problems are made of, one row each."""
+"""The registry of element types, one row for each."""
 
 from __future__ import annotations
 
@@ -15,34 +15,62 @@ _finfo: Any = ml_dtypes.finfo  #: as NumPy's, of small types too
 
 @dataclass(frozen=True)
 class Dtype:
-    """An element type.
+    """An element type and all that the package knows of it. A new type is a new row of DTYPES.
 
-    ``bytes``: size; ``bits``: the untyped PTX type of that size; ``roundoff``: unit roundoff u = eps / 2, 0 for
-    integers.
+    ``name``: the PTX name; ``bits``: size; ``numpy``: the NumPy type; ``roundoff``: unit roundoff u = eps / 2, 0 for
+    integers; ``compute``: the values of ``compute`` that problems with A and B of this type may have, the default first
+    (none: A and B cannot have this type); ``outputs``: the types of C for A and B of this type, the default first;
+    ``tma``: the element type of a tensor map; ``cuda``: the value of cudaDataType_t; ``mma``: the type of the operands
+    of mma.sync and wgmma; ``mma_k``: products that one mma.sync instruction sums; ``mma_truncation``: the relative
+    precision to which tensor cores cut the products and the accumulator (Hopper keeps 25 bits; of fp8 13);
+    ``widened``: the type that scalar instructions multiply, if not this one.
     """
 
     name: str
-    bytes: int
+    bits: int
     numpy: np.dtype[np.generic]
     roundoff: float
+    compute: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    tma: str = ""
+    cuda: int = -1
+    mma: str = ""
+    mma_k: int = 1
+    mma_truncation: float = 0.0
+    widened: str = ""
 
     @property
-    def bits(self) -> str:
-        return f"b{8 * self.bytes}"
+    def bytes(self) -> int:
+        return self.bits // 8
+
+    @property
+    def storage(self) -> str:
+        """The untyped PTX type of this size."""
+        return f"b{self.bits}"
+
+    @property
+    def torch(self) -> str:
+        """The name of the type in PyTorch."""
+        return f"torch.{self.numpy.name}"
+
+    @property
+    def native_numpy(self) -> bool:
+        """Whether NumPy has the type itself, so that PyTorch converts its tensors to arrays of it."""
+        return self.numpy.isbuiltin == 1
 
     @property
     def integer(self) -> bool:
         return self.roundoff == 0
 
     @property
-    def tiny(self) -> bool:
-        """Whether it is a float of 8 bits."""
-        return self.bytes == 1 and not self.integer
+    def fp8(self) -> bool:
+        """Whether it is a floating-point type of 8 bits."""
+        return self.bits == 8 and not self.integer
 
     @property
     def saturates(self) -> bool:
-        """Whether a result past the largest value becomes that, infinite ones too."""
-        return self.bytes == 1
+        """Whether results beyond the largest value, infinities too, become the largest value."""
+        return self.bits == 8
 
     @property
     def least(self) -> float:
@@ -51,7 +79,7 @@ class Dtype:
 
     @property
     def poison(self) -> float:
-        """What fills memory that nobody should read or write: NaN, or the least integer."""
+        """The value that fills memory that no kernel may read or write: NaN, or the least integer."""
         return float(np.iinfo(self.numpy.name).min) if self.integer else float("nan")
 
     @property
@@ -68,27 +96,112 @@ class Dtype:
         return self.name
 
 
+_FP8_OUTPUTS = ("bf16", "f16", "f32", "e4m3", "e5m2")
+
 DTYPES = {
     d.name: d
     for d in (
-        Dtype("f16", 2, np.dtype(np.float16), 2.0**-11),
-        Dtype("bf16", 2, np.dtype(ml_dtypes.bfloat16), 2.0**-8),
-        Dtype("f32", 4, np.dtype(np.float32), 2.0**-24),
-        Dtype("f64", 8, np.dtype(np.float64), 2.0**-53),
-        Dtype("e4m3", 1, np.dtype(ml_dtypes.float8_e4m3fn), 2.0**-4),
-        Dtype("e5m2", 1, np.dtype(ml_dtypes.float8_e5m2), 2.0**-3),
-        Dtype("s8", 1, np.dtype(np.int8), 0.0),
-        Dtype("s32", 4, np.dtype(np.int32), 0.0),
+        Dtype(
+            "f16",
+            16,
+            np.dtype(np.float16),
+            roundoff=2.0**-11,
+            compute=("f32", "f16"),
+            outputs=("f16", "f32", "e4m3", "e5m2"),
+            tma="f16",
+            cuda=2,
+            mma="f16",
+            mma_k=16,
+            mma_truncation=2.0**-24,
+            widened="f32",
+        ),
+        Dtype(
+            "bf16",
+            16,
+            np.dtype(ml_dtypes.bfloat16),
+            roundoff=2.0**-8,
+            compute=("f32",),
+            outputs=("bf16", "f32", "e4m3", "e5m2"),
+            tma="bf16",
+            cuda=14,
+            mma="bf16",
+            mma_k=16,
+            mma_truncation=2.0**-24,
+            widened="f32",
+        ),
+        Dtype(
+            "f32",
+            32,
+            np.dtype(np.float32),
+            roundoff=2.0**-24,
+            compute=("f32", "tf32", "f32_bf16x6"),
+            outputs=("f32",),
+            tma="f32",
+            cuda=0,
+            mma="tf32",
+        ),
+        Dtype(
+            "f64",
+            64,
+            np.dtype(np.float64),
+            roundoff=2.0**-53,
+            compute=("f64",),
+            outputs=("f64",),
+            tma="f64",
+            cuda=1,
+            mma="f64",
+        ),
+        Dtype(
+            "e4m3",
+            8,
+            np.dtype(ml_dtypes.float8_e4m3fn),
+            roundoff=2.0**-4,
+            compute=("f32",),
+            outputs=_FP8_OUTPUTS,
+            tma="u8",
+            cuda=28,
+            mma="e4m3",
+            mma_k=32,
+            mma_truncation=2.0**-13,
+            widened="f16",
+        ),
+        Dtype(
+            "e5m2",
+            8,
+            np.dtype(ml_dtypes.float8_e5m2),
+            roundoff=2.0**-3,
+            compute=("f32",),
+            outputs=_FP8_OUTPUTS,
+            tma="u8",
+            cuda=29,
+            mma="e5m2",
+            mma_k=32,
+            mma_truncation=2.0**-13,
+            widened="f16",
+        ),
+        Dtype(
+            "s8",
+            8,
+            np.dtype(np.int8),
+            roundoff=0.0,
+            compute=("s32",),
+            outputs=("s32", "f32", "f16", "bf16", "s8"),
+            tma="u8",
+            cuda=3,
+            mma="s8",
+            widened="s32",
+        ),
+        Dtype("s32", 32, np.dtype(np.int32), roundoff=0.0, tma="s32", cuda=10),
     )
 }
 
 _BY_NUMPY = {d.numpy: d for d in DTYPES.values()}
-#: what arrays may be made of, for messages
-ALLOWED = ", ".join(str(d.numpy) for d in DTYPES.values() if d.name != "s32") + "; int32 is for results alone"
+#: the types that arrays may have, for messages
+ALLOWED = ", ".join(str(d.numpy) for d in DTYPES.values() if d.compute) + "; int32 is for results alone"
 
 
 def dtype(name: str) -> Dtype:
-    """The row called ``name``. DtypeError if there is none."""
+    """The row of that name. DtypeError: there is none."""
     try:
         return DTYPES[name]
     except (KeyError, TypeError):
@@ -96,7 +209,7 @@ def dtype(name: str) -> Dtype:
 
 
 def from_numpy(kind: np.dtype[np.generic], argument: str) -> Dtype:
-    """The row of a NumPy dtype. DtypeError, naming ``argument``, if there is none."""
+    """The row of a NumPy dtype. DtypeError, which names ``argument``: there is none."""
     try:
         return _BY_NUMPY[np.dtype(kind)]
     except (KeyError, TypeError):
@@ -104,7 +217,7 @@ def from_numpy(kind: np.dtype[np.generic], argument: str) -> Dtype:
 
 
 def bits_of(value: float, kind: Dtype) -> str:
-    """``value`` as a PTX literal of type ``kind``: exact, and free of the printing of floats."""
+    """``value`` as an exact PTX literal of type ``kind``, in hexadecimal for floating-point types."""
     if kind.integer:
         return str(int(value))
     word = np.array(value, kind.numpy).tobytes()[::-1].hex().upper()

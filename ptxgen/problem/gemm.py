@@ -1,4 +1,4 @@
-"""What to compute: shapes, strides, types. Never a tile.
+"""The problem type of matrix products: shapes, strides, types, epilogue.
 
 Layouts are in row-major (NumPy) terms. First letter: A, N = stored M×K, T = stored K×M. Second letter: B,
 N = stored K×N, T = stored N×K. C is stored M×N.
@@ -10,36 +10,37 @@ import math
 import re
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, cast
+from typing import Any
 
 from ptxgen.arguments import integer, shown, word
 from ptxgen.errors import ShapeError
-from ptxgen.problem.base import EXTENT_LIMIT, MEMORY_LIMIT, Typed
+from ptxgen.problem.base import EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase
 
 LAYOUTS = ("NN", "NT", "TN", "TT")
 STRIDE_LIMIT = 1 << 40
-PACKED = -1  #: a stride between items that follows from the item
-#: the strides between items
+PACKED = -1  #: a batch stride: the products of the batch are packed
+#: the fields with batch strides
 STRIDES = ("stride_a", "stride_b", "stride_c")
-STRIDED = "strided"  #: how an operand that is a matrix with a leading dimension is addressed
 
 
 @dataclass(frozen=True)
-class Gemm(Typed):
+class Gemm(ProblemBase):
     """C[M,N] = alpha · op(A)[M,K] · op(B)[K,N] + beta · C.
 
-    ``lda``, ``ldb``, ``ldc``: elements from one stored row to the next, 0 = packed. ``aligned_a`` (b, c): bytes,
-    a power of two up to 16, that the start of the operand is a multiple of. ``deterministic``: the sum's order
-    must not depend on timing. ``dtype``: of A and B; ``out``: of C. ``epilogue``: what follows, of EPILOGUE, with
-    commas between (``bias_column,relu``): the product is multiplied by f32 ``scale_a`` and ``scale_b`` (one number
-    each, or with ``scale_rows`` one a row of A and one a column of B); ``beta·C`` is added, then ``bias`` (one a row
-    of C, or one a column) and ``residual`` (M×N, strides and alignment of C), both of C's dtype (a bias
-    to 8 bits: f32); then the activation. Products of s8 are summed in s32; f32 follows unless C is s32. Results in 8
-    bits are rounded to the nearest and clamped to what is finite; of e4m3 and e5m2 NaN stays.
+    ``lda``, ``ldb``, ``ldc``: elements from one stored row to the next, 0 = packed. ``aligned_a`` (b, c): the alignment
+    in bytes of the operand's start, a power of two up to 16. ``deterministic``: the order of summation must not depend
+    on timing. ``dtype``: the type of A and B; ``out``: the type of C.
 
-    ``batch``: how many such products; ``stride_a`` (b, c): elements from one item's operand to the next item's, PACKED
-    = one behind the other; 0 = all items share it, which C must not. Items share bias and scales; a residual has C's
-    strides.
+    ``epilogue``: operations of EPILOGUE_OPS after the product, separated by commas (``bias_column,relu``). The product
+    is multiplied by f32 ``scale_a`` and ``scale_b`` (one number each; with ``scale_rows`` one for each row of A and for
+    each column of B); ``beta·C`` is added, then ``bias`` (one for each row or each column of C) and ``residual`` (M×N,
+    with the strides and alignment of C), both of C's type (the bias of a C of 8 bits: f32); then the activation.
+    Products of s8 are summed in s32; the epilogue computes in f32 unless C is s32. Results of 8 bits are rounded to
+    nearest and saturated to finite values; fp8 keeps NaN.
+
+    ``batch``: the number of such products; ``stride_a`` (b, c): elements from the operand of one product to that of the
+    next, PACKED = contiguous, 0 = all products share the operand (not C). The products share bias and scales; a
+    residual has C's strides.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
@@ -65,20 +66,15 @@ class Gemm(Typed):
     stride_c: int = PACKED
 
     operation = "gemm"
-    addr_a = addr_b = addr_c = STRIDED
-    window = cast("Any", None)  #: how TMA walks, where an operand is windows over images
-    strip_kind = cast("tuple[int, ...]", ())
-    strip = cast("Any", None)  #: how results lie in strips that filters of one channel slide down
-    own_bias = one_bias = False  #: items share biases, of which each row (column) has its own
     SHAPE = ("m", "n", "k")
-    SHAPED = "M,N,K"
-    PARAMETERS = "M, N, K, leading dimensions"
+    SHAPE_FORM = "M,N,K"
+    RUNTIME_PARAMETERS = "M, N, K, leading dimensions"
 
     def __post_init__(self) -> None:
-        self._settle_integers(("m", "n", "k", "lda", "ldb", "ldc", "aligned_a", "aligned_b", "aligned_c", "batch"))
-        self._settle_words()
+        self._normalize_integers(("m", "n", "k", "lda", "ldb", "ldc", "aligned_a", "aligned_b", "aligned_c", "batch"))
+        self._check_words_and_flags()
         word("layout", self.layout, LAYOUTS, ShapeError)
-        self._settle_types()
+        self._normalize_dtypes()
         for name, columns in (("lda", self.columns_a), ("ldb", self.columns_b), ("ldc", self.n)):
             value = getattr(self, name)
             if value == 0:
@@ -86,12 +82,13 @@ class Gemm(Typed):
             elif not columns <= value < EXTENT_LIMIT:
                 raise ShapeError(f"{name} is {value}; it must be from {columns}, a row's length, to {EXTENT_LIMIT - 1}")
         for name in ("aligned_a", "aligned_b", "aligned_c"):
-            self._settle_alignment(name, self.output if name == "aligned_c" else self.element)
-        self._settle_items()
-        self._settle_epilogue()
+            self._check_alignment(name, self.output if name == "aligned_c" else self.element)
+        self._normalize_batch_strides()
+        self._normalize_epilogue()
 
-    def _settle_items(self) -> None:
-        """Refuses strides between items that cannot be. A lone item's, and what is packed anyway, become PACKED."""
+    def _normalize_batch_strides(self) -> None:
+        """Sets strides that do not matter, or equal the packed ones, to PACKED. ShapeError: products share elements of
+        C."""
         for name, packed in zip(STRIDES, self._packed, strict=True):
             value = getattr(self, name)
             if not isinstance(value, Integral) or value != PACKED:
@@ -99,29 +96,29 @@ class Gemm(Typed):
             same = self.batch == 1 or value in (PACKED, packed)
             object.__setattr__(self, name, PACKED if same else value)
         if self.batch > 1 and self.m and self.n:
-            # rows of an item between those of others, or whole items one behind the other
+            # the rows of one product may lie between those of others, or whole products follow each other
             (near, count), (far, _) = sorted([(self.ldc, self.m), (self.strides[2], self.batch)])
             if near < self.n or (self.m > 1 and far < (count - 1) * near + self.n):
                 raise ShapeError(
-                    f"stride_c is {self.strides[2]}; {self.batch} items of {self.m} rows of {self.n}, ldc"
+                    f"stride_c is {self.strides[2]}; {self.batch} products of {self.m} rows of {self.n}, with ldc"
                     f" {self.ldc}, would share elements of C"
                 )
         self._require_memory()
 
     def _require_memory(self) -> None:
-        """ShapeError: an operand spans more memory than a GPU addresses."""
+        """ShapeError: an operand spans more memory than a GPU can address."""
         rows, sizes = (self.rows_a, self.rows_b, self.m), (self.element.bytes, self.element.bytes, self.output.bytes)
         spans = zip("abc", rows, (self.lda, self.ldb, self.ldc), self.strides, sizes, strict=True)
         for name, count, ld, stride, size in spans:
             span = (count * ld + max(self.batch - 1, 0) * stride) * size
             if span > MEMORY_LIMIT:
                 raise ShapeError(
-                    f"{name} spans {span} bytes, {count} rows of {ld} elements in {self.batch} items; it"
-                    f" must span at most {MEMORY_LIMIT}, what a GPU addresses"
+                    f"{name} spans {span} bytes, {count} rows of {ld} elements in {self.batch} products; it"
+                    f" must span at most {MEMORY_LIMIT}, what a GPU can address"
                 )
 
     @property
-    def computes(self) -> list[str]:
+    def description(self) -> list[str]:
         types = f"{self.dtype}, summed in {self.compute}"
         return [f"{self.operation}: C = alpha A B + beta C, layout {self.layout} (row-major), {types}"]
 
@@ -136,7 +133,7 @@ class Gemm(Typed):
 
     @property
     def rows_a(self) -> int:
-        """How many rows A is stored in."""
+        """The number of stored rows of A."""
         return self.m if self.layout[0] == "N" else self.k
 
     @property
@@ -149,25 +146,20 @@ class Gemm(Typed):
 
     @property
     def strides(self) -> tuple[int, int, int]:
-        """Elements from the A, B and C of one item to those of the next."""
+        """Elements from the A, B and C of one product of the batch to those of the next."""
         given = (self.stride_a, self.stride_b, self.stride_c)
         a, b, c = (p if s == PACKED else s for s, p in zip(given, self._packed, strict=True))
         return a, b, c
 
     @property
-    def items(self) -> int:
-        """How many products one launch computes, each on operands of its own."""
-        return self.batch
-
-    @property
     def offsets(self) -> tuple[int, int, int]:
-        """Bytes from the A, B and C of one item to those of the next."""
+        """Bytes from the A, B and C of one product of the batch to those of the next."""
         (a, b, c), size = self.strides, self.element.bytes
         return a * size, b * size, c * self.output.bytes
 
     @property
     def results(self) -> int:
-        """Elements of C, of all items."""
+        """Elements of C in the whole batch."""
         return self.batch * self.m * self.n
 
     @property
@@ -187,7 +179,7 @@ class Gemm(Typed):
 
     @property
     def vectors(self) -> tuple[int, int, int]:
-        """Alignment class: the widest accesses, in elements, that fit every row of A, B and C."""
+        """The alignment class: the widest aligned accesses to every row of A, B and C, in elements."""
 
         a, b, c = self.offsets if self.batch > 1 else (0, 0, 0)
 
@@ -209,8 +201,8 @@ class Gemm(Typed):
 
     @property
     def stored(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        """Shapes of A, B and C as stored, without what strides pad: of a batch with the items first, 1 where all share
-        one."""
+        """The shapes of A, B and C as stored, without padding between rows. The first extent of a batched operand is
+        the batch, or 1 if all products share the operand."""
         a, b = (self.rows_a, self.columns_a), (self.rows_b, self.columns_b)
         if self.batch == 1:
             return a, b, (self.m, self.n)
@@ -218,36 +210,15 @@ class Gemm(Typed):
         return (own[0], *a), (own[1], *b), (self.batch, self.m, self.n)
 
     @property
-    def spread(self) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
-        """What the epilogue reads: its shape as stored, and its shape beside C."""
-        rows, along = "scale_rows" in self.stages, "bias_row" in self.stages
+    def broadcast_shapes(self) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
+        rows, row_bias = "scale_rows" in self.epilogue_ops, "bias_row" in self.epilogue_ops
         known = {
             "scale_a": ((self.m,), (-1, 1)) if rows else ((1,), (1,)),
             "scale_b": ((self.n,), (1, -1)) if rows else ((1,), (1,)),
-            "bias": ((self.m,), (-1, 1)) if along else ((self.n,), (1, -1)),
+            "bias": ((self.m,), (-1, 1)) if row_bias else ((self.n,), (1, -1)),
             "residual": (self.stored[2],) * 2 if self.batch != 1 else ((self.m, self.ldc),) * 2,
         }
-        return {name: known[name] for name in self.reads}
-
-    @property
-    def placeless(self) -> Gemm:
-        """A product of the same kind, without what only says where operands are."""
-        return self
-
-    @property
-    def grain(self) -> tuple[int, int, int]:
-        """What M, N and K are multiples of, in each of ``each``."""
-        return self.m, self.n, self.k
-
-    @property
-    def each(self) -> tuple[Gemm, ...]:
-        """The products that it consists of, which one kernel computes in as many launches."""
-        return (self,)
-
-    @property
-    def swapped(self) -> bool:
-        """Whether the product's A is the problem's second operand."""
-        return False
+        return {name: known[name] for name in self.epilogue_operands}
 
 
 _SHAPE = re.compile(r"[0-9]{1,99},[0-9]{1,99},[0-9]{1,99}")

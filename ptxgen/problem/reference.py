@@ -1,8 +1,8 @@
-"""What is right: products in float64, how far a result may be from them, and inputs that show mistakes.
+"""Float64 references of results, their error bounds, and inputs that expose mistakes.
 
-A sum of K products in arithmetic of unit roundoff u errs by about √K·u·Σ|a||b| (probabilistic; Higham & Mary,
-SIAM J. Sci. Comput. 41, 2019) and never by more than K·u·Σ|a||b|. Tensor cores sum the products of one instruction
-and the accumulator cut to a few bits below the largest of them: errors of one sign, which grow with the instructions.
+The error of a sum of K products in arithmetic of unit roundoff u is about √K·u·Σ|a||b| (probabilistic; Higham & Mary,
+SIAM J. Sci. Comput. 41, 2019) and at most K·u·Σ|a||b|. Tensor cores truncate the products of one instruction and the
+accumulator to a few bits below the largest of them. These errors have one sign and grow with the instruction count.
 """
 
 from __future__ import annotations
@@ -14,27 +14,21 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.problem.conv import Conv
-from ptxgen.problem.conv_reference import Box, convolve, places
+from ptxgen.problem.base import ProblemBase as Problem
 from ptxgen.problem.dtypes import Dtype
 from ptxgen.problem.gemm import Gemm
-from ptxgen.problem.registry import Problem
+from ptxgen.problem.operation import operation_of
 
 Array = np.ndarray[Any, Any]
 
-FACTOR = 4.0  #: c of the tolerance; the worst seen of a right kernel is 1.4
+FACTOR = 4.0  #: c of the tolerance; the largest value that a correct kernel needed is 1.4
 KINDS = ("integers", "normal", "scaled")
-DRAWN = 16_777_213  #: normal numbers that are drawn, a prime: larger operands repeat them, at no stride of theirs
+DRAWN = (
+    16_777_213  #: random normal values; larger operands repeat them. A prime, so that no stride repeats them in step
+)
 
-#: how tensor cores may sum, by ``compute`` or dtype: products an instruction, what one is cut to (Hopper keeps 25 bits;
-#: of e4m3 and e5m2 13), and what inputs are rounded to before
-TENSOR = {
-    "f16": (16, 2.0**-24, 0.0),
-    "bf16": (16, 2.0**-24, 0.0),
-    "tf32": (8, 2.0**-24, 2.0**-11),
-    "e4m3": (32, 2.0**-13, 0.0),
-    "e5m2": (32, 2.0**-13, 0.0),
-}
+#: of compute="tf32": products that one instruction sums, the precision that they are cut to, the roundoff of inputs
+TF32 = (8, 2.0**-24, 2.0**-11)
 
 
 def operands(p: Problem, seed: int = 0, kind: str = "normal") -> tuple[Array, Array, Array]:
@@ -45,7 +39,7 @@ def operands(p: Problem, seed: int = 0, kind: str = "normal") -> tuple[Array, Ar
 
 
 def drawn(p: Problem, seed: int = 0, kind: str = "normal") -> Iterator[Array]:
-    """``operands``, one after the other, for who does not need all."""
+    """``operands``, one after the other, for callers that do not need all."""
     rng = np.random.default_rng(seed)
     k = p.reduction
     for n, shape in enumerate(p.stored):
@@ -70,17 +64,18 @@ def drawn(p: Problem, seed: int = 0, kind: str = "normal") -> Iterator[Array]:
 
 
 def _as(values: Array, kind: Dtype) -> Array:
-    """Values as elements of a type; integers of -3 to 3 stay, others fill 8 bits."""
+    """``values`` converted to a type. For integer types, integers stay as they are; other values are scaled to 8
+    bits."""
     if kind.integer and not np.array_equal(values, np.rint(values)):
         values = np.clip(np.rint(values * 40), -127, 127)
     return values.astype(kind.numpy)
 
 
-def plain(p: Gemm, a: Array, b: Array) -> tuple[Array, Array]:
-    """A as M×K and B as K×N, in float64; of a batch with the items first."""
+def as_matrices(p: Gemm, a: Array, b: Array) -> tuple[Array, Array]:
+    """A as M×K and B as K×N, in float64; of a batch, its products are the first axis."""
     wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
-    turned_a, turned_b = np.swapaxes(wide_a, -1, -2), np.swapaxes(wide_b, -1, -2)
-    return (wide_a if p.layout[0] == "N" else turned_a), (wide_b if p.layout[1] == "N" else turned_b)
+    transposed_a, transposed_b = np.swapaxes(wide_a, -1, -2), np.swapaxes(wide_b, -1, -2)
+    return (wide_a if p.layout[0] == "N" else transposed_a), (wide_b if p.layout[1] == "N" else transposed_b)
 
 
 @dataclass(frozen=True)
@@ -93,26 +88,26 @@ class Reference:
 
     @property
     def rounded(self) -> Array:
-        """``exact`` as C has it, where C has integers or 8 bits."""
+        """``exact`` rounded to C's type, if that is an integer or fp8."""
         kind = self.problem.output
-        if kind.tiny:
+        if kind.fp8:
             return self.exact.astype(kind.numpy).astype(np.float64)
         return np.rint(self.exact) if kind.integer else self.exact
 
     def tolerance(self) -> Array:
-        """The error allowed an element: c(√K·u_sum·scale + u_out·|exact|), never past K·u_sum, and what tensor cores
-        cut; tiny results, and tiny sums on their way, may be lost to underflow. Integers are exact."""
+        """The error allowed for each element: c(√K·u_sum·scale + u_out·|exact|), at most K·u_sum, plus the
+        truncation of tensor cores and underflow. Integers are exact."""
         p = self.problem
-        if p.linear.integer:
+        if p.epilogue_dtype.integer:
             return np.zeros_like(self.scale)
-        u_sum, u_out = (p.linear if p.accumulator.integer else p.accumulator).roundoff, p.output.roundoff
+        u_sum, u_out = (p.epilogue_dtype if p.accumulator.integer else p.accumulator).roundoff, p.output.roundoff
         k = p.reduction
         steps = min(FACTOR * max(k, 1) ** 0.5, k + 4.0)
         allowed = steps * u_sum + self._cut()
         tiny = (
-            0.125 if p.output.integer else max(p.output.smallest, p.linear.smallest)
+            0.125 if p.output.integer else max(p.output.smallest, p.epilogue_dtype.smallest)
         )  # half of it: what rounds to one
-        if {"gelu", "silu"} & set(p.stages):
+        if {"gelu", "silu"} & set(p.epilogue_ops):
             allowed = 1.2 * allowed + 2.0**-20  # their slope, and ex2 and rcp
         result: Array = allowed * self.scale + FACTOR * u_out * np.abs(self.exact) + 4 * tiny
         if not p.accumulator.integer:  # each sum is rounded to a multiple of the smallest number
@@ -120,22 +115,10 @@ class Reference:
         return result
 
     def _cut(self) -> float:
-        """Error over scale that tensor cores may add to that of a chain of multiply-adds."""
+        """The error, relative to ``scale``, that tensor cores may add to that of a chain of multiply-adds."""
         p = self.problem
-        products, kept, rounded = TENSOR.get(p.compute if p.compute == "tf32" else p.dtype, (1, 0.0, 0.0))
+        products, kept, rounded = TF32 if p.compute == "tf32" else (p.element.mma_k, p.element.mma_truncation, 0.0)
         return 2 * kept * -(-p.reduction // products) + 2 * rounded
-
-
-def _sums(p: Problem, a: Array, b: Array, box: Box | None) -> tuple[Array, Array]:
-    """Σab and Σ|a||b|."""
-    if isinstance(p, Conv):
-        return convolve(p, a, b, box, False), convolve(p, a, b, box, True)
-    wide_a, wide_b = plain(p, a, b)
-    exact = wide_a @ wide_b
-    scale = np.abs(wide_a, out=wide_a) @ np.abs(wide_b, out=wide_b)
-    if exact.ndim == 3 and len(exact) < p.items:  # all items share A and B
-        return np.repeat(exact, p.items, axis=0), np.repeat(scale, p.items, axis=0)
-    return exact, scale
 
 
 def reference(
@@ -146,41 +129,42 @@ def reference(
     alpha: float = 1.0,
     beta: float = 0.0,
     more: tuple[Array, ...] = (),
-    box: Box | None = None,
+    box: Any = None,
 ) -> Reference:
-    """alpha·op(A)·op(B) + beta·C (of a convolution: its own product) in float64, and what the epilogue makes of it with
-    ``more``, the arrays that it reads; C is not read where beta is zero. ``box``: only this part of a convolution's
-    result; C is of that part then."""
-    at = places(p, box) if isinstance(p, Conv) and box else ()
-    beside = {
-        name: _cut(x.reshape(p.spread[name][1]), at).astype(np.float64) for name, x in zip(p.reads, more, strict=True)
+    """alpha·(product of A and B) + beta·C in float64, followed by the epilogue. ``more``: the arrays that the epilogue
+    reads. C is not read if beta is zero. ``box``: the region of the result to compute; C is that region then."""
+    operation = operation_of(p)
+    at = operation.slices(p, box)
+    epilogue = {
+        name: _cut(x.reshape(p.broadcast_shapes[name][1]), at).astype(np.float64)
+        for name, x in zip(p.epilogue_operands, more, strict=True)
     }
     with np.errstate(all="ignore"):
-        exact, scale = _sums(p, a, b, box)
+        exact, scale = operation.product(p, a, b, box)
         exact, scale = alpha * exact, abs(alpha) * scale
-        if "scale_a" in beside:
-            factor = beside["scale_a"] * beside["scale_b"]
+        if "scale_a" in epilogue:
+            factor = epilogue["scale_a"] * epilogue["scale_b"]
             exact, scale = exact * factor, scale * np.abs(factor)
         terms = [beta * c.astype(np.float64)] if beta != 0 and c is not None else []
-        if "bias" in beside:
-            terms.append(beside["bias"])
-        if "residual" in beside:
-            terms.append(beside["residual"][..., : exact.shape[-1]])
+        if "bias" in epilogue:
+            terms.append(epilogue["bias"])
+        if "residual" in epilogue:
+            terms.append(epilogue["residual"][..., : exact.shape[-1]])
         for term in terms:
             exact, scale = exact + term, scale + np.abs(term)
-        for stage in p.stages:
-            exact = ACTIVATIONS[stage](exact) if stage in ACTIVATIONS else exact
-        if p.output.saturates and not p.linear.integer:
+        for op in p.epilogue_ops:
+            exact = ACTIVATIONS[op](exact) if op in ACTIVATIONS else exact
+        if p.output.saturates and not p.epilogue_dtype.integer:
             exact = np.clip(exact, p.output.least, p.output.largest)
     return Reference(p, exact, scale)
 
 
 def _cut(x: Array, at: tuple[slice, ...]) -> Array:
-    """What lies there of what stands beside a result, along the axes that it has."""
+    """The part of an epilogue operand that broadcasts against a region of the result."""
     return x[tuple(s if n > 1 else slice(None) for n, s in zip(x.shape, at, strict=False))]
 
 
-#: in float64; gelu in the form with tanh
+#: in float64; gelu is the tanh approximation
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "relu": lambda x: np.where(x <= 0, 0.0, x),
     "gelu": lambda x: x / (1 + np.exp(-np.sqrt(8 / np.pi) * (x + 0.044715 * x**3))),
@@ -189,24 +173,26 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 
 
 def epilogue_arrays(p: Problem, seed: int = 0, kind: str = "normal") -> tuple[Array, ...]:
-    """What the epilogue reads, in the order of ``p.reads``: powers of two as scales, a residual with C's rows."""
+    """The arrays that the epilogue reads, in the order of ``p.epilogue_operands``. Scales are powers of two; a residual
+    has C's rows."""
     rng = np.random.default_rng([seed, 1])
     out = []
-    for name in p.reads:
-        shape = p.spread[name][0]
+    for name in p.epilogue_operands:
+        shape = p.broadcast_shapes[name][0]
         if name.startswith("scale"):
             least = -7 if p.dtype == "s8" and kind != "integers" else -2  # sums of full bytes are large
             out.append(np.exp2(rng.integers(least, least + 4, shape)).astype(np.float32))
         else:
             values = rng.integers(-3, 4, shape) if kind == "integers" else rng.standard_normal(shape)
-            out.append(_as(values, p.read_type(name)))
+            out.append(_as(values, p.epilogue_operand_dtype(name)))
     return tuple(out)
 
 
 @dataclass(frozen=True)
 class Deviation:
-    """How a result differs. ``ratio``: the largest error over its tolerance (at most 1 is right, NaN where one of the
-    two is not a number); ``where``: of that element; ``worst``: the largest error over u_sum·√K·scale."""
+    """How a result differs from its reference. ``ratio``: the largest error over its tolerance (correct: at most 1;
+    infinite if only one of the two is NaN); ``where``: the index of that element; ``worst``: the largest error over
+    u_sum·√K·scale."""
 
     ratio: float
     where: tuple[int, ...]
@@ -244,9 +230,10 @@ def compare(result: Array, ref: Reference) -> Deviation:
 
 
 def verdict(kind: str, result: Array, ref: Reference) -> Deviation:
-    """The deviation of a result from operands of this kind: of integers every element must be equal, as C has it."""
+    """The deviation of a result from the reference. For inputs of kind "integers" every element must be equal, after
+    rounding to C's type."""
     found, got = compare(result, ref), result.astype(np.float64)
-    if kind != "integers" or {"gelu", "silu"} & set(ref.problem.stages) or not found.ok:
+    if kind != "integers" or {"gelu", "silu"} & set(ref.problem.epilogue_ops) or not found.ok:
         return found
     if len(wrong := np.argwhere(got != ref.rounded)):
         return Deviation(np.inf, tuple(int(i) for i in wrong[0]), found.worst)

@@ -1,4 +1,4 @@
-"""The operations that there are, by name: what reads a problem from its line or its fields."""
+"""Reads problems of any registered operation from their text form and from dictionaries."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ from typing import Any
 
 from ptxgen.arguments import shown, word
 from ptxgen.errors import InputError
-from ptxgen.problem.conv import Conv
-from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.base import ProblemBase
+from ptxgen.problem.operation import operation_named, operation_names, operations
 
-Problem = Gemm | Conv
-
-OPERATIONS: dict[str, type[Gemm] | type[Conv]] = {"gemm": Gemm, "conv": Conv}
+#: a problem of any operation
+Problem = ProblemBase
 
 
 def parse(text: str) -> Problem:
-    """The problem whose ``key()`` is ``text``. InputError if it is not one."""
+    """The problem whose ``key()`` is ``text``. InputError: ``text`` is not the key of a problem."""
     words = text.split()
-    if len(words) < 4 or words[0] not in OPERATIONS:
-        forms = " or ".join(f"{name} {kind.SHAPED} LAYOUT DTYPE [name=value ...]" for name, kind in OPERATIONS.items())
+    if len(words) < 4 or words[0] not in operation_names():
+        forms = " or ".join(f"{o.name} {o.problem.SHAPE_FORM} LAYOUT DTYPE [name=value ...]" for o in operations())
         raise InputError(f"problem is {shown(text)}; it must read: {forms}")
-    kind = OPERATIONS[words[0]]
+    kind = operation_named(words[0]).problem
     shape = kind.read_shape(words[1])
     extra: dict[str, Any] = {}
     types = {f.name: f.type for f in fields(kind) if f.name not in (*kind.SHAPE, "layout", "dtype")}
@@ -35,13 +34,14 @@ def parse(text: str) -> Problem:
         if of != "str" and not re.fullmatch("[01]" if flag else "[0-9]{1,13}", value):
             raise InputError(f"problem has {shown(item)}; {name} must be {'0 or 1' if flag else 'an integer'}")
         extra[name] = value if of == "str" else int(value) if of == "int" else value == "1"
-    return kind(**shape, layout=words[2], dtype=words[3], **extra)
+    return kind(**{**shape, "layout": words[2], "dtype": words[3], **extra})
 
 
 def from_dict(values: dict[str, Any]) -> Problem:
-    """The problem whose ``as_dict()`` is ``values`` (as in a line of a shapes file). InputError if it is not one."""
-    operation = word("operation", values.get("operation", "gemm"), OPERATIONS)
-    kind = OPERATIONS[operation]
+    """The problem whose ``as_dict()`` is ``values``, as on a line of a shapes file; default fields may be missing.
+    InputError: ``values`` do not describe a problem."""
+    operation = word("operation", values.get("operation", "gemm"), operation_names())
+    kind = operation_named(operation).problem
     known = {f.name for f in fields(kind)} | {"operation"}
     unknown = sorted(set(values) - known)
     if unknown:
@@ -50,4 +50,4 @@ def from_dict(values: dict[str, Any]) -> Problem:
     for name in needed:
         if name not in values:
             raise InputError(f"problem lacks {name}; it needs {', '.join(needed[:-1])} and {needed[-1]}")
-    return kind(**kind.written({k: v for k, v in values.items() if k != "operation"}))
+    return kind(**kind.checked_fields({k: v for k, v in values.items() if k != "operation"}))

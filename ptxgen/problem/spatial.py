@@ -1,4 +1,4 @@
-"""Numbers of each axis of an image, as they are given and written: strides, pads, dilations."""
+"""Arguments with a number for each axis of an image (stride, padding, dilation): reading and printing them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ptxgen.errors import ShapeError
 from ptxgen.problem.base import EXTENT_LIMIT
 
 #: an extent of each axis, or one for all; pads: begin and end of each
-Spread = int | Sequence[int]
+PerAxis = int | Sequence[int]
 
 
-def three(name: str, value: Any, depth: bool, count: int = 1, rest: int = 1) -> tuple[int, ...]:
-    """``count`` integers an axis of (depth, height, width). One integer is for every axis; a sequence is for the last
-    axes, and the others take ``rest``."""
+def per_axis(name: str, value: Any, depth: bool, count: int = 1, rest: int = 1) -> tuple[int, ...]:
+    """``count`` integers for each of (depth, height, width). One integer applies to every axis; a sequence applies to
+    the last axes, and the other axes take ``rest``."""
     given = plain(value)
     values = given if isinstance(given, tuple) else (given,) * (3 if depth else 2)
     if count == 2 and len(values) in (1, 2, 3):
@@ -29,8 +29,8 @@ def three(name: str, value: Any, depth: bool, count: int = 1, rest: int = 1) -> 
     return (rest,) * (3 * count - len(values)) + tuple(map(operator.index, values))
 
 
-def brief(values: Sequence[Any], deep: bool) -> str:
-    """Numbers of (depth, height, width), or pairs of them, as a shape has them; "" if they are the default."""
+def per_axis_text(values: Sequence[Any], deep: bool) -> str:
+    """Numbers of (depth, height, width), or pairs of them, as a shape's word writes them; "" for the default."""
     pairs = [x if isinstance(x, tuple) else (x,) for x in values]
     if all(x == (1,) or not any(x) for x in pairs):
         return ""

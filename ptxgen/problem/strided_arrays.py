@@ -1,4 +1,4 @@
-"""Where the elements of a problem's operands lie in memory: rows at a leading dimension, items at a stride."""
+"""Views of a GEMM's operands in memory with leading dimensions and batch strides."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ A, B, C = range(3)
 
 
 def _strides(p: Gemm, operand: int) -> tuple[int, ...]:
-    """Elements from one item, and one row, to the next."""
+    """The batch stride, if there is a batch, and the leading dimension."""
     ld, stride = (p.lda, p.ldb, p.ldc)[operand], p.strides[operand]
     return (ld,) if p.batch == 1 else (stride, ld)
 
 
 def span(p: Gemm, operand: int) -> int:
-    """Elements of memory that an operand takes, its last row filled up."""
+    """Elements of memory that an operand takes; its last row counts as a whole leading dimension."""
     *items, rows, _ = p.stored[operand]
     *strides, ld = _strides(p, operand)
     return rows * ld + sum((n - 1) * s for n, s in zip(items, strides, strict=True)) if rows else 0
 
 
 def elements(p: Gemm, operand: int, memory: Array) -> Array:
-    """The operand's elements in ``memory``, which is contiguous and begins where it does: a view of its shape."""
+    """A view of the operand's shape on contiguous ``memory``, which begins at the operand's start."""
     return strided(memory, p.stored[operand], (*_strides(p, operand), 1))
 
 
 def strided(memory: Array, shape: Sequence[int], strides: Sequence[int]) -> Array:
-    """A view of contiguous ``memory`` with these strides, in elements. NumPy's own way knows no 8-bit floats."""
+    """A view of contiguous ``memory`` with these strides, in elements. ``as_strided`` of NumPy does not support fp8."""
     if 0 in shape:
         return np.empty(shape, memory.dtype)
     size = memory.dtype.itemsize
@@ -41,27 +41,29 @@ def strided(memory: Array, shape: Sequence[int], strides: Sequence[int]) -> Arra
 
 
 def last(p: Gemm, operand: int) -> int:
-    """Elements of memory up to an operand's last one."""
+    """Elements of memory from an operand's first element to its last one."""
     shape, strides = p.stored[operand], (*_strides(p, operand), 1)
     return 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
 
 
 def laid(p: Gemm, operand: int, array: Array, between: Any = 0) -> Array:
-    """Memory with ``array`` in it, and ``between`` where no element is: of a lone product with rows of the leading
-    dimension's length, else flat. Items that share memory take what the last of them brings."""
+    """Memory that holds ``array`` as the operand, and ``between`` in the gaps. Without a batch its shape is (rows,
+    leading dimension); else it is flat. Products that share memory hold the values of the last of them."""
     out = np.full(span(p, operand), between, array.dtype)
     elements(p, operand, out)[...] = array
     return out if p.batch != 1 else out.reshape(array.shape[0], -1) if out.size else array
 
 
 def read_after(p: Gemm, more: tuple[Array, ...]) -> tuple[Array, ...]:
-    """What the epilogue reads, as it lies in memory: of a batch the residual as C does."""
+    """The arrays that the epilogue reads, in memory: the residual of a batch has the strides of C."""
     moved = p.batch != 1
-    return tuple(laid(p, C, x) if moved and n == "residual" else x for n, x in zip(p.reads, more, strict=True))
+    return tuple(
+        laid(p, C, x) if moved and n == "residual" else x for n, x in zip(p.epilogue_operands, more, strict=True)
+    )
 
 
 def padded(p: Gemm, arrays: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-    """The operands as the problem has them in memory, poisoned where no element is."""
+    """The operands in memory with the problem's strides; gaps are poisoned."""
     kinds = (p.element, p.element, p.output)
     a, b, c = (laid(p, i, x, kind.poison) for i, (x, kind) in enumerate(zip(arrays, kinds, strict=True)))
     return a, b, c

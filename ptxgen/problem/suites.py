@@ -1,4 +1,4 @@
-"""Sets of problems: by name, an operation's own, or from a file of shapes."""
+"""Sets of problems: an operation's suites, and files of shapes in JSON lines."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from typing import Any
 
 from ptxgen.arguments import shown
 from ptxgen.errors import InputError
-from ptxgen.problem.catalog import Case, ColumnMajor, entry
+from ptxgen.problem.gemm_suites import ColumnMajor
+from ptxgen.problem.operation import Case, operation_named
 from ptxgen.problem.registry import from_dict
 
 
 def cases(name: str, of: str = "gemm", **fields: Any) -> list[Case]:
-    """The cases of the suite called ``name`` of the operation ``of``; ``fields`` of its problems hold for all of them.
+    """The cases of the suite ``name`` of the operation ``of``. ``fields``: fields of all its problems.
 
-    InputError: no such suite, or a layout for one that sets its own; ShapeError, DtypeError: as the problem's type.
+    InputError: there is no such suite, or a layout is given for a suite that sets layouts itself;
+    ShapeError, DtypeError: as the problem's type.
     """
-    suites = entry(of).suites
+    suites = operation_named(of).suites
     if name not in suites:
-        raise InputError(f"suite is {name!r}; of {of} it must be one of {', '.join(suites)}")
+        raise InputError(f"suite is {name!r}; for {of} it must be one of {', '.join(suites)}")
     suite = suites[name]
     if suite.layouts and "layout" in fields:
         raise InputError(f"layout is {fields['layout']!r}; suite {name} sets the layout of each case itself")
@@ -27,11 +29,11 @@ def cases(name: str, of: str = "gemm", **fields: Any) -> list[Case]:
 
 
 def read(lines: Iterable[str | bytes], name: str, of: str = "gemm", **fields: Any) -> Iterator[Case]:
-    """The cases of a shapes file: a JSON object a line, with the problem's extents and any other field of it, and
-    ``name`` if it is to have one. ``fields`` hold where a line does not say otherwise, ``of`` is the operation that a
-    line need not name; ``name``: of the file, for errors.
+    """The cases of a shapes file: on each line a JSON object with the extents of a problem, any of its other fields
+    and, optionally, a ``name`` for the case. ``fields``: defaults of fields; ``of``: the operation; ``name``: the name
+    of the file, for errors.
 
-    InputError: names the line and the rule that it breaks.
+    InputError: names the line and the rule that the line breaks.
     """
     for number, line in enumerate(lines, 1):
         if not line.strip():

@@ -1,1 +1,1 @@
-"""Hardware and what stands in for it: drivers, assembling, graph timing, workspaces, tables on the device, checks."""
+"""Running kernels: drivers, assembling, graph timing, workspaces, device tables, and checks of results."""

@@ -1,8 +1,9 @@
-"""PTX to machine code: ptxas, and a cache on disk of what it made.
+"""Assembles PTX with ptxas, and caches the machine code on disk.
 
-A cache entry is two files named after the source's digest, the target and the version of ptxas: the cubin, and a
-JSON that says what ptxas reported of it and carries the cubin's checksum. An entry that does not add up is made anew.
-The checksum does not protect against another user, so the cache is used only in folders that no other user can write.
+A cache entry is two files named after the source's digest, the target and the version of ptxas: the cubin, and a JSON
+file with registers, spills, the log and the cubin's checksum. An entry that is incomplete or damaged is assembled
+again. The checksum does not protect against another user, so the cache is used only in folders that no other user can
+write.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _VERSION = re.compile(r"\bV(\d+(?:\.\d+)+)")
 
 @dataclass(frozen=True)
 class Assembled:
-    """``registers`` a thread and ``spills`` (bytes stored) by entry; ``log``: all that ptxas said."""
+    """``registers`` per thread and ``spills`` (bytes of spill stores), by entry; ``log``: the output of ptxas."""
 
     cubin: bytes
     registers: dict[str, int]
@@ -43,14 +44,15 @@ class Assembled:
 
 
 def find_ptxas() -> Path | None:
-    """The ptxas to use: PTXGEN_PTXAS, else the nvidia-cuda-nvcc wheel's, else the one on the PATH.
+    """The ptxas to use: PTXGEN_PTXAS, else that of the nvidia-cuda-nvcc wheel, else the first on the PATH; None: there
+    is none.
 
-    InputError: PTXGEN_PTXAS names something that cannot be run.
+    InputError: PTXGEN_PTXAS is not an executable file.
     """
     chosen = settings().ptxas
     if chosen is not None:
         if not _runs(chosen):
-            raise InputError(f"PTXGEN_PTXAS is {chosen}; it must be a program that can be run")
+            raise InputError(f"PTXGEN_PTXAS is {chosen}; it must be an executable file")
         return chosen
     wheel = _wheel_ptxas()
     if wheel is not None:
@@ -61,7 +63,7 @@ def find_ptxas() -> Path | None:
 
 @functools.cache
 def version(ptxas: Path) -> str:
-    """The release of a ptxas, as ``13.0.88``. UnavailableError: it does not run, or does not say."""
+    """The release of a ptxas, as ``13.0.88``. UnavailableError: it does not run, or prints no release."""
     try:
         told = subprocess.run([ptxas, "--version"], capture_output=True, text=True, timeout=60, check=False).stdout
     except (OSError, subprocess.TimeoutExpired) as e:
@@ -73,26 +75,26 @@ def version(ptxas: Path) -> str:
 
 
 def assemble(source: Source, target: str | None = None) -> Assembled:
-    """The machine code of ``source`` for ``target`` (as ``sm_90``; the source's own unless given), cached on disk.
+    """The machine code of ``source`` for ``target`` (as ``sm_90``; default: the source's own), cached on disk.
 
-    Threads may call it at once: ptxas runs as a process of its own. AssembleError: ptxas rejected the text; its
-    ``log`` has every message. UnavailableError: there is no ptxas. RuntimeWarning: other users can write the folder of
-    the cache, which is not used then.
+    Thread-safe: ptxas runs as a child process. AssembleError: ptxas rejected the text; its ``log`` has every message.
+    UnavailableError: there is no ptxas. RuntimeWarning: other users can write the cache folder, which is therefore not
+    used.
     """
     ptxas = find_ptxas()
     if ptxas is None:
         raise UnavailableError("no ptxas was found; pip install nvidia-cuda-nvcc, or set PTXGEN_PTXAS")
     target = target or source.target
     stem = _stem(ptxas, source.digest, target)
-    kept = _read(stem)
-    if kept is None:
-        kept = _run(ptxas, source, target)
-        _write(stem, kept)
-    return kept
+    found = _read(stem)
+    if found is None:
+        found = _run(ptxas, source, target)
+        _write(stem, found)
+    return found
 
 
 def cached(digest: str, target: str) -> Assembled | None:
-    """The machine code of the text with this digest, if the cache on disk has it of today's ptxas."""
+    """The machine code of the text with this digest, if the disk cache has it for the current ptxas; else None."""
     ptxas = find_ptxas()
     return None if ptxas is None else _read(_stem(ptxas, digest, target))
 
@@ -102,15 +104,15 @@ def _stem(ptxas: Path, digest: str, target: str) -> Path:
 
 
 def _unsafe(folder: Path) -> str:
-    """Why other users could replace files in ``folder``; empty if they cannot, or it does not exist yet.
+    """Why other users could replace files in ``folder``; empty if they cannot, or if it does not exist.
 
-    The folder and its parent must belong to this user or root, without write permission for group and others; the
-    parent may have it with the sticky bit.
+    The folder and its parent must belong to this user or root, and must not be writable by group and others; a parent
+    with the sticky bit may be.
     """
     for path, allowed in ((folder, 0), (folder.parent, stat.S_ISVTX)):
         try:
             status = path.stat()
-        except OSError:  # what is absent is made, and what cannot be read is not used
+        except OSError:  # an absent folder is created, an unreadable one is not used
             continue
         if status.st_uid not in (0, os.geteuid()):
             return f"{path} belongs to user {status.st_uid}; it must belong to user {os.geteuid()} or root"
@@ -138,7 +140,7 @@ def _run(ptxas: Path, source: Source, target: str) -> Assembled:
     with tempfile.TemporaryDirectory(prefix="ptxgen-") as folder:
         text, cubin = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
         text.write_text(source.text)
-        # The folder is the working directory so that the log names "kernel.ptx", not a path of this machine.
+        # ptxas runs in the folder, so that the log names "kernel.ptx" and no local path.
         command = [str(ptxas), f"-arch={target}", "-v", text.name, "-o", cubin.name]
         try:
             done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False)
@@ -153,7 +155,7 @@ def _run(ptxas: Path, source: Source, target: str) -> Assembled:
 
 
 def _reported(log: str) -> tuple[dict[str, int], dict[str, int]]:
-    """Registers and spilled bytes by entry, from what ``ptxas -v`` prints."""
+    """Registers and spilled bytes by entry, from the output of ``ptxas -v``."""
     registers: dict[str, int] = {}
     spills: dict[str, int] = {}
     entry = function = ""
@@ -170,12 +172,12 @@ def _reported(log: str) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def _files(stem: Path) -> tuple[Path, Path]:
-    # with_suffix would cut the release's last part off
+    # with_suffix would cut off the last part of the release
     return stem.with_name(stem.name + ".cubin"), stem.with_name(stem.name + ".json")
 
 
 def _read(stem: Path) -> Assembled | None:
-    """The cache entry, or None where it is absent, damaged or, with a warning, in a folder that others can write."""
+    """The cache entry; None if it is absent, damaged or, with a warning, in a folder that others can write."""
     if broken := _unsafe(stem.parent):
         warnings.warn(f"compiled kernels are not cached: {broken}", RuntimeWarning, stacklevel=3)
         return None
@@ -192,7 +194,7 @@ def _read(stem: Path) -> Assembled | None:
 
 
 def _write(stem: Path, made: Assembled) -> None:
-    """Keeps ``made``. A cache that cannot be written costs time, never a result: failures are passed over."""
+    """Stores ``made`` in the cache. Errors of the file system are ignored: the cache only saves time."""
     if _unsafe(stem.parent):
         return
     facts = {
@@ -212,7 +214,7 @@ def _write(stem: Path, made: Assembled) -> None:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Writes ``path`` at one stroke: a reader sees the old file or the new one, never a part."""
+    """Replaces ``path`` atomically: a reader sees the old file or the new one."""
     handle, name = tempfile.mkstemp(prefix=path.name + ".", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:

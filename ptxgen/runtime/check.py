@@ -1,25 +1,25 @@
-"""Runs a configuration on inputs that show mistakes, and compares every element with float64."""
+"""Runs a configuration on inputs that expose mistakes and compares every element with a float64 reference."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ptxgen.codegen.config import Config
-from ptxgen.problem.conv import Conv
 from ptxgen.problem.gemm import STRIDES, Gemm
+from ptxgen.problem.operation import operation_of, resolve
 from ptxgen.problem.reference import Deviation, epilogue_arrays, operands, reference, verdict
 from ptxgen.problem.registry import Problem
 from ptxgen.problem.strided_arrays import A, B, C, elements, padded, read_after
-from ptxgen.runtime import conv_check
 from ptxgen.runtime.driver import Driver
 from ptxgen.runtime.runner import Runner
 
 
 @dataclass(frozen=True)
 class CheckResult:
-    """``kind``: what was tried; ``deviation``: what came of it."""
+    """``kind``: the kind of input; ``deviation``: of the result from its reference."""
 
     kind: str
     deviation: Deviation
@@ -29,7 +29,7 @@ class CheckResult:
         return self.deviation.ok
 
 
-#: what is tried: inputs, alpha, beta, what C holds before
+#: (kind of input, alpha, beta, what C is filled with before)
 CASES = (
     ("integers", 1.0, 0.0, "nan"),
     ("normal", 1.0, 0.0, "nan"),
@@ -39,23 +39,26 @@ CASES = (
 
 
 def check(driver: Driver, problem: Problem, config: Config, seed: int = 0, slack: int = 0) -> list[CheckResult]:
-    """Runs ``config`` on ``problem`` with integers (every element must be equal), with normal and badly scaled
-    values, and with alpha and beta; C starts as NaN where beta is zero. ``slack``: elements that leading dimensions
-    exceed rows by, poisoned, which must not change; where one does, or a flag of the workspace is left raised, the
-    deviation is at (-1, -1). Convolutions have guard zones for slack. ConfigError, AssembleError, LaunchError, Fault.
+    """Runs ``config`` on ``problem`` with integers (every element must be equal), with normal and with badly scaled
+    values, and with alpha and beta. With beta = 0, C is filled with NaN before. ``slack``: poisoned elements after each
+    row of a GEMM's operands. If a kernel changes one, or leaves a flag of the workspace set, the deviation is at
+    (-1, -1). ConfigError, AssembleError, LaunchError, Fault.
     """
-    if isinstance(problem, Conv):
-        return [CheckResult(kind, found) for kind, found in conv_check.trials(driver, problem, config, seed, CASES)]
+    return list(resolve(operation_of(problem).checks)(driver, problem, config, seed, slack))
+
+
+def check_gemm(driver: Driver, problem: Gemm, config: Config, seed: int = 0, slack: int = 0) -> Iterator[CheckResult]:
+    """The checks of a GEMM."""
     p = slackened(problem, slack)
     runner = Runner.of(driver, p, config)
     try:
-        return _check(runner, p, seed)
+        yield from _check(runner, p, seed)
     finally:
         runner.workspace.release()
 
 
 def slackened(p: Gemm, slack: int) -> Gemm:
-    """The problem with rows, and items, that much farther apart."""
+    """The problem with ``slack`` elements more between rows."""
     changes = {f"ld{x}": getattr(p, f"ld{x}") + slack for x in "abc"}
     for name, rows, ld in zip(STRIDES, (p.rows_a, p.rows_b, p.m), (p.lda, p.ldb, p.ldc), strict=True):
         stride = getattr(p, name)
@@ -64,17 +67,17 @@ def slackened(p: Gemm, slack: int) -> Gemm:
 
 
 def _check(runner: Runner, p: Gemm, seed: int) -> list[CheckResult]:
-    """``check`` with the kernel loaded and the leading dimensions settled."""
+    """The checks of a loaded kernel."""
     results = []
     for kind, alpha, beta, before in CASES:
         a, b, c = operands(p, seed, kind)
         if before == "nan":
             c = np.full_like(c, p.output.poison)
-        if p.linear.integer:
+        if p.epilogue_dtype.integer:
             alpha, beta = round(alpha), round(beta)
         more = epilogue_arrays(p, seed, kind)
         at = padded(p, (a, b, c))
-        a, b = elements(p, A, at[A]), elements(p, B, at[B])  # items may share memory
+        a, b = elements(p, A, at[A]), elements(p, B, at[B])  # products may share memory
         ref = reference(p, a, b, c, alpha, beta, more)
         out = runner.compute(*at, alpha, beta, read_after(p, more))
         got = elements(p, C, out)
@@ -82,7 +85,7 @@ def _check(runner: Runner, p: Gemm, seed: int) -> list[CheckResult]:
         got[...] = p.output.poison
         if not np.array_equal(out, np.full_like(out, p.output.poison), equal_nan=True):
             deviation = Deviation(np.inf, (-1, -1), deviation.worst)
-        if runner.raised():
+        if runner.workspace_dirty():
             deviation = Deviation(np.inf, (-1, -1), deviation.worst)
         label = kind if beta == 0 else f"{kind}, alpha={alpha:g}, beta={beta:g}"
         results.append(CheckResult(label, deviation))

@@ -1,9 +1,9 @@
-"""Convolutions on inputs that show mistakes, and beside float64 while they are timed."""
+"""Checks of convolutions, and their operands and references while they are timed."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 
@@ -24,18 +24,19 @@ from ptxgen.problem.reference import (
     reference,
     verdict,
 )
+from ptxgen.runtime.check import CASES, CheckResult
 from ptxgen.runtime.device_tables import Allocation
 from ptxgen.runtime.driver import Driver, Timing
 from ptxgen.runtime.runner import Buffers, Runner
 
-RUNS = 8  #: boxes of results, from the first to the last, that are compared
-CHANNELS = 32  #: of a box, where channels do not lie side by side
-DEPTH = 1 << 14  #: products of a sum, above which fewer sums are compared
-GUARD = 256  #: poisoned bytes on either side of a result, which must not change
+RUNS = 8  #: boxes of a large result that are compared
+CHANNELS = 32  #: channels of a box, if channels are not contiguous
+DEPTH = 1 << 14  #: products in a sum, above which fewer sums are compared
+GUARD = 256  #: poisoned bytes before and after a result, which must not change
 
 
-class ConvRing:
-    """As ``bench.Ring``, for convolutions. Images, filters and results lie without gaps."""
+class ConvOperandSets:
+    """Sets of images, filters and results on the device, packed: ``tuning.bench.OperandSets`` for convolutions."""
 
     def __init__(self, driver: Driver, problem: Conv, timing: Timing, seed: int = 0) -> None:
         self.driver, self.problem = driver, problem
@@ -67,8 +68,8 @@ class ConvRing:
         return self._memory[-1].address
 
     def deviation(self, limit: int) -> Deviation:
-        """Compares the first set's results, as the device holds them, with float64: all of them, or boxes of them that
-        have ``limit`` elements or so."""
+        """Compares the first set's result on the device with float64: all of it, or boxes of about ``limit`` elements
+        in all."""
         p, worst = self.problem, Deviation(0.0, (0,) * len(self.problem.stored[2]), 0.0)
         for box in boxes(p, limit) if math.prod(p.stored[2]) else ():
             found = compare(self._result(box), self._reference(box))
@@ -78,10 +79,10 @@ class ConvRing:
         return worst
 
     def _result(self, box: Box) -> Array:
-        """What the first set's result has in a box."""
+        """A box of the first set's result, from the device."""
         at, stored, size = places(self.problem, box), self.problem.stored[2], self.problem.output.bytes
         out = np.empty([s.stop - s.start for s in at], self.problem.output.numpy)
-        lies = next((n for n in reversed(range(len(stored))) if out.shape[n] < stored[n]), 0)  # from there side by side
+        lies = next((n for n in reversed(range(len(stored))) if out.shape[n] < stored[n]), 0)  # contiguous from here
         pieces = out.reshape(math.prod(out.shape[:lies]), -1)
         for piece, outer in zip(pieces, np.ndindex(*out.shape[:lies]), strict=True):
             first = [s.start + n for s, n in zip(at, (*outer, *(0,) * len(stored)), strict=False)]
@@ -90,7 +91,7 @@ class ConvRing:
         return out
 
     def _reference(self, box: Box) -> Reference:
-        """A box of the result in float64; kept."""
+        """The reference of a box of the result; cached."""
         p, every = self.problem, places(self.problem, {})
         key, all_ = (tuple((s.start, s.stop) for s in at) for at in (places(p, box), every))
         if key not in self._references:
@@ -109,8 +110,8 @@ class ConvRing:
 
 
 def boxes(p: Conv, limit: int) -> list[Box]:
-    """Boxes of the result from its first element to its last, at most ``limit`` elements in all, or about as many: some
-    channels of places that lie together. Elements that are long sums count for more. One box where that is all."""
+    """Boxes of the result, evenly spread from its first element to its last, of about ``limit`` elements in all: some
+    channels of adjacent pixels. Long sums count as several elements. One box, if that is the whole result."""
     extents, depth = p.extents(p.tensors[2]), lower(p).k
     limit = limit * DEPTH // max(depth, DEPTH)
     if math.prod(extents.values()) <= limit:
@@ -138,7 +139,7 @@ def boxes(p: Conv, limit: int) -> list[Box]:
 def guarded(
     runner: Runner, a: Array, b: Array, c: Array, alpha: float, beta: float, more: tuple[Array, ...]
 ) -> tuple[Array, bool]:
-    """(the result, whether what lies around it and the operands are as before)."""
+    """(the result, whether the guard zones and the operands are unchanged)."""
     driver, p = runner.driver, runner.problem
     zone = np.full(GUARD // p.output.bytes, p.output.poison, p.output.numpy)
     wide = np.concatenate([zone, c.reshape(-1), zone])
@@ -158,8 +159,8 @@ def guarded(
 
 
 def adjoint(p: Conv, a: Array, b: Array, result: Array, seed: int) -> tuple[float, float]:
-    """Two sides of ⟨I * F, dO⟩ = ⟨I, dI(dO, F)⟩ = ⟨F, dF(I, dO)⟩, which ties a convolution to its gradients, for a
-    ``result`` that the device computed and a random third tensor. In integers they are equal."""
+    """Both sides of the identity ⟨I * F, dO⟩ = ⟨I, dI(dO, F)⟩ = ⟨F, dF(I, dO)⟩ between a convolution and its gradients,
+    for a ``result`` of the device and a random third tensor. For integers they are equal."""
     third = np.random.default_rng([seed, 2]).integers(-2, 3, p.stored[2]).astype(np.float64)
     known = dict(zip(p.tensors, (a.astype(np.float64), b.astype(np.float64), third), strict=True))
     other = replace(
@@ -176,16 +177,14 @@ def adjoint(p: Conv, a: Array, b: Array, result: Array, seed: int) -> tuple[floa
     )
 
 
-def trials(
-    driver: Driver, p: Conv, config: Config, seed: int, cases: Sequence[tuple[str, float, float, str]]
-) -> Iterator[tuple[str, Deviation]]:
-    """(what was tried, how the result deviates) for each of ``check.CASES``, and once more for the identity that ties
-    convolutions to their gradients, but for results in 8 bits, which are clamped. Where anything but the result was
-    changed, the deviation is at (-1,)."""
+def check_conv(driver: Driver, p: Conv, config: Config, seed: int = 0, slack: int = 0) -> Iterator[CheckResult]:
+    """The checks of a convolution: each of ``check.CASES``, and the identity between a convolution and its gradients
+    (not for results of 8 bits, which are clamped). If memory other than the result changed, the deviation is at (-1,).
+    ``slack`` is not used: the result has guard zones instead."""
     runner = Runner.of(driver, p, config)
     try:
-        for kind, alpha, beta, before in cases:
-            if p.linear.integer:
+        for kind, alpha, beta, before in CASES:
+            if p.epilogue_dtype.integer:
                 alpha, beta = round(alpha), round(beta)
             a, b, c = operands(p, seed, kind)
             if before == "nan":
@@ -194,11 +193,11 @@ def trials(
             ref = reference(p, a, b, c, alpha, beta, more)
             out, kept = guarded(runner, a, b, c, alpha, beta, more)
             deviation = verdict(kind, out, ref)
-            if not kept or runner.raised():
+            if not kept or runner.workspace_dirty():
                 deviation = Deviation(np.inf, (-1,), deviation.worst)
-            yield kind if beta == 0 else f"{kind}, alpha={alpha:g}, beta={beta:g}", deviation
-            if kind == "integers" and not p.stages and not p.output.saturates:
+            yield CheckResult(kind if beta == 0 else f"{kind}, alpha={alpha:g}, beta={beta:g}", deviation)
+            if kind == "integers" and not p.epilogue_ops and not p.output.saturates:
                 left, right = adjoint(p, a, b, out, seed)
-                yield "adjoint", Deviation(0.0 if left == right else np.inf, (0,), abs(left - right))
+                yield CheckResult("adjoint", Deviation(0.0 if left == right else np.inf, (0,), abs(left - right)))
     finally:
         runner.workspace.release()

@@ -1,7 +1,8 @@
-"""The driver for NVIDIA GPUs: PyCUDA loads and launches, on the primary context.
+"""The driver for NVIDIA GPUs: PyCUDA loads and launches, in the primary context.
 
-The primary context is the one that PyTorch, CuPy and the CUDA runtime use, so their memory and streams are good here.
-It is on PyCUDA's own stack only inside ``context()``: PyCUDA ends the process when a thread ends with a context on it.
+PyTorch, CuPy and the CUDA runtime use the primary context too, so their memory and streams are valid here. The context
+is on PyCUDA's stack only inside ``context()``: PyCUDA aborts the process when a thread ends with a context on its
+stack.
 """
 
 from __future__ import annotations
@@ -24,18 +25,19 @@ from ptxgen.runtime.assemble import assemble, find_ptxas
 from ptxgen.runtime.assemble import version as ptxas_version
 from ptxgen.runtime.driver import Kernel, Timing
 
-#: dynamic shared memory, in bytes, that a kernel may use without asking
-SHARED_DEFAULT = 48 << 10
-NODES = 400  #: kernels in one timing graph, at the most: more cost time to record and gain no precision
-REPLAYS = 100  #: replays in one sample, at the most
+#: bytes of shared memory beyond which a kernel must raise its dynamic limit
+STATIC_SHARED_LIMIT = 48 << 10
+MAX_GRAPH_NODES = 400  #: of a timing graph; more take time to record and add no precision
+MAX_REPLAYS = 100  #: of a graph in one sample
 NON_BLOCKING = 1
 
 
 class CudaKernel:
-    """A loaded module. ``registers`` a thread and ``spills`` (bytes) are its first entry's; ``functions``: PyCUDA's,
-    by entry; ``anywhere``: the same for foreign streams, filled as they are needed. The last reference unloads it."""
+    """A loaded module. ``registers`` per thread and ``spills`` (bytes): of its first entry; ``functions``: PyCUDA's
+    functions by entry; ``stream_handles``: handles for launches on foreign streams, by entry, created on demand. The
+    last reference unloads it."""
 
-    __slots__ = ("__weakref__", "_driver", "anywhere", "functions", "registers", "source", "spills")
+    __slots__ = ("__weakref__", "_driver", "functions", "registers", "source", "spills", "stream_handles")
 
     def __init__(
         self, driver: CudaDriver, source: Source, functions: dict[str, Any], registers: int, spills: int
@@ -45,19 +47,19 @@ class CudaKernel:
         self.functions = functions
         self.registers = registers
         self.spills = spills
-        self.anywhere: dict[str, launches.Function] = {}
+        self.stream_handles: dict[str, launches.KernelHandle] = {}
 
     def __del__(self) -> None:
-        # PyCUDA cannot unload from another thread than the driver's first, unless the context is on its stack.
+        # PyCUDA unloads only in the thread that made the driver, unless the context is on the stack of this one.
         self._driver._unload(self.functions)
 
 
 class CudaDriver:
-    """A GPU, by its index. UnavailableError: PyCUDA, cuda-bindings or every GPU is missing; DeviceError: that one is.
+    """A GPU, by its index. UnavailableError: PyCUDA, cuda-bindings or any GPU is missing. DeviceError: there is no such
+    GPU.
 
-    ``stream`` is the raw handle of the driver's own stream, where everything happens in order unless a launch names
-    another. It waits for the legacy default stream and that one for it, as CUDA's blocking streams do. Any thread may
-    call.
+    ``stream`` is the raw handle of the driver's own stream, which is used unless a launch names another. It
+    synchronises with the legacy default stream, as CUDA's blocking streams do. Thread-safe.
     """
 
     name = "cuda"
@@ -67,7 +69,7 @@ class CudaDriver:
         self._cuda = cuda = _pycuda()
         cuda_graph.load()
         self._error: type[Exception] = cuda.Error
-        count = _count(cuda)
+        count = _gpu_count(cuda)
         if not 0 <= index < count:
             raise DeviceError(f"device is {index}; this machine has {count}, counted from 0")
         found = cuda.Device(index)
@@ -90,13 +92,13 @@ class CudaDriver:
             cuda_graph.set_context(self._context.handle)
         with self.context("making streams"):
             self._stream = cuda.Stream()
-            self._aside = cuda.Stream(NON_BLOCKING)
+            self._capture_stream = cuda.Stream(NON_BLOCKING)
         self.stream: int = self._stream.handle
 
     # ---- memory ----
 
     def allocate(self, size: int) -> int:
-        """The address of ``size`` new bytes, a multiple of 256. LaunchError: there is not enough."""
+        """The address of ``size`` new bytes, a multiple of 256. LaunchError: out of memory."""
         with self.context(f"allocating {size} bytes"):
             block = self._cuda.mem_alloc(max(size, 1))
         address = int(block)
@@ -104,7 +106,7 @@ class CudaDriver:
         return address
 
     def release(self, address: int) -> None:
-        """Frees what ``allocate`` returned; waits for what still uses it."""
+        """Frees what ``allocate`` returned, after the work that uses it."""
         block = self._memory.pop(address, None)
         if block is None:
             raise InputError(f"address is {address:#x}; it must be one that allocate returned and release has not seen")
@@ -112,16 +114,16 @@ class CudaDriver:
             block.free()
 
     def upload(self, address: int, array: np.ndarray[Any, Any]) -> None:
-        """Copies ``array`` to the device; on return it may be changed."""
-        data = _bytes(array, "upload")
+        """Copies ``array`` to the device; when the call returns, the array may be changed."""
+        data = _as_bytes(array, "upload")
         if data.size:
             with self.context("uploading"):
                 self._cuda.memcpy_htod_async(address, data, self._stream)
                 self._stream.synchronize()
 
     def download(self, address: int, array: np.ndarray[Any, Any]) -> None:
-        """Fills ``array`` from the device, after everything queued on the driver's stream."""
-        data = _bytes(array, "download")
+        """Copies from the device into ``array``, after all work on the driver's stream."""
+        data = _as_bytes(array, "download")
         if not data.flags.writeable:
             raise InputError("download: the array is read-only")
         if data.size:
@@ -130,7 +132,7 @@ class CudaDriver:
                 self._stream.synchronize()
 
     def fill(self, address: int, size: int, byte: int = 0) -> None:
-        """Sets ``size`` bytes to ``byte``, after everything queued on the driver's stream."""
+        """Sets ``size`` bytes to ``byte``, after all work on the driver's stream."""
         with self.context("filling"):
             self._fill(address, size, byte)
             self._stream.synchronize()
@@ -144,9 +146,10 @@ class CudaDriver:
     # ---- kernels ----
 
     def load(self, source: Source) -> CudaKernel:
-        """Assembles with ptxas where there is one, else in the driver, and loads.
+        """Assembles with ptxas if there is one, else in the driver, and loads.
 
-        AssembleError: either rejected it, or it needs more than the device has; LaunchError: the context is lost.
+        AssembleError: ptxas or the driver rejected the text, or it exceeds a limit of the device. LaunchError: the
+        context is lost.
         """
         entry = source.entries[0]
         registers = spills = -1
@@ -161,16 +164,16 @@ class CudaDriver:
                 module = self._cuda.module_from_buffer(code)
                 functions = {name: module.get_function(name) for name in source.entries}
                 for function in functions.values():
-                    if source.shared + function.get_attribute(facts.SHARED_SIZE_BYTES) > SHARED_DEFAULT:
+                    if source.shared + function.get_attribute(facts.SHARED_SIZE_BYTES) > STATIC_SHARED_LIMIT:
                         function.set_attribute(facts.MAX_DYNAMIC_SHARED_SIZE_BYTES, source.shared)
                 if registers < 0:
                     registers = functions[entry].get_attribute(facts.NUM_REGS)
                     spills = functions[entry].get_attribute(facts.LOCAL_SIZE_BYTES)
             except self._error as e:
-                self._cuda.Context.synchronize()  # raises where an earlier kernel destroyed the context
+                self._cuda.Context.synchronize()  # raises LaunchError if an earlier kernel destroyed the context
                 raise AssembleError(f"the driver rejected the kernel: {e}", str(e)) from e
-        for name in source.dependent:
-            functions[name] = launches.InPlace(self._handled, functions[name])
+        for name in source.pdl_entries:
+            functions[name] = launches.DependentFunction(self._kernel_handle, functions[name])
         return CudaKernel(self, source, functions, registers, spills)
 
     def _unload(self, functions: dict[str, Any]) -> None:
@@ -184,17 +187,17 @@ class CudaDriver:
             pass  # a destroyed context holds no modules
 
     def tensor_map(self, description: TensorMap, address: int) -> bytes:
-        """The map of a matrix at ``address``, as a kernel takes it; those in use are kept."""
+        """The encoded tensor map of ``description`` at ``address``; recent ones are cached."""
         found: bytes = cuda_graph.tensor_map(description, address)
         return found
 
     def launch(self, kernel: Kernel, step: Step, parameters: bytes, stream: int = 0) -> None:
         """Queues one step on ``stream``, a raw handle; 0: the driver's own.
 
-        The default stream of PyTorch and CuPy, whose handle reads 0, is 1 here (CU_STREAM_LEGACY). LaunchError: the
-        driver rejected it, or an earlier launch destroyed the context.
+        The default stream of PyTorch and CuPy, whose handle is 0, is 1 here (CU_STREAM_LEGACY). LaunchError: the driver
+        rejected the launch, or an earlier launch destroyed the context.
         """
-        # Every GEMM comes through here: the shortest way first, and PyCUDA's is the shortest there is.
+        # The path of every launch: PyCUDA's own call has the least overhead, so it is tried first.
         entry = step.entry
         try:
             if stream or not entry:
@@ -204,7 +207,7 @@ class CudaDriver:
                     step.grid, step.block, parameters, step.shared, self._stream
                 )
         except (self._error, cuda_graph.DriverError) as e:
-            self._again(e, kernel, step, parameters, stream)
+            self._retry_in_context(e, kernel, step, parameters, stream)
 
     def _queue(self, kernel: Kernel, step: Step, parameters: bytes, stream: int) -> None:
         assert isinstance(kernel, CudaKernel)
@@ -218,21 +221,21 @@ class CudaDriver:
             function = kernel.functions[step.entry]
             function._launch_kernel(step.grid, step.block, parameters, step.shared, self._stream)
         else:
-            anywhere = kernel.anywhere.get(step.entry)
-            if anywhere is None or anywhere.size != len(parameters):
-                anywhere = self._resolve(kernel, step, parameters)
-            anywhere.launch(step.grid, step.block, parameters, step.shared, stream)
+            stream_handles = kernel.stream_handles.get(step.entry)
+            if stream_handles is None or stream_handles.size != len(parameters):
+                stream_handles = self._stream_handle(kernel, step, parameters)
+            stream_handles.launch(step.grid, step.block, parameters, step.shared, stream)
 
-    def _resolve(self, kernel: CudaKernel, step: Step, parameters: bytes) -> launches.Function:
-        """The entry of a step, fit for foreign streams."""
+    def _stream_handle(self, kernel: CudaKernel, step: Step, parameters: bytes) -> launches.KernelHandle:
+        """The handle of a step's entry, for launches on foreign streams."""
         function = kernel.functions[step.entry]
-        dependent = step.entry in kernel.source.dependent
+        dependent = step.entry in kernel.source.pdl_entries
         plain = function.plain if dependent else function
-        made = self._handled(plain, step.grid, step.block, parameters, step.shared, dependent)
-        kernel.anywhere[step.entry] = made
+        made = self._kernel_handle(plain, step.grid, step.block, parameters, step.shared, dependent)
+        kernel.stream_handles[step.entry] = made
         return made
 
-    def _handled(
+    def _kernel_handle(
         self,
         function: Any,
         grid: tuple[int, int, int],
@@ -240,17 +243,17 @@ class CudaDriver:
         parameters: bytes,
         shared: int,
         dependent: bool,
-    ) -> launches.Function:
-        """PyCUDA's function, by the driver's handle of it."""
-        with self._lock, self.context("looking a kernel up"):
-            aside = self._aside
-            handle = cuda_graph.function_of(
-                aside.handle, lambda: function._launch_kernel(grid, block, parameters, shared, aside)
+    ) -> launches.KernelHandle:
+        """The driver's handle of a PyCUDA function."""
+        with self._lock, self.context("querying a kernel handle"):
+            capture_stream = self._capture_stream
+            handle = cuda_graph.captured_function(
+                capture_stream.handle, lambda: function._launch_kernel(grid, block, parameters, shared, capture_stream)
             )
-        return launches.Function(handle, len(parameters), dependent)
+        return launches.KernelHandle(handle, len(parameters), dependent)
 
-    def _again(self, error: Exception, kernel: Kernel, step: Step, parameters: bytes, stream: int) -> None:
-        """Queues a step once more where it failed because the thread had no context, or another one."""
+    def _retry_in_context(self, error: Exception, kernel: Kernel, step: Step, parameters: bytes, stream: int) -> None:
+        """Queues a step again if it failed because the thread had no context or another one."""
         try:
             current = cuda_graph.current_context()
         except cuda_graph.DriverError:
@@ -263,7 +266,7 @@ class CudaDriver:
             self._queue(kernel, step, parameters, stream)
 
     def synchronize(self) -> None:
-        """Waits for everything queued on the GPU's primary context. LaunchError: something of it failed."""
+        """Waits for all work in the primary context. LaunchError: part of it failed."""
         with self.context("waiting for the GPU"):
             self._cuda.Context.synchronize()
 
@@ -271,18 +274,18 @@ class CudaDriver:
         """Whether ``stream``, a raw handle, is being captured into a graph."""
         try:
             return cuda_graph.capturing(stream)
-        except cuda_graph.DriverError:  # of a thread without a context, or with another one
-            with self.context("looking for a capture"):
+        except cuda_graph.DriverError:  # the thread has no context, or another one
+            with self.context("querying the capture status"):
                 return cuda_graph.capturing(stream)
 
     def capture(self, stream: int) -> cuda_graph.Capture:
-        """The capture in progress on ``stream``. LaunchError: it is no longer valid."""
+        """The capture in progress on ``stream``. LaunchError: an earlier error invalidated it."""
         return cuda_graph.Capture(stream)
 
     # ---- time ----
 
     def elapsed(self, launch: Callable[[], object]) -> float:
-        """Microseconds on the driver's stream from before to after one call: a rough figure, gaps included."""
+        """Microseconds on the driver's stream from before to after one call, idle gaps included."""
         with self.context("timing"):
             return self._elapsed(launch)
 
@@ -295,9 +298,9 @@ class CudaDriver:
         return float(end.time_since(begin)) * 1e3
 
     def time(self, launches: Sequence[Callable[[], None]], timing: Timing) -> list[float]:
-        """Microseconds of one call, ``timing.samples`` of them; ``launches`` queue on the driver's stream, in turn.
+        """Microseconds per call, ``timing.samples`` values; ``launches`` queue on the driver's stream, in turn.
 
-        They are recorded once into a CUDA graph, so the time is the GPU's and not the host's.
+        The launches are recorded into a CUDA graph once, so host overhead is excluded.
         """
         if not launches:
             raise InputError("launches is empty; there is nothing to time")
@@ -313,7 +316,7 @@ class CudaDriver:
 
             once = max(self._elapsed(both) / 2, 1.0)
             wanted = timing.target_ms * 1e3
-            count = ring * max(1, round(min(wanted / once, NODES) / ring))
+            count = ring * max(1, round(min(wanted / once, MAX_GRAPH_NODES) / ring))
 
             def record() -> None:
                 for i in range(count):
@@ -321,7 +324,7 @@ class CudaDriver:
 
             with cuda_graph.Graph(self.stream, record) as replay:
                 first = max(self._elapsed(replay.launch), 1e-3)
-                repeat = min(max(1, round(wanted / first)), REPLAYS)
+                repeat = min(max(1, round(wanted / first)), MAX_REPLAYS)
 
                 def sample() -> None:
                     for _ in range(repeat):
@@ -333,12 +336,12 @@ class CudaDriver:
 
     @contextmanager
     def context(self, doing: str = "using the GPU") -> Iterator[None]:
-        """Inside, the thread is in the primary context, and no capture forbids it to allocate or to load; what PyCUDA
-        raises is a LaunchError that begins ``doing``."""
+        """Makes the primary context current, in relaxed capture mode: the block may allocate and load during
+        captures. Errors of PyCUDA become LaunchErrors that begin with ``doing``."""
         try:
             self._context.push()
             try:
-                with cuda_graph.relaxed():
+                with cuda_graph.relaxed_capture():
                     yield
             finally:
                 self._cuda.Context.pop()
@@ -346,13 +349,13 @@ class CudaDriver:
             raise LaunchError(f"{doing}: {e}") from e
 
     def close(self) -> None:
-        """Frees everything and lets go of the primary context; called at exit. Nothing works afterwards."""
+        """Frees everything and releases the primary context; called at exit. The driver cannot be used afterwards."""
         if self._closed:
             return
         self._closed = True
         atexit.unregister(self.close)
-        # A context that a kernel destroyed takes nothing back, and PyCUDA would complain of each thing on stderr; once
-        # it is detached, PyCUDA's objects are silent.
+        # In a context that a kernel destroyed nothing can be freed, and PyCUDA would print a warning for each object;
+        # after the context is detached it does not.
         try:
             self.synchronize()
             for address in list(self._memory):
@@ -362,7 +365,7 @@ class CudaDriver:
         try:
             self._context.detach()
             if threading.get_ident() == self._thread:
-                cuda_graph.drop_context()  # in this thread PyCUDA pushes a context to detach it, and leaves it there
+                cuda_graph.drop_context()  # PyCUDA pushes the context in this thread to detach it
         except (self._error, LaunchError):
             pass
         self._memory.clear()
@@ -380,7 +383,7 @@ def _pycuda() -> Any:
     return pycuda.driver
 
 
-def _count(cuda: Any) -> int:
+def _gpu_count(cuda: Any) -> int:
     try:
         cuda.init()
         count = int(cuda.Device.count())
@@ -392,14 +395,14 @@ def _count(cuda: Any) -> int:
 
 
 def _target(source: Source, device: Device) -> str:
-    """What to assemble for: machine code runs on its own major architecture only, text on every later one."""
+    """The target to assemble for: machine code runs only on its own major architecture, PTX on every later one."""
     digits = source.target.removeprefix("sm_").rstrip("abcdefghijklmnopqrstuvwxyz")
     same = digits.isdigit() and int(digits) // 10 == device.sm // 10
     return source.target if same else device.target
 
 
-def _bytes(array: np.ndarray[Any, Any], what: str) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """The array's memory; a view, because types such as bfloat16 have no buffer that PyCUDA could read."""
+def _as_bytes(array: np.ndarray[Any, Any], what: str) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """The array's memory as bytes; a view, because dtypes such as bfloat16 have no buffer that PyCUDA reads."""
     if not array.flags.c_contiguous:
         raise ShapeError(f"{what}: the array's strides are {array.strides}; it must be C-contiguous")
     return array.reshape(-1).view(np.uint8)

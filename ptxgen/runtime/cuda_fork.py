@@ -1,4 +1,4 @@
-"""What becomes of a CUDA driver in a forked process."""
+"""The state of a CUDA driver in a forked process."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ptxgen.errors import LaunchError
 
 
 def watch(driver: Any) -> None:
-    """From now on, ``driver`` is a ``Forked`` in every process that is forked from this one."""
+    """Registers ``driver``: in every process forked from this one it becomes a ``ForkedDriver``."""
     os.register_at_fork(after_in_child=partial(_after_fork, weakref.ref(driver)))
 
 
-class Forked:
-    """What a driver is in a forked process: CUDA does not work there, and nothing may be given back to it."""
+class ForkedDriver:
+    """A driver in a forked process. CUDA does not work there, so every use raises LaunchError, and nothing is freed."""
 
     def __getattr__(self, name: str) -> Any:
         raise LaunchError(
@@ -26,20 +26,20 @@ class Forked:
         )
 
     def _unload(self, functions: dict[str, Any]) -> None:
-        _of_parent.append(functions)
+        _parent_objects.append(functions)
 
     def close(self) -> None:
-        """The parent closes its driver."""
+        """Does nothing: the parent closes its driver."""
 
 
 #: in a forked process: objects whose destructors would call CUDA
-_of_parent: list[Any] = []
+_parent_objects: list[Any] = []
 
 
 def _after_fork(found: weakref.ref[Any]) -> None:
     driver = found()
     if driver is not None:
         atexit.unregister(driver.close)
-        _of_parent.append(dict(driver.__dict__))
+        _parent_objects.append(dict(driver.__dict__))
         driver.__dict__.clear()
-        driver.__class__ = Forked
+        driver.__class__ = ForkedDriver

@@ -1,7 +1,7 @@
-"""What cuda-bindings is for: CUDA graphs, and launches on streams that PyCUDA did not make.
+"""Calls of cuda-bindings: CUDA graphs, tensor maps, contexts, and captures of streams.
 
-PyCUDA has no graphs, its streams cannot wrap a foreign handle, and its functions do not show theirs. A captured launch
-shows it: the node of a graph carries the function.
+PyCUDA has no graphs, cannot wrap a foreign stream handle, and does not expose function handles. A captured launch
+exposes one: a kernel node of a graph has the function.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from ptxgen.codegen.source import TensorMap
 from ptxgen.cuda_abi import MAP_ALIGNMENT, MAP_BYTES
 from ptxgen.errors import LaunchError, UnavailableError
 
-# CUtensorMapDataType by our names, and CUtensorMapSwizzle by the bytes that its pattern spans
+# CUtensorMapDataType by dtype, and CUtensorMapSwizzle by the span of its pattern in bytes
 _MAP_TYPES = {"u8": 0, "s32": 3, "f16": 6, "f32": 7, "f64": 8, "bf16": 9, "tf32": 11}
 _MAP_SWIZZLES = {16: 0, 32: 1, 64: 2, 128: 3}
 _NO_INTERLEAVE, _PROMOTE_128_BYTES, _FILL_ZERO = 0, 2, 0
 
 
 class DriverError(LaunchError):
-    """A call of the CUDA driver failed. ``code``: its CUresult as an integer."""
+    """A CUDA driver call failed. ``code``: its CUresult as an integer."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
@@ -34,7 +34,7 @@ class DriverError(LaunchError):
 
 
 def load() -> Any:
-    """The driver's calls as cuda-bindings has them. UnavailableError: it is not installed."""
+    """The driver module of cuda-bindings. UnavailableError: it is not installed."""
     try:
         from cuda.bindings import driver
     except ImportError as e:
@@ -43,37 +43,37 @@ def load() -> Any:
 
 
 def call(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What ``function`` returns beside its status: None, a value, or a list of them. DriverError: it failed."""
+    """The results of ``function`` without its status: None, a value, or a list. DriverError: it failed."""
     code, *values = function(*arguments)
     if code:
-        raise failure(function.__name__, code)
+        raise driver_error(function.__name__, code)
     return values if len(values) > 1 else values[0] if values else None
 
 
-def failure(name: str, code: Any) -> DriverError:
-    """The error that says which call failed and what the driver calls it."""
+def driver_error(name: str, code: Any) -> DriverError:
+    """The error of a failed call: its name and the driver's message."""
     text = load().cuGetErrorString(code)[1]
     words = text.decode(errors="replace") if isinstance(text, bytes) else str(text)
     return DriverError(f"{name} failed: {words} ({getattr(code, 'name', code)})", int(code))
 
 
 def current_context() -> int:
-    """The handle of the calling thread's CUDA context; 0: none."""
+    """The handle of the calling thread's CUDA context; 0 if it has none."""
     return int(call(load().cuCtxGetCurrent))
 
 
 def set_context(handle: int) -> None:
-    """Makes a context the calling thread's, as the CUDA runtime does: it stays."""
+    """Makes a context current in the calling thread, permanently, as the CUDA runtime does."""
     call(load().cuCtxSetCurrent, load().CUcontext(handle))
 
 
 def drop_context() -> None:
-    """Takes the topmost context off the calling thread's stack."""
+    """Pops the top of the calling thread's context stack."""
     load().cuCtxPopCurrent()
 
 
 class Graph:
-    """What ``record`` queues on ``stream`` (a raw handle), ready to be replayed there. Close it, or use ``with``."""
+    """A CUDA graph of the work that ``record`` queues on ``stream`` (a raw handle). A context manager."""
 
     def __init__(self, stream: int, record: Callable[[], object]) -> None:
         self._driver = load()
@@ -83,13 +83,13 @@ class Graph:
             self._exec = call(self._driver.cuGraphInstantiate, graph, 0)
         finally:
             self._driver.cuGraphDestroy(graph)
-        self._driver.cuGraphUpload(self._exec, self._stream)  # now, so that the first replay costs what the others do
+        self._driver.cuGraphUpload(self._exec, self._stream)  # so that the first replay takes as long as the others
 
     def launch(self) -> None:
         """Queues one replay."""
         (code,) = self._driver.cuGraphLaunch(self._exec, self._stream)
         if code:
-            raise failure("cuGraphLaunch", code)
+            raise driver_error("cuGraphLaunch", code)
 
     def close(self) -> None:
         if self._exec is not None:
@@ -103,8 +103,8 @@ class Graph:
         self.close()
 
 
-def function_of(stream: int, launch: Callable[[], object]) -> int:
-    """The handle of the one kernel that ``launch`` queues on ``stream``. It is captured, so it does not run."""
+def captured_function(stream: int, launch: Callable[[], object]) -> int:
+    """The handle of the one kernel that ``launch`` queues on ``stream``. It is captured, not run."""
     driver = load()
     graph = _capture(stream, launch)
     try:
@@ -119,7 +119,7 @@ def function_of(stream: int, launch: Callable[[], object]) -> int:
 
 
 def fill(address: int, size: int, stream: int) -> None:
-    """Queues the clearing of ``size`` bytes on ``stream``, a raw handle."""
+    """Queues a memset to zero of ``size`` bytes on ``stream``, a raw handle."""
     driver = load()
     if (address | size) % 4:
         call(driver.cuMemsetD8Async, address, 0, size, stream)
@@ -127,28 +127,28 @@ def fill(address: int, size: int, stream: int) -> None:
         call(driver.cuMemsetD32Async, address, 0, size // 4, stream)
 
 
-#: where cuStreamIsCapturing writes; a call holds the interpreter's lock from that write to the read
+#: output of cuStreamIsCapturing; PYFUNCTYPE keeps the interpreter lock from the write to the read
 _CAPTURE_STATUS = ctypes.c_int()
 _CAPTURE_STATUS_AT = ctypes.addressof(_CAPTURE_STATUS)
 
 
 def capturing(stream: int) -> bool:
-    """Whether ``stream``, a raw handle, is being captured into a graph. DriverError: the driver cannot tell."""
+    """Whether ``stream``, a raw handle, is being captured into a graph. DriverError: the query failed."""
     if code := _is_capturing()(stream, _CAPTURE_STATUS_AT):
-        raise failure("cuStreamIsCapturing", load().CUresult(code))
+        raise driver_error("cuStreamIsCapturing", load().CUresult(code))
     return _CAPTURE_STATUS.value != 0
 
 
 @functools.cache
 def _is_capturing() -> Any:
-    """The driver's call as it is: it is made before each launch on a foreign stream."""
+    """cuStreamIsCapturing through ctypes: it is called before each launch on a foreign stream."""
     pointer, _ = call(load().cuGetProcAddress, b"cuStreamIsCapturing", 12000, 0)
     return ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(int(pointer))
 
 
 class Capture:
     """The capture in progress on ``stream``, a raw handle. ``id``: unique in the process. LaunchError: an earlier
-    error has ended the capture."""
+    error invalidated the capture."""
 
     def __init__(self, stream: int) -> None:
         driver = load()
@@ -161,8 +161,8 @@ class Capture:
         """A function that tells whether the graph, or anything instantiated or cloned from it, still exists.
 
         The driver releases a user object of the graph with the last of them. Its destructor runs in a thread of the
-        driver, where it may neither call CUDA nor wait, for Python's lock least of all: it posts a semaphore, whose
-        bytes are never freed.
+        driver, where it must not call CUDA or block (on Python's lock, for example): it posts a semaphore, which is
+        never freed.
         """
         if sys.platform != "linux":
             return lambda: True
@@ -186,8 +186,9 @@ _SEMAPHORE_BYTES = 64  #: at least sizeof(sem_t)
 
 
 @contextmanager
-def relaxed() -> Iterator[None]:
-    """Inside, the thread may allocate, copy and load while streams are being captured: nothing of that is captured."""
+def relaxed_capture() -> Iterator[None]:
+    """Within the block the thread may allocate, copy and load while streams are being captured; none of it is
+    captured."""
     driver = load()
     mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
     before = call(driver.cuThreadExchangeStreamCaptureMode, mode)
@@ -199,7 +200,7 @@ def relaxed() -> Iterator[None]:
 
 @functools.lru_cache(maxsize=4096)
 def tensor_map(description: TensorMap, address: int) -> bytes:
-    """A tensor map as the driver encodes it. DriverError: it breaks a limit of the TMA unit."""
+    """A tensor map as the driver encodes it. DriverError: it breaks a limit of TMA."""
     memory = (ctypes.c_char * (MAP_BYTES + MAP_ALIGNMENT))()
     at = -(-ctypes.addressof(memory) // MAP_ALIGNMENT) * MAP_ALIGNMENT
     d, rank = description, len(description.extents)
@@ -216,17 +217,17 @@ def tensor_map(description: TensorMap, address: int) -> bytes:
             at, kind, rank, address, extents, pitches, corner(*d.walk.lower), corner(*d.walk.upper), *d.box, steps, *how
         )
     if code:
-        raise failure(f"{name} of {description} at {address:#x}", load().CUresult(code))
+        raise driver_error(f"{name} of {description} at {address:#x}", load().CUresult(code))
     return ctypes.string_at(at, MAP_BYTES)
 
 
-#: the types of what the encoders take, after the map and the element type: p a pointer, u a number
+#: argument types of the encoders after the map and the element type: p a pointer, u a 32-bit integer
 _ENCODERS = {"cuTensorMapEncodeTiled": "uppppp", "cuTensorMapEncodeIm2col": "upppppuup"}
 
 
 @functools.cache
 def _encoder(name: str) -> Any:
-    """An encoder itself: the map must be aligned in memory, which cuda-bindings' own object is not."""
+    """An encoder through ctypes: the map must be aligned in memory, which the object of cuda-bindings is not."""
     pointer, _ = call(load().cuGetProcAddress, name.encode(), 12000, 0)
     number, where = ctypes.c_int, ctypes.c_void_p
     takes = [where if letter == "p" else ctypes.c_uint32 for letter in _ENCODERS[name]]
@@ -235,11 +236,11 @@ def _encoder(name: str) -> Any:
 
 
 def _capture(stream: int, record: Callable[[], object]) -> Any:
-    """The graph of what ``record`` queues on ``stream``."""
+    """The graph of the work that ``record`` queues on ``stream``."""
     driver = load()
     handle = driver.CUstream(stream)
-    # Relaxed: what is recorded may be a library that asks the driver this and that. But nothing must be freed
-    # meanwhile, for that waits for the GPU, so the garbage collector rests.
+    # Relaxed mode: a recorded library may query the driver. Freeing memory would synchronise with the GPU, so
+    # the garbage collector is off during the capture.
     call(driver.cuStreamBeginCapture, handle, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)
     collecting = gc.isenabled()
     gc.disable()

@@ -1,6 +1,7 @@
-"""Launches by a kernel's handle: on streams that PyCUDA did not make, and with an attribute that it cannot give.
+"""Launches by kernel handle: on streams that PyCUDA did not create, and with attributes that it does not support.
 
-The driver's call is taken as it is, with its arguments laid out once: cuda-bindings would lay them out for each launch.
+The driver function is called through ctypes with arguments laid out once; cuda-bindings would convert them at each
+launch.
 """
 
 from __future__ import annotations
@@ -33,14 +34,15 @@ class _Configuration(ctypes.Structure):
     )
 
 
-class Function:
-    """A kernel that can be launched on any stream. ``size``: bytes of its parameter buffer; ``dependent``: it waits for
-    the one before it in its stream itself, so that it may begin before that has ended."""
+class KernelHandle:
+    """A kernel that can be launched on any stream. ``size``: bytes of its parameter buffer; ``dependent``: it waits
+    for the preceding kernel of its stream itself (griddepcontrol), so the driver may start it earlier (programmatic
+    stream serialization)."""
 
     def __init__(self, handle: int, size: int, dependent: bool = False) -> None:
         self.size = size
         self._handle = ctypes.c_void_p(handle)
-        # The driver reads all this and copies it before it returns; one launch at a time may use it.
+        # The driver copies all this before it returns; the lock serialises its use.
         self._lock = threading.Lock()
         self._buffer = (ctypes.c_char * max(size, 1))()
         self._bytes = memoryview(self._buffer).cast("B")[:size]
@@ -58,7 +60,7 @@ class Function:
         self._launch = _launcher()
 
     def launch(self, grid: Sizes, block: Sizes, parameters: bytes, shared: int, stream: int) -> None:
-        """Queues the kernel on ``stream``, a raw handle. DriverError: the driver rejected it."""
+        """Queues the kernel on ``stream``, a raw handle. DriverError: the driver rejected the launch."""
         with self._lock:
             self._bytes[:] = parameters
             wanted = (grid, block, shared, stream)
@@ -68,7 +70,7 @@ class Function:
                 self._known = wanted
             code = self._launch(self._at, self._handle, None, self._extra_at)
         if code:
-            raise cuda_graph.failure("cuLaunchKernelEx", cuda_graph.load().CUresult(code))
+            raise cuda_graph.driver_error("cuLaunchKernelEx", cuda_graph.load().CUresult(code))
 
 
 @functools.cache
@@ -78,19 +80,19 @@ def _launcher() -> Any:
     return ctypes.CFUNCTYPE(ctypes.c_int, where, where, where, where)(int(pointer))
 
 
-class InPlace:
-    """Stands where PyCUDA's function would, so that the launches of other kernels need not ask which they are.
+class DependentFunction:
+    """A substitute for PyCUDA's function, for kernels that use programmatic dependent launch.
 
-    ``plain``: PyCUDA's; ``handled``: makes a dependent launch by handle of it.
+    ``plain``: PyCUDA's function; ``make_handle``: creates its KernelHandle.
     """
 
-    __slots__ = ("_handled", "_ready", "plain")
+    __slots__ = ("_make_handle", "_ready", "plain")
 
-    def __init__(self, handled: Callable[..., Function], plain: Any) -> None:
-        self._handled, self.plain = handled, plain
-        self._ready: Function | None = None
+    def __init__(self, make_handle: Callable[..., KernelHandle], plain: Any) -> None:
+        self._make_handle, self.plain = make_handle, plain
+        self._ready: KernelHandle | None = None
 
     def _launch_kernel(self, grid: Sizes, block: Sizes, parameters: bytes, shared: int, stream: Any) -> None:
         if self._ready is None or self._ready.size != len(parameters):
-            self._ready = self._handled(self.plain, grid, block, parameters, shared, True)
+            self._ready = self._make_handle(self.plain, grid, block, parameters, shared, True)
         self._ready.launch(grid, block, parameters, shared, stream.handle)

@@ -1,4 +1,4 @@
-"""What the CUDA driver says of a GPU."""
+"""Device facts from the CUDA driver."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ptxgen.problem.device import Device, describe
 
 
 def device(cuda: Any, found: Any) -> Device:
-    """The GPU ``found``, of the module ``pycuda.driver``."""
+    """The facts of the GPU ``found``. ``cuda``: the module ``pycuda.driver``."""
     facts = cuda.device_attribute
     major, minor = found.compute_capability()
     return describe(

@@ -1,4 +1,4 @@
-"""Device memory that is freed with the last reference to it, and tables that launches read from it."""
+"""Reference-counted device memory, and the lookup tables that kernels read from it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.errors import PtxgenError
-from ptxgen.lowering.implicit_gemm import Table
+from ptxgen.lowering.implicit_gemm import OffsetTable
 from ptxgen.runtime.driver import Driver
 
 
 class Allocation:
-    """Device memory, freed with the last reference to it. ``size``: in bytes. LaunchError: there is not enough."""
+    """Device memory, freed with the last reference to it. ``size``: in bytes. LaunchError: out of memory."""
 
     __slots__ = ("__weakref__", "address", "size")
 
@@ -29,9 +29,9 @@ def _free(driver: Driver, address: int) -> None:
         driver.release(address)
 
 
-class Resident(Allocation):
-    """Numbers on the device. Among a step's arguments it stands for its address: a step that can be launched owns its
-    tables."""
+class DeviceTable(Allocation):
+    """A table of uint32 in device memory. Among the arguments of a step it stands for its address, so a step that can
+    be launched owns its tables."""
 
     __slots__ = ()
 
@@ -43,21 +43,21 @@ class Resident(Allocation):
         return self.address
 
 
-class Residents:
-    """The tables that are on the device, each of them once."""
+class DeviceTables:
+    """The tables in device memory, each stored once."""
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
-        self._found: weakref.WeakValueDictionary[Table, Resident] = weakref.WeakValueDictionary()
+        self._found: weakref.WeakValueDictionary[OffsetTable, DeviceTable] = weakref.WeakValueDictionary()
 
-    def of(self, table: Table) -> Resident:
-        """``table`` on the device, for as long as the caller keeps it."""
+    def of(self, table: OffsetTable) -> DeviceTable:
+        """``table`` in device memory, for as long as the caller refers to the result."""
         found = self._found.get(table)
         if found is None:
-            found = self._found[table] = Resident(self.driver, table.words())
+            found = self._found[table] = DeviceTable(self.driver, table.words())
         return found
 
     @property
     def bytes(self) -> int:
-        """What all tables take together."""
+        """The size of all tables."""
         return sum(x.size for x in self._found.values())

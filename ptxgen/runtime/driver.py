@@ -1,4 +1,4 @@
-"""What a driver is: it loads and launches a Source. Two exist: ``cuda`` (PyCUDA) and ``emulated``."""
+"""The driver interface: a driver loads and launches a Source. There are two: ``cuda`` (PyCUDA) and ``emulated``."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ptxgen.problem.device import Device
 
 @dataclass(frozen=True)
 class Timing:
-    """How a launch is timed: ``samples`` medians are taken, each over graph replays that last about ``target_ms``,
-    over a ring of inputs that together exceed ``ring`` times the L2 (``most`` sets at the most)."""
+    """The timing policy: ``samples`` times are taken, each from graph replays that last about ``target_ms``, over a
+    ring of input sets that together exceed ``ring`` times the L2 cache (at most ``most`` sets)."""
 
     samples: int = 5
     target_ms: float = 4.0
@@ -27,7 +27,7 @@ class Timing:
 
 
 class Kernel(Protocol):
-    """A loaded module. ``registers`` and ``spills`` (bytes) of its first entry, -1 where unknown."""
+    """A loaded module. ``registers`` per thread and ``spills`` (bytes): of its first entry, -1 if unknown."""
 
     source: Source
     registers: int
@@ -45,10 +45,11 @@ class Capture(Protocol):
 
 
 class Driver(Protocol):
-    """A device that runs Sources. Addresses are integers, sizes bytes; copies and fills are ordered with launches on
-    the driver's own stream, and done when the call returns.
+    """A device that runs Sources. Addresses are integers, sizes are bytes. Copies and fills are ordered with launches
+    on the driver's own stream, and complete when the call returns.
 
-    ``name``: ``cuda`` or ``emulated``; ``clock``: ``hardware`` or ``model``; ``version``: of driver and assembler.
+    ``name``: ``cuda`` or ``emulated``; ``clock``: ``hardware`` or ``model``; ``version``: of the driver; ``assembler``:
+    name and version of the assembler.
     """
 
     name: str
@@ -68,16 +69,16 @@ class Driver(Protocol):
         ...
 
     def tensor_map(self, description: TensorMap, address: int) -> bytes:
-        """The map of a matrix at ``address``, as a kernel takes it. LaunchError: there can be no such map."""
+        """The encoded tensor map of ``description`` at ``address``. LaunchError: it breaks a limit of TMA."""
         ...
 
     def launch(self, kernel: Kernel, step: Step, parameters: bytes, stream: int = 0) -> None:
-        """Queues one step on ``stream`` (a raw handle; 0: the driver's own). ``kernel``: not read for a step that
-        clears memory. LaunchError: it was rejected."""
+        """Queues one step on ``stream`` (a raw handle; 0: the driver's own). ``kernel`` is not read for a step that
+        clears memory. LaunchError: the driver rejected the launch."""
         ...
 
     def synchronize(self) -> None:
-        """Waits for what was queued. LaunchError: something of it failed."""
+        """Waits for all queued work. LaunchError: part of it failed."""
         ...
 
     def capturing(self, stream: int) -> bool:
@@ -89,5 +90,5 @@ class Driver(Protocol):
         ...
 
     def time(self, launches: Sequence[Callable[[], None]], timing: Timing) -> list[float]:
-        """Microseconds of one call, a sample each; ``launches`` are called in turn."""
+        """Microseconds per call, one value per sample; ``launches`` are called in turn."""
         ...

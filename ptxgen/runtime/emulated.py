@@ -1,4 +1,4 @@
-"""The emulated device as a driver: exact results on any machine, and a clock that is a model."""
+"""The emulated device as a driver: it computes exact results, and its times come from the performance model."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from ptxgen.problem.device import DEVICES, Device
 from ptxgen.runtime.driver import Capture, Kernel, Timing
 
 
-def counts(stats: Stats, kernel: EmulatedKernel, step: Step) -> clock.Counts:
-    """What the clock model needs of a launch's statistics."""
+def model_counts(stats: Stats, kernel: EmulatedKernel, step: Step) -> clock.Counts:
+    """The performance model's input, from the statistics of a launch."""
     kind = "f64" if stats.lane_instructions["fp64"] else "f16" if stats.lane_instructions["fp16"] else "f32"
     lanes = stats.lane_instructions[{"f64": "fp64", "f32": "fp32", "f16": "fp16"}[kind]] * (2 if kind == "f16" else 1)
     x, y, z = step.block
@@ -48,9 +48,9 @@ class EmulatedKernel:
 
 
 class EmulatedDriver:
-    """Executes PTX on the emulator. Faults of a kernel are raised by the launch that meets them.
+    """Runs PTX on the emulator. A fault of a kernel is raised by its launch.
 
-    ``options`` go to the machine (seed, completion, checks).
+    ``options``: of the machine (seed, completion, checks).
     """
 
     name = "emulated"
@@ -61,7 +61,7 @@ class EmulatedDriver:
     def __init__(self, device: Device = DEVICES["emulated"], **options: Any) -> None:
         self.device = device
         self.machine = Machine(**options)
-        self.last: list[float] = []  #: modelled microseconds of the launches since the last ``time``
+        self.modelled_us: list[float] = []  #: modelled microseconds of the launches since the last ``time``
 
     def allocate(self, size: int) -> int:
         return self.machine.alloc(size)
@@ -100,7 +100,7 @@ class EmulatedDriver:
         try:
             return tensormap(address, d.extents, d.pitches, type=d.dtype, swizzle=swizzle, **shape).encode()
         except InputError as error:
-            raise LaunchError(f"there can be no tensor map of {d} at {address:#x}: {error}") from error
+            raise LaunchError(f"no tensor map can describe {d} at {address:#x}: {error}") from error
 
     def launch(self, kernel: Kernel, step: Step, parameters: bytes, stream: int = 0) -> None:
         if not step.entry:
@@ -114,22 +114,22 @@ class EmulatedDriver:
             step.block,
             parameters,
             step.shared,
-            dependent=step.entry in kernel.source.dependent,
+            dependent=step.entry in kernel.source.pdl_entries,
         )
-        self.last.append(clock.from_stats(counts(stats, kernel, step), self.device))
+        self.modelled_us.append(clock.from_stats(model_counts(stats, kernel, step), self.device))
 
     def synchronize(self) -> None:
-        """Launches are complete when they return."""
+        """Does nothing: a launch is complete when the call returns."""
 
     def capturing(self, stream: int) -> bool:
-        """Never: the emulated device has no graphs."""
+        """False: the emulated device has no graphs."""
         return False
 
     def capture(self, stream: int) -> Capture:
         raise LaunchError("the emulated device has no graphs")
 
     def time(self, launches: Sequence[Callable[[], None]], timing: Timing) -> list[float]:
-        """One run of the first call, timed by the model: the model has no noise."""
-        self.last.clear()
+        """One sample: the modelled time of one call. The model has no noise."""
+        self.modelled_us.clear()
         launches[0]()
-        return [sum(self.last)]
+        return [sum(self.modelled_us)]

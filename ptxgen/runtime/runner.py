@@ -1,4 +1,4 @@
-"""One configuration, loaded and ready to launch on a driver."""
+"""One configuration of one problem, loaded and ready to launch."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ptxgen.lowering.lower import lower
 from ptxgen.problem.dtypes import dtype
 from ptxgen.problem.reference import Array
 from ptxgen.problem.registry import Problem
-from ptxgen.runtime.device_tables import Allocation, Resident
+from ptxgen.runtime.device_tables import Allocation, DeviceTable
 from ptxgen.runtime.driver import Driver, Kernel
 from ptxgen.runtime.workspace import Workspace
 
-MAPS_KEPT = 256  #: sets of addresses whose tensor maps a step keeps
+MAX_TENSOR_MAPS = 256  #: sets of addresses whose tensor maps a step caches
 
 
 def generate(problem: Problem, config: Config, driver: Driver) -> tuple[Plan, Source]:
@@ -32,8 +32,8 @@ def generate(problem: Problem, config: Config, driver: Driver) -> tuple[Plan, So
     return plan, render(plan)
 
 
-class Prepared:
-    """A step all of whose parameters are packed but the leading addresses, ``names``, and the tensor maps."""
+class PackedStep:
+    """A step whose parameter buffer is packed, except for the leading addresses (``names``) and the tensor maps."""
 
     __slots__ = ("_driver", "_mapped", "_maps", "_swapped", "head", "names", "step", "tail")
 
@@ -45,18 +45,18 @@ class Prepared:
         self._mapped = bool(step.maps)
         self._maps: dict[tuple[int, ...], bytes] = {}
 
-    def parameters(self, a: int, b: int, c: int, w: int, more: tuple[int, ...] = ()) -> bytes:
-        """The parameter buffer on the addresses of the problem's operands, its result and the workspace (``more``: of
-        what the epilogue reads); maps are encoded once for each set of them."""
+    def parameters(self, a: int, b: int, c: int, w: int, epilogue_args: tuple[int, ...] = ()) -> bytes:
+        """The parameter buffer for these addresses of A, B, C, the workspace and the epilogue operands. Tensor maps are
+        encoded once per set of addresses."""
         if self._swapped:
             a, b = b, a
-        at = (a, b, c, w, *more) if self.names[0] == "A" else (c, w, *more)
+        at = (a, b, c, w, *epilogue_args) if self.names[0] == "A" else (c, w, *epilogue_args)
         if not self._mapped:
             return self.head.pack(*at) + self.tail
-        known = (a, b, c, w, *more)
+        known = (a, b, c, w, *epilogue_args)
         maps = self._maps.get(known)
         if maps is None:
-            if len(self._maps) >= MAPS_KEPT:
+            if len(self._maps) >= MAX_TENSOR_MAPS:
                 self._maps.clear()
             more_names = self.names[4 if self.names[0] == "A" else 2 :]
             values = dict(zip((*"ABCW", *more_names), known, strict=True))
@@ -65,7 +65,7 @@ class Prepared:
 
 
 class Runner:
-    """A kernel bound to a problem. AssembleError: the assembler rejected it."""
+    """A loaded kernel with the launch of one problem. AssembleError: the assembler rejected it."""
 
     def __init__(
         self, driver: Driver, plan: Plan, kernel: Kernel, problem: Problem, workspace: Workspace | None = None
@@ -73,65 +73,70 @@ class Runner:
         self.driver, self.plan, self.kernel, self.problem = driver, plan, kernel, problem
         self.workspace = workspace or Workspace(driver)
         made = plan.launch(lower(problem))
-        self.launch = replace(made, steps=tuple(step.placed(self.workspace.tables.of) for step in made.steps))
+        self.launch = replace(
+            made, steps=tuple(step.with_table_addresses(self.workspace.tables.of) for step in made.steps)
+        )
 
     @property
-    def tables(self) -> tuple[Resident, ...]:
-        """What its kernels look up: freed with the last of what may launch them."""
-        return tuple(v for step in self.launch.steps for _, v in step.arguments if isinstance(v, Resident))
+    def tables(self) -> tuple[DeviceTable, ...]:
+        """The device tables that its kernels read; they are freed with the last object that may launch them."""
+        return tuple(v for step in self.launch.steps for _, v in step.arguments if isinstance(v, DeviceTable))
 
     @classmethod
     def of(cls, driver: Driver, problem: Problem, config: Config, workspace: Workspace | None = None) -> Runner:
+        """The runner of ``config``: generated, assembled and loaded. ConfigError: it breaks a rule."""
         plan, source = generate(problem, config, driver)
         return cls(driver, plan, driver.load(source), problem, workspace)
 
-    def prepare(self, alpha: float = 1.0, beta: float = 0.0) -> list[Prepared]:
-        """Each step with what is left to do for a launch on other addresses.
+    def prepare(self, alpha: float = 1.0, beta: float = 0.0) -> list[PackedStep]:
+        """The steps of the launch, packed but for the addresses.
 
-        InputError: alpha or beta is none of the sums' type: of integer sums no integer, or too large.
+        InputError: alpha or beta does not fit the accumulator type; integer sums take integers.
         """
-        whole = self.problem.linear.integer
+        whole = self.problem.epilogue_dtype.integer
         for name, value in (("alpha", alpha), ("beta", beta)):
             if whole and not float(value).is_integer():
                 raise InputError(f"{name} is {value:g}; sums of {self.problem.dtype} take integers")
-            if np.isfinite(value) and abs(value) > dtype(self.plan.sum).largest:
-                raise InputError(f"{name} is {value:g}; it must fit the type of sums, {self.plan.sum}")
+            if np.isfinite(value) and abs(value) > dtype(self.plan.epilogue_type).largest:
+                raise InputError(f"{name} is {value:g}; it must fit the accumulator type, {self.plan.epilogue_type}")
         if whole:
             alpha, beta = int(alpha), int(beta)
         out = []
         values: dict[str, int | float] = {"alpha": alpha, "beta": beta, "A": 0, "B": 0, "C": 0, "W": 0}
-        values.update(dict.fromkeys(self.problem.reads, 0))
+        values.update(dict.fromkeys(self.problem.epilogue_operands, 0))
         for step in self.launch.steps:
             names = tuple(str(v) for kind, v in step.arguments if kind == "u64" and isinstance(v, str))
             head = struct.Struct(f"@{len(names)}Q")
-            out.append(Prepared(step, head, names, step.pack(values)[head.size :], self.driver, self.problem.swapped))
+            out.append(
+                PackedStep(step, head, names, step.pack(values)[head.size :], self.driver, lower(self.problem).swapped)
+            )
         return out
 
     def bind(
-        self, a: int, b: int, c: int, alpha: float = 1.0, beta: float = 0.0, more: tuple[int, ...] = ()
+        self, a: int, b: int, c: int, alpha: float = 1.0, beta: float = 0.0, epilogue_args: tuple[int, ...] = ()
     ) -> Callable[[], None]:
-        """A call that launches every step on these addresses, one call at a time; ``more``: of ``problem.reads``, in
-        that order."""
+        """A function that launches every step on these addresses. It is not reentrant. ``epilogue_args``: addresses in
+        the order of ``problem.epilogue_operands``."""
         prepared, driver, kernel = self.prepare(alpha, beta), self.driver, self.kernel
         workspace, launch = self.workspace, self.launch
         held: Allocation | None = None
         steps: list[tuple[Step, bytes]] = []
 
-        def go() -> None:
+        def launch_all() -> None:
             nonlocal held, steps
-            taken = workspace.take(launch) if launch.workspace else None
+            taken = workspace.acquire(launch) if launch.workspace else None
             if taken is not held or not steps:
-                at = (a, b, c, taken.address if taken is not None else 0, more)
+                at = (a, b, c, taken.address if taken is not None else 0, epilogue_args)
                 held, steps = taken, [(ready.step, ready.parameters(*at)) for ready in prepared]
             for step, parameters in steps:
                 driver.launch(kernel, step, parameters)
             if taken is not None:
-                workspace.give(launch, taken)
+                workspace.put_back(launch, taken)
 
-        return go
+        return launch_all
 
-    def raised(self) -> bool:
-        """Whether a launch has left something in a workspace that it must leave zero."""
+    def workspace_dirty(self) -> bool:
+        """Whether a launch has left a nonzero byte in a workspace that it must leave zero."""
         if not self.launch.zeroed:
             return False
         flags = np.empty(self.launch.workspace, np.uint8)
@@ -139,11 +144,11 @@ class Runner:
         return bool(flags.any())
 
     def compute(
-        self, a: Array, b: Array, c: Array, alpha: float = 1.0, beta: float = 0.0, more: tuple[Array, ...] = ()
+        self, a: Array, b: Array, c: Array, alpha: float = 1.0, beta: float = 0.0, epilogue_args: tuple[Array, ...] = ()
     ) -> Array:
-        """The result for host arrays as stored (packed, or wider than the leading dimension says): a new C. ``more``:
-        what the epilogue reads, in the order of ``problem.reads``."""
-        with Buffers(self.driver, a, b, c, *more) as at:
+        """The result, a new array like ``c``, for host arrays as stored (packed, or with the leading dimension of the
+        problem). ``epilogue_args``: in the order of ``problem.epilogue_operands``."""
+        with Buffers(self.driver, a, b, c, *epilogue_args) as at:
             first, second, result, *rest = at.addresses
             self.bind(first, second, result, alpha, beta, tuple(rest))()
             self.driver.synchronize()
@@ -153,7 +158,7 @@ class Runner:
 
 
 class Buffers:
-    """Device copies of host arrays, freed at the end of a ``with``, or when one of them cannot be made."""
+    """Device copies of host arrays, freed at the end of a ``with`` block, or if one of them cannot be allocated."""
 
     def __init__(self, driver: Driver, *arrays: Array) -> None:
         self._copies: list[Allocation] = []
@@ -168,6 +173,7 @@ class Buffers:
 
     @property
     def addresses(self) -> list[int]:
+        """The device addresses, in the order of the arrays."""
         return [copy.address for copy in self._copies]
 
     def __enter__(self) -> Buffers:

@@ -1,8 +1,8 @@
-"""Machine code (SASS) as a digest: whether two PTX texts assemble to the same kernels.
+"""Digests of machine code (SASS): whether two PTX texts assemble to the same kernels.
 
-A cubin is an ELF file. The digest covers what decides how kernels run: instructions, relocations, constants, shared
-memory, and the attributes of each kernel (registers, barriers, parameters, cluster). It does not cover symbol and
-string tables, notes (ptxas options), debug information and the offsets at which sections lie.
+A cubin is an ELF file. The digest covers the sections that decide how kernels run: instructions, relocations,
+constants, shared memory, and each kernel's attributes (registers, barriers, parameters, cluster). It does not cover
+symbol and string tables, notes (ptxas options), debug information and section offsets.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ def _content(cubin: bytes, section: tuple[int, ...]) -> bytes:
     return b"" if section[1] == _NOBITS else cubin[section[4] : section[4] + section[5]]
 
 
-def of(source: Source) -> str:
-    """What ``source`` assembles to, as ``RELEASE TARGET DIGEST``: the release of ptxas, the target, and the digest of
-    the machine code. Empty: there is no ptxas. AssembleError: ptxas rejected the text."""
+def machine_code(source: Source) -> str:
+    """The machine code of ``source`` as ``RELEASE TARGET DIGEST``: release of ptxas, target, digest. Empty: there is no
+    ptxas. AssembleError: ptxas rejected the text."""
     ptxas = find_ptxas()
     return "" if ptxas is None else f"{version(ptxas)} {source.target} {digest(assemble(source).cubin)}"
 
 
-def remembered(source_digest: str, target: str) -> str:
-    """The same for a text of which only the digest is known, if the cache of compiled kernels has it; else empty."""
+def cached_machine_code(source_digest: str, target: str) -> str:
+    """The same for a text of which only the digest is known, if the disk cache has its cubin; else empty."""
     ptxas, made = find_ptxas(), cached(source_digest, target)
     return "" if ptxas is None or made is None else f"{version(ptxas)} {target} {digest(made.cubin)}"

@@ -1,4 +1,4 @@
-"""The workspaces of launches: who owns their memory, and for how long."""
+"""Workspaces: device memory that launches use, one per stream and per stream of each captured graph."""
 
 from __future__ import annotations
 
@@ -8,44 +8,44 @@ from dataclasses import dataclass, field
 
 from ptxgen.codegen.source import Launch
 from ptxgen.errors import LaunchError
-from ptxgen.runtime.device_tables import Allocation, Residents
+from ptxgen.runtime.device_tables import Allocation, DeviceTables
 from ptxgen.runtime.driver import Driver
 
-LEAST = 1 << 16  #: bytes of the smallest allocation
-STREAMS_KEPT = 64  #: streams whose workspaces are kept; the memory of the oldest is freed
+MIN_BYTES = 1 << 16  #: bytes of the smallest allocation
+MAX_STREAMS = 64  #: streams whose workspaces are allocations; the memory of the oldest is freed
 PER_THREAD_STREAM = 2  #: the handle CU_STREAM_PER_THREAD, which means another stream in each thread
 
 
 class Workspace:
-    """Device memory for launches whose kernels run one after the other, as those of one stream do.
+    """Device memory for launches that run one after the other, as on one stream.
 
-    A launch takes an allocation, and gives it back when all its kernels are queued. Until then the allocation has no
-    other user and cannot be freed; the next launch that takes it is queued behind. A launch that fails does not give it
-    back: memory that may hold raised flags is freed and never used again. A launch that needs zeros leaves zeros, so
-    its memory is cleared once; launches that do not leave zeros use other memory.
+    A launch acquires an allocation and puts it back when all its kernels are queued. Until then the allocation has no
+    other user and is not freed; the next launch that acquires it is queued behind. A launch that fails does not put it
+    back: its flags may be set, so the memory is freed and not reused. Kernels that need a zeroed workspace leave it
+    zeroed, so it is cleared once; other launches use other memory.
 
-    ``kept``: a list that gets every allocation, and so keeps it when a larger one takes its place. ``tables``: those of
-    the kernels that may be launched, which own them.
+    ``allocations``: a list that receives every allocation, and so keeps it when a larger one replaces it. ``tables``:
+    the device tables of kernels that may be launched, which own them.
     """
 
-    def __init__(self, driver: Driver, kept: list[Allocation] | None = None) -> None:
+    def __init__(self, driver: Driver, allocations: list[Allocation] | None = None) -> None:
         self.driver = driver
-        self.tables = Residents(driver)
+        self.tables = DeviceTables(driver)
         self._free: tuple[list[Allocation], list[Allocation]] = ([], [])
-        self._kept = kept
+        self._kept = allocations
 
-    def take(self, launch: Launch) -> Allocation:
-        """At least ``launch.workspace`` bytes, all zero if ``launch.zeroed``. LaunchError: there is not enough."""
+    def acquire(self, launch: Launch) -> Allocation:
+        """At least ``launch.workspace`` bytes, all zero if ``launch.zeroed``. LaunchError: out of memory."""
         free = self._free[launch.zeroed]
         found: Allocation | None
         try:
             found = free.pop()
-        except IndexError:  # of the first launch, or another thread has it
+        except IndexError:  # the first launch, or another thread holds it
             found = None
         if found is None or found.size < launch.workspace:
             try:
-                found = Allocation(self.driver, max(launch.workspace, 2 * found.size if found else 0, LEAST))
-            except LaunchError:  # the device may have room for what is needed once the smaller one is freed
+                found = Allocation(self.driver, max(launch.workspace, 2 * found.size if found else 0, MIN_BYTES))
+            except LaunchError:  # freeing the smaller allocation may make room
                 found = None
                 found = Allocation(self.driver, launch.workspace)
             if launch.zeroed:
@@ -54,38 +54,38 @@ class Workspace:
                 self._kept.append(found)
         return found
 
-    def give(self, launch: Launch, taken: Allocation) -> None:
-        """Returns what ``take`` gave for ``launch``, all of whose kernels are queued."""
+    def put_back(self, launch: Launch, taken: Allocation) -> None:
+        """Returns what ``acquire`` gave for ``launch``, all of whose kernels are queued."""
         self._free[launch.zeroed].append(taken)
 
     def address(self, launch: Launch) -> int:
-        """Where the next launch like ``launch`` finds W; 0 if it needs none."""
+        """The workspace address that the next launch like ``launch`` gets; 0 if it needs none."""
         if not launch.workspace:
             return 0
-        taken = self.take(launch)
-        self.give(launch, taken)
+        taken = self.acquire(launch)
+        self.put_back(launch, taken)
         return taken.address
 
     def release(self) -> None:
-        """Forgets what no launch has taken: it is freed unless something else refers to it."""
+        """Drops every allocation that no launch holds: it is freed unless something else refers to it."""
         for free in self._free:
             free.clear()
 
 
 @dataclass
 class _Graph:
-    """What a captured graph uses. ``exists``: whether the graph, or anything instantiated from it, does."""
+    """The memory of a captured graph. ``exists``: whether the graph, or anything instantiated from it, still exists."""
 
     exists: Callable[[], bool]
     users: set[Hashable] = field(default_factory=set)
-    kept: list[Allocation] = field(default_factory=list)
+    allocations: list[Allocation] = field(default_factory=list)
     workspaces: dict[Hashable, Workspace] = field(default_factory=dict)
 
 
 class Workspaces:
     """All workspaces of a driver: one for each stream, and one for each stream of each captured graph.
 
-    ``own``: that of the driver's own stream; ``streams``: those of the other streams, by handle.
+    ``own``: the workspace of the driver's own stream; ``streams``: those of other streams, by handle.
     """
 
     def __init__(self, driver: Driver) -> None:
@@ -95,19 +95,19 @@ class Workspaces:
         self._graphs: dict[int, _Graph] = {}
         self._lock = threading.Lock()
 
-    def of(self, stream: int) -> Workspace:
-        """That of a stream that is not being captured."""
+    def for_stream(self, stream: int) -> Workspace:
+        """The workspace of a stream that is not being captured."""
         with self._lock:
             found = self.streams.get(_key(stream))
             if found is None:
-                while len(self.streams) >= STREAMS_KEPT:
+                while len(self.streams) >= MAX_STREAMS:
                     self.streams.pop(next(iter(self.streams)))
                 found = self.streams[_key(stream)] = Workspace(self.driver)
             return found
 
-    def captured(self, stream: int, user: Hashable) -> Workspace:
-        """That of ``stream`` in the graph it is being captured into. The graph keeps it, and ``user``, for as long as
-        it or anything instantiated from it exists; what graphs since destroyed have kept is freed."""
+    def for_capture(self, stream: int, user: Hashable) -> Workspace:
+        """The workspace of ``stream`` in the graph that it is being captured into. The graph keeps it, and ``user``,
+        while the graph or anything instantiated from it exists. Memory of graphs that no longer exist is freed."""
         capture = self.driver.capture(stream)
         with self._lock:
             graph = self._graphs.get(capture.id)
@@ -117,9 +117,10 @@ class Workspaces:
             graph.users.add(user)
             found = graph.workspaces.get(_key(stream))
             if found is None:
-                found = graph.workspaces[_key(stream)] = Workspace(self.driver, graph.kept)
+                found = graph.workspaces[_key(stream)] = Workspace(self.driver, graph.allocations)
             return found
 
 
 def _key(stream: int) -> Hashable:
+    """The key of a stream: the per-thread default stream is another stream in each thread."""
     return stream if stream != PER_THREAD_STREAM else (stream, threading.get_ident())

@@ -1,1 +1,1 @@
-"""Measuring, remembering, predicting, deciding: sampler, search, model, tuner, worker, database, tuning files."""
+"""Tuning: sampler, search, model, tuner, measurements, the tuning database, tuning files, selection."""

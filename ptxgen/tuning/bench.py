@@ -1,4 +1,4 @@
-"""Measures configurations, and compares suites with the vendor's library in the same run."""
+"""Times configurations, after a check of their results, and compares suites with vendor libraries."""
 
 from __future__ import annotations
 
@@ -8,48 +8,46 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from operator import itemgetter
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from ptxgen.codegen.config import Config
 from ptxgen.errors import AssembleError, EmulatorError, LaunchError
 from ptxgen.lowering.lower import lower
-from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import Device
 from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.operation import baselines, operation_of, resolve
 from ptxgen.problem.reference import Array, Deviation, Reference, compare, drawn, epilogue_arrays, reference
 from ptxgen.problem.registry import Problem
 from ptxgen.problem.strided_arrays import A, B, C, elements, laid, read_after, span, strided
-from ptxgen.runtime.conv_check import ConvRing
 from ptxgen.runtime.device_tables import Allocation
 from ptxgen.runtime.driver import Driver, Timing
 from ptxgen.runtime.runner import Runner
-from ptxgen.runtime.vendor import BASELINES
 from ptxgen.runtime.workspace import Workspace
 from ptxgen.tuning.measurement import Environment, Measurement
 
-RUNS = 8  #: runs of rows, or of items, of which that many are compared
+RUNS = 8  #: ranges of rows, or of products of a batch, that are compared
 HELD = 1 << 22  #: elements of C that are compared at once
 CHECKED_ELEMENTS = 1 << 17  #: elements of C that a measurement compares
-#: elements, and products of them, that a full check compares at the most: all of C but where that takes minutes
+#: the most elements, and multiply-adds, that a full check compares: all of C, unless that takes minutes
 FULL_ELEMENTS, FULL_PRODUCTS = 1 << 24, 1 << 38
 SEARCH_TIMING = Timing(samples=3, target_ms=1.5)
 FINAL_TIMING = Timing(samples=7, target_ms=6.0)
 
 
 def environment(driver: Driver, timing: Timing, commit: str = "") -> Environment:
-    """What the driver's times depend on."""
+    """The environment of measurements on this driver."""
     return Environment(driver.device.name, driver.clock, driver.version, driver.assembler, str(timing), commit)
 
 
-def fully(problem: Problem) -> int:
-    """Elements of C that a full check compares."""
+def full_check_elements(problem: Problem) -> int:
+    """The number of elements of C that a full check compares."""
     return max(CHECKED_ELEMENTS, min(FULL_ELEMENTS, FULL_PRODUCTS // max(lower(problem).k, 1)))
 
 
-def _spread(extent: int, count: int) -> Iterator[slice]:
-    """Runs from first to last, RUNS at the most, ``count`` in all; or everything."""
+def _ranges(extent: int, count: int) -> Iterator[slice]:
+    """At most RUNS ranges, evenly spread from first to last, of ``count`` in all; or one range of everything."""
     if extent <= count:
         yield slice(0, extent)
         return
@@ -59,11 +57,29 @@ def _spread(extent: int, count: int) -> Iterator[slice]:
     yield from (slice(s, s + run) for s in sorted(starts))
 
 
-class Ring:
-    """Sets of operands on the device, together larger than the caches, that launches use in turn.
+class OperandSets(Protocol):
+    """Sets of operands on the device that launches use in turn, together larger than the L2 cache.
 
-    The first set's values are known to the host: results are compared on it.
+    ``sets``: the addresses of A, B and C of each; ``bytes_c``: the size of C; ``more_at``: the addresses of the arrays
+    that the epilogue reads.
     """
+
+    problem: Problem
+    sets: list[tuple[int, int, int]]
+    bytes_c: int
+    more_at: tuple[int, ...]
+
+    def deviation(self, limit: int) -> Deviation:
+        """Compares about ``limit`` elements of the first set's C, as the device holds it, with float64."""
+        ...
+
+    def release(self) -> None:
+        """Frees the device memory."""
+        ...
+
+
+class GemmOperandSets:
+    """``OperandSets`` of a GEMM. All sets hold the same values, which the host knows."""
 
     def __init__(self, driver: Driver, problem: Gemm, timing: Timing, seed: int = 0) -> None:
         self.driver, self.problem = driver, problem
@@ -95,21 +111,21 @@ class Ring:
         return self._memory[-1].address
 
     def blocks(self, limit: int) -> Iterator[tuple[slice, slice]]:
-        """Runs of items and of rows of C, at most ``limit`` elements in all: all of it, or runs from first to last."""
+        """Ranges of products and of rows of C, at most ``limit`` elements in all: all of C, or spread evenly."""
         p = self.problem
         lines = max(1, limit // max(p.n, 1))
         if lines >= p.m * p.batch:
             step = max(1, HELD // max(p.m * p.n, 1))
             yield from ((slice(i, min(i + step, p.batch)), slice(0, p.m)) for i in range(0, p.batch, step))
         elif lines >= RUNS * p.m:
-            yield from ((items, slice(0, p.m)) for items in _spread(p.batch, lines // p.m))
+            yield from ((items, slice(0, p.m)) for items in _ranges(p.batch, lines // p.m))
         else:
-            few = list(_spread(p.batch, min(RUNS, lines)))
+            few = list(_ranges(p.batch, min(RUNS, lines)))
             for items in few:
-                yield from ((items, rows) for rows in _spread(p.m, max(1, lines // len(few))))
+                yield from ((items, rows) for rows in _ranges(p.m, max(1, lines // len(few))))
 
     def deviation(self, limit: int = CHECKED_ELEMENTS) -> Deviation:
-        """Compares the first set's C, as the device holds it, with float64."""
+        """Compares the first set's C on the device with float64."""
         p, worst = self.problem, Deviation(0.0, (0,) * (2 + (self.problem.batch != 1)), 0.0)
         if not p.results:
             return worst
@@ -125,22 +141,22 @@ class Ring:
         return worst
 
     def _reference(self, items: slice, rows: Array) -> Reference:
-        """What the product is in these rows of these items; kept."""
+        """The reference of these rows of these products; cached."""
         p, key = self.problem, (items.start, items.stop, rows.tobytes())
         if key not in self._references:
             a = (self.a if p.layout[0] == "N" else np.swapaxes(self.a, -1, -2))[..., rows, :]
             a, b = (x[items] if x.ndim == 3 and len(x) > 1 else x for x in (a, self.b))
-            along = {"scale_a"} if "scale_rows" in p.stages else set()
-            along |= {"bias"} if "bias_row" in p.stages else set()
-            more = [x[rows] if name in along else x for name, x in zip(p.reads, self.more, strict=True)]
-            if "residual" in p.reads:
+            along = {"scale_a"} if "scale_rows" in p.epilogue_ops else set()
+            along |= {"bias"} if "bias_row" in p.epilogue_ops else set()
+            more = [x[rows] if name in along else x for name, x in zip(p.epilogue_operands, self.more, strict=True)]
+            if "residual" in p.epilogue_operands:
                 more[-1] = more[-1][rows] if p.batch == 1 else more[-1][items, rows]
             part = replace(p, m=len(rows), batch=1, layout="N" + p.layout[1], lda=0)
             self._references[key] = reference(part, np.ascontiguousarray(a), b, more=tuple(more))
         return self._references[key]
 
     def _result(self, items: slice, rows: slice) -> Array:
-        """The first set's C in these rows of these items. The last row in memory need not be whole."""
+        """These rows of these products of the first set's C. The last row in memory need not be whole."""
         p = self.problem
         shape, strides = [rows.stop - rows.start, p.n], [p.ldc, 1]
         if p.batch != 1:
@@ -157,47 +173,43 @@ class Ring:
 
 
 class Bench:
-    """Measures configurations of one problem after another on a driver; keeps the problem's ring between them."""
+    """Times configurations on a driver; keeps the operands of the last problem."""
 
     def __init__(self, driver: Driver, commit: str = "") -> None:
         self.driver, self.commit = driver, commit
         self.workspace = Workspace(driver)
-        self.ring: Ring | ConvRing | None = None
-        self._last: Runner | None = None  # whose tables the next configuration of the problem looks into
-        self.found: Deviation | None = None  #: of the result that was compared last
+        self.operand_sets: OperandSets | None = None
+        self._last_runner: Runner | None = None  # its offset tables serve the next configuration of the problem
+        self.found: Deviation | None = None  #: deviation of the last result
 
-    def ring_for(self, problem: Problem, timing: Timing) -> Ring | ConvRing:
-        if self.ring is None or self.ring.problem != problem:
-            if self.ring is not None:
-                self.ring.release()
-                self.ring = None
-            self.ring = (
-                ConvRing(self.driver, problem, timing)
-                if isinstance(problem, Conv)
-                else Ring(self.driver, problem, timing)
-            )
-        return self.ring
+    def operand_sets_for(self, problem: Problem, timing: Timing) -> OperandSets:
+        if self.operand_sets is None or self.operand_sets.problem != problem:
+            if self.operand_sets is not None:
+                self.operand_sets.release()
+                self.operand_sets = None
+            self.operand_sets = resolve(operation_of(problem).operand_sets)(self.driver, problem, timing)
+        return self.operand_sets
 
     def measure(
         self, problem: Problem, config: Config, timing: Timing = SEARCH_TIMING, purpose: str = "", full: bool = False
     ) -> Measurement:
-        """Loads, checks and times ``config``; whatever goes wrong is the outcome. ``full``: compare as much of C as
-        ``fully`` says."""
+        """Loads, checks and times ``config``; a failure is the measurement's outcome. ``full``: compare as much of C as
+        ``full_check_elements`` says."""
         made: dict[str, Any] = {"purpose": purpose, "created": time.time()}
         env = environment(self.driver, timing, self.commit)
         try:
-            runner = self._last = Runner.of(self.driver, problem, config, self.workspace)
+            runner = self._last_runner = Runner.of(self.driver, problem, config, self.workspace)
         except AssembleError as error:
             return Measurement(problem, config, "ptxas_error", env, message=str(error)[:500], **made)
         kernel = runner.kernel
         made.update(digest=kernel.source.digest, registers=kernel.registers, spills=kernel.spills)
         try:
-            ring = self.ring_for(problem, timing)
-            calls = [runner.bind(*addresses, more=ring.more_at) for addresses in ring.sets]
+            ring = self.operand_sets_for(problem, timing)
+            calls = [runner.bind(*addresses, epilogue_args=ring.more_at) for addresses in ring.sets]
             self.driver.fill(ring.sets[0][2], ring.bytes_c, 0xFF)
             calls[0]()
             self.driver.synchronize()
-            self.found = found = ring.deviation(fully(problem) if full else CHECKED_ELEMENTS)
+            self.found = found = ring.deviation(full_check_elements(problem) if full else CHECKED_ELEMENTS)
             if not found.ok:
                 self._renew()
                 return Measurement(problem, config, "wrong_result", env, message=str(found), **made)
@@ -208,12 +220,12 @@ class Bench:
         return Measurement(problem, config, "ok", env, tuple(round(s, 4) for s in samples), **made)
 
     def _renew(self) -> None:
-        """Forgets memory that a kernel may have spoilt: flags left raised, operands written over."""
+        """Frees memory that a kernel may have corrupted: flags of the workspace, operands."""
         with suppress(LaunchError):
             self.workspace.release()
-            if self.ring is not None:
-                self.ring.release()
-        self.workspace, self.ring, self._last = Workspace(self.driver), None, None
+            if self.operand_sets is not None:
+                self.operand_sets.release()
+        self.workspace, self.operand_sets, self._last_runner = Workspace(self.driver), None, None
 
 
 @dataclass(frozen=True)
@@ -248,7 +260,7 @@ def bench(
     timing: Timing = FINAL_TIMING,
 ) -> Iterator[BenchRow]:
     """Times each case (``name``, ``problem``) with the configuration that ``choose`` selects, checked, beside the
-    vendor's library (``baseline``, of BASELINES): ours, theirs, ours again; the two of ours are averaged."""
+    vendor's library (``baseline``, of the operation): ours, theirs, ours again; the two of ours are averaged."""
     work = Bench(driver)
     for case in cases:
         problem = case.problem
@@ -257,12 +269,12 @@ def bench(
         if first.outcome != "ok":
             yield BenchRow(case.name, problem, selection, float("nan"), note=f"{first.outcome}: {first.message}")
             continue
-        ring, found = work.ring_for(problem, timing), work.found
+        ring, found = work.operand_sets_for(problem, timing), work.found
         vendor = vendor_first = float("nan")
         us, note = first.us, "" if first.us > 0 else "C has no element: there is nothing to time"
         if baseline is not None:
             try:
-                vendor, vendor_first = BASELINES[baseline].best(driver, problem, ring.sets, timing, ring.more_at)
+                vendor, vendor_first = baselines()[baseline].best(driver, problem, ring.sets, timing, ring.more_at)
             except LaunchError as error:  # it cannot compute this: no algorithm, or another epilogue
                 note = str(error)
             us = (us + work.measure(problem, selection.config, timing, "bench").us) / 2

@@ -1,4 +1,4 @@
-"""Tuners that share a database share the work: each claims a configuration before it measures it."""
+"""Claims: tuners that share a database reserve each configuration before they measure it."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from ptxgen.errors import DatabaseError
 from ptxgen.problem.registry import Problem
 from ptxgen.tuning.database import Database
 
-SECONDS = 90.0  #: after which another tuner may measure a claimed configuration
+CLAIM_SECONDS = 90.0  #: after which a claim expires
 
 
 class Claims:
-    """One tuner's claims on configurations for a device and a clock. Making one releases those of ended processes."""
+    """One tuner's claims for a device and a clock. The constructor releases claims of processes that have ended."""
 
     def __init__(self, database: Database, device: str, clock: str) -> None:
         self.database, self.device, self.clock = database, device, clock
         self.owner = f"{platform.node()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
-        for other in filter(has_ended, database.claimants()):
+        for other in filter(process_has_ended, database.claimants()):
             database.release(other)
 
     def take(self, problem: Problem, config: Config) -> bool:
-        """Claim a configuration; False: another tuner is measuring it. ``Database.add`` ends the claim."""
-        return self.database.claim(problem, config, self.device, self.clock, self.owner, SECONDS)
+        """Claims a configuration; False: another tuner is measuring it. ``Database.add`` ends the claim."""
+        return self.database.claim(problem, config, self.device, self.clock, self.owner, CLAIM_SECONDS)
 
     def release(self) -> None:
-        """End every claim. A database that cannot be written ends them by their age."""
+        """Ends every claim of this tuner. If the database cannot be written, they expire."""
         with suppress(DatabaseError):
             self.database.release(self.owner)
 
 
-def has_ended(owner: str) -> bool:
-    """Whether the process that an owner names has ended, as far as this machine can tell."""
+def process_has_ended(owner: str) -> bool:
+    """Whether the process of a claim owner has ended; False if it is on another machine."""
     node, _, process = owner.rpartition(":")[0].rpartition(":")
     if node != platform.node() or not process.isdecimal():
         return False

@@ -1,4 +1,4 @@
-"""The tuning database: one SQLite file that remembers every measurement and each problem's winner."""
+"""The tuning database: one SQLite file with every measurement and the winner of each problem."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ptxgen.codegen.config import Config, parse_config
+from ptxgen.codegen.config import Config
 from ptxgen.errors import CorruptError
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.registry import Problem
@@ -20,15 +20,15 @@ from ptxgen.tuning.measurement import Environment, Measurement
 from ptxgen.tuning.records import (
     Current,
     CurrentOn,
-    canonical,
-    check,
     config_text,
-    is_known,
-    judge,
+    has_known_axes,
     make_environment,
     parse_problem,
+    require_valid,
     samples_text,
-    storable,
+    stale_reason,
+    stored_config,
+    utf8_text,
 )
 from ptxgen.tuning.schema import APPLICATION, SCHEMA, SCHEMA_VERSION
 from ptxgen.tuning.sqlite_file import Row, SqliteFile
@@ -41,18 +41,18 @@ BATCH = 256  #: rows that an import stores in one transaction
 _WINNERS = f"SELECT {_COLUMNS}, stale FROM winner JOIN result ON result.id = winner.measurement"
 
 
-_CLAIMED = "problem = ? AND config = ? AND device = ? AND clock = ?"
+_CLAIM_MATCH = "problem = ? AND config = ? AND device = ? AND clock = ?"
 
 
-def _claimed(problem: Problem, config: Config, device: str, clock: str) -> tuple[str, ...]:
+def _claim_key(problem: Problem, config: Config, device: str, clock: str) -> tuple[str, ...]:
     return problem.key(), config_text(config), device, clock
 
 
 def _row(m: Measurement) -> Row:
-    """The columns of ``_COLUMNS`` but the first. InputError: the measurement breaks a rule."""
-    check(m)
+    """The values of ``_COLUMNS`` except the id. InputError: the measurement breaks a rule."""
+    require_valid(m)
     e = m.environment
-    facts = (m.digest, int(m.registers), int(m.spills), storable(m.message), m.purpose, float(m.created))
+    facts = (m.digest, int(m.registers), int(m.spills), utf8_text(m.message), m.purpose, float(m.created))
     where = (e.device, e.clock, e.driver, e.ptxas, e.policy, e.commit)
     return (m.problem.key(), config_text(m.config), m.outcome, samples_text(m), *facts, *where)
 
@@ -60,17 +60,17 @@ def _row(m: Measurement) -> Row:
 class Database(SqliteFile):
     """A tuning database; a context manager.
 
-    ``readonly``: nothing is written, not even a missing file, and any thread may ask; otherwise only the thread
-    that opened it. ``timeout``: seconds to wait while another process writes. Every write is a transaction of
-    its own, on disk when the call returns. Rows whose problem or axes this version does not know are kept but
-    not returned; ``info`` counts them. SchemaError: a newer ptxgen wrote the file; CorruptError: it is damaged,
-    or something else's; both leave it as it is. DatabaseError: it cannot be opened, read or written.
+    ``readonly``: the file must exist, nothing is written, and any thread may read; otherwise only the thread that
+    opened it may use it. ``timeout``: seconds to wait for a lock of another process. Each write is one transaction,
+    durable when the call returns. Rows whose problem or axes this version does not know are kept but not returned;
+    ``info`` counts them. SchemaError: a newer ptxgen wrote the file. CorruptError: it is damaged, or no database of
+    ptxgen. Both leave the file unchanged. DatabaseError: it cannot be opened, read or written.
     """
 
     def _measurement(self, row: Row) -> Measurement | None:
-        """The measurement of a row of ``_COLUMNS``; None: this version does not know its problem or axes."""
+        """The measurement of a row of ``_COLUMNS``; None: its problem or axes are unknown to this version."""
         try:
-            problem, config = parse_problem(row[1]), parse_config(row[2])
+            problem, config = parse_problem(row[1]), stored_config(row[2])
         except ValueError:
             return None
         try:
@@ -80,22 +80,22 @@ class Database(SqliteFile):
             m = Measurement(
                 problem, config, row[3], make_environment(*row[11:17]), tuple(map(float, samples)), *row[5:11]
             )
-            check(m)
+            require_valid(m)
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise CorruptError(f"{self.path}: measurement {row[0]} has samples {row[4]!r:.60}: {error}") from error
         return m
 
     def add(self, measurement: Measurement) -> int:
-        """Store a measurement, on disk when this returns; the number of its row.
+        """Stores a measurement, durable when the call returns; returns the id of its row.
 
-        ``created`` becomes now if it is zero. InputError: an unknown outcome or clock, or samples that do not
-        go with the outcome.
+        ``created`` becomes the present time if it is zero. InputError: the outcome or clock is unknown, or the samples
+        do not match the outcome.
         """
-        check(measurement)
+        require_valid(measurement)
         with self._transaction():
             self._db.execute(
-                f"DELETE FROM claim WHERE {_CLAIMED}",
-                _claimed(
+                f"DELETE FROM claim WHERE {_CLAIM_MATCH}",
+                _claim_key(
                     measurement.problem,
                     measurement.config,
                     measurement.environment.device,
@@ -105,18 +105,18 @@ class Database(SqliteFile):
             return self._insert(measurement, measurement.created or time.time())
 
     def claim(self, problem: Problem, config: Config, device: str, clock: str, owner: str, seconds: float) -> bool:
-        """Reserve a configuration for a tuner that is about to measure it; False: another owner holds it.
+        """Claims a configuration for a tuner that is about to measure it; False: another owner has claimed it.
 
         A claim ends when ``add`` stores a measurement of the configuration, with ``release``, or after ``seconds``.
         """
-        key, now = _claimed(problem, config, device, clock), time.time()
+        key, now = _claim_key(problem, config, device, clock), time.time()
         with self._guard():
             self._db.execute("PRAGMA synchronous = NORMAL")  # a claim need not survive a power failure
         try:
             with self._transaction():
                 self._db.execute("DELETE FROM claim WHERE expires < ?", (now,))
                 self._db.execute("INSERT OR IGNORE INTO claim VALUES (?, ?, ?, ?, ?, ?)", (*key, owner, now + seconds))
-                return bool(self._one(f"SELECT owner FROM claim WHERE {_CLAIMED}", *key) == owner)
+                return bool(self._one(f"SELECT owner FROM claim WHERE {_CLAIM_MATCH}", *key) == owner)
         finally:
             with self._guard():
                 self._db.execute("PRAGMA synchronous = FULL")
@@ -127,22 +127,22 @@ class Database(SqliteFile):
             return [owner for (owner,) in self._db.execute("SELECT DISTINCT owner FROM claim ORDER BY 1").fetchall()]
 
     def release(self, owner: str) -> None:
-        """End the claims of an owner."""
+        """Ends all claims of an owner."""
         with self._transaction():
             self._db.execute("DELETE FROM claim WHERE owner = ?", (owner,))
 
     def newest(self) -> int:
-        """The number of the row that was stored last; 0 if there is none."""
+        """The id of the last stored row; 0 if there is none."""
         with self._guard():
             return int(self._one("SELECT max(id) FROM measurement") or 0)
 
     def _insert(self, m: Measurement, created: float) -> int:
         values = {
-            **self._place(m),
+            **self._identity_columns(m),
             "us": float(m.us) if m.samples else None,
             "registers": int(m.registers),
             "spills": int(m.spills),
-            "message": storable(m.message),
+            "message": utf8_text(m.message),
             "purpose": m.purpose,
             "samples": samples_text(m),
             "created": float(created),
@@ -151,8 +151,8 @@ class Database(SqliteFile):
         sql = f"INSERT INTO measurement ({', '.join(values)}) VALUES ({marks})"
         return int(self._db.execute(sql, (*values.values(),)).lastrowid or 0)
 
-    def _place(self, m: Measurement) -> dict[str, Any]:
-        """What says which kernel ran where: columns of ``measurement``. Makes the rows that they refer to."""
+    def _identity_columns(self, m: Measurement) -> dict[str, Any]:
+        """The columns of ``measurement`` that identify kernel and environment. Creates the rows that they refer to."""
         return {
             "problem": self._problem(m.problem),
             "environment": self._environment(m.environment),
@@ -178,7 +178,7 @@ class Database(SqliteFile):
         return self._numbers[environment]
 
     def _number(self, table: str, unique: dict[str, Any], **others: Any) -> int:
-        """The row that ``unique`` names, made if need be."""
+        """The id of the row that ``unique`` identifies; the row is created if it is absent."""
         values = {**unique, **others}
         marks = ", ".join("?" * len(values))
         sql = f"INSERT OR IGNORE INTO {table} ({', '.join(values)}) VALUES ({marks})"
@@ -190,15 +190,15 @@ class Database(SqliteFile):
         return int(number)
 
     def _find(self, m: Measurement, *, close: bool = False) -> int | None:
-        """The row that holds ``m``. ``close``: samples may have been reduced to a median of six digits."""
-        place = self._place(m)
+        """The id of the row of ``m``. ``close``: the samples may have been reduced to a median of six digits."""
+        place = self._identity_columns(m)
         where = " AND ".join(f"{name} = ?" for name in place)
         sql = f"SELECT id, us, samples, message, purpose, created FROM measurement WHERE {where}"
         text = samples_text(m)
         for number, us, samples, message, purpose, created in self._db.execute(sql, (*place.values(),)):
             if close and math.isclose(us, m.us, rel_tol=1e-5):
                 return int(number)
-            same = (samples, message, purpose) == (text, storable(m.message), m.purpose)
+            same = (samples, message, purpose) == (text, utf8_text(m.message), m.purpose)
             if same and m.created in (0, created):
                 return int(number)
         return None
@@ -213,19 +213,14 @@ class Database(SqliteFile):
         purpose: str | None = None,
         after: int = 0,
     ) -> Iterator[Measurement]:
-        """The stored measurements that match, in the order in which they were stored. ``after``: a row's number."""
+        """The stored measurements that match, in the order of their ids. ``after``: an id."""
         key = None if problem is None else problem.key()
         sql = f"SELECT {_COLUMNS} FROM result"
         rows = self._rows(sql, after, key=key, device=device, clock=clock, outcome=outcome, purpose=purpose)
         return (m for m in map(self._measurement, rows) if m is not None)
 
-    def seen(self, device: str, clock: str, purpose: str | None = None) -> set[tuple[str, str]]:
-        """What tuning, resumed, need not measure again, failures included: (problem key, config_text)."""
-        rows = self._rows("SELECT key, config FROM result", device=device, clock=clock, purpose=purpose)
-        return {(key, text) for key, config in rows if (text := canonical(config))}
-
     def devices(self) -> list[tuple[str, str]]:
-        """Every (device, clock) that has measurements."""
+        """Every (device, clock) with measurements."""
         with self._guard():
             return self._db.execute("SELECT DISTINCT device, clock FROM result ORDER BY 1, 2").fetchall()
 
@@ -238,21 +233,21 @@ class Database(SqliteFile):
             return self._db.execute(sql, (problem.key(), device, clock)).fetchone()  # type: ignore[no-any-return]
 
     def best(self, problem: Problem, device: str, clock: str = "hardware") -> Measurement | None:
-        """The winner for exactly this problem; None if there is none, or it is stale.
+        """The winner of exactly this problem; None if there is none, or if it is stale.
 
-        A time of the emulated device (clock ``model``) is never the answer for ``hardware``.
+        A time of the emulated device (clock ``model``) is never returned for ``hardware``.
         """
         row = self._winner(problem, device, clock)
         return None if row is None or row[-1] else self._measurement(row)
 
     def set_winner(self, measurement: Measurement, over: Callable[[Measurement], bool] | None = None) -> bool:
-        """Make a measurement its problem's winner on its device and clock, storing it if it is not stored.
+        """Makes a measurement the winner of its problem, device and clock; stores it if it is not stored.
 
-        ``over``: whether it replaces the winner that is stored and not stale (by default: always); it is asked inside
-        the transaction, so that no other process stores a winner in between. Returns whether it was stored.
+        ``over``: decides whether it replaces a stored winner that is not stale (default: always). It is called inside
+        the transaction, so no other process stores a winner in between. Returns whether it became the winner.
         InputError: its outcome is not ``ok``.
         """
-        check(measurement, winner=True)
+        require_valid(measurement, winner=True)
         with self._transaction():
             if over is not None:
                 environment = measurement.environment
@@ -260,10 +255,10 @@ class Database(SqliteFile):
                 if held is not None and not over(held):
                     return False
             row = self._find(measurement)
-            self._crown(measurement, row or self._insert(measurement, measurement.created or time.time()))
+            self._write_winner(measurement, row or self._insert(measurement, measurement.created or time.time()))
         return True
 
-    def _crown(self, m: Measurement, row: int, stale: str = "") -> None:
+    def _write_winner(self, m: Measurement, row: int, stale: str = "") -> None:
         values = (self._problem(m.problem), m.environment.device, m.environment.clock, row, stale)
         self._db.execute("INSERT OR REPLACE INTO winner VALUES (?, ?, ?, ?, ?)", values)
 
@@ -275,20 +270,20 @@ class Database(SqliteFile):
         return (m for m in (self._measurement(row) for row in rows if stale or not row[-1]) if m is not None)
 
     def stale(self, device: str | None = None) -> list[tuple[str, str, str, str]]:
-        """The winners that no longer count: problem key, device, clock, reason."""
+        """The stale winners: problem key, device, clock, reason."""
         return [(row[1], row[11], row[12], row[-1]) for row in self._rows(_WINNERS, device=device) if row[-1]]
 
     def demote(self, device: str, current: Current) -> list[tuple[str, str]]:
-        """Mark the winners whose kernel this version would generate differently; the (problem key, reason)
-        of those newly marked.
+        """Marks winners as stale whose kernel this version generates differently; returns (problem key, reason) of
+        those newly marked.
 
-        ``current`` gives the digest of the kernel as generated now; a PtxgenError that it raises demotes too.
-        A stale winner whose digest matches again counts again.
+        ``current`` returns the digest of the kernel that this version generates; if it raises a PtxgenError, the winner
+        is stale too. A stale winner whose digest matches again is valid again.
         """
         changed, demoted = [], []
         for row in list(self._rows(_WINNERS, device=device)):
             m = self._measurement(row)
-            reason = judge(m, current) if m else "its problem or an axis of its configuration is unknown now"
+            reason = stale_reason(m, current) if m else "its problem or an axis of its configuration is unknown now"
             if reason != row[-1]:
                 changed.append((reason, row[0]))
             if reason and not row[-1]:
@@ -304,27 +299,26 @@ class Database(SqliteFile):
         winners: Iterable[Measurement],
         current: CurrentOn | None = None,
     ) -> dict[str, int]:
-        """Take in measurements and winners from elsewhere: all, or (if a row of either breaks a rule) nothing.
+        """Imports measurements and winners: all of them, or nothing if a row breaks a rule.
 
-        Everything is read and checked before anything is stored, then stored in transactions of ``BATCH`` rows,
-        between which other processes can write. After a kill, or an error of the disk, the rows of the completed
-        batches are there; another import adds the others. What is stored is not stored again.
-        Of two winners the one that is not stale stays, then the faster.
-        ``current``: gives digests; a winner with another digest comes in stale, and replaces none.
-        Returns counts: ``measurements`` added, ``known`` (stored before), ``winners`` new, ``kept`` (the one
-        here is as good), ``stale``.
+        All rows are read and checked first, then stored in transactions of ``BATCH`` rows, between which other
+        processes can write. If the process is killed or the disk fails, the completed batches remain, and another
+        import adds the rest. Rows that are stored already are not stored again. Of two winners, one that is not stale
+        wins, then the faster. ``current``: returns digests; a winner with another digest is imported as stale and
+        replaces none. Returns counts: ``measurements`` added, ``already_present``, ``winners`` added, ``not_replaced``
+        (the stored winner is as good), ``stale``.
         """
         self._require_writable()
-        judged = [(m, judge(m, partial(current, m.environment.device)) if current else "") for m in winners]
+        judged = [(m, stale_reason(m, partial(current, m.environment.device)) if current else "") for m in winners]
         for m, _ in judged:
-            check(m, winner=True)
-        counts = dict.fromkeys(("measurements", "known", "winners", "kept", "stale"), 0)
+            require_valid(m, winner=True)
+        counts = dict.fromkeys(("measurements", "already_present", "winners", "not_replaced", "stale"), 0)
         with closing(self._staged(measurements)) as batches:
             for batch in batches:
                 with self._transaction():
                     for m in batch:
                         known = self._find(m) is not None
-                        counts["known" if known else "measurements"] += 1
+                        counts["already_present" if known else "measurements"] += 1
                         if not known:
                             self._insert(m, m.created)
         for start in range(0, len(judged), BATCH):
@@ -334,9 +328,9 @@ class Database(SqliteFile):
         return counts
 
     def _staged(self, measurements: Iterable[Measurement]) -> Generator[list[Measurement], None, None]:
-        """``measurements`` in lists of ``BATCH``, the first one after the last of them was read and checked.
+        """``measurements`` in lists of ``BATCH``; the first is returned after the last row was read and checked.
 
-        They wait in a temporary table: on disk, in a file of its own, so that no lock of the database is held.
+        Rows wait in a temporary table, which is a file of its own, so no lock of the database is held.
         """
         columns = "id INTEGER PRIMARY KEY, " + ", ".join(f"c{n}" for n in range(1, 17))
         marks = ", ".join("?" * 16)
@@ -357,22 +351,22 @@ class Database(SqliteFile):
         mine = self._measurement(held) if held else None
         if held and mine and (mine.config, mine.digest) == (m.config, m.digest):
             if not (held[-1] and verified and not reason):
-                return "kept"
-            self._crown(mine, held[0])
+                return "not_replaced"
+            self._write_winner(mine, held[0])
             return "winners"
         if held and reason:
             return "stale"
         if held and mine and not held[-1] and mine.us <= m.us:
-            return "kept"
-        self._crown(m, self._find(m, close=True) or self._insert(m, m.created), reason)
+            return "not_replaced"
+        self._write_winner(m, self._find(m, close=True) or self._insert(m, m.created), reason)
         return "stale" if reason else "winners"
 
     def info(self) -> dict[str, Any]:
-        """What the database holds, as plain data.
+        """The content of the database as plain data.
 
-        ``path``; ``bytes``, log included; ``schema``; ``problems``; ``measurements``; ``unreadable``: those
-        whose axes this version does not know; ``rows``: counts per device, clock and outcome; ``winners``:
-        counts per device and clock, ``stale`` ones apart.
+        ``path``; ``bytes``, including the log; ``schema``; ``problems``; ``measurements``; ``unreadable``: measurements
+        with unknown axes; ``rows``: counts per device, clock and outcome; ``winners``: counts per device and clock,
+        ``stale`` ones separately.
         """
         rows = "SELECT device, clock, outcome, count(*) AS count FROM result GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
         winners = (
@@ -387,7 +381,7 @@ class Database(SqliteFile):
                 "schema": self._pragma("user_version"),
                 "problems": self._one("SELECT count(*) FROM problem"),
                 "measurements": self._one("SELECT count(*) FROM measurement"),
-                "unreadable": sum(not is_known(c) for (c,) in self._db.execute("SELECT config FROM measurement")),
+                "unreadable": sum(not has_known_axes(c) for (c,) in self._db.execute("SELECT config FROM measurement")),
                 "rows": self._dicts(rows),
                 "winners": self._dicts(winners),
             }

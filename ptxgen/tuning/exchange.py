@@ -1,4 +1,4 @@
-"""What every exchange file obeys: who made it, its format version, JSON that other programs can read."""
+"""Common parts of exchange files: header, format version, checked JSON, atomic replacement, bounded decompression."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import IO, Any
 from ptxgen.errors import CorruptError, InputError, SchemaError
 from ptxgen.tuning.measurement import CLOCKS, Measurement
 
-FORMAT = 1
+FORMAT = 2  #: of files of winners and of measurements. 1: configurations had other axis names, and integers for words
 LINE_LIMIT = 1 << 20  #: bytes of one line
 TEXT_LIMIT = 1 << 26  #: bytes of a file that is read whole
 MEMORY_LIMIT = 80 << 20  #: bytes that the decompressor may allocate: every preset of xz needs less
@@ -26,7 +26,7 @@ _DEVICE = re.compile(r"[a-z0-9_][a-z0-9_.+]*")
 
 @dataclass(frozen=True)
 class Header:
-    """What made a file: the device and clock of all its rows, ptxgen's commit, the command, and when."""
+    """The origin of a file: device and clock of all its rows, commit of ptxgen, command, date."""
 
     device: str
     clock: str = "hardware"
@@ -45,13 +45,13 @@ class Header:
 
 
 def is_utf8(text: str) -> bool:
-    """Whether ``text`` has a UTF-8 form, as the database and its exchange files need. Lone surrogates have none."""
+    """Whether ``text`` can be encoded as UTF-8. Lone surrogates cannot."""
     return text.encode(errors="replace").decode() == text
 
 
 @contextmanager
-def placed(path: Path, number: int) -> Iterator[None]:
-    """Give a broken rule its place."""
+def errors_with_line(path: Path, number: int) -> Iterator[None]:
+    """Converts errors within the block to a CorruptError that names file and line."""
     try:
         yield
     except (ValueError, TypeError, OverflowError, RecursionError) as error:  # InputError is a ValueError
@@ -60,7 +60,7 @@ def placed(path: Path, number: int) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file that replaces ``path`` when it is complete. The new content is on disk when the block ends."""
+    """A temporary file that replaces ``path`` when the block ends; by then it is on disk."""
     made = not path.parent.exists()
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.part")
@@ -77,7 +77,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Write the names in a folder to disk: a rename is durable only after that."""
+    """Flushes a folder to disk, which makes a rename durable."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -86,7 +86,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def require_file(path: Path) -> None:
-    """InputError: ``path`` does not exist. CorruptError: it is no regular file (opening a FIFO would block)."""
+    """InputError: ``path`` does not exist. CorruptError: it is not a regular file (opening a FIFO would block)."""
     if not path.exists():
         raise InputError(f"{path} does not exist")
     if not path.is_file():
@@ -94,7 +94,8 @@ def require_file(path: Path) -> None:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file of at most ``TEXT_LIMIT`` bytes. InputError, CorruptError: as ``require_file``, or no text."""
+    """The text of a file of at most ``TEXT_LIMIT`` bytes. InputError, CorruptError: as ``require_file``, or it is
+    not UTF-8."""
     require_file(path)
     try:
         with path.open("rb") as file:
@@ -106,8 +107,8 @@ def read_text(path: Path) -> str:
         raise CorruptError(f"{path} cannot be read as text: {error}") from error
 
 
-def unpacked_lines(path: Path) -> Iterator[bytes]:
-    """The lines of an .xz file of one stream, without their ends. Memory is bounded, whatever the file holds.
+def decompressed_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a single-stream .xz file, without line ends. Memory use is bounded for any content.
 
     InputError, CorruptError: as ``require_file``; or the file is damaged, or a line exceeds ``LINE_LIMIT`` bytes.
     """
@@ -134,27 +135,32 @@ def unpacked_lines(path: Path) -> Iterator[bytes]:
         yield rest
 
 
-def require_format(path: Path, version: object) -> None:
+def require_format(path: Path, version: object) -> int:
+    """The version number of a file's format. CorruptError: not a version number. SchemaError: newer than ``FORMAT``."""
     text = str(version)
     if not re.fullmatch("[0-9]{1,9}", text) or int(text) < 1:
         raise CorruptError(f"{path}, line 1: format is {version!r:.60}; it must be a number from 1 to {FORMAT}")
     if int(text) > FORMAT:
         raise SchemaError(f"{path}, line 1: has format {text}, and this ptxgen knows formats up to {FORMAT}")
+    return int(text)
 
 
 def require_header(m: Measurement, header: Header) -> None:
+    """InputError: a measurement is of another device or clock than the header."""
     for name in ("device", "clock"):
         if getattr(m.environment, name) != getattr(header, name):
             raise InputError(f"{name} is {getattr(m.environment, name)!r}; the file is of {getattr(header, name)!r}")
 
 
 def microseconds(value: object) -> float:
+    """A time read from JSON. InputError: it is not positive and finite."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
         raise InputError(f"time is {value!r}; it must be positive and finite, in microseconds")
     return float(value)
 
 
 def to_json(values: dict[str, Any]) -> str:
+    """Compact JSON."""
     return json.dumps(values, allow_nan=False, separators=(",", ":"))
 
 
@@ -163,6 +169,7 @@ def _not_json(name: str) -> None:
 
 
 def from_json(text: str) -> dict[str, Any]:
+    """A JSON object. InputError, ValueError: it is none, or has NaN or infinity."""
     values = json.loads(text, parse_constant=_not_json)
     if not isinstance(values, dict):
         raise InputError(f"is {text[:60]!r}; it must be a JSON object")

@@ -1,4 +1,4 @@
-"""One measurement: what was run, what came of it, and what it was run on."""
+"""A measurement: problem, configuration, outcome, times, and the environment."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 from ptxgen.codegen.config import Config, parse_config
 from ptxgen.problem.registry import Problem, parse
 
-#: what times are: measured on hardware, or the emulated device's model
+#: sources of times: hardware, or the performance model of the emulated device
 CLOCKS = ("hardware", "model")
-#: what can come of a measurement; only ``ok`` trains the model
+#: outcomes of a measurement; only ``ok`` trains the model
 OUTCOMES = ("ok", "ptxas_error", "launch_error", "wrong_result", "timeout", "crashed")
-#: how the message of a ``crashed`` measurement begins whose process got a signal that no kernel causes
+#: start of the message of a ``crashed`` measurement whose process got a signal that no kernel causes
 ENDED_OUTSIDE = "the measuring process was ended from outside"
 
 
 @dataclass(frozen=True)
 class Environment:
-    """What a time depends on beside problem and configuration. ``clock``: ``hardware``, or ``model`` on the
-    emulated device, whose times are never compared with hardware's; ``policy``: the timing policy's text."""
+    """What a time depends on besides problem and configuration. ``clock``: ``hardware``, or ``model`` on the
+    emulated device, whose times are never compared with those of hardware; ``policy``: text of the timing policy."""
 
     device: str
     clock: str = "hardware"
@@ -32,10 +32,10 @@ class Environment:
 
 @dataclass(frozen=True)
 class Measurement:
-    """``samples``: microseconds a launch, empty unless ``ok``; ``digest``: of the kernel's source; ``message``: why
-    it failed; ``registers``, ``spills`` (bytes): what ptxas reported, -1 if it was not asked; ``purpose``: which
-    phase of the tuner asked (``sample``, ``search``, ``refine``, ``bench``); ``sass``: of the machine code, as
-    ``ptxgen.runtime.sass.of`` gives it, empty if it was not recorded."""
+    """``samples``: microseconds per launch, empty unless the outcome is ``ok``; ``digest``: of the PTX text;
+    ``message``: why it failed; ``registers``, ``spills`` (bytes): from ptxas, -1 if unknown; ``purpose``: the phase
+    that measured it (``sample``, ``search``, ``refine``, ``final``, ``bench``); ``created``: seconds since 1970;
+    ``sass``: machine code, as ``ptxgen.runtime.sass.machine_code`` returns it, empty if not recorded."""
 
     problem: Problem
     config: Config
@@ -52,7 +52,7 @@ class Measurement:
 
     @property
     def us(self) -> float:
-        """Median microseconds; infinity where there is none."""
+        """Median of the samples in microseconds; infinity if there is none."""
         return statistics.median(self.samples) if self.samples else float("inf")
 
     @property
@@ -61,20 +61,21 @@ class Measurement:
 
     @property
     def inconclusive(self) -> bool:
-        """Whether the process ended for a reason that is not the kernel's, or that was not recorded: measure again."""
+        """Whether the process ended for a reason that is not the kernel, or that was not recorded: it is measured
+        again."""
         return self.outcome == "crashed" and (not self.message or self.message.startswith(ENDED_OUTSIDE))
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data, fit for JSON; ``from_dict`` reads it back."""
+        """Plain data for JSON; ``from_dict`` reads it."""
         out = asdict(self)
-        out.update(problem=self.problem.key(), config=" ".join(f"{n}={v}" for n, v in self.config.items()))
+        out.update(problem=self.problem.key(), config=self.config.full_text())
         if not self.sass:
             del out["sass"]
         return out
 
 
 def from_dict(values: dict[str, Any]) -> Measurement:
-    """The measurement whose ``as_dict()`` is ``values``."""
+    """The measurement whose ``as_dict()`` is ``values``. ValueError: a value breaks a rule."""
     fields = dict(values)
     fields["problem"] = parse(fields["problem"])
     fields["config"] = parse_config(fields["config"])

@@ -18,21 +18,22 @@ from numpy.typing import NDArray
 from ptxgen.codegen.config import FAMILIES, Columns, Config
 from ptxgen.errors import DeviceError, InputError
 from ptxgen.families import perf_model as clock
-from ptxgen.families.features import features
+from ptxgen.families.features import NAMES, features
 from ptxgen.families.space import Candidates, candidates
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.registry import Problem
 from ptxgen.tuning import model_files
 from ptxgen.tuning.measurement import Measurement
 from ptxgen.tuning.model_files import Facts
-from ptxgen.tuning.search import Floats, fastest, kin_of, leaders
+from ptxgen.tuning.search import Floats, fastest, representatives, same_class
 from ptxgen.tuning.training import TARGETS, Training, clock_of, threads, yardstick
 
 FACTOR = 3.0  #: the search drops what the clock puts this far behind its best
-LIMIT = 32_000  #: if more is left than this, which is what 200 ms allow on two cores, one of each kin is scored first,
-FINALISTS = 1_000  #: then all of the kin of so many
+#: if more is left than this, which is what 200 ms allow on two cores, one of each equivalence class is scored first,
+LIMIT = 32_000
+FINALISTS = 1_000  #: then all rows of the classes of so many
 CHUNK = 1 << 15  #: rows scored at a time: a matrix larger than the cache costs more to allocate than to fill
 
 
@@ -41,7 +42,7 @@ class Search:
     """What an exhaustive search did: ``best`` as (configuration, predicted microseconds), fastest first.
 
     ``total``: legal candidates; ``scored``: how many the model saw; ``factor``: the clock puts the rest at more than so
-    many times its best, or they are kin of worse ones.
+    many times its best, or they are of the classes of worse ones.
     """
 
     best: list[tuple[Config, float]]
@@ -53,8 +54,11 @@ class Search:
 class Model:
     """Predicts microseconds on one device. ``Model.fit``, ``Model.load`` or ``Model.analytic`` make one."""
 
-    def __init__(self, device: Device, facts: Facts | None = None, booster: Any = None) -> None:
-        self.device, self.facts, self._booster = device, facts, booster
+    def __init__(
+        self, device: Device, facts: Facts | None = None, booster: Any = None, names: tuple[str, ...] = NAMES
+    ) -> None:
+        """``names``: the features that the booster was trained on, some of ``features.NAMES``."""
+        self.device, self.facts, self._booster, self._names = device, facts, booster, names
         if booster is not None:
             booster.set_param({"nthread": threads()})
 
@@ -118,7 +122,7 @@ class Model:
             return np.sort(np.concatenate(found)) if found else every[:0]
         return np.flatnonzero(np.isin(c.family, known))
 
-    def _score(self, p: Gemm, c: Columns, d: Device, us: Floats) -> Floats:
+    def _score(self, p: KernelGemm, c: Columns, d: Device, us: Floats) -> Floats:
         """Microseconds of rows that the clock puts at ``us``."""
         learnt = self._learnt(c)
         if self._booster is None or self.facts is None or not len(learnt):
@@ -128,8 +132,11 @@ class Model:
         for at in range(0, len(learnt), CHUNK):
             rows = learnt[at : at + CHUNK]
             part = c if len(rows) == len(c) else c.take(rows)
-            seen = self._booster.inplace_predict(features(p, part, d, us[rows]), validate_features=False)
-            out[rows] = np.exp2(seen + base[rows])
+            x = features(p, part, d, us[rows])
+            if self._names != NAMES:
+                x = np.ascontiguousarray(x[:, model_files.columns_of(self._names)])
+            predicted = self._booster.inplace_predict(x, validate_features=False)
+            out[rows] = np.exp2(predicted + base[rows])
         return out
 
     def search(
@@ -149,9 +156,9 @@ class Model:
             near = np.flatnonzero(us <= FACTOR * us.min()) if total else np.zeros(0, np.intp)
             scored, factor = len(near), FACTOR
             if scored > LIMIT:
-                first, factor = leaders(c, us, near, LIMIT, FACTOR)
+                first, factor = representatives(c, us, near, LIMIT, FACTOR)
                 predicted = self._score(p, c.take(first), d, us[first])
-                near = kin_of(c, near, first[fastest(predicted, FINALISTS)])
+                near = same_class(c, near, first[fastest(predicted, FINALISTS)])
                 scored = len(first) + len(near)
             c, us = c.take(near), us[near]
         us = self._score(p, c, d, us)
@@ -173,7 +180,7 @@ class Model:
         """Writes ``model.json`` into ``folder``, at one stroke. InputError: nothing was trained."""
         if self._booster is None or self.facts is None:
             raise InputError("model is analytic; only a trained one can be saved")
-        model_files.write(Path(folder), self.device, self.facts, self._booster)
+        model_files.write(Path(folder), self.device, self.facts, self._booster, self._names)
 
     @classmethod
     def load(cls, folder: Path | str) -> Model:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ptxgen.codegen import config_migration
 from ptxgen.codegen.config import FAMILIES, Columns, Config
 from ptxgen.errors import CorruptError, SchemaError
 from ptxgen.families.features import NAMES, features
@@ -84,7 +85,8 @@ _PROBES: dict[str, tuple[tuple[Gemm, tuple[Config, ...]], ...]] = {
                     vec_b=8,
                     vec_c=4,
                     fragment_prefetch=0,
-                    operand_path=3,
+                    operand_path_a=1,
+                    operand_path_b=1,
                 ),
             ),
         ),
@@ -134,20 +136,26 @@ def known(facts: Facts) -> list[str]:
     return [f for f in FAMILIES if facts.families.get(f, 0) >= FEW]
 
 
-def _probe(d: Device, facts: Facts) -> list[float]:
-    """The features of a few fixed points."""
-    points = [point for family in known(facts) for point in _PROBES[family]]
-    return [round(float(v), 4) for p, cs in points for v in features(p, Columns.of(list(cs)), d).ravel()]
+def columns_of(names: tuple[str, ...]) -> slice | list[int]:
+    """Where the named features are among those that this version computes."""
+    return slice(None) if names == NAMES else [NAMES.index(name) for name in names]
 
 
-def write(folder: Path, device: Device, facts: Facts, booster: Any) -> None:
+def _probe(d: Device, facts: Facts, names: tuple[str, ...] = NAMES) -> list[float]:
+    """The named features of a few fixed points."""
+    points = [point for family in known(facts) for point in _PROBES.get(family, ())]
+    at = columns_of(names)
+    return [round(float(v), 4) for p, cs in points for v in features(lower(p), Columns.of(list(cs)), d)[:, at].ravel()]
+
+
+def write(folder: Path, device: Device, facts: Facts, booster: Any, names: tuple[str, ...] = NAMES) -> None:
     """Writes ``model.json``. Several may write at once: a reader finds the whole file of one of them."""
     content = {
         "format": FORMAT,
-        "features": list(NAMES),
+        "features": list(names),
         **asdict(facts),
         "error": None if np.isnan(facts.error) else facts.error,
-        "probe": _probe(device, facts),
+        "probe": _probe(device, facts, names),
         "forest": trees.forest_of(booster),
     }
     with replacing(folder / MODEL) as file:
@@ -164,8 +172,8 @@ def _digest(content: dict[str, Any]) -> str:
     return hashlib.sha256(_text({n: v for n, v in content.items() if n != "digest"})).hexdigest()
 
 
-def read(folder: Path) -> tuple[Device, Facts, Any]:
-    """(device, facts, booster) of the model that ``write`` wrote, or of format 1: the same facts in
+def read(folder: Path) -> tuple[Device, Facts, Any, tuple[str, ...]]:
+    """(device, facts, booster, its features) of the model that ``write`` wrote, or of format 1: the same facts in
     ``model.meta.json``, beside the trees as XGBoost writes them. CorruptError, SchemaError: as ``Model.load``."""
     path = folder / MODEL
     try:
@@ -176,7 +184,7 @@ def read(folder: Path) -> tuple[Device, Facts, Any]:
         raise CorruptError(f"{path} is damaged, or no model: {type(error).__name__}: {error}"[:500]) from error
 
 
-def _read(path: Path) -> tuple[Device, Facts, Any]:
+def _read(path: Path) -> tuple[Device, Facts, Any, tuple[str, ...]]:
     text = _content(path)
     content = _parsed(text)
     if "learner" in content:
@@ -191,12 +199,12 @@ def _read(path: Path) -> tuple[Device, Facts, Any]:
         raise SchemaError(f"{path} has format {content['format']}; this ptxgen reads up to {FORMAT}")
     if digest != content["digest"]:
         raise CorruptError(f"{path} has digest {digest}; it must be {content['digest']!r}")
-    _require_features(path, content["features"])
+    names = _features(path, content["features"])
     device, facts = _device(path, content["device"]), _facts(content)
-    trees.check(content["forest"], len(NAMES))
+    trees.check(content["forest"], len(names))
     with np.errstate(all="ignore"):  # a device's facts may be nonsense
-        _require_probe(path, content["probe"], _probe(device, facts))
-    return device, facts, trees.booster_of(content["forest"], len(NAMES))
+        _require_probe(path, content["probe"], _probe(device, facts, names), names)
+    return device, facts, trees.booster_of(content["forest"], len(names)), names
 
 
 def _content(path: Path) -> bytes:
@@ -213,16 +221,20 @@ def _parsed(text: bytes) -> dict[str, Any]:
     return content
 
 
-def _require_features(path: Path, theirs: list[str]) -> None:
-    if theirs == list(NAMES):
-        return
+def _features(path: Path, theirs: list[str]) -> tuple[str, ...]:
+    """A model's features by today's names. It may have been trained before there were others.
+
+    SchemaError: this version does not compute one of them."""
     if not isinstance(theirs, list) or not all(isinstance(name, str) for name in theirs):
         raise TypeError("features must be a list of names")
-    missing, extra = sorted(set(NAMES) - set(theirs)), sorted(set(theirs) - set(NAMES))
-    raise SchemaError(
-        f"{path} was trained on {len(theirs)} features; this ptxgen computes {len(NAMES)}"
-        f" (only here: {', '.join(missing) or 'none'}; only there: {', '.join(extra) or 'none'})"
-    )
+    names = tuple(name if name in NAMES else config_migration.RENAMED.get(name, name) for name in theirs)
+    if len(set(names)) != len(names) or not names:
+        raise ValueError("features must be different names, one at least")
+    if extra := sorted(set(names) - set(NAMES)):
+        raise SchemaError(
+            f"{path} was trained on {len(theirs)} features, of which this ptxgen does not compute {', '.join(extra)}"
+        )
+    return names
 
 
 def _device(path: Path, values: dict[str, Any]) -> Device:
@@ -243,6 +255,8 @@ def _facts(content: dict[str, Any]) -> Facts:
     values = {f.name: content[f.name] for f in fields(Facts) if f.name in content}
     values["error"] = float("nan") if values.get("error") is None else values["error"]
     values["commits"] = tuple(values.get("commits", ()))
+    if isinstance(values.get("families"), dict):
+        values["families"] = {config_migration.FAMILIES.get(f, f): n for f, n in values["families"].items()}
     facts = Facts(**values)
     for name in ("rows", "problems", "skipped", "trees", "depth"):
         if not 0 <= _require(name, getattr(facts, name), int) < 1 << 53:
@@ -267,7 +281,7 @@ def _require(name: str, value: Any, *kinds: type) -> Any:
     return value
 
 
-def _require_probe(path: Path, seen: list[float], now: list[float]) -> None:
+def _require_probe(path: Path, seen: list[float], now: list[float], names: tuple[str, ...]) -> None:
     """SchemaError: the features of some fixed points were other numbers when the model was trained."""
     then = np.asarray(seen, dtype=np.float64)
     if then.ndim != 1 or not np.isfinite(then).all():
@@ -275,5 +289,5 @@ def _require_probe(path: Path, seen: list[float], now: list[float]) -> None:
     same = len(then) == len(now)
     changed = np.flatnonzero(np.abs(now - then) > 1e-3 * (1 + np.abs(then))) if same else np.zeros(0, np.intp)
     if not same or len(changed):
-        which = ", ".join(sorted({NAMES[i % len(NAMES)] for i in changed})) or "their number"
+        which = ", ".join(sorted({names[i % len(names)] for i in changed})) or "their number"
         raise SchemaError(f"{path} was trained on features that are computed otherwise now: {which}; train it again")

@@ -1,4 +1,4 @@
-"""What a long task tells whoever waits for it. The default listens to nothing."""
+"""Progress reports of long tasks. The default discards them."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """Phases follow each other; within one, steps are counted up to its total."""
+    """A receiver of progress reports. Phases follow each other; within a phase, steps are counted up to its total."""
 
     def phase(self, name: str, total: int) -> None:
-        """A phase of ``total`` steps begins; 0: nobody knows how many."""
+        """A phase of ``total`` steps begins; 0: the total is unknown."""
 
     def step(self, text: str = "") -> None:
-        """One step is done; ``text``: what is worth a glance now (the best so far, say)."""
+        """One step is complete; ``text``: current status, the best time so far for example."""
 
     def message(self, text: str) -> None:
-        """One line that is worth keeping."""
+        """One line to keep."""
 
 
 class Silent:
-    """A Progress that says nothing."""
+    """Discards everything."""
 
     def phase(self, name: str, total: int) -> None: ...
 

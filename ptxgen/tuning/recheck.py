@@ -1,5 +1,4 @@
-"""Stored winners against the kernels that this version generates: kept where the machine code is the same, else timed
-again."""
+"""Compares stored winners with the kernels that this version generates, and times those whose machine code changed."""
 
 from __future__ import annotations
 
@@ -35,21 +34,21 @@ from ptxgen.tuning.tuning_files import STALE, WINNERS, clock_of, read_winners, w
 from ptxgen.tuning.worker import Worker
 
 CHECK_TIMING = Timing(samples=1, target_ms=0.1, ring=0.0, most=1)
-CHECKERS = 4  #: processes that check kernels at once; each multiplies matrices on a quarter of the cores
+CHECKERS = 4  #: processes that check kernels in parallel; each computes references on a quarter of the cores
 ROUNDS = 2
-FAR = 1.1  #: times the fastest of a round, behind which a kernel is not timed again
-SAVED = 20  #: winners timed between two calls of ``save``
+DROP_RATIO = 1.1  #: a kernel slower than the fastest of a round by this factor is not timed again
+SAVE_INTERVAL = 20  #: number of timed winners between calls of ``save``
 
-#: ``current``: nothing changed; ``text``: the PTX changed, its machine code did not; ``timed``: the kernel was timed
-#: again and won; ``replaced``: the model's choice was faster; ``stale``: the kernel changed, and was not timed;
-#: ``failed``: no kernel gave right results
+#: ``current``: unchanged; ``text``: the PTX changed, the machine code did not; ``timed``: the kernel was timed again
+#: and is the fastest; ``replaced``: the model's choice is faster; ``stale``: the kernel changed and was not timed;
+#: ``failed``: no kernel gives correct results
 STATES = ("current", "text", "timed", "replaced", "stale", "failed")
 
 
 @dataclass
 class Rechecked:
-    """A stored winner and what became of it. ``state``: of STATES; ``new``: the winner that counts now, None if there
-    is none; ``reason``: why it is stale or has failed."""
+    """A stored winner and its result. ``state``: one of STATES; ``new``: the valid winner, None if there is none;
+    ``reason``: why it is stale or failed."""
 
     old: Measurement
     state: str = "stale"
@@ -61,18 +60,18 @@ Save = Callable[[Sequence[Rechecked]], None]
 
 
 class Recheck:
-    """Checks the winners of one device. ``jobs``: kernels assembled at once."""
+    """Rechecks the winners of one device. ``jobs``: number of kernels assembled in parallel."""
 
     def __init__(self, device: Device, jobs: int, progress: Progress = SILENT) -> None:
         self.device, self.jobs, self.progress = device, jobs, progress
         self._until = math.inf
 
-    def _late(self) -> bool:
+    def _past_deadline(self) -> bool:
         return time.monotonic() > self._until
 
     def compare(self, winners: Iterable[Measurement]) -> list[Rechecked]:
-        """Which winners are current, which changed their text alone, and which are stale. The machine code of those
-        that count is recorded, where there is a ptxas. Needs no GPU."""
+        """Determines which winners are current, which changed only their PTX text, and which are stale. Records the
+        machine code of valid winners if there is a ptxas. Needs no GPU."""
         stored = list(winners)
         self.progress.phase("compare", len(stored))
         with ThreadPoolExecutor(self.jobs) as pool:
@@ -93,56 +92,58 @@ class Recheck:
     def _judge(self, m: Measurement, source: Source) -> Rechecked:
         same = source.digest == m.digest
         if not same and not m.sass:
-            m = replace(m, sass=sass.remembered(m.digest, source.target))
+            m = replace(m, sass=sass.cached_machine_code(m.digest, source.target))
         if not same and not m.sass:
             return Rechecked(m, reason=f"its kernel was {m.digest}, now it is {source.digest}")
-        now = sass.of(source) or m.sass * same
+        now = sass.machine_code(source) or m.sass * same
         if same:
             return Rechecked(m, "current", replace(m, sass=now))
         if now == m.sass:
             return Rechecked(m, "text", replace(m, digest=source.digest))
-        return Rechecked(m, reason=f"its machine code was {m.sass}, now it is {now or 'not known: there is no ptxas'}")
+        return Rechecked(m, reason=f"its machine code was {m.sass}, now it is {now or 'unknown: there is no ptxas'}")
 
     def retime(self, rows: Sequence[Rechecked], driver: str, save: Save, seconds: float, commit: str = "") -> None:
-        """Checks and times the stale of ``rows`` again, each beside the choice of the model, and changes the rows.
+        """Checks and times the stale of ``rows`` again, each together with the choice of the model, and updates the
+        rows.
 
-        Kernels are assembled and checked in parallel, and timed alone. ``save`` is called now and then, and at the end.
-        ``seconds``: after which no other is begun: what is left stays stale.
+        Kernels are assembled and checked in parallel, and timed one at a time. ``save`` is called every
+        ``SAVE_INTERVAL`` rows and at the end. ``seconds``: time after which no further winner is begun; the others stay
+        stale.
         """
-        model_for(self.device)  # read before threads ask for it
+        model_for(self.device)  # cached before the threads use it
         self._until = time.monotonic() + seconds
         waiting = sorted((row for row in rows if row.state == "stale"), key=lambda row: row.old.problem.flops)
         if not waiting:
             return
-        self.progress.message(f"{len(waiting)} of {len(rows)} winners are stale: they are checked, then timed")
+        self.progress.message(f"{len(waiting)} of {len(rows)} winners are stale: each is checked, then timed")
         try:
             checked = self._check(waiting, driver, commit)
             self.progress.phase("time", len(waiting))
             with _workers(driver, 1, commit) as workers:
                 worker = workers.get()
                 for number, (row, found) in enumerate(zip(waiting, checked, strict=True), 1):
-                    if self._late():
+                    if self._past_deadline():
                         break
                     self._time(worker, row, found)
                     self.progress.step(f"{row.old.problem.key()}: {row.state}")
-                    if number % SAVED == 0:
+                    if number % SAVE_INTERVAL == 0:
                         save(rows)
                         self.progress.message(f"{number} of {len(waiting)} stale winners timed")
         finally:
             save(rows)
 
     def _check(self, rows: Sequence[Rechecked], driver: str, commit: str) -> list[list[Measurement]]:
-        """What comes of the contenders of each row, whose times mean nothing here: several are run at once."""
+        """The checked contenders of each row. Several run at once, so their times are not used."""
         self.progress.phase("check", len(rows))
         count = CHECKERS if self.jobs >= 2 * CHECKERS else 1
         with _workers(driver, count, commit) as workers, ThreadPoolExecutor(self.jobs) as pool:
 
             def check(row: Rechecked) -> list[Measurement]:
-                configs = [] if self._late() else self._contenders(row.old)
+                configs = [] if self._past_deadline() else self._contenders(row.old)
                 worker, found = workers.get(), []
                 try:
                     for config in configs:
-                        if not self._late():
+                        if not self._past_deadline():
                             found.append(worker.measure(row.old.problem, config, CHECK_TIMING, "check", full=True))
                 finally:
                     workers.put(worker)
@@ -152,26 +153,27 @@ class Recheck:
             try:
                 return list(pool.map(check, rows))
             except BaseException:
-                self._until = -math.inf  # threads that wait for a process begin nothing
+                self._until = -math.inf  # threads that wait for a process start no further work
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
 
     def _contenders(self, m: Measurement) -> list[Config]:
-        """The stored configuration and the model's choice, assembled; what ptxas rejects fails again where it is
+        """The stored configuration and the model's choice, assembled. Errors of ptxas occur again when they are
         measured."""
         choice = [c for c, _ in model_for(self.device).rank(m.problem, self.device, 1)]
-        legal = [c for c in (m.config, *choice) if rules.broken(lower(m.problem), c, self.device) is None]
+        legal = [c for c in (m.config, *choice) if rules.first_violation(lower(m.problem), c, self.device) is None]
         for config in dict.fromkeys(legal):
             with suppress(AssembleError):
-                sass.of(self._source(m.problem, config))
+                sass.machine_code(self._source(m.problem, config))
         return list(dict.fromkeys(legal))
 
     def _time(self, worker: Worker, row: Rechecked, checked: Sequence[Measurement]) -> None:
-        """Times what was found right in turns; what could not be checked beside others is checked again first."""
+        """Times the contenders with correct results, alternating between them. Those that could not be checked in
+        parallel are checked again first."""
         problem, ready = row.old.problem, []
         for m in checked:
             if m.outcome not in ("ok", "wrong_result", "ptxas_error"):
-                # with the timing of what follows: the operands of a problem are kept between measurements
+                # with the timing policy of the next measurements, which reuse the operands
                 m = worker.measure(problem, m.config, FINAL_TIMING, "check", full=True)
             if m.outcome == "ok":
                 ready.append(m.config)
@@ -182,7 +184,7 @@ class Recheck:
             for config in ready:
                 samples.setdefault(config, []).append(worker.measure(problem, config, FINAL_TIMING, "final"))
             best = min((min(m.us for m in found) for found in samples.values()), default=0.0)
-            ready = [c for c in ready if samples[c][-1].us <= FAR * best]
+            ready = [c for c in ready if samples[c][-1].us <= DROP_RATIO * best]
             if len(ready) < 2:
                 break
         timed = [
@@ -195,36 +197,37 @@ class Recheck:
             return
         won = min(timed, key=lambda m: m.us)
         row.state = "timed" if won.config == row.old.config else "replaced"
-        row.new = replace(won, sass=sass.of(self._source(problem, won.config)) if find_ptxas() else "")
+        row.new = replace(won, sass=sass.machine_code(self._source(problem, won.config)) if find_ptxas() else "")
 
 
 class Winners(Protocol):
-    """Where winners are stored."""
+    """A store of winners."""
 
     def devices(self, wanted: str | None) -> list[str]:
-        """The devices that have winners, or ``wanted`` alone. InputError: it has none."""
+        """The devices that have winners, or only ``wanted``. InputError: there are none."""
 
     def read(self, device: str) -> list[Measurement]:
-        """The winners of a device, stale ones among them."""
+        """The winners of a device, including stale ones."""
 
     def save(self, device: Device, rows: Sequence[Rechecked]) -> None:
-        """Stores what became of them."""
+        """Stores the results."""
 
 
-def _wanted(found: list[str], wanted: str | None, where: object) -> list[str]:
+def _select_devices(found: list[str], wanted: str | None, where: object) -> list[str]:
+    """``found``, or only ``wanted``. InputError: there are none."""
     if not found or (wanted is not None and wanted not in found):
         raise InputError(f"{where} has no winners" + (f" of device {wanted!r}" if wanted else ""))
     return found if wanted is None else [wanted]
 
 
 class FolderWinners:
-    """Winners in a folder that ``db export`` wrote: stale ones go to ``stale.txt`` until they are timed."""
+    """Winners in a folder that ``db export`` wrote. Stale ones are in ``stale.txt`` until they are timed."""
 
     def __init__(self, folder: Path, commit: str) -> None:
         self.folder, self.commit = folder, commit
 
     def devices(self, wanted: str | None) -> list[str]:
-        return _wanted(tuning_files.devices(self.folder), wanted, self.folder)
+        return _select_devices(tuning_files.devices(self.folder), wanted, self.folder)
 
     def read(self, device: str) -> list[Measurement]:
         path = winners_path(device, self.folder)
@@ -233,7 +236,7 @@ class FolderWinners:
         return winners + [m for m in _stale(path) if m.problem not in known]
 
     def save(self, device: Device, rows: Sequence[Rechecked]) -> None:
-        """Writes both files. A winner that moves from one to the other is in both between, so that a kill loses
+        """Writes both files. A winner that moves between them is temporarily in both, so that an interruption loses
         none."""
         path = winners_path(device.name, self.folder)
         header = replace(read_winners(path)[0], commit=self.commit)
@@ -248,20 +251,20 @@ class FolderWinners:
 
 
 def _stale(path: Path) -> list[Measurement]:
-    """The stale winners beside a file of winners."""
+    """The stale winners in the folder of a winners file."""
     stale = path.with_name(STALE)
     return read_winners(stale)[1] if stale.exists() else []
 
 
 class DatabaseWinners:
-    """Winners in a database: stale ones are marked."""
+    """Winners in a database, where stale ones are marked."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
 
     def devices(self, wanted: str | None) -> list[str]:
         pairs = self.database.devices()
-        return _wanted([n for n, clock in pairs if clock == clock_of(n)], wanted, self.database.path)
+        return _select_devices([n for n, clock in pairs if clock == clock_of(n)], wanted, self.database.path)
 
     def read(self, device: str) -> list[Measurement]:
         return list(self.database.winners(device, clock_of(device), stale=True))
@@ -269,14 +272,14 @@ class DatabaseWinners:
     def save(self, device: Device, rows: Sequence[Rechecked]) -> None:
         for row in rows:
             if row.new is not None and row.state != "current":
-                # another process may have stored a winner meanwhile
+                # another process may have stored a winner
                 self.database.set_winner(row.new, over=lambda held, row=row: held in (row.old, row.new))  # type: ignore[misc]
         self.database.demote(device.name, lambda problem, config: current_digest(problem, config, device))
 
 
 @contextmanager
 def _workers(driver: str, count: int, commit: str) -> Iterator[SimpleQueue[Worker]]:
-    """Measuring processes that threads take and give back."""
+    """A queue of measuring processes for threads."""
     every = [Worker(driver, commit=commit) for _ in range(count)]
     queue: SimpleQueue[Worker] = SimpleQueue()
     for worker in every:

@@ -1,75 +1,78 @@
-"""What the database accepts, and how rows become measurements: no SQL."""
+"""Validation of measurements, and their conversion to and from text columns of the database."""
 
 from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
-from ptxgen.codegen.config import AXIS, Config, parse_config
+from ptxgen.codegen.config import Config, parse_config
+from ptxgen.codegen.config_migration import translate
 from ptxgen.errors import InputError, PtxgenError
 from ptxgen.problem.registry import Problem, parse
 from ptxgen.tuning.exchange import is_utf8
 from ptxgen.tuning.measurement import CLOCKS, OUTCOMES, Environment, Measurement
 
 Row = tuple[Any, ...]
-#: gives the digest of the kernel that this version generates for a configuration
+#: (problem, configuration) -> digest of the kernel that this version generates
 Current = Callable[[Problem, Config], str]
-#: the same, for any device (by name)
+#: the same with the name of a device first
 CurrentOn = Callable[[str, Problem, Config], str]
 
 
 def config_text(config: Config) -> str:
     """Every axis as ``name=value``: the form in which the database compares configurations."""
-    return " ".join(f"{name}={value}" for name, value in config.items())
+    return config.full_text()
+
+
+def stored_config(text: str) -> Config:
+    """The configuration of a stored text, which may be of an earlier form. ConfigError: an axis or value is unknown."""
+    return parse_config(translate(text))
 
 
 parse_problem = lru_cache(maxsize=4096)(parse)
 make_environment = lru_cache(maxsize=256)(Environment)
 LATEST = 253402300799.0  #: seconds since 1970 at the end of the year 9999
-_VALUE = re.compile(r"=-?\d+")
 
 
-@lru_cache(maxsize=64)
-def _axesknown(names: str) -> bool:
-    return all(name in AXIS for name in names.split())
-
-
-def is_known(config: str) -> bool:
-    return _axesknown(_VALUE.sub("", config))
-
-
-def canonical(config: str) -> str:
-    """``config_text`` of a stored text (rows older than an axis lack it); empty: an axis is unknown."""
+@lru_cache(maxsize=4096)
+def _is_known_axis(word: str) -> bool:
     try:
-        return config_text(parse_config(config))
+        stored_config(word)
     except InputError:
-        return ""
+        return False
+    return True
+
+
+def has_known_axes(config: str) -> bool:
+    """Whether this version knows every axis and value of a stored text."""
+    return all(map(_is_known_axis, config.split()))
 
 
 def samples_text(m: Measurement) -> str:
+    """The samples as a JSON list."""
     return json.dumps([float(x) for x in m.samples])
 
 
-def storable(message: str) -> str:
-    """What a program printed may hold halves of characters, which SQLite refuses."""
+def utf8_text(message: str) -> str:
+    """``message`` with lone surrogates replaced: output of programs may have them, and SQLite rejects them."""
     return message.encode(errors="replace").decode()
 
 
-def judge(m: Measurement, current: Current) -> str:
-    """Why a winner no longer counts; empty if it does."""
+def stale_reason(m: Measurement, current: Current) -> str:
+    """Why a winner is stale; empty if it is not."""
     try:
         now = current(m.problem, m.config)
-    except (PtxgenError, OverflowError) as error:  # an axis may have any value
+    except (PtxgenError, OverflowError) as error:  # a stored axis may have any value
         return f"no kernel now: {error}"
     return "" if now == m.digest else f"its kernel was {m.digest or 'not recorded'}, now it is {now}"
 
 
-def check(m: Measurement, *, winner: bool = False) -> None:
+def require_valid(m: Measurement, *, winner: bool = False) -> None:
+    """InputError: a measurement, or a winner, breaks a rule."""
     if m.outcome not in OUTCOMES:
         raise InputError(f"outcome is {m.outcome!r}; it must be one of {', '.join(OUTCOMES)}")
     if winner and m.outcome != "ok":
@@ -77,7 +80,7 @@ def check(m: Measurement, *, winner: bool = False) -> None:
     if m.environment.clock not in CLOCKS:
         raise InputError(f"clock is {m.environment.clock!r}; it must be one of {', '.join(CLOCKS)}")
     if (m.outcome == "ok") != bool(m.samples):
-        raise InputError(f"outcome {m.outcome} has {len(m.samples)} samples; ok has some, a failure none")
+        raise InputError(f"outcome {m.outcome} has {len(m.samples)} samples; ok requires some, a failure none")
     if not all(0 < x < math.inf for x in m.samples):
         raise InputError("samples must be positive and finite")
     if not 0 <= m.created <= LATEST:

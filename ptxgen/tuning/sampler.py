@@ -18,8 +18,8 @@ from ptxgen.codegen.config import FAMILIES, Columns
 from ptxgen.errors import ConfigError
 from ptxgen.families.rules import legal
 from ptxgen.families.space import families
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
 
 ALPHA = 100  #: what the count of every value starts at
 WANTED = 2000  #: legal draws of a family that end its uniform phase
@@ -75,14 +75,14 @@ class Categorical:
     each one's uniform phase, what was drawn in it.
     """
 
-    problem: Gemm
+    problem: KernelGemm
     device: Device
     family: Mapping[int, float]
     variables: Mapping[int, Variables]
     learnt: Mapping[int, Tally] = field(default_factory=dict)
 
     @classmethod
-    def uniform(cls, problem: Gemm, device: Device) -> Categorical:
+    def uniform(cls, problem: KernelGemm, device: Device) -> Categorical:
         """Every value of every axis as likely as the next, whatever the problem."""
         found = families(problem, device)
         flat: dict[int, Variables] = {
@@ -92,7 +92,7 @@ class Categorical:
 
     @classmethod
     def learn(
-        cls, problem: Gemm, device: Device, seed: int = 0, wanted: int = WANTED, limit: int = LIMIT
+        cls, problem: KernelGemm, device: Device, seed: int = 0, wanted: int = WANTED, limit: int = LIMIT
     ) -> Categorical:
         """From uniform draws of each family's variables, until ``wanted`` of them were legal or ``limit`` were made."""
         variables, tallies = {}, {}
@@ -126,7 +126,7 @@ class Categorical:
         """The same, of one family."""
         return replace(self, family={code: 1.0})
 
-    def of(self, problem: Gemm) -> Categorical:
+    def of(self, problem: KernelGemm) -> Categorical:
         """The same chances, for another problem that the same families compute."""
         return replace(self, problem=problem)
 
@@ -183,7 +183,7 @@ class Categorical:
         return sum(t.accepted for t in self.tally(n, rng).values()) / max(n, 1)
 
 
-def table(problem: Gemm, device: Device, n: int = 200_000, seed: int = 0) -> list[dict[str, Any]]:
+def table(problem: KernelGemm, device: Device, n: int = 200_000, seed: int = 0) -> list[dict[str, Any]]:
     """Table 1 of the paper for one problem: of ``n`` draws each, how many the learnt sampler and a uniform one got
     legal, in all and by family. The draws that the first was learnt from are counted apart."""
     learnt = Categorical.learn(problem, device, seed)

@@ -1,8 +1,8 @@
-"""The tables of the tuning database, as SQL that explains itself."""
+"""The SQL schema of the tuning database, and its migrations."""
 
 from __future__ import annotations
 
-#: marks the file as ptxgen's ("PTXG"), in the header that SQLite leaves to applications
+#: SQLite's application_id of ptxgen files ("PTXG")
 APPLICATION = 0x50545847
 
 #: statements end with ";\n", and no comment holds a semicolon
@@ -10,6 +10,7 @@ SCHEMA = """
 -- History, one line a version (PRAGMA user_version). Each later version is a migration below.
 --   1  the first
 --   2  claims of tuners that share a database, and dates that JSON can hold
+--   3  configurations with today's axis names, and words in place of integers
 
 -- What was computed. `key` is the one line that names the problem. The columns that most queries want are
 -- beside it, and `fields` has all of them as JSON, for json_extract(). `m`, `n` and `k` of a convolution are those
@@ -81,7 +82,8 @@ CREATE VIEW result AS
     JOIN environment ON environment.id = measurement.environment;
 """
 
-#: what makes version n of version n - 1, from 2 on
+#: statements that migrate version n - 1 to n, from version 2 on; the SQL function ``translate_config`` rewrites a
+#: configuration with the axes and words of this version
 MIGRATIONS = (
     """
 -- A configuration that a tuner is about to measure. `owner` names the tuner, `expires` is in seconds since 1970.
@@ -95,6 +97,10 @@ CREATE TABLE claim (
     PRIMARY KEY (problem, config, device, clock)
 );
 UPDATE measurement SET created = 0 WHERE created NOT BETWEEN 0 AND 253402300799;
+""",
+    """
+UPDATE measurement SET config = translate_config(config);
+DELETE FROM claim;
 """,
 )
 SCHEMA_VERSION = 1 + len(MIGRATIONS)

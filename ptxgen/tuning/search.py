@@ -1,4 +1,4 @@
-"""Which of a large space are scored: the best by the clock, one of each kin first, and of every family some."""
+"""Which rows of a large space are scored: the best by the performance model, one of each equivalence class first."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ Floats = NDArray[np.float32]
 Rows = NDArray[np.intp]
 
 
-def leaders(c: Candidates, us: Floats, near: Rows, limit: int, factor: float) -> tuple[Rows, float]:
-    """Of the rows ``near``, one of each kin, ``limit`` at the most, the best by the clock; and how far they reach, if
-    not to ``factor``. No family has less than its half of an equal share: the clock may be wrong about one."""
-    leads, kin = np.zeros(len(near), bool), c.take(near)
-    for part, where, rows, _ in kin.groups():
-        leads[where] = part.base.leads[rows]
-    found = near[leads]
+def representatives(c: Candidates, us: Floats, near: Rows, limit: int, factor: float) -> tuple[Rows, float]:
+    """Of the rows ``near``, one of each equivalence class, ``limit`` at most, the best by the performance model; and
+    how far they reach, if not to ``factor``. No family has less than half of an equal part: the performance model may
+    be wrong about one."""
+    representative, rows_near = np.zeros(len(near), bool), c.take(near)
+    for part, where, rows, _ in rows_near.groups():
+        representative[where] = part.base.is_representative[rows]
+    found = near[representative]
     if len(found) <= limit:
         return found, factor
     groups = c.take(found).groups()
@@ -30,20 +31,20 @@ def leaders(c: Candidates, us: Floats, near: Rows, limit: int, factor: float) ->
     return found[kept], float(us[found[~kept]].min() / us.min())
 
 
-def kin_of(c: Candidates, near: Rows, chosen: Rows) -> Rows:
-    """The rows of ``near`` whose kin and slices are those of a row of ``chosen``."""
-    wanted = {id(part): (part.base.kin[rows], cells) for part, _, rows, cells in c.take(chosen).groups()}
+def same_class(c: Candidates, near: Rows, chosen: Rows) -> Rows:
+    """The rows of ``near`` whose equivalence class and slices of K are those of a row of ``chosen``."""
+    wanted = {id(part): (part.base.equivalence_class[rows], cells) for part, _, rows, cells in c.take(chosen).groups()}
     kept = np.zeros(len(near), bool)
     every = np.arange(len(near))
     for part, where, rows, cells in c.take(near).groups():
         if id(part) not in wanted:
             continue
-        kin, cell = wanted[id(part)]
+        classes, cell = wanted[id(part)]
         some = np.zeros(len(part.cells), bool)
         some[cell] = True
         maybe = np.flatnonzero(some[cells])  # most slices have none that was chosen
-        mine = part.base.kin[rows[maybe]].astype(np.int64) << 32 | cells[maybe]
-        kept[every[where][maybe]] = np.isin(mine, kin.astype(np.int64) << 32 | cell)
+        mine = part.base.equivalence_class[rows[maybe]].astype(np.int64) << 32 | cells[maybe]
+        kept[every[where][maybe]] = np.isin(mine, classes.astype(np.int64) << 32 | cell)
     return near[kept]
 
 

@@ -1,4 +1,4 @@
-"""An SQLite file that is ours, or refused before anything is written: owns sqlite3."""
+"""Opening, checking, creating, migrating and locking an SQLite file. The only module that uses sqlite3."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
-from ptxgen.errors import CorruptError, DatabaseError, SchemaError
+from ptxgen.codegen import config_migration
+from ptxgen.codegen.config import parse_config
+from ptxgen.errors import ConfigError, CorruptError, DatabaseError, SchemaError
 from ptxgen.tuning.schema import APPLICATION, MIGRATIONS, SCHEMA, SCHEMA_VERSION
 
 Row = tuple[Any, ...]
-#: primary result codes that say what the machine or another process did; every other one says that the file is damaged
+#: primary result codes caused by the machine or another process; every other one means that the file is damaged
 _OUTSIDE = {
     sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_BUSY,
@@ -33,25 +35,35 @@ _OUTSIDE = {
     sqlite3.SQLITE_NOLFS,
     sqlite3.SQLITE_AUTH,
 }
-#: what a file holds; the tables of ANALYZE do not count
+#: schema objects of a file, except the tables of ANALYZE
 _OBJECTS = "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE name NOT IN ('sqlite_stat1', 'sqlite_stat4')"
 _TYPES = {"INTEGER": "integer", "REAL": "real", "TEXT": "text"}
-#: file systems whose files other machines may have open: the index of a write-ahead log is memory of one machine.
-#: So are those of programs (fuse.sshfs, ...), and shares of a host with its guests.
+#: file systems whose files other machines may have open, where WAL cannot be used: its index is memory of one machine.
+#: They include FUSE file systems (sshfs, ...) and folders shared between a host and virtual machines.
 _NETWORK = re.compile(
     r"nfs\d?|cifs|smb\w*|ncpfs|afs|ceph|lustre|gpfs|beegfs\w*|glusterfs|ocfs2|gfs2|pvfs2|orangefs|panfs|wekafs|davfs|coda"
     r"|fuse(\..*)?|9p|virtiofs|vboxsf|vmhgfs|prl_fs|drvfs"
 )
-_verified: set[tuple[int, ...]] = set()  #: states of files that this process checked whole, or closed
+_verified: set[tuple[int, ...]] = set()  #: states of files that this process has fully checked, or closed
+
+
+def _translated(config: str) -> str:
+    """A stored configuration with every axis of today; as it is where this version does not know one of its axes."""
+    text = config_migration.translate(config)
+    try:
+        return parse_config(text).full_text()
+    except ConfigError:
+        return text
 
 
 def _execute(db: sqlite3.Connection, statements: str) -> None:
+    db.create_function("translate_config", 1, _translated, deterministic=True)
     for statement in statements.split(";\n"):
         db.execute(statement)
 
 
 def file_system(folder: Path) -> str:
-    """The type of the file system that holds a folder, as /proc/self/mountinfo names it; empty: it cannot be told."""
+    """The type of the file system of a folder, from /proc/self/mountinfo; empty: unknown."""
     try:
         device = folder.stat().st_dev
         lines = Path("/proc/self/mountinfo").read_text(errors="replace").splitlines()
@@ -64,7 +76,7 @@ def file_system(folder: Path) -> str:
 
 @lru_cache
 def _schema(version: int) -> tuple[frozenset[Row], tuple[str, ...]]:
-    """The objects of a schema version, and a query for each table that counts the rows with a value of a wrong type."""
+    """The objects of a schema version, and for each table a query that counts rows with a value of a wrong type."""
     db = sqlite3.connect(":memory:")
     for statements in (SCHEMA, *MIGRATIONS)[:version]:
         _execute(db, statements)
@@ -81,7 +93,7 @@ def _schema(version: int) -> tuple[frozenset[Row], tuple[str, ...]]:
 
 
 class SqliteFile:
-    """Opens, checks, creates and locks the file; the queries are its subclass's. Errors as ``Database`` says."""
+    """An open file. Subclasses have the queries. Errors: as for ``Database``."""
 
     def __init__(self, path: str | Path, readonly: bool = False, timeout: float = 30.0) -> None:
         self.path = Path(path)
@@ -118,7 +130,7 @@ class SqliteFile:
             _verified.add(self._state())
 
     def _inspect(self) -> None:
-        """Refuse what is not ours by the file's first bytes, before SQLite writes anything beside it."""
+        """Rejects files of other programs by the first bytes, before SQLite writes anything next to them."""
         for path in (self.path, *(Path(f"{self.path}{end}") for end in ("-journal", "-wal", "-shm"))):
             if path.exists() and not (path.is_file() or path.is_dir()):  # opening a FIFO would block
                 raise CorruptError(f"{path} is not a regular file; it was left as it is")
@@ -160,8 +172,8 @@ class SqliteFile:
         return "mode=ro" if os.access(self.path.parent, os.W_OK) or log.exists() else "mode=ro&immutable=1"
 
     def _connection(self, timeout: float) -> sqlite3.Connection:
-        """A connection that has not read the file yet, which may come from anywhere: its schema calls no functions, and
-        cannot be edited as a table."""
+        """A connection that has not read the file yet. The file is not trusted: its schema may call no functions,
+        and cannot be edited as a table."""
         uri = f"{self.path.absolute().as_uri()}?{self._mode()}"
         # SQLite serialises calls. Reads may come from any thread; two threads would share a transaction.
         db = sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None, check_same_thread=not self.readonly)
@@ -186,7 +198,8 @@ class SqliteFile:
                 self._log_ahead(timeout)
 
     def _verify(self) -> None:
-        """Refuse objects that are not ours; at a process's first opening of a file, damaged pages and wrong types."""
+        """Rejects unknown schema objects; when a process first opens a file, also damaged pages and values of wrong
+        types."""
         version = self._pragma("user_version")
         ours, queries = _schema(version)
         found = set(self._db.execute(_OBJECTS).fetchall())
@@ -231,9 +244,9 @@ class SqliteFile:
                 self._db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
     def _log_ahead(self, timeout: float) -> None:
-        """Journal mode WAL: readers and a writer do not wait for each other. The file keeps the mode.
+        """Sets journal mode WAL: readers and a writer do not block each other. The file keeps the mode.
 
-        Where SQLite cannot make the log's index, the mode stays DELETE: they wait.
+        If SQLite cannot create the shared-memory index of the log, the mode stays DELETE, and they block each other.
         """
         self._switch("wal", timeout)
         try:
@@ -247,8 +260,8 @@ class SqliteFile:
                 self._db.execute("PRAGMA synchronous = FULL")
 
     def _end_log(self, timeout: float) -> None:
-        """Journal mode DELETE. With exclusive access SQLite reads a log without its index in shared memory, unless the
-        connection has read the file before."""
+        """Sets journal mode DELETE. With exclusive access SQLite reads a log without its shared-memory index, unless
+        the connection has read the file before."""
         self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
         self._switch("delete", timeout)
         self._db.execute("PRAGMA locking_mode = NORMAL")
@@ -303,7 +316,8 @@ class SqliteFile:
         return self._one(f"PRAGMA {name}")
 
     def _rows(self, sql: str, after: int = 0, **equal: Any) -> Iterator[Row]:
-        """Rows of ``sql`` past row ``after`` where each named column of ``result`` has the given value; None: any."""
+        """Rows of ``sql`` with an id above ``after`` where each named column of ``result`` equals the value; None:
+        any value."""
         given = {name: value for name, value in equal.items() if value is not None}
         where = " AND ".join(["result.id > ?", *(f"result.{name} = ?" for name in given)])
         with self._guard():

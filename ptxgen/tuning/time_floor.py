@@ -1,4 +1,4 @@
-"""Times that no kernel can have: what an import refuses."""
+"""Lower bounds of kernel times: an import rejects measurements below them."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from ptxgen.errors import CorruptError
 from ptxgen.families.perf_model import roofline
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import DEVICES
-from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.registry import Problem
 from ptxgen.tuning.measurement import Measurement
 
-LAUNCH = 0.1  #: microseconds; no GPU launches a kernel in less
-CYCLE = 1e-3  #: microseconds; a cycle of the emulated device
+MIN_LAUNCH_US = 0.1  #: the least time of a launch on any GPU
+MIN_MODEL_US = 1e-3  #: a cycle of the emulated device
 
 
 @lru_cache(maxsize=4096)
 def time_floor(problem: Problem, device: str, clock: str) -> float:
-    """Microseconds that no kernel for ``problem`` stays below: a quarter of the roofline, and ``LAUNCH``.
+    """The lower bound, in microseconds, for ``problem``: a quarter of the roofline time, at least ``MIN_LAUNCH_US``.
 
-    Of a convolution only the stores of its results count: a kernel may skip padding, and images that strides skip.
-    Without a row in ``DEVICES`` the extents do not count, nor do they on the emulated device, whose clock is a model.
+    For a convolution only the stores of results count, because a kernel may skip padding and pixels that no window
+    covers. The extents do not count for devices without built-in data, nor on the emulated device, whose times are
+    modelled.
     """
     row = DEVICES.get(device)
     if clock != "hardware":
-        return CYCLE
+        return MIN_MODEL_US
     if row is None:
-        return LAUNCH
-    if isinstance(problem, Gemm):
-        return max(LAUNCH, roofline(problem, row) / 4)
-    return max(LAUNCH, lower(problem).results * lower(problem).output.bytes / (row.bandwidth * 1e3) / 4)
+        return MIN_LAUNCH_US
+    if not problem.COUNTS_PADDING:
+        return max(MIN_LAUNCH_US, roofline(lower(problem), row) / 4)
+    return max(MIN_LAUNCH_US, lower(problem).results * lower(problem).output.bytes / (row.bandwidth * 1e3) / 4)
 
 
-def possible(path: Path, measurements: Iterable[Measurement]) -> Iterator[Measurement]:
-    """``measurements`` of a file. CorruptError: one is faster than ``time_floor``, or its extents exceed int32."""
+def require_possible(path: Path, measurements: Iterable[Measurement]) -> Iterator[Measurement]:
+    """``measurements`` of a file. CorruptError: one is below ``time_floor``, or its extents exceed int32."""
     for m in measurements:
         device, us = m.environment.device, min(m.samples, default=math.inf)
         try:
             least = time_floor(m.problem, device, m.environment.clock) if m.samples else 0.0
         except OverflowError as error:
-            raise CorruptError(f"{path}: {m.problem.key()} has extents that no kernel counts to") from error
+            raise CorruptError(f"{path}: {m.problem.key()} has extents beyond int32") from error
         if us < least:
             raise CorruptError(f"{path}: {m.problem.key()} takes {us} us on {device}; it must take {least:.3g} or more")
         yield m

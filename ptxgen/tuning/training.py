@@ -16,9 +16,9 @@ from ptxgen.errors import UnavailableError
 from ptxgen.families import perf_model as clock
 from ptxgen.families.features import NAMES, features
 from ptxgen.families.rules import legal
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.registry import Problem
 from ptxgen.tuning.measurement import Measurement
 
@@ -46,7 +46,7 @@ def threads() -> int:
     return max(1, min(cores, 8))
 
 
-def yardstick(target: str, p: Gemm, d: Device, us: Floats) -> Any:
+def yardstick(target: str, p: KernelGemm, d: Device, us: Floats) -> Any:
     """log2 of the microseconds that time is measured against; ``us``: the clock's."""
     if target == "time":
         return np.zeros_like(us)

@@ -1,4 +1,5 @@
-"""Finds the fastest configuration of each problem: sample, learn, search, refine, time again, remember."""
+"""Finds the fastest configuration of each problem: sample, train the model, search, refine, time the best again,
+store."""
 
 from __future__ import annotations
 
@@ -36,20 +37,20 @@ from ptxgen.tuning.selection import model_folder, model_for
 from ptxgen.tuning.tuning_files import measurements_path, read_measurements
 from ptxgen.tuning.worker import Worker
 
-NEAR = 1.5  #: times the fastest within which a family's own fastest is refined too
-NEIGHBOURS = 8  #: problems whose fastest configuration is tried
-FRESH = 200  #: measurements since the regressor was trained that are worth another training
-REMEMBERED = 16  #: of the fastest that older kernels gave, measured again
-POLL_SECONDS = 0.1  #: between looks at what another tuner is measuring
-DRAWS = 1_000_000  #: of the generative model, after which it is given up for one problem
+FAMILY_RATIO = 1.5  #: a family's fastest configuration is refined if its time is within this factor of the fastest
+MAX_SIMILAR = 8  #: similar problems whose fastest configuration is measured
+RETRAIN_AFTER = 200  #: new measurements after which the model is trained again
+MAX_PREVIOUS = 16  #: fastest configurations of earlier kernel versions that are measured again
+POLL_SECONDS = 0.1  #: between checks whether another tuner has finished a configuration
+DRAWS = 1_000_000  #: limit of draws from the generative model for one problem
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How much is measured for each problem: ``samples`` drawn by the generative model, ``search``: of the regressor's
-    best, then ``refine_rounds`` rounds of at most ``refine`` neighbours of the ``keep`` fastest; the ``final`` fastest
-    are timed again at length. ``seconds``: what all of it may take on all problems, about: each phase and each problem
-    has its share, and measures at least once."""
+    """The number of measurements per problem: ``samples`` random configurations, the ``search`` best of the model's
+    ranking, then ``refine_rounds`` rounds of at most ``refine`` neighbours of the ``keep`` fastest; the ``final``
+    fastest are timed again with the final policy. ``seconds``: approximate time budget of the whole run; each phase
+    and problem has a part of it, and measures at least once."""
 
     samples: int = 60
     search: int = 100
@@ -60,13 +61,14 @@ class Budget:
     seconds: float = math.inf
 
 
-#: phase -> share of the seconds that are gone when it ends; the rest is for the final timing
-SHARES = {"sample": 0.6, "search": 0.75, "refine": 0.9}
+#: phase -> fraction of the time budget after which it ends; the rest is for the final timing
+PHASE_ENDS = {"sample": 0.6, "search": 0.75, "refine": 0.9}
 
 
 @dataclass
 class Tuned:
-    """What tuning one problem came to. ``winner``: None if nothing ran; ``failures``: outcomes other than ok."""
+    """The result of tuning one problem. ``winner``: None if no kernel succeeded; ``failures``: counts of outcomes
+    other than ok."""
 
     problem: Problem
     winner: Measurement | None = None
@@ -75,7 +77,8 @@ class Tuned:
 
 
 class Session:
-    """One tuning run on one device: a worker that measures, threads that assemble ahead of it, the database."""
+    """One tuning run on one device: the worker that measures, threads that assemble ahead of it, the database, the
+    model."""
 
     def __init__(
         self,
@@ -94,27 +97,27 @@ class Session:
         self.device = Device(**self.worker.start()["device"])
         self.clock = self.worker.environment.clock
         self.pool = ThreadPoolExecutor(jobs or os.cpu_count() or 1)
-        self.ahead = self.clock == "hardware" and find_ptxas() is not None
+        self.assemble_ahead = self.clock == "hardware" and find_ptxas() is not None
         self.samplers: dict[Hashable, Categorical] = {}
         self.known: dict[tuple[str, str], Measurement] = {}
-        self.newest = 0  #: number of the last row that is in ``known``
-        self._learn()
+        self.newest = 0  #: id of the last row in ``known``
+        self._read_new_rows()
         if retry:
             self.known = {key: m for key, m in self.known.items() if m.outcome == "ok"}
         self.claims = Claims(database, self.device.name, self.clock)
         try:
             self.model = model_for(self.device, database)
-        except DatabaseError:  # of an older ptxgen: this run trains another
+        except DatabaseError:  # the model is of an older ptxgen: this run trains a new one
             self.model = Model.analytic(self.device)
         self.results: dict[Problem, Tuned] = {}
-        self.digests: dict[tuple[str, str], str] = {}  #: of kernels as this version generates them
+        self.digests: dict[tuple[str, str], str] = {}  #: digests of the kernels that this version generates
         self.began, self.until = time.monotonic(), math.inf
 
-    def share(self, phase: str, part: float) -> None:
-        """Lets what follows measure until ``part`` (of 1) of a phase's share of the seconds is gone."""
-        names = list(SHARES)
-        before = SHARES[names[names.index(phase) - 1]] if phase != names[0] else 0.0
-        self.until = self.began + self.budget.seconds * (before + part * (SHARES[phase] - before))
+    def set_deadline(self, phase: str, part: float) -> None:
+        """Sets the time until which the following measurements may run: ``part`` (0 to 1) of the phase."""
+        names = list(PHASE_ENDS)
+        before = PHASE_ENDS[names[names.index(phase) - 1]] if phase != names[0] else 0.0
+        self.until = self.began + self.budget.seconds * (before + part * (PHASE_ENDS[phase] - before))
 
     def close(self) -> None:
         self.pool.shutdown(cancel_futures=True)
@@ -123,26 +126,28 @@ class Session:
 
     # ---- measuring
 
-    def _prepare(self, problem: Problem, config: Config) -> None:
-        """Assembles into the cache, which the worker then finds full; what fails there fails again in the worker."""
+    def _assemble(self, problem: Problem, config: Config) -> None:
+        """Assembles into the disk cache, for the worker. Errors are ignored here: they occur again in the worker."""
         with suppress(AssembleError):
             assemble(render(plan_for(problem, config, self.device)))
 
     def measure(self, problem: Problem, configs: Iterable[Config], purpose: str) -> list[Measurement]:
-        """Measures what the database does not hold yet; the rows of all of ``configs``."""
+        """Measures the configurations that the database does not hold; returns the rows of all of ``configs``."""
         chosen = list(dict.fromkeys(configs))
         self.results.setdefault(problem, Tuned(problem))
         waiting: dict[Config, Future[None]] = {}
-        if self.ahead:
-            fresh = [c for c in chosen if self._remembered(problem, c) is None]
-            waiting = {c: self.pool.submit(self._prepare, problem, c) for c in fresh}
+        if self.assemble_ahead:
+            fresh = [c for c in chosen if self._stored(problem, c) is None]
+            waiting = {c: self.pool.submit(self._assemble, problem, c) for c in fresh}
         out: list[Measurement] = []
         while chosen:
             claimed = []
             for config in chosen:
                 if out and time.monotonic() > self.until:
                     return out
-                found = self._remembered(problem, config) or self._take(problem, config, purpose, waiting.get(config))
+                found = self._stored(problem, config) or self._measure_one(
+                    problem, config, purpose, waiting.get(config)
+                )
                 if found is None:
                     claimed.append(config)
                     continue
@@ -153,14 +158,14 @@ class Session:
             chosen = claimed
         return out
 
-    def _take(
+    def _measure_one(
         self, problem: Problem, config: Config, purpose: str, assembled: Future[None] | None
     ) -> Measurement | None:
-        """Measures a configuration and stores the row; None: another tuner that shares the database measures it now."""
+        """Measures a configuration and stores the row. None: another tuner that shares the database is measuring it."""
         if not self.claims.take(problem, config):
             return None
-        self._learn()
-        if (found := self._remembered(problem, config)) is not None:  # the other tuner stored it before the claim
+        self._read_new_rows()
+        if (found := self._stored(problem, config)) is not None:  # another tuner stored it before the claim
             self.claims.release()
             return found
         if assembled is not None:
@@ -177,21 +182,23 @@ class Session:
             tuned.failures[found.outcome] += 1
         return found
 
-    def _learn(self) -> None:
-        """Reads the rows that are new in the database: those of earlier runs, and of tuners that share it."""
+    def _read_new_rows(self) -> None:
+        """Reads the rows that are new in the database: those of earlier runs and of tuners that share it."""
         newest = self.database.newest()
         for m in self.database.measurements(device=self.device.name, clock=self.clock, after=self.newest):
             if m.purpose != "final":
                 self.known[m.problem.key(), config_text(m.config)] = m
         self.newest = newest
 
-    def _remembered(self, problem: Problem, config: Config) -> Measurement | None:
-        """What is known of a configuration, unless it was another kernel then, or nothing was found out."""
+    def _stored(self, problem: Problem, config: Config) -> Measurement | None:
+        """The stored measurement of a configuration; None if its kernel has changed or the measurement was
+        inconclusive."""
         found = self.known.get((problem.key(), config_text(config)))
         return found if found is not None and not found.inconclusive and self._current(found) else None
 
     def _current(self, m: Measurement) -> bool:
-        """Whether a measurement is of the kernel that this version generates; failures before it was made count."""
+        """Whether a measurement is of the kernel that this version generates. A failure without a digest counts as
+        current."""
         if not m.digest:
             return True
         key = m.problem.key(), config_text(m.config)
@@ -202,7 +209,7 @@ class Session:
         return self.digests[key] == m.digest
 
     def fastest(self, problem: Problem, n: int, family: int | None = None) -> list[Measurement]:
-        """The ``n`` fastest of what is known, of all families or of one."""
+        """The ``n`` fastest stored measurements of a problem, of all families or of one."""
         rows = [
             m
             for m in self.known.values()
@@ -213,28 +220,28 @@ class Session:
     # ---- phases
 
     def sample(self, problems: Sequence[Problem]) -> None:
-        """What the regressor learns from: legal configurations of every problem, of each family by its promise, half of
-        them drawn by the generative model (section 4.1), half from the legal space with a preference for what the clock
-        model puts first."""
+        """Measures the training data: legal configurations of every problem. Each family gets a number by its
+        predicted speed; half are drawn from the generative model (section 4.1 of the paper), half from the legal
+        space, weighted by the performance model."""
         n = self.budget.samples
         self.progress.phase("sample", n * len(problems))
         for nth, problem in enumerate(problems, 1):
-            self.share("sample", nth / len(problems))
+            self.set_deadline("sample", nth / len(problems))
             whole = space.candidates(lower(problem), self.device)
             us, family = clock.predict(lower(problem), whole, self.device), whole.family
             configs: list[Config] = []
-            for code, share in promise(us, family, n).items():
-                drawn = self._drawn(problem, code, share // 2)
+            for code, count in promise(us, family, n).items():
+                drawn = self._draw(problem, code, count // 2)
                 rows = np.flatnonzero(family == code)
-                likely = rows[promising(us[rows], share - len(drawn), self.rng)]
+                likely = rows[promising(us[rows], count - len(drawn), self.rng)]
                 configs += drawn + [whole.row(int(i)) for i in likely]
-            if self.budget.seconds < math.inf:  # time may run out: families shall lose alike
+            if self.budget.seconds < math.inf:  # time may run out: no family may lose more samples than another
                 configs = [configs[int(i)] for i in self.rng.permutation(len(configs))]
             self.measure(problem, configs, "sample")
 
-    def _drawn(self, problem: Problem, code: int, n: int) -> list[Config]:
-        """``n`` configurations of a family by the generative model, which problems of one class share; none, where
-        it finds too few."""
+    def _draw(self, problem: Problem, code: int, n: int) -> list[Config]:
+        """``n`` configurations of a family from the generative model, which similar problems share; none if it finds
+        too few."""
         p = lower(problem)
         key = space.kind(p, self.device)
         if key not in self.samplers:
@@ -245,10 +252,11 @@ class Session:
         return []
 
     def fit(self) -> None:
-        """Trains the regressor on what is known of this device, measured here or shipped, once enough of it is new."""
+        """Trains the model on the measurements of this device, those of this run and those shipped, if enough are
+        new."""
         facts = self.model.facts
         seen = facts.newest if facts is not None else 0.0
-        if sum(m.outcome == "ok" and m.created > seen for m in self.known.values()) < FRESH:
+        if sum(m.outcome == "ok" and m.created > seen for m in self.known.values()) < RETRAIN_AFTER:
             return
         path = measurements_path(self.device.name)
         rows = [*(read_measurements(path)[1] if path.exists() else ()), *self.known.values()]
@@ -258,43 +266,44 @@ class Session:
         self.model.save(model_folder(self.database, self.device.name))
 
     def search(self, problem: Problem, seeds: Iterable[Config] = ()) -> None:
-        """The regressor's best of the whole legal space, and ``seeds``, on the hardware (section 6). What would be
-        chosen untuned comes first, whatever the budget: no winner shall be worse than that."""
+        """Measures the model's best configurations of the whole legal space, and ``seeds`` (section 6 of the paper).
+        The configuration that an untuned selection would use comes first, so no winner is slower than it."""
         count = max(self.budget.search, 1)
         ranked = [c for c, _ in self.model.rank(problem, self.device, count, exhaustive=True)]
-        fast = [*self._once_fast(problem), *self._of_kin(problem)]
+        fast = [*self._previously_fast(problem), *self._fast_for_similar(problem)]
         self.measure(problem, [*seeds, *ranked[:1], *fast, *ranked[1:]], "search")
         if self.database.best(problem, self.device.name, self.clock) is None:
-            # answers until ``finish`` has one that was timed at length
+            # a preliminary winner, until ``finish`` stores one with the final timing
             for m in self.fastest(problem, 1):
                 self.database.set_winner(m, over=lambda held: False)
 
-    def _once_fast(self, problem: Problem) -> list[Config]:
-        """The fastest configurations known, whichever version generated their kernels: a change of the templates leaves
-        them as good guesses as there are."""
+    def _previously_fast(self, problem: Problem) -> list[Config]:
+        """The fastest stored configurations, also those of kernels that have changed since: they are good
+        candidates."""
         rows = (m for m in self.known.values() if m.problem == problem and m.outcome == "ok")
-        return self._legal(problem, sorted(rows, key=lambda m: m.us)[:REMEMBERED])
+        return self._legal(problem, sorted(rows, key=lambda m: m.us)[:MAX_PREVIOUS])
 
-    def _of_kin(self, problem: Problem) -> list[Config]:
+    def _fast_for_similar(self, problem: Problem) -> list[Config]:
         """The fastest configuration of each of the nearest problems of the same operation, layout and element size."""
         best: dict[Problem, Measurement] = {}
         for m in self.known.values():
             other = m.problem
-            if other == problem or m.outcome != "ok" or kin(other) != kin(problem):
+            if other == problem or m.outcome != "ok" or similarity_class(other) != similarity_class(problem):
                 continue
             if other not in best or m.us < best[other].us:
                 best[other] = m
-        nearest = sorted(best, key=lambda other: distance(other, problem))[:NEIGHBOURS]
+        nearest = sorted(best, key=lambda other: distance(other, problem))[:MAX_SIMILAR]
         return self._legal(problem, (best[other] for other in nearest))
 
     def _legal(self, problem: Problem, rows: Iterable[Measurement]) -> list[Config]:
-        return [m.config for m in rows if rules.broken(lower(problem), m.config, self.device) is None]
+        """The configurations of ``rows`` that are legal for ``problem``."""
+        return [m.config for m in rows if rules.first_violation(lower(problem), m.config, self.device) is None]
 
     def refine(self, problem: Problem) -> None:
-        """Neighbours of the fastest few, on every axis, round by round until none is faster."""
+        """Measures neighbours of the fastest few, on every axis, until a round finds none that is faster."""
         budget = self.budget
         for _ in range(budget.refine_rounds):
-            best = self._starts(problem)
+            best = self._refine_starts(problem)
             if not best:
                 return
             near: list[Config] = []
@@ -306,17 +315,17 @@ class Session:
             if self.fastest(problem, 1)[0].us >= best[0].us:
                 return
 
-    def _starts(self, problem: Problem) -> list[Measurement]:
-        """The fastest few, and the fastest of each family that is not far behind: what ptxas made of one kernel shall
-        not decide on its family."""
+    def _refine_starts(self, problem: Problem) -> list[Measurement]:
+        """The fastest few, and the fastest of each family within ``FAMILY_RATIO``, so that one poorly compiled
+        kernel does not exclude its family."""
         best = self.fastest(problem, self.budget.keep)
         for code in range(len(FAMILIES)) if best else ():
             mine = self.fastest(problem, 1, code)
-            best += [m for m in mine if m not in best and m.us <= NEAR * best[0].us]
+            best += [m for m in mine if m not in best and m.us <= FAMILY_RATIO * best[0].us]
         return best
 
     def finish(self, problem: Problem) -> Tuned:
-        """Times the fastest few again at length, all of C compared, and stores the winner."""
+        """Times the fastest few again with the final policy, compares all of C, and stores the winner."""
         tuned = self.results.setdefault(problem, Tuned(problem))
         stored = self.database.best(problem, self.device.name, self.clock)
         configs = [m.config for m in self.fastest(problem, self.budget.final)]
@@ -334,7 +343,7 @@ class Session:
             def loses(held: Measurement) -> bool:
                 if held.purpose != "final" or not self._current(held):
                     return True
-                retimed = held == stored and held.config != best.config  # and slower than ``best`` in this run
+                retimed = held == stored and held.config != best.config  # timed in this run, and slower
                 return retimed or best.us < held.us
 
             self.database.set_winner(best, over=loses)
@@ -353,18 +362,18 @@ def tune(
     seeds: dict[Problem, list[Config]] | None = None,
     retry: bool = False,
 ) -> list[Tuned]:
-    """Tunes every problem, and stores what was measured and who won as it goes.
+    """Tunes every problem; stores measurements and winners as it proceeds.
 
-    What the database holds already is not measured again, so a run that was interrupted goes on where it stopped.
-    Runs that share a database, one process each, share the work: each measures what no other one has measured or is
-    measuring. ``seeds``: configurations to try first, where those that ship are not wanted. ``retry``: configurations
-    that failed in earlier runs are measured again. LaunchError: the device cannot be used at all.
+    Configurations that the database holds are not measured again, so an interrupted run continues where it stopped.
+    Processes that share a database share the work: each measures what no other has measured or is measuring. ``seeds``:
+    configurations to measure first, in place of the shipped seeds. ``retry``: measure again the configurations that
+    failed in earlier runs. LaunchError: the device cannot be used.
     """
     if database is None:
-        raise InputError("database is None; tune needs one to remember in")
+        raise InputError("database is None; tune requires a database")
     for problem in problems:
         if 0 in (lower(problem).m, lower(problem).n):
-            raise ShapeError(f"problem {problem.key()} has no element of C; there is nothing to time")
+            raise ShapeError(f"problem {problem.key()} has an empty C; its extents must be positive")
     session = Session(driver, database, budget or Budget(), seed, progress or SILENT, jobs, commit, retry)
     try:
         session.sample(problems)
@@ -372,13 +381,13 @@ def tune(
         total = session.budget.search * len(problems)
         session.progress.phase("search", total)
         for n, problem in enumerate(problems, 1):
-            session.share("search", n / len(problems))
+            session.set_deadline("search", n / len(problems))
             session.search(problem, (seeds or {}).get(problem) or shipped_seeds(problem, session.device.name))
         session.fit()
         session.progress.phase("refine", session.budget.refine * session.budget.refine_rounds * len(problems))
         out = []
         for n, problem in enumerate(problems, 1):
-            session.share("refine", n / len(problems))
+            session.set_deadline("refine", n / len(problems))
             session.refine(problem)
             out.append(session.finish(problem))
             session.progress.message(summary(out[-1]))
@@ -387,24 +396,25 @@ def tune(
         session.close()
 
 
-def kin(p: Problem) -> tuple[object, ...]:
-    """What problems have in common that one kernel may be good at, where extents are near."""
+def similarity_class(p: Problem) -> tuple[object, ...]:
+    """The properties by which problems are compared: one configuration tends to suit problems of one class with near
+    extents."""
     return p.operation, p.layout, p.element.bytes, p.accumulator.bytes
 
 
 def distance(p: Problem, q: Problem) -> float:
-    """How far apart the extents of two problems are, as products of matrices: in doublings."""
+    """The distance of two problems: the sum over m, n, k of |log2| of the ratio of their extents."""
     pairs = ((getattr(lower(p), name), getattr(lower(q), name)) for name in "mnk")
     return sum(abs(math.log2(max(x, 1) / max(y, 1))) for x, y in pairs)
 
 
 def summary(t: Tuned) -> str:
-    """One line on one problem."""
+    """One line on the result of one problem."""
     failed = ", ".join(f"{n} {outcome}" for outcome, n in t.failures.items())
     head = t.problem.key()
     tail = f"{t.measured} measured" + (f" ({failed})" if failed else "")
     if t.winner is None:
-        return f"{head}: nothing ran; {tail}"
+        return f"{head}: no kernel succeeded; {tail}"
     return f"{head}: {t.winner.us:.2f} us, {t.winner.tflops:.2f} TFLOP/s with {t.winner.config}; {tail}"
 
 

@@ -1,11 +1,11 @@
-"""Tuning results as text: what ships in ``tuning_db/``, and what databases exchange. A folder a device.
+"""Tuning results as files: those that ship in ``tuning_db/``, and exports of databases. One folder per device.
 
-- ``winners.txt``: comment lines with the format version and what made the file, then one sorted line a winner:
-  ``problem | configuration | microseconds | digest | environment``. To be read, compared and merged by people.
-  The environment may carry ``sass``: the machine code of the kernel, as ``ptxgen.runtime.sass.of`` gives it.
-- ``stale.txt``: winners in the same form whose kernels have changed since: ``db recheck`` times them again.
-- ``measurements.jsonl.xz``: the raw measurements, one JSON object a line, the first one the header.
-- ``model.json``: the regressor, which ``ptxgen.tuning.model`` reads and writes.
+- ``winners.txt``: comment lines with the format version and origin of the file, then one line per winner, sorted:
+ ``problem | configuration | microseconds | digest | environment``. Text, to be read, compared and merged.
+ The environment may have ``sass``: the machine code, as ``ptxgen.runtime.sass.machine_code`` returns it.
+ ``stale.txt``: winners in the same form whose kernels have changed since; ``db recheck`` times them again.
+ ``measurements.jsonl.xz``: the raw measurements, one JSON object per line; the first line is the header.
+ ``model.json``: the model, which ``ptxgen.tuning.model`` reads and writes.
 
 The same content gives the same bytes.
 """
@@ -23,25 +23,26 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ptxgen.codegen.config import Config, parse_config
+from ptxgen.codegen.config_migration import translate
 from ptxgen.errors import CorruptError, InputError, PtxgenError
 from ptxgen.problem.registry import Problem, parse
 from ptxgen.settings import shipped_dir
 from ptxgen.tuning.exchange import (
     FORMAT,
     Header,
+    decompressed_lines,
+    errors_with_line,
     from_json,
     microseconds,
-    placed,
     read_text,
     replacing,
     require_format,
     require_header,
     to_json,
-    unpacked_lines,
 )
 from ptxgen.tuning.measurement import OUTCOMES, Environment, Measurement, from_dict
-from ptxgen.tuning.records import check
-from ptxgen.tuning.time_floor import possible
+from ptxgen.tuning.records import require_valid
+from ptxgen.tuning.time_floor import require_possible
 
 WINNERS, STALE, MEASUREMENTS, MODEL = "winners.txt", "stale.txt", "measurements.jsonl.xz", "model.json"
 _TITLE = "ptxgen winners, format "
@@ -54,7 +55,7 @@ CurrentOn = Callable[[str, Problem, Config], str]
 
 
 class Store(Protocol):
-    """What this module asks of a ``ptxgen.tuning.database.Database``."""
+    """The methods of ``ptxgen.tuning.database.Database`` that this module uses."""
 
     def best(self, problem: Problem, device: str, clock: str = "hardware") -> Measurement | None: ...
     def devices(self) -> list[tuple[str, str]]: ...
@@ -69,22 +70,22 @@ class Store(Protocol):
 
 
 def clock_of(device: str) -> str:
-    """The clock whose times count on a device: ``model`` on the emulated one, else ``hardware``."""
+    """The clock of valid times of a device: ``model`` on the emulated device, else ``hardware``."""
     return "model" if device == "emulated" else "hardware"
 
 
 def winners_path(device: str, folder: Path | None = None) -> Path:
-    """Where a device's winners lie; ``folder``: instead of the shipped one."""
+    """The path of a device's winners. ``folder``: replaces the shipped one."""
     return (folder or shipped_dir()) / device / WINNERS
 
 
 def measurements_path(device: str, folder: Path | None = None) -> Path:
-    """Where a device's raw measurements lie."""
+    """The path of a device's raw measurements. ``folder``: replaces the shipped one."""
     return (folder or shipped_dir()) / device / MEASUREMENTS
 
 
 def model_path(device: str, folder: Path | None = None) -> Path:
-    """Where a device's regressor lies."""
+    """The path of a device's model. ``folder``: replaces the shipped one."""
     return (folder or shipped_dir()) / device / MODEL
 
 
@@ -92,10 +93,10 @@ def model_path(device: str, folder: Path | None = None) -> Path:
 
 
 def write_winners(path: Path, header: Header, winners: Iterable[Measurement]) -> None:
-    """Write ``winners.txt``; a reader, or a kill, never meets half a file.
+    """Writes ``winners.txt`` atomically.
 
-    Samples are reduced to their median, six digits. InputError: a measurement that is not ``ok``, is of another
-    device or clock, has no digest, or is the second for its problem.
+    Samples are reduced to their median with six digits. InputError: a measurement is not ``ok``, is of another device
+    or clock, has no digest, or is the second one of its problem.
     """
     lines: dict[str, str] = {}
     for m in winners:
@@ -121,16 +122,16 @@ def write_winners(path: Path, header: Header, winners: Iterable[Measurement]) ->
 
 
 def read_winners(path: Path) -> tuple[Header, list[Measurement]]:
-    """Read ``winners.txt``, every line checked; each winner has one sample, its median.
+    """Reads ``winners.txt`` and checks every line. Each winner has one sample, its median.
 
-    SchemaError: a newer format. CorruptError: names the line, and the rule that it breaks.
+    SchemaError: a newer format. CorruptError: names the line and the rule.
     """
     winners = _Winners(path)
     return winners.header, list(winners.values())
 
 
 class _Winners(Mapping[str, Measurement]):
-    """A file of winners by problem key; a line is taken apart when it is asked for."""
+    """The winners of a file by problem key. A line is parsed when it is looked up."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -138,16 +139,16 @@ class _Winners(Mapping[str, Measurement]):
         comments = [line.removeprefix("#").strip() for line in lines if line.startswith("#")]
         if not comments or not lines[0].startswith(f"# {_TITLE}"):
             raise CorruptError(f"{path}, line 1: must read '# {_TITLE}{FORMAT}'")
-        require_format(path, comments[0].removeprefix(_TITLE))
+        self.format = require_format(path, comments[0].removeprefix(_TITLE))
         named = dict(c.partition(":")[::2] for c in comments if ":" in c)
-        with placed(path, 1):
+        with errors_with_line(path, 1):
             self.header = Header(**{f.name: named.get(f.name, "").strip() for f in fields(Header)})
         self.lines: dict[str, tuple[int, str]] = {}
         for number, line in enumerate(lines, 1):
             if line and not line.startswith("#"):
                 key = line.partition(" | ")[0]
                 if key in self.lines:
-                    raise CorruptError(f"{path}, line {number}: {key} is there twice; it may be there once")
+                    raise CorruptError(f"{path}, line {number}: {key} occurs twice; a problem has one winner")
                 self.lines[key] = number, line
         promised = named.get("winners", "").strip()
         if promised != str(len(self.lines)):
@@ -164,7 +165,7 @@ class _Winners(Mapping[str, Measurement]):
 
     def __getitem__(self, key: str) -> Measurement:
         number, line = self.lines[key]
-        with placed(self.path, number):
+        with errors_with_line(self.path, number):
             cells = line.split(" | ", len(_COLUMNS) - 1)
             if len(cells) != len(_COLUMNS):
                 raise InputError(f"has {len(cells)} columns; it must have {len(_COLUMNS)}: {', '.join(_COLUMNS)}")
@@ -179,7 +180,13 @@ class _Winners(Mapping[str, Measurement]):
                 raise InputError(f"sass is {sass!r}; it must be a release of ptxas, a target and 16 hexadecimal digits")
             environment = _environment(self.header.device, self.header.clock, to_json(values))
             samples = (microseconds(float(cells[2])),)
-            return Measurement(problem, parse_config(cells[1]), "ok", environment, samples, cells[3], sass=sass)
+            config = parse_config(_config_text(cells[1], self.format))
+            return Measurement(problem, config, "ok", environment, samples, cells[3], sass=sass)
+
+
+def _config_text(text: str, version: int) -> str:
+    """A configuration of a file of an earlier format, as this version writes it."""
+    return translate(text) if version < 2 else text
 
 
 @lru_cache(maxsize=256)
@@ -196,16 +203,16 @@ def _environment(device: str, clock: str, text: str) -> Environment:
 
 
 def write_measurements(path: Path, header: Header, measurements: Iterable[Measurement]) -> int:
-    """Write ``measurements.jsonl.xz``, sorted; how many there were. All lines are held in memory to sort them.
+    """Writes ``measurements.jsonl.xz``, sorted; returns the number of rows. All lines are held in memory for sorting.
 
-    InputError: a measurement breaks a rule, or is of another device or clock than the header's.
+    InputError: a measurement breaks a rule, or is of another device or clock than the header.
     """
     lines = []
     for m in measurements:
         require_header(m, header)
         values = m.as_dict()
         values["samples"] = [float(x) for x in m.samples]
-        _measurement(values)  # nothing is written that would not be read
+        _measurement(values)  # written rows must pass the checks of a reader
         lines.append(to_json(values))
     lines.sort()
     title = {"ptxgen": "measurements", "format": FORMAT, **asdict(header), "measurements": len(lines)}
@@ -216,28 +223,28 @@ def write_measurements(path: Path, header: Header, measurements: Iterable[Measur
 
 
 def read_measurements(path: Path) -> tuple[Header, Iterator[Measurement]]:
-    """Read ``measurements.jsonl.xz``: its header at once, its rows as they are asked for, every one checked.
+    """Reads ``measurements.jsonl.xz``: the header at once, rows on demand, each one checked.
 
-    SchemaError: a newer format. CorruptError: names the line, and the rule that it breaks.
+    SchemaError: a newer format. CorruptError: names the line and the rule.
     """
     title = next(rows := _objects(path), None)
     rows.close()
     if title is None or title.pop("ptxgen", None) != "measurements":
         raise CorruptError(f'{path}, line 1: must be an object with "ptxgen": "measurements"')
-    require_format(path, title.pop("format", None))
+    version = require_format(path, title.pop("format", None))
     count = title.pop("measurements", None)
-    with placed(path, 1):
+    with errors_with_line(path, 1):
         header = Header(**title)
-    return header, _measurements(path, header, count)
+    return header, _measurements(path, header, count, version)
 
 
-def _measurements(path: Path, header: Header, count: object) -> Iterator[Measurement]:
+def _measurements(path: Path, header: Header, count: object, version: int) -> Iterator[Measurement]:
     number = 1
     with closing(_objects(path)) as rows:
         next(rows)
         for number, values in enumerate(rows, 2):
-            with placed(path, number):
-                m = _measurement(values)
+            with errors_with_line(path, number):
+                m = _measurement(values, version)
                 require_header(m, header)
             yield m
     if number - 1 != count:
@@ -245,8 +252,8 @@ def _measurements(path: Path, header: Header, count: object) -> Iterator[Measure
 
 
 def _objects(path: Path) -> Generator[dict[str, Any], None, None]:
-    for number, line in enumerate(unpacked_lines(path), 1):
-        with placed(path, number):
+    for number, line in enumerate(decompressed_lines(path), 1):
+        with errors_with_line(path, number):
             values = from_json(line.decode())
         yield values
 
@@ -260,8 +267,8 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 }
 
 
-def _measurement(values: dict[str, Any]) -> Measurement:
-    """The measurement of one line. InputError, or another ValueError: it breaks a rule."""
+def _measurement(values: dict[str, Any], version: int = FORMAT) -> Measurement:
+    """The measurement of one line. InputError or another ValueError: it breaks a rule."""
     for name in ("problem", "config", "outcome", "environment"):
         if name not in values:
             raise InputError(f"lacks {name}")
@@ -283,8 +290,9 @@ def _measurement(values: dict[str, Any]) -> Measurement:
         raise InputError(f"outcome {values['outcome']} has {len(samples)} samples; ok has some, a failure none")
     if not all(-1 <= values.get(name, -1) < 1 << 31 for name in ("registers", "spills")):
         raise InputError("registers and spills must be counts, or -1")
-    m = from_dict({**values, "samples": samples, "created": float(values.get("created", 0))})
-    check(m)
+    config = _config_text(values["config"], version)
+    m = from_dict({**values, "config": config, "samples": samples, "created": float(values.get("created", 0))})
+    require_valid(m)
     return m
 
 
@@ -292,14 +300,14 @@ def _measurement(values: dict[str, Any]) -> Measurement:
 
 
 def devices(folder: Path | None = None) -> list[str]:
-    """The devices that have shipped winners, sorted. ``folder``: instead of the shipped one."""
+    """The devices that have shipped winners, sorted. ``folder``: replaces the shipped one."""
     return sorted(path.parent.name for path in (folder or shipped_dir()).glob(f"*/{WINNERS}"))
 
 
 def shipped_winners(device: str, folder: Path | None = None) -> Mapping[str, Measurement]:
-    """A device's shipped winners by problem key; empty if it has none. Read once a process.
+    """The shipped winners of a device by problem key; empty if it has none. Cached in the process.
 
-    The structure is checked at once, a line when it is asked for. SchemaError, CorruptError: as ``read_winners``.
+    The structure is checked at once, each line when it is looked up. SchemaError, CorruptError: as ``read_winners``.
     """
     return _load(winners_path(device, folder), device)
 
@@ -323,20 +331,21 @@ def lookup(
     current: Current | None = None,
     folder: Path | None = None,
 ) -> Measurement | None:
-    """The winner for exactly this problem: the user's own, else the shipped one, else None.
+    """The winner of exactly this problem: from the database, else shipped, else None.
 
-    ``clock``: the device's by default (``clock_of``). ``current``: gives the digest of the kernel as this version
-    generates it; winners with another digest are passed over.
+    ``clock``: default ``clock_of(device)``. ``current``: returns the digest of the kernel that this version generates;
+    winners with another digest are ignored.
     """
     clock = clock or clock_of(device)
     mine = database.best(problem, device, clock) if database else None
-    if mine and _fits(mine, current):
+    if mine and _is_current(mine, current):
         return mine
     shipped = shipped_winners(device, folder).get(problem.key())
-    return shipped if shipped and shipped.environment.clock == clock and _fits(shipped, current) else None
+    return shipped if shipped and shipped.environment.clock == clock and _is_current(shipped, current) else None
 
 
-def _fits(m: Measurement, current: Current | None) -> bool:
+def _is_current(m: Measurement, current: Current | None) -> bool:
+    """Whether the kernel of a winner has the digest that ``current`` returns."""
     try:
         return current is None or current(m.problem, m.config) == m.digest
     except PtxgenError:
@@ -356,10 +365,11 @@ def export_text(
     date: str = "",
     raw: bool = True,
 ) -> list[Path]:
-    """Write a database's winners that are not stale and, if ``raw``, its measurements, a folder a device; the files.
+    """Writes the winners of a database that are not stale and, if ``raw``, its measurements, one folder per device;
+    returns the files.
 
-    ``device``: only this one. Of a device only the times of its own clock (``clock_of``) go out. Files that exist
-    are replaced: to add to them, import them first. InputError: the database has nothing of ``device``.
+    ``device``: only this one. Only times of the device's own clock (``clock_of``) are exported. Existing files are
+    replaced; to merge with them, import them first. InputError: the database has nothing of ``device``.
     """
     found = [name for name, clock in database.devices() if clock == clock_of(name) and device in (None, name)]
     if device is not None and not found:
@@ -377,20 +387,19 @@ def export_text(
 
 
 def import_text(database: Store, path: Path, current: CurrentOn | None = None) -> dict[str, int]:
-    """Take exported results into a database: all, or (if any line breaks a rule) nothing.
+    """Imports exported files into a database: all of them, or nothing if any line breaks a rule.
 
-    ``path``: what ``export_text`` wrote, or the folder of one device, or one file. The better of two winners stays.
-    A time below ``time_floor`` is refused.
-    ``current``: gives the digest of the kernel as this version generates it for a device; winners with another one
-    come in stale. Returns the counts of ``Database.merge``. InputError: nothing to import there. SchemaError,
-    CorruptError: name file, line and rule.
+    ``path``: an exported folder, the folder of one device, or one file. Of two winners the faster one stays. A time
+    below ``time_floor`` is an error. ``current``: returns the digest of the kernel that this version generates for a
+    device; winners with another digest are imported as stale. Returns the counts of ``Database.merge``. InputError:
+    there is nothing to import. SchemaError, CorruptError: name file, line and rule.
     """
     path = Path(path)
     files = [path] if path.is_file() else sorted(f for n in (WINNERS, MEASUREMENTS) for f in _files(path, n))
     if not files:
         raise InputError(f"path is {path}; it must be {WINNERS}, {MEASUREMENTS} or a folder that holds them")
-    winners = [m for f in files if f.suffix != ".xz" for m in possible(f, read_winners(f)[1])]
-    raw = (possible(f, read_measurements(f)[1]) for f in files if f.suffix == ".xz")
+    winners = [m for f in files if f.suffix != ".xz" for m in require_possible(f, read_winners(f)[1])]
+    raw = (require_possible(f, read_measurements(f)[1]) for f in files if f.suffix == ".xz")
     return database.merge(chain.from_iterable(raw), winners, current)
 
 

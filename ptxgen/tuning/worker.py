@@ -1,7 +1,8 @@
-"""Measures in a child process: a kernel that crashes, hangs or poisons its context takes only the child with it.
+"""Measures in a child process, so that a kernel that crashes, hangs or corrupts its CUDA context does not affect the
+parent.
 
-Parent and child exchange JSON, a line each way. The parent alone writes the database. The child ends with its parent,
-also while it waits for a kernel that hangs: the kernel of the operating system signals that a pipe between them closed.
+Parent and child exchange JSON, one line per message. The parent alone writes the database. The child ends with its
+parent, even while it waits for a kernel that hangs: the operating system signals it when a pipe between them is closed.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from ptxgen.tuning.measurement import ENDED_OUTSIDE, Environment, Measurement, f
 
 START_SECONDS = 120.0
 MEASURE_SECONDS = 60.0
-#: what the child runs: the parent's ptxgen, from the folder that is its first argument. That folder goes to the end of
-#: the search path then: with -P, neither it nor the current folder hides a module of the standard library.
+#: program of the child: imports the parent's ptxgen from the folder in its first argument, then moves that folder to
+#: the end of the search path. With -P, neither it nor the current folder can hide a module of the standard library.
 CHILD = """
 import sys
 sys.path.insert(0, sys.argv.pop(1))
@@ -40,30 +41,30 @@ sys.path.append(sys.path.pop(0))
 from ptxgen.tuning.worker import main
 main()
 """
-#: signals that people and other programs send; a kernel at fault ends a process in other ways
-OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+#: signals that users and other programs send; a faulty kernel does not cause them
+EXTERNAL_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
 class Worker:
-    """A child process with a driver of its own, replaced when it dies.
+    """A child process with its own driver. It is replaced when it dies.
 
-    ``driver``: its name; ``seconds``: after which a measurement has timed out.
+    ``driver``: its name; ``seconds``: the timeout of one measurement.
     """
 
     def __init__(self, driver: str = "auto", seconds: float = MEASURE_SECONDS, commit: str = "") -> None:
         self.driver, self.seconds, self.commit = driver, seconds, commit
         self.child: subprocess.Popen[str] | None = None
-        self.alive: IO[bytes] | None = None  # the child ends when this end of a pipe is closed
+        self.lifeline: IO[bytes] | None = None  # write end of a pipe; the child ends when it is closed
         self.lines: queue.Queue[str | None] = queue.Queue()
         self.drain: threading.Thread | None = None
         self.environment = Environment("")
         self.log: list[str] = []
 
     def start(self) -> dict[str, Any]:
-        """Starts the child; returns what it says of its device. LaunchError: it did not start."""
+        """Starts the child; returns its first message: environment and device. LaunchError: it did not start."""
         home, pipe = Path(__file__).resolve().parents[2], subprocess.PIPE
-        ends, alive = os.pipe()
-        self.alive = os.fdopen(alive, "wb")
+        ends, lifeline = os.pipe()
+        self.lifeline = os.fdopen(lifeline, "wb")
         command = [sys.executable, "-P", "-c", CHILD, str(home), self.driver, self.commit, str(ends)]
         try:
             self.child = subprocess.Popen(
@@ -73,7 +74,7 @@ class Worker:
                 stderr=pipe,
                 text=True,
                 bufsize=1,
-                env=surroundings(os.environ),
+                env=child_environment(os.environ),
                 pass_fds=(ends,),
             )
         finally:
@@ -84,15 +85,15 @@ class Worker:
         self.drain = threading.Thread(target=self._drain, args=(self.child, self.log), daemon=True)
         self.drain.start()
         try:
-            hello = self._answer(START_SECONDS)
-            if hello is not None:
-                self.environment = Environment(**hello["environment"])
-                return hello
-            why = self._said(20)
+            greeting = self._answer(START_SECONDS)
+            if greeting is not None:
+                self.environment = Environment(**greeting["environment"])
+                return greeting
+            why = self._stderr_tail(20)
         except queue.Empty:
             why = f"no answer in {START_SECONDS:g} s"
         except (ValueError, TypeError, KeyError) as error:
-            why = f"it answered nonsense: {error}"
+            why = f"its message is invalid: {error}"
         self.stop()
         raise LaunchError(f"the measuring process did not start: {why}")
 
@@ -111,22 +112,22 @@ class Worker:
             del log[:-200]
 
     def _answer(self, seconds: float) -> dict[str, Any] | None:
-        """The child's next line; None if it died. queue.Empty: it took too long. ValueError: it is no object."""
+        """The child's next message; None if it died. queue.Empty: timeout. ValueError: it is no JSON object."""
         line = self.lines.get(timeout=seconds)
         answer = json.loads(line) if line is not None else None
         if not isinstance(answer, dict | None):
-            raise ValueError(f"{line!r} is no object")
+            raise ValueError(f"{line!r} is no JSON object")
         return answer
 
-    def _said(self, lines: int) -> str:
-        """The end of what a child that died wrote to its standard error."""
+    def _stderr_tail(self, lines: int) -> str:
+        """The end of the standard error of a child that died."""
         if self.drain is not None:
             self.drain.join(timeout=2.0)
         return "".join(self.log[-lines:])[-2000:]
 
-    def _ended(self, child: subprocess.Popen[str]) -> str:
-        """Why a child that closed its output ended: its signal, if it had one, and what it wrote last."""
-        said = self._said(5)[-500:]
+    def _exit_reason(self, child: subprocess.Popen[str]) -> str:
+        """Why the child ended: the signal, if any, and the end of its standard error."""
+        said = self._stderr_tail(5)[-500:]
         try:
             code = child.wait(timeout=2.0)
         except subprocess.TimeoutExpired:
@@ -134,19 +135,19 @@ class Worker:
         if code >= 0:
             return said or f"the measuring process ended with status {code}"
         name = signal.Signals(-code).name
-        if -code in OUTSIDE:
+        if -code in EXTERNAL_SIGNALS:
             return f"{ENDED_OUTSIDE}, by {name}"
         return f"the measuring process ended by {name}: {said}"
 
     def measure(
         self, problem: Problem, config: Config, timing: Timing = SEARCH_TIMING, purpose: str = "", full: bool = False
     ) -> Measurement:
-        """As ``Bench.measure``, with two more outcomes: ``timeout`` and ``crashed``."""
+        """``Bench.measure`` in the child, with two more outcomes: ``timeout`` and ``crashed``."""
         if self.child is None or self.child.poll() is not None:
             self.start()
         assert self.child is not None
         assert self.child.stdin is not None
-        order = {
+        request = {
             "problem": problem.key(),
             "config": " ".join(f"{n}={v}" for n, v in config.items()),
             "timing": asdict(timing),
@@ -155,34 +156,35 @@ class Worker:
         }
         outcome, message = "crashed", ""
         try:
-            self.child.stdin.write(json.dumps(order) + "\n")
+            self.child.stdin.write(json.dumps(request) + "\n")
             answer = self._answer(self.seconds)
             if answer is not None:
                 poisoned = answer.pop("poisoned", False)
                 found = from_dict(answer)
                 if (found.problem, found.config) != (problem, config):
-                    raise ValueError("it is of another configuration")
+                    raise ValueError("it is for another configuration")
                 if poisoned:
                     self.stop()
                 return found
-            message = self._ended(self.child)
+            message = self._exit_reason(self.child)
         except queue.Empty:
             outcome, message = "timeout", f"no answer in {self.seconds:g} s"
         except BrokenPipeError:
-            message = self._ended(self.child)
+            message = self._exit_reason(self.child)
         except (ValueError, TypeError, KeyError) as error:
-            message = f"the measuring process answered nonsense: {error}"[:500]
+            message = f"the measuring process sent an invalid message: {error}"[:500]
         self.stop()
         return Measurement(problem, config, outcome, self.environment, message=message, purpose=purpose)
 
     def stop(self) -> None:
+        """Kills the child."""
         if self.child is not None:
             self.child.kill()
             self.child.wait()
             self.child = None
-        if self.alive is not None:
-            self.alive.close()
-            self.alive = None
+        if self.lifeline is not None:
+            self.lifeline.close()
+            self.lifeline = None
 
     def __enter__(self) -> Worker:
         return self
@@ -191,16 +193,16 @@ class Worker:
         self.stop()
 
 
-def surroundings(given: Mapping[str, str]) -> dict[str, str]:
-    """The child's environment: its products in float64 take a quarter of the cores, unless somebody says otherwise.
-    Kernels are assembled on the others, and threads that wait for each other on cores that are taken waste them."""
+def child_environment(given: Mapping[str, str]) -> dict[str, str]:
+    """The environment variables of the child. Unless OPENBLAS_NUM_THREADS is set, float64 references use a quarter
+    of the cores: the others assemble kernels, and more threads than free cores waste time."""
     return {"OPENBLAS_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // 4)), **given}
 
 
 def end_with_parent(pipe: int) -> None:
-    """Have SIGIO end this process when the parent's end of ``pipe`` is closed, by the parent or by its end.
+    """Has SIGIO end this process when the parent closes its end of ``pipe``, or ends.
 
-    No thread of Python's could do that: a call of the driver may keep the interpreter's lock while a kernel hangs.
+    A Python thread cannot do this: a driver call may hold the interpreter lock while a kernel hangs.
     """
     signal.signal(signal.SIGIO, signal.SIG_DFL)
     fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
@@ -210,25 +212,26 @@ def end_with_parent(pipe: int) -> None:
 
 
 def main() -> None:
-    """The child: reads orders, writes measurements. Arguments: the driver, the commit, the pipe to the parent."""
+    """The child: reads requests, writes measurements. Arguments: driver, commit, file descriptor of the pipe to the
+    parent."""
     from ptxgen.tuning.bench import environment
 
     end_with_parent(int(sys.argv[3]))
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a library prints is no answer
+    os.dup2(2, 1)  # output of libraries must not mix with the messages
     driver = open_driver(sys.argv[1])
     work = Bench(driver, sys.argv[2])
-    hello = {"environment": asdict(environment(driver, SEARCH_TIMING, work.commit)), "device": asdict(driver.device)}
-    print(json.dumps(hello), file=answers, flush=True)
+    greeting = {"environment": asdict(environment(driver, SEARCH_TIMING, work.commit)), "device": asdict(driver.device)}
+    print(json.dumps(greeting), file=answers, flush=True)
     for line in sys.stdin:
-        order = json.loads(line)
-        problem, config = parse(order["problem"]), parse_config(order["config"])
-        timing = Timing(**order["timing"])
+        request = json.loads(line)
+        problem, config = parse(request["problem"]), parse_config(request["config"])
+        timing = Timing(**request["timing"])
         try:
-            done = work.measure(problem, config, timing, order["purpose"], order["full"])
+            done = work.measure(problem, config, timing, request["purpose"], request["full"])
         except ConfigError as error:
             done = Measurement(problem, config, "launch_error", environment(driver, timing), message=str(error))
         answer = done.as_dict()
-        # a launch that failed on hardware may have poisoned the context: the parent starts another child
+        # a failed launch on hardware may have corrupted the context: the parent starts another child
         answer["poisoned"] = done.outcome == "launch_error" and driver.clock == "hardware"
         print(json.dumps(answer), file=answers, flush=True)

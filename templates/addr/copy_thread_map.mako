@@ -1,35 +1,35 @@
-## Which element of its tile a thread loads first, (mn, k), and where in the stage it goes.
-## Where this thread loads and stores; ``pointers``: registers of 64 bits that the addressing wants beside.
-<%def name="own(x, pointers)">
-    .reg .b32 %mn_${x.name}, %k_${x.name}, %s_${x.name};
+## The thread's first element of an operand's tile, (mn, k), and its byte offset in the stage.
+## ``pointers``: further 64-bit registers that the addressing declares.
+<%def name="setup(x, pointers)">
+    .reg .b32 %mn_${x.name}, %k_${x.name}, %smem_off_${x.name};
     .reg .b64 ${pointers};
 ${first(x)}\
-    mad.lo.u32 %s_${x.name}, %s_${x.name}, ${x.bytes}, ${x.base};
-% for n, (_, place) in enumerate(x.places[1:], 1):
-    .reg .b32 ${place};
-    xor.b32 ${place}, %s_${x.name}, ${x.turns[n] ^ x.turns[0]};
+    mad.lo.u32 %smem_off_${x.name}, %smem_off_${x.name}, ${x.bytes}, ${x.base};
+% for n, (_, offset) in enumerate(x.store_ptrs[1:], 1):
+    .reg .b32 ${offset};
+    xor.b32 ${offset}, %smem_off_${x.name}, ${x.swizzles[n] ^ x.swizzles[0]};
 % endfor
-% if x.partial:
-    .reg .pred %part_${x.name}, %go_${x.name};
-    setp.lt.u32 %part_${x.name}, %thread, ${x.loads};
+% if x.partial_copy:
+    .reg .pred %has_copy_${x.name}, %issue_${x.name};
+    setp.lt.u32 %has_copy_${x.name}, %thread, ${x.vectors};
 % endif
-% for out in x.rows_out if plan.predicated else ():
-    .reg .pred ${out};
+% for oob in x.oob_predicates if plan.predicated else ():
+    .reg .pred ${oob};
 % endfor
 </%def>
 
-## Narrows a predicate to the threads that have a load at all.
-<%def name="narrow(x, go)">
-% if x.partial:
-    and.pred %go_${x.name}, ${go}, %part_${x.name};
+## %issue: ``guard`` for the threads that have a load; the others idle where the tile has fewer vectors than threads.
+<%def name="copy_guard(x, guard)">
+% if x.partial_copy:
+    and.pred %issue_${x.name}, ${guard}, %has_copy_${x.name};
 % endif
 </%def>
 
 <%def name="first(x)">
 % if x.swizzled:
 ${swizzled(x, *(("mn", "k") if x.kmajor else ("k", "mn")))}\
-% elif x.kept:
-    // lanes along K; the 16-byte chunk q of row mn lies at q ^ (mn >> ${x.swizzle_shift})
+% elif x.kmajor_smem:
+    // lanes along K; 16-byte chunk q of row mn is stored at chunk q ^ (mn >> ${x.swizzle_shift})
     shr.u32 %mn_${x.name}, %thread, ${x.log2_across};
     and.b32 %k_${x.name}, %thread, ${x.across - 1};
     mul.lo.u32 %k_${x.name}, %k_${x.name}, ${x.vec};
@@ -39,28 +39,28 @@ ${swizzled(x, *(("mn", "k") if x.kmajor else ("k", "mn")))}\
     and.b32 %t0, %t0, ${x.swizzle_q - 1};
     mad.lo.u32 %t0, %mn_${x.name}, ${x.swizzle_q}, %t0;
     and.b32 %t1, %k_${x.name}, ${x.chunk - 1};
-    mad.lo.u32 %s_${x.name}, %t0, ${x.chunk}, %t1;
+    mad.lo.u32 %smem_off_${x.name}, %t0, ${x.chunk}, %t1;
 % elif x.transposed:
-    // lanes along K fill whole sectors; their stores go down a column
+    // lanes along K read whole sectors, and store down a column
     and.b32 %k_${x.name}, %thread, ${x.across - 1};
     shr.u32 %t0, %thread, ${x.log2_across};
     and.b32 %mn_${x.name}, %t0, ${x.tile - 1};
     shr.u32 %t0, %t0, ${x.log2_tile};
     mad.lo.u32 %k_${x.name}, %t0, ${x.across}, %k_${x.name};
     mul.lo.u32 %k_${x.name}, %k_${x.name}, ${x.vec};
-    mad.lo.u32 %s_${x.name}, %k_${x.name}, ${x.row}, %mn_${x.name};
+    mad.lo.u32 %smem_off_${x.name}, %k_${x.name}, ${x.row}, %mn_${x.name};
 % else:
     // lanes along ${x.extent}
     and.b32 %mn_${x.name}, %thread, ${x.across - 1};
     mul.lo.u32 %mn_${x.name}, %mn_${x.name}, ${x.vec};
     shr.u32 %k_${x.name}, %thread, ${x.log2_across};
-    mad.lo.u32 %s_${x.name}, %k_${x.name}, ${x.row}, %mn_${x.name};
+    mad.lo.u32 %smem_off_${x.name}, %k_${x.name}, ${x.row}, %mn_${x.name};
 % endif
 </%def>
 
-## Lanes along a row; its 16-byte chunks change places by the bits of the row.
+## Lanes along a row; the swizzle XORs its 16-byte chunks with bits of the row.
 <%def name="swizzled(x, row, column)">
-    // lanes along ${"K" if x.kmajor else x.extent}; the 16-byte chunks of a row change places by its bits
+    // lanes along ${"K" if x.kmajor else x.extent}; swizzle: 16-byte chunks XORed with bits of the row
     shr.u32 %${row}_${x.name}, %thread, ${x.log2_across};
     and.b32 %${column}_${x.name}, %thread, ${x.across - 1};
     mul.lo.u32 %${column}_${x.name}, %${column}_${x.name}, ${x.vec};
@@ -71,5 +71,5 @@ ${swizzled(x, *(("mn", "k") if x.kmajor else ("k", "mn")))}\
     shl.b32 %t0, %t0, ${x.log2_chunk};
     xor.b32 %t1, %t1, %t0;
 % endfor
-    mad.lo.u32 %s_${x.name}, %${row}_${x.name}, ${x.row}, %t1;
+    mad.lo.u32 %smem_off_${x.name}, %${row}_${x.name}, ${x.row}, %t1;
 </%def>

@@ -1,39 +1,39 @@
-## Which tile of C a warp multiplies, and where its lanes read the fragments of both operands in shared memory.
+## The tile of C that a warp multiplies, and the shared-memory addresses of its lanes' fragments.
 <%namespace name="ring" file="/addr/simt_fragment_addr.mako"/>
 <%def name="setup()">
     {
-    .reg .b32 %lane, %warp, %group, %mn, %k, %at;
+    .reg .b32 %lane, %warp, %k_group, %mn, %k, %addr;
     and.b32 %lane, %thread, 31;
     and.b32 %warp, %thread, ${plan.group - 1};
     shr.u32 %warp, %warp, 5;
-    shr.u32 %group, %thread, ${plan.log2_group};
+    shr.u32 %k_group, %thread, ${plan.log2_group};
     // the warp's tile
     shr.u32 %row, %warp, ${plan.log2_across};
     and.b32 %col, %warp, ${plan.b.warps - 1};
     mul.lo.u32 %row, %row, ${plan.a.thread};
     mul.lo.u32 %col, %col, ${plan.b.thread};
 % for x, first in ((plan.a, "%row"), (plan.b, "%col")):
-    // ${x.name.upper()}: this lane's first ${"16 bytes" if x.raw or x.way == 0 else "vector"}
+    // ${x.name.upper()}: the first ${"16 bytes (a row of ldmatrix)" if x.raw or x.way == 0 else "vector"} that this lane reads
     mov.b32 %mn, ${first};
-    mul.lo.u32 %k, %group, ${plan.steps * plan.instruction.depth};
-${lane("%mn", x.lane_mn)}\
-${lane("%k", x.lane_k)}\
-${place(x)}\
+    mul.lo.u32 %k, %k_group, ${plan.steps * plan.instruction.depth};
+${add_lane_terms("%mn", x.lane_mn)}\
+${add_lane_terms("%k", x.lane_k)}\
+${element_address(x)}\
 % endfor
     // this lane's first row and column of C
-${lane("%row", [plan.a.lane_of_c])}\
-${lane("%col", [plan.b.lane_of_c])}\
+${add_lane_terms("%row", [plan.a.lane_of_c])}\
+${add_lane_terms("%col", [plan.b.lane_of_c])}\
 % if plan.geometry.gathers:
-    // where its share of the tile lies when it leaves through shared memory
-    mad.lo.u32 %at, %group, ${plan.config.ml}, %row;
-    mad.lo.u32 %at, %at, ${plan.row_c}, %col;
-    mad.lo.u32 %share, %at, ${plan.sum_bytes}, %smem;
+    // %smem_c: where the epilogue stores this lane's sums in shared memory
+    mad.lo.u32 %addr, %k_group, ${plan.config.ml}, %row;
+    mad.lo.u32 %addr, %addr, ${plan.c_row_pitch}, %col;
+    mad.lo.u32 %smem_c, %addr, ${plan.epilogue_bytes}, %smem;
 % endif
     }
 </%def>
 
-## Adds what depends on the lane.
-<%def name="lane(to, terms)">
+## Adds the terms that depend on the lane number.
+<%def name="add_lane_terms(to, terms)">
 % for t in terms:
     shr.u32 %t0, %lane, ${t.shift};
     and.b32 %t0, %t0, ${t.mask};
@@ -41,19 +41,19 @@ ${lane("%col", [plan.b.lane_of_c])}\
 % endfor
 </%def>
 
-## Where element (mn, k) of a stage lies.
-<%def name="place(x)">
+## The shared-memory address of element (mn, k) of a stage: 16-byte chunks are XORed with bits of the row.
+<%def name="element_address(x)">
 <% row, column = ("%mn", "%k") if x.kmajor else ("%k", "%mn") %>\
-    mul.lo.u32 %at, ${column}, ${x.bytes};
+    mul.lo.u32 %addr, ${column}, ${x.bytes};
 % for shift, mask in x.keys:
     ${"shl.b32" if shift < 0 else "shr.u32"} %t0, ${row}, ${abs(shift)};
     and.b32 %t0, %t0, ${mask};
     shl.b32 %t0, %t0, 4;
-    xor.b32 %at, %at, %t0;
+    xor.b32 %addr, %addr, %t0;
 % endfor
-    mad.lo.u32 %at, ${row}, ${x.row * x.bytes}, %at;
-    add.u32 %at, %at, ${x.base};
-    add.u32 ${x.readers[0]}, %smem, %at;
+    mad.lo.u32 %addr, ${row}, ${x.row * x.bytes}, %addr;
+    add.u32 %addr, %addr, ${x.base};
+    add.u32 ${x.fragment_ptrs[0]}, %smem, %addr;
 </%def>
 
 <%def name="advance()">

@@ -1,14 +1,14 @@
-## Axes of images, innermost first: their parameters, and numbers as places and taps along them.
-## Division by what a launch knows is a multiplication: numbers are below 2^31.
-<%def name="axes()">
-<% n = len(plan.axes) %>\
+## Mixed-radix digits along the axes of images, the innermost first. Divisors are parameters of the launch, so that a
+## division is a multiplication and a shift; numbers are below 2^31.
+<%def name="parameters()">
+<% n = len(plan.loads.axes) %>\
     .reg .b32 %places<${n}>, %lower<${n}>, %steps<${n}>, %taps<${n}>, %wide<${n}>, %dilation<${n}>;
     .reg .b64 %high;
-% for a in plan.axes:
+% for a in plan.loads.axes:
     ld.param.u32 %places${a}, [places${a}];  ld.param.u32 %lower${a}, [lower${a}];  ld.param.u32 %steps${a}, [steps${a}];
     ld.param.u32 %taps${a}, [taps${a}];  ld.param.u32 %wide${a}, [wide${a}];  ld.param.u32 %dilation${a}, [dilation${a}];
 % endfor
-% for name in plan.dividers:
+% for name in plan.loads.dividers:
     .reg .b32 %by_${name}, %shift_${name};
     ld.param.u32 %by_${name}, [by_${name}];  ld.param.u32 %shift_${name}, [shift_${name}];
 % endfor
@@ -20,9 +20,9 @@
     cvt.u32.u64 ${to}, %high;
 </%def>
 
-## ${left}: a number of places, becomes that of whole images; needs %next and %t.
+## The digits of a number of places; ``left`` becomes the number of the image. Needs %next and %t.
 <%def name="digits(left, to)">
-% for a in plan.axes:
+% for a in plan.loads.axes:
 ${divide("%next", left, f"places{a}")}\
     mul.lo.u32 %t, %next, %places${a};
     sub.u32 ${to}${a}, ${left}, %t;
@@ -30,14 +30,14 @@ ${divide("%next", left, f"places{a}")}\
 % endfor
 </%def>
 
-## The tap ${left}, in pixels from the filter's first; needs %next and %t.
+## The tap ``left``, in pixels from the filter's first tap. Needs %next and %t.
 <%def name="offsets(left, to)">
-% for a in plan.axes[:-1]:
+% for a in plan.loads.axes[:-1]:
 ${divide("%next", left, f"taps{a}")}\
     mul.lo.u32 %t, %next, %taps${a};
     sub.u32 %t, ${left}, %t;
     mul.lo.u32 ${to}${a}, %t, %dilation${a};
     mov.u32 ${left}, %next;
 % endfor
-    mul.lo.u32 ${to}${plan.axes[-1]}, ${left}, %dilation${plan.axes[-1]};
+    mul.lo.u32 ${to}${plan.loads.axes[-1]}, ${left}, %dilation${plan.loads.axes[-1]};
 </%def>

@@ -1,2 +1,2 @@
-## Operands are read where they are, as they are.
+## The product reads A and B where they are.
 <%def name="entries()"></%def>

@@ -1,76 +1,75 @@
-## Global addresses of an operand whose elements are found by two offsets, of a row and of a column, each looked up in a
-## table. Windows over images: beside each offset a word of coordinates, which tell whether the element is inside.
-<%namespace name="lanes" file="/addr/copy_thread_map.mako"/>
+## Global addresses of an operand by tables: the sum of an offset along M (N) and an offset along K. For im2col, each entry
+## also has a word of coordinates, whose guard bits tell whether the element is inside the image.
+<%namespace name="thread_map" file="/addr/copy_thread_map.mako"/>
 <%def name="setup(x)">
-${lanes.own(x, f"%down_{x.name}")}\
-    .reg .b32 %row_${x.name}<${len(x.mns)}>, %tap_${x.name}<${len(x.ks)}>;
-% if x.windowed:
-    .reg .b32 %origin_${x.name}<${len(x.mns)}>, %delta_${x.name}<${len(x.ks)}>, %guard_${x.name}, %high_${x.name};
+${thread_map.setup(x, f"%k_table_{x.name}")}\
+    .reg .b32 %mn_off_${x.name}<${len(x.mn_offsets)}>, %k_off_${x.name}<${len(x.k_offsets)}>;
+% if x.is_im2col:
+    .reg .b32 %mn_coord_${x.name}<${len(x.mn_offsets)}>, %k_coord_${x.name}<${len(x.k_offsets)}>, %guard_${x.name}, %high_${x.name};
     ld.param.u32 %guard_${x.name}, [guard_${x.name}];
     ld.param.u32 %high_${x.name}, [high_${x.name}];
 % endif
-    // ${x.extent.lower()} stays: its offsets are looked up once
+    // offsets along ${x.extent}: looked up once
     ld.param.u64 %t64, [along_${x.name}];
     cvta.to.global.u64 %t64, %t64;
-% for n, (mn, out) in enumerate(zip(x.mns, x.rows_out)):
+% for n, (mn, oob) in enumerate(zip(x.mn_offsets, x.oob_predicates)):
     add.u32 %t0, %${x.extent.lower()}0, %mn_${x.name};
     add.u32 %t0, %t0, ${mn};
 % if plan.predicated:
-    setp.ge.u32 ${out}, %t0, %${x.extent};
+    setp.ge.u32 ${oob}, %t0, %${x.extent};
 % endif
-% if plan.checked:
+% if plan.checks_bounds:
     sub.u32 %t2, ${x.limit}, ${x.edge};
     min.u32 %t0, %t0, %t2;
 % endif
-    mad.wide.u32 %u64, %t0, ${x.entry}, %t64;
-    ${looked(x, "row", "origin", n)}, [%u64];
+    mad.wide.u32 %u64, %t0, ${x.table_entry_bytes}, %t64;
+    ${entry(x, "mn_off", "mn_coord", n)}, [%u64];
 % endfor
     ld.param.u64 %t64, [down_${x.name}];
     cvta.to.global.u64 %t64, %t64;
     add.u32 %t0, %k0, %k_${x.name};
-    mad.wide.u32 %down_${x.name}, %t0, ${x.entry}, %t64;
-${look(x)}\
+    mad.wide.u32 %k_table_${x.name}, %t0, ${x.table_entry_bytes}, %t64;
+${look_up_k(x)}\
 </%def>
 
-<%def name="looked(x, offset, word, n)"><% return f"ld.global.nc.v2.b32 {{%{offset}_{x.name}{n}, %{word}_{x.name}{n}}}" if x.windowed else f"ld.global.nc.b32 %{offset}_{x.name}{n}" %></%def>
+<%def name="entry(x, offset, word, n)"><% return f"ld.global.nc.v2.b32 {{%{offset}_{x.name}{n}, %{word}_{x.name}{n}}}" if x.is_im2col else f"ld.global.nc.b32 %{offset}_{x.name}{n}" %></%def>
 
-## What this thread's next loads need to know of k.
-<%def name="look(x)">
-% for n, k in enumerate(x.ks):
-    ${looked(x, "tap", "delta", n)}, [%down_${x.name}+${k * x.entry}];
+## Looks up the offsets along K of this thread's next loads.
+<%def name="look_up_k(x)">
+% for n, k in enumerate(x.k_offsets):
+    ${entry(x, "k_off", "k_coord", n)}, [%k_table_${x.name}+${k * x.table_entry_bytes}];
 % endfor
 </%def>
 
 <%def name="address(x, p)">
-    add.s32 %t0, %row_${x.name}${x.mns.index(p.mn)}, %tap_${x.name}${x.ks.index(p.k)};
+    add.s32 %t0, %mn_off_${x.name}${x.mn_offsets.index(p.mn)}, %k_off_${x.name}${x.k_offsets.index(p.k)};
     mad.wide.s32 %t64, %t0, ${x.global_bytes}, %${x.name.upper()};
 </%def>
 
 <%def name="advance(x, first)">
-% if first and plan.checked:
-    mad.wide.u32 %down_${x.name}, %first, ${x.entry}, %down_${x.name};
+% if first and plan.checks_bounds:
+    mad.wide.u32 %k_table_${x.name}, %k_rem, ${x.table_entry_bytes}, %k_table_${x.name};
 % else:
-    add.u64 %down_${x.name}, %down_${x.name}, ${x.entry * x.depth};
+    add.u64 %k_table_${x.name}, %k_table_${x.name}, ${x.table_entry_bytes * x.depth};
 % endif
-${look(x)}\
+${look_up_k(x)}\
 </%def>
 
-## Sets %skip where piece p must not be loaded: outside the image, or past what the first stage takes of K, or outside M
-## or N.
+## Sets %skip if load p is outside the image, past the remainder of K in the first stage, or outside M or N.
 <%def name="skip(x, p, first)">
-% if x.windowed:
-    add.u32 %t1, %origin_${x.name}${x.mns.index(p.mn)}, %delta_${x.name}${x.ks.index(p.k)};
+% if x.is_im2col:
+    add.u32 %t1, %mn_coord_${x.name}${x.mn_offsets.index(p.mn)}, %k_coord_${x.name}${x.k_offsets.index(p.k)};
     sub.u32 %t2, %high_${x.name}, %t1;
-    lop3.b32 %t1, %t1, %t2, %guard_${x.name}, ${plan.GUARD_LOST};
+    lop3.b32 %t1, %t1, %t2, %guard_${x.name}, ${plan.OUT_OF_IMAGE_LUT};
     setp.ne.u32 %skip, %t1, 0;
 % endif
-% if first and plan.checked:
+% if first and plan.checks_bounds:
     add.u32 %t0, %k_${x.name}, ${p.k};
-    setp.ge${".or" if x.windowed else ""}.u32 %skip, %t0, %first${", %skip" if x.windowed else ""};
+    setp.ge${".or" if x.is_im2col else ""}.u32 %skip, %t0, %k_rem${", %skip" if x.is_im2col else ""};
 % endif
-% if plan.predicated and (x.windowed or first):
-    or.pred %skip, %skip, ${p.out};
+% if plan.predicated and (x.is_im2col or first):
+    or.pred %skip, %skip, ${p.oob};
 % endif
 </%def>
 
-<%def name="narrow(x, go)">${lanes.narrow(x, go)}</%def>
+<%def name="copy_guard(x, guard)">${thread_map.copy_guard(x, guard)}</%def>

@@ -1,105 +1,106 @@
-## Operands whose rows fit no wide access, copied first to rows of whole 128 bytes in the workspace, zeros behind them.
-<%namespace name="dependent" file="/ptx/pdl.mako"/>
-<%def name="places()">
-% for x in plan.repacked:
-    // ${x.name.upper()}: where its copy lies
+## Packs operands whose rows are too unaligned for wide accesses: an auxiliary kernel copies them to the workspace, to rows
+## that are padded with zeros to multiples of 128 bytes.
+<%namespace name="pdl" file="/ptx/pdl.mako"/>
+<%def name="operand_addresses()">
+% for x in plan.packed_operands:
+    // ${x.name.upper()}: the address of its packed copy
     ld.param.u32 %t0, [at_${x.name}];
     mad.wide.u32 %${x.name.upper()}, %t0, 128, %W;
 % endfor
 </%def>
 
 <%def name="entries()">
-% if plan.repacked:
+% if plan.packed_operands:
 
-// C = A B needs ${" and ".join(x.name.upper() for x in plan.repacked)} in rows of whole 128 bytes: each thread copies 16 bytes
+// C = A B needs ${" and ".join(x.name.upper() for x in plan.packed_operands)} with rows of a multiple of 128 bytes: each thread copies 16 bytes
 .visible .entry ${plan.entry}_repack(
     .param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,
-% for line in plan.array_parameters:
+% for line in plan.epilogue_parameters:
     ${line}
 % endfor
-% for line in plan.repack_parameters:
+% for line in plan.pack_parameters:
     ${line}
 % endfor
 )
-.maxntid ${plan.PASS_THREADS}, 1, 1
+.maxntid ${plan.AUX_KERNEL_THREADS}, 1, 1
 {
-    .reg .b64 %from, %to, %W, %t64, %u64;
-    .reg .b32 %rows, %columns, %ld, %pitch, %filled, %at, %y, %i, %r, %q, %t0, %t1;
-    .reg .pred %mine, %here, %in;
+    .reg .b64 %src, %dst, %W, %t64, %u64;
+    .reg .b32 %rows, %cols, %ld, %pitch, %padded_rows, %dst_row128, %operand, %chunk, %row, %col, %t0, %t1;
+    .reg .pred %is_operand, %in_rows, %in_bounds;
 % if plan.batched:
-    .reg .b64 %by;
-    .reg .b32 %each, %items;
+    .reg .b64 %batch_stride;
+    .reg .b32 %copy_rows128, %items;
 % endif
-    ${plan.moved.declaration}
+    ${plan.elements.declaration}
     ${plan.packed_words.declaration}
     ld.param.u64 %W, [W];
     cvta.to.global.u64 %W, %W;
-${dependent.at_once()}\
-    mov.u32 %y, %ctaid.y;
-% for n, x in enumerate(plan.repacked):
-    setp.eq.u32 %mine, %y, ${n};
-    @%mine ld.param.u64 %from, [${x.name.upper()}];
-    @%mine ld.param.u32 %rows, [rows_${x.name}];
-    @%mine ld.param.u32 %columns, [columns_${x.name}];
-    @%mine ld.param.u32 %ld, [ld_${x.name}];
-    @%mine ld.param.u32 %pitch, [pitch_${x.name}];
-    @%mine ld.param.u32 %filled, [filled_${x.name}];
-    @%mine ld.param.u32 %at, [at_${x.name}];
+${pdl.trigger_and_wait()}\
+    mov.u32 %operand, %ctaid.y;
+% for n, x in enumerate(plan.packed_operands):
+    setp.eq.u32 %is_operand, %operand, ${n};
+    @%is_operand ld.param.u64 %src, [${x.name.upper()}];
+    @%is_operand ld.param.u32 %rows, [rows_${x.name}];
+    @%is_operand ld.param.u32 %cols, [columns_${x.name}];
+    @%is_operand ld.param.u32 %ld, [ld_${x.name}];
+    @%is_operand ld.param.u32 %pitch, [pitch_${x.name}];
+    @%is_operand ld.param.u32 %padded_rows, [filled_${x.name}];
+    @%is_operand ld.param.u32 %dst_row128, [at_${x.name}];
 % if plan.batched:
-    @%mine ld.param.u64 %by, [by_${x.name}];
-    @%mine ld.param.u32 %each, [each_${x.name}];
-    @%mine ld.param.u32 %items, [items_${x.name}];
+    @%is_operand ld.param.u64 %batch_stride, [by_${x.name}];
+    @%is_operand ld.param.u32 %copy_rows128, [each_${x.name}];
+    @%is_operand ld.param.u32 %items, [items_${x.name}];
 % endif
 % endfor
-    cvta.to.global.u64 %from, %from;
+    cvta.to.global.u64 %src, %src;
 % if plan.batched:
-    // an item of the launch, if it has an operand of its own
+    // the batch item; exit if all items share one matrix
     mov.u32 %t0, %ctaid.z;
-    setp.ge.u32 %in, %t0, %items;
-    @%in bra DONE;
-    mul.wide.u32 %t64, %each, %t0;
+    setp.ge.u32 %in_bounds, %t0, %items;
+    @%in_bounds bra DONE;
+    mul.wide.u32 %t64, %copy_rows128, %t0;
     mad.lo.u64 %W, %t64, 128, %W;
     ld.param.u32 %t1, [first_item];
     add.u32 %t0, %t0, %t1;
     cvt.u64.u32 %t64, %t0;
-    mad.lo.u64 %from, %t64, %by, %from;
+    mad.lo.u64 %src, %t64, %batch_stride, %src;
 % endif
-    // 16 bytes %i of the copy: its row, its column
-    mov.u32 %i, %ctaid.x;
+    // chunk %chunk of 16 bytes of the copy: its row and column
+    mov.u32 %chunk, %ctaid.x;
     mov.u32 %t0, %tid.x;
-    mad.lo.u32 %i, %i, ${plan.PASS_THREADS}, %t0;
+    mad.lo.u32 %chunk, %chunk, ${plan.AUX_KERNEL_THREADS}, %t0;
     div.u32 %t1, %pitch, ${plan.chunk};
-    div.u32 %r, %i, %t1;
-    mul.lo.u32 %t0, %r, %t1;
-    sub.u32 %q, %i, %t0;
-    mul.lo.u32 %q, %q, ${plan.chunk};
-    setp.ge.u32 %in, %r, %filled;
-    @%in bra DONE;
-    mul.wide.u32 %t64, %r, %ld;
-    cvt.u64.u32 %u64, %q;
+    div.u32 %row, %chunk, %t1;
+    mul.lo.u32 %t0, %row, %t1;
+    sub.u32 %col, %chunk, %t0;
+    mul.lo.u32 %col, %col, ${plan.chunk};
+    setp.ge.u32 %in_bounds, %row, %padded_rows;
+    @%in_bounds bra DONE;
+    mul.wide.u32 %t64, %row, %ld;
+    cvt.u64.u32 %u64, %col;
     add.u64 %t64, %t64, %u64;
-    mad.lo.u64 %from, %t64, ${plan.element_in}, %from;
-    setp.lt.u32 %here, %r, %rows;
+    mad.lo.u64 %src, %t64, ${plan.input_bytes}, %src;
+    setp.lt.u32 %in_rows, %row, %rows;
 % for j in range(plan.chunk):
-    mov.${plan.moved.kind} ${plan.moved[j]}, 0;
-    add.u32 %t0, %q, ${j};
-    setp.lt.and.u32 %in, %t0, %columns, %here;
-    @%in ld.global.nc.b${8 * plan.element_in} ${plan.moved[j]}, [%from+${j * plan.element_in}];
+    mov.${plan.elements.kind} ${plan.elements[j]}, 0;
+    add.u32 %t0, %col, ${j};
+    setp.lt.and.u32 %in_bounds, %t0, %cols, %in_rows;
+    @%in_bounds ld.global.nc.b${8 * plan.input_bytes} ${plan.elements[j]}, [%src+${j * plan.input_bytes}];
 % endfor
-% if plan.element_in == 1:
+% if plan.input_bytes == 1:
 % for j in range(0, plan.chunk, 2):
-    shl.b16 ${plan.moved[j + 1]}, ${plan.moved[j + 1]}, 8;
-    or.b16 ${plan.moved[j]}, ${plan.moved[j]}, ${plan.moved[j + 1]};
+    shl.b16 ${plan.elements[j + 1]}, ${plan.elements[j + 1]}, 8;
+    or.b16 ${plan.elements[j]}, ${plan.elements[j]}, ${plan.elements[j + 1]};
 % endfor
 % endif
-% for word, pair in plan.joined:
+% for word, pair in plan.packed_pairs:
     mov.b32 ${word}, ${pair};
 % endfor
-    mul.wide.u32 %t64, %r, %pitch;
+    mul.wide.u32 %t64, %row, %pitch;
     add.u64 %t64, %t64, %u64;
-    mad.lo.u64 %to, %t64, ${plan.element_in}, %W;
-    mad.wide.u32 %to, %at, 128, %to;
-    st.global.${plan.copied_kind} [%to], ${plan.copied};
+    mad.lo.u64 %dst, %t64, ${plan.input_bytes}, %W;
+    mad.wide.u32 %dst, %dst_row128, 128, %dst;
+    st.global.${plan.packed_store_type} [%dst], ${plan.packed_vector};
 DONE:
     ret;
 }

@@ -1,46 +1,46 @@
-## Which elements a thread takes of both operands, and where it finds them in global memory.
+## The elements of both operands that a thread multiplies, and their global addresses.
 <%def name="setup()">
-${lanes()}\
+${lane_map()}\
 % for x, own in ((plan.a, "%row"), (plan.b, "%col")):
 ${pointers(x, own)}\
 % endfor
 </%def>
 
-<%def name="lanes()">
+<%def name="lane_map()">
     {
-    .reg .b32 %lane, %warp, %group, %part, %q, %at;
+    .reg .b32 %lane, %warp, %k_group, %long_lane, %k_lane, %addr;
     and.b32 %lane, %thread, 31;
     shr.u32 %warp, %thread, 5;
 % if plan.x.kmajor:
-    // neighbouring lanes along K
-    and.b32 %q, %lane, ${plan.lanes - 1};
-    shr.u32 %part, %lane, ${plan.log2_across};
+    // adjacent lanes along K
+    and.b32 %k_lane, %lane, ${plan.lanes - 1};
+    shr.u32 %long_lane, %lane, ${plan.log2_across};
 % else:
-    // neighbouring lanes along ${plan.x.extent}
-    shr.u32 %q, %lane, ${plan.log2_wm};
-    and.b32 %part, %lane, ${plan.config.lanes_m - 1};
+    // adjacent lanes along ${plan.x.extent}
+    shr.u32 %k_lane, %lane, ${plan.log2_lanes_m};
+    and.b32 %long_lane, %lane, ${plan.config.lanes_m - 1};
 % endif
-    setp.eq.u32 %first, %q, 0;
-    shr.u32 %group, %warp, ${plan.log2_warps_along};
+    setp.eq.u32 %k_lane0, %k_lane, 0;
+    shr.u32 %k_group, %warp, ${plan.log2_warps_along};
     and.b32 %warp, %warp, ${plan.warps_along - 1};
-    mad.lo.u32 %part, %warp, ${plan.config.lanes_m}, %part;
-    mad.lo.u32 %q, %group, ${plan.lanes}, %q;
-    mul.lo.u32 %kt, %q, ${plan.depth};
-    mul.lo.u32 ${"%col" if plan.config.transposed_mma else "%row"}, %part, ${plan.x.side};
-    mov.u32 ${"%row" if plan.config.transposed_mma else "%col"}, 0;
-    // where its share of the tile lies when it leaves through shared memory
-    mad.lo.u32 %at, %group, ${plan.config.ml}, %row;
-    mad.lo.u32 %at, %at, ${plan.row_c}, %col;
-    mad.lo.u32 %share, %at, ${plan.sum_bytes}, %smem;
-    add.u32 %kt, %kt, %k0;
+    mad.lo.u32 %long_lane, %warp, ${plan.config.lanes_m}, %long_lane;
+    mad.lo.u32 %k_lane, %k_group, ${plan.lanes}, %k_lane;
+    mul.lo.u32 %k_pos, %k_lane, ${plan.depth};
+    mul.lo.u32 ${"%col" if plan.config.long_n else "%row"}, %long_lane, ${plan.x.contiguous_run};
+    mov.u32 ${"%row" if plan.config.long_n else "%col"}, 0;
+    // %smem_c: where the epilogue stores this thread's sums in shared memory
+    mad.lo.u32 %addr, %k_group, ${plan.config.ml}, %row;
+    mad.lo.u32 %addr, %addr, ${plan.c_row_pitch}, %col;
+    mad.lo.u32 %smem_c, %addr, ${plan.epilogue_bytes}, %smem;
+    add.u32 %k_pos, %k_pos, %k0;
     }
 </%def>
 
 <%def name="pointers(x, own)">
-    // ${x.upper}: ${len(x.rows)} ${"rows along K" if x.kmajor else f"vectors along {x.extent}"}, none past the last
+    // ${x.upper}: ${len(x.rows)} ${"rows along K" if x.kmajor else f"vectors along {x.extent}"}, clamped to the last
     .reg .b64 %ptr_${x.name}<${len(x.rows)}>;
-% if x.hops:
-    .reg .b64 %hop_${x.name}<${len(x.hops)}>;
+% if x.pointer_steps:
+    .reg .b64 %k_step_${x.name}<${len(x.pointer_steps)}>;
 % endif
     sub.u32 %t2, %${x.extent}, ${x.edge};
 % for n, row in enumerate(x.rows):
@@ -49,49 +49,49 @@ ${pointers(x, own)}\
     min.u32 %t0, %t0, %t2;
 % if x.kmajor:
     mul.wide.u32 %t64, %t0, %ld${x.name};
-    cvt.u64.u32 %u64, %kt;
+    cvt.u64.u32 %u64, %k_pos;
 % else:
-    mul.wide.u32 %t64, %kt, %ld${x.name};
+    mul.wide.u32 %t64, %k_pos, %ld${x.name};
     cvt.u64.u32 %u64, %t0;
 % endif
     add.u64 %t64, %t64, %u64;
     mad.lo.u64 %ptr_${x.name}${n}, %t64, ${x.size}, %${x.upper};
 % endfor
-% for n, hop in enumerate(x.hops):
-    mul.wide.u32 %hop_${x.name}${n}, %ld${x.name}, ${hop * x.size};
+% for n, step in enumerate(x.pointer_steps):
+    mul.wide.u32 %k_step_${x.name}${n}, %ld${x.name}, ${step * x.size};
 % endfor
 </%def>
 
-## After whole passes: how much of K is left, and where it ends.
-<%def name="rest()">
-    sub.u32 %left, %length, %t0;
-    setp.eq.u32 %p, %left, 0;
-    @%p bra.uni LEAVE;
-    add.u32 %kt, %kt, %t0;
-    add.u32 %t0, %k0, %length;
+## After the K loop: %k_rem: the remainder of K; %t0: the end of the slice.
+<%def name="remainder()">
+    sub.u32 %k_rem, %k_len, %t0;
+    setp.eq.u32 %p, %k_rem, 0;
+    @%p bra.uni EPILOGUE;
+    add.u32 %k_pos, %k_pos, %t0;
+    add.u32 %t0, %k0, %k_len;
 </%def>
 
-## What vectors do not cover: nothing, rows are of whole ones.
-<%def name="ragged(math)"></%def>
+## Elements that vectors do not cover: none, rows are whole vectors.
+<%def name="unaligned_elements(math)"></%def>
 
-## The loads of a step. go: what all of them wait for; zeros: whether registers hold zeros where that does not hold.
-<%def name="load(x, step, go='', following=False, zeros=False)">
+## The loads of a step. guard: the predicate of all of them; zeros: whether registers are 0 where it is false.
+<%def name="load(x, step, guard='', following=False, zeros=False)">
 % for l in x.loads(step, following):
 % if zeros:
 % for r in l.names:
-    mov.${x.raw.kind} ${r}, ${x.nothing};
+    mov.${x.raw.kind} ${r}, ${x.zero};
 % endfor
 % endif
-    ${go}ld.global.nc${x.past}.${l.kind} ${l.registers}, [${l.pointer}+${l.offset}];
-% if l.hop >= 0:
+    ${guard}ld.global.nc${x.cache_hint}.${l.kind} ${l.registers}, [${l.pointer}+${l.offset}];
+% if l.advance >= 0:
 % for n in range(len(x.rows)):
-    ${go}add.u64 %ptr_${x.name}${n}, %ptr_${x.name}${n}, %hop_${x.name}${l.hop};
+    ${guard}add.u64 %ptr_${x.name}${n}, %ptr_${x.name}${n}, %k_step_${x.name}${l.advance};
 % endfor
 % endif
 % endfor
 </%def>
 
-## On to the next pass, where K is contiguous.
+## Advances the pointers to the next K iteration, where K is contiguous.
 <%def name="advance(x)">
 % if x.kmajor:
 % for n in range(len(x.rows)):

@@ -1,12 +1,12 @@
-## Rows that nothing aligns: from each, whole chunks of 16 bytes; element by element what lies before and behind them.
-<%namespace name="streamed" file="/addr/skinny.mako"/>
-<%namespace name="places" file="/${context['plan'].lane_places}"/>
+## Unaligned rows: whole 16-byte chunks by vector loads, the elements before and after them one by one.
+<%namespace name="skinny" file="/addr/skinny.mako"/>
+<%namespace name="lane_map" file="/${context['plan'].lane_map}"/>
 <%def name="setup()">
-<% x, y, own = plan.x, plan.y, "%col" if plan.config.transposed_mma else "%row" %>\
-    .reg .b32 %head, %end, %turn;
-${places.lanes()}\
-    sub.u32 %turn, %kt, %k0;
-    // ${x.upper}: ${len(x.rows)} rows along K; past the last, this thread's first
+<% x, y, own = plan.x, plan.y, "%col" if plan.config.long_n else "%row" %>\
+    .reg .b32 %head, %k_end, %k_thread;
+${lane_map.lane_map()}\
+    sub.u32 %k_thread, %k_pos, %k0;
+    // ${x.upper}: ${len(x.rows)} rows along K; rows past the last repeat this thread's first
     .reg .b64 %ptr_${x.name}<${len(x.rows)}>;
     add.u32 %t1, %${x.extent.lower()}0, ${own};
     sub.u32 %t2, %${x.extent}, 1;
@@ -20,93 +20,94 @@ ${places.lanes()}\
     mul.wide.u32 %t64, %t0, %ld${x.name};
     mad.lo.u64 %ptr_${x.name}${n}, %t64, ${x.size}, %${x.upper};
 % endfor
-% if x.paired:
-    // %head: elements before the first vector that is cut from two chunks
+% if x.split_vectors:
+    // %head: elements before the first vector, which is assembled from two chunks
     mov.u32 %head, ${x.vec};
-    .reg .b32 %within, %bits, %near<6>;
-    .reg .pred %two, %one;
-    // %within: bytes from a chunk's first to where these rows begin; of which whole words, and bits
-    cvt.u32.u64 %within, %ptr_${x.name}0;
-    and.b32 %within, %within, 15;
-    and.b32 %t0, %within, 8;
-    setp.ne.u32 %two, %t0, 0;
-    and.b32 %t0, %within, 4;
-    setp.ne.u32 %one, %t0, 0;
-    and.b32 %bits, %within, 3;
-    shl.b32 %bits, %bits, 3;
+    .reg .b32 %misalignment, %bit_shift, %shifted<6>;
+    .reg .pred %skip_two, %skip_one;
+    // %misalignment: bytes from the 16-byte boundary to the start of the rows: whole words, and bits of a word
+    cvt.u32.u64 %misalignment, %ptr_${x.name}0;
+    and.b32 %misalignment, %misalignment, 15;
+    and.b32 %t0, %misalignment, 8;
+    setp.ne.u32 %skip_two, %t0, 0;
+    and.b32 %t0, %misalignment, 4;
+    setp.ne.u32 %skip_one, %t0, 0;
+    and.b32 %bit_shift, %misalignment, 3;
+    shl.b32 %bit_shift, %bit_shift, 3;
 % else:
-    // %head: elements before the first whole chunk, of all these rows
+    // %head: elements before the first 16-byte boundary, the same in all these rows
     cvt.u32.u64 %t0, %ptr_${x.name}0;
     neg.s32 %t0, %t0;
     and.b32 %t0, %t0, 15;
     shr.u32 %head, %t0, ${plan.log2_size};
 % endif
-    add.u32 %kt, %kt, %head;
-    cvt.u64.u32 %t64, %kt;
+    add.u32 %k_pos, %k_pos, %head;
+    cvt.u64.u32 %t64, %k_pos;
 % for n in range(len(x.rows)):
     mad.lo.u64 %ptr_${x.name}${n}, %t64, ${x.size}, %ptr_${x.name}${n};
-% if x.paired:
+% if x.split_vectors:
     and.b64 %ptr_${x.name}${n}, %ptr_${x.name}${n}, -16;
 % endif
 % endfor
-    // %end: where this slice's share ends
-    add.u32 %end, %k0, %length;
-    add.u32 %end, %end, %head;
-    min.u32 %end, %end, %K;
-    // whole passes of all threads, wherever their rows begin
+    // %k_end: the end of this slice
+    add.u32 %k_end, %k0, %k_len;
+    add.u32 %k_end, %k_end, %head;
+    min.u32 %k_end, %k_end, %K;
+    // K iterations that are whole for all threads, whatever their misalignment
     sub.s32 %t0, %K, %k0;
-    sub.s32 %t0, %t0, ${plan.slack};
-    min.s32 %length, %length, %t0;
-    max.s32 %length, %length, 0;
-${streamed.pointers(y, plan.own_y)}\
+    sub.s32 %t0, %t0, ${plan.k_slack};
+    min.s32 %k_len, %k_len, %t0;
+    max.s32 %k_len, %k_len, 0;
+${skinny.pointers(y, plan.own_y)}\
 </%def>
 
-## Where the last whole vector ends, at most.
-<%def name="last(to)">
-% if plan.reserve:
-    sub.s32 ${to}, %K, ${plan.reserve};
-    min.s32 ${to}, ${to}, %end;
+## The largest end of a whole vector.
+<%def name="last_vector_end(to)">
+% if plan.tail_reserve:
+    sub.s32 ${to}, %K, ${plan.tail_reserve};
+    min.s32 ${to}, ${to}, %k_end;
 % else:
-    mov.u32 ${to}, %end;
+    mov.u32 ${to}, %k_end;
 % endif
 </%def>
 
-<%def name="rest()">
-    add.u32 %kt, %kt, %t0;
-${last("%t0")}\
+<%def name="remainder()">
+    add.u32 %k_pos, %k_pos, %t0;
+${last_vector_end("%t0")}\
     sub.s32 %t0, %t0, ${plan.x.vec - 1};
     max.s32 %t0, %t0, 0;
 </%def>
 
-## Fewer elements than a vector: those behind by the first threads along K, those before by the next.
-<%def name="ragged(math)">
+## The elements that no whole vector covers: the first threads along K take those at the end, the next thread those at the
+## start.
+<%def name="unaligned_elements(math)">
 <% x, y = plan.x, plan.y %>\
     .reg .b32 %start, %stop;
-    .reg .b16 %piece<4>;
-    .reg .pred %in<${x.vec}>;
-${last("%t1")}\
+    .reg .b16 %elem<4>;
+    .reg .pred %in_k_range<${x.vec}>;
+${last_vector_end("%t1")}\
     add.u32 %t0, %k0, %head;
     sub.s32 %t1, %t1, %t0;
     max.s32 %t1, %t1, 0;
     and.b32 %t1, %t1, -${x.vec};
     add.u32 %start, %t0, %t1;
-    add.u32 %start, %start, %turn;
-    setp.lt.u32 %p, %turn, ${plan.tails * plan.depth};
-    selp.b32 %stop, %end, 0, %p;
-    setp.eq.u32 %p, %turn, ${plan.tails * plan.depth};
+    add.u32 %start, %start, %k_thread;
+    setp.lt.u32 %p, %k_thread, ${plan.tail_vectors * plan.depth};
+    selp.b32 %stop, %k_end, 0, %p;
+    setp.eq.u32 %p, %k_thread, ${plan.tail_vectors * plan.depth};
     selp.b32 %start, 0, %start, %p;
     setp.eq.and.u32 %p, %k0, 0, %p;
     min.u32 %t1, %head, %K;
     selp.b32 %stop, %t1, %stop, %p;
-    // from where pointers are, the beginning of the last pass
-    sub.u32 %t0, %kt, ${plan.reach * plan.steps};
+    // pointers are at the start of the last K iteration
+    sub.u32 %t0, %k_pos, ${plan.step_stride * plan.steps};
     sub.s32 %t0, %start, %t0;
     mul.wide.s32 %t64, %t0, ${x.size};
 % for n in range(len(y.rows)):
     add.s64 %ptr_${y.name}${n}, %ptr_${y.name}${n}, %t64;
 % endfor
-% if x.paired:
-    cvt.u64.u32 %u64, %within;
+% if x.split_vectors:
+    cvt.u64.u32 %u64, %misalignment;
     add.s64 %t64, %t64, %u64;
 % endif
 % for n in range(len(x.rows)):
@@ -114,19 +115,19 @@ ${last("%t1")}\
 % endfor
 % for i in range(x.vec):
     add.u32 %t0, %start, ${i};
-    setp.lt.u32 %in${i}, %t0, %stop;
+    setp.lt.u32 %in_k_range${i}, %t0, %stop;
 % endfor
-% for o, pieces in plan.single:
-% for pointer, parts, word, first in pieces:
-% for i, part in enumerate(parts, first):
-    mov.${"b16" if len(parts) > 1 else o.raw.kind} ${part}, ${"0" if len(parts) > 1 else o.nothing};
-    @%in${i} ld.global.nc.${o.single} ${part}, [${pointer}+${i * o.size}];
+% for o, loads in plan.element_loads:
+% for pointer, elements, word, first in loads:
+% for i, element in enumerate(elements, first):
+    mov.${"b16" if len(elements) > 1 else o.raw.kind} ${element}, ${"0" if len(elements) > 1 else o.zero};
+    @%in_k_range${i} ld.global.nc.${o.element_type} ${element}, [${pointer}+${i * o.size}];
 % endfor
-% if len(parts) == 2:
-    mov.b32 ${word}, {${", ".join(parts)}};
-% elif len(parts) == 4:
-    mov.b32 %t1, {${", ".join(parts[:2])}};
-    mov.b32 %t2, {${", ".join(parts[2:])}};
+% if len(elements) == 2:
+    mov.b32 ${word}, {${", ".join(elements)}};
+% elif len(elements) == 4:
+    mov.b32 %t1, {${", ".join(elements[:2])}};
+    mov.b32 %t2, {${", ".join(elements[2:])}};
     prmt.b32 ${word}, %t1, %t2, 0x6420;
 % endif
 % endfor

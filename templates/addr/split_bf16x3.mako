@@ -1,16 +1,17 @@
-## f32 operands as sums of three bf16: planes in the workspace, each what those before it leave, rounded, K contiguous.
+## Packs f32 operands as sums of three bf16: planes in the workspace with K contiguous, each the rounded rest of an element.
+<%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="thread" file="/addr/split_bf16x3_threads.mako"/>
-<%namespace name="dependent" file="/ptx/pdl.mako"/>
+<%namespace name="pdl" file="/ptx/pdl.mako"/>
 <%def name="entries()">
-<% p = plan.PARTING %>\
+<% p = plan.packing.numbers %>\
 
-// C = A B needs A and B as sums of three bf16: a block parts ${p.BLOCK_ROWS} rows, ${p.BLOCK_K} of K
-.visible .entry ${plan.entry}_part(
+// C = A B needs A and B as sums of three bf16: a block splits ${p.BLOCK_ROWS} rows, ${p.BLOCK_K} of K
+.visible .entry ${plan.entry}_split_bf16x3(
     .param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,
-% for line in plan.array_parameters:
+% for line in plan.epilogue_parameters:
     ${line}
 % endfor
-% for line in plan.parting_parameters:
+% for line in plan.packing.parameters:
     ${line}
 % endfor
 )
@@ -18,28 +19,28 @@
 {
     .reg .b64 %W;
     .reg .b32 %K, %pitch, %thread, %block, %blocks_a, %smem;
-    .reg .pred %second;
+    .reg .pred %is_b;
     ld.param.u64 %W, [W];
     cvta.to.global.u64 %W, %W;
     ld.param.u32 %K, [K];  ld.param.u32 %pitch, [pitch];
-${dependent.at_once()}\
+${pdl.trigger_and_wait()}\
     mov.u32 %thread, %tid.x;
     mov.u32 %block, %ctaid.x;
     ld.param.u32 %blocks_a, [blocks_a];
     mov.u32 %smem, smem;
-    // the first blocks have A, the others B
-    setp.ge.u32 %second, %block, %blocks_a;
-    @%second bra.uni SECOND;
-${part(plan.parted[0], p)}\
+    // the first blocks split A, the others B
+    setp.ge.u32 %is_b, %block, %blocks_a;
+    @%is_b bra.uni OPERAND_B;
+${split(plan.packing.operands[0], p)}\
     ret;
-SECOND:
+OPERAND_B:
     sub.u32 %block, %block, %blocks_a;
-${part(plan.parted[1], p)}\
+${split(plan.packing.operands[1], p)}\
     ret;
 }
 </%def>
 
-<%def name="part(x, p)">
+<%def name="split(x, p)">
     {
     .reg .b64 %from, %at, %to, %t64, %next;
     .reg .b32 %rows, %ld, %r, %k, %row, %q, %t0, %t1;
@@ -47,7 +48,7 @@ ${part(plan.parted[1], p)}\
     .reg .b32 %word<2>;
     .reg .b16 %half<2>;
     .reg .pred %in, %here;
-    // ${x.name.upper()}: blocks along K, then along the rows of its planes
+    // ---- ${x.name.upper()}: blocks are numbered along K, then along the rows of the planes
     ld.param.u64 %from, [${x.name.upper()}];
     cvta.to.global.u64 %from, %from;
     ld.param.u32 %rows, [rows_${x.name}];  ld.param.u32 %ld, [ld_${x.name}];  ld.param.u32 %t0, [at_${x.name}];
@@ -91,9 +92,9 @@ ${thread.transposed(x, p)}\
     add.u64 %t64, %t64, %at;
     mad.lo.u64 %at, %t64, 4, %from;
 % for e in range(0, p.CHUNK, x.vec):
-    add.u32 %t0, %q, ${e};
+${constants.add("%t0", "%q", e)}\
     setp.lt.and.u32 %here, %t0, %K, %in;
-    @%here ld.global.nc.${x.load} ${p.values(i * p.CHUNK + e, x.vec)}, [%at+${4 * e}];
+    @%here ld.global.nc.${x.load} ${p.element_registers(i * p.CHUNK + e, x.vec)}, [%at+${4 * e}];
 % endfor
 % endif
     mul.wide.u32 %t64, %row, %pitch;
@@ -103,9 +104,9 @@ ${thread.transposed(x, p)}\
     mul.wide.u32 %next, %rows, %pitch;
     shl.b64 %next, %next, 1;
 % for plane in range(p.PLANES):
-${thread.leave(i * p.CHUNK, plane + 1 < p.PLANES)}\
+${thread.store_plane(i * p.CHUNK, plane + 1 < p.PLANES)}\
 % endfor
 % endfor
-PARTED_${x.name.upper()}:
+SPLIT_DONE_${x.name.upper()}:
     }
 </%def>

@@ -1,11 +1,12 @@
-## What a thread does of the pass that parts operands: finds its item, turns rows, leaves planes.
+## What a thread of the splitting kernel does: finds its batch item, transposes rows, stores planes.
+<%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="convert" file="/ptx/convert.mako"/>
-## An item of the launch, if it has an operand of its own.
+## A batch item of the launch, if it has an operand of its own.
 <%def name="item(x, p)">
     mov.u32 %t0, %ctaid.z;
     ld.param.u32 %t1, [items_${x.name}];
     setp.ge.u32 %in, %t0, %t1;
-    @%in bra.uni PARTED_${x.name.upper()};
+    @%in bra.uni SPLIT_DONE_${x.name.upper()};
     ld.param.u32 %t1, [each_${x.name}];
     mul.wide.u32 %t64, %t0, %t1;
     mad.lo.u64 %to, %t64, ${p.ROW}, %to;
@@ -16,8 +17,8 @@
     mad.lo.u64 %from, %t64, %at, %from;
 </%def>
 
-## A plane of four elements from ``n`` on; they keep what it leaves of them.
-<%def name="leave(n, more)">
+## Stores a plane of four elements from ``n`` on; with ``more`` planes to come the elements keep the rest.
+<%def name="store_plane(n, more)">
 % for w in range(2):
     cvt.rn.bf16x2.f32 %word${w}, %value${n + 2 * w + 1}, %value${n + 2 * w};
 % if more:
@@ -32,7 +33,7 @@ ${convert.widen_pair("bf16", "%wide0", "%wide1", f"%word{w}", ())}\
 % endif
 </%def>
 
-## Where rows lie side by side in memory: they turn in shared memory.
+## Where rows are contiguous in memory: transposes them through shared memory.
 <%def name="transposed(x, p)">
     rem.u32 %row, %thread, ${p.BLOCK_ROWS};
     div.u32 %q, %thread, ${p.BLOCK_ROWS};
@@ -47,7 +48,7 @@ ${convert.widen_pair("bf16", "%wide0", "%wide1", f"%word{w}", ())}\
     mad.lo.u64 %at, %t64, 4, %from;
     mul.wide.u32 %next, %ld, ${4 * p.LOADED};
 % for i in range(p.HELD):
-    add.u32 %t0, %q, ${i * p.LOADED};
+${constants.add("%t0", "%q", i * p.LOADED)}\
     setp.lt.and.u32 %here, %t0, %K, %in;
     @%here ld.global.nc.f32 %value${i}, [%at];
     add.u64 %at, %at, %next;

@@ -1,10 +1,10 @@
-## Global addresses of an operand that is stored by rows at a leading dimension.
-<%namespace name="lanes" file="/addr/copy_thread_map.mako"/>
+## Global addresses of an operand with rows at a leading dimension.
+<%namespace name="thread_map" file="/addr/copy_thread_map.mako"/>
 <%def name="setup(x)">
-${lanes.own(x, f"%step_{x.name}")}\
-${(walking if x.many else pointers)(x)}\
+${thread_map.setup(x, f"%k_stride_{x.name}")}\
+${(shared_pointer if x.shared_pointer else pointers)(x)}\
 % if not x.kmajor:
-    mul.wide.u32 %step_${x.name}, %ld${x.name}, ${x.global_bytes * x.depth};
+    mul.wide.u32 %k_stride_${x.name}, %ld${x.name}, ${x.global_bytes * x.depth};
 % endif
 </%def>
 
@@ -14,16 +14,16 @@ ${(walking if x.many else pointers)(x)}\
     add.u32 %t0, %t0, ${p.mn};
     add.u32 %t1, %k_${x.name}, ${p.k};
 % if plan.predicated:
-    setp.ge.u32 ${p.out}, %t0, %${x.extent};
-% elif plan.checked:
+    setp.ge.u32 ${p.oob}, %t0, %${x.extent};
+% elif plan.checks_bounds:
     sub.u32 %t2, ${x.limit}, ${x.edge};
     min.u32 %t0, %t0, %t2;
 % endif
 </%def>
 
 <%def name="pointers(x)">
-    .reg .b64 %ptr_${x.name}<${len(x.pieces)}>;
-% for p in x.pieces:
+    .reg .b64 %ptr_${x.name}<${len(x.loads)}>;
+% for p in x.loads:
 ${row_of(x, p)}\
     add.u32 %t1, %t1, %k0;
 % if x.kmajor:
@@ -38,10 +38,10 @@ ${row_of(x, p)}\
 % endfor
 </%def>
 
-<%def name="walking(x)">
-    // one pointer walks along K; each load keeps its offset from it
+<%def name="shared_pointer(x)">
+    // all loads share one pointer, which advances along K; each load has a 32-bit offset
     .reg .b64 %ptr_${x.name};
-    .reg .b32 %off_${x.name}<${len(x.pieces)}>;
+    .reg .b32 %off_${x.name}<${len(x.loads)}>;
 % if x.kmajor:
     mul.wide.u32 %t64, %${x.extent.lower()}0, %ld${x.name};
     cvt.u64.u32 %u64, %k0;
@@ -51,7 +51,7 @@ ${row_of(x, p)}\
 % endif
     add.u64 %t64, %t64, %u64;
     mad.lo.u64 %ptr_${x.name}, %t64, ${x.global_bytes}, %${x.name.upper()};
-% for p in x.pieces:
+% for p in x.loads:
 ${row_of(x, p)}\
     sub.u32 %t0, %t0, %${x.extent.lower()}0;
 % if x.kmajor:
@@ -63,42 +63,42 @@ ${row_of(x, p)}\
 % endfor
 </%def>
 
-## Readies the address of piece p, which is then in the register plan.at(x, p).
+## Computes the address of load p into the register plan.address_of(x, p).
 <%def name="address(x, p)">
-% if x.many:
+% if x.shared_pointer:
     cvt.u64.u32 %t64, %off_${x.name}${p.index};
     add.u64 %t64, %ptr_${x.name}, %t64;
 % endif
 </%def>
 
 <%def name="advance(x, first)">
-<% pointers = [f"%ptr_{x.name}"] if x.many else [f"%ptr_{x.name}{p.index}" for p in x.pieces] %>\
-% if first and plan.checked and not x.kmajor:
-    mul.wide.u32 %u64, %ld${x.name}, %first;
+<% pointers = [f"%ptr_{x.name}"] if x.shared_pointer else [f"%ptr_{x.name}{p.index}" for p in x.loads] %>\
+% if first and plan.checks_bounds and not x.kmajor:
+    mul.wide.u32 %u64, %ld${x.name}, %k_rem;
     mul.lo.u64 %u64, %u64, ${x.global_bytes};
 % endif
 % for pointer in pointers:
-% if first and plan.checked and x.kmajor:
-    mad.wide.u32 ${pointer}, %first, ${x.global_bytes}, ${pointer};
-% elif first and plan.checked:
+% if first and plan.checks_bounds and x.kmajor:
+    mad.wide.u32 ${pointer}, %k_rem, ${x.global_bytes}, ${pointer};
+% elif first and plan.checks_bounds:
     add.u64 ${pointer}, ${pointer}, %u64;
 % elif x.kmajor:
     add.u64 ${pointer}, ${pointer}, ${x.global_bytes * x.depth};
 % else:
-    add.u64 ${pointer}, ${pointer}, %step_${x.name};
+    add.u64 ${pointer}, ${pointer}, %k_stride_${x.name};
 % endif
 % endfor
 </%def>
 
-## Sets %skip where piece p of the first stage lies past what that stage takes of K, or outside M or N.
+## Sets %skip if load p of the first stage is past the remainder of K, or outside M or N.
 <%def name="skip(x, p, first)">
-% if first and plan.checked:
+% if first and plan.checks_bounds:
     add.u32 %t0, %k_${x.name}, ${p.k};
-    setp.ge.u32 %skip, %t0, %first;
+    setp.ge.u32 %skip, %t0, %k_rem;
 % if plan.predicated:
-    or.pred %skip, %skip, ${p.out};
+    or.pred %skip, %skip, ${p.oob};
 % endif
 % endif
 </%def>
 
-<%def name="narrow(x, go)">${lanes.narrow(x, go)}</%def>
+<%def name="copy_guard(x, guard)">${thread_map.copy_guard(x, guard)}</%def>

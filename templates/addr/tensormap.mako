@@ -1,4 +1,4 @@
-## Operands that are matrices: K's place is %k.
+## Matrices: the coordinate along K is %k.
 <%def name="setup()"></%def>
 
 <%def name="begin()">

@@ -1,21 +1,23 @@
-## Windows over images, whose pixels K runs over: a column is a channel of a tap, which a tile settles for all its boxes.
-<%namespace name="ptx" file="/addr/mixed_radix.mako"/>
+## im2col loads of the gradient of filters: K is pixels, a column is a channel of one tap. The taps of a tile are the same in
+## all its stages.
+<%namespace name="constants" file="/ptx/constants.mako"/>
+<%namespace name="radix" file="/addr/mixed_radix.mako"/>
 <%def name="setup()">
-<% n, boxes = len(plan.axes), len(plan.images.boxes) %>\
-    // K's place %k as a pixel: digits %at0 (%at1 ...) and %image; %far: digits of a stage's depth
-    .reg .b32 %c<${boxes}>, %pixel<${n}>, %at<${n}>, %far<${n + 1}>, %image, %channels, %taps;
+<% n, boxes = len(plan.loads.axes), len(plan.images.boxes) %>\
+    // %k as a pixel: digits %at0 (%at1 ...) and %image; %depth: the digits of a stage's depth
+    .reg .b32 %c<${boxes}>, %pixel<${n}>, %at<${n}>, %depth<${n + 1}>, %image, %channels, %taps;
     .reg .b16 %offset<${boxes * n}>;
     .reg .pred %carry;
     ld.param.u32 %channels, [channels];  ld.param.u32 %taps, [taps];
-${ptx.axes()}\
-${digits(str(plan.config.u), "%far", f"%far{n}")}\
+${radix.parameters()}\
+${digits(str(plan.config.u), "%depth", f"%depth{n}")}\
 </%def>
 
 <%def name="digits(number, to, last)">
     {
     .reg .b32 %left, %next, %t;
     mov.u32 %left, ${number};
-${ptx.digits("%left", to)}\
+${radix.digits("%left", to)}\
     mov.u32 ${last}, %left;
     }
 </%def>
@@ -25,45 +27,46 @@ ${ptx.digits("%left", to)}\
 ${digits("%k0", "%at", "%image")}\
 ${pixel()}\
     {
-    .reg .b32 %first, %column, %tap, %next, %t, %off<${len(plan.axes)}>;
-% if plan.images.shared:
-    mad.lo.u32 %first, ${plan.images.shared.mine}, ${plan.images.share}, %${plan.images.role}0;
+    .reg .b32 %first, %column, %tap, %next, %t, %off<${len(plan.loads.axes)}>;
+<% images = plan.images %>\
+% if images.multicast:
+    mad.lo.u32 %first, ${images.multicast.rank}, ${images.slice_extent}, %${images.role}0;
 % else:
-    mov.u32 %first, %${plan.images.role}0;
+    mov.u32 %first, %${images.role}0;
 % endif
 % for n, column in enumerate(plan.images.columns):
-    add.u32 %column, %first, ${column};
-${ptx.divide("%tap", "%column", "channels")}\
+${constants.add("%column", "%first", column)}\
+${radix.divide("%tap", "%column", "channels")}\
     mul.lo.u32 %t, %tap, %channels;
     sub.u32 %c${n}, %column, %t;
     // past the last tap channels are out of bounds: zeros
     setp.ge.u32 %carry, %tap, %taps;
     @%carry mov.u32 %c${n}, %channels;
-${ptx.offsets("%tap", "%off")}\
-% for a in plan.axes:
-    cvt.u16.u32 %offset${n * len(plan.axes) + a}, %off${a};
+${radix.offsets("%tap", "%off")}\
+% for a in plan.loads.axes:
+    cvt.u16.u32 %offset${n * len(plan.loads.axes) + a}, %off${a};
 % endfor
 % endfor
     }
 </%def>
 
 <%def name="pixel()">
-% for a in plan.axes:
+% for a in plan.loads.axes:
     mad.lo.u32 %pixel${a}, %at${a}, %steps${a}, %lower${a};
 % endfor
 </%def>
 
-## A stage's depth further.
+## The pixels of the next stage.
 <%def name="step()">
     add.u32 %k, %k, ${plan.config.u};
     setp.ne.u32 %carry, %k, %k;
-% for a in plan.axes:
-    add.u32 %at${a}, %at${a}, %far${a};
+% for a in plan.loads.axes:
+    add.u32 %at${a}, %at${a}, %depth${a};
     @%carry add.u32 %at${a}, %at${a}, 1;
     setp.ge.u32 %carry, %at${a}, %places${a};
     @%carry sub.u32 %at${a}, %at${a}, %places${a};
 % endfor
-    add.u32 %image, %image, %far${len(plan.axes)};
+    add.u32 %image, %image, %depth${len(plan.loads.axes)};
     @%carry add.u32 %image, %image, 1;
 ${pixel()}\
 </%def>

@@ -1,24 +1,24 @@
-## Global to shared memory by cp.async: 4, 8 or 16 bytes a lane, past the registers.
+## Global to shared memory by cp.async, 4, 8 or 16 bytes per thread.
 <%def name="title(x)"><% return "cp.async, transposed" if x.transposed else "cp.async" %></%def>
 
 <%def name="setup(x)">
-    .reg .b32 ${", ".join(to for to, _ in x.places)};
+    .reg .b32 ${", ".join(to for to, _ in x.store_ptrs)};
 </%def>
 
-<%def name="start(addr, x, slot, go, first=False)">
-<% guard = f"%go_{x.name}" if x.partial else go %>\
-${addr.narrow(x, go)}\
-% for to, place in x.places:
-    add.u32 ${to}, ${slot}, ${place};
+<%def name="start(addr, x, stage, guard, first=False)">
+<% issue = f"%issue_{x.name}" if x.partial_copy else guard %>\
+${addr.copy_guard(x, guard)}\
+% for to, offset in x.store_ptrs:
+    add.u32 ${to}, ${stage}, ${offset};
 % endfor
-% for p in x.pieces:
+% for p in x.loads:
 ${addr.skip(x, p, first)}\
 ${addr.address(x, p)}\
-    @${guard} cp.async.${"cg" if x.copy_bytes == 16 else "ca"}.shared.global [${x.to(p)}+${p.offset}], [${plan.at(x, p)}], ${", ".join(str(v) for v in (x.copy_bytes, plan.skip(x, p, first)) if v)};
+    @${issue} cp.async.${"cg" if x.copy_bytes == 16 else "ca"}.shared.global [${x.store_ptr(p)}+${p.offset}], [${plan.address_of(x, p)}], ${", ".join(str(v) for v in (x.copy_bytes, plan.skip(x, p, first)) if v)};
 % endfor
 </%def>
 
-<%def name="ahead(addr, x, go)"></%def>
-<%def name="early(addr, x, slot, go)">${start(addr, x, slot, go)}</%def>
-<%def name="late(addr, x, slot, go)"></%def>
-<%def name="held(addr, x, slot, go, load)">${start(addr, x, slot, go)}</%def>
+<%def name="prologue_load(addr, x, guard)"></%def>
+<%def name="load_stage(addr, x, stage, guard)">${start(addr, x, stage, guard)}</%def>
+<%def name="store_stage(addr, x, stage, guard)"></%def>
+<%def name="store_then_load(addr, x, stage, guard, next_guard)">${start(addr, x, stage, guard)}</%def>

@@ -1,19 +1,19 @@
-## Global to shared memory through registers: any alignment, any target; widens 16 bits and transposes on the way.
+## Global to shared memory through registers (ld.global, st.shared): any alignment; widens 16-bit types and transposes.
 <%namespace name="convert" file="/ptx/convert.mako"/>
 <%def name="title(x)"><% return "through registers" + (", transposed" if x.transposed else "") + (", widened to f32" if x.widens else "") %></%def>
 
 <%def name="setup(x)">
-    .reg .b32 ${", ".join(to for to, _ in x.places)};
+    .reg .b32 ${", ".join(to for to, _ in x.store_ptrs)};
 % if x.unpacks:
-    ${x.staged.declaration}
+    ${x.converted.declaration}
     ${x.halves.declaration}
 % endif
 </%def>
 
-<%def name="fetch(addr, x, go, first=False)">
-<% guard = f"%go_{x.name}" if x.partial else go %>\
-${addr.narrow(x, go)}\
-% for p in x.pieces:
+<%def name="load(addr, x, guard, first=False)">
+<% issue = f"%issue_{x.name}" if x.partial_copy else guard %>\
+${addr.copy_guard(x, guard)}\
+% for p in x.loads:
 <%
     words = [x.staging[p.index, j] for j in range(x.staging.shape[1])]
     skip = plan.skip(x, p, first)
@@ -27,51 +27,51 @@ ${addr.skip(x, p, first)}\
     mov.pred %skip, ${skip};
 % endif
     not.pred %skip, %skip;
-    and.pred %skip, %skip, ${guard};
+    and.pred %skip, %skip, ${issue};
 % endif
 ${addr.address(x, p)}\
-    @${"%skip" if skip else guard} ld.global.nc.${x.load_kind} ${x.staging.vector(p.index, 0, n=len(words))}, [${plan.at(x, p)}];
+    @${"%skip" if skip else issue} ld.global.nc.${x.load_kind} ${x.staging.vector(p.index, 0, n=len(words))}, [${plan.address_of(x, p)}];
 % endfor
 </%def>
 
-<%def name="deliver(addr, x, slot, go)">
-<% guard = f"%go_{x.name}" if x.partial else go %>\
-${addr.narrow(x, go)}\
-% for to, place in x.places:
-    add.u32 ${to}, ${slot}, ${place};
+<%def name="store(addr, x, stage, guard)">
+<% issue = f"%issue_{x.name}" if x.partial_copy else guard %>\
+${addr.copy_guard(x, guard)}\
+% for to, offset in x.store_ptrs:
+    add.u32 ${to}, ${stage}, ${offset};
 % endfor
-% for p in x.pieces:
+% for p in x.loads:
 % if x.unpacks:
-${unpack(x, p, guard)}\
+${unpack(x, p, issue)}\
 % endif
-% for put in x.puts[p.index]:
-    @${guard} st.shared.${put.kind} [${x.to(p)}+${put.offset}], ${put.registers};
+% for store in x.shared_stores[p.index]:
+    @${issue} st.shared.${store.kind} [${x.store_ptr(p)}+${store.offset}], ${store.registers};
 % endfor
 % endfor
 </%def>
 
-## Words of two f16 (or one) into single elements, f32 where shared memory holds f32.
-<%def name="unpack(x, p, guard)">
+## Unpacks words of two 16-bit elements, to f32 where shared memory holds f32.
+<%def name="unpack(x, p, issue)">
 % for j in range(0, x.vec, 2):
 % if x.vec == 1:
-${convert.widen(plan.problem.dtype, x.staged[p.index, j], x.staging[p.index, 0], f"@{guard} ")}\
+${convert.widen(plan.problem.dtype, x.converted[p.index, j], x.staging[p.index, 0], f"@{issue} ")}\
 % elif x.widens:
-${convert.widen_pair(plan.problem.dtype, x.staged[p.index, j], x.staged[p.index, j + 1], x.staging[p.index, j // 2], x.halves, f"@{guard} ")}\
+${convert.widen_pair(plan.problem.dtype, x.converted[p.index, j], x.converted[p.index, j + 1], x.staging[p.index, j // 2], x.halves, f"@{issue} ")}\
 % else:
-    @${guard} mov.b32 {${x.staged[p.index, j]}, ${x.staged[p.index, j + 1]}}, ${x.staging[p.index, j // 2]};
+    @${issue} mov.b32 {${x.converted[p.index, j]}, ${x.converted[p.index, j + 1]}}, ${x.staging[p.index, j // 2]};
 % endif
 % endfor
 </%def>
 
-<%def name="start(addr, x, slot, go, first=False)">
-${fetch(addr, x, go, first)}\
-${deliver(addr, x, slot, go)}\
+<%def name="start(addr, x, stage, guard, first=False)">
+${load(addr, x, guard, first)}\
+${store(addr, x, stage, guard)}\
 </%def>
 
-<%def name="ahead(addr, x, go)">${fetch(addr, x, go)}</%def>
-<%def name="early(addr, x, slot, go)">${fetch(addr, x, go)}</%def>
-<%def name="late(addr, x, slot, go)">${deliver(addr, x, slot, go)}</%def>
-<%def name="held(addr, x, slot, go, load)">
-${deliver(addr, x, slot, go)}\
-${fetch(addr, x, load)}\
+<%def name="prologue_load(addr, x, guard)">${load(addr, x, guard)}</%def>
+<%def name="load_stage(addr, x, stage, guard)">${load(addr, x, guard)}</%def>
+<%def name="store_stage(addr, x, stage, guard)">${store(addr, x, stage, guard)}</%def>
+<%def name="store_then_load(addr, x, stage, guard, next_guard)">
+${store(addr, x, stage, guard)}\
+${load(addr, x, next_guard)}\
 </%def>

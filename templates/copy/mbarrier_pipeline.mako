@@ -1,108 +1,112 @@
-## The ring's barriers: full[stages], empty[stages], and what the epilogue asks for.
+## The mbarriers of the ring: full[stages], empty[stages], and those of the reduction and the epilogue.
 <%namespace name="sync" file="/ptx/barrier.mako"/>
-## Which block of its cluster this is: in all, and along X and Y.
-<%def name="place()">
-% if plan.clustered:
+## Ranks of this block in its cluster: linear, along X and along Y.
+<%def name="cluster_ranks()">
+% if plan.pipeline.clustered:
     mov.u32 %rank, %cluster_ctarank;
 % endif
-% if plan.crossed:
+% if plan.pipeline.multicast_2d:
     .reg .b32 %rank_x, %rank_y;
-    div.u32 %rank_y, %rank, ${plan.cluster};
-    rem.u32 %rank_x, %rank, ${plan.cluster};
+    div.u32 %rank_y, %rank, ${plan.config.cluster_x};
+    rem.u32 %rank_x, %rank, ${plan.config.cluster_x};
 % endif
 </%def>
 
-## Before the roles divide: one lane of the producer warp initialises the mbarriers, then the whole block waits.
+## One lane of the producer warp initialises the mbarriers, then the whole block waits, before the roles divide.
 <%def name="initialise()">
-    setp.ne.u32 %p, %warp, ${plan.producer_warp};
+<% pipe = plan.pipeline %>\
+    setp.ne.u32 %p, %warp, ${pipe.producer_warp};
     @%p bra.uni INITIALISED;
-    elect.sync _|%one, 0xffffffff;
-    @!%one bra ONE_LANE;
+    elect.sync _|%elected, 0xffffffff;
+    @!%elected bra NOT_ELECTED;
 % for name in plan.maps:
     prefetch.tensormap [%${name}];
 % endfor
 % for s in range(plan.stages):
     mbarrier.init.shared::cta.b64 [%bars+${8 * s}], 1;
-    mbarrier.init.shared::cta.b64 [%bars+${plan.empty_at + 8 * s}], ${plan.releases};
+    mbarrier.init.shared::cta.b64 [%bars+${pipe.empty + 8 * s}], ${pipe.empty_arrivals};
 % endfor
-% for at, count in plan.more_barriers:
+% for at, count in pipe.others:
     mbarrier.init.shared::cta.b64 [%bars+${at}], ${count};
 % endfor
     fence.mbarrier_init.release.cluster;
-% if plan.counted:
-    mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bars+${plan.added_at}], ${plan.added_bytes};
+% if pipe.counts_dsmem:
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bars+${pipe.dsmem}], ${plan.cluster_reduction.bytes};
 % endif
-ONE_LANE:
+NOT_ELECTED:
     bar.warp.sync 0xffffffff;
 INITIALISED:
-% if plan.clustered:
+% if pipe.clustered:
     barrier.cluster.arrive.relaxed.aligned;
 % endif
     bar.sync 0;
-% if plan.sharing > 1:
+% if pipe.multicast_ctas > 1:
+    // blocks that multicast to this one must find its mbarriers initialised
     barrier.cluster.wait.acquire.aligned;
 % endif
 </%def>
 
-## By the producer warp (or warpgroup). %one: the thread that issues the copies.
-<%def name="setup()">
-% if plan.gives:
-    setmaxnreg.dec.sync.aligned.u32 ${plan.gives[0]};
+## The producer warp (or warpgroup): %elected is the thread that issues the loads.
+<%def name="producer_setup()">
+% if plan.pipeline.setmaxnreg:
+    setmaxnreg.dec.sync.aligned.u32 ${plan.pipeline.setmaxnreg[0]};
 % endif
-    elect.sync _|%one, 0xffffffff;
-% if plan.gives:
-    setp.eq.and.u32 %one, %warp, ${plan.producer_warp}, %one;
+    elect.sync _|%elected, 0xffffffff;
+% if plan.pipeline.setmaxnreg:
+    setp.eq.and.u32 %elected, %warp, ${plan.pipeline.producer_warp}, %elected;
 % endif
 </%def>
 
-## By consumers, with all the registers that they will need: whom they tell that a stage is free.
-<%def name="releases()">
-% if plan.gives:
-    setmaxnreg.inc.sync.aligned.u32 ${plan.gives[1]};
+## The consumers: their registers, and the blocks that they tell that a stage is free.
+<%def name="consumer_setup()">
+<% pipe = plan.pipeline %>\
+% if pipe.setmaxnreg:
+    setmaxnreg.inc.sync.aligned.u32 ${pipe.setmaxnreg[1]};
 % endif
-    mov.b32 %release, %bars;
-    // thread i of a warp${"" if plan.fed else "group"} reports to block i of the cluster
-    setp.lt.u32 %frees, ${plan.reporter}, ${plan.sharing};
-% if plan.crossed:
-    // which loads for this one if they have X or Y in common
-    div.u32 %t0, ${plan.reporter}, ${plan.cluster};
-    rem.u32 %t1, ${plan.reporter}, ${plan.cluster};
+    mov.b32 %empty_bar, %bars;
+    // thread i of a warp${"" if pipe.a_from_registers else "group"} arrives at the empty barriers of block i of the cluster
+    setp.lt.u32 %frees, ${pipe.arriving_thread}, ${pipe.multicast_ctas};
+% if pipe.multicast_2d:
+    // blocks that share no operand with this one load nothing for it
+    div.u32 %t0, ${pipe.arriving_thread}, ${plan.config.cluster_x};
+    rem.u32 %t1, ${pipe.arriving_thread}, ${plan.config.cluster_x};
     setp.eq.u32 %p, %t0, %rank_y;
     setp.eq.or.u32 %p, %t1, %rank_x, %p;
     and.pred %frees, %frees, %p;
 % endif
-% if plan.sharing > 1:
-    min.u32 %t0, ${plan.reporter}, ${plan.sharing - 1};
-    mapa.shared::cluster.u32 %release, %bars, %t0;
+% if pipe.multicast_ctas > 1:
+    min.u32 %t0, ${pipe.arriving_thread}, ${pipe.multicast_ctas - 1};
+    mapa.shared::cluster.u32 %empty_bar, %bars, %t0;
 % endif
 </%def>
 
+## Frees the previous stage.
 <%def name="free(who)">
-% if plan.fed:
-    // what the warp read is read
+% if plan.pipeline.a_from_registers:
+    // all lanes have read the stage
     bar.warp.sync 0xffffffff;
 % endif
-    add.u32 %t0, %release, %before;
-    @${who} mbarrier.arrive.shared::${plan.release_scope}.b64 _, [%t0+${plan.empty_at}];
+    add.u32 %t0, %empty_bar, %prev_stage;
+    @${who} mbarrier.arrive.shared::${plan.pipeline.empty_scope}.b64 _, [%t0+${plan.pipeline.empty}];
 </%def>
 
-<%def name="free_before()">
-    // the pass before has been multiplied: its stage is free
-    and.pred %free, %frees, %later;
+<%def name="free_previous()">
+    // the products of the previous iteration are complete: free its stage
+    and.pred %free, %frees, %accumulate;
 ${free("%free")}\
 </%def>
 
-## By the producer of a cluster.
+## The producer of a cluster.
 <%def name="drain()">
-    // others still report to this block's barriers: leave when every stage is free
-    mov.u32 %pass, 0;
+    // ---- drain: other blocks still arrive at this block's mbarriers, so wait until every stage is free
+    mov.u32 %k_iter, 0;
     .pragma "nounroll";
-DRAIN:
-    mad.lo.u32 %full, %stage, 8, %bars;
+DRAIN_LOOP:
+    mad.lo.u32 %full_bar, %stage, 8, %bars;
     xor.b32 %parity, %phase, 1;
-${sync.wait(f"%full+{plan.empty_at}", "%parity")}\
+${sync.wait(f"%full_bar+{plan.pipeline.empty}", "%parity")}\
 ${sync.advance(plan.stages)}\
-    add.u32 %pass, %pass, 1;
-    setp.lt.u32 %p, %pass, ${plan.stages};
-    @%p bra DRAIN;
+    add.u32 %k_iter, %k_iter, 1;
+    setp.lt.u32 %p, %k_iter, ${plan.stages};
+    @%p bra DRAIN_LOOP;
 </%def>

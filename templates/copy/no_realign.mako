@@ -1,3 +1,3 @@
-## A stage is what wgmma reads once it has come.
+## Rows are aligned: wgmma reads a stage as TMA loaded it.
 <%def name="setup()"></%def>
-<%def name="settle()"></%def>
+<%def name="realign()"></%def>

@@ -1,11 +1,11 @@
-## The passes before a kernel that multiplies copies of its operands.
-<%namespace name="pitched" file="/copy/pack_rows.mako"/>
-<%namespace name="transposed" file="/copy/transpose.mako"/>
+## The kernels that pack rows of A and B before the product.
+<%namespace name="rows" file="/copy/pack_rows.mako"/>
+<%namespace name="transpose" file="/copy/transpose.mako"/>
 <%def name="entries()">
-% if plan.pitched:
-${pitched.entries()}\
+% if plan.packing.copied:
+${rows.entries()}\
 % endif
-% if plan.turned:
-${transposed.entries()}\
+% if plan.packing.transposed:
+${transpose.entries()}\
 % endif
 </%def>\

@@ -1,70 +1,73 @@
-## Operands of which a stage has lines as they lie in memory, from 16 bytes to 16 bytes: warpgroups write them to their
-## places in the tile, each nearer to its start by the elements that came before its first. The tile is in the stage
-## before, of which no more than that is left: this one is multiplied while that of the next is written here.
+## TMA loads each unaligned row from the preceding 16-byte boundary. Warpgroups write the rows to their places in the
+## swizzled tile, without the elements before their first. The tile takes the memory of the previous stage, of which
+## nothing else is left: this stage is multiplied from there while the next one is realigned to here.
+<%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="sync" file="/ptx/barrier.mako"/>
 <%def name="setup()">
-    // the stage before, in 16 bytes, and its barriers
-    .reg .b32 %beneath, %beneath_slot;
-% for x in plan.lying:
-    // of ${x.name.upper()}: this thread's first word in stage 0 as it comes, and in the tile
-    .reg .b32 %got_${x.role}<${x.ways}>, %put_${x.role}<${x.ways}>;
-    .reg .pred %odd_${x.role}<${x.ways}>, %mine_${x.role}, %both_${x.role};
+    // the previous stage, in 16 bytes, and the slot of its mbarriers
+    .reg .b32 %prev_offset, %prev_slot;
+% for x in plan.realign.operands:
+    // ${x.name.upper()}: this thread's first word of stage 0 as loaded, and in the tile
+    .reg .b32 %src_${x.role}<${x.residue_groups}>, %dst_${x.role}<${x.residue_groups}>;
+    .reg .pred %odd_${x.role}<${x.residue_groups}>, %active_${x.role}, %active_odd_${x.role};
     {
-    .reg .b32 %at, %line, %further, %before, %turned, %start, %ld;
+    .reg .b32 %word, %line, %round, %skipped, %swizzled, %start, %ld;
     ld.param.u64 %t64, [${x.name.upper()}];
     cvt.u32.u64 %start, %t64;
     shr.u32 %start, %start, 1;
     ld.param.u32 %ld, [ld${x.name}];
-    and.b32 %at, ${plan.mover}, ${x.threads - 1};
-    shr.u32 %line, ${plan.mover}, ${x.shift};
-    div.u32 %further, %line, ${x.together};
-    rem.u32 %line, %line, ${x.together};
-    setp.lt.u32 %mine_${x.role}, %further, ${x.lines - (x.rounds - 1) * x.across};
-% for w in range(x.ways):
+    and.b32 %word, ${plan.realign.thread}, ${x.line_threads - 1};
+    shr.u32 %line, ${plan.realign.thread}, ${x.log2_line_threads};
+    div.u32 %round, %line, ${x.residues_at_once};
+    rem.u32 %line, %line, ${x.residues_at_once};
+    setp.lt.u32 %active_${x.role}, %round, ${x.residue_lines - (x.rounds - 1) * x.lines_at_once};
+% for w in range(x.residue_groups):
 % if w:
-    add.u32 %line, %line, ${x.together};
+    add.u32 %line, %line, ${x.residues_at_once};
 % endif
-    // elements from where 16 bytes begin to a line's first: the same of all lines of a residue
-    mad.lo.u32 %before, %line, %ld, %start;
-    and.b32 %t0, %before, 1;
+    // elements from the 16-byte boundary to a line's first: the same for all lines of a residue
+    mad.lo.u32 %skipped, %line, %ld, %start;
+    and.b32 %t0, %skipped, 1;
     setp.ne.u32 %odd_${x.role}${w}, %t0, 0;
-    and.b32 %before, %before, 6;
-    mad.lo.u32 %got_${x.role}${w}, %before, 2, %smem;
-    mad.lo.u32 %got_${x.role}${w}, %at, 4, %got_${x.role}${w};
-    mad.lo.u32 %got_${x.role}${w}, %line, ${x.residue}, %got_${x.role}${w};
-    mad.lo.u32 %got_${x.role}${w}, %further, ${x.line}, %got_${x.role}${w};
-    shr.u32 %turned, %line, ${x.turn};
-    and.b32 %turned, %turned, ${x.mask};
-    shl.b32 %turned, %turned, 2;
-    xor.b32 %turned, %turned, %at;
-    mad.lo.u32 %put_${x.role}${w}, %turned, 4, %smem;
-    mad.lo.u32 %t0, %further, 8, %line;
-    mad.lo.u32 %put_${x.role}${w}, %t0, ${x.span}, %put_${x.role}${w};
+    and.b32 %skipped, %skipped, 6;
+    mad.lo.u32 %src_${x.role}${w}, %skipped, 2, %smem;
+    mad.lo.u32 %src_${x.role}${w}, %word, 4, %src_${x.role}${w};
+    mad.lo.u32 %src_${x.role}${w}, %line, ${x.residue_bytes}, %src_${x.role}${w};
+    mad.lo.u32 %src_${x.role}${w}, %round, ${x.line_bytes}, %src_${x.role}${w};
+${constants.shr("%swizzled", "%line", x.swizzle_shift)}\
+    and.b32 %swizzled, %swizzled, ${x.swizzle_mask};
+    shl.b32 %swizzled, %swizzled, 2;
+    xor.b32 %swizzled, %swizzled, %word;
+    mad.lo.u32 %dst_${x.role}${w}, %swizzled, 4, %smem;
+    mad.lo.u32 %t0, %round, 8, %line;
+    mad.lo.u32 %dst_${x.role}${w}, %t0, ${x.span}, %dst_${x.role}${w};
 % endfor
-    and.pred %both_${x.role}, %mine_${x.role}, %odd_${x.role}0;
+    and.pred %active_odd_${x.role}, %active_${x.role}, %odd_${x.role}0;
     }
 % endfor
 </%def>
 
-<%def name="settle()">
+<%def name="realign()">
+<% r = plan.realign %>\
+    // realign the stage into the previous one
     {
-    .reg .b32 %at, %to, %low;
-    .reg .b32 ${", ".join(f"%got_{x.role}_at<{x.ways}>, %put_{x.role}_at<{x.ways}>" for x in plan.lying)};
-    ${plan.moved.declaration}
+    .reg .b32 %stage_start;
+    .reg .b32 ${", ".join(f"%src_{x.role}_at<{x.residue_groups}>, %dst_{x.role}_at<{x.residue_groups}>" for x in r.operands)};
+    ${r.words.declaration}
     setp.eq.u32 %p, %stage, 0;
-    selp.b32 %beneath, ${plan.stages}, %stage, %p;
-    sub.u32 %beneath, %beneath, 1;
-    shl.b32 %beneath_slot, %beneath, 3;
-    mul.lo.u32 %beneath, %beneath, ${plan.stage_bytes // 16};
-    mul.lo.u32 %low, %stage, ${plan.stage_bytes};
-% for x in plan.lying:
-% for w in range(x.ways):
-    add.u32 %got_${x.role}_at${w}, %got_${x.role}${w}, %low;
-    mad.lo.u32 %put_${x.role}_at${w}, %beneath, 16, %put_${x.role}${w};
+    selp.b32 %prev_offset, ${plan.stages}, %stage, %p;
+    sub.u32 %prev_offset, %prev_offset, 1;
+    shl.b32 %prev_slot, %prev_offset, 3;
+    mul.lo.u32 %prev_offset, %prev_offset, ${plan.mainloop.stage_bytes // 16};
+    mul.lo.u32 %stage_start, %stage, ${plan.mainloop.stage_bytes};
+% for x in r.operands:
+% for w in range(x.residue_groups):
+    add.u32 %src_${x.role}_at${w}, %src_${x.role}${w}, %stage_start;
+    mad.lo.u32 %dst_${x.role}_at${w}, %prev_offset, 16, %dst_${x.role}${w};
 % endfor
 % endfor
-% for n in range(len(plan.batches_moved) + 1):
-% if n < len(plan.batches_moved):
+% for n in range(len(r.batches) + 1):
+% if n < len(r.batches):
 ${read(n)}\
 % endif
 % if n:
@@ -72,32 +75,33 @@ ${write(n - 1)}\
 % endif
 % endfor
     fence.proxy.async.shared::cta;
-${together()}\
+${wait()}\
     }
 </%def>
 
-<%def name="twice(x, m)"><% return f"%both_{x.role}" if m.partly else f"%odd_{x.role}{m.way}" %></%def>
+<%def name="second_word(x, m)"><% return f"%active_odd_{x.role}" if m.guarded else f"%odd_{x.role}{m.residue_group}" %></%def>
 
-## Words of a batch, and those behind them where the first is half of what goes to its place.
+## The words of a batch, and the next word where a row begins in the middle of one.
 <%def name="read(n)">
-% for i, (x, m) in enumerate(plan.batches_moved[n]):
-    ${f"@%mine_{x.role} " if m.partly else ""}ld.shared.b32 ${plan.moved[n % 2, 0, i]}, [%got_${x.role}_at${m.way}+${x.base + m.got}];
-    @${twice(x, m)} ld.shared.b32 ${plan.moved[n % 2, 1, i]}, [%got_${x.role}_at${m.way}+${x.base + m.got + 4}];
+% for i, (x, m) in enumerate(plan.realign.batches[n]):
+    ${f"@%active_{x.role} " if m.guarded else ""}ld.shared.b32 ${plan.realign.words[n % 2, 0, i]}, [%src_${x.role}_at${m.residue_group}+${x.base + m.source}];
+    @${second_word(x, m)} ld.shared.b32 ${plan.realign.words[n % 2, 1, i]}, [%src_${x.role}_at${m.residue_group}+${x.base + m.source + 4}];
 % endfor
 </%def>
 
 <%def name="write(n)">
-% for i, (x, m) in enumerate(plan.batches_moved[n]):
-<% low, high = (plan.moved[n % 2, half, i] for half in range(2)) %>\
-    @${twice(x, m)} prmt.b32 ${low}, ${low}, ${high}, 0x5432;
-    ${f"@%mine_{x.role} " if m.partly else ""}st.shared.b32 [%put_${x.role}_at${m.way}+${x.base + m.put}], ${low};
+% for i, (x, m) in enumerate(plan.realign.batches[n]):
+<% low, high = (plan.realign.words[n % 2, half, i] for half in range(2)) %>\
+    @${second_word(x, m)} prmt.b32 ${low}, ${low}, ${high}, 0x5432;
+    ${f"@%active_{x.role} " if m.guarded else ""}st.shared.b32 [%dst_${x.role}_at${m.residue_group}+${x.base + m.target}], ${low};
 % endfor
 </%def>
 
-<%def name="together()">
-% if plan.movers > 1:
-    bar.sync 1, ${128 * plan.movers};
+## All threads that realign the stage have written it.
+<%def name="wait()">
+% if plan.realign.warpgroups > 1:
+    bar.sync 1, ${128 * plan.realign.warpgroups};
 % else:
-${sync.warpgroup(plan.wg)}\
+${sync.warpgroup(plan.config.math_warpgroups)}\
 % endif
 </%def>

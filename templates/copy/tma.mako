@@ -1,83 +1,92 @@
-## One thread asks for whole tiles: TMA brings them, swizzled, and reports the bytes to the stage's barrier.
-<%namespace name="addr" file="/${context['plan'].addr}"/>
+## One thread loads whole stages: TMA writes swizzled boxes and reports their bytes to the full barrier of the stage.
+<%namespace name="constants" file="/ptx/constants.mako"/>
+<%namespace name="addr" file="/${context['plan'].loads.template}"/>
 <%def name="setup()">
-% if plan.hinted:
+% if plan.config.l2_evict_first:
+    // L2 evicts these loads first
     .reg .b64 %policy;
     createpolicy.fractional.L2::evict_first.b64 %policy, 1.0;
 % endif
-% for x in plan.lying:
+% for x in plan.realign.operands:
+    // a map for each of eight rows of ${x.name.upper()}
     .reg .b64 %map_${x.role}_<${len(x.boxes)}>;
 % for b in x.boxes:
-    add.u64 ${x.map(b)}, %map_${x.role}, ${128 * b.residue};
+    add.u64 ${x.map_register(b)}, %map_${x.role}, ${128 * b.residue};
 % endfor
 % endfor
-% for s in filter(None, (plan.x.shared, plan.y.shared)):
-    .reg .b16 ${s.mask};
-    mov.b16 ${s.mask}, ${s.first};
-% if plan.crossed:
-    mul.lo.u32 %t0, ${s.line}, ${s.apart};
-    shl.b16 ${s.mask}, ${s.mask}, %t0;
+% for m in filter(None, (plan.x.multicast, plan.y.multicast)):
+    // the blocks that take this block's slices
+    .reg .b16 ${m.mask};
+    mov.b16 ${m.mask}, ${f"0x{m.first_mask:04x}"};
+% if plan.pipeline.multicast_2d:
+    mul.lo.u32 %t0, ${m.line}, ${m.line_stride};
+    shl.b16 ${m.mask}, ${m.mask}, %t0;
 % endif
 % endfor
 ${addr.setup()}\
 </%def>
 
-## Of a tile: from K's place %k0 on.
+## The coordinates of a tile's first stage, from %k0 on.
 <%def name="begin()">
 ${addr.begin()}\
 </%def>
 
-## On along K, from a stage's last unit to the next stage's first.
+## From a stage's last unit of K to the next stage's first.
 <%def name="step()">
 ${addr.step()}\
 </%def>
 
-## Of the round in which stage %stage was freed last.
+## The parity of the round in which stage %stage was last freed.
 <%def name="parity()">
     xor.b32 %parity, %phase, 1;
-% if plan.lying:
-    // the first stage is shifted to the last, which is free once that has been multiplied
+% if plan.realign.operands:
+    // consumers realign stage 0 into the last stage, which is free only after the products of that
     setp.eq.u32 %p, %stage, ${plan.stages - 1};
     @%p xor.b32 %parity, %parity, 1;
 % endif
 </%def>
 
-## Fills stage %stage, whose barrier is %full.
+## Fills stage %stage, whose full barrier is %full_bar.
 <%def name="fill()">
+<%
+    x, y = plan.x, plan.y
+    y_base = "%y_base" if plan.loads.units > 1 and y.multicast else "%stage_base"
+%>\
     {
-    .reg .b32 %to, %at, %inner, %y_mine${", %y_to" if plan.y_to != "%to" else ""}${", %x_mine, %x_to" if plan.x.shared else ""};
-    mbarrier.arrive.expect_tx.shared::cta.b64 _, [%full], ${plan.expected};
-    mad.lo.u32 %to, %stage, ${plan.stage_bytes}, %smem;
-% for unit in range(plan.units):
-% if plan.x.shared and unit == 0:
-${part(plan.x, "%x_to")}\
+    .reg .b32 %stage_base, %at, %inner, %y_slice${", %y_base" if y_base != "%stage_base" else ""}${", %x_slice, %x_base" if x.multicast else ""};
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [%full_bar], ${plan.mainloop.tx_bytes};
+    mad.lo.u32 %stage_base, %stage, ${plan.mainloop.stage_bytes}, %smem;
+% for unit in range(plan.loads.units):
+% if x.multicast and unit == 0:
+${slice(x, "%x_base")}\
 % endif
-${bring(plan.x, unit, "%x_to" if plan.x.shared else "%to", "%x_mine" if plan.x.shared else "%x0")}\
-% if plan.y.shared and unit == 0:
-${part(plan.y, plan.y_to)}\
+${load(x, unit, "%x_base" if x.multicast else "%stage_base", "%x_slice" if x.multicast else "%x0")}\
+% if y.multicast and unit == 0:
+${slice(y, y_base)}\
 % endif
-${bring(plan.y, unit, plan.y_to, "%y_mine" if plan.y.shared else "%y0")}\
-% if unit + 1 < plan.units:
+${load(y, unit, y_base, "%y_slice" if y.multicast else "%y0")}\
+% if unit + 1 < plan.loads.units:
 ${addr.step()}\
 % endif
 % endfor
     }
 </%def>
 
-<%def name="part(x, to)">
-    // this block's part of ${x.name.upper()} goes to every block of the cluster${" that takes it" if plan.crossed else ""}
-    mad.lo.u32 %${x.role}_mine, ${x.shared.mine}, ${x.share}, ${x.whole};
-    mad.lo.u32 ${to}, ${x.shared.mine}, ${x.share_offset}, %to;
+<%def name="slice(x, base)">
+    // this block's slice of ${x.name.upper()}, which all blocks of ${"its line of " if plan.pipeline.multicast_2d else ""}the cluster take
+    mad.lo.u32 %${x.role}_slice, ${x.multicast.rank}, ${x.slice_extent}, ${x.slice_origin};
+    mad.lo.u32 ${base}, ${x.multicast.rank}, ${x.slice_bytes}, %stage_base;
 </%def>
 
-<%def name="bring(x, unit, to, first)">
-% if x.lies:
+<%def name="load(x, unit, base, first)">
+    // ${x.name.upper()}: ${len(x.boxes_of(unit))} ${"box" if len(x.boxes_of(unit)) == 1 else "boxes"} of ${" x ".join(str(n) for n in x.box)} elements
+% if x.realigned:
     .reg .b32 %line_${x.role};
-    shr.u32 %line_${x.role}, ${x.along(first)}, 3;
+    shr.u32 %line_${x.role}, ${x.row_coordinate(first)}, 3;
 % endif
-% for b in x.of(unit):
-    add.u32 %at, ${to}, ${x.base + b.offset};
-    add.u32 %inner, ${x.inner(b, first)}, ${b.inner};
-    cp.async.bulk.tensor.${x.rank}d.shared::cluster.global.${x.mode}.mbarrier::complete_tx::bytes${x.modifiers} [%at], [${x.map(b)}, {${x.place(first)}${b.beyond}}], [%full]${x.behind(b)};
+% for b in x.boxes_of(unit):
+${constants.add("%at", base, x.base + b.offset)}\
+${constants.add("%inner", x.inner_coordinate(b, first), b.inner)}\
+    cp.async.bulk.tensor.${x.tma_rank}d.shared::cluster.global.${x.tma_mode}.mbarrier::complete_tx::bytes${x.copy_modifiers} [%at], [${x.map_register(b)}, {${x.coordinates(first)}${b.trailing}}], [%full_bar]${x.trailing_operands(b)};
 % endfor
 </%def>

@@ -1,34 +1,35 @@
-## A pass that makes K contiguous: TMA brings a block 128 rows of K, threads transpose squares of 16 bytes' elements in
-## registers, TMA stores what they put together.
+## Transposes an operand, so that K is contiguous: TMA loads 128 rows of K, threads transpose squares of elements in
+## registers, TMA stores the transposed tiles.
+<%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="sync" file="/ptx/barrier.mako"/>
-<%namespace name="dependent" file="/ptx/pdl.mako"/>
+<%namespace name="pdl" file="/ptx/pdl.mako"/>
 <%def name="entries()">
 <%
-    t = plan.transposition
+    t = plan.packing.transpose_kernel
     rank, item = (3, ", %item") if plan.batched else (2, "")
 %>\
 
-// C = A B needs ${" and ".join(name.upper() for name in plan.turned)} with K contiguous: each block transposes ${t.side} x ${t.DEPTH} elements
-.visible .entry ${plan.entry}_repack(
-    .param .u64 C, .param .u64 W, ${"".join(line + " " for line in plan.array_parameters)}.param .u32 across, .param .u32 first_item,
+// C = A B needs ${" and ".join(name.upper() for name in plan.packing.transposed)} with K contiguous: each block transposes ${t.side} x ${t.DEPTH} elements
+.visible .entry ${plan.entry}_transpose(
+    .param .u64 C, .param .u64 W, ${"".join(line + " " for line in plan.epilogue_parameters)}.param .u32 across, .param .u32 first_item,
     .param .align 64 .b8 map_from[128], .param .align 64 .b8 map_to[128]
 )
 .maxntid ${t.threads}, 1, 1
 {
     .reg .b64 %from, %to;
     .reg .b32 %thread, %smem, %across, %k, %mn, %in, %out, %t0, %t1, %t2, %t3;
-    .reg .pred %p, %one;
-    ${t.taken.declaration}
+    .reg .pred %p, %elected;
+    ${t.loaded.declaration}
 % if t.size == 1:
-    ${t.put.declaration}
-    ${t.between.declaration}
+    ${t.stored.declaration}
+    ${t.temporaries.declaration}
 % endif
     mov.b64 %from, map_from;
     cvta.param.u64 %from, %from;
     mov.b64 %to, map_to;
     cvta.param.u64 %to, %to;
     ld.param.u32 %across, [across];
-${dependent.at_once()}\
+${pdl.trigger_and_wait()}\
 % if plan.batched:
     .reg .b32 %item;
     ld.param.u32 %item, [first_item];
@@ -37,68 +38,71 @@ ${dependent.at_once()}\
 % endif
     mov.u32 %thread, %tid.x;
     mov.u32 %smem, smem;
-    // the block's first K and its first element of the other side
+    // the block's first element along K and along the other side
     mov.u32 %t0, %ctaid.x;
     div.u32 %mn, %t0, %across;
     mul.lo.u32 %t1, %mn, %across;
     sub.u32 %k, %t0, %t1;
     mul.lo.u32 %mn, %mn, ${t.side};
     mul.lo.u32 %k, %k, ${t.DEPTH};
-    setp.eq.u32 %one, %thread, 0;
-    @!%one bra BEGUN;
+    setp.eq.u32 %elected, %thread, 0;
+    @!%elected bra LOADING;
     mbarrier.init.shared::cta.b64 [%smem+${t.barrier}], 1;
     fence.mbarrier_init.release.cluster;
     mbarrier.arrive.expect_tx.shared::cta.b64 _, [%smem+${t.barrier}], ${t.TILE};
     add.u32 %t0, %smem, ${t.barrier};
     cp.async.bulk.tensor.${rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%smem], [%from, {%mn, %k${item}}], [%t0];
-BEGUN:
+LOADING:
     bar.sync 0, ${t.threads};
-    // chunk %t0 of the side along %t1 of K, so that no eight threads meet in a bank
+    // this thread's chunk %t0 along M or N and %t1 along K: eight threads access different banks, both ways
     and.b32 %t0, %thread, 7;
     shr.u32 %t1, %thread, 3;
     and.b32 %t1, %t1, 7;
     xor.b32 %t1, %t1, %t0;
     shr.u32 %t3, %thread, 6;
-    // in: row, chunk
-    mul.lo.u32 %in, %t1, ${t.count};
+    // where it loads
+    mul.lo.u32 %in, %t1, ${t.chunk_elements};
     and.b32 %t2, %in, 7;
     xor.b32 %t2, %t2, %t0;
     mad.lo.u32 %in, %t3, ${t.side}, %in;
     shl.b32 %in, %in, 7;
     mad.lo.u32 %in, %t2, 16, %in;
     add.u32 %in, %in, %smem;
-    // out
-    mul.lo.u32 %out, %t0, ${t.count};
+    // where it stores
+    mul.lo.u32 %out, %t0, ${t.chunk_elements};
     and.b32 %t2, %out, 7;
     xor.b32 %t2, %t2, %t1;
     shl.b32 %out, %out, 7;
     mad.lo.u32 %out, %t2, 16, %out;
     mad.lo.u32 %out, %t3, ${t.side * t.ROW}, %out;
     add.u32 %out, %out, %smem;
+    // wait for the load
 ${sync.wait(f"%smem+{t.barrier}", 0)}\
 % for x in t.loads:
-    xor.b32 %t0, %in, ${x.turn};
+${constants.xor("%t0", "%in", x.swizzle)}\
     ld.shared.v4.b32 ${x.words}, [%t0+${x.offset}];
 % endfor
+    // transpose squares of 4 x 4 bytes
 % for (a, b, c, d), to in t.squares:
-    prmt.b32 ${t.between[0]}, ${a}, ${b}, 0x5140;
-    prmt.b32 ${t.between[1]}, ${c}, ${d}, 0x5140;
-    prmt.b32 ${t.between[2]}, ${a}, ${b}, 0x7362;
-    prmt.b32 ${t.between[3]}, ${c}, ${d}, 0x7362;
+    prmt.b32 ${t.temporaries[0]}, ${a}, ${b}, 0x5140;
+    prmt.b32 ${t.temporaries[1]}, ${c}, ${d}, 0x5140;
+    prmt.b32 ${t.temporaries[2]}, ${a}, ${b}, 0x7362;
+    prmt.b32 ${t.temporaries[3]}, ${c}, ${d}, 0x7362;
 % for n, register in enumerate(to):
-    prmt.b32 ${register}, ${t.between[n // 2 * 2]}, ${t.between[n // 2 * 2 + 1]}, ${"0x7632" if n % 2 else "0x5410"};
+    prmt.b32 ${register}, ${t.temporaries[n // 2 * 2]}, ${t.temporaries[n // 2 * 2 + 1]}, ${"0x7632" if n % 2 else "0x5410"};
 % endfor
 % endfor
 % for x in t.stores:
-    xor.b32 %t0, %out, ${x.turn};
+${constants.xor("%t0", "%out", x.swizzle)}\
     st.shared.v4.b32 [%t0+${t.TILE + x.offset}], ${x.words};
 % endfor
     fence.proxy.async.shared::cta;
     bar.sync 0, ${t.threads};
-    @!%one bra DONE;
+    // one thread stores the tiles
+    @!%elected bra DONE;
 % for n in range(t.tiles):
     add.u32 %t0, %smem, ${t.TILE + n * t.side * t.ROW};
-    add.u32 %t1, %k, ${n * t.side};
+${constants.add("%t1", "%k", n * t.side)}\
     cp.async.bulk.tensor.${rank}d.global.shared::cta.tile.bulk_group [%to, {%t1, %mn${item}}], [%t0];
 % endfor
     cp.async.bulk.commit_group;

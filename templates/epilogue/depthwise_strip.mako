@@ -1,21 +1,21 @@
-## Each thread writes its strip, result by result.
-<%def name="leave(math, put, add)">
+## Each thread stores its strip of results, one result after the other.
+<%def name="store_tile(math, store_op, add_c)">
     {
-    .reg .b64 %at;
-    .reg .b32 %place, %number;
-    .reg .pred %inside;
+    .reg .b64 %addr;
+    .reg .b32 %c_offset, %result_index;
+    .reg .pred %in_strip;
     ${plan.row.declaration}
-    mov.b32 %place, %y;
-    mov.b32 %number, %first;
+    mov.b32 %c_offset, %y;
+    mov.b32 %result_index, %strip_start;
 % for i in range(plan.config.ns):
-    setp.lt.and.u32 %inside, %number, %n_results, %in;
-    mad.wide.s32 %at, %place, ${plan.out_bytes}, %out;
-% for v in range(plan.wide):
-    mul.rn.${plan.sum} ${plan.row[v]}, ${plan.acc[i, v]}, %alpha;
+    setp.lt.and.u32 %in_strip, %result_index, %n_results, %in_bounds;
+    mad.wide.s32 %addr, %c_offset, ${plan.out_bytes}, %out;
+% for v in range(plan.vec):
+    mul.rn.${plan.epilogue_type} ${plan.row[v]}, ${plan.acc[i, v]}, %alpha;
 % endfor
-${put.vector([plan.row[v] for v in range(plan.wide)], "%at", 0, "@%inside ", add, *plan.filter_at)}\
-    add.u32 %place, %place, %n_row_y;
-    add.u32 %number, %number, 1;
+${store_op.store_vector([plan.row[v] for v in range(plan.vec)], "%addr", 0, "@%in_strip ", add_c, *plan.filter_coordinates)}\
+    add.u32 %c_offset, %c_offset, %n_row_y;
+    add.u32 %result_index, %result_index, 1;
 % endfor
     }
 </%def>

@@ -1,68 +1,72 @@
-## Blocks of a cluster that split K: each sends its sums to the block that finishes them, straight into its shared memory.
+## The blocks of a cluster split K: each writes its sums to the shared memory of the block that finishes them.
+<%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="sync" file="/ptx/barrier.mako"/>
-<%def name="sum()">
+<%def name="reduce()">
 <%
-    send = "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32" if plan.counted else "st.shared::cluster.v4.b32"
-    done = ", [%done]" if plan.counted else ""
+    cluster, counted, warpgroups = plan.cluster_reduction, plan.pipeline.counts_dsmem, plan.config.math_warpgroups
+    send = "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32" if counted else "st.shared::cluster.v4.b32"
+    done = ", [%done]" if counted else ""
 %>\
-    // all blocks have begun: their shared memory is there
+    // all blocks of the cluster have started: their shared memory exists
     barrier.cluster.wait.acquire.aligned;
     {
-    .reg .b32 %mine, %to, %done;
-    .reg .${plan.held} %got<4>;
+    .reg .b32 %smem_c, %to, %done;
+    .reg .${plan.mainloop.acc_type} %part<4>;
     // 16 bytes a thread and group of columns, at [sender][warpgroup][instruction][group][thread]
-    mad.lo.u32 %mine, %rank, ${plan.wg}, %wg;
-    mul.lo.u32 %mine, %mine, ${plan.part_wg};
-    mad.lo.u32 %mine, %member, 16, %mine;
-    add.u32 %mine, %mine, %smem;
-    add.u32 %mine, %mine, ${plan.added_base};
-% if plan.alone:
-    // block 0 finishes, and keeps its own
+${constants.mad("%smem_c", "%rank", warpgroups, "%wg")}\
+    mul.lo.u32 %smem_c, %smem_c, ${cluster.wg_bytes};
+    mad.lo.u32 %smem_c, %wg_thread, 16, %smem_c;
+    add.u32 %smem_c, %smem_c, %smem;
+    add.u32 %smem_c, %smem_c, ${cluster.base};
+% if cluster.single_reducer:
+    // block 0 adds all sums, and keeps its own in registers
     setp.eq.u32 %p, %rank, 0;
     @%p bra.uni SENT;
-    sub.u32 %mine, %mine, ${plan.wg * plan.part_wg};
+    sub.u32 %smem_c, %smem_c, ${warpgroups * cluster.wg_bytes};
 % endif
-% for owner, sent in enumerate(plan.sent):
-    mapa.shared::cluster.u32 %to, %mine, ${owner};
-% if plan.counted:
-    add.u32 %done, %bars, ${plan.added_at};
+    // send
+% for owner, sent in enumerate(cluster.sent):
+    mapa.shared::cluster.u32 %to, %smem_c, ${owner};
+% if counted:
+    add.u32 %done, %bars, ${plan.pipeline.dsmem};
     mapa.shared::cluster.u32 %done, %done, ${owner};
 % endif
 % for slot in sent:
-    ${send} [%to+${slot.offset}], ${plan.braced(slot.into)}${done};
+    ${send} [%to+${slot.offset}], ${plan.operand_list(slot.registers)}${done};
 % endfor
 % endfor
 SENT:
-% if not plan.counted:
+% if not counted:
     barrier.cluster.arrive.release.aligned;
     barrier.cluster.wait.acquire.aligned;
 % endif
-% if plan.cluster_owners < plan.kc:
-    setp.ge.u32 %p, %rank, ${plan.cluster_owners};
+% if cluster.owners < plan.config.cluster_k:
+    setp.ge.u32 %p, %rank, ${cluster.owners};
     @%p bra.uni END;
 % endif
-% if plan.counted:
-${sync.wait(f"%bars+{plan.added_at}", 0, ".acquire.cluster")}\
+% if counted:
+${sync.wait(f"%bars+{plan.pipeline.dsmem}", 0, ".acquire.cluster")}\
 % endif
-    mad.lo.u32 %mine, %wg, ${plan.part_wg}, %smem;
-    mad.lo.u32 %mine, %member, 16, %mine;
-    add.u32 %mine, %mine, ${plan.added_base};
-% for n, slot in enumerate(plan.received):
-% if plan.alone and n % 8 == 7:
-    // or ptxas would ask for many at once, and spill
+    // add what other blocks sent
+    mad.lo.u32 %smem_c, %wg, ${cluster.wg_bytes}, %smem;
+    mad.lo.u32 %smem_c, %wg_thread, 16, %smem_c;
+    add.u32 %smem_c, %smem_c, ${cluster.base};
+% for n, slot in enumerate(cluster.received):
+% if cluster.single_reducer and n % 8 == 7:
+    // a barrier every few loads: else ptxas issues many at once, and spills
     bar.warp.sync 0xffffffff;
 % endif
-% if slot.first:
-    ld.shared.v4.b32 ${plan.braced(slot.into)}, [%mine+${slot.offset}];
+% if slot.initial:
+    ld.shared.v4.b32 ${plan.operand_list(slot.registers)}, [%smem_c+${slot.offset}];
 % else:
-    ld.shared.v4.b32 {%got0, %got1, %got2, %got3}, [%mine+${slot.offset}];
-% for i, r in enumerate(slot.into):
-    ${plan.join} ${r}, ${r}, %got${i};
+    ld.shared.v4.b32 {%part0, %part1, %part2, %part3}, [%smem_c+${slot.offset}];
+% for i, r in enumerate(slot.registers):
+    ${plan.mainloop.join} ${r}, ${r}, %part${i};
 % endfor
 % endif
 % endfor
-% if plan.cluster_owners > 1:
-    mad.lo.u32 %y0, %rank, ${plan.finish}, %y0;
+% if cluster.owners > 1:
+    mad.lo.u32 %y0, %rank, ${plan.epilogue.y_columns}, %y0;
 % endif
     }
 </%def>

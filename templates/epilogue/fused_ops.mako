@@ -1,6 +1,6 @@
-## What follows the product, on a vector of sums of one row: scales, bias, residual, activation.
-## row, column: (register, what to add to it) of the first sum.
-<%namespace name="ptx" file="/epilogue/c_elements.mako"/>
+## Fused operations on a vector of sums of one row: scales, bias, residual, activation.
+## row, column: (register, constant to add) of the first sum's row and column.
+<%namespace name="c_elements" file="/epilogue/c_elements.mako"/>
 <%namespace name="convert" file="/ptx/convert.mako"/>
 <%def name="setup()">
 % for name in plan.arrays:
@@ -8,27 +8,27 @@
     ld.param.u64 %${name}, [${name}];
     cvta.to.global.u64 %${name}, %${name};
 % endfor
-% if plan.one_bias:
-    .reg .b32 %same;  mov.b32 %same, 0;
+% if plan.scalar_bias:
+    .reg .b32 %zero_index;  mov.b32 %zero_index, 0;
 % endif
-% if plan.own_bias:
-    // each item has its own
-    mul.wide.u32 %t64, %number, ${1 if plan.one_bias else "%M" if "bias_row" in plan.problem.stages else "%N"};
+% if plan.batched_bias:
+    // one bias per batch item
+    mul.wide.u32 %t64, %batch_index, ${1 if plan.scalar_bias else "%M" if "bias_row" in plan.problem.epilogue_ops else "%N"};
     mad.lo.u64 %bias, %t64, ${plan.arrays["bias"][1]}, %bias;
 % endif
 % if "residual" in plan.arrays:
-    // from an element of C to its residual
+    // %residual: bytes from an element of C to its residual
     sub.u64 %residual, %residual, %C;
 % endif
 </%def>
 
-## The product itself, before beta C is added.
-<%def name="scaled(registers, at, offset, guard, row, column)">
-${run([s for s in plan.problem.stages if s.startswith("scale")], registers, at, offset, guard, row, column)}\
+## Scales, before beta C is added.
+<%def name="scale_product(registers, at, offset, guard, row, column)">
+${run([s for s in plan.problem.epilogue_ops if s.startswith("scale")], registers, at, offset, guard, row, column)}\
 </%def>
 
 <%def name="finish(registers, at, offset, guard, row, column)">
-${run([s for s in plan.problem.stages if not s.startswith("scale")], registers, at, offset, guard, row, column)}\
+${run([s for s in plan.problem.epilogue_ops if not s.startswith("scale")], registers, at, offset, guard, row, column)}\
 </%def>
 
 <%def name="run(chosen, registers, at, offset, guard, row, column)">
@@ -37,16 +37,16 @@ ${run([s for s in plan.problem.stages if not s.startswith("scale")], registers, 
                   relu=relu, gelu=gelu, silu=silu)
 %>\
     {
-    .reg .b64 %near;
+    .reg .b64 %elem_addr;
     .reg .b32 %index;
-    .reg .b16 %one;
-    .reg .f32 %single;
-    .reg .${plan.sum} %v;
+    .reg .b16 %elem16;
+    .reg .f32 %elem32;
+    .reg .${plan.epilogue_type} %v;
     .reg .pred %low;
-% if plan.begun:
-    mov.${plan.sum} %v, ${plan.zero};
-    mov.b16 %one, 0;
-    mov.f32 %single, 0f00000000;
+% if plan.preinitialised:
+    mov.${plan.epilogue_type} %v, ${plan.zero};
+    mov.b16 %elem16, 0;
+    mov.f32 %elem32, 0f00000000;
 % endif
 % for stage in chosen:
 ${stages[stage](registers, at, offset, guard, row, column)}\
@@ -54,26 +54,26 @@ ${stages[stage](registers, at, offset, guard, row, column)}\
     }
 </%def>
 
-## Element ``index`` of an array, in the type of sums, into %v.
+## %v = element ``index`` of an array, in the epilogue's type.
 <%def name="element(name, index, guard)">
 <% kind, size = plan.arrays[name] %>\
     add.u32 %index, ${index[0]}, ${index[1]};
-    mad.wide.u32 %near, %index, ${size}, %${name};
+    mad.wide.u32 %elem_addr, %index, ${size}, %${name};
 % if kind == "b16":
-    ${guard}ld.global.nc.b16 %one, [%near];
-${convert.widen(plan.problem.out, "%v", "%one", guard)}\
+    ${guard}ld.global.nc.b16 %elem16, [%elem_addr];
+${convert.widen(plan.problem.out, "%v", "%elem16", guard)}\
 % else:
-${load(kind, "%near", guard)}\
+${load(kind, "%elem_addr", guard)}\
 % endif
 </%def>
 
-## What an address holds, in the type of sums, into %v.
+## %v = the element at an address, in the epilogue's type.
 <%def name="load(kind, at, guard)">
-% if kind == plan.sum:
+% if kind == plan.epilogue_type:
     ${guard}ld.global.nc.${kind} %v, [${at}];
 % else:
-    ${guard}ld.global.nc.${kind} %single, [${at}];
-    ${guard}cvt.${plan.sum}.${kind} %v, %single;
+    ${guard}ld.global.nc.${kind} %elem32, [${at}];
+    ${guard}cvt.${plan.epilogue_type}.${kind} %v, %elem32;
 % endif
 </%def>
 
@@ -109,30 +109,30 @@ ${each("scale_b", plan.mul, registers, guard, column, column)}\
 ${each("bias", plan.add, registers, guard, row, column)}\
 </%def>
 <%def name="bias_column(registers, at, offset, guard, row, column)">
-${each("bias", plan.add, registers, guard, ("%same", 0) if plan.one_bias else column, column)}\
+${each("bias", plan.add, registers, guard, ("%zero_index", 0) if plan.scalar_bias else column, column)}\
 </%def>
 <%def name="residual(registers, at, offset, guard, row, column)">
-    add.u64 %near, ${at}, %residual;
-${ptx.load("%near", offset, guard)}\
+    add.u64 %elem_addr, ${at}, %residual;
+${c_elements.load("%elem_addr", offset, guard)}\
 % for q, r in enumerate(registers):
-    ${guard}${plan.add} ${r}, ${r}, ${plan.wide_c[q]};
+    ${guard}${plan.add} ${r}, ${r}, ${plan.c_values[q]};
 % endfor
 </%def>
-## NaN stays NaN.
+## ReLU; NaN stays NaN.
 <%def name="relu(registers, at, offset, guard, row, column)">
 % for r in registers:
-    ${guard}setp.le.${plan.sum} %low, ${r}, ${plan.zero};
-    ${guard}selp.${plan.sum} ${r}, ${plan.zero}, ${r}, %low;
+    ${guard}setp.le.${plan.epilogue_type} %low, ${r}, ${plan.zero};
+    ${guard}selp.${plan.epilogue_type} ${r}, ${plan.zero}, ${r}, %low;
 % endfor
 </%def>
-## x times a logistic function, by ex2 and rcp, which err by 2 units of the last place.
+## SiLU: x times the logistic function, by ex2.approx and rcp.approx (2 ulp each).
 <%def name="silu(registers, at, offset, guard, row, column)">
 % for r in registers:
     ${guard}mul.rn.f32 %v, ${r}, ${plan.MINUS_LOG2E};
 ${logistic(r, guard)}\
 % endfor
 </%def>
-## The form with tanh, as x times a logistic function.
+## GELU in its tanh form, written as x times a logistic function.
 <%def name="gelu(registers, at, offset, guard, row, column)">
 % for r in registers:
     ${guard}mul.rn.f32 %v, ${r}, ${r};
@@ -141,7 +141,7 @@ ${logistic(r, guard)}\
 ${logistic(r, guard)}\
 % endfor
 </%def>
-## r becomes r / (1 + 2^%v).
+## r = r / (1 + 2^%v).
 <%def name="logistic(r, guard)">
     ${guard}ex2.approx.ftz.f32 %v, %v;
     ${guard}add.rn.f32 %v, %v, 0f3F800000;

@@ -1,65 +1,65 @@
-## What follows the product, on sums that leave by TMA: an element of an array is read once for all sums that it meets. The
-## residual comes as C does.
+## Fused operations on a subtile that is stored through shared memory: an element of an array is loaded once for all sums
+## that it applies to. The residual is loaded by TMA.
 <%namespace name="fused" file="/epilogue/fused_ops.mako"/>
 <%namespace name="convert" file="/ptx/convert.mako"/>
 <%def name="setup()"></%def>
 
-<%def name="places()">
-    // this thread's first sum, and how much of C is left from there
-    .reg .b64 %near;
-    .reg .b32 %x_first, %y_first, %left_x, %left_y, %left;
-    .reg .b16 %one;
+<%def name="registers()">
+    // this thread's first sum, and rows and columns of C from there on
+    .reg .b64 %array;
+    .reg .b32 %x_first, %y_first, %x_rem, %y_rem, %subtile_rem;
+    .reg .b16 %element;
     .reg .f32 %v;
     .reg .pred %low, %in;
     shr.u32 %x_first, %lane, 2;
-    mad.lo.u32 %x_first, %quarter, 16, %x_first;
+    mad.lo.u32 %x_first, %wg_warp, 16, %x_first;
     add.u32 %x_first, %x_first, %x;
     and.b32 %y_first, %lane, 3;
     mad.lo.u32 %y_first, %y_first, 2, %y;
-    sub.s32 %left_x, ${plan.x_extent}, %x_first;
-    sub.s32 %left_y, ${plan.y_extent}, %y_first;
-    sub.s32 %left, ${plan.y_extent}, %y;
+    sub.s32 %x_rem, ${plan.scheduler.x_extent}, %x_first;
+    sub.s32 %y_rem, ${plan.scheduler.y_extent}, %y_first;
+    sub.s32 %subtile_rem, ${plan.scheduler.y_extent}, %y;
 </%def>
 
-<%def name="scaled_tile(chunk)">
-% for stage in plan.problem.stages:
+<%def name="scale_subtile(chunk)">
+% for stage in plan.problem.epilogue_ops:
 % if stage == "scale":
 % for name in ("scale_a", "scale_b"):
 ${pointer(name)}\
-${fused.load("f32", "%near", "")}\
+${fused.load("f32", "%array", "")}\
 % for _, registers in chunk.along_x:
 ${fused.apply(plan.mul, registers)}\
 % endfor
 % endfor
 % elif stage == "scale_rows":
-${each("scale_a", plan.mul, chunk, not plan.swapped)}\
-${each("scale_b", plan.mul, chunk, plan.swapped)}\
+${apply_vector("scale_a", plan.mul, chunk, not plan.epilogue.transposed)}\
+${apply_vector("scale_b", plan.mul, chunk, plan.epilogue.transposed)}\
 % endif
 % endfor
 </%def>
 
-<%def name="finish_tile(chunk)">
-% for stage in plan.problem.stages:
+<%def name="finish_subtile(chunk)">
+% for stage in plan.problem.epilogue_ops:
 % if stage.startswith("bias"):
-${each("bias", plan.add, chunk, (stage == "bias_row") != plan.swapped)}\
+${apply_vector("bias", plan.add, chunk, (stage == "bias_row") != plan.epilogue.transposed)}\
 % endif
 % endfor
 </%def>
 
-## Activations, of one put at a time. What lies past the end has no long one: without a branch between many of these,
-## ptxas would have all under way at once.
-<%def name="curve(put, label)">
+## Activations of the sums of one stmatrix. Long ones are skipped past the end of C: without a branch between them, ptxas
+## would interleave all of them, and spill.
+<%def name="activate(put, label)">
 <%
     curves = dict(relu=fused.relu, gelu=fused.gelu, silu=fused.silu)
-    to = sum(plan.results(put), ())
+    to = sum(plan.epilogue.results(put), ())
 %>\
-% for stage in plan.problem.stages:
+% for stage in plan.problem.epilogue_ops:
 % if stage in curves:
 % for r, out in zip(sum(put.registers, ()), to):
     mov.f32 ${out}, ${r};
 % endfor
 % if stage != "relu":
-    setp.le.s32 %low, %left, ${put.column};
+    setp.le.s32 %low, %subtile_rem, ${put.column};
     @%low bra.uni ${label};
 % endif
 ${curves[stage](to, "", 0, "", None, None)}\
@@ -70,30 +70,30 @@ ${label}:
 % endfor
 </%def>
 
-## Each element of a vector that lies along X, or else Y, to the sums that share its place; none past the end is read.
-<%def name="each(name, operation, chunk, along_x)">
+## Applies each element of a vector along X (or Y) to the sums at its place. Nothing past the end of C is loaded.
+<%def name="apply_vector(name, operation, chunk, along_x)">
 <%
     side, shared = ("x", chunk.along_x) if along_x else ("y", chunk.along_y)
     kind, size = plan.arrays[name]
 %>\
 ${pointer(name)}\
-    mad.wide.u32 %near, %${side}_first, ${size}, %near;
+    mad.wide.u32 %array, %${side}_first, ${size}, %array;
 % for place, registers in shared:
-    setp.gt.s32 %in, %left_${side}, ${place};
+    setp.gt.s32 %in, %${side}_rem, ${place};
 % if kind == "b16":
-    mov.b16 %one, 0;
-    @%in ld.global.nc.b16 %one, [%near+${place * size}];
-${convert.widen(plan.problem.out, "%v", "%one")}\
+    mov.b16 %element, 0;
+    @%in ld.global.nc.b16 %element, [%array+${place * size}];
+${convert.widen(plan.problem.out, "%v", "%element")}\
 % else:
     mov.f32 %v, 0f00000000;
-    @%in ld.global.nc.${kind} %v, [%near+${place * size}];
+    @%in ld.global.nc.${kind} %v, [%array+${place * size}];
 % endif
 ${fused.apply(operation, registers)}\
 % endfor
 </%def>
 
-## Not kept in registers while the tile is multiplied.
+## The address of an array: loaded here, so that no register holds it during the K loop.
 <%def name="pointer(name)">
-    ld.param.u64 %near, [${name}];
-    cvta.to.global.u64 %near, %near;
+    ld.param.u64 %array, [${name}];
+    cvta.to.global.u64 %array, %array;
 </%def>

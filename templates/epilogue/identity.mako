@@ -1,8 +1,8 @@
-## Nothing follows the product.
+## No fused operations.
 <%def name="setup()"></%def>
-<%def name="places()"></%def>
-<%def name="scaled_tile(chunk)"></%def>
-<%def name="finish_tile(chunk)"></%def>
-<%def name="curve(put, label)"></%def>
-<%def name="scaled(registers, at, offset, guard, row, column)"></%def>
+<%def name="registers()"></%def>
+<%def name="scale_subtile(chunk)"></%def>
+<%def name="finish_subtile(chunk)"></%def>
+<%def name="activate(put, label)"></%def>
+<%def name="scale_product(registers, at, offset, guard, row, column)"></%def>
 <%def name="finish(registers, at, offset, guard, row, column)"></%def>

@@ -1,40 +1,41 @@
-## What C holds, to a tile that leaves by lines.
+## Loads C to the boxes of a tile that warps store row by row.
+<%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="sync" file="/ptx/barrier.mako"/>
 <%namespace name="boxes" file="/epilogue/tma_store.mako"/>
-<%namespace name="ends" file="/epilogue/row_tails.mako"/>
-## + beta C: an element at a time to where the chunk's boxes have it.
-<%def name="fetch(s, c)">
-<% k = s.lines %>\
-% for n, strip in enumerate(k.strips(c.index)):
+<%namespace name="rows" file="/epilogue/row_tails.mako"/>
+## + beta C: loads elements to the subtile's boxes, one at a time.
+<%def name="load_c(s, c)">
+<% k = s.rows %>\
+% for n, segment in enumerate(k.segments(c.index)):
     {
     .reg .b32 %w;
-    .reg .pred %here, %mine;
-${ends.place(s, strip)}\
+    .reg .pred %in_row, %has_word;
+${rows.addresses(s, segment)}\
     shl.b32 %q, %lane, 1;
     mul.wide.u32 %t64, %q, 2;
     add.u64 %to, %to, %t64;
-    setp.lt.u32 %mine, %lane, ${k.last};
+    setp.lt.u32 %has_word, %lane, ${k.last_words};
     .pragma "nounroll";
-FETCH${c.index}_${n}:
+LOAD_ROWS${c.index}_${n}:
 % for row, part in k.batch:
 <% last = part == k.parts - 1 %>\
-    add.u32 %t0, %line, ${4 * row};
-    setp.lt.s32 %here, %t0, %left_rows;
+${constants.add("%t0", "%row", 4 * row)}\
+    setp.lt.s32 %in_row, %t0, %rows_rem;
 % for i in range(2):
-    add.u32 %t0, %q, ${64 * part + i};
-    setp.lt.and.s32 %p, %t0, %end, %here;
+${constants.add("%t0", "%q", 64 * part + i)}\
+    setp.lt.and.s32 %p, %t0, %end, %in_row;
     mov.b16 %half${i}, 0;
     @%p ld.global.b16 %half${i}, [%to+${128 * part + 2 * i}];
 % endfor
     mov.b32 %w, {%half0, %half1};
-    ${"@%mine " if last else ""}st.shared.b32 [${k.near(strip, row, part)}], %w;
+    ${"@%has_word " if last else ""}st.shared.b32 [${k.address(segment, row, part)}], %w;
 % if last:
-    add.u64 %to, %to, %step;
+    add.u64 %to, %to, %row_step;
 % endif
 % endfor
-${ends.on(s, f"FETCH{c.index}_{n}")}\
+${rows.next_rows(s, f"LOAD_ROWS{c.index}_{n}")}\
     }
 % endfor
-${sync.warpgroup(plan.wg)}\
-${boxes.merge(c, s, boxes.weighted)}\
+${sync.warpgroup(plan.config.math_warpgroups)}\
+${boxes.merge(c, s, boxes.add_beta_c)}\
 </%def>

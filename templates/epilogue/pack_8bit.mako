@@ -1,39 +1,39 @@
-## Results of 8 bits, of which a thread has two of each group of columns: of four groups, each of four lanes gets one whole,
-## and stores its 8 bytes.
+## A thread has two 8-bit results of each group of 8 columns. Four lanes exchange the results of four groups, so that each
+## lane has one whole group, and stores its 8 bytes.
 <%def name="setup()">
-    // which group this lane stores: bytes from its pair to that, and how much of C is left there
+    // the group that this lane stores: bytes from its own pair, and columns of C from there on
     .reg .b64 %group;
-    .reg .b32 %word<3>, %left_group, %pick;
+    .reg .b32 %word<3>, %group_rem, %selector;
     .reg .pred %second, %in_group;
     and.b32 %t0, %lane, 1;
     setp.ne.u32 %p, %t0, 0;
-    selp.b32 %pick, 0x3276, 0x5410, %p;
+    selp.b32 %selector, 0x3276, 0x5410, %p;
     and.b32 %t0, %lane, 2;
     setp.ne.u32 %second, %t0, 0;
     and.b32 %t0, %lane, 3;
     mul.lo.u32 %t0, %t0, 6;
     cvt.u64.u32 %group, %t0;
-    sub.s32 %left_group, %left_y, %t0;
+    sub.s32 %group_rem, %y_rem, %t0;
 </%def>
 
-## The pairs of row ``n`` and the groups up to ``j``, which the low halves of their first registers hold.
-<%def name="send(j, n)">
-% if plan.packs and j % 4 == 3:
+## The pairs of row ``n`` in the four groups up to ``j``, each in the low half of its first register.
+<%def name="store(j, n)">
+% if plan.pack_8bit and j % 4 == 3:
 <%
-    pairs = [plan.writes(j - 3 + i, n)[0] for i in range(4)]
+    pairs = [plan.epilogue.stores(j - 3 + i, n)[0] for i in range(4)]
     words = [w.registers[0] for w in pairs]
 %>\
 % for i in range(2):
     prmt.b32 %word${i}, ${words[2 * i]}, ${words[2 * i + 1]}, 0x5410;
     shfl.sync.bfly.b32 %word2, %word${i}, 1, 31, 0xffffffff;
-    prmt.b32 %word${i}, %word${i}, %word2, %pick;
+    prmt.b32 %word${i}, %word${i}, %word2, %selector;
 % endfor
     selp.b32 %word2, %word0, %word1, %second;
     shfl.sync.bfly.b32 %word2, %word2, 2, 31, 0xffffffff;
     @%second mov.b32 %word0, %word2;
     @!%second mov.b32 %word1, %word2;
-    setp.gt.and.s32 %in_group, %left_group, ${8 * (j - 3)}, %in_x${n};
-    add.u64 %t64, %at${pairs[0].line}, %group;
-    @%in_group st.global${plan.stream}.v2.b32 [%t64+${pairs[0].offset}], {%word0, %word1};
+    setp.gt.and.s32 %in_group, %group_rem, ${8 * (j - 3)}, %in_x${n};
+    add.u64 %t64, %at${pairs[0].pointer}, %group;
+    @%in_group st.global${plan.store_cache_op}.v2.b32 [%t64+${pairs[0].offset}], {%word0, %word1};
 % endif
 </%def>

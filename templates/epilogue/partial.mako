@@ -1,9 +1,10 @@
-## Slices of K leave their sums in a workspace [slice][item][M][N]; a second pass adds them in a fixed order.
+## Each slice of K stores its sums in the workspace [slice][batch][M][N]; an auxiliary kernel adds them in slice order.
 <%def name="prepare()"></%def>
 
-<%def name="leaving(leave, math, put)">
+<%def name="store_tiles(store_c, math, store_op)">
     .reg .b64 %out;
     .reg .b32 %ldo;
+    // %out: this slice's sums of the block's batch item
     mul.wide.u32 %t64, %M, %N;
 % if plan.batched:
     mad.lo.u32 %t0, %z, %items, %item;
@@ -12,11 +13,11 @@
     cvt.u64.u32 %u64, %z;
 % endif
     mul.lo.u64 %t64, %t64, %u64;
-    mad.lo.u64 %out, %t64, ${plan.sum_bytes}, %W;
+    mad.lo.u64 %out, %t64, ${plan.epilogue_bytes}, %W;
     mov.b32 %ldo, %N;
-${leave.leave(math, put, False)}\
+${store_c.store_tile(math, store_op, False)}\
 </%def>
 
-<%def name="vector(registers, at, offset, guard, add, row, column)">
-    ${guard}st.global.${plan.vector} [${at}+${offset}], ${plan.braced(registers)};
+<%def name="store_vector(registers, at, offset, guard, add_c, row, column)">
+    ${guard}st.global.${plan.vector_type} [${at}+${offset}], ${plan.operand_list(registers)};
 </%def>

@@ -1,74 +1,74 @@
-## Slices of K are added to C by red, in whatever order they finish, on a C that holds beta C before.
-<%namespace name="ptx" file="/epilogue/c_elements.mako"/>
-<%namespace name="items" file="/sched/batch.mako"/>
-<%namespace name="place" file="/${context['plan'].at_c}"/>
+## Each slice of K adds its sums to C by red.global, in the order in which the slices finish. C holds beta C before.
+<%namespace name="c_elements" file="/epilogue/c_elements.mako"/>
+<%namespace name="batch" file="/sched/batch.mako"/>
+<%namespace name="c_addr" file="/${context['plan'].c_addr}"/>
 <%def name="prepare()">
-% if plan.flagged:
+% if plan.reduction.uses_flag:
 
-    // ---- slice 0 leaves beta C in the tile, while its first stages arrive, and raises the tile's flag
+    // ---- split K: slice 0 stores beta C to the tile while its first stages load, then sets the tile's flag
     .reg .b64 %flag;
     mov.u32 %t0, %ctaid.x;
     mov.u32 %t1, %ctaid.y;
     mov.u32 %t2, %nctaid.x;
     mad.lo.u32 %t0, %t1, %t2, %t0;
-${items.count_tiles("%t0")}\
+${batch.tile_index("%t0")}\
     mad.wide.u32 %flag, %t0, 4, %W;
     setp.ne.u32 %p, %z, 0;
-    @%p bra.uni CLEARED;
+    @%p bra.uni C_SCALED;
     {
-    .reg .b64 %at;
-    .reg .b32 %i, %r, %q;
-    .reg .pred %in, %old;
+    .reg .b64 %addr;
+    .reg .b32 %i, %c_row, %c_col;
+    .reg .pred %in_bounds, %has_beta;
     ${plan.row.declaration}
-    ${plan.elements_declaration}
-    ${plan.differs} %old, %beta, ${plan.zero};
+    ${plan.c_declaration}
+    ${plan.setp_ne} %has_beta, %beta, ${plan.zero};
     mov.u32 %i, %thread;
     .pragma "nounroll";
-CLEAR:
-    shr.u32 %r, %i, ${plan.log2_row_vectors};
-    and.b32 %q, %i, ${plan.row_vectors - 1};
-    mad.lo.u32 %q, %q, ${plan.vec_c}, %n0;
-    add.u32 %r, %r, %m0;
-    setp.lt.u32 %in, %r, %M;
-    setp.lt.and.u32 %in, %q, %N, %in;
+SCALE_C:
+    shr.u32 %c_row, %i, ${plan.log2_row_vectors};
+    and.b32 %c_col, %i, ${plan.row_vectors - 1};
+    mad.lo.u32 %c_col, %c_col, ${plan.vec_c}, %n0;
+    add.u32 %c_row, %c_row, %m0;
+    setp.lt.u32 %in_bounds, %c_row, %M;
+    setp.lt.and.u32 %in_bounds, %c_col, %N, %in_bounds;
 % if plan.gather_loads < plan.threads:
-    setp.lt.and.u32 %in, %i, ${plan.gather_loads}, %in;
+    setp.lt.and.u32 %in_bounds, %i, ${plan.gather_loads}, %in_bounds;
 % endif
-${place.one("%at", "%r", "%q", plan.item_c, "%ldc", plan.element_bytes)}\
+${c_addr.element("%addr", "%c_row", "%c_col", plan.c_base, "%ldc", plan.c_bytes)}\
 % for q in range(plan.vec_c):
-    mov.${plan.sum} ${plan.row[q]}, ${plan.zero};
+    mov.${plan.epilogue_type} ${plan.row[q]}, ${plan.zero};
 % endfor
-    and.pred %p, %in, %old;
-${ptx.load("%at", 0, "@%p ")}\
+    and.pred %p, %in_bounds, %has_beta;
+${c_elements.load("%addr", 0, "@%p ")}\
 % for q in range(plan.vec_c):
-    @%p ${plan.mul} ${plan.row[q]}, ${plan.wide_c[q]}, %beta;
+    @%p ${plan.mul} ${plan.row[q]}, ${plan.c_values[q]}, %beta;
 % endfor
-${ptx.store([plan.row[q] for q in range(plan.vec_c)], "%at", 0, "@%in ")}\
+${c_elements.store([plan.row[q] for q in range(plan.vec_c)], "%addr", 0, "@%in_bounds ")}\
     add.u32 %i, %i, ${plan.threads};
     setp.lt.u32 %p, %i, ${plan.gather_loads};
-    @%p bra CLEAR;
+    @%p bra SCALE_C;
     }
     fence.acq_rel.gpu;
     bar.sync 0;
     setp.eq.u32 %p, %thread, 0;
     @%p red.release.gpu.global.add.u32 [%flag], 1;
-CLEARED:
+C_SCALED:
 % endif
 </%def>
 
-<%def name="leaving(leave, math, put)">
+<%def name="store_tiles(store_c, math, store_op)">
     .reg .b64 %out;
     .reg .b32 %ldo;
-    mov.b64 %out, ${plan.item_c};
+    mov.b64 %out, ${plan.c_base};
     mov.b32 %ldo, %ldc;
-% if plan.flagged:
-    // wait for the flag; the last slice to see it lowers it again
+% if plan.reduction.uses_flag:
+    // wait: slice 0 has scaled the tile; the last slice clears the flag for the next launch
     setp.ne.u32 %p, %thread, 0;
-    @%p bra READY;
-WAIT:
+    @%p bra FLAG_SET;
+WAIT_FLAG:
     ld.acquire.gpu.global.u32 %t0, [%flag];
     setp.eq.u32 %p, %t0, 0;
-    @%p bra WAIT;
+    @%p bra WAIT_FLAG;
     atom.acq_rel.gpu.global.add.u32 %t0, [%flag], 1;
     mov.u32 %t1, %nctaid.z;
 % if plan.batched:
@@ -77,18 +77,18 @@ WAIT:
     setp.eq.u32 %p, %t0, %t1;
     mov.u32 %t1, 0;
     @%p st.relaxed.gpu.global.u32 [%flag], %t1;
-READY:
+FLAG_SET:
     bar.sync 0;
 % endif
-${leave.leave(math, put, False)}\
+${store_c.store_tile(math, store_op, False)}\
 </%def>
 
-<%def name="vector(registers, at, offset, guard, add, row, column)">
+<%def name="store_vector(registers, at, offset, guard, add_c, row, column)">
 % if plan.has_vector_red and len(registers) > 1:
-    ${guard}red.global.v${len(registers)}.f32.add [${at}+${offset}], ${plan.braced(registers)};
+    ${guard}red.global.v${len(registers)}.f32.add [${at}+${offset}], ${plan.operand_list(registers)};
 % else:
 % for q, r in enumerate(registers):
-    ${guard}red.global.add.${plan.sum} [${at}+${offset + q * plan.sum_bytes}], ${r};
+    ${guard}red.global.add.${plan.epilogue_type} [${at}+${offset + q * plan.epilogue_bytes}], ${r};
 % endfor
 % endif
 </%def>

@@ -1,24 +1,25 @@
-## Boxes of a tile by threads, into a C whose columns lie in runs, which a multiplication tells apart: a thread has two
-## neighbours of every few lines, many of them at once.
+## Threads store the boxes of a tile to a C whose columns are in runs of constant stride: a thread has two neighbouring
+## columns of every few rows, many rows in flight.
+<%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="sync" file="/ptx/barrier.mako"/>
 <%namespace name="boxes" file="/epilogue/tma_store.mako"/>
-<%namespace name="apart" file="/epilogue/store_scatter.mako"/>
+<%namespace name="scatter" file="/epilogue/store_scatter.mako"/>
 <%def name="early()"></%def>
 <%def name="finish()"></%def>
-<%def name="free(s)">${sync.warpgroup(plan.wg)}</%def>
+<%def name="acquire(s)">${sync.warpgroup(plan.config.math_warpgroups)}</%def>
 
-<%def name="send(s, c)">
-${sync.warpgroup(plan.wg)}\
-% for b in s.pairs.walked(c):
+<%def name="store(s, c)">
+${sync.warpgroup(plan.config.math_warpgroups)}\
+% for b in s.pairs.emitted(c):
     {
-${begin(s, b, f"SEND{c.index}")}\
-% for lines in s.pairs.batches:
-% for n, line in enumerate(lines):
-    ld.shared.b32 %pair${n}, [${near(s, line)}];
+${begin(s, b, f"STORE_BOX{c.index}")}\
+% for rows in s.pairs.batches:
+% for n, row in enumerate(rows):
+    ld.shared.b32 %pair${n}, [${smem_address(s, row)}];
 % endfor
-% for n, line in enumerate(lines):
-${inside(s, line)}\
-% if plan.paired:
+% for n, row in enumerate(rows):
+${in_bounds(s, row)}\
+% if plan.epilogue.paired:
     @%p st.global.b32 [%at], %pair${n};
 % else:
     mov.b32 {%half0, %half1}, %pair${n};
@@ -26,23 +27,23 @@ ${inside(s, line)}\
     and.pred %p, %p, %second;
     @%p st.global.b16 [%next], %half1;
 % endif
-${on()}\
+${next_row()}\
 % endfor
 % endfor
-${end(s, c, f"SEND{c.index}")}\
+${end(s, c, f"STORE_BOX{c.index}")}\
     }
 % endfor
 </%def>
 
-## + beta C: what it holds goes to where the chunk's boxes have it.
-<%def name="fetch(s, c)">
-% for b in s.pairs.walked(c):
+## + beta C: loads C to the subtile's boxes.
+<%def name="load_c(s, c)">
+% for b in s.pairs.emitted(c):
     {
-${begin(s, b, f"FETCH{c.index}")}\
-% for lines in s.pairs.batches:
-% for n, line in enumerate(lines):
-${inside(s, line)}\
-% if plan.paired:
+${begin(s, b, f"LOAD_BOX{c.index}")}\
+% for rows in s.pairs.batches:
+% for n, row in enumerate(rows):
+${in_bounds(s, row)}\
+% if plan.epilogue.paired:
     mov.b32 %pair${n}, 0;
     @%p ld.global.b32 %pair${n}, [%at];
 % else:
@@ -53,34 +54,34 @@ ${inside(s, line)}\
     @%p ld.global.b16 %half1, [%next];
     mov.b32 %pair${n}, {%half0, %half1};
 % endif
-${on()}\
+${next_row()}\
 % endfor
-% for n, line in enumerate(lines):
-    st.shared.b32 [${near(s, line)}], %pair${n};
+% for n, row in enumerate(rows):
+    st.shared.b32 [${smem_address(s, row)}], %pair${n};
 % endfor
 % endfor
-${end(s, c, f"FETCH{c.index}")}\
+${end(s, c, f"LOAD_BOX{c.index}")}\
     }
 % endfor
-${sync.warpgroup(plan.wg)}\
-${boxes.merge(c, s, boxes.weighted)}\
+${sync.warpgroup(plan.config.math_warpgroups)}\
+${boxes.merge(c, s, boxes.add_beta_c)}\
 </%def>
 
-## Where a thread's two columns of a box's first line are: %at and %next in C, %near in the box; %left: rows that C has
-## from there on. Of many boxes ptxas would find all places at once, and spill: they are walked over.
+## A thread's two columns of a box's first row: %at and %next in C, %smem_at in the box; %rows_rem: rows of C from there on. Loops
+## over many boxes: unrolled, ptxas hoists every address and spills.
 <%def name="begin(s, b, label)">
 <%
-    rows, columns = plan.sides
+    rows, columns = plan.epilogue.runs
     row, column = (b.y, b.x) if s.transposed else (b.x, b.y)
-    walked = ("%ahead_x", "%ahead_y", "%box")
-    first_row, first_column, staging = walked if s.pairs.walks else (s.lines.row, s.lines.column, "%staging")
+    looped = ("%loop_x", "%loop_y", "%box")
+    first_row, first_column, staging = looped if s.pairs.loops else (s.rows.row, s.rows.column, "%staging")
 %>\
     .reg .b64 %at, %high, %next, %hop;
-    .reg .b32 %line, %q, %of, %of_next, %of_row, %left, %near, %turned, %pair<${s.pairs.at_once}>, ${", ".join(f"%{n}" for n in rows.parameters + columns.parameters)};
+    .reg .b32 %row, %q, %of, %of_next, %of_row, %rows_rem, %smem_at, %smem_odd, %pair<${s.pairs.in_flight}>, ${", ".join(f"%{n}" for n in rows.parameters + columns.parameters)};
     .reg .pred %first, %second;
-% if s.pairs.walks:
-    .reg .b32 %ahead_x, %ahead_y, %box, %boxes;
-    mov.b32 %ahead_x, ${s.lines.row};  mov.b32 %ahead_y, ${s.lines.column};
+% if s.pairs.loops:
+    .reg .b32 %loop_x, %loop_y, %box, %boxes;
+    mov.b32 %loop_x, ${s.rows.row};  mov.b32 %loop_y, ${s.rows.column};
     mov.b32 %box, %staging;  mov.u32 %boxes, 0;
     .pragma "nounroll";
 ${label}:
@@ -88,62 +89,62 @@ ${label}:
 % for name in rows.parameters + columns.parameters:
     ld.param.u32 %${name}, [${name}];
 % endfor
-    shr.u32 %line, %member, ${s.pairs.shift};
-    and.b32 %q, %member, ${s.pairs.threads - 1};
+    shr.u32 %row, %wg_thread, ${s.pairs.shift};
+    and.b32 %q, %wg_thread, ${s.pairs.threads - 1};
     mad.lo.u32 %t2, %q, 2, ${first_column};
-${apart.lies(columns, "%of", "%t2", column)}\
-${apart.lies(columns, "%of_next", "%t2", column + 1)}\
-    add.u32 %t2, %t2, ${column};
+${scatter.offset(columns, "%of", "%t2", column)}\
+${scatter.offset(columns, "%of_next", "%t2", column + 1)}\
+${constants.add("%t2", "%t2", column)}\
     setp.lt.u32 %first, %t2, %N;
     add.u32 %t2, %t2, 1;
     setp.lt.u32 %second, %t2, %N;
-    add.u32 %t2, ${first_row}, %line;
-${apart.lies(rows, "%of_row", "%t2", row)}\
-    add.u32 %t2, %t2, ${row};
-    sub.s32 %left, %M, %t2;
+    add.u32 %t2, ${first_row}, %row;
+${scatter.offset(rows, "%of_row", "%t2", row)}\
+${constants.add("%t2", "%t2", row)}\
+    sub.s32 %rows_rem, %M, %t2;
     add.s32 %t1, %of_row, %of;
-    mad.wide.s32 %at, %t1, 2, ${plan.item_c};
+    mad.wide.s32 %at, %t1, 2, ${plan.c_base};
     add.s32 %t1, %of_row, %of_next;
-    mad.wide.s32 %next, %t1, 2, ${plan.item_c};
-    mul.wide.u32 %hop, %step_${rows.name}, ${2 * s.pairs.across};
-    // a line's chunks change places as the swizzle has it
-    shr.u32 %t0, %line, ${s.shift};
-    and.b32 %t0, %t0, ${s.mask};
+    mad.wide.s32 %next, %t1, 2, ${plan.c_base};
+    mul.wide.u32 %hop, %step_${rows.name}, ${2 * s.pairs.row_step};
+    // the swizzled place in the box
+${constants.shr("%t0", "%row", s.swizzle_shift)}\
+    and.b32 %t0, %t0, ${s.swizzle_mask};
     shr.u32 %t1, %q, 2;
     xor.b32 %t0, %t0, %t1;
     and.b32 %t1, %q, 3;
     mad.lo.u32 %t0, %t0, 4, %t1;
-    mad.lo.u32 %near, %line, ${s.span // 4}, %t0;
-    mad.lo.u32 %near, %near, 4, ${staging};
-    add.u32 %near, %near, ${b.offset};
-    xor.b32 %turned, %near, ${s.pairs.turn};
+    mad.lo.u32 %smem_at, %row, ${s.span // 4}, %t0;
+    mad.lo.u32 %smem_at, %smem_at, 4, ${staging};
+${constants.add("%smem_at", "%smem_at", b.offset)}\
+${constants.xor("%smem_odd", "%smem_at", s.pairs.swizzle)}\
 </%def>
 
 <%def name="end(s, c, label)">
-% if s.pairs.walks:
+% if s.pairs.loops:
     add.u32 %box, %box, ${c.stores[1].offset - c.stores[0].offset};
-    add.u32 %boxes, %boxes, 1;  add.u32 %ahead_y, %ahead_y, ${s.width};
+    add.u32 %boxes, %boxes, 1;  add.u32 %loop_y, %loop_y, ${s.width};
 % if s.mi > 1:
     // from the last box of 64 rows to the first of the next
     rem.u32 %t0, %boxes, ${s.columns // s.width};
     setp.eq.u32 %p, %t0, 0;
-    @%p add.u32 %ahead_x, %ahead_x, 64;
-    @%p sub.u32 %ahead_y, %ahead_y, ${s.columns};
+    @%p add.u32 %loop_x, %loop_x, 64;
+    @%p sub.u32 %loop_y, %loop_y, ${s.columns};
 % endif
     setp.lt.u32 %p, %boxes, ${len(c.stores)};
     @%p bra.uni ${label};
 % endif
 </%def>
 
-<%def name="near(s, line)">%${"turned" if line % 2 else "near"}+${line * s.pairs.across * s.span}</%def>
+<%def name="smem_address(s, row)">%${"smem_odd" if row % 2 else "smem_at"}+${row * s.pairs.row_step * s.span}</%def>
 
-<%def name="inside(s, line)">
-    setp.gt.and.s32 %p, %left, ${line * s.pairs.across}, %first;
+<%def name="in_bounds(s, row)">
+    setp.gt.and.s32 %p, %rows_rem, ${row * s.pairs.row_step}, %first;
 </%def>
 
-<%def name="on()">
+<%def name="next_row()">
     add.u64 %at, %at, %hop;
-% if not plan.paired:
+% if not plan.epilogue.paired:
     add.u64 %next, %next, %hop;
 % endif
 </%def>

@@ -1,111 +1,112 @@
-## Passes over C that are launches of their own, each thread a vector of a row.
-<%namespace name="ptx" file="/epilogue/c_elements.mako"/>
-<%namespace name="items" file="/sched/batch.mako"/>
-<%namespace name="after" file="/${context['plan'].after}"/>
-<%namespace name="dependent" file="/ptx/pdl.mako"/>
-<%namespace name="place" file="/${context['plan'].at_c}"/>
+## Auxiliary kernels over C: scale C by beta before red.global, or reduce the partial sums of the workspace. Each thread
+## computes vectors of a row.
+<%namespace name="c_elements" file="/epilogue/c_elements.mako"/>
+<%namespace name="batch" file="/sched/batch.mako"/>
+<%namespace name="fused_ops" file="/${context['plan'].fused_ops}"/>
+<%namespace name="pdl" file="/ptx/pdl.mako"/>
+<%namespace name="c_addr" file="/${context['plan'].c_addr}"/>
 <%def name="entries()">
-% if plan.cleared:
+% if plan.reduction.prescales_c:
 ${entry("scale")}\
-% elif plan.partial:
+% elif plan.reduction.stores_partials:
 ${entry("reduce")}\
 % endif
 </%def>
 
 <%def name="entry(name)">
 
-// C = beta C${" + the sums of all slices, slice by slice" if plan.partial else ""}
+// C = beta C${" + alpha A B, from the partial sums of all slices in slice order" if plan.reduction.stores_partials else ""}
 .visible .entry ${plan.entry}_${name}(
-    .param .u64 C, .param .u64 W, ${"".join(line + " " for line in plan.array_parameters + plan.item_parameters + plan.found_c)}.param .u32 M, .param .u32 N, .param .u32 ldc, .param .u32 shift,
-    .param .${plan.sum} beta${", .param .u32 slices" if plan.partial else ""}
+    .param .u64 C, .param .u64 W, ${"".join(line + " " for line in plan.epilogue_parameters + plan.batch_parameters + plan.c_table_parameters)}.param .u32 M, .param .u32 N, .param .u32 ldc, .param .u32 shift,
+    .param .${plan.epilogue_type} beta${", .param .u32 slices" if plan.reduction.stores_partials else ""}
 )
-.maxntid ${plan.PASS_THREADS}, 1, 1
+.maxntid ${plan.AUX_KERNEL_THREADS}, 1, 1
 {
-    .reg .b64 %C, %W, %at, %from, %slice, %t64, %u64;
-    .reg .b32 %M, %N, %ldc, %shift, %thread, %r, %q, %rows, %step, %t0, %slices, %s;
-    .reg .pred %in, %old, %p;
-    .reg .${plan.sum} %beta;
+    .reg .b64 %C, %W, %addr, %partial_ptr, %slice_bytes, %t64, %u64;
+    .reg .b32 %M, %N, %ldc, %shift, %thread, %c_row, %c_col, %block_rows, %row_step, %t0, %slices, %slice;
+    .reg .pred %in_bounds, %has_beta, %p;
+    .reg .${plan.epilogue_type} %beta;
     ${plan.row.declaration}
-    ${plan.other.declaration}
-    ${plan.elements_declaration}
+    ${plan.addend.declaration}
+    ${plan.c_declaration}
     ld.param.u64 %C, [C];  ld.param.u64 %W, [W];
     cvta.to.global.u64 %C, %C;  cvta.to.global.u64 %W, %W;
     ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %ldc, [ldc];  ld.param.u32 %shift, [shift];
-    ld.param.${plan.sum} %beta, [beta];
-${items.registers()}\
+    ld.param.${plan.epilogue_type} %beta, [beta];
+${batch.registers()}\
 % if plan.batched:
     mov.u32 %item, %ctaid.z;
-${items.places()}\
+${batch.c_address()}\
 % endif
-% if plan.partial:
-${after.setup()}\
+% if plan.reduction.stores_partials:
+${fused_ops.setup()}\
 % endif
-${dependent.at_once()}\
+${pdl.trigger_and_wait()}\
     mov.u32 %thread, %tid.x;
-    // 2^shift threads along a row; blocks walk down the rows
+    // 2^shift threads along a row; each block loops over rows
     mov.u32 %t0, %ctaid.x;
     shl.b32 %t0, %t0, %shift;
-    mov.u32 %q, 1;
-    shl.b32 %q, %q, %shift;
-    sub.u32 %q, %q, 1;
-    and.b32 %q, %thread, %q;
-    add.u32 %q, %q, %t0;
-    mul.lo.u32 %q, %q, ${plan.vec_c};
-    setp.lt.u32 %in, %q, %N;
-    mov.u32 %rows, ${plan.PASS_THREADS};
-    shr.u32 %rows, %rows, %shift;
-    shr.u32 %r, %thread, %shift;
+    mov.u32 %c_col, 1;
+    shl.b32 %c_col, %c_col, %shift;
+    sub.u32 %c_col, %c_col, 1;
+    and.b32 %c_col, %thread, %c_col;
+    add.u32 %c_col, %c_col, %t0;
+    mul.lo.u32 %c_col, %c_col, ${plan.vec_c};
+    setp.lt.u32 %in_bounds, %c_col, %N;
+    mov.u32 %block_rows, ${plan.AUX_KERNEL_THREADS};
+    shr.u32 %block_rows, %block_rows, %shift;
+    shr.u32 %c_row, %thread, %shift;
     mov.u32 %t0, %ctaid.y;
-    mad.lo.u32 %r, %t0, %rows, %r;
-    mov.u32 %step, %nctaid.y;
-    mul.lo.u32 %step, %step, %rows;
-    setp.lt.and.u32 %in, %r, %M, %in;
-    @!%in bra DONE;
-    ${plan.differs} %old, %beta, ${plan.zero};
-ROW:
-${place.one("%at", "%r", "%q", plan.item_c, "%ldc", plan.element_bytes)}\
+    mad.lo.u32 %c_row, %t0, %block_rows, %c_row;
+    mov.u32 %row_step, %nctaid.y;
+    mul.lo.u32 %row_step, %row_step, %block_rows;
+    setp.lt.and.u32 %in_bounds, %c_row, %M, %in_bounds;
+    @!%in_bounds bra DONE;
+    ${plan.setp_ne} %has_beta, %beta, ${plan.zero};
+ROW_LOOP:
+${c_addr.element("%addr", "%c_row", "%c_col", plan.c_base, "%ldc", plan.c_bytes)}\
 % for q in range(plan.vec_c):
-    mov.${plan.sum} ${plan.row[q]}, ${plan.zero};
+    mov.${plan.epilogue_type} ${plan.row[q]}, ${plan.zero};
 % endfor
-% if plan.partial:
-    mul.wide.u32 %t64, %r, %N;
-${place.column("%q")}\
+% if plan.reduction.stores_partials:
+    mul.wide.u32 %t64, %c_row, %N;
+${c_addr.column("%c_col")}\
     add.u64 %t64, %t64, %u64;
-    mad.lo.u64 %from, %t64, ${plan.sum_bytes}, %W;
-    mul.wide.u32 %slice, %M, %N;
-    mul.lo.u64 %slice, %slice, ${plan.sum_bytes};
+    mad.lo.u64 %partial_ptr, %t64, ${plan.epilogue_bytes}, %W;
+    mul.wide.u32 %slice_bytes, %M, %N;
+    mul.lo.u64 %slice_bytes, %slice_bytes, ${plan.epilogue_bytes};
 % if plan.batched:
     cvt.u64.u32 %u64, %item;
-    mad.lo.u64 %from, %slice, %u64, %from;
+    mad.lo.u64 %partial_ptr, %slice_bytes, %u64, %partial_ptr;
     cvt.u64.u32 %u64, %items;
-    mul.lo.u64 %slice, %slice, %u64;
+    mul.lo.u64 %slice_bytes, %slice_bytes, %u64;
 % endif
     ld.param.u32 %slices, [slices];
-    mov.u32 %s, 0;
-SLICE:
-    ld.global.${plan.vector} ${plan.other.vector(0, n=plan.vec_c)}, [%from];
+    mov.u32 %slice, 0;
+ADD_SLICE:
+    ld.global.${plan.vector_type} ${plan.addend.vector(0, n=plan.vec_c)}, [%partial_ptr];
 % for q in range(plan.vec_c):
-    ${plan.add} ${plan.row[q]}, ${plan.row[q]}, ${plan.other[q]};
+    ${plan.add} ${plan.row[q]}, ${plan.row[q]}, ${plan.addend[q]};
 % endfor
-    add.u64 %from, %from, %slice;
-    add.u32 %s, %s, 1;
-    setp.lt.u32 %p, %s, %slices;
-    @%p bra SLICE;
+    add.u64 %partial_ptr, %partial_ptr, %slice_bytes;
+    add.u32 %slice, %slice, 1;
+    setp.lt.u32 %p, %slice, %slices;
+    @%p bra ADD_SLICE;
 % endif
-% if plan.partial:
-${after.scaled([plan.row[q] for q in range(plan.vec_c)], "%at", 0, "", ("%r", 0), ("%q", 0))}\
+% if plan.reduction.stores_partials:
+${fused_ops.scale_product([plan.row[q] for q in range(plan.vec_c)], "%addr", 0, "", ("%c_row", 0), ("%c_col", 0))}\
 % endif
-${ptx.load("%at", 0, "@%old ")}\
+${c_elements.load("%addr", 0, "@%has_beta ")}\
 % for q in range(plan.vec_c):
-    @%old ${plan.fma} ${plan.row[q]}, ${plan.wide_c[q]}, %beta, ${plan.row[q]};
+    @%has_beta ${plan.fma} ${plan.row[q]}, ${plan.c_values[q]}, %beta, ${plan.row[q]};
 % endfor
-% if plan.partial:
-${after.finish([plan.row[q] for q in range(plan.vec_c)], "%at", 0, "", ("%r", 0), ("%q", 0))}\
+% if plan.reduction.stores_partials:
+${fused_ops.finish([plan.row[q] for q in range(plan.vec_c)], "%addr", 0, "", ("%c_row", 0), ("%c_col", 0))}\
 % endif
-${ptx.store([plan.row[q] for q in range(plan.vec_c)], "%at", 0, "")}\
-    add.u32 %r, %r, %step;
-    setp.lt.u32 %p, %r, %M;
-    @%p bra ROW;
+${c_elements.store([plan.row[q] for q in range(plan.vec_c)], "%addr", 0, "")}\
+    add.u32 %c_row, %c_row, %row_step;
+    setp.lt.u32 %p, %c_row, %M;
+    @%p bra ROW_LOOP;
 DONE:
     ret;
 }

@@ -1,119 +1,122 @@
-## The tile leaves through shared memory: packed, stored by stmatrix into swizzled boxes, which are sent to C. What C holds
-## comes the same way, where beta is not zero.
+## The epilogue stores C through shared memory: it packs sums, writes them by stmatrix to swizzled boxes, and stores the boxes
+## to C. Where beta is not zero, C is loaded to the same boxes first.
+<%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="sync" file="/ptx/barrier.mako"/>
-<%namespace name="boxes" file="/${context['plan'].boxes}"/>
-<%namespace name="after" file="/${context['plan'].after}"/>
+<%namespace name="boxes" file="/${context['plan'].epilogue.box_template}"/>
+<%namespace name="fused_ops" file="/${context['plan'].fused_ops}"/>
 <%def name="setup()">
 <% s = plan.staging %>\
-    // where this thread hands matrix rows of 16 bytes to stmatrix
-    .reg .b32 %staging, %got, %got_phase, %put<${s.variants}>;
-    .reg .pred %old, %scaled;
-    mad.lo.u32 %got, %wg, ${8 * plan.got_barriers}, %bars;
-    add.u32 %got, %got, ${plan.got_at};
-    mov.u32 %got_phase, 0;
+    // the staging buffer of this warpgroup, and the addresses of this thread's rows of 16 bytes for stmatrix
+    .reg .b32 %staging, %c_bar, %c_phase, %stmatrix_row<${s.variants}>;
+    .reg .pred %has_beta, %scaled;
+    mad.lo.u32 %c_bar, %wg, ${8 * plan.epilogue.c_barriers}, %bars;
+${constants.add("%c_bar", "%c_bar", plan.pipeline.c)}\
+    mov.u32 %c_phase, 0;
     mad.lo.u32 %staging, %wg, ${s.bytes}, %smem;
-    add.u32 %staging, %staging, ${plan.staging_at};
+${constants.add("%staging", "%staging", plan.epilogue.staging_base)}\
     {
     .reg .b32 %r, %q;
 % if s.transposed:
-    // columns along memory rows: pairs of matrices lie side by side along X, then along Y
+    // C is contiguous along X: pairs of matrices are neighbours along X, then along Y
     shr.u32 %q, %lane, 3;
     and.b32 %q, %q, 1;
-    mad.lo.u32 %q, %quarter, 2, %q;
+    mad.lo.u32 %q, %wg_warp, 2, %q;
     and.b32 %t0, %lane, 7;
     xor.b32 %q, %q, %t0;
     shr.u32 %r, %lane, 4;
     mad.lo.u32 %r, %r, 8, %t0;
 % else:
     and.b32 %r, %lane, 15;
-    mad.lo.u32 %r, %quarter, 16, %r;
-    shr.u32 %q, %r, ${s.shift};
+    mad.lo.u32 %r, %wg_warp, 16, %r;
+${constants.shr("%q", "%r", s.swizzle_shift)}\
     shr.u32 %t0, %lane, 4;
     xor.b32 %q, %q, %t0;
-    and.b32 %q, %q, ${s.mask};
+    and.b32 %q, %q, ${s.swizzle_mask};
 % endif
     mad.lo.u32 %r, %r, ${s.span}, %staging;
 % for v in range(s.variants):
-    xor.b32 %t0, %q, ${2 * v};
-    mad.lo.u32 %put${v}, %t0, 16, %r;
+${constants.xor("%t0", "%q", 2 * v)}\
+    mad.lo.u32 %stmatrix_row${v}, %t0, 16, %r;
 % endfor
     }
-${after.setup()}\
-% if plan.brings:
-    .reg .b32 %brought_phase;
-    mov.u32 %brought_phase, 0;
+${fused_ops.setup()}\
+% if plan.epilogue.tma_residual:
+    .reg .b32 %residual_phase;
+    mov.u32 %residual_phase, 0;
 % endif
 </%def>
 
 <%def name="registers()">
-% if plan.brings:
+% if plan.epilogue.tma_residual:
     .reg .b64 %map_residual;
 % endif
 </%def>
 
 <%def name="early()">${boxes.early()}</%def>
 
-<%def name="leaving(leave, math, put)">
+<%def name="store_tiles(store_c, math, store_op)">
 <% s = plan.staging %>\
     {
     .reg .b32 %x, %y, %at, %x_at, %y_at, %word<4>;
     .reg .b16 %half<2>;
-    .reg .f32 %wide<${8 if plan.curved else 2}>;
-    mad.lo.u32 %x, %wg, ${plan.x_own}, %x0;
+    .reg .f32 %wide<${8 if plan.epilogue.has_activation else 2}>;
+${constants.mad("%x", "%wg", plan.mainloop.wg_rows, "%x0")}\
     mov.b32 %y, %y0;
-    setp.neu.f32 %old, %beta, 0f00000000;
+    // whether C is read, and whether sums are scaled
+    setp.neu.f32 %has_beta, %beta, 0f00000000;
     setp.neu.f32 %scaled, %alpha, 0f3F800000;
-    or.pred %scaled, %scaled, %old;
-${after.places()}\
-% if plan.config.epilogue_aliases_ab and plan.wg > 1:
-    // the operands' memory is free once every warpgroup is through
-    bar.sync 1, ${128 * plan.wg};
+    or.pred %scaled, %scaled, %has_beta;
+${fused_ops.registers()}\
+% if plan.config.epilogue_aliases_ab and plan.config.math_warpgroups > 1:
+    // ---- wait: the staging buffers are in the stages, which all warpgroups must have multiplied
+    bar.sync 1, ${128 * plan.config.math_warpgroups};
 % endif
-% if plan.brings and not plan.brings_early:
-${boxes.bring_first()}\
+% if plan.epilogue.tma_residual and not plan.epilogue.residual_early:
+${boxes.load_first_residuals()}\
 % endif
-% for c in s.chunks:
-    // columns ${c.index * s.columns} to ${(c.index + 1) * s.columns - 1}
-<% brought = plan.brings and c.index < s.buffers %>\
-% if c.waits and not brought:
-${boxes.free(s)}\
+% for c in s.subtiles:
+    // ---- epilogue: columns ${c.index * s.columns} to ${(c.index + 1) * s.columns - 1}
+<% prefetched = plan.epilogue.tma_residual and c.index < s.buffers %>\
+% if c.reuses_buffer and not prefetched:
+${boxes.acquire(s)}\
 % endif
-% if plan.brings and not brought:
-${boxes.bring(s, c)}\
+% if plan.epilogue.tma_residual and not prefetched:
+${boxes.load_residual(s, c)}\
 % endif
-    @!%scaled bra.uni ${"SCALED" if plan.scales or plan.brings else "PACK"}${c.index};
-% for put in c.puts:
+    @!%scaled bra.uni ${"SCALED" if plan.epilogue.scales or plan.epilogue.tma_residual else "PACK"}${c.index};
+% for put in c.stmatrices:
 % for low, high in put.registers:
     mul.rn.f32 ${low}, ${low}, %alpha;
     mul.rn.f32 ${high}, ${high}, %alpha;
 % endfor
 % endfor
-% if plan.scales or plan.brings:
+% if plan.epilogue.scales or plan.epilogue.tma_residual:
 SCALED${c.index}:
-${after.scaled_tile(c)}\
+${fused_ops.scale_subtile(c)}\
 % endif
-% if plan.brings:
-${sync.wait(f"%got+{s.brought(c)}", "%brought_phase")}\
+% if plan.epilogue.tma_residual:
+    // ---- wait: the residual
+${sync.wait(f"%c_bar+{s.residual_barrier(c)}", "%residual_phase")}\
 % if c.index % s.buffers == s.buffers - 1:
-    xor.b32 %brought_phase, %brought_phase, 1;
+    xor.b32 %residual_phase, %residual_phase, 1;
 % endif
-${boxes.merge(c, s, boxes.added)}\
+${boxes.merge(c, s, boxes.add_residual)}\
 % endif
-    @!%old bra.uni PACK${c.index};
-% if plan.brings:
-${sync.warpgroup(plan.wg)}\
+    @!%has_beta bra.uni PACK${c.index};
+% if plan.epilogue.tma_residual:
+${sync.warpgroup(plan.config.math_warpgroups)}\
 % endif
-${boxes.fetch(s, c)}\
+${boxes.load_c(s, c)}\
 PACK${c.index}:
-${after.finish_tile(c)}\
-% for p, put in enumerate(c.puts):
-${after.curve(put, f"PACK{c.index}_{p}")}\
-% for n, (low, high) in enumerate(plan.results(put)):
+${fused_ops.finish_subtile(c)}\
+% for p, put in enumerate(c.stmatrices):
+${fused_ops.activate(put, f"PACK{c.index}_{p}")}\
+% for n, (low, high) in enumerate(plan.epilogue.results(put)):
     cvt.rn.${plan.problem.out}x2.f32 %word${n}, ${high}, ${low};
 % endfor
-    stmatrix.sync.aligned.m8n8.x${len(put.registers)}${s.trans}.shared.b16 [%put${put.variant}+${put.offset}], ${s.words(put)};
+    stmatrix.sync.aligned.m8n8.x${len(put.registers)}${s.trans}.shared.b16 [%stmatrix_row${put.variant}+${put.offset}], ${s.words(put)};
 % endfor
-${boxes.send(s, c)}\
+${boxes.store(s, c)}\
 % endfor
     }
 </%def>

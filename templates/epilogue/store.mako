@@ -1,37 +1,39 @@
-## One slice of K: C = alpha A B, or + beta C where beta is not zero (else C is not read, whatever is in it).
-<%namespace name="ptx" file="/epilogue/c_elements.mako"/>
-<%namespace name="after" file="/${context['plan'].after}"/>
+## One slice of K: C = alpha A B, or alpha A B + beta C if beta is not zero. If beta is zero, C is not read: it may hold NaN.
+<%namespace name="c_elements" file="/epilogue/c_elements.mako"/>
+<%namespace name="fused_ops" file="/${context['plan'].fused_ops}"/>
 <%def name="prepare()"></%def>
 
-<%def name="leaving(leave, math, put)">
+<%def name="store_tiles(store_c, math, store_op)">
     .reg .b64 %out;
     .reg .b32 %ldo;
-    mov.b64 %out, ${plan.item_c};
+    mov.b64 %out, ${plan.c_base};
     mov.b32 %ldo, %ldc;
-${after.setup()}\
-    ${plan.differs} %p, %beta, ${plan.zero};
-    @%p bra.uni ADD;
-${leave.leave(math, put, False)}\
-    bra.uni DONE;
-ADD:
-${leave.leave(math, put, True)}\
-DONE:
+${fused_ops.setup()}\
+    ${plan.setp_ne} %p, %beta, ${plan.zero};
+    @%p bra.uni WITH_BETA;
+    // ---- epilogue, beta = 0: C is not read
+${store_c.store_tile(math, store_op, False)}\
+    bra.uni STORED;
+WITH_BETA:
+    // ---- epilogue, beta != 0
+${store_c.store_tile(math, store_op, True)}\
+STORED:
 </%def>
 
-<%def name="vector(registers, at, offset, guard, add, row, column)">
+<%def name="store_vector(registers, at, offset, guard, add_c, row, column)">
     {
-    ${plan.elements_declaration}
-% for kind, r, zero in plan.begun:
-    mov.${kind} ${r}, ${zero};
+    ${plan.c_declaration}
+% for ptx_type, r, zero in plan.preinitialised:
+    mov.${ptx_type} ${r}, ${zero};
 % endfor
-${after.scaled(registers, at, offset, guard, row, column)}\
-% if add:
-${ptx.load(at, offset, guard)}\
+${fused_ops.scale_product(registers, at, offset, guard, row, column)}\
+% if add_c:
+${c_elements.load(at, offset, guard)}\
 % for q, r in enumerate(registers):
-    ${guard}${plan.fma} ${r}, %beta, ${plan.wide_c[q]}, ${r};
+    ${guard}${plan.fma} ${r}, %beta, ${plan.c_values[q]}, ${r};
 % endfor
 % endif
-${after.finish(registers, at, offset, guard, row, column)}\
-${ptx.store(registers, at, offset, guard)}\
+${fused_ops.finish(registers, at, offset, guard, row, column)}\
+${c_elements.store(registers, at, offset, guard)}\
     }
 </%def>

@@ -1,58 +1,60 @@
-## Boxes of a tile by TMA, which clips them: to C, and what C and the residual hold to the sums.
+## TMA stores the boxes of a tile to C, and loads C and the residual to them. It clips boxes at the edges of C.
+<%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="sync" file="/ptx/barrier.mako"/>
 <%namespace name="convert" file="/ptx/convert.mako"/>
-## The residual is under way while the tile is multiplied.
+## The residual is loaded while the tile is multiplied.
 <%def name="early()">
-% if plan.brings_early:
+% if plan.epilogue.residual_early:
     {
     .reg .b32 %x, %y, %at, %x_at, %y_at;
-    mad.lo.u32 %x, %wg, ${plan.x_own}, %x0;
+${constants.mad("%x", "%wg", plan.mainloop.wg_rows, "%x0")}\
     mov.b32 %y, %y0;
 % if plan.config.persistent:
     @%leader cp.async.bulk.wait_group.read 0;
 % endif
-${bring_first()}\
+${load_first_residuals()}\
     }
 % endif
 </%def>
 
-<%def name="bring_first()">
-% for c in plan.staging.chunks[:plan.staging.buffers]:
-${bring(plan.staging, c)}\
+<%def name="load_first_residuals()">
+% for c in plan.staging.subtiles[:plan.staging.buffers]:
+${load_residual(plan.staging, c)}\
 % endfor
 </%def>
 
-<%def name="bring(s, c)">
-    @!%leader bra BRINGS${c.index};
-${boxes(s, c, "%map_residual", f"%got+{s.brought(c)}")}\
-BRINGS${c.index}:
+<%def name="load_residual(s, c)">
+    @!%leader bra RESIDUAL${c.index};
+${load_boxes(s, c, "%map_residual", f"%c_bar+{s.residual_barrier(c)}")}\
+RESIDUAL${c.index}:
     bar.warp.sync 0xffffffff;
 </%def>
 
-<%def name="boxes(s, c, source, barrier)">
-    mbarrier.arrive.expect_tx.shared::cta.b64 _, [${barrier}], ${s.size};
+<%def name="load_boxes(s, c, source, barrier)">
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [${barrier}], ${s.subtile_bytes};
 % for b in c.stores:
-${place(b)}\
-    cp.async.bulk.tensor.${s.rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%at], [${source}, ${plan.braced(s.coordinates)}], [${barrier}];
+${box_coordinates(b)}\
+    cp.async.bulk.tensor.${s.rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%at], [${source}, ${plan.operand_list(s.coordinates)}], [${barrier}];
 % endfor
 </%def>
 
-## Before a part's memory is written again: what was sent from there has been read.
-<%def name="free(s)">
+## Before a buffer is written again: TMA has read what it stores from there.
+<%def name="acquire(s)">
     @%leader cp.async.bulk.wait_group.read ${s.buffers - 1};
-${sync.warpgroup(plan.wg)}\
+${sync.warpgroup(plan.config.math_warpgroups)}\
 </%def>
 
-<%def name="send(s, c)">
+<%def name="store(s, c)">
+    // the warpgroup has written the boxes: one thread stores them
     fence.proxy.async.shared::cta;
-${sync.warpgroup(plan.wg)}\
-    @!%leader bra SENT${c.index};
+${sync.warpgroup(plan.config.math_warpgroups)}\
+    @!%leader bra STORED${c.index};
 % for b in c.stores:
-${place(b)}\
-    cp.async.bulk.tensor.${s.rank}d.global.shared::cta.tile.bulk_group [%map_c, ${plan.braced(s.coordinates)}], [%at];
+${box_coordinates(b)}\
+    cp.async.bulk.tensor.${s.rank}d.global.shared::cta.tile.bulk_group [%map_c, ${plan.operand_list(s.coordinates)}], [%at];
 % endfor
     cp.async.bulk.commit_group;
-SENT${c.index}:
+STORED${c.index}:
     bar.warp.sync 0xffffffff;
 </%def>
 
@@ -60,27 +62,28 @@ SENT${c.index}:
     @%leader cp.async.bulk.wait_group.read 0;
 </%def>
 
-<%def name="place(b)">
-    add.u32 %at, %staging, ${b.offset};
-    add.u32 %x_at, %x, ${b.x};
-    add.u32 %y_at, %y, ${b.y};
+<%def name="box_coordinates(b)">
+${constants.add("%at", "%staging", b.offset)}\
+${constants.add("%x_at", "%x", b.x)}\
+${constants.add("%y_at", "%y", b.y)}\
 </%def>
 
-## + beta C: the boxes of the chunk, as they are in memory.
-<%def name="fetch(s, c)">
-    @!%leader bra FETCHED${c.index};
-${boxes(s, c, "%map_c", "%got")}\
-FETCHED${c.index}:
+## + beta C: loads the subtile's boxes of C.
+<%def name="load_c(s, c)">
+    @!%leader bra LOADED${c.index};
+${load_boxes(s, c, "%map_c", "%c_bar")}\
+LOADED${c.index}:
     bar.warp.sync 0xffffffff;
-${sync.wait("%got", "%got_phase")}\
-    xor.b32 %got_phase, %got_phase, 1;
-${merge(c, s, weighted)}\
+    // ---- wait: C
+${sync.wait("%c_bar", "%c_phase")}\
+    xor.b32 %c_phase, %c_phase, 1;
+${merge(c, s, add_beta_c)}\
 </%def>
 
-## What boxes brought, put to sums.
+## Adds loaded boxes to the sums.
 <%def name="merge(c, s, operation)">
-% for put in c.puts:
-    ldmatrix.sync.aligned.m8n8.x${len(put.registers)}${s.trans}.shared.b16 ${s.words(put)}, [%put${put.variant}+${put.offset}];
+% for put in c.stmatrices:
+    ldmatrix.sync.aligned.m8n8.x${len(put.registers)}${s.trans}.shared.b16 ${s.words(put)}, [%stmatrix_row${put.variant}+${put.offset}];
 % for n, (low, high) in enumerate(put.registers):
 ${convert.widen_pair(plan.problem.out, "%wide0", "%wide1", f"%word{n}", ("%half0", "%half1"))}\
 ${operation(low, "%wide0")}\
@@ -89,10 +92,10 @@ ${operation(high, "%wide1")}\
 % endfor
 </%def>
 
-<%def name="weighted(r, wide)">
+<%def name="add_beta_c(r, wide)">
     fma.rn.f32 ${r}, ${wide}, %beta, ${r};
 </%def>
 
-<%def name="added(r, wide)">
+<%def name="add_residual(r, wide)">
     add.rn.f32 ${r}, ${r}, ${wide};
 </%def>

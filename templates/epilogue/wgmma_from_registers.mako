@@ -1,57 +1,59 @@
-## Each thread writes its sums from registers, where wgmma left them: pairs of columns in rows 8 apart (or next to each
-## other, where X was read as pairs of rows).
+## Each thread stores its sums from registers: pairs of columns, in rows that are 8 apart (neighbours, where X comes from
+## registers).
+<%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="convert" file="/ptx/convert.mako"/>
-<%namespace name="quads" file="/epilogue/pack_8bit.mako"/>
+<%namespace name="pack" file="/epilogue/pack_8bit.mako"/>
 <%def name="registers()"></%def>
 <%def name="setup()"></%def>
 <%def name="early()"></%def>
 <%def name="finish()"></%def>
 
-<%def name="leave(math, put, add)">
+<%def name="store_tile(math, store_op, add)">
     {
-% if plan.beside:
+% if plan.epilogue.out_of_place:
     ${plan.row.declaration}
 % endif
-    .reg .b64 %at<${len(plan.lines)}>;
-    .reg .b32 %x, %y, %row, %left_x, %left_y;
-    .reg .pred %in, %in_x<${plan.rows}>, %in_y<2>;
-    mad.lo.u32 %x, %wg, ${plan.x_own}, %x0;
-${convert.terms("%x", "%member", plan.row_terms)}\
+    .reg .b64 %at<${len(plan.epilogue.row_pointers)}>;
+    .reg .b32 %x, %y, %row, %x_rem, %y_rem;
+    .reg .pred %in, %in_x<${plan.epilogue.rows}>, %in_y<2>;
+    // this thread's first element of C
+${constants.mad("%x", "%wg", plan.mainloop.wg_rows, "%x0")}\
+${convert.add_thread_terms("%x", "%wg_thread", plan.mainloop.row_terms)}\
     and.b32 %y, %lane, 3;
     mad.lo.u32 %y, %y, 2, %y0;
-    // how much of C is left from there
-    sub.s32 %left_x, ${plan.x_extent}, %x;
-    sub.s32 %left_y, ${plan.y_extent}, %y;
-% for n in range(plan.rows):
-    setp.gt.s32 %in_x${n}, %left_x, ${plan.row_offset(n)};
+    // rows and columns of C from there on
+    sub.s32 %x_rem, ${plan.scheduler.x_extent}, %x;
+    sub.s32 %y_rem, ${plan.scheduler.y_extent}, %y;
+% for n in range(plan.epilogue.rows):
+    setp.gt.s32 %in_x${n}, %x_rem, ${plan.epilogue.row_offset(n)};
 % endfor
-% for n, line in enumerate(plan.lines):
-    add.u32 %row, ${"%y" if plan.swapped else "%x"}, ${line};
+% for n, first in enumerate(plan.epilogue.row_pointers):
+${constants.add("%row", "%y" if plan.epilogue.transposed else "%x", first)}\
     mul.wide.u32 %t64, %row, %ldo;
-    cvt.u64.u32 %u64, ${"%x" if plan.swapped else "%y"};
+    cvt.u64.u32 %u64, ${"%x" if plan.epilogue.transposed else "%y"};
     add.u64 %t64, %t64, %u64;
     mad.lo.u64 %at${n}, %t64, ${plan.out_bytes}, %out;
 % endfor
-% if plan.packs:
-${quads.setup()}\
+% if plan.pack_8bit:
+${pack.setup()}\
 % endif
-% for j in range(plan.finish // 8):
+% for j in range(plan.epilogue.y_columns // 8):
 % for e in range(2):
-    setp.gt.s32 %in_y${e}, %left_y, ${8 * j + e};
+    setp.gt.s32 %in_y${e}, %y_rem, ${8 * j + e};
 % endfor
-% for n in range(plan.rows):
-% for w in plan.writes(j, n):
-<% out = plan.leaves(w) %>\
+% for n in range(plan.epilogue.rows):
+% for w in plan.epilogue.stores(j, n):
+<% out = plan.epilogue.result_registers(w) %>\
 % for r, to in zip(w.registers, out):
     ${plan.mul} ${to}, ${r}, %alpha;
 % endfor
     and.pred %in, %in_x${n}, %in_y${w.second};
-${put.vector(out, f"%at{w.line}", w.offset, "@%in ", add, w.row, w.column)}\
+${store_op.store_vector(out, f"%at{w.pointer}", w.offset, "@%in ", add, w.row, w.column)}\
 % endfor
-${quads.send(j, n)}\
+${pack.store(j, n)}\
 % endfor
-% if plan.swapped:
-% for n in range(len(plan.lines)):
+% if plan.epilogue.transposed:
+% for n in range(len(plan.epilogue.row_pointers)):
     mad.wide.u32 %at${n}, %ldo, ${8 * plan.out_bytes}, %at${n};
 % endfor
 % endif

@@ -1,4 +1,4 @@
-## What every module has: header, directives, the entry and its parameters.
+## The frame of every module: header, directives, entry, parameters and the registers of the register table.
 % for line in header_lines:
 // ${line}
 % endfor
@@ -6,7 +6,7 @@
 .target ${plan.target}
 .address_size 64
 
-.extern .shared .align ${plan.shared_aligned} .b8 smem[];
+.extern .shared .align ${plan.shared_alignment} .b8 smem[];
 
 .visible .entry ${plan.entry}(
 % for line in plan.parameters:

@@ -1,116 +1,116 @@
-## The schedule of strips: a thread has results one behind the other, loads what they share of the image once, and stages
-## nothing. Lanes lie along what is contiguous; other results and other taps are looked up.
+## Depthwise schedule: a thread computes a strip of consecutive results and loads each pixel of their windows once, without
+## shared memory. Lanes are along the contiguous axis; other axes of results and taps come from tables.
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="convert" file="/ptx/convert.mako"/>\
-<%namespace name="seen" file="/math/load_pixels.mako"/>\
-<%namespace name="dependent" file="/ptx/pdl.mako"/>\
-<%namespace name="put" file="/${context['plan'].put}"/>\
-<%namespace name="leave" file="/${context['plan'].leave}"/>\
+<%namespace name="pixels" file="/math/load_pixels.mako"/>\
+<%namespace name="pdl" file="/ptx/pdl.mako"/>\
+<%namespace name="store_op" file="/${context['plan'].store_op}"/>\
+<%namespace name="store_c" file="/${context['plan'].store_c}"/>\
     .reg .b64 %A, %B, %C, %W, %t64, %u64, %table, %image, %taps;
-    .reg .b32 %ldc, %t0, %t1, %t2, %thread, %lane, %rest, %first, %cross, %guard, %high, %channel;
-    .reg .b32 %x, %word, %y, %w, %down_x, %down_word, %down_y, %down_w, %tap_x, %tap_word, %tap_w, %none, %at_x, %at_word;
-    .reg .pred %in, %p, %skip;
-    .reg .b16 %one;
-    .reg .${plan.sum} %alpha, %beta;
+    .reg .b32 %ldc, %t0, %t1, %t2, %thread, %lane, %strip_row, %strip_start, %tap, %guard, %high, %channel;
+    .reg .b32 %x, %word, %y, %w, %down_x, %down_word, %down_y, %down_w, %tap_x, %tap_word, %tap_w, %unused, %at_x, %at_word;
+    .reg .pred %in_bounds, %p, %skip;
+    .reg .b16 %elem16;
+    .reg .${plan.epilogue_type} %alpha, %beta;
     ${plan.pixels.declaration} ${plan.words.declaration} ${plan.halves.declaration}
-% for name in ("lanes", "results", "steps", *plan.NUMBERS):
+% for name in ("lanes", "results", "steps", *plan.STRIDES):
     .reg .b32 %n_${name};
     ld.param.u32 %n_${name}, [${name}];
 % endfor
     ld.param.u64 %A, [A];  ld.param.u64 %B, [B];  ld.param.u64 %C, [C];
     cvta.to.global.u64 %A, %A;  cvta.to.global.u64 %B, %B;  cvta.to.global.u64 %C, %C;
     ld.param.u32 %guard, [guard];  ld.param.u32 %high, [high];
-    ld.param.${plan.sum} %alpha, [alpha];  ld.param.${plan.sum} %beta, [beta];
+    ld.param.${plan.epilogue_type} %alpha, [alpha];  ld.param.${plan.epilogue_type} %beta, [beta];
     mov.b32 %ldc, 0;
-${dependent.begin()}\
-${ptx.banner("which results: lanes side by side, a strip of each")}\
+${pdl.early_trigger()}\
+${ptx.banner("block to results: adjacent lanes, a strip of results each")}\
     mov.u32 %thread, %tid.x;
     mov.u32 %t0, %ctaid.x;
     add.u32 %t1, %n_lanes, ${plan.lanes - 1};
     shr.u32 %t1, %t1, ${plan.log2_block};
-    div.u32 %rest, %t0, %t1;
-    mul.lo.u32 %t1, %rest, %t1;
+    div.u32 %strip_row, %t0, %t1;
+    mul.lo.u32 %t1, %strip_row, %t1;
     sub.u32 %lane, %t0, %t1;
     and.b32 %t0, %thread, ${plan.config.nl - 1};
     mad.lo.u32 %lane, %lane, ${plan.config.nl}, %t0;
-    mul.lo.u32 %lane, %lane, ${plan.wide};
+    mul.lo.u32 %lane, %lane, ${plan.vec};
     shr.u32 %t0, %thread, ${plan.log2_lanes};
-    mad.lo.u32 %rest, %rest, ${plan.config.ml}, %t0;
-    mov.u32 %first, %ctaid.y;
-    mul.lo.u32 %first, %first, ${plan.config.ns};
+    mad.lo.u32 %strip_row, %strip_row, ${plan.config.ml}, %t0;
+    mov.u32 %strip_start, %ctaid.y;
+    mul.lo.u32 %strip_start, %strip_start, ${plan.config.ns};
     ld.param.u32 %t0, [rows];
-    setp.lt.u32 %in, %lane, %n_lanes;
-    setp.lt.and.u32 %in, %rest, %t0, %in;
+    setp.lt.u32 %in_bounds, %lane, %n_lanes;
+    setp.lt.and.u32 %in_bounds, %strip_row, %t0, %in_bounds;
     sub.u32 %t0, %t0, 1;
-    min.u32 %rest, %rest, %t0;
-    sub.u32 %t0, %n_lanes, ${plan.wide};
+    min.u32 %strip_row, %strip_row, %t0;
+    sub.u32 %t0, %n_lanes, ${plan.vec};
     min.u32 %lane, %lane, %t0;
     ld.param.u64 %table, [of_results];
     cvta.to.global.u64 %table, %table;
-    mad.wide.u32 %table, %rest, 16, %table;
+    mad.wide.u32 %table, %strip_row, 16, %table;
     ld.global.nc.v4.b32 {%x, %word, %y, %w}, [%table];
 % for name in ("x", "word", "y", "w"):
     mad.lo.u32 %${name}, %lane, %n_lane_${name}, %${name};
 % endfor
 % if plan.strip.ratio > 1:
-    div.u32 %t0, %first, ${plan.strip.ratio};
+    div.u32 %t0, %strip_start, ${plan.strip.ratio};
 % else:
-    mul.lo.u32 %t0, %first, ${plan.strip.step};
+    mul.lo.u32 %t0, %strip_start, ${plan.strip.step};
 % endif
     mad.lo.u32 %x, %t0, %n_row_x, %x;
     mad.lo.u32 %word, %t0, %n_row_word, %word;
-    mad.lo.u32 %y, %first, %n_row_y, %y;
+    mad.lo.u32 %y, %strip_start, %n_row_y, %y;
     div.u32 %channel, %w, %n_filter;
     ld.param.u64 %taps, [of_taps];
     cvta.to.global.u64 %taps, %taps;
 % for r in plan.acc.all:
-    mov.${plan.sum} ${r}, ${plan.zero};
+    mov.${plan.epilogue_type} ${r}, ${plan.zero};
 % endfor
     ${plan.weights.declaration}
-${dependent.wait()}\
-${ptx.banner(f"taps of other axes one by one, {plan.strip.taps} of the strip's at once")}\
-    mov.u32 %cross, 0;
+${pdl.wait()}\
+${ptx.banner(f"tap loop: over the taps of other axes; the {plan.strip.taps} taps along the strip are unrolled")}\
+    mov.u32 %tap, 0;
     .pragma "nounroll";
-TAP:
-    ld.global.nc.v4.b32 {%tap_x, %tap_word, %tap_w, %none}, [%taps];
+TAP_LOOP:
+    ld.global.nc.v4.b32 {%tap_x, %tap_word, %tap_w, %unused}, [%taps];
     add.u64 %taps, %taps, 16;
     add.u32 %at_x, %x, %tap_x;
     add.u32 %at_word, %word, %tap_word;
     add.u32 %tap_w, %tap_w, %w;
 % for r in range(plan.strip.taps):
-% for v in range(plan.wide):
+% for v in range(plan.vec):
     mad.lo.u32 %t0, %n_lane_w, ${v}, %tap_w;
     mad.wide.s32 %t64, %t0, ${plan.size}, ${plan.filters};
 ${weight(plan.weights[r, v])}\
 % endfor
     add.u32 %tap_w, %tap_w, %n_row_w;
 % endfor
-% for row, before, pairs in plan.seen:
+% for row, previous, products in plan.window_pixels:
     // pixel ${row} of the strip
-% if row > before:
-    mad.lo.u32 %at_x, %n_row_x, ${row - before}, %at_x;
-    mad.lo.u32 %at_word, %n_row_word, ${row - before}, %at_word;
+% if row > previous:
+    mad.lo.u32 %at_x, %n_row_x, ${row - previous}, %at_x;
+    mad.lo.u32 %at_word, %n_row_word, ${row - previous}, %at_word;
 % endif
-${seen.inside()}\
-${seen.pixels("%t64", "@!%skip ")}\
-% for i, r in pairs:
-% for v in range(plan.wide):
-    fma.rn.${plan.sum} ${plan.acc[i, v]}, ${plan.pixels[v]}, ${plan.weights[r, v]}, ${plan.acc[i, v]};
+${pixels.locate()}\
+${pixels.load("%t64", "@!%skip ")}\
+% for i, r in products:
+% for v in range(plan.vec):
+    fma.rn.${plan.epilogue_type} ${plan.acc[i, v]}, ${plan.pixels[v]}, ${plan.weights[r, v]}, ${plan.acc[i, v]};
 % endfor
 % endfor
 % endfor
-    add.u32 %cross, %cross, 1;
-    setp.lt.u32 %p, %cross, %n_steps;
-    @%p bra TAP;
-${ptx.banner("the strip leaves")}\
-${put.leaving(leave, None, put)}\
+    add.u32 %tap, %tap, 1;
+    setp.lt.u32 %p, %tap, %n_steps;
+    @%p bra TAP_LOOP;
+${ptx.banner(f"epilogue: {plan.epilogue_summary}")}\
+${store_op.store_tiles(store_c, None, store_op)}\
 <%def name="after_entry()"></%def>\
 <%def name="weight(into)">
 % if plan.size == 2:
-    ld.global.nc.b16 %one, [%t64];
-${convert.widen(plan.problem.dtype, into, "%one")}\
+    ld.global.nc.b16 %elem16, [%t64];
+${convert.widen(plan.problem.dtype, into, "%elem16")}\
 % else:
-    ld.global.nc.${plan.sum} ${into}, [%t64];
+    ld.global.nc.${plan.epilogue_type} ${into}, [%t64];
 % endif
 </%def>

@@ -1,87 +1,88 @@
-## The schedule without shared stages: each thread loads what it multiplies, several loads ahead, and shares only sums.
+## Skinny schedule: each thread loads its operands from global memory to registers, several loads ahead. Shared memory
+## only holds the partial sums of threads that split K.
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="raster" file="/${context['plan'].raster}"/>\
-<%namespace name="dependent" file="/ptx/pdl.mako"/>\
-<%namespace name="items" file="/sched/batch.mako"/>\
+<%namespace name="pdl" file="/ptx/pdl.mako"/>\
+<%namespace name="batch" file="/sched/batch.mako"/>\
 <%namespace name="addr" file="/addr/skinny.mako"/>\
-<%namespace name="places" file="/${context['plan'].places}"/>\
+<%namespace name="thread_map" file="/${context['plan'].thread_map}"/>\
 <%namespace name="math" file="/${context['plan'].math}"/>\
-<%namespace name="put" file="/${context['plan'].put}"/>\
-<%namespace name="leave" file="/${context['plan'].leave}"/>\
-<%namespace name="passes" file="/epilogue/splitk_kernels.mako"/>\
+<%namespace name="store_op" file="/${context['plan'].store_op}"/>\
+<%namespace name="store_c" file="/${context['plan'].store_c}"/>\
+<%namespace name="aux_kernels" file="/epilogue/splitk_kernels.mako"/>\
 <% x, y, steps = plan.x, plan.y, range(plan.steps) %>\
     .reg .b64 %A, %B, %C, %W, %t64, %u64;
-    .reg .b32 %M, %N, %K, %lda, %ldb, %ldc, %chunk, %thread, %smem, %m0, %n0, %k0, %z, %length;
-    .reg .b32 %kt, %whole, %pass, %left, %row, %col, %share, %t0, %t1, %t2;
-    .reg .pred %first, %go, %p;
-    .reg .${plan.sum} %alpha, %beta;
-${items.registers()}\
+    .reg .b32 %M, %N, %K, %lda, %ldb, %ldc, %chunk, %thread, %smem, %m0, %n0, %k0, %z, %k_len;
+    .reg .b32 %k_pos, %k_iters, %k_iter, %k_rem, %row, %col, %smem_c, %t0, %t1, %t2;
+    .reg .pred %k_lane0, %in_k, %p;
+    .reg .${plan.epilogue_type} %alpha, %beta;
+${batch.registers()}\
 
     ld.param.u64 %A, [A];  ld.param.u64 %B, [B];  ld.param.u64 %C, [C];  ld.param.u64 %W, [W];
     cvta.to.global.u64 %A, %A;  cvta.to.global.u64 %B, %B;  cvta.to.global.u64 %C, %C;  cvta.to.global.u64 %W, %W;
     ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %K, [K];  ld.param.u32 %chunk, [chunk];
     ld.param.u32 %lda, [lda];  ld.param.u32 %ldb, [ldb];  ld.param.u32 %ldc, [ldc];
-    ld.param.${plan.sum} %alpha, [alpha];  ld.param.${plan.sum} %beta, [beta];
-${dependent.begin()}\
+    ld.param.${plan.epilogue_type} %alpha, [alpha];  ld.param.${plan.epilogue_type} %beta, [beta];
+${pdl.early_trigger()}\
     mov.u32 %thread, %tid.x;
     mov.u32 %smem, smem;
-${ptx.banner("which tile of C, which slice of K")}\
+${ptx.banner("block to tile: tile of C, slice of K")}\
 ${raster.tile()}\
-${items.of_block()}\
-${items.operands()}\
-${raster.share()}\
-${ptx.banner("which elements this thread takes")}\
-${places.setup()}\
-${math.clear()}\
-${dependent.wait()}\
-    // whole passes of ${plan.config.u}
-    shr.u32 %whole, %length, ${plan.log2_u};
-    setp.ne.u32 %go, %whole, 0;
-% if plan.ahead:
+${batch.from_block()}\
+${batch.offset_operands()}\
+${raster.k_slice()}\
+${ptx.banner("operands: rows, columns and K positions of this thread")}\
+${thread_map.setup()}\
+${math.clear_accumulators()}\
+${pdl.wait()}\
+    // K iterations of ${plan.config.u}, without the remainder of K
+    shr.u32 %k_iters, %k_len, ${plan.log2_u};
+    setp.ne.u32 %in_k, %k_iters, 0;
+% if plan.prefetches:
 % for s in steps:
-${addr.load(x, s, "@%go ")}\
+${addr.load(x, s, "@%in_k ")}\
 % endfor
 % endif
-${put.prepare()}\
-    @!%go bra.uni REST;
-${ptx.banner(f"main loop: {plan.steps} steps a pass")}\
-    mov.u32 %pass, 0;
+${store_op.prepare()}\
+    @!%in_k bra.uni K_TAIL;
+${ptx.banner(f"K loop: {plan.config.u} of K per iteration, {plan.steps} steps per thread")}\
+    mov.u32 %k_iter, 0;
     .pragma "nounroll";
-PASS:
-    add.u32 %pass, %pass, 1;
-    setp.lt.u32 %go, %pass, %whole;
-% if not plan.ahead:
+K_LOOP:
+    add.u32 %k_iter, %k_iter, 1;
+    setp.lt.u32 %in_k, %k_iter, %k_iters;
+% if not plan.prefetches:
 % for s in steps:
 ${addr.load(x, s)}\
 % endfor
 % endif
 % for s in steps:
-    // step ${s}
+    // step ${s} of ${plan.steps}
 ${addr.load(y, s)}\
 ${math.multiply(s)}\
-% if plan.ahead:
-${addr.load(x, s, "@%go ", following=True)}\
+% if plan.prefetches:
+${addr.load(x, s, "@%in_k ", following=True)}\
 % endif
 % endfor
 ${addr.advance(x)}\
 ${addr.advance(y)}\
-    @%go bra.uni PASS;
-${ptx.banner("what is left of K")}\
-REST:
-    shl.b32 %t0, %whole, ${plan.log2_u};
-${places.rest()}\
+    @%in_k bra.uni K_LOOP;
+${ptx.banner("K remainder: predicated loads, zeros past the end of K")}\
+K_TAIL:
+    shl.b32 %t0, %k_iters, ${plan.log2_u};
+${thread_map.remainder()}\
 % for s in steps:
-    setp.lt.u32 %go, %kt, %t0;
-${addr.load(x, s, "@%go ", zeros=True)}\
-${addr.load(y, s, "@%go ", zeros=True)}\
+    setp.lt.u32 %in_k, %k_pos, %t0;
+${addr.load(x, s, "@%in_k ", zeros=True)}\
+${addr.load(y, s, "@%in_k ", zeros=True)}\
 ${math.multiply(s)}\
-    add.u32 %kt, %kt, ${plan.reach};
+    add.u32 %k_pos, %k_pos, ${plan.step_stride};
 % endfor
-${places.ragged(math)}\
-LEAVE:
-${dependent.end()}\
-${ptx.banner("threads that share K add their sums, and the tile leaves")}\
-${math.meet()}\
-${put.leaving(leave, math, put)}\
-<%def name="after_entry()">${passes.entries()}</%def>\
+${thread_map.unaligned_elements(math)}\
+EPILOGUE:
+${pdl.late_trigger()}\
+${ptx.banner(f"epilogue: add the sums of threads that split K; {plan.epilogue_summary}")}\
+${math.reduce_lanes()}\
+${store_op.store_tiles(store_c, math, store_op)}\
+<%def name="after_entry()">${aux_kernels.entries()}</%def>\

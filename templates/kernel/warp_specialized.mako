@@ -1,141 +1,152 @@
-## The schedule in which one warp copies and warpgroups multiply, around a ring of stages between full and empty barriers.
+## One warp loads stages by TMA, warpgroups multiply them. A ring of stages lies between full and empty mbarriers.
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
-<%namespace name="dependent" file="/ptx/pdl.mako"/>\
+<%namespace name="pdl" file="/ptx/pdl.mako"/>\
 <%namespace name="sync" file="/ptx/barrier.mako"/>\
-<%namespace name="ring" file="/copy/mbarrier_pipeline.mako"/>\
-<%namespace name="sched" file="/${context['plan'].sched}"/>\
+<%namespace name="pipeline" file="/copy/mbarrier_pipeline.mako"/>\
+<%namespace name="sched" file="/${context['plan'].scheduler.template}"/>\
 <%namespace name="copy" file="/copy/tma.mako"/>\
-<%namespace name="math" file="/${context['plan'].math}"/>\
-<%namespace name="sums" file="/${context['plan'].sums}"/>\
-<%namespace name="before" file="/${context['plan'].before}"/>\
-<%namespace name="added" file="/epilogue/dsmem_reduce.mako"/>\
-<%namespace name="meet" file="/epilogue/splitk_fixup.mako"/>\
-<%namespace name="put" file="/${context['plan'].put}"/>\
-<%namespace name="leave" file="/${context['plan'].leave}"/>\
-<%namespace name="items" file="/sched/batch.mako"/>\
-<%namespace name="passes" file="/epilogue/splitk_kernels.mako"/>\
+<%namespace name="math" file="/${context['plan'].mainloop.template}"/>\
+<%namespace name="sums" file="/${context['plan'].mainloop.accumulate}"/>\
+<%namespace name="packing" file="/${context['plan'].packing.template}"/>\
+<%namespace name="cluster" file="/epilogue/dsmem_reduce.mako"/>\
+<%namespace name="fixup" file="/epilogue/splitk_fixup.mako"/>\
+<%namespace name="store_op" file="/${context['plan'].store_op}"/>\
+<%namespace name="store_c" file="/${context['plan'].store_c}"/>\
+<%namespace name="batch" file="/sched/batch.mako"/>\
+<%namespace name="aux_kernels" file="/epilogue/splitk_kernels.mako"/>\
+<% pipe, warpgroups = plan.pipeline, plan.config.math_warpgroups %>\
     .reg .b64 %C, %W, %map_x, %map_y, %map_c, %t64, %u64;
-    .reg .b32 %M, %N, %K, %ldc, %chunk, %more, %thread, %smem, %bars, %warp, %lane, %wg, %member, %quarter, %rank;
-    .reg .b32 %x0, %y0, %z, %k0, %k, %passes, %pass, %stage, %phase, %parity, %full, %before, %slot;
-    .reg .b32 %x_low, %y_low, %release, %tile, %tiles, %hop, %across, %down, %t0, %t1, %t2;
-    .reg .pred %p, %one, %leader, %wrap, %later, %frees, %free;
-    .reg .${plan.sum} %alpha, %beta;
-${leave.registers()}\
-
+    .reg .b32 %M, %N, %K, %ldc, %min_iters, %extra_iters, %thread, %smem, %bars, %warp, %lane, %wg, %wg_thread, %wg_warp, %rank;
+    .reg .b32 %x0, %y0, %z, %k0, %k, %k_iters, %k_iter, %stage, %phase, %parity, %full_bar, %prev_stage, %slot;
+    .reg .b32 %x_desc_low, %y_desc_low, %empty_bar, %tile, %tiles, %tile_step, %tiles_x, %tiles_y, %t0, %t1, %t2;
+    .reg .pred %p, %elected, %leader, %wrap, %accumulate, %frees, %free;
+    .reg .${plan.epilogue_type} %alpha, %beta;
+${store_c.registers()}\
+${ptx.banner("prologue: parameters, tensor maps, thread numbers")}\
     ld.param.u64 %C, [C];  ld.param.u64 %W, [W];
     cvta.to.global.u64 %C, %C;  cvta.to.global.u64 %W, %W;
     ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %K, [K];  ld.param.u32 %ldc, [ldc];
-    ld.param.u32 %chunk, [chunk];  ld.param.u32 %more, [more];
-    ld.param.${plan.sum} %alpha, [alpha];  ld.param.${plan.sum} %beta, [beta];
+    ld.param.u32 %min_iters, [k_iters];  ld.param.u32 %extra_iters, [extra_iters];
+    ld.param.${plan.epilogue_type} %alpha, [alpha];  ld.param.${plan.epilogue_type} %beta, [beta];
 % for name in plan.maps:
     mov.b64 %${name}, ${name};
     cvta.param.u64 %${name}, %${name};
 % endfor
-${items.registers()}\
-${items.last()}\
-${dependent.begin()}\
+${batch.registers()}\
+${batch.last_coordinates()}\
+${pdl.early_trigger()}\
     mov.u32 %thread, %tid.x;
+    // the number of the warp, from one lane: ptxas then knows that it is uniform
     shr.u32 %warp, %thread, 5;
     shfl.sync.idx.b32 %warp, %warp, 0, 31, 0xffffffff;
     mov.u32 %smem, smem;
-    add.u32 %bars, %smem, ${plan.barriers};
-${ring.place()}\
+    add.u32 %bars, %smem, ${pipe.base};
+${pipeline.cluster_ranks()}\
     mov.u32 %stage, 0;  mov.u32 %phase, 0;
-${ring.initialise()}\
-    setp.lt.u32 %p, %warp, ${plan.producer_warp};
+${ptx.banner(f"mbarriers: {plan.stages} full, {plan.stages} empty, {len(pipe.others)} more; warp {pipe.producer_warp} initialises them")}\
+${pipeline.initialise()}\
+    setp.lt.u32 %p, %warp, ${pipe.producer_warp};
     @%p bra.uni CONSUMER;
-${ptx.banner("the producer: one thread of the last warp" + ("group" if plan.gives else ""))}\
-${ring.setup()}\
-    @!%one bra PRODUCED;
+${ptx.banner("producer: one thread of the last warp" + ("group" if pipe.setmaxnreg else "") + " issues all TMA loads")}\
+${pipeline.producer_setup()}\
+    @!%elected bra PRODUCER_DONE;
 ${copy.setup()}\
-${dependent.wait()}\
+${pdl.wait()}\
 ${sched.open("PRODUCER")}\
 ${copy.begin()}\
-    mov.u32 %pass, 0;
+${ptx.banner("producer loop: an iteration fills one stage")}\
+    mov.u32 %k_iter, 0;
     .pragma "nounroll";
-FILL:
-    mad.lo.u32 %full, %stage, 8, %bars;
+PRODUCER_LOOP:
+    mad.lo.u32 %full_bar, %stage, 8, %bars;
+    // ---- wait: consumers free the stage
 ${copy.parity()}\
-${sync.wait(f"%full+{plan.empty_at}", "%parity")}\
+${sync.wait(f"%full_bar+{pipe.empty}", "%parity")}\
+    // fill the stage
 ${copy.fill()}\
 ${sync.advance(plan.stages)}\
 ${copy.step()}\
-    add.u32 %pass, %pass, 1;
-    setp.lt.u32 %p, %pass, %passes;
-    @%p bra FILL;
+    add.u32 %k_iter, %k_iter, 1;
+    setp.lt.u32 %p, %k_iter, %k_iters;
+    @%p bra PRODUCER_LOOP;
 ${sched.close("PRODUCER")}\
-${dependent.end()}\
-% if plan.sharing > 1:
-${ring.drain()}\
+${pdl.late_trigger()}\
+% if pipe.multicast_ctas > 1:
+${pipeline.drain()}\
 % endif
-PRODUCED:
+PRODUCER_DONE:
     bar.warp.sync 0xffffffff;
-% if plan.kc > 1:
+% if plan.config.cluster_k > 1:
+    // the producer takes part in the cluster's barriers
     barrier.cluster.wait.acquire.aligned;
-% if not plan.counted:
+% if not pipe.counts_dsmem:
     barrier.cluster.arrive.release.aligned;
     barrier.cluster.wait.acquire.aligned;
 % endif
 % endif
     bra.uni END;
 CONSUMER:
-${ptx.banner(f"the consumers: {plan.wg} warpgroup{'s' if plan.wg > 1 else ''}")}\
+${ptx.banner(f"consumers: {warpgroups} warpgroup{'s' if warpgroups > 1 else ''}")}\
     shr.u32 %wg, %warp, 2;
-    and.b32 %member, %thread, 127;
-    shr.u32 %quarter, %member, 5;
+    and.b32 %wg_thread, %thread, 127;
+    shr.u32 %wg_warp, %wg_thread, 5;
     and.b32 %lane, %thread, 31;
-    setp.eq.u32 %leader, %member, 0;
-${ring.releases()}\
+    setp.eq.u32 %leader, %wg_thread, 0;
+${pipeline.consumer_setup()}\
 ${math.setup()}\
-${leave.setup()}\
-% if plan.pingpong:
-    // the first turn is the first warpgroup's
+${store_c.setup()}\
+% if plan.config.pingpong:
+    // the first warpgroup multiplies first
     setp.ne.u32 %p, %wg, 0;
     @%p bar.arrive 4, 256;
 % endif
-${dependent.wait()}\
+${pdl.wait()}\
 ${sched.open("CONSUMER")}\
-${leave.early()}\
-    mov.u32 %pass, 0;
-    mov.u32 %before, 0;
+${store_c.early()}\
+${ptx.banner("K loop: an iteration multiplies one stage")}\
+    mov.u32 %k_iter, 0;
+    mov.u32 %prev_stage, 0;
 ${sums.begin()}\
-% if plan.pingpong:
-    // not before the other has seen all its stages full: parities tell neighbouring rounds apart, and no more
+% if plan.config.pingpong:
+    // wait until the other warpgroup has seen all its stages full: a parity tells only neighbouring rounds apart
 ${sync.turn("sync", 4)}\
 % endif
     .pragma "nounroll";
-PASS:
+K_LOOP:
     mul.lo.u32 %slot, %stage, 8;
-    add.u32 %full, %bars, %slot;
-${sync.wait("%full", "%phase")}\
-    setp.ne.u32 %later, %pass, 0;
-${math.multiply(ring)}\
-${sums.settle(ring)}\
+    add.u32 %full_bar, %bars, %slot;
+    // ---- wait: the stage is full
+${sync.wait("%full_bar", "%phase")}\
+    setp.ne.u32 %accumulate, %k_iter, 0;
+${math.multiply(pipeline)}\
+${sums.end_iteration(pipeline)}\
 ${sync.advance(plan.stages)}\
-    add.u32 %pass, %pass, 1;
-    setp.lt.u32 %p, %pass, %passes;
-    @%p bra.uni PASS;
-% if plan.pingpong:
+    add.u32 %k_iter, %k_iter, 1;
+    setp.lt.u32 %p, %k_iter, %k_iters;
+    @%p bra.uni K_LOOP;
+% if plan.config.pingpong:
+    // the other warpgroup's turn
 ${sync.turn("arrive", 5)}\
 % endif
+    // ---- wait: the last products
     wgmma.wait_group.sync.aligned 0;
-% if plan.frees_last:
-${ring.free('%frees')}\
+% if pipe.frees_last_stage:
+${pipeline.free('%frees')}\
 % endif
 ${math.widen()}\
-% if plan.kc > 1:
-${ptx.banner(f"{plan.kc} blocks of the cluster add their sums")}\
-${added.sum()}\
+% if plan.config.cluster_k > 1:
+${ptx.banner(f"cluster reduction: {plan.config.cluster_k} blocks add their sums through distributed shared memory")}\
+${cluster.reduce()}\
 % endif
-% if plan.meets:
-${ptx.banner("slices of K meet in the workspace")}\
-${meet.sum()}\
+% if plan.fixup.active:
+${ptx.banner("split-K fix-up: slices of K add their sums in the workspace")}\
+${fixup.reduce()}\
 % endif
-${ptx.banner("the tile leaves")}\
+${ptx.banner("epilogue: C = alpha sums + beta C, " + ("through shared memory" if plan.epilogue.via_smem else "from registers"))}\
 ${math.convert()}\
-${put.leaving(leave, math, put)}\
+${store_op.store_tiles(store_c, math, store_op)}\
 ${sched.close("CONSUMER")}\
-${leave.finish()}\
+${store_c.finish()}\
 END:
-<%def name="after_entry()">${before.entries()}${passes.entries()}</%def>\
+<%def name="after_entry()">${packing.entries()}${aux_kernels.entries()}</%def>\

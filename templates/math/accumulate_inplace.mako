@@ -1,8 +1,9 @@
-## Sums stay where wgmma adds to them: products of a pass may still be under way when those of the next are asked for.
+## wgmma adds to the sums in place: the products of an iteration may still run when those of the next are issued.
 <%def name="begin()"></%def>
 
-<%def name="settle(ring)">
+<%def name="end_iteration(pipeline)">
+    // at most this iteration's products are in flight
     wgmma.wait_group.sync.aligned 1;
-${ring.free_before()}\
-    mov.b32 %before, ${plan.freed};
+${pipeline.free_previous()}\
+    mov.b32 %prev_stage, ${plan.realign.consumed_slot};
 </%def>

@@ -1,5 +1,5 @@
-## Two multiply-adds of f16 an instruction: columns in pairs, rows doubled.
-<%def name="clear()">
+## fma.f16x2: pairs of columns, each row's element duplicated.
+<%def name="clear_accumulators()">
     ${plan.pairs.declaration}
     .reg .b16 %low, %high;
 % for r in plan.acc.all:
@@ -8,7 +8,7 @@
 </%def>
 
 <%def name="read(x, k, buffer, guard='')">
-% for r in x.reads(k, buffer):
+% for r in x.fragment_loads(k, buffer):
     ${guard}ld.shared.${r.kind} ${r.registers}, [${r.address}];
 % endfor
 </%def>
@@ -26,7 +26,7 @@
 % endfor
 </%def>
 
-<%def name="row(i)">
+<%def name="scaled_row(i)">
 % for s in range(1, plan.ks):
 % for j in range(plan.ns // 2):
     add.rn.f16x2 ${plan.acc[0, i, j]}, ${plan.acc[0, i, j]}, ${plan.acc[s, i, j]};

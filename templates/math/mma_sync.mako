@@ -1,20 +1,20 @@
-## mma.sync: a warp multiplies 16 x 8 tiles; fragments by ldmatrix or vector loads.
-<%def name="clear()">
+## mma.sync: a warp multiplies 16 x 8 tiles; fragments come by ldmatrix or vector loads.
+<%def name="clear_accumulators()">
 % for x in plan.operands:
-    .reg .b32 ${x.turned};
+    .reg .b32 ${x.swizzled_ptr};
 % endfor
 % if plan.packed:
     .reg .b16 %low, %high;
 % endif
 % for r in plan.acc.all:
-    mov.${plan.acc.kind} ${r}, ${plan.zero if plan.acc.kind == plan.sum else 0};
+    mov.${plan.acc.kind} ${r}, ${plan.zero if plan.acc.kind == plan.epilogue_type else 0};
 % endfor
 </%def>
 
 <%def name="read(x, k, buffer, guard='')">
-% for r in x.reads(k, buffer):
-% if r.turn and not r.again:
-    xor.b32 ${x.turned}, ${x.readers[0]}, ${r.turn};
+% for r in x.fragment_loads(k, buffer):
+% if r.swizzle and not r.same_swizzle:
+    xor.b32 ${x.swizzled_ptr}, ${x.fragment_ptrs[0]}, ${r.swizzle};
 % endif
 % if r.kind in ("x2", "x4"):
     ${guard}ldmatrix.sync.aligned.m8n8.${r.kind}${"" if x.kmajor else ".trans"}.shared.b16 ${r.registers}, [${x.address(r)}];
@@ -26,7 +26,7 @@
 
 <%def name="multiply(k)">
 % for x in plan.operands:
-% for to, low, high, selector in x.partings(x.buffer(k)):
+% for to, low, high, selector in x.byte_permutes(x.buffer(k)):
     prmt.b32 ${to}, ${low}, ${high}, ${selector};
 % endfor
 % if plan.rounding:
@@ -44,8 +44,8 @@
 % endfor
 </%def>
 
-## Row i of what a lane holds, times alpha, into the registers e.
-<%def name="row(i)">
+## Row i of the lane's sums, times alpha, into the registers e.
+<%def name="scaled_row(i)">
 % if plan.packed:
 % for j in range(0, plan.ns, 2):
     mov.b32 {%low, %high}, ${plan.sum_at(i, j)};
@@ -57,10 +57,10 @@
 % endfor
 % else:
 % for j in range(plan.ns):
-% if plan.converts:
+% if plan.s32_to_f32:
     cvt.rn.f32.s32 ${plan.row[j]}, ${plan.sum_at(i, j)};
 % endif
-    ${plan.mul} ${plan.row[j]}, ${plan.row[j] if plan.converts else plan.sum_at(i, j)}, %alpha;
+    ${plan.mul} ${plan.row[j]}, ${plan.row[j] if plan.s32_to_f32 else plan.sum_at(i, j)}, %alpha;
 % endfor
 % endif
 </%def>

@@ -1,28 +1,28 @@
-## Products of single elements, or of four bytes: an operand in registers by another.
+## Scalar multiply-adds, or dp4a on four bytes, from registers.
 <%namespace name="convert" file="/ptx/convert.mako"/>
-<%def name="clear()">
+<%def name="clear_accumulators()">
     .reg .b16 %half<4>;
-    .reg .b32 %pair, %turn<4>;
+    .reg .b32 %pair, %byte_pair<4>;
 % for x in (plan.elements_x, plan.elements_y):
-% if not x.plain:
+% if not x.used_directly:
     ${x.tile.declaration}
 % endif
 % endfor
 % for r in plan.acc.all:
-    mov.${plan.acc.kind} ${r}, ${plan.nothing};
+    mov.${plan.acc.kind} ${r}, ${plan.acc_zero};
 % endfor
 </%def>
 
 <%def name="multiply(step)">
 % for r in plan.rounds(step):
 % for u in r.unpacks:
-${dict(halves=halves, floats=floats, bytes=bytes, turn=turn)[u.how](u.into, u.words)}\
+${dict(halves=halves, fp8=fp8, bytes=bytes, transpose=transpose)[u.how](u.into, u.words)}\
 % endfor
 % for s, x, y in r.products:
-% if plan.quads:
+% if plan.dp4a:
     dp4a.s32.s32 ${s}, ${x}, ${y}, ${s};
 % else:
-    ${plan.grow} ${s}, ${x}, ${y}, ${s};
+    ${plan.fma_op} ${s}, ${x}, ${y}, ${s};
 % endif
 % endfor
 % endfor
@@ -40,8 +40,8 @@ ${convert.widen_pair(plan.problem.dtype, into[0], into[1], words[0], ("%half0", 
 % endif
 </%def>
 
-## Floating-point numbers of 8 bits: f16 holds them all.
-<%def name="floats(into, words)">
+## 8-bit floats, by way of f16, which holds all of them exactly.
+<%def name="fp8(into, words)">
 % if len(into) == 4:
     mov.b32 {%half0, %half1}, ${words[0]};
 % else:
@@ -66,42 +66,42 @@ ${convert.widen_pair(plan.problem.dtype, into[0], into[1], words[0], ("%half0", 
 % endfor
 </%def>
 
-## Four words of four bytes: byte n of each makes word n.
-<%def name="turn(into, words)">
+## Transpose 4 x 4 bytes: byte n of each word makes word n.
+<%def name="transpose(into, words)">
     prmt.b32 %turn0, ${words[0]}, ${words[1]}, 0x5140;
     prmt.b32 %turn1, ${words[2]}, ${words[3]}, 0x5140;
     prmt.b32 %turn2, ${words[0]}, ${words[1]}, 0x7362;
     prmt.b32 %turn3, ${words[2]}, ${words[3]}, 0x7362;
 % for n, r in enumerate(into):
-    prmt.b32 ${r}, %turn${n // 2 * 2}, %turn${n // 2 * 2 + 1}, ${"0x7632" if n % 2 else "0x5410"};
+    prmt.b32 ${r}, %byte_pair${n // 2 * 2}, %byte_pair${n // 2 * 2 + 1}, ${"0x7632" if n % 2 else "0x5410"};
 % endfor
 </%def>
 
-## Lanes that share K add their sums: all of them get all.
-<%def name="meet()">
-% if plan.partners:
-    .reg .b32 %low, %high, %far_low, %far_high;
-    .reg .${plan.acc.kind} %far;
+## Lanes that split K add their sums by butterfly shuffles: every lane has the total.
+<%def name="reduce_lanes()">
+% if plan.shuffle_masks:
+    .reg .b32 %low, %high, %peer_low, %peer_high;
+    .reg .${plan.acc.kind} %peer;
 % endif
-% for lane in plan.partners:
+% for lane in plan.shuffle_masks:
 % for r in plan.acc.all:
-% if plan.sum_bytes == 8:
+% if plan.epilogue_bytes == 8:
     mov.b64 {%low, %high}, ${r};
-    shfl.sync.bfly.b32 %far_low, %low, ${lane}, 31, 0xffffffff;
-    shfl.sync.bfly.b32 %far_high, %high, ${lane}, 31, 0xffffffff;
-    mov.b64 %far, {%far_low, %far_high};
+    shfl.sync.bfly.b32 %peer_low, %low, ${lane}, 31, 0xffffffff;
+    shfl.sync.bfly.b32 %peer_high, %high, ${lane}, 31, 0xffffffff;
+    mov.b64 %peer, {%peer_low, %peer_high};
 % else:
-    shfl.sync.bfly.b32 %far, ${r}, ${lane}, 31, 0xffffffff;
+    shfl.sync.bfly.b32 %peer, ${r}, ${lane}, 31, 0xffffffff;
 % endif
-    ${plan.join} ${r}, ${r}, %far;
+    ${plan.add_op} ${r}, ${r}, %peer;
 % endfor
 % endfor
 </%def>
 
 ## Row i of the thread's tile, times alpha, into the registers e.
-<%def name="row(i)">
+<%def name="scaled_row(i)">
 % for j in range(plan.ns):
-% if plan.converts:
+% if plan.s32_to_f32:
     cvt.rn.f32.s32 ${plan.row[j]}, ${plan.sum_at(i, j)};
     ${plan.mul} ${plan.row[j]}, ${plan.row[j]}, %alpha;
 % else:

@@ -1,7 +1,7 @@
-## mma.sync straight from loads: two words along K of 16 rows of the long operand, and of 8 of the thin one.
+## mma.sync on loaded registers: two words along K of 16 rows of the long operand and of 8 rows of the short one.
 <%namespace name="dot" file="/math/skinny_fma.mako"/>
-<%def name="clear()">
-    .reg .b32 %pair, %other_pair;
+<%def name="clear_accumulators()">
+    .reg .b32 %low_pair, %high_pair;
 % for tile in plan.fragments.declared:
     ${tile.declaration}
 % endfor
@@ -11,15 +11,15 @@
 </%def>
 
 <%def name="multiply(step)">
-% for words, chunks in plan.fragments.cut(step):
+% for words, chunks in plan.fragments.unaligned(step):
 % for i in range(6):
-    selp.b32 %near${i}, ${chunks[i + 2]}, ${chunks[i]}, %two;
+    selp.b32 %shifted${i}, ${chunks[i + 2]}, ${chunks[i]}, %skip_two;
 % endfor
 % for i in range(5):
-    selp.b32 %near${i}, %near${i + 1}, %near${i}, %one;
+    selp.b32 %shifted${i}, %shifted${i + 1}, %shifted${i}, %skip_one;
 % endfor
 % for i, word in enumerate(words):
-    shf.r.wrap.b32 ${word}, %near${i}, %near${i + 1}, %bits;
+    shf.r.wrap.b32 ${word}, %shifted${i}, %shifted${i + 1}, %bit_shift;
 % endfor
 % endfor
 ${products(step)}\
@@ -30,9 +30,9 @@ ${products(step)}\
 % if len(parts) == 2:
     mov.b32 ${word}, {${parts[0]}, ${parts[1]}};
 % else:
-    mov.b32 %pair, {${parts[0]}, ${parts[1]}};
-    mov.b32 %other_pair, {${parts[2]}, ${parts[3]}};
-    prmt.b32 ${word}, %pair, %other_pair, 0x6420;
+    mov.b32 %low_pair, {${parts[0]}, ${parts[1]}};
+    mov.b32 %high_pair, {${parts[2]}, ${parts[3]}};
+    prmt.b32 ${word}, %low_pair, %high_pair, 0x6420;
 % endif
 % endfor
 % for word, x in plan.fragments.rounded(step):
@@ -43,7 +43,7 @@ ${products(step)}\
 % endfor
 </%def>
 
-## No two threads of a warp have the same sums.
-<%def name="meet()"></%def>
+## The threads of a warp hold different sums: there is nothing to add.
+<%def name="reduce_lanes()"></%def>
 
-<%def name="row(i)">${dot.row(i)}</%def>
+<%def name="scaled_row(i)">${dot.scaled_row(i)}</%def>

@@ -1,16 +1,17 @@
-## Sums of a pass are added to those of all passes in f32: wgmma cuts what it adds to long sums, and always downwards.
-## While one warpgroup adds, the other multiplies.
+## The sums of an iteration of K are added to those of all iterations in f32: wgmma truncates what it adds to long sums.
+## While one warpgroup adds, the other one multiplies.
 <%def name="begin()">
-% for r in plan.acc.all:
-    mov.${plan.sum} ${r}, ${plan.zero};
+% for r in plan.mainloop.acc.all:
+    mov.${plan.epilogue_type} ${r}, ${plan.zero};
 % endfor
 </%def>
 
-<%def name="settle(ring)">
+<%def name="end_iteration(pipeline)">
     wgmma.wait_group.sync.aligned 0;
-    mov.b32 %before, %slot;
-${ring.free("%frees")}\
-% for r, part in zip(plan.acc.all, plan.into.all):
+    mov.b32 %prev_stage, %slot;
+${pipeline.free("%frees")}\
+    // add the sums of this iteration
+% for r, part in zip(plan.mainloop.acc.all, plan.mainloop.wgmma_acc.all):
     ${plan.add} ${r}, ${r}, ${part};
 % endfor
 </%def>

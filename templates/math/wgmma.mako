@@ -1,60 +1,74 @@
-## Products of a stage by wgmma, whose operands are read from shared memory by descriptors.
+## The products of a stage by wgmma, which reads both operands from shared memory through descriptors.
+<%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="halves" file="/ptx/convert.mako"/>
-<%namespace name="brought" file="/${context['plan'].brought}"/>
+<%namespace name="realign" file="/${context['plan'].realign.template}"/>
 <%def name="setup()">
-    // descriptors of stage 0, low words: address / 16 (a cluster's rank lies above its bits) and the leading offset
-    mad.lo.u32 %x_low, %wg, ${plan.x_part}, %smem;
-    and.b32 %x_low, %x_low, ${plan.ADDRESS_MASK};
-    shr.u32 %x_low, %x_low, 4;
-    or.b32 %x_low, %x_low, ${plan.x.low};
+    // descriptors of stage 0. Low word: address / 16 (bits 0-13; a cluster's rank lies above), leading offset / 16 (16-29);
+    // high word: stride / 16 (bits 0-13), swizzle (30-31)
+    // X = ${plan.x.name.upper()}. ${plan.x.desc_fields}
+${constants.mad("%x_desc_low", "%wg", plan.mainloop.x_wg_bytes, "%smem")}\
+    and.b32 %x_desc_low, %x_desc_low, ${f"0x{plan.mainloop.ADDRESS_MASK:x}"};
+    shr.u32 %x_desc_low, %x_desc_low, 4;
+    or.b32 %x_desc_low, %x_desc_low, ${plan.x.desc_low_hex};
 ${y_setup()}\
-${brought.setup()}\
+${realign.setup()}\
 </%def>
 
 <%def name="y_setup()">
-    add.u32 %y_low, %smem, ${plan.y.base};
-    and.b32 %y_low, %y_low, ${plan.ADDRESS_MASK};
-    shr.u32 %y_low, %y_low, 4;
-    or.b32 %y_low, %y_low, ${plan.y.low};
+    // Y = ${plan.y.name.upper()}. ${plan.y.desc_fields}
+    add.u32 %y_desc_low, %smem, ${plan.y.base};
+    and.b32 %y_desc_low, %y_desc_low, ${f"0x{plan.mainloop.ADDRESS_MASK:x}"};
+    shr.u32 %y_desc_low, %y_desc_low, 4;
+    or.b32 %y_desc_low, %y_desc_low, ${plan.y.desc_low_hex};
 </%def>
 
-<%def name="multiply(ring)">
-${brought.settle()}\
+<%def name="multiply(pipeline)">
+<% m = plan.mainloop %>\
+${realign.realign()}\
+    // ${len(m.products)} products; a descriptor moves on in units of 16 bytes
     {
-    .reg .b32 %x_at, %y_at, %low;
+    .reg .b32 %x_at, %y_at, %low, %stage_offset;
     .reg .b64 %x_desc, %y_desc;
-    mul.lo.u32 %low, %stage, ${plan.stage_bytes // 16};
-    add.u32 %x_at, %x_low, ${plan.x.stage};
-    add.u32 %y_at, %y_low, ${plan.y.stage};
+    mul.lo.u32 %stage_offset, %stage, ${m.stage_bytes // 16};
+    add.u32 %x_at, %x_desc_low, ${plan.x.stage_register};
+    add.u32 %y_at, %y_desc_low, ${plan.y.stage_register};
     wgmma.fence.sync.aligned;
-% for s in plan.products:
-    add.u32 %low, %x_at, ${s.x};
-    mov.b64 %x_desc, {%low, ${plan.x.high}};
-    add.u32 %low, %y_at, ${s.y};
-    mov.b64 %y_desc, {%low, ${plan.y.high}};
-    wgmma.mma_async.sync.aligned.${plan.instruction} ${plan.into.vector(s.mi, 0, n=plan.into.shape[1])}, %x_desc, %y_desc, ${s.adds}${plan.modes};
+% for s in m.products:
+${descriptor("%x_desc", "%x_at", s.x, plan.x)}\
+${descriptor("%y_desc", "%y_at", s.y, plan.y)}\
+    wgmma.mma_async.sync.aligned.${m.instruction} ${m.wgmma_acc.vector(s.mi, 0, n=m.wgmma_acc.shape[1])}, %x_desc, %y_desc, ${s.scale_d}${m.immediates};
 % endfor
     wgmma.commit_group.sync.aligned;
     }
 </%def>
 
-## Sums of f16 come in pairs.
+<%def name="descriptor(to, low, offset, x)">
+% if offset:
+    add.u32 %low, ${low}, ${offset};
+    mov.b64 ${to}, {%low, ${x.desc_high_hex}};
+% else:
+    mov.b64 ${to}, {${low}, ${x.desc_high_hex}};
+% endif
+</%def>
+
+## f16 sums come in pairs.
 <%def name="widen()">
-% if plan.packed:
+% if plan.mainloop.f16_pairs:
+    // f16 sums to f32
     {
     .reg .b16 %half<2>;
-% for n, word in enumerate(plan.into.all):
-${halves.widen_pair("f16", plan.acc.all[2 * n], plan.acc.all[2 * n + 1], word, ("%half0", "%half1"))}\
+% for n, word in enumerate(plan.mainloop.wgmma_acc.all):
+${halves.widen_pair("f16", plan.mainloop.acc.all[2 * n], plan.mainloop.acc.all[2 * n + 1], word, ("%half0", "%half1"))}\
 % endfor
     }
 % endif
 </%def>
 
-## Finished sums, in the type of what follows.
+## Finished sums to the type of the epilogue.
 <%def name="convert()">
-% if plan.converts:
-% for r in plan.final.all:
-    cvt.rn.${plan.sum}.s32 ${r}, ${r};
+% if plan.s32_to_f32:
+% for r in plan.fixup.sums.all:
+    cvt.rn.${plan.epilogue_type}.s32 ${r}, ${r};
 % endfor
 % endif
 </%def>

@@ -1,26 +1,28 @@
-## Products of a stage by wgmma, X from registers: a step's fragments are read while the step before is multiplied.
+## The products of a stage by wgmma with X from registers: the fragments of a K step are loaded while the previous step's
+## products run.
+<%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="smem" file="/math/wgmma.mako"/>
 <%namespace name="bits" file="/ptx/convert.mako"/>
 <%def name="setup()">
-<% f = plan.fragments %>\
+<% m, f = plan.mainloop, plan.mainloop.fragments %>\
 ${smem.y_setup()}\
-    // where this thread reads X in stage 0
-    .reg .b32 %from<${f.readers}>;
+    // this thread's addresses of X in stage 0
+    .reg .b32 %from<${f.bases}>;
     ${f.tile.declaration}
-% if f.raw:
-    ${f.raw.declaration}
-    .reg .b32 %first, %second;
+% if f.pairs:
+    ${f.pairs.declaration}
+    .reg .b32 %select0, %select1;
 % endif
     {
     .reg .b32 %row, %k;
-    mad.lo.u32 %from0, %wg, ${plan.x_part}, %smem;
+${constants.mad("%from0", "%wg", m.x_wg_bytes, "%smem")}\
 % if f.words:
-    // a pair of neighbours along X, at K = lane mod 4 and four further on
+    // a load reads a pair of neighbours along X, at K = lane mod 4, or 4 further on
     mov.u32 %row, 0;
-${bits.terms("%row", "%member", plan.row_terms)}\
+${bits.add_thread_terms("%row", "%wg_thread", m.row_terms)}\
     shr.u32 %t0, %row, 5;
-    mad.lo.u32 %from0, %t0, ${f.box}, %from0;
-    and.b32 %k, %member, 3;
+    mad.lo.u32 %from0, %t0, ${f.box_bytes}, %from0;
+    and.b32 %k, %wg_thread, 3;
     mad.lo.u32 %from0, %k, ${f.span}, %from0;
     and.b32 %row, %row, 31;
     shl.b32 %row, %row, 2;
@@ -30,7 +32,7 @@ ${bits.terms("%row", "%member", plan.row_terms)}\
     xor.b32 %from1, %from0, 64;
     add.u32 %from1, %from1, ${4 * f.span};
 % else:
-    // ldmatrix brings pairs of neighbours along X, of two K a register; lanes of the same banks begin with others
+    // ldmatrix loads pairs of neighbours along X, of two K a register; the order of the lanes' rows avoids bank conflicts
     shr.u32 %t0, %lane, 1;
     xor.b32 %t0, %t0, %lane;
     shr.u32 %t0, %t0, 2;
@@ -45,56 +47,56 @@ ${bits.terms("%row", "%member", plan.row_terms)}\
     mad.lo.u32 %from0, %k, ${f.span}, %from0;
     shr.u32 %k, %k, 1;
     and.b32 %k, %k, 3;
-    xor.b32 %k, %k, %quarter;
+    xor.b32 %k, %k, %wg_warp;
     mad.lo.u32 %from0, %k, 16, %from0;
     and.b32 %t0, %lane, 2;
     setp.eq.u32 %p, %t0, 0;
-    selp.b32 %first, 0x6420, 0x2064, %p;
-    add.u32 %second, %first, 0x1111;
+    selp.b32 %select0, 0x6420, 0x2064, %p;
+    add.u32 %select1, %select0, 0x1111;
 % endif
     }
 </%def>
 
-<%def name="multiply(ring)">
-<% f = plan.fragments %>\
+<%def name="multiply(pipeline)">
+<% m, f = plan.mainloop, plan.mainloop.fragments %>\
     {
-    .reg .b32 %at<${f.readers}>, %y_at, %low;
+    .reg .b32 %at<${f.bases}>, %y_at, %low;
     .reg .b64 %y_desc;
-% for n in range(f.readers):
-    mad.lo.u32 %at${n}, %stage, ${plan.stage_bytes}, %from${n};
+% for n in range(f.bases):
+    mad.lo.u32 %at${n}, %stage, ${m.stage_bytes}, %from${n};
 % endfor
-    mul.lo.u32 %low, %stage, ${plan.stage_bytes // 16};
-    add.u32 %y_at, %y_low, %low;
-% for k in range(f.steps):
-    // step ${k}: its fragments' registers are free once the step before the last is multiplied
+    // this stage: addresses of X, descriptor of Y in units of 16 bytes
+    mul.lo.u32 %low, %stage, ${m.stage_bytes // 16};
+    add.u32 %y_at, %y_desc_low, %low;
+% for k in range(f.k_steps):
+    // K step ${k}: the products of the step before the previous one are complete, which frees the fragments' registers
     wgmma.wait_group.sync.aligned 1;
 % if k == 1:
-${ring.free_before()}\
+${pipeline.free_previous()}\
 % endif
 % for x in f.loads(k):
 % if f.words:
-    ld.shared.v2.b32 ${x.into}, [%at${x.reader}+${x.offset}];
+    ld.shared.v2.b32 ${x.registers}, [%at${x.base}+${x.offset}];
 % else:
-    ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 ${x.into}, [%at${x.reader}+${x.offset}];
+    ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 ${x.registers}, [%at${x.base}+${x.offset}];
 % endif
 % endfor
-% for to, low, high, row in f.sorted(k):
-    prmt.b32 ${to}, ${low}, ${high}, ${"%second" if row else "%first"};
+% for to, low, high, row in f.permutes(k):
+    prmt.b32 ${to}, ${low}, ${high}, ${"%select1" if row else "%select0"};
 % endfor
     wgmma.fence.sync.aligned;
-% for s in plan.products[k * plan.mi : (k + 1) * plan.mi]:
-    add.u32 %low, %y_at, ${s.y};
-    mov.b64 %y_desc, {%low, ${plan.y.high}};
-    wgmma.mma_async.sync.aligned.${plan.instruction} ${plan.into.vector(s.mi, 0, n=plan.into.shape[1])}, ${f.operand(k, s.mi)}, %y_desc, ${s.adds}${plan.modes};
+% for s in m.products[k * m.mi : (k + 1) * m.mi]:
+${smem.descriptor("%y_desc", "%y_at", s.y, plan.y)}\
+    wgmma.mma_async.sync.aligned.${m.instruction} ${m.wgmma_acc.vector(s.mi, 0, n=m.wgmma_acc.shape[1])}, ${f.operand(k, s.mi)}, %y_desc, ${s.scale_d}${m.immediates};
 % endfor
     wgmma.commit_group.sync.aligned;
 % endfor
     }
 </%def>
 
-## Stages have been freed on the way.
-<%def name="settle(ring)">
-    mov.b32 %before, %slot;
+## The K steps have freed the previous stage.
+<%def name="end_iteration(pipeline)">
+    mov.b32 %prev_stage, %slot;
 </%def>
 <%def name="begin()"></%def>
 

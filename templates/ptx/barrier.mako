@@ -1,46 +1,46 @@
-## Waiting: mbarriers, and the threads of one warpgroup.
+## Waits on mbarriers, and barriers among the threads of one warpgroup.
 <%def name="wait(at, parity, order='')">
     {
     .reg .pred %ready;
-AGAIN:
+WAIT:
     mbarrier.try_wait.parity${order}.shared::cta.b64 %ready, [${at}], ${parity};
-    @!%ready bra AGAIN;
+    @!%ready bra WAIT;
     }
 </%def>
 
-## Barriers 2 and 3, by immediate numbers: a number in a register would reserve all sixteen.
+## Named barriers 2 and 3, as immediates: a barrier number in a register would reserve all sixteen.
 <%def name="warpgroup(count)">
 % if count == 1:
     bar.sync 2, 128;
 % else:
     {
-    .reg .pred %second;
-    setp.ne.u32 %second, %wg, 0;
-    @%second bra.uni SECOND;
+    .reg .pred %warpgroup_1;
+    setp.ne.u32 %warpgroup_1, %wg, 0;
+    @%warpgroup_1 bra.uni WARPGROUP_1;
     bar.sync 2, 128;
-    bra.uni BOTH;
-SECOND:
+    bra.uni JOIN;
+WARPGROUP_1:
     bar.sync 3, 128;
-BOTH:
+JOIN:
     }
 % endif
 </%def>
 
-## One of two warpgroups' turns at a thing: the other passes it on.
+## Two warpgroups take turns: ``sync`` waits for the other, ``arrive`` lets the other go on.
 <%def name="turn(what, first)">
     {
-    .reg .pred %second;
-    setp.ne.u32 %second, %wg, 0;
-    @%second bra.uni SECOND;
+    .reg .pred %warpgroup_1;
+    setp.ne.u32 %warpgroup_1, %wg, 0;
+    @%warpgroup_1 bra.uni WARPGROUP_1;
     bar.${what} ${first}, 256;
-    bra.uni BOTH;
-SECOND:
+    bra.uni JOIN;
+WARPGROUP_1:
     bar.${what} ${9 - first}, 256;
-BOTH:
+JOIN:
     }
 </%def>
 
-## On to the next stage of a ring; the parity to wait for changes where it begins anew.
+## The next stage of the ring; the parity to wait for flips when the ring wraps.
 <%def name="advance(stages)">
     add.u32 %stage, %stage, 1;
     setp.eq.u32 %wrap, %stage, ${stages};

@@ -1,6 +1,6 @@
-## Between 16-bit types and f32.
-## Adds to a number what bits of a thread's number contribute.
-<%def name="terms(to, thread, terms)">
+## Conversions from 16-bit and 8-bit types to f32.
+## Adds weighted bit fields of a thread's number: to += ((thread >> shift) & mask) * weight for each term.
+<%def name="add_thread_terms(to, thread, terms)">
 % for t in terms:
     shr.u32 %t0, ${thread}, ${t.shift};
     and.b32 %t0, %t0, ${t.mask};
@@ -20,16 +20,16 @@
 % endif
 </%def>
 
-## One or both of a pair of 8-bit floats.
-<%def name="widen_tiny(kind, wide, tiny, pair, halves, guard='')">
-    ${guard}cvt.rn.f16x2.${kind}x2 ${pair}, ${tiny};
+## One or both elements of a pair of 8-bit floats.
+<%def name="widen_fp8(kind, wide, packed, pair, halves, guard='')">
+    ${guard}cvt.rn.f16x2.${kind}x2 ${pair}, ${packed};
     ${guard}mov.b32 {${halves[0]}, ${halves[1]}}, ${pair};
 % for n, r in enumerate(wide):
     ${guard}cvt.f32.f16 ${r}, ${halves[n]};
 % endfor
 </%def>
 
-## Both halves of a word.
+## Both halves of a 32-bit word.
 <%def name="widen_pair(kind, low, high, word, halves, guard='')">
 % if kind == "bf16":
     ${guard}shl.b32 ${low}, ${word}, 16;

@@ -1,32 +1,33 @@
-## Kernels of one stream that may overlap: nothing that another kernel reads or writes is touched before the wait.
-<%def name="begin()">
-% if plan.opens == "early":
-${opened()}\
+## Programmatic dependent launch: before griddepcontrol.wait, a kernel touches no memory that an earlier kernel writes.
+<%def name="early_trigger()">
+% if plan.pdl_trigger == "early":
+${trigger()}\
 % endif
 </%def>
 
-## Once a block asks for nothing more: blocks that came earlier would take the room of this kernel's own.
-<%def name="end()">
-% if plan.opens == "late":
-${opened()}\
+## After the block's last loads: blocks of the next kernel that start earlier would take resources of this kernel's blocks.
+<%def name="late_trigger()">
+% if plan.pdl_trigger == "late":
+${trigger()}\
 % endif
 </%def>
 
-## Of a pass, which has little to overlap.
-<%def name="at_once()">
-% if plan.dependent:
-${opened()}\
+## For auxiliary kernels, which have little to overlap.
+<%def name="trigger_and_wait()">
+% if plan.pdl:
+${trigger()}\
 ${wait()}\
 % endif
 </%def>
 
-<%def name="opened()">
-    // the next kernel may begin; its own wait is for the end of this one
+<%def name="trigger()">
+    // the next kernel may start; its griddepcontrol.wait waits for the end of this one
     griddepcontrol.launch_dependents;
 </%def>
 
 <%def name="wait()">
-% if plan.dependent:
+% if plan.pdl:
+    // wait: the previous kernel of the stream has ended
     griddepcontrol.wait;
 % endif
 </%def>

@@ -1,64 +1,64 @@
-## Which item of a batch a block computes. %number counts from the batch's first item, %item from the launch's.
+## The batch item that a block computes. %item counts from the first item of this launch, %batch_index from that of the batch.
 <%def name="registers()">
 % if plan.batched:
-    .reg .b32 %item, %items, %first_item, %number;
+    .reg .b32 %item, %items, %first_item, %batch_index;
     .reg .b64 %by_c, %item_c;
     ld.param.u32 %items, [items];  ld.param.u32 %first_item, [first_item];  ld.param.u64 %by_c, [by_c];
 % endif
 </%def>
 
-## Slices lie along z, of all items each.
-<%def name="of_block()">
+## grid.z counts slices of K, and the items of the launch within each slice.
+<%def name="from_block()">
 % if plan.batched:
     mov.u32 %item, %ctaid.z;
-% if plan.sliced:
+% if plan.splits_k:
     div.u32 %z, %item, %items;
     mul.lo.u32 %t0, %z, %items;
     sub.u32 %item, %item, %t0;
 % else:
     mov.u32 %z, 0;
 % endif
-${places()}\
+${c_address()}\
 % endif
 </%def>
 
-## From the number of a tile among those of all items; %each: tiles of an item.
-<%def name="of_tile()">
+## The item from a tile's index among the tiles of all items; %each: tiles of an item.
+<%def name="from_tile()">
 % if plan.batched:
     div.u32 %item, %tile, %each;
     mul.lo.u32 %t0, %item, %each;
     sub.u32 %in_item, %tile, %t0;
-${places()}\
+${c_address()}\
 % endif
 </%def>
 
-## Where the item's C is.
-<%def name="places()">
-    add.u32 %number, %first_item, %item;
-    cvt.u64.u32 %t64, %number;
+## The address of the item's C.
+<%def name="c_address()">
+    add.u32 %batch_index, %first_item, %item;
+    cvt.u64.u32 %t64, %batch_index;
     mad.lo.u64 %item_c, %t64, %by_c, %C;
 </%def>
 
-## Its places in tensors A and B: the first, where all items share one.
-<%def name="tensors()">
+## The item's coordinates in tensors A and B: 0 where all items share one matrix.
+<%def name="tensor_coordinates()">
 % for register, last in zip(plan.item_at, plan.last_item):
     min.u32 ${register}, ${plan.item_number}, ${last};
 % endfor
 </%def>
 
-## Moves the addresses of operands to the item's; copies of operands are the launch's own.
-<%def name="operands()">
+## Moves A and B to the item's matrices; packed copies count items from the first of the launch.
+<%def name="offset_operands()">
 % if plan.batched:
 % for x in plan.operands:
     ld.param.u64 %u64, [by_${x.name}];
-    cvt.u64.u32 %t64, ${"%item" if x in plan.repacked else "%number"};
+    cvt.u64.u32 %t64, ${"%item" if x in plan.packed_operands else "%batch_index"};
     mad.lo.u64 %${x.name.upper()}, %t64, %u64, %${x.name.upper()};
 % endfor
 % endif
 </%def>
 
-## The number of the block's tile among those of all items, from its number in the item.
-<%def name="count_tiles(tile)">
+## The tile's index among the tiles of all items, from its index in the item.
+<%def name="tile_index(tile)">
 % if plan.batched:
     mov.u32 %t1, %nctaid.x;
     mov.u32 %t2, %nctaid.y;
@@ -67,8 +67,8 @@ ${places()}\
 % endif
 </%def>
 
-## Of the specialised schedule: places along items of tensors, and the last there are.
-<%def name="last()">
+## Warp-specialised schedule: registers of batch coordinates, and the last coordinate of each tensor.
+<%def name="last_coordinates()">
 % if plan.batched:
     .reg .b32 %each, %in_item, ${", ".join(plan.item_at + plan.last_item)};
 % for r in plan.last_item:

@@ -1,16 +1,17 @@
-## A tile a block.
+## Each block computes one tile.
 <%namespace name="place" file="/sched/tile_coords.mako"/>
-<%namespace name="items" file="/sched/batch.mako"/>
+<%namespace name="batch" file="/sched/batch.mako"/>
 <%def name="open(who)">
-% if plan.numbered:
+    // the tile of this block
+% if plan.scheduler.linear:
     mov.u32 %tile, %ctaid.x;
-${place.counts()}\
-${place.of_number()}\
+${place.tile_counts()}\
+${place.from_number()}\
 % else:
-${place.of_block()}\
+${place.from_grid()}\
 % endif
-${items.of_block()}\
-${items.tensors()}\
-${place.slice()}\
+${batch.from_block()}\
+${batch.tensor_coordinates()}\
+${place.k_slice()}\
 </%def>
 <%def name="close(who)"></%def>

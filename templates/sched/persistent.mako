@@ -1,49 +1,50 @@
-## As many blocks as multiprocessors, each of which walks over tiles.
+## As many blocks as multiprocessors, each of which loops over tiles.
 <%namespace name="place" file="/sched/tile_coords.mako"/>
-<%namespace name="items" file="/sched/batch.mako"/>
+<%namespace name="batch" file="/sched/batch.mako"/>
 <%def name="open(who)">
+    // ---- tile loop: from the number of the block on, in steps of the grid
     mov.u32 %tile, %ctaid.x;
-    mov.u32 %hop, %nctaid.x;
-${place.counts()}\
-    mul.lo.u32 %tiles, %across, %down;
-% if plan.sharing > 1:
-    mul.lo.u32 %tiles, %tiles, ${plan.sharing};
+    mov.u32 %tile_step, %nctaid.x;
+${place.tile_counts()}\
+    mul.lo.u32 %tiles, %tiles_x, %tiles_y;
+% if plan.pipeline.multicast_ctas > 1:
+    mul.lo.u32 %tiles, %tiles, ${plan.pipeline.multicast_ctas};
 % endif
 % if plan.batched:
-    // tiles of an item, of all items
+    // tiles of one batch item, tiles of all items
     mov.u32 %each, %tiles;
     mul.lo.u32 %tiles, %tiles, %items;
 % endif
-% if plan.pingpong and who == "CONSUMER":
-    // warpgroups take tiles in turn, and skip the stages of each other's
-    mad.lo.u32 %tile, %hop, %wg, %tile;
-    add.u32 %hop, %hop, %hop;
+% if plan.config.pingpong and who == "CONSUMER":
+    // warpgroups take alternate tiles, and skip the stages of each other's
+    mad.lo.u32 %tile, %tile_step, %wg, %tile;
+    add.u32 %tile_step, %tile_step, %tile_step;
     setp.ne.u32 %p, %wg, 0;
-    @%p mov.u32 %stage, %chunk;
-${skip()}\
+    @%p mov.u32 %stage, %min_iters;
+${wrap_stage()}\
 % endif
     .pragma "nounroll";
 ${who}_TILE:
     setp.ge.u32 %p, %tile, %tiles;
     @%p bra${".uni" if who == "CONSUMER" else ""} ${who}_END;
-${items.of_tile()}\
-${items.tensors()}\
-${place.of_number()}\
-${place.slice()}\
+${batch.from_tile()}\
+${batch.tensor_coordinates()}\
+${place.from_number()}\
+${place.k_slice()}\
 </%def>
 
 <%def name="close(who)">
-% if plan.pingpong and who == "CONSUMER":
-    add.u32 %stage, %stage, %chunk;
-${skip()}\
+% if plan.config.pingpong and who == "CONSUMER":
+    add.u32 %stage, %stage, %min_iters;
+${wrap_stage()}\
 % endif
-    add.u32 %tile, %tile, %hop;
+    add.u32 %tile, %tile, %tile_step;
     bra${".uni" if who == "CONSUMER" else ""} ${who}_TILE;
 ${who}_END:
 </%def>
 
-## %stage may lie past the ring: back into it, and the parity with it.
-<%def name="skip()">
+## %stage may be past the end of the ring: takes it back, with its parity.
+<%def name="wrap_stage()">
     div.u32 %t0, %stage, ${plan.stages};
     mul.lo.u32 %t1, %t0, ${plan.stages};
     sub.u32 %stage, %stage, %t1;

@@ -1,10 +1,10 @@
-## Which tile of C a block computes, and which slice of K.
+## The tile of C and the slice of K that a block computes.
 <%def name="tile()">
 % if plan.raster_group == 1:
     mov.u32 %m0, %ctaid.x;
     mov.u32 %n0, %ctaid.y;
 % else:
-    { // groups of ${plan.raster_group} tiles along M are walked together, so that neighbours share B
+    { // raster: groups of ${plan.raster_group} tiles along M, so that neighbouring blocks read the same B from L2
     .reg .b32 %tiles_m, %tiles_n, %id, %group, %span, %high;
     add.u32 %tiles_m, %M, ${plan.config.ml - 1};
     div.u32 %tiles_m, %tiles_m, ${plan.config.ml};
@@ -28,27 +28,27 @@
     mul.lo.u32 %n0, %n0, ${plan.config.nl};
 </%def>
 
-## The slice: where it begins, how long it is.
-<%def name="share()">
-% if plan.sliced:
+## %k0: the first k of the slice; %k_len: its length.
+<%def name="k_slice()">
+% if plan.splits_k:
 % if not plan.batched:
     mov.u32 %z, %ctaid.z;
 % endif
     mul.lo.u32 %k0, %z, %chunk;
-    sub.u32 %length, %K, %k0;
-    min.u32 %length, %length, %chunk;
+    sub.u32 %k_len, %K, %k0;
+    min.u32 %k_len, %k_len, %chunk;
 % else:
     mov.u32 %k0, 0;
-    mov.u32 %length, %K;
+    mov.u32 %k_len, %K;
 % endif
 </%def>
 
-<%def name="slice()">
-${share()}\
-    // passes of ${plan.config.u}, and how much of K the first one takes
-    add.u32 %tiles, %length, ${plan.config.u - 1};
-    div.u32 %tiles, %tiles, ${plan.config.u};
-    sub.u32 %first, %tiles, 1;
-    mul.lo.u32 %first, %first, ${plan.config.u};
-    sub.u32 %first, %length, %first;
+<%def name="k_iterations()">
+${k_slice()}\
+    // K iterations of ${plan.config.u}; the first one holds the remainder, 1 to ${plan.config.u}
+    add.u32 %k_iters, %k_len, ${plan.config.u - 1};
+    div.u32 %k_iters, %k_iters, ${plan.config.u};
+    sub.u32 %k_rem, %k_iters, 1;
+    mul.lo.u32 %k_rem, %k_rem, ${plan.config.u};
+    sub.u32 %k_rem, %k_len, %k_rem;
 </%def>

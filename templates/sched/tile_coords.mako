@@ -1,80 +1,80 @@
-## From the number of a block or a tile to its place in C: %x0, %y0 along X and Y, %k0 and %passes along K.
-<%def name="of_block()">
+## The coordinates of a tile: %x0 and %y0 along X and Y; %k0 and %k_iters, its first element and its iterations of K.
+<%def name="from_grid()">
     mov.u32 %x0, %ctaid.x;
     mov.u32 %y0, %ctaid.y;
-% if plan.kc > 1:
-    div.u32 %x0, %x0, ${plan.kc};
+% if plan.config.cluster_k > 1:
+    div.u32 %x0, %x0, ${plan.config.cluster_k};
 % endif
-${scaled()}\
+${to_elements()}\
 </%def>
 
 ## Tiles (clusters of them) along X and Y.
-<%def name="counts()">
-    add.u32 %across, ${plan.x_extent}, ${plan.x_tile * plan.cluster - 1};
-    div.u32 %across, %across, ${plan.x_tile * plan.cluster};
-    add.u32 %down, ${plan.y_extent}, ${plan.y_tile * plan.yc - 1};
-    div.u32 %down, %down, ${plan.y_tile * plan.yc};
+<%def name="tile_counts()">
+    add.u32 %tiles_x, ${plan.scheduler.x_extent}, ${plan.scheduler.x_tile * plan.config.cluster_x - 1};
+    div.u32 %tiles_x, %tiles_x, ${plan.scheduler.x_tile * plan.config.cluster_x};
+    add.u32 %tiles_y, ${plan.scheduler.y_extent}, ${plan.scheduler.y_tile * plan.config.cluster_y - 1};
+    div.u32 %tiles_y, %tiles_y, ${plan.scheduler.y_tile * plan.config.cluster_y};
 </%def>
 
-<%def name="of_number()">
+<%def name="from_number()">
     {
-    .reg .b32 %id, %r, %group, %span, %high;
-% if plan.sharing > 1:
-    div.u32 %id, ${plan.tile_number}, ${plan.sharing};
+    .reg .b32 %id, %r, %group, %group_tiles, %group_width;
+% if plan.pipeline.multicast_ctas > 1:
+    div.u32 %id, ${plan.scheduler.tile_register}, ${plan.pipeline.multicast_ctas};
 % else:
-    mov.u32 %id, ${plan.tile_number};
+    mov.u32 %id, ${plan.scheduler.tile_register};
 % endif
 % if plan.raster_group == 1:
-    div.u32 %y0, %id, %across;
-    mul.lo.u32 %r, %y0, %across;
+    div.u32 %y0, %id, %tiles_x;
+    mul.lo.u32 %r, %y0, %tiles_x;
     sub.u32 %x0, %id, %r;
 % else:
-    // groups of ${plan.raster_group} along X are walked together, so that neighbours share Y
-    mul.lo.u32 %span, %down, ${plan.raster_group};
-    div.u32 %group, %id, %span;
-    mul.lo.u32 %r, %group, %span;
+    // raster: groups of ${plan.raster_group} tiles along X, so that neighbouring blocks share Y in the L2
+    mul.lo.u32 %group_tiles, %tiles_y, ${plan.raster_group};
+    div.u32 %group, %id, %group_tiles;
+    mul.lo.u32 %r, %group, %group_tiles;
     sub.u32 %id, %id, %r;
     mul.lo.u32 %group, %group, ${plan.raster_group};
-    sub.u32 %high, %across, %group;
-    min.u32 %high, %high, ${plan.raster_group};
-    div.u32 %y0, %id, %high;
-    mul.lo.u32 %r, %y0, %high;
+    sub.u32 %group_width, %tiles_x, %group;
+    min.u32 %group_width, %group_width, ${plan.raster_group};
+    div.u32 %y0, %id, %group_width;
+    mul.lo.u32 %r, %y0, %group_width;
     sub.u32 %x0, %id, %r;
     add.u32 %x0, %x0, %group;
 % endif
-% if plan.cluster > 1:
-    mad.lo.u32 %x0, %x0, ${plan.cluster}, ${plan.y.shared.mine};
+% if plan.config.cluster_x > 1:
+    mad.lo.u32 %x0, %x0, ${plan.config.cluster_x}, ${plan.y.multicast.rank};
 % endif
-% if plan.yc > 1:
-    mad.lo.u32 %y0, %y0, ${plan.yc}, ${plan.x.shared.mine};
+% if plan.config.cluster_y > 1:
+    mad.lo.u32 %y0, %y0, ${plan.config.cluster_y}, ${plan.x.multicast.rank};
 % endif
     }
-${scaled()}\
+${to_elements()}\
 </%def>
 
-<%def name="scaled()">
-    mul.lo.u32 %x0, %x0, ${plan.x_tile};
-    mul.lo.u32 %y0, %y0, ${plan.y_tile};
+<%def name="to_elements()">
+    mul.lo.u32 %x0, %x0, ${plan.scheduler.x_tile};
+    mul.lo.u32 %y0, %y0, ${plan.scheduler.y_tile};
 </%def>
 
-## Slice s takes %chunk passes over K, the first %more slices one more.
-<%def name="slice()">
-% if plan.slices_k:
+## A slice of K has %min_iters iterations, the first %extra_iters slices have one more.
+<%def name="k_slice()">
+% if plan.scheduler.splits_k:
 % if not plan.batched:
     mov.u32 %z, %ctaid.z;
 % endif
     mov.u32 %t0, %z;
-% if plan.kc > 1:
-    mad.lo.u32 %t0, %z, ${plan.kc}, %rank;
+% if plan.config.cluster_k > 1:
+    mad.lo.u32 %t0, %z, ${plan.config.cluster_k}, %rank;
 % endif
-    min.u32 %t1, %t0, %more;
-    mad.lo.u32 %k0, %t0, %chunk, %t1;
+    min.u32 %t1, %t0, %extra_iters;
+    mad.lo.u32 %k0, %t0, %min_iters, %t1;
     mul.lo.u32 %k0, %k0, ${plan.config.u};
-    setp.lt.u32 %p, %t0, %more;
-    selp.b32 %passes, 1, 0, %p;
-    add.u32 %passes, %passes, %chunk;
+    setp.lt.u32 %p, %t0, %extra_iters;
+    selp.b32 %k_iters, 1, 0, %p;
+    add.u32 %k_iters, %k_iters, %min_iters;
 % else:
     mov.u32 %k0, 0;
-    mov.u32 %passes, %chunk;
+    mov.u32 %k_iters, %min_iters;
 % endif
 </%def>

@@ -18,8 +18,8 @@ import ptxgen
 from ptxgen import settings
 from ptxgen.cli import app, command, doctor
 from ptxgen.codegen.config import AXES, FAMILIES
-from ptxgen.problem.base import COMPUTE, OUT
-from ptxgen.problem.catalog import CATALOG
+from ptxgen.problem.base import COMPUTE_MODES, OUT_DTYPES
+from ptxgen.problem.operation import operations
 
 from .source import PACKAGE, REFERENCE, ROOT, fenced, modules, own_imports, table
 
@@ -39,11 +39,14 @@ def variables() -> list[list[str]]:
 
 
 def types() -> list[list[str]]:
-    return [[f"`{name}`", *(", ".join(f"`{v}`" for v in t[name]) for t in (COMPUTE, OUT))] for name in COMPUTE]
+    return [
+        [f"`{name}`", *(", ".join(f"`{v}`" for v in t[name]) for t in (COMPUTE_MODES, OUT_DTYPES))]
+        for name in COMPUTE_MODES
+    ]
 
 
 def named_suites() -> list[list[str]]:
-    return [[o.name, f"`{s.name}`", s.meaning] for o in CATALOG.values() for s in o.suites.values()]
+    return [[o.name, f"`{s.name}`", s.meaning] for o in operations() for s in o.suites.values()]
 
 
 @pytest.mark.parametrize(
@@ -143,16 +146,30 @@ def test_a_registry_is_where_extending_has_it(row: list[str]) -> None:
     module, _, name = row[0].strip("`").rpartition(".")
     registry = getattr(importlib.import_module(f"ptxgen.{module}"), name)
     assert len(registry) > 1
-    described = {"name of the operation": {"gemm"}, "name of the type": {"f16"}}.get(row[2], set())
-    assert described <= set(registry)
-    if row[2] == "code of the family":
-        assert len(registry) == len(FAMILIES)
+    described = {
+        "name of the operation": {"gemm", "conv"},
+        "name of the type": {"f16"},
+        "name of the family": set(FAMILIES),
+    }
+    assert described.get(row[2], set()) <= set(registry)
 
 
 def test_modules_that_import_a_family_are_listed() -> None:
     outside = {m for m in modules() if not m.startswith("families.depthwise")}
     users = {m for m in outside if any(i.startswith("families.depthwise") for _, i in own_imports(m))}
     assert {str(modules()[m].relative_to(ROOT)) for m in users} - set(listed("A family")) == set()
+
+
+def test_modules_that_import_an_operation_are_listed() -> None:
+    """Modules whose names begin with the operation's are its own; those of the lowering are what it lowers to."""
+    own = re.compile(r"problem\.conv(_\w+)?|lowering\.\w+|runtime\.(vendor\.cudnn|conv_check)|api\.conv\w*")
+    users = {
+        m
+        for m in modules()
+        if not own.fullmatch(m) and any(re.match(r"problem\.conv\b|problem\.conv_", i) for _, i in own_imports(m))
+    }
+    paths = {str(modules()[m].relative_to(ROOT)) for m in users}
+    assert paths - set(listed("An operation")) == set()
 
 
 def test_files_that_name_an_epilogue_operation_are_listed() -> None:

@@ -111,7 +111,7 @@ def rows(tmp_path, name, **changes):
         ({"registers": [9]}, 1, "registers [8] -> [9]"),
         ({"launch": {"steps": [1]}}, 1, "differ in launch: 1"),
         ({"error": "ConfigError: ms is 8"}, 1, "error None -> ConfigError"),
-        ({"case": "gemm 1,1,1 NN f32 | ms=8 splitk=1 | h200"}, 1, "only in one: 1 old, 1 new"),
+        ({"case": "gemm 1,1,1 NN f32 | ms=8 splitk=flag_red | h200"}, 1, "only in one: 1 old, 1 new"),
     ],
 )
 def test_compare_tells_what_differs(tmp_path, capsys, changes, status, told):
@@ -123,7 +123,10 @@ def test_compare_tells_what_differs(tmp_path, capsys, changes, status, told):
 def test_words_of_the_first_record_can_be_renamed(tmp_path, capsys):
     names = tmp_path / "names"
     names.write_text("kg splitk\nms thread_m\n")
-    old, new = rows(tmp_path, "old"), rows(tmp_path, "new", case="gemm 1,1,1 NN f32 | thread_m=8 splitk=1 | h200")
+    old, new = (
+        rows(tmp_path, "old"),
+        rows(tmp_path, "new", case="gemm 1,1,1 NN f32 | thread_m=8 splitk=flag_red | h200"),
+    )
     assert script.main(["compare", old, new, "--rename", str(names)]) == 0
     assert script.main(["compare", old, new]) == 1
     capsys.readouterr()

@@ -11,7 +11,7 @@ import numpy as np
 from ptxgen.codegen.config import Config, parse_config
 from ptxgen.emulator import Stats
 from ptxgen.errors import DtypeError
-from ptxgen.problem.base import EPILOGUE
+from ptxgen.problem.base import EPILOGUE_OPS
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.reference import Array, compare, operands, reference
@@ -150,7 +150,7 @@ def random_epilogues(
     rng = np.random.default_rng(seed)
 
     def draw() -> Gemm | None:
-        stages = [row[rng.integers(len(row))] for row in EPILOGUE if rng.random() < 0.6]
+        stages = [row[rng.integers(len(row))] for row in EPILOGUE_OPS if rng.random() < 0.6]
         try:
             return replace(problem(rng), epilogue=",".join(stages))
         except DtypeError:  # gelu and silu of f64, anything of integers

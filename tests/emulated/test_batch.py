@@ -11,8 +11,9 @@ from gemm_runs import execute, verify
 from ptxgen.codegen import plan
 from ptxgen.codegen.config import parse_config
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.families.rules import broken
-from ptxgen.families.wgmma import plan as wgmma
+from ptxgen.families.rules import first_violation
+from ptxgen.families.wgmma import scheduler
+from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.reference import operands
@@ -21,8 +22,8 @@ from ptxgen.runtime.emulated import EmulatedDriver
 from tests.cases_batch import batches
 
 SIMT = "ms=4 ns=4 ml=32 nl=32 u=8 stages=2"
-MMA = "family=1 ms=16 ns=16 ml=32 nl=32 u=32 stages=2 cp_async_a=0 cp_async_b=0"
-WGMMA = "family=2 u=32 stages=2 ml=64 nl=32"
+MMA = "family=mma ms=16 ns=16 ml=32 nl=32 u=32 stages=2 cp_async_a=0 cp_async_b=0"
+WGMMA = "family=wgmma u=32 stages=2 ml=64 nl=32"
 
 
 @pytest.mark.parametrize("family", ["simt", "mma", "wgmma", "skinny"])
@@ -43,17 +44,31 @@ def test_random_batches(family):
 WAYS = (
     *(
         (SIMT, w)
-        for w in ("raster_group=4", "kg=3", "kg=3 splitk=1", "kg=3 splitk=2", "kl=2 kg=2 splitk=1 raster_group=2")
+        for w in (
+            "raster_group=4",
+            "kg=3",
+            "kg=3 splitk=flag_red",
+            "kg=3 splitk=workspace",
+            "kl=2 kg=2 splitk=flag_red raster_group=2",
+        )
     ),
-    *((MMA, w) for w in ("kg=2", "kg=2 splitk=1", "kg=2 splitk=2", "operand_path=3 vec_a=8 vec_b=8 kg=2 splitk=2")),
+    *(
+        (MMA, w)
+        for w in (
+            "kg=2",
+            "kg=2 splitk=flag_red",
+            "kg=2 splitk=workspace",
+            "operand_path_a=pack operand_path_b=pack vec_a=8 vec_b=8 kg=2 splitk=workspace",
+        )
+    ),
     *(
         (WGMMA, w)
         for w in (
             "",
-            "kg=2 splitk=0",
-            "kg=2 splitk=2",
-            "kg=2 splitk=3",
-            "kg=2 splitk=4",
+            "kg=2 splitk=memset_red",
+            "kg=2 splitk=workspace",
+            "kg=2 splitk=last_cta",
+            "kg=2 splitk=distributed",
             "cluster_k=2",
             "cluster_x=2 raster_group=4",
             "persistent=1",
@@ -69,7 +84,7 @@ def test_ways_to_meet_and_to_walk(base, way):
     dtype = {SIMT: "f32", MMA: "f16", WGMMA: "bf16"}[base]
     p = Gemm(40, 40, 64, "NN", dtype, out="f32", batch=3, stride_b=0, ldc=120, stride_c=40)
     c, on = parse_config(f"{base} {way}"), "h200" if base == WGMMA else "emulated"
-    assert broken(p, c, device(on)) is None
+    assert first_violation(lower(p), c, device(on)) is None
     if "splitk" in way:
         verify(p, c, "integers", on=on, times=2)
     else:
@@ -87,30 +102,30 @@ def test_both_operands_are_shared():
 @pytest.mark.parametrize(
     ("base", "way"),
     [
-        (SIMT, "kg=2 splitk=1"),
-        (SIMT, "kg=2 splitk=2"),
-        (MMA, "operand_path=3 vec_a=8 vec_b=8"),
-        (WGMMA, "kg=2 splitk=2"),
+        (SIMT, "kg=2 splitk=flag_red"),
+        (SIMT, "kg=2 splitk=workspace"),
+        (MMA, "operand_path_a=pack operand_path_b=pack vec_a=8 vec_b=8"),
+        (WGMMA, "kg=2 splitk=workspace"),
         (WGMMA, "persistent=1 epilogue_smem=1"),
     ],
 )
 def test_more_items_than_a_launch_holds(monkeypatch, base, way):
     """They go in runs, each with the workspace of the one before."""
     monkeypatch.setattr(plan, "GRID_LIMIT", 6)
-    monkeypatch.setattr(wgmma, "GRID_LIMIT", 6)
-    monkeypatch.setattr(wgmma, "TILES_LIMIT", 7)
+    monkeypatch.setattr(scheduler, "GRID_LIMIT", 6)
+    monkeypatch.setattr(scheduler, "TILES_LIMIT", 7)
     dtype, on = ("f32", "emulated") if base == SIMT else ("f16", "emulated") if base == MMA else ("bf16", "h200")
     p = Gemm(20, 40, 64, "NN", dtype, batch=8, stride_a=20 * 64 + 8)
     c = parse_config(f"{base} {way}")
     made = plan_for(p, c, device(on))
-    assert sum(step.entry == made.entry for step in made.launch(p).steps) > 1
+    assert sum(step.entry == made.entry for step in made.launch(lower(p)).steps) > 1
     verify(p, c, "integers", on=on)
 
 
 @pytest.mark.parametrize(
     ("base", "way", "on"),
     [
-        (SIMT, "kg=2 splitk=2", "emulated"),
+        (SIMT, "kg=2 splitk=workspace", "emulated"),
         (MMA, "", "emulated"),
         (WGMMA, "", "h200"),
         (WGMMA, "epilogue_smem=1", "h200"),

@@ -29,7 +29,7 @@ from tests.threads import join
 Array = np.ndarray[Any, Any]
 ANY = "ms=2 ns=2 ml=16 nl=16 cp_async_a=0 cp_async_b=0 stages=2"
 #: slices of K meet at flags that a launch finds and leaves zero, or in sums that a second kernel adds
-FLAGS, SUMS = f"{ANY} kg=2 splitk=1", f"{ANY} kg=2 splitk=2"
+FLAGS, SUMS = f"{ANY} kg=2 splitk=flag_red", f"{ANY} kg=2 splitk=workspace"
 STREAM = 42
 
 

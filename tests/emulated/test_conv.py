@@ -9,7 +9,7 @@ import pytest
 from gemm_runs import Placed
 
 from ptxgen.codegen.config import Config, parse_config
-from ptxgen.families.rules import broken
+from ptxgen.families.rules import first_violation
 from ptxgen.lowering.implicit_gemm import WINDOW
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import DIRECTIONS, FILTERS, Conv
@@ -78,7 +78,16 @@ def test_random_convolutions_and_configurations(n: int) -> None:
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("layout", FILTERS)
 @pytest.mark.parametrize(
-    "text", ["kg=1", "kg=2 splitk=0", "kg=2 splitk=1", "kg=2 splitk=2", "kl=2", "epilogue_smem=1", "bounds=2"]
+    "text",
+    [
+        "kg=1",
+        "kg=2 splitk=memset_red",
+        "kg=2 splitk=flag_red",
+        "kg=2 splitk=workspace",
+        "kl=2",
+        "epilogue_smem=1",
+        "bounds=predicate",
+    ],
 )
 def test_every_way_to_meet(direction: str, layout: str, text: str) -> None:
     """Strides of two: gradients of images have phases, which differ in extents."""
@@ -96,7 +105,7 @@ def test_every_way_to_meet(direction: str, layout: str, text: str) -> None:
         Conv(1, 2, 3, 70, 2, 2, 5, stride=2, layout="CHWN", dtype="f64"),
     ],
 )
-@pytest.mark.parametrize("text", ["ml=16 u=8", "ml=32 u=8 kg=2 splitk=2 stages=2"])
+@pytest.mark.parametrize("text", ["ml=16 u=8", "ml=32 u=8 kg=2 splitk=workspace stages=2"])
 def test_few_filters(v: Conv, text: str) -> None:
     """Signals, and images with filters of their own: neighbours along a row are columns of the product."""
     verify(v, parse_config(f"ms=2 ns=2 nl=16 cp_async_a=0 cp_async_b=0 {text}"), "integers", 1.0)
@@ -124,7 +133,7 @@ def test_filters_of_one_channel_slide_down_strips(layout: str, dtype: str, epilo
             epilogue=epilogue if v.direction == "forward" else "",
         )
         for text in ("ns=4 ml=2 nl=32", f"ns=1 ml=1 nl=64 vec_a={lower(v).strip.wide}"):
-            verify(v, parse_config(f"family=4 {text}"), "integers", float(n % 2))
+            verify(v, parse_config(f"family=depthwise {text}"), "integers", float(n % 2))
 
 
 @pytest.mark.parametrize("layout", FILTERS)
@@ -155,7 +164,7 @@ def test_gradients_of_images_under_a_stride_are_strips_too(layout, stride, taps,
         direction="input_grad",
     )
     for beta, text in ((0.0, "ns=4 ml=2 nl=32"), (1.0, "ns=8 ml=1 nl=64")):
-        verify(v, parse_config(f"family=4 {text}"), "integers", beta)
+        verify(v, parse_config(f"family=depthwise {text}"), "integers", beta)
 
 
 @pytest.mark.parametrize("layout", FILTERS)
@@ -171,8 +180,8 @@ def test_gradients_of_filters_of_one_channel_are_summed_strip_by_strip(layout, d
         )
     ):
         v = replace(v, layout=layout, filters=filters, dtype=dtype, compute="", out="", direction="weight_grad")
-        for text in ("ns=4 ml=2 nl=32 kg=3 splitk=2", f"ns=2 ml=1 nl=64 vec_a={lower(v).strip.wide}"):
-            verify(v, parse_config(f"family=4 {text}"), "integers", float(n % 2))
+        for text in ("ns=4 ml=2 nl=32 kg=3 splitk=workspace", f"ns=2 ml=1 nl=64 vec_a={lower(v).strip.wide}"):
+            verify(v, parse_config(f"family=depthwise {text}"), "integers", float(n % 2))
 
 
 def test_accesses_are_wide_where_images_allow_it() -> None:
@@ -191,7 +200,7 @@ def test_what_is_outside_is_not_read() -> None:
     c = parse_config("ms=2 ns=2 ml=16 nl=16 u=8 cp_async_a=0 cp_async_b=0")
     p = lower(v)
     assert p.addr_b == WINDOW
-    assert broken(p, c, EMULATED) is None
+    assert first_violation(p, c, EMULATED) is None
     got = execute(v, c, (x, w, np.full((1, 1, 3, 3), np.nan, np.float32)), 0.0, shift=True)
     padded = np.pad(x[0, 0], 1)
     assert np.array_equal(got[0, 0], [[padded[i : i + 3, j : j + 3].sum() for j in range(3)] for i in range(3)])

@@ -28,7 +28,7 @@ ANY = parse_config("ms=2 ns=2 ml=16 nl=16 cp_async_a=0 cp_async_b=0 stages=2")
 @pytest.fixture(autouse=True)
 def _emulated(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = EmulatedDriver()
-    for name in ("ready", "runners"):
+    for name in ("launches", "runners"):
         monkeypatch.setattr(launch_cache, name, OrderedDict())
     monkeypatch.setattr(launch_cache, "database", lambda: None)
     monkeypatch.setattr(launch_cache, "driver", lambda: driver)
@@ -73,11 +73,11 @@ def test_arrays_of_a_gpu(layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(2):
         y = ptxgen.conv2d(*held, padding=[(1, 1), [1, 1]], stride=[1, 1], bias=Tensor(driver, bias))
         assert np.array_equal(y.numpy(), want)
-    assert len(launch_cache.ready) == 1
+    assert len(launch_cache.launches) == 1
     residual = Tensor(driver, want, order)
     again = ptxgen.conv2d(*held, padding=1, bias=Tensor(driver, bias), residual=residual)
     assert np.array_equal(again.numpy(), 2 * want)
-    with pytest.raises(ShapeError, match=f"residual has strides .* they must lie as out's, {layout}"):
+    with pytest.raises(ShapeError, match=f"residual has strides .* it must have the memory layout of out, {layout}"):
         ptxgen.conv2d(*held, padding=1, residual=Tensor(driver, want, (0, 1, 3, 2)))
     dx = ptxgen.conv2d_input_grad(y, held[1], x.shape, padding=1)
     assert np.array_equal(dx.numpy(), ptxgen.conv2d_input_grad(want, f, x.shape, padding=1))
@@ -121,7 +121,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> Counting:
 
 
 def tables() -> int:
-    return launch_cache.loaded(launch_cache.driver()).tables.bytes
+    return launch_cache.state_of(launch_cache.driver()).tables.bytes
 
 
 def right(held: dict[int, tuple[Any, Any]], width: int) -> None:
@@ -139,7 +139,7 @@ def test_tables_of_many_shapes_take_no_more_than_they_may(counting: Counting, mo
     held: dict[int, tuple[Any, Any]] = {}
     right(held, 9)
     one, often = tables(), next(iter(launch_cache.runners.values())).tables
-    monkeypatch.setattr(launch_cache, "TABLES_KEPT", 4 * one)
+    monkeypatch.setattr(launch_cache, "MAX_TABLE_BYTES", 4 * one)
     addresses = {t.address for t in often}
     del often
     for width in range(3, 17):
@@ -147,14 +147,14 @@ def test_tables_of_many_shapes_take_no_more_than_they_may(counting: Counting, mo
         right(held, width)
         assert tables() <= 4 * one
         assert addresses <= counting.held.keys()
-    known = len(launch_cache.ready)
+    known = len(launch_cache.launches)
     assert 2 < known < 14
     assert {t.address for bound in launch_cache.runners.values() for t in bound.tables} <= counting.held.keys()
     for width in (3, 16, 4):
         right(held, width)
     taken = tables()
     before = sum(counting.held.values())
-    launch_cache.ready.clear()
+    launch_cache.launches.clear()
     launch_cache.runners.clear()
     assert tables() == 0
     assert before - sum(counting.held.values()) == taken
@@ -162,11 +162,11 @@ def test_tables_of_many_shapes_take_no_more_than_they_may(counting: Counting, mo
 
 def test_calls_are_remembered_up_to_a_number(counting: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
     """The one that was used least recently goes, and its tables."""
-    monkeypatch.setattr(launch_cache, "KEPT", 3)
+    monkeypatch.setattr(launch_cache, "MAX_CALLS", 3)
     held: dict[int, tuple[Any, Any]] = {}
     for width in (3, 4, 5, 3, 6):
         right(held, width)
-    assert [key[2] is not None and key[6][3] for key in launch_cache.ready] == [
+    assert [key[2] is not None and key[6][3] for key in launch_cache.launches] == [
         6,
         4,
         7,
@@ -175,9 +175,9 @@ def test_calls_are_remembered_up_to_a_number(counting: Counting, monkeypatch: py
 
 def test_what_a_graph_was_captured_from_stays(counting: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its tables and its kernel, also when the call is forgotten."""
-    monkeypatch.setattr(launch_cache, "TABLES_KEPT", 0)
+    monkeypatch.setattr(launch_cache, "MAX_TABLE_BYTES", 0)
     held: dict[int, tuple[Any, Any]] = {}
-    monkeypatch.setattr(launch_cache, "stream_of", lambda x: 42)
+    monkeypatch.setattr(launch_cache, "current_stream", lambda x: 42)
     right(held, 3)
     addresses = {t.address for bound in launch_cache.runners.values() for t in bound.tables}
     counting.graph = True
@@ -185,7 +185,7 @@ def test_what_a_graph_was_captured_from_stays(counting: Counting, monkeypatch: p
     counting.graph = False
     right(held, 4)
     right(held, 5)
-    assert len(launch_cache.runners) == len(launch_cache.ready) == 1  # the newest
+    assert len(launch_cache.runners) == len(launch_cache.launches) == 1  # the newest
     assert addresses
     assert addresses <= counting.held.keys()
 

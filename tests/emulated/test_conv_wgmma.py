@@ -48,63 +48,83 @@ def test_random_convolutions_whose_operands_lie_otherwise(seed):
 
 #: layout, what else, shape, configuration
 LYING = {
-    "images of odd size": ("NCHW", {}, "C=16,H=5,W=7,K=24,R=3,S=2,pad=1", "ml=64 nl=64 operand_path=3"),
+    "images of odd size": (
+        "NCHW",
+        {},
+        "C=16,H=5,W=7,K=24,R=3,S=2,pad=1",
+        "ml=64 nl=64 operand_path_a=pack operand_path_b=pack",
+    ),
     "rows of pixels on the 64-row side": (
         "NCHW",
         {},
         "C=16,H=5,W=7,K=24,R=3,S=2,pad=1",
-        "transposed_mma=1 ml=24 nl=64 operand_path=3",
+        "transposed_mma=1 ml=24 nl=64 operand_path_a=pack operand_path_b=pack",
     ),
-    "more channels than a block of the pass": ("NCHW", {}, "C=136,H=4,W=8,K=8,R=1,S=1", "ml=64 nl=16 operand_path=2"),
-    "few channels": ("NCHW", {}, "C=3,H=16,W=17,K=8,R=3,S=2,stride=2", "ml=64 nl=16 operand_path=3"),
+    "more channels than a block of the pass": (
+        "NCHW",
+        {},
+        "C=136,H=4,W=8,K=8,R=1,S=1",
+        "ml=64 nl=16 operand_path_a=direct operand_path_b=pack",
+    ),
+    "few channels": (
+        "NCHW",
+        {},
+        "C=3,H=16,W=17,K=8,R=3,S=2,stride=2",
+        "ml=64 nl=16 operand_path_a=pack operand_path_b=pack",
+    ),
     "a sum of all slices": (
         "NCHW",
         {"direction": "weight_grad"},
         "C=16,H=8,W=8,K=24,R=3,S=2",
-        "ml=64 nl=32 kg=2 splitk=2 operand_path=3",
+        "ml=64 nl=32 kg=2 splitk=workspace operand_path_a=pack operand_path_b=pack",
     ),
     "slices that add to C": (
         "NCHW",
         {"direction": "weight_grad", "out": "f32"},
         "C=16,H=8,W=8,K=24,R=3,S=2",
-        "ml=64 nl=32 kg=2 splitk=0 operand_path=3",
+        "ml=64 nl=32 kg=2 splitk=memset_red operand_path_a=pack operand_path_b=pack",
     ),
     "columns of C side by side, rows apart": (
         "NCHW",
         {"direction": "weight_grad", "filters": "CRSK"},
         "C=64,H=6,W=7,K=24,R=3,S=2,pad=1",
-        "transposed_mma=1 ml=32 nl=64 operand_path=3",
+        "transposed_mma=1 ml=32 nl=64 operand_path_a=pack operand_path_b=pack",
     ),
     "runs that end within a pair, through shared memory": (
         "NCHW",
         {},
         "C=16,H=5,W=7,K=72,R=3,S=3,pad=1",
-        "ml=128 nl=48 math_warpgroups=2 epilogue_smem=1 epilogue_subtiles=2 persistent=1 operand_path=3",
+        "ml=128 nl=48 math_warpgroups=2 epilogue_smem=1 epilogue_subtiles=2 persistent=1 operand_path_a=pack operand_path_b=pack",
     ),
     "more boxes than a kernel has instructions for": (
         "NCHW",
         {},
         "C=16,H=5,W=7,K=130,R=3,S=3,pad=1",
-        "ml=256 nl=112 math_warpgroups=2 epilogue_smem=1 epilogue_subtiles=2 epilogue_buffers=2 persistent=1 operand_path=3",
+        "ml=256 nl=112 math_warpgroups=2 epilogue_smem=1 epilogue_subtiles=2 epilogue_buffers=2 persistent=1 operand_path_a=pack operand_path_b=pack",
     ),
     "the same of narrow boxes, an activation too": (
         "NCHW",
         {"epilogue": "scale,bias,gelu"},
         "C=16,H=4,W=7,K=130,R=3,S=3,pad=1",
-        "ml=64 nl=56 epilogue_smem=1 operand_path=3",
+        "ml=64 nl=56 epilogue_smem=1 operand_path_a=pack operand_path_b=pack",
     ),
     "pairs, and pixels on the 64-row side": (
         "NCHW",
         {"epilogue": "scale,bias,silu"},
         "C=16,H=5,W=8,K=72,R=3,S=3,pad=1",
-        "ml=64 nl=128 transposed_mma=1 epilogue_smem=1 epilogue_subtiles=4 cluster_k=2 operand_path=3",
+        "ml=64 nl=128 transposed_mma=1 epilogue_smem=1 epilogue_subtiles=4 cluster_k=2 operand_path_a=pack operand_path_b=pack",
     ),
-    "images along a row": ("CHWN", {}, "C=16,H=6,W=7,K=24,R=3,S=2,pad=1", "ml=64 nl=32 epilogue_smem=1 operand_path=2"),
+    "images along a row": (
+        "CHWN",
+        {},
+        "C=16,H=6,W=7,K=24,R=3,S=2,pad=1",
+        "ml=64 nl=32 epilogue_smem=1 operand_path_a=direct operand_path_b=pack",
+    ),
     "all of an epilogue": (
         "NCHW",
         {"epilogue": "scale,bias,residual,silu"},
         "C=16,H=6,W=6,K=72,R=3,S=3,pad=1",
-        "ml=64 nl=32 math_warpgroups=1 vec_c=2 operand_path=3",
+        "ml=64 nl=32 math_warpgroups=1 vec_c=2 operand_path_a=pack operand_path_b=pack",
     ),
 }
 
@@ -113,17 +133,20 @@ LYING = {
 def test_operands_that_lie_otherwise(case):
     layout, fields, shape, config = LYING[case]
     p = Conv(**Conv.read_shape("N=8," + shape), layout=layout, dtype="f16", **fields)
-    verify(p, parse_config("family=2 u=64 stages=3 " + config), "normal" if p.epilogue else "integers", 2.0, 1.0)
+    verify(p, parse_config("family=wgmma u=64 stages=3 " + config), "normal" if p.epilogue else "integers", 2.0, 1.0)
 
 
 WALKS = {
     "a tap is wider than a stage": ("C=136,H=6,W=7,K=24,R=3,S=2,pad=1", "ml=64 nl=24 u=64 stages=3"),
     "a stage has units of several taps": ("C=16,H=6,W=7,K=24,R=3,S=2,stride=2x1", "ml=64 nl=24 u=128 stages=3"),
     "the last stage ends past the last tap": ("C=16,H=6,W=7,K=24,R=3,S=3", "ml=64 nl=24 u=128 stages=3"),
-    "slices begin within a tap": ("C=136,H=6,W=7,K=24,R=3,S=2,pad=1", "ml=64 nl=24 u=64 stages=3 kg=7 splitk=2"),
+    "slices begin within a tap": (
+        "C=136,H=6,W=7,K=24,R=3,S=2,pad=1",
+        "ml=64 nl=24 u=64 stages=3 kg=7 splitk=workspace",
+    ),
     "slices begin in a row of taps": (
         "C=16,H=9,W=9,K=24,R=3,S=3,dilation=2x1",
-        "ml=64 nl=24 u=16 stages=2 kg=8 splitk=3",
+        "ml=64 nl=24 u=16 stages=2 kg=8 splitk=last_cta",
     ),
     "pixels on the other side, for a cluster": (
         "C=32,H=9,W=9,K=72,R=3,S=3,pad=1x2",
@@ -141,7 +164,7 @@ WALKS = {
 def test_walks_over_taps(walk):
     shape, config = WALKS[walk]
     p = Conv(**Conv.read_shape("N=2," + shape), layout="NHWC", dtype="f16")
-    verify(p, parse_config("family=2 " + config), "integers")
+    verify(p, parse_config("family=wgmma " + config), "integers")
 
 
 def test_infinities_behind_the_last_tap_do_not_count():
@@ -149,7 +172,7 @@ def test_infinities_behind_the_last_tap_do_not_count():
     p = Conv(1, 16, h=4, w=4, k=16, r=3, s=3, layout="NHWC", dtype="f16")
     a, b, _ = operands(p, 0, "normal")
     a[0, 3, 3] = np.inf
-    runner = Runner.of(EmulatedDriver(H200), p, parse_config("family=2 ml=64 nl=16 u=128"))
+    runner = Runner.of(EmulatedDriver(H200), p, parse_config("family=wgmma ml=64 nl=16 u=128"))
     out = runner.compute(a, b, np.zeros((1, 2, 2, 16), np.float16))
     assert np.isfinite(out[0, 0]).all()
     assert np.isfinite(out[0, 1, 0]).all()
@@ -173,5 +196,5 @@ def test_infinities_behind_the_last_tap_do_not_count():
 def test_what_tma_cannot_walk_over_is_refused(changes, rule):
     fields = {"n": 2, "c": 32, "h": 20, "w": 20, "k": 32, "r": 3, "s": 3, "layout": "NHWC", "dtype": "f16"} | changes
     with pytest.raises(ConfigError) as found:
-        plan_for(Conv(**fields), parse_config("family=2 transposed_mma=1 ml=32 nl=64 u=64"), H200)
+        plan_for(Conv(**fields), parse_config("family=wgmma transposed_mma=1 ml=32 nl=64 u=64"), H200)
     assert found.value.rule == rule

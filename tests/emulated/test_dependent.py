@@ -18,26 +18,32 @@ from tests.emulated.test_epilogue import right
 H200 = device("h200")
 #: a family's kernels with a pass before, and one after
 KERNELS = {
-    "simt": (Gemm(33, 40, 64), "ms=4 ns=4 ml=16 nl=32 kg=2 splitk=0"),
-    "flags": (Gemm(33, 40, 64), "ms=4 ns=4 ml=16 nl=32 kg=2 splitk=1"),
-    "mma": (Gemm(33, 37, 65, "NN", "f16"), "family=1 ms=16 ns=16 ml=32 nl=32 u=32 operand_path=3 vec_a=8 vec_b=8"),
-    "wgmma": (Gemm(70, 40, 200, "NT", "f16"), "family=2 ml=64 nl=32 u=64 kg=2 splitk=2"),
+    "simt": (Gemm(33, 40, 64), "ms=4 ns=4 ml=16 nl=32 kg=2 splitk=memset_red"),
+    "flags": (Gemm(33, 40, 64), "ms=4 ns=4 ml=16 nl=32 kg=2 splitk=flag_red"),
+    "mma": (
+        Gemm(33, 37, 65, "NN", "f16"),
+        "family=mma ms=16 ns=16 ml=32 nl=32 u=32 operand_path_a=pack operand_path_b=pack vec_a=8 vec_b=8",
+    ),
+    "wgmma": (Gemm(70, 40, 200, "NT", "f16"), "family=wgmma ml=64 nl=32 u=64 kg=2 splitk=workspace"),
     "a block walks": (
         Gemm(150, 72, 136, "NT", "f16", epilogue="residual"),
-        "family=2 ml=64 nl=32 u=64 epilogue_smem=1 persistent=1",
+        "family=wgmma ml=64 nl=32 u=64 epilogue_smem=1 persistent=1",
     ),
-    "copies": (Gemm(65, 37, 67, "TN", "e4m3"), "family=2 ml=64 nl=64 u=64 stages=2 operand_path=3"),
-    "planes": (Gemm(70, 40, 72, "NN", "f32", "f32_bf16x6"), "family=2 ml=64 nl=16 u=32 stages=2"),
+    "copies": (
+        Gemm(65, 37, 67, "TN", "e4m3"),
+        "family=wgmma ml=64 nl=64 u=64 stages=2 operand_path_a=pack operand_path_b=pack",
+    ),
+    "planes": (Gemm(70, 40, 72, "NN", "f32", "f32_bf16x6"), "family=wgmma ml=64 nl=16 u=32 stages=2"),
     "skinny": (
         Gemm(3, 130, 259, "NT", "f16"),
-        "family=3 ms=2 ns=4 ml=8 nl=32 u=512 kl=8 vec_b=8 lanes_m=8 transposed_mma=1 tma_rows=16",
+        "family=skinny ms=2 ns=4 ml=8 nl=32 u=512 kl=8 vec_b=8 lanes_m=8 long_n=1 mma_m16=1",
     ),
     "as they lie": (
         Gemm(65, 37, 67, "NN", "f16"),
-        "family=2 ml=64 nl=64 u=32 stages=3 operand_path=12 epilogue_smem=1",
+        "family=wgmma ml=64 nl=64 u=32 stages=3 operand_path_a=realign operand_path_b=realign epilogue_smem=1",
     ),
-    "blocks share": (Gemm(150, 72, 136, "NT", "f16"), "family=2 ml=64 nl=32 u=32 stages=2 cluster_x=2 cluster_y=2"),
-    "meeting": (Gemm(64, 64, 256, "NT", "f16"), "family=2 ml=64 nl=64 u=64 kg=2 splitk=3 epilogue_smem=1"),
+    "blocks share": (Gemm(150, 72, 136, "NT", "f16"), "family=wgmma ml=64 nl=32 u=32 stages=2 cluster_x=2 cluster_y=2"),
+    "meeting": (Gemm(64, 64, 256, "NT", "f16"), "family=wgmma ml=64 nl=64 u=64 kg=2 splitk=last_cta epilogue_smem=1"),
 }
 #: what touches memory that another kernel may have written, or may read still
 TOUCHES = re.compile(
@@ -55,7 +61,7 @@ def test_nothing_is_touched_before_the_wait(name: str, opens: int) -> None:
     """In the order of the text; a path that jumps over the wait begins with one of its own."""
     p, text = KERNELS[name]
     source = render(plan_for(p, parse_config(f"{text} pdl={opens}"), H200))
-    assert source.dependent
+    assert source.pdl_entries
     for entry in entries(source.text):
         assert entry.count("griddepcontrol.launch_dependents") == 1
         for path in entry.split("CONSUMER:"):
@@ -66,50 +72,62 @@ def test_nothing_is_touched_before_the_wait(name: str, opens: int) -> None:
 @pytest.mark.parametrize("name", KERNELS)
 def test_results_are_the_same(name: str) -> None:
     p, text = KERNELS[name]
-    right(p, text + " pdl=1")
+    right(p, text + " pdl=on_exit")
 
 
 def test_others_neither_wait_nor_say_so() -> None:
     p, text = KERNELS["wgmma"]
     source = render(plan_for(p, parse_config(text), H200))
     assert "griddepcontrol" not in source.text
-    assert not source.dependent
+    assert not source.pdl_entries
 
 
 @pytest.mark.parametrize(
     ("key", "text", "follow"),
     [
-        ("gemm 129,130,131 NT f16", "family=2 ml=64 nl=64 u=64 stages=3 operand_path=3 pdl=3", ["gemm_f16_nt"]),
-        ("gemm 64,64,512 NT f16", "family=2 ml=64 nl=64 u=64 kg=4 splitk=2 pdl=3", ["gemm_f16_nt_reduce"]),
-        ("gemm 64,64,512 NT f32", "kg=4 pdl=3", ["gemm_f32_nt"]),
-        ("gemm 64,64,512 NT f16", "family=2 ml=64 nl=64 u=64 pdl=3", []),
-        ("gemm 65,67,43 NT f16", "family=2 ml=64 nl=64 u=32 stages=3 operand_path=12 pdl=3", []),
+        (
+            "gemm 129,130,131 NT f16",
+            "family=wgmma ml=64 nl=64 u=64 stages=3 operand_path_a=pack operand_path_b=pack pdl=within_launch",
+            ["gemm_f16_nt"],
+        ),
+        (
+            "gemm 64,64,512 NT f16",
+            "family=wgmma ml=64 nl=64 u=64 kg=4 splitk=workspace pdl=within_launch",
+            ["gemm_f16_nt_reduce"],
+        ),
+        ("gemm 64,64,512 NT f32", "kg=4 pdl=within_launch", ["gemm_f32_nt"]),
+        ("gemm 64,64,512 NT f16", "family=wgmma ml=64 nl=64 u=64 pdl=within_launch", []),
+        (
+            "gemm 65,67,43 NT f16",
+            "family=wgmma ml=64 nl=64 u=32 stages=3 operand_path_a=realign operand_path_b=realign pdl=within_launch",
+            [],
+        ),
         (
             "conv N=2,C=16,H=5,W=7,K=24,R=3,S=2,pad=1 NCHW f16",
-            "family=2 ml=64 nl=64 u=64 stages=3 operand_path=3 pdl=3",
+            "family=wgmma ml=64 nl=64 u=64 stages=3 operand_path_a=pack operand_path_b=pack pdl=within_launch",
             ["conv_f16_nn"],
         ),
         (
             "conv N=2,C=6,H=9,W=7,K=6,R=3,S=3,pad=1,groups=6 NCHW f32 direction=weight_grad",
-            "family=4 ns=4 ml=2 nl=32 kg=2 splitk=2 pdl=3",
+            "family=depthwise ns=4 ml=2 nl=32 kg=2 splitk=workspace pdl=within_launch",
             ["conv_f32_nt_add"],
         ),
         (
             "gemm 129,130,131 NT f16",
-            "family=2 ml=64 nl=64 u=64 stages=3 operand_path=3 pdl=1",
-            ["gemm_f16_nt_pitch", "gemm_f16_nt"],
+            "family=wgmma ml=64 nl=64 u=64 stages=3 operand_path_a=pack operand_path_b=pack pdl=on_exit",
+            ["gemm_f16_nt_pack_rows", "gemm_f16_nt"],
         ),
     ],
 )
 def test_those_of_one_launch(key: str, text: str, follow: list[str]) -> None:
-    """With pdl=3 no kernel begins early that another launch may come before."""
+    """With pdl=within_launch no kernel begins early that another launch may come before."""
     source = render(plan_for(parse(key), parse_config(text), H200))
-    assert sorted(source.dependent) == sorted(follow)
+    assert sorted(source.pdl_entries) == sorted(follow)
     right(parse(key), text)
 
 
 def test_only_where_there_is_the_instruction() -> None:
     with pytest.raises(ConfigError, match="pdl"):
-        plan_for(Gemm(64, 64, 64), parse_config("pdl=1"), device("a100"))
+        plan_for(Gemm(64, 64, 64), parse_config("pdl=on_exit"), device("a100"))
     with pytest.raises(ConfigError, match="pdl"):
         plan_for(Gemm(64, 64, 64), parse_config("pdl=4"), H200)

@@ -10,25 +10,25 @@ from ptxgen.codegen.config import parse_config
 from ptxgen.codegen.render import render
 from ptxgen.errors import DtypeError
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.problem.base import OUT
+from ptxgen.problem.base import OUT_DTYPES
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.reference import compare, operands, reference
 from ptxgen.runtime.assemble import assemble
 from tests.emulated.test_epilogue import D, right
 
 WAYS = {
-    "wgmma": "family=2 ml=64 nl=32 u=128 stages=2 vec_c=2",
-    "wgmma, whole groups": "family=2 ml=128 nl=96 u=64 math_warpgroups=2 stages=2 persistent=1 vec_c=8",
-    "wgmma, whole groups of slices": "family=2 ml=64 nl=64 u=64 stages=2 kg=2 splitk=4 vec_c=8",
-    "wgmma, other side": "family=2 transposed_mma=1 ml=64 nl=64 u=32 stages=2",
-    "wgmma, boxes": "family=2 ml=64 nl=64 u=64 stages=2 epilogue_smem=1 persistent=1 epilogue_subtiles=2",
-    "wgmma, cluster": "family=2 ml=64 nl=64 u=64 stages=2 cluster_k=2",
-    "wgmma, shares": "family=2 ml=64 nl=64 u=32 stages=2 kg=2 splitk=4",
-    "wgmma, last slice": "family=2 ml=64 nl=64 u=32 stages=2 kg=2 splitk=3",
-    "wgmma, second pass": "family=2 ml=64 nl=64 u=32 stages=2 kg=2 splitk=2",
-    "mma": "family=1 ms=16 ns=16 ml=32 nl=32 u=64 vec_a=16 vec_b=16 vec_c=2",
-    "mma, gathered": "family=1 ms=16 ns=16 ml=32 nl=32 u=128 kl=2 vec_a=16 vec_b=16 vec_c=4 epilogue_smem=1",
-    "mma, second pass": "family=1 ms=16 ns=16 ml=32 nl=32 u=64 vec_a=16 vec_b=16 kg=2 splitk=2 vec_c=4",
+    "wgmma": "family=wgmma ml=64 nl=32 u=128 stages=2 vec_c=2",
+    "wgmma, whole groups": "family=wgmma ml=128 nl=96 u=64 math_warpgroups=2 stages=2 persistent=1 vec_c=8",
+    "wgmma, whole groups of slices": "family=wgmma ml=64 nl=64 u=64 stages=2 kg=2 splitk=distributed vec_c=8",
+    "wgmma, other side": "family=wgmma transposed_mma=1 ml=64 nl=64 u=32 stages=2",
+    "wgmma, boxes": "family=wgmma ml=64 nl=64 u=64 stages=2 epilogue_smem=1 persistent=1 epilogue_subtiles=2",
+    "wgmma, cluster": "family=wgmma ml=64 nl=64 u=64 stages=2 cluster_k=2",
+    "wgmma, shares": "family=wgmma ml=64 nl=64 u=32 stages=2 kg=2 splitk=distributed",
+    "wgmma, last slice": "family=wgmma ml=64 nl=64 u=32 stages=2 kg=2 splitk=last_cta",
+    "wgmma, second pass": "family=wgmma ml=64 nl=64 u=32 stages=2 kg=2 splitk=workspace",
+    "mma": "family=mma ms=16 ns=16 ml=32 nl=32 u=64 vec_a=16 vec_b=16 vec_c=2",
+    "mma, gathered": "family=mma ms=16 ns=16 ml=32 nl=32 u=128 kl=2 vec_a=16 vec_b=16 vec_c=4 epilogue_smem=1",
+    "mma, second pass": "family=mma ms=16 ns=16 ml=32 nl=32 u=64 vec_a=16 vec_b=16 kg=2 splitk=workspace vec_c=4",
 }
 EPILOGUES = ("scale_rows,bias_column,residual,gelu", "scale,bias_row,relu")
 
@@ -56,18 +56,18 @@ def test_whole_groups_leave_at_edges(dtype: str, m: int, n: int) -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_every_type_leaves_every_way(way: str) -> None:
     first = list(WAYS).index(way)
-    outs = [out for out in OUT["s8"] if out != "s32" and can(way, out)]
+    outs = [out for out in OUT_DTYPES["s8"] if out != "s32" and can(way, out)]
     for n in range(2):
         right(problem(outs[(first + n) % len(outs)], EPILOGUES[n]), WAYS[way], n)
 
 
-@pytest.mark.parametrize("out", OUT["s8"])
+@pytest.mark.parametrize("out", OUT_DTYPES["s8"])
 def test_without_an_epilogue(out: str) -> None:
     right(problem(out), WAYS["mma"])
     right(problem(out), WAYS["wgmma"])
 
 
-@pytest.mark.parametrize("out", OUT["s8"])
+@pytest.mark.parametrize("out", OUT_DTYPES["s8"])
 def test_ptxas_takes_them(out: str, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path))
     for way in ("wgmma", "wgmma, shares", "wgmma, boxes", "mma, gathered"):

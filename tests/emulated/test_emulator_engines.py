@@ -25,9 +25,9 @@ KERNELS = {
     "8x8": ("gemm 128,128,64 TN f32", "vec_a=4 vec_b=4 vec_c=4"),
     "4x4": ("gemm 128,64,64 TN f32", "ms=4 ns=4 ml=32 nl=64 vec_a=4 vec_b=4 vec_c=4"),
     "held": ("gemm 128,128,32 NT f32", "cp_async_a=0 cp_async_b=0 deferred_sts=1 vec_a=4 vec_b=4 vec_c=4"),
-    "edges": ("gemm 61,67,59 TT f32", "ms=4 ns=4 ml=32 nl=32 bounds=2 cp_async_a=0 cp_async_b=0"),
-    "split": ("gemm 64,64,128 TN f32", "ms=4 ns=4 ml=32 nl=32 kg=4 splitk=0 vec_a=4 vec_b=4 vec_c=4"),
-    "f64": ("gemm 64,64,32 TN f64", "ms=4 ns=4 ml=32 nl=64 u=8 vec_a=2 vec_b=2 vec_c=2 store_policy=1"),
+    "edges": ("gemm 61,67,59 TT f32", "ms=4 ns=4 ml=32 nl=32 bounds=predicate cp_async_a=0 cp_async_b=0"),
+    "split": ("gemm 64,64,128 TN f32", "ms=4 ns=4 ml=32 nl=32 kg=4 splitk=memset_red vec_a=4 vec_b=4 vec_c=4"),
+    "f64": ("gemm 64,64,32 TN f64", "ms=4 ns=4 ml=32 nl=64 u=8 vec_a=2 vec_b=2 vec_c=2 store_policy=streaming"),
     "f16": ("gemm 64,64,32 NN f16", "ms=8 ns=4 ml=64 nl=64 cp_async_a=0 cp_async_b=0 vec_a=8 vec_b=8 vec_c=8"),
     "f16 packed": ("gemm 128,128,32 TN f16 compute=f16", "vec_a=8 vec_b=8 vec_c=8 epilogue_smem=1"),
 }

@@ -7,7 +7,7 @@ import pytest
 
 from ptxgen.codegen.config import parse_config
 from ptxgen.errors import ConfigError, DtypeError, InputError
-from ptxgen.problem.base import EPILOGUE
+from ptxgen.problem.base import EPILOGUE_OPS
 from ptxgen.problem.device import DEVICES
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.reference import epilogue_arrays, operands, reference
@@ -17,9 +17,9 @@ from tests.cases import config, problem
 from tests.emulated.gemm_runs import random_epilogues, right
 
 D = DEVICES["h200"]
-STAGES = [stage for row in EPILOGUE for stage in row]
+STAGES = [stage for row in EPILOGUE_OPS for stage in row]
 #: how C leaves: from registers, through shared memory, by a second pass
-WAYS = ("kg=1", "kl=2 u=16", "kg=3 splitk=2")
+WAYS = ("kg=1", "kl=2 u=16", "kg=3 splitk=workspace")
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -47,7 +47,7 @@ def test_a_wrong_bias_is_found() -> None:
     runner = Runner.of(EmulatedDriver(D), p, parse_config("ms=4 ns=4 ml=16 nl=32"))
     a, b, c = operands(p)
     (bias,) = epilogue_arrays(p)
-    out = runner.compute(a, b, c, more=(bias + 1,))
+    out = runner.compute(a, b, c, epilogue_args=(bias + 1,))
     assert np.abs(out - reference(p, a, b, more=(bias,)).exact).min() > 0.99
 
 
@@ -75,5 +75,7 @@ def test_what_sums_cannot_do_is_refused() -> None:
         Gemm(8, 8, 8, dtype="f64", epilogue="gelu")
     with pytest.raises(ConfigError, match="splitk"):  # red cannot add what an activation has bent
         Runner.of(
-            EmulatedDriver(D), Gemm(16, 32, 64, epilogue="relu"), parse_config("ms=4 ns=4 ml=16 nl=32 kg=2 splitk=1")
+            EmulatedDriver(D),
+            Gemm(16, 32, 64, epilogue="relu"),
+            parse_config("ms=4 ns=4 ml=16 nl=32 kg=2 splitk=flag_red"),
         )

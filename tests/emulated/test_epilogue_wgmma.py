@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ptxgen.problem.base import EPILOGUE
+from ptxgen.problem.base import EPILOGUE_OPS
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.reference import operands
 from ptxgen.problem.strided_arrays import padded
@@ -23,10 +23,10 @@ WAYS = {
     "a block walks": "ml=64 nl=64 u=64 stages=2 epilogue_smem=1 persistent=1 epilogue_subtiles=2",
     "in turn": "ml=64 math_warpgroups=2 pingpong=1 persistent=1 nl=32 u=64 stages=3 epilogue_smem=1",
     "cluster's sum": "ml=64 nl=64 u=64 stages=2 cluster_k=2 epilogue_smem=1",
-    "last slice": "ml=64 nl=64 u=32 stages=2 kg=2 splitk=3 epilogue_smem=1",
-    "shares": "ml=64 nl=64 u=32 stages=2 kg=2 splitk=4 epilogue_smem=1 epilogue_subtiles=2 epilogue_buffers=2",
+    "last slice": "ml=64 nl=64 u=32 stages=2 kg=2 splitk=last_cta epilogue_smem=1",
+    "shares": "ml=64 nl=64 u=32 stages=2 kg=2 splitk=distributed epilogue_smem=1 epilogue_subtiles=2 epilogue_buffers=2",
 }
-STAGES = [stage for row in EPILOGUE for stage in row]
+STAGES = [stage for row in EPILOGUE_OPS for stage in row]
 #: columns past the last whole box, rows past the last tile
 P = Gemm(150, 72, 130, "NT", "f16", lda=136, ldb=136)
 
@@ -34,18 +34,18 @@ P = Gemm(150, 72, 130, "NT", "f16", lda=136, ldb=136)
 @pytest.mark.parametrize("way", WAYS)
 def test_all_in_company(way: str) -> None:
     for n, stages in enumerate(("scale_rows,bias_row,residual,gelu", "scale,bias_column,relu")):
-        right(replace(P, epilogue=stages), f"family=2 {WAYS[way]}", n)
+        right(replace(P, epilogue=stages), f"family=wgmma {WAYS[way]}", n)
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_each_stage(stage: str) -> None:
-    right(replace(P, m=70, dtype="bf16", out="bf16", epilogue=stage), "family=2 " + WAYS["a block walks"])
+    right(replace(P, m=70, dtype="bf16", out="bf16", epilogue=stage), "family=wgmma " + WAYS["a block walks"])
 
 
 def test_a_residual_that_is_not_added_is_found() -> None:
     """The check can fail: the kernel gets another residual than the reference."""
     p = replace(P, epilogue="residual")
-    runner = Runner.of(EmulatedDriver(D), p, parse_config("family=2 " + WAYS["parts"]))
+    runner = Runner.of(EmulatedDriver(D), p, parse_config("family=wgmma " + WAYS["parts"]))
     a, b, c = padded(p, operands(p))
-    outs = [runner.compute(a, b, c, more=(np.full_like(c, x),)) for x in (0.0, 8.0)]
+    outs = [runner.compute(a, b, c, epilogue_args=(np.full_like(c, x),)) for x in (0.0, 8.0)]
     assert np.abs(outs[1] - outs[0]).min() > 7

@@ -11,7 +11,8 @@ from gemm_runs import execute, inputs, verify
 
 from ptxgen.codegen import plan
 from ptxgen.codegen.config import Config, parse_config
-from ptxgen.families.rules import broken
+from ptxgen.families.rules import first_violation
+from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import LAYOUTS, Gemm
 from ptxgen.problem.reference import operands, reference
@@ -56,21 +57,21 @@ def combinations():
     """Types x layouts x ways to meet, with bounds, groups, stages and the rest dealt out in turn."""
     rest = itertools.cycle(
         [
-            "bounds=1 kl=2 fragment_prefetch=0",
-            "bounds=2 ks=2 raster_group=4",
+            "bounds=clamp kl=2 fragment_prefetch=0",
+            "bounds=predicate ks=2 raster_group=4",
             "epilogue_smem=1 deferred_sts=1",
-            "bounds=2 kl=4 u=32 min_ctas_per_sm=2",
-            "stages=4 raster_group=8 mma_order=1",
+            "bounds=predicate kl=4 u=32 min_ctas_per_sm=2",
+            "stages=4 raster_group=8 mma_order=column_serpentine",
             "kmajor_smem_a=1 kmajor_smem_b=1 u=8",
-            "bounds=2 epilogue_smem=1 lane_interleave=1 prefetch_k=3",
+            "bounds=predicate epilogue_smem=1 lane_interleave=1 prefetch_k=3",
             "kl=2 ks=2 u=16",
-            "cp_async_a=1 cp_async_b=1 mma_order=2",
-            "bounds=2 cp_async_a=1 cp_async_b=1 store_policy=1",
+            "cp_async_a=1 cp_async_b=1 mma_order=row_major",
+            "bounds=predicate cp_async_a=1 cp_async_b=1 store_policy=streaming",
             "kmajor_smem_a=1 kmajor_smem_b=1 cp_async_a=1 cp_async_b=1 kl=2 u=16 vec_a=2 vec_b=2",
         ]
     )
     for (dtype, compute), layout, split in itertools.product(
-        TYPES, LAYOUTS, ("", "kg=3 splitk=0", "kg=2 splitk=1", "kg=3 splitk=2")
+        TYPES, LAYOUTS, ("", "kg=3 splitk=memset_red", "kg=2 splitk=flag_red", "kg=3 splitk=workspace")
     ):
         p = Gemm(34, 36, 50, layout, dtype, compute)
         for _ in range(11):
@@ -82,7 +83,7 @@ def combinations():
             c = parse_config(
                 f"ms=2 ns=4 ml=16 nl=32 {'' if 'cp_async_a' in text else 'cp_async_a=0 cp_async_b=0'} {text} {split}"
             )
-            if broken(p, c, device("emulated")) is None:
+            if first_violation(lower(p), c, device("emulated")) is None:
                 yield pytest.param(p, c, id=f"{p.key()} {c}")
                 break
 
@@ -117,10 +118,18 @@ def test_every_slot_is_among_the_combinations():
 
 @pytest.mark.parametrize(
     "text",
-    ["", "raster_group=8", "kg=2", "kg=2 splitk=1", "kg=2 splitk=2", "kl=2 epilogue_smem=1", "vec_a=4 vec_b=4 vec_c=4"],
+    [
+        "",
+        "raster_group=8",
+        "kg=2",
+        "kg=2 splitk=flag_red",
+        "kg=2 splitk=workspace",
+        "kl=2 epilogue_smem=1",
+        "vec_a=4 vec_b=4 vec_c=4",
+    ],
 )
 def test_kernels_without_checks_on_shapes_that_divide(text):
-    verify(Gemm(32, 64, 48, "TN"), parse_config(f"ms=4 ns=4 ml=32 nl=32 bounds=0 {text}"), "integers", 1.0, 1.0)
+    verify(Gemm(32, 64, 48, "TN"), parse_config(f"ms=4 ns=4 ml=32 nl=32 bounds=none {text}"), "integers", 1.0, 1.0)
 
 
 # ---- extents
@@ -138,7 +147,7 @@ def test_ones_and_primes(shape, layout):
 def test_extents_around_a_tile(dm, dn, dk):
     """And slices of K that are shorter by one, and longer."""
     p = Gemm(32 + dm, 32 + dn, 32 + dk, "NT")
-    for text in ("", "bounds=2 raster_group=4", "kg=2 splitk=1", "kg=4 splitk=2 kl=2"):
+    for text in ("", "bounds=predicate raster_group=4", "kg=2 splitk=flag_red", "kg=4 splitk=workspace kl=2"):
         verify(p, parse_config(f"ms=4 ns=2 ml=32 nl=32 cp_async_a=0 cp_async_b=0 {text}"), "integers")
 
 
@@ -188,14 +197,16 @@ def test_odd_leading_dimensions_and_starts_off_alignment(dtype, compute, layout)
         verify(p, replace(ANY, bounds=bounds), "integers", 1.0, float(bounds - 1), shift=True)
 
 
-@pytest.mark.parametrize("split", ["", "kg=3", "kg=3 splitk=1", "kg=3 splitk=2", "kl=2", "epilogue_smem=1"])
+@pytest.mark.parametrize(
+    "split", ["", "kg=3", "kg=3 splitk=flag_red", "kg=3 splitk=workspace", "kl=2", "epilogue_smem=1"]
+)
 def test_vectors_at_half_their_alignment_are_not_used(split):
     """Rows of even length from an address that is a multiple of 8: pairs, and no more."""
     p = Gemm(18, 22, 26, "TN", lda=20, ldb=22, ldc=26, aligned_a=8, aligned_b=8, aligned_c=8)
     assert p.vectors == (2, 2, 2)
     c = parse_config(f"ms=2 ns=4 ml=16 nl=32 vec_a=2 vec_b=2 vec_c=2 {split}")
     verify(p, c, "integers", 1.0, 1.0, shift=True)
-    assert broken(p, replace(c, vec_a=4), device("emulated")).name == "vector_a"
+    assert first_violation(lower(p), replace(c, vec_a=4), device("emulated")).name == "vector_a"
 
 
 # ---- numbers
@@ -213,7 +224,7 @@ def special(p: Gemm, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize(("dtype", "compute"), TYPES)
-@pytest.mark.parametrize("text", ["", "bounds=2", "kg=2 splitk=2", "kl=2 ks=2 u=8"])
+@pytest.mark.parametrize("text", ["", "bounds=predicate", "kg=2 splitk=workspace", "kl=2 ks=2 u=8"])
 def test_infinities_and_nan_spread_as_they_should(dtype, compute, text):
     p = Gemm(33, 20, 21, "NT", dtype, compute)
     c = parse_config(f"ms=2 ns=2 ml=16 nl=16 cp_async_a=0 cp_async_b=0 {text}")
@@ -234,7 +245,9 @@ def test_what_is_too_large_becomes_infinite():
     assert np.isfinite(out[4:, 5:]).all()
 
 
-@pytest.mark.parametrize("text", ["", "kg=3", "kg=3 splitk=1", "kg=3 splitk=2", "kl=2", "bounds=2"])
+@pytest.mark.parametrize(
+    "text", ["", "kg=3", "kg=3 splitk=flag_red", "kg=3 splitk=workspace", "kl=2", "bounds=predicate"]
+)
 def test_alpha_zero_leaves_beta_c(text):
     p, c = Gemm(18, 19, 40, "TT"), parse_config(f"ms=2 ns=2 ml=16 nl=16 {text}")
     a, b, old = operands(p, 1)
@@ -242,7 +255,9 @@ def test_alpha_zero_leaves_beta_c(text):
     assert (execute(p, c, (a, b, np.full_like(old, np.nan)), 0.0, 0.0) == 0).all()
 
 
-@pytest.mark.parametrize("text", ["", "kg=3", "kg=3 splitk=1", "kg=3 splitk=2", "kl=2", "epilogue_smem=1"])
+@pytest.mark.parametrize(
+    "text", ["", "kg=3", "kg=3 splitk=flag_red", "kg=3 splitk=workspace", "kl=2", "epilogue_smem=1"]
+)
 def test_c_is_not_read_where_beta_is_zero(text):
     p, c = Gemm(18, 19, 40, "TT"), parse_config(f"ms=2 ns=2 ml=16 nl=16 {text}")
     a, b, old = operands(p, 1, "integers")
@@ -253,7 +268,9 @@ def test_c_is_not_read_where_beta_is_zero(text):
 # ---- order
 
 
-@pytest.mark.parametrize("text", ["kg=3 splitk=2", "kl=4 u=32", "kg=3 splitk=2 kl=2 epilogue_smem=1", ""])
+@pytest.mark.parametrize(
+    "text", ["kg=3 splitk=workspace", "kl=4 u=32", "kg=3 splitk=workspace kl=2 epilogue_smem=1", ""]
+)
 @pytest.mark.parametrize(("dtype", "compute"), TYPES)
 def test_deterministic_kernels_give_the_same_bits(dtype, compute, text):
     """Whatever order warps and blocks run in, and whenever copies arrive."""
@@ -271,7 +288,7 @@ def test_deterministic_kernels_give_the_same_bits(dtype, compute, text):
 @pytest.mark.parametrize("split", [0, 1])
 def test_slices_that_add_as_they_come_are_refused_where_order_matters(split):
     p = Gemm(20, 19, 100, "TN", deterministic=True)
-    assert broken(p, Config(kg=2, splitk=split), device("emulated")).name == "splitk"
+    assert first_violation(lower(p), Config(kg=2, splitk=split), device("emulated")).name == "splitk"
 
 
 def test_any_order_of_slices_is_right():
@@ -285,7 +302,14 @@ def test_any_order_of_slices_is_right():
 
 
 @pytest.mark.parametrize(
-    "text", ["kg=4", "kg=4 splitk=1", "kg=4 splitk=2", "kg=3 splitk=1 raster_group=4", "kg=2 splitk=1 kl=2"]
+    "text",
+    [
+        "kg=4",
+        "kg=4 splitk=flag_red",
+        "kg=4 splitk=workspace",
+        "kg=3 splitk=flag_red raster_group=4",
+        "kg=2 splitk=flag_red kl=2",
+    ],
 )
 def test_a_kernel_can_be_launched_again(text):
     p, c = Gemm(37, 35, 64, "NT"), parse_config(f"ms=2 ns=2 ml=16 nl=16 {text}")
@@ -306,7 +330,14 @@ def test_kernels_share_a_workspace_one_after_the_other():
     driver = EmulatedDriver(stats="off")
     workspace = Workspace(driver)
     for n, text in enumerate(
-        ("kg=4 splitk=1", "kg=3 splitk=2", "kg=2 splitk=1 raster_group=4", "", "kg=4 splitk=1", "kg=5 splitk=2")
+        (
+            "kg=4 splitk=flag_red",
+            "kg=3 splitk=workspace",
+            "kg=2 splitk=flag_red raster_group=4",
+            "",
+            "kg=4 splitk=flag_red",
+            "kg=5 splitk=workspace",
+        )
     ):
         p = Gemm(20 + 16 * (n % 3), 33, 64, "TN")
         runner = Runner.of(driver, p, parse_config(f"ms=2 ns=2 ml=16 nl=16 {text}"), workspace)
@@ -323,7 +354,7 @@ def test_kernels_share_a_workspace_one_after_the_other():
 def test_more_threads_than_vectors_of_the_tile(text):
     """Slice 0 clears its own tile, and the threads that have nothing to clear leave the next one alone."""
     p = Gemm(64, 32, 64, "TN")
-    verify(p, parse_config(f"ms=2 ns=2 ml=16 nl=16 kg=2 splitk=1 {text}"), "integers", 1.0, -1.0)
+    verify(p, parse_config(f"ms=2 ns=2 ml=16 nl=16 kg=2 splitk=flag_red {text}"), "integers", 1.0, -1.0)
 
 
 # ---- time

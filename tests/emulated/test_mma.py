@@ -9,7 +9,7 @@ import pytest
 from gemm_runs import execute, random_epilogues, verify
 
 from ptxgen.codegen.config import parse_config
-from ptxgen.families.rules import broken
+from ptxgen.families.rules import first_violation
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import LAYOUTS, Gemm
 from ptxgen.problem.reference import operands, reference
@@ -41,18 +41,20 @@ def test_random_problems_and_configurations(n):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("dtype", "compute", "out"), dict.fromkeys(TYPES))
-@pytest.mark.parametrize("way", ["", "kl=2 fragment_prefetch=0", "kg=2 splitk=2", "operand_path=3"])
+@pytest.mark.parametrize(
+    "way", ["", "kl=2 fragment_prefetch=0", "kg=2 splitk=workspace", "operand_path_a=pack operand_path_b=pack"]
+)
 def test_every_type_layout_and_way_to_meet(dtype, compute, out, layout, way):
     """On rows that allow no wide access: through registers, or from copies."""
     p = Gemm(37, 35, 150, layout, dtype, compute, out=out)
     size = p.element.bytes
     depth = {1: 64, 2: 32, 4: 16, 8: 8}[size] * (2 if "kl=2" in way else 1)
     copies = f"vec_a={16 // size} vec_b={16 // size}"
-    if way != "operand_path=3":
+    if way != "operand_path_a=pack operand_path_b=pack":
         copies = f"cp_async_a={int(size > 2)} cp_async_b={int(size > 2)}"
-    c = parse_config(f"family=1 ms=16 ns=16 ml=32 nl=32 u={depth} stages=2 {copies} {way}")
+    c = parse_config(f"family=mma ms=16 ns=16 ml=32 nl=32 u={depth} stages=2 {copies} {way}")
     on = "rtx4090" if size == 1 else "emulated"
-    assert broken(p, c, device(on)) is None
+    assert first_violation(p, c, device(on)) is None
     verify(p, c, "integers", 2.0, -1.0, data=len(way), on=on)
 
 
@@ -61,13 +63,13 @@ def test_every_type_layout_and_way_to_meet(dtype, compute, out, layout, way):
     "text",
     [
         "u=32 cp_async_a=0 cp_async_b=0",
-        "u=32 operand_path=3 vec_a=8 vec_b=8",
-        "bounds=2 kl=2 u=64 cp_async_a=0 cp_async_b=0",
+        "u=32 operand_path_a=pack operand_path_b=pack vec_a=8 vec_b=8",
+        "bounds=predicate kl=2 u=64 cp_async_a=0 cp_async_b=0",
     ],
 )
 def test_extents(shape, text):
     p = Gemm(*shape, "NT" if shape[0] % 2 else "TN", "f16")
-    c = parse_config(f"family=1 ms=16 ns=8 ml=32 nl=16 {text}")
+    c = parse_config(f"family=mma ms=16 ns=8 ml=32 nl=16 {text}")
     verify(p, c, "integers", 1.0, 1.0)
 
 
@@ -75,7 +77,7 @@ def test_infinities_and_nan_spread_as_they_should():
     p = Gemm(20, 24, 40, "NN", "f32", "tf32")
     a, b, c = operands(p, 1, "integers")
     a[3, 5], a[4, 6], b[7, 2] = np.nan, np.inf, -np.inf
-    text = "family=1 ms=16 ns=16 ml=32 nl=32 u=16"
+    text = "family=mma ms=16 ns=16 ml=32 nl=32 u=16"
     with np.errstate(all="ignore"):
         exact = reference(p, a, b, c, 1.0, 1.0).exact
     out = execute(p, parse_config(text), (a, b, c), 1.0, 1.0)

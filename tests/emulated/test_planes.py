@@ -15,7 +15,7 @@ from ptxgen.runtime.emulated import EmulatedDriver
 from tests.cases_planes import cases
 
 COMPUTE = "f32_bf16x6"
-SMALL = parse_config("family=2 ml=64 nl=16 u=32 stages=2")
+SMALL = parse_config("family=wgmma ml=64 nl=16 u=32 stages=2")
 
 
 def stored(p: Gemm, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -75,7 +75,7 @@ def test_sums_err_less_than_a_chain(kind):
     p = Gemm(32, 16, k, "NT", "f32", COMPUTE)
     ours, theirs = (
         np.abs(x - exact) / scale
-        for x in (execute(p, parse_config("family=2 ml=64 nl=16 u=64 stages=2"), stored(p, a, b)), chain(a, b))
+        for x in (execute(p, parse_config("family=wgmma ml=64 nl=16 u=64 stages=2"), stored(p, a, b)), chain(a, b))
     )
     assert np.sqrt((ours**2).mean()) < 0.6 * np.sqrt((theirs**2).mean())
     assert ours.max() < theirs.max()

@@ -29,14 +29,14 @@ TINY = ("e4m3", "e5m2")
 KERNELS = {
     **{way: ("h200", "e4m3", text) for way, text in WAYS.items() if way.startswith("wgmma") and "boxes" not in way},
     **{way: ("rtx4090", "e5m2", text) for way, text in WAYS.items() if way.startswith("mma")},
-    "mma, 16 bits": ("h200", "bf16", "family=1 ms=16 ns=16 ml=32 nl=32 u=32 vec_a=8 vec_b=8"),
+    "mma, 16 bits": ("h200", "bf16", "family=mma ms=16 ns=16 ml=32 nl=32 u=32 vec_a=8 vec_b=8"),
     "simt": ("h200", "f16", "ms=4 ns=4 ml=16 nl=32 lanes_m=4 cp_async_a=0 cp_async_b=0 vec_c=4"),
     "simt, sums in f16": ("h200", "f16 f16", "ms=4 ns=4 ml=16 nl=32 lanes_m=4 cp_async_a=0 cp_async_b=0"),
     "simt, gathered": ("h200", "bf16", "ms=4 ns=4 ml=16 nl=32 lanes_m=4 kl=2 u=16 cp_async_a=0 cp_async_b=0 vec_c=2"),
     "skinny": (
         "h200",
         "e4m3",
-        "family=3 ml=1 ms=1 nl=8 ns=4 lanes_m=1 kl=2 u=1024 vec_a=16 vec_b=16 transposed_mma=1 fragment_prefetch=0",
+        "family=skinny ml=1 ms=1 nl=8 ns=4 lanes_m=1 kl=2 u=1024 vec_a=16 vec_b=16 long_n=1 fragment_prefetch=0",
     ),
 }
 
@@ -95,9 +95,11 @@ def test_every_number_and_what_lies_between(out: str, width: int) -> None:
     more = (x, signs)  # in f32: A's rows and B's columns times these
     with np.errstate(all="ignore"):
         exact = x[:, None] * signs
-        np.testing.assert_array_equal(runner.compute(a, b, c, more=more).astype(np.float64), nearest(exact, out))
+        np.testing.assert_array_equal(
+            runner.compute(a, b, c, epilogue_args=more).astype(np.float64), nearest(exact, out)
+        )
         both = (exact + c.astype(np.float32)).astype(np.float64)
-        got = runner.compute(a, b, c, beta=1.0, more=more).astype(np.float64)
+        got = runner.compute(a, b, c, beta=1.0, epilogue_args=more).astype(np.float64)
         np.testing.assert_array_equal(got, nearest(both, out))
 
 

@@ -1,4 +1,4 @@
-"""The wgmma kernels, executed: races, bounds and uninitialised reads looked for, every element compared."""
+"""wgmma kernels, executed with checks for races, bounds and uninitialised reads; every element is compared."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from gemm_runs import execute, inputs, verify
 
 from ptxgen.codegen.config import parse_config
-from ptxgen.families.rules import broken
+from ptxgen.families.rules import first_violation
 from ptxgen.families.wgmma import pack_rows
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import LAYOUTS, Gemm
@@ -45,9 +45,9 @@ ROUTES = [
 WAYS = (
     "",
     "cluster_k=2",
-    "kg=2 splitk=2",
-    "kg=2 splitk=3",
-    "kg=2 splitk=4",
+    "kg=2 splitk=workspace",
+    "kg=2 splitk=last_cta",
+    "kg=2 splitk=distributed",
     "persistent=1 math_warpgroups=2",
     "pingpong=1 persistent=1 math_warpgroups=2",
 )
@@ -58,16 +58,20 @@ SOME = [(*route, way) for i, route in enumerate(ROUTES) for j, way in enumerate(
 
 
 @pytest.mark.parametrize(("dtype", "compute", "layout", "way"), SOME)
-def test_types_layouts_and_ways(dtype, compute, layout, way):
+def test_types_layouts_and_schedules(dtype, compute, layout, way):
     p = Gemm(80, 80, 272, layout, dtype, compute)
     u = 128 // p.element.bytes
     long = 64 if "pingpong" in way else 128 if "math_warpgroups=2" in way else 64
     tried = [f"ml={long} nl=32", f"transposed_mma=1 ml=32 nl={long}"]
     if layout == "TN" and p.element.bytes != 2:
-        tried = [f"{tried[0]} operand_path=2", f"{tried[1]} operand_path=1", f"{tried[0]} operand_path=3"]
-    found = [parse_config(f"family=2 {sides} u={u} stages=3 {way}") for sides in tried]
-    legal = [c for c in found if broken(p, c, H200) is None]
-    assert legal or ("operand_path" in tried[0] and ("splitk=3" in way or "splitk=4" in way))
+        tried = [
+            f"{tried[0]} operand_path_a=direct operand_path_b=pack",
+            f"{tried[1]} operand_path_a=pack operand_path_b=direct",
+            f"{tried[0]} operand_path_a=pack operand_path_b=pack",
+        ]
+    found = [parse_config(f"family=wgmma {sides} u={u} stages=3 {way}") for sides in tried]
+    legal = [c for c in found if first_violation(p, c, H200) is None]
+    assert legal or ("operand_path_" in tried[0] and ("splitk=last_cta" in way or "splitk=distributed" in way))
     for n, c in enumerate(legal):
         kind = ("integers", "normal")[n % 2]
         verify(p, c, kind, 1.0, 1.0, data=n, on="h200")
@@ -79,8 +83,8 @@ SHARED = (
     "cluster_x=4 cluster_y=2 raster_group=4",
     "cluster_y=2",
     "cluster_y=4 raster_group=8",
-    "cluster_x=2 cluster_y=4 l2_evict_first=3",
-    "cluster_x=2 cluster_y=2 kg=3 splitk=3",
+    "cluster_x=2 cluster_y=4 l2_evict_first=ab",
+    "cluster_x=2 cluster_y=2 kg=3 splitk=last_cta",
     "cluster_x=2 cluster_y=2 persistent=1",
     "cluster_x=2 cluster_y=2 persistent=1 math_warpgroups=2",
     "cluster_x=2 cluster_y=2 persistent=1 math_warpgroups=2 pingpong=1 raster_group=4",
@@ -90,15 +94,15 @@ LYING = [(layout, way) for i, layout in enumerate(LAYOUTS) for j, way in enumera
 
 @pytest.mark.parametrize(("layout", "way"), LYING)
 def test_blocks_of_a_cluster_share_operands(layout, way):
-    """Clusters of which some tiles lie beyond the matrix, X from shared memory and from registers; a device so small
-    that blocks walk over several tiles."""
+    """Clusters with some tiles outside the matrix, X from shared memory and from registers; a device so small
+    that blocks compute several tiles."""
     long, short = (128 if "math_warpgroups=2" in way and "pingpong" not in way else 64), (64 if "=4" in way else 32)
     on, seen = replace(H200, sms=8) if "persistent" in way else H200, 0
     problems = Gemm(200, 152, 136, layout, "f16"), Gemm(148, 144, 68, layout, "f32", "tf32")
     for n, p in enumerate(problems):
         for sides in (f"ml={long} nl={short}", f"transposed_mma=1 ml={short} nl={long}"):
-            c = parse_config(f"family=2 {sides} u={64 // p.element.bytes} stages=3 {way} epilogue_smem={1 - n}")
-            if broken(p, c, on) is None:
+            c = parse_config(f"family=wgmma {sides} u={64 // p.element.bytes} stages=3 {way} epilogue_smem={1 - n}")
+            if first_violation(p, c, on) is None:
                 a, b, before = operands(p, n, "integers")
                 driver = EmulatedDriver(on, completion=("late", "early")[n])
                 out = Runner.of(driver, p, c).compute(a, b, before, 1.0, 1.0)
@@ -121,8 +125,8 @@ def test_blocks_of_a_cluster_share_operands(layout, way):
         ),
     ],
 )
-def test_warps_that_copy_give_registers(p, text):
-    c = parse_config("family=2 " + text)
+def test_producer_warps_give_up_registers(p, text):
+    c = parse_config("family=wgmma " + text)
     verify(p, c, "integers", on="h200")
 
 
@@ -132,20 +136,23 @@ def test_warps_that_copy_give_registers(p, text):
         (Gemm(128, 64, 128, "TT", "f32", "tf32"), "ml=128 nl=64 math_warpgroups=2 u=32 stages=3 vec_c=2"),
         (Gemm(64, 128, 256, "NN", "e4m3"), "transposed_mma=1 ml=64 nl=128 math_warpgroups=1 u=128 stages=2 vec_c=2"),
         (Gemm(64, 64, 256, "TT", "s8"), "ml=64 nl=64 u=64 stages=2 vec_c=2"),
-        (Gemm(64, 64, 256, "TN", "f32", "tf32"), "ml=64 nl=64 u=32 stages=2 vec_c=2 operand_path=2"),
-        (Gemm(64, 64, 256, "TN", "s8"), "ml=64 nl=64 u=64 stages=2 vec_c=2 operand_path=2"),
+        (
+            Gemm(64, 64, 256, "TN", "f32", "tf32"),
+            "ml=64 nl=64 u=32 stages=2 vec_c=2 operand_path_a=direct operand_path_b=pack",
+        ),
+        (Gemm(64, 64, 256, "TN", "s8"), "ml=64 nl=64 u=64 stages=2 vec_c=2 operand_path_a=direct operand_path_b=pack"),
     ],
 )
-def test_fragments_are_read_without_conflicts(p, text):
+def test_fragment_loads_have_no_bank_conflicts(p, text):
     stats = []
-    execute(p, parse_config("family=2 " + text), inputs(p, "integers", 1, 1.0), beta=1.0, on="h200", stats=stats)
+    execute(p, parse_config("family=wgmma " + text), inputs(p, "integers", 1, 1.0), beta=1.0, on="h200", stats=stats)
     assert sum(s.shared.wavefronts for s in stats) > 100
     assert not any(s.bank_conflicts for s in stats)
 
 
 @pytest.mark.parametrize("aligned", [1, 2, 4, 8])
 @pytest.mark.parametrize("dtype", ["e4m3", "f16", "f32"])
-def test_rows_that_tma_cannot_map_are_copied(dtype, aligned, monkeypatch):
+def test_rows_that_tma_cannot_map_are_packed(dtype, aligned, monkeypatch):
     """Every place that a chunk can begin at, rows with a gap behind them, starts between guards, a thread's only chunk
     or one of several; a lone row."""
     for n, layout in enumerate(LAYOUTS):
@@ -154,27 +161,36 @@ def test_rows_that_tma_cannot_map_are_copied(dtype, aligned, monkeypatch):
         if aligned < p.element.bytes:
             return
         p = replace(p, lda=p.columns_a + n, aligned_a=aligned, aligned_b=aligned)
-        c = parse_config(f"family=2 ml=64 nl=64 u={64 // p.element.bytes} stages=2 operand_path=3")
+        c = parse_config(
+            f"family=wgmma ml=64 nl=64 u={64 // p.element.bytes} stages=2 operand_path_a=pack operand_path_b=pack"
+        )
         verify(p, c, "integers", data=n, on="h200", shift=n % 2 == 0)
     row = Gemm(1, 33, 65, "NT", dtype, p.compute, aligned_a=aligned, aligned_b=aligned)
     verify(row, c, "normal", 2.0, 1.0, on="h200", shift=True)
 
 
-def test_one_operand_is_copied_and_the_other_not():
+def test_one_operand_is_packed_and_the_other_not():
     p = Gemm(35, 40, 64, "TN", "f16")
-    c = parse_config("family=2 ml=64 nl=64 u=32 stages=2 operand_path=1")
+    c = parse_config("family=wgmma ml=64 nl=64 u=32 stages=2 operand_path_a=pack operand_path_b=direct")
     verify(p, c, "integers", on="h200")
     p = Gemm(40, 35, 64, "TN", "f32", "tf32")  # A is transposed, B copied
-    verify(p, replace(c, operand_path=3), "integers", on="h200")
+    verify(p, replace(c, operand_path_a=1, operand_path_b=1), "integers", on="h200")
 
 
 @pytest.mark.parametrize("shared", [-1, 0])
 @pytest.mark.parametrize("more", [0, 1])
-def test_items_of_a_batch_are_copied_each(more, shared):
+def test_each_batch_item_is_packed(more, shared):
     """``shared`` 0: all items have one B; ``more``: extents that TMA cannot map."""
     p = Gemm(36 + more, 40 + more, 72, "TN", "f32", "tf32", batch=3, stride_b=shared)
     driver, (a, b, old) = EmulatedDriver(H200), operands(p, 1, "integers")
-    for text in ("operand_path=3",) if more else ("operand_path=2", "operand_path=1 transposed_mma=1 kg=2 splitk=2"):
-        runner = Runner.of(driver, p, parse_config(f"family=2 ml=64 nl=64 u=32 stages=2 {text}"))
+    for text in (
+        ("operand_path_a=pack operand_path_b=pack",)
+        if more
+        else (
+            "operand_path_a=direct operand_path_b=pack",
+            "operand_path_a=pack operand_path_b=direct transposed_mma=1 kg=2 splitk=workspace",
+        )
+    ):
+        runner = Runner.of(driver, p, parse_config(f"family=wgmma ml=64 nl=64 u=32 stages=2 {text}"))
         out = runner.compute(*padded(p, (a, b, np.full_like(old, np.nan))))
         assert np.array_equal(elements(p, C, out), reference(p, a, b).exact)

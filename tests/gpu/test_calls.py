@@ -24,20 +24,20 @@ from tests.threads import join
 pytestmark = pytest.mark.gpu
 torch = pytest.importorskip("torch")
 ANY = "ms=2 ns=2 ml=16 nl=16 cp_async_a=0 cp_async_b=0 stages=2"
-SLICED = {"flags": f"{ANY} kg=2 splitk=1", "sums": f"{ANY} kg=2 splitk=2"}
+SLICED = {"flags": f"{ANY} kg=2 splitk=flag_red", "sums": f"{ANY} kg=2 splitk=workspace"}
 
 
 @pytest.fixture(params=SLICED)
 def sliced(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """All products are computed in slices of K that meet in a workspace, which begins small."""
     config = parse_config(SLICED[request.param])
-    for name in ("ready", "runners"):
+    for name in ("launches", "runners"):
         monkeypatch.setattr(launch_cache, name, OrderedDict())
-    launch_cache.loaded.cache_clear()
+    launch_cache.state_of.cache_clear()
     monkeypatch.setattr(workspace, "LEAST", 256)
     monkeypatch.setattr(selection, "select", lambda p, *_: [selection.Selection(p, config, "given")])
     yield request.param
-    launch_cache.loaded.cache_clear()
+    launch_cache.state_of.cache_clear()
 
 
 class Product:

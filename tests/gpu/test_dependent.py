@@ -16,7 +16,7 @@ from ptxgen.runtime.check import check
 from ptxgen.runtime.open_driver import open_driver
 from ptxgen.runtime.runner import Runner, Workspace, generate
 from tests import cases, cases_mma, cases_wgmma
-from tests.emulated.test_eight_bits import EPILOGUES, OUT, WAYS, can, parse_config, problem
+from tests.emulated.test_eight_bits import EPILOGUES, OUT_DTYPES, WAYS, can, parse_config, problem
 
 pytestmark = pytest.mark.gpu
 EACH = 60
@@ -86,7 +86,7 @@ def test_in_streams_and_graphs(driver):
     assert not wrong, f"{len(wrong)} of {len(made)}:\n" + "\n".join(wrong[:10])
 
 
-@pytest.mark.parametrize("out", OUT["s8"])
+@pytest.mark.parametrize("out", OUT_DTYPES["s8"])
 def test_eight_bits_leave_in_every_type(driver, out):
     for way, text in WAYS.items():
         for epilogue in ("", *(EPILOGUES if out != "s32" else ())):

@@ -40,7 +40,7 @@ def made(driver):
 def test_flags_are_left_lowered(driver, made):
     """Kernels that meet at flags leave them zero: the same launch twice, and a second time on other slices."""
     for (p, c), (plan, source) in made:
-        if not plan.flagged:
+        if not plan.reduction.uses_flag:
             continue
         workspace = Workspace(driver)
         runner = Runner(driver, plan, driver.load(source), p, workspace)

@@ -32,5 +32,5 @@ def driver():
 def test_long_chains_of_double_precision(driver, layout, text):
     """Many passes with many blocks on a multiprocessor: sums that ptxas does not wait for show here, and nowhere else."""
     p = Gemm(256, 2560, 2560, layout, "f64")
-    runner = Runner.of(driver, p, parse_config(f"family=1 vec_a=2 vec_b=2 vec_c=2 {text}"))
+    runner = Runner.of(driver, p, parse_config(f"family=mma vec_a=2 vec_b=2 vec_c=2 {text}"))
     assert not wrong(runner, p, "integers", 1, 1.0, 0.0)

@@ -49,7 +49,7 @@ def fresh(monkeypatch):
         return [Selection(problem, ANY, "given")]
 
     monkeypatch.setattr(selection, "select", select)
-    for name in ("ready", "runners"):
+    for name in ("launches", "runners"):
         monkeypatch.setattr(launch_cache, name, OrderedDict())
     monkeypatch.setattr(launch_cache, "database", lambda: None)
     return asked
@@ -207,7 +207,7 @@ def test_interleaved_parts_of_one_array_do_not_overlap(host):
 def real(monkeypatch):
     """Nothing replaced: selection by the model, generation, the emulated device."""
     monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
-    for name in ("ready", "runners"):
+    for name in ("launches", "runners"):
         monkeypatch.setattr(launch_cache, name, OrderedDict())
     monkeypatch.setattr(launch_cache, "database", lambda: None)
     launch_cache.driver.cache_clear()
@@ -245,7 +245,11 @@ def read_only() -> np.ndarray:
         ({"b": None}, InputError, "b is NoneType"),
         ({"a": A[0]}, ShapeError, "a has 1 dimensions"),
         ({"b": B[None, None]}, ShapeError, "b has 4 dimensions"),
-        ({"a": A[[0, 0, 0], None], "b": B[None][[0, 0]]}, ShapeError, "a has 3 items and b 2; they must have as many"),
+        (
+            {"a": A[[0, 0, 0], None], "b": B[None][[0, 0]]},
+            ShapeError,
+            "a has a batch of 3 and b one of 2; they must be equal",
+        ),
         ({"b": B[None], "out": np.zeros((4, 6), "f4")}, ShapeError, "out is 4x6; it must be 1x4x6"),
         (
             {"b": B[None], "residual": np.zeros((4, 6), "f4")},
@@ -333,7 +337,7 @@ def test_elements_of_out_must_not_share_memory(host):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"alpha": 10**400}, "alpha is an integer of 1329 bits; it must be a real number that a double holds"),
+        ({"alpha": 10**400}, "alpha is an integer of 1329 bits; it must be a real number that fits a double"),
         ({"beta": -(10**5000)}, "beta is an integer of 16610 bits"),
         ({"alpha": "1.5"}, "alpha is '1.5'; it must be a real number"),
         ({"deterministic": None}, "deterministic is None; it must be True or False"),
@@ -436,7 +440,7 @@ def test_device_arrays_without_elements(gpu, m, n, k):
 def test_what_is_refused_on_a_gpu(gpu):
     x = integers((6, 6))
     a, b = Foreign(gpu.driver, x), Foreign(gpu.driver, x)
-    with pytest.raises(InputError, match=r"out is None; with arrays of \w+ it must be given"):
+    with pytest.raises(InputError, match=r"out is None; with arrays of \w+ out is required"):
         ptxgen.gemm(a, b)
     with pytest.raises(InputError, match="a and b must be in the same memory"):
         ptxgen.gemm(a, x)
@@ -608,7 +612,7 @@ def test_tensors_are_multiplied_and_the_second_call_is_short(gpu, torch):
     ptxgen.gemm(torch.Tensor(y), torch.Tensor(x))
     assert gpu.driver.streams == [1, 1, 42]
     ptxgen.gemm(torch.Tensor(x), torch.Tensor(y), alpha=2.0)
-    assert len(launch_cache.ready) == 2
+    assert len(launch_cache.launches) == 2
 
 
 def test_a_number_is_remembered_by_its_value(gpu, torch):
@@ -661,11 +665,11 @@ def test_tensors_by_columns(gpu, torch):
 
 
 def test_what_is_remembered_is_bounded(gpu, torch, monkeypatch):
-    monkeypatch.setattr(launch_cache, "KEPT", 3)
+    monkeypatch.setattr(launch_cache, "MAX_CALLS", 3)
     x = integers((8, 8))
     for n in range(8):
         ptxgen.gemm(torch.Tensor(x), torch.Tensor(x), alpha=float(n))
-        assert len(launch_cache.ready) <= 3
+        assert len(launch_cache.launches) <= 3
 
 
 @pytest.mark.parametrize("named", ["a", "b", "out"])

@@ -38,7 +38,7 @@ def launcher(bound: Exact) -> Any:
         driver: Any = launch_cache.driver()
         for name, address in zip(("aligned_input", "aligned_filter"), (a, b), strict=True):
             assert p.direction != "forward" or address % getattr(p, name) == 0
-        shapes = [*p.stored[:2], *(p.spread[name][0] for name in p.reads)]
+        shapes = [*p.stored[:2], *(p.broadcast_shapes[name][0] for name in p.epilogue_operands)]
         arrays = []
         for address, shape in zip((a, b, *more), shapes, strict=True):
             arrays.append(np.empty(shape, np.float32))
@@ -60,10 +60,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Conv]:
         return Exact(problem)
 
     driver = EmulatedDriver()
-    monkeypatch.setattr(launch_cache, "ready", OrderedDict())
+    monkeypatch.setattr(launch_cache, "launches", OrderedDict())
     monkeypatch.setattr(launch_cache, "driver", lambda: driver)
-    monkeypatch.setattr(launch_cache, "runner", runner)
-    monkeypatch.setattr(launch_cache, "launcher", launcher)
+    monkeypatch.setattr(launch_cache, "runner_for", runner)
+    monkeypatch.setattr(launch_cache, "make_launch", launcher)
     return found
 
 
@@ -192,7 +192,11 @@ X, F = integers(2, 3, 5, 5), integers(4, 3, 3, 3)
     ("call", "error", "told"),
     [
         (lambda: ptxgen.conv2d(X[0], F), ShapeError, r"images has shape \(3, 5, 5\); it must have 4 axes, NCHW"),
-        (lambda: ptxgen.conv2d(X, F[:, :2]), ShapeError, "filters have 2 channels and groups is 1; they must make 3"),
+        (
+            lambda: ptxgen.conv2d(X, F[:, :2]),
+            ShapeError,
+            "filters have 2 channels and groups is 1; their product must be 3",
+        ),
         (lambda: ptxgen.conv2d(X, F.astype("f2")), DtypeError, "images is f32 and filters is f16"),
         (lambda: ptxgen.conv2d(X, F, groups=3), ShapeError, "filters have 3 channels and groups is 3"),
         (lambda: ptxgen.conv2d(X, F, stride=0), ShapeError, "stride"),
@@ -261,8 +265,8 @@ def test_a_call_is_prepared_once(gpu: EmulatedDriver, monkeypatch: pytest.Monkey
         y = ptxgen.conv2d(Tensor(gpu, x, LAST), held[0], bias=held[1], activation="relu")
         want = slow(x, f, (1, 1), ((0, 0), (0, 0)), (1, 1)) + bias.reshape(-1, 1, 1)
         assert np.array_equal(y.numpy(), np.maximum(want, 0))
-        monkeypatch.setattr("ptxgen.api.conv._first", None)  # the second call goes straight to the launch
-    assert len(launch_cache.ready) == 1
+        monkeypatch.setattr("ptxgen.api.conv._slow_path", None)  # the second call goes straight to the launch
+    assert len(launch_cache.launches) == 1
 
 
 def test_what_lies_otherwise_is_copied(gpu: EmulatedDriver) -> None:
@@ -344,7 +348,7 @@ def test_remembered_convolutions_refuse_gradients_and_negative_bits(
         ptxgen.conv2d(**given)
     recording[0] = False
     ptxgen.conv2d(**given)
-    assert len(launch_cache.ready) == 1
+    assert len(launch_cache.launches) == 1
     given[named].negative = True
     with pytest.raises(InputError, match=f"{named} is a view with the negative bit"):
         ptxgen.conv2d(**given)
@@ -419,7 +423,7 @@ def test_integers_of_numpy_are_integers(gpu: EmulatedDriver, stride: Any) -> Non
     for _ in range(2):
         made = ptxgen.conv2d(images, filters, stride=stride, padding=pads, groups=np.int64(1))
         assert np.array_equal(made.numpy(), want)
-    assert len(launch_cache.ready) == 1
+    assert len(launch_cache.launches) == 1
     shape = np.array(X.shape)
     dy = integers(2, 4, 3, 3)
     assert np.array_equal(ptxgen.conv2d_input_grad(dy, F, shape), ptxgen.conv2d_input_grad(dy, F, X.shape))

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ptxgen.api.arrays import View, aligned, on_host, overlap, overlaps_itself, stored, view
+from ptxgen.api.arrays import View, alignment_of, as_numpy, matrix_layout, overlap, overlaps_itself, view
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.problem.dtypes import DTYPES, dtype
 
@@ -141,7 +141,7 @@ def test_strides_that_are_no_multiples_of_an_element():
 def test_how_an_array_is_stored(make, expected):
     x = np.arange(48, dtype=np.float32).reshape(6, 8)
     v = view(make(x), "a")
-    found = stored(v)
+    found = matrix_layout(v)
     assert found == expected
     if found is None or 0 in v.shape or not np.shares_memory(v.origin, x):
         return
@@ -155,9 +155,9 @@ def test_how_an_array_is_stored(make, expected):
 
 
 def test_alignment_of_an_address():
-    assert [aligned(1 << n) for n in range(7)] == [1, 2, 4, 8, 16, 16, 16]
-    assert aligned(0) == 16
-    assert aligned(0x7F0000001234) == 4
+    assert [alignment_of(1 << n) for n in range(7)] == [1, 2, 4, 8, 16, 16, 16]
+    assert alignment_of(0) == 16
+    assert alignment_of(0x7F0000001234) == 4
 
 
 class HostTensor:
@@ -183,8 +183,8 @@ def test_tensors_of_the_host_share_their_memory(kind, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(int16=np.int16, int8=np.int8))
     x = np.arange(12).reshape(3, 4).astype(dtype(kind).numpy)
     plain = view(x[:, 1:], "a") if kind == "f32" else View(x[:, 1:], 0, (3, 3), (4, 1), dtype(kind), True)
-    assert on_host(plain) is plain.origin
-    found = on_host(View(HostTensor(x[:, 1:]), 0, (3, 3), (4, 1), dtype(kind), True))
+    assert as_numpy(plain) is plain.origin
+    found = as_numpy(View(HostTensor(x[:, 1:]), 0, (3, 3), (4, 1), dtype(kind), True))
     assert found.dtype == x.dtype
     assert np.array_equal(found, x[:, 1:])
     found[1, 2] = 0

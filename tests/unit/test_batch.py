@@ -13,6 +13,7 @@ from ptxgen.errors import ShapeError
 from ptxgen.families.geometry import geometry
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.wgmma.rules import mapped
+from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import PACKED, Gemm
 from ptxgen.problem.reference import operands, reference
@@ -20,13 +21,13 @@ from ptxgen.problem.registry import from_dict, parse
 from ptxgen.problem.strided_arrays import C, elements, laid, padded, span
 from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.emulated import EmulatedDriver
-from ptxgen.tuning.bench import RUNS, Ring
+from ptxgen.tuning.bench import RUNS, GemmOperandSets
 
 H200 = device("h200")
 TEXTS = {
     "simt": "ms=4 ns=4 ml=32 nl=32 u=8 stages=2 cp_async_a=0 cp_async_b=0",
-    "splitk": "ms=4 ns=4 ml=32 nl=32 u=8 stages=2 cp_async_a=0 cp_async_b=0 kg=2 splitk=2",
-    "wgmma": "family=2 u=32 stages=2 ml=64 nl=32 persistent=1",
+    "splitk": "ms=4 ns=4 ml=32 nl=32 u=8 stages=2 cp_async_a=0 cp_async_b=0 kg=2 splitk=workspace",
+    "wgmma": "family=wgmma u=32 stages=2 ml=64 nl=32 persistent=1",
 }
 
 
@@ -63,9 +64,9 @@ def test_keys_say_what_is_not_packed(changes, words):
         ({"stride_a": -2}, "stride_a is -2; it must be an integer from 0"),
         ({"stride_b": 1 << 40}, "stride_b is 1099511627776"),
         ({"stride_a": True}, "stride_a is True"),
-        ({"stride_c": 0}, "stride_c is 0; 3 items of 64 rows of 32, ldc 32, would share elements of C"),
+        ({"stride_c": 0}, "stride_c is 0; 3 products of 64 rows of 32, with ldc 32, would share elements of C"),
         ({"stride_c": 64 * 32 - 1}, "stride_c is 2047"),
-        ({"ldc": 95, "stride_c": 32}, "stride_c is 32; 3 items of 64 rows of 32, ldc 95"),
+        ({"ldc": 95, "stride_c": 32}, "stride_c is 32; 3 products of 64 rows of 32, with ldc 95"),
     ],
 )
 def test_strides_that_cannot_be(changes, words):
@@ -82,7 +83,7 @@ def test_a_single_row_may_lie_anywhere():
 def test_strides_count_for_alignment():
     assert Gemm(64, 64, 64, batch=3).vectors == (4, 4, 4)
     assert Gemm(64, 64, 64, batch=3, stride_a=64 * 64 + 2, stride_b=0, stride_c=64 * 64 + 1).vectors == (2, 4, 1)
-    p = Gemm(64, 64, 64, "NT", "bf16", batch=3, stride_a=64 * 64 + 4)
+    p = lower(Gemm(64, 64, 64, "NT", "bf16", batch=3, stride_a=64 * 64 + 4))
     assert not mapped(p, "a")
     assert mapped(p, "b")
     assert mapped(replace(p, stride_a=0), "a")
@@ -116,8 +117,8 @@ def test_one_kernel_serves_all_counts_and_strides(name):
 
 def test_geometry_counts_the_tiles_of_all_items():
     for text in TEXTS.values():
-        one = geometry(Gemm(100, 100, 64, "NT", "bf16"), parse_config(text))
-        five = geometry(Gemm(100, 100, 64, "NT", "bf16", batch=5), parse_config(text))
+        one = geometry(lower(Gemm(100, 100, 64, "NT", "bf16")), parse_config(text))
+        five = geometry(lower(Gemm(100, 100, 64, "NT", "bf16", batch=5)), parse_config(text))
         assert (five.tiles, five.blocks, five.workspace) == (5 * one.tiles, 5 * one.blocks, 5 * one.workspace)
         assert five.registers == one.registers
 
@@ -126,21 +127,21 @@ def test_a_million_items():
     """A grid has 65535 along z; blocks that walk count further."""
     p = Gemm(16, 16, 16, batch=1_000_000)
     made = plan_for(p, parse_config(TEXTS["simt"]), H200)
-    steps = made.launch(p).steps
+    steps = made.launch(lower(p)).steps
     assert [s.grid for s in steps] == [(1, 1, 65535)] * 15 + [(1, 1, 1_000_000 - 15 * 65535)]
     names = [n for line in made.parameters for n in line.replace(",", "").split() if n == "first_item"]
     assert names
     firsts = [next(v for k, v in s.arguments[4:] if k == "u32") for s in steps]
     assert firsts == [65535 * i for i in range(16)]
     p = replace(p, layout="NT", dtype="bf16", out="bf16")
-    [walk] = plan_for(p, parse_config(TEXTS["wgmma"]), H200).launch(p).steps
+    [walk] = plan_for(p, parse_config(TEXTS["wgmma"]), H200).launch(lower(p)).steps
     assert walk.grid == (132, 1, 1)
 
 
 def test_slices_of_all_items_fit_the_grid():
     p = Gemm(32, 32, 4096, batch=9000)
     config = parse_config(TEXTS["splitk"].replace("kg=2", "kg=64"))
-    launch = plan_for(p, config, H200).launch(p)
+    launch = plan_for(p, config, H200).launch(lower(p))
     assert all(s.grid[2] <= 65535 for s in launch.steps)
     assert launch.workspace == 65535 // 64 * 64 * 32 * 32 * 4
     assert sum(s.grid[2] for s in launch.steps if s.entry.endswith("reduce")) == 9000
@@ -148,7 +149,9 @@ def test_slices_of_all_items_fit_the_grid():
 
 def test_shared_operands_are_tensors_of_one_item():
     p = Gemm(64, 64, 64, "NT", "bf16", batch=7, stride_b=0)
-    [step] = plan_for(p, parse_config("family=2 u=32 stages=2 ml=64 nl=32 epilogue_smem=1"), H200).launch(p).steps
+    [step] = (
+        plan_for(p, parse_config("family=wgmma u=32 stages=2 ml=64 nl=32 epilogue_smem=1"), H200).launch(lower(p)).steps
+    )
     a, b, c = step.maps
     assert [m.extents for m in (a, b, c)] == [(64, 64, 7), (64, 64, 1), (64, 64, 7)]
     assert a.pitches == (128, 8192)
@@ -179,7 +182,7 @@ def test_the_reference_of_items_is_theirs():
 @pytest.mark.parametrize("limit", [1 << 20, 40 * 8 * 8, 3 * 64, 17])
 def test_measurements_compare_items_from_first_to_last(limit):
     p = Gemm(8, 8, 8, batch=100)
-    ring = Ring(EmulatedDriver(), p, Timing())
+    ring = GemmOperandSets(EmulatedDriver(), p, Timing())
     blocks = list(ring.blocks(limit))
     assert blocks[0][0].start == 0
     assert blocks[-1][0].stop == 100

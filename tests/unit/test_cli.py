@@ -19,10 +19,10 @@ from ptxgen.codegen.config import Config, parse_config
 from ptxgen.codegen.render import render
 from ptxgen.errors import ConfigError, CorruptError, Fault, InputError, RenderError, SchemaError, UnavailableError
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.problem.catalog import CATALOG
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.operation import operation_named, operations
 from ptxgen.problem.reference import Deviation
 from ptxgen.runtime.check import CheckResult
 from ptxgen.tuning import selection
@@ -153,8 +153,8 @@ def test_commands_on_problems_take_the_same_options() -> None:
 
 
 def test_every_field_of_a_problem_is_an_option() -> None:
-    assert {name for o in CATALOG.values() for name in o.options} == set(options.FIELDS)
-    assert CATALOG["gemm"].options == tuple(f.name for f in fields(Gemm) if f.name not in ("m", "n", "k"))
+    assert {name for o in operations() for name in o.options} == set(options.FIELDS)
+    assert operation_named("gemm").options == tuple(f.name for f in fields(Gemm) if f.name not in ("m", "n", "k"))
 
 
 def test_every_command_takes_json_and_debug() -> None:
@@ -184,7 +184,7 @@ def test_conv_takes_options_of_its_own(run: Run) -> None:
     assert run("select", *CONV, "--lda", 9, *H200).code == 2
     assert "--lda is given; conv takes --layout" in run("select", *CONV, "--lda", 9, *H200).err
     assert "--direction is given; gemm takes" in run("select", "--shape", "1,2,3", "--direction", "forward").err
-    assert "baseline is 'cublas'; of conv it must be cudnn" in run("bench", *CONV, "--baseline", "cublas").err
+    assert "baseline is 'cublas'; for conv it must be cudnn" in run("bench", *CONV, "--baseline", "cublas").err
 
 
 def test_conv_goes_all_the_way_on_the_emulated_device(run: Run) -> None:
@@ -661,7 +661,7 @@ def test_a_signal_interrupts_a_command() -> None:
 def test_a_problem_without_a_kernel_is_said_to_have_none(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ptxgen.tuning.selection.select", lambda *a: [])
     for name in ("select", "emit"):
-        check_error(run(name, "--shape", "1,2,3", *H200), 2, "gemm 1,2,3 NN f32", "no kernel", "h200")
+        check_error(run(name, "--shape", "1,2,3", *H200), 2, "gemm 1,2,3 NN f32", "no configuration is legal", "h200")
 
 
 def test_an_unknown_device_is_bad_input_and_an_absent_one_is_unavailable(run: Run) -> None:

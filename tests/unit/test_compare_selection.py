@@ -98,6 +98,6 @@ def test_an_error_in_one_record_is_a_difference(tmp_path, capsys):
 
 def test_words_of_older_records_are_migrated(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(script, "migrate", lambda problem, config: (problem, config.replace("kg=", "splitk=")))
-    old, new = written(tmp_path / "old", ROW), written(tmp_path / "new", {**ROW, "config": "ms=8 splitk=1"})
+    old, new = written(tmp_path / "old", ROW), written(tmp_path / "new", {**ROW, "config": "ms=8 splitk=flag_red"})
     assert script.main(["compare", old, new]) == 0
     capsys.readouterr()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ptxgen.codegen.config import AXES, AXIS, FAMILIES, Columns, Config, parse_config
+from ptxgen.codegen.config import AXES, AXIS, FAMILIES, Axis, Columns, Config, parse_config
 from ptxgen.errors import ConfigError
 
 
@@ -13,7 +13,11 @@ def random_configs(seed: int, n: int) -> list[Config]:
     """Configurations with values from the search and others, legal or not."""
     rng = np.random.default_rng(seed)
     pool = [*range(-2, 20), 32, 64, 128, 256, 1 << 40]
-    return [Config(**{a.name: int(rng.choice([*a.values, *pool])) for a in AXES}) for _ in range(n)]
+
+    def value(a: Axis) -> int:
+        return int(rng.integers(len(a.words)) if a.words else rng.choice([*a.values, *pool]))
+
+    return [Config(**{a.name: value(a) for a in AXES}) for _ in range(n)]
 
 
 def test_the_table():
@@ -23,20 +27,23 @@ def test_the_table():
         assert a.meaning
         assert list(a.values) == sorted(set(a.values))
         assert getattr(Config(), a.name) == a.default
-    assert all(family in AXIS["family"].meaning for family in FAMILIES)
+        assert not a.words or a.name == "family" or all(v < len(a.words) for v in a.values)
+    assert AXIS["family"].words == FAMILIES
 
 
 def test_text_round_trips():
     for c in [Config(), *random_configs(1, 500)]:
         assert parse_config(str(c)) == c
-        assert parse_config(" ".join(f"{n}={v}" for n, v in c.items())) == c
+        assert parse_config(c.full_text()) == c
+        assert parse_config(" ".join(f"{n}={v}" for n, v in c.values().items())) == c
         assert parse_config(str(c).replace(" ", ",")) == c
     assert parse_config("") == Config()
 
 
 def test_text_has_the_papers_axes_and_what_differs():
-    assert str(Config()) == "ms=8 ns=8 ml=64 nl=64 u=8 ks=1 kl=1 kg=1"
-    assert str(Config(vec_a=4, stages=3)) == "ms=8 ns=8 ml=64 nl=64 u=8 ks=1 kl=1 kg=1 vec_a=4"
+    assert str(Config()) == "family=simt ms=8 ns=8 ml=64 nl=64 u=8 ks=1 kl=1 kg=1"
+    assert str(Config(vec_a=4, stages=3)) == "family=simt ms=8 ns=8 ml=64 nl=64 u=8 ks=1 kl=1 kg=1 vec_a=4"
+    assert str(Config(family=2, kg=2, splitk=3, bounds=2)).endswith("kg=2 splitk=last_cta bounds=predicate")
 
 
 @pytest.mark.parametrize(
@@ -54,6 +61,14 @@ def test_text_has_the_papers_axes_and_what_differs():
         ("=4", "axes are"),
         ("ms=" + "9" * 30, "ms"),
         ("MS=4", "MS"),
+        ("stagess=4", "did you mean 'stages'"),
+        ("split=3", "did you mean 'splitk'"),
+        ("repack=3", "did you mean 'operand_path_a, operand_path_b'"),
+        ("splitk=3", "did you mean splitk=last_cta"),
+        ("family=2", "did you mean family=wgmma"),
+        ("family=stream", "did you mean family=skinny"),
+        ("bounds=predicated", "did you mean bounds=predicate"),
+        ("pdl=nothing", "one of off, on_exit"),
     ],
 )
 def test_text_that_is_no_configuration(text, word):

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 
 from ptxgen.errors import DtypeError, InputError, ShapeError
-from ptxgen.lowering.implicit_gemm import TABLE, WINDOW, Implicit, Operand
+from ptxgen.lowering.implicit_gemm import TABLE, WINDOW, ImplicitGemm, ImplicitOperand
+from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import DIRECTIONS, FILTERS, Conv
 from ptxgen.problem.conv_reference import convolve
-from ptxgen.problem.gemm import STRIDED, Gemm
-from ptxgen.problem.reference import compare, epilogue_arrays, operands, plain, reference
+from ptxgen.problem.reference import as_matrices, compare, epilogue_arrays, operands, reference
 from ptxgen.problem.registry import from_dict, parse
 from ptxgen.problem.strided_arrays import A, B, C, elements
 from tests.cases_images import problems
 
 
-def fetched(x: Operand, memory: np.ndarray, item: int) -> np.ndarray:
+def fetched(x: ImplicitOperand, memory: np.ndarray, item: int) -> np.ndarray:
     """The matrix that an operand stands for, by the arithmetic of kernels."""
     at = x.along.offsets[:, None] + x.down.offsets[None, :] + item
     packing, word = x.packing, 1 << 32
@@ -35,9 +35,9 @@ def multiplied(v: Conv, one: np.ndarray, two: np.ndarray) -> np.ndarray:
     """The result as kernels see the problem: every element of it written, once."""
     p = lower(v)
     a, b = (x.reshape(-1) for x in ((two, one) if v.swapped else (one, two)))
-    if not isinstance(p, Implicit):
+    if not isinstance(p, ImplicitGemm):
         c = np.full(np.prod(v.stored[2], dtype=int), np.nan)
-        left, right = plain(p, elements(p, A, a), elements(p, B, b))
+        left, right = as_matrices(p, elements(p, A, a), elements(p, B, b))
         elements(p, C, c)[...] = left @ right
         return c
     out = np.full(np.prod(v.stored[2], dtype=int), np.nan)
@@ -58,7 +58,9 @@ def test_products_are_convolutions() -> None:
         exact = convolve(v, one, two)
         assert np.array_equal(multiplied(v, one, two).reshape(-1), exact.reshape(-1)), v.key()
         p = lower(v)
-        seen.add((v.layout, v.direction, p.addr_b if v.swapped else p.addr_a) if isinstance(p, Implicit) else "gemm")
+        seen.add(
+            (v.layout, v.direction, p.addr_b if v.swapped else p.addr_a) if isinstance(p, ImplicitGemm) else "gemm"
+        )
     assert "gemm" in seen
     assert {(layout, "forward", WINDOW) for layout in FILTERS} <= seen
 
@@ -76,7 +78,7 @@ def test_products_are_convolutions() -> None:
 def test_few_filters_take_pixels_for_columns(v: Conv) -> None:
     one, two, _ = operands(v, 2, "integers")
     p = lower(v)
-    assert isinstance(p, Implicit)
+    assert isinstance(p, ImplicitGemm)
     assert p.addr_b == WINDOW
     assert p.n >= 16
     assert np.array_equal(multiplied(v, one, two).reshape(-1), convolve(v, one, two).reshape(-1))
@@ -167,11 +169,11 @@ def test_text_that_is_no_convolution(text: str, error: type[Exception], words: s
 @pytest.mark.parametrize("layout", FILTERS)
 def test_the_epilogue_is_per_filter(layout: str) -> None:
     v = Conv(2, 3, 4, 5, 6, 1, 1, d=2, layout=layout, epilogue="relu,residual,bias,scale")
-    assert v.stages == ("scale", "bias", "residual", "relu")
+    assert v.epilogue_ops == ("scale", "bias", "residual", "relu")
     a, b, c = operands(v, 1)
     more = epilogue_arrays(v, 1)
-    bias = more[v.reads.index("bias")]
-    zeros = tuple(x if name == "bias" else np.zeros_like(x) for name, x in zip(v.reads, more, strict=True))
+    bias = more[v.epilogue_operands.index("bias")]
+    zeros = tuple(x if name == "bias" else np.zeros_like(x) for name, x in zip(v.epilogue_operands, more, strict=True))
     exact = reference(v, a, b, c, more=zeros).exact
     axis = next(n for n, extent in enumerate(exact.shape) if extent == 6)
     last = np.moveaxis(exact, axis, -1)
@@ -181,15 +183,15 @@ def test_the_epilogue_is_per_filter(layout: str) -> None:
 
 def test_pointwise_convolutions_are_plain_products() -> None:
     p = lower(Conv(4, 64, 7, 7, 32, 1, 1, layout="NHWC"))
-    assert type(p) is Gemm
+    assert type(p) is KernelGemm
     assert (p.m, p.n, p.k, p.layout) == (4 * 49, 32, 64, "NT")
     p = lower(Conv(4, 64, 7, 7, 32, 1, 1, layout="CHWN"))
-    assert type(p) is Gemm
+    assert type(p) is KernelGemm
     assert (p.m, p.n, p.k, p.layout) == (32, 49 * 4, 64, "TN")
     # however many pixels there are, however few channels
     for c, direction, letters in ((64, "forward", "NT"), (3, "forward", "NT"), (8, "weight_grad", "TN")):
         p = lower(Conv(16, c, 56, 56, 256, 1, 1, layout="NHWC", direction=direction))
-        assert (type(p), p.layout) == (Gemm, letters)
+        assert (type(p), p.layout) == (KernelGemm, letters)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +207,7 @@ def test_pointwise_convolutions_are_plain_products() -> None:
 def test_the_products_of_a_3x3(layout, direction, extents, letters, vectors, found) -> None:
     v = Conv(16, 64, 28, 28, 128, 3, 3, padding=1, layout=layout, direction=direction)
     p = lower(v)
-    assert isinstance(p, Implicit)
+    assert isinstance(p, ImplicitGemm)
     assert ((p.m, p.n, p.k), p.layout, p.vectors) == (extents, letters, vectors)
     assert (p.addr_a, p.addr_b, p.addr_c) == found
     assert p.flops == v.flops
@@ -214,14 +216,14 @@ def test_the_products_of_a_3x3(layout, direction, extents, letters, vectors, fou
 def test_phases_of_a_strided_gradient_multiply_no_zeros() -> None:
     v = Conv(2, 4, 8, 8, 6, 3, 3, stride=2, padding=1, direction="input_grad")
     p = lower(v)
-    assert isinstance(p, Implicit)
+    assert isinstance(p, ImplicitGemm)
     assert sorted(part.extents[2] for part in p.parts) == [6, 12, 12, 24]
 
 
 def test_coordinates_that_fit_no_word() -> None:
     with pytest.raises(ShapeError, match=r"\(1100, 1100, 1100\) need 36 bits"):
         _ = lower(Conv(1, 1, 1100, 1100, 1, 3, 3, d=1100, t=3, padding=1))
-    with pytest.raises(ShapeError, match="reaches over 2147484673 elements"):
+    with pytest.raises(ShapeError, match="spans 2147484673 elements"):
         _ = lower(Conv(2, 1 << 10, 1 << 10, 1 << 10, 1, 3, 3, padding=1))
 
 

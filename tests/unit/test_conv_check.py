@@ -18,7 +18,7 @@ from ptxgen.problem.device import device
 from ptxgen.problem.reference import compare, epilogue_arrays, operands, reference
 from ptxgen.runtime import conv_check
 from ptxgen.runtime.check import CASES, check
-from ptxgen.runtime.conv_check import ConvRing, adjoint, boxes, guarded
+from ptxgen.runtime.conv_check import ConvOperandSets, adjoint, boxes, guarded
 from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.tuning.bench import CHECKED_ELEMENTS
@@ -105,7 +105,7 @@ def test_what_is_compared_of_a_large_result_is_little_work(layout: str, directio
     assert sum(compared) * max(lower(p).k, conv_check.DEPTH) > CHECKED_ELEMENTS * conv_check.DEPTH // 4
     assert sum(compared) * lower(p).k <= CHECKED_ELEMENTS * conv_check.DEPTH
     copies: list[int] = []
-    ring = object.__new__(ConvRing)
+    ring = object.__new__(ConvOperandSets)
     ring.problem, ring.sets = p, [(0, 0, 0)]
     ring.driver = EmulatedDriver()
     ring.driver.download = lambda address, array: copies.append(array.size)  # type: ignore[method-assign]
@@ -124,7 +124,7 @@ def test_a_ring_compares_boxes_of_any_problem(p: Conv, monkeypatch: pytest.Monke
         return reference(*arguments, **options)
 
     monkeypatch.setattr(conv_check, "reference", noted)
-    ring = ConvRing(driver, p, Timing())
+    ring = ConvOperandSets(driver, p, Timing())
     exact = reference(p, ring.a, ring.b, more=ring.more).exact
     driver.upload(ring.sets[0][2], exact.astype(p.output.numpy))
     few = len({str(places(p, box)) for box in boxes(p, 64)})
@@ -194,8 +194,8 @@ def test_measurements_compare_a_part_or_everything() -> None:
     for full in (False, True):
         found = work.measure(PLAIN, chosen(PLAIN, driver), full=full)
         assert found.outcome == "ok", found.message
-    ring = work.ring_for(PLAIN, Timing())
-    assert isinstance(ring, ConvRing)
+    ring = work.operand_sets_for(PLAIN, Timing())
+    assert isinstance(ring, ConvOperandSets)
     driver.fill(ring.sets[0][2], 4)
     assert not ring.deviation(8).ok
     assert ring.deviation(1 << 40).where == (0, 0, 0, 0)

@@ -726,7 +726,7 @@ def test_foreign_streams_need_no_second_look(driver: CudaDriver, gpu: Gpu, sourc
 
 def test_kernels_that_wait_themselves_are_launched_so(driver: CudaDriver, gpu: Gpu, source: Source) -> None:
     """On the driver's own stream too; the others without the attribute."""
-    kernel, plain = driver.load(replace(source, dependent=source.entries)), driver.load(source)
+    kernel, plain = driver.load(replace(source, pdl_entries=source.entries)), driver.load(source)
     c = driver.allocate(4 * COUNT)
     driver.fill(c, 4 * COUNT)
     gpu.streams[0xBEEF] = None
@@ -915,7 +915,7 @@ def test_a_forked_process_is_told_to_spawn(driver: CudaDriver, gpu: Gpu, source:
         assert len(set(told)) == 1
         return told[0]
 
-    with kernel.anywhere["increment"]._lock:
+    with kernel.stream_handles["increment"]._lock:
         said = forked(child)
     assert 'multiprocessing.get_context("spawn")' in said
     assert words(driver, c)[0] == 1

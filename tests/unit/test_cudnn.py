@@ -11,8 +11,9 @@ import pytest
 
 from ptxgen.errors import LaunchError, ShapeError, UnavailableError
 from ptxgen.problem.conv import Conv
+from ptxgen.problem.operation import operation_named
 from ptxgen.runtime.driver import Timing
-from ptxgen.runtime.vendor import BASELINES, cudnn
+from ptxgen.runtime.vendor import cudnn
 
 P = Conv(2, 8, 6, 5, 16, 3, 3, padding=1)
 NO_DRIVER: Any = None
@@ -22,7 +23,7 @@ NO_DRIVER: Any = None
 def test_without_pytorch_the_error_says_what_to_install() -> None:
     assert cudnn.available() is None
     with pytest.raises(UnavailableError, match="pip install torch"):
-        BASELINES["cudnn"].best(NO_DRIVER, P, [(0, 0, 0)], Timing())
+        operation_named("conv").baselines["cudnn"].best(NO_DRIVER, P, [(0, 0, 0)], Timing())
 
 
 def test_an_extent_of_zero_is_refused() -> None:

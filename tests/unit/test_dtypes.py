@@ -14,7 +14,7 @@ def test_rows_agree_with_numpy():
         assert dtype(name) is kind
         assert str(kind) == name
         assert kind.bytes == kind.numpy.itemsize
-        assert kind.bits == f"b{8 * kind.bytes}"
+        assert (kind.bits, kind.storage) == (8 * kind.bytes, f"b{8 * kind.bytes}")
         assert from_numpy(kind.numpy, "a") is kind
         if not kind.integer:
             one = np.array(1.0, kind.numpy)
@@ -22,6 +22,19 @@ def test_rows_agree_with_numpy():
             assert step > one
             half = np.array(1.0 + kind.roundoff, np.float64).astype(kind.numpy)
             assert half == one  # a tie, to even
+
+
+def test_rows_have_every_fact():
+    assert [kind.name for kind in DTYPES.values() if kind.fp8] == ["e4m3", "e5m2"]
+    assert len({kind.cuda for kind in DTYPES.values()}) == len(DTYPES)
+    for kind in DTYPES.values():
+        assert kind.cuda >= 0
+        assert kind.tma
+        assert kind.torch == f"torch.{kind.numpy.name}"
+        assert bool(kind.compute) == bool(kind.outputs) == bool(kind.mma)
+        for name in (*kind.outputs, *([kind.widened] if kind.widened else [])):
+            assert name in DTYPES
+    assert [name for name, kind in DTYPES.items() if not kind.native_numpy] == ["bf16", "e4m3", "e5m2"]
 
 
 @pytest.mark.parametrize("name", ["f31", "", "F32", "float32", None, 4, ["f32"]])

@@ -14,18 +14,18 @@ import pytest
 
 from ptxgen.codegen.config import Config, parse_config
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.families.rules import broken
-from ptxgen.families.simt.layout import near, products
+from ptxgen.families.rules import first_violation
+from ptxgen.families.simt.layout import fits_32bit_offsets, products
 from ptxgen.families.simt.plan import SimtPlan
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import Gemm
 from tests.cases import cases
 from tests.cases_simt import wide_cases
 
 H200 = device("h200")
 
 
-def simt_plan(p: Gemm, c: Config) -> SimtPlan:
+def simt_plan(p: KernelGemm, c: Config) -> SimtPlan:
     plan = plan_for(p, c, H200)
     assert isinstance(plan, SimtPlan)
     return plan
@@ -41,7 +41,7 @@ PLANS = plans(1, 25)
 
 def start(x, thread: int) -> tuple[int, int, int]:
     """(row along M or N, k) of a thread's first load, and the element of the stage that it goes to."""
-    if x.kept:
+    if x.kmajor_smem:
         mn, k = thread >> x.log2_across, (thread & x.across - 1) * x.vec
         chunk = (mn >> x.swizzle_shift ^ k >> x.log2_chunk) & x.swizzle_q - 1
         return mn, k, (mn * x.swizzle_q + chunk) * x.chunk + (k & x.chunk - 1)
@@ -53,11 +53,11 @@ def start(x, thread: int) -> tuple[int, int, int]:
     return mn, k, k * x.row + mn
 
 
-def stores(x, piece) -> list[int]:
-    """Bytes from the thread's place to each element of a piece."""
+def stores(x, load) -> list[int]:
+    """Bytes from the thread's place to each element of a load."""
     if x.asynchronous:
-        return [piece.offset + j * x.bytes for j in range(x.vec)]
-    puts = x.puts[piece.index]
+        return [load.offset + j * x.bytes for j in range(x.vec)]
+    puts = x.shared_stores[load.index]
     each = x.vec // len(puts)
     return [put.offset + j * x.bytes for put in puts for j in range(each)]
 
@@ -65,11 +65,11 @@ def stores(x, piece) -> list[int]:
 def stage(x, threads: int) -> dict[int, tuple[int, int]]:
     """Byte of the operand's part of a stage -> the (row, k) that lies there."""
     out: dict[int, tuple[int, int]] = {}
-    for t in range(min(threads, x.loads)):
+    for t in range(min(threads, x.vectors)):
         mn, k, place = start(x, t)
-        for piece in x.pieces:
-            for j, at in enumerate(stores(x, piece)):
-                where = (mn + piece.mn, k + piece.k + j) if x.kmajor else (mn + piece.mn + j, k + piece.k)
+        for load in x.loads:
+            for j, at in enumerate(stores(x, load)):
+                where = (mn + load.mn, k + load.k + j) if x.kmajor else (mn + load.mn + j, k + load.k)
                 byte = place * x.bytes + at
                 assert byte not in out, "two elements in one place"
                 assert byte % x.bytes == 0
@@ -96,7 +96,7 @@ def first(plan: SimtPlan, x, thread: int) -> tuple[int, int]:
 def readers(plan: SimtPlan, x, thread: int) -> list[int]:
     """The addresses that a thread reads from, in bytes of the operand's part of a stage."""
     group, row = first(plan, x, thread)
-    if not x.kept:
+    if not x.kmajor_smem:
         return [(group * plan.steps * x.row + row) * x.bytes]
     turn = (row >> x.swizzle_shift ^ group * (plan.steps // x.chunk)) & x.swizzle_q - 1
     return [row * x.depth * x.bytes + (turn ^ q) * 16 for q in range(x.swizzle_q)]
@@ -106,11 +106,11 @@ def names(registers: str) -> list[str]:
     return registers.strip("{}").split(", ")
 
 
-def reads(plan: SimtPlan, x, k: int) -> list[tuple[int, int, list[str]]]:
+def fragment_loads(plan: SimtPlan, x, k: int) -> list[tuple[int, int, list[str]]]:
     """(which address, offset, registers) of the fragment loads of a step."""
     out = []
-    for read in x.reads(k, x.buffer(k)):
-        reader, offset = re.fullmatch(rf"%read_{x.name}(\d+)\+(\d+)", read.address).groups()
+    for read in x.fragment_loads(k, x.buffer(k)):
+        reader, offset = re.fullmatch(rf"%frag_ptr_{x.name}(\d+)\+(\d+)", read.address).groups()
         out.append((int(reader), int(offset), names(read.registers)))
     return out
 
@@ -127,7 +127,7 @@ def test_pieces_cover_the_stage_and_fragments_find_it(n):
             at = readers(plan, x, t)
             held: dict[str, tuple[int, int]] = {}
             for k in range(plan.steps):
-                for reader, offset, registers in reads(plan, x, k):
+                for reader, offset, registers in fragment_loads(plan, x, k):
                     for e, name in enumerate(registers):
                         held[name] = lies[at[reader] + offset + e * per * x.bytes]
                 for i in range(0, x.thread, per):
@@ -151,18 +151,18 @@ def test_the_threads_of_a_group_share_the_tile_of_c(n):
 
 
 def test_fragments_of_the_next_step_do_not_overwrite_the_current_ones():
-    """Read ahead, a step's fragments go to the other buffer, also across the edge of the loop."""
+    """FragmentLoad ahead, a step's fragments go to the other buffer, also across the edge of the loop."""
     checked = 0
     for plan in PLANS:
         for x in plan.operands:
-            if not x.ahead:
+            if not x.prefetches:
                 continue
             current = {
                 x.element(i, k) if not plan.packed else x.fragment[x.buffer(k), i // 2]
                 for k in [plan.steps - 1]
                 for i in range(x.thread)
             }
-            following = {r for _, _, registers in reads(plan, x, 0) for r in registers}
+            following = {r for _, _, registers in fragment_loads(plan, x, 0) for r in registers}
             assert not current & following
             checked += 1
     assert checked > 5
@@ -186,11 +186,11 @@ def wavefronts(addresses: list[int], size: int) -> int:
 @pytest.mark.parametrize("lanes", [0, 1])
 def test_fragments_are_read_without_bank_conflicts(dtype, layout, tile, lanes):
     """Every way into shared memory: no part of a warp's access takes more than its one pass."""
-    p, made = Gemm(256, 256, 256, layout, dtype), 0
+    p, made = KernelGemm(256, 256, 256, layout, dtype), 0
     for u, keep in itertools.product((8, 16, 32), (0, 1)):
         keeps = f"kmajor_smem_a={keep * (layout[0] == 'N')} kmajor_smem_b={keep * (layout[1] == 'T')}"
         c = parse_config(f"{tile} u={u} stages=2 lane_interleave={lanes} {keeps}")
-        if broken(p, c, H200):
+        if first_violation(p, c, H200):
             continue
         plan = simt_plan(p, c)
         made += 1
@@ -198,7 +198,7 @@ def test_fragments_are_read_without_bank_conflicts(dtype, layout, tile, lanes):
             for warp in range(0, plan.threads, 32):
                 at = [readers(plan, x, t) for t in range(warp, warp + 32)]
                 for k in range(plan.steps):
-                    for reader, offset, registers in reads(plan, x, k):
+                    for reader, offset, registers in fragment_loads(plan, x, k):
                         size = len(registers) * x.bytes
                         assert wavefronts([a[reader] + offset for a in at], size) == size // 4
     assert made >= 3
@@ -207,18 +207,18 @@ def test_fragments_are_read_without_bank_conflicts(dtype, layout, tile, lanes):
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 @pytest.mark.parametrize("vec", [1, 2, 4])
 def test_a_transposing_store_meets_no_bank_twice(dtype, vec):
-    p = Gemm(256, 256, 256, "NT", dtype)
+    p = KernelGemm(256, 256, 256, "NT", dtype)
     for u in (8, 16, 32):
         c = Config(ms=4, ns=4, u=u, vec_a=vec, vec_b=vec, cp_async_a=0, cp_async_b=0, stages=2)
-        if broken(p, c, H200):
+        if first_violation(p, c, H200):
             continue
         plan = simt_plan(p, c)
         for x in plan.operands:
             assert x.transposed
             for warp in range(0, plan.threads, 32):
                 places = [start(x, t)[2] * x.bytes for t in range(warp, warp + 32)]
-                for piece in x.pieces:
-                    for at in stores(x, piece):
+                for load in x.loads:
+                    for at in stores(x, load):
                         assert wavefronts([a + at for a in places], x.bytes) == x.bytes // 4
 
 
@@ -260,18 +260,18 @@ def test_32_bit_offsets_are_only_used_where_they_hold_every_load():
             (deep + 1, False),
             (most, False),
         ):
-            p = Gemm(512, 512, 512, layout, lda=ld)
+            p = KernelGemm(512, 512, 512, layout, lda=ld)
             x = simt_plan(p, parse_config(text if down else f"{text} kmajor_smem_a=1 cp_async_a=0")).a
-            assert len(x.pieces) > 4
+            assert len(x.loads) > 4
             offsets = [
                 (mn + q.mn) * ld + k + q.k if x.kmajor else (k + q.k) * ld + mn + q.mn
                 for t in range(64)
                 for mn, k, _ in [start(x, t)]
-                for q in x.pieces
+                for q in x.loads
             ]
             fits = max(offsets) * x.global_bytes < 1 << 32
-            assert near(x, ld) == x.many == expected
-            assert fits or not x.many
+            assert fits_32bit_offsets(x, ld) == x.shared_pointer == expected
+            assert fits or not x.shared_pointer
 
 
 def test_offsets_of_a_thread_are_those_of_numpy():

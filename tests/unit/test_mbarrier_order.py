@@ -83,7 +83,7 @@ def test_random_kernels(seed, drawn):
     texts = [render(plan_for(p, c, H200)).text for p, c in itertools.islice(drawn.cases(seed, 60, H200, limit=700), 60)]
     assert all(checked(text) for text in texts)
     if drawn is cases_wgmma:  # clusters, register reallocation and the transposition kernel are among them
-        for part in ("barrier.cluster.wait", "setmaxnreg", "_repack("):
+        for part in ("barrier.cluster.wait", "setmaxnreg", "_transpose("):
             assert any(part in text for text in texts), part
 
 

@@ -12,9 +12,10 @@ from ptxgen.families.mma.geometry import BYTES, SINGLE, VECTOR
 from ptxgen.families.mma.instructions import at_a, at_b, at_c, instruction
 from ptxgen.families.mma.plan import MmaPlan
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.families.rules import broken
+from ptxgen.families.rules import first_violation
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import LAYOUTS, Gemm
+from ptxgen.problem.gemm import LAYOUTS
 from tests.cases_mma import cases
 
 H200 = device("h200")
@@ -23,9 +24,9 @@ DEPTH = {1: 64, 2: 32, 4: 16, 8: 16}
 
 
 def plan(dtype: str, compute: str, layout: str, config: str, target: str = "h200") -> MmaPlan:
-    p = Gemm(256, 256, 256, layout, dtype, compute)
+    p = KernelGemm(256, 256, 256, layout, dtype, compute)
     a, b, _ = p.vectors
-    text = f"family=1 u={DEPTH[p.element.bytes]} vec_a={a} vec_b={b} vec_c=2 {config}"
+    text = f"family=mma u={DEPTH[p.element.bytes]} vec_a={a} vec_b={b} vec_c=2 {config}"
     made = plan_for(p, parse_config(text), device(target))
     assert isinstance(made, MmaPlan)
     return made
@@ -48,7 +49,7 @@ def lane_start(x, lane: int) -> tuple[int, int]:
 
 def address(x, read, lane: int) -> int:
     """Where a lane reads: its own address with bits turned over, and an offset."""
-    return (x.at(*lane_start(x, lane)) ^ read.turn) + read.offset
+    return (x.at(*lane_start(x, lane)) ^ read.swizzle) + read.offset
 
 
 def names(registers: str) -> list[str]:
@@ -59,7 +60,7 @@ def load(x, memory, step: int, buffer: int) -> dict[str, list[list[float]]]:
     """The registers of all lanes after the fragment loads of a step: of each the elements it holds."""
     held: dict[str, list[list[float]]] = {}
     run = max(4 // x.bytes, 1)
-    for read in x.reads(step, buffer):
+    for read in x.fragment_loads(step, buffer):
         if read.kind in ("x2", "x4"):
             for n, name in enumerate(names(read.registers)):
                 rows = [address(x, read, 8 * n + i) for i in range(8)]
@@ -79,7 +80,7 @@ def load(x, memory, step: int, buffer: int) -> dict[str, list[list[float]]]:
         else:
             for n, name in enumerate(names(read.registers)):
                 held[name] = [[memory[address(x, read, lane) + n * x.bytes]] for lane in range(32)]
-    for to, low, high, selector in x.partings(buffer):
+    for to, low, high, selector in x.byte_permutes(buffer):
         picks = [int(c) for c in reversed(selector[2:])]
         held[to] = [[(held[low][lane] + held[high][lane])[i] for i in picks] for lane in range(32)]
     return held
@@ -127,7 +128,7 @@ def test_a_warp_multiplies_what_lanes_hold(dtype, compute, layout, tile, target)
                 row = p.a.lane_of_c.of(lane) + p.a.offset(i)
                 column = p.b.lane_of_c.of(lane) + p.b.offset(j)
                 value = sums[p.sum_at(i, j)][lane]
-                assert (value[p.b.held[j][2]] if p.packed else value) == whole[row, column]
+                assert (value[p.b.c_positions[j][2]] if p.packed else value) == whole[row, column]
                 seen[row, column] += 1
     assert (seen == 1).all()
 
@@ -158,7 +159,7 @@ def test_fragments_are_read_without_bank_conflicts(dtype, compute, layout, shape
     p = plan(dtype, compute, layout, shape)
     for x in p.operands:
         for step in range(2):
-            for read in x.reads(step, 0):
+            for read in x.fragment_loads(step, 0):
                 at = [address(x, read, lane) for lane in range(32)]
                 width = 16 if read.kind.startswith("x") else x.bytes * len(names(read.registers))
                 few = x.way == BYTES and x.tile < 64  # two chunks a row: pairs of rows share banks
@@ -171,12 +172,12 @@ def test_fragments_are_read_without_bank_conflicts(dtype, compute, layout, shape
 def test_stages_are_filled_without_bank_conflicts(dtype, compute, layout, shape):
     p = plan(dtype, compute, layout, shape)
     for x in p.operands:
-        for piece in x.pieces[:2]:
+        for load in x.loads[:2]:
             starts = []
-            for thread in range(min(32, x.loads)):
+            for thread in range(min(32, x.vectors)):
                 row, column = thread // x.across, thread % x.across * x.vec
                 mn, k = (row, column) if x.kmajor else (column, row)
-                starts.append((x.at(mn, k) ^ x.turns[piece.place]) + piece.offset)
+                starts.append((x.at(mn, k) ^ x.swizzles[load.place]) + load.offset)
             assert conflicts(starts, x.copy_bytes) == 0
 
 
@@ -187,15 +188,15 @@ def test_pieces_lie_where_fragments_look_for_them(target):
         made = plan_for(p, c, device(target))
         for x in made.operands:
             seen = set()
-            for thread, piece in product(range(made.threads), x.pieces):
-                if thread >= x.loads:
+            for thread, load in product(range(made.threads), x.loads):
+                if thread >= x.vectors:
                     continue
                 row, column = thread // x.across, thread % x.across * x.vec
                 mn, k = (row, column) if x.kmajor else (column, row)
-                at = (x.at(mn, k) ^ x.turns[piece.place]) + piece.offset
-                assert at == x.at(mn + piece.mn, k + piece.k)
+                at = (x.at(mn, k) ^ x.swizzles[load.place]) + load.offset
+                assert at == x.at(mn + load.mn, k + load.k)
                 seen.add(at)
-            assert len(seen) == x.loads == x.tile * c.u // x.vec
+            assert len(seen) == x.vectors == x.tile * c.u // x.vec
 
 
 @pytest.mark.parametrize(("dtype", "compute"), TYPES)
@@ -203,10 +204,12 @@ def test_pieces_lie_where_fragments_look_for_them(target):
 def test_the_tile_of_c_leaves_by_few_banks(dtype, compute, layout):
     for shape in SHAPES:
         p = plan(dtype, compute, layout, f"{shape} epilogue_smem=1 stages=2")
-        width = p.share * p.sum_bytes
-        at = [(p.a.lane_of_c.of(lane) * p.row_c + p.b.lane_of_c.of(lane)) * p.sum_bytes for lane in range(32)]
+        width = p.sts_vec * p.epilogue_bytes
+        at = [
+            (p.a.lane_of_c.of(lane) * p.c_row_pitch + p.b.lane_of_c.of(lane)) * p.epilogue_bytes for lane in range(32)
+        ]
         assert conflicts(at, width) <= (0 if p.a.together == p.b.together == 1 else 4)
-        assert p.row_c * p.sum_bytes % (p.vec_c * p.sum_bytes) == 0
+        assert p.c_row_pitch * p.epilogue_bytes % (p.vec_c * p.epilogue_bytes) == 0
 
 
 def test_lanes_hold_neighbours_where_vectors_bring_them():
@@ -217,36 +220,36 @@ def test_lanes_hold_neighbours_where_vectors_bring_them():
 
 
 def test_double_precision_follows_the_target():
-    p = Gemm(64, 64, 64, "NT", "f64")
+    p = KernelGemm(64, 64, 64, "NT", "f64")
     assert (instruction(p, device("sm_80")).m, instruction(p, H200).m) == (8, 16)
 
 
 @pytest.mark.parametrize(
     ("problem", "config", "target", "rule"),
     [  # config: what is changed of a good one
-        (Gemm(64, 64, 64, "NT", "f32"), "", "h200", "mma_types"),
-        (Gemm(64, 64, 64, "NT", "f16"), "", "t4", "mma_types"),
-        (Gemm(64, 64, 64, "NT", "e4m3"), "u=64", "sm_80", "mma_types"),
-        (Gemm(64, 64, 64, "NT", "e4m3"), "u=64", "sm_90", "mma_native"),
+        (KernelGemm(64, 64, 64, "NT", "f32"), "", "h200", "mma_types"),
+        (KernelGemm(64, 64, 64, "NT", "f16"), "", "t4", "mma_types"),
+        (KernelGemm(64, 64, 64, "NT", "e4m3"), "u=64", "sm_80", "mma_types"),
+        (KernelGemm(64, 64, 64, "NT", "e4m3"), "u=64", "sm_90", "mma_native"),
         (
-            Gemm(64, 64, 63, "NT", "e4m3"),
+            KernelGemm(64, 64, 63, "NT", "e4m3"),
             "u=64 cp_async_a=0 cp_async_b=0 vec_a=1 vec_b=1 ms=16 ns=16 ml=32 nl=32",
             "sm_90",
             None,
         ),
-        (Gemm(64, 64, 64, "NT", "e4m3"), "u=64", "sm_89", None),
-        (Gemm(64, 64, 64, "NT", "f16"), "kmajor_smem_a=1", "h200", "mma_unused"),
-        (Gemm(64, 64, 64, "NT", "f16"), "ms=8", "h200", "mma_tile"),
-        (Gemm(64, 64, 64, "NN", "s8"), "ns=8 u=64", "h200", "mma_columns"),
-        (Gemm(64, 64, 64, "NT", "f16"), "u=16", "h200", "mma_depth"),
-        (Gemm(64, 64, 64, "NT", "f16"), "vec_a=1 cp_async_a=1", "h200", "mma_async_a"),
-        (Gemm(64, 64, 63, "TT", "f16"), "vec_b=2", "h200", "mma_vector_b"),
-        (Gemm(64, 64, 64, "NT", "f16"), "cp_async_a=0 vec_a=1 ms=64 ns=64 u=64", "h200", "mma_many"),
-        (Gemm(64, 64, 64, "NT", "f16"), "deferred_sts=1", "h200", "mma_hold"),
+        (KernelGemm(64, 64, 64, "NT", "e4m3"), "u=64", "sm_89", None),
+        (KernelGemm(64, 64, 64, "NT", "f16"), "kmajor_smem_a=1", "h200", "mma_unused"),
+        (KernelGemm(64, 64, 64, "NT", "f16"), "ms=8", "h200", "mma_tile"),
+        (KernelGemm(64, 64, 64, "NN", "s8"), "ns=8 u=64", "h200", "mma_columns"),
+        (KernelGemm(64, 64, 64, "NT", "f16"), "u=16", "h200", "mma_depth"),
+        (KernelGemm(64, 64, 64, "NT", "f16"), "vec_a=1 cp_async_a=1", "h200", "mma_async_a"),
+        (KernelGemm(64, 64, 63, "TT", "f16"), "vec_b=2", "h200", "mma_vector_b"),
+        (KernelGemm(64, 64, 64, "NT", "f16"), "cp_async_a=0 vec_a=1 ms=64 ns=64 u=64", "h200", "mma_many"),
+        (KernelGemm(64, 64, 64, "NT", "f16"), "deferred_sts=1", "h200", "mma_hold"),
     ],
 )
 def test_rules_name_what_is_wrong(problem, config, target, rule):
-    text = f"family=1 ms=32 ns=32 ml=64 nl=64 u=32 vec_a=8 vec_b=8 vec_c=2 {config}"
+    text = f"family=mma ms=32 ns=32 ml=64 nl=64 u=32 vec_a=8 vec_b=8 vec_c=2 {config}"
     c = Config(**{name: int(value) for name, value in (word.split("=") for word in text.split())})
-    found = broken(problem, c, device(target))
+    found = first_violation(problem, c, device(target))
     assert (found and found.name) == rule

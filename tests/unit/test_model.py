@@ -19,18 +19,20 @@ import numpy as np
 import pytest
 
 from ptxgen.codegen.config import AXES, Columns, Config
+from ptxgen.codegen.config_migration import RENAMED
 from ptxgen.errors import CorruptError, DeviceError, InputError, SchemaError
 from ptxgen.families import perf_costs, rules, space
 from ptxgen.families import perf_model as clock
-from ptxgen.families.features import NAMES
+from ptxgen.families.features import NAMES, features
 from ptxgen.families.mma import cost
+from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.tuning import model, model_files, selection, training, tuning_files
 from ptxgen.tuning.measurement import Environment, Measurement
 from ptxgen.tuning.model import Model
 from ptxgen.tuning.sampler import promising
-from ptxgen.tuning.search import kin_of, leaders
+from ptxgen.tuning.search import representatives, same_class
 
 H200, H100 = device("h200"), device("h100")
 FUZZED = 2000  #: changed model files that are read
@@ -72,7 +74,7 @@ def truth(p: Gemm, c: Columns) -> np.ndarray:
     try:
         for n, v in OTHER.items():
             setattr(perf_costs, n, v)
-        us = clock.predict(p, c, H200).astype(float)
+        us = clock.predict(lower(p), c, H200).astype(float)
     finally:
         for n, v in known.items():
             setattr(perf_costs, n, v)
@@ -104,9 +106,9 @@ def measured(problems: list[Gemm], each: int, seed: int = 0) -> list[Measurement
     rng = np.random.default_rng(seed)
     rows = []
     for p in problems:
-        c = space.candidates(p, H200)
+        c = space.candidates(lower(p), H200)
         picked = np.concatenate(
-            [promising(clock.predict(p, c, H200), each // 2, rng), rng.integers(0, len(c), each // 2)]
+            [promising(clock.predict(lower(p), c, H200), each // 2, rng), rng.integers(0, len(c), each // 2)]
         )
         rows += measure(p, c.take(picked), rng)
     return rows
@@ -135,7 +137,7 @@ def lost(m: Model, p: Gemm, k: int) -> float:
     """How much slower the truly fastest of the model's k best is than the truly fastest of all."""
     ranked = m.rank(p, H200, k)
     assert len(ranked) == k
-    best = truth(p, space.candidates(p, H200)).min()
+    best = truth(p, space.candidates(lower(p), H200)).min()
     return float(truth(p, Columns.of([c for c, _ in ranked])).min() / best)
 
 
@@ -159,7 +161,7 @@ def test_a_model_of_nonsense_is_useless(rows):
 
 def test_predictions_are_close_on_shapes_left_out(fitted):
     for p in HELD_OUT:
-        c = plain(space.candidates(p, H200).take(np.arange(0, 4000, 40)))
+        c = plain(space.candidates(lower(p), H200).take(np.arange(0, 4000, 40)))
         error = np.log2(fitted.predict(p, c) / truth(p, c))
         assert np.sqrt(np.mean(error**2)) < 0.3, p.key()
 
@@ -191,7 +193,7 @@ def test_only_good_rows_of_the_device_train(rows, monkeypatch):
     assert b.facts.skipped == 5
     assert a.facts.rows == b.facts.rows == 300
     p = HELD_OUT[0]
-    c = space.candidates(p, H200).take(np.arange(50))
+    c = space.candidates(lower(p), H200).take(np.arange(50))
     assert (a.predict(p, c) == b.predict(p, c)).all()
     with pytest.raises(InputError, match=r"no usable row for h200 \(5 skipped\)"):
         Model.fit(bad, H200)
@@ -230,7 +232,7 @@ def test_ranks_are_sorted_distinct_and_repeatable(fitted):
 def test_the_search_finds_what_scoring_everything_finds(fitted, monkeypatch):
     for p in HELD_OUT[:3]:
         fast, whole = fitted.search(p, H200), fitted.search(p, H200, exhaustive=True)
-        assert fast.total == whole.total == whole.scored == len(space.candidates(p, H200))
+        assert fast.total == whole.total == whole.scored == len(space.candidates(lower(p), H200))
         assert fast.scored < fast.total
         assert fast.scored < model.LIMIT + 6 * model.FINALISTS
         assert fast.best[0] == whole.best[0]
@@ -308,8 +310,8 @@ def both(rows) -> Model:
     rng = np.random.default_rng(3)
     more = []
     for p in HALVES:
-        c = space.candidates(p, H200)
-        us = clock.predict(p, c, H200)
+        c = space.candidates(lower(p), H200)
+        us = clock.predict(lower(p), c, H200)
         picked = [np.flatnonzero(c.family == code) for code in np.unique(c.family)]
         picked = [some[promising(us[some], 60, rng)] for some in picked]
         more += measure(p, c.take(np.concatenate(picked)), rng)
@@ -322,19 +324,19 @@ def test_families_that_were_not_measured_are_ranked_by_the_clock(fitted):
     ranked = fitted.rank(p, H200, 50)
     c = Columns.of([c for c, us in ranked if c.family])
     assert len(c)
-    assert [us for c, us in ranked if c.family] == pytest.approx(clock.predict(p, c, H200).tolist())
+    assert [us for c, us in ranked if c.family] == pytest.approx(clock.predict(lower(p), c, H200).tolist())
 
 
 def test_one_model_learns_of_every_family(both):
     assert both.facts.families == {"mma": 600, "simt": 2600, "wgmma": 600}
     for p in (Gemm(640, 512, 768, "NT", "f16"), Gemm(32, 3072, 2048, "TN", "f16"), Gemm(500, 501, 502, "NN", "f16")):
-        c = space.candidates(p, H200)
-        us, family = clock.predict(p, c, H200), c.family
+        c = space.candidates(lower(p), H200)
+        us, family = clock.predict(lower(p), c, H200), c.family
         for code in np.unique(family):
             mine = np.flatnonzero(family == code)
             some = plain(c.take(mine[model.fastest(us[mine], 400)]))
             learnt, formula = (
-                np.log2(t / truth(p, some)) for t in (both.predict(p, some), clock.predict(p, some, H200))
+                np.log2(t / truth(p, some)) for t in (both.predict(p, some), clock.predict(lower(p), some, H200))
             )
             assert np.sqrt(np.mean(learnt**2)) < 0.3, (p.key(), code)
             # a formula as good as the chaos lets it be is not bettered
@@ -344,20 +346,20 @@ def test_one_model_learns_of_every_family(both):
 
 def test_the_shortened_search_leaves_no_family_out():
     p = Gemm(896, 896, 32, "TN", "f16")
-    c = space.candidates(p, H200)
-    us = clock.predict(p, c, H200)
+    c = space.candidates(lower(p), H200)
+    us = clock.predict(lower(p), c, H200)
     near = np.flatnonzero(us <= 3 * us.min())
     present = set(np.unique(c.family[near]).tolist())
     assert len(present) == 3
-    found, reach = leaders(c, us, near, 600, 3.0)
+    found, reach = representatives(c, us, near, 600, 3.0)
     assert len(found) == len(set(found.tolist())) == 600
     assert set(found.tolist()) <= set(near.tolist())
     counts = np.bincount(c.family[found], minlength=3)
     assert (counts >= 100).all()
     assert 1 < reach < 3
-    kept = kin_of(c, near, found[:50])
+    kept = same_class(c, near, found[:50])
     assert set(found[:50].tolist()) <= set(kept.tolist())
-    every, whole = leaders(c, us, near, len(near), 3.0)
+    every, whole = representatives(c, us, near, len(near), 3.0)
     assert whole == 3.0
     assert len(every) < len(near)
 
@@ -401,7 +403,7 @@ def test_a_model_does_not_mind_families_that_it_never_saw(saved, monkeypatch):
 def test_measurements_that_rules_refuse_now_do_not_train(rows):
     p = rows[0].problem
     bad = replace(rows[0], config=replace(rows[0].config, ms=3))
-    assert rules.broken(p, bad.config, H200) is not None
+    assert rules.first_violation(lower(p), bad.config, H200) is not None
     m = Model.fit([*rows[:300], bad], H200)
     assert (m.facts.rows, m.facts.skipped) == (300, 1)
 
@@ -415,11 +417,37 @@ def test_a_newer_format_is_refused(saved):
 def test_other_features_are_refused_and_named(saved):
     names = json.loads((saved / "model.json").read_text())["features"]
     edit(saved, features=[*names[:-1], "moonlight"])
-    with pytest.raises(SchemaError, match=f"only here: {names[-1]}; only there: moonlight"):
+    with pytest.raises(SchemaError, match=f"trained on {len(names)} features.* does not compute moonlight"):
         Model.load(saved)
     edit(saved, features=names[::-1])
-    with pytest.raises(SchemaError, match=f"trained on {len(names)} features"):
+    with pytest.raises(SchemaError, match="computed otherwise now"):
         Model.load(saved)
+
+
+def test_features_by_their_former_names_are_the_same_features(fitted, saved):
+    names = json.loads((saved / "model.json").read_text())["features"]
+    former = {new: old for old, new in RENAMED.items()}
+    assert {"tma_rows", "operand_path", "splitk"} <= former.keys() & set(names)
+    edit(saved, features=[former.get(name, name) for name in names])
+    again = Model.load(saved)
+    assert again.rank(HELD_OUT[3], H200, 20) == fitted.rank(HELD_OUT[3], H200, 20)
+
+
+def test_a_model_does_not_mind_features_that_it_never_saw(fitted, saved, tmp_path, monkeypatch):
+    """A later version computes one feature more, between the others, or knows one family more."""
+    before = fitted.rank(HELD_OUT[3], H200, 20)
+    more = (*NAMES[:5], "moonlight", *NAMES[5:])
+
+    def computed(*arguments):
+        return np.insert(features(*arguments), 5, 7.0, axis=1)
+
+    for module in (model, model_files):
+        monkeypatch.setattr(module, "NAMES", more)
+        monkeypatch.setattr(module, "features", computed)
+    again = Model.load(saved)
+    assert again.rank(HELD_OUT[3], H200, 20) == before
+    again.save(tmp_path / "copy")
+    assert json.loads((tmp_path / "copy" / "model.json").read_text())["features"] == list(NAMES)
 
 
 def test_features_that_changed_their_meaning_are_refused(saved, monkeypatch):

@@ -8,15 +8,16 @@ from collections import Counter
 import pytest
 
 from ptxgen.codegen.config import SPLIT_FLAG, SPLIT_MEMSET, SPLIT_WORKSPACE, Config, parse_config
-from ptxgen.codegen.plan import PASS_THREADS, neutral
+from ptxgen.codegen.plan import AUX_KERNEL_THREADS, neutral
 from ptxgen.codegen.render import render
 from ptxgen.emulator import Machine
 from ptxgen.errors import ConfigError
 from ptxgen.families.geometry import geometry
-from ptxgen.families.plan_factory import PLANS, plan_for
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.families.registry import FAMILIES
 from ptxgen.families.simt.plan import SimtPlan
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import Gemm
 from tests.cases import cases
 from tests.cases_simt import wide_cases
 
@@ -31,11 +32,11 @@ def arguments(step) -> dict[str, object]:
 
 
 def test_families_have_plans():
-    assert PLANS[0] is SimtPlan
-    assert type(plan_for(Gemm(64, 64, 64), Config(), H200)) is SimtPlan
-    for family in (-1, len(PLANS)):
+    assert FAMILIES["simt"].plan(KernelGemm(64, 64, 64), Config()) is SimtPlan
+    assert type(plan_for(KernelGemm(64, 64, 64), Config(), H200)) is SimtPlan
+    for family in (-1, len(FAMILIES)):
         with pytest.raises(ConfigError, match=f"family is {family}") as caught:
-            plan_for(Gemm(64, 64, 64), Config(family=family), H200)
+            plan_for(KernelGemm(64, 64, 64), Config(family=family), H200)
         assert caught.value.rule == "range"
 
 
@@ -100,15 +101,15 @@ def test_passes_over_c_meet_each_vector_once():
         (64, 1030, "vec_c=2"),
         (3, 5000, "vec_c=4"),
     ):
-        p = Gemm(m, n, 64, "TN")
+        p = KernelGemm(m, n, 64, "TN")
         plan = plan_for(p, parse_config(f"kg=4 {c}"), H200)
         step = plan.launch(p).steps[0]
         shift = step.arguments[5][1]
         seen: Counter[tuple[int, int]] = Counter()
-        rows = PASS_THREADS >> shift
+        rows = AUX_KERNEL_THREADS >> shift
         for x in range(step.grid[0]):
             for y in range(step.grid[1]):
-                for t in range(PASS_THREADS):
+                for t in range(AUX_KERNEL_THREADS):
                     q = ((t & (1 << shift) - 1) + (x << shift)) * plan.vec_c
                     if q < n:
                         seen.update((r, q) for r in range(y * rows + (t >> shift), m, step.grid[1] * rows))
@@ -116,7 +117,7 @@ def test_passes_over_c_meet_each_vector_once():
 
 
 def test_tall_passes_stay_within_the_grid():
-    p = Gemm(1 << 30, 1, 64, "TN")
+    p = KernelGemm(1 << 30, 1, 64, "TN")
     for split in (SPLIT_MEMSET, SPLIT_WORKSPACE):
         steps = plan_for(p, Config(kg=4, splitk=split), H200).launch(p).steps
         assert all(s.grid[1] <= 65535 for s in steps if s.entry.endswith(("scale", "reduce")))
@@ -124,16 +125,16 @@ def test_tall_passes_stay_within_the_grid():
 
 def test_nothing_is_launched_for_nothing():
     for m, n in ((0, 64), (64, 0), (0, 0)):
-        p = Gemm(m, n, 64)
+        p = KernelGemm(m, n, 64)
         assert plan_for(p, Config(), H200).launch(p).steps == ()
-    p = Gemm(64, 64, 0)
+    p = KernelGemm(64, 64, 0)
     (step,) = plan_for(p, Config(), H200).launch(p).steps  # C = beta C
     assert step.grid == (1, 1, 1)
     assert plan_for(p, Config(), H200).slices_for(p) == (1, 0)
 
 
 def test_k_near_its_limit():
-    p = Gemm(16, 16, 2**31 - 1, "TN")
+    p = KernelGemm(16, 16, 2**31 - 1, "TN")
     for kg in (1, 7, 65535):
         plan = plan_for(p, Config(kg=kg, u=32, ms=4, ns=4), H200)
         slices, chunk = plan.slices_for(p)
@@ -146,15 +147,16 @@ def test_a_kernel_serves_every_shape_of_its_class():
     """The text depends on the class of a problem, not on its extents."""
     c = parse_config("vec_a=4 vec_b=4 vec_c=4 kg=2")
     texts = {
-        render(plan_for(Gemm(m, n, k, "TN"), c, H200)).digest for m, n, k in ((64, 64, 64), (4, 128, 999), (8, 8, 16))
+        render(plan_for(KernelGemm(m, n, k, "TN"), c, H200)).digest
+        for m, n, k in ((64, 64, 64), (4, 128, 999), (8, 8, 16))
     }
     assert len(texts) == 1
-    assert render(plan_for(Gemm(64, 64, 64, "TT"), parse_config("kg=2 vec_c=4"), H200)).digest not in texts
+    assert render(plan_for(KernelGemm(64, 64, 64, "TT"), parse_config("kg=2 vec_c=4"), H200)).digest not in texts
 
 
 def test_neutral_stands_for_every_number_of_slices():
-    p = Gemm(64, 64, 4096, "TN")
-    for text in ("", "kg=2", "kg=64 splitk=1", "kg=3 splitk=2"):
+    p = KernelGemm(64, 64, 4096, "TN")
+    for text in ("", "kg=2", "kg=64 splitk=flag_red", "kg=3 splitk=workspace"):
         c = parse_config(text)
         assert render(plan_for(p, c, H200)).digest == render(plan_for(p, neutral(c), H200)).digest
     assert neutral(Config(kg=64)) == Config(kg=2)
@@ -170,10 +172,12 @@ def test_the_command_in_the_header_emits_the_same_text(n):
     assert words[:5] == ["python", "-m", "ptxgen", "emit", "gemm"]
     flags = dict(zip(words[5::2], words[6::2], strict=True))
     m, k_n, k = (int(x) for x in flags["--shape"].split(","))
-    again = Gemm(m, k_n, k, flags["--layout"], flags["--dtype"], flags.get("--compute", ""), out=flags.get("--out", ""))
+    again = KernelGemm(
+        m, k_n, k, flags["--layout"], flags["--dtype"], flags.get("--compute", ""), out=flags.get("--out", "")
+    )
     assert parse_config(flags["--config"]) == c
     assert flags["--device"] == "h200"
-    same = Gemm(p.m, p.n, p.k, p.layout, p.dtype, p.compute, out=p.out)
+    same = KernelGemm(p.m, p.n, p.k, p.layout, p.dtype, p.compute, out=p.out)
     assert again == same
     if all(x <= y for x, y in zip(p.vectors, same.vectors, strict=True)):
         deterministic = p.deterministic and c.kg > 1
@@ -184,7 +188,7 @@ def test_the_command_in_the_header_emits_the_same_text(n):
 def test_vectors_of_c_are_no_wider_than_16_bytes_of_sums():
     for p, c in PAIRS:
         plan = plan_for(p, c, H200)
-        assert plan.vec_c * plan.sum_bytes <= 16
+        assert plan.vec_c * plan.epilogue_bytes <= 16
         assert plan.vec_c <= c.vec_c
         assert c.nl % plan.vec_c == 0
         assert plan.row_vectors * plan.vec_c == c.nl

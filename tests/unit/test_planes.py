@@ -14,10 +14,10 @@ from ptxgen.errors import ConfigError
 from ptxgen.families import perf_model as clock
 from ptxgen.families.geometry import geometry
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.families.rules import broken
+from ptxgen.families.rules import first_violation
 from ptxgen.families.wgmma.bf16x3 import PAIRS, PLANES, planes
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import Gemm
 from ptxgen.tuning import selection
 from tests.cases_planes import cases
 from tests.unit.test_wgmma import read, swizzled
@@ -30,11 +30,11 @@ def brought(x, matrices: np.ndarray, rank: int) -> np.ndarray:
     """Of a stage, after TMA brought ``matrices`` (planes × MN × K of the tile): the bytes; unwritten ones stay 0xEE."""
     memory = np.full(1 << 18, 0xEE, np.uint8)
     for box in x.boxes:
-        source = matrices[int(box.beyond.strip(", "))][rank * x.share :]
+        source = matrices[int(box.trailing.strip(", "))][rank * x.slice_extent :]
         inner, rows = x.box
         for r in range(min(rows, len(source))):
             row = source[r, box.inner : box.inner + inner].tobytes()
-            at = np.arange(len(row)) + x.base + box.offset + rank * x.share_offset + r * x.span
+            at = np.arange(len(row)) + x.base + box.offset + rank * x.slice_bytes + r * x.span
             memory[swizzled(at, x.span)] = np.frombuffer(row, np.uint8)
     return memory
 
@@ -45,23 +45,25 @@ def test_products_read_their_planes():
     for p, c in cases(51, 60, H200, 600):
         made = plan_for(p, c, H200)
         steps = c.u * 2 // 32
-        assert len(made.products) == len(PAIRS) * steps * made.mi
-        assert [s.adds for s in made.products] == ["0"] * made.mi + ["1"] * (len(made.products) - made.mi)
+        assert len(made.mainloop.products) == len(PAIRS) * steps * made.mainloop.mi
+        assert [s.scale_d for s in made.mainloop.products] == ["0"] * made.mainloop.mi + ["1"] * (
+            len(made.mainloop.products) - made.mainloop.mi
+        )
         memory, values = {}, {}
-        for x, extent in ((made.x, made.x_tile), (made.y, made.y_tile)):
+        for x, extent in ((made.x, made.scheduler.x_tile), (made.y, made.scheduler.y_tile)):
             values[x.role] = rng.integers(0, 1 << 16, (PLANES, extent, c.u), np.uint16)
             memory[x.role] = np.full(1 << 18, 0xEE, np.uint8)
             for rank in range(c.cluster_x if x.role == "y" else c.cluster_y):
                 lies = brought(x, values[x.role], rank)
                 memory[x.role] = np.where(memory[x.role] == 0xEE, lies, memory[x.role])
-        for n, s in enumerate(made.products):
-            (i, j), k = PAIRS[n // made.mi // steps], n // made.mi % steps
+        for n, s in enumerate(made.mainloop.products):
+            (i, j), k = PAIRS[n // made.mainloop.mi // steps], n // made.mainloop.mi % steps
             part = np.s_[:, 16 * k : 16 * k + 16]
-            got = read(memory["y"], made.y, made.y.base + 16 * s.y, made.y_tile, np.dtype(np.uint16))
+            got = read(memory["y"], made.y, made.y.base + 16 * s.y, made.scheduler.y_tile, np.dtype(np.uint16))
             np.testing.assert_array_equal(got, values["y"][j][part], err_msg=f"{p.key()} | {c}")
             for wg in range(c.math_warpgroups):
-                got = read(memory["x"], made.x, 16 * s.x + wg * made.x_part, 64, np.dtype(np.uint16))
-                want = values["x"][i][part][wg * made.x_own + 64 * s.mi :][:64]
+                got = read(memory["x"], made.x, 16 * s.x + wg * made.mainloop.x_wg_bytes, 64, np.dtype(np.uint16))
+                want = values["x"][i][part][wg * made.mainloop.wg_rows + 64 * s.mi :][:64]
                 valid = c.tma_rows or 64
                 np.testing.assert_array_equal(got[:valid], want[:valid], err_msg=f"{p.key()} | {c}")
 
@@ -70,9 +72,9 @@ def test_planes_share_the_workspace_with_nothing():
     for p, c in cases(52, 80, H200, 600):
         made = plan_for(p, c, H200).launch(p)
         if not made.steps or not p.k:
-            assert not any(s.entry.endswith("_part") for s in made.steps)
+            assert not any(s.entry.endswith("_split_bf16x3") for s in made.steps)
             continue
-        assert made.steps[0].entry.endswith("_part")
+        assert made.steps[0].entry.endswith("_split_bf16x3")
         assert made.workspace < geometry(p, c).workspace + 128
         partial = c.kg * p.results * 4 if c.kg > 1 and c.splitk == 2 else 0
         used = [(0, partial)]
@@ -105,34 +107,34 @@ def test_a_map_begins_at_its_offset():
     ("config", "rule"),
     [
         ("ml=64 nl=32 u=128", "wgmma_depth"),
-        ("ml=64 nl=32 u=32 kg=2 splitk=3", "wgmma_planes"),
-        ("ml=64 nl=32 u=32 kg=2 splitk=4", "wgmma_planes"),
+        ("ml=64 nl=32 u=32 kg=2 splitk=last_cta", "wgmma_planes"),
+        ("ml=64 nl=32 u=32 kg=2 splitk=distributed", "wgmma_planes"),
         ("ml=64 nl=32 u=32 math_warpgroups=2 pingpong=1 persistent=1", "wgmma_pingpong"),
         ("ml=128 nl=208 u=32 math_warpgroups=2 stages=2", "wgmma_register_file"),
     ],
 )
 def test_what_planes_are_not_for(config, rule):
-    p, c = Gemm(128, 256, 512, "NN", "f32", COMPUTE), parse_config("family=2 " + config)
-    assert broken(p, c, H200).name == rule
-    plain = broken(Gemm(128, 256, 512, "NT", "f32", "tf32"), c, H200)
+    p, c = KernelGemm(128, 256, 512, "NN", "f32", COMPUTE), parse_config("family=wgmma " + config)
+    assert first_violation(p, c, H200).name == rule
+    plain = first_violation(KernelGemm(128, 256, 512, "NT", "f32", "tf32"), c, H200)
     assert plain is None or plain.name != rule
 
 
 def test_planes_go_to_a_limit():
-    c = parse_config("family=2 ml=64 nl=32 u=32 raster_group=8")
-    p = Gemm(1 << 17, 1 << 17, 1 << 15, "NN", "f32", COMPUTE)
-    assert broken(p, c, H200) is None
+    c = parse_config("family=wgmma ml=64 nl=32 u=32 raster_group=8")
+    p = KernelGemm(1 << 17, 1 << 17, 1 << 15, "NN", "f32", COMPUTE)
+    assert first_violation(p, c, H200) is None
     with pytest.raises(ConfigError, match="wgmma_planes"):
         plan_for(replace(p, k=1 << 17, lda=0, ldb=0), c, H200)
 
 
 def test_only_what_has_wgmma_computes_so():
-    p = Gemm(256, 256, 256, "NN", "f32", COMPUTE)
+    p = KernelGemm(256, 256, 256, "NN", "f32", COMPUTE)
     assert planes(p) == 3
     assert planes(replace(p, compute="f32")) == 1
     for name in ("t4", "a100"):
         assert not selection.select(p, device(name))
-        assert selection.lacking(p, device(name)).endswith(f"_{device(name).sm}; kernels of this are for sm_90")
+        assert selection.why_unsupported(p, device(name)).endswith(f"_{device(name).sm}; kernels of this are for sm_90")
     (chosen,) = selection.select(p, H200)
     assert chosen.config.family == 2
 
@@ -152,15 +154,15 @@ MEASURED = [
 
 @pytest.mark.parametrize(("us", "extent", "layout", "config"), MEASURED)
 def test_the_clock_is_near_what_was_measured(us, extent, layout, config):
-    p = Gemm(extent, extent, extent, layout, "f32", COMPUTE)
-    assert clock.predict(p, parse_config("family=2 " + config), H200) == pytest.approx(us, rel=0.1)
+    p = KernelGemm(extent, extent, extent, layout, "f32", COMPUTE)
+    assert clock.predict(p, parse_config("family=wgmma " + config), H200) == pytest.approx(us, rel=0.1)
 
 
 def test_the_clock_counts_six_products_and_the_pass():
     """Against one product of bf16: six times as long where multiplying decides; the pass shows where it does not."""
-    c = parse_config("family=2 ml=128 nl=128 math_warpgroups=2 u=64 stages=2 raster_group=8")
-    big, one = Gemm(8192, 8192, 8192, "NT", "f32", COMPUTE), Gemm(8192, 8192, 8192, "NT", "bf16", out="f32")
+    c = parse_config("family=wgmma ml=128 nl=128 math_warpgroups=2 u=64 stages=2 raster_group=8")
+    big, one = KernelGemm(8192, 8192, 8192, "NT", "f32", COMPUTE), KernelGemm(8192, 8192, 8192, "NT", "bf16", out="f32")
     assert 5.5 < clock.predict(big, c, H200) / clock.predict(one, c, H200) < 7
-    thin = Gemm(64, 8192, 8192, "NT", "f32", COMPUTE)
+    thin = KernelGemm(64, 8192, 8192, "NT", "f32", COMPUTE)
     moved = 10 * 8192 * 8192 / (H200.bandwidth * 1e3)
-    assert clock.predict(thin, parse_config("family=2 ml=64 nl=64 u=64 stages=3"), H200) > moved
+    assert clock.predict(thin, parse_config("family=wgmma ml=64 nl=64 u=64 stages=3"), H200) > moved

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ptxgen.errors import DtypeError, InputError, ShapeError
-from ptxgen.problem.base import COMPUTE, EXTENT_LIMIT, OUT
+from ptxgen.problem.base import COMPUTE_MODES, EXTENT_LIMIT, OUT_DTYPES
 from ptxgen.problem.gemm import LAYOUTS, Gemm, parse_shape
 from ptxgen.problem.registry import from_dict, parse
 
@@ -18,12 +18,14 @@ def random_problems(seed: int, n: int) -> list[Gemm]:
     rng = np.random.default_rng(seed)
     out = []
     while len(out) < n:
-        dtype = str(rng.choice(list(COMPUTE)))
+        dtype = str(rng.choice(list(COMPUTE_MODES)))
         m, n_, k = (int(x) for x in rng.choice([0, 1, 2, 7, 16, 33, 100, 4096, EXTENT_LIMIT - 20], 3))
         if (m, n_, k).count(EXTENT_LIMIT - 20) > 1:
             continue  # no GPU addresses such a matrix
         layout = str(rng.choice(LAYOUTS))
-        plain = Gemm(m, n_, k, layout, dtype, str(rng.choice(COMPUTE[dtype])), out=str(rng.choice(OUT[dtype])))
+        plain = Gemm(
+            m, n_, k, layout, dtype, str(rng.choice(COMPUTE_MODES[dtype])), out=str(rng.choice(OUT_DTYPES[dtype]))
+        )
         values = {"deterministic": bool(rng.random() < 0.5)}
         for name, columns in (("lda", plain.columns_a), ("ldb", plain.columns_b), ("ldc", n_)):
             if rng.random() < 0.5:

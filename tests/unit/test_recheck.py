@@ -57,10 +57,10 @@ def test_the_digest_of_machine_code_covers_what_runs_and_nothing_else():
     )
     other = replace(source, text=source.text.replace("fma.rn.f32", "fma.rz.f32", 1))
     assert len({source.digest, same.digest, other.digest}) == 3
-    assert sass.of(same) == sass.of(source) != sass.of(other)
-    assert sass.of(source).split()[1] == "sm_90"
-    assert sass.remembered(other.digest, "sm_90") == sass.of(other)
-    assert sass.remembered("f" * 16, "sm_90") == ""
+    assert sass.machine_code(same) == sass.machine_code(source) != sass.machine_code(other)
+    assert sass.machine_code(source).split()[1] == "sm_90"
+    assert sass.cached_machine_code(other.digest, "sm_90") == sass.machine_code(other)
+    assert sass.cached_machine_code("f" * 16, "sm_90") == ""
 
 
 @needs_ptxas
@@ -88,7 +88,7 @@ def test_a_winners_file_carries_machine_code(tmp_path):
 
 @needs_ptxas
 def test_a_winner_whose_text_alone_changed_keeps_its_time(tmp_path):
-    code = sass.of(render(plan_for(P, MINE, EMULATED)))
+    code = sass.machine_code(render(plan_for(P, MINE, EMULATED)))
     folder = FolderWinners(folder_of(tmp_path, stored(P, 7.0, OLD, sass=code), stored(Q, 8.0)), "def")
     rows = Recheck(EMULATED, 2).compare(folder.read("emulated"))
     assert {row.old.problem: row.state for row in rows} == {P: "text", Q: "current"}
@@ -217,7 +217,7 @@ def test_current_winners_are_not_timed_and_time_runs_out(fake):
 
 
 def test_what_was_timed_is_saved_as_it_goes(fake):
-    many = [stored(Gemm(16 * n, 16, 16, "TN"), 1.0, OLD) for n in range(1, recheck.SAVED + 2)]
+    many = [stored(Gemm(16 * n, 16, 16, "TN"), 1.0, OLD) for n in range(1, recheck.SAVE_INTERVAL + 2)]
     rows, saves = retimed(many)
     assert saves == 2
     assert {row.new is not None for row in rows} == {True}
@@ -232,7 +232,7 @@ def run(monkeypatch, capsys, tmp_path):
     monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
 
     def call(*words: object) -> tuple[int, str]:
-        code = command.start([str(word) for word in words])
+        code = command.run([str(word) for word in words])
         return code, capsys.readouterr().out
 
     return call
@@ -287,7 +287,7 @@ def test_the_command_line_prints_warnings(run, tmp_path, capsys):
         database.set_winner(stored(P, 3.0, OLD))
     selection._warn.cache_clear()
     handlers = list(logging.getLogger("ptxgen").handlers)
-    command.start(["select", "--shape", "32,32,64", "--layout", "TN", "--device", "emulated"])
+    command.run(["select", "--shape", "32,32,64", "--layout", "TN", "--device", "emulated"])
     told = capsys.readouterr()
     assert told.err.startswith(f"warning: the winner of {P.key()} on emulated is stale")
     assert "analytic" in told.out
@@ -303,7 +303,7 @@ def test_no_winner_that_ships_is_stale(name):
     rows = [
         f"{m.problem.key()}: {reason}"
         for m in tuning_files.shipped_winners(name).values()
-        if (reason := selection.judge(m, lambda p, c: selection.current_digest(p, c, device(name))))
+        if (reason := selection.stale_reason(m, lambda p, c: selection.current_digest(p, c, device(name))))
     ]
     assert not rows, "\n".join(rows)
     assert asdict(read_winners(winners_path(name))[0])["device"] == name

@@ -1,4 +1,4 @@
-"""The judge: what is right, how far off is too far, and inputs that show it."""
+"""Float64 references, error bounds, and inputs that expose mistakes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ptxgen.problem.gemm import LAYOUTS, Gemm
-from ptxgen.problem.reference import FACTOR, KINDS, Reference, compare, operands, plain, reference
+from ptxgen.problem.reference import FACTOR, KINDS, Reference, as_matrices, compare, operands, reference
 
 TYPES = [("f32", ""), ("f64", ""), ("f16", "f32"), ("f16", "f16")]
 
@@ -21,7 +21,7 @@ def test_operands_are_stored_as_the_layout_says(layout):
     assert a.shape == ((3, 5) if layout[0] == "N" else (5, 3))
     assert b.shape == ((5, 4) if layout[1] == "N" else (4, 5))
     assert c.shape == (3, 4)
-    wide_a, wide_b = plain(p, a, b)
+    wide_a, wide_b = as_matrices(p, a, b)
     assert wide_a.shape == (3, 5)
     assert wide_b.shape == (5, 4)
     assert wide_a.dtype == wide_b.dtype == np.float64

@@ -19,7 +19,7 @@ from ptxgen.runtime.runner import Buffers, Runner, generate
 from ptxgen.runtime.workspace import Workspace
 
 SMALL = "ms=2 ns=2 ml=16 nl=16 cp_async_a=0 cp_async_b=0 stages=2"
-WHOLE = "family=1 ms=16 ns=8 ml=32 nl=32 u=64 vec_a=16 vec_b=16"
+WHOLE = "family=mma ms=16 ns=8 ml=32 nl=32 u=64 vec_a=16 vec_b=16"
 P = Gemm(20, 18, 40, "NT")
 
 
@@ -87,7 +87,7 @@ def test_zeroed_parts_are_apart_and_zero_before_anyone_reads_them():
 
 def test_parameters_are_packed_but_for_the_addresses():
     driver = EmulatedDriver()
-    for text in ("", " kg=2", " kg=2 splitk=1", " kg=2 splitk=2"):
+    for text in ("", " kg=2", " kg=2 splitk=flag_red", " kg=2 splitk=workspace"):
         runner = Runner.of(driver, P, parse_config(SMALL + text))
         for ready, step in zip(runner.prepare(2.5, -0.5), runner.launch.steps, strict=True):
             values = {"A": 1, "B": 2, "C": 3, "W": 4, "alpha": 2.5, "beta": -0.5}
@@ -98,7 +98,7 @@ def test_parameters_are_packed_but_for_the_addresses():
 def test_products_of_host_arrays():
     driver = Driver()
     a, b, c = operands(P, 1, "integers")
-    for text in ("", " kg=3", " kg=3 splitk=1", " kg=3 splitk=2"):
+    for text in ("", " kg=3", " kg=3 splitk=flag_red", " kg=3 splitk=workspace"):
         runner = Runner.of(driver, P, parse_config(SMALL + text))
         out = runner.compute(a, b, c, 2.0, -1.0)
         assert np.array_equal(out, reference(P, a, b, c, 2.0, -1.0).exact)
@@ -118,7 +118,7 @@ def test_buffers_are_released_on_an_error():
 def test_a_call_launches_on_the_same_addresses_again():
     driver = EmulatedDriver()
     a, b, c = operands(P, 1, "integers")
-    runner = Runner.of(driver, P, parse_config(SMALL + " kg=4 splitk=1"))
+    runner = Runner.of(driver, P, parse_config(SMALL + " kg=4 splitk=flag_red"))
     with Buffers(driver, a, b, c) as at:
         go = runner.bind(*at.addresses, 1.0, 1.0)
         out = np.empty_like(c)
@@ -148,7 +148,7 @@ def test_numbers_that_sums_do_not_hold():
     driver = EmulatedDriver()
     single = Runner.of(driver, P, parse_config(SMALL))
     for arguments, words in (
-        ((1e39, 0.0), r"alpha is 1e\+39; it must fit the type of sums, f32"),
+        ((1e39, 0.0), r"alpha is 1e\+39; it must fit the accumulator type, f32"),
         ((1.0, -1e200), "beta is -1e\\+200"),
     ):
         with pytest.raises(InputError, match=words):
@@ -163,6 +163,6 @@ def test_numbers_that_sums_do_not_hold():
             whole.prepare(value, 0.0)
         with pytest.raises(InputError, match="beta is"):
             whole.prepare(1.0, value)
-    with pytest.raises(InputError, match="must fit the type of sums, s32"):
+    with pytest.raises(InputError, match="must fit the accumulator type, s32"):
         whole.prepare(2.0**40, 0.0)
     assert whole.prepare(-3.0, 2.0)

@@ -10,14 +10,14 @@ import pytest
 from ptxgen.codegen.config import AXES, Columns
 from ptxgen.errors import ConfigError
 from ptxgen.families import rules, space
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import Gemm
 from ptxgen.tuning import sampler
 from ptxgen.tuning.sampler import ALPHA, Categorical, promise, promising, table
 
 H200 = device("h200")
-P = Gemm(2560, 16, 2560, "TN")
-HALF = Gemm(512, 512, 4096, "NT", "f16")
+P = KernelGemm(2560, 16, 2560, "TN")
+HALF = KernelGemm(512, 512, 4096, "NT", "f16")
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_the_family_is_an_axis_too(half):
         assert rules.legal(HALF, one, H200).all()
 
 
-@pytest.mark.parametrize("p", [HALF, Gemm(77, 33, 129, "TN", "f16"), Gemm(512, 512, 512, "NT", "s8")])
+@pytest.mark.parametrize("p", [HALF, KernelGemm(77, 33, 129, "TN", "f16"), KernelGemm(512, 512, 512, "NT", "s8")])
 def test_variables_hold_every_axis_of_a_family_once(p):
     for f in space.families(p, H200):
         variables = f.variables(p)
@@ -92,7 +92,7 @@ def test_variables_hold_every_axis_of_a_family_once(p):
 
 
 def test_problems_of_one_class_share_what_was_learnt(half):
-    other = Gemm(2048, 256, 1024, "NT", "f16")
+    other = KernelGemm(2048, 256, 1024, "NT", "f16")
     assert space.kind(other, H200) == space.kind(HALF, H200)
     c = half.of(other).sample(200, np.random.default_rng(1))
     assert rules.legal(other, c, H200).all()
@@ -116,7 +116,9 @@ def test_the_uniform_phase_is_short_and_counted():
     assert none.draws == 100
 
 
-@pytest.mark.parametrize("p", [P, Gemm(777, 1000, 1333, "NT"), Gemm(512, 512, 512, "NN", "f16")], ids=lambda p: p.key())
+@pytest.mark.parametrize(
+    "p", [P, KernelGemm(777, 1000, 1333, "NT"), KernelGemm(512, 512, 512, "NN", "f16")], ids=lambda p: p.key()
+)
 def test_the_learnt_sampler_beats_uniform_draws(p):
     rows = {r["sampler"]: r for r in table(p, H200, 60_000)}
     learnt, uniform = rows["categorical"], rows["uniform"]

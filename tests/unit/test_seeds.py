@@ -6,7 +6,7 @@ import pytest
 
 from ptxgen.codegen.config import parse_config
 from ptxgen.errors import CorruptError
-from ptxgen.families.rules import broken
+from ptxgen.families.rules import first_violation
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.registry import parse
@@ -19,7 +19,7 @@ def test_every_shipped_seed_is_legal():
     for path in shipped_dir().glob("*/seeds.txt"):
         for key, configs in module._read(path).items():
             for config in configs:
-                rule = broken(lower(parse(key)), config, device(path.parent.name))
+                rule = first_violation(lower(parse(key)), config, device(path.parent.name))
                 assert rule is None, f"{key} | {config}: {rule and rule.name}"
 
 

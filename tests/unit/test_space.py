@@ -12,7 +12,7 @@ import pytest
 from ptxgen.codegen.config import AXES, SPLIT_POLL, SPLIT_SHARE, Columns, Config, parse_config
 from ptxgen.codegen.render import render
 from ptxgen.families import rules, space, space_bases
-from ptxgen.families.candidates import first_broken, whole_waves
+from ptxgen.families.candidates import violations, whole_waves
 from ptxgen.families.geometry import ceil_div, geometry, warp_rows
 from ptxgen.families.mma import candidates as mma
 from ptxgen.families.plan_factory import plan_for
@@ -20,24 +20,24 @@ from ptxgen.families.simt import candidates as simt
 from ptxgen.families.skinny import candidates as stream
 from ptxgen.families.wgmma import candidates as wgmma
 from ptxgen.families.wgmma.geometry import together
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import Gemm
 from ptxgen.tuning.sampler import Categorical
 
 SIMT, MMA, WGMMA, STREAM, SLIDE = space.SPACES
 H200, T4 = device("h200"), device("t4")
 
 PROBLEMS = [
-    Gemm(2560, 16, 2560, "TN"),
-    Gemm(64, 48, 1000, "NT"),
-    Gemm(777, 1000, 1333, "NT"),
-    Gemm(130, 66, 514, "TT", "f64"),
-    Gemm(256, 256, 512, "NN", "f16"),
-    Gemm(256, 250, 512, "NT", "f16", "f16"),
-    Gemm(96, 96, 4096, "NN", deterministic=True),
-    Gemm(300, 200, 40, "NN", lda=41, aligned_b=4),
+    KernelGemm(2560, 16, 2560, "TN"),
+    KernelGemm(64, 48, 1000, "NT"),
+    KernelGemm(777, 1000, 1333, "NT"),
+    KernelGemm(130, 66, 514, "TT", "f64"),
+    KernelGemm(256, 256, 512, "NN", "f16"),
+    KernelGemm(256, 250, 512, "NT", "f16", "f16"),
+    KernelGemm(96, 96, 4096, "NN", deterministic=True),
+    KernelGemm(300, 200, 40, "NN", lda=41, aligned_b=4),
 ]
 SMALL = {
     "ms": (4, 8),
@@ -103,7 +103,7 @@ def of(c: Columns, family: int) -> set[Config]:
     return {x for x in configs(c) if x.family == family}
 
 
-def ways(p: Gemm, name: str) -> list[dict[str, int]]:
+def ways(p: KernelGemm, name: str) -> list[dict[str, int]]:
     """What the axes of an operand may be: the widest loads that copying and keeping allow."""
     kmajor = p.layout[0] == "N" if name == "a" else p.layout[1] == "T"
     widest = p.vectors["ab".index(name)]
@@ -114,7 +114,7 @@ def ways(p: Gemm, name: str) -> list[dict[str, int]]:
     return out
 
 
-def by_hand(p: Gemm, d) -> set[Config]:
+def by_hand(p: KernelGemm, d) -> set[Config]:
     """Every configuration of the stated axes that breaks no rule, one at a time."""
     found = []
     for values in product(*SMALL.values()):
@@ -127,9 +127,13 @@ def by_hand(p: Gemm, d) -> set[Config]:
         for a, b, kg in product(ways(p, "a"), ways(p, "b"), slices):
             free = p.dtype in ("f32", "f64") and not p.deterministic
             full = replace(c, **a, **b, kg=kg, lane_interleave=int(small), splitk=0 if kg == 1 else 1 if free else 2)
-            if full.kmajor_smem_b and full.kl == 1 and rules.broken(p, replace(full, epilogue_smem=1), d) is None:
+            if (
+                full.kmajor_smem_b
+                and full.kl == 1
+                and rules.first_violation(p, replace(full, epilogue_smem=1), d) is None
+            ):
                 full = replace(full, epilogue_smem=1)
-            if rules.broken(p, full, d) is None:
+            if rules.first_violation(p, full, d) is None:
                 found.append(full)
     return configs(space.canonical(p, Columns.of(found)))
 
@@ -143,19 +147,19 @@ def test_simt_candidates_are_the_legal_rows_of_the_product(small_axes, p, d):
 
 
 MMA_PROBLEMS = [
-    Gemm(2560, 16, 2560, "TN", "f16"),
-    Gemm(777, 1001, 1333, "NT", "f16"),
-    Gemm(130, 65, 514, "TT", "f64"),
-    Gemm(96, 96, 4096, "NN", "f32", "tf32"),
-    Gemm(64, 60, 9000, "TN", "f32", "tf32", deterministic=True),
-    Gemm(256, 250, 512, "NT", "s8"),
-    Gemm(254, 250, 512, "TN", "e4m3"),
-    Gemm(300, 200, 40, "NN", "bf16", lda=41),
-    Gemm(300, 200, 40, "TN", "bf16", epilogue="bias_row,relu"),
+    KernelGemm(2560, 16, 2560, "TN", "f16"),
+    KernelGemm(777, 1001, 1333, "NT", "f16"),
+    KernelGemm(130, 65, 514, "TT", "f64"),
+    KernelGemm(96, 96, 4096, "NN", "f32", "tf32"),
+    KernelGemm(64, 60, 9000, "TN", "f32", "tf32", deterministic=True),
+    KernelGemm(256, 250, 512, "NT", "s8"),
+    KernelGemm(254, 250, 512, "TN", "e4m3"),
+    KernelGemm(300, 200, 40, "NN", "bf16", lda=41),
+    KernelGemm(300, 200, 40, "TN", "bf16", epilogue="bias_row,relu"),
 ]
 
 
-def mma_copies(p: Gemm) -> list[dict[str, int]]:
+def mma_copies(p: KernelGemm) -> list[dict[str, int]]:
     """Every operand in its widest accesses, by cp.async from 4 bytes, through registers below 16; operands off
     alignment also from copies, with a K-major one the other as well."""
     size, out = p.element.bytes, []
@@ -169,11 +173,13 @@ def mma_copies(p: Gemm) -> list[dict[str, int]]:
             each.append(
                 [{f"cp_async_{name}": x, f"vec_{name}": v} for x in (0, 1) if (v * size < 16, v * size >= 4)[x]]
             )
-        out += [{"operand_path": copied[0] + 2 * copied[1], **a, **b} for a, b in product(*each)]
+        out += [
+            {"operand_path_a": int(copied[0]), "operand_path_b": int(copied[1]), **a, **b} for a, b in product(*each)
+        ]
     return [{**way, "deferred_sts": 1 - way["cp_async_a"] * way["cp_async_b"]} for way in out]
 
 
-def mma_by_hand(p: Gemm, d) -> set[Config]:
+def mma_by_hand(p: KernelGemm, d) -> set[Config]:
     found = []
     names = [*SMALL_MMA, "fragment_prefetch", "epilogue_smem"]
     for values in product(*SMALL_MMA.values(), (0, 1), (0, 1)):
@@ -185,9 +191,9 @@ def mma_by_hand(p: Gemm, d) -> set[Config]:
         slices = {max(d.sms * w // tiles, 1) for w in (1, 2, 3, 4, 6, 8)} | {1}
         for way, kg in product(mma_copies(p), slices):
             adds = p.out in ("f32", "f64", "s32") and not p.deterministic and not p.epilogue
-            split = 0 if kg == 1 or (adds and way["operand_path"]) else 1 if adds else 2
+            split = 0 if kg == 1 or (adds and (way["operand_path_a"] or way["operand_path_b"])) else 1 if adds else 2
             full = replace(c, **way, kg=kg, splitk=split)
-            if rules.broken(p, full, d) is None:
+            if rules.first_violation(p, full, d) is None:
                 found.append(full)
     return configs(space.canonical(p, Columns.of(found))) if found else set()
 
@@ -202,37 +208,37 @@ def test_mma_candidates_are_the_legal_rows_of_the_product(small_axes, p):
 
 
 WGMMA_PROBLEMS = [
-    Gemm(2560, 16, 2560, "TN", "f16"),
-    Gemm(64, 64, 60000, "NN", "bf16"),
-    Gemm(512, 768, 640, "TT", "f16"),
-    Gemm(32, 4096, 4096, "NT", "f16"),
-    Gemm(256, 256, 2048, "NT", "f32", "tf32"),
-    Gemm(200, 300, 4096, "NT", "s8"),
-    Gemm(200, 304, 4096, "NT", "e4m3"),
-    Gemm(256, 250, 4096, "TN", "f16", lda=264, ldb=256, ldc=256),
-    Gemm(256, 256, 2048, "NN", "f32", "tf32"),
-    Gemm(256, 250, 2048, "TT", "s8", ldc=256),
-    Gemm(208, 304, 4096, "TT", "e4m3"),
-    Gemm(208, 304, 4096, "TN", "f32", "tf32"),
-    Gemm(256, 320, 2048, "NN", "f16", "f16"),
-    Gemm(255, 320, 2047, "NN", "f16"),
-    Gemm(64, 63, 2048, "TN", "s8"),
-    Gemm(64, 64, 4096, "NT", "f32", "tf32", deterministic=True),
-    Gemm(512, 512, 4096, "NT", "bf16", epilogue="relu"),
+    KernelGemm(2560, 16, 2560, "TN", "f16"),
+    KernelGemm(64, 64, 60000, "NN", "bf16"),
+    KernelGemm(512, 768, 640, "TT", "f16"),
+    KernelGemm(32, 4096, 4096, "NT", "f16"),
+    KernelGemm(256, 256, 2048, "NT", "f32", "tf32"),
+    KernelGemm(200, 300, 4096, "NT", "s8"),
+    KernelGemm(200, 304, 4096, "NT", "e4m3"),
+    KernelGemm(256, 250, 4096, "TN", "f16", lda=264, ldb=256, ldc=256),
+    KernelGemm(256, 256, 2048, "NN", "f32", "tf32"),
+    KernelGemm(256, 250, 2048, "TT", "s8", ldc=256),
+    KernelGemm(208, 304, 4096, "TT", "e4m3"),
+    KernelGemm(208, 304, 4096, "TN", "f32", "tf32"),
+    KernelGemm(256, 320, 2048, "NN", "f16", "f16"),
+    KernelGemm(255, 320, 2047, "NN", "f16"),
+    KernelGemm(64, 63, 2048, "TN", "s8"),
+    KernelGemm(64, 64, 4096, "NT", "f32", "tf32", deterministic=True),
+    KernelGemm(512, 512, 4096, "NT", "bf16", epilogue="relu"),
 ]
 
 
-def wgmma_copies(p: Gemm) -> list[int]:
+def wgmma_copies(p: KernelGemm) -> list[tuple[int, int]]:
     """Operands of one or four bytes that K is not contiguous in: one of both, or one or none; and all that have rows of
     no whole 16 bytes."""
     apart = [n + 1 for n, far in enumerate((p.layout[0] == "T", p.layout[1] == "N")) if far and p.element.bytes != 2]
     off = sum(n + 1 for n, ld in enumerate((p.lda, p.ldb)) if ld * p.element.bytes % 16)
     if off and p.element.bytes == 2:  # or as they lie
-        return [off, 4 * off]
-    return sorted({n | off for n in (apart if len(apart) == 2 else [0, *apart])})
+        return [(off & 1, off >> 1), (2 * (off & 1), 2 * (off >> 1))]
+    return sorted({(n & 1 | off & 1, n >> 1 | off >> 1) for n in (apart if len(apart) == 2 else [0, *apart])})
 
 
-def wgmma_by_hand(p: Gemm, d) -> set[Config]:
+def wgmma_by_hand(p: KernelGemm, d) -> set[Config]:
     found, x = set(), SMALL_WGMMA
     for (n, wg, turns), short, depth, swap, (cluster, yc, kc), walks, stages, leaving, copied in product(
         x["LONG"], x["SHORT"], x["DEPTHS"], (0, 1), x["CLUSTERS"], (0, 1), x["STAGES"], x["LEAVING"], wgmma_copies(p)
@@ -253,14 +259,15 @@ def wgmma_by_hand(p: Gemm, d) -> set[Config]:
             cluster_y=yc,
             cluster_k=kc,
             stages=stages,
-            operand_path=copied,
+            operand_path_a=copied[0],
+            operand_path_b=copied[1],
             **dict(zip(names, leaving, strict=True)),
         )
         m, n_ = ceil_div(p.m, ml), ceil_div(p.n, nl)
         blocks = ceil_div(n_ if swap else m, cluster) * cluster * ceil_div(m if swap else n_, yc) * yc
         room = {1: 132, 4: 120}[cluster * yc * kc]
         side = 1 if n_ == 1 and p.m > p.n else 2 if m == 1 and p.n > p.m else 0
-        held = p.element.bytes != 2 and p.layout[1] == "N" and copied != 2
+        held = p.element.bytes != 2 and p.layout[1] == "N" and copied != (0, 1)
         wide = 1 if c.epilogue_smem else min(p.vectors[2], 1 if swap and not held else 2)
         c = replace(c, raster_group=8 if kc == 1 and blocks > room else 1, l2_evict_first=side, vec_c=wide)
         passes = ceil_div(p.k, u)
@@ -278,9 +285,9 @@ def wgmma_by_hand(p: Gemm, d) -> set[Config]:
             full = replace(c, kg=kg, splitk=split, tma_rows=rows)
             fewer = (replace(full, kg=2), replace(full, kg=1, splitk=0))
             two = split != SPLIT_SHARE or (
-                full.epilogue_subtiles == 1 and not any(rules.broken(p, f, d) for f in fewer)
+                full.epilogue_subtiles == 1 and not any(rules.first_violation(p, f, d) for f in fewer)
             )
-            if two and rules.broken(p, full, d) is None:
+            if two and rules.first_violation(p, full, d) is None:
                 found.add(full)
     return found
 
@@ -295,20 +302,20 @@ def test_wgmma_candidates_are_the_legal_rows_of_the_product(small_axes, p):
 
 
 STREAM_PROBLEMS = [
-    Gemm(1, 4096, 4096, "NT", "f16"),
-    Gemm(3, 1000, 4096, "NN", "bf16"),
-    Gemm(4096, 1, 4096, "TN"),
-    Gemm(777, 5, 1001, "NT", "f64"),
-    Gemm(4, 4096, 512, "TN", "s8"),
-    Gemm(1, 1, 70000, "NT", "f32", "tf32"),
-    Gemm(8, 300, 4096, "TT", "e4m3", ldb=4097),
-    Gemm(3, 100, 4096, "NT", "bf16", ldb=4100),
-    Gemm(4, 512, 300, "TN", "f64"),
-    Gemm(2, 300, 40, "NT", "bf16", epilogue="relu"),
+    KernelGemm(1, 4096, 4096, "NT", "f16"),
+    KernelGemm(3, 1000, 4096, "NN", "bf16"),
+    KernelGemm(4096, 1, 4096, "TN"),
+    KernelGemm(777, 5, 1001, "NT", "f64"),
+    KernelGemm(4, 4096, 512, "TN", "s8"),
+    KernelGemm(1, 1, 70000, "NT", "f32", "tf32"),
+    KernelGemm(8, 300, 4096, "TT", "e4m3", ldb=4097),
+    KernelGemm(3, 100, 4096, "NT", "bf16", ldb=4100),
+    KernelGemm(4, 512, 300, "TN", "f64"),
+    KernelGemm(2, 300, 40, "NT", "bf16", epilogue="relu"),
 ]
 
 
-def stream_by_hand(p: Gemm, d) -> set[Config]:
+def stream_by_hand(p: KernelGemm, d) -> set[Config]:
     found, size = [], p.element.bytes
     along_k = {"a": p.layout[0] == "N" or p.m == p.lda == 1, "b": p.layout[1] == "T" or p.n == p.ldb == 1}
     vec = dict(zip("ab", p.vectors, strict=False))
@@ -344,7 +351,7 @@ def stream_by_hand(p: Gemm, d) -> set[Config]:
                     **dict(zip(("ml", "nl", "ms", "ns"), sides, strict=True)),
                     lanes_m=wm,
                     kl=kl,
-                    transposed_mma=swap,
+                    long_n=swap,
                     u=32 // wm * kl * reach,
                     fragment_prefetch=ahead,
                     **{f"vec_{x}": w, f"vec_{y}": v},
@@ -366,10 +373,10 @@ def stream_by_hand(p: Gemm, d) -> set[Config]:
                         **dict(zip(("ml", "nl", "ms", "ns"), sides, strict=True)),
                         lanes_m=8,
                         kl=kl,
-                        transposed_mma=swap,
+                        long_n=swap,
                         u=4 * kl * reach,
                         fragment_prefetch=ahead,
-                        tma_rows=16,
+                        mma_m16=1,
                         **{f"vec_{x}": w, f"vec_{y}": v},
                     )
                 )
@@ -383,7 +390,7 @@ def stream_by_hand(p: Gemm, d) -> set[Config]:
             adds = p.out in ("f32", "f64", "s32") and not p.deterministic and not p.epilogue
             for kg in {max(d.sms * w // max(g.tiles, 1), 1) for w in (1, 2, 3, 4, 6, 8)} | {1}:
                 full = replace(c, kg=kg, splitk=0 if kg == 1 else 1 if adds else 2)
-                if rules.broken(p, full, d) is None:
+                if rules.first_violation(p, full, d) is None:
                     found.append(full)
     return configs(space.canonical(p, Columns.of(found)))
 
@@ -403,41 +410,41 @@ def clusters(*sizes: int) -> Columns:
 def test_clusters_fill_what_they_can_be_resident_on():
     assert together(H200, clusters(1, 2, 3, 4, 8, 16)).tolist() == [132, 132, 117, 120, 120, 128]
     assert together(device("emulated"), clusters(1, 2, 4)).tolist() == [4, 4, 4]
-    c = space.candidates(Gemm(64, 64, 60000, "NN", "f16"), H200)
+    c = space.candidates(KernelGemm(64, 64, 60000, "NN", "f16"), H200)
     eights = (c.family == 2) & (c.cluster_k == 8) & (c.ml == 64) & (c.nl == 64) & (c.splitk == SPLIT_POLL)
     assert set(np.unique(c.kg[eights])) == {7, 15}
 
 
 ALL = [
     *PROBLEMS,
-    Gemm(2560, 16, 2560, "NN", "f16"),
-    Gemm(777, 1001, 1331, "TT", "bf16"),
-    Gemm(512, 512, 4096, "NT", "s8"),
-    Gemm(2048, 2048, 2048, "NT", "f32", "tf32"),
-    Gemm(100, 100, 900, "TN", "f64"),
-    Gemm(320, 30, 4096, "NT", "e5m2"),
+    KernelGemm(2560, 16, 2560, "NN", "f16"),
+    KernelGemm(777, 1001, 1331, "TT", "bf16"),
+    KernelGemm(512, 512, 4096, "NT", "s8"),
+    KernelGemm(2048, 2048, 2048, "NT", "f32", "tf32"),
+    KernelGemm(100, 100, 900, "TN", "f64"),
+    KernelGemm(320, 30, 4096, "NT", "e5m2"),
 ]
 
 
 def test_families_are_those_that_compute_the_types():
-    def names(p: Gemm, d=H200) -> list[str]:
+    def names(p: KernelGemm, d=H200) -> list[str]:
         return [space.FAMILIES[f.code] for f in space.families(p, d)]
 
-    assert names(Gemm(8, 16, 8)) == ["simt", "skinny"]
-    assert names(Gemm(16, 16, 8, "NT", "f32", "tf32")) == ["mma", "wgmma"]
-    assert names(Gemm(16, 16, 8, "TN", "f32", "tf32")) == ["mma", "wgmma"]
-    assert names(Gemm(9, 9, 9, "NN", "f32", "tf32")) == ["mma", "wgmma"]
-    assert names(Gemm(16, 16, 8, "NN", "f16")) == ["simt", "mma", "wgmma"]
-    assert names(Gemm(9, 8, 9, "NN", "f16")) == ["simt", "mma", "wgmma", "skinny"]
-    assert names(Gemm(9, 9, 9, "NN", "f16")) == ["simt", "mma", "wgmma"]
-    assert names(Gemm(9, 1, 8, "NN", "f64")) == ["simt", "mma", "skinny"]
-    assert names(Gemm(16, 16, 16, "NT", "e4m3")) == ["wgmma"]
-    assert "wgmma" in names(Gemm(16, 16, 16, "TN", "e4m3"))
-    assert names(Gemm(16, 16, 17, "NT", "e4m3")) == ["mma", "wgmma"]
-    assert names(Gemm(9, 9, 9, "NN", "f16"), T4) == ["simt"]
-    assert names(Gemm(9, 8, 9, "NN", "bf16"), T4) == []
-    assert names(Gemm(9, 9, 9, "NN", "f16"), device("a100")) == ["simt", "mma"]
-    c = space.candidates(Gemm(512, 512, 512, "NT", "f32", "tf32"), T4)
+    assert names(KernelGemm(8, 16, 8)) == ["simt", "skinny"]
+    assert names(KernelGemm(16, 16, 8, "NT", "f32", "tf32")) == ["mma", "wgmma"]
+    assert names(KernelGemm(16, 16, 8, "TN", "f32", "tf32")) == ["mma", "wgmma"]
+    assert names(KernelGemm(9, 9, 9, "NN", "f32", "tf32")) == ["mma", "wgmma"]
+    assert names(KernelGemm(16, 16, 8, "NN", "f16")) == ["simt", "mma", "wgmma"]
+    assert names(KernelGemm(9, 8, 9, "NN", "f16")) == ["simt", "mma", "wgmma", "skinny"]
+    assert names(KernelGemm(9, 9, 9, "NN", "f16")) == ["simt", "mma", "wgmma"]
+    assert names(KernelGemm(9, 1, 8, "NN", "f64")) == ["simt", "mma", "skinny"]
+    assert names(KernelGemm(16, 16, 16, "NT", "e4m3")) == ["wgmma"]
+    assert "wgmma" in names(KernelGemm(16, 16, 16, "TN", "e4m3"))
+    assert names(KernelGemm(16, 16, 17, "NT", "e4m3")) == ["mma", "wgmma"]
+    assert names(KernelGemm(9, 9, 9, "NN", "f16"), T4) == ["simt"]
+    assert names(KernelGemm(9, 8, 9, "NN", "bf16"), T4) == []
+    assert names(KernelGemm(9, 9, 9, "NN", "f16"), device("a100")) == ["simt", "mma"]
+    c = space.candidates(KernelGemm(512, 512, 512, "NT", "f32", "tf32"), T4)
     assert len(c) == 0
     assert len(np.asarray(c.family)) == 0
 
@@ -477,18 +484,18 @@ def test_the_whole_space_is_legal_and_canonical(p):
 @pytest.mark.parametrize(
     "p",
     [
-        Gemm(0, 5, 3),
-        Gemm(5, 3, 0),
-        Gemm(1, 1, 1),
-        Gemm(1, 70000, 1, "TT"),
-        Gemm(3, 2, 5, "NT", "f16"),
-        Gemm(0, 8, 8, "NT", "f16"),
-        Gemm(8, 8, 0, "NN", "bf16"),
-        Gemm(1, 1, 1, "NT", "f64"),
-        Gemm(8, 1 << 20, 8, "NT", "f16"),
-        Gemm(1 << 20, 8, 8, "NN", "f16"),
-        Gemm(16, 16, 0, "NT", "s8"),
-        Gemm(1, 4096, 4096, "NT", "bf16"),
+        KernelGemm(0, 5, 3),
+        KernelGemm(5, 3, 0),
+        KernelGemm(1, 1, 1),
+        KernelGemm(1, 70000, 1, "TT"),
+        KernelGemm(3, 2, 5, "NT", "f16"),
+        KernelGemm(0, 8, 8, "NT", "f16"),
+        KernelGemm(8, 8, 0, "NN", "bf16"),
+        KernelGemm(1, 1, 1, "NT", "f64"),
+        KernelGemm(8, 1 << 20, 8, "NT", "f16"),
+        KernelGemm(1 << 20, 8, 8, "NN", "f16"),
+        KernelGemm(16, 16, 0, "NT", "s8"),
+        KernelGemm(1, 4096, 4096, "NT", "bf16"),
     ],
 )
 def test_degenerate_problems_have_candidates(p):
@@ -497,7 +504,9 @@ def test_degenerate_problems_have_candidates(p):
     assert rules.legal(p, plain(c), H200).all()
 
 
-@pytest.mark.parametrize("p", [Gemm(64, 48, 1000, "NT"), Gemm(512, 512, 4096, "NT", "f16")], ids=lambda p: p.key())
+@pytest.mark.parametrize(
+    "p", [KernelGemm(64, 48, 1000, "NT"), KernelGemm(512, 512, 4096, "NT", "f16")], ids=lambda p: p.key()
+)
 def test_reading_lazily_and_by_row_agree(p):
     c = space.candidates(p, H200)
     some = c.take(np.array([5, 0, len(c) - 1]))
@@ -510,7 +519,7 @@ def test_reading_lazily_and_by_row_agree(p):
 
 
 def test_explain_accounts_for_every_row(small_axes):
-    p = Gemm(64, 48, 1000, "NT")
+    p = KernelGemm(64, 48, 1000, "NT")
     counts = space.explain(p, H200)
     assert set(counts) <= {r.name for r in rules.RULES}
     assert {"slices", "loads_a", "threads", "registers"} <= set(counts)
@@ -528,14 +537,14 @@ def test_explain_accounts_for_every_row(small_axes):
 
 
 def test_explain_speaks_for_every_family():
-    counts = space.explain(Gemm(512, 512, 4096, "NT", "f16"), H200)
+    counts = space.explain(KernelGemm(512, 512, 4096, "NT", "f16"), H200)
     assert {"mma_tile", "wgmma_accumulators", "wgmma_meeting", "wgmma_stage_c", "tile_n", "shared"} <= set(counts)
-    assert space.explain(Gemm(513, 513, 4097, "NT", "f16"), H200)["wgmma_repack"]  # copies and slices that wait
+    assert space.explain(KernelGemm(513, 513, 4097, "NT", "f16"), H200)["wgmma_repack"]  # copies and slices that wait
 
 
 def test_slices_fill_whole_waves():
     assert whole_waves(20, H200).tolist() == [[6, 13, 19, 26, 39, 52, 1]]
-    p = Gemm(16, 2560, 2560, "NN")
+    p = KernelGemm(16, 2560, 2560, "NN")
     c = plain(space.candidates(p, H200))
     tile = (c.ml == 16) & (c.nl == 128) & (c.u == 8)
     # 26 slices of 2560 are 25 of 104
@@ -543,7 +552,7 @@ def test_slices_fill_whole_waves():
 
 
 def test_many_tiles_are_not_sliced():
-    c = space.candidates(Gemm(4096, 4096, 4096, "TN"), H200)
+    c = space.candidates(KernelGemm(4096, 4096, 4096, "TN"), H200)
     big = (c.ml == 128) & (c.nl == 128)
     assert big.any()
     assert (c.kg[big] == 1).all()
@@ -551,35 +560,35 @@ def test_many_tiles_are_not_sliced():
 
 
 def test_deterministic_sums_meet_in_a_workspace():
-    c = space.candidates(Gemm(96, 96, 4096, "NN", deterministic=True), H200)
+    c = space.candidates(KernelGemm(96, 96, 4096, "NN", deterministic=True), H200)
     assert (c.kg > 1).any()
     assert (c.splitk[c.kg > 1] == 2).all()
 
 
 def test_no_asynchronous_copies_before_sm_80():
-    c = space.candidates(Gemm(512, 512, 512, "NT"), T4)
+    c = space.candidates(KernelGemm(512, 512, 512, "NT"), T4)
     assert len(c)
     assert not c.cp_async_a.any()
     assert not c.cp_async_b.any()
 
 
 def test_problems_of_one_class_share_a_base():
-    a, b, c = Gemm(2560, 16, 2560, "NN"), Gemm(128, 64, 4096, "NN"), Gemm(128, 63, 4096, "NN")
+    a, b, c = KernelGemm(2560, 16, 2560, "NN"), KernelGemm(128, 64, 4096, "NN"), KernelGemm(128, 63, 4096, "NN")
     assert space.base(SIMT, a, H200) is space.base(SIMT, b, H200)
     assert space.base(SIMT, a, H200) is not space.base(SIMT, c, H200)
     assert space.kind(a, H200) == space.kind(b, H200) != space.kind(c, H200)
-    thin, thick = Gemm(2560, 16, 2560, "NN", "f16"), Gemm(2560, 40, 2560, "NN", "f16")
+    thin, thick = KernelGemm(2560, 16, 2560, "NN", "f16"), KernelGemm(2560, 40, 2560, "NN", "f16")
     assert space.base(MMA, thin, H200) is space.base(MMA, thick, H200)
     assert space.kind(thin, H200) != space.kind(thick, H200)  # wgmma may load fewer rows of a tile
 
 
-def random_rows(f: space.Family, n: int, seed: int) -> Columns:
+def random_rows(f: space.CandidateSpace, n: int, seed: int) -> Columns:
     rng = np.random.default_rng(seed)
     values = {a.name: rng.choice(np.array(f.axes.get(a.name, (a.default,))), n) for a in AXES}
     return Columns(values, n).replace(family=f.code)
 
 
-def outcomes(f: space.Family, p: Gemm, c: Columns, names) -> np.ndarray:
+def outcomes(f: space.CandidateSpace, p: KernelGemm, c: Columns, names) -> np.ndarray:
     with np.errstate(all="ignore"):
         g = geometry(p, c)
         chosen = [r for r in rules.RULES if r.name in names and r.family in (-1, f.code)]
@@ -589,10 +598,22 @@ def outcomes(f: space.Family, p: Gemm, c: Columns, names) -> np.ndarray:
 
 #: of each family: two problems of one class, and one of another
 CLASSES = {
-    0: (Gemm(2560, 16, 2560, "NN"), Gemm(64, 4096, 128, "NN"), Gemm(77, 300, 19, "TT", "f64")),
-    1: (Gemm(2560, 16, 2560, "NN", "f16"), Gemm(64, 4096, 128, "NN", "f16"), Gemm(80, 304, 24, "NN", "f16", lda=88)),
-    2: (Gemm(2560, 48, 2560, "NN", "f16"), Gemm(64, 4096, 128, "NN", "f16"), Gemm(80, 304, 24, "NN", "bf16")),
-    3: (Gemm(4, 4096, 2560, "NT", "f16"), Gemm(4, 64, 128, "NT", "f16"), Gemm(4, 304, 24, "NT", "f16", lda=25)),
+    0: (KernelGemm(2560, 16, 2560, "NN"), KernelGemm(64, 4096, 128, "NN"), KernelGemm(77, 300, 19, "TT", "f64")),
+    1: (
+        KernelGemm(2560, 16, 2560, "NN", "f16"),
+        KernelGemm(64, 4096, 128, "NN", "f16"),
+        KernelGemm(80, 304, 24, "NN", "f16", lda=88),
+    ),
+    2: (
+        KernelGemm(2560, 48, 2560, "NN", "f16"),
+        KernelGemm(64, 4096, 128, "NN", "f16"),
+        KernelGemm(80, 304, 24, "NN", "bf16"),
+    ),
+    3: (
+        KernelGemm(4, 4096, 2560, "NT", "f16"),
+        KernelGemm(4, 64, 128, "NT", "f16"),
+        KernelGemm(4, 304, 24, "NT", "f16", lda=25),
+    ),
     4: tuple(
         lower(Conv(2, 40 * n, 9, 12 * n, 40 * n, 3, 3, padding=1, groups=40 * n, dtype=kind))
         for n, kind in ((1, "f32"), (2, "f32"), (1, "f64"))
@@ -629,27 +650,27 @@ def test_only_rules_of_extents_read_extents_and_slices(f):
 
 def test_what_depends_on_the_option_of_slices_is_asked_for_each():
     """Legality by the base and the cell is legality."""
-    p = Gemm(512, 384, 4096, "NT", "f16")
+    p = KernelGemm(512, 384, 4096, "NT", "f16")
     b = space.base(WGMMA, p, H200)
     options = WGMMA.options(b.problem)
     for j, option in enumerate(options):
-        whole = first_broken(WGMMA, b.problem, b.columns.replace(**option), H200, None, WGMMA.extent_rules)
+        whole = violations(WGMMA, b.problem, b.columns.replace(**option), H200, None, WGMMA.extent_rules)
         assert ((whole < 0) == (b.refused[:, j] == -1))[b.refused[:, j] != -2].all()
 
 
 @pytest.mark.parametrize(
     "p",
     [
-        Gemm(256, 256, 512, "NT"),
-        Gemm(255, 257, 129, "TT"),
-        Gemm(256, 256, 512, "NN", "f16"),
-        Gemm(256, 256, 512, "TN", "f64"),
-        Gemm(256, 256, 512, "NN", "f16", "f16"),
-        Gemm(64, 256, 4096, "NT", "bf16"),
-        Gemm(512, 511, 513, "TN", "f32", "tf32"),
-        Gemm(256, 256, 4096, "NT", "s8"),
-        Gemm(4, 256, 4096, "NT", "s8"),
-        Gemm(256, 1, 1024, "NN", "f64"),
+        KernelGemm(256, 256, 512, "NT"),
+        KernelGemm(255, 257, 129, "TT"),
+        KernelGemm(256, 256, 512, "NN", "f16"),
+        KernelGemm(256, 256, 512, "TN", "f64"),
+        KernelGemm(256, 256, 512, "NN", "f16", "f16"),
+        KernelGemm(64, 256, 4096, "NT", "bf16"),
+        KernelGemm(512, 511, 513, "TN", "f32", "tf32"),
+        KernelGemm(256, 256, 4096, "NT", "s8"),
+        KernelGemm(4, 256, 4096, "NT", "s8"),
+        KernelGemm(256, 1, 1024, "NN", "f64"),
     ],
     ids=lambda p: p.key(),
 )
@@ -670,10 +691,10 @@ def test_canonical_configurations_are_the_same_kernels(p):
 
 def test_items_of_a_batch_do_not_come_as_they_lie():
     """What a class of problems has in common may be tried for one product, and not for several."""
-    for batch, ways in ((1, {0, 3, 12}), (3, {0, 3})):
-        p = Gemm(44, 61, 71, "NT", "f16", batch=batch)
+    for batch, ways in ((1, {(0, 0), (1, 1), (2, 2)}), (3, {(0, 0), (1, 1)})):
+        p = KernelGemm(44, 61, 71, "NT", "f16", batch=batch)
         c = space.candidates(p, H200)
-        assert set(c.operand_path.tolist()) == ways
+        assert set(zip(c.operand_path_a.tolist(), c.operand_path_b.tolist(), strict=True)) == ways
         assert rules.legal(p, plain(c.take(np.flatnonzero(c.family == 2))), H200).all()
 
 
@@ -686,8 +707,12 @@ def test_strips_are_not_of_single_bytes():
 
 def test_a_launch_of_one_kernel_has_nothing_to_overlap_with():
     """Operands that come as they lie take no pass; one that does not is copied by one."""
-    p, ways = Gemm(255, 257, 511, "NN", "f16"), (3, 6, 9, 12)
-    c = Columns.of([parse_config(f"family=2 ml=64 nl=64 u=64 stages=3 operand_path={n} pdl=3") for n in ways])
+    p, ways = (
+        KernelGemm(255, 257, 511, "NN", "f16"),
+        (("pack", "pack"), ("realign", "pack"), ("pack", "realign"), ("realign", "realign")),
+    )
+    text = "family=wgmma ml=64 nl=64 u=64 stages=3 pdl=within_launch"
+    c = Columns.of([parse_config(f"{text} operand_path_a={a} operand_path_b={b}") for a, b in ways])
     assert rules.legal(p, c, H200).all()
     assert space.canonical(p, c).pdl.tolist() == [3, 3, 3, 0]
 
@@ -695,15 +720,15 @@ def test_a_launch_of_one_kernel_has_nothing_to_overlap_with():
 @pytest.mark.parametrize(
     ("p", "code"),
     [
-        (Gemm(64, 48, 4096, "NT"), 0),
-        (Gemm(256, 256, 512, "NN", "f16", "f16"), 0),
-        (Gemm(256, 256, 512, "NN", "f16"), 1),
-        (Gemm(255, 256, 513, "NN", "f64"), 1),
-        (Gemm(256, 256, 4096, "NT", "f16"), 2),
-        (Gemm(32, 256, 4096, "TN", "bf16"), 2),
-        (Gemm(256, 256, 4096, "NT", "s8"), 2),
-        (Gemm(3, 256, 4096, "NN", "f16"), 3),
-        (Gemm(256, 1, 4096, "NT"), 3),
+        (KernelGemm(64, 48, 4096, "NT"), 0),
+        (KernelGemm(256, 256, 512, "NN", "f16", "f16"), 0),
+        (KernelGemm(256, 256, 512, "NN", "f16"), 1),
+        (KernelGemm(255, 256, 513, "NN", "f64"), 1),
+        (KernelGemm(256, 256, 4096, "NT", "f16"), 2),
+        (KernelGemm(32, 256, 4096, "TN", "bf16"), 2),
+        (KernelGemm(256, 256, 4096, "NT", "s8"), 2),
+        (KernelGemm(3, 256, 4096, "NN", "f16"), 3),
+        (KernelGemm(256, 1, 4096, "NT"), 3),
     ],
 )
 def test_refinements_are_different_kernels(p, code):
@@ -722,11 +747,11 @@ def test_refinements_are_different_kernels(p, code):
 
 
 def test_refinements_reach_every_axis():
-    p = Gemm(512, 512, 4096, "NT")
+    p = KernelGemm(512, 512, 4096, "NT")
     config = Config(
         ml=64, nl=64, u=16, kg=4, splitk=1, cp_async_a=0, cp_async_b=0, vec_a=4, vec_b=4, vec_c=4, lanes_m=4
     )
-    assert rules.broken(p, config, H200) is None
+    assert rules.first_violation(p, config, H200) is None
     near = space.refinements(p, H200, config)
     found = configs(near)
     assert rules.legal(p, near, H200).all()
@@ -742,9 +767,9 @@ def test_refinements_reach_every_axis():
     assert any(x.splitk == 2 and x.kg == 4 for x in found)
 
 
-def changed(p: Gemm, config: Config) -> set[str]:
+def changed(p: KernelGemm, config: Config) -> set[str]:
     """The axes in which the neighbours of a configuration differ from it."""
-    assert rules.broken(p, config, H200) is None, rules.broken(p, config, H200)
+    assert rules.first_violation(p, config, H200) is None, rules.first_violation(p, config, H200)
     near = space.refinements(p, H200, config)
     assert rules.legal(p, near, H200).all()
     assert config not in configs(near)
@@ -768,24 +793,24 @@ def test_refinements_of_mma_reach_every_axis():
         vec_c=2,
         prefetch_k=1,
     )
-    p = Gemm(512, 512, 4098, "NT", "f16", out="f32")
-    assert changed(p, config) == set(mma.AXES) - {"operand_path"}  # flags need the workspace that copies lie in
-    assert "operand_path" in changed(p, replace(config, kg=1, splitk=0))
+    p = KernelGemm(512, 512, 4098, "NT", "f16", out="f32")
+    assert changed(p, config) == set(mma.AXES) - set(mma.PATHS)  # flags need the workspace that copies lie in
+    assert set(mma.PATHS) <= changed(p, replace(config, kg=1, splitk=0))
 
 
 def test_refinements_of_wgmma_reach_every_axis():
     staged = Config(family=2, ml=128, nl=128, math_warpgroups=2, u=64, stages=3, epilogue_smem=1)
-    p = Gemm(512, 512, 4096, "NT", "f16")
+    p = KernelGemm(512, 512, 4096, "NT", "f16")
     reached = (
         changed(p, staged)
         | changed(p, replace(staged, cluster_k=4))
         | changed(p, replace(staged, epilogue_smem=0, vec_c=2))
     )
     reached |= changed(
-        Gemm(4096, 32, 4096, "NT", "f16"), Config(family=2, ml=64, nl=64, u=64, epilogue_smem=1, transposed_mma=1)
+        KernelGemm(4096, 32, 4096, "NT", "f16"), Config(family=2, ml=64, nl=64, u=64, epilogue_smem=1, transposed_mma=1)
     )
-    turned = Config(family=2, ml=64, nl=64, u=32, operand_path=2)
-    reached |= changed(Gemm(512, 512, 512, "TN", "f32", "tf32"), turned) & {"operand_path"}
+    turned = Config(family=2, ml=64, nl=64, u=32, operand_path_a=0, operand_path_b=1)
+    reached |= changed(KernelGemm(512, 512, 512, "TN", "f32", "tf32"), turned) & set(wgmma.PATHS)
     assert reached == set(wgmma.AXES)
     near = configs(space.refinements(p, H200, staged))
     assert replace(staged, transposed_mma=1) in near
@@ -795,7 +820,7 @@ def test_refinements_of_wgmma_reach_every_axis():
 
 
 def test_refinements_of_stream_reach_every_axis():
-    p = Gemm(4, 512, 4096, "NN", out="f32")
+    p = KernelGemm(4, 512, 4096, "NN", out="f32")
     config = Config(
         family=3,
         ms=4,
@@ -811,21 +836,21 @@ def test_refinements_of_stream_reach_every_axis():
         kg=4,
         splitk=1,
         min_ctas_per_sm=2,
-        transposed_mma=1,
+        long_n=1,
     )
     reached = changed(p, config)
-    both = Config(family=3, ms=4, ns=4, ml=4, nl=4, lanes_m=1, kl=2, u=256, vec_a=4, vec_b=4, transposed_mma=1)
-    reached |= changed(Gemm(4, 4, 4096, "NT"), both)
-    lines = Gemm(4, 512, 4096, "NT", "f16")
-    one = Config(family=3, ms=4, ns=4, ml=4, nl=32, lanes_m=4, kl=2, u=256, vec_a=8, vec_b=8, transposed_mma=1)
+    both = Config(family=3, ms=4, ns=4, ml=4, nl=4, lanes_m=1, kl=2, u=256, vec_a=4, vec_b=4, long_n=1)
+    reached |= changed(KernelGemm(4, 4, 4096, "NT"), both)
+    lines = KernelGemm(4, 512, 4096, "NT", "f16")
+    one = Config(family=3, ms=4, ns=4, ml=4, nl=32, lanes_m=4, kl=2, u=256, vec_a=8, vec_b=8, long_n=1)
     reached |= changed(lines, one)
     assert reached >= set(stream.AXES) - {"ms", "ml"}
-    fed = next(x for x in configs(space.refinements(lines, H200, one)) if x.tma_rows)
-    assert any(not x.tma_rows for x in configs(space.refinements(lines, H200, fed)))
+    fed = next(x for x in configs(space.refinements(lines, H200, one)) if x.mma_m16)
+    assert any(not x.mma_m16 for x in configs(space.refinements(lines, H200, fed)))
 
 
 def test_refinements_of_an_illegal_neighbourhood_stay_legal():
-    p = Gemm(3, 5, 7, "TT")
+    p = KernelGemm(3, 5, 7, "TT")
     config = space.candidates(p, H200).row(0)
     near = space.refinements(p, H200, config)
     assert len(near)
@@ -839,9 +864,9 @@ def test_unique_keeps_the_first_of_equals():
 
 
 def test_kin_differ_in_stages_and_sets_only():
-    b = space.base(SIMT, Gemm(512, 512, 512, "NT"), H200)
-    kin, leads = b.kin, b.leads
-    assert (np.bincount(kin[leads]) == 1).all()
+    b = space.base(SIMT, KernelGemm(512, 512, 512, "NT"), H200)
+    kin = b.equivalence_class
+    assert (np.bincount(kin[b.is_representative]) == 1).all()
     group = np.flatnonzero(kin == kin[len(kin) // 2])
     assert 1 < len(group) <= 6
     c = b.columns.take(group)
@@ -851,11 +876,11 @@ def test_kin_differ_in_stages_and_sets_only():
 
 
 @pytest.mark.parametrize("f", [MMA, WGMMA, STREAM], ids=lambda f: space.FAMILIES[f.code])
-def test_one_of_each_kin_leads(f):
-    b = space.base(f, Gemm(512, 8 if f is STREAM else 512, 512, "NT", "f16"), H200)
-    assert len(np.unique(b.kin)) == b.leads.sum()
-    assert (np.bincount(b.kin[b.leads]) == 1).all()
-    group = b.columns.take(np.flatnonzero(b.kin == b.kin[len(b.kin) // 2]))
+def test_each_class_has_one_representative(f):
+    b = space.base(f, KernelGemm(512, 8 if f is STREAM else 512, 512, "NT", "f16"), H200)
+    assert len(np.unique(b.equivalence_class)) == b.is_representative.sum()
+    assert (np.bincount(b.equivalence_class[b.is_representative]) == 1).all()
+    group = b.columns.take(np.flatnonzero(b.equivalence_class == b.equivalence_class[len(b.equivalence_class) // 2]))
     for a in AXES:
         if a.name not in (*f.alike, "vec_c"):
             assert len(set(group.columns[a.name].tolist())) == 1, a.name

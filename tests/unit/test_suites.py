@@ -9,9 +9,9 @@ import pytest
 
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.problem import suites
-from ptxgen.problem.catalog import CATALOG
 from ptxgen.problem.gemm import Gemm
-from ptxgen.problem.reference import plain
+from ptxgen.problem.operation import operation_named
+from ptxgen.problem.reference import as_matrices
 from ptxgen.problem.suites import ColumnMajor
 
 #: Table 4: M, N, K, A-T, B-T
@@ -49,7 +49,7 @@ def test_the_conversion_computes_the_same_product_on_the_same_memory(a_t: bool, 
     # the first operand is B's memory, the second A's; C's stays where it is
     first = memory_b.reshape(-1, p.columns_a)
     second = memory_a.reshape(-1, p.columns_b)
-    wide_a, wide_b = plain(p, first, second)
+    wide_a, wide_b = as_matrices(p, first, second)
     assert wide_a.shape == (p.m, p.k)
     assert wide_b.shape == (p.k, p.n)
     np.testing.assert_allclose((wide_a @ wide_b).ravel(), memory_c)
@@ -80,7 +80,7 @@ def test_an_unknown_suite_is_refused_with_the_names() -> None:
 
 
 def test_names_of_a_suite_differ() -> None:
-    for name in CATALOG["gemm"].suites:
+    for name in operation_named("gemm").suites:
         names = [c.name for c in suites.cases(name)]
         assert names
         assert len(names) == len(set(names))
@@ -160,7 +160,7 @@ def test_networks_have_each_distinct_layer_once(name: str, count: int) -> None:
 @pytest.mark.parametrize(("name", "mega"), [("resnet50", 4087), ("mobilenet", 299.5)])
 def test_networks_multiply_as_often_as_their_papers_say(name: str, mega: float) -> None:
     """Multiply-adds of an image, in millions, by all layers."""
-    layers = CATALOG["conv"].suites[name].build.__wrapped__()  # type: ignore[attr-defined]
+    layers = operation_named("conv").suites[name].build.__wrapped__()  # type: ignore[attr-defined]
     assert sum(c.problem.flops for c in layers) / 2 / 32 / 1e6 == pytest.approx(mega, rel=0.002)
 
 
@@ -172,7 +172,7 @@ def test_layers_of_a_network_fit_together() -> None:
 
 
 def test_suites_of_conv_have_problems_of_different_names() -> None:
-    for name in CATALOG["conv"].suites:
+    for name in operation_named("conv").suites:
         names = [c.name for c in suites.cases(name, "conv")]
         assert names
         assert len(names) == len(set(names)), name

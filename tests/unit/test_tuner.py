@@ -20,7 +20,8 @@ from ptxgen.codegen.render import render
 from ptxgen.errors import InputError, LaunchError, ShapeError
 from ptxgen.families import space
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.families.rules import broken
+from ptxgen.families.rules import first_violation
+from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.tuning import claims, selection, tuner
@@ -65,7 +66,7 @@ class Fake:
     def measure(self, problem, config, timing, purpose="", full=False) -> Measurement:
         if len(Fake.log) >= Fake.stop_after:
             raise KeyboardInterrupt
-        assert broken(problem, config, EMULATED) is None
+        assert first_violation(lower(problem), config, EMULATED) is None
         Fake.log.append((problem, config, purpose))
         made = {"digest": digest(problem, config), "created": time.time(), **Fake.answer(problem, config, purpose)}
         return Measurement(problem, config, environment=self.environment, purpose=purpose, **made)
@@ -214,7 +215,7 @@ def test_nothing_that_runs(fake, database):
     (done,) = tune([P], database=database, budget=BUDGET)
     assert done.winner is None
     assert database.best(P, "emulated", "model") is None
-    assert summary(done).startswith("gemm 64,48,128 TN f32: nothing ran; ")
+    assert summary(done).startswith("gemm 64,48,128 TN f32: no kernel succeeded; ")
     assert done.failures["wrong_result"] == done.measured > 0
 
 
@@ -322,9 +323,9 @@ def test_no_winner_is_worse_than_what_is_chosen_untuned(fake, database):
 
 def test_the_regressor_learns_once_enough_is_new(fake, database, tmp_path):
     """From what ships as well: a model of one tuned shape alone would choose worse for all others."""
-    fake.setattr(tuner, "FRESH", 6)
+    fake.setattr(tuner, "RETRAIN_AFTER", 6)
     elsewhere = Gemm(96, 80, 256, "TN")
-    there, here = (space.candidates(p, EMULATED) for p in (elsewhere, P))
+    there, here = (space.candidates(lower(p), EMULATED) for p in (elsewhere, P))
     ships = [
         Measurement(elsewhere, c, "ok", Environment("emulated", "model"), (time_of(c),), created=1.0)
         for c in map(there.row, range(5))
@@ -374,7 +375,7 @@ def test_arguments_that_break_a_rule(fake, database):
     with pytest.raises(InputError, match="database is None"):
         tune([P])
     for p in (Gemm(0, 4, 4), Gemm(4, 0, 4)):
-        with pytest.raises(ShapeError, match=f"{p.key()} has no element of C"):
+        with pytest.raises(ShapeError, match=f"{p.key()} has an empty C"):
             tune([P, p], database=database)
     assert not Fake.log
 
@@ -454,7 +455,7 @@ def test_a_faster_winner_that_another_process_stores_meanwhile_stays(fake, datab
 
 @pytest.fixture
 def configs():
-    found = space.candidates(P, EMULATED)
+    found = space.candidates(lower(P), EMULATED)
     return [found.row(i) for i in range(4)]
 
 

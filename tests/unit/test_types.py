@@ -8,19 +8,20 @@ import pytest
 from ptxgen.api.arrays import view
 from ptxgen.codegen.config import Config
 from ptxgen.errors import DtypeError, ShapeError
-from ptxgen.families.rules import broken
-from ptxgen.problem.base import COMPUTE, OUT
+from ptxgen.families.rules import first_violation
+from ptxgen.lowering.lower import lower
+from ptxgen.problem.base import COMPUTE_MODES, OUT_DTYPES
 from ptxgen.problem.device import device
 from ptxgen.problem.dtypes import DTYPES, bits_of, dtype, from_numpy
 from ptxgen.problem.gemm import Gemm
-from ptxgen.problem.reference import KINDS, compare, operands, plain, reference
+from ptxgen.problem.reference import KINDS, as_matrices, compare, operands, reference
 from ptxgen.problem.registry import from_dict, parse
 
 
-@pytest.mark.parametrize("name", COMPUTE)
+@pytest.mark.parametrize("name", COMPUTE_MODES)
 def test_every_type_has_sums_and_an_output(name):
-    for compute in COMPUTE[name]:
-        for out in OUT[name]:
+    for compute in COMPUTE_MODES[name]:
+        for out in OUT_DTYPES[name]:
             p = Gemm(8, 8, 8, "NN", name, compute, out=out)
             assert parse(p.key()) == p == from_dict(p.as_dict())
     assert Gemm(8, 8, 8, "NN", name).key() == f"gemm 8,8,8 NN {name}"  # defaults are not spelt out
@@ -59,7 +60,7 @@ def test_names_of_numpy_and_literals():
     assert view(np.zeros((2, 3), np.int8), "a").dtype is dtype("s8")
 
 
-@pytest.mark.parametrize("name", COMPUTE)
+@pytest.mark.parametrize("name", COMPUTE_MODES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_operands_are_finite_and_integers_stay_exact(name, kind):
     p = Gemm(33, 31, 300, "TN", name)
@@ -89,7 +90,7 @@ def test_rounded_inputs_are_right_for_tf32_only():
     rounded = bits.view(np.float32)
     for compute, right in (("tf32", True), ("f32", False)):
         p = Gemm(40, 40, 200, "NN", "f32", compute)
-        wide, other = plain(p, rounded, b)
+        wide, other = as_matrices(p, rounded, b)
         assert compare((wide @ other).astype(np.float32), reference(p, a, b)).ok is right
 
 
@@ -107,15 +108,15 @@ def test_integers_are_exact_or_wrong():
 
 @pytest.mark.parametrize(("name", "compute"), [("f32", "tf32"), ("s8", ""), ("e4m3", ""), ("e5m2", "")])
 def test_simt_says_what_it_cannot_multiply(name, compute):
-    rule = broken(Gemm(64, 64, 64, "NN", name, compute), Config(), device("h200"))
+    rule = first_violation(lower(Gemm(64, 64, 64, "NN", name, compute)), Config(), device("h200"))
     assert rule is not None
     assert rule.name == "types"
 
 
 def test_simt_widens_bf16_from_sm_80():
     p, c = Gemm(64, 64, 64, "NN", "bf16"), Config(cp_async_a=0, cp_async_b=0, stages=2)
-    assert broken(p, c, device("sm_80")) is None
-    assert broken(p, c, device("t4")).name == "types"
+    assert first_violation(lower(p), c, device("sm_80")) is None
+    assert first_violation(lower(p), c, device("t4")).name == "types"
 
 
 def test_poison_is_what_no_result_is():

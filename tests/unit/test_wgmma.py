@@ -1,4 +1,4 @@
-"""The numbers of wgmma kernels: what TMA puts where, what descriptors read, what leaves, how kernels are launched."""
+"""Numbers of wgmma kernels: TMA boxes, descriptors, reductions, the epilogue, launches and rules."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from ptxgen.cuda_abi import MAP_BYTES
 from ptxgen.errors import ConfigError
 from ptxgen.families.geometry import geometry
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.families.rules import broken, legal
+from ptxgen.families.rules import first_violation, legal
 from ptxgen.families.wgmma.geometry import owners
 from ptxgen.families.wgmma.rules import mapped
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import Gemm
 from tests.cases_wgmma import cases
 
 H200 = device("h200")
 SPAN = {0: 16, 3: 32, 2: 64, 1: 128}
 
 
-def plan(problem: Gemm, config: str):
-    return plan_for(problem, parse_config("family=2 " + config), H200)
+def plan(problem: KernelGemm, config: str):
+    return plan_for(problem, parse_config("family=wgmma " + config), H200)
 
 
 def swizzled(address: np.ndarray, span: int) -> np.ndarray:
@@ -31,8 +31,8 @@ def swizzled(address: np.ndarray, span: int) -> np.ndarray:
     return address ^ ((address >> 7) & (span // 16 - 1)) << 4
 
 
-def brought(x, matrix: np.ndarray) -> np.ndarray:
-    """A stage's bytes, after TMA brought ``matrix`` (MN × K of the tile) box by box; unwritten ones stay 0xEE."""
+def loaded_stage(x, matrix: np.ndarray) -> np.ndarray:
+    """The bytes of a stage after TMA loaded ``matrix`` (MN × K of the tile) box by box; others stay 0xEE."""
     memory = np.full(1 << 18, 0xEE, np.uint8)
     source = matrix if x.kmajor else matrix.T  # rows are contiguous in global memory
     for box in x.boxes:
@@ -45,10 +45,10 @@ def brought(x, matrix: np.ndarray) -> np.ndarray:
 
 
 def read(memory: np.ndarray, x, start: int, rows: int, kind: np.dtype) -> np.ndarray:
-    """What wgmma takes from a descriptor at byte ``start``: rows × 32 bytes of K."""
+    """What wgmma reads through a descriptor at byte ``start``: rows × 32 bytes of K."""
     size = kind.itemsize
-    span = SPAN[x.high >> 30]
-    stride, leading = (x.high & 0x3FFF) << 4, x.low >> 16 << 4
+    span = SPAN[x.desc_high >> 30]
+    stride, leading = (x.desc_high & 0x3FFF) << 4, x.desc_low >> 16 << 4
     mn, k = np.meshgrid(np.arange(rows), np.arange(32 // size), indexing="ij")
     if x.kmajor:
         at = start + mn // 8 * stride + mn % 8 * span + k * size
@@ -59,37 +59,37 @@ def read(memory: np.ndarray, x, start: int, rows: int, kind: np.dtype) -> np.nda
     return np.ascontiguousarray(memory[at]).view(kind)[..., 0]
 
 
-def test_descriptors_read_what_tma_brought():
+def test_descriptors_read_what_tma_loaded():
     """Of random configurations: every product of a stage takes its rows of X and columns of Y, at its part of K."""
     rng = np.random.default_rng(0)
     for p, c in cases(21, 120, H200, limit=600):
         made = plan_for(p, c, H200)
         kind = np.dtype(f"u{p.element.bytes}")
         steps = c.u * p.element.bytes // 32
-        for x, extent in ((made.x, made.x_tile), (made.y, made.y_tile)):
-            if x.lies or (x.role == "x" and made.fed):
+        for x, extent in ((made.x, made.scheduler.x_tile), (made.y, made.scheduler.y_tile)):
+            if x.realigned or (x.role == "x" and made.mainloop.a_from_registers):
                 continue
             matrix = rng.integers(0, 1 << 8 * kind.itemsize, (extent, c.u), kind)
             share = c.cluster_x if x.role == "y" else c.cluster_y
             memory = np.full(1 << 18, 0xEE, np.uint8)
-            for rank in range(share):  # each block of the cluster brings its part
-                part = slice(rank * x.share, (rank + 1) * x.share)
-                lies = brought(x, matrix[:, part] if x.by_depth else matrix[part])
-                shift = rank * x.share_offset
-                memory[shift:] = np.where(memory[shift:] == 0xEE, lies[: len(memory) - shift], memory[shift:])
-            for n, s in enumerate(made.products):
-                k, mi = n // made.mi, s.mi
+            for rank in range(share):  # each block of the cluster loads its slice
+                part = slice(rank * x.slice_extent, (rank + 1) * x.slice_extent)
+                loaded = loaded_stage(x, matrix[:, part] if x.sliced_along_k else matrix[part])
+                shift = rank * x.slice_bytes
+                memory[shift:] = np.where(memory[shift:] == 0xEE, loaded[: len(memory) - shift], memory[shift:])
+            for n, s in enumerate(made.mainloop.products):
+                k, mi = n // made.mainloop.mi, s.mi
                 part = matrix[:, k * 32 // kind.itemsize :][:, : 32 // kind.itemsize]
                 if x.role == "y":
                     got = read(memory, x, x.base + 16 * s.y, extent, kind)
                     np.testing.assert_array_equal(got, part, err_msg=f"{p.key()} | {c}")
                     continue
-                for wg in range(1 if made.pingpong else c.math_warpgroups):
-                    got = read(memory, x, x.base + 16 * s.x + wg * made.x_part, 64, kind)
-                    want = part[wg * made.x_own + 64 * mi :][:64]
+                for wg in range(1 if c.pingpong else c.math_warpgroups):
+                    got = read(memory, x, x.base + 16 * s.x + wg * made.mainloop.x_wg_bytes, 64, kind)
+                    want = part[wg * made.mainloop.wg_rows + 64 * mi :][:64]
                     valid = c.tma_rows or 64  # rows that are not loaded are never stored
                     np.testing.assert_array_equal(got[:valid], want[:valid], err_msg=f"{p.key()} | {c}")
-            assert x.step(steps - 1) % 16 == 0
+            assert x.k_step_offset(steps - 1) % 16 == 0
 
 
 def test_stages_hold_what_barriers_expect():
@@ -105,38 +105,38 @@ def test_stages_hold_what_barriers_expect():
             )
             * p.element.bytes
         )
-        assert made.expected == expected < 1 << 20
-        assert made.stage_bytes % 1024 == made.y.base % 1024 == 0
-        assert made.barriers % 8 == 0
+        assert made.mainloop.tx_bytes == expected < 1 << 20
+        assert made.mainloop.stage_bytes % 1024 == made.y.base % 1024 == 0
+        assert made.pipeline.base % 8 == 0
         assert made.shared <= H200.shared_block
         for x in (made.x, made.y):
-            assert x.lies or x.box[0] * p.element.bytes == x.span
+            assert x.realigned or x.box[0] * p.element.bytes == x.span
             assert max(x.box) <= 256
 
 
-def test_every_word_that_lies_goes_to_its_place():
-    """Each thread's moves, of every line and box of a stage once: from its residue's lines to the swizzled tile."""
+def test_realignment_moves_every_word_to_its_place():
+    """The moves of all threads cover every word of a stage once, from the loaded lines to the swizzled tile."""
     seen = 0
     for p, c in cases(23, 150, H200, limit=600):
         made = plan_for(p, c, H200)
-        for x in made.lying:
+        for x in made.realign.operands:
             lines, width = (x.tile, c.u) if x.kmajor else (c.u, x.tile)
-            assert x.residue % 128 == 0
-            assert x.residue * 8 <= (made.y.base if x is made.x else made.stage_bytes - x.base)
+            assert x.residue_bytes % 128 == 0
+            assert x.residue_bytes * 8 <= (made.y.base if x is made.x else made.mainloop.stage_bytes - x.base)
             found, got = set(), set()
-            for t in range(128 * made.movers):
-                group, word = t >> x.shift, t & x.threads - 1
-                further, line = divmod(group, x.together)
+            for t in range(128 * made.realign.warpgroups):
+                group, word = t >> x.log2_line_threads, t & x.line_threads - 1
+                further, line = divmod(group, x.residues_at_once)
                 for n, m in enumerate(x.moves):
-                    times, box = n // x.ways % x.rounds, n // x.ways // x.rounds
-                    residue, nth = line + m.way * x.together, further + times * x.across
-                    assert m.partly == ((times + 1) * x.across > x.lines)
+                    times, box = n // x.residue_groups % x.rounds, n // x.residue_groups // x.rounds
+                    residue, nth = line + m.residue_group * x.residues_at_once, further + times * x.lines_at_once
+                    assert m.guarded == ((times + 1) * x.lines_at_once > x.residue_lines)
                     if nth >= lines // 8:
                         continue
-                    first = residue * x.residue + further * x.line + 4 * word + m.got
-                    assert first == residue * x.residue + nth * x.line + 4 * (x.threads * box + word)
-                    turned = word ^ (residue >> x.turn & x.mask) << 2
-                    put = (8 * further + residue) * x.span + 4 * turned + m.put
+                    first = residue * x.residue_bytes + further * x.line_bytes + 4 * word + m.source
+                    assert first == residue * x.residue_bytes + nth * x.line_bytes + 4 * (x.line_threads * box + word)
+                    turned = word ^ (residue >> x.swizzle_shift & x.swizzle_mask) << 2
+                    put = (8 * further + residue) * x.span + 4 * turned + m.target
                     here = 8 * nth + residue
                     assert put == swizzled(np.array(box * lines * x.span + here * x.span + 4 * word), x.span)
                     found.add(put)
@@ -148,13 +148,13 @@ def test_every_word_that_lies_goes_to_its_place():
 
 
 def staged_rows(made, values: np.ndarray) -> np.ndarray:
-    """A warpgroup's staging after the stmatrix stores of all chunks that have a buffer of their own."""
+    """A warpgroup's staging buffers after the stmatrix stores of all subtiles that have a buffer of their own."""
     s = made.staging
     memory = np.full(s.bytes // 2, 0xFFFF, np.uint16)
     columns = s.sums.shape[1]
     registers = {s.sums[m, i]: (m, i) for m in range(s.mi) for i in range(columns)}
-    for chunk in s.chunks[: s.buffers]:
-        for put in chunk.puts:
+    for subtile in s.subtiles[: s.buffers]:
+        for put in subtile.stmatrices:
             for quarter in range(4):
                 for n, (low, high) in enumerate(put.registers):
                     for lane in range(32):  # lane of the matrix: row lane / 4, columns 2 (lane mod 4)
@@ -170,13 +170,13 @@ def staged_rows(made, values: np.ndarray) -> np.ndarray:
 
 
 def row_address(s, lane: int, quarter: int, variant: int) -> int:
-    """What tile.mako computes for a lane: where stmatrix finds the matrix row that the lane stands for."""
+    """The address that a lane gives to stmatrix, as stmatrix_subtiles.mako computes it."""
     if s.transposed:
         q = 2 * quarter + (lane >> 3 & 1) ^ (lane & 7)
         r = 8 * (lane >> 4) + (lane & 7)
     else:
         r = 16 * quarter + (lane & 15)
-        q = ((r >> s.shift) ^ (lane >> 4)) & s.mask
+        q = ((r >> s.swizzle_shift) ^ (lane >> 4)) & s.swizzle_mask
     return r * s.span + 16 * (q ^ 2 * variant)
 
 
@@ -187,11 +187,11 @@ def test_stmatrix_fills_the_boxes_that_tma_stores():
             continue
         made = plan_for(p, c, H200)
         s = made.staging
-        rows = 64 * made.mi
-        values = np.arange(rows * made.finish, dtype=np.uint16).reshape(rows, made.finish)
+        rows = 64 * made.mainloop.mi
+        values = np.arange(rows * made.epilogue.y_columns, dtype=np.uint16).reshape(rows, made.epilogue.y_columns)
         memory = staged_rows(made, values)
         out = np.zeros_like(values)
-        for store in (b for chunk in s.chunks for b in chunk.stores):
+        for store in (b for subtile in s.subtiles for b in subtile.stores):
             inner, outer = s.box
             for r in range(outer):
                 at = swizzled(np.arange(inner) * 2 + store.offset + r * s.span, s.span) // 2
@@ -205,7 +205,7 @@ def test_stmatrix_fills_the_boxes_that_tma_stores():
 
 
 def test_every_sum_is_sent_once_and_added_once():
-    """Cluster sums and meetings: what blocks send covers every accumulator, and lands where it is read."""
+    """Cluster reduction and split-K fix-up: blocks send every accumulator once, to where it is read."""
     seen = set()
     for p, c in cases(24, 500, H200, limit=600):
         if c.cluster_k == 1 and c.splitk not in (3, 4):
@@ -213,19 +213,25 @@ def test_every_sum_is_sent_once_and_added_once():
         made = plan_for(p, c, H200)
         seen.add((c.cluster_k > 1, c.splitk))
         if c.cluster_k > 1:
-            names = [r for sent in made.sent for slot in sent for r in slot.into]
-            assert sorted(names) == sorted(made.acc.all)
-            for sent in made.sent:
-                senders = range(c.cluster_k - made.alone)
-                places = {slot.offset + sender * made.wg * made.part_wg for sender in senders for slot in sent}
+            names = [r for sent in made.cluster_reduction.sent for slot in sent for r in slot.registers]
+            assert sorted(names) == sorted(made.mainloop.acc.all)
+            for sent in made.cluster_reduction.sent:
+                senders = range(c.cluster_k - made.cluster_reduction.single_reducer)
+                places = {
+                    slot.offset + sender * c.math_warpgroups * made.cluster_reduction.wg_bytes
+                    for sender in senders
+                    for slot in sent
+                }
                 if c.splitk not in (3, 4):
-                    assert places == {slot.offset for slot in made.received}
+                    assert places == {slot.offset for slot in made.cluster_reduction.received}
         if c.splitk in (3, 4):
-            names = [r for slot in made.left for r in slot.into]
+            names = [r for slot in made.fixup.stored for r in slot.registers]
             assert len(names) == len(set(names))
-            read_ = [slot.offset for b in made.batches for slot in b]
+            read_ = [slot.offset for b in made.fixup.loaded for slot in b]
             assert len(read_) == len(set(read_))
-            assert max(read_) + made.wg * made.part_wg <= made.meet_bytes + made.part
+            assert (
+                max(read_) + c.math_warpgroups * made.fixup.wg_bytes <= made.fixup.tile_bytes + made.fixup.slice_bytes
+            )
     assert {(True, 0), (False, 3), (False, 4)} <= seen
 
 
@@ -250,7 +256,7 @@ def test_columns_agree_with_integers():
 
 def test_the_first_map_lies_where_its_address_is_aligned():
     """Parameters begin at constant-bank address 0x210; a map of 64-byte alignment is first at offset 48."""
-    made = plan(Gemm(512, 512, 512, "TN", "f16"), "ml=64 nl=64 u=128 stages=4 epilogue_smem=1")
+    made = plan(KernelGemm(512, 512, 512, "TN", "f16"), "ml=64 nl=64 u=128 stages=4 epilogue_smem=1")
     (step,) = made.launch(made.problem).steps
     values = {"A": 1 << 20, "B": 2 << 20, "C": 3 << 20, "W": 0, "alpha": 1.0, "beta": 0.0}
     packed = step.pack(values)
@@ -283,42 +289,42 @@ def test_longer_lists_of_numbers_leave_a_gap_before_the_maps():
         ("ml=128 math_warpgroups=2 nl=24 stages=4 u=64 cluster_y=4 raster_group=8", (352, 1, 1)),
         ("transposed_mma=1 nl=128 math_warpgroups=2 ml=64 stages=4 u=64", (8, 16, 1)),
         ("ml=128 math_warpgroups=2 nl=64 stages=4 u=64 cluster_k=4", (32, 16, 1)),
-        ("ml=128 math_warpgroups=2 nl=64 stages=4 u=64 kg=3 splitk=2", (8, 16, 3)),
+        ("ml=128 math_warpgroups=2 nl=64 stages=4 u=64 kg=3 splitk=workspace", (8, 16, 3)),
         ("ml=128 math_warpgroups=2 nl=64 stages=4 u=64 persistent=1", (128, 1, 1)),
         ("ml=64 nl=64 stages=4 u=64 persistent=1 cluster_x=2", (132, 1, 1)),
         ("ml=64 nl=64 stages=4 u=64 persistent=1 cluster_x=2 cluster_y=2", (120, 1, 1)),
     ],
 )
 def test_grids(config, grid):
-    p = Gemm(1024, 1024, 1024, "NT", "f16")
+    p = KernelGemm(1024, 1024, 1024, "NT", "f16")
     launch = plan(p, config).launch(p)
     assert launch.steps[0].grid == grid
-    assert geometry(p, parse_config("family=2 " + config)).blocks >= np.prod(grid) or "persistent" in config
+    assert geometry(p, parse_config("family=wgmma " + config)).blocks >= np.prod(grid) or "persistent" in config
 
 
-def test_slices_share_the_passes():
-    p = Gemm(64, 64, 1000, "NT", "f16")
-    made = plan(p, "ml=64 nl=64 u=64 stages=4 kg=3 cluster_k=2 splitk=2")
+def test_slices_divide_the_iterations_of_k():
+    p = KernelGemm(64, 64, 1000, "NT", "f16")
+    made = plan(p, "ml=64 nl=64 u=64 stages=4 kg=3 cluster_k=2 splitk=workspace")
     step = made.launch(p).steps[0]
-    chunk, more = (value for _, value in step.arguments[6:8])
-    assert 6 * chunk + more == 16
+    k_iters, extra_iters = (value for _, value in step.arguments[6:8])
+    assert 6 * k_iters + extra_iters == 16
     assert made.launch(p).workspace == 3 * 64 * 64 * 4
 
 
 def test_a_product_of_nothing_reads_zeros():
-    """K = 0: tensor maps need an extent, so the operands are the workspace, which is zero."""
-    p = Gemm(64, 64, 0, "NN", "f16")
+    """K = 0: tensor maps need an extent, so the operands are the zeroed workspace."""
+    p = KernelGemm(64, 64, 0, "NN", "f16")
     launch = plan(p, "ml=64 nl=64 u=64 stages=4").launch(p)
     assert launch.zeroed
     assert launch.workspace
     assert {m.operand for m in launch.steps[0].maps} == {"W"}
-    assert plan(p, "ml=64 nl=64 u=64 stages=4").launch(Gemm(0, 64, 64, "NN", "f16")).steps == ()
+    assert plan(p, "ml=64 nl=64 u=64 stages=4").launch(KernelGemm(0, 64, 64, "NN", "f16")).steps == ()
 
 
 def test_a_lone_row_needs_no_pitch():
-    p = Gemm(1, 640, 64, "NT", "f16", lda=67)
+    p = KernelGemm(1, 640, 64, "NT", "f16", lda=67)
     assert mapped(p, "a")
-    assert not mapped(Gemm(2, 640, 64, "NT", "f16", lda=67), "a")
+    assert not mapped(KernelGemm(2, 640, 64, "NT", "f16", lda=67), "a")
     (first, *_) = plan(p, "ml=64 nl=64 u=64 stages=4").launch(p).steps[0].maps
     assert first.pitches == (128,)
 
@@ -329,53 +335,60 @@ def test_a_lone_row_needs_no_pitch():
 @pytest.mark.parametrize(
     ("problem", "config", "rule"),
     [
-        (Gemm(64, 64, 64, "NT", "f16", lda=68), "", "wgmma_map_a"),
-        (Gemm(64, 64, 64, "NT", "f16", aligned_b=8), "", "wgmma_map_b"),
+        (KernelGemm(64, 64, 64, "NT", "f16", lda=68), "", "wgmma_map_a"),
+        (KernelGemm(64, 64, 64, "NT", "f16", aligned_b=8), "", "wgmma_map_b"),
         *(
-            (Gemm(64, 64, 65, "NT", "f16"), f"operand_path=12 {text}", "wgmma_lies")
+            (KernelGemm(64, 64, 65, "NT", "f16"), f"operand_path_a=realign operand_path_b=realign {text}", "wgmma_lies")
             for text in ("cluster_x=2", "u=256 stages=3", "nl=256", "stages=2")
         ),
-        (Gemm(64, 64, 65, "NT", "f16"), "operand_path=13", "wgmma_lies"),
-        (Gemm(64, 64, 7, "NT", "f16"), "operand_path=12", "wgmma_residues"),
-        (Gemm(64, 64, 65, "NT", "e4m3"), "operand_path=12", "wgmma_lies"),
-        (Gemm(64, 64, 65, "NT", "f16", batch=2), "operand_path=12", "wgmma_residues"),
-        (Gemm(64, 60, 64, "NT", "f16", ldc=64, epilogue="residual"), "epilogue_smem=1", "wgmma_stage_c"),
-        (Gemm(64, 64, 64, "NN", "s8"), "", "wgmma_major"),
-        (Gemm(64, 64, 64, "NN", "s8"), "transposed_mma=1 u=32", "wgmma_fed"),
-        (Gemm(64, 64, 64, "TT", "e4m3"), "epilogue_smem=1", "wgmma_fed"),
-        (Gemm(64, 64, 64, "TN", "s8"), "", "wgmma_major"),
-        (Gemm(64, 63, 64, "TN", "f16", ldb=63), "operand_path=1", "wgmma_map_b"),
-        (Gemm(64, 64, 64, "TT", "s8"), "operand_path=4", "wgmma_lies"),
-        (Gemm(64, 64, 64, "TN", "f32", "f32_bf16x6"), "operand_path=1 u=32", "wgmma_repack"),
-        (Gemm(64, 64, 64, "NT", "f32"), "", "wgmma_types"),
-        (Gemm(64, 64, 64, "NT", "f16"), "ms=4", "wgmma_unused"),
-        (Gemm(64, 64, 64, "NT", "f16"), "nl=36", "wgmma_tile_y"),
-        (Gemm(64, 64, 64, "NT", "f16"), "ml=96", "wgmma_tile_x"),
-        (Gemm(64, 64, 64, "NT", "f16"), "ml=256 nl=256 math_warpgroups=2", "wgmma_accumulators"),
-        (Gemm(64, 64, 256, "NT", "f16"), "stages=1", "wgmma_stages"),
-        (Gemm(64, 64, 64, "NT", "f16"), "tma_rows=32", "wgmma_rows"),
-        (Gemm(64, 64, 64, "NT", "f16"), "cluster_k=2", "wgmma_passes"),
-        (Gemm(64, 64, 256, "NT", "f16"), "cluster_y=2 cluster_k=2", "wgmma_cluster"),
-        (Gemm(64, 64, 256, "NT", "f16"), "cluster_x=4 cluster_y=4", "wgmma_cluster"),
-        (Gemm(64, 64, 256, "NT", "f16"), "cluster_y=3", "wgmma_parts_x"),
-        (Gemm(64, 64, 256, "TN", "f16"), "cluster_y=8 u=32", "wgmma_parts_x"),
-        (Gemm(32, 64, 256, "NT", "f16"), "cluster_y=8 tma_rows=32", "wgmma_parts_x"),
-        (Gemm(1024, 512, 4096, "NT", "f16"), "kg=2 splitk=3 cluster_y=4 nl=128", "wgmma_meeting"),
-        (Gemm(4096, 4096, 4096, "NT", "f16"), "kg=4 splitk=4", "wgmma_meeting"),
+        (KernelGemm(64, 64, 7, "NT", "f16"), "operand_path_a=realign operand_path_b=realign", "wgmma_residues"),
+        (KernelGemm(64, 64, 65, "NT", "e4m3"), "operand_path_a=realign operand_path_b=realign", "wgmma_lies"),
         (
-            Gemm(256, 256, 60000, "TN", "f16"),
-            "ml=128 nl=64 transposed_mma=1 cluster_x=4 kg=16 stages=8 splitk=4",
+            KernelGemm(64, 64, 65, "NT", "f16", batch=2),
+            "operand_path_a=realign operand_path_b=realign",
+            "wgmma_residues",
+        ),
+        (KernelGemm(64, 60, 64, "NT", "f16", ldc=64, epilogue="residual"), "epilogue_smem=1", "wgmma_stage_c"),
+        (KernelGemm(64, 64, 64, "NN", "s8"), "", "wgmma_major"),
+        (KernelGemm(64, 64, 64, "NN", "s8"), "transposed_mma=1 u=32", "wgmma_fed"),
+        (KernelGemm(64, 64, 64, "TT", "e4m3"), "epilogue_smem=1", "wgmma_fed"),
+        (KernelGemm(64, 64, 64, "TN", "s8"), "", "wgmma_major"),
+        (KernelGemm(64, 63, 64, "TN", "f16", ldb=63), "operand_path_a=pack operand_path_b=direct", "wgmma_map_b"),
+        (KernelGemm(64, 64, 64, "TT", "s8"), "operand_path_a=realign operand_path_b=direct", "wgmma_lies"),
+        (
+            KernelGemm(64, 64, 64, "TN", "f32", "f32_bf16x6"),
+            "operand_path_a=pack operand_path_b=direct u=32",
+            "wgmma_repack",
+        ),
+        (KernelGemm(64, 64, 64, "NT", "f32"), "", "wgmma_types"),
+        (KernelGemm(64, 64, 64, "NT", "f16"), "ms=4", "wgmma_unused"),
+        (KernelGemm(64, 64, 64, "NT", "f16"), "nl=36", "wgmma_tile_y"),
+        (KernelGemm(64, 64, 64, "NT", "f16"), "ml=96", "wgmma_tile_x"),
+        (KernelGemm(64, 64, 64, "NT", "f16"), "ml=256 nl=256 math_warpgroups=2", "wgmma_accumulators"),
+        (KernelGemm(64, 64, 256, "NT", "f16"), "stages=1", "wgmma_stages"),
+        (KernelGemm(64, 64, 64, "NT", "f16"), "tma_rows=32", "wgmma_rows"),
+        (KernelGemm(64, 64, 64, "NT", "f16"), "cluster_k=2", "wgmma_passes"),
+        (KernelGemm(64, 64, 256, "NT", "f16"), "cluster_y=2 cluster_k=2", "wgmma_cluster"),
+        (KernelGemm(64, 64, 256, "NT", "f16"), "cluster_x=4 cluster_y=4", "wgmma_cluster"),
+        (KernelGemm(64, 64, 256, "NT", "f16"), "cluster_y=3", "wgmma_parts_x"),
+        (KernelGemm(64, 64, 256, "TN", "f16"), "cluster_y=8 u=32", "wgmma_parts_x"),
+        (KernelGemm(32, 64, 256, "NT", "f16"), "cluster_y=8 tma_rows=32", "wgmma_parts_x"),
+        (KernelGemm(1024, 512, 4096, "NT", "f16"), "kg=2 splitk=last_cta cluster_y=4 nl=128", "wgmma_meeting"),
+        (KernelGemm(4096, 4096, 4096, "NT", "f16"), "kg=4 splitk=distributed", "wgmma_meeting"),
+        (
+            KernelGemm(256, 256, 60000, "TN", "f16"),
+            "ml=128 nl=64 transposed_mma=1 cluster_x=4 kg=16 stages=8 splitk=distributed",
             "wgmma_meeting",
         ),
-        (Gemm(64, 64, 4096, "NT", "f16"), "kg=4 splitk=1", "wgmma_meeting"),
-        (Gemm(64, 64, 64, "NT", "f16"), "pingpong=1", "wgmma_pingpong"),
+        (KernelGemm(64, 64, 4096, "NT", "f16"), "kg=4 splitk=flag_red", "wgmma_meeting"),
+        (KernelGemm(64, 64, 64, "NT", "f16"), "pingpong=1", "wgmma_pingpong"),
     ],
 )
 def test_what_is_not_legal(problem, config, rule):
     plain = {"family": "2", "ml": "64", "nl": "64", "u": "64", "stages": "4"}
     values = plain | dict(word.split("=") for word in config.split())
     c = parse_config(" ".join(f"{n}={v}" for n, v in values.items()))
-    found = broken(problem, c, H200)
+    found = first_violation(problem, c, H200)
     assert found is not None
     assert found.name == rule
     with pytest.raises(ConfigError, match=rule):
@@ -383,16 +396,16 @@ def test_what_is_not_legal(problem, config, rule):
 
 
 def test_other_devices_have_no_wgmma():
-    p, c = Gemm(64, 64, 64, "NT", "f16"), parse_config("family=2 ml=64 nl=64 u=64 stages=4")
-    assert broken(p, c, H200) is None
+    p, c = KernelGemm(64, 64, 64, "NT", "f16"), parse_config("family=wgmma ml=64 nl=64 u=64 stages=4")
+    assert first_violation(p, c, H200) is None
     for name in ("a100", "b200", "t4"):
-        assert broken(p, c, device(name)).name == "wgmma_target"
+        assert first_violation(p, c, device(name)).name == "wgmma_target"
 
 
 def test_a_cluster_fits_its_device():
     """The emulated device has four multiprocessors."""
-    p, text = Gemm(512, 64, 4096, "NT", "f16"), "family=2 ml=64 nl=64 u=64 stages=4 "
-    assert broken(p, parse_config(text + "cluster_k=4"), device("emulated")) is None
+    p, text = KernelGemm(512, 64, 4096, "NT", "f16"), "family=wgmma ml=64 nl=64 u=64 stages=4 "
+    assert first_violation(p, parse_config(text + "cluster_k=4"), device("emulated")) is None
     for more in ("cluster_k=8", "cluster_x=8", "cluster_x=4 cluster_y=2"):
-        assert broken(p, parse_config(text + more), device("emulated")).name == "wgmma_cluster"
-        assert broken(p, parse_config(text + more), H200) is None
+        assert first_violation(p, parse_config(text + more), device("emulated")).name == "wgmma_cluster"
+        assert first_violation(p, parse_config(text + more), H200) is None

@@ -11,7 +11,7 @@ from ptxgen.families import perf_model as clock
 from ptxgen.families import rules, space
 from ptxgen.families.wgmma.im2col_plan import multiplier
 from ptxgen.families.wgmma.rules import WGMMA
-from ptxgen.lowering.im2col_descriptor import Window
+from ptxgen.lowering.im2col_descriptor import Im2colDescriptor
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
@@ -19,8 +19,8 @@ from ptxgen.problem.device import device
 H200 = device("h200")
 
 
-def window(shape: str, **fields: object) -> Window:
-    found = lower(Conv(**{**Conv.read_shape(shape), "layout": "NHWC", "dtype": "f16", **fields})).window
+def window(shape: str, **fields: object) -> Im2colDescriptor:
+    found = lower(Conv(**{**Conv.read_shape(shape), "layout": "NHWC", "dtype": "f16", **fields})).im2col
     assert found is not None
     return found
 
@@ -74,7 +74,7 @@ def test_else_taps_stay_apart(shape):
 )
 def test_what_tma_cannot_walk_over_has_no_window(fields):
     plain = {"n": 2, "c": 16, "h": 9, "w": 9, "k": 8, "r": 3, "s": 3, "layout": "NHWC", "dtype": "f16"}
-    assert lower(Conv(**{**plain, **fields})).window is None
+    assert lower(Conv(**{**plain, **fields})).im2col is None
 
 
 COPIES = {
@@ -94,7 +94,7 @@ COPIES = {
 def test_what_lies_otherwise_is_copied(case):
     fields, images, other = COPIES[case]
     plain = {"n": 8, "c": 16, "h": 9, "w": 9, "k": 8, "r": 3, "s": 3, "layout": "NHWC", "dtype": "f16"}
-    x = lower(Conv(**{**plain, **fields})).window
+    x = lower(Conv(**{**plain, **fields})).im2col
     assert [copy is not None for copy in x.copies] == [images, other]
 
 
@@ -104,7 +104,7 @@ def test_what_lies_otherwise_is_copied(case):
 def test_a_copy_has_each_element_at_its_pixel_and_channel(layout, filters, direction):
     """Copies, as the pass makes them of arrays, and the walks over them: images and the other operand of the product."""
     p = Conv(3, 5, 4, 6, 7, 2, 3, layout=layout, filters=filters, dtype="f16", direction=direction)
-    x = lower(p).window
+    x = lower(p).im2col
     first, second = (np.arange(math.prod(s)).reshape(s) for s in p.stored[:2])
     letters = {n: "".join(i for i in p.extents(n) if i not in "dtz") for n in "xwy"}
 
@@ -124,7 +124,7 @@ def test_a_copy_has_each_element_at_its_pixel_and_channel(layout, filters, direc
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC", "CHWN"])
 def test_of_one_tap_a_copy_has_the_pixels_that_it_sees(layout):
     p = Conv(3, 5, 9, 8, 8, 1, 1, stride=(2, 3), layout=layout, dtype="f16")
-    x, images = lower(p).window, np.arange(math.prod(p.stored[0])).reshape(p.stored[0])
+    x, images = lower(p).im2col, np.arange(math.prod(p.stored[0])).reshape(p.stored[0])
     order = "hwnc" if layout == "CHWN" else "nhwc"
     want = images.transpose([layout.lower().index(i) for i in order])
     want = want[::2, ::3] if layout == "CHWN" else want[:, ::2, ::3]
@@ -170,10 +170,10 @@ def test_the_space_of_a_window_has_legal_rows_only(shape, fields):
     p = lower(Conv(**{**Conv.read_shape(shape), "layout": "NHWC", "dtype": "f16", **fields}))
     found = space.candidates(p, H200)
     ours = found.take(np.flatnonzero(found.columns["family"] == WGMMA))
-    if fields.get("direction") != "weight_grad" or p.window.channels > 8:
+    if fields.get("direction") != "weight_grad" or p.im2col.channels > 8:
         assert len(ours) > 1000
     for i in np.random.default_rng(0).choice(len(ours), min(len(ours), 150), replace=False):
-        assert rules.broken(p, ours.row(int(i)), H200) is None
+        assert rules.first_violation(p, ours.row(int(i)), H200) is None
 
 
 @pytest.mark.parametrize(
@@ -191,12 +191,12 @@ def test_the_clock_puts_a_copy_and_wgmma_before_gathers(shape):
 def test_images_under_one_tap_are_a_batch_where_rows_are_whole_16_bytes(direction, filters):
     fields = {"dtype": "f16", "direction": direction, "filters": filters}
     p = lower(Conv(4, 24, 4, 6, 40, 1, 1, **fields))
-    assert (p.batch, p.n, p.strides[0], p.window) == (4, 24, 0, None)
+    assert (p.batch, p.n, p.strides[0], p.im2col) == (4, 24, 0, None)
     assert {p.m, p.k} == {24, 40}
     assert p.layout == ("TN" if (direction == "forward") == (filters == "CRSK") else "NN")
     for changes in ({"h": 5, "w": 5}, {"stride": 2}, {"padding": 1}, {"layout": "CHWN", "filters": "CRSK"}, {"n": 1}):
         few = {"n": 4, "c": 24, "h": 4, "w": 6, "k": 40, "r": 1, "s": 1} | fields | changes
-        assert lower(Conv(**few)).items == 1
+        assert lower(Conv(**few)).batch == 1
 
 
 def test_multiplication_divides_numbers_below_two_to_the_31():

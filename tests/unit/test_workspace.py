@@ -14,11 +14,11 @@ from ptxgen.errors import LaunchError
 from ptxgen.runtime import workspace as module
 from ptxgen.runtime.device_tables import Allocation
 from ptxgen.runtime.runner import Buffers
-from ptxgen.runtime.workspace import LEAST, Workspace, Workspaces
+from ptxgen.runtime.workspace import MIN_BYTES, Workspace, Workspaces
 from tests.threads import join
 
-SMALL, LARGE = Launch((), 1000), Launch((), 10 * LEAST)
-FLAGS, MORE_FLAGS = Launch((), 1000, zeroed=True), Launch((), 2 * LEAST, zeroed=True)
+SMALL, LARGE = Launch((), 1000), Launch((), 10 * MIN_BYTES)
+FLAGS, MORE_FLAGS = Launch((), 1000, zeroed=True), Launch((), 2 * MIN_BYTES, zeroed=True)
 
 
 class Capture:
@@ -70,8 +70,8 @@ def on() -> Any:
 
 
 def use(workspace: Workspace, launch: Launch) -> int:
-    taken = workspace.take(launch)
-    workspace.give(launch, taken)
+    taken = workspace.acquire(launch)
+    workspace.put_back(launch, taken)
     return taken.address
 
 
@@ -102,7 +102,7 @@ def test_no_freed_address_is_left_after_a_lack_of_memory(on: Any) -> None:
         use(w, launch)
         on.room = sum(on.held.values())
         with pytest.raises(LaunchError, match="out of memory"):
-            w.take(more)
+            w.acquire(more)
         on.room = 1 << 40
         assert use(w, launch) in on.held
         assert use(w, more) in on.held
@@ -138,7 +138,7 @@ def test_memory_of_a_failed_launch_is_not_used_again(on: Any) -> None:
     """It may hold raised flags: what takes its place is cleared."""
     w = Workspace(on)
     first = use(w, FLAGS)
-    taken: Allocation | None = w.take(FLAGS)
+    taken: Allocation | None = w.acquire(FLAGS)
     assert taken is not None
     assert taken.address == first
     assert first in on.held  # its kernels may still run
@@ -151,14 +151,14 @@ def test_memory_of_a_failed_launch_is_not_used_again(on: Any) -> None:
 def test_memory_that_a_launch_has_taken_is_nobody_elses(on: Any) -> None:
     """A thread that launches while another one grows the workspace keeps its memory until its kernels are queued."""
     w = Workspace(on)
-    mine = w.take(SMALL)
-    other = w.take(LARGE)
+    mine = w.acquire(SMALL)
+    other = w.acquire(LARGE)
     assert other.address != mine.address
-    w.give(LARGE, other)
+    w.put_back(LARGE, other)
     w.release()
     del other
     assert list(on.held) == [mine.address]
-    w.give(SMALL, mine)
+    w.put_back(SMALL, mine)
     del mine
     assert use(w, SMALL) in on.held
     assert len(on.held) == 1
@@ -166,17 +166,17 @@ def test_memory_that_a_launch_has_taken_is_nobody_elses(on: Any) -> None:
 
 def test_streams_have_workspaces_of_their_own(on: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     every = Workspaces(on)
-    assert every.of(1) is every.of(1) is every.streams[1]
-    assert len({id(w) for w in (every.own, every.of(1), every.of(3))}) == 3
-    found: list[Workspace] = [every.of(module.PER_THREAD_STREAM)]  # a handle of a stream of each thread
-    worker = threading.Thread(target=lambda: found.append(every.of(module.PER_THREAD_STREAM)), daemon=True)
+    assert every.for_stream(1) is every.for_stream(1) is every.streams[1]
+    assert len({id(w) for w in (every.own, every.for_stream(1), every.for_stream(3))}) == 3
+    found: list[Workspace] = [every.for_stream(module.PER_THREAD_STREAM)]  # a handle of a stream of each thread
+    worker = threading.Thread(target=lambda: found.append(every.for_stream(module.PER_THREAD_STREAM)), daemon=True)
     worker.start()
     join(worker)
     assert found[0] is not found[1]
-    monkeypatch.setattr(module, "STREAMS_KEPT", 2)
-    use(every.of(8), LARGE)
-    every.of(9)
-    every.of(10)
+    monkeypatch.setattr(module, "MAX_STREAMS", 2)
+    use(every.for_stream(8), LARGE)
+    every.for_stream(9)
+    every.for_stream(10)
     assert set(every.streams) == {9, 10}
     assert not on.held
 
@@ -187,12 +187,16 @@ def test_streams_have_workspaces_of_their_own(on: Any, monkeypatch: pytest.Monke
 def test_graphs_captured_on_one_stream_have_workspaces_of_their_own(on: Any) -> None:
     """Which grow without freeing what is captured already."""
     every = Workspaces(on)
-    eager = use(every.of(5), SMALL)
+    eager = use(every.for_stream(5), SMALL)
     on.captures[5] = Capture(1)
-    first = [use(every.captured(5, "a"), SMALL), use(every.captured(5, "b"), LARGE), use(every.captured(5, "a"), FLAGS)]
+    first = [
+        use(every.for_capture(5, "a"), SMALL),
+        use(every.for_capture(5, "b"), LARGE),
+        use(every.for_capture(5, "a"), FLAGS),
+    ]
     on.captures[5] = Capture(2)
-    second = [use(every.captured(5, "a"), SMALL), use(every.captured(5, "a"), LARGE)]
-    use(every.of(5), LARGE)
+    second = [use(every.for_capture(5, "a"), SMALL), use(every.for_capture(5, "a"), LARGE)]
+    use(every.for_stream(5), LARGE)
     assert len({*first, *second}) == 5
     assert eager not in on.held
     assert {*first, *second} <= on.held.keys()
@@ -201,7 +205,7 @@ def test_graphs_captured_on_one_stream_have_workspaces_of_their_own(on: Any) -> 
 def test_streams_of_one_graph_run_at_the_same_time(on: Any) -> None:
     every = Workspaces(on)
     on.captures[5] = on.captures[6] = Capture(1)
-    assert use(every.captured(5, "a"), SMALL) != use(every.captured(6, "a"), SMALL)
+    assert use(every.for_capture(5, "a"), SMALL) != use(every.for_capture(6, "a"), SMALL)
 
 
 def test_memory_of_a_destroyed_graph_is_freed_with_the_next_capture(on: Any) -> None:
@@ -212,15 +216,15 @@ def test_memory_of_a_destroyed_graph_is_freed_with_the_next_capture(on: Any) -> 
     kept = []
     for n, user in enumerate(users):
         on.captures[5] = Capture(n)
-        kept.append(use(every.captured(5, user), LARGE))
-        kept.append(use(every.captured(5, user), FLAGS))
+        kept.append(use(every.for_capture(5, user), LARGE))
+        kept.append(use(every.for_capture(5, user), FLAGS))
     old = on.captures[5]
     on.captures[5] = Capture(7)
-    every.captured(5, users[0])
+    every.for_capture(5, users[0])
     assert set(kept) == on.held.keys()
     old.destroyed = True
     on.captures[5] = Capture(8)
-    every.captured(5, users[0])
+    every.for_capture(5, users[0])
     assert set(kept[:2]) == on.held.keys()
 
 
@@ -228,6 +232,6 @@ def test_a_launch_that_fails_in_a_capture_leaves_its_memory_to_the_graph(on: Any
     """Kernels of it may have been captured."""
     every = Workspaces(on)
     on.captures[5] = Capture(1)
-    address = every.captured(5, "a").take(FLAGS).address
+    address = every.for_capture(5, "a").acquire(FLAGS).address
     assert address in on.held
-    assert use(every.captured(5, "a"), FLAGS) != address
+    assert use(every.for_capture(5, "a"), FLAGS) != address

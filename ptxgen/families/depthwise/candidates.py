@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config import FAMILIES, SPLIT_MEMSET, SPLIT_WORKSPACE, Columns, Config
-from ptxgen.families.candidates import Family, Ints, first_broken
+from ptxgen.codegen.config import SPLIT_MEMSET, SPLIT_WORKSPACE, Columns, Config
+from ptxgen.families.candidates import CandidateSpace, Ints, violations
 from ptxgen.families.geometry import geometry
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
 
 #: the values of each axis that are tried
 AXES = {
@@ -26,8 +26,8 @@ THREADS = (64, 512)  #: of a block, at least and at most
 WAVES = (1, 2, 4, 8)  #: blocks a multiprocessor of gradients of filters
 
 
-class Slide(Family):
-    code = FAMILIES.index("depthwise")
+class Slide(CandidateSpace):
+    name = "depthwise"
     axes, alike = AXES, {"store_policy": (0,)}
     tile = ("ns", "ml", "nl")
     cell = ("kg", "splitk")
@@ -35,22 +35,22 @@ class Slide(Family):
     tile_rules = ("axis", "range", "threads", "slide_strip")
     extent_rules = ("range", "bounds", "slices", "splitk", "grid")
 
-    def tiles(self, p: Gemm) -> Columns:
+    def tiles(self, p: KernelGemm) -> Columns:
         return Columns.product({n: self.axes[n] for n in self.tile}).replace(family=self.code)
 
-    def shapes(self, p: Gemm) -> Columns:
+    def shapes(self, p: KernelGemm) -> Columns:
         every = self.tiles(p)
         threads = every.ml * every.nl
         return every.take(np.flatnonzero((threads >= THREADS[0]) & (threads <= THREADS[1])))
 
-    def ways(self, p: Gemm) -> list[dict[str, int]]:
+    def ways(self, p: KernelGemm) -> list[dict[str, int]]:
         return [{"store_policy": n, "vec_a": v} for n in self.axes["store_policy"] for v in self.axes["vec_a"]]
 
-    def cells(self, p: Gemm, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
+    def cells(self, p: KernelGemm, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
         """Of gradients of filters, slices for some waves of blocks."""
         c = tiles.replace(family=self.code, kg=1)
         if p.strip is None or not p.strip.summed:
-            return c, first_broken(self, p, c, d, self.extent_rules)
+            return c, violations(self, p, c, d, self.extent_rules)
         count = np.maximum(geometry(p, c).tiles, 1)
         units = -(-p.strip.rows * -(-p.strip.results // c.ns) // c.ml)
         kg = np.stack([np.clip(d.sms * w // count, 1, np.maximum(units, 1)) for w in WAVES], axis=1)
@@ -59,18 +59,18 @@ class Slide(Family):
         seen = np.zeros(kg.shape, bool)
         for j in range(1, len(WAVES)):
             seen[:, j] = (kg[:, :j] == kg[:, j : j + 1]).any(axis=1)
-        return c, np.where(seen.ravel(), -2, first_broken(self, p, c, d, self.extent_rules))
+        return c, np.where(seen.ravel(), -2, violations(self, p, c, d, self.extent_rules))
 
-    def canonical(self, p: Gemm, c: Columns) -> Columns:
+    def canonical(self, p: KernelGemm, c: Columns) -> Columns:
         return c
 
-    def changes(self, p: Gemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
+    def changes(self, p: KernelGemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
         for name, values in self.axes.items():
             yield from ({name: value} for value in values)
         yield from ({"ml": config.ml * a // 2, "nl": config.nl * 2 // a} for a in (1, 4))
         if p.strip is not None and p.strip.summed:
             yield from ({"kg": config.kg * a // 2} for a in (1, 3, 4))
 
-    def follow(self, p: Gemm, config: Config, changes: dict[str, Any]) -> list[Config]:
+    def follow(self, p: KernelGemm, config: Config, changes: dict[str, Any]) -> list[Config]:
         v = {**dict(config.items()), **changes}
         return [Config(**{**v, "splitk": SPLIT_WORKSPACE if v["kg"] > 1 else SPLIT_MEMSET})]

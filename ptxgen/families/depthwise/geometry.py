@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from ptxgen.codegen.vectorized import ceil_div
-from ptxgen.problem.gemm import Gemm
+from ptxgen.lowering.kernel_gemm import KernelGemm
 
 
-def geometry(p: Gemm, c: Any) -> SimpleNamespace:
+def geometry(p: KernelGemm, c: Any) -> SimpleNamespace:
     """Threads, tiles and registers of ``c`` on ``p``: tiles of lanes and rows (M), strips (N).
 
     ``loads``: pixels that a thread sees of one tap of the other axes; ``products``: of those.

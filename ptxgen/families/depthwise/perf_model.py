@@ -11,8 +11,8 @@ from ptxgen.codegen.config import Columns
 from ptxgen.families import perf_costs
 from ptxgen.families.geometry import WARP
 from ptxgen.families.perf_blocks import Floats, Work, bound, cell, leaving
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
 
 LOAD = 7.0  #: instructions of a load: its place, whether it is inside, itself
 FIXED = 110.0  #: of a thread, beside its taps
@@ -22,7 +22,7 @@ LATENCY = 900.0  #: cycles of a load that others wait for too
 UNIT, BLOCK, PASS_US = 60.0, 2500.0, 1.0
 
 
-def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
+def work(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     """The cost of one block of each configuration."""
     warps = np.maximum(g.threads // WARP, 1)
     taps = p.strip.taps if p.strip is not None else 1
@@ -51,7 +51,7 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     )
 
 
-def microseconds(p: Gemm, d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Floats:
+def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Floats:
     """Waves of blocks, or memory, whichever takes longer."""
     s = p.strip
     each = [n.steps * n.rows * n.lanes for n in (s, *s.others)] if s is not None else [1]  # of each launch
@@ -67,7 +67,7 @@ def microseconds(p: Gemm, d: Device, w: Work, rows: Any, x: SimpleNamespace, cel
     return out
 
 
-def _summed(p: Gemm, d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Floats:
+def _summed(p: KernelGemm, d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Floats:
     """Of gradients of filters: blocks with as many units each as there are for one, and the pass."""
     s = p.strip
     blocks, resident = x.blocks[cell], w.resident[rows]

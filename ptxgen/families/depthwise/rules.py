@@ -8,7 +8,7 @@ from ptxgen.codegen.config import AXIS
 from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.vectorized import WARP
 from ptxgen.lowering.depthwise_strips import LONGEST
-from ptxgen.problem.gemm import Gemm
+from ptxgen.lowering.kernel_gemm import KernelGemm
 
 SLIDE = 4
 TAPS = 32  #: along a strip, which are all written out
@@ -20,7 +20,7 @@ SUMMED = ("kg", "splitk")  #: that gradients of filters use too
 SUMS = 64  #: of a thread, at most
 
 
-def slides(p: Gemm) -> bool:
+def slides(p: KernelGemm) -> bool:
     if p.strip is None or not p.strip.summed:
         return p.strip is not None and p.strip.taps <= TAPS
     return bool(p.strip.tapped <= SUMS)

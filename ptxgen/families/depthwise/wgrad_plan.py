@@ -1,36 +1,36 @@
-"""The plan of a sliding kernel that sums gradients of filters: threads go from strip to strip, each with the sums of
-all taps; blocks leave theirs in the workspace, and a pass adds them in a fixed order."""
+"""The plan of depthwise filter gradients: each thread loops over strips and accumulates all taps; blocks store their
+sums in the workspace, and an auxiliary kernel adds them in a fixed order."""
 
 from __future__ import annotations
 
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import Argument, Launch, Step
-from ptxgen.families.depthwise.plan import SlidePlan
-from ptxgen.lowering.depthwise_strips import Strip
-from ptxgen.lowering.implicit_gemm import Implicit
-from ptxgen.problem.gemm import Gemm
+from ptxgen.families.depthwise.plan import DepthwisePlan
+from ptxgen.lowering.depthwise_strips import DepthwiseStrip
+from ptxgen.lowering.implicit_gemm import ImplicitGemm
+from ptxgen.lowering.kernel_gemm import KernelGemm
 
-ACROSS, PARTS = 32, 32  #: filters' taps of a block of the pass, and threads that add the sums of each
-LANES = 32  #: threads that add the sums of a block's tap, where lanes are pixels
+TAPS_PER_BLOCK, THREADS_PER_TAP = 32, 32  #: of the auxiliary kernel
+TAP_THREADS = 32  #: threads that add the sums of a block's tap, where lanes are pixels
 
 
-class SummingPlan(SlidePlan):
-    """Results are multiplied with what they see of images."""
+class DepthwiseWgradPlan(DepthwisePlan):
+    """Result gradients times the pixels of their windows."""
 
     kernel = "kernel/depthwise_wgrad.mako"
-    ACROSS, PARTS, LANES = ACROSS, PARTS, LANES
-    NUMBERS = ("lane_x", "lane_word", "lane_y", "row_x", "row_word", "row_y", "group_x", "group_y")
+    TAPS_PER_BLOCK, THREADS_PER_TAP, TAP_THREADS = TAPS_PER_BLOCK, THREADS_PER_TAP, TAP_THREADS
+    STRIDES = ("lane_x", "lane_word", "lane_y", "row_x", "row_word", "row_y", "group_x", "group_y")
     COUNTS = ("lanes", "rows", "results", "units", "chunks")
 
-    def _operands(self) -> None:
-        super()._operands()
+    def _set_operands(self) -> None:
+        super()._set_operands()
         s = self.strip
         self.results = self.filters
-        self.acc = Tile("acc", self.sum, (s.tapped, self.wide))
-        self.given = Tile("given", self.sum, (self.config.ns, self.wide))
-        self.places = Tile("place", "b32", (s.steps, 2))
+        self.acc = Tile("acc", self.epilogue_type, (s.tapped, self.vec))
+        self.result_grads = Tile("grad", self.epilogue_type, (self.config.ns, self.vec))
+        self.tap_offsets = Tile("tap_offset", "b32", (s.steps, 2))
 
-    def _wide_c(self) -> int:
+    def _vec_c(self) -> int:
         return 1
 
     @property
@@ -39,11 +39,11 @@ class SummingPlan(SlidePlan):
 
     @property
     def tiles(self) -> list[tuple[Tile, str]]:
-        return [(self.acc, "sums of all taps")]
+        return [(self.acc, "accumulators of all taps")]
 
     @property
     def shared_map(self) -> list[str]:
-        return ["each thread's sums, tap by tap"]
+        return ["sums: tap, thread"]
 
     @property
     def grid(self) -> str:
@@ -51,14 +51,14 @@ class SummingPlan(SlidePlan):
 
     @property
     def parameters(self) -> list[str]:
-        numbers = (*self.COUNTS, *self.NUMBERS, "guard", "high")
+        numbers = (*self.COUNTS, *self.STRIDES, "guard", "high")
         return [
             ".param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W, .param .u64 of_results, .param .u64 of_taps,",
             " ".join(f".param .u32 {name}," for name in numbers),
-            f".param .{self.sum} alpha, .param .{self.sum} beta",
+            f".param .{self.epilogue_type} alpha, .param .{self.epilogue_type} beta",
         ]
 
-    def launch(self, problem: Gemm) -> Launch:
+    def launch(self, problem: KernelGemm) -> Launch:
         s, c = problem.strip, self.config
         if not problem.results:
             return Launch(())
@@ -88,17 +88,17 @@ class SummingPlan(SlidePlan):
             *pointers,
             *(("table", table) for table in s.tables),
             *(("u32", n % (1 << 32)) for n in numbers),
-            (self.sum, "alpha"),
-            (self.sum, "beta"),
+            (self.epilogue_type, "alpha"),
+            (self.epilogue_type, "beta"),
         )
         across = -(-s.lanes // self.lanes) if s.grouped else s.groups
         main = Step(self.entry, (across, c.kg, 1), (self.threads, 1, 1), self.shared, arguments)
-        return Launch((main, self._adding(problem, s)), c.kg * s.groups * s.tapped * self.sum_bytes)
+        return Launch((main, self._add_kernel(problem, s)), c.kg * s.groups * s.tapped * self.epilogue_bytes)
 
-    def _adding(self, problem: Gemm, s: Strip) -> Step:
-        """The launch of the pass."""
+    def _add_kernel(self, problem: KernelGemm, s: DepthwiseStrip) -> Step:
+        """The launch of the auxiliary kernel that adds the sums of all slices."""
         size, every = problem.output.bytes, s.groups * s.tapped
-        assert isinstance(problem, Implicit)
+        assert isinstance(problem, ImplicitGemm)
         tap = problem.parts[0].c  # of the rows or the columns, which are taps
         near = next((step for walk in (tap.along, tap.down) for _, step in walk.digits), 0)
         numbers = (every, s.tapped, self.config.kg, problem.offsets[2] // size, near)
@@ -106,7 +106,13 @@ class SummingPlan(SlidePlan):
             ("u64", "C"),
             ("u64", "W"),
             *(("u32", n) for n in numbers),
-            (self.sum, "beta"),
+            (self.epilogue_type, "beta"),
         )
-        shared = ACROSS * PARTS * self.sum_bytes
-        return Step(f"{self.entry}_add", (-(-every // ACROSS), 1, 1), (ACROSS * PARTS, 1, 1), shared, arguments)
+        shared = TAPS_PER_BLOCK * THREADS_PER_TAP * self.epilogue_bytes
+        return Step(
+            f"{self.entry}_add",
+            (-(-every // TAPS_PER_BLOCK), 1, 1),
+            (TAPS_PER_BLOCK * THREADS_PER_TAP, 1, 1),
+            shared,
+            arguments,
+        )

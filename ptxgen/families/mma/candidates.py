@@ -10,19 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config import FAMILIES, PDL_WITHIN, SPLIT_FLAG, SPLIT_MEMSET, Columns, Config
+from ptxgen.codegen.config import DIRECT, PACK, PDL_WITHIN, SPLIT_FLAG, SPLIT_MEMSET, Columns, Config
 from ptxgen.families.candidates import Ints, default, meetings, overlap
 from ptxgen.families.geometry import geometry
 from ptxgen.families.mma import operand_packing
 from ptxgen.families.mma.instructions import COLUMNS, ROWS, instruction
-from ptxgen.families.mma.operand_packing import A, B
 from ptxgen.families.multistage_candidates import Cooperative
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
 
 STEPS = (2, 4, 8, 16)  #: depths of a stage, in instructions
 ASYNC = (4, 16)  #: bytes that one cp.async moves, at least and at most
 
+
+PATHS = ("operand_path_a", "operand_path_b")
 
 #: the values of each axis that are tried
 AXES = {
@@ -49,50 +50,51 @@ AXES = {
     "raster_group": (1, 4, 8, 16),
     "store_policy": (0, 1),
     "min_ctas_per_sm": (1, 2, 3, 4),
-    "operand_path": (0, 1, 2, 3),
+    "operand_path_a": (0, 1),
+    "operand_path_b": (0, 1),
 }
 ALIKE = {"epilogue_smem": (1,), "fragment_prefetch": (1,)}
 
 
 class Mma(Cooperative):
-    code = FAMILIES.index("mma")
+    name = "mma"
     axes, alike = AXES, ALIKE
-    tile = (*Cooperative.tile, "operand_path")
+    tile = (*Cooperative.tile, "operand_path_a", "operand_path_b")
     extent_rules = (*Cooperative.extent_rules, "mma_repack")
     fixed = ("mma_types", "mma_native")
     tile_rules = ("axis", "range", "mma_tile", "mma_columns", "mma_depth", "threads")
     shape = ("ms", "ns", "ml", "nl", "u", "kl")
 
-    def _repacks(self, p: Gemm) -> list[int]:
-        """Operands that may be worth a copy with aligned rows: those off alignment, and with a K-major one the other,
-        whose K grows with it."""
-        off = [n for n in (A, B) if p.vectors[n - 1] * p.element.bytes < ASYNC[1]]
-        if not off:
-            return [0]
-        longer = any(operand_packing.kmajor(p, "ab"[n - 1]) for n in off)
-        return [0, A | B if longer else sum(off)]
+    def _operand_paths(self, p: KernelGemm) -> list[tuple[int, int]]:
+        """Values of operand_path_a and operand_path_b: operands with unaligned rows may be worth packing, and with a
+        K-major one the other, whose K grows with it."""
+        off = [p.vectors[n] * p.element.bytes < ASYNC[1] for n in (0, 1)]
+        if not any(off):
+            return [(0, 0)]
+        longer = any(off[n] and operand_packing.kmajor(p, "ab"[n]) for n in (0, 1))
+        return [(0, 0), (PACK, PACK) if longer else (PACK * off[0], PACK * off[1])]
 
-    def copies(self, p: Gemm, every: bool = False) -> list[dict[str, int]]:
+    def copies(self, p: KernelGemm, every: bool = False) -> list[dict[str, int]]:
         """The widest accesses: by cp.async where that moves so few bytes, and through registers, held until the next
         pass, where they are few."""
         out = []
-        for copied in (0, A, B, A | B) if every else self._repacks(p):
+        for paths in [(a, b) for b in (DIRECT, PACK) for a in (DIRECT, PACK)] if every else self._operand_paths(p):
             ways: list[list[tuple[int, int]]] = []
-            for n in (A, B):
-                widest = ASYNC[1] // p.element.bytes if copied & n else p.vectors[n - 1]
+            for n in (0, 1):
+                widest = ASYNC[1] // p.element.bytes if paths[n] == PACK else p.vectors[n]
                 size = widest * p.element.bytes
                 ways.append([(0, widest)] * (every or size < ASYNC[1]) + [(1, widest)] * (size >= ASYNC[0]))
-            names = ("operand_path", "cp_async_a", "vec_a", "cp_async_b", "vec_b", "deferred_sts")
+            names = (*PATHS, "cp_async_a", "vec_a", "cp_async_b", "vec_b", "deferred_sts")
             for a, b in product(*ways):
-                out.append(dict(zip(names, (copied, *a, *b, 1 - a[0] * b[0]), strict=True)))
+                out.append(dict(zip(names, (*paths, *a, *b, 1 - a[0] * b[0]), strict=True)))
         return out
 
-    def variables(self, p: Gemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
+    def variables(self, p: KernelGemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
         """Ways of copying, slices with how they meet, depths of whole instructions."""
-        out, names = super().variables(p), ("operand_path", "cp_async_a", "vec_a", "cp_async_b", "vec_b")
+        out, names = super().variables(p), (*PATHS, "cp_async_a", "vec_a", "cp_async_b", "vec_b")
         for name in (*names, "kg", "splitk"):
             del out[name,]
-        narrow = [(0, x, v, y, w) for _, x, v, y, w in self._narrower(p)]
+        narrow = [(DIRECT, DIRECT, *way) for way in self._narrower(p)]
         ways = [tuple(way[n] for n in names) for way in self.copies(p, every=True)]
         return {
             **out,
@@ -101,27 +103,30 @@ class Mma(Cooperative):
             ("u",): [(u,) for u in self._depths(p)],
         }
 
-    def _narrower(self, p: Gemm) -> list[tuple[int, ...]]:
+    def _narrower(self, p: KernelGemm) -> list[tuple[int, ...]]:
         """Ways of copying with narrower accesses than the widest."""
         least = ASYNC[0] // p.element.bytes
         each = [
             [(x, v) for v in self.axes[name] if v <= p.vectors[n] for x in (0, 1) if x == 0 or v >= least]
             for n, name in enumerate(("vec_a", "vec_b"))
         ]
-        return [(0, *a, *b) for a in each[0] for b in each[1]]
+        return [(*a, *b) for a in each[0] for b in each[1]]
 
-    def _depths(self, p: Gemm) -> tuple[int, ...]:
+    def _depths(self, p: KernelGemm) -> tuple[int, ...]:
         return tuple(n for s in STEPS if (n := s * instruction(p).depth) in self.axes["u"])
 
-    def tiles(self, p: Gemm) -> Columns:
-        tiles = {"ml": self.axes["ml"], "nl": self.axes["nl"], "u": self._depths(p), "operand_path": self._repacks(p)}
-        return Columns.product(tiles).replace(family=self.code)
+    def tiles(self, p: KernelGemm) -> Columns:
+        paths = np.array(self._operand_paths(p), np.int64)
+        rows = [self.axes["ml"], self.axes["nl"], self._depths(p), range(len(paths))]
+        ml, nl, u, path = (x.ravel() for x in np.meshgrid(*(np.asarray(v, np.int64) for v in rows), indexing="ij"))
+        tiles = {"ml": ml, "nl": nl, "u": u, **dict(zip(PATHS, paths[path].T, strict=True))}
+        return Columns(tiles).replace(family=self.code)
 
-    def shapes(self, p: Gemm) -> Columns:
+    def shapes(self, p: KernelGemm) -> Columns:
         shapes = {n: self._depths(p) if n == "u" else self.axes[n] for n in self.shape}
         return Columns.product(shapes).replace(family=self.code, raster_group=8)
 
-    def ways(self, p: Gemm) -> list[dict[str, int]]:
+    def ways(self, p: KernelGemm) -> list[dict[str, int]]:
         """Fragments that are read ahead take registers, a staged C takes shared memory: both with and without."""
         return [
             {**way, "fragment_prefetch": n, "epilogue_smem": c}
@@ -130,15 +135,19 @@ class Mma(Cooperative):
             for c in (0, 1)
         ]
 
-    def split(self, p: Gemm, c: Columns) -> Ints:
+    def split(self, p: KernelGemm, c: Columns) -> Ints:
         """Copies take the workspace that flags would have to find clear."""
         plain = super().split(p, c)
-        return np.where((c.operand_path > 0) & (plain == SPLIT_FLAG), SPLIT_MEMSET, plain)
+        return np.where(
+            (operand_packing.packed(c, "a") | operand_packing.packed(c, "b")) & (plain == SPLIT_FLAG),
+            SPLIT_MEMSET,
+            plain,
+        )
 
-    def settle(self, p: Gemm, d: Device, c: Columns) -> Columns:
+    def finalize(self, p: KernelGemm, d: Device, c: Columns) -> Columns:
         return c.replace(vec_c=p.vectors[2], raster_group=8)
 
-    def follow(self, p: Gemm, config: Config, changes: dict[str, int]) -> list[Config]:
+    def follow(self, p: KernelGemm, config: Config, changes: dict[str, int]) -> list[Config]:
         """A request in time for the steps there are."""
         [plain] = super().follow(p, config, changes)
         steps = plain.u // plain.kl // instruction(p).depth
@@ -146,11 +155,11 @@ class Mma(Cooperative):
             plain if "prefetch_k" in changes else replace(plain, prefetch_k=max(min(plain.prefetch_k, steps - 2), 0))
         ]
 
-    def changes(self, p: Gemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
+    def changes(self, p: KernelGemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
         yield from super().changes(p, d, config)
         yield {"pdl": 0 if config.pdl else PDL_WITHIN}
 
-    def canonical(self, p: Gemm, c: Columns) -> Columns:
+    def canonical(self, p: KernelGemm, c: Columns) -> Columns:
         g = geometry(p, c)
         kg = np.minimum(g.slices, c.kg)
         one_way = (c.ms == ROWS) | (c.ns == COLUMNS)
@@ -164,7 +173,7 @@ class Mma(Cooperative):
         )
 
 
-def width_c(p: Gemm, c: Any, g: SimpleNamespace) -> Any:
+def width_c(p: KernelGemm, c: Any, g: SimpleNamespace) -> Any:
     """Elements of one access of C: no wider than 16 bytes of sums, nor, straight from the accumulators, than what lies
     side by side in a lane."""
     return np.minimum(np.minimum(c.vec_c, 16 // g.sum_bytes), np.where(g.gathers, c.vec_c, 2 * g.b.together))

@@ -12,7 +12,7 @@ from ptxgen.codegen.split_k import tiles_and_slices
 from ptxgen.codegen.vectorized import WARP, pick
 from ptxgen.families.mma import operand_packing
 from ptxgen.families.mma.instructions import COLUMNS, ROWS, instruction
-from ptxgen.problem.gemm import STRIDED, Gemm
+from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
 
 #: how fragments leave shared memory
 MATRIX = 0  #: ldmatrix, of rows along K, or transposing 16-bit elements of rows along M (or N)
@@ -26,7 +26,7 @@ GUARDED, DEEP, MOST = 6, 256, 256
 POINTERS_LIMIT = 4  #: with more loads a thread, one pointer walks and each load keeps a 32-bit offset from it
 
 
-def way(p: Gemm, kmajor: bool) -> int:
+def way(p: KernelGemm, kmajor: bool) -> int:
     """How the fragments of an operand leave shared memory."""
     size = p.element.bytes
     if size == 8:
@@ -36,14 +36,14 @@ def way(p: Gemm, kmajor: bool) -> int:
     return BYTES if size == 1 else VECTOR
 
 
-def together(p: Gemm, warp: Any, first: bool, kind: int) -> Any:
+def together(p: KernelGemm, warp: Any, first: bool, kind: int) -> Any:
     """Rows (or columns) of C that one lane holds side by side: a vector load brings them. Where that would take moves
     between registers, because fragments are consecutive ones, it is one."""
     most = {BYTES: 2, VECTOR: 2 if first else 4 if p.element.bytes == 4 else 1}.get(kind, 1)
     return np.maximum(np.minimum(warp // 8, most), 1)
 
 
-def operand(p: Gemm, c: Any, name: str) -> SimpleNamespace:
+def operand(p: KernelGemm, c: Any, name: str) -> SimpleNamespace:
     """One operand's share of the geometry.
 
     ``tile``: extent along M (or N) of the block; ``thread``: of a warp; ``warp``: warps of the block along it;
@@ -91,10 +91,10 @@ def _row_of_c(nl: Any, sum_bytes: int, a: SimpleNamespace, b: SimpleNamespace) -
     return nl + pick(b.together > 2, 4, pick(b.together > 1, pick(a.together > 1, 8, 16), plain))
 
 
-def geometry(p: Gemm, c: Any) -> SimpleNamespace:
+def geometry(p: KernelGemm, c: Any) -> SimpleNamespace:
     """Threads, tiles, shared memory and registers of ``c`` on ``p``. Sizes in bytes, registers in 32-bit words:
-    ``registers`` are enough, ``likely`` what ptxas takes on average, ``spare`` must be left: of loads that predicates
-    guard, and of deep stages whose elements are widened."""
+    ``registers`` are enough, ``likely`` what ptxas takes on average, ``reg_margin`` are kept in reserve: of
+    predicated loads, and of deep stages whose elements are widened."""
     i = instruction(p)
     a, b = operand(p, c, "a"), operand(p, c, "b")
     group = c.ml // c.ms * (c.nl // c.ns) * WARP
@@ -105,9 +105,9 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     gathers = (c.epilogue_smem == 1) | (c.kl > 1)
     shared = np.maximum(c.stages * stage, pick(gathers, c.ml * row_c * c.kl * sum_bytes, 0))
     words = 2 if p.element.bytes == 8 else 1
-    parted = 4 * sum(x.way == BYTES for x in (a, b)) + (32 if p.dtype in ("e4m3", "e5m2") else 0)
+    parted = 4 * sum(x.way == BYTES for x in (a, b)) + (32 if p.element.fp8 else 0)
     fragments = (c.ms // ROWS * i.registers_a + c.ns // COLUMNS * i.registers_b) * words
-    if p.dtype in ("e4m3", "e5m2"):  # where they are multiplied as f16, both halves are there at once
+    if p.element.fp8:  # where they are multiplied as f16, both halves are there at once
         parted = parted + 3 * fragments + pick((c.vec_a == 16) | (c.vec_b == 16), 24, 0)
     each = [np.maximum(x.loads // np.maximum(threads, 1), 1) for x in (a, b)]
     in_flight = sum(
@@ -130,7 +130,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         pick((x.copy == 0) & (c.bounds == BOUNDS_PREDICATE), GUARDED * pick(x.vec * x.bytes == 16, n, 1), 0)
         for n, x in zip(each, (a, b), strict=True)
     )
-    deep = pick(c.u >= DEEP, 32, 0) if p.dtype in ("e4m3", "e5m2") else 0
+    deep = pick(c.u >= DEEP, 32, 0) if p.element.fp8 else 0
     copies = operand_packing.workspace(p, c)
     spread = tiles_and_slices(p, c, sum_bytes)
     return SimpleNamespace(
@@ -151,7 +151,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         registers=registers,
         likely=likely,
         # threads that have all that one may have do more at once
-        spare=pick(threads * c.min_ctas_per_sm <= MOST, np.minimum(guarded, 8 * GUARDED) + deep, 0),
+        reg_margin=pick(threads * c.min_ctas_per_sm <= MOST, np.minimum(guarded, 8 * GUARDED) + deep, 0),
         copies=copies,
         **spread | {"workspace": spread["workspace"] + copies},
     )

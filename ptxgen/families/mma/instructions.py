@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
 
 ROWS, COLUMNS = 16, 8  #: of C, what one instruction (or pair of them) adds to
 
@@ -61,18 +61,18 @@ _TABLE = {
 DOUBLE_90 = Instruction(_name(16, 4, "f64.f64.f64.f64"), 16, 4, 4, 1, "f64", "f64", 4, 90)
 
 
-def by_words(p: Gemm) -> Instruction | None:
+def by_words(p: KernelGemm) -> Instruction | None:
     """The instruction for streams of the problem's types, whose words of 32 bits are fragments as they are: none of
     f64. f16 is summed in f32, whatever is asked."""
     return None if p.dtype == "f64" else _TABLE.get((p.dtype, "f32" if p.dtype == "f16" else p.compute))
 
 
-def multiplies(p: Gemm) -> bool:
+def multiplies(p: KernelGemm) -> bool:
     """Whether there is an instruction for the problem's types."""
     return (p.dtype, p.compute) in _TABLE
 
 
-def instruction(p: Gemm, d: Device | None = None) -> Instruction:
+def instruction(p: KernelGemm, d: Device | None = None) -> Instruction:
     """The instruction for the problem's types on ``d``; without a device, one of the same depth and registers.
 
     Types without one get that of f16: rules reject them, but geometry has numbers for them.

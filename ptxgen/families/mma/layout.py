@@ -1,10 +1,11 @@
-"""Where elements lie: in shared memory, in fragments, in C. Numbers only; templates write the instructions.
+"""Layouts: in shared memory, in fragments, in C. Numbers only; templates write the instructions.
 
 In shared memory an operand has rows along K (K-major) or along M (N). Rows of 16-byte chunks that ldmatrix reads, eight
-at a time, have their chunks exchanged: chunk q of row r lies at q ^ key(r), which is linear in the bits of r, so that a
+at a time, are swizzled: chunk q of row r is stored at q ^ key(r), which is linear in the bits of r, so that a
 displacement by powers of two is another exchange and an offset. Rows that vectors are read from are padded instead.
 
-K may be walked in any order that both operands share, and rows (columns) of a warp's tile may stand for any row of C:
+K may be traversed in any order that is the same for both operands, and rows (columns) of a warp's tile may stand for
+any row of C:
 that makes the elements of a vector neighbours in one lane, and lanes hold neighbours of C in turn.
 """
 
@@ -25,22 +26,22 @@ ROWS_OF_QUADS = {8: ((-1, 6),), 4: ((0, 2),), 2: (), 1: ()}  #: four rows, two c
 
 
 @dataclass(frozen=True)
-class Piece:
+class GlobalLoad:
     """One of a thread's global loads of a stage. ``mn``, ``k``: elements from the thread's first load; ``offset``:
-    bytes from its place in the stage, one of the layout's ``places``; ``out``: the register that holds whether it lies
-    outside M or N (predicated bounds), shared by pieces of one row."""
+    bytes from its place in the stage, ``place``: the index of its store pointer; ``oob``: the register that
+    holds whether it is outside M or N (predicated bounds), shared by the loads of one row."""
 
     index: int
     mn: int
     k: int
     offset: int
     place: int
-    out: str
+    oob: str
 
 
 @dataclass(frozen=True)
-class Put:
-    """One store to shared memory of what a piece brought: ``offset`` bytes from the thread's place in the stage."""
+class SharedStore:
+    """One store of a global load's data to shared memory, ``offset`` bytes from the thread's address in the stage."""
 
     offset: int
     kind: str
@@ -48,15 +49,15 @@ class Put:
 
 
 @dataclass(frozen=True)
-class Read:
+class FragmentLoad:
     """One fragment load: of ``kind`` (``x4``: ldmatrix; else the type of an ld.shared) into ``registers``, ``offset``
-    bytes from the lane's address with the bits ``turn`` turned over; ``again``: as the load before it."""
+    bytes from the lane's address XOR ``swizzle``; ``same_swizzle``: the same as of the load before it."""
 
     kind: str
     registers: str
-    turn: int
+    swizzle: int
     offset: int
-    again: bool = False
+    same_swizzle: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,12 +80,12 @@ def key_of(row: int, keys: tuple[tuple[int, int], ...]) -> int:
 class MmaOperand:
     """How A or B reaches the registers of a warp.
 
-    ``g``: the operand's share of the geometry (geometry.operand), all integers; ``threads`` of the block, ``depth`` U,
+    ``g``: the operand's part of the geometry (geometry.operand), all integers; ``threads`` of the block, ``depth`` U,
     ``steps`` steps of one group of warps a stage, ``ahead`` whether fragments are read one step ahead, ``base`` the
     operand's place in a stage, ``copied`` whether it is read from a copy with longer rows.
     """
 
-    kept = transposed = widens = unpacks = False
+    kmajor_smem = transposed = widens = unpacks = False
 
     def __init__(
         self,
@@ -100,27 +101,27 @@ class MmaOperand:
         self.name: str = g.name
         self.extent = "M" if g.name == "a" else "N"
         self.first = g.name == "a"
-        self.instruction, self.way, self.copied = i, int(g.way), copied
+        self.instruction, self.way, self.packed_first = i, int(g.way), copied
         self.kmajor, self.asynchronous = bool(g.kmajor), bool(g.copy)
         self.tile, self.thread, self.warps = int(g.tile), int(g.thread), int(g.warp)
         self.vec, self.row, self.rows, self.size = int(g.vec), int(g.row), int(g.rows), int(g.size)
         self.bytes = self.global_bytes = int(g.bytes)
         self.chunk, self.together = int(g.chunk), int(g.together)
-        self.depth, self.steps, self.base, self.ahead = depth, steps, base, ahead and steps % 2 == 0
-        self.loads, self.across = int(g.loads), int(g.across)
+        self.depth, self.steps, self.base, self.prefetches = depth, steps, base, ahead and steps % 2 == 0
+        self.vectors, self.across = int(g.loads), int(g.across)
         self.log2_across, self.log2_chunk, self.log2_tile = log2(self.across), log2(self.chunk), log2(self.tile)
-        self.partial = self.loads < threads
+        self.partial_copy = self.vectors < threads
         self.keys = self._keys()
         #: chunks are exchanged; otherwise rows are padded, or need neither
         self.swizzled = self.way != VECTOR
-        self.places: list[tuple[str, str]] = []
-        self.turns: list[int] = []
-        self.pieces = self._pieces(threads)
-        self.many = len(self.pieces) > POINTERS_LIMIT
-        self.rows_out = list(dict.fromkeys(p.out for p in self.pieces))
+        self.store_ptrs: list[tuple[str, str]] = []
+        self.swizzles: list[int] = []
+        self.loads = self._pieces(threads)
+        self.shared_pointer = len(self.loads) > POINTERS_LIMIT
+        self.oob_predicates = list(dict.fromkeys(p.oob for p in self.loads))
         self._fragments()
         self._staging()
-        self.held = self._held()
+        self.c_positions = self._held()
 
     def _keys(self) -> tuple[tuple[int, int], ...]:
         if self.way == VECTOR:
@@ -135,37 +136,37 @@ class MmaOperand:
         row, column = (mn, k) if self.kmajor else (k, mn)
         return row * self.row * self.bytes + (column * self.bytes ^ key_of(row, self.keys) << 4)
 
-    def _pieces(self, threads: int) -> list[Piece]:
-        out: list[Piece] = []
+    def _pieces(self, threads: int) -> list[GlobalLoad]:
+        out: list[GlobalLoad] = []
         names: dict[int, str] = {}
-        for first in range(0, self.loads, threads):
+        for first in range(0, self.vectors, threads):
             row, column = first // self.across, first % self.across * self.vec
             mn, k = (row, column) if self.kmajor else (column, row)
             moved = self.at(mn, k)
             turn = moved & 0x70 if self.swizzled and self.keys else 0
-            if turn not in self.turns:
-                self.turns.append(turn)
-            name = names.setdefault(mn, f"%out_{self.name}{len(names)}")
-            out.append(Piece(len(out), mn, k, moved - turn, self.turns.index(turn), name))
-        for n in range(len(self.turns)):
+            if turn not in self.swizzles:
+                self.swizzles.append(turn)
+            name = names.setdefault(mn, f"%oob_{self.name}{len(names)}")
+            out.append(GlobalLoad(len(out), mn, k, moved - turn, self.swizzles.index(turn), name))
+        for n in range(len(self.swizzles)):
             tail = str(n) if n else ""
-            self.places.append((f"%to_{self.name}{tail}", f"%s_{self.name}{tail}"))
+            self.store_ptrs.append((f"%dst_{self.name}{tail}", f"%smem_off_{self.name}{tail}"))
         return out
 
-    def near(self, ld: int) -> bool:
+    def fits_32bit_offsets(self, ld: int) -> bool:
         """Whether 32 bits hold the offset in bytes of every load of a stage from the block's first element, at a
         leading dimension of ``ld``."""
         last = (self.tile - 1) * ld + self.depth if self.kmajor else (self.depth - 1) * ld + self.tile
         return last * self.bytes < 1 << 32
 
-    def to(self, p: Piece) -> str:
-        """The register with a piece's place in the stage that is being filled."""
-        return self.places[p.place][0]
+    def store_ptr(self, p: GlobalLoad) -> str:
+        """The register with the address of a load's data in the stage that is being filled."""
+        return self.store_ptrs[p.place][0]
 
     @property
     def limit(self) -> str:
         """The register with the extent that loads stay inside: the rows of a copy are filled to their ends."""
-        return f"%ld{self.name}" if self.copied and not self.kmajor else f"%{self.extent}"
+        return f"%ld{self.name}" if self.packed_first and not self.kmajor else f"%{self.extent}"
 
     @property
     def edge(self) -> int:
@@ -180,10 +181,12 @@ class MmaOperand:
         """``staging``: what global loads fill; ``puts``: the stores of it, by piece."""
         size = self.copy_bytes
         words = max(size // 4, 1)
-        self.staging = self.staged = Tile(f"got_{self.name}", "b16" if size < 4 else "b32", (len(self.pieces), words))
+        self.staging = self.converted = Tile(f"ldg_{self.name}", "b16" if size < 4 else "b32", (len(self.loads), words))
         self.load_kind = width(words, f"b{8 * min(size, 4)}")
         self.halves = Tile(f"half_{self.name}", "b16", (2,))
-        self.puts = [[Put(p.offset, self.load_kind, self.staging.vector(p.index, 0, n=words))] for p in self.pieces]
+        self.shared_stores = [
+            [SharedStore(p.offset, self.load_kind, self.staging.vector(p.index, 0, n=words))] for p in self.loads
+        ]
 
     # ---- fragments
 
@@ -192,20 +195,20 @@ class MmaOperand:
         self.least = ROWS if self.first else COLUMNS
         self.tiles = self.thread // self.least
         self.registers = i.registers_a if self.first else i.registers_b
-        self.buffers = 2 if self.ahead else 1
+        self.buffers = 2 if self.prefetches else 1
         self.fragment = Tile(self.name, i.kind, (self.buffers, self.tiles, self.registers))
         #: columns of 8 bits come in pairs that are parted after
         self.raw = Tile(f"raw_{self.name}", i.kind, self.fragment.shape) if self.way == BYTES else None
-        self.turned = f"%turned_{self.name}"
-        self.readers = Tile(f"read_{self.name}", "b32", (1,))
+        self.swizzled_ptr = f"%swizzled_{self.name}"
+        self.fragment_ptrs = Tile(f"frag_ptr_{self.name}", "b32", (1,))
 
-    def address(self, r: Read) -> str:
+    def address(self, r: FragmentLoad) -> str:
         """Where a fragment load reads."""
-        return f"{self.turned if r.turn else self.readers[0]}+{r.offset}"
+        return f"{self.swizzled_ptr if r.swizzle else self.fragment_ptrs[0]}+{r.offset}"
 
     def buffer(self, k: int) -> int:
         """Which of the fragment buffers holds step ``k``."""
-        return k % 2 if self.ahead else 0
+        return k % 2 if self.prefetches else 0
 
     @property
     def lane_mn(self) -> list[Term]:
@@ -229,17 +232,17 @@ class MmaOperand:
             return [Term(0, 1, 1), Term(1, 3, 4), Term(3, 1, 2), Term(4, 1, 16)]
         return [Term(0, 3, 1)]
 
-    def _read(self, kind: str, registers: str, mn: int, k: int) -> Read:
+    def _read(self, kind: str, registers: str, mn: int, k: int) -> FragmentLoad:
         moved = self.at(mn, k)
         turn = moved & 0x70 if self.swizzled else 0
-        return Read(kind, registers, turn, moved - turn)
+        return FragmentLoad(kind, registers, turn, moved - turn)
 
-    def reads(self, step: int, buffer: int) -> list[Read]:
+    def fragment_loads(self, step: int, buffer: int) -> list[FragmentLoad]:
         """The fragment loads of a step."""
         found = self._loads(step, buffer)
-        return [replace(r, again=n > 0 and r.turn == found[n - 1].turn) for n, r in enumerate(found)]
+        return [replace(r, same_swizzle=n > 0 and r.swizzle == found[n - 1].swizzle) for n, r in enumerate(found)]
 
-    def _loads(self, step: int, buffer: int) -> list[Read]:
+    def _loads(self, step: int, buffer: int) -> list[FragmentLoad]:
         k = step * self.instruction.depth
         if self.way in (MATRIX, BYTES):
             return self._matrices(k, buffer)
@@ -252,7 +255,7 @@ class MmaOperand:
             for r in range(self.registers)
         ]
 
-    def _matrices(self, k: int, buffer: int) -> list[Read]:
+    def _matrices(self, k: int, buffer: int) -> list[FragmentLoad]:
         into = self.raw or self.fragment
         if self.first:
             return [self._read("x4", into.vector(buffer, n, 0, n=4), n * ROWS, k) for n in range(self.tiles)]
@@ -264,7 +267,7 @@ class MmaOperand:
             out.append(self._read("x4", "{" + ", ".join(four) + "}", n * COLUMNS, k))
         return out
 
-    def _vectors(self, k: int, buffer: int) -> list[Read]:
+    def _vectors(self, k: int, buffer: int) -> list[FragmentLoad]:
         """One row of K a load, ``together`` neighbours along M (the halves of a tile) or N (of as many tiles)."""
         out, t = [], self.together
         halves = self.least // 8
@@ -275,7 +278,7 @@ class MmaOperand:
                 out.append(self._read(kind, braces(names), n * self.least, k + 4 * group))
         return out
 
-    def partings(self, buffer: int) -> list[tuple[str, str, str, str]]:
+    def byte_permutes(self, buffer: int) -> list[tuple[str, str, str, str]]:
         """For 8-bit operands along M (N): (register, two loaded ones, selector) of each byte permutation."""
         if self.raw is None:
             return []
@@ -310,7 +313,7 @@ class MmaOperand:
 
     def offset(self, i: int) -> int:
         """Rows (columns) of C from the first that a lane holds to number ``i``."""
-        return self.held[i][0]
+        return self.c_positions[i][0]
 
     @property
     def lane_of_c(self) -> Term:

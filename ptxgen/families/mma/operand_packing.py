@@ -10,14 +10,14 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+from ptxgen.codegen.config import PACK
 from ptxgen.codegen.vectorized import pick
-from ptxgen.problem.gemm import Gemm
+from ptxgen.lowering.kernel_gemm import KernelGemm
 
 ROW = 128  #: bytes that the rows of a copy, and copies, start at a multiple of
-A, B = 1, 2  #: bits of the ``repack`` axis
 
 
-def kmajor(p: Gemm, name: str) -> bool:
+def kmajor(p: KernelGemm, name: str) -> bool:
     return p.layout[0] == "N" if name == "a" else p.layout[1] == "T"
 
 
@@ -25,7 +25,7 @@ def _up(n: int, unit: int) -> int:
     return -(-n // unit) * unit
 
 
-def copy_of(p: Gemm, name: str) -> SimpleNamespace:
+def copy_of(p: KernelGemm, name: str) -> SimpleNamespace:
     """The copy of an operand: ``rows``, ``columns``, ``ld`` as it is; ``pitch`` elements from one row of the copy to
     the next; ``filled`` rows; ``bytes`` of one item's; ``by``: bytes from one item's operand to the next's."""
     columns, ld = (p.columns_a, p.lda) if name == "a" else (p.columns_b, p.ldb)
@@ -40,26 +40,31 @@ def copy_of(p: Gemm, name: str) -> SimpleNamespace:
     )
 
 
-def copied_items(p: Gemm, name: str, items: int) -> int:
+def copied_items(p: KernelGemm, name: str, items: int) -> int:
     """How many of so many items have an operand of their own."""
     return items if copy_of(p, name).by else min(items, 1)
 
 
-def workspace(p: Gemm, c: Any) -> Any:
+def workspace(p: KernelGemm, c: Any) -> Any:
     """Bytes of the copies; ``c``: integers or columns."""
-    a, b = (copy_of(p, name).bytes * copied_items(p, name, p.items) for name in "ab")
-    return pick(c.operand_path % 2 == 1, a, 0) + pick(c.operand_path >= B, b, 0)
+    a, b = (copy_of(p, name).bytes * copied_items(p, name, p.batch) for name in "ab")
+    return pick(c.operand_path_a == PACK, a, 0) + pick(c.operand_path_b == PACK, b, 0)
 
 
-def inside(p: Gemm, repack: int) -> Gemm:
-    """The problem that the kernel sees."""
+def packed(c: Any, name: str) -> Any:
+    """Whether an auxiliary kernel copies the operand to aligned rows first."""
+    return getattr(c, f"operand_path_{name}") == PACK
+
+
+def inside(p: KernelGemm, c: Any) -> KernelGemm:
+    """The problem that the kernel computes: operands with the pitch and alignment of their copies."""
     changes: dict[str, int] = {}
-    if repack & A:
+    if packed(c, "a"):
         copy = copy_of(p, "a")
         changes.update(lda=copy.pitch, aligned_a=16, stride_a=copy.filled * copy.pitch if copy.by else 0)
-    if repack & B:
+    if packed(c, "b"):
         copy = copy_of(p, "b")
         changes.update(ldb=copy.pitch, aligned_b=16, stride_b=copy.filled * copy.pitch if copy.by else 0)
-    if any(repack & bit and kmajor(p, name) for bit, name in ((A, "a"), (B, "b"))):
+    if any(packed(c, name) and kmajor(p, name) for name in "ab"):
         changes["k"] = _up(p.k, 16 // p.element.bytes)
     return replace(p, **changes) if changes else p  # type: ignore[arg-type]

@@ -18,13 +18,13 @@ from ptxgen.families import perf_costs
 from ptxgen.families.geometry import WARP, register_cap
 from ptxgen.families.mma import cost
 from ptxgen.families.mma.instructions import COLUMNS, ROWS
-from ptxgen.families.mma.operand_packing import A, B
+from ptxgen.families.mma.operand_packing import packed
 from ptxgen.families.perf_blocks import Floats, Work, bound
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
 
 
-def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
+def work(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     """The cost of one block of each configuration; only what does not depend on extents is read of ``p``."""
     size, warps = p.element.bytes, np.maximum(g.threads // WARP, 1)
     rows, columns = np.maximum(c.ml // np.maximum(c.ms, 1), 1), np.maximum(c.nl // np.maximum(c.ns, 1), 1)
@@ -62,25 +62,25 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     )
 
 
-def cell(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
+def cell(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
     """What extents and slices decide: passes and blocks, which operands have rows within cache lines, slices that are
     added, operands that are copied first."""
     size = p.element.bytes
     added = g.slices * p.results * p.accumulator.bytes / (cost.REDUCE * d.sms * d.clock * cost.LOADED)
     met = np.choose(np.clip(c.splitk, 0, 2), [cost.SPLIT_US[i] for i in range(3)])
     copied = cost.COPY_US + 2 * g.copies / (d.bandwidth * 1e3 * cost.COPY_DRAM)
-    extra = np.where(c.kg > 1, added + met, 0.0) + np.where(c.operand_path > 0, copied, 0.0)
+    extra = np.where(c.kg > 1, added + met, 0.0) + np.where(packed(c, "a") | packed(c, "b"), copied, 0.0)
     numbers: dict[str, Any] = {
         "iterations": -(-np.maximum(np.minimum(g.chunk, p.k), 1) // c.u),
         "blocks": g.blocks,
         "extra": extra,
-        "torn_a": (p.lda * size % cost.WAVEFRONT > 0) & (c.operand_path & A == 0),
-        "torn_b": (p.ldb * size % cost.WAVEFRONT > 0) & (c.operand_path & B == 0),
+        "torn_a": (p.lda * size % cost.WAVEFRONT > 0) & ~np.asarray(packed(c, "a")),
+        "torn_b": (p.ldb * size % cost.WAVEFRONT > 0) & ~np.asarray(packed(c, "b")),
     }
     return SimpleNamespace(**{n: np.asarray(v, np.float32) for n, v in numbers.items()})
 
 
-def microseconds(p: Gemm, d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Floats:
+def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Floats:
     """Of a launch, and what comes with it."""
     passes, blocks = x.iterations[cell], x.blocks[cell]
     resident, alone = w.resident[rows], w.alone[rows]

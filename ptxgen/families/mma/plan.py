@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ptxgen.codegen.config import BOUNDS_PREDICATE
-from ptxgen.codegen.multistage_plan import CooperativePlan
-from ptxgen.codegen.plan import Run
+from ptxgen.codegen.multistage_plan import MultistagePlan
+from ptxgen.codegen.plan import BatchRange
 from ptxgen.codegen.registers import Tile, braces
 from ptxgen.codegen.source import Argument, Launch, Step
 from ptxgen.codegen.vectorized import ceil_div, log2
@@ -14,36 +14,36 @@ from ptxgen.families.mma import operand_packing
 from ptxgen.families.mma.instructions import ROWS, instruction
 from ptxgen.families.mma.layout import MmaOperand
 from ptxgen.families.simt.layout import products
-from ptxgen.problem.gemm import Gemm
+from ptxgen.lowering.kernel_gemm import KernelGemm
 
 
-class MmaPlan(CooperativePlan):
-    """Every warp copies and multiplies; a warp has a tile of C in the registers of its lanes."""
+class MmaPlan(MultistagePlan):
+    """Multistage schedule with mma.sync; each warp holds a tile of C in the registers of its lanes."""
 
     kernel = "kernel/multistage.mako"
-    reader = "addr/ldmatrix_addr.mako"
+    fragment_addr = "addr/ldmatrix_addr.mako"
     math = "math/mma_sync.mako"
-    shared_aligned = 128
+    shared_alignment = 128
 
-    def _operands(self) -> None:
+    def _set_operands(self) -> None:
         c, g = self.config, self.geometry
         self.instruction = i = instruction(self.problem, self.device)
         if self.problem.element.bytes == 1 and i.sum == "f32":
             self.ptx_version = max(self.ptx_version, "8.4")
         self.group, self.steps = int(g.group), int(g.steps)
         self.stage_bytes, self.wait = int(g.stage), c.stages - 2
-        first, second = bool(c.operand_path & operand_packing.A), bool(c.operand_path & operand_packing.B)
+        first, second = (bool(operand_packing.packed(c, name)) for name in "ab")
         self.a = MmaOperand(g.a, i, self.threads, c.u, self.steps, bool(c.fragment_prefetch), 0, first)
         self.b = MmaOperand(g.b, i, self.threads, c.u, self.steps, bool(c.fragment_prefetch), self.a.size, second)
         self.operands = (self.a, self.b)
-        self.repacked = tuple(x for x in self.operands if x.copied)
-        seen = operand_packing.inside(self.problem, c.operand_path)
+        self.packed_operands = tuple(x for x in self.operands if x.packed_first)
+        seen = operand_packing.inside(self.problem, c)
         for x, ld in ((self.a, seen.lda), (self.b, seen.ldb)):
-            x.many = x.many and x.near(ld)
+            x.shared_pointer = x.shared_pointer and x.fits_32bit_offsets(ld)
         self._copies()
         self.copy_a, self.copy_b = (f"copy/{'cp_async' if x.asynchronous else 'ldg_sts'}.mako" for x in self.operands)
         self.asynchronous = self.a.asynchronous or self.b.asynchronous
-        self.hold = bool(c.deferred_sts) and not (self.a.asynchronous and self.b.asynchronous)
+        self.defers_sts = bool(c.deferred_sts) and not (self.a.asynchronous and self.b.asynchronous)
         self.predicated = c.bounds == BOUNDS_PREDICATE
         self.log2_group, self.log2_across = log2(self.group), log2(self.b.warps)
         #: rounds f32 to tf32, from sm_90 on in one instruction
@@ -53,49 +53,49 @@ class MmaPlan(CooperativePlan):
         self._accumulators()
 
     def _copies(self) -> None:
-        """The pass that copies operands, 16 bytes a thread."""
-        size = self.element_in = self.problem.element.bytes
+        """The auxiliary kernel that packs operands, 16 bytes per thread."""
+        size = self.input_bytes = self.problem.element.bytes
         self.chunk = 16 // size
         #: elements on their way, and the words that they make
-        self.moved = Tile("m", f"b{8 * max(size, 2)}", (self.chunk,))
+        self.elements = Tile("m", f"b{8 * max(size, 2)}", (self.chunk,))
         self.packed_words = Tile("w", "b32", (4,))
         step = 2 if size == 2 else 4  # elements of a word, of which the first holds two bytes where they are bytes
-        self.joined: list[tuple[str, str]] = (
+        self.packed_pairs: list[tuple[str, str]] = (
             []
             if size > 2
             else [
-                (self.packed_words[n], braces([self.moved[n * step], self.moved[n * step + step // 2]]))
+                (self.packed_words[n], braces([self.elements[n * step], self.elements[n * step + step // 2]]))
                 for n in range(4)
             ]
         )
-        self.copied_kind = "v2.b64" if size == 8 else "v4.b32"
-        whole = self.moved if size > 2 else self.packed_words
-        self.copied = whole.vector(0, n=whole.size)
+        self.packed_store_type = "v2.b64" if size == 8 else "v4.b32"
+        whole = self.elements if size > 2 else self.packed_words
+        self.packed_vector = whole.vector(0, n=whole.size)
 
     @property
     def parameters(self) -> list[str]:
         lines = super().parameters
-        places = ", ".join(f".param .u32 at_{x.name}" for x in self.repacked)
+        places = ", ".join(f".param .u32 at_{x.name}" for x in self.packed_operands)
         return [*lines[:-1], f"{lines[-1]},", places] if places else lines
 
     @property
-    def repack_parameters(self) -> list[str]:
-        """The parameters of the pass that copies operands."""
+    def pack_parameters(self) -> list[str]:
+        """Parameters of the auxiliary kernel that packs operands."""
         names = ("rows", "columns", "ld", "pitch"), ("filled", "at", *(("each", "items") if self.batched else ()))
-        lines = [", ".join(f".param .u32 {n}_{x.name}" for n in part) for x in self.repacked for part in names]
+        lines = [", ".join(f".param .u32 {n}_{x.name}" for n in part) for x in self.packed_operands for part in names]
         first = [".param .u64 by_a, .param .u64 by_b, .param .u32 first_item,"] if self.batched else []
         return [*first, *(f"{line}," for line in lines[:-1]), *lines[-1:]]
 
-    def _run(self, problem: Gemm, run: Run) -> Launch:
-        made = super()._run(operand_packing.inside(problem, self.config.operand_path), run)
-        if not self.repacked:
+    def _launch_range(self, problem: KernelGemm, run: BatchRange) -> Launch:
+        made = super()._launch_range(operand_packing.inside(problem, self.config), run)
+        if not self.packed_operands:
             return made
         # copies lie behind what slices leave in the workspace
         end = ceil_div(made.workspace, operand_packing.ROW)
         places: list[Argument] = []
         facts: list[Argument] = []
         chunks = 0
-        for x in self.repacked:
+        for x in self.packed_operands:
             copy = operand_packing.copy_of(problem, x.name)
             each, items = copy.bytes // operand_packing.ROW, operand_packing.copied_items(problem, x.name, run.items)
             numbers = (copy.rows, copy.columns, copy.ld, copy.pitch, copy.filled, end)
@@ -105,10 +105,14 @@ class MmaPlan(CooperativePlan):
             chunks = max(chunks, copy.filled * copy.pitch // self.chunk)
         if self.batched:
             facts = [*(("u64", n) for n in problem.offsets[:2]), ("u32", run.first), *facts]
-        grid = (max(ceil_div(chunks, self.PASS_THREADS), 1), len(self.repacked), run.items)
+        grid = (max(ceil_div(chunks, self.AUX_KERNEL_THREADS), 1), len(self.packed_operands), run.items)
         pointers: tuple[Argument, ...] = (("u64", "A"), ("u64", "B"), ("u64", "C"), ("u64", "W"))
         first = Step(
-            f"{self.entry}_repack", grid, (self.PASS_THREADS, 1, 1), 0, (*pointers, *self._arrays(problem), *facts)
+            f"{self.entry}_repack",
+            grid,
+            (self.AUX_KERNEL_THREADS, 1, 1),
+            0,
+            (*pointers, *self._epilogue_arguments(problem), *facts),
         )
         rest = tuple(replace(s, arguments=(*s.arguments, *places)) if s.entry == self.entry else s for s in made.steps)
         return Launch((first, *rest), end * operand_packing.ROW)
@@ -118,7 +122,7 @@ class MmaPlan(CooperativePlan):
         self.acc = Tile("acc", i.sum, (self.a.tiles, self.b.tiles, i.sums))
         self.packed = i.sums == 2
         #: rows and columns of C that a lane holds
-        self.ms, self.ns = len(self.a.held), len(self.b.held)
+        self.ms, self.ns = len(self.a.c_positions), len(self.b.c_positions)
         self.products = products(self.a.tiles, self.b.tiles, c.mma_order)
 
     def issues(self, i: int, j: int, k: int) -> list[tuple[str, str, str]]:
@@ -131,14 +135,14 @@ class MmaPlan(CooperativePlan):
             for h in range(halves):
                 rows = [self.a.fragment[a, i, part * per_a + n] for n in range(h, per_a, halves)]
                 columns = [self.b.fragment[b, j, part * per_b + n] for n in range(per_b)]
-                share = ins.sums // halves
-                sums = [self.acc[i, j, h * share + n] for n in range(share)]
-                out.append((braced(sums), braced(rows), braced(columns)))
+                per_half = ins.sums // halves
+                sums = [self.acc[i, j, h * per_half + n] for n in range(per_half)]
+                out.append((operand_list(sums), operand_list(rows), operand_list(columns)))
         return out
 
     def sum_at(self, i: int, j: int) -> str:
         """The accumulator of row ``i`` and column ``j`` of what a lane holds (of two columns where sums are packed)."""
-        (_, tile_m, low), (_, tile_n, right) = self.a.held[i], self.b.held[j]
+        (_, tile_m, low), (_, tile_n, right) = self.a.c_positions[i], self.b.c_positions[j]
         return self.acc[tile_m, tile_n, low if self.packed else 2 * low + right]
 
     @property
@@ -147,18 +151,18 @@ class MmaPlan(CooperativePlan):
 
     @property
     def tiles(self) -> list[tuple[Tile, str]]:
-        out = [(self.acc, "sums: tile along M, along N, and what a lane holds of 16 x 8")]
+        out = [(self.acc, "accumulators: tile along M, tile along N, the lane's elements of 16 x 8")]
         for x in self.operands:
             name = x.name.upper()
             out.append((x.fragment, f"fragments of {name}: buffer, tile, register"))
             if x.raw:
-                out.append((x.raw, f"fragments of {name}, two tiles mixed"))
-            out.append((x.readers, f"where this lane reads {name} in shared memory"))
+                out.append((x.raw, f"fragments of {name} as loaded, two tiles interleaved"))
+            out.append((x.fragment_ptrs, f"shared-memory address of this lane's fragments of {name}"))
             if not x.asynchronous:
-                out.append((x.staging, f"{name} on its way from global to shared memory"))
+                out.append((x.staging, f"{name} between global and shared memory"))
         return out
 
 
-def braced(names: list[str]) -> str:
+def operand_list(names: list[str]) -> str:
     """An operand of mma: in braces, be it one register."""
     return braces(names) if len(names) > 1 else "{" + names[0] + "}"

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config import AXIS, SPLIT_FLAG
+from ptxgen.codegen.config import AXIS, DIRECT, PACK, SPLIT_FLAG
 from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.vectorized import pick
 from ptxgen.families.mma import operand_packing
 from ptxgen.families.mma.geometry import BYTES
 from ptxgen.families.mma.instructions import COLUMNS, ROWS, instruction, multiplies
+from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import STRIDED, Gemm
 
 MMA = 1
 
@@ -45,7 +45,8 @@ USED = (
     "raster_group",
     "store_policy",
     "min_ctas_per_sm",
-    "operand_path",
+    "operand_path_a",
+    "operand_path_b",
     "pdl",
 )
 #: axes that have no meaning here, and stay at their defaults
@@ -59,35 +60,37 @@ def _loads_divide(g: SimpleNamespace, x: SimpleNamespace) -> Any:
     return (x.across > 0) & (few | (x.loads % t == 0))
 
 
-def _widest(p: Gemm, c: Any, operand: int) -> Any:
+def _widest(p: KernelGemm, c: Any, operand: int) -> Any:
     """Elements of the widest access to an operand: copies are aligned to 16 bytes."""
-    copied = c.operand_path % 2 == 1 if operand == 0 else c.operand_path >= operand_packing.B
+    copied = operand_packing.packed(c, "ab"[operand])
     return pick(copied, 16 // p.element.bytes, p.vectors[operand])
 
 
-def _repacks(p: Gemm, c: Any, g: SimpleNamespace) -> Any:
+def _repacks(p: KernelGemm, c: Any, g: SimpleNamespace) -> Any:
     """A K-major copy is longer along K, so the other operand must be copied too; flags need a cleared workspace; only
     matrices are copied."""
-    first, second = c.operand_path % 2 == 1, c.operand_path >= operand_packing.B
+    first, second = operand_packing.packed(c, "a"), operand_packing.packed(c, "b")
     alone = (first & operand_packing.kmajor(p, "a") & np.logical_not(second)) | (
         second & operand_packing.kmajor(p, "b") & np.logical_not(first)
     )
     flagged = (c.kg > 1) & (c.splitk == SPLIT_FLAG)
     found = first & (p.addr_a != STRIDED) | second & (p.addr_b != STRIDED)
     fits = (g.copies < 1 << 36) & np.logical_not(alone | flagged | found)
-    return (c.operand_path == 0) | ((c.operand_path > 0) & (c.operand_path <= 3) & fits)
+    direct = (c.operand_path_a == DIRECT) & (c.operand_path_b == DIRECT)
+    known = (c.operand_path_a >= 0) & (c.operand_path_a <= PACK) & (c.operand_path_b >= 0) & (c.operand_path_b <= PACK)
+    return direct | (known & fits)
 
 
-def _copies(p: Gemm, d: Device, x: SimpleNamespace) -> Any:
+def _copies(p: KernelGemm, d: Device, x: SimpleNamespace) -> Any:
     """cp.async moves 4, 8 or 16 bytes; loads through registers any number."""
     size = x.vec * p.element.bytes
     return (x.copy == 0) | ((size >= 4) & (size <= 16) & d.has_async_copy)
 
 
-def _native(p: Gemm, d: Device) -> bool:
+def _native(p: KernelGemm, d: Device) -> bool:
     """Whether mma.sync of these types is worth having: sm_90 makes f16 of 8-bit floats first, which serves only what
     its own instruction, wgmma, cannot be fed by TMA."""
-    if p.dtype not in ("e4m3", "e5m2") or d.sm != 90:
+    if not p.element.fp8 or d.sm != 90:
         return True
     return any(v * p.element.bytes < 16 for v in p.vectors[:2])
 
@@ -198,8 +201,8 @@ RULES = (
     Rule(
         "mma_repack",
         lambda p, c, g, d: _repacks(p, c, g),
-        "operand_path={c.operand_path}: 0 to 3, 3 where a K-major operand is copied, not with splitk=1, and {g.copies} bytes at"
-        " most 2^36",
+        "operand_path_a={c.operand_path_a}, operand_path_b={c.operand_path_b}: mma takes direct or pack, pack for both where"
+        " a K-major operand is packed, not with splitk=flag_red, and {g.copies} bytes of copies, at most 2^36",
         family=MMA,
     ),
     Rule(

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config import AXIS, FAMILIES, SPLIT_MEMSET, Columns, Config
-from ptxgen.families.candidates import default, first_broken
+from ptxgen.codegen.config import AXIS, SPLIT_MEMSET, Columns, Config
+from ptxgen.families.candidates import default, violations
 from ptxgen.families.geometry import WARP, geometry, warp_rows
 from ptxgen.families.multistage_candidates import Cooperative
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
 
 #: axes that SIMT kernels read; those of other families keep their defaults
 NAMES = (
@@ -52,13 +52,13 @@ SMALL = 128 * 128  #: tiles below this have interleaved lanes
 
 
 class Simt(Cooperative):
-    code = FAMILIES.index("simt")
+    name = "simt"
     axes, alike = AXES, ALIKE
     fixed = ("types",)
     tile_rules = ("axis", "range", "tile_m", "tile_n", "warps", "threads", "depth")
     shape = ("ms", "ns", "ml", "nl", "u", "ks", "kl")
 
-    def modes(self, p: Gemm, operand: str) -> list[tuple[int, int, int]]:
+    def modes(self, p: KernelGemm, operand: str) -> list[tuple[int, int, int]]:
         """(copy, keep, vec), one triple a meaning: cp.async transposes single elements only, a kept operand lies in
         chunks of 16 bytes, and one that is not K-major lies in shared memory as it does in global memory."""
         first = operand == "a"
@@ -69,16 +69,16 @@ class Simt(Cooperative):
         chunk = min(widest, 16 // p.accumulator.bytes)
         return [(0, 0, widest), (1, 0, 1), (0, 1, chunk), (1, 1, chunk)]
 
-    def copies(self, p: Gemm, every: bool = False) -> list[dict[str, int]]:
+    def copies(self, p: KernelGemm, every: bool = False) -> list[dict[str, int]]:
         names = ("cp_async_a", "kmajor_smem_a", "vec_a"), ("cp_async_b", "kmajor_smem_b", "vec_b")
         a, b = ([dict(zip(n, m, strict=True)) for m in self.modes(p, n[0][-1])] for n in names)
         return [*a, *b] if every else [{**x, **y} for x in a for y in b]
 
-    def shapes(self, p: Gemm) -> Columns:
+    def shapes(self, p: KernelGemm) -> Columns:
         shapes = Columns.product({n: self.axes[n] for n in self.shape})
         return shapes.replace(lanes_m=warp_rows(shapes), raster_group=8)
 
-    def settle(self, p: Gemm, d: Device, c: Columns) -> Columns:
+    def finalize(self, p: KernelGemm, d: Device, c: Columns) -> Columns:
         """Interleaved lane numbers pay on small tiles; along a single row or column of threads they mean nothing. A
         staged C is the better default where direct stores are scalar, as long as it fits."""
         lanes = (c.ml * c.nl < SMALL) & (c.lanes_m > 1) & (c.lanes_m < WARP)
@@ -86,10 +86,10 @@ class Simt(Cooperative):
         staged = ((c.kmajor_smem_b == 1) & (c.kl == 1)).astype(np.int64)
         wants = np.flatnonzero(staged)
         if len(wants):
-            staged[wants] = first_broken(self, p, c.take(wants).replace(epilogue_smem=1), d, None, self.tile_rules) < 0
+            staged[wants] = violations(self, p, c.take(wants).replace(epilogue_smem=1), d, None, self.tile_rules) < 0
         return c.replace(epilogue_smem=staged)
 
-    def canonical(self, p: Gemm, c: Columns) -> Columns:
+    def canonical(self, p: KernelGemm, c: Columns) -> Columns:
         g = geometry(p, c)
         one_way = (c.lanes_m == 1) | (c.lanes_m == WARP)
         columns = c.ns // (2 if p.compute == "f16" else 1)
@@ -103,7 +103,7 @@ class Simt(Cooperative):
             vec_c=width_c(p, c, g),
         )
 
-    def follow(self, p: Gemm, config: Config, changes: dict[str, int]) -> list[Config]:
+    def follow(self, p: KernelGemm, config: Config, changes: dict[str, int]) -> list[Config]:
         """With the same warp, and with the most square one."""
         [plain] = super().follow(p, config, changes)
         if "lanes_m" in changes:
@@ -112,7 +112,7 @@ class Simt(Cooperative):
         return [plain, Config(**{**values, "lanes_m": int(warp_rows(SimpleNamespace(**values)))})]
 
 
-def width_c(p: Gemm, c: Any, g: SimpleNamespace) -> Any:
+def width_c(p: KernelGemm, c: Any, g: SimpleNamespace) -> Any:
     """Elements of one access of C: no wider than 16 bytes of sums, nor, straight from the accumulators, than what lies
     side by side in them."""
     side = np.where(g.b.kept, 1, np.minimum(g.b.chunk, c.ns))

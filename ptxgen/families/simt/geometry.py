@@ -11,7 +11,7 @@ from ptxgen.codegen.config import BOUNDS_NONE, BOUNDS_PREDICATE
 from ptxgen.codegen.split_k import tiles_and_slices
 from ptxgen.codegen.vectorized import SECTOR, WARP, pick
 from ptxgen.lowering.implicit_gemm import TABLE, WINDOW
-from ptxgen.problem.gemm import STRIDED, Gemm
+from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
 
 #: words that a thread keeps of each row and column of its loads
 LOOKED_UP = {STRIDED: 0, TABLE: 1, WINDOW: 2}
@@ -24,12 +24,12 @@ LOADS, SIDES = 16, 4
 HALVES, GUARDED, KEPT, COPIED, MOST = 5, 10, 12, 12, 256
 
 
-def staged_bytes(p: Gemm) -> int:
+def staged_bytes(p: KernelGemm) -> int:
     """Bytes of one element in shared memory: 16 bits that are summed in f32 are widened on their way in."""
     return p.accumulator.bytes
 
 
-def operand(p: Gemm, c: Any, name: str) -> SimpleNamespace:
+def operand(p: KernelGemm, c: Any, name: str) -> SimpleNamespace:
     """One operand's share of the geometry.
 
     ``tile``: extent along M (or N) of the block; ``thread``: of a thread; ``warp``: threads of a warp along it;
@@ -78,7 +78,7 @@ def _sides(x: SimpleNamespace, threads: Any, each: Any) -> Any:
     return np.minimum(each, pick(x.kept | x.transposed, many, one))
 
 
-def _early(p: Gemm, c: Any, operands: tuple[Any, Any], each: list[Any], threads: Any) -> Any:
+def _early(p: KernelGemm, c: Any, operands: tuple[Any, Any], each: list[Any], threads: Any) -> Any:
     """Registers that ptxas was seen to take beyond what lives: addresses of many loads that it makes before the loop;
     predicates, of which there are seven, for each row and column that may lie outside; sums of two sets; what it reads
     early of rows that are kept, of pairs of registers and of halves."""
@@ -98,7 +98,7 @@ def _early(p: Gemm, c: Any, operands: tuple[Any, Any], each: list[Any], threads:
     return addresses + outside + sum(x.chunks for x in operands) // 2 + sets + kinds + 6 * c.deferred_sts
 
 
-def _spare(c: Any, operands: tuple[Any, Any], each: list[Any], threads: Any, packed: int, words: int) -> Any:
+def _reg_margin(c: Any, operands: tuple[Any, Any], each: list[Any], threads: Any, packed: int, words: int) -> Any:
     """Registers that must be left. Threads that have all that one may have do more at once: ptxas makes addresses of
     loads early, above all of those that are looked up, guarded by predicates, or pass through registers."""
     a, b = operands
@@ -114,9 +114,9 @@ def _spare(c: Any, operands: tuple[Any, Any], each: list[Any], threads: Any, pac
     return pick(threads * c.min_ctas_per_sm <= MOST, most, pick(rows, KEPT, 0) + pick(c.ks > 1, HALVES, 0))
 
 
-def geometry(p: Gemm, c: Any) -> SimpleNamespace:
+def geometry(p: KernelGemm, c: Any) -> SimpleNamespace:
     """Threads, tiles, shared memory and registers of ``c`` on ``p``. Sizes in bytes, registers in 32-bit words.
-    ``spare``: registers that must be left."""
+    ``reg_margin``: registers kept in reserve."""
     a, b = operand(p, c, "a"), operand(p, c, "b")
     bytes_ = staged_bytes(p)
     group = c.ml // c.ms * (c.nl // c.ns)
@@ -162,7 +162,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         sum_bytes=sum_bytes,
         gathers=gathers,
         registers=registers,
-        spare=_spare(c, (a, b), each, threads, packed, words),
+        reg_margin=_reg_margin(c, (a, b), each, threads, packed, words),
         **tiles_and_slices(p, c, sum_bytes),
     )
 

@@ -1,4 +1,4 @@
-"""Where elements lie: global loads, shared-memory tiles, fragments. Numbers only; templates write the instructions."""
+"""Layouts: global loads, shared-memory tiles, fragments. Numbers only; templates write the instructions."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Any
 from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.codegen.vectorized import WARP, log2
 
-POINTERS_LIMIT = 4  #: with more loads a thread, one pointer walks and each load keeps a 32-bit offset from it
+POINTERS_LIMIT = 4  #: with more loads per thread, all share one pointer and each has a 32-bit offset
 
 
 @dataclass(frozen=True)
-class Piece:
+class GlobalLoad:
     """One of a thread's global loads of a stage. ``mn``, ``k``: elements from the thread's first load; ``offset``:
-    bytes from its place in the stage; ``out``: the register that holds whether it lies outside M or N (predicated
-    bounds), shared by the pieces of one row."""
+    bytes from its place in the stage; ``oob``: the register that holds whether it is outside M or N (predicated
+    bounds), shared by the loads of one row."""
 
     index: int
     mn: int
     k: int
     offset: int
-    out: str
+    oob: str
 
 
 @dataclass(frozen=True)
-class Put:
-    """One store to shared memory of what a piece brought: ``offset`` bytes from the thread's place in the stage."""
+class SharedStore:
+    """One store of a global load's data to shared memory, ``offset`` bytes from the thread's address in the stage."""
 
     offset: int
     kind: str
@@ -35,7 +35,7 @@ class Put:
 
 
 @dataclass(frozen=True)
-class Read:
+class FragmentLoad:
     """One fragment load from shared memory."""
 
     kind: str
@@ -46,7 +46,7 @@ class Read:
 class OperandLayout:
     """How A or B reaches the registers of a thread.
 
-    ``g`` is the operand's share of the geometry (geometry.operand), all integers; ``threads`` of the block, ``depth``
+    ``g`` is the operand's part of the geometry (geometry.operand), all integers; ``threads`` of the block, ``depth``
     U, ``ahead`` whether fragments are read one k ahead, ``steps`` k steps of one thread group, ``packed`` whether
     fragments are pairs of f16.
     """
@@ -66,40 +66,42 @@ class OperandLayout:
     ) -> None:
         self.name: str = g.name
         self.extent = "M" if g.name == "a" else "N"
-        self.kmajor, self.kept, self.transposed = bool(g.kmajor), bool(g.kept), bool(g.transposed)
+        self.kmajor, self.kmajor_smem, self.transposed = bool(g.kmajor), bool(g.kept), bool(g.transposed)
         self.tile, self.thread, self.warp = int(g.tile), int(g.thread), int(g.warp)
         self.vec, self.row, self.size = int(g.vec), int(g.row), int(g.size)
         self.bytes, self.global_bytes, self.chunk = int(g.bytes), global_bytes, int(g.chunk)
         self.asynchronous = bool(g.copy)
         self.depth, self.steps, self.packed, self.base = depth, steps, packed, base
-        self.loads, self.across = int(g.loads), int(g.across)
+        self.vectors, self.across = int(g.loads), int(g.across)
         self.log2_across, self.log2_chunk, self.log2_tile = log2(self.across), log2(self.chunk), log2(self.tile)
-        self.partial = self.loads < threads
+        self.partial_copy = self.vectors < threads
         #: where a thread stores: in the stage that is being filled, and in a stage
-        self.places = [(f"%to_{self.name}", f"%s_{self.name}")]
-        self.pieces = self._pieces(threads)
-        self.many = len(self.pieces) > POINTERS_LIMIT
-        self.rows_out = list(dict.fromkeys(p.out for p in self.pieces))
-        # reading ahead across the edge of the loop needs an even number of fragment reads in one pass
-        self.reads_a_pass = steps // self.chunk if self.kept else steps
-        self.ahead = ahead and self.reads_a_pass % 2 == 0
-        buffers = 2 if self.ahead else 1
+        self.store_ptrs = [(f"%dst_{self.name}", f"%smem_off_{self.name}")]
+        self.loads = self._pieces(threads)
+        self.shared_pointer = len(self.loads) > POINTERS_LIMIT
+        self.oob_predicates = list(dict.fromkeys(p.oob for p in self.loads))
+        # prefetching fragments across the loop's end needs an even number of fragment loads per K iteration
+        self.reads_per_iteration = steps // self.chunk if self.kmajor_smem else steps
+        self.prefetches = ahead and self.reads_per_iteration % 2 == 0
+        buffers = 2 if self.prefetches else 1
         word = "b32" if packed else f"f{8 * self.bytes}"
-        shape = (buffers, self.thread, self.chunk) if self.kept else (buffers, self.thread // (2 if packed else 1))
+        shape = (
+            (buffers, self.thread, self.chunk) if self.kmajor_smem else (buffers, self.thread // (2 if packed else 1))
+        )
         self.fragment = Tile(f"{self.name}", word, shape)
-        self.contiguous = 1 if self.kept else min(self.chunk, self.thread)
-        self.swizzle_q = depth // self.chunk if self.kept else 1
-        self.swizzle_shift = 3 - log2(self.swizzle_q) if self.kept else 0
-        self.readers = Tile(f"read_{self.name}", "b32", (self.swizzle_q,))
+        self.contiguous = 1 if self.kmajor_smem else min(self.chunk, self.thread)
+        self.swizzle_q = depth // self.chunk if self.kmajor_smem else 1
+        self.swizzle_shift = 3 - log2(self.swizzle_q) if self.kmajor_smem else 0
+        self.fragment_ptrs = Tile(f"frag_ptr_{self.name}", "b32", (self.swizzle_q,))
         self._staging()
 
     # ---- global memory
 
-    def _pieces(self, threads: int) -> list[Piece]:
-        out: list[Piece] = []
+    def _pieces(self, threads: int) -> list[GlobalLoad]:
+        out: list[GlobalLoad] = []
         names: dict[int, str] = {}
-        for first in range(0, self.loads, threads):
-            if self.kept:
+        for first in range(0, self.vectors, threads):
+            if self.kmajor_smem:
                 mn, k = first // self.across, 0
                 offset = mn * self.depth
             elif self.transposed:
@@ -108,13 +110,13 @@ class OperandLayout:
             else:
                 mn, k = first % self.across * self.vec, first // self.across
                 offset = mn + k * self.row
-            name = names.setdefault(mn, f"%out_{self.name}{len(names)}")
-            out.append(Piece(len(out), mn, k, offset * self.bytes, name))
+            name = names.setdefault(mn, f"%oob_{self.name}{len(names)}")
+            out.append(GlobalLoad(len(out), mn, k, offset * self.bytes, name))
         return out
 
-    def to(self, p: Piece) -> str:
-        """The register with a piece's place in the stage that is being filled."""
-        return self.places[0][0]
+    def store_ptr(self, p: GlobalLoad) -> str:
+        """The register with the address of a load's data in the stage that is being filled."""
+        return self.store_ptrs[0][0]
 
     @property
     def limit(self) -> str:
@@ -137,28 +139,28 @@ class OperandLayout:
         halves = self.global_bytes == 2 and self.vec > 1
         words = self.vec // 2 if halves else self.vec
         kind = "b32" if halves else f"b{8 * self.global_bytes}"
-        pieces = len(self.pieces)
-        self.staging = Tile(f"got_{self.name}", kind, (pieces, words))
+        pieces = len(self.loads)
+        self.staging = Tile(f"ldg_{self.name}", kind, (pieces, words))
         self.load_kind = width(words, kind)
         self.widens = self.bytes != self.global_bytes
         self.unpacks = self.widens or (halves and self.transposed)
         if self.unpacks:
-            self.staged = Tile(f"el_{self.name}", "f32" if self.widens else "b16", (pieces, self.vec))
+            self.converted = Tile(f"cvt_{self.name}", "f32" if self.widens else "b16", (pieces, self.vec))
         else:
-            self.staged = self.staging
+            self.converted = self.staging
         self.halves = Tile(f"half_{self.name}", "b16", (2,))
-        self.puts = [self._puts(p) for p in self.pieces]
+        self.shared_stores = [self._puts(p) for p in self.loads]
 
-    def _puts(self, p: Piece) -> list[Put]:
-        kind = self.staged.kind
+    def _puts(self, p: GlobalLoad) -> list[SharedStore]:
+        kind = self.converted.kind
         size = 4 if kind.endswith("32") else 8 if kind.endswith("64") else 2
-        count = self.staged.shape[1]
+        count = self.converted.shape[1]
         if self.transposed:
             step = self.row * self.bytes
-            return [Put(p.offset + j * step, kind, self.staged[p.index, j]) for j in range(count)]
+            return [SharedStore(p.offset + j * step, kind, self.converted[p.index, j]) for j in range(count)]
         most = min(count, 16 // size, 4)
         return [
-            Put(p.offset + j * size, width(most, kind), self.staged.vector(p.index, j, n=most))
+            SharedStore(p.offset + j * size, width(most, kind), self.converted.vector(p.index, j, n=most))
             for j in range(0, count, most)
         ]
 
@@ -170,44 +172,44 @@ class OperandLayout:
 
     def buffer(self, k: int) -> int:
         """Which of the fragment buffers holds step ``k``."""
-        return (k // self.chunk if self.kept else k) % 2 if self.ahead else 0
+        return (k // self.chunk if self.kmajor_smem else k) % 2 if self.prefetches else 0
 
-    def reads(self, k: int, buffer: int) -> list[Read]:
+    def fragment_loads(self, k: int, buffer: int) -> list[FragmentLoad]:
         """The fragment loads of step ``k``; none where an earlier step's already brought it."""
-        if self.kept:
+        if self.kmajor_smem:
             if k % self.chunk:
                 return []
             return [
-                Read(
+                FragmentLoad(
                     width(self.chunk, self.fragment.kind),
                     self.fragment.vector(buffer, i, 0, n=self.chunk),
-                    self._kept_address(k, i),
+                    self._kmajor_address(k, i),
                 )
                 for i in range(self.thread)
             ]
         n = self.contiguous
         per = n // (2 if self.packed else 1)
         return [
-            Read(
+            FragmentLoad(
                 width(per, self.fragment.kind),
                 self.fragment.vector(buffer, i // n * per, n=per),
-                f"{self.readers[0]}+{(k * self.row + self.offset(i)) * self.bytes}",
+                f"{self.fragment_ptrs[0]}+{(k * self.row + self.offset(i)) * self.bytes}",
             )
             for i in range(0, self.thread, n)
         ]
 
-    def _kept_address(self, k: int, i: int) -> str:
-        """16-byte chunk q of row mn lies at q ^ (mn >> shift): a warp reads a column of rows without conflicts."""
+    def _kmajor_address(self, k: int, i: int) -> str:
+        """16-byte chunk q of row mn is stored at chunk q ^ (mn >> shift): a column is read without conflicts."""
         q = k // self.chunk ^ (self.offset(i) >> self.swizzle_shift) & self.swizzle_q - 1
-        return f"{self.readers[q]}+{self.offset(i) * self.depth * self.bytes}"
+        return f"{self.fragment_ptrs[q]}+{self.offset(i) * self.depth * self.bytes}"
 
     def element(self, i: int, k: int) -> str:
         """The register with element ``i`` of step ``k`` (not packed)."""
         b = self.buffer(k)
-        return self.fragment[b, i, k % self.chunk] if self.kept else self.fragment[b, i]
+        return self.fragment[b, i, k % self.chunk] if self.kmajor_smem else self.fragment[b, i]
 
 
-def near(x: Any, ld: int) -> bool:
+def fits_32bit_offsets(x: Any, ld: int) -> bool:
     """Whether 32 bits hold the offset in bytes of every load of a stage of operand ``x`` from the block's first
     element, at a leading dimension of ``ld``."""
     last = (x.tile - 1) * ld + x.depth if x.kmajor else (x.depth - 1) * ld + x.tile
@@ -215,8 +217,8 @@ def near(x: Any, ld: int) -> bool:
 
 
 def products(ms: int, ns: int, order: int) -> list[tuple[int, int]]:
-    """The (i, j) of one k step in the order they are issued: neighbours share an operand, which the reuse cache
-    then supplies. 0: serpentine by rows, 1: serpentine by columns, 2: plain rows."""
+    """The (i, j) of one k step in the order they are issued: consecutive products share an operand, which the
+    register reuse cache supplies. 0: serpentine by rows, 1: serpentine by columns, 2: plain rows."""
     outer, inner = (range(ns), range(ms)) if order == 1 else (range(ms), range(ns))
     out = []
     for n, x in enumerate(outer):
@@ -230,4 +232,4 @@ def lane_bits(wm: int) -> tuple[int, int]:
     return log2(wm), log2(WARP // wm)
 
 
-__all__ = ["OperandLayout", "Piece", "Put", "Read", "braces", "lane_bits", "log2", "products"]
+__all__ = ["FragmentLoad", "GlobalLoad", "OperandLayout", "SharedStore", "braces", "lane_bits", "log2", "products"]

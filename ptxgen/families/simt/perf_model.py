@@ -12,8 +12,8 @@ from ptxgen.families import perf_costs
 from ptxgen.families.geometry import SECTOR, WARP, register_cap
 from ptxgen.families.perf_blocks import Work, bound, cell, leaving, microseconds
 from ptxgen.families.simt.candidates import width_c
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
 
 __all__ = ["cell", "microseconds", "work"]
 
@@ -36,7 +36,7 @@ def _deposit(x: SimpleNamespace) -> tuple[Any, Any]:
     return instructions, np.maximum(wavefronts, instructions)
 
 
-def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
+def work(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     """The cost of one block of each configuration; only what does not depend on extents is read of ``p``."""
     packed = 2 if p.compute == "f16" else 1
     warps = np.maximum(g.threads // WARP, 1)

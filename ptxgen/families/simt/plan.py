@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from ptxgen.codegen.config import BOUNDS_PREDICATE
-from ptxgen.codegen.multistage_plan import CooperativePlan
+from ptxgen.codegen.multistage_plan import MultistagePlan
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.vectorized import log2
-from ptxgen.families.simt.layout import OperandLayout, lane_bits, near, products
+from ptxgen.families.simt.layout import OperandLayout, fits_32bit_offsets, lane_bits, products
 
 
-class SimtPlan(CooperativePlan):
-    """Every warp copies and multiplies; a thread has a tile of C in registers."""
+class SimtPlan(MultistagePlan):
+    """Multistage schedule with scalar multiply-adds; each thread holds a tile of C in registers."""
 
     kernel = "kernel/multistage.mako"
-    reader = "addr/simt_fragment_addr.mako"
+    fragment_addr = "addr/simt_fragment_addr.mako"
 
-    def _operands(self) -> None:
+    def _set_operands(self) -> None:
         c, g, p = self.config, self.geometry, self.problem
         self.group, self.steps = int(g.group), int(g.uk)
         self.stage_bytes, self.wait = int(g.stage), c.stages - 2
@@ -26,10 +26,10 @@ class SimtPlan(CooperativePlan):
         self.b = OperandLayout(g.b, self.threads, c.u, self.steps, ahead, self.packed, size, self.a.size)
         self.operands = (self.a, self.b)
         for x, ld in ((self.a, p.lda), (self.b, p.ldb)):
-            x.many = x.many and near(x, ld)
+            x.shared_pointer = x.shared_pointer and fits_32bit_offsets(x, ld)
         self.copy_a, self.copy_b = (f"copy/{'cp_async' if x.asynchronous else 'ldg_sts'}.mako" for x in self.operands)
         self.asynchronous = self.a.asynchronous or self.b.asynchronous
-        self.hold = bool(c.deferred_sts) and not (self.a.asynchronous and self.b.asynchronous)
+        self.defers_sts = bool(c.deferred_sts) and not (self.a.asynchronous and self.b.asynchronous)
         self.predicated = c.bounds == BOUNDS_PREDICATE
         self._accumulators()
         self._reader()
@@ -42,7 +42,7 @@ class SimtPlan(CooperativePlan):
             self.pairs = Tile("pair", "b32", (c.ms,))
             self.products = products(c.ms, c.ns // 2, c.mma_order)
         else:
-            self.acc = Tile("acc", self.sum, (c.ks, c.ms, c.ns))
+            self.acc = Tile("acc", self.epilogue_type, (c.ks, c.ms, c.ns))
             self.products = products(c.ms, c.ns, c.mma_order)
 
     def set_of(self, k: int) -> int:
@@ -63,10 +63,10 @@ class SimtPlan(CooperativePlan):
 
     @property
     def tiles(self) -> list[tuple[Tile, str]]:
-        out = [(self.acc, "sums: set, row, column" + (" (pairs)" if self.packed else ""))]
+        out = [(self.acc, "accumulators: set, row, column" + (" (pairs)" if self.packed else ""))]
         for x in self.operands:
             out.append((x.fragment, f"fragment of {x.name.upper()}"))
-            out.append((x.readers, f"where this thread reads {x.name.upper()} in shared memory"))
+            out.append((x.fragment_ptrs, f"shared-memory addresses of this thread's fragments of {x.name.upper()}"))
             if not x.asynchronous:
-                out.append((x.staging, f"{x.name.upper()} on its way from global to shared memory"))
+                out.append((x.staging, f"{x.name.upper()} between global and shared memory"))
         return out

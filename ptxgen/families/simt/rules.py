@@ -10,8 +10,8 @@ import numpy as np
 from ptxgen.codegen.config import AXIS
 from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.vectorized import WARP
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
 
 SIMT = 0
 
@@ -65,7 +65,7 @@ def _loads_divide(g: SimpleNamespace, x: SimpleNamespace) -> Any:
     return (x.across > 0) & even & np.where(x.kept, kept, np.where(x.transposed, transposed, direct))
 
 
-def _copies(p: Gemm, d: Device, x: SimpleNamespace) -> Any:
+def _copies(p: KernelGemm, d: Device, x: SimpleNamespace) -> Any:
     """cp.async moves 4, 8 or 16 bytes as they are; transposing, one element at a time."""
     size = x.vec * p.element.bytes
     whole = (size >= 4) & (size <= 16) & (x.bytes == p.element.bytes) & d.has_async_copy

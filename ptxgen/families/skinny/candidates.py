@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config import FAMILIES, SPLIT_MEMSET, Columns, Config
+from ptxgen.codegen.config import SPLIT_MEMSET, Columns, Config
 from ptxgen.families.candidates import NEUTRAL, meetings
 from ptxgen.families.geometry import WARP, ceil_div, geometry
-from ptxgen.families.mma.instructions import COLUMNS, ROWS, by_words
+from ptxgen.families.mma.instructions import COLUMNS, by_words
 from ptxgen.families.multistage_candidates import Cooperative
 from ptxgen.families.skinny.geometry import QUAD, THIN, lined_up, widest
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
 
 EACH = (1, 2, 4, 8, 16)  #: rows along the long side a thread
 ALONG = (1, 2, 4, 8)  #: warps along it
@@ -47,8 +47,8 @@ AXES = {
     "raster_group": (1, 4, 8, 16),
     "store_policy": (0, 1),
     "min_ctas_per_sm": (1, 2, 3, 4, 6, 8, 12, 16),
-    "transposed_mma": (0, 1),
-    "tma_rows": (0, ROWS),
+    "long_n": (0, 1),
+    "mma_m16": (0, 1),
 }
 ALIKE = {"fragment_prefetch": (1,)}
 
@@ -66,13 +66,13 @@ def together(g: SimpleNamespace, d: Device) -> Any:
 
 
 class Stream(Cooperative):
-    code = FAMILIES.index("skinny")
+    name = "skinny"
     axes, alike = AXES, ALIKE
     tile = ("ml", "nl", "u")
     fixed = ("tables", "stream_thin", "stream_types")
     tile_rules = ("axis", "range", "threads", "stream_tile", "stream_block")
 
-    def neutral(self, p: Gemm) -> Gemm:
+    def neutral(self, p: KernelGemm) -> KernelGemm:
         """Thin extents stay as they are, and so does what is one column without gaps."""
         m, n = (x if x <= THIN else NEUTRAL for x in (p.m, p.n))
         plain = replace(super().neutral(p), m=m, n=n, lda=0, ldb=0, ldc=0)
@@ -80,14 +80,14 @@ class Stream(Cooperative):
         starts = {f"aligned_{x}": widest(p, x) * p.element.bytes for x in "ab"}
         return replace(plain, **starts, **gaps)  # type: ignore[arg-type]
 
-    def _sides(self, p: Gemm) -> list[tuple[int, int]]:
+    def _sides(self, p: KernelGemm) -> list[tuple[int, int]]:
         """(swap, thin tile) of each way to look at C."""
         return [(swap, thin_tile(x)) for swap, x in ((0, p.n), (1, p.m)) if x <= THIN]
 
-    def _pair(self, p: Gemm, swap: int) -> tuple[str, str]:
+    def _pair(self, p: KernelGemm, swap: int) -> tuple[str, str]:
         return ("b", "a") if swap else ("a", "b")
 
-    def _depths(self, p: Gemm, swap: int) -> list[tuple[int, int, int]]:
+    def _depths(self, p: KernelGemm, swap: int) -> list[tuple[int, int, int]]:
         """(vector of the long operand, of the thin one, elements of K a step) of each way to load."""
         x, y = self._pair(p, swap)
         size, thin = p.element.bytes, dict(self._sides(p))[swap]
@@ -105,7 +105,7 @@ class Stream(Cooperative):
             return [(v, min(widest(p, y), thin), 1) for v in narrower]
         return [(v, w, w) for v in narrower for w in (1, 4, 8) if w <= widest(p, y)]
 
-    def _shapes(self, p: Gemm) -> list[dict[str, int]]:
+    def _shapes(self, p: KernelGemm) -> list[dict[str, int]]:
         out = {}
         for swap, thin in self._sides(p):
             depths = sorted({d for _, _, d in self._depths(p, swap)})
@@ -116,11 +116,11 @@ class Stream(Cooperative):
                 sides = {"ms": thin, "ns": each, "ml": thin, "nl": tile}
                 if not swap:
                     sides = {"ms": each, "ns": thin, "ml": tile, "nl": thin}
-                row = {**sides, "lanes_m": wm, "kl": kl, "u": u, "transposed_mma": swap, "tma_rows": 0}
+                row = {**sides, "lanes_m": wm, "kl": kl, "u": u, "long_n": swap, "mma_m16": 0}
                 out[tuple(row.values())] = row
         return [*out.values(), *self._fragments(p)]
 
-    def _fragments(self, p: Gemm) -> Iterator[dict[str, int]]:
+    def _fragments(self, p: KernelGemm) -> Iterator[dict[str, int]]:
         """Tiles for matrix instructions: of the thin side always as wide as one, two sums of each lane."""
         for swap, _ in self._sides(p):
             x, _ = self._pair(p, swap)
@@ -139,21 +139,21 @@ class Stream(Cooperative):
                         "lanes_m": WARP // QUAD,
                         "kl": kl,
                         "u": QUAD * kl * steps * depth,
-                        "transposed_mma": swap,
-                        "tma_rows": ROWS,
+                        "long_n": swap,
+                        "mma_m16": 1,
                     }
 
-    def tiles(self, p: Gemm) -> Columns:
+    def tiles(self, p: KernelGemm) -> Columns:
         found = self._shapes(p)
         values = {n: sorted({row[n] for row in found}) for n in self.tile}
         return Columns.product(values).replace(family=self.code)
 
-    def shapes(self, p: Gemm) -> Columns:
+    def shapes(self, p: KernelGemm) -> Columns:
         found = self._shapes(p)
         columns = {n: np.array([row[n] for row in found], np.int64) for n in found[0]}
         return Columns(columns, len(found)).replace(family=self.code, raster_group=8)
 
-    def copies(self, p: Gemm, every: bool = False) -> list[dict[str, int]]:
+    def copies(self, p: KernelGemm, every: bool = False) -> list[dict[str, int]]:
         """The widest accesses, and of a thin operand along K also narrower ones, where those decide the depth."""
         out = []
         for swap, _ in self._sides(p):
@@ -161,41 +161,41 @@ class Stream(Cooperative):
             out += [{f"vec_{x}": v, f"vec_{y}": w} for v, w, _ in self._depths(p, swap)]
         return [dict(pairs) for pairs in dict.fromkeys(tuple(sorted(way.items())) for way in out)]
 
-    def ways(self, p: Gemm) -> list[dict[str, int]]:
+    def ways(self, p: KernelGemm) -> list[dict[str, int]]:
         return [{**way, "fragment_prefetch": n} for way in self.copies(p) for n in (0, 1)]
 
-    def settle(self, p: Gemm, d: Device, c: Columns) -> Columns:
+    def finalize(self, p: KernelGemm, d: Device, c: Columns) -> Columns:
         """As many blocks on a multiprocessor as find registers there: loads under way are what counts."""
         g = geometry(p, c)
         for name, thin, along in (
-            ("vec_a", c.transposed_mma == 1, g.a.kmajor),
-            ("vec_b", c.transposed_mma == 0, g.b.kmajor),
+            ("vec_a", c.long_n == 1, g.a.kmajor),
+            ("vec_b", c.long_n == 0, g.b.kmajor),
         ):
             if not along:  # a lane has one column for matrix instructions
-                c = c.replace(**{name: np.where(thin & (c.tma_rows > 0), 1, getattr(c, name))})
+                c = c.replace(**{name: np.where(thin & (c.mma_m16 > 0), 1, getattr(c, name))})
         g = geometry(p, c)
         c = c.replace(vec_c=np.minimum(np.minimum(p.vectors[2], c.nl), 16 // g.sum_bytes), raster_group=8)
         return c.replace(min_ctas_per_sm=together(g, d))
 
-    def variables(self, p: Gemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
+    def variables(self, p: KernelGemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
         """Tiles, the threads along K and their depth, slices with how they meet."""
-        names = ("ms", "ns", "ml", "nl", "lanes_m", "kl", "u", "transposed_mma", "tma_rows")
+        names = ("ms", "ns", "ml", "nl", "lanes_m", "kl", "u", "long_n", "mma_m16")
         shapes = [tuple(row[n] for n in names) for row in self._shapes(p)]
         known = {*names, "kg", "splitk", "vec_a", "vec_b"}
         plain = {n: v for n, v in super().variables(p).items() if n[0] not in known}
         ways: list[tuple[int, ...]] = [(way["vec_a"], way["vec_b"]) for way in self.copies(p)]
         return {names: shapes, ("vec_a", "vec_b"): ways, ("kg", "splitk"): meetings(self.axes), **plain}
 
-    def canonical(self, p: Gemm, c: Columns) -> Columns:
+    def canonical(self, p: KernelGemm, c: Columns) -> Columns:
         g = geometry(p, c)
         kg = np.minimum(g.slices, c.kg)
         return c.replace(
             kg=kg, splitk=np.where(kg > 1, c.splitk, SPLIT_MEMSET), vec_c=np.minimum(c.vec_c, 16 // g.sum_bytes)
         )
 
-    def changes(self, p: Gemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
+    def changes(self, p: KernelGemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
         yield from super().changes(p, d, config)
-        tile, each = ("nl", "ns") if config.transposed_mma else ("ml", "ms")
+        tile, each = ("nl", "ns") if config.long_n else ("ml", "ms")
         long = getattr(config, tile)
         for wm in LANES:  # lanes along K for lanes along the long side, and for groups
             yield {"lanes_m": wm, "u": config.u * config.lanes_m // wm, tile: long * wm // config.lanes_m}
@@ -210,23 +210,23 @@ class Stream(Cooperative):
         for way in self.copies(p):
             yield from ({**way, "u": config.u * n // 8} for n in (1, 2, 4, 16, 32, 64))
 
-    def _other(self, p: Gemm, config: Config) -> Iterator[dict[str, int]]:
+    def _other(self, p: KernelGemm, config: Config) -> Iterator[dict[str, int]]:
         """Matrix instructions for single products with as many warps and loads, and the other way around."""
         g = geometry(p, config)
-        thin = thin_tile(p.m if config.transposed_mma else p.n) if config.tma_rows else COLUMNS
+        thin = thin_tile(p.m if config.long_n else p.n) if config.mma_m16 else COLUMNS
         each, wm = max(int(g.count), 2), WARP // QUAD
-        long, own = (("nl", "ns"), ("ml", "ms")) if config.transposed_mma else (("ml", "ms"), ("nl", "ns"))
+        long, own = (("nl", "ns"), ("ml", "ms")) if config.long_n else (("ml", "ms"), ("nl", "ns"))
         yield {
-            "tma_rows": 0 if config.tma_rows else ROWS,
+            "mma_m16": 0 if config.mma_m16 else 1,
             own[0]: thin,
-            own[1]: thin if config.tma_rows else thin // QUAD,
+            own[1]: thin if config.mma_m16 else thin // QUAD,
             long[0]: each * wm * int(g.along) // config.lanes_m,
             long[1]: each,
             "lanes_m": wm,
             "u": QUAD * config.kl * int(g.uk),
         }
 
-    def follow(self, p: Gemm, config: Config, changes: dict[str, int]) -> list[Config]:
+    def follow(self, p: KernelGemm, config: Config, changes: dict[str, int]) -> list[Config]:
         """As it is, and with registers for as many blocks as are likely to be wanted."""
         [plain] = super().follow(p, config, changes)
         if "min_ctas_per_sm" in changes or plain.lanes_m < 1 or plain.kl < 1:

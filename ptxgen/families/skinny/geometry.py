@@ -24,7 +24,7 @@ import numpy as np
 
 from ptxgen.codegen.split_k import tiles_and_slices
 from ptxgen.codegen.vectorized import WARP, pick
-from ptxgen.problem.gemm import Gemm
+from ptxgen.lowering.kernel_gemm import KernelGemm
 
 THIN = 8  #: extent that the thin side has at most
 QUAD = 4  #: lanes that share rows there
@@ -34,23 +34,23 @@ MOST = 384  #: threads of a multiprocessor up to which some must leave registers
 FOURS = 28  #: that several rows of four-byte elements, contiguous along K on both sides, must leave
 
 
-def lined_up(p: Gemm, name: str) -> bool:
+def lined_up(p: KernelGemm, name: str) -> bool:
     """Whether an operand is contiguous along K: as its layout says, or because it is one column without gaps."""
     if name == "a":
         return p.layout[0] == "N" or (p.m == 1 and p.lda == 1)
     return p.layout[1] == "T" or (p.n == 1 and p.ldb == 1)
 
 
-def widest(p: Gemm, name: str) -> int:
+def widest(p: KernelGemm, name: str) -> int:
     """Elements of the widest access to an operand."""
     n = 0 if name == "a" else 1
     if lined_up(p, name) == (p.layout[n] == "NT"[n]):
         return p.vectors[n]
-    start = math.gcd((p.aligned_a, p.aligned_b)[n], p.offsets[n] if p.items > 1 else 0)
+    start = math.gcd((p.aligned_a, p.aligned_b)[n], p.offsets[n] if p.batch > 1 else 0)
     return max(math.gcd(16, start, p.k * p.element.bytes) // p.element.bytes, 1)
 
 
-def operand(p: Gemm, c: Any, name: str) -> SimpleNamespace:
+def operand(p: KernelGemm, c: Any, name: str) -> SimpleNamespace:
     """One operand's share of the geometry.
 
     ``long``: whether it is the one that is read from memory; ``count``: its rows (columns) that a thread loads;
@@ -59,45 +59,47 @@ def operand(p: Gemm, c: Any, name: str) -> SimpleNamespace:
     two of them make a vector.
     """
     first = name == "a"
-    thin = (c.transposed_mma == 1) if first else (c.transposed_mma == 0)
+    thin = (c.long_n == 1) if first else (c.long_n == 0)
     sums = c.ms if first else c.ns
     vec, most, kmajor = c.vec_a if first else c.vec_b, widest(p, name), lined_up(p, name)
-    long = (c.transposed_mma == 0) if first else (c.transposed_mma == 1)
+    long = (c.long_n == 0) if first else (c.long_n == 1)
     return SimpleNamespace(
         name=name,
         long=long,
-        count=pick(thin & (c.tma_rows > 0), sums // 2, sums),
+        count=pick(thin & (c.mma_m16 > 0), sums // 2, sums),
         vec=vec,
         kmajor=kmajor,
         widest=most,
         shifted=long & kmajor & (vec > most),
-        paired=long & kmajor & (vec > most) & (c.tma_rows > 0),
+        paired=long & kmajor & (vec > most) & (c.mma_m16 > 0),
     )
 
 
-def _fragments(p: Gemm, c: Any, count: Any, thin: Any, gulps: Any, loads_y: Any, y_kmajor: Any, paired: Any) -> Any:
+def _fragments(
+    p: KernelGemm, c: Any, count: Any, thin: Any, loads_in_flight: Any, loads_y: Any, y_kmajor: Any, paired: Any
+) -> Any:
     """Registers of a thread that multiplies by matrix instructions: sums, addresses, what is loaded and what is made of
     it, loads that ptxas moves ahead; numbers of 8 bits are widened where no instruction takes them as they are."""
-    swapped = c.transposed_mma == 1
+    swapped = c.long_n == 1
     words = np.maximum(pick(swapped, c.vec_b, c.vec_a) * p.element.bytes // 4, 1)  # of a step and row
     narrow = pick(swapped, c.vec_a, c.vec_b) * p.element.bytes < 4
-    widened = 4 * count + gulps if p.dtype in ("e4m3", "e5m2") else 0
+    widened = 4 * count + loads_in_flight if p.element.fp8 else 0
     made = (count + thin // 2) * words if p.compute == "tf32" else widened
     early = pick(y_kmajor, pick(narrow, loads_y * 3 // 2, 0), loads_y * 2 + 6)
-    pairs = pick(paired, gulps * words + count * (words + 2) + 16, 0)
-    return count * (thin + 2) + gulps * words + thin // 2 * (words + 2) + early + made + pairs + 40
+    pairs = pick(paired, loads_in_flight * words + count * (words + 2) + 16, 0)
+    return count * (thin + 2) + loads_in_flight * words + thin // 2 * (words + 2) + early + made + pairs + 40
 
 
-def geometry(p: Gemm, c: Any) -> SimpleNamespace:
+def geometry(p: KernelGemm, c: Any) -> SimpleNamespace:
     """Threads, tiles, shared memory and registers of ``c`` on ``p``. Sizes in bytes, registers in 32-bit words.
 
     ``along``: threads of a block along the long side; ``lanes``: of a warp along K; ``across``: of a block along K;
     ``depth``: elements of K that a thread takes at once; ``steps``: how often it does in a pass of ``u``; ``reach``:
-    elements of K from one of them to the next; ``gulps``: loads of the long operand that it has under way;
-    ``spare``: registers that must be left.
+    elements of K from one of them to the next; ``loads_in_flight``: loads of the long operand that it has under way;
+    ``reg_margin``: registers kept in reserve.
     """
     a, b = operand(p, c, "a"), operand(p, c, "b")
-    swapped = c.transposed_mma == 1
+    swapped = c.long_n == 1
     size = p.element.bytes
     long_tile, count = pick(swapped, c.nl, c.ml), pick(swapped, c.ns, c.ms)
     thin_tile, thin = pick(swapped, c.ml, c.nl), pick(swapped, c.ms, c.ns)
@@ -108,7 +110,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
     lanes = WARP // np.maximum(c.lanes_m, 1)
     across = lanes * c.kl
     threads = along * across
-    tensor = c.tma_rows > 0
+    tensor = c.mma_m16 > 0
     fed = pick(tensor, thin // 2, thin)
     depth = pick(x_kmajor, vec_x, pick(y_kmajor, vec_y, 1))
     steps = c.u // np.maximum(across * depth, 1)
@@ -155,7 +157,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         threads=threads,
         depth=depth,
         steps=steps,
-        gulps=loads_x * steps,
+        loads_in_flight=loads_x * steps,
         shifted=a.shifted | b.shifted,
         uk=depth * steps,
         reach=pick(tensor, lanes, across) * depth,
@@ -164,9 +166,9 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         sum_bytes=sum_bytes,
         gathers=(c.lanes_m > 0),
         # seen where threads have many registers
-        spare=np.maximum(
-            pick(threads * c.min_ctas_per_sm <= MOST, 11 if p.dtype in ("f64", "e4m3", "e5m2") else 0, 0),
-            pick((c.kl > 1) & (c.tma_rows == 0) & x_kmajor & y_kmajor & (thin > 2) & (size == 4), FOURS, 0),
+        reg_margin=np.maximum(
+            pick(threads * c.min_ctas_per_sm <= MOST, 11 if p.dtype == "f64" or p.element.fp8 else 0, 0),
+            pick((c.kl > 1) & (c.mma_m16 == 0) & x_kmajor & y_kmajor & (thin > 2) & (size == 4), FOURS, 0),
         ),
         registers=pick(
             tensor, _fragments(p, c, count, thin, loads_x * steps, loads_y, y_kmajor, a.paired | b.paired), registers

@@ -1,4 +1,4 @@
-"""Where a streaming thread finds its elements, and how it multiplies them. Numbers and names only."""
+"""Loads, conversions and products of a thread of a skinny kernel. Numbers and names only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ QUAD = 4  #: bytes that dp4a multiplies at once
 
 @dataclass(frozen=True)
 class Load:
-    """One access: ``registers`` of type ``kind`` from ``offset`` bytes past a pointer. ``hop``: index of the stride
+    """One access: ``registers`` of type ``kind`` from ``offset`` bytes past a pointer. ``advance``: index of the stride
     that pointers move on by afterwards, -1: none."""
 
     kind: str
@@ -22,7 +22,7 @@ class Load:
     names: tuple[str, ...]
     pointer: str
     offset: int
-    hop: int = -1
+    advance: int = -1
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,13 @@ class Round:
     products: tuple[tuple[str, str, str], ...]
 
 
-class Stream:
+class SkinnyOperand:
     """How one operand reaches the registers of a thread.
 
-    ``g``: the operand's share of the geometry, all integers; ``along``: threads of a block along the long side;
-    ``depth``, ``steps``: elements of K of a step, steps of a pass; ``reach``: elements of K from a step to the next;
-    ``stride``: from a pass to the next; ``size``: bytes of an element; ``quads``: whether dp4a multiplies four elements
-    of K at once.
+    ``g``: the operand's part of the geometry, all integers; ``along``: threads of a block along the long side;
+    ``depth``: elements of K of a step; ``steps``: steps of a K iteration; ``step_stride``: elements of K from a step
+    to the next; ``stride``: from one K iteration to the next; ``size``: bytes of an element; ``dp4a``: whether dp4a
+    multiplies four elements of K at once.
     """
 
     def __init__(
@@ -59,33 +59,33 @@ class Stream:
         along: int,
         depth: int,
         steps: int,
-        reach: int,
+        step_stride: int,
         stride: int,
-        quads: bool,
+        dp4a: bool,
     ) -> None:
         self.name, self.upper = g.name, g.name.upper()
         self.extent = "M" if g.name == "a" else "N"
         self.long, self.kmajor = bool(g.long), bool(g.kmajor)
         self.count, self.vec, self.size, self.dtype = int(g.count), int(g.vec), size, kind
         self.along = along if self.long else 1
-        self.depth, self.steps, self.reach, self.quads = depth, steps, reach, quads
+        self.depth, self.steps, self.step_stride, self.dp4a = depth, steps, step_stride, dp4a
         #: past which caches it is read, or with what
-        self.past = ".L1::no_allocate" if self.long else ""
-        self.shifted = bool(g.shifted)
+        self.cache_hint = ".L1::no_allocate" if self.long else ""
+        self.unaligned = bool(g.shifted)
         #: whether a vector is cut from two chunks: wherever rows begin, all of them have it at the same k then
-        self.paired = bool(g.paired)
-        #: rows (columns) of C that lie side by side in a thread
-        self.side = 1 if self.shifted else self.count if self.kmajor or not self.long else self.vec
+        self.split_vectors = bool(g.paired)
+        #: adjacent rows (columns) of C of a thread
+        self.contiguous_run = 1 if self.unaligned else self.count if self.kmajor or not self.long else self.vec
         #: rows (columns) that need a pointer of their own: elements from the thread's first
         self.rows = [self.offset(i) for i in range(0, self.count, 1 if self.kmajor else self.vec)]
         #: what is taken off the extent to get the last element that a load may start at
         self.edge = 1 if self.kmajor else self.vec
         self._registers()
-        self._hops(stride)
+        self._set_pointer_steps(stride)
 
     def offset(self, i: int) -> int:
         """Rows (columns) of C from the thread's first to number ``i``."""
-        return i // self.side * self.along * self.side + i % self.side
+        return i // self.contiguous_run * self.along * self.contiguous_run + i % self.contiguous_run
 
     # ---- loads
 
@@ -101,54 +101,58 @@ class Stream:
         self.load_kind = width(words, kind) if bytes_ >= 2 else "b8"
         if words * (8 if kind == "f64" else 4) > 16:
             raise ValueError(f"{self.vec} elements of {self.size} bytes are more than one access")
-        self.nothing = bits_of(0.0, dtype(kind)) if kind.startswith("f") else "0"
+        self.zero = bits_of(0.0, dtype(kind)) if kind.startswith("f") else "0"
         loads = len(self.rows) * (self.depth // self.vec if self.kmajor else self.depth)
-        self.raw = Tile(f"got_{self.name}", kind, (self.steps if self.long else 1, loads * (1 + self.paired), words))
+        self.raw = Tile(
+            f"ldg_{self.name}", kind, (self.steps if self.long else 1, loads * (1 + self.split_vectors), words)
+        )
 
-    def _hops(self, stride: int) -> None:
+    def _set_pointer_steps(self, stride: int) -> None:
         """Rows of K that pointers move on by where K is not contiguous: within a step, to the next one, to the next
         pass."""
-        to_next, to_pass = (n - self.depth + 1 for n in (self.reach, stride - self.reach * (self.steps - 1)))
-        hops = [*([1] if self.depth > 1 else []), to_next, *([to_pass] if to_pass != to_next else [])]
-        self.hops = [] if self.kmajor else hops
-        #: elements along K that pointers move on by after a pass where it is
+        to_next, to_pass = (
+            n - self.depth + 1 for n in (self.step_stride, stride - self.step_stride * (self.steps - 1))
+        )
+        steps = [*([1] if self.depth > 1 else []), to_next, *([to_pass] if to_pass != to_next else [])]
+        self.pointer_steps = [] if self.kmajor else steps
+        #: elements along K that pointers advance by per K iteration, where K is contiguous
         self.stride = stride if self.kmajor else 0
 
     def loads(self, step: int, following: bool = False) -> list[Load]:
-        """The accesses of a step; ``following``: of the next pass, with pointers as they are in this one."""
+        """The accesses of a step; ``following``: of the next K iteration, with this iteration's pointers."""
         out: list[Load] = []
         row = step if self.long else 0
         if self.kmajor:
-            start = step * self.reach + (self.stride if following else 0)
+            start = step * self.step_stride + (self.stride if following else 0)
             for n in range(len(self.rows)):
-                for d in range(0, self.depth * (1 + self.paired), self.vec):
+                for d in range(0, self.depth * (1 + self.split_vectors), self.vec):
                     out.append(self._load(row, len(out), n, (start + d) * self.size))
             return out
         for d in range(self.depth):
             for n in range(len(self.rows)):
                 last = n == len(self.rows) - 1
-                hop = (self._onward(step) if d == self.depth - 1 else 0) if last else -1
-                out.append(self._load(row, len(out), n, 0, hop))
+                advance = (self._next_step(step) if d == self.depth - 1 else 0) if last else -1
+                out.append(self._load(row, len(out), n, 0, advance))
         return out
 
-    def _onward(self, step: int) -> int:
-        """The hop behind the last row of a step."""
-        return len(self.hops) - 1 if step == self.steps - 1 else int(self.depth > 1)
+    def _next_step(self, step: int) -> int:
+        """The advance behind the last row of a step."""
+        return len(self.pointer_steps) - 1 if step == self.steps - 1 else int(self.depth > 1)
 
-    def _load(self, row: int, index: int, pointer: int, offset: int, hop: int = -1) -> Load:
+    def _load(self, row: int, index: int, pointer: int, offset: int, advance: int = -1) -> Load:
         words = self.raw.shape[2]
         names = tuple(self.raw[row, index, w] for w in range(words))
         into, at = self.raw.vector(row, index, 0, n=words), f"%ptr_{self.name}{pointer}"
-        return Load(self.load_kind, into, names, at, offset, hop)
+        return Load(self.load_kind, into, names, at, offset, advance)
 
     # ---- elements
 
     @property
-    def single(self) -> str:
+    def element_type(self) -> str:
         """The type of a load of one element."""
         return {1: "b8", 2: "b16"}.get(self.size, self.raw.kind)
 
-    def pieces(self, into: Tile | None = None) -> list[tuple[str, tuple[str, ...], str, int]]:
+    def element_loads(self, into: Tile | None = None) -> list[tuple[str, tuple[str, ...], str, int]]:
         """(pointer, registers of single elements, register that they make, first of them along K) of every register of
         a step, where each element is loaded on its own. One element makes itself. ``into``: other registers than
         those of loads."""
@@ -156,7 +160,7 @@ class Stream:
         for n in range(len(self.rows)):
             for d in range(0, self.depth, self.packed):
                 name = into[n, d // self.packed] if into else self.word(0, n, d)[0]
-                parts = tuple(f"%piece{i}" for i in range(self.packed)) if self.packed > 1 else (name,)
+                parts = tuple(f"%elem{i}" for i in range(self.packed)) if self.packed > 1 else (name,)
                 out.append((f"%ptr_{self.name}{n}", parts, name, d))
         return out
 
@@ -173,41 +177,41 @@ class Stream:
 class Elements:
     """The elements of an operand as they are multiplied: converted where they have to be, each word once."""
 
-    def __init__(self, x: Stream, kind: str, shape: tuple[int, int]) -> None:
+    def __init__(self, x: SkinnyOperand, kind: str, shape: tuple[int, int]) -> None:
         self.x = x
         #: whether what is loaded is what is multiplied
-        self.plain = x.size >= 4 or (x.quads and x.kmajor)
-        self.tile = Tile(f"el_{x.name}", "b32" if x.quads else kind, shape)
+        self.used_directly = x.size >= 4 or (x.dp4a and x.kmajor)
+        self.tile = Tile(f"cvt_{x.name}", "b32" if x.dp4a else kind, shape)
 
     def _at(self, i: int, d: int) -> str:
         return self.tile[i, d % self.tile.shape[1]]
 
     def value(self, step: int, i: int, d: int) -> str:
         """The register with element ``i`` at depth ``d`` (a quad of them, by its first)."""
-        if self.plain:
+        if self.used_directly:
             return self.x.word(step, i, d)[0]
-        return self._at(i, d // (QUAD if self.x.quads else 1))
+        return self._at(i, d // (QUAD if self.x.dp4a else 1))
 
     def unpacks(self, step: int, ds: range) -> list[Unpack]:
         """What makes the elements at depths ``ds``."""
-        if self.plain:
+        if self.used_directly:
             return []
-        if self.x.quads:
-            return self._turned(step, ds.start)
+        if self.x.dp4a:
+            return self._transposed(step, ds.start)
         found: dict[str, dict[int, str]] = {}
         for i in range(self.x.count):
             for d in ds:
                 word, place = self.x.word(step, i, d)
                 found.setdefault(word, {})[place] = self._at(i, d)
-        how = {"f16": "halves", "bf16": "halves", "s8": "bytes"}.get(self.x.dtype, "floats")
+        how = {"f16": "halves", "bf16": "halves", "s8": "bytes"}.get(self.x.dtype, "fp8")
         return [Unpack(how, tuple(into[n] for n in sorted(into)), (word,)) for word, into in found.items()]
 
-    def _turned(self, step: int, d: int) -> list[Unpack]:
-        """Four rows of K, four elements side by side: bytes change places, so that a word has four of K."""
+    def _transposed(self, step: int, d: int) -> list[Unpack]:
+        """Transposes 4 x 4 bytes (four k, four adjacent elements), so that a word holds four k of one element."""
         out = []
         for i in range(0, self.x.count, QUAD):
             words = tuple(self.x.word(step, i, d + n)[0] for n in range(QUAD))
-            out.append(Unpack("turn", tuple(self._at(i + n, d // QUAD) for n in range(QUAD)), words))
+            out.append(Unpack("transpose", tuple(self._at(i + n, d // QUAD) for n in range(QUAD)), words))
         return out
 
 
@@ -218,7 +222,7 @@ class Fragments:
     thin side.
     """
 
-    def __init__(self, x: Stream, y: Stream, i: Instruction, acc: Tile) -> None:
+    def __init__(self, x: SkinnyOperand, y: SkinnyOperand, i: Instruction, acc: Tile) -> None:
         self.x, self.y, self.instruction, self.acc = x, y, i, acc
         self.words = x.depth * x.size // 4
         #: registers of their own: of words that are packed, rounded, or cut from two chunks
@@ -226,13 +230,13 @@ class Fragments:
         self.word_x = Tile("word_a", "b32", (x.count, self.words))
         self.rounds = i.run == 1
         self.packs_y = y.raw.kind == "b16"
-        self.own_x = self.rounds or x.paired
+        self.own_x = self.rounds or x.split_vectors
 
     @property
     def declared(self) -> list[Tile]:
         return [*([self.word_x] if self.own_x else []), *([self.word_y] if self.rounds or self.packs_y else [])]
 
-    def _raw(self, x: Stream, step: int, i: int, w: int) -> str:
+    def _raw(self, x: SkinnyOperand, step: int, i: int, w: int) -> str:
         return x.word(step, i, w * (4 // x.size))[0]
 
     def rounded(self, step: int) -> list[tuple[str, str]]:
@@ -241,15 +245,15 @@ class Fragments:
             return []
         pairs = ((self.word_x, self.x), (self.word_y, self.y))
         return [
-            (tile[i, w], tile[i, w] if x.paired else self._raw(x, step, i, w))
+            (tile[i, w], tile[i, w] if x.split_vectors else self._raw(x, step, i, w))
             for tile, x in pairs
             for i in range(x.count)
             for w in range(self.words)
         ]
 
-    def cut(self, step: int) -> list[tuple[list[str], list[str]]]:
-        """(words of a vector, of the two chunks that it lies in) of each row."""
-        if not self.x.paired:
+    def unaligned(self, step: int) -> list[tuple[list[str], list[str]]]:
+        """(words of a vector, of the two chunks that contain it) of each row."""
+        if not self.x.split_vectors:
             return []
         raw, words = self.x.raw, range(self.words)
         return [
@@ -269,7 +273,7 @@ class Fragments:
         ]
 
     def issues(self, step: int) -> list[tuple[str, str, str]]:
-        """The instructions of a step: sums, fragment of the long operand, fragment of the thin one."""
+        """The instructions of a step: sums, fragment of the long operand, fragment of the short one."""
         out = []
         for w in range(0, self.words, 2):
             for n in range(self.x.count // 2):
@@ -284,22 +288,22 @@ class Fragments:
         return out
 
     def sum_at(self, i: int, j: int) -> str:
-        """The sum of row ``i`` of the long side and column ``j`` of a thread's of the thin one."""
+        """The sum of row ``i`` of the long side and column ``j`` of the short side, in a thread."""
         return self.acc[i // 2, j // 2, 2 * (i % 2) + j % 2]
 
 
 def rounds(x: Elements, y: Elements, acc: Tile, step: int) -> list[Round]:
     """The work of one step: ``acc`` is by element of x and of y."""
-    unit = QUAD if x.x.quads else 1
+    unit = QUAD if x.x.dp4a else 1
     depth = x.x.depth
     chunk = max(x.tile.shape[1] * unit, 1)
     out = []
     for first in range(0, depth, chunk):
         ds = range(first, first + chunk)
         unpacks = x.unpacks(step, ds)
-        reach = y.tile.shape[1] * unit
-        if first % reach == 0:
-            unpacks += y.unpacks(step, range(first, first + reach))
+        depth_y = y.tile.shape[1] * unit
+        if first % depth_y == 0:
+            unpacks += y.unpacks(step, range(first, first + depth_y))
         products = tuple(
             (acc[i, t], x.value(step, i, d), y.value(step, t, d))
             for d in range(first, first + chunk, unit)

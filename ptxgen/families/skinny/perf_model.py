@@ -12,8 +12,8 @@ from ptxgen.families import perf_costs
 from ptxgen.families.geometry import SECTOR, WARP
 from ptxgen.families.mma.instructions import COLUMNS
 from ptxgen.families.perf_blocks import Floats, Work, bound, cell, cycles, leaving
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
 
 LATENCY = 1000.0  #: cycles of a load from memory while others wait too
 L2_SM = 40.0  #: bytes a cycle that one multiprocessor draws
@@ -32,12 +32,12 @@ WIDENED = 13  #: instructions beside that make a matrix instruction of 8-bit flo
 CLOSE = 8  #: sharpness of the corner between memory and multiprocessors
 
 
-def rate(p: Gemm, d: Device) -> float:
+def rate(p: KernelGemm, d: Device) -> float:
     """Multiply-adds a clock and multiprocessor."""
     return {"f64": d.fma64, "s32": QUADS * d.fma // 2}.get(p.compute, d.fma)
 
 
-def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
+def work(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     """The cost of one block of each configuration; only what does not depend on extents is read of ``p``."""
     size, warps = p.element.bytes, np.maximum(g.threads // WARP, 1)
     quads = (p.dtype == "s8") & (np.minimum(g.vec_x, g.vec_y) >= QUADS) & g.y_kmajor
@@ -45,10 +45,10 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     issued = g.count // 2 * np.maximum(g.depth * size // 8, 1)  # matrix instructions
     emulated = np.where((size == 1) & (p.dtype != "s8") & (d.sm == perf_costs.MEASURED), WIDENED, 0)
     convert = np.where(quads, np.where(g.x_kmajor, 0.0, 0.5), CONVERT[size]) * (g.count + g.thin) * g.depth
-    loads_x, loads_y = g.gulps / np.maximum(g.steps, 1), np.where(c.transposed_mma == 1, g.a.loads, g.b.loads)
+    loads_x, loads_y = g.loads_in_flight / np.maximum(g.steps, 1), np.where(c.long_n == 1, g.a.loads, g.b.loads)
     loads_y = loads_y / np.maximum(g.steps * g.threads, 1)
     packs = np.where(g.vec_y * size < 4, loads_y, 0) + (g.count + 1) * g.depth * (p.compute == "tf32")
-    tensor = c.tma_rows > 0
+    tensor = c.mma_m16 > 0
     hops = np.where(g.x_kmajor, 0, 2 * loads_x) + np.where(g.y_kmajor, 0, 2 * loads_y)
     paired = np.where(g.a.paired | g.b.paired, 1, 0)
     cut = paired * (CUT * g.depth * size // 16 + 1) * g.count
@@ -84,8 +84,8 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     left["start"] = left["start"] + np.where(g.shifted, ragged, 0)
     moved_y = g.thin_tile * c.u * size
     moved_a, moved_b = (
-        np.where(c.transposed_mma == 1, moved_y, moved_x),
-        np.where(c.transposed_mma == 1, moved_x, moved_y),
+        np.where(c.long_n == 1, moved_y, moved_x),
+        np.where(c.long_n == 1, moved_x, moved_y),
     )
     return Work.of(
         len(c),
@@ -101,7 +101,7 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     )
 
 
-def microseconds(p: Gemm, d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Floats:
+def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Floats:
     """Of a launch: memory or multiprocessors, whichever takes longer, and a little of the other."""
     more = w.torn_a[rows] * x.iterations[cell] * x.blocks[cell]
     memory = (np.float32(p.bytes) + more) / np.float32(d.bandwidth * 1e3 * DRAM)

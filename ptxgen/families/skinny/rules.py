@@ -12,7 +12,7 @@ from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.vectorized import WARP, ceil_div, register_cap
 from ptxgen.families.mma.instructions import COLUMNS, ROWS, by_words
 from ptxgen.families.skinny.geometry import QUAD, THIN
-from ptxgen.problem.gemm import Gemm
+from ptxgen.lowering.kernel_gemm import KernelGemm
 
 STREAM = 3
 QUARTERS = 4 * WARP  #: threads of a warp on each quarter of a multiprocessor
@@ -39,15 +39,15 @@ USED = (
     "raster_group",
     "store_policy",
     "min_ctas_per_sm",
-    "transposed_mma",
-    "tma_rows",
+    "long_n",
+    "mma_m16",
     "pdl",
 )
 #: axes that have no meaning here, and stay at their defaults
 UNUSED = tuple(name for name in AXIS if name not in USED)
 
 
-def _multiplies(p: Gemm, d: Any) -> bool:
+def _multiplies(p: KernelGemm, d: Any) -> bool:
     found = by_words(p)
     return found is not None and d.sm >= found.sm
 
@@ -55,7 +55,7 @@ def _multiplies(p: Gemm, d: Any) -> bool:
 def _along_k(c: Any, g: SimpleNamespace) -> Any:
     """Vectors along K hold whole steps; others lie within what a thread has of their side."""
     x = np.where(g.x_kmajor, True, g.count % np.maximum(g.vec_x, 1) == 0)
-    thin = np.where(c.tma_rows > 0, 1, g.thin)
+    thin = np.where(c.mma_m16 > 0, 1, g.thin)
     y = np.where(g.y_kmajor, g.vec_y <= g.depth, thin % np.maximum(g.vec_y, 1) == 0)
     return x & y
 
@@ -72,7 +72,7 @@ RULES = (
         lambda p, c, g, d: (
             p.compute in ("f32", "f64", "s32", "f16", "tf32")
             and (p.dtype != "bf16" or d.sm >= 80)
-            and (p.dtype not in ("e4m3", "e5m2") or d.sm >= 89)
+            and (not p.element.fp8 or d.sm >= 89)
         ),
         "{d.target} cannot convert {p.dtype}: bf16 needs sm_80, e4m3 and e5m2 sm_89",
         family=STREAM,
@@ -87,24 +87,24 @@ RULES = (
     Rule(
         "stream_tile",
         lambda p, c, g, d: (
-            ((c.transposed_mma == 0) | (c.transposed_mma == 1))
-            & (g.thin * np.where(c.tma_rows > 0, QUAD, 1) == g.thin_tile)
-            & (np.where(c.transposed_mma == 1, p.m, p.n) <= THIN)
+            ((c.long_n == 0) | (c.long_n == 1))
+            & (g.thin * np.where(c.mma_m16 > 0, QUAD, 1) == g.thin_tile)
+            & (np.where(c.long_n == 1, p.m, p.n) <= THIN)
             & (g.thin_tile <= THIN)
             & (g.along >= 1)
             & (g.long_tile == g.along * g.count)
             & (g.along % np.maximum(c.lanes_m, 1) == 0)
         ),
-        "transposed_mma={c.transposed_mma}, {c.ms}x{c.ns} a thread of {c.ml}x{c.nl} a block: the thin side (N where transposed_mma=0, else M) is at"
+        "long_n={c.long_n}, {c.ms}x{c.ns} a thread of {c.ml}x{c.nl} a block: the thin side (N where long_n=0, else M) is at"
         f" most {THIN} and a thread's own, the long one is a multiple of a thread's and lanes_m={{c.lanes_m}}",
         family=STREAM,
     ),
     Rule(
         "stream_fragments",
         lambda p, c, g, d: (
-            (c.tma_rows == 0)
+            (c.mma_m16 == 0)
             | (
-                (c.tma_rows == ROWS)
+                (c.mma_m16 == 1)
                 & _multiplies(p, d)
                 & g.x_kmajor
                 & (g.thin_tile == COLUMNS)
@@ -113,7 +113,7 @@ RULES = (
                 & (g.vec_x * p.element.bytes >= 8)
             )
         ),
-        f"tma_rows={{c.tma_rows}}: matrix instructions take {ROWS} rows of 16 or 8 bits or tf32 ({{p.dtype}} in {{p.compute}}"
+        f"mma_m16={{c.mma_m16}}: matrix instructions take {ROWS} rows of 16 or 8 bits or tf32 ({{p.dtype}} in {{p.compute}}"
         " on sm_{d.sm}), a long operand along K in loads of 8 bytes or more, an even number of its rows a thread,"
         f" lanes_m={WARP // QUAD} and {COLUMNS} along the thin side of a block",
         family=STREAM,
@@ -127,13 +127,13 @@ RULES = (
                 & (g.along % g.vec_x == 0)
                 & (g.across >= 2)
                 & g.y_kmajor
-                & ((g.vec_y == 1) | ((c.tma_rows > 0) & (g.vec_y * p.element.bytes >= WORD)))
+                & ((g.vec_y == 1) | ((c.mma_m16 > 0) & (g.vec_y * p.element.bytes >= WORD)))
                 & (g.loads_y * g.steps <= SINGLE_LIMIT)
             )
         ),
         "vec_a={c.vec_a} and vec_b={c.vec_b}: where the long operand's are wider than alignment allows, they are of 16"
         " bytes, a block's threads along it a multiple of that, two or more along K, and the thin operand is along K,"
-        f" one element a load (or whole words where tma_rows=16), of which a thread has at most {SINGLE_LIMIT} a pass",
+        f" one element a load (or whole words where mma_m16=1), of which a thread has at most {SINGLE_LIMIT} a pass",
         family=STREAM,
     ),
     Rule(
@@ -144,8 +144,8 @@ RULES = (
     ),
     Rule(
         "stream_depth",
-        lambda p, c, g, d: (g.steps >= 1) & (c.u == g.steps * g.across * g.depth) & (g.gulps <= LOADS_LIMIT),
-        "u={c.u} is {g.steps} steps of {g.across} threads with {g.depth} elements each, {g.gulps} loads a thread:"
+        lambda p, c, g, d: (g.steps >= 1) & (c.u == g.steps * g.across * g.depth) & (g.loads_in_flight <= LOADS_LIMIT),
+        "u={c.u} is {g.steps} steps of {g.across} threads with {g.depth} elements each, {g.loads_in_flight} loads a thread:"
         f" whole steps, and at most {LOADS_LIMIT} loads",
         family=STREAM,
     ),

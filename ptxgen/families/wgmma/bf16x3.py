@@ -1,8 +1,8 @@
-"""f32 products on bf16 tensor cores: each operand is the sum of three planes of bf16.
+"""f32 products on bf16 tensor cores: each operand is the sum of three bf16 planes.
 
-A plane is what those before it leave of an element, rounded: x = x0 + x1 + x2 to all 24 bits. Of the nine products the
-three smallest are dropped, which is less than f32 rounds away. A pass parts the operands into planes in the workspace,
-with K contiguous whatever the layout was; the kernel multiplies planes.
+A plane is the rounded rest that the planes before it leave of an element: x = x0 + x1 + x2, to all 24 bits. The three
+smallest of the nine products are dropped; they are smaller than the rounding of f32. A packing kernel writes the planes
+to the workspace, K contiguous for every layout of the operands; the product kernel multiplies planes.
 """
 
 from __future__ import annotations
@@ -10,41 +10,41 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from ptxgen.codegen.registers import braces, width
-from ptxgen.problem.gemm import Gemm
+from ptxgen.lowering.kernel_gemm import KernelGemm
 
 COMPUTE = "f32_bf16x6"
 PLANES = 3
-#: planes of X and Y that are multiplied, the smallest products first: sums are cut relative to what is largest
+#: planes of X and Y that are multiplied, the smallest products first: wgmma truncates relative to the largest term
 PAIRS = ((0, 2), (2, 0), (1, 1), (0, 1), (1, 0), (0, 0))
-FACTOR_BYTES = 2  #: of bf16
-PROMOTED = 64  #: of K, at most, that wgmma sums before that is added in f32
+FACTOR_BYTES = 2  #: bytes of a bf16
+PROMOTED = 64  #: extent of K, at most, that wgmma sums before the sum is added in f32
 
-ROW = 128  #: bytes that planes, and their rows, start at a multiple of
-#: of the pass: rows and elements of K of a block, elements of a thread's vectors, and how far apart a block's rows lie
-#: in shared memory, where K was not contiguous
+ROW = 128  #: bytes that planes and their rows are aligned to
+#: of the packing kernel: rows and elements of K of a block, elements of a thread's vectors, and the pitch of a block's
+#: rows in shared memory, which it uses where K is not contiguous
 BLOCK_ROWS, BLOCK_K, CHUNK, BLOCK_PITCH = 32, 64, 4, 65
 THREADS = 256
 ACROSS = BLOCK_K // CHUNK  #: threads of a row of planes
 DOWN = THREADS // ACROSS  #: rows that are written at once
 ROUNDS = BLOCK_ROWS // DOWN
-LOADED = THREADS // BLOCK_ROWS  #: of K, that are loaded at once where K was not contiguous
+LOADED = THREADS // BLOCK_ROWS  #: extent of K that is loaded at once where K is not contiguous
 HELD = ROUNDS * CHUNK  #: elements of a thread
 
 
-def planes(p: Gemm) -> int:
+def planes(p: KernelGemm) -> int:
     """Planes of an operand."""
     return PLANES if p.compute == COMPUTE else 1
 
 
-def factor_bytes(p: Gemm) -> int:
+def factor_bytes(p: KernelGemm) -> int:
     """Bytes of an element as wgmma takes it."""
     return FACTOR_BYTES if p.compute == COMPUTE else p.element.bytes
 
 
-def parted(p: Gemm, name: str) -> SimpleNamespace:
-    """The planes of an operand: ``rows`` of each, along M (or N), with ``pitch`` elements from one to the next;
-    ``ld``, ``kmajor``: how it lies before; ``vec``: elements of the widest load of it along K, ``load`` its type;
-    ``bytes`` of one item's planes."""
+def planes_of(p: KernelGemm, name: str) -> SimpleNamespace:
+    """The planes of an operand. ``rows`` of each, along M or N, ``pitch`` elements apart; ``ld``, ``kmajor``: of the
+    operand in memory; ``vec``: elements of its widest load along K, ``load`` the type of that; ``bytes``: of the planes
+    of one batch item."""
     first = name == "a"
     kmajor = p.layout[0] == "N" if first else p.layout[1] == "T"
     rows, ld = (p.m, p.lda) if first else (p.n, p.ldb)
@@ -62,21 +62,21 @@ def parted(p: Gemm, name: str) -> SimpleNamespace:
     )
 
 
-def values(first: int, n: int) -> str:
-    """Of the pass: registers of ``n`` elements from one on, as an operand."""
+def element_registers(first: int, n: int) -> str:
+    """Operand of the packing kernel: registers of ``n`` elements from ``first`` on."""
     return braces([f"%value{first + i}" for i in range(n)])
 
 
-def own_items(p: Gemm, name: str, items: int) -> int:
-    """How many of so many items have an operand of their own."""
+def distinct_items(p: KernelGemm, name: str, items: int) -> int:
+    """How many of ``items`` batch items have an operand of their own."""
     return items if p.offsets["ab".index(name)] else min(items, 1)
 
 
-def all_bytes(p: Gemm, name: str, items: int) -> int:
-    """Bytes of the planes of so many items."""
-    return int(parted(p, name).bytes * own_items(p, name, items))
+def all_bytes(p: KernelGemm, name: str, items: int) -> int:
+    """Bytes of the planes of ``items`` batch items."""
+    return int(planes_of(p, name).bytes * distinct_items(p, name, items))
 
 
-def workspace(p: Gemm) -> int:
+def workspace(p: KernelGemm) -> int:
     """Bytes of all planes."""
-    return all_bytes(p, "a", p.items) + all_bytes(p, "b", p.items) if planes(p) > 1 and p.k else 0
+    return all_bytes(p, "a", p.batch) + all_bytes(p, "b", p.batch) if planes(p) > 1 and p.k else 0

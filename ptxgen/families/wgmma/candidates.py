@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from ptxgen.codegen.config import (
-    FAMILIES,
+    DIRECT,
+    PACK,
     PDL_WITHIN,
+    REALIGN,
     SPLIT_MEMSET,
     SPLIT_POLL,
     SPLIT_SHARE,
@@ -19,7 +21,7 @@ from ptxgen.codegen.config import (
     Columns,
     Config,
 )
-from ptxgen.families.candidates import NEUTRAL, Family, Ints, default, first_broken, meetings, overlap, single
+from ptxgen.families.candidates import NEUTRAL, CandidateSpace, Ints, default, meetings, overlap, single, violations
 from ptxgen.families.geometry import geometry
 from ptxgen.families.rules import reducible
 from ptxgen.families.wgmma import operand_packing
@@ -34,9 +36,9 @@ from ptxgen.families.wgmma.geometry import (
     together,
     widest_unit,
 )
-from ptxgen.families.wgmma.operand_packing import LIES_A, A, B, mapped, unmapped
+from ptxgen.families.wgmma.operand_packing import mapped, unmapped
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
 
 #: (64-row tiles of a block, warpgroups, whether these take tiles in turn)
 LONG = ((1, 1, 0), (2, 1, 0), (2, 2, 0), (4, 2, 0), (1, 2, 1), (2, 2, 1))
@@ -46,7 +48,7 @@ DEPTHS = (SPAN // 2, SPAN, 2 * SPAN)  #: bytes of a stage's rows
 CLUSTERS = ((1, 1, 1), (2, 1, 1), (4, 1, 1), (2, 2, 1), (2, 4, 1), (1, 1, 2), (1, 1, 3), (1, 1, 4), (1, 1, 8))
 STAGES = (2, 3, 4, 6, 8, 12)
 MEETING = 64  #: slices that wait for each other, at most
-LIES = 2  #: bytes of elements that are shifted where they lie at none of TMA's places
+REALIGNED = 2  #: bytes of the elements of operands that can be realigned in shared memory
 LEAST = (16, 32)  #: rows that may be loaded of 64
 #: (through shared memory, parts, parts that have memory of their own, whether that is the operands')
 LEAVING = ((0, 1, 1, 0), (1, 1, 1, 0), (1, 1, 1, 1), (1, 4, 4, 0), (1, 4, 4, 1))
@@ -56,6 +58,8 @@ SLICES = ((0, SPLIT_MEMSET), (2, SPLIT_POLL), (2, SPLIT_SHARE), (1, SPLIT_POLL),
 
 #: the same where the workspace has planes of operands, which nobody keeps clear
 SLICES_PLANES = ((0, SPLIT_MEMSET), (2, SPLIT_WORKSPACE), (1, SPLIT_WORKSPACE), (4, SPLIT_WORKSPACE))
+
+PATHS = ("operand_path_a", "operand_path_b")
 
 #: the values of each axis that are tried, beside the tables above
 AXES = {
@@ -82,15 +86,16 @@ AXES = {
     "epilogue_aliases_ab": (0, 1),
     "l2_evict_first": (0, 1, 2, 3),
     "tma_rows": (0, 16, 32),
-    "operand_path": (0, 1, 2, 3, 4, 8, 12),
+    "operand_path_a": (0, 1, 2),
+    "operand_path_b": (0, 1, 2),
 }
 ALIKE = {"epilogue_smem": (1,), "epilogue_subtiles": (1,), "epilogue_buffers": (1,), "epilogue_aliases_ab": (0,)}
 
 
-class Wgmma(Family):
-    code = FAMILIES.index("wgmma")
+class Wgmma(CandidateSpace):
+    name = "wgmma"
     axes, alike = AXES, ALIKE
-    tile = ("ml", "nl", "u", "transposed_mma", "cluster_x", "cluster_y", "cluster_k", "operand_path")
+    tile = ("ml", "nl", "u", "transposed_mma", "cluster_x", "cluster_y", "cluster_k", *PATHS)
     cell = ("kg", "splitk", "raster_group", "l2_evict_first")
     fixed = ("tables", "wgmma_target", "wgmma_types", "wgmma_images")
     tile_rules = (
@@ -122,17 +127,17 @@ class Wgmma(Family):
         "wgmma_residues",
     )
 
-    def neutral(self, p: Gemm) -> Gemm:
+    def neutral(self, p: KernelGemm) -> KernelGemm:
         """Starts and pitches that TMA can take, or starts that it cannot; extents that show which tiles are cut."""
         c = p.vectors[2] * p.output.bytes
         m, n = (next((r for r in LEAST if x <= r), NEUTRAL) for x in (p.m, p.n))
         given: dict[str, Any] = {f"aligned_{x}": 16 if mapped(p, x) else p.element.bytes for x in "ab"}
-        if p.window is not None:
-            channels = widest_unit(p) if not p.window.summed else math.gcd(p.window.channels, ROWS)
-            given["window"] = p.window.like(channels, NEUTRAL)
+        if p.im2col is not None:
+            channels = widest_unit(p) if not p.im2col.summed else math.gcd(p.im2col.channels, ROWS)
+            given["im2col"] = p.im2col.like(channels, NEUTRAL)
         return replace(p, m=m, n=n, k=NEUTRAL, lda=0, ldb=0, ldc=0, batch=1, aligned_c=c, **given)
 
-    def variables(self, p: Gemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
+    def variables(self, p: KernelGemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
         """Tiles with the warpgroups that share them, clusters, ways to leave and to meet: few of their products are
         legal."""
         tiles = [
@@ -150,6 +155,7 @@ class Wgmma(Family):
                 *((1, c, b, r) for c, b in parts for r in (0, 1)),
             ],
             ("kg", "splitk"): meetings(self.axes),
+            PATHS: self._operand_paths(p),
         }
         known = {name for names in joint for name in names}
         plain = {names: v for names, v in super().variables(p).items() if names[0] not in known}
@@ -157,7 +163,6 @@ class Wgmma(Family):
             **joint,
             **plain,
             ("u",): [(u,) for u in self._depths(p)],
-            ("operand_path",): [(r,) for r in self._repacks(p)],
         }
 
     # ---- a base
@@ -165,36 +170,41 @@ class Wgmma(Family):
     def _sides(self, long: Ints, short: Ints, swap: Ints) -> dict[str, Ints]:
         return {"ml": np.where(swap == 1, short, long), "nl": np.where(swap == 1, long, short), "transposed_mma": swap}
 
-    def _depths(self, p: Gemm) -> list[int]:
+    def _depths(self, p: KernelGemm) -> list[int]:
         """Few channels fill the narrowest boxes, of which a stage may be one."""
-        narrow = (STEP,) if p.window is not None and widest_unit(p) * factor_bytes(p) == STEP else ()
+        narrow = (STEP,) if p.im2col is not None and widest_unit(p) * factor_bytes(p) == STEP else ()
         return [b // factor_bytes(p) for b in (*narrow, *DEPTHS)]
 
-    def _repacks(self, p: Gemm) -> list[int]:
-        """Operands that are copied first: what TMA cannot map; of those that may be transposed one, or where that is
-        the only one perhaps."""
+    def _operand_paths(self, p: KernelGemm) -> list[tuple[int, ...]]:
+        """Values of operand_path_a and operand_path_b. What TMA cannot map is packed or realigned; of operands that
+        packing transposes one is packed, or, if there is only one, perhaps that."""
         if planes(p) > 1:
-            return [0]
-        if p.window is not None:
-            turned = p.window.summed and p.window.side == "b" and operand_packing.turns(p, "a")
-            return [operand_packing.walked(p) or (A if turned else 0)]
-        off = unmapped(p)
-        if off and factor_bytes(p) == LIES and p.items == 1:  # or come as they lie
-            return [off, off * LIES_A]
-        apart = A * operand_packing.turns(p, "a") + B * operand_packing.turns(p, "b")
-        return sorted({A | off, B | off} if apart == A | B else {off, off | apart})
+            return [(DIRECT, DIRECT)]
+        if p.im2col is not None:
+            a, b = operand_packing.walked(p)
+            transposed = p.im2col.summed and p.im2col.side == "b" and operand_packing.turns(p, "a")
+            return [(PACK * a, PACK * b) if a or b else (PACK if transposed else DIRECT, DIRECT)]
+        off_a, off_b = unmapped(p)
+        packed = PACK * off_a, PACK * off_b
+        if (off_a or off_b) and factor_bytes(p) == REALIGNED and p.batch == 1:
+            return [packed, (REALIGN * off_a, REALIGN * off_b)]
+        a, b = operand_packing.turns(p, "a"), operand_packing.turns(p, "b")
+        if a and b:
+            return list(dict.fromkeys([(PACK, packed[1]), (packed[0], PACK)]))
+        return list(dict.fromkeys([packed, (PACK * (off_a or a), PACK * (off_b or b))]))
 
-    def tiles(self, p: Gemm) -> Columns:
+    def tiles(self, p: KernelGemm) -> Columns:
+        paths = np.array(self._operand_paths(p))
         grid = np.meshgrid(
             sorted({n for n, _, _ in LONG}),
             SHORT,
             self._depths(p),
             (0, 1),
             np.arange(len(CLUSTERS)),
-            self._repacks(p),
+            np.arange(len(paths)),
             indexing="ij",
         )
-        long, short, u, swap, way, turned = (g.ravel() for g in grid)
+        long, short, u, swap, way, path = (g.ravel() for g in grid)
         clusters = np.array(CLUSTERS)[way]
         sides = self._sides(ROWS * long, short, swap)
         c = Columns(
@@ -204,12 +214,13 @@ class Wgmma(Family):
                 "cluster_x": clusters[:, 0],
                 "cluster_y": clusters[:, 1],
                 "cluster_k": clusters[:, 2],
-                "operand_path": turned,
+                **dict(zip(PATHS, paths[path].T, strict=True)),
             }
         )
         return c.replace(family=self.code)
 
-    def shapes(self, p: Gemm) -> Columns:
+    def shapes(self, p: KernelGemm) -> Columns:
+        paths = np.array(self._operand_paths(p))
         rows = sorted({0} | {next((r for r in LEAST if x <= r), 0) for x in (p.m, p.n)})
         grid = np.meshgrid(
             np.arange(len(LONG)),
@@ -219,10 +230,10 @@ class Wgmma(Family):
             np.arange(len(CLUSTERS)),
             (0, 1),
             rows,
-            self._repacks(p),
+            np.arange(len(paths)),
             indexing="ij",
         )
-        way, short, u, swap, cluster, persistent, loaded, turned = (g.ravel() for g in grid)
+        way, short, u, swap, cluster, persistent, loaded, path = (g.ravel() for g in grid)
         long, clusters = np.array(LONG)[way], np.array(CLUSTERS)[cluster]
         return Columns(
             {
@@ -235,18 +246,18 @@ class Wgmma(Family):
                 "cluster_k": clusters[:, 2],
                 "persistent": persistent,
                 "tma_rows": loaded,
-                "operand_path": turned,
+                **dict(zip(PATHS, paths[path].T, strict=True)),
             }
         ).replace(family=self.code)
 
-    def ways(self, p: Gemm) -> list[dict[str, int]]:
+    def ways(self, p: KernelGemm) -> list[dict[str, int]]:
         names = ("stages", "epilogue_smem", "epilogue_subtiles", "epilogue_buffers", "epilogue_aliases_ab")
         return [dict(zip(names, (s, *way), strict=True)) for s in STAGES for way in LEAVING]
 
-    def settle(self, p: Gemm, d: Device, c: Columns) -> Columns:
+    def finalize(self, p: KernelGemm, d: Device, c: Columns) -> Columns:
         return c.replace(vec_c=width_c(p, c.replace(vec_c=p.vectors[2])))
 
-    def options(self, p: Gemm) -> list[dict[str, int]]:
+    def options(self, p: KernelGemm) -> list[dict[str, int]]:
         """Two slices: of more, a block has no more to hold and to finish."""
         return [{"kg": 2 if waves else 1, "splitk": split} for waves, split in self._slices(p)]
 
@@ -255,15 +266,15 @@ class Wgmma(Family):
         depends on the number of slices."""
         return (c.epilogue_subtiles == 1) | (option["splitk"] != SPLIT_SHARE)
 
-    def _slices(self, p: Gemm) -> list[tuple[int, int]]:
+    def _slices(self, p: KernelGemm) -> list[tuple[int, int]]:
         """How slices meet that are too many to wait for each other: as sums of C, or in a workspace."""
         many = SPLIT_MEMSET if reducible(p) else SPLIT_WORKSPACE
-        slices = SLICES_PLANES if planes(p) > 1 or operand_packing.walked(p) else SLICES
+        slices = SLICES_PLANES if planes(p) > 1 or any(operand_packing.walked(p)) else SLICES
         return [(waves, many if split == SPLIT_WORKSPACE else split) for waves, split in slices]
 
     # ---- cells
 
-    def cells(self, p: Gemm, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
+    def cells(self, p: KernelGemm, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
         """Slices for a half, one and two waves of clusters, by each way of meeting; what is read once is not kept, but
         for images, of which each tap reads again what a pass has just copied."""
         slices, count = self._slices(p), len(tiles)
@@ -276,7 +287,7 @@ class Wgmma(Family):
         most = np.minimum(room * waves // blocks, -(-p.k // c.u) * np.minimum(waves, 2) // c.cluster_k) // 2
         waits = (split == SPLIT_POLL) | (split == SPLIT_SHARE)
         kg = np.where(waits, np.minimum(most, MEETING), most)
-        own = p.offsets[:2] if p.items > 1 else (0, 0) if operand_packing.walked(p) else (1, 1)
+        own = p.offsets[:2] if p.batch > 1 else (0, 0) if any(operand_packing.walked(p)) else (1, 1)
         streamed = np.where(
             (g.tiles_n == 1) & (p.m > p.n) & (own[0] > 0),
             1,
@@ -287,11 +298,11 @@ class Wgmma(Family):
             l2_evict_first=streamed,
             raster_group=np.where((c.cluster_k == 1) & (blocks > room), 8, 1),
         )
-        broken = first_broken(self, p, c, d, self.extent_rules)
+        broken = violations(self, p, c, d, self.extent_rules)
         wide = (broken >= 0) & (c.raster_group == 1) & (c.cluster_k == 1)  # the plain order has the narrower grid
         if wide.any():
             c = c.replace(raster_group=np.where(wide, 8, c.raster_group))
-            broken = first_broken(self, p, c, d, self.extent_rules)
+            broken = violations(self, p, c, d, self.extent_rules)
         table = np.stack([kg, split]).reshape(2, count, -1)
         seen = (table[0] <= 1) & (waves.reshape(count, -1) > 0)
         for j in range(1, table.shape[2]):
@@ -300,11 +311,12 @@ class Wgmma(Family):
 
     # ---- one configuration
 
-    def canonical(self, p: Gemm, c: Columns) -> Columns:
+    def canonical(self, p: KernelGemm, c: Columns) -> Columns:
         return c.replace(splitk=np.where(c.kg > 1, c.splitk, SPLIT_MEMSET), vec_c=width_c(p, c), pdl=overlap(p, c))
 
-    def changes(self, p: Gemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
-        yield from (x for x in single(self) if x.get("operand_path", config.operand_path) in self._repacks(p))
+    def changes(self, p: KernelGemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
+        yield from (x for x in single(self) if not x.keys() & set(PATHS))
+        yield from (dict(zip(PATHS, paths, strict=True)) for paths in self._operand_paths(p))
         yield {"pdl": 0 if config.pdl else PDL_WITHIN}
         long, short = ("nl", "ml") if config.transposed_mma else ("ml", "nl")
         yield from ({"stages": config.stages + step} for step in (-2, -1, 1, 2))
@@ -312,8 +324,10 @@ class Wgmma(Family):
         yield from ({short: n} for n in SHORT)
         sides = {"transposed_mma": 1 - config.transposed_mma, "ml": config.nl, "nl": config.ml}
         yield sides
-        if 0 < config.operand_path < LIES_A:
-            yield {**sides, "operand_path": (A | B) - config.operand_path | unmapped(p)}
+        before = config.operand_path_a, config.operand_path_b
+        if PACK in before and REALIGN not in before:  # pack the other operand instead
+            paths = (PACK * (path != PACK or off) for path, off in zip(before, unmapped(p), strict=True))
+            yield {**sides, **dict(zip(PATHS, paths, strict=True))}
         for n, wg, turns in LONG:
             for walks in {config.persistent, turns}:
                 yield {long: ROWS * n, "math_warpgroups": wg, "pingpong": turns, "persistent": walks}
@@ -340,7 +354,7 @@ class Wgmma(Family):
         for kc in self.axes["cluster_k"]:  # blocks of a cluster for slices of the grid
             yield {"cluster_k": kc, "kg": max(1, config.kg * config.cluster_k // kc)}
 
-    def follow(self, p: Gemm, config: Config, changes: dict[str, int]) -> list[Config]:
+    def follow(self, p: KernelGemm, config: Config, changes: dict[str, int]) -> list[Config]:
         """One kernel with what the change leaves free at its default, and, of clusters, one as it is."""
         v = {**dict(config.items()), **changes}
         if v["kg"] == 1:
@@ -360,10 +374,10 @@ class Wgmma(Family):
         return [Config(**v)]
 
 
-def width_c(p: Gemm, c: Columns) -> Any:
+def width_c(p: KernelGemm, c: Columns) -> Any:
     """Elements of one store of C: one where TMA stores, else what lies side by side in a thread, or in four."""
     apart = (c.transposed_mma == 1) & np.logical_not(from_registers(p, c)) | (
-        p.window is not None and not p.window.beside
+        p.im2col is not None and not p.im2col.beside
     )
     side = np.where(apart, 1, np.where(groups_leave(p, c) & (c.vec_c >= COLUMNS), COLUMNS, 2))
     return np.where(c.epilogue_smem == 1, default("vec_c"), np.minimum(c.vec_c, side))

@@ -1,27 +1,33 @@
-"""How C leaves a wgmma kernel: from registers, or through shared memory. Numbers only; templates write it down."""
+"""The epilogue of a wgmma kernel: it stores C from registers, or through shared memory. Numbers only; templates write
+the instructions.
+
+Accumulator i of lane l is row l / 4 + 8 (i / 2 mod 2), column 8 (i / 4) + 2 (l mod 4) + i mod 2 of a warp's rows.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from types import SimpleNamespace
 
-from ptxgen.codegen.plan import Plan
+from ptxgen.codegen.config import Config
 from ptxgen.codegen.registers import Tile, braces
 from ptxgen.codegen.vectorized import WARP, log2
-from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, WARPGROUP, groups_leave, widest
+from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, WARPGROUP, widest
+from ptxgen.families.wgmma.im2col_plan import RunLayout, run_layouts
 from ptxgen.families.wgmma.layout import ATOM
+from ptxgen.families.wgmma.mainloop import Mainloop
 from ptxgen.families.wgmma.operand_packing import boxed
-from ptxgen.problem.base import EPILOGUE
+from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.problem.base import EPILOGUE_OPS
 
-WORD = 2  #: elements of four bytes of C
+WORD = 2  #: elements in four bytes of C
 
 
 @dataclass(frozen=True)
-class Put:
-    """One stmatrix: accumulators ``registers`` (pairs to be packed), to address register ``variant`` plus ``offset``.
-    ``column``: along Y, of the first.
-
-    Accumulator i of lane l is row l / 4 + 8 (i / 2 mod 2), column 8 (i / 4) + 2 (l mod 4) + i mod 2 of a warp's rows.
-    """
+class Stmatrix:
+    """One stmatrix. ``registers``: pairs of accumulators, each packed to a word; ``variant``, ``offset``: address
+    register and what is added to it; ``column``: first column along Y."""
 
     registers: list[tuple[str, str]]
     variant: int
@@ -30,8 +36,8 @@ class Put:
 
 
 @dataclass(frozen=True)
-class Store:
-    """One box of C that TMA stores: from ``offset`` of the warpgroup's staging, ``x`` and ``y`` into its tile."""
+class BoxStore:
+    """One box of C that TMA stores: from ``offset`` of the warpgroup's staging buffer, to ``x``, ``y`` of its tile."""
 
     offset: int
     x: int
@@ -39,278 +45,363 @@ class Store:
 
 
 @dataclass(frozen=True)
-class Chunk:
-    """A part of the columns that leaves at once. ``waits``: its buffer was used before;
-    ``along_x``, ``along_y``: a thread's sums that share a place along X (Y), counted from its first."""
+class Subtile:
+    """Columns that are stored together. ``reuses_buffer``: an earlier subtile or tile used its buffer; ``along_x``,
+    ``along_y``: a thread's sums that have one place along X (or Y), counted from its first."""
 
     index: int
-    waits: bool
-    puts: list[Put]
-    stores: list[Store]
+    reuses_buffer: bool
+    stmatrices: list[Stmatrix]
+    stores: list[BoxStore]
     along_x: list[tuple[int, list[str]]]
     along_y: list[tuple[int, list[str]]]
 
 
 class Staging:
-    """How a warpgroup's sums leave through shared memory: packed to two bytes, put by stmatrix into the boxes that TMA
-    stores. ``transposed``: C is contiguous along X."""
+    """A warpgroup's subtiles in shared memory: packed to two bytes an element, stored by stmatrix to swizzled boxes.
+    ``transposed``: C is contiguous along X; ``y_columns``: columns along Y that the block stores."""
 
-    def __init__(self, sums: Tile, transposed: bool, finish: int, chunks: int, buffers: int, persistent: bool) -> None:
+    def __init__(
+        self, sums: Tile, transposed: bool, y_columns: int, subtiles: int, buffers: int, persistent: bool
+    ) -> None:
         mi = sums.shape[0]
         self.sums, self.transposed, self.mi = sums, transposed, mi
-        columns = finish // chunks
+        columns = y_columns // subtiles
         self.columns = columns
-        #: elements of a box along C's contiguous direction
+        #: elements of a box along C's contiguous direction, and their bytes
         self.width = ROWS if transposed else next(w for w in (64, 32, 16, 8) if columns % w == 0)
         self.span = self.width * 2
         self.box = (ROWS, columns) if transposed else (self.width, ROWS)
-        #: bytes of a chunk of one warpgroup
-        self.size = mi * ROWS * columns * 2
+        #: bytes of a subtile of one warpgroup
+        self.subtile_bytes = mi * ROWS * columns * 2
         self.buffers = buffers
-        self.bytes = self.size * buffers
-        #: address registers: stores whose chunk of 16 bytes differs within a row of the box
+        self.bytes = self.subtile_bytes * buffers
+        #: address registers: stmatrix instructions whose chunk of 16 bytes differs within a row of the box
         self.variants = 1 if transposed else max(1, self.width // 16)
-        #: rows of the box that share a row of 128 bytes (log2), and the bits of it that the swizzle mixes in
-        self.shift, self.mask = 7 - log2(self.span), self.span // 16 - 1
+        #: rows of the box that share 128 bytes (log2), and the bits of a row that the swizzle uses
+        self.swizzle_shift, self.swizzle_mask = 7 - log2(self.span), self.span // 16 - 1
         self.trans = ".trans" if transposed else ""
-        #: where a box goes, and the rank of that
+        #: coordinates of a box, and how many there are
         self.coordinates, self.rank = ["%x_at", "%y_at"] if transposed else ["%y_at", "%x_at"], 2
-        self.lines, self.pairs = Lines(self), Pairs(self)
-        self.chunks = [
-            Chunk(n, persistent or n >= buffers, self._puts(n), self._stores(n), self._along_x(n), self._along_y(n))
-            for n in range(chunks)
+        self.rows, self.pairs = RowStores(self), PairStores(self)
+        self.subtiles = [
+            Subtile(
+                n, persistent or n >= buffers, self._stmatrices(n), self._stores(n), self._along_x(n), self._along_y(n)
+            )
+            for n in range(subtiles)
         ]
 
-    def brought(self, chunk: Chunk) -> int:
-        """Bytes from a warpgroup's first barrier to the one that the residual of a chunk reports to."""
-        return 8 * (1 + chunk.index % self.buffers)
+    def residual_barrier(self, subtile: Subtile) -> int:
+        """Bytes from a warpgroup's first mbarrier to the one that counts the residual of a subtile."""
+        return 8 * (1 + subtile.index % self.buffers)
 
     @staticmethod
-    def words(put: Put) -> str:
-        """The operand of a put's packed pairs."""
+    def words(put: Stmatrix) -> str:
+        """The operand of packed pairs."""
         return braces([f"%word{n}" for n in range(len(put.registers))])
 
-    def _puts(self, chunk: int) -> list[Put]:
+    def _stmatrices(self, subtile: int) -> list[Stmatrix]:
         out = []
         groups = self.columns // COLUMNS
-        buffer = chunk % self.buffers * self.size
+        buffer = subtile % self.buffers * self.subtile_bytes
         for m in range(self.mi):
             j = 0
             while j < groups:
                 # two groups of 8 columns at once, or one
                 pair = j + 1 < groups and (self.transposed or self.width >= 2 * COLUMNS)
-                first = (chunk * groups + j) * 4
+                first = (subtile * groups + j) * 4
                 names = [self.sums[m, first + q] for q in range(8 if pair else 4)]
                 registers = list(zip(names[::2], names[1::2], strict=True))
                 box, inner = divmod(j * COLUMNS, self.width)
-                column = chunk * self.columns + j * COLUMNS
+                column = subtile * self.columns + j * COLUMNS
                 if self.transposed:
-                    put = Put(registers, 0, buffer + m * ROWS * self.columns * 2 + j * ATOM * self.span, column)
+                    put = Stmatrix(registers, 0, buffer + m * ROWS * self.columns * 2 + j * ATOM * self.span, column)
                 else:
                     offset = buffer + m * ROWS * self.columns * 2 + box * ROWS * self.span
-                    put = Put(registers, inner // 16, offset, column)
+                    put = Stmatrix(registers, inner // 16, offset, column)
                 out.append(put)
                 j += 2 if pair else 1
         return out
 
-    def _along_x(self, chunk: int) -> list[tuple[int, list[str]]]:
-        groups = range(chunk * self.columns // COLUMNS, (chunk + 1) * self.columns // COLUMNS)
+    def _along_x(self, subtile: int) -> list[tuple[int, list[str]]]:
+        groups = range(subtile * self.columns // COLUMNS, (subtile + 1) * self.columns // COLUMNS)
         return [
             (m * ROWS + h * 8, [self.sums[m, 4 * j + 2 * h + e] for j in groups for e in range(2)])
             for m in range(self.mi)
             for h in range(2)
         ]
 
-    def _along_y(self, chunk: int) -> list[tuple[int, list[str]]]:
-        groups = range(chunk * self.columns // COLUMNS, (chunk + 1) * self.columns // COLUMNS)
+    def _along_y(self, subtile: int) -> list[tuple[int, list[str]]]:
+        groups = range(subtile * self.columns // COLUMNS, (subtile + 1) * self.columns // COLUMNS)
         return [
             (j * COLUMNS + e, [self.sums[m, 4 * j + 2 * h + e] for m in range(self.mi) for h in range(2)])
             for j in groups
             for e in range(2)
         ]
 
-    def _stores(self, chunk: int) -> list[Store]:
+    def _stores(self, subtile: int) -> list[BoxStore]:
         out = []
-        buffer = chunk % self.buffers * self.size
+        buffer = subtile % self.buffers * self.subtile_bytes
         for m in range(self.mi):
             at = buffer + m * ROWS * self.columns * 2
             for n in range(1 if self.transposed else self.columns // self.width):
-                out.append(Store(at + n * ROWS * self.span, m * ROWS, chunk * self.columns + n * self.width))
+                out.append(BoxStore(at + n * ROWS * self.span, m * ROWS, subtile * self.columns + n * self.width))
         return out
 
 
 @dataclass(frozen=True)
-class Strip:
-    """Boxes of a part side by side, whose lines go on from one to the next: from ``offset`` of the warpgroup's staging;
-    ``row``, ``column``: of its first element in C, from the warpgroup's."""
+class RowSegment:
+    """Boxes of a subtile side by side, whose rows continue from one box to the next. ``offset``: in the warpgroup's
+    staging buffer; ``row``, ``column``: of its first element in C, from the warpgroup's."""
 
     offset: int
     row: int
     column: int
 
 
-class Pairs:
-    """How threads bring boxes to C two elements at a time: those of a line (as a shift, too), lines from a thread's one
-    to its next, and by what the swizzle turns every other of these."""
+class PairStores:
+    """Threads store boxes to C two elements at a time: ``threads`` of a row (``shift``: log2), ``row_step`` rows from
+    one of a thread to its next, ``swizzle``: address bits that differ in every other of these."""
 
-    AT_ONCE, MANY = 8, 192  #: lines at once; beside so many sums, a quarter
-    BOXES = 6  #: of a part; kernels walk over more
+    IN_FLIGHT, LARGE = 8, 192  #: rows in flight; a quarter where a thread has LARGE accumulators or more
+    UNROLLED_BOXES = 6  #: boxes of a subtile that are unrolled; a loop stores more
 
     def __init__(self, s: Staging) -> None:
-        self.at_once = self.AT_ONCE if s.sums.size < self.MANY else self.AT_ONCE // 4
+        self.in_flight = self.IN_FLIGHT if s.sums.size < self.LARGE else self.IN_FLIGHT // 4
         self.threads = s.width // 2
         self.shift = log2(self.threads)
-        self.across = WARPGROUP // self.threads
-        self.turn = 16 * (self.across >> s.shift & s.mask)
-        lines = range((s.columns if s.transposed else ROWS) // self.across)
-        self.walks = not s.transposed and s.mi * s.columns // s.width > self.BOXES
-        self.batches = [lines[i : i + self.at_once] for i in range(0, len(lines), self.at_once)]
+        self.row_step = WARPGROUP // self.threads
+        self.swizzle = 16 * (self.row_step >> s.swizzle_shift & s.swizzle_mask)
+        rows = range((s.columns if s.transposed else ROWS) // self.row_step)
+        self.loops = not s.transposed and s.mi * s.columns // s.width > self.UNROLLED_BOXES
+        self.batches = [rows[i : i + self.in_flight] for i in range(0, len(rows), self.in_flight)]
 
-    def walked(self, chunk: Chunk) -> list[Store]:
-        """Boxes that a kernel has instructions for: all, or the first of those that it walks over."""
-        return chunk.stores[:1] if self.walks else chunk.stores
+    def emitted(self, subtile: Subtile) -> list[BoxStore]:
+        """Boxes that the kernel has instructions for: all, or the first one of the loop."""
+        return subtile.stores[:1] if self.loops else subtile.stores
 
 
-class Lines:
-    """How warps bring a warpgroup's boxes to C: each a line, a thread a word of each 64 elements of it. A warp's lines
-    are four apart, so that all begin at the same place in a word."""
+class RowStores:
+    """Warps store boxes to C row by row: a warp has a row, a thread a word of each 64 elements of it. The rows of a
+    warp are four apart, so that all begin at the same place in a word."""
 
-    AT_ONCE = 8  #: words that a thread has under way
+    IN_FLIGHT = 8  #: words of a thread
 
     def __init__(self, s: Staging) -> None:
         self.staging = s
         #: registers of C's first row and column
         self.row, self.column = ("%y", "%x") if s.transposed else ("%x", "%y")
-        #: lines of a box; boxes of a strip, bytes from one to the next, and words of a line of it as a shift
+        #: rows of a box; boxes of a segment, bytes from one to the next, and words of a row of a box (log2)
         self.count = s.columns if s.transposed else ROWS
         self.boxes = s.mi if s.transposed else s.columns // s.width
-        self.box, self.shift = self.count * s.span, log2(s.width // WORD)
-        #: elements of a line, how often a warp has words of it, and words it has the last time
+        self.box_bytes, self.log2_words = self.count * s.span, log2(s.width // WORD)
+        #: elements of a row, times that a warp has words of it, and words of the last time
         self.width = self.boxes * s.width
         self.parts = -(-self.width // (WARP * WORD))
-        self.last = self.width // WORD - (self.parts - 1) * WARP
-        #: registers that have where a thread's words are: of a part, of the last one, and the words behind these
-        self.ending = "own" if self.last == WARP else "ending"
-        self.places = ["own", "next", "final"] + ["ending"] * (self.last < WARP)
-        #: bytes from words of a line to those of the next part, and what the swizzle inverts of a line four further on
-        self.hop = (WARP >> self.shift) * self.box
-        self.inverted = 16 * (4 >> s.shift & s.mask)
-        #: lines that a warp has under way at once, how often, and what it then has: (line, part of it)
-        self.rows = 2 * int(widest(self.count // 8, max(self.AT_ONCE // 2 // self.parts, 1), 1))
-        self.rounds = self.count // 4 // self.rows
+        self.last_words = self.width // WORD - (self.parts - 1) * WARP
+        #: registers with the addresses of a thread's words: ``word``, and ``last_word`` of the last part where that is
+        #: shorter than a warp; ``next_word`` and ``last_next``: the words behind these
+        self.last_address = "word" if self.last_words == WARP else "last_word"
+        self.addresses = ["word", "next_word", "last_next"] + ["last_word"] * (self.last_words < WARP)
+        #: bytes from words of a row to those of the next part, and address bits that the swizzle inverts four rows on
+        self.part_bytes = (WARP >> self.log2_words) * self.box_bytes
+        self.swizzle = 16 * (4 >> s.swizzle_shift & s.swizzle_mask)
+        #: rows that a warp has in flight, iterations, and (row, part) of one iteration
+        self.rows = 2 * int(widest(self.count // 8, max(self.IN_FLIGHT // 2 // self.parts, 1), 1))
+        self.iterations = self.count // 4 // self.rows
         self.batch = [(row, part) for row in range(self.rows) for part in range(self.parts)]
 
-    def near(self, strip: Strip, row: int, part: int, behind: bool = False) -> str:
-        """Where a thread's word of line ``row``, part ``part`` is, or the one ``behind``."""
-        last, at = part == self.parts - 1, strip.offset + 4 * row * self.staging.span + part * self.hop
-        place = ("final" if last else "next") if behind else self.ending if last else "own"
-        return f"%{place}{row % 2}+{at}"
+    def address(self, segment: RowSegment, row: int, part: int, following: bool = False) -> str:
+        """Where a thread's word of row ``row``, part ``part`` is, or the word ``following`` it."""
+        last, at = part == self.parts - 1, segment.offset + 4 * row * self.staging.span + part * self.part_bytes
+        first, final = ("next_word", "last_next") if following else ("word", self.last_address)
+        register = final if last else first
+        return f"%{register}{row % 2}+{at}"
 
-    def strips(self, chunk: int) -> list[Strip]:
+    def segments(self, subtile: int) -> list[RowSegment]:
         s = self.staging
-        buffer, first = chunk % s.buffers * s.size, chunk * s.columns
+        buffer, first = subtile % s.buffers * s.subtile_bytes, subtile * s.columns
         if s.transposed:
-            return [Strip(buffer, first, 0)]
-        return [Strip(buffer + m * self.boxes * self.box, m * ROWS, first) for m in range(s.mi)]
+            return [RowSegment(buffer, first, 0)]
+        return [RowSegment(buffer + m * self.boxes * self.box_bytes, m * ROWS, first) for m in range(s.mi)]
 
 
 @dataclass(frozen=True)
-class Write:
-    """One store from registers. ``line``: which row pointer; ``second``: 1 where it begins at the second of two columns
-    of Y; ``row``, ``column``: of C, a register and what to add to it."""
+class RegisterStore:
+    """One store from registers. ``pointer``: which row pointer; ``second``: 1 where it begins at the second of two
+    columns of Y; ``row``, ``column``: of C, a register and what to add to it."""
 
     registers: list[str]
-    line: int
+    pointer: int
     offset: int
     second: int
     row: tuple[str, int]
     column: tuple[str, int]
 
 
-class LeavingPlan(Plan):
-    """The part of a plan that brings finished sums to C."""
+@dataclass(frozen=True)
+class Epilogue:
+    """How finished sums get to C. ``sums``: their registers; ``vec_c``, ``out_bytes``: elements of a store from
+    registers, bytes of an element; ``pack_8bit``: groups of four lanes exchange 8-bit results; ``staged``: results of a
+    vector, where they have registers of their own."""
 
-    swapped: bool
-    fed: bool
-    mi: int
-    finish: int
-    row_next: int
-    #: what finished sums are in
-    final: Tile
-
-    def _epilogue(self) -> None:
-        super()._epilogue()
-        #: pairs of 8-bit results leave as whole groups of columns, by four lanes together
-        whole = self.config.vec_c >= COLUMNS and self.finish % (4 * COLUMNS) == 0
-        self.packs = whole and groups_leave(self.problem, self.config) and self.put == "epilogue/store.mako"
-        self.scales = any(stage.startswith("scale") for stage in self.problem.stages)
-        #: what follows the product is not done in place: where tiles follow each other sums live on, and ptxas would
-        #: hold both. Results that other lanes are sent stay
-        self.beside = bool(self.problem.stages) and not self.packs
-        self.curved = any(stage in EPILOGUE[-1] for stage in self.problem.stages)
-        if self.config.epilogue_smem:
-            self.after = "epilogue/fused_ops_subtile.mako" if self.problem.epilogue else "epilogue/identity.mako"
-
-    def _leaving(self) -> None:
-        super()._leaving()
-        if self.config.epilogue_smem:
-            self.put = self.leave = "epilogue/stmatrix_subtiles.mako"
-            #: how boxes get to C: whole by TMA, or a line at a time
-            self.boxed = boxed(self.problem)
-            self.boxes = "epilogue/tma_store.mako" if self.boxed else "epilogue/unaligned_row_store.mako"
-        else:
-            self.leave = "epilogue/wgmma_from_registers.mako"
+    problem: KernelGemm
+    config: Config
+    geometry: SimpleNamespace
+    mainloop: Mainloop
+    sums: Tile
+    vec_c: int
+    out_bytes: int
+    pack_8bit: bool
+    vector: Tile
 
     @property
-    def contiguous(self) -> int:
-        return 1 if self.swapped and not self.fed else 2
-
-    def _gather(self) -> None:
-        c, g = self.config, self.geometry
-        self.row = Tile("e", self.sum, (max(self.vec_c, 1),))
-        if c.epilogue_smem:
-            self.staging = Staging(
-                self.final, self.swapped, self.finish, c.epilogue_subtiles, c.epilogue_buffers, bool(c.persistent)
-            )
-            if self.batched:
-                self.staging.coordinates.append("%number")
-                self.staging.rank += 1
-            self.staging_at = 0 if c.epilogue_aliases_ab else int(g.ring + g.added)
-        self.rows = 2 * self.mi
-        self.lines = [0, 1] if self.swapped else [self.row_offset(n) for n in range(self.rows)]
+    def transposed(self) -> bool:
+        return bool(self.config.transposed_mma)
 
     @property
-    def begun(self) -> list[tuple[str, str, str]]:
-        return [(t.kind, r, self.zero if t.kind == self.sum else "0") for t in self.passing for r in t.all]
+    def via_smem(self) -> bool:
+        return bool(self.config.epilogue_smem)
 
-    def results(self, put: Put) -> list[tuple[str, str]]:
-        """The pairs that a put packs. Activations have registers of their own, as ``beside`` has it."""
-        if not self.curved:
-            return put.registers
-        return [(f"%wide{2 * n}", f"%wide{2 * n + 1}") for n in range(len(put.registers))]
+    @property
+    def y_columns(self) -> int:
+        """Columns along Y that this block stores."""
+        return int(self.geometry.finish)
 
-    def leaves(self, write: Write) -> list[str]:
-        """The registers in which a write's sums become results."""
-        return [self.row[n] for n in range(len(write.registers))] if self.beside else write.registers
+    # ---- fused operations
+
+    @property
+    def scales(self) -> bool:
+        return any(stage.startswith("scale") for stage in self.problem.epilogue_ops)
+
+    @property
+    def out_of_place(self) -> bool:
+        """Whether fused operations write to registers of their own. In place, sums would stay live until the next
+        tile, and ptxas would hold both; results that other lanes receive must stay in place."""
+        return bool(self.problem.epilogue_ops) and not self.pack_8bit
+
+    @property
+    def has_activation(self) -> bool:
+        return any(stage in EPILOGUE_OPS[-1] for stage in self.problem.epilogue_ops)
+
+    # ---- through shared memory
+
+    @cached_property
+    def staging(self) -> Staging:
+        c = self.config
+        s = Staging(
+            self.sums, self.transposed, self.y_columns, c.epilogue_subtiles, c.epilogue_buffers, bool(c.persistent)
+        )
+        if self.problem.batch != 1:
+            s.coordinates.append("%batch_index")
+            s.rank += 1
+        return s
+
+    @property
+    def staging_base(self) -> int:
+        """Offset of the staging buffers in shared memory: over the stages, or behind them and the cluster's sums."""
+        return 0 if self.config.epilogue_aliases_ab else int(self.geometry.ring + self.geometry.added)
+
+    @cached_property
+    def tma(self) -> bool:
+        """Whether TMA stores C."""
+        return bool(boxed(self.problem))
+
+    @property
+    def box_template(self) -> str:
+        """How boxes get from shared memory to C."""
+        if self.runs:
+            return "epilogue/scatter_smem.mako"
+        return "epilogue/tma_store.mako" if self.tma else "epilogue/unaligned_row_store.mako"
+
+    @property
+    def template(self) -> str:
+        if self.via_smem:
+            return "epilogue/stmatrix_subtiles.mako"
+        return "epilogue/wgmma_from_registers.mako"
+
+    @property
+    def tma_residual(self) -> bool:
+        """Whether TMA loads the residual into the staging buffers."""
+        return self.via_smem and "residual" in self.problem.epilogue_ops
+
+    @property
+    def residual_early(self) -> bool:
+        """Whether it does so before the K loop: the buffers are free by then."""
+        c = self.config
+        return self.tma_residual and not c.epilogue_aliases_ab and c.cluster_k * c.kg == 1
+
+    @property
+    def c_barriers(self) -> int:
+        """mbarriers of a warpgroup: for loads of C, then for the residual of each staging buffer."""
+        return c_barriers(self.problem, self.config)
+
+    @property
+    def maps(self) -> list[str]:
+        """Names of the tensor maps that it takes."""
+        return ["map_c"] * (self.via_smem and self.tma) + ["map_residual"] * self.tma_residual
+
+    # ---- from registers
+
+    @property
+    def rows(self) -> int:
+        """Rows of a thread."""
+        return 2 * self.mainloop.mi
+
+    @property
+    def row_pointers(self) -> list[int]:
+        """Rows (columns, where C is transposed) that a thread has pointers to, from its first."""
+        return [0, 1] if self.transposed else [self.row_offset(n) for n in range(self.rows)]
 
     def row_offset(self, n: int) -> int:
         """Rows from a thread's first to its ``n``-th."""
-        return n // 2 * ROWS + n % 2 * self.row_next
+        return n // 2 * ROWS + n % 2 * self.mainloop.next_row
 
-    def writes(self, j: int, n: int) -> list[Write]:
+    def results(self, put: Stmatrix) -> list[tuple[str, str]]:
+        """The pairs that an stmatrix packs. Activations write to registers of their own."""
+        if not self.has_activation:
+            return put.registers
+        return [(f"%wide{2 * n}", f"%wide{2 * n + 1}") for n in range(len(put.registers))]
+
+    def result_registers(self, store: RegisterStore) -> list[str]:
+        """The registers in which the sums of a store become results."""
+        return [self.vector[n] for n in range(len(store.registers))] if self.out_of_place else store.registers
+
+    def stores(self, j: int, n: int) -> list[RegisterStore]:
         """The stores of row ``n``, columns of group ``j``."""
         m, h = divmod(n, 2)
-        pair = [self.final[m, 4 * j + 2 * h + e] for e in range(2)]
+        pair = [self.sums[m, 4 * j + 2 * h + e] for e in range(2)]
         step = self.vec_c
         out = []
-        if self.swapped and step == 2:  # neighbours along X
-            rows = [] if h else [[self.final[m, 4 * j + e], self.final[m, 4 * j + 2 + e]] for e in range(2)]
+        if self.transposed and step == 2:  # neighbours along X
+            rows = [] if h else [[self.sums[m, 4 * j + e], self.sums[m, 4 * j + 2 + e]] for e in range(2)]
             x = ("%x", self.row_offset(n))
-            return [Write(r, e, x[1] * self.out_bytes, e, ("%y", COLUMNS * j + e), x) for e, r in enumerate(rows)]
+            return [
+                RegisterStore(r, e, x[1] * self.out_bytes, e, ("%y", COLUMNS * j + e), x) for e, r in enumerate(rows)
+            ]
         for e in range(0, 2, step):
             x, y = ("%x", self.row_offset(n)), ("%y", COLUMNS * j + e)
-            if self.swapped:
-                out.append(Write([pair[e]], e, x[1] * self.out_bytes, e, y, x))
+            if self.transposed:
+                out.append(RegisterStore([pair[e]], e, x[1] * self.out_bytes, e, y, x))
             else:
-                out.append(Write(pair[e : e + step], n, y[1] * self.out_bytes, e, x, y))
+                out.append(RegisterStore(pair[e : e + step], n, y[1] * self.out_bytes, e, x, y))
         return out
+
+    # ---- C in runs
+
+    @cached_property
+    def runs(self) -> list[RunLayout]:
+        """Where rows and columns of C are, where C is no matrix; else none."""
+        return run_layouts(self.problem)
+
+    @property
+    def paired(self) -> bool:
+        """Whether two neighbouring columns are one access."""
+        return self.problem.vectors[2] > 1
+
+
+def c_barriers(p: KernelGemm, c: Config) -> int:
+    """mbarriers that the epilogue of a warpgroup takes."""
+    if not c.epilogue_smem:
+        return 0
+    return 1 + (c.epilogue_buffers if "residual" in p.epilogue_ops else 0)

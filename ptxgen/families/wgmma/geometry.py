@@ -14,8 +14,8 @@ from ptxgen.codegen.config import SPLIT_SHARE, SPLIT_WORKSPACE
 from ptxgen.codegen.vectorized import WARP, ceil_div, pick
 from ptxgen.families.wgmma import operand_packing
 from ptxgen.families.wgmma.bf16x3 import factor_bytes, planes, workspace
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
 
 ROWS = 64  #: rows of one wgmma
 STEP = 32  #: bytes of K of one wgmma
@@ -63,39 +63,39 @@ def widest(extent: Any, most: int, least: int) -> Any:
     return found
 
 
-def widest_unit(p: Gemm) -> int:
+def widest_unit(p: KernelGemm) -> int:
     """Elements of K, as wide as a swizzle at the most, that one box brings: of windows over images, channels of a tap.
     Wide boxes are worth a quarter more zeros behind the last channel."""
     size = factor_bytes(p)
-    if p.window is None or p.window.summed:
+    if p.im2col is None or p.im2col.summed:
         return SPAN // size
     widths = [w // size for w in (SPAN, SPAN // 2, STEP)]
-    padded = [ceil_div(p.window.channels, w) * w for w in widths]
+    padded = [ceil_div(p.im2col.channels, w) * w for w in widths]
     return next(w for w, n in zip(widths, padded, strict=True) if 4 * n <= 5 * min(padded))
 
 
-def unit(p: Gemm, c: Any) -> Any:
+def unit(p: KernelGemm, c: Any) -> Any:
     """What one box of ``c`` brings."""
     return np.minimum(c.u, widest_unit(p))
 
 
-def length(p: Gemm, c: Any) -> Any:
+def length(p: KernelGemm, c: Any) -> Any:
     """K as stages count it: of windows over images, each tap's channels fill whole units."""
-    if p.window is None or p.window.summed:
+    if p.im2col is None or p.im2col.summed:
         return p.k
-    return p.window.tapped * ceil_div(p.window.channels, np.maximum(unit(p, c), 1)) * unit(p, c)
+    return p.im2col.tapped * ceil_div(p.im2col.channels, np.maximum(unit(p, c), 1)) * unit(p, c)
 
 
-def along(p: Gemm, extent: Any) -> Any:
+def along(p: KernelGemm, extent: Any) -> Any:
     """What boxes must divide where K is not contiguous: a tile, and of images a tap's channels."""
-    if p.window is None or not p.window.summed:
+    if p.im2col is None or not p.im2col.summed:
         return extent
-    return np.gcd(extent, p.window.channels)
+    return np.gcd(extent, p.im2col.channels)
 
 
-def groups_leave(p: Gemm, c: Any) -> Any:
+def groups_leave(p: KernelGemm, c: Any) -> Any:
     """Whether a thread's results of 8 bits may leave with those of its neighbours, 8 columns each."""
-    matrix = p.window is None or p.window.result is None
+    matrix = p.im2col is None or p.im2col.result is None
     return (
         matrix & (p.output.bytes == 1) & (c.transposed_mma == 0) & (c.epilogue_smem == 0) & (c.nl % (4 * COLUMNS) == 0)
     )
@@ -114,46 +114,52 @@ def batch(sums: Any) -> Any:
     return pick(sums <= 64, 16, 8)
 
 
-def kmajor(p: Gemm, c: Any) -> tuple[Any, Any]:
+def kmajor(p: KernelGemm, c: Any) -> tuple[Any, Any]:
     """Whether K is contiguous in what is multiplied of A and of B."""
-    layout = p.window.layout if p.window is not None else p.layout
+    layout = p.im2col.layout if p.im2col is not None else p.layout
     a, b = layout[0] == "N" or planes(p) > 1, layout[1] == "T" or planes(p) > 1
     return a | (operand_packing.copied(c, "a") & operand_packing.turns(p, "a")), b | (
         operand_packing.copied(c, "b") & operand_packing.turns(p, "b")
     )
 
 
-def from_registers(p: Gemm, c: Any) -> Any:
+def from_registers(p: KernelGemm, c: Any) -> Any:
     """Whether X must come from registers: wgmma reads elements of one or four bytes from shared memory only where K is
     contiguous."""
     a, b = kmajor(p, c)
     return (factor_bytes(p) != 2) & np.logical_not(pick(c.transposed_mma == 1, b, a))
 
 
-def _after(p: Gemm, c: Any, sums: Any, moves: Any) -> Any:
+def _epilogue_regs(p: KernelGemm, c: Any, sums: Any, moves: Any) -> Any:
     """Registers that an epilogue takes beyond, where ptxas was seen to: it reads what lies along the sides of a tile
     early, and has little room beside 192 sums."""
-    staged, apart = c.epilogue_smem == 1, p.window is not None and p.window.result is not None
-    after = pick(
+    staged, apart = c.epilogue_smem == 1, p.im2col is not None and p.im2col.result is not None
+    epilogue_regs = pick(
         (moves > 0) & (c.math_warpgroups == 1), 16, pick(staged & apart & (c.transposed_mma == 1) & (sums >= 176), 8, 0)
     )
-    after = np.maximum(after, pick((c.kg > 1) & (c.splitk == SPLIT_SHARE) & (sums >= 160), 10, 0))
-    after = np.maximum(after, pick(groups_leave(p, c) & (c.vec_c >= COLUMNS) & (sums >= 128), 4, 0))
-    if not p.stages:
-        return after
-    scaled, wide, direct = "scale_rows" in p.stages, p.output.bytes == 4, np.logical_not(staged)
-    vectors = scaled or "bias_row" in p.stages or "bias_column" in p.stages
-    along_x = pick(c.transposed_mma == 1, "bias_column" in p.stages, "bias_row" in p.stages)
-    reads, long = vectors or "residual" in p.stages, "gelu" in p.stages or "silu" in p.stages
-    after = np.maximum(after, pick(direct & (p.output.bytes == 1) & (sums <= 128), 12, 0))
-    after = np.maximum(after, pick(direct & reads, pick(scaled & (sums > 128), 20, pick(sums <= 128, 12, 3)), 2))
-    after = np.maximum(after, pick(staged & (reads | long), pick(sums <= 128, 28, pick(reads, 20, 0)), 0))
+    epilogue_regs = np.maximum(epilogue_regs, pick((c.kg > 1) & (c.splitk == SPLIT_SHARE) & (sums >= 160), 10, 0))
+    epilogue_regs = np.maximum(epilogue_regs, pick(groups_leave(p, c) & (c.vec_c >= COLUMNS) & (sums >= 128), 4, 0))
+    if not p.epilogue_ops:
+        return epilogue_regs
+    scaled, wide, direct = "scale_rows" in p.epilogue_ops, p.output.bytes == 4, np.logical_not(staged)
+    vectors = scaled or "bias_row" in p.epilogue_ops or "bias_column" in p.epilogue_ops
+    along_x = pick(c.transposed_mma == 1, "bias_column" in p.epilogue_ops, "bias_row" in p.epilogue_ops)
+    reads, long = vectors or "residual" in p.epilogue_ops, "gelu" in p.epilogue_ops or "silu" in p.epilogue_ops
+    epilogue_regs = np.maximum(epilogue_regs, pick(direct & (p.output.bytes == 1) & (sums <= 128), 12, 0))
+    epilogue_regs = np.maximum(
+        epilogue_regs, pick(direct & reads, pick(scaled & (sums > 128), 20, pick(sums <= 128, 12, 3)), 2)
+    )
+    epilogue_regs = np.maximum(
+        epilogue_regs, pick(staged & (reads | long), pick(sums <= 128, 28, pick(reads, 20, 0)), 0)
+    )
     tiny = staged & vectors & (p.element.bytes == 1)
-    after = np.maximum(after, pick(sums >= 192, pick(scaled | (direct & wide) | along_x | tiny, 26, 3), 0))
-    shared = (c.cluster_y > 1) & (sums >= 128) & (scaled & wide & direct | ("residual" in p.stages))
-    after = np.maximum(after, pick(shared, 28, 0))
-    after = np.maximum(after, pick(moves > 0, 8, 0))
-    return np.maximum(after, pick(along_x, 35, 0)) if scaled else after
+    epilogue_regs = np.maximum(
+        epilogue_regs, pick(sums >= 192, pick(scaled | (direct & wide) | along_x | tiny, 26, 3), 0)
+    )
+    shared = (c.cluster_y > 1) & (sums >= 128) & (scaled & wide & direct | ("residual" in p.epilogue_ops))
+    epilogue_regs = np.maximum(epilogue_regs, pick(shared, 28, 0))
+    epilogue_regs = np.maximum(epilogue_regs, pick(moves > 0, 8, 0))
+    return np.maximum(epilogue_regs, pick(along_x, 35, 0)) if scaled else epilogue_regs
 
 
 def _lying(kmajor: Any, tile: Any, u: Any, size: int) -> Any:
@@ -169,17 +175,18 @@ def _moves(kmajor: Any, tile: Any, u: Any, box: Any, movers: Any) -> Any:
     return width // np.maximum(box, 1) * ceil_div(lines, np.maximum(across, 1))
 
 
-def geometry(p: Gemm, c: Any) -> SimpleNamespace:
+def geometry(p: KernelGemm, c: Any) -> SimpleNamespace:
     """Threads, tiles, shared memory and registers of ``c`` on ``p``. Sizes in bytes, registers in 32-bit words.
 
     ``unit``: elements of K that one box brings at the most, ``k``: K in whole units, ``passes``: stages that fill,
     ``image_boxes``: boxes of images side by side, where K runs over their pixels. ``x_tile``, ``y_tile``: extents of
-    the block's tile; ``fed``: X is multiplied from registers; ``gives``: warps that copy give registers to those that
-    multiply, ``keeps``, ``takes``: what each then has; ``mi``: instructions a warpgroup stacks along X; ``x_box``,
-    ``y_box``: inner extents of the boxes that TMA brings; ``x_rows``: rows of X that are loaded, ``x_share``: by one
-    block, or its part of a stage's depth where K is not contiguous; ``share``: columns of Y that one block loads,
+    the block's tile; ``a_from_registers``: wgmma reads X from registers; ``gives``: warps that copy give registers
+    to those that multiply, ``keeps``, ``takes``: what each then has; ``mi``: instructions a warpgroup stacks along X;
+    ``x_box``, ``y_box``: inner extents of the boxes that TMA brings; ``x_rows``: rows of X that are loaded,
+    ``x_share``: by one block, or its part of a stage's depth where K is not contiguous; ``share``: columns of Y that
+    one block loads,
     ``finish``: that one block finishes; ``barriers``: bytes of them; ``planes``: of each operand, all of them K-major;
-    ``needed``: registers while it multiplies, ``after``: that an epilogue takes beyond.
+    ``mainloop_regs``: registers of the main loop, ``epilogue_regs``: registers that the epilogue takes beyond.
     """
     size, out, count = factor_bytes(p), p.output.bytes, planes(p)
     x_tile, y_tile = pick(c.transposed_mma == 1, c.nl, c.ml), pick(c.transposed_mma == 1, c.ml, c.nl)
@@ -189,7 +196,7 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         pick(c.transposed_mma == 1, a_kmajor, b_kmajor),
     )
     x_extent, y_extent = pick(c.transposed_mma == 1, p.n, p.m), pick(c.transposed_mma == 1, p.m, p.n)
-    fed, depth, k = from_registers(p, c), unit(p, c), length(p, c)
+    a_from_registers, depth, k = from_registers(p, c), unit(p, c), length(p, c)
     share = y_tile // np.maximum(c.cluster_x, 1)
     x_box = pick(x_kmajor, depth, pick(c.tma_rows > 0, c.tma_rows, min(ROWS, SPAN // size)))
     y_box = pick(y_kmajor, depth, widest(along(p, share), SPAN // size, COLUMNS))
@@ -221,24 +228,29 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         16 * c.stages
         + 8
         + 8 * c.math_warpgroups
-        + 8 * c.math_warpgroups * c.epilogue_buffers * (c.epilogue_smem == 1) * ("residual" in p.stages)
+        + 8 * c.math_warpgroups * c.epilogue_buffers * (c.epilogue_smem == 1) * ("residual" in p.epilogue_ops)
     )
     tiles_m, tiles_n = ceil_div(p.m, np.maximum(c.ml, 1)), ceil_div(p.n, np.maximum(c.nl, 1))
     tiles_x, tiles_y = pick(c.transposed_mma == 1, tiles_n, tiles_m), pick(c.transposed_mma == 1, tiles_m, tiles_n)
     passes = np.maximum(ceil_div(k, np.maximum(c.u, 1)), 1)
     slices = np.maximum(c.kg * c.cluster_k, 1)
     lined = ceil_div(tiles_x, np.maximum(c.cluster_x, 1)) * c.cluster_x
-    blocks = lined * ceil_div(tiles_y, np.maximum(c.cluster_y, 1)) * c.cluster_y * slices * p.items
+    blocks = lined * ceil_div(tiles_y, np.maximum(c.cluster_y, 1)) * c.cluster_y * slices * p.batch
     part = x_tile * finish * 4
     sums, meets = mi * y_tile // 2, (c.kg > 1) & (c.splitk > SPLIT_WORKSPACE)
     # sums of a pass are added to those of all passes; f16 sums are widened in the end
-    needed = sums * 2 if count > 1 else sums + sums // 2 if p.accumulator.bytes == 2 else sums
-    needed = needed + OTHERS + pick(meets, 4 * batch(sums), 0) + pick(fed, FRAGMENTS * FRAGMENT * mi + 8, 0)
-    needed = needed + pick(x_moves + y_moves > 0, np.minimum(4 * (x_moves + y_moves), MOVED) + MOVING, 0)
-    images_x = (c.transposed_mma == 1) == (p.window is not None and p.window.side == "b")
-    after = _after(p, c, sums, x_moves + y_moves)
-    gives = (c.math_warpgroups == 2) & (c.min_ctas_per_sm == 1) & (needed + after > SAME)
-    less = (fed | bool(p.stages)) & (needed + after <= TAKES_LESS)
+    mainloop_regs = sums * 2 if count > 1 else sums + sums // 2 if p.accumulator.bytes == 2 else sums
+    mainloop_regs = (
+        mainloop_regs
+        + OTHERS
+        + pick(meets, 4 * batch(sums), 0)
+        + pick(a_from_registers, FRAGMENTS * FRAGMENT * mi + 8, 0)
+    )
+    mainloop_regs = mainloop_regs + pick(x_moves + y_moves > 0, np.minimum(4 * (x_moves + y_moves), MOVED) + MOVING, 0)
+    images_x = (c.transposed_mma == 1) == (p.im2col is not None and p.im2col.side == "b")
+    epilogue_regs = _epilogue_regs(p, c, sums, x_moves + y_moves)
+    gives = (c.math_warpgroups == 2) & (c.min_ctas_per_sm == 1) & (mainloop_regs + epilogue_regs > SAME)
+    less = (a_from_registers | bool(p.epilogue_ops)) & (mainloop_regs + epilogue_regs <= TAKES_LESS)
     return SimpleNamespace(
         size=size,
         planes=count,
@@ -268,20 +280,20 @@ def geometry(p: Gemm, c: Any) -> SimpleNamespace:
         x_lies=x_lies,
         y_lies=y_lies,
         moves=x_moves + y_moves,
-        fed=fed,
+        a_from_registers=a_from_registers,
         gives=gives,
         keeps=pick(less, KEEPS_MORE, KEEPS),
         takes=pick(less, TAKES_LESS, TAKES),
         image_boxes=pick(images_x, x_tile // np.maximum(x_box, 1), share // np.maximum(y_box, 1)),
         threads=WARPGROUP * c.math_warpgroups + pick(gives, WARPGROUP, WARP),
-        needed=needed,
-        after=after,
-        registers=pick(gives, SAME, needed),
+        mainloop_regs=mainloop_regs,
+        epilogue_regs=epilogue_regs,
+        registers=pick(gives, SAME, mainloop_regs),
         shared=ring + aligned(added) + pick(c.epilogue_aliases_ab == 1, 0, aligned(staged)) + barriers,
         sums=sums,
         tiles_m=tiles_m,
         tiles_n=tiles_n,
-        tiles=tiles_m * tiles_n * p.items,
+        tiles=tiles_m * tiles_n * p.batch,
         tiles_x=tiles_x,
         tiles_y=tiles_y,
         unit=depth,

@@ -1,12 +1,12 @@
-"""Where elements lie: boxes of tensor maps, swizzles, descriptors, fragments. Numbers only; templates write the
-instructions.
+"""Shared-memory layout of A and B: TMA boxes, swizzles, wgmma descriptors. Numbers only; templates write instructions.
 
-Formats: PTX ISA 8.7, sections "Asynchronous Warpgroup Level Matrix Instructions" (descriptor, fragments) and "Tensor
-swizzling modes".
+X is the operand on the side of wgmma's 64 rows, Y the other one. Formats: PTX ISA 8.7, sections "Asynchronous Warpgroup
+Level Matrix Instructions" (descriptors, fragments) and "Tensor swizzling modes".
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TypeVar
@@ -16,9 +16,9 @@ from ptxgen.families.wgmma.geometry import ROWS, STEP
 
 T = TypeVar("T")
 
-ATOM = 8  #: rows of a swizzle's pattern, and of a core matrix
-ADDRESS_MASK = 0x3FFFF  #: bits of a shared address that a descriptor has; a cluster's rank lies above them
-_MODES = {16: 0, 32: 3, 64: 2, 128: 1}  #: a descriptor's swizzle field, by the bytes that the pattern spans
+ATOM = 8  #: rows of a swizzle pattern and of a core matrix
+ADDRESS_MASK = 0x3FFFF  #: bits of a shared address that a descriptor holds; a cluster rank lies above them
+_MODES = {16: 0, 32: 3, 64: 2, 128: 1}  #: swizzle field of a descriptor, by bytes that the pattern spans
 
 
 def descriptor(span: int, stride: int, leading: int) -> tuple[int, int]:
@@ -30,112 +30,143 @@ def descriptor(span: int, stride: int, leading: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Box:
-    """One copy of a stage: it lands ``offset`` bytes into the stage, and starts ``inner`` elements further along the
-    contiguous direction; ``unit``: the part of K that it belongs to, where parts are found each for itself; ``beyond``:
-    its further coordinates; ``residue``: of its rows, where each has a map of its own."""
+    """One TMA copy of a stage. ``offset``: bytes into the operand's part of the stage; ``inner``: its first element
+    along the contiguous direction, from the tile's first; ``unit``: the unit of K that it belongs to; ``trailing``:
+    further coordinates; ``residue``: row modulo 8, where each residue has a map of its own."""
 
     offset: int
     inner: int
     unit: int = 0
-    beyond: str = ""
+    trailing: str = ""
     residue: int = 0
 
 
 @dataclass(frozen=True)
-class Shared:
-    """What an operand is of which each block in a line of a cluster loads a part for all of them. Registers: ``mine``,
-    the block's place in its line, and the part; ``line``, the line's place; ``mask``, its blocks as bits. Those bits of
-    the ``first`` line; how many ranks lines are ``apart``."""
+class Multicast:
+    """How the blocks of a line of the cluster divide an operand: each loads one slice and multicasts it to all of them.
 
-    mine: str
+    Registers: ``rank``, the block's place in its line, and its slice; ``line``, the line's place in the cluster;
+    ``mask``, the blocks of the line as bits. ``first_mask``: the mask of line 0; ``line_stride``: ranks from one line
+    to the next.
+    """
+
+    rank: str
     line: str
     mask: str
-    first: int
-    apart: int
+    first_mask: int
+    line_stride: int
 
     @classmethod
-    def of(cls, along_x: int, along_y: int) -> tuple[Shared | None, Shared | None]:
-        """Of X, which the blocks along Y have in common, and of Y."""
-        x, y = ("%rank_x", "%rank_y") if along_x > 1 and along_y > 1 else ("%rank", "%rank")
-        column = sum(1 << n * along_x for n in range(along_y))
+    def of(cls, cluster_x: int, cluster_y: int) -> tuple[Multicast | None, Multicast | None]:
+        """Of X, which blocks along Y have in common, and of Y, which blocks along X have in common."""
+        x, y = ("%rank_x", "%rank_y") if cluster_x > 1 and cluster_y > 1 else ("%rank", "%rank")
+        column = sum(1 << n * cluster_x for n in range(cluster_y))
         return (
-            cls(y, x, "%mask_x", column, 1) if along_y > 1 else None,
-            cls(x, y, "%mask", (1 << along_x) - 1, along_x) if along_x > 1 else None,
+            cls(y, x, "%mask_x", column, 1) if cluster_y > 1 else None,
+            cls(x, y, "%mask", (1 << cluster_x) - 1, cluster_x) if cluster_x > 1 else None,
         )
 
 
-class Operand:
-    """How X or Y gets to wgmma. ``role``: x or y; ``name``: a or b; ``g``: the geometry; ``base``: where its part of a
-    stage begins; ``shared``: how a block loads but a part of it; None: all, for itself."""
+class OperandPath:
+    """How TMA loads an operand into a stage, and how wgmma reads it there.
+
+    ``role``: x or y; ``name``: a or b; ``base``: bytes from the start of a stage to the operand; ``multicast``: None
+    where each block loads the whole tile for itself.
+    """
+
+    realigned = False  #: whether consumers shift its rows in shared memory
+    tma_mode = "tile"
+    map_count = 1  #: tensor maps that it takes
+    #: register with the place of the stage that wgmma reads, in units of 16 bytes
+    stage_register = "%stage_offset"
 
     def __init__(
-        self, role: str, name: str, g: SimpleNamespace, config: Config, base: int, shared: Shared | None
+        self, role: str, name: str, g: SimpleNamespace, config: Config, base: int, multicast: Multicast | None
     ) -> None:
-        hinted = config.l2_evict_first & (1 if name == "a" else 2)
+        evict_first = config.l2_evict_first & (1 if name == "a" else 2)
         #: of its copies: modifiers, and the operands that these ask for
-        self.modifiers = (".multicast::cluster" if shared else "") + (".L2::cache_hint" if hinted else "")
-        self.operands = (f", {shared.mask}" if shared else "") + (", %policy" if hinted else "")
-        self.role, self.name, self.base, self.shared = role, name, base, shared
+        self.copy_modifiers = (".multicast::cluster" if multicast else "") + (".L2::cache_hint" if evict_first else "")
+        self.copy_operands = (f", {multicast.mask}" if multicast else "") + (", %policy" if evict_first else "")
+        self.role, self.name, self.base, self.multicast = role, name, base, multicast
         self.kmajor = bool(getattr(g, f"{role}_kmajor"))
         size, depth = int(g.size), int(config.u)
         tile = int(getattr(g, f"{role}_tile"))
         inner = int(getattr(g, f"{role}_box"))
+        #: bytes of a row of a box, which its swizzle spans
         self.span = inner * size
-        #: whether it is the depth of a stage that blocks part; the register that has where the parts begin
-        self.by_depth = role == "x" and shared is not None and not self.kmajor
-        self.whole = "%k" if self.by_depth else f"%{role}0"
-        #: what one block loads of that, and how far apart in shared memory the blocks' parts are
-        share = int(g.share) if role == "y" else int(g.x_share) if shared else int(g.x_rows)
+        #: whether blocks slice the depth of a stage instead of the tile's extent; the register of the first slice
+        self.sliced_along_k = role == "x" and multicast is not None and not self.kmajor
+        self.slice_origin = "%k" if self.sliced_along_k else f"%{role}0"
+        #: elements that one block loads along the sliced direction, and bytes of shared memory that they take
+        extent = int(g.share) if role == "y" else int(g.x_share) if multicast else int(g.x_rows)
         row = self.span
         if self.kmajor:
             #: (contiguous, other) extents of a box
-            self.box: tuple[int, ...] = (inner, share)
+            self.box: tuple[int, ...] = (inner, extent)
             self.boxes = [Box(n * tile * row, n * inner) for n in range(depth // inner)]
-            self.high, self.low = descriptor(self.span, ATOM * row, 16)
-            self.part = ROWS * row
-            self.share_offset = share * row
+            self.stride, self.leading = ATOM * row, 16
+            #: bytes from 64 rows to the next 64
+            self.m64_bytes = ROWS * row
+            self.slice_bytes = extent * row
         else:
-            self.box = (inner, share if self.by_depth else depth)
-            extent = int(g.x_rows) if self.by_depth else share
-            self.boxes = [Box(n * depth * row, n * inner) for n in range(extent // inner)]
-            # rows past those that are loaded repeat them
-            leading = 0 if role == "x" and inner < ROWS else depth * row
-            self.high, self.low = descriptor(self.span, ATOM * row, leading)
-            self.part = depth * row
-            self.share_offset = share * row if self.by_depth else share // inner * depth * row
-        self.share = share
+            self.box = (inner, extent if self.sliced_along_k else depth)
+            across = int(g.x_rows) if self.sliced_along_k else extent
+            self.boxes = [Box(n * depth * row, n * inner) for n in range(across // inner)]
+            # where fewer rows than 64 are loaded, the descriptor repeats them
+            self.stride, self.leading = ATOM * row, 0 if role == "x" and inner < ROWS else depth * row
+            self.m64_bytes = depth * row
+            self.slice_bytes = extent * row if self.sliced_along_k else extent // inner * depth * row
+        self.desc_high, self.desc_low = descriptor(self.span, self.stride, self.leading)
+        self.slice_extent = extent
         self.tile, self.depth, self.element = tile, depth, size
-        self.loaded = len(self.boxes) * self.box[0] * self.box[1] * size
-        self.mode, self.rank = "tile", 2
-        #: whether it comes as it lies; the register that has where the stage is that it is multiplied from, in 16 bytes
-        self.lies, self.stage = False, "%low"
-        #: the register that has the item's place in the tensor, where there are items
-        self.item = ""
+        #: bytes that one block's copies of a stage report to the full barrier
+        self.tx_bytes = len(self.boxes) * self.box[0] * self.box[1] * size
+        self.tma_rank = 2
+        #: register with the coordinate along the batch; "": the tensor has no such direction
+        self.batch_coordinate = ""
 
-    def of(self, unit: int) -> list[Box]:
+    @property
+    def desc_high_hex(self) -> str:
+        return f"0x{self.desc_high:08x}"
+
+    @property
+    def desc_low_hex(self) -> str:
+        return f"0x{self.desc_low:08x}"
+
+    @property
+    def desc_fields(self) -> str:
+        """The fields of its descriptor, for a comment."""
+        leading = "unused (K-major)" if self.kmajor else f"{self.leading} bytes"
+        low, high = (
+            f"low {self.desc_low_hex}: leading offset {leading}",
+            f"high {self.desc_high_hex}: stride {self.stride}",
+        )
+        return f"{low}; {high} bytes, {self.span}-byte swizzle"
+
+    def boxes_of(self, unit: int) -> list[Box]:
         """The boxes of a unit of K."""
         return [b for b in self.boxes if b.unit == unit]
 
-    def inner(self, b: Box, first: str) -> str:
-        """The register that has a box's place along the contiguous direction; ``first``: where this block's part
+    def inner_coordinate(self, b: Box, first: str) -> str:
+        """Register with a box's coordinate along the contiguous direction; ``first``: where this block's slice
         begins."""
-        return "%k" if self.kmajor else f"%{self.role}0" if self.by_depth else first
+        return "%k" if self.kmajor else f"%{self.role}0" if self.sliced_along_k else first
 
-    def map(self, b: Box) -> str:
-        """The register that has the address of a box's map."""
+    def map_register(self, b: Box) -> str:
+        """Register with the address of a box's tensor map."""
         return f"%map_{self.role}"
 
-    def place(self, first: str) -> str:
+    def coordinates(self, first: str) -> str:
         """The coordinates of a box."""
-        other = first if self.kmajor or self.by_depth else "%k"
-        return ", ".join(["%inner", other, *([self.item] if self.item else [])])
+        other = first if self.kmajor or self.sliced_along_k else "%k"
+        return ", ".join(["%inner", other, *([self.batch_coordinate] if self.batch_coordinate else [])])
 
-    def behind(self, b: Box) -> str:
-        """Operands of the copy behind its barrier."""
-        return self.operands
+    def trailing_operands(self, b: Box) -> str:
+        """Operands of a copy after its barrier."""
+        return self.copy_operands
 
-    def step(self, k: int) -> int:
-        """Bytes from the tile's start to the operand of K step ``k`` of a stage."""
+    def k_step_offset(self, k: int) -> int:
+        """Bytes from the start of the tile to the operand of K step ``k`` of a stage."""
         if not self.kmajor:
             return STEP // self.element * self.span * k
         return k * STEP // self.span * self.tile * self.span + k * STEP % self.span
@@ -143,34 +174,25 @@ class Operand:
 
 @dataclass(frozen=True)
 class Product:
-    """One wgmma of a stage: rows ``mi``, descriptor offsets of its operands (address / 16); ``adds``: to what the
-    accumulators hold (1, 0 or a predicate)."""
+    """One wgmma of a stage: ``mi``, which 64 rows of X; ``x``, ``y``: offsets of its descriptors (address / 16);
+    ``scale_d``: 0 where it overwrites the accumulators, else 1 or a predicate."""
 
     mi: int
     x: int
     y: int
-    adds: str
-
-
-def products(x: Operand, y: Operand, mi: int) -> list[Product]:
-    steps = x.depth * x.element // STEP
-    return [
-        Product(m, x.step(k) + m * x.part >> 4, y.step(k) >> 4, "1" if k else "%later")
-        for k in range(steps)
-        for m in range(mi)
-    ]
+    scale_d: str
 
 
 @dataclass(frozen=True)
-class Slot:
-    """16 bytes of partial sums of another slice: where they lie, and the sums they belong to; ``first``: those are
-    not yet begun."""
+class SumSlot:
+    """16 bytes of partial sums: ``offset`` in shared memory or workspace, and the ``registers`` that they belong to;
+    ``initial``: they set these registers, others are added to them."""
 
     offset: int
-    into: list[str]
-    first: bool
+    registers: list[str]
+    initial: bool
 
 
-def batches(slots: list[T], size: int) -> list[list[T]]:
-    """What is read at once."""
-    return [slots[i : i + size] for i in range(0, len(slots), size)]
+def in_batches(values: Sequence[T], size: int) -> list[list[T]]:
+    """``values`` in lists of ``size``."""
+    return [list(values[i : i + size]) for i in range(0, len(values), size)]

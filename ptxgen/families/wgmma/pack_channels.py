@@ -1,33 +1,33 @@
-"""Plans of wgmma kernels on images that do not lie as TMA walks over them: a pass copies images, or what is beside
-them, to rows of channels in the workspace first."""
+"""Packing of images and filters that im2col maps cannot describe: a kernel copies them to rows of channels."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
-from ptxgen.codegen.config import Config
-from ptxgen.codegen.plan import PASS_THREADS, Run
+from ptxgen.codegen.plan import AUX_KERNEL_THREADS, BatchRange
 from ptxgen.codegen.registers import Tile, width
-from ptxgen.codegen.source import Argument, Launch, Step, TensorMap
-from ptxgen.families.wgmma.im2col_plan import GradientPlan, TurnedGradientPlan, WindowPlan
-from ptxgen.families.wgmma.layout import Operand
+from ptxgen.codegen.source import Step, TensorMap
+from ptxgen.families.wgmma.layout import OperandPath
 from ptxgen.families.wgmma.operand_packing import ROW, copy_bytes
-from ptxgen.families.wgmma.pack_rows import placed
-from ptxgen.lowering.im2col_descriptor import Copy, Window
-from ptxgen.problem.gemm import Gemm
+from ptxgen.families.wgmma.packing import POINTERS, Buffers, Packing
+from ptxgen.lowering.im2col_descriptor import PackedCopy
+from ptxgen.lowering.kernel_gemm import KernelGemm
 
 WORD = 4  #: bytes of shared memory that a thread writes at once
 TILE = 2048  #: words that a block copies
-WORDS = (8, 16, 32)  #: of channels that these are of
+WORDS = (8, 16, 32)  #: words of channels that a block may take
 CHUNK = 16  #: bytes that a thread stores at once
 
 
-class Arrangement:
-    """The numbers of the pass over an operand whose elements have ``size`` bytes: a block takes ``words`` of channels
-    of ``columns`` places. Places lie ``pitch`` words apart in shared memory, so that neither side meets in a bank."""
+class ChannelCopy:
+    """Numbers of the kernel for one operand, whose elements have ``size`` bytes: a block copies ``words`` words of the
+    channels of ``columns`` places. Places are ``pitch`` words apart in shared memory, so that neither loads nor stores
+    have bank conflicts."""
 
-    THREADS, CHUNK, WORD, ROW = PASS_THREADS, CHUNK, WORD, ROW
-    #: of a copy: channels and elements between them, places, their digits, by how many elements and rows each moves
+    THREADS, CHUNK, WORD, ROW = AUX_KERNEL_THREADS, CHUNK, WORD, ROW
+    #: numbers of a copy: channels and elements between them; places and their digits; elements and rows that each digit
+    #: moves by; bytes of a row, offset in the workspace, tiles of channels
     NAMES = (
         "depth",
         "step",
@@ -45,31 +45,32 @@ class Arrangement:
         "tiles",
     )
 
-    def __init__(self, name: str, copy: Copy, size: int) -> None:
-        self.name, self.size, self.vec, self.straight = name, size, copy.vec, copy.straight
-        #: elements of a word
-        self.per = WORD // size
-        self.words = next((w for w in WORDS if w * self.per >= copy.depth), WORDS[-1])
+    def __init__(self, name: str, copy: PackedCopy, size: int) -> None:
+        self.name, self.size, self.vec = name, size, copy.vec
+        #: whether channels are contiguous in the operand
+        self.contiguous_channels = copy.straight
+        self.word_elements = WORD // size
+        self.words = next((w for w in WORDS if w * self.word_elements >= copy.depth), WORDS[-1])
         self.columns, self.pitch = TILE // self.words, self.words + 1
-        #: threads side by side in what is loaded, and what their number counts on from one row of them to the next
-        self.across = self.words if self.straight else self.columns // self.vec
-        self.down = PASS_THREADS // self.across
-        self.rounds = TILE // self.vec // PASS_THREADS
+        #: threads along the contiguous direction of the loads, and rows of them
+        self.threads_across = self.words if self.contiguous_channels else self.columns // self.vec
+        self.threads_down = AUX_KERNEL_THREADS // self.threads_across
+        self.rounds = TILE // self.vec // AUX_KERNEL_THREADS
         #: chunks of a place, and places that are stored at once
         self.chunks = self.words * WORD // CHUNK
-        self.stored = PASS_THREADS // self.chunks
+        self.places_at_once = AUX_KERNEL_THREADS // self.chunks
         self.bytes = WORD * self.columns * self.pitch
         halves = self.vec * size < WORD
-        loaded = 1 if halves else self.vec * size // WORD
-        self.got = Tile(f"{name}", "b16" if halves else "b32", (self.rounds, self.per, loaded))
-        self.load = "b16" if halves else width(loaded, "b32")
+        registers = 1 if halves else self.vec * size // WORD
+        self.loaded = Tile(f"{name}", "b16" if halves else "b32", (self.rounds, self.word_elements, registers))
+        self.load = "b16" if halves else width(registers, "b32")
 
     @property
     def parameters(self) -> list[str]:
-        """Of the launch: numbers of the copy, and where it lies."""
         return [f"{n}_{self.name}" for n in self.NAMES]
 
-    def numbers(self, copy: Copy, at: int) -> tuple[int, ...]:
+    def numbers(self, copy: PackedCopy, offset: int) -> tuple[int, ...]:
+        """The values of ``parameters``."""
         return (
             copy.depth,
             copy.step,
@@ -79,95 +80,86 @@ class Arrangement:
             *copy.steps,
             *copy.rows,
             copy.pitch * self.size,
-            at // ROW,
+            offset // ROW,
             self.tiles(copy),
         )
 
-    def tiles(self, copy: Copy) -> int:
-        """Of channels."""
-        return -(-copy.pitch // (self.words * self.per))
+    def tiles(self, copy: PackedCopy) -> int:
+        """Tiles of channels."""
+        return -(-copy.pitch // (self.words * self.word_elements))
 
-    def blocks(self, copy: Copy) -> int:
+    def blocks(self, copy: PackedCopy) -> int:
         return self.tiles(copy) * -(-copy.places // self.columns)
 
     def words_of(self, r: int) -> list[tuple[str, str, int]]:
-        """The words of a round: the registers that hold its halves (or the word, twice), how they are put together,
-        places from the first."""
+        """The words of a round: registers that hold them, the prmt selector that combines two registers ("": a move
+        does), places from the first."""
         out = []
         for q in range(self.vec):
             if self.size == WORD:
-                out.append((self.got[r, 0, q], "", q))
+                out.append((self.loaded[r, 0, q], "", q))
             elif self.vec == 1:
-                out.append((f"{{{self.got[r, 0, 0]}, {self.got[r, 1, 0]}}}", "", 0))
+                out.append((f"{{{self.loaded[r, 0, 0]}, {self.loaded[r, 1, 0]}}}", "", 0))
             else:
-                pair = f"{self.got[r, 0, q // 2]}, {self.got[r, 1, q // 2]}"
+                pair = f"{self.loaded[r, 0, q // 2]}, {self.loaded[r, 1, q // 2]}"
                 out.append((pair, "0x7632" if q % 2 else "0x5410", q))
         return out
 
 
-class ArrangedPlan(WindowPlan):
-    """What is copied is found in the workspace: of the forward product, and of the gradient of images where the stride
-    is one."""
+def image_copy(p: KernelGemm, name: str) -> PackedCopy:
+    """The copy of an operand that must be packed."""
+    copy: PackedCopy | None = p.im2col.copy(name) if p.im2col is not None else None
+    assert copy is not None
+    return copy
 
-    before = "copy/pack_channels.mako"
 
-    def _operands(self) -> None:
-        super()._operands()
+@dataclass(frozen=True)
+class ChannelPacking(Packing):
+    """Images, filters or both as rows of channels."""
+
+    template = "copy/pack_channels.mako"
+    packs_empty = True
+
+    @cached_property
+    def names(self) -> list[str]:
+        window = self.problem.im2col
+        return [name for name in "ab" if window is not None and window.copy(name) is not None]
+
+    @cached_property
+    def operands(self) -> list[ChannelCopy]:
         size = self.problem.element.bytes
-        copies = [(name, self.walked.copy(name)) for name in "ab"]
-        self.arranged = [Arrangement(name, copy, size) for name, copy in copies if copy is not None]
+        return [ChannelCopy(name, image_copy(self.problem, name), size) for name in self.names]
 
     @property
-    def arranging_parameters(self) -> list[str]:
-        """The parameters of the pass, beside addresses, in lines."""
-        first = [".param .u32 blocks_a,"] * (len(self.arranged) > 1)
-        lines = [", ".join(f".param .u32 {name}" for name in x.parameters) for x in self.arranged]
+    def summary(self) -> str:
+        names = " and ".join(name.upper() for name in self.names)
+        return f"; a kernel packs {names} to rows of channels first"
+
+    @property
+    def parameters(self) -> list[str]:
+        """The parameters of the kernel after the addresses, in lines."""
+        first = [".param .u32 blocks_a,"] * (len(self.operands) > 1)
+        lines = [", ".join(f".param .u32 {name}" for name in x.parameters) for x in self.operands]
         return [*first, *(f"{line}," for line in lines[:-1]), lines[-1]]
 
-    @property
-    def accesses(self) -> str:
-        names = " and ".join(x.name.upper() for x in self.arranged)
-        return f"{super().accesses}; a pass copies {names} to rows of channels first"
+    def packed_map(self, p: KernelGemm, x: OperandPath, kind: str, direct: TensorMap) -> TensorMap:
+        return replace(direct, operand="W") if x.name in self.names else direct
 
-    # ---- launching
+    def allocate(self, p: KernelGemm, run: BatchRange, start: int) -> Buffers:
+        packed, end = {}, start
+        for name in self.names:
+            packed[name] = end
+            end += copy_bytes(p, image_copy(p, name))
+        return Buffers(packed, {}, end)
 
-    def _source(self, p: Gemm, x: Operand, kind: str) -> TensorMap:
-        made = super()._source(p, x, kind)
-        return replace(made, operand="W") if self._copy(p, x.name) else made
-
-    @staticmethod
-    def _copy(p: Gemm, name: str) -> Copy | None:
-        return p.window.copy(name) if p.window is not None else None
-
-    def _run(self, problem: Gemm, run: Run) -> Launch:
-        made = super()._run(problem, run)
-        # copies lie behind what slices leave in the workspace
-        at, end = {}, -(-made.workspace // ROW) * ROW
-        facts: list[int] = []
-        blocks: list[int] = []
-        for x in self.arranged:
-            copy = self._copy(problem, x.name)
-            assert copy is not None
-            facts += x.numbers(copy, end)
-            blocks.append(x.blocks(copy))
-            at[x.name], end = end, end + copy_bytes(problem, copy)
-        pointers: tuple[Argument, ...] = (("u64", "A"), ("u64", "B"), ("u64", "C"), ("u64", "W"))
-        first = blocks[:1] if len(blocks) > 1 else []
-        arguments = (*pointers, *self._arrays(problem), *(("u32", n) for n in (*first, *facts)))
-        shared = max(x.bytes for x in self.arranged)
-        copying = Step(f"{self.entry}_arrange", (sum(blocks), 1, 1), (PASS_THREADS, 1, 1), shared, arguments)
-        places = [at[x.name] for x in (self.x, self.y) if x.name in at]
-        return Launch((copying, *placed(made.steps, places)), end)
-
-
-class ArrangedGradientPlan(ArrangedPlan, GradientPlan):
-    """The gradient of filters."""
-
-
-def plan_of(images: Window, config: Config) -> type[WindowPlan]:
-    """The kind of plan that computes with images, as they lie, on their side of the product."""
-    if any(images.copies):
-        return ArrangedGradientPlan if images.summed else ArrangedPlan
-    if not images.summed:
-        return WindowPlan
-    return TurnedGradientPlan if config.operand_path else GradientPlan
+    def steps(self, p: KernelGemm, run: BatchRange, buffers: Buffers) -> tuple[Step, ...]:
+        copies = [image_copy(p, x.name) for x in self.operands]
+        blocks = [x.blocks(copy) for x, copy in zip(self.operands, copies, strict=True)]
+        numbers = blocks[:1] if len(blocks) > 1 else []
+        for x, copy in zip(self.operands, copies, strict=True):
+            numbers += x.numbers(copy, buffers.packed[x.name])
+        arguments = (*POINTERS, *self.array_arguments(p), *(("u32", n) for n in numbers))
+        shared = max(x.bytes for x in self.operands)
+        return (
+            Step(f"{self.entry}_pack_channels", (sum(blocks), 1, 1), (AUX_KERNEL_THREADS, 1, 1), shared, arguments),
+        )

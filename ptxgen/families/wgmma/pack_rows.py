@@ -1,62 +1,80 @@
-"""The plan of a wgmma kernel whose operands are copied first.
+"""Packing of A and B to rows of whole 128 bytes.
 
-One pass copies all operands that TMA cannot map, 16 bytes a thread, to rows of whole 128 bytes; another transposes
-each whose copy is to have K contiguous.
+One kernel copies all operands that TMA cannot map, 16 bytes a thread. Another transposes each operand whose packed form
+must have K contiguous.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
+from functools import cached_property
 from types import SimpleNamespace
 
-from ptxgen.codegen.plan import PASS_THREADS, Run
+from ptxgen.codegen.config import Config
+from ptxgen.codegen.plan import AUX_KERNEL_THREADS, BatchRange
 from ptxgen.codegen.registers import Tile
-from ptxgen.codegen.source import Argument, Launch, Step, TensorMap
-from ptxgen.families.wgmma.layout import Operand
+from ptxgen.codegen.source import Argument, Step, TensorMap
+from ptxgen.families.wgmma.layout import OperandPath
 from ptxgen.families.wgmma.operand_packing import ROW, copied, copy_of, mapped, straight, turns
-from ptxgen.families.wgmma.plan import WgmmaPlan
-from ptxgen.families.wgmma.transpose_kernel import Transposition
-from ptxgen.problem.gemm import Gemm
+from ptxgen.families.wgmma.packing import POINTERS, Buffers, Packing
+from ptxgen.families.wgmma.tensor_maps import matrix_map, stored
+from ptxgen.families.wgmma.transpose_kernel import TransposeKernel
+from ptxgen.lowering.kernel_gemm import KernelGemm
 
 CHUNK = 16  #: bytes that a thread copies at once
-ROUNDS = 4  #: how often, where there are more than LARGE of them: many bytes are then under way
+ROUNDS = 4  #: chunks of a thread where there are more than LARGE of them, so that many bytes are in flight
 LARGE = 1 << 18
 
 
-class Pitch:
-    """The numbers of the straight copy of elements of ``size`` bytes."""
+class RowCopyKernel:
+    """Numbers of the kernel that copies rows of elements of ``size`` bytes."""
 
-    THREADS, CHUNK, ROW, ROUNDS = PASS_THREADS, CHUNK, ROW, ROUNDS
+    THREADS, CHUNK, ROW, ROUNDS = AUX_KERNEL_THREADS, CHUNK, ROW, ROUNDS
 
     def __init__(self, size: int) -> None:
         self.size, self.bits = size, 8 * size
         #: elements of a chunk
-        self.count = CHUNK // size
-        #: two aligned chunks, and what is left of them after each halving of how far into them the wanted one begins
-        self.got = Tile("w", "b32", (ROUNDS, 8))
-        self.halved = Tile("h", "b32", (6,))
-        self.quartered = Tile("q", "b32", (5,))
-        self.put = Tile("o", "b32", (4,)) if size < 4 else self.quartered
+        self.chunk_elements = CHUNK // size
+        #: two aligned chunks; what is left after skipping 8 bytes or none, then after skipping 4 or none
+        self.loaded = Tile("w", "b32", (ROUNDS, 8))
+        self.by_8 = Tile("h", "b32", (6,))
+        self.by_4 = Tile("q", "b32", (5,))
+        self.stored = Tile("o", "b32", (4,)) if size < 4 else self.by_4
 
 
-class CopiedPlan(WgmmaPlan):
-    """``pitched``: names of the operands that ``pitch`` copies; ``turned``: that ``transposition`` transposes, all
-    items of them."""
+@dataclass(frozen=True)
+class RowPacking(Packing):
+    """Operands with rows of whole 128 bytes; K contiguous where wgmma needs that."""
 
-    before = "copy/pack_kernels.mako"
+    config: Config
 
-    def _operands(self) -> None:
-        super()._operands()
-        mine = [name for name in "ab" if copied(self.config, name)]
-        self.turned = [name for name in mine if turns(self.problem, name)]
-        self.pitched = [name for name in mine if not (name in self.turned and mapped(self.problem, name))]
-        size = self.problem.element.bytes
-        self.transposition, self.pitch = Transposition(size), Pitch(size)
+    template = "copy/pack_kernels.mako"
+
+    @cached_property
+    def names(self) -> list[str]:
+        return [name for name in "ab" if copied(self.config, name)]
+
+    @cached_property
+    def transposed(self) -> list[str]:
+        """Operands that the transpose kernel packs, all items of them."""
+        return [name for name in self.names if turns(self.problem, name)]
+
+    @cached_property
+    def copied(self) -> list[str]:
+        """Operands that the copy kernel packs, or copies for the transpose kernel."""
+        return [name for name in self.names if not (name in self.transposed and mapped(self.problem, name))]
+
+    @cached_property
+    def copy_kernel(self) -> RowCopyKernel:
+        return RowCopyKernel(self.problem.element.bytes)
+
+    @cached_property
+    def transpose_kernel(self) -> TransposeKernel:
+        return TransposeKernel(self.problem.element.bytes)
 
     @property
-    def pitch_loads(self) -> list[tuple[str, str]]:
-        """The numbers that the straight copy of an operand takes, beside its address: type and name."""
+    def copy_arguments(self) -> list[tuple[str, str]]:
+        """Type and name of the numbers that the copy kernel takes for an operand."""
         return [
             ("u64", "bytes"),
             ("u64", "ld"),
@@ -68,96 +86,83 @@ class CopiedPlan(WgmmaPlan):
         ]
 
     @property
-    def pitch_parameters(self) -> list[str]:
-        """The parameters of the straight copy, beside addresses, in lines."""
-        first = [".param .u32 blocks_a"] * (len(self.pitched) > 1) + [".param .u32 first_item"] * self.batched
-        lines = [*first, *(", ".join(f".param .{kind} {n}_{x}" for kind, n in self.pitch_loads) for x in self.pitched)]
+    def copy_parameters(self) -> list[str]:
+        """The parameters of the copy kernel after the addresses, in lines."""
+        first = [".param .u32 blocks_a"] * (len(self.copied) > 1) + [".param .u32 first_item"] * self.batched
+        names = self.copy_arguments
+        lines = [*first, *(", ".join(f".param .{kind} {n}_{x}" for kind, n in names) for x in self.copied)]
         return [*(f"{line}," for line in lines[:-1]), *lines[-1:]]
 
-    # ---- launching
+    def packed_map(self, p: KernelGemm, x: OperandPath, kind: str, direct: TensorMap) -> TensorMap:
+        if x.name not in self.names or p.k == 0:
+            return direct
+        return matrix_map(p, "W", kind, copy_of(p, x.name).place, p.element.bytes, x.box, x.span, self.batched)
 
-    def _source(self, p: Gemm, x: Operand, kind: str) -> TensorMap:
-        if not copied(self.config, x.name) or p.k == 0:
-            return super()._source(p, x, kind)
-        return self._tensor(p, "W", kind, copy_of(p, x.name).place, p.element.bytes, x.box, x.span)
+    def allocate(self, p: KernelGemm, run: BatchRange, start: int) -> Buffers:
+        packed, staging, end = {}, {}, start
+        for name in self.names:
+            packed[name] = end
+            end += copy_of(p, name).bytes
+        for name in self.copied:
+            if name in self.transposed:
+                staging[name] = end
+                end += straight(p, name).bytes
+        return Buffers(packed, staging, end)
 
-    def _run(self, problem: Gemm, run: Run) -> Launch:
-        made = super()._run(problem, run)
-        if problem.k == 0:
-            return made
-        # copies lie behind what slices leave in the workspace
-        last, first, end = {}, {}, -(-made.workspace // ROW) * ROW
-        for name in "ab":
-            if copied(self.config, name):
-                last[name] = end
-                end += copy_of(problem, name).bytes
-        for name in self.pitched:
-            first[name] = end if name in self.turned else last[name]
-            end += straight(problem, name).bytes if name in self.turned else 0
-        passes = [self._pitching(problem, run, first)] if first else []
-        passes += [self._turning(problem, run, name, first.get(name), last[name]) for name in self.turned]
-        places = [last[x.name] for x in (self.x, self.y) if x.name in last]
-        return Launch((*passes, *placed(made.steps, places)), end)
+    def steps(self, p: KernelGemm, run: BatchRange, buffers: Buffers) -> tuple[Step, ...]:
+        copy = (self._copy_step(p, run, buffers.packed | buffers.staging),) if self.copied else ()
+        return (*copy, *(self._transpose_step(p, run, name, buffers) for name in self.transposed))
 
-    def _pitching(self, p: Gemm, run: Run, at: dict[str, int]) -> Step:
-        """The launch of the pass that copies as it is: of the run's items, or of the one that all share."""
+    def _copy_step(self, p: KernelGemm, run: BatchRange, offsets: dict[str, int]) -> Step:
+        """The launch of the copy kernel: the items of the run, or the one that all items share."""
         size = p.element.bytes
-        copies = {name: straight(p, name) for name in self.pitched}
+        copies = {name: straight(p, name) for name in self.copied}
         chunks = [x.place[1] * -(-x.place[0] * size // CHUNK) for x in copies.values()]
         rounds = ROUNDS if sum(chunks) > LARGE else 1
-        blocks = [-(-n // (PASS_THREADS * rounds)) for n in chunks]
-        facts: list[Argument] = [("u32", blocks[0])] if len(blocks) > 1 else []
+        blocks = [-(-n // (AUX_KERNEL_THREADS * rounds)) for n in chunks]
+        numbers: list[Argument] = [("u32", blocks[0])] if len(blocks) > 1 else []
         if self.batched:
-            facts.append(("u32", run.first))
+            numbers.append(("u32", run.first))
         for (name, x), n in zip(copies.items(), blocks, strict=True):
-            facts += self._copying(p, run, name, x, at[name], n * PASS_THREADS)
-        pointers: tuple[Argument, ...] = (("u64", "A"), ("u64", "B"), ("u64", "C"), ("u64", "W"))
+            numbers += self._copy_numbers(p, run, name, x, offsets[name], n * AUX_KERNEL_THREADS)
         grid = (sum(blocks), 1, run.items if any(x.items > 1 for x in copies.values()) else 1)
-        return Step(f"{self.entry}_pitch", grid, (PASS_THREADS, 1, 1), 0, (*pointers, *self._arrays(p), *facts))
+        arguments = (*POINTERS, *self.array_arguments(p), *numbers)
+        return Step(f"{self.entry}_pack_rows", grid, (AUX_KERNEL_THREADS, 1, 1), 0, arguments)
 
-    def _copying(self, p: Gemm, run: Run, name: str, x: SimpleNamespace, at: int, stride: int) -> list[Argument]:
-        columns, rows, _, apart = x.place
-        _, _, ld, by = self._stored(p, name)
+    def _copy_numbers(
+        self, p: KernelGemm, run: BatchRange, name: str, copy: SimpleNamespace, offset: int, stride: int
+    ) -> list[Argument]:
+        columns, rows, _, item_bytes = copy.place
+        _, _, ld, item_stride = stored(p, name)
         size = p.element.bytes
         span = ((rows - 1) * ld + columns) * size
         out: list[Argument] = [("u64", span), ("u64", ld * size)]
-        out += [("u32", n) for n in (rows, columns, at // ROW, stride)]
+        out += [("u32", n) for n in (rows, columns, offset // ROW, stride)]
         if self.batched:
-            out += [("u64", by), ("u32", run.items if apart else 1), ("u64", apart)]
+            out += [("u64", item_stride), ("u32", run.items if item_bytes else 1), ("u64", item_bytes)]
         return out
 
-    def _turning(self, p: Gemm, run: Run, name: str, source: int | None, at: int) -> Step:
-        """The launch of the pass that transposes: of the run's items, or of the one that all share; ``source``: where
-        in the workspace a copy of the operand is, if it is one."""
-        t, copy, size = self.transposition, copy_of(p, name), p.element.bytes
+    def _transpose_step(self, p: KernelGemm, run: BatchRange, name: str, buffers: Buffers) -> Step:
+        """The launch of the transpose kernel: the items of the run, or the one that all items share. It reads the
+        operand, or the copy of it that TMA can map."""
+        t, copy, size = self.transpose_kernel, copy_of(p, name), p.element.bytes
         kind = "s32" if size == 4 else "u8"
-        place = self._stored(p, name) if source is None else straight(p, name).place
+        source = (name.upper(), stored(p, name), 0)
+        if name in buffers.staging:
+            source = ("W", straight(p, name).place, buffers.staging[name])
         maps = (
-            self._tensor(
-                p, name.upper() if source is None else "W", kind, place, size, (t.side, t.DEPTH), t.ROW, source or 0
-            ),
-            self._tensor(p, "W", kind, copy.place, size, (t.side, t.side), t.ROW, at),
+            matrix_map(p, source[0], kind, source[1], size, (t.side, t.DEPTH), t.ROW, self.batched, source[2]),
+            matrix_map(p, "W", kind, copy.place, size, (t.side, t.side), t.ROW, self.batched, buffers.packed[name]),
         )
         across, extent = -(-p.k // t.DEPTH), copy.place[1]
         first, items = (0, 1) if copy.items == 1 else (run.first, run.items)
         arguments: tuple[Argument, ...] = (
             ("u64", "C"),
             ("u64", "W"),
-            *self._arrays(p),
+            *self.array_arguments(p),
             ("u32", across),
             ("u32", first),
             *(("map", m) for m in maps),
         )
         grid = (across * -(-extent // t.side), 1, items)
-        return Step(f"{self.entry}_repack", grid, (t.threads, 1, 1), t.shared, arguments)
-
-
-def placed(steps: Iterable[Step], places: Sequence[int]) -> Iterator[Step]:
-    """Steps whose maps of what lies in the workspace find it: one after the other at ``places``, bytes from there."""
-    left = iter(places)
-    for step in steps:
-        arguments = [
-            (kind, replace(v, offset=next(left)) if isinstance(v, TensorMap) and v.operand == "W" else v)
-            for kind, v in step.arguments
-        ]
-        yield replace(step, arguments=tuple(arguments))
+        return Step(f"{self.entry}_transpose", grid, (t.threads, 1, 1), t.shared, arguments)

@@ -14,11 +14,11 @@ from ptxgen.families.perf_blocks import Floats, Work
 from ptxgen.families.wgmma import operand_packing
 from ptxgen.families.wgmma.bf16x3 import PAIRS, planes, workspace
 from ptxgen.families.wgmma.geometry import ROWS, STEP, together
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
 
 
-def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
+def work(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     """The cost of one block of each configuration; only what does not depend on extents is read of ``p``."""
     size, pairs = g.size, len(PAIRS) if g.planes > 1 else 1
     instructions = g.x_tile // ROWS * (c.u * size // STEP) * pairs
@@ -29,7 +29,7 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     read = (ROWS * STEP + STEP * g.y_tile) / perf_costs.WAVEFRONT
     moved_x = g.x_rows / c.cluster_y * (1 + (c.cluster_y - 1) * perf_costs.TMA_SHARED) * c.u * size * g.planes
     moved_y = (g.share + (g.y_tile - g.share) * perf_costs.TMA_SHARED) * c.u * size * g.planes
-    if p.window is not None:
+    if p.im2col is not None:
         moved_x, moved_y = _walked(p, c, g, moved_x, moved_y)
     moved_a, moved_b = (
         np.where(c.transposed_mma == 1, moved_y, moved_x),
@@ -77,17 +77,17 @@ def work(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     )
 
 
-def _walked(p: Gemm, c: Columns, g: SimpleNamespace, moved_x: Any, moved_y: Any) -> tuple[Any, Any]:
+def _walked(p: KernelGemm, c: Columns, g: SimpleNamespace, moved_x: Any, moved_y: Any) -> tuple[Any, Any]:
     """What TMA brings, in bytes of matrices: of images pixel by pixel, which takes longer."""
-    assert p.window is not None
+    assert p.im2col is not None
     size = p.element.bytes
-    images_x = (c.transposed_mma == 1) == (p.window.side == "b")
-    width = (g.unit if not p.window.summed else np.where(images_x, g.x_box, g.y_box)) * size
+    images_x = (c.transposed_mma == 1) == (p.im2col.side == "b")
+    width = (g.unit if not p.im2col.summed else np.where(images_x, g.x_box, g.y_box)) * size
     slower = 1 + perf_costs.TMA_PIXEL * perf_costs.TMA_BYTES / np.maximum(width, 1)
     return np.where(images_x, moved_x * slower, moved_x), np.where(images_x, moved_y, moved_y * slower)
 
 
-def cell(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
+def cell(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
     """What extents and slices decide: passes and blocks, those that run at once, microseconds of slices that meet."""
     size = p.element.bytes
     torn = [
@@ -123,10 +123,10 @@ def cell(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
     return SimpleNamespace(torn=torn, way=np.where(c.kg > 1, np.where(c.splitk == SPLIT_WORKSPACE, 2, 1), 0), **columns)
 
 
-def _copies(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Any:
+def _copies(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device) -> Any:
     """Of the passes that copy operands first: one for all that are copied as they are, or for images and what is beside
     them, one for each that turns."""
-    if operand_packing.walked(p):
+    if any(operand_packing.walked(p)):
         return perf_costs.ARRANGE_US + 2 * g.copies / (d.bandwidth * 1e3 * perf_costs.ARRANGE_DRAM)
     turned = sum(operand_packing.copied(c, x) * 1 for x in "ab" if operand_packing.turns(p, x))
     plain = [
@@ -137,7 +137,7 @@ def _copies(p: Gemm, c: Columns, g: SimpleNamespace, d: Device) -> Any:
     return turned * perf_costs.TURN_US + straight * perf_costs.PITCH_US + 2 * g.copies / reached
 
 
-def microseconds(p: Gemm, d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Floats:
+def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Floats:
     """Of a launch. Where memory is what takes longest, the last tile of C comes after it."""
     passes, blocks, room, way = x.iterations[cell], x.blocks[cell], x.room[cell], x.way[cell]
     walks, stages = w.walks[rows] > 0, w.stages[rows]
@@ -147,7 +147,7 @@ def microseconds(p: Gemm, d: Device, w: Work, rows: Any, x: SimpleNamespace, cel
     busy = np.sqrt(np.hypot(w.busy[rows] ** 2, tma**2))
     # a stage is copied, multiplied, and free when the next one is; of planes as soon as it is multiplied
     held = np.float32(1 if planes(p) > 1 else 2)
-    latency = perf_costs.TMA_LATENCY if p.window is None else perf_costs.PIXEL_LATENCY
+    latency = perf_costs.TMA_LATENCY if p.im2col is None else perf_costs.PIXEL_LATENCY
     waiting = np.maximum(passes - stages, 0) / passes * (latency + tma + held * w.busy[rows]) / stages
     alone = np.maximum(w.alone[rows], waiting)
     full = np.where(walks, x.walked[cell], np.floor(blocks / (resident * room)))

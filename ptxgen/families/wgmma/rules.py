@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config import AXIS, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE
+from ptxgen.codegen.config import AXIS, DIRECT, PACK, REALIGN, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE
 from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.vectorized import ceil_div, register_cap
 from ptxgen.families.wgmma import bf16x3, operand_packing
 from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP, together
 from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED, copied, lies, mapped
-from ptxgen.problem.gemm import Gemm
+from ptxgen.lowering.kernel_gemm import KernelGemm
 
 WGMMA = 2
 #: numbers of pixels' axes, or units of K, that a thread that copies holds where it keeps few registers
@@ -56,7 +56,8 @@ USED = (
     "epilogue_aliases_ab",
     "l2_evict_first",
     "tma_rows",
-    "operand_path",
+    "operand_path_a",
+    "operand_path_b",
     "pdl",
 )
 UNUSED = tuple(name for name in AXIS if name not in USED)
@@ -68,9 +69,9 @@ CORNERS = {4: (-128, 127, 255), 5: (-16, 15, 31)}
 COUNTED = (1 << 31) - 1024  #: places and columns, with what a tile has past the last, that kernels divide
 
 
-def walked(p: Gemm) -> bool:
+def walked(p: KernelGemm) -> bool:
     """Whether an im2col map can walk over the images, and the other operand's rows be whole 16 bytes."""
-    x, size = p.window, p.element.bytes
+    x, size = p.im2col, p.element.bytes
     if x is None:
         return True
     least, most, far = CORNERS[x.rank]
@@ -81,28 +82,29 @@ def walked(p: Gemm) -> bool:
     return counted and bf16x3.planes(p) == 1 and inside and aligned
 
 
-def _copies(p: Gemm, c: Any) -> Any:
+def _copies(p: KernelGemm, c: Any) -> Any:
     """Whether the operands that are copied are those that have to be, or may be: beside images a matrix that a pass
     transposes."""
-    if p.window is None:
+    if p.im2col is None:
         return True
-    turned = p.window.summed and p.window.side == "b" and operand_packing.turns(p, "a")
-    return (c.operand_path == operand_packing.walked(p)) | (
-        (c.operand_path == operand_packing.A) & (operand_packing.walked(p) == 0) & turned
+    turned = p.im2col.summed and p.im2col.side == "b" and operand_packing.turns(p, "a")
+    a, b = operand_packing.walked(p)
+    return ((c.operand_path_a == PACK * a) & (c.operand_path_b == PACK * b)) | (
+        (c.operand_path_a == PACK) & (c.operand_path_b == DIRECT) & (not (a or b)) & turned
     )
 
 
-def _lined(p: Gemm) -> bool:
+def _lined(p: KernelGemm) -> bool:
     """Whether C has lines of columns side by side, as far from each other."""
-    return p.window is None or p.window.result is None or (p.window.beside and len(p.window.result[0]) == 1)
+    return p.im2col is None or p.im2col.result is None or (p.im2col.beside and len(p.im2col.result[0]) == 1)
 
 
-def _countable(p: Gemm) -> bool:
+def _countable(p: KernelGemm) -> bool:
     """Whether no sum can be the least integer, which stands for one that is not there yet."""
     return not p.accumulator.integer or p.k <= 1 << 17
 
 
-def _waits(p: Gemm, c: Any, g: Any, d: Any) -> Any:
+def _waits(p: KernelGemm, c: Any, g: Any, d: Any) -> Any:
     """Whether slices may wait for each other: all are resident at once, and few, and a sum is told from none."""
     return (g.blocks <= together(d, c)) & (c.kg <= 64) & _countable(p)
 
@@ -138,7 +140,7 @@ RULES = (
         lambda p, c, g, d: (
             _copies(p, c)
             & (
-                (c.operand_path % 4 == 0)
+                np.logical_not(copied(c, "a") | copied(c, "b"))
                 | (
                     (bf16x3.planes(p) == 1)
                     & ((c.kg == 1) | (c.splitk <= SPLIT_WORKSPACE))
@@ -146,20 +148,22 @@ RULES = (
                 )
             )
         ),
-        "operand_path={c.operand_path}: wgmma copies operands that are no planes, images and what is beside them where they do not"
-        " lie as TMA takes them, not with splitk=3 or 4, {g.copies} bytes at most 2**34",
+        "operand_path_a={c.operand_path_a}, operand_path_b={c.operand_path_b}: wgmma does not pack the bf16 planes of f32; of a"
+        " convolution it packs what TMA cannot load; packing excludes splitk=last_cta and distributed; {g.copies} bytes of"
+        " copies, at most 2^34",
         family=WGMMA,
     ),
     Rule(
         "wgmma_lies",
         lambda p, c, g, d: (
-            _between(c.operand_path, 0, 3)
+            _between(c.operand_path_a, DIRECT, REALIGN)
+            & _between(c.operand_path_b, DIRECT, REALIGN)
+            & np.logical_not(lies(c, "a") | lies(c, "b"))
             | (
-                _between(c.operand_path, 4, 12)
-                & np.logical_not(copied(c, "a") & lies(c, "a"))
-                & np.logical_not(copied(c, "b") & lies(c, "b"))
+                _between(c.operand_path_a, DIRECT, REALIGN)
+                & _between(c.operand_path_b, DIRECT, REALIGN)
                 & (p.element.bytes == 2)
-                & (p.window is None)
+                & (p.im2col is None)
                 & (c.stages >= operand_packing.STAGES)
                 & (c.cluster_x * c.cluster_y == 1)
                 & (c.tma_rows == 0)
@@ -167,23 +171,24 @@ RULES = (
                 & (np.maximum(c.ml, c.nl) < BOX_LIMIT)
             )
         ),
-        "operand_path={c.operand_path}: 0 to 12, no operand both copied and as it lies; they come as they lie of elements of"
-        " two bytes, with cluster_x=1, cluster_y=1, tma_rows=0, stages={c.stages} from 3 on, u={c.u} and sides of a tile below 256",
+        "operand_path_a={c.operand_path_a}, operand_path_b={c.operand_path_b}: realign takes elements of two bytes and no"
+        " convolution, with cluster_x=1, cluster_y=1, tma_rows=0, stages={c.stages} from 3 on, u={c.u} and sides of a tile below 256",
         family=WGMMA,
     ),
     Rule(
         "wgmma_residues",
         lambda p, c, g, d: (
-            (c.operand_path < operand_packing.LIES_A) | ((p.k >= operand_packing.RESIDUES) & (p.items == 1))
+            np.logical_not(lies(c, "a") | lies(c, "b")) | ((p.k >= operand_packing.RESIDUES) & (p.batch == 1))
         ),
-        "operand_path={c.operand_path} with K={p.k} and {p.items} items; operands come as they lie of one product, where each"
-        " residue of 8 has a row",
+        "operand_path_a={c.operand_path_a}, operand_path_b={c.operand_path_b} with K={p.k} and {p.batch} items: realign takes one"
+        " product, with K of at least 8",
         family=WGMMA,
     ),
     Rule(
         "wgmma_fed",
         lambda p, c, g, d: (
-            np.logical_not(g.fed) | ((c.tma_rows == 0) & (c.epilogue_smem == 0) & (c.u * g.size >= 2 * STEP))
+            np.logical_not(g.a_from_registers)
+            | ((c.tma_rows == 0) & (c.epilogue_smem == 0) & (c.u * g.size >= 2 * STEP))
         ),
         "X is multiplied from registers (layout {p.layout}, transposed_mma={c.transposed_mma}): that takes tma_rows=0, epilogue_smem=0, and u={c.u}"
         " elements of {g.size} bytes to be 64 bytes or more",
@@ -211,7 +216,7 @@ RULES = (
     Rule(
         "wgmma_images",
         lambda p, c, g, d: walked(p),
-        "images {p.window}, summed in {p.compute}: TMA takes rows of whole 16 bytes as they are, steps up to 8, and"
+        "images {p.im2col}, summed in {p.compute}: TMA takes rows of whole 16 bytes as they are, steps up to 8, and"
         " corners and windows of few pixels",
         family=WGMMA,
     ),
@@ -219,12 +224,12 @@ RULES = (
     Rule(
         "wgmma_columns",
         lambda p, c, g, d: (
-            (p.window is None)
-            or (not p.window.summed)
-            | ((c.transposed_mma == 1) != (p.window.side == "b"))
-            | (p.window.channels % np.maximum(g.x_box, 1) == 0)
+            (p.im2col is None)
+            or (not p.im2col.summed)
+            | ((c.transposed_mma == 1) != (p.im2col.side == "b"))
+            | (p.im2col.channels % np.maximum(g.x_box, 1) == 0)
         ),
-        "transposed_mma={c.transposed_mma}: the channels of {p.window} are no multiple of the {g.x_box} columns of a box",
+        "transposed_mma={c.transposed_mma}: the channels of {p.im2col} are no multiple of the {g.x_box} columns of a box",
         family=WGMMA,
     ),
     Rule(
@@ -285,23 +290,23 @@ RULES = (
     Rule(
         "wgmma_register_file",
         lambda p, c, g, d: (
-            g.needed + g.after
+            g.mainloop_regs + g.epilogue_regs
             <= np.where(
                 g.gives, g.takes, register_cap(d, ceil_div(g.threads * c.min_ctas_per_sm, WARPGROUP) * WARPGROUP, 1)
             )
         ),
-        "about {g.needed} registers a thread, {g.after} more for what follows; {g.threads} threads,"
+        "about {g.mainloop_regs} registers a thread, {g.epilogue_regs} more for the epilogue; {g.threads} threads,"
         " min_ctas_per_sm={c.min_ctas_per_sm}, leave fewer",
         family=WGMMA,
     ),
     Rule(
         "wgmma_producer",
         lambda p, c, g, d: (
-            (p.window is None)
+            (p.im2col is None)
             or np.logical_not(g.gives)
             | (
-                g.image_boxes * len(p.window.extents) <= PLACES
-                if p.window.summed
+                g.image_boxes * len(p.im2col.extents) <= PLACES
+                if p.im2col.summed
                 else c.u <= np.where((c.persistent == 1) & (c.cluster_x * c.cluster_y > 1), UNITS // 2, UNITS) * g.unit
             )
         ),
@@ -321,7 +326,7 @@ RULES = (
             & (c.cluster_x * c.cluster_y * c.cluster_k <= d.sms)
         ),
         "cluster_x={c.cluster_x}, cluster_y={c.cluster_y}, cluster_k={c.cluster_k}, dsmem_completion={c.dsmem_completion}: clusters have 1 to 8 blocks, no more than the"
-        " {d.sms} multiprocessors, and share operands or split K; dsmem_completion=1 is for cluster_k above 1",
+        " {d.sms} multiprocessors, and share operands or split K; dsmem_completion=barrier is for cluster_k above 1",
         family=WGMMA,
     ),
     Rule(
@@ -333,7 +338,7 @@ RULES = (
                 & np.where(
                     g.x_kmajor,
                     g.x_share * c.cluster_y == g.x_rows,
-                    (g.x_share * c.cluster_y == c.u) & (p.window is None),
+                    (g.x_share * c.cluster_y == c.u) & (p.im2col is None),
                 )
             )
         ),
@@ -389,7 +394,7 @@ RULES = (
             c.epilogue_smem == 1,
             (p.output.bytes == 2)
             & _lined(p)
-            & (operand_packing.boxed(p) | ("residual" not in p.stages))
+            & (operand_packing.boxed(p) | ("residual" not in p.epilogue_ops))
             & (c.epilogue_subtiles >= 1)
             & (c.epilogue_buffers >= 1)
             & (c.epilogue_subtiles % np.maximum(c.epilogue_buffers, 1) == 0)

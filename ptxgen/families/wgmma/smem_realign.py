@@ -1,108 +1,150 @@
-"""Operands that come to shared memory as they lie, and are shifted there.
+"""TMA loads each unaligned row from the preceding 16-byte boundary; consumers realign it in shared memory.
 
-TMA takes only boxes that begin at a multiple of 16 bytes. Where rows do not, every eighth does so at the same place:
-each of eight maps has every eighth row, from the multiple of 16 bytes at or before its start. A box brings lines with
-16 bytes more than they have; warpgroups then write each to its place in the tile, which takes the room of the stage
-before, and the elements before its first to none.
+TMA takes only addresses that are multiples of 16 bytes. Where rows are not aligned, every eighth row begins at the same
+place in 16 bytes: each of eight maps has every eighth row, from the 16-byte boundary at or before its start. A box
+loads lines with 16 bytes more than they have. Warpgroups then write each line to its place in the swizzled tile, which
+takes the memory of the previous stage, and drop the elements before its first.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from types import SimpleNamespace
 
 from ptxgen.codegen.config import Config
+from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import TensorMap
 from ptxgen.codegen.vectorized import log2
 from ptxgen.families.wgmma.geometry import COLUMNS
-from ptxgen.families.wgmma.layout import Box, Operand
+from ptxgen.families.wgmma.layout import Box, OperandPath, in_batches
 from ptxgen.families.wgmma.operand_packing import RESIDUES, TMA_ALIGNED, lying
-from ptxgen.problem.gemm import Gemm
+from ptxgen.families.wgmma.tensor_maps import Matrix
+from ptxgen.lowering.kernel_gemm import KernelGemm
 
-WORD = 4  #: bytes that a thread shifts at once
-AT_ONCE = 8  #: words that it reads before it writes the first
+WORD = 4  #: bytes that a thread moves at once
+IN_FLIGHT = 8  #: words that it reads before it writes the first
 
 
 @dataclass(frozen=True)
 class Move:
-    """Four bytes that a thread shifts: how far they lie from its first, before and after; ``way``: which first, of
-    threads that have lines of several residues; ``partly``: not every thread has them."""
+    """One word that a thread moves. ``source``, ``target``: offsets from the thread's first word as loaded and in the
+    tile; ``residue_group``: which of the thread's first words, where it has lines of several residues; ``guarded``: not
+    every thread has this word."""
 
-    got: int
-    put: int
-    way: int
-    partly: bool
+    source: int
+    target: int
+    residue_group: int
+    guarded: bool
 
 
-class Lying(Operand):
-    """``movers``: threads that shift a stage.
+class RealignedOperand(OperandPath):
+    """An operand whose rows are not aligned to 16 bytes. ``threads``: threads that realign a stage.
 
-    As many threads as ``span`` has words shift a line of a box together, word by word: where that is a warp, none meets
-    another's bank as it reads from any place in 16 bytes, nor as it writes a swizzled line.
+    As many threads as ``span`` has words move a line of a box together, word by word. Where that is a warp, no two
+    threads access one bank, neither as they read from any place in 16 bytes nor as they write a swizzled line.
     """
 
-    def __init__(self, role: str, name: str, g: SimpleNamespace, config: Config, base: int, movers: int) -> None:
+    realigned = True
+    map_count = RESIDUES
+    stage_register = "%prev_offset"
+
+    def __init__(self, role: str, name: str, g: SimpleNamespace, config: Config, base: int, threads: int) -> None:
         super().__init__(role, name, g, config, base, None)
-        self.lies = True
-        self.stage = "%beneath"
         lines, width = self.box[1], self.depth if self.kmajor else self.tile
-        self.line = width * self.element + TMA_ALIGNED
-        self.residue = int(lying(lines, width, self.element))
-        #: threads of a line of a box of the tile (and as a shift), how many lines of different residues go at once,
-        #: further lines of the same at the same time
-        self.threads = self.span // WORD
-        self.shift = log2(self.threads)
-        self.together = min(movers // self.threads, RESIDUES)
-        self.across = movers // self.threads // self.together
-        #: residues of a thread's lines, lines of each, and how often one of them goes
-        self.ways = RESIDUES // self.together
-        self.lines = lines // RESIDUES
-        self.rounds = -(-self.lines // self.across)
-        #: lines that share 128 bytes (log2), and the bits of a line that the swizzle mixes in
-        self.turn, self.mask = 7 - log2(self.span), self.span // 16 - 1
+        #: bytes of a line as loaded, and of all lines of one residue
+        self.line_bytes = width * self.element + TMA_ALIGNED
+        self.residue_bytes = int(lying(lines, width, self.element))
+        #: threads of a line of a box of the tile (and its log2); residues that are moved at once; further lines of the
+        #: same residue that are moved at the same time
+        self.line_threads = self.span // WORD
+        self.log2_line_threads = log2(self.line_threads)
+        self.residues_at_once = min(threads // self.line_threads, RESIDUES)
+        self.lines_at_once = threads // self.line_threads // self.residues_at_once
+        #: residues of a thread's lines, lines of each residue, and moves of a thread for one residue
+        self.residue_groups = RESIDUES // self.residues_at_once
+        self.residue_lines = lines // RESIDUES
+        self.rounds = -(-self.residue_lines // self.lines_at_once)
+        #: lines that share 128 bytes (log2), and the bits of a line that the swizzle uses
+        self.swizzle_shift, self.swizzle_mask = 7 - log2(self.span), self.span // 16 - 1
         self.moves = [
             Move(
-                b.inner * self.element + n * self.across * self.line,
-                b.offset + n * self.across * RESIDUES * self.span,
-                way,
-                (n + 1) * self.across > self.lines,
+                b.inner * self.element + n * self.lines_at_once * self.line_bytes,
+                b.offset + n * self.lines_at_once * RESIDUES * self.span,
+                group,
+                (n + 1) * self.lines_at_once > self.residue_lines,
             )
             for b in self.boxes
             for n in range(self.rounds)
-            for way in range(self.ways)
+            for group in range(self.residue_groups)
         ]
-        self.boxes = [Box(r * self.residue, 0, residue=r) for r in range(RESIDUES)]
+        self.boxes = [Box(r * self.residue_bytes, 0, residue=r) for r in range(RESIDUES)]
         self.box = (width + COLUMNS, lines // RESIDUES)
-        self.loaded = lines * self.line
+        self.tx_bytes = lines * self.line_bytes
 
-    def map(self, b: Box) -> str:
+    def map_register(self, b: Box) -> str:
         return f"%map_{self.role}_{b.residue}"
 
-    def place(self, first: str) -> str:
+    def coordinates(self, first: str) -> str:
         return f"%inner, %line_{self.role}"
 
-    def along(self, first: str) -> str:
-        """The register of the tile's first row."""
+    def row_coordinate(self, first: str) -> str:
+        """Register with the first row of the tile."""
         return first if self.kmajor else "%k"
 
-    def maps(self, p: Gemm, kind: str, place: tuple[int, int, int, int]) -> list[TensorMap]:
-        """Of every eighth row, from each of the first eight on; a row that is not there is another, which meets no
-        element of C."""
-        columns, rows, ld, _ = place
+    def residue_maps(self, p: KernelGemm, kind: str, matrix: Matrix) -> list[TensorMap]:
+        """A map for each residue: every eighth row. Where there is no such row, the map has row 0, which no product
+        uses."""
+        columns, rows, ld, _ = matrix
         size, out = p.element.bytes, []
         for r in range(RESIDUES):
             first = r if r < rows else 0
             extents = (columns, -(-(rows - first) // RESIDUES))
+            pitches, offset = (RESIDUES * ld * size,), first * ld * size
             out.append(
                 TensorMap(
-                    self.name.upper(),
-                    kind,
-                    extents,
-                    (RESIDUES * ld * size,),
-                    self.box,
-                    16,
-                    offset=first * ld * size,
-                    lies=size,
+                    self.name.upper(), kind, extents, pitches, self.box, 16, offset=offset, element_alignment=size
                 )
             )
         return out
+
+
+@dataclass(frozen=True)
+class Realignment:
+    """The part of the K loop in which consumers realign a stage. ``operands``: those that need it, maybe none."""
+
+    operands: list[RealignedOperand]
+    pingpong: bool
+    math_warpgroups: int
+
+    words = Tile("moved", "b32", (2, 2, IN_FLIGHT))  #: [batch mod 2][word, next word][move]
+
+    @classmethod
+    def of(cls, operands: Sequence[OperandPath], config: Config) -> Realignment:
+        mine = [x for x in operands if isinstance(x, RealignedOperand)]
+        return cls(mine, bool(config.pingpong), config.math_warpgroups)
+
+    @property
+    def template(self) -> str:
+        return "copy/smem_realign.mako" if self.operands else "copy/no_realign.mako"
+
+    @property
+    def thread(self) -> str:
+        """Register that numbers the threads that realign a stage."""
+        return "%wg_thread" if self.pingpong else "%thread"
+
+    @property
+    def warpgroups(self) -> int:
+        """Warpgroups that realign a stage together."""
+        return 1 if self.pingpong else self.math_warpgroups
+
+    @property
+    def consumed_slot(self) -> str:
+        """Register with the barrier slot of the stage that a product has read."""
+        return "%prev_slot" if self.operands else "%slot"
+
+    @cached_property
+    def batches(self) -> list[list[tuple[RealignedOperand, Move]]]:
+        """Moves that a thread has in flight together."""
+        return in_batches([(x, m) for x in self.operands for m in x.moves], IN_FLIGHT)

@@ -19,7 +19,8 @@ from types import TracebackType
 from typing import Any
 
 from ptxgen.errors import LaunchError, ShapeError, UnavailableError
-from ptxgen.problem.base import READS
+from ptxgen.problem.base import EPILOGUE_OPERANDS
+from ptxgen.problem.dtypes import dtype
 from ptxgen.problem.gemm import Gemm
 from ptxgen.runtime.cuda import CudaDriver
 from ptxgen.runtime.driver import Timing
@@ -29,8 +30,7 @@ WORKSPACE = 64 << 20
 #: how many candidates are timed properly after the quick pass, beside the heuristic's first
 FINALISTS = 4
 
-# cudaDataType_t and cublasComputeType_t
-_TYPE = {"f32": 0, "f64": 1, "f16": 2, "s8": 3, "s32": 10, "bf16": 14, "e4m3": 28, "e5m2": 29}
+# cublasComputeType_t
 _COMPUTE = {"f16": 64, "f32": 68, "f32_bf16x6": 68, "f64": 70, "s32": 72, "tf32": 77}
 #: alpha and beta, by the type of sums
 _SCALAR: dict[str, Callable[[int], Any]] = {
@@ -72,7 +72,7 @@ def available() -> str | None:
 
 class CublasLt:
     """One problem as cuBLASLt computes it, with alpha 1 and beta 0. It holds 64 MiB until it is closed or dropped.
-    ``more``: addresses of what the epilogue reads, as ``problem.reads`` has them.
+    ``more``: addresses of what the epilogue reads, as ``problem.epilogue_operands`` has them.
 
     ``algorithms``: its candidates, the heuristic's first choice first. ``failed``: how many of them ``best`` could not
     run. UnavailableError: there is no cuBLASLt; LaunchError: it has no algorithm, or no such epilogue;
@@ -82,11 +82,13 @@ class CublasLt:
     def __init__(self, driver: CudaDriver, problem: Gemm, more: tuple[int, ...] = ()) -> None:
         if not problem.results * problem.k:
             raise ShapeError(f"{problem.key()}: an extent is 0, and cuBLASLt takes none")
-        tiny = problem.output.tiny  # beside such a C, its arrays have 16 bits, ours have not
-        if foreign := [stage for stage in problem.stages if stage not in _STAGES or (tiny and stage in READS)]:
+        tiny = problem.output.fp8  # beside such a C, its arrays have 16 bits, ours have not
+        if foreign := [
+            stage for stage in problem.epilogue_ops if stage not in _STAGES or (tiny and stage in EPILOGUE_OPERANDS)
+        ]:
             raise LaunchError(f"cuBLASLt fuses no {', '.join(foreign)}{f' of ours into {problem.out}' if tiny else ''}")
         self.problem = problem
-        self._more = dict(zip(problem.reads, more, strict=True))
+        self._more = dict(zip(problem.epilogue_operands, more, strict=True))
         self.failed = 0
         self._driver = driver
         self._library = _library()
@@ -143,10 +145,10 @@ class CublasLt:
 
     def _describe(self) -> None:
         p, lib = self.problem, self._library
-        scalar = (p.linear if p.accumulator.integer else p.accumulator).name
+        scalar = (p.epilogue_dtype if p.accumulator.integer else p.accumulator).name
         self._one, self._zero = _SCALAR[scalar](1), _SCALAR[scalar](0)
         self._handle = self._make("")
-        self._product = self._make("MatmulDesc", _COMPUTE[p.compute], _TYPE[scalar])
+        self._product = self._make("MatmulDesc", _COMPUTE[p.compute], dtype(scalar).cuda)
         # A row-major N×K (layout T) reads as a column-major K×N, which is what op() then turns over.
         turned = [ct.c_int32(p.layout[1] == "T"), ct.c_int32(p.layout[0] == "T")]
         for attribute, value in zip((_TRANSA, _TRANSB), turned, strict=True):
@@ -157,7 +159,7 @@ class CublasLt:
         self._a = self._matrix(p.dtype, p.columns_a, p.rows_a, p.lda, a)
         self._d = self._matrix(p.out, p.n, p.m, p.ldc, c)
         # what it adds to 8-bit floats, times zero, has 16 bits
-        self._c = self._matrix("bf16", p.n, p.m, p.ldc, c) if p.output.tiny else self._d
+        self._c = self._matrix("bf16", p.n, p.m, p.ldc, c) if p.output.fp8 else self._d
         wish = self._make("MatmulPreference")
         space = ct.c_uint64(WORKSPACE)
         _check(lib.cublasLtMatmulPreferenceSetAttribute(wish, _MAX_WORKSPACE, ct.byref(space), ct.sizeof(space)))
@@ -184,7 +186,7 @@ class CublasLt:
     def _fuse(self) -> None:
         """Column-major, a bias of our columns is one of its rows, which is the one that it has."""
         facts: list[tuple[int, Any]] = []
-        if code := sum(_STAGES[stage] for stage in self.problem.stages):
+        if code := sum(_STAGES[stage] for stage in self.problem.epilogue_ops):
             facts.append((_EPILOGUE, ct.c_int32(code)))
         if "bias" in self._more:
             facts.append((_BIAS_POINTER, ct.c_void_p(self._more["bias"])))
@@ -205,7 +207,7 @@ class CublasLt:
 
     def _matrix(self, kind: str, rows: int, columns: int, ld: int, stride: int) -> ct.c_void_p:
         sizes = (ct.c_uint64(rows), ct.c_uint64(columns), ct.c_int64(ld))
-        made = self._make("MatrixLayout", _TYPE[kind], *sizes)  # type: ignore[arg-type]
+        made = self._make("MatrixLayout", dtype(kind).cuda, *sizes)  # type: ignore[arg-type]
         if self.problem.batch > 1:
             facts = ((_BATCH_COUNT, ct.c_int32(self.problem.batch)), (_BATCH_STRIDE, ct.c_int64(stride)))
             for attribute, value in facts:
@@ -218,7 +220,7 @@ class CublasLt:
         out = ct.c_void_p(c)
         before = self._more.get("residual")
         # what is added to 8-bit floats has another type, and may not be where they are
-        added = ct.c_void_p(before) if before else None if self.problem.output.tiny else out
+        added = ct.c_void_p(before) if before else None if self.problem.output.fp8 else out
         _check(
             self._library.cublasLtMatmul(
                 self._handle,

@@ -105,7 +105,7 @@ class Cudnn:
         kind = getattr(torch, p.element.numpy.name)
         if p.out != p.dtype:
             raise LaunchError(f"out is {p.out}; PyTorch's convolutions of {p.dtype} write {p.dtype}")
-        if "scale" in p.stages:
+        if "scale" in p.epilogue_ops:
             raise LaunchError(f"epilogue is {p.epilogue!r}; PyTorch's convolutions have no scale")
         shapes = {
             "x": (p.n, p.c, *self._images),
@@ -116,7 +116,7 @@ class Cudnn:
             name: torch.randn(shape, device="cuda", dtype=torch.float32).to(kind).contiguous(memory_format=memory)
             for name, shape in shapes.items()
         }
-        made["bias"] = torch.randn(p.k, device="cuda").to(kind) if "bias" in p.stages else None
+        made["bias"] = torch.randn(p.k, device="cuda").to(kind) if "bias" in p.epilogue_ops else None
         return made
 
     def _candidates(self) -> list[Candidate]:
@@ -147,17 +147,17 @@ class Cudnn:
             return self._after(t, y)
 
         def fused(t: Tensors) -> Any:
-            if "residual" in p.stages:
+            if "residual" in p.epilogue_ops:
                 return torch.cudnn_convolution_add_relu(
                     t["x"], t["f"], t["y"], 1.0, t["bias"], stride, self._pads, dilation, p.groups
                 )
             return torch.cudnn_convolution_relu(t["x"], t["f"], t["bias"], stride, self._pads, dilation, p.groups)
 
-        return [own, chosen, *([fused] if "relu" in p.stages else [])]
+        return [own, chosen, *([fused] if "relu" in p.epilogue_ops else [])]
 
     def _after(self, t: Tensors, y: Any, more: tuple[str, ...] = ()) -> Any:
         """What the epilogue does with a result, the bias only where ``more`` says so."""
-        torch, stages = self._torch, self.problem.stages
+        torch, stages = self._torch, self.problem.epilogue_ops
         if "bias" in stages and "bias" in more:
             y.add_(t["bias"].view(-1, *[1] * len(self._images)))
         if "residual" in stages:

@@ -440,7 +440,7 @@ def test_export_writes_a_folder_a_device_and_import_brings_it_back(tmp_path: Pat
     assert header == Header("h200", "hardware", "c", "x", "d")
     assert {m.problem for m in text} == {WIDE, SMALL}  # and no modelled time of an h200
     counts = tuning_files.import_text(db, out)
-    assert counts == {"measurements": 6, "known": 0, "winners": 3, "kept": 0, "stale": 0}
+    assert counts == {"measurements": 6, "already_present": 0, "winners": 3, "not_replaced": 0, "stale": 0}
     back = list(db.measurements(device="h200"))
     assert len(back) == len(inside)
     assert all(m in back for m in inside)
@@ -463,7 +463,7 @@ def test_importing_twice_changes_nothing(tmp_path: Path, db: Database) -> None:
     tuning_files.import_text(db, tmp_path / "out")
     before = list(db.measurements()), list(db.winners())
     counts = tuning_files.import_text(db, tmp_path / "out")
-    assert counts == {"measurements": 0, "known": 6, "winners": 0, "kept": 3, "stale": 0}
+    assert counts == {"measurements": 0, "already_present": 6, "winners": 0, "not_replaced": 3, "stale": 0}
     assert (list(db.measurements()), list(db.winners())) == before
 
 
@@ -473,7 +473,7 @@ def test_winners_alone_can_be_exported_and_imported(tmp_path: Path, db: Database
         with pytest.raises(InputError, match="t4"):
             tuning_files.export_text(full, tmp_path / "out", device="t4")
     assert tuning_files.import_text(db, file)["winners"] == 2
-    assert tuning_files.import_text(db, file.parent)["kept"] == 2
+    assert tuning_files.import_text(db, file.parent)["not_replaced"] == 2
     assert db.best(WIDE, "h200") == short(THREE[0])
 
 
@@ -489,7 +489,7 @@ def test_the_better_of_two_winners_stays(winners: Path, db: Database, us: float,
     mine = measured(WIDE, us, config=Config(ms=16))
     db.set_winner(mine)
     counts = tuning_files.import_text(db, winners)
-    assert (counts["winners"], counts["kept"]) == ((2, 1) if stays else (3, 0))
+    assert (counts["winners"], counts["not_replaced"]) == ((2, 1) if stays else (3, 0))
     assert db.best(WIDE, "h200") == (mine if stays else short(THREE[0]))
 
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from ptxgen.api.arrays import tensor
-from ptxgen.api.conv_layouts import Window, inverse
+from ptxgen.api.conv_layouts import ConvArguments, inverse
 from ptxgen.errors import InputError, ShapeError
 
 IMAGES, FILTERS = {"d": 1, "h": 5, "w": 8}, {"t": 1, "r": 3, "s": 4}
 
 
-def pads(padding: object, stride: object = 1, dilation: object = 1) -> tuple[int, ...]:
-    return Window(2, stride, padding, dilation).settled().pads(IMAGES, FILTERS)
+def padding_pairs(padding: object, stride: object = 1, dilation: object = 1) -> tuple[int, ...]:
+    return ConvArguments(2, stride, padding, dilation).resolved().padding_pairs(IMAGES, FILTERS)
 
 
 @pytest.mark.parametrize(
@@ -29,12 +29,12 @@ def pads(padding: object, stride: object = 1, dilation: object = 1) -> tuple[int
     ],
 )
 def test_padding_is_a_number_some_pairs_or_a_word(padding: object, made: tuple[int, ...]) -> None:
-    assert pads(padding) == made
+    assert padding_pairs(padding) == made
 
 
 @pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (3, 2), (1, 3), (7, 1)])
 def test_same_gives_a_result_for_each_stride(stride: int, dilation: int) -> None:
-    made = pads("same", stride, dilation)
+    made = padding_pairs("same", stride, dilation)
     for axis, (extent, taps) in enumerate(((1, 1), (5, 3), (8, 4))):
         room = extent + made[2 * axis] + made[2 * axis + 1] - dilation * (taps - 1) - 1
         assert room // (stride if axis else 1) + 1 == -(-extent // (stride if axis else 1))
@@ -44,7 +44,7 @@ def test_same_gives_a_result_for_each_stride(stride: int, dilation: int) -> None
 @pytest.mark.parametrize("padding", ["full", -1, (1,), (1, 2, 3), ((1, 2), 3), 1.5, None, (True, 1), "11"])
 def test_other_padding_is_refused(padding: object) -> None:
     with pytest.raises(InputError, match="padding is"):
-        pads(padding)
+        padding_pairs(padding)
 
 
 @pytest.mark.parametrize(
@@ -58,48 +58,48 @@ def test_other_padding_is_refused(padding: object) -> None:
 )
 def test_an_argument_that_breaks_a_rule_is_named(given: dict[str, object], told: str) -> None:
     with pytest.raises(InputError, match=told):
-        Window(2, **given).settled()
+        ConvArguments(2, **given).resolved()
 
 
 def test_filters_have_the_layout_that_goes_with_the_images() -> None:
     for dims, pairs in ((1, "NCW KCS CWN CSK"), (2, "NCHW KCRS NHWC KRSC"), (3, "NDHWC KTRSC CDHWN CTRSK")):
         words = pairs.split()
         for layout, filters in zip(words[::2], words[1::2], strict=True):
-            assert Window(dims, layout=layout).settled().filters == filters
+            assert ConvArguments(dims, layout=layout).resolved().filters == filters
 
 
 def test_a_shape_has_as_many_axes_as_its_layout() -> None:
-    window = Window(1).settled()
-    assert window.extents("images", (2, 3, 4), "images") == {"d": 1, "h": 1, "n": 2, "c": 3, "w": 4}
+    arguments = ConvArguments(1).resolved()
+    assert arguments.extents("images", (2, 3, 4), "images") == {"d": 1, "h": 1, "n": 2, "c": 3, "w": 4}
     with pytest.raises(ShapeError, match=r"images has shape \(2, 3\); it must have 3 axes, NCW"):
-        window.extents("images", (2, 3), "images")
+        arguments.extents("images", (2, 3), "images")
 
 
 def test_the_layout_in_memory_is_read_from_strides() -> None:
-    window = Window(2).settled()
+    arguments = ConvArguments(2).resolved()
     x = np.zeros((2, 3, 4, 5), np.float32)
 
-    def stored(y: np.ndarray, what: str = "images") -> str | None:
-        return window.stored(what, tensor(y, what))
+    def memory_layout(y: np.ndarray, what: str = "images") -> str | None:
+        return arguments.memory_layout(what, tensor(y, what))
 
     last = np.zeros((2, 4, 5, 3), np.float32).transpose(0, 3, 1, 2)
-    assert stored(x) == "NCHW"
-    assert stored(last) == "NHWC"
-    assert stored(last, "results") == "NHWC"
-    assert stored(np.zeros((3, 4, 5, 2), np.float32).transpose(3, 0, 1, 2)) == "CHWN"
-    assert stored(x[:, :, ::2]) is None
-    assert stored(x[:, :, ::-1]) is None
-    assert stored(np.zeros((2, 3, 5, 4), np.float32).swapaxes(2, 3)) is None
-    assert stored(np.zeros((4, 1, 5, 3), np.float32).transpose(0, 3, 1, 2), "filters") == "KRSC"
+    assert memory_layout(x) == "NCHW"
+    assert memory_layout(last) == "NHWC"
+    assert memory_layout(last, "results") == "NHWC"
+    assert memory_layout(np.zeros((3, 4, 5, 2), np.float32).transpose(3, 0, 1, 2)) == "CHWN"
+    assert memory_layout(x[:, :, ::2]) is None
+    assert memory_layout(x[:, :, ::-1]) is None
+    assert memory_layout(np.zeros((2, 3, 5, 4), np.float32).swapaxes(2, 3)) is None
+    assert memory_layout(np.zeros((4, 1, 5, 3), np.float32).transpose(0, 3, 1, 2), "filters") == "KRSC"
     one = np.zeros((2, 1, 1, 3), np.float32).transpose(0, 3, 1, 2)
-    assert stored(one) == "NCHW"  # the array's own, where several fit
+    assert memory_layout(one) == "NCHW"  # the array's own, where several fit
 
 
 def test_axes_in_memory_and_back() -> None:
-    window = Window(2).settled()
-    assert window.order("images", "NHWC") == (0, 2, 3, 1)
-    assert window.order("filters", "CRSK") == (1, 2, 3, 0)
-    assert Window(2, layout="NHWC").settled().order("results", "NCHW") == (0, 3, 1, 2)
+    arguments = ConvArguments(2).resolved()
+    assert arguments.axis_permutation("images", "NHWC") == (0, 2, 3, 1)
+    assert arguments.axis_permutation("filters", "CRSK") == (1, 2, 3, 0)
+    assert ConvArguments(2, layout="NHWC").resolved().axis_permutation("results", "NCHW") == (0, 3, 1, 2)
     assert inverse((0, 2, 3, 1)) == (0, 3, 1, 2)
     x = np.zeros((2, 3, 4, 5))
     assert x.transpose((1, 3, 0, 2)).transpose(inverse((1, 3, 0, 2))).shape == x.shape

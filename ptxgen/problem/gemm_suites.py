@@ -3,10 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from ptxgen.problem.catalog.base import Case, ColumnMajor, Document, Entry, Suite, named
 from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.operation import Case, Suite, by_name
+
+
+@dataclass(frozen=True)
+class ColumnMajor:
+    """A row of the paper's Table 4: M, N, K and the transpositions as column-major BLAS has them."""
+
+    m: int
+    n: int
+    k: int
+    a_t: bool
+    b_t: bool
+
+    def row_major(self, **fields: Any) -> Gemm:
+        """The same product on the same memory. Column-major C is row-major Cᵀ = op(B)ᵀ·op(A)ᵀ: A and B are swapped, M
+        and N too, and what is stored transposed stays so."""
+        layout = "NT"[self.b_t] + "NT"[self.a_t]
+        return Gemm(self.n, self.m, self.k, layout, **fields)
+
+    def __str__(self) -> str:
+        return f"{self.m},{self.n},{self.k} {'NT'[self.a_t]}{'NT'[self.b_t]}"
 
 
 def _isaac(**fields: Any) -> Iterator[Case]:
@@ -102,7 +123,7 @@ def _batch(**fields: Any) -> Iterator[Case]:
         yield Case(f"{name} {p.batch} x {m}x{n}x{k}", p)
 
 
-SUITES = named(
+SUITES = by_name(
     Suite("isaac", "Table 4 of the paper: LINPACK, DeepBench, ICA, LAPACK", _isaac, layouts=True),
     Suite("square", "squares from 256 to 16384", _square),
     Suite("llm", "linear layers of public language models, decoding and prompts", _llm, layouts=True),
@@ -112,7 +133,7 @@ SUITES = named(
 )
 
 
-def _cells(row: Document) -> list[Any]:
+def cells(row: dict[str, Any]) -> list[Any]:
     p, paper = row["problem"], row.get("column_major")
     column_major = ""
     if paper:
@@ -123,9 +144,4 @@ def _cells(row: Document) -> list[Any]:
     return [column_major, f"{items}{p['m']},{p['n']},{p['k']}", p["layout"], p["dtype"], *others]
 
 
-GEMM = Entry(
-    Gemm,
-    SUITES,
-    ("paper M,N,K A-T/B-T", "M,N,K", "layout", "dtype", "compute", "out"),
-    _cells,
-)
+TITLES = ("paper M,N,K A-T/B-T", "M,N,K", "layout", "dtype", "compute", "out")

@@ -10,6 +10,7 @@ import pytest
 
 from ptxgen.codegen.config import Config, parse_config
 from ptxgen.families import rules
+from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
@@ -31,7 +32,7 @@ def measured(
     config: Config, us: float, problem: Gemm = P, where: str = "h200", clock: str = "hardware", digest: str = ""
 ) -> Measurement:
     """A winner, of the kernel of today unless ``digest`` is given."""
-    if not digest and rules.broken(problem, config, device(where)) is None:
+    if not digest and rules.first_violation(lower(problem), config, device(where)) is None:
         digest = selection.current_digest(problem, config, device(where))
     digest = digest or "0123456789abcdef"
     return Measurement(problem, config, "ok", Environment(where, clock), (us,), digest, purpose="final")
@@ -66,12 +67,12 @@ def test_each_source_stands_in_for_the_one_before(folder, database, trained):
     (analytic,) = select(OTHER, H200, database)
     assert analytic.origin == "analytic"
     assert analytic.us > 0
-    assert rules.broken(OTHER, analytic.config, H200) is None
+    assert rules.first_violation(lower(OTHER), analytic.config, H200) is None
     shutil.copy(trained / "model.json", folder / "h200")
     (predicted,) = select(OTHER, H200, database)
     assert predicted.origin == "model"
     assert predicted.us > 0
-    assert rules.broken(OTHER, predicted.config, H200) is None
+    assert rules.first_violation(lower(OTHER), predicted.config, H200) is None
     assert select(P, H200, database) == [Selection(P, MINE, "winner", 9.0)]
 
 
@@ -116,7 +117,7 @@ def test_a_winner_that_is_not_legal_is_passed_over(folder, database):
     database.set_winner(measured(replace(MINE, lanes_m=32), 0.5, OTHER))
     (found,) = select(OTHER, H200, database)
     assert found.origin == "analytic"
-    assert rules.broken(OTHER, found.config, H200) is None
+    assert rules.first_violation(lower(OTHER), found.config, H200) is None
 
 
 def test_a_model_trained_here_comes_before_the_shipped_one(folder, database, trained):
@@ -145,7 +146,7 @@ def test_any_shape_gets_an_answer(shape):
     p = Gemm(*shape)
     for d in (H200, T4, device("emulated")):
         (found,) = select(p, d)
-        assert rules.broken(p, found.config, d) is None
+        assert rules.first_violation(lower(p), found.config, d) is None
 
 
 def test_a_model_s_clock_never_answers_for_hardware(folder, database):
@@ -172,7 +173,7 @@ def test_what_is_known_of_a_product_serves_it_with_an_epilogue(folder):
 )
 def test_what_is_missing_is_one_thing(p: Gemm | Conv, name: str, words: str) -> None:
     assert not select(p, device(name))
-    assert words in selection.lacking(p, device(name))
+    assert words in selection.why_unsupported(p, device(name))
 
 
 def test_a_winner_of_another_kernel_is_passed_over_with_one_warning(folder, database, caplog):

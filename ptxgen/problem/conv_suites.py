@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any
 
-from ptxgen.problem.catalog.base import Case, Document, Entry, Suite, named
 from ptxgen.problem.conv import FILTERS, Conv
+from ptxgen.problem.operation import Case, Suite, by_name
 
 #: Table 5 with DeepBench's own images: N, C, H, W, K, R, S, stride, padding. (In the paper's rows Conv11 and Conv12 K
 #: stands where P should, and the other way round.)
@@ -170,7 +170,7 @@ def _small(**fields: Any) -> Iterator[Case]:
     return (Case(name, _conv(shape, more, fields)) for name, shape, more in _SMALL)
 
 
-SUITES = named(
+SUITES = by_name(
     Suite("isaac", "Table 5 of the paper, on DeepBench's own images", _isaac),
     Suite("resnet50", "each distinct layer of ResNet-50, 32 images of 224x224", _resnet50),
     Suite("mobilenet", "each distinct layer of MobileNetV2, 32 images of 224x224", _mobilenet),
@@ -186,7 +186,7 @@ def _numbers(values: Any) -> str:
     return str(values[0]) if len(set(values)) == 1 else "x".join(map(str, values))
 
 
-def _cells(row: Document) -> list[Any]:
+def cells(row: dict[str, Any]) -> list[Any]:
     v = row["problem"]
     deep = v["d"] > 1 or v["t"] > 1
     image = [v["d"]] * deep + [v["h"], v["w"]]
@@ -228,5 +228,3 @@ TITLES = (
     "compute",
     "out",
 )
-
-CONV = Entry(Conv, SUITES, TITLES, _cells)

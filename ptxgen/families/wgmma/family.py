@@ -1,0 +1,53 @@
+"""The family wgmma: TMA and wgmma of sm_90."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from ptxgen.codegen.config import SPLIT_SHARE
+from ptxgen.families import perf_costs
+from ptxgen.families.registry import Family
+from ptxgen.families.wgmma import perf_model, rules
+from ptxgen.families.wgmma.candidates import Wgmma
+from ptxgen.families.wgmma.geometry import geometry
+from ptxgen.families.wgmma.plan import WgmmaPlan
+from ptxgen.lowering.kernel_gemm import KernelGemm
+
+WARPGROUP = 128  #: threads
+
+
+def _groups(c: Any) -> Any:
+    """Warpgroups that share a tile of C."""
+    return np.where(c.pingpong == 1, 1, c.math_warpgroups)
+
+
+def _issuer_tile(p: KernelGemm, c: Any, g: SimpleNamespace) -> tuple[Any, Any, Any, Any, Any]:
+    """A warpgroup's tile; an access of TMA counts as if it were of 16 bytes."""
+    size = g.size * g.planes
+    loads = [np.where(c.transposed_mma == other, g.x_rows / c.cluster_y, g.share) * c.u * size / 16 for other in (0, 1)]
+    return g.x_tile // _groups(c), g.y_tile, c.u, loads[0], loads[1]
+
+
+def _thread_products(c: Any) -> Any:
+    return c.ml * c.nl * c.u // (_groups(c) * WARPGROUP)
+
+
+FAMILY = Family(
+    name="wgmma",
+    axes=rules.USED,
+    geometry=geometry,
+    rules=rules.RULES,
+    candidates=Wgmma(),
+    model=perf_model,
+    rate=lambda p, d: perf_costs.wgmma_rate(p),
+    issuer_tile=_issuer_tile,
+    thread_products=_thread_products,
+    plan=lambda p, c: WgmmaPlan,
+    stages=(1, 16),
+    any_tile=True,
+    splitk=SPLIT_SHARE,
+    gathers=lambda p: p.im2col is not None,
+)

@@ -1,0 +1,57 @@
+"""Producer loads of plain matrices: which coordinates a stage has along K, and which tensor maps describe A and B."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+from ptxgen.codegen.config import Config
+from ptxgen.codegen.source import Argument, TensorMap
+from ptxgen.families.wgmma import bf16x3
+from ptxgen.families.wgmma.geometry import WARPGROUP
+from ptxgen.families.wgmma.layout import Multicast, OperandPath
+from ptxgen.families.wgmma.operand_packing import lies
+from ptxgen.families.wgmma.smem_realign import RealignedOperand
+from ptxgen.families.wgmma.split_bf16x3 import SplitOperand
+from ptxgen.families.wgmma.tensor_maps import matrix_map, stored
+from ptxgen.lowering.kernel_gemm import KernelGemm
+
+
+@dataclass(frozen=True)
+class MatrixLoads:
+    """A and B are matrices: the coordinate along K is the register %k."""
+
+    problem: KernelGemm
+    config: Config
+    geometry: SimpleNamespace
+    batched: bool
+
+    template = "addr/tensormap.mako"
+    units = 1  #: units of K in a stage; each has coordinates of its own
+
+    def operand(self, role: str, name: str, base: int, multicast: Multicast | None) -> OperandPath:
+        """The path of operand ``name``."""
+        if lies(self.config, name):
+            threads = WARPGROUP * (1 if self.config.pingpong else self.config.math_warpgroups)
+            return RealignedOperand(role, name, self.geometry, self.config, base, threads)
+        kind = SplitOperand if bf16x3.planes(self.problem) > 1 else OperandPath
+        return kind(role, name, self.geometry, self.config, base, multicast)
+
+    def tensor_map(self, p: KernelGemm, x: OperandPath, kind: str) -> TensorMap:
+        """The map of an operand of ``p``, its elements of type ``kind``."""
+        size = p.element.bytes
+        if p.k == 0:  # maps must have an extent: the workspace, which is zero
+            return matrix_map(p, "W", kind, (16, 1, 16, 0), size, x.box, x.span, self.batched)
+        return matrix_map(p, x.name.upper(), kind, stored(p, x.name), size, x.box, x.span, self.batched)
+
+    def box_text(self, x: OperandPath) -> str:
+        return f"{x.box[0]} x {x.box[1]}"
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Kernel parameters beyond those of every product, in lines."""
+        return ()
+
+    def arguments(self, p: KernelGemm) -> tuple[Argument, ...]:
+        """The values of ``parameters``."""
+        return ()

@@ -1,0 +1,295 @@
+"""The K loop of a wgmma kernel: its instruction, the products of a stage, the accumulators and the barriers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from types import SimpleNamespace
+
+from ptxgen.codegen.config import Config
+from ptxgen.codegen.registers import Tile
+from ptxgen.codegen.vectorized import WARP
+from ptxgen.families.wgmma import bf16x3
+from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP
+from ptxgen.families.wgmma.layout import ADDRESS_MASK, OperandPath, Product
+from ptxgen.families.wgmma.rs_fragments import (
+    BYTE_ROWS,
+    WGMMA_NEXT_ROW,
+    WGMMA_ROWS,
+    WORD_ROWS,
+    Fragments,
+    Term,
+)
+from ptxgen.families.wgmma.smem_realign import Realignment
+from ptxgen.families.wgmma.split_bf16x3 import SplitOperand
+from ptxgen.lowering.kernel_gemm import KernelGemm
+
+
+@dataclass(frozen=True)
+class Mainloop:
+    """What the consumer warpgroups do with a stage. ``sum_type``: of sums outside the loop; ``add``: adds two of the
+    accumulators."""
+
+    problem: KernelGemm
+    config: Config
+    geometry: SimpleNamespace
+    x: OperandPath
+    y: OperandPath
+    sum_type: str
+    s32_to_f32: bool
+    add: str
+
+    ADDRESS_MASK = ADDRESS_MASK
+
+    @property
+    def split(self) -> bool:
+        """Whether operands are bf16 planes."""
+        return bf16x3.planes(self.problem) > 1
+
+    @property
+    def mi(self) -> int:
+        """Instructions that a warpgroup stacks along X."""
+        return int(self.geometry.mi)
+
+    @property
+    def a_from_registers(self) -> bool:
+        """Whether wgmma takes X from registers instead of shared memory."""
+        return bool(self.geometry.a_from_registers)
+
+    # ---- templates
+
+    @property
+    def template(self) -> str:
+        return "math/wgmma_rs.mako" if self.a_from_registers else "math/wgmma.mako"
+
+    @property
+    def accumulate(self) -> str:
+        """How the sums of an iteration of K become those of all."""
+        if self.a_from_registers:
+            return "math/wgmma_rs.mako"
+        return "math/two_level_accumulate.mako" if self.split else "math/accumulate_inplace.mako"
+
+    # ---- a stage
+
+    @cached_property
+    def realign(self) -> Realignment:
+        return Realignment.of((self.x, self.y), self.config)
+
+    @property
+    def stage_bytes(self) -> int:
+        return int(self.geometry.stage)
+
+    @property
+    def tx_bytes(self) -> int:
+        """Bytes that a full barrier waits for: of this block's own loads, and of what others multicast to it."""
+        return self.x.tx_bytes * self.config.cluster_y + self.y.tx_bytes * self.config.cluster_x
+
+    @property
+    def instruction(self) -> str:
+        p = self.problem
+        if self.split:
+            return f"m64n{self.y_tile}k{STEP // bf16x3.FACTOR_BYTES}.f32.bf16.bf16"
+        kind = "tf32" if p.compute == "tf32" else p.dtype
+        return f"m64n{self.y_tile}k{STEP // p.element.bytes}.{p.accumulator}.{kind}.{kind}"
+
+    @property
+    def immediates(self) -> str:
+        """Operands of wgmma after scale-d: signs of A and B, and for 16-bit types which of them are MN-major."""
+        p = self.problem
+        if self.split:
+            return ", 1, 1, 0, 0"
+        major = f", {int(not self.x.kmajor)}, {int(not self.y.kmajor)}"
+        return ", 1, 1" + (major if p.element.bytes == 2 else "") if not p.accumulator.integer else ""
+
+    @cached_property
+    def products(self) -> list[Product]:
+        """The wgmma instructions of a stage."""
+        x, y, m64 = self.x, self.y, range(self.mi)
+        if isinstance(x, SplitOperand) and isinstance(y, SplitOperand):  # all of K for each pair of planes
+            steps = range(self.config.u * bf16x3.FACTOR_BYTES // STEP)
+            return [
+                Product(
+                    m,
+                    x.k_step_offset(k) + m * x.m64_bytes + i * x.plane_bytes >> 4,
+                    y.k_step_offset(k) + j * y.plane_bytes >> 4,
+                    str(int(n + k > 0)),
+                )
+                for n, (i, j) in enumerate(bf16x3.PAIRS)
+                for k in steps
+                for m in m64
+            ]
+        return [
+            Product(m, x.k_step_offset(k) + m * x.m64_bytes >> 4, y.k_step_offset(k) >> 4, "1" if k else "%accumulate")
+            for k in range(x.depth * x.element // STEP)
+            for m in m64
+        ]
+
+    # ---- warpgroups
+
+    @property
+    def wg_rows(self) -> int:
+        """Elements along X from the rows of one warpgroup to those of the next."""
+        return 0 if self.config.pingpong else self.mi * ROWS
+
+    @property
+    def x_wg_bytes(self) -> int:
+        """Bytes of shared memory from the X rows of one warpgroup to those of the next."""
+        if self.config.pingpong:
+            return 0
+        if self.a_from_registers:
+            return self.mi * ROWS // self.fragments.inner * self.fragments.box_bytes
+        repeated = not self.x.kmajor and self.x.box[0] < ROWS
+        return 0 if repeated else self.mi * self.x.m64_bytes
+
+    @cached_property
+    def fragments(self) -> Fragments:
+        """The register fragments of X, where wgmma takes it from registers."""
+        return Fragments(int(self.geometry.size), self.mi, self.x.span, self.x.depth)
+
+    @property
+    def row_terms(self) -> tuple[Term, ...]:
+        """A thread's first row of 64, by bits of its number in the warpgroup."""
+        if not self.a_from_registers:
+            return WGMMA_ROWS
+        return WORD_ROWS if self.fragments.words else BYTE_ROWS
+
+    @property
+    def next_row(self) -> int:
+        """Rows from a thread's first to its second."""
+        return 1 if self.a_from_registers else WGMMA_NEXT_ROW
+
+    # ---- accumulators
+
+    @property
+    def y_tile(self) -> int:
+        return int(self.geometry.y_tile)
+
+    @property
+    def groups(self) -> int:
+        """Groups of 8 columns of a thread's accumulators."""
+        return self.y_tile // COLUMNS
+
+    @property
+    def acc_type(self) -> str:
+        """Type of the registers of sums: integers share theirs with the f32 that they become."""
+        return "b32" if self.s32_to_f32 else self.sum_type
+
+    @property
+    def join(self) -> str:
+        """The instruction that adds sums of different slices of K."""
+        return "add.s32" if self.s32_to_f32 else self.add
+
+    @cached_property
+    def acc(self) -> Tile:
+        """The sums of all iterations of K."""
+        return Tile("acc", self.acc_type, (self.mi, 4 * self.groups))
+
+    @property
+    def f16_pairs(self) -> bool:
+        """Whether wgmma adds in f16, two sums a register."""
+        return self.problem.accumulator.bytes == 2
+
+    @cached_property
+    def wgmma_acc(self) -> Tile:
+        """The registers that wgmma accumulates in."""
+        if self.split:
+            return Tile("iter_acc", self.sum_type, self.acc.shape)
+        return Tile("pair", "b32", (self.mi, 2 * self.groups)) if self.f16_pairs else self.acc
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """The ring of stages between the producer and the consumers: its mbarriers, and who arrives at them.
+
+    The mbarriers lie at ``base`` in shared memory: full[stages], empty[stages], one for sums of the cluster's other
+    blocks, then those of the epilogue.
+    """
+
+    config: Config
+    geometry: SimpleNamespace
+    a_from_registers: bool
+    split: bool
+    c_barriers: int  #: mbarriers of the epilogue, a warpgroup
+
+    @property
+    def stages(self) -> int:
+        return self.config.stages
+
+    @property
+    def base(self) -> int:
+        return int(self.geometry.shared - self.geometry.barriers)
+
+    @property
+    def empty(self) -> int:
+        """Bytes from the first mbarrier to empty[0]."""
+        return 8 * self.stages
+
+    @property
+    def dsmem(self) -> int:
+        """Bytes from the first mbarrier to that of the cluster's sums."""
+        return 16 * self.stages
+
+    @property
+    def c(self) -> int:
+        """Bytes from the first mbarrier to the first of the epilogue."""
+        return 16 * self.stages + 8
+
+    @property
+    def counts_dsmem(self) -> bool:
+        """Whether an mbarrier counts the bytes of sums from other blocks, else a barrier of the cluster follows."""
+        return self.config.cluster_k > 1 and not self.config.dsmem_completion
+
+    @property
+    def others(self) -> list[tuple[int, int]]:
+        """Offsets and arrival counts of mbarriers besides those of the stages."""
+        dsmem = [(self.dsmem, 1)] if self.counts_dsmem else []
+        return dsmem + [(self.c + 8 * n, 1) for n in range(self.config.math_warpgroups * self.c_barriers)]
+
+    @property
+    def producer_warp(self) -> int:
+        return 4 * self.config.math_warpgroups
+
+    @property
+    def setmaxnreg(self) -> tuple[int, int] | None:
+        """Registers a thread of the producer warpgroup keeps, and those that a consumer then has; None: all have the
+        same."""
+        g = self.geometry
+        return (int(g.keeps), int(g.takes)) if g.gives else None
+
+    @property
+    def multicast_ctas(self) -> int:
+        """Blocks of a cluster that load for each other."""
+        return self.config.cluster_x * self.config.cluster_y
+
+    @property
+    def multicast_2d(self) -> bool:
+        """Whether these are not in one line."""
+        return self.config.cluster_x > 1 and self.config.cluster_y > 1
+
+    @property
+    def clustered(self) -> bool:
+        return self.multicast_ctas * self.config.cluster_k > 1
+
+    @property
+    def empty_arrivals(self) -> int:
+        """Arrivals that free a stage: one of each warpgroup (of each warp, where these load X to registers) in each
+        block that multicasts from or to this one."""
+        c = self.config
+        blocks = c.cluster_x + c.cluster_y - 1
+        warps = WARPGROUP // WARP if self.a_from_registers else 1
+        return (1 if c.pingpong else c.math_warpgroups) * blocks * warps
+
+    @property
+    def arriving_thread(self) -> str:
+        """Register that numbers the threads that may arrive: thread i arrives at block i of the cluster."""
+        return "%lane" if self.a_from_registers else "%wg_thread"
+
+    @property
+    def empty_scope(self) -> str:
+        return "cluster" if self.multicast_ctas > 1 else "cta"
+
+    @property
+    def frees_last_stage(self) -> bool:
+        """Whether the stage of the last iteration must be freed after the K loop. With bf16 planes the loop frees it
+        like the others."""
+        return not self.split and (bool(self.config.persistent) or self.multicast_ctas > 1)

@@ -1,0 +1,182 @@
+"""Reduction of partial sums of slices of K: between the blocks of a cluster, and through the workspace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from types import SimpleNamespace
+
+from ptxgen.codegen.config import SPLIT_POLL, SPLIT_SHARE, Config
+from ptxgen.codegen.registers import Tile
+from ptxgen.families.wgmma.geometry import WARPGROUP, batch, owners
+from ptxgen.families.wgmma.layout import SumSlot, in_batches
+from ptxgen.families.wgmma.mainloop import Mainloop
+
+GROUP_BYTES = 16 * WARPGROUP  #: bytes of a warpgroup's sums of 8 columns
+
+
+def sum_slots(sums: Tile, groups: int) -> list[SumSlot]:
+    """All sums of a tile of ``groups`` groups of columns, at [instruction][group][thread] of a buffer."""
+    return [
+        SumSlot((m * groups + j) * GROUP_BYTES, [sums[m, 4 * j + i] for i in range(4)], False)
+        for m in range(sums.shape[0])
+        for j in range(groups)
+    ]
+
+
+def owner_slots(acc: Tile, owner: int, groups: int) -> list[SumSlot]:
+    """The accumulators that block ``owner`` finishes, as ``sum_slots``."""
+    return [
+        SumSlot((m * groups + j) * GROUP_BYTES, [acc[m, 4 * (owner * groups + j) + i] for i in range(4)], False)
+        for m in range(acc.shape[0])
+        for j in range(groups)
+    ]
+
+
+@dataclass(frozen=True)
+class ClusterReduction:
+    """The blocks of a cluster split K: each sends its sums to the block that finishes them, through distributed shared
+    memory."""
+
+    config: Config
+    geometry: SimpleNamespace
+    mainloop: Mainloop
+
+    @property
+    def active(self) -> bool:
+        return self.config.cluster_k > 1
+
+    @property
+    def single_reducer(self) -> bool:
+        """Whether block 0 finishes the whole tile."""
+        return bool(self.geometry.alone)
+
+    @cached_property
+    def owners(self) -> int:
+        """Blocks that finish a part of the tile each."""
+        return int(owners(self.mainloop.groups, self.config.cluster_k))
+
+    @property
+    def groups(self) -> int:
+        """Groups of columns that one block finishes."""
+        return self.mainloop.groups // self.owners if self.active else self.mainloop.groups
+
+    @property
+    def base(self) -> int:
+        """Offset in shared memory of the sums received, and their bytes."""
+        return int(self.geometry.ring)
+
+    @property
+    def bytes(self) -> int:
+        return int(self.geometry.added_used)
+
+    @property
+    def wg_bytes(self) -> int:
+        """Bytes of the sums that one warpgroup sends to one owner."""
+        return self.mainloop.mi * self.groups * GROUP_BYTES
+
+    @cached_property
+    def sums(self) -> Tile:
+        """The registers of the sums that this block finishes."""
+        m = self.mainloop
+        if not self.active or self.single_reducer:
+            return m.acc
+        return Tile("sum", m.acc_type, (m.mi, 4 * self.groups))
+
+    @cached_property
+    def sent(self) -> list[list[SumSlot]]:
+        """What a block sends, by owner."""
+        return [owner_slots(self.mainloop.acc, owner, self.groups) for owner in range(self.owners)]
+
+    @cached_property
+    def received(self) -> list[SumSlot]:
+        """What an owner adds, sender by sender."""
+        alone, sender_bytes = self.single_reducer, self.config.math_warpgroups * self.wg_bytes
+        return [
+            SumSlot(sender * sender_bytes + s.offset, s.registers, sender == 0 and not alone)
+            for sender in range(self.config.cluster_k - alone)
+            for s in sum_slots(self.sums, self.groups)
+        ]
+
+
+@dataclass(frozen=True)
+class SplitKFixup:
+    """Slices of K reduce in the workspace within the product kernel: the last slice finishes the tile, or several share
+    it (``distributed``)."""
+
+    config: Config
+    geometry: SimpleNamespace
+    mainloop: Mainloop
+    cluster: ClusterReduction
+
+    @property
+    def active(self) -> bool:
+        return self.config.kg > 1 and self.config.splitk in (SPLIT_POLL, SPLIT_SHARE)
+
+    @property
+    def distributed(self) -> bool:
+        """Whether several slices finish a part of the tile each."""
+        return self.active and self.config.splitk == SPLIT_SHARE
+
+    @property
+    def owners(self) -> int:
+        """Slices that finish a part of the tile."""
+        return int(self.geometry.own) if self.distributed else 1
+
+    @property
+    def groups(self) -> int:
+        """Groups of columns that one slice finishes."""
+        return self.cluster.groups // self.owners
+
+    @property
+    def wg_bytes(self) -> int:
+        """Bytes of a warpgroup's sums for one owner, and of all warpgroups'."""
+        return self.mainloop.mi * self.groups * GROUP_BYTES
+
+    @property
+    def slice_bytes(self) -> int:
+        return self.config.math_warpgroups * self.wg_bytes
+
+    @property
+    def tile_bytes(self) -> int:
+        """Bytes of workspace that a tile takes."""
+        return self.owners * self.config.kg * self.slice_bytes
+
+    @property
+    def inverted_bits(self) -> int:
+        """Bits of a sum that are inverted in the workspace, where zero means "not written"."""
+        return 0x80000000 if self.mainloop.problem.accumulator.integer else 0xFFFFFFFF
+
+    @cached_property
+    def sums(self) -> Tile:
+        """The registers of the sums that this block finishes."""
+        if not self.distributed:
+            return self.cluster.sums
+        return Tile("sum", self.mainloop.acc_type, (self.mainloop.mi, 4 * self.groups))
+
+    @cached_property
+    def stored(self) -> list[SumSlot]:
+        """What a slice stores."""
+        if not self.distributed:
+            return sum_slots(self.sums, self.groups)
+        return [
+            SumSlot(owner * self.config.kg * self.slice_bytes + s.offset, s.registers, False)
+            for owner in range(self.owners)
+            for s in owner_slots(self.mainloop.acc, owner, self.groups)
+        ]
+
+    @property
+    def batch(self) -> int:
+        """Slots that a thread has in flight together."""
+        return int(batch(self.mainloop.acc.size))
+
+    @cached_property
+    def loaded(self) -> list[list[SumSlot]]:
+        """What an owner adds, slice by slice, in batches."""
+        slices = self.config.kg if self.distributed else self.config.kg - 1
+        slots = [
+            SumSlot(z * self.slice_bytes + s.offset, s.registers, self.distributed and z == 0)
+            for z in range(slices)
+            for s in sum_slots(self.sums, self.groups)
+        ]
+        return in_batches(slots, self.batch)

@@ -1,0 +1,121 @@
+"""Which tile of C and which slice of K a block computes, and how many blocks a launch has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+from ptxgen.codegen.config import Config
+from ptxgen.cuda_abi import GRID_LIMIT
+from ptxgen.families.wgmma.geometry import length, together
+from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.problem.device import Device
+
+TILES_LIMIT = (1 << 31) - 1  #: tiles that a persistent launch counts
+
+
+@dataclass(frozen=True)
+class TileScheduler:
+    """One tile a block, or blocks that loop over tiles (``persistent``)."""
+
+    config: Config
+    geometry: SimpleNamespace
+    device: Device
+    batched: bool
+
+    @property
+    def template(self) -> str:
+        return "sched/persistent.mako" if self.config.persistent else "sched/one_tile.mako"
+
+    @property
+    def transposed(self) -> bool:
+        """Whether X is along N, so that the kernel computes tiles of C's transpose."""
+        return bool(self.config.transposed_mma)
+
+    @property
+    def x_tile(self) -> int:
+        return int(self.geometry.x_tile)
+
+    @property
+    def y_tile(self) -> int:
+        return int(self.geometry.y_tile)
+
+    @property
+    def x_extent(self) -> str:
+        """Register with the extent of C along X."""
+        return "%N" if self.transposed else "%M"
+
+    @property
+    def y_extent(self) -> str:
+        return "%M" if self.transposed else "%N"
+
+    @property
+    def cluster_x(self) -> int:
+        return self.config.cluster_x
+
+    @property
+    def cluster_y(self) -> int:
+        return self.config.cluster_y
+
+    @property
+    def cluster_k(self) -> int:
+        return self.config.cluster_k
+
+    @property
+    def splits_k(self) -> bool:
+        return self.config.kg * self.config.cluster_k > 1
+
+    @property
+    def linear(self) -> bool:
+        """Whether blocks have a linear number that tiles follow from, instead of a grid of tiles."""
+        return bool(self.config.persistent) or self.config.raster_group > 1
+
+    @property
+    def tile_register(self) -> str:
+        """Register with the number of a tile in its batch item."""
+        return "%in_item" if self.batched and self.config.persistent else "%tile"
+
+    # ---- launches
+
+    def tiles(self, p: KernelGemm) -> tuple[int, int, int]:
+        """Blocks along X and Y of one batch item, in whole clusters, and their product."""
+        c = self.config
+        x, y = (p.n, p.m) if self.transposed else (p.m, p.n)
+        across = -(-x // (self.x_tile * c.cluster_x)) * c.cluster_x
+        down = -(-y // (self.y_tile * c.cluster_y)) * c.cluster_y
+        return across, down, across * down
+
+    def k_iters(self, p: KernelGemm) -> tuple[int, int]:
+        """Iterations of the K loop of each slice of K, and how many slices have one more."""
+        c = self.config
+        # at least one iteration each: zeros, where there is no K
+        return divmod(max(-(-int(length(p, c)) // c.u), 1), c.kg * c.cluster_k)
+
+    def grid(self, p: KernelGemm, items: int) -> tuple[int, int, int]:
+        """The grid of a launch of ``items`` batch items."""
+        c = self.config
+        across, down, tiles = self.tiles(p)
+        if c.persistent:
+            return min(int(together(self.device, c)), tiles * items), 1, 1
+        z = c.kg * items
+        return (tiles, 1, z) if self.linear else (across * c.cluster_k, down, z)
+
+    def batch_limit(self, p: KernelGemm) -> int:
+        """Batch items that one launch can have."""
+        c = self.config
+        return TILES_LIMIT // self.tiles(p)[2] if c.persistent else GRID_LIMIT // c.kg
+
+    @property
+    def cluster_shape(self) -> tuple[int, int]:
+        """Blocks of a cluster along the grid's x and y."""
+        c = self.config
+        return (c.cluster_x * c.cluster_y, 1) if self.linear else (c.cluster_x * c.cluster_k, c.cluster_y)
+
+    @property
+    def grid_text(self) -> str:
+        """What the axes of the grid count."""
+        if self.config.persistent:
+            return "(multiprocessors, 1, 1)"
+        tiles = f"tiles of {self.x_extent[1:]}" + (f" x {self.cluster_k}" if self.cluster_k > 1 else "")
+        last = "items of all slices" if self.batched else "slices"
+        return f"(tiles, 1, {last})" if self.linear else f"({tiles}, tiles of {self.y_extent[1:]}, {last})"

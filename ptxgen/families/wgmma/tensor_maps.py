@@ -1,0 +1,42 @@
+"""Tensor maps of matrices in memory or in the workspace."""
+
+from __future__ import annotations
+
+from ptxgen.codegen.source import TensorMap
+from ptxgen.lowering.kernel_gemm import KernelGemm
+
+#: columns, rows, leading dimension in elements, bytes from one batch item to the next (0: all items share one matrix)
+Matrix = tuple[int, int, int, int]
+
+
+def stored(p: KernelGemm, name: str) -> Matrix:
+    """Operand A or B as it lies in memory."""
+    if name == "a":
+        return p.columns_a, p.rows_a, p.lda, p.offsets[0]
+    return p.columns_b, p.rows_b, p.ldb, p.offsets[1]
+
+
+def matrix_map(
+    p: KernelGemm,
+    operand: str,
+    kind: str,
+    matrix: Matrix,
+    size: int,
+    box: tuple[int, ...],
+    span: int,
+    batched: bool,
+    offset: int = 0,
+) -> TensorMap:
+    """The map of ``matrix``, whose elements have ``size`` bytes, in boxes with rows of ``span`` bytes. ``batched``: the
+    kernel takes batches, which are a third direction."""
+    columns, rows, ld, item = matrix
+    extents, pitches = (columns, rows), (row_pitch(columns, ld, rows, size),)
+    if not batched:
+        return TensorMap(operand, kind, extents, pitches, box, span, offset=offset)
+    items = p.batch if item else 1
+    return TensorMap(operand, kind, (*extents, items), (*pitches, item or 16), (*box, 1), span, offset=offset)
+
+
+def row_pitch(columns: int, ld: int, rows: int, size: int) -> int:
+    """Bytes from one row to the next. A single row has none, and any legal number will do."""
+    return ld * size if rows > 1 else -(-columns * size // 16) * 16

@@ -1,0 +1,63 @@
+"""The GEMM that kernels compute: a ``Gemm`` with how each operand is addressed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from ptxgen.lowering.im2col_descriptor import Im2colDescriptor
+from ptxgen.problem.gemm import Gemm
+
+STRIDED = "strided"  #: the address mode of an operand that is a matrix with a leading dimension
+
+
+@dataclass(frozen=True)
+class KernelGemm(Gemm):
+    """A lowered problem: what configurations are legal for, and what plans are made from.
+
+    The defaults describe a plain GEMM, whose operands are matrices with leading dimensions. ``addr_a`` (b, c): how
+    kernels address the operand: STRIDED, or through offset tables (``ImplicitGemm``). ``im2col``: the im2col
+    descriptor, if TMA can load an operand as im2col; ``strip``: the depthwise strips, if a depthwise kernel can compute
+    it; ``strip_kind``: the facts of the strips that a kernel is compiled for, the last of them the vector width.
+    ``scalar_bias``: all rows and columns of C add the same bias. ``swapped``: A is the user's second operand.
+    """
+
+    addr_a: str = STRIDED
+    addr_b: str = STRIDED
+    addr_c: str = STRIDED
+    im2col: Im2colDescriptor | None = None
+    strip: Any = field(default=None, compare=False)
+    strip_kind: tuple[int, ...] = ()
+    scalar_bias: bool = False
+    swapped: bool = field(default=False, compare=False)
+
+    batched_bias: ClassVar[bool] = False  #: whether each product of a batch has its own bias
+
+    @classmethod
+    def of(cls, problem: Gemm, swapped: bool = False) -> KernelGemm:
+        """A plain GEMM as a kernel problem. Its fields are valid already: they are copied, not checked again."""
+        lowered = object.__new__(cls)
+        lowered.__dict__.update(problem.__dict__)  # the other fields take their defaults from the class
+        if swapped:
+            lowered.__dict__["swapped"] = True
+        return lowered
+
+    @property
+    def shape_class(self) -> KernelGemm:
+        """The same kind of problem without what depends on its extents: the representative of its cached candidates."""
+        return self
+
+    @property
+    def extent_gcd(self) -> tuple[int, int, int]:
+        """The greatest common divisors of M, of N and of K over all ``gemms``."""
+        return self.m, self.n, self.k
+
+    @property
+    def gemms(self) -> tuple[KernelGemm, ...]:
+        """The GEMMs that it consists of. One kernel computes each in a launch of its own."""
+        return (self,)
+
+
+def lower_gemm(problem: Gemm) -> KernelGemm:
+    """A GEMM as a kernel problem."""
+    return KernelGemm.of(problem)

@@ -1,0 +1,41 @@
+"""The operation ``gemm``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.gemm_suites import SUITES, TITLES, cells
+from ptxgen.problem.operation import Baseline, Operation
+from ptxgen.problem.reference import Array, as_matrices
+
+
+def product(p: Gemm, a: Array, b: Array, region: None = None) -> tuple[Array, Array]:
+    """Σab and Σ|a||b| in float64, of a batch with the products first."""
+    wide_a, wide_b = as_matrices(p, a, b)
+    exact = wide_a @ wide_b
+    scale = np.abs(wide_a, out=wide_a) @ np.abs(wide_b, out=wide_b)
+    if exact.ndim == 3 and len(exact) < p.batch:  # all products share A and B
+        return np.repeat(exact, p.batch, axis=0), np.repeat(scale, p.batch, axis=0)
+    return exact, scale
+
+
+def slices(p: Gemm, region: Any = None) -> tuple[slice, ...]:
+    """The whole result: the reference of a part of a GEMM is that of a smaller GEMM."""
+    return ()
+
+
+GEMM = Operation(
+    Gemm,
+    lowering="ptxgen.lowering.kernel_gemm:lower_gemm",
+    product=product,
+    slices=slices,
+    checks="ptxgen.runtime.check:check_gemm",
+    operand_sets="ptxgen.tuning.bench:GemmOperandSets",
+    titles=TITLES,
+    cells=cells,
+    suites=SUITES,
+    baselines={"cublas": Baseline("cublas", "cuBLASLt", "ptxgen.runtime.vendor.cublaslt:CublasLt")},
+)

@@ -1,0 +1,159 @@
+"""The registry of operations: one ``Operation`` object says all that the package needs to know of one.
+
+Modules above this package are named as ``"module:attribute"`` and imported when they are used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import Any
+
+from ptxgen.errors import InputError
+from ptxgen.problem.base import ProblemBase
+
+#: a function, or where it is: "module:attribute"
+Function = Callable[..., Any] | str
+
+#: the operations of the package -> where their ``Operation`` is
+ROWS = {
+    "gemm": "ptxgen.problem.gemm_operation:GEMM",
+    "conv": "ptxgen.problem.conv_operation:CONV",
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A problem with a name. ``column_major``: the problem as the paper's Table 4 writes it, if it is one of its."""
+
+    name: str
+    problem: ProblemBase
+    column_major: Any = None
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A named set of problems. ``build(**fields)``: its cases, with these fields of the problem (dtype, compute, …);
+    ``layouts``: whether the suite sets the layout of each case itself."""
+
+    name: str
+    meaning: str
+    build: Callable[..., Iterator[Case]]
+    layouts: bool = False
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A vendor library to compare with. ``title``: its name in tables; ``implementation``: a class that is constructed
+    with (driver, problem, addresses of the epilogue's arrays)."""
+
+    name: str
+    title: str
+    implementation: Function
+
+    def best(
+        self, driver: Any, problem: ProblemBase, sets: Any, timing: Any, epilogue_args: tuple[int, ...] = ()
+    ) -> tuple[float, float]:
+        """Microseconds of the library's fastest algorithm, and of the one that its heuristic ranks first.
+
+        ``sets``: addresses of the sets of operands that our kernel was timed on. UnavailableError: the library or a GPU
+        is missing; LaunchError: the library cannot compute the problem.
+        """
+        found: tuple[float, float] = resolve(self.implementation)(driver, problem, epilogue_args).best(sets, timing)
+        return found
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation, registered once.
+
+    ``problem``: its problem type, which also reads and writes the text form;
+    ``lowering(problem)``: the ``KernelGemm`` that kernels compute;
+    ``product(problem, a, b, region)``: Σab and Σ|a||b| of every element of the result in float64;
+    ``slices(problem, region)``: where in the stored result a region of it is; a region is what ``product`` takes to
+    compute a part of the result, None for all of it;
+    ``checks(driver, problem, config, seed, slack)``: yields a ``CheckResult`` for each kind of input;
+    ``operand_sets(driver, problem, timing)``: the operands that a kernel is timed on (``tuning.bench.OperandSets``);
+    ``suites``: named sets of problems; ``titles``, ``cells(row)``: the columns of tables that identify a problem, and
+    their cells for a row of a command's JSON document; ``baselines``: vendor libraries, by name.
+    """
+
+    problem: type[ProblemBase]
+    lowering: Function
+    product: Callable[..., tuple[Any, Any]]
+    slices: Callable[[Any, Any], tuple[slice, ...]]
+    checks: Function
+    operand_sets: Function
+    titles: tuple[str, ...]
+    cells: Callable[[dict[str, Any]], list[Any]]
+    suites: Mapping[str, Suite] = field(default_factory=dict)
+    baselines: Mapping[str, Baseline] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.problem.operation
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The fields that options of the command line set (``--aligned-a`` sets ``aligned_a``); ``--shape`` gives the
+        others."""
+        return tuple(f.name for f in fields(self.problem) if f.name not in self.problem.SHAPE)
+
+
+_registered: dict[str, Operation] = {}
+
+
+def register(operation: Operation) -> None:
+    """Adds an operation. InputError: its name is taken."""
+    if operation.name in operation_names():
+        raise InputError(f"operation {operation.name!r} is registered already")
+    _registered[operation.name] = operation
+
+
+def unregister(name: str) -> None:
+    """Removes an operation that ``register`` added."""
+    del _registered[name]
+
+
+def operation_names() -> tuple[str, ...]:
+    return (*ROWS, *_registered)
+
+
+def operation_named(name: str) -> Operation:
+    """The operation called ``name``. InputError: there is none."""
+    if name in ROWS:
+        found: Operation = resolve(ROWS[name])
+        return found
+    if name not in _registered:
+        raise InputError(f"operation is {name!r}; it must be one of {', '.join(operation_names())}")
+    return _registered[name]
+
+
+def operation_of(problem: ProblemBase) -> Operation:
+    return operation_named(problem.operation)
+
+
+def operations() -> list[Operation]:
+    return [operation_named(name) for name in operation_names()]
+
+
+def baselines() -> dict[str, Baseline]:
+    """The baselines of all operations, by name."""
+    return {name: baseline for operation in operations() for name, baseline in operation.baselines.items()}
+
+
+def resolve(function: Any) -> Any:
+    """``function``, or the attribute that a string ``"module:attribute"`` names."""
+    return _imported(function) if isinstance(function, str) else function
+
+
+@cache
+def _imported(place: str) -> Any:
+    module, _, attribute = place.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def by_name(*suites: Suite) -> dict[str, Suite]:
+    return {s.name: s for s in suites}

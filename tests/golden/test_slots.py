@@ -1,0 +1,48 @@
+"""An index from each template to the goldens that use it: ``slots.md``. ``--update-golden`` rewrites it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.plan import Plan
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.problem.device import device
+from ptxgen.problem.registry import parse
+from tests.golden.test_golden import GOLDEN
+
+TEMPLATES = Path(__file__).parents[2] / "templates"
+INDEX = Path(__file__).parent / "slots.md"
+NAMED = re.compile(r"""file=["']/?([\w/]+\.mako)["']""")
+CHOSEN = re.compile(r"""file="/\$\{context\['plan'\]\.(\w+)\}""")
+
+
+def templates_of(plan: Plan) -> set[str]:
+    """The templates that a plan's kernel is rendered from: its schedule's, and those that these name."""
+    found: set[str] = set()
+    waiting = [plan.kernel]
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        found.add(name)
+        text = (TEMPLATES / name).read_text()
+        near = [n if (TEMPLATES / n).exists() else str(Path(name).parent / n) for n in NAMED.findall(text)]
+        waiting += [*near, *(str(getattr(plan, attribute)) for attribute in CHOSEN.findall(text))]
+    return found
+
+
+def test_every_template_has_a_golden(request):
+    users: dict[str, list[str]] = {str(p.relative_to(TEMPLATES)): [] for p in TEMPLATES.rglob("*.mako")}
+    for name, (where, problem, config) in sorted(GOLDEN.items()):
+        for template in templates_of(plan_for(parse(problem), parse_config(config), device(where))):
+            users[template].append(name)
+    rows = [f"| `{template}` | {' '.join(names)} |" for template, names in sorted(users.items())]
+    text = "\n".join(
+        ["# Templates and the goldens that use them", "", "| Template | Goldens |", "|---|---|", *rows, ""]
+    )
+    if request.config.getoption("--update-golden"):
+        INDEX.write_text(text)
+    assert text == INDEX.read_text(), "slots.md changed; if that is meant: pytest --update-golden"
+    assert not [template for template, names in users.items() if not names]

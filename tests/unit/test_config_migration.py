@@ -1,0 +1,253 @@
+"""Configurations of earlier text forms: what databases, exported files and models of earlier versions hold."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from ptxgen.codegen.config import AXES, AXIS, Config, parse_config
+from ptxgen.codegen.config_migration import RENAMED, WORDS, translate
+from ptxgen.errors import CorruptError
+from ptxgen.problem.gemm import Gemm
+from ptxgen.tuning.database import SCHEMA_VERSION, Database
+from ptxgen.tuning.tuning_files import read_measurements, read_winners
+
+#: every axis of form 1, none at its default
+OLD = (
+    "family=2 ms=4 ns=4 ml=128 nl=96 u=64 ks=2 kl=2 kg=3 stages=4 copy_a=0 copy_b=0 keep_a=1 keep_b=1 vec_a=2 vec_b=4"
+    " vec_c=2 wm=8 split=3 stage_c=1 bounds=2 lanes=1 order=2 ahead=0 request=1 hold=1 raster=8 stream=1 resident=2"
+    " swap=1 wg=2 pingpong=1 cluster=2 yc=4 kc=3 report=1 persistent=1 chunks=2 buffers=4 reuse=1 evict=3 repack=6"
+    " rows=16 pdl=3"
+)
+NEW = Config(
+    family=2,
+    ms=4,
+    ns=4,
+    ml=128,
+    nl=96,
+    u=64,
+    ks=2,
+    kl=2,
+    kg=3,
+    stages=4,
+    cp_async_a=0,
+    cp_async_b=0,
+    kmajor_smem_a=1,
+    kmajor_smem_b=1,
+    vec_a=2,
+    vec_b=4,
+    vec_c=2,
+    lanes_m=8,
+    splitk=3,
+    epilogue_smem=1,
+    bounds=2,
+    lane_interleave=1,
+    mma_order=2,
+    fragment_prefetch=0,
+    prefetch_k=1,
+    deferred_sts=1,
+    raster_group=8,
+    store_policy=1,
+    min_ctas_per_sm=2,
+    transposed_mma=1,
+    math_warpgroups=2,
+    pingpong=1,
+    cluster_x=2,
+    cluster_y=4,
+    cluster_k=3,
+    dsmem_completion=1,
+    persistent=1,
+    epilogue_subtiles=2,
+    epilogue_buffers=4,
+    epilogue_aliases_ab=1,
+    l2_evict_first=3,
+    operand_path_a=2,
+    operand_path_b=1,
+    tma_rows=16,
+    pdl=3,
+)
+
+
+def test_every_axis_is_translated():
+    assert [a.name for a in AXES if getattr(NEW, a.name) == a.default] == ["long_n", "mma_m16"]  # of skinny alone
+    assert translate(OLD) == " ".join(w for w in NEW.full_text().split() if not w.startswith(("long_n", "mma_m16")))
+    assert parse_config(translate(OLD)) == NEW
+    assert translate(translate(OLD)) == translate(OLD)
+    assert translate("") == ""
+    assert translate(OLD.replace(" ", ",")) == translate(OLD)
+
+
+@pytest.mark.parametrize(
+    ("code", "a", "b"),
+    [(0, 0, 0), (1, 1, 0), (2, 0, 1), (3, 1, 1), (4, 2, 0), (6, 2, 1), (8, 0, 2), (9, 1, 2), (12, 2, 2)],
+)
+def test_bits_of_repack_become_two_axes(code, a, b):
+    assert parse_config(translate(f"repack={code}")) == Config(operand_path_a=a, operand_path_b=b)
+
+
+def test_axes_that_skinny_shared_with_wgmma_become_its_own():
+    assert parse_config(translate("family=3 swap=1 rows=16")) == Config(family=3, long_n=1, mma_m16=1)
+    assert parse_config(translate("family=3 swap=0 rows=0")) == Config(family=3)
+    assert parse_config(translate("family=2 swap=1 rows=16")) == Config(family=2, transposed_mma=1, tma_rows=16)
+
+
+def test_what_is_unknown_stays():
+    for text in ("repack=5", "repack=16", "split=9", "nonsense=3", "family=-1", "ms"):
+        with pytest.raises(ValueError, match="config has"):
+            parse_config(translate(text))
+
+
+def test_the_tables_name_axes_that_there_are():
+    assert {*RENAMED.values(), *WORDS} - set(AXIS) == {"operand_path"}
+    assert not set(RENAMED) & set(AXIS)
+
+
+# ---- stored
+
+
+#: the schema of version 2, as the versions before words wrote it
+SECOND = """
+CREATE TABLE problem (
+    id        INTEGER PRIMARY KEY,
+    key       TEXT NOT NULL UNIQUE,
+    operation TEXT NOT NULL,
+    m         INTEGER,
+    n         INTEGER,
+    k         INTEGER,
+    layout    TEXT,
+    dtype     TEXT,
+    compute   TEXT,
+    fields    TEXT NOT NULL
+);
+CREATE TABLE environment (
+    id       INTEGER PRIMARY KEY,
+    device   TEXT NOT NULL,
+    clock    TEXT NOT NULL,
+    driver   TEXT NOT NULL,
+    ptxas    TEXT NOT NULL,
+    policy   TEXT NOT NULL,
+    revision TEXT NOT NULL,
+    UNIQUE (device, clock, driver, ptxas, policy, revision)
+);
+CREATE TABLE measurement (
+    id          INTEGER PRIMARY KEY,
+    problem     INTEGER NOT NULL REFERENCES problem (id),
+    environment INTEGER NOT NULL REFERENCES environment (id),
+    config      TEXT NOT NULL,
+    outcome     TEXT NOT NULL,
+    us          REAL,
+    samples     TEXT NOT NULL,
+    digest      TEXT NOT NULL,
+    registers   INTEGER NOT NULL,
+    spills      INTEGER NOT NULL,
+    message     TEXT NOT NULL,
+    purpose     TEXT NOT NULL,
+    created     REAL NOT NULL
+);
+CREATE INDEX measurement_of_problem ON measurement (problem, environment, digest);
+CREATE TABLE winner (
+    problem     INTEGER NOT NULL REFERENCES problem (id),
+    device      TEXT NOT NULL,
+    clock       TEXT NOT NULL,
+    measurement INTEGER NOT NULL REFERENCES measurement (id),
+    stale       TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (problem, device, clock)
+);
+CREATE VIEW result AS
+    SELECT measurement.id AS id, key, operation, m, n, k, layout, dtype, compute, fields, config, outcome, us,
+           samples, digest, registers, spills, message, purpose, created,
+           device, clock, driver, ptxas, policy, revision
+    FROM measurement
+    JOIN problem ON problem.id = measurement.problem
+    JOIN environment ON environment.id = measurement.environment;
+CREATE TABLE claim (
+    problem TEXT NOT NULL,
+    config  TEXT NOT NULL,
+    device  TEXT NOT NULL,
+    clock   TEXT NOT NULL,
+    owner   TEXT NOT NULL,
+    expires REAL NOT NULL,
+    PRIMARY KEY (problem, config, device, clock)
+);
+PRAGMA application_id = 0x50545847;
+PRAGMA user_version = 2;
+"""
+KEY = Gemm(64, 64, 64).key()
+DIGEST = "0123456789abcdef"
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    """A database of version 2 with a winner, a failure and a claim."""
+    path = tmp_path / "old.sqlite"
+    db = sqlite3.connect(path)
+    db.executescript(SECOND)
+    db.execute("INSERT INTO problem VALUES (1, ?, 'gemm', 64, 64, 64, 'NN', 'f32', 'f32', '{}')", (KEY,))
+    db.execute("INSERT INTO environment VALUES (1, 'h200', 'hardware', '', '', '', '')")
+    rest = (DIGEST, -1, -1, "", "search", 1000.0)
+    row = "INSERT INTO measurement VALUES (?, 1, 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    db.execute(row, (1, OLD, "ok", 5.0, "[5.0]", *rest))
+    db.execute(row, (2, "family=0 ms=4 wm=2", "timeout", None, "[]", *rest))
+    db.execute("INSERT INTO winner VALUES (1, 'h200', 'hardware', 1, '')")
+    db.execute("INSERT INTO claim VALUES (?, ?, 'h200', 'hardware', 'somebody', 9e9)", (KEY, OLD))
+    db.commit()
+    db.close()
+    return path
+
+
+def test_a_database_of_version_two_is_migrated(old: Path):
+    with Database(old) as db:
+        assert db.info()["schema"] == SCHEMA_VERSION
+        assert db.info()["unreadable"] == 0
+        assert [m.config for m in db.measurements()] == [NEW, Config(ms=4, lanes_m=2)]
+        best = db.best(Gemm(64, 64, 64), "h200")
+        assert best is not None
+        assert best.config == NEW
+        assert (KEY, NEW.full_text()) in db.seen("h200", "hardware")
+        assert db.claimants() == []
+        assert db._db.execute("SELECT config FROM measurement ORDER BY id").fetchone() == (NEW.full_text(),)
+        assert db.set_winner(best, lambda held: held == best)
+        assert len(list(db.measurements())) == 2, "the winner was stored again"
+
+
+def test_a_database_of_version_two_is_read_without_being_written(old: Path):
+    before = old.read_bytes()
+    with Database(old, readonly=True) as db:
+        assert db.info()["schema"] == 2
+        assert db.info()["unreadable"] == 0
+        assert [m.config for m in db.measurements()] == [NEW, Config(ms=4, lanes_m=2)]
+        assert (KEY, NEW.full_text()) in db.seen("h200", "hardware")
+    assert old.read_bytes() == before
+
+
+def test_files_of_format_one_are_imported(tmp_path: Path):
+    winners, raw = tmp_path / "winners.txt", tmp_path / "measurements.jsonl.xz"
+    head = "# ptxgen winners, format 1\n# device: h200\n# clock: hardware\n# winners: 1\n"
+    winners.write_text(f"{head}{KEY} | {OLD} | 5 | {DIGEST} | {{}}\n")
+    assert [m.config for m in read_winners(winners)[1]] == [NEW]
+    title = {"ptxgen": "measurements", "format": 1, "device": "h200", "clock": "hardware", "measurements": 1}
+    row = {
+        "problem": KEY,
+        "config": OLD,
+        "outcome": "ok",
+        "environment": {"device": "h200"},
+        "samples": [5.0],
+        "digest": DIGEST,
+    }
+    raw.write_bytes(lzma.compress("".join(json.dumps(x) + "\n" for x in (title, row)).encode()))
+    assert [m.config for m in read_measurements(raw)[1]] == [NEW]
+    with Database(tmp_path / "new.sqlite") as db:
+        db.merge(read_measurements(raw)[1], read_winners(winners)[1])
+        assert [m.config for m in db.winners()] == [NEW]
+
+
+def test_files_of_today_hold_todays_form(tmp_path: Path):
+    winners = tmp_path / "winners.txt"
+    head = "# ptxgen winners, format 2\n# device: h200\n# clock: hardware\n# winners: 1\n"
+    winners.write_text(f"{head}{KEY} | split=2 kg=2 | 5 | {DIGEST} | {{}}\n")
+    with pytest.raises(CorruptError, match="did you mean 'splitk'"):
+        list(read_winners(winners)[1])
