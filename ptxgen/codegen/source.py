@@ -114,7 +114,7 @@ class Step:
     def tables(self) -> tuple[OffsetTable, ...]:
         return tuple(value for _, value in self.arguments if isinstance(value, OffsetTable))
 
-    def with_tables(self, at: Callable[[OffsetTable], SupportsIndex]) -> Step:
+    def with_table_addresses(self, at: Callable[[OffsetTable], SupportsIndex]) -> Step:
         """The step with its tables as they are on the device, which it so owns; ``at``: gives them."""
         found: list[Argument] = [
             ("u64", at(v)) if isinstance(v, OffsetTable) else (kind, v) for kind, v in self.arguments

@@ -87,7 +87,7 @@ class Driver(EmulatedDriver):
 def chosen(monkeypatch: pytest.MonkeyPatch) -> Any:
     """What is chosen for all problems: ``text``, a configuration."""
     found = SimpleNamespace(text=FLAGS)
-    for name in ("ready", "runners"):
+    for name in ("launches", "runners"):
         monkeypatch.setattr(launch_cache, name, OrderedDict())
     monkeypatch.setattr(launch_cache, "database", lambda: None)
     monkeypatch.setattr(selection, "select", lambda p, *_: [selection.Selection(p, parse_config(found.text), "given")])
@@ -99,7 +99,7 @@ def driver(chosen: Any, monkeypatch: pytest.MonkeyPatch) -> Driver:
     made = Driver()
     monkeypatch.setattr(launch_cache, "driver", lambda: made)
     monkeypatch.setitem(sys.modules, "torch", LIBRARY)
-    monkeypatch.setattr(launch_cache, "stream_of", lambda x: STREAM)
+    monkeypatch.setattr(launch_cache, "current_stream", lambda x: STREAM)
     return made
 
 
@@ -140,7 +140,7 @@ def test_a_graph_outlives_the_growth_of_a_workspace(
     driver: Driver, chosen: Any, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     """A small model, then a larger one on the same stream, and then the small one is replayed."""
-    monkeypatch.setattr(workspace, "LEAST", 1)
+    monkeypatch.setattr(workspace, "MIN_BYTES", 1)
     chosen.text = text
     small, large = Product(driver, 20), Product(driver, 70)
     graphs = [(captured(driver, small), [small]), (captured(driver, small, large), [small, large])]
@@ -361,18 +361,18 @@ def test_shapes_share_the_kernels_they_have_in_common(driver: Driver) -> None:
     assert len(launch_cache.runners) == 10
     kernels = {id(bound.kernel) for bound in launch_cache.runners.values()}
     assert len(driver.loads) == len(set(driver.loads)) == len(kernels) < 10
-    launch_cache.ready.clear()
+    launch_cache.launches.clear()
     launch_cache.runners.clear()
-    assert not launch_cache.loaded(driver).kernels
+    assert not launch_cache.state_of(driver).kernels
 
 
 def test_kernels_are_loaded_up_to_a_number(driver: Driver, chosen: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch_cache, "KERNELS_KEPT", 3)
+    monkeypatch.setattr(launch_cache, "MAX_KERNELS", 3)
     for n, depth in enumerate((2, 4, 8, 16, 32)):
         chosen.text = f"{ANY} u={depth}"
         for size in (12, 16):
             p = Product(driver, size + 20 * n)
             p.queue()
             assert p.right
-            assert len(launch_cache.loaded(driver).kernels) <= 3
+            assert len(launch_cache.state_of(driver).kernels) <= 3
     assert len(set(driver.loads)) == 5

@@ -34,7 +34,7 @@ def sliced(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     for name in ("launches", "runners"):
         monkeypatch.setattr(launch_cache, name, OrderedDict())
     launch_cache.state_of.cache_clear()
-    monkeypatch.setattr(workspace, "LEAST", 256)
+    monkeypatch.setattr(workspace, "MIN_BYTES", 256)
     monkeypatch.setattr(selection, "select", lambda p, *_: [selection.Selection(p, config, "given")])
     yield request.param
     launch_cache.state_of.cache_clear()

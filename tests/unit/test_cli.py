@@ -57,7 +57,7 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
 
     def call(*arguments: object) -> Done:
-        code = command.start([str(a) for a in arguments])
+        code = command.run([str(a) for a in arguments])
         told = capsys.readouterr()
         return Done(code, told.out, told.err)
 
@@ -79,8 +79,8 @@ def options_of(name: str) -> dict[str, Any]:
     [
         (("selct",), "No such command 'selct'"),
         (("db", "inf"), "No such command 'inf'"),
-        (("conv", "--shape", "1,2,3"), "No such command 'conv' (it follows a command: select conv)"),
-        (("select", "gemm", "1,2,3"), "extra argument(s) (1,2,3) (extents go by --shape"),
+        (("conv", "--shape", "1,2,3"), "No such command 'conv' (an operation follows a command: select conv)"),
+        (("select", "gemm", "1,2,3"), "extra argument(s) (1,2,3) (give extents with --shape"),
         (("select", "gemm", "--devise", "h200"), "No such option: --devise"),
         (("select", "gemm", "--count", "0"), "'--count'"),
         (("select", "gemm", "--count", "many"), "'--count'"),
@@ -125,11 +125,11 @@ def test_a_database_that_is_not_there_and_one_without_rows(run: Run, tmp_path: P
     with Database(tmp_path / "tuning.sqlite"):
         pass
     done = run("db", "export", tmp_path / "out")
-    assert (done.code, done.out) == (0, "the database has no measurements: nothing was written\n")
+    assert (done.code, done.out) == (0, "the database has no measurements; nothing was written\n")
 
 
 def test_a_problem_without_results_is_right_and_says_why_it_has_no_time(run: Run) -> None:
-    assert "ok  exact" in run("check", "--shape", "0,16,16").out
+    assert "ok      exact" in run("check", "--shape", "0,16,16").out
     done = run("bench", "--shape", "0,16,16", "--json")
     assert done.code == 1
     assert done.document["rows"][0]["note"] == "C has no element: there is nothing to time"
@@ -153,8 +153,8 @@ def test_commands_on_problems_take_the_same_options() -> None:
 
 
 def test_every_field_of_a_problem_is_an_option() -> None:
-    assert {name for o in operations() for name in o.options} == set(options.FIELDS)
-    assert operation_named("gemm").options == tuple(f.name for f in fields(Gemm) if f.name not in ("m", "n", "k"))
+    assert {name for o in CATALOG.values() for name in o.options} == set(options.PROBLEM_FIELDS)
+    assert CATALOG["gemm"].options == tuple(f.name for f in fields(Gemm) if f.name not in ("m", "n", "k"))
 
 
 def test_every_command_takes_json_and_debug() -> None:
@@ -605,7 +605,7 @@ def test_an_interrupted_tune_says_what_is_kept(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(ptxgen.tuning.tuner, "tune", tune)
-    told = f"2 measurements of this run are kept in {tmp_path}/tuning.sqlite; the same command goes on from there"
+    told = f"2 measurements of this run are stored in {tmp_path}/tuning.sqlite; repeat the command to continue"
     for _ in range(2):
         done = run("tune", "--shape", "5,5,5")
         assert (done.code, done.out) == (130, "")

@@ -27,7 +27,7 @@ from ptxgen.problem.conv import Conv
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.registry import Problem
 from ptxgen.tuning import database, sqlite_file
-from ptxgen.tuning.database import APPLICATION, SCHEMA, SCHEMA_VERSION, Database, config_text
+from ptxgen.tuning.database import APPLICATION, SCHEMA, SCHEMA_VERSION, Database
 from ptxgen.tuning.measurement import OUTCOMES, Environment, Measurement
 from ptxgen.tuning.tuning_files import Header, read_winners, write_winners
 
@@ -144,24 +144,13 @@ def test_columns_can_be_queried_by_hand(db: Database, path: Path) -> None:
     assert json.loads(samples) == [10.0, 11.0, 9.0]
 
 
-# --- resuming ------------------------------------------------------------------------------------------------
-
-
-def test_seen_names_what_was_tried_on_that_device_and_clock(db: Database) -> None:
-    db.add(measured())
-    db.add(measured(config=Config(kg=8), outcome="crashed", samples=()))
-    db.add(measured(environment=EMULATED))
-    key = PROBLEM.key()
-    assert db.seen("h200", "hardware") == {(key, config_text(Config(kg=4))), (key, config_text(Config(kg=8)))}
-    assert db.seen("h200", "hardware", purpose="refine") == set()
-    assert db.seen("h200", "model") == set()
+# --- unknown axes ------------------------------------------------------------------------------------------------
 
 
 def test_a_row_older_than_an_axis_means_its_default(db: Database, path: Path) -> None:
     db.add(measured())
     sql(path, "UPDATE measurement SET config = replace(config, ' min_ctas_per_sm=1', '')")
-    assert sql(path, "SELECT config FROM measurement WHERE config LIKE '%resident%'") == []
-    assert db.seen("h200", "hardware") == {(PROBLEM.key(), config_text(Config(kg=4)))}
+    assert sql(path, "SELECT config FROM measurement WHERE config LIKE '%min_ctas_per_sm%'") == []
     assert list(db.measurements()) == [measured()]
 
 
@@ -170,7 +159,6 @@ def test_a_row_with_an_unknown_axis_is_kept_counted_and_not_returned(db: Databas
     db.add(measured(config=Config(kg=8)))
     sql(path, "UPDATE measurement SET config = config || ' warp_magic=3' WHERE id = 1")
     assert [m.config.kg for m in db.measurements()] == [8]
-    assert len(db.seen("h200", "hardware")) == 1
     assert (db.info()["unreadable"], db.info()["measurements"]) == (1, 2)
     assert db.best(PROBLEM, "h200") is None
     ((key, reason),) = db.demote("h200", lambda problem, config: OLD)
@@ -257,7 +245,13 @@ def test_a_modelled_time_never_wins_for_hardware(db: Database) -> None:
     db.set_winner(real)
     assert db.best(PROBLEM, "h200") == real
     assert db.best(PROBLEM, "h200", "model") == modelled
-    assert db.merge([], [modelled]) == {"measurements": 0, "known": 0, "winners": 0, "kept": 1, "stale": 0}
+    assert db.merge([], [modelled]) == {
+        "measurements": 0,
+        "already_present": 0,
+        "winners": 0,
+        "not_replaced": 1,
+        "stale": 0,
+    }
     assert db.best(PROBLEM, "h200") == real
 
 
@@ -327,9 +321,9 @@ def test_winners_come_in_the_order_of_their_measurements(db: Database) -> None:
 def test_merging_twice_adds_nothing(db: Database) -> None:
     rows = [measured(), measured(), measured(11.0), measured(created=0.0), measured(outcome="crashed", samples=())]
     first = db.merge(rows, [measured()])
-    assert first == {"measurements": 3, "known": 2, "winners": 1, "kept": 0, "stale": 0}
+    assert first == {"measurements": 3, "already_present": 2, "winners": 1, "not_replaced": 0, "stale": 0}
     again = db.merge(rows, [measured()])
-    assert again == {"measurements": 0, "known": 5, "winners": 0, "kept": 1, "stale": 0}
+    assert again == {"measurements": 0, "already_present": 5, "winners": 0, "not_replaced": 1, "stale": 0}
     assert db.info()["measurements"] == 3
     assert db.merge([measured(created=2000.0)], [])["measurements"] == 1  # the same numbers on another day
 
@@ -337,11 +331,11 @@ def test_merging_twice_adds_nothing(db: Database) -> None:
 def test_the_faster_winner_stays(db: Database) -> None:
     db.set_winner(measured(10.0))
     better, worse = measured(8.0, config=Config(kg=8)), measured(12.0, config=Config(kg=16))
-    assert db.merge([], [worse])["kept"] == 1
+    assert db.merge([], [worse])["not_replaced"] == 1
     assert db.best(PROBLEM, "h200") == measured(10.0)
     assert db.merge([], [better])["winners"] == 1
     assert db.best(PROBLEM, "h200") == better
-    assert db.merge([], [worse, measured(10.0), measured(8.0, config=Config(kg=2))])["kept"] == 3
+    assert db.merge([], [worse, measured(10.0), measured(8.0, config=Config(kg=2))])["not_replaced"] == 3
     assert db.best(PROBLEM, "h200") == better
 
 
@@ -374,7 +368,7 @@ def test_a_winner_whose_axes_are_out_of_every_range_comes_in_stale(db: Database)
 def test_a_stale_winner_comes_back_only_when_it_was_verified(db: Database) -> None:
     db.set_winner(measured())
     db.demote("h200", lambda problem, config: NEW)
-    assert db.merge([], [measured()])["kept"] == 1
+    assert db.merge([], [measured()])["not_replaced"] == 1
     assert db.best(PROBLEM, "h200") is None
     assert db.merge([], [measured()], lambda device, problem, config: OLD)["winners"] == 1
     assert db.best(PROBLEM, "h200") == measured()
@@ -565,7 +559,6 @@ def used_in_every_way(path: Path, readonly: bool) -> None:
         list(db.measurements())
         list(db.winners())
         db.best(Gemm(1, 1, 1), "h200")
-        db.seen("h200", "hardware")
         db.devices()
         db.stale()
         db.info()

@@ -112,14 +112,14 @@ def test_orders_carry_everything(child):
         ("os._exit(9)", "crashed", "ended with status 9"),
         ("raise RuntimeError('out of luck')", "crashed", "out of luck"),
         ("time.sleep(60)", "timeout", "no answer in 0.7 s"),
-        ("print('what?', flush=True)", "crashed", "nonsense"),
-        ("print('[1, 2]', flush=True)", "crashed", "nonsense"),
-        ("print('{}', flush=True)", "crashed", "nonsense"),
-        ('print(\'{"problem": "gemm 1"}\', flush=True)', "crashed", "nonsense"),
+        ("print('what?', flush=True)", "crashed", "invalid"),
+        ("print('[1, 2]', flush=True)", "crashed", "invalid"),
+        ("print('{}', flush=True)", "crashed", "invalid"),
+        ('print(\'{"problem": "gemm 1"}\', flush=True)', "crashed", "invalid"),
         ("GOOD['problem'] = 'gemm 16,16,17 NN f32'", "crashed", "another configuration"),
         ("GOOD['config'] = 'ms=4'", "crashed", "another configuration"),
         ("GOOD['surprise'] = 1", "crashed", "surprise"),
-        ("GOOD['samples'] = 'many'; GOOD['environment'] = 5", "crashed", "nonsense"),
+        ("GOOD['samples'] = 'many'; GOOD['environment'] = 5", "crashed", "invalid"),
     ],
 )
 def test_a_child_that_fails_is_an_outcome_and_another_takes_over(child, each, outcome, words):
@@ -247,9 +247,9 @@ def test_a_poisoned_context_is_left_behind(child):
     [
         ("sys.exit('no GPU was found')", "no GPU was found"),
         ("time.sleep(60)", "no answer in 0.7 s"),
-        ("print('Welcome!', flush=True)", "nonsense"),
-        ('print(\'{"environment": {"planet": 3}}\', flush=True)', "nonsense"),
-        ("print('{}', flush=True)", "nonsense"),
+        ("print('Welcome!', flush=True)", "invalid"),
+        ('print(\'{"environment": {"planet": 3}}\', flush=True)', "invalid"),
+        ("print('{}', flush=True)", "invalid"),
     ],
 )
 def test_a_child_that_does_not_start(child, monkeypatch, first, words):
