@@ -149,7 +149,7 @@ class Worker:
         assert self.child.stdin is not None
         request = {
             "problem": problem.key(),
-            "config": " ".join(f"{n}={v}" for n, v in config.items()),
+            "config": config.full_text(),
             "timing": asdict(timing),
             "purpose": purpose,
             "full": full,
