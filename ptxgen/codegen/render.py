@@ -33,7 +33,10 @@ def lookup(folder: str) -> TemplateLookup:
         directories=[folder],
         strict_undefined=True,
         default_filters=["emitted"],
-        imports=["from ptxgen.codegen.render import emitted"],
+        imports=[
+            "from ptxgen.codegen.registers import braces as operand_list",
+            "from ptxgen.codegen.render import emitted",
+        ],
         filesystem_checks=False,
         input_encoding="utf-8",
     )
@@ -47,12 +50,12 @@ def header(plan: Plan) -> list[str]:
         f"{plan.source_problem.RUNTIME_PARAMETERS}, alpha and beta are parameters; {plan.accesses}",
         "",
         f"config   {c}",
-        f"launch   grid {plan.grid}, tile {c.ml} x {c.nl}; block ({plan.threads}, 1, 1);"
+        f"launch   grid {plan.scheduler.grid_text}, tile {c.ml} x {c.nl}; block ({plan.threads}, 1, 1);"
         f" {plan.shared} bytes of dynamic shared memory",
     ]
     lines += [("shared   " if n == 0 else "         ") + line for n, line in enumerate(plan.shared_map)]
     lines.append("registers")
-    lines += [f"         %{t.name}<{t.size}> .{t.kind}: {meaning}" for t, meaning in plan.tiles]
+    lines += [f"         %{t.name}<{t.size}> .{t.kind}: {meaning}" for t, meaning in plan.register_table]
     return [*lines, f"again    {plan.command}"]
 
 

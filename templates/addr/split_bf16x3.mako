@@ -8,7 +8,7 @@
 // C = A B needs A and B as sums of three bf16: a block splits ${p.BLOCK_ROWS} rows, ${p.BLOCK_K} of K
 .visible .entry ${plan.entry}_split_bf16x3(
     .param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,
-% for line in plan.epilogue_parameters:
+% for line in plan.fused_ops.parameters:
     ${line}
 % endfor
 % for line in plan.packing.parameters:
@@ -53,7 +53,7 @@ ${split(plan.packing.operands[1], p)}\
     cvta.to.global.u64 %from, %from;
     ld.param.u32 %rows, [rows_${x.name}];  ld.param.u32 %ld, [ld_${x.name}];  ld.param.u32 %t0, [at_${x.name}];
     mad.wide.u32 %to, %t0, ${p.ROW}, %W;
-% if plan.batched:
+% if plan.batch.active:
 ${thread.item(x, p)}\
 % endif
     div.u32 %t0, %pitch, ${p.BLOCK_K};

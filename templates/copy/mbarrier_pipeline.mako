@@ -19,10 +19,10 @@
     @%p bra.uni INITIALISED;
     elect.sync _|%elected, 0xffffffff;
     @!%elected bra NOT_ELECTED;
-% for name in plan.maps:
+% for name in plan.parameters.maps:
     prefetch.tensormap [%${name}];
 % endfor
-% for s in range(plan.stages):
+% for s in range(plan.pipeline.stages):
     mbarrier.init.shared::cta.b64 [%bars+${8 * s}], 1;
     mbarrier.init.shared::cta.b64 [%bars+${pipe.empty + 8 * s}], ${pipe.empty_arrivals};
 % endfor
@@ -105,8 +105,8 @@ DRAIN_LOOP:
     mad.lo.u32 %full_bar, %stage, 8, %bars;
     xor.b32 %parity, %phase, 1;
 ${sync.wait(f"%full_bar+{plan.pipeline.empty}", "%parity")}\
-${sync.advance(plan.stages)}\
+${sync.advance(plan.pipeline.stages)}\
     add.u32 %k_iter, %k_iter, 1;
-    setp.lt.u32 %p, %k_iter, ${plan.stages};
+    setp.lt.u32 %p, %k_iter, ${plan.pipeline.stages};
     @%p bra DRAIN_LOOP;
 </%def>

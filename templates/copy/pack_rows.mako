@@ -7,7 +7,7 @@
 // C = A B needs ${" and ".join(name.upper() for name in packing.copied)} in rows of whole 128 bytes: each thread copies 16 bytes
 .visible .entry ${plan.entry}_pack_rows(
     .param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,
-% for line in plan.epilogue_parameters:
+% for line in plan.fused_ops.parameters:
     ${line}
 % endfor
 % for line in packing.copy_parameters:
@@ -23,7 +23,7 @@
 % if len(packing.copied) > 1:
     .reg .pred %is_a, %is_b;
 % endif
-% if plan.batched:
+% if plan.batch.active:
     .reg .b64 %by, %each;
     .reg .b32 %item, %items;
 % endif
@@ -52,7 +52,7 @@ ${pdl.trigger_and_wait()}\
 % endfor
     cvta.to.global.u64 %base, %base;
     mad.wide.u32 %to, %at, ${t.ROW}, %to;
-% if plan.batched:
+% if plan.batch.active:
     // a batch item of the launch, if it has an operand of its own
     mov.u32 %item, %ctaid.z;
     setp.ge.u32 %p, %item, %items;

@@ -7,7 +7,7 @@
     .reg .b64 %policy;
     createpolicy.fractional.L2::evict_first.b64 %policy, 1.0;
 % endif
-% for x in plan.realign.operands:
+% for x in plan.mainloop.realign.operands:
     // a map for each of eight rows of ${x.name.upper()}
     .reg .b64 %map_${x.role}_<${len(x.boxes)}>;
 % for b in x.boxes:
@@ -39,9 +39,9 @@ ${addr.step()}\
 ## The parity of the round in which stage %stage was last freed.
 <%def name="parity()">
     xor.b32 %parity, %phase, 1;
-% if plan.realign.operands:
+% if plan.mainloop.realign.operands:
     // consumers realign stage 0 into the last stage, which is free only after the products of that
-    setp.eq.u32 %p, %stage, ${plan.stages - 1};
+    setp.eq.u32 %p, %stage, ${plan.pipeline.stages - 1};
     @%p xor.b32 %parity, %parity, 1;
 % endif
 </%def>

@@ -6,12 +6,12 @@
 <%def name="entries()">
 <%
     t = plan.packing.transpose_kernel
-    rank, item = (3, ", %item") if plan.batched else (2, "")
+    rank, item = (3, ", %item") if plan.batch.active else (2, "")
 %>\
 
 // C = A B needs ${" and ".join(name.upper() for name in plan.packing.transposed)} with K contiguous: each block transposes ${t.side} x ${t.DEPTH} elements
 .visible .entry ${plan.entry}_transpose(
-    .param .u64 C, .param .u64 W, ${"".join(line + " " for line in plan.epilogue_parameters)}.param .u32 across, .param .u32 first_item,
+    .param .u64 C, .param .u64 W, ${"".join(line + " " for line in plan.fused_ops.parameters)}.param .u32 across, .param .u32 first_item,
     .param .align 64 .b8 map_from[128], .param .align 64 .b8 map_to[128]
 )
 .maxntid ${t.threads}, 1, 1
@@ -30,7 +30,7 @@
     cvta.param.u64 %to, %to;
     ld.param.u32 %across, [across];
 ${pdl.trigger_and_wait()}\
-% if plan.batched:
+% if plan.batch.active:
     .reg .b32 %item;
     ld.param.u32 %item, [first_item];
     mov.u32 %t0, %ctaid.z;

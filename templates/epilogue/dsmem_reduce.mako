@@ -32,7 +32,7 @@ ${constants.mad("%smem_c", "%rank", warpgroups, "%wg")}\
     mapa.shared::cluster.u32 %done, %done, ${owner};
 % endif
 % for slot in sent:
-    ${send} [%to+${slot.offset}], ${plan.operand_list(slot.registers)}${done};
+    ${send} [%to+${slot.offset}], ${operand_list(slot.registers)}${done};
 % endfor
 % endfor
 SENT:
@@ -57,7 +57,7 @@ ${sync.wait(f"%bars+{plan.pipeline.dsmem}", 0, ".acquire.cluster")}\
     bar.warp.sync 0xffffffff;
 % endif
 % if slot.initial:
-    ld.shared.v4.b32 ${plan.operand_list(slot.registers)}, [%smem_c+${slot.offset}];
+    ld.shared.v4.b32 ${operand_list(slot.registers)}, [%smem_c+${slot.offset}];
 % else:
     ld.shared.v4.b32 {%part0, %part1, %part2, %part3}, [%smem_c+${slot.offset}];
 % for i, r in enumerate(slot.registers):

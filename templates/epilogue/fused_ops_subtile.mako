@@ -28,12 +28,12 @@
 ${pointer(name)}\
 ${fused.load("f32", "%array", "")}\
 % for _, registers in chunk.along_x:
-${fused.apply(plan.mul, registers)}\
+${fused.apply(plan.arithmetic.mul, registers)}\
 % endfor
 % endfor
 % elif stage == "scale_rows":
-${apply_vector("scale_a", plan.mul, chunk, not plan.epilogue.transposed)}\
-${apply_vector("scale_b", plan.mul, chunk, plan.epilogue.transposed)}\
+${apply_vector("scale_a", plan.arithmetic.mul, chunk, not plan.epilogue.transposed)}\
+${apply_vector("scale_b", plan.arithmetic.mul, chunk, plan.epilogue.transposed)}\
 % endif
 % endfor
 </%def>
@@ -41,7 +41,7 @@ ${apply_vector("scale_b", plan.mul, chunk, plan.epilogue.transposed)}\
 <%def name="finish_subtile(chunk)">
 % for stage in plan.problem.epilogue_ops:
 % if stage.startswith("bias"):
-${apply_vector("bias", plan.add, chunk, (stage == "bias_row") != plan.epilogue.transposed)}\
+${apply_vector("bias", plan.arithmetic.add, chunk, (stage == "bias_row") != plan.epilogue.transposed)}\
 % endif
 % endfor
 </%def>
@@ -74,7 +74,7 @@ ${label}:
 <%def name="apply_vector(name, operation, chunk, along_x)">
 <%
     side, shared = ("x", chunk.along_x) if along_x else ("y", chunk.along_y)
-    kind, size = plan.arrays[name]
+    kind, size = plan.fused_ops.operands[name]
 %>\
 ${pointer(name)}\
     mad.wide.u32 %array, %${side}_first, ${size}, %array;

@@ -18,7 +18,7 @@ ${constants.add("%t1", k.column, segment.column)}\
     mul.wide.u32 %c_first, %t0, %ldc;
     cvt.u64.u32 %t64, %t1;
     add.u64 %c_first, %c_first, %t64;
-    mad.lo.u64 %c_first, %c_first, 2, ${plan.c_base};
+    mad.lo.u64 %c_first, %c_first, 2, ${plan.batch.c_base};
     mov.u32 %row, %wg_warp;
     mul.wide.u32 %to, %row, %ldc;
     mad.lo.u64 %to, %to, 2, %c_first;

@@ -103,9 +103,9 @@ ${scatter.offset(rows, "%of_row", "%t2", row)}\
 ${constants.add("%t2", "%t2", row)}\
     sub.s32 %rows_rem, %M, %t2;
     add.s32 %t1, %of_row, %of;
-    mad.wide.s32 %at, %t1, 2, ${plan.c_base};
+    mad.wide.s32 %at, %t1, 2, ${plan.batch.c_base};
     add.s32 %t1, %of_row, %of_next;
-    mad.wide.s32 %next, %t1, 2, ${plan.c_base};
+    mad.wide.s32 %next, %t1, 2, ${plan.batch.c_base};
     mul.wide.u32 %hop, %step_${rows.name}, ${2 * s.pairs.row_step};
     // the swizzled place in the box
 ${constants.shr("%t0", "%row", s.swizzle_shift)}\

@@ -53,7 +53,7 @@ REDUCE:
 % for b, slots in enumerate(f.loaded):
 POLL${b}:
 % for n, slot in enumerate(slots):
-    ld.relaxed.gpu.global.v4.b32 ${plan.operand_list([f"%loaded{4 * n + i}" for i in range(4)])}, [%tile_sums+${slot.offset}];
+    ld.relaxed.gpu.global.v4.b32 ${operand_list([f"%loaded{4 * n + i}" for i in range(4)])}, [%tile_sums+${slot.offset}];
 % endfor
     setp.eq.u32 %missing, %loaded0, 0;
 % for n in range(1, 4 * len(slots)):

@@ -11,7 +11,7 @@
 <% runs_x, runs_y = reversed(plan.epilogue.runs) if plan.epilogue.transposed else plan.epilogue.runs %>\
     {
 % if plan.epilogue.out_of_place:
-    ${plan.row.declaration}
+    ${plan.epilogue.vector.declaration}
 % endif
     .reg .b64 %at, %high;
     .reg .b32 %x, %y, %x_rem, %y_rem, %offset_x<${plan.epilogue.rows}>, %offset_y<2>, ${", ".join(f"%{n}" for run in plan.epilogue.runs for n in run.parameters)};
@@ -42,11 +42,11 @@ ${offset(runs_y, f"%offset_y{e}", "%y", 8 * j + e)}\
 % for w in plan.epilogue.stores(j, n):
 <% out = plan.epilogue.result_registers(w) %>\
 % for r, to in zip(w.registers, out):
-    ${plan.mul} ${to}, ${r}, %alpha;
+    ${plan.arithmetic.mul} ${to}, ${r}, %alpha;
 % endfor
     and.pred %in, %in_x${n}, %in_y${w.second};
     add.s32 %t0, %offset_x${n}, %offset_y${w.second};
-    mad.wide.s32 %at, %t0, ${plan.out_bytes}, %out;
+    mad.wide.s32 %at, %t0, ${plan.epilogue.out_bytes}, %out;
 ${store_op.store_vector(out, "%at", 0, "@%in ", add, w.row, w.column)}\
 % endfor
 % endfor

@@ -11,7 +11,7 @@
 <%def name="store_tile(math, store_op, add)">
     {
 % if plan.epilogue.out_of_place:
-    ${plan.row.declaration}
+    ${plan.epilogue.vector.declaration}
 % endif
     .reg .b64 %at<${len(plan.epilogue.row_pointers)}>;
     .reg .b32 %x, %y, %row, %x_rem, %y_rem;
@@ -32,9 +32,9 @@ ${constants.add("%row", "%y" if plan.epilogue.transposed else "%x", first)}\
     mul.wide.u32 %t64, %row, %ldo;
     cvt.u64.u32 %u64, ${"%x" if plan.epilogue.transposed else "%y"};
     add.u64 %t64, %t64, %u64;
-    mad.lo.u64 %at${n}, %t64, ${plan.out_bytes}, %out;
+    mad.lo.u64 %at${n}, %t64, ${plan.epilogue.out_bytes}, %out;
 % endfor
-% if plan.pack_8bit:
+% if plan.epilogue.pack_8bit:
 ${pack.setup()}\
 % endif
 % for j in range(plan.epilogue.y_columns // 8):
@@ -45,7 +45,7 @@ ${pack.setup()}\
 % for w in plan.epilogue.stores(j, n):
 <% out = plan.epilogue.result_registers(w) %>\
 % for r, to in zip(w.registers, out):
-    ${plan.mul} ${to}, ${r}, %alpha;
+    ${plan.arithmetic.mul} ${to}, ${r}, %alpha;
 % endfor
     and.pred %in, %in_x${n}, %in_y${w.second};
 ${store_op.store_vector(out, f"%at{w.pointer}", w.offset, "@%in ", add, w.row, w.column)}\
@@ -54,7 +54,7 @@ ${pack.store(j, n)}\
 % endfor
 % if plan.epilogue.transposed:
 % for n in range(len(plan.epilogue.row_pointers)):
-    mad.wide.u32 %at${n}, %ldo, ${8 * plan.out_bytes}, %at${n};
+    mad.wide.u32 %at${n}, %ldo, ${8 * plan.epilogue.out_bytes}, %at${n};
 % endfor
 % endif
 % endfor

@@ -11,8 +11,8 @@
 <%namespace name="packing" file="/${context['plan'].packing.template}"/>\
 <%namespace name="cluster" file="/epilogue/dsmem_reduce.mako"/>\
 <%namespace name="fixup" file="/epilogue/splitk_fixup.mako"/>\
-<%namespace name="store_op" file="/${context['plan'].store_op}"/>\
-<%namespace name="store_c" file="/${context['plan'].store_c}"/>\
+<%namespace name="store_op" file="/${context['plan'].epilogue.store_op}"/>\
+<%namespace name="store_c" file="/${context['plan'].epilogue.template}"/>\
 <%namespace name="batch" file="/sched/batch.mako"/>\
 <%namespace name="aux_kernels" file="/epilogue/splitk_kernels.mako"/>\
 <% pipe, warpgroups = plan.pipeline, plan.config.math_warpgroups %>\
@@ -21,15 +21,15 @@
     .reg .b32 %x0, %y0, %z, %k0, %k, %k_iters, %k_iter, %stage, %phase, %parity, %full_bar, %prev_stage, %slot;
     .reg .b32 %x_desc_low, %y_desc_low, %empty_bar, %tile, %tiles, %tile_step, %tiles_x, %tiles_y, %t0, %t1, %t2;
     .reg .pred %p, %elected, %leader, %wrap, %accumulate, %frees, %free;
-    .reg .${plan.epilogue_type} %alpha, %beta;
+    .reg .${plan.arithmetic.type} %alpha, %beta;
 ${store_c.registers()}\
 ${ptx.banner("prologue: parameters, tensor maps, thread numbers")}\
     ld.param.u64 %C, [C];  ld.param.u64 %W, [W];
     cvta.to.global.u64 %C, %C;  cvta.to.global.u64 %W, %W;
     ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %K, [K];  ld.param.u32 %ldc, [ldc];
     ld.param.u32 %min_iters, [k_iters];  ld.param.u32 %extra_iters, [extra_iters];
-    ld.param.${plan.epilogue_type} %alpha, [alpha];  ld.param.${plan.epilogue_type} %beta, [beta];
-% for name in plan.maps:
+    ld.param.${plan.arithmetic.type} %alpha, [alpha];  ld.param.${plan.arithmetic.type} %beta, [beta];
+% for name in plan.parameters.maps:
     mov.b64 %${name}, ${name};
     cvta.param.u64 %${name}, %${name};
 % endfor
@@ -44,7 +44,7 @@ ${pdl.early_trigger()}\
     add.u32 %bars, %smem, ${pipe.base};
 ${pipeline.cluster_ranks()}\
     mov.u32 %stage, 0;  mov.u32 %phase, 0;
-${ptx.banner(f"mbarriers: {plan.stages} full, {plan.stages} empty, {len(pipe.others)} more; warp {pipe.producer_warp} initialises them")}\
+${ptx.banner(f"mbarriers: {plan.pipeline.stages} full, {plan.pipeline.stages} empty, {len(pipe.others)} more; warp {pipe.producer_warp} initialises them")}\
 ${pipeline.initialise()}\
     setp.lt.u32 %p, %warp, ${pipe.producer_warp};
     @%p bra.uni CONSUMER;
@@ -65,7 +65,7 @@ ${copy.parity()}\
 ${sync.wait(f"%full_bar+{pipe.empty}", "%parity")}\
     // fill the stage
 ${copy.fill()}\
-${sync.advance(plan.stages)}\
+${sync.advance(plan.pipeline.stages)}\
 ${copy.step()}\
     add.u32 %k_iter, %k_iter, 1;
     setp.lt.u32 %p, %k_iter, %k_iters;
@@ -121,7 +121,7 @@ ${sync.wait("%full_bar", "%phase")}\
     setp.ne.u32 %accumulate, %k_iter, 0;
 ${math.multiply(pipeline)}\
 ${sums.end_iteration(pipeline)}\
-${sync.advance(plan.stages)}\
+${sync.advance(plan.pipeline.stages)}\
     add.u32 %k_iter, %k_iter, 1;
     setp.lt.u32 %p, %k_iter, %k_iters;
     @%p bra.uni K_LOOP;

@@ -1,7 +1,7 @@
 ## The products of a stage by wgmma, which reads both operands from shared memory through descriptors.
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="halves" file="/ptx/convert.mako"/>
-<%namespace name="realign" file="/${context['plan'].realign.template}"/>
+<%namespace name="realign" file="/${context['plan'].mainloop.realign.template}"/>
 <%def name="setup()">
     // descriptors of stage 0. Low word: address / 16 (bits 0-13; a cluster's rank lies above), leading offset / 16 (16-29);
     // high word: stride / 16 (bits 0-13), swizzle (30-31)
@@ -66,9 +66,9 @@ ${halves.widen_pair("f16", plan.mainloop.acc.all[2 * n], plan.mainloop.acc.all[2
 
 ## Finished sums to the type of the epilogue.
 <%def name="convert()">
-% if plan.s32_to_f32:
+% if plan.arithmetic.s32_to_f32:
 % for r in plan.fixup.sums.all:
-    cvt.rn.${plan.epilogue_type}.s32 ${r}, ${r};
+    cvt.rn.${plan.arithmetic.type}.s32 ${r}, ${r};
 % endfor
 % endif
 </%def>

@@ -10,7 +10,7 @@ ${place.tile_counts()}\
 % if plan.pipeline.multicast_ctas > 1:
     mul.lo.u32 %tiles, %tiles, ${plan.pipeline.multicast_ctas};
 % endif
-% if plan.batched:
+% if plan.batch.active:
     // tiles of one batch item, tiles of all items
     mov.u32 %each, %tiles;
     mul.lo.u32 %tiles, %tiles, %items;
@@ -45,8 +45,8 @@ ${who}_END:
 
 ## %stage may be past the end of the ring: takes it back, with its parity.
 <%def name="wrap_stage()">
-    div.u32 %t0, %stage, ${plan.stages};
-    mul.lo.u32 %t1, %t0, ${plan.stages};
+    div.u32 %t0, %stage, ${plan.pipeline.stages};
+    mul.lo.u32 %t1, %t0, ${plan.pipeline.stages};
     sub.u32 %stage, %stage, %t1;
     and.b32 %t0, %t0, 1;
     xor.b32 %phase, %phase, %t0;

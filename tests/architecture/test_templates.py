@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from importlib import import_module
-from pathlib import Path
 
 from ptxgen.codegen.plan import Plan
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.problem.device import device
+from tests.golden.test_slots import templates_of
 
 from .source import ROOT
 
 TEMPLATES = ROOT / "templates"
-NAMED = re.compile(r"""file=["'](/?[\w/]+\.mako)["']""")
 #: modules that draw random legal cases, a family or several each
 DRAWN = sorted(p.stem for p in (ROOT / "tests").glob("cases*.py") if "\ndef cases(" in p.read_text())
 
@@ -27,19 +25,8 @@ def plans(seed: int, count: int) -> Iterator[Plan]:
                 yield plan_for(problem, config, device(target))
 
 
-def named_by(plan: Plan) -> set[str]:
-    values = (getattr(plan, name) for name in dir(plan) if not name.startswith("_"))
-    return {v for v in values if isinstance(v, str) and v.endswith(".mako")}
-
-
 def test_every_template_is_used_by_some_plan() -> None:
     present = {str(p.relative_to(TEMPLATES)) for p in TEMPLATES.rglob("*.mako")}
-    reached: set[str] = set()
-    waiting = {name for plan in plans(1, 120) for name in named_by(plan)}
-    while waiting:
-        name = waiting.pop()
-        assert name in present, f"{name} is named, and does not exist"
-        reached.add(name)
-        named = NAMED.findall((TEMPLATES / name).read_text())
-        waiting |= {n[1:] if n.startswith("/") else str(Path(name).parent / n) for n in named} - reached
+    reached = {name for plan in plans(1, 120) for name in templates_of(plan)}
+    assert reached <= present, "a template is named, and does not exist"
     assert not present - reached, f"no plan of tests/{', '.join(DRAWN)} comes to these"

@@ -14,6 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
+from ptxgen.codegen.addressing import OperandAddressing
+from ptxgen.codegen.multistage import copy_template
 from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.codegen.vectorized import log2
 from ptxgen.families.mma.geometry import BYTES, MATRIX, POINTERS_LIMIT, SINGLE, VECTOR
@@ -82,7 +84,8 @@ class MmaOperand:
 
     ``g``: the operand's part of the geometry (geometry.operand), all integers; ``threads`` of the block, ``depth`` U,
     ``steps`` steps of one group of warps a stage, ``ahead`` whether fragments are read one step ahead, ``base`` the
-    operand's place in a stage, ``copied`` whether it is read from a copy with longer rows.
+    operand's offset in a stage, ``packed`` whether a packing kernel copies it to longer rows first, ``addressing`` how
+    it is addressed in global memory, ``ld`` the leading dimension that the kernel reads.
     """
 
     kmajor_smem = transposed = widens = unpacks = False
@@ -96,12 +99,14 @@ class MmaOperand:
         steps: int,
         ahead: bool,
         base: int,
-        copied: bool,
+        packed: bool,
+        addressing: str,
+        ld: int,
     ) -> None:
         self.name: str = g.name
         self.extent = "M" if g.name == "a" else "N"
         self.first = g.name == "a"
-        self.instruction, self.way, self.packed_first = i, int(g.way), copied
+        self.instruction, self.way, self.packed_first = i, int(g.way), packed
         self.kmajor, self.asynchronous = bool(g.kmajor), bool(g.copy)
         self.tile, self.thread, self.warps = int(g.tile), int(g.thread), int(g.warp)
         self.vec, self.row, self.rows, self.size = int(g.vec), int(g.row), int(g.rows), int(g.size)
@@ -117,7 +122,9 @@ class MmaOperand:
         self.store_ptrs: list[tuple[str, str]] = []
         self.swizzles: list[int] = []
         self.loads = self._pieces(threads)
-        self.shared_pointer = len(self.loads) > POINTERS_LIMIT
+        self.shared_pointer = len(self.loads) > POINTERS_LIMIT and self.fits_32bit_offsets(ld)
+        self.addressing = OperandAddressing.of(self.name, addressing, ((p.mn, p.k) for p in self.loads))
+        self.copy = copy_template(self.asynchronous)
         self.oob_predicates = list(dict.fromkeys(p.oob for p in self.loads))
         self._fragments()
         self._staging()

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+from ptxgen.codegen.addressing import OperandAddressing
+from ptxgen.codegen.multistage import copy_template
 from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.codegen.vectorized import WARP, log2
 
@@ -48,7 +50,8 @@ class OperandLayout:
 
     ``g`` is the operand's part of the geometry (geometry.operand), all integers; ``threads`` of the block, ``depth``
     U, ``ahead`` whether fragments are read one k ahead, ``steps`` k steps of one thread group, ``packed`` whether
-    fragments are pairs of f16.
+    fragments are pairs of f16, ``base`` the operand's offset in a stage, ``addressing`` how it is addressed in global
+    memory, ``ld`` its leading dimension.
     """
 
     swizzled = False
@@ -63,6 +66,8 @@ class OperandLayout:
         packed: bool,
         global_bytes: int,
         base: int,
+        addressing: str,
+        ld: int,
     ) -> None:
         self.name: str = g.name
         self.extent = "M" if g.name == "a" else "N"
@@ -78,7 +83,9 @@ class OperandLayout:
         #: where a thread stores: in the stage that is being filled, and in a stage
         self.store_ptrs = [(f"%dst_{self.name}", f"%smem_off_{self.name}")]
         self.loads = self._pieces(threads)
-        self.shared_pointer = len(self.loads) > POINTERS_LIMIT
+        self.shared_pointer = len(self.loads) > POINTERS_LIMIT and fits_32bit_offsets(self, ld)
+        self.addressing = OperandAddressing.of(self.name, addressing, ((p.mn, p.k) for p in self.loads))
+        self.copy = copy_template(self.asynchronous)
         self.oob_predicates = list(dict.fromkeys(p.oob for p in self.loads))
         # prefetching fragments across the loop's end needs an even number of fragment loads per K iteration
         self.reads_per_iteration = steps // self.chunk if self.kmajor_smem else steps

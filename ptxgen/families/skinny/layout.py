@@ -11,6 +11,9 @@ from ptxgen.problem.dtypes import bits_of, dtype
 
 QUAD = 4  #: bytes that dp4a multiplies at once
 
+#: (pointer, registers of single elements, register that they make, first of them along K) of each register of a step
+ElementLoads = list[tuple[str, tuple[str, ...], str, int]]
+
 
 @dataclass(frozen=True)
 class Load:
@@ -152,11 +155,10 @@ class SkinnyOperand:
         """The type of a load of one element."""
         return {1: "b8", 2: "b16"}.get(self.size, self.raw.kind)
 
-    def element_loads(self, into: Tile | None = None) -> list[tuple[str, tuple[str, ...], str, int]]:
-        """(pointer, registers of single elements, register that they make, first of them along K) of every register of
-        a step, where each element is loaded on its own. One element makes itself. ``into``: other registers than
-        those of loads."""
-        out = []
+    def element_loads(self, into: Tile | None = None) -> ElementLoads:
+        """The loads of a step where each element has a load of its own. ``into``: the registers that words are
+        assembled in, if they are not those of vector loads."""
+        out: ElementLoads = []
         for n in range(len(self.rows)):
             for d in range(0, self.depth, self.packed):
                 name = into[n, d // self.packed] if into else self.word(0, n, d)[0]

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from types import SimpleNamespace
 
+from ptxgen.codegen import epilogue
 from ptxgen.codegen.config import Config
 from ptxgen.codegen.registers import Tile, braces
 from ptxgen.codegen.vectorized import WARP, log2
-from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, WARPGROUP, widest
+from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, WARPGROUP, groups_leave, widest
 from ptxgen.families.wgmma.im2col_plan import RunLayout, run_layouts
 from ptxgen.families.wgmma.layout import ATOM
 from ptxgen.families.wgmma.mainloop import Mainloop
@@ -240,27 +241,35 @@ class RegisterStore:
 
 
 @dataclass(frozen=True)
-class Epilogue:
-    """How finished sums get to C. ``sums``: their registers; ``vec_c``, ``out_bytes``: elements of a store from
-    registers, bytes of an element; ``pack_8bit``: groups of four lanes exchange 8-bit results; ``staged``: results of a
-    vector, where they have registers of their own."""
+class Epilogue(epilogue.Epilogue):
+    """How finished sums get to C. ``sums``: their registers."""
 
     problem: KernelGemm
-    config: Config
     geometry: SimpleNamespace
     mainloop: Mainloop
     sums: Tile
-    vec_c: int
-    out_bytes: int
-    pack_8bit: bool
-    vector: Tile
+
+    @cached_property
+    def vector(self) -> Tile:
+        """Results of a vector, where they have registers of their own."""
+        return Tile("e", self.arithmetic.type, (self.c.vec,))
+
+    @property
+    def store_op(self) -> str:
+        return "epilogue/stmatrix_subtiles.mako" if self.via_smem else self.reduction.store_op
+
+    @property
+    def pack_8bit(self) -> bool:  # type: ignore[override]
+        """Whether four lanes exchange pairs of 8-bit results, so that each stores a whole group of columns."""
+        whole = self.config.vec_c >= COLUMNS and self.y_columns % (4 * COLUMNS) == 0
+        return whole and bool(groups_leave(self.problem, self.config)) and self.store_op == "epilogue/store.mako"
 
     @property
     def transposed(self) -> bool:
         return bool(self.config.transposed_mma)
 
     @property
-    def via_smem(self) -> bool:
+    def via_smem(self) -> bool:  # type: ignore[override]
         return bool(self.config.epilogue_smem)
 
     @property
@@ -302,6 +311,13 @@ class Epilogue:
         """Offset of the staging buffers in shared memory: over the stages, or behind them and the cluster's sums."""
         return 0 if self.config.epilogue_aliases_ab else int(self.geometry.ring + self.geometry.added)
 
+    @property
+    def shared_map(self) -> list[str]:
+        if not self.via_smem:
+            return []
+        s = self.staging
+        return [f"{self.staging_base}: C, {s.buffers} of {len(s.subtiles)} subtiles a warpgroup"]
+
     @cached_property
     def tma(self) -> bool:
         """Whether TMA stores C."""
@@ -315,9 +331,11 @@ class Epilogue:
         return "epilogue/tma_store.mako" if self.tma else "epilogue/unaligned_row_store.mako"
 
     @property
-    def template(self) -> str:
+    def template(self) -> str:  # type: ignore[override]
         if self.via_smem:
             return "epilogue/stmatrix_subtiles.mako"
+        if self.runs and not self.reduction.stores_partials:
+            return "epilogue/store_scatter.mako"
         return "epilogue/wgmma_from_registers.mako"
 
     @property
@@ -371,7 +389,7 @@ class Epilogue:
         """The stores of row ``n``, columns of group ``j``."""
         m, h = divmod(n, 2)
         pair = [self.sums[m, 4 * j + 2 * h + e] for e in range(2)]
-        step = self.vec_c
+        step = self.c.vec
         out = []
         if self.transposed and step == 2:  # neighbours along X
             rows = [] if h else [[self.sums[m, 4 * j + e], self.sums[m, 4 * j + 2 + e]] for e in range(2)]

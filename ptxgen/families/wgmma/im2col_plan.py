@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+from ptxgen.codegen.addressing import CAddressing
 from ptxgen.codegen.source import Argument, TensorMap, Walk
 from ptxgen.families.wgmma.layout import Box, Multicast, OperandPath
 from ptxgen.families.wgmma.loads import MatrixLoads
 from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED
 from ptxgen.lowering import implicit_gemm
 from ptxgen.lowering.im2col_descriptor import Digits, Im2colDescriptor
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
 
 #: parameters of an axis of the images
 PER_AXIS = ("places", "lower", "steps", "taps", "wide", "dilation")
@@ -230,6 +231,27 @@ def multiplier(n: int) -> tuple[int, int]:
     """(by, shift): x // n is x · by >> shift, for x below 2^31 (Granlund & Montgomery, PLDI 1994)."""
     shift = 31 + (n - 1).bit_length()
     return (1 << shift) // n + 1, shift
+
+
+@dataclass(frozen=True)
+class RunAddressing(CAddressing):
+    """C where its rows and columns may be in runs of constant stride: auxiliary kernels address it through tables."""
+
+    runs: bool
+
+    @classmethod
+    def of(cls, p: KernelGemm) -> RunAddressing:
+        tables = p.addr_c != STRIDED or (p.im2col is not None and p.im2col.result is not None)
+        return cls(tables, bool(run_layouts(p)))
+
+    @property
+    def parameters(self) -> list[str]:
+        return [".param .u64 rows_c, .param .u64 columns_c,"] if self.runs else []
+
+    def arguments(self, p: KernelGemm) -> tuple[Argument, ...]:
+        if p.im2col is None or not p.im2col.result:
+            return ()
+        return tuple(("table", t) for t in c_tables(*p.im2col.result))
 
 
 @lru_cache(maxsize=64)

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ptxgen.codegen.config import PACK, REALIGN
+from ptxgen.codegen.packing import ROW
 from ptxgen.codegen.vectorized import ceil_div, pick
 from ptxgen.families.wgmma import bf16x3
 from ptxgen.lowering.im2col_descriptor import PackedCopy
@@ -17,7 +18,6 @@ from ptxgen.lowering.kernel_gemm import KernelGemm
 RESIDUES = 8  #: rows after which another one begins at the same place in 16 bytes, whatever the leading dimension
 STAGES = 3  #: of operands that lie, at the least: one comes, one is shifted to the one before, one is multiplied
 LIMIT = 1 << 34  #: bytes of copies: threads of a pass count 16 bytes each
-ROW = 128  #: bytes that the rows of a copy, and copies, start at a multiple of
 TMA_ALIGNED = 16  #: bytes that an address and a row's length must be multiples of
 OFFSET_LIMIT = 1 << 40  #: bytes from one item to the next
 

@@ -7,10 +7,13 @@ from functools import cached_property
 from types import SimpleNamespace
 
 from ptxgen.codegen.config import SPLIT_POLL, SPLIT_SHARE, Config
+from ptxgen.codegen.parts import Allocator, Part
 from ptxgen.codegen.registers import Tile
 from ptxgen.families.wgmma.geometry import WARPGROUP, batch, owners
 from ptxgen.families.wgmma.layout import SumSlot, in_batches
 from ptxgen.families.wgmma.mainloop import Mainloop
+from ptxgen.families.wgmma.scheduler import TileScheduler
+from ptxgen.lowering.kernel_gemm import KernelGemm
 
 GROUP_BYTES = 16 * WARPGROUP  #: bytes of a warpgroup's sums of 8 columns
 
@@ -34,7 +37,7 @@ def owner_slots(acc: Tile, owner: int, groups: int) -> list[SumSlot]:
 
 
 @dataclass(frozen=True)
-class ClusterReduction:
+class ClusterReduction(Part):
     """The blocks of a cluster split K: each sends its sums to the block that finishes them, through distributed shared
     memory."""
 
@@ -71,6 +74,10 @@ class ClusterReduction:
         return int(self.geometry.added_used)
 
     @property
+    def shared_map(self) -> list[str]:
+        return [f"{self.base}: sums of the cluster's other blocks, {self.bytes} bytes"] if self.active else []
+
+    @property
     def wg_bytes(self) -> int:
         """Bytes of the sums that one warpgroup sends to one owner."""
         return self.mainloop.mi * self.groups * GROUP_BYTES
@@ -100,7 +107,7 @@ class ClusterReduction:
 
 
 @dataclass(frozen=True)
-class SplitKFixup:
+class SplitKFixup(Part):
     """Slices of K reduce in the workspace within the product kernel: the last slice finishes the tile, or several share
     it (``distributed``)."""
 
@@ -108,6 +115,7 @@ class SplitKFixup:
     geometry: SimpleNamespace
     mainloop: Mainloop
     cluster: ClusterReduction
+    scheduler: TileScheduler
 
     @property
     def active(self) -> bool:
@@ -141,6 +149,16 @@ class SplitKFixup:
     def tile_bytes(self) -> int:
         """Bytes of workspace that a tile takes."""
         return self.owners * self.config.kg * self.slice_bytes
+
+    def claim(self, p: KernelGemm, items: int, workspace: Allocator) -> None:
+        if self.active:
+            tiles = self.scheduler.tiles(p)[2] * items * self.config.cluster_k
+            workspace.claim(tiles * self.tile_bytes, "partial sums [tile][owner][slice]", zeroed=True)
+
+    @property
+    def register_table(self) -> list[tuple[Tile, str]]:
+        mine = self.sums is not self.mainloop.acc
+        return [(self.sums, "sums that this block finishes")] if mine else []
 
     @property
     def inverted_bits(self) -> int:
