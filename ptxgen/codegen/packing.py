@@ -38,6 +38,7 @@ class Packing(Part):
 
     template = "copy/no_packing.mako"
     packs_empty = False  #: whether it runs where K is zero
+    ROW = ROW
 
     @property
     def names(self) -> list[str]:

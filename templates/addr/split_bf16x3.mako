@@ -52,7 +52,7 @@ ${split(plan.packing.operands[1], p)}\
     ld.param.u64 %from, [${x.name.upper()}];
     cvta.to.global.u64 %from, %from;
     ld.param.u32 %rows, [rows_${x.name}];  ld.param.u32 %ld, [ld_${x.name}];  ld.param.u32 %t0, [at_${x.name}];
-    mad.wide.u32 %to, %t0, ${p.ROW}, %W;
+    mad.wide.u32 %to, %t0, ${plan.packing.ROW}, %W;
 % if plan.batch.active:
 ${thread.item(x, p)}\
 % endif

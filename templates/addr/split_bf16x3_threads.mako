@@ -9,7 +9,7 @@
     @%in bra.uni SPLIT_DONE_${x.name.upper()};
     ld.param.u32 %t1, [each_${x.name}];
     mul.wide.u32 %t64, %t0, %t1;
-    mad.lo.u64 %to, %t64, ${p.ROW}, %to;
+    mad.lo.u64 %to, %t64, ${plan.packing.ROW}, %to;
     ld.param.u32 %t1, [first_item];
     add.u32 %t0, %t0, %t1;
     cvt.u64.u32 %t64, %t0;

@@ -4,7 +4,7 @@
 <%def name="store_tiles(store_c, math, store_op)">
     .reg .b64 %out;
     .reg .b32 %ldo;
-    // %out: this slice's sums of the block's batch item
+    // %out: this slice's sums${" of the block's batch item" if plan.batch.active else ""}
     mul.wide.u32 %t64, %M, %N;
 % if plan.batch.active:
     mad.lo.u32 %t0, %z, %items, %item;

@@ -30,7 +30,7 @@ def templates_of(plan: Plan) -> set[str]:
         found.add(name)
         text = (TEMPLATES / name).read_text()
         near = [n if (TEMPLATES / n).exists() else str(Path(name).parent / n) for n in NAMED.findall(text)]
-        waiting += [*near, *(str(attrgetter(attribute)(plan)) for attribute in CHOSEN.findall(text))]
+        waiting += [*near, *(attrgetter(attribute)(plan) for attribute in CHOSEN.findall(text))]
     return found
 
 
