@@ -14,15 +14,15 @@ from ptxgen.codegen.source import Argument, Launch, Step
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
 
-class Parameters(Protocol):
-    """The parameters of the main kernel."""
+class Arguments(Protocol):
+    """The arguments of the main kernel."""
 
     def arguments(self, p: KernelGemm, run: BatchRange, buffers: Buffers) -> tuple[Argument, ...]:
         """The arguments of the launch of the batch items of ``run``."""
 
 
-class TileScheduler(Protocol):
-    """Which tile of C and which slice of K a block computes."""
+class Grid(Protocol):
+    """The grid of the main kernel."""
 
     def grid(self, p: KernelGemm, items: int) -> tuple[int, int, int]:
         """The grid of a launch of ``items`` batch items."""
@@ -39,8 +39,8 @@ class GemmLauncher:
     entry: str
     threads: int
     shared: int
-    scheduler: TileScheduler
-    parameters: Parameters
+    scheduler: Grid
+    parameters: Arguments
     packing: Packing
     c_kernels: CKernels
     parts: Sequence[Part]

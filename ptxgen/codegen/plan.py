@@ -8,7 +8,6 @@ from functools import cached_property
 from types import SimpleNamespace
 from typing import Protocol
 
-from ptxgen.codegen import launcher
 from ptxgen.codegen.addressing import CAddressing
 from ptxgen.codegen.arithmetic import Arithmetic
 from ptxgen.codegen.batch import Batch
@@ -16,7 +15,7 @@ from ptxgen.codegen.c_access import CAccess
 from ptxgen.codegen.c_kernels import CKernels, Slicing
 from ptxgen.codegen.config import FAMILIES, SPLIT_POLL, SPLIT_SHARE, Config
 from ptxgen.codegen.fused_ops import FusedOps
-from ptxgen.codegen.launcher import GemmLauncher
+from ptxgen.codegen.launcher import Arguments, GemmLauncher, Grid
 from ptxgen.codegen.packing import Packing
 from ptxgen.codegen.parts import Part, Reduction
 from ptxgen.codegen.pdl import Pdl
@@ -106,7 +105,7 @@ class Plan:
         streaming = bool(self.config.store_policy)
         return CAccess(self.problem, self.arithmetic, addressing, vec, vector_red, streaming, preinitialises)
 
-    def _gemm_launcher(self, scheduler: launcher.TileScheduler, parameters: launcher.Parameters) -> GemmLauncher:
+    def _gemm_launcher(self, scheduler: Grid, parameters: Arguments) -> GemmLauncher:
         """Call it last: the parts that are set claim the workspace."""
         return GemmLauncher(
             self.entry, self.threads, self.shared, scheduler, parameters, self.packing, self.c_kernels, self.parts
