@@ -26,34 +26,34 @@ class CAccess(Part):
     streaming: bool
     preinitialises: bool = False
 
-    @property
+    @cached_property
     def is_16bit(self) -> bool:
         return self.problem.output.bytes == 2
 
-    @property
+    @cached_property
     def is_s8(self) -> bool:
         return self.problem.out == "s8"
 
-    @property
+    @cached_property
     def is_fp8(self) -> bool:
         """Whether C has 8-bit floats, which are converted in pairs."""
         return self.problem.output.fp8
 
-    @property
+    @cached_property
     def converts(self) -> bool:
         """Whether elements of C differ from the type of the epilogue's arithmetic."""
         return self.is_16bit or self.is_s8 or self.is_fp8
 
-    @property
+    @cached_property
     def bytes(self) -> int:
         """Bytes of an element."""
         return self.problem.output.bytes
 
-    @property
+    @cached_property
     def element_type(self) -> str:
         return "b16" if self.is_16bit else "b8" if self.is_fp8 else self.problem.out
 
-    @property
+    @cached_property
     def type(self) -> str:
         """The type of an access of ``vec`` elements."""
         n = self.vec
@@ -61,12 +61,12 @@ class CAccess(Part):
             return width(n, self.element_type)
         return width(n // 2, "b16" if self.is_fp8 else "b32")
 
-    @property
+    @cached_property
     def sums_type(self) -> str:
         """The type of an access of ``vec`` partial sums."""
         return width(self.vec, self.arithmetic.type)
 
-    @property
+    @cached_property
     def store_cache_op(self) -> str:
         return ".cs" if self.streaming else ""
 
@@ -101,7 +101,7 @@ class CAccess(Part):
         """Partial sums that are added to others."""
         return Tile("other", self.arithmetic.type, (self.vec,))
 
-    @property
+    @cached_property
     def registers(self) -> list[Tile]:
         """The registers of epilogue/c_elements.mako."""
         return [
@@ -111,12 +111,12 @@ class CAccess(Part):
             *([self.values] if self.converts else []),
         ]
 
-    @property
+    @cached_property
     def declaration(self) -> str:
         """The declaration of ``registers``."""
         return " ".join(t.declaration for t in self.registers)
 
-    @property
+    @cached_property
     def preinitialised(self) -> list[tuple[str, str, str]]:
         """(type, register, zero) of registers that are set before guarded instructions write them."""
         if not self.preinitialises:

@@ -43,7 +43,7 @@ class Epilogue(Part):
         """The slot that addresses what a block stores: C or partial sums."""
         return "epilogue/c_strided.mako" if self.reduction.stores_partials else self.c.addressing.template
 
-    @property
+    @cached_property
     def out_bytes(self) -> int:
         """Bytes of an element that a block stores."""
         return self.arithmetic.bytes if self.reduction.stores_partials else self.c.bytes
@@ -84,7 +84,7 @@ class TileEpilogue(Epilogue):
         """A row of the thread's sums, or a vector of the block's tile."""
         return Tile("e", self.arithmetic.type, (max(self.ns, self.c.vec),))
 
-    @property
+    @cached_property
     def checks_bounds(self) -> bool:
         return self.config.bounds != BOUNDS_NONE
 
@@ -121,7 +121,7 @@ class TileEpilogue(Epilogue):
         """Vectors of a thread."""
         return -(-self.gather_loads // self.threads)
 
-    @property
+    @cached_property
     def gather_guard(self) -> str:
         """The guard of a thread's vector."""
         return "@%in_bounds " if self.checks_bounds or self.gather_loads < self.threads else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from types import SimpleNamespace
 from typing import Protocol
 
@@ -61,7 +62,7 @@ class MultistageMainloop(Part):
     def stages(self) -> int:
         return self.config.stages
 
-    @property
+    @cached_property
     def stage_bytes(self) -> int:
         return int(self.geometry.stage)
 
@@ -101,12 +102,12 @@ class MultistageMainloop(Part):
 
     # ---- bounds and addresses
 
-    @property
+    @cached_property
     def predicated(self) -> bool:
         """Whether loads outside M and N are predicated off; else their addresses are clamped."""
         return self.config.bounds == BOUNDS_PREDICATE
 
-    @property
+    @cached_property
     def checks_bounds(self) -> bool:
         return self.config.bounds != BOUNDS_NONE
 
