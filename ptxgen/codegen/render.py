@@ -22,6 +22,8 @@ _ENTRY = re.compile(r"\.entry\s+(\w+)")
 def emitted(value: Any) -> str:
     """What an expression of a template may be: text or an integer. RenderError on None, bool and float, which are
     always mistakes in PTX."""
+    if type(value) is str:  # nearly all are
+        return value
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         raise TypeError(f"an expression gave {value!r}; a template may write text and integers only")
     return str(value)

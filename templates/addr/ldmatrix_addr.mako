@@ -1,5 +1,5 @@
-## The tile of C that a warp multiplies, and the shared-memory addresses of its lanes' fragments.
-<%namespace name="ring" file="/addr/simt_fragment_addr.mako"/>
+## The tile of C that a warp multiplies, and the shared-memory addresses of the fragments of its lanes.
+<%namespace name="stages" file="/addr/simt_fragment_addr.mako"/>
 <%def name="setup()">
     {
     .reg .b32 %lane, %warp, %k_group, %mn, %k, %addr;
@@ -57,5 +57,5 @@ ${add_lane_terms("%col", [plan.b.lane_of_c])}\
 </%def>
 
 <%def name="advance()">
-${ring.advance()}\
+${stages.advance()}\
 </%def>

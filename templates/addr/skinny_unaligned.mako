@@ -78,8 +78,8 @@ ${last_vector_end("%t0")}\
     max.s32 %t0, %t0, 0;
 </%def>
 
-## The elements that no whole vector covers: the first threads along K take those at the end, the next thread those at the
-## start.
+## The elements that no whole vector covers: the first threads along K multiply those at the end, the next thread those at
+## the start.
 <%def name="unaligned_elements(math)">
 <% x, y = plan.mainloop.x, plan.mainloop.y %>\
     .reg .b32 %start, %stop;

@@ -1,4 +1,4 @@
-## The mbarriers of the ring: full[stages], empty[stages], and those of the reduction and the epilogue.
+## The mbarriers: full[stages], empty[stages], and those of the reduction and the epilogue.
 <%namespace name="sync" file="/ptx/barrier.mako"/>
 ## Ranks of this block in its cluster: linear, along X and along Y.
 <%def name="cluster_ranks()">
@@ -41,7 +41,7 @@ INITIALISED:
 % endif
     bar.sync 0;
 % if pipe.multicast_ctas > 1:
-    // blocks that multicast to this one must find its mbarriers initialised
+    // ---- wait: the mbarriers of all blocks of the cluster are initialised
     barrier.cluster.wait.acquire.aligned;
 % endif
 </%def>
@@ -57,7 +57,7 @@ INITIALISED:
 % endif
 </%def>
 
-## The consumers: their registers, and the blocks that they tell that a stage is free.
+## The consumers: their registers, and the blocks whose empty mbarriers they arrive at.
 <%def name="consumer_setup()">
 <% pipe = plan.pipeline %>\
 % if pipe.setmaxnreg:
@@ -67,7 +67,7 @@ INITIALISED:
     // thread i of a warp${"" if pipe.a_from_registers else "group"} arrives at the empty barriers of block i of the cluster
     setp.lt.u32 %frees, ${pipe.arriving_thread}, ${pipe.multicast_ctas};
 % if pipe.multicast_2d:
-    // blocks that share no operand with this one load nothing for it
+    // blocks of another row and column of the cluster load nothing for this one
     div.u32 %t0, ${pipe.arriving_thread}, ${plan.config.cluster_x};
     rem.u32 %t1, ${pipe.arriving_thread}, ${plan.config.cluster_x};
     setp.eq.u32 %p, %t0, %rank_y;

@@ -1,6 +1,6 @@
-## TMA loads each unaligned row from the preceding 16-byte boundary. Warpgroups write the rows to their places in the
-## swizzled tile, without the elements before their first. The tile takes the memory of the previous stage, of which
-## nothing else is left: this stage is multiplied from there while the next one is realigned to here.
+## TMA loads each unaligned row from the preceding 16-byte boundary. Warpgroups copy the rows to the swizzled tile,
+## without the elements before their first. The tile overwrites the previous stage, which has been multiplied: this stage is
+## multiplied from there while the next one is realigned into this one.
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="sync" file="/ptx/barrier.mako"/>
 <%def name="setup()">
@@ -74,6 +74,7 @@ ${read(n)}\
 ${write(n - 1)}\
 % endif
 % endfor
+    // ---- wait: all threads have written the realigned stage
     fence.proxy.async.shared::cta;
 ${wait()}\
     }

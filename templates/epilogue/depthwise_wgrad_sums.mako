@@ -4,13 +4,14 @@
 <%namespace name="pdl" file="/ptx/pdl.mako"/>
 <%def name="store_partials()">
 <% s, n, threads, size = plan.mainloop.strip, plan.mainloop.vec, plan.threads, plan.arithmetic.bytes %>\
-    // shared memory [tap][thread]
+    // ---- reduction in the block: sums in shared memory [tap][thread]
     mad.lo.u32 %t0, %thread, ${size}, %smem;
 % for i, r in enumerate(plan.mainloop.acc.all):
     st.shared.${plan.arithmetic.type} [%t0+${i * threads * size}], ${r};
 % endfor
+    // ---- wait: all sums are in shared memory
     bar.sync 0;
-    .reg .b32 %sum, %filter, %place, %sums;
+    .reg .b32 %sum, %filter, %tap, %sums;
 % if s.grouped:
     // thread l of sum %sum adds the sums of lane l over all rows
     shr.u32 %sum, %thread, ${plan.mainloop.log2_lanes};
@@ -18,13 +19,13 @@
 % else:
     // ${plan.tap_sums.TAP_THREADS} threads add a tap's sums; then one thread adds theirs
     shr.u32 %sum, %thread, 5;
-    and.b32 %l, %thread, ${plan.tap_sums.TAP_THREADS - 1};
+    and.b32 %lane_thread, %thread, ${plan.tap_sums.TAP_THREADS - 1};
     mov.u32 %sums, ${s.tapped};
 % endif
 REDUCE:
     setp.ge.u32 %p, %sum, %sums;
     @%p bra REDUCED;
-    mad.lo.u32 %t0, %sum, ${threads}, %l;
+    mad.lo.u32 %t0, %sum, ${threads}, %lane_thread;
     mad.lo.u32 %t0, %t0, ${size}, %smem;
     mov.${plan.arithmetic.type} %alpha, ${plan.arithmetic.zero};
 <% step = plan.config.nl if s.grouped else plan.tap_sums.TAP_THREADS %>\
@@ -33,11 +34,11 @@ REDUCE:
     add.rn.${plan.arithmetic.type} %alpha, %alpha, %v;
 % endfor
 % if s.grouped:
-    // sum = tap * ${n} + which of ${n} filters side by side
-    div.u32 %place, %sum, ${n};
-    mul.lo.u32 %t0, %place, ${n};
+    // sum = tap * ${n} + number of the filter among ${n} adjacent ones
+    div.u32 %tap, %sum, ${n};
+    mul.lo.u32 %t0, %tap, ${n};
     sub.u32 %filter, %sum, %t0;
-    mad.lo.u32 %t0, %tile, ${plan.config.nl}, %l;
+    mad.lo.u32 %t0, %tile, ${plan.config.nl}, %lane_thread;
     mad.lo.u32 %filter, %t0, ${n}, %filter;
     setp.lt.u32 %in_range, %filter, %n_lanes;
     mov.u32 %t1, %n_lanes;
@@ -49,12 +50,13 @@ ${store("@%in_range ")}\
     bra REDUCE;
 REDUCED:
 % if not s.grouped:
+    // ---- wait: every tap has the sums of its threads
     bar.sync 0;
-    mov.u32 %place, %thread;
+    mov.u32 %tap, %thread;
 TAP_SUM:
-    setp.ge.u32 %p, %place, ${s.tapped};
+    setp.ge.u32 %p, %tap, ${s.tapped};
     @%p bra DONE;
-    mad.lo.u32 %t0, %place, ${threads * size}, %smem;
+    mad.lo.u32 %t0, %tap, ${threads * size}, %smem;
     mov.${plan.arithmetic.type} %alpha, ${plan.arithmetic.zero};
 % for m in range(plan.tap_sums.TAP_THREADS):
     ld.shared.${plan.arithmetic.type} %v, [%t0+${m * size}];
@@ -63,19 +65,19 @@ TAP_SUM:
     mov.u32 %filter, %tile;
     mov.u32 %t1, %nctaid.x;
 ${store("")}\
-    add.u32 %place, %place, ${threads};
+    add.u32 %tap, %tap, ${threads};
     bra TAP_SUM;
 DONE:
 % endif
 </%def>
 
-## Stores the sum %alpha, times alpha, as tap %place of %filter; %t1: number of filters.
+## Stores the sum %alpha, times alpha, as tap %tap of %filter; %t1: number of filters.
 <%def name="store(guard)">
     ld.param.${plan.arithmetic.type} %v, [alpha];
     mul.rn.${plan.arithmetic.type} %alpha, %alpha, %v;
     mad.lo.u32 %t1, %t1, %slice, %filter;
     mul.wide.u32 %t64, %t1, ${plan.mainloop.strip.tapped};
-    cvt.u64.u32 %table, %place;
+    cvt.u64.u32 %table, %tap;
     add.u64 %t64, %t64, %table;
     mad.lo.u64 %t64, %t64, ${plan.arithmetic.bytes}, %W;
     ${guard}st.global.${plan.arithmetic.type} [%t64], %alpha;
@@ -123,6 +125,7 @@ ADD_SLICE:
 SLICES_ADDED:
     mad.lo.u32 %t0, %thread, ${size}, %smem;
     st.shared.${plan.arithmetic.type} [%t0], %sum;
+    // ---- wait: all sums are in shared memory
     bar.sync 0;
     setp.lt.and.u32 %in_bounds, %thread, ${plan.tap_sums.TAPS_PER_BLOCK}, %in_bounds;
     @!%in_bounds bra DONE;

@@ -10,7 +10,7 @@
     .reg .b32 %x_first, %y_first, %x_rem, %y_rem, %subtile_rem;
     .reg .b16 %element;
     .reg .f32 %v;
-    .reg .pred %low, %in;
+    .reg .pred %low, %in_bounds;
     shr.u32 %x_first, %lane, 2;
     mad.lo.u32 %x_first, %wg_warp, 16, %x_first;
     add.u32 %x_first, %x_first, %x;
@@ -70,7 +70,7 @@ ${label}:
 % endfor
 </%def>
 
-## Applies each element of a vector along X (or Y) to the sums at its place. Nothing past the end of C is loaded.
+## Applies each element of a vector along X (or Y) to the sums of its row (or column). Nothing past the end of C is loaded.
 <%def name="apply_vector(name, operation, chunk, along_x)">
 <%
     side, shared = ("x", chunk.along_x) if along_x else ("y", chunk.along_y)
@@ -79,14 +79,14 @@ ${label}:
 ${pointer(name)}\
     mad.wide.u32 %array, %${side}_first, ${size}, %array;
 % for place, registers in shared:
-    setp.gt.s32 %in, %${side}_rem, ${place};
+    setp.gt.s32 %in_bounds, %${side}_rem, ${place};
 % if kind == "b16":
     mov.b16 %element, 0;
-    @%in ld.global.nc.b16 %element, [%array+${place * size}];
+    @%in_bounds ld.global.nc.b16 %element, [%array+${place * size}];
 ${convert.widen(plan.problem.out, "%v", "%element")}\
 % else:
     mov.f32 %v, 0f00000000;
-    @%in ld.global.nc.${kind} %v, [%array+${place * size}];
+    @%in_bounds ld.global.nc.${kind} %v, [%array+${place * size}];
 % endif
 ${fused.apply(operation, registers)}\
 % endfor

@@ -17,22 +17,22 @@ ${batch.tile_index("%t0")}\
     @%p bra.uni C_SCALED;
     {
     .reg .b64 %addr;
-    .reg .b32 %i, %c_row, %c_col;
+    .reg .b32 %vec_index, %c_row, %c_col;
     .reg .pred %in_bounds, %has_beta;
     ${plan.epilogue.vector.declaration}
     ${plan.c.declaration}
     ${plan.arithmetic.setp_ne} %has_beta, %beta, ${plan.arithmetic.zero};
-    mov.u32 %i, %thread;
+    mov.u32 %vec_index, %thread;
     .pragma "nounroll";
 SCALE_C:
-    shr.u32 %c_row, %i, ${plan.epilogue.log2_row_vectors};
-    and.b32 %c_col, %i, ${plan.epilogue.row_vectors - 1};
+    shr.u32 %c_row, %vec_index, ${plan.epilogue.log2_row_vectors};
+    and.b32 %c_col, %vec_index, ${plan.epilogue.row_vectors - 1};
     mad.lo.u32 %c_col, %c_col, ${plan.c.vec}, %n0;
     add.u32 %c_row, %c_row, %m0;
     setp.lt.u32 %in_bounds, %c_row, %M;
     setp.lt.and.u32 %in_bounds, %c_col, %N, %in_bounds;
 % if plan.epilogue.gather_loads < plan.threads:
-    setp.lt.and.u32 %in_bounds, %i, ${plan.epilogue.gather_loads}, %in_bounds;
+    setp.lt.and.u32 %in_bounds, %vec_index, ${plan.epilogue.gather_loads}, %in_bounds;
 % endif
 ${c_addr.element("%addr", "%c_row", "%c_col", plan.batch.c_base, "%ldc", plan.c.bytes)}\
 % for q in range(plan.c.vec):
@@ -44,8 +44,8 @@ ${c_elements.load("%addr", 0, "@%p ")}\
     @%p ${plan.arithmetic.mul} ${plan.epilogue.vector[q]}, ${plan.c.values[q]}, %beta;
 % endfor
 ${c_elements.store([plan.epilogue.vector[q] for q in range(plan.c.vec)], "%addr", 0, "@%in_bounds ")}\
-    add.u32 %i, %i, ${plan.threads};
-    setp.lt.u32 %p, %i, ${plan.epilogue.gather_loads};
+    add.u32 %vec_index, %vec_index, ${plan.threads};
+    setp.lt.u32 %p, %vec_index, ${plan.epilogue.gather_loads};
     @%p bra SCALE_C;
     }
     fence.acq_rel.gpu;
@@ -62,7 +62,7 @@ C_SCALED:
     mov.b64 %out, ${plan.batch.c_base};
     mov.b32 %ldo, %ldc;
 % if plan.reduction.uses_flag:
-    // wait: slice 0 has scaled the tile; the last slice clears the flag for the next launch
+    // ---- wait: slice 0 has scaled the tile; the last slice clears the flag for the next launch
     setp.ne.u32 %p, %thread, 0;
     @%p bra FLAG_SET;
 WAIT_FLAG:

@@ -46,18 +46,12 @@ ${fused_ops.setup()}\
 % endif
 </%def>
 
-<%def name="registers()">
-% if plan.epilogue.tma_residual:
-    .reg .b64 %map_residual;
-% endif
-</%def>
-
 <%def name="early()">${boxes.early()}</%def>
 
 <%def name="store_tiles(store_c, math, store_op)">
 <% s = plan.epilogue.staging %>\
     {
-    .reg .b32 %x, %y, %at, %x_at, %y_at, %word<4>;
+    .reg .b32 %x, %y, %box_smem, %box_x, %box_y, %word<4>;
     .reg .b16 %half<2>;
     .reg .f32 %wide<${8 if plan.epilogue.has_activation else 2}>;
 ${constants.mad("%x", "%wg", plan.mainloop.wg_rows, "%x0")}\

@@ -5,7 +5,7 @@
 <%def name="store_tile(math, store_op, add_c)">
     {
     .reg .b64 %addr;
-    .reg .b32 %c_row, %c_col, %i;
+    .reg .b32 %c_row, %c_col, %vec_index;
     .reg .pred %in_bounds;
     ${plan.epilogue.vector.declaration}
     ${plan.c.addend.declaration}
@@ -15,17 +15,17 @@ ${math.scaled_row(i)}\
     ${plan.epilogue.sts_guard}st.shared.${ptx.kind(plan.epilogue.sts_vec, plan.arithmetic.type)} [%smem_c+${(plan.a.offset(i) * plan.epilogue.row_pitch + plan.b.offset(j)) * plan.arithmetic.bytes}], ${plan.epilogue.vector.vector(j, n=plan.epilogue.sts_vec)};
 % endfor
 % endfor
-    // wait: the whole tile is in shared memory
+    // ---- wait: the whole tile is in shared memory
     bar.sync 0;
-    mov.u32 %i, %thread;
+    mov.u32 %vec_index, %thread;
 % if plan.epilogue.gather_rounds > plan.epilogue.UNROLLED:
     .pragma "nounroll";
 STORE_ROWS${int(add_c)}:
 % endif
 % for n in range(min(plan.epilogue.gather_rounds, plan.epilogue.UNROLLED) if plan.epilogue.gather_rounds <= plan.epilogue.UNROLLED else 1):
-    // vector %i of the tile: its row and column of C
-    shr.u32 %c_row, %i, ${plan.epilogue.log2_row_vectors};
-    and.b32 %c_col, %i, ${plan.epilogue.row_vectors - 1};
+    // vector %vec_index of the tile: its row and column of C
+    shr.u32 %c_row, %vec_index, ${plan.epilogue.log2_row_vectors};
+    and.b32 %c_col, %vec_index, ${plan.epilogue.row_vectors - 1};
     mul.lo.u32 %c_col, %c_col, ${plan.c.vec};
     mad.lo.u32 %t0, %c_row, ${plan.epilogue.row_pitch}, %c_col;
     mad.lo.u32 %t0, %t0, ${plan.arithmetic.bytes}, %smem;
@@ -36,7 +36,7 @@ STORE_ROWS${int(add_c)}:
     setp.lt.and.u32 %in_bounds, %c_col, %N, %in_bounds;
 % endif
 % if plan.epilogue.gather_loads < plan.threads:
-    setp.lt${".and" if plan.epilogue.checks_bounds else ""}.u32 %in_bounds, %i, ${plan.epilogue.gather_loads}${", %in_bounds" if plan.epilogue.checks_bounds else ""};
+    setp.lt${".and" if plan.epilogue.checks_bounds else ""}.u32 %in_bounds, %vec_index, ${plan.epilogue.gather_loads}${", %in_bounds" if plan.epilogue.checks_bounds else ""};
 % endif
 ${c_addr.element("%addr", "%c_row", "%c_col", "%out", "%ldo", plan.epilogue.out_bytes)}\
 % for g in range(plan.config.kl):
@@ -49,10 +49,10 @@ ${c_addr.element("%addr", "%c_row", "%c_col", "%out", "%ldo", plan.epilogue.out_
 % endif
 % endfor
 ${store_op.store_vector([plan.epilogue.vector[q] for q in range(plan.c.vec)], "%addr", 0, plan.epilogue.gather_guard, add_c, ("%c_row", 0), ("%c_col", 0))}\
-    add.u32 %i, %i, ${plan.threads};
+    add.u32 %vec_index, %vec_index, ${plan.threads};
 % endfor
 % if plan.epilogue.gather_rounds > plan.epilogue.UNROLLED:
-    setp.lt.u32 %p, %i, ${plan.epilogue.gather_loads};
+    setp.lt.u32 %p, %vec_index, ${plan.epilogue.gather_loads};
     @%p bra STORE_ROWS${int(add_c)};
 % endif
     }

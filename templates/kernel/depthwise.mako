@@ -1,5 +1,5 @@
 ## Depthwise schedule: a thread computes a strip of consecutive results and loads each pixel of their windows once, without
-## shared memory. Lanes are along the contiguous axis; other axes of results and taps come from tables.
+## shared memory. Lanes are along the contiguous axis; tables have the other axes of results and taps.
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="convert" file="/ptx/convert.mako"/>\
@@ -7,9 +7,9 @@
 <%namespace name="pdl" file="/ptx/pdl.mako"/>\
 <%namespace name="store_op" file="/${context['plan'].epilogue.store_op}"/>\
 <%namespace name="store_c" file="/${context['plan'].epilogue.template}"/>\
-    .reg .b64 %A, %B, %C, %W, %t64, %u64, %table, %image, %taps;
+    .reg .b64 %A, %B, %C, %W, %t64, %table, %taps;
     .reg .b32 %ldc, %t0, %t1, %t2, %thread, %lane, %strip_row, %strip_start, %tap, %guard, %high, %channel;
-    .reg .b32 %x, %word, %y, %w, %down_x, %down_word, %down_y, %down_w, %tap_x, %tap_word, %tap_w, %unused, %at_x, %at_word;
+    .reg .b32 %x, %word, %y, %w, %tap_x, %tap_word, %tap_w, %unused, %at_x, %at_word;
     .reg .pred %in_bounds, %p, %skip;
     .reg .b16 %elem16;
     .reg .${plan.arithmetic.type} %alpha, %beta;

@@ -7,8 +7,8 @@
 <%namespace name="aux_kernels" file="/epilogue/depthwise_wgrad_sums.mako"/>\
 <% s, n, threads = plan.mainloop.strip, plan.mainloop.vec, plan.threads %>\
     .reg .b64 %A, %B, %W, %t64, %table, %taps;
-    .reg .b32 %t0, %t1, %t2, %thread, %lane, %l, %smem, %strip_start, %guard, %high, %tile, %slice, %strip_index, %strip_step, %row, %strip;
-    .reg .b32 %x, %word, %y, %w, %group_x, %own_word, %group_y, %at_x, %at_word, %unused;
+    .reg .b32 %t0, %t1, %t2, %thread, %lane, %lane_thread, %smem, %strip_start, %guard, %high, %tile, %slice, %strip_index, %strip_step, %row, %strip;
+    .reg .b32 %x, %word, %y, %w, %group_x, %group_y, %at_x, %at_word, %unused;
     .reg .pred %in_bounds, %p, %skip, %in_range;
     .reg .b16 %elem16;
     .reg .${plan.arithmetic.type} %alpha, %v;
@@ -29,13 +29,13 @@ ${pdl.early_trigger()}\
     mov.u32 %smem, smem;
     mov.u32 %tile, %ctaid.x;
     mov.u32 %slice, %ctaid.y;
-    and.b32 %l, %thread, ${plan.config.nl - 1};
+    and.b32 %lane_thread, %thread, ${plan.config.nl - 1};
     shr.u32 %t1, %thread, ${plan.mainloop.log2_lanes};
     mad.lo.u32 %strip_index, %slice, ${plan.config.ml}, %t1;
     mov.u32 %strip_step, %nctaid.y;
     mul.lo.u32 %strip_step, %strip_step, ${plan.config.ml};
 % if s.grouped:
-    mad.lo.u32 %lane, %tile, ${plan.config.nl}, %l;
+    mad.lo.u32 %lane, %tile, ${plan.config.nl}, %lane_thread;
     mul.lo.u32 %lane, %lane, ${n};
     setp.lt.u32 %in_bounds, %lane, %n_lanes;
     sub.u32 %t0, %n_lanes, ${n};
@@ -64,7 +64,7 @@ STRIP_LOOP:
     div.u32 %t2, %strip_index, %n_chunks;
     mul.lo.u32 %t0, %t2, %n_chunks;
     sub.u32 %lane, %strip_index, %t0;
-    mad.lo.u32 %lane, %lane, ${plan.config.nl}, %l;
+    mad.lo.u32 %lane, %lane, ${plan.config.nl}, %lane_thread;
     setp.lt.u32 %in_bounds, %lane, %n_lanes;
     sub.u32 %t0, %n_lanes, 1;
     min.u32 %lane, %lane, %t0;

@@ -1,4 +1,4 @@
-## Multistage schedule: every warp copies and computes. A ring of shared-memory stages, one barrier per K iteration.
+## Multistage schedule: every warp copies and computes. A circular buffer of stages in shared memory, one barrier per K iteration.
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="pdl" file="/ptx/pdl.mako"/>\
@@ -143,7 +143,7 @@ ${addr.advance(x, False)}\
 % endif
 ${math.multiply(k)}\
 % endfor
-    // the stage to fill next, around the ring
+    // the stage to fill next; after the last one, the first
     add.u32 %write_stage, %write_stage, ${plan.mainloop.stage_bytes};
     setp.eq.u32 %wrap, %write_stage, %smem_end;
     selp.b32 %write_stage, %smem, %write_stage, %wrap;

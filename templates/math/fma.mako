@@ -12,9 +12,9 @@
 </%def>
 
 <%def name="multiply(k)">
-<% s = plan.mainloop.set_of(k) %>\
+<% acc, s, kind = plan.mainloop.acc, plan.mainloop.set_of(k), plan.arithmetic.type %>\
 % for i, j in plan.mainloop.products:
-    fma.rn.${plan.arithmetic.type} ${plan.mainloop.acc[s, i, j]}, ${plan.a.element(i, k)}, ${plan.b.element(j, k)}, ${plan.mainloop.acc[s, i, j]};
+    fma.rn.${kind} ${acc[s, i, j]}, ${plan.a.element(i, k)}, ${plan.b.element(j, k)}, ${acc[s, i, j]};
 % endfor
 </%def>
 

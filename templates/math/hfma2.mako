@@ -15,14 +15,14 @@
 
 <%def name="multiply(k)">
 <%
-    s = plan.mainloop.set_of(k)
+    acc, pairs, s = plan.mainloop.acc, plan.mainloop.pairs, plan.mainloop.set_of(k)
     a, b = plan.a.buffer(k), plan.b.buffer(k)
 %>\
 % for i in range(plan.mainloop.ms):
-    prmt.b32 ${plan.mainloop.pairs[i]}, ${plan.a.fragment[a, i // 2]}, ${plan.a.fragment[a, i // 2]}, ${"0x3232" if i % 2 else "0x1010"};
+    prmt.b32 ${pairs[i]}, ${plan.a.fragment[a, i // 2]}, ${plan.a.fragment[a, i // 2]}, ${"0x3232" if i % 2 else "0x1010"};
 % endfor
 % for i, j in plan.mainloop.products:
-    fma.rn.f16x2 ${plan.mainloop.acc[s, i, j]}, ${plan.mainloop.pairs[i]}, ${plan.b.fragment[b, j]}, ${plan.mainloop.acc[s, i, j]};
+    fma.rn.f16x2 ${acc[s, i, j]}, ${pairs[i]}, ${plan.b.fragment[b, j]}, ${acc[s, i, j]};
 % endfor
 </%def>
 

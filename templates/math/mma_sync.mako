@@ -1,4 +1,4 @@
-## mma.sync: a warp multiplies 16 x 8 tiles; fragments come by ldmatrix or vector loads.
+## mma.sync: a warp multiplies 16 x 8 tiles; fragments are loaded by ldmatrix or vector loads.
 <%def name="clear_accumulators()">
 % for x in plan.mainloop.operands:
     .reg .b32 ${x.swizzled_ptr};

@@ -3,7 +3,7 @@
 <%namespace name="halves" file="/ptx/convert.mako"/>
 <%namespace name="realign" file="/${context['plan'].mainloop.realign.template}"/>
 <%def name="setup()">
-    // descriptors of stage 0. Low word: address / 16 (bits 0-13; a cluster's rank lies above), leading offset / 16 (16-29);
+    // descriptors of stage 0. Low word: address / 16 (bits 0-13; a cluster's rank is above), leading offset / 16 (16-29);
     // high word: stride / 16 (bits 0-13), swizzle (30-31)
     // X = ${plan.x.name.upper()}. ${plan.x.desc_fields}
 ${constants.mad("%x_desc_low", "%wg", plan.mainloop.x_wg_bytes, "%smem")}\
@@ -25,7 +25,7 @@ ${realign.setup()}\
 <%def name="multiply(pipeline)">
 <% m = plan.mainloop %>\
 ${realign.realign()}\
-    // ${len(m.products)} products; a descriptor moves on in units of 16 bytes
+    // ${len(m.products)} products; descriptors advance in units of 16 bytes
     {
     .reg .b32 %x_at, %y_at, %low, %stage_offset;
     .reg .b64 %x_desc, %y_desc;
@@ -51,7 +51,7 @@ ${descriptor("%y_desc", "%y_at", s.y, plan.y)}\
 % endif
 </%def>
 
-## f16 sums come in pairs.
+## f16 sums are in pairs.
 <%def name="widen()">
 % if plan.mainloop.f16_pairs:
     // f16 sums to f32

@@ -27,7 +27,7 @@ ${wait()}\
 
 <%def name="wait()">
 % if plan.pdl.active:
-    // wait: the previous kernel of the stream has ended
+    // ---- wait: the previous kernel of the stream has ended
     griddepcontrol.wait;
 % endif
 </%def>

@@ -22,12 +22,12 @@ ${c_address()}\
 % endif
 </%def>
 
-## The item from a tile's index among the tiles of all items; %each: tiles of an item.
+## The item from a tile's index among the tiles of all items; %item_tiles: tiles of an item.
 <%def name="from_tile()">
 % if plan.batch.active:
-    div.u32 %item, %tile, %each;
-    mul.lo.u32 %t0, %item, %each;
-    sub.u32 %in_item, %tile, %t0;
+    div.u32 %item, %tile, %item_tiles;
+    mul.lo.u32 %t0, %item, %item_tiles;
+    sub.u32 %item_tile, %tile, %t0;
 ${c_address()}\
 % endif
 </%def>
@@ -70,7 +70,7 @@ ${c_address()}\
 ## Warp-specialised schedule: registers of batch coordinates, and the last coordinate of each tensor.
 <%def name="last_coordinates()">
 % if plan.batch.active:
-    .reg .b32 %each, %in_item, ${", ".join(plan.batch.coordinates + plan.batch.last)};
+    .reg .b32 %item_tiles, %item_tile, ${", ".join(plan.batch.coordinates + plan.batch.last)};
 % for r in plan.batch.last:
     ld.param.u32 ${r}, [${r[1:]}];
 % endfor

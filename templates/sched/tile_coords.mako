@@ -29,7 +29,7 @@ ${to_elements()}\
     mul.lo.u32 %r, %y0, %tiles_x;
     sub.u32 %x0, %id, %r;
 % else:
-    // raster: groups of ${plan.scheduler.raster_group} tiles along X, so that neighbouring blocks share Y in the L2
+    // raster: groups of ${plan.scheduler.raster_group} tiles along X, so that neighbouring blocks read the same Y from L2
     mul.lo.u32 %group_tiles, %tiles_y, ${plan.scheduler.raster_group};
     div.u32 %group, %id, %group_tiles;
     mul.lo.u32 %r, %group, %group_tiles;

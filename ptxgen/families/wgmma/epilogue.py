@@ -83,7 +83,7 @@ class Staging:
         self.swizzle_shift, self.swizzle_mask = 7 - log2(self.span), self.span // 16 - 1
         self.trans = ".trans" if transposed else ""
         #: coordinates of a box, and how many there are
-        self.coordinates, self.rank = ["%x_at", "%y_at"] if transposed else ["%y_at", "%x_at"], 2
+        self.coordinates, self.rank = ["%box_x", "%box_y"] if transposed else ["%box_y", "%box_x"], 2
         self.rows, self.pairs = RowStores(self), PairStores(self)
         self.subtiles = [
             Subtile(

@@ -47,10 +47,10 @@ class Im2colPixels(OperandPath):
         self.tma_rank = loads.window.rank
         self.boxes = [Box(b.offset, 0, n) for n, b in enumerate(self.boxes)]
         self.pixel = "".join(f", %pixel{a}" for a in loads.axes)
-        self.copy_operands = ", {" + ", ".join(f"%offset{a}" for a in loads.axes) + "}" + self.copy_operands
+        self.copy_operands = ", {" + ", ".join(f"%im2col_offset{a}" for a in loads.axes) + "}" + self.copy_operands
 
     def inner_coordinate(self, b: Box, first: str) -> str:
-        return "%c"
+        return "%channel"
 
     def coordinates(self, first: str) -> str:
         return f"%inner{self.pixel}, %image"
@@ -71,10 +71,10 @@ class FilterTaps(OperandPath):
             self.box = (self.box[0], 1, loads.unit)
 
     def inner_coordinate(self, b: Box, first: str) -> str:
-        return "%c" if self.kmajor else first
+        return "%channel" if self.kmajor else first
 
     def coordinates(self, first: str) -> str:
-        return f"%inner, {self.tap}, {first if self.kmajor else '%c'}"
+        return f"%inner, {self.tap}, {first if self.kmajor else '%channel'}"
 
 
 class Im2colColumns(OperandPath):
@@ -91,13 +91,13 @@ class Im2colColumns(OperandPath):
         self.boxes = [Box(b.offset, 0) for b in self.boxes]
 
     def inner_coordinate(self, b: Box, first: str) -> str:
-        return f"%c{self.boxes.index(b)}"
+        return f"%channel{self.boxes.index(b)}"
 
     def coordinates(self, first: str) -> str:
         return f"%inner{self.pixel}, %image"
 
     def trailing_operands(self, b: Box) -> str:
-        offsets = ", ".join(f"%offset{self.boxes.index(b) * len(self.axes) + a}" for a in self.axes)
+        offsets = ", ".join(f"%im2col_offset{self.boxes.index(b) * len(self.axes) + a}" for a in self.axes)
         return f", {{{offsets}}}{self.copy_operands}"
 
 

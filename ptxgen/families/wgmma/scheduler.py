@@ -79,7 +79,7 @@ class TileScheduler(Part):
     @property
     def tile_register(self) -> str:
         """Register with the number of a tile in its batch item."""
-        return "%in_item" if self.batched and self.config.persistent else "%tile"
+        return "%item_tile" if self.batched and self.config.persistent else "%tile"
 
     # ---- launches
 
