@@ -1,4 +1,4 @@
-"""How an element of an operand or of C is found in global memory: by a leading dimension, or through offset tables."""
+"""Addresses of elements of an operand or of C in global memory: by a leading dimension, or through offset tables."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class OperandAddressing(Part):
     OUT_OF_IMAGE_LUT = OUT_OF_IMAGE_LUT
 
     @classmethod
-    def of(cls, name: str, mode: str, places: Iterable[tuple[int, int]] = ()) -> OperandAddressing:
-        """``places``: along M (or N) and K, of each load."""
-        known = list(places)
+    def of(cls, name: str, mode: str, offsets: Iterable[tuple[int, int]] = ()) -> OperandAddressing:
+        """``offsets``: along M (or N) and K, of each load."""
+        known = list(offsets)
         return cls(name, mode, list(dict.fromkeys(mn for mn, _ in known)), list(dict.fromkeys(k for _, k in known)))
 
     @property

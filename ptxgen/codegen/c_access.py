@@ -74,7 +74,7 @@ class CAccess(Part):
 
     @cached_property
     def loaded(self) -> Tile:
-        """What a load of ``vec`` elements fills."""
+        """The registers that a load of ``vec`` elements fills."""
         if self.is_fp8:
             return Tile("c", "b16", (max(1, self.vec // 2),))
         if self.is_16bit:

@@ -19,7 +19,7 @@ AUX_KERNEL_THREADS = 256  #: threads per block of auxiliary kernels
 
 
 class Slicing(Protocol):
-    """What the reduction must know of the tile scheduler."""
+    """The numbers of the tile scheduler that the reduction depends on."""
 
     def slices(self, p: KernelGemm) -> int:
         """Slices of K that store partial sums."""

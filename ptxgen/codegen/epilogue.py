@@ -30,7 +30,7 @@ class Epilogue(Part):
 
     template = ""
     via_smem = False  #: whether sums go through shared memory
-    pack_8bit = False  #: whether packed pairs of 8-bit results are collected in registers and stored together
+    pack_8bit = False  #: whether packed pairs of 8-bit results are collected in registers and stored by one access
     computes_oob = False  #: whether threads compute sums outside C too (only their stores are guarded)
 
     @property
@@ -40,7 +40,7 @@ class Epilogue(Part):
 
     @property
     def out_addr(self) -> str:
-        """The slot that addresses what a block stores: C or partial sums."""
+        """The slot that computes the addresses to which a block stores: of C or of partial sums."""
         return "epilogue/c_strided.mako" if self.reduction.stores_partials else self.c.addressing.template
 
     @cached_property
@@ -50,7 +50,7 @@ class Epilogue(Part):
 
     @property
     def summary(self) -> str:
-        """What the epilogue does, for its banner."""
+        """The text of its banner."""
         return _STORES.get(self.reduction, "store C") + (
             " through shared memory" if self.via_smem else " from registers"
         )

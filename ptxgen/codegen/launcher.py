@@ -47,7 +47,7 @@ class GemmLauncher:
 
     def launch(self, problem: KernelGemm) -> Launch:
         """The steps that compute ``problem``. A batch that exceeds the grid is split into several launches, which use
-        the same workspace in turn."""
+        the same workspace one after the other."""
         if problem.results == 0:
             return Launch(())
         launches = [

@@ -31,7 +31,7 @@ class StagedOperand(Protocol):
     size: int  #: bytes of a stage
     row: int  #: elements of a row in shared memory
     asynchronous: bool  #: whether cp.async copies it
-    shared_pointer: bool  #: whether all loads share one pointer
+    shared_pointer: bool  #: whether all loads add offsets to one pointer
     addressing: OperandAddressing
 
     def offset(self, i: int) -> int:

@@ -20,8 +20,8 @@ POINTERS: tuple[Argument, ...] = (("u64", "A"), ("u64", "B"), ("u64", "C"), ("u6
 
 @dataclass(frozen=True)
 class Buffers:
-    """Offsets in the workspace: ``packed``, by operand, of what the product reads; ``staging``, by operand, of what one
-    packing kernel stores for the next."""
+    """Offsets in the workspace: ``packed``: of the operands that the product reads, by name; ``staging``: of those
+    that one packing kernel stores for the next."""
 
     packed: Mapping[str, int] = field(default_factory=dict)
     staging: Mapping[str, int] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Packing(Part):
 
     @property
     def summary(self) -> str:
-        """What the header says about it."""
+        """Its part of the header."""
         return ""
 
     def packs(self, p: KernelGemm) -> bool:
@@ -55,7 +55,7 @@ class Packing(Part):
         return bool(self.names) and (p.k > 0 or self.packs_empty)
 
     def buffer_bytes(self, p: KernelGemm, run: BatchRange) -> tuple[dict[str, int], dict[str, int]]:
-        """Bytes of the packed operands, and of what one packing kernel stores for the next, by operand."""
+        """Bytes of the packed operands, and of those that one packing kernel stores for the next, by operand."""
         return {}, {}
 
     def allocate(self, p: KernelGemm, run: BatchRange, workspace: Allocator) -> Buffers:

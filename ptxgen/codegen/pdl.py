@@ -31,6 +31,6 @@ class Pdl(Part):
         ``steps()``: a launch of all of them."""
         if self.config.pdl != PDL_WITHIN:
             return tuple(entries) if self.active else ()
-        # the first step, and those behind a memset, wait for the end of what precedes them
+        # the first step, and those that follow a memset, wait for the end of the preceding step
         ordered = {step.entry for before, step in pairwise((Step("", (0, 0, 0)), *steps())) if not before.entry}
         return tuple(entry for entry in entries if entry not in ordered)

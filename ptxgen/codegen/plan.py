@@ -39,7 +39,7 @@ class TileScheduler(Protocol):
 
     @property
     def grid_text(self) -> str:
-        """What the axes of the grid count."""
+        """The meaning of the axes of the grid."""
 
 
 class Plan:

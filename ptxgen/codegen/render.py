@@ -20,7 +20,7 @@ _ENTRY = re.compile(r"\.entry\s+(\w+)")
 
 
 def emitted(value: Any) -> str:
-    """What an expression of a template may be: text or an integer. RenderError on None, bool and float, which are
+    """The text of an expression of a template: of text or an integer. RenderError on None, bool and float, which are
     always mistakes in PTX."""
     if type(value) is str:  # nearly all are
         return value

@@ -52,6 +52,6 @@ class GridScheduler(Part):
 
     @property
     def grid_text(self) -> str:
-        """What the axes of the grid count."""
+        """The meaning of the axes of the grid."""
         last = "items of all slices" if self.batched else "slices"
         return f"(tiles of M, tiles of N, {last})" if self.raster_group == 1 else f"(tiles, 1, {last})"

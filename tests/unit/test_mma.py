@@ -209,7 +209,7 @@ def test_the_tile_of_c_leaves_by_few_banks(dtype, compute, layout):
             (p.a.lane_of_c.of(lane) * p.epilogue.row_pitch + p.b.lane_of_c.of(lane)) * p.arithmetic.bytes
             for lane in range(32)
         ]
-        assert conflicts(at, width) <= (0 if p.a.together == p.b.together == 1 else 4)
+        assert conflicts(at, width) <= (0 if p.a.adjacent == p.b.adjacent == 1 else 4)
         assert p.epilogue.row_pitch * p.arithmetic.bytes % (p.c.vec * p.arithmetic.bytes) == 0
 
 

@@ -17,7 +17,7 @@ from ptxgen.lowering.kernel_gemm import KernelGemm
 
 @dataclass(frozen=True)
 class StripLoop(Part):
-    """What both depthwise schedules load: pixels of images (or of result gradients), ``vec`` adjacent ones at once."""
+    """The part that both depthwise schedules have: loads of pixels, ``vec`` adjacent ones at once."""
 
     problem: KernelGemm
     config: Config
@@ -101,15 +101,15 @@ class StripLoop(Part):
 
     @cached_property
     def window_pixels(self) -> list[tuple[int, int, list[tuple[int, int]]]]:
-        """The pixels of a strip's windows: place, that of the pixel before, (result, tap) of each product."""
+        """The pixels of a strip's windows: row, row of the preceding pixel, (result, tap) of each product."""
         pixels: dict[int, list[tuple[int, int]]] = {}
         for i in range(self.config.ns):
             for r in range(self.strip.taps):
-                at = self.strip.met(i, r)
-                if at is not None:
-                    pixels.setdefault(at, []).append((i, r))
-        places = sorted(pixels)
-        return [(row, before, pixels[row]) for row, before in zip(places, [0, *places], strict=False)]
+                row = self.strip.met(i, r)
+                if row is not None:
+                    pixels.setdefault(row, []).append((i, r))
+        rows = sorted(pixels)
+        return [(row, before, pixels[row]) for row, before in zip(rows, [0, *rows], strict=False)]
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ class WgradScheduler(Part):
 
     @property
     def grid_text(self) -> str:
-        """What the axes of the grid count."""
+        """The meaning of the axes of the grid."""
         return "(tiles of lanes, slices)" if self.grouped else "(filters, slices)"
 
 

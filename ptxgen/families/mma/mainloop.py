@@ -59,7 +59,7 @@ class MmaMainloop(MultistageMainloop):
     @property
     def contiguous(self) -> int:
         """Adjacent columns of C that a lane holds."""
-        return 2 * self.b.together
+        return 2 * self.b.adjacent
 
     def sum_at(self, i: int, j: int) -> str:
         """The accumulator of row ``i`` and column ``j`` of a lane (of two columns where sums are packed)."""

@@ -183,19 +183,19 @@ class SkinnyMainloop(Part):
         return Elements(self.y, self._element_type, (self.y.count, self._depths[1]))
 
     def rounds(self, step: int) -> list[Round]:
-        """What is multiplied in a step."""
+        """The products of a step, in rounds."""
         return rounds(self.elements_x, self.elements_y, self.acc, step)
 
     # ---- unaligned rows
 
     @property
     def tail_vectors(self) -> int:
-        """Vectors behind whole ones."""
+        """Vectors after the whole ones, at most."""
         return 2 if self.x.split_vectors else 1
 
     @property
     def tail_reserve(self) -> int:
-        """Elements behind the last whole vector that its second chunk takes at most."""
+        """Elements after the last whole vector that its second chunk contains at most."""
         return self.x.vec if self.x.split_vectors else 0
 
     @property

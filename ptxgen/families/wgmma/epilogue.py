@@ -28,7 +28,7 @@ WORD = 2  #: elements in four bytes of C
 @dataclass(frozen=True)
 class Stmatrix:
     """One stmatrix. ``registers``: pairs of accumulators, each packed to a word; ``variant``, ``offset``: address
-    register and what is added to it; ``column``: first column along Y."""
+    register and a constant to add; ``column``: first column along Y."""
 
     registers: list[tuple[str, str]]
     variant: int
@@ -47,8 +47,8 @@ class BoxStore:
 
 @dataclass(frozen=True)
 class Subtile:
-    """Columns that are stored together. ``reuses_buffer``: an earlier subtile or tile used its buffer; ``along_x``,
-    ``along_y``: a thread's sums that have one place along X (or Y), counted from its first."""
+    """Columns that are stored at once. ``reuses_buffer``: an earlier subtile or tile used its buffer; ``along_x``,
+    ``along_y``: a thread's sums of each row along X (or column along Y), counted from its first."""
 
     index: int
     reuses_buffer: bool
@@ -79,7 +79,7 @@ class Staging:
         self.bytes = self.subtile_bytes * buffers
         #: address registers: stmatrix instructions whose chunk of 16 bytes differs within a row of the box
         self.variants = 1 if transposed else max(1, self.width // 16)
-        #: rows of the box that share 128 bytes (log2), and the bits of a row that the swizzle uses
+        #: rows of the box in 128 bytes (log2), and the bits of a row that the swizzle uses
         self.swizzle_shift, self.swizzle_mask = 7 - log2(self.span), self.span // 16 - 1
         self.trans = ".trans" if transposed else ""
         #: coordinates of a box, and how many there are
@@ -97,9 +97,9 @@ class Staging:
         return 8 * (1 + subtile.index % self.buffers)
 
     @staticmethod
-    def words(put: Stmatrix) -> str:
+    def words(stmatrix: Stmatrix) -> str:
         """The operand of packed pairs."""
-        return braces([f"%word{n}" for n in range(len(put.registers))])
+        return braces([f"%word{n}" for n in range(len(stmatrix.registers))])
 
     def _stmatrices(self, subtile: int) -> list[Stmatrix]:
         out = []
@@ -116,11 +116,13 @@ class Staging:
                 box, inner = divmod(j * COLUMNS, self.width)
                 column = subtile * self.columns + j * COLUMNS
                 if self.transposed:
-                    put = Stmatrix(registers, 0, buffer + m * ROWS * self.columns * 2 + j * ATOM * self.span, column)
+                    stmatrix = Stmatrix(
+                        registers, 0, buffer + m * ROWS * self.columns * 2 + j * ATOM * self.span, column
+                    )
                 else:
                     offset = buffer + m * ROWS * self.columns * 2 + box * ROWS * self.span
-                    put = Stmatrix(registers, inner // 16, offset, column)
-                out.append(put)
+                    stmatrix = Stmatrix(registers, inner // 16, offset, column)
+                out.append(stmatrix)
                 j += 2 if pair else 1
         return out
 
@@ -184,7 +186,7 @@ class PairStores:
 
 class RowStores:
     """Warps store boxes to C row by row: a warp has a row, a thread a word of each 64 elements of it. The rows of a
-    warp are four apart, so that all begin at the same place in a word."""
+    warp are four apart, so that all begin at the same offset in a word."""
 
     IN_FLIGHT = 8  #: words of a thread
 
@@ -201,7 +203,7 @@ class RowStores:
         self.parts = -(-self.width // (WARP * WORD))
         self.last_words = self.width // WORD - (self.parts - 1) * WARP
         #: registers with the addresses of a thread's words: ``word``, and ``last_word`` of the last part where that is
-        #: shorter than a warp; ``next_word`` and ``last_next``: the words behind these
+        #: shorter than a warp; ``next_word`` and ``last_next``: the words after these
         self.last_address = "word" if self.last_words == WARP else "last_word"
         self.addresses = ["word", "next_word", "last_next"] + ["last_word"] * (self.last_words < WARP)
         #: bytes from words of a row to those of the next part, and address bits that the swizzle inverts four rows on
@@ -230,7 +232,7 @@ class RowStores:
 @dataclass(frozen=True)
 class RegisterStore:
     """One store from registers. ``pointer``: which row pointer; ``second``: 1 where it begins at the second of two
-    columns of Y; ``row``, ``column``: of C, a register and what to add to it."""
+    columns of Y; ``row``, ``column``: of C, a register and a constant to add."""
 
     registers: list[str]
     pointer: int
@@ -286,7 +288,7 @@ class Epilogue(epilogue.Epilogue):
     @property
     def out_of_place(self) -> bool:
         """Whether fused operations write to registers of their own. In place, sums would stay live until the next
-        tile, and ptxas would hold both; results that other lanes receive must stay in place."""
+        tile, and ptxas would hold both; results that other lanes receive must stay in their registers."""
         return bool(self.problem.epilogue_ops) and not self.pack_8bit
 
     @property
@@ -308,7 +310,7 @@ class Epilogue(epilogue.Epilogue):
 
     @property
     def staging_base(self) -> int:
-        """Offset of the staging buffers in shared memory: over the stages, or behind them and the cluster's sums."""
+        """Offset of the staging buffers in shared memory: on the stages, or after them and the cluster's sums."""
         return 0 if self.config.epilogue_aliases_ab else int(self.geometry.ring + self.geometry.added)
 
     @property
@@ -375,11 +377,11 @@ class Epilogue(epilogue.Epilogue):
         """Rows from a thread's first to its ``n``-th."""
         return n // 2 * ROWS + n % 2 * self.mainloop.next_row
 
-    def results(self, put: Stmatrix) -> list[tuple[str, str]]:
+    def results(self, stmatrix: Stmatrix) -> list[tuple[str, str]]:
         """The pairs that an stmatrix packs. Activations write to registers of their own."""
         if not self.has_activation:
-            return put.registers
-        return [(f"%wide{2 * n}", f"%wide{2 * n + 1}") for n in range(len(put.registers))]
+            return stmatrix.registers
+        return [(f"%wide{2 * n}", f"%wide{2 * n + 1}") for n in range(len(stmatrix.registers))]
 
     def result_registers(self, store: RegisterStore) -> list[str]:
         """The registers in which the sums of a store become results."""

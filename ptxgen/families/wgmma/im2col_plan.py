@@ -20,8 +20,8 @@ PER_AXIS = ("places", "lower", "steps", "taps", "wide", "dilation")
 
 
 class RunLayout:
-    """Where rows (or columns) of C are, in runs of constant stride: ``parameters`` are what a kernel computes it
-    from."""
+    """Where rows (or columns) of C are, in runs of constant stride: a kernel computes it from
+    ``parameters``."""
 
     def __init__(self, name: str, digits: Digits) -> None:
         self.name = name
@@ -116,7 +116,7 @@ class Im2colLoads(MatrixLoads):
 
     @property
     def flipped(self) -> bool:
-        """Whether the filter's last tap meets the first pixel."""
+        """Whether the filter's last tap is multiplied by the first pixel."""
         return self.window.flipped
 
     @property
@@ -172,7 +172,7 @@ class Im2colLoads(MatrixLoads):
         divided = {"channels": x.channels, "each": each}
         divided.update((f"places{a}", x.places[a]) for a in self.axes)
         divided.update((f"taps{a}", x.taps[a]) for a in self.axes)
-        # the coordinate behind the last channel must be a multiple of 16 bytes too
+        # the coordinate after the last channel must be a multiple of 16 bytes too
         chunk = max(TMA_ALIGNED // p.element.bytes, 1)
         channels = x.channels if x.summed else -(-x.channels // chunk) * chunk
         values = [channels, x.tapped, each, *(column[a] & 0xFFFFFFFF for a in self.axes for column in columns)]

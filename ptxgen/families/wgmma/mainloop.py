@@ -29,7 +29,7 @@ from ptxgen.lowering.kernel_gemm import KernelGemm
 
 @dataclass(frozen=True)
 class Mainloop(Part):
-    """What the consumer warpgroups do with a stage. ``arithmetic``: of sums outside the loop."""
+    """The loop of the consumer warpgroups over stages. ``arithmetic``: of sums outside the loop."""
 
     problem: KernelGemm
     config: Config
@@ -80,7 +80,7 @@ class Mainloop(Part):
 
     @property
     def tx_bytes(self) -> int:
-        """Bytes that a full barrier waits for: of this block's own loads, and of what others multicast to it."""
+        """Bytes that a full barrier waits for: of this block's loads, and of slices that others multicast."""
         return self.x.tx_bytes * self.config.cluster_y + self.y.tx_bytes * self.config.cluster_x
 
     @property
@@ -170,7 +170,7 @@ class Mainloop(Part):
 
     @property
     def acc_type(self) -> str:
-        """Type of the registers of sums: integers share theirs with the f32 that they become."""
+        """Type of the registers of sums: integers are in the registers of the f32 that they are converted to."""
         return "b32" if self.arithmetic.s32_to_f32 else self.arithmetic.type
 
     @property

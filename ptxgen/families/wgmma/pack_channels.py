@@ -24,7 +24,7 @@ CHUNK = 16  #: bytes that a thread stores at once
 
 class ChannelCopy:
     """Numbers of the kernel for one operand, whose elements have ``size`` bytes: a block copies ``words`` words of the
-    channels of ``columns`` places. Places are ``pitch`` words apart in shared memory, so that neither loads nor stores
+    channels of ``columns`` pixels (places). Places are ``pitch`` words apart in shared memory, so that no loads or stores
     have bank conflicts."""
 
     THREADS, CHUNK, WORD, ROW = AUX_KERNEL_THREADS, CHUNK, WORD, ROW

@@ -37,7 +37,7 @@ class RowCopyKernel:
         self.size, self.bits = size, 8 * size
         #: elements of a chunk
         self.chunk_elements = CHUNK // size
-        #: two aligned chunks; what is left after skipping 8 bytes or none, then after skipping 4 or none
+        #: two aligned chunks; their words after 8 bytes or none are skipped, then after 4 or none
         self.loaded = Tile("w", "b32", (ROUNDS, 8))
         self.by_8 = Tile("h", "b32", (6,))
         self.by_4 = Tile("q", "b32", (5,))
@@ -115,7 +115,7 @@ class RowPacking(TmaPacking):
         return (*copy, *(self._transpose_step(p, run, name, buffers) for name in self.transposed))
 
     def _copy_step(self, p: KernelGemm, run: BatchRange, offsets: dict[str, int]) -> Step:
-        """The launch of the copy kernel: the items of the run, or the one that all items share."""
+        """The launch of the copy kernel: the items of the run, or the one that all items have."""
         size = p.element.bytes
         copies = {name: straight(p, name) for name in self.copied}
         chunks = [x.place[1] * -(-x.place[0] * size // CHUNK) for x in copies.values()]
@@ -144,7 +144,7 @@ class RowPacking(TmaPacking):
         return out
 
     def _transpose_step(self, p: KernelGemm, run: BatchRange, name: str, buffers: Buffers) -> Step:
-        """The launch of the transpose kernel: the items of the run, or the one that all items share. It reads the
+        """The launch of the transpose kernel: the items of the run, or the one that all items have. It reads the
         operand, or the copy of it that TMA can map."""
         t, copy, size = self.transpose_kernel, copy_of(p, name), p.element.bytes
         kind = "s32" if size == 4 else "u8"

@@ -92,24 +92,24 @@ class ClusterReduction(Part):
 
     @cached_property
     def sent(self) -> list[list[SumSlot]]:
-        """What a block sends, by owner."""
+        """The sums that a block sends, by owner."""
         return [owner_slots(self.mainloop.acc, owner, self.groups) for owner in range(self.owners)]
 
     @cached_property
     def received(self) -> list[SumSlot]:
-        """What an owner adds, sender by sender."""
-        alone, sender_bytes = self.single_reducer, self.config.math_warpgroups * self.wg_bytes
+        """The sums that an owner adds, sender by sender."""
+        single, sender_bytes = self.single_reducer, self.config.math_warpgroups * self.wg_bytes
         return [
-            SumSlot(sender * sender_bytes + s.offset, s.registers, sender == 0 and not alone)
-            for sender in range(self.config.cluster_k - alone)
+            SumSlot(sender * sender_bytes + s.offset, s.registers, sender == 0 and not single)
+            for sender in range(self.config.cluster_k - single)
             for s in sum_slots(self.sums, self.groups)
         ]
 
 
 @dataclass(frozen=True)
 class SplitKFixup(Part):
-    """Slices of K reduce in the workspace within the product kernel: the last slice finishes the tile, or several share
-    it (``distributed``)."""
+    """Slices of K reduce in the workspace within the product kernel: the last slice finishes the tile, or
+    several finish a part each (``distributed``)."""
 
     config: Config
     geometry: SimpleNamespace
@@ -174,7 +174,7 @@ class SplitKFixup(Part):
 
     @cached_property
     def stored(self) -> list[SumSlot]:
-        """What a slice stores."""
+        """The sums that a slice stores."""
         if not self.distributed:
             return sum_slots(self.sums, self.groups)
         return [
@@ -185,12 +185,12 @@ class SplitKFixup(Part):
 
     @property
     def batch(self) -> int:
-        """Slots that a thread has in flight together."""
+        """Slots that a thread has in flight at once."""
         return int(batch(self.mainloop.acc.size))
 
     @cached_property
     def loaded(self) -> list[list[SumSlot]]:
-        """What an owner adds, slice by slice, in batches."""
+        """The sums that an owner adds, slice by slice, in batches."""
         slices = self.config.kg if self.distributed else self.config.kg - 1
         slots = [
             SumSlot(z * self.slice_bytes + s.offset, s.registers, self.distributed and z == 0)

@@ -123,7 +123,7 @@ class TileScheduler(Part):
 
     @property
     def grid_text(self) -> str:
-        """What the axes of the grid count."""
+        """The meaning of the axes of the grid."""
         if self.config.persistent:
             return "(multiprocessors, 1, 1)"
         tiles = f"tiles of {self.x_extent[1:]}" + (f" x {self.cluster_k}" if self.cluster_k > 1 else "")

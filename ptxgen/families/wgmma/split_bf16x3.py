@@ -17,7 +17,7 @@ from ptxgen.lowering.kernel_gemm import KernelGemm
 
 
 class SplitOperand(OperandPath):
-    """The planes of an operand, one behind the other in a stage: they are the last direction of its tensor."""
+    """The planes of an operand, one after the other in a stage: they are the last direction of its tensor."""
 
     def __init__(
         self, role: str, name: str, g: SimpleNamespace, config: Config, base: int, multicast: Multicast | None
