@@ -24,8 +24,8 @@ CHUNK = 16  #: bytes that a thread stores at once
 
 class ChannelCopy:
     """Numbers of the kernel for one operand, whose elements have ``size`` bytes: a block copies ``words`` words of the
-    channels of ``columns`` pixels (places). Places are ``pitch`` words apart in shared memory, so that no loads or stores
-    have bank conflicts."""
+    channels of ``columns`` pixels (places). Places are ``pitch`` words apart in shared memory, so that loads and stores
+    have no bank conflicts."""
 
     THREADS, CHUNK, WORD, ROW = AUX_KERNEL_THREADS, CHUNK, WORD, ROW
     #: numbers of a copy: channels and elements between them; places and their digits; elements and rows that each digit
