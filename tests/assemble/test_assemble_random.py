@@ -8,7 +8,7 @@ from ptxgen.codegen.render import render
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.problem.device import device
 from ptxgen.runtime.assemble import assemble
-from tests.cases import cases
+from tests.cases import SOURCES
 
 TARGETS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 EACH = 12
@@ -18,7 +18,7 @@ EACH = 12
 def test_random_legal_configurations_assemble(target, tmp_path, monkeypatch):
     monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path))
     d = device(target)
-    for p, c in cases(int(target[3:]), EACH, d, limit=600):
+    for p, c in SOURCES["simt"].cases(int(target[3:]), EACH, d, limit=600):
         made = assemble(render(plan_for(p, c, d)))
         assert made.cubin, f"{p.key()} | {c}"
         assert not any(made.spills.values()), f"{p.key()} | {c}: {made.spills}"

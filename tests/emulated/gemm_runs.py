@@ -20,7 +20,7 @@ from ptxgen.runtime.check import check
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
 from ptxgen.runtime.workspace import Workspace
-from tests.cases import pairs
+from tests.cases.source import pairs
 
 GUARD = 0xFF  #: fills what is nobody's: NaN in every floating-point type
 

@@ -19,7 +19,7 @@ from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.reference import operands
 from ptxgen.runtime.check import check
 from ptxgen.runtime.emulated import EmulatedDriver
-from tests.cases_batch import batches
+from tests.cases import SOURCES
 
 SIMT = "ms=4 ns=4 ml=32 nl=32 u=8 stages=2"
 MMA = "family=mma ms=16 ns=16 ml=32 nl=32 u=32 stages=2 cp_async_a=0 cp_async_b=0"
@@ -30,9 +30,8 @@ WGMMA = "family=wgmma u=32 stages=2 ml=64 nl=32"
 def test_random_batches(family):
     """Counts, strides with gaps, between each other's rows, none at all; what is no element stays as it is."""
     on = "h200" if family == "wgmma" else "emulated"
-    chosen = [
-        (p, c) for p, c in batches(1, 16, device(on), family, 33, 128) if p.results * p.k < 1 << 18 and not p.epilogue
-    ]
+    cases = SOURCES[f"batch_{family}"].cases(1, 16, device(on), limit=33, threads=128)
+    chosen = [(p, c) for p, c in cases if p.results * p.k < 1 << 18 and not p.epilogue]
     assert len(chosen) > 5
     for n, (p, c) in enumerate(chosen):
         kind, (alpha, beta) = ("integers", "normal", "scaled")[n % 3], ((1.0, 0.0), (2.0, 1.0))[n % 2]

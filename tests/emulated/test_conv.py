@@ -19,7 +19,7 @@ from ptxgen.problem.reference import Array, compare, epilogue_arrays, operands, 
 from ptxgen.problem.strided_arrays import C
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Buffers, Runner
-from tests.cases_images import config, problem
+from tests.cases.conv import config, problem
 
 EMULATED = device("emulated")
 

@@ -13,7 +13,7 @@ from ptxgen.problem.device import device
 from ptxgen.problem.reference import compare, epilogue_arrays, operands, reference
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
-from tests.cases_conv import cases, elsewhere
+from tests.cases import SOURCES
 
 H200 = device("h200")
 
@@ -33,7 +33,7 @@ def verify(p: Conv, c: Config, kind: str, alpha: float = 1.0, beta: float = 0.0,
 
 @pytest.mark.parametrize("seed", range(4))
 def test_random_convolutions(seed):
-    for n, (p, c) in enumerate(cases(seed, 7, H200, limit=100)):
+    for n, (p, c) in enumerate(SOURCES["conv_wgmma"].cases(seed, 7, H200, limit=100)):
         kind = ("integers", "normal", "scaled")[(n + seed) % 3]
         beta = float(n % 2)
         verify(p, c, kind, 1.0 + beta, beta, seed=seed, completion=("early", "late")[n % 2])
@@ -41,7 +41,7 @@ def test_random_convolutions(seed):
 
 @pytest.mark.parametrize("seed", range(2))
 def test_random_convolutions_whose_operands_lie_otherwise(seed):
-    for n, (p, c) in enumerate(cases(seed, 8, H200, limit=70, draw=elsewhere)):
+    for n, (p, c) in enumerate(SOURCES["conv_wgmma_packed"].cases(seed, 8, H200, limit=70)):
         kind = ("integers", "normal", "scaled")[(n + seed) % 3]
         verify(p, c, kind, 1.0 + n % 2, float(n % 2), seed=seed, completion=("late", "early")[n % 2])
 

@@ -13,7 +13,7 @@ from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.reference import epilogue_arrays, operands, reference
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
-from tests.cases import config, problem
+from tests.cases.simt import config, problem
 from tests.emulated.gemm_runs import random_epilogues, right
 
 D = DEVICES["h200"]
@@ -38,7 +38,7 @@ def test_types_of_c(dtype: str) -> None:
 
 
 def test_random_companies() -> None:
-    random_epilogues(3, 12, lambda rng: problem(rng, 48), lambda p, rng: config(p, D, rng, 128), "h200")
+    random_epilogues(3, 12, lambda rng: problem(rng, 48, D), lambda p, rng: config(p, D, rng, 128), "h200")
 
 
 def test_a_wrong_bias_is_found() -> None:

@@ -19,8 +19,7 @@ from ptxgen.problem.reference import operands, reference
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Buffers, Runner
 from ptxgen.runtime.workspace import Workspace
-from tests.cases import config, problem
-from tests.cases_simt import wide
+from tests.cases.simt import config, problem, wide_config
 
 SCALES = ((1.0, 0.0), (2.0, 1.0), (1.0, -1.0), (0.0, 1.0), (-0.5, 0.25))
 #: serves every alignment and every target
@@ -36,10 +35,10 @@ def test_random_problems_and_configurations(n):
     """Types, layouts, extents, leading dimensions, alignment, every axis; order and completion differ run by run."""
     rng = np.random.default_rng(1000 + n)
     on = ("emulated", "t4", "a100", "rtx4090")[n % 4]
-    draw = wide if n % 8 >= 4 else config
+    draw = wide_config if n % 8 >= 4 else config
     c = None
     while c is None:
-        p = problem(rng, 80)
+        p = problem(rng, 80, device(on))
         if rng.random() < 0.4:
             size = p.element.bytes
             starts = [int(rng.choice([x for x in (1, 2, 4, 8, 16) if x >= size])) for _ in range(3)]

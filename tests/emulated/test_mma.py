@@ -13,7 +13,7 @@ from ptxgen.families.rules import first_violation
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import LAYOUTS, Gemm
 from ptxgen.problem.reference import operands, reference
-from tests.cases_mma import TYPES, config, problem
+from tests.cases.mma import TYPES, config, problem
 
 SCALES = ((1.0, 0.0), (2.0, 1.0), (1.0, -1.0), (0.0, 1.0))
 ON = ("emulated", "a100", "rtx4090", "b200")

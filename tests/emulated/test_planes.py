@@ -12,7 +12,7 @@ from ptxgen.problem.device import device
 from ptxgen.problem.gemm import LAYOUTS, Gemm
 from ptxgen.runtime.check import check
 from ptxgen.runtime.emulated import EmulatedDriver
-from tests.cases_planes import cases
+from tests.cases import SOURCES
 
 COMPUTE = "f32_bf16x6"
 SMALL = parse_config("family=wgmma ml=64 nl=16 u=32 stages=2")
@@ -28,7 +28,7 @@ def stored(p: Gemm, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarra
 @pytest.mark.parametrize("seed", range(3))
 def test_random_kernels(seed):
     """Any layout, alignment and extent, in guarded memory; batches and epilogues as a check does them."""
-    for n, (p, c) in enumerate(cases(60 + seed, 5, device("h200"), 90)):
+    for n, (p, c) in enumerate(SOURCES["bf16x3"].cases(60 + seed, 5, device("h200"), 90)):
         if p.epilogue or p.batch > 1:
             found = check(EmulatedDriver(device("h200")), p, c, n)
             assert all(r.ok for r in found), f"{p.key()} | {c}: {[str(r.deviation) for r in found]}"

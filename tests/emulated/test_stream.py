@@ -12,7 +12,7 @@ from ptxgen.codegen.config import parse_config
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import LAYOUTS, Gemm
 from ptxgen.problem.reference import operands, reference
-from tests.cases_stream import TYPES, config, converts, problem
+from tests.cases.skinny import TYPES, config, converts, problem
 
 SCALES = ((1.0, 0.0), (2.0, 1.0), (1.0, -1.0), (0.0, 1.0))
 ON = ("emulated", "a100", "rtx4090", "b200", "t4")

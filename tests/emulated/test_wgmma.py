@@ -17,7 +17,7 @@ from ptxgen.problem.reference import operands, reference
 from ptxgen.problem.strided_arrays import C, elements, padded
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
-from tests.cases_wgmma import config, problem
+from tests.cases.wgmma import config, problem
 
 H200 = device("h200")
 SCALES = ((1.0, 0.0), (2.0, 1.0), (1.0, -1.0))
@@ -26,9 +26,9 @@ SCALES = ((1.0, 0.0), (2.0, 1.0), (1.0, -1.0))
 @pytest.mark.parametrize("n", range(24))
 def test_random_problems_and_configurations(n):
     rng = np.random.default_rng(7000 + n)
-    p, c = problem(rng, 90), None
+    p, c = problem(rng, 90, H200), None
     while c is None or p.epilogue:
-        p = problem(rng, 90)
+        p = problem(rng, 90, H200)
         c = config(p, H200, rng)
     kind, (alpha, beta) = ("integers", "normal", "scaled")[n % 3], SCALES[n // 3 % 3]
     verify(p, c, kind, alpha, beta, data=n, on="h200", seed=n, completion=("late", "early")[n % 2])

@@ -15,7 +15,7 @@ from ptxgen.runtime.assemble import assemble
 from ptxgen.runtime.check import check
 from ptxgen.runtime.open_driver import open_driver
 from ptxgen.runtime.runner import Runner, Workspace, generate
-from tests import cases, cases_mma, cases_wgmma
+from tests.cases import SOURCES
 from tests.emulated.test_eight_bits import EPILOGUES, OUT_DTYPES, WAYS, can, parse_config, problem
 
 pytestmark = pytest.mark.gpu
@@ -32,8 +32,8 @@ def driver():
 
 def test_in_streams_and_graphs(driver):
     chosen = []
-    for n, module in enumerate((cases, cases_mma, cases_wgmma)):
-        for p, c in module.cases(90 + n, EACH, driver.device, limit=200):
+    for n, name in enumerate(("simt", "mma", "wgmma")):
+        for p, c in SOURCES[name].cases(90 + n, EACH, driver.device, limit=200):
             if p.m * p.n:
                 chosen.append((p, replace(c, pdl=1 + len(chosen) % 2)))
 

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 import numpy as np
 import pytest
 
 from ptxgen.errors import AssembleError, PtxgenError
-from ptxgen.families.depthwise.rules import SLIDE
-from ptxgen.families.mma.rules import MMA
-from ptxgen.families.simt.rules import SIMT
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.reference import compare, epilogue_arrays, operands, reference
 from ptxgen.problem.strided_arrays import A, B, C, elements, padded, read_after
@@ -19,27 +15,24 @@ from ptxgen.runtime.assemble import assemble
 from ptxgen.runtime.conv_check import guarded
 from ptxgen.runtime.open_driver import open_driver
 from ptxgen.runtime.runner import Runner, Workspace, generate
-from tests import cases, cases_batch, cases_conv, cases_images, cases_mma, cases_planes, cases_stream, cases_wgmma
+from tests.cases import SOURCES
 
 pytestmark = pytest.mark.gpu
 SCALES = ((1.0, 0.0), (2.0, 1.0), (1.0, -1.0))
 KINDS = ("integers", "normal", "scaled")
 SHOWN = 4  #: pairs that a failure names: few enough for the end of a log
 
-#: name -> (where its random pairs come from, how many)
+#: case source -> largest extent, how many cases
 FAMILIES = {
-    "simt": (partial(cases.cases, limit=700), 700),
-    "mma": (partial(cases_mma.cases, limit=700), 700),
-    "skinny": (partial(cases_stream.cases, limit=700), 700),
-    "wgmma": (partial(cases_wgmma.cases, limit=400), 700),
-    "planes": (partial(cases_planes.cases, limit=400), 200),
-    **{f"batch {x}": (partial(cases_batch.batches, family=x), 150) for x in cases_batch.FAMILIES},
-    "conv simt": (partial(cases_images.cases, family=SIMT), 700),
-    "conv mma": (partial(cases_images.cases, family=MMA), 700),
-    "conv slide": (partial(cases_images.cases, family=SLIDE), 700),
-    "conv wgmma": (partial(cases_conv.cases, limit=300), 700),
+    "simt": (700, 700),
+    "mma": (700, 700),
+    "skinny": (700, 700),
+    "wgmma": (400, 700),
+    "bf16x3": (400, 200),
+    **{f"batch_{family}": (160, 150) for family in ("simt", "mma", "wgmma", "skinny")},
+    **{f"conv_{family}": (None, 700) for family in ("simt", "mma", "depthwise")},
+    "conv_wgmma": (300, 700),
 }
-NEEDS_WGMMA = ("wgmma", "planes", "batch wgmma", "conv wgmma")
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +43,9 @@ def driver():
 @pytest.fixture(scope="module", params=FAMILIES)
 def made(driver, request):
     """A family's random legal pairs, each with its plan and PTX and what the assembler says: bytes spilt, or why not."""
-    if request.param in NEEDS_WGMMA and driver.device.sm != 90:
-        pytest.skip(f"{driver.device.name} has no wgmma")
-    draw, count = FAMILIES[request.param]
+    source, (limit, count) = SOURCES[request.param], FAMILIES[request.param]
+    if not source.supports(driver.device):
+        pytest.skip(f"{driver.device.name} does not run kernels of {source.name}")
 
     def build(pair):
         plan, source = generate(*pair, driver)
@@ -62,7 +55,7 @@ def made(driver, request):
             return *pair, plan, source, str(error).splitlines()[0]
 
     with ThreadPoolExecutor(16) as pool:
-        return list(pool.map(build, draw(41, count, driver.device)))
+        return list(pool.map(build, source.cases(41, count, driver.device, limit)))
 
 
 def fail(bad, count) -> None:

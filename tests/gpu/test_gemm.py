@@ -12,7 +12,7 @@ from ptxgen.problem.strided_arrays import padded
 from ptxgen.runtime.assemble import assemble
 from ptxgen.runtime.open_driver import open_driver
 from ptxgen.runtime.runner import Runner, Workspace, generate
-from tests.cases import cases
+from tests.cases import SOURCES
 
 pytestmark = pytest.mark.gpu
 CONFIGS = 300
@@ -26,7 +26,7 @@ def driver():
 @pytest.fixture(scope="module")
 def made(driver):
     """Random legal pairs, assembled in parallel."""
-    chosen = list(cases(11, CONFIGS, driver.device, limit=700))
+    chosen = list(SOURCES["simt"].cases(11, CONFIGS, driver.device, limit=700))
 
     def build(pair):
         plan, source = generate(*pair, driver)

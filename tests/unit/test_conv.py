@@ -17,7 +17,7 @@ from ptxgen.problem.conv_reference import convolve
 from ptxgen.problem.reference import as_matrices, compare, epilogue_arrays, operands, reference
 from ptxgen.problem.registry import from_dict, parse
 from ptxgen.problem.strided_arrays import A, B, C, elements
-from tests.cases_images import problems
+from tests.cases.conv import problems
 
 
 def fetched(x: ImplicitOperand, memory: np.ndarray, item: int) -> np.ndarray:

@@ -1,8 +1,7 @@
-"""Random legal problems and configurations of the streaming family."""
+"""Random legal problems and configurations of the skinny family."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +13,7 @@ from ptxgen.families.skinny.rules import STREAM
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 from ptxgen.problem.gemm import LAYOUTS
-from tests.cases import extents, pairs
+from tests.cases.source import RandomCases, extents
 
 #: dtype, compute, out
 TYPES = (
@@ -118,9 +117,4 @@ def _ways(p: KernelGemm, rng: np.random.Generator, c: dict[str, np.ndarray]) -> 
     c["mma_m16"] = np.where(fed, 1, 0)
 
 
-def cases(
-    seed: int, count: int, d: Device, limit: int = 160, threads: int = 1024
-) -> Iterator[tuple[KernelGemm, Config]]:
-    """``count`` random pairs."""
-    rng = np.random.default_rng(seed)
-    return pairs(count, lambda: problem(rng, limit, d), lambda p: config(p, d, rng, threads))
+SOURCE = RandomCases("skinny", problem, config)
