@@ -122,10 +122,10 @@ def test_compare_tells_what_differs(tmp_path, capsys, changes, status, told):
 
 def test_words_of_the_first_record_can_be_renamed(tmp_path, capsys):
     names = tmp_path / "names"
-    names.write_text("kg splitk\nms thread_m\n")
+    names.write_text("kg slices\nms thread_m\n")
     old, new = (
         rows(tmp_path, "old"),
-        rows(tmp_path, "new", case="gemm 1,1,1 NN f32 | thread_m=8 splitk=flag_red | h200"),
+        rows(tmp_path, "new", case="gemm 1,1,1 NN f32 | thread_m=8 slices=1 | h200"),
     )
     assert script.main(["compare", old, new, "--rename", str(names)]) == 0
     assert script.main(["compare", old, new]) == 1
