@@ -1,4 +1,4 @@
-"""ptxas takes what is found through tables, and what slides."""
+"""ptxas assembles random convolutions, through offset tables and by the depthwise family, without spills."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from tests.cases import SOURCES
 
 
 @pytest.mark.parametrize("on", ["h200", "a100"])
-def test_random_legal_configurations(on: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_configurations_assemble_without_spills(
+    on: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path))
     d = device(on)
     for v, c in SOURCES["conv"].cases(11, 16, d):

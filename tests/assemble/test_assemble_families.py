@@ -1,5 +1,5 @@
-"""ptxas takes every legal configuration of these families, on every target that has their instructions, without a
-spill."""
+"""ptxas assembles random legal configurations of these families for every target that has their instructions, without
+spills."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EVERY = [(name, t) for name in COUNTS for t in TARGETS if SOURCES[name].supports
 
 
 @pytest.mark.parametrize(("family", "target"), EVERY)
-def test_random_legal_configurations_assemble(family, target, tmp_path, monkeypatch):
+def test_random_configurations_assemble_without_spills(family, target, tmp_path, monkeypatch):
     monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path))
     d = device(target)
     for p, c in SOURCES[family].cases(100 + int(target[3:]), COUNTS[family], d, limit=600):

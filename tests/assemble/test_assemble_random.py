@@ -1,4 +1,4 @@
-"""ptxas takes every legal configuration, on every target, without a spill."""
+"""ptxas assembles random legal SIMT configurations for every target, without spills."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EACH = 12
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_random_legal_configurations_assemble(target, tmp_path, monkeypatch):
+def test_random_configurations_assemble_without_spills(target, tmp_path, monkeypatch):
     monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path))
     d = device(target)
     for p, c in SOURCES["simt"].cases(int(target[3:]), EACH, d, limit=600):

@@ -1,5 +1,5 @@
-"""ptxas takes every legal wgmma configuration: no spill, and none of its C75xx messages, each of which says that it
-serialised or gave up what the kernel asked for."""
+"""ptxas assembles random legal wgmma configurations: no spills, and none of its C75xx messages, each of which reports
+wgmma instructions that it serialised or setmaxnreg that it ignored."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COMPLAINT = re.compile(r"C75\d\d|warning", re.I)
 
 
 @pytest.mark.parametrize(("seed", "source"), [(31, "wgmma"), (32, "wgmma"), (33, "wgmma"), (34, "bf16x3")])
-def test_random_legal_configurations_assemble(seed, source, tmp_path, monkeypatch):
+def test_random_configurations_assemble_without_spills(seed, source, tmp_path, monkeypatch):
     monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path))
     d = device("h200")
     for p, c in SOURCES[source].cases(seed, EACH, d, limit=700):

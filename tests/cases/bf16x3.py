@@ -14,7 +14,7 @@ from tests.cases.wgmma import EPILOGUES, SMS, config
 
 
 def problem(rng: np.random.Generator, limit: int, d: Device) -> KernelGemm:
-    """Any layout, rows of any length, starts of any alignment."""
+    """Any layout, row length and alignment."""
     m, n, k = extents(rng, limit)
     if rng.random() < 0.3:
         k = int(rng.integers(1, 4 * limit))

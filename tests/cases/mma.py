@@ -63,7 +63,7 @@ AXES = {
 
 
 def problem(rng: np.random.Generator, limit: int, d: Device) -> KernelGemm:
-    """A random problem: types that ``d`` multiplies, layout, extents, longer rows, starts off alignment."""
+    """A random problem: types that ``d`` multiplies, layout, extents, longer rows, unaligned starts."""
     types = [t for t in TYPES if instruction(KernelGemm(1, 1, 1, "NN", t[0], t[1])).sm <= d.sm]
     dtype, compute, out = types[rng.integers(len(types))]
     m, n, k = extents(rng, limit)

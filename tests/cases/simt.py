@@ -18,7 +18,7 @@ WIDE_DRAWS = 20000
 
 
 def problem(rng: np.random.Generator, limit: int, d: Device) -> KernelGemm:
-    """A random problem: types, layout, extents, leading dimensions longer than rows, starts off alignment."""
+    """A random problem: types, layout, extents, leading dimensions longer than rows, unaligned starts."""
     dtype, compute = TYPES[rng.integers(len(TYPES))]
     m, n, k = extents(rng, limit)
     layout = LAYOUTS[rng.integers(4)]

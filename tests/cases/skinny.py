@@ -41,8 +41,7 @@ def converts(dtype: str, d: Device) -> bool:
 
 
 def problem(rng: np.random.Generator, limit: int, d: Device, types: tuple[str, str, str] | None = None) -> KernelGemm:
-    """A random problem with a thin side: types that ``d`` converts, layout, extents, longer rows, starts off
-    alignment."""
+    """A random problem with a small M or N: types that ``d`` converts, layout, extents, longer rows, unaligned starts."""
     known = [t for t in TYPES if converts(t[0], d)]
     dtype, compute, out = types or known[rng.integers(len(known))]
     m, n, k = extents(rng, limit)
@@ -102,7 +101,7 @@ def config(p: KernelGemm, d: Device, rng: np.random.Generator, threads: int = 10
 
 
 def _ways(p: KernelGemm, rng: np.random.Generator, c: dict[str, np.ndarray]) -> None:
-    """Half by matrix instructions, a third by whole chunks of rows that nothing aligns."""
+    """Changes ``c``: half of the rows use mma, a third load unaligned rows in whole 16-byte chunks."""
     swap, fed, shifted = c["long_n"] == 1, rng.random(DRAWS) < 0.5, rng.random(DRAWS) < 0.33
     chunk = 16 // p.element.bytes
     for own, tile, name, long in (("ms", "ml", "vec_a", ~swap), ("ns", "nl", "vec_b", swap)):

@@ -67,7 +67,7 @@ AXES = {
 
 
 def problem(rng: np.random.Generator, limit: int, d: Device) -> KernelGemm:
-    """Rows of whole 16 bytes in A and B, or in neither or one of them; extents of anything."""
+    """Rows of A and B are multiples of 16 bytes, or those of one or both are not; any extents."""
     dtype, compute, out = TYPES[rng.integers(len(TYPES))]
     m, n, k = extents(rng, limit)
     if rng.random() < 0.3:

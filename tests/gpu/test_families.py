@@ -1,4 +1,4 @@
-"""Every family's kernels on real hardware: random problems and configurations against float64, nine cases a pair."""
+"""Kernels of every family on a GPU: random problems and configurations against float64, nine input sets per case."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def driver():
 
 @pytest.fixture(scope="module", params=FAMILIES)
 def made(driver, request):
-    """A family's random legal pairs, each with its plan and PTX and what the assembler says: bytes spilt, or why not."""
+    """A family's random cases, each with its plan, its PTX, and the assembler's result: spilled bytes, or the error."""
     source, (limit, count) = SOURCES[request.param], FAMILIES[request.param]
     if not source.supports(driver.device):
         pytest.skip(f"{driver.device.name} does not run kernels of {source.name}")
@@ -59,13 +59,13 @@ def made(driver, request):
 
 
 def fail(bad, count) -> None:
-    """Fails with the first few lines of ``bad`` and nothing else, if there are any."""
+    """Fails with the first lines of ``bad`` alone, if there are any."""
     if bad:
         pytest.fail("\n".join([f"{len(bad)} of {count}: {bad[0]}", *bad[1:SHOWN]]), pytrace=False)
 
 
 def matrices(runner, p, arrays, more, alpha, beta):
-    """(what is to come of it, a launch: the result, and whether what lies between its rows has stayed)."""
+    """(expected result, a launch that returns the result and whether memory between its rows is unchanged)."""
     at, poison = padded(p, arrays), p.output.poison
     expected = reference(p, elements(p, A, at[A]), elements(p, B, at[B]), arrays[2], alpha, beta, more)
 
@@ -79,12 +79,12 @@ def matrices(runner, p, arrays, more, alpha, beta):
 
 
 def images(runner, p, arrays, more, alpha, beta):
-    """The same of a convolution, with guard zones around the result; operands must stay, too."""
+    """The same for a convolution, with guard zones around the result; operands must not change either."""
     return reference(p, *arrays, alpha, beta, more), lambda: guarded(runner, *arrays, alpha, beta, more)
 
 
 def wrong(runner, p, kind, seed, alpha, beta) -> str:
-    """What is wrong with two launches one after the other, or nothing."""
+    """The error of two consecutive launches, or ""."""
     a, b, before = operands(p, seed, kind)
     if beta == 0:
         before = np.full_like(before, p.output.poison)
@@ -103,8 +103,8 @@ def wrong(runner, p, kind, seed, alpha, beta) -> str:
 
 
 def judged(driver, pairs, kind, alpha, beta) -> list[str]:
-    """What is wrong, a line each. ``pairs``: (problem, configuration, plan, what loads its kernel). Workspaces are
-    shared: a kernel that leaves anything behind spoils the next."""
+    """The errors, a line each. ``pairs``: (problem, configuration, plan, loaded kernel). Workspaces are shared: a
+    kernel that leaves flags set breaks the next one."""
     workspace, bad = Workspace(driver), []
     for n, (p, c, plan, kernel) in enumerate(pairs):
         what = f"{p.key()} | {c} | {kind}, alpha={alpha:g}, beta={beta:g}"
@@ -120,7 +120,7 @@ def judged(driver, pairs, kind, alpha, beta) -> list[str]:
 
 @pytest.fixture(scope="module")
 def loaded(driver, made):
-    """What the assembler took, loaded, spills or not."""
+    """The loaded kernels of the cases that the assembler accepted, with spills or without."""
     return [(p, c, plan, driver.load(source)) for p, c, plan, source, told in made if isinstance(told, dict)]
 
 
@@ -130,6 +130,6 @@ def test_kernels_assemble_without_spills(made):
 
 @pytest.mark.parametrize("scales", SCALES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_random_kernels(driver, loaded, kind, scales):
-    """Every pair, twice; what lies between rows is poisoned, and so is what lies around results."""
+def test_random_kernels_are_right(driver, loaded, kind, scales):
+    """Every case, twice; memory between rows and around results is poisoned."""
     fail(judged(driver, loaded, kind, *scales), len(loaded))

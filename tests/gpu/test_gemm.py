@@ -1,4 +1,4 @@
-"""What kernels leave behind on real hardware."""
+"""State that kernels leave in the workspace on a GPU."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def driver():
 
 @pytest.fixture(scope="module")
 def made(driver):
-    """Random legal pairs, assembled in parallel."""
+    """Random cases, assembled in parallel."""
     chosen = list(SOURCES["simt"].cases(11, CONFIGS, driver.device, limit=700))
 
     def build(pair):
@@ -37,8 +37,8 @@ def made(driver):
         return list(zip(chosen, pool.map(build, chosen), strict=True))
 
 
-def test_flags_are_left_lowered(driver, made):
-    """Kernels that meet at flags leave them zero: the same launch twice, and a second time on other slices."""
+def test_kernels_reset_their_flags(driver, made):
+    """Kernels with split-K flags leave them zero: the same launch twice, and once more on other slices."""
     for (p, c), (plan, source) in made:
         if not plan.reduction.uses_flag:
             continue

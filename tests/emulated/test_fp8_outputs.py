@@ -22,7 +22,7 @@ from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
 from ptxgen.tuning.selection import select
 from tests.emulated.gemm_runs import right
-from tests.emulated.test_eight_bits import EPILOGUES, WAYS
+from tests.emulated.test_s8_outputs import EPILOGUES, WAYS
 
 TINY = ("e4m3", "e5m2")
 #: device, dtype, configuration

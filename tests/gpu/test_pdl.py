@@ -1,4 +1,4 @@
-"""Kernels that may overlap with their neighbours, between copies that bring their inputs and fills that spoil them."""
+"""Programmatic dependent launch: kernels between copies that write their inputs and fills that overwrite them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ptxgen.runtime.check import check
 from ptxgen.runtime.open_driver import open_driver
 from ptxgen.runtime.runner import Runner, Workspace, generate
 from tests.cases import SOURCES
-from tests.emulated.test_eight_bits import EPILOGUES, OUT_DTYPES, WAYS, can, parse_config, problem
+from tests.emulated.test_s8_outputs import EPILOGUES, OUT_DTYPES, WAYS, can, parse_config, problem
 
 pytestmark = pytest.mark.gpu
 EACH = 60
@@ -30,7 +30,7 @@ def driver():
     return found
 
 
-def test_in_streams_and_graphs(driver):
+def test_kernels_in_streams_and_graphs(driver):
     chosen = []
     for n, name in enumerate(("simt", "mma", "wgmma")):
         for p, c in SOURCES[name].cases(90 + n, EACH, driver.device, limit=200):
@@ -87,7 +87,7 @@ def test_in_streams_and_graphs(driver):
 
 
 @pytest.mark.parametrize("out", OUT_DTYPES["s8"])
-def test_eight_bits_leave_in_every_type(driver, out):
+def test_s8_products_are_stored_in_every_type(driver, out):
     for way, text in WAYS.items():
         for epilogue in ("", *(EPILOGUES if out != "s32" else ())):
             if can(way, out):
