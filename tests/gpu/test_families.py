@@ -98,11 +98,11 @@ def wrong(runner, p, kind, seed, alpha, beta) -> str:
         if kind == "integers" and not p.epilogue and not np.array_equal(got.astype(np.float64), expected.rounded):
             return f"{name} launch: not exact"
         if not kept:
-            return f"{name} launch: written beside the result"
+            return f"{name} launch: written outside the result"
     return ""
 
 
-def judged(driver, pairs, kind, alpha, beta) -> list[str]:
+def find_errors(driver, pairs, kind, alpha, beta) -> list[str]:
     """The errors, a line each. ``pairs``: (problem, configuration, plan, loaded kernel). Workspaces are shared: a
     kernel that leaves flags set breaks the next one."""
     workspace, bad = Workspace(driver), []
@@ -132,4 +132,4 @@ def test_kernels_assemble_without_spills(made):
 @pytest.mark.parametrize("kind", KINDS)
 def test_random_kernels_are_right(driver, loaded, kind, scales):
     """Every case, twice; memory between rows and around results is poisoned."""
-    fail(judged(driver, loaded, kind, *scales), len(loaded))
+    fail(find_errors(driver, loaded, kind, *scales), len(loaded))
