@@ -48,18 +48,18 @@ ${apply_vector("bias", plan.arithmetic.add, chunk, (stage == "bias_row") != plan
 
 ## Activations of the sums of one stmatrix. Long ones are skipped past the end of C: without a branch between them, ptxas
 ## would interleave all of them, and spill.
-<%def name="activate(put, label)">
+<%def name="activate(stmatrix, label)">
 <%
     curves = dict(relu=fused.relu, gelu=fused.gelu, silu=fused.silu)
-    to = sum(plan.epilogue.results(put), ())
+    to = sum(plan.epilogue.results(stmatrix), ())
 %>\
 % for stage in plan.problem.epilogue_ops:
 % if stage in curves:
-% for r, out in zip(sum(put.registers, ()), to):
+% for r, out in zip(sum(stmatrix.registers, ()), to):
     mov.f32 ${out}, ${r};
 % endfor
 % if stage != "relu":
-    setp.le.s32 %low, %subtile_rem, ${put.column};
+    setp.le.s32 %low, %subtile_rem, ${stmatrix.column};
     @%low bra.uni ${label};
 % endif
 ${curves[stage](to, "", 0, "", None, None)}\

@@ -78,8 +78,8 @@ ${boxes.acquire(s)}\
 ${boxes.load_residual(s, c)}\
 % endif
     @!%scaled bra.uni ${"SCALED" if plan.epilogue.scales or plan.epilogue.tma_residual else "PACK"}${c.index};
-% for put in c.stmatrices:
-% for low, high in put.registers:
+% for stmatrix in c.stmatrices:
+% for low, high in stmatrix.registers:
     mul.rn.f32 ${low}, ${low}, %alpha;
     mul.rn.f32 ${high}, ${high}, %alpha;
 % endfor
@@ -104,12 +104,12 @@ ${sync.warpgroup(plan.config.math_warpgroups)}\
 ${boxes.load_c(s, c)}\
 PACK${c.index}:
 ${fused_ops.finish_subtile(c)}\
-% for p, put in enumerate(c.stmatrices):
-${fused_ops.activate(put, f"PACK{c.index}_{p}")}\
-% for n, (low, high) in enumerate(plan.epilogue.results(put)):
+% for p, stmatrix in enumerate(c.stmatrices):
+${fused_ops.activate(stmatrix, f"PACK{c.index}_{p}")}\
+% for n, (low, high) in enumerate(plan.epilogue.results(stmatrix)):
     cvt.rn.${plan.problem.out}x2.f32 %word${n}, ${high}, ${low};
 % endfor
-    stmatrix.sync.aligned.m8n8.x${len(put.registers)}${s.trans}.shared.b16 [%stmatrix_row${put.variant}+${put.offset}], ${s.words(put)};
+    stmatrix.sync.aligned.m8n8.x${len(stmatrix.registers)}${s.trans}.shared.b16 [%stmatrix_row${stmatrix.variant}+${stmatrix.offset}], ${s.words(stmatrix)};
 % endfor
 ${boxes.store(s, c)}\
 % endfor

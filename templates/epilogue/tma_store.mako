@@ -84,9 +84,9 @@ ${merge(c, s, add_beta_c)}\
 
 ## Adds loaded boxes to the sums.
 <%def name="merge(c, s, operation)">
-% for put in c.stmatrices:
-    ldmatrix.sync.aligned.m8n8.x${len(put.registers)}${s.trans}.shared.b16 ${s.words(put)}, [%stmatrix_row${put.variant}+${put.offset}];
-% for n, (low, high) in enumerate(put.registers):
+% for stmatrix in c.stmatrices:
+    ldmatrix.sync.aligned.m8n8.x${len(stmatrix.registers)}${s.trans}.shared.b16 ${s.words(stmatrix)}, [%stmatrix_row${stmatrix.variant}+${stmatrix.offset}];
+% for n, (low, high) in enumerate(stmatrix.registers):
 ${convert.widen_pair(plan.problem.out, "%wide0", "%wide1", f"%word{n}", ("%half0", "%half1"))}\
 ${operation(low, "%wide0")}\
 ${operation(high, "%wide1")}\

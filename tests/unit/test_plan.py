@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
+from dataclasses import is_dataclass
 
 import pytest
 
 from ptxgen.codegen.c_kernels import AUX_KERNEL_THREADS
 from ptxgen.codegen.config import SPLIT_FLAG, SPLIT_MEMSET, SPLIT_WORKSPACE, Config, parse_config
-from ptxgen.codegen.plan import neutral
+from ptxgen.codegen.parts import Allocator
+from ptxgen.codegen.plan import Plan, neutral
 from ptxgen.codegen.render import render
 from ptxgen.emulator import Machine
 from ptxgen.errors import ConfigError
@@ -38,6 +40,30 @@ def test_families_have_plans():
         with pytest.raises(ConfigError, match=f"family is {family}") as caught:
             plan_for(KernelGemm(64, 64, 64), Config(family=family), H200)
         assert caught.value.rule == "range"
+
+
+def test_plans_are_composed_of_parts():
+    """No plan derives from another one or from two classes, and every part is a frozen record."""
+    assert Plan.__subclasses__()
+    for plan in Plan.__subclasses__():
+        assert plan.__bases__ == (Plan,)
+        assert not plan.__subclasses__()
+    for p, c in PAIRS[:4]:
+        parts = plan_for(p, c, H200).parts
+        assert len(parts) > 5
+        assert all(is_dataclass(part) and part.__dataclass_params__.frozen for part in parts)
+
+
+def test_regions_of_the_workspace_are_aligned_and_disjoint():
+    workspace = Allocator()
+    sizes = [(5, 1), (3, 128), (0, 4), (4, 4)]
+    regions = [workspace.claim(size, "", alignment) for size, alignment in sizes]
+    assert [r.offset for r in regions] == [0, 128, 132, 132]
+    assert workspace.bytes == 136
+    assert not workspace.zeroed
+    workspace.claim(1, "flags", zeroed=True)
+    assert workspace.zeroed
+    assert workspace.regions[-1].offset == 136
 
 
 @pytest.mark.parametrize("n", range(len(PAIRS)))
