@@ -89,7 +89,7 @@ FAULTS = {
 @pytest.mark.parametrize("name", FAULTS)
 def test_faults(name):
     kind, body = FAULTS[name]
-    told = []
+    output = []
     for engine in ("numpy", "llvm"):
         with pytest.raises(kind) as found:
             run(
@@ -99,8 +99,8 @@ def test_faults(name):
                 engine=engine,
                 uninitialised=name != "race",
             )
-        told.append(str(found.value))
-    assert told[0] == told[1]
+        output.append(str(found.value))
+    assert output[0] == output[1]
 
 
 @needs_llvm

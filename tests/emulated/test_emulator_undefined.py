@@ -188,18 +188,18 @@ def drawn(seed):
 @pytest.mark.parametrize("seed", range(40))
 def test_random_programs(seed):
     """No fault: the result does not depend on undefined registers; both engines agree."""
-    body, told = drawn(seed), []
+    body, output = drawn(seed), []
     for engine in ("numpy", "llvm") if available() else ("numpy",):
         try:
-            told.append(words(body, engine).tolist())
+            output.append(words(body, engine).tolist())
         except UninitialisedFault as fault:
-            told.append(str(fault))
-    assert told[0] == told[-1]
-    if isinstance(told[0], str):
+            output.append(str(fault))
+    assert output[0] == output[-1]
+    if isinstance(output[0], str):
         return
     for value in (0, 1, 5, 0x80000000, 0xDEADBEEF):
         given = f"@!%p0 mov.u32 %u, {value}; mov.u32 %w, {value ^ 0x1234}; {body}"
-        assert words(given, "numpy").tolist() == told[0]
+        assert words(given, "numpy").tolist() == output[0]
 
 
 def test_random_programs_contain_faults_and_none():

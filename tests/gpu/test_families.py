@@ -121,11 +121,11 @@ def find_errors(driver, pairs, kind, alpha, beta) -> list[str]:
 @pytest.fixture(scope="module")
 def loaded(driver, made):
     """The loaded kernels of the cases that the assembler accepted, with spills or without."""
-    return [(p, c, plan, driver.load(source)) for p, c, plan, source, told in made if isinstance(told, dict)]
+    return [(p, c, plan, driver.load(source)) for p, c, plan, source, output in made if isinstance(output, dict)]
 
 
 def test_kernels_assemble_without_spills(made):
-    fail([f"{p.key()} | {c}: {told}" for p, c, _, _, told in made if told], len(made))
+    fail([f"{p.key()} | {c}: {output}" for p, c, _, _, output in made if output], len(made))
 
 
 @pytest.mark.parametrize("scales", SCALES)

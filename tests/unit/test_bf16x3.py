@@ -54,8 +54,8 @@ def test_products_read_their_planes():
             values[x.role] = rng.integers(0, 1 << 16, (PLANES, extent, c.u), np.uint16)
             memory[x.role] = np.full(1 << 18, 0xEE, np.uint8)
             for rank in range(c.cluster_x if x.role == "y" else c.cluster_y):
-                lies = loaded_stage(x, values[x.role], rank)
-                memory[x.role] = np.where(memory[x.role] == 0xEE, lies, memory[x.role])
+                loaded = loaded_stage(x, values[x.role], rank)
+                memory[x.role] = np.where(memory[x.role] == 0xEE, loaded, memory[x.role])
         for n, s in enumerate(made.mainloop.products):
             (i, j), k = PAIRS[n // made.mainloop.mi // steps], n // made.mainloop.mi % steps
             part = np.s_[:, 16 * k : 16 * k + 16]

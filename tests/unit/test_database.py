@@ -391,30 +391,30 @@ def test_failed_merge_stores_nothing(db: Database) -> None:
 
 
 @pytest.fixture
-def beside(path: Path) -> Any:
+def insert_row(path: Path) -> Any:
     """Adds a row from another connection, at once or not at all."""
     with Database(path, timeout=0.0) as other:
         yield lambda n: other.add(measured(problem=Gemm(9, 9, n)))
 
 
-def test_others_can_write_while_a_merge_reads(db: Database, beside: Any) -> None:
+def test_others_can_write_while_a_merge_reads(db: Database, insert_row: Any) -> None:
     def rows() -> Any:
         for n in range(1, 6):
-            beside(n)
+            insert_row(n)
             yield measured(problem=Gemm(5, 5, n))
 
     assert db.merge(rows(), [])["measurements"] == 5
     assert db.info()["measurements"] == 10
 
 
-def test_merge_uses_short_transactions(db: Database, beside: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_merge_uses_short_transactions(db: Database, insert_row: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "BATCH", 10)
     begun: list[int] = []
 
     def traced(statement: str) -> None:
         if statement == "BEGIN IMMEDIATE":
             begun.append(len(begun) + 1)
-            beside(begun[-1])  # a lock that is held would make this fail
+            insert_row(begun[-1])  # a lock that is held would make this fail
 
     db._db.set_trace_callback(traced)
     counts = db.merge(

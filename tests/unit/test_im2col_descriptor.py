@@ -54,7 +54,7 @@ def test_taps_of_a_row_merge_with_few_channels_and_no_padding():
     "shape",
     [
         "N=2,C=16,H=9,W=11,K=24,R=3,S=4,pad=0x1",  # outside
-        "N=2,C=16,H=9,W=11,K=24,R=3,S=4,dilation=2",  # apart
+        "N=2,C=16,H=9,W=11,K=24,R=3,S=4,dilation=2",  # separate
         "N=2,C=64,H=9,W=11,K=24,R=3,S=4",  # full boxes already
     ],
 )
@@ -80,12 +80,12 @@ def test_convolutions_beyond_tma_have_no_descriptor(fields):
 COPIES = {
     "images alone": ({"layout": "NCHW", "filters": "KRSC"}, True, False),
     "filters alone": ({"filters": "KCRS"}, False, True),
-    "of one tap, filters lie as they should": ({"layout": "NCHW", "r": 1, "s": 1}, True, False),
+    "one tap, filters need no packing": ({"layout": "NCHW", "r": 1, "s": 1}, True, False),
     "filters, across": ({"layout": "CHWN"}, True, False),
     "f32 filters, across": ({"layout": "CHWN", "dtype": "f32", "compute": "tf32"}, True, True),
     "odd channels": ({"c": 12}, True, True),
     "an odd start": ({"aligned_input": 8}, True, False),
-    "gradients that lie along pixels": ({"layout": "CHWN", "direction": "weight_grad"}, True, False),
+    "gradients contiguous along pixels": ({"layout": "CHWN", "direction": "weight_grad"}, True, False),
     "both": ({"layout": "NCHW", "direction": "weight_grad"}, True, True),
 }
 

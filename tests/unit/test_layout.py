@@ -116,8 +116,8 @@ def fragment_loads(plan: SimtPlan, x, k: int) -> list[tuple[int, int, list[str]]
 def test_loads_cover_the_stage_and_fragments_match(n):
     plan = PLANS[n]
     for x in plan.operands:
-        lies = stage(x, plan.threads)
-        assert sorted(lies.values()) == [(mn, k) for mn in range(x.tile) for k in range(x.depth)]
+        contents = stage(x, plan.threads)
+        assert sorted(contents.values()) == [(mn, k) for mn in range(x.tile) for k in range(x.depth)]
         per = 2 if plan.packed else 1  # elements of a register
         for t in range(0, plan.threads, 7 if plan.threads > 64 else 1):
             group, row = first(plan, x, t)
@@ -126,7 +126,7 @@ def test_loads_cover_the_stage_and_fragments_match(n):
             for k in range(plan.steps):
                 for reader, offset, registers in fragment_loads(plan, x, k):
                     for e, name in enumerate(registers):
-                        held[name] = lies[at[reader] + offset + e * per * x.bytes]
+                        held[name] = contents[at[reader] + offset + e * per * x.bytes]
                 for i in range(0, x.thread, per):
                     name = x.fragment[x.buffer(k), i // 2] if plan.packed else x.element(i, k)
                     assert held[name] == (row + x.offset(i), group * plan.steps + k)

@@ -378,7 +378,7 @@ def test_model_of_other_features_is_ignored_with_a_warning(saved, tmp_path, monk
     assert "trained on 1 features" in record.getMessage()
     assert capsys.readouterr().err == ""
     assert selection.select(Gemm(2048, 256, 512), H200, use_model=True)[0].origin == "analytic"
-    # what does not know the features leaves the way to what does
+    # a local model with unknown features is ignored
     folder = selection.model_folder(SimpleNamespace(path=tmp_path / "tuning.sqlite"), "h200")
     selection._load.cache_clear()
     folder.mkdir(parents=True)

@@ -288,9 +288,9 @@ def test_command_line_prints_warnings(run, tmp_path, capsys):
     selection._warn.cache_clear()
     handlers = list(logging.getLogger("ptxgen").handlers)
     command.run(["select", "--shape", "32,32,64", "--layout", "TN", "--device", "emulated"])
-    told = capsys.readouterr()
-    assert told.err.startswith(f"warning: the winner of {P.key()} on emulated is stale")
-    assert "analytic" in told.out
+    output = capsys.readouterr()
+    assert output.err.startswith(f"warning: the winner of {P.key()} on emulated is stale")
+    assert "analytic" in output.out
     assert logging.getLogger("ptxgen").handlers == handlers
 
 

@@ -231,16 +231,16 @@ WGMMA_PROBLEMS = [
 def wgmma_copies(p: KernelGemm) -> list[tuple[int, int]]:
     """Operands of one or four bytes that are not K-contiguous: one of both, or one or none; and all whose rows are no
     multiple of 16 bytes."""
-    apart = [n + 1 for n, far in enumerate((p.layout[0] == "T", p.layout[1] == "N")) if far and p.element.bytes != 2]
+    strided = [n + 1 for n, far in enumerate((p.layout[0] == "T", p.layout[1] == "N")) if far and p.element.bytes != 2]
     off = sum(n + 1 for n, ld in enumerate((p.lda, p.ldb)) if ld * p.element.bytes % 16)
-    if off and p.element.bytes == 2:  # or as they lie
+    if off and p.element.bytes == 2:  # or without packing
         return [(off & 1, off >> 1), (2 * (off & 1), 2 * (off >> 1))]
-    return sorted({(n & 1 | off & 1, n >> 1 | off >> 1) for n in (apart if len(apart) == 2 else [0, *apart])})
+    return sorted({(n & 1 | off & 1, n >> 1 | off >> 1) for n in (strided if len(strided) == 2 else [0, *strided])})
 
 
 def wgmma_by_hand(p: KernelGemm, d) -> set[Config]:
     found, x = set(), SMALL_WGMMA
-    for (n, wg, turns), short, depth, swap, (cluster, yc, kc), walks, stages, leaving, copied in product(
+    for (n, wg, turns), short, depth, swap, (cluster, yc, kc), persistent, stages, leaving, copied in product(
         x["LONG"], x["SHORT"], x["DEPTHS"], (0, 1), x["CLUSTERS"], (0, 1), x["STAGES"], x["LEAVING"], wgmma_copies(p)
     ):
         u = depth // p.element.bytes
@@ -254,7 +254,7 @@ def wgmma_by_hand(p: KernelGemm, d) -> set[Config]:
             transposed_mma=swap,
             math_warpgroups=wg,
             pingpong=turns,
-            persistent=walks,
+            persistent=persistent,
             cluster_x=cluster,
             cluster_y=yc,
             cluster_k=kc,
@@ -270,7 +270,7 @@ def wgmma_by_hand(p: KernelGemm, d) -> set[Config]:
         held = p.element.bytes != 2 and p.layout[1] == "N" and copied != (0, 1)
         wide = 1 if c.epilogue_smem else min(p.vectors[2], 1 if swap and not held else 2)
         c = replace(c, raster_group=8 if kc == 1 and blocks > room else 1, l2_evict_first=side, vec_c=wide)
-        passes = ceil_div(p.k, u)
+        k_iters = ceil_div(p.k, u)
         adds = p.out in ("f32", "s32") and (p.out == "s32" or not p.deterministic) and not p.epilogue
         copy_ways = {(1, 0)}
         for halves, splits in (
@@ -278,7 +278,7 @@ def wgmma_by_hand(p: KernelGemm, d) -> set[Config]:
             (2, (SPLIT_POLL, SPLIT_SHARE)),
             (4, (0 if adds else 2,)),
         ):
-            most = min(room * halves // (blocks * kc), passes * min(halves, 2) // kc) // 2
+            most = min(room * halves // (blocks * kc), k_iters * min(halves, 2) // kc) // 2
             copy_ways |= {(min(most, 64) if s > 2 else most, s) for s in splits if most > 1}
         loaded = {0} | {next((r for r in (16, 32) if e <= r), 0) for e in (p.m, p.n)}
         for (kg, split), rows in product(copy_ways, loaded):
@@ -625,7 +625,7 @@ CLASSES = {
 def test_rules_of_tiles_read_only_the_axes_of_shapes(f):
     p, _, q = CLASSES[f.code]
     a, b = random_rows(f, 3000, 1), random_rows(f, 3000, 2)
-    later = {*f.copy_ways(p)[0], *f.cell, "vec_c", "epilogue_smem", "lane_interleave"}
+    later = {*f.ways(p)[0], *f.cell, "vec_c", "epilogue_smem", "lane_interleave"}
     shared = {name.name: a.columns[name.name] for name in AXES if name.name not in later}
     assert (outcomes(f, p, a, f.tile_rules) == outcomes(f, q, b.replace(**shared), f.tile_rules)).all()
 
@@ -642,7 +642,7 @@ def test_only_rules_of_extents_read_extents_and_slices(f):
     assert (outcomes(f, p, a, rest) == outcomes(f, q, a.replace(**free), rest)).all()
     # and those read nothing but what a cell has
     cell = {n: a.columns[n] for n in (*f.tile, *f.cell, "bounds")}
-    stages = {"stages": np.maximum(b.stages, 2)}  # one stage is for one pass, and not in the space
+    stages = {"stages": np.maximum(b.stages, 2)}  # one stage is for one K iteration, and not in the space
     names = [n for n in f.extent_rules if n != "range"]
     a = a.replace(stages=np.maximum(a.stages, 2))
     assert (outcomes(f, p, a, names) == outcomes(f, p, b.replace(**cell, **stages), names)).all()
@@ -794,7 +794,7 @@ def test_refinements_of_mma_reach_every_axis():
         prefetch_k=1,
     )
     p = KernelGemm(512, 512, 4098, "NT", "f16", out="f32")
-    assert changed(p, config) == set(mma.AXES) - set(mma.PATHS)  # flags need the workspace that copies lie in
+    assert changed(p, config) == set(mma.AXES) - set(mma.PATHS)  # flags need the workspace that packed operands are in
     assert set(mma.PATHS) <= changed(p, replace(config, kg=1, splitk=0))
 
 
@@ -865,9 +865,9 @@ def test_unique_keeps_the_first_of_equal_rows():
 
 def test_equivalence_classes_differ_only_in_stages_and_sets():
     b = space.base(SIMT, KernelGemm(512, 512, 512, "NT"), H200)
-    kin = b.equivalence_class
-    assert (np.bincount(kin[b.is_representative]) == 1).all()
-    group = np.flatnonzero(kin == kin[len(kin) // 2])
+    classes = b.equivalence_class
+    assert (np.bincount(classes[b.is_representative]) == 1).all()
+    group = np.flatnonzero(classes == classes[len(classes) // 2])
     assert 1 < len(group) <= 6
     c = b.columns.take(group)
     for a in AXES:

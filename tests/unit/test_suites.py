@@ -103,7 +103,7 @@ def test_file_of_shapes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         ('{"m": 1, "n": 2}', "lacks k"),
         ('{"m": 1, "n": 2, "k": 3, "tile": 4}', "tile"),
@@ -114,11 +114,11 @@ def test_file_of_shapes() -> None:
         ('{"m": 1, "n": 2, "k": 3, "layout": ["NN"]}', "layout"),
     ],
 )
-def test_invalid_line_is_named_with_its_rule(line: str, told: str) -> None:
-    with pytest.raises(InputError, match=f"f.jsonl, line 2: |{told}") as caught:
+def test_invalid_line_is_named_with_its_rule(line: str, message: str) -> None:
+    with pytest.raises(InputError, match=f"f.jsonl, line 2: |{message}") as caught:
         list(suites.read(['{"m": 1, "n": 2, "k": 3}', line], "f.jsonl"))
     assert "f.jsonl, line 2: " in str(caught.value)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_negative_extent_of_a_column_major_case_is_refused() -> None:
