@@ -272,16 +272,16 @@ def wgmma_by_hand(p: KernelGemm, d) -> set[Config]:
         c = replace(c, raster_group=8 if kc == 1 and blocks > room else 1, l2_evict_first=side, vec_c=wide)
         k_iters = ceil_div(p.k, u)
         adds = p.out in ("f32", "s32") and (p.out == "s32" or not p.deterministic) and not p.epilogue
-        copy_ways = {(1, 0)}
+        reductions = {(1, 0)}
         for halves, splits in (
             (1, (SPLIT_POLL, SPLIT_SHARE)),
             (2, (SPLIT_POLL, SPLIT_SHARE)),
             (4, (0 if adds else 2,)),
         ):
             most = min(room * halves // (blocks * kc), k_iters * min(halves, 2) // kc) // 2
-            copy_ways |= {(min(most, 64) if s > 2 else most, s) for s in splits if most > 1}
+            reductions |= {(min(most, 64) if s > 2 else most, s) for s in splits if most > 1}
         loaded = {0} | {next((r for r in (16, 32) if e <= r), 0) for e in (p.m, p.n)}
-        for (kg, split), rows in product(copy_ways, loaded):
+        for (kg, split), rows in product(reductions, loaded):
             full = replace(c, kg=kg, splitk=split, tma_rows=rows)
             fewer = (replace(full, kg=2), replace(full, kg=1, splitk=0))
             two = split != SPLIT_SHARE or (
@@ -691,10 +691,10 @@ def test_canonical_configurations_are_the_same_kernels(p):
 
 def test_batches_do_not_share_the_space_of_one_gemm():
     """The bases of a problem class may be legal for one GEMM, and not for a batch."""
-    for batch, copy_ways in ((1, {(0, 0), (1, 1), (2, 2)}), (3, {(0, 0), (1, 1)})):
+    for batch, paths in ((1, {(0, 0), (1, 1), (2, 2)}), (3, {(0, 0), (1, 1)})):
         p = KernelGemm(44, 61, 71, "NT", "f16", batch=batch)
         c = space.candidates(p, H200)
-        assert set(zip(c.operand_path_a.tolist(), c.operand_path_b.tolist(), strict=True)) == copy_ways
+        assert set(zip(c.operand_path_a.tolist(), c.operand_path_b.tolist(), strict=True)) == paths
         assert rules.legal(p, plain(c.take(np.flatnonzero(c.family == 2))), H200).all()
 
 
@@ -707,12 +707,12 @@ def test_depthwise_has_no_8_bit_types():
 
 def test_launch_of_one_kernel_does_not_overlap_within():
     """Direct operands need no packing kernel; others do."""
-    p, copy_ways = (
+    p, paths = (
         KernelGemm(255, 257, 511, "NN", "f16"),
         (("pack", "pack"), ("realign", "pack"), ("pack", "realign"), ("realign", "realign")),
     )
     text = "family=wgmma ml=64 nl=64 u=64 stages=3 pdl=within_launch"
-    c = Columns.of([parse_config(f"{text} operand_path_a={a} operand_path_b={b}") for a, b in copy_ways])
+    c = Columns.of([parse_config(f"{text} operand_path_a={a} operand_path_b={b}") for a, b in paths])
     assert rules.legal(p, c, H200).all()
     assert space.canonical(p, c).pdl.tolist() == [3, 3, 3, 0]
 
