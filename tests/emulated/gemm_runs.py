@@ -22,7 +22,7 @@ from ptxgen.runtime.runner import Runner
 from ptxgen.runtime.workspace import Workspace
 from tests.cases.source import pairs
 
-GUARD = 0xFF  #: fills what is nobody's: NaN in every floating-point type
+GUARD = 0xFF  #: fills memory outside the elements: NaN in every floating-point type
 
 
 class Placed:

@@ -144,7 +144,7 @@ def test_graph_replays_after_the_workspace_grew(
     chosen.text = text
     small, large = Product(driver, 20), Product(driver, 70)
     graphs = [(captured(driver, small), [small]), (captured(driver, small, large), [small, large])]
-    large.queue()  # as nobody's graph
+    large.queue()  # outside any graph
     assert large.right
     for graph, products in (*graphs, *graphs):
         assert not any(p.right for p in products)

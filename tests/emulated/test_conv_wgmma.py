@@ -60,7 +60,7 @@ PACKED = {
         "C=16,H=5,W=7,K=24,R=3,S=2,pad=1",
         "transposed_mma=1 ml=24 nl=64 operand_path_a=pack operand_path_b=pack",
     ),
-    "more channels than a block of the pass": (
+    "more channels than a block of the packing kernel": (
         "NCHW",
         {},
         "C=136,H=4,W=8,K=8,R=1,S=1",

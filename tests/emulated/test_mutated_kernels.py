@@ -210,7 +210,7 @@ def test_one_row_or_column_too_many(mutated):
     with pytest.raises(OutOfBoundsFault):
         mutated(PLAIN, every(r"setp\.lt\.u32 %in_m, %t0, %M;", "setp.le.u32 %in_m, %t0, %M;"))
     found = mutated(PLAIN, every(r"setp\.lt\.u32 (%in_n\d), %t0, %N;", r"setp.le.u32 \1, %t0, %N;"), slack=1)
-    assert all(r.deviation.where == (-1, -1) for r in found[:3])  # only what lies between rows
+    assert all(r.deviation.where == (-1, -1) for r in found[:3])  # only memory between rows
 
 
 def test_load_that_is_not_clamped(mutated):

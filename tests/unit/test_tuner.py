@@ -364,7 +364,7 @@ def test_emulated_winner_is_never_used_for_a_gpu(fake, database):
     assert selection.select(P, EMULATED, database)[0].origin == "winner"
     chosen = selection.select(P, device("h200"), database)[0]
     assert chosen.origin != "winner"
-    # even where somebody stored such a row under the name of a GPU
+    # even if such a row is stored under the name of a GPU
     lied = replace(done.winner, environment=Environment("h200", "model"))
     database.set_winner(lied)
     assert database.best(P, "h200") is None
