@@ -50,7 +50,7 @@ class CKernels(Part):
         if self.reduction.uses_flag:
             workspace.claim(4 * self.scheduler.tiles(p)[2] * items, "flags [item][tile]", zeroed=True)
 
-    def around(self, main: Step, p: KernelGemm, run: BatchRange) -> tuple[Step, ...]:
+    def steps(self, main: Step, p: KernelGemm, run: BatchRange) -> tuple[Step, ...]:
         """The launch of the main kernel with those that precede or follow it."""
         if self.reduction.prescales_c:
             return self._step("scale", p, run, ()), main

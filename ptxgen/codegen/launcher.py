@@ -66,5 +66,5 @@ class GemmLauncher:
         buffers = self.packing.allocate(problem, run, workspace)
         grid, arguments = self.scheduler.grid(p, run.items), self.parameters.arguments(p, run, buffers)
         main = Step(self.entry, grid, (self.threads, 1, 1), self.shared, arguments)
-        steps = (*self.packing.steps(problem, run, buffers), *self.c_kernels.around(main, p, run))
+        steps = (*self.packing.steps(problem, run, buffers), *self.c_kernels.steps(main, p, run))
         return Launch(steps, workspace.bytes, workspace.zeroed)

@@ -13,7 +13,7 @@ from ptxgen.codegen.arithmetic import Arithmetic
 from ptxgen.codegen.batch import Batch
 from ptxgen.codegen.c_access import CAccess
 from ptxgen.codegen.c_kernels import CKernels, Slicing
-from ptxgen.codegen.config import FAMILIES, SPLIT_POLL, SPLIT_SHARE, Config
+from ptxgen.codegen.config import SPLIT_POLL, SPLIT_SHARE, Config
 from ptxgen.codegen.fused_ops import FusedOps
 from ptxgen.codegen.launcher import Arguments, GemmLauncher, Grid
 from ptxgen.codegen.packing import Packing
@@ -70,7 +70,6 @@ class Plan:
         self.problem, self.config, self.device = problem, config, device
         self.source_problem: Problem = problem  #: the problem that ``problem`` was lowered from, for the header
         self.geometry = geometry
-        self.family = FAMILIES[config.family]
         self.target, self.ptx_version = device.target, device.ptx_version
         self.entry = f"{problem.operation}_{problem.dtype}_{problem.layout.lower()}"
         self.threads, self.shared = int(self.geometry.threads), int(self.geometry.shared)

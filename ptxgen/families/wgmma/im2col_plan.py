@@ -146,7 +146,7 @@ class Im2colLoads(MatrixLoads):
 
     @property
     def dividers(self) -> list[str]:
-        """BatchRange-time numbers that the kernel divides by, each as a multiplier and a shift."""
+        """Run-time numbers that the kernel divides by, each as a multiplier and a shift."""
         places = [f"places{a}" for a in self.axes]
         return places + (["each", *(f"taps{a}" for a in self.axes[:-1])] if self.splits_k else [])
 
