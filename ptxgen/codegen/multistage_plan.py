@@ -24,7 +24,7 @@ class MultistagePlan(Plan):
     def _set_c_access(self) -> None:
         super()._set_c_access()
         self._set_addressing()
-        self.computes_oob = not self.geometry.gathers
+        self.computes_oob = not self.geometry.c_via_smem
         #: a row of the thread's sums, or a vector of the block's tile
         self.row = Tile("e", self.epilogue_type, (max(self.ns, self.vec_c),))
         self.columns = [self.b.offset(j) for j in range(0, self.ns, self.vec_c)]
@@ -63,6 +63,6 @@ class MultistagePlan(Plan):
             f"{self.stages} stages of {self.stage_bytes} bytes: A at 0 ({self.a.size} bytes, rows of {self.a.row}),"
             f" B at {self.b.base} ({self.b.size} bytes, rows of {self.b.row})"
         ]
-        if self.geometry.gathers:
+        if self.geometry.c_via_smem:
             lines.append(f"then {self.kl} tiles of C, rows of {self.c_row_pitch}, in the same place")
         return lines

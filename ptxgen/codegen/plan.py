@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from types import SimpleNamespace
 from typing import Any
 
 from ptxgen.codegen.config import (
@@ -21,6 +20,7 @@ from ptxgen.codegen.config import (
     SPLIT_SHARE,
     Config,
 )
+from ptxgen.codegen.geometry import Geometry
 from ptxgen.codegen.parts import Reduction
 from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.codegen.source import Argument, Launch, Step
@@ -67,7 +67,7 @@ class Plan:
     sts_guard = ""
     UNROLLED = 8  #: the epilogue through shared memory is unrolled up to this many rounds
 
-    def __init__(self, problem: KernelGemm, config: Config, device: Device, geometry: SimpleNamespace) -> None:
+    def __init__(self, problem: KernelGemm, config: Config, device: Device, geometry: Geometry) -> None:
         self.problem, self.config, self.device = problem, config, device
         self.source_problem: Problem = problem  #: the problem that ``problem`` was lowered from, for the header
         self.geometry = geometry
@@ -122,7 +122,7 @@ class Plan:
         self.splits_k = c.kg > 1
         self.raster = "sched/raster.mako"
         self.raster_group = c.raster_group
-        self.store_c = "epilogue/via_smem.mako" if self.geometry.gathers else "epilogue/from_registers.mako"
+        self.store_c = "epilogue/via_smem.mako" if self.geometry.c_via_smem else "epilogue/from_registers.mako"
         self.reduction = Reduction.of(c)
         self.store_op = self.reduction.store_op
         self.checks_bounds = c.bounds != BOUNDS_NONE
@@ -155,7 +155,7 @@ class Plan:
         self.store_cache_op = ".cs" if c.store_policy else ""
         most = 16 // self.epilogue_bytes
         #: elements of one access to C or to partial sums
-        self.vec_c = min(self._vec_c(), most, self.contiguous if not self.geometry.gathers else most)
+        self.vec_c = min(self._vec_c(), most, self.contiguous if not self.geometry.c_via_smem else most)
         self.has_vector_red = self.device.has_vector_red and self.epilogue_type == "f32"
         self.vector_type = width(self.vec_c, self.epilogue_type)
         self.c_type = self._c_vector_type(self.vec_c)
@@ -188,7 +188,7 @@ class Plan:
     def _set_c_staging(self) -> None:
         """The tile of C in shared memory: rows padded by four elements."""
         c, most = self.config, 16 // self.epilogue_bytes
-        self.c_row_pitch = int(self.geometry.row_c)
+        self.c_row_pitch = int(self.geometry.c_row_pitch)
         self.sts_vec = min(self.contiguous, most)
         self.row_vectors = c.nl // self.vec_c
         self.log2_row_vectors = log2(self.row_vectors)
@@ -408,7 +408,7 @@ class Plan:
             Reduction.LAST_CTA: "store C",
             Reduction.DISTRIBUTED: "store C",
         }
-        return stores[self.reduction] + (" through shared memory" if self.geometry.gathers else " from registers")
+        return stores[self.reduction] + (" through shared memory" if self.geometry.c_via_smem else " from registers")
 
     @property
     def grid(self) -> str:

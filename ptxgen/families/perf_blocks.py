@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.codegen.config import SPLIT_WORKSPACE, Columns
+from ptxgen.codegen.geometry import Geometry, ThreadLoadGeometry
 from ptxgen.families import perf_costs
 from ptxgen.families.geometry import register_cap
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -59,7 +59,18 @@ class Work:
         return Work(*(getattr(self, f.name)[rows] for f in fields(self)))
 
 
-def issuer_tile(p: KernelGemm, c: Any, g: SimpleNamespace) -> tuple[Any, Any, Any, Any, Any]:
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Cells:
+    """What extents and slices of K decide, one entry per combination of a tile and slices."""
+
+    iterations: Floats  #: K iterations of a slice
+    blocks: Floats  #: blocks of the launch
+    extra: Floats  #: microseconds of a launch besides its blocks
+    queue: Floats  #: cycles that the slices of a tile wait for each other
+    way: Floats  #: cost of C: 0 Work.store, 1 Work.red, 2 Work.partial
+
+
+def issuer_tile(p: KernelGemm, c: Any, g: ThreadLoadGeometry) -> tuple[Any, Any, Any, Any, Any]:
     """Rows, columns, depth, loads of A and of B of a thread or warp with a tile of ms by ns."""
     return c.ms, c.ns, g.uk, g.a.loads, g.b.loads
 
@@ -75,7 +86,7 @@ def bound(*terms: Any) -> Any:
     return np.sqrt(np.sqrt(total))
 
 
-def leaving(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device, width: Any) -> dict[str, Any]:
+def leaving(p: KernelGemm, c: Columns, g: Geometry, d: Device, width: Any) -> dict[str, Any]:
     """Of the cooperative families: residency, and the tile of C by each way, in accesses of ``width`` elements."""
     granted = np.minimum(g.registers, register_cap(d, g.threads, c.min_ctas_per_sm))
     resident = np.maximum(d.blocks_per_sm(g.threads, granted, g.shared), 1)
@@ -99,8 +110,8 @@ def leaving(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device, width: Any
     }
 
 
-def cell(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
-    """What extents and slices decide: iterations and blocks; which cost of C; extra microseconds."""
+def cell(p: KernelGemm, c: Columns, g: Geometry, d: Device) -> Cells:
+    """The cells of ``c``."""
     k = np.maximum(np.minimum(g.chunk, p.k), 1)
     sliced = c.kg > 1
     second = g.slices * (p.results * g.sum_bytes) * 2 / (d.bandwidth * 1e3 * perf_costs.DRAM)
@@ -109,10 +120,10 @@ def cell(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleName
     way = np.where(sliced, np.where(c.splitk == SPLIT_WORKSPACE, 2, 1), 0)
     queue = np.where(way == 1, perf_costs.QUEUE * g.slices, 0)
     numbers = {"iterations": -(-k // c.u), "blocks": g.blocks, "extra": extra, "queue": queue}
-    return SimpleNamespace(way=way, **{n: np.asarray(v, np.float32) for n, v in numbers.items()})
+    return Cells(way=way, **{n: np.asarray(v, np.float32) for n, v in numbers.items()})
 
 
-def cycles(d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Floats:
+def cycles(d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
     """Cycles of a launch, wave by wave: full ones, then what is left, spread over the multiprocessors."""
     iterations, blocks, way, queue = x.iterations[cell], x.blocks[cell], x.way[cell], x.queue[cell]
     resident, busy, idle, alone = w.resident[rows], w.busy[rows], w.idle[rows], w.alone[rows]
@@ -131,7 +142,7 @@ def cycles(d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Floa
     return out
 
 
-def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Floats:
+def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
     """Of a launch of the cooperative families, and what comes with it."""
     memory = np.float32(p.bytes / (d.bandwidth * 1e3 * perf_costs.DRAM))
     multiplied = cycles(d, w, rows, x, cell) / np.float32(d.clock)

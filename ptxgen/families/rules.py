@@ -6,12 +6,12 @@ assembles, loads and gives right answers; a legal configuration that does not is
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from ptxgen.codegen.config import BOUNDS_NONE, FAMILIES, SPLIT_MEMSET, SPLIT_WORKSPACE, Columns, Config
+from ptxgen.codegen.geometry import Geometry
 from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.vectorized import WARP, ceil_div, register_cap
 from ptxgen.cuda_abi import GRID_LIMIT
@@ -152,9 +152,7 @@ LAST = (
     ),
     Rule(
         "registers_left",
-        lambda p, c, g, d: (
-            g.registers + getattr(g, "reg_margin", 0) <= register_cap(d, g.threads, c.min_ctas_per_sm) + REUSED
-        ),
+        lambda p, c, g, d: g.registers + g.reg_margin <= register_cap(d, g.threads, c.min_ctas_per_sm) + REUSED,
         "about {g.registers} registers a thread, and {g.reg_margin} in reserve; {d.name} has {d.registers_sm} for"
         " min_ctas_per_sm={c.min_ctas_per_sm} blocks of {g.threads} threads, and {d.registers_thread} for one",
     ),
@@ -212,9 +210,9 @@ def rules_of(code: int) -> list[tuple[int, Rule]]:
 def first_violation(p: KernelGemm, c: Config, d: Device) -> Rule | None:
     """The first rule that ``c`` breaks, or None if it is legal."""
     with np.errstate(all="ignore"):
-        g = SimpleNamespace()
+        g: Geometry | None = None
         for _, rule in rules_of(c.family):
-            if rule not in FIRST and not vars(g):
+            if g is None and rule not in FIRST:
                 g = geometry(p, c)
             if not rule.holds(p, c, g, d):
                 return rule
@@ -235,7 +233,7 @@ def require(p: KernelGemm, c: Config, d: Device) -> None:
     """ConfigError, naming the rule and its numbers, if ``c`` is not legal for ``p`` on ``d``."""
     rule = first_violation(p, c, d)
     if rule is not None:
-        g = SimpleNamespace() if rule in FIRST else geometry(p, c)
+        g = None if rule in FIRST else geometry(p, c)
         message = rule.message.format(p=p, c=_Worded(c), g=g, d=d)
         raise ConfigError(f"config breaks rule {rule.name!r}: {message}", rule.name)
 
@@ -251,7 +249,7 @@ def rejections(p: KernelGemm, c: Columns, d: Device) -> np.ndarray[Any, np.dtype
         return result
     known = [int(code) for code in codes if 0 <= code < len(FAMILIES)]
     with np.errstate(all="ignore"):
-        g = geometry(p, c) if known else SimpleNamespace()
+        g = geometry(p, c) if known else None
         for i, rule in rules_of(known[0]) if known else enumerate(FIRST):
             holds = np.broadcast_to(rule.holds(p, c, g, d), len(c))
             result[(result < 0) & ~holds] = i
@@ -271,14 +269,15 @@ def legal(p: KernelGemm, c: Columns, d: Device) -> np.ndarray[Any, np.dtype[np.b
 def _legal_of(p: KernelGemm, c: Columns, d: Device, code: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     """The legal rows of a family. Of random ones most break an early rule: the later see only what is left by then."""
     rows = np.flatnonzero(c.family == code)
-    part, left, g = c if len(rows) == len(c) else c.take(rows), np.ones(len(rows), np.bool_), SimpleNamespace()
+    g: Geometry | None = None
+    part, left = c if len(rows) == len(c) else c.take(rows), np.ones(len(rows), np.bool_)
     for _, rule in rules_of(code):
-        if rule not in FIRST and not vars(g):
+        if g is None and rule not in FIRST:
             g = geometry(p, part)
         left &= rule.holds(p, part, g, d)
         if NARROWED * left.sum() < len(left):
             rows, part = rows[left], part.take(left)
-            left, g = np.ones(len(rows), np.bool_), SimpleNamespace()
+            left, g = np.ones(len(rows), np.bool_), None
             if not len(rows):
                 break
     return rows[left]

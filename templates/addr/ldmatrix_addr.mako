@@ -23,7 +23,7 @@ ${element_address(x)}\
     // this lane's first row and column of C
 ${add_lane_terms("%row", [plan.a.lane_of_c])}\
 ${add_lane_terms("%col", [plan.b.lane_of_c])}\
-% if plan.geometry.gathers:
+% if plan.geometry.c_via_smem:
     // %smem_c: where the epilogue stores this lane's sums in shared memory
     mad.lo.u32 %addr, %k_group, ${plan.config.ml}, %row;
     mad.lo.u32 %addr, %addr, ${plan.c_row_pitch}, %col;

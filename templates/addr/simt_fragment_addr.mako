@@ -46,7 +46,7 @@
     add.u32 ${x.fragment_ptrs[0]}, %addr, %smem;
 % endif
 % endfor
-% if plan.geometry.gathers:
+% if plan.geometry.c_via_smem:
     // %smem_c: where the epilogue stores this thread's sums in shared memory
     mad.lo.u32 %addr, %k_group, ${plan.config.ml}, %row;
     mad.lo.u32 %addr, %addr, ${plan.c_row_pitch}, %col;

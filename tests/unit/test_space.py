@@ -19,7 +19,7 @@ from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.simt import candidates as simt
 from ptxgen.families.skinny import candidates as stream
 from ptxgen.families.wgmma import candidates as wgmma
-from ptxgen.families.wgmma.geometry import together
+from ptxgen.families.wgmma.geometry import resident_blocks
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
@@ -408,8 +408,8 @@ def clusters(*sizes: int) -> Columns:
 
 
 def test_clusters_fill_what_they_can_be_resident_on():
-    assert together(H200, clusters(1, 2, 3, 4, 8, 16)).tolist() == [132, 132, 117, 120, 120, 128]
-    assert together(device("emulated"), clusters(1, 2, 4)).tolist() == [4, 4, 4]
+    assert resident_blocks(H200, clusters(1, 2, 3, 4, 8, 16)).tolist() == [132, 132, 117, 120, 120, 128]
+    assert resident_blocks(device("emulated"), clusters(1, 2, 4)).tolist() == [4, 4, 4]
     c = space.candidates(KernelGemm(64, 64, 60000, "NN", "f16"), H200)
     eights = (c.family == 2) & (c.cluster_k == 8) & (c.ml == 64) & (c.nl == 64) & (c.splitk == SPLIT_POLL)
     assert set(np.unique(c.kg[eights])) == {7, 15}

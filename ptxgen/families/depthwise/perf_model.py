@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from ptxgen.codegen.config import Columns
 from ptxgen.families import perf_costs
+from ptxgen.families.depthwise.geometry import DepthwiseGeometry
 from ptxgen.families.geometry import WARP
-from ptxgen.families.perf_blocks import Floats, Work, bound, cell, leaving
+from ptxgen.families.perf_blocks import Cells, Floats, Work, bound, cell, leaving
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
@@ -22,7 +22,7 @@ LATENCY = 900.0  #: cycles of a load that others wait for too
 UNIT, BLOCK, PASS_US = 60.0, 2500.0, 1.0
 
 
-def work(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
+def work(p: KernelGemm, c: Columns, g: DepthwiseGeometry, d: Device) -> Work:
     """The cost of one block of each configuration."""
     warps = np.maximum(g.threads // WARP, 1)
     taps = p.strip.taps if p.strip is not None else 1
@@ -51,7 +51,7 @@ def work(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     )
 
 
-def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Floats:
+def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
     """Waves of blocks, or memory, whichever takes longer."""
     s = p.strip
     each = [n.steps * n.rows * n.lanes for n in (s, *s.others)] if s is not None else [1]  # of each launch
@@ -67,7 +67,7 @@ def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: SimpleNamespac
     return out
 
 
-def _summed(p: KernelGemm, d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Floats:
+def _summed(p: KernelGemm, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
     """Of gradients of filters: blocks with as many units each as there are for one, and the pass."""
     s = p.strip
     blocks, resident = x.blocks[cell], w.resident[rows]

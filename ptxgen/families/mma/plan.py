@@ -11,6 +11,7 @@ from ptxgen.codegen.registers import Tile, braces
 from ptxgen.codegen.source import Argument, Launch, Step
 from ptxgen.codegen.vectorized import ceil_div, log2
 from ptxgen.families.mma import operand_packing
+from ptxgen.families.mma.geometry import MmaGeometry
 from ptxgen.families.mma.instructions import ROWS, instruction
 from ptxgen.families.mma.layout import MmaOperand
 from ptxgen.families.simt.layout import products
@@ -21,6 +22,7 @@ class MmaPlan(MultistagePlan):
     """Multistage schedule with mma.sync; each warp holds a tile of C in the registers of its lanes."""
 
     kernel = "kernel/multistage.mako"
+    geometry: MmaGeometry
     fragment_addr = "addr/ldmatrix_addr.mako"
     math = "math/mma_sync.mako"
     shared_alignment = 128
@@ -31,8 +33,8 @@ class MmaPlan(MultistagePlan):
         if self.problem.element.bytes == 1 and i.sum == "f32":
             self.ptx_version = max(self.ptx_version, "8.4")
         self.group, self.steps = int(g.group), int(g.steps)
-        self.stage_bytes, self.wait = int(g.stage), c.stages - 2
-        first, second = (bool(operand_packing.packed(c, name)) for name in "ab")
+        self.stage_bytes, self.wait = int(g.stage_bytes), c.stages - 2
+        first, second = (bool(operand_packing.packs(c, name)) for name in "ab")
         self.a = MmaOperand(g.a, i, self.threads, c.u, self.steps, bool(c.fragment_prefetch), 0, first)
         self.b = MmaOperand(g.b, i, self.threads, c.u, self.steps, bool(c.fragment_prefetch), self.a.size, second)
         self.operands = (self.a, self.b)
@@ -96,7 +98,7 @@ class MmaPlan(MultistagePlan):
         facts: list[Argument] = []
         chunks = 0
         for x in self.packed_operands:
-            copy = operand_packing.copy_of(problem, x.name)
+            copy = operand_packing.packed_operand(problem, x.name)
             each, items = copy.bytes // operand_packing.ROW, operand_packing.copied_items(problem, x.name, run.items)
             numbers = (copy.rows, copy.columns, copy.ld, copy.pitch, copy.filled, end)
             facts += [("u32", n) for n in (*numbers, *((each, items) if self.batched else ()))]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from ptxgen.codegen.config import AXIS, DIRECT, PACK, SPLIT_FLAG
 from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.vectorized import pick
 from ptxgen.families.mma import operand_packing
-from ptxgen.families.mma.geometry import BYTES
+from ptxgen.families.mma.geometry import BYTES, MmaGeometry, MmaOperandGeometry
 from ptxgen.families.mma.instructions import COLUMNS, ROWS, instruction, multiplies
 from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
 from ptxgen.problem.device import Device
@@ -53,38 +52,38 @@ USED = (
 UNUSED = tuple(name for name in AXIS if name not in USED)
 
 
-def _loads_divide(g: SimpleNamespace, x: SimpleNamespace) -> Any:
+def _loads_divide(g: MmaGeometry, x: MmaOperandGeometry) -> Any:
     """Each thread's loads keep one offset from its first, whatever the thread."""
     t = np.maximum(g.threads, 1)
     few = x.loads <= t
-    return (x.across > 0) & (few | (x.loads % t == 0))
+    return (x.row_loads > 0) & (few | (x.loads % t == 0))
 
 
 def _widest(p: KernelGemm, c: Any, operand: int) -> Any:
     """Elements of the widest access to an operand: copies are aligned to 16 bytes."""
-    copied = operand_packing.packed(c, "ab"[operand])
+    copied = operand_packing.packs(c, "ab"[operand])
     return pick(copied, 16 // p.element.bytes, p.vectors[operand])
 
 
-def _repacks(p: KernelGemm, c: Any, g: SimpleNamespace) -> Any:
+def _repacks(p: KernelGemm, c: Any, g: MmaGeometry) -> Any:
     """A K-major copy is longer along K, so the other operand must be copied too; flags need a cleared workspace; only
     matrices are copied."""
-    first, second = operand_packing.packed(c, "a"), operand_packing.packed(c, "b")
+    first, second = operand_packing.packs(c, "a"), operand_packing.packs(c, "b")
     alone = (first & operand_packing.kmajor(p, "a") & np.logical_not(second)) | (
         second & operand_packing.kmajor(p, "b") & np.logical_not(first)
     )
     flagged = (c.kg > 1) & (c.splitk == SPLIT_FLAG)
     found = first & (p.addr_a != STRIDED) | second & (p.addr_b != STRIDED)
-    fits = (g.copies < 1 << 36) & np.logical_not(alone | flagged | found)
+    fits = (g.packed_bytes < 1 << 36) & np.logical_not(alone | flagged | found)
     direct = (c.operand_path_a == DIRECT) & (c.operand_path_b == DIRECT)
     known = (c.operand_path_a >= 0) & (c.operand_path_a <= PACK) & (c.operand_path_b >= 0) & (c.operand_path_b <= PACK)
     return direct | (known & fits)
 
 
-def _copies(p: KernelGemm, d: Device, x: SimpleNamespace) -> Any:
+def _copies(p: KernelGemm, d: Device, x: MmaOperandGeometry) -> Any:
     """cp.async moves 4, 8 or 16 bytes; loads through registers any number."""
     size = x.vec * p.element.bytes
-    return (x.copy == 0) | ((size >= 4) & (size <= 16) & d.has_async_copy)
+    return (x.cp_async == 0) | ((size >= 4) & (size <= 16) & d.has_async_copy)
 
 
 def _native(p: KernelGemm, d: Device) -> bool:
@@ -131,7 +130,7 @@ RULES = (
     ),
     Rule(
         "mma_columns",
-        lambda p, c, g, d: (g.b.way != BYTES) | (c.ns >= 16),
+        lambda p, c, g, d: (g.b.fragment_load != BYTES) | (c.ns >= 16),
         "ns={c.ns}: 8-bit columns of B that lie along N come by sixteen",
         family=MMA,
     ),
@@ -158,13 +157,13 @@ RULES = (
     ),
     Rule(
         "mma_vector_a",
-        lambda p, c, g, d: (c.vec_a <= _widest(p, c, 0)) & (c.vec_a <= g.a.length),
+        lambda p, c, g, d: (c.vec_a <= _widest(p, c, 0)) & (c.vec_a <= g.a.row_elements),
         "vec_a={c.vec_a} exceeds what A's alignment, rows and tile allow, {p.vectors[0]}",
         family=MMA,
     ),
     Rule(
         "mma_vector_b",
-        lambda p, c, g, d: (c.vec_b <= _widest(p, c, 1)) & (c.vec_b <= g.b.length),
+        lambda p, c, g, d: (c.vec_b <= _widest(p, c, 1)) & (c.vec_b <= g.b.row_elements),
         "vec_b={c.vec_b} exceeds what B's alignment, rows and tile allow, {p.vectors[1]}",
         family=MMA,
     ),
@@ -194,15 +193,15 @@ RULES = (
     ),
     Rule(
         "mma_many",
-        lambda p, c, g, d: g.most <= LOADS_LIMIT,
-        "{g.most} loads a thread, stage and operand; more than 32 leave no registers",
+        lambda p, c, g, d: g.loads_per_thread <= LOADS_LIMIT,
+        "{g.loads_per_thread} loads a thread, stage and operand; more than 32 leave no registers",
         family=MMA,
     ),
     Rule(
         "mma_repack",
         lambda p, c, g, d: _repacks(p, c, g),
         "operand_path_a={c.operand_path_a}, operand_path_b={c.operand_path_b}: mma takes direct or pack, pack for both where"
-        " a K-major operand is packed, not with splitk=flag_red, and {g.copies} bytes of copies, at most 2^36",
+        " a K-major operand is packed, not with splitk=flag_red, and {g.packed_bytes} bytes of copies, at most 2^36",
         family=MMA,
     ),
     Rule(

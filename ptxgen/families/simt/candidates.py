@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from ptxgen.codegen.config import AXIS, SPLIT_MEMSET, Columns, Config
 from ptxgen.families.candidates import default, violations
-from ptxgen.families.geometry import WARP, geometry, warp_rows
+from ptxgen.families.geometry import WARP
 from ptxgen.families.multistage_candidates import Cooperative
+from ptxgen.families.simt.geometry import SimtGeometry, geometry, warp_rows
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
@@ -109,11 +109,11 @@ class Simt(Cooperative):
         if "lanes_m" in changes:
             return [plain]
         values = dict(plain.items())
-        return [plain, Config(**{**values, "lanes_m": int(warp_rows(SimpleNamespace(**values)))})]
+        return [plain, Config(**{**values, "lanes_m": int(warp_rows(Config(**values)))})]
 
 
-def width_c(p: KernelGemm, c: Any, g: SimpleNamespace) -> Any:
+def width_c(p: KernelGemm, c: Any, g: SimtGeometry) -> Any:
     """Elements of one access of C: no wider than 16 bytes of sums, nor, straight from the accumulators, than what lies
     side by side in them."""
-    side = np.where(g.b.kept, 1, np.minimum(g.b.chunk, c.ns))
-    return np.minimum(np.minimum(c.vec_c, 16 // g.sum_bytes), np.where(g.gathers, c.vec_c, side))
+    side = np.where(g.b.kmajor_smem, 1, np.minimum(g.b.chunk, c.ns))
+    return np.minimum(np.minimum(c.vec_c, 16 // g.sum_bytes), np.where(g.c_via_smem, c.vec_c, side))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,31 +11,32 @@ from ptxgen.families import perf_costs
 from ptxgen.families.geometry import SECTOR, WARP, register_cap
 from ptxgen.families.perf_blocks import Work, bound, cell, leaving, microseconds
 from ptxgen.families.simt.candidates import width_c
+from ptxgen.families.simt.geometry import SimtGeometry, SimtOperandGeometry
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
 __all__ = ["cell", "microseconds", "work"]
 
 
-def _fetch(x: SimpleNamespace) -> tuple[Any, Any]:
+def _fetch(x: SimtOperandGeometry) -> tuple[Any, Any]:
     """(instructions, wavefronts) by which one warp reads one k of an operand's fragments from shared memory."""
-    wide = np.minimum(x.thread * x.bytes, 16)
-    count = np.where(x.kept, x.thread * x.bytes / 16, np.maximum(x.thread * x.bytes / 16, 1))
-    wide = np.where(x.kept, 16, wide)
-    phases = np.maximum(np.where(wide == 16, 2, 1), x.warp * wide / perf_costs.WAVEFRONT)
+    wide = np.minimum(x.thread_tile * x.bytes, 16)
+    count = np.where(x.kmajor_smem, x.thread_tile * x.bytes / 16, np.maximum(x.thread_tile * x.bytes / 16, 1))
+    wide = np.where(x.kmajor_smem, 16, wide)
+    phases = np.maximum(np.where(wide == 16, 2, 1), x.warp_threads * wide / perf_costs.WAVEFRONT)
     return count, count * phases
 
 
-def _deposit(x: SimpleNamespace) -> tuple[Any, Any]:
+def _deposit(x: SimtOperandGeometry) -> tuple[Any, Any]:
     """(warp instructions, wavefronts) by which a block brings one stage of an operand into shared memory."""
     loads, elements = x.loads / WARP, x.loads * x.vec / WARP
     through = np.where(x.transposed, loads + elements, 2 * loads)
-    instructions = np.where(x.copy == 1, loads, through)
-    wavefronts = np.where(x.transposed, np.where(x.copy == 1, 2 * elements, elements), elements * x.bytes / 4)
+    instructions = np.where(x.cp_async == 1, loads, through)
+    wavefronts = np.where(x.transposed, np.where(x.cp_async == 1, 2 * elements, elements), elements * x.bytes / 4)
     return instructions, np.maximum(wavefronts, instructions)
 
 
-def work(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
+def work(p: KernelGemm, c: Columns, g: SimtGeometry, d: Device) -> Work:
     """The cost of one block of each configuration; only what does not depend on extents is read of ``p``."""
     packed = 2 if p.compute == "f16" else 1
     warps = np.maximum(g.threads // WARP, 1)
@@ -50,7 +50,7 @@ def work(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     loads = (g.a.loads + g.b.loads) / WARP
 
     # one kept operand puts all of one k into one register bank; two put a and b into the same
-    banks = np.where(g.a.kept != g.b.kept, 1.18, np.where(g.a.kept & g.b.kept, 1.05, 1.0))
+    banks = np.where(g.a.kmajor_smem != g.b.kmajor_smem, 1.18, np.where(g.a.kmajor_smem & g.b.kmajor_smem, 1.05, 1.0))
     banks = np.where(product * packed >= 64, banks, 1 + (banks - 1) / 3)
     order = np.where(c.mma_order == 2, 1.03, 1.0)
     loop = g.uk * (product + read_a + read_b)

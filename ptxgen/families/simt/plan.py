@@ -6,6 +6,7 @@ from ptxgen.codegen.config import BOUNDS_PREDICATE
 from ptxgen.codegen.multistage_plan import MultistagePlan
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.vectorized import log2
+from ptxgen.families.simt.geometry import SimtGeometry
 from ptxgen.families.simt.layout import OperandLayout, fits_32bit_offsets, lane_bits, products
 
 
@@ -13,12 +14,13 @@ class SimtPlan(MultistagePlan):
     """Multistage schedule with scalar multiply-adds; each thread holds a tile of C in registers."""
 
     kernel = "kernel/multistage.mako"
+    geometry: SimtGeometry
     fragment_addr = "addr/simt_fragment_addr.mako"
 
     def _set_operands(self) -> None:
         c, g, p = self.config, self.geometry, self.problem
         self.group, self.steps = int(g.group), int(g.uk)
-        self.stage_bytes, self.wait = int(g.stage), c.stages - 2
+        self.stage_bytes, self.wait = int(g.stage_bytes), c.stages - 2
         self.packed = p.compute == "f16"
         self.math = "math/hfma2.mako" if self.packed else "math/fma.mako"
         size, ahead = p.element.bytes, bool(c.fragment_prefetch)

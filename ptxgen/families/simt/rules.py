@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from ptxgen.codegen.config import AXIS
 from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.vectorized import WARP
+from ptxgen.families.simt.geometry import SimtGeometry, SimtOperandGeometry
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
@@ -51,10 +51,10 @@ USED = (
 UNUSED = tuple(name for name in AXIS if name not in USED)
 
 
-def _loads_divide(g: SimpleNamespace, x: SimpleNamespace) -> Any:
+def _loads_divide(g: SimtGeometry, x: SimtOperandGeometry) -> Any:
     """Each thread's loads keep one offset from its first, whatever the thread."""
     t = np.maximum(g.threads, 1)
-    across = np.maximum(x.across, 1)
+    across = np.maximum(x.row_loads, 1)
     down = np.maximum(t // across, 1)
     many = x.loads > t
     few = np.logical_not(many)
@@ -62,14 +62,14 @@ def _loads_divide(g: SimpleNamespace, x: SimpleNamespace) -> Any:
     transposed = (t % across == 0) & (few | ((x.tile % down == 0) & (x.loads // x.tile % across == 0)))
     kept = few | ((t % across == 0) & (down % 8 == 0))
     direct = few | (t % across == 0) | (across % t == 0)
-    return (x.across > 0) & even & np.where(x.kept, kept, np.where(x.transposed, transposed, direct))
+    return (x.row_loads > 0) & even & np.where(x.kmajor_smem, kept, np.where(x.transposed, transposed, direct))
 
 
-def _copies(p: KernelGemm, d: Device, x: SimpleNamespace) -> Any:
+def _copies(p: KernelGemm, d: Device, x: SimtOperandGeometry) -> Any:
     """cp.async moves 4, 8 or 16 bytes as they are; transposing, one element at a time."""
     size = x.vec * p.element.bytes
     whole = (size >= 4) & (size <= 16) & (x.bytes == p.element.bytes) & d.has_async_copy
-    return (x.copy == 0) | (whole & (np.logical_not(x.transposed) | (x.vec == 1)))
+    return (x.cp_async == 0) | (whole & (np.logical_not(x.transposed) | (x.vec == 1)))
 
 
 RULES = (
@@ -178,13 +178,13 @@ RULES = (
     Rule(
         "loads_a",
         lambda p, c, g, d: _loads_divide(g, g.a),
-        "the {g.a.loads} loads of A's tile, {g.a.across} side by side, do not split evenly over {g.threads} threads",
+        "the {g.a.loads} loads of A's tile, {g.a.row_loads} side by side, do not split evenly over {g.threads} threads",
         family=SIMT,
     ),
     Rule(
         "loads_b",
         lambda p, c, g, d: _loads_divide(g, g.b),
-        "the {g.b.loads} loads of B's tile, {g.b.across} side by side, do not split evenly over {g.threads} threads",
+        "the {g.b.loads} loads of B's tile, {g.b.row_loads} side by side, do not split evenly over {g.threads} threads",
         family=SIMT,
     ),
     Rule(

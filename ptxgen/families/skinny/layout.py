@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import SimpleNamespace
 
 from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.families.mma.instructions import Instruction
+from ptxgen.families.skinny.geometry import SkinnyOperandGeometry
 from ptxgen.problem.dtypes import bits_of, dtype
 
 QUAD = 4  #: bytes that dp4a multiplies at once
@@ -53,7 +53,7 @@ class SkinnyOperand:
 
     def __init__(
         self,
-        g: SimpleNamespace,
+        g: SkinnyOperandGeometry,
         kind: str,
         size: int,
         along: int,
@@ -71,9 +71,9 @@ class SkinnyOperand:
         self.depth, self.steps, self.step_stride, self.dp4a = depth, steps, step_stride, dp4a
         #: past which caches it is read, or with what
         self.cache_hint = ".L1::no_allocate" if self.long else ""
-        self.unaligned = bool(g.shifted)
+        self.unaligned = bool(g.unaligned)
         #: whether a vector is cut from two chunks: wherever rows begin, all of them have it at the same k then
-        self.split_vectors = bool(g.paired)
+        self.split_vectors = bool(g.split_vectors)
         #: adjacent rows (columns) of C of a thread
         self.contiguous_run = 1 if self.unaligned else self.count if self.kmajor or not self.long else self.vec
         #: rows (columns) that need a pointer of their own: elements from the thread's first

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,8 @@ from ptxgen.codegen.config import Columns
 from ptxgen.families import perf_costs
 from ptxgen.families.geometry import SECTOR, WARP
 from ptxgen.families.mma.instructions import COLUMNS
-from ptxgen.families.perf_blocks import Floats, Work, bound, cell, cycles, leaving
+from ptxgen.families.perf_blocks import Cells, Floats, Work, bound, cell, cycles, leaving
+from ptxgen.families.skinny.geometry import SkinnyGeometry
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
@@ -37,20 +37,20 @@ def rate(p: KernelGemm, d: Device) -> float:
     return {"f64": d.fma64, "s32": QUADS * d.fma // 2}.get(p.compute, d.fma)
 
 
-def work(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
+def work(p: KernelGemm, c: Columns, g: SkinnyGeometry, d: Device) -> Work:
     """The cost of one block of each configuration; only what does not depend on extents is read of ``p``."""
     size, warps = p.element.bytes, np.maximum(g.threads // WARP, 1)
     quads = (p.dtype == "s8") & (np.minimum(g.vec_x, g.vec_y) >= QUADS) & g.y_kmajor
-    products = g.count * g.thin * g.depth / np.where(quads, QUADS, 1)
+    products = g.count * g.short_count * g.depth / np.where(quads, QUADS, 1)
     issued = g.count // 2 * np.maximum(g.depth * size // 8, 1)  # matrix instructions
     emulated = np.where((size == 1) & (p.dtype != "s8") & (d.sm == perf_costs.MEASURED), WIDENED, 0)
-    convert = np.where(quads, np.where(g.x_kmajor, 0.0, 0.5), CONVERT[size]) * (g.count + g.thin) * g.depth
+    convert = np.where(quads, np.where(g.x_kmajor, 0.0, 0.5), CONVERT[size]) * (g.count + g.short_count) * g.depth
     loads_x, loads_y = g.loads_in_flight / np.maximum(g.steps, 1), np.where(c.long_n == 1, g.a.loads, g.b.loads)
     loads_y = loads_y / np.maximum(g.steps * g.threads, 1)
     packs = np.where(g.vec_y * size < 4, loads_y, 0) + (g.count + 1) * g.depth * (p.compute == "tf32")
     tensor = c.mma_m16 > 0
     hops = np.where(g.x_kmajor, 0, 2 * loads_x) + np.where(g.y_kmajor, 0, 2 * loads_y)
-    paired = np.where(g.a.paired | g.b.paired, 1, 0)
+    paired = np.where(g.a.split_vectors | g.b.split_vectors, 1, 0)
     cut = paired * (CUT * g.depth * size // 16 + 1) * g.count
     multiply = np.where(tensor, issued * (1 + emulated) + packs + cut, products + convert)
     told = g.steps * (multiply + loads_x + loads_y + hops) + 8 + 2 * g.count  # instructions of a thread
@@ -69,20 +69,20 @@ def work(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     run = np.where(g.x_kmajor, g.lanes * g.vec_x, c.lanes_m * g.vec_x) * size * np.where(tensor, g.steps, 1)
     torn = np.maximum(SECTOR / run, 1.0)
     scattered = np.select([run >= perf_costs.LINE, run == SECTOR], [0.0, QUARTER], HALF)
-    scattered = scattered + np.where(g.shifted, np.where(tensor, PAIRED, SHIFTED), 0)
-    span = np.where(g.y_kmajor, g.lanes * g.depth, g.lanes * g.depth * g.thin) * size * np.where(tensor, COLUMNS, 1)
+    scattered = scattered + np.where(g.unaligned, np.where(tensor, PAIRED, SHIFTED), 0)
+    span = g.lanes * g.depth * size * np.where(g.y_kmajor, 1, g.short_count) * np.where(tensor, COLUMNS, 1)
     wavefronts = moved_x * torn * (1 + paired) / perf_costs.WAVEFRONT + warps * g.steps * loads_y * np.maximum(
         span / perf_costs.WAVEFRONT, 1
     )
     busy = bound(issue, math, wavefronts, moved_x * torn / L2_SM)
     alone = np.where(c.fragment_prefetch == 1, np.maximum(LATENCY, SERIAL * told), LATENCY + SERIAL * told)
     meet = np.where(tensor, 0, np.log2(g.lanes))
-    shuffles = meet * g.count * g.thin * 2 * warps / perf_costs.ISSUE
+    shuffles = meet * g.count * g.short_count * 2 * warps / perf_costs.ISSUE
     left = leaving(p, c, g, d, np.minimum(c.vec_c, 16 // g.sum_bytes))
     left["start"] = left["start"] + shuffles + 4 * perf_costs.ALU_LATENCY * meet
-    ragged = LATENCY + (g.count + g.thin) * g.depth * 2.5 * warps / perf_costs.ISSUE
-    left["start"] = left["start"] + np.where(g.shifted, ragged, 0)
-    moved_y = g.thin_tile * c.u * size
+    ragged = LATENCY + (g.count + g.short_count) * g.depth * 2.5 * warps / perf_costs.ISSUE
+    left["start"] = left["start"] + np.where(g.unaligned, ragged, 0)
+    moved_y = g.short_tile * c.u * size
     moved_a, moved_b = (
         np.where(c.long_n == 1, moved_y, moved_x),
         np.where(c.long_n == 1, moved_x, moved_y),
@@ -101,7 +101,7 @@ def work(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     )
 
 
-def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Floats:
+def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
     """Of a launch: memory or multiprocessors, whichever takes longer, and a little of the other."""
     more = w.torn_a[rows] * x.iterations[cell] * x.blocks[cell]
     memory = (np.float32(p.bytes) + more) / np.float32(d.bandwidth * 1e3 * DRAM)

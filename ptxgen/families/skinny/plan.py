@@ -6,6 +6,7 @@ from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.vectorized import log2
 from ptxgen.families.mma.instructions import by_words
+from ptxgen.families.skinny.geometry import SkinnyGeometry
 from ptxgen.families.skinny.layout import QUAD, Elements, Fragments, Round, SkinnyOperand, rounds
 
 
@@ -13,6 +14,7 @@ class SkinnyPlan(Plan):
     """Each thread loads its operands to registers; threads that split K add sums by shuffles and in shared memory."""
 
     kernel = "kernel/skinny.mako"
+    geometry: SkinnyGeometry
     math = "math/skinny_fma.mako"
     thread_map = "addr/skinny.mako"
 
@@ -21,9 +23,9 @@ class SkinnyPlan(Plan):
         size = p.element.bytes
         self.along, self.across, self.lanes = int(g.along), int(g.across), int(g.lanes)
         self.depth, self.steps = int(g.depth), int(g.steps)
-        self.dp4a = p.dtype == "s8" and min(g.vec_x, g.vec_y) >= QUAD and bool(g.y_kmajor)
+        self.dp4a = bool(p.dtype == "s8" and min(g.vec_x, g.vec_y) >= QUAD and g.y_kmajor)
         #: elements of K from a step to the next
-        self.step_stride = int(g.reach)
+        self.step_stride = int(g.step_stride)
         shared = (self.depth, self.steps, self.step_stride, c.u)
         self.a, self.b = (SkinnyOperand(x, p.dtype, size, self.along, *shared, self.dp4a) for x in (g.a, g.b))
         self.operands = (self.a, self.b)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from ptxgen.codegen.config import AXIS
 from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.vectorized import WARP, ceil_div, register_cap
 from ptxgen.families.mma.instructions import COLUMNS, ROWS, by_words
-from ptxgen.families.skinny.geometry import QUAD, THIN
+from ptxgen.families.skinny.geometry import QUAD, SHORT, SkinnyGeometry
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
 STREAM = 3
@@ -52,10 +51,10 @@ def _multiplies(p: KernelGemm, d: Any) -> bool:
     return found is not None and d.sm >= found.sm
 
 
-def _along_k(c: Any, g: SimpleNamespace) -> Any:
+def _along_k(c: Any, g: SkinnyGeometry) -> Any:
     """Vectors along K hold whole steps; others lie within what a thread has of their side."""
     x = np.where(g.x_kmajor, True, g.count % np.maximum(g.vec_x, 1) == 0)
-    thin = np.where(c.mma_m16 > 0, 1, g.thin)
+    thin = np.where(c.mma_m16 > 0, 1, g.short_count)
     y = np.where(g.y_kmajor, g.vec_y <= g.depth, thin % np.maximum(g.vec_y, 1) == 0)
     return x & y
 
@@ -63,8 +62,8 @@ def _along_k(c: Any, g: SimpleNamespace) -> Any:
 RULES = (
     Rule(
         "stream_thin",
-        lambda p, c, g, d: min(p.m, p.n) <= THIN,
-        f"C is {{p.m}}x{{p.n}}; streaming is for a side of {THIN} at most",
+        lambda p, c, g, d: min(p.m, p.n) <= SHORT,
+        f"C is {{p.m}}x{{p.n}}; streaming is for a side of {SHORT} at most",
         family=STREAM,
     ),
     Rule(
@@ -88,15 +87,15 @@ RULES = (
         "stream_tile",
         lambda p, c, g, d: (
             ((c.long_n == 0) | (c.long_n == 1))
-            & (g.thin * np.where(c.mma_m16 > 0, QUAD, 1) == g.thin_tile)
-            & (np.where(c.long_n == 1, p.m, p.n) <= THIN)
-            & (g.thin_tile <= THIN)
+            & (g.short_count * np.where(c.mma_m16 > 0, QUAD, 1) == g.short_tile)
+            & (np.where(c.long_n == 1, p.m, p.n) <= SHORT)
+            & (g.short_tile <= SHORT)
             & (g.along >= 1)
             & (g.long_tile == g.along * g.count)
             & (g.along % np.maximum(c.lanes_m, 1) == 0)
         ),
         "long_n={c.long_n}, {c.ms}x{c.ns} a thread of {c.ml}x{c.nl} a block: the thin side (N where long_n=0, else M) is at"
-        f" most {THIN} and a thread's own, the long one is a multiple of a thread's and lanes_m={{c.lanes_m}}",
+        f" most {SHORT} and a thread's own, the long one is a multiple of a thread's and lanes_m={{c.lanes_m}}",
         family=STREAM,
     ),
     Rule(
@@ -107,7 +106,7 @@ RULES = (
                 (c.mma_m16 == 1)
                 & _multiplies(p, d)
                 & g.x_kmajor
-                & (g.thin_tile == COLUMNS)
+                & (g.short_tile == COLUMNS)
                 & (c.lanes_m == WARP // QUAD)
                 & (g.count % 2 == 0)
                 & (g.vec_x * p.element.bytes >= 8)
@@ -121,7 +120,7 @@ RULES = (
     Rule(
         "stream_shifted",
         lambda p, c, g, d: (
-            np.logical_not(g.shifted)
+            np.logical_not(g.unaligned)
             | (
                 (g.vec_x == 16 // p.element.bytes)
                 & (g.along % g.vec_x == 0)
@@ -161,7 +160,7 @@ RULES = (
     Rule(
         "stream_vectors",
         lambda p, c, g, d: (
-            ((c.vec_a <= g.a.widest) | g.a.shifted) & ((c.vec_b <= g.b.widest) | g.b.shifted) & _along_k(c, g)
+            ((c.vec_a <= g.a.widest) | g.a.unaligned) & ((c.vec_b <= g.b.widest) | g.b.unaligned) & _along_k(c, g)
         ),
         "vec_a={c.vec_a} and vec_b={c.vec_b}: A and B allow {g.a.widest} and {g.b.widest}; along K the thin operand's"
         " are within the long one's, across K within a thread's tile",

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from types import SimpleNamespace
 
 from ptxgen.codegen.config import Config
 from ptxgen.codegen.registers import Tile, braces
 from ptxgen.codegen.vectorized import WARP, log2
-from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, WARPGROUP, widest
+from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, WARPGROUP, WgmmaGeometry, widest
 from ptxgen.families.wgmma.im2col_plan import RunLayout, run_layouts
 from ptxgen.families.wgmma.layout import ATOM
 from ptxgen.families.wgmma.mainloop import Mainloop
@@ -247,7 +246,7 @@ class Epilogue:
 
     problem: KernelGemm
     config: Config
-    geometry: SimpleNamespace
+    geometry: WgmmaGeometry
     mainloop: Mainloop
     sums: Tile
     vec_c: int
@@ -266,7 +265,7 @@ class Epilogue:
     @property
     def y_columns(self) -> int:
         """Columns along Y that this block stores."""
-        return int(self.geometry.finish)
+        return int(self.geometry.owner_columns)
 
     # ---- fused operations
 
@@ -300,7 +299,7 @@ class Epilogue:
     @property
     def staging_base(self) -> int:
         """Offset of the staging buffers in shared memory: over the stages, or behind them and the cluster's sums."""
-        return 0 if self.config.epilogue_aliases_ab else int(self.geometry.ring + self.geometry.added)
+        return 0 if self.config.epilogue_aliases_ab else int(self.geometry.pipeline_bytes + self.geometry.dsmem_bytes)
 
     @cached_property
     def tma(self) -> bool:

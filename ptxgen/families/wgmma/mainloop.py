@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from types import SimpleNamespace
 
 from ptxgen.codegen.config import Config
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.vectorized import WARP
 from ptxgen.families.wgmma import bf16x3
-from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP
+from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP, WgmmaGeometry
 from ptxgen.families.wgmma.layout import ADDRESS_MASK, OperandPath, Product
 from ptxgen.families.wgmma.rs_fragments import (
     BYTE_ROWS,
@@ -32,7 +31,7 @@ class Mainloop:
 
     problem: KernelGemm
     config: Config
-    geometry: SimpleNamespace
+    geometry: WgmmaGeometry
     x: OperandPath
     y: OperandPath
     sum_type: str
@@ -77,7 +76,7 @@ class Mainloop:
 
     @property
     def stage_bytes(self) -> int:
-        return int(self.geometry.stage)
+        return int(self.geometry.stage_bytes)
 
     @property
     def tx_bytes(self) -> int:
@@ -144,7 +143,7 @@ class Mainloop:
     @cached_property
     def fragments(self) -> Fragments:
         """The register fragments of X, where wgmma takes it from registers."""
-        return Fragments(int(self.geometry.size), self.mi, self.x.span, self.x.depth)
+        return Fragments(int(self.geometry.element_bytes), self.mi, self.x.span, self.x.depth)
 
     @property
     def row_terms(self) -> tuple[Term, ...]:
@@ -206,7 +205,7 @@ class Pipeline:
     """
 
     config: Config
-    geometry: SimpleNamespace
+    geometry: WgmmaGeometry
     a_from_registers: bool
     split: bool
     c_barriers: int  #: mbarriers of the epilogue, a warpgroup
@@ -217,7 +216,7 @@ class Pipeline:
 
     @property
     def base(self) -> int:
-        return int(self.geometry.shared - self.geometry.barriers)
+        return int(self.geometry.shared - self.geometry.barrier_bytes)
 
     @property
     def empty(self) -> int:
@@ -254,7 +253,7 @@ class Pipeline:
         """Registers a thread of the producer warpgroup keeps, and those that a consumer then has; None: all have the
         same."""
         g = self.geometry
-        return (int(g.keeps), int(g.takes)) if g.gives else None
+        return (int(g.setmaxnreg_producer), int(g.setmaxnreg_consumer)) if g.setmaxnreg else None
 
     @property
     def multicast_ctas(self) -> int:

@@ -10,12 +10,12 @@ from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import Argument, Launch, Step, TensorMap
 from ptxgen.families.wgmma import bf16x3
 from ptxgen.families.wgmma.epilogue import Epilogue, Staging, c_barriers
-from ptxgen.families.wgmma.geometry import COLUMNS, groups_leave
+from ptxgen.families.wgmma.geometry import COLUMNS, WgmmaGeometry, packs_8bit
 from ptxgen.families.wgmma.im2col_plan import Im2colLoads, WgradLoads, c_tables, run_layouts
 from ptxgen.families.wgmma.layout import Multicast, OperandPath
 from ptxgen.families.wgmma.loads import MatrixLoads
 from ptxgen.families.wgmma.mainloop import Mainloop, Pipeline
-from ptxgen.families.wgmma.operand_packing import copied
+from ptxgen.families.wgmma.operand_packing import packs
 from ptxgen.families.wgmma.pack_channels import ChannelPacking
 from ptxgen.families.wgmma.pack_rows import RowPacking
 from ptxgen.families.wgmma.packing import Packing
@@ -31,6 +31,7 @@ class WgmmaPlan(Plan):
     """One warp loads stages by TMA, one or two warpgroups multiply; a warpgroup has 64-row tiles of C in registers."""
 
     kernel = "kernel/warp_specialized.mako"
+    geometry: WgmmaGeometry
     shared_alignment = 1024
 
     def _set_epilogue(self) -> None:
@@ -69,7 +70,7 @@ class WgmmaPlan(Plan):
             return ChannelPacking(p, self.entry, self.batched)
         if p.im2col is None and bf16x3.planes(p) > 1:
             return SplitPacking(p, self.entry, self.batched)
-        if (p.im2col is None or p.im2col.summed) and (copied(c, "a") or copied(c, "b")):
+        if (p.im2col is None or p.im2col.summed) and (packs(c, "a") or packs(c, "b")):
             return RowPacking(p, self.entry, self.batched, c)
         return Packing(p, self.entry, self.batched)
 
@@ -110,8 +111,8 @@ class WgmmaPlan(Plan):
     def _set_c_staging(self) -> None:
         c, p, g = self.config, self.problem, self.geometry
         #: four lanes exchange pairs of 8-bit results, so that each stores a whole group of columns
-        whole = c.vec_c >= COLUMNS and int(g.finish) % (4 * COLUMNS) == 0
-        self.pack_8bit = bool(whole and groups_leave(p, c) and self.store_op == "epilogue/store.mako")
+        whole = c.vec_c >= COLUMNS and int(g.owner_columns) % (4 * COLUMNS) == 0
+        self.pack_8bit = bool(whole and packs_8bit(p, c) and self.store_op == "epilogue/store.mako")
         self.row = Tile("e", self.epilogue_type, (max(self.vec_c, 1),))
         m = self.mainloop
         self.epilogue = Epilogue(p, c, g, m, self.fixup.sums, self.vec_c, self.out_bytes, self.pack_8bit, self.row)

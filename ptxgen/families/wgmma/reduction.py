@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from types import SimpleNamespace
 
 from ptxgen.codegen.config import SPLIT_POLL, SPLIT_SHARE, Config
 from ptxgen.codegen.registers import Tile
-from ptxgen.families.wgmma.geometry import WARPGROUP, batch, owners
+from ptxgen.families.wgmma.geometry import WARPGROUP, WgmmaGeometry, batch, owners
 from ptxgen.families.wgmma.layout import SumSlot, in_batches
 from ptxgen.families.wgmma.mainloop import Mainloop
 
@@ -39,7 +38,7 @@ class ClusterReduction:
     memory."""
 
     config: Config
-    geometry: SimpleNamespace
+    geometry: WgmmaGeometry
     mainloop: Mainloop
 
     @property
@@ -49,7 +48,7 @@ class ClusterReduction:
     @property
     def single_reducer(self) -> bool:
         """Whether block 0 finishes the whole tile."""
-        return bool(self.geometry.alone)
+        return bool(self.geometry.single_reducer)
 
     @cached_property
     def owners(self) -> int:
@@ -64,11 +63,11 @@ class ClusterReduction:
     @property
     def base(self) -> int:
         """Offset in shared memory of the sums received, and their bytes."""
-        return int(self.geometry.ring)
+        return int(self.geometry.pipeline_bytes)
 
     @property
     def bytes(self) -> int:
-        return int(self.geometry.added_used)
+        return int(self.geometry.dsmem_used)
 
     @property
     def wg_bytes(self) -> int:
@@ -105,7 +104,7 @@ class SplitKFixup:
     it (``distributed``)."""
 
     config: Config
-    geometry: SimpleNamespace
+    geometry: WgmmaGeometry
     mainloop: Mainloop
     cluster: ClusterReduction
 
@@ -121,7 +120,7 @@ class SplitKFixup:
     @property
     def owners(self) -> int:
         """Slices that finish a part of the tile."""
-        return int(self.geometry.own) if self.distributed else 1
+        return int(self.geometry.owners) if self.distributed else 1
 
     @property
     def groups(self) -> int:

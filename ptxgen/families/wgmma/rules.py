@@ -10,8 +10,8 @@ from ptxgen.codegen.config import AXIS, DIRECT, PACK, REALIGN, SPLIT_MEMSET, SPL
 from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.vectorized import ceil_div, register_cap
 from ptxgen.families.wgmma import bf16x3, operand_packing
-from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP, together
-from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED, copied, lies, mapped
+from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP, resident_blocks
+from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED, mapped, packs, realigns
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
 WGMMA = 2
@@ -69,7 +69,7 @@ CORNERS = {4: (-128, 127, 255), 5: (-16, 15, 31)}
 COUNTED = (1 << 31) - 1024  #: places and columns, with what a tile has past the last, that kernels divide
 
 
-def walked(p: KernelGemm) -> bool:
+def maps_im2col(p: KernelGemm) -> bool:
     """Whether an im2col map can walk over the images, and the other operand's rows be whole 16 bytes."""
     x, size = p.im2col, p.element.bytes
     if x is None:
@@ -87,8 +87,8 @@ def _copies(p: KernelGemm, c: Any) -> Any:
     transposes."""
     if p.im2col is None:
         return True
-    turned = p.im2col.summed and p.im2col.side == "b" and operand_packing.turns(p, "a")
-    a, b = operand_packing.walked(p)
+    turned = p.im2col.summed and p.im2col.side == "b" and operand_packing.transposes(p, "a")
+    a, b = operand_packing.packs_conv(p)
     return ((c.operand_path_a == PACK * a) & (c.operand_path_b == PACK * b)) | (
         (c.operand_path_a == PACK) & (c.operand_path_b == DIRECT) & (not (a or b)) & turned
     )
@@ -106,7 +106,7 @@ def _countable(p: KernelGemm) -> bool:
 
 def _waits(p: KernelGemm, c: Any, g: Any, d: Any) -> Any:
     """Whether slices may wait for each other: all are resident at once, and few, and a sum is told from none."""
-    return (g.blocks <= together(d, c)) & (c.kg <= 64) & _countable(p)
+    return (g.blocks <= resident_blocks(d, c)) & (c.kg <= 64) & _countable(p)
 
 
 def _between(value: Any, least: int, most: int) -> Any:
@@ -130,8 +130,8 @@ RULES = (
     ),
     Rule(
         "wgmma_major",
-        lambda p, c, g, d: (g.size == 2) | g.y_kmajor,
-        "layout {p.layout}, transposed_mma={c.transposed_mma}: elements of {g.size} bytes must be contiguous along K in the operand that"
+        lambda p, c, g, d: (g.element_bytes == 2) | g.y_kmajor,
+        "layout {p.layout}, transposed_mma={c.transposed_mma}: elements of {g.element_bytes} bytes must be contiguous along K in the operand that"
         " is not on the side of the 64 rows",
         family=WGMMA,
     ),
@@ -140,16 +140,16 @@ RULES = (
         lambda p, c, g, d: (
             _copies(p, c)
             & (
-                np.logical_not(copied(c, "a") | copied(c, "b"))
+                np.logical_not(packs(c, "a") | packs(c, "b"))
                 | (
                     (bf16x3.planes(p) == 1)
                     & ((c.kg == 1) | (c.splitk <= SPLIT_WORKSPACE))
-                    & (g.copies < operand_packing.LIMIT)
+                    & (g.packed_bytes < operand_packing.LIMIT)
                 )
             )
         ),
         "operand_path_a={c.operand_path_a}, operand_path_b={c.operand_path_b}: wgmma does not pack the bf16 planes of f32; of a"
-        " convolution it packs what TMA cannot load; packing excludes splitk=last_cta and distributed; {g.copies} bytes of"
+        " convolution it packs what TMA cannot load; packing excludes splitk=last_cta and distributed; {g.packed_bytes} bytes of"
         " copies, at most 2^34",
         family=WGMMA,
     ),
@@ -158,7 +158,7 @@ RULES = (
         lambda p, c, g, d: (
             _between(c.operand_path_a, DIRECT, REALIGN)
             & _between(c.operand_path_b, DIRECT, REALIGN)
-            & np.logical_not(lies(c, "a") | lies(c, "b"))
+            & np.logical_not(realigns(c, "a") | realigns(c, "b"))
             | (
                 _between(c.operand_path_a, DIRECT, REALIGN)
                 & _between(c.operand_path_b, DIRECT, REALIGN)
@@ -178,7 +178,7 @@ RULES = (
     Rule(
         "wgmma_residues",
         lambda p, c, g, d: (
-            np.logical_not(lies(c, "a") | lies(c, "b")) | ((p.k >= operand_packing.RESIDUES) & (p.batch == 1))
+            np.logical_not(realigns(c, "a") | realigns(c, "b")) | ((p.k >= operand_packing.RESIDUES) & (p.batch == 1))
         ),
         "operand_path_a={c.operand_path_a}, operand_path_b={c.operand_path_b} with K={p.k} and {p.batch} items: realign takes one"
         " product, with K of at least 8",
@@ -188,10 +188,10 @@ RULES = (
         "wgmma_fed",
         lambda p, c, g, d: (
             np.logical_not(g.a_from_registers)
-            | ((c.tma_rows == 0) & (c.epilogue_smem == 0) & (c.u * g.size >= 2 * STEP))
+            | ((c.tma_rows == 0) & (c.epilogue_smem == 0) & (c.u * g.element_bytes >= 2 * STEP))
         ),
         "X is multiplied from registers (layout {p.layout}, transposed_mma={c.transposed_mma}): that takes tma_rows=0, epilogue_smem=0, and u={c.u}"
-        " elements of {g.size} bytes to be 64 bytes or more",
+        " elements of {g.element_bytes} bytes to be 64 bytes or more",
         family=WGMMA,
     ),
     Rule(
@@ -215,7 +215,7 @@ RULES = (
     ),
     Rule(
         "wgmma_images",
-        lambda p, c, g, d: walked(p),
+        lambda p, c, g, d: maps_im2col(p),
         "images {p.im2col}, summed in {p.compute}: TMA takes rows of whole 16 bytes as they are, steps up to 8, and"
         " corners and windows of few pixels",
         family=WGMMA,
@@ -234,24 +234,24 @@ RULES = (
     ),
     Rule(
         "wgmma_map_a",
-        lambda p, c, g, d: copied(c, "a") | lies(c, "a") | mapped(p, "a"),
+        lambda p, c, g, d: packs(c, "a") | realigns(c, "a") | mapped(p, "a"),
         "A starts at {p.aligned_a} bytes, lda={p.lda}, strides {p.strides}; TMA needs multiples of 16 bytes, or repack",
         family=WGMMA,
     ),
     Rule(
         "wgmma_map_b",
-        lambda p, c, g, d: copied(c, "b") | lies(c, "b") | mapped(p, "b"),
+        lambda p, c, g, d: packs(c, "b") | realigns(c, "b") | mapped(p, "b"),
         "B starts at {p.aligned_b} bytes, ldb={p.ldb}, strides {p.strides}; TMA needs multiples of 16 bytes, or repack",
         family=WGMMA,
     ),
     Rule(
         "wgmma_depth",
         lambda p, c, g, d: (
-            (c.u * g.size % STEP == 0)
+            (c.u * g.element_bytes % STEP == 0)
             & (c.u & (c.u - 1) == 0)
             & (c.u <= (BOX_LIMIT if bf16x3.planes(p) == 1 else bf16x3.PROMOTED))
         ),
-        "u={c.u} elements of {g.size} bytes; wgmma takes 32 bytes or a power of two of that, at most 256 elements, of"
+        "u={c.u} elements of {g.element_bytes} bytes; wgmma takes 32 bytes or a power of two of that, at most 256 elements, of"
         " planes 64",
         family=WGMMA,
     ),
@@ -271,8 +271,8 @@ RULES = (
         lambda p, c, g, d: (
             (g.y_tile % COLUMNS == 0)
             & _between(g.y_tile, COLUMNS, BOX_LIMIT)
-            & (g.share * c.cluster_x == g.y_tile)
-            & (g.share % COLUMNS == 0)
+            & (g.y_slice * c.cluster_x == g.y_tile)
+            & (g.y_slice % COLUMNS == 0)
             & (g.y_kmajor | (g.y_box >= 2 * COLUMNS))
             & ((p.dtype != "s8") | (g.y_tile <= 32) | (g.y_tile % 16 == 0))
         ),
@@ -292,7 +292,9 @@ RULES = (
         lambda p, c, g, d: (
             g.mainloop_regs + g.epilogue_regs
             <= np.where(
-                g.gives, g.takes, register_cap(d, ceil_div(g.threads * c.min_ctas_per_sm, WARPGROUP) * WARPGROUP, 1)
+                g.setmaxnreg,
+                g.setmaxnreg_consumer,
+                register_cap(d, ceil_div(g.threads * c.min_ctas_per_sm, WARPGROUP) * WARPGROUP, 1),
             )
         ),
         "about {g.mainloop_regs} registers a thread, {g.epilogue_regs} more for the epilogue; {g.threads} threads,"
@@ -303,7 +305,7 @@ RULES = (
         "wgmma_producer",
         lambda p, c, g, d: (
             (p.im2col is None)
-            or np.logical_not(g.gives)
+            or np.logical_not(g.setmaxnreg)
             | (
                 g.image_boxes * len(p.im2col.extents) <= PLACES
                 if p.im2col.summed
@@ -334,11 +336,11 @@ RULES = (
         lambda p, c, g, d: (
             (c.cluster_y == 1)
             | (
-                (g.x_share % COLUMNS == 0)
+                (g.x_slice % COLUMNS == 0)
                 & np.where(
                     g.x_kmajor,
-                    g.x_share * c.cluster_y == g.x_rows,
-                    (g.x_share * c.cluster_y == c.u) & (p.im2col is None),
+                    g.x_slice * c.cluster_y == g.x_rows,
+                    (g.x_slice * c.cluster_y == c.u) & (p.im2col is None),
                 )
             )
         ),
@@ -398,30 +400,32 @@ RULES = (
             & (c.epilogue_subtiles >= 1)
             & (c.epilogue_buffers >= 1)
             & (c.epilogue_subtiles % np.maximum(c.epilogue_buffers, 1) == 0)
-            & (g.finish % np.maximum(COLUMNS * c.epilogue_subtiles, 1) == 0)
+            & (g.owner_columns % np.maximum(COLUMNS * c.epilogue_subtiles, 1) == 0)
             & ((c.kg == 1) | (c.splitk > SPLIT_WORKSPACE)),
             (c.epilogue_subtiles == 1) & (c.epilogue_buffers == 1) & (c.epilogue_aliases_ab == 0),
         ),
         "epilogue_smem={c.epilogue_smem}, epilogue_subtiles={c.epilogue_subtiles}, epilogue_buffers={c.epilogue_buffers}: a tile leaves through shared memory in chunks of"
-        " 8 columns of {g.finish}, two bytes an element, not into a workspace that a pass sums, and with a residual"
+        " 8 columns of {g.owner_columns}, two bytes an element, not into a workspace that a pass sums, and with a residual"
         " only where rows of C are whole 16 bytes, which is what TMA stores",
         family=WGMMA,
     ),
     Rule(
         "wgmma_stages",
-        lambda p, c, g, d: (c.stages > 1) | (g.passes <= g.slices),
+        lambda p, c, g, d: (c.stages > 1) | (g.k_iters <= g.slices),
         "stages=1 takes one pass of u={c.u} over each slice of K={p.k}: a stage is free once the next is multiplied",
         family=WGMMA,
     ),
     Rule(
         "wgmma_reuse",
-        lambda p, c, g, d: (c.epilogue_aliases_ab == 0) | ((c.persistent == 0) & (g.staged <= g.ring)),
-        "epilogue_aliases_ab=1: {g.staged} bytes of C must fit the {g.ring} of the operands, and persistent=0",
+        lambda p, c, g, d: (
+            (c.epilogue_aliases_ab == 0) | ((c.persistent == 0) & (g.epilogue_bytes <= g.pipeline_bytes))
+        ),
+        "epilogue_aliases_ab=1: {g.epilogue_bytes} bytes of C must fit the {g.pipeline_bytes} of the operands, and persistent=0",
         family=WGMMA,
     ),
     Rule(
         "wgmma_passes",
-        lambda p, c, g, d: g.slices <= g.passes,
+        lambda p, c, g, d: g.slices <= g.k_iters,
         "{g.slices} slices; K={p.k} has fewer blocks of u={c.u}",
         family=WGMMA,
     ),
@@ -431,7 +435,7 @@ RULES = (
             (c.kg == 1)
             | (c.splitk == SPLIT_WORKSPACE)
             | ((c.splitk == SPLIT_POLL) & _waits(p, c, g, d))
-            | ((c.splitk == SPLIT_SHARE) & (c.cluster_k == 1) & (g.own > 1) & _waits(p, c, g, d))
+            | ((c.splitk == SPLIT_SHARE) & (c.cluster_k == 1) & (g.owners > 1) & _waits(p, c, g, d))
             | ((c.splitk == SPLIT_MEMSET) & (p.out in ("f32", "s32")) & (p.out == "s32" or not p.deterministic))
         ),
         "splitk={c.splitk} with {g.blocks} blocks: those that wait for each other (3, 4) must all be resident at once on"

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import SimpleNamespace
 
 from ptxgen.codegen.config import Config
 from ptxgen.cuda_abi import GRID_LIMIT
-from ptxgen.families.wgmma.geometry import length, together
+from ptxgen.families.wgmma.geometry import WgmmaGeometry, length, resident_blocks
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
@@ -19,7 +18,7 @@ class TileScheduler:
     """One tile a block, or blocks that loop over tiles (``persistent``)."""
 
     config: Config
-    geometry: SimpleNamespace
+    geometry: WgmmaGeometry
     device: Device
     batched: bool
 
@@ -96,7 +95,7 @@ class TileScheduler:
         c = self.config
         across, down, tiles = self.tiles(p)
         if c.persistent:
-            return min(int(together(self.device, c)), tiles * items), 1, 1
+            return min(int(resident_blocks(self.device, c)), tiles * items), 1, 1
         z = c.kg * items
         return (tiles, 1, z) if self.linear else (across * c.cluster_k, down, z)
 

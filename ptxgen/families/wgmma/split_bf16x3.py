@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import SimpleNamespace
 
 from ptxgen.codegen.config import Config
 from ptxgen.codegen.plan import BatchRange
 from ptxgen.codegen.source import Argument, Step, TensorMap
 from ptxgen.codegen.vectorized import ceil_div
 from ptxgen.families.wgmma import bf16x3
+from ptxgen.families.wgmma.geometry import WgmmaGeometry
 from ptxgen.families.wgmma.layout import Box, Multicast, OperandPath
 from ptxgen.families.wgmma.packing import POINTERS, Buffers, Packing
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -19,7 +19,7 @@ class SplitOperand(OperandPath):
     """The planes of an operand, one behind the other in a stage: they are the last direction of its tensor."""
 
     def __init__(
-        self, role: str, name: str, g: SimpleNamespace, config: Config, base: int, multicast: Multicast | None
+        self, role: str, name: str, g: WgmmaGeometry, config: Config, base: int, multicast: Multicast | None
     ) -> None:
         super().__init__(role, name, g, config, base, multicast)
         #: bytes from one plane to the next
@@ -45,7 +45,7 @@ class SplitPacking(Packing):
         return ["a", "b"]
 
     @property
-    def operands(self) -> list[SimpleNamespace]:
+    def operands(self) -> list[bf16x3.PlanesOperand]:
         """The planes of A and of B."""
         return [bf16x3.planes_of(self.problem, name) for name in "ab"]
 
