@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 
@@ -246,8 +248,9 @@ def test_owners(groups, blocks, expected):
 def test_columns_agree_with_integers():
     for p, c in cases(25, 40, H200, limit=600):
         one, many = geometry(p, c), geometry(p, Columns.of([c, c]))
-        for name, value in vars(one).items():
-            assert np.all(np.broadcast_to(getattr(many, name), 2) == value), (name, str(c))
+        for field in fields(one):
+            value = getattr(one, field.name)
+            assert np.all(np.broadcast_to(getattr(many, field.name), 2) == value), (field.name, str(c))
         assert legal(p, Columns.of([c]), H200).all()
 
 
