@@ -149,7 +149,7 @@ class Plan:
         """Types, vector widths and registers of accesses to C."""
         c, p = self.config, self.problem
         #: the kind of C: 16-bit, s8, or fp8 (converted in pairs)
-        self.is_16bit, self.is_s8, self.is_fp8 = p.output.bytes == 2, p.out == "s8", p.output.fp8
+        self.is_16bit, self.is_s8, self.is_fp8 = p.output.bytes == 2, p.output.int8, p.output.fp8
         self.c_element_type = "b16" if self.is_16bit else "b8" if self.is_fp8 else p.out
         self.c_bytes = p.output.bytes
         self.store_cache_op = ".cs" if c.store_policy else ""

@@ -102,8 +102,7 @@ MMA_RATES: dict[int, dict[tuple[str, str], float]] = {
         ("f32", "tf32"): 128,
         ("f64", "f64"): 2,
         ("s8", "s32"): 1024,
-        ("e4m3", "f32"): 512,
-        ("e5m2", "f32"): 512,
+        ("fp8", "f32"): 512,
     },
     100: {
         ("f16", "f32"): 1024,
@@ -112,8 +111,7 @@ MMA_RATES: dict[int, dict[tuple[str, str], float]] = {
         ("f32", "tf32"): 512,
         ("f64", "f64"): 64,
         ("s8", "s32"): 2048,
-        ("e4m3", "f32"): 1024,
-        ("e5m2", "f32"): 1024,
+        ("fp8", "f32"): 1024,
     },
     120: {
         ("f16", "f32"): 256,
@@ -122,8 +120,7 @@ MMA_RATES: dict[int, dict[tuple[str, str], float]] = {
         ("f32", "tf32"): 128,
         ("f64", "f64"): 2,
         ("s8", "s32"): 1024,
-        ("e4m3", "f32"): 512,
-        ("e5m2", "f32"): 512,
+        ("fp8", "f32"): 512,
     },
 }
 
@@ -138,7 +135,7 @@ def mma_rate(p: KernelGemm, d: Device) -> float:
     if d.sm == MEASURED:
         return measured_rate(p, d)
     rates = MMA_RATES[max((sm for sm in MMA_RATES if sm <= d.sm), default=80)]
-    return rates.get((p.dtype, p.compute), rates["f16", "f32"])
+    return rates.get(("fp8" if p.element.fp8 else p.dtype, p.compute), rates["f16", "f32"])
 
 
 def wgmma_rate(p: KernelGemm) -> float:
@@ -148,4 +145,4 @@ def wgmma_rate(p: KernelGemm) -> float:
 
 def fma_rate(p: KernelGemm, d: Device) -> int:
     """Scalar multiply-adds a clock and multiprocessor."""
-    return {"f64": d.fma64, "f16": d.fma16}.get(p.compute, d.fma)
+    return {8: d.fma64, 2: d.fma16}.get(p.accumulator.bytes, d.fma)

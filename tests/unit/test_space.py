@@ -531,15 +531,17 @@ def test_explain_accounts_for_every_row(small_axes):
         blocks = ceil_div(p.k, u)
         legal = {ceil_div(p.k, ceil_div(ceil_div(p.k, kg), u) * u) for kg in slices if kg <= blocks}
         total += shapes * len(legal | {kg for kg in slices if kg > blocks})
-    cannot = {"mma_types": 1, "wgmma_types": 1, "stream_thin": 1, "slide_filters": 1}  # f32 in f32, not thin
+    cannot = {"mma_dtype": 1, "wgmma_dtype": 1, "skinny_extent": 1, "depthwise_filter": 1}  # f32 in f32, not thin
     assert {n: counts.pop(n) for n in cannot} == cannot
     assert sum(counts.values()) + len(space.candidates(p, H200)) == total
 
 
 def test_explain_speaks_for_every_family():
     counts = space.explain(KernelGemm(512, 512, 4096, "NT", "f16"), H200)
-    assert {"mma_tile", "wgmma_accumulators", "wgmma_meeting", "wgmma_stage_c", "tile_n", "shared"} <= set(counts)
-    assert space.explain(KernelGemm(513, 513, 4097, "NT", "f16"), H200)["wgmma_repack"]  # copies and slices that wait
+    assert {"mma_tile", "wgmma_accumulators", "wgmma_splitk", "wgmma_epilogue_smem", "tile_n", "shared"} <= set(counts)
+    assert space.explain(KernelGemm(513, 513, 4097, "NT", "f16"), H200)[
+        "wgmma_operand_path"
+    ]  # copies and slices that wait
 
 
 def test_slices_fill_whole_waves():

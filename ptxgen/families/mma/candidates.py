@@ -59,9 +59,9 @@ class Mma(Cooperative):
     name = "mma"
     axes, alike = AXES, ALIKE
     tile = (*Cooperative.tile, "operand_path_a", "operand_path_b")
-    extent_rules = (*Cooperative.extent_rules, "mma_repack")
-    fixed = ("mma_types", "mma_native")
-    tile_rules = ("axis", "range", "mma_tile", "mma_columns", "mma_depth", "threads")
+    extent_rules = (*Cooperative.extent_rules, "mma_operand_path")
+    fixed = ("mma_dtype", "mma_native")
+    tile_rules = ("axis", "range", "mma_tile", "mma_ns", "mma_depth", "threads")
     shape = ("ms", "ns", "ml", "nl", "u", "kl")
 
     def _operand_paths(self, p: KernelGemm) -> list[tuple[int, int]]:

@@ -17,14 +17,14 @@ from ptxgen.problem.device import Device
 RATES = {
     80: {"f16": 1000, "tf32": 480, "f64": 60, "s8": 2000},
     86: {"f16": 480, "tf32": 120, "f64": 2, "s8": 960},
-    89: {"f16": 480, "tf32": 240, "f64": 2, "s8": 960, "e4m3": 960},
-    90: {"f16": 969, "tf32": 351, "f64": 116, "s8": 1900, "e4m3": 400},
-    100: {"f16": 1000, "tf32": 370, "f64": 60, "s8": 1000, "e4m3": 1000},
-    120: {"f16": 480, "tf32": 240, "f64": 2, "s8": 960, "e4m3": 960},
+    89: {"f16": 480, "tf32": 240, "f64": 2, "s8": 960, "fp8": 960},
+    90: {"f16": 969, "tf32": 351, "f64": 116, "s8": 1900, "fp8": 400},
+    100: {"f16": 1000, "tf32": 370, "f64": 60, "s8": 1000, "fp8": 1000},
+    120: {"f16": 480, "tf32": 240, "f64": 2, "s8": 960, "fp8": 960},
 }
 LOADED = 0.94  #: share of the nominal clock that all multiprocessors at work keep
 #: clocks from one instruction of a warp to the next
-CHAIN = {"f16": 8.9, "tf32": 13.1, "f64": 21.0, "s8": 8.9, "e4m3": 20.0}
+CHAIN = {"f16": 8.9, "tf32": 13.1, "f64": 21.0, "s8": 8.9, "fp8": 20.0}
 READ = 36.6, 18.8  #: clocks that a step waits for its fragments, and where they are read ahead
 BARRIER = 7.0
 GLOBAL = 1590.0  #: clocks until a stage has arrived
@@ -45,7 +45,7 @@ SPLIT_US = {SPLIT_MEMSET: 1.2, SPLIT_FLAG: 1.9, SPLIT_WORKSPACE: 3.5}
 
 def kind(p: KernelGemm) -> str:
     """The row of the tables that a problem belongs to."""
-    return {"bf16": "f16", "f32": "tf32", "e5m2": "e4m3"}.get(p.dtype, p.dtype)
+    return "fp8" if p.element.fp8 else "f16" if p.element.bytes == 2 else p.element.mma
 
 
 def rate(p: KernelGemm, d: Device) -> float:

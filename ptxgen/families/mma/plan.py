@@ -30,7 +30,7 @@ class MmaPlan(MultistagePlan):
     def _set_operands(self) -> None:
         c, g = self.config, self.geometry
         self.instruction = i = instruction(self.problem, self.device)
-        if self.problem.element.bytes == 1 and i.sum == "f32":
+        if self.problem.element.fp8:
             self.ptx_version = max(self.ptx_version, "8.4")
         self.group, self.steps = int(g.group), int(g.steps)
         self.stage_bytes, self.wait = int(g.stage_bytes), c.stages - 2

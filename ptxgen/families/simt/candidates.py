@@ -54,8 +54,8 @@ SMALL = 128 * 128  #: tiles below this have interleaved lanes
 class Simt(Cooperative):
     name = "simt"
     axes, alike = AXES, ALIKE
-    fixed = ("types",)
-    tile_rules = ("axis", "range", "tile_m", "tile_n", "warps", "threads", "depth")
+    fixed = ("simt_dtype",)
+    tile_rules = ("axis", "range", "simt_tile_m", "simt_tile_n", "simt_warps", "threads", "simt_depth")
     shape = ("ms", "ns", "ml", "nl", "u", "ks", "kl")
 
     def modes(self, p: KernelGemm, operand: str) -> list[tuple[int, int, int]]:
@@ -92,7 +92,7 @@ class Simt(Cooperative):
     def canonical(self, p: KernelGemm, c: Columns) -> Columns:
         g = geometry(p, c)
         one_way = (c.lanes_m == 1) | (c.lanes_m == WARP)
-        columns = c.ns // (2 if p.compute == "f16" else 1)
+        columns = c.ns // (2 if p.accumulator.bytes == 2 else 1)
         kg = np.minimum(g.slices, c.kg)
         return c.replace(
             kg=kg,

@@ -121,7 +121,7 @@ def _early(p: KernelGemm, c: Any, operands: tuple[Any, Any], each: list[Any], th
     if p.element.bytes == 8:
         kinds = 4 + pick(c.ks > 1, 20, 0) + pick(c.bounds == BOUNDS_PREDICATE, 16, 0)
     elif p.element.bytes < 4:
-        kinds = 4 + pick(c.ks > 1, 12, 0) + (c.ms + c.ns) // 2 + (24 if p.compute == "f16" else 0)
+        kinds = 4 + pick(c.ks > 1, 12, 0) + (c.ms + c.ns) // 2 + (24 if p.accumulator.bytes == 2 else 0)
     else:
         kinds = 0
     return addresses + bounds + sum(x.row_chunks for x in operands) // 2 + sets + kinds + 6 * c.deferred_sts
@@ -156,7 +156,7 @@ def geometry(p: KernelGemm, c: Any) -> SimtGeometry:
     c_via_smem = (c.epilogue_smem == 1) | (c.kl > 1)
     shared = np.maximum(c.stages * stage_bytes, pick(c_via_smem, c.ml * c_row_pitch * c.kl * sum_bytes, 0))
     words = max(1, bytes_ // 4)
-    packed = 2 if p.compute == "f16" else 1
+    packed = 2 if p.accumulator.bytes == 2 else 1
     fragments = (c.fragment_prefetch + 1) * (
         c.ms * pick(a.kmajor_smem, a.chunk, 1) + c.ns * pick(b.kmajor_smem, b.chunk, 1) // packed
     )

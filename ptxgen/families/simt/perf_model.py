@@ -38,7 +38,7 @@ def _deposit(x: SimtOperandGeometry) -> tuple[Any, Any]:
 
 def work(p: KernelGemm, c: Columns, g: SimtGeometry, d: Device) -> Work:
     """The cost of one block of each configuration; only what does not depend on extents is read of ``p``."""
-    packed = 2 if p.compute == "f16" else 1
+    packed = 2 if p.accumulator.bytes == 2 else 1
     warps = np.maximum(g.threads // WARP, 1)
     lanes = c.ml * c.nl * c.u
     product = c.ms * c.ns / packed

@@ -21,7 +21,7 @@ class SimtPlan(MultistagePlan):
         c, g, p = self.config, self.geometry, self.problem
         self.group, self.steps = int(g.group), int(g.uk)
         self.stage_bytes, self.wait = int(g.stage_bytes), c.stages - 2
-        self.packed = p.compute == "f16"
+        self.packed = p.accumulator.bytes == 2
         self.math = "math/hfma2.mako" if self.packed else "math/fma.mako"
         size, ahead = p.element.bytes, bool(c.fragment_prefetch)
         self.a = OperandLayout(g.a, self.threads, c.u, self.steps, ahead, self.packed, size, 0)

@@ -69,8 +69,8 @@ class Stream(Cooperative):
     name = "skinny"
     axes, alike = AXES, ALIKE
     tile = ("ml", "nl", "u")
-    fixed = ("tables", "stream_thin", "stream_types")
-    tile_rules = ("axis", "range", "threads", "stream_tile", "stream_block")
+    fixed = ("operand_addressing", "skinny_extent", "skinny_dtype")
+    tile_rules = ("axis", "range", "threads", "skinny_tile", "skinny_warps")
 
     def neutral(self, p: KernelGemm) -> KernelGemm:
         """Thin extents stay as they are, and so does what is one column without gaps."""

@@ -203,7 +203,8 @@ class Elements:
             for d in ds:
                 word, place = self.x.word(step, i, d)
                 found.setdefault(word, {})[place] = self._at(i, d)
-        how = {"f16": "halves", "bf16": "halves", "s8": "bytes"}.get(self.x.dtype, "fp8")
+        kind = dtype(self.x.dtype)
+        how = "fp8" if kind.fp8 else "bytes" if kind.int8 else "halves"
         return [Unpack(how, tuple(into[n] for n in sorted(into)), (word,)) for word, into in found.items()]
 
     def _transposed(self, step: int, d: int) -> list[Unpack]:

@@ -34,16 +34,16 @@ CLOSE = 8  #: sharpness of the corner between memory and multiprocessors
 
 def rate(p: KernelGemm, d: Device) -> float:
     """Multiply-adds a clock and multiprocessor."""
-    return {"f64": d.fma64, "s32": QUADS * d.fma // 2}.get(p.compute, d.fma)
+    return d.fma64 if p.element.bytes == 8 else QUADS * d.fma // 2 if p.element.int8 else d.fma
 
 
 def work(p: KernelGemm, c: Columns, g: SkinnyGeometry, d: Device) -> Work:
     """The cost of one block of each configuration; only what does not depend on extents is read of ``p``."""
     size, warps = p.element.bytes, np.maximum(g.threads // WARP, 1)
-    quads = (p.dtype == "s8") & (np.minimum(g.vec_x, g.vec_y) >= QUADS) & g.y_kmajor
+    quads = p.element.int8 & (np.minimum(g.vec_x, g.vec_y) >= QUADS) & g.y_kmajor
     products = g.count * g.short_count * g.depth / np.where(quads, QUADS, 1)
     issued = g.count // 2 * np.maximum(g.depth * size // 8, 1)  # matrix instructions
-    emulated = np.where((size == 1) & (p.dtype != "s8") & (d.sm == perf_costs.MEASURED), WIDENED, 0)
+    emulated = np.where(p.element.fp8 & (d.sm == perf_costs.MEASURED), WIDENED, 0)
     convert = np.where(quads, np.where(g.x_kmajor, 0.0, 0.5), CONVERT[size]) * (g.count + g.short_count) * g.depth
     loads_x, loads_y = g.loads_in_flight / np.maximum(g.steps, 1), np.where(c.long_n == 1, g.a.loads, g.b.loads)
     loads_y = loads_y / np.maximum(g.steps * g.threads, 1)

@@ -23,7 +23,7 @@ class SkinnyPlan(Plan):
         size = p.element.bytes
         self.along, self.across, self.lanes = int(g.along), int(g.across), int(g.lanes)
         self.depth, self.steps = int(g.depth), int(g.steps)
-        self.dp4a = bool(p.dtype == "s8" and min(g.vec_x, g.vec_y) >= QUAD and g.y_kmajor)
+        self.dp4a = bool(p.element.int8 and min(g.vec_x, g.vec_y) >= QUAD and g.y_kmajor)
         #: elements of K from a step to the next
         self.step_stride = int(g.step_stride)
         shared = (self.depth, self.steps, self.step_stride, c.u)
@@ -63,7 +63,7 @@ class SkinnyPlan(Plan):
         found = by_words(p)
         assert found is not None  # a rule
         self.instruction = found
-        if p.element.bytes == 1 and found.sum == "f32":
+        if p.element.fp8:
             self.ptx_version = max(self.ptx_version, "8.4")
         self.math, self.thread_map, self.own_y = "math/skinny_mma.mako", "addr/skinny_mma.mako", "%frag_row"
         self.lane_map = self.thread_map

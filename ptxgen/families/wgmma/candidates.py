@@ -97,34 +97,34 @@ class Wgmma(CandidateSpace):
     axes, alike = AXES, ALIKE
     tile = ("ml", "nl", "u", "transposed_mma", "cluster_x", "cluster_y", "cluster_k", *PATHS)
     cell = ("kg", "splitk", "raster_group", "l2_evict_first")
-    fixed = ("tables", "wgmma_target", "wgmma_types", "wgmma_images")
+    fixed = ("operand_addressing", "wgmma_target", "wgmma_dtype", "wgmma_im2col")
     tile_rules = (
         "axis",
         "range",
-        "wgmma_major",
+        "wgmma_kmajor_y",
         "wgmma_depth",
         "wgmma_tile_x",
         "wgmma_tile_y",
         "wgmma_accumulators",
         "wgmma_cluster",
-        "wgmma_parts_x",
+        "wgmma_multicast_x",
         "wgmma_pingpong",
-        "wgmma_rows",
-        "wgmma_map_a",
-        "wgmma_map_b",
+        "wgmma_tma_rows",
+        "wgmma_tensor_map_a",
+        "wgmma_tensor_map_b",
     )
     extent_rules = (
         "range",
-        "slices",
+        "kg",
         "splitk",
         "grid",
-        "wgmma_walk",
-        "wgmma_passes",
-        "wgmma_meeting",
+        "wgmma_raster_group",
+        "wgmma_k_iters",
+        "wgmma_splitk",
         "wgmma_stages",
-        "wgmma_planes",
-        "wgmma_repack",
-        "wgmma_residues",
+        "wgmma_bf16x3",
+        "wgmma_operand_path",
+        "wgmma_realign_k",
     )
 
     def neutral(self, p: KernelGemm) -> KernelGemm:

@@ -88,7 +88,7 @@ class Mainloop:
         p = self.problem
         if self.split:
             return f"m64n{self.y_tile}k{STEP // bf16x3.FACTOR_BYTES}.f32.bf16.bf16"
-        kind = "tf32" if p.compute == "tf32" else p.dtype
+        kind = p.element.mma
         return f"m64n{self.y_tile}k{STEP // p.element.bytes}.{p.accumulator}.{kind}.{kind}"
 
     @property
