@@ -170,7 +170,7 @@ def _own(p: KernelGemm, c: Columns, g: Geometry, w: clock.Work, d: Device) -> Fl
         _log(loads_a / g.threads),
         _log(loads_b / g.threads),
         _log(w.busy / (c.ml * c.nl * c.u)),
-        _log(w.alone / c.u),
+        _log(w.latency / c.u),
         _log(w.store),
         _log(w.red),
         _log(clock.rate(p, int(c.family[0]), d)),
@@ -290,7 +290,7 @@ def features(p: KernelGemm, c: Columns, d: Device, us: Floats | None = None) -> 
         return x
     for _, found in clock.by_family(c):
         mine = c.take(found)
-        w, one, g = clock.work(p, mine, d), clock.alone(mine), geometry(p, mine)
+        w, one, g = clock.work(p, mine, d), clock.without_slices(mine), geometry(p, mine)
         block = np.empty((len(found), len(NAMES)), np.float32)
         block[:, :OWN] = _own(p, one, geometry(p, one), w, d)
         block[:, OWN:EXTENT] = _extent(p, mine, g, d)
