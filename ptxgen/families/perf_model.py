@@ -1,4 +1,4 @@
-"""How long a kernel takes by arithmetic alone: the latency and throughput model of the paper's section 5.2.
+"""The time of a kernel without a measurement: the latency and throughput model of the paper's section 5.2.
 
 With n warps on a multiprocessor an instruction of a kind costs max(latency / n, 1 / throughput) cycles, and the kind
 that costs most decides (Volkov's model). ``predict`` counts instructions from the geometry, by each family's formula,

@@ -1,7 +1,7 @@
 """The rules of legal configurations for a problem on a device, one row each.
 
 The same row filters the space, words the exception and labels the rejection. Legal means that the kernel
-assembles, loads and gives right answers; a legal configuration that does not is a bug in this table.
+assembles, loads and computes correct results; a legal configuration that does not is a bug in this table.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The matrix instructions: their shapes, which lane holds which element, and which target has them.
 
-All of them multiply 16 rows of A by 8 columns of B. Fragment layouts: PTX ISA, "Matrix Fragments for mma". With lane
-= 4g + t, a 32-bit register holds ``run`` neighbours along K; register r of A has row g + 8 (r mod 2), register r of B
-column g, both the run that starts at k = run (t + 4 (r div 2)) (B: r for r div 2). The four sums of a lane are at rows
-g, g, g + 8, g + 8 and columns 2t, 2t + 1, 2t, 2t + 1.
+All of them multiply 16 rows of A by 8 columns of B. Fragment layouts: PTX ISA, "Matrix Fragments for mma". With
+lane = 4g + t, a 32-bit register holds ``run`` adjacent elements along K; register r of A has row g + 8 (r mod 2),
+register r of B column g, both the run that starts at k = run (t + 4 (r div 2)) (B: r for r div 2). The four sums of a
+lane are at rows g, g, g + 8, g + 8 and columns 2t, 2t + 1, 2t, 2t + 1.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 from ptxgen.problem.dtypes import DTYPES
 
-ROWS, COLUMNS = 16, 8  #: of C, what one instruction (or pair of them) adds to
+ROWS, COLUMNS = 16, 8  #: of the tile of C of one instruction, or of a pair of them
 
 
 @dataclass(frozen=True)

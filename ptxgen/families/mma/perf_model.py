@@ -36,7 +36,7 @@ class MmaCells:
 
 
 def work(p: KernelGemm, c: Columns, g: MmaGeometry, d: Device) -> Work:
-    """The cost of one block of each configuration; only what does not depend on extents is read of ``p``."""
+    """The cost of one block of each configuration. Reads no extents of ``p``."""
     size, warps = p.element.bytes, np.maximum(g.threads // WARP, 1)
     rows, columns = np.maximum(c.ml // np.maximum(c.ms, 1), 1), np.maximum(c.nl // np.maximum(c.ns, 1), 1)
     tiles, steps = c.ms // ROWS * (c.ns // COLUMNS), c.u / c.kl / g.depth

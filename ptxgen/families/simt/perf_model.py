@@ -37,7 +37,7 @@ def _stage_stores(x: SimtOperandGeometry) -> tuple[Any, Any]:
 
 
 def work(p: KernelGemm, c: Columns, g: SimtGeometry, d: Device) -> Work:
-    """The cost of one block of each configuration; only what does not depend on extents is read of ``p``."""
+    """The cost of one block of each configuration. Reads no extents of ``p``."""
     packed = 2 if p.accumulator.bytes == 2 else 1
     warps = np.maximum(g.threads // WARP, 1)
     lanes = c.ml * c.nl * c.u

@@ -38,7 +38,7 @@ def rate(p: KernelGemm, d: Device) -> float:
 
 
 def work(p: KernelGemm, c: Columns, g: SkinnyGeometry, d: Device) -> Work:
-    """The cost of one block of each configuration; only what does not depend on extents is read of ``p``."""
+    """The cost of one block of each configuration. Reads no extents of ``p``."""
     size, warps = p.element.bytes, np.maximum(g.threads // WARP, 1)
     quads = p.element.int8 & (np.minimum(g.vec_x, g.vec_y) >= QUADS) & g.y_kmajor
     products = g.count * g.short_count * g.depth / np.where(quads, QUADS, 1)

@@ -17,17 +17,17 @@ PLANES = 3
 #: planes of X and Y that are multiplied, the smallest products first: wgmma truncates relative to the largest term
 PAIRS = ((0, 2), (2, 0), (1, 1), (0, 1), (1, 0), (0, 0))
 FACTOR_BYTES = 2  #: bytes of a bf16
-PROMOTED = 64  #: extent of K, at most, that wgmma sums before the sum is added in f32
+PROMOTED = 64  #: the most elements of K that wgmma sums before the sum is added in f32
 
 ROW = 128  #: bytes that planes and their rows are aligned to
-#: of the packing kernel: rows and elements of K of a block, elements of a thread's vectors, and the pitch of a block's
-#: rows in shared memory, which it uses where K is not contiguous
+#: the packing kernel: rows and elements of K per block, elements of a thread's vectors, and the pitch of the rows in
+#: shared memory, which it uses where K is not contiguous
 BLOCK_ROWS, BLOCK_K, CHUNK, BLOCK_PITCH = 32, 64, 4, 65
 THREADS = 256
 ACROSS = BLOCK_K // CHUNK  #: threads of a row of planes
-DOWN = THREADS // ACROSS  #: rows that are written at once
+DOWN = THREADS // ACROSS  #: rows that a block writes at once
 ROUNDS = BLOCK_ROWS // DOWN
-LOADED = THREADS // BLOCK_ROWS  #: extent of K that is loaded at once where K is not contiguous
+LOADED = THREADS // BLOCK_ROWS  #: elements of K that a block loads at once where K is not contiguous
 HELD = ROUNDS * CHUNK  #: elements of a thread
 
 

@@ -33,7 +33,7 @@ class WgmmaCells:
 
 
 def work(p: KernelGemm, c: Columns, g: WgmmaGeometry, d: Device) -> Work:
-    """The cost of one block of each configuration; only what does not depend on extents is read of ``p``."""
+    """The cost of one block of each configuration. Reads no extents of ``p``."""
     size, pairs = g.element_bytes, len(PAIRS) if g.planes > 1 else 1
     instructions = g.x_tile // ROWS * (c.u * size // STEP) * pairs
     products = ROWS * g.y_tile * (STEP / size) / (perf_costs.wgmma_rate(p) * pairs) / perf_costs.WGMMA
@@ -169,9 +169,11 @@ def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: WgmmaCells, ce
     tma = moved / np.float32(perf_costs.TMA_BYTES)
     busy = np.sqrt(np.hypot(w.busy[rows] ** 2, tma**2))
     # a stage is loaded, multiplied, and freed when the next one is multiplied; with planes as soon as it is multiplied
-    held = np.float32(1 if planes(p) > 1 else 2)
+    iterations_held = np.float32(1 if planes(p) > 1 else 2)
     tma_latency = perf_costs.TMA_LATENCY if p.im2col is None else perf_costs.PIXEL_LATENCY
-    waiting = np.maximum(iterations - stages, 0) / iterations * (tma_latency + tma + held * w.busy[rows]) / stages
+    waiting = (
+        np.maximum(iterations - stages, 0) / iterations * (tma_latency + tma + iterations_held * w.busy[rows]) / stages
+    )
     latency = np.maximum(w.latency[rows], waiting)
     full = np.where(persistent, x.tiles_per_cta[cell], np.floor(blocks / (resident * room)))
     rest = np.where(persistent, np.float32(0), np.ceil((blocks - full * resident * room) / room))
