@@ -522,7 +522,7 @@ def test_explain_accounts_for_every_row(small_axes):
     p = KernelGemm(64, 48, 1000, "NT")
     counts = space.explain(p, H200)
     assert set(counts) <= {r.name for r in rules.RULES}
-    assert {"slices", "loads_a", "threads", "registers"} <= set(counts)
+    assert {"kg", "simt_loads_a", "threads", "registers"} <= set(counts)
     total = 0
     shapes = np.prod([len(SMALL[n]) for n in ("ms", "ns", "ks", "kl", "stages")]) * 16
     for ml, nl, u in product(SMALL["ml"], SMALL["nl"], SMALL["u"]):
@@ -531,17 +531,17 @@ def test_explain_accounts_for_every_row(small_axes):
         blocks = ceil_div(p.k, u)
         legal = {ceil_div(p.k, ceil_div(ceil_div(p.k, kg), u) * u) for kg in slices if kg <= blocks}
         total += shapes * len(legal | {kg for kg in slices if kg > blocks})
-    cannot = {"mma_dtype": 1, "wgmma_dtype": 1, "skinny_extent": 1, "depthwise_filter": 1}  # f32 in f32, not thin
+    cannot = {"mma_dtype": 1, "wgmma_dtype": 1, "skinny_extent": 1, "depthwise_filter": 1}  # f32 in f32, no short side
     assert {n: counts.pop(n) for n in cannot} == cannot
     assert sum(counts.values()) + len(space.candidates(p, H200)) == total
 
 
 def test_explain_speaks_for_every_family():
     counts = space.explain(KernelGemm(512, 512, 4096, "NT", "f16"), H200)
-    assert {"mma_tile", "wgmma_accumulators", "wgmma_splitk", "wgmma_epilogue_smem", "tile_n", "shared"} <= set(counts)
+    assert {"mma_tile", "wgmma_accumulators", "wgmma_splitk", "wgmma_epilogue_smem", "simt_tile_n", "shared_memory"} <= set(counts)
     assert space.explain(KernelGemm(513, 513, 4097, "NT", "f16"), H200)[
         "wgmma_operand_path"
-    ]  # copies and slices that wait
+    ]  # packing, and slices that wait
 
 
 def test_slices_fill_whole_waves():
