@@ -189,7 +189,7 @@ def test_infinities_behind_the_last_tap_do_not_count():
         ({"aligned_input": 8}, "wgmma_operand_path"),
         ({"dtype": "f32", "compute": "f32_bf16x6"}, "wgmma_im2col"),
         ({"layout": "NCHW"}, "wgmma_operand_path"),
-        ({"groups": 2}, "tables"),
+        ({"groups": 2}, "operand_addressing"),
         ({"direction": "weight_grad", "c": 40}, "wgmma_im2col_channels"),
     ],
 )

@@ -140,7 +140,7 @@ def test_padding_is_filled_and_elements_stay():
 
 
 def test_a_configuration_that_breaks_a_rule_makes_no_kernel():
-    with pytest.raises(ConfigError, match="tile_m"):
+    with pytest.raises(ConfigError, match="simt_tile_m"):
         generate(P, parse_config("lanes_m=32"), EmulatedDriver())
 
 
