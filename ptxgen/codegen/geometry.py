@@ -44,3 +44,12 @@ class ThreadLoadGeometry(Geometry):
     a: OperandGeometry
     b: OperandGeometry
     uk: IntOrColumn  #: elements of K that a thread multiplies per K iteration
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class MultistageGeometry(ThreadLoadGeometry):
+    """The geometry of kernels with a pipeline of stages in shared memory that all warps load and multiply."""
+
+    bytes: int  #: bytes of an element of A and B in shared memory
+    group: IntOrColumn  #: threads that share K (one of kl groups)
+    stage_bytes: IntOrColumn  #: bytes of a stage of A and B

@@ -3,9 +3,9 @@
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="sync" file="/ptx/barrier.mako"/>
 <%namespace name="boxes" file="/${context['plan'].epilogue.box_template}"/>
-<%namespace name="fused_ops" file="/${context['plan'].fused_ops}"/>
+<%namespace name="fused_ops" file="/${context['plan'].fused_ops.template}"/>
 <%def name="setup()">
-<% s = plan.staging %>\
+<% s = plan.epilogue.staging %>\
     // the staging buffer of this warpgroup, and the addresses of this thread's rows of 16 bytes for stmatrix
     .reg .b32 %staging, %c_bar, %c_phase, %stmatrix_row<${s.variants}>;
     .reg .pred %has_beta, %scaled;
@@ -46,18 +46,12 @@ ${fused_ops.setup()}\
 % endif
 </%def>
 
-<%def name="registers()">
-% if plan.epilogue.tma_residual:
-    .reg .b64 %map_residual;
-% endif
-</%def>
-
 <%def name="early()">${boxes.early()}</%def>
 
 <%def name="store_tiles(store_c, math, store_op)">
-<% s = plan.staging %>\
+<% s = plan.epilogue.staging %>\
     {
-    .reg .b32 %x, %y, %at, %x_at, %y_at, %word<4>;
+    .reg .b32 %x, %y, %box_smem, %box_x, %box_y, %word<4>;
     .reg .b16 %half<2>;
     .reg .f32 %wide<${8 if plan.epilogue.has_activation else 2}>;
 ${constants.mad("%x", "%wg", plan.mainloop.wg_rows, "%x0")}\

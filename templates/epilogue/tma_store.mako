@@ -6,7 +6,7 @@
 <%def name="early()">
 % if plan.epilogue.residual_early:
     {
-    .reg .b32 %x, %y, %at, %x_at, %y_at;
+    .reg .b32 %x, %y, %box_smem, %box_x, %box_y;
 ${constants.mad("%x", "%wg", plan.mainloop.wg_rows, "%x0")}\
     mov.b32 %y, %y0;
 % if plan.config.persistent:
@@ -18,8 +18,8 @@ ${load_first_residuals()}\
 </%def>
 
 <%def name="load_first_residuals()">
-% for c in plan.staging.subtiles[:plan.staging.buffers]:
-${load_residual(plan.staging, c)}\
+% for c in plan.epilogue.staging.subtiles[:plan.epilogue.staging.buffers]:
+${load_residual(plan.epilogue.staging, c)}\
 % endfor
 </%def>
 
@@ -34,7 +34,7 @@ RESIDUAL${c.index}:
     mbarrier.arrive.expect_tx.shared::cta.b64 _, [${barrier}], ${s.subtile_bytes};
 % for b in c.stores:
 ${box_coordinates(b)}\
-    cp.async.bulk.tensor.${s.rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%at], [${source}, ${plan.operand_list(s.coordinates)}], [${barrier}];
+    cp.async.bulk.tensor.${s.rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%box_smem], [${source}, ${operand_list(s.coordinates)}], [${barrier}];
 % endfor
 </%def>
 
@@ -51,7 +51,7 @@ ${sync.warpgroup(plan.config.math_warpgroups)}\
     @!%leader bra STORED${c.index};
 % for b in c.stores:
 ${box_coordinates(b)}\
-    cp.async.bulk.tensor.${s.rank}d.global.shared::cta.tile.bulk_group [%map_c, ${plan.operand_list(s.coordinates)}], [%at];
+    cp.async.bulk.tensor.${s.rank}d.global.shared::cta.tile.bulk_group [%map_c, ${operand_list(s.coordinates)}], [%box_smem];
 % endfor
     cp.async.bulk.commit_group;
 STORED${c.index}:
@@ -63,9 +63,9 @@ STORED${c.index}:
 </%def>
 
 <%def name="box_coordinates(b)">
-${constants.add("%at", "%staging", b.offset)}\
-${constants.add("%x_at", "%x", b.x)}\
-${constants.add("%y_at", "%y", b.y)}\
+${constants.add("%box_smem", "%staging", b.offset)}\
+${constants.add("%box_x", "%x", b.x)}\
+${constants.add("%box_y", "%y", b.y)}\
 </%def>
 
 ## + beta C: loads the subtile's boxes of C.

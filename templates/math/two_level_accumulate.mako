@@ -2,7 +2,7 @@
 ## While one warpgroup adds, the other one multiplies.
 <%def name="begin()">
 % for r in plan.mainloop.acc.all:
-    mov.${plan.epilogue_type} ${r}, ${plan.zero};
+    mov.${plan.arithmetic.type} ${r}, ${plan.arithmetic.zero};
 % endfor
 </%def>
 
@@ -12,6 +12,6 @@
 ${pipeline.free("%frees")}\
     // add the sums of this iteration
 % for r, part in zip(plan.mainloop.acc.all, plan.mainloop.wgmma_acc.all):
-    ${plan.add} ${r}, ${r}, ${part};
+    ${plan.arithmetic.add} ${r}, ${r}, ${part};
 % endfor
 </%def>

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gemm_runs import execute, inputs, verify
 
-from ptxgen.codegen import plan
+from ptxgen.codegen import c_kernels
 from ptxgen.codegen.config import Config, parse_config
 from ptxgen.families.rules import first_violation
 from ptxgen.lowering.lower import lower
@@ -320,7 +320,7 @@ def test_a_kernel_can_be_launched_again(text):
 @pytest.mark.parametrize("split", ["memset_red", "workspace"])
 def test_passes_walk_down_what_the_grid_does_not_hold(monkeypatch, split):
     """A tall C has more rows than blocks can be launched for; here that is so from two on."""
-    monkeypatch.setattr(plan, "GRID_LIMIT", 2)
+    monkeypatch.setattr(c_kernels, "GRID_LIMIT", 2)
     p = Gemm(300, 3, 40, "TN", ldc=5)
     verify(p, parse_config(f"ms=2 ns=2 ml=64 nl=16 lanes_m=8 kg=2 splitk={split}"), "integers", 1.0, 2.0)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.codegen.config import BOUNDS_PREDICATE
-from ptxgen.codegen.geometry import OperandGeometry, ThreadLoadGeometry
+from ptxgen.codegen.geometry import MultistageGeometry, OperandGeometry
 from ptxgen.codegen.split_k import tiles_and_slices
 from ptxgen.codegen.vectorized import WARP, IntOrColumn, pick
 from ptxgen.families.mma import operand_packing
@@ -51,17 +51,14 @@ class MmaOperandGeometry(OperandGeometry):
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
-class MmaGeometry(ThreadLoadGeometry):
+class MmaGeometry(MultistageGeometry):
     """The geometry of an mma.sync kernel."""
 
     a: MmaOperandGeometry
     b: MmaOperandGeometry
-    bytes: int  #: bytes of an element of A and B
-    group: IntOrColumn  #: threads of the warps that share K (one of kl groups)
     steps: IntOrColumn  #: MMA steps along K per K iteration
     depth: int  #: elements of K of an MMA step
     loads_per_thread: IntOrColumn  #: global loads of a thread per stage, of the operand that has more
-    stage_bytes: IntOrColumn  #: bytes of a stage of A and B
     expected_registers: IntOrColumn  #: 32-bit registers per thread that ptxas takes on average
     packed_bytes: IntOrColumn  #: bytes of workspace for packed operands
 

@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ptxgen.codegen.config import PACK
+from ptxgen.codegen.packing import ROW
 from ptxgen.codegen.vectorized import pick
 from ptxgen.lowering.kernel_gemm import KernelGemm
-
-ROW = 128  #: alignment of packed operands and of their rows in bytes
 
 
 @dataclass(frozen=True)

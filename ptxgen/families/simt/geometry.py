@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.codegen.config import BOUNDS_NONE, BOUNDS_PREDICATE
-from ptxgen.codegen.geometry import OperandGeometry, ThreadLoadGeometry
+from ptxgen.codegen.geometry import MultistageGeometry, OperandGeometry
 from ptxgen.codegen.split_k import tiles_and_slices
 from ptxgen.codegen.vectorized import SECTOR, WARP, BoolOrColumn, IntOrColumn, pick
 from ptxgen.lowering.implicit_gemm import TABLE, WINDOW
@@ -49,14 +49,11 @@ class SimtOperandGeometry(OperandGeometry):
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
-class SimtGeometry(ThreadLoadGeometry):
+class SimtGeometry(MultistageGeometry):
     """The geometry of a SIMT kernel."""
 
     a: SimtOperandGeometry
     b: SimtOperandGeometry
-    bytes: int  #: bytes of an element in shared memory
-    group: IntOrColumn  #: threads that share K (one of kl groups)
-    stage_bytes: IntOrColumn  #: bytes of a stage of A and B
 
 
 def staged_bytes(p: KernelGemm) -> int:

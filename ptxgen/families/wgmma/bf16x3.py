@@ -19,7 +19,6 @@ PAIRS = ((0, 2), (2, 0), (1, 1), (0, 1), (1, 0), (0, 0))
 FACTOR_BYTES = 2  #: bytes of a bf16
 PROMOTED = 64  #: the most elements of K that wgmma sums before the sum is added in f32
 
-ROW = 128  #: bytes that planes and their rows are aligned to
 #: the packing kernel: rows and elements of K per block, elements of a thread's vectors, and the pitch of the rows in
 #: shared memory, which it uses where K is not contiguous
 BLOCK_ROWS, BLOCK_K, CHUNK, BLOCK_PITCH = 32, 64, 4, 65

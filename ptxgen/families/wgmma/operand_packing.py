@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptxgen.codegen.config import PACK, REALIGN
+from ptxgen.codegen.packing import ROW
 from ptxgen.codegen.vectorized import ceil_div, pick
 from ptxgen.families.wgmma import bf16x3
 from ptxgen.lowering.im2col_descriptor import PackedCopy
@@ -18,7 +19,6 @@ from ptxgen.lowering.kernel_gemm import KernelGemm
 RESIDUES = 8  #: rows i and i + 8 of 2-byte elements have the same alignment modulo 16 bytes, for every pitch
 STAGES = 3  #: the least number of stages with realignment: one is loaded, one realigned, one multiplied
 LIMIT = 1 << 34  #: bytes of packed operands: the packing kernel's threads count 16 bytes each
-ROW = 128  #: bytes that the rows of a copy, and copies, start at a multiple of
 TMA_ALIGNED = 16  #: bytes that an address and a row's length must be multiples of
 OFFSET_LIMIT = 1 << 40  #: bytes from one batch item to the next
 
