@@ -39,6 +39,7 @@ INITIALISED:
 % if pipe.clustered:
     barrier.cluster.arrive.relaxed.aligned;
 % endif
+    // ---- wait: the mbarriers of this block are initialised
     bar.sync 0;
 % if pipe.multicast_ctas > 1:
     // ---- wait: the mbarriers of all blocks of the cluster are initialised

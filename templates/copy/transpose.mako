@@ -53,6 +53,7 @@ ${pdl.trigger_and_wait()}\
     add.u32 %t0, %smem, ${t.barrier};
     cp.async.bulk.tensor.${rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%smem], [%map_src, {%mn, %k${item}}], [%t0];
 LOADING:
+    // ---- wait: the mbarrier is initialised
     bar.sync 0, ${t.threads};
     // this thread's chunk %t0 along M or N and %t1 along K: eight threads access different banks, both ways
     and.b32 %t0, %thread, 7;

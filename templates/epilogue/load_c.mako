@@ -36,6 +36,7 @@ ${constants.add("%t0", "%column", 64 * part + i)}\
 ${rows.next_rows(s, f"LOAD_ROWS{c.index}_{n}")}\
     }
 % endfor
+    // ---- wait: the warpgroup has loaded C
 ${sync.warpgroup(plan.config.math_warpgroups)}\
 ${boxes.merge(c, s, boxes.add_beta_c)}\
 </%def>

@@ -48,6 +48,7 @@ ${c_elements.store([plan.epilogue.vector[q] for q in range(plan.c.vec)], "%addr"
     setp.lt.u32 %p, %vec_index, ${plan.epilogue.gather_loads};
     @%p bra SCALE_C;
     }
+    // ---- wait: all threads have scaled C
     fence.acq_rel.gpu;
     bar.sync 0;
     setp.eq.u32 %p, %thread, 0;

@@ -6,9 +6,13 @@
 <%namespace name="scatter" file="/epilogue/store_scatter.mako"/>
 <%def name="early()"></%def>
 <%def name="finish()"></%def>
-<%def name="acquire(s)">${sync.warpgroup(plan.config.math_warpgroups)}</%def>
+<%def name="acquire(s)">
+    // ---- wait: the warpgroup has stored the boxes of the buffer
+${sync.warpgroup(plan.config.math_warpgroups)}\
+</%def>
 
 <%def name="store(s, c)">
+    // ---- wait: the warpgroup has written the boxes; threads store their columns
 ${sync.warpgroup(plan.config.math_warpgroups)}\
 % for b in s.pairs.emitted(c):
     {
@@ -63,6 +67,7 @@ ${next_row()}\
 ${end(s, c, f"LOAD_BOX{c.index}")}\
     }
 % endfor
+    // ---- wait: the warpgroup has loaded C
 ${sync.warpgroup(plan.config.math_warpgroups)}\
 ${boxes.merge(c, s, boxes.add_beta_c)}\
 </%def>

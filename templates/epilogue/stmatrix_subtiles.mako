@@ -98,6 +98,7 @@ ${boxes.merge(c, s, boxes.add_residual)}\
 % endif
     @!%has_beta bra.uni PACK${c.index};
 % if plan.epilogue.tma_residual:
+    // ---- wait: the warpgroup has read the residual
 ${sync.warpgroup(plan.config.math_warpgroups)}\
 % endif
 ${boxes.load_c(s, c)}\

@@ -10,6 +10,7 @@
 ${constants.mad("%x", "%wg", plan.mainloop.wg_rows, "%x0")}\
     mov.b32 %y, %y0;
 % if plan.config.persistent:
+    // ---- wait: TMA has read all buffers
     @%leader cp.async.bulk.wait_group.read 0;
 % endif
 ${load_first_residuals()}\
@@ -40,12 +41,13 @@ ${box_coordinates(b)}\
 
 ## Before a buffer is written again: TMA has read what it stores from there.
 <%def name="acquire(s)">
+    // ---- wait: TMA has read the buffer
     @%leader cp.async.bulk.wait_group.read ${s.buffers - 1};
 ${sync.warpgroup(plan.config.math_warpgroups)}\
 </%def>
 
 <%def name="store(s, c)">
-    // the warpgroup has written the boxes: one thread stores them
+    // ---- wait: the warpgroup has written the boxes; one thread stores them
     fence.proxy.async.shared::cta;
 ${sync.warpgroup(plan.config.math_warpgroups)}\
     @!%leader bra STORED${c.index};

@@ -77,7 +77,7 @@ ${pipeline.drain()}\
 PRODUCER_DONE:
     bar.warp.sync 0xffffffff;
 % if plan.config.cluster_k > 1:
-    // the producer arrives at the cluster's barriers
+    // ---- wait: the producer arrives at the cluster's barriers
     barrier.cluster.wait.acquire.aligned;
 % if not pipe.counts_dsmem:
     barrier.cluster.arrive.release.aligned;

@@ -7,6 +7,7 @@
 </%def>
 
 <%def name="end_iteration(pipeline)">
+    // ---- wait: the products of this iteration
     wgmma.wait_group.sync.aligned 0;
     mov.b32 %prev_stage, %slot;
 ${pipeline.free("%frees")}\

@@ -69,7 +69,7 @@ ${bits.add_thread_terms("%row", "%wg_thread", m.row_terms)}\
     mul.lo.u32 %low, %stage, ${m.stage_bytes // 16};
     add.u32 %y_at, %y_desc_low, %low;
 % for k in range(f.k_steps):
-    // K step ${k}: the products of the step before the previous one are complete, which frees the fragments' registers
+    // ---- K step ${k}; wait: the products of the step before the previous one, which frees the registers of the fragments
     wgmma.wait_group.sync.aligned 1;
 % if k == 1:
 ${pipeline.free_previous()}\
