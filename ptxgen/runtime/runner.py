@@ -97,8 +97,8 @@ class Runner:
         for name, value in (("alpha", alpha), ("beta", beta)):
             if whole and not float(value).is_integer():
                 raise InputError(f"{name} is {value:g}; sums of {self.problem.dtype} take integers")
-            if np.isfinite(value) and abs(value) > dtype(self.plan.epilogue_type).largest:
-                raise InputError(f"{name} is {value:g}; it must fit the accumulator type, {self.plan.epilogue_type}")
+            if np.isfinite(value) and abs(value) > dtype(self.plan.arithmetic.type).largest:
+                raise InputError(f"{name} is {value:g}; it must fit the accumulator type, {self.plan.arithmetic.type}")
         if whole:
             alpha, beta = int(alpha), int(beta)
         out = []

@@ -119,12 +119,12 @@ def test_realignment_moves_every_word_once():
     seen = 0
     for p, c in SOURCES["wgmma"].cases(23, 150, H200, limit=600):
         made = plan_for(p, c, H200)
-        for x in made.realign.operands:
+        for x in made.mainloop.realign.operands:
             lines, width = (x.tile, c.u) if x.kmajor else (c.u, x.tile)
             assert x.residue_bytes % 128 == 0
             assert x.residue_bytes * 8 <= (made.y.base if x is made.x else made.mainloop.stage_bytes - x.base)
             found, got = set(), set()
-            for t in range(128 * made.realign.warpgroups):
+            for t in range(128 * made.mainloop.realign.warpgroups):
                 group, word = t >> x.log2_line_threads, t & x.line_threads - 1
                 further, line = divmod(group, x.residues_at_once)
                 for n, m in enumerate(x.moves):
@@ -149,7 +149,7 @@ def test_realignment_moves_every_word_once():
 
 def staged_rows(made, values: np.ndarray) -> np.ndarray:
     """A warpgroup's staging buffers after the stmatrix stores of all subtiles that have a buffer of their own."""
-    s = made.staging
+    s = made.epilogue.staging
     memory = np.full(s.bytes // 2, 0xFFFF, np.uint16)
     columns = s.sums.shape[1]
     registers = {s.sums[m, i]: (m, i) for m in range(s.mi) for i in range(columns)}
@@ -186,7 +186,7 @@ def test_stmatrix_fills_the_boxes_that_tma_stores():
         if not c.epilogue_smem or c.epilogue_buffers != c.epilogue_subtiles:
             continue
         made = plan_for(p, c, H200)
-        s = made.staging
+        s = made.epilogue.staging
         rows = 64 * made.mainloop.mi
         values = np.arange(rows * made.epilogue.y_columns, dtype=np.uint16).reshape(rows, made.epilogue.y_columns)
         memory = staged_rows(made, values)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
-ROWS, COLUMNS = 16, 8  #: of C, what one instruction (or pair of them) adds to
+ROWS, COLUMNS = 16, 8  #: of C, that one instruction (or pair of them) adds to
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ DOUBLE_90 = Instruction(_name(16, 4, "f64.f64.f64.f64"), 16, 4, 4, 1, "f64", "f6
 
 def by_words(p: KernelGemm) -> Instruction | None:
     """The instruction for streams of the problem's types, whose words of 32 bits are fragments as they are: none of
-    f64. f16 is summed in f32, whatever is asked."""
+    f64. f16 is summed in f32, whatever accumulator the problem has."""
     return None if p.dtype == "f64" else _TABLE.get((p.dtype, "f32" if p.dtype == "f16" else p.compute))
 
 

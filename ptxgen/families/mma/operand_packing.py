@@ -11,10 +11,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from ptxgen.codegen.config import PACK
+from ptxgen.codegen.packing import ROW
 from ptxgen.codegen.vectorized import pick
 from ptxgen.lowering.kernel_gemm import KernelGemm
-
-ROW = 128  #: bytes that the rows of a copy, and copies, start at a multiple of
 
 
 def kmajor(p: KernelGemm, name: str) -> bool:

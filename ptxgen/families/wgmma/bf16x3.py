@@ -19,7 +19,6 @@ PAIRS = ((0, 2), (2, 0), (1, 1), (0, 1), (1, 0), (0, 0))
 FACTOR_BYTES = 2  #: bytes of a bf16
 PROMOTED = 64  #: extent of K, at most, that wgmma sums before the sum is added in f32
 
-ROW = 128  #: bytes that planes and their rows are aligned to
 #: of the packing kernel: rows and elements of K of a block, elements of a thread's vectors, and the pitch of a block's
 #: rows in shared memory, which it uses where K is not contiguous
 BLOCK_ROWS, BLOCK_K, CHUNK, BLOCK_PITCH = 32, 64, 4, 65

@@ -17,7 +17,7 @@ from ptxgen.families.wgmma.geometry import ROWS, STEP
 T = TypeVar("T")
 
 ATOM = 8  #: rows of a swizzle pattern and of a core matrix
-ADDRESS_MASK = 0x3FFFF  #: bits of a shared address that a descriptor holds; a cluster rank lies above them
+ADDRESS_MASK = 0x3FFFF  #: bits of a shared address that a descriptor holds; a cluster rank is above them
 _MODES = {16: 0, 32: 3, 64: 2, 128: 1}  #: swizzle field of a descriptor, by bytes that the pattern spans
 
 
@@ -77,7 +77,7 @@ class OperandPath:
     realigned = False  #: whether consumers shift its rows in shared memory
     tma_mode = "tile"
     map_count = 1  #: tensor maps that it takes
-    #: register with the place of the stage that wgmma reads, in units of 16 bytes
+    #: register with the offset of the stage that wgmma reads, in units of 16 bytes
     stage_register = "%stage_offset"
 
     def __init__(

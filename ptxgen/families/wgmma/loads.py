@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 
 from ptxgen.codegen.config import Config
+from ptxgen.codegen.parts import Allocator, Part
 from ptxgen.codegen.source import Argument, TensorMap
 from ptxgen.families.wgmma import bf16x3
 from ptxgen.families.wgmma.geometry import WARPGROUP
@@ -18,7 +19,7 @@ from ptxgen.lowering.kernel_gemm import KernelGemm
 
 
 @dataclass(frozen=True)
-class MatrixLoads:
+class MatrixLoads(Part):
     """A and B are matrices: the coordinate along K is the register %k."""
 
     problem: KernelGemm
@@ -31,6 +32,12 @@ class MatrixLoads:
 
     def operand(self, role: str, name: str, base: int, multicast: Multicast | None) -> OperandPath:
         """The path of operand ``name``."""
+        x = self._path(role, name, base, multicast)
+        if self.batched:
+            x.batch_coordinate, x.tma_rank = f"%item_{name}", x.tma_rank + 1
+        return x
+
+    def _path(self, role: str, name: str, base: int, multicast: Multicast | None) -> OperandPath:
         if lies(self.config, name):
             threads = WARPGROUP * (1 if self.config.pingpong else self.config.math_warpgroups)
             return RealignedOperand(role, name, self.geometry, self.config, base, threads)
@@ -43,6 +50,10 @@ class MatrixLoads:
         if p.k == 0:  # maps must have an extent: the workspace, which is zero
             return matrix_map(p, "W", kind, (16, 1, 16, 0), size, x.box, x.span, self.batched)
         return matrix_map(p, x.name.upper(), kind, stored(p, x.name), size, x.box, x.span, self.batched)
+
+    def claim(self, p: KernelGemm, items: int, workspace: Allocator) -> None:
+        if p.k == 0 and not workspace.bytes:
+            workspace.claim(1, "zeros in place of A and B", zeroed=True)
 
     def box_text(self, x: OperandPath) -> str:
         return f"{x.box[0]} x {x.box[1]}"

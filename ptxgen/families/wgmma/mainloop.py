@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from types import SimpleNamespace
 
+from ptxgen.codegen.arithmetic import Arithmetic
 from ptxgen.codegen.config import Config
+from ptxgen.codegen.parts import Part
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.vectorized import WARP
 from ptxgen.families.wgmma import bf16x3
@@ -26,18 +28,15 @@ from ptxgen.lowering.kernel_gemm import KernelGemm
 
 
 @dataclass(frozen=True)
-class Mainloop:
-    """What the consumer warpgroups do with a stage. ``sum_type``: of sums outside the loop; ``add``: adds two of the
-    accumulators."""
+class Mainloop(Part):
+    """The loop of the consumer warpgroups over stages. ``arithmetic``: of sums outside the loop."""
 
     problem: KernelGemm
     config: Config
     geometry: SimpleNamespace
     x: OperandPath
     y: OperandPath
-    sum_type: str
-    s32_to_f32: bool
-    add: str
+    arithmetic: Arithmetic
 
     ADDRESS_MASK = ADDRESS_MASK
 
@@ -81,7 +80,7 @@ class Mainloop:
 
     @property
     def tx_bytes(self) -> int:
-        """Bytes that a full barrier waits for: of this block's own loads, and of what others multicast to it."""
+        """Bytes that a full barrier waits for: of this block's loads, and of slices that others multicast."""
         return self.x.tx_bytes * self.config.cluster_y + self.y.tx_bytes * self.config.cluster_x
 
     @property
@@ -171,13 +170,13 @@ class Mainloop:
 
     @property
     def acc_type(self) -> str:
-        """Type of the registers of sums: integers share theirs with the f32 that they become."""
-        return "b32" if self.s32_to_f32 else self.sum_type
+        """Type of the registers of sums: integers are in the registers of the f32 that they are converted to."""
+        return "b32" if self.arithmetic.s32_to_f32 else self.arithmetic.type
 
     @property
     def join(self) -> str:
         """The instruction that adds sums of different slices of K."""
-        return "add.s32" if self.s32_to_f32 else self.add
+        return "add.s32" if self.arithmetic.s32_to_f32 else self.arithmetic.add
 
     @cached_property
     def acc(self) -> Tile:
@@ -193,15 +192,34 @@ class Mainloop:
     def wgmma_acc(self) -> Tile:
         """The registers that wgmma accumulates in."""
         if self.split:
-            return Tile("iter_acc", self.sum_type, self.acc.shape)
+            return Tile("iter_acc", self.arithmetic.type, self.acc.shape)
         return Tile("pair", "b32", (self.mi, 2 * self.groups)) if self.f16_pairs else self.acc
+
+    # ---- the header
+
+    @property
+    def register_table(self) -> list[tuple[Tile, str]]:
+        out = [(self.acc, "sums: [instruction along X][pair of columns]")]
+        if self.f16_pairs:
+            out.append((self.wgmma_acc, "f16 accumulators, two in a register"))
+        if self.split:
+            out.append((self.wgmma_acc, "sums of one iteration of K"))
+        return out
+
+    @property
+    def shared_map(self) -> list[str]:
+        x, y = self.x, self.y
+        return [
+            f"{self.config.stages} stages of {self.stage_bytes} bytes: {x.name.upper()} at 0 ({x.span}-byte swizzle),"
+            f" {y.name.upper()} at {y.base} ({y.span}-byte swizzle)"
+        ]
 
 
 @dataclass(frozen=True)
-class Pipeline:
-    """The ring of stages between the producer and the consumers: its mbarriers, and who arrives at them.
+class Pipeline(Part):
+    """The stages between the producer and the consumers: their mbarriers, and who arrives at them.
 
-    The mbarriers lie at ``base`` in shared memory: full[stages], empty[stages], one for sums of the cluster's other
+    The mbarriers are at ``base`` in shared memory: full[stages], empty[stages], one for sums of the cluster's other
     blocks, then those of the epilogue.
     """
 
@@ -218,6 +236,10 @@ class Pipeline:
     @property
     def base(self) -> int:
         return int(self.geometry.shared - self.geometry.barriers)
+
+    @property
+    def shared_map(self) -> list[str]:
+        return [f"{self.base}: mbarriers: full, empty, cluster sums, C"]
 
     @property
     def empty(self) -> int:

@@ -1,6 +1,6 @@
-"""Operands that are copied before they are multiplied: what TMA cannot map goes to rows of whole 128 bytes; and wgmma
-takes elements of one or four bytes on the side that is not its 64 rows from shared memory alone, with K contiguous, so
-that a copy of such operands has K contiguous.
+"""Operands that a kernel packs before the product: those that TMA cannot map, to rows of whole 128 bytes. wgmma reads
+the operand that is not on the side of its 64 rows from shared memory, and requires K to be contiguous if its elements
+have one or four bytes: the packed form of such operands has K contiguous.
 """
 
 from __future__ import annotations
@@ -9,22 +9,22 @@ from types import SimpleNamespace
 from typing import Any
 
 from ptxgen.codegen.config import PACK, REALIGN
+from ptxgen.codegen.packing import ROW
 from ptxgen.codegen.vectorized import ceil_div, pick
 from ptxgen.families.wgmma import bf16x3
 from ptxgen.lowering.im2col_descriptor import PackedCopy
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
-RESIDUES = 8  #: rows after which another one begins at the same place in 16 bytes, whatever the leading dimension
-STAGES = 3  #: of operands that lie, at the least: one comes, one is shifted to the one before, one is multiplied
-LIMIT = 1 << 34  #: bytes of copies: threads of a pass count 16 bytes each
-ROW = 128  #: bytes that the rows of a copy, and copies, start at a multiple of
+RESIDUES = 8  #: rows after which another one begins at the same offset in 16 bytes, whatever the leading dimension
+STAGES = 3  #: least number for realigned operands: loaded, realigned into the preceding one, multiplied
+LIMIT = 1 << 34  #: bytes of copies: threads of a packing kernel count 16 bytes each
 TMA_ALIGNED = 16  #: bytes that an address and a row's length must be multiples of
 OFFSET_LIMIT = 1 << 40  #: bytes from one item to the next
 
 
 def mapped(p: KernelGemm, operand: str) -> bool:
     """Whether there can be a tensor map of A, B or C: rows and items of whole 16 bytes, where there are several.
-    Operands that hold nothing, or are parted into planes first, need none."""
+    Operands that are empty, or are split into planes first, need none."""
     size = (p.output if operand == "c" else p.element).bytes
     ld, start = getattr(p, f"ld{operand}"), getattr(p, f"aligned_{operand}")
     if p.im2col is not None and operand != "c":
@@ -58,7 +58,7 @@ def lies(c: Any, name: str) -> Any:
 
 
 def lying(lines: Any, width: Any, size: int) -> Any:
-    """Bytes of a stage's lines of one residue, ``width`` elements and the 16 bytes behind them each."""
+    """Bytes of a stage's lines of one residue, ``width`` elements and the following 16 bytes each."""
     return ceil_div(lines // RESIDUES * (width * size + TMA_ALIGNED), ROW) * ROW
 
 
@@ -96,7 +96,7 @@ def _rows(p: KernelGemm, columns: int, rows: int, by: int) -> SimpleNamespace:
 
 
 def _bytes(p: KernelGemm, name: str) -> int:
-    """Of all copies of an operand: what TMA cannot map is copied as it is before it is transposed."""
+    """Of all copies of an operand: one that TMA cannot map is copied as it is before it is transposed."""
     if p.im2col is not None and any(walked(p)):
         copy = p.im2col.copy(name)
         return copy_bytes(p, copy) if copy else 0

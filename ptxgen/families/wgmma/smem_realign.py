@@ -42,8 +42,8 @@ class Move:
 class RealignedOperand(OperandPath):
     """An operand whose rows are not aligned to 16 bytes. ``threads``: threads that realign a stage.
 
-    As many threads as ``span`` has words move a line of a box together, word by word. Where that is a warp, no two
-    threads access one bank, neither as they read from any place in 16 bytes nor as they write a swizzled line.
+    As many threads as ``span`` has words move a line of a box, one word each. If that is a warp, no two threads access
+    one bank, neither when they read from any offset in 16 bytes nor when they write a swizzled line.
     """
 
     realigned = True
@@ -66,7 +66,7 @@ class RealignedOperand(OperandPath):
         self.residue_groups = RESIDUES // self.residues_at_once
         self.residue_lines = lines // RESIDUES
         self.rounds = -(-self.residue_lines // self.lines_at_once)
-        #: lines that share 128 bytes (log2), and the bits of a line that the swizzle uses
+        #: lines in 128 bytes (log2), and the bits of a line that the swizzle uses
         self.swizzle_shift, self.swizzle_mask = 7 - log2(self.span), self.span // 16 - 1
         self.moves = [
             Move(
@@ -136,7 +136,7 @@ class Realignment:
 
     @property
     def warpgroups(self) -> int:
-        """Warpgroups that realign a stage together."""
+        """Warpgroups that realign a stage."""
         return 1 if self.pingpong else self.math_warpgroups
 
     @property
@@ -146,5 +146,5 @@ class Realignment:
 
     @cached_property
     def batches(self) -> list[list[tuple[RealignedOperand, Move]]]:
-        """Moves that a thread has in flight together."""
+        """Moves that a thread has in flight at once."""
         return in_batches([(x, m) for x in self.operands for m in x.moves], IN_FLIGHT)
