@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from types import SimpleNamespace
 from typing import Protocol
 
 from ptxgen.codegen.addressing import CAddressing
@@ -15,6 +14,7 @@ from ptxgen.codegen.c_access import CAccess
 from ptxgen.codegen.c_kernels import CKernels, Slicing
 from ptxgen.codegen.config import SPLIT_POLL, SPLIT_SHARE, Config
 from ptxgen.codegen.fused_ops import FusedOps
+from ptxgen.codegen.geometry import Geometry
 from ptxgen.codegen.launcher import Arguments, GemmLauncher, Grid
 from ptxgen.codegen.packing import Packing
 from ptxgen.codegen.parts import Part, Reduction
@@ -66,7 +66,7 @@ class Plan:
     parameters: Parameters
     launcher: GemmLauncher
 
-    def __init__(self, problem: KernelGemm, config: Config, device: Device, geometry: SimpleNamespace) -> None:
+    def __init__(self, problem: KernelGemm, config: Config, device: Device, geometry: Geometry) -> None:
         self.problem, self.config, self.device = problem, config, device
         self.source_problem: Problem = problem  #: the problem that ``problem`` was lowered from, for the header
         self.geometry = geometry
