@@ -538,7 +538,14 @@ def test_explain_accounts_for_every_row(small_axes):
 
 def test_explain_speaks_for_every_family():
     counts = space.explain(KernelGemm(512, 512, 4096, "NT", "f16"), H200)
-    assert {"mma_tile", "wgmma_accumulators", "wgmma_splitk", "wgmma_epilogue_smem", "simt_tile_n", "shared_memory"} <= set(counts)
+    assert {
+        "mma_tile",
+        "wgmma_accumulators",
+        "wgmma_splitk",
+        "wgmma_epilogue_smem",
+        "simt_tile_n",
+        "shared_memory",
+    } <= set(counts)
     assert space.explain(KernelGemm(513, 513, 4097, "NT", "f16"), H200)[
         "wgmma_operand_path"
     ]  # packing, and slices that wait
