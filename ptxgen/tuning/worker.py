@@ -183,7 +183,7 @@ class Worker:
             self.start()
         message = {
             "problem": problem.key(),
-            "config": " ".join(f"{n}={v}" for n, v in config.items()),
+            "config": config.full_text(),
             "timing": asdict(timing),
             "purpose": purpose,
             "full": full,
