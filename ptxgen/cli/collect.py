@@ -87,7 +87,6 @@ def collect(
     from ptxgen.cli import report
     from ptxgen.cli.doctor import revision
     from ptxgen.problem.suites import read
-    from ptxgen.runtime.open_driver import open_driver
     from ptxgen.settings import settings
     from ptxgen.tuning import collect as collector
     from ptxgen.tuning.database import Database
@@ -103,7 +102,7 @@ def collect(
         for name, option, text in (("kinds", "mixture", mixture), ("arithmetic", "dtypes", dtypes))
         if text is not None
     }
-    generator = ProblemGenerator(seed, **weights)
+    ProblemGenerator(seed, **weights)  # weights that break a rule: before a device starts
     given: Iterable[Problem] | None = None
     if shapes_file is not None:
         with open_lines(shapes_file) as lines:

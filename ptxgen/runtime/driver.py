@@ -16,8 +16,8 @@ from ptxgen.problem.device import Device
 @dataclass(frozen=True)
 class Timing:
     """The timing policy: ``samples`` times are taken, each from graph replays that last about ``target_ms``, over a
-    ring of input sets that together exceed ``ring`` times the L2 cache (at most ``most`` sets). A kernel that takes more
-    than ``limit_us`` has one sample, of fewer replays."""
+    ring of input sets that together exceed ``ring`` times the L2 cache (at most ``most`` sets). A kernel that takes
+    more than ``limit_us`` has one sample, of fewer replays."""
 
     samples: int = 5
     target_ms: float = 4.0

@@ -465,7 +465,7 @@ def summary(done: Collected) -> str:
     return (
         f"{done.seconds:.0f} s: {done.problems} problems, {done.measurements} measurements"
         + (f" ({failed})" if failed else "")
-        + f", {done.rate:.1f} per second; devices waited {done.waited:.1f} s"
+        + f", {done.rate:.1f} per second; devices waited {done.waited:.1f} s; {done.passed} problems passed over"
     )
 
 

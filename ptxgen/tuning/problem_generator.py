@@ -30,6 +30,7 @@ DIRECTIONS = {"forward": 0.5, "input_grad": 0.25, "weight_grad": 0.25}
 THIN = 64  #: the largest extent that counts as thin
 BATCH = 512  #: the most products of a batch
 IMAGES = 256  #: the most images of a convolution
+CONV_BYTES = 1 << 28  #: of its tensors: larger ones take long to make and add little
 WIDTHS = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)  #: factors of the channels of a layer
 MULTIPLE = 8  #: half of the problems have extents that are multiples of this
 
@@ -149,7 +150,8 @@ def _conv(rng: np.random.Generator, values: dict[str, Any], limits: Limits) -> P
     """A layer of a network with a random number of images and random width, smaller until it is within the limits."""
     layers = _layers()
     base, width = layers[int(rng.integers(len(layers)))], float(rng.choice(WIDTHS))
-    narrow = {"f16", "bf16"} & {values["dtype"]}
+    limits = replace(limits, bytes=min(limits.bytes, CONV_BYTES))
+    narrow = values["dtype"] in ("f16", "bf16")
     layout = str(rng.choice(["NHWC", "NCHW", "CHWN"], p=[0.75, 0.2, 0.05] if narrow else [0.4, 0.5, 0.1]))
     fields: dict[str, Any] = {"compute": "", "out": "", "filters": "", **values}
     fields |= {"layout": layout, "direction": pick(rng, DIRECTIONS)}

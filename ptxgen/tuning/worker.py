@@ -19,7 +19,7 @@ import threading
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -50,11 +50,12 @@ EXTERNAL_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP
 
 @dataclass(frozen=True)
 class Request:
-    """A measurement that was requested. ``text``: the message to the child."""
+    """A measurement that was requested. ``policy``: of its timing; ``text``: the message to the child."""
 
     problem: Problem
     config: Config
     purpose: str
+    policy: str
     text: str
 
 
@@ -189,7 +190,7 @@ class Worker:
             "full": full,
             **options,
         }
-        self.requests.append(Request(problem, config, purpose, json.dumps(message) + "\n"))
+        self.requests.append(Request(problem, config, purpose, str(timing), json.dumps(message) + "\n"))
         if self.child is not None:
             self._write(self.requests[-1])
 
@@ -226,7 +227,8 @@ class Worker:
         except (ValueError, TypeError, KeyError) as error:
             message = f"the measuring process sent an invalid message: {error}"[:500]
         self.stop()
-        return Measurement(problem, config, outcome, self.environment, message=message, purpose=purpose)
+        environment = replace(self.environment, policy=request.policy)
+        return Measurement(problem, config, outcome, environment, message=message, purpose=purpose)
 
     def stop(self) -> None:
         """Kills the child."""
