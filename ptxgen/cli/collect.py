@@ -6,7 +6,7 @@ import math
 import signal
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import fields, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -86,6 +86,7 @@ def collect(
     """
     from ptxgen.cli import report
     from ptxgen.cli.doctor import revision
+    from ptxgen.errors import InputError
     from ptxgen.problem.suites import read
     from ptxgen.settings import settings
     from ptxgen.tuning import collect as collector
@@ -94,15 +95,14 @@ def collect(
     from ptxgen.tuning.selection import model_folder
 
     if time_limit is not None and not time_limit > 0:
-        raise collector.InputError(f"time-limit is {time_limit:g}; it must be positive")
+        raise InputError(f"time-limit is {time_limit:g}; it must be positive")
     budget = collector.CollectBudget(configurations, model_share, seed=seed)
     numbers = collector.read_devices(devices)
-    weights = {
-        name: read_weights(option, text)
-        for name, option, text in (("kinds", "mixture", mixture), ("arithmetic", "dtypes", dtypes))
-        if text is not None
-    }
-    ProblemGenerator(seed, **weights)  # weights that break a rule: before a device starts
+    random = ProblemGenerator(seed)
+    if mixture is not None:
+        random = replace(random, kinds=read_weights("mixture", mixture))
+    if dtypes is not None:
+        random = replace(random, arithmetic=read_weights("dtypes", dtypes))
     given: Iterable[Problem] | None = None
     if shapes_file is not None:
         with open_lines(shapes_file) as lines:
@@ -115,7 +115,7 @@ def collect(
                 limits = Limits(**EMULATED_LIMITS) if station.clock == "model" else Limits()
                 if max_extent is not None:
                     limits = Limits(max_extent, limits.bytes, limits.flops)
-                given = ProblemGenerator(seed, limits=limits, **weights)
+                given = replace(random, limits=limits)
             run = collector.Collector(database, station, budget, progress)
 
             def stored() -> str:
@@ -127,6 +127,7 @@ def collect(
             with explain_interrupt(stored), _terminated_as_interrupted():
                 done = run.run(islice(given, problems), time_limit or math.inf)
             device, clock = station.device.name, station.clock
-    values = asdict(done)
+    values = {f.name: getattr(done, f.name) for f in fields(done)}
+    values["outcomes"] = dict(done.outcomes)
     document = {"command": "collect", "device": device, "clock": clock, "database": options.path, **values}
     return Answer(document, f"{collector.summary(done)}\ndevice: {device}; stored in {options.path}")

@@ -48,7 +48,7 @@ class Assembled:
 class CachedSource(Source):
     """A source whose machine code is in the disk cache: its digest is in place of its text."""
 
-    digest: str = ""  # type: ignore[assignment]
+    digest: str = ""
 
     @classmethod
     def of(cls, source: Source) -> CachedSource:

@@ -18,7 +18,7 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -183,8 +183,16 @@ class Finished:
     problem: Problem
 
 
-#: what a station tells about a job, in threads of its own
-Event = Measurement | Finished | Exception
+@dataclass(frozen=True)
+class Failed:
+    """A problem could not be prepared."""
+
+    problem: Problem
+    error: BaseException
+
+
+#: what a station tells about a job, in threads of its own; an exception: the station cannot continue
+Event = Measurement | Finished | Failed | Exception
 Tell = Callable[[Event], None]
 
 
@@ -289,7 +297,7 @@ class Station:
             if error is None:
                 self.ready.put((done.result(), tell))
             else:
-                tell(error if isinstance(error, Exception) else RuntimeError(str(error)))
+                tell(error if isinstance(error, BrokenExecutor) else Failed(job.problem, error))
 
         self.pool.submit(_prepare, job).add_done_callback(prepared)
 
@@ -337,11 +345,12 @@ def read_devices(text: str) -> tuple[int, ...]:
 @dataclass
 class Collected:
     """The result of a run. ``problems``: those that were completed; ``passed``: those that had enough measurements or
-    that another collector measures; ``seconds``: from the first submission to the end; ``waited``: seconds in which a
-    device had no prepared problem, of all devices."""
+    that another collector measures; ``failed``: those for which no configurations could be chosen; ``seconds``: from
+    the first submission to the end; ``waited``: seconds in which a device had no prepared problem, of all devices."""
 
     problems: int = 0
     passed: int = 0
+    failed: int = 0
     measurements: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
@@ -430,6 +439,8 @@ class Collector:
             self._measured(event)
         elif isinstance(event, Finished):
             self._finished(event.problem)
+        elif isinstance(event, Failed):
+            self._failed(event)
         else:
             raise event
 
@@ -452,6 +463,12 @@ class Collector:
         self._save()
         self.claims.release(problem)
 
+    def _failed(self, event: Failed) -> None:
+        del self.active[event.problem]
+        self.result.failed += 1
+        self.progress.message(f"{event.problem.key()} is left out: {type(event.error).__name__}: {event.error}")
+        self.claims.release(event.problem)
+
     def _save(self) -> None:
         """Stores the measurements that are not stored, in one transaction."""
         if self.unsaved:
@@ -466,6 +483,7 @@ def summary(done: Collected) -> str:
         f"{done.seconds:.0f} s: {done.problems} problems, {done.measurements} measurements"
         + (f" ({failed})" if failed else "")
         + f", {done.rate:.1f} per second; devices waited {done.waited:.1f} s; {done.passed} problems passed over"
+        + (f", {done.failed} left out" if done.failed else "")
     )
 
 

@@ -53,7 +53,7 @@ class ProblemGenerator:
     has weight 0. InputError: an unknown name, or no positive weight."""
 
     seed: int = 0
-    kinds: Mapping[str, float] = field(default_factory=lambda: dict(DEFAULT_KINDS))
+    kinds: Mapping[str, float] = field(default_factory=lambda: {n: weight for n, (_, weight) in KINDS.items()})
     arithmetic: Mapping[str, float] = field(
         default_factory=lambda: {n: weight for n, (_, weight) in ARITHMETIC.items()}
     )
@@ -72,7 +72,7 @@ class ProblemGenerator:
 
     def problem(self, number: int) -> Problem:
         rng = np.random.default_rng([self.seed, number])
-        draw = KINDS[pick(rng, self.kinds)]
+        draw = KINDS[pick(rng, self.kinds)][0]
         values = ARITHMETIC[pick(rng, self.arithmetic)][0]
         while True:
             try:
@@ -143,7 +143,8 @@ def _batch(rng: np.random.Generator, values: dict[str, Any], limits: Limits) -> 
 @cache
 def _layers() -> list[Conv]:
     """The layers of public networks."""
-    return list({case.problem: None for name in NETWORKS for case in cases(name, "conv")})  # type: ignore[arg-type]
+    problems = (case.problem for name in NETWORKS for case in cases(name, "conv"))
+    return list(dict.fromkeys(p for p in problems if isinstance(p, Conv)))
 
 
 def _conv(rng: np.random.Generator, values: dict[str, Any], limits: Limits) -> Problem:
@@ -183,6 +184,10 @@ def _channels(count: int, factor: float) -> int:
 
 
 Draw = Callable[[np.random.Generator, dict[str, Any], Limits], Problem]
-#: kinds of problems
-KINDS: dict[str, Draw] = {"gemm": _gemm, "thin": _thin, "batch": _batch, "conv": _conv}
-DEFAULT_KINDS = {"gemm": 0.45, "thin": 0.25, "batch": 0.08, "conv": 0.22}
+#: kinds of problems, and their default weights
+KINDS: dict[str, tuple[Draw, float]] = {
+    "gemm": (_gemm, 0.45),
+    "thin": (_thin, 0.25),
+    "batch": (_batch, 0.08),
+    "conv": (_conv, 0.22),
+}
