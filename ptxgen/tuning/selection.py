@@ -98,14 +98,20 @@ def is_current(m: Measurement, device: Device) -> bool:
 
 
 def select(
-    problem: Problem, device: Device, database: Database | None = None, use_model: bool = False, k: int = 1
+    problem: Problem,
+    device: Device,
+    database: Database | None = None,
+    use_model: bool = False,
+    k: int = 1,
+    use_winners: bool = True,
 ) -> list[Selection]:
     """The ``k`` best configurations for ``problem``, best first. Unless ``use_model``, the stored winner comes
     first, or else the shipped seeds; then the ranking of the whole legal space by the model. For a problem with an
-    epilogue and no stored results, those of the product without epilogue are used. Needs no GPU."""
+    epilogue and no stored results, those of the product without epilogue are used. ``use_winners``: False: the winner
+    of exactly this problem in the user's database is not used. Needs no GPU."""
     out: list[Selection] = []
     if not use_model:
-        out = _stored_or_seeds(problem, problem, device, database)
+        out = _stored_or_seeds(problem, problem, device, database if use_winners else None)
         if not out and problem.epilogue:
             out = _stored_or_seeds(replace(problem, epilogue=""), problem, device, database)
     if len(out) < k:
@@ -114,6 +120,12 @@ def select(
         ranked = model.rank(problem, device, k)
         out += [Selection(problem, c, origin, us) for c, us in ranked if all(c != s.config for s in out)]
     return out[:k]
+
+
+def untuned(problem: Problem, device: Device, database: Database | None = None) -> Selection | None:
+    """What ``select`` answers without the winners of the user's database; None: no configuration is legal."""
+    found = select(problem, device, database, use_winners=False)
+    return found[0] if found else None
 
 
 def _stored_or_seeds(source: Problem, problem: Problem, device: Device, database: Database | None) -> list[Selection]:
