@@ -55,9 +55,9 @@ def entries(text: str) -> list[str]:
     return re.sub(r"//[^\n]*", "", text).split(".visible .entry")[1:]
 
 
-@pytest.mark.parametrize("opens", [1, 2])
+@pytest.mark.parametrize("opens", ["on_exit", "on_start"])
 @pytest.mark.parametrize("name", KERNELS)
-def test_nothing_is_touched_before_the_wait(name: str, opens: int) -> None:
+def test_nothing_is_touched_before_the_wait(name: str, opens: str) -> None:
     """In the order of the text; a path that jumps over the wait begins with one of its own."""
     p, text = KERNELS[name]
     source = render(plan_for(p, parse_config(f"{text} pdl={opens}"), H200))

@@ -317,7 +317,7 @@ def test_a_kernel_can_be_launched_again(text):
     assert np.array_equal(execute(p, c, (a, b, old), 1.0, 1.0, times=3), 3 * reference(p, a, b).exact + old)
 
 
-@pytest.mark.parametrize("split", [0, 2])
+@pytest.mark.parametrize("split", ["memset_red", "workspace"])
 def test_passes_walk_down_what_the_grid_does_not_hold(monkeypatch, split):
     """A tall C has more rows than blocks can be launched for; here that is so from two on."""
     monkeypatch.setattr(plan, "GRID_LIMIT", 2)

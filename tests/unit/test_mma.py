@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from ptxgen.codegen.config import Config, parse_config
+from ptxgen.codegen.config import parse_config
 from ptxgen.families.mma.geometry import BYTES, SINGLE, VECTOR
 from ptxgen.families.mma.instructions import at_a, at_b, at_c, instruction
 from ptxgen.families.mma.plan import MmaPlan
@@ -250,6 +250,7 @@ def test_double_precision_follows_the_target():
 )
 def test_rules_name_what_is_wrong(problem, config, target, rule):
     text = f"family=mma ms=32 ns=32 ml=64 nl=64 u=32 vec_a=8 vec_b=8 vec_c=2 {config}"
-    c = Config(**{name: int(value) for name, value in (word.split("=") for word in text.split())})
+    values = dict(word.split("=") for word in text.split())
+    c = parse_config(" ".join(f"{name}={value}" for name, value in values.items()))
     found = first_violation(problem, c, device(target))
     assert (found and found.name) == rule

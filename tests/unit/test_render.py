@@ -29,7 +29,7 @@ PAIRS = [
 ]
 SPLITS = [
     ("h200", parse("gemm 512,512,512 TN f32"), parse_config(f"kg=4 splitk={split} vec_c=4 kl={kl}"))
-    for split in (0, 1, 2)
+    for split in ("memset_red", "flag_red", "workspace")
     for kl in (1, 2)
 ]
 KERNELS = PAIRS + SPLITS
