@@ -21,6 +21,13 @@ if TYPE_CHECKING:
     from ptxgen.tuning.database import Database
 
 SeedOption = Annotated[int, typer.Option(min=0, help="Random seed.")]
+TimeLimitOption = Annotated[
+    float | None, typer.Option("--time-limit", metavar="SECONDS", min=0, help="Stop measuring after this time.")
+]
+ShardOption = Annotated[
+    str | None,
+    typer.Option("--shard", metavar="I/N", help="Only part I of N (1/N to N/N): each problem is in one part."),
+]
 ConfigOption = Annotated[
     str | None, typer.Option("--config", metavar="AXES", help="Use this configuration: 'ms=8 ns=8 ml=64 ...'.")
 ]

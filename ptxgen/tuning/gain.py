@@ -7,42 +7,30 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from ptxgen.codegen.config import Config
 from ptxgen.problem.registry import Problem
 from ptxgen.tuning.measurement import Measurement
 
 MIN_GAIN = 0.01  #: a problem is not measured further if the predicted gain is less
-PRIOR_WEIGHT = 4  #: number of measurements that the prior error of a model counts as
-STEPS = 64  #: of the numerical integral
-_erf = np.vectorize(math.erf, otypes=[float])
+FASTEST = 5  #: number of measured times from which the spread of fast ones is estimated
 
 
-def expected_gain(predicted: Sequence[float], best: float, error: float) -> float:
-    """The fraction of ``best`` that the fastest of several candidates is expected to save.
+def expected_gain(measured: Sequence[float], count: int, shift: float = 0.0) -> float:
+    """The fraction of the best of ``measured`` microseconds that ``count`` more candidates are expected to save.
 
-    ``predicted``: microseconds of each; the logarithms of their true times are normal around it with deviation
-    ``error``, independently; ``best``: microseconds of the fastest measured configuration.
+    Near the best, logarithms of times have an exponential tail: with scale s, the differences between successive order
+    statistics have the means s, s/2, s/3, …. Of m + n candidates in random order, the best is one of the last n with
+    probability n / (m + n), and it is better than the best before by s in the mean. ``shift``: the logarithm of the
+    factor by which the model expects the new candidates to be slower.
     """
-    if not len(predicted) or not math.isfinite(best):
-        return float(bool(len(predicted)))
-    ahead = math.log(best) - np.log(np.asarray(predicted, float))  # of each candidate's mean
-    error = max(error, 1e-3)
-    saved = np.linspace(0.0, max(float(ahead.max()), 0.0) + 5 * error, STEPS)
-    none_saves_more = np.prod((1 + _erf((saved[:, None] - ahead) / (error * math.sqrt(2)))) / 2, axis=1)
-    step, more = float(saved[1] - saved[0]), 1 - none_saves_more
-    return 1 - math.exp(-step * float(more.sum() - (more[0] + more[-1]) / 2))
-
-
-def calibration(pairs: Sequence[tuple[float, float]], error: float) -> tuple[float, float]:
-    """(bias, error) of a model on one problem, both of the logarithm of measured / predicted time. ``pairs``: predicted
-    and measured microseconds; ``error``: the error of the model on unseen problems, which the first pairs replace
-    gradually."""
-    residuals = np.array([math.log(measured / predicted) for predicted, measured in pairs])
-    bias = float(residuals.sum()) / (len(residuals) + 1)
-    squares = float(((residuals - bias) ** 2).sum())
-    return bias, math.sqrt((PRIOR_WEIGHT * error**2 + squares) / (PRIOR_WEIGHT + len(residuals)))
+    times = sorted(x for x in measured if x > 0 and math.isfinite(x))[:FASTEST]
+    if len(times) < 2 or not count:
+        return float(bool(count))
+    scale = math.log(times[-1] / times[0]) / sum(1 / i for i in range(1, len(times)))
+    if scale <= 0:
+        return 0.0
+    chance = count / (len(measured) + count)
+    return 1 - math.exp(-chance * scale * math.exp(-max(shift, 0.0) / scale))
 
 
 @dataclass
@@ -61,7 +49,7 @@ class GainHistory:
 @dataclass
 class ProblemQueue:
     """The configurations still to be measured for one problem. ``weight``: how often the problem occurs; ``ranked``:
-    candidates with predicted microseconds (NaN: unknown), best first, None until the model has ranked them; ``next``:
+    candidates with predicted microseconds, best first, None until the model has ranked them; ``next``:
     the first that was not measured; ``rounds``: completed refinement rounds, ``last_gain``: the gain of the last;
     ``open``: False when the problem is finished."""
 
@@ -79,12 +67,13 @@ class ProblemQueue:
         """The next candidates."""
         return (self.ranked or [])[self.next : self.next + size]
 
-    def batch_gain(self, size: int, best: float, error: float) -> float:
-        """The gain that the next candidates promise. ``error``: of the model on unseen problems."""
-        pairs = [(us, m.us) for us, m in self.measured if m.outcome == "ok" and us > 0]
-        bias, error = calibration(pairs, error)
-        known = [us * math.exp(bias) for _, us in self.batch(size) if us > 0]
-        return expected_gain(known, best, error)
+    def batch_gain(self, size: int) -> float:
+        """The gain that the next candidates promise."""
+        good = [(us, m.us) for us, m in self.measured if m.outcome == "ok"]
+        following = [us for _, us in self.batch(size)]
+        known = [us for us, _ in good]
+        shift = math.log(min(following) / min(known)) if known and following else 0.0
+        return expected_gain([us for _, us in good], len(following), shift)
 
 
-__all__ = ["MIN_GAIN", "GainHistory", "ProblemQueue", "calibration", "expected_gain"]
+__all__ = ["MIN_GAIN", "GainHistory", "ProblemQueue", "expected_gain"]

@@ -51,7 +51,6 @@ DRAWS = 1_000_000  #: limit of draws from the generative model for one problem
 BATCH = 20  #: candidates of the model's ranking that are measured before the gain of the next ones is predicted again
 SWITCH_RATIO = 1.5  #: another problem is continued only if it promises so many times what the present one does
 FIRST_GAIN, REFINE_GAIN = 0.14, 0.05  #: gains assumed of the first batch, and of the first refinement round
-MODEL_ERROR, ANALYTIC_ERROR = 0.2, 0.5  #: deviation of ln(time), where the model does not know its own
 PAIRED_ROUNDS, PROVISIONAL_ROUNDS = 8, 3  #: rounds of a paired comparison: the final one, that of a provisional winner
 MARGIN = 0.005  #: the least gain for which another configuration replaces the present choice
 FAR = 1.25  #: a present choice slower than the best by more is not timed again
@@ -159,7 +158,7 @@ class Session:
         while chosen:
             claimed = []
             for config in chosen:
-                if self.deadline.signal or (out and time.monotonic() > self.until):
+                if self.deadline.signal or (out and time.monotonic() >= self.until):
                     return out
                 found = self._stored(problem, config) or self._measure_one(
                     problem, config, purpose, waiting.get(config)
@@ -289,7 +288,7 @@ class Session:
         for nth, queue in enumerate(queues, 1):
             problem = queue.problem
             self.until = self.deadline.time_of(SAMPLE_END * nth / len(queues))
-            if self.deadline.signal or time.monotonic() > self.until:
+            if self.deadline.signal or time.monotonic() >= self.until:
                 continue
             whole = space.candidates(lower(problem), self.device)
             us, family = clock.predict(lower(problem), whole, self.device), whole.family
@@ -301,7 +300,7 @@ class Session:
                 configs += drawn + [whole.row(int(i)) for i in likely]
             if self.deadline.seconds < math.inf:  # time may run out: no family may lose more samples than another
                 configs = [configs[int(i)] for i in self.rng.permutation(len(configs))]
-            self.measure(problem, [*self.incumbents[problem], *configs], "sample")
+            self.measure(problem, [*self.incumbents.get(problem, ()), *configs], "sample")
 
     def _draw(self, problem: Problem, code: int, n: int) -> list[Config]:
         """``n`` configurations of a family from the generative model, which similar problems share; none if it finds
@@ -339,7 +338,7 @@ class Session:
         self.until = self.deadline.time_of(SEARCH_END)
         present: ProblemQueue | None = None
         while waiting := [queue for queue in queues if queue.open]:
-            if self.deadline.signal or time.monotonic() > self.until:
+            if self.deadline.signal or time.monotonic() >= self.until:
                 break
             promises = [self._promise(queue) for queue in waiting]
             queue = waiting[int(np.argmax(promises))]
@@ -370,21 +369,12 @@ class Session:
         if queue.ranked is None:
             return self.gains["search"].mean
         if queue.batch(BATCH):
-            gain = queue.batch_gain(BATCH, held.us if held is not None else math.inf, self._model_error())
-            if gain >= MIN_GAIN:
+            if (gain := queue.batch_gain(BATCH)) >= MIN_GAIN:
                 return gain
             queue.next = len(queue.ranked)
         if held is None or queue.rounds >= self.budget.refine_rounds:
             return 0.0
         return queue.last_gain / 2 if queue.rounds else self.gains["refine"].mean
-
-    def _model_error(self) -> float:
-        """The deviation of ln(measured / predicted) of this session's model on unseen problems."""
-        facts = self.model.facts
-        if facts is None:
-            return ANALYTIC_ERROR
-        known = facts.errors.get(facts.target, math.nan)
-        return known * math.log(2) if math.isfinite(known) else MODEL_ERROR
 
     def _continue(self, queue: ProblemQueue) -> None:
         """Measures the next batch of a problem, or its next refinement round."""
