@@ -70,6 +70,7 @@ def selection_fields(case: Case, selection: Any) -> Document:
         **problem_fields(case),
         **config_fields(selection.config),
         "origin": selection.origin,
+        "scaled_from": selection.scaled_from,
         "us": selection.us,
         "predicted": selection.predicted,
     }
@@ -177,8 +178,10 @@ def shape_cells(row: Document) -> list[Any]:
 
 
 def source_text(row: Document) -> str:
-    """Where a configuration comes from; marks predicted times."""
-    return f"{row['origin']} (predicted)" if row["predicted"] else str(row["origin"])
+    """Where a configuration comes from: its origin, and the device whose data was scaled; marks predicted times."""
+    notes = [row["scaled_from"], "predicted" if row["predicted"] and math.isfinite(row["us"]) else ""]
+    told = ", ".join(filter(None, notes))
+    return f"{row['origin']} ({told})" if told else str(row["origin"])
 
 
 def config_cells(row: Document) -> list[Any]:

@@ -20,6 +20,7 @@ from ptxgen.tuning import tuning_files
 from ptxgen.tuning.database import Database
 from ptxgen.tuning.measurement import Measurement
 from ptxgen.tuning.model import Model
+from ptxgen.tuning.nearest import FEW_ROWS, ScaledModel, model_from, nearest, scaled_us
 from ptxgen.tuning.records import stale_reason
 from ptxgen.tuning.seeds import seeds
 
@@ -32,17 +33,24 @@ class Selection:
     """A configuration and its source. ``origin``: ``winner`` (of the user's database), ``shipped`` (a winner of the
     tuning files), ``seed`` (a known-good configuration without a stored time), ``model`` (predicted by the trained
     model), ``analytic`` (predicted by the performance model, without measurements of this device), ``given``.
-    ``us``: measured or predicted microseconds (NaN: unknown)."""
+    ``us``: measured or predicted microseconds (NaN: unknown). ``scaled_from``: the other device whose winners or model
+    were used, since this one has few measurements; its time is scaled by the facts of both."""
 
     problem: Problem
     config: Config
     origin: str
     us: float = float("nan")
+    scaled_from: str = ""
 
     @property
     def predicted(self) -> bool:
         """Whether ``us`` is a prediction, not a measured time."""
-        return self.origin in ("model", "analytic")
+        return self.origin in ("model", "analytic") or bool(self.scaled_from)
+
+    @property
+    def source(self) -> str:
+        """``origin``, and the device whose data was used if it is another one: ``model (h200)``."""
+        return f"{self.origin} ({self.scaled_from})" if self.scaled_from else self.origin
 
 
 def model_folder(database: Database, device: str) -> Path:
@@ -51,11 +59,23 @@ def model_folder(database: Database, device: str) -> Path:
 
 
 def model_for(device: Device, database: Database | None = None) -> Model:
-    """The model for ``device``: trained by the user, else shipped, else the performance model, which needs no
-    measurements. A model file that is damaged or of another version is skipped with a warning to ``logging``."""
-    folders = [tuning_files.model_path(device.name).parent]
+    """The model for ``device``: trained by the user, else shipped, else that of the nearest device that has one, scaled
+    by the facts of both, else the performance model, which needs no measurements. One trained on few measurements comes
+    after that of the nearest device. A model file that is damaged or of another version is skipped with a warning to
+    ``logging``."""
+    own = _own_models(device.name, database)
+    best = next((model for model in own if model.facts is not None and model.facts.rows >= FEW_ROWS), None)
+    if best is None and (other := _nearest_model(device, database)) is not None:
+        return other
+    return best or next(iter(own), None) or Model.analytic(device)
+
+
+def _own_models(name: str, database: Database | None) -> list[Model]:
+    """The models trained on measurements of the device called ``name``: the user's, then the shipped one."""
+    folders = [tuning_files.model_path(name).parent]
     if database is not None:
-        folders.insert(0, model_folder(database, device.name))
+        folders.insert(0, model_folder(database, name))
+    out = []
     for folder in folders:
         try:
             changed = (folder / tuning_files.MODEL).stat().st_mtime_ns
@@ -63,9 +83,37 @@ def model_for(device: Device, database: Database | None = None) -> Model:
             continue
         found = _load(folder, changed)
         if isinstance(found, Model):
-            return found
-        _warn(f"{found}; another model is used instead")
-    return Model.analytic(device)
+            out.append(found)
+        else:
+            _warn(f"{found}; another model is used instead")
+    return out
+
+
+def _nearest_model(device: Device, database: Database | None) -> Model | None:
+    """The model of the nearest other GPU that has many measurements, for ``device``; None: there is none."""
+    if device.name == "emulated":
+        return None
+    others: dict[Device, Model] = {}
+    for name in _modelled_devices(database):
+        if name not in (device.name, "emulated"):
+            for model in _own_models(name, database)[:1]:
+                if model.facts is not None and model.facts.rows >= FEW_ROWS:
+                    others[model.device] = model
+    chosen = nearest(device, others)
+    return None if chosen is None else _model_from(device, others[chosen])
+
+
+@lru_cache(maxsize=8)
+def _model_from(device: Device, source: Model) -> Model:
+    return model_from(device, source)
+
+
+def _modelled_devices(database: Database | None) -> list[str]:
+    """The names of devices that have a model."""
+    roots = [tuning_files.model_path("any").parent.parent]
+    if database is not None:
+        roots.append(model_folder(database, "any").parent)
+    return sorted({path.parent.name for root in roots for path in root.glob(f"*/{tuning_files.MODEL}")})
 
 
 @lru_cache(maxsize=4096)
@@ -117,8 +165,9 @@ def select(
     if len(out) < k:
         model = model_for(device, database)
         origin = "model" if model.trained else "analytic"
+        other = model.measured_on if model.measured_on != device.name else ""
         ranked = model.rank(problem, device, k)
-        out += [Selection(problem, c, origin, us) for c, us in ranked if all(c != s.config for s in out)]
+        out += [Selection(problem, c, origin, us, other) for c, us in ranked if all(c != s.config for s in out)]
     return out[:k]
 
 
@@ -129,12 +178,20 @@ def untuned(problem: Problem, device: Device, database: Database | None = None) 
 
 
 def _stored_or_seeds(source: Problem, problem: Problem, device: Device, database: Database | None) -> list[Selection]:
-    """The stored winner of ``source``, else its seeds, if legal for ``problem``."""
+    """The stored winner of ``source``, else its seeds, if legal for ``problem``; else those of the device of the same
+    compute capability whose model is used."""
+    p = lower(problem)
     winner = _winner(source, device, database)
-    if winner is not None and rules.first_violation(lower(problem), winner.config, device) is None:
+    if winner is not None and rules.first_violation(p, winner.config, device) is None:
         return [replace(winner, problem=problem)]
-    legal = [c for c in seeds(source, device.name) if rules.first_violation(lower(problem), c, device) is None]
-    return [Selection(problem, c, "seed") for c in legal]
+    found = [Selection(problem, c, "seed") for c in seeds(source, device.name)]
+    if not found and isinstance(model := model_for(device, database), ScaledModel):
+        other = model.source.device
+        m = tuning_files.lookup(source, other.name)
+        if m is not None and is_current(m, other) and rules.first_violation(p, m.config, device) is None:
+            return [Selection(problem, m.config, "shipped", scaled_us(problem, m.config, m.us, device, other), other.name)]
+        found = [Selection(problem, c, "seed", scaled_from=other.name) for c in seeds(source, other.name)]
+    return [s for s in found if rules.first_violation(p, s.config, device) is None]
 
 
 def why_unsupported(problem: Problem, device: Device) -> str:

@@ -33,6 +33,7 @@ from ptxgen.tuning.deadline import Deadline
 from ptxgen.tuning.gain import MIN_GAIN, GainHistory, ProblemQueue
 from ptxgen.tuning.measurement import Measurement
 from ptxgen.tuning.model import Model
+from ptxgen.tuning.nearest import FEW_ROWS, scaled_measurements
 from ptxgen.tuning.progress import SILENT, Progress
 from ptxgen.tuning.sampler import Categorical, promise, promising
 from ptxgen.tuning.seeds import seeds as shipped_seeds
@@ -315,17 +316,19 @@ class Session:
         return []
 
     def fit(self) -> None:
-        """Trains the model on the measurements of this device, those of this run and those shipped, if enough are
-        new."""
+        """Trains the model on the measurements of this device, those of this run and those shipped, if enough are new. If
+        they are few, those of the device whose model is used are added, scaled."""
         if self.deadline.signal:
             return
         facts = self.model.facts
         seen = facts.newest if facts is not None else 0.0
         if sum(m.outcome == "ok" and m.created > seen for m in self.known.values()) < RETRAIN_AFTER:
             return
-        path = measurements_path(self.device.name)
-        rows = [*(read_measurements(path)[1] if path.exists() else ()), *self.known.values()]
+        rows = [*_shipped(self.device.name), *self.known.values()]
         good = list({(m.problem, m.config): m for m in rows if m.outcome == "ok"}.values())
+        if facts is not None and len(good) < FEW_ROWS and self.model.measured_on != self.device.name:
+            other = Device(**facts.device)
+            good += scaled_measurements(_shipped(other.name), self.device, other)
         self.progress.message(f"training on {len(good)} measurements")
         self.model = Model.fit(good, self.device, target=facts.target if facts is not None else "")
         self.model.save(model_folder(self.database, self.device.name))
@@ -580,6 +583,12 @@ def tune(
         return [session.results[problem] for problem in problems]
     finally:
         session.close()
+
+
+def _shipped(device: str) -> Iterable[Measurement]:
+    """The shipped measurements of a device."""
+    path = measurements_path(device)
+    return read_measurements(path)[1] if path.exists() else ()
 
 
 def similarity_class(p: Problem) -> tuple[object, ...]:
