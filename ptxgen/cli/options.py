@@ -132,7 +132,10 @@ class Target(ProblemOptions):
 
     panel: ClassVar[str] = SELECT_PANEL
 
-    operation: Annotated[str, typer.Argument(metavar="OPERATION", help="gemm or conv.")] = "gemm"
+    operation: Annotated[
+        str | None,
+        typer.Argument(metavar="OPERATION", help="gemm or conv. [default: gemm, and in a shapes file that of each line]"),
+    ] = None
     shape: Annotated[
         list[str] | None,
         typer.Option(metavar="EXTENTS", help="Extents: M,N,K for gemm; N=16,C=32,... for conv. Repeatable."),
@@ -153,6 +156,11 @@ class Target(ProblemOptions):
         typer.Option(help="Device name, for example h200, sm_86 or emulated. [default: the GPU, else emulated]"),
     ] = None
 
+    @property
+    def operation_name(self) -> str:
+        """The operation of ``shape`` and ``suite``."""
+        return self.operation or "gemm"
+
     def fields(self, options: tuple[str, ...]) -> dict[str, Any]:
         """The problem fields that were given. ``options``: those of the operation. InputError: one belongs to
         another operation."""
@@ -160,7 +168,7 @@ class Target(ProblemOptions):
         given = {name: value for name, value in values.items() if value is not None and value is not False}
         for name in given:
             if name not in options:
-                raise InputError(f"{_flag(name)} is given; {self.operation} takes {', '.join(map(_flag, options))}")
+                raise InputError(f"{_flag(name)} is given; {self.operation_name} takes {', '.join(map(_flag, options))}")
         return given
 
     def cases(self, default: str = "") -> list[Case]:
@@ -168,7 +176,7 @@ class Target(ProblemOptions):
         from ptxgen.problem import suites
         from ptxgen.problem.operation import operation_named
 
-        of = operation_named(self.operation)
+        of = operation_named(self.operation_name)
         chosen = self.fields(of.options)
         cases: list[Case] = []
         for text in self.shape or ():
@@ -176,7 +184,7 @@ class Target(ProblemOptions):
             cases.append(suites.Case(problem.key(), problem))
         if self.shapes_file is not None:
             with _open_lines(self.shapes_file) as lines:
-                cases += suites.read(lines, str(self.shapes_file), of.name, **chosen)
+                cases += suites.read(lines, str(self.shapes_file), self.operation or "", **chosen)
         if suite := self.suite or ("" if self.shape or self.shapes_file is not None else default):
             cases += suites.cases(suite, of.name, **chosen)
         if not cases:

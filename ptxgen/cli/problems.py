@@ -150,18 +150,26 @@ def select(
     target: Target,
     model: Annotated[bool, typer.Option("--model", help="Use only the model, not the stored winners.")] = False,
     count: Annotated[int, typer.Option("--count", "-k", min=1, help="Number of configurations, best first.")] = 1,
+    digest: Annotated[
+        bool, typer.Option("--digest", help="Print only a digest of the choices, to compare machines or ranks.")
+    ] = False,
 ) -> Answer:
     """Print the best configuration for a problem.
 
     Stored winners have measured times, others the time that the model predicts. Needs no GPU: use --device h200.
     """
     from ptxgen.cli import report
+    from ptxgen.tuning import selection
 
     cases, device = target.cases(), target.find_device()
     with target.reading() as database:
         found = [(c, s) for c in cases for s in _ranked(c.problem, device, database, model, count)]
     rows = [report.selection_fields(case, selection) for case, selection in found]
     document = {"command": "select", "device": device.name, "rows": rows}
+    if digest:
+        kernels = ((s.problem, s.config, selection.current_digest(s.problem, s.config, device)) for _, s in found)
+        document["digest"] = selection.digest_of(kernels)
+        return Answer(document, str(document["digest"]))
     return Answer(document, report.select_text(document))
 
 
@@ -233,9 +241,9 @@ def bench(
     from ptxgen.problem.operation import operation_named
     from ptxgen.tuning.bench import bench as run
 
-    known = operation_named(target.operation).baselines
+    known = operation_named(target.operation_name).baselines
     if baseline is not None and baseline not in known:
-        raise InputError(f"baseline is {baseline!r}; for {target.operation} it must be {' or '.join(known)}")
+        raise InputError(f"baseline is {baseline!r}; for {target.operation_name} it must be {' or '.join(known)}")
     driver, cases, rows = target.find_driver(), target.cases(), []
     if baseline and driver.clock == "model":
         raise UnavailableError(f"baseline is {baseline!r}; the vendor's library needs an NVIDIA GPU")

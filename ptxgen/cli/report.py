@@ -10,7 +10,7 @@ import json
 import math
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
@@ -131,6 +131,19 @@ def summary(rows: Sequence[Document]) -> Document:
 # ---- text
 
 
+def by_operation(text: Callable[[Document], str]) -> Callable[[Document], str]:
+    """One text for each operation among the rows of a document: their columns differ."""
+
+    def all_operations(document: Document) -> str:
+        groups: dict[str, list[Document]] = {}
+        for row in document["rows"]:
+            groups.setdefault(row["problem"]["operation"], []).append(row)
+        documents = [{**document, "rows": rows} for rows in groups.values()] or [document]
+        return "\n\n".join(map(text, documents))
+
+    return all_operations
+
+
 def table(titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """A text table. Columns of numbers are right-aligned; empty columns are omitted."""
     cells = [[_cell(v) for v in row] for row in rows]
@@ -196,11 +209,13 @@ def config_cells(row: Document) -> list[Any]:
 CONFIG = (*(symbol for symbol, _ in PAPER), "other settings")
 
 
+@by_operation
 def select_text(document: Document) -> str:
     rows = [[*shape_cells(r), *config_cells(r), r["us"], source_text(r)] for r in document["rows"]]
     return table((*shape_titles(document), *CONFIG, "µs", "source"), rows) + f"\ndevice: {document['device']}"
 
 
+@by_operation
 def check_text(document: Document) -> str:
     rows, titles = [], shape_titles(document)
     for r in document["rows"]:
@@ -212,6 +227,7 @@ def check_text(document: Document) -> str:
     return table((*titles, "inputs", "result", "error against float64"), rows) + f"\n{end}"
 
 
+@by_operation
 def bench_text(document: Document) -> str:
     rows = []
     for r in document["rows"]:
@@ -233,6 +249,7 @@ def bench_text(document: Document) -> str:
     return "\n".join(lines)
 
 
+@by_operation
 def tune_text(document: Document) -> str:
     rows = []
     for r in document["rows"]:
@@ -245,6 +262,7 @@ def tune_text(document: Document) -> str:
     return "\n".join(lines)
 
 
+@by_operation
 def sampler_text(document: Document) -> str:
     rows = []
     for r in document["rows"]:

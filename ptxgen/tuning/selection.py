@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -16,6 +18,7 @@ from ptxgen.lowering.lower import lower
 from ptxgen.problem.base import COMPUTE_MODES
 from ptxgen.problem.device import DEVICES, Device
 from ptxgen.problem.registry import Problem
+from ptxgen.settings import templates_dir
 from ptxgen.tuning import tuning_files
 from ptxgen.tuning.database import Database
 from ptxgen.tuning.measurement import Measurement
@@ -192,6 +195,27 @@ def _stored_or_seeds(source: Problem, problem: Problem, device: Device, database
             return [Selection(problem, m.config, "shipped", scaled_us(problem, m.config, m.us, device, other), other.name)]
         found = [Selection(problem, c, "seed", scaled_from=other.name) for c in seeds(source, other.name)]
     return [s for s in found if rules.first_violation(p, s.config, device) is None]
+
+
+def digest_of(choices: Iterable[tuple[Problem, Config, str]]) -> str:
+    """A digest of problems, their configurations and the digests of their kernels, in any order."""
+    lines = sorted(f"{problem.key()} | {config.full_text()} | {kernel}" for problem, config, kernel in choices)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+def state_digest(device: Device, database: Database | None = None) -> str:
+    """A digest of everything that selection on ``device`` depends on: the package and its templates, the facts of the
+    device, shipped files, the user's models and winners. Where it is equal, any problem gets the same configuration."""
+    state = hashlib.sha256(str(device).encode())
+    roots = [Path(__file__).resolve().parents[1], templates_dir(), tuning_files.model_path("any").parent.parent]
+    if database is not None:
+        roots.append(model_folder(database, "any").parent)
+        for m in sorted(database.winners(device.name), key=lambda m: m.problem.key()):
+            state.update(f"{m.problem.key()} | {m.config.full_text()} | {m.digest} | {m.environment.clock}\n".encode())
+    for root in roots:
+        for path in sorted(path for path in root.rglob("*") if path.suffix in (".py", ".mako", ".txt", ".json")):
+            state.update(f"{path.relative_to(root)}\n".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return state.hexdigest()[:16]
 
 
 def why_unsupported(problem: Problem, device: Device) -> str:
