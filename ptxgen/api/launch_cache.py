@@ -241,7 +241,7 @@ def _tune_at_first_use(problem: Problem, on: Driver) -> None:
     """Times the top configurations of a problem that has no measured winner, now or later, as ``PTXGEN_TUNE`` says.
     Failures are warnings: the call uses the present choice."""
     found = selection.select(problem, on.device, database())
-    if not found or found[0].origin in ("winner", "shipped") and not found[0].predicted:
+    if not found or (found[0].origin in ("winner", "shipped") and not found[0].predicted):
         return
     now = settings.settings()
     if now.tune == "background":

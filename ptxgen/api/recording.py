@@ -99,7 +99,7 @@ class Recorder:
                 if self.path.exists():
                     with self.path.open("rb") as file:
                         for case in suites.read(file, str(self.path), ""):
-                            total[case.problem] += int(case.count)  # type: ignore[index]
+                            total[case.problem] += int(case.count)
                 lines = [json.dumps({**p.as_dict(), "count": n}) for p, n in total.most_common()]
                 with replacing(self.path) as file:
                     file.write("".join(f"{line}\n" for line in lines).encode())

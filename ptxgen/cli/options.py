@@ -134,7 +134,9 @@ class Target(ProblemOptions):
 
     operation: Annotated[
         str | None,
-        typer.Argument(metavar="OPERATION", help="gemm or conv. [default: gemm, and in a shapes file that of each line]"),
+        typer.Argument(
+            metavar="OPERATION", help="gemm or conv. [default: gemm, and in a shapes file that of each line]"
+        ),
     ] = None
     shape: Annotated[
         list[str] | None,
@@ -168,7 +170,9 @@ class Target(ProblemOptions):
         given = {name: value for name, value in values.items() if value is not None and value is not False}
         for name in given:
             if name not in options:
-                raise InputError(f"{_flag(name)} is given; {self.operation_name} takes {', '.join(map(_flag, options))}")
+                raise InputError(
+                    f"{_flag(name)} is given; {self.operation_name} takes {', '.join(map(_flag, options))}"
+                )
         return given
 
     def cases(self, default: str = "") -> list[Case]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -94,7 +94,13 @@ def tune(
     driver = target.find_driver()
     emulated = driver.clock == "model"
     cases = [case for case in target.cases("small" if emulated else "isaac") if part.contains(case.problem)]
-    chosen = {"samples": samples, "search": search, "refine_rounds": rounds, "keep": keep, "seconds": time_limit}
+    chosen: dict[str, Any] = {
+        "samples": samples,
+        "search": search,
+        "refine_rounds": rounds,
+        "keep": keep,
+        "seconds": time_limit,
+    }
     start = tuner.Budget(**EMULATED_BUDGET) if emulated else tuner.Budget()
     budget = replace(start, **{name: value for name, value in chosen.items() if value is not None})
     weights: dict[Problem, float] = {}

@@ -30,9 +30,8 @@ def cases(name: str, of: str = "gemm", **fields: Any) -> list[Case]:
 
 def read(lines: Iterable[str | bytes], name: str, of: str = "gemm", **fields: Any) -> Iterator[Case]:
     """The cases of a shapes file: on each line a JSON object with the extents of a problem, any of its other fields
-    and, optionally, a ``name`` and a ``count`` for the case. ``fields``: defaults of fields; ``of``: the operation, or empty: lines may be of any, ``gemm``
-    unless they say so; ``name``: the name
-    of the file, for errors.
+    and, optionally, a ``name`` and a ``count`` for the case. ``fields``: defaults of fields; ``of``: the operation, or
+    empty: a line may be of any, and is of ``gemm`` unless it says so; ``name``: the name of the file, for errors.
 
     InputError: names the line and the rule that the line breaks.
     """

@@ -38,8 +38,9 @@ class FirstUse:
         self._timer: threading.Timer | None = None
 
     def choose(self, problem: Problem, device: Device) -> Measurement | None:
-        """The winner among the ``TOP`` configurations that ``select`` answers, the first of which is the present choice;
-        it is stored. None: none succeeded. LaunchError, DatabaseError: the device or the database cannot be used."""
+        """The winner among the ``TOP`` configurations that ``select`` answers, the first of which is the present
+        choice; it is stored. None: none succeeded. LaunchError, DatabaseError: the device or the database cannot be
+        used."""
         with self._lock:
             if self._timer is not None:
                 self._timer.cancel()

@@ -32,7 +32,11 @@ def nearest(device: Device, others: Iterable[Device]) -> Device | None:
 
     def distance(other: Device) -> tuple[float, ...]:
         rates = ((device.sms * device.clock, other.sms * other.clock), (device.bandwidth, other.bandwidth))
-        return abs(device.sm // 10 - other.sm // 10), abs(device.sm - other.sm), sum(abs(math.log(x / y)) for x, y in rates)
+        return (
+            abs(device.sm // 10 - other.sm // 10),
+            abs(device.sm - other.sm),
+            sum(abs(math.log(x / y)) for x, y in rates),
+        )
 
     return min(others, key=distance, default=None)
 
@@ -93,10 +97,12 @@ def scaled_measurements(rows: Iterable[Measurement], device: Device, other: Devi
     for problem, group in groupby(good, key=lambda m: m.problem):
         some: Sequence[Measurement] = list(group)
         columns = Columns.of([m.config for m in some])
-        legal = np.flatnonzero(rules.legal(lower(problem), columns, device) & rules.legal(lower(problem), columns, other))
+        legal = np.flatnonzero(
+            rules.legal(lower(problem), columns, device) & rules.legal(lower(problem), columns, other)
+        )
         ratios = time_ratio(problem, columns.take(legal), device, other)
         for i, ratio in zip(legal, ratios, strict=True):
-            m = some[i]
+            m = some[int(i)]
             samples = tuple(us * float(ratio) for us in m.samples)
             yield replace(m, samples=samples, environment=replace(m.environment, device=device.name))
 

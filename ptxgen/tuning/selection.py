@@ -192,7 +192,9 @@ def _stored_or_seeds(source: Problem, problem: Problem, device: Device, database
         other = model.source.device
         m = tuning_files.lookup(source, other.name)
         if m is not None and is_current(m, other) and rules.first_violation(p, m.config, device) is None:
-            return [Selection(problem, m.config, "shipped", scaled_us(problem, m.config, m.us, device, other), other.name)]
+            return [
+                Selection(problem, m.config, "shipped", scaled_us(problem, m.config, m.us, device, other), other.name)
+            ]
         found = [Selection(problem, c, "seed", scaled_from=other.name) for c in seeds(source, other.name)]
     return [s for s in found if rules.first_violation(p, s.config, device) is None]
 

@@ -8,7 +8,7 @@ import os
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -316,8 +316,8 @@ class Session:
         return []
 
     def fit(self) -> None:
-        """Trains the model on the measurements of this device, those of this run and those shipped, if enough are new. If
-        they are few, those of the device whose model is used are added, scaled."""
+        """Trains the model on the measurements of this device, those of this run and those shipped, if enough are new.
+        If they are few, those of the device whose model is used are added, scaled."""
         if self.deadline.signal:
             return
         facts = self.model.facts

@@ -20,7 +20,16 @@ import ptxgen
 from ptxgen.cli import app, command, doctor, options, problems, report
 from ptxgen.codegen.config import Config, parse_config
 from ptxgen.codegen.render import render
-from ptxgen.errors import ConfigError, CorruptError, DatabaseError, Fault, InputError, RenderError, SchemaError, UnavailableError
+from ptxgen.errors import (
+    ConfigError,
+    CorruptError,
+    DatabaseError,
+    Fault,
+    InputError,
+    RenderError,
+    SchemaError,
+    UnavailableError,
+)
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
@@ -622,7 +631,9 @@ def test_an_interrupted_tune_says_what_is_kept(
     assert document == {"error": {"kind": "Interrupted", "message": f"interrupted; {told} --json"}}
 
 
-@pytest.mark.parametrize(("name", "code", "how"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "ended by SIGTERM")])
+@pytest.mark.parametrize(
+    ("name", "code", "how"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "ended by SIGTERM")]
+)
 def test_a_signal_ends_tune_after_the_measurement_in_progress(
     run: Run, tmp_path: Path, name: str, code: int, how: str
 ) -> None:
