@@ -155,6 +155,15 @@ class Session:
         if self.assemble_ahead:
             fresh = [c for c in chosen if self._stored(problem, c) is None]
             waiting = {c: self.pool.submit(self._assemble, problem, c) for c in fresh}
+        try:
+            return self._measure_all(problem, chosen, purpose, waiting, wait)
+        finally:
+            for future in waiting.values():  # those that were not reached must not delay the next problem's
+                future.cancel()
+
+    def _measure_all(
+        self, problem: Problem, chosen: list[Config], purpose: str, waiting: dict[Config, Future[None]], wait: bool
+    ) -> list[Measurement]:
         out: list[Measurement] = []
         while chosen:
             claimed = []
@@ -283,7 +292,9 @@ class Session:
     def sample(self, queues: Sequence[ProblemQueue]) -> None:
         """Measures the training data: legal configurations of every problem. Each family gets a number by its
         predicted speed; half are drawn from the generative model (section 4.1 of the paper), half from the legal
-        space, weighted by the performance model."""
+        space, weighted by the performance model. With a time limit, and a trained model, nothing is sampled."""
+        if self.model.trained and self.deadline.seconds < math.inf:
+            return  # what the model ranks first promises more
         n = self.budget.samples
         self.progress.phase("sample", n * len(queues))
         for nth, queue in enumerate(queues, 1):
@@ -406,7 +417,8 @@ class Session:
     def rank(self, problem: Problem, seeds: Iterable[Config] = ()) -> list[tuple[Config, float]]:
         """``seeds``, the model's best configurations of the whole legal space (section 6 of the paper), and those that
         were fast before or for similar problems, with predicted microseconds."""
-        ranked = dict(self.model.rank(problem, self.device, max(self.budget.search, 1), exhaustive=True))
+        thorough = self.deadline.seconds == math.inf  # seconds, to score all of the space
+        ranked = dict(self.model.rank(problem, self.device, max(self.budget.search, 1), exhaustive=thorough))
         fast = [*self._previously_fast(problem), *self._fast_for_similar(problem)]
         order = list(dict.fromkeys([*self._legal(problem, seeds), *list(ranked)[:1], *fast, *ranked]))
         others = [config for config in order if config not in ranked]

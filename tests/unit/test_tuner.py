@@ -694,6 +694,33 @@ def test_a_problem_ends_where_no_gain_is_predicted(fake, database):
     assert 0 < purposes["refine"] <= 30  # one round, which gained nothing
 
 
+def test_a_trained_model_is_not_given_samples_under_a_time_limit(clock, database, monkeypatch):
+    monkeypatch.setattr(Model, "trained", True)
+    tune([P], database=database, budget=replace(BUDGET, seconds=30.0))
+    assert {purpose for _, _, purpose in Fake.log} == {"search", "refine", "final"}
+
+
+def test_kernels_that_were_not_reached_are_not_assembled(hardware, database, configs):
+    """Their assembling would delay that of the next problem."""
+    began, release = [], threading.Event()
+
+    def assemble(self, problem, config):
+        began.append(config)
+        if len(began) > 1:
+            release.wait(60)
+
+    hardware.setattr(tuner, "find_ptxas", lambda: "ptxas")
+    hardware.setattr(Session, "_assemble", assemble)
+    one = session(database, jobs=1)
+    one.until = -1.0  # after the first
+    assert len(one.measure(P, configs, "search")) == 1
+    release.set()
+    one.pool.submit(lambda: None).result()
+    assert began == configs[: len(began)]
+    assert len(began) <= 2
+    one.close()
+
+
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_a_signal_completes_the_measurement_in_progress(fake, database, name):
     number = getattr(signal, name)
