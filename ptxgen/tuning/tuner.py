@@ -44,6 +44,7 @@ from ptxgen.tuning.worker import Worker
 FAMILY_RATIO = 1.5  #: a family's fastest configuration is refined if its time is within this factor of the fastest
 MAX_SIMILAR = 8  #: similar problems whose fastest configuration is measured
 RETRAIN_AFTER = 200  #: new measurements after which the model is trained again
+TRAIN_SECONDS = 60.0  #: the model is trained only if at least this time is left
 MAX_PREVIOUS = 16  #: fastest configurations of earlier kernel versions that are measured again
 POLL_SECONDS = 0.1  #: between checks whether another tuner has finished a configuration
 DRAWS = 1_000_000  #: limit of draws from the generative model for one problem
@@ -329,7 +330,7 @@ class Session:
     def fit(self) -> None:
         """Trains the model on the measurements of this device, those of this run and those shipped, if enough are new.
         If they are few, those of the device whose model is used are added, scaled."""
-        if self.deadline.signal:
+        if self.deadline.signal or time.monotonic() + TRAIN_SECONDS > self.deadline.time_of(1.0):
             return
         facts = self.model.facts
         seen = facts.newest if facts is not None else 0.0

@@ -721,6 +721,15 @@ def test_kernels_that_were_not_reached_are_not_assembled(hardware, database, con
     one.close()
 
 
+@pytest.mark.parametrize(("seconds", "trained"), [(math.inf, True), (100.0, True), (50.0, False)])
+def test_the_model_is_trained_only_if_there_is_time(clock, database, configs, monkeypatch, seconds, trained):
+    monkeypatch.setattr(tuner, "RETRAIN_AFTER", 2)
+    one = Session("auto", database, replace(BUDGET, seconds=seconds))
+    one.measure(P, configs, "sample")
+    one.fit()
+    assert one.model.trained == trained
+
+
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_a_signal_completes_the_measurement_in_progress(fake, database, name):
     number = getattr(signal, name)
