@@ -1,4 +1,4 @@
-"""What runs in a forked process."""
+"""Work in a forked process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SECONDS = 60  #: after which a child is taken to hang
 
 
 def forked(work: Callable[[], object]) -> str:
-    """What ``work`` returns in a forked process, as text. AssertionError: it raised, or hangs."""
+    """The result of ``work`` in a forked process, as text. AssertionError: it raised an exception, or hangs."""
     reader, writer = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of a fork in a process with threads
@@ -33,8 +33,8 @@ def forked(work: Callable[[], object]) -> str:
         os.waitpid(child, 0)
         assert waiting, "the forked process hangs"
         with os.fdopen(os.dup(reader)) as f:
-            told = f.read()
+            output = f.read()
     finally:
         os.close(reader)
-    assert told.startswith("+"), told
-    return told[1:]
+    assert output.startswith("+"), output
+    return output[1:]

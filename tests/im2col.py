@@ -1,4 +1,4 @@
-"""Random im2col maps, a kernel that copies one box of pixels, and what it must bring."""
+"""Random im2col maps, a kernel that copies one box of pixels, and the expected contents."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ptxgen.runtime.driver import Driver
 TYPES = {"u8": np.uint8, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "tf32": np.float32}
 THREADS = 128
 
-#: one box to shared memory, and from there to ``out`` as it lies; place: channel, pixel (innermost first), image
+#: one box to shared memory, and from there to ``out`` unchanged; place: channel, pixel (innermost first), image
 KERNEL = """.version 8.7
 .target sm_90a
 .address_size 64
@@ -76,7 +76,7 @@ def source(rank: int) -> Source:
 
 @dataclass(frozen=True)
 class Case:
-    """``place``: channel, pixel (innermost first), image; ``offsets``: of a filter's tap, innermost first."""
+    """``place``: channel, pixel (innermost first), image; ``offsets``: of a filter tap, innermost first."""
 
     map: TensorMap
     place: tuple[int, ...]
@@ -93,7 +93,7 @@ class Case:
         return rng.integers(1, 200, self.shape).astype(TYPES[self.map.dtype])
 
     def columns(self, x: np.ndarray) -> np.ndarray:
-        """What the box holds, by definition: pixels × channels."""
+        """The box by definition: pixels × channels."""
         m = self.map
         assert m.walk is not None
         channels, pixels = m.box
@@ -121,7 +121,7 @@ class Case:
         return out
 
     def run(self, driver: Driver, kernel: object, x: np.ndarray) -> np.ndarray:
-        """What the kernel brings, pixels × channels, its swizzle undone."""
+        """The box that the kernel copies, pixels × channels, its swizzle undone."""
         m = self.map
         channels, pixels = m.box
         size = pixels * channels * x.dtype.itemsize
@@ -144,7 +144,7 @@ class Case:
 
 
 def rounded(x: np.ndarray) -> np.ndarray:
-    """To tf32, ties to even."""
+    """Rounded to tf32, ties to even."""
     bits = x.view(np.uint32)
     return (bits + 0xFFF + (bits >> 13 & 1) & 0xFFFFE000).view(np.float32)
 

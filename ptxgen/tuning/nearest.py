@@ -83,7 +83,7 @@ class ScaledModel(Model):
         return replace(found, best=[(legal[i], float(us[i])) for i in order])
 
 
-def model_from(device: Device, source: Model) -> Model:
+def transferred(device: Device, source: Model) -> Model:
     """The model of another device for ``device``. For another compute capability, whose legal configurations differ,
     its trees correct the performance model of ``device`` itself."""
     if device.sm == source.device.sm:
@@ -107,4 +107,4 @@ def scaled_measurements(rows: Iterable[Measurement], device: Device, other: Devi
             yield replace(m, samples=samples, environment=replace(m.environment, device=device.name))
 
 
-__all__ = ["FEW_ROWS", "ScaledModel", "model_from", "nearest", "scaled_measurements", "scaled_us", "time_ratio"]
+__all__ = ["FEW_ROWS", "ScaledModel", "nearest", "scaled_measurements", "scaled_us", "time_ratio", "transferred"]

@@ -23,7 +23,7 @@ from ptxgen.tuning import tuning_files
 from ptxgen.tuning.database import Database
 from ptxgen.tuning.measurement import Measurement
 from ptxgen.tuning.model import Model
-from ptxgen.tuning.nearest import FEW_ROWS, ScaledModel, model_from, nearest, scaled_us
+from ptxgen.tuning.nearest import FEW_ROWS, ScaledModel, nearest, scaled_us, transferred
 from ptxgen.tuning.records import stale_reason
 from ptxgen.tuning.seeds import seeds
 
@@ -66,20 +66,25 @@ def model_for(device: Device, database: Database | None = None) -> Model:
     by the facts of both, else the performance model, which needs no measurements. One trained on few measurements comes
     after that of the nearest device. A model file that is damaged or of another version is skipped with a warning to
     ``logging``."""
-    own = _own_models(device.name, database)
-    best = next((model for model in own if model.facts is not None and model.facts.rows >= FEW_ROWS), None)
-    if best is None and (other := _nearest_model(device, database)) is not None:
+    return model_from(device, None if database is None else model_folder(database, device.name))
+
+
+def model_from(device: Device, own: Path | None) -> Model:
+    """``model_for`` with the folder of the user's model; those of other devices are beside it."""
+    mine = None if own is None else own.parent
+    found = _own_models(device.name, mine)
+    best = next((model for model in found if model.facts is not None and model.facts.rows >= FEW_ROWS), None)
+    if best is None and (other := _nearest_model(device, mine)) is not None:
         return other
-    return best or next(iter(own), None) or Model.analytic(device)
+    return best or next(iter(found), None) or Model.analytic(device)
 
 
-def _own_models(name: str, database: Database | None) -> list[Model]:
-    """The models trained on measurements of the device called ``name``: the user's, then the shipped one."""
-    folders = [tuning_files.model_path(name).parent]
-    if database is not None:
-        folders.insert(0, model_folder(database, name))
+def _own_models(name: str, mine: Path | None) -> list[Model]:
+    """The models trained on measurements of the device called ``name``: the user's in a folder of ``mine``, then the
+    shipped one."""
+    shipped = tuning_files.model_path(name).parent
     out = []
-    for folder in folders:
+    for folder in (shipped,) if mine is None else (mine / name, shipped):
         try:
             changed = (folder / tuning_files.MODEL).stat().st_mtime_ns
         except OSError:
@@ -92,31 +97,23 @@ def _own_models(name: str, database: Database | None) -> list[Model]:
     return out
 
 
-def _nearest_model(device: Device, database: Database | None) -> Model | None:
+def _nearest_model(device: Device, mine: Path | None) -> Model | None:
     """The model of the nearest other GPU that has many measurements, for ``device``; None: there is none."""
     if device.name == "emulated":
         return None
+    shipped = tuning_files.model_path(device.name).parent.parent
+    roots = (shipped,) if mine is None else (shipped, mine)
+    names = {path.parent.name for root in roots for path in root.glob(f"*/{tuning_files.MODEL}")}
     others: dict[Device, Model] = {}
-    for name in _modelled_devices(database):
-        if name not in (device.name, "emulated"):
-            for model in _own_models(name, database)[:1]:
-                if model.facts is not None and model.facts.rows >= FEW_ROWS:
-                    others[model.device] = model
+    for name in sorted(names - {device.name, "emulated"}):
+        for model in _own_models(name, mine)[:1]:
+            if model.facts is not None and model.facts.rows >= FEW_ROWS:
+                others[model.device] = model
     chosen = nearest(device, others)
-    return None if chosen is None else _model_from(device, others[chosen])
+    return None if chosen is None else _transferred(device, others[chosen])
 
 
-@lru_cache(maxsize=8)
-def _model_from(device: Device, source: Model) -> Model:
-    return model_from(device, source)
-
-
-def _modelled_devices(database: Database | None) -> list[str]:
-    """The names of devices that have a model."""
-    roots = [tuning_files.model_path("any").parent.parent]
-    if database is not None:
-        roots.append(model_folder(database, "any").parent)
-    return sorted({path.parent.name for root in roots for path in root.glob(f"*/{tuning_files.MODEL}")})
+_transferred = lru_cache(maxsize=8)(transferred)
 
 
 @lru_cache(maxsize=4096)

@@ -1,8 +1,6 @@
-"""Operands of mma for the tests, the same wherever they are made: from the raw words of PCG64.
-
-`tests/emulated/mma_h200.npz` holds what an H200 made of them: the first warps of `operands(...)` for every variant and
-distribution, under the name "shape|A|B|C|modifier|distribution".
-"""
+"""Operands of mma for the tests, from the raw words of PCG64, so that they are the same everywhere.
+`tests/emulated/mma_h200.npz` holds the results of an H200: the first warps of `operands(...)` for every variant and
+distribution, under the name "shape|A|B|C|modifier|distribution"."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ FORMAT = {
     "e5m2": (5, 2),
 }
 PACKED = {"f16": 2, "bf16": 2, "tf32": 1, "f64": 1, "f32": 1, "e4m3": 4, "e5m2": 4, "s8": 4, "u8": 4, "s32": 1}
-#: where numbers lie: about 1, all over, any bits, half zeros, near the least and the largest sums, few bits, cancelling
+#: distributions of numbers: about 1, all exponents, any bits, half zeros, near the least and the largest sums, few bits, cancelling
 DISTRIBUTIONS = ("normal", "wide", "raw", "sparse", "tiny", "small", "big", "half", "simple", "cancel")
 #: warps that were made; the sequence depends on it
 WARPS = 48

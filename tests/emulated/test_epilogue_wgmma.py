@@ -1,4 +1,4 @@
-"""What follows a product, fused into every way in which wgmma kernels leave, on the emulated device, against float64."""
+"""Fused epilogues of every wgmma epilogue path, on the emulated device, against float64."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.emulated.test_epilogue import D, EmulatedDriver, parse_config, right
 
 WAYS = {
     "fragments": "ml=64 nl=32 u=64 stages=2 vec_c=2",
-    "fragments, a block walks": "ml=64 nl=32 u=64 stages=2 persistent=1",
+    "fragments, persistent": "ml=64 nl=32 u=64 stages=2 persistent=1",
     "a boxful": "ml=64 nl=32 u=64 stages=2 epilogue_smem=1",
     "parts": "ml=128 math_warpgroups=2 nl=64 u=64 stages=2 epilogue_smem=1 epilogue_subtiles=4 epilogue_buffers=2",
     "parts along M": "transposed_mma=1 ml=64 nl=128 math_warpgroups=2 u=64 stages=3 epilogue_smem=1 epilogue_subtiles=2 epilogue_aliases_ab=1",
-    "a block walks": "ml=64 nl=64 u=64 stages=2 epilogue_smem=1 persistent=1 epilogue_subtiles=2",
+    "persistent": "ml=64 nl=64 u=64 stages=2 epilogue_smem=1 persistent=1 epilogue_subtiles=2",
     "in turn": "ml=64 math_warpgroups=2 pingpong=1 persistent=1 nl=32 u=64 stages=3 epilogue_smem=1",
     "cluster's sum": "ml=64 nl=64 u=64 stages=2 cluster_k=2 epilogue_smem=1",
     "last slice": "ml=64 nl=64 u=32 stages=2 kg=2 splitk=last_cta epilogue_smem=1",
@@ -32,17 +32,17 @@ P = Gemm(150, 72, 130, "NT", "f16", lda=136, ldb=136)
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_all_in_company(way: str) -> None:
+def test_all_operations_combined(way: str) -> None:
     for n, stages in enumerate(("scale_rows,bias_row,residual,gelu", "scale,bias_column,relu")):
         right(replace(P, epilogue=stages), f"family=wgmma {WAYS[way]}", n)
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_each_stage(stage: str) -> None:
-    right(replace(P, m=70, dtype="bf16", out="bf16", epilogue=stage), "family=wgmma " + WAYS["a block walks"])
+def test_each_operation(stage: str) -> None:
+    right(replace(P, m=70, dtype="bf16", out="bf16", epilogue=stage), "family=wgmma " + WAYS["persistent"])
 
 
-def test_a_residual_that_is_not_added_is_found() -> None:
+def test_wrong_residual_is_found() -> None:
     """The check can fail: the kernel gets another residual than the reference."""
     p = replace(P, epilogue="residual")
     runner = Runner.of(EmulatedDriver(D), p, parse_config("family=wgmma " + WAYS["parts"]))

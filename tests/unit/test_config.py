@@ -20,7 +20,7 @@ def random_configs(seed: int, n: int) -> list[Config]:
     return [Config(**{a.name: value(a) for a in AXES}) for _ in range(n)]
 
 
-def test_the_table():
+def test_table_of_axes():
     assert [a.symbol for a in AXES if a.symbol] == ["M_S", "N_S", "M_L", "N_L", "U", "K_S", "K_L", "K_G"]
     for a in AXES:
         assert a.default in a.values or a.name == "vec_c"
@@ -40,7 +40,7 @@ def test_text_round_trips():
     assert parse_config("") == Config()
 
 
-def test_text_has_the_papers_axes_and_what_differs():
+def test_text_has_the_papers_axes_and_other_than_defaults():
     assert str(Config()) == "family=simt ms=8 ns=8 ml=64 nl=64 u=8 ks=1 kl=1 kg=1"
     assert str(Config(vec_a=4, stages=3)) == "family=simt ms=8 ns=8 ml=64 nl=64 u=8 ks=1 kl=1 kg=1 vec_a=4"
     assert str(Config(family=2, kg=2, splitk=3, bounds=2)).endswith("kg=2 splitk=last_cta bounds=predicate")
@@ -71,14 +71,14 @@ def test_text_has_the_papers_axes_and_what_differs():
         ("pdl=nothing", "one of off, on_exit"),
     ],
 )
-def test_text_that_is_no_configuration(text, word):
+def test_invalid_text_is_refused(text, word):
     with pytest.raises(ConfigError, match=word) as caught:
         parse_config(text)
     assert caught.value.rule == "axis"
     assert "config has" in str(caught.value)
 
 
-def test_configurations_are_values():
+def test_configurations_are_hashable_values():
     a, b = Config(ms=4), Config(ms=4)
     assert a == b
     assert len({a, b, Config()}) == 2
@@ -97,7 +97,7 @@ def test_columns_hold_rows():
         assert getattr(c, a.name).tolist() == [getattr(x, a.name) for x in configs]
 
 
-def test_columns_are_taken_replaced_and_joined():
+def test_columns_take_replace_and_join():
     configs = random_configs(3, 20)
     c = Columns.of(configs)
     mask = np.arange(20) % 3 == 0

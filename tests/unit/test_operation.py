@@ -1,7 +1,5 @@
-"""The registry of operations, and an operation that is registered from outside the package: C = A·diag(d)·B.
-
-Its kernels are those of a GEMM. The host multiplies A by d before the launch.
-"""
+"""The registry of operations, and an operation that is registered from outside the package: C = A·diag(d)·B. Its
+kernels are those of a GEMM; the host multiplies A by d before the launch."""
 
 from __future__ import annotations
 
@@ -75,7 +73,7 @@ def product(p: DiagonalGemm, a: Array, b: Array, region: None = None) -> tuple[A
 
 
 def checks(driver: Driver, p: DiagonalGemm, config: Config, seed: int = 0, slack: int = 0) -> Iterator[CheckResult]:
-    """Compares the host's scaling and the kernel together with A·diag(d)·B, computed from the operands of the user."""
+    """Compares the scaling by the host and the kernel together with A·diag(d)·B, computed from the user's operands."""
     runner = Runner.of(driver, p, config)
     for kind, alpha, beta, _ in CASES:
         a, b, c = operands(p, seed, kind)
@@ -89,7 +87,7 @@ def checks(driver: Driver, p: DiagonalGemm, config: Config, seed: int = 0, slack
 
 
 class DiagonalOperandSets(GemmOperandSets):
-    """The operands of the GEMM, A scaled already: the time is the kernel's."""
+    """The operands of the GEMM with a scaled A: only the kernel is timed."""
 
 
 def small(**fields: Any) -> Iterator[Case]:
@@ -142,7 +140,7 @@ def registered() -> Iterator[Operation]:
     unregister("diagonal_gemm")
 
 
-def test_the_package_has_its_operations() -> None:
+def test_package_has_its_operations() -> None:
     assert operation_names()[:2] == ("gemm", "conv")
     for name in operation_names():
         assert operation_named(name).name == name
@@ -151,19 +149,19 @@ def test_the_package_has_its_operations() -> None:
         operation_named("spmm")
 
 
-def test_a_name_is_registered_once(registered: Operation) -> None:
+def test_name_is_registered_once(registered: Operation) -> None:
     with pytest.raises(InputError, match="registered already"):
         register(DIAGONAL)
     assert operation_of(P) is registered
 
 
-def test_a_new_operation_has_a_text_form(registered: Operation) -> None:
+def test_new_operation_has_a_text_form(registered: Operation) -> None:
     assert P.key() == "diagonal_gemm 16,24,32 NT f32"
     assert parse(P.key()) == P == from_dict(P.as_dict())
     assert parse("gemm 16,24,32 NT f32") != P
 
 
-def test_a_new_operation_is_lowered_selected_and_emitted(registered: Operation) -> None:
+def test_new_operation_is_lowered_selected_and_emitted(registered: Operation) -> None:
     lowered = lower(P)
     assert type(lowered) is KernelGemm
     assert (lowered.m, lowered.n, lowered.k, lowered.layout) == (16, 24, 32, "NT")
@@ -172,7 +170,7 @@ def test_a_new_operation_is_lowered_selected_and_emitted(registered: Operation) 
     assert render(plan_for(P, chosen.config, H200)).digest == render(plain).digest
 
 
-def test_a_new_operation_is_checked_and_timed(registered: Operation) -> None:
+def test_new_operation_is_checked_and_timed(registered: Operation) -> None:
     driver = EmulatedDriver()
     config = select(P, driver.device)[0].config
     found = check(driver, P, config)
@@ -183,14 +181,14 @@ def test_a_new_operation_is_checked_and_timed(registered: Operation) -> None:
     assert isinstance(work.operand_sets, DiagonalOperandSets)
 
 
-def test_the_check_of_a_new_operation_finds_a_mistake(registered: Operation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_of_a_new_operation_finds_errors(registered: Operation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(checks.__globals__, "scale", lambda p, a, d: a)
     driver = EmulatedDriver()
     assert not any(r.ok for r in check(driver, P, select(P, driver.device)[0].config))
 
 
 @pytest.mark.parametrize("name", ["select", "emit", "check", "bench", "tune", "sampler"])
-def test_commands_take_a_new_operation(
+def test_commands_accept_a_new_operation(
     registered: Operation,
     name: str,
     tmp_path: Path,

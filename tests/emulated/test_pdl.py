@@ -1,4 +1,4 @@
-"""Kernels that may overlap with the one before: each entry waits before it reads or writes memory; results are the same."""
+"""Programmatic dependent launch: each entry waits before it accesses memory; results are the same."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KERNELS = {
         "family=mma ms=16 ns=16 ml=32 nl=32 u=32 operand_path_a=pack operand_path_b=pack vec_a=8 vec_b=8",
     ),
     "wgmma": (Gemm(70, 40, 200, "NT", "f16"), "family=wgmma ml=64 nl=32 u=64 kg=2 splitk=workspace"),
-    "a block walks": (
+    "persistent": (
         Gemm(150, 72, 136, "NT", "f16", epilogue="residual"),
         "family=wgmma ml=64 nl=32 u=64 epilogue_smem=1 persistent=1",
     ),
@@ -38,12 +38,15 @@ KERNELS = {
         Gemm(3, 130, 259, "NT", "f16"),
         "family=skinny ms=2 ns=4 ml=8 nl=32 u=512 kl=8 vec_b=8 lanes_m=8 long_n=1 mma_m16=1",
     ),
-    "as they lie": (
+    "direct operands": (
         Gemm(65, 37, 67, "NN", "f16"),
         "family=wgmma ml=64 nl=64 u=32 stages=3 operand_path_a=realign operand_path_b=realign epilogue_smem=1",
     ),
     "blocks share": (Gemm(150, 72, 136, "NT", "f16"), "family=wgmma ml=64 nl=32 u=32 stages=2 cluster_x=2 cluster_y=2"),
-    "meeting": (Gemm(64, 64, 256, "NT", "f16"), "family=wgmma ml=64 nl=64 u=64 kg=2 splitk=last_cta epilogue_smem=1"),
+    "split-K fix-up": (
+        Gemm(64, 64, 256, "NT", "f16"),
+        "family=wgmma ml=64 nl=64 u=64 kg=2 splitk=last_cta epilogue_smem=1",
+    ),
 }
 #: what touches memory that another kernel may have written, or may read still
 TOUCHES = re.compile(
@@ -57,8 +60,8 @@ def entries(text: str) -> list[str]:
 
 @pytest.mark.parametrize("opens", ["on_exit", "on_start"])
 @pytest.mark.parametrize("name", KERNELS)
-def test_nothing_is_touched_before_the_wait(name: str, opens: str) -> None:
-    """In the order of the text; a path that jumps over the wait begins with one of its own."""
+def test_no_memory_access_before_griddepcontrol_wait(name: str, opens: str) -> None:
+    """In text order; a path that jumps over the wait begins with a wait of its own."""
     p, text = KERNELS[name]
     source = render(plan_for(p, parse_config(f"{text} pdl={opens}"), H200))
     assert source.pdl_entries
@@ -70,12 +73,12 @@ def test_nothing_is_touched_before_the_wait(name: str, opens: str) -> None:
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_results_are_the_same(name: str) -> None:
+def test_results_do_not_change(name: str) -> None:
     p, text = KERNELS[name]
     right(p, text + " pdl=on_exit")
 
 
-def test_others_neither_wait_nor_say_so() -> None:
+def test_kernels_without_pdl_have_no_griddepcontrol() -> None:
     p, text = KERNELS["wgmma"]
     source = render(plan_for(p, parse_config(text), H200))
     assert "griddepcontrol" not in source.text
@@ -119,14 +122,14 @@ def test_others_neither_wait_nor_say_so() -> None:
         ),
     ],
 )
-def test_those_of_one_launch(key: str, text: str, follow: list[str]) -> None:
-    """With pdl=within_launch no kernel begins early that another launch may come before."""
+def test_pdl_within_a_launch(key: str, text: str, follow: list[str]) -> None:
+    """With pdl=within_launch the first kernel of a launch does not overlap with the previous launch."""
     source = render(plan_for(parse(key), parse_config(text), H200))
     assert sorted(source.pdl_entries) == sorted(follow)
     right(parse(key), text)
 
 
-def test_only_where_there_is_the_instruction() -> None:
+def test_pdl_needs_sm_90() -> None:
     with pytest.raises(ConfigError, match="pdl"):
         plan_for(Gemm(64, 64, 64), parse_config("pdl=on_exit"), device("a100"))
     with pytest.raises(ConfigError, match="pdl"):
