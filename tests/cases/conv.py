@@ -10,7 +10,7 @@ import numpy as np
 from ptxgen.codegen.config import AXIS, SPLIT_MEMSET, SPLIT_WORKSPACE, Config
 from ptxgen.errors import ShapeError
 from ptxgen.families import rules
-from ptxgen.families.depthwise.rules import SLIDE, slides
+from ptxgen.families.depthwise.rules import SLIDE, supports
 from ptxgen.families.mma.rules import MMA
 from ptxgen.families.simt.rules import SIMT
 from ptxgen.lowering.lower import lower
@@ -81,7 +81,7 @@ def config(
     v: Conv, d: Device, rng: np.random.Generator, family: int | None = None, threads: int = 128
 ) -> Config | None:
     """A random legal configuration, or None if none was drawn. ``family``: of this family alone."""
-    if slides(lower(v)) and family in (None, SLIDE):
+    if supports(lower(v)) and family in (None, SLIDE):
         some = [n for n in (1, 2, 4, 8) if n % lower(v).strip.ratio == 0]
         if not some:
             return None

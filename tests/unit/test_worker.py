@@ -69,7 +69,7 @@ def test_real_child_measures():
         assert len(found.digest) == 16
         illegal = w.measure(P, replace(C, lanes_m=32))
         assert illegal.outcome == "launch_error"
-        assert "tile_m" in illegal.message
+        assert "simt_tile_m" in illegal.message
         assert w.measure(P, C).samples == found.samples  # the same child
     assert w.child is None
 
