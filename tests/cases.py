@@ -7,9 +7,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from ptxgen.codegen.config import AXES, Columns, Config
+from ptxgen.codegen.axes import Axis
+from ptxgen.codegen.config import FAMILIES, Columns, Config, axes_of
 from ptxgen.families.rules import legal
-from ptxgen.families.simt.rules import UNUSED
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 from ptxgen.problem.gemm import LAYOUTS
@@ -47,13 +47,26 @@ def problem(rng: np.random.Generator, limit: int) -> KernelGemm:
     return KernelGemm(m, n, k, layout, dtype, compute, deterministic=bool(rng.random() < 0.15), **extra)
 
 
+def choices(axis: Axis) -> tuple[int, ...]:
+    """The values that the search visits, else all that have words, else the default."""
+    return axis.values or tuple(range(len(axis.words))) or (axis.default,)
+
+
+def values_of(family: str, name: str) -> tuple[int, ...]:
+    """The ``choices`` of an axis of a family."""
+    return next(choices(a) for a in axes_of(family) if a.name == name)
+
+
+def random_columns(family: str, rng: np.random.Generator, n: int) -> Columns:
+    """Rows of a family with random values, legal or not."""
+    values = {a.name: rng.choice(np.array(choices(a)), n).astype(np.int64) for a in axes_of(family)}
+    return Columns(values, n).replace(family=FAMILIES.index(family))
+
+
 def config(p: KernelGemm, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
     """A random legal configuration over all axes, or None if none was drawn."""
-    values = {
-        a.name: rng.choice(np.array((*a.values, *((3, 5, 7) if a.name == "kg" else ()))), DRAWS)
-        for a in AXES
-        if a.name not in UNUSED
-    }
+    values = {a.name: rng.choice(np.array(choices(a)), DRAWS) for a in axes_of("simt")}
+    values["kg"] = rng.choice(np.array((*values_of("simt", "kg"), 3, 5, 7)), DRAWS)
     sliced = rng.random(DRAWS) < 0.5
     values["kg"] = np.where(sliced, values["kg"], 1)
     values["splitk"] = np.where(sliced, values["splitk"], 0)

@@ -7,12 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from ptxgen.codegen.config import AXIS, SPLIT_MEMSET, SPLIT_WORKSPACE, Config
+from ptxgen.codegen.axes import COMMON
+from ptxgen.codegen.config import SPLIT_MEMSET, SPLIT_WORKSPACE, Config
 from ptxgen.errors import ShapeError
 from ptxgen.families import rules
-from ptxgen.families.depthwise.rules import SLIDE, slides
-from ptxgen.families.mma.rules import MMA
-from ptxgen.families.simt.rules import SIMT
+from ptxgen.families.depthwise.rules import slides
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import DIRECTIONS, FILTERS, Conv
 from ptxgen.problem.device import Device
@@ -76,18 +75,18 @@ def problem(rng: np.random.Generator, n: int) -> Conv:
     return replace(drawn(rng), dtype=dtype, compute=compute, out="")
 
 
-def config(v: Conv, d: Device, rng: np.random.Generator, family: int | None = None) -> Config | None:
+def config(v: Conv, d: Device, rng: np.random.Generator, family: str | None = None) -> Config | None:
     """A random legal configuration that looks into tables, or None if none was drawn. ``family``: of no other."""
-    if slides(lower(v)) and family in (None, SLIDE):
+    if slides(lower(v)) and family in (None, "depthwise"):
         some = [n for n in (1, 2, 4, 8) if n % lower(v).strip.ratio == 0]
         if not some:
             return None
         ns, ml, resident, stream = (int(rng.choice(x)) for x in (some, (1, 2, 4), (1, 2), (0, 1)))
         wide, kg = int(rng.choice([1, lower(v).strip.wide])), int(rng.choice([1, 2, 5])) * lower(v).strip.summed
-        kg = max(1, min(kg, -(-lower(v).k // AXIS["u"].default)))
+        kg = max(1, min(kg, -(-lower(v).k // COMMON["u"].default)))
         split = SPLIT_WORKSPACE if kg > 1 else SPLIT_MEMSET
         c = Config(
-            family=SLIDE,
+            family="depthwise",
             vec_a=wide,
             ns=ns,
             ml=ml,
@@ -99,12 +98,12 @@ def config(v: Conv, d: Device, rng: np.random.Generator, family: int | None = No
         )
         return c if rules.first_violation(lower(v), c, d) is None else None
     tensor = v.compute in ("tf32", "s32") or v.dtype == "bf16" or (v.dtype in ("f16", "f64") and rng.random() < 0.5)
-    if family not in (None, MMA if tensor else SIMT):
+    if family not in (None, "mma" if tensor else "simt"):
         return None
     return cases_mma.config(lower(v), d, rng, 128) if tensor else cases_simt.wide(lower(v), d, rng, 128)
 
 
-def cases(seed: int, count: int, d: Device, family: int | None = None) -> Iterator[tuple[Conv, Config]]:
+def cases(seed: int, count: int, d: Device, family: str | None = None) -> Iterator[tuple[Conv, Config]]:
     """``count`` random pairs, of what tensor cores and others multiply. ``family``: of one alone."""
     rng = np.random.default_rng(seed)
     made = tried = 0

@@ -15,7 +15,6 @@ from typing import Any
 
 from ptxgen.codegen.config import (
     BOUNDS_NONE,
-    FAMILIES,
     PDL_WITHIN,
     SPLIT_POLL,
     SPLIT_SHARE,
@@ -71,7 +70,7 @@ class Plan:
         self.problem, self.config, self.device = problem, config, device
         self.source_problem: Problem = problem  #: the problem that ``problem`` was lowered from, for the header
         self.geometry = geometry
-        self.family = FAMILIES[config.family]
+        self.family = config.family
         self.target, self.ptx_version = device.target, device.ptx_version
         self.entry = f"{problem.operation}_{problem.dtype}_{problem.layout.lower()}"
         self.threads, self.shared = int(self.geometry.threads), int(self.geometry.shared)

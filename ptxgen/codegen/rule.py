@@ -14,9 +14,9 @@ from ptxgen.problem.device import Device
 @dataclass(frozen=True)
 class Rule:
     """``holds(p, c, g, d)``: a bool or a column; ``message``: a format over p, c, g, d that names both numbers;
-    ``family``: the only family that it is for, -1: every family."""
+    ``family``: the only family that it is for; empty: every family. ``registry.register`` sets it."""
 
     name: str
     holds: Callable[[KernelGemm, Any, SimpleNamespace, Device], Any]
     message: str
-    family: int = -1
+    family: str = ""

@@ -20,7 +20,7 @@ def geometry(p: KernelGemm, c: Any) -> SimpleNamespace:
 
     Every family gives at least threads, shared, registers, tiles_m, tiles_n, tiles, chunk, slices, blocks, workspace
     and gathers."""
-    return registry.require(c).geometry(p, c)
+    return registry.of(c).geometry(p, c)
 
 
 __all__ = ["SECTOR", "WARP", "ceil_div", "geometry", "pick", "register_cap", "warp_rows"]

@@ -35,7 +35,7 @@ def alone(c: Columns) -> Columns:
 def work(p: KernelGemm, c: Columns, d: Device) -> Work:
     """The cost of one block of each configuration, all of one family, whatever the extents."""
     c = alone(c)
-    found: Work = registry.require(c).model.work(p, c, geometry(p, c), d)
+    found: Work = registry.of(c).model.work(p, c, geometry(p, c), d)
     return found
 
 

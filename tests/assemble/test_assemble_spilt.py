@@ -100,7 +100,7 @@ SPILT = {
     "rows of four-byte elements on both sides": (
         False,
         "gemm 3,7,5200 NT f32 lda=5208 ldb=5204",
-        "family=skinny ms=4 ns=1 ml=4 nl=8 u=2048 kl=4 vec_a=4 vec_b=4 lanes_m=2 fragment_prefetch=0 raster_group=8 long_n=1",
+        "family=skinny ms=4 ns=1 ml=4 nl=8 u=2048 kl=4 vec_a=4 vec_b=4 lanes_long=2 fragment_prefetch=0 raster_group=8 long_n=1",
     ),
     "a bias of eight bits beside 192 sums": (
         False,

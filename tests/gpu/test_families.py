@@ -9,9 +9,6 @@ import numpy as np
 import pytest
 
 from ptxgen.errors import AssembleError, PtxgenError
-from ptxgen.families.depthwise.rules import SLIDE
-from ptxgen.families.mma.rules import MMA
-from ptxgen.families.simt.rules import SIMT
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.reference import compare, epilogue_arrays, operands, reference
 from ptxgen.problem.strided_arrays import A, B, C, elements, padded, read_after
@@ -34,9 +31,9 @@ FAMILIES = {
     "wgmma": (partial(cases_wgmma.cases, limit=400), 700),
     "planes": (partial(cases_planes.cases, limit=400), 200),
     **{f"batch {x}": (partial(cases_batch.batches, family=x), 150) for x in cases_batch.FAMILIES},
-    "conv simt": (partial(cases_images.cases, family=SIMT), 700),
-    "conv mma": (partial(cases_images.cases, family=MMA), 700),
-    "conv slide": (partial(cases_images.cases, family=SLIDE), 700),
+    "conv simt": (partial(cases_images.cases, family="simt"), 700),
+    "conv mma": (partial(cases_images.cases, family="mma"), 700),
+    "conv slide": (partial(cases_images.cases, family="depthwise"), 700),
     "conv wgmma": (partial(cases_conv.cases, limit=300), 700),
 }
 NEEDS_WGMMA = ("wgmma", "planes", "batch wgmma", "conv wgmma")

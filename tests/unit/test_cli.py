@@ -661,7 +661,9 @@ def test_a_signal_interrupts_a_command() -> None:
 def test_a_problem_without_a_kernel_is_said_to_have_none(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ptxgen.tuning.selection.select", lambda *a: [])
     for name in ("select", "emit"):
-        check_error(run(name, "--shape", "1,2,3", *H200), 2, "gemm 1,2,3 NN f32", "no kernel supports this problem", "h200")
+        check_error(
+            run(name, "--shape", "1,2,3", *H200), 2, "gemm 1,2,3 NN f32", "no kernel supports this problem", "h200"
+        )
 
 
 def test_an_unknown_device_is_bad_input_and_an_absent_one_is_unavailable(run: Run) -> None:

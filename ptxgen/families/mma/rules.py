@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config import AXIS, DIRECT, PACK, SPLIT_FLAG
+from ptxgen.codegen.config import DIRECT, PACK, SPLIT_FLAG
 from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.vectorized import pick
 from ptxgen.families.mma import operand_packing
@@ -16,41 +16,7 @@ from ptxgen.families.mma.instructions import COLUMNS, ROWS, instruction, multipl
 from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
 from ptxgen.problem.device import Device
 
-MMA = 1
-
 LOADS_LIMIT = 32  #: loads of one operand that a thread has under way
-
-USED = (
-    "family",
-    "ms",
-    "ns",
-    "ml",
-    "nl",
-    "u",
-    "kl",
-    "kg",
-    "stages",
-    "cp_async_a",
-    "cp_async_b",
-    "vec_a",
-    "vec_b",
-    "vec_c",
-    "splitk",
-    "epilogue_smem",
-    "bounds",
-    "mma_order",
-    "fragment_prefetch",
-    "prefetch_k",
-    "deferred_sts",
-    "raster_group",
-    "store_policy",
-    "min_ctas_per_sm",
-    "operand_path_a",
-    "operand_path_b",
-    "pdl",
-)
-#: axes that have no meaning here, and stay at their defaults
-UNUSED = tuple(name for name in AXIS if name not in USED)
 
 
 def _loads_divide(g: SimpleNamespace, x: SimpleNamespace) -> Any:
@@ -101,20 +67,11 @@ RULES = (
         lambda p, c, g, d: multiplies(p) and d.sm >= instruction(p, d).sm,
         "{d.target} has no mma.sync for {p.dtype} summed in {p.compute}: f16, bf16, tf32, f64 and s8 need sm_80,"
         " e4m3 and e5m2 sm_89",
-        family=MMA,
     ),
     Rule(
         "mma_native",
         lambda p, c, g, d: _native(p, d),
         "{d.target} emulates mma.sync of {p.dtype} in f16; wgmma multiplies it",
-        family=MMA,
-    ),
-    Rule(
-        "mma_unused",
-        lambda p, c, g, d: np.logical_and.reduce([getattr(c, n) == AXIS[n].default for n in UNUSED]),
-        "mma.sync has no use for some axes, which must have their defaults: "
-        + " ".join(f"{n}={AXIS[n].default}" for n in UNUSED),
-        family=MMA,
     ),
     Rule(
         "mma_tile",
@@ -127,13 +84,11 @@ RULES = (
             & (c.ns <= 256)
         ),
         "tiles of {c.ms}x{c.ns} a warp in {c.ml}x{c.nl} a block: from 16x8 to 128x256, and whole",
-        family=MMA,
     ),
     Rule(
         "mma_columns",
         lambda p, c, g, d: (g.b.way != BYTES) | (c.ns >= 16),
         "ns={c.ns}: 8-bit columns of B that lie along N come by sixteen",
-        family=MMA,
     ),
     Rule(
         "mma_depth",
@@ -146,7 +101,6 @@ RULES = (
         ),
         "u={c.u} over kl={c.kl} leaves {g.steps} steps of {g.depth}; they must be whole, at least 2, and at least"
         " prefetch_k={c.prefetch_k} and two more",
-        family=MMA,
     ),
     # ptxas 13.0 does not wait at the end of a loop for a DMMA whose sums the first one of the next pass adds to, where
     # fragments are read ahead and there is but one tile: sums were wrong on an H200
@@ -154,61 +108,51 @@ RULES = (
         "mma_chain",
         lambda p, c, g, d: (p.dtype != "f64") | (c.fragment_prefetch == 0) | (c.ms * c.ns > ROWS * COLUMNS),
         "ms={c.ms} and ns={c.ns} leave one tile of f64 sums, which must not be read ahead of: take fragment_prefetch=0",
-        family=MMA,
     ),
     Rule(
         "mma_vector_a",
         lambda p, c, g, d: (c.vec_a <= _widest(p, c, 0)) & (c.vec_a <= g.a.length),
         "vec_a={c.vec_a} exceeds what A's alignment, rows and tile allow, {p.vectors[0]}",
-        family=MMA,
     ),
     Rule(
         "mma_vector_b",
         lambda p, c, g, d: (c.vec_b <= _widest(p, c, 1)) & (c.vec_b <= g.b.length),
         "vec_b={c.vec_b} exceeds what B's alignment, rows and tile allow, {p.vectors[1]}",
-        family=MMA,
     ),
     Rule(
         "mma_async_a",
         lambda p, c, g, d: _copies(p, d, g.a),
         "cp_async_a=1 (cp.async) moves 4, 8 or 16 bytes, not vec_a={c.vec_a} of {p.dtype}",
-        family=MMA,
     ),
     Rule(
         "mma_async_b",
         lambda p, c, g, d: _copies(p, d, g.b),
         "cp_async_b=1 (cp.async) moves 4, 8 or 16 bytes, not vec_b={c.vec_b} of {p.dtype}",
-        family=MMA,
     ),
     Rule(
         "mma_loads_a",
         lambda p, c, g, d: _loads_divide(g, g.a),
         "{g.threads} threads do not divide the {g.a.loads} loads of A's tile",
-        family=MMA,
     ),
     Rule(
         "mma_loads_b",
         lambda p, c, g, d: _loads_divide(g, g.b),
         "{g.threads} threads do not divide the {g.b.loads} loads of B's tile",
-        family=MMA,
     ),
     Rule(
         "mma_many",
         lambda p, c, g, d: g.most <= LOADS_LIMIT,
         "{g.most} loads a thread, stage and operand; more than 32 leave no registers",
-        family=MMA,
     ),
     Rule(
         "mma_repack",
         lambda p, c, g, d: _repacks(p, c, g),
         "operand_path_a={c.operand_path_a}, operand_path_b={c.operand_path_b}: mma takes direct or pack, pack for both where"
         " a K-major operand is packed, not with splitk=flag_red, and {g.copies} bytes of copies, at most 2^36",
-        family=MMA,
     ),
     Rule(
         "mma_hold",
         lambda p, c, g, d: (c.deferred_sts == 0) | (c.cp_async_a == 0) | (c.cp_async_b == 0),
         "deferred_sts=1 needs an operand that is copied through registers",
-        family=MMA,
     ),
 )

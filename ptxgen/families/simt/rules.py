@@ -7,48 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config import AXIS
 from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.vectorized import WARP
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-
-SIMT = 0
-
-USED = (
-    "family",
-    "ms",
-    "ns",
-    "ml",
-    "nl",
-    "u",
-    "ks",
-    "kl",
-    "kg",
-    "stages",
-    "cp_async_a",
-    "cp_async_b",
-    "kmajor_smem_a",
-    "kmajor_smem_b",
-    "vec_a",
-    "vec_b",
-    "vec_c",
-    "lanes_m",
-    "splitk",
-    "epilogue_smem",
-    "bounds",
-    "lane_interleave",
-    "mma_order",
-    "fragment_prefetch",
-    "prefetch_k",
-    "deferred_sts",
-    "raster_group",
-    "store_policy",
-    "min_ctas_per_sm",
-    "pdl",
-)
-#: axes that have no meaning here, and stay at their defaults
-UNUSED = tuple(name for name in AXIS if name not in USED)
 
 
 def _loads_divide(g: SimpleNamespace, x: SimpleNamespace) -> Any:
@@ -80,25 +42,21 @@ RULES = (
         ),
         "family simt multiplies f16, f32, f64 and, from sm_80, bf16; {p.dtype} summed in {p.compute} on {d.target}"
         " is for tensor cores",
-        family=SIMT,
     ),
     Rule(
         "tile_m",
         lambda p, c, g, d: c.ml % np.maximum(c.lanes_m * c.ms, 1) == 0,
         "ml={c.ml} must be a multiple of lanes_m·ms={c.lanes_m}·{c.ms}",
-        family=SIMT,
     ),
     Rule(
         "tile_n",
         lambda p, c, g, d: c.nl % np.maximum(WARP // np.maximum(c.lanes_m, 1) * c.ns, 1) == 0,
         "nl={c.nl} must be a multiple of 32/lanes_m·ns=32/{c.lanes_m}·{c.ns}",
-        family=SIMT,
     ),
     Rule(
         "warps",
         lambda p, c, g, d: (g.group >= WARP) & (g.group % WARP == 0),
         "(ml/ms)·(nl/ns)={g.group} threads must be a multiple of a warp, 32",
-        family=SIMT,
     ),
     Rule(
         "depth",
@@ -111,7 +69,6 @@ RULES = (
         ),
         "u={c.u} over kl={c.kl} leaves {g.uk} steps; they must be at least 2, a multiple of ks={c.ks},"
         " and at least prefetch_k={c.prefetch_k} and two more",
-        family=SIMT,
     ),
     Rule(
         "kept_a",
@@ -127,7 +84,6 @@ RULES = (
         ),
         "kmajor_smem_a needs a K-major A of 4 or 8 bytes in shared memory, u={c.u} of 2, 4 or 8 chunks of 16 bytes,"
         " whole ones a group, and vec_a={c.vec_a} within a chunk",
-        family=SIMT,
     ),
     Rule(
         "kept_b",
@@ -143,61 +99,45 @@ RULES = (
         ),
         "kmajor_smem_b needs a K-major B of 4 or 8 bytes in shared memory, u={c.u} of 2, 4 or 8 chunks of 16 bytes,"
         " whole ones a group, and vec_b={c.vec_b} within a chunk",
-        family=SIMT,
     ),
     Rule(
         "packed",
         lambda p, c, g, d: (p.compute != "f16") | ((c.ms >= 2) & (c.ns >= 2)),
         "ms={c.ms} and ns={c.ns} must be even for packed f16 arithmetic",
-        family=SIMT,
     ),
     Rule(
         "vector_a",
         lambda p, c, g, d: (c.vec_a <= p.vectors[0]) & (c.vec_a <= np.where(g.a.kmajor, c.u, c.ml)),
         "vec_a={c.vec_a} exceeds what A's alignment, rows and tile allow, {p.vectors[0]}",
-        family=SIMT,
     ),
     Rule(
         "vector_b",
         lambda p, c, g, d: (c.vec_b <= p.vectors[1]) & (c.vec_b <= np.where(g.b.kmajor, c.u, c.nl)),
         "vec_b={c.vec_b} exceeds what B's alignment, rows and tile allow, {p.vectors[1]}",
-        family=SIMT,
     ),
     Rule(
         "async_a",
         lambda p, c, g, d: _copies(p, d, g.a),
         "cp_async_a=1 (cp.async) needs sm_80, 4 to 16 bytes an access, no conversion, and vec_a=1 where it transposes",
-        family=SIMT,
     ),
     Rule(
         "async_b",
         lambda p, c, g, d: _copies(p, d, g.b),
         "cp_async_b=1 (cp.async) needs sm_80, 4 to 16 bytes an access, no conversion, and vec_b=1 where it transposes",
-        family=SIMT,
     ),
     Rule(
         "loads_a",
         lambda p, c, g, d: _loads_divide(g, g.a),
         "the {g.a.loads} loads of A's tile, {g.a.across} side by side, do not split evenly over {g.threads} threads",
-        family=SIMT,
     ),
     Rule(
         "loads_b",
         lambda p, c, g, d: _loads_divide(g, g.b),
         "the {g.b.loads} loads of B's tile, {g.b.across} side by side, do not split evenly over {g.threads} threads",
-        family=SIMT,
     ),
     Rule(
         "deferred_sts",
         lambda p, c, g, d: (c.deferred_sts == 0) | (c.cp_async_a == 0) | (c.cp_async_b == 0),
         "deferred_sts=1 needs an operand that is copied through registers",
-        family=SIMT,
-    ),
-    Rule(
-        "simt_unused",
-        lambda p, c, g, d: np.logical_and.reduce([getattr(c, n) == AXIS[n].default for n in UNUSED]),
-        "family simt (what a configuration is unless it says family=) has no use for some axes, which must have"
-        " their defaults: " + " ".join(f"{n}={AXIS[n].default}" for n in UNUSED),
-        family=SIMT,
     ),
 )

@@ -107,7 +107,7 @@ def geometry(p: KernelGemm, c: Any) -> SimpleNamespace:
     x_kmajor = pick(swapped, b.kmajor, a.kmajor)
     y_kmajor = pick(swapped, a.kmajor, b.kmajor)
     along = long_tile // np.maximum(count, 1)
-    lanes = WARP // np.maximum(c.lanes_m, 1)
+    lanes = WARP // np.maximum(c.lanes_long, 1)
     across = lanes * c.kl
     threads = along * across
     tensor = c.mma_m16 > 0
@@ -164,7 +164,7 @@ def geometry(p: KernelGemm, c: Any) -> SimpleNamespace:
         shared=c.ml * row_c * c.kl * sum_bytes,
         row_c=row_c,
         sum_bytes=sum_bytes,
-        gathers=(c.lanes_m > 0),
+        gathers=(c.lanes_long > 0),
         # seen where threads have many registers
         reg_margin=np.maximum(
             pick(threads * c.min_ctas_per_sm <= MOST, 11 if p.dtype == "f64" or p.element.fp8 else 0, 0),

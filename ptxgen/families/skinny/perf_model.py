@@ -66,7 +66,7 @@ def work(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     )
     moved_x = g.long_tile * c.u * size
     # a warp's loads of one operand: bytes side by side, of which whole sectors move
-    run = np.where(g.x_kmajor, g.lanes * g.vec_x, c.lanes_m * g.vec_x) * size * np.where(tensor, g.steps, 1)
+    run = np.where(g.x_kmajor, g.lanes * g.vec_x, c.lanes_long * g.vec_x) * size * np.where(tensor, g.steps, 1)
     torn = np.maximum(SECTOR / run, 1.0)
     scattered = np.select([run >= perf_costs.LINE, run == SECTOR], [0.0, QUARTER], HALF)
     scattered = scattered + np.where(g.shifted, np.where(tensor, PAIRED, SHIFTED), 0)

@@ -7,44 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config import AXIS
 from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.vectorized import WARP, ceil_div, register_cap
 from ptxgen.families.mma.instructions import COLUMNS, ROWS, by_words
 from ptxgen.families.skinny.geometry import QUAD, THIN
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
-STREAM = 3
 QUARTERS = 4 * WARP  #: threads of a warp on each quarter of a multiprocessor
 SHARED = 8  #: registers by which the estimate may pass the cap
 WORD = 4  #: bytes of a register
 SINGLE_LIMIT = 64  #: loads of single elements in a pass: ptxas moves them ahead of each other
 LOADS_LIMIT = 64  #: loads of the long operand that a thread has under way
-
-USED = (
-    "family",
-    "ms",
-    "ns",
-    "ml",
-    "nl",
-    "u",
-    "kl",
-    "kg",
-    "vec_a",
-    "vec_b",
-    "vec_c",
-    "lanes_m",
-    "splitk",
-    "fragment_prefetch",
-    "raster_group",
-    "store_policy",
-    "min_ctas_per_sm",
-    "long_n",
-    "mma_m16",
-    "pdl",
-)
-#: axes that have no meaning here, and stay at their defaults
-UNUSED = tuple(name for name in AXIS if name not in USED)
 
 
 def _multiplies(p: KernelGemm, d: Any) -> bool:
@@ -65,7 +38,6 @@ RULES = (
         "stream_thin",
         lambda p, c, g, d: min(p.m, p.n) <= THIN,
         f"C is {{p.m}}x{{p.n}}; streaming is for a side of {THIN} at most",
-        family=STREAM,
     ),
     Rule(
         "stream_types",
@@ -75,14 +47,6 @@ RULES = (
             and (not p.element.fp8 or d.sm >= 89)
         ),
         "{d.target} cannot convert {p.dtype}: bf16 needs sm_80, e4m3 and e5m2 sm_89",
-        family=STREAM,
-    ),
-    Rule(
-        "stream_unused",
-        lambda p, c, g, d: np.logical_and.reduce([getattr(c, n) == AXIS[n].default for n in UNUSED]),
-        "streaming has no use for some axes, which must have their defaults: "
-        + " ".join(f"{n}={AXIS[n].default}" for n in UNUSED),
-        family=STREAM,
     ),
     Rule(
         "stream_tile",
@@ -93,11 +57,10 @@ RULES = (
             & (g.thin_tile <= THIN)
             & (g.along >= 1)
             & (g.long_tile == g.along * g.count)
-            & (g.along % np.maximum(c.lanes_m, 1) == 0)
+            & (g.along % np.maximum(c.lanes_long, 1) == 0)
         ),
         "long_n={c.long_n}, {c.ms}x{c.ns} a thread of {c.ml}x{c.nl} a block: the thin side (N where long_n=0, else M) is at"
-        f" most {THIN} and a thread's own, the long one is a multiple of a thread's and lanes_m={{c.lanes_m}}",
-        family=STREAM,
+        f" most {THIN} and a thread's own, the long one is a multiple of a thread's and lanes_long={{c.lanes_long}}",
     ),
     Rule(
         "stream_fragments",
@@ -108,15 +71,14 @@ RULES = (
                 & _multiplies(p, d)
                 & g.x_kmajor
                 & (g.thin_tile == COLUMNS)
-                & (c.lanes_m == WARP // QUAD)
+                & (c.lanes_long == WARP // QUAD)
                 & (g.count % 2 == 0)
                 & (g.vec_x * p.element.bytes >= 8)
             )
         ),
         f"mma_m16={{c.mma_m16}}: matrix instructions take {ROWS} rows of 16 or 8 bits or tf32 ({{p.dtype}} in {{p.compute}}"
         " on sm_{d.sm}), a long operand along K in loads of 8 bytes or more, an even number of its rows a thread,"
-        f" lanes_m={WARP // QUAD} and {COLUMNS} along the thin side of a block",
-        family=STREAM,
+        f" lanes_long={WARP // QUAD} and {COLUMNS} along the thin side of a block",
     ),
     Rule(
         "stream_shifted",
@@ -134,20 +96,17 @@ RULES = (
         "vec_a={c.vec_a} and vec_b={c.vec_b}: where the long operand's are wider than alignment allows, they are of 16"
         " bytes, a block's threads along it a multiple of that, two or more along K, and the thin operand is along K,"
         f" one element a load (or whole words where mma_m16=1), of which a thread has at most {SINGLE_LIMIT} a pass",
-        family=STREAM,
     ),
     Rule(
         "stream_block",
-        lambda p, c, g, d: (g.threads >= WARP) & (c.lanes_m >= 1),
+        lambda p, c, g, d: (g.threads >= WARP) & (c.lanes_long >= 1),
         "{g.threads} threads; a block has whole warps",
-        family=STREAM,
     ),
     Rule(
         "stream_depth",
         lambda p, c, g, d: (g.steps >= 1) & (c.u == g.steps * g.across * g.depth) & (g.loads_in_flight <= LOADS_LIMIT),
         "u={c.u} is {g.steps} steps of {g.across} threads with {g.depth} elements each, {g.loads_in_flight} loads a thread:"
         f" whole steps, and at most {LOADS_LIMIT} loads",
-        family=STREAM,
     ),
     Rule(
         "stream_register_file",
@@ -156,7 +115,6 @@ RULES = (
         ),
         "about {g.registers} registers a thread; {g.threads} threads, min_ctas_per_sm={c.min_ctas_per_sm}, leave fewer: warps take"
         " theirs of quarters of the file",
-        family=STREAM,
     ),
     Rule(
         "stream_vectors",
@@ -165,6 +123,5 @@ RULES = (
         ),
         "vec_a={c.vec_a} and vec_b={c.vec_b}: A and B allow {g.a.widest} and {g.b.widest}; along K the thin operand's"
         " are within the long one's, across K within a thread's tile",
-        family=STREAM,
     ),
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config import AXIS, DIRECT, PACK, REALIGN, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE
+from ptxgen.codegen.config import DIRECT, PACK, REALIGN, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE
 from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.vectorized import ceil_div, register_cap
 from ptxgen.families.wgmma import bf16x3, operand_packing
@@ -14,7 +14,6 @@ from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP, toget
 from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED, copied, lies, mapped
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
-WGMMA = 2
 #: numbers of pixels' axes, or units of K, that a thread that copies holds where it keeps few registers
 PLACES, UNITS = 9, 4
 BOX_LIMIT = 256  #: elements of a side of a box
@@ -29,38 +28,6 @@ TYPES = {
     "e5m2": ("f32",),
     "s8": ("s32",),
 }
-
-#: axes that mean something here; the others keep their defaults
-USED = (
-    "family",
-    "ml",
-    "nl",
-    "u",
-    "kg",
-    "stages",
-    "vec_c",
-    "splitk",
-    "epilogue_smem",
-    "raster_group",
-    "min_ctas_per_sm",
-    "transposed_mma",
-    "math_warpgroups",
-    "pingpong",
-    "cluster_x",
-    "cluster_y",
-    "cluster_k",
-    "dsmem_completion",
-    "persistent",
-    "epilogue_subtiles",
-    "epilogue_buffers",
-    "epilogue_aliases_ab",
-    "l2_evict_first",
-    "tma_rows",
-    "operand_path_a",
-    "operand_path_b",
-    "pdl",
-)
-UNUSED = tuple(name for name in AXIS if name not in USED)
 
 
 #: by rank: what corners of an im2col map can be, and pixels from a filter's first tap that a copy can name
@@ -113,27 +80,19 @@ def _between(value: Any, least: int, most: int) -> Any:
     return (value >= least) & (value <= most)
 
 
-def _switches(*values: Any) -> Any:
-    return np.logical_and.reduce([(v == 0) | (v == 1) for v in values])
-
-
 RULES = (
-    Rule(
-        "wgmma_target", lambda p, c, g, d: d.sm == 90, "wgmma runs on sm_90 only; {d.name} is sm_{d.sm}", family=WGMMA
-    ),
+    Rule("wgmma_target", lambda p, c, g, d: d.sm == 90, "wgmma runs on sm_90 only; {d.name} is sm_{d.sm}"),
     Rule(
         "wgmma_types",
         lambda p, c, g, d: p.compute in TYPES.get(p.dtype, ()),
         "wgmma takes f32 as tf32 or in planes of bf16, s8 summed in s32, f16, bf16, e4m3 and e5m2 summed in f32,"
         " f16 in f16 too; the problem is {p.dtype}, summed in {p.compute}",
-        family=WGMMA,
     ),
     Rule(
         "wgmma_major",
         lambda p, c, g, d: (g.size == 2) | g.y_kmajor,
         "layout {p.layout}, transposed_mma={c.transposed_mma}: elements of {g.size} bytes must be contiguous along K in the operand that"
         " is not on the side of the 64 rows",
-        family=WGMMA,
     ),
     Rule(
         "wgmma_repack",
@@ -151,7 +110,6 @@ RULES = (
         "operand_path_a={c.operand_path_a}, operand_path_b={c.operand_path_b}: wgmma does not pack the bf16 planes of f32; of a"
         " convolution it packs what TMA cannot load; packing excludes splitk=last_cta and distributed; {g.copies} bytes of"
         " copies, at most 2^34",
-        family=WGMMA,
     ),
     Rule(
         "wgmma_lies",
@@ -173,7 +131,6 @@ RULES = (
         ),
         "operand_path_a={c.operand_path_a}, operand_path_b={c.operand_path_b}: realign takes elements of two bytes and no"
         " convolution, with cluster_x=1, cluster_y=1, tma_rows=0, stages={c.stages} from 3 on, u={c.u} and sides of a tile below 256",
-        family=WGMMA,
     ),
     Rule(
         "wgmma_residues",
@@ -182,7 +139,6 @@ RULES = (
         ),
         "operand_path_a={c.operand_path_a}, operand_path_b={c.operand_path_b} with K={p.k} and {p.batch} items: realign takes one"
         " product, with K of at least 8",
-        family=WGMMA,
     ),
     Rule(
         "wgmma_fed",
@@ -192,33 +148,12 @@ RULES = (
         ),
         "X is multiplied from registers (layout {p.layout}, transposed_mma={c.transposed_mma}): that takes tma_rows=0, epilogue_smem=0, and u={c.u}"
         " elements of {g.size} bytes to be 64 bytes or more",
-        family=WGMMA,
-    ),
-    Rule(
-        "wgmma_unused",
-        lambda p, c, g, d: np.logical_and.reduce([getattr(c, a) == AXIS[a].default for a in UNUSED]),
-        f"these axes mean nothing to wgmma and keep their defaults: {', '.join(UNUSED)} ({{c}})",
-        family=WGMMA,
-    ),
-    Rule(
-        "wgmma_switches",
-        lambda p, c, g, d: (
-            _switches(
-                c.transposed_mma, c.pingpong, c.dsmem_completion, c.persistent, c.epilogue_aliases_ab, c.epilogue_smem
-            )
-            & _between(c.l2_evict_first, 0, 3)
-            & _between(c.math_warpgroups, 1, 2)
-            & _between(c.stages, 1, 16)
-        ),
-        "an axis is out of its range ({c}): math_warpgroups 1 or 2, stages 1 to 16, evict 0 to 3, switches 0 or 1",
-        family=WGMMA,
     ),
     Rule(
         "wgmma_images",
         lambda p, c, g, d: walked(p),
         "images {p.im2col}, summed in {p.compute}: TMA takes rows of whole 16 bytes as they are, steps up to 8, and"
         " corners and windows of few pixels",
-        family=WGMMA,
     ),
     # boxes of Y are no wider than what divides a tap's channels
     Rule(
@@ -230,19 +165,16 @@ RULES = (
             | (p.im2col.channels % np.maximum(g.x_box, 1) == 0)
         ),
         "transposed_mma={c.transposed_mma}: the channels of {p.im2col} are no multiple of the {g.x_box} columns of a box",
-        family=WGMMA,
     ),
     Rule(
         "wgmma_map_a",
         lambda p, c, g, d: copied(c, "a") | lies(c, "a") | mapped(p, "a"),
         "A starts at {p.aligned_a} bytes, lda={p.lda}, strides {p.strides}; TMA needs multiples of 16 bytes, or repack",
-        family=WGMMA,
     ),
     Rule(
         "wgmma_map_b",
         lambda p, c, g, d: copied(c, "b") | lies(c, "b") | mapped(p, "b"),
         "B starts at {p.aligned_b} bytes, ldb={p.ldb}, strides {p.strides}; TMA needs multiples of 16 bytes, or repack",
-        family=WGMMA,
     ),
     Rule(
         "wgmma_depth",
@@ -253,7 +185,6 @@ RULES = (
         ),
         "u={c.u} elements of {g.size} bytes; wgmma takes 32 bytes or a power of two of that, at most 256 elements, of"
         " planes 64",
-        family=WGMMA,
     ),
     Rule(
         "wgmma_tile_x",
@@ -264,7 +195,6 @@ RULES = (
         ),
         "the tile has {g.x_tile} along the side of 64-row instructions; math_warpgroups={c.math_warpgroups} warpgroups need a multiple of 64"
         " each, at most 256",
-        family=WGMMA,
     ),
     Rule(
         "wgmma_tile_y",
@@ -278,13 +208,11 @@ RULES = (
         ),
         "the tile has {g.y_tile} along the other side; it must be 8 to 256, a multiple of 8 a block of the cluster,"
         " and of 16 where K is not contiguous or s8 has more than 32",
-        family=WGMMA,
     ),
     Rule(
         "wgmma_accumulators",
         lambda p, c, g, d: g.mi * g.y_tile <= 384,
         "{g.mi} x 64 x {g.y_tile} sums a warpgroup; 384 columns of 64 rows are what its registers hold",
-        family=WGMMA,
     ),
     # ptxas counts whole warpgroups
     Rule(
@@ -297,7 +225,6 @@ RULES = (
         ),
         "about {g.mainloop_regs} registers a thread, {g.epilogue_regs} more for the epilogue; {g.threads} threads,"
         " min_ctas_per_sm={c.min_ctas_per_sm}, leave fewer",
-        family=WGMMA,
     ),
     Rule(
         "wgmma_producer",
@@ -312,7 +239,6 @@ RULES = (
         ),
         "{g.image_boxes} boxes of images side by side, units of {g.unit} in u={c.u}: beside so many sums a thread that"
         " copies can hold the places of 4 boxes, or 3 in three dimensions, or 4 units, 2 for a cluster's many tiles",
-        family=WGMMA,
     ),
     Rule(
         "wgmma_cluster",
@@ -327,7 +253,6 @@ RULES = (
         ),
         "cluster_x={c.cluster_x}, cluster_y={c.cluster_y}, cluster_k={c.cluster_k}, dsmem_completion={c.dsmem_completion}: clusters have 1 to 8 blocks, no more than the"
         " {d.sms} multiprocessors, and share operands or split K; dsmem_completion=barrier is for cluster_k above 1",
-        family=WGMMA,
     ),
     Rule(
         "wgmma_parts_x",
@@ -344,19 +269,16 @@ RULES = (
         ),
         "cluster_y={c.cluster_y} blocks load the operand on the 64-row side, each a multiple of 8 of its {g.x_rows} rows, or where K"
         " is not contiguous of the depth u={c.u}, which of images is not parted",
-        family=WGMMA,
     ),
     Rule(
         "wgmma_persistent",
         lambda p, c, g, d: (c.persistent == 0) | (g.slices == 1),
         "persistent=1 with {g.slices} slices of K; it takes one",
-        family=WGMMA,
     ),
     Rule(
         "wgmma_pingpong",
         lambda p, c, g, d: (c.pingpong == 0) | ((c.persistent == 1) & (c.math_warpgroups == 2) & (g.planes == 1)),
         "pingpong=1 needs persistent=1 and math_warpgroups=2, and is not for planes, whose warpgroups fill each other's gaps",
-        family=WGMMA,
     ),
     Rule(
         "wgmma_planes",
@@ -365,13 +287,11 @@ RULES = (
         ),
         "{p.compute} with splitk={c.splitk} and {g.workspace} bytes of workspace: planes go up to 2^36 bytes, and not"
         " into a workspace that is kept clear (3, 4)",
-        family=WGMMA,
     ),
     Rule(
         "wgmma_walk",
         lambda p, c, g, d: (c.raster_group == 1) | (c.cluster_k == 1),
         "raster_group={c.raster_group} with cluster_k={c.cluster_k}; a cluster along K takes raster_group=1",
-        family=WGMMA,
     ),
     Rule(
         "wgmma_rows",
@@ -386,7 +306,6 @@ RULES = (
         ),
         "tma_rows={c.tma_rows} of a tile of {g.x_tile} are loaded for an extent of {g.x_extent}; it must cover the extent, be"
         " less than 64, and 16 or 32 where K is not contiguous",
-        family=WGMMA,
     ),
     Rule(
         "wgmma_stage_c",
@@ -405,25 +324,21 @@ RULES = (
         "epilogue_smem={c.epilogue_smem}, epilogue_subtiles={c.epilogue_subtiles}, epilogue_buffers={c.epilogue_buffers}: a tile leaves through shared memory in chunks of"
         " 8 columns of {g.finish}, two bytes an element, not into a workspace that a pass sums, and with a residual"
         " only where rows of C are whole 16 bytes, which is what TMA stores",
-        family=WGMMA,
     ),
     Rule(
         "wgmma_stages",
         lambda p, c, g, d: (c.stages > 1) | (g.passes <= g.slices),
         "stages=1 takes one pass of u={c.u} over each slice of K={p.k}: a stage is free once the next is multiplied",
-        family=WGMMA,
     ),
     Rule(
         "wgmma_reuse",
         lambda p, c, g, d: (c.epilogue_aliases_ab == 0) | ((c.persistent == 0) & (g.staged <= g.ring)),
         "epilogue_aliases_ab=1: {g.staged} bytes of C must fit the {g.ring} of the operands, and persistent=0",
-        family=WGMMA,
     ),
     Rule(
         "wgmma_passes",
         lambda p, c, g, d: g.slices <= g.passes,
         "{g.slices} slices; K={p.k} has fewer blocks of u={c.u}",
-        family=WGMMA,
     ),
     Rule(
         "wgmma_meeting",
@@ -437,6 +352,5 @@ RULES = (
         "splitk={c.splitk} with {g.blocks} blocks: those that wait for each other (3, 4) must all be resident at once on"
         " {d.sms} multiprocessors, clusters whole within a GPC; 4 needs cluster_k=1 and several to share {g.groups} groups of"
         " 8 columns, 1 is not for wgmma, 0 is for f32 and s32 results; of s8, K={p.k} is at most 131072 in 3 and 4",
-        family=WGMMA,
     ),
 )
