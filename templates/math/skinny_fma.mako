@@ -68,10 +68,10 @@ ${convert.widen_pair(plan.problem.dtype, into[0], into[1], words[0], ("%half0", 
 
 ## Transpose 4 x 4 bytes: byte n of each word makes word n.
 <%def name="transpose(into, words)">
-    prmt.b32 %turn0, ${words[0]}, ${words[1]}, 0x5140;
-    prmt.b32 %turn1, ${words[2]}, ${words[3]}, 0x5140;
-    prmt.b32 %turn2, ${words[0]}, ${words[1]}, 0x7362;
-    prmt.b32 %turn3, ${words[2]}, ${words[3]}, 0x7362;
+    prmt.b32 %byte_pair0, ${words[0]}, ${words[1]}, 0x5140;
+    prmt.b32 %byte_pair1, ${words[2]}, ${words[3]}, 0x5140;
+    prmt.b32 %byte_pair2, ${words[0]}, ${words[1]}, 0x7362;
+    prmt.b32 %byte_pair3, ${words[2]}, ${words[3]}, 0x7362;
 % for n, r in enumerate(into):
     prmt.b32 ${r}, %byte_pair${n // 2 * 2}, %byte_pair${n // 2 * 2 + 1}, ${"0x7632" if n % 2 else "0x5410"};
 % endfor

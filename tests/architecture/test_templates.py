@@ -15,6 +15,8 @@ from .source import ROOT
 
 TEMPLATES = ROOT / "templates"
 NAMED = re.compile(r"""file=["'](/?[\w/]+\.mako)["']""")
+#: packages of the classes that plans are composed of
+PARTS = ("ptxgen.codegen", "ptxgen.families")
 #: modules that draw random legal cases, a family or several each
 DRAWN = sorted(p.stem for p in (ROOT / "tests").glob("cases*.py") if "\ndef cases(" in p.read_text())
 
@@ -28,8 +30,25 @@ def plans(seed: int, count: int) -> Iterator[Plan]:
 
 
 def named_by(plan: Plan) -> set[str]:
-    values = (getattr(plan, name) for name in dir(plan) if not name.startswith("_"))
-    return {v for v in values if isinstance(v, str) and v.endswith(".mako")}
+    """The templates that a plan and its parts name."""
+    named: set[str] = set()
+    seen: dict[int, object] = {}
+    waiting: list[object] = [plan]
+    while waiting:
+        part = waiting.pop()
+        if id(part) in seen:
+            continue
+        seen[id(part)] = part
+        for name in (n for n in dir(part) if not n.startswith("_")):
+            try:
+                value = getattr(part, name)
+            except (AssertionError, AttributeError, IndexError, NotImplementedError):
+                continue  # an attribute that only other plans have
+            if isinstance(value, str) and value.endswith(".mako"):
+                named.add(value)
+            elif type(value).__module__.startswith(PARTS):
+                waiting.append(value)
+    return named
 
 
 def test_every_template_is_used_by_some_plan() -> None:

@@ -10,6 +10,7 @@ from gemm_runs import execute, random_epilogues, verify
 
 from ptxgen.codegen.config import parse_config
 from ptxgen.families.rules import first_violation
+from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import LAYOUTS, Gemm
 from ptxgen.problem.reference import operands, reference
@@ -54,7 +55,7 @@ def test_every_type_layout_and_way_to_meet(dtype, compute, out, layout, way):
         copies = f"cp_async_a={int(size > 2)} cp_async_b={int(size > 2)}"
     c = parse_config(f"family=mma ms=16 ns=16 ml=32 nl=32 u={depth} stages=2 {copies} {way}")
     on = "rtx4090" if size == 1 else "emulated"
-    assert first_violation(p, c, device(on)) is None
+    assert first_violation(lower(p), c, device(on)) is None
     verify(p, c, "integers", 2.0, -1.0, data=len(way), on=on)
 
 

@@ -9,6 +9,7 @@ import pytest
 from gemm_runs import execute, random_epilogues, right, verify
 
 from ptxgen.codegen.config import parse_config
+from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import LAYOUTS, Gemm
 from ptxgen.problem.reference import operands, reference
@@ -27,7 +28,7 @@ def drawn(rng, limit, on, types=None, layout=None, **fixed):
             p = Gemm(m, n, p.k | 1 if rng.random() < 0.5 else p.k, layout, p.dtype, p.compute, out=p.out)
             pads = [int(x) for x in rng.choice([0, 0, 1, 16], 3)]
             p = replace(p, lda=p.columns_a + pads[0], ldb=p.columns_b + pads[1], ldc=n + pads[2])
-        c = config(p, on, rng, 128)
+        c = config(lower(p), on, rng, 128)
         if c is not None:
             return p, c
 

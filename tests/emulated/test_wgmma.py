@@ -11,6 +11,7 @@ from gemm_runs import execute, inputs, verify
 from ptxgen.codegen.config import parse_config
 from ptxgen.families.rules import first_violation
 from ptxgen.families.wgmma import pack_rows
+from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import LAYOUTS, Gemm
 from ptxgen.problem.reference import operands, reference
@@ -70,7 +71,7 @@ def test_types_layouts_and_schedules(dtype, compute, layout, way):
             f"{tried[0]} operand_path_a=pack operand_path_b=pack",
         ]
     found = [parse_config(f"family=wgmma {sides} u={u} stages=3 {way}") for sides in tried]
-    legal = [c for c in found if first_violation(p, c, H200) is None]
+    legal = [c for c in found if first_violation(lower(p), c, H200) is None]
     assert legal or ("operand_path_" in tried[0] and ("splitk=last_cta" in way or "splitk=distributed" in way))
     for n, c in enumerate(legal):
         kind = ("integers", "normal")[n % 2]
@@ -102,7 +103,7 @@ def test_blocks_of_a_cluster_share_operands(layout, way):
     for n, p in enumerate(problems):
         for sides in (f"ml={long} nl={short}", f"transposed_mma=1 ml={short} nl={long}"):
             c = parse_config(f"family=wgmma {sides} u={64 // p.element.bytes} stages=3 {way} epilogue_smem={1 - n}")
-            if first_violation(p, c, on) is None:
+            if first_violation(lower(p), c, on) is None:
                 a, b, before = operands(p, n, "integers")
                 driver = EmulatedDriver(on, completion=("late", "early")[n])
                 out = Runner.of(driver, p, c).compute(a, b, before, 1.0, 1.0)

@@ -7,6 +7,7 @@ from gemm_runs import verify
 
 from ptxgen.codegen.config import parse_config
 from ptxgen.families.rules import first_violation
+from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import LAYOUTS, Gemm
 
@@ -43,7 +44,7 @@ def test_rows_of_any_alignment(way):
             aligned_b=2,
         )
         kind, beta = ("integers", "normal")[n % 2], float(n % 2)
-        assert first_violation(p, c, H200) is None
+        assert first_violation(lower(p), c, H200) is None
         verify(p, c, kind, 1.0, beta, data=n, on="h200", shift=True)
 
 

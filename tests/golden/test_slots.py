@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from operator import attrgetter
 from pathlib import Path
 
 from ptxgen.codegen.config import parse_config
@@ -15,7 +16,7 @@ from tests.golden.test_golden import GOLDEN
 TEMPLATES = Path(__file__).parents[2] / "templates"
 INDEX = Path(__file__).parent / "slots.md"
 NAMED = re.compile(r"""file=["']/?([\w/]+\.mako)["']""")
-CHOSEN = re.compile(r"""file="/\$\{context\['plan'\]\.(\w+)\}""")
+CHOSEN = re.compile(r"""file="/\$\{context\['plan'\]\.([\w.]+)\}""")
 
 
 def templates_of(plan: Plan) -> set[str]:
@@ -29,7 +30,7 @@ def templates_of(plan: Plan) -> set[str]:
         found.add(name)
         text = (TEMPLATES / name).read_text()
         near = [n if (TEMPLATES / n).exists() else str(Path(name).parent / n) for n in NAMED.findall(text)]
-        waiting += [*near, *(str(getattr(plan, attribute)) for attribute in CHOSEN.findall(text))]
+        waiting += [*near, *(attrgetter(attribute)(plan) for attribute in CHOSEN.findall(text))]
     return found
 
 

@@ -369,7 +369,7 @@ BIG = 10**5000
             {"padding": 2**29},
             "results have 2x4x1x1073741827x1073741827 elements of f32, .* bytes; it must be at most 14",
         ),
-        ({"padding": 2**15}, "extents or padding are too large: coordinates .* need 34 bits; .* in 32 .*pad=32768"),
+        ({"padding": 2**15}, "extents or padding are too large: coordinates .* need 34 bits; at most 32 .*pad=32768"),
         ({"padding": BIG}, "padding is an integer of 16610 bits; it must be"),
         ({"padding": ((1, 1), (1, BIG))}, "padding is a tuple with an integer of too many digits"),
         ({"stride": BIG}, "stride is an integer of 16610 bits; it must be"),

@@ -291,22 +291,6 @@ def test_the_clock_is_near_what_mma_sync_did(us, key, text):
     assert predict(p, config, H200) == pytest.approx(us, rel=0.3)
 
 
-@pytest.mark.parametrize(
-    "p",
-    [
-        KernelGemm(777, 1001, 1331, "NT", "f16"),
-        KernelGemm(64, 64, 20000, "NN", "f32", "tf32"),
-        KernelGemm(512, 512, 512, "TN", "f64"),
-        KernelGemm(300, 500, 700, "TT", "s8"),
-    ],
-    ids=KernelGemm.key,
-)
-def test_the_formula_of_mma_is_the_familys(p):
-    c = space.candidates(p, H200)
-    c = c.take(np.flatnonzero(c.family == 1)[::37])
-    assert predict(p, c, H200) == pytest.approx(cost.microseconds(p, plain(c), H200), rel=1e-4)
-
-
 @pytest.mark.parametrize(("us", "shape", "axes"), TENSOR, ids=lambda v: str(v) if isinstance(v, tuple) else "")
 def test_the_clock_is_near_what_tensor_cores_did(us, shape, axes):
     p = KernelGemm(*shape, "f16")

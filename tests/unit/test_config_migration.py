@@ -240,7 +240,6 @@ def test_a_database_of_version_two_is_migrated(old: Path):
         best = db.best(Gemm(64, 64, 64), "h200")
         assert best is not None
         assert best.config == NEW
-        assert (KEY, NEW.full_text()) in db.seen("h200", "hardware")
         assert db.claimants() == []
         assert db._db.execute("SELECT config FROM measurement ORDER BY id").fetchone() == (NEW.full_text(),)
         assert db.set_winner(best, lambda held: held == best)
@@ -253,7 +252,6 @@ def test_a_database_of_version_two_is_read_without_being_written(old: Path):
         assert db.info()["schema"] == 2
         assert db.info()["unreadable"] == 0
         assert [m.config for m in db.measurements()] == [NEW, Config(ms=4, lanes_m=2)]
-        assert (KEY, NEW.full_text()) in db.seen("h200", "hardware")
     assert old.read_bytes() == before
 
 

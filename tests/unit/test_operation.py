@@ -202,10 +202,10 @@ def test_commands_take_a_new_operation(
     monkeypatch.setattr(tuner, "Worker", InProcess)
     words = [name, "diagonal_gemm", "--shape", "16,24,32", "--device", "emulated", "--json"]
     few = ["--samples", "2", "--search", "1", "--rounds", "0"]
-    code = command.start([*words, *(few if name == "tune" else [])])
+    code = command.run([*words, *(few if name == "tune" else [])])
     printed = capsys.readouterr()
     assert code == 0, printed.err
     document = json.loads(printed.out)
     [row] = document.get("rows", [document])
     assert row["problem"]["operation"] == "diagonal_gemm"
-    assert command.start([w for w in words if w != "--json"] + (few if name == "tune" else [])) == 0
+    assert command.run([w for w in words if w != "--json"] + (few if name == "tune" else [])) == 0

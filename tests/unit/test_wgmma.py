@@ -386,7 +386,7 @@ def test_a_lone_row_needs_no_pitch():
     ],
 )
 def test_what_is_not_legal(problem, config, rule):
-    plain = {"family": "2", "ml": "64", "nl": "64", "u": "64", "stages": "4"}
+    plain = {"family": "wgmma", "ml": "64", "nl": "64", "u": "64", "stages": "4"}
     values = plain | dict(word.split("=") for word in config.split())
     c = parse_config(" ".join(f"{n}={v}" for n, v in values.items()))
     found = first_violation(problem, c, H200)
