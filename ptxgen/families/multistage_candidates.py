@@ -56,7 +56,8 @@ class Cooperative(CandidateSpace):
 
     def changes(self, p: KernelGemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
         yield from single(self)
-        yield from ({"stages": config.stages + step} for step in (-1, 1))
+        if "stages" in self.axes:
+            yield from ({"stages": config.stages + step} for step in (-1, 1))
         for thread, block in (("ms", "ml"), ("ns", "nl")):
             for value in self.axes[thread]:
                 yield {thread: value, block: getattr(config, block) * value // getattr(config, thread)}
@@ -74,6 +75,6 @@ class Cooperative(CandidateSpace):
         if "kg" in changes and "splitk" not in changes:
             kept = config.splitk if config.kg > 1 else int(self.split(p, Columns.of([replace(config, **values)]))[0])
             values["splitk"] = kept if values["kg"] > 1 else SPLIT_MEMSET
-        if values["cp_async_a"] == values["cp_async_b"] == 1 and "deferred_sts" not in changes:
+        if values.get("cp_async_a") == values.get("cp_async_b") == 1 and "deferred_sts" not in changes:
             values["deferred_sts"] = 0
         return [replace(config, **values)]

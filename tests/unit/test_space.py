@@ -77,7 +77,7 @@ SMALL_STREAM = {
 
 def plain(c: Columns) -> Columns:
     """The same rows without what a space keeps beside them."""
-    return Columns({a.name: c.column(a.name) for a in AXIS.values()}, len(c))
+    return Columns({name: c.column(name) for name in ("family", *AXIS)}, len(c))
 
 
 def configs(c: Columns) -> set[Config]:

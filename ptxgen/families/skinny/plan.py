@@ -30,7 +30,7 @@ class SkinnyPlan(Plan):
         self.x, self.y = (self.b, self.a) if c.long_n else (self.a, self.b)
         self.prefetches = bool(c.fragment_prefetch)
         self.log2_across, self.log2_u, self.log2_size = log2(self.lanes), log2(c.u), log2(size)
-        self.log2_lanes_m, self.warps_along = log2(c.lanes_long), self.along // c.lanes_long
+        self.log2_lanes_long, self.warps_along = log2(c.lanes_long), self.along // c.lanes_long
         self.log2_warps_along = log2(self.warps_along)
         #: XOR masks of the shuffles that add the sums of lanes that split K
         unit = 1 if self.x.kmajor else c.lanes_long
