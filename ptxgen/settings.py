@@ -24,6 +24,7 @@ class Settings:
     cache: Path
     driver: str
     ptxas: Path | None
+    plugins: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,10 @@ def _path(name: str, text: str) -> Path:
 
 def _driver(name: str, text: str) -> str:
     return word(name, text.lower(), DRIVERS)
+
+
+def _names(name: str, text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 VARIABLES = (
@@ -82,6 +87,14 @@ VARIABLES = (
         lambda: None,
         "found automatically",
         "the ptxas to use; by default that of the nvidia-cuda-nvcc wheel, else the first on the PATH",
+    ),
+    Variable(
+        "PTXGEN_PLUGINS",
+        "plugins",
+        _names,
+        tuple,
+        "none",
+        "functions `module:function` that register operations and kernel families, separated by commas",
     ),
 )
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxgen import plugins
 from ptxgen.codegen import config_migration
 from ptxgen.codegen.axes import (
     BOUNDS_CLAMP,
@@ -132,6 +133,7 @@ def default_family() -> str:
 def family_names() -> list[str]:
     """The registered families."""
     importlib.import_module("ptxgen.families")  # registers them
+    plugins.load()
     return FAMILIES
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -51,6 +52,8 @@ class Plan:
 
     #: the schedule's template
     kernel = ""
+    #: a folder of templates that are searched before the package's, of a family outside the package
+    templates: Path | None = None
     #: operands that an auxiliary kernel packs to aligned rows
     packed_operands: tuple[Any, ...] = ()
     #: alignment of dynamic shared memory in bytes
@@ -408,6 +411,11 @@ class Plan:
             Reduction.DISTRIBUTED: "store C",
         }
         return stores[self.reduction] + (" through shared memory" if self.geometry.gathers else " from registers")
+
+    @property
+    def block_tile(self) -> str:
+        """The extents of a block's tile of C."""
+        return f"{self.config.ml} x {self.config.nl}"
 
     @property
     def grid(self) -> str:

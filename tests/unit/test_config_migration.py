@@ -17,17 +17,97 @@ from ptxgen.tuning.database import SCHEMA_VERSION, Database
 from ptxgen.tuning.tuning_files import read_measurements, read_winners
 
 #: every axis of form 1 but the family, none at its default
-OLD_AXES = (
-    "ms=4 ns=4 ml=128 nl=96 u=64 ks=2 kl=2 kg=3 stages=4 copy_a=0 copy_b=0 keep_a=1 keep_b=1 vec_a=2 vec_b=4 vec_c=2"
-    " wm=8 split=3 stage_c=1 bounds=2 lanes=1 order=2 ahead=0 request=1 hold=1 raster=8 stream=1 resident=2 swap=1 wg=2"
-    " pingpong=1 cluster=2 yc=4 kc=3 report=1 persistent=1 chunks=2 buffers=4 reuse=1 evict=3 repack=6 rows=16 pdl=3"
-).split()
+OLD_AXES = [
+    "ms=4",
+    "ns=4",
+    "ml=128",
+    "nl=96",
+    "u=64",
+    "ks=2",
+    "kl=2",
+    "kg=3",
+    "stages=4",
+    "copy_a=0",
+    "copy_b=0",
+    "keep_a=1",
+    "keep_b=1",
+    "vec_a=2",
+    "vec_b=4",
+    "vec_c=2",
+    "wm=8",
+    "split=3",
+    "stage_c=1",
+    "bounds=2",
+    "lanes=1",
+    "order=2",
+    "ahead=0",
+    "request=1",
+    "hold=1",
+    "raster=8",
+    "stream=1",
+    "resident=2",
+    "swap=1",
+    "wg=2",
+    "pingpong=1",
+    "cluster=2",
+    "yc=4",
+    "kc=3",
+    "report=1",
+    "persistent=1",
+    "chunks=2",
+    "buffers=4",
+    "reuse=1",
+    "evict=3",
+    "repack=6",
+    "rows=16",
+    "pdl=3",
+]
 #: the same axes at their defaults
-OLD_DEFAULTS = (
-    "ms=8 ns=8 ml=64 nl=64 u=8 ks=1 kl=1 kg=1 stages=3 copy_a=1 copy_b=1 keep_a=0 keep_b=0 vec_a=1 vec_b=1 vec_c=1"
-    " wm=4 split=0 stage_c=0 bounds=1 lanes=0 order=0 ahead=1 request=0 hold=0 raster=1 stream=0 resident=1 swap=0 wg=1"
-    " pingpong=0 cluster=1 yc=1 kc=1 report=0 persistent=0 chunks=1 buffers=1 reuse=0 evict=0 repack=0 rows=0 pdl=0"
-).split()
+OLD_DEFAULTS = [
+    "ms=8",
+    "ns=8",
+    "ml=64",
+    "nl=64",
+    "u=8",
+    "ks=1",
+    "kl=1",
+    "kg=1",
+    "stages=3",
+    "copy_a=1",
+    "copy_b=1",
+    "keep_a=0",
+    "keep_b=0",
+    "vec_a=1",
+    "vec_b=1",
+    "vec_c=1",
+    "wm=4",
+    "split=0",
+    "stage_c=0",
+    "bounds=1",
+    "lanes=0",
+    "order=0",
+    "ahead=1",
+    "request=0",
+    "hold=0",
+    "raster=1",
+    "stream=0",
+    "resident=1",
+    "swap=0",
+    "wg=1",
+    "pingpong=0",
+    "cluster=1",
+    "yc=1",
+    "kc=1",
+    "report=0",
+    "persistent=0",
+    "chunks=1",
+    "buffers=1",
+    "reuse=0",
+    "evict=0",
+    "repack=0",
+    "rows=0",
+    "pdl=0",
+]
 COOPERATIVE = (
     "ms=4 ns=4 ml=128 nl=96 u=64 kl=2 kg=3 stages=4 cp_async_a=0 cp_async_b=0 vec_a=2 vec_b=4 vec_c=2 splitk=last_cta"
     " epilogue_smem=1 bounds=predicate mma_order=row_major fragment_prefetch=0 prefetch_k=1 deferred_sts=1"
