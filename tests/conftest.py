@@ -1,4 +1,4 @@
-"""Options and the GPU marker."""
+"""Command-line options, the ``gpu`` marker, and a database of the test session."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def pytest_addoption(parser):
 
 @pytest.fixture(autouse=True, scope="session")
 def _own_database(tmp_path_factory):
-    """No test reads or writes the database of whoever runs it."""
+    """No test reads or writes the user's database."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PTXGEN_DATABASE", str(tmp_path_factory.mktemp("database") / "tuning.sqlite"))
         yield

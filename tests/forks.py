@@ -1,4 +1,4 @@
-"""What runs in a forked process."""
+"""Work in a forked process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SECONDS = 60  #: after which a child is taken to hang
 
 
 def forked(work: Callable[[], object]) -> str:
-    """What ``work`` returns in a forked process, as text. AssertionError: it raised, or hangs."""
+    """The result of ``work`` in a forked process, as text. AssertionError: it raised an exception, or hangs."""
     reader, writer = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of a fork in a process with threads

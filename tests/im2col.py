@@ -1,4 +1,4 @@
-"""Random im2col maps, a kernel that copies one box of pixels, and what it must bring."""
+"""Random im2col maps, a kernel that copies one box of pixels, and the expected contents."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def source(rank: int) -> Source:
 
 @dataclass(frozen=True)
 class Case:
-    """``place``: channel, pixel (innermost first), image; ``offsets``: of a filter's tap, innermost first."""
+    """``place``: channel, pixel (innermost first), image; ``offsets``: of a filter tap, innermost first."""
 
     map: TensorMap
     place: tuple[int, ...]
@@ -93,7 +93,7 @@ class Case:
         return rng.integers(1, 200, self.shape).astype(TYPES[self.map.dtype])
 
     def columns(self, x: np.ndarray) -> np.ndarray:
-        """What the box holds, by definition: pixels × channels."""
+        """The box by definition: pixels × channels."""
         m = self.map
         assert m.walk is not None
         channels, pixels = m.box
@@ -121,7 +121,7 @@ class Case:
         return out
 
     def run(self, driver: Driver, kernel: object, x: np.ndarray) -> np.ndarray:
-        """What the kernel brings, pixels × channels, its swizzle undone."""
+        """The box that the kernel copies, pixels × channels, its swizzle undone."""
         m = self.map
         channels, pixels = m.box
         size = pixels * channels * x.dtype.itemsize
@@ -144,7 +144,7 @@ class Case:
 
 
 def rounded(x: np.ndarray) -> np.ndarray:
-    """To tf32, ties to even."""
+    """Rounded to tf32, ties to even."""
     bits = x.view(np.uint32)
     return (bits + 0xFFF + (bits >> 13 & 1) & 0xFFFFE000).view(np.float32)
 

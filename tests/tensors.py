@@ -1,4 +1,4 @@
-"""A stand-in for PyTorch's tensors: what calls ask of them, on the memory of an emulated device."""
+"""A stand-in for PyTorch tensors on the memory of an emulated device."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Place(NamedTuple):
 
 
 class Tensor:
-    """What is asked of a PyTorch tensor, on the emulated device's memory."""
+    """The part of PyTorch's tensor interface that calls use, on the emulated device's memory."""
 
     made = 0
     requires_grad = negative = False

@@ -82,6 +82,10 @@ class Config:
         """The family and every axis as ``name=value``."""
         return " ".join(f"{name}={value}" for name, value in self.values().items())
 
+    def replace(self, **changes: int) -> Config:
+        """The same with some axes at other values."""
+        return type(self)(**{**vars(self), **changes})
+
     def numbers(self) -> tuple[int, ...]:
         """The value of every axis."""
         return tuple(getattr(self, name) for name in self.names)
@@ -222,7 +226,7 @@ class Columns:
 
     @classmethod
     def of(cls, configs: Sequence[Config]) -> Columns:
-        names = dict.fromkeys(name for kind in dict.fromkeys(map(type, configs)) for name in kind.names)
+        names = dict.fromkeys(name for c in {c.family: c for c in configs}.values() for name in c.names)
         columns = {n: [getattr(c, n, AXIS[n].default) for c in configs] for n in names}
         columns["family"] = [FAMILIES.index(c.family) for c in configs]
         return cls({n: np.array(v, np.int64) for n, v in columns.items()}, len(configs))

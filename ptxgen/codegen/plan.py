@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -432,4 +432,4 @@ class Plan:
 def neutral(config: Config) -> Config:
     """The configuration that stands for all that generate the same text: the number of slices is a run-time value, but
     for blocks that wait for each other."""
-    return config if config.splitk in (SPLIT_POLL, SPLIT_SHARE) else replace(config, kg=min(config.kg, 2))
+    return config if config.splitk in (SPLIT_POLL, SPLIT_SHARE) else config.replace(kg=min(config.kg, 2))

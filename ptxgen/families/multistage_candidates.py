@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 
@@ -73,8 +72,8 @@ class Cooperative(CandidateSpace):
         """A way to add slices; registers for a store that was held."""
         values = {**dict(config.items()), **changes}
         if "kg" in changes and "splitk" not in changes:
-            kept = config.splitk if config.kg > 1 else int(self.split(p, Columns.of([replace(config, **values)]))[0])
+            kept = config.splitk if config.kg > 1 else int(self.split(p, Columns.of([config.replace(**values)]))[0])
             values["splitk"] = kept if values["kg"] > 1 else SPLIT_MEMSET
         if values.get("cp_async_a") == values.get("cp_async_b") == 1 and "deferred_sts" not in changes:
             values["deferred_sts"] = 0
-        return [replace(config, **values)]
+        return [config.replace(**values)]

@@ -1,4 +1,4 @@
-"""What the tests of this folder read: the package's modules and imports, the tables of the reference."""
+"""Helpers of the architecture tests: the package's modules and imports, the tables of the reference."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def modules() -> dict[str, Path]:
 
 
 def imports(module: str) -> Iterator[tuple[int, str]]:
-    """(line, absolute name) of everything that a module imports, wherever in it."""
+    """(line, absolute name) of every import of a module, at any depth."""
     path = modules()[module]
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     for node in ast.walk(ast.parse(path.read_text())):

@@ -17,7 +17,7 @@ import typer
 import ptxgen
 from ptxgen import settings
 from ptxgen.cli import app, command, doctor
-from ptxgen.codegen.config import AXES, FAMILIES
+from ptxgen.codegen.config import AXIS, axes_of, family_names
 from ptxgen.problem.base import COMPUTE_MODES, OUT_DTYPES
 from ptxgen.problem.operation import operations
 
@@ -28,10 +28,16 @@ GLOSSARY, EXTENDING = ROOT / "docs" / "glossary.md", ROOT / "docs" / "extending.
 
 
 def axes() -> list[list[str]]:
-    return [
-        [f"`{a.name}`", a.symbol, str(a.default), " ".join(map(str, a.values)), "yes" if a.refined else "", a.meaning]
-        for a in AXES
-    ]
+    """A row for each axis; families that have the same axis share the row."""
+    rows: dict[tuple[str, ...], list[str]] = {}
+    families, order = family_names(), {name: n for n, name in enumerate(AXIS)}
+    for family in families:
+        for a in axes_of(family):
+            values = " ".join(a.text(v) for v in a.values)
+            cells = (f"`{a.name}`", a.symbol, a.text(a.default), values, "yes" if a.refined else "", a.meaning)
+            rows.setdefault(cells, []).append(f"`{family}`")
+    found = sorted(rows.items(), key=lambda row: order[row[0][0].strip("`")])
+    return [[name, " ".join(having), *rest] for (name, *rest), having in found]
 
 
 def variables() -> list[list[str]]:
@@ -53,8 +59,8 @@ def named_suites() -> list[list[str]]:
     ("heading", "made"),
     [("Configurations", axes), ("Environment variables", variables), ("Suites", named_suites), ("Types", types)],
 )
-def test_a_table_of_the_reference_is_the_codes(heading, made, request) -> None:
-    """Rewritten by ``pytest --update-golden``."""
+def test_reference_table_matches_the_code(heading, made, request) -> None:
+    """``pytest --update-golden`` rewrites the table."""
     if request.config.getoption("--update-golden"):
         head, tail = REFERENCE.read_text().split(f"# {heading}\n", 1)
         lines = tail.splitlines(keepends=True)
@@ -65,7 +71,7 @@ def test_a_table_of_the_reference_is_the_codes(heading, made, request) -> None:
     assert table(REFERENCE.read_text(), heading) == made()
 
 
-def test_the_reference_has_every_exit_code_and_command() -> None:
+def test_reference_lists_every_exit_code_and_command() -> None:
     codes = {int(row[0]) for row in table(REFERENCE.read_text(), "Exit codes")}
     assert codes == {0, *(code for _, code in command.EXIT_CODES)}
     rows = " ".join(row[0] for row in table(REFERENCE.read_text(), "Commands"))
@@ -74,7 +80,7 @@ def test_the_reference_has_every_exit_code_and_command() -> None:
     assert set(re.findall(r"`([\w ]+)`", rows)) == names
 
 
-def test_the_doctor_knows_the_packages_that_are_declared() -> None:
+def test_doctor_lists_the_declared_packages() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     declared = {"": project["dependencies"], **project["optional-dependencies"]}
     names = {
@@ -99,14 +105,14 @@ def terms() -> list[list[str]]:
     return [[name.strip("`") for name in re.findall(r"\*\*([^*]+)\*\*", head)] for head in heads]
 
 
-def test_the_glossary_has_every_axis_and_every_family() -> None:
+def test_glossary_has_every_axis_and_family() -> None:
     known = {name for names in terms() for name in names}
-    assert {a.name for a in AXES} - known == set()
-    assert set(FAMILIES) - known == set()
-    assert {a.symbol for a in AXES if a.symbol} - known == set()
+    assert set(family_names()) - known == set()
+    assert set(AXIS) - known == set()
+    assert {a.symbol for a in AXIS.values() if a.symbol} - known == set()
 
 
-def test_the_glossary_is_alphabetical_and_has_each_term_once() -> None:
+def test_glossary_is_alphabetical_and_has_each_term_once() -> None:
     entries = terms()
     assert len(entries) == len(re.findall(r"^- ", GLOSSARY.read_text(), re.M)), "an entry has no **term**: and text"
     names = [name for entry in entries for name in entry]
@@ -132,7 +138,7 @@ def listed(heading: str) -> list[str]:
 
 
 @pytest.mark.parametrize("heading", SECTIONS)
-def test_a_file_that_extending_lists_exists(heading: str) -> None:
+def test_every_file_listed_in_extending_exists(heading: str) -> None:
     assert listed(heading)
     for path in listed(heading):
         folder = path.partition("<")[0].rpartition("/")[0]
@@ -142,14 +148,14 @@ def test_a_file_that_extending_lists_exists(heading: str) -> None:
 
 
 @pytest.mark.parametrize("row", table(EXTENDING.read_text(), "Registries"), ids=lambda row: row[0])
-def test_a_registry_is_where_extending_has_it(row: list[str]) -> None:
+def test_extending_names_the_module_of_each_registry(row: list[str]) -> None:
     module, _, name = row[0].strip("`").rpartition(".")
     registry = getattr(importlib.import_module(f"ptxgen.{module}"), name)
     assert len(registry) > 1
     described = {
         "name of the operation": {"gemm", "conv"},
         "name of the type": {"f16"},
-        "name of the family": set(FAMILIES),
+        "name of the family": set(family_names()),
     }
     assert described.get(row[2], set()) <= set(registry)
 
@@ -161,7 +167,7 @@ def test_modules_that_import_a_family_are_listed() -> None:
 
 
 def test_modules_that_import_an_operation_are_listed() -> None:
-    """Modules whose names begin with the operation's are its own; those of the lowering are what it lowers to."""
+    """Modules whose names begin with the operation's name are its own; those of the lowering are what it lowers to."""
     own = re.compile(r"problem\.conv(_\w+)?|lowering\.\w+|runtime\.(vendor\.cudnn|conv_check)|api\.conv\w*")
     users = {
         m
@@ -182,7 +188,7 @@ def test_files_that_name_an_epilogue_operation_are_listed() -> None:
 
 
 def commands() -> list[str]:
-    """Every line that a reader may type, of the README and the guide."""
+    """Every command line of the README and the guide."""
     out = []
     for path in (README, GUIDE):
         for block in fenced(path.read_text(), "console"):
@@ -192,7 +198,7 @@ def commands() -> list[str]:
 
 
 def parsed(arguments: list[str]) -> None:
-    """Takes arguments apart as the command line would, and runs nothing. Raises what it would complain of."""
+    """Parses arguments as the command line does, and runs nothing. Raises the parser's error."""
     group = typer.main.get_command(app)
     context = group.make_context("ptxgen", list(arguments))
     while hasattr(group, "resolve_command"):
@@ -201,13 +207,13 @@ def parsed(arguments: list[str]) -> None:
         context = group.make_context(name, rest, parent=context)
 
 
-def test_the_readme_opens_with_the_two_scripts() -> None:
+def test_readme_begins_with_the_two_scripts() -> None:
     typed = [c for c in commands() if c.startswith("./")]
     assert typed[:2] == ["./scripts/tune", "./scripts/test"]
 
 
 @pytest.mark.parametrize("line", commands())
-def test_a_command_that_is_shown_can_be_typed(line: str) -> None:
+def test_documented_command_parses(line: str) -> None:
     words = shlex.split(line)
     words = words[: words.index("|")] if "|" in words else words
     words = words[: words.index(">")] if ">" in words else words
@@ -227,7 +233,7 @@ def test_a_command_that_is_shown_can_be_typed(line: str) -> None:
         assert words[0] in ("pip", "git", "cd")
 
 
-def test_a_command_that_cannot_be_typed_would_be_noticed() -> None:
+def test_invalid_command_fails_to_parse() -> None:
     for wrong in (["select", "--shapes", "1,2,3"], ["db", "export"], ["nonsense"], ["select", "--count", "none"]):
         with pytest.raises(Exception, match=r"."):
             parsed(wrong)
@@ -238,7 +244,7 @@ QUICK = re.compile(r"python -m ptxgen (select|emit|check|doctor|sampler)\b(?!.*-
 
 
 @pytest.mark.parametrize("line", [c for c in commands() if QUICK.match(c)])
-def test_a_command_that_is_shown_works(line: str, tmp_path: Path) -> None:
+def test_documented_command_works(line: str, tmp_path: Path) -> None:
     words = [sys.executable, *shlex.split(line.partition(" > ")[0].partition(" | ")[0])[1:]]
     environment = {**os.environ, "PTXGEN_DATABASE": str(tmp_path / "none.sqlite")}
     done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=600)
@@ -247,7 +253,7 @@ def test_a_command_that_is_shown_works(line: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", [README, GUIDE], ids=["readme", "guide"])
-def test_the_python_examples_run(path: Path, tmp_path: Path) -> None:
+def test_python_examples_run(path: Path, tmp_path: Path) -> None:
     blocks = fenced(path.read_text(), "python")
     assert blocks
     environment = {**os.environ, "PTXGEN_DATABASE": str(tmp_path / "none.sqlite"), "PTXGEN_DRIVER": "emulated"}
@@ -258,7 +264,7 @@ def test_the_python_examples_run(path: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", [README, *sorted((ROOT / "docs").rglob("*.md"))], ids=lambda p: p.name)
-def test_links_lead_somewhere(path: Path) -> None:
+def test_links_have_targets(path: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", path.read_text()):
         if "://" not in target:
             assert (path.parent / target).exists(), f"{path.name} links to {target}"

@@ -1,4 +1,4 @@
-"""What a file must not hold."""
+"""What the project's files must not contain."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FOREIGN = re.compile("/" + "(work|root|farm|home/[a-z]+|Users/[A-Za-z]+)/")
 
 
 def files() -> list[Path]:
-    """The project's own files: what git tracks, or (without git) what its folders hold."""
+    """The project's own files: those that git tracks, or (without git) all in its folders."""
     asked = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     told = subprocess.run(asked, capture_output=True, check=False) if (ROOT / ".git").exists() else None
     if told is not None and told.returncode == 0:
@@ -37,18 +37,18 @@ def texts() -> list[tuple[Path, str]]:
 
 
 @pytest.mark.parametrize("module", list(modules()))
-def test_nothing_is_pickled(module: str) -> None:
+def test_no_file_uses_pickle(module: str) -> None:
     used = {name.split(".")[0] for _, name in imports(module)} & SERIALISERS
     assert not used
     assert "allow_pickle=True" not in modules()[module].read_text()
 
 
-def test_no_file_names_a_path_of_one_machine() -> None:
+def test_no_file_contains_a_path_of_one_machine() -> None:
     found = [f"{p.relative_to(ROOT)}: {m[0]}" for p, text in texts() if (m := FOREIGN.search(text))]
     assert not found
 
 
-def test_scripts_can_be_run_and_say_what_they_are_for() -> None:
+def test_scripts_are_executable_and_state_their_purpose() -> None:
     for path in [*(ROOT / "scripts").iterdir(), ROOT / ".ci" / "run"]:
         if path.name.startswith((".", "__pycache__")):
             continue

@@ -33,7 +33,7 @@ def owners() -> dict[str, list[str]]:
     return {package.strip("`"): re.findall(r"`([\w.]+)`", owner) for package, owner in rows}
 
 
-def test_the_layers_are_the_packages() -> None:
+def test_layers_are_the_packages() -> None:
     found = {module.split(".")[0] for module in modules() if module not in FACES}
     assert set(layers()) == found
 
@@ -64,12 +64,12 @@ def test_imports_within_the_emulator_go_strictly_downward() -> None:
 
 
 @pytest.mark.parametrize("name", [m for m in modules() if m and modules()[m].name == "__init__.py"])
-def test_a_package_says_what_belongs_in_it(name: str) -> None:
+def test_every_package_has_a_docstring(name: str) -> None:
     assert (ast.get_docstring(ast.parse(modules()[name].read_text())) or "").endswith(".")
 
 
 def test_imports_form_no_cycle() -> None:
-    """Imports inside functions and imports for type checking count, too."""
+    """Imports inside functions and imports for type checking count too."""
     graph = {m: {o for _, o in own_imports(m) if o != m} for m in modules()}
     done: set[str] = set()
 
@@ -86,7 +86,7 @@ def test_imports_form_no_cycle() -> None:
 
 
 @pytest.mark.parametrize("module", [m for m in modules() if m])
-def test_an_outside_package_is_imported_by_its_owner_alone(module: str) -> None:
+def test_only_the_owner_imports_an_outside_package(module: str) -> None:
     known = owners()
     for line, name in imports(module):
         outside = name.split(".")[0]
@@ -98,7 +98,7 @@ def test_an_outside_package_is_imported_by_its_owner_alone(module: str) -> None:
         assert mine, f"{where} imports {outside}; only {', '.join(known[outside])} may"
 
 
-def test_owners_use_what_they_own() -> None:
+def test_owners_import_their_packages() -> None:
     for package, names in owners().items():
         for owner in names:
             used = [m for m in modules() if m == owner or m.startswith(f"{owner}.")]
@@ -107,7 +107,7 @@ def test_owners_use_what_they_own() -> None:
             )
 
 
-def test_the_command_line_answers_without_its_layers() -> None:
+def test_help_imports_no_arrays_templates_or_models() -> None:
     """``--help`` must not cost the import of arrays, templates or models."""
     import subprocess
 

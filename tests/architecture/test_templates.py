@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 
 from ptxgen.codegen.plan import Plan
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.problem.device import device
+from tests.cases import SOURCES
 
 from .source import ROOT
 
@@ -17,16 +17,14 @@ TEMPLATES = ROOT / "templates"
 NAMED = re.compile(r"""file=["'](/?[\w/]+\.mako)["']""")
 #: packages of the classes that plans are composed of
 PARTS = ("ptxgen.codegen", "ptxgen.families")
-#: modules that draw random legal cases, a family or several each
-DRAWN = sorted(p.stem for p in (ROOT / "tests").glob("cases*.py") if "\ndef cases(" in p.read_text())
 
 
 def plans(seed: int, count: int) -> Iterator[Plan]:
-    """Of random legal configurations."""
-    for module in DRAWN:
-        for target in ("h200", "sm_75") if module == "cases" else ("h200",):
-            for problem, config in import_module(f"tests.{module}").cases(seed, count, device(target)):
-                yield plan_for(problem, config, device(target))
+    """The plans of ``count`` random legal configurations of each source, on each device that it supports."""
+    for source in SOURCES.values():
+        for target in (device("h200"), device("sm_75")):
+            for problem, config in source.cases(seed, count, target):
+                yield plan_for(problem, config, target)
 
 
 def named_by(plan: Plan) -> set[str]:
@@ -61,4 +59,4 @@ def test_every_template_is_used_by_some_plan() -> None:
         reached.add(name)
         named = NAMED.findall((TEMPLATES / name).read_text())
         waiting |= {n[1:] if n.startswith("/") else str(Path(name).parent / n) for n in named} - reached
-    assert not present - reached, f"no plan of tests/{', '.join(DRAWN)} comes to these"
+    assert not present - reached, "no random configuration uses these"

@@ -1,5 +1,5 @@
-"""ptxas takes every legal configuration of these families, on every target that has their instructions, without a
-spill."""
+"""ptxas assembles random legal configurations of these families for every target that has their instructions, without
+spills."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from ptxgen.codegen.render import render
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.problem.device import device
 from ptxgen.runtime.assemble import assemble
-from tests import cases_mma, cases_stream
+from tests.cases import SOURCES
 
 TARGETS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
-#: where random pairs come from, the targets, how many pairs for each
-FAMILIES = {"mma": (cases_mma.cases, TARGETS[1:], 10), "skinny": (cases_stream.cases, TARGETS, 4)}
-EVERY = [(family, target) for family, (_, targets, _) in FAMILIES.items() for target in targets]
+#: case source -> how many cases for each target
+COUNTS = {"mma": 10, "skinny": 4}
+EVERY = [(name, t) for name in COUNTS for t in TARGETS if SOURCES[name].supports(device(t))]
 
 
 @pytest.mark.parametrize(("family", "target"), EVERY)
-def test_random_legal_configurations_assemble(family, target, tmp_path, monkeypatch):
+def test_random_configurations_assemble_without_spills(family, target, tmp_path, monkeypatch):
     monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path))
-    cases, _, each = FAMILIES[family]
     d = device(target)
-    for p, c in cases(100 + int(target[3:]), each, d, limit=600):
+    for p, c in SOURCES[family].cases(100 + int(target[3:]), COUNTS[family], d, limit=600):
         made = assemble(render(plan_for(p, c, d)))
         assert made.cubin
         assert not any(made.spills.values()), f"{p.key()} | {c}: {made.spills}"

@@ -1,4 +1,4 @@
-"""ptxas takes every legal configuration, on every target, without a spill."""
+"""ptxas assembles random legal SIMT configurations for every target, without spills."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from ptxgen.codegen.render import render
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.problem.device import device
 from ptxgen.runtime.assemble import assemble
-from tests.cases import cases
+from tests.cases import SOURCES
 
 TARGETS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 EACH = 12
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_random_legal_configurations_assemble(target, tmp_path, monkeypatch):
+def test_random_configurations_assemble_without_spills(target, tmp_path, monkeypatch):
     monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path))
     d = device(target)
-    for p, c in cases(int(target[3:]), EACH, d, limit=600):
+    for p, c in SOURCES["simt"].cases(int(target[3:]), EACH, d, limit=600):
         made = assemble(render(plan_for(p, c, d)))
         assert made.cubin, f"{p.key()} | {c}"
         assert not any(made.spills.values()), f"{p.key()} | {c}: {made.spills}"

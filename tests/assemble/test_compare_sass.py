@@ -13,7 +13,7 @@ script = load("compare-sass")
 
 @pytest.fixture(scope="module")
 def assembled(tmp_path_factory):
-    """What becomes of a PTX text."""
+    """Assembles a PTX text as the script does."""
     assembler = script.Assembler(tmp_path_factory.mktemp("sass"))
 
     def run(text, entries=("twice", "other")):
@@ -43,7 +43,7 @@ TEXT = """.version 8.1
 """
 
 
-def test_names_do_not_count(assembled):
+def test_entry_and_register_names_do_not_count(assembled):
     renamed = (
         TEXT.replace("twice", "halved").replace("other", "another").replace("%v", "%value").replace("%n", "%count")
     )
@@ -63,14 +63,14 @@ def test_names_do_not_count(assembled):
         ("div.rn.f64 %v, %v, %w", "div.rn.f64 %v, %w, %v"),
     ],
 )
-def test_a_change_of_the_code_or_of_the_launch_counts(assembled, old, new):
+def test_code_and_launch_changes_count(assembled, old, new):
     assert old in TEXT
     first, second = assembled(TEXT)["code"], assembled(TEXT.replace(old, new))["code"]
     assert first[0] != second[0]
     assert first[1] == second[1]
 
 
-def test_a_text_that_ptxas_rejects_is_a_row_with_an_error(assembled):
+def test_text_that_ptxas_rejects_becomes_an_error_row(assembled):
     assert "ptxas" in assembled(TEXT.replace("div.rn", "div.no"))["error"]
 
 
@@ -114,18 +114,18 @@ def rows(tmp_path, name, **changes):
         ({"case": "gemm 1,1,1 NN f32 | ms=8 splitk=flag_red | h200"}, 1, "only in one: 1 old, 1 new"),
     ],
 )
-def test_compare_tells_what_differs(tmp_path, capsys, changes, status, told):
+def test_compare_reports_each_difference(tmp_path, capsys, changes, status, told):
     old, new = rows(tmp_path, "old", **{}), rows(tmp_path, "new", **changes)
     assert script.main(["compare", old, new]) == status
     assert told in capsys.readouterr().out
 
 
-def test_words_of_the_first_record_can_be_renamed(tmp_path, capsys):
+def test_rename_replaces_words_of_the_first_record(tmp_path, capsys):
     names = tmp_path / "names"
-    names.write_text("kg splitk\nms thread_m\n")
+    names.write_text("kg slices\nms thread_m\n")
     old, new = (
         rows(tmp_path, "old"),
-        rows(tmp_path, "new", case="gemm 1,1,1 NN f32 | thread_m=8 splitk=flag_red | h200"),
+        rows(tmp_path, "new", case="gemm 1,1,1 NN f32 | thread_m=8 slices=1 | h200"),
     )
     assert script.main(["compare", old, new, "--rename", str(names)]) == 0
     assert script.main(["compare", old, new]) == 1

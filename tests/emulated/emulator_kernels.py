@@ -73,10 +73,8 @@ def run(
 
 
 def compute(code: str, out: Any, *inputs: Any, **options: Any) -> Any:
-    """`code` from registers %a, %b, %c to %z, element by element; a thread each.
-
-    Packed and narrow types go by their bits: pass uint32 for f16x2, uint16 for f16.
-    """
+    """`code` from registers %a, %b, %c to %z, element by element; a thread each. Packed and narrow types are passed as
+    bits: uint32 for f16x2, uint16 for f16."""
     arrays = [np.ascontiguousarray(x) for x in inputs]
     n = max(len(x) for x in arrays)
     result = np.zeros(n, out)

@@ -1,4 +1,4 @@
-"""Runs of generated kernels on the emulated device, in memory that shows what they must not touch."""
+"""Runs of generated kernels on the emulated device, with guards around memory that they must not touch."""
 
 from __future__ import annotations
 
@@ -20,17 +20,14 @@ from ptxgen.runtime.check import check
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
 from ptxgen.runtime.workspace import Workspace
-from tests.cases import pairs
+from tests.cases.source import pairs
 
 GUARD = 0xFF  #: fills what is nobody's: NaN in every floating-point type
 
 
 class Placed:
-    """One operand in an allocation of its own: rows and items as far apart as the problem says, nothing after the last
-    element.
-
-    ``shift``: it begins ``aligned`` bytes past a multiple of 16 instead, between guards.
-    """
+    """One operand in an allocation of its own: rows and items at the problem's strides, nothing after the last element.
+    ``shift``: it begins ``aligned`` bytes past a multiple of 16 instead, between guards."""
 
     def __init__(self, driver: EmulatedDriver, p: Gemm, operand: int, array: Array, aligned: int, shift: bool) -> None:
         self.driver, self.p, self.operand, self.dtype = driver, p, operand, array.dtype
@@ -56,7 +53,7 @@ class Placed:
         return elements(self.p, self.operand, image[self.body].view(self.dtype)).copy()
 
     def read(self) -> Array:
-        """What the elements are now. AssertionError: something between or around them has changed."""
+        """The elements now. AssertionError: memory between or around them has changed."""
         now = np.frombuffer(self.driver.machine.read(self.start, len(self.image)), np.uint8)
         free = np.ones(len(now), bool)
         free[self.body] = np.repeat(~self.own, self.dtype.itemsize)
@@ -77,10 +74,8 @@ def execute(
     stats: list[Stats] | None = None,
     **options: Any,
 ) -> Array:
-    """C after ``times`` launches of ``c`` on ``p``; A and B must stay, and everything that is no element.
-
-    ``on``: the device that is generated for; ``options`` go to the emulated machine.
-    """
+    """C after ``times`` launches of ``c`` on ``p``; A, B and all bytes outside the elements must not change. ``on``:
+    the device that is generated for; ``options`` go to the emulated machine."""
     driver = EmulatedDriver(device(on), **options)
     if stats is not None:
         launch = driver.machine.launch
@@ -116,7 +111,7 @@ def verify(
     arrays: tuple[Array, Array, Array] | None = None,
     **how: Any,
 ) -> Array:
-    """Executes and compares; the result. ``data``: the seed of the operands."""
+    """Executes, compares with the reference, and returns the result. ``data``: the seed of the operands."""
     arrays = arrays or inputs(p, kind, data, beta)
     assert [x.shape for x in arrays] == list(p.stored)
     out = execute(p, c, arrays, alpha, beta, **how)
@@ -133,7 +128,7 @@ def verify(
 
 
 def right(p: Gemm, c: Config | str, seed: int = 0, on: str = "h200") -> None:
-    """Asserts what ``check`` finds of a configuration, or of its text."""
+    """Asserts that ``check`` accepts a configuration, or its text."""
     chosen = parse_config(c) if isinstance(c, str) else c
     for result in check(EmulatedDriver(device(on), seed=seed), p, chosen, seed):
         assert result.ok, f"{p.key()} | {chosen} | {result.kind}: {result.deviation}"
@@ -146,7 +141,7 @@ def random_epilogues(
     config: Callable[[Gemm, np.random.Generator], Config | None],
     on: str = "emulated",
 ) -> None:
-    """Checks ``count`` random pairs with stages that are drawn too."""
+    """Checks ``count`` random cases with random epilogues."""
     rng = np.random.default_rng(seed)
 
     def draw() -> Gemm | None:

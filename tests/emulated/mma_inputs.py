@@ -1,8 +1,6 @@
-"""Operands of mma for the tests, the same wherever they are made: from the raw words of PCG64.
-
-`tests/emulated/mma_h200.npz` holds what an H200 made of them: the first warps of `operands(...)` for every variant and
-distribution, under the name "shape|A|B|C|modifier|distribution".
-"""
+"""Operands of mma for the tests, from the raw words of PCG64, so that they are the same everywhere.
+`tests/emulated/mma_h200.npz` holds the results of an H200: the first warps of `operands(...)` for every variant and
+distribution, under the name "shape|A|B|C|modifier|distribution"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches, executed: every family and way to add slices, with strides of all kinds, in memory that shows mistakes."""
+"""Batches, executed: every family and reduction, with strides of all kinds, in guarded memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.reference import operands
 from ptxgen.runtime.check import check
 from ptxgen.runtime.emulated import EmulatedDriver
-from tests.cases_batch import batches
+from tests.cases import SOURCES
 
 SIMT = "ms=4 ns=4 ml=32 nl=32 u=8 stages=2"
 MMA = "family=mma ms=16 ns=16 ml=32 nl=32 u=32 stages=2 cp_async_a=0 cp_async_b=0"
@@ -28,11 +28,10 @@ WGMMA = "family=wgmma u=32 stages=2 ml=64 nl=32"
 
 @pytest.mark.parametrize("family", ["simt", "mma", "wgmma", "skinny"])
 def test_random_batches(family):
-    """Counts, strides with gaps, between each other's rows, none at all; what is no element stays as it is."""
+    """Counts, strides with gaps, interleaved rows, shared operands; memory outside the elements must not change."""
     on = "h200" if family == "wgmma" else "emulated"
-    chosen = [
-        (p, c) for p, c in batches(1, 16, device(on), family, 33, 128) if p.results * p.k < 1 << 18 and not p.epilogue
-    ]
+    cases = SOURCES[f"batch_{family}"].cases(1, 16, device(on), limit=33, threads=128)
+    chosen = [(p, c) for p, c in cases if p.results * p.k < 1 << 18 and not p.epilogue]
     assert len(chosen) > 5
     for n, (p, c) in enumerate(chosen):
         kind, (alpha, beta) = ("integers", "normal", "scaled")[n % 3], ((1.0, 0.0), (2.0, 1.0))[n % 2]
@@ -79,8 +78,8 @@ WAYS = (
 
 
 @pytest.mark.parametrize(("base", "way"), WAYS)
-def test_ways_to_meet_and_to_walk(base, way):
-    """Three items, of which the B is shared, launched twice: what is left behind spoils the second."""
+def test_reductions_and_schedulers(base, way):
+    """Three items that share B, launched twice: flags that the first launch leaves set break the second."""
     dtype = {SIMT: "f32", MMA: "f16", WGMMA: "bf16"}[base]
     p = Gemm(40, 40, 64, "NN", dtype, out="f32", batch=3, stride_b=0, ldc=120, stride_c=40)
     c, on = parse_config(f"{base} {way}"), "h200" if base == WGMMA else "emulated"
@@ -91,7 +90,7 @@ def test_ways_to_meet_and_to_walk(base, way):
         verify(p, c, "integers", 2.0, -1.0, on=on)
 
 
-def test_both_operands_are_shared():
+def test_items_share_both_operands():
     for text, dtype, on in ((SIMT, "f32", "emulated"), (WGMMA, "bf16", "h200")):
         p = Gemm(9, 16, 24, "NN", dtype, batch=3, stride_a=0, stride_b=0)
         out = verify(p, parse_config(text), "integers", on=on)
@@ -110,7 +109,7 @@ def test_both_operands_are_shared():
     ],
 )
 def test_more_items_than_a_launch_holds(monkeypatch, base, way):
-    """They go in runs, each with the workspace of the one before."""
+    """Several launches compute them; each reuses the workspace of the previous one."""
     monkeypatch.setattr(plan, "GRID_LIMIT", 6)
     monkeypatch.setattr(scheduler, "GRID_LIMIT", 6)
     monkeypatch.setattr(scheduler, "TILES_LIMIT", 7)
@@ -131,15 +130,15 @@ def test_more_items_than_a_launch_holds(monkeypatch, base, way):
         (WGMMA, "epilogue_smem=1", "h200"),
     ],
 )
-def test_epilogues(base, way, on):
-    """Bias and scales are those of all items, a residual is an item's own."""
+def test_epilogues_of_batches(base, way, on):
+    """All items share bias and scales; each has its own residual."""
     dtype = "f32" if base == SIMT else "bf16"
     p = Gemm(20, 24, 40, "NN", dtype, batch=3, epilogue="scale_rows,bias_column,residual,relu", stride_c=20 * 24 + 8)
     for found in check(EmulatedDriver(device(on)), p, parse_config(f"{base} {way}")):
         assert found.ok, found
 
 
-def test_nothing_to_do():
+def test_empty_batches():
     for changes in ({"batch": 0}, {"m": 0}, {"n": 0}):
         p = replace(Gemm(8, 8, 8, batch=3), **changes)
         assert execute(p, parse_config(SIMT), operands(p)).size == 0

@@ -1,5 +1,5 @@
-"""Calls of ``gemm`` from threads, in graphs, after a fork and after Ctrl-C; workspaces of the caller; kernels that shapes
-share. Nothing of the way to the result is replaced but which configuration is chosen."""
+"""Calls of ``gemm`` from threads, in graphs, after a fork and after Ctrl-C; caller workspaces; kernels that shapes
+share. Only the selection of configurations is replaced."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ STREAM = 42
 
 
 class Driver(EmulatedDriver):
-    """The emulated device, as a GPU. ``graph``: a list that gets the launches instead, as a capture does; ``before``:
-    called before each launch; ``loads``: digests of the kernels loaded."""
+    """The emulated device as a GPU. ``graph``: a list that receives the launches instead, as a capture does;
+    ``before``: called before each launch; ``loads``: digests of the loaded kernels."""
 
     name = "cuda"
 
@@ -85,7 +85,7 @@ class Driver(EmulatedDriver):
 
 @pytest.fixture
 def chosen(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """What is chosen for all problems: ``text``, a configuration."""
+    """Selects ``text``, a configuration, for all problems."""
     found = SimpleNamespace(text=FLAGS)
     for name in ("launches", "runners"):
         monkeypatch.setattr(launch_cache, name, OrderedDict())
@@ -104,7 +104,7 @@ def driver(chosen: Any, monkeypatch: pytest.MonkeyPatch) -> Driver:
 
 
 class Product:
-    """Operands and a result on the device, and what the result must be."""
+    """Operands and a result on the device, and the expected result."""
 
     def __init__(self, driver: Driver, size: int, seed: int = 0) -> None:
         numbers = np.random.default_rng(seed)
@@ -136,7 +136,7 @@ def captured(driver: Driver, *products: Product) -> list[Callable[[], None]]:
 
 
 @pytest.mark.parametrize("text", [FLAGS, SUMS])
-def test_a_graph_outlives_the_growth_of_a_workspace(
+def test_graph_replays_after_the_workspace_grew(
     driver: Driver, chosen: Any, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     """A small model, then a larger one on the same stream, and then the small one is replayed."""
@@ -153,7 +153,7 @@ def test_a_graph_outlives_the_growth_of_a_workspace(
         assert all(p.right for p in products)
 
 
-def test_graphs_of_one_stream_replay_at_the_same_time(driver: Driver, chosen: Any) -> None:
+def test_graphs_of_one_stream_replay_concurrently(driver: Driver, chosen: Any) -> None:
     chosen.text = SUMS
     one, two = Product(driver, 20), Product(driver, 20, seed=1)
     first, second = captured(driver, one), captured(driver, two)
@@ -168,8 +168,8 @@ def test_graphs_of_one_stream_replay_at_the_same_time(driver: Driver, chosen: An
 # ---- threads
 
 
-def test_threads_that_launch_on_one_stream_at_the_same_time(driver: Driver, chosen: Any) -> None:
-    """Between the two kernels of a call another thread queues its own, and one that makes the workspace grow."""
+def test_threads_launch_on_one_stream_concurrently(driver: Driver, chosen: Any) -> None:
+    """Between the two kernels of a call another thread queues its own call, and one that grows the workspace."""
     chosen.text = SUMS
     one, two, large = Product(driver, 20), Product(driver, 20, seed=1), Product(driver, 200)
     one.queue()
@@ -193,10 +193,10 @@ def test_threads_that_launch_on_one_stream_at_the_same_time(driver: Driver, chos
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, LaunchError])
-def test_a_launch_that_is_interrupted_leaves_no_raised_flags_behind(
+def test_interrupted_launch_leaves_no_flags_set(
     driver: Driver, chosen: Any, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
 ) -> None:
-    """For arrays of the device, and of the host."""
+    """For arrays of the device and of the host."""
     p = Product(driver, 40)
     x, y = p.a.numpy().copy(), p.b.numpy().copy()
 
@@ -229,8 +229,8 @@ def test_a_launch_that_is_interrupted_leaves_no_raised_flags_behind(
 # ---- forks
 
 
-def test_a_fork_while_a_thread_multiplies(chosen: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The child multiplies too, and so does the parent."""
+def test_fork_while_a_thread_multiplies(chosen: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both the child and the parent multiply."""
     on = Driver()
     on.name = "emulated"
     monkeypatch.setattr(launch_cache, "driver", lambda: on)
@@ -254,8 +254,8 @@ def test_a_fork_while_a_thread_multiplies(chosen: Any, monkeypatch: pytest.Monke
     assert np.array_equal(done[0], x)
 
 
-def test_a_fork_opens_the_database_again(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SQLite's connections must not cross a fork."""
+def test_forked_process_reopens_the_database(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite connections must not cross a fork."""
     path = tmp_path / "tuning.sqlite"
     Database(path).close()
     monkeypatch.setattr(launch_cache.settings, "settings", lambda: SimpleNamespace(database=path))
@@ -273,7 +273,7 @@ def test_a_fork_opens_the_database_again(tmp_path: Any, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("text", [FLAGS, SUMS])
-def test_calls_of_a_stream_work_in_the_same_memory(driver: Driver, chosen: Any, text: str) -> None:
+def test_calls_of_a_stream_share_a_workspace(driver: Driver, chosen: Any, text: str) -> None:
     chosen.text = text
     p = Product(driver, 40)
     p.queue()
@@ -286,8 +286,8 @@ def test_calls_of_a_stream_work_in_the_same_memory(driver: Driver, chosen: Any, 
 
 
 @pytest.mark.parametrize("text", [FLAGS, SUMS, ANY])
-def test_a_workspace_of_the_caller(driver: Driver, chosen: Any, text: str) -> None:
-    """Whatever it holds; by the first call and by those that are remembered, which allocate nothing."""
+def test_caller_workspace(driver: Driver, chosen: Any, text: str) -> None:
+    """With any contents; in the first call and in cached calls, which allocate nothing."""
     chosen.text = text
     p = Product(driver, 40)
     size = ptxgen.workspace_size(ptxgen.gemm, p.a, p.b, out=p.c)
@@ -305,7 +305,7 @@ def test_a_workspace_of_the_caller(driver: Driver, chosen: Any, text: str) -> No
     assert p.right
 
 
-def test_what_cannot_be_a_workspace(driver: Driver) -> None:
+def test_invalid_workspaces_are_refused(driver: Driver) -> None:
     p = Product(driver, 40)
     size = ptxgen.workspace_size(ptxgen.gemm, p.a, p.b, out=p.c)
     small, host = Tensor(driver, np.zeros(size // 4 - 1, np.float32)), np.zeros(size, np.uint8)
@@ -335,7 +335,7 @@ def test_what_cannot_be_a_workspace(driver: Driver) -> None:
     assert ptxgen.workspace_size(ptxgen.conv2d, x[None, None], x[None, None]) == 0
 
 
-def test_a_workspace_of_a_convolution(driver: Driver, chosen: Any) -> None:
+def test_caller_workspace_of_a_convolution(driver: Driver, chosen: Any) -> None:
     chosen.text = SUMS
     images, filters = np.ones((1, 4, 6, 6), np.float32), np.ones((3, 4, 3, 3), np.float32)
     x, f = Tensor(driver, images), Tensor(driver, filters)
@@ -352,8 +352,8 @@ def test_a_workspace_of_a_convolution(driver: Driver, chosen: Any) -> None:
 # ---- kernels
 
 
-def test_shapes_share_the_kernels_they_have_in_common(driver: Driver) -> None:
-    """Each is loaded once, for as long as a call is remembered that launches it."""
+def test_shapes_share_kernels(driver: Driver) -> None:
+    """Each kernel is loaded once, and stays loaded while a cached call launches it."""
     for size in range(20, 60, 4):
         p = Product(driver, size)
         p.queue()
@@ -366,7 +366,7 @@ def test_shapes_share_the_kernels_they_have_in_common(driver: Driver) -> None:
     assert not launch_cache.state_of(driver).kernels
 
 
-def test_kernels_are_loaded_up_to_a_number(driver: Driver, chosen: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_loaded_kernels_is_limited(driver: Driver, chosen: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch_cache, "MAX_KERNELS", 3)
     for n, depth in enumerate((2, 4, 8, 16, 32)):
         chosen.text = f"{ANY} u={depth}"

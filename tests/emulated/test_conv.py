@@ -1,4 +1,5 @@
-"""Convolutions found through tables, executed: bounds, races and uninitialised reads looked for, all compared."""
+"""Convolutions through offset tables and of the depthwise family, executed with checks for bounds, races and
+uninitialised reads; every element is compared."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from ptxgen.problem.reference import Array, compare, epilogue_arrays, operands, 
 from ptxgen.problem.strided_arrays import C
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Buffers, Runner
-from tests.cases_images import config, problem
+from tests.cases.conv import config, problem
 
 EMULATED = device("emulated")
 
@@ -33,7 +34,7 @@ def execute(
     shift: bool = False,
     **options: object,
 ) -> Array:
-    """The result, in memory that shows what must not be touched; operands must stay."""
+    """The result, in guarded memory; operands must not change."""
     driver = EmulatedDriver(EMULATED, **options)
     runner = Runner.of(driver, v, c)
     starts = {"x": v.aligned_input, "w": v.aligned_filter, "y": v.aligned_output}
@@ -61,7 +62,7 @@ def verify(v: Conv, c: Config, kind: str, beta: float = 0.0, seed: int = 0, **ho
 
 @pytest.mark.parametrize("n", range(48))
 def test_random_convolutions_and_configurations(n: int) -> None:
-    """Every direction, layout, type, axis; starts off alignment; results that hold something, or must not be read."""
+    """Every direction, layout, type and axis; unaligned starts; results that are read or must not be read."""
     rng = np.random.default_rng(7000 + n)
     c = None
     while c is None:
@@ -89,8 +90,8 @@ def test_random_convolutions_and_configurations(n: int) -> None:
         "bounds=predicate",
     ],
 )
-def test_every_way_to_meet(direction: str, layout: str, text: str) -> None:
-    """Strides of two: gradients of images have phases, which differ in extents."""
+def test_every_reduction(direction: str, layout: str, text: str) -> None:
+    """Strides of 2: input gradients have phases of different extents."""
     v = Conv(3, 5, 7, 9, 6, 3, 2, stride=2, padding=(1, 2, 0, 1), layout=layout, direction=direction)
     c = parse_config(f"ms=2 ns=2 ml=16 nl=16 u=8 stages=2 cp_async_a=0 cp_async_b=0 {text}")
     verify(v, c, "integers", 1.0)
@@ -107,14 +108,14 @@ def test_every_way_to_meet(direction: str, layout: str, text: str) -> None:
 )
 @pytest.mark.parametrize("text", ["ml=16 u=8", "ml=32 u=8 kg=2 splitk=workspace stages=2"])
 def test_few_filters(v: Conv, text: str) -> None:
-    """Signals, and images with filters of their own: neighbours along a row are columns of the product."""
+    """Signals, and images with one filter per group: pixels of a row become columns of the GEMM."""
     verify(v, parse_config(f"ms=2 ns=2 nl=16 cp_async_a=0 cp_async_b=0 {text}"), "integers", 1.0)
 
 
 @pytest.mark.parametrize("layout", FILTERS)
 @pytest.mark.parametrize(("dtype", "epilogue"), [("f32", "scale,bias,relu"), ("f16", "residual"), ("f64", "")])
-def test_filters_of_one_channel_slide_down_strips(layout: str, dtype: str, epilogue: str) -> None:
-    """Strides, dilation, pads, strips that reach past the last result; depth, too."""
+def test_depthwise_forward(layout: str, dtype: str, epilogue: str) -> None:
+    """Strides, dilation, padding, strips that end past the last result; depth too."""
     for n, v in enumerate(
         (
             Conv(2, 40, 9, 5, 40, 3, 3, padding=1, groups=40),
@@ -147,8 +148,8 @@ def test_filters_of_one_channel_slide_down_strips(layout: str, dtype: str, epilo
         (2, (3, 3), 2, 2),
     ],
 )
-def test_gradients_of_images_under_a_stride_are_strips_too(layout, stride, taps, dilation, padding) -> None:
-    """Pixels that no tap reaches, taps that all miss, strips that end in the middle of a stride."""
+def test_depthwise_input_grad_with_strides(layout, stride, taps, dilation, padding) -> None:
+    """Pixels that no tap reads, taps outside the image, strips that end within a stride."""
     v = Conv(
         2,
         5,
@@ -169,9 +170,8 @@ def test_gradients_of_images_under_a_stride_are_strips_too(layout, stride, taps,
 
 @pytest.mark.parametrize("layout", FILTERS)
 @pytest.mark.parametrize(("dtype", "filters"), [("f32", ""), ("f16", ""), ("f64", "CRSK")])
-def test_gradients_of_filters_of_one_channel_are_summed_strip_by_strip(layout, dtype, filters) -> None:
-    """More filters than a block has lanes, more units than slices, slices with nothing to do, lanes that are no
-    filters, depth."""
+def test_depthwise_weight_grad(layout, dtype, filters) -> None:
+    """More filters than a block has lanes, more units than slices, empty slices, lanes without a filter, depth."""
     for n, v in enumerate(
         (
             Conv(2, 40, 9, 6, 40, 3, 3, padding=1, groups=40),
@@ -184,16 +184,16 @@ def test_gradients_of_filters_of_one_channel_are_summed_strip_by_strip(layout, d
             verify(v, parse_config(f"family=depthwise {text}"), "integers", float(n % 2))
 
 
-def test_accesses_are_wide_where_images_allow_it() -> None:
-    """Four channels, or four images, an access; pads cut no access in two."""
+def test_vector_accesses_of_images() -> None:
+    """Four channels, or four images, per access; padding splits no access."""
     for layout, keep in (("NHWC", "kmajor_smem_a=1 kmajor_smem_b=1 vec_b=4"), ("CHWN", "vec_b=4")):
         v = Conv(4, 8, 5, 6, 12, 3, 3, padding=1, layout=layout)
         wide = "vec_a=4 vec_c=4 cp_async_a=1 cp_async_b=1"
         verify(v, parse_config(f"ms=2 ns=4 ml=16 nl=32 u=16 stages=3 {keep} {wide}"), "integers")
 
 
-def test_what_is_outside_is_not_read() -> None:
-    """The first pixel's window begins before the image, the last one's ends behind it: guards lie there."""
+def test_padding_is_not_read() -> None:
+    """The first pixel's window begins before the image and the last one's ends past it; guards are there."""
     v = Conv(1, 1, 3, 3, 1, 3, 3, padding=1, aligned_input=4)
     x = np.arange(9, dtype=np.float32).reshape(1, 1, 3, 3)
     w = np.ones((1, 1, 3, 3), np.float32)
@@ -208,6 +208,6 @@ def test_what_is_outside_is_not_read() -> None:
 
 @pytest.mark.parametrize(("n", "c", "k"), [(0, 2, 3), (2, 0, 3), (2, 2, 0)])
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_nothing(n: int, c: int, k: int, direction: str) -> None:
+def test_empty_convolutions(n: int, c: int, k: int, direction: str) -> None:
     v = Conv(n, c, 4, 5, k, 2, 3, direction=direction)
     verify(v, parse_config("ms=2 ns=2 ml=16 nl=16 u=8 cp_async_a=0 cp_async_b=0"), "integers")

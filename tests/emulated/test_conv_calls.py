@@ -1,4 +1,4 @@
-"""conv2d and its gradients, nothing of the way to the result replaced but which configuration is chosen."""
+"""conv2d and its gradients; only the selection of configurations is replaced."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def integers(seed: int, *shape: int) -> np.ndarray[Any, Any]:
 
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC", "CHWN"])
-def test_a_convolution_and_its_gradients_are_adjoint(layout: str) -> None:
+def test_convolution_and_its_gradients_are_adjoint(layout: str) -> None:
     axes = {"NCHW": (0, 1, 2, 3), "NHWC": (0, 2, 3, 1), "CHWN": (1, 2, 3, 0)}[layout]
     x, f = integers(0, 2, 4, 6, 5).transpose(axes), integers(1, 6, 2, 3, 3).transpose(axes)
     how: dict[str, Any] = {"stride": (2, 1), "padding": ((1, 0), (1, 1)), "groups": 2, "layout": layout}
@@ -50,7 +50,7 @@ def test_a_convolution_and_its_gradients_are_adjoint(layout: str) -> None:
     assert np.sum(y * dy) == np.sum(dx * x) == np.sum(df * f) != 0
 
 
-def test_one_tap_of_one_is_the_image() -> None:
+def test_identity_filter_returns_the_image() -> None:
     x = integers(0, 1, 1, 5, 7)
     f = np.zeros((1, 1, 3, 3), np.float32)
     f[0, 0, 1, 1] = 1
@@ -60,8 +60,8 @@ def test_one_tap_of_one_is_the_image() -> None:
 
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
-def test_arrays_of_a_gpu(layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tensors where they lie, in either order of the operands; the second call is a prepared one."""
+def test_device_tensors(layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tensors of any strides, in either order of the operands; the second call is cached."""
     driver = EmulatedDriver()
     driver.name = "cuda"
     monkeypatch.setattr(launch_cache, "driver", lambda: driver)
@@ -86,8 +86,7 @@ def test_arrays_of_a_gpu(layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Counting(EmulatedDriver):
-    """The emulated device, which knows what is allocated, and calls itself a GPU. ``graph``: what is queued goes into
-    somebody's."""
+    """The emulated device as a GPU, with a count of allocations. ``graph``: receives the launches, as a capture does."""
 
     name = "cuda"
     graph = False
@@ -125,7 +124,7 @@ def tables() -> int:
 
 
 def right(held: dict[int, tuple[Any, Any]], width: int) -> None:
-    """A gradient of filters of ``width`` results, computed from tensors that are made once."""
+    """A filter gradient of ``width`` results, computed from tensors that are created once."""
     x, dy = integers(width, 1, 2, 3, width + 1), integers(width + 1, 1, 2, 3, width)
     if width not in held:
         held[width] = Tensor(launch_cache.driver(), x), Tensor(launch_cache.driver(), dy)  # type: ignore[arg-type]
@@ -134,8 +133,8 @@ def right(held: dict[int, tuple[Any, Any]], width: int) -> None:
     assert np.array_equal(df.numpy(), want)
 
 
-def test_tables_of_many_shapes_take_no_more_than_they_may(counting: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was used least recently goes, and is right when it comes back; what is used stays where it is."""
+def test_memory_of_offset_tables_is_limited(counting: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The least recently used tables are freed, and their call is right when repeated; used tables keep their address."""
     held: dict[int, tuple[Any, Any]] = {}
     right(held, 9)
     one, often = tables(), next(iter(launch_cache.runners.values())).tables
@@ -160,8 +159,8 @@ def test_tables_of_many_shapes_take_no_more_than_they_may(counting: Counting, mo
     assert before - sum(counting.held.values()) == taken
 
 
-def test_calls_are_remembered_up_to_a_number(counting: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one that was used least recently goes, and its tables."""
+def test_number_of_cached_calls_is_limited(counting: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The least recently used call is dropped with its tables."""
     monkeypatch.setattr(launch_cache, "MAX_CALLS", 3)
     held: dict[int, tuple[Any, Any]] = {}
     for width in (3, 4, 5, 3, 6):
@@ -173,8 +172,8 @@ def test_calls_are_remembered_up_to_a_number(counting: Counting, monkeypatch: py
     ]  # images are one wider: 5, 3, 6
 
 
-def test_what_a_graph_was_captured_from_stays(counting: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its tables and its kernel, also when the call is forgotten."""
+def test_graph_keeps_its_tables_and_kernel(counting: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also after the call is dropped from the cache."""
     monkeypatch.setattr(launch_cache, "MAX_TABLE_BYTES", 0)
     held: dict[int, tuple[Any, Any]] = {}
     monkeypatch.setattr(launch_cache, "current_stream", lambda x: 42)
@@ -190,7 +189,7 @@ def test_what_a_graph_was_captured_from_stays(counting: Counting, monkeypatch: p
     assert addresses <= counting.held.keys()
 
 
-def test_a_bound_launch_owns_its_tables() -> None:
+def test_bound_launch_owns_its_tables() -> None:
     """Its runner may be gone, and the workspace released."""
     driver = Counting()
     p = Conv(1, 2, 3, 5, 2, 2, 2)

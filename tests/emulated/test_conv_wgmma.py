@@ -1,4 +1,4 @@
-"""Convolutions that TMA walks over, on the emulated device: all directions, against float64."""
+"""Convolutions that TMA loads, on the emulated device: all directions, against float64."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ptxgen.problem.device import device
 from ptxgen.problem.reference import compare, epilogue_arrays, operands, reference
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
-from tests.cases_conv import cases, elsewhere
+from tests.cases import SOURCES
 
 H200 = device("h200")
 
@@ -33,15 +33,15 @@ def verify(p: Conv, c: Config, kind: str, alpha: float = 1.0, beta: float = 0.0,
 
 @pytest.mark.parametrize("seed", range(4))
 def test_random_convolutions(seed):
-    for n, (p, c) in enumerate(cases(seed, 7, H200, limit=100)):
+    for n, (p, c) in enumerate(SOURCES["conv_wgmma"].cases(seed, 7, H200, limit=100)):
         kind = ("integers", "normal", "scaled")[(n + seed) % 3]
         beta = float(n % 2)
         verify(p, c, kind, 1.0 + beta, beta, seed=seed, completion=("early", "late")[n % 2])
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_random_convolutions_whose_operands_lie_otherwise(seed):
-    for n, (p, c) in enumerate(cases(seed, 8, H200, limit=70, draw=elsewhere)):
+def test_random_convolutions_with_packed_operands(seed):
+    for n, (p, c) in enumerate(SOURCES["conv_wgmma_packed"].cases(seed, 8, H200, limit=70)):
         kind = ("integers", "normal", "scaled")[(n + seed) % 3]
         verify(p, c, kind, 1.0 + n % 2, float(n % 2), seed=seed, completion=("late", "early")[n % 2])
 
@@ -130,7 +130,7 @@ LYING = {
 
 
 @pytest.mark.parametrize("case", LYING)
-def test_operands_that_lie_otherwise(case):
+def test_packed_operands(case):
     layout, fields, shape, config = LYING[case]
     p = Conv(**Conv.read_shape("N=8," + shape), layout=layout, dtype="f16", **fields)
     verify(p, parse_config("family=wgmma u=64 stages=3 " + config), "normal" if p.epilogue else "integers", 2.0, 1.0)
@@ -161,14 +161,14 @@ WALKS = {
 
 
 @pytest.mark.parametrize("walk", WALKS)
-def test_walks_over_taps(walk):
+def test_loops_over_taps(walk):
     shape, config = WALKS[walk]
     p = Conv(**Conv.read_shape("N=2," + shape), layout="NHWC", dtype="f16")
     verify(p, parse_config("family=wgmma " + config), "integers")
 
 
-def test_infinities_behind_the_last_tap_do_not_count():
-    """Zeros that fill a stage meet zeros: what lies in the images there is not read."""
+def test_infinities_past_the_last_tap_are_not_read():
+    """The rest of the stage holds zeros in both operands; pixels there are not read."""
     p = Conv(1, 16, h=4, w=4, k=16, r=3, s=3, layout="NHWC", dtype="f16")
     a, b, _ = operands(p, 0, "normal")
     a[0, 3, 3] = np.inf
@@ -193,7 +193,7 @@ def test_infinities_behind_the_last_tap_do_not_count():
         ({"direction": "weight_grad", "c": 40}, "wgmma_columns"),
     ],
 )
-def test_what_tma_cannot_walk_over_is_refused(changes, rule):
+def test_convolutions_that_tma_cannot_load_are_refused(changes, rule):
     fields = {"n": 2, "c": 32, "h": 20, "w": 20, "k": 32, "r": 3, "s": 3, "layout": "NHWC", "dtype": "f16"} | changes
     with pytest.raises(ConfigError) as found:
         plan_for(Conv(**fields), parse_config("family=wgmma transposed_mma=1 ml=32 nl=64 u=64"), H200)

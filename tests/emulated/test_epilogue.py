@@ -1,4 +1,4 @@
-"""What follows a product, fused: every stage alone and in company, on the emulated device, against float64."""
+"""Fused epilogues: every operation alone and combined, on the emulated device, against float64."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.reference import epilogue_arrays, operands, reference
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
-from tests.cases import config, problem
+from tests.cases.simt import config, problem
 from tests.emulated.gemm_runs import random_epilogues, right
 
 D = DEVICES["h200"]
@@ -24,12 +24,12 @@ WAYS = ("kg=1", "kl=2 u=16", "kg=3 splitk=workspace")
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("stage", STAGES)
-def test_each_stage(stage: str, way: str) -> None:
+def test_each_operation(stage: str, way: str) -> None:
     right(Gemm(19, 36, 50, "NT", epilogue=stage), f"ms=4 ns=4 ml=16 nl=32 lanes_m=4 {way}")
 
 
 @pytest.mark.parametrize("dtype", ["f16", "f64"])
-def test_types_of_c(dtype: str) -> None:
+def test_output_types(dtype: str) -> None:
     copies = "cp_async_a=0 cp_async_b=0" if dtype == "f16" else ""
     right(
         Gemm(17, 24, 20, "TN", dtype, epilogue="scale_rows,bias_column,residual,relu"),
@@ -37,11 +37,11 @@ def test_types_of_c(dtype: str) -> None:
     )
 
 
-def test_random_companies() -> None:
-    random_epilogues(3, 12, lambda rng: problem(rng, 48), lambda p, rng: config(p, D, rng, 128), "h200")
+def test_random_epilogues() -> None:
+    random_epilogues(3, 12, lambda rng: problem(rng, 48, D), lambda p, rng: config(p, D, rng, 128), "h200")
 
 
-def test_a_wrong_bias_is_found() -> None:
+def test_wrong_bias_is_found() -> None:
     """The check can fail: the kernel gets another bias than the reference."""
     p = Gemm(16, 32, 8, epilogue="bias_row")
     runner = Runner.of(EmulatedDriver(D), p, parse_config("ms=4 ns=4 ml=16 nl=32"))
@@ -70,7 +70,7 @@ def test_bad_epilogues_are_refused(text: str, error: type[Exception]) -> None:
         Gemm(8, 8, 8, epilogue=text)
 
 
-def test_what_sums_cannot_do_is_refused() -> None:
+def test_epilogues_that_a_type_cannot_compute_are_refused() -> None:
     with pytest.raises(DtypeError, match="f64"):
         Gemm(8, 8, 8, dtype="f64", epilogue="gelu")
     with pytest.raises(ConfigError, match="splitk"):  # red cannot add what an activation has bent

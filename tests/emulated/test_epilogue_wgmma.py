@@ -1,4 +1,4 @@
-"""What follows a product, fused into every way in which wgmma kernels leave, on the emulated device, against float64."""
+"""Fused epilogues of every wgmma epilogue path, on the emulated device, against float64."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ P = Gemm(150, 72, 130, "NT", "f16", lda=136, ldb=136)
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_all_in_company(way: str) -> None:
+def test_all_operations_combined(way: str) -> None:
     for n, stages in enumerate(("scale_rows,bias_row,residual,gelu", "scale,bias_column,relu")):
         right(replace(P, epilogue=stages), f"family=wgmma {WAYS[way]}", n)
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_each_stage(stage: str) -> None:
+def test_each_operation(stage: str) -> None:
     right(replace(P, m=70, dtype="bf16", out="bf16", epilogue=stage), "family=wgmma " + WAYS["a block walks"])
 
 
-def test_a_residual_that_is_not_added_is_found() -> None:
+def test_wrong_residual_is_found() -> None:
     """The check can fail: the kernel gets another residual than the reference."""
     p = replace(P, epilogue="residual")
     runner = Runner.of(EmulatedDriver(D), p, parse_config("family=wgmma " + WAYS["parts"]))

@@ -1,4 +1,4 @@
-"""What judges random kernels on a GPU, on the emulated device: every row of its table, and whether it finds mistakes."""
+"""The GPU test of random kernels, run on the emulated device: each of its sources, and whether it finds errors."""
 
 from __future__ import annotations
 
@@ -17,31 +17,29 @@ from ptxgen.problem.gemm import Gemm
 from ptxgen.runtime.conv_check import GUARD
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
-from tests.gpu.test_families import FAMILIES, fail, judged, wrong
+from tests.cases import SOURCES
+from tests.gpu.test_families import FAMILIES, fail, find_errors, wrong
 
 H200 = device("h200")
 ANY = parse_config("ms=2 ns=2 ml=16 nl=16 cp_async_a=0 cp_async_b=0 stages=2")
 
 
 def small(family):
-    """The first pair of a row whose product is small; the conv rows' problems are as they come."""
-    draw, _ = FAMILIES[family]
-    more = {"limit": 48} if "limit" in draw.keywords or family.startswith("batch") else {}
-    return next(
-        (p, c) for p, c in draw(41, 50, H200, **more) if lower(p).batch * lower(p).m * lower(p).n * lower(p).k < 3e5
-    )
+    """The first case of a source whose product is small."""
+    cases = SOURCES[family].cases(41, 50, H200, limit=48)
+    return next((p, c) for p, c in cases if lower(p).batch * lower(p).m * lower(p).n * lower(p).k < 3e5)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_pair_of_every_row(family):
+def test_one_case_of_every_source(family):
     driver = EmulatedDriver(H200)
     p, c = small(family)
     plan = plan_for(p, c, H200)
-    assert not judged(driver, [(p, c, plan, driver.load(render(plan)))], "integers", 2.0, 1.0)
+    assert not find_errors(driver, [(p, c, plan, driver.load(render(plan)))], "integers", 2.0, 1.0)
 
 
-class Careless(EmulatedDriver):
-    """Changes one byte of what is downloaded: ``where`` of the ``nth`` download."""
+class Corrupting(EmulatedDriver):
+    """Changes one byte of a download: ``where`` of the ``nth`` download."""
 
     where, nth = 0, 0
 
@@ -57,35 +55,35 @@ class Careless(EmulatedDriver):
     ("where", "nth", "said"),
     [
         ("result", 1, "first launch: "),
-        ("beside", 1, "first launch: written beside"),
+        ("outside", 1, "first launch: written outside the result"),
         ("result", 2, "second launch: "),
     ],
 )
-def test_a_mistake_is_found(p, where, nth, said):
-    driver = Careless(H200)
+def test_corrupted_results_are_found(p, where, nth, said):
+    driver = Corrupting(H200)
     runner = Runner.of(driver, p, ANY)
     per_launch = 1 if isinstance(p, Gemm) else 3  # guards look at the operands, too
     driver.nth = 1 + (nth - 1) * per_launch
-    gemm = {"result": 3, "beside": 6 * 4 + 3}
-    conv = {"result": GUARD + 3, "beside": 3}
+    gemm = {"result": 3, "outside": 6 * 4 + 3}
+    conv = {"result": GUARD + 3, "outside": 3}
     driver.where = (gemm if isinstance(p, Gemm) else conv)[where]
     assert wrong(runner, p, "normal", 0, 1.0, 0.0).startswith(said)
 
 
-def test_a_failure_names_the_first_pairs_and_nothing_else():
+def test_failure_names_only_the_first_cases():
     with pytest.raises(pytest.fail.Exception) as told:
         fail([f"pair {n}" for n in range(9)], 20)
     assert str(told.value).splitlines() == ["9 of 20: pair 0", "pair 1", "pair 2", "pair 3"]
     fail([], 20)
 
 
-def test_a_kernel_that_faults_is_named_first():
+def test_faulting_kernel_is_named_first():
     driver = EmulatedDriver(H200)
     p = Gemm(5, 6, 7)
     plan = plan_for(p, ANY, H200)
     source = render(plan)
     bad = replace(source, text=source.text.replace("ld.global", "st.global.b32 [1], %t0;\n    ld.global", 1))
     kernels = [driver.load(x) for x in (source, bad, source)]
-    (told,) = judged(driver, [(p, ANY, plan, kernel) for kernel in kernels], "integers", 1.0, 0.0)
+    (told,) = find_errors(driver, [(p, ANY, plan, kernel) for kernel in kernels], "integers", 1.0, 0.0)
     assert told.startswith(f"{p.key()} | {ANY} | integers, alpha=1, beta=0: ")
     assert "\n" not in told

@@ -1,4 +1,4 @@
-"""The generated SIMT kernels, executed: races, bounds and uninitialised reads looked for, every element compared."""
+"""SIMT kernels, executed with checks for races, bounds and uninitialised reads; every element is compared."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from ptxgen.problem.reference import operands, reference
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Buffers, Runner
 from ptxgen.runtime.workspace import Workspace
-from tests.cases import config, problem
-from tests.cases_simt import wide
+from tests.cases.simt import config, problem, wide_config
 
 SCALES = ((1.0, 0.0), (2.0, 1.0), (1.0, -1.0), (0.0, 1.0), (-0.5, 0.25))
 #: serves every alignment and every target
@@ -33,13 +32,14 @@ TYPES = (("f32", ""), ("f64", ""), ("f16", "f32"), ("f16", "f16"))
 
 @pytest.mark.parametrize("n", range(64))
 def test_random_problems_and_configurations(n):
-    """Types, layouts, extents, leading dimensions, alignment, every axis; order and completion differ run by run."""
+    """Types, layouts, extents, leading dimensions, alignment, every axis; warp order and copy completion differ per
+    run."""
     rng = np.random.default_rng(1000 + n)
     on = ("emulated", "t4", "a100", "rtx4090")[n % 4]
-    draw = wide if n % 8 >= 4 else config
+    draw = wide_config if n % 8 >= 4 else config
     c = None
     while c is None:
-        p = problem(rng, 80)
+        p = problem(rng, 80, device(on))
         if rng.random() < 0.4:
             size = p.element.bytes
             starts = [int(rng.choice([x for x in (1, 2, 4, 8, 16) if x >= size])) for _ in range(3)]
@@ -54,7 +54,7 @@ def test_random_problems_and_configurations(n):
 
 
 def combinations():
-    """Types x layouts x ways to meet, with bounds, groups, stages and the rest dealt out in turn."""
+    """Types x layouts x reductions; the other switches vary in turn."""
     rest = itertools.cycle(
         [
             "bounds=clamp kl=2 fragment_prefetch=0",
@@ -89,12 +89,12 @@ def combinations():
 
 
 @pytest.mark.parametrize(("p", "c"), list(combinations()))
-def test_every_type_layout_and_way_to_meet(p, c):
+def test_every_type_layout_and_reduction(p, c):
     verify(p, c, "integers", 2.0, -1.0, data=len(str(c)), completion="early" if c.stages > 2 else "late")
 
 
-def test_every_slot_is_among_the_combinations():
-    """What the loop above deals out reaches each value of each switch."""
+def test_combinations_cover_every_switch():
+    """The combinations contain each value of each switch."""
     seen = [x.values for x in combinations()]
     assert len(seen) == 2 * 4 * 4 + 2 * 4 * 2  # 16-bit C takes no red
     for name, values in (
@@ -128,7 +128,7 @@ def test_every_slot_is_among_the_combinations():
         "vec_a=4 vec_b=4 vec_c=4",
     ],
 )
-def test_kernels_without_checks_on_shapes_that_divide(text):
+def test_kernels_without_bounds_checks(text):
     verify(Gemm(32, 64, 48, "TN"), parse_config(f"ms=4 ns=4 ml=32 nl=32 bounds=none {text}"), "integers", 1.0, 1.0)
 
 
@@ -139,13 +139,13 @@ def test_kernels_without_checks_on_shapes_that_divide(text):
     "shape", [(1, 1, 1), (1, 1, 37), (1, 37, 1), (37, 1, 1), (2, 3, 5), (13, 17, 19), (31, 37, 41), (61, 7, 3)]
 )
 @pytest.mark.parametrize("layout", ["NN", "TT"])
-def test_ones_and_primes(shape, layout):
+def test_extents_of_one_and_primes(shape, layout):
     verify(Gemm(*shape, layout), replace(ANY, bounds=1 + shape[0] % 2, kl=2 if shape[2] % 2 else 1), "scaled", 1.0, 0.5)
 
 
 @pytest.mark.parametrize(("dm", "dn", "dk"), [(-1, 0, 1), (0, 1, -1), (1, -1, 0), (1, 1, 1), (-1, -1, -1), (0, 0, 0)])
 def test_extents_around_a_tile(dm, dn, dk):
-    """And slices of K that are shorter by one, and longer."""
+    """And K slices that are one shorter, and longer."""
     p = Gemm(32 + dm, 32 + dn, 32 + dk, "NT")
     for text in ("", "bounds=predicate raster_group=4", "kg=2 splitk=flag_red", "kg=4 splitk=workspace kl=2"):
         verify(p, parse_config(f"ms=4 ns=2 ml=32 nl=32 cp_async_a=0 cp_async_b=0 {text}"), "integers")
@@ -153,32 +153,32 @@ def test_extents_around_a_tile(dm, dn, dk):
 
 @pytest.mark.parametrize("beta", [0.0, 1.0, -0.5])
 @pytest.mark.parametrize("dtype", ["f32", "f16"])
-def test_no_k_leaves_beta_c(dtype, beta):
+def test_zero_k_gives_beta_c(dtype, beta):
     for layout, bounds in (("NN", 1), ("TT", 2)):
         out = verify(Gemm(17, 9, 0, layout, dtype), replace(ANY, bounds=bounds), "normal", 3.0, beta)
         assert (out == 0).all() == (beta == 0)
 
 
 @pytest.mark.parametrize(("m", "n"), [(0, 5), (5, 0), (0, 0)])
-def test_nothing_is_written_where_there_is_nothing(m, n):
+def test_zero_extents_write_nothing(m, n):
     assert verify(Gemm(m, n, 7), ANY).shape == (m, n)
 
 
-def test_a_long_k_in_short_passes():
+def test_long_k_with_small_u():
     verify(Gemm(4, 5, 3001, "TN"), replace(ANY, stages=4, u=8), "integers")
     verify(Gemm(4, 5, 3001, "NT"), replace(ANY, u=8, kg=7, splitk=1), "normal")
 
 
 @pytest.mark.parametrize("raster", [2, 3, 4, 6, 7, 8])
-def test_tiles_that_are_walked_in_groups(raster):
-    """Seven tiles along M: the last group is whole, short or the only one."""
+def test_raster_groups(raster):
+    """Seven tiles along M: the last group is full, short or the only one."""
     verify(Gemm(7 * 16 - 3, 35, 9, "TN"), replace(ANY, raster_group=raster), "integers")
     verify(
         Gemm(7 * 16, 32, 16, "TN"), replace(ANY, raster_group=raster, bounds=0, kg=2, splitk=1), "integers", 1.0, 1.0
     )
 
 
-def test_wide_and_tall():
+def test_wide_and_tall_matrices():
     verify(Gemm(2, 900, 9, "NT"), replace(ANY, raster_group=4), "integers")
     verify(Gemm(900, 2, 9, "TN"), ANY, "integers")
 
@@ -188,7 +188,7 @@ def test_wide_and_tall():
 
 @pytest.mark.parametrize(("dtype", "compute"), TYPES)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_odd_leading_dimensions_and_starts_off_alignment(dtype, compute, layout):
+def test_odd_leading_dimensions_and_unaligned_starts(dtype, compute, layout):
     """Operands begin one element past 16 bytes, in rows of odd length, with NaN before, between and after."""
     size = {"f64": 8, "f32": 4, "f16": 2}[dtype]
     plain = Gemm(19, 21, 23, layout, dtype, compute, aligned_a=size, aligned_b=size, aligned_c=size)
@@ -200,8 +200,8 @@ def test_odd_leading_dimensions_and_starts_off_alignment(dtype, compute, layout)
 @pytest.mark.parametrize(
     "split", ["", "kg=3", "kg=3 splitk=flag_red", "kg=3 splitk=workspace", "kl=2", "epilogue_smem=1"]
 )
-def test_vectors_at_half_their_alignment_are_not_used(split):
-    """Rows of even length from an address that is a multiple of 8: pairs, and no more."""
+def test_vectors_are_limited_by_alignment(split):
+    """Rows of even length from an address that is a multiple of 8 allow pairs at most."""
     p = Gemm(18, 22, 26, "TN", lda=20, ldb=22, ldc=26, aligned_a=8, aligned_b=8, aligned_c=8)
     assert p.vectors == (2, 2, 2)
     c = parse_config(f"ms=2 ns=4 ml=16 nl=32 vec_a=2 vec_b=2 vec_c=2 {split}")
@@ -213,7 +213,7 @@ def test_vectors_at_half_their_alignment_are_not_used(split):
 
 
 def special(p: Gemm, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Operands with infinities and NaN in a few places, also in the last column of K, and a C with both."""
+    """Operands with infinities and NaN at a few positions, also in the last column of K, and such a C."""
     rng = np.random.default_rng(seed)
     arrays = operands(p, seed, "normal")
     for x in arrays:
@@ -225,7 +225,7 @@ def special(p: Gemm, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize(("dtype", "compute"), TYPES)
 @pytest.mark.parametrize("text", ["", "bounds=predicate", "kg=2 splitk=workspace", "kl=2 ks=2 u=8"])
-def test_infinities_and_nan_spread_as_they_should(dtype, compute, text):
+def test_infinities_and_nan_propagate(dtype, compute, text):
     p = Gemm(33, 20, 21, "NT", dtype, compute)
     c = parse_config(f"ms=2 ns=2 ml=16 nl=16 cp_async_a=0 cp_async_b=0 {text}")
     for beta in (0.0, 2.0):
@@ -236,7 +236,7 @@ def test_infinities_and_nan_spread_as_they_should(dtype, compute, text):
         assert not bad.all()
 
 
-def test_what_is_too_large_becomes_infinite():
+def test_overflow_becomes_infinite():
     p = Gemm(9, 9, 40, "NN", "f16")
     a, b, c = operands(p, 1)
     a[:4], b[:, :5] = 60, 60
@@ -248,7 +248,7 @@ def test_what_is_too_large_becomes_infinite():
 @pytest.mark.parametrize(
     "text", ["", "kg=3", "kg=3 splitk=flag_red", "kg=3 splitk=workspace", "kl=2", "bounds=predicate"]
 )
-def test_alpha_zero_leaves_beta_c(text):
+def test_alpha_zero_gives_beta_c(text):
     p, c = Gemm(18, 19, 40, "TT"), parse_config(f"ms=2 ns=2 ml=16 nl=16 {text}")
     a, b, old = operands(p, 1)
     assert np.array_equal(execute(p, c, (a, b, old), 0.0, 2.0), 2 * old)
@@ -258,7 +258,7 @@ def test_alpha_zero_leaves_beta_c(text):
 @pytest.mark.parametrize(
     "text", ["", "kg=3", "kg=3 splitk=flag_red", "kg=3 splitk=workspace", "kl=2", "epilogue_smem=1"]
 )
-def test_c_is_not_read_where_beta_is_zero(text):
+def test_beta_zero_does_not_read_c(text):
     p, c = Gemm(18, 19, 40, "TT"), parse_config(f"ms=2 ns=2 ml=16 nl=16 {text}")
     a, b, old = operands(p, 1, "integers")
     for value in (np.nan, np.inf, -np.inf):
@@ -273,7 +273,7 @@ def test_c_is_not_read_where_beta_is_zero(text):
 )
 @pytest.mark.parametrize(("dtype", "compute"), TYPES)
 def test_deterministic_kernels_give_the_same_bits(dtype, compute, text):
-    """Whatever order warps and blocks run in, and whenever copies arrive."""
+    """In any order of warps and blocks, and any completion time of copies."""
     p = Gemm(20, 19, 100, "TN", dtype, compute, deterministic=True)
     copies = "" if dtype in ("f32", "f64") else "cp_async_a=0 cp_async_b=0"
     c = parse_config(f"ms=2 ns=2 ml=16 nl=16 {copies} {text}")
@@ -286,12 +286,12 @@ def test_deterministic_kernels_give_the_same_bits(dtype, compute, text):
 
 
 @pytest.mark.parametrize("split", [0, 1])
-def test_slices_that_add_as_they_come_are_refused_where_order_matters(split):
+def test_deterministic_problems_refuse_atomic_reductions(split):
     p = Gemm(20, 19, 100, "TN", deterministic=True)
     assert first_violation(lower(p), Config(kg=2, splitk=split), device("emulated")).name == "splitk"
 
 
-def test_any_order_of_slices_is_right():
+def test_slices_may_run_in_any_order():
     p = Gemm(20, 19, 100, "TN")
     for seed in range(5):
         for split in (0, 1):
@@ -311,22 +311,22 @@ def test_any_order_of_slices_is_right():
         "kg=2 splitk=flag_red kl=2",
     ],
 )
-def test_a_kernel_can_be_launched_again(text):
+def test_kernel_can_be_launched_again(text):
     p, c = Gemm(37, 35, 64, "NT"), parse_config(f"ms=2 ns=2 ml=16 nl=16 {text}")
     a, b, old = operands(p, 1, "integers")
     assert np.array_equal(execute(p, c, (a, b, old), 1.0, 1.0, times=3), 3 * reference(p, a, b).exact + old)
 
 
 @pytest.mark.parametrize("split", ["memset_red", "workspace"])
-def test_passes_walk_down_what_the_grid_does_not_hold(monkeypatch, split):
-    """A tall C has more rows than blocks can be launched for; here that is so from two on."""
+def test_auxiliary_kernels_loop_over_rows_past_the_grid(monkeypatch, split):
+    """A tall C has more rows than the grid has blocks; here the limit is two."""
     monkeypatch.setattr(plan, "GRID_LIMIT", 2)
     p = Gemm(300, 3, 40, "TN", ldc=5)
     verify(p, parse_config(f"ms=2 ns=2 ml=64 nl=16 lanes_m=8 kg=2 splitk={split}"), "integers", 1.0, 2.0)
 
 
-def test_kernels_share_a_workspace_one_after_the_other():
-    """Flags are left lowered, and partial sums lie elsewhere: any kernel may follow any."""
+def test_consecutive_kernels_share_a_workspace():
+    """Flags are reset, and partial sums are elsewhere: any kernel may follow any other."""
     driver = EmulatedDriver(stats="off")
     workspace = Workspace(driver)
     for n, text in enumerate(
@@ -352,7 +352,7 @@ def test_kernels_share_a_workspace_one_after_the_other():
     "text", ["kl=8 u=16", "kl=4 u=8 vec_c=4", "kl=8 u=16 vec_c=4 raster_group=4", "kl=2 epilogue_smem=1"]
 )
 def test_more_threads_than_vectors_of_the_tile(text):
-    """Slice 0 clears its own tile, and the threads that have nothing to clear leave the next one alone."""
+    """Slice 0 scales its own tile; threads without a vector do not touch the next tile."""
     p = Gemm(64, 32, 64, "TN")
     verify(p, parse_config(f"ms=2 ns=2 ml=16 nl=16 kg=2 splitk=flag_red {text}"), "integers", 1.0, -1.0)
 
@@ -375,8 +375,8 @@ def test_more_threads_than_vectors_of_the_tile(text):
         (Gemm(64, 64, 64, "NT"), "ms=4 ns=4 ml=32 nl=32 u=16 cp_async_a=0 cp_async_b=0"),
     ],
 )
-def test_shared_memory_is_met_without_conflicts(p, text):
-    """As the emulated device counts: copies, fragments, and the tile that leaves."""
+def test_shared_memory_has_no_bank_conflicts(p, text):
+    """As the emulated device counts: copies, fragments and the staged tile of C."""
     stats = []
     execute(p, parse_config(text), inputs(p, "normal", 1, 0.0), stats=stats)
     assert stats[0].shared.wavefronts > 100

@@ -1,4 +1,4 @@
-"""Boxes of pixels, as tests/gpu/test_im2col.py has them brought by hardware."""
+"""TMA im2col boxes on the emulated device; tests/gpu/test_im2col.py runs the same on hardware."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.im2col import cases, rounded, source
 
 
 @pytest.mark.parametrize("completion", ["early", "late"])
-def test_boxes_of_pixels(completion):
+def test_im2col_boxes(completion):
     driver = EmulatedDriver(completion=completion)
     kernels = {rank: driver.load(source(rank)) for rank in (3, 4, 5)}
     for n, case in enumerate(cases(7, 60)):
@@ -22,7 +22,7 @@ def test_boxes_of_pixels(completion):
         assert np.array_equal(got, rounded(want) if case.map.dtype == "tf32" else want), case
 
 
-def test_walks_past_the_units_limits():
+def test_maps_beyond_the_limits_are_refused():
     walk = Walk((-129, 0), (0, 0), (1, 1))
     described = TensorMap("A", "f16", (64, 8, 8, 1), (128, 1024, 8192), (64, 8), 128, walk)
     with pytest.raises(LaunchError, match=r"lower\[0\] is -129"):

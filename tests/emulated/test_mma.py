@@ -1,4 +1,4 @@
-"""The mma.sync kernels, executed: races, bounds and uninitialised reads looked for, every element compared."""
+"""mma.sync kernels, executed with checks for races, bounds and uninitialised reads; every element is compared."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import LAYOUTS, Gemm
 from ptxgen.problem.reference import operands, reference
-from tests.cases_mma import TYPES, config, problem
+from tests.cases.mma import TYPES, config, problem
 
 SCALES = ((1.0, 0.0), (2.0, 1.0), (1.0, -1.0), (0.0, 1.0))
 ON = ("emulated", "a100", "rtx4090", "b200")
@@ -22,7 +22,8 @@ ON = ("emulated", "a100", "rtx4090", "b200")
 
 @pytest.mark.parametrize("n", range(60))
 def test_random_problems_and_configurations(n):
-    """Types, layouts, extents, leading dimensions, alignment, every axis; order and completion differ run by run."""
+    """Types, layouts, extents, leading dimensions, alignment, every axis; warp order and copy completion differ per
+    run."""
     rng, on = np.random.default_rng(5000 + n), device(ON[n % 4])
     c = None
     while c is None:
@@ -45,8 +46,8 @@ def test_random_problems_and_configurations(n):
 @pytest.mark.parametrize(
     "way", ["", "kl=2 fragment_prefetch=0", "kg=2 splitk=workspace", "operand_path_a=pack operand_path_b=pack"]
 )
-def test_every_type_layout_and_way_to_meet(dtype, compute, out, layout, way):
-    """On rows that allow no wide access: through registers, or from copies."""
+def test_every_type_layout_and_reduction(dtype, compute, out, layout, way):
+    """With rows that allow no vector access: through registers, or packed first."""
     p = Gemm(37, 35, 150, layout, dtype, compute, out=out)
     size = p.element.bytes
     depth = {1: 64, 2: 32, 4: 16, 8: 8}[size] * (2 if "kl=2" in way else 1)
@@ -74,7 +75,7 @@ def test_extents(shape, text):
     verify(p, c, "integers", 1.0, 1.0)
 
 
-def test_infinities_and_nan_spread_as_they_should():
+def test_infinities_and_nan_propagate():
     p = Gemm(20, 24, 40, "NN", "f32", "tf32")
     a, b, c = operands(p, 1, "integers")
     a[3, 5], a[4, 6], b[7, 2] = np.nan, np.inf, -np.inf

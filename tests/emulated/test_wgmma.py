@@ -18,7 +18,7 @@ from ptxgen.problem.reference import operands, reference
 from ptxgen.problem.strided_arrays import C, elements, padded
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
-from tests.cases_wgmma import config, problem
+from tests.cases.wgmma import config, problem
 
 H200 = device("h200")
 SCALES = ((1.0, 0.0), (2.0, 1.0), (1.0, -1.0))
@@ -27,9 +27,9 @@ SCALES = ((1.0, 0.0), (2.0, 1.0), (1.0, -1.0))
 @pytest.mark.parametrize("n", range(24))
 def test_random_problems_and_configurations(n):
     rng = np.random.default_rng(7000 + n)
-    p, c = problem(rng, 90), None
+    p, c = problem(rng, 90, H200), None
     while c is None or p.epilogue:
-        p = problem(rng, 90)
+        p = problem(rng, 90, H200)
         c = config(p, H200, rng)
     kind, (alpha, beta) = ("integers", "normal", "scaled")[n % 3], SCALES[n // 3 % 3]
     verify(p, c, kind, alpha, beta, data=n, on="h200", seed=n, completion=("late", "early")[n % 2])
@@ -94,9 +94,9 @@ LYING = [(layout, way) for i, layout in enumerate(LAYOUTS) for j, way in enumera
 
 
 @pytest.mark.parametrize(("layout", "way"), LYING)
-def test_blocks_of_a_cluster_share_operands(layout, way):
-    """Clusters with some tiles outside the matrix, X from shared memory and from registers; a device so small
-    that blocks compute several tiles."""
+def test_clusters_multicast_operands(layout, way):
+    """Clusters with some tiles outside the matrix, X from shared memory and from registers; a device so small that
+    blocks compute several tiles."""
     long, short = (128 if "math_warpgroups=2" in way and "pingpong" not in way else 64), (64 if "=4" in way else 32)
     on, seen = replace(H200, sms=8) if "persistent" in way else H200, 0
     problems = Gemm(200, 152, 136, layout, "f16"), Gemm(148, 144, 68, layout, "f32", "tf32")
@@ -126,7 +126,7 @@ def test_blocks_of_a_cluster_share_operands(layout, way):
         ),
     ],
 )
-def test_producer_warps_give_up_registers(p, text):
+def test_producer_warps_release_registers(p, text):
     c = parse_config("family=wgmma " + text)
     verify(p, c, "integers", on="h200")
 
@@ -154,8 +154,8 @@ def test_fragment_loads_have_no_bank_conflicts(p, text):
 @pytest.mark.parametrize("aligned", [1, 2, 4, 8])
 @pytest.mark.parametrize("dtype", ["e4m3", "f16", "f32"])
 def test_rows_that_tma_cannot_map_are_packed(dtype, aligned, monkeypatch):
-    """Every place that a chunk can begin at, rows with a gap behind them, starts between guards, a thread's only chunk
-    or one of several; a lone row."""
+    """Every alignment of a chunk, rows with gaps, starts between guards, a thread's only chunk or one of several; a
+    single row."""
     for n, layout in enumerate(LAYOUTS):
         monkeypatch.setattr(pack_rows, "LARGE", 0 if n > 1 else 1 << 18)
         p = Gemm(35, 43 + n, 66 + n, layout, dtype, "tf32" if dtype == "f32" else "")
@@ -170,7 +170,7 @@ def test_rows_that_tma_cannot_map_are_packed(dtype, aligned, monkeypatch):
     verify(row, c, "normal", 2.0, 1.0, on="h200", shift=True)
 
 
-def test_one_operand_is_packed_and_the_other_not():
+def test_only_one_operand_is_packed():
     p = Gemm(35, 40, 64, "TN", "f16")
     c = parse_config("family=wgmma ml=64 nl=64 u=32 stages=2 operand_path_a=pack operand_path_b=direct")
     verify(p, c, "integers", on="h200")

@@ -29,8 +29,8 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_rows_of_any_alignment(way):
-    """Starts of 2, 4, 8 and 16 bytes between guards of NaN, every residue of a leading dimension, the ends of M, N and K
-    inside a tile."""
+    """Starts of 2, 4, 8 and 16 bytes between guards of NaN, every residue of a leading dimension, the ends of M, N and
+    K inside a tile."""
     c = parse_config(f"family=wgmma {WAYS[way]}")
     for n, layout in enumerate(LAYOUTS):
         seed = n + list(WAYS).index(way)
@@ -64,8 +64,8 @@ def test_fewer_rows_than_residues(m, n, k, layout):
 
 
 @pytest.mark.parametrize("way", ["math_warpgroups=1", "math_warpgroups=2 pingpong=1"])
-def test_a_tile_begins_at_any_stage_of_the_ring(way):
-    """Blocks compute two or three tiles, with more iterations of K than stages."""
+def test_tile_begins_at_any_stage_of_the_ring(way):
+    """Blocks compute two or three tiles, with more K iterations than stages."""
     p = Gemm(2053, 71, 70, "NT", "f16", aligned_a=2, aligned_b=4)
     c = parse_config(
         f"family=wgmma ml=64 nl=8 u=16 stages=3 persistent=1 operand_path_a=realign operand_path_b=realign {way}"

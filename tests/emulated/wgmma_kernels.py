@@ -1,4 +1,4 @@
-"""Hand-written kernels that multiply by TMA, mbarriers and wgmma, in emulator_ptx, and what it takes to run them."""
+"""Hand-written kernels that use TMA, mbarriers and wgmma, in emulator_ptx, and functions that run them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,9 @@ PTX = Path(__file__).parent / "emulator_ptx"
 
 @dataclass(frozen=True)
 class Kernel:
-    """D[m, n] = sum over k of X[m, k] * Y[n, k] in f16.
-
-    ``bm``, ``bn``, ``bk``: the tile; ``x``, ``y``, ``d``: boxes (inner, outer) and the bytes of their swizzle;
-    ``across``: whether X is M-major and Y N-major; ``cm``, ``ck``: the cluster along m and k; ``kw``: slices of K through
-    global memory.
-    """
+    """D[m, n] = sum over k of X[m, k] * Y[n, k] in f16. ``bm``, ``bn``, ``bk``: the tile; ``x``, ``y``, ``d``: boxes
+    (inner, outer) and the bytes of their swizzle; ``across``: whether X is M-major and Y N-major; ``cm``, ``ck``: the
+    cluster along m and k; ``kw``: K slices through global memory."""
 
     bm: int
     bn: int

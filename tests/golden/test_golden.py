@@ -1,4 +1,5 @@
-"""The emitted text of a few kernels, committed: a change of templates shows in review. ``--update-golden`` rewrites."""
+"""Golden kernels: their PTX is committed, so that review shows what a template change does. ``--update-golden``
+rewrites it."""
 
 from __future__ import annotations
 
@@ -15,67 +16,75 @@ from ptxgen.runtime.assemble import assemble
 
 FOLDER = Path(__file__).parent / "ptx"
 
-#: file name -> device, problem, configuration: every slot at least once
+#: file name (family and feature) -> device, problem, configuration; every template occurs at least once
 GOLDEN = {
-    "square_tn": ("h200", "gemm 512,512,512 TN f32", "vec_a=4 vec_b=4 vec_c=4"),
-    "held_nt": ("h200", "gemm 512,512,512 NT f32", "cp_async_a=0 cp_async_b=0 deferred_sts=1 vec_a=4 vec_b=4 vec_c=4"),
-    "kept_nt": (
+    "simt_square": ("h200", "gemm 512,512,512 TN f32", "vec_a=4 vec_b=4 vec_c=4"),
+    "simt_deferred_sts": (
+        "h200",
+        "gemm 512,512,512 NT f32",
+        "cp_async_a=0 cp_async_b=0 deferred_sts=1 vec_a=4 vec_b=4 vec_c=4",
+    ),
+    "simt_kmajor_smem": (
         "h200",
         "gemm 64,64,256 NT f32",
         "ms=4 ns=4 ml=32 nl=32 u=32 kl=2 kmajor_smem_a=1 kmajor_smem_b=1 vec_a=4 vec_b=4 vec_c=4",
     ),
-    "single_async_nn": ("h200", "gemm 64,64,256 NN f32", "ms=4 ns=4 ml=32 nl=64 vec_b=4 vec_c=4 ks=2"),
-    "flags": (
+    "simt_scalar_cp_async": ("h200", "gemm 64,64,256 NN f32", "ms=4 ns=4 ml=32 nl=64 vec_b=4 vec_c=4 ks=2"),
+    "simt_flag_red": (
         "h200",
         "gemm 16,256,512 NN f32",
         "ms=4 ns=4 ml=16 nl=128 kg=4 splitk=flag_red kmajor_smem_a=1 vec_a=4 vec_b=4 vec_c=4 lanes_m=2",
     ),
-    "scale_pass": (
+    "simt_memset_red": (
         "h200",
         "gemm 64,64,512 TN f32",
         "ms=4 ns=4 ml=32 nl=32 kg=4 splitk=memset_red vec_a=4 vec_b=4 vec_c=4",
     ),
-    "workspace": (
+    "simt_workspace": (
         "h200",
         "gemm 64,64,512 TN f32 deterministic=1",
         "ms=4 ns=4 ml=32 nl=32 kg=4 splitk=workspace vec_a=4 vec_b=4 vec_c=4",
     ),
-    "walking_pointer": ("h200", "gemm 256,64,512 TN f32", "ml=256 nl=64 u=32 stages=2 vec_a=1 vec_b=1 vec_c=1"),
-    "predicated": ("h200", "gemm 61,67,59 TT f32", "ms=4 ns=4 ml=32 nl=32 bounds=predicate cp_async_a=0 cp_async_b=0"),
-    "unchecked": ("h200", "gemm 128,128,64 TN f32", "bounds=none vec_a=4 vec_b=4 vec_c=4 raster_group=8"),
-    "double": (
+    "simt_shared_pointer": ("h200", "gemm 256,64,512 TN f32", "ml=256 nl=64 u=32 stages=2 vec_a=1 vec_b=1 vec_c=1"),
+    "simt_predicate": (
+        "h200",
+        "gemm 61,67,59 TT f32",
+        "ms=4 ns=4 ml=32 nl=32 bounds=predicate cp_async_a=0 cp_async_b=0",
+    ),
+    "simt_no_bounds": ("h200", "gemm 128,128,64 TN f32", "bounds=none vec_a=4 vec_b=4 vec_c=4 raster_group=8"),
+    "simt_f64": (
         "h200",
         "gemm 128,128,64 TN f64",
         "ms=4 ns=4 ml=32 nl=64 u=8 vec_a=2 vec_b=2 vec_c=2 store_policy=streaming",
     ),
-    "double_flags": (
+    "simt_f64_flag_red": (
         "h200",
         "gemm 32,32,4096 TN f64",
         "ms=4 ns=4 ml=32 nl=32 u=16 kg=8 kl=2 splitk=flag_red vec_a=2 vec_b=2 vec_c=2",
     ),
-    "half_wide": (
+    "simt_f16": (
         "h200",
         "gemm 128,128,64 NN f16",
         "ms=8 ns=4 ml=64 nl=64 cp_async_a=0 cp_async_b=0 vec_a=8 vec_b=8 vec_c=8",
     ),
-    "half_packed": ("h200", "gemm 128,128,64 TN f16 compute=f16", "vec_a=8 vec_b=8 vec_c=8 epilogue_smem=1"),
-    "turing": ("t4", "gemm 128,128,64 NN f32", "cp_async_a=0 cp_async_b=0 vec_a=4 vec_b=4 vec_c=4 stages=2"),
-    "mma_half": (
+    "simt_f16_hfma2": ("h200", "gemm 128,128,64 TN f16 compute=f16", "vec_a=8 vec_b=8 vec_c=8 epilogue_smem=1"),
+    "simt_sm75": ("t4", "gemm 128,128,64 NN f32", "cp_async_a=0 cp_async_b=0 vec_a=4 vec_b=4 vec_c=4 stages=2"),
+    "mma_f16": (
         "h200",
         "gemm 512,512,512 NT f16",
         "family=mma ms=32 ns=32 ml=64 nl=64 u=32 vec_a=8 vec_b=8 vec_c=4 epilogue_smem=1",
     ),
-    "mma_double": (
+    "mma_f64_flag_red": (
         "h200",
         "gemm 64,64,4096 TN f64",
         "family=mma ms=32 ns=16 ml=32 nl=32 u=8 kg=8 splitk=flag_red vec_a=2 vec_b=2 vec_c=2",
     ),
-    "mma_bytes": (
+    "mma_s8": (
         "rtx4090",
         "gemm 128,128,256 TN s8",
         "family=mma ms=16 ns=16 ml=32 nl=32 u=128 kl=2 vec_a=16 vec_b=16 vec_c=4",
     ),
-    "mma_copied": (
+    "mma_packed": (
         "h200",
         "gemm 61,67,133 NN f32 compute=tf32",
         "family=mma ms=16 ns=16 ml=32 nl=32 u=16 operand_path_a=pack operand_path_b=pack vec_a=4 vec_b=4",
@@ -85,82 +94,82 @@ GOLDEN = {
         "gemm 4096,4096,4096 NT bf16",
         "family=wgmma transposed_mma=1 ml=64 nl=128 math_warpgroups=2 u=64 stages=3 epilogue_smem=1 cluster_x=2 persistent=1 raster_group=8 epilogue_subtiles=2",
     ),
-    "wgmma_skinny": (
+    "wgmma_small_m": (
         "h200",
         "gemm 16,2560,2560 NN f16",
         "family=wgmma ml=64 tma_rows=16 nl=32 u=64 stages=4 epilogue_smem=1 l2_evict_first=b",
     ),
-    "wgmma_meeting": (
+    "wgmma_last_cta": (
         "h200",
         "gemm 32,40,60000 TN f16",
         "family=wgmma transposed_mma=1 ml=32 nl=64 u=64 stages=3 cluster_k=2 kg=3 splitk=last_cta epilogue_smem=1",
     ),
-    "wgmma_fused": (
+    "wgmma_fused_epilogue": (
         "h200",
         "gemm 512,512,512 TN f16 epilogue=scale_rows,bias_column,residual,gelu",
         "family=wgmma ml=64 nl=64 u=64 math_warpgroups=2 pingpong=1 persistent=1 stages=4 epilogue_smem=1 epilogue_subtiles=2",
     ),
-    "wgmma_planes": (
+    "wgmma_bf16x3": (
         "h200",
         "gemm 4096,4095,4097 NN f32 compute=f32_bf16x6",
         "family=wgmma ml=64 nl=16 math_warpgroups=1 u=32 stages=2",
     ),
-    "wgmma_windows": (
+    "wgmma_im2col": (
         "h200",
         "conv N=16,C=16,H=24,W=240,K=32,R=3,S=3,pad=1 NHWC f16",
         "family=wgmma ml=128 nl=32 u=32 math_warpgroups=2 stages=3 epilogue_smem=1 cluster_k=2",
     ),
-    "wgmma_arranged": (
+    "wgmma_pack_channels": (
         "h200",
         "conv N=16,C=32,H=12,W=120,K=64,R=3,S=3,pad=1 NCHW f16",
         "family=wgmma ml=64 nl=64 u=32 stages=3 vec_c=2 operand_path_a=pack operand_path_b=pack",
     ),
-    "wgmma_pixels": (
+    "wgmma_wgrad": (
         "h200",
         "conv N=8,C=64,H=56,W=56,K=64,R=3,S=3,pad=1 NHWC f16 direction=weight_grad",
         "family=wgmma ml=64 nl=64 u=64 stages=4 epilogue_smem=1 cluster_x=2 kg=2 splitk=last_cta",
     ),
-    "wgmma_fragments": (
+    "wgmma_rs_tf32": (
         "h200",
         "gemm 128,64,512 NT f32 compute=tf32",
         "family=wgmma ml=64 nl=16 u=32 stages=3 math_warpgroups=1 kg=2 splitk=workspace vec_c=2",
     ),
-    "wgmma_copied": (
+    "wgmma_pack_rows": (
         "h200",
         "gemm 1021,1019,1031 TN e4m3",
         "family=wgmma ml=64 nl=64 u=128 stages=4 operand_path_a=pack operand_path_b=pack",
     ),
-    "stream_vector": (
+    "skinny_fma": (
         "h200",
         "gemm 1,4096,4096 NT f16",
         "family=skinny long_n=1 ms=1 ml=1 ns=2 nl=16 lanes_long=4 kl=2 u=256 vec_a=8 vec_b=8 vec_c=4",
     ),
-    "stream_fragments": (
+    "skinny_mma": (
         "h200",
         "gemm 8,4096,4096 NT e4m3",
         "family=skinny long_n=1 mma_m16=1 ms=2 ml=8 ns=2 nl=32 lanes_long=8 kl=4 u=512 vec_a=16 vec_b=16 vec_c=4",
     ),
-    "stream_shifted": (
+    "skinny_unaligned": (
         "h200",
         "gemm 1,4097,4099 NT f16",
         "family=skinny long_n=1 ms=1 ml=1 ns=2 nl=16 lanes_long=4 kl=2 u=256 vec_b=8",
     ),
-    "stream_cut": (
+    "skinny_mma_unaligned": (
         "h200",
         "gemm 4,4097,4099 NT bf16",
         "family=skinny long_n=1 mma_m16=1 ms=2 ml=8 ns=2 nl=16 lanes_long=8 kl=2 u=128 vec_b=8",
     ),
-    "stream_flags": (
+    "skinny_s8_flag_red": (
         "h200",
         "gemm 4096,4,4096 TN s8",
         "family=skinny ms=4 ml=64 ns=4 nl=4 lanes_long=16 kl=2 u=16 vec_a=4 vec_b=4 vec_c=4 kg=4 splitk=flag_red fragment_prefetch=0",
     ),
-    "wgmma_a_from_registers": (
+    "wgmma_rs_s8": (
         "h200",
         "gemm 512,512,1024 NN s8",
         "family=wgmma ml=64 nl=64 u=64 stages=3 math_warpgroups=1 vec_c=2 transposed_mma=1",
     ),
-    "wgmma_realigned": (
+    "wgmma_realign": (
         "h200",
         "gemm 509,509,509 TN f16",
         "family=wgmma ml=64 nl=64 u=32 stages=4 math_warpgroups=1 epilogue_smem=1 operand_path_a=realign operand_path_b=realign",
@@ -170,17 +179,17 @@ GOLDEN = {
         "conv N=16,C=32,H=12,W=120,K=64,R=3,S=3,pad=1 NCHW f16",
         "family=wgmma ml=64 nl=64 u=32 stages=3 epilogue_smem=1 operand_path_a=pack operand_path_b=pack",
     ),
-    "conv_simt": (
+    "simt_conv": (
         "h200",
         "conv N=8,C=16,H=28,W=28,K=32,R=3,S=3,pad=1 NCHW f32",
         "ms=4 ns=4 ml=32 nl=32 cp_async_a=0 cp_async_b=0 bounds=predicate",
     ),
-    "fused_mma": (
+    "mma_fused_epilogue": (
         "h200",
         "gemm 512,512,512 TN f16 epilogue=scale_rows,bias_column,residual,gelu",
         "family=mma ms=32 ns=32 ml=64 nl=64 u=32 vec_a=8 vec_b=8 vec_c=4",
     ),
-    "depthwise": (
+    "depthwise_forward": (
         "h200",
         "conv N=8,C=64,H=56,W=56,K=64,R=3,S=3,pad=1,groups=64 NHWC f16",
         "family=depthwise ns=4 ml=4 nl=32 vec_a=2",
@@ -190,7 +199,7 @@ GOLDEN = {
         "conv N=8,C=64,H=56,W=56,K=64,R=3,S=3,pad=1,groups=64 NHWC f16 direction=weight_grad",
         "family=depthwise ns=4 ml=4 nl=32 vec_a=2 kg=8 splitk=workspace",
     ),
-    "batched_simt": (
+    "simt_batch": (
         "h200",
         "gemm 64,64,256 TN f32 batch=16",
         "ms=4 ns=4 ml=32 nl=32 kg=2 splitk=workspace vec_a=4 vec_b=4 vec_c=4",
@@ -199,17 +208,17 @@ GOLDEN = {
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_golden(name, request, tmp_path, monkeypatch):
+def test_text_is_unchanged(name, request, tmp_path, monkeypatch):
     where, problem, config = GOLDEN[name]
     source = render(plan_for(parse(problem), parse_config(config), device(where)))
     path = FOLDER / f"{name}.ptx"
     if request.config.getoption("--update-golden"):
         path.parent.mkdir(exist_ok=True)
         path.write_text(source.text)
-    assert source.text == path.read_text(), f"{path.name} changed; if that is meant: pytest --update-golden"
+    assert source.text == path.read_text(), f"{path.name} changed; if intended: pytest --update-golden"
     monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path))
     assert not any(assemble(source).spills.values())
 
 
-def test_no_file_is_left_over():
+def test_every_file_has_an_entry():
     assert {p.stem for p in FOLDER.glob("*.ptx")} == set(GOLDEN)

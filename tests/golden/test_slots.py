@@ -20,18 +20,18 @@ CHOSEN = re.compile(r"""file="/\$\{context\['plan'\]\.([\w.]+)\}""")
 
 
 def templates_of(plan: Plan) -> set[str]:
-    """The templates that a plan's kernel is rendered from: its schedule's, and those that these name."""
-    found: set[str] = set()
+    """The templates that render a plan's kernel: its schedule, and every template that one of them includes."""
+    used: set[str] = set()
     waiting = [plan.kernel]
     while waiting:
         name = waiting.pop()
-        if name in found:
+        if name in used:
             continue
-        found.add(name)
+        used.add(name)
         text = (TEMPLATES / name).read_text()
         near = [n if (TEMPLATES / n).exists() else str(Path(name).parent / n) for n in NAMED.findall(text)]
         waiting += [*near, *(attrgetter(attribute)(plan) for attribute in CHOSEN.findall(text))]
-    return found
+    return used
 
 
 def test_every_template_has_a_golden(request):
@@ -45,5 +45,5 @@ def test_every_template_has_a_golden(request):
     )
     if request.config.getoption("--update-golden"):
         INDEX.write_text(text)
-    assert text == INDEX.read_text(), "slots.md changed; if that is meant: pytest --update-golden"
+    assert text == INDEX.read_text(), "slots.md changed; if intended: pytest --update-golden"
     assert not [template for template, names in users.items() if not names]

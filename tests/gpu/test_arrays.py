@@ -1,4 +1,4 @@
-"""Tensors of PyTorch on real hardware: what calls refuse, the first one and those that are remembered."""
+"""PyTorch tensors on a GPU: the first call and cached calls refuse the same tensors."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_gradients_are_refused_only_while_they_are_recorded(torch, a):
         assert torch.allclose(ptxgen.gemm(weights.detach(), a), weights @ a, atol=1e-3)
 
 
-def test_tensors_whose_memory_does_not_have_their_values_are_refused(torch, a):
+def test_conjugate_and_negative_views_are_refused(torch, a):
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     with FakeTensorMode():
@@ -58,7 +58,7 @@ def test_tensors_whose_memory_does_not_have_their_values_are_refused(torch, a):
             ptxgen.gemm(a, a, out=x)
 
 
-def test_out_must_have_memory_of_its_own(torch, a):
+def test_out_must_not_overlap_inputs(torch, a):
     memory = torch.zeros(3, 64, 64, device="cuda")
     memory[0] = a
     ptxgen.gemm(memory[0], a, out=memory[1])

@@ -1,4 +1,4 @@
-"""Calls of ``gemm`` from PyTorch: captured in graphs, from threads, with a caller's workspace, after a fork."""
+"""``gemm`` called from PyTorch: captured in graphs, from threads, with a caller's workspace, after a fork."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SLICED = {"flags": f"{ANY} kg=2 splitk=flag_red", "sums": f"{ANY} kg=2 splitk=wo
 
 @pytest.fixture(params=SLICED)
 def sliced(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """All products are computed in slices of K that meet in a workspace, which begins small."""
+    """All products use split-K with a workspace, which begins small."""
     config = parse_config(SLICED[request.param])
     for name in ("launches", "runners"):
         monkeypatch.setattr(launch_cache, name, OrderedDict())
@@ -70,7 +70,7 @@ def captured(*products: Product, stream: Any = None) -> Any:
 
 
 @pytest.mark.parametrize("warm", [False, True])
-def test_a_small_graph_is_replayed_after_a_larger_one_was_captured(sliced: str, warm: bool) -> None:
+def test_small_graph_replays_after_capture_of_a_larger_one(sliced: str, warm: bool) -> None:
     """On one stream; ``warm``: after a call on that stream, as PyTorch recommends."""
     small, large = Product(64), Product(1500)
     stream = torch.cuda.Stream()
@@ -93,7 +93,7 @@ def test_a_small_graph_is_replayed_after_a_larger_one_was_captured(sliced: str, 
     assert all(bool((x == 7).all()) for x in taken)
 
 
-def test_two_graphs_of_one_stream_replay_at_the_same_time(sliced: str) -> None:
+def test_two_graphs_of_one_stream_replay_concurrently(sliced: str) -> None:
     stream, products = torch.cuda.Stream(), [Product(256, seed) for seed in (1, 2)]
     graphs = [captured(p, stream=stream) for p in products]
     sides = [torch.cuda.Stream() for _ in graphs]
@@ -121,7 +121,7 @@ def test_memory_of_destroyed_graphs_is_freed(sliced: str) -> None:
 
 
 def test_threads_share_a_stream(sliced: str) -> None:
-    """Each product grows the workspace of the stream that all of them queue on."""
+    """Each product grows the workspace of the stream that all threads use."""
     failures: list[BaseException] = []
 
     def work(seed: int) -> None:
@@ -142,7 +142,7 @@ def test_threads_share_a_stream(sliced: str) -> None:
     assert not failures
 
 
-def test_a_thread_allocates_while_another_one_captures(sliced: str) -> None:
+def test_thread_allocates_while_another_captures(sliced: str) -> None:
     small, large = Product(64), Product(700)
     recorded = torch.cuda.CUDAGraph()
     other = threading.Thread(target=large.queue, daemon=True)
@@ -156,7 +156,7 @@ def test_a_thread_allocates_while_another_one_captures(sliced: str) -> None:
     assert small.right
 
 
-def test_a_workspace_of_the_caller(sliced: str) -> None:
+def test_caller_workspace(sliced: str) -> None:
     """In eager mode and in a graph."""
     p = Product(512)
     size = ptxgen.workspace_size(ptxgen.gemm, p.a, p.b, out=p.c)
@@ -180,7 +180,7 @@ def product() -> float:
     return float(ptxgen.gemm(x, x).sum())
 
 
-def test_a_forked_process_is_told_to_spawn() -> None:
+def test_forked_process_gets_an_error_that_recommends_spawn() -> None:
     assert product() == 64
     x = np.eye(8, dtype=np.float32)
 
@@ -193,7 +193,7 @@ def test_a_forked_process_is_told_to_spawn() -> None:
     assert product() == 64
 
 
-def test_a_spawned_process_multiplies() -> None:
+def test_spawned_process_multiplies() -> None:
     assert product() == 64
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         assert pool.apply(product) == 64

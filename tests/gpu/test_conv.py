@@ -1,4 +1,4 @@
-"""Convolutions on real hardware: what is selected against float64, calls against PyTorch and cuDNN."""
+"""Convolutions on a GPU: selected kernels against float64, calls against PyTorch and cuDNN."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LARGE = (
 
 
 @pytest.mark.parametrize("p", LARGE, ids=lambda p: p.key())
-def test_what_is_selected_is_right(driver, p):
+def test_selected_kernels_are_right(driver, p):
     found = check(driver, p, select(p, driver.device)[0].config)
     assert all(r.ok for r in found), [f"{r.kind}: {r.deviation}" for r in found]
 
@@ -85,7 +85,7 @@ def test_other_numbers_of_axes(driver, torch):
     close(torch, ptxgen.conv3d(x, f, padding="same"), torch.conv3d(x, f, padding=1), 216)
 
 
-def test_the_baseline_computes_every_direction_and_layout(driver, torch):
+def test_baseline_computes_every_direction_and_layout(driver, torch):
     from ptxgen.runtime.vendor.cudnn import Cudnn
 
     for p in LARGE[:6]:

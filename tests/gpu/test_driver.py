@@ -143,7 +143,7 @@ def child(code: str) -> subprocess.CompletedProcess[str]:
 # ---- the device and its memory ----
 
 
-def test_device_says_what_it_is(driver: CudaDriver) -> None:
+def test_device_describes_itself(driver: CudaDriver) -> None:
     device = driver.device
     assert device.sm >= 75
     assert device.sms > 0
@@ -162,7 +162,7 @@ def test_auto_opens_the_gpu(driver: CudaDriver) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.uint8])
-def test_what_goes_up_comes_down(driver: CudaDriver, dtype: type) -> None:
+def test_upload_and_download_round_trip(driver: CudaDriver, dtype: type) -> None:
     sent: np.ndarray = np.arange(77).reshape(7, 11).astype(dtype)
     address = driver.allocate(sent.nbytes)
     driver.upload(address, sent)
@@ -172,7 +172,7 @@ def test_what_goes_up_comes_down(driver: CudaDriver, dtype: type) -> None:
     assert np.array_equal(sent, back)
 
 
-def test_a_type_without_a_buffer_travels_too(driver: CudaDriver) -> None:
+def test_upload_of_a_type_without_buffer_protocol(driver: CudaDriver) -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes")
     sent = np.arange(8).astype(ml_dtypes.bfloat16)
     address = driver.allocate(sent.nbytes)
@@ -183,7 +183,7 @@ def test_a_type_without_a_buffer_travels_too(driver: CudaDriver) -> None:
     assert np.array_equal(sent.view(np.uint16), back.view(np.uint16))
 
 
-def test_an_upload_may_be_overwritten_at_once(driver: CudaDriver) -> None:
+def test_source_of_an_upload_may_be_overwritten_at_once(driver: CudaDriver) -> None:
     sent = np.full(1 << 22, 5, np.uint32)
     address = driver.allocate(sent.nbytes)
     driver.upload(address, sent)
@@ -203,7 +203,7 @@ def test_fill_sets_bytes_at_any_address_and_size(driver: CudaDriver, memory: tup
     assert np.array_equal(words(driver, a).view(np.uint8), expected)
 
 
-def test_only_contiguous_arrays(driver: CudaDriver, memory: tuple[int, int]) -> None:
+def test_only_contiguous_arrays_are_copied(driver: CudaDriver, memory: tuple[int, int]) -> None:
     a, _ = memory
     with pytest.raises(ShapeError, match="C-contiguous"):
         driver.upload(a, np.zeros((4, 4), np.float32).T[1:])
@@ -215,7 +215,7 @@ def test_only_contiguous_arrays(driver: CudaDriver, memory: tuple[int, int]) -> 
         driver.download(a, frozen)
 
 
-def test_too_much_memory_and_a_second_release(driver: CudaDriver) -> None:
+def test_out_of_memory_and_double_release_are_errors(driver: CudaDriver) -> None:
     with pytest.raises(LaunchError, match="allocating"):
         driver.allocate(1 << 50)
     address = driver.allocate(4)
@@ -245,13 +245,13 @@ def test_launches_copies_and_fills_keep_their_order(
     assert np.all(words(driver, c) == 1)
 
 
-def test_registers_are_told(driver: CudaDriver) -> None:
+def test_kernel_reports_registers(driver: CudaDriver) -> None:
     made = driver.load(SOURCE)
     assert 0 < made.registers <= 255
     assert made.spills == 0
 
 
-def test_the_driver_assembles_where_there_is_no_ptxas(
+def test_driver_assembles_without_ptxas(
     driver: CudaDriver, memory: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, c = memory
@@ -266,7 +266,7 @@ def test_the_driver_assembles_where_there_is_no_ptxas(
     assert "mul" in caught.value.log or "wild" in caught.value.log
 
 
-def test_shared_memory_beyond_the_default(driver: CudaDriver, memory: tuple[int, int]) -> None:
+def test_dynamic_shared_memory_beyond_the_default(driver: CudaDriver, memory: tuple[int, int]) -> None:
     _, c = memory
     size = driver.device.shared_block
     made = driver.load(Source(PTX, SOURCE.entries, "sm_75", shared=size))
@@ -286,7 +286,7 @@ def test_bad_text_and_missing_entries_are_assemble_errors(driver: CudaDriver, ke
     driver.synchronize()
 
 
-def test_a_launch_that_the_driver_rejects(driver: CudaDriver, kernel: CudaKernel, memory: tuple[int, int]) -> None:
+def test_rejected_launch_is_an_error(driver: CudaDriver, kernel: CudaKernel, memory: tuple[int, int]) -> None:
     _, c = memory
     bad = Step("increment", (1, 1, 1), (2048, 1, 1), 0, INCREMENT.arguments)
     with pytest.raises(LaunchError, match="increment"):
@@ -296,7 +296,7 @@ def test_a_launch_that_the_driver_rejects(driver: CudaDriver, kernel: CudaKernel
     assert np.all(words(driver, c) == 1)
 
 
-def test_kernels_are_unloaded_by_any_thread(driver: CudaDriver, recwarn: pytest.WarningsRecorder) -> None:
+def test_any_thread_unloads_kernels(driver: CudaDriver, recwarn: pytest.WarningsRecorder) -> None:
     held = [driver.load(SOURCE)]
     worker = threading.Thread(target=held.clear, daemon=True)
     worker.start()
@@ -306,7 +306,7 @@ def test_kernels_are_unloaded_by_any_thread(driver: CudaDriver, recwarn: pytest.
     assert not [w for w in recwarn if "could not be cleaned up" in str(w.message)]
 
 
-def test_threads_may_use_it(driver: CudaDriver, kernel: CudaKernel) -> None:
+def test_threads_share_a_driver(driver: CudaDriver, kernel: CudaKernel) -> None:
     failures: list[BaseException] = []
 
     def work() -> None:
@@ -338,7 +338,7 @@ def test_launches_on_the_legacy_stream(driver: CudaDriver, kernel: CudaKernel, m
     assert np.all(words(driver, c) == 1)
 
 
-def test_launches_on_torchs_streams(driver: CudaDriver, kernel: CudaKernel) -> None:
+def test_launches_on_torch_streams(driver: CudaDriver, kernel: CudaKernel) -> None:
     torch = pytest.importorskip("torch")
     a = torch.arange(COUNT, dtype=torch.int32, device="cuda")
     c = torch.zeros_like(a)
@@ -359,7 +359,7 @@ def test_launches_on_torchs_streams(driver: CudaDriver, kernel: CudaKernel) -> N
             assert not c.any()
 
 
-def test_torch_captures_our_launches(driver: CudaDriver) -> None:
+def test_torch_captures_launches(driver: CudaDriver) -> None:
     torch = pytest.importorskip("torch")
     fresh = driver.load(SOURCE)  # its functions are looked up while torch captures
     c = torch.zeros(COUNT, dtype=torch.int32, device="cuda")
@@ -400,7 +400,7 @@ def test_threads_share_a_kernel_on_their_own_streams(driver: CudaDriver, kernel:
 
 
 @pytest.mark.usefixtures("driver")
-def test_torch_works_on_after_close() -> None:
+def test_torch_works_after_close() -> None:
     pytest.importorskip("torch")
     done = child("""
         import torch
@@ -418,7 +418,7 @@ def test_torch_works_on_after_close() -> None:
 
 
 @pytest.mark.usefixtures("driver")
-def test_a_bad_address_is_a_launch_error_ever_after() -> None:
+def test_bad_address_is_a_launch_error_from_then_on() -> None:
     done = child("""
         d = CudaDriver()
         k = d.load(SOURCE)
@@ -442,7 +442,7 @@ def test_a_bad_address_is_a_launch_error_ever_after() -> None:
 
 
 @pytest.mark.usefixtures("driver")
-def test_a_thread_that_makes_a_driver_may_end() -> None:
+def test_thread_that_opened_a_driver_may_end() -> None:
     done = child("""
         made = []
         def work():
@@ -468,7 +468,7 @@ def test_a_thread_that_makes_a_driver_may_end() -> None:
 # ---- time ----
 
 
-def test_times_are_sane(driver: CudaDriver, kernel: CudaKernel) -> None:
+def test_times_are_plausible(driver: CudaDriver, kernel: CudaKernel) -> None:
     count = 1 << 20
     a, c = driver.allocate(4 * count), driver.allocate(4 * count)
     driver.upload(a, np.arange(count, dtype=np.uint32))
@@ -484,9 +484,7 @@ def test_times_are_sane(driver: CudaDriver, kernel: CudaKernel) -> None:
         driver.release(address)
 
 
-def test_a_timing_that_fails_leaves_the_driver_well(
-    driver: CudaDriver, kernel: CudaKernel, memory: tuple[int, int]
-) -> None:
+def test_driver_works_after_a_failed_timing(driver: CudaDriver, kernel: CudaKernel, memory: tuple[int, int]) -> None:
     _, c = memory
     calls: list[int] = []
 
@@ -509,7 +507,7 @@ def test_a_timing_that_fails_leaves_the_driver_well(
 
 
 def operand(rows: int, columns: int, ld: int, dtype: np.dtype, seed: int) -> np.ndarray:
-    """Stored rows × ld; what lies beyond ``columns`` is NaN, so that reading it shows."""
+    """A stored matrix of ``ld`` columns; NaN beyond ``columns`` exposes reads there."""
     out = np.full((rows, ld), np.nan, dtype)
     out[:, :columns] = np.random.default_rng(seed).standard_normal((rows, columns)).astype(dtype)
     return out
@@ -572,7 +570,7 @@ def test_cublaslt_is_right(driver: CudaDriver, layout: str, dtype: str, compute:
     assert ran
 
 
-def test_cublaslt_tells_the_best(driver: CudaDriver) -> None:
+def test_cublaslt_returns_the_best(driver: CudaDriver) -> None:
     needs_cublaslt()
     problem = Gemm(256, 128, 192, "NT")
     sets = []
@@ -591,7 +589,7 @@ def test_cublaslt_tells_the_best(driver: CudaDriver) -> None:
         driver.release(address)
 
 
-def test_cublaslt_refuses_what_it_cannot(driver: CudaDriver) -> None:
+def test_cublaslt_refuses_unsupported_problems(driver: CudaDriver) -> None:
     needs_cublaslt()
     assert (cublaslt.available() or "").startswith("cuBLASLt 1")
     with pytest.raises(ShapeError, match="extent"):
@@ -601,8 +599,8 @@ def test_cublaslt_refuses_what_it_cannot(driver: CudaDriver) -> None:
 # ---- the price of a launch ----
 
 
-def test_launching_costs_microseconds(driver: CudaDriver, kernel: CudaKernel, memory: tuple[int, int]) -> None:
-    """Not an assertion on speed: it prints the host's price of a launch, and catches a slip of a factor of ten."""
+def test_launch_overhead_is_microseconds(driver: CudaDriver, kernel: CudaKernel, memory: tuple[int, int]) -> None:
+    """Not a speed test: it prints the host time of a launch, and detects a tenfold regression."""
     import time
 
     _, c = memory

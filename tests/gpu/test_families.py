@@ -1,9 +1,8 @@
-"""Every family's kernels on real hardware: random problems and configurations against float64, nine cases a pair."""
+"""Kernels of every family on a GPU: random problems and configurations against float64, nine input sets per case."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 import numpy as np
 import pytest
@@ -16,27 +15,24 @@ from ptxgen.runtime.assemble import assemble
 from ptxgen.runtime.conv_check import guarded
 from ptxgen.runtime.open_driver import open_driver
 from ptxgen.runtime.runner import Runner, Workspace, generate
-from tests import cases, cases_batch, cases_conv, cases_images, cases_mma, cases_planes, cases_stream, cases_wgmma
+from tests.cases import SOURCES
 
 pytestmark = pytest.mark.gpu
 SCALES = ((1.0, 0.0), (2.0, 1.0), (1.0, -1.0))
 KINDS = ("integers", "normal", "scaled")
 SHOWN = 4  #: pairs that a failure names: few enough for the end of a log
 
-#: name -> (where its random pairs come from, how many)
+#: case source -> largest extent, how many cases
 FAMILIES = {
-    "simt": (partial(cases.cases, limit=700), 700),
-    "mma": (partial(cases_mma.cases, limit=700), 700),
-    "skinny": (partial(cases_stream.cases, limit=700), 700),
-    "wgmma": (partial(cases_wgmma.cases, limit=400), 700),
-    "planes": (partial(cases_planes.cases, limit=400), 200),
-    **{f"batch {x}": (partial(cases_batch.batches, family=x), 150) for x in cases_batch.FAMILIES},
-    "conv simt": (partial(cases_images.cases, family="simt"), 700),
-    "conv mma": (partial(cases_images.cases, family="mma"), 700),
-    "conv slide": (partial(cases_images.cases, family="depthwise"), 700),
-    "conv wgmma": (partial(cases_conv.cases, limit=300), 700),
+    "simt": (700, 700),
+    "mma": (700, 700),
+    "skinny": (700, 700),
+    "wgmma": (400, 700),
+    "bf16x3": (400, 200),
+    **{f"batch_{family}": (160, 150) for family in ("simt", "mma", "wgmma", "skinny")},
+    **{f"conv_{family}": (None, 700) for family in ("simt", "mma", "depthwise")},
+    "conv_wgmma": (300, 700),
 }
-NEEDS_WGMMA = ("wgmma", "planes", "batch wgmma", "conv wgmma")
 
 
 @pytest.fixture(scope="module")
@@ -46,10 +42,10 @@ def driver():
 
 @pytest.fixture(scope="module", params=FAMILIES)
 def made(driver, request):
-    """A family's random legal pairs, each with its plan and PTX and what the assembler says: bytes spilt, or why not."""
-    if request.param in NEEDS_WGMMA and driver.device.sm != 90:
-        pytest.skip(f"{driver.device.name} has no wgmma")
-    draw, count = FAMILIES[request.param]
+    """A family's random cases, each with its plan, its PTX, and the assembler's result: spilled bytes, or the error."""
+    source, (limit, count) = SOURCES[request.param], FAMILIES[request.param]
+    if not source.supports(driver.device):
+        pytest.skip(f"{driver.device.name} does not run kernels of {source.name}")
 
     def build(pair):
         plan, source = generate(*pair, driver)
@@ -59,17 +55,17 @@ def made(driver, request):
             return *pair, plan, source, str(error).splitlines()[0]
 
     with ThreadPoolExecutor(16) as pool:
-        return list(pool.map(build, draw(41, count, driver.device)))
+        return list(pool.map(build, source.cases(41, count, driver.device, limit)))
 
 
 def fail(bad, count) -> None:
-    """Fails with the first few lines of ``bad`` and nothing else, if there are any."""
+    """Fails with the first lines of ``bad`` alone, if there are any."""
     if bad:
         pytest.fail("\n".join([f"{len(bad)} of {count}: {bad[0]}", *bad[1:SHOWN]]), pytrace=False)
 
 
 def matrices(runner, p, arrays, more, alpha, beta):
-    """(what is to come of it, a launch: the result, and whether what lies between its rows has stayed)."""
+    """(expected result, a launch that returns the result and whether memory between its rows is unchanged)."""
     at, poison = padded(p, arrays), p.output.poison
     expected = reference(p, elements(p, A, at[A]), elements(p, B, at[B]), arrays[2], alpha, beta, more)
 
@@ -83,12 +79,12 @@ def matrices(runner, p, arrays, more, alpha, beta):
 
 
 def images(runner, p, arrays, more, alpha, beta):
-    """The same of a convolution, with guard zones around the result; operands must stay, too."""
+    """The same for a convolution, with guard zones around the result; operands must not change either."""
     return reference(p, *arrays, alpha, beta, more), lambda: guarded(runner, *arrays, alpha, beta, more)
 
 
 def wrong(runner, p, kind, seed, alpha, beta) -> str:
-    """What is wrong with two launches one after the other, or nothing."""
+    """The error of two consecutive launches, or ""."""
     a, b, before = operands(p, seed, kind)
     if beta == 0:
         before = np.full_like(before, p.output.poison)
@@ -102,13 +98,13 @@ def wrong(runner, p, kind, seed, alpha, beta) -> str:
         if kind == "integers" and not p.epilogue and not np.array_equal(got.astype(np.float64), expected.rounded):
             return f"{name} launch: not exact"
         if not kept:
-            return f"{name} launch: written beside the result"
+            return f"{name} launch: written outside the result"
     return ""
 
 
-def judged(driver, pairs, kind, alpha, beta) -> list[str]:
-    """What is wrong, a line each. ``pairs``: (problem, configuration, plan, what loads its kernel). Workspaces are
-    shared: a kernel that leaves anything behind spoils the next."""
+def find_errors(driver, pairs, kind, alpha, beta) -> list[str]:
+    """The errors, a line each. ``pairs``: (problem, configuration, plan, loaded kernel). Workspaces are shared: a
+    kernel that leaves flags set breaks the next one."""
     workspace, bad = Workspace(driver), []
     for n, (p, c, plan, kernel) in enumerate(pairs):
         what = f"{p.key()} | {c} | {kind}, alpha={alpha:g}, beta={beta:g}"
@@ -124,7 +120,7 @@ def judged(driver, pairs, kind, alpha, beta) -> list[str]:
 
 @pytest.fixture(scope="module")
 def loaded(driver, made):
-    """What the assembler took, loaded, spills or not."""
+    """The loaded kernels of the cases that the assembler accepted, with spills or without."""
     return [(p, c, plan, driver.load(source)) for p, c, plan, source, told in made if isinstance(told, dict)]
 
 
@@ -134,6 +130,6 @@ def test_kernels_assemble_without_spills(made):
 
 @pytest.mark.parametrize("scales", SCALES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_random_kernels(driver, loaded, kind, scales):
-    """Every pair, twice; what lies between rows is poisoned, and so is what lies around results."""
-    fail(judged(driver, loaded, kind, *scales), len(loaded))
+def test_random_kernels_are_right(driver, loaded, kind, scales):
+    """Every case, twice; memory between rows and around results is poisoned."""
+    fail(find_errors(driver, loaded, kind, *scales), len(loaded))

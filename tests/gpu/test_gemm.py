@@ -1,4 +1,4 @@
-"""What kernels leave behind on real hardware."""
+"""State that kernels leave in the workspace on a GPU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ptxgen.problem.strided_arrays import padded
 from ptxgen.runtime.assemble import assemble
 from ptxgen.runtime.open_driver import open_driver
 from ptxgen.runtime.runner import Runner, Workspace, generate
-from tests.cases import cases
+from tests.cases import SOURCES
 
 pytestmark = pytest.mark.gpu
 CONFIGS = 300
@@ -25,8 +25,8 @@ def driver():
 
 @pytest.fixture(scope="module")
 def made(driver):
-    """Random legal pairs, assembled in parallel."""
-    chosen = list(cases(11, CONFIGS, driver.device, limit=700))
+    """Random cases, assembled in parallel."""
+    chosen = list(SOURCES["simt"].cases(11, CONFIGS, driver.device, limit=700))
 
     def build(pair):
         plan, source = generate(*pair, driver)
@@ -37,8 +37,8 @@ def made(driver):
         return list(zip(chosen, pool.map(build, chosen), strict=True))
 
 
-def test_flags_are_left_lowered(driver, made):
-    """Kernels that meet at flags leave them zero: the same launch twice, and a second time on other slices."""
+def test_kernels_reset_their_flags(driver, made):
+    """Kernels with split-K flags leave them zero: the same launch twice, and once more on other slices."""
     for (p, c), (plan, source) in made:
         if not plan.reduction.uses_flag:
             continue

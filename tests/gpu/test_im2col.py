@@ -1,4 +1,4 @@
-"""Boxes of pixels by an im2col map, against their definition."""
+"""Boxes of pixels that TMA loads with an im2col map, against the definition."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.im2col import cases, rounded, source
 pytestmark = pytest.mark.gpu
 
 
-def test_boxes_of_pixels():
+def test_im2col_boxes():
     driver = open_driver("cuda")
     if driver.device.sm != 90:
         pytest.skip(f"{driver.device.name} has no TMA")

@@ -1,4 +1,4 @@
-"""What only real hardware shows of mma.sync kernels."""
+"""mma.sync kernels: errors that only hardware shows."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ def driver():
     ],
 )
 @pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
-def test_long_chains_of_double_precision(driver, layout, text):
-    """Many passes with many blocks on a multiprocessor: sums that ptxas does not wait for show here, and nowhere else."""
+def test_long_f64_accumulation(driver, layout, text):
+    """Many K iterations with many blocks per multiprocessor: missing waits for accumulators show here, and nowhere
+    else."""
     p = Gemm(256, 2560, 2560, layout, "f64")
     runner = Runner.of(driver, p, parse_config(f"family=mma vec_a=2 vec_b=2 vec_c=2 {text}"))
     assert not wrong(runner, p, "integers", 1, 1.0, 0.0)

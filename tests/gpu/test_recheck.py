@@ -1,4 +1,4 @@
-"""Stale winners on a GPU: checked and timed beside the choice of the model."""
+"""Stale winners on a GPU: checked, and timed together with the model's choice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The measuring process on a real GPU: a kernel that never ends does not keep it alive."""
+"""The measuring process on a GPU: a kernel that never ends does not keep it alive."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ worker.Worker("cuda").measure(worker.parse(sys.argv[2]), worker.parse_config(sys
 """
 
 
-def test_a_kernel_that_hangs_does_not_outlive_a_killed_parent(tmp_path: Path) -> None:
+def test_hanging_kernel_ends_with_its_killed_parent(tmp_path: Path) -> None:
     script, fifo = tmp_path / "child", tmp_path / "fifo"
     script.write_text(f"#!{sys.executable}\nFIFO = {str(fifo)!r}\n{CHILD}")
     script.chmod(0o755)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -95,7 +94,7 @@ class Candidates(CandidateSpace):
         yield from single(self)
 
     def follow(self, p: KernelGemm, config: Config, changes: dict[str, int]) -> list[Config]:
-        return [replace(config, **changes)]
+        return [config.replace(**changes)]
 
 
 class ToyPlan(Plan):

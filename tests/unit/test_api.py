@@ -1,7 +1,5 @@
-"""``ptxgen.gemm`` from outside: arrays of every stride and library, and every way to call it wrongly.
-
-The driver is the emulated device; where arrays are on a GPU, it is one that calls itself ``cuda``.
-"""
+"""``ptxgen.gemm``: arrays of every stride and library, and invalid calls. The driver is the emulated device; for arrays
+on a GPU, a subclass that calls itself ``cuda``."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ ANY = parse_config("ms=2 ns=2 ml=16 nl=16 cp_async_a=0 cp_async_b=0 stages=2")
 
 
 class Driver(EmulatedDriver):
-    """The emulated device, which remembers on which streams it was asked to launch."""
+    """The emulated device, which records the streams of its launches."""
 
     def __init__(self, name: str = "emulated") -> None:
         super().__init__()
@@ -41,7 +39,7 @@ class Driver(EmulatedDriver):
 
 @pytest.fixture
 def fresh(monkeypatch):
-    """No call remembered, and one configuration for all problems, which are noted."""
+    """Empties the call cache; selects one configuration for all problems, which are recorded."""
     asked = []
 
     def select(problem, device, database=None):
@@ -205,7 +203,7 @@ def test_interleaved_parts_of_one_array_do_not_overlap(host):
 
 @pytest.fixture
 def real(monkeypatch):
-    """Nothing replaced: selection by the model, generation, the emulated device."""
+    """Nothing is replaced: selection by the model, generation, the emulated device."""
     monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
     for name in ("launches", "runners"):
         monkeypatch.setattr(launch_cache, name, OrderedDict())
@@ -215,13 +213,13 @@ def real(monkeypatch):
     launch_cache.driver.cache_clear()
 
 
-def test_the_real_way_from_shape_to_result(real):
+def test_gemm_without_replacements(real):
     x, y = integers((33, 65)), integers((65, 31), seed=1)
     assert np.array_equal(ptxgen.gemm(x, y.T.copy().T), x @ y)
     assert launch_cache.driver().name == "emulated"
 
 
-def test_sums_of_int8_are_modulo_a_word(real):
+def test_int8_sums_wrap_at_32_bits(real):
     x, y = np.full((1, 131072), -128, "i1"), np.full((131072, 1), -128, "i1")
     assert ptxgen.gemm(x, y) == -(1 << 31)  # the sum is 1 << 31
     assert ptxgen.gemm(x[:, :65536], y[:65536], alpha=3) == 3 * (1 << 30) - (1 << 32)
@@ -278,7 +276,7 @@ def read_only() -> np.ndarray:
         ({"out": np.broadcast_to(np.zeros((1, 6), "f4"), (4, 6))}, InputError, "out is read-only"),
     ],
 )
-def test_arguments_that_break_a_rule(host, arguments, error, words):
+def test_invalid_arguments_are_refused(host, arguments, error, words):
     with pytest.raises(error, match=words):
         ptxgen.gemm(arguments.pop("a", A), arguments.pop("b", B), **arguments)
     assert not host.driver.streams  # nothing was launched
@@ -302,7 +300,7 @@ def test_out_must_not_share_a_single_element(host):
     ptxgen.gemm(x, integers((6, 6)), out=memory[36:72].reshape(6, 6))
 
 
-def test_out_must_not_share_memory_with_what_the_epilogue_reads(host):
+def test_out_must_not_overlap_epilogue_operands(host):
     x, out = integers((6, 6)), np.zeros((6, 6), np.float32)
     for given in (
         {"bias": out[0]},
@@ -350,7 +348,7 @@ def test_elements_of_out_must_not_share_memory(host):
         ({"a": np.ma.masked_array(A)}, "a is a masked array"),
     ],
 )
-def test_values_of_other_types_are_refused(host, given, words):
+def test_values_of_wrong_types_are_refused(host, given, words):
     with pytest.raises(InputError, match=words):
         ptxgen.gemm(**{"a": A, "b": B, **given})
     assert not host.driver.streams
@@ -361,7 +359,7 @@ def test_values_of_other_types_are_refused(host, given, words):
 
 
 class Foreign:
-    """A matrix on the device, of a library that only speaks __cuda_array_interface__."""
+    """A device matrix of a library that only provides __cuda_array_interface__."""
 
     def __init__(
         self,
@@ -406,7 +404,8 @@ class Foreign:
 @pytest.mark.parametrize("orders", ["CCC", "CCF", "CFC", "FCC", "FFC", "CFF", "FCF", "FFF"])
 @pytest.mark.parametrize(("gap", "offset"), [(0, 0), (4, 1), (3, 2)])
 def test_device_arrays_of_every_order(gpu, orders, gap, offset):
-    """C by columns is computed as its transpose; leading dimensions and alignment are read, and nothing between."""
+    """A column-major C is computed as its transpose; strides give leading dimensions, addresses give alignment; padding
+    is not read."""
     x, y, old = integers((9, 12)), integers((12, 7), seed=1), integers((9, 7), seed=2)
     a, b, c = (Foreign(gpu.driver, v, o, gap, offset) for v, o in zip((x, y, old), orders, strict=True))
     assert ptxgen.gemm(a, b, alpha=2.0, beta=-1.0, out=c) is c
@@ -419,8 +418,8 @@ def test_device_arrays_of_every_order(gpu, orders, gap, offset):
     assert {p.aligned_a, p.aligned_b, p.aligned_c} == {16 if offset % 4 == 0 else 4 * (offset & -offset)}
 
 
-def test_launches_queue_on_the_array_s_stream(gpu):
-    """The legacy default stream, 1, where a library names none."""
+def test_launches_use_the_stream_of_the_array(gpu):
+    """The legacy default stream, 1, if a library names none."""
     x = integers((8, 8))
     for stream, expected in ((None, 1), (1, 1), (2, 2), (77, 77)):
         a, c = Foreign(gpu.driver, x, stream=stream), Foreign(gpu.driver, x)
@@ -437,7 +436,7 @@ def test_device_arrays_without_elements(gpu, m, n, k):
     assert bool(gpu.driver.streams) == (k == 0)
 
 
-def test_what_is_refused_on_a_gpu(gpu):
+def test_invalid_device_arrays_are_refused(gpu):
     x = integers((6, 6))
     a, b = Foreign(gpu.driver, x), Foreign(gpu.driver, x)
     with pytest.raises(InputError, match=r"out is None; with arrays of \w+ out is required"):
@@ -460,7 +459,7 @@ def test_what_is_refused_on_a_gpu(gpu):
 
 
 class At:
-    """An array of single-precision numbers at an address of the device; ``strides`` in elements."""
+    """A float32 array at an address of the device; ``strides`` in elements."""
 
     def __init__(self, address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
         self.address = address
@@ -477,7 +476,7 @@ class At:
         return At(self.address, (1, n), (n, 1))
 
 
-def test_out_and_what_the_epilogue_reads_on_a_gpu(gpu):
+def test_out_and_epilogue_operands_on_a_gpu(gpu):
     x = integers((6, 6))
     a, b = Foreign(gpu.driver, x), Foreign(gpu.driver, x)
     start = gpu.driver.allocate(4096)
@@ -499,7 +498,7 @@ def test_out_and_what_the_epilogue_reads_on_a_gpu(gpu):
     ptxgen.gemm(a, b, out=out, bias=At(start + 1024 + 36 * 4, (6,), (1,)))
 
 
-def test_rows_that_alternate_do_not_overlap_on_a_gpu(gpu):
+def test_interleaved_rows_do_not_overlap_on_a_gpu(gpu):
     x, start = integers((6, 6)), gpu.driver.allocate(4096)
     gpu.driver.upload(start, np.ascontiguousarray(np.stack([x, 0 * x], axis=1)))  # rows of x and of out in turn
     ptxgen.gemm(At(start, (6, 6), (12, 1)), Foreign(gpu.driver, x), out=At(start + 24, (6, 6), (12, 1)))
@@ -512,7 +511,7 @@ def test_rows_that_alternate_do_not_overlap_on_a_gpu(gpu):
 
 
 def test_device_arrays_need_a_gpu(host):
-    """On the emulated driver, and before anything is allocated for the result."""
+    """The emulated driver refuses them before anything is allocated for the result."""
     x = integers((6, 6))
     a, b = Foreign(host.driver, x), Foreign(host.driver, x)
     for out in (None, Foreign(host.driver, x)):
@@ -529,7 +528,7 @@ class Place(NamedTuple):
 
 
 def tensors(on: Driver, stream: int = 0):
-    """A module that looks as PyTorch does to this package, with tensors in the emulated device's memory."""
+    """A module with PyTorch's interface, whose tensors are in the emulated device's memory."""
     torch = types.ModuleType("torch")
     kinds = {
         name: type("dtype", (), {"__repr__": lambda self, n=name: f"torch.{n}"})()
@@ -599,7 +598,7 @@ def torch(gpu, monkeypatch):
     return made
 
 
-def test_tensors_are_multiplied_and_the_second_call_is_short(gpu, torch):
+def test_second_call_on_tensors_uses_the_cache(gpu, torch):
     x, y = integers((8, 8)), integers((8, 8), seed=1)
     out = ptxgen.gemm(torch.Tensor(x), torch.Tensor(y))
     assert np.array_equal(out.value, x @ y)
@@ -615,8 +614,8 @@ def test_tensors_are_multiplied_and_the_second_call_is_short(gpu, torch):
     assert len(launch_cache.launches) == 2
 
 
-def test_a_number_is_remembered_by_its_value(gpu, torch):
-    """Not the array that held it, which may change."""
+def test_cache_keys_hold_numbers_by_value(gpu, torch):
+    """Not the array that held the number, which may change."""
     x, alpha = integers((8, 8)), np.array(1.0)
     t = torch.Tensor(x)
     for value in (1.0, 2.0, -3.0):
@@ -624,7 +623,7 @@ def test_a_number_is_remembered_by_its_value(gpu, torch):
         assert np.array_equal(ptxgen.gemm(t, t, alpha=alpha).value, value * (x @ x))
 
 
-def test_remembered_calls_check_what_may_change(gpu, torch):
+def test_cached_calls_check_what_may_change(gpu, torch):
     x = integers((8, 8))
     a, b = torch.Tensor(x), torch.Tensor(x)
     out = torch.Tensor(x)
@@ -645,7 +644,7 @@ def test_remembered_calls_check_what_may_change(gpu, torch):
     assert gpu.asked[-1].aligned_a == 4
 
 
-def test_tensors_that_must_be_copied_are_copied_each_time(gpu, torch):
+def test_tensors_that_need_copies_are_copied_in_each_call(gpu, torch):
     x = integers((8, 8))
     every_other = torch.Tensor(integers((8, 16))).part(8, 8, 0, (16, 2))
     for n in (1, 2):
@@ -653,7 +652,7 @@ def test_tensors_that_must_be_copied_are_copied_each_time(gpu, torch):
         assert torch.copies == n
 
 
-def test_tensors_by_columns(gpu, torch):
+def test_column_major_tensors(gpu, torch):
     x, y = integers((8, 6)), integers((6, 4), seed=1)
     a = torch.Tensor(np.ascontiguousarray(x.T))
     a = a.part(8, 6, 0, (1, 8))
@@ -664,7 +663,7 @@ def test_tensors_by_columns(gpu, torch):
     assert len(gpu.asked) == 1
 
 
-def test_what_is_remembered_is_bounded(gpu, torch, monkeypatch):
+def test_call_cache_is_bounded(gpu, torch, monkeypatch):
     monkeypatch.setattr(launch_cache, "MAX_CALLS", 3)
     x = integers((8, 8))
     for n in range(8):
@@ -673,8 +672,8 @@ def test_what_is_remembered_is_bounded(gpu, torch, monkeypatch):
 
 
 @pytest.mark.parametrize("named", ["a", "b", "out"])
-def test_remembered_calls_refuse_gradients_and_negative_bits(gpu, torch, named):
-    """What a key does not tell apart is looked at in each call."""
+def test_cached_calls_refuse_gradients_and_negative_views(gpu, torch, named):
+    """Each call checks what the cache key does not contain."""
     x = integers((8, 8))
     given = {"a": torch.Tensor(x), "b": torch.Tensor(x), "out": torch.Tensor(x)}
 
@@ -701,8 +700,8 @@ def test_remembered_calls_refuse_gradients_and_negative_bits(gpu, torch, named):
         call()
 
 
-def test_remembered_calls_see_an_overlap_of_tensors_with_storages_of_their_own(gpu, torch):
-    """As DLPack makes them: only addresses tell."""
+def test_cached_calls_find_overlap_of_separate_storages(gpu, torch):
+    """As DLPack creates them: only addresses show the overlap."""
     memory = torch.Tensor(integers((24, 8)))
     a, out = memory.part(8, 8, 0, (8, 1)), memory.part(8, 8, 64, (8, 1))
     b = torch.Tensor(integers((8, 8), seed=1))
@@ -726,7 +725,7 @@ def test_arguments_that_cannot_be_hashed_are_refused(gpu, torch):
         ptxgen.gemm(t, t, compute=["tf32"])
 
 
-def test_a_gradient_of_a_number_is_refused(gpu, torch):
+def test_numbers_that_require_gradients_are_refused(gpu, torch):
     class Number(float):
         requires_grad = True
 
@@ -738,8 +737,8 @@ def test_a_gradient_of_a_number_is_refused(gpu, torch):
 # ---- batches
 
 
-def test_items_of_host_arrays(host):
-    """A matrix, a lone item and a view without a stride serve all items; transposes are read from strides."""
+def test_batches_of_host_arrays(host):
+    """A matrix, a batch of one and a view with stride zero serve all items; strides show transposes."""
     a, b = integers((3, 9, 10)), integers((3, 10, 7), seed=1)
     for x, y in ((a, b), (a, b[0]), (a[0], b), (a, b[:1]), (a, np.broadcast_to(b[0], b.shape)), (a[:1], b[:1])):
         assert np.array_equal(ptxgen.gemm(x, y), x @ y)
@@ -757,7 +756,7 @@ def test_items_of_host_arrays(host):
         ptxgen.gemm(a, b, out=np.lib.stride_tricks.as_strided(np.zeros(99, "f4"), (3, 9, 7), (28, 28, 4)))
 
 
-def test_items_of_tensors(gpu, torch):
+def test_batches_of_tensors(gpu, torch):
     a, b = integers((3, 8, 12)), integers((3, 12, 4), seed=1)
     x, y = torch.Tensor(a), torch.Tensor(b)
     assert np.array_equal(ptxgen.gemm(x, y).value, a @ b)
@@ -774,8 +773,8 @@ def test_items_of_tensors(gpu, torch):
     assert torch.copies == 0
 
 
-def test_one_matrix_for_all_items_makes_one_larger_product(gpu, torch):
-    """Where nothing tells the items' rows, or columns, apart."""
+def test_batch_with_a_shared_matrix_becomes_one_gemm(gpu, torch):
+    """If the items' rows, or columns, have a uniform stride."""
     a, b = integers((3, 8, 12)), integers((12, 4), seed=1)
     x, y = torch.Tensor(a), torch.Tensor(b)
     assert np.array_equal(ptxgen.gemm(x, y).value, a @ b)
@@ -802,7 +801,7 @@ def test_one_matrix_for_all_items_makes_one_larger_product(gpu, torch):
     assert gpu.asked[-1].batch == 3
 
 
-def test_nothing_that_multiplies(host, monkeypatch):
+def test_objects_that_are_no_arrays_are_refused(host, monkeypatch):
     monkeypatch.setattr(selection, "select", lambda *args: [])
     with pytest.raises(DtypeError, match="no kernel multiplies f32 summed in f32 into f32 on emulated"):
         ptxgen.gemm(A, B)

@@ -1,4 +1,4 @@
-"""Convolutions from Python: what comes out, what is refused, what is remembered."""
+"""Convolutions from Python: results, refused arguments, the call cache."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Exact:
-    """Stands for kernels: computes a problem in float64, on host arrays or in the device's memory."""
+    """Replaces kernels: computes a problem in float64, on host arrays or in the device's memory."""
 
     def __init__(self, problem: Conv) -> None:
         self.problem = problem
@@ -52,7 +52,7 @@ def launcher(bound: Exact) -> Any:
 
 @pytest.fixture(autouse=True)
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Conv]:
-    """The problems that calls came to."""
+    """The problems of the calls."""
     found: list[Conv] = []
 
     def runner(problem: Conv) -> Exact:
@@ -124,12 +124,12 @@ def test_layouts_name_the_axes(layout: str, filters: str | None) -> None:
         ({"groups": 2, "padding": "valid"}, (1, 1), ((0, 0), (0, 0)), (1, 1), 2),
     ],
 )
-def test_how_filters_slide(given: dict[str, Any], stride: Any, pads: Any, dilation: Any, groups: int) -> None:
+def test_stride_padding_and_dilation(given: dict[str, Any], stride: Any, pads: Any, dilation: Any, groups: int) -> None:
     x, f = integers(2, 4, 7, 6), integers(4, 4 // groups, 3, 2, seed=1)
     assert np.array_equal(ptxgen.conv2d(x, f, **given), slow(x, f, stride, pads, dilation, groups))
 
 
-def test_one_axis_and_three() -> None:
+def test_1d_and_3d_convolutions() -> None:
     x, f = integers(2, 3, 17), integers(4, 3, 5, seed=1)
     want = slow(x, f, (2,), ((2, 2),), (1,))
     assert np.array_equal(ptxgen.conv1d(x, f, stride=2, padding=2), want)
@@ -155,7 +155,7 @@ def test_gradients_are_adjoint() -> None:
     assert np.array_equal(again, dx.transpose(last))
 
 
-def test_what_follows_is_done_by_the_kernel() -> None:
+def test_epilogue_is_computed_by_the_kernel() -> None:
     x, f, bias, residual = integers(1, 3, 5, 5), integers(4, 3, 3, 3, seed=1), integers(4, seed=2), integers(1, 4, 3, 3)
     plain = slow(x, f, (1, 1), ((0, 0), (0, 0)), (1, 1))
     made = ptxgen.conv2d(x, f, bias=bias, residual=residual, activation="relu")
@@ -165,7 +165,7 @@ def test_what_follows_is_done_by_the_kernel() -> None:
     assert np.array_equal(made, (plain + bias.reshape(-1, 1, 1)).transpose(last))
 
 
-def test_out_is_filled_wherever_it_lies() -> None:
+def test_out_of_any_layout() -> None:
     x, f = integers(2, 3, 5, 5), integers(4, 3, 3, 3, seed=1)
     want = slow(x, f, (1, 1), ((0, 0), (0, 0)), (1, 1))
     room = np.full((2, 4, 6, 6), 7, np.float32)
@@ -180,7 +180,7 @@ def test_out_is_filled_wherever_it_lies() -> None:
     assert np.array_equal(wide, want)
 
 
-def test_nothing_to_compute() -> None:
+def test_empty_convolutions() -> None:
     f = integers(4, 3, 3, 3)
     assert ptxgen.conv2d(integers(0, 3, 5, 5), f).shape == (0, 4, 3, 3)
 
@@ -222,12 +222,12 @@ X, F = integers(2, 3, 5, 5), integers(4, 3, 3, 3)
         (lambda: ptxgen.conv2d_weight_grad(X, X, (3, 3, 3, 3)), ShapeError, r"grads .* have \(2, 3, 3, 3\), NKPQ"),
     ],
 )
-def test_what_breaks_a_rule_is_named(call: Any, error: type[Exception], told: str) -> None:
+def test_errors_name_the_argument(call: Any, error: type[Exception], told: str) -> None:
     with pytest.raises(error, match=told):
         call()
 
 
-def test_out_has_memory_of_its_own() -> None:
+def test_out_must_not_overlap_inputs() -> None:
     x, f = integers(1, 1, 3, 3), integers(1, 1, 1, 1)
     with pytest.raises(OverlapError, match="out shares memory with images"):
         ptxgen.conv2d(x, f, out=x)
@@ -250,14 +250,14 @@ LAST = (0, 2, 3, 1)
 
 @pytest.mark.parametrize("order_x", [(0, 1, 2, 3), LAST])
 @pytest.mark.parametrize("order_f", [(0, 1, 2, 3), LAST])
-def test_elements_are_read_where_they_lie(gpu: EmulatedDriver, order_x: Any, order_f: Any) -> None:
+def test_device_arrays_are_not_copied(gpu: EmulatedDriver, order_x: Any, order_f: Any) -> None:
     x, f = integers(2, 4, 5, 6), integers(3, 4, 3, 3, seed=1)
     y = ptxgen.conv2d(Tensor(gpu, x, order_x), Tensor(gpu, f, order_f), padding=1)
     assert np.array_equal(y.numpy(), slow(x, f, (1, 1), ((1, 1), (1, 1)), (1, 1)))
     assert (y.stride()[1] == 1) == (order_x == LAST)  # results lie as images do
 
 
-def test_a_call_is_prepared_once(gpu: EmulatedDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_second_call_uses_the_cache(gpu: EmulatedDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     f, bias = integers(3, 4, 3, 3, seed=1), integers(3, seed=2)
     held = Tensor(gpu, f), Tensor(gpu, bias)
     for seed in (0, 5):
@@ -269,7 +269,7 @@ def test_a_call_is_prepared_once(gpu: EmulatedDriver, monkeypatch: pytest.Monkey
     assert len(launch_cache.launches) == 1
 
 
-def test_what_lies_otherwise_is_copied(gpu: EmulatedDriver) -> None:
+def test_unsupported_strides_are_copied(gpu: EmulatedDriver) -> None:
     x, f = integers(2, 4, 5, 6), integers(3, 4, 3, 3, seed=1)
     turned = Tensor(gpu, x, (0, 1, 3, 2))
     y = ptxgen.conv2d(turned, Tensor(gpu, f))
@@ -284,7 +284,7 @@ def test_what_lies_otherwise_is_copied(gpu: EmulatedDriver) -> None:
 # ---- memory that arrays share, gradients, values of other types
 
 
-def test_out_must_have_memory_of_its_own() -> None:
+def test_out_must_not_overlap_inputs_of_a_call() -> None:
     f = integers(4, 4, 3, 3, seed=1)
     for name in ("images", "filters", "bias", "residual"):
         memory = np.zeros(4096, np.float32)
@@ -303,7 +303,7 @@ def test_out_must_have_memory_of_its_own() -> None:
         ptxgen.conv2d(x, f, out=np.lib.stride_tricks.as_strided(np.zeros(99, "f4"), (2, 4, 3, 3), steps))
 
 
-def test_gradients_must_have_memory_of_their_own() -> None:
+def test_gradients_must_not_overlap_inputs() -> None:
     x, f, dy = integers(1, 3, 5, 5), integers(3, 3, 3, 3), integers(1, 3, 3, 3)
     memory = np.zeros(75, np.float32)
     with pytest.raises(OverlapError, match="out shares memory with filters"):
@@ -312,7 +312,7 @@ def test_gradients_must_have_memory_of_their_own() -> None:
         ptxgen.conv2d_weight_grad(x[:, :1], f[:1], (3, 1, 3, 3), out=f[0][:, None])
 
 
-def test_out_must_have_memory_of_its_own_on_a_gpu(gpu: EmulatedDriver) -> None:
+def test_out_must_not_overlap_inputs_on_a_gpu(gpu: EmulatedDriver) -> None:
     x, f = Tensor(gpu, integers(1, 4, 5, 5)), Tensor(gpu, integers(4, 4, 3, 3, seed=1))
     out, bias, residual = (Tensor(gpu, np.zeros(s, "f4")) for s in ((1, 4, 3, 3), (4,), (1, 4, 3, 3)))
     for name, v in (("bias", bias), ("residual", residual)):
@@ -329,7 +329,7 @@ def test_out_must_have_memory_of_its_own_on_a_gpu(gpu: EmulatedDriver) -> None:
 
 
 @pytest.mark.parametrize("named", ["images", "filters", "bias", "residual"])
-def test_remembered_convolutions_refuse_gradients_and_negative_bits(
+def test_cached_calls_refuse_gradients_and_negative_views(
     gpu: EmulatedDriver, monkeypatch: pytest.MonkeyPatch, named: str
 ) -> None:
     given = {
@@ -388,13 +388,13 @@ BIG = 10**5000
         ({"bias": np.ma.masked_array(np.ones(4, "f4"))}, "bias is a masked array"),
     ],
 )
-def test_values_that_break_a_rule_are_named(given: dict[str, Any], words: str) -> None:
+def test_errors_name_the_value(given: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         ptxgen.conv2d(X, F, **given)
 
 
 def test_numbers_without_a_value_are_refused() -> None:
-    """As tensors on PyTorch's device meta."""
+    """Such as tensors on PyTorch's device meta."""
 
     class Meta:
         def tolist(self) -> int:
@@ -407,7 +407,7 @@ def test_numbers_without_a_value_are_refused() -> None:
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 5, BIG), (2, 3, 5, 2**31), (2, 3, 5, 5.0), "abcd", np.ones((2, 2)), None])
-def test_shapes_that_are_none_are_named(shape: Any) -> None:
+def test_errors_name_invalid_shapes(shape: Any) -> None:
     with pytest.raises(ShapeError, match="input_shape "):
         ptxgen.conv2d_input_grad(integers(2, 4, 3, 3), F, shape)
 
@@ -415,7 +415,7 @@ def test_shapes_that_are_none_are_named(shape: Any) -> None:
 @pytest.mark.parametrize(
     "stride", [np.int64(2), np.array([2, 2]), np.array(2), (np.int32(2), np.uint8(2)), [2, np.int64(2)]]
 )
-def test_integers_of_numpy_are_integers(gpu: EmulatedDriver, stride: Any) -> None:
+def test_numpy_integers_are_accepted(gpu: EmulatedDriver, stride: Any) -> None:
     want = ptxgen.conv2d(X, F, stride=2, padding=((1, 0), (1, 1)))
     pads = np.array([[1, 0], [1, 1]])
     assert np.array_equal(ptxgen.conv2d(X, F, stride=stride, padding=pads, groups=np.int64(1)), want)
@@ -429,11 +429,11 @@ def test_integers_of_numpy_are_integers(gpu: EmulatedDriver, stride: Any) -> Non
     assert np.array_equal(ptxgen.conv2d_input_grad(dy, F, shape), ptxgen.conv2d_input_grad(dy, F, X.shape))
 
 
-def test_an_array_that_changes_is_read_anew(gpu: EmulatedDriver) -> None:
-    """What is remembered has the numbers that an array held, not the array."""
+def test_changed_arrays_are_read_again(gpu: EmulatedDriver) -> None:
+    """The cache holds the numbers that an array contained, not the array."""
 
     class Count:
-        """As a tensor of one element: hashed by identity, with a value that may change."""
+        """A tensor of one element: hashed by identity, with a value that may change."""
 
         def __init__(self) -> None:
             self.n = 1

@@ -1,4 +1,4 @@
-"""Arrays of any library as views: what their strides say, and what is refused."""
+"""Arrays of any library as views: strides, and refused arrays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ptxgen.problem.dtypes import DTYPES, dtype
 
 
 class Foreign:
-    """An array of a library that only speaks __cuda_array_interface__."""
+    """An array of a library that only provides __cuda_array_interface__."""
 
     def __init__(self, array: np.ndarray, strides: bool = True, readonly: bool = False) -> None:
         self.__cuda_array_interface__ = {
@@ -26,7 +26,7 @@ class Foreign:
         }
 
 
-def test_a_view_of_numpy():
+def test_view_of_a_numpy_array():
     x = np.zeros((6, 8), np.float32)
     v = view(x[1:, 2:], "a")
     assert (v.shape, v.strides, v.dtype, v.host, v.readonly) == ((5, 6), (8, 1), dtype("f32"), True, False)
@@ -37,7 +37,7 @@ def test_a_view_of_numpy():
     assert view(x, "a").readonly
 
 
-def test_spans_go_both_ways():
+def test_spans_of_positive_and_negative_strides():
     x = np.zeros((6, 8), np.float64)
     end = x.ctypes.data + x.nbytes
     assert view(x[::-1, ::-1], "a").span == (x.ctypes.data, end)
@@ -48,7 +48,7 @@ def test_spans_go_both_ways():
 
 
 @pytest.mark.parametrize("strides", [True, False])
-def test_a_view_of_a_foreign_array(strides):
+def test_view_of_a_foreign_array(strides):
     x = np.zeros((6, 8), np.float16)
     v = view(Foreign(x, strides), "a")
     assert (v.address, v.shape, v.strides, v.dtype, v.host, v.device) == (
@@ -65,7 +65,7 @@ def test_a_view_of_a_foreign_array(strides):
 
 
 def tensor(kind: str, device: str = "cuda", index: int | None = 1):
-    """What this package reads of a PyTorch tensor."""
+    """The part of a PyTorch tensor that this package reads."""
     where = SimpleNamespace(type=device, index=index)
     made = type("Tensor", (), {"__module__": "torch"})()
     for name, value in {"dtype": kind, "shape": (2, 3), "device": where}.items():
@@ -74,7 +74,7 @@ def tensor(kind: str, device: str = "cuda", index: int | None = 1):
     return made
 
 
-def test_a_view_of_a_tensor():
+def test_view_of_a_tensor():
     v = view(tensor("torch.bfloat16"), "a")
     assert (v.address, v.shape, v.strides, v.dtype, v.host, v.device) == (4096, (2, 3), (3, 1), dtype("bf16"), False, 1)
     v = view(tensor("torch.float32", "cpu", None), "a")
@@ -100,12 +100,12 @@ def test_a_view_of_a_tensor():
         (Foreign(np.zeros((2, 2), np.int64)), DtypeError, "left has dtype int64"),
     ],
 )
-def test_what_is_no_matrix(value, error, words):
+def test_arrays_that_are_no_matrix(value, error, words):
     with pytest.raises(error, match=words):
         view(value, "left")
 
 
-def test_strides_that_are_no_multiples_of_an_element():
+def test_strides_that_are_no_multiples_of_an_element_are_refused():
     pairs = np.zeros((4, 4), np.dtype([("x", "<f4"), ("y", "<u2")]))
     with pytest.raises(ShapeError, match=r"left has strides \(24, 6\) bytes; they must be multiples of 4"):
         view(pairs["x"], "left")
@@ -138,7 +138,7 @@ def test_strides_that_are_no_multiples_of_an_element():
         (lambda x: np.lib.stride_tricks.as_strided(x, (4, 4), (4, 4)), None),  # rows that overlap
     ],
 )
-def test_how_an_array_is_stored(make, expected):
+def test_layout_of_an_array(make, expected):
     x = np.arange(48, dtype=np.float32).reshape(6, 8)
     v = view(make(x), "a")
     found = matrix_layout(v)
@@ -161,7 +161,7 @@ def test_alignment_of_an_address():
 
 
 class HostTensor:
-    """What this package does with a tensor of the host: PyTorch gives NumPy none that needs gradients or is bfloat16."""
+    """A host tensor: PyTorch gives NumPy no array of tensors that need gradients or are bfloat16."""
 
     def __init__(self, x: np.ndarray, grad: bool = True) -> None:
         self.x, self.grad = x, grad
@@ -179,7 +179,7 @@ class HostTensor:
 
 
 @pytest.mark.parametrize("kind", ["f32", "bf16", "e4m3", "e5m2"])
-def test_tensors_of_the_host_share_their_memory(kind, monkeypatch):
+def test_host_tensors_share_their_memory(kind, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(int16=np.int16, int8=np.int8))
     x = np.arange(12).reshape(3, 4).astype(dtype(kind).numpy)
     plain = view(x[:, 1:], "a") if kind == "f32" else View(x[:, 1:], 0, (3, 3), (4, 1), dtype(kind), True)
@@ -227,7 +227,7 @@ def test_overlap_is_exact():
     assert 50 < sum(map(overlaps_itself, views)) < 350
 
 
-def test_an_overlap_that_takes_too_long_to_decide_counts_as_one(monkeypatch):
+def test_undecided_overlap_counts_as_overlap(monkeypatch):
     x = View(None, 4096, (9, 9, 9), (7, 11, 13), dtype("f32"), False)
     y = View(None, 4100, (9, 9, 9), (21, 33, 39), dtype("f32"), False)
     monkeypatch.setattr("ptxgen.api.arrays.OVERLAP_WORK", 1)
@@ -270,7 +270,7 @@ def no_storage() -> int:
         ({"requires_grad": True}, r"a requires a gradient, .*torch.no_grad\(\), or give a.detach\(\)"),
     ],
 )
-def test_tensors_whose_memory_does_not_have_their_values_are_refused(changes, words, monkeypatch):
+def test_conjugate_and_negative_views_are_refused(changes, words, monkeypatch):
     recording = SimpleNamespace(is_grad_enabled=lambda: True)
     monkeypatch.setitem(sys.modules, "torch", recording)
     x = tensor("torch.float32")
@@ -282,7 +282,7 @@ def test_tensors_whose_memory_does_not_have_their_values_are_refused(changes, wo
         assert view(x, "a").address == 4096
 
 
-def test_a_subclass_of_a_tensor_is_a_tensor():
+def test_subclass_of_a_tensor_is_a_tensor():
     kind = type("Weights", (type(tensor("torch.float32")),), {"__module__": "model"})
     x = kind()
     vars(x).update(vars(tensor("torch.float32")))

@@ -1,4 +1,4 @@
-"""Assembling with the real ptxas of the nvidia-cuda-nvcc wheel: results, the cache, and refusals."""
+"""The real ptxas of the nvidia-cuda-nvcc wheel: results, the cache, and errors."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The targets that ptxas was really run for."""
+    """The targets that ptxas ran for."""
     seen: list[str] = []
     real = module._run
 
@@ -71,7 +71,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-def test_registers_are_told_by_entry() -> None:
+def test_registers_are_reported_per_entry() -> None:
     made = assemble(SOURCE)
     assert made.cubin[:4] == b"\x7fELF"
     assert set(made.registers) == set(made.spills) == {"copy", "hungry"}
@@ -79,12 +79,12 @@ def test_registers_are_told_by_entry() -> None:
     assert made.spills == {"copy": 0, "hungry": 0}
 
 
-def test_spills_are_told() -> None:
+def test_spills_are_reported() -> None:
     made = assemble(Source(HEAD + COPY + hungry(300), ("copy", "hungry"), "sm_90"))
     assert made.spills["hungry"] > 0 == made.spills["copy"]
 
 
-def test_functions_and_their_spills_are_not_taken_for_an_entry() -> None:
+def test_spills_of_functions_are_not_reported_as_those_of_an_entry() -> None:
     log = (
         "ptxas info    : Compiling entry function 'a' for 'sm_90'\n"
         "ptxas info    : Function properties for a\n"
@@ -96,14 +96,14 @@ def test_functions_and_their_spills_are_not_taken_for_an_entry() -> None:
     assert module._reported(log) == ({"a": 40}, {"a": 8})
 
 
-def test_a_second_call_reads_the_cache(runs: list[str], cache: Path) -> None:
+def test_second_call_reads_the_cache(runs: list[str], cache: Path) -> None:
     first = assemble(SOURCE)
     assert assemble(SOURCE) == first
     assert runs == ["sm_90"]
     assert len(list(cache.iterdir())) == 2
 
 
-def test_comments_do_not_miss_and_targets_do(runs: list[str]) -> None:
+def test_cache_ignores_comments_and_depends_on_the_target(runs: list[str]) -> None:
     assemble(SOURCE)
     assemble(Source("// another header\n" + SOURCE.text, SOURCE.entries, SOURCE.target))
     assert runs == ["sm_90"]
@@ -112,7 +112,7 @@ def test_comments_do_not_miss_and_targets_do(runs: list[str]) -> None:
     assert runs == ["sm_90", "sm_90a", "sm_100"]
 
 
-def test_another_release_of_ptxas_misses(runs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_depends_on_the_ptxas_version(runs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assemble(SOURCE)
     monkeypatch.setattr(module, "version", lambda ptxas: "99.1.2")
     assemble(SOURCE)
@@ -120,7 +120,7 @@ def test_another_release_of_ptxas_misses(runs: list[str], monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("damage", ["cut", "swap", "json", "shape", "half"])
-def test_a_damaged_entry_is_made_anew(damage: str, runs: list[str], cache: Path) -> None:
+def test_damaged_cache_entry_is_replaced(damage: str, runs: list[str], cache: Path) -> None:
     good = assemble(SOURCE)
     (code,), (facts,) = cache.glob("*.cubin"), cache.glob("*.json")
     if damage == "cut":
@@ -140,14 +140,14 @@ def test_a_damaged_entry_is_made_anew(damage: str, runs: list[str], cache: Path)
     assert not [f for f in cache.iterdir() if f.suffix not in (".cubin", ".json")]
 
 
-def test_a_cache_that_cannot_be_written_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_read_only_cache_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path / "file"))
     assert assemble(SOURCE).registers
 
 
 @pytest.mark.parametrize(("mode", "which"), [(0o777, "cubin"), (0o770, "cubin"), (0o1777, "cubin"), (0o777, "cache")])
-def test_a_cache_that_others_can_write_is_not_used(runs: list[str], cache: Path, mode: int, which: str) -> None:
+def test_cache_that_others_can_write_is_not_used(runs: list[str], cache: Path, mode: int, which: str) -> None:
     folder = cache if which == "cubin" else cache.parent
     cache.mkdir(parents=True)
     folder.chmod(mode)
@@ -165,7 +165,7 @@ def test_a_cache_that_others_can_write_is_not_used(runs: list[str], cache: Path,
     assert len(runs) == 3
 
 
-def test_a_cache_of_another_user_is_not_used(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_of_another_user_is_not_used(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache.mkdir(parents=True)
     me = os.geteuid()
     os.chown(cache, 12345, -1) if me == 0 else monkeypatch.setattr(os, "geteuid", lambda: me + 1)
@@ -174,14 +174,14 @@ def test_a_cache_of_another_user_is_not_used(cache: Path, monkeypatch: pytest.Mo
     assert list(cache.iterdir()) == []
 
 
-def test_a_cache_in_a_folder_for_temporary_files_is_used(runs: list[str], cache: Path) -> None:
+def test_cache_in_a_temporary_folder_is_used(runs: list[str], cache: Path) -> None:
     cache.parent.mkdir(parents=True)
     cache.parent.chmod(0o1777)
     assert assemble(SOURCE) == assemble(SOURCE)
     assert len(runs) == 1
 
 
-def test_the_cache_is_made_for_its_user_alone(cache: Path) -> None:
+def test_cache_folder_is_private(cache: Path) -> None:
     before = os.umask(0)
     try:
         assemble(SOURCE)
@@ -190,7 +190,7 @@ def test_the_cache_is_made_for_its_user_alone(cache: Path) -> None:
     assert [folder.stat().st_mode & 0o777 for folder in (cache.parent, cache)] == [0o700, 0o700]
 
 
-def test_bad_ptx_carries_the_whole_log() -> None:
+def test_error_of_invalid_ptx_contains_the_log() -> None:
     bad = Source(HEAD + COPY.replace("ld.global.b32", "ld.nowhere.b32"), ("copy",), "sm_90")
     with pytest.raises(AssembleError, match=r"sm_90.*line 10.*nowhere") as caught:
         assemble(bad)
@@ -198,7 +198,7 @@ def test_bad_ptx_carries_the_whole_log() -> None:
     assert "/" not in caught.value.log.split(";")[0]
 
 
-def test_a_target_that_the_text_is_too_new_for() -> None:
+def test_target_too_old_for_the_text() -> None:
     with pytest.raises(AssembleError, match="sm_80"):
         assemble(SOURCE, "sm_80")
 
@@ -214,7 +214,7 @@ def test_threads_share_the_cache() -> None:
         assert len(set(pool.map(work, range(8)))) == 2
 
 
-def test_the_environment_names_the_ptxas(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_environment_variable_names_ptxas(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     wheel = find_ptxas()
     assert wheel is not None
     other = tmp_path / "ptxas"
@@ -229,7 +229,7 @@ def test_the_environment_names_the_ptxas(monkeypatch: pytest.MonkeyPatch, tmp_pa
         assemble(SOURCE)
 
 
-def test_the_path_is_the_last_resort(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_path_is_searched_last(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(module, "_wheel_ptxas", lambda: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert find_ptxas() is None
@@ -240,7 +240,7 @@ def test_the_path_is_the_last_resort(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert find_ptxas() == tmp_path / "ptxas"
 
 
-def test_a_ptxas_that_says_nothing_sensible(tmp_path: Path) -> None:
+def test_ptxas_with_unexpected_output(tmp_path: Path) -> None:
     mute = tmp_path / "ptxas"
     mute.write_text("#!/bin/sh\necho hello\n")
     mute.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Batches without a device: what a problem says of its items, what kernels and launches make of them."""
+"""Batches without a device: problems, kernels and launches."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TEXTS = {
 # ---- problems
 
 
-def test_a_lone_item_is_no_batch():
+def test_batch_of_one_is_no_batch():
     plain = Gemm(64, 32, 16)
     assert plain == Gemm(64, 32, 16, batch=1, stride_a=7, stride_c=0)
     assert plain.key() == "gemm 64,32,16 NN f32"
@@ -51,7 +51,7 @@ def test_a_lone_item_is_no_batch():
         ({"ldc": 96, "stride_c": 32}, "ldc=96 batch=3 stride_c=32"),
     ],
 )
-def test_keys_say_what_is_not_packed(changes, words):
+def test_keys_contain_unpacked_strides(changes, words):
     p = Gemm(64, 32, 16, batch=3, **changes)
     assert p.key() == f"gemm 64,32,16 NN f32 {words}"
     assert parse(p.key()) == p == from_dict(p.as_dict())
@@ -69,12 +69,12 @@ def test_keys_say_what_is_not_packed(changes, words):
         ({"ldc": 95, "stride_c": 32}, "stride_c is 32; 3 products of 64 rows of 32, with ldc 95"),
     ],
 )
-def test_strides_that_cannot_be(changes, words):
+def test_invalid_strides_are_refused(changes, words):
     with pytest.raises(ShapeError, match=words):
         Gemm(64, 32, 16, **{"batch": 3, **changes})
 
 
-def test_a_single_row_may_lie_anywhere():
+def test_single_row_may_have_any_leading_dimension():
     assert Gemm(1, 32, 16, batch=3, ldc=500, stride_c=32).strides[2] == 32
     with pytest.raises(ShapeError):
         Gemm(1, 32, 16, batch=3, stride_c=31)
@@ -90,7 +90,7 @@ def test_strides_count_for_alignment():
     assert not mapped(replace(p, stride_a=1 << 39), "a")
 
 
-def test_what_must_move_and_be_computed():
+def test_work_and_traffic_of_batches():
     one, p = Gemm(64, 32, 16), Gemm(64, 32, 16, batch=5)
     assert (p.flops, p.bytes) == (5 * one.flops, 5 * one.bytes)
     shared = replace(p, stride_b=0)
@@ -103,7 +103,7 @@ def test_what_must_move_and_be_computed():
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_one_kernel_serves_all_counts_and_strides(name):
-    """And a lone product has one without anything of items."""
+    """The kernel of a single GEMM contains no batch code."""
 
     def text(**changes):
         p = Gemm(64, 64, 64, "NT", "bf16", **changes)
@@ -124,7 +124,7 @@ def test_geometry_counts_the_tiles_of_all_items():
 
 
 def test_a_million_items():
-    """A grid has 65535 along z; blocks that walk count further."""
+    """A grid has 65535 blocks along z; persistent blocks compute more items."""
     p = Gemm(16, 16, 16, batch=1_000_000)
     made = plan_for(p, parse_config(TEXTS["simt"]), H200)
     steps = made.launch(lower(p)).steps
@@ -147,7 +147,7 @@ def test_slices_of_all_items_fit_the_grid():
     assert sum(s.grid[2] for s in launch.steps if s.entry.endswith("reduce")) == 9000
 
 
-def test_shared_operands_are_tensors_of_one_item():
+def test_shared_operands_have_a_map_of_one_item():
     p = Gemm(64, 64, 64, "NT", "bf16", batch=7, stride_b=0)
     [step] = (
         plan_for(p, parse_config("family=wgmma u=32 stages=2 ml=64 nl=32 epilogue_smem=1"), H200).launch(lower(p)).steps
@@ -161,7 +161,7 @@ def test_shared_operands_are_tensors_of_one_item():
 # ---- memory
 
 
-def test_items_between_each_other_s_rows():
+def test_items_with_interleaved_rows():
     p = Gemm(2, 3, 4, batch=2, ldc=6, stride_c=3)
     assert span(p, C) == 2 * 6 + 3
     memory = laid(p, C, np.arange(12.0).reshape(2, 2, 3), -1)
@@ -169,7 +169,7 @@ def test_items_between_each_other_s_rows():
     assert np.array_equal(elements(p, C, memory), np.arange(12.0).reshape(2, 2, 3))
 
 
-def test_the_reference_of_items_is_theirs():
+def test_reference_of_a_batch_is_per_item():
     p = Gemm(5, 6, 7, "TN", batch=3, stride_b=0)
     a, b, c = operands(p)
     found = reference(p, a, b, c, 2.0, 1.0)
@@ -180,7 +180,7 @@ def test_the_reference_of_items_is_theirs():
 
 
 @pytest.mark.parametrize("limit", [1 << 20, 40 * 8 * 8, 3 * 64, 17])
-def test_measurements_compare_items_from_first_to_last(limit):
+def test_measurements_compare_first_and_last_items(limit):
     p = Gemm(8, 8, 8, batch=100)
     ring = GemmOperandSets(EmulatedDriver(), p, Timing())
     blocks = list(ring.blocks(limit))

@@ -1,4 +1,4 @@
-"""The check that a user runs: what it tries, and what it finds."""
+"""``ptxgen.check``: its cases, and the errors that it finds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ P = Gemm(20, 18, 40, "NT")
 
 
 class Driver(EmulatedDriver):
-    """The emulated device, which can be made to write something else into C."""
+    """The emulated device, which can be made to write other bytes into C."""
 
     def __init__(self, spoil=None) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Driver(EmulatedDriver):
             self.spoil(array)
 
 
-def test_a_right_kernel_passes_every_case():
+def test_right_kernel_passes_every_case():
     driver = Driver()
     found = check(driver, P, SMALL)
     assert all(r.ok for r in found)
@@ -54,7 +54,7 @@ def test_a_right_kernel_passes_every_case():
 
 
 @pytest.mark.parametrize("where", [(0, 0), (19, 17), (7, 3)])
-def test_one_wrong_element_is_found_where_it_is(where):
+def test_position_of_a_wrong_element_is_reported(where):
     def spoil(c):
         c[where] += 1.0
 
@@ -63,7 +63,7 @@ def test_one_wrong_element_is_found_where_it_is(where):
     assert all(r.deviation.where == where for r in found[:2])
 
 
-def test_a_small_error_is_one_where_sums_are_exact():
+def test_small_error_fails_where_sums_are_exact():
     def spoil(c):
         c[2, 2] = np.nextafter(c[2, 2], np.inf)
 
@@ -72,7 +72,7 @@ def test_a_small_error_is_one_where_sums_are_exact():
 
 
 @pytest.mark.parametrize("slack", [0, 2])
-def test_a_write_between_rows_is_found(slack):
+def test_write_between_rows_is_found(slack):
     """With padding that the problem has, or that the check adds."""
 
     def spoil(c):
@@ -91,14 +91,14 @@ def test_nan_left_in_c_is_found():
     assert not any(r.ok for r in check(Driver(spoil), P, SMALL))
 
 
-def test_a_configuration_that_breaks_a_rule():
+def test_illegal_configuration_is_refused():
     with pytest.raises(ConfigError):
         check(Driver(), P, replace(SMALL, lanes_m=32))
     with pytest.raises(ConfigError):  # slack narrows what vectors may be
         check(Driver(), Gemm(16, 16, 16), replace(SMALL, vec_a=4), slack=1)
 
 
-def test_a_fault_goes_on_and_leaves_no_memory(monkeypatch):
+def test_memory_is_freed_after_a_fault(monkeypatch):
     def launch(self, *args):
         raise RaceFault("two warps")
 
@@ -124,8 +124,8 @@ def test_inputs_are_those_of_the_seed(monkeypatch):
     assert not np.array_equal(seen[0], seen[8])
 
 
-def test_flags_that_are_left_raised_are_found(monkeypatch):
-    """The result is right, and the next launch on that workspace would not be."""
+def test_flags_that_are_not_reset_are_found(monkeypatch):
+    """The result is right, but the next launch on that workspace would not be."""
     c = replace(SMALL, kg=2, splitk=1)
     assert all(r.ok for r in check(Driver(), P, c))
     real = Driver.launch

@@ -1,4 +1,4 @@
-"""The command line: options that are shared, answers, documents, errors and exit codes."""
+"""The command line: shared options, answers, documents, errors and exit codes."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def options_of(name: str) -> dict[str, Any]:
         (("emulate",), "file"),
     ],
 )
-def test_what_the_parser_refuses_is_an_error_like_any_other(run: Run, arguments: tuple[str, ...], told: str) -> None:
+def test_parser_errors_have_the_common_form(run: Run, arguments: tuple[str, ...], told: str) -> None:
     done = run(*arguments)
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("error: ")
@@ -99,26 +99,26 @@ def test_what_the_parser_refuses_is_an_error_like_any_other(run: Run, arguments:
     assert done.document["error"]["kind"] == "InputError"
 
 
-def test_a_group_without_a_command_prints_its_help(run: Run) -> None:
+def test_group_without_a_command_prints_its_help(run: Run) -> None:
     assert "import" in run("db").err + run("db").out
     assert run().code == 2
 
 
-def test_a_file_that_is_not_there_is_named_with_the_reason(run: Run, tmp_path: Path) -> None:
+def test_missing_file_is_named_with_the_reason(run: Run, tmp_path: Path) -> None:
     done = run("emulate", tmp_path / "no.ptx", "--json")
     assert done.code == 2
     assert done.err == f"error: {tmp_path}/no.ptx: No such file or directory\n"
     assert done.document["error"]["message"] == f"{tmp_path}/no.ptx: No such file or directory"
 
 
-def test_a_file_without_shapes_is_named(run: Run, tmp_path: Path) -> None:
+def test_file_without_shapes_is_named(run: Run, tmp_path: Path) -> None:
     (tmp_path / "none.jsonl").write_text("\n")
     done = run("select", "--shapes-file", tmp_path / "none.jsonl", *H200)
     assert done.code == 2
     assert "none.jsonl names no problem" in done.err
 
 
-def test_a_database_that_is_not_there_and_one_without_rows(run: Run, tmp_path: Path) -> None:
+def test_missing_and_empty_databases(run: Run, tmp_path: Path) -> None:
     done = run("db", "info")
     assert done.code == 4
     assert "does not exist; tune and db import make a database" in done.err
@@ -128,14 +128,14 @@ def test_a_database_that_is_not_there_and_one_without_rows(run: Run, tmp_path: P
     assert (done.code, done.out) == (0, "the database has no measurements; nothing was written\n")
 
 
-def test_a_problem_without_results_is_right_and_says_why_it_has_no_time(run: Run) -> None:
+def test_problem_without_results_has_no_time_and_a_reason(run: Run) -> None:
     assert "ok      exact" in run("check", "--shape", "0,16,16").out
     done = run("bench", "--shape", "0,16,16", "--json")
     assert done.code == 1
     assert done.document["rows"][0]["note"] == "C has no element: there is nothing to time"
 
 
-def test_a_package_that_is_missing_is_named() -> None:
+def test_missing_package_is_named() -> None:
     gone = "import runpy, sys; sys.modules['typer'] = None; runpy.run_module('ptxgen', run_name='__main__')"
     done = subprocess.run([sys.executable, "-c", gone], capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 3
@@ -187,8 +187,8 @@ def test_conv_takes_options_of_its_own(run: Run) -> None:
     assert "baseline is 'cublas'; for conv it must be cudnn" in run("bench", *CONV, "--baseline", "cublas").err
 
 
-def test_conv_goes_all_the_way_on_the_emulated_device(run: Run) -> None:
-    """Measured, stored, selected, emitted, checked, timed."""
+def test_conv_on_the_emulated_device(run: Run) -> None:
+    """Tuned, stored, selected, emitted, checked, timed."""
     budget = ("--samples", 2, "--search", 1, "--rounds", 0)
     tuned = run("tune", *CONV, *budget, "--json")
     assert tuned.code == 0, tuned.err
@@ -206,7 +206,7 @@ def test_conv_goes_all_the_way_on_the_emulated_device(run: Run) -> None:
     assert "uniform" in run("sampler", *CONV, "--draws", 1000).out
 
 
-def test_shapes_suites_and_files_add_up(run: Run, tmp_path: Path) -> None:
+def test_shapes_suites_and_files_combine(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "shapes.jsonl"
     file.write_text('{"name": "mine", "m": 1, "n": 2, "k": 3}\n')
     done = run(
@@ -222,7 +222,7 @@ def test_shapes_come_from_standard_input_too(run: Run, monkeypatch: pytest.Monke
     assert done.document["rows"][0]["problem"]["key"] == "gemm 7,8,9 NT f32"
 
 
-def test_the_version_and_help() -> None:
+def test_version_and_help() -> None:
     for words, told in (["--version"], f"ptxgen {ptxgen.__version__}"), (["--help"], "Exit codes"), (["db"], "export"):
         done = subprocess.run(
             [sys.executable, "-m", "ptxgen", *words], capture_output=True, text=True, check=False, timeout=300
@@ -248,7 +248,7 @@ def stored(tmp_path: Path) -> tuple[Path, Gemm, Config]:
     return path, problem, config
 
 
-def test_select_answers_with_the_stored_winner_or_by_the_model(run: Run, stored: tuple[Path, Gemm, Config]) -> None:
+def test_select_returns_the_stored_winner_or_the_models_choice(run: Run, stored: tuple[Path, Gemm, Config]) -> None:
     path, problem, config = stored
     words = ["select", "--shape", "100,200,300", "--layout", "TN", "--database", path, "--json", *H200]
     [row] = run(*words).document["rows"]
@@ -259,7 +259,7 @@ def test_select_answers_with_the_stored_winner_or_by_the_model(run: Run, stored:
     assert row["config"] == selection.select(problem, device("h200"), use_model=True)[0].config.values()
 
 
-def test_select_gives_as_many_as_asked(run: Run) -> None:
+def test_select_returns_the_requested_count(run: Run) -> None:
     rows = run("select", "--shape", "100,200,300", "--model", "--count", 3, "--json", *H200).document["rows"]
     assert len(rows) == 3
     assert len({row["config_text"] for row in rows}) == 3
@@ -293,7 +293,7 @@ def test_emit_prints_the_ptx_and_nothing_else(run: Run) -> None:
         ["--shape", "32,32,32", "--aligned-a", "4", "--aligned-c", "8"],
     ],
 )
-def test_the_command_in_the_header_emits_the_same_again(run: Run, words: list[str]) -> None:
+def test_command_in_the_header_emits_the_same_text(run: Run, words: list[str]) -> None:
     import shlex
 
     first = run("emit", *words, *H200).out
@@ -303,7 +303,7 @@ def test_the_command_in_the_header_emits_the_same_again(run: Run, words: list[st
     assert run(*again[3:]).out == first
 
 
-def test_emit_tells_how_to_launch(run: Run) -> None:
+def test_emit_prints_the_launch(run: Run) -> None:
     document = run("emit", "--shape", "100,200,300", "--config", CONFIG, "--json", *H200).document
     [step] = document["launch"]["steps"]
     assert step["entry"] in document["entries"]
@@ -331,7 +331,7 @@ def test_check_runs_against_float64(run: Run) -> None:
     assert all(r["ok"] and r["ratio"] <= 1 for r in row["results"])
 
 
-def test_a_wrong_result_fails_the_check(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_result_fails_the_check(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     import ptxgen.runtime.check
 
     wrong = [CheckResult("integers", Deviation(0.0, (0, 0), 0.0)), CheckResult("normal", Deviation(7.0, (1, 2), 9.0))]
@@ -343,7 +343,7 @@ def test_a_wrong_result_fails_the_check(run: Run, monkeypatch: pytest.MonkeyPatc
     assert run("check", "--shape", "17,19,23", "--config", CONFIG, "--json").document["rows"][0]["ok"] is False
 
 
-def test_a_fault_of_a_kernel_is_one_line_with_its_place(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fault_is_one_line_with_its_location(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     import ptxgen.runtime.check
 
     def fail(*arguments: object) -> None:
@@ -369,7 +369,7 @@ def test_bench_says_that_the_clock_is_a_model(run: Run) -> None:
 
 
 def on_hardware(monkeypatch: pytest.MonkeyPatch, times: list[tuple[float, float]]) -> None:
-    """A driver that says it is a GPU, and a bench that gives (ours, theirs)."""
+    """A driver that calls itself a GPU, and a bench that returns (ours, theirs)."""
     import ptxgen.tuning.bench
 
     class Fake:
@@ -400,14 +400,14 @@ def test_bench_compares(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert report.MODEL_CLOCK not in done.out
 
 
-def test_bench_fails_where_a_ratio_is_missing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bench_fails_if_a_ratio_is_missing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     on_hardware(monkeypatch, [(10, 20), (10, float("nan"))])
     done = run("bench", "--shape", "64,64,64", "--shape", "65,65,65", "--baseline", "cublas", "--json")
     assert done.code == 1
     assert [row["ratio"] for row in done.document["rows"]] == [2.0, None]
 
 
-def test_the_vendor_is_not_on_the_emulated_device(run: Run) -> None:
+def test_emulated_device_has_no_vendor_baseline(run: Run) -> None:
     done = run("bench", "--shape", "64,64,64", "--baseline", "cublas")
     assert done.code == 3
     assert "NVIDIA GPU" in done.err
@@ -416,7 +416,7 @@ def test_the_vendor_is_not_on_the_emulated_device(run: Run) -> None:
 # ---- tune, and what becomes of it
 
 
-def test_tune_stores_what_select_answers_with(run: Run) -> None:
+def test_select_returns_what_tune_stored(run: Run) -> None:
     words = ["--shape", "17,19,23"]
     budget = ["--samples", 2, "--search", 1, "--rounds", 0, "--keep", 1]
     done = run("tune", *words, *budget, "--json")
@@ -470,7 +470,7 @@ def test_export_and_import_move_winners(run: Run, stored: tuple[Path, Gemm, Conf
     assert (row["origin"], row["us"]) == ("winner", 12.5)
 
 
-def test_an_imported_winner_whose_kernel_is_another_now_is_stale(run: Run, tmp_path: Path) -> None:
+def test_imported_winner_of_a_changed_kernel_is_stale(run: Run, tmp_path: Path) -> None:
     path, folder, other = tmp_path / "a.sqlite", tmp_path / "results", tmp_path / "b.sqlite"
     old = Measurement(**{**vars(winner(Gemm(1, 2, 3), parse_config(CONFIG))), "digest": "0123456789abcdef"})
     with Database(path) as database:
@@ -521,7 +521,7 @@ def check_error(done: Done, code: int, *told: str) -> None:
         (["select", "conv", "--shape", f"N={'9' * 5000},C=1,H=5,W=5,K=1,R=1,S=1"], ["shape has 'N=999"]),
     ],
 )
-def test_bad_input_is_one_line_that_names_argument_and_rule(run: Run, words: list[str], told: list[str]) -> None:
+def test_invalid_input_is_one_line_with_argument_and_rule(run: Run, words: list[str], told: list[str]) -> None:
     check_error(run(*words, *(() if words[0] == "db" or words[0] in ("check", "bench") else H200)), 2, *told)
 
 
@@ -546,7 +546,9 @@ def test_bad_input_is_one_line_that_names_argument_and_rule(run: Run, words: lis
         ("conv", b'"dilation": [1.5, true]', "dilation is [1.5, True]; it must be an integer"),
     ],
 )
-def test_bad_lines_of_a_shapes_file_are_named(run: Run, tmp_path: Path, operation: str, line: bytes, told: str) -> None:
+def test_invalid_lines_of_a_shapes_file_are_named(
+    run: Run, tmp_path: Path, operation: str, line: bytes, told: str
+) -> None:
     if operation == "conv":
         line = b'{"n": 1, "c": 1, "h": 3, "w": 3, "k": 1, "r": 1, "s": 1, ' + line + b"}"
     file = tmp_path / "shapes.jsonl"
@@ -555,13 +557,13 @@ def test_bad_lines_of_a_shapes_file_are_named(run: Run, tmp_path: Path, operatio
 
 
 @pytest.mark.parametrize("name", ["PTXGEN_CACHE", "PTXGEN_DATABASE", "PTXGEN_PTXAS"])
-def test_a_variable_that_names_an_unknown_user_is_named(run: Run, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_variable_with_an_unknown_user_is_named(run: Run, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(name, "~nosuchuser/x")
     for words in (["check", "--shape", "5,5,5"], ["doctor"], ["db", "info"]):
         check_error(run(*words), 2, f"{name} is '~nosuchuser/x'; it must be a path")
 
 
-def test_memory_that_is_not_there_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_out_of_memory_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*arguments: object) -> None:
         raise MemoryError("Unable to allocate 37.3 GiB")
 
@@ -570,8 +572,8 @@ def test_memory_that_is_not_there_is_one_line(run: Run, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
-def test_any_output_can_hold_an_answer(encoding: str, tmp_path: Path) -> None:
-    """Characters that it does not have are escaped, among them bytes of a file name that are not UTF-8."""
+def test_output_of_any_encoding(encoding: str, tmp_path: Path) -> None:
+    """Characters that it cannot encode are escaped, among them bytes of a file name that are not UTF-8."""
     import os
 
     words = [sys.executable, "-m", "ptxgen", "select", "--shape", "5,5,5", *H200]
@@ -594,7 +596,7 @@ def interrupted(done: Done, *told: str) -> None:
     check_error(done, 130, "error: interrupted", *told)
 
 
-def test_an_interrupted_tune_says_what_is_kept(
+def test_interrupted_tune_reports_what_is_stored(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: tuple[Path, Gemm, Config]
 ) -> None:
     import ptxgen.tuning.tuner
@@ -646,7 +648,7 @@ def test_every_command_can_be_interrupted(
     assert done.document["error"]["message"].startswith("interrupted")
 
 
-def test_a_signal_interrupts_a_command() -> None:
+def test_signal_interrupts_a_command() -> None:
     code = (
         "import os, signal, sys, ptxgen.tuning.selection\n"
         "ptxgen.tuning.selection.select = lambda *a: os.kill(os.getpid(), signal.SIGINT)\n"
@@ -658,7 +660,7 @@ def test_a_signal_interrupts_a_command() -> None:
     assert json.loads(done.stdout) == {"error": {"kind": "Interrupted", "message": "interrupted"}}
 
 
-def test_a_problem_without_a_kernel_is_said_to_have_none(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_problem_without_a_kernel_is_reported(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ptxgen.tuning.selection.select", lambda *a: [])
     for name in ("select", "emit"):
         check_error(
@@ -666,12 +668,12 @@ def test_a_problem_without_a_kernel_is_said_to_have_none(run: Run, monkeypatch: 
         )
 
 
-def test_an_unknown_device_is_bad_input_and_an_absent_one_is_unavailable(run: Run) -> None:
+def test_exit_codes_of_unknown_and_absent_devices(run: Run) -> None:
     check_error(run("select", "--shape", "1,2,3", "--device", "spam"), 2, "device is 'spam'", "h200")
     check_error(run("check", "--shape", "1,2,3", *H200), 3, "h200", "emulated")
 
 
-def test_database_trouble_has_a_code_of_its_own(run: Run, tmp_path: Path) -> None:
+def test_database_errors_have_their_own_exit_code(run: Run, tmp_path: Path) -> None:
     bad = tmp_path / "bad.sqlite"
     bad.write_bytes(b"this is no database" * 20)
     for words in (["db", "info"], ["select", "--shape", "1,2,3", *H200], ["db", "import", tmp_path]):
@@ -680,7 +682,7 @@ def test_database_trouble_has_a_code_of_its_own(run: Run, tmp_path: Path) -> Non
     check_error(run("db", "info", "--database", tmp_path / "none.sqlite"), 4, "none.sqlite")
 
 
-def test_an_error_is_a_document_too(run: Run) -> None:
+def test_errors_are_json_documents_too(run: Run) -> None:
     done = run("emit", "--shape", "64,64,64", "--config", "ms=3", "--json", *H200)
     assert done.code == 2
     assert done.document["error"]["kind"] == "ConfigError"
@@ -688,9 +690,7 @@ def test_an_error_is_a_document_too(run: Run) -> None:
     assert done.err.startswith("error: ")
 
 
-def test_a_template_that_fails_is_one_line_unless_debugged(
-    run: Run, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
+def test_template_error_is_one_line_without_debug(run: Run, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     def fail(plan: object) -> None:
         raise RenderError("kernel/multistage.mako failed: a name\nTraceback of the template\n  line 7")
 
@@ -714,11 +714,11 @@ def test_a_template_that_fails_is_one_line_unless_debugged(
         (FileNotFoundError(2, "x"), 2),
     ],
 )
-def test_each_kind_of_error_has_its_code(error: Exception, code: int) -> None:
+def test_each_error_class_has_its_exit_code(error: Exception, code: int) -> None:
     assert next(c for kind, c in command.EXIT_CODES if isinstance(error, kind)) == code
 
 
-def test_a_mistake_of_the_program_is_not_hidden(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_internal_errors_are_not_hidden(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ptxgen.tuning.selection.select", lambda *a: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         app(["select", "--shape", "1,2,3", *H200])
@@ -727,7 +727,7 @@ def test_a_mistake_of_the_program_is_not_hidden(run: Run, monkeypatch: pytest.Mo
 # ---- doctor
 
 
-def test_doctor_finds_what_is_here(run: Run) -> None:
+def test_doctor_lists_what_is_installed(run: Run) -> None:
     done = run("doctor", "--json")
     found = {f["name"]: f for f in done.document["findings"]}
     assert done.code == 0
@@ -737,7 +737,7 @@ def test_doctor_finds_what_is_here(run: Run) -> None:
     assert all(f["remedy"] or f["state"] != "missing" for f in found.values())
 
 
-def test_doctor_says_what_is_missing_and_how_to_install_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_lists_missing_packages_and_how_to_install_them(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     from importlib import metadata
 
     real = metadata.version
@@ -759,7 +759,7 @@ def test_doctor_says_what_is_missing_and_how_to_install_it(run: Run, monkeypatch
     assert (found["pycuda"], found["mako"]) == ("missing", "missing")
 
 
-def test_doctor_survives_a_damaged_database(run: Run, tmp_path: Path) -> None:
+def test_doctor_works_with_a_damaged_database(run: Run, tmp_path: Path) -> None:
     bad = tmp_path / "bad.sqlite"
     bad.write_bytes(b"x" * 200)
     done = run("doctor", "--database", bad, "--json")

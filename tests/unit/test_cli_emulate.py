@@ -59,7 +59,7 @@ def saxpy(n: int, y: str = "f32[100]=iota:out=y.npy", x: str = "f32[100]=x.npy")
     return ["--grid", "4,1,1", "--block", "32", "--arg", y, "--arg", x, "--arg", "f32:1.5", "--arg", f"u32:{n}"]
 
 
-def test_a_launch_and_what_it_says(run):
+def test_launch_and_its_report(run):
     code, out, err = run(SAXPY, *saxpy(100))
     assert (code, err) == (0, "")
     x = np.linspace(-1, 1, 100, dtype="f4")
@@ -75,7 +75,7 @@ def test_a_launch_and_what_it_says(run):
     assert lines[-1] == "saved y.npy"
 
 
-def test_the_document(run):
+def test_json_document(run):
     code, out, _ = run(SAXPY, *saxpy(100), "--json", "--entry", "saxpy", "--statistics", "full", "--seed", 3)
     document = json.loads(out)
     assert code == 0
@@ -90,7 +90,7 @@ def test_the_document(run):
     assert document["arguments"][2] == {"name": "a", "type": "f32", "given": "f32:1.5", "saved": None}
 
 
-def test_a_fault_is_told_and_is_code_1(run):
+def test_fault_is_reported_with_exit_code_1(run):
     code, out, err = run(SAXPY, *saxpy(101))
     assert (code, err) == (1, "")
     line = SAXPY[: SAXPY.index("ld.global.f32 %f1")].count("\n") + 1
@@ -113,7 +113,7 @@ def test_a_fault_is_told_and_is_code_1(run):
     assert json.loads(out)["statistics"] is None
 
 
-def test_a_fault_of_several_lines(run):
+def test_fault_of_several_lines(run):
     text = HEAD + ".visible .entry k() { .reg .b32 %r; mov.u32 %r, 0; L: add.u32 %r, %r, 1; bra L; }"
     code, out, _ = run(text, "--watchdog", 50_000)
     assert code == 1
@@ -195,7 +195,7 @@ def test_checks_that_can_be_switched_off(run):
         assert run(SAXPY, *saxpy(100), "--engine", engine)[0] == 0
 
 
-def test_the_engine_that_is_asked_for(run, monkeypatch):
+def test_engine_option(run, monkeypatch):
     monkeypatch.setattr("ptxgen.emulator.engine.jit_blocks.available", lambda: False)
     code, _, err = run(SAXPY, *saxpy(100), "--engine", "llvm")
     assert code == 3
@@ -203,8 +203,8 @@ def test_the_engine_that_is_asked_for(run, monkeypatch):
     assert run(SAXPY, *saxpy(100))[0] == 0
 
 
-def test_sectors_that_all_threads_share(run):
-    """One word of each sector is used, however many lanes ask for it."""
+def test_shared_sectors(run):
+    """One word of each sector is used, by however many lanes."""
     text = (
         HEAD
         + """.visible .entry k(.param .u64 y) { .reg .b64 %d; ld.param.u64 %d, [y]; st.global.u32 [%d], 7;
@@ -231,7 +231,7 @@ def test_notes(run):
     assert json.loads(out)["statistics"]["notes"] == [note]
 
 
-def test_the_line_of_the_source(run):
+def test_source_line_of_a_fault(run):
     text = SAXPY.replace("ld.global.f32 %f1", ".loc 1 12 3\nld.global.f32 %f1") + '.file 1 "saxpy.cu"\n'
     code, out, _ = run(text, *saxpy(101))
     assert code == 1
@@ -285,14 +285,14 @@ def test_structures_by_value(run):
         (["--arg", "f32[1]", "--engine", "cuda"], "engine must be one of auto, numpy, llvm"),
     ],
 )
-def test_bad_input_is_code_2(run, arguments, words):
+def test_invalid_input_is_exit_code_2(run, arguments, words):
     code, out, err = run(ROUNDING, *arguments)
     assert (code, out) == (2, "")
     assert err.startswith("error: ")
     assert words in err
 
 
-def test_files_that_cannot_be_run(run, capsys, monkeypatch):
+def test_invalid_files(run, capsys, monkeypatch):
     for text, place in (
         ("nonsense", "line 1: expected a directive"),
         (HEAD + ".visible .entry k() {\nret }", "line 5"),
@@ -358,7 +358,7 @@ def test_scalars(text, value, dtype):
 
 
 @pytest.mark.parametrize("text", ["u32:-1", "u8:256", "s8:128", "b16:-32769", "u32:1.5", "f32:x", "f32:", "u32:"])
-def test_scalars_that_do_not_fit(text):
+def test_scalars_out_of_range(text):
     with pytest.raises(InputError, match=text.partition(":")[0]):
         argument(text)
 
@@ -385,7 +385,7 @@ def test_buffers(kind):
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_files_go_round(kind, tmp_path):
+def test_files_round_trip(kind, tmp_path):
     x = argument(f"{kind}[6x7]=random")
     path = tmp_path / "x.npy"
     given = parse_argument(f"{kind}[6x7]=random:out={path}", np.random.default_rng(0))
@@ -401,7 +401,7 @@ def test_files_go_round(kind, tmp_path):
         argument(f"{kind}[41]={path}")
 
 
-def test_files_of_another_type(tmp_path):
+def test_files_of_a_wrong_type(tmp_path):
     path = tmp_path / "x.npy"
     np.save(path, np.arange(4, dtype="f8"))
     with pytest.raises(InputError, match="float64, not float32"):
@@ -434,7 +434,7 @@ st.global.u32 [%d], %r0; st.global.u32 [%d+4], %r1;
 )
 
 
-def test_a_cluster_is_given(run):
+def test_cluster_option(run):
     options = ["--grid", 6, "--block", 1, "--arg", "u32[6x2]:out=y.npy"]
     code, out, _ = run(RANKS, *options, "--cluster", "3,1", "--json")
     assert (code, json.loads(out)["cluster"]) == (0, [3, 1])
@@ -463,7 +463,7 @@ mov.u32 %r, %ntid.x; setp.gt.u32 %p, %r, 2; @%p trap; ret;
 """
 
 
-def test_what_a_kernel_prints(run):
+def test_output_of_printf(run):
     """Before the report; with --json a field of the document."""
     code, out, _ = run(HELLO, "--grid", "1", "--block", "2")
     assert (code, out[:6]) == (0, "hi\nhi\n")

@@ -1,4 +1,4 @@
-"""scripts/compare-selection: records of one checkout are equal, and a difference is told."""
+"""scripts/compare-selection: records of one checkout are equal, and differences are reported."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_records_of_one_checkout_are_equal(tmp_path, capsys):
     assert all(row["config"] and row["us"] > 0 for row in map(json.loads, second.read_text().splitlines()[1:]))
 
 
-def test_an_interrupted_run_goes_on(tmp_path, monkeypatch, capsys):
+def test_interrupted_run_continues(tmp_path, monkeypatch, capsys):
     asked, interrupt = [], iter([False, True, *[False] * 9])
 
     def selected(problem):
@@ -60,7 +60,7 @@ def test_an_interrupted_run_goes_on(tmp_path, monkeypatch, capsys):
     capsys.readouterr()
 
 
-def test_a_problem_that_no_kernel_computes_is_a_row_with_an_error():
+def test_problem_without_a_kernel_becomes_an_error_row():
     assert "error" in script.selected("gemm 4,4,4 NN nosuchtype")
 
 
@@ -81,13 +81,13 @@ def written(path, *rows):
         ({"problem": "gemm 2,1,1 NN f32"}, 1, "only in one: 1 old, 1 new"),
     ],
 )
-def test_compare_tells_what_differs(tmp_path, capsys, changes, status, told):
+def test_compare_reports_each_difference(tmp_path, capsys, changes, status, told):
     old, new = written(tmp_path / "old", ROW), written(tmp_path / "new", {**ROW, **changes})
     assert script.main(["compare", old, new]) == status
     assert told in capsys.readouterr().out
 
 
-def test_an_error_in_one_record_is_a_difference(tmp_path, capsys):
+def test_error_in_one_record_is_a_difference(tmp_path, capsys):
     failed = {"problem": ROW["problem"], "error": "ConfigError: none"}
     old, new = written(tmp_path / "old", ROW), written(tmp_path / "new", failed)
     assert script.main(["compare", old, new]) == 1

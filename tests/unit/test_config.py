@@ -85,7 +85,7 @@ def test_text_round_trips():
     assert parse_config("") == Config()
 
 
-def test_text_has_the_papers_axes_and_what_differs():
+def test_text_has_the_papers_axes_and_other_than_defaults():
     assert str(Config()) == "family=simt ms=8 ns=8 ml=64 nl=64 u=8 ks=1 kl=1 kg=1"
     assert str(Config(vec_a=4, stages=3)) == "family=simt ms=8 ns=8 ml=64 nl=64 u=8 ks=1 kl=1 kg=1 vec_a=4"
     assert str(Config(family="wgmma", kg=2, splitk=3)) == "family=wgmma ml=64 nl=64 u=8 kg=2 splitk=last_cta"
@@ -121,14 +121,14 @@ def test_text_has_the_papers_axes_and_what_differs():
         ("family=mma familly=mma", "familly"),
     ],
 )
-def test_text_that_is_no_configuration(text, word):
+def test_invalid_text_is_refused(text, word):
     with pytest.raises(ConfigError, match=word) as caught:
         parse_config(text)
     assert caught.value.rule == "axis"
     assert "config has" in str(caught.value)
 
 
-def test_configurations_are_values():
+def test_configurations_are_hashable_values():
     a, b = Config(ms=4), Config(ms=4)
     assert a == b
     assert len({a, b, Config()}) == 2
@@ -149,7 +149,7 @@ def test_columns_hold_rows():
         assert getattr(c, name).tolist() == [getattr(x, name, a.default) for x in configs]
 
 
-def test_columns_are_taken_replaced_and_joined():
+def test_columns_take_replace_and_join():
     configs = [c for c in random_configs(3, 100) if c.family == "mma"]
     c = Columns.of(configs)
     mask = np.arange(20) % 3 == 0

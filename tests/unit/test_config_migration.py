@@ -208,13 +208,13 @@ def test_axes_that_skinny_shared_with_others_become_its_own():
     assert parse_config(translate("family=2 swap=1 rows=16")) == Config(family="wgmma", transposed_mma=1, tma_rows=16)
 
 
-def test_what_is_unknown_stays():
+def test_unknown_words_stay():
     for text in ("repack=5", "repack=16", "split=9", "nonsense=3", "family=-1", "ms", "family=2 ms=4"):
         with pytest.raises(ValueError, match="config has"):
             parse_config(translate(text))
 
 
-def test_the_tables_name_axes_that_there_are():
+def test_migration_tables_name_existing_axes():
     assert {*RENAMED.values(), *WORDS} - set(AXIS) == {"operand_path", "family"}
     assert not set(RENAMED) & set(AXIS)
 
@@ -312,7 +312,7 @@ def old(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_database_of_version_two_is_migrated(old: Path):
+def test_database_of_version_2_is_migrated(old: Path):
     with Database(old) as db:
         assert db.info()["schema"] == SCHEMA_VERSION
         assert db.info()["unreadable"] == 0
@@ -326,7 +326,7 @@ def test_a_database_of_version_two_is_migrated(old: Path):
         assert len(list(db.measurements())) == 2, "the winner was stored again"
 
 
-def test_a_database_of_version_two_is_read_without_being_written(old: Path):
+def test_database_of_version_2_is_read_without_a_write(old: Path):
     before = old.read_bytes()
     with Database(old, readonly=True) as db:
         assert db.info()["schema"] == 2
@@ -335,7 +335,7 @@ def test_a_database_of_version_two_is_read_without_being_written(old: Path):
     assert old.read_bytes() == before
 
 
-def test_files_of_format_one_are_imported(tmp_path: Path):
+def test_files_of_format_1_are_imported(tmp_path: Path):
     winners, raw = tmp_path / "winners.txt", tmp_path / "measurements.jsonl.xz"
     head = "# ptxgen winners, format 1\n# device: h200\n# clock: hardware\n# winners: 1\n"
     winners.write_text(f"{head}{KEY} | {OLD} | 5 | {DIGEST} | {{}}\n")
@@ -356,7 +356,7 @@ def test_files_of_format_one_are_imported(tmp_path: Path):
         assert [m.config for m in db.winners()] == [NEW]
 
 
-def test_files_of_today_hold_todays_form(tmp_path: Path):
+def test_exported_files_have_the_current_form(tmp_path: Path):
     winners = tmp_path / "winners.txt"
     head = "# ptxgen winners, format 3\n# device: h200\n# clock: hardware\n# winners: 1\n"
     winners.write_text(f"{head}{KEY} | split=2 kg=2 | 5 | {DIGEST} | {{}}\n")

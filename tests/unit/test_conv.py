@@ -1,4 +1,4 @@
-"""Convolutions: their words, and the products that they are, computed through the same tables as kernels read."""
+"""Convolution problems: text form, and lowering to GEMMs, computed with the same offset tables that kernels read."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ptxgen.problem.conv_reference import convolve
 from ptxgen.problem.reference import as_matrices, compare, epilogue_arrays, operands, reference
 from ptxgen.problem.registry import from_dict, parse
 from ptxgen.problem.strided_arrays import A, B, C, elements
-from tests.cases_images import problems
+from tests.cases.conv import problems
 
 
 def fetched(x: ImplicitOperand, memory: np.ndarray, item: int) -> np.ndarray:
-    """The matrix that an operand stands for, by the arithmetic of kernels."""
+    """The matrix of an operand, by the address arithmetic of kernels."""
     at = x.along.offsets[:, None] + x.down.offsets[None, :] + item
     packing, word = x.packing, 1 << 32
     low = (packing.pack(x.along, True)[:, None] + packing.pack(x.down, False)[None, :]) % word
@@ -32,7 +32,7 @@ def fetched(x: ImplicitOperand, memory: np.ndarray, item: int) -> np.ndarray:
 
 
 def multiplied(v: Conv, one: np.ndarray, two: np.ndarray) -> np.ndarray:
-    """The result as kernels see the problem: every element of it written, once."""
+    """The result as kernels compute it: every element is written once."""
     p = lower(v)
     a, b = (x.reshape(-1) for x in ((two, one) if v.swapped else (one, two)))
     if not isinstance(p, ImplicitGemm):
@@ -51,7 +51,7 @@ def multiplied(v: Conv, one: np.ndarray, two: np.ndarray) -> np.ndarray:
     return out
 
 
-def test_products_are_convolutions() -> None:
+def test_lowered_gemm_is_the_convolution() -> None:
     seen = set()
     for v in problems(1, 400):
         one, two, _ = operands(v, 2, "integers")
@@ -75,7 +75,7 @@ def test_products_are_convolutions() -> None:
         Conv(3, 1, 4, 90, 1, 3, 17, layout="NHWC", filters="CRSK"),
     ],
 )
-def test_few_filters_take_pixels_for_columns(v: Conv) -> None:
+def test_few_filters_use_pixels_as_columns(v: Conv) -> None:
     one, two, _ = operands(v, 2, "integers")
     p = lower(v)
     assert isinstance(p, ImplicitGemm)
@@ -95,7 +95,7 @@ def test_gradients_are_adjoint() -> None:
         assert inner == (convolve(replace(v, direction="weight_grad"), x, y) * w).sum(), v.key()
 
 
-def test_the_reference_is_the_definition() -> None:
+def test_reference_is_the_definition() -> None:
     for v in problems(5, 30):
         v = replace(v, direction="forward", layout="NCHW", filters="KCRS", d=1, t=1, padding=v.padding[2:], stride=1)  # type: ignore[index]
         x, w, _ = operands(v, 1, "integers")
@@ -161,7 +161,7 @@ def test_the_key_is_short() -> None:
         ("conv N=1,C=1,H=3,W=3,K=1,R=1,S=1 NCHW s7", DtypeError, "dtype is 's7'"),
     ],
 )
-def test_text_that_is_no_convolution(text: str, error: type[Exception], words: str) -> None:
+def test_invalid_text_is_refused(text: str, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         parse(text)
 
@@ -181,7 +181,7 @@ def test_the_epilogue_is_per_filter(layout: str) -> None:
     assert compare(reference(v, a, b, c, more=more).exact.astype(np.float32), reference(v, a, b, c, more=more)).ok
 
 
-def test_pointwise_convolutions_are_plain_products() -> None:
+def test_pointwise_convolutions_are_plain_gemms() -> None:
     p = lower(Conv(4, 64, 7, 7, 32, 1, 1, layout="NHWC"))
     assert type(p) is KernelGemm
     assert (p.m, p.n, p.k, p.layout) == (4 * 49, 32, 64, "NT")
@@ -204,7 +204,7 @@ def test_pointwise_convolutions_are_plain_products() -> None:
         ("NHWC", "input_grad", (12544, 64, 1152), "NN", (1, 4, 4), (WINDOW, TABLE, STRIDED)),
     ],
 )
-def test_the_products_of_a_3x3(layout, direction, extents, letters, vectors, found) -> None:
+def test_gemms_of_a_3x3_convolution(layout, direction, extents, letters, vectors, found) -> None:
     v = Conv(16, 64, 28, 28, 128, 3, 3, padding=1, layout=layout, direction=direction)
     p = lower(v)
     assert isinstance(p, ImplicitGemm)
@@ -220,15 +220,16 @@ def test_phases_of_a_strided_gradient_multiply_no_zeros() -> None:
     assert sorted(part.extents[2] for part in p.parts) == [6, 12, 12, 24]
 
 
-def test_coordinates_that_fit_no_word() -> None:
+def test_coordinates_beyond_32_bits_are_refused() -> None:
     with pytest.raises(ShapeError, match=r"\(1100, 1100, 1100\) need 36 bits"):
         _ = lower(Conv(1, 1, 1100, 1100, 1, 3, 3, d=1100, t=3, padding=1))
     with pytest.raises(ShapeError, match="spans 2147484673 elements"):
         _ = lower(Conv(2, 1 << 10, 1 << 10, 1 << 10, 1, 3, 3, padding=1))
 
 
-def test_depth_without_extent_is_named() -> None:
-    """What has pads along depth alone says so, in a key as in fields; what has three numbers and no depth is refused."""
+def test_depth_without_extent_is_refused() -> None:
+    """The error of a convolution with padding along depth alone names depth, from a key as from fields; three numbers
+    without a depth are refused."""
     v = Conv(1, 1, 3, 3, 1, 3, 3, padding=(1, 1, 1))
     assert v.shape() == "N=1,C=1,H=3,W=3,K=1,R=3,S=3,D=1,T=1,pad=1x1x1"
     assert parse(v.key()) == from_dict(v.as_dict()) == v

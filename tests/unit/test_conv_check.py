@@ -1,4 +1,4 @@
-"""Checks of convolutions: parts of results in float64, mistakes that must be noticed."""
+"""Checks of convolutions: parts of results in float64, and errors that must be found."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SEVERAL = [
 
 
 @pytest.mark.parametrize("p", SEVERAL, ids=lambda p: p.key())
-def test_a_box_of_the_result_is_what_the_whole_has_there(p: Conv) -> None:
+def test_reference_of_a_box_is_a_part_of_the_whole(p: Conv) -> None:
     a, b, _ = operands(p, 1)
     more = epilogue_arrays(p, 1)
     all_ = reference(p, a, b, more=more)
@@ -61,7 +61,7 @@ def test_a_box_of_the_result_is_what_the_whole_has_there(p: Conv) -> None:
 
 
 @pytest.mark.parametrize("p", SEVERAL, ids=lambda p: p.key())
-def test_sums_do_not_depend_on_what_is_unfolded_at_once(p: Conv, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sums_do_not_depend_on_the_chunk_size(p: Conv, monkeypatch: pytest.MonkeyPatch) -> None:
     a, b, _ = operands(p, 3, "integers")
     at_once = conv_reference.convolve(p, a, b)
     for held in (1, 200, 1000):
@@ -82,7 +82,7 @@ def test_gradients_are_adjoint_in_float64(p: Conv) -> None:
     assert any(x != y for x, y in sides)
 
 
-def test_boxes_reach_from_the_first_result_to_the_last() -> None:
+def test_boxes_contain_the_first_and_the_last_result() -> None:
     assert [places(PLAIN, box) for box in boxes(PLAIN, 2 * 16 * 25)] == [places(PLAIN, {})]
     for p in SEVERAL:
         size = math.prod(p.stored[2])
@@ -97,7 +97,7 @@ def test_boxes_reach_from_the_first_result_to_the_last() -> None:
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC", "CHWN"])
 @pytest.mark.parametrize("direction", ["forward", "input_grad", "weight_grad"])
-def test_what_is_compared_of_a_large_result_is_little_work(layout: str, direction: str) -> None:
+def test_comparison_of_a_large_result_is_bounded(layout: str, direction: str) -> None:
     """Neither sums that take longer than the search, nor many small copies from the device."""
     p = Conv(16, 64, 350, 80, 128, 5, 5, stride=2, padding=1, layout=layout, direction=direction)
     few = [places(p, box) for box in boxes(p, CHECKED_ELEMENTS)]
@@ -116,7 +116,7 @@ def test_what_is_compared_of_a_large_result_is_little_work(layout: str, directio
 
 
 @pytest.mark.parametrize("p", SEVERAL, ids=lambda p: p.key())
-def test_a_ring_compares_boxes_of_any_problem(p: Conv, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_operand_sets_compare_boxes_of_any_problem(p: Conv, monkeypatch: pytest.MonkeyPatch) -> None:
     driver, made = EmulatedDriver(), []
 
     def noted(*arguments: Any, **options: Any) -> Any:
@@ -143,7 +143,7 @@ def chosen(p: Conv, driver: EmulatedDriver) -> Config:
     return select(p, driver.device)[0].config
 
 
-def test_a_right_kernel_passes_every_kind() -> None:
+def test_right_kernel_passes_every_kind() -> None:
     driver = EmulatedDriver()
     found = check(driver, PLAIN, chosen(PLAIN, driver))
     assert [r.kind for r in found][:2] == ["integers", "adjoint"]
@@ -152,8 +152,8 @@ def test_a_right_kernel_passes_every_kind() -> None:
 
 
 @pytest.mark.parametrize("spoilt", ["result", "zone", "operand"])
-def test_a_mistake_is_noticed(spoilt: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the device computed is changed behind the check's back."""
+def test_wrong_result_is_found(spoilt: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The device's result is changed after the kernel ran."""
     driver = EmulatedDriver()
 
     def wrong(*arguments: Any) -> Any:
@@ -169,7 +169,7 @@ def test_a_mistake_is_noticed(spoilt: str, monkeypatch: pytest.MonkeyPatch) -> N
     assert found[0].deviation.where == (np.unravel_index(17, (2, 5, 5, 16)) if spoilt == "result" else (-1,))
 
 
-def test_a_write_beside_the_result_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_write_outside_the_result_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     driver, p = EmulatedDriver(), PLAIN
     runner = conv_check.Runner.of(driver, p, chosen(p, driver))
     a, b, c = operands(p, 0, "integers")

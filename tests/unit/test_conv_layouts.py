@@ -28,7 +28,7 @@ def padding_pairs(padding: object, stride: object = 1, dilation: object = 1) -> 
         ("same", (0, 0, 1, 1, 1, 2)),
     ],
 )
-def test_padding_is_a_number_some_pairs_or_a_word(padding: object, made: tuple[int, ...]) -> None:
+def test_padding_is_a_number_pairs_or_a_word(padding: object, made: tuple[int, ...]) -> None:
     assert padding_pairs(padding) == made
 
 
@@ -56,26 +56,26 @@ def test_other_padding_is_refused(padding: object) -> None:
         ({"filters": "KRS"}, "filter_layout is 'KRS'; it must be one of KCRS, KRSC, CRSK"),
     ],
 )
-def test_an_argument_that_breaks_a_rule_is_named(given: dict[str, object], told: str) -> None:
+def test_errors_name_the_argument(given: dict[str, object], told: str) -> None:
     with pytest.raises(InputError, match=told):
         ConvArguments(2, **given).resolved()
 
 
-def test_filters_have_the_layout_that_goes_with_the_images() -> None:
+def test_default_filter_layout_follows_the_images() -> None:
     for dims, pairs in ((1, "NCW KCS CWN CSK"), (2, "NCHW KCRS NHWC KRSC"), (3, "NDHWC KTRSC CDHWN CTRSK")):
         words = pairs.split()
         for layout, filters in zip(words[::2], words[1::2], strict=True):
             assert ConvArguments(dims, layout=layout).resolved().filters == filters
 
 
-def test_a_shape_has_as_many_axes_as_its_layout() -> None:
+def test_shape_must_have_the_axes_of_its_layout() -> None:
     arguments = ConvArguments(1).resolved()
     assert arguments.extents("images", (2, 3, 4), "images") == {"d": 1, "h": 1, "n": 2, "c": 3, "w": 4}
     with pytest.raises(ShapeError, match=r"images has shape \(2, 3\); it must have 3 axes, NCW"):
         arguments.extents("images", (2, 3), "images")
 
 
-def test_the_layout_in_memory_is_read_from_strides() -> None:
+def test_memory_layout_is_read_from_strides() -> None:
     arguments = ConvArguments(2).resolved()
     x = np.zeros((2, 3, 4, 5), np.float32)
 

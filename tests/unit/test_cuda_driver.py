@@ -1,4 +1,4 @@
-"""The CUDA driver's logic, on a pretend GPU that is strict about contexts, buffers, modules and captures."""
+"""The CUDA driver's logic, on a fake GPU that is strict about contexts, buffers, modules and captures."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ CLEAR = Step("", (4 * COUNT, 1, 1), arguments=(("u64", "C"),))
 
 
 class CudaError(Exception):
-    """What the pretend pycuda raises."""
+    """The exception of the fake pycuda."""
 
 
 class Gpu:
-    """The state behind both pretend modules. ``clock`` counts microseconds of GPU time."""
+    """The state of both fake modules. ``clock`` counts microseconds of GPU time."""
 
     def __init__(self) -> None:
         self.memory: dict[int, bytearray] = {}
@@ -547,13 +547,13 @@ def absent(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 
 
 @pytest.mark.parametrize(("module", "words"), [("pycuda", "PyCUDA is not"), ("cuda", "cuda-bindings")])
-def test_a_missing_package_names_the_extra(gpu: Gpu, monkeypatch: pytest.MonkeyPatch, module: str, words: str) -> None:
+def test_missing_package_names_the_extra(gpu: Gpu, monkeypatch: pytest.MonkeyPatch, module: str, words: str) -> None:
     absent(monkeypatch, module)
     with pytest.raises(UnavailableError, match=rf'{words}.*pip install "ptxgen\[cuda\]"'):
         CudaDriver()
 
 
-def test_no_gpu_is_said_to_be_no_gpu(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_gpu_is_reported_as_such(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
     pycuda: Any = sys.modules["pycuda.driver"]
     monkeypatch.setattr(pycuda.Device, "count", staticmethod(lambda: 0))
     with pytest.raises(UnavailableError, match="no GPU was found"):
@@ -567,7 +567,7 @@ def test_no_gpu_is_said_to_be_no_gpu(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) 
         CudaDriver()
 
 
-def test_a_pycuda_without_nvidias_driver(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pycuda_without_the_nvidia_driver(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
     class Finder:
         def find_spec(self, name: str, path: object = None, target: object = None) -> None:
             if name.startswith("pycuda"):
@@ -580,7 +580,7 @@ def test_a_pycuda_without_nvidias_driver(gpu: Gpu, monkeypatch: pytest.MonkeyPat
         CudaDriver()
 
 
-def test_an_index_that_is_too_high(gpu: Gpu) -> None:
+def test_device_index_too_high(gpu: Gpu) -> None:
     with pytest.raises(DeviceError, match="device is 3; this machine has 1"):
         CudaDriver(3)
     assert gpu.retained == 0
@@ -606,7 +606,7 @@ def test_copies_and_fills(driver: CudaDriver) -> None:
     driver.release(a)
 
 
-def test_freed_memory_is_gone(driver: CudaDriver, gpu: Gpu) -> None:
+def test_freed_memory_is_not_accessible(driver: CudaDriver, gpu: Gpu) -> None:
     a = driver.allocate(16)
     driver.release(a)
     assert not gpu.memory
@@ -616,7 +616,7 @@ def test_freed_memory_is_gone(driver: CudaDriver, gpu: Gpu) -> None:
         driver.upload(a, np.zeros(4, np.uint32))
 
 
-def test_what_cannot_be_copied(driver: CudaDriver) -> None:
+def test_invalid_copies_are_refused(driver: CudaDriver) -> None:
     a = driver.allocate(64)
     with pytest.raises(ShapeError, match=r"upload.*C-contiguous"):
         driver.upload(a, np.zeros((4, 4), np.float32)[:, :2])
@@ -628,7 +628,7 @@ def test_what_cannot_be_copied(driver: CudaDriver) -> None:
         driver.allocate(1 << 50)
 
 
-def test_nothing_is_copied_where_nothing_is(driver: CudaDriver) -> None:
+def test_empty_arrays_are_not_copied(driver: CudaDriver) -> None:
     driver.upload(0, np.zeros((0, 3), np.float32))
     driver.download(0, np.zeros(0, np.float32))
     driver.release(driver.allocate(0))
@@ -637,7 +637,7 @@ def test_nothing_is_copied_where_nothing_is(driver: CudaDriver) -> None:
 # ---- loading ----
 
 
-def test_the_driver_assembles_without_ptxas(driver: CudaDriver, gpu: Gpu, source: Source) -> None:
+def test_driver_assembles_without_ptxas(driver: CudaDriver, gpu: Gpu, source: Source) -> None:
     kernel = driver.load(source)
     assert gpu.loaded == [b"// text\0"]
     assert (kernel.registers, kernel.spills) == (17, 24)
@@ -646,7 +646,7 @@ def test_the_driver_assembles_without_ptxas(driver: CudaDriver, gpu: Gpu, source
 @pytest.mark.parametrize(
     ("target", "used"), [("sm_90", "sm_90"), ("sm_90a", "sm_90a"), ("sm_80", "sm_90"), ("sm_100", "sm_90")]
 )
-def test_ptxas_assembles_for_what_runs_here(gpu: Gpu, monkeypatch: pytest.MonkeyPatch, target: str, used: str) -> None:
+def test_ptxas_assembles_for_the_device(gpu: Gpu, monkeypatch: pytest.MonkeyPatch, target: str, used: str) -> None:
     asked: list[str] = []
 
     def assemble(source: Source, target: str) -> Assembled:
@@ -664,12 +664,14 @@ def test_ptxas_assembles_for_what_runs_here(gpu: Gpu, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(("dynamic", "asks"), [(0, False), (44 << 10, False), (45 << 10, True), (200 << 10, True)])
-def test_shared_memory_is_asked_for_beyond_the_default(driver: CudaDriver, gpu: Gpu, dynamic: int, asks: bool) -> None:
+def test_dynamic_shared_memory_beyond_the_default_is_requested(
+    driver: CudaDriver, gpu: Gpu, dynamic: int, asks: bool
+) -> None:
     driver.load(Source("// text", ENTRIES, TARGET, shared=dynamic))  # 4 KiB more are static
     assert gpu.shared == (dict.fromkeys(ENTRIES, dynamic) if asks else {})
 
 
-def test_what_the_driver_rejects(driver: CudaDriver, gpu: Gpu, source: Source) -> None:
+def test_driver_errors_become_launch_errors(driver: CudaDriver, gpu: Gpu, source: Source) -> None:
     with pytest.raises(AssembleError, match="rejected"):
         driver.load(Source("// text", ("elsewhere",), TARGET))
     with pytest.raises(AssembleError, match="cuFuncSetAttribute"):
@@ -680,7 +682,7 @@ def test_what_the_driver_rejects(driver: CudaDriver, gpu: Gpu, source: Source) -
     assert "line 3" in caught.value.log
 
 
-def test_kernels_are_unloaded_by_any_thread(driver: CudaDriver, gpu: Gpu, source: Source) -> None:
+def test_any_thread_unloads_kernels(driver: CudaDriver, gpu: Gpu, source: Source) -> None:
     held = [driver.load(source), driver.load(source)]
     held.pop()
     worker = threading.Thread(target=held.clear, daemon=True)
@@ -693,7 +695,7 @@ def test_kernels_are_unloaded_by_any_thread(driver: CudaDriver, gpu: Gpu, source
 # ---- launching ----
 
 
-def test_launches_go_to_the_drivers_stream(driver: CudaDriver, gpu: Gpu, source: Source) -> None:
+def test_launches_use_the_drivers_stream(driver: CudaDriver, gpu: Gpu, source: Source) -> None:
     kernel = driver.load(source)
     a, c = driver.allocate(4 * COUNT), driver.allocate(4 * COUNT)
     values: dict[str, int | float] = {"A": a, "C": c}
@@ -706,7 +708,7 @@ def test_launches_go_to_the_drivers_stream(driver: CudaDriver, gpu: Gpu, source:
     assert gpu.launched == [("copy", driver.stream), ("increment", driver.stream)]
 
 
-def test_foreign_streams_need_no_second_look(driver: CudaDriver, gpu: Gpu, source: Source) -> None:
+def test_foreign_streams_are_checked_once(driver: CudaDriver, gpu: Gpu, source: Source) -> None:
     kernel = driver.load(source)
     c = driver.allocate(4 * COUNT)
     gpu.streams[0xBEEF] = None
@@ -724,8 +726,8 @@ def test_foreign_streams_need_no_second_look(driver: CudaDriver, gpu: Gpu, sourc
     assert not gpu.graphs
 
 
-def test_kernels_that_wait_themselves_are_launched_so(driver: CudaDriver, gpu: Gpu, source: Source) -> None:
-    """On the driver's own stream too; the others without the attribute."""
+def test_pdl_kernels_are_launched_with_the_attribute(driver: CudaDriver, gpu: Gpu, source: Source) -> None:
+    """On the driver's own stream too; other kernels are launched without the attribute."""
     kernel, plain = driver.load(replace(source, pdl_entries=source.entries)), driver.load(source)
     c = driver.allocate(4 * COUNT)
     driver.fill(c, 4 * COUNT)
@@ -752,7 +754,7 @@ def test_each_launch_has_its_own_parameters(driver: CudaDriver, gpu: Gpu, source
     assert (words(driver, a), words(driver, c)) == ([1] * COUNT, [2] * COUNT)
 
 
-def test_a_rejected_launch_names_the_kernel(driver: CudaDriver, source: Source) -> None:
+def test_rejected_launch_names_the_kernel(driver: CudaDriver, source: Source) -> None:
     kernel = driver.load(source)
     bad = Step("increment", (1, 1, 1), (2048, 1, 1), 0, INCREMENT.arguments)
     with pytest.raises(LaunchError, match="increment"):
@@ -762,7 +764,7 @@ def test_a_rejected_launch_names_the_kernel(driver: CudaDriver, source: Source) 
 
 
 @pytest.mark.parametrize("stream", [0, 1])
-def test_a_thread_without_a_context_gets_one(driver: CudaDriver, gpu: Gpu, source: Source, stream: int) -> None:
+def test_thread_without_a_context_gets_one(driver: CudaDriver, gpu: Gpu, source: Source, stream: int) -> None:
     kernel = driver.load(source)
     c = driver.allocate(4 * COUNT)
     driver.fill(c, 4 * COUNT)
@@ -781,7 +783,7 @@ def test_a_thread_without_a_context_gets_one(driver: CudaDriver, gpu: Gpu, sourc
 
 
 @pytest.mark.parametrize("stream", [0, 1])
-def test_another_context_is_left_as_it_was(driver: CudaDriver, gpu: Gpu, source: Source, stream: int) -> None:
+def test_other_contexts_stay_as_they_are(driver: CudaDriver, gpu: Gpu, source: Source, stream: int) -> None:
     kernel = driver.load(source)
     c = driver.allocate(4 * COUNT)
     gpu.stack.append(FOREIGN)
@@ -793,7 +795,7 @@ def test_another_context_is_left_as_it_was(driver: CudaDriver, gpu: Gpu, source:
     gpu.stack.pop()
 
 
-def test_a_lost_context_is_a_launch_error_everywhere(driver: CudaDriver, gpu: Gpu, source: Source) -> None:
+def test_lost_context_is_a_launch_error_everywhere(driver: CudaDriver, gpu: Gpu, source: Source) -> None:
     kernel = driver.load(source)
     a = driver.allocate(16)
     packed = INCREMENT.pack({"C": 0x10})
@@ -820,7 +822,7 @@ def test_a_lost_context_is_a_launch_error_everywhere(driver: CudaDriver, gpu: Gp
 # ---- graphs of others, forks ----
 
 
-def test_what_a_capture_does_not_forbid(driver: CudaDriver, gpu: Gpu, source: Source) -> None:
+def test_captures_elsewhere_forbid_nothing(driver: CudaDriver, gpu: Gpu, source: Source) -> None:
     """While another stream, or another thread, captures: to allocate, fill, copy, load and free."""
     gpu.streams[0xBEEF] = None
     work = gpu.capture(0xBEEF)
@@ -853,7 +855,7 @@ def test_what_a_capture_does_not_forbid(driver: CudaDriver, gpu: Gpu, source: So
     gpu.end(0xBEEF)
 
 
-def test_a_capture_is_known_by_its_id_and_watched(driver: CudaDriver, gpu: Gpu) -> None:
+def test_capture_is_identified_by_its_id(driver: CudaDriver, gpu: Gpu) -> None:
     gpu.streams[0xBEEF] = None
     assert not driver.capturing(0xBEEF)
     with pytest.raises(LaunchError, match="no longer valid"):
@@ -874,7 +876,7 @@ def test_a_capture_is_known_by_its_id_and_watched(driver: CudaDriver, gpu: Gpu) 
     gpu.end(0xBEEF)
 
 
-def test_a_thread_without_a_context_asks_for_captures(driver: CudaDriver, gpu: Gpu) -> None:
+def test_thread_without_a_context_queries_captures(driver: CudaDriver, gpu: Gpu) -> None:
     gpu.streams[0xBEEF] = None
     gpu.capture(0xBEEF)
     found: list[bool] = []
@@ -885,8 +887,8 @@ def test_a_thread_without_a_context_asks_for_captures(driver: CudaDriver, gpu: G
     gpu.end(0xBEEF)
 
 
-def test_a_forked_process_is_told_to_spawn(driver: CudaDriver, gpu: Gpu, source: Source) -> None:
-    """Even where another thread holds a kernel's lock; and nothing of the parent's is given back."""
+def test_forked_process_gets_an_error_that_recommends_spawn(driver: CudaDriver, gpu: Gpu, source: Source) -> None:
+    """Even if another thread holds a kernel's lock; nothing of the parent is released."""
     kernel = driver.load(source)
     c = driver.allocate(64)
     step = INCREMENT.pack({"C": c})
@@ -924,7 +926,7 @@ def test_a_forked_process_is_told_to_spawn(driver: CudaDriver, gpu: Gpu, source:
 # ---- time ----
 
 
-def test_times_are_the_gpus_a_call(driver: CudaDriver, gpu: Gpu, source: Source) -> None:
+def test_times_are_gpu_times_per_call(driver: CudaDriver, gpu: Gpu, source: Source) -> None:
     kernel = driver.load(source)
     c = driver.allocate(4 * COUNT)
     calls = [0, 0, 0]
@@ -946,7 +948,7 @@ def test_times_are_the_gpus_a_call(driver: CudaDriver, gpu: Gpu, source: Source)
 
 
 @pytest.mark.parametrize(("each", "target", "nodes"), [(1000.0, 4.0, 4), (9000.0, 4.0, 3), (0.01, 0.1, 99)])
-def test_the_graph_lasts_as_long_as_asked(
+def test_graph_runs_for_the_requested_time(
     driver: CudaDriver, gpu: Gpu, source: Source, each: float, target: float, nodes: int
 ) -> None:
     kernel = driver.load(source)
@@ -963,7 +965,7 @@ def test_the_graph_lasts_as_long_as_asked(
     assert len(calls) == min(ring, 2) + 2 + nodes
 
 
-def test_a_failed_recording_leaves_nothing_behind(driver: CudaDriver, gpu: Gpu, source: Source) -> None:
+def test_failed_capture_is_cleaned_up(driver: CudaDriver, gpu: Gpu, source: Source) -> None:
     kernel = driver.load(source)
     c = driver.allocate(4 * COUNT)
     calls: list[int] = []
@@ -986,7 +988,7 @@ def test_a_failed_recording_leaves_nothing_behind(driver: CudaDriver, gpu: Gpu, 
 # ---- the end ----
 
 
-def test_close_gives_everything_back_once(gpu: Gpu) -> None:
+def test_close_releases_everything_once(gpu: Gpu) -> None:
     driver = CudaDriver()
     driver.allocate(64)
     before = list(gpu.stack)
@@ -995,7 +997,7 @@ def test_close_gives_everything_back_once(gpu: Gpu) -> None:
     assert (gpu.memory, gpu.retained, gpu.stack) == ({}, 0, before)
 
 
-def test_close_from_another_thread_leaves_its_contexts_alone(gpu: Gpu) -> None:
+def test_close_from_another_thread_keeps_its_contexts(gpu: Gpu) -> None:
     driver = CudaDriver()
     stacks: list[list[int]] = []
 
@@ -1010,7 +1012,7 @@ def test_close_from_another_thread_leaves_its_contexts_alone(gpu: Gpu) -> None:
     assert stacks == [[FOREIGN]]
 
 
-def test_kernels_that_outlive_the_driver_are_dropped_in_silence(gpu: Gpu, source: Source) -> None:
+def test_kernels_that_outlive_the_driver_are_dropped_silently(gpu: Gpu, source: Source) -> None:
     driver = CudaDriver()
     kernel = driver.load(source)
     driver.close()

@@ -1,4 +1,4 @@
-"""cuDNN as a baseline: what PyTorch is asked for, and where there is none."""
+"""cuDNN as a baseline: the PyTorch calls, and systems without PyTorch."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ NO_DRIVER: Any = None
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is not None, reason="PyTorch is here")
-def test_without_pytorch_the_error_says_what_to_install() -> None:
+def test_error_without_pytorch_says_what_to_install() -> None:
     assert cudnn.available() is None
     with pytest.raises(UnavailableError, match="pip install torch"):
         operation_named("conv").baselines["cudnn"].best(NO_DRIVER, P, [(0, 0, 0)], Timing())
 
 
-def test_an_extent_of_zero_is_refused() -> None:
+def test_extent_of_zero_is_refused() -> None:
     with pytest.raises(ShapeError, match="an extent is 0"):
         cudnn.Cudnn(NO_DRIVER, Conv(0, 8, 5, 5, 16, 1, 1))
 
@@ -46,7 +46,7 @@ class Tensor:
 
 
 class Torch(SimpleNamespace):
-    """Notes what was called, with which tensors and numbers; ``microseconds``: by function and layout."""
+    """Records calls with their tensors and numbers; ``microseconds``: by function and layout."""
 
     def __init__(self, microseconds: dict[tuple[str, str], float]) -> None:
         self.noted: list[tuple[str, str, Any]] = []
@@ -88,7 +88,7 @@ class Torch(SimpleNamespace):
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """``asked(problem, microseconds)``: (best, what PyTorch was asked)."""
+    """``asked(problem, microseconds)``: (best, the calls of PyTorch)."""
 
     def run(problem: Conv, microseconds: dict[tuple[str, str], float]) -> tuple[float, Torch]:
         torch = Torch(microseconds)
@@ -111,7 +111,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Any:
     return run
 
 
-def test_the_fastest_of_both_layouts_counts(asked: Any) -> None:
+def test_fastest_of_both_layouts_counts(asked: Any) -> None:
     every = {(n, m): 9.0 for n in ("cudnn_convolution", "convolution") for m in ("first", "last")}
     for way in every:
         assert asked(P, {**every, way: 4.0})[0] == 4.0
@@ -120,7 +120,7 @@ def test_the_fastest_of_both_layouts_counts(asked: Any) -> None:
         asked(P, {})
 
 
-def test_what_is_convolved(asked: Any) -> None:
+def test_arguments_of_a_convolution(asked: Any) -> None:
     _, torch = asked(P, {("cudnn_convolution", "last"): 1.0})
     _, _, (x, f, pads, stride, dilation, groups, benchmark, deterministic, tf32) = torch.noted[0]
     assert (x.shape, f.shape, pads, stride, dilation) == ((2, 8, 6, 5), (16, 8, 3, 3), [1, 1], [1, 1], [1, 1])
@@ -130,7 +130,7 @@ def test_what_is_convolved(asked: Any) -> None:
     assert (arguments[1].shape, arguments[5], arguments[8]) == ((16, 4, 3, 3), 2, True)
 
 
-def test_uneven_pads_are_there_before(asked: Any) -> None:
+def test_asymmetric_padding_is_added_before(asked: Any) -> None:
     p = Conv(2, 8, 6, 5, 16, 3, 3, padding=(1, 0, 2, 1))
     arguments = asked(p, {("cudnn_convolution", "first"): 1.0})[1].noted[0][2]
     assert (arguments[0].shape, arguments[2]) == ((2, 8, 7, 8), [0, 0])
@@ -150,12 +150,12 @@ def test_gradients(asked: Any, direction: str, mask: list[bool]) -> None:
     ("epilogue", "name"),
     [("bias,relu", "cudnn_convolution_relu"), ("bias,residual,relu", "cudnn_convolution_add_relu")],
 )
-def test_what_follows_is_fused_where_cudnn_can(asked: Any, epilogue: str, name: str) -> None:
+def test_epilogue_is_fused_if_cudnn_can(asked: Any, epilogue: str, name: str) -> None:
     p = Conv(2, 8, 6, 5, 16, 3, 3, epilogue=epilogue)
     assert asked(p, {(name, "last"): 1.0, ("convolution", "last"): 2.0})[0] == 1.0
 
 
-def test_results_of_another_type_are_not_pytorchs(asked: Any) -> None:
+def test_other_output_types_have_no_baseline(asked: Any) -> None:
     with pytest.raises(LaunchError, match="out is f32; PyTorch's convolutions of f16 write f16"):
         asked(Conv(2, 8, 6, 5, 16, 3, 3, dtype="f16", out="f32"), {})
     with pytest.raises(LaunchError, match="epilogue is 'scale'; PyTorch's convolutions have no scale"):

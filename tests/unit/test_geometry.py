@@ -13,7 +13,7 @@ from ptxgen.families.geometry import geometry, warp_rows
 from ptxgen.families.rules import FIRST
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import DEVICES
-from tests.cases import random_columns
+from tests.cases.columns import random_columns
 
 PROBLEMS = [
     KernelGemm(2560, 16, 2560, "TN"),

@@ -19,8 +19,7 @@ from ptxgen.families.simt.layout import fits_32bit_offsets, products
 from ptxgen.families.simt.plan import SimtPlan
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import device
-from tests.cases import cases
-from tests.cases_simt import wide_cases
+from tests.cases import SOURCES
 
 H200 = device("h200")
 
@@ -32,8 +31,8 @@ def simt_plan(p: KernelGemm, c: Config) -> SimtPlan:
 
 
 def plans(seed: int, count: int, threads: int = 256) -> list[SimtPlan]:
-    pairs = [*cases(seed, count, H200, threads=threads), *wide_cases(seed, count, H200, threads=threads)]
-    return [simt_plan(p, c) for p, c in pairs]
+    sources = SOURCES["simt"], SOURCES["simt_wide"]
+    return [simt_plan(p, c) for source in sources for p, c in source.cases(seed, count, H200, threads=threads)]
 
 
 PLANS = plans(1, 25)

@@ -7,8 +7,6 @@ threads that arrive do not wait.
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 
 from ptxgen.codegen.config import parse_config
@@ -18,7 +16,7 @@ from ptxgen.emulator.ptx.syntax import Function, Instruction
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.problem.device import device
 from ptxgen.problem.registry import parse as parse_problem
-from tests import cases_planes, cases_wgmma
+from tests.cases import SOURCES
 from tests.golden.test_golden import GOLDEN
 
 H200 = device("h200")
@@ -78,11 +76,11 @@ def test_golden_kernels(name):
     assert checked(render(plan_for(parse_problem(problem), parse_config(config), device(where))).text)
 
 
-@pytest.mark.parametrize(("seed", "drawn"), [(71, cases_wgmma), (72, cases_planes)])
-def test_random_kernels(seed, drawn):
-    texts = [render(plan_for(p, c, H200)).text for p, c in itertools.islice(drawn.cases(seed, 60, H200, limit=700), 60)]
+@pytest.mark.parametrize(("seed", "source"), [(71, "wgmma"), (72, "bf16x3")])
+def test_random_kernels(seed, source):
+    texts = [render(plan_for(p, c, H200)).text for p, c in SOURCES[source].cases(seed, 60, H200, limit=700)]
     assert all(checked(text) for text in texts)
-    if drawn is cases_wgmma:  # clusters, register reallocation and the transposition kernel are among them
+    if source == "wgmma":  # clusters, register reallocation and the transposition kernel are among them
         for part in ("barrier.cluster.wait", "setmaxnreg", "_transpose("):
             assert any(part in text for text in texts), part
 

@@ -16,7 +16,7 @@ from ptxgen.families.rules import first_violation
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import LAYOUTS
-from tests.cases_mma import cases
+from tests.cases import SOURCES
 
 H200 = device("h200")
 TYPES = (("f16", "f32"), ("f16", "f16"), ("bf16", "f32"), ("f32", "tf32"), ("f64", "f64"), ("s8", "s32"))
@@ -184,7 +184,7 @@ def test_stages_are_filled_without_bank_conflicts(dtype, compute, layout, shape)
 @pytest.mark.parametrize("target", ["sm_80", "sm_89", "sm_90"])
 def test_pieces_lie_where_fragments_look_for_them(target):
     """Over random legal configurations: what threads copy of a stage is the tile, each element once, in place."""
-    for p, c in cases(3, 60, device(target)):
+    for p, c in SOURCES["mma"].cases(3, 60, device(target)):
         made = plan_for(p, c, device(target))
         for x in made.operands:
             seen = set()

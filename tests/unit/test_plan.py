@@ -18,11 +18,10 @@ from ptxgen.families.registry import FAMILIES
 from ptxgen.families.simt.plan import SimtPlan
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import device
-from tests.cases import cases
-from tests.cases_simt import wide_cases
+from tests.cases import SOURCES
 
 H200 = device("h200")
-PAIRS = [*cases(21, 30, H200), *wide_cases(22, 30, H200)]
+PAIRS = [*SOURCES["simt"].cases(21, 30, H200), *SOURCES["simt_wide"].cases(22, 30, H200)]
 
 
 def arguments(step) -> dict[str, object]:

@@ -19,13 +19,13 @@ from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.registry import parse
-from tests.cases import cases
-from tests.cases_simt import wide_cases
+from tests.cases import SOURCES
 
 PAIRS = [
     (name, p, c)
     for n, name in enumerate(("h200", "t4", "rtx4090"))
-    for p, c in (*cases(30 + n, 14, device(name)), *wide_cases(40 + n, 14, device(name)))
+    for source, seed in (("simt", 30), ("simt_wide", 40))
+    for p, c in SOURCES[source].cases(seed + n, 14, device(name))
 ]
 SPLITS = [
     ("h200", parse("gemm 512,512,512 TN f32"), parse_config(f"kg=4 splitk={split} vec_c=4 kl={kl}"))

@@ -18,8 +18,9 @@ from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import DEVICES, device
 from ptxgen.problem.registry import parse
-from tests.cases import cases, problem, random_columns
-from tests.cases_simt import wide_cases
+from tests.cases import SOURCES
+from tests.cases.columns import random_columns
+from tests.cases.simt import problem
 
 H200 = device("h200")
 GOOD = "vec_a=4 vec_b=4 vec_c=4"
@@ -202,7 +203,7 @@ def drawn():
     rng, out = np.random.default_rng(7), []
     for n in range(36):
         d = DEVICES[str(rng.choice(["h200", "t4", "a100", "rtx4090", "emulated"]))]
-        p = problem(rng, 300)
+        p = problem(rng, 300, d)
         families = [FAMILIES[n % len(FAMILIES)]] if n % 9 else FAMILIES
         parts = []
         for family in families:
@@ -246,7 +247,7 @@ def test_what_is_left_can_be_generated():
     """Legal means that there is a kernel: a plan, and a text. Also for values that the search does not visit."""
     for where in ("h200", "t4", "rtx4090"):
         d = device(where)
-        for p, c in (*cases(3, 15, d), *wide_cases(4, 15, d)):
+        for p, c in (*SOURCES["simt"].cases(3, 15, d), *SOURCES["simt_wide"].cases(4, 15, d)):
             assert first_violation(p, c, d) is None
             assert render(plan_for(p, c, d)).text
 

@@ -16,7 +16,7 @@ from ptxgen.families.wgmma.geometry import owners
 from ptxgen.families.wgmma.rules import mapped
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import device
-from tests.cases_wgmma import cases
+from tests.cases import SOURCES
 
 H200 = device("h200")
 SPAN = {0: 16, 3: 32, 2: 64, 1: 128}
@@ -62,7 +62,7 @@ def read(memory: np.ndarray, x, start: int, rows: int, kind: np.dtype) -> np.nda
 def test_descriptors_read_what_tma_loaded():
     """Of random configurations: every product of a stage takes its rows of X and columns of Y, at its part of K."""
     rng = np.random.default_rng(0)
-    for p, c in cases(21, 120, H200, limit=600):
+    for p, c in SOURCES["wgmma"].cases(21, 120, H200, limit=600):
         made = plan_for(p, c, H200)
         kind = np.dtype(f"u{p.element.bytes}")
         steps = c.u * p.element.bytes // 32
@@ -93,7 +93,7 @@ def test_descriptors_read_what_tma_loaded():
 
 
 def test_stages_hold_what_barriers_expect():
-    for p, c in cases(22, 150, H200, limit=600):
+    for p, c in SOURCES["wgmma"].cases(22, 150, H200, limit=600):
         made = plan_for(p, c, H200)
         expected = (
             sum(
@@ -117,7 +117,7 @@ def test_stages_hold_what_barriers_expect():
 def test_realignment_moves_every_word_to_its_place():
     """The moves of all threads cover every word of a stage once, from the loaded lines to the swizzled tile."""
     seen = 0
-    for p, c in cases(23, 150, H200, limit=600):
+    for p, c in SOURCES["wgmma"].cases(23, 150, H200, limit=600):
         made = plan_for(p, c, H200)
         for x in made.realign.operands:
             lines, width = (x.tile, c.u) if x.kmajor else (c.u, x.tile)
@@ -182,7 +182,7 @@ def row_address(s, lane: int, quarter: int, variant: int) -> int:
 
 def test_stmatrix_fills_the_boxes_that_tma_stores():
     seen = set()
-    for p, c in cases(23, 400, H200, limit=600):
+    for p, c in SOURCES["wgmma"].cases(23, 400, H200, limit=600):
         if not c.epilogue_smem or c.epilogue_buffers != c.epilogue_subtiles:
             continue
         made = plan_for(p, c, H200)
@@ -207,7 +207,7 @@ def test_stmatrix_fills_the_boxes_that_tma_stores():
 def test_every_sum_is_sent_once_and_added_once():
     """Cluster reduction and split-K fix-up: blocks send every accumulator once, to where it is read."""
     seen = set()
-    for p, c in cases(24, 500, H200, limit=600):
+    for p, c in SOURCES["wgmma"].cases(24, 500, H200, limit=600):
         if c.cluster_k == 1 and c.splitk not in (3, 4):
             continue
         made = plan_for(p, c, H200)
@@ -244,7 +244,7 @@ def test_owners(groups, blocks, expected):
 
 
 def test_columns_agree_with_integers():
-    for p, c in cases(25, 40, H200, limit=600):
+    for p, c in SOURCES["wgmma"].cases(25, 40, H200, limit=600):
         one, many = geometry(p, c), geometry(p, Columns.of([c, c]))
         for name, value in vars(one).items():
             assert np.all(np.broadcast_to(getattr(many, name), 2) == value), (name, str(c))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -69,4 +68,4 @@ class Slide(CandidateSpace):
 
     def follow(self, p: KernelGemm, config: Config, changes: dict[str, Any]) -> list[Config]:
         v = {**dict(config.items()), **changes}
-        return [replace(config, **{**v, "splitk": SPLIT_WORKSPACE if v["kg"] > 1 else SPLIT_MEMSET})]
+        return [config.replace(**{**v, "splitk": SPLIT_WORKSPACE if v["kg"] > 1 else SPLIT_MEMSET})]

@@ -14,7 +14,7 @@ from ptxgen.families.perf_blocks import issuer_tile, thread_products
 from ptxgen.families.registry import Family, Probe
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
-from ptxgen.problem.conv import Conv
+from ptxgen.problem.registry import parse
 
 
 def _plan(p: KernelGemm, c: Config) -> type[Plan]:
@@ -26,7 +26,7 @@ def _probes() -> tuple[Probe, ...]:
         parse_config("family=depthwise ns=4 ml=1 nl=64"),
         parse_config("family=depthwise ns=8 ml=4 nl=64 min_ctas_per_sm=2"),
     )
-    return ((lower(Conv(8, 64, 56, 56, 64, 3, 3, padding=1, groups=64)), configs),)
+    return ((lower(parse("conv N=8,C=64,H=56,W=56,K=64,R=3,S=3,pad=1,groups=64 NCHW f32")), configs),)
 
 
 FAMILY = Family(

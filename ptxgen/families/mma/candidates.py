@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import product
 from types import SimpleNamespace
 from typing import Any
@@ -127,7 +126,7 @@ class Mma(Cooperative):
         [plain] = super().follow(p, config, changes)
         steps = plain.u // plain.kl // instruction(p).depth
         return [
-            plain if "prefetch_k" in changes else replace(plain, prefetch_k=max(min(plain.prefetch_k, steps - 2), 0))
+            plain if "prefetch_k" in changes else plain.replace(prefetch_k=max(min(plain.prefetch_k, steps - 2), 0))
         ]
 
     def changes(self, p: KernelGemm, d: Device, config: Config) -> Iterator[dict[str, int]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -82,7 +81,7 @@ class Simt(Cooperative):
         if "lanes_m" in changes:
             return [plain]
         values = dict(plain.items())
-        return [plain, replace(config, **{**values, "lanes_m": int(warp_rows(SimpleNamespace(**values)))})]
+        return [plain, config.replace(**{**values, "lanes_m": int(warp_rows(SimpleNamespace(**values)))})]
 
 
 def width_c(p: KernelGemm, c: Any, g: SimpleNamespace) -> Any:

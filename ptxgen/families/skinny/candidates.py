@@ -215,4 +215,4 @@ class Stream(Cooperative):
         [plain] = super().follow(p, config, changes)
         if "min_ctas_per_sm" in changes or plain.lanes_long < 1 or plain.kl < 1:
             return [plain]
-        return [plain, *(replace(plain, min_ctas_per_sm=n) for n in (1, 2, 4, 8) if n < plain.min_ctas_per_sm)]
+        return [plain, *(plain.replace(min_ctas_per_sm=n) for n in (1, 2, 4, 8) if n < plain.min_ctas_per_sm)]

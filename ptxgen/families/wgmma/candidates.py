@@ -320,7 +320,7 @@ class Wgmma(CandidateSpace):
                 )
         yield {"u": config.u * 2, "stages": max(config.stages // 2, 1)}
         yield {"u": config.u // 2, "stages": config.stages * 2}
-        blocks = int(geometry(p, replace(config, kg=1, splitk=0)).blocks)
+        blocks = int(geometry(p, config.replace(kg=1, splitk=0)).blocks)
         room = int(together(d, config))
         counts = {room * w // 2 // max(blocks, 1) for w in (1, 2, 3, 4)} | {config.kg + n for n in (-1, 1)}
         for kg in sorted(counts | {config.kg * 2, config.kg // 2}):
@@ -346,7 +346,7 @@ class Wgmma(CandidateSpace):
             v.update(epilogue_subtiles=1, epilogue_buffers=1, epilogue_aliases_ab=0)
         if v["persistent"] and "epilogue_aliases_ab" not in changes:
             v["epilogue_aliases_ab"] = 0
-        return [replace(config, **v)]
+        return [config.replace(**v)]
 
 
 def width_c(p: KernelGemm, c: Columns) -> Any:

@@ -19,7 +19,7 @@ from ptxgen.families.wgmma.bf16x3 import PAIRS, PLANES, planes
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import device
 from ptxgen.tuning import selection
-from tests.cases_planes import cases
+from tests.cases import SOURCES
 from tests.unit.test_wgmma import read, swizzled
 
 H200 = device("h200")
@@ -42,7 +42,7 @@ def brought(x, matrices: np.ndarray, rank: int) -> np.ndarray:
 def test_products_read_their_planes():
     """Of random configurations: each pair of planes over all of the stage's K, for each 64 rows, smallest pairs first."""
     rng = np.random.default_rng(0)
-    for p, c in cases(51, 60, H200, 600):
+    for p, c in SOURCES["bf16x3"].cases(51, 60, H200, 600):
         made = plan_for(p, c, H200)
         steps = c.u * 2 // 32
         assert len(made.mainloop.products) == len(PAIRS) * steps * made.mainloop.mi
@@ -69,7 +69,7 @@ def test_products_read_their_planes():
 
 
 def test_planes_share_the_workspace_with_nothing():
-    for p, c in cases(52, 80, H200, 600):
+    for p, c in SOURCES["bf16x3"].cases(52, 80, H200, 600):
         made = plan_for(p, c, H200).launch(p)
         if not made.steps or not p.k:
             assert not any(s.entry.endswith("_split_bf16x3") for s in made.steps)

@@ -23,14 +23,14 @@ def test_ceil_div_rounds_up():
         assert ceil_div(x, y) == len(range(0, x, y)) if x < 100 else -(-x // y)
 
 
-def test_log2_knows_powers_of_two_only():
+def test_log2_refuses_other_than_powers_of_two():
     assert [log2(1 << n) for n in range(40)] == list(range(40))
     for n in (0, -1, -8, 3, 12, (1 << 40) + 1):
         with pytest.raises(ValueError, match=str(n)):
             log2(n)
 
 
-def test_register_cap_is_what_resident_blocks_leave():
+def test_register_cap_by_resident_blocks():
     d = device("h200")
     assert register_cap(d, 256, 1) == 255
     assert register_cap(d, 256, 2) == 128

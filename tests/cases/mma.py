@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +12,7 @@ from ptxgen.families.rules import legal
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 from ptxgen.problem.gemm import LAYOUTS
-from tests.cases import extents, pairs
+from tests.cases.source import RandomCases, extents
 
 #: dtype, compute, out
 TYPES = (
@@ -63,7 +62,7 @@ AXES = {
 
 
 def problem(rng: np.random.Generator, limit: int, d: Device) -> KernelGemm:
-    """A random problem: types that ``d`` multiplies, layout, extents, longer rows, starts off alignment."""
+    """A random problem: types that ``d`` multiplies, layout, extents, longer rows, unaligned starts."""
     types = [t for t in TYPES if instruction(KernelGemm(1, 1, 1, "NN", t[0], t[1])).sm <= d.sm]
     dtype, compute, out = types[rng.integers(len(types))]
     m, n, k = extents(rng, limit)
@@ -83,7 +82,7 @@ def problem(rng: np.random.Generator, limit: int, d: Device) -> KernelGemm:
     return p
 
 
-def config(p: KernelGemm, d: Device, rng: np.random.Generator, threads: int) -> Config | None:
+def config(p: KernelGemm, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
     """A random legal configuration, wide accesses preferred, or None if none was drawn."""
     values = {name: rng.choice(np.array(choices), DRAWS) for name, choices in AXES.items()}
     sliced = rng.random(DRAWS) < 0.3
@@ -102,9 +101,4 @@ def config(p: KernelGemm, d: Device, rng: np.random.Generator, threads: int) -> 
     return c.row(int(rng.choice(rows))) if len(rows) else None
 
 
-def cases(
-    seed: int, count: int, d: Device, limit: int = 160, threads: int = 1024
-) -> Iterator[tuple[KernelGemm, Config]]:
-    """``count`` random pairs."""
-    rng = np.random.default_rng(seed)
-    return pairs(count, lambda: problem(rng, limit, d), lambda p: config(p, d, rng, threads))
+SOURCE = RandomCases("mma", problem, config, sms=range(80, 1000))

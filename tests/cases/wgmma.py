@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +11,7 @@ from ptxgen.families.rules import legal
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 from ptxgen.problem.gemm import LAYOUTS
-from tests.cases import extents, pairs
+from tests.cases.source import RandomCases, extents
 
 #: dtype, compute, out
 TYPES = (
@@ -39,6 +38,7 @@ EPILOGUES = (
     "scale_rows,bias_row,relu",
 )
 DRAWS = 6000
+SMS = range(90, 91)  #: compute capabilities with wgmma
 
 #: axis -> values, and how likely the first of them is
 AXES = {
@@ -66,8 +66,8 @@ AXES = {
 }
 
 
-def problem(rng: np.random.Generator, limit: int) -> KernelGemm:
-    """Rows of whole 16 bytes in A and B, or in neither or one of them; extents of anything."""
+def problem(rng: np.random.Generator, limit: int, d: Device) -> KernelGemm:
+    """Rows of A and B are multiples of 16 bytes, or those of one or both are not; any extents."""
     dtype, compute, out = TYPES[rng.integers(len(TYPES))]
     m, n, k = extents(rng, limit)
     if rng.random() < 0.3:
@@ -91,7 +91,7 @@ def problem(rng: np.random.Generator, limit: int) -> KernelGemm:
     return replace(p, **longer)
 
 
-def config(p: KernelGemm, d: Device, rng: np.random.Generator) -> Config | None:
+def config(p: KernelGemm, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
     """A random legal configuration, or None if none was drawn."""
     values = {}
     for name, (choices, first) in AXES.items():
@@ -117,9 +117,4 @@ def config(p: KernelGemm, d: Device, rng: np.random.Generator) -> Config | None:
     return c.row(int(rng.choice(pool)))
 
 
-def cases(
-    seed: int, count: int, d: Device, limit: int = 300, draw: Callable[[np.random.Generator, int], KernelGemm] = problem
-) -> Iterator[tuple[KernelGemm, Config]]:
-    """``count`` random pairs; ``draw``: problems."""
-    rng = np.random.default_rng(seed)
-    return pairs(count, lambda: draw(rng, limit), lambda p: config(p, d, rng))
+SOURCE = RandomCases("wgmma", problem, config, limit=300, sms=SMS)

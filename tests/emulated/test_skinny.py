@@ -1,4 +1,4 @@
-"""The streaming kernels, executed: races, bounds and uninitialised reads looked for, every element compared."""
+"""Skinny kernels, executed with checks for races, bounds and uninitialised reads; every element is compared."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import LAYOUTS, Gemm
 from ptxgen.problem.reference import operands, reference
-from tests.cases_stream import TYPES, config, converts, problem
+from tests.cases.skinny import TYPES, config, converts, problem
 
 SCALES = ((1.0, 0.0), (2.0, 1.0), (1.0, -1.0), (0.0, 1.0))
 ON = ("emulated", "a100", "rtx4090", "b200", "t4")
 
 
-def drawn(rng, limit, on, types=None, layout=None, **fixed):
-    """A random problem, with what is given, and a configuration."""
+def random_case(rng, limit, on, types=None, layout=None, **fixed):
+    """A random problem with the given fields, and a configuration."""
     while True:
         p = problem(rng, limit, on, types)
         if layout is not None:
@@ -35,9 +35,10 @@ def drawn(rng, limit, on, types=None, layout=None, **fixed):
 
 @pytest.mark.parametrize("n", range(30))
 def test_random_problems_and_configurations(n):
-    """Types, layout, extents, leading dimensions, alignment, every axis; order and completion differ run by run."""
+    """Types, layouts, extents, leading dimensions, alignment, every axis; warp order and copy completion differ per
+    run."""
     rng, on = np.random.default_rng(8000 + n), device(ON[n % len(ON)])
-    p, c = drawn(rng, 90, on)
+    p, c = random_case(rng, 90, on)
     kind, (alpha, beta) = ("integers", "normal", "scaled")[n % 3], SCALES[n % 4]
     verify(
         p, c, kind, alpha, beta, data=n, on=on.name, shift=bool(n % 2), seed=n, completion=("late", "early")[n // 2 % 2]
@@ -47,11 +48,11 @@ def test_random_problems_and_configurations(n):
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("types", dict.fromkeys(TYPES))
 def test_every_type_and_layout(types, layout):
-    """Both sides thin in turn, by one to eight; half of them with an odd K."""
+    """A small M and a small N in turn, from one to eight; half of the problems have an odd K."""
     on = device("emulated")
     rng = np.random.default_rng(sum(map(ord, "".join(types) + layout)))
     for thin in rng.choice([1, 2, 3, 4, 5, 7, 8], 1):
-        p, c = drawn(rng, 70, on, types, layout, thin=int(thin))
+        p, c = random_case(rng, 70, on, types, layout, thin=int(thin))
         verify(p, c, "integers", 2.0, -1.0)
 
 
@@ -76,8 +77,8 @@ WAYS = {
 
 @pytest.mark.parametrize("split", ["", "kg=2 splitk=memset_red", "kg=2 splitk=flag_red", "kg=2 splitk=workspace"])
 @pytest.mark.parametrize("way", WAYS)
-def test_every_way_to_multiply_and_to_meet(way, split):
-    """A vector by a matrix; what it leaves of K, and of N."""
+def test_every_math_path_and_reduction(way, split):
+    """A vector times a matrix, with remainders of K and N."""
     layout, dtype, text = WAYS[way]
     out = {"e4m3": "f32", "s8": "s32", "f64": "f64"}.get(dtype, "f32")
     compute = "tf32" if way == "rounded" else ""
@@ -87,9 +88,9 @@ def test_every_way_to_multiply_and_to_meet(way, split):
 
 @pytest.mark.parametrize("dtype", ["f16", "e5m2", "f32", "f64", "f16 fed", "s8 fed", "f32 fed"])
 @pytest.mark.parametrize("k", [3, 16, 131, 515])
-def test_rows_that_nothing_aligns_are_read_in_chunks(k, dtype):
-    """Nothing is read beside an operand; NaN between rows, which chunks would cover, stay out of sums; slices end
-    where chunks do."""
+def test_unaligned_rows_are_loaded_in_16_byte_chunks(k, dtype):
+    """No access outside an operand; NaN between rows, which chunks contain, do not reach sums; slices end at chunk
+    boundaries."""
     dtype, _, fed = dtype.partition(" ")
     size = {"f16": 2, "f32": 4, "f64": 8}.get(dtype, 1)
     text = "mma_m16=1 ml=64 ms=4 nl=8 ns=2" if fed else "ml=32 ms=2 nl=4 ns=4"
@@ -111,7 +112,7 @@ def test_extents(shape, layout):
     verify(p, parse_config(f"family=skinny {sides} lanes_long=8 kl=2 u=32"), "integers", 1.0, 1.0)
 
 
-def test_infinities_and_nan_spread_as_they_should():
+def test_infinities_and_nan_propagate():
     p = Gemm(20, 5, 41, "NN", "f32")
     a, b, c = operands(p, 1, "integers")
     a[3, 5], a[4, 6], b[7, 2] = np.nan, np.inf, -np.inf
@@ -130,7 +131,7 @@ def test_infinities_and_nan_spread_as_they_should():
     ],
 )
 def test_infinities_and_nan_stay_in_their_rows_and_columns(way):
-    """By matrix instructions, and by chunks of rows that nothing aligns."""
+    """With mma, and with chunks of unaligned rows."""
     p = Gemm(20, 5, 40 if "vec_b" in way else 41, "NT", "f16", out="f32")
     a, b, c = operands(p, 1, "integers")
     a[3, 5], a[4, 0], a[19, -1], b[2, 7] = np.nan, np.inf, np.nan, -np.inf
@@ -147,9 +148,9 @@ def test_random_epilogues():
 
 @pytest.mark.parametrize("n", range(10))
 def test_batches(n):
-    """Items at offsets of their own, or with an operand that they share; slices meet item by item."""
+    """Items at strides, or with a shared operand; slices are reduced per item."""
     rng, on = np.random.default_rng(300 + n), device("emulated")
-    p, c = drawn(rng, 40, on, TYPES[n])
+    p, c = random_case(rng, 40, on, TYPES[n])
     rows = (p.m if p.layout[0] == "N" else p.k, p.k if p.layout[1] == "N" else p.n, p.m)
     strides = [rows[i] * ld + int(rng.choice([0, 1, 16])) for i, ld in enumerate((p.lda, p.ldb, p.ldc))]
     shared = int(rng.integers(3))  # A, B or neither
@@ -158,7 +159,7 @@ def test_batches(n):
     right(p, config(p, on, rng, 128) or c, n, "emulated")
 
 
-def test_types_that_a_device_cannot_convert():
+def test_types_without_conversions_are_refused():
     assert converts("f16", device("t4"))
     assert not converts("bf16", device("t4"))
     assert not converts("e4m3", device("a100"))

@@ -1,9 +1,9 @@
-"""Random small convolutions of any kind, the same for every tier of tests."""
+"""Random small convolutions of any kind, computed through offset tables or by the depthwise family."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from ptxgen.families.depthwise.rules import slides
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import DIRECTIONS, FILTERS, Conv
 from ptxgen.problem.device import Device
-from tests import cases_mma, cases_simt
+from tests.cases import mma, simt
 
 TYPES = (
     ("f32", ""),
@@ -29,7 +29,7 @@ TYPES = (
 )
 
 
-def drawn(rng: np.random.Generator) -> Conv:
+def any_problem(rng: np.random.Generator) -> Conv:
     """A small convolution of any kind."""
 
     def some(low: int, high: int) -> int:
@@ -38,7 +38,7 @@ def drawn(rng: np.random.Generator) -> Conv:
     while True:
         deep, flat, groups = rng.random() < 0.2, rng.random() < 0.15, int(rng.choice([1, 1, 1, 2, 3]))
         pads = tuple(some(0, 4) for _ in range(4)) if rng.random() < 0.5 else 0 if flat else some(0, 3)
-        alone = rng.random() < 0.15
+        depthwise = rng.random() < 0.15
         try:
             v = Conv(
                 0 if rng.random() < 0.05 else some(1, 4),
@@ -58,25 +58,28 @@ def drawn(rng: np.random.Generator) -> Conv:
                 filters=str(rng.choice(["", *FILTERS.values()])),
                 direction=str(rng.choice(DIRECTIONS)),
             )
-            return replace(v, c=groups, k=groups) if alone else v
+            return replace(v, c=groups, k=groups) if depthwise else v
         except ShapeError as error:
             if "dilated filter" not in str(error):
                 raise
 
 
 def problems(seed: int, n: int) -> list[Conv]:
+    """``n`` small convolutions of any kind."""
     rng = np.random.default_rng(seed)
-    return [drawn(rng) for _ in range(n)]
+    return [any_problem(rng) for _ in range(n)]
 
 
 def problem(rng: np.random.Generator, n: int) -> Conv:
-    """The ``n``-th type in turn."""
+    """A small convolution of the ``n``-th type."""
     dtype, compute = TYPES[n % len(TYPES)]
-    return replace(drawn(rng), dtype=dtype, compute=compute, out="")
+    return replace(any_problem(rng), dtype=dtype, compute=compute, out="")
 
 
-def config(v: Conv, d: Device, rng: np.random.Generator, family: str | None = None) -> Config | None:
-    """A random legal configuration that looks into tables, or None if none was drawn. ``family``: of no other."""
+def config(
+    v: Conv, d: Device, rng: np.random.Generator, family: str | None = None, threads: int = 128
+) -> Config | None:
+    """A random legal configuration, or None if none was drawn. ``family``: of this family alone."""
     if slides(lower(v)) and family in (None, "depthwise"):
         some = [n for n in (1, 2, 4, 8) if n % lower(v).strip.ratio == 0]
         if not some:
@@ -100,17 +103,37 @@ def config(v: Conv, d: Device, rng: np.random.Generator, family: str | None = No
     tensor = v.compute in ("tf32", "s32") or v.dtype == "bf16" or (v.dtype in ("f16", "f64") and rng.random() < 0.5)
     if family not in (None, "mma" if tensor else "simt"):
         return None
-    return cases_mma.config(lower(v), d, rng, 128) if tensor else cases_simt.wide(lower(v), d, rng, 128)
+    return mma.config(lower(v), d, rng, threads) if tensor else simt.wide_config(lower(v), d, rng, threads)
 
 
-def cases(seed: int, count: int, d: Device, family: str | None = None) -> Iterator[tuple[Conv, Config]]:
-    """``count`` random pairs, of what tensor cores and others multiply. ``family``: of one alone."""
-    rng = np.random.default_rng(seed)
-    made = tried = 0
-    while made < count:
-        v = problem(rng, made if family is None else tried)
-        tried += 1
-        c = config(v, d, rng, family) if d.sm >= 80 else None
-        if c is not None:
-            made += 1
-            yield v, c
+@dataclass(frozen=True)
+class ConvCases:
+    """A case source: types in turn. ``family``: cases of this family alone; None: of all."""
+
+    name: str
+    family: str | None = None
+
+    def supports(self, device: Device) -> bool:
+        return device.sm >= 80
+
+    def cases(
+        self, seed: int, count: int, device: Device, limit: int | None = None, threads: int = 128
+    ) -> Iterator[tuple[Conv, Config]]:
+        """As ``CaseSource.cases``; the problems are small, and ``limit`` has no effect."""
+        rng = np.random.default_rng(seed)
+        made = tried = 0
+        while made < count and self.supports(device):
+            v = problem(rng, made if self.family is None else tried)
+            tried += 1
+            c = config(v, device, rng, self.family, threads)
+            if c is not None:
+                made += 1
+                yield v, c
+
+
+SOURCES = (
+    ConvCases("conv"),
+    ConvCases("conv_simt", "simt"),
+    ConvCases("conv_mma", "mma"),
+    ConvCases("conv_depthwise", "depthwise"),
+)

@@ -1,4 +1,4 @@
-"""The analytic clock: one answer for every carrier, and the order of things as hardware has it."""
+"""The performance model: equal results for integers and columns, and the effects that hardware shows."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ MEASURED = [
 
 
 def wide(p: KernelGemm, c: Config) -> Config:
-    """Four elements an access wherever the table above leaves one and 16 bytes are possible."""
+    """Four elements per access wherever the table above has one and 16 bytes are possible."""
     a = 1 if p.layout[0] == "N" and c.cp_async_a and not c.kmajor_smem_a else 4
     b = 1 if p.layout[1] == "T" and c.cp_async_b and not c.kmajor_smem_b else 4
     return replace(c, vec_a=a if c.vec_a == 1 else c.vec_a, vec_b=b if c.vec_b == 1 else c.vec_b, vec_c=4)
 
 
 @pytest.mark.parametrize(("us", "p", "c"), MEASURED, ids=lambda v: v.key() if isinstance(v, KernelGemm) else "")
-def test_the_clock_is_near_what_was_measured(us, p, c):
+def test_simt_model_is_near_measured_times(us, p, c):
     assert predict(p, wide(p, c), H200) == pytest.approx(us, rel=0.2)
 
 
@@ -75,7 +75,7 @@ def change(p: KernelGemm, c: Config, **changes: int) -> float:
     return predict(p, replace(c, **changes), H200) / predict(p, c, H200)
 
 
-def test_the_clock_knows_what_decides():
+def test_model_reflects_known_effects():
     p, c = KernelGemm(16, 2560, 2560, "NN"), wide(*MEASURED[6][1:])
     assert change(p, c, kg=4) > 1.8  # measured 2.4
     assert 1.02 < change(p, c, kg=66) < 1.5  # measured 1.3
@@ -112,7 +112,7 @@ def test_the_clock_knows_what_decides():
     ],
     ids=lambda p: p.key(),
 )
-def test_every_carrier_gets_the_same_answer(p):
+def test_integers_and_columns_agree(p):
     c = space.candidates(p, H200)
     rows = np.random.default_rng(0).integers(0, len(c), 300)
     lazy = c.take(rows)
@@ -130,7 +130,7 @@ def test_every_carrier_gets_the_same_answer(p):
     assert (x == features(p, lazy, H200, us)).all()
 
 
-def test_mixed_families_are_told_apart():
+def test_columns_may_mix_families():
     p = KernelGemm(256, 256, 4096, "NT", "f16")
     c = space.candidates(p, H200)
     rows = np.concatenate([np.flatnonzero(c.family == code)[:40:4] for code in (2, 0, 1)])
@@ -142,7 +142,7 @@ def test_mixed_families_are_told_apart():
     assert features(p, mixed, H200) == pytest.approx(features(p, c.take(rows), H200), rel=1e-5, abs=1e-5)
 
 
-def test_no_rows_have_no_times():
+def test_no_rows_give_no_times():
     p = KernelGemm(64, 64, 64)
     none = space.candidates(p, H200).take(np.zeros(0, np.int64))
     assert len(predict(p, none, H200)) == len(predict(p, plain(none), H200)) == 0
@@ -285,14 +285,14 @@ SYNC = [
 
 
 @pytest.mark.parametrize(("us", "key", "text"), SYNC, ids=lambda v: v if "gemm" in str(v) else "")
-def test_the_clock_is_near_what_mma_sync_did(us, key, text):
+def test_mma_model_is_near_measured_times(us, key, text):
     p, config = lower(parse(key)), parse_config(f"family=mma {text}")
     assert rules.first_violation(p, config, H200) is None
     assert predict(p, config, H200) == pytest.approx(us, rel=0.3)
 
 
 @pytest.mark.parametrize(("us", "shape", "axes"), TENSOR, ids=lambda v: str(v) if isinstance(v, tuple) else "")
-def test_the_clock_is_near_what_tensor_cores_did(us, shape, axes):
+def test_wgmma_model_is_near_measured_times(us, shape, axes):
     p = KernelGemm(*shape, "f16")
     config = Config(**{"family": "wgmma", "u": 64, "stages": 4, "epilogue_smem": 1, **axes})
     assert rules.first_violation(p, config, H200) is None
@@ -306,7 +306,7 @@ def best(p: KernelGemm, d=H200) -> dict[int, float]:
     return {int(code): float(us[c.family == code].min()) for code in np.unique(c.family)}
 
 
-def test_the_clock_knows_what_families_are_for():
+def test_model_ranks_families_by_problem():
     big = best(KernelGemm(4096, 4096, 4096, "NT", "f16"))
     assert 1.3 < big[1] / big[2] < 2.0  # mma.sync reaches little more than half of wgmma's rate
     assert big[0] > 10 * big[2]
@@ -323,7 +323,7 @@ def test_the_clock_knows_what_families_are_for():
     assert thin[1] == pytest.approx(thin[2], rel=0.15)
 
 
-def test_off_alignment_a_copy_pays_where_there_is_work():
+def test_packing_unaligned_operands_pays_for_large_problems():
     def copies(p: KernelGemm) -> float:
         c = space.candidates(p, H200)
         us = predict(p, c, H200)
@@ -334,7 +334,7 @@ def test_off_alignment_a_copy_pays_where_there_is_work():
     assert copies(KernelGemm(33, 31, 33, "NT", "f16")) > 1.1
 
 
-def test_rates_are_known_of_every_target_and_type():
+def test_every_target_and_type_has_a_rate():
     for name, d in {n: device(n) for n in ("a100", "rtx3090", "rtx4090", "h100", "h200", "b200", "rtx5090")}.items():
         for p in (
             KernelGemm(8, 8, 8, "NN", "f16"),
@@ -347,7 +347,7 @@ def test_rates_are_known_of_every_target_and_type():
     assert perf_costs.wgmma_rate(KernelGemm(8, 8, 8, "NN", "f16")) == 2048
 
 
-def test_features_say_what_their_names_say():
+def test_values_of_features():
     p = KernelGemm(640, 256, 4096, "NT")
     c = Config(ml=64, nl=128, u=16, kg=4, splitk=1, cp_async_a=0, cp_async_b=0, vec_a=4, vec_b=4, vec_c=4)
     assert rules.first_violation(p, c, H200) is None
@@ -370,7 +370,7 @@ def test_features_say_what_their_names_say():
     assert x["over_roofline"] == pytest.approx(x["clock"] - x["roofline"], abs=1e-5)
 
 
-def test_features_of_tensor_cores_say_what_their_names_say():
+def test_values_of_tensor_core_features():
     p = KernelGemm(640, 256, 4096, "NT", "bf16", lda=4160)
     c = Config(
         family="wgmma", ml=128, nl=64, u=64, math_warpgroups=2, stages=4, cluster_x=2, kg=3, splitk=3, epilogue_smem=1
@@ -428,7 +428,7 @@ BUSY = Counts(
 @pytest.mark.parametrize(
     "unit", ["warp_instructions", "fma_lanes", "shared_wavefronts", "global_sectors", "atomics", "barriers"]
 )
-def test_each_unit_can_be_what_a_launch_waits_for(unit):
+def test_each_unit_can_be_the_bottleneck(unit):
     light = replace(BUSY, warp_instructions=1e3, fma_lanes=1e3, shared_wavefronts=1e3, global_sectors=1e3, barriers=0)
     one, two = (from_stats(replace(light, **{unit: n}), H200) for n in (4e7, 8e7))
     base = from_stats(light, H200)
@@ -449,13 +449,13 @@ def test_few_warps_hide_less():
     assert from_stats(big, H200) < from_stats(replace(big, registers=33), H200)
 
 
-def test_types_have_their_rates():
+def test_rates_differ_by_type():
     heavy = replace(BUSY, fma_lanes=1e10)
     assert from_stats(replace(heavy, kind="f64"), H200) == pytest.approx(2 * from_stats(heavy, H200), rel=0.02)
     assert from_stats(replace(heavy, kind="f16"), H200) == pytest.approx(from_stats(heavy, H200) / 2, rel=0.02)
 
 
-def test_an_empty_launch_costs_a_launch():
+def test_empty_launch_costs_launch_overhead():
     assert from_stats(replace(BUSY, blocks=0), H200) == perf_costs.LAUNCH_US
 
 

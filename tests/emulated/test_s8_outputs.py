@@ -1,4 +1,4 @@
-"""Products of s8, summed in s32, that leave in other types: f32 after the sum, with what an epilogue adds."""
+"""s8 GEMMs with s32 sums and other output types: converted to f32, then the epilogue, then the output type."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def problem(out: str, epilogue: str = "") -> Gemm:
     return Gemm(70, 72, 144, "NT", "s8", out=out, epilogue=epilogue)
 
 
-def can(way: str, out: str) -> bool:
+def supported(way: str, out: str) -> bool:
     if "whole groups" in way:
         return out in ("s8", "e4m3", "e5m2")
     return way != "wgmma, boxes" or out in ("f16", "bf16")
@@ -45,7 +45,7 @@ def can(way: str, out: str) -> bool:
 
 @pytest.mark.parametrize(("m", "n"), [(1, 8), (70, 72), (129, 200), (64, 96)])
 @pytest.mark.parametrize("dtype", ["s8", "e4m3"])
-def test_whole_groups_leave_at_edges(dtype: str, m: int, n: int) -> None:
+def test_packed_8_bit_stores_at_edges(dtype: str, m: int, n: int) -> None:
     for way in ("wgmma, whole groups", "wgmma, whole groups of slices"):
         p, c = Gemm(m, n, 144, "NT", dtype, out=dtype, epilogue="scale_rows"), parse_config(WAYS[way])
         plan = plan_for(p, c, D)
@@ -54,9 +54,9 @@ def test_whole_groups_leave_at_edges(dtype: str, m: int, n: int) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_every_type_leaves_every_way(way: str) -> None:
+def test_every_output_type_with_every_epilogue_path(way: str) -> None:
     first = list(WAYS).index(way)
-    outs = [out for out in OUT_DTYPES["s8"] if out != "s32" and can(way, out)]
+    outs = [out for out in OUT_DTYPES["s8"] if out != "s32" and supported(way, out)]
     for n in range(2):
         right(problem(outs[(first + n) % len(outs)], EPILOGUES[n]), WAYS[way], n)
 
@@ -68,10 +68,10 @@ def test_without_an_epilogue(out: str) -> None:
 
 
 @pytest.mark.parametrize("out", OUT_DTYPES["s8"])
-def test_ptxas_takes_them(out: str, tmp_path, monkeypatch) -> None:
+def test_kernels_assemble_without_spills(out: str, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path))
     for way in ("wgmma", "wgmma, shares", "wgmma, boxes", "mma, gathered"):
-        if can(way, out):
+        if supported(way, out):
             p = problem(out, EPILOGUES[0] if out != "s32" else "")
             made = assemble(render(plan_for(p, parse_config(WAYS[way]), D)))
             assert made.cubin
@@ -79,8 +79,8 @@ def test_ptxas_takes_them(out: str, tmp_path, monkeypatch) -> None:
             assert not any(made.spills.values())
 
 
-def test_a_result_past_its_rounding_is_wrong() -> None:
-    """The check can fail: half a unit is rounding, more is not; past 127 is 127."""
+def test_error_above_half_a_unit_is_found() -> None:
+    """The check supported fail: half a unit is rounding, more is an error; values above 127 saturate at 127."""
     p = problem("s8", "scale")
     a, b, _ = operands(p)
     ref = reference(p, a, b, more=(np.ones(1, np.float32), np.full(1, 2.0**-8, np.float32)))
@@ -93,7 +93,7 @@ def test_a_result_past_its_rounding_is_wrong() -> None:
 
 
 def test_gemm_quantises(monkeypatch) -> None:
-    """int8 in, int8 out, with a scale a row and a column, and a bias in float32."""
+    """int8 in, int8 out, with a scale per row and per column, and a bias in float32."""
     monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
     from ptxgen.api import gemm, launch_cache
 
@@ -108,6 +108,6 @@ def test_gemm_quantises(monkeypatch) -> None:
     assert np.abs(out - np.clip(exact, -128, 127)).max() <= 0.5 + 1e-4
 
 
-def test_what_follows_integers_must_be_able_to() -> None:
+def test_s32_output_refuses_activations() -> None:
     with pytest.raises(DtypeError, match="s32"):
         problem("s32", "relu")

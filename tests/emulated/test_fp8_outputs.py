@@ -1,4 +1,4 @@
-"""Products that leave as e4m3 and e5m2: every way to leave, rounding, what is too large, NaN, what is subnormal."""
+"""GEMMs with e4m3 and e5m2 outputs: every epilogue path, rounding, saturation, NaN, subnormal numbers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
 from ptxgen.tuning.selection import select
 from tests.emulated.gemm_runs import right
-from tests.emulated.test_eight_bits import EPILOGUES, WAYS
+from tests.emulated.test_s8_outputs import EPILOGUES, WAYS
 
 TINY = ("e4m3", "e5m2")
 #: device, dtype, configuration
@@ -47,8 +47,8 @@ def problem(way: str, out: str, epilogue: str = "") -> Gemm:
 
 
 @pytest.mark.parametrize("way", KERNELS)
-def test_both_leave_every_way(way: str) -> None:
-    """Scales, bias, residual and curves before them, in company and not."""
+def test_both_types_with_every_epilogue_path(way: str) -> None:
+    """Scales, bias, residual and activations, combined and alone."""
     on, _, text = KERNELS[way]
     for n, epilogue in enumerate((*EPILOGUES, "")):
         p = problem(way, TINY[(n + len(way)) % 2], epilogue)
@@ -56,7 +56,7 @@ def test_both_leave_every_way(way: str) -> None:
 
 
 @pytest.mark.parametrize("out", TINY)
-def test_ptxas_takes_them(out: str, tmp_path, monkeypatch) -> None:
+def test_kernels_assemble_without_spills(out: str, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path))
     for way in ("wgmma", "wgmma, shares", "mma, gathered", "simt", "skinny"):
         on, _, text = KERNELS[way]
@@ -66,7 +66,7 @@ def test_ptxas_takes_them(out: str, tmp_path, monkeypatch) -> None:
 
 
 def nearest(x: np.ndarray, out: str) -> np.ndarray:
-    """By looking at every number that there is: the nearest, of two the one whose last bit is 0, at most the largest."""
+    """By search over every number of the type: the nearest, ties to even, saturated at the largest."""
     table = np.arange(128, dtype=np.uint8).view(dtype(out).numpy).astype(np.float64)
     table = table[np.isfinite(table)]
     above = np.clip(np.searchsorted(table, np.abs(x)), 1, len(table) - 1)
@@ -77,9 +77,9 @@ def nearest(x: np.ndarray, out: str) -> np.ndarray:
 
 @pytest.mark.parametrize("out", TINY)
 @pytest.mark.parametrize("width", [1, 2, 4])
-def test_every_number_and_what_lies_between(out: str, width: int) -> None:
-    """One product an element: each number, the middle to the next and what is next to it, down to what becomes 0, up to
-    infinity. And + beta C, which is such a number."""
+def test_conversion_of_every_number_and_midpoint(out: str, width: int) -> None:
+    """One product per element: each number, each midpoint and its neighbours, down to underflow and up to infinity;
+    also + beta C with such numbers."""
     kind = dtype(out)
     table = np.arange(128, dtype=np.uint8).view(kind.numpy).astype(np.float32)
     table = table[np.isfinite(table)]
@@ -103,8 +103,8 @@ def test_every_number_and_what_lies_between(out: str, width: int) -> None:
         np.testing.assert_array_equal(got, nearest(both, out))
 
 
-def test_a_result_past_the_largest_is_the_largest_and_not_infinite() -> None:
-    """The check can fail: infinity is wrong, and so is the number next to the largest."""
+def test_overflow_saturates() -> None:
+    """The check can fail: infinity is wrong, and so is the number below the largest."""
     p = Gemm(16, 16, 32, "NT", "e5m2", out="e5m2", epilogue="scale")
     a, b, _ = operands(p)
     ref = reference(p, a, b, more=(np.full(1, 2.0**15, np.float32), np.ones(1, np.float32)))
@@ -125,7 +125,7 @@ def emulated(monkeypatch) -> None:
 
 @pytest.mark.usefixtures("emulated")
 def test_gemm_quantises() -> None:
-    """8-bit floats in and out, with a scale a row and a column, and a bias in float32."""
+    """8-bit floats in and out, with a scale per row and per column, and a bias in float32."""
     rng = np.random.default_rng(0)
     kind = dtype("e4m3").numpy
     a, b = (rng.standard_normal(s).astype(kind) for s in ((33, 64), (64, 48)))
@@ -139,7 +139,7 @@ def test_gemm_quantises() -> None:
 
 
 @pytest.mark.usefixtures("emulated")
-def test_conv2d_leaves_in_8_bits() -> None:
+def test_conv2d_with_8_bit_output() -> None:
     kind = dtype("e4m3").numpy
     rng = np.random.default_rng(1)
     images, filters = (rng.standard_normal(s).astype(kind) for s in ((2, 5, 5, 16), (8, 3, 3, 16)))

@@ -1,23 +1,20 @@
-"""Random legal problems and configurations of the wgmma family, of f32 in planes of bf16."""
+"""Random legal problems and configurations of the wgmma family for ``compute=f32_bf16x6``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
-from ptxgen.codegen.config import Config
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 from ptxgen.problem.gemm import LAYOUTS
-from tests import cases_wgmma
-from tests.cases import extents
-from tests.cases_wgmma import EPILOGUES
+from tests.cases.source import RandomCases, extents
+from tests.cases.wgmma import EPILOGUES, SMS, config
 
 
-def problem(rng: np.random.Generator, limit: int) -> KernelGemm:
-    """Any layout, rows of any length, starts of any alignment."""
+def problem(rng: np.random.Generator, limit: int, d: Device) -> KernelGemm:
+    """Any layout, row length and alignment."""
     m, n, k = extents(rng, limit)
     if rng.random() < 0.3:
         k = int(rng.integers(1, 4 * limit))
@@ -44,6 +41,4 @@ def problem(rng: np.random.Generator, limit: int) -> KernelGemm:
     return replace(p, lda=p.lda + pad[0], ldb=p.ldb + pad[1], ldc=p.ldc + pad[2])
 
 
-def cases(seed: int, count: int, d: Device, limit: int = 300) -> Iterator[tuple[KernelGemm, Config]]:
-    """``count`` random pairs."""
-    return cases_wgmma.cases(seed, count, d, limit, problem)
+SOURCE = RandomCases("bf16x3", problem, config, limit=300, sms=SMS)

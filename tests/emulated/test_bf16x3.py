@@ -1,5 +1,5 @@
-"""f32 as three planes of bf16, executed: what 24 bits hold is exact, sums err less than a chain of multiply-adds, and what
-three bf16 cannot hold is as the guide says."""
+"""``compute=f32_bf16x6``, executed: 24-bit inputs are exact, sums are more accurate than a chain of fma, and values
+that three bf16 cannot represent behave as the guide says."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ptxgen.problem.device import device
 from ptxgen.problem.gemm import LAYOUTS, Gemm
 from ptxgen.runtime.check import check
 from ptxgen.runtime.emulated import EmulatedDriver
-from tests.cases_planes import cases
+from tests.cases import SOURCES
 
 COMPUTE = "f32_bf16x6"
 SMALL = parse_config("family=wgmma ml=64 nl=16 u=32 stages=2")
@@ -27,8 +27,8 @@ def stored(p: Gemm, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 @pytest.mark.parametrize("seed", range(3))
 def test_random_kernels(seed):
-    """Any layout, alignment and extent, in guarded memory; batches and epilogues as a check does them."""
-    for n, (p, c) in enumerate(cases(60 + seed, 5, device("h200"), 90)):
+    """Any layout, alignment and extent, in guarded memory; ``check`` runs batches and epilogues."""
+    for n, (p, c) in enumerate(SOURCES["bf16x3"].cases(60 + seed, 5, device("h200"), 90)):
         if p.epilogue or p.batch > 1:
             found = check(EmulatedDriver(device("h200")), p, c, n)
             assert all(r.ok for r in found), f"{p.key()} | {c}: {[str(r.deviation) for r in found]}"
@@ -39,8 +39,8 @@ def test_random_kernels(seed):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_all_24_bits_arrive(layout):
-    """Integers of 24 bits, odd, of either sign, times powers of two: one a row, so that nothing is rounded."""
+def test_24_bit_inputs_are_exact(layout):
+    """Odd 24-bit integers of either sign, times powers of two: one per row, so that nothing is rounded."""
     rng = np.random.default_rng(1)
     p = Gemm(37, 19, 67, layout, "f32", COMPUTE)
     wide = rng.integers(1 << 23, 1 << 24, (37, 67)) | 1
@@ -63,8 +63,9 @@ def chain(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", ["normal", "uniform", "scaled"])
-def test_sums_err_less_than_a_chain(kind):
-    """Of rms and largest error over Σ|a||b|. Sums that stay in the tensor core's accumulators err ten times as much."""
+def test_sums_are_more_accurate_than_an_fma_chain(kind):
+    """RMS and maximum error over Σ|a||b|. Without promotion, sums in the tensor core's accumulators err ten times as
+    much."""
     rng = np.random.default_rng(2)
     k = 2048
     a, b = (rng.random(s) if kind == "uniform" else rng.standard_normal(s) for s in ((32, k), (k, 16)))
@@ -81,8 +82,8 @@ def test_sums_err_less_than_a_chain(kind):
     assert ours.max() < theirs.max()
 
 
-def test_what_is_not_finite_makes_nan():
-    """Infinities, NaN, and numbers that round to an infinite bf16: of all that they take part in, and of nothing else."""
+def test_non_finite_inputs_give_nan():
+    """Infinities, NaN, and numbers that round to an infinite bf16 make their own results NaN, and no others."""
     rng = np.random.default_rng(3)
     p = Gemm(20, 9, 40, "NN", "f32", COMPUTE)
     a, b = rng.integers(-3, 4, (20, 40)).astype(np.float32), rng.integers(-3, 4, (40, 9)).astype(np.float32)
@@ -103,8 +104,8 @@ def test_what_is_not_finite_makes_nan():
     assert (execute(p, SMALL, stored(p, a, b))[6] == largest).all()
 
 
-def test_tiny_numbers_lose_their_last_bits():
-    """A bf16 has no place below 2^-133: numbers from 2^-110 on are whole, smaller ones lose at most half of that."""
+def test_small_inputs_lose_low_bits():
+    """bf16 has no bits below 2^-133: inputs from 2^-110 are exact, smaller ones lose at most half of that."""
     rng = np.random.default_rng(4)
     p = Gemm(16, 8, 8, "NN", "f32", COMPUTE)
     for exponent, lost in ((-110, 0.0), (-120, 2.0**-134), (-140, 2.0**-134)):

@@ -1,8 +1,7 @@
-"""Random convolutions that the wgmma family walks over with TMA, and configurations of them."""
+"""Random convolutions that the wgmma family loads with TMA, and configurations of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -12,8 +11,8 @@ from ptxgen.errors import ShapeError
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import FILTERS, Conv
 from ptxgen.problem.device import Device
-from tests.cases import pairs
-from tests.cases_wgmma import config
+from tests.cases import wgmma
+from tests.cases.source import RandomCases
 
 TYPES = (
     ("f16", ""),
@@ -28,8 +27,8 @@ TYPES = (
 EPILOGUES = ("", "", "", "relu", "bias", "bias,residual,silu", "scale,bias,gelu")
 
 
-def problem(rng: np.random.Generator, limit: int) -> Conv | None:
-    """Pads that differ, strides, dilation, channels that end within a box; None: it was none."""
+def problem(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
+    """Asymmetric padding, strides, dilation, channels that end within a box; None: the filter did not fit."""
     dtype, out = TYPES[rng.integers(len(TYPES))]
     size = {"f32": 4, "e4m3": 1, "e5m2": 1, "s8": 1}.get(dtype, 2)
     unit = 16 // size
@@ -67,9 +66,9 @@ def problem(rng: np.random.Generator, limit: int) -> Conv | None:
         return None
 
 
-def elsewhere(rng: np.random.Generator, limit: int) -> Conv | None:
-    """The same of images or filters that do not lie as TMA takes them: other layouts, odd channels, starts."""
-    p = problem(rng, limit)
+def packed(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
+    """As ``problem``, of operands that are packed before TMA loads them: other layouts, channel counts, alignments."""
+    p = problem(rng, limit, d)
     if p is None:
         return None
     least = max(p.element.bytes, p.output.bytes)
@@ -89,21 +88,14 @@ def elsewhere(rng: np.random.Generator, limit: int) -> Conv | None:
     return q if lower(q).im2col is not None and any(lower(q).im2col.copies) else None
 
 
-def either(rng: np.random.Generator, limit: int) -> Conv | None:
-    return (problem if rng.random() < 0.5 else elsewhere)(rng, limit)
+def either(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
+    return (problem if rng.random() < 0.5 else packed)(rng, limit, d)
 
 
-def cases(
-    seed: int,
-    count: int,
-    d: Device,
-    limit: int = 150,
-    draw: Callable[[np.random.Generator, int], Conv | None] = either,
-) -> Iterator[tuple[Conv, Config]]:
-    """``count`` random pairs; none where there are no such kernels."""
-    rng = np.random.default_rng(seed)
-    return pairs(
-        count if d.sm == 90 else 0,
-        lambda: draw(rng, limit),
-        lambda p: None if lower(p).im2col is None else config(lower(p), d, rng),
-    )
+def config(p: Conv, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
+    """A random legal configuration, or None if TMA does not load the operands or none was drawn."""
+    return None if lower(p).im2col is None else wgmma.config(lower(p), d, rng, threads)
+
+
+SOURCE = RandomCases("conv_wgmma", either, config, limit=150, sms=wgmma.SMS)
+PACKED = RandomCases("conv_wgmma_packed", packed, config, limit=150, sms=wgmma.SMS)

@@ -1,4 +1,4 @@
-"""Kernels that may overlap with the one before: each entry waits before it reads or writes memory; results are the same."""
+"""Programmatic dependent launch: each entry waits before it accesses memory; results are the same."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def entries(text: str) -> list[str]:
 
 @pytest.mark.parametrize("opens", ["on_exit", "on_start"])
 @pytest.mark.parametrize("name", KERNELS)
-def test_nothing_is_touched_before_the_wait(name: str, opens: str) -> None:
-    """In the order of the text; a path that jumps over the wait begins with one of its own."""
+def test_no_memory_access_before_griddepcontrol_wait(name: str, opens: str) -> None:
+    """In text order; a path that jumps over the wait begins with a wait of its own."""
     p, text = KERNELS[name]
     source = render(plan_for(p, parse_config(f"{text} pdl={opens}"), H200))
     assert source.pdl_entries
@@ -70,12 +70,12 @@ def test_nothing_is_touched_before_the_wait(name: str, opens: str) -> None:
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_results_are_the_same(name: str) -> None:
+def test_results_do_not_change(name: str) -> None:
     p, text = KERNELS[name]
     right(p, text + " pdl=on_exit")
 
 
-def test_others_neither_wait_nor_say_so() -> None:
+def test_kernels_without_pdl_have_no_griddepcontrol() -> None:
     p, text = KERNELS["wgmma"]
     source = render(plan_for(p, parse_config(text), H200))
     assert "griddepcontrol" not in source.text
@@ -119,14 +119,14 @@ def test_others_neither_wait_nor_say_so() -> None:
         ),
     ],
 )
-def test_those_of_one_launch(key: str, text: str, follow: list[str]) -> None:
-    """With pdl=within_launch no kernel begins early that another launch may come before."""
+def test_pdl_within_a_launch(key: str, text: str, follow: list[str]) -> None:
+    """With pdl=within_launch the first kernel of a launch does not overlap with the previous launch."""
     source = render(plan_for(parse(key), parse_config(text), H200))
     assert sorted(source.pdl_entries) == sorted(follow)
     right(parse(key), text)
 
 
-def test_only_where_there_is_the_instruction() -> None:
+def test_pdl_needs_sm_90() -> None:
     with pytest.raises(ConfigError, match="pdl"):
         plan_for(Gemm(64, 64, 64), parse_config("pdl=on_exit"), device("a100"))
     with pytest.raises(ConfigError, match="pdl"):

@@ -1,4 +1,4 @@
-"""Kernels that may overlap with their neighbours, between copies that bring their inputs and fills that spoil them."""
+"""Programmatic dependent launch: kernels between copies that write their inputs and fills that overwrite them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ptxgen.runtime.assemble import assemble
 from ptxgen.runtime.check import check
 from ptxgen.runtime.open_driver import open_driver
 from ptxgen.runtime.runner import Runner, Workspace, generate
-from tests import cases, cases_mma, cases_wgmma
-from tests.emulated.test_eight_bits import EPILOGUES, OUT_DTYPES, WAYS, can, parse_config, problem
+from tests.cases import SOURCES
+from tests.emulated.test_s8_outputs import EPILOGUES, OUT_DTYPES, WAYS, parse_config, problem, supported
 
 pytestmark = pytest.mark.gpu
 EACH = 60
@@ -30,10 +30,10 @@ def driver():
     return found
 
 
-def test_in_streams_and_graphs(driver):
+def test_kernels_in_streams_and_graphs(driver):
     chosen = []
-    for n, module in enumerate((cases, cases_mma, cases_wgmma)):
-        for p, c in module.cases(90 + n, EACH, driver.device, limit=200):
+    for n, name in enumerate(("simt", "mma", "wgmma")):
+        for p, c in SOURCES[name].cases(90 + n, EACH, driver.device, limit=200):
             if p.m * p.n:
                 chosen.append((p, replace(c, pdl=1 + len(chosen) % 2)))
 
@@ -87,9 +87,9 @@ def test_in_streams_and_graphs(driver):
 
 
 @pytest.mark.parametrize("out", OUT_DTYPES["s8"])
-def test_eight_bits_leave_in_every_type(driver, out):
+def test_s8_products_are_stored_in_every_type(driver, out):
     for way, text in WAYS.items():
         for epilogue in ("", *(EPILOGUES if out != "s32" else ())):
-            if can(way, out):
+            if supported(way, out):
                 for result in check(driver, problem(out, epilogue), parse_config(text), 1):
                     assert result.ok, f"{way} {epilogue} {result.kind}: {result.deviation}"

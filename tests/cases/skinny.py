@@ -1,8 +1,7 @@
-"""Random legal problems and configurations of the streaming family."""
+"""Random legal problems and configurations of the skinny family."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +12,7 @@ from ptxgen.families.skinny.geometry import geometry, lined_up, widest
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 from ptxgen.problem.gemm import LAYOUTS
-from tests.cases import extents, pairs
+from tests.cases.source import RandomCases, extents
 
 #: dtype, compute, out
 TYPES = (
@@ -41,8 +40,7 @@ def converts(dtype: str, d: Device) -> bool:
 
 
 def problem(rng: np.random.Generator, limit: int, d: Device, types: tuple[str, str, str] | None = None) -> KernelGemm:
-    """A random problem with a thin side: types that ``d`` converts, layout, extents, longer rows, starts off
-    alignment."""
+    """A random problem with a small M or N: types that ``d`` converts, layout, extents, longer rows, unaligned starts."""
     known = [t for t in TYPES if converts(t[0], d)]
     dtype, compute, out = types or known[rng.integers(len(known))]
     m, n, k = extents(rng, limit)
@@ -102,7 +100,7 @@ def config(p: KernelGemm, d: Device, rng: np.random.Generator, threads: int = 10
 
 
 def _ways(p: KernelGemm, rng: np.random.Generator, c: dict[str, np.ndarray]) -> None:
-    """Half by matrix instructions, a third by whole chunks of rows that nothing aligns."""
+    """Changes ``c``: half of the rows use mma, a third load unaligned rows in whole 16-byte chunks."""
     swap, fed, shifted = c["long_n"] == 1, rng.random(DRAWS) < 0.5, rng.random(DRAWS) < 0.33
     chunk = 16 // p.element.bytes
     for own, tile, name, long in (("ms", "ml", "vec_a", ~swap), ("ns", "nl", "vec_b", swap)):
@@ -117,9 +115,4 @@ def _ways(p: KernelGemm, rng: np.random.Generator, c: dict[str, np.ndarray]) -> 
     c["mma_m16"] = np.where(fed, 1, 0)
 
 
-def cases(
-    seed: int, count: int, d: Device, limit: int = 160, threads: int = 1024
-) -> Iterator[tuple[KernelGemm, Config]]:
-    """``count`` random pairs."""
-    rng = np.random.default_rng(seed)
-    return pairs(count, lambda: problem(rng, limit, d), lambda p: config(p, d, rng, threads))
+SOURCE = RandomCases("skinny", problem, config)

@@ -1,0 +1,23 @@
+"""Random legal problems and configurations, the same for every tier of tests. To add a source, add it to ``SOURCES``."""
+
+from __future__ import annotations
+
+from tests.cases import batch, bf16x3, conv, conv_wgmma, mma, simt, skinny, wgmma
+from tests.cases.source import CaseSource
+
+#: by name
+SOURCES: dict[str, CaseSource] = {
+    source.name: source
+    for source in (
+        simt.SOURCE,
+        simt.WIDE,
+        mma.SOURCE,
+        skinny.SOURCE,
+        wgmma.SOURCE,
+        bf16x3.SOURCE,
+        *batch.SOURCES,
+        *conv.SOURCES,
+        conv_wgmma.SOURCE,
+        conv_wgmma.PACKED,
+    )
+}
