@@ -215,7 +215,7 @@ def _extent(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device) -> Floats:
         p.accumulator.bytes,
         p.layout[0] == "N",
         p.layout[1] == "T",
-        c.l2_evict_first,
+        _axis(c, "l2_evict_first"),
         p.output.bytes,
         -math.log2(p.element.roundoff) if p.element.roundoff else 8,
         len(p.epilogue_ops),
